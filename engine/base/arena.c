@@ -1,0 +1,43 @@
+/* arena.c - one mmap per arena. */
+#include "engine/base/arena.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+void bt_arena_plan(bt_arena *a, const char *name) {
+    memset(a, 0, sizeof *a);
+    a->name = name;
+}
+
+size_t bt_arena_reserve(bt_arena *a, size_t count, size_t elem_bytes) {
+    size_t want = 0, offset = a->bytes;
+    if (__builtin_mul_overflow(count, elem_bytes, &want) || __builtin_add_overflow(want, (size_t)BT_ALIGN - 1, &want) ||
+        __builtin_add_overflow(a->bytes, want & ~(size_t)(BT_ALIGN - 1), &a->bytes)) {
+        a->overflow = true;
+    }
+    return offset;
+}
+
+bt_code bt_arena_commit(bt_arena *a, bt_err *err) {
+    if (a->overflow) return bt_fail(err, BT_NOMEM, "arena '%s' is larger than an address can be", a->name);
+    if (a->bytes == 0) return BT_OK;
+    void *p = mmap(NULL, a->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) {
+        return bt_fail_errno(err, BT_NOMEM, errno, "cannot take %.1f MiB for arena '%s'",
+                             (double)a->bytes / 1048576.0, a->name);
+    }
+    (void)madvise(p, a->bytes, MADV_HUGEPAGE);  /* a wish; refusal costs speed only */
+    a->base = p;
+    return BT_OK;
+}
+
+void *bt_arena_at(const bt_arena *a, size_t offset) {
+    return a->base ? a->base + offset : NULL;
+}
+
+void bt_arena_release(bt_arena *a) {
+    if (a->base) munmap(a->base, a->bytes);
+    a->base = NULL;
+    a->bytes = 0;
+}

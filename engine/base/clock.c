@@ -1,0 +1,22 @@
+/* clock.c - the two clocks. */
+#include "engine/base/clock.h"
+
+#include <errno.h>
+#include <time.h>
+
+int64_t bt_now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t bt_wall_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+void bt_sleep_ns(int64_t ns) {
+    struct timespec left = {ns / 1000000000, ns % 1000000000};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) { }
+}

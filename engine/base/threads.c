@@ -1,0 +1,125 @@
+/* threads.c - a fixed pool: one generation counter, one countdown; spin a little, then sleep on a futex. */
+#include "engine/base/threads.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "engine/base/clock.h"
+
+enum { SPIN_NS = 50000 };
+
+static struct {
+    int count;
+    pthread_t *threads;                 /* count - 1 workers */
+    _Atomic uint32_t generation;        /* futex: a new job, or quit */
+    _Atomic int pending;                /* workers still running the job */
+    _Atomic int quit;
+    size_t n, grain;
+    bt_range_fn fn;
+    void *ctx;
+    void (*idle)(void *);
+    void *idle_ctx;
+} pool = {.count = 1};
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t seen) {
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+}
+
+static void futex_wake_all(_Atomic uint32_t *word) {
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+static void pause_cpu(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+static void run_range(int thread) {
+    size_t units = (pool.n + pool.grain - 1) / pool.grain, c = (size_t)pool.count, t = (size_t)thread;
+    size_t begin = units * t / c * pool.grain, end = units * (t + 1) / c * pool.grain;
+    if (end > pool.n) end = pool.n;
+    if (begin < end) pool.fn(pool.ctx, thread, begin, end);
+}
+
+static void *worker(void *arg) {
+    int thread = (int)(intptr_t)arg;
+    uint32_t seen = 0;                  /* generation at creation; bt_threads_init resets it before starting workers */
+    for (;;) {
+        int64_t until = bt_now_ns() + SPIN_NS;
+        while (atomic_load_explicit(&pool.generation, memory_order_acquire) == seen) {
+            for (int i = 0; i < 64; i++) pause_cpu();
+            if (bt_now_ns() > until) futex_wait(&pool.generation, seen);
+        }
+        seen = atomic_load_explicit(&pool.generation, memory_order_acquire);
+        if (atomic_load(&pool.quit)) return NULL;
+        run_range(thread);
+        atomic_fetch_sub_explicit(&pool.pending, 1, memory_order_release);
+    }
+}
+
+void bt_threads_release(void) {
+    if (pool.threads) {
+        atomic_store(&pool.quit, 1);
+        atomic_fetch_add_explicit(&pool.generation, 1, memory_order_release);
+        futex_wake_all(&pool.generation);
+        for (int i = 0; i < pool.count - 1; i++) pthread_join(pool.threads[i], NULL);
+        free(pool.threads);
+        pool.threads = NULL;
+    }
+    pool.count = 1;
+}
+
+bt_code bt_threads_init(int count, bt_err *err) {
+    if (count < 1 || count > 1024) return bt_fail(err, BT_ARG, "threads must be 1..1024, not %d", count);
+    bt_threads_release();
+    atomic_store(&pool.quit, 0);
+    atomic_store(&pool.generation, 0);
+    if (count == 1) return BT_OK;
+    pool.threads = calloc((size_t)count - 1, sizeof *pool.threads);
+    if (!pool.threads) return bt_fail(err, BT_NOMEM, "cannot take memory for %d threads", count);
+    for (int i = 0; i < count - 1; i++) {
+        int rc = pthread_create(&pool.threads[i], NULL, worker, (void *)(intptr_t)(i + 1));
+        if (rc) {
+            pool.count = i + 1;
+            bt_threads_release();
+            return bt_fail_errno(err, BT_NOMEM, rc, "cannot start compute thread %d of %d", i + 1, count);
+        }
+    }
+    pool.count = count;
+    return BT_OK;
+}
+
+int bt_threads_count(void) { return pool.count; }
+
+void bt_threads_on_idle(void (*poll)(void *), void *ctx) {
+    pool.idle = poll;
+    pool.idle_ctx = ctx;
+}
+
+void bt_parallel_for(size_t n, size_t grain, bt_range_fn fn, void *ctx) {
+    if (n == 0) return;
+    if (grain == 0) grain = 1;
+    if (pool.count == 1 || n <= grain) {
+        fn(ctx, 0, 0, n);
+        return;
+    }
+    pool.n = n;
+    pool.grain = grain;
+    pool.fn = fn;
+    pool.ctx = ctx;
+    atomic_store_explicit(&pool.pending, pool.count - 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&pool.generation, 1, memory_order_release);
+    futex_wake_all(&pool.generation);
+    run_range(0);
+    while (atomic_load_explicit(&pool.pending, memory_order_acquire) > 0) {
+        if (pool.idle) pool.idle(pool.idle_ctx);
+        pause_cpu();
+    }
+}

@@ -1,0 +1,58 @@
+/* ckpt.h - the native checkpoint: independent of the layout that wrote it.
+ *
+ *     DIR/step-000000000100/  manifest.json          the only commit point (renamed into place last)
+ *                             data-00000.btck ...    one per writing rank: sections = slices of named tensors
+ *     a section: {tensor name, state name ("weight", "exp_avg", ...), first element, count, bytes, XXH3-64}, then the data;
+ *     the file ends with an index and a footer; every byte is covered by a hash named in the manifest or the file itself.
+ *
+ * Commit:   write beside (.tmp), fsync, rename, fsync folder; gather hashes; rank 0 writes and renames the manifest. A commit
+ *           by an attempt older than the newest that began in DIR is refused (fence).
+ * Load:     newest checkpoint that every rank can verify, by agreement; why others were passed over goes to the log and
+ *           to the caller. Any rank reads any slice.
+ * Threads:  the training thread; collective over the communicator given. */
+#ifndef BT_ENGINE_CKPT_CKPT_H
+#define BT_ENGINE_CKPT_CKPT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/status.h"
+#include "engine/base/text.h"
+#include "engine/parallel/comm.h"
+
+typedef struct bt_ckpt_slice {              /* what this rank contributes (save) or wants (load) */
+    const char *tensor;                     /* "layers.3.attn_q" */
+    const char *state;                      /* "weight", "exp_avg", "exp_avg_sq", ... */
+    uint64_t tensor_elems;                  /* of the whole tensor */
+    uint64_t first, count;                  /* elements of the whole tensor */
+    float *data;
+} bt_ckpt_slice;
+
+typedef struct bt_ckpt_meta {               /* small state, JSON in the manifest */
+    int64_t step, tokens;                   /* updates and tokens done */
+    int attempt;
+    char run[64];
+    bt_text config;                         /* every option, as JSON object text */
+    bt_text tokenizer;                      /* serialised tokenizer */
+    uint64_t params_hash, data_hash, vocab_hash;
+    double lr_factor, loss_scale;
+    char isa[32], build[64];
+    bt_text extra;                          /* JSON object text: further trainer state */
+} bt_ckpt_meta;
+
+void bt_ckpt_meta_release(bt_ckpt_meta *m);
+
+/* announce an attempt: later commits by lower attempts fail. Rank 0 calls it, before the first step. */
+bt_code bt_ckpt_begin(const char *dir, int attempt, bt_err *err) BT_MUST_CHECK;
+bt_code bt_ckpt_save(bt_comm *c, const char *dir, const bt_ckpt_meta *meta, const bt_ckpt_slice *slices, size_t n, int keep,
+                     char *path, size_t path_size, int64_t *bytes, char hash[33], bt_err *err) BT_MUST_CHECK;
+/* newest (or, if dir itself is one checkpoint, that) verified by all ranks; path receives it. BT_NOTFOUND when there is none;
+ * BT_FORMAT when all are damaged. `why` (may be NULL) gets one line per checkpoint passed over. */
+bt_code bt_ckpt_find(bt_comm *c, const char *dir, char *path, size_t path_size, bt_ckpt_meta *meta, bt_text *why, bt_err *err) BT_MUST_CHECK;
+/* reads the slices; every wanted element must be covered */
+bt_code bt_ckpt_load(const char *path, const bt_ckpt_slice *slices, size_t n, bt_err *err) BT_MUST_CHECK;
+/* metadata only, one process, no MPI (generate, eval, show) */
+bt_code bt_ckpt_open_meta(const char *path_or_dir, char *path, size_t path_size, bt_ckpt_meta *meta, bt_err *err) BT_MUST_CHECK;
+
+#endif

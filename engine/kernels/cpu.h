@@ -1,0 +1,23 @@
+/* cpu.h - what this processor and its operating system allow. Read once; constant afterwards. */
+#ifndef BT_ENGINE_KERNELS_CPU_H
+#define BT_ENGINE_KERNELS_CPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct bt_cpu {
+    char model[64];                     /* brand string */
+    char vendor[16];
+    int family, model_number;
+    int cores;                          /* this process may run on (affinity) */
+    size_t l1d_bytes, l2_bytes, l3_bytes;
+    bool avx2, fma, f16c;               /* CPUID and XCR0 both */
+    bool avx512;                        /* F, BW, VL, DQ */
+    bool avx512_vnni, avx512_bf16, avx512_vbmi, avx_vnni;
+    bool amx_tile, amx_int8, amx_bf16;  /* CPUID, XCR0 and the kernel's permission (asked for on first call) */
+} bt_cpu;
+
+const bt_cpu *bt_cpu_get(void);
+const char *bt_cpu_blas_core(void);     /* OPENBLAS_CORETYPE this CPU deserves: SKYLAKEX, HASWELL, ZEN, ... or NULL: let it choose */
+
+#endif

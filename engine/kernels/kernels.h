@@ -1,0 +1,132 @@
+/* kernels.h - the table of operations that training is made of; one implementation file per ISA.
+ *
+ * A slot works on the range it is given, on one thread, and never allocates: whoever calls (ops.c) splits the work over
+ * threads and hands in per-thread scratch. isa_generic.c fills every slot with plain loops and is the oracle for ever.
+ * A faster set fills some slots; the rest fall through to the next slower set (dispatch.c):
+ *     generic < blas < avx2 < avx512 < amx
+ *
+ * Layout: row-major, contiguous unless an ld (elements) is given. Pointers to arrays may be unaligned; sizes may be 0.
+ * Exactness: integer results equal generic's bit for bit. Float results state a bound in tests/engine/kernels.
+ * Determinism: a slot's result for one output element does not depend on the range it was called with.
+ * Letters: M rows (tokens), N outputs, K inputs of a linear layer; W is (N, K). */
+#ifndef BT_ENGINE_KERNELS_KERNELS_H
+#define BT_ENGINE_KERNELS_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/status.h"
+
+typedef enum { BT_PREC_FP32, BT_PREC_BF16 } bt_prec;    /* operands of backward and dense products; sums are fp32 always */
+typedef enum { BT_ACT_RELU2, BT_ACT_SILU } bt_act;
+
+/* Flags of a product */
+enum { BT_ACC = 1 };                                    /* add to the output instead of writing it */
+
+typedef struct bt_tern_stats {                          /* of one call over a range of codes */
+    uint64_t zero, pos, flips;                          /* flips: codes that differ from what `codes` held before */
+} bt_tern_stats;
+
+typedef struct bt_attn_shape {
+    size_t T, D;                                        /* sequence length, head size */
+    size_t ldq, ldk, ldv, ldo;                          /* elements between tokens in q/dq, k/dk, v/dv, o/do */
+    float scale;                                        /* 1/sqrt(D) */
+    size_t window;                                      /* 0: whole causal prefix */
+} bt_attn_shape;
+
+typedef struct bt_kernels {
+    const char *name;
+
+    /* ---- rows of a (rows, C) matrix ------------------------------------------------------------------------------ */
+    /* rstd[r] = 1/sqrt(mean(x^2) + eps); y = x * rstd * gain (gain NULL: 1). y or rstd may be NULL. */
+    void (*rmsnorm)(float *y, float *rstd, const float *x, const float *gain, float eps, size_t rows, size_t C);
+    /* dx (+)= gradient of rmsnorm; acc != 0 adds */
+    void (*rmsnorm_dx)(float *dx, const float *dy, const float *x, const float *gain, const float *rstd, int acc, size_t rows, size_t C);
+    /* dgain[c] += sum over rows of dy * x * rstd, columns c0 <= c < c1, rows in ascending order */
+    void (*rmsnorm_dgain)(float *dgain, const float *dy, const float *x, const float *rstd, size_t rows, size_t C, size_t c0, size_t c1);
+    /* absmax int8 per row, half to even: a = max(max|x|, 1e-5); xq = clamp(rint(x * (127/a)), -128, 127); dq = a/127 */
+    void (*quant_rows)(int8_t *xq, float *dq, const float *x, size_t rows, size_t C);
+    /* rmsnorm and quant_rows in one pass over x; y (may be NULL) also receives the normed floats */
+    void (*rmsnorm_quant)(int8_t *xq, float *dq, float *rstd, float *y, const float *x, const float *gain, float eps, size_t rows, size_t C);
+    /* rotary embedding, half-split pairs (i, i + D/2), in place on `heads` heads of each row (row stride ld);
+     * pos[r] selects the row of cos/sin (positions, D/2); inverse: rotate back (the gradient) */
+    void (*rope)(float *x, size_t ld, const float *cos, const float *sin, const int32_t *pos, int inverse, size_t rows, size_t heads, size_t D);
+    /* y = act(gate) * up */
+    void (*glu)(float *y, const float *gate, const float *up, bt_act act, size_t n);
+    /* dgate = dy * up * act'(gate); dup = dy * act(gate). dgate may be gate, dup may be up (in place). */
+    void (*glu_bwd)(float *dgate, float *dup, const float *dy, const float *gate, const float *up, bt_act act, size_t n);
+    /* per row: loss[r] = logsumexp(logits) - logits[target]; logits := (softmax - onehot) * dscale when dscale != 0.
+     * target < 0: loss 0, gradient 0. */
+    void (*softmax_xent)(float *loss, float *logits, const int32_t *targets, float dscale, size_t rows, size_t V);
+
+    /* ---- flat arrays --------------------------------------------------------------------------------------------- */
+    void (*add)(float *y, const float *x, size_t n);                                /* y += x */
+    void (*scale)(float *y, float a, size_t n);                                     /* y *= a */
+    double (*sum_squares)(const float *x, size_t n);                                /* callers pass blocks of fixed size */
+    double (*sum_abs)(const float *x, size_t n);
+    double (*sum)(const float *x, size_t n);
+    /* AdamW, decoupled decay: g *= grad_scale; m, v; w -= lr * (mhat / (sqrt(vhat) + eps) + decay * w); c1 = 1-b1^t, c2 = 1-b2^t */
+    void (*adamw)(float *w, const float *g, float *m, float *v, float grad_scale, float lr, float b1, float b2, float eps, float decay,
+                  float c1, float c2, size_t n);
+
+    /* ---- ternary weights ----------------------------------------------------------------------------------------- */
+    /* codes := clamp(rint((w - mean) * inv_scale), -1, 1), half to even; with sign != 0: sign(w - mean). Returns counts. */
+    bt_tern_stats (*tern_codes)(int8_t *codes, const float *w, float mean, float inv_scale, int sign, size_t n);
+    /* Packed form of codes (N, K), private to the set that made it; good for tern_fwd and tern_dx of the same set.
+     * Rows n0..n1 (n0 a multiple of BT_TERN_ROWS) are packed by one call, so threads share the work. */
+    size_t (*tern_bytes)(size_t N, size_t K);
+    void (*tern_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
+    /* y[m, n] (+)= dq[m] * scale * sum_k xq[m, k] * w[n, k]; sum exact in int32, then (float)sum * (dq[m] * scale). rows m0..m1 */
+    void (*tern_fwd)(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed, float scale, size_t m0, size_t m1,
+                     size_t N, size_t K, int flags, void *scratch);
+    /* dx[m, k] (+)= scale * sum_n dy[m, n] * w[n, k]; rows m0..m1 */
+    void (*tern_dx)(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1,
+                    size_t N, size_t K, bt_prec prec, int flags, void *scratch);
+    /* dw[n, k] += sum_m dy[m, n] * dq[m] * xq[m, k]; outputs n0..n1, all M rows */
+    void (*tern_dw)(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K,
+                    size_t n0, size_t n1, bt_prec prec, void *scratch);
+
+    /* ---- dense products ------------------------------------------------------------------------------------------ */
+    /* C (M, N) (+)= alpha * op(A) op(B), op = transpose when ta / tb; A is (M, K) or (K, M), B is (K, N) or (N, K).
+     * The caller passes sub-blocks by pointer and ld. */
+    void (*gemm)(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b, size_t ldb, int tb, float alpha,
+                 size_t M, size_t N, size_t K, bt_prec prec, int flags, void *scratch);
+
+    /* ---- causal attention of one head of one sequence, tiled over keys: never T x T in memory --------------------- */
+    /* o = softmax(scale q k^T) v for query rows t0..t1; lse[t] = log of the row's normaliser (natural log, of scaled scores) */
+    void (*attn_fwd)(float *o, float *lse, const float *q, const float *k, const float *v, const bt_attn_shape *s, size_t t0, size_t t1,
+                     bt_prec prec, void *scratch);
+    /* dq written, dk and dv added to, for one query head against its kv head; delta[t] = sum_d do*o is computed inside */
+    void (*attn_bwd)(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q, const float *k,
+                     const float *v, const bt_attn_shape *s, bt_prec prec, void *scratch);
+
+    /* ---- decoding: one token ------------------------------------------------------------------------------------- */
+    /* y[n] = dq * scale * sum_k xq[k] w[n, k], n0..n1, from 2-bit packed weights (tern2 layout of quant/ternary.h) */
+    void (*tern_gemv)(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale, size_t K, size_t n0, size_t n1);
+
+    /* per-thread scratch any slot of this set may need for problems up to these sizes, bytes */
+    size_t (*scratch_bytes)(size_t M, size_t N, size_t K, size_t T, size_t D);
+} bt_kernels;
+
+enum { BT_TERN_ROWS = 64 };                     /* granularity of splitting tern_pack and tern_dw over outputs */
+enum { BT_SUM_BLOCK = 4096 };                   /* fixed block of sums that are split over threads */
+
+extern const bt_kernels bt_kernels_generic;     /* complete */
+const bt_kernels *bt_kernels_blas(void);        /* NULL when OpenBLAS cannot be loaded */
+#if defined(__x86_64__)
+extern const bt_kernels bt_kernels_avx2;
+extern const bt_kernels bt_kernels_avx512;
+extern const bt_kernels bt_kernels_amx;
+#endif
+
+/* dispatch.c - merges the sets this CPU and `isa` allow ("auto", or the name of the fastest allowed set).
+ * Call once, before any model exists; later calls replace the choice (tests). tern_bytes/pack/fwd/dx always come from one set. */
+bt_code bt_kernels_select(const char *isa, bt_err *err) BT_MUST_CHECK;
+const bt_kernels *bt_k(void);                   /* the merged table; generic before select */
+const char *bt_kernels_isa(void);               /* name of the fastest set in use */
+size_t bt_kernels_slots(void);                  /* number of slots, */
+const char *bt_kernels_slot_name(size_t i);     /* their names */
+const char *bt_kernels_slot_winner(size_t i);   /* and the set that serves each */
+
+#endif

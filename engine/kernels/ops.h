@@ -1,0 +1,51 @@
+/* ops.h - the kernel table over whole problems: splits work over the thread pool, owns per-thread scratch.
+ *
+ * Order:    bt_ops_plan (largest sizes) before the first call; no allocation afterwards. bt_ops_release at the end.
+ * Threads:  called by the training thread only; uses bt_parallel_for.
+ * Results do not depend on the number of threads. Shapes and exactness are those of kernels.h. */
+#ifndef BT_ENGINE_KERNELS_OPS_H
+#define BT_ENGINE_KERNELS_OPS_H
+
+#include "engine/kernels/kernels.h"
+
+/* scratch for products up to (M, N, K), attention up to (T, D); grows, never shrinks. Returns bytes taken via out. */
+bt_code bt_ops_plan(size_t M, size_t N, size_t K, size_t T, size_t D, size_t *bytes, bt_err *err) BT_MUST_CHECK;
+void bt_ops_release(void);
+
+void bt_op_rmsnorm(float *y, float *rstd, const float *x, const float *gain, float eps, size_t rows, size_t C);
+/* dgain may be NULL (no gain); adds to dgain; acc != 0 adds to dx */
+void bt_op_rmsnorm_bwd(float *dx, float *dgain, const float *dy, const float *x, const float *gain, const float *rstd, int acc, size_t rows, size_t C);
+void bt_op_quant(int8_t *xq, float *dq, const float *x, size_t rows, size_t C);
+void bt_op_rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const float *x, const float *gain, float eps, size_t rows, size_t C);
+void bt_op_rope(float *x, size_t ld, const float *cos, const float *sin, const int32_t *pos, int inverse, size_t rows, size_t heads, size_t D);
+void bt_op_glu(float *y, const float *gate, const float *up, bt_act act, size_t n);
+void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate, const float *up, bt_act act, size_t n);
+void bt_op_add(float *y, const float *x, size_t n);
+void bt_op_scale(float *y, float a, size_t n);
+void bt_op_zero(float *y, size_t n);
+double bt_op_sum_squares(const float *x, size_t n);         /* fixed blocks, added in order */
+double bt_op_sum_abs(const float *x, size_t n);
+double bt_op_sum(const float *x, size_t n);
+void bt_op_adamw(float *w, const float *g, float *m, float *v, float grad_scale, float lr, float b1, float b2, float eps, float decay,
+                 float c1, float c2, size_t n);
+bt_tern_stats bt_op_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale, int sign, size_t n);
+void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K);
+void bt_op_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed, float scale, size_t M, size_t N, size_t K, int flags);
+void bt_op_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t M, size_t N, size_t K, bt_prec prec, int flags);
+void bt_op_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, bt_prec prec);
+void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b, size_t ldb, int tb, float alpha,
+                size_t M, size_t N, size_t K, bt_prec prec, int flags);
+/* B sequences of T tokens, H query heads over KV kv heads. q (B*T, ldq), k, v likewise, head h at column h*D; o (B*T, ldo), lse (B, H, T) */
+void bt_op_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v, const bt_attn_shape *s, size_t B, size_t H, size_t KV, bt_prec prec);
+/* writes dq, dk, dv (same layout as q, k, v) */
+void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q, const float *k, const float *v,
+                    const bt_attn_shape *s, size_t B, size_t H, size_t KV, bt_prec prec);
+/* Head and loss in row chunks, never the whole (M, V) logits: logits = x E^T (x (M, C), E (V, C)); loss summed in fixed order in double;
+ * when dscale != 0: dx (M, C) written, dE (V, C) added to. chunk rows of logits live in `logits` (chunk, V), caller's memory. */
+double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, const int32_t *targets, float dscale, float *logits, size_t chunk,
+                       float *row_loss, size_t M, size_t V, size_t C, bt_prec prec);
+/* embedding: x[m] = E[token[m]]; backward adds rows in ascending m (threads own columns) */
+void bt_op_embed(float *x, const float *E, const int32_t *tokens, size_t M, size_t C);
+void bt_op_embed_bwd(float *dE, const float *dx, const int32_t *tokens, size_t M, size_t C);
+
+#endif

@@ -1,0 +1,59 @@
+/* model.h - the network: planned memory, initial weights, quantisation, forward and backward by hand.
+ *
+ * Order:    create (plans and commits five arenas) -> init_weights or load -> quantise -> { train_micro* -> [optimizer writes
+ *           params] -> quantise }* -> destroy. Call `quantise` after every change of the latent weights.
+ * Owns:     arenas: params, grads, quantised weights, activations, scratch. No allocation after create.
+ * Threads:  the training thread; kernels split over the pool.
+ * Layout:   params and grads are flat fp32 arrays in the same order: embedding, layers 0..L-1, final norm, head (untied).
+ *           Backward finishes tensors from the end of the array to its beginning; the embedding (tied) last. */
+#ifndef BT_ENGINE_MODEL_MODEL_H
+#define BT_ENGINE_MODEL_MODEL_H
+
+#include "engine/base/arena.h"
+#include "engine/model/config.h"
+#include "engine/model/params.h"
+
+typedef struct bt_model bt_model;
+
+typedef struct bt_model_setup {
+    bt_model_cfg cfg;
+    int B;                              /* sequences of a micro-batch */
+    bt_prec prec;
+    bool train;                         /* false: no gradients, no saved activations */
+    int n_threads;
+} bt_model_setup;
+
+typedef struct bt_arena_row { const char *name; size_t bytes; const char *why; } bt_arena_row;
+
+/* what create would take, without taking it; rows (at most max) for --dry-run. Optimizer moments are the optimizer's. */
+size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max);
+bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) BT_MUST_CHECK;
+void bt_model_destroy(bt_model *m);                     /* accepts NULL */
+
+const bt_model_cfg *bt_model_config(const bt_model *m);
+const bt_params *bt_model_params(const bt_model *m);    /* the tensor table: names, shapes, offsets */
+float *bt_model_weights(bt_model *m);                   /* (params) latent fp32 */
+float *bt_model_grads(bt_model *m);                     /* (params) */
+void bt_model_init_weights(bt_model *m, uint64_t seed); /* N(0, std), o and down N(0, std/sqrt(2L)), norms 1; counter-based */
+
+/* per ternary tensor, of the last quantise */
+typedef struct bt_quant_stat { double zero_frac, pos_frac, flip_frac, scale; } bt_quant_stat;
+/* latent weights -> codes, scales, packed panels. flip_frac is against the previous call. */
+void bt_model_quantise(bt_model *m);
+bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor);    /* tensor index in bt_params; zeros if not ternary */
+
+/* backward finished gradients [begin, end) of the flat array: called in descending order during the micro-batch's backward */
+typedef void (*bt_grad_ready_fn)(void *ctx, size_t begin, size_t end);
+
+typedef struct bt_micro_times { int64_t fwd_ns, bwd_ns; } bt_micro_times;   /* head+loss backward counts as backward */
+
+/* One micro-batch: inputs, targets (B, T), targets < 0 are not trained. Adds gradients of grad_scale * (sum of token losses);
+ * returns the sum of token losses. grads must be zeroed by the caller before the first micro-batch of a step
+ * (bt_model_zero_grads). ready may be NULL. */
+double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *targets, double grad_scale, bt_grad_ready_fn ready,
+                            void *ready_ctx, bt_micro_times *times);
+void bt_model_zero_grads(bt_model *m);
+/* forward only: sum of token losses over (B, T) */
+double bt_model_eval_micro(bt_model *m, const int32_t *inputs, const int32_t *targets);
+
+#endif

@@ -1,0 +1,46 @@
+/* params.h - the tensor table of one model: made from params.def, names and flat offsets, layer by layer.
+ *
+ * A tensor's full name is "layers.3.attn_q" or "embed". Offsets are elements in the flat arrays, each tensor aligned to 16
+ * elements (64 bytes); padding is zero and stays zero. Threads: constant after init. */
+#ifndef BT_ENGINE_MODEL_PARAMS_H
+#define BT_ENGINE_MODEL_PARAMS_H
+
+#include "engine/model/config.h"
+
+#define BT_PARAM(id, name, scope, rows, cols, init, decay, tern, shard, when) BT_P_##id,
+typedef enum {
+#include "engine/model/params.def"
+    BT_P_COUNT
+} bt_param_id;
+#undef BT_PARAM
+
+typedef enum { BT_SHARD_NONE, BT_SHARD_ROW, BT_SHARD_COL, BT_SHARD_VOCAB } bt_shard_axis;
+
+typedef struct bt_tensor {
+    char name[48];
+    bt_param_id id;
+    int layer;                              /* -1: global */
+    size_t rows, cols, count;               /* count = rows * cols */
+    size_t offset;                          /* elements, in the flat arrays */
+    float init_std;                         /* 0: initialised to one */
+    bool decay, tern;                       /* tern is false for linear = dense */
+    bool linear;                            /* a BitLinear weight, whatever `linear` is */
+    bt_shard_axis shard;
+} bt_tensor;
+
+typedef struct bt_params {
+    bt_tensor *tensors;
+    size_t n;
+    size_t total;                           /* elements of the flat arrays, padding included */
+    uint64_t count;                         /* parameters proper */
+    size_t (*index)[BT_P_COUNT];            /* index[layer + 1][id]: tensor index, SIZE_MAX when absent; row 0 is global */
+} bt_params;
+
+bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_err *err) BT_MUST_CHECK;
+void bt_params_release(bt_params *p);
+const bt_tensor *bt_params_get(const bt_params *p, int layer, bt_param_id id);     /* NULL when absent */
+const bt_tensor *bt_params_named(const bt_params *p, const char *name);
+/* equal layouts can exchange checkpoints: hash of every name and shape */
+uint64_t bt_params_hash(const bt_params *p);
+
+#endif

@@ -1,0 +1,38 @@
+/* run_cfg.h - the settings of a run: struct and table from options.def, presets, cross-field checks, automatic values. */
+#ifndef BT_ENGINE_TRAIN_RUN_CFG_H
+#define BT_ENGINE_TRAIN_RUN_CFG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/base/opt.h"
+#include "engine/model/config.h"
+#include "engine/parallel/mesh.h"
+
+typedef struct bt_run_cfg {
+#define BT_INT(field, key, flag, def, min, max, unit, help) int64_t field;
+#define BT_REAL(field, key, flag, def, min, max, unit, help) double field;
+#define BT_BOOL(field, key, flag, def, help) bool field;
+#define BT_ENUM(field, key, flag, def, choices, help) int field;
+#define BT_TEXT(field, key, flag, bytes, def, help) char field[bytes];
+#define BT_LIST(field, key, flag, bytes, def, help) char field[bytes];
+#include "engine/train/options.def"
+#undef BT_INT
+#undef BT_REAL
+#undef BT_BOOL
+#undef BT_ENUM
+#undef BT_TEXT
+#undef BT_LIST
+} bt_run_cfg;
+
+extern const bt_opt bt_run_opts[];
+extern const size_t bt_run_opts_n;
+
+/* puts the preset's values under everything already set (origin preset) */
+bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) BT_MUST_CHECK;
+/* cross-field checks and automatic values for `world_size` ranks; after this every number is final. Messages name the numbers. */
+bt_code bt_run_cfg_resolve(bt_run_cfg *cfg, int world_size, bt_err *err) BT_MUST_CHECK;
+void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out);
+void bt_run_cfg_mesh(const bt_run_cfg *cfg, bt_mesh_shape *out);
+
+#endif

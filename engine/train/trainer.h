@@ -1,0 +1,39 @@
+/* trainer.h - one training run on this rank: plan, open, run, close.
+ *
+ * Order:    bt_comm_init and bt_kernels_select first; then create -> run -> destroy, on every rank alike.
+ * Ranks:    every failure before the first step goes through bt_agree: all ranks return the same error.
+ * Threads:  the training thread. `requests` may be set from anywhere. */
+#ifndef BT_ENGINE_TRAIN_TRAINER_H
+#define BT_ENGINE_TRAIN_TRAINER_H
+
+#include "engine/base/sink.h"
+#include "engine/train/request.h"
+#include "engine/train/run_cfg.h"
+
+typedef struct bt_trainer bt_trainer;
+
+typedef struct bt_trainer_setup {
+    const bt_run_cfg *cfg;              /* resolved: no "auto" values left (bt_run_cfg_resolve) */
+    const bt_sink *sink;                /* used on rank 0; NULL: record nothing */
+    bt_request_box *requests;           /* may be NULL */
+    const char *resume_dir;             /* checkpoint folder, "" for a fresh start */
+    int attempt;                        /* fences checkpoints: an older attempt never commits after a newer one began */
+} bt_trainer_setup;
+
+typedef struct bt_train_result {
+    int64_t steps, tokens;              /* done so far, all attempts */
+    double loss, val_loss;              /* last; NaN when unknown */
+    double val_bits_per_byte;
+    double tokens_per_s, mfu;           /* median over the steps of this attempt */
+    double step_ms[BT_MR_COUNT];        /* median per rank metric (phases), mean of ranks */
+    double rss_mib;                     /* peak, sum of all ranks */
+    uint64_t params;
+    bool stopped;                       /* asked to stop before the end */
+    char checkpoint[1024];              /* newest, "" when none */
+} bt_train_result;
+
+bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *err) BT_MUST_CHECK;
+bt_code bt_trainer_run(bt_trainer *t, bt_train_result *out, bt_err *err) BT_MUST_CHECK;
+void bt_trainer_destroy(bt_trainer *t);
+
+#endif
