@@ -38,10 +38,14 @@ bt_code bt_barrier(bt_comm *c, bt_err *err) BT_MUST_CHECK;
 /* non-blocking: start, then test (which also makes MPI progress) until done */
 typedef struct bt_request { void *handle; bool active; } bt_request;
 bt_code bt_all_reduce_f32_start(bt_comm *c, float *x, size_t n, bt_request *r, bt_err *err) BT_MUST_CHECK;
+bt_code bt_all_reduce_i64_start(bt_comm *c, int64_t *x, size_t n, bt_reduce_op op, bt_request *r, bt_err *err) BT_MUST_CHECK;
+bt_code bt_gather_start(bt_comm *c, const void *x, size_t bytes, void *all, int root, bt_request *r, bt_err *err) BT_MUST_CHECK;
 bt_code bt_request_test(bt_request *r, bool *done, bt_err *err) BT_MUST_CHECK;
 bt_code bt_request_wait(bt_request *r, bt_err *err) BT_MUST_CHECK;
 
-uint64_t bt_comm_bytes_logical(void);   /* counted since init, this rank, all communicators; ring algorithm volume 2(n-1)/n for all-reduce */
+/* Bytes this rank sent since init, all communicators. All-reduce counts as a ring: 2(n-1)/n; reduce-scatter and all-gather
+ * (n-1)/n of the whole; broadcast (n-1) at the root; gather the contribution of every rank but the root. */
+uint64_t bt_comm_bytes_logical(void);
 uint64_t bt_comm_bytes_wire(void);
 
 /* Ranks fail together. After a phase that can fail on one rank alone: every rank learns the lowest failing rank, its code

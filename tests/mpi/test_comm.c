@@ -1,0 +1,163 @@
+/* mpi: 3
+ * Collectives against what they must compute, in one call and in many chunks; bt_agree with failing ranks; byte counters. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/parallel/comm_internal.h"
+#include "engine/parallel/mesh.h"
+
+static bt_comm *w;
+static int rank, size;
+
+static void check_collectives(void) {
+    bt_err err = BT_ERR_INIT;
+    enum { N = 1031 };
+    static float f[N];
+    static double d[N];
+    static int64_t n64[N];
+    for (int i = 0; i < N; i++) {
+        f[i] = (float)(i + rank);
+        d[i] = i * (rank + 1);
+        n64[i] = i * (rank == 1 ? -1 : 1);
+    }
+    assert_int_equal(bt_all_reduce_f32(w, f, N, BT_SUM, &err), BT_OK);
+    assert_int_equal(bt_all_reduce_f64(w, d, N, BT_MAX, &err), BT_OK);
+    assert_int_equal(bt_all_reduce_i64(w, n64, N, BT_MIN, &err), BT_OK);
+    for (int i = 0; i < N; i++) {
+        assert_true(f[i] == (float)(i * size + size * (size - 1) / 2));
+        assert_true(d[i] == (double)i * size);
+        assert_int_equal(n64[i], -i);
+    }
+
+    char text[64] = "";
+    if (rank == size - 1) strcpy(text, "from the last rank to everybody");
+    assert_int_equal(bt_broadcast(w, text, sizeof text, size - 1, &err), BT_OK);
+    assert_string_equal(text, "from the last rank to everybody");
+
+    int32_t mine[5], *all = calloc((size_t)size * 5, sizeof *all);
+    for (int i = 0; i < 5; i++) mine[i] = 10 * rank + i;
+    assert_int_equal(bt_all_gather(w, mine, sizeof mine, all, &err), BT_OK);
+    for (int r = 0; r < size; r++) for (int i = 0; i < 5; i++) assert_int_equal(all[5 * r + i], 10 * r + i);
+    memset(all, 0, (size_t)size * sizeof mine);
+    assert_int_equal(bt_gather(w, mine, sizeof mine, rank == 1 ? all : NULL, 1, &err), BT_OK);
+    if (rank == 1) for (int r = 0; r < size; r++) for (int i = 0; i < 5; i++) assert_int_equal(all[5 * r + i], 10 * r + i);
+    free(all);
+    assert_int_equal(bt_barrier(w, &err), BT_OK);
+}
+
+static void collectives_compute_what_they_say(void **state) {
+    (void)state;
+    check_collectives();
+}
+
+static void counts_above_the_limit_go_in_chunks(void **state) {
+    (void)state;
+    static const size_t limits[] = {1, 7, 64, 1000};
+    for (size_t i = 0; i < 4; i++) {
+        bt_comm_chunk_elems = limits[i];
+        check_collectives();
+    }
+    bt_comm_chunk_elems = INT_MAX;
+}
+
+static void requests_complete_and_keep_their_order(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    static float a[4096], b[33];
+    int64_t latest = 100 + rank;
+    bt_request ra, rb, rc;
+    for (int i = 0; i < 4096; i++) a[i] = (float)rank;
+    for (int i = 0; i < 33; i++) b[i] = 1;
+    assert_int_equal(bt_all_reduce_f32_start(w, a, 4096, &ra, &err), BT_OK);
+    assert_int_equal(bt_all_reduce_f32_start(w, b, 33, &rb, &err), BT_OK);
+    assert_int_equal(bt_all_reduce_i64_start(w, &latest, 1, BT_MAX, &rc, &err), BT_OK);
+    bool done = false;
+    while (!done) assert_int_equal(bt_request_test(&rb, &done, &err), BT_OK);
+    assert_false(rb.active);
+    assert_int_equal(bt_request_wait(&ra, &err), BT_OK);
+    assert_int_equal(bt_request_wait(&rc, &err), BT_OK);
+    assert_int_equal(bt_request_wait(&rc, &err), BT_OK);        /* finished requests may be waited for again */
+    assert_true(a[4095] == (float)(size * (size - 1) / 2) && b[32] == (float)size);
+    assert_int_equal(latest, 100 + size - 1);
+
+    double mine[2] = {rank, 2 * rank}, all[64];
+    assert_int_equal(bt_gather_start(w, mine, sizeof mine, all, 0, &ra, &err), BT_OK);
+    assert_int_equal(bt_request_wait(&ra, &err), BT_OK);
+    if (rank == 0) for (int r = 0; r < size; r++) assert_true(all[2 * r] == r && all[2 * r + 1] == 2 * r);
+}
+
+static void agree_tells_everybody_the_lowest_failing_rank(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_agree(w, BT_OK, &err), BT_OK);
+    for (int bad = 0; bad < size; bad++) {                      /* ranks bad.. fail, each in its own way */
+        bt_err mine = BT_ERR_INIT;
+        bt_code code = BT_OK;
+        if (rank >= bad) code = bt_fail(&mine, rank == bad ? BT_IO : BT_NOMEM, "rank %d cannot open 'x'", rank);
+        assert_int_equal(bt_agree(w, code, &mine), BT_IO);
+        char expect[64];
+        snprintf(expect, sizeof expect, "rank %d cannot open 'x'", bad);
+        assert_string_equal(mine.msg, expect);
+        assert_int_equal(mine.rank, bad);
+        assert_int_equal(mine.code, BT_IO);
+    }
+    assert_int_equal(bt_agree(w, BT_OK, &err), BT_OK);          /* still usable */
+}
+
+static void bytes_follow_the_ring_formula(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    static float x[3 * 5 * 7 * 64];
+    uint64_t before = bt_comm_bytes_logical();
+    assert_int_equal(bt_all_reduce_f32(w, x, 3 * 5 * 7 * 64, BT_SUM, &err), BT_OK);
+    assert_int_equal(bt_comm_bytes_logical() - before, 2 * sizeof x * (size_t)(size - 1) / (size_t)size);
+    assert_int_equal(bt_comm_bytes_logical(), bt_comm_bytes_wire());
+}
+
+static void axes_of_a_mesh_connect_the_right_ranks(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    bt_mesh m;
+    bt_mesh_shape s = {1, 1, size, 1};
+    assert_int_equal(bt_mesh_create(&m, &s, w, &err), BT_OK);
+    assert_int_equal(bt_comm_size(m.shard), size);
+    assert_int_equal(bt_comm_size(m.dp), size);
+    assert_int_equal(bt_comm_size(m.replicate), 1);
+    assert_int_equal(bt_comm_size(m.tp), 1);
+    float one = 1;
+    assert_int_equal(bt_all_reduce_f32(m.shard, &one, 1, BT_SUM, &err), BT_OK);
+    assert_true(one == (float)size);
+    bt_mesh_release(&m);
+    s = (bt_mesh_shape){1, 1, 1, size};
+    assert_int_equal(bt_mesh_create(&m, &s, w, &err), BT_OK);
+    assert_int_equal(bt_comm_size(m.tp), size);
+    assert_int_equal(bt_comm_rank(m.tp), rank);
+    assert_int_equal(bt_comm_size(m.dp), 1);
+    bt_mesh_release(&m);
+}
+
+int main(void) {
+    bt_err err = BT_ERR_INIT;
+    if (bt_comm_init(&err) != BT_OK) return 1;
+    w = bt_comm_world();
+    rank = bt_comm_rank(w);
+    size = bt_comm_size(w);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(collectives_compute_what_they_say),
+        cmocka_unit_test(counts_above_the_limit_go_in_chunks),
+        cmocka_unit_test(requests_complete_and_keep_their_order),
+        cmocka_unit_test(agree_tells_everybody_the_lowest_failing_rank),
+        cmocka_unit_test(bytes_follow_the_ring_formula),
+        cmocka_unit_test(axes_of_a_mesh_connect_the_right_ranks),
+    };
+    int failed = size > 1 ? cmocka_run_group_tests(tests, NULL, NULL) : 1;     /* a world of one would prove nothing */
+    bt_comm_finalize();
+    return failed;
+}
