@@ -15,7 +15,7 @@
 #include "engine/base/text.h"
 
 typedef enum {
-    BT_OPT_INT,         /* int64_t; accepts 4096, 4k, 2M, 1e6 when whole */
+    BT_OPT_INT,         /* int64_t; accepts 4096, 4k (4000), 4Ki (4096), 2M, 1e6 when whole */
     BT_OPT_REAL,        /* double */
     BT_OPT_BOOL,        /* bool; true/false/on/off/yes/no/1/0; a bare --flag means true, --no-flag false */
     BT_OPT_TEXT,        /* char[size] */
@@ -50,7 +50,8 @@ typedef struct bt_opt_set_state {       /* origins of one struct's fields */
 bt_code bt_opts_init(bt_opts *o, const bt_opt *table, size_t n, void *values, bt_err *err) BT_MUST_CHECK;   /* sets defaults */
 /* sets one key; unknown key names the nearest; wrong type or range says what is allowed. where: for messages and origins */
 bt_code bt_opts_set(bt_opts *o, const char *key, const char *text, bt_opt_origin from, const char *where, bt_err *err) BT_MUST_CHECK;
-bt_code bt_opts_env(bt_opts *o, bt_err *err) BT_MUST_CHECK;             /* every BITRAIN_<KEY> that is set */
+/* every BITRAIN_<KEY> (BITRAIN_OPTIM_LR) or, after it, BITRAIN_<FLAG> (BITRAIN_LR) that is set */
+bt_code bt_opts_env(bt_opts *o, bt_err *err) BT_MUST_CHECK;
 /* YAML, strict subset: nested mappings of scalars and lists of scalars. No aliases, anchors, tags, duplicates, second document. */
 bt_code bt_opts_yaml(bt_opts *o, const char *path, bt_err *err) BT_MUST_CHECK;
 /* argv without the command; consumes options, collects up to max_pos positional words (more is an error naming the word);
@@ -60,6 +61,7 @@ bt_code bt_opts_argv(bt_opts *o, int argc, char *const *argv, const char **posit
 /* value of option i as text that bt_opts_set reads back to the same value */
 void bt_opt_value(const bt_opts *o, size_t i, bt_text *out);
 const char *bt_origin_name(bt_opt_origin origin);
+const char *bt_opt_argument(const bt_opt *opt);                         /* "N", "X", "a|b", "TEXT", "PATH...", "" */
 size_t bt_opt_find(const bt_opt *table, size_t n, const char *key);     /* n when absent */
 void bt_opt_help(const bt_opt *table, size_t n, bt_text *out);          /* "  --lr X   help (default 2e-3)" lines */
 

@@ -1,0 +1,84 @@
+/* cmd_help.c - `bitrain help`: chooses what to print. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/help.h"
+
+typedef struct help_cfg {
+    bool markdown, man;
+    char completion[16];
+} help_cfg;
+
+static const bt_opt help_opts[] = {
+    {"markdown", "--markdown", BT_OPT_BOOL, offsetof(help_cfg, markdown), sizeof(bool), "false", 0, 0, NULL, NULL, "the generated blocks of README.md"},
+    {"man", "--man", BT_OPT_BOOL, offsetof(help_cfg, man), sizeof(bool), "false", 0, 0, NULL, NULL, "the man page, as roff"},
+    {"completion", "--completion", BT_OPT_TEXT, offsetof(help_cfg, completion), 16, "", 0, 0, NULL, NULL, "completion script of a shell: bash"},
+};
+
+static const bt_opt *options(size_t *n) {
+    *n = sizeof help_opts / sizeof help_opts[0];
+    return help_opts;
+}
+
+static bt_code topic(const char *word, bt_text *out, bt_err *err) {
+    static const struct { const char *name; void (*print)(bt_text *out); } topics[] = {
+        {"options", bt_help_options}, {"metrics", bt_help_metrics}, {"exit-codes", bt_help_exit_codes}};
+    enum { N_TOPICS = sizeof topics / sizeof topics[0] };
+    const bt_command *c = bt_command_find(word);
+    if (c) {
+        bt_help_command(c, stdout);
+        return BT_OK;
+    }
+    const char *names[64 + N_TOPICS];
+    size_t n = 0;
+    for (size_t i = 0; i < N_TOPICS; i++) {
+        if (strcmp(word, topics[i].name) == 0) {
+            topics[i].print(out);
+            return BT_OK;
+        }
+        names[n++] = topics[i].name;
+    }
+    for (size_t i = 0; i < bt_commands_n && i < 64; i++)
+        if (!bt_commands[i]->hidden) names[n++] = bt_commands[i]->name;
+    const char *near = bt_nearest(word, names, n);
+    return near ? bt_fail(err, BT_ARG, "no help about '%s' (did you mean '%s'?)", word, near)
+                : bt_fail(err, BT_ARG, "no help about '%s' (a command, 'options', 'metrics' or 'exit-codes')", word);
+}
+
+static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
+    (void)exit_status;
+    help_cfg cfg;
+    bt_opts o;
+    const char *word = NULL;
+    size_t n_words = 0;
+    bool help;
+    BT_TRY(bt_opts_init(&o, help_opts, sizeof help_opts / sizeof help_opts[0], &cfg, err));
+    BT_TRY(bt_opts_argv(&o, argc, argv, &word, 1, &n_words, &help, err));
+    bt_text out;
+    bt_text_init(&out);
+    bt_code code = BT_OK;
+    if (cfg.markdown) bt_help_markdown(&out);
+    else if (cfg.man) bt_help_man(&out);
+    else if (strcmp(cfg.completion, "bash") == 0) bt_help_completion_bash(&out);
+    else if (cfg.completion[0]) code = bt_fail(err, BT_ARG, "no completion for '%s': only bash", cfg.completion);
+    else if (word) code = topic(word, &out, err);
+    else bt_help_overview(stdout);
+    if (code == BT_OK && out.failed) code = bt_fail(err, BT_NOMEM, "no memory for the help text");
+    if (code == BT_OK) fputs(bt_text_str(&out), stdout);
+    bt_text_release(&out);
+    return code;
+}
+
+const bt_command bt_cmd_help = {
+    .name = "help",
+    .summary = "help on commands, options, metrics and exit codes",
+    .args = "[COMMAND|options|metrics|exit-codes]",
+    .examples = "bitrain help                       # the commands\n"
+                "bitrain help train                 # examples and options of one command\n"
+                "bitrain help options               # every setting of a run\n"
+                "bitrain help metrics               # every figure that is recorded\n"
+                "bitrain help --completion bash > ~/.local/share/bash-completion/completions/bitrain",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,224 @@
+/* help_generate.c - documents made from the same tables: README blocks, man page, bash completion. */
+#include <ctype.h>
+#include <string.h>
+
+#include "cli/help.h"
+#include "engine/base/metric.h"
+#include "engine/train/run_cfg.h"
+
+/* ---- markdown ----------------------------------------------------------------------------------------------------- */
+
+static void md_cell(bt_text *out, const char *s) {
+    for (; s && *s; s++) {
+        if (*s == '|') bt_text_put(out, "\\|");
+        else bt_text_putn(out, s, 1);
+    }
+}
+
+static void md_commands(bt_text *out) {
+    bt_text_put(out, "<!-- generated: commands -->\n| command | does |\n|---|---|\n");
+    for (size_t i = 0; i < bt_commands_n; i++) {
+        const bt_command *c = bt_commands[i];
+        if (c->hidden) continue;
+        bt_text_printf(out, "| `%s%s", c->name, c->args && *c->args ? " " : "");
+        md_cell(out, c->args);
+        bt_text_put(out, "` | ");
+        md_cell(out, c->summary);
+        bt_text_put(out, " |\n");
+    }
+    bt_text_put(out, "<!-- end: commands -->\n");
+}
+
+static void md_options(bt_text *out) {
+    bt_text_put(out, "<!-- generated: options -->\n| flag | key | default | meaning |\n|---|---|---|---|\n");
+    for (size_t i = 0; i < bt_run_opts_n; i++) {
+        const bt_opt *o = &bt_run_opts[i];
+        bt_text_put(out, "| ");
+        if (o->flag) {
+            const char *arg = bt_opt_argument(o);
+            bt_text_printf(out, "`%s%s", o->flag, *arg ? " " : "");
+            md_cell(out, arg);
+            bt_text_put(out, "`");
+        }
+        bt_text_printf(out, " | `%s` | %s | ", o->key, o->def);
+        md_cell(out, o->help);
+        if (!o->flag && o->choices) {
+            bt_text_put(out, ": ");
+            md_cell(out, o->choices);
+        }
+        if (o->unit) bt_text_printf(out, " (%s)", o->unit);
+        bt_text_put(out, " |\n");
+    }
+    bt_text_put(out, "<!-- end: options -->\n");
+}
+
+static void md_metric_rows(bt_text *out, const char *view, const bt_metric *m, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        bt_text_printf(out, "| `%s` | `%s` | %s | ", view, m[i].key, bt_unit_name(m[i].unit));
+        md_cell(out, m[i].help);
+        bt_text_put(out, " |\n");
+    }
+}
+
+static void md_metrics(bt_text *out) {
+    bt_text_put(out, "<!-- generated: metrics -->\n| view | column | unit | meaning |\n|---|---|---|---|\n");
+    md_metric_rows(out, "steps", bt_step_metrics, BT_MS_COUNT);
+    md_metric_rows(out, "rank_steps", bt_rank_metrics, BT_MR_COUNT);
+    md_metric_rows(out, "layers", bt_layer_metrics, BT_ML_COUNT);
+    bt_text_put(out, "<!-- end: metrics -->\n");
+}
+
+void bt_help_markdown(bt_text *out) {
+    md_commands(out);
+    bt_text_put(out, "\n");
+    md_options(out);
+    bt_text_put(out, "\n");
+    md_metrics(out);
+}
+
+/* ---- man page ----------------------------------------------------------------------------------------------------- */
+
+/* text of a roff line: backslashes and hyphens escaped, a leading dot or quote made harmless */
+static void roff(bt_text *out, const char *s) {
+    if (*s == '.' || *s == '\'') bt_text_put(out, "\\&");
+    for (; *s; s++) {
+        if (*s == '\\') bt_text_put(out, "\\e");
+        else if (*s == '-') bt_text_put(out, "\\-");
+        else if (*s == '\n') bt_text_put(out, s[1] == '.' || s[1] == '\'' ? "\n\\&" : "\n");
+        else bt_text_putn(out, s, 1);
+    }
+}
+
+static void man_item(bt_text *out, const char *name, const char *arg, const char *text, const char *def, const char *unit) {
+    bt_text_put(out, ".TP\n\\fB");
+    roff(out, name);
+    bt_text_put(out, "\\fR");
+    if (arg && *arg) {
+        bt_text_put(out, " \\fI");
+        roff(out, arg);
+        bt_text_put(out, "\\fR");
+    }
+    bt_text_put(out, "\n");
+    roff(out, text);
+    if (def && *def) {
+        bt_text_put(out, " (default ");
+        roff(out, def);
+        if (unit) bt_text_printf(out, " %s", unit);
+        bt_text_put(out, ")");
+    }
+    bt_text_put(out, "\n");
+}
+
+static void man_command(bt_text *out, const bt_command *c) {
+    bt_text_put(out, ".SS \"bitrain ");
+    roff(out, c->name);
+    if (c->args && *c->args) {
+        bt_text_put(out, " ");
+        roff(out, c->args);
+    }
+    bt_text_put(out, "\"\n");
+    roff(out, c->summary);
+    bt_text_put(out, "\n");
+    if (c->examples && *c->examples) {
+        bt_text_put(out, ".PP\n.nf\n");
+        roff(out, c->examples);
+        bt_text_put(out, "\n.fi\n");
+    }
+    size_t n = 0;
+    const bt_opt *o = c->options ? c->options(&n) : NULL;
+    for (size_t i = 0; i < n; i++) {
+        bool flagged = o[i].flag != NULL;
+        if (flagged) man_item(out, o[i].flag, bt_opt_argument(&o[i]), o[i].help, o[i].type == BT_OPT_BOOL ? "" : o[i].def, o[i].unit);
+    }
+}
+
+void bt_help_man(bt_text *out) {
+    bt_text_put(out, ".TH BITRAIN 1 \"\" \"bitrain " BITRAIN_VERSION "\" \"User Commands\"\n"
+                     ".SH NAME\nbitrain \\- train BitNet language models on CPUs over MPI and show what the training does\n"
+                     ".SH SYNOPSIS\n.B bitrain\n.I COMMAND\n[options]\n.SH COMMANDS\n");
+    for (size_t i = 0; i < bt_commands_n; i++)
+        if (!bt_commands[i]->hidden) man_command(out, bt_commands[i]);
+    bt_text_put(out, ".SH SETTINGS\nBy key in a YAML file and with \\fB\\-\\-set\\fR \\fIKEY=VALUE\\fR; in the environment as BITRAIN_ and the key in\n"
+                     "capitals with underscores. Stronger first: flag, \\-\\-set, environment, file, preset, default.\n");
+    for (size_t i = 0; i < bt_run_opts_n; i++)
+        man_item(out, bt_run_opts[i].key, bt_opt_argument(&bt_run_opts[i]), bt_run_opts[i].help, bt_run_opts[i].def, bt_run_opts[i].unit);
+    bt_text_put(out, ".SH \"EXIT STATUS\"\n");
+    bt_text codes;
+    bt_text_init(&codes);
+    bt_help_exit_codes(&codes);
+    roff(out, bt_text_str(&codes));
+    bt_text_release(&codes);
+    bt_text_put(out, ".SH ENVIRONMENT\n"
+                     ".TP\n\\fBBITRAIN_STORE\\fR\nthe metrics database, where \\-\\-store is not given\n"
+                     ".TP\n\\fBXDG_DATA_HOME\\fR\nfolder of the default database, bitrain/bitrain.db in it\n"
+                     ".TP\n\\fBNO_COLOR\\fR\nno colour on terminals\n");
+}
+
+/* ---- bash completion ---------------------------------------------------------------------------------------------- */
+
+static void completion_words(bt_text *out, const bt_command *c) {
+    size_t n = 0;
+    const bt_opt *o = c->options ? c->options(&n) : NULL;
+    bt_text_printf(out, "        %s) words='--help", c->name);
+    for (size_t i = 0; i < n; i++)
+        if (o[i].flag) bt_text_printf(out, " %s", o[i].flag);
+    if (o == bt_run_opts) bt_text_put(out, " --set");
+    bt_text_put(out, "' ;;\n");
+}
+
+/* values of enumerations: "--precision) fp32 bf16 fp16"; the same flag means the same everywhere (DESIGN 5) */
+static void completion_values(bt_text *out) {
+    for (size_t i = 0; i < bt_run_opts_n; i++) {
+        const bt_opt *o = &bt_run_opts[i];
+        if (!o->flag || o->type != BT_OPT_ENUM) continue;
+        bt_text_printf(out, "        %s) COMPREPLY=($(compgen -W '", o->flag);
+        for (const char *c = o->choices; *c; c++) bt_text_putn(out, *c == '|' ? " " : c, 1);
+        bt_text_put(out, "' -- \"$cur\")); return ;;\n");
+    }
+}
+
+void bt_help_completion_bash(bt_text *out) {
+    bt_text_put(out, "# bash completion of bitrain, made by 'bitrain help --completion bash'\n"
+                     "_bitrain() {\n"
+                     "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+                     "    COMPREPLY=()\n"
+                     "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+                     "        COMPREPLY=($(compgen -W '");
+    for (size_t i = 0; i < bt_commands_n; i++)
+        if (!bt_commands[i]->hidden) bt_text_printf(out, "%s%s", i ? " " : "", bt_commands[i]->name);
+    bt_text_put(out, " --help --version' -- \"$cur\"))\n        return\n    fi\n    case $prev in\n");
+    completion_values(out);
+    bt_text_put(out, "        --set) COMPREPLY=($(compgen -S = -W '");
+    for (size_t i = 0; i < bt_run_opts_n; i++) bt_text_printf(out, "%s%s", i ? " " : "", bt_run_opts[i].key);
+    bt_text_put(out, "' -- \"$cur\")); compopt -o nospace; return ;;\n"
+                     "        --resume) COMPREPLY=($(compgen -W \"last $(_bitrain_runs)\" -- \"$cur\")); return ;;\n"
+                     "    esac\n"
+                     "    case ${COMP_WORDS[1]} in\n");
+    for (size_t i = 0; i < bt_commands_n; i++)
+        if (!bt_commands[i]->hidden) completion_words(out, bt_commands[i]);
+    bt_text_put(out, "    esac\n"
+                     "    case $cur in\n"
+                     "        -*) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")); return ;;\n"
+                     "    esac\n"
+                     "    case ${COMP_WORDS[1]} in\n"
+                     "        help) COMPREPLY=($(compgen -W '");
+    for (size_t i = 0; i < bt_commands_n; i++)
+        if (!bt_commands[i]->hidden) bt_text_printf(out, "%s ", bt_commands[i]->name);
+    bt_text_put(out, "options metrics exit-codes' -- \"$cur\")) ;;\n");
+    bool any = false;                                       /* commands whose first word is a run */
+    for (size_t i = 0; i < bt_commands_n; i++) {
+        const bt_command *c = bt_commands[i];
+        bool takes_run = c->args && (strncmp(c->args, "RUN", 3) == 0 || strncmp(c->args, "[RUN", 4) == 0);
+        if (c->hidden || !takes_run) continue;
+        bt_text_printf(out, "%s%s", any ? "|" : "        ", c->name);
+        any = true;
+    }
+    if (any) bt_text_put(out, ") COMPREPLY=($(compgen -W \"last $(_bitrain_runs)\" -- \"$cur\")) ;;\n");
+    bt_text_put(out, "        *) COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n"
+                     "    esac\n"
+                     "}\n"
+                     "_bitrain_runs() {\n"
+                     "    bitrain query 'SELECT run FROM runs' --csv 2>/dev/null | tail -n +2\n"
+                     "}\n"
+                     "complete -o filenames -F _bitrain bitrain\n");
+}

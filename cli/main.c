@@ -1,0 +1,101 @@
+/* main.c - finds the command, runs it, shows its error once, turns the code into the exit status. */
+#include <errno.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/help.h"
+#include "engine/base/log.h"
+
+#define BT_COMMAND(name) extern const bt_command bt_cmd_##name;
+#include "cli/commands.def"
+#undef BT_COMMAND
+
+#define BT_COMMAND(name) &bt_cmd_##name,
+const bt_command *const bt_commands[] = {
+#include "cli/commands.def"
+};
+#undef BT_COMMAND
+const size_t bt_commands_n = sizeof bt_commands / sizeof bt_commands[0];
+
+const bt_command *bt_command_find(const char *name) {
+    for (size_t i = 0; i < bt_commands_n; i++)
+        if (strcmp(bt_commands[i]->name, name) == 0) return bt_commands[i];
+    return NULL;
+}
+
+static void log_line(void *ctx, bt_log_level level, const char *line) {
+    (void)ctx;
+    char plain[1024];
+    bt_text_plain(plain, sizeof plain, line);
+    fprintf(stderr, "bitrain: %s: %s\n", bt_log_level_name(level), plain);
+}
+
+static void show_error(const char *command, bt_code code, const bt_err *err) {
+    char plain[sizeof err->msg];
+    bt_text_plain(plain, sizeof plain, err->msg[0] ? err->msg : bt_code_name(code));
+    fflush(stdout);
+    if (err->rank >= 0) fprintf(stderr, "bitrain %s: rank %d: %s\n", command, err->rank, plain);
+    else fprintf(stderr, "bitrain %s: %s\n", command, plain);
+}
+
+static bool asks_for_help(int argc, char **argv) {
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    return false;
+}
+
+static int unknown_command(const char *word) {
+    const char *names[64];
+    char plain[96];
+    size_t n = 0;
+    for (size_t i = 0; i < bt_commands_n && n < 64; i++)
+        if (!bt_commands[i]->hidden) names[n++] = bt_commands[i]->name;
+    bt_text_plain(plain, sizeof plain, word);
+    const char *near = bt_nearest(word, names, n);
+    if (near) fprintf(stderr, "bitrain: unknown command '%s' (did you mean '%s'?)\n", plain, near);
+    else fprintf(stderr, "bitrain: unknown command '%s' ('bitrain help' lists the commands)\n", plain);
+    return bt_exit_code(BT_ARG);
+}
+
+static int run(int argc, char **argv) {
+    if (argc < 2) {
+        bt_help_overview(stderr);
+        return bt_exit_code(BT_ARG);
+    }
+    const char *word = argv[1];
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        printf("bitrain %s\n", BITRAIN_VERSION);
+        return 0;
+    }
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        bt_help_overview(stdout);
+        return 0;
+    }
+    const bt_command *command = bt_command_find(word);
+    if (!command) return unknown_command(word);
+    if (asks_for_help(argc - 2, argv + 2)) {
+        bt_help_command(command, stdout);
+        return 0;
+    }
+    bt_err err = BT_ERR_INIT;
+    int status = -1;
+    bt_code code = command->run(argc - 2, argv + 2, &status, &err);
+    if (code != BT_OK && code != BT_STOPPED) show_error(command->name, code, &err);
+    return status >= 0 ? status : bt_exit_code(code);
+}
+
+int main(int argc, char **argv) {
+    setlocale(LC_CTYPE, "");            /* braille and box drawing; numbers keep the C locale */
+    bt_log_set(log_line, NULL, BT_LOG_WARN);
+    int status = run(argc, argv);
+    errno = 0;
+    if ((fflush(stdout) || ferror(stdout)) && status == 0) {
+        fprintf(stderr, "bitrain: cannot write the output: %s\n", strerror(errno ? errno : EIO));
+        status = 1;
+    }
+    return status;
+}

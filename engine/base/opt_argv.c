@@ -1,0 +1,128 @@
+/* opt_argv.c - the argument vector against an option table. */
+#include "engine/base/opt.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/base/opt_private.h"
+
+typedef struct scan {                       /* the words still to be read */
+    int argc, at;
+    char *const *argv;
+} scan;
+
+static bool looks_like_option(const char *word) {
+    return word[0] == '-' && word[1] != '\0' && !(word[1] >= '0' && word[1] <= '9') && word[1] != '.';
+}
+
+/* index of the option named by the first n letters of word; o->n when none. negated: it was --no-<flag> */
+static size_t find_flag(const bt_opts *o, const char *word, size_t n, bool *negated) {
+    *negated = false;
+    for (size_t i = 0; i < o->n; i++)
+        if (o->table[i].flag && strlen(o->table[i].flag) == n && strncmp(o->table[i].flag, word, n) == 0) return i;
+    if (n > 5 && strncmp(word, "--no-", 5) == 0)
+        for (size_t i = 0; i < o->n; i++) {
+            const char *flag = o->table[i].flag;
+            if (!flag || o->table[i].type != BT_OPT_BOOL || strlen(flag) != n - 3) continue;
+            if (strncmp(flag + 2, word + 5, n - 5) == 0) {
+                *negated = true;
+                return i;
+            }
+        }
+    return o->n;
+}
+
+static bt_code unknown_flag(const bt_opts *o, const char *word, size_t n, bt_err *err) {
+    char given[72], shown[72];
+    const char *flags[BT_OPT_MAX + 2];
+    size_t count = 0;
+    snprintf(given, sizeof given, "%.*s", (int)(n < sizeof given ? n : sizeof given - 1), word);
+    bt_text_plain(shown, sizeof shown, given);
+    for (size_t i = 0; i < o->n; i++)
+        if (o->table[i].flag) flags[count++] = o->table[i].flag;
+    flags[count++] = "--help";
+    flags[count++] = "--set";
+    const char *near = bt_nearest(given, flags, count);
+    if (near) return bt_fail(err, BT_ARG, "unknown option '%s' (did you mean '%s'?)", shown, near);
+    if (strncmp(given, "--", 2) == 0) {
+        const char *key = bt_opt_nearest(o->table, o->n, given + 2);
+        if (key) return bt_fail(err, BT_ARG, "unknown option '%s' (did you mean '--set %s=VALUE'?)", shown, key);
+    }
+    return bt_fail(err, BT_ARG, "unknown option '%s' ('--help' lists the options)", shown);
+}
+
+static bt_code set_pair(bt_opts *o, const char *pair, bt_err *err) {
+    char key[96], shown[96];
+    const char *eq = strchr(pair, '=');
+    bt_text_plain(shown, sizeof shown, pair);
+    if (!eq) return bt_fail(err, BT_ARG, "--set needs key=value, not '%s'", shown);
+    if ((size_t)(eq - pair) >= sizeof key) return bt_fail(err, BT_ARG, "unknown option '%s'", shown);
+    memcpy(key, pair, (size_t)(eq - pair));
+    key[eq - pair] = '\0';
+    return bt_opts_set(o, key, eq + 1, BT_FROM_SET, "--set", err);
+}
+
+/* a list option: its words up to the next option, after those an earlier use of the flag gave */
+static bt_code set_list(bt_opts *o, size_t i, const char *given, scan *s, bt_err *err) {
+    const bt_opt *opt = &o->table[i];
+    bt_text items;
+    bt_text_init(&items);
+    if (o->origin[i] == BT_FROM_FLAG) bt_opt_value(o, i, &items);
+    size_t before = items.len;
+    if (given) bt_text_printf(&items, "%s%s", items.len ? "\n" : "", given);
+    else
+        for (; s->at < s->argc && !looks_like_option(s->argv[s->at]); s->at++)
+            bt_text_printf(&items, "%s%s", items.len ? "\n" : "", s->argv[s->at]);
+    bt_code code = items.failed          ? bt_fail(err, BT_NOMEM, "no memory for the words of %s", opt->flag)
+                   : items.len == before ? bt_fail(err, BT_ARG, "%s needs at least one value", opt->flag)
+                                         : bt_opts_set(o, opt->key, bt_text_str(&items), BT_FROM_FLAG, opt->flag, err);
+    bt_text_release(&items);
+    return code;
+}
+
+static bt_code set_flag(bt_opts *o, const char *word, scan *s, bt_err *err) {
+    const char *eq = strchr(word, '=');
+    size_t n = eq ? (size_t)(eq - word) : strlen(word);
+    const char *value = eq ? eq + 1 : NULL;
+    if (n == 5 && strncmp(word, "--set", 5) == 0) {
+        if (!value && s->at < s->argc) value = s->argv[s->at++];
+        if (!value) return bt_fail(err, BT_ARG, "--set needs key=value");
+        return set_pair(o, value, err);
+    }
+    bool negated;
+    size_t i = find_flag(o, word, n, &negated);
+    if (i == o->n) return unknown_flag(o, word, n, err);
+    const bt_opt *opt = &o->table[i];
+    if (negated && value) return bt_fail(err, BT_ARG, "%.*s takes no value", (int)n, word);
+    if (opt->type == BT_OPT_LIST) return set_list(o, i, value, s, err);
+    if (opt->type == BT_OPT_BOOL && !value) value = negated ? "false" : "true";
+    if (!value && s->at < s->argc && !looks_like_option(s->argv[s->at])) value = s->argv[s->at++];
+    if (!value) return bt_fail(err, BT_ARG, "%s needs a value (%s)", opt->flag, bt_opt_argument(opt));
+    return bt_opts_set(o, opt->key, value, BT_FROM_FLAG, opt->flag, err);
+}
+
+bt_code bt_opts_argv(bt_opts *o, int argc, char *const *argv, const char **positional, size_t max_pos, size_t *n_pos, bool *help,
+                     bt_err *err) {
+    scan s = {argc, 0, argv};
+    bool options_ended = false;
+    *n_pos = 0;
+    *help = false;
+    while (s.at < argc) {
+        const char *word = argv[s.at++];
+        if (!options_ended && strcmp(word, "--") == 0) {
+            options_ended = true;
+        } else if (!options_ended && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)) {
+            *help = true;
+            return BT_OK;
+        } else if (!options_ended && looks_like_option(word)) {
+            BT_TRY(set_flag(o, word, &s, err));
+        } else if (*n_pos == max_pos) {
+            char shown[96];
+            bt_text_plain(shown, sizeof shown, word);
+            return bt_fail(err, BT_ARG, "unexpected word '%s'", shown);
+        } else {
+            positional[(*n_pos)++] = word;
+        }
+    }
+    return BT_OK;
+}

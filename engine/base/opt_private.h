@@ -1,0 +1,9 @@
+/* opt_private.h - what opt.c shares with opt_argv.c and opt_yaml.c. */
+#ifndef BT_ENGINE_BASE_OPT_PRIVATE_H
+#define BT_ENGINE_BASE_OPT_PRIVATE_H
+
+#include "engine/base/opt.h"
+
+const char *bt_opt_nearest(const bt_opt *table, size_t n, const char *key);     /* key of the option meant, or NULL */
+
+#endif

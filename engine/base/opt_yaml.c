@@ -1,0 +1,211 @@
+/* opt_yaml.c - a configuration file into an option table.
+ *
+ * A strict subset of YAML through libyaml's event parser: nested mappings whose leaves are scalars or lists of scalars.
+ * Mapping keys join with dots ("optim:" over "lr:" is optim.lr; "optim.lr:" works as well). Scalars stay text; the option's
+ * type decides. Anchors, aliases, tags, directives, duplicate keys and further documents are refused with file:line:column. */
+#include "engine/base/opt.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "engine/base/opt_private.h"
+
+enum { MAX_DEPTH = 8, MAX_KEY = 160, MAX_FILE_BYTES = 1 << 20 };
+
+typedef struct reader {
+    bt_opts *o;
+    const char *path;
+    yaml_parser_t parser;
+    yaml_event_t event;
+    bool have_event;
+    unsigned seen_line[BT_OPT_MAX];         /* 0: this option has not occurred in the file */
+    bt_err *err;
+} reader;
+
+static bt_code fail_at(const reader *r, yaml_mark_t mark, bt_code code, const char *what) {
+    return bt_fail(r->err, code, "%s:%zu:%zu: %s", r->path, mark.line + 1, mark.column + 1, what);
+}
+
+static bt_code next(reader *r) {
+    if (r->have_event) yaml_event_delete(&r->event);
+    r->have_event = false;
+    if (!yaml_parser_parse(&r->parser, &r->event)) {
+        char what[200];
+        snprintf(what, sizeof what, "not valid YAML: %s", r->parser.problem ? r->parser.problem : "unknown problem");
+        if (r->parser.error == YAML_MEMORY_ERROR) return bt_fail(r->err, BT_NOMEM, "no memory to read '%s'", r->path);
+        if (r->parser.error == YAML_READER_ERROR)
+            return bt_fail(r->err, BT_ARG, "%s: byte %zu: %s", r->path, r->parser.problem_offset, what);
+        return fail_at(r, r->parser.problem_mark, BT_ARG, what);
+    }
+    r->have_event = true;
+    return BT_OK;
+}
+
+/* refuses what the subset leaves out, on any event that could carry it */
+static bt_code plain_only(const reader *r) {
+    const yaml_event_t *e = &r->event;
+    const yaml_char_t *anchor = NULL, *tag = NULL;
+    if (e->type == YAML_ALIAS_EVENT) return fail_at(r, e->start_mark, BT_ARG, "aliases are not supported");
+    if (e->type == YAML_SCALAR_EVENT) {
+        anchor = e->data.scalar.anchor;
+        tag = e->data.scalar.tag;
+        if (strlen((const char *)e->data.scalar.value) != e->data.scalar.length)
+            return fail_at(r, e->start_mark, BT_ARG, "a NUL byte in a value");
+    } else if (e->type == YAML_MAPPING_START_EVENT) {
+        anchor = e->data.mapping_start.anchor;
+        tag = e->data.mapping_start.tag;
+    } else if (e->type == YAML_SEQUENCE_START_EVENT) {
+        anchor = e->data.sequence_start.anchor;
+        tag = e->data.sequence_start.tag;
+    }
+    if (anchor) return fail_at(r, e->start_mark, BT_ARG, "anchors are not supported");
+    if (tag) return fail_at(r, e->start_mark, BT_ARG, "tags are not supported");
+    return BT_OK;
+}
+
+static bt_code set_value(reader *r, const char *key, const char *text, yaml_mark_t mark) {
+    char where[300], what[220];
+    size_t i = bt_opt_find(r->o->table, r->o->n, key);
+    snprintf(where, sizeof where, "%s:%zu", r->path, mark.line + 1);
+    if (i < r->o->n) {
+        if (r->seen_line[i]) {
+            snprintf(what, sizeof what, "'%.100s' was already set on line %u", key, r->seen_line[i]);
+            return fail_at(r, mark, BT_ARG, what);
+        }
+        r->seen_line[i] = (unsigned)mark.line + 1;
+    }
+    return bt_opts_set(r->o, key, text, BT_FROM_FILE, where, r->err);
+}
+
+static bt_code read_list(reader *r, const char *key, yaml_mark_t mark) {
+    char what[220];
+    bt_text items;
+    bt_code code;
+    size_t i = bt_opt_find(r->o->table, r->o->n, key);
+    if (i < r->o->n && r->o->table[i].type != BT_OPT_LIST) {
+        snprintf(what, sizeof what, "'%.100s' takes one value, not a list", key);
+        return fail_at(r, mark, BT_ARG, what);
+    }
+    bt_text_init(&items);
+    while ((code = next(r)) == BT_OK && r->event.type != YAML_SEQUENCE_END_EVENT) {
+        code = plain_only(r);
+        if (code == BT_OK && (r->event.type != YAML_SCALAR_EVENT || strchr((const char *)r->event.data.scalar.value, '\n')))
+            code = fail_at(r, r->event.start_mark, BT_ARG, "a list holds plain one-line values only");
+        if (code != BT_OK) break;
+        bt_text_printf(&items, "%s%s", items.len ? "\n" : "", (const char *)r->event.data.scalar.value);
+    }
+    if (code == BT_OK && items.failed) code = bt_fail(r->err, BT_NOMEM, "no memory to read '%s'", r->path);
+    if (code == BT_OK) code = set_value(r, key, bt_text_str(&items), mark);
+    bt_text_release(&items);
+    return code;
+}
+
+static bool is_group(const bt_opts *o, const char *prefix) {
+    size_t n = strlen(prefix);
+    for (size_t i = 0; i < o->n; i++)
+        if (strncmp(o->table[i].key, prefix, n) == 0 && o->table[i].key[n] == '.') return true;
+    return false;
+}
+
+static bt_code unknown_group(const reader *r, const char *prefix, yaml_mark_t mark) {
+    char what[260], groups[BT_OPT_MAX][32];
+    const char *names[BT_OPT_MAX];
+    if (bt_opt_find(r->o->table, r->o->n, prefix) < r->o->n) {
+        snprintf(what, sizeof what, "'%.100s' is a value, not a group", prefix);
+        return fail_at(r, mark, BT_ARG, what);
+    }
+    for (size_t i = 0; i < r->o->n; i++) {
+        snprintf(groups[i], sizeof groups[i], "%.*s", (int)strcspn(r->o->table[i].key, "."), r->o->table[i].key);
+        names[i] = groups[i];
+    }
+    const char *near = bt_nearest(prefix, names, r->o->n);
+    if (near) snprintf(what, sizeof what, "unknown group '%.100s' (did you mean '%s'?)", prefix, near);
+    else snprintf(what, sizeof what, "unknown group '%.100s' ('bitrain help options' lists them)", prefix);
+    return fail_at(r, mark, BT_ARG, what);
+}
+
+/* the current event is the mapping's start; returns at its end */
+static bt_code read_mapping(reader *r, const char *prefix, int depth) {
+    for (;;) {
+        char key[MAX_KEY];
+        BT_TRY(next(r));
+        if (r->event.type == YAML_MAPPING_END_EVENT) return BT_OK;
+        BT_TRY(plain_only(r));
+        yaml_mark_t mark = r->event.start_mark;
+        if (r->event.type != YAML_SCALAR_EVENT) return fail_at(r, mark, BT_ARG, "a key must be a plain word");
+        int n = snprintf(key, sizeof key, "%s%s%s", prefix, *prefix ? "." : "", (const char *)r->event.data.scalar.value);
+        if (n >= MAX_KEY) return fail_at(r, mark, BT_ARG, "the key is too long to be an option");
+        BT_TRY(next(r));
+        BT_TRY(plain_only(r));
+        if (r->event.type == YAML_SCALAR_EVENT) {
+            BT_TRY(set_value(r, key, (const char *)r->event.data.scalar.value, mark));
+        } else if (r->event.type == YAML_SEQUENCE_START_EVENT) {
+            BT_TRY(read_list(r, key, mark));
+        } else if (depth + 1 >= MAX_DEPTH || !is_group(r->o, key)) {
+            return unknown_group(r, key, mark);
+        } else {
+            BT_TRY(read_mapping(r, key, depth + 1));
+        }
+    }
+}
+
+static bt_code read_stream(reader *r) {
+    BT_TRY(next(r));                                    /* stream start */
+    BT_TRY(next(r));
+    if (r->event.type == YAML_STREAM_END_EVENT) return BT_OK;           /* empty, or comments only */
+    if (r->event.data.document_start.version_directive ||
+        r->event.data.document_start.tag_directives.start != r->event.data.document_start.tag_directives.end)
+        return fail_at(r, r->event.start_mark, BT_ARG, "directives are not supported");
+    BT_TRY(next(r));
+    BT_TRY(plain_only(r));
+    bool empty = r->event.type == YAML_SCALAR_EVENT && r->event.data.scalar.length == 0;
+    if (!empty) {
+        if (r->event.type != YAML_MAPPING_START_EVENT) return fail_at(r, r->event.start_mark, BT_ARG, "expected 'key: value' lines");
+        BT_TRY(read_mapping(r, "", 0));
+    }
+    BT_TRY(next(r));                                    /* document end */
+    BT_TRY(next(r));
+    if (r->event.type != YAML_STREAM_END_EVENT) return fail_at(r, r->event.start_mark, BT_ARG, "a second document is not supported");
+    return BT_OK;
+}
+
+static bt_code slurp(const char *path, char **data, size_t *n, bt_err *err) {
+    FILE *f = fopen(path, "rbe");
+    if (!f) return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno, "cannot open '%s'", path);
+    *data = malloc(MAX_FILE_BYTES + 1);
+    if (!*data) {
+        fclose(f);
+        return bt_fail(err, BT_NOMEM, "no memory to read '%s'", path);
+    }
+    errno = 0;
+    *n = fread(*data, 1, MAX_FILE_BYTES + 1, f);
+    int failed = ferror(f) ? errno : 0;
+    fclose(f);
+    if (failed) return bt_fail_errno(err, BT_IO, failed, "cannot read '%s'", path);
+    if (*n > MAX_FILE_BYTES) return bt_fail(err, BT_ARG, "'%s' is larger than %d bytes: not a configuration file", path, MAX_FILE_BYTES);
+    return BT_OK;
+}
+
+bt_code bt_opts_yaml(bt_opts *o, const char *path, bt_err *err) {
+    char *data = NULL;
+    size_t n = 0;
+    bt_code code = slurp(path, &data, &n, err);
+    if (code != BT_OK) {
+        free(data);
+        return code;
+    }
+    reader r = {.o = o, .path = path, .err = err};
+    if (!yaml_parser_initialize(&r.parser)) {
+        free(data);
+        return bt_fail(err, BT_NOMEM, "no memory to read '%s'", path);
+    }
+    yaml_parser_set_input_string(&r.parser, (const unsigned char *)data, n);
+    code = read_stream(&r);
+    if (r.have_event) yaml_event_delete(&r.event);
+    yaml_parser_delete(&r.parser);
+    free(data);
+    return code;
+}

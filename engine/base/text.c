@@ -1,0 +1,297 @@
+/* text.c - growable text, the JSON writer, nearest names, text made safe for terminals. */
+#include "engine/base/text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void bt_text_init(bt_text *t) {
+    memset(t, 0, sizeof *t);
+}
+
+void bt_text_release(bt_text *t) {
+    if (!t) return;
+    free(t->data);
+    memset(t, 0, sizeof *t);
+}
+
+void bt_text_clear(bt_text *t) {
+    t->len = 0;
+    if (t->data) t->data[0] = '\0';
+}
+
+static bool reserve(bt_text *t, size_t more) {
+    if (t->failed) return false;
+    if (more >= SIZE_MAX / 2 - t->len) {
+        t->failed = true;
+        return false;
+    }
+    size_t want = t->len + more + 1;
+    if (want <= t->cap) return true;
+    size_t cap = t->cap ? t->cap : 64;
+    while (cap < want) cap *= 2;
+    char *data = realloc(t->data, cap);
+    if (!data) {
+        t->failed = true;
+        return false;
+    }
+    t->data = data;
+    t->cap = cap;
+    return true;
+}
+
+void bt_text_putn(bt_text *t, const char *s, size_t n) {
+    if (!reserve(t, n)) return;
+    if (n) memcpy(t->data + t->len, s, n);
+    t->len += n;
+    t->data[t->len] = '\0';
+}
+
+void bt_text_put(bt_text *t, const char *s) {
+    bt_text_putn(t, s, strlen(s));
+}
+
+void bt_text_printf(bt_text *t, const char *fmt, ...) {
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    char small[256];
+    int n = vsnprintf(small, sizeof small, fmt, ap);
+    if (n < 0) {
+        t->failed = true;
+    } else if ((size_t)n < sizeof small) {
+        bt_text_putn(t, small, (size_t)n);
+    } else if (reserve(t, (size_t)n)) {
+        vsnprintf(t->data + t->len, (size_t)n + 1, fmt, again);
+        t->len += (size_t)n;
+    }
+    va_end(again);
+    va_end(ap);
+}
+
+const char *bt_text_str(const bt_text *t) {
+    return t->data ? t->data : "";
+}
+
+/* ---- UTF-8 -------------------------------------------------------------------------------------------------------- */
+
+/* length of the well-formed character at s (1..4) and its code point; 0 when it is not well-formed (RFC 3629) */
+static size_t utf8_char(const char *s, uint32_t *code) {
+    const unsigned char *u = (const unsigned char *)s;
+    if (u[0] < 0x80) {
+        *code = u[0];
+        return 1;
+    }
+    size_t n = u[0] >= 0xC2 && u[0] <= 0xDF ? 2 : (u[0] & 0xF0) == 0xE0 ? 3 : u[0] >= 0xF0 && u[0] <= 0xF4 ? 4 : 0;
+    if (n == 0) return 0;
+    uint32_t c = u[0] & (0xFFu >> (n + 1));
+    for (size_t i = 1; i < n; i++) {
+        if ((u[i] & 0xC0) != 0x80) return 0;            /* also stops at the terminating NUL */
+        c = c << 6 | (u[i] & 0x3F);
+    }
+    static const uint32_t lowest[5] = {0, 0, 0x80, 0x800, 0x10000};
+    if (c < lowest[n] || (c >= 0xD800 && c <= 0xDFFF) || c > 0x10FFFF) return 0;
+    *code = c;
+    return n;
+}
+
+void bt_text_plain(char *out, size_t size, const char *s) {
+    size_t used = 0;
+    if (size == 0) return;
+    while (*s) {
+        uint32_t c = 0;
+        size_t n = utf8_char(s, &c);
+        const char *from = s;
+        s += n ? n : 1;
+        if (n == 0) {
+            from = "?";
+            n = 1;
+        } else if (c == '\n' || c == '\t' || c == '\r') {
+            from = " ";
+        } else if (c < 0x20 || (c >= 0x7F && c < 0xA0)) {
+            continue;
+        } else if ((c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069)) {      /* bidirectional overrides reorder a line */
+            continue;
+        }
+        if (used + n >= size) break;
+        memcpy(out + used, from, n);
+        used += n;
+    }
+    out[used] = '\0';
+}
+
+/* ---- JSON --------------------------------------------------------------------------------------------------------- */
+
+static void json_text(bt_text *t, const char *s) {
+    bt_text_putn(t, "\"", 1);
+    while (*s) {
+        uint32_t c = 0;
+        size_t n = utf8_char(s, &c);
+        if (n == 0) {
+            bt_text_put(t, "\xEF\xBF\xBD");             /* U+FFFD */
+            s++;
+            continue;
+        }
+        if (c == '"' || c == '\\') {
+            bt_text_printf(t, "\\%c", (int)c);
+        } else if (c == '\n') {
+            bt_text_put(t, "\\n");
+        } else if (c == '\t') {
+            bt_text_put(t, "\\t");
+        } else if (c < 0x20 || c == 0x7F) {
+            bt_text_printf(t, "\\u%04x", (unsigned)c);
+        } else {
+            bt_text_putn(t, s, n);
+        }
+        s += n;
+    }
+    bt_text_putn(t, "\"", 1);
+}
+
+static void before_value(bt_json *j, const char *key) {
+    if (j->depth > 0 && !j->first[j->depth]) bt_text_putn(j->out, ",", 1);
+    j->first[j->depth] = false;
+    if (key) {
+        json_text(j->out, key);
+        bt_text_putn(j->out, ":", 1);
+    }
+}
+
+static void open_level(bt_json *j, const char *key, const char *bracket) {
+    before_value(j, key);
+    bt_text_put(j->out, bracket);
+    if (j->depth + 1 >= (int)(sizeof j->first / sizeof j->first[0])) {
+        j->out->failed = true;
+        return;
+    }
+    j->first[++j->depth] = true;
+}
+
+void bt_json_begin(bt_json *j, bt_text *out) {
+    memset(j, 0, sizeof *j);
+    j->out = out;
+    j->first[0] = true;
+}
+
+void bt_json_object(bt_json *j, const char *key) {
+    open_level(j, key, "{");
+}
+
+void bt_json_array(bt_json *j, const char *key) {
+    open_level(j, key, "[");
+}
+
+void bt_json_end(bt_json *j, char close) {
+    bt_text_putn(j->out, &close, 1);
+    if (j->depth > 0) j->depth--;
+}
+
+void bt_json_str(bt_json *j, const char *key, const char *s) {
+    if (!s) {
+        bt_json_null(j, key);
+        return;
+    }
+    before_value(j, key);
+    json_text(j->out, s);
+}
+
+void bt_json_num(bt_json *j, const char *key, double v) {
+    before_value(j, key);
+    if (!isfinite(v)) {
+        bt_text_put(j->out, "null");
+        return;
+    }
+    char buf[40];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(buf, sizeof buf, "%.*g", digits, v);
+        if (strtod(buf, NULL) == v) break;
+    }
+    bt_text_put(j->out, buf);
+}
+
+void bt_json_int(bt_json *j, const char *key, int64_t v) {
+    before_value(j, key);
+    bt_text_printf(j->out, "%lld", (long long)v);
+}
+
+void bt_json_bool(bt_json *j, const char *key, bool v) {
+    before_value(j, key);
+    bt_text_put(j->out, v ? "true" : "false");
+}
+
+void bt_json_null(bt_json *j, const char *key) {
+    before_value(j, key);
+    bt_text_put(j->out, "null");
+}
+
+void bt_json_raw(bt_json *j, const char *key, const char *json) {
+    before_value(j, key);
+    bt_text_put(j->out, json);
+}
+
+/* ---- names -------------------------------------------------------------------------------------------------------- */
+
+enum { NAME_LIMIT = 64 };               /* longer words are nobody's typing mistake */
+
+/* optimal string alignment: insert, delete, replace, swap neighbours, each costs 1 */
+static size_t edit_distance(const char *a, size_t na, const char *b, size_t nb) {
+    size_t row[3][NAME_LIMIT + 1];
+    for (size_t j = 0; j <= nb; j++) row[0][j] = j;
+    for (size_t i = 1; i <= na; i++) {
+        size_t *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
+        now[0] = i;
+        for (size_t j = 1; j <= nb; j++) {
+            size_t best = last[j - 1] + (a[i - 1] != b[j - 1]);
+            if (last[j] + 1 < best) best = last[j] + 1;
+            if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < best) best = before[j - 2] + 1;
+            now[j] = best;
+        }
+    }
+    return row[na % 3][nb];
+}
+
+const char *bt_nearest(const char *word, const char *const *candidates, size_t n) {
+    const char *best = NULL;
+    size_t nw = strlen(word), best_distance = SIZE_MAX;
+    if (nw == 0 || nw > NAME_LIMIT) return NULL;
+    for (size_t i = 0; i < n; i++) {
+        if (!candidates[i]) continue;
+        size_t nc = strlen(candidates[i]);
+        if (nc == 0 || nc > NAME_LIMIT) continue;
+        size_t d = edit_distance(word, nw, candidates[i], nc);
+        size_t longer = nw > nc ? nw : nc;
+        if (d * 3 > longer + 1 || d >= longer) continue;            /* a third of the letters may be wrong */
+        if (d < best_distance) {
+            best_distance = d;
+            best = candidates[i];
+        }
+    }
+    return best;
+}
+
+bool bt_name_ok(const char *name) {
+    size_t n = 0;
+    for (const char *p = name; *p; p++, n++) {
+        bool plain = (*p >= 'a' && *p <= 'z') || (*p >= '0' && *p <= '9');
+        bool later = *p == '.' || *p == '_' || *p == '-';
+        if (!plain && !(later && n > 0)) return false;
+    }
+    return n >= 1 && n <= 64;
+}
+
+const char *bt_duration(char *buf, size_t size, double seconds) {
+    if (!isfinite(seconds) || seconds < 0 || seconds > 1e12) {
+        snprintf(buf, size, "-");
+    } else if (seconds < 59.95) {
+        snprintf(buf, size, "%.1fs", seconds);
+    } else {
+        long long s = (long long)(seconds + 0.5);
+        if (s < 3600)       snprintf(buf, size, "%lldm %02llds", s / 60, s % 60);
+        else if (s < 86400) snprintf(buf, size, "%lldh %02lldm", s / 3600, s % 3600 / 60);
+        else                snprintf(buf, size, "%lldd %02lldh", s / 86400, s % 86400 / 3600);
+    }
+    return buf;
+}
