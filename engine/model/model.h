@@ -15,12 +15,16 @@
 
 typedef struct bt_model bt_model;
 
+/* what backward finds kept: everything; all but gate and up; only the residual entering each layer. The same bits each way. */
+typedef enum { BT_RECOMPUTE_NONE, BT_RECOMPUTE_SELECTIVE, BT_RECOMPUTE_FULL } bt_recompute;    /* order of options.def */
+
 typedef struct bt_model_setup {
     bt_model_cfg cfg;
     int B;                              /* sequences of a micro-batch */
     bt_prec prec;
     bool train;                         /* false: no gradients, no saved activations */
     int n_threads;
+    bt_recompute recompute;
 } bt_model_setup;
 
 typedef struct bt_arena_row { const char *name; size_t bytes; const char *why; } bt_arena_row;

@@ -1,0 +1,49 @@
+/* acts.c - activation plan. */
+#include "engine/model/acts.h"
+
+#include <string.h>
+
+enum { SAVED, LIGHT, HEAVY, SHARED };
+enum { BLOCK_BYTES = 4 << 20, BLOCK_LEAST = 128 };
+
+size_t bt_acts_block(const bt_model_cfg *c, size_t M) {
+    size_t rows = (size_t)BLOCK_BYTES / ((size_t)c->F * sizeof(float)) / 64 * 64;
+    if (rows < BLOCK_LEAST) rows = BLOCK_LEAST;
+    return rows < M ? rows : M;
+}
+
+static bool kept(int keep, const bt_model_setup *s) {
+    if (!s->train || keep == SHARED) return false;
+    if (keep == SAVED) return true;
+    return keep == LIGHT ? s->recompute != BT_RECOMPUTE_FULL : s->recompute == BT_RECOMPUTE_NONE;
+}
+
+void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) {
+    memset(p, 0, sizeof *p);
+    const bt_model_cfg *c = &s->cfg;
+    size_t M = (size_t)s->B * (size_t)c->T, R = bt_acts_block(c, M), i = 0;
+    bool tern = c->linear != BT_LIN_DENSE, qk = c->qk_norm, normed = c->norm != BT_NORM_PRE, train = s->train;
+#define BT_ACTV(field, type, rows, cols, when, keep, what)                                                    \
+    if (when) {                                                                                               \
+        size_t n_layers = kept(keep, s) ? (size_t)c->L : 1, before = arena->bytes;                            \
+        p->present[i] = true;                                                                                 \
+        for (size_t l = 0; l < n_layers; l++) {                                                               \
+            size_t at = bt_arena_reserve(arena, (rows) * (size_t)(cols), sizeof(type));                       \
+            if (l == 0) p->first[i] = at;                                                                     \
+            if (l == 1) p->stride[i] = at - p->first[i];                                                      \
+        }                                                                                                     \
+        *(kept(keep, s) ? &p->saved_bytes : &p->shared_bytes) += arena->bytes - before;                       \
+    }                                                                                                         \
+    i++;
+#include "engine/model/acts.def"
+#undef BT_ACTV
+}
+
+void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, size_t layer) {
+    size_t i = 0;
+#define BT_ACTV(field, type, rows, cols, when, keep, what)                                        \
+    a->field = p->present[i] ? bt_arena_at(arena, p->first[i] + layer * p->stride[i]) : NULL;     \
+    i++;
+#include "engine/model/acts.def"
+#undef BT_ACTV
+}

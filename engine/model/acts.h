@@ -1,0 +1,38 @@
+/* acts.h - the activations of one layer, planned from acts.def into one arena.
+ *
+ * Order:    plan (adds to the arena) -> commit by the caller -> point (fills one bt_acts per layer).
+ * Layout:   saved rows get one buffer per layer, shared rows one buffer that every layer's struct points to. */
+#ifndef BT_ENGINE_MODEL_ACTS_H
+#define BT_ENGINE_MODEL_ACTS_H
+
+#include "engine/base/arena.h"
+#include "engine/model/config.h"
+#include "engine/model/model.h"
+
+typedef struct bt_acts {
+#define BT_ACTV(field, type, rows, cols, when, keep, what) type *field;
+#include "engine/model/acts.def"
+#undef BT_ACTV
+} bt_acts;
+
+enum { BT_ACTS_FIELDS = 0
+#define BT_ACTV(field, type, rows, cols, when, keep, what) +1
+#include "engine/model/acts.def"
+#undef BT_ACTV
+};
+
+typedef struct bt_acts_plan {
+    size_t first[BT_ACTS_FIELDS];           /* offset of layer 0's buffer */
+    size_t stride[BT_ACTS_FIELDS];          /* bytes from layer to layer, 0 when shared */
+    bool present[BT_ACTS_FIELDS];
+    size_t saved_bytes, shared_bytes;
+} bt_acts_plan;
+
+/* rows of one feed-forward block: its intermediate floats stay in cache. A function of the shape only: results of sums
+ * over blocks must not depend on the number of threads */
+size_t bt_acts_block(const bt_model_cfg *c, size_t M);
+
+void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s);
+void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, size_t layer);
+
+#endif

@@ -1,0 +1,64 @@
+/* linear.c - BitLinear and its dense twin: quantisation of the weights, forward, and backward on the quantised operands
+ * (straight-through: round, clamp and scale pass the gradient unchanged). */
+#include <math.h>
+
+#include "engine/kernels/ops.h"
+#include "engine/model/net.h"
+
+static const float SCALE_LEAST = 1e-5f;
+
+/* b1.58: absmean, codes round to {-1, 0, 1} (arXiv:2402.17764, clamped as in the released code);
+ * b1: sign of the centred weight (arXiv:2310.11453). Sums run over fixed blocks: the same scale for any number of threads. */
+void bt_linear_quantise(bt_linear *l, bt_linear_kind kind, bool count_flips) {
+    if (!l->tern) return;
+    size_t n = l->N * l->K;
+    bool sign = kind == BT_LIN_BITNET1;
+    float mean = sign ? (float)(bt_op_sum(l->w, n) / (double)n) : 0.0f;
+    l->scale = fmaxf((float)(bt_op_sum_abs(l->w, n) / (double)n), SCALE_LEAST);
+    bt_tern_stats s = bt_op_tern_codes(l->codes, l->w, mean, 1.0f / l->scale, sign, n);
+    l->stat = (bt_quant_stat){.zero_frac = (double)s.zero / (double)n, .pos_frac = (double)s.pos / (double)n,
+                              .flip_frac = count_flips ? (double)s.flips / (double)n : 0.0, .scale = (double)l->scale};
+    bt_op_tern_pack(l->packed, l->codes, l->N, l->K);
+}
+
+static const float *floats_of(const bt_site *s, const float *src) { return s->xn ? s->xn : src; }
+
+void bt_linear_fwd(const bt_linear *l, float *y, const bt_site *s, const float *src, size_t r0, size_t rows, bt_prec prec, int flags) {
+    if (l->tern) {
+        bt_op_tern_fwd(y, l->N, s->xq + r0 * l->K, s->dq + r0, l->packed, l->scale, rows, l->N, l->K, flags);
+    } else {
+        bt_op_gemm(y, l->N, floats_of(s, src) + r0 * l->K, l->K, 0, l->w, l->K, 1, 1.0f, rows, l->N, l->K, prec, flags);
+    }
+}
+
+void bt_linear_dx(const bt_linear *l, float *dx, const float *dy, size_t rows, bt_prec prec, int flags) {
+    if (l->tern) bt_op_tern_dx(dx, l->K, dy, l->N, l->packed, l->scale, rows, l->N, l->K, prec, flags);
+    else bt_op_gemm(dx, l->K, dy, l->N, 0, l->w, l->K, 0, 1.0f, rows, l->K, l->N, prec, flags);
+}
+
+void bt_linear_dw(const bt_linear *l, const float *dy, const bt_site *s, const float *src, size_t rows, bt_prec prec) {
+    if (l->tern) bt_op_tern_dw(l->dw, dy, l->N, s->xq, s->dq, rows, l->N, l->K, prec);
+    else bt_op_gemm(l->dw, l->K, dy, l->N, 1, floats_of(s, src), l->K, 0, 1.0f, l->N, l->K, rows, prec, BT_ACC);
+}
+
+void bt_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows) {
+    if (s->tern && s->normed) {
+        bt_op_rmsnorm_quant(s->xq + r0 * s->K, s->dq + r0, s->rstd + r0, NULL, x, s->gain.w, s->eps, rows, s->K);
+    } else if (s->tern) {
+        bt_op_quant(s->xq + r0 * s->K, s->dq + r0, x, rows, s->K);
+    } else if (s->normed) {
+        bt_op_rmsnorm(s->xn + r0 * s->K, s->rstd + r0, x, s->gain.w, s->eps, rows, s->K);
+    } else if (s->xn) {
+        bt_net_copy(s->xn + r0 * s->K, x, rows * s->K);
+    }
+}
+
+void bt_site_restore(const bt_site *s, const float *x, size_t r0, size_t rows) {
+    if (s->tern) return;
+    if (s->normed) bt_op_rmsnorm(s->xn + r0 * s->K, NULL, x, s->gain.w, s->eps, rows, s->K);
+    else if (s->xn) bt_net_copy(s->xn + r0 * s->K, x, rows * s->K);
+}
+
+void bt_site_bwd(const bt_site *s, float *dx, const float *dy, const float *x, size_t r0, size_t rows, int acc) {
+    bt_op_rmsnorm_bwd(dx, s->gain.dw, dy, x, s->gain.w, s->rstd + r0, acc, rows, s->K);
+}

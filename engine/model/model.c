@@ -1,0 +1,313 @@
+/* model.c - memory, initial weights, quantisation, and one micro-batch. */
+#include "engine/model/model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/rng.h"
+#include "engine/base/threads.h"
+#include "engine/kernels/ops.h"
+#include "engine/model/net.h"
+
+enum { LOGITS_BYTES = 16 << 20, LOGITS_LEAST = 256 };
+
+/* Offsets of everything, before any memory is taken. */
+typedef struct memory_plan {
+    bt_arena params, grads, quant, acts, scratch;
+    size_t w, g;
+    size_t *codes, *packed;                         /* per tensor; NULL when only sizes are wanted */
+    bt_acts_plan acts_plan;
+    size_t x_final, final_rstd, row_loss, logits, rope_cos, rope_sin, pos;
+    size_t logits_rows;
+} memory_plan;
+
+static size_t logits_rows(const bt_model_cfg *c, size_t M) {
+    size_t rows = (size_t)LOGITS_BYTES / ((size_t)c->V * sizeof(float)) / 64 * 64;
+    if (rows < LOGITS_LEAST) rows = LOGITS_LEAST;
+    return rows < M ? rows : M;
+}
+
+static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params *params) {
+    const bt_model_cfg *c = &s->cfg;
+    size_t M = (size_t)s->B * (size_t)c->T;
+    bt_arena_plan(&p->params, "params");
+    p->w = bt_arena_reserve(&p->params, params->total, sizeof(float));
+    bt_arena_plan(&p->grads, "grads");
+    if (s->train) p->g = bt_arena_reserve(&p->grads, params->total, sizeof(float));
+    bt_arena_plan(&p->quant, "quantised");
+    for (size_t i = 0; i < params->n; i++) {
+        const bt_tensor *t = &params->tensors[i];
+        if (!t->tern) continue;
+        size_t codes = bt_arena_reserve(&p->quant, t->count, 1), packed = bt_arena_reserve(&p->quant, bt_k()->tern_bytes(t->rows, t->cols), 1);
+        if (p->codes) {
+            p->codes[i] = codes;
+            p->packed[i] = packed;
+        }
+    }
+    bt_arena_plan(&p->acts, "activations");
+    bt_acts_reserve(&p->acts_plan, &p->acts, s);
+    p->x_final = s->train ? bt_arena_reserve(&p->acts, M * (size_t)c->C, sizeof(float)) : 0;
+    bt_arena_plan(&p->scratch, "scratch");
+    p->logits_rows = logits_rows(c, M);
+    p->final_rstd = bt_arena_reserve(&p->scratch, M, sizeof(float));
+    p->row_loss = bt_arena_reserve(&p->scratch, M, sizeof(float));
+    p->logits = bt_arena_reserve(&p->scratch, p->logits_rows * (size_t)c->V, sizeof(float));
+    p->rope_cos = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
+    p->rope_sin = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
+    p->pos = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
+}
+
+size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
+    bt_params params;
+    if (s->B < 1 || bt_params_init(&params, &s->cfg, NULL) != BT_OK) return 0;
+    memory_plan p = {0};
+    plan_memory(&p, s, &params);
+    bt_params_release(&params);
+    const bt_arena_row all[] = {
+        {"params", p.params.bytes, "latent weights, fp32"},
+        {"grads", p.grads.bytes, "their gradients, fp32"},
+        {"quantised", p.quant.bytes, "ternary codes (1 byte, to count flips) and their packed form"},
+        {"activations", p.acts.bytes, "kept for backward per layer, plus the gradients on the way back"},
+        {"scratch", p.scratch.bytes, "one chunk of logits, rotary tables, positions"},
+    };
+    size_t n = sizeof all / sizeof *all;
+    for (size_t i = 0; i < n && i < max; i++) rows[i] = all[i];
+    return n < max ? n : max;
+}
+
+/* ---- wiring: tables to pointers ------------------------------------------------------------------------------------- */
+static bt_gain gain_of(bt_model *m, int layer, bt_param_id id) {
+    const bt_tensor *t = bt_params_get(&m->params, layer, id);
+    if (!t) return (bt_gain){0};
+    return (bt_gain){.tensor = t, .w = m->w + t->offset, .dw = m->g ? m->g + t->offset : NULL};
+}
+
+static bt_linear linear_of(bt_model *m, const memory_plan *p, int layer, bt_param_id id) {
+    const bt_tensor *t = bt_params_get(&m->params, layer, id);
+    size_t i = (size_t)(t - m->params.tensors);
+    bt_linear l = {.tensor = t, .N = t->rows, .K = t->cols, .w = m->w + t->offset, .dw = m->g ? m->g + t->offset : NULL, .tern = t->tern};
+    if (t->tern) {
+        l.codes = bt_arena_at(&m->quant_arena, p->codes[i]);
+        l.packed = bt_arena_at(&m->quant_arena, p->packed[i]);
+    }
+    return l;
+}
+
+static void wire_layer(bt_model *m, const memory_plan *p, int i) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    bt_layer *l = &m->layers[i];
+    bt_acts *a = &l->a;
+    bool tern = c->linear != BT_LIN_DENSE, normed = c->norm != BT_NORM_PRE;
+    size_t C = (size_t)c->C, HD = (size_t)c->H * (size_t)c->D, F = (size_t)c->F;
+    float eps = (float)c->norm_eps;
+    bt_acts_point(a, &p->acts_plan, &m->acts_arena, (size_t)i);
+    if (i > 0) m->layers[i - 1].x_out = a->x;
+    l->x_out = m->setup.train ? bt_arena_at(&m->acts_arena, p->x_final) : a->x;     /* the last layer's; others are wired by the next */
+    l->attn_in = (bt_site){C, true, tern, gain_of(m, i, BT_P_ATTN_NORM), eps, a->attn_rstd, a->attn_xq, a->attn_dq, tern ? NULL : a->xn};
+    l->o_in = (bt_site){HD, normed, tern, gain_of(m, i, BT_P_ATTN_SUBNORM), eps, a->o_rstd, a->o_xq, a->o_dq, a->on};
+    l->ffn_in = (bt_site){C, true, tern, gain_of(m, i, BT_P_FFN_NORM), eps, a->ffn_rstd, a->ffn_xq, a->ffn_dq, tern ? NULL : a->xn};
+    l->down_in = (bt_site){F, normed, tern, gain_of(m, i, BT_P_FFN_SUBNORM), eps, a->down_rstd, a->down_xq, a->down_dq, a->hn};
+    l->q_norm = gain_of(m, i, BT_P_Q_NORM);
+    l->k_norm = gain_of(m, i, BT_P_K_NORM);
+    l->q = linear_of(m, p, i, BT_P_ATTN_Q);
+    l->k = linear_of(m, p, i, BT_P_ATTN_K);
+    l->v = linear_of(m, p, i, BT_P_ATTN_V);
+    l->o = linear_of(m, p, i, BT_P_ATTN_O);
+    l->gate = linear_of(m, p, i, BT_P_FFN_GATE);
+    l->up = linear_of(m, p, i, BT_P_FFN_UP);
+    l->down = linear_of(m, p, i, BT_P_FFN_DOWN);
+}
+
+/* In float like the published implementations, so that a model imported from them rotates by the same angles. */
+static void fill_rope(bt_model *m) {
+    size_t half = (size_t)m->setup.cfg.D / 2;
+    for (size_t i = 0; i < half; i++) {
+        float freq = (float)pow(m->setup.cfg.rope_theta, -(double)((float)(2 * i) / (float)m->setup.cfg.D));
+        for (size_t t = 0; t < (size_t)m->setup.cfg.T; t++) {
+            m->rope_cos[t * half + i] = cosf((float)t * freq);
+            m->rope_sin[t * half + i] = sinf((float)t * freq);
+        }
+    }
+}
+
+static void wire(bt_model *m, const memory_plan *p) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    m->w = bt_arena_at(&m->params_arena, p->w);
+    m->g = m->setup.train ? bt_arena_at(&m->grads_arena, p->g) : NULL;
+    for (int i = 0; i < c->L; i++) wire_layer(m, p, i);
+    m->x_final = m->layers[c->L - 1].x_out;
+    m->final_norm = gain_of(m, -1, BT_P_FINAL_NORM);
+    size_t embed = bt_params_get(&m->params, -1, BT_P_EMBED)->offset;
+    size_t head = c->tied ? embed : bt_params_get(&m->params, -1, BT_P_HEAD)->offset;
+    m->embed = m->w + embed;
+    m->head = m->w + head;
+    m->d_embed = m->g ? m->g + embed : NULL;
+    m->d_head = m->g ? m->g + head : NULL;
+    m->final_rstd = bt_arena_at(&m->scratch_arena, p->final_rstd);
+    m->row_loss = bt_arena_at(&m->scratch_arena, p->row_loss);
+    m->logits = bt_arena_at(&m->scratch_arena, p->logits);
+    m->logits_rows = p->logits_rows;
+    m->rope_cos = bt_arena_at(&m->scratch_arena, p->rope_cos);
+    m->rope_sin = bt_arena_at(&m->scratch_arena, p->rope_sin);
+    m->pos = bt_arena_at(&m->scratch_arena, p->pos);
+    m->block = bt_acts_block(c, (size_t)m->setup.B * (size_t)c->T);
+    fill_rope(m);
+}
+
+/* kernel scratch for every product, its two gradients, the head and attention */
+static bt_code plan_kernels(const bt_model *m, bt_err *err) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    size_t M = (size_t)m->setup.B * (size_t)c->T, T = (size_t)c->T, D = (size_t)c->D;
+    const bt_layer *l = &m->layers[0];
+    const bt_linear *linears[] = {&l->q, &l->k, &l->o, &l->gate, &l->down};
+    for (size_t i = 0; i < sizeof linears / sizeof *linears; i++) {
+        size_t N = linears[i]->N, K = linears[i]->K;
+        BT_TRY(bt_ops_plan(M, N, K, T, D, NULL, err));
+        BT_TRY(bt_ops_plan(M, K, N, T, D, NULL, err));
+        if (m->setup.train) BT_TRY(bt_ops_plan(N, K, M, T, D, NULL, err));
+    }
+    size_t rows = m->logits_rows, V = (size_t)c->V, C = (size_t)c->C;
+    BT_TRY(bt_ops_plan(rows, V, C, T, D, NULL, err));
+    if (!m->setup.train) return BT_OK;
+    BT_TRY(bt_ops_plan(rows, C, V, T, D, NULL, err));
+    return bt_ops_plan(V, C, rows, T, D, NULL, err);
+}
+
+bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
+    *out = NULL;
+    if (s->B < 1) return bt_fail(err, BT_ARG, "a micro-batch of %d sequences is impossible: at least 1", s->B);
+    bt_model *m = calloc(1, sizeof *m);
+    if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for a model");
+    m->setup = *s;
+    memory_plan p = {0};
+    bt_code code = bt_params_init(&m->params, &s->cfg, err);
+    if (code != BT_OK) goto done;
+    m->layers = calloc((size_t)s->cfg.L, sizeof *m->layers);
+    p.codes = calloc(m->params.n, sizeof *p.codes);
+    p.packed = calloc(m->params.n, sizeof *p.packed);
+    if (!m->layers || !p.codes || !p.packed) {
+        code = bt_fail(err, BT_NOMEM, "cannot take memory for %d layers", s->cfg.L);
+        goto done;
+    }
+    plan_memory(&p, s, &m->params);
+    m->params_arena = p.params;
+    m->grads_arena = p.grads;
+    m->quant_arena = p.quant;
+    m->acts_arena = p.acts;
+    m->scratch_arena = p.scratch;
+    bt_arena *arenas[] = {&m->params_arena, &m->grads_arena, &m->quant_arena, &m->acts_arena, &m->scratch_arena};
+    for (size_t i = 0; i < sizeof arenas / sizeof *arenas && code == BT_OK; i++) code = bt_arena_commit(arenas[i], err);
+    if (code != BT_OK) goto done;
+    wire(m, &p);
+    code = plan_kernels(m, err);
+done:
+    free(p.codes);
+    free(p.packed);
+    if (code != BT_OK) bt_model_destroy(m);
+    else *out = m;
+    return code;
+}
+
+void bt_model_destroy(bt_model *m) {
+    if (!m) return;
+    bt_arena_release(&m->params_arena);
+    bt_arena_release(&m->grads_arena);
+    bt_arena_release(&m->quant_arena);
+    bt_arena_release(&m->acts_arena);
+    bt_arena_release(&m->scratch_arena);
+    free(m->layers);
+    bt_params_release(&m->params);
+    free(m);
+}
+
+const bt_model_cfg *bt_model_config(const bt_model *m) { return &m->setup.cfg; }
+const bt_params *bt_model_params(const bt_model *m) { return &m->params; }
+float *bt_model_weights(bt_model *m) { return m->w; }
+float *bt_model_grads(bt_model *m) { return m->g; }
+
+/* ---- weights -------------------------------------------------------------------------------------------------------- */
+typedef struct init_job { float *w; float std; uint64_t seed, stream; } init_job;
+
+static void init_range(void *ctx, int thread, size_t begin, size_t end) {
+    (void)thread;
+    const init_job *j = ctx;
+    bt_rng_normal(j->w + begin, end - begin, begin, j->std, j->seed, j->stream);
+}
+
+void bt_model_init_weights(bt_model *m, uint64_t seed) {
+    for (size_t i = 0; i < m->params.n; i++) {
+        const bt_tensor *t = &m->params.tensors[i];
+        if (t->init_std > 0) {
+            init_job j = {m->w + t->offset, t->init_std, seed, bt_hash_name(t->name)};
+            bt_parallel_for(t->count, 4096, init_range, &j);
+        } else {
+            for (size_t k = 0; k < t->count; k++) m->w[t->offset + k] = 1.0f;
+        }
+    }
+}
+
+static bt_linear *linears_of(bt_layer *l, size_t i) {
+    bt_linear *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+    return i < sizeof all / sizeof *all ? all[i] : NULL;
+}
+
+void bt_model_quantise(bt_model *m) {
+    for (int i = 0; i < m->setup.cfg.L; i++) {
+        for (size_t j = 0; linears_of(&m->layers[i], j); j++) {
+            bt_linear_quantise(linears_of(&m->layers[i], j), m->setup.cfg.linear, m->quantised);
+        }
+    }
+    m->quantised = true;
+}
+
+bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor) {
+    if (tensor >= m->params.n || !m->params.tensors[tensor].tern) return (bt_quant_stat){0};
+    const bt_tensor *t = &m->params.tensors[tensor];
+    for (size_t j = 0;; j++) {
+        const bt_linear *l = linears_of(&m->layers[t->layer], j);
+        if (!l) return (bt_quant_stat){0};
+        if (l->tensor == t) return l->stat;
+    }
+}
+
+void bt_model_zero_grads(bt_model *m) { bt_op_zero(m->g, m->params.total); }
+
+/* ---- one micro-batch ------------------------------------------------------------------------------------------------ */
+/* Head and loss; with dscale, also their gradient: a.dxn = d(normed residual), and the head's. */
+static double head_loss(bt_model *m, const int32_t *targets, float dscale) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    bt_acts *a = &m->layers[0].a;
+    size_t M = (size_t)m->setup.B * (size_t)c->T, V = (size_t)c->V, C = (size_t)c->C;
+    bool grad = dscale != 0.0f;
+    bt_op_rmsnorm(a->xn, m->final_rstd, m->x_final, m->final_norm.w, (float)c->norm_eps, M, C);
+    return bt_op_head_loss(grad ? a->dxn : NULL, grad ? m->d_head : NULL, a->xn, m->head, targets, dscale, m->logits, m->logits_rows, m->row_loss,
+                           M, V, C, m->setup.prec);
+}
+
+double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *targets, double grad_scale, bt_grad_ready_fn ready,
+                            void *ready_ctx, bt_micro_times *times) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    bt_acts *a = &m->layers[0].a;
+    size_t B = (size_t)m->setup.B, T = (size_t)c->T;
+    int64_t begin = bt_now_ns();
+    bt_net_forward(m, inputs, B, T);
+    int64_t head = bt_now_ns();
+    double loss = head_loss(m, targets, (float)grad_scale);
+    int64_t back = bt_now_ns();
+    if (!c->tied) bt_net_ready(m, bt_params_get(&m->params, -1, BT_P_HEAD), ready, ready_ctx);
+    bt_op_rmsnorm_bwd(a->dx, m->final_norm.dw, a->dxn, m->x_final, m->final_norm.w, m->final_rstd, 0, B * T, (size_t)c->C);
+    bt_net_ready(m, m->final_norm.tensor, ready, ready_ctx);
+    bt_net_backward(m, inputs, B, T, ready, ready_ctx);
+    if (times) {                                /* of the head's three products one is forward */
+        times->fwd_ns = head - begin + (back - head) / 3;
+        times->bwd_ns = bt_now_ns() - begin - times->fwd_ns;
+    }
+    return loss;
+}
+
+double bt_model_eval_micro(bt_model *m, const int32_t *inputs, const int32_t *targets) {
+    bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
+    return head_loss(m, targets, 0.0f);
+}

@@ -1,0 +1,91 @@
+/* net.h - the inside of a bt_model, for the files of engine/model only: its linear layers, the places they read from
+ * (sites), its layers, and the pieces of the pass that training and decoding share. */
+#ifndef BT_ENGINE_MODEL_NET_H
+#define BT_ENGINE_MODEL_NET_H
+
+#include "engine/model/acts.h"
+#include "engine/model/model.h"
+
+typedef struct bt_gain {                    /* gain of an RMSNorm; w is NULL when the norm has none */
+    const bt_tensor *tensor;
+    const float *w;
+    float *dw;                              /* NULL without training */
+} bt_gain;
+
+typedef struct bt_linear {                  /* y = x W^T, W (N, K), ternary or dense */
+    const bt_tensor *tensor;
+    size_t N, K;
+    const float *w;                         /* latent */
+    float *dw;
+    bool tern;
+    int8_t *codes;                          /* (N, K) of the last quantise: to count flips and to pack from */
+    void *packed;
+    float scale;
+    bt_quant_stat stat;
+} bt_linear;
+
+/* Where a group of linear layers reads: an optional norm, then int8 per token (ternary) or floats (dense). */
+typedef struct bt_site {
+    size_t K;
+    bool normed, tern;
+    bt_gain gain;
+    float eps;
+    float *rstd;                            /* (M) */
+    int8_t *xq;                             /* (M, K) */
+    float *dq;                              /* (M) */
+    float *xn;                              /* (M, K) dense: the floats; shared by all layers, so backward restores them */
+} bt_site;
+
+typedef struct bt_layer {
+    bt_acts a;
+    float *x_out;                           /* residual leaving the layer: the next one's x */
+    bt_site attn_in, o_in, ffn_in, down_in;
+    bt_gain q_norm, k_norm;
+    bt_linear q, k, v, o, gate, up, down;
+} bt_layer;
+
+struct bt_model {
+    bt_model_setup setup;
+    bt_params params;
+    bt_arena params_arena, grads_arena, quant_arena, acts_arena, scratch_arena;
+    float *w, *g;                           /* (params.total); g NULL without training */
+    bt_layer *layers;
+    bt_gain final_norm;
+    const float *embed, *head;              /* (V, C); the same when tied */
+    float *d_embed, *d_head;
+    bool quantised;                         /* codes hold an earlier quantisation: flips mean something */
+
+    float *x_final;                         /* (M, C) residual after the last layer */
+    float *final_rstd, *row_loss;           /* (M) */
+    float *logits;                          /* (logits_rows, V) */
+    size_t logits_rows;
+    float *rope_cos, *rope_sin;             /* (T, D/2) */
+    int32_t *pos;                           /* (M) position of each token in its sequence */
+    size_t block;                           /* rows of one feed-forward block */
+};
+
+/* ---- linear.c ---- */
+void bt_linear_quantise(bt_linear *l, bt_linear_kind kind, bool count_flips);
+/* rows r0 .. r0+rows of the site's input; y is row r0's output. src is what the site's input was made from */
+void bt_linear_fwd(const bt_linear *l, float *y, const bt_site *s, const float *src, size_t r0, size_t rows, bt_prec prec, int flags);
+void bt_linear_dx(const bt_linear *l, float *dx, const float *dy, size_t rows, bt_prec prec, int flags);
+void bt_linear_dw(const bt_linear *l, const float *dy, const bt_site *s, const float *src, size_t rows, bt_prec prec);
+
+void bt_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows);         /* x: row r0 */
+void bt_site_restore(const bt_site *s, const float *x, size_t r0, size_t rows);     /* dense: the floats that bt_linear_dw reads */
+/* gradient through the norm: dx (+)= ; adds to the gain's gradient. Sites without norm pass dy on: nothing to call */
+void bt_site_bwd(const bt_site *s, float *dx, const float *dy, const float *x, size_t r0, size_t rows, int acc);
+
+/* ---- transformer.c: one pass over M = B * T tokens whose positions are in m->pos ---- */
+void bt_net_positions(bt_model *m, size_t B, size_t T, size_t first);
+void bt_net_qkv(bt_model *m, bt_layer *l, size_t M);                /* x -> q, k (normed, rotated), v */
+void bt_net_attn_out(bt_model *m, bt_layer *l, size_t M);           /* o -> x_mid */
+void bt_net_ffn(bt_model *m, bt_layer *l, size_t M);                /* x_mid -> x_out */
+float *bt_net_q(const bt_layer *l);                                 /* what attention sees */
+float *bt_net_k(const bt_layer *l);
+void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T);        /* -> x_final */
+void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_grad_ready_fn ready, void *ready_ctx);  /* from a.dx */
+void bt_net_ready(const bt_model *m, const bt_tensor *t, bt_grad_ready_fn ready, void *ready_ctx);
+void bt_net_copy(float *y, const float *x, size_t n);
+
+#endif

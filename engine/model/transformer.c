@@ -1,0 +1,212 @@
+/* transformer.c - the network as prose: forward, and backward by hand.
+ *
+ * A layer, with n = RMSNorm, Q = quantise (ternary layers), W* = BitLinear:
+ *     q, k, v = W{q,k,v} Q(n(x))         q, k = rope([qk-norm] q, k)      o = attention(q, k, v)
+ *     x_mid   = x + Wo Q([n] o)
+ *     gate,up = W{gate,up} Q(n(x_mid))   h = act(gate) * up
+ *     x_out   = x_mid + Wdown Q([n] h)
+ * The norms in brackets exist for `subln` (with gain) and `bitlinear` (without; there the first and third have none either).
+ * Backward walks the same lines upwards and reports every tensor's gradient when it is final, from the end of the flat
+ * array to its beginning. The feed-forward part runs in blocks of rows, so that its widest floats stay in cache. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "engine/base/threads.h"
+#include "engine/kernels/ops.h"
+#include "engine/model/net.h"
+
+typedef struct copy_job { float *y; const float *x; } copy_job;
+
+static void copy_range(void *ctx, int thread, size_t begin, size_t end) {
+    (void)thread;
+    const copy_job *j = ctx;
+    memcpy(j->y + begin, j->x + begin, (end - begin) * sizeof(float));
+}
+
+void bt_net_copy(float *y, const float *x, size_t n) {
+    copy_job j = {y, x};
+    if (y != x) bt_parallel_for(n, 4096, copy_range, &j);
+}
+
+void bt_net_positions(bt_model *m, size_t B, size_t T, size_t first) {
+    for (size_t b = 0; b < B; b++) {
+        for (size_t t = 0; t < T; t++) m->pos[b * T + t] = (int32_t)(first + t);
+    }
+}
+
+static bt_attn_shape attn_shape(const bt_model_cfg *c, size_t T) {
+    size_t D = (size_t)c->D, HD = (size_t)c->H * D, KVD = (size_t)c->KV * D;
+    return (bt_attn_shape){.T = T, .D = D, .ldq = HD, .ldk = KVD, .ldv = KVD, .ldo = HD, .scale = 1.0f / sqrtf((float)D)};
+}
+
+float *bt_net_q(const bt_layer *l) { return l->a.qr ? l->a.qr : l->a.q; }
+float *bt_net_k(const bt_layer *l) { return l->a.kr ? l->a.kr : l->a.k; }
+
+/* heads of q or k: norm (where there is one), then rotate by position */
+static void rotate(const bt_model *m, float *out, float *rstd, const float *x, const bt_gain *gain, size_t heads, size_t M) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    size_t D = (size_t)c->D;
+    if (gain->tensor) bt_op_rmsnorm(out, rstd, x, gain->w, (float)c->norm_eps, M * heads, D);
+    bt_op_rope(out, heads * D, m->rope_cos, m->rope_sin, m->pos, 0, M, heads, D);
+}
+
+void bt_net_qkv(bt_model *m, bt_layer *l, size_t M) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    bt_prec prec = m->setup.prec;
+    bt_acts *a = &l->a;
+    bt_site_fwd(&l->attn_in, a->x, 0, M);
+    bt_linear_fwd(&l->q, a->q, &l->attn_in, a->x, 0, M, prec, 0);
+    bt_linear_fwd(&l->k, a->k, &l->attn_in, a->x, 0, M, prec, 0);
+    bt_linear_fwd(&l->v, a->v, &l->attn_in, a->x, 0, M, prec, 0);
+    rotate(m, bt_net_q(l), a->q_rstd, a->q, &l->q_norm, (size_t)c->H, M);
+    rotate(m, bt_net_k(l), a->k_rstd, a->k, &l->k_norm, (size_t)c->KV, M);
+}
+
+void bt_net_attn_out(bt_model *m, bt_layer *l, size_t M) {
+    bt_acts *a = &l->a;
+    bt_site_fwd(&l->o_in, a->o, 0, M);
+    bt_net_copy(a->x_mid, a->x, M * l->o.N);
+    bt_linear_fwd(&l->o, a->x_mid, &l->o_in, a->o, 0, M, m->setup.prec, BT_ACC);
+}
+
+static void gate_up(bt_model *m, bt_layer *l, size_t r0, size_t rows) {
+    bt_acts *a = &l->a;
+    size_t F = l->gate.N;
+    bt_linear_fwd(&l->gate, a->gate + r0 * F, &l->ffn_in, a->x_mid, r0, rows, m->setup.prec, 0);
+    bt_linear_fwd(&l->up, a->up + r0 * F, &l->ffn_in, a->x_mid, r0, rows, m->setup.prec, 0);
+}
+
+void bt_net_ffn(bt_model *m, bt_layer *l, size_t M) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    bt_acts *a = &l->a;
+    size_t F = (size_t)c->F, C = (size_t)c->C;
+    bt_site_fwd(&l->ffn_in, a->x_mid, 0, M);
+    bt_net_copy(l->x_out, a->x_mid, M * C);
+    for (size_t r0 = 0; r0 < M; r0 += m->block) {
+        size_t rows = M - r0 < m->block ? M - r0 : m->block;
+        gate_up(m, l, r0, rows);
+        bt_op_glu(a->h, a->gate + r0 * F, a->up + r0 * F, c->act, rows * F);
+        bt_site_fwd(&l->down_in, a->h, r0, rows);
+        bt_linear_fwd(&l->down, l->x_out + r0 * C, &l->down_in, a->h, r0, rows, m->setup.prec, BT_ACC);
+    }
+}
+
+static void layer_forward(bt_model *m, bt_layer *l, size_t B, size_t T) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    bt_attn_shape shape = attn_shape(c, T);
+    bt_net_qkv(m, l, B * T);
+    bt_op_attn_fwd(l->a.o, l->a.lse, bt_net_q(l), bt_net_k(l), l->a.v, &shape, B, (size_t)c->H, (size_t)c->KV, m->setup.prec);
+    bt_net_attn_out(m, l, B * T);
+    bt_net_ffn(m, l, B * T);
+}
+
+void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    bt_net_positions(m, B, T, 0);
+    bt_op_embed(m->layers[0].a.x, m->embed, inputs, B * T, (size_t)c->C);
+    for (int i = 0; i < c->L; i++) layer_forward(m, &m->layers[i], B, T);
+}
+
+/* ---- backward ------------------------------------------------------------------------------------------------------- */
+typedef struct backward {                       /* one backward pass */
+    bt_model *m;
+    size_t B, T, M;
+    bt_prec prec;
+    bt_grad_ready_fn ready;
+    void *ready_ctx;
+} backward;
+
+void bt_net_ready(const bt_model *m, const bt_tensor *t, bt_grad_ready_fn ready, void *ready_ctx) {
+    if (!t || !ready) return;
+    size_t i = (size_t)(t - m->params.tensors);
+    ready(ready_ctx, t->offset, i + 1 < m->params.n ? m->params.tensors[i + 1].offset : m->params.total);
+}
+
+static void done(const backward *p, const bt_tensor *t) { bt_net_ready(p->m, t, p->ready, p->ready_ctx); }
+
+static void dw_done(const backward *p, const bt_linear *l, const float *dy, const bt_site *s, const float *src) {
+    bt_linear_dw(l, dy, s, src, p->M, p->prec);
+    done(p, l->tensor);
+}
+
+static void ffn_backward(const backward *p, bt_layer *l) {
+    bt_model *m = p->m;
+    const bt_model_cfg *c = &m->setup.cfg;
+    bt_acts *a = &l->a;
+    size_t F = (size_t)c->F, C = (size_t)c->C;
+    bt_site_restore(&l->ffn_in, a->x_mid, 0, p->M);
+    for (size_t r0 = 0; r0 < p->M; r0 += m->block) {
+        size_t rows = p->M - r0 < m->block ? p->M - r0 : m->block;
+        float *gate = a->gate + r0 * F, *up = a->up + r0 * F, *dhn = l->down_in.normed ? a->dhn : a->dh;
+        if (m->setup.recompute == BT_RECOMPUTE_SELECTIVE) gate_up(m, l, r0, rows);
+        bt_linear_dx(&l->down, dhn, a->dx + r0 * C, rows, p->prec, 0);
+        bt_op_glu(a->h, gate, up, c->act, rows * F);
+        bt_site_restore(&l->down_in, a->h, r0, rows);
+        if (l->down_in.normed) bt_site_bwd(&l->down_in, a->dh, dhn, a->h, r0, rows, 0);
+        bt_op_glu_bwd(gate, up, a->dh, gate, up, c->act, rows * F);
+    }
+    const float *dgate = a->gate, *dup = a->up;
+    dw_done(p, &l->down, a->dx, &l->down_in, a->h);
+    done(p, l->down_in.gain.tensor);
+    bt_linear_dx(&l->up, a->dxn, dup, p->M, p->prec, 0);
+    bt_linear_dx(&l->gate, a->dxn, dgate, p->M, p->prec, BT_ACC);
+    dw_done(p, &l->up, dup, &l->ffn_in, a->x_mid);
+    dw_done(p, &l->gate, dgate, &l->ffn_in, a->x_mid);
+    bt_site_bwd(&l->ffn_in, a->dx, a->dxn, a->x_mid, 0, p->M, 1);
+    done(p, l->ffn_in.gain.tensor);
+}
+
+/* dy in place: through the rotation, then through the head norm, whose input was x; `spare` is of dy's size */
+static float *unrotate(const backward *p, float *dy, float *spare, const float *x, const float *rstd, const bt_gain *gain, size_t heads) {
+    const bt_model *m = p->m;
+    size_t D = (size_t)m->setup.cfg.D;
+    bt_op_rope(dy, heads * D, m->rope_cos, m->rope_sin, m->pos, 1, p->M, heads, D);
+    if (!gain->tensor) return dy;
+    bt_op_rmsnorm_bwd(spare, gain->dw, dy, x, gain->w, rstd, 0, p->M * heads, D);
+    done(p, gain->tensor);
+    return spare;
+}
+
+static void attn_backward(const backward *p, bt_layer *l) {
+    bt_model *m = p->m;
+    const bt_model_cfg *c = &m->setup.cfg;
+    bt_acts *a = &l->a;
+    bt_attn_shape shape = attn_shape(c, p->T);
+    size_t H = (size_t)c->H, KV = (size_t)c->KV;
+    bt_site_restore(&l->o_in, a->o, 0, p->M);
+    bt_linear_dx(&l->o, l->o_in.normed ? a->d_on : a->d_o, a->dx, p->M, p->prec, 0);
+    dw_done(p, &l->o, a->dx, &l->o_in, a->o);
+    if (l->o_in.normed) bt_site_bwd(&l->o_in, a->d_o, a->d_on, a->o, 0, p->M, 0);
+    done(p, l->o_in.gain.tensor);
+    if (c->qk_norm) {                           /* the rotated heads are not kept */
+        rotate(m, a->qr, NULL, a->q, &l->q_norm, H, p->M);
+        rotate(m, a->kr, NULL, a->k, &l->k_norm, KV, p->M);
+    }
+    bt_op_attn_bwd(a->dq, a->dk, a->dv, a->d_o, a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v, &shape, p->B, H, KV, p->prec);
+    const float *dk = unrotate(p, a->dk, a->kr, a->k, a->k_rstd, &l->k_norm, KV);
+    const float *dq = unrotate(p, a->dq, a->qr, a->q, a->q_rstd, &l->q_norm, H);
+    bt_site_restore(&l->attn_in, a->x, 0, p->M);
+    bt_linear_dx(&l->v, a->dxn, a->dv, p->M, p->prec, 0);
+    bt_linear_dx(&l->k, a->dxn, dk, p->M, p->prec, BT_ACC);
+    bt_linear_dx(&l->q, a->dxn, dq, p->M, p->prec, BT_ACC);
+    dw_done(p, &l->v, a->dv, &l->attn_in, a->x);
+    dw_done(p, &l->k, dk, &l->attn_in, a->x);
+    dw_done(p, &l->q, dq, &l->attn_in, a->x);
+    bt_site_bwd(&l->attn_in, a->dx, a->dxn, a->x, 0, p->M, 1);
+    done(p, l->attn_in.gain.tensor);
+}
+
+void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_grad_ready_fn ready, void *ready_ctx) {
+    assert(m->setup.train);
+    const bt_model_cfg *c = &m->setup.cfg;
+    backward p = {.m = m, .B = B, .T = T, .M = B * T, .prec = m->setup.prec, .ready = ready, .ready_ctx = ready_ctx};
+    for (int i = c->L - 1; i >= 0; i--) {
+        bt_layer *l = &m->layers[i];
+        if (m->setup.recompute == BT_RECOMPUTE_FULL) layer_forward(m, l, B, T);
+        ffn_backward(&p, l);
+        attn_backward(&p, l);
+    }
+    bt_op_embed_bwd(m->d_embed, m->layers[0].a.dx, inputs, p.M, (size_t)c->C);
+    done(&p, &m->params.tensors[0]);
+}
