@@ -41,7 +41,8 @@ void bt_op_attn_fwd(float *o, float *lse, const float *q, const float *k, const 
 void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q, const float *k, const float *v,
                     const bt_attn_shape *s, size_t B, size_t H, size_t KV, bt_prec prec);
 /* Head and loss in row chunks, never the whole (M, V) logits: logits = x E^T (x (M, C), E (V, C)); loss summed in fixed order in double;
- * when dscale != 0: dx (M, C) written, dE (V, C) added to. chunk rows of logits live in `logits` (chunk, V), caller's memory. */
+ * when dscale != 0: dx (M, C) written, dE (V, C) added to. chunk rows of logits live in `logits` (chunk, V), every row's loss in
+ * `row_loss` (M): the caller's memory. */
 double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, const int32_t *targets, float dscale, float *logits, size_t chunk,
                        float *row_loss, size_t M, size_t V, size_t C, bt_prec prec);
 /* embedding: x[m] = E[token[m]]; backward adds rows in ascending m (threads own columns) */

@@ -1,0 +1,120 @@
+/* dispatch.c - merges the kernel sets this CPU and the user allow, slowest to fastest, and remembers who won each slot. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/kernels/blas.h"
+#include "engine/kernels/cpu.h"
+#include "engine/kernels/kernels.h"
+
+enum slot {
+#define BT_SLOT(name) SLOT_##name,
+#define BT_TERN_SLOT(name) SLOT_##name,
+#include "engine/kernels/slots.def"
+#undef BT_SLOT
+#undef BT_TERN_SLOT
+    SLOT_COUNT
+};
+
+static const char *const slot_names[SLOT_COUNT] = {
+#define BT_SLOT(name) #name,
+#define BT_TERN_SLOT(name) #name,
+#include "engine/kernels/slots.def"
+#undef BT_SLOT
+#undef BT_TERN_SLOT
+};
+
+enum { SETS = 5 };
+static const char *const set_names[SETS] = {"generic", "blas", "avx2", "avx512", "amx"};
+
+static struct {
+    bt_kernels table;
+    const bt_kernels *used[SETS];               /* sets that were merged, slowest first */
+    size_t n_used;
+    const char *winner[SLOT_COUNT];
+    bool ready;
+} choice;
+
+static const bt_kernels *set_at(size_t i) {     /* NULL: not on this machine */
+    const bt_cpu *c = bt_cpu_get();
+    bool avx2 = c->avx2 && c->fma && c->f16c, avx512 = avx2 && c->avx512, amx = avx512 && c->amx_int8 && c->amx_bf16;
+    switch (i) {
+    case 0: return &bt_kernels_generic;
+    case 1: return bt_kernels_blas();
+#ifdef BT_HAVE_AVX2
+    case 2: return avx2 ? &bt_kernels_avx2 : NULL;
+#endif
+#ifdef BT_HAVE_AVX512
+    case 3: return avx512 ? &bt_kernels_avx512 : NULL;
+#endif
+#ifdef BT_HAVE_AMX
+    case 4: return amx ? &bt_kernels_amx : NULL;
+#endif
+    default: (void)avx512, (void)amx; return NULL;
+    }
+}
+
+static size_t merged_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
+    size_t most = 0;
+    for (size_t i = 0; i < choice.n_used; i++) {
+        size_t n = choice.used[i]->scratch_bytes(M, N, K, T, D);
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+static void merge(const bt_kernels *set) {
+    bt_kernels *t = &choice.table;
+    bool tern = set->tern_bytes && set->tern_pack && set->tern_fwd && set->tern_dx;
+    choice.used[choice.n_used++] = set;
+    t->name = set->name;
+#define BT_SLOT(slot) if (set->slot) { t->slot = set->slot; choice.winner[SLOT_##slot] = set->name; }
+#define BT_TERN_SLOT(slot) if (tern) { t->slot = set->slot; choice.winner[SLOT_##slot] = set->name; }
+#include "engine/kernels/slots.def"
+#undef BT_SLOT
+#undef BT_TERN_SLOT
+    t->scratch_bytes = merged_scratch;
+}
+
+static void start(void) {
+    memset(&choice, 0, sizeof choice);
+    merge(&bt_kernels_generic);
+    choice.ready = true;
+}
+
+bt_code bt_kernels_select(const char *isa, bt_err *err) {
+    size_t top = SETS, best = 0;
+    bool automatic = !isa || !isa[0] || strcmp(isa, "auto") == 0;
+    for (size_t i = 0; !automatic && i < SETS; i++) if (strcmp(isa, set_names[i]) == 0) top = i;
+    if (!automatic && top == SETS) {
+        return bt_fail(err, BT_ARG, "unknown kernel set '%s' (auto, generic, blas, avx2, avx512 or amx)", isa);
+    }
+    if (!automatic && !set_at(top)) {
+        if (top == 1) BT_TRY(bt_blas_load(err));
+        return bt_fail(err, BT_UNSUPPORTED, "kernel set '%s' does not run on this processor (%s)", isa, bt_cpu_get()->model);
+    }
+    for (size_t i = SETS - 1; automatic && i > 1 && best == 0; i--) if (set_at(i)) best = i;
+    if (!automatic) best = top;
+    bool vector = false;                        /* a vector set serves every product itself: OpenBLAS stays unloaded */
+    for (size_t i = 2; i <= best; i++) if (set_at(i) && set_at(i)->gemm && set_at(i)->tern_fwd && set_at(i)->tern_dw) vector = true;
+    start();
+    for (size_t i = 1; i <= (automatic && best == 0 ? 1 : best); i++) {
+        if (i == 1 && vector) continue;
+        const bt_kernels *set = set_at(i);
+        if (set) merge(set);
+    }
+    return BT_OK;
+}
+
+const bt_kernels *bt_k(void) {
+    if (!choice.ready) start();
+    return &choice.table;
+}
+
+const char *bt_kernels_isa(void) { return bt_k()->name; }
+size_t bt_kernels_slots(void) { return SLOT_COUNT; }
+const char *bt_kernels_slot_name(size_t i) { return i < SLOT_COUNT ? slot_names[i] : ""; }
+
+const char *bt_kernels_slot_winner(size_t i) {
+    (void)bt_k();
+    return i < SLOT_COUNT ? choice.winner[i] : "";
+}

@@ -1,0 +1,24 @@
+/* isa_generic.h - the plain-loop slots of isa_generic_gemm.c, for the table in isa_generic.c. */
+#ifndef BT_ENGINE_KERNELS_ISA_GENERIC_H
+#define BT_ENGINE_KERNELS_ISA_GENERIC_H
+
+#include "engine/kernels/kernels.h"
+
+size_t bt_generic_tern_bytes(size_t N, size_t K);
+void bt_generic_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
+void bt_generic_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed, float scale, size_t m0, size_t m1,
+                         size_t N, size_t K, int flags, void *scratch);
+void bt_generic_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1,
+                        size_t N, size_t K, bt_prec prec, int flags, void *scratch);
+void bt_generic_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K,
+                        size_t n0, size_t n1, bt_prec prec, void *scratch);
+void bt_generic_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b, size_t ldb, int tb, float alpha,
+                     size_t M, size_t N, size_t K, bt_prec prec, int flags, void *scratch);
+void bt_generic_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v, const bt_attn_shape *s, size_t t0,
+                         size_t t1, bt_prec prec, void *scratch);
+void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q,
+                         const float *k, const float *v, const bt_attn_shape *s, bt_prec prec, void *scratch);
+void bt_generic_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale, size_t K, size_t n0, size_t n1);
+size_t bt_generic_scratch_bytes(size_t M, size_t N, size_t K, size_t T, size_t D);
+
+#endif

@@ -1,0 +1,456 @@
+/* ops.c - the kernel table over whole problems.
+ *
+ * Every operation is cut over the thread pool so that a thread owns outputs (rows, columns, heads) outright; what is summed
+ * across the cut goes through blocks of fixed size added in order. So the thread count never shows in a result. */
+#include "engine/kernels/ops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/arena.h"
+#include "engine/base/threads.h"
+
+enum { MAX_THREADS = 1024 };
+
+static struct {
+    bt_arena arena;
+    size_t per_thread;                          /* bytes of scratch each thread owns */
+    size_t M, N, K, T, D;                       /* largest sizes planned */
+    int threads;
+    const char *isa;                            /* the plan holds for this kernel set */
+} scratch;
+
+static size_t most(size_t a, size_t b) { return a > b ? a : b; }
+
+bt_code bt_ops_plan(size_t M, size_t N, size_t K, size_t T, size_t D, size_t *bytes, bt_err *err) {
+    scratch.M = most(M, scratch.M);
+    scratch.N = most(N, scratch.N);
+    scratch.K = most(K, scratch.K);
+    scratch.T = most(T, scratch.T);
+    scratch.D = most(D, scratch.D);
+    size_t need = bt_k()->scratch_bytes(scratch.M, scratch.N, scratch.K, scratch.T, scratch.D);
+    need = (need + 4095) / 4096 * 4096 + 4096;  /* whole pages, one more: threads never share a line or an alias set */
+    if (need > scratch.per_thread || bt_threads_count() > scratch.threads) {
+        bt_arena fresh;
+        bt_arena_plan(&fresh, "kernel scratch");
+        scratch.threads = bt_threads_count() > scratch.threads ? bt_threads_count() : scratch.threads;
+        scratch.per_thread = most(need, scratch.per_thread);
+        bt_arena_reserve(&fresh, (size_t)scratch.threads, scratch.per_thread);
+        bt_arena_release(&scratch.arena);
+        bt_code rc = bt_arena_commit(&fresh, err);
+        if (rc != BT_OK) {
+            scratch.per_thread = 0;
+            return rc;
+        }
+        scratch.arena = fresh;
+    }
+    if (bytes) *bytes = scratch.arena.bytes;
+    return BT_OK;
+}
+
+void bt_ops_release(void) {
+    bt_arena_release(&scratch.arena);
+    memset(&scratch, 0, sizeof scratch);
+}
+
+static void *thread_scratch(int thread) {
+    return bt_arena_at(&scratch.arena, (size_t)thread * scratch.per_thread);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------------ */
+typedef struct rows_job {                       /* one struct for all row operations; each uses what it needs */
+    float *y, *dq, *rstd;
+    int8_t *xq;
+    const float *x, *dy, *gain, *rstd_in, *cosines, *sines;
+    const int32_t *index;
+    float eps;
+    int flag;
+    size_t C, ld, heads, rows;
+} rows_job;
+
+static size_t row_grain(size_t C) { return C >= 4096 ? 1 : 4096 / (C ? C : 1); }
+
+static void do_rmsnorm(void *ctx, int thread, size_t a, size_t b) {
+    const rows_job *j = ctx;
+    (void)thread;
+    bt_k()->rmsnorm(j->y ? j->y + a * j->C : NULL, j->rstd ? j->rstd + a : NULL, j->x + a * j->C, j->gain, j->eps, b - a, j->C);
+}
+
+void bt_op_rmsnorm(float *y, float *rstd, const float *x, const float *gain, float eps, size_t rows, size_t C) {
+    rows_job j = {.y = y, .rstd = rstd, .x = x, .gain = gain, .eps = eps, .C = C};
+    bt_parallel_for(rows, row_grain(C), do_rmsnorm, &j);
+}
+
+static void do_rmsnorm_dx(void *ctx, int thread, size_t a, size_t b) {
+    const rows_job *j = ctx;
+    (void)thread;
+    bt_k()->rmsnorm_dx(j->y + a * j->C, j->dy + a * j->C, j->x + a * j->C, j->gain, j->rstd_in + a, j->flag, b - a, j->C);
+}
+
+static void do_rmsnorm_dgain(void *ctx, int thread, size_t a, size_t b) {
+    const rows_job *j = ctx;
+    (void)thread;
+    bt_k()->rmsnorm_dgain(j->dq, j->dy, j->x, j->rstd_in, j->rows, j->C, a, b);
+}
+
+void bt_op_rmsnorm_bwd(float *dx, float *dgain, const float *dy, const float *x, const float *gain, const float *rstd, int acc, size_t rows,
+                       size_t C) {
+    rows_job j = {.y = dx, .dq = dgain, .dy = dy, .x = x, .gain = gain, .rstd_in = rstd, .flag = acc, .C = C, .rows = rows};
+    if (dgain) bt_parallel_for(C, 64, do_rmsnorm_dgain, &j);    /* before dx: dx may overwrite dy */
+    bt_parallel_for(rows, row_grain(C), do_rmsnorm_dx, &j);
+}
+
+static void do_quant(void *ctx, int thread, size_t a, size_t b) {
+    const rows_job *j = ctx;
+    (void)thread;
+    bt_k()->quant_rows(j->xq + a * j->C, j->dq + a, j->x + a * j->C, b - a, j->C);
+}
+
+void bt_op_quant(int8_t *xq, float *dq, const float *x, size_t rows, size_t C) {
+    rows_job j = {.xq = xq, .dq = dq, .x = x, .C = C};
+    bt_parallel_for(rows, row_grain(C), do_quant, &j);
+}
+
+static void do_rmsnorm_quant(void *ctx, int thread, size_t a, size_t b) {
+    const rows_job *j = ctx;
+    (void)thread;
+    bt_k()->rmsnorm_quant(j->xq + a * j->C, j->dq + a, j->rstd + a, j->y ? j->y + a * j->C : NULL, j->x + a * j->C, j->gain, j->eps, b - a,
+                          j->C);
+}
+
+void bt_op_rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const float *x, const float *gain, float eps, size_t rows, size_t C) {
+    rows_job j = {.xq = xq, .dq = dq, .rstd = rstd, .y = y, .x = x, .gain = gain, .eps = eps, .C = C};
+    bt_parallel_for(rows, row_grain(C), do_rmsnorm_quant, &j);
+}
+
+static void do_rope(void *ctx, int thread, size_t a, size_t b) {
+    const rows_job *j = ctx;
+    (void)thread;
+    bt_k()->rope(j->y + a * j->ld, j->ld, j->cosines, j->sines, j->index + a, j->flag, b - a, j->heads, j->C);
+}
+
+void bt_op_rope(float *x, size_t ld, const float *cosines, const float *sines, const int32_t *pos, int inverse, size_t rows, size_t heads,
+                size_t D) {
+    rows_job j = {.y = x, .ld = ld, .cosines = cosines, .sines = sines, .index = pos, .flag = inverse, .heads = heads, .C = D};
+    bt_parallel_for(rows, row_grain(heads * D), do_rope, &j);
+}
+
+/* ---- flat arrays ----------------------------------------------------------------------------------------------------- */
+typedef struct flat_job {
+    float *y, *y2, *m, *v;
+    const float *x, *gate, *up;
+    float a, lr, b1, b2, eps, decay, c1, c2;
+    bt_act act;
+    int8_t *codes;
+    int sign;
+    bt_tern_stats *stats;
+} flat_job;
+
+enum { FLAT_GRAIN = BT_SUM_BLOCK };
+
+static void do_glu(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    (void)thread;
+    bt_k()->glu(j->y + a, j->gate + a, j->up + a, j->act, b - a);
+}
+
+void bt_op_glu(float *y, const float *gate, const float *up, bt_act act, size_t n) {
+    flat_job j = {.y = y, .gate = gate, .up = up, .act = act};
+    bt_parallel_for(n, FLAT_GRAIN, do_glu, &j);
+}
+
+static void do_glu_bwd(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    (void)thread;
+    bt_k()->glu_bwd(j->y + a, j->y2 + a, j->x + a, j->gate + a, j->up + a, j->act, b - a);
+}
+
+void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate, const float *up, bt_act act, size_t n) {
+    flat_job j = {.y = dgate, .y2 = dup, .x = dy, .gate = gate, .up = up, .act = act};
+    bt_parallel_for(n, FLAT_GRAIN, do_glu_bwd, &j);
+}
+
+static void do_add(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    (void)thread;
+    bt_k()->add(j->y + a, j->x + a, b - a);
+}
+
+void bt_op_add(float *y, const float *x, size_t n) {
+    flat_job j = {.y = y, .x = x};
+    bt_parallel_for(n, FLAT_GRAIN, do_add, &j);
+}
+
+static void do_scale(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    (void)thread;
+    bt_k()->scale(j->y + a, j->a, b - a);
+}
+
+void bt_op_scale(float *y, float a, size_t n) {
+    flat_job j = {.y = y, .a = a};
+    bt_parallel_for(n, FLAT_GRAIN, do_scale, &j);
+}
+
+static void do_zero(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    (void)thread;
+    memset(j->y + a, 0, (b - a) * sizeof(float));
+}
+
+void bt_op_zero(float *y, size_t n) {
+    flat_job j = {.y = y};
+    bt_parallel_for(n, FLAT_GRAIN, do_zero, &j);
+}
+
+static void do_adamw(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    (void)thread;
+    bt_k()->adamw(j->y + a, j->x + a, j->m + a, j->v + a, j->a, j->lr, j->b1, j->b2, j->eps, j->decay, j->c1, j->c2, b - a);
+}
+
+void bt_op_adamw(float *w, const float *g, float *m, float *v, float grad_scale, float lr, float b1, float b2, float eps, float decay, float c1,
+                 float c2, size_t n) {
+    flat_job j = {.y = w, .x = g, .m = m, .v = v, .a = grad_scale, .lr = lr, .b1 = b1, .b2 = b2, .eps = eps, .decay = decay, .c1 = c1, .c2 = c2};
+    bt_parallel_for(n, FLAT_GRAIN, do_adamw, &j);
+}
+
+/* Sums: the array is cut into at most SPANS spans of whole BT_SUM_BLOCKs (a cut that depends on n alone); a span is summed
+ * block by block by one thread, the spans are added in order. */
+enum { SPANS = 512 };
+
+typedef struct sum_job {
+    double (*slot)(const float *x, size_t n);
+    const float *x;
+    size_t n, span;
+    double part[SPANS];
+} sum_job;
+
+static void do_sum(void *ctx, int thread, size_t a, size_t b) {
+    sum_job *j = ctx;
+    (void)thread;
+    for (size_t i = a; i < b; i++) {
+        size_t end = (i + 1) * j->span < j->n ? (i + 1) * j->span : j->n;
+        double s = 0;
+        for (size_t k = i * j->span; k < end; k += BT_SUM_BLOCK) s += j->slot(j->x + k, end - k < BT_SUM_BLOCK ? end - k : BT_SUM_BLOCK);
+        j->part[i] = s;
+    }
+}
+
+static double sum_blocks(double (*slot)(const float *x, size_t n), const float *x, size_t n) {
+    sum_job j = {.slot = slot, .x = x, .n = n};
+    size_t blocks = (n + BT_SUM_BLOCK - 1) / BT_SUM_BLOCK;
+    if (n == 0) return 0;
+    j.span = (blocks + SPANS - 1) / SPANS * BT_SUM_BLOCK;
+    size_t spans = (n + j.span - 1) / j.span;
+    bt_parallel_for(spans, 1, do_sum, &j);
+    double s = 0;
+    for (size_t i = 0; i < spans; i++) s += j.part[i];
+    return s;
+}
+
+double bt_op_sum_squares(const float *x, size_t n) { return sum_blocks(bt_k()->sum_squares, x, n); }
+double bt_op_sum_abs(const float *x, size_t n) { return sum_blocks(bt_k()->sum_abs, x, n); }
+double bt_op_sum(const float *x, size_t n) { return sum_blocks(bt_k()->sum, x, n); }
+
+/* ---- ternary weights ------------------------------------------------------------------------------------------------- */
+static void do_tern_codes(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    j->stats[thread] = bt_k()->tern_codes(j->codes + a, j->x + a, j->a, j->eps, j->sign, b - a);
+}
+
+bt_tern_stats bt_op_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale, int sign, size_t n) {
+    bt_tern_stats part[MAX_THREADS], all = {0, 0, 0};
+    flat_job j = {.codes = codes, .x = w, .a = mean, .eps = inv_scale, .sign = sign, .stats = part};
+    int threads = bt_threads_count();
+    memset(part, 0, (size_t)threads * sizeof *part);
+    bt_parallel_for(n, FLAT_GRAIN, do_tern_codes, &j);
+    for (int i = 0; i < threads; i++) {
+        all.zero += part[i].zero;
+        all.pos += part[i].pos;
+        all.flips += part[i].flips;
+    }
+    return all;
+}
+
+typedef struct product_job {
+    float *y;
+    const float *x, *b, *dq;
+    const int8_t *xq;
+    void *packed;
+    const void *packed_in;
+    const int8_t *codes;
+    float scale;
+    size_t ldy, ldx, ldb, M, N, K;
+    int ta, tb, flags;
+    bt_prec prec;
+} product_job;
+
+static void do_tern_pack(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    (void)thread;
+    bt_k()->tern_pack(j->packed, j->codes, j->N, j->K, a, b);
+}
+
+void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K) {
+    product_job j = {.packed = packed, .codes = codes, .N = N, .K = K};
+    bt_parallel_for(N, BT_TERN_ROWS, do_tern_pack, &j);
+}
+
+enum { M_GRAIN = 32 };                          /* rows of a product that stay on one thread */
+
+static void do_tern_fwd(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    bt_k()->tern_fwd(j->y, j->ldy, j->xq, j->dq, j->packed_in, j->scale, a, b, j->N, j->K, j->flags, thread_scratch(thread));
+}
+
+void bt_op_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed, float scale, size_t M, size_t N, size_t K,
+                    int flags) {
+    product_job j = {.y = y, .ldy = ldy, .xq = xq, .dq = dq, .packed_in = packed, .scale = scale, .N = N, .K = K, .flags = flags};
+    bt_parallel_for(M, M_GRAIN, do_tern_fwd, &j);
+}
+
+static void do_tern_dx(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    bt_k()->tern_dx(j->y, j->ldy, j->x, j->ldx, j->packed_in, j->scale, a, b, j->N, j->K, j->prec, j->flags, thread_scratch(thread));
+}
+
+void bt_op_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t M, size_t N, size_t K,
+                   bt_prec prec, int flags) {
+    product_job j = {.y = dx, .ldy = lddx, .x = dy, .ldx = lddy, .packed_in = packed, .scale = scale, .N = N, .K = K, .prec = prec, .flags = flags};
+    bt_parallel_for(M, M_GRAIN, do_tern_dx, &j);
+}
+
+static void do_tern_dw(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    bt_k()->tern_dw(j->y, j->x, j->ldx, j->xq, j->dq, j->M, j->N, j->K, a, b, j->prec, thread_scratch(thread));
+}
+
+void bt_op_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, bt_prec prec) {
+    product_job j = {.y = dw, .x = dy, .ldx = lddy, .xq = xq, .dq = dq, .M = M, .N = N, .K = K, .prec = prec};
+    bt_parallel_for(N, M_GRAIN, do_tern_dw, &j);
+}
+
+/* ---- dense products -------------------------------------------------------------------------------------------------- */
+static void do_gemm(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    const float *x = j->ta ? j->x + a : j->x + a * j->ldx;
+    bt_k()->gemm(j->y + a * j->ldy, j->ldy, x, j->ldx, j->ta, j->b, j->ldb, j->tb, j->scale, b - a, j->N, j->K, j->prec, j->flags,
+                 thread_scratch(thread));
+}
+
+void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b, size_t ldb, int tb, float alpha, size_t M, size_t N,
+                size_t K, bt_prec prec, int flags) {
+    product_job j = {.y = c, .ldy = ldc, .x = a, .ldx = lda, .ta = ta, .b = b, .ldb = ldb, .tb = tb, .scale = alpha, .N = N, .K = K,
+                     .prec = prec, .flags = flags};
+    bt_parallel_for(M, M_GRAIN, do_gemm, &j);
+}
+
+/* ---- attention ------------------------------------------------------------------------------------------------------- */
+typedef struct attn_job {
+    float *o, *lse_out, *dq, *dk, *dv;
+    const float *dout, *o_in, *lse, *q, *k, *v;
+    const bt_attn_shape *s;
+    size_t H, KV;
+    bt_prec prec;
+} attn_job;
+
+static void do_attn_fwd(void *ctx, int thread, size_t a, size_t b) {        /* units: (sequence, head) */
+    const attn_job *j = ctx;
+    const bt_attn_shape *s = j->s;
+    for (size_t u = a; u < b; u++) {
+        size_t row = u / j->H * s->T, h = u % j->H, kv = h / (j->H / j->KV);
+        bt_k()->attn_fwd(j->o + row * s->ldo + h * s->D, j->lse_out + u * s->T, j->q + row * s->ldq + h * s->D, j->k + row * s->ldk + kv * s->D,
+                         j->v + row * s->ldv + kv * s->D, s, 0, s->T, j->prec, thread_scratch(thread));
+    }
+}
+
+void bt_op_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v, const bt_attn_shape *s, size_t B, size_t H, size_t KV,
+                    bt_prec prec) {
+    attn_job j = {.o = o, .lse_out = lse, .q = q, .k = k, .v = v, .s = s, .H = H, .KV = KV, .prec = prec};
+    bt_parallel_for(B * H, 1, do_attn_fwd, &j);
+}
+
+static void do_attn_bwd(void *ctx, int thread, size_t a, size_t b) {        /* units: (sequence, kv head); its query heads in order */
+    const attn_job *j = ctx;
+    const bt_attn_shape *s = j->s;
+    size_t group = j->H / j->KV;
+    for (size_t u = a; u < b; u++) {
+        size_t seq = u / j->KV, row = seq * s->T, kv = u % j->KV;
+        float *dk = j->dk + row * s->ldk + kv * s->D, *dv = j->dv + row * s->ldv + kv * s->D;
+        for (size_t t = 0; t < s->T; t++) {
+            memset(dk + t * s->ldk, 0, s->D * sizeof *dk);
+            memset(dv + t * s->ldv, 0, s->D * sizeof *dv);
+        }
+        for (size_t h = kv * group; h < (kv + 1) * group; h++) {
+            size_t oq = row * s->ldq + h * s->D, oo = row * s->ldo + h * s->D;
+            bt_k()->attn_bwd(j->dq + oq, dk, dv, j->dout + oo, j->o_in + oo, j->lse + (seq * j->H + h) * s->T, j->q + oq,
+                             j->k + row * s->ldk + kv * s->D, j->v + row * s->ldv + kv * s->D, s, j->prec, thread_scratch(thread));
+        }
+    }
+}
+
+void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q, const float *k,
+                    const float *v, const bt_attn_shape *s, size_t B, size_t H, size_t KV, bt_prec prec) {
+    attn_job j = {.dq = dq, .dk = dk, .dv = dv, .dout = dout, .o_in = o, .lse = lse, .q = q, .k = k, .v = v, .s = s, .H = H, .KV = KV, .prec = prec};
+    bt_parallel_for(B * KV, 1, do_attn_bwd, &j);
+}
+
+/* ---- head and embedding ---------------------------------------------------------------------------------------------- */
+typedef struct head_job {
+    float *loss, *logits;
+    const int32_t *targets;
+    float dscale;
+    size_t V;
+} head_job;
+
+static void do_xent(void *ctx, int thread, size_t a, size_t b) {
+    const head_job *j = ctx;
+    (void)thread;
+    bt_k()->softmax_xent(j->loss + a, j->logits + a * j->V, j->targets + a, j->dscale, b - a, j->V);
+}
+
+double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, const int32_t *targets, float dscale, float *logits, size_t chunk,
+                       float *row_loss, size_t M, size_t V, size_t C, bt_prec prec) {
+    for (size_t m = 0; m < M; m += chunk) {
+        size_t rows = M - m < chunk ? M - m : chunk;
+        head_job j = {.loss = row_loss + m, .logits = logits, .targets = targets + m, .dscale = dscale, .V = V};
+        bt_op_gemm(logits, V, x + m * C, C, 0, E, C, 1, 1.0f, rows, V, C, prec, 0);
+        bt_parallel_for(rows, 1, do_xent, &j);
+        if (dscale == 0) continue;
+        bt_op_gemm(dx + m * C, C, logits, V, 0, E, C, 0, 1.0f, rows, C, V, prec, 0);
+        bt_op_gemm(dE, C, logits, V, 1, x + m * C, C, 0, 1.0f, V, C, rows, prec, BT_ACC);
+    }
+    double loss = 0;
+    for (size_t m = 0; m < M; m++) loss += (double)row_loss[m];
+    return loss;
+}
+
+typedef struct embed_job {
+    float *out;
+    const float *in;
+    const int32_t *tokens;
+    size_t M, C;
+} embed_job;
+
+static void do_embed(void *ctx, int thread, size_t a, size_t b) {
+    const embed_job *j = ctx;
+    (void)thread;
+    for (size_t m = a; m < b; m++) memcpy(j->out + m * j->C, j->in + (size_t)j->tokens[m] * j->C, j->C * sizeof(float));
+}
+
+void bt_op_embed(float *x, const float *E, const int32_t *tokens, size_t M, size_t C) {
+    embed_job j = {.out = x, .in = E, .tokens = tokens, .C = C};
+    bt_parallel_for(M, 16, do_embed, &j);
+}
+
+static void do_embed_bwd(void *ctx, int thread, size_t a, size_t b) {       /* columns a..b, rows in ascending order */
+    const embed_job *j = ctx;
+    (void)thread;
+    for (size_t m = 0; m < j->M; m++) bt_k()->add(j->out + (size_t)j->tokens[m] * j->C + a, j->in + m * j->C + a, b - a);
+}
+
+void bt_op_embed_bwd(float *dE, const float *dx, const int32_t *tokens, size_t M, size_t C) {
+    embed_job j = {.out = dE, .in = dx, .tokens = tokens, .M = M, .C = C};
+    bt_parallel_for(C, 64, do_embed_bwd, &j);
+}
