@@ -1,14 +1,20 @@
 /* ckpt.h - the native checkpoint: independent of the layout that wrote it.
  *
+ *     DIR/attempt                                    number of the newest attempt that began here (the fence)
  *     DIR/step-000000000100/  manifest.json          the only commit point (renamed into place last)
- *                             data-00000.btck ...    one per writing rank: sections = slices of named tensors
- *     a section: {tensor name, state name ("weight", "exp_avg", ...), first element, count, bytes, XXH3-64}, then the data;
- *     the file ends with an index and a footer; every byte is covered by a hash named in the manifest or the file itself.
+ *                             data-00000-GENERATION.btck ...  one per writing rank: sections = slices of named tensors
+ *     a section: {tensor name, state name ("weight", "exp_avg", ...), first element, count, XXH3-64}, then the data;
+ *     the file ends with an index and a footer; every byte is covered by a hash named in the manifest or the file itself
+ *     (drawn in format.h). GENERATION is a random number of the save: saving a step again never touches the older files
+ *     before the new manifest replaces the old one.
  *
- * Commit:   write beside (.tmp), fsync, rename, fsync folder; gather hashes; rank 0 writes and renames the manifest. A commit
- *           by an attempt older than the newest that began in DIR is refused (fence).
- * Load:     newest checkpoint that every rank can verify, by agreement; why others were passed over goes to the log and
- *           to the caller. Any rank reads any slice.
+ * Commit:   reserve the space (a full disk shows before any byte), write beside (.tmp), fsync, rename, fsync folder, read
+ *           back; gather hashes; rank 0 writes and renames the manifest. A commit by an attempt older than the newest that
+ *           began in DIR is refused (BT_BUSY). A failed save leaves nothing behind and every older checkpoint untouched.
+ * Load:     newest (attempt, step) that all ranks together can verify, by agreement: every rank checks heads and indices of
+ *           all files, file i is read whole by rank i mod world size, and what a rank loads it hashes again. Why others were
+ *           passed over goes to the caller. Any rank reads any slice.
+ * Keep:     the newest `keep` by (attempt, step); older ones go only after the new one was read back and committed.
  * Threads:  the training thread; collective over the communicator given. */
 #ifndef BT_ENGINE_CKPT_CKPT_H
 #define BT_ENGINE_CKPT_CKPT_H

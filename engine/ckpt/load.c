@@ -1,0 +1,232 @@
+/* load.c - which checkpoint to load, agreed by all ranks, and slices out of it for any layout. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "engine/ckpt/list.h"
+
+/* ---- verification ---------------------------------------------------------------------------------------------------- */
+
+/* this rank's share: heads and indices of all files, every byte of file i when i mod size == rank */
+static bt_code verify_share(const char *folder, int rank, int size, ckpt_manifest *m, bt_err *err) {
+    BT_TRY(ckpt_manifest_read(folder, m, err));
+    bt_code code = BT_OK;
+    for (size_t i = 0; i < m->n_files && code == BT_OK; i++) {
+        if (i % (size_t)size == (size_t)rank) code = ckpt_file_verify(folder, &m->files[i], m->generation, m->meta.step, err);
+        else code = ckpt_file_open(folder, &m->files[i], m->generation, m->meta.step, NULL, NULL, err);
+    }
+    if (code != BT_OK) ckpt_manifest_release(m);
+    return code;
+}
+
+static bool is_checkpoint(const char *path) {
+    char manifest[PATH_MAX];
+    struct stat st;
+    return snprintf(manifest, sizeof manifest, "%s/manifest.json", path) < (int)sizeof manifest && stat(manifest, &st) == 0;
+}
+
+/* c NULL: one process. All ranks try the candidates of rank 0's list in its order. */
+static int rank_of(bt_comm *c) { return c ? bt_comm_rank(c) : 0; }
+static int size_of(bt_comm *c) { return c ? bt_comm_size(c) : 1; }
+static bt_code agree(bt_comm *c, bt_code code, bt_err *err) { return c ? bt_agree(c, code, err) : code; }
+static bt_code broadcast(bt_comm *c, void *x, size_t bytes, bt_err *err) { return c ? bt_broadcast(c, x, bytes, 0, err) : BT_OK; }
+
+static bt_code try_one(bt_comm *c, const char *folder, ckpt_manifest *m, bt_err *err) {
+    memset(m, 0, sizeof *m);
+    char seal[40] = {0};
+    bool mine = false;
+    bt_code code = verify_share(folder, rank_of(c), size_of(c), m, err);
+    mine = code == BT_OK;
+    if (mine) memcpy(seal, m->seal, 33);
+    BT_TRY(broadcast(c, seal, sizeof seal, err));
+    /* on folders that are not shared every node must hold the same checkpoint, not one of the same name */
+    if (mine && seal[0] && strcmp(seal, m->seal) != 0)
+        code = bt_fail(err, BT_FORMAT, "'%s' is another checkpoint on this host than on rank 0's", folder);
+    code = agree(c, code, err);
+    if (code != BT_OK && mine) ckpt_manifest_release(m);
+    return code;
+}
+
+static void tell_why(bt_text *why, const char *folder, const bt_err *e) {
+    if (!why) return;
+    const char *base = strrchr(folder, '/');
+    if (e->rank >= 0) bt_text_printf(why, "%s passed over (rank %d): %s\n", base ? base + 1 : folder, e->rank, e->msg);
+    else bt_text_printf(why, "%s passed over: %s\n", base ? base + 1 : folder, e->msg);
+}
+
+static bt_code find(bt_comm *c, const char *dir, char *path, size_t path_size, ckpt_manifest *m, bt_text *why, bt_err *err) {
+    struct { int64_t direct, n; int32_t code; } plan = {0, 0, BT_OK};
+    ckpt_list list = {0};
+    bt_code code = BT_OK;
+    if (rank_of(c) == 0) {
+        plan.direct = is_checkpoint(dir);
+        if (!plan.direct) code = ckpt_list_read(dir, &list, err);
+        plan.n = plan.direct ? 1 : (int64_t)list.n;
+    }
+    code = agree(c, code, err);
+    if (code == BT_OK) code = broadcast(c, &plan, sizeof plan, err);
+    bool any = false, done = false;
+    bt_err last = BT_ERR_INIT;
+    for (int64_t i = 0; i < plan.n && code == BT_OK && !done; i++) {
+        char folder[PATH_MAX] = {0};
+        bool skip = false;
+        if (rank_of(c) == 0) {
+            if (plan.direct) snprintf(folder, sizeof folder, "%s", dir);
+            else if (!list.entries[i].committed) skip = true;           /* a save that was cut short; begin sweeps it */
+            else if (snprintf(folder, sizeof folder, "%s/%s", dir, list.entries[i].name) >= (int)sizeof folder) skip = true;
+            if (skip) folder[0] = '\0';
+        }
+        code = broadcast(c, folder, sizeof folder, err);
+        if (code != BT_OK || !folder[0]) continue;
+        any = true;
+        last = (bt_err)BT_ERR_INIT;
+        if (try_one(c, folder, m, &last) == BT_OK) {
+            snprintf(path, path_size, "%s", folder);
+            done = true;
+        } else tell_why(why, folder, &last);
+    }
+    ckpt_list_release(&list);
+    if (code != BT_OK || done) return code;
+    if (!any) return bt_fail(err, BT_NOTFOUND, "no checkpoint in '%s'", dir);
+    return bt_fail(err, BT_FORMAT, "no checkpoint in '%s' can be used; the last one tried: %.300s", dir, last.msg);
+}
+
+bt_code bt_ckpt_find(bt_comm *c, const char *dir, char *path, size_t path_size, bt_ckpt_meta *meta, bt_text *why, bt_err *err) {
+    ckpt_manifest m;
+    memset(&m, 0, sizeof m);
+    BT_TRY(find(c, dir, path, path_size, &m, why, err));
+    if (meta) {
+        *meta = m.meta;                             /* takes the texts */
+        memset(&m.meta, 0, sizeof m.meta);
+    }
+    ckpt_manifest_release(&m);
+    return BT_OK;
+}
+
+bt_code bt_ckpt_open_meta(const char *path_or_dir, char *path, size_t path_size, bt_ckpt_meta *meta, bt_err *err) {
+    return bt_ckpt_find(NULL, path_or_dir, path, path_size, meta, NULL, err);
+}
+
+/* ---- slices ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct reader {
+    const char *folder;
+    ckpt_manifest m;
+    ckpt_section *sections;                         /* of all files, sorted by (tensor, state, first) */
+    size_t n;
+    int fd;                                         /* of file `open`, -1 */
+    uint32_t open;
+    float *scratch;                                 /* CKPT_SECTION_ELEMS, on first need */
+} reader;
+
+static int by_place(const void *a, const void *b) {
+    const section_head *x = &((const ckpt_section *)a)->head, *y = &((const ckpt_section *)b)->head;
+    int d = strcmp(x->tensor, y->tensor);
+    if (d == 0) d = strcmp(x->state, y->state);
+    if (d != 0) return d;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+static bt_code reader_open(reader *r, const char *folder, bt_err *err) {
+    memset(r, 0, sizeof *r);
+    r->folder = folder;
+    r->fd = -1;
+    BT_TRY(ckpt_manifest_read(folder, &r->m, err));
+    for (size_t i = 0; i < r->m.n_files; i++) {
+        ckpt_section *more = NULL;
+        const ckpt_file *f = &r->m.files[i];
+        BT_TRY(ckpt_file_open(folder, f, r->m.generation, r->m.meta.step, NULL, &more, err));
+        ckpt_section *all = realloc(r->sections, (r->n + f->n_sections + 1) * sizeof *all);
+        if (!all) {
+            free(more);
+            return bt_fail(err, BT_NOMEM, "cannot allocate the sections of '%s'", folder);
+        }
+        r->sections = all;
+        for (uint64_t k = 0; k < f->n_sections; k++) more[k].file = (uint32_t)i;
+        memcpy(all + r->n, more, f->n_sections * sizeof *more);
+        r->n += f->n_sections;
+        free(more);
+    }
+    if (r->n > 1) qsort(r->sections, r->n, sizeof *r->sections, by_place);
+    return BT_OK;
+}
+
+static void reader_close(reader *r) {
+    if (r->fd >= 0) close(r->fd);
+    free(r->scratch);
+    free(r->sections);
+    ckpt_manifest_release(&r->m);
+}
+
+/* data of a section into out (count elements), hashed before anybody uses it */
+static bt_code read_section(reader *r, const ckpt_section *s, float *out, bt_err *err) {
+    const ckpt_file *f = &r->m.files[s->file];
+    if (r->fd < 0 || r->open != s->file) {
+        if (r->fd >= 0) close(r->fd);
+        r->fd = -1;
+        BT_TRY(ckpt_file_open(r->folder, f, r->m.generation, r->m.meta.step, &r->fd, NULL, err));
+        r->open = s->file;
+    }
+    size_t bytes = s->head.count * sizeof(float);
+    BT_TRY(ckpt_read_all(r->fd, out, bytes, s->data_offset, f->name, err));
+    if (XXH3_64bits(out, bytes) != s->head.data_hash)
+        return bt_fail(err, BT_FORMAT, "'%s/%s': bytes %llu..%llu ('%s' %s) are damaged", r->folder, f->name, (unsigned long long)s->data_offset,
+                       (unsigned long long)(s->data_offset + bytes - 1), s->head.tensor, s->head.state);
+    return BT_OK;
+}
+
+static size_t lower_bound(const reader *r, const ckpt_section *key) {
+    size_t lo = 0, hi = r->n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (by_place(&r->sections[mid], key) < 0) lo = mid + 1;
+        else hi = mid;
+    }
+    return lo;
+}
+
+static bt_code fill(reader *r, const bt_ckpt_slice *w, bt_err *err) {
+    ckpt_section key;
+    memset(&key, 0, sizeof key);
+    if (strlen(w->tensor) >= sizeof key.head.tensor || strlen(w->state) >= sizeof key.head.state)
+        return bt_fail(err, BT_ARG, "tensor name '%s' is too long for a checkpoint", w->tensor);
+    memcpy(key.head.tensor, w->tensor, strlen(w->tensor));
+    memcpy(key.head.state, w->state, strlen(w->state));
+    uint64_t need = w->first;                       /* everything before it is filled */
+    const uint64_t end = w->first + w->count;
+    for (size_t i = lower_bound(r, &key); i < r->n && need < end; i++) {
+        const ckpt_section *s = &r->sections[i];
+        if (strcmp(s->head.tensor, w->tensor) != 0 || strcmp(s->head.state, w->state) != 0 || s->head.first > need) break;
+        if (s->head.tensor_elems != w->tensor_elems)
+            return bt_fail(err, BT_FORMAT, "'%s' of checkpoint '%s' has %llu elements, the model %llu: another model shape", w->tensor, r->folder,
+                           (unsigned long long)s->head.tensor_elems, (unsigned long long)w->tensor_elems);
+        const uint64_t s_end = s->head.first + s->head.count, to = s_end < end ? s_end : end;
+        if (s_end <= need) continue;
+        if (s->head.first == need && s_end <= end) {
+            BT_TRY(read_section(r, s, w->data + (need - w->first), err));
+        } else {
+            if (!r->scratch && !(r->scratch = malloc(CKPT_SECTION_ELEMS * sizeof(float))))
+                return bt_fail(err, BT_NOMEM, "cannot allocate the buffer to read '%s'", r->folder);
+            BT_TRY(read_section(r, s, r->scratch, err));
+            memcpy(w->data + (need - w->first), r->scratch + (need - s->head.first), (to - need) * sizeof(float));
+        }
+        need = to;
+    }
+    if (need < end)
+        return bt_fail(err, BT_FORMAT, "checkpoint '%s' lacks elements %llu..%llu of '%s' (%s)", r->folder, (unsigned long long)need,
+                       (unsigned long long)(end - 1), w->tensor, w->state);
+    return BT_OK;
+}
+
+bt_code bt_ckpt_load(const char *path, const bt_ckpt_slice *slices, size_t n, bt_err *err) {
+    reader r;
+    bt_code code = reader_open(&r, path, err);
+    for (size_t i = 0; i < n && code == BT_OK; i++) code = fill(&r, &slices[i], err);
+    reader_close(&r);
+    return code;
+}
