@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/base/log.h"
 #include "engine/ckpt/list.h"
 
 /* ---- fence ----------------------------------------------------------------------------------------------------------- */
@@ -179,6 +180,7 @@ bt_code bt_ckpt_save(bt_comm *c, const char *dir, const bt_ckpt_meta *meta, cons
         bt_err ignored;
         if (mine.name[0]) ckpt_remove_file(folder, mine.name);
         if (bt_barrier(c, &ignored) == BT_OK && rank == 0) rmdir(folder);   /* stays when an older commit is inside */
+        if (bt_barrier(c, &ignored) != BT_OK) bt_log(BT_LOG_WARN, "after a failed checkpoint: %s", ignored.msg);
         free(rows);
         return code;
     }

@@ -1,0 +1,443 @@
+/* test_ckpt.c - one process: round trip in other slices, every damage is found, retention, the fence, a full disk.
+ * timeout: 120 */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/base/rng.h"
+#include "engine/ckpt/ckpt.h"
+#include "engine/ckpt/format.h"
+
+enum { N_EMBED = 1000, N_W = 333 };
+
+typedef struct world { char dir[64]; float embed[N_EMBED], w[N_W], m[N_W]; } world;
+
+static int set_up(void **state) {
+    world *s = calloc(1, sizeof *s);
+    strcpy(s->dir, "/tmp/bt-ckpt-XXXXXX");
+    if (!s || !mkdtemp(s->dir)) return -1;
+    bt_rng_normal(s->embed, N_EMBED, 0, 1.0f, 1, 1);
+    bt_rng_normal(s->w, N_W, 0, 1.0f, 1, 2);
+    bt_rng_normal(s->m, N_W, 0, 1.0f, 1, 3);
+    *state = s;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    world *s = *state;
+    char cmd[128];
+    snprintf(cmd, sizeof cmd, "rm -rf '%s'", s->dir);
+    int rc = system(cmd);
+    free(s);
+    return rc;
+}
+
+static void fill_meta(bt_ckpt_meta *m, int64_t step, int attempt) {
+    memset(m, 0, sizeof *m);
+    m->step = step;
+    m->tokens = step * 4096;
+    m->attempt = attempt;
+    strcpy(m->run, "calm-otter-1");
+    bt_text_put(&m->config, "{\"optim.lr\": 0.002, \"model.norm\": \"subln\"}");
+    bt_text_put(&m->tokenizer, "bytes");
+    bt_text_put(&m->extra, "{\"order\": [1, 2]}");
+    m->params_hash = 0xfedcba9876543210u;
+    m->data_hash = 7;
+    m->vocab_hash = UINT64_MAX;
+    m->lr_factor = 0.1 + 0.2;
+    m->loss_scale = 1;
+    strcpy(m->isa, "avx512");
+    strcpy(m->build, "test");
+}
+
+static bt_code save_at(world *s, int64_t step, int attempt, int keep, char *path, bt_err *err) {
+    bt_ckpt_slice slices[] = {
+        {"embed", "weight", N_EMBED, 0, 400, s->embed},
+        {"embed", "weight", N_EMBED, 400, 600, s->embed + 400},
+        {"layers.0.attn_q", "weight", N_W, 0, N_W, s->w},
+        {"layers.0.attn_q", "exp_avg", N_W, 0, N_W, s->m},
+    };
+    bt_ckpt_meta meta;
+    fill_meta(&meta, step, attempt);
+    int64_t bytes = 0;
+    char hash[33], at[PATH_MAX];
+    bt_code code = bt_ckpt_save(bt_comm_world(), s->dir, &meta, slices, 4, keep, at, sizeof at, &bytes, hash, err);
+    bt_ckpt_meta_release(&meta);
+    if (code == BT_OK) {
+        assert_true(bytes > (int64_t)((N_EMBED + 2 * N_W) * sizeof(float)));
+        assert_int_equal(strlen(hash), 32);
+        if (path) strcpy(path, at);
+    }
+    return code;
+}
+
+static bt_code find(world *s, char *path, bt_ckpt_meta *meta, bt_text *why, bt_err *err) {
+    return bt_ckpt_find(bt_comm_world(), s->dir, path, PATH_MAX, meta, why, err);
+}
+
+static void check_ok(bt_code code, const bt_err *err) {
+    if (code != BT_OK) fail_msg("%s: %s", bt_code_name(code), err->msg);
+}
+
+static void test_round_trip(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[PATH_MAX], found[PATH_MAX];
+    check_ok(bt_ckpt_begin(s->dir, 0, &err), &err);
+    assert_int_equal(find(s, found, NULL, NULL, &err), BT_NOTFOUND);
+    check_ok(save_at(s, 100, 0, 2, path, &err), &err);
+    bt_ckpt_meta meta;
+    check_ok(find(s, found, &meta, NULL, &err), &err);
+    assert_string_equal(path, found);
+    assert_string_equal(strrchr(found, '/'), "/step-000000000100");
+    assert_int_equal(meta.step, 100);
+    assert_int_equal(meta.tokens, 409600);
+    assert_int_equal(meta.params_hash, 0xfedcba9876543210u);
+    assert_int_equal(meta.vocab_hash, UINT64_MAX);
+    assert_true(meta.lr_factor == 0.1 + 0.2);
+    assert_string_equal(bt_text_str(&meta.config), "{\"optim.lr\":0.002,\"model.norm\":\"subln\"}");
+    assert_string_equal(bt_text_str(&meta.tokenizer), "bytes");
+    bt_ckpt_meta_release(&meta);
+
+    /* other slices than were written: across the border, inside, whole */
+    float a[N_EMBED], b[50], c[N_W];
+    bt_ckpt_slice want[] = {
+        {"embed", "weight", N_EMBED, 390, 50, b},
+        {"embed", "weight", N_EMBED, 0, N_EMBED, a},
+        {"layers.0.attn_q", "exp_avg", N_W, 0, N_W, c},
+    };
+    check_ok(bt_ckpt_load(found, want, 3, &err), &err);
+    assert_memory_equal(b, s->embed + 390, sizeof b);
+    assert_memory_equal(a, s->embed, sizeof a);
+    assert_memory_equal(c, s->m, sizeof c);
+
+    bt_ckpt_slice absent = {"layers.0.attn_q", "exp_avg_sq", N_W, 0, N_W, c};
+    assert_int_equal(bt_ckpt_load(found, &absent, 1, &err), BT_FORMAT);
+    bt_ckpt_slice shape = {"embed", "weight", N_EMBED + 1, 0, 10, a};
+    assert_int_equal(bt_ckpt_load(found, &shape, 1, &err), BT_FORMAT);
+    assert_non_null(strstr(err.msg, "another model shape"));
+
+    /* one checkpoint named directly, without MPI */
+    check_ok(bt_ckpt_open_meta(found, path, sizeof path, &meta, &err), &err);
+    assert_int_equal(meta.step, 100);
+    bt_ckpt_meta_release(&meta);
+}
+
+static void test_long_tensor(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    const size_t n = (size_t)CKPT_SECTION_ELEMS + 12345;
+    float *x = malloc(n * sizeof *x), *y = malloc(n * sizeof *y);
+    for (size_t i = 0; i < n; i++) x[i] = (float)i * 0.5f;
+    bt_ckpt_slice put = {"embed", "weight", n, 0, n, x};
+    bt_ckpt_meta meta;
+    fill_meta(&meta, 1, 0);
+    char path[PATH_MAX];
+    check_ok(bt_ckpt_save(bt_comm_world(), s->dir, &meta, &put, 1, 1, path, sizeof path, NULL, NULL, &err), &err);
+    bt_ckpt_meta_release(&meta);
+    const size_t from = (size_t)CKPT_SECTION_ELEMS - 7;
+    bt_ckpt_slice get = {"embed", "weight", n, from, 20, y};
+    check_ok(bt_ckpt_load(path, &get, 1, &err), &err);
+    assert_memory_equal(y, x + from, 20 * sizeof *x);
+    get = (bt_ckpt_slice){"embed", "weight", n, 0, n, y};
+    check_ok(bt_ckpt_load(path, &get, 1, &err), &err);
+    assert_memory_equal(y, x, n * sizeof *x);
+    free(x);
+    free(y);
+}
+
+/* ---- damage ---------------------------------------------------------------------------------------------------------- */
+
+static void data_file(const char *folder, char *out, size_t size) {
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    out[0] = '\0';
+    for (struct dirent *e; (e = readdir(d)); )
+        if (strstr(e->d_name, ".btck")) snprintf(out, size, "%s/%s", folder, e->d_name);
+    closedir(d);
+    assert_true(out[0] != '\0');
+}
+
+static char *slurp(const char *path, size_t *n) {
+    char *data = NULL;
+    bt_err err = BT_ERR_INIT;
+    check_ok(ckpt_slurp(path, SIZE_MAX / 2, &data, n, &err), &err);
+    return data;
+}
+
+static void spill(const char *path, const char *data, size_t n) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    fclose(f);
+}
+
+/* the newest is rejected with a reason that names it, the older one taken */
+static void expect_fallback(world *s, const char *what, size_t at) {
+    char found[PATH_MAX];
+    bt_err err = BT_ERR_INIT;
+    bt_ckpt_meta meta;
+    bt_text why;
+    bt_text_init(&why);
+    bt_code code = find(s, found, &meta, &why, &err);
+    if (code != BT_OK) fail_msg("%s at %zu: %s", what, at, err.msg);
+    if (meta.step != 100 || !strstr(bt_text_str(&why), "step-000000000200 passed over"))
+        fail_msg("%s at byte %zu was accepted (step %lld)", what, at, (long long)meta.step);
+    bt_ckpt_meta_release(&meta);
+    bt_text_release(&why);
+}
+
+static void test_every_bit_flip(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[PATH_MAX], data[PATH_MAX], manifest[PATH_MAX + 32];
+    check_ok(save_at(s, 100, 0, 3, NULL, &err), &err);
+    check_ok(save_at(s, 200, 0, 3, path, &err), &err);
+    data_file(path, data, sizeof data);
+    snprintf(manifest, sizeof manifest, "%s/manifest.json", path);
+    const char *files[] = {data, manifest};
+    for (int f = 0; f < 2; f++) {
+        size_t n;
+        char *bytes = slurp(files[f], &n);
+        /* every byte of heads, index, foot and manifest; every 7th of the data */
+        for (size_t i = 0; i < n; i += f == 1 || i < 512 || i + 256 > n ? 1 : 7) {
+            int fd = open(files[f], O_WRONLY);
+            char c = (char)(bytes[i] ^ (char)(1 << (i % 8)));
+            assert_int_equal(pwrite(fd, &c, 1, (off_t)i), 1);
+            expect_fallback(s, files[f], i);
+            assert_int_equal(pwrite(fd, &bytes[i], 1, (off_t)i), 1);
+            close(fd);
+        }
+        free(bytes);
+    }
+    char found[PATH_MAX];
+    check_ok(find(s, found, NULL, NULL, &err), &err);
+    assert_string_equal(found, path);
+}
+
+static void test_truncations(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[PATH_MAX], data[PATH_MAX], manifest[PATH_MAX + 32];
+    check_ok(save_at(s, 100, 0, 3, NULL, &err), &err);
+    check_ok(save_at(s, 200, 0, 3, path, &err), &err);
+    data_file(path, data, sizeof data);
+    snprintf(manifest, sizeof manifest, "%s/manifest.json", path);
+    size_t n;
+    char *bytes = slurp(data, &n);
+    size_t borders[32], k = 0;
+    borders[k++] = 0;
+    borders[k++] = sizeof(file_head);
+    const size_t counts[] = {400, 600, N_W, N_W};
+    for (size_t i = 0, at = sizeof(file_head); i < 4; i++) {
+        at += sizeof(section_head);
+        borders[k++] = at;
+        at += counts[i] * sizeof(float);
+        borders[k++] = at;
+    }
+    borders[k++] = n - sizeof(file_foot);
+    borders[k++] = n;
+    for (size_t b = 0; b < k; b++)
+        for (int d = -1; d <= 1; d++) {
+            if ((borders[b] == 0 && d < 0) || borders[b] + (size_t)(d + 1) - 1 == n) continue;
+            size_t m = borders[b] + (size_t)(d + 1) - 1;
+            char *longer = calloc(1, n + 1);
+            memcpy(longer, bytes, n);
+            spill(data, longer, m);
+            expect_fallback(s, "cut", m);
+            free(longer);
+        }
+    memset(bytes + 512, 0, 512);                    /* a hole */
+    spill(data, bytes, n);
+    expect_fallback(s, "hole", 512);
+    free(bytes);
+    assert_int_equal(unlink(data), 0);
+    expect_fallback(s, "missing file", 0);
+    spill(manifest, "", 0);
+    expect_fallback(s, "empty manifest", 0);
+    char cmd[PATH_MAX + 64];
+    snprintf(cmd, sizeof cmd, "rm -r '%s/step-000000000100'", s->dir);
+    assert_int_equal(system(cmd), 0);
+    char found[PATH_MAX];
+    assert_int_equal(find(s, found, NULL, NULL, &err), BT_FORMAT);
+    assert_non_null(strstr(err.msg, "no checkpoint"));
+}
+
+static void reseal(const char *manifest, const char *from, const char *to) {
+    size_t n;
+    char *text = slurp(manifest, &n);
+    const size_t place = (size_t)(strstr(text, from) - text);
+    assert_true(place < n);
+    bt_text t;
+    bt_text_init(&t);
+    const size_t frame = strlen("{\"seal\":\"") + 32 + strlen("\",\"manifest\":");
+    bt_text_putn(&t, text + frame, place - frame);
+    bt_text_put(&t, to);
+    bt_text_putn(&t, text + place + strlen(from), n - place - strlen(from) - 2);
+    char seal[33];
+    ckpt_hash_hex(seal, t.data, t.len);
+    FILE *f = fopen(manifest, "wb");
+    fprintf(f, "{\"seal\":\"%s\",\"manifest\":%s}\n", seal, bt_text_str(&t));
+    fclose(f);
+    bt_text_release(&t);
+    free(text);
+}
+
+static void test_forgeries(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[PATH_MAX], old[PATH_MAX], data[PATH_MAX], other[PATH_MAX], manifest[PATH_MAX + 32];
+    check_ok(save_at(s, 100, 0, 3, old, &err), &err);
+    check_ok(save_at(s, 200, 0, 3, path, &err), &err);
+    data_file(path, data, sizeof data);
+    data_file(old, other, sizeof other);
+    snprintf(manifest, sizeof manifest, "%s/manifest.json", path);
+    size_t n, m;
+    char *bytes = slurp(data, &n), *foreign = slurp(other, &m), *text = slurp(manifest, &m);
+    /* a file of another save under this one's name: same size, other generation */
+    spill(data, foreign, n);
+    expect_fallback(s, "mixed generations", 0);
+    spill(data, bytes, n);
+    /* a well-sealed manifest that points outside */
+    char *base = strrchr(data, '/') + 1, evil[PATH_MAX];
+    snprintf(evil, sizeof evil, "../step-000000000100/%s", strrchr(other, '/') + 1);
+    reseal(manifest, base, evil);
+    expect_fallback(s, "path in a name", 0);
+    spill(manifest, text, m);
+    reseal(manifest, "\"version\": 1", "\"version\": 2");
+    expect_fallback(s, "newer version", 0);
+    spill(manifest, text, m);
+    reseal(manifest, "\"step\": 200", "\"step\": 201");
+    expect_fallback(s, "other step", 0);
+    spill(manifest, text, m);
+    reseal(manifest, "\"step\": 200", "\"step\": 200, \"step\": 200");
+    expect_fallback(s, "duplicate key", 0);
+    spill(manifest, text, m);
+    char found[PATH_MAX];
+    check_ok(find(s, found, NULL, NULL, &err), &err);
+    assert_string_equal(found, path);
+    free(bytes);
+    free(foreign);
+    free(text);
+}
+
+/* ---- retention, fence, full disk ------------------------------------------------------------------------------------- */
+
+static int count_folders(const char *dir) {
+    int n = 0;
+    DIR *d = opendir(dir);
+    for (struct dirent *e; (e = readdir(d)); ) n += strncmp(e->d_name, "step-", 5) == 0;
+    closedir(d);
+    return n;
+}
+
+static void test_keep(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[PATH_MAX];
+    for (int i = 1; i <= 5; i++) check_ok(save_at(s, 10 * i, 0, 2, path, &err), &err);
+    assert_int_equal(count_folders(s->dir), 2);
+    /* an attempt that went back to step 30 supersedes 40 and 50 */
+    check_ok(bt_ckpt_begin(s->dir, 1, &err), &err);
+    check_ok(save_at(s, 35, 1, 2, path, &err), &err);
+    assert_int_equal(count_folders(s->dir), 2);
+    char found[PATH_MAX];
+    check_ok(find(s, found, NULL, NULL, &err), &err);
+    assert_string_equal(found, path);
+    /* the same step again: the newer generation replaces the older */
+    check_ok(save_at(s, 35, 1, 2, path, &err), &err);
+    check_ok(find(s, found, NULL, NULL, &err), &err);
+    DIR *d = opendir(found);
+    int files = 0;
+    for (struct dirent *e; (e = readdir(d)); ) files += e->d_name[0] != '.';
+    closedir(d);
+    assert_int_equal(files, 2);
+}
+
+static void test_fence(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[PATH_MAX];
+    check_ok(bt_ckpt_begin(s->dir, 0, &err), &err);
+    check_ok(save_at(s, 10, 0, 2, path, &err), &err);
+    check_ok(bt_ckpt_begin(s->dir, 3, &err), &err);
+    assert_int_equal(save_at(s, 20, 2, 2, path, &err), BT_BUSY);
+    assert_non_null(strstr(err.msg, "attempt 3 began"));
+    assert_int_equal(bt_ckpt_begin(s->dir, 2, &err), BT_BUSY);
+    assert_int_equal(count_folders(s->dir), 1);
+    check_ok(save_at(s, 20, 3, 2, path, &err), &err);
+    /* leftovers of a killed save go at the next begin */
+    char cmd[PATH_MAX];
+    snprintf(cmd, sizeof cmd, "cp -r '%s/step-000000000020' '%s/step-000000000030' && rm '%s/step-000000000030/manifest.json'", s->dir, s->dir, s->dir);
+    assert_int_equal(system(cmd), 0);
+    assert_int_equal(count_folders(s->dir), 3);
+    check_ok(bt_ckpt_begin(s->dir, 4, &err), &err);
+    assert_int_equal(count_folders(s->dir), 2);
+}
+
+static void test_cannot_write(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[PATH_MAX], under[PATH_MAX];
+    check_ok(save_at(s, 10, 0, 2, path, &err), &err);
+    /* a file where the folder should be */
+    snprintf(under, sizeof under, "%s/step-000000000020", s->dir);
+    spill(under, "x", 1);
+    assert_int_equal(save_at(s, 20, 0, 2, path, &err), BT_IO);
+    assert_non_null(strstr(err.msg, "step-000000000020"));
+    unlink(under);
+    /* a tensor whose name does not fit: nothing is left behind */
+    bt_ckpt_meta meta;
+    fill_meta(&meta, 30, 0);
+    char name[100];
+    memset(name, 'n', sizeof name - 1);
+    name[99] = '\0';
+    bt_ckpt_slice bad = {name, "weight", N_W, 0, N_W, s->w};
+    assert_int_equal(bt_ckpt_save(bt_comm_world(), s->dir, &meta, &bad, 1, 2, path, sizeof path, NULL, NULL, &err), BT_ARG);
+    bt_ckpt_meta_release(&meta);
+    assert_int_equal(count_folders(s->dir), 1);
+    char found[PATH_MAX];
+    check_ok(find(s, found, NULL, NULL, &err), &err);
+}
+
+static void test_names(void **state) {
+    (void)state;
+    assert_true(ckpt_file_name_ok("data-00000-0123456789abcdef.btck"));
+    assert_true(ckpt_file_name_ok("data-123456-0123456789abcdef.btck"));
+    const char *bad[] = {"", "data-00000-0123456789abcdef.btck/x", "../data-00000-0123456789abcdef.btck", "data-0-0123456789abcdef.btck",
+                         "data-00000-0123456789ABCDEF.btck", "data--0001-0123456789abcdef.btck", "data-00000-0123456789abcdef.btck.tmp", "/etc/passwd"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(ckpt_file_name_ok(bad[i]));
+}
+
+int main(void) {
+    bt_err err = BT_ERR_INIT;
+    if (bt_comm_init(&err) != BT_OK) {
+        fprintf(stderr, "%s\n", err.msg);
+        return 1;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_round_trip, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_long_tensor, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_every_bit_flip, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_truncations, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_forgeries, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_keep, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_fence, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_cannot_write, set_up, tear_down),
+        cmocka_unit_test(test_names),
+    };
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    bt_comm_finalize();
+    return rc;
+}

@@ -1,0 +1,85 @@
+/* test_layout.c - mpi: 3 - each rank writes a third, any slices come back; a failure on one rank fails all and leaves nothing.
+ * timeout: 120 */
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/ckpt/ckpt.h"
+
+#define CHECK(x) do { if (!(x)) { fprintf(stderr, "%s:%d: rank %d: %s: %s\n", __FILE__, __LINE__, bt_comm_rank(bt_comm_world()), #x, err.msg); \
+                                  bt_comm_abort(1); } } while (0)
+
+enum { N = 10007 };
+
+int main(void) {
+    bt_err err = BT_ERR_INIT;
+    if (bt_comm_init(&err) != BT_OK) return 1;
+    bt_comm *c = bt_comm_world();
+    const int rank = bt_comm_rank(c), size = bt_comm_size(c);
+    char dir[64] = "/tmp/bt-layout-XXXXXX", path[PATH_MAX], found[PATH_MAX];
+    if (rank == 0) CHECK(mkdtemp(dir));
+    CHECK(bt_broadcast(c, dir, sizeof dir, 0, &err) == BT_OK);
+
+    float x[N], y[N];
+    for (int i = 0; i < N; i++) x[i] = (float)i;
+    const uint64_t from = (uint64_t)(N * rank / size), to = (uint64_t)(N * (rank + 1) / size);
+    bt_ckpt_slice mine = {"embed", "weight", N, from, to - from, x + from};
+    bt_ckpt_meta meta = {0};
+    meta.step = 5;
+    strcpy(meta.run, "layout");
+    if (rank == 0) CHECK(bt_ckpt_begin(dir, 0, &err) == BT_OK);
+    CHECK(bt_barrier(c, &err) == BT_OK);
+    char hash[33];
+    int64_t bytes = 0;
+    CHECK(bt_ckpt_save(c, dir, &meta, &mine, 1, 2, path, sizeof path, &bytes, hash, &err) == BT_OK);
+    CHECK(bytes > (int64_t)sizeof x);
+    CHECK(bt_ckpt_find(c, dir, found, sizeof found, NULL, NULL, &err) == BT_OK && strcmp(path, found) == 0);
+    /* other cuts than were written */
+    const uint64_t a = (uint64_t)(rank * 1000 + 17), n = 7001;
+    bt_ckpt_slice want = {"embed", "weight", N, a, n, y};
+    CHECK(bt_ckpt_load(found, &want, 1, &err) == BT_OK);
+    CHECK(memcmp(y, x + a, n * sizeof *x) == 0);
+
+    /* only rank 0 has something to write */
+    meta.step = 6;
+    bt_ckpt_slice whole = {"embed", "weight", N, 0, N, x};
+    CHECK(bt_ckpt_save(c, dir, &meta, &whole, rank == 0 ? 1 : 0, 3, path, sizeof path, &bytes, hash, &err) == BT_OK);
+    CHECK(bt_ckpt_load(path, &want, 1, &err) == BT_OK);
+
+    /* the last rank cannot write: all ranks say so, nothing is left, the older checkpoint is still the newest */
+    meta.step = 7;
+    bt_ckpt_slice bad = mine;
+    char name[80];
+    memset(name, 'n', sizeof name - 1);
+    name[79] = '\0';
+    if (rank == size - 1) bad.tensor = name;
+    CHECK(bt_ckpt_save(c, dir, &meta, &bad, 1, 2, path, sizeof path, &bytes, hash, &err) == BT_ARG);
+    CHECK(strstr(err.msg, "too long"));
+    struct stat st;
+    snprintf(path, sizeof path, "%s/step-000000000007", dir);
+    CHECK(stat(path, &st) != 0);
+
+    /* rank 1's share is damaged: every rank falls back, with the reason */
+    if (rank == 0) {
+        char cmd[256];
+        snprintf(cmd, sizeof cmd, "f=$(ls %s/step-000000000005/data-00001-*); printf X | dd of=$f bs=1 seek=300 conv=notrunc status=none; rm -r %s/step-000000000006",
+                 dir, dir);
+        CHECK(system(cmd) == 0);
+    }
+    CHECK(bt_barrier(c, &err) == BT_OK);
+    CHECK(bt_ckpt_find(c, dir, found, sizeof found, NULL, NULL, &err) == BT_FORMAT);
+    CHECK(strstr(err.msg, "data-00001"));
+    CHECK(bt_barrier(c, &err) == BT_OK);
+    if (rank == 0) {
+        char cmd[128];
+        snprintf(cmd, sizeof cmd, "rm -rf '%s'", dir);
+        CHECK(system(cmd) == 0);
+    }
+    bt_ckpt_meta_release(&meta);
+    bt_comm_finalize();
+    return 0;
+}
