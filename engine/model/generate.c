@@ -1,0 +1,221 @@
+/* generate.c - decoding with a key-value cache, and sampling. */
+#include "engine/model/generate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/arena.h"
+#include "engine/base/rng.h"
+#include "engine/kernels/ops.h"
+#include "engine/model/net.h"
+
+typedef struct candidate { float weight; int32_t token; } candidate;     /* weight: exp((logit - best) / temperature) */
+
+struct bt_gen {
+    bt_model *m;
+    bt_arena arena;
+    float *k, *v;                           /* (L, T, KV * D) */
+    float *scores;                          /* (H / KV, T) */
+    float *logits;                          /* (V) */
+    candidate *candidates;                  /* (V) a heap while sampling */
+    int32_t *tokens;                        /* (T) what the cache holds */
+    size_t length;                          /* tokens in the cache */
+    size_t seen;
+};
+
+bt_code bt_gen_create(bt_gen **out, bt_model *m, bt_err *err) {
+    *out = NULL;
+    bt_gen *g = calloc(1, sizeof *g);
+    if (!g) return bt_fail(err, BT_NOMEM, "cannot take memory for generation");
+    g->m = m;
+    const bt_model_cfg *c = &m->setup.cfg;
+    size_t T = (size_t)c->T, V = (size_t)c->V, D = (size_t)c->D, group = (size_t)(c->H / c->KV), cache = (size_t)c->L * T * (size_t)c->KV * D;
+    bt_arena_plan(&g->arena, "generation");
+    size_t k = bt_arena_reserve(&g->arena, cache, sizeof(float)), v = bt_arena_reserve(&g->arena, cache, sizeof(float));
+    size_t scores = bt_arena_reserve(&g->arena, group * T, sizeof(float)), logits = bt_arena_reserve(&g->arena, V, sizeof(float));
+    size_t candidates = bt_arena_reserve(&g->arena, V, sizeof(candidate)), tokens = bt_arena_reserve(&g->arena, T, sizeof(int32_t));
+    bt_code code = bt_arena_commit(&g->arena, err);
+    if (code == BT_OK) code = bt_ops_plan(group, T, D, T, D, NULL, err);
+    if (code == BT_OK) code = bt_ops_plan(group, D, T, T, D, NULL, err);
+    if (code == BT_OK) code = bt_ops_plan(1, V, (size_t)c->C, T, D, NULL, err);
+    if (code != BT_OK) {
+        bt_gen_destroy(g);
+        return code;
+    }
+    g->k = bt_arena_at(&g->arena, k);
+    g->v = bt_arena_at(&g->arena, v);
+    g->scores = bt_arena_at(&g->arena, scores);
+    g->logits = bt_arena_at(&g->arena, logits);
+    g->candidates = bt_arena_at(&g->arena, candidates);
+    g->tokens = bt_arena_at(&g->arena, tokens);
+    *out = g;
+    return BT_OK;
+}
+
+void bt_gen_destroy(bt_gen *g) {
+    if (!g) return;
+    bt_arena_release(&g->arena);
+    free(g);
+}
+
+void bt_gen_reset(bt_gen *g) {
+    g->length = 0;
+    g->seen = 0;
+}
+
+const float *bt_gen_logits(const bt_gen *g) { return g->logits; }
+size_t bt_gen_seen(const bt_gen *g) { return g->seen; }
+
+/* ---- forward over the cache ----------------------------------------------------------------------------------------- */
+static void softmax_row(float *s, size_t n) {
+    float top = s[0], sum = 0;
+    for (size_t i = 1; i < n; i++) top = fmaxf(top, s[i]);
+    for (size_t i = 0; i < n; i++) sum += s[i] = expf(s[i] - top);
+    for (size_t i = 0; i < n; i++) s[i] /= sum;
+}
+
+/* one query token, all heads, against the first n cached positions; the query heads of a kv head go together */
+static void attend(bt_gen *g, float *o, const float *q, const float *k, const float *v, size_t n) {
+    const bt_model_cfg *c = &g->m->setup.cfg;
+    size_t D = (size_t)c->D, KVD = (size_t)c->KV * D, group = (size_t)(c->H / c->KV), T = (size_t)c->T;
+    for (size_t j = 0; j < (size_t)c->KV; j++) {
+        const float *qj = q + j * group * D;
+        bt_op_gemm(g->scores, T, qj, D, 0, k + j * D, KVD, 1, 1.0f / sqrtf((float)D), group, n, D, BT_PREC_FP32, 0);
+        for (size_t i = 0; i < group; i++) softmax_row(g->scores + i * T, n);
+        bt_op_gemm(o + j * group * D, D, g->scores, T, 0, v + j * D, KVD, 0, 1.0f, group, D, n, BT_PREC_FP32, 0);
+    }
+}
+
+static void attention(bt_gen *g, bt_layer *l, float *k, float *v, size_t n) {
+    const bt_model_cfg *c = &g->m->setup.cfg;
+    size_t D = (size_t)c->D, HD = (size_t)c->H * D, KVD = (size_t)c->KV * D;
+    memcpy(k + g->length * KVD, bt_net_k(l), n * KVD * sizeof(float));
+    memcpy(v + g->length * KVD, l->a.v, n * KVD * sizeof(float));
+    if (g->length == 0 && n > 1) {          /* a prompt: the training kernel */
+        bt_attn_shape shape = {.T = n, .D = D, .ldq = HD, .ldk = KVD, .ldv = KVD, .ldo = HD, .scale = 1.0f / sqrtf((float)D)};
+        bt_op_attn_fwd(l->a.o, l->a.lse, bt_net_q(l), bt_net_k(l), l->a.v, &shape, 1, (size_t)c->H, (size_t)c->KV, g->m->setup.prec);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) attend(g, l->a.o + i * HD, bt_net_q(l) + i * HD, k, v, g->length + i + 1);
+}
+
+/* n tokens at positions length .. length+n-1; there is room */
+static void forward(bt_gen *g, const int32_t *tokens, size_t n) {
+    bt_model *m = g->m;
+    const bt_model_cfg *c = &m->setup.cfg;
+    size_t C = (size_t)c->C, V = (size_t)c->V, stride = (size_t)c->T * (size_t)c->KV * (size_t)c->D;
+    bt_net_positions(m, 1, n, g->length);
+    bt_op_embed(m->layers[0].a.x, m->embed, tokens, n, C);
+    for (int i = 0; i < c->L; i++) {
+        bt_layer *l = &m->layers[i];
+        bt_net_qkv(m, l, n);
+        attention(g, l, g->k + (size_t)i * stride, g->v + (size_t)i * stride, n);
+        bt_net_attn_out(m, l, n);
+        bt_net_ffn(m, l, n);
+    }
+    float *xn = m->layers[0].a.xn;
+    bt_op_rmsnorm(xn, NULL, m->x_final + (n - 1) * C, m->final_norm.w, (float)c->norm_eps, 1, C);
+    bt_op_gemm(g->logits, V, xn, C, 0, m->head, C, 1, 1.0f, 1, V, C, m->setup.prec, 0);
+    memmove(g->tokens + g->length, tokens, n * sizeof *tokens);
+    g->length += n;
+}
+
+bt_code bt_gen_feed(bt_gen *g, const int32_t *tokens, size_t n, bt_err *err) {
+    size_t T = (size_t)g->m->setup.cfg.T;
+    if (n == 0) return bt_fail(err, BT_ARG, "nothing to generate from: the prompt holds no token");
+    for (size_t i = 0; i < n; i++) {
+        if (tokens[i] < 0 || tokens[i] >= g->m->setup.cfg.V) {
+            return bt_fail(err, BT_ARG, "token %d at position %zu is outside the model's vocabulary of %d", (int)tokens[i], i, g->m->setup.cfg.V);
+        }
+    }
+    g->seen += n;
+    while (n > 0) {
+        if (g->length == T) {               /* full: start again from the younger half */
+            size_t keep = T / 2;
+            g->length = 0;
+            if (keep > 0) forward(g, g->tokens + (T - keep), keep);
+        }
+        size_t take = n < T - g->length ? n : T - g->length;
+        forward(g, tokens, take);
+        tokens += take;
+        n -= take;
+    }
+    return BT_OK;
+}
+
+/* ---- sampling ------------------------------------------------------------------------------------------------------- */
+/* ties go to the smaller token, so that the order is one order */
+static bool likelier(const candidate *a, const candidate *b) {
+    return a->weight > b->weight || (a->weight == b->weight && a->token < b->token);
+}
+
+static void sift_down(candidate *heap, size_t n, size_t i) {
+    for (;;) {
+        size_t best = i, left = 2 * i + 1;
+        if (left < n && likelier(&heap[left], &heap[best])) best = left;
+        if (left + 1 < n && likelier(&heap[left + 1], &heap[best])) best = left + 1;
+        if (best == i) return;
+        candidate moved = heap[i];
+        heap[i] = heap[best];
+        heap[best] = moved;
+        i = best;
+    }
+}
+
+/* takes the likeliest of n candidates out of the heap; it ends behind the rest, at heap[n - 1] */
+static candidate pop(candidate *heap, size_t n) {
+    candidate first = heap[0];
+    heap[0] = heap[n - 1];
+    heap[n - 1] = first;
+    sift_down(heap, n - 1, 0);
+    return first;
+}
+
+static int32_t likeliest(const float *logits, size_t V) {
+    size_t best = 0;
+    for (size_t i = 1; i < V; i++) {
+        if (logits[i] > logits[best]) best = i;
+    }
+    return (int32_t)best;
+}
+
+int32_t bt_gen_sample(bt_gen *g, const bt_sampling *s) {
+    size_t V = (size_t)g->m->setup.cfg.V;
+    int32_t best = likeliest(g->logits, V);
+    if (!(s->temperature > 0) || s->top_k == 1) return best;
+    size_t k = s->top_k > 0 && (size_t)s->top_k < V ? (size_t)s->top_k : V;
+    double p = s->top_p > 0 && s->top_p < 1 ? s->top_p : 1.0, sum = 0;
+    candidate *c = g->candidates, *from = c;
+    for (size_t i = 0; i < V; i++) {
+        c[i] = (candidate){(float)exp(((double)g->logits[i] - (double)g->logits[best]) / s->temperature), (int32_t)i};
+        if (k == V) sum += (double)c[i].weight;
+    }
+    size_t n = V;                           /* the candidates are from[0..n) */
+    if (k < V || p < 1) {
+        for (size_t i = V / 2; i-- > 0;) sift_down(c, V, i);
+        if (k < V) {
+            for (n = 0; n < k; n++) sum += (double)pop(c, V - n).weight;
+            from = c + (V - k);
+            for (size_t i = k / 2; p < 1 && i-- > 0;) sift_down(from, k, i);
+        }
+        if (p < 1) {
+            double held = 0;
+            size_t of = n;
+            for (n = 0; n < of && held < p * sum; n++) held += (double)pop(from, of - n).weight;
+            from += of - n;
+            sum = held;
+        }
+    }
+    double u = bt_rng_unit(s->seed, bt_hash_name("sample"), g->seen) * sum;
+    for (size_t i = 0; i < n; i++) {
+        u -= (double)from[i].weight;
+        if (u < 0) return from[i].token;
+    }
+    return from[n - 1].token;
+}
+
+bt_code bt_gen_next(bt_gen *g, const bt_sampling *s, int32_t *token, bt_err *err) {
+    *token = bt_gen_sample(g, s);
+    return bt_gen_feed(g, token, 1, err);
+}
