@@ -1,4 +1,5 @@
-/* run_cfg.c - the settings of a run: the table, presets, checks between settings, automatic values. */
+/* run_cfg.c - the settings of a run: the table, where values come from, presets. Checks between settings and automatic
+ * values are in run_resolve.c. */
 #include "engine/train/run_cfg.h"
 
 #include <stdio.h>
@@ -22,3 +23,140 @@ const bt_opt bt_run_opts[] = {
 #undef BT_LIST
 const size_t bt_run_opts_n = sizeof bt_run_opts / sizeof bt_run_opts[0];
 
+bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv, bool *help, bt_err *err) {
+    const char *file = NULL;
+    size_t n_files = 0;
+    memset(cfg, 0, sizeof *cfg);
+    BT_TRY(bt_opts_init(o, bt_run_opts, bt_run_opts_n, cfg, err));
+    BT_TRY(bt_opts_argv(o, argc, argv, &file, 1, &n_files, help, err));
+    if (*help) return BT_OK;
+    if (n_files) BT_TRY(bt_opts_yaml(o, file, err));
+    BT_TRY(bt_opts_env(o, err));
+    return bt_run_cfg_preset(o, cfg, err);
+}
+
+/* ---- presets -------------------------------------------------------------------------------------------------------- */
+
+static bool said(const bt_opts *o, const char *key) {
+    size_t i = bt_opt_find(o->table, o->n, key);
+    return i < o->n && o->origin[i] > BT_FROM_PRESET;
+}
+
+/* the word number `index` of an ENUM's choices */
+static void choice_text(const bt_opts *o, const char *key, int index, char *buf, size_t size) {
+    const char *c = o->table[bt_opt_find(o->table, o->n, key)].choices;
+    for (; index > 0; index--) c += strcspn(c, "|") + 1;
+    snprintf(buf, size, "%.*s", (int)strcspn(c, "|"), c);
+}
+
+bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
+    const bt_preset *p = bt_preset_find(cfg->preset);
+    if (!p) {
+        const char *names[32];
+        size_t n = bt_preset_count() < 32 ? bt_preset_count() : 32;
+        char list[160] = "";
+        for (size_t i = 0; i < n; i++) {
+            size_t used = strlen(list);
+            names[i] = bt_preset_at(i)->name;
+            snprintf(list + used, sizeof list - used, "%s%s", i ? " " : "", names[i]);
+        }
+        const char *near = bt_nearest(cfg->preset, names, n);
+        if (near) return bt_fail(err, BT_ARG, "unknown preset '%s' (did you mean '%s'? there are %s)", cfg->preset, near, list);
+        return bt_fail(err, BT_ARG, "unknown preset '%s' (there are %s)", cfg->preset, list);
+    }
+    const bt_model_cfg *m = &p->model;
+    char where[48];
+    snprintf(where, sizeof where, "preset %s", p->name);
+    const struct { const char *key; int64_t value; } whole[] = {
+        {"model.layers", m->L}, {"model.d_model", m->C}, {"model.heads", m->H}, {"model.kv_heads", m->KV}, {"model.d_ff", m->F},
+        {"model.seq_len", m->T}, {"model.vocab", m->V}, {"train.batch_tokens", p->batch_tokens},
+    };
+    const struct { const char *key; double value; } real[] = {
+        {"model.rope_theta", m->rope_theta}, {"model.norm_eps", m->norm_eps}, {"model.init_std", m->init_std}, {"optim.lr", p->lr},
+    };
+    const struct { const char *key; int value; } word[] = {
+        {"model.norm", (int)m->norm}, {"model.act", (int)m->act}, {"model.linear", (int)m->linear},
+    };
+    const struct { const char *key; bool value; } yes[] = {{"model.tied", m->tied}, {"model.qk_norm", m->qk_norm}};
+    char text[64];
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+        snprintf(text, sizeof text, "%lld", (long long)whole[i].value);
+        BT_TRY(bt_opts_set(o, whole[i].key, text, BT_FROM_PRESET, where, err));
+    }
+    for (size_t i = 0; i < sizeof real / sizeof real[0]; i++) {
+        snprintf(text, sizeof text, "%.17g", real[i].value);
+        BT_TRY(bt_opts_set(o, real[i].key, text, BT_FROM_PRESET, where, err));
+    }
+    for (size_t i = 0; i < sizeof word / sizeof word[0]; i++) {
+        choice_text(o, word[i].key, word[i].value, text, sizeof text);
+        BT_TRY(bt_opts_set(o, word[i].key, text, BT_FROM_PRESET, where, err));
+    }
+    for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++)
+        BT_TRY(bt_opts_set(o, yes[i].key, yes[i].value ? "true" : "false", BT_FROM_PRESET, where, err));
+    if (m->D * m->H != m->C) {                              /* else d_model / heads, whatever they become */
+        snprintf(text, sizeof text, "%d", m->D);
+        BT_TRY(bt_opts_set(o, "model.head_dim", text, BT_FROM_PRESET, where, err));
+    }
+    /* What the user changed carries along what follows from it. */
+    if (m->KV == m->H && said(o, "model.heads")) {
+        snprintf(text, sizeof text, "%lld", (long long)cfg->n_heads);
+        BT_TRY(bt_opts_set(o, "model.kv_heads", text, BT_FROM_PRESET, "as model.heads", err));
+    }
+    if (cfg->micro_batch && cfg->accum && !said(o, "train.batch_tokens"))
+        BT_TRY(bt_opts_set(o, "train.batch_tokens", "0", BT_FROM_PRESET, "auto", err));
+    return BT_OK;
+}
+
+/* ---- views ---------------------------------------------------------------------------------------------------------- */
+
+void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out) {
+    *out = (bt_model_cfg){
+        .L = (int)cfg->n_layers, .C = (int)cfg->d_model, .H = (int)cfg->n_heads, .KV = (int)cfg->n_kv_heads,
+        .D = (int)(cfg->head_dim ? cfg->head_dim : cfg->d_model / cfg->n_heads),
+        .F = (int)cfg->d_ff, .T = (int)cfg->seq_len, .V = (int)cfg->vocab,
+        .norm = (bt_norm_kind)cfg->norm, .act = (bt_act)cfg->act, .linear = (bt_linear_kind)cfg->linear,
+        .tied = cfg->tied, .qk_norm = cfg->qk_norm,
+        .rope_theta = cfg->rope_theta, .norm_eps = cfg->norm_eps, .init_std = cfg->init_std,
+    };
+}
+
+void bt_run_cfg_mesh(const bt_run_cfg *cfg, bt_mesh_shape *out) {
+    *out = (bt_mesh_shape){.pp = (int)cfg->pp, .dp_replicate = (int)cfg->dp_replicate, .dp_shard = (int)cfg->dp_shard, .tp = (int)cfg->tp};
+}
+
+void bt_run_cfg_json(const bt_opts *o, bt_text *out) {
+    bt_json j;
+    bt_text value;
+    bt_text_init(&value);
+    bt_json_begin(&j, out);
+    bt_json_object(&j, NULL);
+    for (size_t i = 0; i < o->n; i++) {
+        const void *field = (const char *)o->values + o->table[i].offset;
+        bt_text_clear(&value);
+        bt_opt_value(o, i, &value);
+        bt_json_object(&j, o->table[i].key);
+        switch (o->table[i].type) {
+        case BT_OPT_INT:
+        case BT_OPT_BOOL: bt_json_raw(&j, "value", bt_text_str(&value)); break;
+        case BT_OPT_REAL: bt_json_num(&j, "value", *(const double *)field); break;
+        case BT_OPT_ENUM:
+        case BT_OPT_TEXT: bt_json_str(&j, "value", bt_text_str(&value)); break;
+        case BT_OPT_LIST: {
+            bt_json_array(&j, "value");
+            for (char *item = value.len ? value.data : NULL, *end; item; item = end) {
+                end = strchr(item, '\n');
+                if (end) *end++ = '\0';
+                bt_json_str(&j, NULL, item);
+            }
+            bt_json_end(&j, ']');
+            break;
+        }
+        }
+        bt_json_str(&j, "origin", bt_origin_name(o->origin[i]));
+        bt_json_str(&j, "where", o->where[i]);
+        bt_json_end(&j, '}');
+    }
+    bt_json_end(&j, '}');
+    if (value.failed) out->failed = true;
+    bt_text_release(&value);
+}

@@ -1,0 +1,225 @@
+/* run_resolve.c - checks between settings, and the values nobody gave.
+ *
+ * Every message names the numbers that do not fit and the nearest ones that do. Resolving twice changes nothing. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/kernels/cpu.h"
+#include "engine/train/run_cfg.h"
+
+enum {
+    MICRO_TOKENS = 2048,        /* of an automatic micro-batch at most: its activations stay near the second-level caches */
+    EVAL_APART = 25,            /* steps between automatic validations at least */
+};
+
+/* ---- arithmetic of layouts ------------------------------------------------------------------------------------------ */
+
+static int64_t divisor_below(int64_t n, int64_t most) {         /* the largest divisor of n that is <= most; 1 <= most */
+    for (int64_t d = most < n ? most : n; d > 1; d--)
+        if (n % d == 0) return d;
+    return 1;
+}
+
+static int64_t divisor_above(int64_t n, int64_t least) {        /* the smallest divisor of n that is >= least; n when least > n */
+    for (int64_t d = least; d < n; d++)
+        if (n % d == 0) return d;
+    return n;
+}
+
+/* "4" or "4 or 6": the multiples of `unit` next to x */
+static const char *multiples(char *buf, size_t size, int64_t x, int64_t unit) {
+    int64_t below = x / unit * unit, above = below + unit;
+    if (below > 0) snprintf(buf, size, "%" PRId64 " or %" PRId64, below, above);
+    else snprintf(buf, size, "%" PRId64, above);
+    return buf;
+}
+
+static const char *divisors(char *buf, size_t size, int64_t n, int64_t x) {
+    int64_t below = divisor_below(n, x < 1 ? 1 : x), above = divisor_above(n, x);
+    if (below != above) snprintf(buf, size, "%" PRId64 " or %" PRId64, below, above);
+    else snprintf(buf, size, "%" PRId64, below);
+    return buf;
+}
+
+/* ---- single topics -------------------------------------------------------------------------------------------------- */
+
+/* What the options can say but no code does yet. A part that lands removes its row. */
+static bt_code refuse_unbuilt(const bt_run_cfg *c, bt_err *err) {
+    enum { FP16 = 2 };
+    const struct { bool asked; const char *what, *instead; } rows[] = {
+        {c->zero > 0, "--zero: sharded optimizer state", "--zero 0"},
+        {c->tp > 1, "--tp: tensor parallelism", "--tp 1"},
+        {c->pp > 1, "--pp: pipeline parallelism", "--pp 1"},
+        {c->precision == FP16, "--precision fp16: loss scaling", "--precision bf16"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].asked) return bt_fail(err, BT_ARG, "%s is not in this version (use %s)", rows[i].what, rows[i].instead);
+    return BT_OK;
+}
+
+static bt_code check_words(const bt_run_cfg *c, bt_err *err) {
+    static const char *const isas[] = {"auto", "generic", "blas", "avx2", "avx512", "amx"};
+    enum { N_ISAS = sizeof isas / sizeof isas[0] };
+    if (c->name[0] && !bt_name_ok(c->name))
+        return bt_fail(err, BT_ARG, "run name '%s' is not allowed: lower-case letters, digits, '.', '_', '-', 64 at most, a letter or digit first", c->name);
+    if (c->name[0] && strcmp(c->name, "last") == 0) return bt_fail(err, BT_ARG, "'last' means the newest run and cannot be a run's name");
+    bool known = false;
+    for (size_t i = 0; i < N_ISAS; i++) known |= strcmp(c->isa, isas[i]) == 0;
+    if (!known) {
+        const char *near = bt_nearest(c->isa, isas, N_ISAS);
+        return bt_fail(err, BT_ARG, "unknown isa '%s'%s%s%s (auto generic blas avx2 avx512 amx)", c->isa, near ? ": did you mean '" : "",
+                       near ? near : "", near ? "'?" : "");
+    }
+    if (c->resume[0] && c->init_from[0])
+        return bt_fail(err, BT_ARG, "--resume goes on with a run and model.init_from starts a new one: give one of them");
+    return BT_OK;
+}
+
+static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
+    char buf[64];
+    if (c->head_dim == 0) {
+        if (c->d_model % c->n_heads != 0)
+            return bt_fail(err, BT_ARG, "model.heads %" PRId64 " does not divide model.d_model %" PRId64 " (use %s heads, or set model.head_dim)",
+                           c->n_heads, c->d_model, divisors(buf, sizeof buf, c->d_model, c->n_heads));
+        c->head_dim = c->d_model / c->n_heads;
+    }
+    if (c->n_heads % c->n_kv_heads != 0)
+        return bt_fail(err, BT_ARG, "model.kv_heads %" PRId64 " does not divide model.heads %" PRId64 " (use %s kv_heads)", c->n_kv_heads, c->n_heads,
+                       divisors(buf, sizeof buf, c->n_heads, c->n_kv_heads));
+    bt_model_cfg m;
+    bt_run_cfg_model(c, &m);
+    return bt_model_cfg_check(&m, err);
+}
+
+static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
+    bt_mesh_shape s;
+    if (c->ranks && c->ranks != world_size)
+        return bt_fail(err, BT_ARG, "launch.ranks is %" PRId64 " but the job was started with %d (leave --ranks out under mpirun)", c->ranks, world_size);
+    c->ranks = world_size;
+    if (c->dp_shard > 1 && c->zero == 0)
+        return bt_fail(err, BT_ARG, "--dp-shard %" PRId64 " needs --zero 1, 2 or 3 (or leave it out: --ranks alone gives replicas)", c->dp_shard);
+    bt_run_cfg_mesh(c, &s);
+    BT_TRY(bt_mesh_resolve(&s, world_size, err));
+    c->dp_replicate = s.dp_replicate;
+    return BT_OK;
+}
+
+static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
+    char a[64], b[64];
+    int64_t dp = c->dp_replicate * c->dp_shard, T = c->seq_len;
+    if (c->batch_tokens == 0) {
+        if (!c->micro_batch || !c->accum)
+            return bt_fail(err, BT_ARG, "train.batch_tokens 0 needs train.micro_batch and train.accum: the batch is their product over the ranks");
+        if (c->micro_batch * c->accum > 1000000000 / T / dp)
+            return bt_fail(err, BT_ARG, "micro_batch %" PRId64 " x accum %" PRId64 " x %" PRId64 " ranks x seq_len %" PRId64 " is above 1e9 tokens a step",
+                           c->micro_batch, c->accum, dp, T);
+        c->batch_tokens = c->micro_batch * c->accum * dp * T;
+    }
+    if (c->batch_tokens % T != 0)
+        return bt_fail(err, BT_ARG, "train.batch_tokens %" PRId64 " is not a multiple of model.seq_len %" PRId64 " (use --batch-tokens %s)",
+                       c->batch_tokens, T, multiples(a, sizeof a, c->batch_tokens, T));
+    int64_t sequences = c->batch_tokens / T;
+    if (sequences < dp)
+        return bt_fail(err, BT_ARG, "more data-parallel ranks (%" PRId64 ") than sequences in a step (%" PRId64 " = train.batch_tokens %" PRId64
+                       " / model.seq_len %" PRId64 "): use at most %" PRId64 " ranks, or --batch-tokens %" PRId64, dp, sequences, c->batch_tokens, T,
+                       sequences, dp * T);
+    if (sequences % dp != 0)
+        return bt_fail(err, BT_ARG, "%" PRId64 " data-parallel ranks do not divide the %" PRId64 " sequences of a step (train.batch_tokens %" PRId64
+                       " / model.seq_len %" PRId64 "): use %s ranks, or --batch-tokens %s", dp, sequences, c->batch_tokens, T,
+                       divisors(a, sizeof a, sequences, dp), multiples(b, sizeof b, c->batch_tokens, dp * T));
+    int64_t mine = sequences / dp;
+    if (!c->micro_batch && !c->accum) {
+        int64_t most = MICRO_TOKENS / T;
+        c->micro_batch = divisor_below(mine, most < 1 ? 1 : most);
+    }
+    int64_t given = c->micro_batch ? c->micro_batch : c->accum;
+    if (mine % given != 0)
+        return bt_fail(err, BT_ARG, "train.%s %" PRId64 " does not divide the %" PRId64 " sequences of a rank's step (use %s)",
+                       c->micro_batch ? "micro_batch" : "accum", given, mine, divisors(a, sizeof a, mine, given));
+    if (!c->micro_batch) c->micro_batch = mine / c->accum;
+    if (!c->accum) c->accum = mine / c->micro_batch;
+    if (c->micro_batch * c->accum != mine)
+        return bt_fail(err, BT_ARG, "micro_batch %" PRId64 " x accum %" PRId64 " = %" PRId64 " sequences, but a rank's step has %" PRId64
+                       " (use --accum %" PRId64 ", or --batch-tokens %" PRId64 ")", c->micro_batch, c->accum, c->micro_batch * c->accum, mine,
+                       mine / c->micro_batch, c->micro_batch * c->accum * dp * T);
+    return BT_OK;
+}
+
+static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
+    const bt_preset *p = bt_preset_find(c->preset);
+    if (c->tokens) {
+        int64_t steps = (c->tokens + c->batch_tokens - 1) / c->batch_tokens;
+        if (c->steps && c->steps != steps)
+            return bt_fail(err, BT_ARG, "train.tokens %" PRId64 " at %" PRId64 " tokens a step is %" PRId64 " steps, but train.steps is %" PRId64
+                           " (give one of them)", c->tokens, c->batch_tokens, steps, c->steps);
+        c->steps = steps;
+    }
+    if (!c->steps) c->steps = p ? p->steps : 1000;
+    if (c->lr == 0) c->lr = p ? p->lr : 1e-3;
+    if (c->lr2 == 0) c->lr2 = c->lr * 2 / 3;
+    if (c->warmup < 0) {
+        int64_t tenth = c->steps / 10;
+        c->warmup = p && p->warmup < tenth ? p->warmup : tenth;
+    }
+    if (!c->eval_every) {
+        int64_t tenth = c->steps / 10;
+        c->eval_every = tenth > EVAL_APART ? tenth : EVAL_APART;
+    }
+    return BT_OK;
+}
+
+static bt_code resolve_data(bt_run_cfg *c, bt_err *err) {
+    bool synthetic = strncmp(c->data, "synth:", 6) == 0;
+    if (!c->data[0]) memcpy(c->data, "builtin", sizeof "builtin");
+    if (!synthetic && strcmp(c->tokenizer, "bytes") == 0 && c->vocab < 256)
+        return bt_fail(err, BT_ARG, "model.vocab %" PRId64 " is too small for the byte tokenizer, which has 256 tokens (set model.vocab=256)", c->vocab);
+    return BT_OK;
+}
+
+/* Ranks know how many they are on their host; before the job starts that is known without a host file only. */
+static void resolve_threads(bt_run_cfg *c, int world_size) {
+    int here = world_size;
+    if (c->threads) return;
+    if (bt_comm_size(bt_comm_world()) > 1) here = bt_comm_local_size();
+    else if (c->hosts[0] && world_size > 1) return;
+    int share = bt_cpu_get()->cores / here;
+    c->threads = share > 1 ? share : 1;
+}
+
+/* ---- public --------------------------------------------------------------------------------------------------------- */
+
+bt_code bt_run_cfg_resolve(bt_run_cfg *c, int world_size, bt_err *err) {
+    BT_TRY(refuse_unbuilt(c, err));
+    BT_TRY(check_words(c, err));
+    BT_TRY(resolve_model(c, err));
+    BT_TRY(resolve_mesh(c, world_size, err));
+    BT_TRY(resolve_batch(c, err));
+    BT_TRY(resolve_length(c, err));
+    BT_TRY(resolve_data(c, err));
+    resolve_threads(c, world_size);
+    return BT_OK;
+}
+
+bt_code bt_run_cfg_settle(bt_opts *o, bt_run_cfg *cfg, int world_size, bt_err *err) {
+    bt_run_cfg *before = malloc(sizeof *before);            /* lists make it large */
+    if (!before) return bt_fail(err, BT_NOMEM, "no memory for the settings");
+    *before = *cfg;
+    bt_code code = bt_run_cfg_resolve(cfg, world_size, err);
+    for (size_t i = 0; code == BT_OK && i < o->n; i++) {
+        const bt_opt *opt = &o->table[i];
+        bool changed = memcmp((const char *)before + opt->offset, (const char *)cfg + opt->offset, opt->size) != 0;
+        if (changed) memcpy(o->where[i], "auto", sizeof "auto");
+    }
+    free(before);
+    return code;
+}
+
+int bt_run_cfg_ranks(const bt_run_cfg *c, int cores) {
+    int64_t inner = c->pp * c->dp_shard * c->tp;
+    int64_t asked = c->ranks ? c->ranks : inner > 1 || c->dp_replicate ? inner * (c->dp_replicate ? c->dp_replicate : 1) : 0;
+    if (asked) return asked > 65536 ? 65536 : (int)asked;
+    int64_t sequences = c->batch_tokens ? c->batch_tokens / c->seq_len : 2;
+    return cores >= 2 && sequences % 2 == 0 ? 2 : 1;
+}
