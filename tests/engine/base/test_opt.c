@@ -1,0 +1,278 @@
+/* test_opt.c - option tables: types, ranges, origins, argument vectors, environment, YAML. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/base/opt.h"
+
+typedef struct cfg {
+    int64_t steps;
+    double lr;
+    bool shuffle, no_monitor;
+    int precision;
+    char name[8];
+    char data[64];
+} cfg;
+
+static const bt_opt table[] = {
+    {"train.steps", "--steps", BT_OPT_INT, offsetof(cfg, steps), sizeof(int64_t), "10", 0, 1e12, NULL, "steps", "updates"},
+    {"optim.lr", "--lr", BT_OPT_REAL, offsetof(cfg, lr), sizeof(double), "2e-3", 0, 100, NULL, NULL, "peak rate"},
+    {"data.shuffle", "--shuffle", BT_OPT_BOOL, offsetof(cfg, shuffle), sizeof(bool), "true", 0, 0, NULL, NULL, "random order"},
+    {"run.no_monitor", "--no-monitor", BT_OPT_BOOL, offsetof(cfg, no_monitor), sizeof(bool), "false", 0, 0, NULL, NULL, "record nothing"},
+    {"train.precision", "--precision", BT_OPT_ENUM, offsetof(cfg, precision), sizeof(int), "bf16", 0, 0, "fp32|bf16|fp16", NULL, "operands"},
+    {"run.name", "--name", BT_OPT_TEXT, offsetof(cfg, name), 8, "", 0, 0, NULL, NULL, "name"},
+    {"data.path", "--data", BT_OPT_LIST, offsetof(cfg, data), 64, "", 0, 0, NULL, NULL, "data"},
+};
+enum { N = sizeof table / sizeof table[0], STEPS = 0, LR = 1 };
+
+static cfg c;
+static bt_opts o;
+static bt_err err;
+
+static int setup(void **state) {
+    (void)state;
+    memset(&err, 0, sizeof err);
+    return bt_opts_init(&o, table, N, &c, &err) == BT_OK ? 0 : -1;
+}
+
+static bt_code set(const char *key, const char *text) {
+    return bt_opts_set(&o, key, text, BT_FROM_SET, "--set", &err);
+}
+
+static void fails(bt_code code, const char *message) {
+    assert_int_equal(code, BT_ARG);
+    assert_string_equal(err.msg, message);
+}
+
+static void test_defaults(void **state) {
+    (void)state;
+    assert_int_equal(c.steps, 10);
+    assert_true(c.lr == 2e-3);
+    assert_true(c.shuffle);
+    assert_int_equal(c.precision, 1);
+    assert_string_equal(c.name, "");
+}
+
+static void test_whole_numbers(void **state) {
+    (void)state;
+    const struct { const char *text; int64_t value; } good[] = {
+        {"4096", 4096}, {"4k", 4000}, {"4K", 4000}, {"4Ki", 4096}, {"2M", 2000000}, {"1.5k", 1500}, {"1e6", 1000000}, {"0", 0}};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_int_equal(set("train.steps", good[i].text), BT_OK);
+        assert_int_equal(c.steps, good[i].value);
+    }
+    const char *const bad[] = {"", " 1", "1 ", "1.5", "x", "1x", "1kk", "0x10", "nan", "inf", "-1", "2e12", "1e400", "99999999999999999999", "--"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_int_equal(set("train.steps", bad[i]), BT_ARG);
+    assert_int_equal(c.steps, 0);
+}
+
+static void test_messages(void **state) {
+    (void)state;
+    fails(set("train.steps", "1.5"), "--set train.steps must be a whole number from 0 to 1000000000000 steps, not '1.5'");
+    fails(set("optim.lr", "fast"), "--set optim.lr must be a number from 0 to 100, not 'fast'");
+    fails(set("train.precision", "bf17"), "--set train.precision must be one of fp32|bf16|fp16, not 'bf17'");
+    fails(set("data.shuffle", "True"), "--set data.shuffle must be true or false, not 'True'");
+    fails(set("run.name", "eightlet"), "--set run.name must be text shorter than 8 bytes, not 'eightlet'");
+    fails(set("optim.lrr", "1"), "unknown option 'optim.lrr' (did you mean 'optim.lr'?)");
+    fails(set("lr", "1"), "unknown option 'lr' (did you mean 'optim.lr'?)");
+    fails(set("zebra", "1"), "unknown option 'zebra' ('bitrain help options' lists them)");
+    fails(bt_opts_set(&o, "optim.lr", "-1", BT_FROM_FLAG, "--lr", &err), "--lr must be a number from 0 to 100, not '-1'");
+}
+
+static void test_stronger_origin_wins(void **state) {
+    (void)state;
+    assert_int_equal(bt_opts_set(&o, "optim.lr", "1", BT_FROM_ENV, "BITRAIN_OPTIM_LR", &err), BT_OK);
+    assert_int_equal(bt_opts_set(&o, "optim.lr", "2", BT_FROM_FILE, "f:1", &err), BT_OK);
+    assert_true(c.lr == 1);
+    assert_int_equal(bt_opts_set(&o, "optim.lr", "3", BT_FROM_FLAG, "--lr", &err), BT_OK);
+    assert_int_equal(bt_opts_set(&o, "optim.lr", "4", BT_FROM_SET, "--set", &err), BT_OK);
+    assert_true(c.lr == 3);
+    assert_int_equal(o.origin[LR], BT_FROM_FLAG);
+    assert_string_equal(o.where[LR], "--lr");
+    assert_int_equal(bt_opts_set(&o, "optim.lr", "x", BT_FROM_FILE, "f:1", &err), BT_ARG);      /* ignored, yet checked */
+    assert_int_equal(bt_opts_set(&o, "optim.lr", "5", BT_FROM_FLAG, "a/very/long/path/that/does/not/fit/into/forty-eight/bytes/conf.yaml:12", &err), BT_OK);
+    assert_true(strlen(o.where[LR]) == 47 && strncmp(o.where[LR], "...", 3) == 0);
+    assert_string_equal(o.where[LR] + 47 - strlen("/conf.yaml:12"), "/conf.yaml:12");
+}
+
+static bt_code argv(const char *const *words, size_t *n_pos, const char **pos, bool *help) {
+    int n = 0;
+    while (words[n]) n++;
+    return bt_opts_argv(&o, n, (char *const *)(uintptr_t)words, pos, 1, n_pos, help, &err);
+}
+
+#define ARGV(...) argv((const char *const[]){__VA_ARGS__, NULL}, &n_pos, &pos, &help)
+
+static void test_argv(void **state) {
+    (void)state;
+    size_t n_pos;
+    const char *pos;
+    bool help;
+    assert_int_equal(ARGV("--steps", "5", "--lr=0.5", "--no-shuffle", "--no-monitor", "--data", "a b", "c", "--set", "run.name=x=y", "conf"), BT_OK);
+    assert_int_equal(c.steps, 5);
+    assert_true(c.lr == 0.5);
+    assert_false(c.shuffle);
+    assert_true(c.no_monitor);
+    assert_string_equal(c.data, "a b\nc");
+    assert_string_equal(c.name, "x=y");
+    assert_int_equal(n_pos, 1);
+    assert_string_equal(pos, "conf");
+    assert_int_equal(ARGV("--data", "d", "--", "--data"), BT_OK);
+    assert_string_equal(c.data, "a b\nc\nd");               /* a repeated list goes on */
+    assert_string_equal(pos, "--data");
+    assert_int_equal(ARGV("--shuffle=false", "--help", "--nonsense"), BT_OK);
+    assert_true(help);
+}
+
+static void test_argv_messages(void **state) {
+    (void)state;
+    size_t n_pos;
+    const char *pos;
+    bool help;
+    fails(ARGV("--stpes", "5"), "unknown option '--stpes' (did you mean '--steps'?)");
+    fails(ARGV("--zebra"), "unknown option '--zebra' ('--help' lists the options)");
+    fails(ARGV("--steps"), "--steps needs a value (N)");
+    fails(ARGV("--name", "--steps"), "--name needs a value (TEXT)");
+    fails(ARGV("--data"), "--data needs at least one value");
+    fails(ARGV("--steps", "-5"), "--steps must be a whole number from 0 to 1000000000000 steps, not '-5'");
+    fails(ARGV("--no-shuffle=1"), "--no-shuffle takes no value");
+    fails(ARGV("--no-steps"), "unknown option '--no-steps' (did you mean '--steps'?)");
+    fails(ARGV("--set", "steps"), "--set needs key=value, not 'steps'");
+    fails(ARGV("--set"), "--set needs key=value");
+    fails(ARGV("a", "b"), "unexpected word 'b'");
+    fails(ARGV("-x"), "unknown option '-x' ('--help' lists the options)");
+    fails(ARGV("--name", "12345678"), "--name must be text shorter than 8 bytes, not '12345678'");
+}
+
+static void test_environment(void **state) {
+    (void)state;
+    setenv("BITRAIN_OPTIM_LR", "0.25", 1);
+    setenv("BITRAIN_STEPS", "7", 1);
+    assert_int_equal(bt_opts_env(&o, &err), BT_OK);
+    assert_true(c.lr == 0.25);
+    assert_int_equal(c.steps, 7);
+    assert_int_equal(o.origin[STEPS], BT_FROM_ENV);
+    assert_string_equal(o.where[STEPS], "BITRAIN_STEPS");
+    setenv("BITRAIN_STEPS", "many", 1);
+    fails(bt_opts_env(&o, &err), "BITRAIN_STEPS must be a whole number from 0 to 1000000000000 steps, not 'many'");
+    unsetenv("BITRAIN_OPTIM_LR");
+    unsetenv("BITRAIN_STEPS");
+}
+
+static bt_code yaml_bytes(const char *text, size_t n) {
+    char path[] = "/tmp/bt_opt_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, n), (ssize_t)n);
+    close(fd);
+    bt_code code = bt_opts_yaml(&o, path, &err);
+    unlink(path);
+    char *at = strstr(err.msg, path);                       /* make messages comparable */
+    if (at) {
+        memmove(at + 1, at + strlen(path), strlen(at + strlen(path)) + 1);
+        *at = 'F';
+    }
+    return code;
+}
+
+static bt_code yaml(const char *text) {
+    memset(&err, 0, sizeof err);
+    assert_int_equal(setup(NULL), 0);
+    return yaml_bytes(text, strlen(text));
+}
+
+static void test_yaml(void **state) {
+    (void)state;
+    assert_int_equal(yaml("# a run\ntrain:\n  steps: 1e3\n  precision: \"fp32\"\noptim.lr: 1e-3\nrun:\n  name: no\ndata:\n  path: [a b, c]\n"), BT_OK);
+    assert_int_equal(c.steps, 1000);
+    assert_int_equal(c.precision, 0);
+    assert_true(c.lr == 1e-3);
+    assert_string_equal(c.name, "no");                      /* text stays text */
+    assert_string_equal(c.data, "a b\nc");
+    assert_int_equal(o.origin[LR], BT_FROM_FILE);
+    assert_non_null(strstr(o.where[LR], ":5"));
+    assert_int_equal(yaml(""), BT_OK);
+    assert_int_equal(yaml("# nothing\n"), BT_OK);
+    assert_int_equal(yaml("---\n"), BT_OK);
+    assert_int_equal(yaml("data: {path: one}\n"), BT_OK);
+    assert_string_equal(c.data, "one");
+}
+
+static void test_yaml_messages(void **state) {
+    (void)state;
+    fails(yaml("train:\n  stpes: 5\n"), "F:2: unknown option 'train.stpes' (did you mean 'train.steps'?)");
+    fails(yaml("train:\n  steps: many\n"), "F:2: train.steps must be a whole number from 0 to 1000000000000 steps, not 'many'");
+    fails(yaml("optm:\n  lr: 5\n"), "F:1:1: unknown group 'optm' (did you mean 'optim'?)");
+    fails(yaml("optim:\n  lr:\n    x: 5\n"), "F:2:3: 'optim.lr' is a value, not a group");
+    fails(yaml("optim.lr: 1\noptim:\n  lr: 2\n"), "F:3:3: 'optim.lr' was already set on line 1");
+    fails(yaml("optim: {lr: [1, 2]}\n"), "F:1:9: 'optim.lr' takes one value, not a list");
+    fails(yaml("data:\n  path: [[a]]\n"), "F:2:10: a list holds plain one-line values only");
+    fails(yaml("run: {name: &a x}\n"), "F:1:13: anchors are not supported");
+    fails(yaml("run: {name: *a}\n"), "F:1:13: aliases are not supported");
+    fails(yaml("run: {name: !!str x}\n"), "F:1:13: tags are not supported");
+    fails(yaml("- a\n- b\n"), "F:1:1: expected 'key: value' lines");
+    fails(yaml("just words\n"), "F:1:1: expected 'key: value' lines");
+    fails(yaml("run: {name: a}\n---\nrun: {name: b}\n"), "F:2:1: a second document is not supported");
+    fails(yaml("%YAML 1.1\n---\nrun: {name: a}\n"), "F:1:1: directives are not supported");
+    fails(yaml("optim: {lr: }\n"), "F:1: optim.lr must be a number from 0 to 100, not ''");
+    assert_int_equal(yaml("run: [\n"), BT_ARG);
+    assert_non_null(strstr(err.msg, "not valid YAML"));
+    assert_int_equal(yaml("a: b\n\tc: d\n"), BT_ARG);
+    assert_int_equal(yaml_bytes("run: {name: \"a\\0b\"}\n", 20), BT_ARG);
+    assert_non_null(strstr(err.msg, "NUL byte"));
+    assert_int_equal(yaml_bytes("\x7f" "ELF\x02\x01\x01\x00", 8), BT_ARG);
+    assert_int_equal(bt_opts_yaml(&o, "/nowhere/conf.yaml", &err), BT_NOTFOUND);
+    assert_int_equal(bt_opts_yaml(&o, "/", &err), BT_IO);
+}
+
+static void test_values_read_back(void **state) {
+    (void)state;
+    assert_int_equal(set("optim.lr", "0.30000000000000004"), BT_OK);
+    assert_int_equal(set("train.precision", "fp16"), BT_OK);
+    assert_int_equal(set("data.path", "a\nb"), BT_OK);
+    for (size_t i = 0; i < N; i++) {
+        bt_text first, second;
+        bt_text_init(&first);
+        bt_text_init(&second);
+        bt_opt_value(&o, i, &first);
+        assert_int_equal(bt_opts_set(&o, table[i].key, bt_text_str(&first), BT_FROM_FLAG, "again", &err), BT_OK);
+        bt_opt_value(&o, i, &second);
+        assert_string_equal(bt_text_str(&first), bt_text_str(&second));
+        bt_text_release(&first);
+        bt_text_release(&second);
+    }
+    assert_true(c.lr == 0.30000000000000004);
+}
+
+static void test_help_lists_every_flag(void **state) {
+    (void)state;
+    bt_text t;
+    bt_text_init(&t);
+    bt_opt_help(table, N, &t);
+    for (size_t i = 0; i < N; i++) assert_non_null(strstr(bt_text_str(&t), table[i].flag));
+    assert_non_null(strstr(bt_text_str(&t), "(default 10 steps)"));
+    bt_text_release(&t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_defaults, setup),
+        cmocka_unit_test_setup(test_whole_numbers, setup),
+        cmocka_unit_test_setup(test_messages, setup),
+        cmocka_unit_test_setup(test_stronger_origin_wins, setup),
+        cmocka_unit_test_setup(test_argv, setup),
+        cmocka_unit_test_setup(test_argv_messages, setup),
+        cmocka_unit_test_setup(test_environment, setup),
+        cmocka_unit_test_setup(test_yaml, setup),
+        cmocka_unit_test_setup(test_yaml_messages, setup),
+        cmocka_unit_test_setup(test_values_read_back, setup),
+        cmocka_unit_test_setup(test_help_lists_every_flag, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,189 @@
+/* test_run_cfg.c - presets, checks between settings, automatic values, origins. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/kernels/cpu.h"
+#include "engine/train/run_cfg.h"
+
+static bt_run_cfg c;
+static bt_opts o;
+static bt_err err;
+
+static bt_code read_words(const char *const *words) {
+    int n = 0;
+    bool help;
+    while (words[n]) n++;
+    memset(&err, 0, sizeof err);
+    return bt_run_cfg_read(&o, &c, n, (char *const *)(uintptr_t)words, &help, &err);
+}
+#define READ(...) read_words((const char *const[]){__VA_ARGS__, NULL})
+
+static bt_code settle(int world, const char *const *words) {
+    BT_TRY(read_words(words));
+    return bt_run_cfg_settle(&o, &c, world, &err);
+}
+#define SETTLE(world, ...) settle(world, (const char *const[]){__VA_ARGS__, NULL})
+
+static void says(bt_code code, const char *part) {
+    assert_int_equal(code, BT_ARG);
+    if (!strstr(err.msg, part)) fail_msg("'%s' does not say '%s'", err.msg, part);
+}
+
+static const char *where(const char *key) {
+    return o.where[bt_opt_find(o.table, o.n, key)];
+}
+
+static void test_every_preset_resolves(void **state) {
+    (void)state;
+    for (size_t i = 0; i < bt_preset_count(); i++) {
+        if (SETTLE(1, "--preset", bt_preset_at(i)->name) != BT_OK) fail_msg("%s: %s", bt_preset_at(i)->name, err.msg);
+        bt_model_cfg m;
+        bt_run_cfg_model(&c, &m);
+        assert_memory_equal(&m.L, &bt_preset_at(i)->model.L, 8 * sizeof(int));
+        assert_int_equal(m.norm, bt_preset_at(i)->model.norm);
+        assert_true(m.rope_theta == bt_preset_at(i)->model.rope_theta);
+        assert_int_equal(c.micro_batch * c.accum * c.seq_len, c.batch_tokens);
+        assert_true(c.steps > 0 && c.lr > 0 && c.warmup >= 0 && c.eval_every > 0 && c.threads >= 1);
+    }
+}
+
+static void test_defaults_are_nano(void **state) {
+    (void)state;
+    assert_int_equal(READ("--seed", "3"), BT_OK);
+    const bt_preset *p = bt_preset_find("nano");
+    assert_string_equal(where("model.layers"), "preset nano");
+    assert_string_equal(where("run.seed"), "--seed");
+    assert_int_equal(bt_run_cfg_settle(&o, &c, 2, &err), BT_OK);
+    assert_int_equal(c.n_layers, p->model.L);
+    assert_int_equal(c.steps, p->steps);
+    assert_int_equal(c.ranks, 2);
+    assert_int_equal(c.dp_replicate, 2);
+    assert_int_equal(c.micro_batch, 8);                     /* 2048 tokens of 256 */
+    assert_int_equal(c.accum, 1);
+    assert_string_equal(c.data, "builtin");
+    assert_string_equal(where("train.micro_batch"), "auto");
+    assert_string_equal(where("data.path"), "auto");
+    assert_string_equal(where("model.layers"), "preset nano");
+    bt_run_cfg once = c;
+    assert_int_equal(bt_run_cfg_resolve(&c, 2, &err), BT_OK);
+    assert_memory_equal(&once, &c, sizeof c);               /* resolving twice changes nothing */
+}
+
+static void test_stronger_than_preset(void **state) {
+    (void)state;
+    assert_int_equal(SETTLE(1, "--preset", "small", "--set", "model.layers=2", "--lr", "0.5", "--set", "optim.lr=0.1"), BT_OK);
+    assert_int_equal(c.n_layers, 2);
+    assert_true(c.lr == 0.5);
+    assert_int_equal(c.d_model, 512);
+    assert_int_equal(SETTLE(1, "--set", "model.heads=3"), BT_OK);       /* kv_heads follow where the preset has them equal */
+    assert_int_equal(c.n_kv_heads, 3);
+    assert_int_equal(c.head_dim, 64);
+}
+
+static void test_automatic_values(void **state) {
+    (void)state;
+    assert_int_equal(SETTLE(1, "--tokens", "100k"), BT_OK);
+    assert_int_equal(c.steps, 25);                          /* 4096 a step, rounded up */
+    assert_int_equal(c.warmup, 2);                          /* a tenth where the preset's is longer */
+    assert_int_equal(c.eval_every, 25);
+    assert_int_equal(SETTLE(1, "--steps", "100000"), BT_OK);
+    assert_int_equal(c.warmup, bt_preset_find("nano")->warmup);
+    assert_int_equal(c.eval_every, 10000);
+    assert_true(c.lr2 == c.lr * 2 / 3);
+    assert_int_equal(SETTLE(2, "--micro-batch", "3", "--accum", "5"), BT_OK);
+    assert_int_equal(c.batch_tokens, 3 * 5 * 2 * 256);
+    assert_int_equal(SETTLE(1, "--micro-batch", "4"), BT_OK);
+    assert_int_equal(c.accum, 4);
+    assert_int_equal(SETTLE(2, "--accum", "8"), BT_OK);
+    assert_int_equal(c.micro_batch, 1);
+    assert_int_equal(SETTLE(1, "--seq-len", "4096"), BT_OK);
+    assert_int_equal(c.micro_batch, 1);
+    assert_int_equal(SETTLE(1, "--seq-len", "100", "--batch-tokens", "700"), BT_OK);
+    assert_int_equal(c.micro_batch, 7);
+    int cores = bt_cpu_get()->cores;
+    assert_int_equal(SETTLE(1, "--seed", "1"), BT_OK);
+    assert_int_equal(c.threads, cores);
+    assert_int_equal(SETTLE(16, "--ranks", "16", "--threads", "3"), BT_OK);
+    assert_int_equal(c.threads, 3);
+}
+
+static void test_ranks(void **state) {
+    (void)state;
+    assert_int_equal(READ("--seed", "1"), BT_OK);
+    assert_int_equal(bt_run_cfg_ranks(&c, 1), 1);
+    assert_int_equal(bt_run_cfg_ranks(&c, 2), 2);
+    assert_int_equal(bt_run_cfg_ranks(&c, 64), 2);
+    assert_int_equal(READ("--ranks", "5"), BT_OK);
+    assert_int_equal(bt_run_cfg_ranks(&c, 2), 5);
+    assert_int_equal(READ("--dp-replicate", "3"), BT_OK);
+    assert_int_equal(bt_run_cfg_ranks(&c, 2), 3);
+    assert_int_equal(READ("--tp", "2", "--pp", "2"), BT_OK);
+    assert_int_equal(bt_run_cfg_ranks(&c, 64), 4);
+    assert_int_equal(READ("--batch-tokens", "256"), BT_OK);
+    assert_int_equal(bt_run_cfg_ranks(&c, 2), 1);           /* one sequence cannot be shared */
+    assert_int_equal(READ("--micro-batch", "3", "--accum", "1"), BT_OK);
+    assert_int_equal(bt_run_cfg_ranks(&c, 2), 2);
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    says(SETTLE(1, "--preset", "nona"), "unknown preset 'nona' (did you mean 'nano'? there are nano small base");
+    says(SETTLE(3, "--ranks", "3"), "3 data-parallel ranks do not divide the 16 sequences of a step (train.batch_tokens 4096 / model.seq_len 256): "
+                                    "use 2 or 4 ranks, or --batch-tokens 3840 or 4608");
+    says(SETTLE(32, "--ranks", "32"), "more data-parallel ranks (32) than sequences in a step (16 = train.batch_tokens 4096 / model.seq_len 256): "
+                                      "use at most 16 ranks, or --batch-tokens 8192");
+    says(SETTLE(2, "--ranks", "4"), "launch.ranks is 4 but the job was started with 2");
+    says(SETTLE(1, "--seq-len", "300"), "train.batch_tokens 4096 is not a multiple of model.seq_len 300 (use --batch-tokens 3900 or 4200)");
+    says(SETTLE(1, "--seq-len", "8192"), "(use --batch-tokens 8192)");
+    says(SETTLE(1, "--micro-batch", "3"), "train.micro_batch 3 does not divide the 16 sequences of a rank's step (use 2 or 4)");
+    says(SETTLE(1, "--micro-batch", "99"), "(use 16)");
+    says(SETTLE(1, "--accum", "5"), "train.accum 5 does not divide the 16 sequences");
+    says(SETTLE(1, "--micro-batch", "4", "--accum", "2", "--batch-tokens", "4096"), "micro_batch 4 x accum 2 = 8 sequences, but a rank's step has 16 (use --accum 4, or --batch-tokens 2048)");
+    says(SETTLE(1, "--batch-tokens", "0"), "needs train.micro_batch and train.accum");
+    says(SETTLE(1, "--micro-batch", "60000", "--accum", "60000"), "above 1e9 tokens");
+    says(SETTLE(1, "--set", "model.heads=5"), "model.heads 5 does not divide model.d_model 192 (use 4 or 6 heads");
+    says(SETTLE(1, "--set", "model.kv_heads=4"), "model.kv_heads 4 does not divide model.heads 6 (use 3 or 6 kv_heads)");
+    says(SETTLE(1, "--set", "model.head_dim=3"), "even");
+    says(SETTLE(1, "--set", "model.vocab=100"), "model.vocab 100 is too small for the byte tokenizer");
+    says(SETTLE(1, "--steps", "5", "--tokens", "1M"), "train.tokens 1000000 at 4096 tokens a step is 245 steps, but train.steps is 5");
+    says(SETTLE(1, "--name", "My Run"), "run name 'My Run' is not allowed");
+    says(SETTLE(1, "--name", "last"), "'last' means the newest run");
+    says(SETTLE(1, "--isa", "avx513"), "unknown isa 'avx513': did you mean 'avx512'?");
+    says(SETTLE(1, "--resume", "x", "--set", "model.init_from=y"), "give one of them");
+    says(SETTLE(2, "--dp-replicate", "3"), "= 3 ranks, but the job has 2");
+    says(SETTLE(2, "--dp-shard", "2"), "--dp-shard 2 needs --zero");
+    says(READ("--precison", "fp32"), "unknown option '--precison' (did you mean '--precision'?)");
+}
+
+static void test_small_vocab_without_bytes(void **state) {
+    (void)state;
+    assert_int_equal(SETTLE(1, "--data", "synth:chain", "--set", "model.vocab=64"), BT_OK);
+}
+
+static void test_json_and_text_agree(void **state) {
+    (void)state;
+    assert_int_equal(SETTLE(1, "--data", "a b", "c\"d", "--lr", "0.25", "--quiet"), BT_OK);
+    bt_text t;
+    bt_text_init(&t);
+    bt_run_cfg_json(&o, &t);
+    assert_non_null(strstr(bt_text_str(&t), "\"optim.lr\":{\"value\":0.25,\"origin\":\"flag\",\"where\":\"--lr\"}"));
+    assert_non_null(strstr(bt_text_str(&t), "\"data.path\":{\"value\":[\"a b\",\"c\\\"d\"],\"origin\":\"flag\",\"where\":\"--data\"}"));
+    assert_non_null(strstr(bt_text_str(&t), "\"run.quiet\":{\"value\":true,"));
+    assert_non_null(strstr(bt_text_str(&t), "\"model.norm\":{\"value\":\"subln\",\"origin\":\"preset\""));
+    assert_false(t.failed);
+    bt_text_release(&t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_preset_resolves), cmocka_unit_test(test_defaults_are_nano), cmocka_unit_test(test_stronger_than_preset),
+        cmocka_unit_test(test_automatic_values),      cmocka_unit_test(test_ranks),             cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_small_vocab_without_bytes), cmocka_unit_test(test_json_and_text_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
