@@ -24,7 +24,7 @@ static const bt_preset presets[] = {
     {"qwen3-0.6b",                              /* its published config.json: a full-precision model with QK-norm */
      {.L = 28, .C = 1024, .H = 16, .KV = 8, .D = 128, .F = 3072, .T = 40960, .V = 151936, .norm = BT_NORM_PRE, .act = BT_ACT_SILU,
       .linear = BT_LIN_DENSE, .tied = true, .qk_norm = true, .rope_theta = 1e6, .norm_eps = 1e-6, .init_std = 0.02},
-     .lr = 3e-4, .steps = 100000, .warmup = 500, .batch_tokens = 524288},
+     .lr = 3e-4, .steps = 100000, .warmup = 500, .batch_tokens = 491520},
 };
 
 size_t bt_preset_count(void) { return sizeof presets / sizeof *presets; }

@@ -132,7 +132,7 @@ static void test_ranks(void **state) {
 
 static void test_refusals(void **state) {
     (void)state;
-    says(SETTLE(1, "--preset", "nona"), "unknown preset 'nona' (did you mean 'nano'? there are nano small base");
+    says(SETTLE(1, "--preset", "naon"), "unknown preset 'naon' (did you mean 'nano'? there are nano small base");
     says(SETTLE(3, "--ranks", "3"), "3 data-parallel ranks do not divide the 16 sequences of a step (train.batch_tokens 4096 / model.seq_len 256): "
                                     "use 2 or 4 ranks, or --batch-tokens 3840 or 4608");
     says(SETTLE(32, "--ranks", "32"), "more data-parallel ranks (32) than sequences in a step (16 = train.batch_tokens 4096 / model.seq_len 256): "
