@@ -1,0 +1,230 @@
+/* timeout: 120
+ * Every gradient of every variant: the engine against the plain double reference, the reference against finite differences
+ * (dense, where the loss is smooth), and the engine's own loss against its own gradient. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "engine/base/rng.h"
+#include "engine/base/threads.h"
+#include "engine/kernels/ops.h"
+#include "engine/model/model.h"
+#include "tests/engine/model/ref_model.h"
+
+enum { B = 2, T = 7, V = 19 };
+
+static bt_model_cfg variant(bt_norm_kind norm, bt_act act, bt_linear_kind linear, bool tied, bool qk) {
+    return (bt_model_cfg){.L = 2, .C = 24, .H = 4, .KV = 2, .D = 10, .F = 37, .T = T, .V = V, .norm = norm, .act = act, .linear = linear,
+                          .tied = tied, .qk_norm = qk, .rope_theta = 100, .norm_eps = 1e-5, .init_std = 0.25};
+}
+
+static void name_of(char *buf, size_t size, const bt_model_cfg *c) {
+    const char *norm[] = {"subln", "bitlinear", "pre"}, *linear[] = {"bitnet158", "bitnet1", "dense"};
+    (void)snprintf(buf, size, "%s %s %s %s %s", norm[c->norm], c->act == BT_ACT_RELU2 ? "relu2" : "silu", linear[c->linear],
+                   c->tied ? "tied" : "untied", c->qk_norm ? "qk_norm" : "");
+}
+
+static void tokens_of(int32_t *inputs, int32_t *targets) {
+    for (size_t i = 0; i < B * T; i++) {
+        inputs[i] = (int32_t)(bt_rng_u64(5, 0, i) % V);
+        targets[i] = (int32_t)(bt_rng_u64(5, 1, i) % V);
+    }
+    targets[3] = -1;                            /* one token that is not trained */
+}
+
+static bt_model *model_of(const bt_model_cfg *c, bt_recompute recompute) {
+    bt_model *m = NULL;
+    bt_err err = BT_ERR_INIT;
+    bt_model_setup s = {.cfg = *c, .B = B, .prec = BT_PREC_FP32, .train = true, .n_threads = 1, .recompute = recompute};
+    if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_model_init_weights(m, 11);
+    const bt_params *p = bt_model_params(m);
+    for (size_t i = 0; i < p->n; i++) {         /* gains that differ from one */
+        const bt_tensor *t = &p->tensors[i];
+        for (size_t k = 0; k < t->count && t->init_std == 0; k++) {
+            bt_model_weights(m)[t->offset + k] = 0.7f + 0.6f * (float)bt_rng_unit(3, bt_hash_name(t->name), k);
+        }
+    }
+    bt_model_quantise(m);
+    return m;
+}
+
+static double *widen(const float *x, size_t n) {
+    double *d = calloc(n, sizeof *d);
+    assert_non_null(d);
+    for (size_t i = 0; i < n; i++) d[i] = (double)x[i];
+    return d;
+}
+
+typedef struct order { size_t next, calls; } order;
+
+/* calls cover the flat array from its end to its beginning, without a gap */
+static void on_ready(void *ctx, size_t begin, size_t end) {
+    order *o = ctx;
+    assert_int_equal(end, o->next);
+    assert_true(begin < end);
+    o->next = begin;
+    o->calls++;
+}
+
+static void compare_tensors(const bt_model *m, const float *g, const double *ref, double bound, const char *name) {
+    const bt_params *p = bt_model_params(m);
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *t = &p->tensors[i];
+        double diff = 0, norm = 0;
+        for (size_t k = t->offset; k < t->offset + t->count; k++) {
+            diff += ((double)g[k] - ref[k]) * ((double)g[k] - ref[k]);
+            norm += ref[k] * ref[k];
+        }
+        assert_true(norm > 0);
+        if (!(sqrt(diff) <= bound * sqrt(norm))) fail_msg("%s: gradient of %s differs by %.2e of its norm", name, t->name, sqrt(diff / norm));
+        size_t end = i + 1 < p->n ? p->tensors[i + 1].offset : p->total;
+        for (size_t k = t->offset + t->count; k < end; k++) assert_true(g[k] == 0.0f);
+    }
+}
+
+static void check_variant(const bt_model_cfg *c) {
+    char name[96];
+    name_of(name, sizeof name, c);
+    int32_t inputs[B * T], targets[B * T];
+    tokens_of(inputs, targets);
+    bt_model *m = model_of(c, BT_RECOMPUTE_NONE);
+    const bt_params *p = bt_model_params(m);
+    double *w = widen(bt_model_weights(m), p->total), *ref = calloc(p->total, sizeof *ref), scale = 0.37;
+    assert_non_null(ref);
+    double want = ref_run(c, p, w, inputs, targets, B, scale, ref, NULL);
+    bt_model_zero_grads(m);
+    order o = {.next = p->total};
+    double got = bt_model_train_micro(m, inputs, targets, scale, on_ready, &o, NULL);
+    if (!(fabs(got - want) < 2e-5 * want)) fail_msg("%s: loss %.9g, reference %.9g", name, got, want);
+    assert_int_equal(o.next, 0);
+    assert_int_equal(o.calls, p->n);
+    compare_tensors(m, bt_model_grads(m), ref, 1e-4, name);
+    assert_true(fabs(bt_model_eval_micro(m, inputs, targets) - got) <= 1e-9 * got);
+
+    float *first = malloc(p->total * sizeof *first);                    /* gradients add up over micro-batches */
+    assert_non_null(first);
+    memcpy(first, bt_model_grads(m), p->total * sizeof *first);
+    (void)bt_model_train_micro(m, inputs, targets, scale, NULL, NULL, NULL);
+    for (size_t i = 0; i < p->total; i++) ref[i] *= 2;
+    compare_tensors(m, bt_model_grads(m), ref, 1e-4, name);
+
+    for (int level = BT_RECOMPUTE_SELECTIVE; level <= BT_RECOMPUTE_FULL; level++) {     /* the same bits from less memory */
+        bt_model *less = model_of(c, (bt_recompute)level);
+        bt_model_zero_grads(less);
+        double loss = bt_model_train_micro(less, inputs, targets, scale, NULL, NULL, NULL);
+        assert_memory_equal(&loss, &got, sizeof loss);
+        assert_memory_equal(bt_model_grads(less), first, p->total * sizeof *first);
+        bt_model_destroy(less);
+    }
+    free(first);
+    free(ref);
+    free(w);
+    bt_model_destroy(m);
+}
+
+static void engine_equals_reference(void **state) {
+    (void)state;
+    for (int norm = BT_NORM_SUBLN; norm <= BT_NORM_PRE; norm++) {
+        for (int linear = BT_LIN_BITNET158; linear <= BT_LIN_DENSE; linear++) {
+            for (int bits = 0; bits < 8; bits++) {
+                bt_model_cfg c = variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2, (bt_linear_kind)linear, (bits & 2) != 0, (bits & 4) != 0);
+                check_variant(&c);
+            }
+        }
+    }
+}
+
+/* d loss / d t of w + t * direction at 0, by central differences, for every tensor and a random direction */
+static void reference_equals_finite_differences(void **state) {
+    (void)state;
+    int32_t inputs[B * T], targets[B * T];
+    tokens_of(inputs, targets);
+    for (int norm = BT_NORM_SUBLN; norm <= BT_NORM_PRE; norm++) {
+        for (int bits = 0; bits < 8; bits++) {
+            bt_model_cfg c = variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2, BT_LIN_DENSE, (bits & 2) != 0, (bits & 4) != 0);
+            char name[96];
+            name_of(name, sizeof name, &c);
+            bt_model *m = model_of(&c, BT_RECOMPUTE_NONE);
+            const bt_params *p = bt_model_params(m);
+            double *w = widen(bt_model_weights(m), p->total), *g = calloc(p->total, sizeof *g), *at = calloc(p->total, sizeof *at);
+            assert_non_null(g);
+            assert_non_null(at);
+            (void)ref_run(&c, p, w, inputs, targets, B, 1.0, g, NULL);
+            for (size_t i = 0; i < p->n; i++) {
+                const bt_tensor *t = &p->tensors[i];
+                double slope = 0, loss[2], h = 1e-5;
+                for (int side = 0; side < 2; side++) {
+                    memcpy(at, w, p->total * sizeof *at);
+                    for (size_t k = 0; k < t->count; k++) at[t->offset + k] += (side ? h : -h) * (bt_rng_unit(9, i, k) - 0.5);
+                    loss[side] = ref_run(&c, p, at, inputs, targets, B, 1.0, NULL, NULL);
+                }
+                for (size_t k = 0; k < t->count; k++) slope += g[t->offset + k] * (bt_rng_unit(9, i, k) - 0.5);
+                double measured = (loss[1] - loss[0]) / (2 * h);
+                if (!(fabs(measured - slope) < 1e-6 + 1e-5 * fabs(slope))) fail_msg("%s: %s: slope %.9g, measured %.9g", name, t->name, slope, measured);
+            }
+            free(at);
+            free(g);
+            free(w);
+            bt_model_destroy(m);
+        }
+    }
+}
+
+/* the engine's own loss against its own gradient, without any reference; fp32, so coarser */
+static void engine_equals_its_finite_differences(void **state) {
+    (void)state;
+    int32_t inputs[B * T], targets[B * T];
+    tokens_of(inputs, targets);
+    for (int norm = BT_NORM_SUBLN; norm <= BT_NORM_PRE; norm++) {
+        bt_model_cfg c = variant((bt_norm_kind)norm, BT_ACT_SILU, BT_LIN_DENSE, norm == BT_NORM_PRE, norm != BT_NORM_SUBLN);
+        bt_model *m = model_of(&c, BT_RECOMPUTE_NONE);
+        const bt_params *p = bt_model_params(m);
+        bt_model_zero_grads(m);
+        (void)bt_model_train_micro(m, inputs, targets, 1.0, NULL, NULL, NULL);
+        for (size_t i = 0; i < p->n; i++) {
+            const bt_tensor *t = &p->tensors[i];
+            float *w = bt_model_weights(m) + t->offset, *g = bt_model_grads(m) + t->offset;
+            double norm2 = 0, loss[2];
+            for (size_t k = 0; k < t->count; k++) norm2 += (double)g[k] * (double)g[k];
+            float h = (float)(0.02 / sqrt(norm2));                      /* along the gradient, so that the loss moves by 0.04 |g| */
+            float *keep = malloc(t->count * sizeof *keep);
+            assert_non_null(keep);
+            memcpy(keep, w, t->count * sizeof *keep);
+            for (int side = 0; side < 2; side++) {
+                for (size_t k = 0; k < t->count; k++) w[k] = keep[k] + (side ? h : -h) * 0.5f * g[k] / (float)sqrt(norm2);
+                loss[side] = bt_model_eval_micro(m, inputs, targets);
+            }
+            memcpy(w, keep, t->count * sizeof *keep);
+            free(keep);
+            double measured = (loss[1] - loss[0]) / (double)h, slope = sqrt(norm2);
+            if (!(fabs(measured - slope) < 0.02 * slope)) fail_msg("%s: slope %.6g, measured %.6g", t->name, slope, measured);
+        }
+        bt_model_destroy(m);
+    }
+}
+
+static int start(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    const char *isa = getenv("BT_TEST_ISA");
+    return bt_kernels_select(isa ? isa : "auto", &err) != BT_OK || bt_threads_init(2, &err) != BT_OK;
+}
+
+static int stop(void **state) {
+    (void)state;
+    bt_ops_release();
+    bt_threads_release();
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reference_equals_finite_differences),
+        cmocka_unit_test(engine_equals_reference),
+        cmocka_unit_test(engine_equals_its_finite_differences),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
