@@ -17,6 +17,8 @@ typedef struct bt_trainer_setup {
     const bt_sink *sink;                /* used on rank 0; NULL: record nothing */
     bt_request_box *requests;           /* may be NULL */
     const char *resume_dir;             /* checkpoint folder, "" for a fresh start */
+    int64_t warmup_steps;               /* first steps left out of the result's medians */
+    double peak_flops;                  /* measured bf16 peak of all ranks' cores together (mfu); 0: unknown */
     int attempt;                        /* fences checkpoints: an older attempt never commits after a newer one began */
 } bt_trainer_setup;
 
@@ -34,6 +36,7 @@ typedef struct bt_train_result {
 
 bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trainer_run(bt_trainer *t, bt_train_result *out, bt_err *err) BT_MUST_CHECK;
-void bt_trainer_destroy(bt_trainer *t);
+void bt_trainer_destroy(bt_trainer *t);                 /* accepts NULL */
+struct bt_model *bt_trainer_model(bt_trainer *t);       /* borrowed: to sample text after training, or to look inside */
 
 #endif

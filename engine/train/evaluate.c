@@ -1,0 +1,106 @@
+/* evaluate.c - validation over a fixed set of sequences. */
+#include "engine/train/evaluate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct bt_evaluator {
+    bt_comm *dp;
+    int B, T;
+    int64_t n_micro;                    /* of this rank */
+    int32_t *inputs, *targets;          /* (n_micro, B, T); targets of padding are -1 */
+    double bytes_per_token;
+};
+
+/* This rank's micro-batches; sequences at or after `wanted` are padding and train nothing, count nothing. */
+static bt_code read_share(bt_evaluator *e, bt_loader_cfg *cfg, int64_t wanted, bt_err *err) {
+    size_t per_micro = (size_t)e->B * (size_t)e->T;
+    e->inputs = calloc((size_t)e->n_micro * per_micro, sizeof *e->inputs);
+    e->targets = calloc((size_t)e->n_micro * per_micro, sizeof *e->targets);
+    if (!e->inputs || !e->targets) return bt_fail(err, BT_NOMEM, "cannot keep %zu validation tokens in memory (lower train.eval_tokens)", (size_t)e->n_micro * per_micro);
+
+    bt_loader *l = NULL;
+    BT_TRY(bt_loader_open(&l, cfg, err));
+    bt_code code = BT_OK;
+    for (int64_t i = 0; i < e->n_micro && code == BT_OK; i++) {
+        bt_batch batch;
+        code = bt_loader_next(l, &batch, err);
+        if (code != BT_OK) break;
+        memcpy(e->inputs + (size_t)i * per_micro, batch.inputs, per_micro * sizeof *e->inputs);
+        memcpy(e->targets + (size_t)i * per_micro, batch.targets, per_micro * sizeof *e->targets);
+        for (int b = 0; b < e->B; b++) {
+            if (cfg->first_sequence + i * e->B + b < wanted) continue;
+            int32_t *row = e->targets + (size_t)i * per_micro + (size_t)b * (size_t)e->T;
+            for (int t = 0; t < e->T; t++) row[t] = -1;
+        }
+    }
+    e->bytes_per_token = bt_loader_bytes_per_token(l);
+    bt_loader_close(l);
+    return code;
+}
+
+bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t tokens, bt_comm *dp, bt_err *err) {
+    *out = NULL;
+    bt_evaluator *e = calloc(1, sizeof *e);
+    if (!e) return bt_fail(err, BT_NOMEM, "cannot take memory for the evaluation");
+    e->dp = dp;
+    e->B = data->B;
+    e->T = data->T;
+
+    /* one look at the split tells how many sequences there are */
+    bt_loader_cfg cfg = *data;
+    cfg.split = BT_SPLIT_VAL;
+    cfg.shuffle = false;
+    cfg.first_step = 0;
+    cfg.sequences_per_step = cfg.B;
+    cfg.first_sequence = 0;
+    cfg.n_sequences = cfg.B;
+    bt_loader *peek = NULL;
+    bt_code code = bt_loader_open(&peek, &cfg, err);
+    int64_t wanted = tokens / cfg.T > 0 ? tokens / cfg.T : 1;
+    if (code == BT_OK) {
+        int64_t available = bt_loader_sequences(peek);
+        if (available > 0 && wanted > available) wanted = available;
+        bt_loader_close(peek);
+
+        int64_t ranks = bt_comm_size(dp), per_round = ranks * e->B;
+        e->n_micro = (wanted + per_round - 1) / per_round;
+        cfg.n_sequences = (int)(e->n_micro * e->B);
+        cfg.first_sequence = bt_comm_rank(dp) * cfg.n_sequences;
+        cfg.sequences_per_step = (int)(ranks * cfg.n_sequences);
+        code = read_share(e, &cfg, wanted, err);
+    }
+    if (code != BT_OK) {
+        bt_evaluator_close(e);
+        return code;
+    }
+    *out = e;
+    return BT_OK;
+}
+
+bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_eval_result *out, bt_err *err) {
+    size_t per_micro = (size_t)e->B * (size_t)e->T;
+    double sums[2] = {0, 0};                                    /* nats, tokens */
+    for (int64_t i = 0; i < e->n_micro; i++) {
+        const int32_t *targets = e->targets + (size_t)i * per_micro;
+        sums[0] += bt_model_eval_micro(m, e->inputs + (size_t)i * per_micro, targets);
+        for (size_t j = 0; j < per_micro; j++) sums[1] += targets[j] >= 0;
+    }
+    BT_TRY(bt_all_reduce_f64(e->dp, sums, 2, BT_SUM, err));
+    out->nats = sums[0] / sums[1];
+    out->bits_per_byte = out->nats / M_LN2 / e->bytes_per_token;
+    out->tokens = (int64_t)sums[1];
+    return BT_OK;
+}
+
+size_t bt_evaluator_bytes(const bt_evaluator *e) {
+    return e ? 2 * sizeof(int32_t) * (size_t)e->n_micro * (size_t)e->B * (size_t)e->T : 0;
+}
+
+void bt_evaluator_close(bt_evaluator *e) {
+    if (!e) return;
+    free(e->inputs);
+    free(e->targets);
+    free(e);
+}

@@ -1,0 +1,90 @@
+/* facts.c - what is true of the whole run, told to the sink before the first step. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/base/threads.h"
+#include "engine/kernels/cpu.h"
+#include "engine/kernels/kernels.h"
+#include "engine/train/parts.h"
+
+static void fact(bt_trainer *t, const char *key, const char *fmt, ...) BT_PRINTF(3, 4);
+
+static void fact(bt_trainer *t, const char *key, const char *fmt, ...) {
+    char value[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(value, sizeof value, fmt, ap);
+    va_end(ap);
+    t->telemetry.sink.fact(t->telemetry.sink.ctx, key, value);
+}
+
+static void tell_model(bt_trainer *t) {
+    bt_model_counts n = bt_model_count(&t->model_cfg);
+    fact(t, "params", "%" PRIu64, n.params);
+    fact(t, "params.linear", "%" PRIu64, n.linear);
+    fact(t, "params.embedding", "%" PRIu64, n.embedding);
+    fact(t, "flop_token", "%.17g", n.flop_token);
+    if (t->telemetry.peak_flops > 0) fact(t, "peak_flops", "%.17g", t->telemetry.peak_flops);
+}
+
+static void tell_work(bt_trainer *t) {
+    fact(t, "world_size", "%d", t->n_ranks);
+    fact(t, "dp_size", "%d", bt_comm_size(t->mesh.dp));
+    fact(t, "batch_tokens", "%" PRId64, t->cfg.batch_tokens);
+    fact(t, "micro_batch", "%" PRId64, t->cfg.micro_batch);
+    fact(t, "accum", "%" PRId64, t->n_micro);
+    fact(t, "data.tokens", "%" PRId64, bt_loader_tokens(t->loader));
+    fact(t, "data.bytes_per_token", "%.17g", t->bytes_per_token);
+    fact(t, "data.hash", "%016" PRIx64, bt_loader_hash(t->loader));
+}
+
+static void tell_machine(bt_trainer *t) {
+    fact(t, "cpu", "%s", bt_cpu_get()->model);
+    fact(t, "isa", "%s", bt_kernels_isa());
+    fact(t, "threads", "%d", bt_threads_count());
+    for (size_t i = 0; i < bt_kernels_slots(); i++) {
+        char key[64];
+        snprintf(key, sizeof key, "kernel.%s", bt_kernels_slot_name(i));
+        fact(t, key, "%s", bt_kernels_slot_winner(i));
+    }
+}
+
+static void tell_arenas(bt_trainer *t, const bt_model_setup *setup) {
+    bt_arena_row rows[16];
+    size_t n = bt_model_plan(setup, rows, 16);
+    for (size_t i = 0; i < n; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "arena.%s", rows[i].name);
+        fact(t, key, "%zu", rows[i].bytes);
+    }
+    fact(t, "arena.optimizer", "%zu", bt_optim_bytes(0, bt_model_params(t->model)->total));
+    fact(t, "arena.validation", "%zu", bt_evaluator_bytes(t->evaluator));
+}
+
+static bt_code tell_ranks(bt_trainer *t, bt_err *err) {
+    bt_rank_info mine = {.rank = t->rank, .pid = (int)getpid(), .threads = bt_threads_count(), .pp = t->mesh.me.pp,
+                         .dp_replicate = t->mesh.me.dp_replicate, .dp_shard = t->mesh.me.dp_shard, .tp = t->mesh.me.tp};
+    gethostname(mine.host, sizeof mine.host - 1);
+    snprintf(mine.isa, sizeof mine.isa, "%s", bt_kernels_isa());
+    bt_rank_info *all = t->rank == 0 ? calloc((size_t)t->n_ranks, sizeof *all) : NULL;
+    bt_code code = t->rank == 0 && !all ? bt_fail(err, BT_NOMEM, "cannot take memory for %d ranks", t->n_ranks) : BT_OK;
+    code = bt_agree(t->mesh.world, code, err);
+    if (code == BT_OK) code = bt_gather(t->mesh.world, &mine, sizeof mine, all, 0, err);
+    if (code == BT_OK && all && t->telemetry.sink.ranks) t->telemetry.sink.ranks(t->telemetry.sink.ctx, all, (size_t)t->n_ranks);
+    free(all);
+    return code;
+}
+
+bt_code bt_facts_tell(bt_trainer *t, bt_err *err) {
+    BT_TRY(tell_ranks(t, err));
+    if (!t->telemetry.sink.fact) return BT_OK;
+    bt_model_setup setup = bt_trainer_model_setup(t);
+    tell_model(t);
+    tell_work(t);
+    tell_machine(t);
+    tell_arenas(t, &setup);
+    return BT_OK;
+}

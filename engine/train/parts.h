@@ -1,0 +1,91 @@
+/* parts.h - the trainer from inside: its fields, and the functions its files share. Included by engine/train only. */
+#ifndef BT_ENGINE_TRAIN_PARTS_H
+#define BT_ENGINE_TRAIN_PARTS_H
+
+#include "engine/data/loader.h"
+#include "engine/model/model.h"
+#include "engine/optim/optim.h"
+#include "engine/parallel/mesh.h"
+#include "engine/parallel/reducer.h"
+#include "engine/train/evaluate.h"
+#include "engine/train/guard.h"
+#include "engine/train/meter.h"
+#include "engine/train/telemetry.h"
+#include "engine/train/trainer.h"
+
+/* What every rank learns from rank 0 and from each other, once a step, together with the arrival times. Rank 0 alone fills
+ * CONTROL and LR; FINGER and FINGER_NEG carry one number up and down, so that two different numbers show. */
+enum { NOTE_CONTROL, NOTE_LR, NOTE_BAD_LOSS, NOTE_FINGER, NOTE_FINGER_NEG, NOTE_COUNT };
+enum { REQ_CKPT_DUE = 1 << 16 };                /* beside the bits of request.h: rank 0's clock says a checkpoint is due */
+
+typedef struct bt_progress {                    /* what a checkpoint keeps besides tensors */
+    int64_t step;                               /* steps done, applied or skipped; also the data cursor */
+    int64_t updates;                            /* steps applied: the optimizer's and the schedule's clock */
+    int64_t tokens;
+    double lr_factor;                           /* asked for by people; 1 otherwise */
+} bt_progress;
+
+typedef struct bt_step_outcome {
+    double loss;                                /* this rank's mean over its tokens */
+    double grad_norm, lr, weight_decay;
+    bool applied;
+} bt_step_outcome;
+
+struct bt_trainer {
+    bt_run_cfg cfg;
+    bt_model_cfg model_cfg;
+    bt_request_box *requests;
+    int attempt;
+
+    bt_mesh mesh;
+    int rank, n_ranks;
+    int64_t sequences, first_micro, n_micro;    /* of a step; this rank's micro-batches in the step's order */
+
+    bt_model *model;
+    bt_optim *optim;
+    bt_optim_span *spans;                       /* one per tensor */
+    bt_schedule schedule;
+    bt_loader *loader;
+    bt_evaluator *evaluator;                    /* NULL: no validation data */
+    bt_reducer *reducer;
+    bt_meter meter;
+    bt_telemetry telemetry;
+    bt_guard guard;
+    double bytes_per_token;
+
+    bt_progress at;
+    int64_t first_step, stop_at;                /* of this attempt; stop_at: where stop_after ends it */
+    int64_t notes[NOTE_COUNT];                  /* as agreed in the last exchange */
+    int64_t finger;                             /* of the last step's gradients: must be the same on all ranks */
+    bool stop, stopped;
+    int64_t ckpt_step, ckpt_at_ns;              /* last checkpoint of this attempt */
+    char ckpt_path[1024];
+    double val_loss, val_bits_per_byte;
+    bt_layer_record *layer_records;             /* (tensors) for the ternary statistics */
+    double (*layer_values)[BT_ML_COUNT];
+};
+
+/* step.c */
+bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) BT_MUST_CHECK;
+
+/* control.c: requests in, agreed controls out */
+void bt_control_ask(bt_trainer *t);                                                     /* rank 0: the box into the notes */
+bt_code bt_control_obey(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                      /* all ranks: act on the agreed notes */
+
+/* stats.c */
+bt_code bt_stats_plan(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+void bt_stats_record(bt_trainer *t, int64_t step);
+
+/* state.c: checkpoints of a trainer */
+bt_code bt_state_save(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                        /* collective */
+bt_code bt_state_resume(bt_trainer *t, const char *dir, bt_err *err) BT_MUST_CHECK;     /* collective; weights, moments, progress */
+bt_code bt_state_init_from(bt_trainer *t, const char *dir, bt_err *err) BT_MUST_CHECK;  /* collective; weights only */
+
+/* facts.c: what is true of the whole run, told once */
+bt_code bt_facts_tell(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                        /* collective */
+
+/* trainer.c */
+bt_model_setup bt_trainer_model_setup(const bt_trainer *t);
+bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                  /* collective */
+
+#endif

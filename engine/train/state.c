@@ -1,0 +1,203 @@
+/* state.c - a trainer's checkpoints: latent weights, moments and progress out and in, in any layout. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "engine/ckpt/ckpt.h"
+#include "engine/data/tokenizer.h"
+#include "engine/train/parts.h"
+
+#define BUILD_NAME __VERSION__                  /* the compiler: other compilers may round otherwise */
+
+/* ---- tensors as slices ---------------------------------------------------------------------------------------------- */
+
+typedef struct slice_list { bt_ckpt_slice *at; size_t n; } slice_list;
+
+/* the part of every tensor inside [begin, end) of the flat arrays, weights and (states) the optimizer's moments */
+static bt_code slices_of(bt_trainer *t, size_t begin, size_t end, bool states, slice_list *out, bt_err *err) {
+    const bt_params *p = bt_model_params(t->model);
+    size_t kinds = 1 + (states ? bt_optim_states(t->optim) : 0);
+    out->n = 0;
+    out->at = calloc(p->n * kinds, sizeof *out->at);
+    if (!out->at) return bt_fail(err, BT_NOMEM, "cannot take memory for the list of %zu tensors", p->n * kinds);
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *x = &p->tensors[i];
+        size_t first = x->offset > begin ? x->offset : begin, last = x->offset + x->count < end ? x->offset + x->count : end;
+        if (first >= last) continue;
+        for (size_t k = 0; k < kinds; k++) {
+            float *flat = k == 0 ? bt_model_weights(t->model) : bt_optim_state(t->optim, k - 1);
+            out->at[out->n++] = (bt_ckpt_slice){.tensor = x->name,
+                                                .state = k == 0 ? "weight" : bt_optim_state_name(t->optim, k - 1),
+                                                .tensor_elems = x->count,
+                                                .first = first - x->offset,
+                                                .count = last - first,
+                                                .data = flat + first};
+        }
+    }
+    return BT_OK;
+}
+
+/* ---- small state ---------------------------------------------------------------------------------------------------- */
+
+static void put_config(const bt_run_cfg *cfg, bt_text *out) {
+    bt_opts o = {.table = bt_run_opts, .n = bt_run_opts_n, .values = (void *)(uintptr_t)cfg};
+    bt_json j;
+    bt_text value;
+    bt_text_init(&value);
+    bt_json_begin(&j, out);
+    bt_json_object(&j, NULL);
+    for (size_t i = 0; i < o.n; i++) {
+        bt_text_clear(&value);
+        bt_opt_value(&o, i, &value);
+        bt_json_str(&j, o.table[i].key, bt_text_str(&value));
+    }
+    bt_json_end(&j, '}');
+    bt_text_release(&value);
+}
+
+static bt_code fill_meta(bt_trainer *t, bt_ckpt_meta *m, bt_err *err) {
+    memset(m, 0, sizeof *m);
+    bt_text_init(&m->config);
+    bt_text_init(&m->tokenizer);
+    bt_text_init(&m->extra);
+    m->step = t->at.step;
+    m->tokens = t->at.tokens;
+    m->attempt = t->attempt;
+    snprintf(m->run, sizeof m->run, "%s", t->cfg.name);
+    put_config(&t->cfg, &m->config);
+
+    bt_tokenizer *tok = NULL;
+    BT_TRY(bt_tokenizer_load(&tok, t->cfg.tokenizer, err));
+    bt_tokenizer_save(tok, &m->tokenizer);
+    m->vocab_hash = bt_tokenizer_hash(tok);
+    bt_tokenizer_free(tok);
+
+    m->params_hash = bt_params_hash(bt_model_params(t->model));
+    m->data_hash = bt_loader_hash(t->loader);
+    m->lr_factor = t->at.lr_factor;
+    m->loss_scale = 1;
+    snprintf(m->isa, sizeof m->isa, "%s", bt_kernels_isa());
+    snprintf(m->build, sizeof m->build, "%s", BUILD_NAME);
+    bt_text_printf(&m->extra, "{\"updates\":%" PRId64 ",\"bytes_per_token\":%.17g}", t->at.updates, t->bytes_per_token);
+    if (m->config.failed || m->tokenizer.failed || m->extra.failed) return bt_fail(err, BT_NOMEM, "cannot take memory for the checkpoint's metadata");
+    return BT_OK;
+}
+
+static int64_t updates_of(const bt_ckpt_meta *m) {
+    json_t *extra = json_loads(bt_text_str(&m->extra), 0, NULL);
+    json_t *updates = json_object_get(extra, "updates");
+    int64_t n = json_is_integer(updates) ? (int64_t)json_integer_value(updates) : m->step;
+    json_decref(extra);
+    return n;
+}
+
+/* ---- out ------------------------------------------------------------------------------------------------------------ */
+
+/* Every rank writes an equal stretch of the flat arrays. */
+bt_code bt_state_save(bt_trainer *t, bt_err *err) {
+    if (!t->cfg.out[0]) return BT_OK;
+    int64_t start = bt_now_ns(), bytes = 0;
+    size_t total = bt_model_params(t->model)->total, n = (size_t)t->n_ranks, r = (size_t)t->rank;
+    char hash[33] = "";
+    slice_list mine = {0};
+    bt_ckpt_meta meta;
+    bt_code code = fill_meta(t, &meta, err);
+    if (code == BT_OK) code = slices_of(t, total / n * r, r == n - 1 ? total : total / n * (r + 1), true, &mine, err);
+    code = bt_agree(t->mesh.world, code, err);
+    if (code == BT_OK) {
+        code = bt_ckpt_save(t->mesh.world, t->cfg.out, &meta, mine.at, mine.n, (int)t->cfg.ckpt_keep, t->ckpt_path, sizeof t->ckpt_path, &bytes, hash, err);
+    }
+    bt_ckpt_meta_release(&meta);
+    free(mine.at);
+    if (code != BT_OK) return code;
+
+    t->ckpt_step = t->at.step;
+    t->ckpt_at_ns = bt_now_ns();
+    if (t->telemetry.sink.checkpoint) {
+        bt_ckpt_record record = {.step = t->at.step, .path = t->ckpt_path, .bytes = bytes, .took_us = (t->ckpt_at_ns - start) / 1000, .hash = hash};
+        t->telemetry.sink.checkpoint(t->telemetry.sink.ctx, &record);
+    }
+    bt_telemetry_event(&t->telemetry, "checkpoint", BT_EV_INFO, t->at.step - 1, NULL, "checkpoint after step %" PRId64 ": %.1f MiB in %.2f s", t->at.step,
+                       (double)bytes / 1048576.0, (double)(t->ckpt_at_ns - start) / 1e9);
+    return BT_OK;
+}
+
+/* ---- in ------------------------------------------------------------------------------------------------------------- */
+
+/* newest checkpoint that all ranks can read; what was passed over becomes warnings */
+static bt_code find(bt_trainer *t, const char *dir, char *path, size_t size, bt_ckpt_meta *meta, bt_err *err) {
+    bt_text why;
+    bt_text_init(&why);
+    memset(meta, 0, sizeof *meta);
+    bt_code code = bt_ckpt_find(t->mesh.world, dir, path, size, meta, &why, err);
+    for (char *line = why.data, *next; t->rank == 0 && line && *line; line = next) {
+        next = strchr(line, '\n');
+        if (next) *next++ = '\0';
+        bt_log(BT_LOG_WARN, "%s", line);
+        bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, -1, NULL, "%s", line);
+    }
+    bt_text_release(&why);
+    return code;
+}
+
+static bt_code load(bt_trainer *t, const char *path, const bt_ckpt_meta *meta, bool states, bt_err *err) {
+    const bt_params *p = bt_model_params(t->model);
+    if (meta->params_hash != bt_params_hash(p)) {
+        return bt_fail(err, BT_ARG, "checkpoint '%s' is of another model: its tensors differ in name or shape (same preset and model.* settings needed)", path);
+    }
+    slice_list all = {0};
+    bt_code code = slices_of(t, 0, p->total, states, &all, err);
+    if (code == BT_OK) code = bt_ckpt_load(path, all.at, all.n, err);
+    free(all.at);
+    return code;
+}
+
+/* what may differ without being wrong, but costs the equality of bits */
+static void warn_of_differences(bt_trainer *t, const bt_ckpt_meta *m) {
+    if (strcmp(m->isa, bt_kernels_isa()) != 0) {
+        bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, m->step - 1, NULL, "the checkpoint was written with %s kernels, this run uses %s: losses may differ in the last bits",
+                           m->isa, bt_kernels_isa());
+    }
+    if (strcmp(m->build, BUILD_NAME) != 0) {
+        bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, m->step - 1, NULL, "the checkpoint was written by a build with another compiler (%s): losses may differ in the last bits", m->build);
+    }
+}
+
+static bt_code same_data(bt_trainer *t, const bt_ckpt_meta *m, bt_err *err) {
+    if (m->data_hash == bt_loader_hash(t->loader)) return BT_OK;
+    if (!t->cfg.other_data) {
+        return bt_fail(err, BT_ARG, "the data are not those of the checkpoint: a resumed run would see other tokens (give the same --data, or allow it with --other-data)");
+    }
+    bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, m->step - 1, NULL, "resumed on other data than the checkpoint's");
+    return BT_OK;
+}
+
+bt_code bt_state_resume(bt_trainer *t, const char *dir, bt_err *err) {
+    char path[1024];
+    bt_ckpt_meta meta;
+    BT_TRY(find(t, dir, path, sizeof path, &meta, err));
+    bt_code code = same_data(t, &meta, err);
+    if (code == BT_OK) code = load(t, path, &meta, true, err);
+    code = bt_agree(t->mesh.world, code, err);
+    if (code == BT_OK) {
+        t->at = (bt_progress){.step = meta.step, .updates = updates_of(&meta), .tokens = meta.tokens, .lr_factor = meta.lr_factor};
+        warn_of_differences(t, &meta);
+        snprintf(t->ckpt_path, sizeof t->ckpt_path, "%s", path);
+        t->ckpt_step = meta.step;
+    }
+    bt_ckpt_meta_release(&meta);
+    return code;
+}
+
+bt_code bt_state_init_from(bt_trainer *t, const char *dir, bt_err *err) {
+    char path[1024];
+    bt_ckpt_meta meta;
+    BT_TRY(find(t, dir, path, sizeof path, &meta, err));
+    bt_code code = load(t, path, &meta, false, err);
+    bt_ckpt_meta_release(&meta);
+    return bt_agree(t->mesh.world, code, err);
+}

@@ -1,0 +1,43 @@
+/* stats.c - ternary statistics and gradient norms per tensor, every train.stats_every steps. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "engine/kernels/ops.h"
+#include "engine/train/parts.h"
+
+bt_code bt_stats_plan(bt_trainer *t, bt_err *err) {
+    const bt_params *p = bt_model_params(t->model);
+    t->layer_records = calloc(p->n, sizeof *t->layer_records);
+    t->layer_values = calloc(p->n, sizeof *t->layer_values);
+    if (!t->layer_records || !t->layer_values) return bt_fail(err, BT_NOMEM, "cannot take memory for the statistics of %zu tensors", p->n);
+    return BT_OK;
+}
+
+/* the tensor's name without "layers.N." */
+static const char *short_name(const bt_tensor *x) {
+    const char *name = x->name;
+    if (x->layer < 0) return name;
+    for (int dots = 0; *name && dots < 2; name++) dots += *name == '.';
+    return name;
+}
+
+void bt_stats_record(bt_trainer *t, int64_t step) {
+    const bt_params *p = bt_model_params(t->model);
+    const float *grads = bt_model_grads(t->model);
+    if (!t->telemetry.sink.layers) return;
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *x = &p->tensors[i];
+        double *v = t->layer_values[i];
+        for (int m = 0; m < BT_ML_COUNT; m++) v[m] = NAN;
+        if (x->tern) {
+            bt_quant_stat q = bt_model_quant_stat(t->model, i);
+            v[BT_ML_ZERO] = q.zero_frac;
+            v[BT_ML_POS] = q.pos_frac;
+            v[BT_ML_FLIP] = q.flip_frac;
+            v[BT_ML_SCALE] = q.scale;
+        }
+        v[BT_ML_GRAD_NORM] = sqrt(bt_op_sum_squares(grads + x->offset, x->count));
+        t->layer_records[i] = (bt_layer_record){.step = step, .layer = x->layer, .tensor = short_name(x), .values = v};
+    }
+    t->telemetry.sink.layers(t->telemetry.sink.ctx, t->layer_records, p->n);
+}

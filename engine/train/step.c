@@ -1,0 +1,101 @@
+/* step.c - one optimizer update over the global batch. */
+#include <math.h>
+#include <string.h>
+
+#include "engine/base/clock.h"
+#include "engine/kernels/ops.h"
+#include "engine/train/parts.h"
+
+/* Adds the gradients of this rank's samples, scaled so that the sum over all ranks is the mean over the batch's tokens.
+ * Only the last micro-batch lets finished gradients leave while backward goes on. */
+static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
+    double scale = 1.0 / (double)t->cfg.batch_tokens, sum = 0;
+    int64_t start = bt_now_ns();
+    bt_model_zero_grads(t->model);
+    bt_meter_add(&t->meter, BT_MR_BWD, bt_now_ns() - start);
+
+    for (int64_t i = 0; i < t->n_micro; i++) {
+        bool last = i == t->n_micro - 1;
+        bt_batch batch;
+        start = bt_now_ns();
+        BT_TRY(bt_loader_next(t->loader, &batch, err));
+        bt_meter_add(&t->meter, BT_MR_DATA, bt_now_ns() - start);
+
+        bt_micro_times took;
+        if (last) bt_reducer_begin(t->reducer);
+        sum += bt_model_train_micro(t->model, batch.inputs, batch.targets, scale, last ? bt_reducer_ready : NULL, t->reducer, &took);
+        bt_meter_add(&t->meter, BT_MR_FWD, took.fwd_ns);
+        bt_meter_add(&t->meter, BT_MR_BWD, took.bwd_ns);
+
+        start = bt_now_ns();
+        BT_TRY(bt_telemetry_poll(&t->telemetry, err));
+        bt_meter_add(&t->meter, BT_MR_MONITOR, bt_now_ns() - start);
+    }
+    out->loss = sum / (double)(t->n_micro * t->cfg.micro_batch * t->cfg.seq_len);
+    bt_meter_set(&t->meter, BT_MR_LOSS, out->loss);
+    bt_meter_set(&t->meter, BT_MR_MICRO_BATCHES, (double)t->n_micro);
+    return BT_OK;
+}
+
+/* Waits until every rank holds the summed gradients, and until all know what rank 0 was asked to do. */
+static bt_code exchange_gradients(bt_trainer *t, const bt_step_outcome *out, bt_err *err) {
+    memset(t->notes, 0, sizeof t->notes);
+    bt_control_ask(t);
+    t->notes[NOTE_BAD_LOSS] = !isfinite(out->loss);
+    t->notes[NOTE_FINGER] = t->finger;
+    t->notes[NOTE_FINGER_NEG] = -t->finger;
+
+    bt_reduce_times took;
+    BT_TRY(bt_reducer_finish(t->reducer, t->notes, NOTE_COUNT, &took, err));
+    bt_meter_add(&t->meter, BT_MR_COMM_BUSY, took.busy_ns);
+    bt_meter_add(&t->meter, BT_MR_COMM_EXPOSED, took.exposed_ns);
+    bt_meter_add(&t->meter, BT_MR_WAIT, took.wait_ns);
+    if (t->notes[NOTE_FINGER] != -t->notes[NOTE_FINGER_NEG]) {
+        return bt_fail(err, BT_CHECK, "the ranks' gradients of step %lld differ: unlike builds or processors, or a hardware fault (resume from a checkpoint)",
+                       (long long)t->at.step - 1);
+    }
+    return BT_OK;
+}
+
+/* The norm's bits, without the sign: equal on all ranks, or something is broken. */
+static int64_t fingerprint(double grad_norm) {
+    int64_t bits = 0;
+    if (isfinite(grad_norm)) memcpy(&bits, &grad_norm, sizeof bits);
+    return bits & INT64_MAX;
+}
+
+static bt_code update_weights(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
+    const bt_params *p = bt_model_params(t->model);
+    const float *grads = bt_model_grads(t->model);
+    out->grad_norm = sqrt(bt_op_sum_squares(grads, p->total));
+    out->lr = bt_schedule_lr(&t->schedule, t->at.updates) * t->at.lr_factor;
+    out->weight_decay = bt_schedule_decay(&t->schedule, t->at.updates);
+    out->applied = bt_guard_step(&t->guard, out->grad_norm, t->notes[NOTE_BAD_LOSS] == 0);
+    t->finger = fingerprint(out->grad_norm);
+
+    if (!out->applied) {
+        const char *tensor = bt_guard_find(p, grads);
+        bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, t->at.step, NULL, "step not applied: %s%s is not finite",
+                           tensor ? "gradient of " : "loss", tensor ? tensor : "");
+        return bt_guard_verdict(&t->guard, t->at.step, tensor, err);
+    }
+    double clip = t->cfg.clip / (out->grad_norm + 1e-6);            /* as torch.nn.utils.clip_grad_norm_ */
+    float grad_scale = t->cfg.clip > 0 && clip < 1 ? (float)clip : 1.0f;
+    bt_optim_step(t->optim, bt_model_weights(t->model), grads, t->spans, p->n, t->at.updates + 1, grad_scale, (float)out->lr, (float)out->weight_decay);
+    bt_model_quantise(t->model);
+    t->at.updates++;
+    return BT_OK;
+}
+
+bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
+    BT_TRY(accumulate_gradients(t, out, err));
+    BT_TRY(exchange_gradients(t, out, err));
+
+    int64_t start = bt_now_ns();
+    BT_TRY(update_weights(t, out, err));
+    bt_meter_add(&t->meter, BT_MR_OPTIM, bt_now_ns() - start);
+
+    t->at.step++;
+    t->at.tokens += t->cfg.batch_tokens;
+    return BT_OK;
+}
