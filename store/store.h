@@ -58,7 +58,12 @@ bt_code bt_db_run(bt_db *db, const char *wanted, char run[BT_NAME_MAX], bt_err *
 
 /* any read-only statement: rows as text cells to a callback (NULL cell = SQL NULL; type: 'i' 'r' 't' 'b' 'n').
  * params bind ?1.. as text. Return false from the callback to stop. Limits: rows (0: none), seconds (0: none). */
-typedef struct bt_row { int n; const char *const *names; const char *const *cells; const char *types; } bt_row;
+typedef struct bt_row {
+    int n;
+    const char *const *names, *const *cells;
+    const char *types;
+    const double *nums;                 /* NaN where the cell is not a number */
+} bt_row;
 typedef bool (*bt_row_fn)(void *ctx, const bt_row *row);
 bt_code bt_db_query(bt_db *db, const char *sql, const char *const *params, int n_params, int64_t max_rows, double max_s,
                     bt_row_fn fn, void *ctx, bool *truncated, bt_err *err) BT_MUST_CHECK;
