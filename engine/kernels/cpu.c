@@ -32,7 +32,7 @@ typedef struct regs { uint32_t a, b, c, d; } regs;
 
 static regs cpuid(uint32_t leaf, uint32_t sub) {
     regs r = {0};
-    if (__get_cpuid_max(leaf & 0x80000000u, NULL) >= leaf) __cpuid_count(leaf, sub, r.a, r.b, r.c, r.d);
+    if ((uint32_t)__get_cpuid_max(leaf & 0x80000000u, NULL) >= leaf) __cpuid_count(leaf, sub, r.a, r.b, r.c, r.d);
     return r;
 }
 

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Help of every command: exit 0, an example first, on standard output; help topics; man page and completion are well-formed.
+set -u
+bad=0
+fault() { echo "$*"; bad=1; }
+ok() { "$@" >"$tmp/out" 2>"$tmp/err" || fault "exit $? of: $*"; [ ! -s "$tmp/err" ] || fault "$* wrote to standard error: $(cat "$tmp/err")"; }
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+export BITRAIN_STORE=$tmp/none.db XDG_DATA_HOME=$tmp HOME=$tmp
+
+ok "$BITRAIN" help
+commands=$(awk '/^  [a-z]/ {print $1}' "$tmp/out")
+[ "$(wc -w <<<"$commands")" -ge 2 ] || fault "'bitrain help' lists no commands"
+for c in $commands; do
+    ok "$BITRAIN" "$c" --help
+    grep -q '^examples:$' "$tmp/out" || fault "$c --help shows no examples"
+    first=$(grep -n '^examples:$' "$tmp/out" | cut -d: -f1)
+    options=$(grep -n '^options:$' "$tmp/out" | cut -d: -f1)
+    [ -z "$options" ] || [ "${first:-999}" -lt "$options" ] || fault "$c --help: options before examples"
+    grep -q "^  bitrain $c" "$tmp/out" || fault "$c --help: no example starts with 'bitrain $c'"
+    long=$(awk 'length > 150' "$tmp/out")
+    [ -z "$long" ] || fault "$c --help: a line longer than 150 columns: $long"
+    cp "$tmp/out" "$tmp/flag"
+    ok "$BITRAIN" help "$c"
+    cmp -s "$tmp/out" "$tmp/flag" || fault "'help $c' and '$c --help' differ"
+    ok "$BITRAIN" "$c" -h
+done
+for topic in options metrics exit-codes; do
+    ok "$BITRAIN" help $topic
+    [ "$(wc -l <"$tmp/out")" -ge 2 ] || fault "'help $topic' says nothing"
+done
+ok "$BITRAIN" --help
+ok "$BITRAIN" --version
+grep -qxE 'bitrain [0-9]+\.[0-9]+\.[0-9]+' "$tmp/out" || fault "--version prints '$(cat "$tmp/out")'"
+
+ok "$BITRAIN" help --man
+grep -q '^\.TH BITRAIN 1' "$tmp/out" || fault "the man page has no title"
+for c in $commands; do grep -qF ".SS \"bitrain $c" "$tmp/out" || fault "the man page lacks $c"; done
+if command -v man >/dev/null && man -w man >/dev/null 2>&1; then
+    warnings=$(LC_ALL=C.UTF-8 MANROFFSEQ= MANWIDTH=100 man --warnings -E UTF-8 -l -Tutf8 -Z "$tmp/out" 2>&1 >/dev/null)
+    [ -z "$warnings" ] || fault "man warns: $warnings"
+fi
+
+ok "$BITRAIN" help --completion bash
+cp "$tmp/out" "$tmp/completion"
+bash -n "$tmp/completion" || fault "the completion script is not valid bash"
+complete_words() {                      # words as typed; the last one is completed
+    bash -c 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); compopt() { :; }; _bitrain; printf "%s\n" "${COMPREPLY[@]}"' "$tmp/completion" "$@"
+}
+[ "$(complete_words bitrain hel)" = help ] || fault "completion of 'hel' is '$(complete_words bitrain hel)'"
+complete_words bitrain help --mark | grep -qx -- --markdown || fault "completion of 'help --mark' fails"
+complete_words bitrain help opt | grep -qx options || fault "completion of 'help opt' fails"
+
+"$BITRAIN" >"$tmp/out" 2>"$tmp/err"
+[ $? -eq 2 ] && [ ! -s "$tmp/out" ] && grep -q usage "$tmp/err" || fault "no command must show usage on standard error and exit 2"
+"$BITRAIN" help options >/dev/full 2>"$tmp/err"
+[ $? -eq 1 ] && grep -q 'cannot write the output' "$tmp/err" || fault "a full disk under the output is not noticed"
+exit $bad
