@@ -71,7 +71,7 @@ bt_code bt_blas_load(bt_err *err) {
 const char *bt_blas_corename(void) { return blas.core; }
 const char *bt_blas_config(void) { return blas.config; }
 
-enum { MB = 512, NB = 256, TQ = 64 };           /* rows widened at a time, outputs widened at a time, queries of an attention tile */
+enum { MB = 512, NB = 256, TQ = BT_ATTN_ROWS };           /* rows widened at a time, outputs widened at a time, queries of an attention tile */
 
 static void sgemm(int ta, int tb, size_t M, size_t N, size_t K, float alpha, const float *a, size_t lda, const float *b, size_t ldb, float beta,
                   float *c, size_t ldc) {

@@ -12,7 +12,7 @@
 #include <cpuid.h>
 #endif
 
-static bt_cpu cpu;
+static bt_cpu found, cpu;                           /* what is there; what is admitted to (bt_cpu_hide) */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static int count_cores(void) {
@@ -111,11 +111,20 @@ static void read_cpu(void) {
     if (!cpu.l1d_bytes) cpu.l1d_bytes = cache_size(_SC_LEVEL1_DCACHE_SIZE, 32768);
     if (!cpu.l2_bytes) cpu.l2_bytes = cache_size(_SC_LEVEL2_CACHE_SIZE, 1048576);
     if (!cpu.l3_bytes) cpu.l3_bytes = cache_size(_SC_LEVEL3_CACHE_SIZE, 8388608);
+    found = cpu;
 }
 
 const bt_cpu *bt_cpu_get(void) {
     pthread_once(&once, read_cpu);
     return &cpu;
+}
+
+void bt_cpu_hide(unsigned features) {
+    (void)bt_cpu_get();
+    cpu = found;
+    if (features & BT_HIDE_VNNI) cpu.avx512_vnni = false;
+    if (features & BT_HIDE_BF16) cpu.avx512_bf16 = false;
+    if (features & BT_HIDE_AVX_VNNI) cpu.avx_vnni = false;
 }
 
 const char *bt_cpu_blas_core(void) {

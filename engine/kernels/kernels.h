@@ -1,7 +1,7 @@
 /* kernels.h - the table of operations that training is made of; one implementation file per ISA.
  *
  * A slot works on the range it is given, on one thread, and never allocates: whoever calls (ops.c) splits the work over
- * threads and hands in per-thread scratch. isa_generic.c fills every slot with plain loops and is the oracle for ever.
+ * threads and hands in per-thread scratch (64-byte aligned). isa_generic.c fills every slot with plain loops and is the oracle for ever.
  * A faster set fills some slots; the rest fall through to the next slower set (dispatch.c):
  *     generic < blas < avx2 < avx512 < amx
  *
@@ -94,7 +94,8 @@ typedef struct bt_kernels {
                  size_t M, size_t N, size_t K, bt_prec prec, int flags, void *scratch);
 
     /* ---- causal attention of one head of one sequence, tiled over keys: never T x T in memory --------------------- */
-    /* o = softmax(scale q k^T) v for query rows t0..t1; lse[t] = log of the row's normaliser (natural log, of scaled scores) */
+    /* o = softmax(scale q k^T) v for query rows t0..t1; lse[t] = log of the row's normaliser (natural log, of scaled scores);
+     * t0 is a multiple of BT_ATTN_ROWS */
     void (*attn_fwd)(float *o, float *lse, const float *q, const float *k, const float *v, const bt_attn_shape *s, size_t t0, size_t t1,
                      bt_prec prec, void *scratch);
     /* dq written, dk and dv added to, for one query head against its kv head; delta[t] = sum_d do*o is computed inside */
@@ -110,6 +111,7 @@ typedef struct bt_kernels {
 } bt_kernels;
 
 enum { BT_TERN_ROWS = 64 };                     /* granularity of splitting tern_pack and tern_dw over outputs */
+enum { BT_ATTN_ROWS = 64 };                     /* queries of an attention tile */
 enum { BT_SUM_BLOCK = 4096 };                   /* fixed block of sums that are split over threads */
 
 extern const bt_kernels bt_kernels_generic;     /* complete */

@@ -1,0 +1,118 @@
+/* isa_vec.h - one vector of floats: 16 lanes under AVX-512, 8 under AVX2, the same names for both.
+ *
+ * Included by isa_*.c only, compiled with that file's flags; everything is static inline, so nothing leaks.
+ * `_n` forms touch the first n lanes only (0 < n <= VL) and read zeros elsewhere: a row's tail goes through the same
+ * arithmetic as its body, so a value never depends on where a range was cut. */
+#ifndef BT_ENGINE_KERNELS_ISA_VEC_H
+#define BT_ENGINE_KERNELS_ISA_VEC_H
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BT_INLINE static inline __attribute__((always_inline, unused))
+#define BT_UNROLL _Pragma("GCC unroll 16")
+
+#if defined(__AVX512F__)
+enum { VL = 16 };
+typedef __m512 vf;
+typedef __mmask16 vmask;
+
+BT_INLINE vf v_set(float a) { return _mm512_set1_ps(a); }
+BT_INLINE vf v_load(const float *p) { return _mm512_loadu_ps(p); }
+BT_INLINE void v_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
+BT_INLINE vmask v_first(size_t n) { return (vmask)((1u << n) - 1u); }
+BT_INLINE vf v_load_n(const float *p, size_t n) { return _mm512_maskz_loadu_ps(v_first(n), p); }
+BT_INLINE void v_store_n(float *p, vf a, size_t n) { _mm512_mask_storeu_ps(p, v_first(n), a); }
+BT_INLINE vf v_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+BT_INLINE vf v_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+BT_INLINE vf v_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+BT_INLINE vf v_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+BT_INLINE vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+BT_INLINE vf v_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); }
+BT_INLINE vf v_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+BT_INLINE vf v_min(vf a, vf b) { return _mm512_min_ps(a, b); }
+BT_INLINE vf v_sqrt(vf a) { return _mm512_sqrt_ps(a); }
+BT_INLINE vf v_abs(vf a) { return _mm512_abs_ps(a); }
+BT_INLINE vf v_where_n(vf a, vf b, size_t n) { return _mm512_mask_blend_ps(v_first(n), b, a); }    /* a in the first n lanes, else b */
+BT_INLINE float v_hsum(vf a) { return _mm512_reduce_add_ps(a); }
+BT_INLINE float v_hmax(vf a) { return _mm512_reduce_max_ps(a); }
+BT_INLINE vf v_pow2(vf x, vf n) { return _mm512_scalef_ps(x, n); }                                  /* x * 2^n */
+BT_INLINE vf v_rint(vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+/* half to even, saturated to int8 */
+BT_INLINE void v_store_i8_n(int8_t *p, vf a, size_t n) { _mm512_mask_cvtsepi32_storeu_epi8(p, v_first(n), _mm512_cvtps_epi32(a)); }
+BT_INLINE vf v_from_i8_n(const int8_t *p, size_t n) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(v_first(n), p)));
+}
+
+#elif defined(__AVX2__)
+enum { VL = 8 };
+typedef __m256 vf;
+
+BT_INLINE vf v_set(float a) { return _mm256_set1_ps(a); }
+BT_INLINE vf v_load(const float *p) { return _mm256_loadu_ps(p); }
+BT_INLINE void v_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
+BT_INLINE __m256i v_first(size_t n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int)n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+BT_INLINE vf v_load_n(const float *p, size_t n) { return _mm256_maskload_ps(p, v_first(n)); }
+BT_INLINE void v_store_n(float *p, vf a, size_t n) { _mm256_maskstore_ps(p, v_first(n), a); }
+BT_INLINE vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }
+BT_INLINE vf v_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
+BT_INLINE vf v_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
+BT_INLINE vf v_div(vf a, vf b) { return _mm256_div_ps(a, b); }
+BT_INLINE vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+BT_INLINE vf v_fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); }
+BT_INLINE vf v_max(vf a, vf b) { return _mm256_max_ps(a, b); }
+BT_INLINE vf v_min(vf a, vf b) { return _mm256_min_ps(a, b); }
+BT_INLINE vf v_sqrt(vf a) { return _mm256_sqrt_ps(a); }
+BT_INLINE vf v_abs(vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+BT_INLINE vf v_where_n(vf a, vf b, size_t n) { return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(v_first(n))); }
+BT_INLINE float v_hsum(vf a) {
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+BT_INLINE float v_hmax(vf a) {
+    __m128 s = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    s = _mm_max_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
+}
+BT_INLINE vf v_rint(vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+BT_INLINE vf v_pow2(vf x, vf n) {                                   /* n in [-126, 127], a whole number */
+    __m256i e = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+    return _mm256_mul_ps(x, _mm256_castsi256_ps(e));
+}
+BT_INLINE void v_store_i8_n(int8_t *p, vf a, size_t n) {
+    __m256i i = _mm256_cvtps_epi32(a);
+    __m128i w = _mm_packs_epi32(_mm256_castsi256_si128(i), _mm256_extracti128_si256(i, 1)), b = _mm_packs_epi16(w, w);
+    if (n == VL) {
+        _mm_storel_epi64((__m128i *)(void *)p, b);
+    } else {
+        int64_t all = _mm_cvtsi128_si64(b);
+        for (size_t j = 0; j < n; j++) p[j] = (int8_t)(all >> (8 * j));
+    }
+}
+BT_INLINE vf v_from_i8_n(const int8_t *p, size_t n) {
+    int64_t all = 0;
+    __builtin_memcpy(&all, p, n);
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(all)));
+}
+#endif
+
+/* exp, relative error below 2e-7 for |x| <= 87; arguments are clamped there, so the result is finite and positive */
+BT_INLINE vf v_exp(vf x) {
+    x = v_min(v_max(x, v_set(-87.0f)), v_set(87.0f));
+    vf n = v_rint(v_mul(x, v_set(1.44269504f)));
+    vf f = v_fnma(n, v_set(-2.12194440e-4f), v_fnma(n, v_set(0.693359375f), x));
+    vf p = v_set(1.9875691500e-4f);                                 /* Cephes expf */
+    p = v_fma(p, f, v_set(1.3981999507e-3f));
+    p = v_fma(p, f, v_set(8.3334519073e-3f));
+    p = v_fma(p, f, v_set(4.1665795894e-2f));
+    p = v_fma(p, f, v_set(1.6666665459e-1f));
+    p = v_fma(p, f, v_set(5.0000001201e-1f));
+    p = v_fma(p, v_mul(f, f), v_add(f, v_set(1.0f)));
+    return v_pow2(p, n);
+}
+
+#endif

@@ -1,0 +1,115 @@
+/* isa_util.h - buffers with guards and comparisons for the kernel tests. */
+#ifndef BT_TESTS_ISA_UTIL_H
+#define BT_TESTS_ISA_UTIL_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/base/rng.h"
+#include "engine/kernels/kernels.h"
+
+enum { GUARD = 64, BUFFERS = 64 };
+
+static struct { unsigned char *raw; size_t bytes; } buffers[BUFFERS];
+static size_t n_buffers;
+static uint64_t draw;                           /* counter of random values */
+
+/* bytes of memory at an address that is 4 (elements of 4) or 1 (bytes) modulo 64, between guards */
+static inline void *take(size_t bytes, size_t elem) {
+    assert_true(n_buffers < BUFFERS);
+    unsigned char *raw = aligned_alloc(64, (bytes + 2 * GUARD + 64 + 63) / 64 * 64);
+    assert_non_null(raw);
+    size_t at = GUARD + (elem >= 4 ? 4 : 1);
+    memset(raw, 0xA5, at);
+    memset(raw + at + bytes, 0xA5, GUARD);
+    buffers[n_buffers].raw = raw;
+    buffers[n_buffers++].bytes = bytes + (elem >= 4 ? 4 : 1);
+    return raw + at;
+}
+
+/* checks the guards and frees everything taken since the last call */
+static inline void drop_all(const char *what) {
+    for (size_t i = 0; i < n_buffers; i++) {
+        for (size_t j = 0; j < GUARD; j++) {
+            if (buffers[i].raw[j] != 0xA5 || buffers[i].raw[GUARD + buffers[i].bytes + j] != 0xA5) {
+                fail_msg("%s: wrote outside its buffer %zu (%zu bytes)", what, i, buffers[i].bytes);
+            }
+        }
+        free(buffers[i].raw);
+    }
+    n_buffers = 0;
+}
+
+static inline double unit(void) { return bt_rng_unit(7, 1, draw++); }
+
+static inline float *floats(size_t n) {         /* n values, mostly in (-1, 1), some larger */
+    float *p = take(n * 4, 4);
+    for (size_t i = 0; i < n; i++) {
+        double u = 2 * unit() - 1;
+        p[i] = (float)(u * (i % 13 == 5 ? 4.0 : 1.0));
+    }
+    return p;
+}
+
+static inline float *filled(size_t n, float value) {
+    float *p = take(n * 4, 4);
+    for (size_t i = 0; i < n; i++) p[i] = value;
+    return p;
+}
+
+static inline float *copy_of(const float *x, size_t n) {
+    float *p = take(n * 4, 4);
+    if (n) memcpy(p, x, n * 4);
+    return p;
+}
+
+static inline float *abs_of(const float *x, size_t n) {
+    float *p = copy_of(x, n);
+    for (size_t i = 0; i < n; i++) p[i] = fabsf(p[i]);
+    return p;
+}
+
+static inline int8_t *bytes_in(size_t n, int lo, int hi) {
+    int8_t *p = take(n, 1);
+    for (size_t i = 0; i < n; i++) p[i] = (int8_t)(lo + (int)(unit() * (hi - lo + 1)));
+    return p;
+}
+
+/* |got - want| <= tol * size[i] + tiny, element for element */
+static inline void near_scaled(const char *what, const float *got, const float *want, const float *size, double tol, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        double bound = tol * fabs((double)size[i]) + 1e-30;
+        if (!(fabs((double)got[i] - (double)want[i]) <= bound)) {
+            fail_msg("%s: element %zu of %zu is %.9g, not %.9g (off by %.3g, bound %.3g)", what, i, n, (double)got[i], (double)want[i],
+                     fabs((double)got[i] - (double)want[i]), bound);
+        }
+    }
+}
+
+static inline void near_rel(const char *what, const float *got, const float *want, double rel, double abs, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        double bound = rel * fabs((double)want[i]) + abs;
+        if (!(fabs((double)got[i] - (double)want[i]) <= bound)) {
+            fail_msg("%s: element %zu of %zu is %.9g, not %.9g (bound %.3g)", what, i, n, (double)got[i], (double)want[i], bound);
+        }
+    }
+}
+
+static inline void same_bits(const char *what, const void *got, const void *want, size_t bytes) {
+    const unsigned char *a = got, *b = want;
+    for (size_t i = 0; i < bytes; i++) {
+        if (a[i] != b[i]) fail_msg("%s: byte %zu of %zu is %02x, not %02x", what, i, bytes, a[i], b[i]);
+    }
+}
+
+static const size_t awkward[] = {0, 1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 127, 255, 513};
+enum { N_AWKWARD = sizeof awkward / sizeof *awkward };
+
+#endif

@@ -1,0 +1,213 @@
+/* timeout: 300
+ * Row, flat and ternary-code slots of every set this CPU has, against generic, on awkward sizes and unaligned pointers.
+ * Integer results: equal bits. Float results: the bound is written at each comparison. Products: test_products.c. */
+#include "tests/engine/kernels/isa_util.h"
+
+static const bt_kernels *const G = &bt_kernels_generic;
+
+static void rmsnorm(const bt_kernels *k) {
+    for (size_t i = 1; i < N_AWKWARD; i++) for (size_t rows = 0; rows < 4; rows += 3) {
+        size_t C = awkward[i], n = rows * C;
+        float *x = floats(n), *gain = floats(C), *y = filled(n, 9), *want = filled(n, 9), *rs = filled(rows, 9), *wrs = filled(rows, 9);
+        for (int with = 0; with < 2; with++) {
+            k->rmsnorm(y, rs, x, with ? gain : NULL, 1e-5f, rows, C);
+            G->rmsnorm(want, wrs, x, with ? gain : NULL, 1e-5f, rows, C);
+            near_rel("rmsnorm y", y, want, 1e-6, 1e-30, n);
+            near_rel("rmsnorm rstd", rs, wrs, 1e-6, 0, rows);
+        }
+        k->rmsnorm(NULL, rs, x, gain, 1e-5f, rows, C);
+        near_rel("rmsnorm rstd alone", rs, wrs, 1e-6, 0, rows);
+        k->rmsnorm(y, NULL, x, gain, 1e-5f, rows, C);
+        near_rel("rmsnorm y alone", y, want, 1e-6, 1e-30, n);
+        drop_all("rmsnorm");
+    }
+}
+
+static void rmsnorm_backward(const bt_kernels *k) {
+    for (size_t i = 1; i < N_AWKWARD; i++) for (int with = 0; with < 2; with++) {
+        size_t C = awkward[i], rows = 5, n = rows * C;
+        float *x = floats(n), *dy = floats(n), *g = floats(C), *gain = with ? g : NULL, *rs = filled(rows, 0);
+        float *dx = floats(n), *want = copy_of(dx, n);
+        G->rmsnorm(NULL, rs, x, gain, 1e-5f, rows, C);
+        for (int acc = 0; acc < 2; acc++) {
+            k->rmsnorm_dx(dx, dy, x, gain, rs, acc, rows, C);
+            G->rmsnorm_dx(want, dy, x, gain, rs, acc, rows, C);
+            near_rel("rmsnorm_dx", dx, want, 2e-6, 2e-5, n);
+        }
+        float *alias = copy_of(dy, n);              /* dx may be dy */
+        k->rmsnorm_dx(alias, alias, x, gain, rs, 0, rows, C);
+        G->rmsnorm_dx(want, dy, x, gain, rs, 0, rows, C);
+        near_rel("rmsnorm_dx in place", alias, want, 2e-6, 2e-5, n);
+        float *dg = floats(C), *wdg = copy_of(dg, C), *size = filled(C, 100);
+        size_t c0 = C / 3, c1 = C - C / 5;
+        k->rmsnorm_dgain(dg, dy, x, rs, rows, C, c0, c1);
+        G->rmsnorm_dgain(wdg, dy, x, rs, rows, C, c0, c1);
+        near_scaled("rmsnorm_dgain", dg, wdg, size, 1e-6, C);
+        same_bits("rmsnorm_dgain outside its columns", dg, wdg, c0 * 4);
+        drop_all("rmsnorm backward");
+    }
+}
+
+static void quant_rows(const bt_kernels *k) {
+    for (size_t i = 0; i < N_AWKWARD; i++) for (int kind = 0; kind < 4; kind++) {
+        size_t C = awkward[i], rows = 3, n = rows * C;
+        float *x = kind == 1 ? filled(n, 0) : floats(n), *dq = filled(rows, 9), *wdq = filled(rows, 9);
+        for (size_t j = 0; kind == 2 && j < n; j++) x[j] *= 1e-7f;              /* below the floor of 1e-5 */
+        for (size_t j = 0; kind == 3 && j < n; j++) x[j] = (float)((int)j % 255 - 127) * 0.5f + 0.25f;   /* ties after scaling */
+        int8_t *q = bytes_in(n, 0, 9), *want = bytes_in(n, 0, 9);
+        k->quant_rows(q, dq, x, rows, C);
+        G->quant_rows(want, wdq, x, rows, C);
+        same_bits("quant_rows xq", q, want, n);
+        same_bits("quant_rows dq", dq, wdq, rows * 4);
+        drop_all("quant_rows");
+    }
+}
+
+/* the norm may differ in its last bits from generic's, so a rounding may fall the other way; but the slot must agree with
+ * itself: its codes are those of quant_rows on the y it writes, with and without y */
+static void rmsnorm_quant(const bt_kernels *k) {
+    for (size_t i = 1; i < N_AWKWARD; i++) for (int with = 0; with < 2; with++) {
+        size_t C = awkward[i], rows = 3, n = rows * C;
+        float *x = floats(n), *g = floats(C), *gain = with ? g : NULL, *y = filled(n, 9), *wy = filled(n, 9);
+        float *dq = filled(rows, 9), *rs = filled(rows, 9), *wdq = filled(rows, 9), *wrs = filled(rows, 9);
+        int8_t *q = bytes_in(n, 0, 9), *q2 = bytes_in(n, 0, 9), *want = bytes_in(n, 0, 9);
+        k->rmsnorm_quant(q, dq, rs, y, x, gain, 1e-5f, rows, C);
+        G->quant_rows(want, wdq, y, rows, C);
+        same_bits("rmsnorm_quant codes of its own y", q, want, n);
+        same_bits("rmsnorm_quant dq of its own y", dq, wdq, rows * 4);
+        k->rmsnorm_quant(q2, dq, rs, NULL, x, gain, 1e-5f, rows, C);
+        same_bits("rmsnorm_quant without y", q2, q, n);
+        G->rmsnorm_quant(want, wdq, wrs, wy, x, gain, 1e-5f, rows, C);
+        near_rel("rmsnorm_quant y", y, wy, 1e-6, 1e-30, n);
+        near_rel("rmsnorm_quant rstd", rs, wrs, 1e-6, 0, rows);
+        near_rel("rmsnorm_quant dq", dq, wdq, 1e-6, 0, rows);
+        drop_all("rmsnorm_quant");
+    }
+}
+
+static void rope(const bt_kernels *k) {
+    static const size_t dims[] = {2, 4, 6, 16, 30, 32, 34, 64, 128};
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) for (int inv = 0; inv < 2; inv++) {
+        size_t D = dims[i], heads = 3, rows = 5, ld = heads * D + 7, n = rows * ld;
+        float *x = floats(n), *want = copy_of(x, n), *c = floats(9 * D / 2), *s = floats(9 * D / 2);
+        int32_t pos[5] = {0, 8, 3, 3, 1};
+        k->rope(x, ld, c, s, pos, inv, rows, heads, D);
+        G->rope(want, ld, c, s, pos, inv, rows, heads, D);
+        near_rel("rope", x, want, 1e-6, 4e-6, n);
+        for (size_t r = 0; r < rows; r++) same_bits("rope between rows", x + r * ld + heads * D, want + r * ld + heads * D, 28);
+        drop_all("rope");
+    }
+}
+
+static void glu(const bt_kernels *k) {
+    for (size_t i = 0; i < N_AWKWARD; i++) for (int act = 0; act < 2; act++) {
+        size_t n = awkward[i];
+        float *g = floats(n), *u = floats(n), *dy = floats(n), *y = filled(n, 9), *want = filled(n, 9);
+        for (size_t j = 0; j < n; j += 7) g[j] *= 30.0f;                        /* silu far out */
+        k->glu(y, g, u, (bt_act)act, n);
+        G->glu(want, g, u, (bt_act)act, n);
+        near_rel("glu", y, want, 1e-6, 1e-30, n);
+        float *dg = filled(n, 9), *du = filled(n, 9), *wdg = filled(n, 9), *wdu = filled(n, 9);
+        k->glu_bwd(dg, du, dy, g, u, (bt_act)act, n);
+        G->glu_bwd(wdg, wdu, dy, g, u, (bt_act)act, n);
+        near_rel("glu_bwd dgate", dg, wdg, 2e-6, 1e-6, n);
+        near_rel("glu_bwd dup", du, wdu, 1e-6, 1e-30, n);
+        k->glu_bwd(g, u, dy, g, u, (bt_act)act, n);                             /* in place */
+        same_bits("glu_bwd in place dgate", g, dg, n * 4);
+        same_bits("glu_bwd in place dup", u, du, n * 4);
+        drop_all("glu");
+    }
+}
+
+static void softmax_xent(const bt_kernels *k) {
+    for (size_t i = 1; i < N_AWKWARD; i++) for (int grad = 0; grad < 2; grad++) {
+        size_t V = awkward[i], rows = 5, n = rows * V;
+        float *x = floats(n), *loss = filled(rows, 9), *wloss = filled(rows, 9);
+        for (size_t j = 0; j < n; j++) x[j] *= j / V == 1 ? 40.0f : 3.0f;       /* one row with a very sharp softmax */
+        for (size_t j = 0; j < V; j++) x[3 * V + j] -= 1000.0f;                 /* one far from zero */
+        float *want = copy_of(x, n), *before = copy_of(x, n);
+        int32_t t[5] = {0, (int32_t)(V - 1), (int32_t)(V / 2), (int32_t)(V / 3), -1};
+        k->softmax_xent(loss, x, t, grad ? 0.125f : 0.0f, rows, V);
+        G->softmax_xent(wloss, want, t, grad ? 0.125f : 0.0f, rows, V);
+        near_rel("softmax_xent loss", loss, wloss, 1e-6, 3e-6, rows - 2);
+        near_rel("softmax_xent loss far from zero", loss + 3, wloss + 3, 1e-6, 1e-4, 2);        /* 1000 has an ulp of 6e-5 */
+        if (grad) near_rel("softmax_xent gradient", x, want, 2e-6, 1e-8, n);
+        else same_bits("softmax_xent leaves the logits", x, before, n * 4);
+        drop_all("softmax_xent");
+    }
+}
+
+static void flat(const bt_kernels *k) {
+    for (size_t i = 0; i < N_AWKWARD; i++) {
+        size_t n = awkward[i] * 7 + awkward[i] % 3;
+        float *x = floats(n), *y = floats(n), *want = copy_of(y, n);
+        k->add(y, x, n);
+        G->add(want, x, n);
+        same_bits("add", y, want, n * 4);
+        k->scale(y, 0.3f, n);
+        G->scale(want, 0.3f, n);
+        same_bits("scale", y, want, n * 4);
+        double abs = G->sum_abs(x, n) + 1e-30, sq = G->sum_squares(x, n) + 1e-30;
+        assert_true(fabs(k->sum(x, n) - G->sum(x, n)) <= 1e-6 * abs + 1e-29);
+        assert_true(fabs(k->sum_abs(x, n) - abs) <= 1e-6 * abs + 1e-29);
+        assert_true(fabs(k->sum_squares(x, n) - sq) <= 1e-6 * sq + 1e-29);
+        drop_all("flat arrays");
+    }
+}
+
+static void adamw(const bt_kernels *k) {
+    for (size_t i = 0; i < N_AWKWARD; i++) {
+        size_t n = awkward[i];
+        float *w = floats(n), *g = floats(n), *m = floats(n), *v = abs_of(floats(n), n);
+        for (size_t j = 0; j < n; j += 5) g[j] = v[j] = m[j] = 0;
+        float *ww = copy_of(w, n), *wm = copy_of(m, n), *wv = copy_of(v, n);
+        for (int step = 1; step < 4; step++) {
+            float c1 = 1 - powf(0.9f, (float)step), c2 = 1 - powf(0.95f, (float)step);
+            k->adamw(w, g, m, v, 0.7f, 2e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, c1, c2, n);
+            G->adamw(ww, g, wm, wv, 0.7f, 2e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, c1, c2, n);
+        }
+        near_rel("adamw w", w, ww, 1e-6, 1e-7, n);
+        near_rel("adamw m", m, wm, 1e-6, 1e-7, n);
+        near_rel("adamw v", v, wv, 1e-6, 1e-7, n);
+        drop_all("adamw");
+    }
+}
+
+static void tern_codes(const bt_kernels *k) {
+    for (size_t i = 0; i < N_AWKWARD; i++) for (int sign = 0; sign < 2; sign++) {
+        size_t n = awkward[i] * 5 + awkward[i] % 4;
+        float *w = floats(n), mean = sign ? 0.0625f : 0.0f;
+        for (size_t j = 0; j < n; j += 3) w[j] = (float)((int)(j % 9) - 4) * 0.25f + mean;     /* exact ties, and x = 0 */
+        int8_t *c = bytes_in(n, -1, 1), *want = take(n, 1);
+        if (n) memcpy(want, c, n);
+        bt_tern_stats a = k->tern_codes(c, w, mean, 2.0f, sign, n), b = G->tern_codes(want, w, mean, 2.0f, sign, n);
+        same_bits("tern_codes", c, want, n);
+        assert_int_equal(a.zero, b.zero);
+        assert_int_equal(a.pos, b.pos);
+        assert_int_equal(a.flips, b.flips);
+        drop_all("tern_codes");
+    }
+}
+
+static void run_set(const char *isa) {
+    bt_err err = BT_ERR_INIT;
+    draw = 0;
+    if (bt_kernels_select(isa, &err) != BT_OK) {
+        print_message("skipped: no %s (%s)\n", isa, err.msg);
+        skip();
+    }
+    static void (*const cases[])(const bt_kernels *) = {rmsnorm, rmsnorm_backward, quant_rows, rmsnorm_quant, rope, glu, softmax_xent,
+                                                        flat, adamw, tern_codes};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) cases[i](bt_k());
+}
+
+static void test_generic(void **state) { (void)state; run_set("generic"); }
+static void test_avx2(void **state) { (void)state; run_set("avx2"); }
+static void test_avx512(void **state) { (void)state; run_set("avx512"); }
+static void test_amx(void **state) { (void)state; run_set("amx"); }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_generic), cmocka_unit_test(test_avx2), cmocka_unit_test(test_avx512),
+                                       cmocka_unit_test(test_amx)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,191 @@
+/* timeout: 300
+ * Product slots of every set this CPU has against generic: ternary, dense, attention, on awkward sizes and strides, unaligned.
+ * tern_fwd and tern_gemv: equal bits. Others: |got - want| <= tol * sum |a||b|, tol = 2e-6 with fp32 operands, 2^-7 with bf16. */
+#include "tests/engine/kernels/isa_util.h"
+
+#include "engine/kernels/cpu.h"
+
+static const bt_kernels *const G = &bt_kernels_generic;
+static const double TOL[2] = {2e-6, 1.0 / 128};         /* by bt_prec */
+
+typedef struct shape { size_t M, N, K; } shape;
+
+/* every awkward size in every place, then sizes that cross the blocking of a set */
+static size_t shapes(shape *out) {
+    static const size_t few[] = {0, 1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 255};
+    static const shape more[] = {{14, 32, 256}, {29, 64, 1030}, {300, 96, 70}, {5, 700, 2600}, {130, 33, 1200}, {64, 530, 40}, {1, 192, 192}, {257, 40, 515}};
+    size_t n = 0;
+    for (size_t i = 0; i < 12; i++) {
+        out[n++] = (shape){few[i], few[(i * 5 + 3) % 12], few[(i * 7 + 4) % 12]};
+        out[n++] = (shape){few[(i * 5 + 2) % 12], few[i], few[(i * 7 + 9) % 12]};
+        out[n++] = (shape){few[(i * 7 + 10) % 12], few[(i * 5 + 8) % 12], few[i]};
+        out[n++] = (shape){few[i], few[i], few[i]};
+    }
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) out[n++] = more[i];
+    return n;
+}
+
+static void *scratch_for(const bt_kernels *k, size_t M, size_t N, size_t K, size_t T, size_t D) {
+    return (char *)take(k->scratch_bytes(M, N, K, T, D) + 60, 4) + 60;        /* 64-byte aligned, as ops.c gives it */
+}
+
+static void *packed_by(const bt_kernels *k, const int8_t *codes, size_t N, size_t K) {
+    void *p = take(k->tern_bytes(N, K), 4);
+    for (size_t n = 0; n < N; n += BT_TERN_ROWS) k->tern_pack(p, codes, N, K, n, n + BT_TERN_ROWS < N ? n + BT_TERN_ROWS : N);
+    return p;
+}
+
+static void tern_fwd(const bt_kernels *k, shape s) {
+    size_t ldy = s.N + 3;
+    int8_t *x = bytes_in(s.M * s.K, -128, 127), *w = bytes_in(s.N * s.K, -1, 1);
+    float *dq = floats(s.M), *y = floats(s.M * ldy), *want = copy_of(y, s.M * ldy);
+    void *p = packed_by(k, w, s.N, s.K), *gp = packed_by(G, w, s.N, s.K), *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
+    for (int flags = 0; flags < 2; flags++) {
+        size_t cut = s.M / 3;                           /* two calls give what one gives */
+        k->tern_fwd(y, ldy, x, dq, p, 0.37f, 0, cut, s.N, s.K, flags, tmp);
+        k->tern_fwd(y, ldy, x, dq, p, 0.37f, cut, s.M, s.N, s.K, flags, tmp);
+        G->tern_fwd(want, ldy, x, dq, gp, 0.37f, 0, s.M, s.N, s.K, flags, NULL);
+        same_bits("tern_fwd", y, want, s.M * ldy * 4);
+    }
+}
+
+static void tern_dx(const bt_kernels *k, shape s) {
+    size_t lddx = s.K + 1, lddy = s.N + 5;
+    int8_t *w = bytes_in(s.N * s.K, -1, 1), *aw = take(s.N * s.K, 1);
+    for (size_t i = 0; i < s.N * s.K; i++) aw[i] = (int8_t)abs(w[i]);
+    float *dy = floats(s.M * lddy), *dx = floats(s.M * lddx), *want = copy_of(dx, s.M * lddx), *size = abs_of(dx, s.M * lddx);
+    void *p = packed_by(k, w, s.N, s.K), *gp = packed_by(G, w, s.N, s.K), *ap = packed_by(G, aw, s.N, s.K);
+    void *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
+    float *ady = abs_of(dy, s.M * lddy), *start = copy_of(dx, s.M * lddx);
+    G->tern_dx(size, lddx, ady, lddy, ap, 0.37f, 0, s.M, s.N, s.K, BT_PREC_FP32, BT_ACC, NULL);
+    for (int prec = 0; prec < 2; prec++) for (int flags = 0; flags < 2; flags++) {
+        if (s.M > 0) memcpy(dx, start, s.M * lddx * 4), memcpy(want, start, s.M * lddx * 4);
+        G->tern_dx(want, lddx, dy, lddy, gp, 0.37f, 0, s.M, s.N, s.K, (bt_prec)prec, flags, NULL);
+        size_t cut = s.M / 2;
+        k->tern_dx(dx, lddx, dy, lddy, p, 0.37f, 0, cut, s.N, s.K, (bt_prec)prec, flags, tmp);
+        k->tern_dx(dx, lddx, dy, lddy, p, 0.37f, cut, s.M, s.N, s.K, (bt_prec)prec, flags, tmp);
+        near_scaled(prec ? "tern_dx bf16" : "tern_dx fp32", dx, want, size, TOL[prec], s.M * lddx);
+    }
+}
+
+static void tern_dw(const bt_kernels *k, shape s) {
+    size_t lddy = s.N + 2, n = s.N * s.K;
+    int8_t *x = bytes_in(s.M * s.K, -128, 127), *ax = take(s.M * s.K, 1);
+    for (size_t i = 0; i < s.M * s.K; i++) ax[i] = (int8_t)(x[i] == -128 ? 127 : abs(x[i]));
+    float *dy = floats(s.M * lddy), *dq = floats(s.M), *dw = floats(n), *start = copy_of(dw, n), *want = copy_of(dw, n), *size = abs_of(dw, n);
+    float *ady = abs_of(dy, s.M * lddy), *adq = abs_of(dq, s.M);
+    void *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
+    G->tern_dw(size, ady, lddy, ax, adq, s.M, s.N, s.K, 0, s.N, BT_PREC_FP32, NULL);
+    G->tern_dw(want, dy, lddy, x, dq, s.M, s.N, s.K, 0, s.N, BT_PREC_FP32, NULL);
+    for (int prec = 0; prec < 2; prec++) {
+        if (n) memcpy(dw, start, n * 4);
+        size_t cut = s.N / 2;
+        k->tern_dw(dw, dy, lddy, x, dq, s.M, s.N, s.K, 0, cut, (bt_prec)prec, tmp);
+        k->tern_dw(dw, dy, lddy, x, dq, s.M, s.N, s.K, cut, s.N, (bt_prec)prec, tmp);
+        near_scaled(prec ? "tern_dw bf16" : "tern_dw fp32", dw, want, size, 1.05 * TOL[prec], n);
+    }
+}
+
+static void gemm(const bt_kernels *k, shape s) {
+    for (int t = 0; t < 4; t++) {
+        int ta = t & 1, tb = t >> 1;
+        size_t lda = (ta ? s.M : s.K) + 3, ldb = (tb ? s.K : s.N) + 1, ldc = s.N + 2, na = (ta ? s.K : s.M) * lda, nb = (tb ? s.N : s.K) * ldb;
+        float *a = floats(na), *b = floats(nb), *c = floats(s.M * ldc), *start = copy_of(c, s.M * ldc), *want = copy_of(c, s.M * ldc);
+        float *size = abs_of(c, s.M * ldc), *aa = abs_of(a, na), *ab = abs_of(b, nb);
+        void *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
+        G->gemm(size, ldc, aa, lda, ta, ab, ldb, tb, 1.5f, s.M, s.N, s.K, BT_PREC_FP32, BT_ACC, NULL);
+        for (int prec = 0; prec < 2; prec++) for (int flags = 0; flags < 2; flags++) {
+            if (s.M > 0) memcpy(c, start, s.M * ldc * 4), memcpy(want, start, s.M * ldc * 4);
+            G->gemm(want, ldc, a, lda, ta, b, ldb, tb, 1.5f, s.M, s.N, s.K, (bt_prec)prec, flags, NULL);
+            k->gemm(c, ldc, a, lda, ta, b, ldb, tb, 1.5f, s.M, s.N, s.K, (bt_prec)prec, flags, tmp);
+            near_scaled(prec ? "gemm bf16" : "gemm fp32", c, want, size, TOL[prec], s.M * ldc);
+        }
+        drop_all("gemm");
+    }
+}
+
+static void tern_gemv(const bt_kernels *k, shape s) {
+    size_t row = (s.K + 127) / 128 * 32;
+    uint8_t *p = take(s.N * row, 1);
+    for (size_t i = 0; i < s.N * row; i++) {            /* any code but 3, also in the padding */
+        int v = 0;
+        for (int j = 0; j < 4; j++) v |= (int)(unit() * 3) << (2 * j);
+        p[i] = (uint8_t)v;
+    }
+    int8_t *x = bytes_in(s.K, -128, 127);
+    float *y = filled(s.N, 9), *want = filled(s.N, 9);
+    size_t n0 = s.N / 4;
+    k->tern_gemv(y, x, 0.02f, p, 0.37f, s.K, n0, s.N);
+    G->tern_gemv(want, x, 0.02f, p, 0.37f, s.K, n0, s.N);
+    same_bits("tern_gemv", y, want, s.N * 4);
+}
+
+/* queries and keys large enough for sharp and for flat rows; the bound is relative to the largest |v| (o) and to the sum of
+ * the terms of a gradient, taken as their largest magnitude times the number of keys a query sees */
+static void attention(const bt_kernels *k, size_t T, size_t D, size_t window, int prec) {
+    bt_attn_shape s = {.T = T, .D = D, .ldq = 2 * D + 1, .ldk = D + 2, .ldv = D, .ldo = D + 3, .scale = 1.0f / sqrtf((float)D), .window = window};
+    float *q = floats(T * s.ldq), *kk = floats(T * s.ldk), *v = floats(T * s.ldv), *o = filled(T * s.ldo, 9), *wo = filled(T * s.ldo, 9);
+    float *lse = filled(T, 9), *wl = filled(T, 9), *go = floats(T * s.ldo);
+    void *tmp = scratch_for(k, 1, 1, 1, T, D), *gtmp = scratch_for(G, 1, 1, 1, T, D);
+    double tol = prec ? 0.03 : 1e-5;
+    k->attn_fwd(o, lse, q, kk, v, &s, 0, T, (bt_prec)prec, tmp);
+    G->attn_fwd(wo, wl, q, kk, v, &s, 0, T, (bt_prec)prec, gtmp);
+    near_rel("attn_fwd o", o, wo, 0, 4 * tol, T * s.ldo);
+    near_rel("attn_fwd lse", lse, wl, 0, 4 * tol, T);
+    float *dq = filled(T * s.ldq, 9), *dk = floats(T * s.ldk), *dv = floats(T * s.ldv);
+    float *wdq = filled(T * s.ldq, 9), *wdk = copy_of(dk, T * s.ldk), *wdv = copy_of(dv, T * s.ldv);
+    k->attn_bwd(dq, dk, dv, go, wo, wl, q, kk, v, &s, (bt_prec)prec, tmp);
+    G->attn_bwd(wdq, wdk, wdv, go, wo, wl, q, kk, v, &s, (bt_prec)prec, gtmp);
+    double grow = sqrt((double)T) * sqrt((double)D);
+    near_rel("attn_bwd dq", dq, wdq, 0, tol * grow, T * s.ldq);
+    near_rel("attn_bwd dk", dk, wdk, 0, tol * grow, T * s.ldk);
+    near_rel("attn_bwd dv", dv, wdv, 0, tol * grow, T * s.ldv);
+    if (T > BT_ATTN_ROWS) {                                       /* rows of a later range do not depend on the range */
+        float *part = copy_of(o, T * s.ldo), *pl = copy_of(lse, T);
+        for (size_t i = BT_ATTN_ROWS * s.ldo; i < T * s.ldo; i++) if (i % s.ldo < D) part[i] = -1;
+        k->attn_fwd(part, pl, q, kk, v, &s, BT_ATTN_ROWS, T, (bt_prec)prec, tmp);
+        same_bits("attn_fwd of a range", part, o, T * s.ldo * 4);
+        same_bits("attn_fwd lse of a range", pl, lse, T * 4);
+    }
+    drop_all("attention");
+}
+
+static void run_set(const char *isa, unsigned hide) {
+    bt_err err = BT_ERR_INIT;
+    draw = 0;
+    bt_cpu_hide(hide);
+    if (bt_kernels_select(isa, &err) != BT_OK) {
+        print_message("skipped: no %s (%s)\n", isa, err.msg);
+        bt_cpu_hide(0);
+        skip();
+    }
+    shape all[64];
+    size_t n = shapes(all);
+    static void (*const cases[])(const bt_kernels *, shape) = {tern_fwd, tern_dx, tern_dw, gemm, tern_gemv};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) for (size_t i = 0; i < n; i++) {
+        cases[c](bt_k(), all[i]);
+        drop_all("product");
+    }
+    static const size_t T[] = {1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 129, 255, 300}, D[] = {2, 16, 30, 32, 64, 128};
+    for (size_t i = 0; i < sizeof T / sizeof *T; i++) for (int prec = 0; prec < 2; prec++) {
+        attention(bt_k(), T[i], D[i % 6], 0, prec);
+        attention(bt_k(), T[i], D[(i + 3) % 6], i % 3 ? 1 + i * i : 0, prec);
+    }
+    bt_cpu_hide(0);
+}
+
+static void test_generic(void **state) { (void)state; run_set("generic", 0); }
+static void test_blas(void **state) { (void)state; run_set("blas", 0); }
+static void test_avx2(void **state) { (void)state; run_set("avx2", 0); }
+static void test_avx2_plain(void **state) { (void)state; run_set("avx2", BT_HIDE_AVX_VNNI); }
+static void test_avx512(void **state) { (void)state; run_set("avx512", 0); }
+static void test_avx512_plain(void **state) { (void)state; run_set("avx512", BT_HIDE_VNNI | BT_HIDE_BF16); }
+static void test_amx(void **state) { (void)state; run_set("amx", 0); }
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_generic), cmocka_unit_test(test_blas), cmocka_unit_test(test_avx2), cmocka_unit_test(test_avx2_plain),
+        cmocka_unit_test(test_avx512), cmocka_unit_test(test_avx512_plain), cmocka_unit_test(test_amx),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
