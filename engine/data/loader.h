@@ -51,4 +51,7 @@ double bt_loader_bytes_per_token(const bt_loader *l);   /* source text bytes per
 uint64_t bt_loader_hash(const bt_loader *l);            /* of the sources: a checkpoint refuses other data unless told */
 void bt_loader_close(bt_loader *l);                     /* accepts NULL */
 
+/* where the text of "builtin" is expected; bt_builtin_make (monitor/job/builtin.h) puts it there before ranks start */
+void bt_builtin_path(char *out, size_t size, const char *cache_dir);
+
 #endif
