@@ -212,17 +212,16 @@ static entry pop(trainer *t) {
 /* joins left and right everywhere in word w. All pairs of the word lose its count, all pairs it has afterwards gain it;
  * only those with the new symbol are new here. */
 static bool merge_in_word(trainer *t, uint32_t w, int32_t left, int32_t right, int32_t made) {
-    word *word = &t->words[w];
-    int32_t *s = t->symbols + word->at;
-    int64_t count = (int64_t)word->count;
-    uint32_t n = 0, old = word->n;
+    int32_t *s = t->symbols + t->words[w].at;
+    int64_t count = (int64_t)t->words[w].count;
+    uint32_t n = 0, old = t->words[w].n;
     for (uint32_t i = 0; i + 1 < old; i++) find_pair(t, s[i], s[i + 1], false)->count -= count;
     for (uint32_t i = 0; i < old; i++) {
         bool join = i + 1 < old && s[i] == left && s[i + 1] == right;
         s[n++] = join ? made : s[i];
         i += join;
     }
-    word->n = n;
+    t->words[w].n = n;
     for (uint32_t i = 0; i + 1 < n; i++) {
         bool fresh = s[i] == made || s[i + 1] == made;
         pair *p = find_pair(t, s[i], s[i + 1], fresh);

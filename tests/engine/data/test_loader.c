@@ -1,0 +1,270 @@
+/* the loader: order, splits, ranks, resume, bad data. */
+#include "tests/engine/data/data_fixture.h"
+
+#include "engine/base/rng.h"
+
+/* steps [from, to) of `ranks` ranks joined: inputs and targets of every sequence in global order */
+static int32_t *steps_of(bt_loader_cfg cfg, int ranks, int64_t from, int64_t to) {
+    size_t row = (size_t)cfg.T, per_step = (size_t)cfg.sequences_per_step * row * 2, part = (size_t)cfg.sequences_per_step / (size_t)ranks;
+    int32_t *all = calloc(per_step * (size_t)(to - from), sizeof *all);
+    assert_non_null(all);
+    for (int r = 0; r < ranks; r++) {
+        bt_loader *l;
+        bt_err err = BT_ERR_INIT;
+        bt_batch b;
+        cfg.first_step = from;
+        cfg.first_sequence = r * (int)part;
+        cfg.n_sequences = (int)part;
+        bt_code code = bt_loader_open(&l, &cfg, &err);
+        if (code != BT_OK) fail_msg("%s", err.msg);
+        for (size_t s = 0; s < (size_t)(to - from); s++) {
+            for (size_t g = 0; g < part; g += (size_t)cfg.B) {
+                assert_int_equal(bt_loader_next(l, &b, &err), BT_OK);
+                size_t at = s * per_step + ((size_t)r * part + g) * 2 * row;
+                for (size_t i = 0; i < (size_t)cfg.B; i++) {
+                    memcpy(all + at + i * 2 * row, b.inputs + i * row, row * sizeof *all);
+                    memcpy(all + at + i * 2 * row + row, b.targets + i * row, row * sizeof *all);
+                }
+            }
+        }
+        bt_loader_close(l);
+    }
+    return all;
+}
+
+static void same_batches_on_any_ranks(void **state) {
+    (void)state;
+    char *text = fixture_prose(20000);
+    bt_loader_cfg cfg = fixture_cfg(fixture_text("ranks.txt", text));
+    cfg.sequences_per_step = 12;
+    cfg.B = 1;
+    size_t bytes = 12 * 2 * 16 * 9 * sizeof(int32_t);
+    int32_t *one = steps_of(cfg, 1, 3, 12);
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        cfg.B = ranks == 4 ? 3 : 1;
+        int32_t *many = steps_of(cfg, ranks, 3, 12);
+        assert_memory_equal(one, many, bytes);
+        free(many);
+    }
+    free(one);
+    free(text);
+}
+
+static void resume_continues(void **state) {
+    (void)state;
+    char *text = fixture_prose(4000);           /* 237 sequences an epoch: 100 steps pass several */
+    bt_loader_cfg cfg = fixture_cfg(fixture_text("resume.txt", text));
+    size_t step = 4 * 2 * 16;
+    int32_t *all = steps_of(cfg, 1, 0, 200);
+    for (int64_t k = 1; k < 200; k += 33) {
+        int32_t *rest = steps_of(cfg, 2, k, 200);
+        assert_memory_equal(all + (size_t)k * step, rest, (size_t)(200 - k) * step * sizeof *all);
+        free(rest);
+    }
+    free(all);
+    free(text);
+}
+
+/* every epoch visits each sequence once, in another order; without shuffle in order */
+static void epochs_are_permutations(void **state) {
+    (void)state;
+    enum { N = 50, T = 16 };
+    unsigned char text[N * T + 1];
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (unsigned char)(i % T == 0 ? 'A' + i / T : 'a');     /* the first id names the sequence */
+    bt_loader_cfg cfg = fixture_cfg(fixture_write("epochs.txt", text, sizeof text - 1));
+    cfg.val_frac = 0;
+    cfg.sequences_per_step = cfg.n_sequences = N;
+    int32_t *e = steps_of(cfg, 1, 0, 3);
+    for (size_t epoch = 0; epoch < 3; epoch++) {
+        int seen[N] = {0}, moved = 0;
+        for (size_t g = 0; g < N; g++) {
+            int32_t first = e[(epoch * N + g) * 2 * T];
+            assert_in_range(first, 'A', 'A' + N - 1);
+            seen[first - 'A']++;
+            moved += first - 'A' != (int)g;
+            assert_memory_equal(e + (epoch * N + g) * 2 * T + 1, e + (epoch * N + g) * 2 * T + T, (T - 1) * sizeof *e);     /* targets are shifted inputs */
+        }
+        for (size_t g = 0; g < N; g++) assert_int_equal(seen[g], 1);
+        assert_true(moved > N / 2);
+    }
+    assert_memory_not_equal(e, e + N * 2 * T, N * 2 * T * sizeof *e);
+    free(e);
+    cfg.shuffle = false;
+    e = steps_of(cfg, 1, 0, 2);
+    for (size_t g = 0; g < 2 * N; g++) assert_int_equal(e[g * 2 * T], 'A' + g % N);
+    free(e);
+}
+
+/* two files of known bytes: train is the beginning of each, val the end; together everything, nothing twice */
+static void splits_are_disjoint(void **state) {
+    (void)state;
+    char *a = malloc(1000), *b = malloc(600), list[600];
+    for (int i = 0; i < 999; i++) a[i] = (char)(i < 899 ? '1' : '2');       /* + newline = 1000: val 100 */
+    a[999] = '\n';
+    for (int i = 0; i < 599; i++) b[i] = (char)(i < 539 ? '3' : '4');       /* 600: val 60 */
+    b[599] = '\n';
+    snprintf(list, sizeof list, "%s\n%s", fixture_write("a.txt", a, 1000), fixture_write("b.txt", b, 600));
+    bt_loader_cfg cfg = fixture_cfg(list);
+    cfg.val_frac = 0.1;
+    cfg.shuffle = false;
+    cfg.B = cfg.sequences_per_step = cfg.n_sequences = 1;
+    cfg.T = 1;
+    for (int split = 0; split < 2; split++) {
+        cfg.split = split ? BT_SPLIT_VAL : BT_SPLIT_TRAIN;
+        bt_loader *l;
+        assert_int_equal(bt_loader_open(&l, &cfg, NULL), BT_OK);
+        assert_int_equal(bt_loader_tokens(l), split ? 160 : 1440);
+        assert_float_equal(bt_loader_bytes_per_token(l), 1.0, 0);
+        int64_t n = bt_loader_sequences(l);
+        bt_loader_close(l);
+        int32_t *e = steps_of(cfg, 1, 0, n);
+        int seen[256] = {0};
+        for (int64_t i = 0; i < n; i++) seen[e[2 * i]]++;
+        seen[e[2 * n - 1]]++;                   /* the last target */
+        assert_int_equal(seen['1'], split ? 0 : 899);
+        assert_int_equal(seen['2'], split ? 99 : 1);
+        assert_int_equal(seen['3'], split ? 0 : 539);
+        assert_int_equal(seen['4'], split ? 59 : 1);
+        free(e);
+    }
+    free(a);
+    free(b);
+}
+
+static void own_validation_files(void **state) {
+    (void)state;
+    char train[256], val[256];
+    strcpy(train, fixture_text("own_train.txt", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n"));
+    strcpy(val, fixture_text("own_val.txt", "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\n"));
+    bt_loader_cfg cfg = fixture_cfg(train);
+    cfg.val_paths = val;
+    bt_loader *l;
+    bt_batch b;
+    assert_int_equal(bt_loader_open(&l, &cfg, NULL), BT_OK);
+    assert_int_equal(bt_loader_tokens(l), 63);          /* all of it */
+    bt_loader_close(l);
+    cfg.split = BT_SPLIT_VAL;
+    assert_int_equal(bt_loader_open(&l, &cfg, NULL), BT_OK);
+    assert_int_equal(bt_loader_tokens(l), 35);
+    assert_int_equal(bt_loader_next(l, &b, NULL), BT_OK);
+    assert_int_equal(b.inputs[0], 'b');
+    bt_loader_close(l);
+}
+
+static void expect(bt_loader_cfg cfg, bt_code code, const char *words) {
+    bt_loader *l;
+    bt_err err = BT_ERR_INIT;
+    bt_code got = bt_loader_open(&l, &cfg, &err);
+    if (got != code || !strstr(err.msg, words)) fail_msg("code %d (wanted %d): %s (wanted '%s')", got, code, err.msg, words);
+    assert_null(l);
+}
+
+static void bad_data_is_named(void **state) {
+    (void)state;
+    bt_loader_cfg cfg;
+    expect(fixture_cfg(fixture_path("nothing.txt")), BT_NOTFOUND, "nothing.txt");
+    expect(fixture_cfg(fixture_text("empty.txt", "")), BT_ARG, "0 tokens for training; one sequence needs 17");
+    expect(fixture_cfg(fixture_text("short.txt", "too short")), BT_ARG, "one sequence needs 17");
+    expect(fixture_cfg(fixture_write("binary.txt", "abc\0def", 7)), BT_FORMAT, "NUL at byte 3");
+    expect(fixture_cfg(fixture_write("packed.txt", "\x1f\x8b\x08\x00\x00", 5)), BT_FORMAT, "gzip");
+    expect(fixture_cfg(fixture_write("wide.txt", "\xff\xfe" "a\0b\0", 6)), BT_FORMAT, "UTF-16");
+    expect(fixture_cfg("builtin"), BT_NOTFOUND, "install bible-kjv or pass --data");
+    cfg = fixture_cfg(fixture_text("fine.txt", "this is long enough for the sequence of sixteen bytes"));
+    cfg.split = BT_SPLIT_VAL;
+    expect(cfg, BT_NOTFOUND, "raise data.val_frac");
+    cfg.V = 100;
+    expect(cfg, BT_ARG, "model.vocab=256");
+    cfg = fixture_cfg("synth:chain");
+    cfg.B = 3;
+    expect(cfg, BT_ARG, "not a multiple of the micro-batch of 3");
+    cfg = fixture_cfg("synth:chain");
+    cfg.first_sequence = 1;
+    expect(cfg, BT_ARG, "outside a step of 4");
+}
+
+static void folders_are_sorted_and_hidden_files_passed_over(void **state) {
+    (void)state;
+    char dir[256];
+    strcpy(dir, fixture_path("tree"));
+    char command[1024];
+    snprintf(command, sizeof command, "mkdir -p %s/b/c %s/a && printf 1111111111111111111 > %s/b/c/x.txt && printf 2222222222222222222 > %s/a/z.txt && printf 33333333333333333 > %s/b/d.md "
+             "&& printf '\\0' > %s/.hidden && ln -s nowhere-else/../b %s/b2", dir, dir, dir, dir, dir, dir, dir);
+    assert_int_equal(system(command), 0);
+    bt_loader_cfg cfg = fixture_cfg(dir);
+    expect(cfg, BT_NOTFOUND, "b2");                     /* a dead link is said, not passed over */
+    snprintf(command, sizeof command, "rm %s/b2 && ln -s b/c %s/c && ln -s . %s/loop", dir, dir, dir);
+    assert_int_equal(system(command), 0);
+    expect(cfg, BT_ARG, "nested deeper");
+    snprintf(command, sizeof command, "rm %s/loop", dir);
+    assert_int_equal(system(command), 0);
+    cfg.val_frac = 0;
+    cfg.shuffle = false;
+    cfg.T = 59;                                         /* 20 + 20 + 18 + 20 bytes with their newlines */
+    cfg.B = cfg.sequences_per_step = cfg.n_sequences = 1;
+    int32_t *e = steps_of(cfg, 1, 0, 1);
+    assert_int_equal(e[0], '2');
+    assert_int_equal(e[19], '\n');
+    assert_int_equal(e[20], '1');
+    assert_int_equal(e[40], '3');
+    assert_int_equal(e[58], '1');
+    free(e);
+}
+
+/* with no cache folder, or one that cannot be written, tokens stay in memory */
+static void cache_is_optional(void **state) {
+    (void)state;
+    char *text = fixture_prose(5000);
+    bt_loader_cfg cfg = fixture_cfg(fixture_text("cache.txt", text));
+    int32_t *with = steps_of(cfg, 1, 0, 10), *again = steps_of(cfg, 1, 0, 10);
+    cfg.cache_dir = "";
+    int32_t *without = steps_of(cfg, 1, 0, 10);
+    cfg.cache_dir = "/proc/nowhere";
+    int32_t *refused = steps_of(cfg, 1, 0, 10);
+    assert_memory_equal(with, again, 10 * 4 * 2 * 16 * sizeof *with);
+    assert_memory_equal(with, without, 10 * 4 * 2 * 16 * sizeof *with);
+    assert_memory_equal(with, refused, 10 * 4 * 2 * 16 * sizeof *with);
+    free(with);
+    free(again);
+    free(without);
+    free(refused);
+    free(text);
+}
+
+static void hash_tells_data_apart(void **state) {
+    (void)state;
+    uint64_t hash[4];
+    char *text = fixture_prose(3000);
+    bt_loader_cfg cfg = fixture_cfg(fixture_text("hash.txt", text));
+    for (int i = 0; i < 4; i++) {
+        bt_loader *l;
+        if (i == 1) cfg.paths = fixture_text("same.txt", text);          /* another name, the same content */
+        if (i == 2) cfg.val_frac = 0.2;
+        if (i == 3) {
+            text[10] ^= 1;
+            cfg.val_frac = 0.05;
+            cfg.paths = fixture_text("other.txt", text);
+        }
+        assert_int_equal(bt_loader_open(&l, &cfg, NULL), BT_OK);
+        hash[i] = bt_loader_hash(l);
+        bt_loader_close(l);
+    }
+    assert_true(hash[0] == hash[1]);
+    assert_true(hash[0] != hash[2]);
+    assert_true(hash[0] != hash[3]);
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_batches_on_any_ranks),
+        cmocka_unit_test(resume_continues),
+        cmocka_unit_test(epochs_are_permutations),
+        cmocka_unit_test(splits_are_disjoint),
+        cmocka_unit_test(own_validation_files),
+        cmocka_unit_test(bad_data_is_named),
+        cmocka_unit_test(folders_are_sorted_and_hidden_files_passed_over),
+        cmocka_unit_test(cache_is_optional),
+        cmocka_unit_test(hash_tells_data_apart),
+    };
+    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
+}
