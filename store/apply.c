@@ -216,6 +216,11 @@ static void on_event(void *ctx, const bt_event *e) {
     bind_text(st, 8, e->title);
     bind_text(st, 9, e->body);
     run(a, st);
+    if (e->step >= 0 && e->kind && strcmp(e->kind, "resumed") == 0) {  /* the engine knows which checkpoint it found; the event names its last step */
+        sqlite3_bind_int64(a->st[ST_FROM], 1, e->step + 1);
+        sqlite3_bind_int64(a->st[ST_FROM], 2, a->at.aid);
+        run(a, a->st[ST_FROM]);
+    }
 }
 
 static void on_ckpt(void *ctx, const bt_ckpt_record *c) {
@@ -364,6 +369,7 @@ int bt_apply_transaction(bt_apply *a, const bt_record *list, uint64_t dropped) {
 }
 
 int64_t bt_apply_last_step(const bt_apply *a) { return a->saved.attempt_step; }
+int64_t bt_apply_last_us(const bt_apply *a) { return a->saved.attempt_us; }
 uint64_t bt_apply_skipped(const bt_apply *a) { return a->skipped; }
 
 static const char *const fixed_sql[ST_COUNT] = {

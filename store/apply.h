@@ -26,6 +26,7 @@ bt_code bt_apply_set_attempt(bt_apply *a, const bt_apply_attempt *t, bt_err *err
  * A record that can never be stored is skipped and counted. */
 int bt_apply_transaction(bt_apply *a, const bt_record *list, uint64_t dropped_before);
 int64_t bt_apply_last_step(const bt_apply *a);          /* newest committed step of this attempt, -1: none */
+int64_t bt_apply_last_us(const bt_apply *a);            /* when it ended, -1: none */
 uint64_t bt_apply_skipped(const bt_apply *a);
 
 #endif

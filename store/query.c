@@ -37,6 +37,7 @@ static int authorize(void *ctx, int action, const char *a, const char *b, const 
             if (a && sqlite3_stricmp(a, pragmas[i]) == 0 && (!b || strcmp(a, "user_version") != 0)) return SQLITE_OK;
         }
         return SQLITE_DENY;
+    case SQLITE_UPDATE: return a && strcmp(a, "sqlite_master") == 0 ? SQLITE_OK : SQLITE_DENY;     /* asked when json_each and the like declare themselves */
     default: return SQLITE_DENY;
     }
 }

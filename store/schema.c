@@ -160,8 +160,10 @@ static const struct {
     {"metrics", "CASE scope WHEN 'step' THEN 'steps' WHEN 'rank' THEN 'rank_steps' ELSE 'layers' END AS view, key, unit, meaning, panel", -1,
      " FROM metric"},
     /* one row an option; config is {"key": {"value": ..., "origin": ...}} or {"key": value} */
-    {"configs", "r.name AS run, j.key AS key, CASE j.type WHEN 'object' THEN json_extract(j.value, '$.value') ELSE j.value END AS value,"
-     " CASE j.type WHEN 'object' THEN json_extract(j.value, '$.origin') END AS origin", -1,
+    {"configs", "r.name AS run, j.key AS key, CASE WHEN j.type IN ('true', 'false') THEN j.type WHEN j.type <> 'object' THEN j.value"
+     " WHEN json_type(j.value, '$.value') IN ('true', 'false') THEN json_type(j.value, '$.value') ELSE json_extract(j.value, '$.value') END AS value,"
+     " CASE j.type WHEN 'object' THEN json_extract(j.value, '$.origin') END AS origin,"
+     " CASE j.type WHEN 'object' THEN json_extract(j.value, '$.where') END AS place", -1,
      " FROM run r JOIN run_doc d ON d.run = r.id JOIN json_each(CASE WHEN json_valid(d.config) THEN d.config ELSE '{}' END) j"},
 };
 

@@ -32,6 +32,7 @@ typedef struct bt_run_start {
     int world_size;
     uint64_t seed;
     int pid;                            /* of the process that owns the run */
+    int64_t started_us;                 /* of this attempt, for records of another time (import, tests); 0: now */
 } bt_run_start;
 
 /* opens or creates the file, migrates, takes the lock (waits lock_wait_s, then BT_BUSY naming the holder) */

@@ -31,6 +31,7 @@ struct bt_writer {
     bt_lock lock;
     bt_apply *apply;
     int64_t run, aid;                   /* 0: no attempt is open */
+    bool past;                          /* records of another time: the attempt ends with its last step, not now */
     int wal_pages;                      /* in the log after the newest commit */
     bt_err trouble;                     /* why the newest transaction failed; BT_OK: it did not */
     pthread_t thread;
@@ -237,7 +238,7 @@ static bt_code put_row(bt_writer *w, const char *sql, const char *types, const c
 
 static bt_code begin_rows(bt_writer *w, const bt_run_start *s, int *attempt, bt_err *err) {
     known_run k;
-    int64_t now = bt_wall_us();
+    int64_t now = s->started_us ? s->started_us : bt_wall_us();
     BT_TRY(find_run(w, s->name, &k, err));
     BT_TRY(may_begin(s, &k, err));
     if (!k.id) {
@@ -259,6 +260,7 @@ static bt_code begin_rows(bt_writer *w, const bt_run_start *s, int *attempt, bt_
                    (const char *[]){s->host, s->reason}, (const int64_t[]){k.id, k.attempts, now, s->from_step, BT_LIVE_FOREVER, s->world_size, s->pid}, err));
     w->aid = sqlite3_last_insert_rowid(w->db);
     w->run = k.id;
+    w->past = s->started_us != 0;
     *attempt = (int)k.attempts;
     return put_row(w, "UPDATE run SET n_attempts = n_attempts + 1 WHERE id = ?", "i", NULL, (const int64_t[]){k.id}, err);
 }
@@ -330,7 +332,7 @@ bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, in
     bt_code flushed = bt_writer_flush(w, err);
     bt_err own = BT_ERR_INIT;
     pthread_mutex_lock(&w->db_mu);
-    int64_t now = bt_wall_us();
+    int64_t now = w->past && bt_apply_last_us(w->apply) >= 0 ? bt_apply_last_us(w->apply) : bt_wall_us();
     bt_code code = enter(w, &own);
     if (code == BT_OK) {
         code = put_row(w, "UPDATE run SET state=?, exit_kind=?, exit_code=?, ended_us=?, rev=rev+1 WHERE id=?", "ttiii",

@@ -1,0 +1,167 @@
+/* synth_run.h - makes runs whose truth is known: who is slow, in which phase, what was done again, how long nobody worked.
+ *
+ * Every rank has the same phases, except the straggler whose `phase` takes (1 + excess) times as long. All meet once a step:
+ *   busy_r = data + fwd + bwd + comm_exposed + optim      step = max busy      wait_r = step - busy_r      overlap = 1 - exposed/busy = 0.5
+ * The run fails after step `fail_at` and goes on from `resume_from`, `down_s` later. */
+#ifndef BT_TESTS_SYNTH_RUN_H
+#define BT_TESTS_SYNTH_RUN_H
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/store.h"
+
+typedef struct bt_synth {
+    const char *name;
+    int ranks, straggler;               /* straggler -1: none */
+    bt_rank_metric phase;               /* of the straggler */
+    double excess;                      /* 0.2: 20 % longer */
+    double jitter;                      /* share by which each phase of each rank varies, without bias */
+    double slow;                        /* factor on all times */
+    int64_t steps, fail_at, resume_from;        /* fail_at 0: never */
+    double down_s;
+    int64_t start_us;
+    int64_t layers_every;               /* 0: no ternary statistics */
+} bt_synth;
+
+static inline bt_synth bt_synth_default(const char *name) {
+    return (bt_synth){.name = name, .ranks = 4, .straggler = -1, .phase = BT_MR_DATA, .slow = 1, .steps = 200, .start_us = INT64_C(1700000000000000), .layers_every = 20};
+}
+
+/* milliseconds of a phase of a rank without straggling */
+static inline double bt_synth_base(bt_rank_metric m) {
+    switch (m) {
+    case BT_MR_DATA: return 10;
+    case BT_MR_FWD: return 30;
+    case BT_MR_BWD: return 60;
+    case BT_MR_COMM_EXPOSED: return 8;
+    case BT_MR_OPTIM: return 5;
+    default: return 0;
+    }
+}
+
+static inline double bt_synth_loss(int64_t step) { return 2 + 3 * exp(-(double)step / 100); }
+
+static inline double bt_synth_noise(int64_t step, int rank, int m) {           /* -1 .. 1 */
+    uint64_t x = (uint64_t)step * 1000003u + (uint64_t)rank * 997u + (uint64_t)m * 31u + 7u;
+    x ^= x >> 31;
+    x *= 0x7fb5d329728ea185u;
+    x ^= x >> 27;
+    x *= 0x81dadef4bc2dd44du;
+    x ^= x >> 33;
+    return (double)(x >> 11) / 4503599627370496.0 - 1;
+}
+
+static inline double bt_synth_step(const bt_synth *s, int64_t step, double *values, double *ranks) {
+    static const bt_rank_metric phases[] = {BT_MR_DATA, BT_MR_FWD, BT_MR_BWD, BT_MR_COMM_EXPOSED, BT_MR_OPTIM};
+    double slowest = 0, overhead = 0, wire = 0;
+    for (int r = 0; r < s->ranks; r++) {
+        double *v = ranks + (size_t)r * BT_MR_COUNT, busy = 0;
+        memset(v, 0, sizeof *v * BT_MR_COUNT);
+        for (size_t p = 0; p < 5; p++) {
+            double ms = bt_synth_base(phases[p]) * s->slow * (1 + s->jitter * bt_synth_noise(step, r, (int)p));
+            if (r == s->straggler && phases[p] == s->phase) ms *= 1 + s->excess;
+            v[phases[p]] = ms;
+            busy += ms;
+        }
+        v[BT_MR_LOSS] = bt_synth_loss(step);
+        v[BT_MR_STEP_TIME] = busy;      /* becomes step below */
+        v[BT_MR_COMM_BUSY] = 2 * v[BT_MR_COMM_EXPOSED];
+        v[BT_MR_BYTES_LOGICAL] = 4000000;
+        v[BT_MR_BYTES_WIRE] = 1000000;
+        v[BT_MR_RSS] = 100 + r;
+        v[BT_MR_CPU] = busy;
+        v[BT_MR_MICRO_BATCHES] = 1;
+        slowest = fmax(slowest, busy);
+    }
+    for (int r = 0; r < s->ranks; r++) {
+        double *v = ranks + (size_t)r * BT_MR_COUNT;
+        v[BT_MR_WAIT] = slowest - v[BT_MR_STEP_TIME];
+        v[BT_MR_STEP_TIME] = slowest;
+        overhead += (v[BT_MR_WAIT] + v[BT_MR_COMM_EXPOSED]) / slowest / s->ranks;
+        wire += v[BT_MR_BYTES_WIRE];
+    }
+    for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
+    values[BT_MS_TOKENS] = (double)(step + 1) * 4096;
+    values[BT_MS_LOSS] = bt_synth_loss(step);
+    values[BT_MS_GRAD_NORM] = 1 / (1 + (double)step / 50);
+    values[BT_MS_LR] = 2e-3 * (step < 20 ? (double)(step + 1) / 20 : 1);
+    values[BT_MS_SKIPPED] = 0;
+    values[BT_MS_TOKENS_PER_S] = 4096 / (slowest / 1e3);
+    values[BT_MS_STEP_TIME] = slowest;
+    values[BT_MS_MFU] = 0.4;
+    values[BT_MS_COMM_OVERHEAD] = overhead;
+    values[BT_MS_OVERLAP] = 0.5;
+    values[BT_MS_BYTES_LOGICAL] = 4 * wire;
+    values[BT_MS_BYTES_WIRE] = wire;
+    values[BT_MS_RSS_MAX] = 100 + s->ranks - 1;
+    if ((step + 1) % 50 == 0) values[BT_MS_VAL_LOSS] = bt_synth_loss(step) + 0.05;
+    return slowest;
+}
+
+static inline void bt_synth_layers(const bt_sink *sink, int64_t step) {
+    static const char *const tensors[] = {"attn_q", "attn_o", "ffn_up", "ffn_down"};
+    bt_layer_record list[8];
+    double v[8][BT_ML_COUNT];
+    for (int i = 0; i < 8; i++) {
+        const double row[BT_ML_COUNT] = {0.31 + 0.01 * i, 0.345 - 0.005 * i, 0.1 / (1 + (double)step / 40), 0.02, 0.5};
+        memcpy(v[i], row, sizeof row);
+        list[i] = (bt_layer_record){.step = step, .layer = i / 4, .tensor = tensors[i % 4], .values = v[i]};
+    }
+    sink->layers(sink->ctx, list, 8);
+}
+
+static inline int64_t bt_synth_attempt(const bt_synth *s, const bt_sink *sink, int64_t from, int64_t to, int64_t clock_us) {
+    double *values = malloc(sizeof *values * BT_MS_COUNT), *ranks = malloc(sizeof *ranks * BT_MR_COUNT * (size_t)s->ranks);
+    bt_rank_info *info = calloc((size_t)s->ranks, sizeof *info);
+    for (int r = 0; r < s->ranks; r++) {
+        info[r] = (bt_rank_info){.rank = r, .pid = 1000 + r, .threads = 2, .isa = "generic", .dp_replicate = r};
+        snprintf(info[r].host, sizeof info[r].host, "node%d", r / 8);
+    }
+    sink->ranks(sink->ctx, info, (size_t)s->ranks);
+    sink->fact(sink->ctx, "params", "3144384");
+    sink->event(sink->ctx, &(bt_event){.kind = from ? "resumed" : "started", .step = from - 1, .rank = -1, .wall_us = clock_us, .title = from ? "resumed" : "training"});
+    for (int64_t step = from; step < to; step++) {
+        clock_us += llround(bt_synth_step(s, step, values, ranks) * 1e3);
+        sink->step(sink->ctx, &(bt_step_record){.step = step, .wall_us = clock_us, .values = values, .n_ranks = s->ranks, .rank_values = ranks});
+        if (s->layers_every && step % s->layers_every == 0) bt_synth_layers(sink, step);
+        if ((step + 1) % 100 == 0) {
+            sink->checkpoint(sink->ctx, &(bt_ckpt_record){.step = step + 1, .path = "/nowhere/step", .bytes = 12 << 20, .took_us = 40000, .hash = "c0ffee"});
+            sink->event(sink->ctx, &(bt_event){.kind = "checkpoint", .step = step, .rank = -1, .wall_us = clock_us, .title = "checkpoint"});
+        }
+    }
+    free(values);
+    free(ranks);
+    free(info);
+    return clock_us;
+}
+
+static inline bt_code bt_synth_make(const char *path, const bt_synth *s, bt_err *err) {
+    bt_writer *w = NULL;
+    int attempt;
+    int64_t clock_us = s->start_us;
+    bt_run_start start = {.name = s->name, .reason = "start", .argv = "bitrain train --name synth", .host = "nodes", .user = "nobody", .build = "synth", .mpi = "none",
+                          .config_json = "{\"optim.lr\":{\"value\":0.002,\"origin\":\"preset\",\"where\":\"preset nano\"},\"train.steps\":{\"value\":200,\"origin\":\"flag\",\"where\":\"--steps\"}}",
+                          .out_dir = "/nowhere", .world_size = s->ranks, .seed = 1, .pid = 1, .started_us = clock_us};
+    BT_TRY(bt_writer_open(&w, path, 10, err));
+    bt_code code = bt_writer_begin(w, &start, &attempt, err);
+    if (code == BT_OK && s->fail_at > 0) {
+        clock_us = bt_synth_attempt(s, bt_writer_sink(w), 0, s->fail_at, clock_us);
+        code = bt_writer_end(w, "failed", "rank 1 died (signal 9)", 1, err);
+        clock_us += llround(s->down_s * 1e6);
+        start.resume = true;
+        start.from_step = s->resume_from;
+        start.reason = "restart after rank 1 died (signal 9)";
+        start.started_us = clock_us;
+        if (code == BT_OK) code = bt_writer_begin(w, &start, &attempt, err);
+    }
+    if (code == BT_OK) {
+        bt_synth_attempt(s, bt_writer_sink(w), s->fail_at > 0 ? s->resume_from : 0, s->steps, clock_us);
+        code = bt_writer_end(w, "done", "finished", 0, err);
+    }
+    bt_writer_close(w);
+    return code;
+}
+
+#endif
