@@ -1,0 +1,60 @@
+/* Ten losses of a tiny run per variant, kept in golden_losses.txt: a change of numerics shows here first.
+ * Rewrite the file after a change that is meant:   build/tests/t.engine.train.golden --write > tests/engine/train/golden_losses.txt */
+#include "tests/tiny_run.h"
+
+#include <math.h>
+
+static const struct variant { const char *name; const char *words[8]; } variants[] = {
+    {"subln-relu2-bitnet158", {NULL}},
+    {"pre-silu-bitnet158", {"--set", "model.norm=pre", "--set", "model.act=silu"}},
+    {"bitlinear-relu2-bitnet158", {"--set", "model.norm=bitlinear"}},
+    {"subln-relu2-bitnet1", {"--set", "model.linear=bitnet1"}},
+    {"pre-silu-dense-qknorm-untied", {"--set", "model.linear=dense", "--set", "model.qk_norm=true", "--set", "model.tied=false"}},
+    {"subln-relu2-bf16", {"--precision", "bf16"}},
+};
+enum { N_VARIANTS = sizeof variants / sizeof variants[0], STEPS = 10 };
+
+static fake_sink sink;
+
+static void losses_of(const struct variant *v, double out[STEPS]) {
+    bt_run_cfg cfg;
+    tiny_cfg(&cfg, v->words);
+    tiny_run(&cfg, &sink, NULL, "");
+    assert_int_equal(sink.n_steps, STEPS);
+    for (int i = 0; i < STEPS; i++) out[i] = sink.steps[i].v[BT_MS_LOSS];
+}
+
+static void ten_losses_of_every_variant(void **state) {
+    (void)state;
+    char path[1024], name[64];
+    snprintf(path, sizeof path, "%s/tests/engine/train/golden_losses.txt", getenv("BT_SRC") ? getenv("BT_SRC") : ".");
+    FILE *f = fopen(path, "r");
+    if (!f) fail_msg("cannot open '%s' (set BT_SRC)", path);
+    for (int k = 0; k < N_VARIANTS; k++) {
+        double losses[STEPS];
+        assert_int_equal(fscanf(f, "%63s", name), 1);
+        assert_string_equal(name, variants[k].name);
+        losses_of(&variants[k], losses);
+        for (int i = 0; i < STEPS; i++) {
+            double want;
+            assert_int_equal(fscanf(f, "%lf", &want), 1);
+            /* another compiler rounds a transcendental otherwise, and a ternary code may flip: not bits, but near */
+            if (!(fabs(losses[i] - want) <= 1e-4 * want)) fail_msg("%s, step %d: %.9g, golden %.9g", name, i, losses[i], want);
+        }
+    }
+    fclose(f);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "--write") == 0) {
+        for (int k = 0; k < N_VARIANTS; k++) {
+            double losses[STEPS];
+            losses_of(&variants[k], losses);
+            printf("%s\n", variants[k].name);
+            for (int i = 0; i < STEPS; i++) printf("  %.9g\n", losses[i]);
+        }
+        return 0;
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(ten_losses_of_every_variant)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

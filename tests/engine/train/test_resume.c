@@ -1,0 +1,159 @@
+/* k steps, a checkpoint, a new trainer, 10 - k steps: the same bits as ten steps at once, for every k, on shuffled text. */
+#include "tests/tiny_run.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#include "engine/model/model.h"
+
+enum { STEPS = 10 };
+
+static char dir[64], text_path[128], out_path[128];
+static fake_sink straight, first, second;
+static float *final_weights;
+static size_t n_weights;
+
+static int make_data(void **state) {
+    (void)state;
+    snprintf(dir, sizeof dir, "/tmp/bt-resume-XXXXXX");
+    if (!mkdtemp(dir)) return 1;
+    snprintf(text_path, sizeof text_path, "%s/text.txt", dir);
+    snprintf(out_path, sizeof out_path, "%s/out", dir);
+    FILE *f = fopen(text_path, "w");
+    if (!f) return 1;
+    for (int i = 0; i < 1500; i++) fprintf(f, "line %d says that %d is the square of %d.\n", i, i * i, i);
+    return fclose(f);
+}
+
+static int remove_data(void **state) {
+    (void)state;
+    char command[160];
+    free(final_weights);
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    return system(command);
+}
+
+static void cfg_of(bt_run_cfg *cfg, const char *stop_after, const char *more) {
+    TINY(cfg, "--set", "model.vocab=256", "--steps", "10", "--out", out_path, "--stop-after", stop_after, "--set", "ckpt.keep=3",
+         "--warmup", "3", "--set", more);
+    snprintf(cfg->data, sizeof cfg->data, "%s", text_path);
+}
+
+/* keeps the weights after the last step */
+static void run(const bt_run_cfg *cfg, fake_sink *f, const char *resume_dir, float *weights) {
+    memset(f, 0, offsetof(fake_sink, on_step));
+    bt_trainer *t = tiny_create(cfg, f, NULL, resume_dir);
+    bt_train_result r;
+    bt_err err = BT_ERR_INIT;
+    if (bt_trainer_run(t, &r, &err) != BT_OK) fail_msg("%s", err.msg);
+    n_weights = bt_model_params(bt_trainer_model(t))->total;
+    if (weights) memcpy(weights, bt_model_weights(bt_trainer_model(t)), n_weights * sizeof *weights);
+    bt_trainer_destroy(t);
+}
+
+static void same_step(const fake_step *a, const fake_step *b) {
+    static const bt_step_metric exact[] = {BT_MS_TOKENS, BT_MS_LOSS, BT_MS_GRAD_NORM, BT_MS_LR, BT_MS_WEIGHT_DECAY, BT_MS_SKIPPED};
+    assert_int_equal(a->step, b->step);
+    for (size_t i = 0; i < sizeof exact / sizeof exact[0]; i++) {
+        if (a->v[exact[i]] != b->v[exact[i]]) {
+            fail_msg("step %d: %s is %.17g, uninterrupted %.17g", (int)a->step, bt_step_metrics[exact[i]].key, b->v[exact[i]], a->v[exact[i]]);
+        }
+    }
+}
+
+static void resumed_equals_uninterrupted(void **state) {
+    (void)state;
+    bt_run_cfg cfg;
+    cfg_of(&cfg, "0", "ckpt.final=false");
+    final_weights = calloc(1 << 20, sizeof *final_weights);
+    float *weights = calloc(1 << 20, sizeof *weights);
+    run(&cfg, &straight, "", final_weights);
+    assert_int_equal(straight.n_steps, STEPS);
+
+    for (int k = 1; k < STEPS; k += k < 3 ? 1 : 3) {                            /* 1 2 3 6 9 */
+        char after[16], command[256];
+        snprintf(command, sizeof command, "rm -rf '%s'", out_path);
+        assert_int_equal(system(command), 0);
+        snprintf(after, sizeof after, "%d", k);
+        cfg_of(&cfg, after, "ckpt.final=false");
+        run(&cfg, &first, "", NULL);
+        assert_int_equal(first.n_steps, k);
+        assert_int_equal(first.n_checkpoints, 1);
+        assert_int_equal(first.last_checkpoint.step, k);
+
+        cfg_of(&cfg, "0", "ckpt.final=false");
+        run(&cfg, &second, out_path, weights);
+        assert_int_equal(second.n_steps, STEPS - k);
+        assert_int_equal(fake_events_of(&second, "resumed"), 1);
+        for (int i = 0; i < STEPS; i++) same_step(&straight.steps[i], i < k ? &first.steps[i] : &second.steps[i - k]);
+        assert_memory_equal(weights, final_weights, n_weights * sizeof *weights);
+    }
+    free(weights);
+}
+
+static void checkpoints_come_at_their_interval(void **state) {
+    (void)state;
+    bt_run_cfg cfg;
+    cfg_of(&cfg, "0", "ckpt.every=4");
+    run(&cfg, &first, "", NULL);
+    assert_int_equal(first.n_checkpoints, 2);
+    cfg_of(&cfg, "0", "ckpt.final=true");
+    cfg.ckpt_every = 4;
+    run(&cfg, &first, "", NULL);
+    assert_int_equal(first.n_checkpoints, 3);
+    assert_int_equal(first.last_checkpoint.step, STEPS);
+    assert_int_equal(fake_events_of(&first, "checkpoint"), 3);
+    for (size_t i = 0; i < first.n_steps; i++) {
+        assert_true((first.steps[i].r[0][BT_MR_CKPT] > 0) == ((i + 1) % 4 == 0 || i + 1 == STEPS));
+    }
+    /* a finished run resumes to nothing left to do */
+    run(&cfg, &second, out_path, NULL);
+    assert_int_equal(second.n_steps, 0);
+}
+
+static void expect_refusal(const bt_run_cfg *cfg, const char *words) {
+    bt_trainer_setup s = {.cfg = cfg, .resume_dir = out_path, .attempt = 1};
+    bt_trainer *t = NULL;
+    bt_err err = BT_ERR_INIT;
+    assert_int_not_equal(bt_trainer_create(&t, &s, &err), BT_OK);
+    assert_null(t);
+    if (!strstr(err.msg, words)) fail_msg("'%s' does not say '%s'", err.msg, words);
+}
+
+static void another_model_or_other_data_are_refused(void **state) {
+    (void)state;
+    bt_run_cfg cfg;
+    cfg_of(&cfg, "0", "model.d_ff=128");
+    expect_refusal(&cfg, "another model");
+    cfg_of(&cfg, "0", "model.d_ff=64");
+    memcpy(cfg.data, "synth:chain", sizeof "synth:chain");
+    expect_refusal(&cfg, "--other-data");
+    cfg.other_data = true;
+    cfg.steps = 12;
+    run(&cfg, &second, out_path, NULL);
+    assert_int_equal(second.n_steps, 2);
+    assert_true(fake_events_of(&second, "warning") >= 1);
+}
+
+static void init_from_takes_the_weights_only(void **state) {
+    (void)state;
+    bt_run_cfg cfg;
+    cfg_of(&cfg, "0", "ckpt.final=false");
+    cfg.stop_after = 0;
+    snprintf(cfg.init_from, sizeof cfg.init_from, "%s", out_path);
+    cfg.out[0] = '\0';
+    run(&cfg, &second, "", NULL);
+    assert_int_equal(second.n_steps, STEPS);
+    assert_true(second.steps[0].v[BT_MS_LOSS] < straight.steps[0].v[BT_MS_LOSS] - 0.1);     /* a trained start */
+    assert_true(second.steps[0].v[BT_MS_LR] == straight.steps[0].v[BT_MS_LR]);              /* a fresh schedule */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(resumed_equals_uninterrupted),
+        cmocka_unit_test(checkpoints_come_at_their_interval),
+        cmocka_unit_test(another_model_or_other_data_are_refused),
+        cmocka_unit_test(init_from_takes_the_weights_only),
+    };
+    return cmocka_run_group_tests(tests, make_data, remove_data);
+}

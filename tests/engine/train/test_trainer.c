@@ -1,0 +1,360 @@
+/* timeout: 120
+ * The trainer in one process: it learns, keeps the conservation law, accumulates, obeys, guards, and allocates nothing
+ * inside a step. */
+#include "tests/tiny_run.h"
+
+#include <malloc.h>
+#include <math.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "engine/base/clock.h"
+#include "engine/model/model.h"
+#include "engine/train/meter.h"
+
+static bt_run_cfg cfg;
+static fake_sink sink, other;
+
+/* ---- learning ------------------------------------------------------------------------------------------------------- */
+
+static void the_loss_falls_and_every_step_is_recorded(void **state) {
+    (void)state;
+    TINY(&cfg, "--steps", "80", "--lr", "1e-2");
+    bt_train_result r = tiny_run(&cfg, &sink, NULL, "");
+    assert_int_equal(sink.n_steps, 80);
+    for (size_t i = 0; i < 80; i++) {
+        const fake_step *s = &sink.steps[i];
+        assert_int_equal(s->step, i);
+        assert_int_equal(s->n_ranks, 1);
+        assert_true(s->v[BT_MS_TOKENS] == 512.0 * (double)(i + 1));
+        assert_true(s->v[BT_MS_SKIPPED] == 0);
+        assert_true(s->v[BT_MS_GRAD_NORM] > 0 && s->v[BT_MS_LR] > 0);
+        assert_true(isfinite(s->v[BT_MS_TOKENS_PER_S]));
+        assert_true(s->v[BT_MS_LOSS] == s->r[0][BT_MR_LOSS]);
+    }
+    assert_true(fabs(sink.steps[0].v[BT_MS_LOSS] - log(64)) < 0.1);             /* untrained: uniform over the vocabulary */
+    assert_true(sink.steps[79].v[BT_MS_LOSS] < 0.6 * sink.steps[0].v[BT_MS_LOSS]);
+    assert_true(r.loss == sink.steps[79].v[BT_MS_LOSS]);
+    assert_int_equal(r.steps, 80);
+    assert_int_equal(r.tokens, 80 * 512);
+    assert_false(r.stopped);
+    assert_true(r.tokens_per_s > 0 && r.rss_mib > 1);
+    assert_int_equal(fake_events_of(&sink, "started"), 1);
+    assert_int_equal(fake_events_of(&sink, "stopped"), 1);
+}
+
+static void facts_and_ranks_are_told_once(void **state) {
+    (void)state;
+    TINY(&cfg, "--steps", "1");
+    bt_train_result r = tiny_run(&cfg, &sink, NULL, "");
+    char params[32];
+    snprintf(params, sizeof params, "%llu", (unsigned long long)r.params);
+    assert_string_equal(fake_fact(&sink, "params"), params);
+    assert_string_equal(fake_fact(&sink, "isa"), "generic");
+    assert_string_equal(fake_fact(&sink, "kernel.gemm"), "generic");
+    assert_string_equal(fake_fact(&sink, "world_size"), "1");
+    assert_string_equal(fake_fact(&sink, "batch_tokens"), "512");
+    assert_string_equal(fake_fact(&sink, "accum"), "4");
+    assert_non_null(fake_fact(&sink, "flop_token"));
+    assert_true(atof(fake_fact(&sink, "arena.params")) >= 4.0 * (double)r.params);
+    assert_true(atof(fake_fact(&sink, "arena.optimizer")) >= 8.0 * (double)r.params);
+    assert_int_equal(sink.n_ranks, 1);
+    assert_int_equal(sink.ranks[0].pid, getpid());
+    assert_string_equal(sink.ranks[0].isa, "generic");
+}
+
+static void same_seed_same_bits_other_seed_other_bits(void **state) {
+    (void)state;
+    TINY(&cfg, "--steps", "5");
+    tiny_run(&cfg, &sink, NULL, "");
+    tiny_run(&cfg, &other, NULL, "");
+    for (int i = 0; i < 5; i++) assert_true(sink.steps[i].v[BT_MS_LOSS] == other.steps[i].v[BT_MS_LOSS]);
+    TINY(&cfg, "--steps", "5", "--seed", "2");
+    tiny_run(&cfg, &other, NULL, "");
+    assert_true(sink.steps[4].v[BT_MS_LOSS] != other.steps[4].v[BT_MS_LOSS]);
+}
+
+static void accumulation_equals_one_large_batch(void **state) {
+    (void)state;
+    static const char *const sizes[] = {"1", "2", "4", "8"};
+    TINY(&cfg, "--steps", "10", "--micro-batch", "16");
+    tiny_run(&cfg, &sink, NULL, "");
+    for (int k = 0; k < 4; k++) {
+        TINY(&cfg, "--steps", "10", "--micro-batch", sizes[k]);
+        tiny_run(&cfg, &other, NULL, "");
+        assert_true(other.steps[0].r[0][BT_MR_MICRO_BATCHES] == 16 / atof(sizes[k]));
+        for (int i = 0; i < 10; i++) {
+            double a = sink.steps[i].v[BT_MS_LOSS], b = other.steps[i].v[BT_MS_LOSS];
+            if (fabs(a - b) > 1e-4 * a) fail_msg("step %d: %.9g with one micro-batch, %.9g with micro-batches of %s", i, a, b, sizes[k]);
+        }
+        double n0 = sink.steps[0].v[BT_MS_GRAD_NORM], n1 = other.steps[0].v[BT_MS_GRAD_NORM];
+        assert_true(fabs(n0 - n1) <= 1e-5 * n0);
+    }
+}
+
+static void threads_do_not_change_a_bit(void **state) {
+    (void)state;
+    TINY(&cfg, "--steps", "4");
+    tiny_run(&cfg, &sink, NULL, "");
+    TINY(&cfg, "--steps", "4", "--threads", "3");
+    tiny_run(&cfg, &other, NULL, "");
+    for (int i = 0; i < 4; i++) {
+        assert_true(sink.steps[i].v[BT_MS_LOSS] == other.steps[i].v[BT_MS_LOSS]);
+        assert_true(sink.steps[i].v[BT_MS_GRAD_NORM] == other.steps[i].v[BT_MS_GRAD_NORM]);
+    }
+}
+
+/* ---- measuring ------------------------------------------------------------------------------------------------------ */
+
+static void phases_add_up_to_the_step(void **state) {
+    (void)state;
+    TINY(&cfg, "--steps", "12", "--set", "data.val_frac=0.1", "--set", "train.eval_every=3", "--set", "train.eval_tokens=64");
+    tiny_run(&cfg, &sink, NULL, "");
+    assert_int_equal(sink.n_steps, 12);
+    for (size_t i = 0; i < sink.n_steps; i++) {
+        const double *r = sink.steps[i].r[0];
+        double step = r[BT_MR_STEP_TIME];
+        assert_true(fabs(bt_meter_phases_ms(r) - step) < 1e-6);
+        assert_true(r[BT_MR_OTHER] > -0.001);                                   /* -1 us */
+        assert_true(r[BT_MR_FWD] > 0 && r[BT_MR_BWD] > 0 && r[BT_MR_OPTIM] > 0);
+        assert_true(r[BT_MR_COMM_EXPOSED] == 0 && r[BT_MR_WAIT] == 0 && r[BT_MR_COMM_BUSY] == 0 && r[BT_MR_BYTES_WIRE] == 0);
+        assert_true(isnan(sink.steps[i].v[BT_MS_OVERLAP]));
+        assert_true(r[BT_MR_RSS] > 1);
+        assert_true(sink.steps[i].v[BT_MS_STEP_TIME] == step);
+        assert_int_equal(isfinite(sink.steps[i].v[BT_MS_VAL_LOSS]) != 0, (i + 1) % 3 == 0);
+    }
+}
+
+/* The meter alone, with times we choose: what is added is what comes out, and an excluded stretch is in no step. */
+static void the_meter_is_a_conservation_law(void **state) {
+    (void)state;
+    bt_meter m;
+    double v[BT_MR_COUNT];
+    bt_meter_open(&m);
+    bt_sleep_ns(2000000);
+    bt_meter_add(&m, BT_MR_FWD, 700000);
+    bt_meter_add(&m, BT_MR_WAIT, 300000);
+    bt_meter_close(&m, v);
+    assert_true(v[BT_MR_FWD] == 0.7 && v[BT_MR_WAIT] == 0.3);
+    assert_true(v[BT_MR_STEP_TIME] >= 2 && fabs(v[BT_MR_OTHER] - (v[BT_MR_STEP_TIME] - 1.0)) < 1e-9);
+    int64_t start = bt_now_ns();
+    bt_sleep_ns(3000000);
+    int64_t slept = bt_now_ns() - start;
+    bt_meter_exclude(&m, slept);
+    bt_meter_close(&m, v);
+    assert_true(v[BT_MR_FWD] == 0);
+    assert_true(v[BT_MR_OTHER] > -0.001 && v[BT_MR_STEP_TIME] + (double)slept / 1e6 <= (double)(bt_now_ns() - start) / 1e6 + 1e-3 + v[BT_MR_STEP_TIME]);
+}
+
+static void statistics_describe_every_tensor(void **state) {
+    (void)state;
+    TINY(&cfg, "--steps", "5", "--set", "train.stats_every=2");
+    tiny_run(&cfg, &sink, NULL, "");
+    assert_int_equal(sink.n_layer_calls, 3);                                    /* steps 0, 2, 4 */
+    int ternary = 0;
+    double squares = 0;
+    for (size_t i = 0; i < sink.n_layers; i++) {
+        const double *v = sink.layers[i].v;
+        assert_null(strchr(sink.layers[i].tensor, '.'));
+        squares += v[BT_ML_GRAD_NORM] * v[BT_ML_GRAD_NORM];
+        if (isnan(v[BT_ML_ZERO])) continue;
+        ternary++;
+        assert_true(v[BT_ML_ZERO] > 0.1 && v[BT_ML_ZERO] < 0.6 && v[BT_ML_POS] > 0.1 && v[BT_ML_SCALE] > 0);
+        assert_true(v[BT_ML_FLIP] >= 0 && v[BT_ML_FLIP] < 0.5);
+    }
+    assert_int_equal(ternary, 2 * 7);
+    assert_true(fabs(sqrt(squares) - sink.steps[4].v[BT_MS_GRAD_NORM]) < 1e-6 * sqrt(squares));
+}
+
+/* The heap must not move between two steps: checked from inside the sink, where a step has just ended. */
+static struct { size_t arena, steps; bool moved; } heap;
+static void look_at_heap(void *arg, const bt_step_record *r) {
+    (void)arg;
+    struct mallinfo2 now = mallinfo2();
+    size_t used = now.uordblks + now.hblkhd;
+    if (r->step >= 3 && used != heap.arena) heap.moved = true;
+    heap.arena = used;
+    heap.steps++;
+}
+
+static void a_step_allocates_nothing(void **state) {
+    (void)state;
+    memset(&heap, 0, sizeof heap);
+    TINY(&cfg, "--steps", "12", "--set", "train.stats_every=2");
+    sink.on_step = look_at_heap;
+    tiny_run(&cfg, &sink, NULL, "");
+    sink.on_step = NULL;
+    assert_int_equal(heap.steps, 12);
+    assert_false(heap.moved);
+}
+
+/* ---- guarding ------------------------------------------------------------------------------------------------------- */
+
+static struct { bt_trainer *t; int64_t at; float kept; } poison;
+
+static void poison_after(void *arg, const bt_step_record *r) {
+    (void)arg;
+    if (r->step == poison.at) {                                                 /* the next forward pass sees a NaN */
+        const bt_params *p = bt_model_params(bt_trainer_model(poison.t));
+        float *w = bt_model_weights(bt_trainer_model(poison.t)) + bt_params_get(p, -1, BT_P_FINAL_NORM)->offset;
+        poison.kept = *w;
+        *w = NAN;
+    }
+}
+
+static void heal_on_warning(void *arg, const bt_event *e) {
+    (void)arg;
+    if (strcmp(e->kind, "warning") != 0) return;
+    const bt_params *p = bt_model_params(bt_trainer_model(poison.t));
+    bt_model_weights(bt_trainer_model(poison.t))[bt_params_get(p, -1, BT_P_FINAL_NORM)->offset] = poison.kept;
+}
+
+static void a_bad_step_is_not_applied_and_the_run_goes_on(void **state) {
+    (void)state;
+    memset(&sink, 0, sizeof sink);
+    TINY(&cfg, "--steps", "8");
+    poison.at = 2;
+    sink.on_step = poison_after;
+    sink.on_event = heal_on_warning;
+    poison.t = tiny_create(&cfg, &sink, NULL, "");
+    bt_train_result r;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_trainer_run(poison.t, &r, &err), BT_OK);
+    bt_trainer_destroy(poison.t);
+    assert_int_equal(sink.n_steps, 8);
+    for (int i = 0; i < 8; i++) assert_true((sink.steps[i].v[BT_MS_SKIPPED] == 1) == (i == 3));
+    assert_int_equal(fake_events_of(&sink, "warning"), 1);
+    assert_true(isfinite(r.loss));
+    assert_true(sink.steps[4].v[BT_MS_LOSS] < sink.steps[0].v[BT_MS_LOSS] + 0.5);
+}
+
+static void bad_steps_in_a_row_end_the_run_and_name_the_tensor(void **state) {
+    (void)state;
+    memset(&sink, 0, sizeof sink);
+    TINY(&cfg, "--steps", "50");
+    poison.at = 2;
+    sink.on_step = poison_after;
+    poison.t = tiny_create(&cfg, &sink, NULL, "");
+    bt_train_result r;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_trainer_run(poison.t, &r, &err), BT_CHECK);
+    bt_trainer_destroy(poison.t);
+    memset(&sink, 0, sizeof sink);
+    assert_non_null(strstr(err.msg, "5 steps in a row"));
+    assert_non_null(strstr(err.msg, "'embed'"));
+}
+
+/* ---- obeying -------------------------------------------------------------------------------------------------------- */
+
+static bt_request_box box;
+
+static void ask_stop_after_three(void *arg, const bt_step_record *r) {
+    (void)arg;
+    if (r->step == 2) atomic_fetch_or(&box.bits, BT_REQ_STOP);
+}
+
+static void a_stop_ends_the_run_cleanly(void **state) {
+    (void)state;
+    TINY(&cfg, "--steps", "50");
+    memset(&sink, 0, sizeof sink);
+    sink.on_step = ask_stop_after_three;
+    bt_train_result r = tiny_run(&cfg, &sink, &box, "");
+    sink.on_step = NULL;
+    assert_true(r.stopped);
+    assert_int_equal(r.steps, 4);                                               /* asked after step 2, agreed in step 3 */
+    assert_int_equal(sink.n_steps, 4);
+    assert_int_equal(fake_events_of(&sink, "control"), 1);
+}
+
+static void halve_after_two(void *arg, const bt_step_record *r) {
+    (void)arg;
+    if (r->step != 1) return;
+    double half = 0.5;
+    uint64_t bits;
+    memcpy(&bits, &half, sizeof bits);
+    atomic_store(&box.lr_factor_bits, bits);
+    atomic_fetch_or(&box.bits, BT_REQ_LR);
+}
+
+static void a_learning_rate_factor_scales_the_schedule(void **state) {
+    (void)state;
+    TINY(&cfg, "--steps", "6", "--set", "optim.schedule=constant");
+    memset(&sink, 0, sizeof sink);
+    sink.on_step = halve_after_two;
+    tiny_run(&cfg, &sink, &box, "");
+    sink.on_step = NULL;
+    assert_true(fabs(sink.steps[2].v[BT_MS_LR] - 3e-3) < 1e-12);
+    assert_true(fabs(sink.steps[3].v[BT_MS_LR] - 1.5e-3) < 1e-12);
+    assert_int_equal(fake_events_of(&sink, "control"), 1);
+    assert_non_null(strstr(sink.events[1].body, "\"lr_factor\":0.5"));
+}
+
+static void *resume_when_paused(void *arg) {
+    (void)arg;
+    while (atomic_load(&box.bits) & BT_REQ_PAUSE) bt_sleep_ns(1000000);         /* taken: the trainer is about to pause */
+    bt_sleep_ns(60000000);
+    atomic_fetch_or(&box.bits, BT_REQ_EVAL);
+    bt_sleep_ns(60000000);
+    atomic_fetch_or(&box.bits, BT_REQ_RESUME);
+    return NULL;
+}
+
+static pthread_t resumer;
+static void pause_after_two(void *arg, const bt_step_record *r) {
+    (void)arg;
+    if (r->step != 1) return;
+    atomic_fetch_or(&box.bits, BT_REQ_PAUSE);
+    assert_int_equal(pthread_create(&resumer, NULL, resume_when_paused, NULL), 0);
+}
+
+static void a_pause_waits_evaluates_and_belongs_to_no_step(void **state) {
+    (void)state;
+    TINY(&cfg, "--steps", "6", "--set", "data.val_frac=0.1", "--set", "train.eval_tokens=64", "--set", "train.eval_every=1000");
+    memset(&sink, 0, sizeof sink);
+    sink.on_step = pause_after_two;
+    int64_t start = bt_now_ns();
+    bt_train_result r = tiny_run(&cfg, &sink, &box, "");
+    double whole_ms = (double)(bt_now_ns() - start) / 1e6, steps_ms = 0;
+    pthread_join(resumer, NULL);
+    sink.on_step = NULL;
+    assert_int_equal(r.steps, 6);
+    assert_int_equal(sink.n_steps, 6);
+    for (int i = 0; i < 6; i++) steps_ms += sink.steps[i].v[BT_MS_STEP_TIME];
+    assert_true(whole_ms - steps_ms >= 100);                                    /* the sleeps above were in no step */
+    assert_int_equal(fake_events_of(&sink, "evaluation"), 2);                   /* asked for during the pause, and at the end */
+    assert_int_equal(fake_events_of(&sink, "control"), 3);                      /* paused, evaluation, going on */
+}
+
+/* ---- evaluating ----------------------------------------------------------------------------------------------------- */
+
+static void validation_repeats_and_ends_the_run(void **state) {
+    (void)state;
+    TINY(&cfg, "--steps", "7", "--set", "data.val_frac=0.1", "--set", "train.eval_every=3", "--set", "train.eval_tokens=300", "--lr", "1e-30");
+    bt_train_result r = tiny_run(&cfg, &sink, NULL, "");
+    assert_int_equal(fake_events_of(&sink, "evaluation"), 3);
+    double a = sink.steps[2].v[BT_MS_VAL_LOSS], b = sink.steps[5].v[BT_MS_VAL_LOSS], c = sink.steps[6].v[BT_MS_VAL_LOSS];
+    assert_true(a == b && b == c && a == r.val_loss);                           /* the weights stand still: the same sequences each time */
+    assert_true(fabs(r.val_bits_per_byte - a / log(2)) < 1e-12);
+    assert_non_null(strstr(sink.events[1].body, "\"tokens\":288"));              /* whole sequences of 32 */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_loss_falls_and_every_step_is_recorded),
+        cmocka_unit_test(facts_and_ranks_are_told_once),
+        cmocka_unit_test(same_seed_same_bits_other_seed_other_bits),
+        cmocka_unit_test(accumulation_equals_one_large_batch),
+        cmocka_unit_test(threads_do_not_change_a_bit),
+        cmocka_unit_test(phases_add_up_to_the_step),
+        cmocka_unit_test(the_meter_is_a_conservation_law),
+        cmocka_unit_test(statistics_describe_every_tensor),
+        cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(a_bad_step_is_not_applied_and_the_run_goes_on),
+        cmocka_unit_test(bad_steps_in_a_row_end_the_run_and_name_the_tensor),
+        cmocka_unit_test(a_stop_ends_the_run_cleanly),
+        cmocka_unit_test(a_learning_rate_factor_scales_the_schedule),
+        cmocka_unit_test(a_pause_waits_evaluates_and_belongs_to_no_step),
+        cmocka_unit_test(validation_repeats_and_ends_the_run),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,111 @@
+/* fake_sink.h - a sink that remembers everything, and a tiny training run to feed it. For tests. */
+#ifndef BT_TESTS_FAKE_SINK_H
+#define BT_TESTS_FAKE_SINK_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/sink.h"
+
+enum { FAKE_STEPS = 256, FAKE_RANKS = 8, FAKE_EVENTS = 128, FAKE_FACTS = 128 };
+
+typedef struct fake_step {
+    int64_t step;
+    int n_ranks;
+    double v[BT_MS_COUNT], r[FAKE_RANKS][BT_MR_COUNT];
+} fake_step;
+
+typedef struct fake_sink {
+    fake_step steps[FAKE_STEPS];
+    size_t n_steps, n_events, n_facts, n_layers, n_layer_calls, n_ranks, n_checkpoints;
+    struct { char kind[32], title[256], body[256]; int64_t step; bt_event_level level; } events[FAKE_EVENTS];
+    struct { char key[64], value[128]; } facts[FAKE_FACTS];
+    struct { char tensor[48]; int layer; double v[BT_ML_COUNT]; } layers[256];      /* of the last call */
+    bt_rank_info ranks[FAKE_RANKS];
+    bt_ckpt_record last_checkpoint;                             /* from here on: addresses of this process */
+    char checkpoint_path[1024];
+    void (*on_step)(void *arg, const bt_step_record *r);        /* a test's own hook */
+    void (*on_event)(void *arg, const bt_event *e);
+    void *arg;
+} fake_sink;
+
+static void fake_on_ranks(void *ctx, const bt_rank_info *ranks, size_t n) {
+    fake_sink *f = ctx;
+    assert_in_range(n, 1, FAKE_RANKS);
+    f->n_ranks = n;
+    memcpy(f->ranks, ranks, n * sizeof *ranks);
+}
+
+static void fake_on_fact(void *ctx, const char *key, const char *value) {
+    fake_sink *f = ctx;
+    assert_true(f->n_facts < FAKE_FACTS);
+    snprintf(f->facts[f->n_facts].key, 64, "%s", key);
+    snprintf(f->facts[f->n_facts++].value, 128, "%s", value);
+}
+
+static void fake_on_step(void *ctx, const bt_step_record *r) {
+    fake_sink *f = ctx;
+    assert_true(f->n_steps < FAKE_STEPS && r->n_ranks <= FAKE_RANKS);
+    fake_step *s = &f->steps[f->n_steps++];
+    s->step = r->step;
+    s->n_ranks = r->n_ranks;
+    memcpy(s->v, r->values, sizeof s->v);
+    memcpy(s->r, r->rank_values, (size_t)r->n_ranks * sizeof s->r[0]);
+    if (f->on_step) f->on_step(f->arg, r);
+}
+
+static void fake_on_layers(void *ctx, const bt_layer_record *r, size_t n) {
+    fake_sink *f = ctx;
+    assert_true(n <= 256);
+    f->n_layer_calls++;
+    f->n_layers = n;
+    for (size_t i = 0; i < n; i++) {
+        snprintf(f->layers[i].tensor, 48, "%s", r[i].tensor);
+        f->layers[i].layer = r[i].layer;
+        memcpy(f->layers[i].v, r[i].values, sizeof f->layers[i].v);
+    }
+}
+
+static void fake_on_event(void *ctx, const bt_event *e) {
+    fake_sink *f = ctx;
+    assert_true(f->n_events < FAKE_EVENTS);
+    size_t i = f->n_events++;
+    snprintf(f->events[i].kind, 32, "%s", e->kind);
+    snprintf(f->events[i].title, 256, "%s", e->title);
+    snprintf(f->events[i].body, 256, "%s", e->body ? e->body : "");
+    f->events[i].step = e->step;
+    f->events[i].level = e->level;
+    if (f->on_event) f->on_event(f->arg, e);
+}
+
+static void fake_on_checkpoint(void *ctx, const bt_ckpt_record *c) {
+    fake_sink *f = ctx;
+    f->n_checkpoints++;
+    f->last_checkpoint = *c;
+    snprintf(f->checkpoint_path, sizeof f->checkpoint_path, "%s", c->path);
+    f->last_checkpoint.path = f->checkpoint_path;
+}
+
+static inline bt_sink fake_sink_of(fake_sink *f) {
+    return (bt_sink){.ctx = f, .ranks = fake_on_ranks, .fact = fake_on_fact, .step = fake_on_step, .layers = fake_on_layers,
+                     .event = fake_on_event, .checkpoint = fake_on_checkpoint};
+}
+
+static inline size_t fake_events_of(const fake_sink *f, const char *kind) {
+    size_t n = 0;
+    for (size_t i = 0; i < f->n_events; i++) n += strcmp(f->events[i].kind, kind) == 0;
+    return n;
+}
+
+static inline const char *fake_fact(const fake_sink *f, const char *key) {
+    for (size_t i = 0; i < f->n_facts; i++) if (strcmp(f->facts[i].key, key) == 0) return f->facts[i].value;
+    return NULL;
+}
+
+#endif

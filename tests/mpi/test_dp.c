@@ -1,0 +1,128 @@
+/* mpi: 2
+ * Data parallelism on two ranks: the loss, the weights, the bytes and the controls of one rank at the same global batch. */
+#include <pthread.h>
+
+#include "tests/mpi/layouts.h"
+
+static const char *const *no_words = NULL;
+
+static void same_story_as_one_rank(void **state) {
+    (void)state;
+    static const char *const cuts[][8] = {
+        {NULL},
+        {"--micro-batch", "1", NULL},
+        {"--micro-batch", "2", "--set", "train.overlap=false", NULL},
+        {"--set", "train.bucket_bytes=4096", "--threads", "2", NULL},
+    };
+    for (size_t k = 0; k < sizeof cuts / sizeof cuts[0]; k++) {
+        layout_run(&together, cuts[k], NULL);
+        layout_compare(1e-4);
+        layout_conserves();
+    }
+}
+
+/* Every rank holds the same weights at the end, bit for bit. */
+static void ranks_end_with_the_same_weights(void **state) {
+    (void)state;
+    float *mine = NULL;
+    bt_err err = BT_ERR_INIT;
+    bt_train_result r = layout_run(&together, no_words, &mine);
+    size_t n = (size_t)r.params;
+    float *low = malloc(n * sizeof *low), *high = malloc(n * sizeof *high);
+    memcpy(low, mine, n * sizeof *low);
+    memcpy(high, mine, n * sizeof *high);
+    assert_int_equal(bt_all_reduce_f32(bt_comm_world(), low, n, BT_MIN, &err), BT_OK);
+    assert_int_equal(bt_all_reduce_f32(bt_comm_world(), high, n, BT_MAX, &err), BT_OK);
+    assert_memory_equal(low, high, n * sizeof *low);
+    free(mine);
+    free(low);
+    free(high);
+}
+
+/* Gradients travel once a step however many micro-batches there are: 2 (n-1)/n of the array, and a little for notes and meters. */
+static void gradients_travel_on_the_last_micro_batch_only(void **state) {
+    (void)state;
+    int n = bt_comm_size(bt_comm_world());
+    static const char *const once[] = {"--micro-batch", "4", NULL}, *const often[] = {"--micro-batch", "1", NULL};
+    double bytes[2];
+    for (int k = 0; k < 2; k++) {
+        bt_train_result r = layout_run(&together, k ? often : once, NULL);
+        double ring = 2.0 * (n - 1) / n * 4.0 * (double)r.params;
+        bytes[k] = r.step_ms[BT_MR_BYTES_LOGICAL];
+        assert_true(bytes[k] >= ring && bytes[k] < 1.03 * ring + 1024);
+    }
+    assert_true(bytes[0] == bytes[1]);
+}
+
+static bt_request_box box;
+static pthread_t resumer;
+
+static void *resume_when_paused(void *arg) {
+    (void)arg;
+    while (atomic_load(&box.bits) & BT_REQ_PAUSE) bt_sleep_ns(1000000);
+    bt_sleep_ns(50000000);
+    atomic_fetch_or(&box.bits, BT_REQ_RESUME);
+    return NULL;
+}
+
+static void ask_on_rank_zero(void *arg, const bt_step_record *r) {
+    (void)arg;
+    if (r->step == 2) {
+        atomic_fetch_or(&box.bits, BT_REQ_PAUSE);
+        if (pthread_create(&resumer, NULL, resume_when_paused, NULL) != 0) bt_comm_abort(1);
+    }
+    if (r->step == 7) atomic_fetch_or(&box.bits, BT_REQ_STOP);
+}
+
+static void a_pause_and_a_stop_reach_every_rank_at_the_same_step(void **state) {
+    (void)state;
+    bt_run_cfg cfg;
+    TINY(&cfg, "--steps", "40");
+    memset(&together, 0, sizeof together);
+    together.on_step = ask_on_rank_zero;
+    bt_trainer *t = tiny_create(&cfg, &together, bt_comm_rank(bt_comm_world()) == 0 ? &box : NULL, "");
+    bt_train_result r;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_trainer_run(t, &r, &err), BT_OK);
+    bt_trainer_destroy(t);
+    if (bt_comm_rank(bt_comm_world()) == 0) {
+        pthread_join(resumer, NULL);
+        assert_int_equal(fake_events_of(&together, "control"), 3);      /* paused, going on, stop */
+    }
+    double least = (double)r.steps, most = (double)r.steps;
+    assert_int_equal(bt_all_reduce_f64(bt_comm_world(), &least, 1, BT_MIN, &err), BT_OK);
+    assert_int_equal(bt_all_reduce_f64(bt_comm_world(), &most, 1, BT_MAX, &err), BT_OK);
+    assert_true(least == most && most < 40 && r.stopped);
+}
+
+/* A file that one rank cannot see must stop all of them, with its words. */
+static void a_failing_rank_fails_everybody(void **state) {
+    (void)state;
+    bt_run_cfg cfg;
+    TINY(&cfg, "--steps", "2");
+    if (bt_comm_rank(bt_comm_world()) == 1) snprintf(cfg.data, sizeof cfg.data, "/nowhere/text-%d.txt", 1);
+    bt_trainer_setup s = {.cfg = &cfg, .resume_dir = "", .attempt = 1};
+    bt_trainer *t = NULL;
+    bt_err err = BT_ERR_INIT;
+    assert_int_not_equal(bt_trainer_create(&t, &s, &err), BT_OK);
+    assert_null(t);
+    assert_int_equal(err.rank, 1);
+    assert_non_null(strstr(err.msg, "/nowhere/text-1.txt"));
+}
+
+int main(void) {
+    bt_err err = BT_ERR_INIT;
+    layout_run(&alone, no_words, NULL);
+    if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) < 2) return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_story_as_one_rank),
+        cmocka_unit_test(ranks_end_with_the_same_weights),
+        cmocka_unit_test(gradients_travel_on_the_last_micro_batch_only),
+        cmocka_unit_test(a_pause_and_a_stop_reach_every_rank_at_the_same_step),
+        cmocka_unit_test(a_failing_rank_fails_everybody),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (failed) bt_comm_abort(1);                       /* others may wait for a rank that has given up */
+    bt_comm_finalize();
+    return failed;
+}

@@ -1,0 +1,119 @@
+/* mpi: 3
+ * The reducer sums what every rank contributed, whatever the bucket size and the order in which pieces become ready;
+ * notes become the largest; wait goes to those who came early. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+
+#include "engine/base/clock.h"
+#include "engine/parallel/clock_sync.h"
+#include "engine/parallel/reducer.h"
+
+static bt_comm *w;
+static int rank, size;
+enum { N = 10007 };
+static float grads[N];
+
+static void one_round(bt_reducer *r, size_t piece, bt_reduce_times *times) {
+    bt_err err = BT_ERR_INIT;
+    for (int i = 0; i < N; i++) grads[i] = -1;
+    bt_reducer_begin(r);
+    for (size_t end = N; end > 0;) {                    /* as backward: write a piece, then say so */
+        size_t begin = end > piece ? end - piece : 0;
+        for (size_t i = begin; i < end; i++) grads[i] = (float)((i % 97) * (size_t)(rank + 1));
+        bt_reducer_ready(r, begin, end);
+        end = begin;
+    }
+    int64_t notes[3] = {rank, -rank, rank == 1 ? 77 : 0};
+    if (bt_reducer_finish(r, notes, 3, times, &err) != BT_OK) fail_msg("%s", err.msg);
+    for (size_t i = 0; i < N; i++) assert_true(grads[i] == (float)((i % 97) * (size_t)(size * (size + 1) / 2)));
+    assert_int_equal(notes[0], size - 1);
+    assert_int_equal(notes[1], 0);
+    assert_int_equal(notes[2], 77);
+    assert_true(times->wait_ns >= 0 && times->exposed_ns >= 0 && times->busy_ns > 0);
+}
+
+static void sums_are_right_for_any_cut(void **state) {
+    (void)state;
+    static const size_t bucket_bytes[] = {64, 1000, 16384, 1 << 20}, pieces[] = {1, 13, 1000, N};
+    for (int overlap = 0; overlap < 2; overlap++) for (size_t b = 0; b < 4; b++) {
+        bt_reducer_cfg cfg = {.dp = w, .world = w, .grads = grads, .n = N, .bucket_bytes = bucket_bytes[b], .overlap = overlap};
+        bt_reducer *r = NULL;
+        bt_err err = BT_ERR_INIT;
+        assert_int_equal(bt_reducer_create(&r, &cfg, &err), BT_OK);
+        for (size_t p = 0; p < 4; p++) {
+            bt_reduce_times times;
+            one_round(r, pieces[p], &times);
+        }
+        bt_reducer_destroy(r);
+    }
+}
+
+/* The last rank comes 200 ms late: the others wait for it, and it waits for nobody. */
+static void who_comes_early_waits(void **state) {
+    (void)state;
+    bt_reducer_cfg cfg = {.dp = w, .world = w, .grads = grads, .n = N, .bucket_bytes = 4096, .overlap = true};
+    bt_reducer *r = NULL;
+    bt_err err = BT_ERR_INIT;
+    bt_reduce_times times;
+    assert_int_equal(bt_reducer_create(&r, &cfg, &err), BT_OK);
+    assert_int_equal(bt_barrier(w, &err), BT_OK);
+    if (rank == size - 1) bt_sleep_ns(200000000);
+    one_round(r, 500, &times);
+    if (rank == size - 1) assert_true(times.wait_ns < 50000000);
+    else assert_true(times.wait_ns > 100000000 && times.exposed_ns < times.wait_ns);
+    bt_reducer_destroy(r);
+}
+
+static void one_rank_alone_exchanges_nothing(void **state) {
+    (void)state;
+    bt_comm *self = NULL;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_comm_split(&self, w, rank, 0, &err), BT_OK);
+    bt_reducer_cfg cfg = {.dp = self, .world = w, .grads = grads, .n = N, .bucket_bytes = 4096, .overlap = true};
+    bt_reducer *r = NULL;
+    bt_reduce_times times;
+    assert_int_equal(bt_reducer_create(&r, &cfg, &err), BT_OK);
+    for (int i = 0; i < N; i++) grads[i] = 5;
+    bt_reducer_begin(r);
+    bt_reducer_ready(r, 0, N);
+    int64_t note = rank;
+    assert_int_equal(bt_reducer_finish(r, &note, 1, &times, &err), BT_OK);
+    for (int i = 0; i < N; i++) assert_true(grads[i] == 5);
+    assert_int_equal(note, size - 1);                   /* notes still travel over the world */
+    bt_reducer_destroy(r);
+    bt_comm_free(self);
+}
+
+/* On one host the true offset is 0, so what ping-pong measures must lie within the error it states. */
+static void ping_pong_bounds_its_own_error(void **state) {
+    (void)state;
+    bt_clock_sync s;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_clock_sync_ping(&s, w, &err), BT_OK);
+    assert_true(llabs(s.offset_ns) <= s.error_ns);
+    assert_true(s.error_ns > 0);
+    assert_int_equal(bt_clock_sync_measure(&s, w, &err), BT_OK);
+    assert_int_equal(s.offset_ns, 0);
+    assert_int_equal(s.error_ns, 0);
+}
+
+int main(void) {
+    bt_err err = BT_ERR_INIT;
+    if (bt_comm_init(&err) != BT_OK) return 1;
+    w = bt_comm_world();
+    rank = bt_comm_rank(w);
+    size = bt_comm_size(w);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_are_right_for_any_cut),
+        cmocka_unit_test(who_comes_early_waits),
+        cmocka_unit_test(one_rank_alone_exchanges_nothing),
+        cmocka_unit_test(ping_pong_bounds_its_own_error),
+    };
+    int failed = size > 1 ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+    bt_comm_finalize();
+    return failed;
+}
