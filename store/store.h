@@ -17,6 +17,16 @@
 
 bt_code bt_store_path(char *out, size_t size, const char *given, bt_err *err) BT_MUST_CHECK;   /* given may be "" */
 
+/* what the place of a database is like, for `bitrain doctor`; nothing is created */
+typedef struct bt_store_look {
+    const char *sqlite;                 /* version of the library */
+    char folder[1024];                  /* the deepest folder of the path that exists */
+    const char *refused;                /* name of a file system that cannot hold the database (NFS, ...), or NULL */
+    bool writable;
+    uint64_t free_bytes;
+} bt_store_look;
+bt_code bt_store_look_at(bt_store_look *out, const char *path, bt_err *err) BT_MUST_CHECK;
+
 /* ---- writing --------------------------------------------------------------------------------------------------------- */
 typedef struct bt_writer bt_writer;
 

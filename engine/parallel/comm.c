@@ -50,6 +50,14 @@ static bt_code describe(bt_comm *c, MPI_Comm mpi, bt_err *err) {
     return bt_mpi_check(MPI_Comm_set_errhandler(mpi, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", err);
 }
 
+void bt_comm_library(char *out, size_t size) {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
+    int n = 0;
+    if (MPI_Get_library_version(text, &n) != MPI_SUCCESS) n = 0;
+    text[n] = '\0';
+    snprintf(out, size, "%.*s", (int)strcspn(text, "\n"), text);
+}
+
 bt_code bt_comm_init(bt_err *err) {
     if (mpi_started || !bt_comm_am_rank()) return BT_OK;
     int provided = 0;

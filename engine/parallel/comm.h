@@ -15,6 +15,7 @@
 typedef struct bt_comm bt_comm;         /* a communicator; opaque */
 
 bool bt_comm_am_rank(void);             /* the environment says: started by mpirun, hydra or srun with PMI (facts/mpi.md section 2) */
+void bt_comm_library(char *out, size_t size);  /* "Open MPI v4.1.4, ..."; before init as well */
 bt_code bt_comm_init(bt_err *err) BT_MUST_CHECK;
 void bt_comm_finalize(void);
 void bt_comm_abort(int exit_code);      /* does not return: ends the whole job */
