@@ -17,6 +17,9 @@ rows=$(cat <<'END'
 2 | doctor now                                  | unexpected word 'now'
 5 | doctor --quick --isa avx513                 | 1 check failed
 5 | doctor --quick --store {junk}               | 1 check failed
+3 | runs                                        | none.db
+2 | query                                       | no query given
+3 | query "SELECT 1"                            | none.db
 END
 )
 bad=0

@@ -7,6 +7,7 @@
 #define BT_TESTS_SYNTH_RUN_H
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
