@@ -9,14 +9,20 @@
 
 #include "engine/data/utf8.h"
 
-static const struct { const char *name, *regex; } patterns[BT_PATTERN_COUNT] = {
-    [BT_PATTERN_GPT2] = {"gpt2", "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"},
-    [BT_PATTERN_LLAMA3] = {"llama3", "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
-    [BT_PATTERN_QWEN2] = {"qwen2", "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+/* Unicode's White_Space, as the other programs understand \s (PCRE2's own adds U+180E) */
+#define SPACE "\\x09-\\x0d\\x85\\p{Z}"
+#define MODERN(numbers) "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" numbers "| ?[^" SPACE "\\p{L}\\p{N}]+[\\r\\n]*|[" SPACE "]*[\\r\\n]+|[" SPACE "]+(?![^" SPACE "])|[" SPACE "]+"
+#define MODERN_HF(numbers) "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" numbers "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+static const struct { const char *name, *hugging_face, *ours; } patterns[BT_PATTERN_COUNT] = {
+    [BT_PATTERN_GPT2] = {"gpt2", "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+                         "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" SPACE "\\p{L}\\p{N}]+|[" SPACE "]+(?![^" SPACE "])|[" SPACE "]+"},
+    [BT_PATTERN_LLAMA3] = {"llama3", MODERN_HF("\\p{N}{1,3}"), MODERN("\\p{N}{1,3}")},
+    [BT_PATTERN_QWEN2] = {"qwen2", MODERN_HF("\\p{N}"), MODERN("\\p{N}")},
 };
 
 const char *bt_pattern_name(bt_pattern p) { return patterns[p].name; }
-const char *bt_pattern_regex(bt_pattern p) { return patterns[p].regex; }
+const char *bt_pattern_regex(bt_pattern p) { return patterns[p].hugging_face; }
 
 struct bt_pretok {
     pcre2_code *code;
@@ -33,7 +39,7 @@ bt_code bt_pretok_create(bt_pretok **out, bt_pattern pattern, bt_err *err) {
     int rc = 0;
     PCRE2_SIZE at;
     if (p) {
-        p->code = pcre2_compile((PCRE2_SPTR)patterns[pattern].regex, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &rc, &at, NULL);
+        p->code = pcre2_compile((PCRE2_SPTR)patterns[pattern].ours, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &rc, &at, NULL);
         p->match = pcre2_match_data_create(1, NULL);
         p->context = pcre2_match_context_create(NULL);
         p->stack = pcre2_jit_stack_create(32 << 10, 1 << 20, NULL);

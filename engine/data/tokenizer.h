@@ -30,6 +30,9 @@ const char *bt_tokenizer_kind(const bt_tokenizer *t);
 void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out);
 bt_code bt_tokenizer_parse(bt_tokenizer **out, const char *json, size_t n, bt_err *err) BT_MUST_CHECK;
 
+/* Hugging Face's tokenizer.json of a byte-level BPE (GPT-2, Llama 3 and Qwen patterns); anything else is refused by name */
+bt_code bt_tokenizer_import(bt_tokenizer **out, const char *path, bt_err *err) BT_MUST_CHECK;
+
 typedef struct bt_tok_train_cfg {
     const char *paths;                  /* as the loader's */
     const char *field;

@@ -1,0 +1,301 @@
+/* token shards: round trip at awkward sizes, every kind of damage refused with its place, files that change while in use. */
+#include "tests/engine/data/data_fixture.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+#include "engine/data/shard.h"
+#include "engine/data/shard_format.h"
+
+static uint32_t *lengths_of_one(uint32_t vocab) {
+    uint32_t *lengths = malloc(vocab * sizeof *lengths);
+    assert_non_null(lengths);
+    for (uint32_t i = 0; i < vocab; i++) lengths[i] = 1 + i % 3;
+    return lengths;
+}
+
+static int32_t id_of(uint64_t i, uint32_t vocab) { return (int32_t)((i * 2654435761u >> 7) % vocab); }
+
+/* ids id_of(0..n) in two segments */
+static bt_shard *make(const char *path, uint64_t n, uint32_t vocab, uint64_t vocab_hash) {
+    bt_shard_writer *w;
+    bt_shard *s;
+    bt_err err = BT_ERR_INIT;
+    uint32_t *lengths = lengths_of_one(vocab);
+    assert_int_equal(bt_shard_writer_create(&w, path, vocab, vocab_hash, &err), BT_OK);
+    for (uint64_t i = 0; i < n; i++) {
+        int32_t id = id_of(i, vocab);
+        assert_int_equal(bt_shard_append(w, &id, 1, lengths, &err), BT_OK);
+        if (i == n / 3) assert_int_equal(bt_shard_end_segment(w, &err), BT_OK);
+    }
+    bt_shard_end_document(w);
+    assert_int_equal(bt_shard_finish(w, &s, &err), BT_OK);
+    free(lengths);
+    return s;
+}
+
+static void check_all(bt_shard *s, uint64_t n, uint32_t vocab) {
+    int32_t *ids = malloc((n + 1) * sizeof *ids);
+    uint32_t *lengths = lengths_of_one(vocab);
+    uint64_t bytes = 0, told, sum = 0, ids_in_segments = 0;
+    assert_int_equal(bt_shard_about(s)->count, n);
+    assert_int_equal(bt_shard_read(s, 0, n, ids, NULL), BT_OK);
+    for (uint64_t i = 0; i < n; i++) {
+        assert_int_equal(ids[i], id_of(i, vocab));
+        if (i % 99991 == 0 || i == n - 1) {
+            assert_int_equal(bt_shard_bytes_before(s, i, lengths, &told, NULL), BT_OK);
+            assert_int_equal(told, bytes);
+        }
+        bytes += lengths[ids[i]];
+    }
+    assert_int_equal(bt_shard_bytes_before(s, n, lengths, &told, NULL), BT_OK);
+    assert_int_equal(told, bytes);
+    assert_int_equal(bt_shard_about(s)->source_bytes, bytes);
+    for (uint64_t i = 0; i < bt_shard_about(s)->n_segments; i++) {
+        uint64_t count, b;
+        bt_shard_segment(s, i, &count, &b);
+        ids_in_segments += count;
+        sum += b;
+    }
+    assert_int_equal(ids_in_segments, n);
+    assert_int_equal(sum, bytes);
+    free(ids);
+    free(lengths);
+}
+
+static void round_trips(void **state) {
+    (void)state;
+    static const struct { uint64_t n; uint32_t vocab, id_bytes; } cases[] = {
+        {0, 256, 1}, {1, 256, 1}, {7, 2, 1}, {(1 << 20) - 1, 256, 1}, {1 << 20, 256, 1}, {(1 << 20) + 1, 256, 1},
+        {1, 257, 2}, {1 << 19, 65536, 2}, {(1 << 19) + 5, 8192, 2}, {1, 65537, 4}, {(1 << 18) * 2 + 3, 1 << 20, 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int memory = 0; memory < 2; memory++) {
+            bt_shard *s = make(memory ? NULL : fixture_path("round.bts"), cases[i].n, cases[i].vocab, 42);
+            assert_int_equal(bt_shard_about(s)->id_bytes, cases[i].id_bytes);
+            assert_int_equal(bt_shard_about(s)->vocab_hash, 42);
+            assert_int_equal(bt_shard_verify(s, NULL, NULL, NULL), BT_OK);
+            check_all(s, cases[i].n, cases[i].vocab);
+            bt_shard_close(s);
+        }
+        bt_shard *s;
+        assert_int_equal(bt_shard_open(&s, fixture_path("round.bts"), NULL), BT_OK);
+        check_all(s, cases[i].n, cases[i].vocab);
+        int32_t id;
+        assert_int_equal(bt_shard_read(s, cases[i].n, 1, &id, NULL), BT_ARG);
+        assert_int_equal(bt_shard_read(s, UINT64_MAX, 2, &id, NULL), BT_ARG);
+        bt_shard_close(s);
+    }
+}
+
+/* ---- damage ---- */
+
+static unsigned char *whole(const char *path, size_t *n) {
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    unsigned char *data = malloc((size_t)st.st_size);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    *n = fread(data, 1, (size_t)st.st_size, f);
+    fclose(f);
+    return data;
+}
+
+/* open, then verify; the message of whichever refuses */
+static bt_code try_file(const char *path, bt_err *err) {
+    bt_shard *s;
+    *err = (bt_err)BT_ERR_INIT;
+    bt_code code = bt_shard_open(&s, path, err);
+    if (code == BT_OK) code = bt_shard_verify(s, NULL, NULL, err);
+    bt_shard_close(s);
+    return code;
+}
+
+static void try_bytes(const void *data, size_t n, const char *words) {
+    bt_err err;
+    const char *path = fixture_write("damaged.bts", data, n);
+    bt_code code = try_file(path, &err);
+    if (code != BT_FORMAT || !strstr(err.msg, words) || !strstr(err.msg, "damaged.bts")) fail_msg("code %d: %s (wanted '%s')", code, err.msg, words);
+}
+
+static void seal(bt_shard_header *h) { h->header_hash = XXH3_64bits(h, offsetof(bt_shard_header, header_hash)); }
+
+static void headers_are_not_believed(void **state) {
+    (void)state;
+    size_t n;
+    bt_shard_close(make(fixture_path("good.bts"), 5000, 300, 7));
+    unsigned char *good = whole(fixture_path("good.bts"), &n), *bad = malloc(n + 64);
+    bt_shard_header *h = (bt_shard_header *)bad;
+#define WITH(change, words) do { memcpy(bad, good, n); change; try_bytes(bad, n, words); } while (0)
+#define SEALED(change, words) WITH(change; seal(h), words)
+    WITH(bad[0] = 'X', "wrong magic at byte 0");
+    WITH(h->endian = 0x04030201, "other byte order");
+    WITH(h->endian = 5, "byte order mark");
+    WITH(h->version = 2, "version 2");
+    WITH(h->count++, "header's hash");
+    WITH(h->header_hash = 0, "header's hash");
+    SEALED(h->id_bytes = 3, "id size 3");
+    SEALED(h->id_bytes = 0, "id size 0");
+    SEALED(h->vocab = 0, "vocabulary of 0");
+    SEALED(h->vocab = BT_SHARD_MAX_VOCAB + 1, "vocabulary of");
+    SEALED(h->count = UINT64_MAX / 2, "do not fit");
+    SEALED(h->count = UINT64_MAX, "do not fit");
+    SEALED(h->count = 4000, "table offset");
+    SEALED(h->tables_at = 8, "table offset");
+    SEALED(h->n_blocks = UINT64_MAX / 16 + 1, "blocks");
+    SEALED(h->n_blocks = 2, "2 blocks");
+    SEALED(h->n_segments = UINT64_MAX / 16 + 2, "do not fill");
+    SEALED(h->n_segments = 1, "do not fill");
+    SEALED(h->file_bytes = n + 8, "truncated");
+    SEALED(h->file_bytes = n - 8, "trailing");
+    SEALED(h->block_bytes = 1, "block size 1");
+    SEALED(h->zero32 = 1, "reserved");
+    SEALED(h->zero64 = 1, "reserved");
+    SEALED(h->content_hash ^= 1, "content hash");
+    SEALED(h->source_bytes++, "source bytes");
+    SEALED(h->tables_hash ^= 1, "tables");
+    SEALED(h->vocab = 290, "outside its vocabulary of 290");             /* ids up to 299 */
+    memcpy(bad, good, n);
+    memset(bad + n, 0, 64);
+    try_bytes(bad, n + 64, "trailing");
+    /* tables with a right hash but wrong sums */
+    uint64_t *tables;
+#define TABLES(change, words) do { memcpy(bad, good, n); tables = (uint64_t *)(bad + h->tables_at); change; \
+        h->tables_hash = XXH3_64bits(bad + sizeof *h + h->count * h->id_bytes, n - sizeof *h - h->count * h->id_bytes); seal(h); try_bytes(bad, n, words); } while (0)
+    TABLES(tables[0]++, "content hash");
+    TABLES(tables[1]++, "source bytes");
+    TABLES(tables[2]--, "do not cover");
+    TABLES(tables[2] = UINT64_MAX, "passes the end");
+    TABLES(tables[3]++, "passes the end");
+    free(good);
+    free(bad);
+}
+
+static void no_truncation_passes(void **state) {
+    (void)state;
+    size_t n;
+    bt_shard_close(make(fixture_path("long.bts"), 700, 256, 7));
+    unsigned char *good = whole(fixture_path("long.bts"), &n);
+    for (size_t k = 0; k < n; k++) try_bytes(good, k, "");
+    try_bytes(good, 0, "0 bytes");
+    try_bytes(good, 127, "truncated");
+    try_bytes(good, n - 1, "truncated");
+    free(good);
+}
+
+/* every bit of a small file, and bits in every block of a larger one */
+static void no_flipped_bit_passes(void **state) {
+    (void)state;
+    size_t n;
+    bt_err err;
+    bt_shard_close(make(fixture_path("flip.bts"), 97, 300, 7));
+    unsigned char *data = whole(fixture_path("flip.bts"), &n);
+    for (size_t bit = 0; bit < 8 * n; bit++) {
+        data[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        const char *path = fixture_write("flipped.bts", data, n);
+        if (try_file(path, &err) != BT_FORMAT) fail_msg("bit %zu of byte %zu passed", bit % 8, bit / 8);
+        data[bit / 8] ^= (unsigned char)(1u << bit % 8);
+    }
+    free(data);
+    bt_shard_close(make(fixture_path("blocks.bts"), 5 * (1 << 19) + 1000, 8192, 7));
+    const char *path = fixture_path("blocks.bts");
+    data = whole(path, &n);
+    int fd = open(path, O_RDWR);
+    uint32_t x = 1;
+    for (int i = 0; i < 60; i++) {
+        x = x * 1664525u + 1013904223u;
+        size_t at = i < 6 ? sizeof(bt_shard_header) + (size_t)i * BT_SHARD_BLOCK + 500 : x % n;
+        unsigned char bad = data[at] ^ (unsigned char)(1u << i % 8);
+        assert_int_equal(pwrite(fd, &bad, 1, (off_t)at), 1);
+        if (try_file(path, &err) != BT_FORMAT) fail_msg("a flip at byte %zu passed", at);
+        char words[40];
+        snprintf(words, sizeof words, "block %d (bytes", i);
+        if (i < 6 && !strstr(err.msg, words)) fail_msg("%s", err.msg);
+        assert_int_equal(pwrite(fd, data + at, 1, (off_t)at), 1);
+    }
+    close(fd);
+    assert_int_equal(try_file(path, &err), BT_OK);
+    free(data);
+}
+
+/* a block is checked when first touched; the others are not read */
+static void blocks_are_checked_on_first_touch(void **state) {
+    (void)state;
+    bt_shard_close(make(fixture_path("touch.bts"), 3 << 20, 256, 7));
+    const char *path = fixture_path("touch.bts");
+    int fd = open(path, O_RDWR), got;
+    assert_int_equal(pwrite(fd, "\xff\xfe\xfd", 3, 128 + (2 << 20) + 77), 3);
+    close(fd);
+    bt_shard *s;
+    bt_err err;
+    int32_t ids[10];
+    assert_int_equal(bt_shard_open(&s, path, &err), BT_OK);
+    assert_int_equal(bt_shard_read(s, (2 << 20) - 10, 10, ids, &err), BT_OK);
+    got = (int)bt_shard_read(s, (2 << 20) - 5, 10, ids, &err);
+    assert_int_equal(got, BT_FORMAT);
+    assert_non_null(strstr(err.msg, "block 2"));
+    bt_shard_close(s);
+}
+
+static void files_that_change_are_noticed(void **state) {
+    (void)state;
+    bt_shard *s;
+    bt_err err;
+    int32_t id;
+    const char *path = fixture_path("change.bts");
+    s = make(path, 3000, 256, 7);
+    assert_int_equal(bt_shard_read(s, 5, 1, &id, &err), BT_OK);
+    assert_int_equal(truncate(path, 500), 0);
+    assert_int_equal(bt_shard_read(s, 5, 1, &id, &err), BT_FORMAT);
+    assert_non_null(strstr(err.msg, "changed while in use"));
+    bt_shard_close(s);
+    s = make(path, 3000, 256, 7);
+    int fd = open(path, O_RDWR);
+    struct timespec times[2] = {{0, UTIME_OMIT}, {1, 0}};
+    assert_int_equal(pwrite(fd, "?", 1, 200), 1);
+    assert_int_equal(futimens(fd, times), 0);
+    close(fd);
+    assert_int_equal(bt_shard_read(s, 5, 1, &id, &err), BT_FORMAT);
+    bt_shard_close(s);
+    /* replaced by rename: the open file stays whole */
+    s = make(path, 3000, 256, 7);
+    bt_shard_close(make(path, 10, 256, 7));
+    assert_int_equal(bt_shard_read(s, 2999, 1, &id, &err), BT_OK);
+    bt_shard_close(s);
+    assert_int_equal(bt_shard_open(&s, path, &err), BT_OK);
+    assert_int_equal(bt_shard_about(s)->count, 10);
+    bt_shard_close(s);
+}
+
+static void writer_refuses_and_cleans_up(void **state) {
+    (void)state;
+    bt_shard_writer *w;
+    bt_err err;
+    uint32_t *lengths = lengths_of_one(256);
+    assert_int_equal(bt_shard_writer_create(&w, fixture_path("no/such/folder.bts"), 256, 1, &err), BT_IO);
+    assert_int_equal(bt_shard_writer_create(&w, fixture_path("w.bts"), 0, 1, &err), BT_ARG);
+    assert_int_equal(bt_shard_writer_create(&w, fixture_path("w.bts"), 256, 1, &err), BT_OK);
+    int32_t id = 256;
+    assert_int_equal(bt_shard_append(w, &id, 1, lengths, &err), BT_ARG);
+    id = -1;
+    assert_int_equal(bt_shard_append(w, &id, 1, lengths, &err), BT_ARG);
+    bt_shard_abandon(w);
+    char command[300];
+    snprintf(command, sizeof command, "test -z \"$(ls %s/w.bts* 2>/dev/null)\"", fixture_dir);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(bt_shard_writer_create(&w, "/dev/full/x", 256, 1, &err), BT_IO);
+    free(lengths);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(round_trips),
+        cmocka_unit_test(headers_are_not_believed),
+        cmocka_unit_test(no_truncation_passes),
+        cmocka_unit_test(no_flipped_bit_passes),
+        cmocka_unit_test(blocks_are_checked_on_first_touch),
+        cmocka_unit_test(files_that_change_are_noticed),
+        cmocka_unit_test(writer_refuses_and_cleans_up),
+    };
+    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
+}
