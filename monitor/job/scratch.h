@@ -1,0 +1,20 @@
+/* scratch.h - folders that die with an attempt: mpirun's files and the shared-memory segments of its ranks.
+ *
+ * Each folder holds a file `lock` with a file lock that the supervisor and mpirun share; when both are gone the lock is
+ * free and the next supervisor of the same user sweeps the folder, so a killed pair leaves nothing for ever. */
+#ifndef BT_MONITOR_JOB_SCRATCH_H
+#define BT_MONITOR_JOB_SCRATCH_H
+
+#include "engine/base/status.h"
+
+typedef struct bt_scratch {
+    char tmp[256], shm[256];            /* shm may be a folder inside tmp when /dev/shm is absent or too small */
+    int lock;                           /* of tmp, to be inherited by mpirun */
+    int shm_lock;                       /* of shm, -1 when it lies inside tmp */
+} bt_scratch;
+
+void bt_scratch_sweep(void);                                                    /* folders nobody holds */
+bt_code bt_scratch_create(bt_scratch *s, int ranks, bt_err *err) BT_MUST_CHECK;
+void bt_scratch_remove(bt_scratch *s);
+
+#endif
