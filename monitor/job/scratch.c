@@ -20,7 +20,7 @@ enum { SHM_PER_RANK = 5 << 20 };        /* bytes: a vader segment is 4 MiB */
 
 static const char *tmp_base(void) {
     const char *t = getenv("TMPDIR");
-    return t && t[0] == '/' && strlen(t) < 200 ? t : "/tmp";
+    return t && t[0] == '/' && strlen(t) < 64 ? t : "/tmp";     /* socket names have 108 bytes */
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
@@ -104,10 +104,29 @@ failed:
 }
 
 void bt_scratch_remove(bt_scratch *s) {
+    if (!s->tmp[0]) return;
     if (s->shm[0]) remove_tree(s->shm);
-    if (s->tmp[0]) remove_tree(s->tmp);
-    if (s->tmp[0] && s->lock >= 0) close(s->lock);
-    if (s->tmp[0] && s->shm_lock >= 0) close(s->shm_lock);
+    remove_tree(s->tmp);
+    if (s->lock >= 0) close(s->lock);
+    if (s->shm_lock >= 0) close(s->shm_lock);
     memset(s, 0, sizeof *s);
     s->lock = s->shm_lock = -1;
+}
+
+static void attempt_folder(char out[280], const char *base, int attempt) { snprintf(out, 280, "%s/%d", base, attempt); }
+
+bt_code bt_scratch_attempt(const bt_scratch *s, int attempt, char tmp[280], char shm[280], bt_err *err) {
+    attempt_folder(tmp, s->tmp, attempt);
+    attempt_folder(shm, s->shm, attempt);
+    if (mkdir(tmp, 0700) != 0 && errno != EEXIST) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", tmp);
+    if (mkdir(shm, 0700) != 0 && errno != EEXIST) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", shm);
+    return BT_OK;
+}
+
+void bt_scratch_attempt_end(const bt_scratch *s, int attempt) {
+    char folder[280];
+    attempt_folder(folder, s->tmp, attempt);
+    remove_tree(folder);
+    attempt_folder(folder, s->shm, attempt);
+    remove_tree(folder);
 }

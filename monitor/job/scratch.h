@@ -1,4 +1,4 @@
-/* scratch.h - folders that die with an attempt: mpirun's files and the shared-memory segments of its ranks.
+/* scratch.h - folders that die with a job: its sockets, mpirun's files, the shared-memory segments of the ranks.
  *
  * Each folder holds a file `lock` with a file lock that the supervisor and mpirun share; when both are gone the lock is
  * free and the next supervisor of the same user sweeps the folder, so a killed pair leaves nothing for ever. */
@@ -13,8 +13,11 @@ typedef struct bt_scratch {
     int shm_lock;                       /* of shm, -1 when it lies inside tmp */
 } bt_scratch;
 
-void bt_scratch_sweep(void);                                                    /* folders nobody holds */
+void bt_scratch_sweep(void);                                                    /* removes folders nobody holds */
 bt_code bt_scratch_create(bt_scratch *s, int ranks, bt_err *err) BT_MUST_CHECK;
-void bt_scratch_remove(bt_scratch *s);
+void bt_scratch_remove(bt_scratch *s);                                          /* accepts an all-zero struct */
+/* tmp/N and shm/N for attempt N: made before it, removed with all they hold after it */
+bt_code bt_scratch_attempt(const bt_scratch *s, int attempt, char tmp[280], char shm[280], bt_err *err) BT_MUST_CHECK;
+void bt_scratch_attempt_end(const bt_scratch *s, int attempt);
 
 #endif
