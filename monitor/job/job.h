@@ -1,0 +1,51 @@
+/* job.h - the inside of a bt_job, shared by supervisor.c, tap.c and asks.c. */
+#ifndef BT_MONITOR_JOB_JOB_H
+#define BT_MONITOR_JOB_JOB_H
+
+#include "monitor/job/control.h"
+#include "monitor/job/health.h"
+#include "monitor/job/launch.h"
+#include "monitor/job/output.h"
+#include "monitor/job/restart.h"
+#include "monitor/job/scratch.h"
+#include "monitor/job/supervisor.h"
+
+enum { BT_JOB_LOCAL_RANKS = 256 };
+
+struct bt_job {
+    const bt_job_setup *s;
+    bt_job_result *result;
+    bt_scratch scratch;
+    bt_wire_server *wire;
+    bt_control_server *control;
+    bt_output output;
+    bt_health health;
+    bt_restart_history history;
+    bt_child child;                     /* pid 0: none runs */
+    bt_sink tap;                        /* what the wire delivers goes to the writer and to the screen */
+    int signals;                        /* signalfd */
+    int run_lock;                       /* OUT/run.lock, held by us and mpirun */
+    char resume_dir[1024];
+
+    int attempt;
+    int64_t from_step, last_step;       /* of this attempt; last recorded, -1: none */
+    int64_t started_ns, restart_at_ns;
+    int64_t oom_before;
+    struct { int rank, pid; } ranks[BT_JOB_LOCAL_RANKS];
+    int n_ranks;                        /* of this host, as they told */
+    bool connected;                     /* a rank greeted in this attempt */
+
+    bool stop_asked, stop_now, hung, paused, restarting;
+    uint32_t pending;                   /* verbs (1 << bt_ctl_verb) for a rank that is not there yet */
+    int64_t stop_ns;                    /* when stop_now was asked */
+    double lr_factor;
+};
+
+void bt_job_tap(bt_job *job);           /* fills job->tap */
+void bt_job_event(bt_job *job, const char *kind, bt_event_level level, int rank, const char *fmt, ...) BT_PRINTF(5, 6);
+void bt_job_signal(bt_job *job, int signal);
+void bt_job_send_pending(bt_job *job);
+bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char *who, bt_text *answer, bt_err *err);
+void bt_job_look(const bt_job *job, bt_job_view *v);
+
+#endif

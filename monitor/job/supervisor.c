@@ -1,0 +1,375 @@
+/* supervisor.c - the life of a run: locks, sockets, attempt after attempt, and the loop that waits on everything. */
+#include "monitor/job/supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "monitor/job/job.h"
+#include "monitor/job/proc.h"
+
+static const int64_t TICK_NS = 200000000, KILL_AFTER_NS = 300000000, LAST_WORDS_NS = 2000000000;
+enum { LOCK_WAIT_S = 30 };
+
+/* ---- signals --------------------------------------------------------------------------------------------------------- */
+
+static void signal_set(sigset_t *set) {
+    sigemptyset(set);
+    static const int taken[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGCHLD, SIGTSTP, SIGCONT};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) sigaddset(set, taken[i]);
+}
+
+void bt_job_block_signals(void) {
+    sigset_t set;
+    signal_set(&set);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGTTOU, SIG_IGN);           /* a status line from the background is no reason to stop */
+}
+
+static void go_away(bt_job *job) {
+    const bt_job_ui *ui = &job->s->ui;
+    if (ui->away) ui->away(ui->ctx, true);
+    raise(SIGSTOP);
+    if (ui->away) ui->away(ui->ctx, false);
+    bt_health_sign(&job->health, bt_now_ns());      /* while we were stopped nothing was heard */
+}
+
+static void take_signals(bt_job *job) {
+    struct signalfd_siginfo si;
+    while (read(job->signals, &si, sizeof si) == (ssize_t)sizeof si) {
+        switch ((int)si.ssi_signo) {
+        case SIGTSTP: go_away(job); break;
+        case SIGHUP:
+            if (job->s->ui.hangup && job->s->ui.hangup(job->s->ui.ctx)) bt_job_event(job, "terminal", BT_EV_INFO, -1, "the terminal was closed; training goes on");
+            else bt_job_signal(job, SIGHUP);
+            break;
+        case SIGQUIT: bt_job_stop_now(job); break;
+        case SIGINT:
+        case SIGTERM: bt_job_signal(job, (int)si.ssi_signo); break;
+        default: break;                 /* CHLD: seen by reap; CONT: only wakes us */
+        }
+    }
+}
+
+/* ---- the run's lock and its control file ----------------------------------------------------------------------------- */
+
+/* One job a folder: mpirun inherits the lock, so a job that outlived its supervisor still holds it. */
+static bt_code take_run_lock(bt_job *job, bt_err *err) {
+    char path[PATH_MAX], who[64] = "";
+    if (snprintf(path, sizeof path, "%s/run.lock", job->s->out_dir) >= (int)sizeof path) return bt_fail(err, BT_ARG, "folder '%s' is too long", job->s->out_dir);
+    job->run_lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (job->run_lock < 0) return bt_fail_errno(err, BT_IO, errno, "cannot write to '%s'", job->s->out_dir);
+    const int64_t until = bt_now_ns() + (int64_t)LOCK_WAIT_S * 1000000000;
+    while (flock(job->run_lock, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR) break;          /* no locks on this file system: go on without */
+        if (bt_now_ns() > until) {
+            ssize_t n = pread(job->run_lock, who, sizeof who - 1, 0);
+            if (n > 0) who[strcspn(who, "\n")] = '\0';
+            return bt_fail(err, BT_BUSY, "run '%s' is still being trained by %s in '%s'", job->s->run, n > 0 ? who : "another process", job->s->out_dir);
+        }
+        bt_sleep_ns(50000000);
+    }
+    int n = snprintf(who, sizeof who, "pid %ld\n", (long)getpid());
+    if (ftruncate(job->run_lock, 0) != 0 || pwrite(job->run_lock, who, (size_t)n, 0) != n) bt_log(BT_LOG_DEBUG, "the lock of '%s' could not be signed", job->s->out_dir);
+    return BT_OK;
+}
+
+static void write_control_file(const bt_job *job, const char *socket_path) {
+    char path[PATH_MAX], line[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/control", job->s->out_dir) >= (int)sizeof path) return;
+    unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644), n = snprintf(line, sizeof line, "%s\n", socket_path);
+    if (fd < 0) return;
+    if (write(fd, line, (size_t)n) != n) unlink(path);              /* a full disk: no remote control, no harm */
+    close(fd);
+}
+
+static void remove_control_file(const bt_job *job) {
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/control", job->s->out_dir) < (int)sizeof path) unlink(path);
+}
+
+/* ---- one attempt ----------------------------------------------------------------------------------------------------- */
+
+static bt_code start_attempt(bt_job *job, bt_err *err) {
+    const bt_job_setup *s = job->s;
+    char tmp[280], shm[280], wire[300], number[16];
+    BT_TRY(bt_scratch_attempt(&job->scratch, job->attempt, tmp, shm, err));
+    snprintf(wire, sizeof wire, "%s/wire", job->scratch.tmp);
+    snprintf(number, sizeof number, "%d", job->attempt);
+    const char *own[] = {"rank", "--wire", wire, "--attempt", number, "--resume-from", job->resume_dir};
+    enum { N_OWN = sizeof own / sizeof *own };
+    const char **words = calloc(N_OWN + s->n_words + 1, sizeof *words);
+    if (!words) return bt_fail(err, BT_NOMEM, "cannot allocate the command line of the ranks");
+    memcpy(words, own, sizeof own);
+    memcpy(words + N_OWN, s->words, s->n_words * sizeof *words);
+    bt_launch l = {.ranks = s->ranks, .hosts = s->hosts, .mpirun_args = s->mpirun_args, .tmp = tmp, .shm = shm, .program = s->program, .words = words,
+                   .n_words = N_OWN + s->n_words};
+    const int keep[] = {job->run_lock, job->scratch.lock, job->scratch.shm_lock};
+    for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
+        if (keep[i] >= 0) l.inherit[l.n_inherit++] = keep[i];
+    job->last_step = -1;
+    job->n_ranks = 0;
+    job->connected = job->hung = job->restarting = false;
+    job->oom_before = bt_proc_oom_kills();
+    job->started_ns = bt_now_ns();
+    bt_health_start(&job->health);
+    bt_code code = bt_launch_start(&l, &job->child, err);
+    free(words);
+    if (code == BT_OK && s->ui.attempt) s->ui.attempt(s->ui.ctx, job->attempt, job->from_step);
+    return code;
+}
+
+static void serve_wire(bt_job *job) {
+    bt_err err = BT_ERR_INIT;
+    if (bt_wire_serve(job->wire, job->attempt, &job->tap, &err) != BT_OK) bt_job_event(job, "warning", BT_EV_WARN, 0, "%s", err.msg);
+    if (!job->connected && bt_wire_connected(job->wire)) {
+        job->connected = true;
+        if (job->paused) job->pending |= 1u << BT_CTL_PAUSE;
+        bt_job_send_pending(job);
+    }
+}
+
+/* who is stopped, for the message about a silent run */
+static void name_stopped(const bt_job *job, char *out, size_t size, int *rank) {
+    bt_proc list[BT_JOB_LOCAL_RANKS];
+    size_t n = bt_proc_session(job->child.pid, list, BT_JOB_LOCAL_RANKS);
+    out[0] = '\0';
+    *rank = -1;
+    for (size_t i = 0; i < n; i++) {
+        if (list[i].state != 'T' && list[i].state != 't') continue;
+        for (int r = 0; r < job->n_ranks; r++)
+            if (job->ranks[r].pid == list[i].pid) *rank = job->ranks[r].rank;
+        if (*rank >= 0) snprintf(out, size, "; rank %d (pid %d) is stopped by a signal", *rank, (int)list[i].pid);
+        else snprintf(out, size, "; pid %d (%s) is stopped by a signal", (int)list[i].pid, list[i].name);
+        return;
+    }
+}
+
+static void check_health(bt_job *job) {
+    char who[96];
+    int rank;
+    const int64_t now = bt_now_ns();
+    switch (bt_health_check(&job->health, now, job->stop_asked ? 0 : job->s->hang_s)) {
+    case BT_HEALTH_LATE:
+        name_stopped(job, who, sizeof who, &rank);
+        bt_job_event(job, "stalled", BT_EV_WARN, rank, "no step for %.0f s (expected within %.0f s)%s", bt_health_silence_s(&job->health, now),
+                     bt_health_limit_s(&job->health), who);
+        break;
+    case BT_HEALTH_RECOVERED: bt_job_event(job, "recovered", BT_EV_INFO, -1, "steps come again"); break;
+    case BT_HEALTH_DEAD:
+        name_stopped(job, who, sizeof who, &rank);
+        bt_job_event(job, "failure", BT_EV_ERROR, rank, "no step for %.0f s: the ranks are ended%s", bt_health_silence_s(&job->health, now), who);
+        job->hung = true;
+        bt_proc_kill_session(job->child.pid, 1);
+        break;
+    case BT_HEALTH_FINE: break;
+    }
+    if (job->stop_now && now - job->stop_ns > KILL_AFTER_NS) bt_proc_kill_session(job->child.pid, 0);
+}
+
+/* One round of waiting. until_ns: no longer than this. */
+static void wait_once(bt_job *job, int64_t until_ns) {
+    const bt_job_ui *ui = &job->s->ui;
+    struct pollfd p[5];
+    int wires[2], n_wires = bt_wire_poll_fds(job->wire, wires);
+    p[0] = (struct pollfd){job->signals, POLLIN, 0};
+    p[1] = (struct pollfd){job->child.pid > 0 ? job->child.out : -1, POLLIN, 0};
+    p[2] = (struct pollfd){n_wires > 0 ? wires[0] : -1, POLLIN, 0};
+    p[3] = (struct pollfd){job->control ? bt_control_fd(job->control) : -1, POLLIN, 0};
+    p[4] = (struct pollfd){ui->input_fd, POLLIN, 0};
+    int64_t wait = until_ns - bt_now_ns();
+    if (poll(p, 5, wait > 0 ? (int)(wait / 1000000) + 1 : 0) < 0) return;
+    if (p[0].revents) take_signals(job);
+    if (p[1].revents && !bt_output_drain(&job->output, job->child.out)) {
+        close(job->child.out);
+        job->child.out = -1;
+    }
+    if (p[2].revents) serve_wire(job);
+    if (p[3].revents) bt_control_serve(job->control, bt_job_request, job);
+    if (p[4].revents && ui->input) ui->input(ui->ctx, job);
+}
+
+static void tick(bt_job *job, int64_t *next) {
+    const int64_t now = bt_now_ns();
+    if (now < *next) return;
+    *next = now + TICK_NS;
+    bt_job_view v;
+    bt_job_look(job, &v);
+    if (job->s->ui.tick) job->s->ui.tick(job->s->ui.ctx, &v);
+}
+
+/* What the ranks had sent before they went is still in the socket. */
+static void hear_last_words(bt_job *job) {
+    const int64_t until = bt_now_ns() + LAST_WORDS_NS;
+    do serve_wire(job);
+    while (bt_wire_connected(job->wire) && bt_now_ns() < until && (bt_sleep_ns(1000000), true));
+    if (job->child.out >= 0) {
+        bt_output_drain(&job->output, job->child.out);
+        close(job->child.out);
+        job->child.out = -1;
+    }
+}
+
+static bt_end watch_attempt(bt_job *job) {
+    int status = 0;
+    int64_t next = 0;
+    while (waitpid(job->child.pid, &status, WNOHANG) == 0) {
+        tick(job, &next);
+        wait_once(job, next);
+        check_health(job);
+        if (!job->result->signal && job->stop_asked && !job->connected && bt_now_ns() - job->started_ns > 5000000000 && (job->pending & (1u << BT_CTL_STOP))) {
+            job->pending &= ~(1u << BT_CTL_STOP);
+            kill(job->child.pid, SIGUSR1);      /* no wire yet: the forwarded signal says the same */
+        }
+    }
+    if (bt_proc_kill_session(job->child.pid, 2) > 0) bt_job_event(job, "warning", BT_EV_WARN, -1, "processes of the ranks do not end");
+    hear_last_words(job);
+    job->child.pid = 0;
+    bt_scratch_attempt_end(&job->scratch, job->attempt);
+    const bt_end_facts f = {.wait_status = status, .hung = job->hung, .stop_now = job->stop_now, .started = job->connected,
+                            .oom = job->oom_before >= 0 && bt_proc_oom_kills() > job->oom_before, .reported = job->output.reported, .code = job->output.code,
+                            .rank = job->output.rank, .signal = job->output.signal, .step = job->last_step, .message = job->output.message,
+                            .last_line = job->output.last_line};
+    return bt_end_classify(&f);
+}
+
+/* ---- attempt after attempt ------------------------------------------------------------------------------------------- */
+
+static bt_code next_attempt(bt_job *job, const char *reason, bt_err *err) {
+    const bt_job_setup *s = job->s;
+    bt_text why;
+    bt_text_init(&why);
+    int64_t step = 0;
+    bt_code code = s->resume_point(s->resume_ctx, job->resume_dir, sizeof job->resume_dir, &step, &why, err);
+    if (code == BT_NOTFOUND) {
+        job->resume_dir[0] = '\0';
+        step = 0;
+        code = BT_OK;
+    }
+    if (code == BT_OK && s->writer) {
+        bt_run_start start = s->start;
+        start.resume = true;
+        start.from_step = step;
+        start.reason = reason;
+        code = bt_writer_begin(s->writer, &start, &job->attempt, err);
+    } else job->attempt++;
+    if (code == BT_OK) {
+        job->from_step = step;
+        job->last_step = -1;
+        bt_output_reset(&job->output, job->attempt);
+        if (why.len) {
+            why.data[strcspn(why.data, "\n")] = '\0';
+            bt_job_event(job, "warning", BT_EV_WARN, -1, "%s", why.data);
+        }
+        bt_job_event(job, "restarted", BT_EV_WARN, -1, "attempt %d goes on after step %lld: %s", job->attempt, (long long)step, reason);
+    }
+    bt_text_release(&why);
+    return code;
+}
+
+/* true: over */
+static bool wait_for_restart(bt_job *job, double delay_s) {
+    int64_t next = 0;
+    job->restarting = true;
+    job->restart_at_ns = bt_now_ns() + (int64_t)(delay_s * 1e9);
+    while (!job->stop_asked && bt_now_ns() < job->restart_at_ns) {
+        tick(job, &next);
+        wait_once(job, next < job->restart_at_ns ? next : job->restart_at_ns);
+    }
+    return job->stop_asked;
+}
+
+static bt_code attempts(bt_job *job, bt_err *err) {
+    const bt_job_setup *s = job->s;
+    for (;;) {
+        char told[640];
+        BT_TRY(start_attempt(job, err));
+        job->result->attempts++;
+        bt_end end = watch_attempt(job);
+        job->result->end = end;
+        if (end.kind == BT_END_DONE || end.kind == BT_END_STOPPED_NOW) return BT_OK;
+        bt_end_tell(&end, told, sizeof told);
+        bt_job_event(job, "failure", BT_EV_ERROR, end.rank, "%s", told);
+        bt_restart r = bt_restart_decide(&job->history, &end, job->from_step, s->max_restarts);
+        if (!r.again || job->stop_asked) {
+            snprintf(job->result->why_not_again, sizeof job->result->why_not_again, "%s", job->stop_asked ? "a stop was asked for" : r.why);
+            return BT_OK;
+        }
+        bt_err ended = BT_ERR_INIT;
+        if (s->writer && bt_writer_end(s->writer, "failed", bt_end_name(end.kind), end.status, &ended) != BT_OK) bt_log(BT_LOG_WARN, "%s", ended.msg);
+        if (wait_for_restart(job, r.delay_s)) {
+            snprintf(job->result->why_not_again, sizeof job->result->why_not_again, "a stop was asked for");
+            return BT_OK;
+        }
+        BT_TRY(next_attempt(job, told, err));
+        job->result->restarts++;
+    }
+}
+
+static bt_code open_job(bt_job *job, bt_err *err) {
+    char path[PATH_MAX];
+    sigset_t set;
+    signal_set(&set);
+    job->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+    if (job->signals < 0) return bt_fail_errno(err, BT_IO, errno, "cannot take signals");
+    BT_TRY(take_run_lock(job, err));
+    bt_scratch_sweep();
+    BT_TRY(bt_scratch_create(&job->scratch, job->s->ranks, err));
+    snprintf(path, sizeof path, "%s/wire", job->scratch.tmp);
+    BT_TRY(bt_wire_listen(&job->wire, path, err));
+    snprintf(path, sizeof path, "%s/control", job->scratch.tmp);
+    BT_TRY(bt_control_listen(&job->control, path, err));
+    write_control_file(job, path);
+    snprintf(path, sizeof path, "%s/log.txt", job->s->out_dir);
+    bt_output_open(&job->output, path, job->attempt);
+    return BT_OK;
+}
+
+static void close_job(bt_job *job) {
+    if (job->control) remove_control_file(job);
+    bt_control_close(job->control);
+    bt_wire_server_close(job->wire);
+    bt_output_close(&job->output);
+    bt_scratch_remove(&job->scratch);
+    if (job->run_lock >= 0) close(job->run_lock);
+    if (job->signals >= 0) close(job->signals);
+}
+
+bt_code bt_job_run(const bt_job_setup *s, bt_job_result *out, bt_err *err) {
+    bt_job *job = calloc(1, sizeof *job);
+    memset(out, 0, sizeof *out);
+    if (!job) return bt_fail(err, BT_NOMEM, "cannot allocate the supervisor");
+    job->s = s;
+    job->result = out;
+    job->signals = job->run_lock = job->output.log = job->scratch.lock = job->scratch.shm_lock = -1;
+    job->attempt = s->attempt;
+    job->from_step = s->from_step;
+    job->last_step = -1;
+    job->lr_factor = 1;
+    snprintf(job->resume_dir, sizeof job->resume_dir, "%s", s->resume_dir);
+    bt_job_tap(job);
+    bt_code code = open_job(job, err);
+    if (code == BT_OK) code = attempts(job, err);
+    out->stopped = job->stop_asked && !job->stop_now && out->end.kind == BT_END_DONE;
+    close_job(job);
+    free(job);
+    return code;
+}
+
+void bt_job_result_release(bt_job_result *r) {
+    free(r->result_json);
+    r->result_json = NULL;
+}
