@@ -49,6 +49,10 @@ typedef struct bt_ckpt_meta {               /* small state, JSON in the manifest
 
 void bt_ckpt_meta_release(bt_ckpt_meta *m);
 
+/* the folder exists and can be written; fresh: and holds no checkpoint of anybody (BT_BUSY). One process, before anything starts */
+bt_code bt_ckpt_prepare(const char *dir, bool fresh, bt_err *err) BT_MUST_CHECK;
+/* number for the next attempt in this folder: at least `at_least`, above all that began here */
+int bt_ckpt_next_attempt(const char *dir, int at_least);
 /* announce an attempt: later commits by lower attempts fail. Rank 0 calls it, before the first step. */
 bt_code bt_ckpt_begin(const char *dir, int attempt, bt_err *err) BT_MUST_CHECK;
 bt_code bt_ckpt_save(bt_comm *c, const char *dir, const bt_ckpt_meta *meta, const bt_ckpt_slice *slices, size_t n, int keep,

@@ -73,6 +73,36 @@ static void sweep_uncommitted(const char *dir) {
     ckpt_list_release(&list);
 }
 
+bt_code bt_ckpt_prepare(const char *dir, bool fresh, bt_err *err) {
+    char path[PATH_MAX];
+    BT_TRY(ckpt_mkdirs(dir, err));
+    if (snprintf(path, sizeof path, "%s/attempt.lock", dir) >= (int)sizeof path) return bt_fail(err, BT_ARG, "checkpoint folder '%s' is too long", dir);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot write to checkpoint folder '%s'", dir);
+    close(fd);
+    if (!fresh) return BT_OK;
+    ckpt_list list;
+    BT_TRY(ckpt_list_read(dir, &list, err));
+    bt_code code = BT_OK;
+    for (size_t i = 0; i < list.n && code == BT_OK; i++)
+        if (list.entries[i].committed)
+            code = bt_fail(err, BT_BUSY, "'%s' holds checkpoints already (go on with --resume '%s', or choose another --out)", dir, dir);
+    ckpt_list_release(&list);
+    return code;
+}
+
+int bt_ckpt_next_attempt(const char *dir, int at_least) {
+    int newest;
+    ckpt_list list;
+    if (read_attempt(dir, &newest, NULL) != BT_OK) newest = -1;
+    if (ckpt_list_read(dir, &list, NULL) == BT_OK) {        /* a folder that was copied without its fence */
+        for (size_t i = 0; i < list.n; i++)
+            if (list.entries[i].attempt > newest) newest = list.entries[i].attempt;
+        ckpt_list_release(&list);
+    }
+    return newest + 1 > at_least ? newest + 1 : at_least;
+}
+
 bt_code bt_ckpt_begin(const char *dir, int attempt, bt_err *err) {
     BT_TRY(ckpt_mkdirs(dir, err));
     int lock = lock_fence(dir, err);

@@ -36,6 +36,7 @@ struct bt_job {
     bool connected;                     /* a rank greeted in this attempt */
 
     bool stop_asked, stop_now, hung, paused, restarting;
+    bool no_input;                      /* the keyboard is gone */
     uint32_t pending;                   /* verbs (1 << bt_ctl_verb) for a rank that is not there yet */
     int64_t stop_ns;                    /* when stop_now was asked */
     double lr_factor;

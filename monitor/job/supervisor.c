@@ -52,13 +52,17 @@ static void take_signals(bt_job *job) {
         switch ((int)si.ssi_signo) {
         case SIGTSTP: go_away(job); break;
         case SIGHUP:
+            job->no_input = true;
             if (job->s->ui.hangup && job->s->ui.hangup(job->s->ui.ctx)) bt_job_event(job, "terminal", BT_EV_INFO, -1, "the terminal was closed; training goes on");
             else bt_job_signal(job, SIGHUP);
             break;
         case SIGQUIT: bt_job_stop_now(job); break;
         case SIGINT:
         case SIGTERM: bt_job_signal(job, (int)si.ssi_signo); break;
-        default: break;                 /* CHLD: seen by reap; CONT: only wakes us */
+        case SIGCONT:
+            if (job->s->ui.away) job->s->ui.away(job->s->ui.ctx, false);
+            break;
+        default: break;                 /* CHLD: waitpid looks */
         }
     }
 }
@@ -105,11 +109,12 @@ static void remove_control_file(const bt_job *job) {
 
 static bt_code start_attempt(bt_job *job, bt_err *err) {
     const bt_job_setup *s = job->s;
-    char tmp[280], shm[280], wire[300], number[16];
+    char tmp[280], shm[280], wire[300], number[16], fence[16];
     BT_TRY(bt_scratch_attempt(&job->scratch, job->attempt, tmp, shm, err));
     snprintf(wire, sizeof wire, "%s/wire", job->scratch.tmp);
     snprintf(number, sizeof number, "%d", job->attempt);
-    const char *own[] = {"rank", "--wire", wire, "--attempt", number, "--resume-from", job->resume_dir};
+    snprintf(fence, sizeof fence, "%d", s->fence(s->resume_ctx, job->attempt));
+    const char *own[] = {"rank", "--wire", wire, "--attempt", number, "--fence", fence, "--resume-from", job->resume_dir};
     enum { N_OWN = sizeof own / sizeof *own };
     const char **words = calloc(N_OWN + s->n_words + 1, sizeof *words);
     if (!words) return bt_fail(err, BT_NOMEM, "cannot allocate the command line of the ranks");
@@ -189,7 +194,7 @@ static void wait_once(bt_job *job, int64_t until_ns) {
     p[1] = (struct pollfd){job->child.pid > 0 ? job->child.out : -1, POLLIN, 0};
     p[2] = (struct pollfd){n_wires > 0 ? wires[0] : -1, POLLIN, 0};
     p[3] = (struct pollfd){job->control ? bt_control_fd(job->control) : -1, POLLIN, 0};
-    p[4] = (struct pollfd){ui->input_fd, POLLIN, 0};
+    p[4] = (struct pollfd){job->no_input ? -1 : ui->input_fd, POLLIN, 0};
     int64_t wait = until_ns - bt_now_ns();
     if (poll(p, 5, wait > 0 ? (int)(wait / 1000000) + 1 : 0) < 0) return;
     if (p[0].revents) take_signals(job);
@@ -199,7 +204,8 @@ static void wait_once(bt_job *job, int64_t until_ns) {
     }
     if (p[2].revents) serve_wire(job);
     if (p[3].revents) bt_control_serve(job->control, bt_job_request, job);
-    if (p[4].revents && ui->input) ui->input(ui->ctx, job);
+    if (p[4].revents & POLLIN && ui->input) ui->input(ui->ctx, job);
+    else if (p[4].revents) job->no_input = true;
 }
 
 static void tick(bt_job *job, int64_t *next) {

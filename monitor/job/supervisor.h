@@ -59,7 +59,9 @@ typedef struct bt_job_setup {
     int64_t from_step;
     /* newest usable checkpoint after a failure; BT_NOTFOUND: begin anew. `why` gets a line per checkpoint passed over */
     bt_code (*resume_point)(void *ctx, char *dir, size_t size, int64_t *step, bt_text *why, bt_err *err);
-    void *resume_ctx;
+    /* number that fences the attempt's checkpoints: above every one that began in out_dir */
+    int (*fence)(void *ctx, int attempt);
+    void *resume_ctx;                   /* of both */
     bt_job_ui ui;
 } bt_job_setup;
 

@@ -1,0 +1,27 @@
+/* rank_run.h - what one rank does, under our supervisor (`bitrain rank`) or under a foreign mpirun or srun (`bitrain train`). */
+#ifndef BT_CLI_RANK_RUN_H
+#define BT_CLI_RANK_RUN_H
+
+#include "engine/base/sink.h"
+#include "engine/base/status.h"
+#include "engine/base/text.h"
+#include "engine/train/trainer.h"
+
+/* kernels, this rank's share of the cores, the thread pool. Ranks agree on failure. */
+bt_code bt_rank_prepare(const bt_run_cfg *cfg, bt_err *err) BT_MUST_CHECK;
+
+typedef struct bt_rank_run {
+    const bt_run_cfg *cfg;              /* resolved */
+    const bt_sink *sink;                /* rank 0's; NULL: record nothing */
+    bt_request_box *requests;
+    const char *resume_dir;             /* "" fresh */
+    int attempt;                        /* number that fences its checkpoints */
+} bt_rank_run;
+
+/* create, run, on rank 0 a sample of text; sample may be NULL */
+bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sample, bt_err *err) BT_MUST_CHECK;
+
+/* the result as people and programs get it; `run` and the like are added by the command */
+void bt_result_put(bt_json *j, const bt_train_result *r);
+
+#endif

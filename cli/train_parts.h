@@ -1,0 +1,49 @@
+/* train_parts.h - the pieces of `bitrain train`: settings, a run's identity, what is printed before and after. */
+#ifndef BT_CLI_TRAIN_PARTS_H
+#define BT_CLI_TRAIN_PARTS_H
+
+#include <limits.h>
+
+#include "engine/train/run_cfg.h"
+#include "engine/train/trainer.h"
+#include "store/store.h"
+
+typedef struct bt_train_plan {
+    bt_opts opts;
+    bt_run_cfg cfg;                     /* settled */
+    int ranks;
+    char run[BT_NAME_MAX];
+    char store[PATH_MAX], out[PATH_MAX];
+    bool resume;                        /* the run's record exists and goes on */
+    char resume_dir[PATH_MAX];          /* checkpoint to start from, "" fresh */
+    int64_t from_step;
+    char reason[160];                   /* of the attempt */
+    bt_text why;                        /* checkpoints passed over, one line each */
+    bt_text config_json, argv;
+} bt_train_plan;
+
+void bt_train_plan_release(bt_train_plan *p);
+
+/* train_resume.c: --resume RUN|last|DIR puts the stored settings under the flags of now (p->opts read, not yet settled);
+ * refuses what cannot change (BT_BUSY). Fills run, out, resume, resume_dir, from_step, reason. */
+bt_code bt_train_resume(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+/* newest checkpoint of an out folder that holds; BT_NOTFOUND when there is none at all */
+bt_code bt_train_newest(const char *out, char *dir, size_t size, int64_t *step, bt_text *why, bt_err *err) BT_MUST_CHECK;
+
+/* train_name.c: "brave-otter-7", not in the store yet */
+bt_code bt_train_make_name(const char *store, char name[BT_NAME_MAX], bt_err *err) BT_MUST_CHECK;
+/* train_place.c */
+/* out and cache folders, as settings too */
+bt_code bt_train_place(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+/* the built-in corpus exists when the run wants it */
+bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+bt_code bt_train_absolute(const char *path, char out[PATH_MAX], bt_err *err) BT_MUST_CHECK;
+
+/* train_print.c */
+bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;      /* memory plan, layout, command of mpirun */
+void bt_train_greet(const bt_train_plan *p);
+/* the end of a run: result_json is what rank 0 told, may be NULL. state: "done" "stopped" "failed" */
+void bt_train_summary(const bt_train_plan *p, const char *state, int attempt, const char *result_json);
+void bt_train_fill_start(const bt_train_plan *p, bt_run_start *s, char host[BT_HOST_MAX], char user[64]);
+
+#endif

@@ -1,0 +1,55 @@
+/* train_place.c - where a run keeps its things: absolute paths, the out folder, the cache, the built-in corpus. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/train_parts.h"
+#include "engine/data/loader.h"
+#include "monitor/job/builtin.h"
+
+bt_code bt_train_absolute(const char *path, char out[PATH_MAX], bt_err *err) {
+    char cwd[PATH_MAX];
+    if (path[0] == '/') {
+        if (snprintf(out, PATH_MAX, "%s", path) < PATH_MAX) return BT_OK;
+    } else {
+        if (!getcwd(cwd, sizeof cwd)) return bt_fail_errno(err, BT_IO, errno, "cannot find the current folder");
+        if (snprintf(out, PATH_MAX, "%s/%s", strcmp(cwd, "/") == 0 ? "" : cwd, path) < PATH_MAX) return BT_OK;
+    }
+    return bt_fail(err, BT_ARG, "path '%s' is too long", path);
+}
+
+bt_code bt_train_place(bt_train_plan *p, bt_err *err) {
+    char folder[PATH_MAX], path[PATH_MAX + 96];
+    snprintf(folder, sizeof folder, "%s", p->store);
+    char *slash = strrchr(folder, '/');
+    if (slash) *slash = '\0';
+    if (!p->out[0]) {
+        if (p->cfg.out[0]) BT_TRY(bt_train_absolute(p->cfg.out, p->out, err));
+        else {
+            snprintf(path, sizeof path, "%s/runs/%s", folder, p->run);
+            if (strlen(path) >= sizeof p->out || strlen(path) >= sizeof p->cfg.out) return bt_fail(err, BT_ARG, "folder '%.200s' is too long", path);
+            memcpy(p->out, path, strlen(path) + 1);
+        }
+    }
+    BT_TRY(bt_opts_set(&p->opts, "run.out", p->out, BT_FROM_FLAG, "auto", err));
+    BT_TRY(bt_opts_set(&p->opts, "run.name", p->run, BT_FROM_FLAG, "auto", err));
+    if (p->cfg.cache[0]) return BT_OK;
+    snprintf(path, sizeof path, "%s/cache", folder);
+    return bt_opts_set(&p->opts, "data.cache", path, BT_FROM_FLAG, "auto", err);
+}
+
+static bool names_builtin(const char *list) {
+    for (const char *w = list; *w; w += strcspn(w, "\n"), w += *w == '\n') {
+        const size_t n = strcspn(w, "\n");
+        if (n == strlen("builtin") && strncmp(w, "builtin", n) == 0) return true;
+    }
+    return false;
+}
+
+bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) {
+    char path[PATH_MAX];
+    if (!names_builtin(p->cfg.data) && !names_builtin(p->cfg.val_data)) return BT_OK;
+    bt_builtin_path(path, sizeof path, p->cfg.cache);
+    return bt_builtin_make(path, err);
+}

@@ -1,0 +1,169 @@
+/* train_print.c - what `bitrain train` says before and after a run. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/train_parts.h"
+#include "engine/base/metric.h"
+#include "engine/base/threads.h"
+#include "engine/ckpt/ckpt.h"
+#include "engine/model/model.h"
+#include "engine/optim/optim.h"
+#include "monitor/job/launch.h"
+
+void bt_train_plan_release(bt_train_plan *p) {
+    bt_text_release(&p->why);
+    bt_text_release(&p->config_json);
+    bt_text_release(&p->argv);
+}
+
+void bt_train_fill_start(const bt_train_plan *p, bt_run_start *s, char host[BT_HOST_MAX], char user[64]) {
+    memset(host, 0, BT_HOST_MAX);
+    gethostname(host, BT_HOST_MAX - 1);
+    const struct passwd *pw = getpwuid(getuid());
+    snprintf(user, 64, "%s", pw ? pw->pw_name : "");
+    *s = (bt_run_start){.name = p->run, .resume = p->resume, .from_step = p->from_step, .reason = p->reason, .argv = bt_text_str(&p->argv),
+                        .config_json = bt_text_str(&p->config_json), .host = host, .user = user, .build = "bitrain " BITRAIN_VERSION " (" __VERSION__ ")",
+                        .mpi = BITRAIN_MPI, .note = p->cfg.note, .out_dir = p->out, .world_size = p->ranks, .seed = (uint64_t)p->cfg.seed, .pid = (int)getpid()};
+}
+
+void bt_train_greet(const bt_train_plan *p) {
+    if (p->cfg.quiet) return;
+    fprintf(stderr, "run %s: %s for %" PRId64 " steps of %" PRId64 " tokens, %d rank%s", p->run, p->cfg.preset, p->cfg.steps, p->cfg.batch_tokens, p->ranks,
+            p->ranks == 1 ? "" : "s");
+    if (p->cfg.threads) fprintf(stderr, " x %" PRId64 " thread%s", p->cfg.threads, p->cfg.threads == 1 ? "" : "s");
+    fprintf(stderr, "%s%s\n", p->resume_dir[0] || p->resume ? ", " : "", p->resume_dir[0] || p->resume ? p->reason : "");
+    for (char *line = p->why.data, *end; line && *line; line = end) {
+        end = line + strcspn(line, "\n");
+        fprintf(stderr, "warning: %.*s\n", (int)(end - line), line);
+        if (*end) end++;
+    }
+}
+
+/* ---- dry run --------------------------------------------------------------------------------------------------------- */
+
+static void print_memory(const bt_train_plan *p) {
+    bt_model_cfg m;
+    char buf[32];
+    bt_run_cfg_model(&p->cfg, &m);
+    const bt_model_setup setup = {.cfg = m, .B = (int)p->cfg.micro_batch, .prec = p->cfg.precision == 0 ? BT_PREC_FP32 : BT_PREC_BF16, .train = true,
+                                  .n_threads = p->cfg.threads ? (int)p->cfg.threads : 1, .recompute = (bt_recompute)p->cfg.recompute};
+    bt_arena_row rows[16];
+    const size_t n = bt_model_plan(&setup, rows, 16);
+    bt_params params;
+    bt_err err = BT_ERR_INIT;
+    size_t optim = 0, sum = 0;
+    if (bt_params_init(&params, &m, &err) == BT_OK) {
+        optim = bt_optim_bytes(0, params.total);
+        bt_params_release(&params);
+    }
+    printf("memory of a rank\n");
+    for (size_t i = 0; i < n; i++) {
+        printf("  %-14s %10s  %s\n", rows[i].name, bt_metric_format(buf, sizeof buf, (double)rows[i].bytes, BT_UNIT_BYTES), rows[i].why);
+        sum += rows[i].bytes;
+    }
+    printf("  %-14s %10s  two moments a parameter\n", "optimizer", bt_metric_format(buf, sizeof buf, (double)optim, BT_UNIT_BYTES));
+    printf("  %-14s %10s\n", "together", bt_metric_format(buf, sizeof buf, (double)(sum + optim), BT_UNIT_BYTES));
+}
+
+bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
+    bt_model_cfg m;
+    bt_mesh_shape mesh;
+    char buf[32];
+    bt_run_cfg_model(&p->cfg, &m);
+    bt_run_cfg_mesh(&p->cfg, &mesh);
+    const bt_model_counts counts = bt_model_count(&m);
+    printf("run        %s in '%s', metrics in '%s'\n", p->run, p->out, p->store);
+    printf("model      %s: %d layers, width %d, %d heads (%d kv) of %d, feed-forward %d, sequences of %d, vocabulary %d: %" PRIu64 " parameters\n", p->cfg.preset, m.L,
+           m.C, m.H, m.KV, m.D, m.F, m.T, m.V, counts.params);
+    printf("work       %" PRId64 " steps of %" PRId64 " tokens: %s", p->cfg.steps, p->cfg.batch_tokens,
+           bt_metric_format(buf, sizeof buf, (double)p->cfg.steps * (double)p->cfg.batch_tokens, BT_UNIT_COUNT));
+    printf(" tokens, %.3g FLOP\n", counts.flop_token * (double)p->cfg.steps * (double)p->cfg.batch_tokens);
+    printf("layout     %d rank%s: pp %d x dp_replicate %d x dp_shard %d x tp %d; a rank has %" PRId64 " micro-batch%s of %" PRId64 " sequence%s a step\n", p->ranks,
+           p->ranks == 1 ? "" : "s", mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.tp, p->cfg.accum, p->cfg.accum == 1 ? "" : "es", p->cfg.micro_batch,
+           p->cfg.micro_batch == 1 ? "" : "s");
+    if (mesh.pp * mesh.dp_shard * mesh.tp > 1)
+        for (int r = 0; r < p->ranks && r < 32; r++) {
+            const bt_mesh_coord c = bt_mesh_coord_of(&mesh, r);
+            printf("  rank %d: pp %d, dp_replicate %d, dp_shard %d, tp %d\n", r, c.pp, c.dp_replicate, c.dp_shard, c.tp);
+        }
+    print_memory(p);
+    const bt_launch l = {.ranks = p->ranks, .hosts = p->cfg.hosts, .mpirun_args = p->cfg.mpirun_args, .tmp = "TMP", .shm = "SHM", .program = "bitrain"};
+    bt_text words;
+    bt_text_init(&words);
+    bt_launch_command(&l, &words);
+    for (char *c = words.data; c && *c; c++)
+        if (*c == '\n') *c = ' ';
+    printf("started as %srank ...\n", bt_text_str(&words));
+    bt_text_release(&words);
+    return ferror(stdout) ? bt_fail(err, BT_IO, "cannot write the plan") : BT_OK;
+}
+
+/* ---- summary --------------------------------------------------------------------------------------------------------- */
+
+static double number(const json_t *o, const char *key) {
+    const json_t *v = json_object_get(o, key);
+    return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static void print_json(const bt_train_plan *p, const char *state, int attempt, json_t *r) {
+    json_object_set_new(r, "run", json_string(p->run));
+    json_object_set_new(r, "state", json_string(state));
+    json_object_set_new(r, "attempt", json_integer(attempt));
+    json_object_set_new(r, "ranks", json_integer(p->ranks));
+    json_object_set_new(r, "out", json_string(p->out));
+    json_object_set_new(r, "store", json_string(p->store));
+    char *text = json_dumps(r, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    if (text) puts(text);
+    free(text);
+}
+
+static void print_sample(const char *sample) {
+    char plain[1024];
+    printf("\nsample of what it writes:\n");
+    while (*sample == '\n') sample++;
+    while (*sample) {
+        size_t n = strcspn(sample, "\n");
+        char line[1024];
+        snprintf(line, sizeof line, "%.*s", (int)(n < 1000 ? n : 1000), sample);
+        bt_text_plain(plain, sizeof plain, line);
+        printf("  | %s\n", plain);
+        sample += n + (sample[n] == '\n');
+    }
+}
+
+void bt_train_summary(const bt_train_plan *p, const char *state, int attempt, const char *result_json) {
+    json_t *r = result_json ? json_loads(result_json, 0, NULL) : NULL;
+    if (!r) r = json_object();
+    if (p->cfg.json) {
+        print_json(p, state, attempt, r);
+        json_decref(r);
+        return;
+    }
+    char a[32], b[32];
+    const double steps = number(r, "steps"), loss = number(r, "loss"), val = number(r, "val_loss"), bpb = number(r, "val_bits_per_byte"),
+                 speed = number(r, "tokens_per_s");
+    const char *ckpt = json_string_value(json_object_get(r, "checkpoint")), *sample = json_string_value(json_object_get(r, "sample"));
+    printf("run %s %s", p->run, state);
+    if (isfinite(steps)) printf(" after step %.0f", steps);
+    if (isfinite(number(r, "tokens"))) printf(", %s tokens", bt_metric_format(a, sizeof a, number(r, "tokens"), BT_UNIT_COUNT));
+    if (isfinite(loss)) printf(", loss %.4f", loss);
+    if (isfinite(speed)) printf(", %s tokens/s", bt_metric_format(b, sizeof b, speed, BT_UNIT_COUNT));
+    printf("\n");
+    if (isfinite(bpb)) printf("validation: %.4f bits per byte (%.4f nats per token)\n", bpb, val);
+    if (ckpt && ckpt[0]) printf("checkpoint: %s\n", ckpt);
+    const char *done = strcmp(state, "done") == 0 ? "yes" : NULL;
+    if (sample && sample[0] && done && !p->cfg.quiet) print_sample(sample);
+    if (!p->cfg.quiet && ckpt && ckpt[0]) {
+        printf("\ntry next:\n");
+        if (done) printf("  bitrain show %s\n  bitrain generate %s --prompt 'In the beginning'\n", p->run, p->run);
+        else printf("  bitrain train --resume %s\n  bitrain show %s\n", p->run, p->run);
+        printf("  bitrain query \"SELECT step, loss, tokens_per_s FROM steps WHERE run='%s' ORDER BY step DESC LIMIT 5\"\n", p->run);
+    }
+    json_decref(r);
+}
