@@ -64,7 +64,7 @@ void bt_cli_csv_names(FILE *to, const bt_row *row) {
         if (i) fputc(',', to);
         csv_field(to, row->names[i]);
     }
-    fputs("\r\n", to);
+    fputc('\n', to);
 }
 
 void bt_cli_csv_row(FILE *to, const bt_row *row) {
@@ -72,7 +72,7 @@ void bt_cli_csv_row(FILE *to, const bt_row *row) {
         if (i) fputc(',', to);
         if (row->cells[i]) csv_field(to, row->cells[i]);
     }
-    fputs("\r\n", to);
+    fputc('\n', to);
 }
 
 bt_code bt_cli_put(bt_text *t, bt_err *err) {

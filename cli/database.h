@@ -18,7 +18,7 @@ void bt_cli_json_cell(bt_json *j, const char *key, const bt_row *row, int i);
 /* the rows of a query as an array under key */
 bt_code bt_cli_json_query(bt_json *j, const char *key, bt_db *db, const char *sql, const char *const *params, int n_params, bt_err *err) BT_MUST_CHECK;
 void bt_cli_csv_names(FILE *to, const bt_row *row);
-void bt_cli_csv_row(FILE *to, const bt_row *row);                       /* RFC 4180 */
+void bt_cli_csv_row(FILE *to, const bt_row *row);                       /* quoted as in RFC 4180, lines end with LF */
 bt_code bt_cli_put(bt_text *t, bt_err *err) BT_MUST_CHECK;              /* writes to stdout with a newline, releases */
 
 /* ---- people ---- */

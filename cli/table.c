@@ -18,7 +18,7 @@ static int characters(const char *s) {
 
 static bool like_a_figure(const char *s) {
     if (*s == '-' || *s == '+') s++;
-    return *s == 0 || (*s >= '0' && *s <= '9') || *s == '.';
+    return (*s == 0 || (*s >= '0' && *s <= '9') || *s == '.') && !strchr(s, ':');        /* 2025-03-01 14:02 is none */
 }
 
 void bt_table_cell(bt_table *t, const char *text) {

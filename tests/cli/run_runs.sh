@@ -1,0 +1,90 @@
+# runs, show, compare, query and export on synthetic runs with known truth; bad input of each gives one line and its code.
+# timeout: 60
+set -u
+d=$(mktemp -d) || exit 1
+trap 'rm -rf "$d"' EXIT
+export BITRAIN_STORE=$d/m.db
+n_failed=0
+make=$BT_BIN/tests/t.store.synth
+
+fail() { echo "FAIL: $*"; n_failed=$((n_failed + 1)); }
+# expect CODE PATTERN COMMAND...: exit code, and a line of output or error that fits
+expect() {
+    local code=$1 pattern=$2 got
+    shift 2
+    "$@" > "$d/out" 2> "$d/err" < /dev/null
+    got=$?
+    [ $got -eq "$code" ] || { fail "exit $got, not $code: $*"; cat "$d/err"; }
+    grep -qE -- "$pattern" "$d/out" "$d/err" || { fail "no '$pattern' from: $*"; head -5 "$d/out" "$d/err"; }
+    if [ "$code" -ne 0 ] && [ "$(grep -c . "$d/err")" -ne 1 ]; then fail "not one line of error: $*"; cat "$d/err"; fi
+}
+
+# no database yet, a foreign one, an empty one, a truncated one, a folder
+expect 3 "no metrics database at" "$BITRAIN" runs
+: > "$d/empty.db"
+expect 6 "empty file" "$BITRAIN" runs --store "$d/empty.db"
+head -c 5000 /dev/urandom > "$d/noise.db"
+expect 6 "not an SQLite file" "$BITRAIN" runs --store "$d/noise.db"
+expect 6 "not a file" "$BITRAIN" runs --store "$d"
+
+"$make" "$BITRAIN_STORE" base-1 ranks=4 steps=300 || fail "base-1"
+"$make" "$BITRAIN_STORE" abl-3 ranks=4 straggler=2 phase=data_ms excess=0.5 fail_at=120 resume_from=100 down_s=4 || fail "abl-3"
+"$make" "$BITRAIN_STORE" slow ranks=2 slow=2 steps=100 || fail "slow"
+
+expect 0 "^base-1 +done +4 +300 +1.23 M +2.1509 +2.2009 " "$BITRAIN" runs
+expect 0 "1 of 3 runs" "$BITRAIN" runs --limit 1
+expect 0 '"total":1,"runs":\[\{"run":"slow","state":"done","ranks":2,"steps":100' "$BITRAIN" runs 'ranks<3' --json
+expect 0 "^abl-3 " "$BITRAIN" runs abl lr=0.002
+expect 0 "no run fits" "$BITRAIN" runs 'lr>1'
+expect 2 "no such column" "$BITRAIN" runs --sort nothing
+expect 2 "unknown option" "$BITRAIN" runs --jsn
+
+expect 0 "data +11.2 ms +9.5 % +15.0 ms +2" "$BITRAIN" show abl-3
+expect 0 "goodput 78.8 %" "$BITRAIN" show abl-3
+expect 0 "100 +2023-11-14T.* restart after rank 1 died .signal 9. +finished" "$BITRAIN" show abl-3
+expect 0 '"data_ms":\{"mean_ms":11.25,' "$BITRAIN" show abl-3 --json
+expect 0 "^base-1  done" "$BITRAIN" show last                  # the one with the newest record
+expect 3 "did you mean 'abl-3'" "$BITRAIN" show abl-33
+expect 2 "no run given" "$BITRAIN" show
+
+expect 0 "the same losses to the last bit in all 200 common steps" "$BITRAIN" compare base-1 abl-3
+expect 0 "abl-3 +200 .* -4.24 % +118 ms" "$BITRAIN" compare base-1 abl-3
+expect 5 "1 check failed" "$BITRAIN" compare base-1 abl-3 --fail-if 'loss > +0.5% @ tokens=500k' 'tokens_per_s < -1%'
+expect 0 "passes" "$BITRAIN" compare base-1 abl-3 --fail-if 'loss > +0.5% @ tokens=500k' 'tokens_per_s < -5%'
+expect 2 "is not understood at" "$BITRAIN" compare base-1 abl-3 --fail-if 'loss ~ 2'
+expect 2 "no metric 'lss'" "$BITRAIN" compare base-1 abl-3 --fail-if 'lss > 2'
+expect 2 "two runs at least" "$BITRAIN" compare base-1
+expect 3 "no run 'nobody'" "$BITRAIN" compare base-1 nobody
+
+expect 0 '^\[\{"rank":0,"share":0.11016949152542373\},$' "$BITRAIN" query \
+    "SELECT rank, avg(comm_exposed_ms+wait_ms)/avg(step_ms) AS share FROM rank_steps WHERE run='abl-3' GROUP BY rank" --json
+expect 0 "^2,6.77966101694915" "$BITRAIN" query "SELECT rank, 100*avg(comm_exposed_ms+wait_ms)/avg(step_ms) FROM rank_steps WHERE run='abl-3' GROUP BY rank" --csv
+expect 0 "only the first 10 rows are shown" "$BITRAIN" query "SELECT * FROM steps" --limit 10
+expect 0 '^\[\]$' "$BITRAIN" query "SELECT 1 WHERE 0" --json
+for sql in "DELETE FROM run" "ATTACH 'x' AS y" "CREATE TEMP TABLE x(a)" "PRAGMA user_version=9" "VACUUM INTO '$d/copy'" "DROP VIEW runs" "INSERT INTO run(name) VALUES ('x')"; do
+    expect 2 "may only read" "$BITRAIN" query "$sql"
+done
+expect 2 "second statement" "$BITRAIN" query "SELECT 1; SELECT 2"
+expect 2 "syntax error" "$BITRAIN" query "SELEC 1"
+expect 4 "took longer than 0.2 s" "$BITRAIN" query --timeout 0.2 "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT sum(x) FROM c"
+[ -e "$d/copy" ] && fail "a query wrote a file"
+
+"$BITRAIN" export abl-3 > "$d/a.csv" || fail "export csv"
+[ "$(wc -l < "$d/a.csv")" -eq 201 ] || fail "csv has $(wc -l < "$d/a.csv") lines"
+head -1 "$d/a.csv" | grep -q '^run,attempt,step,time_s,tokens,loss,' || fail "csv heading"
+[ "$("$BITRAIN" export abl-3 --format jsonl --what rank_steps --from 5 --to 6 | wc -l)" -eq 8 ] || fail "jsonl rows"
+[ "$("$BITRAIN" export abl-3 --format jsonl --what all_steps | wc -l)" -eq 220 ] || fail "all_steps rows"
+"$BITRAIN" export abl-3 --format trace --out "$d/t.json" || fail "export trace"
+[ "$(grep -c '"ph":"X"' "$d/t.json")" -eq $((20 * (4 + 4 * 6 - 1))) ] || fail "trace has $(grep -c '"ph":"X"' "$d/t.json") spans"
+[ "$("$BITRAIN" query "SELECT json_valid('$(tr -d "\n'" < "$d/t.json" | head -c 100000)')" --csv 2>/dev/null | tail -1)" = 1 ] || fail "trace is not JSON"
+expect 0 "points in" "$BITRAIN" export abl-3 --format tensorboard --out "$d/tb"
+expect 3 "has no steps 900 to 999" "$BITRAIN" export abl-3 --format trace --from 900 --to 999
+expect 1 "cannot write" "$BITRAIN" export abl-3 --out "$d/no/such/file"
+expect 2 "is after" "$BITRAIN" export abl-3 --from 9 --to 3
+
+# a file that lost its end: one line, no crash
+head -c 20000 "$BITRAIN_STORE" > "$d/short.db"
+expect 6 "damaged" "$BITRAIN" query "SELECT count(*) FROM rank_steps" --store "$d/short.db"
+
+[ $n_failed -eq 0 ] && echo ok
+exit $((n_failed > 0))
