@@ -1,0 +1,60 @@
+/* golden.h - helpers of the tests that read golden files: where they lie, a nano-like training loop without the trainer. */
+#ifndef BT_TESTS_MODEL_GOLDEN_H
+#define BT_TESTS_MODEL_GOLDEN_H
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <stdint.h>
+
+#include "engine/base/rng.h"
+#include "engine/kernels/ops.h"
+#include "engine/model/model.h"
+#include "engine/optim/optim.h"
+
+static inline FILE *golden_open(const char *name) {
+    char path[1024];
+    const char *src = getenv("BT_SRC");
+    (void)snprintf(path, sizeof path, "%s/tests/engine/model/%s", src ? src : ".", name);
+    return fopen(path, "rb");
+}
+
+/* synth:chain as in the peer: token i+1 of the endless stream */
+static inline int32_t chain_next(int32_t t, uint64_t i, uint64_t seed, int32_t V) {
+    return (int32_t)((5 * (int64_t)t + 17 + (int64_t)(bt_splitmix64(seed + i) & 3)) % V);
+}
+
+typedef struct chain { uint64_t i, seed; int32_t t, V; } chain;
+
+/* the next B stretches of T + 1 tokens */
+static inline void chain_batch(chain *c, int32_t *inputs, int32_t *targets, int B, int T) {
+    for (int b = 0; b < B; b++) {
+        for (int t = 0; t <= T; t++) {
+            if (t < T) inputs[b * T + t] = c->t;
+            if (t > 0) targets[b * T + t - 1] = c->t;
+            c->t = chain_next(c->t, c->i++, c->seed, c->V);
+        }
+    }
+}
+
+/* one optimizer step over `micros` micro-batches of m; returns the mean loss */
+static inline double train_step(bt_model *m, bt_optim *o, chain *data, int32_t *inputs, int32_t *targets, int B, int micros, int64_t t, float lr) {
+    const bt_params *p = bt_model_params(m);
+    const bt_model_cfg *c = bt_model_config(m);
+    double tokens = (double)B * micros * c->T, loss = 0;
+    bt_optim_span spans[512];
+    size_t n = 0;
+    for (; n < p->n && n < 512; n++) spans[n] = (bt_optim_span){p->tensors[n].offset, p->tensors[n].offset + p->tensors[n].count, p->tensors[n].decay};
+    bt_model_zero_grads(m);
+    for (int i = 0; i < micros; i++) {
+        chain_batch(data, inputs, targets, B, c->T);
+        loss += bt_model_train_micro(m, inputs, targets, 1.0 / tokens, NULL, NULL, NULL);
+    }
+    double norm = sqrt(bt_op_sum_squares(bt_model_grads(m), p->total)), clip = 1.0 / (norm + 1e-6);
+    bt_optim_step(o, bt_model_weights(m), bt_model_grads(m), spans, n, t, (float)(clip < 1 ? clip : 1), lr, 0.1f);
+    bt_model_quantise(m);
+    return loss / tokens;
+}
+
+#endif

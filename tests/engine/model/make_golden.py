@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""make_golden.py: the golden files of tests/engine/model, from PyTorch (any version from 1.13 on) and numpy.
+
+    python3 make_golden.py                    # writes golden_tiny.bin and golden_losses.txt beside this script
+    python3 make_golden.py --peer FILE        # also trains the Model of a peer_torch.py from the same weights and compares
+
+golden_tiny.bin    per variant: the configuration, the summed loss of one batch, and every gradient by autograd through the
+                   textbook straight-through estimator x + (q(x) - x).detach(), in float64.
+golden_losses.txt  the first ten losses of `nano` on synth:chain, 4096 tokens a step, AdamW, float32: norm, learning rate, the
+                   tolerance, ten losses. Rounding to ternary and int8 and Adam's first steps (a sign, whatever the size of
+                   the gradient) amplify the last bit of a float: at the full rate 2e-3 PyTorch itself, from the same weights,
+                   differs by up to 4e-3 (pre) and 9e-3 (subln) within ten steps when its number of threads changes. At 5e-5
+                   it repeats itself within 5e-5: that is where ten losses can agree to 1e-4.
+
+Weights are not stored: bitrain's are a function of (seed, tensor name, index), and this script computes the same ones.
+"""
+import argparse
+import os
+import struct
+import sys
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+NORM, ACT, LINEAR = ["subln", "bitlinear", "pre"], ["relu2", "silu"], ["bitnet158", "bitnet1", "dense"]
+
+
+# ------------------------------------------------ engine/base/rng.c in numpy
+def splitmix64(i):
+    with np.errstate(over="ignore"):
+        z = np.asarray(i, dtype=np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+
+def rng_u64(seed, stream, index):
+    return splitmix64(splitmix64(splitmix64(np.uint64(seed)) ^ np.uint64(stream)) ^ np.asarray(index, dtype=np.uint64))
+
+
+def rng_unit(seed, stream, index):
+    return (rng_u64(seed, stream, index) >> np.uint64(11)).astype(np.float64) * 2.0 ** -53
+
+
+def rng_normal(n, sigma, seed, stream):
+    pair = np.arange((n + 1) // 2, dtype=np.uint64) * np.uint64(2)
+    u, v = rng_unit(seed, stream, pair), rng_unit(seed, stream, pair + np.uint64(1))
+    r, a = np.sqrt(-2.0 * np.log(1.0 - u)), 6.283185307179586 * v
+    return (np.stack((r * np.cos(a), r * np.sin(a)), axis=1).reshape(-1)[:n] * float(np.float32(sigma))).astype(np.float32)
+
+
+def hash_name(name):
+    h = 0xCBF29CE484222325
+    for c in name.encode():
+        h = ((h ^ c) * 0x100000001B3) & (2 ** 64 - 1)
+    return h
+
+
+# --------------------------------------------------------- engine/model/params.def
+def tensors(c):
+    """(name, shape, init std or 0 for ones) in memory order"""
+    std, resid = c["std"], c["std"] / (2.0 * c["L"]) ** 0.5
+    hd, kvd, C, ff = c["H"] * c["D"], c["KV"] * c["D"], c["C"], c["F"]
+    out = [("embed", (c["V"], C), std)]
+    for i in range(c["L"]):
+        rows = [("attn_norm", (C,), 0, c["norm"] != "bitlinear"), ("attn_q", (hd, C), std, True), ("attn_k", (kvd, C), std, True),
+                ("attn_v", (kvd, C), std, True), ("q_norm", (c["D"],), 0, c["qk"]), ("k_norm", (c["D"],), 0, c["qk"]),
+                ("attn_subnorm", (hd,), 0, c["norm"] == "subln"), ("attn_o", (C, hd), resid, True),
+                ("ffn_norm", (C,), 0, c["norm"] != "bitlinear"), ("ffn_gate", (ff, C), std, True), ("ffn_up", (ff, C), std, True),
+                ("ffn_subnorm", (ff,), 0, c["norm"] == "subln"), ("ffn_down", (C, ff), resid, True)]
+        out += [("layers.%d.%s" % (i, n), s, d) for n, s, d, when in rows if when]
+    out.append(("final_norm", (C,), 0))
+    if not c["tied"]:
+        out.append(("head", (c["V"], C), std))
+    return out
+
+
+def initial(c, seed, dtype):
+    w = {}
+    for name, shape, std in tensors(c):
+        n = int(np.prod(shape))
+        flat = rng_normal(n, std, seed, hash_name(name)) if std else np.ones(n, dtype=np.float32)
+        w[name] = torch.from_numpy(flat.reshape(shape)).to(dtype).requires_grad_()
+    return w
+
+
+# ---------------------------------------------------------------- the network
+def ste(x, q):
+    return x + (q - x).detach()
+
+
+def quant_weight(w, kind):
+    g = w.abs().mean().clamp(min=1e-5)
+    return torch.sign(w - w.mean()) * g if kind == "bitnet1" else (w / g).round().clamp(-1, 1) * g
+
+
+def quant_act(x):
+    a = x.abs().amax(dim=-1, keepdim=True).clamp(min=1e-5)
+    return (x * (127.0 / a)).round() * (a / 127.0)
+
+
+def rms(x, gain, eps):
+    y = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+    return y if gain is None else y * gain
+
+
+def linear(c, x, w):
+    if c["norm"] == "bitlinear":
+        x = rms(x, None, c["eps"])
+    if c["linear"] != "dense":
+        x, w = ste(x, quant_act(x)), ste(w, quant_weight(w, c["linear"]))
+    return F.linear(x, w)
+
+
+def rope(c, x):
+    T, D = x.shape[-2], c["D"]
+    freq = c["theta"] ** (-torch.arange(0, D, 2).to(x.dtype) / D)
+    angle = torch.outer(torch.arange(T).to(x.dtype), freq)
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()), dim=-1)
+
+
+def block(c, w, i, x):
+    B, T, _ = x.shape
+    p = {n: w.get("layers.%d.%s" % (i, n)) for n in ("attn_norm", "attn_q", "attn_k", "attn_v", "q_norm", "k_norm", "attn_subnorm", "attn_o",
+                                                     "ffn_norm", "ffn_gate", "ffn_up", "ffn_subnorm", "ffn_down")}
+    pre, sub = c["norm"] != "bitlinear", c["norm"] == "subln"
+    y = rms(x, p["attn_norm"], c["eps"]) if pre else x
+    q, k, v = (linear(c, y, p[n]).view(B, T, -1, c["D"]).transpose(1, 2) for n in ("attn_q", "attn_k", "attn_v"))
+    if c["qk"]:
+        q, k = rms(q, p["q_norm"], c["eps"]), rms(k, p["k_norm"], c["eps"])
+    k, v = (t.repeat_interleave(c["H"] // c["KV"], 1) for t in (rope(c, k), v))
+    s = rope(c, q) @ k.transpose(-1, -2) / c["D"] ** 0.5 + torch.full((T, T), float("-inf"), dtype=x.dtype).triu(1)
+    o = (torch.softmax(s, dim=-1) @ v).transpose(1, 2).reshape(B, T, -1)
+    x = x + linear(c, rms(o, p["attn_subnorm"], c["eps"]) if sub else o, p["attn_o"])
+    y = rms(x, p["ffn_norm"], c["eps"]) if pre else x
+    gate, up = linear(c, y, p["ffn_gate"]), linear(c, y, p["ffn_up"])
+    h = (F.relu(gate).square() if c["act"] == "relu2" else F.silu(gate)) * up
+    return x + linear(c, rms(h, p["ffn_subnorm"], c["eps"]) if sub else h, p["ffn_down"])
+
+
+def loss_of(c, w, tokens, targets, reduction):
+    x = F.embedding(tokens, w["embed"])
+    for i in range(c["L"]):
+        x = block(c, w, i, x)
+    logits = F.linear(rms(x, w["final_norm"], c["eps"]), w["embed"] if c["tied"] else w["head"])
+    return F.cross_entropy(logits.view(-1, c["V"]), targets.reshape(-1), reduction=reduction)
+
+
+# --------------------------------------------------------------- golden_tiny.bin
+TINY = dict(L=2, C=16, H=4, KV=2, D=6, F=28, T=9, V=23, eps=1e-5, std=0.25, theta=100.0)
+VARIANTS = [("subln", "relu2", "bitnet158", True, False), ("subln", "silu", "bitnet158", False, True), ("bitlinear", "silu", "bitnet1", False, False),
+            ("bitlinear", "relu2", "bitnet158", True, True), ("pre", "relu2", "bitnet158", True, False), ("pre", "silu", "dense", False, True)]
+
+
+def write_tiny(path, batch=2, seed=7):
+    with open(path, "wb") as f:
+        f.write(struct.pack("<8sI", b"btgold1\0", len(VARIANTS)))
+        for norm, act, lin, tied, qk in VARIANTS:
+            c = dict(TINY, norm=norm, act=act, linear=lin, tied=tied, qk=qk)
+            n = batch * c["T"]
+            tokens = torch.from_numpy((rng_u64(seed, 0, np.arange(n)) % np.uint64(c["V"])).astype(np.int64)).view(batch, -1)
+            targets = torch.from_numpy((rng_u64(seed, 1, np.arange(n)) % np.uint64(c["V"])).astype(np.int64)).view(batch, -1)
+            w = initial(c, seed, torch.float64)
+            loss = loss_of(c, w, tokens, targets, "sum")
+            loss.backward()
+            grads = np.concatenate([w[name].grad.numpy().reshape(-1) for name, _, _ in tensors(c)]).astype("<f4")
+            f.write(struct.pack("<15i", c["L"], c["C"], c["H"], c["KV"], c["D"], c["F"], c["T"], c["V"], NORM.index(norm), ACT.index(act),
+                                LINEAR.index(lin), tied, qk, batch, seed))
+            f.write(struct.pack("<4dI", c["eps"], c["std"], c["theta"], loss.item(), len(grads)))
+            f.write(grads.tobytes())
+            print("tiny", norm, act, lin, "tied" if tied else "untied", "qk" if qk else "", loss.item(), len(grads))
+
+
+# ------------------------------------------------------------- golden_losses.txt
+NANO = dict(L=6, C=192, H=6, KV=6, D=32, F=512, T=256, V=256, eps=1e-5, std=0.02, theta=10000.0, act="relu2", linear="bitnet158", tied=True, qk=False)
+
+
+def chain(n, V, seed):
+    e = (splitmix64(np.arange(seed, seed + n, dtype=np.uint64)) & np.uint64(3)).astype(np.int64)
+    t = np.zeros(n, dtype=np.int64)
+    for i in range(n - 1):
+        t[i + 1] = (5 * t[i] + 17 + e[i]) % V
+    return t
+
+
+def ten_losses(params, loss, lr, steps=10):
+    """params: list of tensors; loss(step) -> scalar"""
+    groups = [dict(params=[p for p in params if p.dim() > 1], weight_decay=0.1), dict(params=[p for p in params if p.dim() <= 1], weight_decay=0.0)]
+    opt = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.95), eps=1e-8)
+    out = []
+    for s in range(steps):
+        value = loss(s)
+        value.backward()
+        torch.nn.utils.clip_grad_norm_(params, 1.0)
+        opt.step()
+        opt.zero_grad()
+        out.append(value.item())
+    return out
+
+
+def peer_losses(path, c, data, seed, lr):
+    """The same ten steps by peer_torch.py's own Model, from our weights."""
+    import importlib.util
+    argv, sys.argv = sys.argv, ["peer_torch.py", "--ste", "detach"] + (["--subln"] if c["norm"] == "subln" else [])
+    spec = importlib.util.spec_from_file_location("peer", path)
+    peer = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(peer)
+    sys.argv = argv
+    net, w = peer.Model(peer.WORKLOADS["nano"], peer.ARGS), initial(c, seed, torch.float32)
+    names = {"n1.weight": "attn_norm", "n2.weight": "ffn_norm", "q.weight": "attn_q", "k.weight": "attn_k", "v.weight": "attn_v", "o.weight": "attn_o",
+             "gate.weight": "ffn_gate", "up.weight": "ffn_up", "down.weight": "ffn_down", "no.weight": "attn_subnorm", "nd.weight": "ffn_subnorm"}
+    with torch.no_grad():
+        for name, p in net.named_parameters():
+            parts = name.split(".", 2)
+            ours = {"emb": "embed", "norm.weight": "final_norm"}.get(name) or "layers.%s.%s" % (parts[1], names[parts[2]])
+            p.copy_(w[ours])
+    return ten_losses(list(net.parameters()), lambda s: net(data[s, :, :-1].contiguous(), data[s, :, 1:].contiguous()), lr)
+
+
+def write_losses(path, peer, seed=1, steps=10):
+    data = torch.from_numpy(chain(steps * 16 * 257, 256, seed)).view(steps, 16, 257)
+    with open(path, "w") as f:
+        f.write("# nano on synth:chain (seed %d), initial weights of seed %d, 16 x 256 tokens a step, float32: make_golden.py\n"
+                "# norm, learning rate, tolerance, ten losses\n" % (seed, seed))
+        for norm, lr, tolerance in (("pre", 5e-5, 1e-4), ("pre", 2e-3, 1e-2), ("subln", 2e-3, 2e-2)):
+            c = dict(NANO, norm=norm)
+            w = initial(c, seed, torch.float32)
+            losses = ten_losses(list(w.values()), lambda s: loss_of(c, w, data[s, :, :-1], data[s, :, 1:], "mean"), lr)
+            f.write("%s %g %g" % (norm, lr, tolerance) + "".join(" %.6f" % x for x in losses) + "\n")
+            print(norm, lr, losses)
+            if peer:
+                theirs = peer_losses(peer, c, data, seed, lr)
+                print("peer", theirs, "largest difference %.1e" % max(abs(a - b) for a, b in zip(losses, theirs)))
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--peer", default="", help="a peer_torch.py to compare with")
+    p.add_argument("--out", default=HERE)
+    a = p.parse_args()
+    torch.set_num_threads(2)
+    write_tiny(os.path.join(a.out, "golden_tiny.bin"))
+    write_losses(os.path.join(a.out, "golden_losses.txt"), a.peer)
+
+
+if __name__ == "__main__":
+    main()
