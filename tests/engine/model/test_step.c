@@ -95,7 +95,9 @@ static void isa(const char *name) {
 /* the best set of ours: OpenBLAS picks its inner loops by the shape of each call, so its last bits follow the split */
 static void own_isa(void) {
     isa("auto");
-    if (strcmp(bt_kernels_isa(), "blas") == 0) isa("generic");
+    for (size_t i = 0; i < bt_kernels_slots(); i++) {
+        if (strcmp(bt_kernels_slot_winner(i), "blas") == 0) isa("generic");
+    }
 }
 
 static void threads(int n) {
