@@ -1,8 +1,9 @@
 /* bucket.h - a flat gradient array cut into buckets, from its end backward: backward finishes gradients in that order.
  *
- *     begin                                                                 end
- *     [ n-1 (short) |  ...        |     bucket 1      |      bucket 0         ]     <- finished first
+ *     begin                                                                end
+ *     [    bucket n-1     |  ...        |     bucket 1      | bucket 0 (short) ]     <- finished first
  *
+ * Buckets begin at multiples of their size. *
  * Pure arithmetic, no communication. Threads: one owner. */
 #ifndef BT_ENGINE_PARALLEL_BUCKET_H
 #define BT_ENGINE_PARALLEL_BUCKET_H
@@ -11,15 +12,15 @@
 
 typedef struct bt_buckets {
     size_t total;                       /* elements of the array */
-    size_t elems;                       /* of every bucket but the last */
+    size_t elems;                       /* of every bucket but bucket 0 */
     size_t n;
     size_t low;                         /* everything from here to the end is finished */
 } bt_buckets;
 
 typedef struct bt_range { size_t begin, end; } bt_range;
 
-/* bucket_bytes of fp32, rounded down to whole cache lines, at least one */
-void bt_buckets_init(bt_buckets *b, size_t total, size_t bucket_bytes);
+/* bucket_bytes of fp32, rounded down to `parts` equal parts of whole cache lines, at least one line each */
+void bt_buckets_init(bt_buckets *b, size_t total, size_t bucket_bytes, int parts);
 bt_range bt_bucket_at(const bt_buckets *b, size_t i);
 void bt_buckets_reset(bt_buckets *b);                                   /* a new backward begins: nothing is finished */
 void bt_buckets_finished(bt_buckets *b, size_t begin, size_t end);      /* descending; gaps are padding and count as finished */

@@ -1,4 +1,4 @@
-/* reducer.c - bucketed, overlapped all-reduce of the gradient array. */
+/* reducer.c - buckets leave when their last gradient is written; see reducer.h. */
 #include "engine/parallel/reducer.h"
 
 #include <assert.h>
@@ -6,14 +6,20 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/threads.h"
+#include "engine/kernels/ops.h"
 #include "engine/parallel/clock_sync.h"
+#include "engine/parallel/exchange.h"
+#include "engine/parallel/partial.h"
 
 enum { POLL_NS = 50000 };               /* polling more often only steals time from compute (facts: 20 us is no better than 1 ms) */
 
 struct bt_reducer {
     bt_reducer_cfg cfg;
+    bool alone;                         /* in the data-parallel group */
     bt_buckets buckets;
-    bt_request *requests;               /* (buckets.n) */
+    bt_exchange exchange;               /* self is NULL when alone */
+    bool direct;
+    bt_partial *partial;                /* NULL unless several units are added here */
     size_t started, done;               /* buckets 0 .. started-1 are on their way, 0 .. done-1 have arrived */
     int64_t busy_since, busy_ns, polled_at;
     bt_clock_sync clock;
@@ -21,18 +27,36 @@ struct bt_reducer {
     bool failed;
 };
 
-static bool alone(const bt_reducer *r) { return bt_comm_size(r->cfg.dp) == 1; }
+/* ---- create --------------------------------------------------------------------------------------------------------- */
+
+static bt_code build(bt_reducer *r, bt_err *err) {
+    const bt_reducer_cfg *c = &r->cfg;
+    int n = bt_comm_size(c->mesh->dp), me = bt_comm_rank(c->mesh->dp);
+    bool sharded = c->shards && c->shards->n > 1;
+    r->alone = n == 1;
+    r->direct = !r->alone && (sharded || c->units > 0);
+    bt_buckets_init(&r->buckets, c->n, sharded ? c->shards->stripe * sizeof(float) : c->bucket_bytes, r->direct ? n : 1);
+    assert(!sharded || r->buckets.elems == c->shards->stripe);
+    if (c->units > 0) {
+        int64_t first = c->units * me / n, mine = c->units * (me + 1) / n - first;
+        BT_TRY(bt_partial_create(&r->partial, c->grads, c->n, first, mine, err));
+    }
+    if (r->alone) return BT_OK;
+    bt_exchange_cfg x = {.mesh = c->mesh, .buckets = &r->buckets, .grads = c->grads, .sharded = sharded, .discard = c->discard,
+                         .units = c->units > 0 ? c->units : n};
+    return r->direct ? bt_exchange_direct(&r->exchange, &x, err) : bt_exchange_all_reduce(&r->exchange, &x, err);
+}
 
 bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *err) {
     *out = NULL;
     bt_reducer *r = calloc(1, sizeof *r);
-    if (!r) return bt_fail(err, BT_NOMEM, "cannot take memory for the gradient exchange");
-    r->cfg = *cfg;
-    bt_buckets_init(&r->buckets, cfg->n, cfg->bucket_bytes);
-    r->requests = calloc(r->buckets.n + 1, sizeof *r->requests);
-    bt_code code = r->requests ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for %zu gradient buckets", r->buckets.n);
-    code = bt_agree(cfg->world, code, err);
-    if (code == BT_OK) code = bt_clock_sync_measure(&r->clock, cfg->world, err);
+    bt_code code = r ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the gradient exchange");
+    if (r) {
+        r->cfg = *cfg;
+        code = build(r, err);
+    }
+    code = bt_agree(cfg->mesh->world, code, err);
+    if (code == BT_OK) code = bt_clock_sync_measure(&r->clock, cfg->mesh->world, err);
     if (code != BT_OK) {
         bt_reducer_destroy(r);
         return code;
@@ -43,73 +67,93 @@ bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *e
 
 void bt_reducer_destroy(bt_reducer *r) {
     if (!r) return;
-    free(r->requests);
+    if (r->exchange.self) r->exchange.destroy(r->exchange.self);
+    bt_partial_destroy(r->partial);
     free(r);
 }
 
-static void start_bucket(bt_reducer *r, int64_t now) {
+/* ---- buckets -------------------------------------------------------------------------------------------------------- */
+
+static void keep_failure(bt_reducer *r, bt_code code) {
+    if (code != BT_OK) r->failed = true;
+}
+
+/* Adds up what this rank holds of the bucket, then lets it go. */
+static void start_bucket(bt_reducer *r) {
     bt_range b = bt_bucket_at(&r->buckets, r->started);
-    if (r->done == r->started) r->busy_since = now;
-    if (bt_all_reduce_f32_start(r->cfg.dp, r->cfg.grads + b.begin, b.end - b.begin, &r->requests[r->started], &r->failure) != BT_OK) {
-        r->failed = true;
+    if (r->partial) bt_partial_range(r->partial, b);
+    if (r->alone) {
+        bt_fold nodes = bt_partial_nodes(r->partial);
+        for (size_t i = 0; i < nodes.n; i++) nodes.at[i].x += b.begin;
+        (void)bt_fold_root(&nodes, r->cfg.grads + b.begin, b.end - b.begin, bt_op_add);
+        r->done++;
+    } else {
+        if (r->done == r->started) r->busy_since = bt_now_ns();
+        keep_failure(r, r->exchange.start(r->exchange.self, r->started, &r->failure));
     }
     r->started++;
 }
 
-/* Buckets are taken off in the order they were started: testing the oldest makes progress on all of them. */
-static void take_off(bt_reducer *r, bool until_all) {
-    while (!r->failed && r->done < r->started) {
-        bool done = false;
-        if (bt_request_test(&r->requests[r->done], &done, &r->failure) != BT_OK) {
-            r->failed = true;
-        } else if (done) {
-            r->done++;
-            if (r->done == r->started) r->busy_ns += bt_now_ns() - r->busy_since;
-        } else if (!until_all) {
-            return;
-        }
-    }
+static void progress(bt_reducer *r) {
+    if (r->failed || r->done == r->started) return;
+    keep_failure(r, r->exchange.progress(r->exchange.self, &r->done, &r->failure));
+    if (r->done == r->started) r->busy_ns += bt_now_ns() - r->busy_since;
 }
 
 static void poll(void *ctx) {
     bt_reducer *r = ctx;
-    if (r->done == r->started) return;
-    int64_t now = bt_now_ns();
-    if (now - r->polled_at < POLL_NS) return;
-    take_off(r, false);
+    if (r->done == r->started || bt_now_ns() - r->polled_at < POLL_NS) return;
+    progress(r);
     r->polled_at = bt_now_ns();
 }
 
+static bool idle(const bt_reducer *r) { return r->alone && !r->partial; }
+
+/* ---- a step --------------------------------------------------------------------------------------------------------- */
+
 void bt_reducer_begin(bt_reducer *r) {
+    if (r->partial) bt_partial_begin(r->partial);
+}
+
+void bt_reducer_unit_done(bt_reducer *r) { bt_partial_unit_done(r->partial); }
+
+void bt_reducer_last(bt_reducer *r) {
     bt_buckets_reset(&r->buckets);
     r->started = r->done = 0;
     r->busy_ns = 0;
     r->polled_at = 0;
     r->failed = false;
-    if (!alone(r) && r->cfg.overlap) bt_threads_on_idle(poll, r);
+    if (r->alone) return;
+    r->exchange.reset(r->exchange.self);
+    if (r->direct) {
+        bt_fold one = {.at = {{bt_comm_rank(r->cfg.mesh->dp), 0, r->cfg.grads}}, .n = 1};
+        bt_fold nodes = r->partial ? bt_partial_nodes(r->partial) : one;
+        bt_exchange_direct_nodes(&r->exchange, &nodes);
+    }
+    if (r->cfg.overlap) bt_threads_on_idle(poll, r);
 }
 
 void bt_reducer_ready(void *reducer, size_t begin, size_t end) {
     bt_reducer *r = reducer;
-    if (alone(r) || !r->cfg.overlap || r->failed) return;
+    if (idle(r) || !r->cfg.overlap || r->failed) return;
     bt_buckets_finished(&r->buckets, begin, end);
-    for (size_t ready = bt_buckets_ready(&r->buckets); r->started < ready && !r->failed;) start_bucket(r, bt_now_ns());
+    for (size_t ready = bt_buckets_ready(&r->buckets); r->started < ready && !r->failed;) start_bucket(r);
     poll(r);
 }
 
 bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_reduce_times *times, bt_err *err) {
     *times = (bt_reduce_times){0};
     assert(n_notes <= BT_NOTES_MAX);
-    if (bt_comm_size(r->cfg.world) == 1) return BT_OK;
-
     int64_t arrival = bt_now_ns();
     bt_threads_on_idle(NULL, NULL);
+    if (!idle(r)) while (r->started < r->buckets.n && !r->failed) start_bucket(r);
+    if (bt_comm_size(r->cfg.mesh->world) == 1) return BT_OK;
+
     int64_t said[1 + BT_NOTES_MAX] = {bt_clock_sync_common(&r->clock, arrival)};
     for (size_t i = 0; i < n_notes; i++) said[1 + i] = notes[i];
     bt_request arrivals;
-    if (!alone(r)) while (r->started < r->buckets.n && !r->failed) start_bucket(r, bt_now_ns());
-    BT_TRY(bt_all_reduce_i64_start(r->cfg.world, said, 1 + n_notes, BT_MAX, &arrivals, err));
-    take_off(r, true);
+    BT_TRY(bt_all_reduce_i64_start(r->cfg.mesh->world, said, 1 + n_notes, BT_MAX, &arrivals, err));
+    while (r->done < r->started && !r->failed) progress(r);
     if (r->failed) {
         if (err) *err = r->failure;
         return r->failure.code;

@@ -12,6 +12,7 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
     double scale = 1.0 / (double)t->cfg.batch_tokens, sum = 0;
     int64_t start = bt_now_ns();
     bt_model_zero_grads(t->model);
+    bt_reducer_begin(t->reducer);
     bt_meter_add(&t->meter, BT_MR_BWD, bt_now_ns() - start);
 
     for (int64_t i = 0; i < t->n_micro; i++) {
@@ -22,7 +23,7 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
         bt_meter_add(&t->meter, BT_MR_DATA, bt_now_ns() - start);
 
         bt_micro_times took;
-        if (last) bt_reducer_begin(t->reducer);
+        if (last) bt_reducer_last(t->reducer);
         sum += bt_model_train_micro(t->model, batch.inputs, batch.targets, scale, last ? bt_reducer_ready : NULL, t->reducer, &took);
         bt_meter_add(&t->meter, BT_MR_FWD, took.fwd_ns);
         bt_meter_add(&t->meter, BT_MR_BWD, took.bwd_ns);

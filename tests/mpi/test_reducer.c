@@ -17,10 +17,13 @@ static int rank, size;
 enum { N = 10007 };
 static float grads[N];
 
+static bt_mesh plain;                                   /* all ranks are replicas */
+
 static void one_round(bt_reducer *r, size_t piece, bt_reduce_times *times) {
     bt_err err = BT_ERR_INIT;
     for (int i = 0; i < N; i++) grads[i] = -1;
     bt_reducer_begin(r);
+    bt_reducer_last(r);
     for (size_t end = N; end > 0;) {                    /* as backward: write a piece, then say so */
         size_t begin = end > piece ? end - piece : 0;
         for (size_t i = begin; i < end; i++) grads[i] = (float)((i % 97) * (size_t)(rank + 1));
@@ -40,7 +43,7 @@ static void sums_are_right_for_any_cut(void **state) {
     (void)state;
     static const size_t bucket_bytes[] = {64, 1000, 16384, 1 << 20}, pieces[] = {1, 13, 1000, N};
     for (int overlap = 0; overlap < 2; overlap++) for (size_t b = 0; b < 4; b++) {
-        bt_reducer_cfg cfg = {.dp = w, .world = w, .grads = grads, .n = N, .bucket_bytes = bucket_bytes[b], .overlap = overlap};
+        bt_reducer_cfg cfg = {.mesh = &plain, .grads = grads, .n = N, .bucket_bytes = bucket_bytes[b], .overlap = overlap};
         bt_reducer *r = NULL;
         bt_err err = BT_ERR_INIT;
         assert_int_equal(bt_reducer_create(&r, &cfg, &err), BT_OK);
@@ -55,7 +58,7 @@ static void sums_are_right_for_any_cut(void **state) {
 /* The last rank comes 200 ms late: the others wait for it, and it waits for nobody. */
 static void who_comes_early_waits(void **state) {
     (void)state;
-    bt_reducer_cfg cfg = {.dp = w, .world = w, .grads = grads, .n = N, .bucket_bytes = 4096, .overlap = true};
+    bt_reducer_cfg cfg = {.mesh = &plain, .grads = grads, .n = N, .bucket_bytes = 4096, .overlap = true};
     bt_reducer *r = NULL;
     bt_err err = BT_ERR_INIT;
     bt_reduce_times times;
@@ -70,22 +73,24 @@ static void who_comes_early_waits(void **state) {
 
 static void one_rank_alone_exchanges_nothing(void **state) {
     (void)state;
-    bt_comm *self = NULL;
+    bt_mesh self;
     bt_err err = BT_ERR_INIT;
-    assert_int_equal(bt_comm_split(&self, w, rank, 0, &err), BT_OK);
-    bt_reducer_cfg cfg = {.dp = self, .world = w, .grads = grads, .n = N, .bucket_bytes = 4096, .overlap = true};
+    bt_mesh_shape s = {1, 1, 1, size};                  /* tensor parallel: no replicas */
+    assert_int_equal(bt_mesh_create(&self, &s, w, &err), BT_OK);
+    bt_reducer_cfg cfg = {.mesh = &self, .grads = grads, .n = N, .bucket_bytes = 4096, .overlap = true};
     bt_reducer *r = NULL;
     bt_reduce_times times;
     assert_int_equal(bt_reducer_create(&r, &cfg, &err), BT_OK);
     for (int i = 0; i < N; i++) grads[i] = 5;
     bt_reducer_begin(r);
+    bt_reducer_last(r);
     bt_reducer_ready(r, 0, N);
     int64_t note = rank;
     assert_int_equal(bt_reducer_finish(r, &note, 1, &times, &err), BT_OK);
     for (int i = 0; i < N; i++) assert_true(grads[i] == 5);
     assert_int_equal(note, size - 1);                   /* notes still travel over the world */
     bt_reducer_destroy(r);
-    bt_comm_free(self);
+    bt_mesh_release(&self);
 }
 
 /* On one host the true offset is 0, so what ping-pong measures must lie within the error it states. */
@@ -107,6 +112,8 @@ int main(void) {
     w = bt_comm_world();
     rank = bt_comm_rank(w);
     size = bt_comm_size(w);
+    bt_mesh_shape replicas = {1, size, 1, 1};
+    if (bt_mesh_create(&plain, &replicas, w, &err) != BT_OK) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_right_for_any_cut),
         cmocka_unit_test(who_comes_early_waits),
@@ -114,6 +121,7 @@ int main(void) {
         cmocka_unit_test(ping_pong_bounds_its_own_error),
     };
     int failed = size > 1 ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+    bt_mesh_release(&plain);
     bt_comm_finalize();
     return failed;
 }

@@ -1,0 +1,256 @@
+/* exchange_direct.c - every part of a bucket goes straight to its owner, who adds in a fixed order.
+ *
+ *     bucket of n parts, rank d owns part o(d)
+ *     send      my nodes of part o(e)  -> every other rank e                 at most SLOTS buckets at a time, each with
+ *     receive   its nodes of part o(d) <- every other rank e                 staging memory for what comes in
+ *     add       all ranks' nodes of part o(d), in the order of fold.h
+ *     gather    parts from the ranks that must hold them too: all (plain), the other replicas (sharded)
+ *
+ * Parts of a sharded bucket: dp_replicate parts make one shard's piece, so part (s, r) is owned by replica r of shard s. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "engine/base/arena.h"
+#include "engine/kernels/kernels.h"
+#include "engine/parallel/comm_internal.h"
+#include "engine/parallel/exchange.h"
+
+enum { SLOTS = 4, TAG_BASE = 1000, TAGS = 16384 };
+
+typedef enum { SLOT_FREE, SLOT_EXCHANGE, SLOT_GATHER } slot_state;
+
+typedef struct slot {
+    slot_state state;
+    size_t bucket;
+    float *staging;                     /* (foreign nodes, part) */
+    MPI_Request *requests;
+    int n_requests;
+    int *counts, *displs;               /* of the gather */
+} slot;
+
+typedef struct direct {
+    bt_exchange_cfg cfg;
+    bt_comm *gather;
+    int n, me;                          /* data-parallel ranks */
+    size_t part;                        /* elements */
+    bt_fold *shapes;                    /* (n) nodes of every rank */
+    bt_fold mine;                       /* with arrays */
+    bt_arena arena;
+    slot slots[SLOTS];
+    size_t asked, posted, done;         /* buckets: started by the caller, on their way, arrived */
+} direct;
+
+/* ---- who owns what -------------------------------------------------------------------------------------------------- */
+
+static size_t part_of_rank(const direct *x, int d) {
+    int S = x->cfg.sharded ? x->cfg.mesh->shape.dp_shard : 1, R = x->n / S;
+    return (size_t)(d % S) * (size_t)R + (size_t)(d / S);
+}
+
+static bt_range part_range(const direct *x, size_t bucket, size_t part) {
+    bt_range b = bt_bucket_at(x->cfg.buckets, bucket);
+    size_t begin = b.begin + part * x->part, end = begin + x->part;
+    return (bt_range){begin < b.end ? begin : b.end, end < b.end ? end : b.end};
+}
+
+static bt_range own_range(const direct *x, size_t bucket) { return part_range(x, bucket, part_of_rank(x, x->me)); }
+
+/* ---- one bucket ----------------------------------------------------------------------------------------------------- */
+
+static bt_code post(direct *x, slot *s, size_t bucket, bt_err *err) {
+    MPI_Comm mpi = x->cfg.mesh->dp->mpi;
+    bt_range own = own_range(x, bucket);
+    size_t own_n = own.end - own.begin;
+    float *in = s->staging;
+    int tag = TAG_BASE + (int)(bucket % TAGS);
+    uint64_t sent = 0;
+    s->bucket = bucket;
+    s->n_requests = 0;
+    for (int k = 1; k < x->n; k++) {                    /* each rank begins with another peer: no crowd at rank 0 */
+        int d = (x->me + k) % x->n;
+        for (size_t i = 0; i < x->shapes[d].n && own_n > 0; i++, in += own_n) {
+            BT_TRY(bt_mpi_check(MPI_Irecv(in, (int)own_n, MPI_FLOAT, d, tag, mpi, &s->requests[s->n_requests++]), "gradient exchange", err));
+        }
+    }
+    for (int k = 1; k < x->n; k++) {
+        int d = (x->me - k + x->n) % x->n;
+        bt_range theirs = part_range(x, bucket, part_of_rank(x, d));
+        size_t m = theirs.end - theirs.begin;
+        for (size_t i = 0; i < x->mine.n && m > 0; i++) {
+            BT_TRY(bt_mpi_check(MPI_Isend(x->mine.at[i].x + theirs.begin, (int)m, MPI_FLOAT, d, tag, mpi, &s->requests[s->n_requests++]), "gradient exchange", err));
+            sent += m * sizeof(float);
+        }
+    }
+    bt_comm_count(sent, sent);
+    s->state = SLOT_EXCHANGE;
+    return BT_OK;
+}
+
+/* All ranks' nodes of my part into the gradient array. The arrays arrive in the order of the peers of `post`. */
+static void add_up(direct *x, slot *s) {
+    bt_range own = own_range(x, s->bucket);
+    size_t n = own.end - own.begin;
+    float *keep = x->cfg.grads + own.begin;
+    bt_fold f = {.n = 0};
+    for (int d = 0; d < x->n; d++) {
+        size_t before = 0;                              /* nodes that arrived from peers posted before d */
+        for (int k = 1; (x->me + k) % x->n != d && d != x->me; k++) before += x->shapes[(x->me + k) % x->n].n;
+        for (size_t i = 0; i < x->shapes[d].n; i++) {
+            bt_node node = x->shapes[d].at[i];
+            node.x = d == x->me ? x->mine.at[i].x + own.begin : s->staging + (before + i) * n;
+            bt_fold_push(&f, node, keep, n, bt_k()->add);
+        }
+    }
+    float *root = bt_fold_root(&f, keep, n, bt_k()->add);
+    if (root != keep) memcpy(keep, root, n * sizeof(float));
+}
+
+static bt_code gather_parts(direct *x, slot *s, bt_err *err) {
+    int m = bt_comm_size(x->gather);
+    size_t first = x->cfg.sharded ? part_of_rank(x, x->me) / (size_t)m * (size_t)m : 0;
+    bt_range b = part_range(x, s->bucket, first);
+    for (int i = 0; i < m; i++) {
+        bt_range p = part_range(x, s->bucket, first + (size_t)i);
+        s->counts[i] = (int)(p.end - p.begin);
+        s->displs[i] = (int)(p.begin - b.begin);
+    }
+    uint64_t sent = (uint64_t)s->counts[bt_comm_rank(x->gather)] * sizeof(float) * (uint64_t)(m - 1);
+    bt_comm_count(sent, sent);
+    s->n_requests = 1;
+    s->state = SLOT_GATHER;
+    return bt_mpi_check(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_FLOAT, x->cfg.grads + b.begin, s->counts, s->displs, MPI_FLOAT, x->gather->mpi, &s->requests[0]),
+                        "gathering of sums", err);
+}
+
+/* zeros, by giving whole pages back to the system and clearing what is left of them at both ends */
+static void drop(float *from, float *to) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), lo = (uintptr_t)from, hi = (uintptr_t)to;
+    uintptr_t a = (lo + page - 1) / page * page, b = hi / page * page;
+    if (a >= b || madvise((void *)a, b - a, MADV_DONTNEED) != 0) {
+        memset(from, 0, hi - lo);
+        return;
+    }
+    memset(from, 0, a - lo);
+    memset((void *)b, 0, hi - b);
+}
+
+static void discard_others(direct *x, size_t bucket) {
+    bt_range b = bt_bucket_at(x->cfg.buckets, bucket);
+    int R = x->n / x->cfg.mesh->shape.dp_shard;
+    size_t first = part_of_rank(x, x->me) / (size_t)R * (size_t)R;
+    bt_range left = part_range(x, bucket, first), right = part_range(x, bucket, first + (size_t)R - 1);
+    drop(x->cfg.grads + b.begin, x->cfg.grads + left.begin);
+    drop(x->cfg.grads + right.end, x->cfg.grads + b.end);
+}
+
+static bt_code advance(direct *x, slot *s, bt_err *err) {
+    int flag = 1;
+    if (s->n_requests > 0) BT_TRY(bt_mpi_check(MPI_Testall(s->n_requests, s->requests, &flag, MPI_STATUSES_IGNORE), "gradient exchange", err));
+    if (!flag) return BT_OK;
+    if (s->state == SLOT_EXCHANGE) {
+        add_up(x, s);
+        if (bt_comm_size(x->gather) > 1) return gather_parts(x, s, err);
+    }
+    if (x->cfg.discard) discard_others(x, s->bucket);
+    s->state = SLOT_FREE;
+    return BT_OK;
+}
+
+/* ---- the interface -------------------------------------------------------------------------------------------------- */
+
+static bt_code post_what_fits(direct *x, bt_err *err) {
+    while (x->posted < x->asked && x->slots[x->posted % SLOTS].state == SLOT_FREE && x->posted < x->done + SLOTS) {
+        BT_TRY(post(x, &x->slots[x->posted % SLOTS], x->posted, err));
+        x->posted++;
+    }
+    return BT_OK;
+}
+
+static bt_code progress(void *self, size_t *done, bt_err *err) {
+    direct *x = self;
+    for (size_t b = x->done; b < x->posted; b++) {      /* in one order on all ranks: gathers must match */
+        slot *s = &x->slots[b % SLOTS];
+        slot_state before = s->state;
+        if (before != SLOT_FREE) BT_TRY(advance(x, s, err));
+        if (before == SLOT_EXCHANGE && s->state == SLOT_EXCHANGE) break;
+    }
+    while (x->done < x->posted && x->slots[x->done % SLOTS].state == SLOT_FREE) x->done++;
+    *done = x->done;
+    return post_what_fits(x, err);
+}
+
+static bt_code start(void *self, size_t bucket, bt_err *err) {
+    direct *x = self;
+    x->asked = bucket + 1;
+    return post_what_fits(x, err);
+}
+
+static void reset(void *self) {
+    direct *x = self;
+    x->asked = x->posted = x->done = 0;
+}
+
+static void destroy(void *self) {
+    direct *x = self;
+    for (int i = 0; i < SLOTS; i++) {
+        free(x->slots[i].requests);
+        free(x->slots[i].counts);
+        free(x->slots[i].displs);
+    }
+    bt_arena_release(&x->arena);
+    free(x->shapes);
+    free(x);
+}
+
+static bt_code take_memory(direct *x, bt_err *err) {
+    size_t foreign = 0, offsets[SLOTS];
+    for (int d = 0; d < x->n; d++) if (d != x->me) foreign += x->shapes[d].n;
+    size_t requests = foreign + (size_t)x->n * x->shapes[x->me].n + 1;
+    bt_arena_plan(&x->arena, "gradient staging");
+    for (int i = 0; i < SLOTS; i++) offsets[i] = bt_arena_reserve(&x->arena, foreign * x->part, sizeof(float));
+    BT_TRY(bt_arena_commit(&x->arena, err));
+    for (int i = 0; i < SLOTS; i++) {
+        slot *s = &x->slots[i];
+        s->staging = bt_arena_at(&x->arena, offsets[i]);
+        s->requests = calloc(requests, sizeof *s->requests);
+        s->counts = calloc((size_t)x->n, sizeof *s->counts);
+        s->displs = calloc((size_t)x->n, sizeof *s->displs);
+        if (!s->requests || !s->counts || !s->displs) return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks", x->n);
+    }
+    return BT_OK;
+}
+
+bt_code bt_exchange_direct(bt_exchange *out, const bt_exchange_cfg *cfg, bt_err *err) {
+    direct *x = calloc(1, sizeof *x);
+    if (!x) return bt_fail(err, BT_NOMEM, "cannot take memory for the gradient exchange");
+    x->cfg = *cfg;
+    x->n = bt_comm_size(cfg->mesh->dp);
+    x->me = bt_comm_rank(cfg->mesh->dp);
+    x->gather = cfg->sharded ? cfg->mesh->replicate : cfg->mesh->dp;
+    x->part = cfg->buckets->elems / (size_t)x->n;
+    assert(x->part * (size_t)x->n == cfg->buckets->elems);
+    x->shapes = calloc((size_t)x->n, sizeof *x->shapes);
+    bt_code code = x->shapes ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks", x->n);
+    if (code == BT_OK) {
+        for (int d = 0; d < x->n; d++) {
+            int64_t first = cfg->units * d / x->n;
+            x->shapes[d] = bt_fold_shape(first, cfg->units * (d + 1) / x->n - first);
+        }
+        code = take_memory(x, err);
+    }
+    if (code != BT_OK) {
+        destroy(x);
+        return code;
+    }
+    *out = (bt_exchange){x, reset, start, progress, destroy};
+    return BT_OK;
+}
+
+void bt_exchange_direct_nodes(bt_exchange *e, const bt_fold *nodes) {
+    direct *x = e->self;
+    assert(nodes->n == x->shapes[x->me].n);
+    x->mine = *nodes;
+}

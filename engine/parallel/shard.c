@@ -1,0 +1,35 @@
+/* shard.c - the arithmetic of shard.h. */
+#include "engine/parallel/shard.h"
+
+#include "engine/kernels/kernels.h"
+
+void bt_shards_init(bt_shards *s, size_t total, size_t stripe_bytes, int dp_replicate, int dp_shard) {
+    *s = (bt_shards){.total = total, .stripe = total, .piece = total, .n_stripes = total > 0, .n = 1};
+    if (dp_shard == 1 || total == 0) return;
+    size_t unit = (size_t)BT_SUM_BLOCK * (size_t)dp_replicate * (size_t)dp_shard;
+    size_t wanted = (stripe_bytes / sizeof(float) + unit - 1) / unit * unit;
+    s->n = dp_shard;
+    s->stripe = wanted ? wanted : unit;
+    s->piece = s->stripe / (size_t)dp_shard;
+    s->n_stripes = (total + s->stripe - 1) / s->stripe;
+}
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+bt_range bt_shards_stripe(const bt_shards *s, size_t stripe) {
+    return (bt_range){stripe * s->stripe, least((stripe + 1) * s->stripe, s->total)};
+}
+
+bt_range bt_shards_piece(const bt_shards *s, size_t stripe, int shard) {
+    size_t begin = stripe * s->stripe + (size_t)shard * s->piece;
+    return (bt_range){least(begin, s->total), least(begin + s->piece, s->total)};
+}
+
+size_t bt_shards_elems(const bt_shards *s, int shard) {
+    size_t n = 0;
+    for (size_t i = 0; i < s->n_stripes; i++) {
+        bt_range r = bt_shards_piece(s, i, shard);
+        n += r.end - r.begin;
+    }
+    return n;
+}

@@ -1,0 +1,108 @@
+/* The tree gives the same bits for every cut of the units over ranks; shards cover the array once. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/rng.h"
+#include "engine/kernels/kernels.h"
+#include "engine/parallel/fold.h"
+#include "engine/parallel/shard.h"
+
+enum { N = 37, MAX_UNITS = 24 };
+
+static float leaves[MAX_UNITS][N];
+
+static void add(float *into, const float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) into[i] += x[i];
+}
+
+/* the definition, straight from the drawing in fold.h */
+static void tree(float *out, int64_t first, int64_t width, int64_t units) {
+    if (width == 1) {
+        memcpy(out, leaves[first], sizeof leaves[0]);
+        return;
+    }
+    tree(out, first, width / 2, units);
+    if (first + width / 2 >= units) return;
+    float right[N];
+    tree(right, first + width / 2, width / 2, units);
+    add(out, right, N);
+}
+
+static void any_cut_gives_the_same_bits(void **state) {
+    (void)state;
+    for (int u = 0; u < MAX_UNITS; u++) bt_rng_normal(leaves[u], N, 0, 1, 7, (uint64_t)u);
+    for (int64_t units = 1; units <= MAX_UNITS; units++) {
+        float want[N];
+        int64_t width = 1;
+        while (width < units) width *= 2;
+        tree(want, 0, width, units);
+        for (int64_t ranks = 1; ranks <= units && ranks <= 9; ranks++) {
+            static float work[MAX_UNITS][N];
+            memcpy(work, leaves, sizeof work);
+            bt_fold all = {.n = 0};
+            for (int64_t r = 0; r < ranks; r++) {           /* each rank folds its own, then its nodes join the others' */
+                bt_fold mine = {.n = 0};
+                int64_t a = units * r / ranks, b = units * (r + 1) / ranks;
+                for (int64_t u = a; u < b; u++) bt_fold_push(&mine, (bt_node){u, 0, work[u]}, u == b - 1 ? work[u] : NULL, N, add);
+                bt_fold shape = bt_fold_shape(a, b - a);
+                assert_int_equal(shape.n, mine.n);
+                for (size_t i = 0; i < mine.n; i++) {
+                    assert_int_equal(shape.at[i].index, mine.at[i].index);
+                    assert_int_equal(shape.at[i].level, mine.at[i].level);
+                    bt_fold_push(&all, mine.at[i], NULL, N, add);
+                }
+            }
+            assert_memory_equal(bt_fold_root(&all, NULL, N, add), want, sizeof want);
+        }
+    }
+}
+
+static void the_kept_array_receives_the_sum(void **state) {
+    (void)state;
+    static float work[7][N];
+    memcpy(work, leaves, sizeof work);
+    bt_fold f = {.n = 0};
+    for (int u = 0; u < 7; u++) bt_fold_push(&f, (bt_node){u, 0, work[u]}, work[6], N, add);
+    assert_ptr_equal(bt_fold_root(&f, work[6], N, add), work[6]);
+    f.n = 0;
+    assert_null(bt_fold_root(&f, NULL, N, add));
+}
+
+static void shards_cover_the_array_once(void **state) {
+    (void)state;
+    static const size_t totals[] = {1, 4095, 4096, 100000, 1234567};
+    for (size_t i = 0; i < 5; i++) for (int R = 1; R <= 4; R++) for (int S = 1; S <= 5; S++) {
+        bt_shards s;
+        bt_shards_init(&s, totals[i], 64 * 1024, R, S);
+        size_t at = 0, elems = 0;
+        for (size_t k = 0; k < s.n_stripes; k++) {
+            assert_int_equal(bt_shards_stripe(&s, k).begin, at);
+            for (int d = 0; d < S; d++) {
+                bt_range p = bt_shards_piece(&s, k, d);
+                assert_int_equal(p.begin, at);
+                assert_true(p.begin % BT_SUM_BLOCK == 0 || p.begin == totals[i]);
+                at = p.end;
+            }
+            assert_int_equal(bt_shards_stripe(&s, k).end, at);
+        }
+        assert_int_equal(at, totals[i]);
+        for (int d = 0; d < S; d++) elems += bt_shards_elems(&s, d);
+        assert_int_equal(elems, totals[i]);
+        if (S == 1) assert_int_equal(s.n_stripes, 1);
+        else assert_int_equal(s.piece % ((size_t)BT_SUM_BLOCK * (size_t)R), 0);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_cut_gives_the_same_bits),
+        cmocka_unit_test(the_kept_array_receives_the_sum),
+        cmocka_unit_test(shards_cover_the_array_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
