@@ -1,0 +1,253 @@
+/* timeout: 110
+ * what may happen to the writer: killed at any moment, locked out, a full disk, many at once. No acknowledged step is lost. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "store_test.h"
+
+static void quick_check(const char *path) {
+    assert_string_equal(bt_word(path, "SELECT quick_check FROM pragma_quick_check", NULL), "ok");
+}
+
+/* writes steps for ever and tells through shared memory which are committed */
+static void child_writes(const char *path, bool resume, int64_t from, _Atomic int64_t *acknowledged) {
+    bt_writer *w = NULL;
+    bt_err err = BT_ERR_INIT;
+    int attempt;
+    bt_fake f;
+    bt_run_start s = bt_fake_run("a");
+    s.resume = resume;
+    s.from_step = from;
+    if (bt_writer_open(&w, path, 5, &err) != BT_OK || bt_writer_begin(w, &s, &attempt, &err) != BT_OK) {
+        fprintf(stderr, "child: %s\n", err.msg);
+        _exit(1);
+    }
+    for (int64_t step = from;; step++) {
+        bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, step, 4));
+        if (step % 8 == 0) (void)!bt_writer_flush(w, &err);    /* many small transactions, so that a kill often hits one */
+        atomic_store(acknowledged, bt_writer_committed_step(w));
+    }
+}
+
+static void kill_9_loses_no_acknowledged_step(void **state) {
+    const bt_tmp *t = *state;
+    _Atomic int64_t *ack = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    uint32_t seed = 7;
+    int64_t next = 0;
+    for (int kills = 0; kills < 40; kills++) {
+        atomic_store(ack, -1);
+        pid_t pid = fork();
+        if (pid == 0) child_writes(t->db, kills > 0, next, ack);
+        while (atomic_load(ack) < next && waitpid(pid, NULL, WNOHANG) == 0) bt_sleep_ns(200000);
+        seed = seed * 1664525u + 1013904223u;
+        bt_sleep_ns((int64_t)(seed >> 8) % 12000000);          /* anywhere in a transaction, a checkpoint or between */
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        int64_t acknowledged = atomic_load(ack);
+        assert_true(acknowledged >= next);
+        double last = bt_number(t->db, "SELECT max(step) FROM steps WHERE run = ?1", "a");
+        if (last < (double)acknowledged) fail_msg("kill %d: step %lld was acknowledged, the newest is %.0f", kills, (long long)acknowledged, last);
+        next = (int64_t)last - 3 > 0 ? (int64_t)last - 3 : 0;  /* the next attempt replays a few */
+    }
+    quick_check(t->db);
+    double n = bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a");
+    assert_true(n == bt_number(t->db, "SELECT count(DISTINCT step) FROM steps WHERE run = ?1", "a"));
+    assert_true(n == bt_number(t->db, "SELECT max(step) + 1 FROM steps WHERE run = ?1", "a"));
+    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "a") == 4 * n);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM attempts WHERE run = ?1", "a") == 40);
+    munmap((void *)ack, 4096);
+}
+
+static void a_foreign_lock_costs_nothing(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    sqlite3 *db = NULL;
+    int attempt;
+    bt_fake f;
+    OK(bt_writer_open(&w, t->db, 1, err));
+    bt_run_start s = bt_fake_run("a");
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    const bt_sink *sink = bt_writer_sink(w);
+    sink->step(sink->ctx, bt_fake_step(&f, 0, 4));
+    OK(bt_writer_flush(w, err));
+    assert_int_equal(sqlite3_open(t->db, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "BEGIN EXCLUSIVE", NULL, NULL, NULL), SQLITE_OK);
+    for (int64_t step = 1; step < 2000; step++) sink->step(sink->ctx, bt_fake_step(&f, step, 4));
+    bt_sleep_ns(300000000);
+    assert_int_equal(bt_writer_committed_step(w), 0);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 1);       /* readers are not disturbed */
+    assert_int_equal(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    OK(bt_writer_flush(w, err));
+    assert_int_equal(bt_writer_committed_step(w), 1999);
+    assert_int_equal(bt_writer_dropped(w), 0);
+    bt_writer_close(w);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "a") == 8000);
+}
+
+/* two writers of this program: the lock file names who holds it, and a stopped holder makes the other wait, not fail later */
+static void a_stopped_writer_is_named(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    bt_err why = BT_ERR_INIT;
+    char lock[128], text[128];
+    snprintf(lock, sizeof lock, "%s.lock", t->db);
+    pid_t pid = fork();
+    if (pid == 0) {                     /* holds the lock and never lets go */
+        bt_writer *mine = NULL;
+        int fd;
+        if (bt_writer_open(&mine, t->db, 1, &why) != BT_OK || (fd = open(lock, O_RDWR)) < 0) _exit(1);
+        flock(fd, LOCK_EX);
+        if (write(fd, "pid 4711 on elsewhere", 21) != 21) _exit(1);
+        pause();
+        _exit(0);
+    }
+    for (int i = 0; i < 500; i++) {
+        FILE *f = fopen(lock, "r");
+        size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+        if (f) fclose(f);
+        text[n] = 0;
+        if (strncmp(text, "pid 4711 on elsewhere", 21) == 0) break;
+        bt_sleep_ns(5000000);
+    }
+    assert_int_equal(bt_writer_open(&w, t->db, 0.05, &why), BT_BUSY);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    assert_non_null(strstr(why.msg, "pid 4711 on elsewhere"));
+    OK(bt_writer_open(&w, t->db, 0.05, err));           /* a dead holder holds nothing */
+    bt_writer_close(w);
+}
+
+static void several_runs_share_a_new_file(void **state) {
+    const bt_tmp *t = *state;
+    enum { RUNS = 4, STEPS = 1500 };
+    pid_t pid[RUNS];
+    for (int i = 0; i < RUNS; i++) {
+        pid[i] = fork();
+        if (pid[i] == 0) {
+            bt_writer *w = NULL;
+            bt_err err = BT_ERR_INIT;
+            int attempt;
+            bt_fake f;
+            char name[16];
+            snprintf(name, sizeof name, "run-%d", i);
+            bt_run_start s = bt_fake_run(name);
+            bool ok = bt_writer_open(&w, t->db, 10, &err) == BT_OK && bt_writer_begin(w, &s, &attempt, &err) == BT_OK;
+            for (int64_t step = 0; ok && step < STEPS; step++) {
+                bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, step, 4));
+                if (step % 50 == i) ok = bt_writer_flush(w, &err) == BT_OK;
+            }
+            ok = ok && bt_writer_end(w, "done", "finished", 0, &err) == BT_OK;
+            bt_writer_close(w);
+            if (!ok) fprintf(stderr, "%s: %s\n", name, err.msg);
+            _exit(ok ? 0 : 1);
+        }
+    }
+    for (int i = 0; i < RUNS; i++) {
+        int status = -1;
+        waitpid(pid[i], &status, 0);
+        assert_int_equal(status, 0);
+    }
+    quick_check(t->db);
+    for (int i = 0; i < RUNS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "run-%d", i);
+        assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", name) == STEPS);
+        assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", name) == 4 * STEPS);
+        assert_true(bt_number(t->db, "SELECT max(abs(data_ms - (4000 + step * 64 + rank * 8 + 2) / 8.0)) FROM rank_steps WHERE run = ?1", name) == 0);
+        assert_string_equal(bt_word(t->db, "SELECT state FROM runs WHERE run = ?1", name), "done");
+    }
+}
+
+/* in a mount namespace of its own: a disk of 1 MiB that fills, then has room again */
+static int on_a_tiny_disk(const char *dir) {
+    char db[128], filler[128];
+    bt_writer *w = NULL;
+    bt_err err = BT_ERR_INIT;
+    int attempt;
+    bt_fake f;
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 || mount("tiny", dir, "tmpfs", 0, "size=1m") != 0) return 77;
+    snprintf(db, sizeof db, "%s/m.db", dir);
+    snprintf(filler, sizeof filler, "%s/filler", dir);
+    bt_run_start s = bt_fake_run("a");
+    if (bt_writer_open(&w, db, 0.3, &err) != BT_OK || bt_writer_begin(w, &s, &attempt, &err) != BT_OK) return 1;
+    int fd = open(filler, O_WRONLY | O_CREAT, 0600);
+    static const char zeros[4096];
+    while (write(fd, zeros, sizeof zeros) > 0) continue;
+    close(fd);
+    for (int64_t step = 0; step < 400; step++) bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, step, 4));
+    if (bt_writer_flush(w, &err) != BT_IO || !strstr(err.msg, "the disk is full")) return 2;
+    int64_t before = bt_writer_committed_step(w);
+    if (before >= 399) return 3;
+    if (unlink(filler) != 0 || bt_writer_flush(w, &err) != BT_OK) return 4;
+    if (bt_writer_committed_step(w) != 399 || bt_writer_dropped(w) != 0) return 5;
+    if (bt_writer_end(w, "done", "finished", 0, &err) != BT_OK) return 6;
+    bt_writer_close(w);
+    bt_db *d = NULL;
+    double n = 0;
+    if (bt_db_open(&d, db, &err) != BT_OK || bt_db_value(d, "SELECT count(*) FROM rank_steps WHERE run = ?1", "a", &n, &err) != BT_OK || n != 1600) return 7;
+    bt_db_close(d);
+    return 0;
+}
+
+static void a_full_disk_only_delays(void **state) {
+    const bt_tmp *t = *state;
+    pid_t pid = fork();
+    if (pid == 0) _exit(on_a_tiny_disk(t->dir));
+    int status = 0;
+    waitpid(pid, &status, 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+        print_message("skipped: mounting a small tmpfs is not permitted here\n");
+        skip();
+    }
+    assert_int_equal(status, 0);
+}
+
+/* a bounded queue: rank values give way, step values never */
+static void a_disk_that_does_not_follow_drops_rank_rows_only(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    sqlite3 *db = NULL;
+    int attempt;
+    bt_fake f;
+    const int64_t n = 50000;            /* 50000 x 16 ranks x 17 values = 109 MB, the queue holds 64 MiB */
+    OK(bt_writer_open(&w, t->db, 1, err));
+    bt_run_start s = bt_fake_run("a");
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    const bt_sink *sink = bt_writer_sink(w);
+    assert_int_equal(sqlite3_open(t->db, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "BEGIN EXCLUSIVE", NULL, NULL, NULL), SQLITE_OK);
+    for (int64_t step = 0; step < n; step++) sink->step(sink->ctx, bt_fake_step(&f, step, 16));
+    assert_int_equal(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    OK(bt_writer_flush(w, err));
+    uint64_t dropped = bt_writer_dropped(w);
+    assert_true(dropped > 0);
+    OK(bt_writer_end(w, "done", "finished", 0, err));
+    bt_writer_close(w);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == (double)n);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "a") == (double)(16 * n) - (double)dropped);
+    assert_true(bt_number(t->db, "SELECT dropped FROM runs WHERE run = ?1", "a") == (double)dropped);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step = 49999", "a") == 16);     /* the newest are kept */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(kill_9_loses_no_acknowledged_step, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_foreign_lock_costs_nothing, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_stopped_writer_is_named, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(several_runs_share_a_new_file, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_full_disk_only_delays, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_disk_that_does_not_follow_drops_rank_rows_only, bt_tmp_make, bt_tmp_drop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
