@@ -16,6 +16,7 @@
 struct bt_shard_writer {
     int fd;
     char *path, *tmp;                   /* NULL: anonymous memory */
+    bool tmp_exists;                    /* false: the file has no name yet, and vanishes with the process */
     bt_shard_header h;
     unsigned char *block;
     size_t fill;                        /* bytes in block */
@@ -30,13 +31,35 @@ static const char *name_of(const bt_shard_writer *w) { return w->tmp ? w->tmp : 
 void bt_shard_abandon(bt_shard_writer *w) {
     if (!w) return;
     if (w->fd >= 0) close(w->fd);
-    if (w->tmp) unlink(w->tmp);
+    if (w->tmp_exists) unlink(w->tmp);
     free(w->path);
     free(w->tmp);
     free(w->block);
     free(w->blocks);
     free(w->segments);
     free(w);
+}
+
+/* a file without a name in the folder of path: nothing is left behind by a killed process. -1 where that does not exist. */
+static int open_unnamed(const char *path) {
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    if (snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".") >= (int)sizeof folder) return -1;
+    return open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+}
+
+static bt_code give_name(bt_shard_writer *w, bt_err *err) {
+    if (!w->tmp_exists) {
+        char self[64];
+        snprintf(self, sizeof self, "/proc/self/fd/%d", w->fd);
+        unlink(w->tmp);
+        if (linkat(AT_FDCWD, self, AT_FDCWD, w->tmp, AT_SYMLINK_FOLLOW) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", w->tmp);
+        w->tmp_exists = true;
+    }
+    if (rename(w->tmp, w->path) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot rename '%s' to '%s'", w->tmp, w->path);
+    w->tmp_exists = false;
+    bt_file_sync_folder_of(w->path);
+    return BT_OK;
 }
 
 bt_code bt_shard_writer_create(bt_shard_writer **out, const char *path, uint32_t vocab, uint64_t vocab_hash, bt_err *err) {
@@ -52,14 +75,16 @@ bt_code bt_shard_writer_create(bt_shard_writer **out, const char *path, uint32_t
         w->tmp = malloc(n);
     }
     if (!w->block || (path && (!w->path || !w->tmp))) {
-        free(w->tmp);
-        w->tmp = NULL;
         bt_shard_abandon(w);
         return bt_fail(err, BT_NOMEM, "cannot take memory for a token shard");
     }
     if (path) {
         snprintf(w->tmp, n, "%s.tmp.%ld", path, (long)gettid());
-        w->fd = open(w->tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        w->fd = open_unnamed(path);
+        if (w->fd < 0) {
+            w->fd = open(w->tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+            w->tmp_exists = w->fd >= 0;
+        }
     } else {
         w->fd = memfd_create("bitrain-shard", MFD_CLOEXEC);
     }
@@ -158,10 +183,7 @@ static bt_code finish(bt_shard_writer *w, bt_shard **opened, bt_err *err) {
     BT_TRY(write_tables(w, err));
     if (w->path) {
         if (fsync(w->fd) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", w->tmp);
-        if (rename(w->tmp, w->path) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot rename '%s' to '%s'", w->tmp, w->path);
-        free(w->tmp);
-        w->tmp = NULL;
-        bt_file_sync_folder_of(w->path);
+        BT_TRY(give_name(w, err));
     }
     if (!opened) return BT_OK;
     int fd = w->fd;

@@ -27,6 +27,14 @@ int32_t bt_tokenizer_eot(const bt_tokenizer *t) { return t->eot; }
 const char *bt_tokenizer_kind(const bt_tokenizer *t) { return t->kind; }
 bool bt_tokenizer_is_special(const bt_tokenizer *t, int32_t id) { return id >= 0 && id < t->V && t->special[id]; }
 
+void bt_tokenizer_look(const bt_tokenizer *t, bt_tokenizer_about *out) {
+    *out = (bt_tokenizer_about){t->kind, t->is_bytes ? "none" : bt_pattern_name(t->pattern), t->nfc ? "nfc" : "none", t->n_merges, 0, 0};
+    for (int i = 0; i < t->V; i++) {
+        out->specials += t->special[i] == BT_TOKEN_SPECIAL;
+        out->holes += t->special[i] == BT_TOKEN_HOLE;
+    }
+}
+
 const char *bt_tokenizer_bytes(const bt_tokenizer *t, int32_t id, size_t *n) {
     if (id < 0 || id >= t->V) {
         *n = 0;

@@ -26,6 +26,13 @@ const char *bt_tokenizer_bytes(const bt_tokenizer *t, int32_t id, size_t *n);
 void bt_tokenizer_decode(const bt_tokenizer *t, const int32_t *ids, size_t n, bt_text *out);
 /* the name of a tokenizer in messages: "bytes" or "bpe 8192" */
 const char *bt_tokenizer_kind(const bt_tokenizer *t);
+typedef struct bt_tokenizer_about {
+    const char *kind, *pattern, *normalizer;    /* "bpe 8192", "gpt2", "nfc"; "none" where there is none */
+    size_t merges;
+    int specials, holes;
+} bt_tokenizer_about;
+void bt_tokenizer_look(const bt_tokenizer *t, bt_tokenizer_about *out);
+
 /* the serialised form, for embedding in checkpoints, and back */
 void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out);
 bt_code bt_tokenizer_parse(bt_tokenizer **out, const char *json, size_t n, bt_err *err) BT_MUST_CHECK;

@@ -20,6 +20,38 @@ rows=$(cat <<'END'
 3 | runs                                        | none.db
 2 | query                                       | no query given
 3 | query "SELECT 1"                            | none.db
+2 | data                                        | needs a verb: prepare, inspect
+2 | data prepair x                              | did you mean 'prepare'?
+2 | data inspect                                | no data named
+3 | data inspect {tmp}/none.txt                 | none.txt
+2 | data inspect {tmp}                          | holds no files
+6 | data inspect {junk}                         | binary, not text
+6 | data inspect {junk}.bts                     | wrong magic at byte 0
+6 | data inspect {empty}.bts                    | truncated
+2 | data inspect synth:chain                    | nothing to inspect
+2 | data inspect {empty} --sample -1            | --sample
+2 | data inspect {empty} --out x.bts            | has no option '--out'
+2 | data prepare {empty}                        | no --out FILE
+2 | data prepare {empty} --out {tmp}/x.txt      | does not end with .bts
+1 | data prepare {empty} --out {tmp}/no/x.bts   | cannot create
+4 | data prepare {empty} --out {empty}.bts      | exists already (--force replaces it)
+2 | data prepare {junk}.bts --out {tmp}/x.bts   | holds tokens already
+3 | data prepare {empty} --out {tmp}/x.bts --tokenizer {tmp}/t.json | there is no tokenizer
+6 | data prepare {empty} --out {tmp}/x.bts --tokenizer {junk} | not valid JSON
+2 | tokenizer                                   | needs a verb: train, inspect, encode, decode, import
+2 | tokenizer trian                             | did you mean 'train'?
+2 | tokenizer train {empty}                     | no --out FILE
+2 | tokenizer train {empty} --out {tmp}/t.json  | no text to train a tokenizer on
+2 | tokenizer train {conf} --vocab 9000 --out {tmp}/t.json | are wanted: ask for fewer or give more text
+2 | tokenizer train {conf} --vocab 256 --out {tmp}/t.json | --vocab
+4 | tokenizer train {conf} --out {conf}         | exists already
+3 | tokenizer inspect {tmp}/t.json              | there is no tokenizer
+6 | tokenizer inspect {empty}                   | not valid JSON
+2 | tokenizer inspect bytes more                | unexpected word 'more'
+2 | tokenizer decode bytes 256                  | outside 0..255
+2 | tokenizer decode bytes 1x                   | is not a token id
+6 | tokenizer import {conf} --out {tmp}/t.json  | not valid JSON
+3 | tokenizer import {tmp}/t.json --out {tmp}/u.json | cannot open
 END
 )
 bad=0
@@ -29,6 +61,8 @@ trap 'rm -rf "$tmp"' EXIT
 export BITRAIN_STORE=$tmp/none.db XDG_DATA_HOME=$tmp/data HOME=$tmp
 head -c 100000 /dev/urandom >"$tmp/junk"
 : >"$tmp/empty"
+: >"$tmp/empty.bts"
+cp "$tmp/junk" "$tmp/junk.bts"
 mkdir "$tmp/folder"
 printf 'train:\n  steps: 5\noptim:\n  lrr: 1\n' >"$tmp/conf.yaml"
 

@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# `bitrain data` and `bitrain tokenizer` end to end: text to tokens and back, JSONL, shards in parts, damage, nothing left behind.
+set -u
+bad=0
+fault() { echo "$*"; bad=1; }
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+cd "$tmp" || exit 1
+export BITRAIN_STORE=$tmp/db/none.db XDG_DATA_HOME=$tmp/data HOME=$tmp
+b() { "$BITRAIN" "$@" 2>err || fault "exit $? of: bitrain $*: $(cat err)"; [ ! -s err ] || fault "bitrain $* wrote to standard error: $(cat err)"; }
+field() { grep -o "\"$2\":[^,}]*" "$1" | head -1 | cut -d: -f2 | tr -d '"'; }
+
+awk 'BEGIN { split("the light and darkness was upon face of waters earth evening morning first day God called", w, " ");
+             for (i = 1; i <= 30000; i++) { x = (x * 1103515245 + 12345) % 2147483648; printf "%s%s", w[1 + int(x / 65536) % 16], x / 4096 % 13 < 1 ? ".\n" : " " } }' >prose.txt
+mkdir -p books/two
+cp prose.txt books/two/b.txt
+head -c 5000 prose.txt >books/a.txt
+
+# a tokenizer, twice the same
+b tokenizer train books --vocab 320 --out t.json >/dev/null
+b tokenizer train --data books --vocab 320 --out u.json --json >report
+cmp -s t.json u.json || fault "the same text gave two tokenizers"
+[ "$(field report vocab)" = 320 ] || fault "train --json does not say 320 tokens: $(cat report)"
+b tokenizer inspect t.json >about
+grep -q 'vocabulary.*320 tokens: 63 merges, 1 special' about || fault "inspect says: $(cat about)"
+b tokenizer inspect t.json --json --text 'the light' >about
+[ "$(field about hash)" = "$(field report hash)" ] || fault "two hashes of one tokenizer"
+
+# text and back
+b tokenizer encode t.json prose.txt >ids
+"$BITRAIN" tokenizer decode t.json <ids | cmp -s - prose.txt || fault "decode(encode(text)) is not the text"
+head -c 3000 /dev/urandom >noise
+"$BITRAIN" tokenizer encode t.json <noise | "$BITRAIN" tokenizer decode t.json | cmp -s - noise || fault "decode(encode(noise)) is not the noise"
+[ "$("$BITRAIN" tokenizer encode bytes --text AZ)" = '65 90' ] || fault "bytes of AZ"
+[ "$("$BITRAIN" tokenizer decode bytes 65 90)" = AZ ] || fault "65 90 as bytes"
+
+# shards
+b data prepare books --tokenizer t.json --out books.bts --json >report
+[ "$(field report documents)" = 2 ] || fault "prepare --json: $(cat report)"
+[ "$(field report source_bytes)" = $(($(wc -c <prose.txt) + 5000)) ] || fault "prepare counts $(field report source_bytes) bytes"
+"$BITRAIN" data prepare books --tokenizer t.json --out books.bts >out 2>err
+[ $? -eq 4 ] || fault "prepare replaced a file unasked"
+b data prepare books --tokenizer t.json --out books.bts --force >/dev/null
+b data inspect books.bts --tokenizer t.json --json --sample 20 >about
+[ "$(field about segments)" = 2 ] && [ "$(field about fits_tokenizer)" = true ] && [ "$(field about verified)" = true ] || fault "inspect --json: $(cat about)"
+[ "$(field about tokens)" = "$(field report tokens)" ] || fault "tokens of prepare and inspect differ"
+b data inspect books.bts books --no-verify >about
+[ "$(wc -l <about)" -eq 4 ] || fault "inspect of a shard and a folder of two files: $(cat about)"
+
+# JSONL in parts; bad lines by number
+for i in $(seq 1 200); do printf '{"id": %d, "meta": {"body": "document %d \\u00e9\\n"}}\n' "$i" "$i"; done >docs.jsonl
+b data prepare docs.jsonl --field meta.body --shard-tokens 1000 --out docs.bts --json >report
+[ "$(field report documents)" = 200 ] && [ "$(field report shards)" -gt 2 ] || fault "JSONL in parts: $(cat report)"
+[ "$(ls docs-*.bts | wc -l)" = "$(field report shards)" ] && [ ! -e docs.bts ] || fault "files of the parts: $(ls docs*)"
+b data inspect docs-*.bts --json >about
+[ "$(grep -o '"documents":[0-9]*' about | awk -F: '{s += $2} END {print s}')" = 200 ] || fault "documents of the parts"
+echo '{"id": 201}' >>docs.jsonl
+"$BITRAIN" data prepare docs.jsonl --field meta.body --out bad.bts >out 2>err
+[ $? -eq 6 ] && grep -q "docs.jsonl' line 201: no field 'meta.body'" err || fault "a line without the field: $(cat err)"
+[ ! -e bad.bts ] || fault "a failed prepare left a shard"
+
+# damage
+printf '\377' | dd of=books.bts bs=1 seek=300 conv=notrunc 2>/dev/null
+"$BITRAIN" data inspect books.bts >out 2>err
+[ $? -eq 6 ] && grep -q "block 0 (bytes 128" err || fault "a damaged shard: $(cat err)"
+
+# a killed prepare leaves nothing
+for i in $(seq 1 60); do cat prose.txt; done >large.txt
+"$BITRAIN" data prepare large.txt --tokenizer t.json --out large.bts >out 2>err &
+pid=$!
+sleep 0.05
+kill -9 $pid 2>/dev/null
+wait $pid 2>/dev/null
+[ -e large.bts ] || [ -z "$(ls large.bts* 2>/dev/null)" ] || fault "left behind: $(ls large.bts*)"
+
+# a full disk says so
+if [ -w /dev/full ]; then
+    "$BITRAIN" tokenizer encode t.json prose.txt >/dev/full 2>err
+    [ $? -eq 1 ] && grep -q 'cannot write the output' err || fault "a full disk under encode: $(cat err)"
+fi
+
+# the built-in corpus, where its program is
+if command -v bible >/dev/null; then
+    b data inspect builtin --json >about
+    [ "$(field about tokens)" = 4137850 ] || fault "the built-in corpus has $(field about tokens) bytes"
+    head -1 "$tmp/db/cache/builtin-kjv.txt" | grep -qx 'In the beginning God created the heaven and the earth.' || fault "the built-in corpus begins: $(head -1 "$tmp/db/cache/builtin-kjv.txt")"
+    [ "$(ls "$tmp/db/cache")" = builtin-kjv.txt ] || fault "the cache holds: $(ls "$tmp/db/cache")"
+fi
+rm -rf "$tmp/db"
+PATH=$tmp "$BITRAIN" data inspect builtin >out 2>err
+[ $? -eq 3 ] && grep -q 'install bible-kjv or pass --data' err || fault "without the program: $(cat err)"
+exit $bad
