@@ -1,0 +1,304 @@
+/* view_head.c - the head of the view: which instant, state, speed, time left, goodput. */
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "store/view_impl.h"
+
+enum { TAIL = 256 };                    /* newest steps that percentiles, EMA and time left look at */
+
+typedef struct tail_row { int64_t step; double time_s, v[BT_MS_COUNT]; } tail_row;
+typedef struct tail { tail_row *row; size_t n, cap; bt_err *err; bt_code code; } tail;
+
+/* ---- the run's row ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct run_row {
+    bt_view_head *h;
+    char state[16];
+    double created_s, last_s, ended_s, steps;
+    int pid;
+    bool found;
+} run_row;
+
+static void copy_plain(char *out, size_t size, const char *cell) { bt_text_plain(out, size, cell ? cell : ""); }
+
+static double number(const char *cell) { return cell ? strtod(cell, NULL) : NAN; }
+
+static bool on_run(void *ctx, const bt_row *r) {
+    run_row *x = ctx;
+    bt_view_head *h = x->h;
+    x->found = true;
+    snprintf(x->state, sizeof x->state, "%s", r->cells[0] ? r->cells[0] : "");
+    h->world_size = r->cells[1] ? atoi(r->cells[1]) : 0;
+    x->steps = number(r->cells[2]);
+    x->created_s = number(r->cells[3]);
+    x->last_s = number(r->cells[4]);
+    x->ended_s = number(r->cells[5]);
+    copy_plain(h->host, sizeof h->host, r->cells[6]);
+    x->pid = r->cells[7] ? atoi(r->cells[7]) : 0;
+    h->productive_s = number(r->cells[8]);
+    h->redone_s = number(r->cells[9]);
+    h->n_attempts = r->cells[10] ? atoi(r->cells[10]) : 0;
+    copy_plain(h->note, sizeof h->note, r->cells[11]);
+    copy_plain(h->exit_kind, sizeof h->exit_kind, r->cells[12]);
+    h->dropped = r->cells[13] ? atoll(r->cells[13]) : 0;
+    h->best_val = number(r->cells[14]);
+    return false;
+}
+
+static bool process_alive(const char *host, int pid) {
+    char here[BT_HOST_MAX];
+    if (pid <= 0 || gethostname(here, sizeof here) != 0) return true;       /* not ours to judge */
+    here[sizeof here - 1] = 0;
+    if (strcmp(here, host) != 0) return true;
+    return kill(pid, 0) == 0 || errno != ESRCH;
+}
+
+bt_run_state bt_view_state(const char *state, const char *host, int pid, double age_s, double step_s, bool attempt_ended) {
+    if (strcmp(state, "done") == 0) return BT_STATE_DONE;
+    if (strcmp(state, "stopped") == 0) return BT_STATE_STOPPED;
+    if (strcmp(state, "failed") == 0) return BT_STATE_FAILED;
+    double quiet = fmax(30, isnan(step_s) ? 30 : 10 * step_s);
+    if (!process_alive(host, pid)) return age_s > 2 || isnan(age_s) ? BT_STATE_STALE : BT_STATE_RUNNING;
+    if (attempt_ended) return BT_STATE_RESTARTING;
+    if (strcmp(state, "paused") == 0) return BT_STATE_PAUSED;
+    return age_s > quiet ? BT_STATE_STALLED : BT_STATE_RUNNING;
+}
+
+/* ---- how many steps it will be ---------------------------------------------------------------------------------------------- */
+
+typedef struct settings { double steps, tokens, batch_tokens, fact_steps; bt_view_head *h; } settings;
+
+static bool on_config(void *ctx, const bt_row *r) {
+    settings *s = ctx;
+    if (!r->cells[0] || !r->cells[1]) return true;
+    if (strcmp(r->cells[0], "train.steps") == 0) s->steps = number(r->cells[1]);
+    else if (strcmp(r->cells[0], "train.tokens") == 0) s->tokens = number(r->cells[1]);
+    else if (strcmp(r->cells[0], "train.batch_tokens") == 0) s->batch_tokens = number(r->cells[1]);
+    else copy_plain(s->h->preset, sizeof s->h->preset, r->cells[1]);
+    return true;
+}
+
+static bool on_fact(void *ctx, const bt_row *r) {
+    settings *s = ctx;
+    if (!r->cells[0] || !r->cells[1]) return true;
+    if (strcmp(r->cells[0], "steps_total") == 0) s->fact_steps = number(r->cells[1]);
+    else copy_plain(s->h->params, sizeof s->h->params, r->cells[1]);
+    return true;
+}
+
+static bt_code load_settings(bt_view *v, bt_err *err) {
+    bt_view_head *h = &v->head;
+    const char *run = h->run;
+    settings s = {NAN, NAN, NAN, NAN, h};
+    h->params[0] = h->preset[0] = 0;
+    BT_TRY(bt_db_query(v->impl->db, "SELECT key, value FROM configs WHERE run = ?1 AND key IN ('train.steps', 'train.tokens', 'train.batch_tokens', "
+                       "'model.preset')", &run, 1, 0, 0, on_config, &s, NULL, err));
+    BT_TRY(bt_db_query(v->impl->db, "SELECT key, value FROM facts WHERE run = ?1 AND key IN ('steps_total', 'params')", &run, 1, 0, 0, on_fact, &s, NULL, err));
+    double total = s.fact_steps > 0 ? s.fact_steps : s.steps > 0 ? s.steps : s.tokens > 0 && s.batch_tokens > 0 ? ceil(s.tokens / s.batch_tokens) : 0;
+    h->steps_total = (int64_t)total;
+    return BT_OK;
+}
+
+/* ---- the newest steps --------------------------------------------------------------------------------------------------------- */
+
+static bool on_tail(void *ctx, const double *col, int n) {
+    tail *t = ctx;
+    t->code = BT_GROW(t->row, t->cap, t->n + 1, t->err);
+    if (t->code != BT_OK || n < 2 + BT_MS_COUNT) return false;
+    tail_row *r = &t->row[t->n++];
+    r->step = (int64_t)col[0];
+    r->time_s = col[1];
+    memcpy(r->v, col + 2, sizeof r->v);
+    return true;
+}
+
+/* steps may be recorded every N-th only: the range widens until there is enough */
+static bt_code load_tail(bt_view *v, tail *t, bt_err *err) {
+    bt_text sql;
+    bt_text_init(&sql);
+    bt_text_put(&sql, "SELECT step, time_s");
+    for (int i = 0; i < BT_MS_COUNT; i++) bt_text_printf(&sql, ", \"%s\"", bt_step_metrics[i].key);
+    bt_text_put(&sql, " FROM steps WHERE run = ?1 AND step BETWEEN ?2 AND ?3 ORDER BY step");
+    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory") : BT_OK;
+    int64_t at = v->impl->at_step;
+    for (int64_t width = TAIL; code == BT_OK; width *= 16) {
+        double args[] = {(double)(at - width + 1 > 0 ? at - width + 1 : 0), (double)at};
+        t->n = 0;
+        t->err = err;
+        t->code = BT_OK;
+        code = bt_vq_each(v->impl, bt_text_str(&sql), v->head.run, args, 2, on_tail, t, err);
+        if (code == BT_OK) code = t->code;
+        if (t->n >= TAIL / 8 || args[0] <= 0 || width > 100000000) break;
+    }
+    bt_text_release(&sql);
+    if (t->n > TAIL) {
+        memmove(t->row, t->row + (t->n - TAIL), TAIL * sizeof *t->row);
+        t->n = TAIL;
+    }
+    return code;
+}
+
+static double newest_of(const tail *t, int metric) {
+    for (size_t i = t->n; i-- > 0;)
+        if (!isnan(t->row[i].v[metric])) return t->row[i].v[metric];
+    return NAN;
+}
+
+static double mean_of(const tail *t, int metric) {
+    double sum = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < t->n; i++)
+        if (!isnan(t->row[i].v[metric])) sum += t->row[i].v[metric], n++;
+    return n ? sum / (double)n : NAN;
+}
+
+static void smooth_loss(bt_view_head *h, const tail *t) {
+    double ema = NAN, before = NAN;
+    for (size_t i = 0; i < t->n; i++) {
+        double x = t->row[i].v[BT_MS_LOSS];
+        if (isnan(x)) continue;
+        ema = isnan(ema) ? x : 0.9 * ema + 0.1 * x;
+        if (i + 1 == t->n - t->n / 4) before = ema;
+    }
+    h->loss_ema = ema;
+    h->loss_trend = t->n >= 8 ? (ema - before) / (double)(t->n / 4) : NAN;
+}
+
+/* time left: remaining steps x recent wall time a step; the error is what the means of eight parts of the tail disagree by */
+static void time_left(bt_view_head *h, const tail *t) {
+    h->eta_s = h->eta_err_s = NAN;
+    if (!h->live || h->steps_total <= 0 || t->n < 4 || h->state == BT_STATE_STALE) return;
+    const tail_row *a = &t->row[0], *b = &t->row[t->n - 1];
+    double per_step = (b->time_s - a->time_s) / (double)(b->step - a->step), left = (double)(h->steps_total - 1 - b->step);
+    if (!(per_step > 0) || left < 0) return;
+    h->eta_s = left * per_step;
+    if (t->n < 32) return;
+    double sum = 0, squares = 0;
+    for (size_t k = 0; k < 8; k++) {
+        const tail_row *p = &t->row[k * (t->n - 1) / 8], *q = &t->row[(k + 1) * (t->n - 1) / 8];
+        double m = (q->time_s - p->time_s) / (double)(q->step - p->step);
+        sum += m;
+        squares += m * m;
+    }
+    double variance = fmax(0, squares / 8 - sum * sum / 64);
+    h->eta_err_s = left * sqrt(variance / 8);
+}
+
+static bt_code from_tail(bt_view *v, bt_err *err) {
+    bt_view_head *h = &v->head;
+    tail t = {0};
+    bt_code code = load_tail(v, &t, err);
+    if (code != BT_OK || t.n == 0) {
+        free(t.row);
+        return code;
+    }
+    double ms[TAIL];
+    size_t n = 0;
+    h->skipped = 0;
+    for (size_t i = 0; i < t.n; i++) {
+        if (!isnan(t.row[i].v[BT_MS_STEP_TIME])) ms[n++] = t.row[i].v[BT_MS_STEP_TIME];
+        if (t.row[i].v[BT_MS_SKIPPED] > 0) h->skipped++;
+    }
+    bt_sort_doubles(ms, n);
+    h->step_p50_ms = bt_quantile(ms, n, 0.50);
+    h->step_p95_ms = bt_quantile(ms, n, 0.95);
+    h->step_p99_ms = bt_quantile(ms, n, 0.99);
+    h->step_max_ms = n ? ms[n - 1] : NAN;
+    h->step = t.row[t.n - 1].step;
+    h->tokens = newest_of(&t, BT_MS_TOKENS);
+    h->loss = t.row[t.n - 1].v[BT_MS_LOSS];
+    h->val_loss = newest_of(&t, BT_MS_VAL_LOSS);
+    h->grad_norm = newest_of(&t, BT_MS_GRAD_NORM);
+    h->lr = newest_of(&t, BT_MS_LR);
+    h->mfu = mean_of(&t, BT_MS_MFU);
+    h->tokens_per_s = mean_of(&t, BT_MS_TOKENS_PER_S);
+    h->overlap = mean_of(&t, BT_MS_OVERLAP);
+    h->comm_overhead = mean_of(&t, BT_MS_COMM_OVERHEAD);
+    h->bytes_wire = mean_of(&t, BT_MS_BYTES_WIRE);
+    h->bytes_logical = mean_of(&t, BT_MS_BYTES_LOGICAL);
+    h->rss_mib = newest_of(&t, BT_MS_RSS_MAX);
+    smooth_loss(h, &t);
+    time_left(h, &t);
+    free(t.row);
+    return BT_OK;
+}
+
+/* ---- attempts, events, checkpoints --------------------------------------------------------------------------------------------- */
+
+typedef struct gaps { double down_s, before_end; bool last_ended; int last; } gaps;
+
+static bool on_attempt(void *ctx, const double *col, int n) {
+    gaps *g = ctx;
+    (void)n;
+    g->last = (int)col[0];
+    if (!isnan(g->before_end) && col[1] > g->before_end) g->down_s += col[1] - g->before_end;
+    g->before_end = col[2];
+    g->last_ended = !isnan(col[2]);
+    return true;
+}
+
+static bt_code load_totals(bt_view *v, gaps *g, bt_err *err) {
+    bt_view_head *h = &v->head;
+    double x[2];
+    *g = (gaps){.before_end = NAN, .last = -1};
+    BT_TRY(bt_vq_each(v->impl, "SELECT attempt, started_s, ended_s FROM attempts WHERE run = ?1 ORDER BY attempt", h->run, NULL, 0, on_attempt, g, err));
+    BT_TRY(bt_vq_row(v->impl, "SELECT sum(took_ms) / 1e3 FROM checkpoints WHERE run = ?1", h->run, NULL, 0, x, 1, err));
+    h->ckpt_s = isnan(x[0]) ? 0 : x[0];
+    BT_TRY(bt_vq_row(v->impl, "SELECT sum(level = 'warning'), sum(level = 'error') FROM events WHERE run = ?1", h->run, NULL, 0, x, 2, err));
+    h->warnings = isnan(x[0]) ? 0 : (int)x[0];
+    h->errors = isnan(x[1]) ? 0 : (int)x[1];
+    h->attempt = g->last;
+    h->down_s = g->down_s;
+    return BT_OK;
+}
+
+static bool on_isa(void *ctx, const bt_row *r) {
+    bt_view_head *h = ctx;
+    copy_plain(h->isa, sizeof h->isa, r->cells[0]);
+    return false;
+}
+
+bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+    bt_view_impl *m = v->impl;
+    bt_view_head *h = &v->head;
+    const char *run = ask->run;
+    *h = (bt_view_head){.step = -1, .newest_step = -1, .tokens = NAN, .loss = NAN, .loss_ema = NAN, .loss_trend = NAN, .val_loss = NAN,
+                        .best_val = NAN, .grad_norm = NAN, .lr = NAN, .tokens_per_s = NAN, .mfu = NAN, .step_p50_ms = NAN, .step_p95_ms = NAN,
+                        .step_p99_ms = NAN, .step_max_ms = NAN, .overlap = NAN, .comm_overhead = NAN, .wait_frac = NAN, .bytes_wire = NAN,
+                        .bytes_logical = NAN, .rss_mib = NAN, .eta_s = NAN, .eta_err_s = NAN, .age_s = NAN, .goodput = NAN};
+    snprintf(h->run, sizeof h->run, "%s", run);
+    run_row x = {.h = h};
+    BT_TRY(bt_db_query(m->db, "SELECT state, ranks, steps, started_s, updated_s, ended_s, host, pid, productive_s, redone_s, attempts, note, exit_kind, "
+                       "dropped, best_val FROM runs WHERE run = ?1", &run, 1, 0, 0, on_run, &x, NULL, err));
+    if (!x.found) return bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
+    gaps g;
+    BT_TRY(load_totals(v, &g, err));
+    BT_TRY(load_settings(v, err));
+    BT_TRY(bt_db_query(m->db, "SELECT isa FROM ranks WHERE run = ?1 ORDER BY attempt DESC, rank LIMIT 1", &run, 1, 0, 0, on_isa, h, NULL, err));
+    m->created_s = x.created_s;
+    m->last_s = x.last_s;
+    m->ended_s = x.ended_s;
+    m->n_attempts = h->n_attempts;
+    m->attempt = h->attempt;
+    m->newest_step = isnan(x.steps) ? -1 : (int64_t)x.steps - 1;
+    m->at_step = ask->at_step >= 0 && ask->at_step < m->newest_step ? ask->at_step : m->newest_step;
+    snprintf(m->run, sizeof m->run, "%s", run);
+    h->newest_step = m->newest_step;
+    h->started_s = x.created_s;
+    double now_s = (double)m->now_us / 1e6;
+    h->age_s = isnan(x.last_s) ? fmax(0, now_s - x.created_s) : fmax(0, now_s - x.last_s);
+    h->state = bt_view_state(x.state, h->host, x.pid, h->age_s, NAN, g.last_ended);
+    h->live = h->state < BT_STATE_DONE;
+    if (m->at_step >= 0) BT_TRY(from_tail(v, err));
+    h->state = bt_view_state(x.state, h->host, x.pid, h->age_s, h->step_p95_ms / 1e3, g.last_ended);
+    double end_s = h->state == BT_STATE_STALE ? (isnan(x.last_s) ? x.created_s : x.last_s) : h->live ? now_s : !isnan(x.ended_s) ? x.ended_s : isnan(x.last_s) ? x.created_s : x.last_s;
+    h->elapsed_s = fmax(0, end_s - x.created_s);
+    h->other_s = fmax(0, h->elapsed_s - h->productive_s - h->redone_s - h->down_s);
+    if (h->elapsed_s > 0) h->goodput = fmin(1, h->productive_s / h->elapsed_s);
+    return BT_OK;
+}

@@ -1,0 +1,102 @@
+/* view_impl.h - private to store/view*.c: numeric queries with kept statements, growing arrays, bucketed row streams.
+ *
+ * A stream reads the rows of one run (whole steps, or one rank) into buckets of 2^k steps aligned to multiples of their size.
+ * New steps are added to the last buckets; when there are too many buckets, neighbours merge: nothing is read twice and a
+ * growing run does not make its picture jitter. */
+#ifndef BT_STORE_VIEW_IMPL_H
+#define BT_STORE_VIEW_IMPL_H
+
+#include "store/view.h"
+
+enum { BT_VQ_STATEMENTS = 48, BT_VQ_COLUMNS = 40 };
+
+typedef struct bt_bucket {
+    int64_t key, step, rows;        /* key = step / size; step: last one in it */
+    double tokens, time_s, active_s, bytes;     /* at its last row */
+} bt_bucket;
+
+typedef struct bt_stat { double first, last, min, max, sum; int64_t n; } bt_stat;
+
+typedef struct bt_stream {
+    char run[BT_NAME_MAX];
+    int rank, n_metrics, metric[BT_VIEW_SERIES_MAX];
+    int n_attempts;                 /* of the run when it was read: a restart may replay steps */
+    int64_t from, next, size;       /* covers steps from .. next-1 in buckets of `size` */
+    size_t n, cap;
+    bt_bucket *bucket;
+    bt_stat *stat;                  /* (n, n_metrics) */
+    double active_s, bytes;
+    bool exact;
+} bt_stream;
+
+typedef struct bt_rank_row { int64_t step; int rank; double v[BT_MR_COUNT]; } bt_rank_row;
+
+typedef struct bt_view_impl {
+    bt_db *db;
+    struct { char *sql; void *stmt; } statement[BT_VQ_STATEMENTS];
+    int n_statements;
+    int64_t now_us;
+    /* of the run in view */
+    char run[BT_NAME_MAX];
+    int n_attempts, attempt;        /* attempt of the newest step */
+    int64_t newest_step, at_step;
+    double created_s, last_s, ended_s;
+    /* caches */
+    bt_stream *stream;
+    size_t n_streams;
+    bt_rank_row *row;               /* rank window, ordered by step, rank */
+    size_t n_rows, cap_rows;
+    int64_t row_from, row_to;       /* steps covered: row_from .. row_to */
+    char row_run[BT_NAME_MAX];
+    int row_attempts;
+    double *work;                   /* scratch of the statistics */
+    size_t cap_work;
+    /* arrays behind the public pointers */
+    double *series_mem;
+    int64_t *series_int;
+    size_t cap_series_mem, cap_series_int;
+    double *heat_cell, *heat_time;
+    int64_t *heat_step;
+    size_t cap_heat_cell, cap_heat_time, cap_heat_step;
+    size_t cap_ranks, cap_order, cap_layers, cap_events, cap_runs;
+} bt_view_impl;
+
+/* numeric rows: NULL and text give NaN. ?1 = run, ?2.. = args. fn returns false to stop */
+typedef bool (*bt_vq_fn)(void *ctx, const double *col, int n);
+bt_code bt_vq_each(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args, bt_vq_fn fn, void *ctx, bt_err *err) BT_MUST_CHECK;
+bt_code bt_vq_row(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args, double *out, int n_out, bt_err *err) BT_MUST_CHECK;
+void bt_vq_release(bt_view_impl *m);
+
+/* in query.c */
+struct sqlite3;
+struct sqlite3 *bt_db_handle(bt_db *db);
+const char *bt_db_path(const bt_db *db);
+
+/* makes room for `need` elements; BT_NOMEM */
+bt_code bt_view_grow(void **p, size_t *cap, size_t need, size_t elem, bt_err *err) BT_MUST_CHECK;
+#define BT_GROW(ptr, cap, need, err) bt_view_grow((void **)&(ptr), &(cap), (need), sizeof *(ptr), err)
+
+bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_series(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_ranks(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_heat(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_runs(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+
+/* the steps a range of the ask covers, up to the instant */
+bt_code bt_view_range(bt_view *v, const bt_view_ask *ask, int64_t *from, int64_t *to, bt_err *err) BT_MUST_CHECK;
+/* rank rows of `window` sampled steps up to `to` into impl->row */
+bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) BT_MUST_CHECK;
+/* verdicts from per-block medians (blocks, ranks); fills verdict, since_step, score_own */
+void bt_view_verdicts(bt_view_ranks *r, const double *busy_median, const int64_t *block_step, size_t blocks);
+void bt_view_stream_release(bt_stream *s);
+
+double bt_lower_median(double *v, size_t n);        /* reorders v; NaN when n is 0 */
+double bt_quantile(double *sorted, size_t n, double q);     /* nearest rank */
+void bt_sort_doubles(double *v, size_t n);
+
+/* state of a run from its row: text of `state`, newest record, owner */
+bt_run_state bt_view_state(const char *state, const char *host, int pid, double age_s, double step_s, bool attempt_ended);
+
+#endif

@@ -1,0 +1,203 @@
+/* view_lists.c - the parts that are lists: layers, events, runs. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/view_impl.h"
+
+enum { HISTORY = 32 };
+
+static double number(const char *cell) { return cell ? strtod(cell, NULL) : NAN; }
+
+/* ---- layers -------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct layer_reading { bt_view *v; bt_err *err; bt_code code; int64_t from, to; int slot; } layer_reading;
+
+static double entropy(double zero, double pos, double neg) {
+    double p[3] = {zero, pos, neg}, h = 0;
+    for (int i = 0; i < 3; i++)
+        if (p[i] > 0) h -= p[i] * log2(p[i]);
+    return h;
+}
+
+static bt_view_layer *layer_of(layer_reading *r, int layer, const char *tensor) {
+    bt_view_layers *l = &r->v->layers;
+    for (size_t i = 0; i < l->n; i++)
+        if (l->layer[i].layer == layer && strcmp(l->layer[i].tensor, tensor) == 0) return &l->layer[i];
+    r->code = BT_GROW(l->layer, r->v->impl->cap_layers, l->n + 1, r->err);
+    if (r->code != BT_OK) return NULL;
+    bt_view_layer *x = &l->layer[l->n++];
+    *x = (bt_view_layer){.layer = layer};
+    snprintf(x->tensor, sizeof x->tensor, "%s", tensor);
+    for (int i = 0; i < HISTORY; i++) x->zero_history[i] = x->flip_history[i] = NAN;
+    return x;
+}
+
+static bool on_layer(void *ctx, const bt_row *row) {
+    layer_reading *r = ctx;
+    char tensor[32];
+    bt_text_plain(tensor, sizeof tensor, row->cells[1] ? row->cells[1] : "");
+    bt_view_layer *x = layer_of(r, row->cells[0] ? atoi(row->cells[0]) : -1, tensor);
+    if (!x) return false;
+    for (int i = 0; i < BT_ML_COUNT; i++) x->value[i] = number(row->cells[2 + i]);
+    x->neg_frac = 1 - x->value[BT_ML_ZERO] - x->value[BT_ML_POS];
+    x->entropy_bits = entropy(x->value[BT_ML_ZERO], x->value[BT_ML_POS], x->neg_frac);
+    x->zero_history[r->slot] = x->value[BT_ML_ZERO];
+    x->flip_history[r->slot] = x->value[BT_ML_FLIP];
+    return true;
+}
+
+/* newest sampled step not after `to`; samples are stats_every steps apart, so the range widens. -1: none */
+static bt_code sample_before(bt_view *v, int64_t to, int64_t *out, bt_err *err) {
+    *out = -1;
+    for (int64_t width = 32; to >= 0; width *= 8) {
+        double args[] = {(double)(to - width + 1 > 0 ? to - width + 1 : 0), (double)to}, x;
+        BT_TRY(bt_vq_row(v->impl, "SELECT max(step) FROM layers WHERE run = ?1 AND step BETWEEN ?2 AND ?3", v->impl->run, args, 2, &x, 1, err));
+        if (!isnan(x)) *out = (int64_t)x;
+        if (*out >= 0 || args[0] <= 0) break;
+    }
+    return BT_OK;
+}
+
+static bt_code read_sample(layer_reading *r, int64_t step, bt_err *err) {
+    char at[24];
+    snprintf(at, sizeof at, "%lld", (long long)step);
+    const char *params[] = {r->v->impl->run, at};
+    bt_text sql;
+    bt_text_init(&sql);
+    bt_text_put(&sql, "SELECT layer, tensor");
+    for (int i = 0; i < BT_ML_COUNT; i++) bt_text_printf(&sql, ", \"%s\"", bt_layer_metrics[i].key);
+    bt_text_put(&sql, " FROM layers WHERE run = ?1 AND step = CAST(?2 AS INTEGER) ORDER BY layer, tensor");
+    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory")
+                              : bt_db_query(r->v->impl->db, bt_text_str(&sql), params, 2, 0, 0, on_layer, r, NULL, err);
+    bt_text_release(&sql);
+    return code == BT_OK ? r->code : code;
+}
+
+static int by_layer(const void *a, const void *b) {
+    const bt_view_layer *x = a, *y = b;
+    return x->layer != y->layer ? (x->layer > y->layer) - (x->layer < y->layer) : strcmp(x->tensor, y->tensor);
+}
+
+bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+    int64_t from, to, newest, at;
+    v->layers.n = 0;
+    v->layers.step = -1;
+    v->layers.samples = 0;
+    BT_TRY(bt_view_range(v, ask, &from, &to, err));
+    if (to < from) return BT_OK;
+    BT_TRY(sample_before(v, to, &newest, err));
+    if (newest < 0) return BT_OK;
+    layer_reading r = {.v = v, .err = err};
+    int64_t oldest = newest, read = -1;
+    if (from < newest) {
+        double args[] = {(double)from, (double)newest}, x;      /* the first sample of the range: few rows before it */
+        BT_TRY(bt_vq_row(v->impl, "SELECT step FROM layers WHERE run = ?1 AND step BETWEEN ?2 AND ?3 ORDER BY step LIMIT 1", v->impl->run, args, 2, &x, 1, err));
+        if (!isnan(x)) oldest = (int64_t)x;
+    }
+    for (int i = 0; i < HISTORY; i++) {
+        int64_t want = oldest + (newest - oldest) * i / (HISTORY - 1);
+        BT_TRY(sample_before(v, want, &at, err));
+        if (at < 0 || at == read) continue;
+        r.slot = i;
+        BT_TRY(read_sample(&r, at, err));
+        read = at;
+        v->layers.samples++;
+    }
+    v->layers.step = newest;
+    if (v->layers.n) qsort(v->layers.layer, v->layers.n, sizeof *v->layers.layer, by_layer);
+    return BT_OK;
+}
+
+/* ---- events ---------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct event_reading { bt_view *v; bt_err *err; bt_code code; } event_reading;
+
+static bool on_event(void *ctx, const bt_row *row) {
+    event_reading *r = ctx;
+    bt_view_events *e = &r->v->events;
+    r->code = BT_GROW(e->event, r->v->impl->cap_events, e->n + 1, r->err);
+    if (r->code != BT_OK) return false;
+    const char *const *c = row->cells;
+    bt_view_event *x = &e->event[e->n++];
+    *x = (bt_view_event){.seq = c[0] ? atoll(c[0]) : 0, .attempt = c[1] ? atoi(c[1]) : 0, .time_s = number(c[2]), .step = c[3] ? atoll(c[3]) : -1,
+                         .rank = c[4] ? atoi(c[4]) : -1};
+    bt_text_plain(x->kind, sizeof x->kind, c[5] ? c[5] : "");
+    x->level = !c[6] ? BT_EV_INFO : strcmp(c[6], "error") == 0 ? BT_EV_ERROR : strcmp(c[6], "warning") == 0 ? BT_EV_WARN : BT_EV_INFO;
+    bt_text_plain(x->title, sizeof x->title, c[7] ? c[7] : "");
+    return true;
+}
+
+bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+    bt_view_impl *m = v->impl;
+    event_reading r = {v, err, BT_OK};
+    char limit[24], before[32];
+    double x;
+    v->events.n = 0;
+    BT_TRY(bt_vq_row(m, "SELECT count(*) FROM events WHERE run = ?1", m->run, NULL, 0, &x, 1, err));
+    v->events.total = isnan(x) ? 0 : (int64_t)x;
+    snprintf(limit, sizeof limit, "%d", ask->max_events > 0 ? ask->max_events : 200);
+    double until = m->at_step < m->newest_step ? bt_view_time_of(v, m->run, m->at_step) : INFINITY;
+    snprintf(before, sizeof before, "%.6f", isfinite(until) ? until + 1e-3 : 1e18);
+    const char *params[] = {m->run, limit, before};
+    BT_TRY(bt_db_query(m->db, "SELECT * FROM (SELECT seq, attempt, time_s, step, rank, kind, level, title FROM events WHERE run = ?1 AND time_s <= CAST(?3 AS REAL) "
+                       "ORDER BY seq DESC LIMIT CAST(?2 AS INTEGER)) ORDER BY seq", params, 3, 0, 0, on_event, &r, NULL, err));
+    return r.code;
+}
+
+/* ---- runs ------------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct run_reading { bt_view *v; bt_err *err; bt_code code; } run_reading;
+
+static int read_spark(const char *json, double *out, int max) {
+    int n = 0;
+    for (const char *p = json; p && *p && n < max;) {
+        p += strspn(p, " ,[]\n");
+        if (!*p) break;
+        char *end;
+        double v = strtod(p, &end);
+        if (end == p) {                                         /* null */
+            v = NAN;
+            end = (char *)p + strcspn(p, ",] ");
+            if (end == p) break;
+        }
+        out[n++] = v;
+        p = end;
+    }
+    return n;
+}
+
+static bool on_run(void *ctx, const bt_row *row) {
+    run_reading *r = ctx;
+    bt_view_runs *l = &r->v->runs;
+    r->code = BT_GROW(l->run, r->v->impl->cap_runs, l->n + 1, r->err);
+    if (r->code != BT_OK) return false;
+    const char *const *c = row->cells;
+    bt_view_run *x = &l->run[l->n++];
+    *x = (bt_view_run){.ranks = c[2] ? atoi(c[2]) : 0, .steps = c[3] ? atoll(c[3]) : 0, .tokens = number(c[4]), .loss = number(c[5]), .best_val = number(c[6]),
+                       .tokens_per_s = number(c[7]), .step_ms = number(c[8]), .goodput = number(c[9]), .comm_overhead = number(c[10]), .mfu = number(c[11]),
+                       .rss_mib = number(c[12]), .started_s = number(c[13]), .duration_s = number(c[14]), .attempts = c[20] ? atoi(c[20]) : 0};
+    bt_text_plain(x->run, sizeof x->run, c[0] ? c[0] : "");
+    bt_text_plain(x->host, sizeof x->host, c[16] ? c[16] : "");
+    bt_text_plain(x->tags, sizeof x->tags, c[18] ? c[18] : "");
+    bt_text_plain(x->note, sizeof x->note, c[19] ? c[19] : "");
+    double updated = number(c[15]), now = (double)r->v->impl->now_us / 1e6;
+    x->age_s = fmax(0, now - (isnan(updated) ? x->started_s : updated));
+    x->state = bt_view_state(c[1] ? c[1] : "", x->host, c[17] ? atoi(c[17]) : 0, x->age_s, x->step_ms / 1e3, false);
+    if (x->state < BT_STATE_STALE && now > x->started_s) x->duration_s = now - x->started_s;
+    x->n_spark = read_spark(c[21], x->spark, 64);
+    return true;
+}
+
+bt_code bt_view_load_runs(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+    run_reading r = {v, err, BT_OK};
+    double x;
+    v->runs.n = 0;
+    BT_TRY(bt_vq_row(v->impl, "SELECT count(*) FROM runs", NULL, NULL, 0, &x, 1, err));
+    v->runs.total = isnan(x) ? 0 : (int64_t)x;
+    BT_TRY(bt_db_query(v->impl->db, "SELECT run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, step_ms, goodput, comm_overhead, mfu, rss_mib, "
+                       "started_s, duration_s, updated_s, host, pid, tags, note, attempts, spark FROM runs ORDER BY started_s DESC, run",
+                       NULL, 0, ask->max_runs > 0 ? ask->max_runs : 500, 0, on_run, &r, NULL, err));
+    return r.code;
+}
