@@ -8,6 +8,7 @@
 
 #include "engine/base/clock.h"
 #include "store/sql.h"
+#include "store/view_impl.h"
 
 enum { MAX_COLUMNS = 256, CELL_BYTES = 32 };
 
@@ -99,6 +100,9 @@ void bt_db_close(bt_db *d) {
     sqlite3_close(d->db);
     free(d);
 }
+
+sqlite3 *bt_db_handle(bt_db *d) { return d->db; }
+const char *bt_db_path(const bt_db *d) { return d->path; }
 
 int64_t bt_db_version(bt_db *d) { return bt_sql_int(d->db, "PRAGMA data_version", -1); }
 

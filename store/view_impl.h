@@ -49,6 +49,10 @@ typedef struct bt_view_impl {
     int64_t row_from, row_to;       /* steps covered: row_from .. row_to */
     char row_run[BT_NAME_MAX];
     int row_attempts;
+    char layer_run[BT_NAME_MAX];    /* what v->layers holds */
+    int layer_attempts;
+    int64_t layer_newest;
+    double layer_span;
     double *work;                   /* scratch of the statistics */
     size_t cap_work;
     /* arrays behind the public pointers */

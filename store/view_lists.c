@@ -82,13 +82,19 @@ static int by_layer(const void *a, const void *b) {
 
 bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     int64_t from, to, newest, at;
+    bt_view_impl *m = v->impl;
+    BT_TRY(bt_view_range(v, ask, &from, &to, err));
+    BT_TRY(sample_before(v, to, &newest, err));
+    bool same = strcmp(m->layer_run, m->run) == 0 && m->layer_attempts == m->n_attempts && m->layer_newest == newest && m->layer_span == ask->span_s;
+    if (same && v->layers.n > 0) return BT_OK;      /* nothing new was sampled */
+    snprintf(m->layer_run, sizeof m->layer_run, "%s", m->run);
+    m->layer_attempts = m->n_attempts;
+    m->layer_newest = newest;
+    m->layer_span = ask->span_s;
     v->layers.n = 0;
     v->layers.step = -1;
     v->layers.samples = 0;
-    BT_TRY(bt_view_range(v, ask, &from, &to, err));
-    if (to < from) return BT_OK;
-    BT_TRY(sample_before(v, to, &newest, err));
-    if (newest < 0) return BT_OK;
+    if (to < from || newest < 0) return BT_OK;
     layer_reading r = {.v = v, .err = err};
     int64_t oldest = newest, read = -1;
     if (from < newest) {

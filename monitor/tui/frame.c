@@ -1,0 +1,281 @@
+/* frame.c - the frame around every screen: run, numbers, tabs, status, hints; and the summary for a small terminal. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine/base/clock.h"
+#include "monitor/tui/screens.h"
+
+enum { FULL_W = 80, FULL_H = 24 };
+
+
+bool bt_top_small(const bt_top *t) {
+    int w, h;
+    bt_term_size(t->term, &w, &h);
+    return w < FULL_W || h < FULL_H;
+}
+
+/* ---- pieces of text in a row, left to right, the least important dropped first -------------------------------------------------- */
+
+typedef struct item { char label[24], value[64]; uint8_t color; int importance; } item;
+typedef struct items { item it[24]; int n; } items;
+
+static void add(items *l, int importance, uint8_t color, const char *label, const char *value) {
+    if (l->n == 24 || !value[0] || strcmp(value, "-") == 0) return;
+    item *i = &l->it[l->n++];
+    i->importance = importance;
+    i->color = color;
+    snprintf(i->label, sizeof i->label, "%s", label);
+    snprintf(i->value, sizeof i->value, "%s", value);
+}
+
+static int item_width(const item *i) { return bt_canvas_text_width(i->label) + bt_canvas_text_width(i->value) + (i->label[0] ? 1 : 0); }
+
+static void draw_items(bt_canvas *c, int x, int y, int w, const items *l, uint8_t bg) {
+    bool keep[24];
+    int total = -2;
+    for (int i = 0; i < l->n; i++) keep[i] = true, total += item_width(&l->it[i]) + 2;
+    while (total > w) {
+        int worst = -1;
+        for (int i = 0; i < l->n; i++)
+            if (keep[i] && (worst < 0 || l->it[i].importance >= l->it[worst].importance)) worst = i;
+        if (worst < 0 || l->it[worst].importance == 0) break;
+        keep[worst] = false;
+        total -= item_width(&l->it[worst]) + 2;
+    }
+    int end = x + w;
+    for (int i = 0; i < l->n && x < end; i++) {
+        if (!keep[i]) continue;
+        if (l->it[i].label[0]) x += bt_canvas_text(c, x, y, end - x, (bt_style){.fg = BT_C_LABEL, .bg = bg}, l->it[i].label) + 1;
+        x += bt_canvas_text(c, x, y, end - x, (bt_style){.fg = l->it[i].color, .bg = bg, .attr = BT_ATTR_BOLD}, l->it[i].value) + 2;
+    }
+}
+
+/* ---- lines one to three -------------------------------------------------------------------------------------------------------------- */
+
+static const char *trend_mark(const bt_view_head *h) { return isnan(h->loss_trend) ? "" : h->loss_trend < 0 ? " ▼" : " ▲"; }
+
+static void run_items(const bt_top *t, items *l) {
+    const bt_view_head *h = &t->view->head;
+    char b[64], c[64];
+    l->n = 0;
+    if (!t->has_run) {
+        add(l, 0, BT_C_BRIGHT, "", "bitrain");
+        snprintf(b, sizeof b, "%lld", (long long)t->view->runs.total);
+        add(l, 1, BT_C_TEXT, "runs", b);
+        return;
+    }
+    add(l, 0, BT_C_BRIGHT, "", t->run);
+    snprintf(b, sizeof b, "%s %s", h->live ? "●" : "○", bt_run_state_name(h->state));
+    add(l, 0, bt_state_color(h->state), "", b);
+    if (h->live) {
+        snprintf(b, sizeof b, "%s ago", bt_fmt_age(c, sizeof c, h->age_s));
+        add(l, h->state == BT_STATE_RUNNING ? 6 : 1, h->state == BT_STATE_RUNNING ? BT_C_LABEL : BT_C_WARN, "", b);
+    }
+    if (h->n_attempts > 1) {
+        snprintf(b, sizeof b, "%d", h->attempt);
+        add(l, 4, BT_C_TEXT, "attempt", b);
+    }
+    snprintf(b, sizeof b, "%d/%d", h->ranks_reporting, h->world_size);
+    add(l, 3, h->ranks_reporting < h->world_size && h->ranks_reporting > 0 ? BT_C_WARN : BT_C_TEXT, "ranks", b);
+    add(l, 5, BT_C_TEXT, "", bt_fmt_age(b, sizeof b, floor(h->elapsed_s)));
+    if (!isnan(h->eta_s)) {
+        int n = snprintf(b, sizeof b, "%s", bt_fmt_age(c, sizeof c, floor(h->eta_s)));
+        if (h->eta_err_s >= 1) snprintf(b + n, sizeof b - (size_t)n, " ±%s", bt_duration(c, sizeof c, floor(h->eta_err_s)));
+        add(l, 2, BT_C_TEXT, "left", b);
+    }
+    add(l, 7, BT_C_LABEL, "", h->isa);
+}
+
+static void number_items(const bt_top *t, items *l) {
+    const bt_view_head *h = &t->view->head;
+    char b[64], c[64], d[64];
+    l->n = 0;
+    if (!t->has_run) return;
+    if (h->step < 0) {
+        add(l, 0, BT_C_LABEL, "", h->live ? "waiting for the first step" : "no step was recorded");
+        return;
+    }
+    int n = snprintf(b, sizeof b, "%s", bt_fmt_int(c, sizeof c, h->step + 1));
+    if (h->steps_total > 0) snprintf(b + n, sizeof b - (size_t)n, "/%s", bt_fmt_int(d, sizeof d, h->steps_total));
+    add(l, 0, BT_C_BRIGHT, "step", b);
+    add(l, 5, BT_C_TEXT, "tokens", bt_fmt(b, sizeof b, h->tokens, BT_UNIT_COUNT));
+    snprintf(b, sizeof b, "%s%s", bt_fmt(c, sizeof c, h->loss_ema, BT_UNIT_NATS), trend_mark(h));
+    add(l, 0, BT_C_BRIGHT, "loss", isnan(h->loss_ema) ? "-" : b);
+    add(l, 6, BT_C_TEXT, "val", bt_fmt(b, sizeof b, h->val_loss, BT_UNIT_NATS));
+    add(l, 1, BT_C_BRIGHT, "tok/s", bt_fmt(b, sizeof b, h->tokens_per_s, BT_UNIT_COUNT));
+    bt_fmt(c, sizeof c, h->step_p50_ms, BT_UNIT_MS);
+    if (strstr(c, " ms") && !isnan(h->step_p95_ms) && h->step_p95_ms < 9999) {
+        *strstr(c, " ms") = 0;
+        snprintf(b, sizeof b, "%.20s/%.20s", c, bt_fmt(d, sizeof d, h->step_p95_ms, BT_UNIT_MS));
+    } else {
+        snprintf(b, sizeof b, "%s", c);
+    }
+    add(l, 2, BT_C_TEXT, "p50/95", b);
+    add(l, 4, BT_C_TEXT, "overlap", bt_fmt_percent(b, sizeof b, h->overlap));
+    add(l, 3, h->wait_frac > 0.15 ? BT_C_WARN : BT_C_TEXT, "wait", bt_fmt_percent(b, sizeof b, h->wait_frac));
+    add(l, 4, h->goodput < 0.8 ? BT_C_WARN : BT_C_TEXT, "goodput", bt_fmt_percent(b, sizeof b, h->goodput));
+    if (h->warnings + h->errors > 0) {
+        snprintf(b, sizeof b, "%d", h->warnings + h->errors);
+        add(l, 3, h->errors ? BT_C_BAD : BT_C_WARN, "alerts", b);
+    }
+    add(l, 7, BT_C_TEXT, "mfu", bt_fmt_percent(b, sizeof b, h->mfu));
+    add(l, 8, BT_C_TEXT, "lr", bt_fmt(b, sizeof b, h->lr, BT_UNIT_NONE));
+}
+
+static void draw_tabs(bt_top *t, int y) {
+    int x = 1;
+    for (int i = 1; i < BT_SCREEN_COUNT; i++) {
+        bool on = (int)t->screen == i;
+        char digit[4] = {(char)('0' + i), ' ', 0};
+        x += bt_canvas_text(&t->canvas, x, y, t->canvas.w - x, (bt_style){.fg = on ? BT_C_ACCENT : BT_C_FAINT, .attr = on ? BT_ATTR_BOLD : 0}, digit);
+        x += bt_canvas_text(&t->canvas, x, y, t->canvas.w - x,
+                            (bt_style){.fg = on ? BT_C_ACCENT : BT_C_LABEL, .attr = on ? BT_ATTR_BOLD | BT_ATTR_UNDERLINE : 0}, bt_screens[i].title) + 2;
+    }
+}
+
+/* ---- the last two lines -------------------------------------------------------------------------------------------------------------- */
+
+static void where_in_time(const bt_top *t, items *l) {
+    const bt_view_head *h = &t->view->head;
+    char b[64], c[64];
+    if (t->frozen) add(l, 0, BT_C_WARN, "", "FROZEN");
+    if (t->at_step >= 0 && t->at_step < h->newest_step) {
+        double here = bt_view_time_of(t->view, t->run, h->step), there = bt_view_time_of(t->view, t->run, h->newest_step);
+        snprintf(b, sizeof b, "%s in the past", bt_fmt_age(c, sizeof c, there - here));
+        add(l, 0, BT_C_WARN, "view is", b);
+    }
+    if (h->dropped > 0) {
+        snprintf(b, sizeof b, "%lld", (long long)h->dropped);
+        add(l, 0, BT_C_BAD, "dropped records", b);
+    }
+    if (h->skipped > 0) {
+        snprintf(b, sizeof b, "%lld", (long long)h->skipped);
+        add(l, 0, BT_C_WARN, "skipped steps", b);
+    }
+    if (t->filter_on) {
+        snprintf(b, sizeof b, "%.30s  %zu of %zu", t->filter, t->n_rows, t->n_all);
+        add(l, 0, BT_C_ACCENT, "filter", b);
+    }
+}
+
+static void draw_status(bt_top *t, int y) {
+    items l = {.n = 0};
+    char right[128], span[32];
+    if (bt_now_ns() < t->message_until_ns && t->message[0]) {
+        bt_canvas_text(&t->canvas, 1, y, t->canvas.w - 2, (bt_style){.fg = t->message_color, .attr = BT_ATTR_BOLD}, t->message);
+        return;
+    }
+    if (t->has_run) where_in_time(t, &l);
+    snprintf(span, sizeof span, "%s", t->span_s > 0 ? bt_duration(right, sizeof right, t->span_s) : "all");
+    snprintf(right, sizeof right, "span %s · x %s%s%s", span, bt_x_axis_name(t->x), t->log_y ? " · log y" : "", t->baseline[0] ? " · baseline " : "");
+    if (t->baseline[0]) snprintf(right + strlen(right), sizeof right - strlen(right), "%.40s", t->baseline);
+    int w = bt_canvas_text_width(right);
+    if (t->has_run) bt_canvas_text_right(&t->canvas, t->canvas.w - 1, y, w, (bt_style){.fg = BT_C_FAINT}, right);
+    draw_items(&t->canvas, 1, y, t->canvas.w - w - 4, &l, BT_C_NONE);
+}
+
+static void draw_hints(bt_top *t, int y) {
+    int x = 1;
+    for (size_t i = 0; i < bt_binds_n; i++) {
+        if (!bt_binds[i].hint[0]) continue;
+        char key[16];
+        size_t n = strcspn(bt_binds[i].keys, " ");
+        snprintf(key, sizeof key, "%.*s", (int)n, bt_binds[i].keys);
+        int w = bt_canvas_text_width(key) + bt_canvas_text_width(bt_binds[i].hint) + 1;
+        if (x + w > t->canvas.w - 1) break;
+        x += bt_canvas_text(&t->canvas, x, y, w, (bt_style){.fg = BT_C_SECOND}, key) + 1;
+        x += bt_canvas_text(&t->canvas, x, y, w, (bt_style){.fg = BT_C_FAINT}, bt_binds[i].hint) + 2;
+    }
+}
+
+static void draw_input(bt_top *t, int y) {
+    bt_canvas *c = &t->canvas;
+    bt_canvas_fill(c, (bt_rect){0, y, c->w, 1}, ' ', (bt_style){.bg = BT_C_BAR});
+    bt_style s = {.fg = BT_C_BRIGHT, .bg = BT_C_BAR, .attr = BT_ATTR_BOLD};
+    if (t->input == BT_INPUT_CONFIRM) {
+        const char *what = t->confirm == BT_DO_CHECKPOINT ? "write a checkpoint now" : t->confirm == BT_DO_STOP ? "checkpoint and stop" :
+                           t->view->head.state == BT_STATE_PAUSED ? "resume" : "pause";
+        bt_canvas_textf(c, 1, y, c->w - 2, (bt_style){.fg = BT_C_WARN, .bg = BT_C_BAR, .attr = BT_ATTR_BOLD}, "%s: %s?  y yes   n no", t->run, what);
+        return;
+    }
+    int x = 1 + bt_canvas_text(c, 1, y, c->w - 2, s, t->input == BT_INPUT_FILTER ? "/" : ":");
+    int w = bt_canvas_text_width(t->line), room = c->w - x - 2;
+    const char *from = t->line;
+    while (w > room && *from) bt_utf8_next(&from), w = bt_canvas_text_width(from);      /* the end stays in view */
+    x += bt_canvas_text(c, x, y, room, s, from);
+    bt_canvas_put(c, x, y, '_', (bt_style){.fg = BT_C_ACCENT, .bg = BT_C_BAR});
+}
+
+/* ---- a small terminal ------------------------------------------------------------------------------------------------------------------ */
+
+static void draw_summary(bt_top *t) {
+    bt_canvas *c = &t->canvas;
+    items a, b;
+    int y = 0;
+    run_items(t, &a);
+    number_items(t, &b);
+    if (t->input != BT_INPUT_NONE) {
+        draw_input(t, c->h - 1);
+        bt_canvas_clip(c, (bt_rect){0, 0, c->w, c->h - 1});
+    }
+    for (int i = 0; i < a.n + b.n && y < c->h; i++) {
+        const item *x = i < a.n ? &a.it[i] : &b.it[i - a.n];
+        int at = 0;
+        if (i == 1 && bt_canvas_text_width(a.it[0].value) + bt_canvas_text_width(x->value) + 1 <= c->w) {     /* name and state share a line */
+            y--;
+            at = bt_canvas_text_width(a.it[0].value) + 1;
+        }
+        if (x->label[0]) at += bt_canvas_text(c, at, y, c->w - at, (bt_style){.fg = BT_C_LABEL}, x->label) + 1;
+        bt_canvas_text(c, at, y, c->w - at, (bt_style){.fg = x->color, .attr = BT_ATTR_BOLD}, x->value);
+        y++;
+    }
+    if (t->message[0] && bt_now_ns() < t->message_until_ns) {
+        bt_canvas_fill(c, (bt_rect){0, c->h - 1, c->w, 1}, ' ', (bt_style){0});
+        bt_canvas_text(c, 0, c->h - 1, c->w, (bt_style){.fg = t->message_color}, t->message);
+    }
+}
+
+/* ---- all of it ---------------------------------------------------------------------------------------------------------------------------- */
+
+static void draw_full(bt_top *t) {
+    bt_canvas *c = &t->canvas;
+    items l;
+    bt_canvas_fill(c, (bt_rect){0, 0, c->w, 1}, ' ', (bt_style){.bg = BT_C_BAR});
+    run_items(t, &l);
+    char clock_text[32];
+    time_t now = (time_t)(t->cfg.now_us ? t->cfg.now_us / 1000000 : bt_wall_us() / 1000000);
+    struct tm tm;
+    strftime(clock_text, sizeof clock_text, "%H:%M:%S", t->cfg.now_us ? gmtime_r(&now, &tm) : localtime_r(&now, &tm));
+    bt_canvas_text_right(c, c->w - 1, 0, 10, (bt_style){.fg = BT_C_LABEL, .bg = BT_C_BAR}, clock_text);
+    draw_items(c, 1, 0, c->w - 12, &l, BT_C_BAR);
+    number_items(t, &l);
+    draw_items(c, 1, 1, c->w - 2, &l, BT_C_NONE);
+    draw_tabs(t, 2);
+    bt_rect body = {1, 3, c->w - 2, c->h - 5};
+    bt_rect old = bt_canvas_clip(c, body);
+    t->page = body.h - 2;
+    if (t->help) bt_screen_help_draw(t, body);
+    else if (t->load_error.code != BT_OK && t->view->head.run[0] == 0 && t->screen != BT_SCREEN_RUNS) bt_top_empty(t, body, t->load_error.msg);
+    else if (!t->has_run && t->screen != BT_SCREEN_RUNS) bt_top_empty(t, body, "no run is chosen: press 7 for the list of runs");
+    else bt_screens[t->screen].draw(t, body);
+    bt_canvas_unclip(c, old);
+    draw_status(t, c->h - 2);
+    if (t->input == BT_INPUT_NONE || t->input == BT_INPUT_FORM) draw_hints(t, c->h - 1);
+    else draw_input(t, c->h - 1);
+}
+
+bt_code bt_top_draw(bt_top *t, bt_err *err) {
+    int w, h;
+    bt_term_size(t->term, &w, &h);
+    if (!t->canvas.cells || t->canvas.w != w || t->canvas.h != h) {
+        bt_canvas_release(&t->canvas);
+        BT_TRY(bt_canvas_init(&t->canvas, w, h, bt_term_caps_of(t->term).chars, err));
+    }
+    bt_canvas_clear(&t->canvas);
+    if (bt_top_small(t)) draw_summary(t);
+    else draw_full(t);
+    t->dirty = false;
+    return BT_OK;
+}

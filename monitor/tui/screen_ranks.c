@@ -1,0 +1,189 @@
+/* screen_ranks.c - who is slow, since when, and in which phase: heat map rank x time above a table. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "monitor/tui/screens.h"
+
+enum { C_RANK, C_HOST, C_BUSY, C_EXCESS, C_SCORE, C_OWN, C_BLAME, C_LOST, C_PHASE, C_VERDICT, C_COUNT };
+static const bt_list_col columns[C_COUNT] = {
+    {"rank", 4, true, false, 0}, {"host", 8, false, true, 7},   {"busy p50", 8, true, false, 1}, {"excess", 8, true, false, 4}, {"score", 5, true, false, 2},
+    {"own", 5, true, false, 6},  {"blame", 6, true, false, 1},  {"lost", 7, true, false, 5},     {"phase", 12, false, false, 3}, {"verdict", 10, false, false, 2}};
+
+/* ---- heat map --------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct heat_ctx {
+    const bt_top *t;
+    size_t group, first_col;            /* ranks per row; columns left out on the left */
+    double lo, hi;
+} heat_ctx;
+
+static double heat_value(void *ctx, size_t row, size_t col) {
+    const heat_ctx *x = ctx;
+    const bt_view_heat *h = &x->t->view->heat;
+    double most = NAN;
+    for (size_t k = row * x->group; k < (row + 1) * x->group && k < h->rows; k++) {
+        double v = h->cell[k * h->cols + col + x->first_col];
+        if (!isnan(v)) most = isnan(most) ? v : fmax(most, v);
+    }
+    return isnan(most) ? NAN : x->hi > x->lo ? (most - x->lo) / (x->hi - x->lo) : 0.2;
+}
+
+static void heat_label(void *ctx, size_t row, char *buf, size_t size) {
+    const heat_ctx *x = ctx;
+    size_t a = row * x->group, b = a + x->group - 1;
+    if (x->group == 1) snprintf(buf, size, "rank %zu", a);
+    else snprintf(buf, size, "%zu-%zu", a, b < x->t->view->heat.rows ? b : x->t->view->heat.rows - 1);
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* ratios have a fixed scale, so that calm looks calm; others run from the 2nd to the 98th percentile */
+static void heat_scale(const bt_view_heat *h, heat_ctx *x) {
+    x->lo = 0.8;
+    x->hi = 1.6;
+    if (h->value == BT_HEAT_BUSY) return;
+    size_t n = 0, cells = h->rows * h->cols;
+    double *v = malloc((cells + 1) * sizeof *v);
+    for (size_t i = 0; v && i < cells; i++)
+        if (!isnan(h->cell[i])) v[n++] = h->cell[i];
+    x->lo = x->hi = 0;
+    if (n > 0) {
+        qsort(v, n, sizeof *v, ascending);
+        x->lo = v[n / 50];
+        x->hi = v[n - 1 - n / 50];
+    }
+    if (x->hi < x->lo * 1.02) x->hi = x->lo * 1.02 + 1e-9;      /* noise is not a picture */
+    free(v);
+}
+
+static void heat_foot(bt_top *t, bt_rect row, const heat_ctx *x, size_t shown) {
+    const bt_view_heat *h = &t->view->heat;
+    char a[40], b[40], low[40], high[40];
+    bt_unit unit = h->value == BT_HEAT_RSS ? BT_UNIT_MIB : BT_UNIT_MS;
+    if (h->value == BT_HEAT_BUSY) snprintf(low, sizeof low, "0.8x"), snprintf(high, sizeof high, "1.6x median");
+    else bt_fmt(low, sizeof low, x->lo, unit), bt_fmt(high, sizeof high, x->hi, unit);
+    int at = row.x + 9;
+    bt_fmt_int(a, sizeof a, h->step[x->first_col] + 1);
+    bt_fmt_int(b, sizeof b, t->view->head.step + 1);
+    at += bt_canvas_textf(&t->canvas, at, row.y, 40, (bt_style){.fg = BT_C_LABEL}, "step %s", a);
+    int end = row.x + 9 + (int)shown, w = bt_canvas_text_width(b);
+    if (end - w > at + 2) bt_canvas_text(&t->canvas, end - w, row.y, w, (bt_style){.fg = BT_C_LABEL}, b);
+    int lw = bt_canvas_text_width(low) + bt_canvas_text_width(high) + 10, mid = at + (end - w - at - lw) / 2;
+    if (mid > at + 1) bt_heat_legend(&t->canvas, mid, row.y, lw, low, high, false);
+}
+
+static void draw_heat(bt_top *t, bt_rect r) {
+    const bt_view_heat *h = &t->view->heat;
+    char right[64];
+    snprintf(right, sizeof right, "%s%s · v: another value", h->value == BT_HEAT_BUSY ? "busy / median of the step" : bt_heat_value_name(h->value), h->exact ? "" : " · sampled");
+    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0), "ranks x time", right);
+    if (h->rows == 0 || h->cols == 0) {
+        bt_top_empty(t, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, "no rank has reported a step yet");
+        return;
+    }
+    size_t room = r.h > 3 ? (size_t)(r.h - 2) : 1, width = (size_t)(r.w - 9), shown = h->cols < width ? h->cols : width;
+    heat_ctx x = {t, (h->rows + room - 1) / room, h->cols - shown, 0, 0};
+    heat_scale(h, &x);
+    int sel = -1;
+    const bt_list *l = &t->list[BT_SCREEN_RANKS];
+    if (t->n_rows > 0 && l->selected < (int)t->n_rows) sel = (int)(t->rows[l->selected] / x.group);
+    bt_heat map = {.rows = (h->rows + x.group - 1) / x.group, .cols = shown, .value = heat_value, .label = heat_label, .ctx = &x, .label_w = 9,
+                   .cursor_col = -1, .selected_row = sel};
+    bt_heat_draw(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 2}, &map);
+    heat_foot(t, (bt_rect){r.x, r.y + r.h - 1, r.w, 1}, &x, shown);
+}
+
+/* ---- table ---------------------------------------------------------------------------------------------------------------------------- */
+
+static const char *row_text(bt_top *t, size_t i, char *buf, size_t size) {
+    const bt_view_rank *x = &t->view->ranks.rank[i];
+    snprintf(buf, size, "rank %d %s %s %s %s", x->rank, x->host, bt_verdict_name(x->verdict), x->fault < BT_PHASE_COUNT ? bt_phases[x->fault].name : "", x->isa);
+    return buf;
+}
+
+static double row_number(bt_top *t, size_t i, int col) {
+    const bt_view_rank *x = &t->view->ranks.rank[i];
+    switch (col) {
+    case C_RANK: return -x->rank;
+    case C_BUSY: return x->busy_p50_ms;
+    case C_EXCESS: return x->excess_ms;
+    case C_SCORE: return -x->score;
+    case C_OWN: return -x->score_own;
+    case C_LOST:
+    case C_BLAME: return x->lost_s;
+    case C_PHASE: return x->fault;
+    case C_VERDICT: return x->verdict;
+    default: return NAN;
+    }
+}
+
+static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
+    bt_top *t = ctx;
+    const bt_view_rank *x = &t->view->ranks.rank[t->rows[row]];
+    switch (col) {
+    case C_RANK: snprintf(buf, size, "%d", x->rank); s->fg = BT_C_BRIGHT; break;
+    case C_HOST: snprintf(buf, size, "%s", x->host); s->fg = BT_C_LABEL; break;
+    case C_BUSY: bt_fmt(buf, size, x->busy_p50_ms, BT_UNIT_MS); s->fg = BT_C_BRIGHT; break;
+    case C_EXCESS: if (x->excess_ms > 0) snprintf(buf, size, "+"), bt_fmt(buf + 1, size - 1, x->excess_ms, BT_UNIT_MS); break;
+    case C_SCORE: snprintf(buf, size, isnan(x->score) ? "-" : "%.2f", x->score); s->fg = bt_score_color(x->score); break;
+    case C_OWN: snprintf(buf, size, isnan(x->score_own) ? "-" : "%.2f", x->score_own); s->fg = bt_score_color(x->score_own); break;
+    case C_BLAME: if (x->lost_s > 0) bt_fmt_percent(buf, size, x->blame_frac); break;
+    case C_LOST: if (x->lost_s > 0) bt_fmt(buf, size, x->lost_s * 1e3, BT_UNIT_MS); break;
+    case C_PHASE:
+        if (x->fault < BT_PHASE_COUNT) {
+            char p[24];
+            snprintf(buf, size, "%s %s", bt_phases[x->fault].name, bt_fmt_percent(p, sizeof p, x->fault_frac));
+            s->fg = bt_phase_color(x->fault);
+        }
+        break;
+    case C_VERDICT:
+        snprintf(buf, size, "%s", bt_verdict_name(x->verdict));
+        s->fg = x->verdict == BT_VERDICT_OK ? BT_C_GOOD : x->verdict == BT_VERDICT_RECOVERING ? BT_C_WARN : BT_C_BAD;
+        break;
+    default: break;
+    }
+}
+
+void bt_what_if_line(bt_top *t, bt_rect row, const bt_view_rank *x) {
+    const bt_view_ranks *k = &t->view->ranks;
+    char a[40], b[40], p[24], more[40];
+    int w = 0;
+    if (x->says[0]) w = bt_canvas_text(&t->canvas, row.x, row.y, row.w, (bt_style){.fg = BT_C_WARN}, x->says) + 3;
+    double gain = k->step_ms > 0 ? (k->step_ms - x->what_if_ms) / k->step_ms : NAN;
+    if (isnan(gain) || row.w - w < 30) return;
+    if (gain < 0.001) {
+        bt_canvas_textf(&t->canvas, row.x + w, row.y, row.w - w, (bt_style){.fg = BT_C_LABEL}, "without rank %d the step would take as long", x->rank);
+        return;
+    }
+    bt_fmt(more, sizeof more, k->tokens_per_s * (k->step_ms / x->what_if_ms - 1) * 86400, BT_UNIT_COUNT);
+    bt_canvas_textf(&t->canvas, row.x + w, row.y, row.w - w, (bt_style){.fg = BT_C_BRIGHT}, "without rank %d: %s → %s (-%s), +%s tokens a day", x->rank,
+                    bt_fmt(a, sizeof a, k->step_ms, BT_UNIT_MS), bt_fmt(b, sizeof b, x->what_if_ms, BT_UNIT_MS), bt_fmt_percent(p, sizeof p, gain), more);
+}
+
+void bt_screen_ranks(bt_top *t, bt_rect r) {
+    bt_view_ranks *k = &t->view->ranks;
+    bt_list *l = &t->list[BT_SCREEN_RANKS];
+    bool by_order = l->sort < 0;
+    if (by_order) l->sort = C_BLAME;
+    bt_top_rows(t, k->n, row_text, row_number, true);
+    if (by_order) l->sort = -1;
+    int heat_rows = (int)t->view->heat.rows + 2, most = r.h / 2;
+    bt_want rows[] = {{.min = heat_rows < most ? heat_rows : most, .rank = 1}, {.min = 4, .weight = 1, .rank = 0}, {.min = 1, .rank = 2}};
+    if (t->expanded && t->pane == 0) rows[0] = (bt_want){.min = r.h - 1, .rank = 0}, rows[1] = (bt_want){.min = 1, .rank = 3};
+    if (t->expanded && t->pane == 1) rows[0] = (bt_want){.min = 1, .max = 1, .rank = 9}, rows[1].min = r.h - 1;
+    bt_rect out[3];
+    bt_layout_rows(r, rows, 3, 0, out);
+    if (out[0].h >= 3) draw_heat(t, out[0]);
+    if (out[1].h >= 3) {
+        bt_canvas_rule(&t->canvas, (bt_rect){out[1].x, out[1].y, out[1].w, 1}, bt_top_title(t, 1), "stragglers", "busy = step - wait · score: best / own");
+        bt_list_table tab = {.cols = columns, .n_cols = C_COUNT, .n_rows = t->n_rows, .cell = cell, .ctx = t, .selected = l->selected,
+                        .sort_col = l->sort < 0 ? C_BLAME : l->sort, .descending = !l->invert};
+        t->page = bt_list_draw(&t->canvas, (bt_rect){out[1].x, out[1].y + 1, out[1].w, out[1].h - 1}, &tab, &l->top);
+    }
+    if (out[2].h > 0 && t->n_rows > 0 && k->steps > 0) bt_what_if_line(t, out[2], &k->rank[t->rows[l->selected]]);
+}

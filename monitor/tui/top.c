@@ -1,0 +1,73 @@
+/* top.c - the loop: a key, news from the database, a frame; at most ten frames a second, none when nothing moves. */
+#include "monitor/tui/top.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/clock.h"
+#include "monitor/tui/top_state.h"
+
+#define SECOND INT64_C(1000000000)
+
+/* A load may take at most a fiftieth of the time between loads, so that watching costs at most 2 % of a core */
+static int64_t load_interval_ns(const bt_top *t) {
+    double s = t->load_cost_s * 50;
+    return (int64_t)((s < 0.1 ? 0.1 : s > 5 ? 5 : s) * 1e9);
+}
+
+static void try_load(bt_top *t) {
+    bt_err err = BT_ERR_INIT;
+    bt_code code = bt_top_load(t, &err);
+    t->load_error = err;
+    if (code != BT_OK) bt_top_message(t, BT_C_BAD, "%s", err.msg);
+}
+
+bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
+    bt_top *t = calloc(1, sizeof *t);
+    if (!t) return bt_fail(err, BT_NOMEM, "cannot allocate the screens");
+    bt_code code = bt_top_open(t, cfg, term, err);
+    int64_t loaded = 0, drawn = 0;
+    t->reload = true;
+    while (code == BT_OK && !t->quit) {
+        int64_t now = bt_now_ns();
+        if (t->reload || (!t->frozen && now - loaded >= load_interval_ns(t))) {
+            int64_t version = bt_db_version(cfg->db);
+            if (t->reload || version != t->seen_version) {
+                t->seen_version = version;
+                try_load(t);
+            }
+            loaded = bt_now_ns();
+        }
+        if (now - drawn >= SECOND) {                            /* ages and the clock; frozen means still */
+            t->dirty = true;
+            t->reload = t->reload || (!t->frozen && t->has_run && t->view->head.live && now - loaded >= load_interval_ns(t));
+        }
+        if (t->dirty && now - drawn >= SECOND / 10) {
+            code = bt_top_draw(t, err);
+            if (code == BT_OK) code = bt_term_present(term, &t->canvas, err);
+            drawn = bt_now_ns();
+            t->dirty = false;
+        }
+        if (code != BT_OK) break;
+        int32_t key = bt_term_key(term, t->dirty ? 20 : 100);
+        while (key != BT_KEY_NONE && !t->quit) {                /* everything typed so far, then one frame */
+            bt_top_key(t, key);
+            key = t->quit ? BT_KEY_NONE : bt_term_key(term, 0);
+        }
+    }
+    if (t->view) bt_top_close(t);
+    free(t);
+    return code;
+}
+
+bt_code bt_top_frame(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
+    bt_top *t = calloc(1, sizeof *t);
+    if (!t) return bt_fail(err, BT_NOMEM, "cannot allocate the screens");
+    bt_code code = bt_top_open(t, cfg, term, err);
+    if (code == BT_OK) code = bt_top_load(t, err);
+    if (code == BT_OK) code = bt_top_draw(t, err);
+    if (code == BT_OK) code = bt_term_present(term, &t->canvas, err);
+    if (t->view) bt_top_close(t);
+    free(t);
+    return code;
+}

@@ -1,0 +1,354 @@
+/* top_keys.c - what each key does. Input lines (filter, command, confirmation, form) take keys before the table does. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "monitor/tui/top_state.h"
+
+/* ---- lines of text ------------------------------------------------------------------------------------------------------------------ */
+
+bool bt_line_edit(char *line, size_t size, int32_t key) {
+    size_t n = strlen(line);
+    if (key == BT_KEY_BACKSPACE) {
+        while (n > 0 && ((unsigned char)line[n - 1] & 0xC0) == 0x80) n--;       /* a whole character */
+        line[n > 0 ? n - 1 : 0] = 0;
+        return true;
+    }
+    if (key == BT_CTRL('U')) {
+        line[0] = 0;
+        return true;
+    }
+    if (key < ' ' || key > 0x10FFFF || bt_glyph_width((uint32_t)key) == 0) return false;
+    char utf8[5];
+    size_t k = bt_utf8_put(utf8, (uint32_t)key);
+    if (n + k < size) memcpy(line + n, utf8, k + 1);
+    return true;
+}
+
+/* ---- time ------------------------------------------------------------------------------------------------------------------------------ */
+
+static void set_step(bt_top *t, int64_t step) {
+    int64_t newest = t->view->head.newest_step;
+    t->at_step = step >= newest ? -1 : step < 0 ? 0 : step;
+    t->reload = true;
+}
+
+/* a twentieth of what is shown */
+static void scrub(bt_top *t, int dir) {
+    const bt_view_head *h = &t->view->head;
+    if (h->newest_step < 1) return;
+    int64_t here = h->step, to = -1;
+    bt_err err = BT_ERR_INIT;
+    if (t->span_s > 0) {
+        double now = bt_view_time_of(t->view, t->run, here);
+        if (bt_view_step_at(t->view, t->run, now + dir * t->span_s / 20, &to, &err) != BT_OK) to = -1;
+        if (to == here || to < 0) to = here + dir;
+    } else {
+        int64_t by = (h->newest_step + 1) / 20;
+        to = here + dir * (by > 0 ? by : 1);
+    }
+    set_step(t, to);
+}
+
+static void to_event(bt_top *t, int dir) {
+    int64_t step = -1;
+    bt_err err = BT_ERR_INIT;
+    if (bt_view_event_step(t->view, t->run, t->view->head.step, dir, &step, &err) != BT_OK) bt_top_message(t, BT_C_BAD, "%s", err.msg);
+    else if (step < 0) bt_top_message(t, BT_C_LABEL, dir < 0 ? "no earlier event" : "no later event");
+    else set_step(t, step);
+}
+
+static void change_span(bt_top *t, int by) {
+    int k = t->span + by;
+    t->span = k < 0 ? 0 : k >= bt_top_spans_n ? bt_top_spans_n - 1 : k;
+    t->span_s = bt_top_spans[t->span];
+    t->reload = true;
+}
+
+/* ---- lists ------------------------------------------------------------------------------------------------------------------------------- */
+
+static void move(bt_top *t, int by) {
+    bt_list *l = &t->list[t->screen];
+    if (t->help) {
+        t->help_top = t->help_top + by < 0 ? 0 : t->help_top + by;
+        return;
+    }
+    int to = l->selected + by, last = (int)t->n_rows - 1;
+    l->selected = to > last ? (last > 0 ? last : 0) : to < 0 ? 0 : to;
+}
+
+static void sort_by(bt_top *t, int by) {
+    bt_list *l = &t->list[t->screen];
+    int n = t->screen == BT_SCREEN_RANKS ? 10 : t->screen == BT_SCREEN_TERNARY ? 11 : t->screen == BT_SCREEN_RUNS ? 13 : t->screen == BT_SCREEN_SYSTEM ? 12 :
+            t->screen == BT_SCREEN_STEP ? 7 : t->screen == BT_SCREEN_COMM ? 10 : 0;
+    if (n == 0) return;
+    l->sort = l->sort + by;
+    if (l->sort >= n) l->sort = -1;
+    if (l->sort < -1) l->sort = n - 1;
+}
+
+static const char *run_under_cursor(const bt_top *t) {
+    const bt_list *l = &t->list[BT_SCREEN_RUNS];
+    if (t->screen != BT_SCREEN_RUNS || t->n_rows == 0 || (size_t)l->selected >= t->n_rows || t->rows[l->selected] >= t->view->runs.n) return NULL;
+    return t->view->runs.run[t->rows[l->selected]].run;
+}
+
+static void toggle_mark(bt_top *t) {
+    const char *run = run_under_cursor(t);
+    if (!run) return;
+    for (int i = 0; i < t->n_marked; i++) {
+        if (strcmp(t->marked[i], run) != 0) continue;
+        memmove(t->marked[i], t->marked[i + 1], (size_t)(t->n_marked - i - 1) * sizeof t->marked[0]);
+        t->n_marked--;
+        return;
+    }
+    if (t->n_marked == BT_MARKED_MAX) bt_top_message(t, BT_C_WARN, "%d runs are marked already", BT_MARKED_MAX);
+    else snprintf(t->marked[t->n_marked++], sizeof t->marked[0], "%s", run);
+    move(t, 1);
+}
+
+static void compare(bt_top *t) {
+    if (t->n_marked < 2) {
+        bt_top_message(t, BT_C_LABEL, "mark two or more runs with Space on the Runs screen, then press c");
+        return;
+    }
+    t->screen = BT_SCREEN_RUNS;
+    t->comparing = true;
+    t->reload = true;
+}
+
+static void baseline(bt_top *t) {
+    const char *run = run_under_cursor(t);
+    if (t->baseline[0] && (!run || strcmp(run, t->baseline) == 0)) {
+        t->baseline[0] = 0;
+        bt_top_message(t, BT_C_LABEL, "no baseline any more");
+    } else if (run) {
+        snprintf(t->baseline, sizeof t->baseline, "%s", run);
+        bt_top_message(t, BT_C_ACCENT, "baseline: %s", t->baseline);
+    } else {
+        bt_top_message(t, BT_C_LABEL, "choose a baseline on the Runs screen (7), then press b; or :baseline NAME");
+    }
+    t->reload = true;
+}
+
+static void open_selected(bt_top *t) {
+    const char *run = run_under_cursor(t);
+    if (run && bt_top_select_run(t, run)) t->screen = BT_SCREEN_OVERVIEW;
+    else if (t->screen == BT_SCREEN_EVENTS && t->n_rows > 0) {
+        const bt_view_event *e = &t->view->events.event[t->rows[t->list[t->screen].selected]];
+        if (e->step >= 0) set_step(t, e->step), t->screen = BT_SCREEN_OVERVIEW;
+    } else if (t->screen == BT_SCREEN_RANKS) {
+        t->list[BT_SCREEN_STEP].selected = t->n_rows ? (int)t->rows[t->list[t->screen].selected] : 0;
+        t->list[BT_SCREEN_STEP].sort = -1;
+        t->screen = BT_SCREEN_STEP;
+        t->reload = true;
+    } else if (t->screen == BT_SCREEN_OVERVIEW) {
+        t->expanded = !t->expanded;
+    }
+}
+
+/* innermost first; what is left over does nothing */
+static void back(bt_top *t) {
+    if (t->help) t->help = false;
+    else if (t->comparing) t->comparing = false;
+    else if (t->filter_on) bt_top_filter_set(t, "");
+    else if (t->expanded) t->expanded = false;
+    else if (t->at_step >= 0) set_step(t, INT64_MAX);
+    else if (t->screen != BT_SCREEN_OVERVIEW && t->has_run) t->screen = BT_SCREEN_OVERVIEW;
+    else t->message_until_ns = 0;
+    t->reload = true;
+}
+
+/* ---- writing the screen -------------------------------------------------------------------------------------------------------------------- */
+
+static bool write_file(const char *path, const char *text) {
+    FILE *f = fopen(path, "w");
+    if (!f) return false;
+    bool ok = fputs(text, f) >= 0;
+    return fclose(f) == 0 && ok;
+}
+
+static void write_screen(bt_top *t) {
+    char base[160], path[200];
+    bt_text text, json;
+    bt_json j;
+    snprintf(base, sizeof base, "%s-%s-%lld", t->has_run ? t->run : "bitrain", bt_screens[t->screen].name, (long long)(t->view->head.step + 1));
+    bt_text_init(&text);
+    bt_text_init(&json);
+    bt_canvas_dump(&t->canvas, &text);
+    bt_json_begin(&j, &json);
+    bt_view_json(t->view, bt_screens[t->screen].parts, &j, NULL);
+    bt_text_put(&json, "\n");
+    snprintf(path, sizeof path, "%s.txt", base);
+    bool ok = write_file(path, bt_text_str(&text));
+    snprintf(path, sizeof path, "%s.json", base);
+    ok = ok && write_file(path, bt_text_str(&json));
+    if (ok) bt_top_message(t, BT_C_GOOD, "wrote %s.txt and %s.json", base, base);
+    else bt_top_message(t, BT_C_BAD, "cannot write '%s': %s", path, strerror(errno));
+    bt_text_release(&text);
+    bt_text_release(&json);
+}
+
+/* ---- command line and control ------------------------------------------------------------------------------------------------------------------ */
+
+static void run_command(bt_top *t, char *line) {
+    static const char *const words[] = {"step", "rank", "run", "baseline", "x", "span", "screen", "quit", "q", "help", "new"};
+    char *word = strtok(line, " "), *arg = strtok(NULL, " "), *end = NULL;
+    if (!word) return;
+    if (strcmp(word, "quit") == 0 || strcmp(word, "q") == 0) t->quit = true;
+    else if (strcmp(word, "help") == 0) t->help = true;
+    else if (strcmp(word, "new") == 0) bt_form_open(t);
+    else if (!arg && (strcmp(word, "step") == 0 || strcmp(word, "rank") == 0 || strcmp(word, "run") == 0 || strcmp(word, "x") == 0 || strcmp(word, "span") == 0))
+        bt_top_message(t, BT_C_WARN, ":%s needs a value", word);
+    else if (strcmp(word, "step") == 0) {
+        long long n = strtoll(arg, &end, 10);
+        if (*end || n < 1) bt_top_message(t, BT_C_WARN, "'%s' is not a step", arg);
+        else set_step(t, n - 1);
+    } else if (strcmp(word, "rank") == 0) {
+        long n = strtol(arg, &end, 10);
+        if (*end || n < 0 || (size_t)n >= t->view->ranks.n) {
+            bt_top_message(t, BT_C_WARN, "no rank '%s' (0 to %zu)", arg, t->view->ranks.n ? t->view->ranks.n - 1 : 0);
+        } else {
+            t->screen = BT_SCREEN_STEP;
+            t->list[BT_SCREEN_STEP].selected = (int)n;
+            t->list[BT_SCREEN_STEP].sort = -1;
+            bt_top_filter_set(t, "");
+        }
+    } else if (strcmp(word, "run") == 0) {
+        if (bt_top_select_run(t, arg) && t->screen == BT_SCREEN_RUNS) t->screen = BT_SCREEN_OVERVIEW;
+    } else if (strcmp(word, "baseline") == 0) {
+        bt_err err = BT_ERR_INIT;
+        if (!arg) t->baseline[0] = 0;
+        else if (bt_db_run(t->cfg.db, arg, t->baseline, &err) != BT_OK) t->baseline[0] = 0, bt_top_message(t, BT_C_BAD, "%s", err.msg);
+    } else if (strcmp(word, "x") == 0) {
+        if (!bt_x_axis_parse(arg, &t->x)) bt_top_message(t, BT_C_WARN, "no x axis '%s' (step, tokens, time, active, bytes)", arg);
+    } else if (strcmp(word, "span") == 0) {
+        double s = strcmp(arg, "all") == 0 ? 0 : strtod(arg, &end);
+        if (s > 0 && end && *end == 'm') s *= 60;
+        else if (s > 0 && end && *end == 'h') s *= 3600;
+        if (s < 0 || isnan(s)) bt_top_message(t, BT_C_WARN, "'%s' is not a span (90s, 5m, 2h, all)", arg);
+        else t->span_s = s;
+    } else if (strcmp(word, "screen") == 0 && arg && bt_top_screen_by_name(arg)) {
+        t->screen = (bt_screen_id)bt_top_screen_by_name(arg);
+    } else {
+        const char *near = bt_nearest(word, words, sizeof words / sizeof words[0]);
+        if (near) bt_top_message(t, BT_C_WARN, "no command ':%s' (did you mean ':%s'?)", word, near);
+        else bt_top_message(t, BT_C_WARN, "no command ':%s' (step, rank, run, baseline, x, span, screen, new, quit)", word);
+    }
+    t->reload = true;
+}
+
+static void ask_control(bt_top *t, bt_action what) {
+    if (!t->has_run || !t->view->head.live) bt_top_message(t, BT_C_LABEL, "the run is not live");
+    else if (!t->cfg.actions.control) bt_top_message(t, BT_C_WARN, "control is not available here: use 'bitrain ctl'");
+    else t->input = BT_INPUT_CONFIRM, t->confirm = what;
+}
+
+static void send_control(bt_top *t) {
+    char reply[200] = "";
+    bt_err err = BT_ERR_INIT;
+    const char *verb = t->confirm == BT_DO_CHECKPOINT ? "checkpoint" : t->confirm == BT_DO_STOP ? "stop" : t->view->head.state == BT_STATE_PAUSED ? "resume" : "pause";
+    if (t->cfg.actions.control(t->cfg.actions.ctx, t->run, verb, reply, sizeof reply, &err) != BT_OK) bt_top_message(t, BT_C_BAD, "%s", err.msg);
+    else bt_top_message(t, BT_C_GOOD, "%s", reply[0] ? reply : verb);
+    t->reload = true;
+}
+
+static void input_key(bt_top *t, int32_t key) {
+    if (t->input == BT_INPUT_CONFIRM) {
+        t->input = BT_INPUT_NONE;
+        if (key == 'y' || key == 'Y') send_control(t);
+        else bt_top_message(t, BT_C_LABEL, "nothing was done");
+        return;
+    }
+    if (key == BT_KEY_ESC || key == BT_CTRL('C')) {
+        if (t->input == BT_INPUT_FILTER) bt_top_filter_set(t, "");
+        t->input = BT_INPUT_NONE;
+    } else if (key == '\r' || key == '\n') {
+        bt_input was = t->input;
+        t->input = BT_INPUT_NONE;
+        if (was == BT_INPUT_COMMAND) run_command(t, t->line);
+    } else if (bt_line_edit(t->line, sizeof t->line, key) && t->input == BT_INPUT_FILTER) {
+        bt_top_filter_set(t, t->line);
+    }
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------------------------------------- */
+
+static void go_screen(bt_top *t, int screen) {
+    t->screen = (bt_screen_id)screen;
+    t->pane = 0;
+    t->expanded = t->help = t->comparing = false;
+    t->mode = 0;
+    t->reload = true;
+}
+
+static void look(bt_top *t, bt_action a) {
+    int panes = bt_screens[t->screen].panes;
+    switch (a) {
+    case BT_DO_PANE_NEXT: if (panes > 1) t->pane = (t->pane + 1) % panes; else go_screen(t, t->screen % (BT_SCREEN_COUNT - 1) + 1); break;
+    case BT_DO_PANE_PREV: if (panes > 1) t->pane = (t->pane + panes - 1) % panes; else go_screen(t, (t->screen + BT_SCREEN_COUNT - 3) % (BT_SCREEN_COUNT - 1) + 1); break;
+    case BT_DO_EXPAND: t->expanded = !t->expanded; break;
+    case BT_DO_VALUE: t->heat = (bt_heat_value)((t->heat + 1) % BT_HEAT_VALUES); t->reload = true; break;
+    case BT_DO_MODE: t->mode++; break;
+    case BT_DO_FILTER:
+    case BT_DO_COMMAND: t->input = a == BT_DO_FILTER ? BT_INPUT_FILTER : BT_INPUT_COMMAND; t->line[0] = 0; break;
+    case BT_DO_MATCH_NEXT: move(t, 1); break;
+    case BT_DO_MATCH_PREV: move(t, -1); break;
+    case BT_DO_SORT_PREV: sort_by(t, -1); break;
+    case BT_DO_SORT_NEXT: sort_by(t, 1); break;
+    case BT_DO_SORT_INVERT: t->list[t->screen].invert = !t->list[t->screen].invert; break;
+    case BT_DO_REDRAW: bt_term_redraw(t->term); t->reload = true; break;
+    case BT_DO_UP: move(t, -1); break;
+    case BT_DO_DOWN: move(t, 1); break;
+    case BT_DO_PAGE_UP: move(t, -(t->page > 1 ? t->page - 1 : 1)); break;
+    case BT_DO_PAGE_DOWN: move(t, t->page > 1 ? t->page - 1 : 1); break;
+    case BT_DO_TOP: move(t, -1000000); break;
+    case BT_DO_BOTTOM: move(t, 1000000); break;
+    case BT_DO_OPEN: open_selected(t); break;
+    case BT_DO_BACK: back(t); break;
+    default: break;
+    }
+}
+
+static void act(bt_top *t, bt_action a) {
+    switch (a) {
+    case BT_DO_LEFT:
+    case BT_DO_SCRUB_BACK: scrub(t, -1); break;
+    case BT_DO_RIGHT:
+    case BT_DO_SCRUB_ON: scrub(t, 1); break;
+    case BT_DO_EVENT_PREV: to_event(t, -1); break;
+    case BT_DO_EVENT_NEXT: to_event(t, 1); break;
+    case BT_DO_FIRST: set_step(t, 0); break;
+    case BT_DO_LIVE: t->frozen = false; set_step(t, INT64_MAX); break;
+    case BT_DO_FREEZE: t->frozen = !t->frozen; t->reload = !t->frozen; break;
+    case BT_DO_SPAN_MORE: change_span(t, 1); break;
+    case BT_DO_SPAN_LESS: change_span(t, -1); break;
+    case BT_DO_X_AXIS: t->x = (bt_x_axis)((t->x + 1) % BT_X_COUNT); t->reload = true; break;
+    case BT_DO_LOG_Y: t->log_y = !t->log_y; break;
+    case BT_DO_SMOOTH: t->smooth = (t->smooth + 1) % 4; break;
+    case BT_DO_MARK: toggle_mark(t); break;
+    case BT_DO_COMPARE: compare(t); break;
+    case BT_DO_BASELINE: baseline(t); break;
+    case BT_DO_NEW_RUN: bt_form_open(t); break;
+    case BT_DO_CHECKPOINT:
+    case BT_DO_STOP:
+    case BT_DO_PAUSE: ask_control(t, a); break;
+    case BT_DO_WRITE: write_screen(t); break;
+    case BT_DO_HELP: t->help = !t->help; t->help_top = 0; break;
+    case BT_DO_QUIT: t->quit = true; break;
+    default: look(t, a);
+    }
+}
+
+void bt_top_key(bt_top *t, int32_t key) {
+    t->dirty = true;
+    if (key == BT_KEY_HANGUP) t->quit = true;
+    else if (key == BT_KEY_RESIZE) t->reload = true;
+    else if (t->input == BT_INPUT_FORM) bt_form_key(t, key);
+    else if (t->input != BT_INPUT_NONE) input_key(t, key);
+    else if (t->help && key == 'q') t->help = false;
+    else if (bt_keys_action(key) == BT_DO_SCREEN) go_screen(t, key - '0');
+    else act(t, bt_keys_action(key));
+}

@@ -1,0 +1,127 @@
+/* top_load.c - from the database to the view, and only what the screen shows. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/clock.h"
+#include "monitor/tui/top_state.h"
+
+const double bt_top_spans[] = {60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600, 0};
+const int bt_top_spans_n = sizeof bt_top_spans / sizeof bt_top_spans[0];
+
+static const bt_step_metric series_of[BT_TS_COUNT] = {
+    [BT_TS_LOSS] = BT_MS_LOSS,           [BT_TS_VAL] = BT_MS_VAL_LOSS,           [BT_TS_GRAD] = BT_MS_GRAD_NORM,
+    [BT_TS_LR] = BT_MS_LR,               [BT_TS_SPEED] = BT_MS_TOKENS_PER_S,     [BT_TS_STEP] = BT_MS_STEP_TIME,
+    [BT_TS_OVERHEAD] = BT_MS_COMM_OVERHEAD, [BT_TS_OVERLAP] = BT_MS_OVERLAP,     [BT_TS_LOGICAL] = BT_MS_BYTES_LOGICAL,
+    [BT_TS_WIRE] = BT_MS_BYTES_WIRE,     [BT_TS_RSS] = BT_MS_RSS_MAX,            [BT_TS_MFU] = BT_MS_MFU,
+};
+
+void bt_top_message(bt_top *t, uint8_t color, const char *fmt, ...) {
+    char raw[sizeof t->message];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(raw, sizeof raw, fmt, ap);
+    va_end(ap);
+    bt_text_plain(t->message, sizeof t->message, raw);
+    t->message_color = color;
+    t->message_until_ns = bt_now_ns() + (color == BT_C_BAD ? 15 : 6) * INT64_C(1000000000);
+    t->dirty = true;
+}
+
+bool bt_top_select_run(bt_top *t, const char *run) {
+    bt_err err = BT_ERR_INIT;
+    char name[BT_NAME_MAX];
+    if (bt_db_run(t->cfg.db, run, name, &err) != BT_OK) {
+        bt_top_message(t, BT_C_BAD, "%s", err.msg);
+        return false;
+    }
+    snprintf(t->run, sizeof t->run, "%s", name);
+    t->has_run = true;
+    t->at_step = -1;
+    t->reload = true;
+    return true;
+}
+
+bt_code bt_top_open(bt_top *t, const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
+    *t = (bt_top){.cfg = *cfg, .term = term, .at_step = cfg->at_step, .x = cfg->x, .span_s = cfg->span_s, .smooth = 2, .seen_version = -1};
+    t->screen = cfg->screen >= 1 && cfg->screen < BT_SCREEN_COUNT ? (bt_screen_id)cfg->screen : BT_SCREEN_OVERVIEW;
+    t->span = bt_top_spans_n - 1;
+    for (int i = 0; i < bt_top_spans_n; i++)
+        if (bt_top_spans[i] > 0 && fabs(bt_top_spans[i] - cfg->span_s) < 1) t->span = i;
+    for (int i = 0; i < BT_SCREEN_COUNT; i++) t->list[i].sort = -1;
+    if (cfg->baseline && cfg->baseline[0]) BT_TRY(bt_db_run(cfg->db, cfg->baseline, t->baseline, err));
+    if (cfg->run && cfg->run[0]) {
+        BT_TRY(bt_db_run(cfg->db, cfg->run, t->run, err));
+        t->has_run = true;
+    } else {
+        t->screen = BT_SCREEN_RUNS;
+    }
+    return bt_view_open(&t->view, cfg->db, err);
+}
+
+void bt_top_close(bt_top *t) {
+    bt_view_close(t->view);
+    bt_canvas_release(&t->canvas);
+    free(t->compared);
+    if (t->filter_is_re) regfree(&t->filter_re);
+    *t = (bt_top){0};
+}
+
+static void fill_ask(const bt_top *t, unsigned parts, bt_view_ask *ask) {
+    int w, h;
+    bt_term_size(t->term, &w, &h);
+    bt_view_ask_init(ask);
+    ask->parts = parts;
+    ask->run = t->has_run ? t->run : NULL;
+    ask->baseline = t->baseline[0] ? t->baseline : NULL;
+    ask->now_us = t->cfg.now_us;
+    ask->at_step = t->at_step;
+    ask->span_s = t->span_s;
+    ask->x = t->x;
+    ask->columns = w < 100 ? 128 : w < 200 ? 256 : 512;
+    ask->heat = t->heat;
+    ask->heat_columns = w > 24 ? w - 12 : 12;
+    ask->n_series = BT_TS_COUNT;
+    for (int i = 0; i < BT_TS_COUNT; i++) ask->series[i] = (bt_series_ask){.rank = -1, .metric = series_of[i]};
+}
+
+bt_code bt_top_load(bt_top *t, bt_err *err) {
+    bt_view_ask ask;
+    unsigned parts = bt_screens[t->screen].parts;
+    if (bt_top_small(t)) parts = BT_VIEW_HEAD;
+    fill_ask(t, t->has_run ? parts : BT_VIEW_RUNS, &ask);
+    int64_t t0 = bt_now_ns();
+    bt_code code = t->comparing ? bt_compare_load(t, err) : BT_OK;
+    if (code == BT_OK) code = bt_view_load(t->view, &ask, err);
+    t->load_cost_s = (double)(bt_now_ns() - t0) / 1e9;
+    t->reload = false;
+    t->dirty = true;
+    return code;
+}
+
+bt_code bt_top_json(const bt_top_cfg *cfg, bt_text *out, bt_err *err) {
+    bt_term *term = NULL;
+    bt_top *t = calloc(1, sizeof *t);
+    if (!t) return bt_fail(err, BT_NOMEM, "cannot allocate the screens");
+    bt_code code = bt_term_open_text(&term, NULL, (bt_term_caps){BT_CHARS_ASCII, BT_DEPTH_MONO}, 160, 50, false, err);
+    if (code == BT_OK) code = bt_top_open(t, cfg, term, err);
+    unsigned parts = cfg->screen >= 1 && cfg->screen < BT_SCREEN_COUNT ? bt_screens[cfg->screen].parts : BT_VIEW_ALL & ~(unsigned)BT_VIEW_RUNS;
+    if (!t->has_run) parts = BT_VIEW_RUNS;
+    if (code == BT_OK) {
+        bt_view_ask ask;
+        fill_ask(t, parts, &ask);
+        code = bt_view_load(t->view, &ask, err);
+    }
+    if (code == BT_OK) {
+        bt_json j;
+        bt_json_begin(&j, out);
+        bt_view_json(t->view, parts, &j, NULL);
+        bt_text_put(out, "\n");
+    }
+    if (t->view) bt_top_close(t);
+    bt_term_close(term);
+    free(t);
+    return code;
+}
