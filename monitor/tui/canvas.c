@@ -9,7 +9,7 @@
 
 /* ---- code points ------------------------------------------------------------------------------------------------------ */
 
-uint32_t bt_utf8_next(const char **p) {
+uint32_t bt_glyph_next(const char **p) {
     const unsigned char *s = (const unsigned char *)*p;
     if (!s[0]) return 0;
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -30,7 +30,7 @@ uint32_t bt_utf8_next(const char **p) {
     return cp;
 }
 
-size_t bt_utf8_put(char out[5], uint32_t cp) {
+size_t bt_glyph_put(char out[5], uint32_t cp) {
     size_t n = 0;
     if (cp < 0x80) {
         out[n++] = (char)cp;
@@ -165,7 +165,7 @@ static int columns_of(const bt_canvas *c, uint32_t cp) {
 
 static int width_on(const bt_canvas *c, const char *s) {
     int w = 0;
-    for (uint32_t cp; (cp = bt_utf8_next(&s));) w += columns_of(c, cp);
+    for (uint32_t cp; (cp = bt_glyph_next(&s));) w += columns_of(c, cp);
     return w;
 }
 
@@ -175,7 +175,7 @@ int bt_canvas_text(bt_canvas *c, int x, int y, int max_w, bt_style s, const char
     if (max_w <= 0) return 0;
     bool cut = width_on(c, utf8) > max_w;
     int used = 0;
-    for (uint32_t cp; (cp = bt_utf8_next(&utf8));) {
+    for (uint32_t cp; (cp = bt_glyph_next(&utf8));) {
         int w = columns_of(c, cp);
         if (w == 0) continue;
         if (used + w > max_w - (cut ? 1 : 0)) break;
@@ -304,7 +304,7 @@ static void dump(const bt_canvas *c, bool color, bt_color_depth depth, bt_text *
             if (row[x].glyph == 0) continue;
             if (color && memcmp(&row[x].style, &now, sizeof now) != 0) put_sgr(out, now = row[x].style, depth);
             char utf8[5];
-            bt_utf8_put(utf8, row[x].glyph);
+            bt_glyph_put(utf8, row[x].glyph);
             bt_text_put(out, utf8);
         }
         static const bt_style plain = {0};

@@ -64,8 +64,8 @@ void bt_canvas_dump(const bt_canvas *c, bt_text *out);
 /* the same with SGR colour sequences; depth as in color.h */
 void bt_canvas_dump_ansi(const bt_canvas *c, bt_color_depth depth, bt_text *out);
 
-uint32_t bt_utf8_next(const char **p);          /* next code point, '?' for a bad byte; 0 at the end */
-size_t bt_utf8_put(char out[5], uint32_t cp);   /* returns the bytes written, NUL-terminated */
+uint32_t bt_glyph_next(const char **p);          /* next code point, '?' for a bad byte; 0 at the end */
+size_t bt_glyph_put(char out[5], uint32_t cp);   /* returns the bytes written, NUL-terminated */
 int bt_glyph_width(uint32_t cp);                /* 0 (combining, control), 1 or 2 */
 
 #endif

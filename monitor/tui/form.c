@@ -65,7 +65,7 @@ void bt_screen_form_draw(bt_top *t, bt_rect r) {
         int row = y + 2 + i, at = x + 14;
         bt_canvas_text(c, x + 3, row, 10, (bt_style){.fg = on ? BT_C_ACCENT : BT_C_LABEL, .attr = on ? BT_ATTR_BOLD : 0}, fields[i].label);
         const char *from = t->form[i];
-        while (bt_canvas_text_width(from) > w - 18) bt_utf8_next(&from);
+        while (bt_canvas_text_width(from) > w - 18) bt_glyph_next(&from);
         if (t->form[i][0] || on) at += bt_canvas_text(c, at, row, w - 17, (bt_style){.fg = BT_C_BRIGHT, .attr = BT_ATTR_BOLD}, from);
         if (on) bt_canvas_put(c, at++, row, '_', (bt_style){.fg = BT_C_ACCENT});
         if (!t->form[i][0]) bt_canvas_text(c, at + on, row, x + w - at - 2 - on, (bt_style){.fg = BT_C_FAINT}, fields[i].help);

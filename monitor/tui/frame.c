@@ -203,7 +203,7 @@ static void draw_input(bt_top *t, int y) {
     int x = 1 + bt_canvas_text(c, 1, y, c->w - 2, s, t->input == BT_INPUT_FILTER ? "/" : ":");
     int w = bt_canvas_text_width(t->line), room = c->w - x - 2;
     const char *from = t->line;
-    while (w > room && *from) bt_utf8_next(&from), w = bt_canvas_text_width(from);      /* the end stays in view */
+    while (w > room && *from) bt_glyph_next(&from), w = bt_canvas_text_width(from);      /* the end stays in view */
     x += bt_canvas_text(c, x, y, room, s, from);
     bt_canvas_put(c, x, y, '_', (bt_style){.fg = BT_C_ACCENT, .bg = BT_C_BAR});
 }
@@ -252,8 +252,9 @@ static void draw_full(bt_top *t) {
     draw_items(c, 1, 0, c->w - 12, &l, BT_C_BAR);
     number_items(t, &l);
     draw_items(c, 1, 1, c->w - 2, &l, BT_C_NONE);
-    draw_tabs(t, 2);
-    bt_rect body = {1, 3, c->w - 2, c->h - 5};
+    bool keys = bt_term_caps_of(t->term).keys;
+    if (keys) draw_tabs(t, 2);
+    bt_rect body = {1, 3, c->w - 2, c->h - (keys ? 5 : 4)};
     bt_rect old = bt_canvas_clip(c, body);
     t->page = body.h - 2;
     if (t->help) bt_screen_help_draw(t, body);
@@ -261,7 +262,8 @@ static void draw_full(bt_top *t) {
     else if (!t->has_run && t->screen != BT_SCREEN_RUNS) bt_top_empty(t, body, "no run is chosen: press 7 for the list of runs");
     else bt_screens[t->screen].draw(t, body);
     bt_canvas_unclip(c, old);
-    draw_status(t, c->h - 2);
+    draw_status(t, c->h - (keys ? 2 : 1));
+    if (!keys) return;
     if (t->input == BT_INPUT_NONE || t->input == BT_INPUT_FORM) draw_hints(t, c->h - 1);
     else draw_input(t, c->h - 1);
 }

@@ -40,7 +40,7 @@ size_t bt_top_rows(bt_top *t, size_t n, bt_row_text text, bt_row_number number, 
     char buf[512];
     t->n_all = n;
     t->n_rows = 0;
-    for (size_t i = 0; i < n && t->n_rows < BT_ROWS_MAX; i++)
+    for (size_t i = 0; i < n && t->n_rows < BT_TOP_ROWS; i++)
         if (!t->filter_on || bt_top_match(t, text(t, i, buf, sizeof buf))) t->rows[t->n_rows++] = i;
     if (number && l->sort >= 0) {
         order o = {t, number, l->sort, descending_first != l->invert};

@@ -29,7 +29,7 @@ static bool utf8_locale(void) {
 
 bt_term_caps bt_term_caps_of_env(void) {
     const char *term = getenv("TERM"), *truecolor = getenv("COLORTERM"), *no_color = getenv("NO_COLOR");
-    bt_term_caps caps = {BT_CHARS_ASCII, BT_DEPTH_16};
+    bt_term_caps caps = {BT_CHARS_ASCII, BT_DEPTH_16, false};
     if (!term) term = "dumb";
     bool console = strcmp(term, "linux") == 0, dumb = strcmp(term, "dumb") == 0 || !term[0];
     if (utf8_locale() && !dumb) caps.chars = console ? BT_CHARS_BLOCK : BT_CHARS_BRAILLE;    /* the console font has no braille */

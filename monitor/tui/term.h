@@ -19,6 +19,7 @@ typedef struct bt_term bt_term;
 typedef struct bt_term_caps {
     bt_chars chars;
     bt_color_depth depth;
+    bool keys;                      /* somebody can press keys: tabs and hints are worth a line */
 } bt_term_caps;
 
 /* what the environment allows: locale and TERM decide glyphs; TERM, COLORTERM and NO_COLOR decide colours */

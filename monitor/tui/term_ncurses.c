@@ -192,6 +192,7 @@ bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) {
     } else {
         want.depth = BT_DEPTH_MONO;
     }
+    want.keys = true;
     t->base = (bt_term){want, nc_size, nc_key, nc_present, nc_redraw, nc_close};
     t->all = true;
     catch_signals();

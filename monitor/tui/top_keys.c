@@ -22,7 +22,7 @@ bool bt_line_edit(char *line, size_t size, int32_t key) {
     }
     if (key < ' ' || key > 0x10FFFF || bt_glyph_width((uint32_t)key) == 0) return false;
     char utf8[5];
-    size_t k = bt_utf8_put(utf8, (uint32_t)key);
+    size_t k = bt_glyph_put(utf8, (uint32_t)key);
     if (n + k < size) memcpy(line + n, utf8, k + 1);
     return true;
 }

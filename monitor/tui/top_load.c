@@ -105,7 +105,7 @@ bt_code bt_top_json(const bt_top_cfg *cfg, bt_text *out, bt_err *err) {
     bt_term *term = NULL;
     bt_top *t = calloc(1, sizeof *t);
     if (!t) return bt_fail(err, BT_NOMEM, "cannot allocate the screens");
-    bt_code code = bt_term_open_text(&term, NULL, (bt_term_caps){BT_CHARS_ASCII, BT_DEPTH_MONO}, 160, 50, false, err);
+    bt_code code = bt_term_open_text(&term, NULL, (bt_term_caps){BT_CHARS_ASCII, BT_DEPTH_MONO, false}, 160, 50, false, err);
     if (code == BT_OK) code = bt_top_open(t, cfg, term, err);
     unsigned parts = cfg->screen >= 1 && cfg->screen < BT_SCREEN_COUNT ? bt_screens[cfg->screen].parts : BT_VIEW_ALL & ~(unsigned)BT_VIEW_RUNS;
     if (!t->has_run) parts = BT_VIEW_RUNS;

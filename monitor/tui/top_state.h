@@ -26,7 +26,7 @@ typedef enum {
     BT_TS_RSS, BT_TS_MFU, BT_TS_COUNT
 } bt_top_series;
 
-enum { BT_ROWS_MAX = 8192, BT_MARKED_MAX = 12, BT_COMPARE_MAX = 6, BT_COMPARE_POINTS = 258, BT_FORM_FIELDS = 7 };
+enum { BT_TOP_ROWS = 8192, BT_MARKED_MAX = 12, BT_COMPARE_MAX = 6, BT_COMPARE_POINTS = 258, BT_FORM_FIELDS = 7 };
 
 typedef struct bt_compared {        /* one run of a comparison */
     char run[BT_NAME_MAX];
@@ -62,7 +62,7 @@ typedef struct bt_top {
     bt_heat_value heat;
     int mode;                       /* of the step bars and the event levels */
     bt_list list[BT_SCREEN_COUNT];
-    size_t rows[BT_ROWS_MAX];       /* rows of the current table after filter and sort */
+    size_t rows[BT_TOP_ROWS];       /* rows of the current table after filter and sort */
     size_t n_rows, n_all;
     int page;                       /* rows that fit, for PgUp and PgDn */
     char filter[128];
