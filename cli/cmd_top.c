@@ -66,7 +66,7 @@ static bt_code frame_size(const char *given, int *w, int *h, bt_err *err) {
 static bt_code control(void *ctx, const char *run, const char *verb, char *reply, size_t size, bt_err *err) {
     char request[64];
     snprintf(request, sizeof request, "%s #top", verb);
-    return bt_control_ask(ctx, run, request, reply, size, err);
+    return bt_control_request(ctx, run, request, reply, size, err);
 }
 
 /* ---- ways to show --------------------------------------------------------------------------------------------------------------------- */

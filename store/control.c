@@ -96,7 +96,7 @@ bt_code bt_control_call(const char *path, const char *request, char *reply, size
     return bt_fail(err, BT_FORMAT, "the run answered something else than 'ok' or 'no'");
 }
 
-bt_code bt_control_ask(bt_db *db, const char *run, const char *request, char *reply, size_t size, bt_err *err) {
+bt_code bt_control_request(bt_db *db, const char *run, const char *request, char *reply, size_t size, bt_err *err) {
     char path[PATH_MAX];
     BT_TRY(bt_control_find(db, run, path, sizeof path, err));
     return bt_control_call(path, request, reply, size, err);

@@ -19,6 +19,6 @@ bt_code bt_control_find(bt_db *db, const char *run, char *path, size_t size, bt_
 /* reply receives TEXT; a refusal is returned as its code and message */
 bt_code bt_control_call(const char *path, const char *request, char *reply, size_t size, bt_err *err) BT_MUST_CHECK;
 /* both in one: run may be "last" */
-bt_code bt_control_ask(bt_db *db, const char *run, const char *request, char *reply, size_t size, bt_err *err) BT_MUST_CHECK;
+bt_code bt_control_request(bt_db *db, const char *run, const char *request, char *reply, size_t size, bt_err *err) BT_MUST_CHECK;
 
 #endif
