@@ -25,13 +25,12 @@ static bool take_point(void *ctx, const bt_row *row) {          /* newest first 
 
 /* mean, and standard error around the least-squares line over the index */
 static void level_of(const window *w, bt_level *out) {
-    double n = w->n, sum = 0, sum_i = 0, sum_ii = 0, sum_iy = 0, rest = 0;
+    double n = w->n, sum = 0, sum_ii = 0, sum_iy = 0, rest = 0;
     *out = (bt_level){NAN, NAN, w->x_newest, w->n};
     if (w->n == 0) return;
     for (int i = 0; i < w->n; i++) {
         double d = i - (n - 1) / 2;
         sum += w->y[i];
-        sum_i += d;
         sum_ii += d * d;
         sum_iy += d * w->y[i];
     }

@@ -84,7 +84,7 @@ static void fill_ask(const bt_top *t, unsigned parts, bt_view_ask *ask) {
     ask->heat = t->heat;
     ask->heat_columns = w > 24 ? w - 12 : 12;
     ask->n_series = BT_TS_COUNT;
-    for (int i = 0; i < BT_TS_COUNT; i++) ask->series[i] = (bt_series_ask){.rank = -1, .metric = series_of[i]};
+    for (int i = 0; i < BT_TS_COUNT; i++) ask->series[i] = (bt_series_ask){.rank = -1, .metric = (int)series_of[i]};
 }
 
 bt_code bt_top_load(bt_top *t, bt_err *err) {
