@@ -107,11 +107,23 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+static int64_t remembered(const bt_telemetry *t) {
+    int64_t n = t->history ? t->seen - t->warmup : 0;
+    return n < 0 ? 0 : n > BT_HISTORY ? BT_HISTORY : n;
+}
+
+void bt_telemetry_extremes(const bt_telemetry *t, bt_rank_metric metric, double *least, double *most) {
+    *least = *most = NAN;
+    for (int64_t i = 0; i < remembered(t); i++) {
+        *least = fmin(*least, t->history[i][metric]);           /* fmin(NaN, x) is x */
+        *most = fmax(*most, t->history[i][metric]);
+    }
+}
+
 double bt_telemetry_median(const bt_telemetry *t, bt_rank_metric metric) {
-    int64_t n = t->seen - t->warmup;
-    if (n <= 0 || !t->history) return NAN;
-    if (n > BT_HISTORY) n = BT_HISTORY;
+    int64_t n = remembered(t);
     double sorted[BT_HISTORY];
+    if (n == 0) return NAN;
     for (int64_t i = 0; i < n; i++) sorted[i] = t->history[i][metric];
     qsort(sorted, (size_t)n, sizeof *sorted, ascending);
     return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;

@@ -36,6 +36,7 @@ bt_code bt_telemetry_post(bt_telemetry *t, int64_t step, const double step_value
 bt_code bt_telemetry_poll(bt_telemetry *t, bt_err *err) BT_MUST_CHECK;
 bt_code bt_telemetry_flush(bt_telemetry *t, bt_err *err) BT_MUST_CHECK;
 double bt_telemetry_median(const bt_telemetry *t, bt_rank_metric metric);       /* NaN before the first record */
+void bt_telemetry_extremes(const bt_telemetry *t, bt_rank_metric metric, double *least, double *most);      /* of the same steps */
 /* an event from this rank; reaches the sink on rank 0 only. body: JSON object or NULL */
 void bt_telemetry_event(const bt_telemetry *t, const char *kind, bt_event_level level, int64_t step, const char *body, const char *fmt, ...)
     BT_PRINTF(6, 7);

@@ -281,6 +281,9 @@ static bt_code result(bt_trainer *t, bt_train_result *out, bt_err *err) {
     double rss = bt_rss_peak_mib();
     BT_TRY(bt_all_reduce_f64(t->mesh.world, &rss, 1, BT_SUM, err));
     for (int m = 0; m < BT_MR_COUNT; m++) out->step_ms[m] = bt_telemetry_median(&t->telemetry, (bt_rank_metric)m);
+    bt_telemetry_extremes(&t->telemetry, BT_MR_STEP_TIME, &out->step_ms_min, &out->step_ms_max);
+    out->flop_token = t->telemetry.flop_token;
+    out->peak_flops = t->telemetry.peak_flops;
     double per_s = (double)t->cfg.batch_tokens / (out->step_ms[BT_MR_STEP_TIME] / 1e3);
     out->steps = t->at.step;
     out->tokens = t->at.tokens;

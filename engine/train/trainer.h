@@ -26,8 +26,10 @@ typedef struct bt_train_result {
     int64_t steps, tokens;              /* done so far, all attempts */
     double loss, val_loss;              /* last; NaN when unknown */
     double val_bits_per_byte;
-    double tokens_per_s, mfu;           /* median over the steps of this attempt */
-    double step_ms[BT_MR_COUNT];        /* median per rank metric (phases), mean of ranks */
+    double tokens_per_s, mfu;           /* median over the steps of this attempt; rank 0 only */
+    double step_ms[BT_MR_COUNT];        /* median per rank metric (phases), mean of ranks, in the metric's unit; rank 0 only */
+    double step_ms_min, step_ms_max;    /* rank 0 only */
+    double flop_token, peak_flops;      /* peak 0: not measured */
     double rss_mib;                     /* peak, sum of all ranks */
     uint64_t params;
     bool stopped;                       /* asked to stop before the end */

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# timeout: 120
+# bench train: one JSON object with what DESIGN 10 promises, alone and on two ranks; errors of ranks arrive as one line.
+set -u
+bad=0
+fault() { echo "$*"; bad=1; }
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+export XDG_DATA_HOME=$tmp HOME=$tmp
+tiny="--set model.layers=2 --set model.d_model=64 --set model.heads=4 --set model.kv_heads=2 --set model.d_ff=128 --seq-len 32 --batch-tokens 256 --threads 1"
+
+value() { sed -n "s/.*\"$1\":\([^,}]*\).*/\1/p" "$tmp/out"; }
+check() {
+    [ "$(wc -l <"$tmp/out")" -eq 1 ] || fault "$1: not one line: $(cat "$tmp/out")"
+    for key in tokens_per_s mfu step_ms data_ms fwd_ms bwd_ms comm_exposed_ms wait_ms optim_ms other_ms rss_mib loss params isa threads ranks batch_tokens; do
+        grep -q "\"$key\":" "$tmp/out" || fault "$1: no $key in $(cat "$tmp/out")"
+    done
+    [ "$(value batch_tokens)" = 256 ] && [ "$(value threads)" = 1 ] && [ "$(value steps)" = 3 ] || fault "$1: wrong sizes: $(cat "$tmp/out")"
+    awk -v t="$(value tokens_per_s)" -v lo="$(value tokens_per_s_min)" -v hi="$(value tokens_per_s_max)" -v s="$(value step_ms)" -v l="$(value loss)" -v r="$(value rss_mib)" \
+        'BEGIN {exit !(t > 0 && lo <= t && t <= hi && s > 0 && l > 1 && l < 6 && r > 1)}' || fault "$1: figures that cannot be: $(cat "$tmp/out")"
+}
+
+"$BITRAIN" bench train $tiny --steps 3 --json >"$tmp/out" 2>"$tmp/err" || fault "alone: exit $?: $(cat "$tmp/err")"
+[ -s "$tmp/err" ] && fault "alone: says on standard error: $(cat "$tmp/err")"
+check alone
+alone=$(value loss)
+"$BITRAIN" bench train $tiny --steps 3 --ranks 2 --json >"$tmp/out" 2>"$tmp/err" || fault "two ranks: exit $?: $(cat "$tmp/err")"
+check "two ranks"
+[ "$(value ranks)" = 2 ] || fault "two ranks: ran on $(value ranks)"
+awk -v a="$alone" -v b="$(value loss)" 'BEGIN {d = a - b; exit !(d < 1e-3 * a && -d < 1e-3 * a)}' || fault "loss $alone alone, $(value loss) on two ranks"
+
+"$BITRAIN" bench train $tiny --steps 2 >"$tmp/out" 2>&1 || fault "text: exit $?"
+grep -q 'speed .*tokens' "$tmp/out" || fault "text: $(cat "$tmp/out")"
+
+"$BITRAIN" bench train $tiny --ranks 2 --data /nowhere/at.all >"$tmp/out" 2>"$tmp/err"
+code=$?
+[ $code -ne 0 ] && [ "$(wc -l <"$tmp/err")" -eq 1 ] && grep -q "/nowhere/at.all" "$tmp/err" || fault "missing data on two ranks: exit $code, '$(cat "$tmp/err")'"
+"$BITRAIN" bench train $tiny --ranks 3 2>"$tmp/err" >/dev/null
+[ $? -eq 2 ] && [ "$(wc -l <"$tmp/err")" -eq 1 ] || fault "three ranks for eight sequences: $(cat "$tmp/err")"
+"$BITRAIN" bench tran >"$tmp/out" 2>"$tmp/err"
+[ $? -eq 2 ] && grep -q "did you mean 'train'" "$tmp/err" || fault "wrong verb: $(cat "$tmp/err")"
+"$BITRAIN" bench >"$tmp/out" 2>"$tmp/err"
+[ $? -eq 2 ] || fault "no verb"
+exit $bad
