@@ -109,8 +109,7 @@ static bt_code own_path(char *out, size_t size, bt_err *err) {
 static const char *judge(const bt_job_result *r, int *status) {
     if (r->end.kind == BT_END_DONE) {
         *status = r->stopped && r->signal ? 128 + r->signal : 0;
-        const bool stopped = r->stopped || (r->result_json && strstr(r->result_json, "\"stopped\":true"));
-        return stopped ? "stopped" : "done";
+        return r->stopped || bt_train_result_says(r->result_json, "stopped", NULL, 0) ? "stopped" : "done";
     }
     if (r->end.kind == BT_END_STOPPED_NOW) {
         *status = r->signal ? 128 + r->signal : 130;
@@ -126,6 +125,11 @@ static bt_code finish(bt_train_plan *p, bt_writer *writer, const bt_job_result *
     if (writer && bt_writer_end(writer, state, r->stopped ? "stopped" : bt_end_name(r->end.kind), *status, &trouble) != BT_OK)
         fprintf(stderr, "warning: metrics: %s\n", trouble.msg);
     bt_train_summary(p, state, attempt, r->result_json);
+    char trouble_text[240];
+    if (bt_train_result_says(r->result_json, "trouble", trouble_text, sizeof trouble_text)) {
+        *status = 1;
+        return bt_fail(err, BT_IO, "the run is %s, but its last checkpoint could not be written: %s", state, trouble_text);
+    }
     if (r->end.kind == BT_END_DONE || r->end.kind == BT_END_STOPPED_NOW) return BT_OK;
     char told[640];
     bt_end_tell(&r->end, told, sizeof told);

@@ -107,6 +107,7 @@ void bt_result_put(bt_json *j, const bt_train_result *r) {
     bt_json_int(j, "params", (int64_t)r->params);
     bt_json_bool(j, "stopped", r->stopped);
     bt_json_str(j, "checkpoint", r->checkpoint);
+    if (r->trouble[0]) bt_json_str(j, "trouble", r->trouble);
     bt_json_object(j, "step_ms");
     for (int i = 0; i < BT_MR_COUNT; i++)
         if (bt_rank_metrics[i].unit == BT_UNIT_MS) bt_json_num(j, bt_rank_metrics[i].key, r->step_ms[i]);

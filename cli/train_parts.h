@@ -44,6 +44,8 @@ bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;    
 void bt_train_greet(const bt_train_plan *p);
 /* the end of a run: result_json is what rank 0 told, may be NULL. state: "done" "stopped" "failed" */
 void bt_train_summary(const bt_train_plan *p, const char *state, int attempt, const char *result_json);
+/* a true flag, or a text that is there (copied into buf unless NULL), in what rank 0 told */
+bool bt_train_result_says(const char *result_json, const char *key, char *buf, size_t size);
 void bt_train_fill_start(const bt_train_plan *p, bt_run_start *s, char host[BT_HOST_MAX], char user[64]);
 
 #endif

@@ -111,6 +111,15 @@ static double number(const json_t *o, const char *key) {
     return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
+bool bt_train_result_says(const char *result_json, const char *key, char *buf, size_t size) {
+    json_t *r = result_json ? json_loads(result_json, 0, NULL) : NULL;
+    const json_t *v = json_object_get(r, key);
+    const bool yes = json_is_true(v) || json_is_string(v);
+    if (yes && buf && json_is_string(v)) snprintf(buf, size, "%s", json_string_value(v));
+    json_decref(r);
+    return yes;
+}
+
 static void print_json(const bt_train_plan *p, const char *state, int attempt, json_t *r) {
     json_object_set_new(r, "run", json_string(p->run));
     json_object_set_new(r, "state", json_string(state));

@@ -60,6 +60,7 @@ struct bt_trainer {
     bool stop, stopped;
     int64_t ckpt_step, ckpt_at_ns;              /* last checkpoint of this attempt */
     char ckpt_path[1024];
+    char ckpt_trouble[240];                     /* why the newest save failed, "" when it did not */
     double val_loss, val_bits_per_byte;
     bt_layer_record *layer_records;             /* (tensors) for the ternary statistics */
     double (*layer_values)[BT_ML_COUNT];

@@ -113,6 +113,14 @@ bt_code bt_state_save(bt_trainer *t, bt_err *err) {
     }
     bt_ckpt_meta_release(&meta);
     free(mine.at);
+    t->ckpt_trouble[0] = '\0';
+    if (code == BT_IO && err) {                 /* agreed by all ranks: a full disk costs this checkpoint, not the run */
+        snprintf(t->ckpt_trouble, sizeof t->ckpt_trouble, "%.230s", err->msg);
+        t->ckpt_at_ns = bt_now_ns();            /* the next try is an interval away */
+        bt_telemetry_event(&t->telemetry, "checkpoint", BT_EV_ERROR, t->at.step - 1, NULL, "checkpoint after step %" PRId64 " failed, training goes on: %s", t->at.step,
+                           err->msg);
+        return BT_OK;
+    }
     if (code != BT_OK) return code;
 
     t->ckpt_step = t->at.step;

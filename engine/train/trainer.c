@@ -296,6 +296,7 @@ static bt_code result(bt_trainer *t, bt_train_result *out, bt_err *err) {
     out->params = bt_model_count(&t->model_cfg).params;
     out->stopped = t->stopped;
     memcpy(out->checkpoint, t->ckpt_path, sizeof out->checkpoint);
+    memcpy(out->trouble, t->ckpt_trouble, sizeof out->trouble);
     return BT_OK;
 }
 

@@ -34,6 +34,7 @@ typedef struct bt_train_result {
     uint64_t params;
     bool stopped;                       /* asked to stop before the end */
     char checkpoint[1024];              /* newest, "" when none */
+    char trouble[240];                  /* why the last checkpoint could not be written, "" when it could */
 } bt_train_result;
 
 bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *err) BT_MUST_CHECK;
