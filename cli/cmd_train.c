@@ -23,19 +23,6 @@
 
 /* ---- plan ------------------------------------------------------------------------------------------------------------ */
 
-static bool take_word(int *argc, char **argv, const char *word) {
-    bool found = false;
-    for (int i = 0; i < *argc; i++) {
-        if (strcmp(argv[i], "--") == 0) break;
-        if (strcmp(argv[i], word) != 0) continue;
-        memmove(argv + i, argv + i + 1, (size_t)(*argc - i) * sizeof *argv);
-        (*argc)--;
-        i--;
-        found = true;
-    }
-    return found;
-}
-
 static void keep_argv(bt_train_plan *p, int argc, char **argv) {
     bt_text_put(&p->argv, "bitrain train");
     for (int i = 0; i < argc; i++) {
@@ -183,18 +170,21 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
 
 /* ---- command --------------------------------------------------------------------------------------------------------- */
 
+bool bt_train_only_prints(const bt_train_plan *p) { return p->cfg.print_config || p->cfg.dry_run; }
+
+bt_code bt_train_print_plan(const bt_train_plan *p, bt_err *err) {
+    return p->cfg.print_config ? bt_print_config(&p->opts, p->cfg.json, stdout, err) : bt_train_dry_run(p, err);
+}
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    const bool print_config = take_word(&argc, argv, "--print-config"), dry_run = take_word(&argc, argv, "--dry-run");
     bool help = false;
     bt_train_plan *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     bt_code code;
-    if (bt_comm_am_rank() && !print_config && !dry_run) code = bt_train_direct(p, argc, argv, exit_status, err);
+    if (bt_comm_am_rank()) code = bt_train_direct(p, argc, argv, exit_status, err);
     else {
         code = bt_train_make_plan(p, argc, argv, 0, &help, err);
-        if (code == BT_OK && print_config) code = bt_print_config(&p->opts, p->cfg.json, stdout, err);
-        else if (code == BT_OK && dry_run) code = bt_train_dry_run(p, err);
-        else if (code == BT_OK) code = supervise(p, exit_status, err);
+        if (code == BT_OK) code = bt_train_only_prints(p) ? bt_train_print_plan(p, err) : supervise(p, exit_status, err);
     }
     bt_train_plan_release(p);
     free(p);

@@ -114,6 +114,11 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
     bt_comm *world = bt_comm_world();
     const bool first = bt_comm_rank(world) == 0;
     bt_code code = bt_train_make_plan(p, argc, argv, bt_comm_size(world), &help, err);
+    if (code == BT_OK && bt_train_only_prints(p)) {
+        code = bt_agree(world, first ? bt_train_print_plan(p, err) : BT_OK, err);
+        bt_comm_finalize();
+        return code;
+    }
     if (code == BT_OK && first) code = open_head(p, &h, &d, err);
     code = bt_agree(world, code, err);
     if (code == BT_OK) code = bt_broadcast(world, &d, sizeof d, 0, err);

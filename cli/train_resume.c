@@ -10,7 +10,7 @@
 #include "engine/ckpt/ckpt.h"
 
 /* Settings of now, whatever the run had: where and how it is shown and started, and how far this time. */
-static const char *const not_kept[] = {"run.name", "run.store", "run.out", "run.resume", "run.quiet", "run.json", "run.dash", "run.port", "run.no_monitor", "run.note",
+static const char *const not_kept[] = {"run.name", "run.store", "run.out", "run.resume", "run.quiet", "run.json", "run.dash", "run.port", "run.no_monitor", "run.note", "run.print_config", "run.dry_run",
                                        "launch.ranks", "launch.threads", "launch.hosts", "launch.max_restarts", "launch.hang_s", "launch.mpirun_args", "train.stop_after"};
 
 static bool kept(const char *key) {

@@ -106,7 +106,7 @@ static bool listen_to(asker *a, bt_control_fn fn, void *ctx) {
         if (k <= 0) return true;
         a->n += (size_t)k;
         a->line[a->n] = '\0';
-        char *end = strchr(a->line, '\n');
+        char *end = memchr(a->line, '\n', a->n);
         if (end) {
             *end = '\0';
             answer(a, fn, ctx);

@@ -1,0 +1,192 @@
+/* test_launch.c - the command line of mpirun, its session and environment, with a script in mpirun's place; scratch folders. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/base/clock.h"
+#include "monitor/job/launch.h"
+#include "monitor/job/proc.h"
+#include "monitor/job/scratch.h"
+
+static char folder[64];
+
+static void script(const char *body) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/mpirun", folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "#!/bin/sh\n%s\n", body);
+    fclose(f);
+    chmod(path, 0755);
+    setenv("BITRAIN_MPIRUN", path, 1);
+}
+
+static bt_launch launch(void) {
+    static const char *const words[] = {"rank", "--set", "run.note=two words"};
+    return (bt_launch){.ranks = 3, .hosts = "", .mpirun_args = "-x  FOO", .tmp = "/t m p", .shm = "/shm", .program = "/bin/bitrain", .words = words, .n_words = 3};
+}
+
+static void read_all(bt_child *c, char *out, size_t size) {
+    size_t n = 0;
+    for (int i = 0; i < 500 && n + 1 < size; i++) {
+        ssize_t k = read(c->out, out + n, size - 1 - n);
+        if (k > 0) n += (size_t)k;
+        else if (k == 0) break;
+        else bt_sleep_ns(10000000);
+    }
+    out[n] = '\0';
+    close(c->out);
+}
+
+static int wait_for(pid_t pid) {
+    int status = -1;
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void test_words(void **state) {
+    (void)state;
+    unsetenv("BITRAIN_MPIRUN");
+    bt_text t;
+    bt_text_init(&t);
+    bt_launch l = launch();
+    bt_launch_command(&l, &t);
+    const char *s = bt_text_str(&t);
+    assert_int_equal(strncmp(s, "mpirun\n-np\n3\n", 13), 0);
+    assert_non_null(strstr(s, "--mca\nbtl\nself,vader\n"));
+    assert_non_null(strstr(s, "--mca\norte_tmpdir_base\n/t m p\n"));        /* a blank in a value is no border */
+    assert_non_null(strstr(s, "\n-x\nFOO\n/bin/bitrain\nrank\n--set\nrun.note=two words\n"));
+    assert_null(strstr(s, "--hostfile"));
+    assert_null(strstr(s, "--enable-recovery"));
+    bt_text_clear(&t);
+    l.hosts = "hosts.txt";
+    bt_launch_command(&l, &t);
+    s = bt_text_str(&t);
+    assert_non_null(strstr(s, "--hostfile\nhosts.txt\n"));
+    assert_non_null(strstr(s, "--mca\nbtl\nself,vader,tcp\n"));
+    assert_non_null(strstr(s, "oob_tcp_keepalive_time\n2\n"));
+    assert_null(strstr(s, "vader_backing_directory"));
+    assert_null(strstr(s, "--oversubscribe"));
+    bt_text_release(&t);
+    for (size_t i = 0; i < bt_launch_rows_n; i++) assert_true(strlen(bt_launch_rows[i].reason) > 8);
+}
+
+static void test_session_and_environment(void **state) {
+    (void)state;
+    script("env; echo sid=$(cut -d' ' -f6 /proc/$$/stat) pid=$$; read x && echo got=$x; echo to-stderr >&2; exit 7");
+    setenv("OMPI_COMM_WORLD_RANK", "0", 1);
+    setenv("PMIX_RANK", "0", 1);
+    setenv("OMPI_MCA_my_setting", "kept", 1);
+    signal(SIGPIPE, SIG_IGN);
+    bt_launch l = launch();
+    bt_child c;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_launch_start(&l, &c, &err), BT_OK);
+    char out[65536], want[64];
+    read_all(&c, out, sizeof out);
+    assert_int_equal(wait_for(c.pid), 7);
+    unsetenv("OMPI_COMM_WORLD_RANK");
+    unsetenv("PMIX_RANK");
+    snprintf(want, sizeof want, "sid=%d pid=%d\n", (int)c.pid, (int)c.pid);
+    assert_non_null(strstr(out, want));                                     /* a session of its own */
+    assert_null(strstr(out, "OMPI_COMM_WORLD_RANK"));
+    assert_null(strstr(out, "PMIX_RANK"));
+    assert_non_null(strstr(out, "OMPI_MCA_my_setting=kept"));
+    assert_null(strstr(out, "got="));                                       /* no stdin */
+    assert_non_null(strstr(out, "to-stderr"));
+}
+
+/* Its output has a reader for ever: the child itself. */
+static void test_outlives_us(void **state) {
+    (void)state;
+    char done[128], body[300];
+    snprintf(done, sizeof done, "%s/done", folder);
+    snprintf(body, sizeof body, "sleep 0.2; for i in 1 2 3 4 5; do echo still here; done && touch %s", done);
+    script(body);
+    bt_launch l = launch();
+    bt_child c;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_launch_start(&l, &c, &err), BT_OK);
+    close(c.out);                                                           /* as if we had been killed */
+    assert_int_equal(wait_for(c.pid), 0);
+    assert_int_equal(access(done, F_OK), 0);
+}
+
+static void test_no_mpirun(void **state) {
+    (void)state;
+    setenv("BITRAIN_MPIRUN", "/nonexistent/mpirun", 1);
+    bt_launch l = launch();
+    bt_child c;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_launch_start(&l, &c, &err), BT_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "openmpi-bin"));
+}
+
+static void test_kill_session(void **state) {
+    (void)state;
+    script("sleep 60 & (trap '' TERM; sleep 60) & sleep 60");
+    bt_launch l = launch();
+    bt_child c;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_launch_start(&l, &c, &err), BT_OK);
+    bt_proc list[16];
+    for (int i = 0; i < 500 && bt_proc_session(c.pid, list, 16) < 4; i++) bt_sleep_ns(10000000);
+    assert_true(bt_proc_session(c.pid, list, 16) >= 4);
+    assert_int_equal(bt_proc_kill_session(c.pid, 5), 0);
+    assert_int_equal(wait_for(c.pid), 128 + SIGKILL);
+    close(c.out);
+}
+
+static void test_scratch(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    bt_scratch a, b;
+    char tmp[280], shm[280], path[320];
+    struct stat st;
+    assert_int_equal(bt_scratch_create(&a, 2, &err), BT_OK);
+    assert_int_equal(bt_scratch_attempt(&a, 0, tmp, shm, &err), BT_OK);
+    snprintf(path, sizeof path, "%s/vader_segment.x", shm);
+    close(open(path, O_CREAT | O_WRONLY, 0600));
+    bt_scratch_sweep();                                                     /* held: stays */
+    assert_int_equal(stat(path, &st), 0);
+    bt_scratch_attempt_end(&a, 0);
+    assert_int_equal(stat(shm, &st), -1);
+    assert_int_equal(stat(a.shm, &st), 0);
+
+    /* both holders die: the next sweep takes it */
+    assert_int_equal(bt_scratch_create(&b, 2, &err), BT_OK);
+    close(b.lock);
+    if (b.shm_lock >= 0) close(b.shm_lock);
+    bt_scratch_sweep();
+    assert_int_equal(stat(b.tmp, &st), -1);
+    assert_int_equal(stat(b.shm, &st), -1);
+    assert_int_equal(stat(a.tmp, &st), 0);
+    bt_scratch_remove(&a);
+    assert_int_equal(a.lock, -1);
+    bt_scratch none = {0};
+    bt_scratch_remove(&none);
+}
+
+int main(void) {
+    strcpy(folder, "/tmp/bt-launch-XXXXXX");
+    if (!mkdtemp(folder)) return 1;
+    setenv("TMPDIR", folder, 1);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_session_and_environment), cmocka_unit_test(test_outlives_us),
+                                       cmocka_unit_test(test_no_mpirun), cmocka_unit_test(test_kill_session), cmocka_unit_test(test_scratch)};
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    char cmd[128];
+    snprintf(cmd, sizeof cmd, "rm -rf %s", folder);
+    return system(cmd) != 0 || rc;
+}

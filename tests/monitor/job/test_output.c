@@ -1,0 +1,79 @@
+/* test_output.c - what ranks print: cleaned, bounded, the error picked out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "monitor/job/output.h"
+
+static void feed(bt_output *o, const char *s) { bt_output_feed(o, s, strlen(s)); }
+
+static void test_error_line(void **state) {
+    (void)state;
+    bt_output o;
+    char line[640];
+    bt_output_open(&o, "/nonexistent/log", 0);
+    bt_output_error_line(line, sizeof line, 2, BT_FORMAT, "shard 'x' is damaged at byte 12");
+    feed(&o, "noise\n");
+    for (size_t i = 0; line[i]; i++) bt_output_feed(&o, line + i, 1);      /* in any pieces */
+    assert_true(o.reported);
+    assert_int_equal(o.rank, 2);
+    assert_int_equal(o.code, BT_FORMAT);
+    assert_string_equal(o.message, "shard 'x' is damaged at byte 12");
+    feed(&o, "bitrain rank 0: error 3: a later one\n");                    /* the first counts */
+    assert_int_equal(o.rank, 2);
+    bt_output_reset(&o, 1);
+    assert_false(o.reported);
+    feed(&o, "bitrain rank 0: error 0: impossible\nbitrain rank 0: error 99: impossible\nbitrain rank x\n");
+    assert_false(o.reported);
+    bt_output_close(&o);
+}
+
+static void test_mpirun_notice(void **state) {
+    (void)state;
+    bt_output o;
+    bt_output_open(&o, "/nonexistent/log", 0);
+    feed(&o, "----------\nmpirun noticed that process rank 1 with PID 4711 on node vm exited on signal 9 (Killed).\n----------\n");
+    assert_false(o.reported);
+    assert_int_equal(o.rank, 1);
+    assert_int_equal(o.signal, 9);
+    bt_output_close(&o);
+}
+
+static void test_log(void **state) {
+    (void)state;
+    char path[] = "/tmp/bt-output-XXXXXX", text[4096] = "";
+    close(mkstemp(path));
+    bt_output o;
+    bt_output_open(&o, path, 3);
+    feed(&o, "plain\r\n\033[31mred\033[0m\nnul: ");
+    bt_output_feed(&o, "\0x\n", 3);
+    char *longer = malloc(100001);
+    memset(longer, 'l', 100000);
+    longer[100000] = '\n';
+    bt_output_feed(&o, longer, 100001);
+    free(longer);
+    feed(&o, "end\n");
+    bt_output_close(&o);
+    FILE *f = fopen(path, "r");
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    unlink(path);
+    text[n] = '\0';
+    assert_non_null(strstr(text, "--- attempt 3\nplain\n"));
+    assert_null(strchr(text, 033));
+    assert_non_null(strstr(text, "red"));
+    assert_true(n < 2000);
+    assert_non_null(strstr(text, "\nend\n"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_error_line), cmocka_unit_test(test_mpirun_notice), cmocka_unit_test(test_log)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,148 @@
+/* test_restart.c - every way an attempt can end is called by its name and leads to the right next step. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include "monitor/job/restart.h"
+
+#define EXIT(code) ((code) << 8)
+
+static bt_end_facts base(int wait_status) {
+    return (bt_end_facts){.wait_status = wait_status, .started = true, .rank = -1, .step = 7, .message = "", .last_line = "what mpirun said"};
+}
+
+static void test_kinds(void **state) {
+    (void)state;
+    const struct { int status; bt_end_kind kind; } rows[] = {
+        {EXIT(0), BT_END_DONE},        {EXIT(137), BT_END_SIGNAL},     {EXIT(139), BT_END_SIGNAL}, {EXIT(143), BT_END_SIGNAL},  {EXIT(141), BT_END_SIGNAL},
+        {EXIT(205), BT_END_NODE_LOST}, {EXIT(110), BT_END_HUNG},       {EXIT(75), BT_END_TRANSIENT}, {EXIT(76), BT_END_INTEGRITY}, {EXIT(78), BT_END_MISMATCH},
+        {EXIT(1), BT_END_OTHER},       {9 /* mpirun killed */, BT_END_SIGNAL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_end_facts f = base(rows[i].status);
+        const bt_end e = bt_end_classify(&f);
+        if (e.kind != rows[i].kind) fail_msg("status %x is '%s', expected '%s'", (unsigned)rows[i].status, bt_end_name(e.kind), bt_end_name(rows[i].kind));
+    }
+    bt_end_facts f = base(EXIT(137));
+    f.oom = true;
+    assert_int_equal(bt_end_classify(&f).kind, BT_END_OOM);
+    f = base(EXIT(137));
+    f.hung = true;
+    assert_int_equal(bt_end_classify(&f).kind, BT_END_HUNG);
+    f = base(EXIT(143));
+    f.stop_now = true;
+    assert_int_equal(bt_end_classify(&f).kind, BT_END_STOPPED_NOW);
+    f = base(EXIT(1));
+    f.started = false;
+    bt_end e = bt_end_classify(&f);
+    assert_int_equal(e.kind, BT_END_LAUNCH);
+    assert_string_equal(e.message, "what mpirun said");
+    f = base(EXIT(6));
+    f.reported = true;
+    f.code = BT_FORMAT;
+    f.rank = 1;
+    f.message = "shard is damaged";
+    e = bt_end_classify(&f);
+    assert_int_equal(e.kind, BT_END_ERROR);
+    assert_int_equal(bt_end_exit_code(&e), 6);
+    assert_int_equal(e.rank, 1);
+}
+
+static bt_end end_of(int status, int64_t step) {
+    bt_end_facts f = base(status);
+    f.step = step;
+    return bt_end_classify(&f);
+}
+
+static void test_policy(void **state) {
+    (void)state;
+    bt_restart_history h;
+    memset(&h, 0, sizeof h);
+    bt_end e = end_of(EXIT(137), 40);
+    bt_restart r = bt_restart_decide(&h, &e, 0, 3);
+    assert_true(r.again);
+    assert_true(r.delay_s == 0);            /* it had got on: at once */
+    e = end_of(EXIT(137), 55);
+    assert_true(bt_restart_decide(&h, &e, 40, 3).again);
+    /* the same again at the same step: no third time */
+    e = end_of(EXIT(137), 55);
+    r = bt_restart_decide(&h, &e, 40, 3);
+    assert_false(r.again);
+    assert_non_null(strstr(r.why, "same failure"));
+
+    /* without progress the waits grow, different failures each time */
+    memset(&h, 0, sizeof h);
+    e = end_of(EXIT(137), -1);
+    assert_true(bt_restart_decide(&h, &e, 10, 9).delay_s == 1);
+    e = end_of(EXIT(139), -1);
+    assert_true(bt_restart_decide(&h, &e, 10, 9).delay_s == 2);
+    e = end_of(EXIT(205), -1);
+    assert_true(bt_restart_decide(&h, &e, 10, 9).delay_s == 4);
+    e = end_of(EXIT(205), -1);
+    assert_false(bt_restart_decide(&h, &e, 10, 9).again);
+
+    /* the budget */
+    memset(&h, 0, sizeof h);
+    for (int i = 0; i < 3; i++) {
+        e = end_of(EXIT(137), 10 + i);
+        assert_true(bt_restart_decide(&h, &e, 5, 3).again);
+    }
+    e = end_of(EXIT(137), 30);
+    r = bt_restart_decide(&h, &e, 5, 3);
+    assert_false(r.again);
+    assert_non_null(strstr(r.why, "max_restarts"));
+    memset(&h, 0, sizeof h);
+    assert_false(bt_restart_decide(&h, &e, 5, 0).again);
+}
+
+static void test_errors_are_not_looped(void **state) {
+    (void)state;
+    const struct { bt_code code; int64_t step; bool again; } rows[] = {
+        {BT_FORMAT, 20, false}, {BT_ARG, 20, false}, {BT_NOMEM, 20, false}, {BT_NOTFOUND, 20, false}, {BT_BUSY, 20, false},
+        {BT_IO, 20, true},      {BT_MPI, 20, true},  {BT_DB, 20, true},     {BT_IO, -1, false},       {BT_IO, 9, false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_restart_history h;
+        memset(&h, 0, sizeof h);
+        bt_end_facts f = base(EXIT(1));
+        f.reported = true;
+        f.code = rows[i].code;
+        f.step = rows[i].step;
+        f.message = "x";
+        const bt_end e = bt_end_classify(&f);
+        if (bt_restart_decide(&h, &e, 10, 3).again != rows[i].again) fail_msg("row %zu", i);
+    }
+    const int never[] = {78};
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++) {
+        bt_restart_history h;
+        memset(&h, 0, sizeof h);
+        const bt_end e = end_of(EXIT(never[i]), 20);
+        assert_false(bt_restart_decide(&h, &e, 0, 3).again);
+        assert_int_equal(bt_end_exit_code(&e), 4);
+    }
+}
+
+static void test_words(void **state) {
+    (void)state;
+    char buf[640];
+    bt_end_facts f = base(EXIT(137));
+    f.rank = 3;
+    f.signal = 9;
+    const bt_end e = bt_end_classify(&f);
+    assert_string_equal(bt_end_tell(&e, buf, sizeof buf), "rank 3 was ended by signal 9 (Killed) after step 7");
+    bt_end none = e;
+    none.step = -1;
+    none.rank = -1;
+    assert_string_equal(bt_end_tell(&none, buf, sizeof buf), "a rank was ended by signal 9 (Killed) before the first step");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds), cmocka_unit_test(test_policy), cmocka_unit_test(test_errors_are_not_looped),
+                                       cmocka_unit_test(test_words)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
