@@ -88,8 +88,7 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
         bt_text_init(&sample);
         const bt_rank_run run = {.cfg = &cfg, .sink = wire && !cfg.no_monitor ? bt_wire_sink(wire) : NULL, .requests = &box, .resume_dir = w->resume_from,
                                  .attempt = w->fence};
-        *in_step = true;
-        code = bt_rank_train(&run, &result, cfg.quiet ? NULL : &sample, err);
+        code = bt_rank_train(&run, &result, cfg.quiet ? NULL : &sample, in_step, err);
         if (code == BT_OK && wire) tell_result(bt_wire_sink(wire), &result, &sample);
         bt_text_release(&sample);
     }
@@ -117,8 +116,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     if (code != BT_OK && code != BT_STOPPED) {
         report(code, err);
         *exit_status = bt_exit_code(code);
-        /* In mid-step the others may be inside a collective that will never end. */
-        if (in_step && bt_comm_size(bt_comm_world()) > 1) bt_comm_abort(*exit_status);
+        bt_rank_leave(in_step, err, *exit_status);
         bt_comm_finalize();
         return BT_OK;                   /* said already */
     }

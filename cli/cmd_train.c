@@ -47,6 +47,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     BT_TRY(bt_run_cfg_settle(&p->opts, &p->cfg, p->ranks, err));
     if (p->from_step >= p->cfg.steps)
         return bt_fail(err, BT_BUSY, "run '%s' has done its %" PRId64 " steps (give a larger --steps to go further)", p->run, p->cfg.steps);
+    if (p->cfg.hosts[0] && access(p->cfg.hosts, R_OK) != 0) return bt_fail_errno(err, BT_NOTFOUND, errno, "cannot read host file '%s'", p->cfg.hosts);
     if (!p->run[0]) BT_TRY(bt_train_make_name(p->store, p->run, err));
     BT_TRY(bt_train_place(p, err));
     bt_run_cfg_json(&p->opts, &p->config_json);
@@ -141,6 +142,9 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     bt_job_block_signals();
     const char **words = rank_words(p, &s.n_words, err);
     s.words = words;
+    bt_text greeting;
+    bt_text_init(&greeting);
+    bt_train_greeting(p, &greeting);
     bt_train_fill_start(p, &s.start, host, user);
     bt_code code = words ? bt_train_corpus(p, err) : BT_NOMEM;
     if (code == BT_OK) code = bt_ckpt_prepare(p->out, !p->resume && !p->resume_dir[0], err);
@@ -149,10 +153,9 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
         if (code == BT_OK) code = bt_writer_begin(writer, &s.start, &s.attempt, err);
     }
     s.writer = writer;
-    if (code == BT_OK) code = bt_live_open(&live, p->cfg.steps, p->cfg.batch_tokens, p->cfg.quiet || p->cfg.json, err);
+    if (code == BT_OK) code = bt_live_open(&live, p->cfg.steps, bt_text_str(&greeting), p->cfg.quiet || p->cfg.json, err);
     if (code == BT_OK) {
         s.ui = bt_live_ui(live);
-        bt_train_greet(p);
         code = bt_job_run(&s, &result, err);
         bt_live_finish(live);
         if (code == BT_OK) code = finish(p, writer, &result, s.attempt + result.restarts, status, err);
@@ -162,6 +165,7 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
         }
     }
     bt_live_close(live);
+    bt_text_release(&greeting);
     bt_writer_close(writer);
     bt_job_result_release(&result);
     free_words(words, s.n_words);

@@ -18,7 +18,8 @@ static const int64_t DRAW_NS = 200000000, LINE_NS = 10000000000;
 enum { RATES = 32 };
 
 struct bt_live {
-    int64_t steps, step_tokens;
+    int64_t steps;
+    char *greeting;                     /* not shown yet; NULL: shown */
     bool quiet, color;
     bool tty;                           /* stderr is a terminal */
     bool keys, raw;                     /* stdin too, and it is ours */
@@ -103,6 +104,14 @@ static void erase(bt_live *l) {
     l->shown = false;
 }
 
+static void greet(bt_live *l) {
+    if (!l->greeting) return;
+    erase(l);
+    if (!l->quiet) put(l->greeting, strlen(l->greeting));
+    free(l->greeting);
+    l->greeting = NULL;
+}
+
 static void draw(bt_live *l) {
     if (!l->tty || l->quiet || !l->view.state) return;
     char line[512], out[640];
@@ -150,6 +159,7 @@ static void find_slowest(bt_live *l, const bt_step_record *r) {
 static void on_step(void *ctx, const bt_step_record *r) {
     bt_live *l = ctx;
     const int64_t now = bt_now_ns();
+    greet(l);
     if (l->step_ns && r->step > l->step && l->step >= 0) {
         l->rate[l->at_rate] = (double)(now - l->step_ns) / 1e9 / (double)(r->step - l->step);
         l->at_rate = (l->at_rate + 1) % RATES;
@@ -171,6 +181,7 @@ static void on_step(void *ctx, const bt_step_record *r) {
 
 static void on_event(void *ctx, const bt_event *e) {
     bt_live *l = ctx;
+    greet(l);
     if (l->quiet && e->level == BT_EV_INFO) return;
     char plain[512], line[640];
     bt_text_plain(plain, sizeof plain, e->title ? e->title : e->kind);
@@ -277,13 +288,13 @@ static bool on_hangup(void *ctx) {
 
 /* ---- public ---------------------------------------------------------------------------------------------------------- */
 
-bt_code bt_live_open(bt_live **out, int64_t steps, int64_t step_tokens, bool quiet, bt_err *err) {
+bt_code bt_live_open(bt_live **out, int64_t steps, const char *greeting, bool quiet, bt_err *err) {
     bt_live *l = calloc(1, sizeof *l);
     *out = l;
     if (!l) return bt_fail(err, BT_NOMEM, "cannot allocate the live line");
     const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
     l->steps = steps;
-    l->step_tokens = step_tokens;
+    l->greeting = strdup(greeting);
     l->quiet = quiet;
     l->tty = isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
     l->color = l->tty && !(no_color && no_color[0]);
@@ -318,5 +329,7 @@ void bt_live_finish(bt_live *l) {
 void bt_live_close(bt_live *l) {
     if (!l) return;
     leave_raw(l);
+    erase(l);
+    free(l->greeting);
     free(l);
 }

@@ -12,7 +12,8 @@
 
 typedef struct bt_live bt_live;
 
-bt_code bt_live_open(bt_live **out, int64_t steps, int64_t step_tokens, bool quiet, bt_err *err) BT_MUST_CHECK;
+/* greeting: lines shown before the first news of the ranks; a run that never gets that far has its error line only */
+bt_code bt_live_open(bt_live **out, int64_t steps, const char *greeting, bool quiet, bt_err *err) BT_MUST_CHECK;
 bt_job_ui bt_live_ui(bt_live *l);           /* callbacks for the supervisor; valid until close */
 const bt_sink *bt_live_sink(bt_live *l);    /* the same as a sink, for rank 0 without a supervisor */
 void bt_live_finish(bt_live *l);            /* last key=value line, end of the rewriting line, terminal as it was */

@@ -80,12 +80,14 @@ static bt_code write_sample(const bt_run_cfg *cfg, bt_model *model, bt_text *out
 
 /* ---- training -------------------------------------------------------------------------------------------------------- */
 
-bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sample, bt_err *err) {
+bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sample, bool *in_step, bt_err *err) {
+    *in_step = false;
     memset(out, 0, sizeof *out);
     bt_trainer *trainer = NULL;
     const bt_trainer_setup setup = {.cfg = r->cfg, .sink = r->sink, .requests = r->requests, .resume_dir = r->resume_dir, .attempt = r->attempt};
     BT_TRY(bt_trainer_create(&trainer, &setup, err));
     bt_code code = bt_trainer_run(trainer, out, err);
+    *in_step = code != BT_OK;
     const bool text = strncmp(r->cfg->data, "synth:", 6) != 0;
     if (code == BT_OK && sample && text && !out->stopped && bt_comm_rank(bt_comm_world()) == 0) {
         bt_err why = BT_ERR_INIT;
@@ -93,6 +95,12 @@ bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sampl
     }
     bt_trainer_destroy(trainer);
     return code;
+}
+
+void bt_rank_leave(bool in_step, const bt_err *err, int exit_status) {
+    if (!in_step || bt_comm_size(bt_comm_world()) == 1) return;
+    if (err->rank >= 0 && err->rank != bt_comm_rank(bt_comm_world())) bt_sleep_ns(500000000);
+    bt_comm_abort(exit_status);
 }
 
 void bt_result_put(bt_json *j, const bt_train_result *r) {

@@ -59,7 +59,12 @@ static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
         BT_TRY(bt_writer_open(&h->writer, p->store, 10, err));
         BT_TRY(bt_writer_begin(h->writer, &start, &d->attempt, err));
     }
-    BT_TRY(bt_live_open(&h->live, p->cfg.steps, p->cfg.batch_tokens, p->cfg.quiet || p->cfg.json, err));
+    bt_text greeting;
+    bt_text_init(&greeting);
+    bt_train_greeting(p, &greeting);
+    bt_code code = bt_live_open(&h->live, p->cfg.steps, bt_text_str(&greeting), p->cfg.quiet || p->cfg.json, err);
+    bt_text_release(&greeting);
+    BT_TRY(code);
     h->sinks = (both){.store = h->writer ? bt_writer_sink(h->writer) : NULL, .screen = bt_live_sink(h->live),
                       .sink = {.ctx = &h->sinks, .ranks = to_ranks, .fact = to_fact, .step = to_step, .layers = to_layers, .event = to_event,
                                .checkpoint = to_checkpoint}};
@@ -67,7 +72,6 @@ static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
     snprintf(d->run, sizeof d->run, "%s", p->run);
     snprintf(d->out, sizeof d->out, "%s", p->out);
     snprintf(d->resume_dir, sizeof d->resume_dir, "%s", p->resume_dir);
-    bt_train_greet(p);
     return BT_OK;
 }
 
@@ -132,14 +136,13 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
     bool in_step = false;
     if (code == BT_OK) {
         const bt_rank_run r = {.cfg = &p->cfg, .sink = first ? &h.sinks.sink : NULL, .requests = &box, .resume_dir = d.resume_dir, .attempt = d.fence};
-        in_step = true;
-        code = bt_rank_train(&r, &result, p->cfg.quiet ? NULL : &sample, err);
+        code = bt_rank_train(&r, &result, p->cfg.quiet ? NULL : &sample, &in_step, err);
     }
     if (first) code = close_head(p, &h, d.attempt, code, &result, &sample, status, err);
     bt_text_release(&sample);
     if (code != BT_OK && in_step && bt_comm_size(world) > 1) {
         if (err->rank < 0 || err->rank == bt_comm_rank(world)) fprintf(stderr, "bitrain train: rank %d: %s\n", bt_comm_rank(world), err->msg);
-        bt_comm_abort(bt_exit_code(code));
+        bt_rank_leave(in_step, err, bt_exit_code(code));
     }
     if (code != BT_OK && !first) *status = bt_exit_code(code), err->msg[0] = '\0', code = BT_STOPPED;      /* rank 0 says it */
     bt_comm_finalize();

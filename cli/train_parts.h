@@ -41,7 +41,7 @@ bt_code bt_train_absolute(const char *path, char out[PATH_MAX], bt_err *err) BT_
 
 /* train_print.c */
 bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;      /* memory plan, layout, command of mpirun */
-void bt_train_greet(const bt_train_plan *p);
+void bt_train_greeting(const bt_train_plan *p, bt_text *out);   /* lines: what begins, and checkpoints passed over */
 /* the end of a run: result_json is what rank 0 told, may be NULL. state: "done" "stopped" "failed" */
 void bt_train_summary(const bt_train_plan *p, const char *state, int attempt, const char *result_json);
 /* a true flag, or a text that is there (copied into buf unless NULL), in what rank 0 told */

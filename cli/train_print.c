@@ -32,15 +32,15 @@ void bt_train_fill_start(const bt_train_plan *p, bt_run_start *s, char host[BT_H
                         .mpi = BITRAIN_MPI, .note = p->cfg.note, .out_dir = p->out, .world_size = p->ranks, .seed = (uint64_t)p->cfg.seed, .pid = (int)getpid()};
 }
 
-void bt_train_greet(const bt_train_plan *p) {
-    if (p->cfg.quiet) return;
-    fprintf(stderr, "run %s: %s for %" PRId64 " steps of %" PRId64 " tokens, %d rank%s", p->run, p->cfg.preset, p->cfg.steps, p->cfg.batch_tokens, p->ranks,
-            p->ranks == 1 ? "" : "s");
-    if (p->cfg.threads) fprintf(stderr, " x %" PRId64 " thread%s", p->cfg.threads, p->cfg.threads == 1 ? "" : "s");
-    fprintf(stderr, "%s%s\n", p->resume_dir[0] || p->resume ? ", " : "", p->resume_dir[0] || p->resume ? p->reason : "");
+void bt_train_greeting(const bt_train_plan *p, bt_text *out) {
+    bt_text_printf(out, "run %s: %s for %" PRId64 " steps of %" PRId64 " tokens, %d rank%s", p->run, p->cfg.preset, p->cfg.steps, p->cfg.batch_tokens, p->ranks,
+                   p->ranks == 1 ? "" : "s");
+    if (p->cfg.threads) bt_text_printf(out, " x %" PRId64 " thread%s", p->cfg.threads, p->cfg.threads == 1 ? "" : "s");
+    if (p->resume_dir[0] || p->resume) bt_text_printf(out, ", %s", p->reason);
+    bt_text_put(out, "\n");
     for (char *line = p->why.data, *end; line && *line; line = end) {
         end = line + strcspn(line, "\n");
-        fprintf(stderr, "warning: %.*s\n", (int)(end - line), line);
+        bt_text_printf(out, "warning: %.*s\n", (int)(end - line), line);
         if (*end) end++;
     }
 }
@@ -151,6 +151,10 @@ void bt_train_summary(const bt_train_plan *p, const char *state, int attempt, co
     if (!r) r = json_object();
     if (p->cfg.json) {
         print_json(p, state, attempt, r);
+        json_decref(r);
+        return;
+    }
+    if (strcmp(state, "failed") == 0) {             /* the error says it all */
         json_decref(r);
         return;
     }

@@ -44,6 +44,7 @@ struct bt_job {
 
 void bt_job_tap(bt_job *job);           /* fills job->tap */
 void bt_job_event(bt_job *job, const char *kind, bt_event_level level, int rank, const char *fmt, ...) BT_PRINTF(5, 6);
+void bt_job_record(bt_job *job, const char *kind, bt_event_level level, int rank, const char *title);     /* not on the screen */
 void bt_job_signal(bt_job *job, int signal);
 void bt_job_send_pending(bt_job *job);
 bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char *who, bt_text *answer, bt_err *err);

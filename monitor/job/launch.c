@@ -30,7 +30,7 @@ const bt_launch_row bt_launch_rows[] = {
     {BT_LAUNCH_NO_CMA, "--mca btl_vader_single_copy_mechanism none", "this kernel or container forbids process_vm_readv"},
     {BT_LAUNCH_LOCAL, "--mca btl_vader_backing_directory {shm}", "shared-memory segments in a folder of this attempt, so that none is left behind"},
     {BT_LAUNCH_LOCAL, "--mca orte_tmpdir_base {tmp}", "mpirun's own files in a folder of this attempt"},
-    {BT_LAUNCH_HOSTS, "--mca orte_local_tmpdir_base {tmp}", "mpirun's own files in a folder of this attempt"},
+    {BT_LAUNCH_HOSTS, "TMPDIR={tmp}", "the same on this host; other hosts have no such folder"},
 };
 const size_t bt_launch_rows_n = sizeof bt_launch_rows / sizeof bt_launch_rows[0];
 
@@ -93,6 +93,8 @@ static void put_split(words *w, const bt_launch *l, const char *s) {
     }
 }
 
+static bool is_environment(const bt_launch_row *row) { return row->words[0] >= 'A' && row->words[0] <= 'Z'; }
+
 static void build(words *w, const bt_launch *l) {
     memset(w, 0, sizeof *w);
     bt_text_init(&w->text);
@@ -100,7 +102,7 @@ static void build(words *w, const bt_launch *l) {
     if (!mpirun || !mpirun[0]) mpirun = "mpirun";
     put_word(w, mpirun, strlen(mpirun));
     for (size_t i = 0; i < bt_launch_rows_n; i++)
-        if (bt_launch_applies(bt_launch_rows[i].when, l)) put_split(w, l, bt_launch_rows[i].words);
+        if (bt_launch_applies(bt_launch_rows[i].when, l) && !is_environment(&bt_launch_rows[i])) put_split(w, l, bt_launch_rows[i].words);
     put_split(w, l, l->mpirun_args);
     put_word(w, l->program, strlen(l->program));
     for (size_t i = 0; i < l->n_words; i++) put_word(w, l->words[i], strlen(l->words[i]));
@@ -138,12 +140,29 @@ static bool inherited_from_mpi(const char *var) {
     return false;
 }
 
-static char **clean_environment(void) {
+/* ours without that, and with the table's own settings; own[] holds their text */
+static char **make_environment(const bt_launch *l, words *own) {
     size_t n = 0, k = 0;
+    memset(own, 0, sizeof *own);
+    bt_text_init(&own->text);
+    for (size_t i = 0; i < bt_launch_rows_n; i++) {
+        const bt_launch_row *row = &bt_launch_rows[i];
+        const char *hole = strchr(row->words, '{');
+        if (!is_environment(row) || !bt_launch_applies(row->when, l)) continue;
+        bt_text_putn(&own->text, row->words, hole ? (size_t)(hole - row->words) : strlen(row->words));
+        if (hole) put_filled(own, l, hole, strlen(hole));
+        else put_word(own, "", 0);
+    }
     while (environ[n]) n++;
-    char **env = calloc(n + 1, sizeof *env);
-    for (size_t i = 0; env && i < n; i++)
-        if (!inherited_from_mpi(environ[i])) env[k++] = environ[i];
+    char **env = own->text.failed ? NULL : calloc(n + bt_launch_rows_n + 1, sizeof *env);
+    char *p = own->text.data;
+    for (size_t i = 0; env && i < own->n; i++, p += strlen(p) + 1) env[k++] = p;
+    const size_t first = k;
+    for (size_t i = 0; env && i < n; i++) {
+        bool keep = !inherited_from_mpi(environ[i]);
+        for (size_t o = 0; o < first; o++) keep &= strncmp(environ[i], env[o], strcspn(env[o], "=") + 1) != 0;
+        if (keep) env[k++] = environ[i];
+    }
     return env;
 }
 
@@ -177,7 +196,8 @@ static int spawn(const bt_launch *l, char **argv, char **env, int null, const in
 bt_code bt_launch_start(const bt_launch *l, bt_child *child, bt_err *err) {
     words w;
     build(&w, l);
-    char **argv = w.text.failed ? NULL : pointers(&w), **env = clean_environment();
+    words own;
+    char **argv = w.text.failed ? NULL : pointers(&w), **env = make_environment(l, &own);
     int out[2] = {-1, -1}, null = -1;
     bt_code code = BT_OK;
     pid_t pid = -1;
@@ -199,6 +219,7 @@ bt_code bt_launch_start(const bt_launch *l, bt_child *child, bt_err *err) {
     } else if (out[0] >= 0) close(out[0]);
     free(env);
     free(argv);
+    bt_text_release(&own.text);
     bt_text_release(&w.text);
     return code;
 }

@@ -16,7 +16,7 @@ typedef enum { BT_LAUNCH_ALWAYS, BT_LAUNCH_LOCAL, BT_LAUNCH_HOSTS, BT_LAUNCH_ROO
 
 typedef struct bt_launch_row {
     bt_launch_when when;
-    const char *words;                  /* separated by blanks; {ranks} {hosts} {shm} {tmp} are filled in */
+    const char *words;                  /* separated by blanks; {ranks} {hosts} {shm} {tmp} are filled in; NAME=... is environment */
     const char *reason;
 } bt_launch_row;
 

@@ -29,7 +29,8 @@ void bt_output_reset(bt_output *o, int attempt) {
     o->code = BT_OK;
     o->rank = -1;
     o->signal = 0;
-    o->message[0] = o->last_line[0] = '\0';
+    o->message[0] = o->last_line[0] = o->said[0] = '\0';
+    o->said_state = 0;
     char head[64];
     int n = snprintf(head, sizeof head, "--- attempt %d\n", attempt);
     write_log(o, head, (size_t)n);
@@ -68,8 +69,16 @@ static void look_at(bt_output *o, const char *line) {
         o->rank = rank;
         o->signal = signal;
     }
-    /* what mpirun says last and means, for a job that never started */
-    if (strncmp(line, "----", 4) != 0 && line[0]) snprintf(o->last_line, sizeof o->last_line, "%s", line);
+    /* what mpirun says, for a job that never started: between its first two rulers, up to an empty line */
+    const bool ruler = strncmp(line, "----", 4) == 0;
+    const char *word = line + strspn(line, " \t");
+    if (o->said_state == 1 && (ruler || !*word)) o->said_state = o->said[0] ? 2 : 1;
+    else if (o->said_state == 0 && ruler) o->said_state = 1;
+    else if (o->said_state == 1) {
+        const size_t n = strlen(o->said);
+        snprintf(o->said + n, sizeof o->said - n, "%s%s", n ? " " : "", word);
+    }
+    if (!ruler && line[0]) snprintf(o->last_line, sizeof o->last_line, "%s", line);
 }
 
 static void end_line(bt_output *o) {

@@ -20,6 +20,8 @@ typedef struct bt_output {
     bt_code code;
     int rank, signal;                   /* -1, 0 unknown */
     char message[480], last_line[256];
+    char said[256];                     /* mpirun's first paragraph, in one line */
+    int said_state;                     /* 0 before it, 1 inside, 2 over */
 } bt_output;
 
 void bt_output_open(bt_output *o, const char *log_path, int attempt);

@@ -248,7 +248,7 @@ static bt_end watch_attempt(bt_job *job) {
     const bt_end_facts f = {.wait_status = status, .hung = job->hung, .stop_now = job->stop_now, .started = job->connected,
                             .oom = job->oom_before >= 0 && bt_proc_oom_kills() > job->oom_before, .reported = job->output.reported, .code = job->output.code,
                             .rank = job->output.rank, .signal = job->output.signal, .step = job->last_step, .message = job->output.message,
-                            .last_line = job->output.last_line};
+                            .last_line = job->output.said[0] ? job->output.said : job->output.last_line};
     return bt_end_classify(&f);
 }
 
@@ -308,8 +308,9 @@ static bt_code attempts(bt_job *job, bt_err *err) {
         job->result->end = end;
         if (end.kind == BT_END_DONE || end.kind == BT_END_STOPPED_NOW) return BT_OK;
         bt_end_tell(&end, told, sizeof told);
-        bt_job_event(job, "failure", BT_EV_ERROR, end.rank, "%s", told);
-        bt_restart r = bt_restart_decide(&job->history, &end, job->from_step, s->max_restarts);
+        const bt_restart r = bt_restart_decide(&job->history, &end, job->from_step, s->max_restarts);
+        if (r.again) bt_job_event(job, "failure", BT_EV_ERROR, end.rank, "%s", told);
+        else bt_job_record(job, "failure", BT_EV_ERROR, end.rank, told);        /* the last word is the caller's */
         if (!r.again || job->stop_asked) {
             snprintf(job->result->why_not_again, sizeof job->result->why_not_again, "%s", job->stop_asked ? "a stop was asked for" : r.why);
             return BT_OK;

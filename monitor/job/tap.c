@@ -69,14 +69,20 @@ void bt_job_tap(bt_job *job) {
                          .checkpoint = on_checkpoint};
 }
 
+static void tell(bt_job *job, bool screen, const char *kind, bt_event_level level, int rank, const char *title) {
+    bt_event e = {.kind = kind, .level = level, .step = job->last_step, .rank = rank, .wall_us = bt_wall_us(), .title = title, .body = NULL};
+    const bt_sink *store = store_of(job);
+    if (store && store->event) store->event(store->ctx, &e);
+    if (screen && job->s->ui.event) job->s->ui.event(job->s->ui.ctx, &e);
+}
+
 void bt_job_event(bt_job *job, const char *kind, bt_event_level level, int rank, const char *fmt, ...) {
     char title[480];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(title, sizeof title, fmt, ap);
     va_end(ap);
-    bt_event e = {.kind = kind, .level = level, .step = job->last_step, .rank = rank, .wall_us = bt_wall_us(), .title = title, .body = NULL};
-    const bt_sink *store = store_of(job);
-    if (store && store->event) store->event(store->ctx, &e);
-    if (job->s->ui.event) job->s->ui.event(job->s->ui.ctx, &e);
+    tell(job, true, kind, level, rank, title);
 }
+
+void bt_job_record(bt_job *job, const char *kind, bt_event_level level, int rank, const char *title) { tell(job, false, kind, level, rank, title); }

@@ -46,6 +46,16 @@ static void test_mpirun_notice(void **state) {
     bt_output_close(&o);
 }
 
+static void test_first_paragraph(void **state) {
+    (void)state;
+    bt_output o;
+    bt_output_open(&o, "/nonexistent/log", 0);
+    feed(&o, "-----\nThere are not enough slots:\n    4\nAsk for fewer.\n\nlong advice\n-----\nmore\n-----\nlast\n");
+    assert_string_equal(o.said, "There are not enough slots: 4 Ask for fewer.");
+    assert_string_equal(o.last_line, "last");
+    bt_output_close(&o);
+}
+
 static void test_log(void **state) {
     (void)state;
     char path[] = "/tmp/bt-output-XXXXXX", text[4096] = "";
@@ -74,6 +84,6 @@ static void test_log(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_error_line), cmocka_unit_test(test_mpirun_notice), cmocka_unit_test(test_log)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_error_line), cmocka_unit_test(test_mpirun_notice), cmocka_unit_test(test_first_paragraph), cmocka_unit_test(test_log)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# k steps + resume + the rest = all at once, bit for bit, at the level of the command; flags of now win where they may.
+# timeout: 180
+. "$BT_SRC/tests/cli/train_lib.sh"
+
+ok train "${tiny[@]}" --steps 10 --name whole
+losses whole >whole.txt
+[ "$(wc -l <whole.txt)" = 10 ] || fault "the whole run has $(wc -l <whole.txt) steps"
+
+for k in 1 5 9; do
+    ok train "${tiny[@]}" --steps 10 --stop-after $k --name part$k
+    says "stopped after step $k"
+    [ "$(q "SELECT state FROM runs WHERE run='part$k'")" = stopped ] || fault "part$k is not 'stopped'"
+    ok train --resume last --threads 1 --ranks 2
+    says "run part$k done after step 10"
+    losses part$k | cmp -s - whole.txt || { fault "$k + resume differs from 10"; losses part$k | diff - whole.txt | head -4; }
+    [ "$(q "SELECT group_concat(from_step) FROM attempts WHERE run='part$k'")" = "0,$k" ] || fault "attempts of part$k are not recorded"
+done
+
+# three attempts, by folder, in another place
+ok train "${tiny[@]}" --steps 10 --stop-after 4 --name hop --out "$tmp/else where"
+ok train --resume hop --stop-after 3 --threads 1 --ranks 2
+says "after step 7"
+ok train --resume "$tmp/else where" --threads 1 --ranks 2
+losses hop | cmp -s - whole.txt || fault "4 + 3 + 3 differs from 10"
+
+# a branch under another name, from the very folder; its parent stays as it was
+ok train --resume "$tmp/runs/part5/step-000000000010" --steps 14 --name branch --threads 1 --ranks 2
+[ "$(q "SELECT min(step), max(step), count(*) FROM steps WHERE run='branch'")" = 10,13,4 ] || fault "the branch has other steps"
+[ "$(q "SELECT max(step) FROM steps WHERE run='part5'")" = 9 ] || fault "the branch wrote into its parent"
+
+# other number of ranks: the same curve within rounding
+ok train "${tiny[@]}" --steps 10 --stop-after 5 --name lone
+ok train --resume lone --ranks 1 --threads 1
+losses lone | awk -F, 'NR == FNR { a[$1] = $2; next } { d = a[$1] - $2; if (d < 0) d = -d; if (d > 2e-3) exit 1 }' whole.txt - || fault "1 rank after 2 gives another curve"
+
+# the newest checkpoint is damaged: the older one is used, and it says so
+ok train "${tiny[@]}" --steps 10 --stop-after 8 --ckpt-every 4 --name hurt
+f=$(ls runs/hurt/step-000000000008/data-00001-*)
+printf 'X' | dd of="$f" bs=1 seek=900 conv=notrunc status=none
+ok train --resume hurt --threads 1 --ranks 2
+says "step-000000000008 passed over"
+says "resume after step 4"
+losses hurt | cmp -s - whole.txt || fault "after the fallback the losses differ"
+
+# all damaged: refused, nothing begun
+ok train "${tiny[@]}" --steps 10 --stop-after 4 --name dead
+for f in runs/dead/step-*/manifest.json; do printf '{' | dd of="$f" bs=1 seek=100 conv=notrunc status=none; done
+code 6 train --resume dead
+says "no checkpoint in"
+[ "$(q "SELECT count(*) FROM attempts WHERE run='dead'")" = 1 ] || fault "a refused resume is recorded as an attempt"
+
+# stopped before the first checkpoint: from the beginning
+code 1 train "${tiny[@]}" --steps 10 --name early --set launch.mpirun_args=--no-such-option
+ok train --resume early --threads 1 --ranks 2
+losses early | cmp -s - whole.txt || fault "a run that never began does not begin"
+finish

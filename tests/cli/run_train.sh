@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# `bitrain train` from end to end: the record is complete, the result is said, settings print, wrong wishes are refused.
+# timeout: 180
+. "$BT_SRC/tests/cli/train_lib.sh"
+
+ok train "${tiny[@]}" --steps 12 --name first --note "a note" --ckpt-every 5
+says "run first done after step 12"
+says "bits per byte"
+says "bitrain generate first"
+grep -q '^step=1 steps=12 loss=' err || fault "no first key=value line"
+grep -q '^step=12 steps=12 ' err || fault "no last key=value line"
+grep -q $'\033' err out && fault "escape sequences without a terminal"
+
+[ "$(q "SELECT count(*), count(DISTINCT step) FROM steps WHERE run='first'")" = 12,12 ] || fault "steps are missing"
+[ "$(q "SELECT count(*) FROM rank_steps WHERE run='first'")" = 24 ] || fault "rank steps are missing"
+[ "$(q "SELECT count(*) FROM ranks WHERE run='first' AND isa <> '' AND threads = 1")" = 2 ] || fault "ranks are missing"
+[ "$(q "SELECT state, ranks FROM runs WHERE run='first'")" = done,2 ] || fault "the run is not done"
+[ "$(q "SELECT count(*) FROM runs WHERE run='first' AND note='a note' AND argv LIKE 'bitrain train --preset nano%' AND config LIKE '%\"optim.lr\"%'")" = 1 ] ||
+    fault "argv, note or config are missing"
+[ "$(q "SELECT group_concat(step) FROM (SELECT step FROM checkpoints WHERE run='first' ORDER BY step)")" = 5,10,12 ] || fault "checkpoints are missing in the record"
+[ "$(ls -d runs/first/step-* 2>/dev/null | wc -l)" = 2 ] || fault "ckpt.keep is not kept"
+[ "$(q "SELECT count(*) FROM events WHERE run='first' AND kind IN ('started', 'checkpoint', 'stopped')")" -ge 5 ] || fault "events are missing"
+# conservation: a step is the sum of its phases
+[ "$(q "SELECT max(abs(step_ms - data_ms - fwd_ms - bwd_ms - comm_exposed_ms - wait_ms - optim_ms - ckpt_ms - monitor_ms - other_ms)) < 0.02 FROM rank_steps WHERE run='first'")" = 1 ] ||
+    fault "phases do not sum up"
+
+# the same again: the same losses, bit for bit; the name must be new
+ok train "${tiny[@]}" --steps 12 --name second --ckpt-every 5 --quiet
+[ "$(grep -vc '^run second done\|^validation\|^checkpoint' out)" = 0 ] || fault "--quiet is not quiet: $(cat out)"
+[ ! -s err ] || fault "--quiet writes to stderr: $(cat err)"
+[ "$(losses first)" = "$(losses second)" ] || fault "the same run twice gives other losses"
+code 4 train "${tiny[@]}" --steps 12 --name first
+says "holds checkpoints already"
+
+# names are made up; --json prints one object
+ok train "${tiny[@]}" --steps 3 --json
+[ "$(wc -l <out)" = 1 ] || fault "--json prints more than one line"
+python=$(command -v python3 || true)
+if [ -n "$python" ]; then
+    "$python" - out <<'PY' || fault "the result object lacks something"
+import json, re, sys
+r = json.load(open(sys.argv[1]))
+assert r["state"] == "done" and r["steps"] == 3 and r["tokens"] == 768 and r["ranks"] == 2 and r["loss"] > 0
+assert re.fullmatch(r"[a-z]+-[a-z]+-[0-9]+", r["run"]), r["run"]
+assert r["checkpoint"].endswith("step-000000000003") and r["params"] > 0 and "fwd_ms" in r["step_ms"]
+PY
+fi
+
+# settings with their origin; a plan that trains nothing
+printf 'optim:\n  lr: 3e-4\n' >conf.yaml
+before=$(q "SELECT count(*) FROM runs")
+ok train conf.yaml "${tiny[@]}" --set optim.clip=2 --print-config
+grep -q 'lr: *0.0003.*conf.yaml' out || fault "--print-config does not say where optim.lr comes from"
+ok train conf.yaml "${tiny[@]}" --dry-run
+says "parameters"
+says "mpirun -np 2"
+[ "$(q "SELECT count(*) FROM runs")" = "$before" ] || fault "a dry run is recorded"
+
+# nothing recorded: still trained
+ok train "${tiny[@]}" --steps 3 --name ghost --no-monitor
+[ "$(q "SELECT count(*) FROM runs WHERE run='ghost'")" = 0 ] || fault "--no-monitor records"
+[ -d runs/ghost/step-000000000003 ] || fault "--no-monitor leaves no checkpoint"
+
+# one clear line, the right code, nothing on stdout
+refuse() {
+    local want=$1 text=$2; shift 2
+    code "$want" train "$@"
+    says "$text"
+    [ "$(wc -l <err)" = 1 ] || fault "more than one line for: $* : $(cat err)"
+    [ ! -s out ] || fault "stdout for: $*"
+}
+refuse 2 "do not divide" "${tiny[@]}" --ranks 3 --batch-tokens 256 --steps 3
+refuse 2 "not allowed" "${tiny[@]}" --name 'No Good' --steps 3
+refuse 2 "did you mean" "${tiny[@]}" --stesp 3
+refuse 3 "cannot open" --preset nano --data /nonexistent.txt --steps 3
+refuse 3 "host file" "${tiny[@]}" --hosts /nonexistent --steps 3
+refuse 1 "cannot create" "${tiny[@]}" --out /proc/none --steps 3
+refuse 3 "no run 'none'" --resume none
+refuse 3 "no checkpoint" --resume "$tmp/t"
+refuse 4 "has done its 12 steps" --resume first
+refuse 4 "cannot become 64" --resume first --steps 20 --set model.d_model=64
+refuse 4 "keeps its name" --resume first --steps 20 --name other
+: >store-is-empty.db; head -c 4096 /dev/urandom >junk.db
+refuse 6 "junk.db" "${tiny[@]}" --steps 3 --store junk.db
+if [ "$(id -u)" != 0 ]; then
+    mkdir locked && chmod 555 locked
+    refuse 1 "locked" "${tiny[@]}" --out locked/here --steps 3
+fi
+(BITRAIN_MPIRUN=/nonexistent/mpirun; export BITRAIN_MPIRUN; code 1 train "${tiny[@]}" --steps 3; says "openmpi-bin"; [ $faults -eq 0 ]) || fault "a missing mpirun"
+
+# eval and generate agree with the run
+ok eval first --tokens 256 --json
+[ "$(sed 's/.*"nats":\([0-9.]*\).*/\1/' out | cut -c1-6)" = "$(q "SELECT printf('%.17g', val_loss) FROM steps WHERE run='first' AND step=11" | cut -c1-6)" ] || fault "eval differs from the run: $(cat out)"
+ok generate first --prompt abc --tokens 20 --seed 3
+cp out g1; ok generate "$tmp/runs/first" --prompt abc --tokens 20 --seed 3
+cmp -s out g1 || fault "the same seed gives another text"
+[ "$(head -c 3 out)" = abc ] || fault "the prompt is not repeated"
+ok generate first --prompt abc --tokens 20 --seed 3 --temperature 0 --threads 1
+code 3 generate none
+code 4 ctl first pause
+says "not live"
+finish

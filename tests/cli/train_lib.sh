@@ -1,0 +1,70 @@
+# train_lib.sh - what the tests of `bitrain train` share. Sourced, not run.
+# A private store and temporary folder, a model whose step takes a millisecond, and a check that nothing is left behind.
+set -u
+tmp=$(mktemp -d)
+export BITRAIN_STORE="$tmp/m.db" TMPDIR="$tmp/t" XDG_DATA_HOME="$tmp/xdg"
+mkdir -p "$TMPDIR"
+cd "$tmp"
+faults=0
+started=()                                      # process ids of this test
+
+fault() { echo "FAULT: $*"; faults=$((faults + 1)); }
+skip() { echo "skipped: $*"; exit 77; }
+end() {
+    local p
+    for p in "${started[@]:-}"; do [ -n "$p" ] && kill -9 "$p" 2>/dev/null; done
+    # this test's ranks carry its folder in their command line
+    for p in $(pgrep -f -- "$tmp" 2>/dev/null); do [ "$p" != $$ ] && kill -9 "$p" 2>/dev/null; done
+    cd /
+    rm -rf "$tmp"
+}
+trap end EXIT
+
+# one layer of 32: a step is below a millisecond. slow: about 20 ms
+tiny=(--preset nano --set model.layers=1 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64
+      --set model.seq_len=32 --batch-tokens 256 --data synth:chain --set train.eval_tokens=256 --eval-every 1000000 --threads 1 --ranks 2)
+slow=(--preset nano --set model.layers=2 --set model.d_model=128 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=256
+      --set model.seq_len=64 --batch-tokens 1024 --data synth:chain --set train.eval_tokens=256 --eval-every 1000000 --threads 1 --ranks 2)
+
+b() { timeout 100 "$BITRAIN" "$@"; }
+q() { b query --csv "$1" 2>>"$tmp/query.err" | tail -n +2 | tr -d '"'; }        # cells of the answer, without the head
+losses() { q "SELECT step, printf('%.17g', loss) FROM steps WHERE run='$1' ORDER BY step"; }
+
+# ok WORDS...: exits 0; code N WORDS...: exits N. Output in out and err
+ok() { code 0 "$@"; }
+code() {
+    local want=$1; shift
+    b "$@" >out 2>err
+    local got=$?
+    [ "$got" -eq "$want" ] || { fault "exit $got, not $want, of: bitrain $*"; tail -n 5 err; }
+}
+says() { grep -qF -- "$1" out err || { fault "nothing says \"$1\""; tail -n 3 out err; }; }
+
+# wait_step RUN N: until step N is in the database (20 s)
+wait_step() {
+    local i
+    for i in $(seq 400); do
+        [ "$(q "SELECT count(*) FROM steps WHERE run='$1' AND step >= $2" 2>/dev/null)" -gt 0 ] 2>/dev/null && return 0
+        sleep 0.05
+    done
+    fault "run $1 does not reach step $2"
+    return 1
+}
+wait_gone() {                                   # until no process carries our folder (10 s)
+    local i
+    for i in $(seq 200); do
+        [ -z "$(ours)" ] && return 0
+        sleep 0.05
+    done
+    return 1
+}
+ours() { pgrep -f -- "bitrain rank .*$tmp|mpirun .*$tmp" 2>/dev/null; }
+no_leftovers() {
+    wait_gone || fault "processes are left: $(ps -o pid,args -p "$(ours | paste -sd,)" | cut -c1-150)"
+    [ -z "$(ls -A "$TMPDIR")" ] || fault "left in TMPDIR: $(ls "$TMPDIR")"
+    local d
+    for d in /dev/shm/bitrain-"$(id -u)"-*; do          # folders of other tests are held by somebody
+        [ -e "$d/lock" ] && flock -n "$d/lock" true && fault "left in /dev/shm: $d"
+    done
+}
+finish() { no_leftovers; [ $faults -eq 0 ] || { echo "$faults faults"; exit 1; }; exit 0; }
