@@ -95,7 +95,7 @@ bt_code bt_kernels_select(const char *isa, bt_err *err) {
     for (size_t i = SETS - 1; automatic && i > 1 && best == 0; i--) if (set_at(i)) best = i;
     if (!automatic) best = top;
     bool vector = false;                        /* a vector set serves every product itself: OpenBLAS stays unloaded */
-    for (size_t i = 2; i <= best; i++) if (set_at(i) && set_at(i)->gemm && set_at(i)->tern_fwd && set_at(i)->tern_dw) vector = true;
+    for (size_t i = 2; i <= best; i++) if (set_at(i) && set_at(i)->gemm && set_at(i)->tern_fwd && set_at(i)->attn_fwd) vector = true;
     start();
     for (size_t i = 1; i <= (automatic && best == 0 ? 1 : best); i++) {
         if (i == 1 && vector) continue;

@@ -11,6 +11,8 @@
 #include "engine/kernels/isa_vec.h"
 #include "engine/kernels/kernels.h"
 
+#if defined(__AVX2__)
+
 /* runs `body` with (i, n) over [0, count) in whole vectors, then once for the tail; n == VL lets the compiler drop masks */
 #define EACH_VECTOR(count, body)                                            \
     do {                                                                    \
@@ -296,4 +298,5 @@ static bt_tern_stats rows_tern_codes(int8_t *codes, const float *w, float mean, 
     .softmax_xent = rows_softmax_xent, .add = rows_add, .scale = rows_scale, .sum_squares = rows_sum_squares,            \
     .sum_abs = rows_sum_abs, .sum = rows_sum, .adamw = rows_adamw, .tern_codes = rows_tern_codes
 
+#endif  /* __AVX2__ */
 #endif

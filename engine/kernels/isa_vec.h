@@ -6,6 +6,7 @@
 #ifndef BT_ENGINE_KERNELS_ISA_VEC_H
 #define BT_ENGINE_KERNELS_ISA_VEC_H
 
+#if defined(__AVX2__)
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -45,7 +46,7 @@ BT_INLINE vf v_from_i8_n(const int8_t *p, size_t n) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(v_first(n), p)));
 }
 
-#elif defined(__AVX2__)
+#else
 enum { VL = 8 };
 typedef __m256 vf;
 
@@ -115,4 +116,5 @@ BT_INLINE vf v_exp(vf x) {
     return v_pow2(p, n);
 }
 
+#endif  /* __AVX2__ */
 #endif

@@ -21,6 +21,8 @@
 typedef enum { BT_PREC_FP32, BT_PREC_BF16 } bt_prec;    /* operands of backward and dense products; sums are fp32 always */
 typedef enum { BT_ACT_RELU2, BT_ACT_SILU } bt_act;
 
+typedef enum { BT_PEAK_FP32, BT_PEAK_BF16, BT_PEAK_INT8 } bt_peak;     /* rates a processor is measured by */
+
 /* Flags of a product */
 enum { BT_ACC = 1 };                                    /* add to the output instead of writing it */
 
@@ -105,6 +107,11 @@ typedef struct bt_kernels {
     /* ---- decoding: one token ------------------------------------------------------------------------------------- */
     /* y[n] = dq * scale * sum_k xq[k] w[n, k], n0..n1, from 2-bit packed weights (tern2 layout of quant/ternary.h) */
     void (*tern_gemv)(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale, size_t K, size_t n0, size_t n1);
+
+    /* ---- measuring ----------------------------------------------------------------------------------------------- */
+    /* multiply-adds of one kind out of registers alone, `rounds` times a fixed number; returns the operations done (two per
+     * multiply-add), 0 when this set has no instruction of that kind */
+    double (*peak_ops)(bt_peak kind, size_t rounds);
 
     /* per-thread scratch any slot of this set may need for problems up to these sizes, bytes */
     size_t (*scratch_bytes)(size_t M, size_t N, size_t K, size_t T, size_t D);

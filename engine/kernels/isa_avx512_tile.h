@@ -1,0 +1,335 @@
+/* isa_avx512_tile.h - register tiles and operand forms of the AVX-512 products. Included by isa_avx512.c and isa_amx.c.
+ *
+ * One idea carries every product: a "group" is one dword along K - one float, two bf16 or four int8 - and
+ *     C tile (MR, NR) += sum over groups of   broadcast A[row][group]  (.)  B[group][NR columns]
+ * with one instruction per (row, 16 columns): vfmadd231ps, vdpbf16ps or vpdpbusd. 14 rows x 2 vectors of columns fill 28
+ * registers; 2 hold B, 1 the broadcast. Per group: 28 multiply-adds against 16 loads, so two units a cycle stay fed:
+ *
+ *            B group: | 16 columns | 16 columns |      <- panel [groups][32], streams from L1/L2: 128 B a 14 cycles
+ *     A row 0  . ->   |  acc 0,0   |  acc 0,1   |
+ *     A row 1  . ->   |  acc 1,0   |  acc 1,1   |      <- rows at a padded stride: no two in one cache set
+ *       ...           |    ...     |    ...     |
+ *     A row 13 . ->   |  acc 13,0  |  acc 13,1  |
+ *
+ * bf16 and VNNI instructions are written as asm: the file needs no flags for them, so the compiler cannot use them by itself
+ * on a processor without; and gcc 12 spills vpdpbusd accumulators when given the intrinsic. */
+#ifndef BT_ENGINE_KERNELS_ISA_AVX512_TILE_H
+#define BT_ENGINE_KERNELS_ISA_AVX512_TILE_H
+
+#include "engine/kernels/isa_vec.h"
+
+#if defined(__AVX512F__)
+#include <string.h>
+
+enum { MR = 14, NR = 32 };
+
+/* ---- asm ------------------------------------------------------------------------------------------------------------- */
+BT_INLINE __m512i x_dpbusd(__m512i acc, __m512i u, __m512i s) {     /* += 4 products of unsigned u and signed s bytes */
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(u), "v"(s));
+    return acc;
+}
+BT_INLINE __m512 x_dpbf16(__m512 acc, __m512i a, __m512i b) {
+    __asm__("vdpbf16ps %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
+    return acc;
+}
+BT_INLINE __m512i x_pack_bf16(__m512 lo, __m512 hi) {               /* 16 bf16 of lo, then 16 of hi; nearest even */
+    __m512i r;
+    __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(r) : "v"(hi), "v"(lo));
+    return r;
+}
+
+BT_INLINE __m512i dwords(const void *p) { return _mm512_loadu_si512(p); }
+BT_INLINE __m512i broadcast(const uint32_t *p) { return _mm512_set1_epi32((int)*p); }
+BT_INLINE vf load_tail(const float *p, size_t have) {               /* min(have, 16) lanes, zeros beyond; have may be 0 */
+    return have >= 16 ? v_load(p) : have ? v_load_n(p, have) : v_set(0);
+}
+
+/* ---- register tiles -------------------------------------------------------------------------------------------------- */
+typedef struct tile_out {                       /* what happens to a finished float tile: c = alpha * sum (+ c) */
+    float *c;
+    size_t ldc;
+    float alpha;
+    int acc;
+    __mmask16 cols[2];
+} tile_out;
+
+BT_INLINE void tile_store(const tile_out *o, int i, int j, __m512 v) {
+    float *p = o->c + (size_t)i * o->ldc + j * 16;
+    v = _mm512_mul_ps(v, _mm512_set1_ps(o->alpha));
+    if (o->acc) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(o->cols[j], p));
+    _mm512_mask_storeu_ps(p, o->cols[j], v);
+}
+
+BT_INLINE void tile_f32(const int rows, const tile_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {
+    __m512 acc[MR][2];
+    BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_ps();
+    for (size_t g = 0; g < groups; g++, a++, b += NR) {
+        __m512 b0 = _mm512_castsi512_ps(dwords(b)), b1 = _mm512_castsi512_ps(dwords(b + 16));
+        BT_UNROLL for (int i = 0; i < rows; i++) {
+            __m512 ai = _mm512_castsi512_ps(broadcast(a + (size_t)i * lda));
+            acc[i][0] = _mm512_fmadd_ps(ai, b0, acc[i][0]);
+            acc[i][1] = _mm512_fmadd_ps(ai, b1, acc[i][1]);
+        }
+    }
+    BT_UNROLL for (int i = 0; i < rows; i++) BT_UNROLL for (int j = 0; j < 2; j++) tile_store(o, i, j, acc[i][j]);
+}
+
+BT_INLINE void tile_bf16(const int rows, const tile_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {
+    __m512 acc[MR][2];
+    BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_ps();
+    for (size_t g = 0; g < groups; g++, a++, b += NR) {
+        __m512i b0 = dwords(b), b1 = dwords(b + 16);
+        BT_UNROLL for (int i = 0; i < rows; i++) {
+            __m512i ai = broadcast(a + (size_t)i * lda);
+            acc[i][0] = x_dpbf16(acc[i][0], ai, b0);
+            acc[i][1] = x_dpbf16(acc[i][1], ai, b1);
+        }
+    }
+    BT_UNROLL for (int i = 0; i < rows; i++) BT_UNROLL for (int j = 0; j < 2; j++) tile_store(o, i, j, acc[i][j]);
+}
+
+/* int8 x ternary: b holds code + 1 (unsigned), so sum w x = sum (w + 1) x - sum x, the last from `sums` of each row.
+ * y = (float)sum * (dq[row] * scale) (+ y) */
+typedef struct tile_i8_out {
+    float *y;
+    size_t ldy;
+    const float *dq;
+    const int32_t *sums;
+    float scale;
+    int acc;
+    __mmask16 cols[2];
+} tile_i8_out;
+
+BT_INLINE void tile_store_i8(const tile_i8_out *o, int i, int j, __m512i v) {
+    float *p = o->y + (size_t)i * o->ldy + j * 16;
+    __m512 f = _mm512_cvtepi32_ps(_mm512_sub_epi32(v, _mm512_set1_epi32(o->sums[i])));
+    f = _mm512_mul_ps(f, _mm512_set1_ps(o->dq[i] * o->scale));
+    if (o->acc) f = _mm512_add_ps(f, _mm512_maskz_loadu_ps(o->cols[j], p));
+    _mm512_mask_storeu_ps(p, o->cols[j], f);
+}
+
+BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {
+    __m512i acc[MR][2];
+    BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_si512();
+    for (size_t g = 0; g < groups; g++, b += NR) {
+        __m512i b0 = dwords(b), b1 = dwords(b + 16);
+        BT_UNROLL for (int i = 0; i < rows; i++) {
+            __m512i ai = _mm512_set1_epi32(((const int32_t *)(const void *)((const char *)a + (size_t)i * lda))[g]);
+            acc[i][0] = x_dpbusd(acc[i][0], b0, ai);
+            acc[i][1] = x_dpbusd(acc[i][1], b1, ai);
+        }
+    }
+    BT_UNROLL for (int i = 0; i < rows; i++) BT_UNROLL for (int j = 0; j < 2; j++) tile_store_i8(o, i, j, acc[i][j]);
+}
+
+/* Without VNNI: vpmaddubsw gives pairs within +-2*2*128 = 512, so 63 groups add up in 16 bits without saturating (32 used);
+ * then vpmaddwd widens into the 32-bit sums kept in L1. Two instructions a group instead of the usual three. */
+BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {
+    __m512i total[MR][2];
+    const __m512i ones = _mm512_set1_epi16(1);
+    for (int i = 0; i < rows; i++) total[i][0] = total[i][1] = _mm512_setzero_si512();
+    for (size_t g0 = 0; g0 < groups; g0 += 32) {
+        __m512i acc[MR][2];
+        size_t g1 = groups - g0 < 32 ? groups : g0 + 32;
+        BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_si512();
+        for (size_t g = g0; g < g1; g++, b += NR) {
+            __m512i b0 = dwords(b), b1 = dwords(b + 16);
+            BT_UNROLL for (int i = 0; i < rows; i++) {
+                __m512i ai = _mm512_set1_epi32(((const int32_t *)(const void *)((const char *)a + (size_t)i * lda))[g]);
+                acc[i][0] = _mm512_add_epi16(acc[i][0], _mm512_maddubs_epi16(b0, ai));
+                acc[i][1] = _mm512_add_epi16(acc[i][1], _mm512_maddubs_epi16(b1, ai));
+            }
+        }
+        BT_UNROLL for (int i = 0; i < rows; i++) BT_UNROLL for (int j = 0; j < 2; j++) {
+            total[i][j] = _mm512_add_epi32(total[i][j], _mm512_madd_epi16(acc[i][j], ones));
+        }
+    }
+    for (int i = 0; i < rows; i++) for (int j = 0; j < 2; j++) tile_store_i8(o, i, j, total[i][j]);
+}
+
+/* one function per row count, so that every accumulator has a register: 1 .. MR */
+#define TILE_CASE(body, n) case n: body(n, o, a, lda, b, groups); break;
+#define TILE_SWITCH(name, body, out)                                                                                        \
+    static void name(size_t rows, const out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {          \
+        switch (rows) {                                                                                                     \
+        TILE_CASE(body, 1) TILE_CASE(body, 2) TILE_CASE(body, 3) TILE_CASE(body, 4) TILE_CASE(body, 5) TILE_CASE(body, 6)   \
+        TILE_CASE(body, 7) TILE_CASE(body, 8) TILE_CASE(body, 9) TILE_CASE(body, 10) TILE_CASE(body, 11) TILE_CASE(body, 12) \
+        TILE_CASE(body, 13) TILE_CASE(body, 14)                                                                             \
+        default: break;                                                                                                     \
+        }                                                                                                                   \
+    }
+TILE_SWITCH(run_f32, tile_f32, tile_out)
+TILE_SWITCH(run_bf16, tile_bf16, tile_out)
+TILE_SWITCH(run_vnni, tile_vnni, tile_i8_out)
+TILE_SWITCH(run_maddubs, tile_maddubs, tile_i8_out)
+
+BT_INLINE void column_masks(__mmask16 mask[2], size_t cols) {
+    mask[0] = cols >= 16 ? 0xffff : v_first(cols);
+    mask[1] = cols >= 32 ? 0xffff : cols > 16 ? v_first(cols - 16) : 0;
+}
+
+/* ---- operand forms --------------------------------------------------------------------------------------------------- */
+/* 16 x 16 dwords: r[i] lane j <-> r[j] lane i */
+BT_INLINE void transpose16(__m512i r[16]) {
+    __m512i t[16];
+    BT_UNROLL for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+    BT_UNROLL for (int i = 0; i < 16; i += 4) {
+        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+    BT_UNROLL for (int i = 0; i < 4; i++) {                         /* r[i + 4 q] holds rows 4q .. 4q+3, columns i, i+4, i+8, i+12 */
+        t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+        t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+        t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+        t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+    }
+    BT_UNROLL for (int i = 0; i < 4; i++) {
+        r[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88);
+        r[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+        r[i + 4] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88);
+        r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
+    }
+}
+
+/* lane i = bf16 pair (lo[i], hi[i]) */
+BT_INLINE __m512i pair_bf16(__m512 lo, __m512 hi) {
+    const __m512i zip = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3,
+                                         18, 2, 17, 1, 16, 0);
+    return _mm512_permutexvar_epi16(zip, x_pack_bf16(lo, hi));
+}
+
+/* A form [rows][ld] from a row-major (rows, k) matrix */
+static void a_rows_f32(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows, size_t k) {
+    for (size_t i = 0; i < rows; i++) memcpy(dst + i * ld, src + i * lds, k * 4);
+}
+static void a_rows_bf16(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows, size_t k) {
+    for (size_t i = 0; i < rows; i++) {
+        const float *s = src + i * lds;
+        uint32_t *d = dst + i * ld;
+        size_t j = 0;
+        for (; j + 32 <= k; j += 32, d += 16) _mm512_storeu_si512(d, x_pack_bf16(v_load(s + j), v_load(s + j + 16)));
+        if (j < k) {
+            __m512i v = x_pack_bf16(load_tail(s + j, k - j), load_tail(s + j + 16, k - j > 16 ? k - j - 16 : 0));
+            _mm512_mask_storeu_epi32(d, v_first((k - j + 1) / 2), v);
+        }
+    }
+}
+
+/* A form from a (k, rows) matrix; element (k, row) is multiplied by scale[k] when scale is given */
+BT_INLINE vf scaled(const float *src, size_t lds, const float *scale, size_t row, size_t have, size_t j, size_t k) {
+    if (j >= k) return v_set(0);
+    vf v = load_tail(src + j * lds + row, have);
+    return scale ? v_mul(v, v_set(scale[j])) : v;
+}
+BT_INLINE void a_cols(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k, const int bf16) {
+    const size_t group = bf16 ? 2 : 1, groups = (k + group - 1) / group;
+    for (size_t r = 0; r < rows; r += 16) {
+        size_t have = rows - r < 16 ? rows - r : 16;
+        for (size_t g = 0; g < groups; g += 16) {
+            __m512i t[16];
+            BT_UNROLL for (size_t i = 0; i < 16; i++) {
+                if (bf16) t[i] = pair_bf16(scaled(src, lds, scale, r, have, 2 * (g + i), k), scaled(src, lds, scale, r, have, 2 * (g + i) + 1, k));
+                else t[i] = _mm512_castps_si512(scaled(src, lds, scale, r, have, g + i, k));
+            }
+            transpose16(t);
+            __mmask16 m = groups - g < 16 ? v_first(groups - g) : 0xffff;
+            for (size_t i = 0; i < have; i++) _mm512_mask_storeu_epi32(dst + (r + i) * ld + g, m, t[i]);
+        }
+    }
+}
+static void a_cols_f32(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k) {
+    a_cols(dst, ld, src, lds, scale, rows, k, 0);
+}
+static void a_cols_bf16(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k) {
+    a_cols(dst, ld, src, lds, scale, rows, k, 1);
+}
+
+/* B panel [groups][NR] from a (k, cols) matrix, cols <= NR; columns beyond are zero */
+static void b_rows_f32(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) {
+    for (size_t j = 0; j < k; j++, dst += NR) {
+        v_store((float *)(void *)dst, load_tail(src + j * lds, cols));
+        v_store((float *)(void *)(dst + 16), load_tail(src + j * lds + 16, cols > 16 ? cols - 16 : 0));
+    }
+}
+static void b_rows_bf16(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) {
+    size_t high = cols > 16 ? cols - 16 : 0;
+    for (size_t j = 0; j < k; j += 2, dst += NR) {
+        const float *s = src + j * lds, *t = s + lds;
+        int both = j + 1 < k;
+        _mm512_storeu_si512(dst, pair_bf16(load_tail(s, cols), both ? load_tail(t, cols) : v_set(0)));
+        _mm512_storeu_si512(dst + 16, pair_bf16(load_tail(s + 16, high), both ? load_tail(t + 16, high) : v_set(0)));
+    }
+}
+
+/* B panel from a (cols, k) matrix */
+BT_INLINE void b_cols(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k, const int bf16) {
+    const size_t group = bf16 ? 2 : 1, groups = (k + group - 1) / group;
+    for (size_t h = 0; h < NR; h += 16) {
+        for (size_t g = 0; g < groups; g += 16) {
+            __m512i t[16];
+            size_t at = g * group, have = k - at;
+            BT_UNROLL for (size_t i = 0; i < 16; i++) {
+                const float *s = src + (h + i) * lds + at;
+                if (h + i >= cols) t[i] = _mm512_setzero_si512();
+                else if (bf16) t[i] = x_pack_bf16(load_tail(s, have), load_tail(s + 16, have > 16 ? have - 16 : 0));
+                else t[i] = _mm512_castps_si512(load_tail(s, have));
+            }
+            transpose16(t);
+            for (size_t i = 0; i < 16 && g + i < groups; i++) _mm512_storeu_si512(dst + (g + i) * NR + h, t[i]);
+        }
+    }
+}
+static void b_cols_f32(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) { b_cols(dst, src, lds, cols, k, 0); }
+static void b_cols_bf16(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) { b_cols(dst, src, lds, cols, k, 1); }
+
+/* B panel from int8 rows (k, cols): xq as an operand of dw; exact in both forms */
+BT_INLINE __m512 i8_row(const int8_t *p, size_t have) {
+    __mmask16 m = have >= 16 ? 0xffff : v_first(have);
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(m, p)));
+}
+static void b_i8_f32(uint32_t *dst, const int8_t *src, size_t lds, size_t cols, size_t k) {
+    for (size_t j = 0; j < k; j++, dst += NR) {
+        for (size_t h = 0; h < NR; h += 16) v_store((float *)(void *)(dst + h), i8_row(src + j * lds + h, cols > h ? cols - h : 0));
+    }
+}
+static void b_i8_bf16(uint32_t *dst, const int8_t *src, size_t lds, size_t cols, size_t k) {
+    const __m512i high = _mm512_set1_epi32((int)0xffff0000);
+    for (size_t j = 0; j < k; j += 2, dst += NR) {
+        for (size_t h = 0; h < NR; h += 16) {
+            size_t have = cols > h ? cols - h : 0;
+            __m512i lo = _mm512_castps_si512(i8_row(src + j * lds + h, have));
+            __m512i hi = _mm512_castps_si512(i8_row(src + (j + 1) * lds + h, j + 1 < k ? have : 0));
+            _mm512_storeu_si512(dst + h, _mm512_or_si512(_mm512_srli_epi32(lo, 16), _mm512_and_si512(hi, high)));
+        }
+    }
+}
+
+/* B panel from code pairs [pairs][NR][2] bytes: ternary weights as an operand of dx. `at` is the first row (even) */
+static void b_codes_f32(uint32_t *dst, const int8_t *pairs, size_t k) {
+    for (size_t j = 0; j < k; j += 2, pairs += 2 * NR) {
+        for (size_t h = 0; h < NR; h += 16) {
+            __m512i w = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)(pairs + 2 * h)));
+            __m512i lo = _mm512_srai_epi32(_mm512_slli_epi32(w, 16), 16), hi = _mm512_srai_epi32(w, 16);
+            v_store((float *)(void *)(dst + j * NR + h), _mm512_cvtepi32_ps(lo));
+            if (j + 1 < k) v_store((float *)(void *)(dst + (j + 1) * NR + h), _mm512_cvtepi32_ps(hi));
+        }
+    }
+}
+static void b_codes_bf16(uint32_t *dst, const int8_t *pairs, size_t k) {
+    const __m512i one = _mm512_set1_epi16(0x3f80), sign = _mm512_set1_epi16((short)0x8000);
+    for (size_t j = 0; j < k; j += 2, pairs += 2 * NR, dst += NR) {
+        for (size_t h = 0; h < NR; h += 16) {
+            __m512i w = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)(pairs + 2 * h)));
+            __m512i v = _mm512_maskz_mov_epi16(_mm512_test_epi16_mask(w, w), one);
+            _mm512_storeu_si512(dst + h, _mm512_or_si512(v, _mm512_and_si512(w, sign)));
+        }
+    }
+}
+
+#endif  /* __AVX512F__ */
+#endif

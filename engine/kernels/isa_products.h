@@ -1,0 +1,210 @@
+/* isa_products.h - the dense and ternary products over a set's tiles and operand forms (isa_<set>_tile.h): blocking and edges.
+ * Included once by each set's file.
+ *
+ * Blocking of the float products (BLIS order), sizes in groups of one dword along K:
+ *     for each NC columns                         C columns stay in L3 while K passes
+ *       for each KC groups                        pack B block (KC, NC): lives in L2
+ *         for each MC rows                        pack A block (MC, KC): lives in L2
+ *           for each panel of NR columns          (KC, NR): 32 KiB, lives in L1
+ *             for each tile of MR rows            registers
+ * Rows are cut evenly into tiles of at most MR. The sum for one element runs over K in ascending order in blocks of KC
+ * whatever the tile, so results do not depend on how rows were divided among threads.
+ *
+ * tern_fwd does not split K: the packed panel (K, NR) streams from L2 (one byte a weight), sums stay int32 in registers. */
+#ifndef BT_ENGINE_KERNELS_ISA_PRODUCTS_H
+#define BT_ENGINE_KERNELS_ISA_PRODUCTS_H
+
+#include "engine/kernels/isa_vec.h"
+#include "engine/kernels/kernels.h"
+
+#if defined(__AVX2__)
+#include <string.h>
+
+/* the forms of one operand type */
+typedef struct form {
+    size_t group;                               /* elements of K in a dword */
+    void (*a_rows)(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows, size_t k);
+    void (*a_cols)(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k);
+    void (*b_rows)(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k);
+    void (*b_cols)(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k);
+    void (*b_i8)(uint32_t *dst, const int8_t *src, size_t lds, size_t cols, size_t k);
+    void (*b_codes)(uint32_t *dst, const int8_t *pairs, size_t k);
+    void (*tile)(size_t rows, const tile_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups);
+} form;
+
+enum { KC = 256, MC = 8 * MR, NC = 16 * NR, A_LD = KC + 16 };      /* groups, rows, columns; padded row of the A block */
+
+typedef struct product {
+    const form *f;
+    float *c;
+    size_t ldc, M, N, K;
+    float alpha;
+    int acc;
+    const float *a, *a_scale;                   /* a_scale: multiplies a's rows when it is taken by columns */
+    size_t lda;
+    int a_by_cols;                              /* a is (K, M) */
+    enum { B_ROWS, B_COLS, B_I8, B_CODES } b_kind;
+    const void *b;                              /* (K, N) floats, (N, K) floats, (K, N) int8, code pairs of panels */
+    size_t ldb;                                 /* B_CODES: bytes of one panel */
+} product;
+
+static void pack_a(const product *p, uint32_t *dst, size_t m, size_t rows, size_t k, size_t depth) {
+    if (p->a_by_cols) p->f->a_cols(dst, A_LD, p->a + k * p->lda + m, p->lda, p->a_scale ? p->a_scale + k : NULL, rows, depth);
+    else p->f->a_rows(dst, A_LD, p->a + m * p->lda + k, p->lda, rows, depth);
+}
+
+static void pack_b(const product *p, uint32_t *dst, size_t n, size_t cols, size_t k, size_t depth) {
+    switch (p->b_kind) {
+    case B_ROWS: p->f->b_rows(dst, (const float *)p->b + k * p->ldb + n, p->ldb, cols, depth); break;
+    case B_COLS: p->f->b_cols(dst, (const float *)p->b + n * p->ldb + k, p->ldb, cols, depth); break;
+    case B_I8: p->f->b_i8(dst, (const int8_t *)p->b + k * p->ldb + n, p->ldb, cols, depth); break;
+    case B_CODES: p->f->b_codes(dst, (const int8_t *)p->b + n / NR * p->ldb + k * NR, depth); break;
+    }
+}
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* panels x tiles of one packed (rows, depth) x (depth, cols) block */
+static void block(const product *p, const uint32_t *a, const uint32_t *b, size_t m, size_t rows, size_t n, size_t cols, size_t groups, int acc) {
+    size_t tiles = (rows + MR - 1) / MR;
+    for (size_t j = 0; j < cols; j += NR) {
+        tile_out o = {.ldc = p->ldc, .alpha = p->alpha, .acc = acc};
+        column_masks(o.cols, cols - j);
+        for (size_t t = 0; t < tiles; t++) {
+            size_t r0 = rows * t / tiles, r1 = rows * (t + 1) / tiles;
+            o.c = p->c + (m + r0) * p->ldc + n + j;
+            p->f->tile(r1 - r0, &o, a + r0 * A_LD, A_LD, b + j * KC, groups);
+        }
+    }
+}
+
+static void run_product(const product *p, void *scratch) {
+    uint32_t *a = scratch, *b = a + MC * A_LD;
+    size_t g = p->f->group, depth_max = KC * g;
+    for (size_t n = 0; n < p->N; n += NC) {
+        size_t cols = least(NC, p->N - n);
+        for (size_t k = 0; k < p->K || k == 0; k += depth_max) {
+            size_t depth = least(depth_max, p->K - k), groups = (depth + g - 1) / g;
+            for (size_t j = 0; j < cols; j += NR) pack_b(p, b + j * KC, n + j, least(NR, cols - j), k, depth);
+            for (size_t m = 0; m < p->M; m += MC) {
+                size_t rows = least(MC, p->M - m);
+                pack_a(p, a, m, rows, k, depth);
+                block(p, a, b, m, rows, n, cols, groups, k > 0 || p->acc);
+            }
+        }
+    }
+}
+
+static size_t product_scratch(void) { return (size_t)(MC * A_LD + NC * KC) * 4; }
+
+/* ---- slots ----------------------------------------------------------------------------------------------------------- */
+static void prod_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b, size_t ldb, int tb, float alpha, size_t M,
+                      size_t N, size_t K, bt_prec prec, int flags, void *scratch) {
+    product p = {.f = form_of(prec), .c = c, .ldc = ldc, .M = M, .N = N, .K = K, .alpha = alpha, .acc = flags & BT_ACC, .a = a, .lda = lda,
+                 .a_by_cols = ta, .b_kind = tb ? B_COLS : B_ROWS, .b = b, .ldb = ldb};
+    run_product(&p, scratch);
+}
+
+/* Packed ternary matrix: [N/NR panels][K/4][NR][4] bytes of code + 1 for fwd, then [K/NR panels][N/2][NR][2] codes for dx.
+ * Padding is code 0. */
+static size_t up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+static size_t fwd_bytes(size_t N, size_t K) { return up(N, NR) * up(K, 4); }
+static size_t prod_tern_bytes(size_t N, size_t K) { return fwd_bytes(N, K) + up(K, NR) * up(N, 2); }
+
+static void pack_fwd_panel(uint8_t *dst, const int8_t *codes, size_t K, size_t rows) {
+    for (size_t g = 0; g < K / 4; g++) {
+        for (size_t j = 0; j < NR; j++) {
+            uint32_t w = 0;
+            if (j < rows) memcpy(&w, codes + j * K + 4 * g, 4);
+            w = ((w & 0x7f7f7f7fu) + 0x01010101u) ^ (w & 0x80808080u);      /* + 1 in each byte */
+            memcpy(dst + (g * NR + j) * 4, &w, 4);
+        }
+    }
+    for (size_t k = K / 4 * 4; k < up(K, 4); k++) {
+        for (size_t j = 0; j < NR; j++) dst[(k / 4 * NR + j) * 4 + k % 4] = (uint8_t)((j < rows && k < K ? codes[j * K + k] : 0) + 1);
+    }
+}
+
+static void pack_dx_pair(int8_t *dst, const int8_t *even, const int8_t *odd, size_t cols) {
+    for (size_t j = 0; j < NR; j++) {
+        dst[2 * j] = j < cols ? even[j] : 0;
+        dst[2 * j + 1] = j < cols && odd ? odd[j] : 0;
+    }
+}
+
+static void prod_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1) {
+    uint8_t *fwd = packed;
+    int8_t *dx = (int8_t *)packed + fwd_bytes(N, K);
+    for (size_t n = n0; n < n1; n += NR) pack_fwd_panel(fwd + n * up(K, 4), codes + n * K, K, least(NR, n1 - n));
+    for (size_t n = n0; n < n1; n += 2) {
+        for (size_t k = 0; k < K; k += NR) {
+            const int8_t *even = codes + n * K + k;
+            pack_dx_pair(dx + k * up(N, 2) + n * NR, even, n + 1 < N ? even + K : NULL, least(NR, K - k));
+        }
+    }
+}
+
+static void prod_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1, size_t N,
+                         size_t K, bt_prec prec, int flags, void *scratch) {
+    product p = {.f = form_of(prec), .c = dx + m0 * lddx, .ldc = lddx, .M = m1 - m0, .N = K, .K = N, .alpha = scale, .acc = flags & BT_ACC,
+                 .a = dy + m0 * lddy, .lda = lddy, .b_kind = B_CODES, .b = (const char *)packed + fwd_bytes(N, K), .ldb = up(N, 2) * NR};
+    run_product(&p, scratch);
+}
+
+static void prod_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, size_t n0,
+                         size_t n1, bt_prec prec, void *scratch) {
+    (void)N;
+    product p = {.f = form_of(prec), .c = dw + n0 * K, .ldc = K, .M = n1 - n0, .N = K, .K = M, .alpha = 1, .acc = 1, .a = dy + n0, .a_scale = dq,
+                 .lda = lddy, .a_by_cols = 1, .b_kind = B_I8, .b = xq, .ldb = K};
+    run_product(&p, scratch);
+}
+
+/* rows of xq that the fwd product works on while they stay in L2; a padded copy when K is no multiple of a group or when
+ * rows would fall into the same cache sets */
+enum { I8_ROWS = 16 * MR, I8_BYTES = 262144 };
+
+static size_t i8_rows(size_t K) {
+    size_t rows = I8_BYTES / (K ? K : 1) / MR * MR;
+    return rows < MR ? MR : rows > I8_ROWS ? I8_ROWS : rows;
+}
+static size_t i8_stride(size_t K) { return up(K, 64) + 64; }
+static size_t fwd_scratch(size_t K) { return i8_rows(K) * i8_stride(K) + I8_ROWS * 4; }
+
+static void prod_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed, float scale, size_t m0, size_t m1,
+                          size_t N, size_t K, int flags, void *scratch) {
+    const uint8_t *w = packed;
+    size_t groups = up(K, 4) / 4, most_rows = i8_rows(K), stride = i8_stride(K), copies = K % 4 || K % 1024 == 0;
+    int32_t *sums = scratch;
+    char *copy = (char *)scratch + I8_ROWS * 4;
+    tile_i8_fn tile = tile_i8();
+    for (size_t m = m0; m < m1; m += most_rows) {
+        size_t rows = least(most_rows, m1 - m), tiles = (rows + MR - 1) / MR;
+        const char *a = (const char *)(xq + m * K);
+        for (size_t i = 0; i < rows; i++) {
+            sums[i] = sum_i8(xq + (m + i) * K, K);
+            if (!copies) continue;
+            memcpy(copy + i * stride, xq + (m + i) * K, K);
+            memset(copy + i * stride + K, 0, up(K, 4) - K);
+        }
+        size_t lda = copies ? stride : K;
+        if (copies) a = copy;
+        for (size_t n = 0; n < N; n += NR) {
+            tile_i8_out o = {.ldy = ldy, .scale = scale, .acc = flags & BT_ACC};
+            column_masks(o.cols, N - n);
+            for (size_t t = 0; t < tiles; t++) {
+                size_t r0 = rows * t / tiles, r1 = rows * (t + 1) / tiles;
+                o.y = y + (m + r0) * ldy + n;
+                o.dq = dq + m + r0;
+                o.sums = sums + r0;
+                tile(r1 - r0, &o, (const uint32_t *)(const void *)(a + r0 * lda), lda, (const uint32_t *)(const void *)(w + n * up(K, 4)), groups);
+            }
+        }
+    }
+}
+
+#define BT_PRODUCT_SLOTS                                                                                                 \
+    .gemm = prod_gemm, .tern_bytes = prod_tern_bytes, .tern_pack = prod_tern_pack, .tern_fwd = prod_tern_fwd,            \
+    .tern_dx = prod_tern_dx, .tern_dw = prod_tern_dw
+
+#endif  /* __AVX2__ */
+#endif
