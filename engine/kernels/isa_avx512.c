@@ -4,33 +4,13 @@
  *   int8 x ternary     vpdpbusd                 vpmaddubsw + vpaddw, widened every 32 groups
  *   bf16 products      vdpbf16ps                fp32 vfmadd231ps (bt_prec is a permission)
  *
- * Rows: isa_rows.h. Tiles and operand forms: isa_avx512_tile.h. Blocking: isa_products.h. */
+ * Rows: isa_rows.h. Tiles and operand forms: isa_avx512_tile.h. Blocking: isa_products.h. Attention: isa_attention.h. */
 #include "engine/kernels/cpu.h"
 #include "engine/kernels/kernels.h"
 
 #if defined(__AVX512F__)
-#include "engine/kernels/isa_avx512_tile.h"
-#include "engine/kernels/isa_rows.h"
-
-typedef void (*tile_i8_fn)(size_t rows, const tile_i8_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups);
-static tile_i8_fn tile_i8(void) { return bt_cpu_get()->avx512_vnni ? run_vnni : run_maddubs; }
-
-static int32_t sum_i8(const int8_t *x, size_t n) {
-    const __m512i flip = _mm512_set1_epi8((char)0x80);
-    __m512i s = _mm512_setzero_si512();
-    for (size_t i = 0; i < n; i += 64) {                /* bytes beyond n become 0x80: 128 each, as every byte is off by 128 */
-        __mmask64 m = n - i >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << (n - i)) - 1;
-        s = _mm512_add_epi64(s, _mm512_sad_epu8(_mm512_xor_si512(_mm512_maskz_loadu_epi8(m, x + i), flip), _mm512_setzero_si512()));
-    }
-    return (int32_t)(_mm512_reduce_add_epi64(s) - (int64_t)((n + 63) / 64 * 64 * 128));
-}
-
-static const struct form *form_of(bt_prec prec);
 #include "engine/kernels/isa_products.h"
-
-static const form form_f32 = {1, a_rows_f32, a_cols_f32, b_rows_f32, b_cols_f32, b_i8_f32, b_codes_f32, run_f32};
-static const form form_bf16 = {2, a_rows_bf16, a_cols_bf16, b_rows_bf16, b_cols_bf16, b_i8_bf16, b_codes_bf16, run_bf16};
-static const form *form_of(bt_prec prec) { return prec == BT_PREC_BF16 && bt_cpu_get()->avx512_bf16 ? &form_bf16 : &form_f32; }
+#include "engine/kernels/isa_rows.h"
 
 /* 16 independent chains; x -> 0.5 x + 0.5 stays finite, integer sums wrap harmlessly */
 enum { CHAINS = 16, TURNS = 64 };

@@ -1,6 +1,6 @@
-/* isa_avx512_tile.h - register tiles and operand forms of the AVX-512 products. Included by isa_avx512.c and isa_amx.c.
+/* isa_avx512_tile.h - register tiles and operand forms of the AVX-512 products (isa_tile.h).
  *
- * One idea carries every product: a "group" is one dword along K - one float, two bf16 or four int8 - and
+ * One idea carries every product:
  *     C tile (MR, NR) += sum over groups of   broadcast A[row][group]  (.)  B[group][NR columns]
  * with one instruction per (row, 16 columns): vfmadd231ps, vdpbf16ps or vpdpbusd. 14 rows x 2 vectors of columns fill 28
  * registers; 2 hold B, 1 the broadcast. Per group: 28 multiply-adds against 16 loads, so two units a cycle stay fed:
@@ -16,12 +16,11 @@
 #ifndef BT_ENGINE_KERNELS_ISA_AVX512_TILE_H
 #define BT_ENGINE_KERNELS_ISA_AVX512_TILE_H
 
-#include "engine/kernels/isa_vec.h"
+#include "engine/kernels/cpu.h"
+#include "engine/kernels/isa_tile.h"
 
 #if defined(__AVX512F__)
 #include <string.h>
-
-enum { MR = 14, NR = 32 };
 
 /* ---- asm ------------------------------------------------------------------------------------------------------------- */
 BT_INLINE __m512i x_dpbusd(__m512i acc, __m512i u, __m512i s) {     /* += 4 products of unsigned u and signed s bytes */
@@ -40,24 +39,27 @@ BT_INLINE __m512i x_pack_bf16(__m512 lo, __m512 hi) {               /* 16 bf16 o
 
 BT_INLINE __m512i dwords(const void *p) { return _mm512_loadu_si512(p); }
 BT_INLINE __m512i broadcast(const uint32_t *p) { return _mm512_set1_epi32((int)*p); }
+BT_INLINE __m512i four(const int8_t *p) {                           /* bytes p[0..3] in every dword */
+    int32_t w;
+    memcpy(&w, p, 4);
+    return _mm512_set1_epi32(w);
+}
 BT_INLINE vf load_tail(const float *p, size_t have) {               /* min(have, 16) lanes, zeros beyond; have may be 0 */
     return have >= 16 ? v_load(p) : have ? v_load_n(p, have) : v_set(0);
 }
 
 /* ---- register tiles -------------------------------------------------------------------------------------------------- */
-typedef struct tile_out {                       /* what happens to a finished float tile: c = alpha * sum (+ c) */
-    float *c;
-    size_t ldc;
-    float alpha;
-    int acc;
-    __mmask16 cols[2];
-} tile_out;
+BT_INLINE __mmask16 columns(size_t cols, int half) {                /* of 16 * half .. 16 * half + 15, those below cols */
+    size_t from = (size_t)half * 16;
+    return cols >= from + 16 ? 0xffff : cols > from ? v_first(cols - from) : 0;
+}
 
 BT_INLINE void tile_store(const tile_out *o, int i, int j, __m512 v) {
     float *p = o->c + (size_t)i * o->ldc + j * 16;
+    __mmask16 m = columns(o->cols, j);
     v = _mm512_mul_ps(v, _mm512_set1_ps(o->alpha));
-    if (o->acc) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(o->cols[j], p));
-    _mm512_mask_storeu_ps(p, o->cols[j], v);
+    if (o->acc) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(m, p));
+    _mm512_mask_storeu_ps(p, m, v);
 }
 
 BT_INLINE void tile_f32(const int rows, const tile_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {
@@ -88,33 +90,22 @@ BT_INLINE void tile_bf16(const int rows, const tile_out *o, const uint32_t *a, s
     BT_UNROLL for (int i = 0; i < rows; i++) BT_UNROLL for (int j = 0; j < 2; j++) tile_store(o, i, j, acc[i][j]);
 }
 
-/* int8 x ternary: b holds code + 1 (unsigned), so sum w x = sum (w + 1) x - sum x, the last from `sums` of each row.
- * y = (float)sum * (dq[row] * scale) (+ y) */
-typedef struct tile_i8_out {
-    float *y;
-    size_t ldy;
-    const float *dq;
-    const int32_t *sums;
-    float scale;
-    int acc;
-    __mmask16 cols[2];
-} tile_i8_out;
-
 BT_INLINE void tile_store_i8(const tile_i8_out *o, int i, int j, __m512i v) {
     float *p = o->y + (size_t)i * o->ldy + j * 16;
+    __mmask16 m = columns(o->cols, j);
     __m512 f = _mm512_cvtepi32_ps(_mm512_sub_epi32(v, _mm512_set1_epi32(o->sums[i])));
     f = _mm512_mul_ps(f, _mm512_set1_ps(o->dq[i] * o->scale));
-    if (o->acc) f = _mm512_add_ps(f, _mm512_maskz_loadu_ps(o->cols[j], p));
-    _mm512_mask_storeu_ps(p, o->cols[j], f);
+    if (o->acc) f = _mm512_add_ps(f, _mm512_maskz_loadu_ps(m, p));
+    _mm512_mask_storeu_ps(p, m, f);
 }
 
-BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {
+BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b, size_t groups) {
     __m512i acc[MR][2];
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_si512();
-    for (size_t g = 0; g < groups; g++, b += NR) {
-        __m512i b0 = dwords(b), b1 = dwords(b + 16);
+    for (size_t g = 0; g < groups; g++, b += 4 * NR) {
+        __m512i b0 = dwords(b), b1 = dwords(b + 64);
         BT_UNROLL for (int i = 0; i < rows; i++) {
-            __m512i ai = _mm512_set1_epi32(((const int32_t *)(const void *)((const char *)a + (size_t)i * lda))[g]);
+            __m512i ai = four(a + (size_t)i * lda + 4 * g);
             acc[i][0] = x_dpbusd(acc[i][0], b0, ai);
             acc[i][1] = x_dpbusd(acc[i][1], b1, ai);
         }
@@ -124,7 +115,7 @@ BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const uint32_t *a
 
 /* Without VNNI: vpmaddubsw gives pairs within +-2*2*128 = 512, so 63 groups add up in 16 bits without saturating (32 used);
  * then vpmaddwd widens into the 32-bit sums kept in L1. Two instructions a group instead of the usual three. */
-BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {
+BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b, size_t groups) {
     __m512i total[MR][2];
     const __m512i ones = _mm512_set1_epi16(1);
     for (int i = 0; i < rows; i++) total[i][0] = total[i][1] = _mm512_setzero_si512();
@@ -132,10 +123,10 @@ BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const uint32_t
         __m512i acc[MR][2];
         size_t g1 = groups - g0 < 32 ? groups : g0 + 32;
         BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_si512();
-        for (size_t g = g0; g < g1; g++, b += NR) {
-            __m512i b0 = dwords(b), b1 = dwords(b + 16);
+        for (size_t g = g0; g < g1; g++, b += 4 * NR) {
+            __m512i b0 = dwords(b), b1 = dwords(b + 64);
             BT_UNROLL for (int i = 0; i < rows; i++) {
-                __m512i ai = _mm512_set1_epi32(((const int32_t *)(const void *)((const char *)a + (size_t)i * lda))[g]);
+                __m512i ai = four(a + (size_t)i * lda + 4 * g);
                 acc[i][0] = _mm512_add_epi16(acc[i][0], _mm512_maddubs_epi16(b0, ai));
                 acc[i][1] = _mm512_add_epi16(acc[i][1], _mm512_maddubs_epi16(b1, ai));
             }
@@ -147,25 +138,30 @@ BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const uint32_t
     for (int i = 0; i < rows; i++) for (int j = 0; j < 2; j++) tile_store_i8(o, i, j, total[i][j]);
 }
 
-/* one function per row count, so that every accumulator has a register: 1 .. MR */
-#define TILE_CASE(body, n) case n: body(n, o, a, lda, b, groups); break;
-#define TILE_SWITCH(name, body, out)                                                                                        \
-    static void name(size_t rows, const out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {          \
+/* one body per row count, so that every accumulator has a register */
+#define TILE_SWITCH(name, body, out, ta, tb)                                                                                \
+    static void name(size_t rows, const out *o, const ta *a, size_t lda, const tb *b, size_t groups) {                      \
         switch (rows) {                                                                                                     \
-        TILE_CASE(body, 1) TILE_CASE(body, 2) TILE_CASE(body, 3) TILE_CASE(body, 4) TILE_CASE(body, 5) TILE_CASE(body, 6)   \
-        TILE_CASE(body, 7) TILE_CASE(body, 8) TILE_CASE(body, 9) TILE_CASE(body, 10) TILE_CASE(body, 11) TILE_CASE(body, 12) \
-        TILE_CASE(body, 13) TILE_CASE(body, 14)                                                                             \
+        TILE_CASES_6(body) TILE_CASE(body, 7) TILE_CASE(body, 8) TILE_CASE(body, 9) TILE_CASE(body, 10)                     \
+        TILE_CASE(body, 11) TILE_CASE(body, 12) TILE_CASE(body, 13) TILE_CASE(body, 14)                                     \
         default: break;                                                                                                     \
         }                                                                                                                   \
     }
-TILE_SWITCH(run_f32, tile_f32, tile_out)
-TILE_SWITCH(run_bf16, tile_bf16, tile_out)
-TILE_SWITCH(run_vnni, tile_vnni, tile_i8_out)
-TILE_SWITCH(run_maddubs, tile_maddubs, tile_i8_out)
+TILE_SWITCH(run_f32, tile_f32, tile_out, uint32_t, uint32_t)
+TILE_SWITCH(run_bf16, tile_bf16, tile_out, uint32_t, uint32_t)
+TILE_SWITCH(run_vnni, tile_vnni, tile_i8_out, int8_t, uint8_t)
+TILE_SWITCH(run_maddubs, tile_maddubs, tile_i8_out, int8_t, uint8_t)
 
-BT_INLINE void column_masks(__mmask16 mask[2], size_t cols) {
-    mask[0] = cols >= 16 ? 0xffff : v_first(cols);
-    mask[1] = cols >= 32 ? 0xffff : cols > 16 ? v_first(cols - 16) : 0;
+static tile_i8_fn tile_i8(void) { return bt_cpu_get()->avx512_vnni ? run_vnni : run_maddubs; }
+
+static int32_t sum_i8(const int8_t *x, size_t n) {
+    const __m512i flip = _mm512_set1_epi8((char)0x80);
+    __m512i s = _mm512_setzero_si512();
+    for (size_t i = 0; i < n; i += 64) {                /* bytes beyond n become 0x80: 128 each, as every byte is off by 128 */
+        __mmask64 m = n - i >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << (n - i)) - 1;
+        s = _mm512_add_epi64(s, _mm512_sad_epu8(_mm512_xor_si512(_mm512_maskz_loadu_epi8(m, x + i), flip), _mm512_setzero_si512()));
+    }
+    return (int32_t)(_mm512_reduce_add_epi64(s) - (int64_t)((n + 63) / 64 * 64 * 128));
 }
 
 /* ---- operand forms --------------------------------------------------------------------------------------------------- */
@@ -309,7 +305,7 @@ static void b_i8_bf16(uint32_t *dst, const int8_t *src, size_t lds, size_t cols,
     }
 }
 
-/* B panel from code pairs [pairs][NR][2] bytes: ternary weights as an operand of dx. `at` is the first row (even) */
+/* B panel from code pairs: ternary weights as an operand of dx */
 static void b_codes_f32(uint32_t *dst, const int8_t *pairs, size_t k) {
     for (size_t j = 0; j < k; j += 2, pairs += 2 * NR) {
         for (size_t h = 0; h < NR; h += 16) {
@@ -330,6 +326,10 @@ static void b_codes_bf16(uint32_t *dst, const int8_t *pairs, size_t k) {
         }
     }
 }
+
+static const form form_f32 = {1, a_rows_f32, a_cols_f32, b_rows_f32, b_cols_f32, b_i8_f32, b_codes_f32, run_f32};
+static const form form_bf16 = {2, a_rows_bf16, a_cols_bf16, b_rows_bf16, b_cols_bf16, b_i8_bf16, b_codes_bf16, run_bf16};
+static const form *form_of(bt_prec prec) { return prec == BT_PREC_BF16 && bt_cpu_get()->avx512_bf16 ? &form_bf16 : &form_f32; }
 
 #endif  /* __AVX512F__ */
 #endif

@@ -1,4 +1,4 @@
-/* isa_products.h - the dense and ternary products over a set's tiles and operand forms (isa_<set>_tile.h): blocking and edges.
+/* isa_products.h - the dense and ternary products over a set's tiles and operand forms: blocking and edges.
  * Included once by each set's file.
  *
  * Blocking of the float products (BLIS order), sizes in groups of one dword along K:
@@ -14,25 +14,14 @@
 #ifndef BT_ENGINE_KERNELS_ISA_PRODUCTS_H
 #define BT_ENGINE_KERNELS_ISA_PRODUCTS_H
 
-#include "engine/kernels/isa_vec.h"
-#include "engine/kernels/kernels.h"
+#include "engine/kernels/isa_avx2_tile.h"
+#include "engine/kernels/isa_avx512_tile.h"
 
 #if defined(__AVX2__)
 #include <string.h>
 
-/* the forms of one operand type */
-typedef struct form {
-    size_t group;                               /* elements of K in a dword */
-    void (*a_rows)(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows, size_t k);
-    void (*a_cols)(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k);
-    void (*b_rows)(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k);
-    void (*b_cols)(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k);
-    void (*b_i8)(uint32_t *dst, const int8_t *src, size_t lds, size_t cols, size_t k);
-    void (*b_codes)(uint32_t *dst, const int8_t *pairs, size_t k);
-    void (*tile)(size_t rows, const tile_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups);
-} form;
-
-enum { KC = 256, MC = 8 * MR, NC = 16 * NR, A_LD = KC + 16 };      /* groups, rows, columns; padded row of the A block */
+/* groups, rows, columns; padded row of the A block */
+enum { KC = 256, MC = NR == 32 ? 8 * MR : 16 * MR, NC = 16 * NR, A_LD = KC + 16 };
 
 typedef struct product {
     const form *f;
@@ -68,8 +57,7 @@ static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static void block(const product *p, const uint32_t *a, const uint32_t *b, size_t m, size_t rows, size_t n, size_t cols, size_t groups, int acc) {
     size_t tiles = (rows + MR - 1) / MR;
     for (size_t j = 0; j < cols; j += NR) {
-        tile_out o = {.ldc = p->ldc, .alpha = p->alpha, .acc = acc};
-        column_masks(o.cols, cols - j);
+        tile_out o = {.ldc = p->ldc, .cols = cols - j, .alpha = p->alpha, .acc = acc};
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = rows * t / tiles, r1 = rows * (t + 1) / tiles;
             o.c = p->c + (m + r0) * p->ldc + n + j;
@@ -175,11 +163,11 @@ static void prod_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *d
     const uint8_t *w = packed;
     size_t groups = up(K, 4) / 4, most_rows = i8_rows(K), stride = i8_stride(K), copies = K % 4 || K % 1024 == 0;
     int32_t *sums = scratch;
-    char *copy = (char *)scratch + I8_ROWS * 4;
+    int8_t *copy = (int8_t *)scratch + I8_ROWS * 4;
     tile_i8_fn tile = tile_i8();
     for (size_t m = m0; m < m1; m += most_rows) {
         size_t rows = least(most_rows, m1 - m), tiles = (rows + MR - 1) / MR;
-        const char *a = (const char *)(xq + m * K);
+        const int8_t *a = xq + m * K;
         for (size_t i = 0; i < rows; i++) {
             sums[i] = sum_i8(xq + (m + i) * K, K);
             if (!copies) continue;
@@ -189,14 +177,13 @@ static void prod_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *d
         size_t lda = copies ? stride : K;
         if (copies) a = copy;
         for (size_t n = 0; n < N; n += NR) {
-            tile_i8_out o = {.ldy = ldy, .scale = scale, .acc = flags & BT_ACC};
-            column_masks(o.cols, N - n);
+            tile_i8_out o = {.ldy = ldy, .cols = N - n, .scale = scale, .acc = flags & BT_ACC};
             for (size_t t = 0; t < tiles; t++) {
                 size_t r0 = rows * t / tiles, r1 = rows * (t + 1) / tiles;
                 o.y = y + (m + r0) * ldy + n;
                 o.dq = dq + m + r0;
                 o.sums = sums + r0;
-                tile(r1 - r0, &o, (const uint32_t *)(const void *)(a + r0 * lda), lda, (const uint32_t *)(const void *)(w + n * up(K, 4)), groups);
+                tile(r1 - r0, &o, a + r0 * lda, lda, w + n * up(K, 4), groups);
             }
         }
     }

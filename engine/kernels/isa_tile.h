@@ -1,0 +1,56 @@
+/* isa_tile.h - what a set's tiles and operand forms look like to the blocking in isa_products.h.
+ *
+ * A "group" is one dword along K: one float, two bf16 or four int8. An A operand is rows of groups [rows][ld dwords], a B
+ * operand panels of NR columns [groups][NR]. Tails along K are zero in A, so B may hold anything finite there. */
+#ifndef BT_ENGINE_KERNELS_ISA_TILE_H
+#define BT_ENGINE_KERNELS_ISA_TILE_H
+
+#include "engine/kernels/isa_vec.h"
+#include "engine/kernels/kernels.h"
+
+#if defined(__AVX512F__)
+enum { MR = 14, NR = 32 };                      /* 28 accumulators of 32 registers */
+#else
+enum { MR = 6, NR = 16 };                       /* 12 accumulators of 16 registers */
+#endif
+
+typedef struct tile_out {                       /* a finished float tile becomes c = alpha * sum (+ c), `cols` columns of it */
+    float *c;
+    size_t ldc, cols;
+    float alpha;
+    int acc;
+} tile_out;
+
+/* int8 x ternary: b holds code + 1 (unsigned), so sum w x = sum (w + 1) x - sum x, the last from `sums` of each row.
+ * y = (float)sum * (dq[row] * scale) (+ y) */
+typedef struct tile_i8_out {
+    float *y;
+    size_t ldy, cols;
+    const float *dq;
+    const int32_t *sums;
+    float scale;
+    int acc;
+} tile_i8_out;
+
+/* rows: 1 .. MR. lda: dwords for floats and bf16, bytes for int8 */
+typedef void (*tile_fn)(size_t rows, const tile_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups);
+typedef void (*tile_i8_fn)(size_t rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b, size_t groups);
+
+typedef struct form {                           /* one operand type */
+    size_t group;                               /* elements of K in a dword */
+    /* A from a row-major (rows, k) matrix; from a (k, rows) matrix, its row j times scale[j] unless scale is NULL */
+    void (*a_rows)(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows, size_t k);
+    void (*a_cols)(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k);
+    /* one B panel, cols <= NR, columns beyond are zero: from (k, cols); from (cols, k); from int8 (k, cols); from ternary
+     * code pairs [k/2][NR][2] */
+    void (*b_rows)(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k);
+    void (*b_cols)(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k);
+    void (*b_i8)(uint32_t *dst, const int8_t *src, size_t lds, size_t cols, size_t k);
+    void (*b_codes)(uint32_t *dst, const int8_t *pairs, size_t k);
+    tile_fn tile;
+} form;
+
+#define TILE_CASE(body, n) case n: body(n, o, a, lda, b, groups); break;
+#define TILE_CASES_6(body) TILE_CASE(body, 1) TILE_CASE(body, 2) TILE_CASE(body, 3) TILE_CASE(body, 4) TILE_CASE(body, 5) TILE_CASE(body, 6)
+
+#endif
