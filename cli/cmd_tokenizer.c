@@ -51,7 +51,7 @@ static void put_token(const bt_tokenizer *t, int32_t id, bt_text *out) {
         if (c == '\n') bt_text_put(out, "\\n");
         else if (c == '\t') bt_text_put(out, "\\t");
         else if (c == '\r') bt_text_put(out, "\\r");
-        else if (!k || c < 0x20 || c == 0x7F || (k == 2 && bt_utf8_get(s + i, 2) < 0xA0)) bt_text_printf(out, "\\x%02x", c), k = 1;
+        else if (!k || c < 0x20 || c == 0x7F || (k == 2 && bt_utf8_decode(s + i, 2) < 0xA0)) bt_text_printf(out, "\\x%02x", c), k = 1;
         else bt_text_putn(out, s + i, k);
     }
 }

@@ -41,7 +41,7 @@ static int char_to_byte(uint32_t c) {
 bool bt_alphabet_decode(const char *s, size_t n, bt_text *out) {
     for (size_t i = 0; i < n;) {
         size_t k = bt_utf8_char(s + i, n - i);
-        int byte = k ? char_to_byte(bt_utf8_get(s + i, k)) : -1;
+        int byte = k ? char_to_byte(bt_utf8_decode(s + i, k)) : -1;
         if (byte < 0) return false;
         bt_text_putn(out, &(char){(char)byte}, 1);
         i += k;
@@ -52,7 +52,7 @@ bool bt_alphabet_decode(const char *s, size_t n, bt_text *out) {
 void bt_alphabet_encode(const char *bytes, size_t n, bt_text *out) {
     for (size_t i = 0; i < n; i++) {
         char c[4];
-        bt_text_putn(out, c, bt_utf8_put(c, byte_to_char((unsigned char)bytes[i])));
+        bt_text_putn(out, c, bt_utf8_encode(c, byte_to_char((unsigned char)bytes[i])));
     }
 }
 

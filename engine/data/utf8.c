@@ -33,7 +33,7 @@ size_t bt_utf8_valid(const char *s, size_t n) {
     return i;
 }
 
-size_t bt_utf8_put(char out[4], uint32_t c) {
+size_t bt_utf8_encode(char out[4], uint32_t c) {
     if (c < 0x80) {
         out[0] = (char)c;
         return 1;
@@ -56,7 +56,7 @@ size_t bt_utf8_put(char out[4], uint32_t c) {
     return 4;
 }
 
-uint32_t bt_utf8_get(const char *s, size_t n) {
+uint32_t bt_utf8_decode(const char *s, size_t n) {
     const unsigned char *u = (const unsigned char *)s;
     uint32_t c = n == 1 ? u[0] : u[0] & (0x7Fu >> n);
     for (size_t i = 1; i < n; i++) c = c << 6 | (u[i] & 63);

@@ -7,7 +7,7 @@
 
 size_t bt_utf8_char(const char *s, size_t n);           /* bytes of the character at s, 0 when there is none */
 size_t bt_utf8_valid(const char *s, size_t n);          /* bytes of the longest valid beginning */
-size_t bt_utf8_put(char out[4], uint32_t c);            /* encodes a code point */
-uint32_t bt_utf8_get(const char *s, size_t n);          /* code point of the valid character of n bytes at s */
+size_t bt_utf8_encode(char out[4], uint32_t c);            /* encodes a code point */
+uint32_t bt_utf8_decode(const char *s, size_t n);          /* code point of the valid character of n bytes at s */
 
 #endif

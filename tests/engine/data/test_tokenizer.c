@@ -201,6 +201,7 @@ static void training_is_a_function_of_the_text(void **state) {
     char *text = fixture_prose(60000);
     char two[600];
     bt_tok_train_cfg cfg = {.paths = fixture_text("prose.txt", text), .field = "text", .cache_dir = "", .vocab = 300};
+    free(text);
     assert_int_equal(bt_tokenizer_train(&t, &cfg, NULL), BT_OK);
     assert_true(bt_tokenizer_hash(t) == bt_tokenizer_hash(trained));
     assert_int_equal(bt_tokenizer_vocab(t), 300);

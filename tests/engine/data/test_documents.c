@@ -1,0 +1,243 @@
+/* documents: pieces join to the file, cuts are where they should be, JSONL lines good and bad, files that are no text. */
+#include "tests/engine/data/data_fixture.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "engine/base/text.h"
+#include "engine/data/documents.h"
+#include "engine/data/utf8.h"
+
+typedef struct reading { bt_text all; int pieces, documents, files; size_t longest; bt_err err; } reading;
+
+static bt_source source_of(const char *path, bt_source_kind kind) {
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    return (bt_source){(char *)(uintptr_t)path, kind, (uint64_t)st.st_size, 0, 0};
+}
+
+/* all pieces, each followed by '|' in `all` when `marked` */
+static bt_code read_all(const bt_source *files, size_t n, const char *field, bool marked, reading *r) {
+    bt_documents *d;
+    bt_piece p;
+    bt_code code;
+    *r = (reading){.err = BT_ERR_INIT};
+    assert_int_equal(bt_documents_open(&d, files, n, field, &r->err), BT_OK);
+    while ((code = bt_documents_next(d, &p, &r->err)) == BT_OK && p.text) {
+        bt_text_putn(&r->all, p.text, p.n);
+        if (marked && p.document_ends) bt_text_put(&r->all, "|");
+        if (p.n > r->longest) r->longest = p.n;
+        r->pieces++;
+        r->documents += p.document_ends;
+        r->files += p.file_ends;
+    }
+    if (code == BT_OK) assert_true(bt_documents_done(d) == 1.0);
+    bt_documents_close(d);
+    return code;
+}
+
+static void text_files_come_back_whole(void **state) {
+    (void)state;
+    static const size_t sizes[] = {0, 1, 2, 100, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (1 << 20) + 4, (1 << 20) + 5, (2 << 20) + 4, 3500000};
+    char *s = fixture_prose(3500000);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        reading r;
+        bt_source f = source_of(fixture_write("whole.txt", s, sizes[i]), BT_SOURCE_TEXT);
+        assert_int_equal(read_all(&f, 1, "", false, &r), BT_OK);
+        assert_int_equal(r.all.len, sizes[i]);
+        if (sizes[i]) assert_memory_equal(r.all.data, s, sizes[i]);
+        assert_int_equal(r.documents, 1);
+        assert_int_equal(r.files, 1);
+        assert_true(r.longest <= (1 << 20));
+        bt_text_release(&r.all);
+    }
+    free(s);
+}
+
+/* no blank, no newline: pieces end between characters */
+static void long_words_are_cut_between_characters(void **state) {
+    (void)state;
+    enum { N = 1 << 20 };
+    char *s = malloc(3 * N + 1);
+    bt_documents *d;
+    bt_piece p;
+    s[0] = 'x';                         /* so that a character straddles the megabyte */
+    for (size_t i = 0; i < N; i++) memcpy(s + 1 + 3 * i, "\xe6\x88\x91", 3);
+    bt_source f = source_of(fixture_write("cjk.txt", s, 3 * N + 1), BT_SOURCE_TEXT);
+    assert_int_equal(bt_documents_open(&d, &f, 1, "", NULL), BT_OK);
+    size_t total = 0;
+    while (bt_documents_next(d, &p, NULL) == BT_OK && p.text) {
+        assert_int_equal(bt_utf8_valid(p.text, p.n), p.n);
+        total += p.n;
+    }
+    assert_int_equal(total, 3 * N + 1);
+    bt_documents_close(d);
+    free(s);
+}
+
+static void cuts(void **state) {
+    (void)state;
+    static const struct { const char *text; size_t cut; } cases[] = {
+        {"", 0}, {"a", 1}, {"ab", 2}, {"a\nb", 2}, {"ab cd", 2}, {"ab cd ef", 5}, {"a\n\nb", 4}, {"a \nb", 4}, {"a\n b", 4}, {"a. b", 4}, {"1 2", 3}, {"\xe6\x88\x91\n\xe6\x88\x91", 4},
+        {"\xe3\x80\x80\n\xe6\x88\x91", 7}, {"x\n\xe3\x80\x80", 5}, {"x\xc2\xa0\ny", 5}, {"x\n\xc2\xa0", 4}, {"x\xe2\x80\x83\ny", 6}, {"x\r\ny", 4}, {"a b\nc", 4}, {"a\nb c", 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (bt_text_cut(cases[i].text, strlen(cases[i].text)) != cases[i].cut)
+            fail_msg("case %zu: cut at %zu, not %zu", i, bt_text_cut(cases[i].text, strlen(cases[i].text)), cases[i].cut);
+}
+
+static void utf8(void **state) {
+    (void)state;
+    static const struct { const char *s; size_t n; } cases[] = {
+        {"a", 1}, {"\x7f", 1}, {"\x80", 0}, {"\xc0\x80", 0}, {"\xc1\xbf", 0}, {"\xc2\x80", 2}, {"\xdf\xbf", 2}, {"\xe0\x9f\xbf", 0}, {"\xe0\xa0\x80", 3}, {"\xed\x9f\xbf", 3},
+        {"\xed\xa0\x80", 0}, {"\xee\x80\x80", 3}, {"\xf0\x8f\xbf\xbf", 0}, {"\xf0\x90\x80\x80", 4}, {"\xf4\x8f\xbf\xbf", 4}, {"\xf4\x90\x80\x80", 0}, {"\xf5\x80\x80\x80", 0}, {"\xc3", 0},
+        {"\xe2\x82", 0}, {"\xf0\x9f\x98", 0}, {"\xc3\x28", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t n = strlen(cases[i].s);
+        char back[4];
+        assert_int_equal(bt_utf8_char(cases[i].s, n), cases[i].n);
+        if (!cases[i].n) continue;
+        assert_int_equal(bt_utf8_encode(back, bt_utf8_decode(cases[i].s, n)), n);
+        assert_memory_equal(back, cases[i].s, n);
+    }
+}
+
+static void byte_order_marks_go(void **state) {
+    (void)state;
+    reading r;
+    bt_source files[2] = {source_of(fixture_text("bom.txt", "\xef\xbb\xbf" "abc"), BT_SOURCE_TEXT), source_of(fixture_text("bom.jsonl", "\xef\xbb\xbf{\"text\":\"def\"}\n"), BT_SOURCE_JSONL)};
+    assert_int_equal(read_all(files, 2, "text", true, &r), BT_OK);
+    assert_string_equal(r.all.data, "abc|def|");
+    bt_text_release(&r.all);
+}
+
+static void json_lines(void **state) {
+    (void)state;
+    reading r;
+    bt_source f = source_of(fixture_text("good.jsonl", "{\"text\": \"one\"}\n\n  \t\r\n{\"id\": [1, {\"a\": null}], \"text\": \"t\\u0077o\\n\"}\r\n{\"text\": \"\"}\n{\"text\":\"caf\xc3\xa9 \\ud83d\\ude00\"}"), BT_SOURCE_JSONL);
+    assert_int_equal(read_all(&f, 1, "text", true, &r), BT_OK);
+    assert_string_equal(r.all.data, "one|two\n||caf\xc3\xa9 \xf0\x9f\x98\x80|");
+    assert_int_equal(r.files, 1);
+    bt_text_release(&r.all);
+    f = source_of(fixture_text("fields.jsonl", "{\"a\":{\"b\":{\"c\":\"deep\"}}}\n{\"a.b.c\":\"flat\"}\n{\"a\":{\"b.c\":\"half\"}}\n"), BT_SOURCE_JSONL);
+    assert_int_equal(read_all(&f, 1, "a.b.c", true, &r), BT_OK);
+    assert_string_equal(r.all.data, "deep|flat|half|");
+    bt_text_release(&r.all);
+    f = source_of(fixture_text("nul.jsonl", "{\"text\":\"a\\u0000b\"}\n"), BT_SOURCE_JSONL);
+    assert_int_equal(read_all(&f, 1, "text", true, &r), BT_OK);
+    assert_int_equal(r.all.len, 4);
+    assert_memory_equal(r.all.data, "a\0b|", 4);
+    bt_text_release(&r.all);
+    f = source_of(fixture_text("empty.jsonl", ""), BT_SOURCE_JSONL);
+    assert_int_equal(read_all(&f, 1, "text", true, &r), BT_OK);
+    assert_int_equal(r.all.len, 0);
+    assert_int_equal(r.files, 1);
+    bt_text_release(&r.all);
+}
+
+static void long_json_lines(void **state) {
+    (void)state;
+    enum { N = 3000000 };
+    reading r;
+    char *prose = fixture_prose(N), *line = malloc(2 * N);
+    for (size_t i = 0; i < N; i++)
+        if (prose[i] == '\n') prose[i] = ' ';
+    size_t n = (size_t)sprintf(line, "{\"text\":\"%s\"}\n{\"text\":\"x\"}\n", prose);
+    bt_source f = source_of(fixture_write("long.jsonl", line, n), BT_SOURCE_JSONL);
+    assert_int_equal(read_all(&f, 1, "text", true, &r), BT_OK);
+    assert_int_equal(r.all.len, N + 3);
+    assert_memory_equal(r.all.data, prose, N);
+    bt_text_release(&r.all);
+    free(prose);
+    free(line);
+}
+
+static void bad_json_lines_are_numbered(void **state) {
+    (void)state;
+    static const struct { const char *text, *words; } cases[] = {
+        {"{\"text\":\"a\"}\nnot json\n", "line 2, column 3: not valid JSON"},
+        {"{\"text\":\"a\"}\n\n\n{\"text\":\"b\"\n", "line 4"},
+        {"[1]\n", "line 1: not a JSON object"},
+        {"\"text\"\n", "line 1, column 6: not valid JSON"},
+        {"{\"txt\":\"a\"}\n", "line 1: no field 'text' (name the one that holds the text with data.field)"},
+        {"{\"text\":5}\n", "line 1: field 'text' is not a string"},
+        {"{\"text\":null}\n", "is not a string"},
+        {"{\"text\":\"a\",\"text\":\"b\"}\n", "duplicate object key"},
+        {"{\"text\":\"\\ud800\"}\n", "line 1"},
+        {"{\"text\":\"\xff\"}\n", "line 1"},
+        {"{\"text\":\"a\"} {\"text\":\"b\"}\n", "line 1"},
+        {"{\"text\":\"a\nb\"}\n", "line 1"},
+    };
+    reading r;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bt_source f = source_of(fixture_text("bad.jsonl", cases[i].text), BT_SOURCE_JSONL);
+        assert_int_equal(read_all(&f, 1, "text", false, &r), BT_FORMAT);
+        if (!strstr(r.err.msg, cases[i].words) || !strstr(r.err.msg, "bad.jsonl'")) fail_msg("case %zu: %s (wanted '%s')", i, r.err.msg, cases[i].words);
+        bt_text_release(&r.all);
+    }
+    for (int depth = 64; depth <= 65; depth++) {
+        char line[300] = "{\"text\":\"x\",\"d\":";
+        for (int k = 1; k < depth; k++) strcat(line, "[");
+        for (int k = 1; k < depth; k++) strcat(line, "]");
+        strcat(line, "}\n");
+        bt_source f = source_of(fixture_text("deep.jsonl", line), BT_SOURCE_JSONL);
+        assert_int_equal(read_all(&f, 1, "text", false, &r), depth == 64 ? BT_OK : BT_FORMAT);
+        if (depth == 65) assert_non_null(strstr(r.err.msg, "line 1: JSON nested deeper than 64"));
+        bt_text_release(&r.all);
+    }
+    assert_true(bt_json_depth_ok("[\"[[[[\\\"[[\"]", 12, 1));
+    assert_false(bt_json_depth_ok("[[", 2, 1));
+    assert_true(bt_json_depth_ok("\"abc\\", 5, 1));
+}
+
+static void files_that_are_no_text(void **state) {
+    (void)state;
+    static const struct { const char *bytes; size_t n; const char *words; } cases[] = {
+        {"\x1f\x8b\x08\0", 4, "gzip-compressed: decompress"}, {"\x28\xb5\x2f\xfd\0", 5, "zstd"}, {"\xfd" "7zXZ\0", 6, "xz"}, {"BZh9\0", 5, "bzip2"}, {"PK\x03\x04\0", 5, "zip"},
+        {"\xff\xfe" "a\0", 4, "iconv"}, {"\xfe\xff\0a", 4, "iconv"}, {"%PDF-1.7\0", 9, "PDF"}, {"BTSHARD\n\0", 9, "name it *.bts"}, {"SQLite format 3\0", 16, "SQLite"}, {"ELF\0", 4, "NUL at byte 3"}};
+    reading r;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        bt_source f = source_of(fixture_write("binary.txt", cases[i].bytes, cases[i].n), BT_SOURCE_TEXT);
+        assert_int_equal(read_all(&f, 1, "", false, &r), BT_FORMAT);
+        if (!strstr(r.err.msg, cases[i].words)) fail_msg("case %zu: %s", i, r.err.msg);
+        bt_text_release(&r.all);
+    }
+    char *s = fixture_prose(3000000);
+    s[2345678] = '\0';
+    bt_source f = source_of(fixture_write("late.txt", s, 3000000), BT_SOURCE_TEXT);
+    assert_int_equal(read_all(&f, 1, "", false, &r), BT_FORMAT);
+    assert_non_null(strstr(r.err.msg, "NUL at byte 2345678"));
+    bt_text_release(&r.all);
+    free(s);
+}
+
+static void a_file_that_grows_is_noticed(void **state) {
+    (void)state;
+    reading r;
+    bt_source f = source_of(fixture_text("grows.txt", "abc"), BT_SOURCE_TEXT);
+    fixture_text("grows.txt", "abcdef");
+    assert_int_equal(read_all(&f, 1, "", false, &r), BT_BUSY);
+    assert_non_null(strstr(r.err.msg, "changed while it was read (6 bytes, had 3)"));
+    bt_text_release(&r.all);
+    char gone[300];
+    strcpy(gone, f.path);
+    unlink(gone);
+    f.path = gone;
+    assert_int_equal(read_all(&f, 1, "", false, &r), BT_NOTFOUND);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_files_come_back_whole),
+        cmocka_unit_test(long_words_are_cut_between_characters),
+        cmocka_unit_test(cuts),
+        cmocka_unit_test(utf8),
+        cmocka_unit_test(byte_order_marks_go),
+        cmocka_unit_test(json_lines),
+        cmocka_unit_test(long_json_lines),
+        cmocka_unit_test(bad_json_lines_are_numbered),
+        cmocka_unit_test(files_that_are_no_text),
+        cmocka_unit_test(a_file_that_grows_is_noticed),
+    };
+    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
+}

@@ -1,0 +1,274 @@
+/* text to tokens: separators, segments, parts; the cache: made once by many processes, made again when damaged or stale. */
+#include "tests/engine/data/data_fixture.h"
+
+#include <fcntl.h>
+#include <glob.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "engine/data/prepare.h"
+
+static bt_tokenizer *bytes, *bpe;
+
+static int setup(void **state) {
+    if (fixture_setup(state)) return -1;
+    char *text = fixture_prose(30000);
+    bt_tok_train_cfg cfg = {.paths = fixture_text("train.txt", text), .field = "text", .cache_dir = "", .vocab = 270};
+    free(text);
+    return bt_tokenizer_load(&bytes, "bytes", NULL) == BT_OK && bt_tokenizer_train(&bpe, &cfg, NULL) == BT_OK ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    bt_tokenizer_free(bytes);
+    bt_tokenizer_free(bpe);
+    return fixture_teardown(state);
+}
+
+static bt_sources listed(const char *paths) {
+    bt_sources s;
+    bt_err err;
+    if (bt_sources_list(&s, paths, "", &err) != BT_OK) fail_msg("%s", err.msg);
+    return s;
+}
+
+/* decoded text of a shard; an end-of-text token shows as '#' */
+static char *text_of(bt_shard *s, const bt_tokenizer *t) {
+    size_t n = (size_t)bt_shard_about(s)->count;
+    int32_t *ids = malloc((n + 1) * sizeof *ids);
+    bt_text out = {0};
+    bt_err err;
+    if (bt_shard_read(s, 0, n, ids, &err) != BT_OK) fail_msg("%s", err.msg);
+    for (size_t i = 0; i < n; i++) {
+        if (bt_tokenizer_is_special(t, ids[i])) bt_text_put(&out, "#");
+        else bt_tokenizer_decode(t, ids + i, 1, &out);
+    }
+    free(ids);
+    return out.data ? out.data : strdup("");
+}
+
+static void separators_and_segments(void **state) {
+    (void)state;
+    char list[2000];
+    snprintf(list, sizeof list, "%s\n%s\n%s\n%s", fixture_text("s1.txt", "one"), fixture_text("s2.txt", ""), fixture_text("s3.txt", "two\n"),
+             fixture_text("s4.jsonl", "{\"text\":\"three\"}\n{\"text\":\"\"}\n{\"text\":\"four\\n\"}\n"));
+    bt_sources s = listed(list);
+    static const struct { int which; const char *text; uint64_t bytes; } cases[] = {{0, "one\ntwo\nthree\nfour\n", 19}, {1, "one#two\n#three#four\n#", 17}};
+    for (int i = 0; i < 2; i++) {
+        const bt_tokenizer *t = cases[i].which ? bpe : bytes;
+        bt_prepare_cfg cfg = {.files = s.items, .n_files = s.n, .field = "text", .tokenizer = t};
+        bt_prepare_result r;
+        bt_shard *shard;
+        uint64_t count, b;
+        assert_int_equal(bt_prepare(&cfg, &r, &shard, NULL), BT_OK);
+        char *text = text_of(shard, t);
+        assert_string_equal(text, cases[i].text);
+        assert_int_equal(r.documents, 4);
+        assert_int_equal(r.source_bytes, cases[i].bytes);
+        assert_int_equal(bt_shard_about(shard)->n_segments, 3);
+        bt_shard_segment(shard, 2, &count, &b);
+        assert_int_equal(b, cases[i].which ? 10 : 11);
+        free(text);
+        bt_shard_close(shard);
+    }
+    bt_sources_release(&s);
+}
+
+/* what was cut into pieces gives the ids of the whole */
+static void pieces_change_nothing(void **state) {
+    (void)state;
+    char *text = fixture_prose(2500000);
+    bt_sources s = listed(fixture_text("large.txt", text));
+    bt_prepare_cfg cfg = {.files = s.items, .n_files = s.n, .field = "text", .tokenizer = bpe};
+    bt_shard *shard;
+    int32_t *ids = NULL, *stored;
+    size_t count, cap = 0;
+    assert_int_equal(bt_prepare(&cfg, NULL, &shard, NULL), BT_OK);
+    assert_int_equal(bt_tokenizer_encode(bpe, text, strlen(text), &ids, &count, &cap, NULL), BT_OK);
+    assert_int_equal(bt_shard_about(shard)->count, count + 1);
+    stored = malloc((count + 1) * sizeof *stored);
+    assert_int_equal(bt_shard_read(shard, 0, count + 1, stored, NULL), BT_OK);
+    assert_memory_equal(stored, ids, count * sizeof *ids);
+    assert_int_equal(stored[count], bt_tokenizer_eot(bpe));
+    free(ids);
+    free(stored);
+    free(text);
+    bt_shard_close(shard);
+    bt_sources_release(&s);
+}
+
+static void parts_join_to_the_whole(void **state) {
+    (void)state;
+    char *lines = malloc(100000), *at = lines, list[300];
+    for (int i = 0; i < 500; i++) at += sprintf(at, "{\"text\":\"document number %d of the parts\"}\n", i);
+    strcpy(list, fixture_text("parts.jsonl", lines));
+    bt_sources s = listed(list);
+    bt_prepare_cfg cfg = {.files = s.items, .n_files = s.n, .field = "text", .tokenizer = bytes, .path = fixture_path("parts.bts"), .split_ids = 3000};
+    bt_prepare_result r;
+    bt_text joined = {0};
+    assert_int_equal(bt_prepare(&cfg, &r, NULL, NULL), BT_OK);
+    assert_true(r.shards >= 4);
+    assert_int_equal(r.documents, 500);
+    for (int i = 0; i < r.shards; i++) {
+        char name[40];
+        bt_shard *shard;
+        snprintf(name, sizeof name, "parts-%05d.bts", i);
+        assert_int_equal(bt_shard_open(&shard, fixture_path(name), NULL), BT_OK);
+        if (i + 1 < r.shards) assert_in_range(bt_shard_about(shard)->count, 3000, 3100);
+        char *text = text_of(shard, bytes);
+        assert_int_equal(text[strlen(text) - 1], '\n');         /* documents are whole */
+        bt_text_put(&joined, text);
+        free(text);
+        bt_shard_close(shard);
+    }
+    assert_int_equal(joined.len, r.source_bytes);
+    cfg.split_ids = 0;
+    cfg.path = NULL;
+    bt_shard *shard;
+    assert_int_equal(bt_prepare(&cfg, NULL, &shard, NULL), BT_OK);
+    char *whole = text_of(shard, bytes);
+    assert_string_equal(whole, joined.data);
+    free(whole);
+    bt_shard_close(shard);
+    bt_text_release(&joined);
+    bt_sources_release(&s);
+    free(lines);
+}
+
+/* ---- the cache ---- */
+
+static size_t matching(const char *pattern) {
+    glob_t found;
+    size_t n = glob(fixture_path(pattern), 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+    if (n) globfree(&found);
+    return n;
+}
+
+static uint64_t cached_hash(const bt_sources *s, const bt_tokenizer *t, const char *dir) {
+    bt_prepare_cfg cfg = {.files = s->items, .n_files = s->n, .field = "text", .tokenizer = t};
+    bt_shard *shard;
+    bt_err err;
+    if (bt_prepare_cached(&cfg, dir, &shard, &err) != BT_OK) fail_msg("%s", err.msg);
+    uint64_t hash = bt_shard_about(shard)->content_hash;
+    bt_shard_close(shard);
+    return hash;
+}
+
+static void many_processes_make_it_once(void **state) {
+    (void)state;
+    char dir[200], *text = fixture_prose(3000000);
+    strcpy(dir, fixture_path("race"));
+    bt_sources s = listed(fixture_text("race.txt", text));
+    pid_t pids[5];
+    for (int i = 0; i < 5; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+        if (pids[i] == 0) {
+            bt_prepare_cfg cfg = {.files = s.items, .n_files = s.n, .field = "text", .tokenizer = bpe};
+            bt_shard *shard;
+            bool ok = bt_prepare_cached(&cfg, dir, &shard, NULL) == BT_OK && bt_shard_verify(shard, NULL, NULL, NULL) == BT_OK;
+            _exit(ok ? 0 : 1);
+        }
+    }
+    for (int i = 0; i < 5; i++) {
+        int status;
+        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+        assert_int_equal(status, 0);
+    }
+    assert_int_equal(matching("race/*.bts"), 1);
+    assert_int_equal(matching("race/*.tmp*"), 0);
+    bt_sources_release(&s);
+    free(text);
+}
+
+typedef struct racer { const bt_sources *s; const char *dir; uint64_t hash; } racer;
+static void *race(void *arg) {
+    racer *r = arg;
+    r->hash = cached_hash(r->s, bpe, r->dir);
+    return NULL;
+}
+
+/* threads share the tokenizer; its warm encoder serves one, the others make their own */
+static void threads_share_a_tokenizer(void **state) {
+    (void)state;
+    char *text = fixture_prose(400000);
+    bt_sources s = listed(fixture_text("threads.txt", text));
+    racer r[4];
+    pthread_t threads[4];
+    uint64_t want = cached_hash(&s, bpe, "");
+    for (int i = 0; i < 4; i++) {
+        r[i] = (racer){&s, i % 2 ? "" : fixture_path("threads"), 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, race, &r[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        assert_true(r[i].hash == want);
+    }
+    bt_sources_release(&s);
+    free(text);
+}
+
+static void stale_and_damaged_shards_are_made_again(void **state) {
+    (void)state;
+    char dir[200], path[300];
+    strcpy(dir, fixture_path("cache"));
+    strcpy(path, fixture_text("stale.txt", "the first text"));
+    bt_sources s = listed(path);
+    uint64_t first = cached_hash(&s, bytes, dir);
+    assert_int_equal(matching("cache/stale-*.bts"), 1);
+    assert_true(cached_hash(&s, bytes, dir) == first);
+    assert_int_equal(matching("cache/stale-*.bts"), 1);
+    /* another tokenizer, another shard */
+    assert_true(cached_hash(&s, bpe, dir) != first);
+    assert_int_equal(matching("cache/stale-*.bts"), 2);
+    bt_sources_release(&s);
+    /* another time of change, another shard */
+    struct timespec times[2] = {{0, UTIME_OMIT}, {1000, 5}};
+    assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    s = listed(path);
+    assert_true(cached_hash(&s, bytes, dir) == first);
+    assert_int_equal(matching("cache/stale-*.bts"), 3);
+    /* damage to a header or table shows at open and is healed; what a killed process left goes */
+    glob_t found;
+    assert_int_equal(glob(fixture_path("cache/stale-*.bts"), 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        char left[400];
+        snprintf(left, sizeof left, "%s.tmp.77", found.gl_pathv[i]);
+        FILE *f = fopen(left, "w");
+        assert_non_null(f);
+        fclose(f);
+        assert_int_equal(truncate(found.gl_pathv[i], 100), 0);
+    }
+    globfree(&found);
+    assert_true(cached_hash(&s, bytes, dir) == first);
+    assert_int_equal(matching("cache/stale-*.tmp*"), 2);        /* those of the shards nobody asked for */
+    bt_sources_release(&s);
+}
+
+static void failures_leave_no_shard(void **state) {
+    (void)state;
+    bt_sources s = listed(fixture_write("nul.txt", "abc\0", 4));
+    bt_prepare_cfg cfg = {.files = s.items, .n_files = s.n, .field = "text", .tokenizer = bytes, .path = fixture_path("fail.bts")};
+    bt_err err;
+    assert_int_equal(bt_prepare(&cfg, NULL, NULL, &err), BT_FORMAT);
+    assert_int_equal(matching("fail.bts*"), 0);
+    bt_sources_release(&s);
+    s = listed(fixture_text("fine.txt", "abc"));
+    cfg.files = s.items;
+    cfg.path = fixture_path("no/folder.bts");
+    assert_int_equal(bt_prepare(&cfg, NULL, NULL, &err), BT_IO);
+    bt_sources_release(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(separators_and_segments),
+        cmocka_unit_test(pieces_change_nothing),
+        cmocka_unit_test(parts_join_to_the_whole),
+        cmocka_unit_test(many_processes_make_it_once),
+        cmocka_unit_test(threads_share_a_tokenizer),
+        cmocka_unit_test(stale_and_damaged_shards_are_made_again),
+        cmocka_unit_test(failures_leave_no_shard),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
