@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
+#include "store/rollup.h"
 
 enum { SPARK = 64, RECENT = 64 };
 
@@ -35,6 +36,7 @@ struct bt_apply {
     summary now, saved;                 /* saved: of the last commit */
     int rc;                             /* first failure of the running transaction */
     bool touched;                       /* a step arrived: the summary changes */
+    bt_roll *roll;
     uint64_t skipped;
     bt_sink sink;
 };
@@ -184,6 +186,7 @@ static void on_step(void *ctx, const bt_step_record *r) {
         for (int i = 0; i < BT_MR_COUNT; i++) bind_metric(st, 4 + i, v[i], &a->rank_cols[i]);
         run(a, st);
     }
+    if (a->rc == SQLITE_OK) a->rc = bt_roll_add(a->roll, r);
     summarise(&a->now, r);
     a->touched = true;
 }
@@ -339,6 +342,7 @@ bt_code bt_apply_set_attempt(bt_apply *a, const bt_apply_attempt *t, bt_err *err
     }
     sqlite3_finalize(st);
     a->saved = a->now;
+    bt_roll_start(a->roll, t->aid);
     return BT_OK;
 }
 
@@ -365,6 +369,7 @@ int bt_apply_transaction(bt_apply *a, const bt_record *list, uint64_t dropped) {
     }
     a->now = a->saved;
     a->skipped = skipped;
+    bt_roll_forget(a->roll);
     return a->rc;
 }
 
@@ -414,6 +419,7 @@ bt_code bt_apply_open(bt_apply **out, sqlite3 *db, const char *path, bt_err *err
     a->path = path;
     a->sink = (bt_sink){a, on_ranks, on_fact, on_step, on_layers, on_event, on_ckpt};
     bt_code code = prepare_all(a, err);
+    if (code == BT_OK) code = bt_roll_open(&a->roll, db, path, err);
     if (code != BT_OK) {
         bt_apply_close(a);
         return code;
@@ -425,5 +431,6 @@ bt_code bt_apply_open(bt_apply **out, sqlite3 *db, const char *path, bt_err *err
 void bt_apply_close(bt_apply *a) {
     if (!a) return;
     for (int i = 0; i < ST_COUNT; i++) sqlite3_finalize(a->st[i]);
+    bt_roll_close(a->roll);
     free(a);
 }

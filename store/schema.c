@@ -111,8 +111,15 @@ static const char *const tables_v1 =
     "CREATE TABLE ckpt(run INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE, step INTEGER NOT NULL, attempt INTEGER NOT NULL, t_us INTEGER NOT NULL,"
     " path TEXT NOT NULL, bytes INTEGER, took_us INTEGER, hash TEXT, PRIMARY KEY(run, step, attempt)) STRICT, WITHOUT ROWID;";
 
+/* summaries over blocks of steps (rollup.h); raw_from: rank rows below this step may be gone, their summaries stay */
+static const char *const tables_v2 =
+    "CREATE TABLE roll(key INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;"
+    "ALTER TABLE attempt ADD COLUMN raw_from INTEGER NOT NULL DEFAULT 0;"
+    /* ids of attempts are never used again: rows of a removed run may still wait for their deletion */
+    "INSERT INTO meta(key, value) VALUES ('keep_rank_steps', 50000), ('next_aid', (SELECT coalesce(max(id), 0) + 1 FROM attempt));";
+
 /* forward only: entry i brings a file from version i to i + 1 */
-static const char *const migrations[BT_SCHEMA_VERSION] = {tables_v1};
+static const char *const migrations[BT_SCHEMA_VERSION] = {tables_v1, tables_v2};
 
 /* ---- views ---- */
 
@@ -142,7 +149,7 @@ static const struct {
      " r.mpi AS mpi, r.note AS note, r.tags AS tags, r.out_dir AS out_dir, r.spark AS spark, r.dropped AS dropped, r.rev AS rev,"
      " d.argv AS argv, d.config AS config", -1,
      " FROM run r LEFT JOIN run_doc d ON d.run = r.id"},
-    {"attempts", "r.name AS run, a.attempt AS attempt, a.from_step AS from_step, nullif(a.live_to, 9223372036854775807) AS live_to, "
+    {"attempts", "r.name AS run, a.attempt AS attempt, a.from_step AS from_step, nullif(a.live_to, 9223372036854775807) AS live_to, a.raw_from AS raw_from, "
      ISO("a.started_us") " AS started, a.started_us / 1e6 AS started_s, " ISO("a.ended_us") " AS ended, a.ended_us / 1e6 AS ended_s,"
      " a.reason AS reason, a.world AS world_size, a.host AS host, a.pid AS pid, a.exit_kind AS exit_kind, a.exit_code AS exit_code", -1,
      " FROM run r JOIN attempt a ON a.run = r.id"},

@@ -16,7 +16,7 @@
 #include "engine/base/status.h"
 #include "engine/base/text.h"
 
-enum { BT_SCHEMA_VERSION = 1, BT_APPLICATION_ID = 0x62697472, BT_PATH_BYTES = 1024 };     /* "bitr" */
+enum { BT_SCHEMA_VERSION = 2, BT_APPLICATION_ID = 0x62697472, BT_PATH_BYTES = 1024 };     /* "bitr" */
 #define BT_LIVE_FOREVER INT64_MAX                       /* attempt.live_to of the newest attempt */
 
 /* ---- connection ---- */

@@ -256,9 +256,10 @@ static bt_code begin_rows(bt_writer *w, const bt_run_start *s, int *attempt, bt_
         BT_TRY(put_row(w, "UPDATE run_doc SET argv=coalesce(?1, argv), config=coalesce(?2, config) WHERE run=?3", "tti",
                        (const char *[]){s->argv, s->config_json}, (const int64_t[]){k.id}, err));
     }
-    BT_TRY(put_row(w, "INSERT INTO attempt(run, attempt, started_us, from_step, live_to, world, pid, host, reason) VALUES (?,?,?,?,?,?,?,?,?)", "iiiiiiitt",
-                   (const char *[]){s->host, s->reason}, (const int64_t[]){k.id, k.attempts, now, s->from_step, BT_LIVE_FOREVER, s->world_size, s->pid}, err));
-    w->aid = sqlite3_last_insert_rowid(w->db);
+    w->aid = bt_sql_int(w->db, "SELECT value FROM meta WHERE key = 'next_aid'", 1);
+    BT_TRY(put_row(w, "INSERT INTO attempt(id, run, attempt, started_us, from_step, live_to, world, pid, host, reason) VALUES (?,?,?,?,?,?,?,?,?,?)", "iiiiiiiitt",
+                   (const char *[]){s->host, s->reason}, (const int64_t[]){w->aid, k.id, k.attempts, now, s->from_step, BT_LIVE_FOREVER, s->world_size, s->pid}, err));
+    BT_TRY(put_row(w, "UPDATE meta SET value = ? WHERE key = 'next_aid'", "i", NULL, (const int64_t[]){w->aid + 1}, err));
     w->run = k.id;
     w->past = s->started_us != 0;
     *attempt = (int)k.attempts;

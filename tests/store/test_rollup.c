@@ -1,0 +1,263 @@
+/* timeout: 100
+ * the pyramid says what the raw rows say: for any range and resolution, after restarts, replays, kills and failed transactions. */
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "store/blocks.h"
+#include "store/rollup.h"
+#include "store/view_impl.h"
+#include "store_test.h"
+#include "synth_run.h"
+
+typedef struct folded { bt_block_stat loss, val, data[4]; int64_t blocks, end; bool disordered; } folded;
+
+static bool fold_block(void *ctx, const bt_block *b) {
+    folded *f = ctx;
+    if (b->step0 < f->end) f->disordered = true;
+    f->end = b->step1 + 1;
+    f->blocks++;
+    bt_block_stat_fold(&f->loss, &b->steps[BT_MS_LOSS]);
+    bt_block_stat_fold(&f->val, &b->steps[BT_MS_VAL_LOSS]);
+    for (int k = 0; k < b->n_ranks && k < 4; k++) bt_block_stat_fold(&f->data[k], &b->ranks[k * BT_MR_COUNT + BT_MR_DATA]);
+    return true;
+}
+
+static bool add_step(void *ctx, const bt_row *row) {
+    folded *f = ctx;
+    bt_block_stat_add(&f->loss, row->nums[0]);
+    bt_block_stat_add(&f->val, row->nums[1]);
+    return true;
+}
+
+static bool add_rank(void *ctx, const bt_row *row) {
+    bt_block_stat_add(&((folded *)ctx)->data[(int)row->nums[0]], row->nums[1]);
+    return true;
+}
+
+static void same(const bt_block_stat *a, const bt_block_stat *b, double tolerance, bool extremes) {
+    assert_true(a->n == b->n);
+    if (a->n == 0) return;
+    assert_true(fabs(a->sum - b->sum) <= tolerance * fabs(b->sum) + 1e-12);
+    if (!extremes) return;
+    assert_true(fabs(a->min - b->min) <= tolerance * fabs(b->min));
+    assert_true(fabs(a->max - b->max) <= tolerance * fabs(b->max));
+    assert_true(fabs(a->first - b->first) <= tolerance * fabs(b->first));
+    assert_true(fabs(a->last - b->last) <= tolerance * fabs(b->last));
+}
+
+static void check_range(bt_db *db, int64_t step0, int64_t step1, int64_t max_steps) {
+    folded f = {0}, raw = {0};
+    char a[24], b[24];
+    const char *params[] = {"s", a, b};
+    bt_blocks_ask ask = {.run = "s", .step0 = step0, .step1 = step1, .max_steps = max_steps, .ranks = true};
+    snprintf(a, sizeof a, "%lld", (long long)step0);
+    snprintf(b, sizeof b, "%lld", (long long)step1);
+    OK(bt_blocks_walk(db, &ask, fold_block, &f, err));
+    OK(bt_db_query(db, "SELECT loss, val_loss FROM steps WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY step", params, 3, 0, 0, add_step, &raw, NULL, err));
+    OK(bt_db_query(db, "SELECT rank, data_ms FROM rank_steps WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY step", params, 3, 0, 0, add_rank, &raw, NULL, err));
+    assert_false(f.disordered);
+    same(&f.loss, &raw.loss, 1e-15 * (double)(step1 - step0 + 2), true);
+    same(&f.val, &raw.val, 1e-15 * (double)(step1 - step0 + 2), true);
+    /* ranks: floats; blocks of 16 know means only */
+    for (int k = 0; k < 4; k++) same(&f.data[k], &raw.data[k], 3e-7, max_steps < 16);
+    if (max_steps >= 4096 && step1 - step0 > 8192) assert_true(f.blocks < (step1 - step0) / 4096 + 16 * 3 * 6);
+}
+
+static void check_ranges(const char *path) {
+    bt_db *db = NULL;
+    uint32_t x = 99;
+    OK(bt_db_open(&db, path, err));
+    for (int i = 0; i < 60; i++) {
+        x = x * 1664525u + 1013904223u;
+        int64_t a = x % 5000, b = a + (x >> 13) % 5000;
+        check_range(db, a, b, (int64_t)1 << (x >> 28));
+    }
+    check_range(db, 0, 1000000, 1048576);
+    check_range(db, 0, 1000000, 1);
+    bt_db_close(db);
+}
+
+/* text of the whole table, so that two pyramids can be compared byte by byte */
+static char *pyramid(const char *path) {
+    sqlite3 *db = NULL;
+    sqlite3_stmt *st = NULL;
+    bt_text t;
+    bt_text_init(&t);
+    sqlite3_open(path, &db);
+    sqlite3_prepare_v2(db, "SELECT key, hex(data) FROM roll ORDER BY key", -1, &st, NULL);
+    while (sqlite3_step(st) == SQLITE_ROW) bt_text_printf(&t, "%s %s\n", (const char *)sqlite3_column_text(st, 0), (const char *)sqlite3_column_text(st, 1));
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    return t.data;
+}
+
+static void rebuild(const char *path) {
+    sqlite3 *db = NULL;
+    bt_roll *r = NULL;
+    OK(bt_sql_open_rw(&db, path, err));
+    OK(bt_roll_open(&r, db, path, err));
+    int64_t n = bt_sql_int(db, "SELECT max(id) FROM attempt", 0);
+    OK(bt_sql_exec(db, path, "BEGIN", err));
+    for (int64_t aid = 1; aid <= n; aid++) OK(bt_roll_rebuild(r, aid, err));
+    OK(bt_sql_exec(db, path, "COMMIT", err));
+    bt_roll_close(r);
+    sqlite3_close(db);
+}
+
+static void written_as_it_goes_equals_made_later(const char *path) {
+    char *before = pyramid(path);
+    rebuild(path);
+    char *after = pyramid(path);
+    assert_non_null(before);
+    if (strcmp(before, after) != 0) {
+        size_t i = 0;
+        while (before[i] && before[i] == after[i]) i++;
+        size_t line = i;
+        while (line > 0 && before[line - 1] != '\n') line--;
+        fail_msg("pyramids differ in '%.30s' at byte %zu: '%.40s' is '%.40s'", before + line, (i - line) / 2, before + i, after + i);
+    }
+    free(before);
+    free(after);
+}
+
+static void a_plain_run(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = bt_synth_default("s");
+    s.steps = 9000;
+    s.jitter = 0.2;
+    s.straggler = 1;
+    s.excess = 0.3;
+    OK(bt_synth_make(t->db, &s, err));
+    assert_true(bt_number(t->db, "SELECT count(*) FROM roll", NULL) > 9000 / 16 * 2);
+    check_ranges(t->db);
+    written_as_it_goes_equals_made_later(t->db);
+}
+
+static void a_run_with_a_restart(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = bt_synth_default("s");
+    s.steps = 7000;
+    s.jitter = 0.2;
+    s.fail_at = 5003;
+    s.resume_from = 4500;
+    OK(bt_synth_make(t->db, &s, err));
+    check_ranges(t->db);
+    written_as_it_goes_equals_made_later(t->db);
+}
+
+/* recorded every 7th step, ranks every 21st; goes back twice inside the attempt; transactions that fail in between */
+static void gaps_returns_and_failures(void **state) {
+    const bt_tmp *t = *state;
+    static const struct { int64_t first, last; } legs[] = {{6, 4206}, {1406, 4507}, {4416, 9799}};
+    bt_writer *w = NULL;
+    sqlite3 *other = NULL;
+    int attempt;
+    bt_synth s = bt_synth_default("s");
+    double values[BT_MS_COUNT], ranks[4 * BT_MR_COUNT];
+    s.jitter = 0.3;
+    OK(bt_writer_open(&w, t->db, 1, err));
+    bt_run_start start = bt_fake_run("s");
+    OK(bt_writer_begin(w, &start, &attempt, err));
+    const bt_sink *sink = bt_writer_sink(w);
+    assert_int_equal(sqlite3_open(t->db, &other), SQLITE_OK);
+    for (int leg = 0; leg < 3; leg++) {
+        for (int64_t step = legs[leg].first; step <= legs[leg].last; step += 7) {
+            bt_synth_step(&s, step + leg, values, ranks);
+            if (step % 5 == 0) values[BT_MS_LOSS] = NAN;
+            sink->step(sink->ctx, &(bt_step_record){.step = step, .wall_us = step * 1000, .values = values, .n_ranks = step % 3 == 0 ? 4 : 0, .rank_values = ranks});
+            if (step % 1200 < 7) {      /* somebody locks the file for a moment: this transaction fails and is tried again */
+                OK(bt_writer_flush(w, err));
+                assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+            }
+            if (step % 1200 >= 100 && step % 1200 < 107) sqlite3_exec(other, "COMMIT", NULL, NULL, NULL);
+        }
+        sqlite3_exec(other, "COMMIT", NULL, NULL, NULL);
+        OK(bt_writer_flush(w, err));
+        check_ranges(t->db);
+    }
+    sqlite3_close(other);
+    OK(bt_writer_end(w, "done", "finished", 0, err));
+    bt_writer_close(w);
+    written_as_it_goes_equals_made_later(t->db);
+}
+
+static void child_writes(const char *path, int64_t next, _Atomic int64_t *written) {
+    bt_writer *w = NULL;
+    bt_err err = BT_ERR_INIT;
+    int attempt;
+    double values[BT_MS_COUNT], ranks[4 * BT_MR_COUNT];
+    bt_synth s = bt_synth_default("s");
+    bt_run_start start = bt_fake_run("s");
+    s.jitter = 0.3;
+    start.resume = next > 0;
+    start.from_step = next;
+    if (bt_writer_open(&w, path, 5, &err) != BT_OK || bt_writer_begin(w, &start, &attempt, &err) != BT_OK) _exit(1);
+    for (int64_t step = next;; step++) {
+        bt_synth_step(&s, step, values, ranks);
+        bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, &(bt_step_record){.step = step, .wall_us = step, .values = values, .n_ranks = 4, .rank_values = ranks});
+        if (step % 40 == 0) (void)!bt_writer_flush(w, &err);
+        atomic_store(written, bt_writer_committed_step(w));
+    }
+}
+
+static void a_writer_killed_again_and_again(void **state) {
+    const bt_tmp *t = *state;
+    _Atomic int64_t *written = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    uint32_t seed = 5;
+    int64_t next = 0;
+    for (int round = 0; round < 12; round++) {
+        atomic_store(written, -1);
+        pid_t pid = fork();
+        if (pid == 0) child_writes(t->db, next, written);
+        seed = seed * 1664525u + 1013904223u;
+        int64_t goal = next + 30 + (seed >> 8) % 600;
+        while (atomic_load(written) < goal && waitpid(pid, NULL, WNOHANG) == 0) bt_sleep_ns(200000);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        assert_true(atomic_load(written) >= goal);
+        next = (int64_t)bt_number(t->db, "SELECT max(step) FROM steps WHERE run = ?1", "s") - 23;
+    }
+    munmap((void *)written, 4096);
+    check_ranges(t->db);
+    written_as_it_goes_equals_made_later(t->db);
+}
+
+/* a summary from elsewhere is refused, not believed */
+static void damaged_blobs_are_refused(void **state) {
+    (void)state;
+    bt_block_stat out[20];
+    bt_rank_block b;
+    unsigned char blob[256];
+    uint32_t x = 1;
+    for (int round = 0; round < 20000; round++) {
+        for (size_t i = 0; i < sizeof blob; i++) blob[i] = (unsigned char)((x = x * 1664525u + 1013904223u) >> 24);
+        blob[0] = 1;
+        blob[1] = (unsigned char)(round & 1);
+        blob[2] = (unsigned char)(round % 7);
+        blob[3] = 0;
+        if (round % 3) memset(blob + 4, 0, 3), blob[4] = (unsigned char)(round % 11);
+        size_t n = (x >> 9) % (sizeof blob + 1);
+        unsigned char *exact = malloc(n ? n : 1);
+        memcpy(exact, blob, n);
+        bt_roll_decode_steps(exact, n, out, 20);
+        if (bt_roll_decode_ranks(exact, n, &b)) {
+            bt_block_stat one;
+            for (int k = 0; k < b.n_ranks; k++) bt_rank_block_stat(&b, k, b.n_slots - 1, &one);
+        }
+        free(exact);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_plain_run, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_run_with_a_restart, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(gaps_returns_and_failures, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_writer_killed_again_and_again, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test(damaged_blobs_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
