@@ -7,9 +7,10 @@ void bt_shards_init(bt_shards *s, size_t total, size_t stripe_bytes, int dp_repl
     *s = (bt_shards){.total = total, .stripe = total, .piece = total, .n_stripes = total > 0, .n = 1};
     if (dp_shard == 1 || total == 0) return;
     size_t unit = (size_t)BT_SUM_BLOCK * (size_t)dp_replicate * (size_t)dp_shard;
-    size_t wanted = (stripe_bytes / sizeof(float) + unit - 1) / unit * unit;
+    size_t wanted = stripe_bytes / sizeof(float) > unit ? stripe_bytes / sizeof(float) : unit;
+    size_t even = (total + wanted - 1) / wanted;                /* stripes of about that size, all of nearly the same */
     s->n = dp_shard;
-    s->stripe = wanted ? wanted : unit;
+    s->stripe = ((total + even - 1) / even + unit - 1) / unit * unit;
     s->piece = s->stripe / (size_t)dp_shard;
     s->n_stripes = (total + s->stripe - 1) / s->stripe;
 }

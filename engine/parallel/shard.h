@@ -16,7 +16,7 @@ typedef struct bt_shards {
     int n;                              /* shards */
 } bt_shards;
 
-/* stripe_bytes is rounded up to a whole number of blocks for each of the dp_replicate x dp_shard ranks */
+/* stripes of about stripe_bytes and of equal size, a whole number of blocks for each of the dp_replicate x dp_shard ranks */
 void bt_shards_init(bt_shards *s, size_t total, size_t stripe_bytes, int dp_replicate, int dp_shard);
 bt_range bt_shards_stripe(const bt_shards *s, size_t stripe);
 bt_range bt_shards_piece(const bt_shards *s, size_t stripe, int shard);        /* may be empty (in the last stripe) */

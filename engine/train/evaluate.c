@@ -9,6 +9,7 @@ struct bt_evaluator {
     bt_comm *dp;
     int B, T;
     int64_t n_micro;                    /* of this rank */
+    double *sums;                       /* (ranks * n_micro) token losses of every micro-batch, in order */
     int32_t *inputs, *targets;          /* (n_micro, B, T); targets of padding are -1 */
     double bytes_per_token;
 };
@@ -18,7 +19,8 @@ static bt_code read_share(bt_evaluator *e, bt_loader_cfg *cfg, int64_t wanted, b
     size_t per_micro = (size_t)e->B * (size_t)e->T;
     e->inputs = calloc((size_t)e->n_micro * per_micro, sizeof *e->inputs);
     e->targets = calloc((size_t)e->n_micro * per_micro, sizeof *e->targets);
-    if (!e->inputs || !e->targets) return bt_fail(err, BT_NOMEM, "cannot keep %zu validation tokens in memory (lower train.eval_tokens)", (size_t)e->n_micro * per_micro);
+    e->sums = calloc((size_t)e->n_micro * (size_t)bt_comm_size(e->dp), sizeof *e->sums);
+    if (!e->inputs || !e->targets || !e->sums) return bt_fail(err, BT_NOMEM, "cannot keep %zu validation tokens in memory (lower train.eval_tokens)", (size_t)e->n_micro * per_micro);
 
     bt_loader *l = NULL;
     BT_TRY(bt_loader_open(&l, cfg, err));
@@ -80,17 +82,21 @@ bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t
 }
 
 bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_eval_result *out, bt_err *err) {
-    size_t per_micro = (size_t)e->B * (size_t)e->T;
-    double sums[2] = {0, 0};                                    /* nats, tokens */
+    size_t per_micro = (size_t)e->B * (size_t)e->T, all = (size_t)e->n_micro * (size_t)bt_comm_size(e->dp);
+    double *mine = e->sums + (size_t)e->n_micro * (size_t)bt_comm_rank(e->dp), nats = 0;
+    int64_t tokens = 0;
+    memset(e->sums, 0, all * sizeof *e->sums);
     for (int64_t i = 0; i < e->n_micro; i++) {
         const int32_t *targets = e->targets + (size_t)i * per_micro;
-        sums[0] += bt_model_eval_micro(m, e->inputs + (size_t)i * per_micro, targets);
-        for (size_t j = 0; j < per_micro; j++) sums[1] += targets[j] >= 0;
+        mine[i] = bt_model_eval_micro(m, e->inputs + (size_t)i * per_micro, targets);
+        for (size_t j = 0; j < per_micro; j++) tokens += targets[j] >= 0;
     }
-    BT_TRY(bt_all_reduce_f64(e->dp, sums, 2, BT_SUM, err));
-    out->nats = sums[0] / sums[1];
+    BT_TRY(bt_all_reduce_f64(e->dp, e->sums, all, BT_SUM, err));        /* x + 0 is x: then one order for any number of ranks */
+    BT_TRY(bt_all_reduce_i64(e->dp, &tokens, 1, BT_SUM, err));
+    for (size_t i = 0; i < all; i++) nats += e->sums[i];
+    out->nats = nats / (double)tokens;
     out->bits_per_byte = out->nats / M_LN2 / e->bytes_per_token;
-    out->tokens = (int64_t)sums[1];
+    out->tokens = tokens;
     return BT_OK;
 }
 
@@ -102,5 +108,6 @@ void bt_evaluator_close(bt_evaluator *e) {
     if (!e) return;
     free(e->inputs);
     free(e->targets);
+    free(e->sums);
     free(e);
 }

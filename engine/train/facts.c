@@ -60,7 +60,7 @@ static void tell_arenas(bt_trainer *t, const bt_model_setup *setup) {
         snprintf(key, sizeof key, "arena.%s", rows[i].name);
         fact(t, key, "%zu", rows[i].bytes);
     }
-    fact(t, "arena.optimizer", "%zu", bt_optim_bytes(0, bt_model_params(t->model)->total));
+    fact(t, "arena.optimizer", "%zu", bt_layout_optim_bytes(t));
     fact(t, "arena.validation", "%zu", bt_evaluator_bytes(t->evaluator));
 }
 

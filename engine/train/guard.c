@@ -3,12 +3,8 @@
 
 #include <math.h>
 
-#include "engine/kernels/ops.h"
-
-const char *bt_guard_find(const bt_params *p, const float *grads) {
-    for (size_t i = 0; i < p->n; i++) {
-        if (!isfinite(bt_op_sum_squares(grads + p->tensors[i].offset, p->tensors[i].count))) return p->tensors[i].name;
-    }
+const char *bt_guard_find(const bt_params *p, const double *squares) {
+    for (size_t i = 0; i < p->n; i++) if (!isfinite(squares[i])) return p->tensors[i].name;
     return NULL;
 }
 

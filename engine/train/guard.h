@@ -18,8 +18,8 @@ typedef struct bt_guard {
     int64_t skipped;                    /* bad steps of this attempt */
 } bt_guard;
 
-/* name of the first tensor with a non-finite gradient, or NULL; reads all gradients: for bad steps only */
-const char *bt_guard_find(const bt_params *p, const float *grads);
+/* name of the first tensor with a non-finite gradient, or NULL; squares: of every tensor's gradient */
+const char *bt_guard_find(const bt_params *p, const double *squares);
 /* true when the step may be applied */
 bool bt_guard_step(bt_guard *g, double grad_norm, bool loss_finite);
 /* BT_CHECK when the patience is at its end */

@@ -6,6 +6,7 @@
 #include "engine/model/model.h"
 #include "engine/optim/optim.h"
 #include "engine/parallel/mesh.h"
+#include "engine/parallel/pieces.h"
 #include "engine/parallel/reducer.h"
 #include "engine/train/evaluate.h"
 #include "engine/train/guard.h"
@@ -27,6 +28,7 @@ typedef struct bt_progress {                    /* what a checkpoint keeps besid
 
 typedef struct bt_step_outcome {
     double loss;                                /* this rank's mean over its tokens */
+    double global_loss;                         /* of all ranks, added in a fixed order; NaN when not reproducible */
     double grad_norm, lr, weight_decay;
     bool applied;
 } bt_step_outcome;
@@ -39,11 +41,18 @@ struct bt_trainer {
 
     bt_mesh mesh;
     int rank, n_ranks;
-    int64_t sequences, first_micro, n_micro;    /* of a step; this rank's micro-batches in the step's order */
+    int64_t sequences, micros;                  /* of a step */
+    int64_t first_micro, n_micro;               /* this rank's micro-batches in the step's order */
+    double *micro_losses;                       /* (micros) sums of token losses: reproducible training adds them in order */
 
     bt_model *model;
-    bt_optim *optim;
     bt_optim_span *spans;                       /* one per tensor */
+    bt_shards shards;                           /* one shard: everything is one piece */
+    bt_range *pieces;                           /* (n_pieces) this rank's, one per stripe; may be empty */
+    bt_optim **optims;                          /* (n_pieces) their moments */
+    size_t n_pieces;
+    bt_pieces *gather;                          /* NULL: not sharded */
+    double *norm_blocks, *tensor_squares;
     bt_schedule schedule;
     bt_loader *loader;
     bt_evaluator *evaluator;                    /* NULL: no validation data */
@@ -69,13 +78,23 @@ struct bt_trainer {
 /* step.c */
 bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) BT_MUST_CHECK;
 
+/* layout.c: what depends on who holds what. Only grad_norm, update and tensor_squares communicate */
+bt_code bt_layout_share_batch(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+bt_code bt_layout_take_pieces(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+void bt_layout_release(bt_trainer *t);
+void bt_layout_zero_grads(bt_trainer *t);
+bt_code bt_layout_grad_norm(bt_trainer *t, double *norm, bt_err *err) BT_MUST_CHECK;
+bt_code bt_layout_update(bt_trainer *t, float grad_scale, float lr, float decay, bt_err *err) BT_MUST_CHECK;
+bt_code bt_layout_tensor_squares(bt_trainer *t, const double **out, bt_err *err) BT_MUST_CHECK;  /* (tensors) of the gradients */
+size_t bt_layout_optim_bytes(const bt_trainer *t);
+
 /* control.c: requests in, agreed controls out */
 void bt_control_ask(bt_trainer *t);                                                     /* rank 0: the box into the notes */
 bt_code bt_control_obey(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                      /* all ranks: act on the agreed notes */
 
 /* stats.c */
 bt_code bt_stats_plan(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
-void bt_stats_record(bt_trainer *t, int64_t step);
+bt_code bt_stats_record(bt_trainer *t, int64_t step, bt_err *err) BT_MUST_CHECK;        /* collective */
 
 /* state.c: checkpoints of a trainer */
 bt_code bt_state_save(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                        /* collective */

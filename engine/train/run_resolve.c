@@ -11,6 +11,7 @@
 
 enum {
     MICRO_TOKENS = 2048,        /* of an automatic micro-batch at most: its activations stay near the second-level caches */
+    UNIT_TOKENS = 1024,         /* of an automatic unit of reproducible training at most: four in a default batch */
     EVAL_APART = 25,            /* steps between automatic validations at least */
 };
 
@@ -49,7 +50,7 @@ static const char *divisors(char *buf, size_t size, int64_t n, int64_t x) {
 static bt_code refuse_unbuilt(const bt_run_cfg *c, bt_err *err) {
     enum { FP16 = 2 };
     const struct { bool asked; const char *what, *instead; } rows[] = {
-        {c->zero > 0, "--zero: sharded optimizer state", "--zero 0"},
+        {c->zero > 2, "--zero 3: sharded weights", "--zero 2"},
         {c->tp > 1, "--tp: tensor parallelism", "--tp 1"},
         {c->pp > 1, "--pp: pipeline parallelism", "--pp 1"},
         {c->precision == FP16, "--precision fp16: loss scaling", "--precision bf16"},
@@ -100,9 +101,34 @@ static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
     c->ranks = world_size;
     if (c->dp_shard > 1 && c->zero == 0)
         return bt_fail(err, BT_ARG, "--dp-shard %" PRId64 " needs --zero 1, 2 or 3 (or leave it out: --ranks alone gives replicas)", c->dp_shard);
+    if (c->zero > 0 && c->dp_shard == 1 && c->dp_replicate == 0) {     /* all data-parallel ranks share the state */
+        int64_t inner = c->tp * c->pp;
+        if (world_size % inner == 0) c->dp_shard = world_size / inner;
+    }
     bt_run_cfg_mesh(c, &s);
     BT_TRY(bt_mesh_resolve(&s, world_size, err));
     c->dp_replicate = s.dp_replicate;
+    return BT_OK;
+}
+
+/* Reproducible training works in units that depend on the batch alone: the number of ranks, --micro-batch and --accum change
+ * who works on which units, and no bit. */
+static bt_code resolve_units(bt_run_cfg *c, int64_t sequences, int64_t dp, bt_err *err) {
+    char buf[64];
+    if (c->unit == 0) {
+        int64_t most = UNIT_TOKENS / c->seq_len;
+        c->unit = divisor_below(sequences, most < 1 ? 1 : most);
+    }
+    if (sequences % c->unit != 0)
+        return bt_fail(err, BT_ARG, "train.unit %" PRId64 " does not divide the %" PRId64 " sequences of a step (use %s)", c->unit, sequences,
+                       divisors(buf, sizeof buf, sequences, c->unit));
+    int64_t units = sequences / c->unit;
+    if (units < dp)
+        return bt_fail(err, BT_ARG, "train.reproducible: %" PRId64 " units of %" PRId64 " sequences a step are too few for %" PRId64
+                       " data-parallel ranks (set train.unit=%" PRId64 ", the same for every run to be compared)", units, c->unit, dp,
+                       divisor_below(sequences, sequences / dp));
+    c->micro_batch = c->unit;
+    c->accum = (units + dp - 1) / dp;
     return BT_OK;
 }
 
@@ -125,6 +151,7 @@ static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
         return bt_fail(err, BT_ARG, "more data-parallel ranks (%" PRId64 ") than sequences in a step (%" PRId64 " = train.batch_tokens %" PRId64
                        " / model.seq_len %" PRId64 "): use at most %" PRId64 " ranks, or --batch-tokens %" PRId64, dp, sequences, c->batch_tokens, T,
                        sequences, dp * T);
+    if (c->reproducible) return resolve_units(c, sequences, dp, err);
     if (sequences % dp != 0)
         return bt_fail(err, BT_ARG, "%" PRId64 " data-parallel ranks do not divide the %" PRId64 " sequences of a step (train.batch_tokens %" PRId64
                        " / model.seq_len %" PRId64 "): use %s ranks, or --batch-tokens %s", dp, sequences, c->batch_tokens, T,

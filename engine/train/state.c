@@ -17,27 +17,54 @@
 
 typedef struct slice_list { bt_ckpt_slice *at; size_t n; } slice_list;
 
-/* the part of every tensor inside [begin, end) of the flat arrays, weights and (states) the optimizer's moments */
-static bt_code slices_of(bt_trainer *t, size_t begin, size_t end, bool states, slice_list *out, bt_err *err) {
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t most(size_t a, size_t b) { return a > b ? a : b; }
+
+/* appends the part of every tensor inside [begin, end) of the flat array whose element `base` is flat[0] */
+static void append(bt_trainer *t, slice_list *l, const char *state, float *flat, size_t base, size_t begin, size_t end) {
     const bt_params *p = bt_model_params(t->model);
-    size_t kinds = 1 + (states ? bt_optim_states(t->optim) : 0);
-    out->n = 0;
-    out->at = calloc(p->n * kinds, sizeof *out->at);
-    if (!out->at) return bt_fail(err, BT_NOMEM, "cannot take memory for the list of %zu tensors", p->n * kinds);
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *x = &p->tensors[i];
-        size_t first = x->offset > begin ? x->offset : begin, last = x->offset + x->count < end ? x->offset + x->count : end;
+        size_t first = most(x->offset, begin), last = least(x->offset + x->count, end);
         if (first >= last) continue;
-        for (size_t k = 0; k < kinds; k++) {
-            float *flat = k == 0 ? bt_model_weights(t->model) : bt_optim_state(t->optim, k - 1);
-            out->at[out->n++] = (bt_ckpt_slice){.tensor = x->name,
-                                                .state = k == 0 ? "weight" : bt_optim_state_name(t->optim, k - 1),
-                                                .tensor_elems = x->count,
-                                                .first = first - x->offset,
-                                                .count = last - first,
-                                                .data = flat + first};
-        }
+        l->at[l->n++] = (bt_ckpt_slice){.tensor = x->name, .state = state, .tensor_elems = x->count, .first = first - x->offset, .count = last - first,
+                                        .data = flat + (first - base)};
     }
+}
+
+/* a stretch of n tensors can meet as many slices as it has tensors, and one more for each cut */
+static bt_code room_for(const bt_trainer *t, slice_list *l, bt_err *err) {
+    size_t kinds = 1 + bt_optim_states(t->optims[0]), most_slices = kinds * (bt_model_params(t->model)->n + 2 * t->n_pieces) + 1;
+    l->n = 0;
+    l->at = calloc(most_slices, sizeof *l->at);
+    return l->at ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the list of %zu slices", most_slices);
+}
+
+/* the moments of piece i inside [begin, end) */
+static void append_states(bt_trainer *t, slice_list *l, size_t i, size_t begin, size_t end) {
+    for (size_t k = 0; k < bt_optim_states(t->optims[i]); k++) {
+        append(t, l, bt_optim_state_name(t->optims[i], k), bt_optim_state(t->optims[i], k), t->pieces[i].begin, begin, end);
+    }
+}
+
+/* what this rank writes: an equal part of each of its pieces, which the replicas hold too */
+static bt_code slices_to_save(bt_trainer *t, slice_list *out, bt_err *err) {
+    int replicas = bt_comm_size(t->mesh.dp) / t->shards.n, r = t->shards.n > 1 ? t->mesh.me.dp_replicate : t->mesh.me.dp;
+    BT_TRY(room_for(t, out, err));
+    for (size_t i = 0; i < t->n_pieces; i++) {
+        size_t n = t->pieces[i].end - t->pieces[i].begin, begin = t->pieces[i].begin + n * (size_t)r / (size_t)replicas;
+        size_t end = t->pieces[i].begin + n * (size_t)(r + 1) / (size_t)replicas;
+        append(t, out, "weight", bt_model_weights(t->model), 0, begin, end);
+        append_states(t, out, i, begin, end);
+    }
+    return BT_OK;
+}
+
+/* what this rank reads: all weights, and the moments of its pieces */
+static bt_code slices_to_load(bt_trainer *t, bool states, slice_list *out, bt_err *err) {
+    BT_TRY(room_for(t, out, err));
+    append(t, out, "weight", bt_model_weights(t->model), 0, 0, t->shards.total);
+    for (size_t i = 0; states && i < t->n_pieces; i++) append_states(t, out, i, t->pieces[i].begin, t->pieces[i].end);
     return BT_OK;
 }
 
@@ -97,16 +124,14 @@ static int64_t updates_of(const bt_ckpt_meta *m) {
 
 /* ---- out ------------------------------------------------------------------------------------------------------------ */
 
-/* Every rank writes an equal stretch of the flat arrays. */
 bt_code bt_state_save(bt_trainer *t, bt_err *err) {
     if (!t->cfg.out[0]) return BT_OK;
     int64_t start = bt_now_ns(), bytes = 0;
-    size_t total = bt_model_params(t->model)->total, n = (size_t)t->n_ranks, r = (size_t)t->rank;
     char hash[33] = "";
     slice_list mine = {0};
     bt_ckpt_meta meta;
     bt_code code = fill_meta(t, &meta, err);
-    if (code == BT_OK) code = slices_of(t, total / n * r, r == n - 1 ? total : total / n * (r + 1), true, &mine, err);
+    if (code == BT_OK) code = slices_to_save(t, &mine, err);
     code = bt_agree(t->mesh.world, code, err);
     if (code == BT_OK) {
         code = bt_ckpt_save(t->mesh.world, t->cfg.out, &meta, mine.at, mine.n, (int)t->cfg.ckpt_keep, t->ckpt_path, sizeof t->ckpt_path, &bytes, hash, err);
@@ -158,7 +183,7 @@ static bt_code load(bt_trainer *t, const char *path, const bt_ckpt_meta *meta, b
         return bt_fail(err, BT_ARG, "checkpoint '%s' is of another model: its tensors differ in name or shape (same preset and model.* settings needed)", path);
     }
     slice_list all = {0};
-    bt_code code = slices_of(t, 0, p->total, states, &all, err);
+    bt_code code = slices_to_load(t, states, &all, err);
     if (code == BT_OK) code = bt_ckpt_load(path, all.at, all.n, err);
     free(all.at);
     return code;

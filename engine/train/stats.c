@@ -2,7 +2,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "engine/kernels/ops.h"
 #include "engine/train/parts.h"
 
 bt_code bt_stats_plan(bt_trainer *t, bt_err *err) {
@@ -21,10 +20,11 @@ static const char *short_name(const bt_tensor *x) {
     return name;
 }
 
-void bt_stats_record(bt_trainer *t, int64_t step) {
+bt_code bt_stats_record(bt_trainer *t, int64_t step, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
-    const float *grads = bt_model_grads(t->model);
-    if (!t->telemetry.sink.layers) return;
+    const double *squares;
+    BT_TRY(bt_layout_tensor_squares(t, &squares, err));
+    if (!t->telemetry.sink.layers) return BT_OK;
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *x = &p->tensors[i];
         double *v = t->layer_values[i];
@@ -36,8 +36,9 @@ void bt_stats_record(bt_trainer *t, int64_t step) {
             v[BT_ML_FLIP] = q.flip_frac;
             v[BT_ML_SCALE] = q.scale;
         }
-        v[BT_ML_GRAD_NORM] = sqrt(bt_op_sum_squares(grads + x->offset, x->count));
+        v[BT_ML_GRAD_NORM] = sqrt(squares[i]);
         t->layer_records[i] = (bt_layer_record){.step = step, .layer = x->layer, .tensor = short_name(x), .values = v};
     }
     t->telemetry.sink.layers(t->telemetry.sink.ctx, t->layer_records, p->n);
+    return BT_OK;
 }

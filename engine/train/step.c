@@ -3,15 +3,15 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
-#include "engine/kernels/ops.h"
 #include "engine/train/parts.h"
 
 /* Adds the gradients of this rank's samples, scaled so that the sum over all ranks is the mean over the batch's tokens.
- * Only the last micro-batch lets finished gradients leave while backward goes on. */
+ * Only the last micro-batch lets finished gradients leave while backward goes on. In reproducible training every
+ * micro-batch is a unit by itself, added to the others in a fixed order. */
 static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     double scale = 1.0 / (double)t->cfg.batch_tokens, sum = 0;
     int64_t start = bt_now_ns();
-    bt_model_zero_grads(t->model);
+    bt_layout_zero_grads(t);
     bt_reducer_begin(t->reducer);
     bt_meter_add(&t->meter, BT_MR_BWD, bt_now_ns() - start);
 
@@ -24,9 +24,15 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
 
         bt_micro_times took;
         if (last) bt_reducer_last(t->reducer);
-        sum += bt_model_train_micro(t->model, batch.inputs, batch.targets, scale, last ? bt_reducer_ready : NULL, t->reducer, &took);
+        double loss = bt_model_train_micro(t->model, batch.inputs, batch.targets, scale, last ? bt_reducer_ready : NULL, t->reducer, &took);
         bt_meter_add(&t->meter, BT_MR_FWD, took.fwd_ns);
         bt_meter_add(&t->meter, BT_MR_BWD, took.bwd_ns);
+        t->micro_losses[t->first_micro + i] = loss;
+        sum += loss;
+
+        start = bt_now_ns();
+        if (t->cfg.reproducible && !last) bt_reducer_unit_done(t->reducer);
+        bt_meter_add(&t->meter, BT_MR_BWD, bt_now_ns() - start);
 
         start = bt_now_ns();
         BT_TRY(bt_telemetry_poll(&t->telemetry, err));
@@ -38,8 +44,22 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
     return BT_OK;
 }
 
+/* The step's loss from all micro-batches in their order, the same bits on any number of ranks. */
+static bt_code add_losses(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
+    out->global_loss = NAN;
+    if (!t->cfg.reproducible) return BT_OK;
+    int64_t start = bt_now_ns();
+    double sum = 0;
+    for (int64_t i = 0; i < t->micros; i++) if (i < t->first_micro || i >= t->first_micro + t->n_micro) t->micro_losses[i] = 0;
+    BT_TRY(bt_all_reduce_f64(t->mesh.dp, t->micro_losses, (size_t)t->micros, BT_SUM, err));
+    for (int64_t i = 0; i < t->micros; i++) sum += t->micro_losses[i];
+    out->global_loss = sum / (double)t->cfg.batch_tokens;
+    bt_meter_add(&t->meter, BT_MR_COMM_EXPOSED, bt_now_ns() - start);
+    return BT_OK;
+}
+
 /* Waits until every rank holds the summed gradients, and until all know what rank 0 was asked to do. */
-static bt_code exchange_gradients(bt_trainer *t, const bt_step_outcome *out, bt_err *err) {
+static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     memset(t->notes, 0, sizeof t->notes);
     bt_control_ask(t);
     t->notes[NOTE_BAD_LOSS] = !isfinite(out->loss);
@@ -51,6 +71,7 @@ static bt_code exchange_gradients(bt_trainer *t, const bt_step_outcome *out, bt_
     bt_meter_add(&t->meter, BT_MR_COMM_BUSY, took.busy_ns);
     bt_meter_add(&t->meter, BT_MR_COMM_EXPOSED, took.exposed_ns);
     bt_meter_add(&t->meter, BT_MR_WAIT, took.wait_ns);
+    BT_TRY(add_losses(t, out, err));
     if (t->notes[NOTE_FINGER] != -t->notes[NOTE_FINGER_NEG]) {
         return bt_fail(err, BT_CHECK, "the ranks' gradients of step %lld differ: unlike builds or processors, or a hardware fault (resume from a checkpoint)",
                        (long long)t->at.step - 1);
@@ -66,23 +87,23 @@ static int64_t fingerprint(double grad_norm) {
 }
 
 static bt_code update_weights(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
-    const bt_params *p = bt_model_params(t->model);
-    const float *grads = bt_model_grads(t->model);
-    out->grad_norm = sqrt(bt_op_sum_squares(grads, p->total));
+    BT_TRY(bt_layout_grad_norm(t, &out->grad_norm, err));
     out->lr = bt_schedule_lr(&t->schedule, t->at.updates) * t->at.lr_factor;
     out->weight_decay = bt_schedule_decay(&t->schedule, t->at.updates);
     out->applied = bt_guard_step(&t->guard, out->grad_norm, t->notes[NOTE_BAD_LOSS] == 0);
     t->finger = fingerprint(out->grad_norm);
 
     if (!out->applied) {
-        const char *tensor = bt_guard_find(p, grads);
+        const double *squares;
+        BT_TRY(bt_layout_tensor_squares(t, &squares, err));
+        const char *tensor = bt_guard_find(bt_model_params(t->model), squares);
         bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, t->at.step, NULL, "step not applied: %s%s is not finite",
                            tensor ? "gradient of " : "loss", tensor ? tensor : "");
         return bt_guard_verdict(&t->guard, t->at.step, tensor, err);
     }
     double clip = t->cfg.clip / (out->grad_norm + 1e-6);            /* as torch.nn.utils.clip_grad_norm_ */
     float grad_scale = t->cfg.clip > 0 && clip < 1 ? (float)clip : 1.0f;
-    bt_optim_step(t->optim, bt_model_weights(t->model), grads, t->spans, p->n, t->at.updates + 1, grad_scale, (float)out->lr, (float)out->weight_decay);
+    BT_TRY(bt_layout_update(t, grad_scale, (float)out->lr, (float)out->weight_decay, err));
     bt_model_quantise(t->model);
     t->at.updates++;
     return BT_OK;

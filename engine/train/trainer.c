@@ -43,34 +43,10 @@ static bt_loader_cfg loader_cfg(const bt_trainer *t) {
                            .n_sequences = (int)(t->n_micro * c->micro_batch)};
 }
 
-/* The step's micro-batches in order, shared out in contiguous runs: rank d of n takes [N d / n, N (d+1) / n). */
-static bt_code share_batch(bt_trainer *t, bt_err *err) {
-    const bt_run_cfg *c = &t->cfg;
-    int64_t dp = bt_comm_size(t->mesh.dp), d = t->mesh.me.dp;
-    t->sequences = c->batch_tokens / c->seq_len;
-    int64_t micros = t->sequences / c->micro_batch;
-    if (t->sequences * c->seq_len != c->batch_tokens || micros * c->micro_batch != t->sequences) {
-        return bt_fail(err, BT_ARG, "%" PRId64 " tokens a step do not divide into micro-batches of %" PRId64 " x %" PRId64 " tokens", c->batch_tokens,
-                       c->micro_batch, c->seq_len);
-    }
-    if (micros < dp) return bt_fail(err, BT_ARG, "%" PRId64 " micro-batches a step for %" PRId64 " data-parallel ranks: every rank needs one", micros, dp);
-    t->first_micro = micros * d / dp;
-    t->n_micro = micros * (d + 1) / dp - t->first_micro;
-    return BT_OK;
-}
-
 static bt_code build_model(bt_trainer *t, bt_err *err) {
     bt_model_setup setup = bt_trainer_model_setup(t);
     BT_TRY(bt_model_create(&t->model, &setup, err));
-    const bt_params *p = bt_model_params(t->model);
-    bt_optim_cfg optim = {.beta1 = t->cfg.beta1, .beta2 = t->cfg.beta2, .eps = t->cfg.eps};
-    BT_TRY(bt_optim_create(&t->optim, &optim, 0, p->total, err));
-    t->spans = calloc(p->n, sizeof *t->spans);
-    if (!t->spans) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", p->n);
-    for (size_t i = 0; i < p->n; i++) {
-        const bt_tensor *x = &p->tensors[i];
-        t->spans[i] = (bt_optim_span){x->offset, x->offset + x->count, x->decay};
-    }
+    BT_TRY(bt_layout_take_pieces(t, err));
     return bt_stats_plan(t, err);
 }
 
@@ -121,14 +97,15 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     BT_TRY(bt_mesh_resolve(&shape, t->n_ranks, err));
     BT_TRY(bt_mesh_create(&t->mesh, &shape, world, err));
 
-    bt_code code = share_batch(t, err);
+    bt_code code = bt_layout_share_batch(t, err);
     if (code == BT_OK) code = build_model(t, err);
     if (code == BT_OK) code = open_data(t, err);
     if (code == BT_OK) code = bt_telemetry_init(&t->telemetry, world, s->sink, err);
     BT_TRY(bt_agree(world, code, err));
 
     bt_reducer_cfg reducer = {.mesh = &t->mesh, .grads = bt_model_grads(t->model), .n = bt_model_params(t->model)->total,
-                              .bucket_bytes = (size_t)t->cfg.bucket_bytes, .overlap = t->cfg.overlap};
+                              .bucket_bytes = (size_t)t->cfg.bucket_bytes, .overlap = t->cfg.overlap, .shards = &t->shards, .discard = t->cfg.zero >= 2,
+                              .units = t->cfg.reproducible ? t->micros : 0};
     BT_TRY(bt_reducer_create(&t->reducer, &reducer, err));
     t->telemetry.flop_token = bt_model_count(&t->model_cfg).flop_token;
     t->telemetry.step_tokens = t->cfg.batch_tokens;
@@ -167,10 +144,9 @@ void bt_trainer_destroy(bt_trainer *t) {
     bt_telemetry_release(&t->telemetry);
     bt_evaluator_close(t->evaluator);
     bt_loader_close(t->loader);
-    bt_optim_destroy(t->optim);
+    bt_layout_release(t);
     bt_model_destroy(t->model);
     bt_mesh_release(&t->mesh);
-    free(t->spans);
     free(t->layer_records);
     free(t->layer_values);
     free(t);
@@ -219,11 +195,12 @@ static bt_code evaluate_if_due(bt_trainer *t, bool *done, bt_err *err) {
 
 static bt_code record(bt_trainer *t, const bt_step_outcome *o, bool evaluated, const double rank_values[BT_MR_COUNT], bt_err *err) {
     int64_t step = t->at.step - 1, start = bt_now_ns();
-    if (every(step, t->cfg.stats_every)) bt_stats_record(t, step);
+    if (every(step, t->cfg.stats_every)) BT_TRY(bt_stats_record(t, step, err));
     if (every(step, t->cfg.log_every) || evaluated || !o->applied || at_end(t) || at_stop(t)) {
         double values[BT_MS_COUNT];
         for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
         values[BT_MS_TOKENS] = (double)t->at.tokens;
+        values[BT_MS_LOSS] = o->global_loss;
         values[BT_MS_GRAD_NORM] = o->grad_norm;
         values[BT_MS_LR] = o->lr;
         values[BT_MS_WEIGHT_DECAY] = o->weight_decay;

@@ -1,0 +1,125 @@
+/* layout.c - who works on what and who holds what: the step's micro-batches over the data-parallel ranks, the optimizer's
+ * state over the shards (ZeRO), and the few operations whose meaning depends on it. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/kernels/ops.h"
+#include "engine/optim/norm.h"
+#include "engine/train/parts.h"
+
+static bool sharded(const bt_trainer *t) { return t->shards.n > 1; }
+
+/* ---- plan ----------------------------------------------------------------------------------------------------------- */
+
+/* The step's micro-batches in order, shared out in contiguous runs: rank d of n takes [N d / n, N (d+1) / n). */
+bt_code bt_layout_share_batch(bt_trainer *t, bt_err *err) {
+    const bt_run_cfg *c = &t->cfg;
+    int64_t dp = bt_comm_size(t->mesh.dp), d = t->mesh.me.dp;
+    t->sequences = c->batch_tokens / c->seq_len;
+    t->micros = t->sequences / c->micro_batch;
+    if (t->sequences * c->seq_len != c->batch_tokens || t->micros * c->micro_batch != t->sequences) {
+        return bt_fail(err, BT_ARG, "%" PRId64 " tokens a step do not divide into micro-batches of %" PRId64 " x %" PRId64 " tokens", c->batch_tokens,
+                       c->micro_batch, c->seq_len);
+    }
+    if (t->micros < dp) return bt_fail(err, BT_ARG, "%" PRId64 " micro-batches a step for %" PRId64 " data-parallel ranks: every rank needs one", t->micros, dp);
+    t->first_micro = t->micros * d / dp;
+    t->n_micro = t->micros * (d + 1) / dp - t->first_micro;
+    t->micro_losses = calloc((size_t)t->micros, sizeof *t->micro_losses);
+    return t->micro_losses ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for %" PRId64 " micro-batches", t->micros);
+}
+
+/* This rank's pieces of the flat arrays, and moments for them. */
+bt_code bt_layout_take_pieces(bt_trainer *t, bt_err *err) {
+    const bt_params *p = bt_model_params(t->model);
+    bt_optim_cfg optim = {.beta1 = t->cfg.beta1, .beta2 = t->cfg.beta2, .eps = t->cfg.eps};
+    const bt_mesh_shape *s = &t->mesh.shape;
+    bt_shards_init(&t->shards, p->total, (size_t)t->cfg.bucket_bytes, s->dp_replicate, t->cfg.zero > 0 ? s->dp_shard : 1);
+    t->norm_blocks = calloc(bt_norm_blocks(p->total), sizeof *t->norm_blocks);
+    t->tensor_squares = calloc(p->n, sizeof *t->tensor_squares);
+    t->spans = calloc(p->n, sizeof *t->spans);
+    t->pieces = calloc(t->shards.n_stripes, sizeof *t->pieces);
+    t->optims = calloc(t->shards.n_stripes, sizeof *t->optims);
+    if (!t->norm_blocks || !t->tensor_squares || !t->spans || !t->pieces || !t->optims) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", p->n);
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *x = &p->tensors[i];
+        t->spans[i] = (bt_optim_span){x->offset, x->offset + x->count, x->decay};
+    }
+    for (t->n_pieces = 0; t->n_pieces < t->shards.n_stripes; t->n_pieces++) {
+        bt_range r = bt_shards_piece(&t->shards, t->n_pieces, sharded(t) ? t->mesh.me.dp_shard : 0);
+        t->pieces[t->n_pieces] = r;
+        BT_TRY(bt_optim_create(&t->optims[t->n_pieces], &optim, r.begin, r.end, err));
+    }
+    return sharded(t) ? bt_pieces_create(&t->gather, &t->mesh, &t->shards, err) : BT_OK;
+}
+
+void bt_layout_release(bt_trainer *t) {
+    for (size_t i = 0; i < t->n_pieces; i++) bt_optim_destroy(t->optims[i]);
+    bt_pieces_destroy(t->gather);
+    free(t->optims);
+    free(t->pieces);
+    free(t->spans);
+    free(t->norm_blocks);
+    free(t->tensor_squares);
+    free(t->micro_losses);
+}
+
+/* ---- a step --------------------------------------------------------------------------------------------------------- */
+
+/* What the exchange has given back to the system is zero already; touching it would take the memory again. */
+void bt_layout_zero_grads(bt_trainer *t) {
+    if (!sharded(t) || t->cfg.zero < 2 || t->at.step == t->first_step) {
+        bt_model_zero_grads(t->model);
+        return;
+    }
+    float *grads = bt_model_grads(t->model);
+    for (size_t i = 0; i < t->n_pieces; i++) bt_op_zero(grads + t->pieces[i].begin, t->pieces[i].end - t->pieces[i].begin);
+}
+
+bt_code bt_layout_grad_norm(bt_trainer *t, double *norm, bt_err *err) {
+    const float *grads = bt_model_grads(t->model);
+    size_t n = bt_norm_blocks(t->shards.total);
+    if (sharded(t)) memset(t->norm_blocks, 0, n * sizeof *t->norm_blocks);
+    for (size_t i = 0; i < t->n_pieces; i++) bt_norm_fill(t->norm_blocks, grads, t->pieces[i].begin, t->pieces[i].end);
+    if (sharded(t)) BT_TRY(bt_all_reduce_f64(t->mesh.shard, t->norm_blocks, n, BT_SUM, err));     /* x + 0 is x: no bit changes */
+    *norm = sqrt(bt_norm_sum(t->norm_blocks, n));
+    return BT_OK;
+}
+
+bt_code bt_layout_update(bt_trainer *t, float grad_scale, float lr, float decay, bt_err *err) {
+    const bt_params *p = bt_model_params(t->model);
+    float *weights = bt_model_weights(t->model);
+    for (size_t i = t->n_pieces; i-- > 0;) {
+        bt_optim_step(t->optims[i], weights, bt_model_grads(t->model), t->spans, p->n, t->at.updates + 1, grad_scale, lr, decay);
+        if (sharded(t)) BT_TRY(bt_pieces_gather_start(t->gather, weights, i, err));
+    }
+    return sharded(t) ? bt_pieces_gather_finish(t->gather, err) : BT_OK;
+}
+
+/* ---- per tensor ----------------------------------------------------------------------------------------------------- */
+
+static double own_squares(const bt_trainer *t, const bt_tensor *x) {
+    const float *grads = bt_model_grads(t->model);
+    double sum = 0;
+    for (size_t i = 0; i < t->n_pieces; i++) {
+        size_t from = t->pieces[i].begin > x->offset ? t->pieces[i].begin : x->offset;
+        size_t to = t->pieces[i].end < x->offset + x->count ? t->pieces[i].end : x->offset + x->count;
+        if (from < to) sum += bt_op_sum_squares(grads + from, to - from);
+    }
+    return sum;
+}
+
+bt_code bt_layout_tensor_squares(bt_trainer *t, const double **out, bt_err *err) {
+    const bt_params *p = bt_model_params(t->model);
+    for (size_t i = 0; i < p->n; i++) t->tensor_squares[i] = own_squares(t, &p->tensors[i]);
+    if (sharded(t)) BT_TRY(bt_all_reduce_f64(t->mesh.shard, t->tensor_squares, p->n, BT_SUM, err));
+    *out = t->tensor_squares;
+    return BT_OK;
+}
+
+size_t bt_layout_optim_bytes(const bt_trainer *t) {
+    size_t n = 0;
+    for (size_t i = 0; i < t->n_pieces; i++) n += bt_optim_bytes(t->pieces[i].begin, t->pieces[i].end);
+    return n;
+}

@@ -1,0 +1,5 @@
+/* mpi: 2
+ * What test_reproducible.c asks of three ranks, of two. */
+#define RANKS "2"
+#define EQUAL_SHARES
+#include "tests/mpi/test_reproducible.c"

@@ -1,0 +1,130 @@
+/* mpi: 4
+ * ZeRO 1 and 2 on four ranks in every cut of shards and replicas: the story of one rank; bytes as the formula says; memory of
+ * the moments shared out; a checkpoint of one layout goes on in others. */
+#include <unistd.h>
+
+#include "tests/mpi/layouts.h"
+
+#define STRIPES "--set", "train.bucket_bytes=4096"      /* the least: several stripes even in a tiny model */
+
+static const struct layout { const char *name, *words[12]; int shards; bool zero2; } layouts[] = {
+    {"zero 1, 4 shards", {STRIPES, "--zero", "1", "--dp-shard", "4"}, 4, false},
+    {"zero 1, 2 replicas of 2 shards", {STRIPES, "--zero", "1", "--dp-replicate", "2", "--dp-shard", "2"}, 2, false},
+    {"zero 2, 4 shards", {STRIPES, "--zero", "2", "--dp-shard", "4"}, 4, true},
+    {"zero 2, 2 replicas of 2 shards, 4 micro-batches", {STRIPES, "--zero", "2", "--dp-replicate", "2", "--dp-shard", "2", "--micro-batch", "1"}, 2, true},
+    {"zero 2, no overlap, one stripe", {"--zero", "2", "--set", "train.overlap=false"}, 4, true},
+};
+enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0] };
+
+static fake_sink alone_first;                           /* its statistics are those of step 0 */
+
+static void same_story_as_one_rank(void **state) {
+    (void)state;
+    for (size_t k = 0; k < N_LAYOUTS; k++) {
+        layout_run(&together, layouts[k].words, NULL);
+        layout_compare(1e-4);
+        layout_conserves();
+    }
+}
+
+static void gradients_equal_tensor_by_tensor(void **state) {
+    (void)state;
+    for (size_t k = 0; k < N_LAYOUTS; k++) {
+        const char *words[16] = {"--steps", "1"};
+        for (size_t i = 0; i < 12 && layouts[k].words[i]; i++) words[2 + i] = layouts[k].words[i];
+        layout_run(&together, words, NULL);
+        assert_int_equal(alone_first.n_layers, together.n_layers);
+        for (size_t i = 0; i < together.n_layers; i++) {
+            layout_near(alone_first.layers[i].v[BT_ML_GRAD_NORM], together.layers[i].v[BT_ML_GRAD_NORM], 1e-5, together.layers[i].tensor, 0);
+        }
+    }
+}
+
+/* reduce-scatter (n-1)/n to the owners, (R-1)/R of the pieces among replicas... counted straight from the exchange:
+ *     sums to owners      every rank sends (n-1)/n of the gradients
+ *     replicas            every rank sends its 1/n to R-1 others
+ *     weights             every rank sends its 1/S to S-1 others */
+static void bytes_follow_the_formula(void **state) {
+    (void)state;
+    for (size_t k = 0; k < N_LAYOUTS; k++) {
+        bt_train_result r = layout_run(&together, layouts[k].words, NULL);
+        double n = 4, S = layouts[k].shards, R = n / S, P = 4.0 * (double)r.params;
+        double want = P * ((n - 1) / n + (R - 1) / n + (S - 1) / S), got = r.step_ms[BT_MR_BYTES_LOGICAL];
+        if (!(got >= 0.999 * want && got < 1.03 * want + 2048)) fail_msg("%s: %.0f bytes a step and rank, the formula says %.0f", layouts[k].name, got, want);
+    }
+}
+
+static void moments_are_shared_out(void **state) {
+    (void)state;
+    for (size_t k = 0; k < N_LAYOUTS; k++) {
+        bt_train_result r = layout_run(&together, layouts[k].words, NULL);
+        double whole = 8.0 * (double)r.params / layouts[k].shards, mine = atof(fake_fact(&together, "arena.optimizer"));
+        double blocks = 8.0 * BT_SUM_BLOCK * 4;         /* a stripe is rounded up to a block for each rank */
+        if (!(mine <= whole + blocks && mine > 0)) fail_msg("%s: %.0f bytes of moments here, %.0f are a shard's", layouts[k].name, mine, whole);
+    }
+}
+
+/* ---- a checkpoint of each layout goes on in each other ---------------------------------------------------------------- */
+
+static char dir[64];
+
+static void run_part(fake_sink *f, const struct layout *l, const char *stop_after, const char *resume_dir) {
+    const char *words[32] = {"--steps", "8", "--lr", "1e-3", "--stop-after", stop_after, "--out", dir};
+    size_t n = 8;
+    for (size_t i = 0; i < 12 && l->words[i]; i++) words[n++] = l->words[i];
+    bt_run_cfg cfg;
+    tiny_cfg(&cfg, words);
+    memset(f, 0, sizeof *f);
+    bt_trainer *t = tiny_create(&cfg, f, NULL, resume_dir);
+    bt_train_result r;
+    bt_err err = BT_ERR_INIT;
+    if (bt_trainer_run(t, &r, &err) != BT_OK) fail_msg("%s: %s", l->name, err.msg);
+    bt_trainer_destroy(t);
+    assert_int_equal(bt_broadcast(bt_comm_world(), f, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
+}
+
+static void a_checkpoint_of_one_layout_goes_on_in_another(void **state) {
+    (void)state;
+    static const struct layout plain = {"plain", {NULL}, 1, false};
+    bt_err err = BT_ERR_INIT;
+    for (size_t k = 0; k < N_LAYOUTS; k++) {
+        const struct layout *from = &layouts[k], *to = k + 1 < N_LAYOUTS ? &layouts[k + 1] : &plain;
+        snprintf(dir, sizeof dir, "/tmp/bt-zero-XXXXXX");
+        if (bt_comm_rank(bt_comm_world()) == 0) assert_non_null(mkdtemp(dir));
+        assert_int_equal(bt_broadcast(bt_comm_world(), dir, sizeof dir, 0, &err), BT_OK);
+        run_part(&together, from, "0", "");
+        static fake_sink first, second;
+        run_part(&first, from, "5", "");
+        run_part(&second, to, "0", dir);
+        assert_int_equal(second.n_steps, 3);
+        for (int i = 0; i < 3; i++) {
+            assert_int_equal(second.steps[i].step, 5 + i);
+            layout_near(together.steps[5 + i].v[BT_MS_LOSS], second.steps[i].v[BT_MS_LOSS], 1e-5, from->name, (size_t)(5 + i));
+        }
+        assert_int_equal(bt_barrier(bt_comm_world(), &err), BT_OK);
+        if (bt_comm_rank(bt_comm_world()) == 0) {
+            char command[96];
+            snprintf(command, sizeof command, "rm -rf '%s'", dir);
+            assert_int_equal(system(command), 0);
+        }
+    }
+}
+
+int main(void) {
+    bt_err err = BT_ERR_INIT;
+    static const char *const one_step[] = {"--steps", "1", NULL};
+    layout_run(&alone, NULL, NULL);
+    layout_run(&alone_first, one_step, NULL);
+    if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != 4) return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_story_as_one_rank),
+        cmocka_unit_test(gradients_equal_tensor_by_tensor),
+        cmocka_unit_test(bytes_follow_the_formula),
+        cmocka_unit_test(moments_are_shared_out),
+        cmocka_unit_test(a_checkpoint_of_one_layout_goes_on_in_another),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (failed) bt_comm_abort(1);
+    bt_comm_finalize();
+    return failed;
+}
