@@ -91,7 +91,7 @@ static void put_text(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
 
 static bt_code measure(const bt_run_cfg *cfg, bt_train_result *r, bt_err *err) {
     bt_trainer *t = NULL;
-    const bt_trainer_setup setup = {.cfg = cfg, .resume_dir = "", .warmup_steps = WARMUP};
+    const bt_trainer_setup setup = {.cfg = cfg, .resume_dir = "", .warmup_steps = WARMUP, .measure_peak = true};
     BT_TRY(bt_rank_prepare(cfg, err));
     BT_TRY(bt_trainer_create(&t, &setup, err));
     bt_code code = bt_trainer_run(t, r, err);

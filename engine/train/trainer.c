@@ -9,6 +9,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/threads.h"
+#include "engine/bench/peak.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/train/parts.h"
 
@@ -110,7 +111,8 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     t->telemetry.flop_token = bt_model_count(&t->model_cfg).flop_token;
     t->telemetry.step_tokens = t->cfg.batch_tokens;
     t->telemetry.warmup = s->warmup_steps;
-    t->telemetry.peak_flops = s->peak_flops;
+    t->telemetry.peak_flops = s->measure_peak ? bt_peak_flops(bt_threads_count()) : 0;
+    BT_TRY(bt_all_reduce_f64(world, &t->telemetry.peak_flops, 1, BT_SUM, err));
     plan_schedule(t);
     return start_weights(t, s->resume_dir, err);
 }

@@ -18,7 +18,7 @@ typedef struct bt_trainer_setup {
     bt_request_box *requests;           /* may be NULL */
     const char *resume_dir;             /* checkpoint folder, "" for a fresh start */
     int64_t warmup_steps;               /* first steps left out of the result's medians */
-    double peak_flops;                  /* measured bf16 peak of all ranks' cores together (mfu); 0: unknown */
+    bool measure_peak;                  /* of all ranks' cores together, for mfu (under 0.15 s); else mfu is unknown */
     int attempt;                        /* fences checkpoints: an older attempt never commits after a newer one began */
 } bt_trainer_setup;
 
