@@ -41,8 +41,8 @@ static inline int bt_tmp_drop(void **state) {
     if (ok_c_ != BT_OK) fail_msg("%s: %s: %s", #call, bt_code_name(ok_c_), ok_e_.msg); } while (0)
 
 /* the value of metric i at a step: exact in the unit it is stored in */
-static inline double bt_truth(int64_t step, int i) { return (double)(1000 + step * 100 + i) / 8.0; }
-static inline double bt_rank_truth(int64_t step, int rank, int i) { return (double)(4000 + step * 64 + rank * 8 + i) / 8.0; }
+static inline double bt_truth(int64_t step, int i) { return (1000 + (double)step * 100 + i) / 8.0; }
+static inline double bt_rank_truth(int64_t step, int rank, int i) { return (4000 + (double)step * 64 + rank * 8 + i) / 8.0; }
 
 typedef struct bt_fake { double values[BT_MS_COUNT], ranks[16 * BT_MR_COUNT]; bt_step_record r; } bt_fake;
 
