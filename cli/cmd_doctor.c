@@ -1,4 +1,5 @@
 /* cmd_doctor.c - `bitrain doctor`: examines this machine and says what is wrong and how to mend it. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,17 +8,21 @@
 
 #include "cli/command.h"
 #include "cli/doctor.h"
+#include "engine/parallel/comm.h"
 #include "store/store.h"
 
 typedef struct doctor_cfg {
     bool json, quick;
-    char store[1024], isa[16];
+    int64_t ranks;
+    char store[1024], isa[16], hosts[1024];
 } doctor_cfg;
 
 #define FIELD(f) offsetof(doctor_cfg, f), sizeof(((doctor_cfg *)0)->f)
 static const bt_opt doctor_opts[] = {
     {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL, "print one JSON object"},
-    {"quick", "--quick", BT_OPT_BOOL, FIELD(quick), "false", 0, 0, NULL, NULL, "start no MPI job of two ranks"},
+    {"quick", "--quick", BT_OPT_BOOL, FIELD(quick), "false", 0, 0, NULL, NULL, "start no MPI job"},
+    {"ranks", "--ranks", BT_OPT_INT, FIELD(ranks), "2", 1, 4096, NULL, NULL, "ranks of the MPI job that visits the nodes"},
+    {"hosts", "--hosts", BT_OPT_TEXT, FIELD(hosts), "", 0, 0, NULL, NULL, "host file, one 'host slots=N' per line: the nodes to visit"},
     {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database to examine (default: $BITRAIN_STORE, else the data directory)"},
     {"isa", "--isa", BT_OPT_TEXT, FIELD(isa), "auto", 0, 0, NULL, NULL, "fastest kernel set allowed: auto generic blas avx2 avx512 amx"},
 };
@@ -110,13 +115,17 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     char path[1024];
     (void)exit_status;
     BT_TRY(bt_opts_init(&o, doctor_opts, sizeof doctor_opts / sizeof doctor_opts[0], &cfg, err));
+    if (argc == 1 && strcmp(argv[0], "mpi-probe") == 0 && bt_comm_am_rank()) return bt_doctor_probe_rank(err);
     BT_TRY(bt_opts_argv(&o, argc, argv, &word, 0, &n_words, &help, err));
+    if (cfg.hosts[0] && access(cfg.hosts, R_OK) != 0) return bt_fail_errno(err, BT_NOTFOUND, errno, "cannot read the host file '%s'", cfg.hosts);
     BT_TRY(bt_store_path(path, sizeof path, cfg.store, err));
 
     static bt_doctor d;                     /* 70 KiB: not for a stack */
     d.store = path;
     d.isa = cfg.isa;
     d.quick = cfg.quick;
+    d.hosts = cfg.hosts;
+    d.ranks = (int)cfg.ranks;
     bt_doctor_processor(&d);
     bt_doctor_kernels(&d);
     bt_doctor_memory(&d);
@@ -133,11 +142,11 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 
 const bt_command bt_cmd_doctor = {
     .name = "doctor",
-    .summary = "examines this machine: processor, kernels, MPI, memory, store",
+    .summary = "examines this machine, or all nodes: processor, kernels, MPI, memory, store",
     .args = "",
     .examples = "bitrain doctor                     # what is there, what is wrong, and the way out\n"
                 "bitrain doctor --json | jq '.findings[] | select(.state == \"warn\")'\n"
-                "bitrain doctor --store /data/runs.db",
+                "bitrain doctor --hosts nodes.txt --ranks 8     # starts 8 ranks there and compares the nodes",
     .options = options,
     .run = run,
 };

@@ -20,6 +20,8 @@ typedef struct bt_doctor {
     const char *store;                  /* path of the metrics database */
     const char *isa;                    /* fastest kernel set allowed, "auto" */
     bool quick;                         /* start no MPI job */
+    const char *hosts;                  /* host file whose nodes the job visits, "" */
+    int ranks;                          /* of that job */
     bt_finding findings[96];
     size_t n;
     bt_doc_state worst;
@@ -32,12 +34,12 @@ void bt_doc_way_out(bt_finding *f, const char *fmt, ...) BT_PRINTF(2, 3);
 void bt_doctor_processor(bt_doctor *d);         /* processor, cores, quotas */
 void bt_doctor_kernels(bt_doctor *d);           /* the winner of each slot, OpenBLAS */
 void bt_doctor_memory(bt_doctor *d);            /* memory, /dev/shm, limits */
-void bt_doctor_mpi(bt_doctor *d);               /* version, mpirun, launch flags, a job of two ranks */
+void bt_doctor_mpi(bt_doctor *d);               /* version, mpirun, launch flags, a job that visits the nodes */
 void bt_doctor_store(bt_doctor *d);             /* place, file system, SQLite, the database itself */
 void bt_doctor_screens(bt_doctor *d);           /* terminal, dashboard */
 void bt_doctor_environment(bt_doctor *d);       /* BITRAIN_ variables nobody reads */
 
-/* what `mpirun bitrain doctor mpi-probe` does: one all-reduce */
+/* what a rank of that job does (`bitrain doctor mpi-probe`): says what its node is and sums some numbers */
 bt_code bt_doctor_probe_rank(bt_err *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* doctor_software.c - MPI, the store, the screens, the environment. */
+/* doctor_software.c - the store, the screens, the environment. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,37 +6,10 @@
 
 #include "cli/doctor.h"
 #include "engine/base/metric.h"
-#include "engine/parallel/comm.h"
 #include "engine/train/run_cfg.h"
 #include "store/store.h"
 
 extern char **environ;
-
-/* ---- MPI ------------------------------------------------------------------------------------------------------------ */
-
-static bool in_path(const char *program, char *found, size_t size) {
-    const char *path = getenv("PATH");
-    for (const char *p = path ? path : "/usr/bin:/bin"; *p;) {
-        size_t n = strcspn(p, ":");
-        snprintf(found, size, "%.*s/%s", (int)n, n ? p : ".", program);
-        if (access(found, X_OK) == 0) return true;
-        p += n + (p[n] == ':');
-    }
-    return false;
-}
-
-void bt_doctor_mpi(bt_doctor *d) {
-    char text[200], path[512];
-    bt_comm_library(text, sizeof text);
-    bt_doc(d, BT_DOC_OK, "mpi", "%s", text);
-    if (bt_comm_am_rank())
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "mpi", "this shell runs inside an MPI job"), "outside of it, 'bitrain train' starts its own ranks");
-    if (!in_path("mpirun", path, sizeof path)) {
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi", "mpirun is not in PATH: 'bitrain train' cannot start ranks"), "apt-get install openmpi-bin");
-        return;
-    }
-    bt_doc(d, BT_DOC_OK, "mpi", "mpirun is %s", path);
-}
 
 /* ---- store ---------------------------------------------------------------------------------------------------------- */
 
@@ -92,7 +65,7 @@ void bt_doctor_screens(bt_doctor *d) {
 #ifdef BITRAIN_HAVE_WEB
     bt_doc(d, BT_DOC_OK, "screens", "libmicrohttpd: bitrain dash serves");
 #else
-    bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "screens", "built without libmicrohttpd: no bitrain dash"), "apt-get install libmicrohttpd-dev, build again");
+    bt_doc(d, BT_DOC_INFO, "screens", "no browser dashboard in this build");
 #endif
     const char *term = getenv("TERM"), *locale = getenv("LC_ALL");
     if (!locale || !*locale) locale = getenv("LC_CTYPE");

@@ -11,6 +11,12 @@ static bool of_this_call(const char *key) {
     return strcmp(key, "run.print_config") == 0 || strcmp(key, "run.dry_run") == 0;
 }
 
+/* Good for one run only: a file with the name of a run that exists could not start another. */
+static bool made_up(const bt_opts *o, size_t i) {
+    const char *key = o->table[i].key;
+    return strcmp(o->where[i], "auto") == 0 && (strcmp(key, "run.name") == 0 || strcmp(key, "run.out") == 0);
+}
+
 /* a YAML scalar that reads back as exactly this text: double quotes wherever plain text could mean something */
 static void scalar(bt_text *out, const char *s, size_t n) {
     bool plain = n > 0;
@@ -39,6 +45,7 @@ static void value_line(const bt_opts *o, size_t i, bt_text *out) {
     bt_opt_value(o, i, &value);
     const char *s = bt_text_str(&value);
     size_t start = out->len;
+    if (made_up(o, i)) bt_text_put(out, "# ");
     bt_text_printf(out, "%s: ", o->table[i].key);
     if (o->table[i].type == BT_OPT_LIST && value.len) {
         bt_text_put(out, "[");
@@ -53,8 +60,10 @@ static void value_line(const bt_opts *o, size_t i, bt_text *out) {
     }
     enum { COLUMN = 40 };
     size_t used = out->len - start;
-    bt_text_printf(out, "%*s# %s", used < COLUMN ? (int)(COLUMN - used) : 1, "", bt_origin_name(o->origin[i]));
-    if (strcmp(o->where[i], bt_origin_name(o->origin[i])) != 0) bt_text_printf(out, ", %s", o->where[i]);
+    const char *origin = bt_origin_name(o->origin[i]);
+    bool automatic = strcmp(o->where[i], "auto") == 0;
+    bt_text_printf(out, "%*s# %s", used < COLUMN ? (int)(COLUMN - used) : 1, "", automatic ? "auto" : origin);
+    if (!automatic && strcmp(o->where[i], origin) != 0) bt_text_printf(out, ", %s", o->where[i]);
     bt_text_put(out, "\n");
     if (value.failed) out->failed = true;
     bt_text_release(&value);

@@ -53,3 +53,25 @@ bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) {
     bt_builtin_path(path, sizeof path, p->cfg.cache);
     return bt_builtin_make(path, err);
 }
+
+/* The data as rank 0 will see it. What is missing, binary or too short is said here in one line, before a run is recorded
+ * and a job started; tokenised text is in the cache afterwards, where all ranks find it. */
+static bt_code open_split(const bt_run_cfg *c, bt_split split, bt_err *err) {
+    bt_loader *loader = NULL;
+    const int all = (int)(c->batch_tokens / c->seq_len), mine = split == BT_SPLIT_TRAIN ? all : 1;
+    bt_loader_cfg cfg = {.paths = c->data, .val_paths = c->val_data, .tokenizer = c->tokenizer, .field = c->field, .cache_dir = c->cache, .split = split,
+                         .val_frac = c->val_frac, .shuffle = c->shuffle, .B = 1, .T = (int)c->seq_len, .V = (int)c->vocab, .seed = (uint64_t)c->seed,
+                         .sequences_per_step = mine, .n_sequences = mine};
+    BT_TRY(bt_loader_open(&loader, &cfg, err));
+    bt_loader_close(loader);
+    return BT_OK;
+}
+
+bt_code bt_train_inputs(const bt_train_plan *p, bt_err *err) {
+    const bt_run_cfg *c = &p->cfg;
+    if (c->hosts[0] && access(c->hosts, R_OK) != 0) return bt_fail_errno(err, BT_NOTFOUND, errno, "cannot read the host file '%s'", c->hosts);
+    BT_TRY(bt_train_corpus(p, err));
+    if (c->hosts[0]) return BT_OK;                      /* the ranks' disks are not ours */
+    BT_TRY(open_split(c, BT_SPLIT_TRAIN, err));
+    return c->val_frac > 0 || c->val_data[0] ? open_split(c, BT_SPLIT_VAL, err) : BT_OK;
+}

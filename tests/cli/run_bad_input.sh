@@ -3,7 +3,8 @@
 # unless it is a report that found something (5).
 #
 # Rows: exit code | words after 'bitrain' | what the line must contain. {tmp} is an empty folder, {store} a database that does
-# not exist, {junk} a file of random bytes, {empty} an empty file, {conf} a configuration file with a misspelt key.
+# not exist, {junk} a file of random bytes, {empty} an empty file, {short} a text of
+# 17 bytes, {conf} a configuration file with a misspelt key.
 # Every command of 'bitrain help' needs a row.
 set -u
 rows=$(cat <<'END'
@@ -13,6 +14,65 @@ rows=$(cat <<'END'
 2 | help --markdwon                             | did you mean '--markdown'?
 2 | help --completion zsh                       | only bash
 2 | help train topics                           | unexpected word 'topics'
+2 | train --stpes 5                             | did you mean '--steps'?
+2 | train --steps many                          | --steps must be a whole number from 0
+2 | train --set optim.lrr=1                     | did you mean 'optim.lr'?
+2 | train {conf}                                | conf.yaml:4: unknown option 'optim.lrr' (did you mean 'optim.lr'?)
+3 | train {tmp}/none.yaml                       | none.yaml': No such file or directory
+2 | train {junk}                                | junk
+1 | train {tmp}                                 | Is a directory
+2 | train {conf} other.yaml                     | unexpected word 'other.yaml'
+2 | train --preset nanno                        | did you mean 'nano'?
+2 | train --ranks 3                             | use 2 or 4 ranks, or --batch-tokens 3840 or 4608
+2 | train --ranks 32                            | more data-parallel ranks (32) than sequences in a step (16
+2 | train --ranks 2 --dp-replicate 3            | = 3 ranks, but the job has 2
+2 | train --seq-len 300                         | use --batch-tokens 3900 or 4200
+2 | train --set model.heads=5                   | model.heads 5 does not divide model.d_model 192
+2 | train --micro-batch 3 --ranks 1             | train.micro_batch 3 does not divide the 16 sequences
+2 | train --isa avx513                          | did you mean 'avx512'?
+2 | train --name 'No Good'                      | run name 'No Good' is not allowed
+2 | train --set model.vocab=100                 | too small for the byte tokenizer
+2 | train --steps 5 --tokens 1M                 | give one of them
+3 | train --data {tmp}/none.txt                 | none.txt': No such file or directory
+6 | train --data {junk}                         | binary
+2 | train --data {empty}                        | the data has 0 tokens
+2 | train --data {tmp}                          | folder
+2 | train --data {short}                        | short
+2 | train --data synth:nonsense                 | nonsense
+3 | train --tokenizer {tmp}/none.json           | none.json
+3 | train --hosts {tmp}/none                    | cannot read the host file
+3 | train --resume nosuch                       | none.db
+1 | train --store /proc/none/x.db               | /proc/none
+1 | train --out /proc/none --data synth:chain   | /proc/none
+6 | train --store {junk} --data synth:chain     | junk
+3 | top nosuch                                  | none.db
+2 | top --screen nonsense                       | nonsense
+2 | ctl last                                    | ctl wants a run and a verb
+3 | ctl last pause                              | none.db
+2 | show                                        | no run given
+3 | show last                                   | none.db
+2 | compare one                                 | two runs at least
+3 | compare one two                             | none.db
+2 | plot                                        | plot needs a run
+3 | plot last                                   | none.db
+2 | export                                      | no run given
+2 | export last --format xml                    | csv|jsonl
+3 | export last                                 | none.db
+6 | runs --store {junk}                         | junk
+3 | eval {tmp}                                  | no checkpoint in
+2 | eval last --tokens x                        | --tokens must be a whole number
+3 | generate {tmp}                              | no checkpoint in
+2 | generate --temperature hot                  | --temperature must be a number
+2 | data                                        | needs a verb
+2 | data frob                                   | no verb 'frob'
+3 | data inspect {tmp}/none.bts                 | none.bts
+6 | data inspect {junk}                         | junk
+2 | tokenizer                                   | needs a verb
+3 | tokenizer inspect {tmp}/none.json           | none.json
+6 | tokenizer inspect {junk}                    | junk
+2 | bench                                       | bench
+2 | bench nonsense                              | nonsense
+2 | rank                                        | no MPI job
 2 | doctor --jsno                               | did you mean '--json'?
 2 | doctor now                                  | unexpected word 'now'
 5 | doctor --quick --isa avx513                 | 1 check failed
@@ -61,6 +121,7 @@ trap 'rm -rf "$tmp"' EXIT
 export BITRAIN_STORE=$tmp/none.db XDG_DATA_HOME=$tmp/data HOME=$tmp
 head -c 100000 /dev/urandom >"$tmp/junk"
 : >"$tmp/empty"
+echo 'In the beginning' >"$tmp/short"
 : >"$tmp/empty.bts"
 cp "$tmp/junk" "$tmp/junk.bts"
 mkdir "$tmp/folder"
@@ -76,6 +137,7 @@ while IFS='|' read -r code words part; do
     words=${words//'{store}'/$tmp/none.db}
     words=${words//'{junk}'/$tmp/junk}
     words=${words//'{empty}'/$tmp/empty}
+    words=${words//'{short}'/$tmp/short}
     words=${words//'{conf}'/$tmp/conf.yaml}
     eval "set -- $words"
     seen="$seen $1"
@@ -87,6 +149,7 @@ while IFS='|' read -r code words part; do
     [ "$code" -eq 5 ] || [ ! -s "$tmp/out" ] || fault "bitrain $*: wrote to standard output: $(head -3 "$tmp/out")"
 done <<<"$rows"
 
+[ ! -e "$tmp/none.db" ] && [ ! -e "$tmp/runs" ] || fault "a refused command left a database or a run behind: $(ls "$tmp" "$tmp/runs" 2>/dev/null)"
 for c in $("$BITRAIN" help | awk '/^  [a-z]/ {print $1}'); do
     grep -qw -- "$c" <<<"$seen" || fault "no bad input is tried for 'bitrain $c': add a row"
 done
