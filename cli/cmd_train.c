@@ -147,9 +147,11 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     bt_train_greeting(p, &greeting);
     bt_train_fill_start(p, &s.start, host, user);
     bt_code code = words ? bt_train_inputs(p, err) : BT_NOMEM;
-    if (code == BT_OK && !p->cfg.no_monitor) code = bt_writer_open(&writer, p->store, 10, err);
     if (code == BT_OK) code = bt_ckpt_prepare(p->out, !p->resume && !p->resume_dir[0], err);
-    if (code == BT_OK && writer) code = bt_writer_begin(writer, &s.start, &s.attempt, err);
+    if (code == BT_OK && !p->cfg.no_monitor) {
+        code = bt_writer_open(&writer, p->store, 10, err);
+        if (code == BT_OK) code = bt_writer_begin(writer, &s.start, &s.attempt, err);
+    }
     s.writer = writer;
     if (code == BT_OK) code = bt_live_open(&live, p->cfg.steps, bt_text_str(&greeting), p->cfg.quiet || p->cfg.json, err);
     if (code == BT_OK) {

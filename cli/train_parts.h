@@ -37,7 +37,7 @@ bt_code bt_train_make_name(const char *store, char name[BT_NAME_MAX], bt_err *er
 bt_code bt_train_place(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* the built-in corpus exists when the run wants it */
 bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
-/* that, the host file, and the data itself: opened as the ranks will, so that what is wrong with it is said before a job starts */
+/* that, the database, and the data itself: opened as the ranks will, so that what is wrong with it is said before a job starts */
 bt_code bt_train_inputs(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_absolute(const char *path, char out[PATH_MAX], bt_err *err) BT_MUST_CHECK;
 

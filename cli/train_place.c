@@ -69,7 +69,12 @@ static bt_code open_split(const bt_run_cfg *c, bt_split split, bt_err *err) {
 
 bt_code bt_train_inputs(const bt_train_plan *p, bt_err *err) {
     const bt_run_cfg *c = &p->cfg;
-    if (c->hosts[0] && access(c->hosts, R_OK) != 0) return bt_fail_errno(err, BT_NOTFOUND, errno, "cannot read the host file '%s'", c->hosts);
+    bt_db *db = NULL;
+    if (!c->no_monitor) {                               /* a file that is no database of ours must not leave a run's folder behind */
+        bt_code code = bt_db_open(&db, p->store, err);
+        bt_db_close(db);
+        if (code != BT_OK && code != BT_NOTFOUND) return code;
+    }
     BT_TRY(bt_train_corpus(p, err));
     if (c->hosts[0]) return BT_OK;                      /* the ranks' disks are not ours */
     BT_TRY(open_split(c, BT_SPLIT_TRAIN, err));

@@ -40,7 +40,7 @@ rows=$(cat <<'END'
 2 | train --data {short}                        | short
 2 | train --data synth:nonsense                 | nonsense
 3 | train --tokenizer {tmp}/none.json           | none.json
-3 | train --hosts {tmp}/none                    | cannot read the host file
+3 | train --hosts {tmp}/none                    | cannot read host file
 3 | train --resume nosuch                       | none.db
 1 | train --store /proc/none/x.db               | /proc/none
 1 | train --out /proc/none --data synth:chain   | /proc/none
