@@ -212,7 +212,6 @@ static void training_is_a_function_of_the_text(void **state) {
     assert_true(bt_tokenizer_hash(u) == bt_tokenizer_hash(t));
     bt_tokenizer_free(u);
     bt_tokenizer_free(t);
-    free(text);
     /* by hand: "ab" 4 times beats "bc" 3; then "abc"; ties (x y, y z: both twice) go to the smaller left id */
     cfg = (bt_tok_train_cfg){.paths = fixture_text("hand.txt", "abc abc abc ab xyz xyz"), .field = "text", .cache_dir = "", .vocab = 262};
     assert_int_equal(bt_tokenizer_train(&t, &cfg, NULL), BT_OK);
