@@ -71,7 +71,7 @@ bt_run_state bt_view_state(const char *state, const char *host, int pid, double 
 
 /* ---- how many steps it will be ---------------------------------------------------------------------------------------------- */
 
-typedef struct settings { double steps, tokens, batch_tokens, fact_steps; bt_view_head *h; } settings;
+typedef struct settings { double steps, tokens, batch_tokens, fact_steps; bt_view_impl *m; } settings;
 
 static bool on_config(void *ctx, const bt_row *r) {
     settings *s = ctx;
@@ -79,7 +79,7 @@ static bool on_config(void *ctx, const bt_row *r) {
     if (strcmp(r->cells[0], "train.steps") == 0) s->steps = number(r->cells[1]);
     else if (strcmp(r->cells[0], "train.tokens") == 0) s->tokens = number(r->cells[1]);
     else if (strcmp(r->cells[0], "train.batch_tokens") == 0) s->batch_tokens = number(r->cells[1]);
-    else copy_plain(s->h->preset, sizeof s->h->preset, r->cells[1]);
+    else copy_plain(s->m->preset, sizeof s->m->preset, r->cells[1]);
     return true;
 }
 
@@ -87,20 +87,31 @@ static bool on_fact(void *ctx, const bt_row *r) {
     settings *s = ctx;
     if (!r->cells[0] || !r->cells[1]) return true;
     if (strcmp(r->cells[0], "steps_total") == 0) s->fact_steps = number(r->cells[1]);
-    else copy_plain(s->h->params, sizeof s->h->params, r->cells[1]);
+    else if (strcmp(r->cells[0], "isa") == 0) copy_plain(s->m->isa, sizeof s->m->isa, r->cells[1]);
+    else copy_plain(s->m->params, sizeof s->m->params, r->cells[1]);
     return true;
 }
 
+/* they change with an attempt, not with a step; facts arrive a little after the attempt's row */
 static bt_code load_settings(bt_view *v, bt_err *err) {
+    bt_view_impl *m = v->impl;
     bt_view_head *h = &v->head;
     const char *run = h->run;
-    settings s = {NAN, NAN, NAN, NAN, h};
-    h->params[0] = h->preset[0] = 0;
-    BT_TRY(bt_db_query(v->impl->db, "SELECT key, value FROM configs WHERE run = ?1 AND key IN ('train.steps', 'train.tokens', 'train.batch_tokens', "
-                       "'model.preset')", &run, 1, 0, 0, on_config, &s, NULL, err));
-    BT_TRY(bt_db_query(v->impl->db, "SELECT key, value FROM facts WHERE run = ?1 AND key IN ('steps_total', 'params')", &run, 1, 0, 0, on_fact, &s, NULL, err));
-    double total = s.fact_steps > 0 ? s.fact_steps : s.steps > 0 ? s.steps : s.tokens > 0 && s.batch_tokens > 0 ? ceil(s.tokens / s.batch_tokens) : 0;
-    h->steps_total = (int64_t)total;
+    settings s = {NAN, NAN, NAN, NAN, m};
+    bool kept = strcmp(m->settings_run, run) == 0 && m->settings_attempts == h->n_attempts && m->params[0];
+    if (!kept) {
+        m->params[0] = m->preset[0] = m->isa[0] = 0;
+        BT_TRY(bt_db_query(m->db, "SELECT key, value FROM configs WHERE run = ?1 AND key IN ('train.steps', 'train.tokens', 'train.batch_tokens', "
+                           "'model.preset')", &run, 1, 0, 0, on_config, &s, NULL, err));
+        BT_TRY(bt_db_query(m->db, "SELECT key, value FROM facts WHERE run = ?1 AND key IN ('steps_total', 'params', 'isa')", &run, 1, 0, 0, on_fact, &s, NULL, err));
+        m->steps_total = (int64_t)(s.fact_steps > 0 ? s.fact_steps : s.steps > 0 ? s.steps : s.tokens > 0 && s.batch_tokens > 0 ? ceil(s.tokens / s.batch_tokens) : 0);
+        snprintf(m->settings_run, sizeof m->settings_run, "%s", run);
+        m->settings_attempts = h->n_attempts;
+    }
+    h->steps_total = m->steps_total;
+    snprintf(h->params, sizeof h->params, "%s", m->params);
+    snprintf(h->preset, sizeof h->preset, "%s", m->preset);
+    snprintf(h->isa, sizeof h->isa, "%s", m->isa);
     return BT_OK;
 }
 
@@ -257,9 +268,9 @@ static bt_code load_totals(bt_view *v, gaps *g, bt_err *err) {
     return BT_OK;
 }
 
-static bool on_isa(void *ctx, const bt_row *r) {
-    bt_view_head *h = ctx;
-    copy_plain(h->isa, sizeof h->isa, r->cells[0]);
+/* "paused" and "going on after a pause of ..." are events of the trainer; the row of the run says only that it is running */
+static bool on_pause(void *ctx, const bt_row *r) {
+    *(bool *)ctx = r->cells[0] && strcmp(r->cells[0], "paused") == 0;
     return false;
 }
 
@@ -279,7 +290,6 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     gaps g;
     BT_TRY(load_totals(v, &g, err));
     BT_TRY(load_settings(v, err));
-    BT_TRY(bt_db_query(m->db, "SELECT isa FROM ranks WHERE run = ?1 ORDER BY attempt DESC, rank LIMIT 1", &run, 1, 0, 0, on_isa, h, NULL, err));
     m->created_s = x.created_s;
     m->last_s = x.last_s;
     m->ended_s = x.ended_s;
@@ -296,6 +306,12 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     h->live = h->state < BT_STATE_DONE;
     if (m->at_step >= 0) BT_TRY(from_tail(v, err));
     h->state = bt_view_state(x.state, h->host, x.pid, h->age_s, h->step_p95_ms / 1e3, g.last_ended);
+    if (h->state == BT_STATE_RUNNING || h->state == BT_STATE_STALLED) {
+        bool paused = false;
+        BT_TRY(bt_db_query(m->db, "SELECT title FROM (SELECT seq, kind, title FROM events WHERE run = ?1 ORDER BY seq DESC LIMIT 40) WHERE kind = 'control' AND "
+                           "(title = 'paused' OR title LIKE '% after a pause of %') ORDER BY seq DESC LIMIT 1", &run, 1, 0, 0, on_pause, &paused, NULL, err));
+        if (paused) h->state = BT_STATE_PAUSED;
+    }
     double end_s = h->state == BT_STATE_STALE ? (isnan(x.last_s) ? x.created_s : x.last_s) : h->live ? now_s : !isnan(x.ended_s) ? x.ended_s : isnan(x.last_s) ? x.created_s : x.last_s;
     h->elapsed_s = fmax(0, end_s - x.created_s);
     h->other_s = fmax(0, h->elapsed_s - h->productive_s - h->redone_s - h->down_s);

@@ -88,7 +88,7 @@ bt_code bt_view_load_heat(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     BT_TRY(bt_view_range(v, ask, &from, &to, err));
     if (to < from || v->ranks.n == 0) return BT_OK;
     picture p = {.v = v, .rows = v->ranks.n, .size = 1, .step = -1, .ratio = values[ask->heat].ratio};
-    while ((to / p.size) - (from / p.size) + 1 > columns) p.size *= 2;
+    while ((to / p.size) - (from / p.size) + 1 > columns) p.size++;
     p.first_key = from / p.size;
     p.cols = (size_t)(to / p.size - p.first_key + 1);
     size_t cells = p.rows * p.cols;

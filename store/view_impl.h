@@ -41,6 +41,10 @@ typedef struct bt_view_impl {
     int n_attempts, attempt;        /* attempt of the newest step */
     int64_t newest_step, at_step;
     double created_s, last_s, ended_s;
+    /* of the run's settings */
+    char settings_run[BT_NAME_MAX], params[32], preset[32], isa[32];
+    int settings_attempts;
+    int64_t steps_total;
     /* caches */
     bt_stream *stream;
     size_t n_streams;

@@ -317,7 +317,7 @@ static void compare_ranks(bt_view_ranks *r, const tally *t, double *work) {
 static void say(bt_view_rank *x) {
     char phase[64] = "", since[48] = "";
     if (x->fault < BT_PHASE_COUNT) snprintf(phase, sizeof phase, " because of %s, %.0f %% of the time", bt_phases[x->fault].name, 100 * x->fault_frac);
-    if (x->since_step >= 0) snprintf(since, sizeof since, ", since step %lld", (long long)x->since_step);
+    if (x->since_step >= 0) snprintf(since, sizeof since, ", since step %lld", (long long)x->since_step + 1);
     switch (x->verdict) {
     case BT_VERDICT_STEADY: snprintf(x->says, sizeof x->says, "rank %d is late%s%s", x->rank, phase, since); break;
     case BT_VERDICT_BURSTY: snprintf(x->says, sizeof x->says, "rank %d is late now and then%s", x->rank, phase); break;

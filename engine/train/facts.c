@@ -33,6 +33,7 @@ static void tell_model(bt_trainer *t) {
 static void tell_work(bt_trainer *t) {
     fact(t, "world_size", "%d", t->n_ranks);
     fact(t, "dp_size", "%d", bt_comm_size(t->mesh.dp));
+    fact(t, "steps_total", "%" PRId64, t->cfg.steps);
     fact(t, "batch_tokens", "%" PRId64, t->cfg.batch_tokens);
     fact(t, "micro_batch", "%" PRId64, t->cfg.micro_batch);
     fact(t, "accum", "%" PRId64, t->n_micro);

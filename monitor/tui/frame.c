@@ -98,7 +98,7 @@ static void number_items(const bt_top *t, items *l) {
         return;
     }
     int n = snprintf(b, sizeof b, "%s", bt_fmt_int(c, sizeof c, h->step + 1));
-    if (h->steps_total > 0) snprintf(b + n, sizeof b - (size_t)n, "/%s", bt_fmt_int(d, sizeof d, h->steps_total));
+    if (h->steps_total > h->step) snprintf(b + n, sizeof b - (size_t)n, "/%s", bt_fmt_int(d, sizeof d, h->steps_total));
     add(l, 0, BT_C_BRIGHT, "step", b);
     add(l, 5, BT_C_TEXT, "tokens", bt_fmt(b, sizeof b, h->tokens, BT_UNIT_COUNT));
     snprintf(b, sizeof b, "%s%s", bt_fmt(c, sizeof c, h->loss_ema, BT_UNIT_NATS), trend_mark(h));

@@ -68,8 +68,10 @@ static size_t event_marks(const bt_top *t, const bt_view_series *s, bt_plot_mark
 static void chart_title(bt_top *t, bt_rect row, const bt_view_series *s, const char *title, bt_style style, double keep) {
     char right[96], smooth[24] = "";
     if (keep > 0) snprintf(smooth, sizeof smooth, " · ema %.2g", keep);
-    snprintf(right, sizeof right, "%s%s%s%s", s->unit == BT_UNIT_NATS ? "nats" : bt_unit_name(s->unit), smooth, s->exact ? "" : " · sampled",
-             t->baseline[0] ? " · ghost: baseline" : "");
+    const char *unit = s->unit == BT_UNIT_NATS ? "nats" : s->unit == BT_UNIT_MS ? "ms" : "";
+    snprintf(right, sizeof right, "%s%s%s%s", unit, smooth, s->exact ? "" : " · sampled", t->baseline[0] ? " · ghost: baseline" : "");
+    const char *from = unit[0] || strncmp(right, " · ", 4) != 0 ? right : right + 4;
+    memmove(right, from, strlen(from) + 1);
     bt_canvas_rule(&t->canvas, row, style, title, right);
 }
 
@@ -93,18 +95,20 @@ void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
     p.x_is_time = t->x == BT_X_WALL || t->x == BT_X_ACTIVE;
     p.x_name = bt_x_axis_title(t->x);
     p.y_unit = s->unit;
+    if (s->unit == BT_UNIT_FRAC && !p.log_y) p.y0 = 0;          /* a share is seen against nothing and, for overlap, against all */
+    if (which == BT_TS_OVERLAP && !p.log_y) p.y1 = 1;
     p.marks = marks;
     p.n_marks = event_marks(t, s, marks, 64);
     bt_plot_series lines[4];
     size_t n = 0;
     if (g->n > 0) lines[n++] = (bt_plot_series){.name = t->baseline, .x = g->x, .y = g->mean, .n = g->n, .color = BT_C_FAINT};
-    bool smooth = keep > 0 && ema;
-    lines[n++] = (bt_plot_series){.name = s->key, .x = s->x, .y = smooth ? NULL : s->mean, .lo = s->min, .hi = s->max, .n = s->n, .color = BT_C_ACCENT, .band = BT_C_BAND};
+    bool smooth = keep > 0 && ema, band = !smooth || bt_term_caps_of(t->term).depth != BT_DEPTH_MONO;   /* without colour a band hides its line */
+    if (which == BT_TS_LOSS && val->n > 0) lines[n++] = (bt_plot_series){.name = "validation", .x = val->x, .y = val->last, .n = val->n, .color = BT_C_THIRD};
+    if (band) lines[n++] = (bt_plot_series){.name = s->key, .x = s->x, .y = smooth ? NULL : s->mean, .lo = s->min, .hi = s->max, .n = s->n, .color = BT_C_ACCENT, .band = BT_C_BAND};
     if (smooth) {
         bt_top_ema(s, keep, ema);
         lines[n++] = (bt_plot_series){.name = "ema", .x = s->x, .y = ema, .n = s->n, .color = BT_C_ACCENT};
     }
-    if (which == BT_TS_LOSS && val->n > 0) lines[n++] = (bt_plot_series){.name = "validation", .x = val->x, .y = val->last, .n = val->n, .color = BT_C_THIRD};
     bt_plot_draw(&t->canvas, body, &p, lines, n);
     free(ema);
 }
@@ -117,31 +121,44 @@ void bt_top_spark(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
     int w = bt_canvas_text(&t->canvas, r.x, r.y, r.w, (bt_style){.fg = BT_C_LABEL}, title);
     bt_canvas_text_right(&t->canvas, r.x + r.w, r.y, r.w - w - 1, (bt_style){.fg = BT_C_BRIGHT, .attr = BT_ATTR_BOLD}, now);
     if (s->n == 0 || r.h < 2) return;
-    /* the newest columns that fit, each the mean of as many buckets as needed to show all of the span */
+    /* all of the span in exactly this many columns, each the mean of its buckets; zero is the floor, so that calm looks calm */
     double *cells = malloc((size_t)r.w * sizeof *cells);
     if (!cells) return;
-    size_t per = (s->n + (size_t)r.w - 1) / (size_t)r.w, n = 0;
-    for (size_t i = 0; i < s->n; i += per) {
+    size_t w = (size_t)r.w;
+    for (size_t x = 0; x < w; x++) {
+        size_t a = x * s->n / w, b = (x + 1) * s->n / w, k = 0;
         double sum = 0;
-        size_t k = 0;
-        for (size_t j = i; j < i + per && j < s->n; j++)
+        for (size_t j = a; j < (b > a ? b : a + 1); j++)
             if (!isnan(s->mean[j])) sum += s->mean[j], k++;
-        cells[n++] = k ? sum / (double)k : NAN;
+        cells[x] = k ? sum / (double)k : NAN;
     }
-    bt_canvas_spark(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, cells, n, NAN, NAN, (bt_style){.fg = color});
+    bt_canvas_spark(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, cells, w, 0, NAN, (bt_style){.fg = color});
     free(cells);
 }
 
+/* "data 9.98 ms  fwd ..." or, where that is too long, "data 9.98  fwd ... ms" */
+static int legend_item(char *item, size_t size, int p, double v, bool with_unit) {
+    char num[32];
+    bt_fmt(num, sizeof num, v, BT_UNIT_MS);
+    char *unit = strstr(num, " ms");
+    if (unit && !with_unit) *unit = 0;
+    snprintf(item, size, "%s %s", bt_phases[p].name, num);
+    return bt_canvas_text_width(item) + (with_unit ? 4 : 3);
+}
+
 void bt_top_phase_legend(bt_top *t, bt_rect row, const double *mean, double total) {
-    int x = row.x, end = row.x + row.w;
+    int x = row.x, end = row.x + row.w, need = 0;
+    char item[64];
+    bool shown[BT_PHASE_COUNT];
     for (int p = 0; p < BT_PHASE_COUNT; p++) {
         double v = mean[bt_phases[p].metric];
-        char num[32], item[64];
-        if (isnan(v) || (v < total * 0.0005 && p != BT_PH_OTHER)) continue;
-        bt_fmt(num, sizeof num, v, BT_UNIT_MS);
-        snprintf(item, sizeof item, "%s %s", bt_phases[p].name, num);
-        int w = bt_canvas_text_width(item) + 4;
-        if (x + w > end) break;
+        shown[p] = !isnan(v) && v >= total * 0.0005 && v > 0;
+        if (shown[p]) need += legend_item(item, sizeof item, p, v, true);
+    }
+    for (int p = 0; p < BT_PHASE_COUNT; p++) {
+        if (!shown[p]) continue;
+        int w = legend_item(item, sizeof item, p, mean[bt_phases[p].metric], need - 2 <= row.w);
+        if (x + w - 1 > end) break;
         bt_canvas_put(&t->canvas, x, row.y, bt_top_letters(t) ? (uint32_t)(unsigned char)bt_phases[p].letter : 0x25A0, (bt_style){.fg = bt_phase_color((bt_phase)p)});
         bt_canvas_text(&t->canvas, x + 2, row.y, w, (bt_style){.fg = BT_C_LABEL}, item);
         x += w;

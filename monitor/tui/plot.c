@@ -82,7 +82,7 @@ void bt_plot_label(char *buf, size_t size, double v, bt_unit unit, double tick_s
             if (e) memmove(e + 2, e + 3, strlen(e + 3) + 1);
         } else {
             int digits = step > 0 ? (int)ceil(-log10(step) - 1e-6) : 2;
-            snprintf(buf, size, "%.*f", digits < 0 ? 0 : digits > 4 ? 4 : digits, shown);
+            snprintf(buf, size, "%.*f%s", digits < 0 ? 0 : digits > 4 ? 4 : digits, shown, unit == BT_UNIT_FRAC ? " %" : "");
         }
         return;
     }
@@ -205,6 +205,7 @@ static scale find_scale(const bt_plot *p, const bt_plot_series *s, size_t n) {
     if (!isfinite(r.y0) || !isfinite(r.y1)) r.y0 = p->log_y ? 0.1 : 0, r.y1 = 1;
     if (!isfinite(r.x0) || !isfinite(r.x1)) r.x0 = 0, r.x1 = 1;
     if (r.x1 <= r.x0) r.x1 = r.x0 + 1;
+    if (r.y1 - r.y0 <= 1e-9 * fmax(fabs(r.y0), fabs(r.y1))) r.y1 = r.y0;           /* flat but for rounding */
     double pad = (r.y1 - r.y0) * 0.03, flat = fabs(r.y0) > 0 ? fabs(r.y0) * 0.05 : 0.5;
     if (r.log_y) {
         double f = r.y1 > r.y0 ? pow(r.y1 / r.y0, 0.03) : 1.1;

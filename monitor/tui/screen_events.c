@@ -25,7 +25,7 @@ void bt_event_line(bt_top *t, bt_rect row, const bt_view_event *e, bool with_clo
     bt_duration(when, sizeof when, e->time_s);
     at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL}, with_clock ? "%10s" : "%7s", when) + 2;
     if (with_clock) {
-        at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL}, "%12s", e->step >= 0 ? bt_fmt_int(b, sizeof b, e->step) : "") + 2;
+        at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL}, "%12s", e->step >= 0 ? bt_fmt_int(b, sizeof b, e->step + 1) : "") + 2;
         at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_SECOND}, "%-11s", e->kind) + 1;
         b[0] = 0;
         if (e->rank >= 0) snprintf(b, sizeof b, "rank %d", e->rank);

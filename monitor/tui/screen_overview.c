@@ -46,20 +46,21 @@ static void straggler_line(bt_top *t, bt_rect row, const bt_view_rank *x) {
     bt_canvas *c = &t->canvas;
     char b[40], d[40], line[160];
     int at = row.x, end = row.x + row.w;
-    snprintf(line, sizeof line, "rank %-3d", x->rank);
-    at += bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = bt_score_color(x->score), .attr = BT_ATTR_BOLD}, line) + 1;
-    snprintf(line, sizeof line, "%-8s", bt_fmt(b, sizeof b, x->busy_p50_ms, BT_UNIT_MS));
-    at += bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = BT_C_TEXT}, line) + 1;
-    if (x->fault < BT_PHASE_COUNT && x->lost_s > 0) {
-        snprintf(line, sizeof line, "blame %-5s", bt_fmt_percent(b, sizeof b, x->blame_frac));
-        at += bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL}, line) + 1;
-        at += bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = bt_phase_color(x->fault)}, bt_phases[x->fault].name) + 1;
-        double gain = k->step_ms > 0 ? (k->step_ms - x->what_if_ms) / k->step_ms : 0;
-        if (gain > 0.005) {
-            snprintf(line, sizeof line, "without: %s (-%s)", bt_fmt(b, sizeof b, x->what_if_ms, BT_UNIT_MS), bt_fmt_percent(d, sizeof d, gain));
-            bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL}, line);
-        }
-    }
+    snprintf(line, sizeof line, "rank %-4d", x->rank);
+    at += bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = bt_score_color(x->score), .attr = BT_ATTR_BOLD}, line);
+    snprintf(line, sizeof line, "%8s", bt_fmt(b, sizeof b, x->busy_p50_ms, BT_UNIT_MS));
+    at += bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = BT_C_TEXT}, line) + 2;
+    if (x->fault == BT_PHASE_COUNT || !(x->lost_s > 0)) return;
+    snprintf(line, sizeof line, "%5s of the blame", bt_fmt_percent(b, sizeof b, x->blame_frac));
+    if (row.w < 48) line[5] = 0;
+    at += bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL}, line) + 1;
+    at += bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = bt_phase_color(x->fault)}, bt_phases[x->fault].name) + 2;
+    double gain = k->step_ms > 0 ? (k->step_ms - x->what_if_ms) / k->step_ms : 0;
+    if (gain < 0.005) return;
+    bt_fmt_percent(d, sizeof d, gain);
+    snprintf(line, sizeof line, row.w >= 48 ? "without: -%s" : "-%s", d);
+    if (row.w >= 62) snprintf(line, sizeof line, "without: %s (-%s)", bt_fmt(b, sizeof b, x->what_if_ms, BT_UNIT_MS), d);
+    bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = BT_C_TEXT}, line);
 }
 
 static void stragglers(bt_top *t, bt_rect r) {

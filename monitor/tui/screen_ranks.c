@@ -149,20 +149,27 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
     }
 }
 
-void bt_what_if_line(bt_top *t, bt_rect row, const bt_view_rank *x) {
+void bt_what_if_line(bt_top *t, bt_rect r, const bt_view_rank *x) {
     const bt_view_ranks *k = &t->view->ranks;
-    char a[40], b[40], p[24], more[40];
-    int w = 0;
-    if (x->says[0]) w = bt_canvas_text(&t->canvas, row.x, row.y, row.w, (bt_style){.fg = BT_C_WARN}, x->says) + 3;
+    char a[40], b[40], p[24], more[40], line[200];
     double gain = k->step_ms > 0 ? (k->step_ms - x->what_if_ms) / k->step_ms : NAN;
-    if (isnan(gain) || row.w - w < 30) return;
+    if (r.h <= 0 || isnan(gain)) return;
     if (gain < 0.001) {
-        bt_canvas_textf(&t->canvas, row.x + w, row.y, row.w - w, (bt_style){.fg = BT_C_LABEL}, "without rank %d the step would take as long", x->rank);
+        snprintf(line, sizeof line, "without rank %d the step would take as long", x->rank);
+    } else {
+        bt_fmt(more, sizeof more, k->tokens_per_s * (k->step_ms / x->what_if_ms - 1) * 86400, BT_UNIT_COUNT);
+        snprintf(line, sizeof line, "without rank %d: %s → %s (-%s), +%s tokens a day", x->rank, bt_fmt(a, sizeof a, k->step_ms, BT_UNIT_MS),
+                 bt_fmt(b, sizeof b, x->what_if_ms, BT_UNIT_MS), bt_fmt_percent(p, sizeof p, gain), more);
+    }
+    bt_style bright = {.fg = gain < 0.001 ? BT_C_LABEL : BT_C_BRIGHT};
+    int w = bt_canvas_text_width(line), says = bt_canvas_text_width(x->says);
+    if (x->says[0] && says + w + 3 <= r.w) {                    /* both on one line */
+        bt_canvas_text(&t->canvas, r.x, r.y, says, (bt_style){.fg = BT_C_WARN}, x->says);
+        bt_canvas_text(&t->canvas, r.x + says + 3, r.y, w, bright, line);
         return;
     }
-    bt_fmt(more, sizeof more, k->tokens_per_s * (k->step_ms / x->what_if_ms - 1) * 86400, BT_UNIT_COUNT);
-    bt_canvas_textf(&t->canvas, row.x + w, row.y, row.w - w, (bt_style){.fg = BT_C_BRIGHT}, "without rank %d: %s → %s (-%s), +%s tokens a day", x->rank,
-                    bt_fmt(a, sizeof a, k->step_ms, BT_UNIT_MS), bt_fmt(b, sizeof b, x->what_if_ms, BT_UNIT_MS), bt_fmt_percent(p, sizeof p, gain), more);
+    if (x->says[0] && r.h > 1) bt_canvas_text(&t->canvas, r.x, r.y++, r.w, (bt_style){.fg = BT_C_WARN}, x->says);
+    bt_canvas_text(&t->canvas, r.x, r.y, r.w, bright, line);
 }
 
 void bt_screen_ranks(bt_top *t, bt_rect r) {
@@ -172,8 +179,8 @@ void bt_screen_ranks(bt_top *t, bt_rect r) {
     if (by_order) l->sort = C_BLAME;
     bt_top_rows(t, k->n, row_text, row_number, true);
     if (by_order) l->sort = -1;
-    int heat_rows = (int)t->view->heat.rows + 2, most = r.h / 2;
-    bt_want rows[] = {{.min = heat_rows < most ? heat_rows : most, .rank = 1}, {.min = 4, .weight = 1, .rank = 0}, {.min = 1, .rank = 2}};
+    int heat_rows = (int)t->view->heat.rows + 2, most = r.h - 8 < r.h * 3 / 5 ? r.h - 8 : r.h * 3 / 5, foot = r.w < 120 ? 2 : 1;
+    bt_want rows[] = {{.min = heat_rows < most ? heat_rows : most, .rank = 1}, {.min = 4, .weight = 1, .rank = 0}, {.min = foot, .rank = 2}};
     if (t->expanded && t->pane == 0) rows[0] = (bt_want){.min = r.h - 1, .rank = 0}, rows[1] = (bt_want){.min = 1, .rank = 3};
     if (t->expanded && t->pane == 1) rows[0] = (bt_want){.min = 1, .max = 1, .rank = 9}, rows[1].min = r.h - 1;
     bt_rect out[3];

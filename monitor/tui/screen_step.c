@@ -74,7 +74,7 @@ void bt_screen_step(bt_top *t, bt_rect r) {
     bt_view_ranks *k = &t->view->ranks;
     bt_list *l = &t->list[BT_SCREEN_STEP];
     bt_top_rows(t, k->n, row_text, row_number, true);
-    bt_want rows[] = {{.min = 10, .weight = 2, .max = r.h > 30 ? r.h / 2 : 0, .rank = 0}, {.min = 1, .rank = 1}, {.min = 6, .weight = 3, .rank = 3}, {.min = 1, .rank = 2}};
+    bt_want rows[] = {{.min = 10, .weight = 2, .max = r.h > 30 ? r.h / 2 : 0, .rank = 0}, {.min = 1, .rank = 1}, {.min = 6, .weight = 3, .rank = 3}, {.min = r.w < 120 ? 2 : 1, .rank = 2}};
     int need = (int)t->n_rows + 2;
     if (need < rows[0].min) rows[0].min = need > 3 ? need : 3;
     if (rows[0].max == 0 || rows[0].max > need) rows[0].max = need > 3 ? need : 3;

@@ -83,7 +83,7 @@ static void summary(bt_top *t, bt_rect r) {
     if (n == 0) return;
     snprintf(f, sizeof f, nf ? "%.2f %%" : "-", nf ? 100 * flip / (double)nf : 0);
     bt_canvas_textf(&t->canvas, r.x, r.y + 1, r.w, (bt_style){.fg = BT_C_LABEL},
-                    "%zu tensors · zero %.1f %% (Gaussian latents: 31.0 %%, Laplace: 39.3 %%) · flips %s a sample · %.2f bits a weight", n, 100 * zero / (double)n, f, bits / (double)n);
+                    "%zu tensors · zero %.1f %% (Gaussian 31.0, Laplace 39.3) · flips %s a sample · %.2f bits", n, 100 * zero / (double)n, f, bits / (double)n);
 }
 
 void bt_screen_ternary(bt_top *t, bt_rect r) {
