@@ -124,15 +124,15 @@ void bt_top_spark(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
     /* all of the span in exactly this many columns, each the mean of its buckets; zero is the floor, so that calm looks calm */
     double *cells = malloc((size_t)r.w * sizeof *cells);
     if (!cells) return;
-    size_t w = (size_t)r.w;
-    for (size_t x = 0; x < w; x++) {
-        size_t a = x * s->n / w, b = (x + 1) * s->n / w, k = 0;
+    size_t columns = (size_t)r.w;
+    for (size_t x = 0; x < columns; x++) {
+        size_t a = x * s->n / columns, b = (x + 1) * s->n / columns, k = 0;
         double sum = 0;
         for (size_t j = a; j < (b > a ? b : a + 1); j++)
             if (!isnan(s->mean[j])) sum += s->mean[j], k++;
         cells[x] = k ? sum / (double)k : NAN;
     }
-    bt_canvas_spark(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, cells, w, 0, NAN, (bt_style){.fg = color});
+    bt_canvas_spark(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, cells, columns, 0, NAN, (bt_style){.fg = color});
     free(cells);
 }
 
@@ -155,12 +155,14 @@ void bt_top_phase_legend(bt_top *t, bt_rect row, const double *mean, double tota
         shown[p] = !isnan(v) && v >= total * 0.0005 && v > 0;
         if (shown[p]) need += legend_item(item, sizeof item, p, v, true);
     }
+    bool units = need - 2 <= row.w;
     for (int p = 0; p < BT_PHASE_COUNT; p++) {
         if (!shown[p]) continue;
-        int w = legend_item(item, sizeof item, p, mean[bt_phases[p].metric], need - 2 <= row.w);
+        int w = legend_item(item, sizeof item, p, mean[bt_phases[p].metric], units);
         if (x + w - 1 > end) break;
         bt_canvas_put(&t->canvas, x, row.y, bt_top_letters(t) ? (uint32_t)(unsigned char)bt_phases[p].letter : 0x25A0, (bt_style){.fg = bt_phase_color((bt_phase)p)});
         bt_canvas_text(&t->canvas, x + 2, row.y, w, (bt_style){.fg = BT_C_LABEL}, item);
         x += w;
     }
+    if (!units && x + 2 <= end) bt_canvas_text(&t->canvas, x, row.y, end - x, (bt_style){.fg = BT_C_LABEL}, "ms");
 }

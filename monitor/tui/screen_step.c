@@ -73,6 +73,7 @@ void bt_screen_step(bt_top *t, bt_rect r) {
     static const char *const modes[] = {"milliseconds", "percent of the step", "excess over the median rank"};
     bt_view_ranks *k = &t->view->ranks;
     bt_list *l = &t->list[BT_SCREEN_STEP];
+    if (!l->touched && k->n > 0) l->selected = k->order[0];        /* the slowest, until the user chooses */
     bt_top_rows(t, k->n, row_text, row_number, true);
     bt_want rows[] = {{.min = 10, .weight = 2, .max = r.h > 30 ? r.h / 2 : 0, .rank = 0}, {.min = 1, .rank = 1}, {.min = 6, .weight = 3, .rank = 3}, {.min = r.w < 120 ? 2 : 1, .rank = 2}};
     int need = (int)t->n_rows + 2;

@@ -75,6 +75,7 @@ static void move(bt_top *t, int by) {
         t->help_top = t->help_top + by < 0 ? 0 : t->help_top + by;
         return;
     }
+    l->touched = true;
     int to = l->selected + by, last = (int)t->n_rows - 1;
     l->selected = to > last ? (last > 0 ? last : 0) : to < 0 ? 0 : to;
 }
@@ -142,6 +143,7 @@ static void open_selected(bt_top *t) {
     } else if (t->screen == BT_SCREEN_RANKS) {
         t->list[BT_SCREEN_STEP].selected = t->n_rows ? (int)t->rows[t->list[t->screen].selected] : 0;
         t->list[BT_SCREEN_STEP].sort = -1;
+        t->list[BT_SCREEN_STEP].touched = true;
         t->screen = BT_SCREEN_STEP;
         t->reload = true;
     } else if (t->screen == BT_SCREEN_OVERVIEW) {
@@ -213,6 +215,7 @@ static void run_command(bt_top *t, char *line) {
         } else {
             t->screen = BT_SCREEN_STEP;
             t->list[BT_SCREEN_STEP].selected = (int)n;
+            t->list[BT_SCREEN_STEP].touched = true;
             t->list[BT_SCREEN_STEP].sort = -1;
             bt_top_filter_set(t, "");
         }

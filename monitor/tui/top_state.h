@@ -37,7 +37,7 @@ typedef struct bt_compared {        /* one run of a comparison */
 
 typedef struct bt_list {            /* selection of one screen's table */
     int selected, top, sort;        /* sort: column, -1 the screen's own order */
-    bool invert;
+    bool invert, touched;           /* touched: the user moved it */
 } bt_list;
 
 typedef struct bt_top {
