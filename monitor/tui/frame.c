@@ -163,15 +163,14 @@ static void where_in_time(const bt_top *t, items *l) {
 static void draw_status(bt_top *t, int y) {
     items l = {.n = 0};
     char right[128], span[32];
-    if (bt_now_ns() < t->message_until_ns && t->message[0]) {
-        bt_canvas_text(&t->canvas, 1, y, t->canvas.w - 2, (bt_style){.fg = t->message_color, .attr = BT_ATTR_BOLD}, t->message);
-        return;
-    }
-    if (t->has_run) where_in_time(t, &l);
+    bool message = bt_now_ns() < t->message_until_ns && t->message[0];
+    if (message) bt_canvas_text(&t->canvas, 1, y, t->canvas.w - 2, (bt_style){.fg = t->message_color, .attr = BT_ATTR_BOLD}, t->message);
+    else if (t->has_run) where_in_time(t, &l);
     snprintf(span, sizeof span, "%s", t->span_s > 0 ? bt_duration(right, sizeof right, t->span_s) : "all");
     snprintf(right, sizeof right, "span %s · x %s%s%s", span, bt_x_axis_name(t->x), t->log_y ? " · log y" : "", t->baseline[0] ? " · baseline " : "");
     if (t->baseline[0]) snprintf(right + strlen(right), sizeof right - strlen(right), "%.40s", t->baseline);
     int w = bt_canvas_text_width(right);
+    if (message && bt_canvas_text_width(t->message) + w + 4 > t->canvas.w) return;
     if (t->has_run) bt_canvas_text_right(&t->canvas, t->canvas.w - 1, y, w, (bt_style){.fg = BT_C_FAINT}, right);
     draw_items(&t->canvas, 1, y, t->canvas.w - w - 4, &l, BT_C_NONE);
 }
@@ -212,20 +211,26 @@ static void draw_input(bt_top *t, int y) {
 
 static void draw_summary(bt_top *t) {
     bt_canvas *c = &t->canvas;
-    items a, b;
+    items a, b, all = {.n = 0};
     int y = 0;
     run_items(t, &a);
     number_items(t, &b);
+    for (int level = 0; level < 10; level++) {                  /* the most important lines first, as many as there are rows */
+        for (int i = 0; i < a.n && all.n < 24; i++)
+            if (a.it[i].importance == level) all.it[all.n++] = a.it[i];
+        for (int i = 0; i < b.n && all.n < 24; i++)
+            if (b.it[i].importance == level) all.it[all.n++] = b.it[i];
+    }
     if (t->input != BT_INPUT_NONE) {
         draw_input(t, c->h - 1);
         bt_canvas_clip(c, (bt_rect){0, 0, c->w, c->h - 1});
     }
-    for (int i = 0; i < a.n + b.n && y < c->h; i++) {
-        const item *x = i < a.n ? &a.it[i] : &b.it[i - a.n];
-        int at = 0;
-        if (i == 1 && bt_canvas_text_width(a.it[0].value) + bt_canvas_text_width(x->value) + 1 <= c->w) {     /* name and state share a line */
+    for (int i = 0; i < all.n && y < c->h; i++) {
+        const item *x = &all.it[i];
+        int at = 0, name = bt_canvas_text_width(all.it[0].value);
+        if (i == 1 && name + bt_canvas_text_width(x->value) + 1 <= c->w) {      /* name and state share a line */
             y--;
-            at = bt_canvas_text_width(a.it[0].value) + 1;
+            at = name + 1;
         }
         if (x->label[0]) at += bt_canvas_text(c, at, y, c->w - at, (bt_style){.fg = BT_C_LABEL}, x->label) + 1;
         bt_canvas_text(c, at, y, c->w - at, (bt_style){.fg = x->color, .attr = BT_ATTR_BOLD}, x->value);

@@ -23,13 +23,14 @@ void bt_plot_init(bt_plot *p) {
 
 /* ---- ticks ---------------------------------------------------------------------------------------------------------------- */
 
-static double nice_step(double span, size_t max) {
-    double raw = span / (double)(max ? max : 1), mag = pow(10, floor(log10(raw)));
-    for (int i = 0; i < 4; i++) {
-        double step = mag * (double[]){1, 2, 5, 10}[i];
-        if (step >= raw * 0.9999) return step;
+/* the finest of 1, 2, 5 x 10^k that puts no more than max ticks into [lo, hi] */
+static double nice_step(double lo, double hi, size_t max) {
+    double mag = pow(10, floor(log10((hi - lo) / (double)max)) - 1);
+    for (int i = 0; i < 12; i++) {
+        double step = mag * (double[]){1, 2, 5}[i % 3] * pow(10, i / 3), count = floor(hi / step + 1e-6) - ceil(lo / step - 1e-9) + 1;
+        if (count <= (double)max) return step;
     }
-    return mag * 10;
+    return hi - lo;
 }
 
 static size_t log_ticks(double lo, double hi, size_t max, double *out) {
@@ -62,7 +63,7 @@ size_t bt_plot_ticks(double lo, double hi, size_t max, bool log, double *out) {
         size_t n = log_ticks(lo, hi, max, out);
         if (n >= 2) return n;
     }
-    double step = nice_step(hi - lo, max), first = ceil(lo / step - 1e-9) * step;
+    double step = nice_step(lo, hi, max), first = ceil(lo / step - 1e-9) * step;
     size_t n = 0;
     for (int i = 0; n < max; i++) {
         double v = first + i * step;
@@ -131,9 +132,11 @@ static int y_dot(const dots *d, const scale *s, double y) {
 static void draw_band(dots *d, const scale *s, const bt_plot_series *p) {
     for (size_t i = 0; i < p->n; i++) {
         if (isnan(p->lo[i]) || isnan(p->hi[i])) continue;
-        int x = x_dot(d, s, p->x[i]), top = y_dot(d, s, p->hi[i]), bottom = y_dot(d, s, p->lo[i]);
+        int x1 = x_dot(d, s, p->x[i]), x0 = i > 0 && !isnan(p->lo[i - 1]) ? x_dot(d, s, p->x[i - 1]) + 1 : x1;
+        int top = y_dot(d, s, p->hi[i]), bottom = y_dot(d, s, p->lo[i]);
         if (top < 0) top = 0;
-        for (int y = top; y <= bottom && y < d->h; y++) dot(d, x, y, p->band ? p->band : BT_C_FAINT);
+        for (int x = x0 < 0 ? 0 : x0 > x1 ? x1 : x0; x <= x1 && x < d->w; x++)      /* a bucket reaches back to the one before */
+            for (int y = top; y <= bottom && y < d->h; y++) dot(d, x, y, p->band ? p->band : BT_C_FAINT);
     }
 }
 

@@ -22,11 +22,23 @@ static void try_load(bt_top *t) {
     if (code != BT_OK) bt_top_message(t, BT_C_BAD, "%s", err.msg);
 }
 
+/* keys act on rows as they stand on the canvas, so a key that asked for other data waits for it to be drawn; showing a canvas
+ * is what has a rate */
+static void take_keys(bt_top *t, int timeout_ms) {
+    int32_t key = bt_term_key(t->term, timeout_ms);
+    while (key != BT_KEY_NONE && !t->quit) {
+        bt_top_key(t, key);
+        if (t->reload) break;
+        key = t->quit ? BT_KEY_NONE : bt_term_key(t->term, 0);
+    }
+}
+
 bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
     bt_top *t = calloc(1, sizeof *t);
     if (!t) return bt_fail(err, BT_NOMEM, "cannot allocate the screens");
     bt_code code = bt_top_open(t, cfg, term, err);
-    int64_t loaded = 0, drawn = 0;
+    int64_t loaded = 0, shown = 0;
+    bool unshown = false;
     t->reload = true;
     while (code == BT_OK && !t->quit) {
         int64_t now = bt_now_ns();
@@ -38,22 +50,20 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
             }
             loaded = bt_now_ns();
         }
-        if (now - drawn >= SECOND) {                            /* ages and the clock; frozen means still */
+        if (now - shown >= SECOND) {                            /* ages and the clock; frozen means still */
             t->dirty = true;
             t->reload = t->reload || (!t->frozen && t->has_run && t->view->head.live && now - loaded >= load_interval_ns(t));
         }
-        if (t->dirty && now - drawn >= SECOND / 10) {
+        if (t->dirty) {
             code = bt_top_draw(t, err);
-            if (code == BT_OK) code = bt_term_present(term, &t->canvas, err);
-            drawn = bt_now_ns();
-            t->dirty = false;
+            unshown = true;
         }
-        if (code != BT_OK) break;
-        int32_t key = bt_term_key(term, t->dirty ? 20 : 100);
-        while (key != BT_KEY_NONE && !t->quit) {                /* everything typed so far, then one frame */
-            bt_top_key(t, key);
-            key = t->quit ? BT_KEY_NONE : bt_term_key(term, 0);
+        if (code == BT_OK && unshown && now - shown >= SECOND / 10) {
+            code = bt_term_present(term, &t->canvas, err);
+            shown = bt_now_ns();
+            unshown = false;
         }
+        if (code == BT_OK) take_keys(t, unshown ? 20 : 100);
     }
     if (t->view) bt_top_close(t);
     free(t);

@@ -1,0 +1,37 @@
+/* the key table: one meaning a key, help for every action, no action only on a function key. */
+#include "monitor/tui/keys.h"
+#include "tui_test.h"
+
+static void each_key_means_one_thing(void **state) {
+    (void)state;
+    for (size_t i = 0; i < bt_binds_n; i++)
+        for (int a = 0; a < 4 && bt_binds[i].codes[a]; a++) {
+            assert_int_equal(bt_keys_action(bt_binds[i].codes[a]), bt_binds[i].action);
+            for (size_t j = 0; j < bt_binds_n; j++)
+                for (int b = 0; b < 4 && bt_binds[j].codes[b]; b++)
+                    if ((i != j || a != b) && bt_binds[i].codes[a] == bt_binds[j].codes[b]) fail_msg("key %d twice", (int)bt_binds[i].codes[a]);
+        }
+    for (int key = '1'; key <= '8'; key++) assert_int_equal(bt_keys_action(key), BT_DO_SCREEN);
+    assert_int_equal(bt_keys_action('9'), BT_DO_NONE);
+    assert_int_equal(bt_keys_action(BT_KEY_NONE), BT_DO_NONE);
+}
+
+static void every_action_is_explained_and_reachable(void **state) {
+    (void)state;
+    bt_text help;
+    bt_text_init(&help);
+    bt_keys_help(&help);
+    for (int a = 1; a < BT_DO_COUNT; a++) {
+        const bt_bind *b = bt_keys_bind((bt_action)a);
+        assert_non_null(b);
+        assert_true(b->help[0] && b->keys[0]);
+        assert_non_null(strstr(bt_text_str(&help), b->help));
+        if (a != BT_DO_SCREEN) assert_true(b->codes[0] != 0 && b->codes[0] < BT_KEY_F0);
+    }
+    bt_text_release(&help);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_key_means_one_thing), cmocka_unit_test(every_action_is_explained_and_reachable)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
