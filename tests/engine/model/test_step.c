@@ -57,15 +57,15 @@ void *mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset) {
 #endif
 
 /* ---- a small model of awkward sizes, and runs of it ----------------------------------------------------------------- */
-enum { B = 3 };
+enum { B = 3, ODD_T = 33 };
 
 static bt_model_cfg odd(bt_norm_kind norm, bt_linear_kind linear) {
-    return (bt_model_cfg){.L = 2, .C = 72, .H = 4, .KV = 2, .D = 18, .F = 200, .T = 45, .V = 131, .norm = norm, .linear = linear,
+    return (bt_model_cfg){.L = 2, .C = 40, .H = 4, .KV = 2, .D = 10, .F = 72, .T = ODD_T, .V = 67, .norm = norm, .linear = linear,
                           .act = norm == BT_NORM_PRE ? BT_ACT_SILU : BT_ACT_RELU2, .tied = norm != BT_NORM_BITLINEAR, .qk_norm = norm == BT_NORM_PRE,
                           .rope_theta = 1e4, .norm_eps = 1e-5, .init_std = 0.05};
 }
 
-typedef struct run { bt_model *m; bt_optim *o; chain data; int32_t inputs[B * 45], targets[B * 45]; int64_t t; double last; } run;
+typedef struct run { bt_model *m; bt_optim *o; chain data; int32_t inputs[B * ODD_T], targets[B * ODD_T]; int64_t t; double last; } run;
 
 static void run_begin(run *r, const bt_model_cfg *c, bt_prec prec) {
     memset(r, 0, sizeof *r);
@@ -173,6 +173,7 @@ static void every_kernel_set_follows_one_curve(void **state) {
             for (int prec = BT_PREC_FP32; prec <= BT_PREC_BF16; prec++) {
                 bt_err err = BT_ERR_INIT;
                 if (bt_kernels_select(sets[i], &err) != BT_OK) continue;            /* not on this machine */
+                if (i == 0 && prec == BT_PREC_BF16) continue;                       /* generic computes in fp32 always */
                 run r;
                 run_begin(&r, &c, (bt_prec)prec);
                 double tolerance = dense ? (prec == BT_PREC_FP32 ? 1e-3 : 2e-2) : (prec == BT_PREC_FP32 ? 0.08 : 0.12), first = 0;
