@@ -3,6 +3,7 @@
 #include "engine/kernels/kernels.h"
 
 #if defined(__AVX2__)
+#include "engine/kernels/isa_attention.h"
 #include "engine/kernels/isa_products.h"
 #include "engine/kernels/isa_rows.h"
 
@@ -46,14 +47,11 @@ static double peak_ops(bt_peak kind, size_t rounds) {
 }
 
 static size_t avx2_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
-    size_t a = product_scratch(), b = fwd_scratch(K > N ? K : N);
     (void)M;
-    (void)T;
-    (void)D;
-    return a > b ? a : b;
+    return most(attn_dwords(T, D) * 4, most(product_scratch(), fwd_scratch(most(K, N))));
 }
 
 const bt_kernels bt_kernels_avx2 = {
-    .name = "avx2", BT_ROWS_SLOTS, BT_PRODUCT_SLOTS, .peak_ops = peak_ops, .scratch_bytes = avx2_scratch,
+    .name = "avx2", BT_ROWS_SLOTS, BT_PRODUCT_SLOTS, BT_ATTENTION_SLOTS, .peak_ops = peak_ops, .scratch_bytes = avx2_scratch,
 };
 #endif

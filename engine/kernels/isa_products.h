@@ -52,6 +52,7 @@ static void pack_b(const product *p, uint32_t *dst, size_t n, size_t cols, size_
 }
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
 /* panels x tiles of one packed (rows, depth) x (depth, cols) block */
 static void block(const product *p, const uint32_t *a, const uint32_t *b, size_t m, size_t rows, size_t n, size_t cols, size_t groups, int acc) {

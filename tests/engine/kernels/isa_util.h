@@ -102,6 +102,19 @@ static inline void near_rel(const char *what, const float *got, const float *wan
     }
 }
 
+/* |got - want| <= tol * (|want| + root mean square of want) + floor: for sums of many terms of either sign */
+static inline void near_rms(const char *what, const float *got, const float *want, double tol, double floor, size_t n) {
+    double sq = 0;
+    for (size_t i = 0; i < n; i++) sq += (double)want[i] * (double)want[i];
+    double rms = sqrt(sq / (double)(n ? n : 1));
+    for (size_t i = 0; i < n; i++) {
+        double bound = tol * (rms + fabs((double)want[i])) + floor;
+        if (!(fabs((double)got[i] - (double)want[i]) <= bound)) {
+            fail_msg("%s: element %zu of %zu is %.9g, not %.9g (bound %.3g)", what, i, n, (double)got[i], (double)want[i], bound);
+        }
+    }
+}
+
 static inline void same_bits(const char *what, const void *got, const void *want, size_t bytes) {
     const unsigned char *a = got, *b = want;
     for (size_t i = 0; i < bytes; i++) {
