@@ -8,6 +8,8 @@
 #include "engine/data/prepare.h"
 #include "engine/data/shard.h"
 
+enum { MAX_OPEN = 128 };                /* descriptors; further shards are parked */
+
 typedef struct extent {                 /* ids [from, from + count) of a shard are ids [at, at + count) of the stream */
     bt_shard *shard;
     uint64_t from, count, at;
@@ -19,7 +21,19 @@ struct bt_corpus {
     extent *extents;
     size_t n_extents, cap;
     uint64_t count, source_bytes, hash;
+    bt_shard *open[MAX_OPEN];           /* a ring: the oldest makes room */
+    size_t oldest, n_open;
 };
+
+static void keep_open(bt_corpus *c, bt_shard *s) {
+    if (c->n_open == MAX_OPEN) {
+        bt_shard_park(c->open[c->oldest]);
+        c->open[c->oldest] = s;
+        c->oldest = (c->oldest + 1) % MAX_OPEN;
+    } else {
+        c->open[c->n_open++] = s;
+    }
+}
 
 void bt_corpus_close(bt_corpus *c) {
     if (!c) return;
@@ -107,6 +121,7 @@ bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_load
         code = open_next(&s, sources, i, &next, cfg, tokenizer, err);
         if (code != BT_OK) break;
         c->shards[c->n_shards++] = s;
+        keep_open(c, s);
         code = add_shard(c, s, cfg, whole, lengths, err);
     }
     free(lengths);
@@ -131,6 +146,7 @@ bt_code bt_corpus_read(bt_corpus *c, uint64_t first, size_t n, int32_t *out, bt_
         const extent *e = &c->extents[lo];
         uint64_t skip = first - e->at, k = e->count - skip;
         if (k > n) k = n;
+        if (bt_shard_is_parked(e->shard)) keep_open(c, e->shard);
         BT_TRY(bt_shard_read(e->shard, e->from + skip, (size_t)k, out, err));
         out += k;
         first += k;

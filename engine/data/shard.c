@@ -14,7 +14,7 @@
 #include "engine/data/shard_open.h"
 
 struct bt_shard {
-    int fd;
+    int fd;                             /* -1: parked */
     char *name;
     struct stat seen;                   /* at open: the file must stay what it was */
     bt_shard_info info;
@@ -161,7 +161,7 @@ bt_code bt_shard_open(bt_shard **out, const char *path, bt_err *err) {
 
 void bt_shard_close(bt_shard *s) {
     if (!s) return;
-    close(s->fd);
+    if (s->fd >= 0) close(s->fd);
     free(s->name);
     free(s->blocks);
     free(s->segments);
@@ -205,8 +205,30 @@ static bt_code widen(const bt_shard *s, const unsigned char *raw, uint64_t first
                    (unsigned long long)(sizeof(bt_shard_header) + (first + i) * s->info.id_bytes), (unsigned long long)(first + i), vocab);
 }
 
-static bt_code check_unchanged(const bt_shard *s, bt_err *err) {
+static bool same_file(const struct stat *a, const struct stat *b) { return a->st_dev == b->st_dev && a->st_ino == b->st_ino; }
+
+void bt_shard_park(bt_shard *s) {
     struct stat now;
+    if (s->fd < 0 || stat(s->name, &now) != 0 || !same_file(&now, &s->seen)) return;
+    close(s->fd);
+    s->fd = -1;
+}
+
+bool bt_shard_is_parked(const bt_shard *s) { return s->fd < 0; }
+
+static bt_code open_again(bt_shard *s, bt_err *err) {
+    struct stat now;
+    s->fd = open(s->name, O_RDONLY | O_CLOEXEC);
+    if (s->fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open '%s' again", s->name);
+    if (fstat(s->fd, &now) == 0 && same_file(&now, &s->seen)) return BT_OK;
+    close(s->fd);
+    s->fd = -1;
+    return CORRUPT(err, s->name, "was replaced while in use");
+}
+
+static bt_code check_unchanged(bt_shard *s, bt_err *err) {
+    struct stat now;
+    if (s->fd < 0) BT_TRY(open_again(s, err));
     if (fstat(s->fd, &now) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot examine '%s'", s->name);
     if (now.st_size == s->seen.st_size && now.st_mtim.tv_sec == s->seen.st_mtim.tv_sec && now.st_mtim.tv_nsec == s->seen.st_mtim.tv_nsec) return BT_OK;
     return CORRUPT(err, s->name, "was changed while in use (%lld bytes, had %lld)", (long long)now.st_size, (long long)s->seen.st_size);
@@ -267,12 +289,14 @@ bt_code bt_shard_bytes_before(bt_shard *s, uint64_t first, const uint32_t *id_le
     uint64_t per = BT_SHARD_BLOCK / s->info.id_bytes, block = first / per;
     *bytes = block ? s->blocks[block - 1].source_bytes : 0;
     if (first % per == 0) return BT_OK;
+    BT_TRY(check_unchanged(s, err));
     BT_TRY(check_block(s, block, err));
     for (size_t i = 0; i < first % per; i++) *bytes += id_lengths[id_at(s->raw, i, s->info.id_bytes)];
     return BT_OK;
 }
 
 bt_code bt_shard_verify(bt_shard *s, void (*progress)(void *ctx, double done), void *ctx, bt_err *err) {
+    BT_TRY(check_unchanged(s, err));
     for (uint64_t b = 0; b < s->info.n_blocks; b++) {
         BT_TRY(check_block(s, b, err));
         if (progress && b % 16 == 15) progress(ctx, (double)(b + 1) / (double)s->info.n_blocks);

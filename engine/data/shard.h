@@ -42,6 +42,10 @@ typedef struct bt_shard_info {
 
 bt_code bt_shard_open(bt_shard **out, const char *path, bt_err *err) BT_MUST_CHECK;
 void bt_shard_close(bt_shard *s);                                       /* accepts NULL */
+/* gives the file descriptor back until the next read, which opens the same file again or says that it was replaced; a shard
+ * in memory, or one already replaced, stays open */
+void bt_shard_park(bt_shard *s);
+bool bt_shard_is_parked(const bt_shard *s);
 const bt_shard_info *bt_shard_about(const bt_shard *s);
 const char *bt_shard_name(const bt_shard *s);
 bt_code bt_shard_read(bt_shard *s, uint64_t first, size_t n, int32_t *out, bt_err *err) BT_MUST_CHECK;

@@ -44,6 +44,7 @@ void bt_shard_abandon(bt_shard_writer *w) {
 static int open_unnamed(const char *path) {
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');
+    if (access("/proc/self/fd", F_OK) != 0) return -1;          /* give_name needs it */
     if (snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".") >= (int)sizeof folder) return -1;
     return open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
 }

@@ -1,7 +1,11 @@
 /* the loader: order, splits, ranks, resume, bad data. */
 #include "tests/engine/data/data_fixture.h"
 
-#include "engine/base/rng.h"
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "engine/data/shard.h"
+#include "engine/data/tokenizer.h"
 
 /* steps [from, to) of `ranks` ranks joined: inputs and targets of every sequence in global order */
 static int32_t *steps_of(bt_loader_cfg cfg, int ranks, int64_t from, int64_t to) {
@@ -230,6 +234,48 @@ static void cache_is_optional(void **state) {
     free(text);
 }
 
+/* more shards than descriptors are kept open, fewer descriptors than shards allowed */
+static void hundreds_of_shards(void **state) {
+    (void)state;
+    enum { N = 300 };
+    bt_tokenizer *t;
+    struct rlimit old, few = {160, 0};
+    char dir[256];
+    strcpy(dir, fixture_path("many"));
+    assert_int_equal(mkdir(dir, 0777), 0);
+    assert_int_equal(bt_tokenizer_load(&t, "bytes", NULL), BT_OK);
+    uint32_t ones[256];
+    for (int i = 0; i < 256; i++) ones[i] = 1;
+    for (int i = 0; i < N; i++) {
+        char name[64];
+        int32_t ids[3] = {i % 256, i / 256, '\n'};
+        bt_shard_writer *w;
+        snprintf(name, sizeof name, "many/%03d.bts", i);
+        assert_int_equal(bt_shard_writer_create(&w, fixture_path(name), 256, bt_tokenizer_hash(t), NULL), BT_OK);
+        assert_int_equal(bt_shard_append(w, ids, 3, ones, NULL), BT_OK);
+        assert_int_equal(bt_shard_finish(w, NULL, NULL), BT_OK);
+    }
+    bt_tokenizer_free(t);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    few.rlim_max = old.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    bt_loader_cfg cfg = fixture_cfg(dir);
+    cfg.val_frac = 0;
+    cfg.T = 3;
+    cfg.B = 1;
+    cfg.sequences_per_step = cfg.n_sequences = N - 1;
+    int32_t *e = steps_of(cfg, 1, 0, 3);
+    cfg.shuffle = false;
+    int32_t *sorted = steps_of(cfg, 1, 0, 1);
+    for (int g = 0; g < N - 1; g++) {
+        assert_int_equal(sorted[g * 6] + 256 * sorted[g * 6 + 1], g);
+        for (int epoch = 0; epoch < 3; epoch++) assert_int_equal(e[(epoch * (N - 1) + g) * 6 + 2], '\n');
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    free(e);
+    free(sorted);
+}
+
 static void hash_tells_data_apart(void **state) {
     (void)state;
     uint64_t hash[4];
@@ -264,6 +310,7 @@ int main(void) {
         cmocka_unit_test(bad_data_is_named),
         cmocka_unit_test(folders_are_sorted_and_hidden_files_passed_over),
         cmocka_unit_test(cache_is_optional),
+        cmocka_unit_test(hundreds_of_shards),
         cmocka_unit_test(hash_tells_data_apart),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

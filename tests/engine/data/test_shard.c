@@ -2,6 +2,8 @@
 #include "tests/engine/data/data_fixture.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <xxhash.h>
 
@@ -267,6 +269,32 @@ static void files_that_change_are_noticed(void **state) {
     bt_shard_close(s);
 }
 
+static void parked_shards_come_back(void **state) {
+    (void)state;
+    bt_err err;
+    int32_t id;
+    const char *path = fixture_path("park.bts");
+    bt_shard *s = make(path, 3000, 256, 7), *m = make(NULL, 3000, 256, 7);
+    for (int i = 0; i < 3; i++) {
+        bt_shard_park(s);
+        bt_shard_park(m);
+        assert_true(bt_shard_is_parked(s));
+        assert_false(bt_shard_is_parked(m));                    /* memory has no name to come back to */
+        assert_int_equal(bt_shard_read(s, 2999, 1, &id, &err), BT_OK);
+        assert_int_equal(id, id_of(2999, 256));
+        assert_false(bt_shard_is_parked(s));
+    }
+    bt_shard_close(m);
+    bt_shard_park(s);
+    bt_shard_close(make(path, 3000, 256, 7));                   /* the same bytes, another file */
+    assert_int_equal(bt_shard_read(s, 5, 1, &id, &err), BT_FORMAT);
+    assert_non_null(strstr(err.msg, "replaced while in use"));
+    unlink(path);
+    assert_int_equal(bt_shard_read(s, 5, 1, &id, &err), BT_IO);
+    bt_shard_park(s);
+    bt_shard_close(s);
+}
+
 static void writer_refuses_and_cleans_up(void **state) {
     (void)state;
     bt_shard_writer *w;
@@ -284,6 +312,22 @@ static void writer_refuses_and_cleans_up(void **state) {
     snprintf(command, sizeof command, "test -z \"$(ls %s/w.bts* 2>/dev/null)\"", fixture_dir);
     assert_int_equal(system(command), 0);
     assert_int_equal(bt_shard_writer_create(&w, "/dev/full/x", 256, 1, &err), BT_IO);
+    /* no room: a named error, nothing left */
+    struct rlimit old, few;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    few = (struct rlimit){(1 << 20) + 500, old.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &few), 0);
+    assert_int_equal(bt_shard_writer_create(&w, fixture_path("w.bts"), 256, 1, &err), BT_OK);
+    id = 7;
+    bt_code code = BT_OK;
+    for (int i = 0; code == BT_OK && i < 2 << 20; i++) code = bt_shard_append(w, &id, 1, lengths, &err);
+    assert_int_equal(code, BT_IO);
+    assert_non_null(strstr(err.msg, "w.bts"));
+    assert_non_null(strstr(err.msg, "File too large"));
+    bt_shard_abandon(w);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_int_equal(system(command), 0);
     free(lengths);
 }
 
@@ -295,6 +339,7 @@ int main(void) {
         cmocka_unit_test(no_flipped_bit_passes),
         cmocka_unit_test(blocks_are_checked_on_first_touch),
         cmocka_unit_test(files_that_change_are_noticed),
+        cmocka_unit_test(parked_shards_come_back),
         cmocka_unit_test(writer_refuses_and_cleans_up),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
