@@ -33,6 +33,8 @@ cblas\.h                      engine/kernels/blas\.c
 cpuid\.h                      engine/kernels/cpu\.c
 yaml\.h                       engine/base/opt_yaml\.c
 dlfcn\.h                      engine/kernels/blas\.c|cli/doctor_machine\.c
+pcre2\.h                      engine/data/pretok\.c
+utf8proc\.h                   engine/data/bpe\.c
 '
 
 sources() { find engine store monitor web cli -name node_modules -prune -o \( -name '*.c' -o -name '*.h' -o -name '*.def' \) -type f -print; }
