@@ -13,7 +13,7 @@
 #include "engine/base/threads.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/model/model.h"
-#include "engine/optim/optim.h"
+#include "engine/train/plan.h"
 #include "monitor/job/launch.h"
 
 void bt_train_plan_release(bt_train_plan *p) {
@@ -48,27 +48,15 @@ void bt_train_greeting(const bt_train_plan *p, bt_text *out) {
 /* ---- dry run --------------------------------------------------------------------------------------------------------- */
 
 static void print_memory(const bt_train_plan *p) {
-    bt_model_cfg m;
     char buf[32];
-    bt_run_cfg_model(&p->cfg, &m);
-    const bt_model_setup setup = {.cfg = m, .B = (int)p->cfg.micro_batch, .prec = p->cfg.precision == 0 ? BT_PREC_FP32 : BT_PREC_BF16, .train = true,
-                                  .n_threads = p->cfg.threads ? (int)p->cfg.threads : 1, .recompute = (bt_recompute)p->cfg.recompute};
-    bt_arena_row rows[16];
-    const size_t n = bt_model_plan(&setup, rows, 16);
-    bt_params params;
-    bt_err err = BT_ERR_INIT;
-    size_t optim = 0, sum = 0;
-    if (bt_params_init(&params, &m, &err) == BT_OK) {
-        optim = bt_optim_bytes(0, params.total);
-        bt_params_release(&params);
-    }
+    bt_run_cfg cfg = p->cfg;
+    bt_arena_row rows[BT_PLAN_MAX];
+    if (cfg.threads < 1) cfg.threads = 1;               /* other hosts decide for themselves */
+    const size_t n = bt_plan_memory(&cfg, 0, rows);
     printf("memory of a rank\n");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         printf("  %-14s %10s  %s\n", rows[i].name, bt_metric_format(buf, sizeof buf, (double)rows[i].bytes, BT_UNIT_BYTES), rows[i].why);
-        sum += rows[i].bytes;
-    }
-    printf("  %-14s %10s  two moments a parameter\n", "optimizer", bt_metric_format(buf, sizeof buf, (double)optim, BT_UNIT_BYTES));
-    printf("  %-14s %10s\n", "together", bt_metric_format(buf, sizeof buf, (double)(sum + optim), BT_UNIT_BYTES));
+    printf("  %-14s %10s\n", "together", bt_metric_format(buf, sizeof buf, (double)bt_plan_bytes(&cfg, 0), BT_UNIT_BYTES));
 }
 
 bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
@@ -88,9 +76,10 @@ bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
            p->ranks == 1 ? "" : "s", mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.tp, p->cfg.accum, p->cfg.accum == 1 ? "" : "es", p->cfg.micro_batch,
            p->cfg.micro_batch == 1 ? "" : "s");
     if (mesh.pp * mesh.dp_shard * mesh.tp > 1)
-        for (int r = 0; r < p->ranks && r < 32; r++) {
+        for (int r = 0; r < p->ranks; r++) {
             const bt_mesh_coord c = bt_mesh_coord_of(&mesh, r);
-            printf("  rank %d: pp %d, dp_replicate %d, dp_shard %d, tp %d\n", r, c.pp, c.dp_replicate, c.dp_shard, c.tp);
+            printf("  rank %d: pp %d, dp_replicate %d, dp_shard %d, tp %d, %s\n", r, c.pp, c.dp_replicate, c.dp_shard, c.tp,
+                   bt_metric_format(buf, sizeof buf, (double)bt_plan_bytes(&p->cfg, r), BT_UNIT_BYTES));
         }
     print_memory(p);
     const bt_launch l = {.ranks = p->ranks, .hosts = p->cfg.hosts, .mpirun_args = p->cfg.mpirun_args, .tmp = "TMP", .shm = "SHM", .program = "bitrain"};

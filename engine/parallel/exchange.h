@@ -35,6 +35,7 @@ typedef struct bt_exchange_cfg {
 
 bt_code bt_exchange_all_reduce(bt_exchange *out, const bt_exchange_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 bt_code bt_exchange_direct(bt_exchange *out, const bt_exchange_cfg *cfg, bt_err *err) BT_MUST_CHECK;
+size_t bt_exchange_direct_staging(const bt_buckets *b, int dp_size, int dp_rank, int64_t units);        /* bytes */
 /* direct: the arrays in which this rank's nodes lie, before the first start of a step */
 void bt_exchange_direct_nodes(bt_exchange *e, const bt_fold *nodes);
 

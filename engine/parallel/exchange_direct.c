@@ -17,8 +17,9 @@
 #include "engine/kernels/kernels.h"
 #include "engine/parallel/comm_internal.h"
 #include "engine/parallel/exchange.h"
+#include "engine/parallel/reducer.h"
 
-enum { SLOTS = 4, TAG_BASE = 1000, TAGS = 16384 };
+enum { SLOTS = BT_STRIPES_IN_FLIGHT, TAG_BASE = 1000, TAGS = 16384 };
 
 typedef enum { SLOT_FREE, SLOT_EXCHANGE, SLOT_GATHER } slot_state;
 
@@ -205,9 +206,23 @@ static void destroy(void *self) {
     free(x);
 }
 
+static bt_fold shape_of(int64_t units, int n, int d) {
+    int64_t first = units * d / n;
+    return bt_fold_shape(first, units * (d + 1) / n - first);
+}
+
+static size_t foreign_nodes(int64_t units, int n, int me) {
+    size_t nodes = 0;
+    for (int d = 0; d < n; d++) if (d != me) nodes += shape_of(units, n, d).n;
+    return nodes;
+}
+
+size_t bt_exchange_direct_staging(const bt_buckets *b, int dp_size, int dp_rank, int64_t units) {
+    return SLOTS * foreign_nodes(units, dp_size, dp_rank) * (b->elems / (size_t)dp_size) * sizeof(float);
+}
+
 static bt_code take_memory(direct *x, bt_err *err) {
-    size_t foreign = 0, offsets[SLOTS];
-    for (int d = 0; d < x->n; d++) if (d != x->me) foreign += x->shapes[d].n;
+    size_t foreign = foreign_nodes(x->cfg.units, x->n, x->me), offsets[SLOTS];
     size_t requests = foreign + (size_t)x->n * x->shapes[x->me].n + 1;
     bt_arena_plan(&x->arena, "gradient staging");
     for (int i = 0; i < SLOTS; i++) offsets[i] = bt_arena_reserve(&x->arena, foreign * x->part, sizeof(float));
@@ -235,10 +250,7 @@ bt_code bt_exchange_direct(bt_exchange *out, const bt_exchange_cfg *cfg, bt_err 
     x->shapes = calloc((size_t)x->n, sizeof *x->shapes);
     bt_code code = x->shapes ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks", x->n);
     if (code == BT_OK) {
-        for (int d = 0; d < x->n; d++) {
-            int64_t first = cfg->units * d / x->n;
-            x->shapes[d] = bt_fold_shape(first, cfg->units * (d + 1) / x->n - first);
-        }
+        for (int d = 0; d < x->n; d++) x->shapes[d] = shape_of(cfg->units, x->n, d);
         code = take_memory(x, err);
     }
     if (code != BT_OK) {

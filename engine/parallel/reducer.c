@@ -29,14 +29,30 @@ struct bt_reducer {
 
 /* ---- create --------------------------------------------------------------------------------------------------------- */
 
+static bool goes_direct(const bt_shards *shards, int dp_size, int64_t units) {
+    return dp_size > 1 && ((shards && shards->n > 1) || units > 0);
+}
+
+static void cut(bt_buckets *b, size_t n, size_t bucket_bytes, const bt_shards *shards, int dp_size, bool direct) {
+    bool sharded = shards && shards->n > 1;
+    bt_buckets_init(b, n, sharded ? shards->stripe * sizeof(float) : bucket_bytes, direct ? dp_size : 1);
+    assert(!sharded || b->elems == shards->stripe);
+}
+
+size_t bt_reducer_staging(size_t n, size_t bucket_bytes, const bt_shards *shards, int dp_size, int dp_rank, int64_t units) {
+    bt_buckets b;
+    if (!goes_direct(shards, dp_size, units)) return 0;
+    cut(&b, n, bucket_bytes, shards, dp_size, true);
+    return bt_exchange_direct_staging(&b, dp_size, dp_rank, units > 0 ? units : dp_size);
+}
+
 static bt_code build(bt_reducer *r, bt_err *err) {
     const bt_reducer_cfg *c = &r->cfg;
     int n = bt_comm_size(c->mesh->dp), me = bt_comm_rank(c->mesh->dp);
     bool sharded = c->shards && c->shards->n > 1;
     r->alone = n == 1;
-    r->direct = !r->alone && (sharded || c->units > 0);
-    bt_buckets_init(&r->buckets, c->n, sharded ? c->shards->stripe * sizeof(float) : c->bucket_bytes, r->direct ? n : 1);
-    assert(!sharded || r->buckets.elems == c->shards->stripe);
+    r->direct = goes_direct(c->shards, n, c->units);
+    cut(&r->buckets, c->n, c->bucket_bytes, c->shards, n, r->direct);
     if (c->units > 0) {
         int64_t first = c->units * me / n, mine = c->units * (me + 1) / n - first;
         BT_TRY(bt_partial_create(&r->partial, c->grads, c->n, first, mine, err));

@@ -24,7 +24,7 @@
 #include "engine/parallel/mesh.h"
 #include "engine/parallel/shard.h"
 
-enum { BT_NOTES_MAX = 8 };
+enum { BT_NOTES_MAX = 8, BT_STRIPES_IN_FLIGHT = 4 };
 
 typedef struct bt_reducer bt_reducer;
 
@@ -42,6 +42,8 @@ typedef struct bt_reducer_cfg {
 typedef struct bt_reduce_times { int64_t busy_ns, wait_ns, exposed_ns; } bt_reduce_times;
 
 bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *err) BT_MUST_CHECK;      /* collective over world */
+/* bytes of staging a rank of dp would take, without taking them; 0 where MPI's all-reduce does the work */
+size_t bt_reducer_staging(size_t n, size_t bucket_bytes, const bt_shards *shards, int dp_size, int dp_rank, int64_t units);
 void bt_reducer_destroy(bt_reducer *r);                                 /* accepts NULL */
 void bt_reducer_begin(bt_reducer *r);                                   /* a step begins */
 void bt_reducer_unit_done(bt_reducer *r);                               /* takes the gradients of a unit, leaves zeros */

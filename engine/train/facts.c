@@ -9,6 +9,7 @@
 #include "engine/kernels/cpu.h"
 #include "engine/kernels/kernels.h"
 #include "engine/train/parts.h"
+#include "engine/train/plan.h"
 
 static void fact(bt_trainer *t, const char *key, const char *fmt, ...) BT_PRINTF(3, 4);
 
@@ -53,15 +54,14 @@ static void tell_machine(bt_trainer *t) {
     }
 }
 
-static void tell_arenas(bt_trainer *t, const bt_model_setup *setup) {
-    bt_arena_row rows[16];
-    size_t n = bt_model_plan(setup, rows, 16);
+static void tell_arenas(bt_trainer *t) {
+    bt_arena_row rows[BT_PLAN_MAX];
+    size_t n = bt_plan_memory(&t->cfg, t->rank, rows);
     for (size_t i = 0; i < n; i++) {
         char key[64];
         snprintf(key, sizeof key, "arena.%s", rows[i].name);
         fact(t, key, "%zu", rows[i].bytes);
     }
-    fact(t, "arena.optimizer", "%zu", bt_layout_optim_bytes(t));
     fact(t, "arena.validation", "%zu", bt_evaluator_bytes(t->evaluator));
 }
 
@@ -82,10 +82,9 @@ static bt_code tell_ranks(bt_trainer *t, bt_err *err) {
 bt_code bt_facts_tell(bt_trainer *t, bt_err *err) {
     BT_TRY(tell_ranks(t, err));
     if (!t->telemetry.sink.fact) return BT_OK;
-    bt_model_setup setup = bt_trainer_model_setup(t);
     tell_model(t);
     tell_work(t);
     tell_machine(t);
-    tell_arenas(t, &setup);
+    tell_arenas(t);
     return BT_OK;
 }

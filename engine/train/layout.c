@@ -117,9 +117,3 @@ bt_code bt_layout_tensor_squares(bt_trainer *t, const double **out, bt_err *err)
     *out = t->tensor_squares;
     return BT_OK;
 }
-
-size_t bt_layout_optim_bytes(const bt_trainer *t) {
-    size_t n = 0;
-    for (size_t i = 0; i < t->n_pieces; i++) n += bt_optim_bytes(t->pieces[i].begin, t->pieces[i].end);
-    return n;
-}

@@ -86,7 +86,6 @@ void bt_layout_zero_grads(bt_trainer *t);
 bt_code bt_layout_grad_norm(bt_trainer *t, double *norm, bt_err *err) BT_MUST_CHECK;
 bt_code bt_layout_update(bt_trainer *t, float grad_scale, float lr, float decay, bt_err *err) BT_MUST_CHECK;
 bt_code bt_layout_tensor_squares(bt_trainer *t, const double **out, bt_err *err) BT_MUST_CHECK;  /* (tensors) of the gradients */
-size_t bt_layout_optim_bytes(const bt_trainer *t);
 
 /* control.c: requests in, agreed controls out */
 void bt_control_ask(bt_trainer *t);                                                     /* rank 0: the box into the notes */
@@ -105,7 +104,6 @@ bt_code bt_state_init_from(bt_trainer *t, const char *dir, bt_err *err) BT_MUST_
 bt_code bt_facts_tell(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                        /* collective */
 
 /* trainer.c */
-bt_model_setup bt_trainer_model_setup(const bt_trainer *t);
 bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                  /* collective */
 
 #endif

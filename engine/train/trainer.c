@@ -12,17 +12,9 @@
 #include "engine/bench/peak.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/train/parts.h"
+#include "engine/train/plan.h"
 
 /* ---- create --------------------------------------------------------------------------------------------------------- */
-
-bt_model_setup bt_trainer_model_setup(const bt_trainer *t) {
-    return (bt_model_setup){.cfg = t->model_cfg,
-                            .B = (int)t->cfg.micro_batch,
-                            .prec = t->cfg.precision == 0 ? BT_PREC_FP32 : BT_PREC_BF16,
-                            .train = true,
-                            .n_threads = bt_threads_count(),
-                            .recompute = (bt_recompute)t->cfg.recompute};
-}
 
 static bt_loader_cfg loader_cfg(const bt_trainer *t) {
     const bt_run_cfg *c = &t->cfg;
@@ -45,7 +37,7 @@ static bt_loader_cfg loader_cfg(const bt_trainer *t) {
 }
 
 static bt_code build_model(bt_trainer *t, bt_err *err) {
-    bt_model_setup setup = bt_trainer_model_setup(t);
+    bt_model_setup setup = bt_plan_model(&t->cfg);
     BT_TRY(bt_model_create(&t->model, &setup, err));
     BT_TRY(bt_layout_take_pieces(t, err));
     return bt_stats_plan(t, err);

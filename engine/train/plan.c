@@ -1,0 +1,64 @@
+/* plan.c - see plan.h. */
+#include "engine/train/plan.h"
+
+#include <string.h>
+
+#include "engine/optim/optim.h"
+#include "engine/parallel/partial.h"
+#include "engine/parallel/reducer.h"
+
+bt_model_setup bt_plan_model(const bt_run_cfg *c) {
+    bt_model_setup s = {.B = (int)c->micro_batch, .prec = c->precision == 0 ? BT_PREC_FP32 : BT_PREC_BF16, .train = true, .n_threads = (int)c->threads,
+                        .recompute = (bt_recompute)c->recompute};
+    bt_run_cfg_model(c, &s.cfg);
+    return s;
+}
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* ZeRO-2 keeps own pieces, the stripes on their way, and what is not finished: at the end of backward the tied embedding. */
+static size_t grads_kept(const bt_params *p, const bt_shards *s, int shard) {
+    size_t own = bt_shards_elems(s, shard), embed = bt_params_get(p, -1, BT_P_EMBED)->count;
+    return sizeof(float) * least(p->total, own + embed + BT_STRIPES_IN_FLIGHT * s->stripe);
+}
+
+size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_MAX]) {
+    bt_model_setup model = bt_plan_model(c);
+    bt_mesh_shape shape;
+    bt_params p;
+    bt_shards shards;
+    size_t n = bt_model_plan(&model, rows, BT_PLAN_MAX), optim = 0;
+    bt_run_cfg_mesh(c, &shape);
+    if (bt_params_init(&p, &model.cfg, NULL) != BT_OK) return n;
+
+    bt_mesh_coord me = bt_mesh_coord_of(&shape, rank);
+    int64_t dp = (int64_t)shape.dp_replicate * shape.dp_shard, micros = c->batch_tokens / c->seq_len / c->micro_batch;
+    bt_shards_init(&shards, p.total, (size_t)c->bucket_bytes, shape.dp_replicate, c->zero > 0 ? shape.dp_shard : 1);
+    int shard = shards.n > 1 ? me.dp_shard : 0;
+    for (size_t i = 0; i < shards.n_stripes; i++) {
+        bt_range r = bt_shards_piece(&shards, i, shard);
+        optim += bt_optim_bytes(r.begin, r.end);
+    }
+    bool one_micro = micros * (me.dp + 1) / dp - micros * me.dp / dp == 1;
+    for (size_t i = 0; i < n; i++) {
+        if (shards.n > 1 && c->zero >= 2 && one_micro && strcmp(rows[i].name, "grads") == 0) {
+            rows[i] = (bt_arena_row){"grads", grads_kept(&p, &shards, shard), "own pieces; the others' go back as soon as they are summed"};
+        }
+    }
+    rows[n++] = (bt_arena_row){"optimizer", optim, shards.n > 1 ? "two moments for a parameter of this shard" : "two moments a parameter"};
+
+    int64_t units = c->reproducible ? micros : 0, first = micros * me.dp / dp;
+    size_t exchange = bt_reducer_staging(p.total, (size_t)c->bucket_bytes, &shards, (int)dp, me.dp, units);
+    if (exchange) rows[n++] = (bt_arena_row){"exchange", exchange, "sums of other ranks on their way into this rank's parts"};
+    size_t partial = units ? bt_partial_bytes(p.total, first, micros * (me.dp + 1) / dp - first) : 0;
+    if (partial) rows[n++] = (bt_arena_row){"partial sums", partial, "reproducible: gradients of finished units"};
+    bt_params_release(&p);
+    return n;
+}
+
+size_t bt_plan_bytes(const bt_run_cfg *c, int rank) {
+    bt_arena_row rows[BT_PLAN_MAX];
+    size_t n = bt_plan_memory(c, rank, rows), sum = 0;
+    for (size_t i = 0; i < n; i++) sum += rows[i].bytes;
+    return sum;
+}

@@ -1,0 +1,16 @@
+/* plan.h - the memory of one rank, for any layout, before anything is taken: --dry-run, the run's facts, the README's table.
+ * Pure arithmetic; any rank of any world can be asked for. */
+#ifndef BT_ENGINE_TRAIN_PLAN_H
+#define BT_ENGINE_TRAIN_PLAN_H
+
+#include "engine/model/model.h"
+#include "engine/train/run_cfg.h"
+
+enum { BT_PLAN_MAX = 16 };
+
+bt_model_setup bt_plan_model(const bt_run_cfg *cfg);
+/* cfg is resolved; rows as in bt_model_plan, then optimizer, exchange, partial sums (where there are any). Returns their number */
+size_t bt_plan_memory(const bt_run_cfg *cfg, int rank, bt_arena_row rows[BT_PLAN_MAX]);
+size_t bt_plan_bytes(const bt_run_cfg *cfg, int rank);          /* of all rows */
+
+#endif
