@@ -68,17 +68,6 @@ static bt_code picture_size(const char *given, int *w, int *h, bt_err *err) {
     return BT_OK;
 }
 
-/* as top's smoothing: a bucket of n steps moves the average as n steps would */
-static double *smoothed(const bt_view_series *s, double keep) {
-    double *out = malloc((s->n + 1) * sizeof *out), e = NAN;
-    for (size_t i = 0; out && i < s->n; i++) {
-        double k = pow(keep, (double)s->count[i]);
-        if (!isnan(s->mean[i])) e = isnan(e) ? s->mean[i] : k * e + (1 - k) * s->mean[i];
-        out[i] = isnan(s->mean[i]) ? NAN : e;
-    }
-    return out;
-}
-
 static void foot(bt_canvas *c, int y, const bt_view_series *s) {
     double least = INFINITY, most = -INFINITY;
     char first[32], last[32], lo[32], hi[32];
@@ -102,7 +91,8 @@ static bt_code draw(const plot_cfg *cfg, const bt_view *v, const char *run, bt_e
     BT_TRY(bt_canvas_init(&c, w, h, caps.chars, err));
     snprintf(title, sizeof title, cfg->rank >= 0 ? "%s · %s · rank %lld" : "%s · %s", run, s->key, (long long)cfg->rank);
     bt_canvas_rule(&c, (bt_rect){0, 0, w, 1}, (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, title, s->unit == BT_UNIT_NATS ? "nats" : bt_unit_name(s->unit));
-    double *ema = cfg->smooth > 0 ? smoothed(s, cfg->smooth) : NULL;
+    double *ema = cfg->smooth > 0 ? malloc((s->n + 1) * sizeof *ema) : NULL;
+    if (ema) bt_view_ema(s, cfg->smooth, ema);
     bt_plot p;
     bt_plot_init(&p);
     p.log_y = cfg->log_y;

@@ -8,13 +8,15 @@
 
 #include "cli/command.h"
 #include "cli/database.h"
+#include "cli/train_parts.h"
 #include "engine/base/clock.h"
+#include "monitor/job/detach.h"
 #include "monitor/tui/top.h"
 #include "store/control.h"
 
 typedef struct top_cfg {
     char store[1024], screen[16], x[16], baseline[BT_NAME_MAX], size[24];
-    bool once, json, plain, ascii;
+    bool once, json, plain, ascii, home;
     double watch, span;
     int64_t step;
 } top_cfg;
@@ -31,6 +33,7 @@ static const bt_opt top_opts[] = {
     {"baseline", "--baseline", BT_OPT_TEXT, offsetof(top_cfg, baseline), BT_NAME_MAX, "", 0, 0, NULL, NULL, "a run drawn as a ghost in every chart"},
     {"size", "--size", BT_OPT_TEXT, offsetof(top_cfg, size), 24, "", 0, 0, NULL, NULL, "size of printed frames, as 120x40 (default: the terminal's)"},
     {"ascii", "--ascii", BT_OPT_BOOL, offsetof(top_cfg, ascii), sizeof(bool), "false", 0, 0, NULL, NULL, "draw with ASCII characters only"},
+    {"home", "--home", BT_OPT_BOOL, offsetof(top_cfg, home), sizeof(bool), "false", 0, 0, NULL, NULL, "open on the list of runs, also when there is none (plain `bitrain` on a terminal)"},
     {"store", "--store", BT_OPT_TEXT, offsetof(top_cfg, store), 1024, "", 0, 0, NULL, NULL, "metrics database"},
 };
 
@@ -63,10 +66,27 @@ static bt_code frame_size(const char *given, int *w, int *h, bt_err *err) {
 
 /* ---- what keys may do --------------------------------------------------------------------------------------------------------------- */
 
+typedef struct doing { bt_db *db; char store[1024]; } doing;
+
 static bt_code control(void *ctx, const char *run, const char *verb, char *reply, size_t size, bt_err *err) {
+    const doing *d = ctx;
     char request[64];
     snprintf(request, sizeof request, "%s #top", verb);
-    return bt_control_request(ctx, run, request, reply, size, err);
+    return bt_control_request(d->db, run, request, reply, size, err);
+}
+
+static bt_code start(void *ctx, int argc, const char *const *argv, char name[BT_NAME_MAX], bt_err *err) {
+    const doing *d = ctx;
+    const char *words[32];
+    int n = 0;
+    if (!name[0]) BT_TRY(bt_train_make_name(d->store, name, err));
+    words[n++] = "train";
+    for (int i = 0; i < argc && n < 26; i++) words[n++] = argv[i];
+    words[n++] = "--name";
+    words[n++] = name;
+    words[n++] = "--store";
+    words[n++] = d->store;
+    return bt_job_detach(n, words, 1.5, err);
 }
 
 /* ---- ways to show --------------------------------------------------------------------------------------------------------------------- */
@@ -112,8 +132,23 @@ static bt_code interactive(const top_cfg *cfg, const bt_top_cfg *view, bt_err *e
     return code;
 }
 
+/* the home screen is also for those who have not trained yet */
+static bt_code open_store(bt_db **db, const char *store, bool home, bt_err *err) {
+    bt_writer *w = NULL;
+    bt_err first = BT_ERR_INIT;
+    bt_code code = bt_db_open(db, store, &first);
+    if (code != BT_NOTFOUND || !home) {
+        if (code != BT_OK) *err = first;
+        return code;
+    }
+    BT_TRY(bt_writer_open(&w, store, 5, err));
+    bt_writer_close(w);
+    return bt_db_open(db, store, err);
+}
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     (void)exit_status;
+    doing d = {NULL, ""};
     top_cfg cfg;
     bt_opts o;
     const char *word = NULL;
@@ -121,16 +156,18 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bool help;
     BT_TRY(bt_opts_init(&o, top_opts, sizeof top_opts / sizeof top_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, &word, 1, &n_words, &help, err));
-    bt_top_cfg view = {.store = cfg.store, .run = word ? word : "last", .span_s = cfg.span, .at_step = cfg.step > 0 ? cfg.step - 1 : -1, .baseline = cfg.baseline};
+    bt_top_cfg view = {.store = d.store, .run = word ? word : "last", .span_s = cfg.span, .at_step = cfg.step > 0 ? cfg.step - 1 : -1, .baseline = cfg.baseline};
     if (!bt_x_axis_parse(cfg.x, &view.x)) return bt_fail(err, BT_ARG, "no x axis '%s' (step, tokens, time, active, bytes)", cfg.x);
     view.screen = cfg.screen[0] ? bt_top_screen_by_name(cfg.screen) : 0;
     if (cfg.screen[0] && view.screen == 0) return bt_fail(err, BT_ARG, "no screen '%s' (overview ranks step comm ternary events runs system, or 1-8)", cfg.screen);
     const char *term = getenv("TERM");
     bool screen = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term && term[0] && strcmp(term, "dumb") != 0;
     bt_db *db = NULL;
-    BT_TRY(bt_cli_open(&db, cfg.store, err));
-    view.db = db;
-    view.actions = (bt_top_actions){.ctx = db, .control = control};
+    BT_TRY(bt_store_path(d.store, sizeof d.store, cfg.store, err));
+    BT_TRY(open_store(&db, d.store, cfg.home, err));
+    d.db = view.db = db;
+    view.actions = (bt_top_actions){&d, control, start};
+    if (cfg.home && !word) view.run = "";
     bt_code code;
     if (cfg.once || cfg.plain || cfg.json || !screen) code = print_frames(&cfg, &view, err);
     else code = interactive(&cfg, &view, err);

@@ -10,6 +10,12 @@
 #include "cli/help.h"
 #include "engine/base/log.h"
 
+#ifdef BITRAIN_HAVE_TUI
+#define BITRAIN_HAVE_SCREENS 1
+#else
+#define BITRAIN_HAVE_SCREENS 0
+#endif
+
 #define BT_COMMAND(name) extern const bt_command bt_cmd_##name;
 #include "cli/commands.def"
 #undef BT_COMMAND
@@ -62,6 +68,9 @@ static int unknown_command(const char *word) {
 }
 
 static int run(int argc, char **argv) {
+    const char *term = getenv("TERM");
+    if (argc < 2 && BITRAIN_HAVE_SCREENS && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term && term[0] && strcmp(term, "dumb") != 0)
+        return run(3, (char *[]){argv[0], (char *)"top", (char *)"--home", NULL});
     if (argc < 2) {
         bt_help_overview(stderr);
         return bt_exit_code(BT_ARG);

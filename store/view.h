@@ -202,6 +202,8 @@ void bt_view_close(bt_view *v);                         /* accepts NULL */
 
 /* mean step time had these ranks (indices into v->ranks.rank) been at the median; ms */
 double bt_view_what_if(const bt_view *v, const int *ranks, size_t n);
+/* the series' means, exponentially smoothed; keep: share of the average kept per step; out: s->n values */
+void bt_view_ema(const bt_view_series *s, double keep, double *out);
 /* nearest event before (dir < 0) or after (dir > 0) this step; -1: none */
 bt_code bt_view_event_step(bt_view *v, const char *run, int64_t step, int dir, int64_t *out, bt_err *err) BT_MUST_CHECK;
 /* newest step whose wall time is not after time_s (since the run began); -1: none */

@@ -169,11 +169,13 @@ static double mean_of(const tail *t, int metric) {
 }
 
 static void smooth_loss(bt_view_head *h, const tail *t) {
-    double ema = NAN, before = NAN;
+    double ema = NAN, before = NAN, sum = 0, weight = 0;
     for (size_t i = 0; i < t->n; i++) {
         double x = t->row[i].v[BT_MS_LOSS];
         if (isnan(x)) continue;
-        ema = isnan(ema) ? x : 0.9 * ema + 0.1 * x;
+        sum = 0.9 * sum + 0.1 * x;
+        weight = 0.9 * weight + 0.1;
+        ema = sum / weight;
         if (i + 1 == t->n - t->n / 4) before = ema;
     }
     h->loss_ema = ema;

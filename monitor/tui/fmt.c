@@ -32,6 +32,7 @@ const char *bt_fmt_percent(char *buf, size_t size, double frac) {
 const char *bt_fmt_age(char *buf, size_t size, double seconds) {
     if (isnan(seconds)) snprintf(buf, size, "-");
     else if (seconds < 10) snprintf(buf, size, "%.1f s", seconds);
+    else if (seconds < 60) snprintf(buf, size, "%.0f s", floor(seconds));
     else bt_duration(buf, size, floor(seconds));
     return buf;
 }

@@ -6,13 +6,14 @@
 
 static const struct { const char *label, *flag, *first, *help; } fields[BT_FORM_FIELDS] = {
     {"preset", "--preset", "nano", "nano, small, base, bitnet-2b4t, qwen3-0.6b"},
-    {"name", "--name", "", "empty: one is made up"},
     {"data", "--data", "", "a text file, folder or shards; empty: the built-in text"},
     {"steps", "--steps", "", "empty: the preset's"},
     {"ranks", "--ranks", "", "empty: chosen from the cores"},
     {"threads", "--threads", "", "per rank; empty: chosen from the cores"},
     {"config", NULL, "", "a YAML file with more settings; empty: none"},
+    {"name", NULL, "", "empty: one is made up"},
 };
+enum { CONFIG = BT_FORM_FIELDS - 2, NAME = BT_FORM_FIELDS - 1 };
 
 void bt_form_open(bt_top *t) {
     if (!t->cfg.actions.start) {
@@ -30,20 +31,22 @@ void bt_form_open(bt_top *t) {
 static void start(bt_top *t) {
     const char *argv[2 * BT_FORM_FIELDS + 1];
     int n = 0;
-    char reply[200] = "";
+    char name[BT_NAME_MAX];
     bt_err err = BT_ERR_INIT;
-    if (t->form[BT_FORM_FIELDS - 1][0]) argv[n++] = t->form[BT_FORM_FIELDS - 1];
-    for (int i = 0; i < BT_FORM_FIELDS - 1; i++) {
-        if (!t->form[i][0]) continue;
+    snprintf(name, sizeof name, "%.63s", t->form[NAME]);
+    if (t->form[CONFIG][0]) argv[n++] = t->form[CONFIG];
+    for (int i = 0; i < BT_FORM_FIELDS; i++) {
+        if (!fields[i].flag || !t->form[i][0]) continue;
         argv[n++] = fields[i].flag;
         argv[n++] = t->form[i];
     }
-    if (t->cfg.actions.start(t->cfg.actions.ctx, n, argv, reply, sizeof reply, &err) != BT_OK) {
+    if (t->cfg.actions.start(t->cfg.actions.ctx, n, argv, name, &err) != BT_OK) {
         bt_top_message(t, BT_C_BAD, "%s", err.msg);
         return;                                                 /* the form stays: the user mends the field */
     }
     t->input = BT_INPUT_NONE;
-    bt_top_message(t, BT_C_GOOD, "%s", reply);
+    snprintf(t->pending, sizeof t->pending, "%s", name);
+    bt_top_message(t, BT_C_GOOD, "run %s is starting", name);
     t->reload = true;
 }
 
@@ -71,4 +74,16 @@ void bt_screen_form_draw(bt_top *t, bt_rect r) {
         if (!t->form[i][0]) bt_canvas_text(c, at + on, row, x + w - at - 2 - on, (bt_style){.fg = BT_C_FAINT}, fields[i].help);
     }
     bt_canvas_text(c, x + 3, y + h - 2, w - 6, (bt_style){.fg = BT_C_LABEL}, "Tab next field   Enter start   Esc cancel");
+    const char *rest = t->message_color == BT_C_BAD ? t->message : "";
+    for (int row = y + h + 1; row < r.y + r.h && *rest; row++) {        /* what is wrong, in full */
+        char line[160];
+        size_t n = strlen(rest), cut = n;
+        if (n > (size_t)w) {
+            for (cut = (size_t)w; cut > 0 && rest[cut] != ' '; cut--) {}
+            if (cut == 0) cut = (size_t)w;
+        }
+        snprintf(line, sizeof line, "%.*s", (int)cut, rest);
+        bt_canvas_text(c, x, row, w, (bt_style){.fg = BT_C_BAD}, line);
+        rest += cut + strspn(rest + cut, " ");
+    }
 }

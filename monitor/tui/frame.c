@@ -79,10 +79,10 @@ static void run_items(const bt_top *t, items *l) {
     }
     snprintf(b, sizeof b, "%d/%d", h->ranks_reporting, h->world_size);
     add(l, 3, h->ranks_reporting < h->world_size && h->ranks_reporting > 0 ? BT_C_WARN : BT_C_TEXT, "ranks", b);
-    add(l, 5, BT_C_TEXT, "", bt_fmt_age(b, sizeof b, floor(h->elapsed_s)));
-    if (!isnan(h->eta_s)) {
+    add(l, 5, BT_C_TEXT, "", bt_fmt_age(b, sizeof b, h->elapsed_s < 10 ? 10 : h->elapsed_s));
+    if (!isnan(h->eta_s) && h->state != BT_STATE_PAUSED) {
         int n = snprintf(b, sizeof b, "%s", bt_fmt_age(c, sizeof c, floor(h->eta_s)));
-        if (h->eta_err_s >= 1) snprintf(b + n, sizeof b - (size_t)n, " ±%s", bt_duration(c, sizeof c, floor(h->eta_err_s)));
+        if (h->eta_err_s >= 10) snprintf(b + n, sizeof b - (size_t)n, " ±%s", bt_fmt_age(c, sizeof c, fmax(10, h->eta_err_s)));
         add(l, 2, BT_C_TEXT, "left", b);
     }
     add(l, 7, BT_C_LABEL, "", h->isa);

@@ -29,20 +29,6 @@ void bt_top_empty(bt_top *t, bt_rect r, const char *why) {
     bt_canvas_text(&t->canvas, r.x + (r.w > w ? (r.w - w) / 2 : 0), r.y + r.h / 2, r.w, (bt_style){.fg = BT_C_LABEL}, why);
 }
 
-/* a bucket of n steps moves the average as n single steps would */
-void bt_top_ema(const bt_view_series *s, double keep, double *out) {
-    double e = NAN;
-    for (size_t i = 0; i < s->n; i++) {
-        if (isnan(s->mean[i])) {
-            out[i] = NAN;
-            continue;
-        }
-        double k = pow(keep, (double)(s->count[i] > 0 ? s->count[i] : 1));
-        e = isnan(e) ? s->mean[i] : k * e + (1 - k) * s->mean[i];
-        out[i] = e;
-    }
-}
-
 /* ---- charts ------------------------------------------------------------------------------------------------------------------ */
 
 static double x_of_event(const bt_top *t, const bt_view_series *s, const bt_view_event *e) {
@@ -106,7 +92,7 @@ void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
     if (which == BT_TS_LOSS && val->n > 0) lines[n++] = (bt_plot_series){.name = "validation", .x = val->x, .y = val->last, .n = val->n, .color = BT_C_THIRD};
     if (band) lines[n++] = (bt_plot_series){.name = s->key, .x = s->x, .y = smooth ? NULL : s->mean, .lo = s->min, .hi = s->max, .n = s->n, .color = BT_C_ACCENT, .band = BT_C_BAND};
     if (smooth) {
-        bt_top_ema(s, keep, ema);
+        bt_view_ema(s, keep, ema);
         lines[n++] = (bt_plot_series){.name = "ema", .x = s->x, .y = ema, .n = s->n, .color = BT_C_ACCENT};
     }
     bt_plot_draw(&t->canvas, body, &p, lines, n);

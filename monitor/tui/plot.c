@@ -237,6 +237,7 @@ static void x_axis(bt_canvas *c, bt_rect area, const bt_plot *p, const scale *s)
     int free_from = area.x - 1;
     for (size_t i = 0; i < n; i++) {
         char buf[32];
+        if (p->x_unit == BT_UNIT_COUNT && ticks[i] > floor(ticks[i])) continue;     /* no half steps */
         x_label(buf, sizeof buf, p, ticks[i], n > 1 ? ticks[1] - ticks[0] : 1);
         int x = area.x + (int)lround((ticks[i] - s->x0) / (s->x1 - s->x0) * (area.w - 1)), w = bt_canvas_text_width(buf);
         bt_canvas_put(c, x, y, 0x252C, faint);

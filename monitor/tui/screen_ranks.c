@@ -15,7 +15,7 @@ static const bt_list_col columns[C_COUNT] = {
 
 typedef struct heat_ctx {
     const bt_top *t;
-    size_t group, first_col;            /* ranks per row; columns left out on the left */
+    size_t group, first_col, repeat;    /* ranks per row; columns left out on the left; cells per column */
     double lo, hi;
 } heat_ctx;
 
@@ -24,7 +24,7 @@ static double heat_value(void *ctx, size_t row, size_t col) {
     const bt_view_heat *h = &x->t->view->heat;
     double most = NAN;
     for (size_t k = row * x->group; k < (row + 1) * x->group && k < h->rows; k++) {
-        double v = h->cell[k * h->cols + col + x->first_col];
+        double v = h->cell[k * h->cols + col / x->repeat + x->first_col];
         if (!isnan(v)) most = isnan(most) ? v : fmax(most, v);
     }
     return isnan(most) ? NAN : x->hi > x->lo ? (most - x->lo) / (x->hi - x->lo) : 0.2;
@@ -87,15 +87,15 @@ static void draw_heat(bt_top *t, bt_rect r) {
         return;
     }
     size_t room = r.h > 3 ? (size_t)(r.h - 2) : 1, width = (size_t)(r.w - 9), shown = h->cols < width ? h->cols : width;
-    heat_ctx x = {t, (h->rows + room - 1) / room, h->cols - shown, 0, 0};
+    heat_ctx x = {t, (h->rows + room - 1) / room, h->cols - shown, width / shown < 8 ? width / shown : 8, 0, 0};
     heat_scale(h, &x);
     int sel = -1;
     const bt_list *l = &t->list[BT_SCREEN_RANKS];
     if (t->n_rows > 0 && l->selected < (int)t->n_rows) sel = (int)(t->rows[l->selected] / x.group);
-    bt_heat map = {.rows = (h->rows + x.group - 1) / x.group, .cols = shown, .value = heat_value, .label = heat_label, .ctx = &x, .label_w = 9,
+    bt_heat map = {.rows = (h->rows + x.group - 1) / x.group, .cols = shown * x.repeat, .value = heat_value, .label = heat_label, .ctx = &x, .label_w = 9,
                    .cursor_col = -1, .selected_row = sel};
     bt_heat_draw(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 2}, &map);
-    heat_foot(t, (bt_rect){r.x, r.y + r.h - 1, r.w, 1}, &x, shown);
+    heat_foot(t, (bt_rect){r.x, r.y + r.h - 1, r.w, 1}, &x, shown * x.repeat);
 }
 
 /* ---- table ---------------------------------------------------------------------------------------------------------------------------- */

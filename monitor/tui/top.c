@@ -17,6 +17,12 @@ static int64_t load_interval_ns(const bt_top *t) {
 
 static void try_load(bt_top *t) {
     bt_err err = BT_ERR_INIT;
+    char name[BT_NAME_MAX];
+    if (t->pending[0] && bt_db_run(t->cfg.db, t->pending, name, &err) == BT_OK) {       /* it has begun: watch it */
+        t->pending[0] = 0;
+        if (bt_top_select_run(t, name)) t->screen = BT_SCREEN_OVERVIEW;
+    }
+    err = (bt_err)BT_ERR_INIT;
     bt_code code = bt_top_load(t, &err);
     t->load_error = err;
     if (code != BT_OK) bt_top_message(t, BT_C_BAD, "%s", err.msg);

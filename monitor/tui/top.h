@@ -16,8 +16,9 @@ typedef struct bt_top_actions {
     void *ctx;
     /* sends "checkpoint", "stop", "pause", "resume" to a live run; reply: one line for people */
     bt_code (*control)(void *ctx, const char *run, const char *verb, char *reply, size_t size, bt_err *err);
-    /* starts a run with the options of `bitrain train`, detached; it shows in the database when it has begun */
-    bt_code (*start)(void *ctx, int argc, const char *const *argv, char *reply, size_t size, bt_err *err);
+    /* starts a run with the words of a `bitrain train` command line, detached; it is in the database when it has begun.
+     * name: the one asked for, or "" and then receives the one made up */
+    bt_code (*start)(void *ctx, int argc, const char *const *argv, char name[BT_NAME_MAX], bt_err *err);
 } bt_top_actions;
 
 typedef struct bt_top_cfg {

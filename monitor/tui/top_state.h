@@ -81,6 +81,7 @@ typedef struct bt_top {
     bool comparing;
     bt_compared *compared;          /* n_compared of them */
     int n_compared;
+    char pending[BT_NAME_MAX];      /* a run that was started from here and is not in the database yet */
     int form_field;
     char form[BT_FORM_FIELDS][128];
     /* loop */
@@ -140,8 +141,6 @@ uint8_t bt_score_color(double score);
 /* ---- screens' shared pieces (pieces.c) ---- */
 const bt_view_series *bt_top_ts(const bt_top *t, bt_top_series s);
 const bt_view_series *bt_top_ghost(const bt_top *t, bt_top_series s);
-/* smoothed copy of a series' means into out (n values) */
-void bt_top_ema(const bt_view_series *s, double keep, double *out);
 /* heading, then a plot of one series with band, smoothing, ghost and event marks */
 void bt_top_chart(bt_top *t, bt_rect r, bt_top_series s, const char *title, bool log_y, bool pane_active);
 /* heading with newest value and a sparkline below */

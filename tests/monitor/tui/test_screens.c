@@ -136,12 +136,12 @@ static bt_code fake_control(void *ctx, const char *run, const char *verb, char *
     return BT_OK;
 }
 
-static bt_code fake_start(void *ctx, int argc, const char *const *argv, char *reply, size_t size, bt_err *err) {
+static bt_code fake_start(void *ctx, int argc, const char *const *argv, char name[BT_NAME_MAX], bt_err *err) {
     (void)ctx;
     (void)argv;
     started++;
     if (argc % 2) return bt_fail(err, BT_ARG, "no such preset");
-    snprintf(reply, size, "started");
+    if (!name[0]) snprintf(name, BT_NAME_MAX, "base-1");
     return BT_OK;
 }
 

@@ -1,0 +1,12 @@
+/* detach.h - starts this program again, in a session of its own that outlives us: how the screens start a run. */
+#ifndef BT_MONITOR_JOB_DETACH_H
+#define BT_MONITOR_JOB_DETACH_H
+
+#include "engine/base/status.h"
+
+/* argv without the program: {"train", "--preset", ...}, n words. Waits up to patience_s: a program that ends so soon has
+ * failed, and the last line it wrote becomes the error. What it writes goes to an unnamed file: a terminal that goes away
+ * cannot stop it. */
+bt_code bt_job_detach(int n, const char *const *argv, double patience_s, bt_err *err) BT_MUST_CHECK;
+
+#endif
