@@ -1,0 +1,113 @@
+/* cmd_dash.c - `bitrain dash`: the browser dashboard beside the runs. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "store/store.h"
+#include "web/web.h"
+
+typedef struct dash_cfg {
+    char store[1024], host[128], allow[512], assets[512];
+    int64_t port;
+    bool control, json;
+} dash_cfg;
+
+static const bt_opt dash_opts[] = {
+    {"port", "--port", BT_OPT_INT, offsetof(dash_cfg, port), sizeof(int64_t), "8158", 0, 65535, NULL, NULL, "port (0: any free one)"},
+    {"host", "--host", BT_OPT_TEXT, offsetof(dash_cfg, host), 128, "127.0.0.1", 0, 0, NULL, NULL, "address to listen on"},
+    {"allow_host", "--allow-host", BT_OPT_TEXT, offsetof(dash_cfg, allow), 512, "", 0, 0, NULL, NULL, "further names this page may be reached by, separated by commas"},
+    {"control", "--control", BT_OPT_BOOL, offsetof(dash_cfg, control), sizeof(bool), "false", 0, 0, NULL, NULL, "buttons for pause, checkpoint, stop and learning rate"},
+    {"json", "--json", BT_OPT_BOOL, offsetof(dash_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "print address and token as one JSON object"},
+    {"store", "--store", BT_OPT_TEXT, offsetof(dash_cfg, store), 1024, "", 0, 0, NULL, NULL, "metrics database"},
+};
+
+static const bt_opt *options(size_t *n) {
+    *n = sizeof dash_opts / sizeof dash_opts[0];
+    return dash_opts;
+}
+
+/* $XDG_RUNTIME_DIR/bitrain/dash-PORT.token, else beside the database: for scripts of the same user, 0600 */
+static bt_code keep_token(const char *store, int port, const char *token, char *path, size_t size, bt_err *err) {
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    char dir[900];
+    if (runtime && *runtime) snprintf(dir, sizeof dir, "%.800s/bitrain", runtime);
+    else {
+        snprintf(dir, sizeof dir, "%.880s", store);
+        char *slash = strrchr(dir, '/');
+        if (slash) *slash = '\0';
+        else snprintf(dir, sizeof dir, ".");
+    }
+    if (mkdir(dir, 0700) != 0 && errno != EEXIST) return bt_fail_errno(err, BT_IO, errno, "cannot create folder '%s'", dir);
+    snprintf(path, size, "%s/dash-%d.token", dir, port);
+    unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", path);
+    bool ok = dprintf(fd, "%s\n", token) > 0;
+    close(fd);
+    return ok ? BT_OK : bt_fail(err, BT_IO, "cannot write '%s'", path);
+}
+
+static void print_address(const dash_cfg *c, const bt_web *web, const char *token_file) {
+    const char *shown = strcmp(c->host, "0.0.0.0") == 0 || strcmp(c->host, "::") == 0 ? "localhost" : c->host;
+    const char *ssh = getenv("SSH_CONNECTION");
+    char node[128] = "NODE";
+    if (c->json) {
+        printf("{\"url\":\"http://%s:%d/#token=%s\",\"port\":%d,\"token\":\"%s\",\"token_file\":\"%s\",\"control\":%s}\n", shown, bt_web_port(web), bt_web_token(web),
+               bt_web_port(web), bt_web_token(web), token_file, c->control ? "true" : "false");
+    } else {
+        printf("http://%s:%d/#token=%s\n", shown, bt_web_port(web), bt_web_token(web));
+    }
+    fflush(stdout);
+    if (ssh && *ssh) {
+        gethostname(node, sizeof node - 1);
+        fprintf(stderr, "from your own machine:  ssh -L %d:127.0.0.1:%d %s   then open that address there\n", bt_web_port(web), bt_web_port(web), node);
+    }
+    fprintf(stderr, "%s; Ctrl-C ends it\n", c->control ? "pages may pause, checkpoint and stop runs" : "read-only");
+}
+
+static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
+    dash_cfg c;
+    bt_opts o;
+    bool help = false;
+    size_t n_pos = 0;
+    char store[1024], token_file[1024] = "";
+    (void)exit_status;
+    BT_TRY(bt_opts_init(&o, dash_opts, sizeof dash_opts / sizeof dash_opts[0], &c, err));
+    BT_TRY(bt_opts_argv(&o, argc, argv, NULL, 0, &n_pos, &help, err));
+    BT_TRY(bt_store_path(store, sizeof store, c.store, err));
+    sigset_t ends;                                      /* blocked before any thread exists, so all inherit it */
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    sigprocmask(SIG_BLOCK, &ends, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    bt_web *web = NULL;
+    bt_web_cfg cfg = {.store = store, .host = c.host, .port = (int)c.port, .control = c.control, .allow_hosts = c.allow, .token = getenv("BITRAIN_DASH_TOKEN")};
+    BT_TRY(bt_web_start(&web, &cfg, err));
+    bt_code code = keep_token(store, bt_web_port(web), bt_web_token(web), token_file, sizeof token_file, err);
+    if (code == BT_OK) {
+        int got = 0;
+        print_address(&c, web, token_file);
+        sigwait(&ends, &got);
+        unlink(token_file);
+    }
+    bt_web_stop(web);
+    return code;
+}
+
+const bt_command bt_cmd_dash = {
+    .name = "dash",
+    .summary = "browser dashboard on 127.0.0.1:8158",
+    .args = "",
+    .examples = "bitrain dash                    prints an address with a token: open it\n"
+                "bitrain dash --port 0 --control any free port, with buttons that steer live runs\n",
+    .options = options,
+    .run = run,
+};

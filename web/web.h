@@ -1,0 +1,35 @@
+/* web.h - the browser dashboard's server: a read-only viewer of the metrics database on loopback.
+ *
+ * Order:    start -> wait for a stop request of the caller -> stop.
+ * Safe by default: loopback; a random token always (URL fragment, exchanged at /api/v1/login for a cookie); Host and Origin
+ *           allow-lists; strict content policy; GET and HEAD only unless `control`; assets come from a compiled-in table,
+ *           no client text ever becomes a path; every request has a deadline; connections are capped.
+ * Threads:  start and stop from one thread. Inside: one epoll thread answers everything and owns the database connection;
+ *           one publisher thread watches the database and wakes the event streams.
+ * Errors:   BT_BUSY when the port is taken (the message says what to do next). */
+#ifndef BT_WEB_WEB_H
+#define BT_WEB_WEB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "engine/base/status.h"
+
+typedef struct bt_web bt_web;
+
+typedef struct bt_web_cfg {
+    const char *store;              /* database file */
+    const char *host;               /* address to bind, "127.0.0.1" */
+    int port;                       /* 0: any free one */
+    bool control;                   /* allow POST /api/v1/control */
+    const char *allow_hosts;        /* further Host names, separated by ',', or "" */
+    const char *token;              /* 32 hex digits, or "" to make one */
+    const char *assets;             /* folder to serve front-end files from while developing, "" for the compiled-in ones */
+} bt_web_cfg;
+
+bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) BT_MUST_CHECK;
+int bt_web_port(const bt_web *w);
+const char *bt_web_token(const bt_web *w);      /* 32 hex digits */
+void bt_web_stop(bt_web *w);                    /* accepts NULL */
+
+#endif
