@@ -7,6 +7,7 @@
 
 #include "engine/base/arena.h"
 #include "engine/base/rng.h"
+#include "engine/base/threads.h"
 #include "engine/kernels/ops.h"
 #include "engine/model/net.h"
 
@@ -16,7 +17,7 @@ struct bt_gen {
     bt_model *m;
     bt_arena arena;
     float *k, *v;                           /* (L, T, KV * D) */
-    float *scores;                          /* (H / KV, T) */
+    float *scores;                          /* (H, T) */
     float *logits;                          /* (V) */
     candidate *candidates;                  /* (V) a heap while sampling */
     int32_t *tokens;                        /* (T) what the cache holds */
@@ -30,15 +31,12 @@ bt_code bt_gen_create(bt_gen **out, bt_model *m, bt_err *err) {
     if (!g) return bt_fail(err, BT_NOMEM, "cannot take memory for generation");
     g->m = m;
     const bt_model_cfg *c = &m->setup.cfg;
-    size_t T = (size_t)c->T, V = (size_t)c->V, D = (size_t)c->D, group = (size_t)(c->H / c->KV), cache = (size_t)c->L * T * (size_t)c->KV * D;
+    size_t T = (size_t)c->T, V = (size_t)c->V, cache = (size_t)c->L * T * (size_t)c->KV * (size_t)c->D;
     bt_arena_plan(&g->arena, "generation");
     size_t k = bt_arena_reserve(&g->arena, cache, sizeof(float)), v = bt_arena_reserve(&g->arena, cache, sizeof(float));
-    size_t scores = bt_arena_reserve(&g->arena, group * T, sizeof(float)), logits = bt_arena_reserve(&g->arena, V, sizeof(float));
+    size_t scores = bt_arena_reserve(&g->arena, (size_t)c->H * T, sizeof(float)), logits = bt_arena_reserve(&g->arena, V, sizeof(float));
     size_t candidates = bt_arena_reserve(&g->arena, V, sizeof(candidate)), tokens = bt_arena_reserve(&g->arena, T, sizeof(int32_t));
     bt_code code = bt_arena_commit(&g->arena, err);
-    if (code == BT_OK) code = bt_ops_plan(group, T, D, T, D, NULL, err);
-    if (code == BT_OK) code = bt_ops_plan(group, D, T, T, D, NULL, err);
-    if (code == BT_OK) code = bt_ops_plan(1, V, (size_t)c->C, T, D, NULL, err);
     if (code != BT_OK) {
         bt_gen_destroy(g);
         return code;
@@ -68,6 +66,37 @@ const float *bt_gen_logits(const bt_gen *g) { return g->logits; }
 size_t bt_gen_seen(const bt_gen *g) { return g->seen; }
 
 /* ---- forward over the cache ----------------------------------------------------------------------------------------- */
+/* One token leaves a matrix product nothing to reuse: rows are read once, straight from memory, in sixteen lanes that
+ * compilers turn into vectors without being allowed to reorder sums. */
+enum { LANES = 16 };
+
+static float dot(const float *a, const float *b, size_t n) {
+    float lane[LANES] = {0}, sum = 0;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        for (size_t j = 0; j < LANES; j++) lane[j] += a[i + j] * b[i + j];
+    }
+    for (; i < n; i++) sum += a[i] * b[i];
+    for (size_t j = 0; j < LANES; j++) sum += lane[j];
+    return sum;
+}
+
+/* y[0..n) = sum over t of p[t] * v[t * ld + 0..n) */
+static void weighted_sum(float *y, const float *p, const float *v, size_t ld, size_t rows, size_t n) {
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        float lane[LANES] = {0};
+        for (size_t t = 0; t < rows; t++) {
+            for (size_t j = 0; j < LANES; j++) lane[j] += p[t] * v[t * ld + i + j];
+        }
+        memcpy(y + i, lane, sizeof lane);
+    }
+    for (; i < n; i++) {
+        y[i] = 0;
+        for (size_t t = 0; t < rows; t++) y[i] += p[t] * v[t * ld + i];
+    }
+}
+
 static void softmax_row(float *s, size_t n) {
     float top = s[0], sum = 0;
     for (size_t i = 1; i < n; i++) top = fmaxf(top, s[i]);
@@ -75,16 +104,35 @@ static void softmax_row(float *s, size_t n) {
     for (size_t i = 0; i < n; i++) s[i] /= sum;
 }
 
-/* one query token, all heads, against the first n cached positions; the query heads of a kv head go together */
-static void attend(bt_gen *g, float *o, const float *q, const float *k, const float *v, size_t n) {
-    const bt_model_cfg *c = &g->m->setup.cfg;
-    size_t D = (size_t)c->D, KVD = (size_t)c->KV * D, group = (size_t)(c->H / c->KV), T = (size_t)c->T;
-    for (size_t j = 0; j < (size_t)c->KV; j++) {
-        const float *qj = q + j * group * D;
-        bt_op_gemm(g->scores, T, qj, D, 0, k + j * D, KVD, 1, 1.0f / sqrtf((float)D), group, n, D, BT_PREC_FP32, 0);
-        for (size_t i = 0; i < group; i++) softmax_row(g->scores + i * T, n);
-        bt_op_gemm(o + j * group * D, D, g->scores, T, 0, v + j * D, KVD, 0, 1.0f, group, D, n, BT_PREC_FP32, 0);
+typedef struct attend_job { const bt_gen *g; float *o; const float *q, *k, *v; size_t n; } attend_job;
+
+static void attend_heads(void *ctx, int thread, size_t begin, size_t end) {
+    (void)thread;
+    const attend_job *j = ctx;
+    const bt_model_cfg *c = &j->g->m->setup.cfg;
+    size_t D = (size_t)c->D, KVD = (size_t)c->KV * D, group = (size_t)(c->H / c->KV);
+    float scale = 1.0f / sqrtf((float)D);
+    for (size_t h = begin; h < end; h++) {
+        float *s = j->g->scores + h * (size_t)c->T;
+        for (size_t t = 0; t < j->n; t++) s[t] = scale * dot(j->q + h * D, j->k + t * KVD + h / group * D, D);
+        softmax_row(s, j->n);
+        weighted_sum(j->o + h * D, s, j->v + h / group * D, KVD, j->n, D);
     }
+}
+
+/* one query token, all heads, against the first n cached positions */
+static void attend(const bt_gen *g, float *o, const float *q, const float *k, const float *v, size_t n) {
+    attend_job j = {g, o, q, k, v, n};
+    size_t work = n * (size_t)g->m->setup.cfg.D;
+    bt_parallel_for((size_t)g->m->setup.cfg.H, 1 + 16384 / work, attend_heads, &j);
+}
+
+typedef struct head_job { float *logits; const float *x, *head; size_t C; } head_job;
+
+static void head_rows(void *ctx, int thread, size_t begin, size_t end) {
+    (void)thread;
+    const head_job *j = ctx;
+    for (size_t i = begin; i < end; i++) j->logits[i] = dot(j->x, j->head + i * j->C, j->C);
 }
 
 static void attention(bt_gen *g, bt_layer *l, float *k, float *v, size_t n) {
@@ -116,7 +164,8 @@ static void forward(bt_gen *g, const int32_t *tokens, size_t n) {
     }
     float *xn = m->layers[0].a.xn;
     bt_op_rmsnorm(xn, NULL, m->x_final + (n - 1) * C, m->final_norm.w, (float)c->norm_eps, 1, C);
-    bt_op_gemm(g->logits, V, xn, C, 0, m->head, C, 1, 1.0f, 1, V, C, m->setup.prec, 0);
+    head_job j = {g->logits, xn, m->head, C};
+    bt_parallel_for(V, 64, head_rows, &j);
     memmove(g->tokens + g->length, tokens, n * sizeof *tokens);
     g->length += n;
 }
