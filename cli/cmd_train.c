@@ -35,6 +35,7 @@ static void keep_argv(bt_train_plan *p, int argc, char **argv) {
 bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, bool *help, bt_err *err) {
     char given[PATH_MAX];
     memset(p, 0, sizeof *p);
+    p->run_lock = -1;
     keep_argv(p, argc, argv);
     BT_TRY(bt_run_cfg_read(&p->opts, &p->cfg, argc, argv, help, err));
     if (*help) return BT_OK;
@@ -148,6 +149,8 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     bt_train_fill_start(p, &s.start, host, user);
     bt_code code = words ? bt_train_inputs(p, err) : BT_NOMEM;
     if (code == BT_OK) code = bt_ckpt_prepare(p->out, !p->resume && !p->resume_dir[0], err);
+    if (code == BT_OK) code = bt_train_lock(p, err);
+    s.run_lock = p->run_lock;
     if (code == BT_OK && !p->cfg.no_monitor) {
         code = bt_writer_open(&writer, p->store, 10, err);
         if (code == BT_OK) code = bt_writer_begin(writer, &s.start, &s.attempt, err);
@@ -184,6 +187,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bool help = false;
     bt_train_plan *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(err, BT_NOMEM, "no memory for the settings");
+    p->run_lock = -1;
     bt_code code;
     if (bt_comm_am_rank()) code = bt_train_direct(p, argc, argv, exit_status, err);
     else {

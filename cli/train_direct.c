@@ -54,6 +54,7 @@ static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
     bt_run_start start;
     BT_TRY(bt_train_corpus(p, err));
     BT_TRY(bt_ckpt_prepare(p->out, !p->resume && !p->resume_dir[0], err));
+    BT_TRY(bt_train_lock(p, err));
     bt_train_fill_start(p, &start, host, user);
     if (!p->cfg.no_monitor) {
         BT_TRY(bt_writer_open(&h->writer, p->store, 10, err));

@@ -17,6 +17,7 @@ typedef struct bt_train_plan {
     bool resume;                        /* the run's record exists and goes on */
     char resume_dir[PATH_MAX];          /* checkpoint to start from, "" fresh */
     int64_t from_step;
+    int run_lock;                       /* held from before the checkpoint is chosen; -1: not (yet) */
     char reason[160];                   /* of the attempt */
     bt_text why;                        /* checkpoints passed over, one line each */
     bt_text config_json, argv;
@@ -35,6 +36,8 @@ bt_code bt_train_make_name(const char *store, char name[BT_NAME_MAX], bt_err *er
 /* train_place.c */
 /* out and cache folders, as settings too */
 bt_code bt_train_place(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+/* out exists and nobody else trains there; once. Ranks but the first, and plans that are only printed, take no lock */
+bt_code bt_train_lock(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* the built-in corpus exists when the run wants it */
 bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* that, the database, and the data itself: opened as the ranks will, so that what is wrong with it is said before a job starts */

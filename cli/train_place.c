@@ -5,8 +5,13 @@
 #include <unistd.h>
 
 #include "cli/train_parts.h"
+#include "engine/ckpt/ckpt.h"
 #include "engine/data/loader.h"
+#include "engine/parallel/comm.h"
 #include "monitor/job/builtin.h"
+#include "monitor/job/run_lock.h"
+
+enum { LOCK_WAIT_S = 60 };                      /* for ranks that save a large model before they leave */
 
 bt_code bt_train_absolute(const char *path, char out[PATH_MAX], bt_err *err) {
     char cwd[PATH_MAX];
@@ -37,6 +42,12 @@ bt_code bt_train_place(bt_train_plan *p, bt_err *err) {
     if (p->cfg.cache[0]) return BT_OK;
     snprintf(path, sizeof path, "%s/cache", folder);
     return bt_opts_set(&p->opts, "data.cache", path, BT_FROM_FLAG, "auto", err);
+}
+
+bt_code bt_train_lock(bt_train_plan *p, bt_err *err) {
+    if (p->run_lock >= 0 || p->cfg.print_config || p->cfg.dry_run || bt_comm_rank(bt_comm_world()) != 0) return BT_OK;
+    BT_TRY(bt_ckpt_prepare(p->out, false, err));
+    return bt_run_lock(&p->run_lock, p->out, p->run, LOCK_WAIT_S, err);
 }
 
 static bool names_builtin(const char *list) {

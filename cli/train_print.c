@@ -17,6 +17,7 @@
 #include "monitor/job/launch.h"
 
 void bt_train_plan_release(bt_train_plan *p) {
+    if (p->run_lock >= 0) close(p->run_lock);
     bt_text_release(&p->why);
     bt_text_release(&p->config_json);
     bt_text_release(&p->argv);

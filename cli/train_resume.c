@@ -138,6 +138,7 @@ static bt_code resume_run(bt_train_plan *p, bt_err *err) {
     p->resume = true;
     snprintf(p->out, sizeof p->out, "%s", r.out);
     if (p->cfg.out[0]) BT_TRY(bt_train_absolute(p->cfg.out, p->out, err));
+    BT_TRY(bt_train_lock(p, err));
     code = bt_train_newest(p->out, p->resume_dir, sizeof p->resume_dir, &p->from_step, &p->why, err);
     if (code == BT_NOTFOUND) {
         p->resume_dir[0] = '\0';

@@ -31,16 +31,20 @@ static int ascending(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-double bt_health_limit_s(const bt_health *h) {
-    double sorted[BT_HEALTH_WINDOW], limit = 30;
+static double usual_s(const bt_health *h) {
+    double sorted[BT_HEALTH_WINDOW], limit = 0;
     if (h->n > 0) {
         memcpy(sorted, h->gaps, (size_t)h->n * sizeof *sorted);
         qsort(sorted, (size_t)h->n, sizeof *sorted, ascending);
         double median = sorted[h->n / 2];
         if (10 * median > limit) limit = 10 * median;
     }
-    if (3 * h->longest_s > limit) limit = 3 * h->longest_s;
-    return limit;
+    return 3 * h->longest_s > limit ? 3 * h->longest_s : limit;
+}
+
+double bt_health_limit_s(const bt_health *h) {
+    const double usual = usual_s(h);
+    return usual > 30 ? usual : 30;
 }
 
 double bt_health_silence_s(const bt_health *h, int64_t now_ns) {
@@ -54,7 +58,7 @@ bt_health_verdict bt_health_check(bt_health *h, int64_t now_ns, double deadline_
         h->warned = false;
         return BT_HEALTH_RECOVERED;
     }
-    if (deadline_s > 0 && silence > deadline_s && silence > limit) return BT_HEALTH_DEAD;
+    if (deadline_s > 0 && silence > deadline_s && silence > usual_s(h)) return BT_HEALTH_DEAD;
     if (!h->warned && silence > limit) {
         h->warned = true;
         return BT_HEALTH_LATE;

@@ -27,7 +27,8 @@ void bt_health_sign(bt_health *h, int64_t now_ns);          /* another sign of l
 void bt_health_pause(bt_health *h, bool paused, int64_t now_ns);
 double bt_health_limit_s(const bt_health *h);
 double bt_health_silence_s(const bt_health *h, int64_t now_ns);
-/* LATE once when the limit passes, RECOVERED once when a step came after that, DEAD when deadline_s (> 0) passes */
+/* LATE once when the limit passes, RECOVERED once when a step came after that, DEAD when deadline_s (> 0) passes, which may be
+ * below 30 s but never below what this run has shown to be usual */
 bt_health_verdict bt_health_check(bt_health *h, int64_t now_ns, double deadline_s);
 
 #endif

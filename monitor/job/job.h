@@ -24,7 +24,6 @@ struct bt_job {
     bt_child child;                     /* pid 0: none runs */
     bt_sink tap;                        /* what the wire delivers goes to the writer and to the screen */
     int signals;                        /* signalfd */
-    int run_lock;                       /* OUT/run.lock, held by us and mpirun */
     char resume_dir[1024];
 
     int attempt;

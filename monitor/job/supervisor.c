@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,7 +19,6 @@
 #include "monitor/job/proc.h"
 
 static const int64_t TICK_NS = 200000000, KILL_AFTER_NS = 300000000, LAST_WORDS_NS = 2000000000;
-enum { LOCK_WAIT_S = 30 };
 
 /* ---- signals --------------------------------------------------------------------------------------------------------- */
 
@@ -67,28 +65,7 @@ static void take_signals(bt_job *job) {
     }
 }
 
-/* ---- the run's lock and its control file ----------------------------------------------------------------------------- */
-
-/* One job a folder: mpirun inherits the lock, so a job that outlived its supervisor still holds it. */
-static bt_code take_run_lock(bt_job *job, bt_err *err) {
-    char path[PATH_MAX], who[64] = "";
-    if (snprintf(path, sizeof path, "%s/run.lock", job->s->out_dir) >= (int)sizeof path) return bt_fail(err, BT_ARG, "folder '%s' is too long", job->s->out_dir);
-    job->run_lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (job->run_lock < 0) return bt_fail_errno(err, BT_IO, errno, "cannot write to '%s'", job->s->out_dir);
-    const int64_t until = bt_now_ns() + (int64_t)LOCK_WAIT_S * 1000000000;
-    while (flock(job->run_lock, LOCK_EX | LOCK_NB) != 0) {
-        if (errno != EWOULDBLOCK && errno != EINTR) break;          /* no locks on this file system: go on without */
-        if (bt_now_ns() > until) {
-            ssize_t n = pread(job->run_lock, who, sizeof who - 1, 0);
-            if (n > 0) who[strcspn(who, "\n")] = '\0';
-            return bt_fail(err, BT_BUSY, "run '%s' is still being trained by %s in '%s'", job->s->run, n > 0 ? who : "another process", job->s->out_dir);
-        }
-        bt_sleep_ns(50000000);
-    }
-    int n = snprintf(who, sizeof who, "pid %ld\n", (long)getpid());
-    if (ftruncate(job->run_lock, 0) != 0 || pwrite(job->run_lock, who, (size_t)n, 0) != n) bt_log(BT_LOG_DEBUG, "the lock of '%s' could not be signed", job->s->out_dir);
-    return BT_OK;
-}
+/* ---- the control file ----------------------------------------------------------------------------- */
 
 static void write_control_file(const bt_job *job, const char *socket_path) {
     char path[PATH_MAX], line[PATH_MAX];
@@ -122,7 +99,7 @@ static bt_code start_attempt(bt_job *job, bt_err *err) {
     memcpy(words + N_OWN, s->words, s->n_words * sizeof *words);
     bt_launch l = {.ranks = s->ranks, .hosts = s->hosts, .mpirun_args = s->mpirun_args, .tmp = tmp, .shm = shm, .program = s->program, .words = words,
                    .n_words = N_OWN + s->n_words};
-    const int keep[] = {job->run_lock, job->scratch.lock, job->scratch.shm_lock};
+    const int keep[] = {s->run_lock, job->scratch.lock, job->scratch.shm_lock};
     for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
         if (keep[i] >= 0) l.inherit[l.n_inherit++] = keep[i];
     job->last_step = -1;
@@ -332,7 +309,6 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     signal_set(&set);
     job->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     if (job->signals < 0) return bt_fail_errno(err, BT_IO, errno, "cannot take signals");
-    BT_TRY(take_run_lock(job, err));
     bt_scratch_sweep();
     BT_TRY(bt_scratch_create(&job->scratch, job->s->ranks, err));
     snprintf(path, sizeof path, "%s/wire", job->scratch.tmp);
@@ -351,7 +327,6 @@ static void close_job(bt_job *job) {
     bt_wire_server_close(job->wire);
     bt_output_close(&job->output);
     bt_scratch_remove(&job->scratch);
-    if (job->run_lock >= 0) close(job->run_lock);
     if (job->signals >= 0) close(job->signals);
 }
 
@@ -361,7 +336,7 @@ bt_code bt_job_run(const bt_job_setup *s, bt_job_result *out, bt_err *err) {
     if (!job) return bt_fail(err, BT_NOMEM, "cannot allocate the supervisor");
     job->s = s;
     job->result = out;
-    job->signals = job->run_lock = job->output.log = job->scratch.lock = job->scratch.shm_lock = -1;
+    job->signals = job->output.log = job->scratch.lock = job->scratch.shm_lock = -1;
     job->attempt = s->attempt;
     job->from_step = s->from_step;
     job->last_step = -1;

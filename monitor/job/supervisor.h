@@ -45,6 +45,7 @@ typedef struct bt_job_ui {              /* any function may be NULL */
 typedef struct bt_job_setup {
     const char *program;                /* absolute path of bitrain */
     const char *run, *out_dir;          /* out_dir exists */
+    int run_lock;                       /* of bt_run_lock, -1 none; mpirun inherits it */
     int ranks;
     const char *hosts, *mpirun_args;    /* "" */
     const char *const *words;           /* of `bitrain rank`: "--set", "optim.lr=0.002", ... */

@@ -57,6 +57,18 @@ static void test_alarm_once(void **state) {
     assert_int_equal(bt_health_check(&h, now + S(100000), 0), BT_HEALTH_LATE);       /* 0: never ended for it */
 }
 
+static void test_short_deadline(void **state) {
+    (void)state;
+    bt_health h;
+    bt_health_start(&h);
+    int64_t now = S(1);
+    for (int i = 0; i < 20; i++) bt_health_step(&h, now += S(0.1));
+    assert_int_equal(bt_health_check(&h, now + S(2.1), 2), BT_HEALTH_DEAD);
+    bt_health_step(&h, now += S(1));                    /* a gap of 1 s was seen: 2 s prove nothing */
+    assert_int_equal(bt_health_check(&h, now + S(2.1), 2), BT_HEALTH_FINE);
+    assert_int_equal(bt_health_check(&h, now + S(3.1), 2), BT_HEALTH_DEAD);
+}
+
 static void test_pause_and_signs(void **state) {
     (void)state;
     bt_health h;
@@ -75,6 +87,6 @@ static void test_pause_and_signs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_before_the_first_step), cmocka_unit_test(test_no_false_alarm), cmocka_unit_test(test_alarm_once),
-                                       cmocka_unit_test(test_pause_and_signs)};
+                                       cmocka_unit_test(test_short_deadline), cmocka_unit_test(test_pause_and_signs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

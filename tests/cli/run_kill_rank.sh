@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# A rank, rank 0 or mpirun is killed, a rank is stopped: the run goes on from the newest checkpoint and its losses are those of
+# a run that nobody disturbed, bit for bit; nothing is left behind; a failure that comes again is not repeated for ever.
+# timeout: 240
+. "$BT_SRC/tests/cli/train_lib.sh"
+
+run=(train "${slow[@]}" --steps 40 --ckpt-every 15)
+ok "${run[@]}" --name calm
+losses calm >calm.txt
+[ "$(wc -l <calm.txt)" = 40 ] || fault "the calm run has $(wc -l <calm.txt) steps"
+
+rank_pid() { q "SELECT pid FROM ranks WHERE run='$1' AND rank=$2 ORDER BY attempt DESC LIMIT 1"; }
+
+disturbed() {                                   # NAME: same losses, one restart, told as it was
+    wait "$job"
+    local got=$?
+    [ $got -eq 0 ] || { fault "exit $got of the disturbed run $1"; tail -n 5 "$1.err"; }
+    losses "$1" | cmp -s - calm.txt || { fault "run $1 has other losses"; losses "$1" | diff - calm.txt | head -n 4; }
+    [ "$(q "SELECT count(*), min(from_step), max(from_step) FROM attempts WHERE run='$1'")" = "2,0,${3:-15}" ] ||
+        fault "attempts of $1: $(q "SELECT attempt, from_step, reason FROM attempts WHERE run='$1'" | tr '\n' ';')"
+    q "SELECT title FROM events WHERE run='$1' AND kind='failure'" | grep -q "$2" || fault "no event of $1 says '$2': $(q "SELECT title FROM events WHERE run='$1' AND kind='failure'")"
+    [ "$(q "SELECT count(*) FROM events WHERE run='$1' AND kind='restarted'")" = 1 ] || fault "no 'restarted' event of $1"
+    [ "$(q "SELECT count(*), count(DISTINCT step) FROM steps WHERE run='$1'")" = 40,40 ] || fault "steps of $1 are missing or double"
+}
+
+start() {                                       # NAME STEP WORDS...: started, and at STEP
+    local name=$1 step=$2; shift 2
+    b "${run[@]}" --name "$name" "$@" >"$name.out" 2>"$name.err" &
+    job=$!
+    started+=($job)
+    wait_step "$name" "$step"
+}
+
+start one 18
+kill -9 "$(rank_pid one 1)"
+disturbed one "rank 1 was ended by signal 9"
+
+start zero 18
+kill -9 "$(rank_pid zero 0)"
+disturbed zero "rank 0 was ended by signal 9"
+
+start launcher 18
+kill -9 "$(pgrep -f "mpirun .*run.name=launcher")"
+disturbed launcher "signal 9"
+
+# stopped, not dead: nobody tells; silence does
+start frozen 18 --set launch.hang_s=1.5
+kill -STOP "$(rank_pid frozen 1)"
+disturbed frozen "no progress"
+q "SELECT title FROM events WHERE run='frozen'" | grep -q "rank 1 (pid .*) is stopped by a signal" || fault "the stopped rank is not named"
+
+# no restart allowed
+start mourned 18 --max-restarts 0
+kill -9 "$(rank_pid mourned 1)"
+wait "$job"
+[ $? -eq 1 ] || fault "a lost run does not exit 1"
+grep -q "rank 1 was ended by signal 9 (Killed).*no restart: 0 restarts are allowed" mourned.err || fault "the reason is not told: $(tail -n 1 mourned.err)"
+[ "$(q "SELECT state FROM runs WHERE run='mourned'")" = failed ] || fault "a lost run is not 'failed'"
+ok train --resume mourned --threads 1 --ranks 2
+finish

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# kill -9 of the supervisor: the ranks notice, save and leave; no acknowledged step is lost; a new `train --resume` goes on,
+# also while the old ranks still stop; two supervisors never share a run.
+# timeout: 180
+. "$BT_SRC/tests/cli/train_lib.sh"
+
+run=(train "${slow[@]}" --steps 60)
+ok "${run[@]}" --name calm
+losses calm >calm.txt
+
+"$BITRAIN" "${run[@]}" --name orphan >o.out 2>o.err &
+job=$!
+started+=($job)
+wait_step orphan 15
+
+# a second one on the same run is refused while the first lives
+code 4 train --resume orphan --threads 1 --ranks 2
+says "is being trained by pid"
+
+known=$(q "SELECT max(step) FROM steps WHERE run='orphan'")
+kill -9 $job
+wait $job 2>/dev/null
+ok train --resume orphan --threads 1 --ranks 2  # waits for the old ranks, then goes on from what they saved
+from=$(q "SELECT from_step FROM attempts WHERE run='orphan' AND attempt=1")
+[ "${from:-0}" -gt "$known" ] || fault "the ranks did not save when their supervisor died: resumed from ${from:-nothing}, step $known was recorded"
+[ "$(q "SELECT count(*) FROM steps WHERE run='orphan' AND step <= $known")" = $((known + 1)) ] || fault "acknowledged steps are lost"
+# at most the steps between the last record and the ranks' goodbye have no row
+missing=$((60 - $(q "SELECT count(*) FROM steps WHERE run='orphan'")))
+[ $missing -le 3 ] || fault "$missing steps have no record"
+losses orphan >o.txt
+join -t, -j1 <(sort o.txt) <(sort calm.txt) | awk -F, '$2 != $3 { exit 1 }' || fault "losses differ after the supervisor's death"
+[ "$(q "SELECT state FROM runs WHERE run='orphan'")" = done ] || fault "the run did not end"
+
+# killed while nobody resumes: the ranks leave a checkpoint behind and end; what they left in /tmp goes with the next run
+"$BITRAIN" "${run[@]}" --name alone >a.out 2>a.err &
+job=$!
+started+=($job)
+wait_step alone 10
+kill -9 $job
+wait $job 2>/dev/null
+wait_gone || fault "the ranks outlive their supervisor"
+ls runs/alone/step-*/manifest.json >/dev/null 2>&1 || fault "the ranks saved nothing"
+[ "$("$BITRAIN" runs --json | grep -o '"run":"alone","state":"[a-z]*"')" = '"run":"alone","state":"lost"' ] || fault "a run whose supervisor died is not 'lost'"
+code 4 ctl alone status
+ok train "${tiny[@]}" --steps 2 --name after
+finish
