@@ -55,17 +55,19 @@ static bt_code set(bt_job *job, const char *arg, const char *by, bt_err *err) {
     if (!eq || eq == arg) return bt_fail(err, BT_ARG, "set wants KEY=VALUE (lr, optim.lr or lr_factor)");
     char key[48], *end = NULL;
     snprintf(key, sizeof key, "%.*s", (int)(eq - arg) < 47 ? (int)(eq - arg) : 47, arg);
+    static const char *const keys[] = {"lr_factor", "lr", "optim.lr"};
+    size_t k = 0;
+    while (k < 3 && strcmp(key, keys[k]) != 0) k++;
+    if (k == 3) {
+        const char *near = bt_nearest(key, keys, 3);
+        return bt_fail(err, BT_BUSY, "'%s' cannot change while the run is live%s%s%s (lr, optim.lr, lr_factor can)", key, near ? "; did you mean '" : "",
+                       near ? near : "", near ? "'?" : "");
+    }
     double value = strtod(eq + 1, &end);
     if (end == eq + 1 || *end || !isfinite(value)) return bt_fail(err, BT_ARG, "'%s' is not a number", eq + 1);
-    if (strcmp(key, "lr_factor") == 0) return set_lr(job, value, by, err);
-    if (strcmp(key, "lr") == 0 || strcmp(key, "optim.lr") == 0) {
-        if (!(job->s->lr > 0)) return bt_fail(err, BT_UNSUPPORTED, "the run's peak learning rate is not known: use lr_factor");
-        return set_lr(job, value / job->s->lr, by, err);
-    }
-    const char *const keys[] = {"lr", "optim.lr", "lr_factor"};
-    const char *near = bt_nearest(key, keys, 3);
-    return bt_fail(err, BT_BUSY, "'%s' cannot change while the run is live%s%s%s (lr, optim.lr, lr_factor can)", key, near ? "; did you mean '" : "", near ? near : "",
-                   near ? "'?" : "");
+    if (k == 0) return set_lr(job, value, by, err);
+    if (!(job->s->lr > 0)) return bt_fail(err, BT_UNSUPPORTED, "the run's peak learning rate is not known: use lr_factor");
+    return set_lr(job, value / job->s->lr, by, err);
 }
 
 bt_code bt_job_ask(bt_job *job, const char *verb, const char *arg, const char *by, bt_err *err) {

@@ -1,0 +1,111 @@
+#!/usr/bin/env bash
+# Signals and terminals: Ctrl-C once saves and stops, twice stops now; keys work in a pty and the terminal is given back;
+# a closed terminal, a closed pipe and Ctrl-Z do not disturb the training.
+# timeout: 180
+. "$BT_SRC/tests/cli/train_lib.sh"
+run=(train "${slow[@]}" --steps 60)
+
+go() {                                          # NAME STEP WORDS...
+    local name=$1 step=$2; shift 2
+    "$BITRAIN" "${run[@]}" --name "$name" "$@" >"$name.out" 2>"$name.err" &
+    job=$!
+    started+=($job)
+    wait_step "$name" "$step"
+}
+ended() {                                       # NAME CODE STATE
+    wait $job
+    local got=$?
+    [ $got -eq "$2" ] || fault "$1: exit $got, not $2"
+    [ "$(q "SELECT state FROM runs WHERE run='$1'")" = "$3" ] || fault "$1 is not '$3'"
+}
+saved() { [ -e "$(printf 'runs/%s/step-%012d/manifest.json' "$1" $(($(q "SELECT max(step) FROM steps WHERE run='$1'") + 1)))" ]; }
+
+ok "${run[@]}" --name calm
+losses calm >calm.txt
+
+# a background job of a script ignores SIGINT: give it back
+go_int() { local name=$1 step=$2; shift 2; env --default-signal=INT "$BITRAIN" "${run[@]}" --name "$name" "$@" >"$name.out" 2>"$name.err" & job=$!; started+=($job); wait_step "$name" "$step"; }
+
+go term 5
+kill -TERM $job
+ended term 143 stopped
+saved term || fault "SIGTERM: nothing saved at the last step"
+ok train --resume term --threads 1 --ranks 2
+losses term | cmp -s - calm.txt || fault "stopped by SIGTERM and resumed: other losses"
+
+go_int once 5
+kill -INT $job
+ended once 130 stopped
+saved once || fault "SIGINT: nothing saved"
+
+go_int twice 5
+before=$(ls runs/twice/step-* 2>/dev/null | wc -l)
+kill -INT $job; sleep 0.01; kill -INT $job
+ended twice 130 stopped
+q "SELECT title FROM events WHERE run='twice'" | grep -q "stopping at once" || saved twice || fault "the second SIGINT left no trace"
+
+# stdout is a pipe whose reader goes away
+("$BITRAIN" "${run[@]}" --name piped 2>&1 | head -n 1 >/dev/null) &
+started+=($!)
+wait_step piped 59
+wait_gone || fault "the piped run hangs"
+[ "$(q "SELECT state FROM runs WHERE run='piped'")" = done ] || fault "a closed pipe ended the run: $(q "SELECT state FROM runs WHERE run='piped'")"
+
+# Ctrl-Z and fg
+go zed 5
+kill -TSTP $job
+for i in $(seq 100); do [ "$(cut -d' ' -f3 /proc/$job/stat)" = T ] && break; sleep 0.02; done
+[ "$(cut -d' ' -f3 /proc/$job/stat)" = T ] || fault "SIGTSTP does not stop the supervisor"
+kill -CONT $job
+ended zed 0 done
+losses zed | cmp -s - calm.txt || fault "Ctrl-Z disturbed the run"
+
+command -v script >/dev/null || skip "no 'script' for a pty (the rest passed: $faults faults)"
+mkfifo keys
+pty() {                                         # NAME STEP WORDS...: in a terminal whose keyboard is the fifo
+    local name=$1 step=$2; shift 2
+    printf '#!/bin/bash\n"%s"' "$BITRAIN" >"$name.sh"
+    printf ' %q' "${run[@]}" --name "$name" "$@" >>"$name.sh"
+    printf '\necho "exit=$?"\nstty -a\n' >>"$name.sh"
+    TERM=xterm script -qefc "bash $tmp/$name.sh" "$name.pty" <keys >/dev/null 2>&1 &
+    job=$!
+    started+=($job)
+    exec 8>keys
+    wait_step "$name" "$step"
+}
+shown() {                                       # NAME TEXT (10 s)
+    local i
+    for i in $(seq 200); do
+        grep -qF -- "$2" "$1.pty" && return 0
+        sleep 0.05
+    done
+    fault "the terminal of $1 never shows \"$2\""
+}
+give_back() { shown "$1" "exit=$2"; shown "$1" " icanon"; shown "$1" " echo "; exec 8>&-; wait $job; }
+
+pty keyed 3 --steps 100000
+shown keyed $'\rstep '
+printf '?' >&8; shown keyed "keys: p pause"
+printf 'c' >&8; shown keyed "checkpoint after step"
+printf '+' >&8; shown keyed "learning rate times 1.25"
+printf -- '-' >&8; shown keyed "learning rate times 1 "
+printf 'p' >&8; shown keyed "paused"
+printf 'p' >&8; shown keyed "going on after a pause"
+printf '\003' >&8                               # Ctrl-C
+shown keyed "run keyed stopped after step"
+give_back keyed 130
+saved keyed || fault "Ctrl-C in a terminal: nothing saved"
+for t in 'checkpoint asked for by key c' 'pause asked for by key p' 'resume asked for by key p' 'stop asked for by Ctrl-C'; do
+    [ "$(q "SELECT count(*) FROM events WHERE run='keyed' AND title='$t'")" = 1 ] || fault "no event '$t'"
+done
+
+# the terminal is closed: training goes on, and can still be controlled
+pty closed 3 --steps 100000
+kill -9 $job
+exec 8>&-
+wait $job 2>/dev/null
+wait_step closed $(($(q "SELECT max(step) FROM steps WHERE run='closed'") + 5))
+ok ctl closed stop
+wait_gone || fault "the run without a terminal does not stop"
+[ "$(q "SELECT state FROM runs WHERE run='closed'")" = stopped ] || fault "the run without a terminal is '$(q "SELECT state FROM runs WHERE run='closed'")'"
+finish

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# `bitrain ctl`: every verb reaches the ranks, answers in one line, and is an event; refusals have their codes.
+# timeout: 120
+. "$BT_SRC/tests/cli/train_lib.sh"
+
+b train "${slow[@]}" --steps 100000 --name live >live.out 2>live.err &
+job=$!
+started+=($job)
+wait_step live 3
+
+events() { q "SELECT count(*) FROM events WHERE run='live' AND title LIKE '$1'"; }
+wait_event() {                                  # PATTERN [N]: until N such events are there (10 s)
+    local i
+    for i in $(seq 200); do
+        [ "$(events "$1")" -ge "${2:-1}" ] && return 0
+        sleep 0.05
+    done
+    fault "no event like '$1'"
+}
+newest() { q "SELECT max(step) FROM steps WHERE run='live'"; }
+
+ok ctl live status
+grep -q '"run":"live".*"state":"running"' out || fault "status: $(cat out)"
+ok ctl last status --json
+grep -q '^{"run":"live","verb":"status","answer":{' out || fault "status --json: $(cat out)"
+
+ok ctl live checkpoint
+[ "$(cat out)" = "live: checkpoint" ] || fault "answer: $(cat out)"
+wait_event 'checkpoint asked for by ctl'
+wait_event 'checkpoint after step %'
+[ "$(q "SELECT count(*) FROM checkpoints WHERE run='live'")" -ge 1 ] || fault "no checkpoint is recorded"
+
+ok ctl live pause
+wait_event 'paused'
+at=$(newest); sleep 0.4
+[ "$(newest)" = "$at" ] || fault "steps go on during the pause"
+ok ctl live status
+says '"state":"paused"'
+code 4 ctl live pause
+says "paused already"
+ok ctl live eval                                # also in a pause
+wait_event 'validation %'
+ok ctl live resume
+wait_event 'going on%'
+code 4 ctl live resume
+wait_step live $((at + 3))
+
+ok ctl live set lr_factor=0.5
+wait_event 'learning rate times 0.5%'
+ok ctl live set optim.lr=1e-4
+wait_event 'learning rate times 0.05 %'
+code 2 ctl live set lr=fast
+code 2 ctl live set lr_factor=-1
+code 4 ctl live set data.path=x
+says "cannot change while the run is live"
+code 2 ctl live paws
+says "did you mean 'pause'"
+code 2 ctl live pause now
+code 3 ctl dead status
+says "no run 'dead'"
+
+ok ctl live stop
+wait $job
+[ $? -eq 0 ] || fault "a run that was asked to stop does not exit 0"
+grep -q "run live stopped after step" live.out || fault "the summary: $(head -n 1 live.out)"
+[ "$(q "SELECT state FROM runs WHERE run='live'")" = stopped ] || fault "the run is not 'stopped'"
+last=$(($(newest) + 1))
+[ -e "$(printf 'runs/live/step-%012d/manifest.json' $last)" ] || fault "no checkpoint at the stop"
+[ ! -e runs/live/control ] || fault "the control file stays"
+for verb in pause resume checkpoint eval stop; do
+    [ "$(q "SELECT count(*) FROM events WHERE run='live' AND kind='control' AND title='$verb asked for by ctl'")" = 1 ] || fault "'$verb' is no event"
+done
+code 4 ctl live status
+finish
