@@ -141,11 +141,14 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
     }
     if (first) code = close_head(p, &h, d.attempt, code, &result, &sample, status, err);
     bt_text_release(&sample);
-    if (code != BT_OK && in_step && bt_comm_size(world) > 1) {
-        if (err->rank < 0 || err->rank == bt_comm_rank(world)) fprintf(stderr, "bitrain train: rank %d: %s\n", bt_comm_rank(world), err->msg);
-        bt_rank_leave(in_step, err, bt_exit_code(code));
+    if (code != BT_OK) {
+        /* said before the end of MPI: mpirun may end a rank as soon as another has left with an error */
+        const int me = bt_comm_rank(world);
+        if (err->rank == me || (err->rank < 0 && (in_step || me == 0))) fprintf(stderr, "bitrain train: rank %d: %s\n", me, err->msg);
+        *status = bt_exit_code(code);
+        bt_rank_leave(in_step, err, *status);
+        code = BT_STOPPED;
     }
-    if (code != BT_OK && !first) *status = bt_exit_code(code), err->msg[0] = '\0', code = BT_STOPPED;      /* rank 0 says it */
     bt_comm_finalize();
     return code;
 }

@@ -82,6 +82,43 @@ rows=$(cat <<'END'
 3 | runs                                        | none.db
 2 | query                                       | no query given
 3 | query "SELECT 1"                            | none.db
+2 | train --stesp 3                             | did you mean '--steps'?
+2 | train {conf}                                | conf.yaml:4
+2 | train one.yaml two.yaml                     | unexpected word 'two.yaml'
+3 | train {tmp}/none.yaml                       | none.yaml
+2 | train --preset nanno                        | did you mean 'nano'?
+2 | train --steps many                          | --steps
+2 | train --steps -1                            | --steps
+2 | train --set model.heads=5 --dry-run         | does not divide model.d_model 192
+2 | train --set modle.heads=6 --dry-run         | did you mean 'model.heads'?
+2 | train --ranks 3 --steps 1                   | use 2 or 4 ranks
+2 | train --ranks 32 --steps 1                  | more data-parallel ranks (32) than sequences in a step (16
+2 | train --isa avx513 --steps 1                | unknown isa 'avx513'
+2 | train --name 'A b' --steps 1                | is not allowed
+3 | train --hosts {tmp}/none --steps 1          | cannot read host file
+3 | train --resume last                         | none.db
+3 | train --resume {tmp}                        | no checkpoint in
+1 | train --out /proc/none --data synth:chain --steps 1 | cannot create folder '/proc/none'
+3 | train --store {tmp}2.db --data {tmp}/none.txt --steps 1 | cannot open data
+6 | train --store {tmp}2.db --data {junk} --steps 1 | binary, not text
+6 | train --store {junk} --data synth:chain --steps 1 | junk
+2 | rank                                        | started by 'bitrain train'
+2 | rank --wire                                 | started by 'bitrain train'
+2 | ctl                                         | wants a run and a verb
+2 | ctl last                                    | wants a run and a verb
+2 | ctl last set                                | wants KEY=VALUE
+2 | ctl last pause now                          | takes no value
+2 | ctl last pause now please                   | unexpected word 'please'
+3 | ctl last pause                              | none.db
+3 | eval                                        | none.db
+3 | eval {tmp}                                  | no checkpoint in
+3 | eval {tmp}/none                             | none
+2 | eval last more                              | unexpected word 'more'
+2 | eval last --tokens x                        | --tokens
+3 | generate last                               | none.db
+3 | generate {tmp}                              | no checkpoint in
+2 | generate last --temperature hot             | --temperature
+2 | generate last --top-p 2                     | --top-p
 2 | data                                        | needs a verb: prepare, inspect
 2 | data prepair x                              | did you mean 'prepare'?
 2 | data inspect                                | no data named

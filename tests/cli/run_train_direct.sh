@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# `mpirun bitrain train`: every process is a rank, rank 0 writes the database; the same losses as under the supervisor;
+# resumed by either way; SIGUSR1 and SIGTERM save and stop; errors are told once.
+# timeout: 120
+. "$BT_SRC/tests/cli/train_lib.sh"
+n=$((${#tiny[@]} - 2))
+direct=("${tiny[@]:0:n}")                       # without "--ranks 2", the last two words
+mpi=(mpirun -np 2 --bind-to none --mca pml ob1 --mca btl self,vader --mca orte_tmpdir_base "$TMPDIR" --timeout 60)
+d() { "${mpi[@]}" "$BITRAIN" "$@"; }
+
+ok train "${tiny[@]}" --steps 12 --name below
+losses below >below.txt
+
+d train "${direct[@]}" --steps 12 --name plain >out 2>err || fault "exit $? of mpirun bitrain train: $(tail -n 3 err)"
+says "run plain done after step 12"
+[ "$(grep -c "run plain done" out)" = 1 ] || fault "more than one rank prints the summary"
+losses plain | cmp -s - below.txt || fault "direct and supervised runs differ"
+[ "$(q "SELECT state, ranks FROM runs WHERE run='plain'")" = done,2 ] || fault "the record of a direct run"
+[ "$(q "SELECT count(*) FROM ranks WHERE run='plain'")" = 2 ] || fault "ranks of a direct run"
+[ "$(q "SELECT count(*) FROM checkpoints WHERE run='plain'")" = 1 ] || fault "checkpoints of a direct run"
+
+# half direct, half supervised, with a made-up name
+d train "${direct[@]}" --steps 12 --stop-after 5 --json >out 2>err || fault "exit $? of the first half"
+name=$(sed 's/.*"run":"\([^"]*\)".*/\1/' out)
+ok train --resume "$name" --threads 1 --ranks 2
+losses "$name" | cmp -s - below.txt || fault "direct, then supervised: other losses"
+ok train "${tiny[@]}" --steps 12 --stop-after 5 --name turned
+d train --resume turned --threads 1 >out 2>err || fault "exit $? of the direct half: $(tail -n 3 err)"
+losses turned | cmp -s - below.txt || fault "supervised, then direct: other losses"
+
+# settings and plans are printed once
+d train "${direct[@]}" --dry-run >out 2>err || fault "exit $? of --dry-run"
+[ "$(grep -c '^model ' out)" = 1 ] || fault "the plan is printed by more than one rank"
+
+# told once, with the right code
+d train --preset nano --data /nonexistent.txt --steps 3 >out 2>err
+[ $? -eq 3 ] || fault "missing data: exit is not 3"
+[ "$(grep -c "bitrain train: .*cannot open" err)" = 1 ] || fault "missing data is told $(grep -c "cannot open" err) times"
+d train "${direct[@]}" --steps 12 --name plain >out 2>err
+[ $? -eq 4 ] || fault "a used name: exit is not 4"
+
+# USR1 through mpirun: save and stop
+"${mpi[@]}" "$BITRAIN" train "${direct[@]}" --steps 1000000 --name asked >a.out 2>a.err &
+job=$!
+started+=($job)
+wait_step asked 50
+kill -USR1 $job
+wait $job
+grep -q "run asked stopped after step" a.out || fault "SIGUSR1 does not stop a direct run: $(tail -n 3 a.err)"
+ls runs/asked/step-*/manifest.json >/dev/null 2>&1 || fault "SIGUSR1 saves nothing"
+[ "$(q "SELECT state FROM runs WHERE run='asked'")" = stopped ] || fault "the record after SIGUSR1"
+rm -rf "$TMPDIR"/ompi.*                         # mpirun's own
+finish

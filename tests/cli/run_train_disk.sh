@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# No room for checkpoints: training goes on and says so, the older checkpoint stays whole, the next one is tried again; a run
+# whose last checkpoint fails exits 1 and says why.
+# timeout: 120
+. "$BT_SRC/tests/cli/train_lib.sh"
+unshare -m true 2>/dev/null || skip "no permission to mount a small file system (unshare -m)"
+
+export -f b q losses ok code says fault wait_step wait_gone ours
+cat >inside.sh <<'END'
+set -u
+faults=0
+started=()
+cd "$tmp"
+mount -t tmpfs -o size=16m tmpfs out || exit 77
+fault() { echo "FAULT: $*" >>faults; }
+slow=($slow_words)
+run=(train "${slow[@]}" --steps 100000 --ckpt-every 10 --out "$tmp/out" --name full)
+"$BITRAIN" "${run[@]}" >f.out 2>f.err &
+job=$!
+wait_step full 25
+ls out/step-*/manifest.json >/dev/null 2>&1 || fault "no checkpoint while there was room"
+good=$(ls -d out/step-* | tail -n 1)
+head -c 100m /dev/zero >out/filler 2>/dev/null  # the disk is full now
+for i in $(seq 300); do
+    [ "$(q "SELECT count(*) FROM events WHERE run='full' AND kind='checkpoint' AND level='error'")" -ge 2 ] && break
+    sleep 0.05
+done
+q "SELECT title FROM events WHERE run='full' AND level='error'" | grep -q "failed, training goes on: cannot .*No space left on device" || fault "the failure is no event"
+at=$(q "SELECT max(step) FROM steps WHERE run='full'")
+wait_step full $((at + 5))
+[ "$(q "SELECT count(*) FROM attempts WHERE run='full'")" = 1 ] || fault "a full disk restarts the run"
+[ -z "$(find out -name '*.tmp')" ] || fault "partial files stay: $(find out -name '*.tmp')"
+for d in out/step-*; do [ -e "$d/manifest.json" ] || fault "an uncommitted folder stays: $d"; done
+b eval "$tmp/out" --tokens 128 >/dev/null 2>e.err || fault "the older checkpoint does not load: $(cat e.err)"
+rm out/filler                                   # room again: the next one works
+n=$(q "SELECT count(*) FROM checkpoints WHERE run='full'")
+for i in $(seq 300); do
+    [ "$(q "SELECT count(*) FROM checkpoints WHERE run='full'")" -gt "$n" ] && break
+    sleep 0.05
+done
+[ "$(q "SELECT count(*) FROM checkpoints WHERE run='full'")" -gt "$n" ] || fault "no checkpoint after there was room again"
+head -c 100m /dev/zero >out/filler 2>/dev/null
+b ctl full stop >/dev/null 2>&1
+wait $job
+[ $? -eq 1 ] || fault "a run whose last checkpoint failed does not exit 1"
+grep -q "last checkpoint could not be written.*No space left" f.err || fault "the last line: $(tail -n 1 f.err)"
+exit 0
+END
+mkdir out
+export tmp slow_words="${slow[*]}"
+unshare -m bash inside.sh
+got=$?
+[ $got -eq 77 ] && skip "no permission to mount a tmpfs"
+[ $got -eq 0 ] || fault "exit $got inside"
+[ -e faults ] && { cat faults; faults=$(wc -l <faults); }
+finish
