@@ -1,0 +1,126 @@
+# top in a real terminal (tmux): keys, resizing down to 20x5 and back, suspend and resume, quit, signals, a terminal that goes away.
+# timeout: 90
+set -u
+command -v tmux > /dev/null || { echo "tmux is not installed"; exit 77; }
+d=$(mktemp -d) || exit 1
+T="tmux -S $d/socket -f /dev/null"
+trap '$T kill-server 2> /dev/null; rm -rf "$d"' EXIT
+export BITRAIN_STORE=$d/m.db LC_ALL=C.UTF-8
+unset NO_COLOR TMUX COLUMNS LINES
+n_failed=0
+fail() { echo "FAIL: $*"; $T capture-pane -p -t s 2> /dev/null | head -60; n_failed=$((n_failed + 1)); }
+
+"$BT_BIN/tests/t.store.synth" "$BITRAIN_STORE" base-1 ranks=4 || fail base-1
+"$BT_BIN/tests/t.store.synth" "$BITRAIN_STORE" demo ranks=8 straggler=5 excess=2 fail_at=120 resume_from=100 down_s=4 || fail demo
+
+screen() { $T capture-pane -p -t s; }
+keys() { $T send-keys -t s "$@"; }
+sees() {                                # waits until the screen shows a pattern
+    local i
+    for i in $(seq 100); do
+        screen | grep -qE -- "$1" && return 0
+        sleep 0.1
+    done
+    fail "never saw: $1"
+    return 1
+}
+
+$T new-session -d -s s -x 80 -y 24 "PS1='ready> ' TERM=screen-256color bash --norc -i"
+$T set -g default-terminal screen-256color 2> /dev/null
+sees 'ready>'
+keys "'$BITRAIN' top demo; echo STATUS=\$?" Enter
+sees 'demo +○ DONE +attempt 1'
+
+i=0
+for p in 'slowest ranks' 'stragglers' 'where each rank' 'per rank and step' 'ternary weights' 'goodput' '▸base-1' 'processors and memory'; do
+    i=$((i + 1))
+    keys $i
+    sees "$p"
+done
+keys 2; sees 'without rank 5: 133 ms'
+keys / ; keys -l 'rank [15]'; keys Enter; sees '2 of 8'
+keys Escape; sees 'ranks x time'
+keys 1; keys -l ':step 61'; keys Enter; sees 'in the past'
+keys End; sees 'step 200/200'
+keys f; sees FROZEN
+keys f x; sees 'x tokens'
+keys '?'; sees 'go to a screen'
+keys Escape; sees 'slowest ranks'
+keys C; sees 'the run is not live'
+
+# colours in 256, none with NO_COLOR (below)
+$T capture-pane -e -p -t s | grep -q "$(printf '\033\\[')38;5;80m" || fail "no colours"
+
+# a storm of sizes: always a whole screen, and in the end the one from before
+strip() { sed -E '1s/[0-9]+:[0-9]+:[0-9]+//; s/the run is not live//'; }
+keys End; keys 2; sees 'without rank 5'; sleep 0.5
+before=$(screen | strip)
+for size in 81x25 200x60 79x24 80x23 40x12 20x5 21x6 33x7 1x1 2x2 120x8 20x50 150x45 60x20 20x5; do
+    $T resize-window -t s -x ${size%x*} -y ${size#*x}
+    sleep 0.05
+done
+sees '^demo ○ DONE$'
+[ "$(screen | grep -c .)" -le 5 ] || fail "more than five lines at 20x5"
+$T resize-window -t s -x 80 -y 24
+sees 'without rank 5: 133 ms'
+sleep 0.5
+[ "$(screen | strip)" = "$before" ] || { fail "another screen after resizing"; echo "$before"; }
+
+# suspend, resume, redraw
+keys C-z
+sees 'Stopped'
+sees 'ready>'
+keys 'fg; echo STATUS=$?' Enter
+sees 'without rank 5: 133 ms'
+keys C-l; sees 'without rank 5: 133 ms'
+
+# quit: the shell is back, the cursor and the echo too
+keys q
+sees 'STATUS=0'
+[ "$($T display -p -t s '#{alternate_on}#{cursor_flag}')" = 01 ] || fail "the terminal was not restored: $($T display -p -t s '#{alternate_on}#{cursor_flag}')"
+keys 'stty -a | grep -o " echo "' Enter
+sees '^ echo'
+keys clear Enter
+
+# Ctrl-C quits; SIGTERM restores the terminal as well
+keys "'$BITRAIN' top demo; echo STATUS=\$?" Enter; sees 'slowest ranks'
+keys C-c; sees 'STATUS=0'
+keys clear Enter
+keys "'$BITRAIN' top demo & echo pid=\$!; fg; echo STATUS=\$?" Enter; sees 'slowest ranks'
+pid=$(pgrep -P "$($T display -p -t s '#{pane_pid}')" | tail -1)
+kill -TERM "$pid"
+sees 'STATUS='
+[ "$($T display -p -t s '#{alternate_on}')" = 0 ] || fail "SIGTERM left the alternate screen"
+keys clear Enter
+
+# mono, ASCII, a terminal that can nothing
+keys "NO_COLOR=1 '$BITRAIN' top demo" Enter; sees 'slowest ranks'
+$T capture-pane -e -p -t s | grep -q "$(printf '\033\\[')[0-9;]*3[0-8]" && fail "colours although NO_COLOR is set"
+keys q; sees 'ready> *$'
+keys clear Enter
+keys "LC_ALL=C '$BITRAIN' top demo" Enter; sees 'demo +o DONE'
+screen | LC_ALL=C grep -q '[^ -~]' && fail "not ASCII in the C locale"
+keys q; sees 'ready> *$'
+keys clear Enter
+keys "TERM=dumb '$BITRAIN' top demo; echo STATUS=\$?" Enter; sees 'STATUS=0'
+keys clear Enter
+keys "TERM=nosuch '$BITRAIN' top demo; echo STATUS=\$?" Enter; sees "cannot drive the terminal 'nosuch'"
+keys clear Enter
+
+# alone on a terminal: the list of runs, and the form
+keys "'$BITRAIN'" Enter; sees '▸base-1'
+keys R; sees 'start a run'
+keys Escape; sees '▸base-1'
+keys Space Space c; sees 'compare: loss'
+keys q; sees 'ready> *$'
+keys clear Enter
+
+# the terminal goes away: top goes too
+keys "'$BITRAIN' top demo" Enter; sees 'slowest ranks'
+pid=$(pgrep -P "$($T display -p -t s '#{pane_pid}')" | tail -1)
+$T kill-server
+for i in $(seq 50); do kill -0 "$pid" 2> /dev/null || break; sleep 0.1; done
+kill -0 "$pid" 2> /dev/null && { fail "top outlived its terminal"; kill -9 "$pid"; }
+
+[ $n_failed -eq 0 ] && echo "top in a terminal: ok"
+exit $((n_failed > 0))
