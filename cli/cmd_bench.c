@@ -34,7 +34,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 const bt_command bt_cmd_bench = {
     .name = "bench",
     .summary = "measure training steps on this machine",
-    .args = "train [OPTIONS of train]",
+    .args = "train [OPTIONS]",
     .examples = "bitrain bench train --preset small --threads 1 --data synth:chain --json\n"
                 "bitrain bench train --preset nano --ranks 2 --threads 1 --steps 20\n",
     .run = run,

@@ -177,6 +177,46 @@ static void completion_values(bt_text *out) {
     }
 }
 
+/* one alternative of a command's argument: a kind of thing in capitals, or the word itself. False: a file. */
+static bool completion_choice(bt_text *out, const char *word, size_t n) {
+    const struct { const char *kind; size_t n; } kinds[] = {{"RUN", 3}, {"METRIC", 6}, {"COMMAND", 7}};
+    size_t k = 0;
+    while (k < 3 && (kinds[k].n != n || strncmp(kinds[k].kind, word, n) != 0)) k++;
+    if (k == 0) bt_text_put(out, "last $(_bitrain_runs) ");
+    for (size_t i = 0; k == 1 && i < BT_MS_COUNT; i++) bt_text_printf(out, "%s ", bt_step_metrics[i].key);
+    for (size_t i = 0; k == 1 && i < BT_MR_COUNT; i++) bt_text_printf(out, "%s ", bt_rank_metrics[i].key);
+    for (size_t i = 0; k == 2 && i < bt_commands_n; i++)
+        if (!bt_commands[i]->hidden) bt_text_printf(out, "%s ", bt_commands[i]->name);
+    bool literal = n > 0 && word[0] >= 'a' && word[0] <= 'z';
+    if (literal) bt_text_printf(out, "%.*s ", (int)n, word);
+    return k < 3 || literal;
+}
+
+/* "RUN pause|stop [KEY=VALUE]": what stands at word 2, 3, ... of the command line; "..." means from there on */
+static void completion_places(bt_text *out, const bt_command *c) {
+    int place = 2;
+    for (const char *a = c->args ? c->args : ""; *a; place++) {
+        a += strspn(a, " ");
+        size_t n = strcspn(a, " ");
+        bool more = n > 3 && strncmp(a + n - 3, "...", 3) == 0;
+        bt_text words;
+        bt_text_init(&words);
+        bool known = false;
+        for (const char *w = a; w < a + n;) {
+            w += strspn(w, "[]|");
+            size_t m = strcspn(w, "[]| "), whole = m;
+            while (m && w[m - 1] == '.') m--;
+            if (m) known |= completion_choice(&words, w, m);
+            w += whole ? whole : 1;
+        }
+        if (known) bt_text_printf(out, "        %s:%d) COMPREPLY=($(compgen -W \"%s\" -- \"$cur\"))", c->name, place, bt_text_str(&words));
+        if (known && more) bt_text_printf(out, " ;;\n        %s:*) COMPREPLY=($(compgen -W \"%s\" -- \"$cur\"))", c->name, bt_text_str(&words));
+        if (known) bt_text_put(out, " ;;\n");
+        bt_text_release(&words);
+        a += n;
+    }
+}
+
 void bt_help_completion_bash(bt_text *out) {
     bt_text_put(out, "# bash completion of bitrain, made by 'bitrain help --completion bash'\n"
                      "_bitrain() {\n"
@@ -200,20 +240,9 @@ void bt_help_completion_bash(bt_text *out) {
                      "    case $cur in\n"
                      "        -*) COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")); return ;;\n"
                      "    esac\n"
-                     "    case ${COMP_WORDS[1]} in\n"
-                     "        help) COMPREPLY=($(compgen -W '");
+                     "    case ${COMP_WORDS[1]}:$COMP_CWORD in\n");
     for (size_t i = 0; i < bt_commands_n; i++)
-        if (!bt_commands[i]->hidden) bt_text_printf(out, "%s ", bt_commands[i]->name);
-    bt_text_put(out, "options metrics exit-codes' -- \"$cur\")) ;;\n");
-    bool any = false;                                       /* commands whose first word is a run */
-    for (size_t i = 0; i < bt_commands_n; i++) {
-        const bt_command *c = bt_commands[i];
-        bool takes_run = c->args && (strncmp(c->args, "RUN", 3) == 0 || strncmp(c->args, "[RUN", 4) == 0);
-        if (c->hidden || !takes_run) continue;
-        bt_text_printf(out, "%s%s", any ? "|" : "        ", c->name);
-        any = true;
-    }
-    if (any) bt_text_put(out, ") COMPREPLY=($(compgen -W \"last $(_bitrain_runs)\" -- \"$cur\")) ;;\n");
+        if (!bt_commands[i]->hidden) completion_places(out, bt_commands[i]);
     bt_text_put(out, "        *) COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n"
                      "    esac\n"
                      "}\n"

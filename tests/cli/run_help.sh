@@ -49,6 +49,12 @@ complete_words() {                      # words as typed; the last one is comple
 }
 [ "$(complete_words bitrain hel)" = help ] || fault "completion of 'hel' is '$(complete_words bitrain hel)'"
 complete_words bitrain help --mark | grep -qx -- --markdown || fault "completion of 'help --mark' fails"
+complete_words bitrain ctl last che | grep -qx checkpoint || fault "completion of 'ctl last che' fails"
+complete_words bitrain data prep | grep -qx prepare || fault "completion of 'data prep' fails"
+complete_words bitrain compare one la | grep -qx last || fault "completion of 'compare one la' fails"
+complete_words bitrain plot last los | grep -qx loss || fault "completion of 'plot last los' fails"
+complete_words bitrain train --precision b | grep -qx bf16 || fault "completion of 'train --precision b' fails"
+complete_words bitrain train --set optim.lr | grep -qx 'optim.lr=' || fault "completion of 'train --set optim.lr' fails"
 complete_words bitrain help opt | grep -qx options || fault "completion of 'help opt' fails"
 
 "$BITRAIN" >"$tmp/out" 2>"$tmp/err"
