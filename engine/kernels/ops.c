@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/base/arena.h"
+#include "engine/base/clock.h"
 #include "engine/base/threads.h"
 
 enum { MAX_THREADS = 1024 };
@@ -57,6 +58,50 @@ static void *thread_scratch(int thread) {
     return bt_arena_at(&scratch.arena, (size_t)thread * scratch.per_thread);
 }
 
+/* ---- profile: what each operation costs, when asked -------------------------------------------------------------------- */
+static struct {
+    bool on;
+    size_t n;
+    bt_op_profile row[BT_OPS_MAX];
+} profile;
+
+void bt_ops_profile(bool on) {
+    if (on) memset(&profile, 0, sizeof profile);
+    profile.on = on;
+}
+
+size_t bt_ops_profile_rows(bt_op_profile *rows, size_t max) {
+    size_t n = profile.n < max ? profile.n : max;
+    if (n) memcpy(rows, profile.row, n * sizeof *rows);
+    return n;
+}
+
+/* the row of an operation; names are literals of this file */
+static bt_op_profile *profile_row(const char *name) {
+    size_t i = 0;
+    while (i < profile.n && profile.row[i].name != name) i++;
+    if (i == BT_OPS_MAX) return &profile.row[BT_OPS_MAX - 1];
+    if (i == profile.n) profile.row[profile.n++].name = name;
+    return &profile.row[i];
+}
+
+/* bt_parallel_for, timed under `name` when the profile is on: ops are multiply-adds counted twice, bytes what memory must move */
+static void run(const char *name, double ops, double bytes, size_t n, size_t grain, bt_range_fn fn, void *ctx) {
+    if (!profile.on) {
+        bt_parallel_for(n, grain, fn, ctx);
+        return;
+    }
+    int64_t from = bt_now_ns();
+    bt_parallel_for(n, grain, fn, ctx);
+    bt_op_profile *r = profile_row(name);
+    r->calls++;
+    r->ns += bt_now_ns() - from;
+    r->ops += ops;
+    r->bytes += bytes;
+}
+
+static double product(size_t a, size_t b, size_t c) { return (double)a * (double)b * (double)c; }
+
 /* ---- rows ------------------------------------------------------------------------------------------------------------ */
 typedef struct rows_job {                       /* one struct for all row operations; each uses what it needs */
     float *y, *dq, *rstd;
@@ -78,7 +123,7 @@ static void do_rmsnorm(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_rmsnorm(float *y, float *rstd, const float *x, const float *gain, float eps, size_t rows, size_t C) {
     rows_job j = {.y = y, .rstd = rstd, .x = x, .gain = gain, .eps = eps, .C = C};
-    bt_parallel_for(rows, row_grain(C), do_rmsnorm, &j);
+    run("rmsnorm", 0, 4.0 * product(rows, C, y ? 2 : 1), rows, row_grain(C), do_rmsnorm, &j);
 }
 
 static void do_rmsnorm_dx(void *ctx, int thread, size_t a, size_t b) {
@@ -96,8 +141,8 @@ static void do_rmsnorm_dgain(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_rmsnorm_bwd(float *dx, float *dgain, const float *dy, const float *x, const float *gain, const float *rstd, int acc, size_t rows,
                        size_t C) {
     rows_job j = {.y = dx, .dq = dgain, .dy = dy, .x = x, .gain = gain, .rstd_in = rstd, .flag = acc, .C = C, .rows = rows};
-    if (dgain) bt_parallel_for(C, 64, do_rmsnorm_dgain, &j);    /* before dx: dx may overwrite dy */
-    bt_parallel_for(rows, row_grain(C), do_rmsnorm_dx, &j);
+    if (dgain) run("rmsnorm_dgain", 0, 4.0 * product(rows, C, 2), C, 64, do_rmsnorm_dgain, &j);    /* before dx: dx may overwrite dy */
+    run("rmsnorm_dx", 0, 4.0 * product(rows, C, acc ? 4 : 3), rows, row_grain(C), do_rmsnorm_dx, &j);
 }
 
 static void do_quant(void *ctx, int thread, size_t a, size_t b) {
@@ -108,7 +153,7 @@ static void do_quant(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_quant(int8_t *xq, float *dq, const float *x, size_t rows, size_t C) {
     rows_job j = {.xq = xq, .dq = dq, .x = x, .C = C};
-    bt_parallel_for(rows, row_grain(C), do_quant, &j);
+    run("quant", 0, 5.0 * product(rows, C, 1), rows, row_grain(C), do_quant, &j);
 }
 
 static void do_rmsnorm_quant(void *ctx, int thread, size_t a, size_t b) {
@@ -120,7 +165,7 @@ static void do_rmsnorm_quant(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const float *x, const float *gain, float eps, size_t rows, size_t C) {
     rows_job j = {.xq = xq, .dq = dq, .rstd = rstd, .y = y, .x = x, .gain = gain, .eps = eps, .C = C};
-    bt_parallel_for(rows, row_grain(C), do_rmsnorm_quant, &j);
+    run("rmsnorm_quant", 0, product(rows, C, y ? 9 : 5), rows, row_grain(C), do_rmsnorm_quant, &j);
 }
 
 static void do_rope(void *ctx, int thread, size_t a, size_t b) {
@@ -132,7 +177,7 @@ static void do_rope(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_rope(float *x, size_t ld, const float *cosines, const float *sines, const int32_t *pos, int inverse, size_t rows, size_t heads,
                 size_t D) {
     rows_job j = {.y = x, .ld = ld, .cosines = cosines, .sines = sines, .index = pos, .flag = inverse, .heads = heads, .C = D};
-    bt_parallel_for(rows, row_grain(heads * D), do_rope, &j);
+    run("rope", 0, 8.0 * product(rows, heads, D), rows, row_grain(heads * D), do_rope, &j);
 }
 
 /* ---- flat arrays ----------------------------------------------------------------------------------------------------- */
@@ -156,7 +201,7 @@ static void do_glu(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_glu(float *y, const float *gate, const float *up, bt_act act, size_t n) {
     flat_job j = {.y = y, .gate = gate, .up = up, .act = act};
-    bt_parallel_for(n, FLAT_GRAIN, do_glu, &j);
+    run("glu", 0, 12.0 * (double)n, n, FLAT_GRAIN, do_glu, &j);
 }
 
 static void do_glu_bwd(void *ctx, int thread, size_t a, size_t b) {
@@ -167,7 +212,7 @@ static void do_glu_bwd(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate, const float *up, bt_act act, size_t n) {
     flat_job j = {.y = dgate, .y2 = dup, .x = dy, .gate = gate, .up = up, .act = act};
-    bt_parallel_for(n, FLAT_GRAIN, do_glu_bwd, &j);
+    run("glu_bwd", 0, 20.0 * (double)n, n, FLAT_GRAIN, do_glu_bwd, &j);
 }
 
 static void do_add(void *ctx, int thread, size_t a, size_t b) {
@@ -178,7 +223,7 @@ static void do_add(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_add(float *y, const float *x, size_t n) {
     flat_job j = {.y = y, .x = x};
-    bt_parallel_for(n, FLAT_GRAIN, do_add, &j);
+    run("add", 0, 12.0 * (double)n, n, FLAT_GRAIN, do_add, &j);
 }
 
 static void do_scale(void *ctx, int thread, size_t a, size_t b) {
@@ -189,7 +234,7 @@ static void do_scale(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_scale(float *y, float a, size_t n) {
     flat_job j = {.y = y, .a = a};
-    bt_parallel_for(n, FLAT_GRAIN, do_scale, &j);
+    run("scale", 0, 8.0 * (double)n, n, FLAT_GRAIN, do_scale, &j);
 }
 
 static void do_zero(void *ctx, int thread, size_t a, size_t b) {
@@ -200,7 +245,7 @@ static void do_zero(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_zero(float *y, size_t n) {
     flat_job j = {.y = y};
-    bt_parallel_for(n, FLAT_GRAIN, do_zero, &j);
+    run("zero", 0, 4.0 * (double)n, n, FLAT_GRAIN, do_zero, &j);
 }
 
 static void do_adamw(void *ctx, int thread, size_t a, size_t b) {
@@ -212,7 +257,7 @@ static void do_adamw(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_adamw(float *w, const float *g, float *m, float *v, float grad_scale, float lr, float b1, float b2, float eps, float decay, float c1,
                  float c2, size_t n) {
     flat_job j = {.y = w, .x = g, .m = m, .v = v, .a = grad_scale, .lr = lr, .b1 = b1, .b2 = b2, .eps = eps, .decay = decay, .c1 = c1, .c2 = c2};
-    bt_parallel_for(n, FLAT_GRAIN, do_adamw, &j);
+    run("adamw", 0, 28.0 * (double)n, n, FLAT_GRAIN, do_adamw, &j);
 }
 
 /* Sums: the array is cut into at most SPANS spans of whole BT_SUM_BLOCKs (a cut that depends on n alone); a span is summed
@@ -243,7 +288,7 @@ static double sum_blocks(double (*slot)(const float *x, size_t n), const float *
     if (n == 0) return 0;
     j.span = (blocks + SPANS - 1) / SPANS * BT_SUM_BLOCK;
     size_t spans = (n + j.span - 1) / j.span;
-    bt_parallel_for(spans, 1, do_sum, &j);
+    run("sums", 0, 4.0 * (double)n, spans, 1, do_sum, &j);
     double s = 0;
     for (size_t i = 0; i < spans; i++) s += j.part[i];
     return s;
@@ -264,7 +309,7 @@ bt_tern_stats bt_op_tern_codes(int8_t *codes, const float *w, float mean, float 
     flat_job j = {.codes = codes, .x = w, .a = mean, .eps = inv_scale, .sign = sign, .stats = part};
     int threads = bt_threads_count();
     memset(part, 0, (size_t)threads * sizeof *part);
-    bt_parallel_for(n, FLAT_GRAIN, do_tern_codes, &j);
+    run("tern_codes", 0, 6.0 * (double)n, n, FLAT_GRAIN, do_tern_codes, &j);
     for (int i = 0; i < threads; i++) {
         all.zero += part[i].zero;
         all.pos += part[i].pos;
@@ -294,7 +339,7 @@ static void do_tern_pack(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K) {
     product_job j = {.packed = packed, .codes = codes, .N = N, .K = K};
-    bt_parallel_for(N, BT_TERN_ROWS, do_tern_pack, &j);
+    run("tern_pack", 0, 3.0 * product(N, K, 1), N, BT_TERN_ROWS, do_tern_pack, &j);
 }
 
 enum { M_GRAIN = 32 };                          /* rows of a product that stay on one thread */
@@ -307,7 +352,7 @@ static void do_tern_fwd(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed, float scale, size_t M, size_t N, size_t K,
                     int flags) {
     product_job j = {.y = y, .ldy = ldy, .xq = xq, .dq = dq, .packed_in = packed, .scale = scale, .N = N, .K = K, .flags = flags};
-    bt_parallel_for(M, M_GRAIN, do_tern_fwd, &j);
+    run("tern_fwd", 2.0 * product(M, N, K), 0, M, M_GRAIN, do_tern_fwd, &j);
 }
 
 static void do_tern_dx(void *ctx, int thread, size_t a, size_t b) {
@@ -318,7 +363,7 @@ static void do_tern_dx(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t M, size_t N, size_t K,
                    bt_prec prec, int flags) {
     product_job j = {.y = dx, .ldy = lddx, .x = dy, .ldx = lddy, .packed_in = packed, .scale = scale, .N = N, .K = K, .prec = prec, .flags = flags};
-    bt_parallel_for(M, M_GRAIN, do_tern_dx, &j);
+    run("tern_dx", 2.0 * product(M, N, K), 0, M, M_GRAIN, do_tern_dx, &j);
 }
 
 static void do_tern_dw(void *ctx, int thread, size_t a, size_t b) {
@@ -328,7 +373,7 @@ static void do_tern_dw(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, bt_prec prec) {
     product_job j = {.y = dw, .x = dy, .ldx = lddy, .xq = xq, .dq = dq, .M = M, .N = N, .K = K, .prec = prec};
-    bt_parallel_for(N, M_GRAIN, do_tern_dw, &j);
+    run("tern_dw", 2.0 * product(M, N, K), 0, N, M_GRAIN, do_tern_dw, &j);
 }
 
 /* ---- dense products -------------------------------------------------------------------------------------------------- */
@@ -343,7 +388,7 @@ void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const 
                 size_t K, bt_prec prec, int flags) {
     product_job j = {.y = c, .ldy = ldc, .x = a, .ldx = lda, .ta = ta, .b = b, .ldb = ldb, .tb = tb, .scale = alpha, .N = N, .K = K,
                      .prec = prec, .flags = flags};
-    bt_parallel_for(M, M_GRAIN, do_gemm, &j);
+    run("gemm", 2.0 * product(M, N, K), 0, M, M_GRAIN, do_gemm, &j);
 }
 
 /* ---- attention ------------------------------------------------------------------------------------------------------- */
@@ -368,7 +413,7 @@ static void do_attn_fwd(void *ctx, int thread, size_t a, size_t b) {        /* u
 void bt_op_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v, const bt_attn_shape *s, size_t B, size_t H, size_t KV,
                     bt_prec prec) {
     attn_job j = {.o = o, .lse_out = lse, .q = q, .k = k, .v = v, .s = s, .H = H, .KV = KV, .prec = prec};
-    bt_parallel_for(B * H, 1, do_attn_fwd, &j);
+    run("attn_fwd", 2.0 * product(B * H, s->T * s->T, s->D), 0, B * H, 1, do_attn_fwd, &j);
 }
 
 static void do_attn_bwd(void *ctx, int thread, size_t a, size_t b) {        /* units: (sequence, kv head); its query heads in order */
@@ -393,7 +438,7 @@ static void do_attn_bwd(void *ctx, int thread, size_t a, size_t b) {        /* u
 void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q, const float *k,
                     const float *v, const bt_attn_shape *s, size_t B, size_t H, size_t KV, bt_prec prec) {
     attn_job j = {.dq = dq, .dk = dk, .dv = dv, .dout = dout, .o_in = o, .lse = lse, .q = q, .k = k, .v = v, .s = s, .H = H, .KV = KV, .prec = prec};
-    bt_parallel_for(B * KV, 1, do_attn_bwd, &j);
+    run("attn_bwd", 5.0 * product(B * H, s->T * s->T, s->D), 0, B * KV, 1, do_attn_bwd, &j);
 }
 
 /* ---- head and embedding ---------------------------------------------------------------------------------------------- */
@@ -416,7 +461,7 @@ double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, con
         size_t rows = M - m < chunk ? M - m : chunk;
         head_job j = {.loss = row_loss + m, .logits = logits, .targets = targets + m, .dscale = dscale, .V = V};
         bt_op_gemm(logits, V, x + m * C, C, 0, E, C, 1, 1.0f, rows, V, C, prec, 0);
-        bt_parallel_for(rows, 1, do_xent, &j);
+        run("softmax_xent", 0, 8.0 * product(rows, V, 1), rows, 1, do_xent, &j);
         if (dscale == 0) continue;
         bt_op_gemm(dx + m * C, C, logits, V, 0, E, C, 0, 1.0f, rows, C, V, prec, 0);
         bt_op_gemm(dE, C, logits, V, 1, x + m * C, C, 0, 1.0f, V, C, rows, prec, BT_ACC);
@@ -441,7 +486,7 @@ static void do_embed(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_embed(float *x, const float *E, const int32_t *tokens, size_t M, size_t C) {
     embed_job j = {.out = x, .in = E, .tokens = tokens, .C = C};
-    bt_parallel_for(M, 16, do_embed, &j);
+    run("embed", 0, 8.0 * product(M, C, 1), M, 16, do_embed, &j);
 }
 
 static void do_embed_bwd(void *ctx, int thread, size_t a, size_t b) {       /* columns a..b, rows in ascending order */
@@ -452,5 +497,5 @@ static void do_embed_bwd(void *ctx, int thread, size_t a, size_t b) {       /* c
 
 void bt_op_embed_bwd(float *dE, const float *dx, const int32_t *tokens, size_t M, size_t C) {
     embed_job j = {.out = dE, .in = dx, .tokens = tokens, .M = M, .C = C};
-    bt_parallel_for(C, 64, do_embed_bwd, &j);
+    run("embed_bwd", 0, 12.0 * product(M, C, 1), C, 64, do_embed_bwd, &j);
 }

@@ -12,6 +12,18 @@
 bt_code bt_ops_plan(size_t M, size_t N, size_t K, size_t T, size_t D, size_t *bytes, bt_err *err) BT_MUST_CHECK;
 void bt_ops_release(void);
 
+/* what each operation has cost since bt_ops_profile(true): wall time on the training thread, operations (two per multiply-add;
+ * attention: its causal half) and the bytes memory must move at least; 0 where a count means nothing */
+typedef struct bt_op_profile {
+    const char *name;
+    uint64_t calls;
+    int64_t ns;
+    double ops, bytes;
+} bt_op_profile;
+enum { BT_OPS_MAX = 40 };
+void bt_ops_profile(bool on);                   /* true: start from zero */
+size_t bt_ops_profile_rows(bt_op_profile *rows, size_t max);
+
 void bt_op_rmsnorm(float *y, float *rstd, const float *x, const float *gain, float eps, size_t rows, size_t C);
 /* dgain may be NULL (no gain); adds to dgain; acc != 0 adds to dx */
 void bt_op_rmsnorm_bwd(float *dx, float *dgain, const float *dy, const float *x, const float *gain, const float *rstd, int acc, size_t rows, size_t C);
