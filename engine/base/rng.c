@@ -19,15 +19,20 @@ double bt_rng_unit(uint64_t seed, uint64_t stream, uint64_t index) {
 }
 
 /* Pair p gives the normals of indices 2p and 2p+1, so a slice may begin anywhere. */
-static double normal_at(uint64_t index, uint64_t seed, uint64_t stream) {
-    uint64_t pair = index >> 1;
+static void normal_pair(double out[2], uint64_t pair, uint64_t seed, uint64_t stream) {
     double u = bt_rng_unit(seed, stream, 2 * pair), v = bt_rng_unit(seed, stream, 2 * pair + 1);
     double r = sqrt(-2.0 * log(1.0 - u)), a = 6.283185307179586 * v;
-    return (index & 1) ? r * sin(a) : r * cos(a);
+    out[0] = r * cos(a);
+    out[1] = r * sin(a);
 }
 
 void bt_rng_normal(float *out, size_t n, uint64_t first, float sigma, uint64_t seed, uint64_t stream) {
-    for (size_t i = 0; i < n; i++) out[i] = (float)(normal_at(first + i, seed, stream) * (double)sigma);
+    double pair[2] = {0, 0};
+    for (size_t i = 0; i < n; i++) {
+        uint64_t index = first + i;
+        if (i == 0 || (index & 1) == 0) normal_pair(pair, index >> 1, seed, stream);
+        out[i] = (float)(pair[index & 1] * (double)sigma);
+    }
 }
 
 uint64_t bt_hash_name(const char *name) {
