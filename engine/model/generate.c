@@ -229,39 +229,37 @@ static int32_t likeliest(const float *logits, size_t V) {
     return (int32_t)best;
 }
 
+/* Leaves the tokens that may be drawn at the end of c, likeliest last; returns how many. *held: their weights' sum. */
+static size_t limit(candidate *c, size_t V, size_t k, double p, double *held) {
+    double total = *held;
+    for (size_t i = V / 2; i-- > 0;) sift_down(c, V, i);
+    if (k < V) {
+        total = 0;
+        for (size_t i = 0; i < k; i++) total += (double)pop(c, V - i).weight;
+    }
+    size_t n = 0;
+    for (*held = 0; n < k && (n == 0 || *held < p * total); n++) *held += (double)(k < V ? c[V - 1 - n] : pop(c, V - n)).weight;
+    return n;
+}
+
 int32_t bt_gen_sample(bt_gen *g, const bt_sampling *s) {
     size_t V = (size_t)g->m->setup.cfg.V;
     int32_t best = likeliest(g->logits, V);
     if (!(s->temperature > 0) || s->top_k == 1) return best;
-    size_t k = s->top_k > 0 && (size_t)s->top_k < V ? (size_t)s->top_k : V;
-    double p = s->top_p > 0 && s->top_p < 1 ? s->top_p : 1.0, sum = 0;
-    candidate *c = g->candidates, *from = c;
+    size_t n = V, k = s->top_k > 0 && (size_t)s->top_k < V ? (size_t)s->top_k : V;
+    double p = s->top_p > 0 && s->top_p < 1 ? s->top_p : 1.0, held = 0;
+    candidate *c = g->candidates;
     for (size_t i = 0; i < V; i++) {
         c[i] = (candidate){(float)exp(((double)g->logits[i] - (double)g->logits[best]) / s->temperature), (int32_t)i};
-        if (k == V) sum += (double)c[i].weight;
+        held += (double)c[i].weight;
     }
-    size_t n = V;                           /* the candidates are from[0..n) */
-    if (k < V || p < 1) {
-        for (size_t i = V / 2; i-- > 0;) sift_down(c, V, i);
-        if (k < V) {
-            for (n = 0; n < k; n++) sum += (double)pop(c, V - n).weight;
-            from = c + (V - k);
-            for (size_t i = k / 2; p < 1 && i-- > 0;) sift_down(from, k, i);
-        }
-        if (p < 1) {
-            double held = 0;
-            size_t of = n;
-            for (n = 0; n < of && held < p * sum; n++) held += (double)pop(from, of - n).weight;
-            from += of - n;
-            sum = held;
-        }
+    if (k < V || p < 1) n = limit(c, V, k, p, &held);
+    double u = bt_rng_unit(s->seed, bt_hash_name("sample"), g->seen) * held;
+    for (size_t i = 1; i < n; i++) {
+        u -= (double)c[V - i].weight;
+        if (u < 0) return c[V - i].token;
     }
-    double u = bt_rng_unit(s->seed, bt_hash_name("sample"), g->seen) * sum;
-    for (size_t i = 0; i < n; i++) {
-        u -= (double)from[i].weight;
-        if (u < 0) return from[i].token;
-    }
-    return from[n - 1].token;
+    return c[V - n].token;
 }
 
 bt_code bt_gen_next(bt_gen *g, const bt_sampling *s, int32_t *token, bt_err *err) {

@@ -52,7 +52,7 @@ typedef void (*bt_grad_ready_fn)(void *ctx, size_t begin, size_t end);
 typedef struct bt_micro_times { int64_t fwd_ns, bwd_ns; } bt_micro_times;   /* head+loss backward counts as backward */
 
 /* One micro-batch: inputs, targets (B, T), targets < 0 are not trained. Adds gradients of grad_scale * (sum of token losses);
- * returns the sum of token losses. grads must be zeroed by the caller before the first micro-batch of a step
+ * returns the sum of token losses. grad_scale is not 0. grads must be zeroed by the caller before the first micro-batch of a step
  * (bt_model_zero_grads). ready may be NULL. */
 double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *targets, double grad_scale, bt_grad_ready_fn ready,
                             void *ready_ctx, bt_micro_times *times);

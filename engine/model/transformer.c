@@ -77,35 +77,38 @@ static void gate_up(bt_model *m, bt_layer *l, size_t r0, size_t rows) {
     bt_linear_fwd(&l->up, a->up + r0 * F, &l->ffn_in, a->x_mid, r0, rows, m->setup.prec, 0);
 }
 
-void bt_net_ffn(bt_model *m, bt_layer *l, size_t M) {
+/* x_out NULL: only what backward needs */
+static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
     size_t F = (size_t)c->F, C = (size_t)c->C;
     bt_site_fwd(&l->ffn_in, a->x_mid, 0, M);
-    bt_net_copy(l->x_out, a->x_mid, M * C);
+    if (x_out) bt_net_copy(x_out, a->x_mid, M * C);
     for (size_t r0 = 0; r0 < M; r0 += m->block) {
         size_t rows = M - r0 < m->block ? M - r0 : m->block;
         gate_up(m, l, r0, rows);
         bt_op_glu(a->h, a->gate + r0 * F, a->up + r0 * F, c->act, rows * F);
         bt_site_fwd(&l->down_in, a->h, r0, rows);
-        bt_linear_fwd(&l->down, l->x_out + r0 * C, &l->down_in, a->h, r0, rows, m->setup.prec, BT_ACC);
+        if (x_out) bt_linear_fwd(&l->down, x_out + r0 * C, &l->down_in, a->h, r0, rows, m->setup.prec, BT_ACC);
     }
 }
 
-static void layer_forward(bt_model *m, bt_layer *l, size_t B, size_t T) {
+void bt_net_ffn(bt_model *m, bt_layer *l, size_t M) { ffn(m, l, l->x_out, M); }
+
+static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_attn_shape shape = attn_shape(c, T);
     bt_net_qkv(m, l, B * T);
     bt_op_attn_fwd(l->a.o, l->a.lse, bt_net_q(l), bt_net_k(l), l->a.v, &shape, B, (size_t)c->H, (size_t)c->KV, m->setup.prec);
     bt_net_attn_out(m, l, B * T);
-    bt_net_ffn(m, l, B * T);
+    ffn(m, l, x_out, B * T);
 }
 
 void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_net_positions(m, B, T, 0);
     bt_op_embed(m->layers[0].a.x, m->embed, inputs, B * T, (size_t)c->C);
-    for (int i = 0; i < c->L; i++) layer_forward(m, &m->layers[i], B, T);
+    for (int i = 0; i < c->L; i++) layer_forward(m, &m->layers[i], m->layers[i].x_out, B, T);
 }
 
 /* ---- backward ------------------------------------------------------------------------------------------------------- */
@@ -203,7 +206,7 @@ void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_
     backward p = {.m = m, .B = B, .T = T, .M = B * T, .prec = m->setup.prec, .ready = ready, .ready_ctx = ready_ctx};
     for (int i = c->L - 1; i >= 0; i--) {
         bt_layer *l = &m->layers[i];
-        if (m->setup.recompute == BT_RECOMPUTE_FULL) layer_forward(m, l, B, T);
+        if (m->setup.recompute == BT_RECOMPUTE_FULL) layer_forward(m, l, NULL, B, T);
         ffn_backward(&p, l);
         attn_backward(&p, l);
     }
