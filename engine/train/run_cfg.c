@@ -104,6 +104,10 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
     }
     if (cfg->micro_batch && cfg->accum && !said(o, "train.batch_tokens"))
         BT_TRY(bt_opts_set(o, "train.batch_tokens", "0", BT_FROM_PRESET, "auto", err));
+    if (strncmp(cfg->data, "synth:", 6) == 0) {             /* the stream for comparisons: other trainers run it at a constant rate */
+        BT_TRY(bt_opts_set(o, "optim.schedule", "constant", BT_FROM_PRESET, "as the data is synth", err));
+        BT_TRY(bt_opts_set(o, "optim.warmup", "0", BT_FROM_PRESET, "as the data is synth", err));
+    }
     return BT_OK;
 }
 

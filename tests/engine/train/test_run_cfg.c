@@ -85,6 +85,18 @@ static void test_stronger_than_preset(void **state) {
     assert_int_equal(c.head_dim, 64);
 }
 
+static void test_synth_is_for_comparison(void **state) {      /* the peer's constant rate, unless asked otherwise */
+    (void)state;
+    assert_int_equal(SETTLE(1, "--data", "synth:chain"), BT_OK);
+    assert_int_equal(c.schedule, 0);
+    assert_int_equal(c.warmup, 0);
+    assert_int_equal(SETTLE(1, "--data", "synth:chain", "--lr-schedule", "linear", "--warmup", "7"), BT_OK);
+    assert_int_equal(c.schedule, 2);
+    assert_int_equal(c.warmup, 7);
+    assert_int_equal(SETTLE(1, "--seed", "1"), BT_OK);
+    assert_int_equal(c.schedule, 1);
+}
+
 static void test_automatic_values(void **state) {
     (void)state;
     assert_int_equal(SETTLE(1, "--tokens", "100k"), BT_OK);
@@ -182,7 +194,7 @@ static void test_json_and_text_agree(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_preset_resolves), cmocka_unit_test(test_defaults_are_nano), cmocka_unit_test(test_stronger_than_preset),
-        cmocka_unit_test(test_automatic_values),      cmocka_unit_test(test_ranks),             cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_automatic_values),      cmocka_unit_test(test_synth_is_for_comparison),      cmocka_unit_test(test_ranks),             cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_small_vocab_without_bytes), cmocka_unit_test(test_json_and_text_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
