@@ -19,6 +19,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "store/apply.h"
+#include "store/retain.h"
 
 enum { QUEUE_BYTES = 64 << 20, BATCH_BYTES = 8 << 20, WAL_PAGES_IDLE = 1024, WAL_PAGES_BUSY = 16384 };
 static const int64_t PACE_NS = 50000000, RETRY_NS = 20000000, RETRY_MAX_NS = 1000000000, BUSY_PATIENCE_NS = 30000000000;
@@ -32,6 +33,7 @@ struct bt_writer {
     bt_apply *apply;
     int64_t run, aid;                   /* 0: no attempt is open */
     bool past;                          /* records of another time: the attempt ends with its last step, not now */
+    bool retain;                        /* there may be rank rows too old to keep */
     int wal_pages;                      /* in the log after the newest commit */
     bt_err trouble;                     /* why the newest transaction failed; BT_OK: it did not */
     pthread_t thread;
@@ -74,12 +76,26 @@ static bt_code commit(bt_writer *w, bt_record *list) {
     w->trouble = err;
     w->trouble.code = code;
     if (code == BT_OK) {
-        atomic_store(&w->committed, bt_apply_last_step(w->apply));
+        int64_t before = atomic_exchange(&w->committed, bt_apply_last_step(w->apply));
+        if (bt_apply_last_step(w->apply) / BT_RETAIN_CHUNK != before / BT_RETAIN_CHUNK) w->retain = true;
         atomic_store(&w->skipped, bt_apply_skipped(w->apply));
     }
     if (w->wal_pages > WAL_PAGES_BUSY) checkpoint(w, SQLITE_CHECKPOINT_PASSIVE, 0);
     pthread_mutex_unlock(&w->db_mu);
     return code;
+}
+
+/* what waits for a quiet moment: the log back into the file, and one chunk of old rank rows */
+static void tidy(bt_writer *w) {
+    bt_err ignored;
+    int64_t rows = 0;
+    pthread_mutex_lock(&w->db_mu);      /* nothing to do: two comparisons */
+    if (w->wal_pages > WAL_PAGES_IDLE) checkpoint(w, SQLITE_CHECKPOINT_PASSIVE, 0);
+    if (w->retain && w->aid && bt_lock_take(&w->lock, 0, &ignored) == BT_OK) {
+        if (bt_retain_chunk(w->db, w->aid, bt_apply_last_step(w->apply), &w->retain, &rows) != SQLITE_OK) w->retain = false;
+        bt_lock_drop(&w->lock);
+    }
+    pthread_mutex_unlock(&w->db_mu);
 }
 
 static void wait_until(bt_queue *q, int64_t ns) {       /* q->mu is held */
@@ -97,9 +113,7 @@ static bool await_work(bt_writer *w, int64_t not_before) {
         q->sleeping = false;
         if (q->head || q->stop) break;
         pthread_mutex_unlock(&q->mu);
-        pthread_mutex_lock(&w->db_mu);
-        if (w->wal_pages > WAL_PAGES_IDLE) checkpoint(w, SQLITE_CHECKPOINT_PASSIVE, 0);
-        pthread_mutex_unlock(&w->db_mu);
+        tidy(w);
         pthread_mutex_lock(&q->mu);
     }
     while (!q->hurry && !q->stop && bt_now_ns() < not_before) wait_until(q, not_before);
@@ -119,6 +133,7 @@ static void *write_loop(void *arg) {
             bt_records_free(list);
             bt_queue_done(&w->q);
             pause = RETRY_NS;
+            if (!w->q.hurry) tidy(w);
             continue;
         }
         bt_queue_untake(&w->q, list);
