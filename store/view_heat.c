@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/blocks.h"
 #include "store/view_impl.h"
 
 enum { ROWS_BUDGET = 24576 };           /* rank rows read for one picture: beyond it each column is sampled */
@@ -20,6 +21,7 @@ typedef struct picture {
     double *now;                        /* values of the step being read, by rank */
     double *work;
     int64_t step;                       /* -1: none read yet */
+    double weight;                      /* steps the values being read stand for */
     bool ratio;
 } picture;
 
@@ -30,7 +32,7 @@ static void end_step(picture *p) {
         if (!isnan(p->now[k])) p->work[n++] = p->now[k];
     double median = p->ratio ? bt_lower_median(p->work, n) : 1;
     for (size_t k = 0; k < p->rows && col < p->cols; k++) {
-        if (!isnan(p->now[k]) && median > 0) p->sum[k * p->cols + col] += p->now[k] / median, p->count[k * p->cols + col] += 1;
+        if (!isnan(p->now[k]) && median > 0) p->sum[k * p->cols + col] += p->weight * p->now[k] / median, p->count[k * p->cols + col] += p->weight;
         p->now[k] = NAN;
     }
 }
@@ -41,9 +43,30 @@ static bool on_row(void *ctx, const double *col, int n) {
     (void)n;
     if ((int64_t)col[0] != p->step) end_step(p);
     p->step = (int64_t)col[0];
+    p->weight = 1;
     size_t k = (size_t)col[1];
     if (k < p->rows) p->now[k] = p->v->heat.value == BT_HEAT_BUSY ? col[2] - (isnan(col[3]) ? 0 : col[3]) : col[2];
     return true;
+}
+
+/* the ranks' means over a block: a ratio of means instead of a mean of ratios */
+static bool on_block(void *ctx, const bt_block *b) {
+    picture *p = ctx;
+    end_step(p);
+    p->step = b->step0;
+    p->weight = b->wall_us.n;
+    for (int k = 0; k < b->n_ranks && (size_t)k < p->rows; k++) {
+        const bt_block_stat *v = b->ranks + (size_t)k * BT_MR_COUNT, *x = &v[values[p->v->heat.value].metric], *w = &v[BT_MR_WAIT];
+        if (x->n > 0) p->now[k] = x->sum / x->n - (p->v->heat.value == BT_HEAT_BUSY && w->n > 0 ? w->sum / w->n : 0);
+    }
+    return true;
+}
+
+static bt_code read_blocks(picture *p, int64_t from, int64_t to, bt_err *err) {
+    bt_blocks_ask ask = {.run = p->v->impl->run, .step0 = from, .step1 = to, .max_steps = p->size >= 64 ? p->size / 4 : p->size, .ranks = true};
+    bt_code code = bt_blocks_walk(p->v->impl->db, &ask, on_block, p, err);
+    end_step(p);
+    return code;
 }
 
 static bt_code read_columns(picture *p, int64_t from, int64_t to, bool *exact, bt_err *err) {
@@ -53,6 +76,10 @@ static bt_code read_columns(picture *p, int64_t from, int64_t to, bool *exact, b
                    bt_rank_metrics[values[p->v->heat.value].metric].key);
     int64_t budget = ROWS_BUDGET / (int64_t)(p->rows ? p->rows : 1), part = p->size;
     *exact = to - from + 1 <= budget;
+    if (!*exact && p->size >= 16) {
+        bt_text_release(&sql);
+        return read_blocks(p, from, to, err);
+    }
     if (!*exact) part = budget / (int64_t)p->cols > 0 ? budget / (int64_t)p->cols : 1;
     if (part > p->size) part = p->size;
     bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory") : BT_OK;

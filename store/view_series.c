@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/blocks.h"
 #include "store/view_impl.h"
 
 enum { STREAMS_MAX = 12, VALUES = 6 };      /* x, first, last, min, max, mean of a bucket */
@@ -76,25 +77,34 @@ static void drop_before(bt_stream *s, int64_t from) {
 
 /* ---- reading -------------------------------------------------------------------------------------------------------------------- */
 
-typedef struct reading { bt_stream *s; bt_err *err; bt_code code; } reading;
+typedef struct reading { bt_stream *s; bt_err *err; bt_code code; double created_us; } reading;
 
-/* columns: step, tokens, time_s, step_ms, bytes_wire, then the metrics */
-static bool on_row(void *ctx, const double *col, int n) {
-    reading *r = ctx;
+/* the bucket of a step, opened when it is the first of it; NULL: no memory */
+static bt_bucket *bucket_for(reading *r, int64_t step) {
     bt_stream *s = r->s;
-    int64_t step = (int64_t)col[0], key = step / s->size;
+    int64_t key = step / s->size;
     size_t per = (size_t)s->n_metrics;
     if (s->n == 0 || s->bucket[s->n - 1].key != key) {
         size_t cap_stat = s->cap * per, cap = s->cap;
         r->code = BT_GROW(s->stat, cap_stat, (s->n + 1) * per, r->err);
         if (r->code == BT_OK) r->code = BT_GROW(s->bucket, cap, s->n + 1, r->err);
-        if (r->code != BT_OK) return false;
+        if (r->code != BT_OK) return NULL;
         s->cap = cap_stat / per < cap ? cap_stat / per : cap;
         s->bucket[s->n] = (bt_bucket){.key = key};
         memset(&s->stat[s->n * per], 0, per * sizeof *s->stat);
         s->n++;
     }
-    bt_bucket *b = &s->bucket[s->n - 1];
+    return &s->bucket[s->n - 1];
+}
+
+/* columns: step, tokens, time_s, step_ms, bytes_wire, then the metrics */
+static bool on_row(void *ctx, const double *col, int n) {
+    reading *r = ctx;
+    bt_stream *s = r->s;
+    int64_t step = (int64_t)col[0];
+    size_t per = (size_t)s->n_metrics;
+    bt_bucket *b = bucket_for(r, step);
+    if (!b) return false;
     s->active_s += isnan(col[3]) ? 0 : col[3] / 1e3;
     s->bytes += isnan(col[4]) ? 0 : col[4];
     b->step = step;
@@ -120,13 +130,52 @@ static void stream_sql(const bt_stream *s, bt_text *sql) {
     }
 }
 
-/* reads steps next..to; from a long stretch only the beginning of each bucket */
+/* many steps at once, from the summaries the writer made: as exact as their rows */
+static bool on_block(void *ctx, const bt_block *k) {
+    reading *r = ctx;
+    bt_stream *s = r->s;
+    if (s->rank >= k->n_ranks) return true;
+    const bt_block_stat *v = s->rank < 0 ? k->steps : k->ranks + (size_t)s->rank * BT_MR_COUNT;
+    bt_bucket *b = bucket_for(r, k->step0);
+    if (!b) return false;
+    s->active_s += v[s->rank < 0 ? (int)BT_MS_STEP_TIME : (int)BT_MR_STEP_TIME].sum / 1e3;
+    s->bytes += v[s->rank < 0 ? (int)BT_MS_BYTES_WIRE : (int)BT_MR_BYTES_WIRE].sum;
+    b->step = k->step1;
+    b->rows += (int64_t)k->wall_us.n;
+    b->tokens = k->steps[BT_MS_TOKENS].last;
+    b->time_s = (k->wall_us.last - r->created_us) / 1e6;
+    b->active_s = s->active_s;
+    b->bytes = s->bytes;
+    for (int i = 0; i < s->n_metrics; i++) {
+        const bt_block_stat *m = &v[s->metric[i]];
+        stat_merge(&s->stat[(s->n - 1) * (size_t)s->n_metrics + (size_t)i], &(bt_stat){m->first, m->last, m->min, m->max, m->sum, (int64_t)m->n});
+    }
+    return true;
+}
+
+enum { LONG_STRETCH = 8192 };
+
+static bt_code stream_blocks(bt_view *v, bt_stream *s, int64_t to, bt_err *err) {
+    double created_s;
+    reading r = {.s = s, .err = err};
+    bt_blocks_ask ask = {.run = s->run, .step0 = s->next, .step1 = to, .max_steps = s->size, .ranks = s->rank >= 0};
+    BT_TRY(bt_db_value(v->impl->db, "SELECT started_s FROM runs WHERE run = ?1", s->run, &created_s, err));
+    r.created_us = created_s * 1e6;
+    if (s->rank >= 0 && s->size < 256) s->exact = false;       /* the smallest blocks know the means of ranks only */
+    bt_code code = bt_blocks_walk(v->impl->db, &ask, on_block, &r, err);
+    if (code == BT_OK) code = r.code;
+    if (code == BT_OK) s->next = to + 1;
+    return code;
+}
+
+/* reads steps next..to; from a long stretch in narrow buckets only the beginning of each */
 static bt_code stream_read(bt_view *v, bt_stream *s, int64_t to, bt_err *err) {
     if (to < s->next) return BT_OK;
+    if (to - s->next >= LONG_STRETCH && s->size >= 16) return stream_blocks(v, s, to, err);
     bt_text sql;
     bt_text_init(&sql);
     stream_sql(s, &sql);
-    reading r = {s, err, BT_OK};
+    reading r = {.s = s, .err = err};
     int64_t stretch = to - s->next + 1, part = s->size, limit = BT_VIEW_EXACT_STEPS / (s->rank < 0 ? 1 : 8);
     if (stretch > limit) {
         part = limit * s->size / stretch;
