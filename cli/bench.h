@@ -10,5 +10,6 @@ typedef struct bt_bench_verb {
 } bt_bench_verb;
 
 bt_code bt_bench_train(int argc, char **argv, int *exit_status, bt_err *err);
+bt_code bt_bench_store(int argc, char **argv, int *exit_status, bt_err *err);
 
 #endif

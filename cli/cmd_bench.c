@@ -7,6 +7,7 @@
 
 static const bt_bench_verb verbs[] = {
     {"train", "whole training steps", bt_bench_train},
+    {"store", "writing and reading the metrics database", bt_bench_store},
 };
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
 
@@ -33,9 +34,10 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 
 const bt_command bt_cmd_bench = {
     .name = "bench",
-    .summary = "measure training steps on this machine",
-    .args = "train [OPTIONS]",
+    .summary = "measure training steps or the metrics database on this machine",
+    .args = "train|store [OPTIONS]",
     .examples = "bitrain bench train --preset small --threads 1 --data synth:chain --json\n"
-                "bitrain bench train --preset nano --ranks 2 --threads 1 --steps 20\n",
+                "bitrain bench train --preset nano --ranks 2 --threads 1 --steps 20\n"
+                "bitrain bench store --ranks 8 --steps 100000 --json\n",
     .run = run,
 };

@@ -154,7 +154,7 @@ static bt_code print_list(shown *s, const char *title, const char *sql, const ch
 }
 
 static const struct { const char *title, *sql, *all_sql, *count; } lists[] = {
-    {"settings that are not defaults", "SELECT key, value, coalesce(nullif(place, ''), origin) AS \"from\" FROM configs WHERE run = ?1 AND coalesce(origin, '') <> 'default' LIMIT 40",
+    {"settings (those given; --all shows every one)", "SELECT key, value, coalesce(nullif(place, ''), origin) AS \"from\" FROM configs WHERE run = ?1 AND (coalesce(origin, '') NOT IN ('default', 'preset') OR key = 'model.preset') LIMIT 60",
      "SELECT key, value, origin, place AS \"where\" FROM configs WHERE run = ?1", "SELECT 0 WHERE ?1 <> ''"},
     {"attempts", "SELECT attempt, from_step, started, round(ended_s - started_s, 1) AS took_s, world_size AS ranks, reason, coalesce(exit_kind, '') AS ended FROM attempts WHERE run = ?1 ORDER BY attempt DESC", NULL,
      "SELECT count(*) FROM attempts WHERE run = ?1"},

@@ -153,6 +153,21 @@ static void summarise(summary *s, const bt_step_record *r) {
     spark_add(s, r->step, s->loss);
 }
 
+static void insert_ranks(bt_apply *a, const bt_step_record *r) {
+    sqlite3_stmt *st = a->st[ST_RANK_STEP];
+    bool fits = a->at.aid >> BT_AID_BITS == 0 && r->step >> BT_STEP_BITS == 0;
+    for (int k = 0; k < r->n_ranks && a->rc == SQLITE_OK; k++) {
+        if (!fits || k >> BT_RANK_BITS) {
+            a->skipped++;
+            continue;
+        }
+        const double *v = r->rank_values + (size_t)k * BT_MR_COUNT;
+        sqlite3_bind_int64(st, 1, bt_rank_key(a->at.aid, r->step, k));
+        for (int i = 0; i < BT_MR_COUNT; i++) bind_metric(st, 2 + i, v[i], &a->rank_cols[i]);
+        run(a, st);
+    }
+}
+
 static void on_step(void *ctx, const bt_step_record *r) {
     bt_apply *a = ctx;
     sqlite3_stmt *st = a->st[ST_STEP];
@@ -177,15 +192,7 @@ static void on_step(void *ctx, const bt_step_record *r) {
     sqlite3_bind_int64(st, 3, r->wall_us);
     sqlite3_bind_int64(st, 4, flags);
     run(a, st);
-    st = a->st[ST_RANK_STEP];
-    sqlite3_bind_int64(st, 1, a->at.aid);
-    sqlite3_bind_int64(st, 2, r->step);
-    for (int k = 0; k < r->n_ranks && a->rc == SQLITE_OK; k++) {
-        const double *v = r->rank_values + (size_t)k * BT_MR_COUNT;
-        sqlite3_bind_int(st, 3, k);
-        for (int i = 0; i < BT_MR_COUNT; i++) bind_metric(st, 4 + i, v[i], &a->rank_cols[i]);
-        run(a, st);
-    }
+    insert_ranks(a, r);
     if (a->rc == SQLITE_OK) a->rc = bt_roll_add(a->roll, r);
     summarise(&a->now, r);
     a->touched = true;

@@ -74,7 +74,8 @@ static bt_code take_ranks(walk *w, sqlite3_stmt *k, int *rc, int64_t step, int *
 
 static bt_code walk_raw(walk *w, int64_t first, int64_t end, bt_err *err) {
     bind_range(w->raw_steps, w->at->aid, first, end);
-    bind_range(w->raw_ranks, w->at->aid, first, end);
+    sqlite3_bind_int64(w->raw_ranks, 1, bt_rank_key_end(w->at->aid, first));
+    sqlite3_bind_int64(w->raw_ranks, 2, bt_rank_key_end(w->at->aid, end));
     int rc, rank_rc = w->ask->ranks ? sqlite3_step(w->raw_ranks) : SQLITE_DONE;
     bt_code code = BT_OK;
     while (code == BT_OK && !w->stopped && (rc = sqlite3_step(w->raw_steps)) == SQLITE_ROW) {
@@ -187,7 +188,7 @@ static bt_code prepare(walk *w, bt_err *err) {
         BT_TRY(bt_sql_prepare(w->db, w->path, "SELECT key, data FROM roll WHERE key >= ? AND key < ? ORDER BY key", &w->level[level], err));
     BT_TRY(bt_sql_prepare(w->db, w->path, "SELECT data FROM roll WHERE key = ?", &w->one, err));
     BT_TRY(prepare_raw(w, BT_SCOPE_STEP, "SELECT step, wall_us", " FROM step WHERE aid = ? AND step >= ? AND step < ? ORDER BY step", &w->raw_steps, err));
-    return prepare_raw(w, BT_SCOPE_RANK, "SELECT step, rank", " FROM rank_step WHERE aid = ? AND step >= ? AND step < ? ORDER BY step, rank", &w->raw_ranks, err);
+    return prepare_raw(w, BT_SCOPE_RANK, "SELECT (key >> 16) & 0x3fffffff, key & 0xffff", " FROM rank_step WHERE key >= ? AND key < ? ORDER BY key", &w->raw_ranks, err);
 }
 
 static int level_for(int64_t max_steps) {

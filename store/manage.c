@@ -86,19 +86,27 @@ static bt_code may_remove(session *s, const char *run, bt_err *err) {
     return code;
 }
 
+/* the long tables: how to find the attempts that have rows, and to delete the first CHUNK_ROWS of one (%1$lld: the attempt) */
+static const struct { const char *first, *next, *drop; } long_tables[] = {
+    {"(SELECT min(key) FROM rank_step) >> 46", "(SELECT min(key) FROM rank_step WHERE key >= (x + 1) << 46) >> 46",
+     "DELETE FROM rank_step WHERE key BETWEEN %1$lld << 46 AND (SELECT max(key) FROM (SELECT key FROM rank_step WHERE key >= %1$lld << 46 AND key < (%1$lld + 1) << 46 ORDER BY key LIMIT %2$d))"},
+    {"(SELECT min(aid) FROM step)", "(SELECT min(aid) FROM step WHERE aid > x)",
+     "DELETE FROM step WHERE aid = %1$lld AND step <= (SELECT max(step) FROM (SELECT step FROM step WHERE aid = %1$lld ORDER BY step LIMIT %2$d))"},
+    {"(SELECT min(aid) FROM layer_stat)", "(SELECT min(aid) FROM layer_stat WHERE aid > x)",
+     "DELETE FROM layer_stat WHERE aid = %1$lld AND step <= (SELECT max(step) FROM (SELECT step FROM layer_stat WHERE aid = %1$lld ORDER BY step LIMIT %2$d))"},
+};
+
 /* rows that no attempt owns: the rest of a removed run. In chunks, the lock is free in between. */
 static bt_code sweep(session *s, int64_t *rows, bt_err *err) {
-    static const char *const tables[] = {"rank_step", "step", "layer_stat"};
-    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+    for (size_t i = 0; i < sizeof long_tables / sizeof long_tables[0]; i++) {
         for (int64_t gone = 1; gone > 0; *rows += gone) {
-            char sql[320], find[320];
-            snprintf(find, sizeof find, "SELECT min(x) FROM (WITH RECURSIVE ids(x) AS (SELECT min(aid) FROM %s UNION ALL SELECT (SELECT min(aid) FROM %s WHERE aid > x)"
-                     " FROM ids WHERE x IS NOT NULL) SELECT x FROM ids WHERE x NOT IN (SELECT id FROM attempt))", tables[i], tables[i]);
+            char sql[480], find[480];
+            snprintf(find, sizeof find, "SELECT min(x) FROM (WITH RECURSIVE ids(x) AS (SELECT %s UNION ALL SELECT %s FROM ids WHERE x IS NOT NULL)"
+                     " SELECT x FROM ids WHERE x NOT IN (SELECT id FROM attempt))", long_tables[i].first, long_tables[i].next);
             int64_t aid = bt_sql_int(s->db, find, 0);           /* NULL reads as 0: no attempt has it */
             gone = 0;
             if (aid == 0) break;
-            snprintf(sql, sizeof sql, "DELETE FROM %s WHERE aid = %lld AND step < (SELECT max(step) + 1 FROM (SELECT step FROM %s WHERE aid = %lld ORDER BY step LIMIT %d))",
-                     tables[i], (long long)aid, tables[i], (long long)aid, CHUNK_ROWS);
+            snprintf(sql, sizeof sql, long_tables[i].drop, (long long)aid, CHUNK_ROWS);
             BT_TRY(begin(s, err));
             bt_code code = run_text(s, sql, NULL, &gone, err);
             BT_TRY(end(s, code, err));

@@ -273,13 +273,13 @@ static double cell(sqlite3_stmt *st, int i) { return sqlite3_column_type(st, i) 
 static int replay(bt_roll *r, int64_t first, int64_t end) {
     int rc, rank_rc = SQLITE_DONE, failed = SQLITE_OK;
     sqlite3_stmt *s = r->read_steps, *k = r->read_ranks;
-    sqlite3_stmt *both[] = {s, k};
-    for (int i = 0; i < 2; i++) {
-        sqlite3_reset(both[i]);
-        sqlite3_bind_int64(both[i], 1, r->aid);
-        sqlite3_bind_int64(both[i], 2, first);
-        sqlite3_bind_int64(both[i], 3, end);
-    }
+    sqlite3_reset(s);
+    sqlite3_reset(k);
+    sqlite3_bind_int64(s, 1, r->aid);
+    sqlite3_bind_int64(s, 2, first);
+    sqlite3_bind_int64(s, 3, end);
+    sqlite3_bind_int64(k, 1, bt_rank_key_end(r->aid, first));
+    sqlite3_bind_int64(k, 2, bt_rank_key_end(r->aid, end));
     rank_rc = sqlite3_step(k);
     while ((rc = sqlite3_step(s)) == SQLITE_ROW && failed == SQLITE_OK) {
         int64_t step = sqlite3_column_int64(s, 0);
@@ -424,7 +424,7 @@ static bt_code prepare_all(bt_roll *r, bt_err *err) {
     BT_TRY(bt_sql_prepare(r->db, r->path, "DELETE FROM roll WHERE key >= ? AND key < ?", &r->drop, err));
     BT_TRY(bt_sql_prepare(r->db, r->path, "SELECT key, data FROM roll WHERE key >= ? AND key < ? ORDER BY key", &r->read_blocks, err));
     BT_TRY(prepare_raw(r, BT_SCOPE_STEP, "SELECT step, wall_us", " FROM step WHERE aid = ? AND step >= ? AND step < ? ORDER BY step", &r->read_steps, err));
-    return prepare_raw(r, BT_SCOPE_RANK, "SELECT step, rank", " FROM rank_step WHERE aid = ? AND step >= ? AND step < ? ORDER BY step, rank", &r->read_ranks, err);
+    return prepare_raw(r, BT_SCOPE_RANK, "SELECT (key >> 16) & 0x3fffffff, key & 0xffff", " FROM rank_step WHERE key >= ? AND key < ? ORDER BY key", &r->read_ranks, err);
 }
 
 bt_code bt_roll_open(bt_roll **out, sqlite3 *db, const char *path, bt_err *err) {

@@ -58,7 +58,7 @@ static const struct {
     int n_keys;
 } scopes[BT_SCOPE_COUNT] = {
     [BT_SCOPE_STEP] = {"step", "step", "aid, step, wall_us, flags", 4},
-    [BT_SCOPE_RANK] = {"rank", "rank_step", "aid, step, rank", 3},
+    [BT_SCOPE_RANK] = {"rank", "rank_step", "key", 1},
     [BT_SCOPE_LAYER] = {"layer", "layer_stat", "aid, step, layer, tensor", 4},
 };
 
@@ -77,6 +77,8 @@ void bt_schema_insert(bt_scope scope, bt_text *sql) {
 }
 
 /* ---- tables ---- */
+
+_Static_assert(BT_AID_SHIFT == 46 && BT_RANK_BITS == 16, "the view rank_steps says these numbers");
 
 /* `aid` is attempt.id: one small integer stands for (run, attempt) in the tables that grow.
  * A row is live when step < attempt.live_to; the first step of a later attempt sets live_to, replayed steps need no scan. */
@@ -118,8 +120,37 @@ static const char *const tables_v2 =
     /* ids of attempts are never used again: rows of a removed run may still wait for their deletion */
     "INSERT INTO meta(key, value) VALUES ('keep_rank_steps', 50000), ('next_aid', (SELECT coalesce(max(id), 0) + 1 FROM attempt));";
 
+static bt_code run_tables_v1(sqlite3 *db, const char *path, bt_err *err) { return bt_sql_exec(db, path, tables_v1, err); }
+static bt_code run_tables_v2(sqlite3 *db, const char *path, bt_err *err) { return bt_sql_exec(db, path, tables_v2, err); }
+
+/* rank_step by one packed key (sql.h); its metric columns are those the file has */
+static bt_code pack_rank_keys(sqlite3 *db, const char *path, bt_err *err) {
+    sqlite3_stmt *st = NULL;
+    bt_text types, names, sql;
+    bt_text_init(&types);
+    bt_text_init(&names);
+    bt_text_init(&sql);
+    bt_code code = bt_sql_prepare(db, path, "SELECT name, type FROM pragma_table_info('rank_step') WHERE pk = 0", &st, err);
+    while (code == BT_OK && sqlite3_step(st) == SQLITE_ROW) {
+        bt_text_printf(&types, ", \"%s\" %s", (const char *)sqlite3_column_text(st, 0), (const char *)sqlite3_column_text(st, 1));
+        bt_text_printf(&names, ", \"%s\"", (const char *)sqlite3_column_text(st, 0));
+    }
+    sqlite3_finalize(st);
+    bt_text_printf(&sql, "DROP VIEW IF EXISTS rank_steps; CREATE TABLE rank_packed(key INTEGER PRIMARY KEY%s) STRICT;"
+                   "INSERT INTO rank_packed(key%s) SELECT (aid << %d) + (step << %d) + rank%s FROM rank_step WHERE step < (1 << %d) AND rank < (1 << %d) ORDER BY aid, step, rank;"
+                   "DROP TABLE rank_step; ALTER TABLE rank_packed RENAME TO rank_step", bt_text_str(&types), bt_text_str(&names), BT_AID_SHIFT, BT_RANK_BITS,
+                   bt_text_str(&names), BT_STEP_BITS, BT_RANK_BITS);
+    if (code == BT_OK && (types.failed || names.failed || sql.failed)) code = bt_fail(err, BT_NOMEM, "cannot update '%s': out of memory", path);
+    if (code == BT_OK) code = bt_sql_exec(db, path, bt_text_str(&sql), err);
+    bt_text_release(&types);
+    bt_text_release(&names);
+    bt_text_release(&sql);
+    return code;
+}
+
 /* forward only: entry i brings a file from version i to i + 1 */
-static const char *const migrations[BT_SCHEMA_VERSION] = {tables_v1, tables_v2};
+typedef bt_code (*migration)(sqlite3 *db, const char *path, bt_err *err);
+static const migration migrations[BT_SCHEMA_VERSION] = {run_tables_v1, run_tables_v2, pack_rank_keys};
 
 /* ---- views ---- */
 
@@ -136,7 +167,10 @@ static const struct {
 } views[] = {
     {"steps", STEP_KEYS, BT_SCOPE_STEP, ", s.flags AS flags" LIVE("step")},
     {"all_steps", STEP_KEYS ", s.step < a.live_to AS live", BT_SCOPE_STEP, ", s.flags AS flags" EVERY("step")},
-    {"rank_steps", "r.name AS run, a.attempt AS attempt, s.step AS step, s.rank AS rank", BT_SCOPE_RANK, LIVE("rank_step")},
+    /* through `step`, so that a range of steps is a range of keys */
+    {"rank_steps", "r.name AS run, a.attempt AS attempt, t.step AS step, s.key & 65535 AS rank", BT_SCOPE_RANK,
+     " FROM run r JOIN attempt a ON a.run = r.id JOIN step t ON t.aid = a.id AND t.step < a.live_to"
+     " JOIN rank_step s ON s.key BETWEEN (a.id << 46) + (t.step << 16) AND (a.id << 46) + (t.step << 16) + 65535"},
     {"layers", "r.name AS run, a.attempt AS attempt, s.step AS step, s.layer AS layer, s.tensor AS tensor", BT_SCOPE_LAYER, LIVE("layer_stat")},
     {"runs", "r.name AS run, r.state AS state, r.world AS ranks, r.last_step + 1 AS steps, r.tokens AS tokens, r.loss AS loss,"
      " r.val_loss AS val_loss, r.best_val AS best_val, r.best_val_step AS best_val_step, r.tokens_per_s AS tokens_per_s,"
@@ -281,7 +315,7 @@ bt_code bt_schema_check(sqlite3 *db, const char *path, bool *outdated, bt_err *e
 static bt_code upgrade(sqlite3 *db, const char *path, int64_t version, bt_err *err) {
     int added = 0;
     char sql[96];
-    for (int64_t v = version; v < BT_SCHEMA_VERSION; v++) BT_TRY(bt_sql_exec(db, path, migrations[v], err));
+    for (int64_t v = version; v < BT_SCHEMA_VERSION; v++) BT_TRY(migrations[v](db, path, err));
     BT_TRY(add_metrics(db, path, false, &added, err));
     if (version < BT_SCHEMA_VERSION || added) {
         for (size_t v = 0; v < sizeof views / sizeof views[0]; v++) BT_TRY(create_view(db, path, v, err));

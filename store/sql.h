@@ -16,7 +16,7 @@
 #include "engine/base/status.h"
 #include "engine/base/text.h"
 
-enum { BT_SCHEMA_VERSION = 2, BT_APPLICATION_ID = 0x62697472, BT_PATH_BYTES = 1024 };     /* "bitr" */
+enum { BT_SCHEMA_VERSION = 3, BT_APPLICATION_ID = 0x62697472, BT_PATH_BYTES = 1024 };     /* "bitr" */
 #define BT_LIVE_FOREVER INT64_MAX                       /* attempt.live_to of the newest attempt */
 
 /* ---- connection ---- */
@@ -47,6 +47,16 @@ typedef struct bt_column {                              /* how a metric is kept 
     bool integer;
     double scale;                                       /* stored = value * scale */
 } bt_column;
+/* rank_step.key: (attempt.id, step, rank) in one integer. A rowid is appended to full pages; a composite key leaves them a fifth
+ * empty. Beyond these bounds a row is not kept (and counted as dropped). */
+enum { BT_RANK_BITS = 16, BT_STEP_BITS = 30, BT_AID_SHIFT = BT_RANK_BITS + BT_STEP_BITS, BT_AID_BITS = 63 - BT_AID_SHIFT };
+static inline int64_t bt_rank_key(int64_t aid, int64_t step, int64_t rank) {
+    return (int64_t)(((uint64_t)aid << BT_AID_SHIFT) + ((uint64_t)step << BT_RANK_BITS) + (uint64_t)rank);
+}
+static inline int64_t bt_rank_key_end(int64_t aid, int64_t step) {     /* first key of this step or, beyond the last step, of the next attempt */
+    int64_t last = INT64_C(1) << BT_STEP_BITS;
+    return bt_rank_key(aid, step < last ? step : last, 0);
+}
 int bt_scope_metrics(bt_scope scope, const bt_metric **list);       /* how many */
 void bt_column_of(bt_scope scope, const bt_metric *m, bt_column *out);
 void bt_schema_insert(bt_scope scope, bt_text *sql);    /* INSERT OR REPLACE of keys, then metrics in table order */

@@ -1,0 +1,323 @@
+/* bench_store.c - `bitrain bench store`: what recording costs and how fast it is read back, in a database of its own.
+ *
+ * ingest      per-rank rows a second through the whole writer (queue, transactions, summaries), until all are committed
+ * bytes       of the file per rank row: a run with rank values minus the same run without them
+ * push        time the training thread spends in the sink for a step
+ * commit      from the sink's call to the commit, one step at a time
+ * runs        the list of `bitrain runs` over many runs
+ * first view  opening the file and loading what the first screen shows of the whole run; again: the same one step later */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/bench.h"
+#include "cli/database.h"
+#include "engine/base/clock.h"
+#include "engine/base/opt.h"
+#include "engine/base/rng.h"
+#include "store/manage.h"
+#include "store/view.h"
+
+typedef struct store_cfg {
+    char dir[512];
+    int64_t ranks, steps, runs;
+    bool json;
+} store_cfg;
+
+static const bt_opt store_opts[] = {
+    {"ranks", "--ranks", BT_OPT_INT, offsetof(store_cfg, ranks), sizeof(int64_t), "8", 1, 4096, NULL, NULL, "ranks of the run that is written"},
+    {"steps", "--steps", BT_OPT_INT, offsetof(store_cfg, steps), sizeof(int64_t), "50000", 100, 1e8, NULL, "steps", "its length"},
+    {"runs", "--runs", BT_OPT_INT, offsetof(store_cfg, runs), sizeof(int64_t), "1000", 1, 1e5, NULL, NULL, "runs that are listed"},
+    {"dir", "--dir", BT_OPT_TEXT, offsetof(store_cfg, dir), 512, "", 0, 0, NULL, NULL, "folder for the database of the measurement (default: $TMPDIR or /tmp)"},
+    {"json", "--json", BT_OPT_BOOL, offsetof(store_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "one JSON object"},
+};
+
+enum { PROBES = 60 };                   /* 60 ms apart: each finds the writer asleep, as steps slower than 20/s do */
+
+typedef struct figures {
+    double rows_per_s, rows_per_cpu_s, steps_per_s, bytes_per_row, bytes_per_step, push_us_p50, push_us_p95, commit_ms_p50, commit_ms_p95, runs_ms, first_view_ms, again_ms;
+} figures;
+
+typedef struct bench { const store_cfg *cfg; char dir[600], db[640]; figures out; } bench;
+
+/* ---- a run that looks like one ---- */
+
+static double noise(int64_t step, uint64_t stream) { return bt_rng_unit(1, stream, (uint64_t)step); }
+
+static void make_step(int64_t step, int ranks, double *values, double *all) {
+    static const double base[BT_MR_COUNT] = {[BT_MR_DATA] = 4, [BT_MR_FWD] = 90, [BT_MR_BWD] = 180, [BT_MR_COMM_EXPOSED] = 12, [BT_MR_OPTIM] = 15};
+    double slowest = 0;
+    for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
+    for (int r = 0; r < ranks; r++) {
+        double *v = all + (size_t)r * BT_MR_COUNT, busy = 0;
+        for (int i = 0; i < BT_MR_COUNT; i++) {
+            v[i] = base[i] * (0.9 + 0.2 * noise(step, (uint64_t)(r * BT_MR_COUNT + i)));
+            busy += v[i];
+        }
+        v[BT_MR_STEP_TIME] = busy;
+        v[BT_MR_LOSS] = 2 + 3 * exp(-(double)step / 1000) + 0.1 * noise(step, (uint64_t)r);
+        v[BT_MR_COMM_BUSY] = 3 * v[BT_MR_COMM_EXPOSED];
+        v[BT_MR_MONITOR] = 0.2;
+        v[BT_MR_BYTES_LOGICAL] = 108e6;
+        v[BT_MR_BYTES_WIRE] = 54e6;
+        v[BT_MR_RSS] = 700 + 20 * noise(step, 77);
+        v[BT_MR_CPU] = 2 * busy;
+        v[BT_MR_MICRO_BATCHES] = 4;
+        slowest = fmax(slowest, busy);
+    }
+    for (int r = 0; r < ranks; r++) {
+        double *v = all + (size_t)r * BT_MR_COUNT;
+        v[BT_MR_WAIT] = slowest - v[BT_MR_STEP_TIME];
+        v[BT_MR_STEP_TIME] = slowest;
+    }
+    values[BT_MS_TOKENS] = 4096.0 * (double)(step + 1);
+    values[BT_MS_LOSS] = 2 + 3 * exp(-(double)step / 1000) + 0.02 * noise(step, 5);
+    values[BT_MS_GRAD_NORM] = 0.3 + 0.1 * noise(step, 6);
+    values[BT_MS_LR] = 1e-3;
+    values[BT_MS_TOKENS_PER_S] = 4096e3 / slowest;
+    values[BT_MS_STEP_TIME] = slowest;
+    values[BT_MS_MFU] = 0.3 + 0.01 * noise(step, 7);
+    values[BT_MS_BYTES_LOGICAL] = 108e6 * ranks;
+    values[BT_MS_BYTES_WIRE] = 54e6 * ranks;
+    values[BT_MS_RSS_MAX] = 720;
+}
+
+static bt_code begin(bt_writer *w, const char *name, int ranks, bt_err *err) {
+    int attempt;
+    bt_run_start s = {.name = name, .reason = "start", .argv = "bitrain bench store", .config_json = "{}", .host = "bench", .user = "", .build = BITRAIN_VERSION, .mpi = "",
+                      .note = "", .out_dir = "", .world_size = ranks, .pid = (int)getpid()};
+    return bt_writer_begin(w, &s, &attempt, err);
+}
+
+static double cpu_s(void) {
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)u.ru_utime.tv_sec + (double)u.ru_stime.tv_sec + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double file_bytes(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 ? (double)st.st_size : NAN;
+}
+
+/* ---- writing ---- */
+
+/* the steps are made beforehand, a stretch at a time, so that making them is not measured */
+enum { STRETCH = 1024 };
+
+static bt_code write_run(const char *path, int64_t steps, int ranks, bool with_ranks, double *wall_s, double *used_s, bt_err *err) {
+    bt_writer *w = NULL;
+    double *values = malloc(sizeof *values * STRETCH * BT_MS_COUNT), *all = malloc(sizeof *all * STRETCH * (size_t)ranks * BT_MR_COUNT);
+    if (!values || !all) {
+        free(values);
+        free(all);
+        return bt_fail(err, BT_NOMEM, "no memory for %d ranks", ranks);
+    }
+    bt_code code = bt_writer_open(&w, path, 5, err);
+    if (code == BT_OK) code = begin(w, "bench", ranks, err);
+    *wall_s = *used_s = 0;
+    for (int64_t first = 0; first < steps && code == BT_OK; first += STRETCH) {
+        int64_t n = steps - first < STRETCH ? steps - first : STRETCH;
+        for (int64_t i = 0; i < n; i++) make_step(first + i, ranks, values + i * BT_MS_COUNT, all + i * ranks * BT_MR_COUNT);
+        int64_t t0 = bt_now_ns();
+        double c0 = cpu_s();
+        const bt_sink *sink = bt_writer_sink(w);
+        for (int64_t i = 0; i < n; i++) {
+            sink->step(sink->ctx, &(bt_step_record){.step = first + i, .wall_us = 1700000000000000 + (first + i) * 300000, .values = values + i * BT_MS_COUNT,
+                                                    .n_ranks = with_ranks ? ranks : 0, .rank_values = all + i * ranks * BT_MR_COUNT});
+        }
+        code = bt_writer_flush(w, err);
+        *wall_s += (double)(bt_now_ns() - t0) / 1e9;
+        *used_s += cpu_s() - c0;
+    }
+    if (code == BT_OK) code = bt_writer_end(w, "done", "bench", 0, err);
+    bt_writer_close(w);
+    free(values);
+    free(all);
+    return code;
+}
+
+static bt_code probe_latency(bench *b, bt_err *err) {
+    bt_writer *w = NULL;
+    double push[PROBES], done[PROBES], values[BT_MS_COUNT], *all = malloc(sizeof *all * (size_t)b->cfg->ranks * BT_MR_COUNT);
+    if (!all) return bt_fail(err, BT_NOMEM, "no memory for %lld ranks", (long long)b->cfg->ranks);
+    bt_code code = bt_writer_open(&w, b->db, 5, err);
+    if (code == BT_OK) code = begin(w, "latency", (int)b->cfg->ranks, err);
+    for (int i = 0; i < PROBES && code == BT_OK; i++) {
+        make_step(i, (int)b->cfg->ranks, values, all);
+        bt_sleep_ns(60000000);
+        int64_t t0 = bt_now_ns();
+        bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, &(bt_step_record){.step = i, .wall_us = bt_wall_us(), .values = values, .n_ranks = (int)b->cfg->ranks, .rank_values = all});
+        push[i] = (double)(bt_now_ns() - t0) / 1e3;
+        while (bt_writer_committed_step(w) < i && bt_now_ns() - t0 < 2000000000) bt_sleep_ns(50000);
+        done[i] = (double)(bt_now_ns() - t0) / 1e6;
+    }
+    if (code == BT_OK) code = bt_writer_end(w, "done", "bench", 0, err);
+    bt_writer_close(w);
+    free(all);
+    if (code != BT_OK) return code;
+    qsort(push, PROBES, sizeof push[0], by_value);
+    qsort(done, PROBES, sizeof done[0], by_value);
+    b->out.push_us_p50 = push[PROBES / 2];
+    b->out.push_us_p95 = push[PROBES * 95 / 100];
+    b->out.commit_ms_p50 = done[PROBES / 2];
+    b->out.commit_ms_p95 = done[PROBES * 95 / 100];
+    return BT_OK;
+}
+
+/* ---- reading ---- */
+
+static bool count_row(void *ctx, const bt_row *row) {
+    (void)row;
+    ++*(int64_t *)ctx;
+    return true;
+}
+
+static bt_code measure_list(bench *b, bt_err *err) {
+    char path[700];
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    int64_t rows = 0;
+    snprintf(path, sizeof path, "%s/runs.db", b->dir);
+    bt_code code = bt_writer_open(&w, path, 5, err);
+    for (int64_t i = 0; i < b->cfg->runs && code == BT_OK; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "run-%lld", (long long)i);
+        code = begin(w, name, 2, err);
+        if (code == BT_OK) code = bt_writer_end(w, "done", "bench", 0, err);
+    }
+    bt_writer_close(w);
+    int64_t t0 = bt_now_ns();
+    if (code == BT_OK) code = bt_db_open(&db, path, err);
+    if (code == BT_OK) code = bt_db_query(db, "SELECT run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, started_s, duration_s, spark, tags FROM runs ORDER BY started DESC", NULL, 0,
+                                          0, 0, count_row, &rows, NULL, err);
+    b->out.runs_ms = (double)(bt_now_ns() - t0) / 1e6;
+    bt_db_close(db);
+    return code;
+}
+
+static bt_code measure_view(bench *b, bt_err *err) {
+    bt_db *db = NULL;
+    bt_view *v = NULL;
+    bt_view_ask ask;
+    bt_view_ask_init(&ask);
+    ask.run = "bench";
+    ask.parts = BT_VIEW_ALL;
+    ask.n_series = 4;
+    const int metrics[] = {BT_MS_LOSS, BT_MS_TOKENS_PER_S, BT_MS_GRAD_NORM, BT_MS_LR};
+    for (int i = 0; i < 4; i++) ask.series[i] = (bt_series_ask){.rank = -1, .metric = metrics[i]};
+    int64_t t0 = bt_now_ns();
+    bt_code code = bt_db_open(&db, b->db, err);
+    if (code == BT_OK) code = bt_view_open(&v, db, err);
+    if (code == BT_OK) code = bt_view_load(v, &ask, err);
+    b->out.first_view_ms = (double)(bt_now_ns() - t0) / 1e6;
+    t0 = bt_now_ns();
+    if (code == BT_OK) code = bt_view_load(v, &ask, err);
+    b->out.again_ms = (double)(bt_now_ns() - t0) / 1e6;
+    bt_view_close(v);
+    bt_db_close(db);
+    return code;
+}
+
+/* no row is dropped for its age: the file's size is to be that of all */
+static bt_code keep_all(const char *path, bt_err *err) {
+    bt_writer *w = NULL;
+    bt_gc_result ignored;
+    BT_TRY(bt_writer_open(&w, path, 5, err));
+    bt_writer_close(w);
+    return bt_store_gc(path, &(bt_gc_cfg){.keep_rank_steps = 0}, 5, &ignored, err);
+}
+
+static bt_code measure(bench *b, bt_err *err) {
+    double wall, used, ignored, rows = (double)b->cfg->ranks * (double)b->cfg->steps;
+    char bare[700];
+    snprintf(bare, sizeof bare, "%s/bare.db", b->dir);
+    BT_TRY(keep_all(b->db, err));
+    BT_TRY(keep_all(bare, err));
+    BT_TRY(write_run(b->db, b->cfg->steps, (int)b->cfg->ranks, true, &wall, &used, err));
+    double bytes = file_bytes(b->db);
+    b->out.rows_per_s = rows / wall;
+    b->out.rows_per_cpu_s = rows / used;
+    b->out.steps_per_s = (double)b->cfg->steps / wall;
+    BT_TRY(write_run(bare, b->cfg->steps, (int)b->cfg->ranks, false, &ignored, &ignored, err));
+    b->out.bytes_per_step = file_bytes(bare) / (double)b->cfg->steps;
+    b->out.bytes_per_row = (bytes - file_bytes(bare)) / rows;
+    BT_TRY(measure_view(b, err));
+    BT_TRY(probe_latency(b, err));
+    return measure_list(b, err);
+}
+
+/* ---- result ---- */
+
+static bt_code print_result(const bench *b, bt_err *err) {
+    const struct { const char *key, *words; double value; const char *unit; } rows[] = {
+        {"rank_rows_per_s", "rank rows written", b->out.rows_per_s, "/s"},
+        {"rank_rows_per_cpu_s", "rank rows written per second of processor time", b->out.rows_per_cpu_s, "/s"},
+        {"steps_per_s", "steps written", b->out.steps_per_s, "/s"},
+        {"bytes_per_rank_row", "file, per rank row", b->out.bytes_per_row, "bytes"},
+        {"bytes_per_step", "file, per step without ranks", b->out.bytes_per_step, "bytes"},
+        {"push_us_p50", "training thread, per step, median", b->out.push_us_p50, "us"},
+        {"push_us_p95", "training thread, per step, 95 %", b->out.push_us_p95, "us"},
+        {"commit_ms_p50", "step until committed, median", b->out.commit_ms_p50, "ms"},
+        {"commit_ms_p95", "step until committed, 95 %", b->out.commit_ms_p95, "ms"},
+        {"runs_ms", "list of all runs", b->out.runs_ms, "ms"},
+        {"first_view_ms", "first screen of the whole run", b->out.first_view_ms, "ms"},
+        {"view_again_ms", "the same once more", b->out.again_ms, "ms"},
+    };
+    if (!b->cfg->json) {
+        printf("metrics database: %lld ranks, %lld steps, %lld runs listed\n", (long long)b->cfg->ranks, (long long)b->cfg->steps, (long long)b->cfg->runs);
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) printf("  %-48s %12.4g %s\n", rows[i].words, rows[i].value, rows[i].unit);
+        return BT_OK;
+    }
+    bt_text out;
+    bt_json j;
+    bt_text_init(&out);
+    bt_json_begin(&j, &out);
+    bt_json_object(&j, NULL);
+    bt_json_int(&j, "version", 1);
+    bt_json_int(&j, "ranks", b->cfg->ranks);
+    bt_json_int(&j, "steps", b->cfg->steps);
+    bt_json_int(&j, "runs", b->cfg->runs);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) bt_json_num(&j, rows[i].key, rows[i].value);
+    bt_json_end(&j, '}');
+    return bt_cli_put(&out, err);
+}
+
+static void remove_files(const bench *b) {
+    static const char *const names[] = {"m.db", "bare.db", "runs.db"}, *const ends[] = {"", "-wal", "-shm", ".lock"};
+    char path[700];
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t k = 0; k < 4; k++) {
+            snprintf(path, sizeof path, "%s/%s%s", b->dir, names[i], ends[k]);
+            unlink(path);
+        }
+    }
+    rmdir(b->dir);
+}
+
+bt_code bt_bench_store(int argc, char **argv, int *exit_status, bt_err *err) {
+    (void)exit_status;
+    store_cfg cfg;
+    bt_opts o;
+    size_t n = 0;
+    bool help;
+    const char *tmp = getenv("TMPDIR");
+    BT_TRY(bt_opts_init(&o, store_opts, sizeof store_opts / sizeof store_opts[0], &cfg, err));
+    BT_TRY(bt_opts_argv(&o, argc, argv, NULL, 0, &n, &help, err));
+    bench b = {.cfg = &cfg};
+    snprintf(b.dir, sizeof b.dir, "%.500s/bitrain-bench-XXXXXX", cfg.dir[0] ? cfg.dir : tmp && tmp[0] ? tmp : "/tmp");
+    if (!mkdtemp(b.dir)) return bt_fail(err, BT_IO, "cannot make a folder like '%s' (--dir)", b.dir);
+    snprintf(b.db, sizeof b.db, "%s/m.db", b.dir);
+    bt_code code = measure(&b, err);
+    remove_files(&b);
+    return code == BT_OK ? print_result(&b, err) : code;
+}
