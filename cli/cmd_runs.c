@@ -7,13 +7,14 @@
 #include "cli/command.h"
 #include "cli/database.h"
 #include "cli/run_filter.h"
+#include "cli/runs_verbs.h"
 #include "cli/table.h"
 #include "engine/base/metric.h"
 
 typedef struct runs_cfg {
     char store[1024], sort[64];
-    bool json, reverse;
-    int64_t limit;
+    bool json, reverse, yes, rebuild;
+    int64_t limit, keep_steps;
 } runs_cfg;
 
 static const bt_opt runs_opts[] = {
@@ -21,6 +22,10 @@ static const bt_opt runs_opts[] = {
     {"limit", "--limit", BT_OPT_INT, offsetof(runs_cfg, limit), sizeof(int64_t), "30", 0, 1e9, NULL, "runs", "at most this many (0: all)"},
     {"sort", "--sort", BT_OPT_TEXT, offsetof(runs_cfg, sort), 64, "started", 0, 0, NULL, NULL, "column to sort by; newest or largest first"},
     {"reverse", "--reverse", BT_OPT_BOOL, offsetof(runs_cfg, reverse), sizeof(bool), "false", 0, 0, NULL, NULL, "oldest or smallest first"},
+    {"yes", "--yes", BT_OPT_BOOL, offsetof(runs_cfg, yes), sizeof(bool), "false", 0, 0, NULL, NULL, "rm: do not ask"},
+    {"keep_steps", "--keep-steps", BT_OPT_INT, offsetof(runs_cfg, keep_steps), sizeof(int64_t), "-1", -1, 1e15, NULL, "steps",
+     "gc: rank rows stay for the newest N steps of a run, from now on (0: for ever, -1: as it is)"},
+    {"rebuild", "--rebuild", BT_OPT_BOOL, offsetof(runs_cfg, rebuild), sizeof(bool), "false", 0, 0, NULL, NULL, "gc: make the summaries again from the rows"},
     {"store", "--store", BT_OPT_TEXT, offsetof(runs_cfg, store), 1024, "", 0, 0, NULL, NULL, "metrics database"},
 };
 
@@ -133,16 +138,23 @@ static bt_code list(bt_db *db, const runs_cfg *cfg, const char *const *words, si
     return code;
 }
 
+enum { WORDS_MAX = 66 };
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     (void)exit_status;
     runs_cfg cfg;
     bt_opts o;
-    const char *words[BT_FILTER_WORDS];
+    const char *words[WORDS_MAX];
     size_t n = 0;
     bool help;
     bt_db *db = NULL;
     BT_TRY(bt_opts_init(&o, runs_opts, sizeof runs_opts / sizeof runs_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, words, BT_FILTER_WORDS, &n, &help, err));
+    BT_TRY(bt_opts_argv(&o, argc, argv, words, WORDS_MAX, &n, &help, err));
+    if (n && bt_runs_is_verb(words[0])) {
+        bt_runs_verb_cfg verb = {.store = cfg.store, .yes = cfg.yes, .rebuild = cfg.rebuild, .json = cfg.json, .keep_steps = cfg.keep_steps};
+        return bt_runs_verb(words[0], words + 1, n - 1, &verb, err);
+    }
+    if (n > BT_FILTER_WORDS) return bt_fail(err, BT_ARG, "at most %d filters", BT_FILTER_WORDS);
     BT_TRY(bt_cli_open(&db, cfg.store, err));
     bt_code code = list(db, &cfg, words, n, err);
     bt_db_close(db);
@@ -151,12 +163,16 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 
 const bt_command bt_cmd_runs = {
     .name = "runs",
-    .summary = "list the runs of the metrics database",
-    .args = "[FILTER...]",
+    .summary = "list, remove, tag and note the runs of the metrics database",
+    .args = "[FILTER...] | rm RUN... | tag RUN [+|-]TAG... | note RUN TEXT | gc",
     .examples = "bitrain runs                            # the newest 30\n"
                 "bitrain runs abl state:done 'loss<2.5'  # name, tag or note has 'abl'; columns compared\n"
                 "bitrain runs lr=3e-4 --sort loss --reverse\n"
-                "bitrain runs --json | jq '.runs[].run'\n",
+                "bitrain runs --json | jq '.runs[].run'\n"
+                "bitrain runs tag abl-3 paper -draft     # then: bitrain runs tags:paper\n"
+                "bitrain runs note abl-3 no warm-up\n"
+                "bitrain runs rm abl-1 abl-2             # records only; checkpoints stay\n"
+                "bitrain runs gc --keep-steps 20000      # drop old per-rank rows (their summaries stay), give space back\n",
     .options = options,
     .run = run,
 };

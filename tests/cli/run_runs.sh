@@ -82,6 +82,35 @@ expect 3 "has no steps 900 to 999" "$BITRAIN" export abl-3 --format trace --from
 expect 1 "cannot write" "$BITRAIN" export abl-3 --out "$d/no/such/file"
 expect 2 "is after" "$BITRAIN" export abl-3 --from 9 --to 3
 
+# lenses: every shipped one answers, an own one comes first
+n=0
+for lens in $("$BITRAIN" query --lenses --json | tr ',' '\n' | sed -n 's/.*"name":"\([^"]*\)".*/\1/p'); do
+    "$BITRAIN" query --lens "$lens" abl-3 --csv > "$d/out" 2> "$d/err" || { fail "lens $lens"; cat "$d/err"; }
+    [ "$(wc -l < "$d/out")" -ge 2 ] || fail "lens $lens is empty"
+    n=$((n + 1))
+done
+[ $n -ge 8 ] || fail "only $n lenses"
+expect 0 "^2,118.0,3.28,0.0,15.0," "$BITRAIN" query --lens slow-ranks abl-3 --csv
+mkdir "$d/lenses"
+printf -- '-- how many steps\nSELECT count(*) AS steps FROM steps WHERE run = ?1\n' > "$d/lenses/goodput.sql"
+BITRAIN_LENSES=$d/lenses expect 0 "^200$" "$BITRAIN" query --lens goodput abl-3 --csv
+BITRAIN_LENSES=$d/lenses expect 0 "goodput +how many steps .own" "$BITRAIN" query --lenses
+expect 3 "did you mean 'phases'" "$BITRAIN" query --lens fases abl-3
+
+# tags, notes, gc, rm
+expect 0 "abl-3: paper v2" "$BITRAIN" runs tag abl-3 paper +v2
+expect 0 "^abl-3 .*paper v2" "$BITRAIN" runs tags:paper
+expect 2 "is not a tag" "$BITRAIN" runs tag abl-3 "No Good"
+expect 0 "abl-3: noted" "$BITRAIN" runs note abl-3 the one with slow data
+expect 0 "note +the one with slow data" "$BITRAIN" show abl-3
+expect 4 "needs --yes" "$BITRAIN" runs rm slow
+expect 3 "no run 'nobody'" "$BITRAIN" runs rm slow nobody --yes
+expect 0 "removed 1 run" "$BITRAIN" runs rm slow --yes
+expect 3 "no run 'slow'" "$BITRAIN" show slow
+expect 0 "rows of removed runs" "$BITRAIN" runs gc --rebuild
+expect 0 '^\{"version":1,"orphan_rows":0,' "$BITRAIN" runs gc --json --keep-steps 100000
+expect 0 "^abl-3 .*paper v2" "$BITRAIN" runs
+
 # a file that lost its end: one line, no crash
 head -c 20000 "$BITRAIN_STORE" > "$d/short.db"
 expect 6 "damaged" "$BITRAIN" query "SELECT count(*) FROM rank_steps" --store "$d/short.db"
