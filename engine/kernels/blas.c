@@ -5,6 +5,8 @@
  *     fwd  y tile (MB, NB) = xq block (MB, K) as floats . w block (NB, K)^T, then the row scale
  *     dx   (rows, K) += dy (rows, NB) . w block (NB, K)
  *     dw   (outputs, K) += dy block (MB, outputs)^T . dq xq block (MB, K)
+ * What sgemm rounds depends on how many rows it is given (other kernels at the edges), so it always gets the same CHUNK of
+ * rows, whatever range a thread has.
  * int8 and codes are exact in fp32 and |sum| <= 128 K < 2^24 for K <= 131071, so tern_fwd equals the integer result. */
 #include "engine/kernels/blas.h"
 
@@ -71,13 +73,22 @@ bt_code bt_blas_load(bt_err *err) {
 const char *bt_blas_corename(void) { return blas.core; }
 const char *bt_blas_config(void) { return blas.config; }
 
-enum { MB = 512, NB = 256, TQ = BT_ATTN_ROWS };           /* rows widened at a time, outputs widened at a time, queries of an attention tile */
+/* rows and outputs widened at a time, rows of one sgemm, queries of an attention tile */
+enum { MB = 512, NB = 256, CHUNK = 128, TQ = BT_ATTN_ROWS };
 
 static void sgemm(int ta, int tb, size_t M, size_t N, size_t K, float alpha, const float *a, size_t lda, const float *b, size_t ldb, float beta,
                   float *c, size_t ldc) {
     if (M == 0 || N == 0) return;
     blas.sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (blasint)M, (blasint)N, (blasint)K, alpha, a,
                (blasint)(lda ? lda : 1), b, (blasint)(ldb ? ldb : 1), beta, c, (blasint)(ldc ? ldc : 1));
+}
+
+/* the same, CHUNK rows of c at a time */
+static void sgemm_rows(int ta, int tb, size_t M, size_t N, size_t K, float alpha, const float *a, size_t lda, const float *b, size_t ldb,
+                       float beta, float *c, size_t ldc) {
+    for (size_t m = 0; m < M; m += CHUNK) {
+        sgemm(ta, tb, M - m < CHUNK ? M - m : CHUNK, N, K, alpha, ta ? a + m : a + m * lda, lda, b, ldb, beta, c + m * ldc, ldc);
+    }
 }
 
 static void widen(float *restrict out, const int8_t *restrict in, size_t n) {
@@ -116,7 +127,7 @@ static void blas_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, c
     for (size_t n = 0; n < N || n == 0; n += NB) {
         size_t rows = N - n < NB ? N - n : NB;
         widen(b, w + n * K, rows * K);
-        sgemm(0, 0, m1 - m0, K, rows, scale, dy + m0 * lddy + n, lddy, b, K, n > 0 || flags & BT_ACC ? 1.0f : 0.0f, dx + m0 * lddx, lddx);
+        sgemm_rows(0, 0, m1 - m0, K, rows, scale, dy + m0 * lddy + n, lddy, b, K, n > 0 || flags & BT_ACC ? 1.0f : 0.0f, dx + m0 * lddx, lddx);
     }
 }
 
@@ -130,7 +141,7 @@ static void blas_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *
         for (size_t i = 0; i < rows; i++) {
             for (size_t k = 0; k < K; k++) b[i * K + k] = dq[m + i] * (float)xq[(m + i) * K + k];
         }
-        sgemm(1, 0, n1 - n0, K, rows, 1, dy + m * lddy + n0, lddy, b, K, 1, dw + n0 * K, K);
+        sgemm_rows(1, 0, n1 - n0, K, rows, 1, dy + m * lddy + n0, lddy, b, K, 1, dw + n0 * K, K);
     }
 }
 
@@ -138,7 +149,7 @@ static void blas_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, 
                       size_t N, size_t K, bt_prec prec, int flags, void *scratch) {
     (void)prec;
     (void)scratch;
-    sgemm(ta, tb, M, N, K, alpha, a, lda, b, ldb, flags & BT_ACC ? 1.0f : 0.0f, c, ldc);
+    sgemm_rows(ta, tb, M, N, K, alpha, a, lda, b, ldb, flags & BT_ACC ? 1.0f : 0.0f, c, ldc);
 }
 
 /* exp for x <= 0 without branches, so that compilers vectorise the loop around it; relative error below 2^-21 */
@@ -232,7 +243,7 @@ static size_t blas_scratch_bytes(size_t M, size_t N, size_t K, size_t T, size_t 
 
 const bt_kernels *bt_kernels_blas(void) {
     static const bt_kernels table = {
-        .name = "blas",
+        .name = "blas", .row_grain = CHUNK,
         .tern_bytes = bt_generic_tern_bytes, .tern_pack = bt_generic_tern_pack,
         .tern_fwd = blas_tern_fwd, .tern_dx = blas_tern_dx, .tern_dw = blas_tern_dw,
         .gemm = blas_gemm, .attn_fwd = blas_attn_fwd, .attn_bwd = blas_attn_bwd, .scratch_bytes = blas_scratch_bytes,

@@ -67,6 +67,7 @@ static void merge(const bt_kernels *set) {
     bool tern = set->tern_bytes && set->tern_pack && set->tern_fwd && set->tern_dx;
     choice.used[choice.n_used++] = set;
     t->name = set->name;
+    if (set->gemm) t->row_grain = set->row_grain;
 #define BT_SLOT(slot) if (set->slot) { t->slot = set->slot; choice.winner[SLOT_##slot] = set->name; }
 #define BT_TERN_SLOT(slot) if (tern) { t->slot = set->slot; choice.winner[SLOT_##slot] = set->name; }
 #include "engine/kernels/slots.def"

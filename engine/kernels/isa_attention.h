@@ -145,12 +145,12 @@ static void score_row(float *p, float *ds, float lse, float delta, float scale, 
     }
 }
 
-/* out[j][d] += in[d][j] for n keys */
-static void add_transposed(float *out, size_t ldo, const float *in, size_t D, size_t n) {
-    for (size_t j0 = 0; j0 < n; j0 += 16) {
-        for (size_t d = 0; d < D; d++) {
-            for (size_t j = j0; j < least(j0 + 16, n); j++) out[j * ldo + d] += in[d * KB + j];
-        }
+/* out[j][d] += in[d][j] for n keys; tmp holds KB * TQ floats */
+static void add_transposed(float *out, size_t ldo, const float *in, size_t D, size_t n, float *tmp) {
+    for (size_t d = 0; d < D; d += TQ) {
+        size_t wide = least(TQ, D - d);
+        form_f32.a_cols((uint32_t *)(void *)tmp, TQ, in + d * KB, KB, NULL, n, wide);
+        for (size_t j = 0; j < n; j++) rows_add(out + j * ldo + d, tmp + j * TQ, wide);
     }
 }
 
@@ -202,8 +202,8 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const f
             small(&qs, SIZE_MAX);
             small(&gp, SIZE_MAX);
         }
-        add_transposed(dk + j * s->ldk, s->ldk, dkt, D, keys);
-        add_transposed(dv + j * s->ldv, s->ldv, dvt, D, keys);
+        add_transposed(dk + j * s->ldk, s->ldk, dkt, D, keys, p);
+        add_transposed(dv + j * s->ldv, s->ldv, dvt, D, keys, p);
     }
 }
 

@@ -4,6 +4,7 @@
 
 #if defined(__AVX2__)
 #include "engine/kernels/isa_attention.h"
+#include "engine/kernels/isa_gemv.h"
 #include "engine/kernels/isa_products.h"
 #include "engine/kernels/isa_rows.h"
 
@@ -52,6 +53,6 @@ static size_t avx2_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
 }
 
 const bt_kernels bt_kernels_avx2 = {
-    .name = "avx2", BT_ROWS_SLOTS, BT_PRODUCT_SLOTS, BT_ATTENTION_SLOTS, .peak_ops = peak_ops, .scratch_bytes = avx2_scratch,
+    .name = "avx2", BT_ROWS_SLOTS, BT_PRODUCT_SLOTS, BT_ATTENTION_SLOTS, .tern_gemv = prod_tern_gemv, .peak_ops = peak_ops, .scratch_bytes = avx2_scratch,
 };
 #endif

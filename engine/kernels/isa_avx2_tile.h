@@ -16,7 +16,6 @@ BT_INLINE __m256i y_dpbusd(__m256i acc, __m256i u, __m256i s) {
     __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(u), "x"(s));
     return acc;
 }
-BT_INLINE __m256i bytes32(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
 BT_INLINE __m256i four(const int8_t *p) {                           /* bytes p[0..3] in every dword */
     int32_t w;
     memcpy(&w, p, 4);

@@ -10,6 +10,7 @@
 
 #if defined(__AVX512F__)
 #include "engine/kernels/isa_attention.h"
+#include "engine/kernels/isa_gemv.h"
 #include "engine/kernels/isa_products.h"
 #include "engine/kernels/isa_rows.h"
 
@@ -45,6 +46,6 @@ static size_t avx512_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
 }
 
 const bt_kernels bt_kernels_avx512 = {
-    .name = "avx512", BT_ROWS_SLOTS, BT_PRODUCT_SLOTS, BT_ATTENTION_SLOTS, .peak_ops = peak_ops, .scratch_bytes = avx512_scratch,
+    .name = "avx512", BT_ROWS_SLOTS, BT_PRODUCT_SLOTS, BT_ATTENTION_SLOTS, .tern_gemv = prod_tern_gemv, .peak_ops = peak_ops, .scratch_bytes = avx512_scratch,
 };
 #endif

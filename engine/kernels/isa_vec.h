@@ -14,6 +14,8 @@
 #define BT_INLINE static inline __attribute__((always_inline, unused))
 #define BT_UNROLL _Pragma("GCC unroll 16")
 
+BT_INLINE __m256i bytes32(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+
 #if defined(__AVX512F__)
 enum { VL = 16 };
 typedef __m512 vf;

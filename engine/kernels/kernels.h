@@ -7,7 +7,8 @@
  *
  * Layout: row-major, contiguous unless an ld (elements) is given. Pointers to arrays may be unaligned; sizes may be 0.
  * Exactness: integer results equal generic's bit for bit. Float results state a bound in tests/engine/kernels.
- * Determinism: a slot's result for one output element does not depend on the range it was called with.
+ * Determinism: a slot's result for one output element does not depend on the range it was called with, as long as ranges
+ * begin at multiples of the row grain.
  * Letters: M rows (tokens), N outputs, K inputs of a linear layer; W is (N, K). */
 #ifndef BT_ENGINE_KERNELS_KERNELS_H
 #define BT_ENGINE_KERNELS_KERNELS_H
@@ -39,6 +40,8 @@ typedef struct bt_attn_shape {
 
 typedef struct bt_kernels {
     const char *name;
+    /* products are cut over threads at multiples of this many rows (0: anywhere); then a result does not depend on the cut */
+    size_t row_grain;
 
     /* ---- rows of a (rows, C) matrix ------------------------------------------------------------------------------ */
     /* rstd[r] = 1/sqrt(mean(x^2) + eps); y = x * rstd * gain (gain NULL: 1). y or rstd may be NULL. */

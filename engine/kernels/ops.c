@@ -342,7 +342,7 @@ void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K) {
     run("tern_pack", 0, 3.0 * product(N, K, 1), N, BT_TERN_ROWS, do_tern_pack, &j);
 }
 
-enum { M_GRAIN = 32 };                          /* rows of a product that stay on one thread */
+static size_t product_grain(void) { return bt_k()->row_grain > 16 ? bt_k()->row_grain : 16; }    /* rows that stay on one thread */
 
 static void do_tern_fwd(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
@@ -352,7 +352,7 @@ static void do_tern_fwd(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed, float scale, size_t M, size_t N, size_t K,
                     int flags) {
     product_job j = {.y = y, .ldy = ldy, .xq = xq, .dq = dq, .packed_in = packed, .scale = scale, .N = N, .K = K, .flags = flags};
-    run("tern_fwd", 2.0 * product(M, N, K), 0, M, M_GRAIN, do_tern_fwd, &j);
+    run("tern_fwd", 2.0 * product(M, N, K), 0, M, product_grain(), do_tern_fwd, &j);
 }
 
 static void do_tern_dx(void *ctx, int thread, size_t a, size_t b) {
@@ -363,7 +363,7 @@ static void do_tern_dx(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t M, size_t N, size_t K,
                    bt_prec prec, int flags) {
     product_job j = {.y = dx, .ldy = lddx, .x = dy, .ldx = lddy, .packed_in = packed, .scale = scale, .N = N, .K = K, .prec = prec, .flags = flags};
-    run("tern_dx", 2.0 * product(M, N, K), 0, M, M_GRAIN, do_tern_dx, &j);
+    run("tern_dx", 2.0 * product(M, N, K), 0, M, product_grain(), do_tern_dx, &j);
 }
 
 static void do_tern_dw(void *ctx, int thread, size_t a, size_t b) {
@@ -373,7 +373,18 @@ static void do_tern_dw(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, bt_prec prec) {
     product_job j = {.y = dw, .x = dy, .ldx = lddy, .xq = xq, .dq = dq, .M = M, .N = N, .K = K, .prec = prec};
-    run("tern_dw", 2.0 * product(M, N, K), 0, N, M_GRAIN, do_tern_dw, &j);
+    run("tern_dw", 2.0 * product(M, N, K), 0, N, product_grain(), do_tern_dw, &j);
+}
+
+static void do_tern_gemv(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    (void)thread;
+    bt_k()->tern_gemv(j->y, j->xq, j->dq[0], j->packed_in, j->scale, j->K, a, b);
+}
+
+void bt_op_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale, size_t N, size_t K) {
+    product_job j = {.y = y, .xq = xq, .dq = &dq, .packed_in = packed2, .scale = scale, .K = K};
+    run("tern_gemv", 2.0 * product(1, N, K), product(N, K, 1) / 4, N, 64, do_tern_gemv, &j);
 }
 
 /* ---- dense products -------------------------------------------------------------------------------------------------- */
@@ -388,7 +399,7 @@ void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const 
                 size_t K, bt_prec prec, int flags) {
     product_job j = {.y = c, .ldy = ldc, .x = a, .ldx = lda, .ta = ta, .b = b, .ldb = ldb, .tb = tb, .scale = alpha, .N = N, .K = K,
                      .prec = prec, .flags = flags};
-    run("gemm", 2.0 * product(M, N, K), 0, M, M_GRAIN, do_gemm, &j);
+    run("gemm", 2.0 * product(M, N, K), 0, M, product_grain(), do_gemm, &j);
 }
 
 /* ---- attention ------------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,144 @@
+/* timeout: 300
+ * The operations over the thread pool: 1, 2 and 3 threads give the same bits, on every set this CPU has; sums and the head against
+ * plain arithmetic; the profile counts. */
+#include "tests/engine/kernels/isa_util.h"
+
+#include "engine/base/threads.h"
+#include "engine/kernels/ops.h"
+
+enum { M = 300, N = 200, K = 136, V = 77, T = 75, B = 2, H = 4, KV = 2, D = 16 };
+
+typedef struct results {                        /* everything an operation writes */
+    float y[M * N], rstd[M], dx[M * K], dgain[K], dw[N * K], c[M * N], o[B * T * H * D], lse[B * H * T], dq[B * T * H * D];
+    float dk[B * T * KV * D], dv[B * T * KV * D], logits[32 * V], hx[M * K], hE[V * K], row_loss[M], w[N * K], m[N * K], v[N * K];
+    float emb[M * K], dE[V * K], rope[B * T * H * D], glu[M * N], dgate[M * N], dup[M * N];
+    int8_t xq[M * K], codes[N * K];
+    float dqs[M];
+    double sums[3], loss;
+    bt_tern_stats stats;
+} results;
+
+static void fill(float *x, size_t n, uint64_t stream) {
+    for (size_t i = 0; i < n; i++) x[i] = (float)(bt_rng_unit(11, stream, i) * 2 - 1);
+}
+
+static void run_all(results *r, bt_prec prec) {
+    static float x[M * K], dy[M * N], gain[K], w[N * K], q[B * T * H * D], k[B * T * KV * D], v[B * T * KV * D], go[B * T * H * D], E[V * K], big[70000];
+    static float cosines[T * D / 2], sines[T * D / 2];
+    static int8_t packed[1 << 20];
+    int32_t pos[B * T], targets[M];
+    memset(r, 0, sizeof *r);
+    fill(x, M * K, 1), fill(dy, M * N, 2), fill(gain, K, 3), fill(w, N * K, 4), fill(q, B * T * H * D, 5), fill(k, B * T * KV * D, 6);
+    fill(v, B * T * KV * D, 7), fill(go, B * T * H * D, 8), fill(E, V * K, 9), fill(big, 70000, 10), fill(cosines, T * D / 2, 12), fill(sines, T * D / 2, 13);
+    for (int i = 0; i < B * T; i++) pos[i] = i % T;
+    for (int i = 0; i < M; i++) targets[i] = i % 9 == 4 ? -1 : i % V;
+    bt_op_rmsnorm_quant(r->xq, r->dqs, r->rstd, NULL, x, gain, 1e-5f, M, K);
+    bt_op_rmsnorm_bwd(r->dx, r->dgain, r->hx, x, gain, r->rstd, 1, M, K);
+    bt_op_quant(r->xq, r->dqs, x, M, K);
+    r->stats = bt_op_tern_codes(r->codes, w, 0, 2.0f, 0, N * K);
+    assert_true(bt_k()->tern_bytes(N, K) <= sizeof packed);
+    bt_op_tern_pack(packed, r->codes, N, K);
+    bt_op_tern_fwd(r->y, N, r->xq, r->dqs, packed, 0.5f, M, N, K, 0);
+    bt_op_tern_dx(r->dx, K, dy, N, packed, 0.5f, M, N, K, prec, BT_ACC);
+    bt_op_tern_dw(r->dw, dy, N, r->xq, r->dqs, M, N, K, prec);
+    bt_op_gemm(r->c, N, x, K, 0, w, K, 1, 0.5f, M, N, K, prec, 0);
+    bt_attn_shape s = {.T = T, .D = D, .ldq = H * D, .ldk = KV * D, .ldv = KV * D, .ldo = H * D, .scale = 0.25f};
+    bt_op_attn_fwd(r->o, r->lse, q, k, v, &s, B, H, KV, prec);
+    bt_op_attn_bwd(r->dq, r->dk, r->dv, go, r->o, r->lse, q, k, v, &s, B, H, KV, prec);
+    r->loss = bt_op_head_loss(r->hx, r->hE, x, E, targets, 0.01f, r->logits, 32, r->row_loss, M, V, K, prec);
+    memcpy(r->w, w, sizeof r->w);
+    bt_op_adamw(r->w, r->dw, r->m, r->v, 0.9f, 1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.1f, 0.05f, N * K);
+    int32_t tokens[M];
+    for (int i = 0; i < M; i++) tokens[i] = i * 31 % V;
+    bt_op_embed(r->emb, E, tokens, M, K);
+    bt_op_embed_bwd(r->dE, x, tokens, M, K);
+    memcpy(r->rope, q, sizeof r->rope);
+    bt_op_rope(r->rope, H * D, cosines, sines, pos, 1, B * T, H, D);
+    bt_op_glu(r->glu, dy, r->c, BT_ACT_SILU, M * N);
+    bt_op_glu_bwd(r->dgate, r->dup, dy, r->c, r->y, BT_ACT_RELU2, M * N);
+    bt_op_add(r->dup, r->glu, M * N);
+    bt_op_scale(r->dup, 1.7f, M * N);
+    r->sums[0] = bt_op_sum(big, 70000), r->sums[1] = bt_op_sum_abs(big, 70000), r->sums[2] = bt_op_sum_squares(big, 70000);
+}
+
+static void plan(void) {
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_ops_plan(M, N, K, T, D, NULL, &err), BT_OK);
+    assert_int_equal(bt_ops_plan(N, K, M, T, D, NULL, &err), BT_OK);
+    assert_int_equal(bt_ops_plan(V, K, M, T, D, NULL, &err), BT_OK);
+    assert_int_equal(bt_ops_plan(M, K, V, T, D, NULL, &err), BT_OK);
+}
+
+static void threads_agree(const char *isa) {
+    static results one, more;
+    bt_err err = BT_ERR_INIT;
+    if (bt_kernels_select(isa, &err) != BT_OK) {
+        print_message("skipped: no %s (%s)\n", isa, err.msg);
+        skip();
+    }
+    for (int prec = 0; prec < 2; prec++) {
+        for (int count = 1; count <= 3; count++) {
+            assert_int_equal(bt_threads_init(count, &err), BT_OK);
+            plan();
+            run_all(count == 1 ? &one : &more, (bt_prec)prec);
+            if (count > 1) same_bits(isa, &more, &one, sizeof one);
+        }
+    }
+    bt_threads_release();
+}
+
+static void test_generic(void **state) { (void)state; threads_agree("generic"); }
+static void test_blas(void **state) { (void)state; threads_agree("blas"); }
+static void test_avx2(void **state) { (void)state; threads_agree("avx2"); }
+static void test_avx512(void **state) { (void)state; threads_agree("avx512"); }
+static void test_amx(void **state) { (void)state; threads_agree("amx"); }
+
+static void test_meaning(void **state) {
+    (void)state;
+    static results r;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_kernels_select("generic", &err), BT_OK);
+    plan();
+    run_all(&r, BT_PREC_FP32);
+    double loss = 0, sum = 0;
+    for (int i = 0; i < M; i++) {               /* uniform-ish logits: about log V each */
+        loss += (double)r.row_loss[i];
+        if (i % 9 == 4) assert_true(r.row_loss[i] == 0);
+        else assert_true(r.row_loss[i] > 0);
+    }
+    assert_true(loss == r.loss);
+    for (int i = 0; i < 70000; i++) sum += (double)(float)(bt_rng_unit(11, 10, (uint64_t)i) * 2 - 1);
+    assert_true(fabs(sum - r.sums[0]) < 1e-6);
+    size_t zero = 0, pos = 0, flips = 0;
+    for (size_t i = 0; i < N * K; i++) zero += r.codes[i] == 0, pos += r.codes[i] > 0, flips += r.codes[i] != 0;
+    assert_int_equal(r.stats.zero, zero);
+    assert_int_equal(r.stats.pos, pos);
+    assert_int_equal(r.stats.flips, flips);     /* codes were all zero before */
+}
+
+static void test_profile(void **state) {
+    (void)state;
+    static results r;
+    bt_op_profile rows[BT_OPS_MAX];
+    bt_ops_profile(true);
+    run_all(&r, BT_PREC_FP32);
+    bt_ops_profile(false);
+    size_t n = bt_ops_profile_rows(rows, BT_OPS_MAX), seen = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(rows[i].name, "tern_fwd") == 0) {
+            seen++;
+            assert_int_equal(rows[i].calls, 1);
+            assert_true(rows[i].ops == 2.0 * M * N * K && rows[i].ns > 0);
+        }
+        if (strcmp(rows[i].name, "gemm") == 0) seen++, assert_int_equal(rows[i].calls, 1 + 3 * ((M + 31) / 32));
+    }
+    assert_int_equal(seen, 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_generic), cmocka_unit_test(test_blas), cmocka_unit_test(test_avx2), cmocka_unit_test(test_avx512),
+        cmocka_unit_test(test_amx), cmocka_unit_test(test_meaning), cmocka_unit_test(test_profile),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
