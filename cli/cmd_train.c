@@ -36,6 +36,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     char given[PATH_MAX];
     memset(p, 0, sizeof *p);
     p->run_lock = -1;
+    p->from.lr_factor = 1;
     keep_argv(p, argc, argv);
     BT_TRY(bt_run_cfg_read(&p->opts, &p->cfg, argc, argv, help, err));
     if (*help) return BT_OK;
@@ -46,9 +47,10 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     else if (p->cfg.name[0]) snprintf(p->run, sizeof p->run, "%s", p->cfg.name);
     p->ranks = world ? world : bt_run_cfg_ranks(&p->cfg, bt_cpu_get()->cores);
     BT_TRY(bt_run_cfg_settle(&p->opts, &p->cfg, p->ranks, err));
-    if (p->from_step >= p->cfg.steps)
+    if (p->from.step >= p->cfg.steps)
         return bt_fail(err, BT_BUSY, "run '%s' has done its %" PRId64 " steps (give a larger --steps to go further)", p->run, p->cfg.steps);
     if (p->cfg.hosts[0] && access(p->cfg.hosts, R_OK) != 0) return bt_fail_errno(err, BT_NOTFOUND, errno, "cannot read host file '%s'", p->cfg.hosts);
+    if (p->cfg.dash && !bt_command_find("dash")) return bt_fail(err, BT_UNSUPPORTED, "this build has no dashboard (it was built without libmicrohttpd)");
     if (!p->run[0]) BT_TRY(bt_train_make_name(p->store, p->run, err));
     BT_TRY(bt_train_place(p, err));
     bt_run_cfg_json(&p->opts, &p->config_json);
@@ -81,8 +83,8 @@ static void free_words(const char **words, size_t n) {
     free(words);
 }
 
-static bt_code resume_point(void *ctx, char *dir, size_t size, int64_t *step, bt_text *why, bt_err *err) {
-    return bt_train_newest(((const bt_train_plan *)ctx)->out, dir, size, step, why, err);
+static bt_code resume_point(void *ctx, bt_resume_point *at, bt_text *why, bt_err *err) {
+    return bt_train_newest(((const bt_train_plan *)ctx)->out, at, why, err);
 }
 
 static int fence(void *ctx, int attempt) { return bt_ckpt_next_attempt(((const bt_train_plan *)ctx)->out, attempt); }
@@ -137,7 +139,7 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     bt_live *live = NULL;
     bt_job_result result = {0};
     bt_job_setup s = {.program = program, .run = p->run, .out_dir = p->out, .ranks = p->ranks, .hosts = p->cfg.hosts, .mpirun_args = p->cfg.mpirun_args,
-                      .max_restarts = p->cfg.max_restarts, .hang_s = p->cfg.hang_s, .lr = p->cfg.lr, .resume_dir = p->resume_dir, .from_step = p->from_step,
+                      .max_restarts = p->cfg.max_restarts, .hang_s = p->cfg.hang_s, .lr = p->cfg.lr, .from = p->from,
                       .resume_point = resume_point, .fence = fence, .resume_ctx = p};
     BT_TRY(own_path(program, sizeof program, err));
     bt_job_block_signals();
@@ -148,7 +150,7 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     bt_train_greeting(p, &greeting);
     bt_train_fill_start(p, &s.start, host, user);
     bt_code code = words ? bt_train_inputs(p, err) : BT_NOMEM;
-    if (code == BT_OK) code = bt_ckpt_prepare(p->out, !p->resume && !p->resume_dir[0], err);
+    if (code == BT_OK) code = bt_ckpt_prepare(p->out, !p->resume && !p->from.dir[0], err);
     if (code == BT_OK) code = bt_train_lock(p, err);
     s.run_lock = p->run_lock;
     if (code == BT_OK && !p->cfg.no_monitor) {
@@ -156,6 +158,10 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
         if (code == BT_OK) code = bt_writer_begin(writer, &s.start, &s.attempt, err);
     }
     s.writer = writer;
+    char port[16];
+    snprintf(port, sizeof port, "%" PRId64, p->cfg.port);
+    const char *const viewer[] = {program, "dash", "--store", p->store, "--port", port, "--control", NULL};
+    if (p->cfg.dash) s.viewer = viewer;
     if (code == BT_OK) code = bt_live_open(&live, p->cfg.steps, bt_text_str(&greeting), p->cfg.quiet || p->cfg.json, err);
     if (code == BT_OK) {
         s.ui = bt_live_ui(live);

@@ -53,7 +53,7 @@ static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
     char host[BT_HOST_MAX], user[64];
     bt_run_start start;
     BT_TRY(bt_train_corpus(p, err));
-    BT_TRY(bt_ckpt_prepare(p->out, !p->resume && !p->resume_dir[0], err));
+    BT_TRY(bt_ckpt_prepare(p->out, !p->resume && !p->from.dir[0], err));
     BT_TRY(bt_train_lock(p, err));
     bt_train_fill_start(p, &start, host, user);
     if (!p->cfg.no_monitor) {
@@ -72,7 +72,7 @@ static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
     d->fence = bt_ckpt_next_attempt(p->out, d->attempt);
     snprintf(d->run, sizeof d->run, "%s", p->run);
     snprintf(d->out, sizeof d->out, "%s", p->out);
-    snprintf(d->resume_dir, sizeof d->resume_dir, "%s", p->resume_dir);
+    snprintf(d->resume_dir, sizeof d->resume_dir, "%s", p->from.dir);
     return BT_OK;
 }
 

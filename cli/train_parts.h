@@ -6,6 +6,7 @@
 
 #include "engine/train/run_cfg.h"
 #include "engine/train/trainer.h"
+#include "monitor/job/supervisor.h"
 #include "store/store.h"
 
 typedef struct bt_train_plan {
@@ -15,8 +16,7 @@ typedef struct bt_train_plan {
     char run[BT_NAME_MAX];
     char store[PATH_MAX], out[PATH_MAX];
     bool resume;                        /* the run's record exists and goes on */
-    char resume_dir[PATH_MAX];          /* checkpoint to start from, "" fresh */
-    int64_t from_step;
+    bt_resume_point from;               /* checkpoint to start from */
     int run_lock;                       /* held from before the checkpoint is chosen; -1: not (yet) */
     char reason[160];                   /* of the attempt */
     bt_text why;                        /* checkpoints passed over, one line each */
@@ -26,10 +26,10 @@ typedef struct bt_train_plan {
 void bt_train_plan_release(bt_train_plan *p);
 
 /* train_resume.c: --resume RUN|last|DIR puts the stored settings under the flags of now (p->opts read, not yet settled);
- * refuses what cannot change (BT_BUSY). Fills run, out, resume, resume_dir, from_step, reason. */
+ * refuses what cannot change (BT_BUSY). Fills run, out, resume, from, reason. */
 bt_code bt_train_resume(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* newest checkpoint of an out folder that holds; BT_NOTFOUND when there is none at all */
-bt_code bt_train_newest(const char *out, char *dir, size_t size, int64_t *step, bt_text *why, bt_err *err) BT_MUST_CHECK;
+bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *why, bt_err *err) BT_MUST_CHECK;
 
 /* train_name.c: "brave-otter-7", not in the store yet */
 bt_code bt_train_make_name(const char *store, char name[BT_NAME_MAX], bt_err *err) BT_MUST_CHECK;

@@ -28,7 +28,7 @@ void bt_train_fill_start(const bt_train_plan *p, bt_run_start *s, char host[BT_H
     gethostname(host, BT_HOST_MAX - 1);
     const struct passwd *pw = getpwuid(getuid());
     snprintf(user, 64, "%s", pw ? pw->pw_name : "");
-    *s = (bt_run_start){.name = p->run, .resume = p->resume, .from_step = p->from_step, .reason = p->reason, .argv = bt_text_str(&p->argv),
+    *s = (bt_run_start){.name = p->run, .resume = p->resume, .from_step = p->from.step, .reason = p->reason, .argv = bt_text_str(&p->argv),
                         .config_json = bt_text_str(&p->config_json), .host = host, .user = user, .build = "bitrain " BITRAIN_VERSION " (" __VERSION__ ")",
                         .mpi = BITRAIN_MPI, .note = p->cfg.note, .out_dir = p->out, .world_size = p->ranks, .seed = (uint64_t)p->cfg.seed, .pid = (int)getpid()};
 }
@@ -37,7 +37,7 @@ void bt_train_greeting(const bt_train_plan *p, bt_text *out) {
     bt_text_printf(out, "run %s: %s for %" PRId64 " steps of %" PRId64 " tokens, %d rank%s", p->run, p->cfg.preset, p->cfg.steps, p->cfg.batch_tokens, p->ranks,
                    p->ranks == 1 ? "" : "s");
     if (p->cfg.threads) bt_text_printf(out, " x %" PRId64 " thread%s", p->cfg.threads, p->cfg.threads == 1 ? "" : "s");
-    if (p->resume_dir[0] || p->resume) bt_text_printf(out, ", %s", p->reason);
+    if (p->from.dir[0] || p->resume) bt_text_printf(out, ", %s", p->reason);
     bt_text_put(out, "\n");
     for (char *line = p->why.data, *end; line && *line; line = end) {
         end = line + strcspn(line, "\n");

@@ -89,10 +89,11 @@ static bt_code apply_config(bt_train_plan *p, const char *text, bool all_final, 
     return code;
 }
 
-bt_code bt_train_newest(const char *out, char *dir, size_t size, int64_t *step, bt_text *why, bt_err *err) {
+bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *why, bt_err *err) {
     bt_ckpt_meta meta;
-    BT_TRY(bt_ckpt_find(NULL, out, dir, size, &meta, why, err));
-    *step = meta.step;
+    BT_TRY(bt_ckpt_find(NULL, out, p->dir, sizeof p->dir, &meta, why, err));
+    p->step = meta.step;
+    p->lr_factor = meta.lr_factor;
     bt_ckpt_meta_release(&meta);
     return BT_OK;
 }
@@ -139,14 +140,13 @@ static bt_code resume_run(bt_train_plan *p, bt_err *err) {
     snprintf(p->out, sizeof p->out, "%s", r.out);
     if (p->cfg.out[0]) BT_TRY(bt_train_absolute(p->cfg.out, p->out, err));
     BT_TRY(bt_train_lock(p, err));
-    code = bt_train_newest(p->out, p->resume_dir, sizeof p->resume_dir, &p->from_step, &p->why, err);
+    code = bt_train_newest(p->out, &p->from, &p->why, err);
     if (code == BT_NOTFOUND) {
-        p->resume_dir[0] = '\0';
-        p->from_step = 0;
+        p->from = (bt_resume_point){.lr_factor = 1};
         snprintf(p->reason, sizeof p->reason, "resume: no checkpoint yet, from the beginning");
         return BT_OK;
     }
-    if (code == BT_OK) snprintf(p->reason, sizeof p->reason, "resume after step %lld", (long long)p->from_step);
+    if (code == BT_OK) snprintf(p->reason, sizeof p->reason, "resume after step %lld", (long long)p->from.step);
     return code;
 }
 
@@ -161,13 +161,14 @@ static bt_code resume_folder(bt_train_plan *p, bt_err *err) {
     char where[PATH_MAX], parent[PATH_MAX];
     bt_ckpt_meta meta;
     BT_TRY(bt_train_absolute(p->cfg.resume, where, err));
-    BT_TRY(bt_ckpt_find(NULL, where, p->resume_dir, sizeof p->resume_dir, &meta, &p->why, err));
-    p->from_step = meta.step;
+    BT_TRY(bt_ckpt_find(NULL, where, p->from.dir, sizeof p->from.dir, &meta, &p->why, err));
+    p->from.step = meta.step;
+    p->from.lr_factor = meta.lr_factor;
     snprintf(p->run, sizeof p->run, "%s", p->cfg.name[0] ? p->cfg.name : meta.run);
     bt_code code = apply_config(p, bt_text_str(&meta.config), true, err);
     bt_ckpt_meta_release(&meta);
     BT_TRY(code);
-    snprintf(parent, sizeof parent, "%s", p->resume_dir);
+    snprintf(parent, sizeof parent, "%s", p->from.dir);
     char *slash = strrchr(parent, '/');
     if (slash && slash != parent) *slash = '\0';
     row r;
@@ -179,7 +180,7 @@ static bt_code resume_folder(bt_train_plan *p, bt_err *err) {
     if (known && !same_place(r.out, parent))
         return bt_fail(err, BT_BUSY, "run '%s' exists and keeps its checkpoints in '%s', not in '%s' (branch off under another --name)", p->run, r.out, parent);
     p->resume = known;
-    snprintf(p->reason, sizeof p->reason, "resume from '%.100s' after step %lld", p->resume_dir, (long long)p->from_step);
+    snprintf(p->reason, sizeof p->reason, "resume from '%.100s' after step %lld", p->from.dir, (long long)p->from.step);
     return BT_OK;
 }
 

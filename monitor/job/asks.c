@@ -28,10 +28,11 @@ void bt_job_send_pending(bt_job *job) {
         if (!(job->pending & (1u << verb))) continue;
         if (bt_wire_send_control(job->wire, &c, &err) == BT_OK) job->pending &= ~(1u << verb);
     }
-    if (job->lr_factor != 1) {          /* a checkpoint carries the factor; a run that began anew does not */
+    if (job->lr_factor != job->told_factor) {       /* changed after the checkpoint that the ranks began from */
         bt_ctl c = {BT_CTL_LR, job->lr_factor};
         bt_err err = BT_ERR_INIT;
         if (bt_wire_send_control(job->wire, &c, &err) != BT_OK) bt_job_event(job, "warning", BT_EV_WARN, -1, "%s", err.msg);
+        else job->told_factor = job->lr_factor;
     }
 }
 
@@ -40,7 +41,7 @@ bool bt_job_paused(const bt_job *job) { return job->paused; }
 static bt_code set_lr(bt_job *job, double factor, const char *by, bt_err *err) {
     if (!(factor > 0) || !(factor < 1e6)) return bt_fail(err, BT_ARG, "a learning-rate factor of %g is not between 0 and 1e6", factor);
     BT_TRY(tell(job, BT_CTL_LR, factor, err));
-    job->lr_factor = factor;
+    job->lr_factor = job->told_factor = factor;
     bt_job_event(job, "control", BT_EV_INFO, -1, "learning rate times %.4g asked for by %s", factor, by);
     return BT_OK;
 }
@@ -123,13 +124,13 @@ static const char *state_name(const bt_job *job) {
     if (job->restarting) return "restarting";
     if (job->stop_asked) return "stopping";
     if (job->paused) return "paused";
-    return job->last_step < job->from_step ? "starting" : "running";
+    return job->last_step < job->from.step ? "starting" : "running";
 }
 
 void bt_job_look(const bt_job *job, bt_job_view *v) {
     const int64_t now = bt_now_ns();
     *v = (bt_job_view){.state = state_name(job), .attempt = job->attempt, .ranks = job->s->ranks, .restarts = job->history.restarts, .step = job->last_step,
-                       .from_step = job->from_step, .committed_step = job->s->writer ? bt_writer_committed_step(job->s->writer) : -1,
+                       .from_step = job->from.step, .committed_step = job->s->writer ? bt_writer_committed_step(job->s->writer) : -1,
                        .silence_s = bt_health_silence_s(&job->health, now), .dropped = job->s->writer ? bt_writer_dropped(job->s->writer) : 0,
                        .late = job->health.warned};
     if (job->restarting && job->restart_at_ns > now) v->restart_in_s = (double)(job->restart_at_ns - now) / 1e9;

@@ -2,6 +2,7 @@
 #ifndef BT_MONITOR_JOB_JOB_H
 #define BT_MONITOR_JOB_JOB_H
 
+#include "monitor/job/companion.h"
 #include "monitor/job/control.h"
 #include "monitor/job/health.h"
 #include "monitor/job/launch.h"
@@ -22,12 +23,13 @@ struct bt_job {
     bt_health health;
     bt_restart_history history;
     bt_child child;                     /* pid 0: none runs */
+    bt_companion viewer;
     bt_sink tap;                        /* what the wire delivers goes to the writer and to the screen */
     int signals;                        /* signalfd */
-    char resume_dir[1024];
+    bt_resume_point from;               /* where this attempt began */
 
     int attempt;
-    int64_t from_step, last_step;       /* of this attempt; last recorded, -1: none */
+    int64_t last_step;                  /* recorded in this attempt, -1: none */
     int64_t started_ns, restart_at_ns;
     int64_t oom_before;
     struct { int rank, pid; } ranks[BT_JOB_LOCAL_RANKS];
@@ -38,11 +40,12 @@ struct bt_job {
     bool no_input;                      /* the keyboard is gone */
     uint32_t pending;                   /* verbs (1 << bt_ctl_verb) for a rank that is not there yet */
     int64_t stop_ns;                    /* when stop_now was asked */
-    double lr_factor;
+    double lr_factor, told_factor;      /* wanted; that the ranks have (from their checkpoint, or told) */
 };
 
 void bt_job_tap(bt_job *job);           /* fills job->tap */
 void bt_job_event(bt_job *job, const char *kind, bt_event_level level, int rank, const char *fmt, ...) BT_PRINTF(5, 6);
+void bt_job_show(bt_job *job, bt_event_level level, const char *text);   /* on the screen only */
 void bt_job_record(bt_job *job, const char *kind, bt_event_level level, int rank, const char *title);     /* not on the screen */
 void bt_job_signal(bt_job *job, int signal);
 void bt_job_send_pending(bt_job *job);

@@ -91,7 +91,7 @@ static bt_code start_attempt(bt_job *job, bt_err *err) {
     snprintf(wire, sizeof wire, "%s/wire", job->scratch.tmp);
     snprintf(number, sizeof number, "%d", job->attempt);
     snprintf(fence, sizeof fence, "%d", s->fence(s->resume_ctx, job->attempt));
-    const char *own[] = {"rank", "--wire", wire, "--attempt", number, "--fence", fence, "--resume-from", job->resume_dir};
+    const char *own[] = {"rank", "--wire", wire, "--attempt", number, "--fence", fence, "--resume-from", job->from.dir};
     enum { N_OWN = sizeof own / sizeof *own };
     const char **words = calloc(N_OWN + s->n_words + 1, sizeof *words);
     if (!words) return bt_fail(err, BT_NOMEM, "cannot allocate the command line of the ranks");
@@ -110,7 +110,7 @@ static bt_code start_attempt(bt_job *job, bt_err *err) {
     bt_health_start(&job->health);
     bt_code code = bt_launch_start(&l, &job->child, err);
     free(words);
-    if (code == BT_OK && s->ui.attempt) s->ui.attempt(s->ui.ctx, job->attempt, job->from_step);
+    if (code == BT_OK && s->ui.attempt) s->ui.attempt(s->ui.ctx, job->attempt, job->from.step);
     return code;
 }
 
@@ -162,18 +162,29 @@ static void check_health(bt_job *job) {
     if (job->stop_now && now - job->stop_ns > KILL_AFTER_NS) bt_proc_kill_session(job->child.pid, 0);
 }
 
+/* Its first line is the address; a secret is in it, so it goes to the screen and nowhere else. */
+static void hear_viewer(bt_job *job) {
+    bool ended = false;
+    for (const char *line; (line = bt_companion_line(&job->viewer, &ended)); ) bt_job_show(job, BT_EV_INFO, line);
+    if (ended) {
+        bt_companion_stop(&job->viewer);
+        bt_job_show(job, BT_EV_WARN, "the dashboard ended; training goes on");
+    }
+}
+
 /* One round of waiting. until_ns: no longer than this. */
 static void wait_once(bt_job *job, int64_t until_ns) {
     const bt_job_ui *ui = &job->s->ui;
-    struct pollfd p[5];
+    struct pollfd p[6];
     int wires[2], n_wires = bt_wire_poll_fds(job->wire, wires);
     p[0] = (struct pollfd){job->signals, POLLIN, 0};
     p[1] = (struct pollfd){job->child.pid > 0 ? job->child.out : -1, POLLIN, 0};
     p[2] = (struct pollfd){n_wires > 0 ? wires[0] : -1, POLLIN, 0};
     p[3] = (struct pollfd){job->control ? bt_control_fd(job->control) : -1, POLLIN, 0};
     p[4] = (struct pollfd){job->no_input ? -1 : ui->input_fd, POLLIN, 0};
+    p[5] = (struct pollfd){job->viewer.out, POLLIN, 0};
     int64_t wait = until_ns - bt_now_ns();
-    if (poll(p, 5, wait > 0 ? (int)(wait / 1000000) + 1 : 0) < 0) return;
+    if (poll(p, 6, wait > 0 ? (int)(wait / 1000000) + 1 : 0) < 0) return;
     if (p[0].revents) take_signals(job);
     if (p[1].revents && !bt_output_drain(&job->output, job->child.out)) {
         close(job->child.out);
@@ -181,6 +192,7 @@ static void wait_once(bt_job *job, int64_t until_ns) {
     }
     if (p[2].revents) serve_wire(job);
     if (p[3].revents) bt_control_serve(job->control, bt_job_request, job);
+    if (p[5].revents) hear_viewer(job);
     if (p[4].revents & POLLIN && ui->input) ui->input(ui->ctx, job);
     else if (p[4].revents) job->no_input = true;
 }
@@ -235,29 +247,27 @@ static bt_code next_attempt(bt_job *job, const char *reason, bt_err *err) {
     const bt_job_setup *s = job->s;
     bt_text why;
     bt_text_init(&why);
-    int64_t step = 0;
-    bt_code code = s->resume_point(s->resume_ctx, job->resume_dir, sizeof job->resume_dir, &step, &why, err);
+    bt_code code = s->resume_point(s->resume_ctx, &job->from, &why, err);
     if (code == BT_NOTFOUND) {
-        job->resume_dir[0] = '\0';
-        step = 0;
+        job->from = (bt_resume_point){.lr_factor = 1};
         code = BT_OK;
     }
+    job->told_factor = job->from.lr_factor;
     if (code == BT_OK && s->writer) {
         bt_run_start start = s->start;
         start.resume = true;
-        start.from_step = step;
+        start.from_step = job->from.step;
         start.reason = reason;
         code = bt_writer_begin(s->writer, &start, &job->attempt, err);
     } else job->attempt++;
     if (code == BT_OK) {
-        job->from_step = step;
         job->last_step = -1;
         bt_output_reset(&job->output, job->attempt);
         if (why.len) {
             why.data[strcspn(why.data, "\n")] = '\0';
             bt_job_event(job, "warning", BT_EV_WARN, -1, "%s", why.data);
         }
-        bt_job_event(job, "restarted", BT_EV_WARN, -1, "attempt %d goes on after step %lld: %s", job->attempt, (long long)step, reason);
+        bt_job_event(job, "restarted", BT_EV_WARN, -1, "attempt %d goes on after step %lld: %s", job->attempt, (long long)job->from.step, reason);
     }
     bt_text_release(&why);
     return code;
@@ -285,7 +295,7 @@ static bt_code attempts(bt_job *job, bt_err *err) {
         job->result->end = end;
         if (end.kind == BT_END_DONE || end.kind == BT_END_STOPPED_NOW) return BT_OK;
         bt_end_tell(&end, told, sizeof told);
-        const bt_restart r = bt_restart_decide(&job->history, &end, job->from_step, s->max_restarts);
+        const bt_restart r = bt_restart_decide(&job->history, &end, job->from.step, s->max_restarts);
         if (r.again) bt_job_event(job, "failure", BT_EV_ERROR, end.rank, "%s", told);
         else bt_job_record(job, "failure", BT_EV_ERROR, end.rank, told);        /* the last word is the caller's */
         if (!r.again || job->stop_asked) {
@@ -318,10 +328,13 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     write_control_file(job, path);
     snprintf(path, sizeof path, "%s/log.txt", job->s->out_dir);
     bt_output_open(&job->output, path, job->attempt);
+    bt_err why = BT_ERR_INIT;
+    if (job->s->viewer && bt_companion_start(&job->viewer, job->s->viewer, &why) != BT_OK) bt_job_show(job, BT_EV_WARN, why.msg);
     return BT_OK;
 }
 
 static void close_job(bt_job *job) {
+    bt_companion_stop(&job->viewer);
     if (job->control) remove_control_file(job);
     bt_control_close(job->control);
     bt_wire_server_close(job->wire);
@@ -336,12 +349,12 @@ bt_code bt_job_run(const bt_job_setup *s, bt_job_result *out, bt_err *err) {
     if (!job) return bt_fail(err, BT_NOMEM, "cannot allocate the supervisor");
     job->s = s;
     job->result = out;
-    job->signals = job->output.log = job->scratch.lock = job->scratch.shm_lock = -1;
+    job->signals = job->viewer.out = job->output.log = job->scratch.lock = job->scratch.shm_lock = -1;
     job->attempt = s->attempt;
-    job->from_step = s->from_step;
+    job->from = s->from;
     job->last_step = -1;
-    job->lr_factor = 1;
-    snprintf(job->resume_dir, sizeof job->resume_dir, "%s", s->resume_dir);
+    if (!(job->from.lr_factor > 0)) job->from.lr_factor = 1;
+    job->lr_factor = job->told_factor = job->from.lr_factor;
     bt_job_tap(job);
     bt_code code = open_job(job, err);
     if (code == BT_OK) code = attempts(job, err);

@@ -42,6 +42,12 @@ typedef struct bt_job_ui {              /* any function may be NULL */
     bool (*hangup)(void *ctx);          /* the terminal went: true if there was one */
 } bt_job_ui;
 
+typedef struct bt_resume_point {
+    char dir[1024];                     /* of the checkpoint, "": from the beginning */
+    int64_t step;                       /* steps it has done */
+    double lr_factor;                   /* that it carries; 1 at the beginning */
+} bt_resume_point;
+
 typedef struct bt_job_setup {
     const char *program;                /* absolute path of bitrain */
     const char *run, *out_dir;          /* out_dir exists */
@@ -56,13 +62,13 @@ typedef struct bt_job_setup {
     bt_writer *writer;                  /* attempt already begun; NULL: record nothing */
     bt_run_start start;                 /* for the attempts that follow: from_step, reason and resume are filled in */
     int attempt;
-    const char *resume_dir;             /* of the first attempt, "" fresh */
-    int64_t from_step;
+    bt_resume_point from;               /* of the first attempt */
     /* newest usable checkpoint after a failure; BT_NOTFOUND: begin anew. `why` gets a line per checkpoint passed over */
-    bt_code (*resume_point)(void *ctx, char *dir, size_t size, int64_t *step, bt_text *why, bt_err *err);
+    bt_code (*resume_point)(void *ctx, bt_resume_point *p, bt_text *why, bt_err *err);
     /* number that fences the attempt's checkpoints: above every one that began in out_dir */
     int (*fence)(void *ctx, int attempt);
     void *resume_ctx;                   /* of both */
+    const char *const *viewer;          /* argv of a viewer to start beside the run, NULL-terminated; NULL: none */
     bt_job_ui ui;
 } bt_job_setup;
 

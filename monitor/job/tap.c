@@ -85,4 +85,9 @@ void bt_job_event(bt_job *job, const char *kind, bt_event_level level, int rank,
     tell(job, true, kind, level, rank, title);
 }
 
+void bt_job_show(bt_job *job, bt_event_level level, const char *text) {
+    const bt_event e = {.kind = "notice", .level = level, .step = job->last_step, .rank = -1, .wall_us = bt_wall_us(), .title = text, .body = NULL};
+    if (job->s->ui.event) job->s->ui.event(job->s->ui.ctx, &e);
+}
+
 void bt_job_record(bt_job *job, const char *kind, bt_event_level level, int rank, const char *title) { tell(job, false, kind, level, rank, title); }

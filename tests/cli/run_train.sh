@@ -88,6 +88,14 @@ if [ "$(id -u)" != 0 ]; then
 fi
 (BITRAIN_MPIRUN=/nonexistent/mpirun; export BITRAIN_MPIRUN; code 1 train "${tiny[@]}" --steps 3; says "openmpi-bin"; [ $faults -eq 0 ]) || fault "a missing mpirun"
 
+# --dash: the address is shown, the dashboard ends with the run; a port in use is news, not a failure
+if "$BITRAIN" help dash >/dev/null 2>&1; then
+    ok train "${tiny[@]}" --steps 400 --name shown --dash --port 0
+    says "http://127.0.0.1:"
+    [ "$(q "SELECT count(*) FROM events WHERE run='shown' AND title LIKE '%token%'")" = 0 ] || fault "the token is in the database"
+    [ -z "$(pgrep -f "bitrain dash --store $tmp")" ] || fault "the dashboard outlives the run"
+fi
+
 # eval and generate agree with the run
 ok eval first --tokens 256 --json
 [ "$(sed 's/.*"nats":\([0-9.]*\).*/\1/' out | cut -c1-6)" = "$(q "SELECT printf('%.17g', val_loss) FROM steps WHERE run='first' AND step=11" | cut -c1-6)" ] || fault "eval differs from the run: $(cat out)"
