@@ -92,7 +92,7 @@ fi
 if "$BITRAIN" help dash >/dev/null 2>&1; then
     ok train "${tiny[@]}" --steps 400 --name shown --dash --port 0
     says "http://127.0.0.1:"
-    [ "$(q "SELECT count(*) FROM events WHERE run='shown' AND title LIKE '%token%'")" = 0 ] || fault "the token is in the database"
+    [ "$(q "SELECT count(*) FROM events WHERE run='shown' AND title LIKE '%#token=%'")" = 0 ] || fault "the token is in the database"
     [ -z "$(pgrep -f "bitrain dash --store $tmp")" ] || fault "the dashboard outlives the run"
 fi
 
