@@ -17,8 +17,7 @@ struct bt_reducer {
     bt_reducer_cfg cfg;
     bool alone;                         /* in the data-parallel group */
     bt_buckets buckets;
-    bt_exchange exchange;               /* self is NULL when alone */
-    bool direct;
+    bt_exchange *exchange;              /* NULL when alone */
     bt_partial *partial;                /* NULL unless several units are added here */
     size_t started, done;               /* buckets 0 .. started-1 are on their way, 0 .. done-1 have arrived */
     int64_t busy_since, busy_ns, polled_at;
@@ -29,21 +28,17 @@ struct bt_reducer {
 
 /* ---- create --------------------------------------------------------------------------------------------------------- */
 
-static bool goes_direct(const bt_shards *shards, int dp_size, int64_t units) {
-    return dp_size > 1 && ((shards && shards->n > 1) || units > 0);
-}
-
-static void cut(bt_buckets *b, size_t n, size_t bucket_bytes, const bt_shards *shards, int dp_size, bool direct) {
+static void cut(bt_buckets *b, size_t n, size_t bucket_bytes, const bt_shards *shards, int dp_size) {
     bool sharded = shards && shards->n > 1;
-    bt_buckets_init(b, n, sharded ? shards->stripe * sizeof(float) : bucket_bytes, direct ? dp_size : 1);
+    bt_buckets_init(b, n, sharded ? shards->stripe * sizeof(float) : bucket_bytes, dp_size);
     assert(!sharded || b->elems == shards->stripe);
 }
 
 size_t bt_reducer_staging(size_t n, size_t bucket_bytes, const bt_shards *shards, int dp_size, int dp_rank, int64_t units) {
     bt_buckets b;
-    if (!goes_direct(shards, dp_size, units)) return 0;
-    cut(&b, n, bucket_bytes, shards, dp_size, true);
-    return bt_exchange_direct_staging(&b, dp_size, dp_rank, units > 0 ? units : dp_size);
+    if (dp_size == 1) return 0;
+    cut(&b, n, bucket_bytes, shards, dp_size);
+    return bt_exchange_staging(&b, dp_size, dp_rank, units > 0 ? units : dp_size);
 }
 
 static bt_code build(bt_reducer *r, bt_err *err) {
@@ -51,8 +46,7 @@ static bt_code build(bt_reducer *r, bt_err *err) {
     int n = bt_comm_size(c->mesh->dp), me = bt_comm_rank(c->mesh->dp);
     bool sharded = c->shards && c->shards->n > 1;
     r->alone = n == 1;
-    r->direct = goes_direct(c->shards, n, c->units);
-    cut(&r->buckets, c->n, c->bucket_bytes, c->shards, n, r->direct);
+    cut(&r->buckets, c->n, c->bucket_bytes, c->shards, n);
     if (c->units > 0) {
         int64_t first = c->units * me / n, mine = c->units * (me + 1) / n - first;
         BT_TRY(bt_partial_create(&r->partial, c->grads, c->n, first, mine, err));
@@ -60,7 +54,7 @@ static bt_code build(bt_reducer *r, bt_err *err) {
     if (r->alone) return BT_OK;
     bt_exchange_cfg x = {.mesh = c->mesh, .buckets = &r->buckets, .grads = c->grads, .sharded = sharded, .discard = c->discard,
                          .units = c->units > 0 ? c->units : n};
-    return r->direct ? bt_exchange_direct(&r->exchange, &x, err) : bt_exchange_all_reduce(&r->exchange, &x, err);
+    return bt_exchange_create(&r->exchange, &x, err);
 }
 
 bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *err) {
@@ -83,7 +77,7 @@ bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *e
 
 void bt_reducer_destroy(bt_reducer *r) {
     if (!r) return;
-    if (r->exchange.self) r->exchange.destroy(r->exchange.self);
+    bt_exchange_destroy(r->exchange);
     bt_partial_destroy(r->partial);
     free(r);
 }
@@ -105,14 +99,14 @@ static void start_bucket(bt_reducer *r) {
         r->done++;
     } else {
         if (r->done == r->started) r->busy_since = bt_now_ns();
-        keep_failure(r, r->exchange.start(r->exchange.self, r->started, &r->failure));
+        keep_failure(r, bt_exchange_start(r->exchange, r->started, &r->failure));
     }
     r->started++;
 }
 
 static void progress(bt_reducer *r) {
     if (r->failed || r->done == r->started) return;
-    keep_failure(r, r->exchange.progress(r->exchange.self, &r->done, &r->failure));
+    keep_failure(r, bt_exchange_progress(r->exchange, &r->done, &r->failure));
     if (r->done == r->started) r->busy_ns += bt_now_ns() - r->busy_since;
 }
 
@@ -140,12 +134,10 @@ void bt_reducer_last(bt_reducer *r) {
     r->polled_at = 0;
     r->failed = false;
     if (r->alone) return;
-    r->exchange.reset(r->exchange.self);
-    if (r->direct) {
-        bt_fold one = {.at = {{bt_comm_rank(r->cfg.mesh->dp), 0, r->cfg.grads}}, .n = 1};
-        bt_fold nodes = r->partial ? bt_partial_nodes(r->partial) : one;
-        bt_exchange_direct_nodes(&r->exchange, &nodes);
-    }
+    bt_fold one = {.at = {{bt_comm_rank(r->cfg.mesh->dp), 0, r->cfg.grads}}, .n = 1};
+    bt_fold nodes = r->partial ? bt_partial_nodes(r->partial) : one;
+    bt_exchange_reset(r->exchange);
+    bt_exchange_nodes(r->exchange, &nodes);
     if (r->cfg.overlap) bt_threads_on_idle(poll, r);
 }
 

@@ -17,6 +17,7 @@
  *           rest of the blocked time is `exposed`. Skews below three times the clock error count as exposed.
  * Notes:    small integers that travel with the arrival times; every rank of the world gets the largest of each.
  * Errors:   a failure inside ready is reported by finish. No allocation after create.
+ * Bits:     the same layout gives the same bits on any MPI; units give them for any layout.
  * A rank that is alone exchanges nothing and reports zeros. */
 #ifndef BT_ENGINE_PARALLEL_REDUCER_H
 #define BT_ENGINE_PARALLEL_REDUCER_H
@@ -42,7 +43,7 @@ typedef struct bt_reducer_cfg {
 typedef struct bt_reduce_times { int64_t busy_ns, wait_ns, exposed_ns; } bt_reduce_times;
 
 bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *err) BT_MUST_CHECK;      /* collective over world */
-/* bytes of staging a rank of dp would take, without taking them; 0 where MPI's all-reduce does the work */
+/* bytes of staging a rank of dp would take, without taking them */
 size_t bt_reducer_staging(size_t n, size_t bucket_bytes, const bt_shards *shards, int dp_size, int dp_rank, int64_t units);
 void bt_reducer_destroy(bt_reducer *r);                                 /* accepts NULL */
 void bt_reducer_begin(bt_reducer *r);                                   /* a step begins */

@@ -1,10 +1,10 @@
-/* exchange_direct.c - every part of a bucket goes straight to its owner, who adds in a fixed order.
+/* exchange.c - every part of a bucket goes straight to its owner, who adds in a fixed order.
  *
  *     bucket of n parts, rank d owns part o(d)
  *     send      my nodes of part o(e)  -> every other rank e                 at most SLOTS buckets at a time, each with
  *     receive   its nodes of part o(d) <- every other rank e                 staging memory for what comes in
  *     add       all ranks' nodes of part o(d), in the order of fold.h
- *     gather    parts from the ranks that must hold them too: all (plain), the other replicas (sharded)
+ *     gather    parts between the ranks that must hold them too: all (plain), the other replicas (sharded)
  *
  * Parts of a sharded bucket: dp_replicate parts make one shard's piece, so part (s, r) is owned by replica r of shard s. */
 #include <assert.h>
@@ -19,7 +19,7 @@
 #include "engine/parallel/exchange.h"
 #include "engine/parallel/reducer.h"
 
-enum { SLOTS = BT_STRIPES_IN_FLIGHT, TAG_BASE = 1000, TAGS = 16384 };
+enum { SLOTS = BT_STRIPES_IN_FLIGHT, TAG_SUM = 1000, TAG_GATHER = 16000, TAGS = 12000 };
 
 typedef enum { SLOT_FREE, SLOT_EXCHANGE, SLOT_GATHER } slot_state;
 
@@ -29,10 +29,9 @@ typedef struct slot {
     float *staging;                     /* (foreign nodes, part) */
     MPI_Request *requests;
     int n_requests;
-    int *counts, *displs;               /* of the gather */
 } slot;
 
-typedef struct direct {
+struct bt_exchange {
     bt_exchange_cfg cfg;
     bt_comm *gather;
     int n, me;                          /* data-parallel ranks */
@@ -42,31 +41,31 @@ typedef struct direct {
     bt_arena arena;
     slot slots[SLOTS];
     size_t asked, posted, done;         /* buckets: started by the caller, on their way, arrived */
-} direct;
+};
 
 /* ---- who owns what -------------------------------------------------------------------------------------------------- */
 
-static size_t part_of_rank(const direct *x, int d) {
+static size_t part_of_rank(const bt_exchange *x, int d) {
     int S = x->cfg.sharded ? x->cfg.mesh->shape.dp_shard : 1, R = x->n / S;
     return (size_t)(d % S) * (size_t)R + (size_t)(d / S);
 }
 
-static bt_range part_range(const direct *x, size_t bucket, size_t part) {
+static bt_range part_range(const bt_exchange *x, size_t bucket, size_t part) {
     bt_range b = bt_bucket_at(x->cfg.buckets, bucket);
     size_t begin = b.begin + part * x->part, end = begin + x->part;
     return (bt_range){begin < b.end ? begin : b.end, end < b.end ? end : b.end};
 }
 
-static bt_range own_range(const direct *x, size_t bucket) { return part_range(x, bucket, part_of_rank(x, x->me)); }
+static bt_range own_range(const bt_exchange *x, size_t bucket) { return part_range(x, bucket, part_of_rank(x, x->me)); }
 
 /* ---- one bucket ----------------------------------------------------------------------------------------------------- */
 
-static bt_code post(direct *x, slot *s, size_t bucket, bt_err *err) {
+static bt_code post(bt_exchange *x, slot *s, size_t bucket, bt_err *err) {
     MPI_Comm mpi = x->cfg.mesh->dp->mpi;
     bt_range own = own_range(x, bucket);
     size_t own_n = own.end - own.begin;
     float *in = s->staging;
-    int tag = TAG_BASE + (int)(bucket % TAGS);
+    int tag = TAG_SUM + (int)(bucket % TAGS);
     uint64_t sent = 0;
     s->bucket = bucket;
     s->n_requests = 0;
@@ -91,7 +90,7 @@ static bt_code post(direct *x, slot *s, size_t bucket, bt_err *err) {
 }
 
 /* All ranks' nodes of my part into the gradient array. The arrays arrive in the order of the peers of `post`. */
-static void add_up(direct *x, slot *s) {
+static void add_up(bt_exchange *x, slot *s) {
     bt_range own = own_range(x, s->bucket);
     size_t n = own.end - own.begin;
     float *keep = x->cfg.grads + own.begin;
@@ -109,21 +108,25 @@ static void add_up(direct *x, slot *s) {
     if (root != keep) memcpy(keep, root, n * sizeof(float));
 }
 
-static bt_code gather_parts(direct *x, slot *s, bt_err *err) {
-    int m = bt_comm_size(x->gather);
+static bt_code gather_parts(bt_exchange *x, slot *s, bt_err *err) {
+    int m = bt_comm_size(x->gather), me = bt_comm_rank(x->gather), tag = TAG_GATHER + (int)(s->bucket % TAGS);
     size_t first = x->cfg.sharded ? part_of_rank(x, x->me) / (size_t)m * (size_t)m : 0;
-    bt_range b = part_range(x, s->bucket, first);
-    for (int i = 0; i < m; i++) {
-        bt_range p = part_range(x, s->bucket, first + (size_t)i);
-        s->counts[i] = (int)(p.end - p.begin);
-        s->displs[i] = (int)(p.begin - b.begin);
-    }
-    uint64_t sent = (uint64_t)s->counts[bt_comm_rank(x->gather)] * sizeof(float) * (uint64_t)(m - 1);
-    bt_comm_count(sent, sent);
-    s->n_requests = 1;
+    bt_range own = part_range(x, s->bucket, first + (size_t)me);
+    s->n_requests = 0;
     s->state = SLOT_GATHER;
-    return bt_mpi_check(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_FLOAT, x->cfg.grads + b.begin, s->counts, s->displs, MPI_FLOAT, x->gather->mpi, &s->requests[0]),
-                        "gathering of sums", err);
+    for (int k = 1; k < m; k++) {
+        int from = (me + k) % m;
+        bt_range p = part_range(x, s->bucket, first + (size_t)from);
+        if (p.begin == p.end) continue;
+        BT_TRY(bt_mpi_check(MPI_Irecv(x->cfg.grads + p.begin, (int)(p.end - p.begin), MPI_FLOAT, from, tag, x->gather->mpi, &s->requests[s->n_requests++]), "gathering of sums", err));
+    }
+    for (int k = 1; k < m && own.begin < own.end; k++) {
+        int to = (me - k + m) % m;
+        BT_TRY(bt_mpi_check(MPI_Isend(x->cfg.grads + own.begin, (int)(own.end - own.begin), MPI_FLOAT, to, tag, x->gather->mpi, &s->requests[s->n_requests++]), "gathering of sums", err));
+    }
+    uint64_t sent = (uint64_t)(own.end - own.begin) * sizeof(float) * (uint64_t)(m - 1);
+    bt_comm_count(sent, sent);
+    return BT_OK;
 }
 
 /* zeros, by giving whole pages back to the system and clearing what is left of them at both ends */
@@ -138,7 +141,7 @@ static void drop(float *from, float *to) {
     memset((void *)b, 0, hi - b);
 }
 
-static void discard_others(direct *x, size_t bucket) {
+static void discard_others(bt_exchange *x, size_t bucket) {
     bt_range b = bt_bucket_at(x->cfg.buckets, bucket);
     int R = x->n / x->cfg.mesh->shape.dp_shard;
     size_t first = part_of_rank(x, x->me) / (size_t)R * (size_t)R;
@@ -147,7 +150,7 @@ static void discard_others(direct *x, size_t bucket) {
     drop(x->cfg.grads + right.end, x->cfg.grads + b.end);
 }
 
-static bt_code advance(direct *x, slot *s, bt_err *err) {
+static bt_code advance(bt_exchange *x, slot *s, bt_err *err) {
     int flag = 1;
     if (s->n_requests > 0) BT_TRY(bt_mpi_check(MPI_Testall(s->n_requests, s->requests, &flag, MPI_STATUSES_IGNORE), "gradient exchange", err));
     if (!flag) return BT_OK;
@@ -162,7 +165,7 @@ static bt_code advance(direct *x, slot *s, bt_err *err) {
 
 /* ---- the interface -------------------------------------------------------------------------------------------------- */
 
-static bt_code post_what_fits(direct *x, bt_err *err) {
+static bt_code post_what_fits(bt_exchange *x, bt_err *err) {
     while (x->posted < x->asked && x->slots[x->posted % SLOTS].state == SLOT_FREE && x->posted < x->done + SLOTS) {
         BT_TRY(post(x, &x->slots[x->posted % SLOTS], x->posted, err));
         x->posted++;
@@ -170,37 +173,31 @@ static bt_code post_what_fits(direct *x, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code progress(void *self, size_t *done, bt_err *err) {
-    direct *x = self;
-    for (size_t b = x->done; b < x->posted; b++) {      /* in one order on all ranks: gathers must match */
+bt_code bt_exchange_progress(bt_exchange *x, size_t *done, bt_err *err) {
+    for (size_t b = x->done; b < x->posted; b++) {
         slot *s = &x->slots[b % SLOTS];
-        slot_state before = s->state;
-        if (before != SLOT_FREE) BT_TRY(advance(x, s, err));
-        if (before == SLOT_EXCHANGE && s->state == SLOT_EXCHANGE) break;
+        if (s->state != SLOT_FREE) BT_TRY(advance(x, s, err));
     }
     while (x->done < x->posted && x->slots[x->done % SLOTS].state == SLOT_FREE) x->done++;
     *done = x->done;
     return post_what_fits(x, err);
 }
 
-static bt_code start(void *self, size_t bucket, bt_err *err) {
-    direct *x = self;
+bt_code bt_exchange_start(bt_exchange *x, size_t bucket, bt_err *err) {
     x->asked = bucket + 1;
     return post_what_fits(x, err);
 }
 
-static void reset(void *self) {
-    direct *x = self;
-    x->asked = x->posted = x->done = 0;
+void bt_exchange_reset(bt_exchange *x) { x->asked = x->posted = x->done = 0; }
+
+void bt_exchange_nodes(bt_exchange *x, const bt_fold *nodes) {
+    assert(nodes->n == x->shapes[x->me].n);
+    x->mine = *nodes;
 }
 
-static void destroy(void *self) {
-    direct *x = self;
-    for (int i = 0; i < SLOTS; i++) {
-        free(x->slots[i].requests);
-        free(x->slots[i].counts);
-        free(x->slots[i].displs);
-    }
+void bt_exchange_destroy(bt_exchange *x) {
+    if (!x) return;
+    for (int i = 0; i < SLOTS; i++) free(x->slots[i].requests);
     bt_arena_release(&x->arena);
     free(x->shapes);
     free(x);
@@ -217,13 +214,14 @@ static size_t foreign_nodes(int64_t units, int n, int me) {
     return nodes;
 }
 
-size_t bt_exchange_direct_staging(const bt_buckets *b, int dp_size, int dp_rank, int64_t units) {
+size_t bt_exchange_staging(const bt_buckets *b, int dp_size, int dp_rank, int64_t units) {
     return SLOTS * foreign_nodes(units, dp_size, dp_rank) * (b->elems / (size_t)dp_size) * sizeof(float);
 }
 
-static bt_code take_memory(direct *x, bt_err *err) {
+static bt_code take_memory(bt_exchange *x, bt_err *err) {
     size_t foreign = foreign_nodes(x->cfg.units, x->n, x->me), offsets[SLOTS];
-    size_t requests = foreign + (size_t)x->n * x->shapes[x->me].n + 1;
+    size_t requests = foreign + (size_t)x->n * (x->shapes[x->me].n + 1);    /* of sums; of the gather two for each other rank */
+    if (requests < 2 * (size_t)x->n) requests = 2 * (size_t)x->n;
     bt_arena_plan(&x->arena, "gradient staging");
     for (int i = 0; i < SLOTS; i++) offsets[i] = bt_arena_reserve(&x->arena, foreign * x->part, sizeof(float));
     BT_TRY(bt_arena_commit(&x->arena, err));
@@ -231,15 +229,14 @@ static bt_code take_memory(direct *x, bt_err *err) {
         slot *s = &x->slots[i];
         s->staging = bt_arena_at(&x->arena, offsets[i]);
         s->requests = calloc(requests, sizeof *s->requests);
-        s->counts = calloc((size_t)x->n, sizeof *s->counts);
-        s->displs = calloc((size_t)x->n, sizeof *s->displs);
-        if (!s->requests || !s->counts || !s->displs) return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks", x->n);
+        if (!s->requests) return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks", x->n);
     }
     return BT_OK;
 }
 
-bt_code bt_exchange_direct(bt_exchange *out, const bt_exchange_cfg *cfg, bt_err *err) {
-    direct *x = calloc(1, sizeof *x);
+bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err *err) {
+    bt_exchange *x = calloc(1, sizeof *x);
+    *out = NULL;
     if (!x) return bt_fail(err, BT_NOMEM, "cannot take memory for the gradient exchange");
     x->cfg = *cfg;
     x->n = bt_comm_size(cfg->mesh->dp);
@@ -254,15 +251,9 @@ bt_code bt_exchange_direct(bt_exchange *out, const bt_exchange_cfg *cfg, bt_err 
         code = take_memory(x, err);
     }
     if (code != BT_OK) {
-        destroy(x);
+        bt_exchange_destroy(x);
         return code;
     }
-    *out = (bt_exchange){x, reset, start, progress, destroy};
+    *out = x;
     return BT_OK;
-}
-
-void bt_exchange_direct_nodes(bt_exchange *e, const bt_fold *nodes) {
-    direct *x = e->self;
-    assert(nodes->n == x->shapes[x->me].n);
-    x->mine = *nodes;
 }
