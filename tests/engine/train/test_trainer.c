@@ -278,7 +278,7 @@ static void halve_after_two(void *arg, const bt_step_record *r) {
 
 static void a_learning_rate_factor_scales_the_schedule(void **state) {
     (void)state;
-    TINY(&cfg, "--steps", "6", "--set", "optim.schedule=constant");
+    TINY(&cfg, "--steps", "6", "--lr-schedule", "constant");
     memset(&sink, 0, sizeof sink);
     sink.on_step = halve_after_two;
     tiny_run(&cfg, &sink, &box, "");
