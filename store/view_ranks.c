@@ -51,7 +51,7 @@ static void keep_last(bt_view_impl *m, int window) {
             if (++steps > (size_t)window) break;
         i--;
     }
-    memmove(m->row, m->row + i, (m->n_rows - i) * sizeof *m->row);
+    if (i > 0) memmove(m->row, m->row + i, (m->n_rows - i) * sizeof *m->row);
     m->n_rows -= i;
 }
 
