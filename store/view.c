@@ -70,12 +70,42 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-void bt_sort_doubles(double *v, size_t n) { qsort(v, n, sizeof *v, by_value); }
+/* short arrays, thousands of times a second: no call per comparison */
+void bt_sort_doubles(double *v, size_t n) {
+    if (n > 512) {
+        qsort(v, n, sizeof *v, by_value);
+        return;
+    }
+    for (size_t gap = n < 8 ? 1 : n < 64 ? 7 : 57;; gap = gap == 57 ? 23 : gap == 23 ? 10 : gap == 10 ? 4 : gap == 7 ? 3 : 1) {
+        for (size_t i = gap; i < n; i++) {
+            double x = v[i];
+            size_t j = i;
+            for (; j >= gap && v[j - gap] > x; j -= gap) v[j] = v[j - gap];
+            v[j] = x;
+        }
+        if (gap == 1) return;
+    }
+}
 
+/* quickselect */
 double bt_lower_median(double *v, size_t n) {
     if (n == 0) return NAN;
-    bt_sort_doubles(v, n);
-    return v[(n - 1) / 2];
+    size_t k = (n - 1) / 2, lo = 0, hi = n - 1;
+    while (lo < hi) {
+        double pivot = v[lo + (hi - lo) / 2];
+        size_t i = lo, j = hi;
+        for (;;) {
+            while (v[i] < pivot) i++;
+            while (v[j] > pivot) j--;
+            if (i >= j) break;
+            double x = v[i];
+            v[i++] = v[j];
+            v[j--] = x;
+        }
+        if (k <= j) hi = j;
+        else lo = j + 1;
+    }
+    return v[k];
 }
 
 double bt_quantile(double *sorted, size_t n, double q) {
@@ -110,6 +140,8 @@ void bt_view_close(bt_view *v) {
     free(m->work);
     free(m->series_mem);
     free(m->series_int);
+    free(m->heat.sum);
+    free(m->heat.count);
     free(m->heat_cell);
     free(m->heat_time);
     free(m->heat_step);

@@ -26,27 +26,27 @@ typedef struct run_row {
 
 static void copy_plain(char *out, size_t size, const char *cell) { bt_text_plain(out, size, cell ? cell : ""); }
 
-static double number(const char *cell) { return cell ? strtod(cell, NULL) : NAN; }
+static double number(const bt_row *r, int i) { return r->cells[i] ? strtod(r->cells[i], NULL) : r->nums[i]; }   /* settings may be text */
 
 static bool on_run(void *ctx, const bt_row *r) {
     run_row *x = ctx;
     bt_view_head *h = x->h;
     x->found = true;
     snprintf(x->state, sizeof x->state, "%s", r->cells[0] ? r->cells[0] : "");
-    h->world_size = r->cells[1] ? atoi(r->cells[1]) : 0;
-    x->steps = number(r->cells[2]);
-    x->created_s = number(r->cells[3]);
-    x->last_s = number(r->cells[4]);
-    x->ended_s = number(r->cells[5]);
+    h->world_size = (int)bt_whole(r->nums[1], 0);
+    x->steps = r->nums[2];
+    x->created_s = r->nums[3];
+    x->last_s = r->nums[4];
+    x->ended_s = r->nums[5];
     copy_plain(h->host, sizeof h->host, r->cells[6]);
-    x->pid = r->cells[7] ? atoi(r->cells[7]) : 0;
-    h->productive_s = number(r->cells[8]);
-    h->redone_s = number(r->cells[9]);
-    h->n_attempts = r->cells[10] ? atoi(r->cells[10]) : 0;
+    x->pid = (int)bt_whole(r->nums[7], 0);
+    h->productive_s = r->nums[8];
+    h->redone_s = r->nums[9];
+    h->n_attempts = (int)bt_whole(r->nums[10], 0);
     copy_plain(h->note, sizeof h->note, r->cells[11]);
     copy_plain(h->exit_kind, sizeof h->exit_kind, r->cells[12]);
-    h->dropped = r->cells[13] ? atoll(r->cells[13]) : 0;
-    h->best_val = number(r->cells[14]);
+    h->dropped = bt_whole(r->nums[13], 0);
+    h->best_val = r->nums[14];
     return false;
 }
 
@@ -75,18 +75,18 @@ typedef struct settings { double steps, tokens, batch_tokens, fact_steps; bt_vie
 
 static bool on_config(void *ctx, const bt_row *r) {
     settings *s = ctx;
-    if (!r->cells[0] || !r->cells[1]) return true;
-    if (strcmp(r->cells[0], "train.steps") == 0) s->steps = number(r->cells[1]);
-    else if (strcmp(r->cells[0], "train.tokens") == 0) s->tokens = number(r->cells[1]);
-    else if (strcmp(r->cells[0], "train.batch_tokens") == 0) s->batch_tokens = number(r->cells[1]);
+    if (!r->cells[0]) return true;
+    if (strcmp(r->cells[0], "train.steps") == 0) s->steps = number(r, 1);
+    else if (strcmp(r->cells[0], "train.tokens") == 0) s->tokens = number(r, 1);
+    else if (strcmp(r->cells[0], "train.batch_tokens") == 0) s->batch_tokens = number(r, 1);
     else copy_plain(s->m->preset, sizeof s->m->preset, r->cells[1]);
     return true;
 }
 
 static bool on_fact(void *ctx, const bt_row *r) {
     settings *s = ctx;
-    if (!r->cells[0] || !r->cells[1]) return true;
-    if (strcmp(r->cells[0], "steps_total") == 0) s->fact_steps = number(r->cells[1]);
+    if (!r->cells[0]) return true;
+    if (strcmp(r->cells[0], "steps_total") == 0) s->fact_steps = number(r, 1);
     else if (strcmp(r->cells[0], "isa") == 0) copy_plain(s->m->isa, sizeof s->m->isa, r->cells[1]);
     else copy_plain(s->m->params, sizeof s->m->params, r->cells[1]);
     return true;
@@ -101,9 +101,9 @@ static bt_code load_settings(bt_view *v, bt_err *err) {
     bool kept = strcmp(m->settings_run, run) == 0 && m->settings_attempts == h->n_attempts && m->params[0];
     if (!kept) {
         m->params[0] = m->preset[0] = m->isa[0] = 0;
-        BT_TRY(bt_db_query(m->db, "SELECT key, value FROM configs WHERE run = ?1 AND key IN ('train.steps', 'train.tokens', 'train.batch_tokens', "
-                           "'model.preset')", &run, 1, 0, 0, on_config, &s, NULL, err));
-        BT_TRY(bt_db_query(m->db, "SELECT key, value FROM facts WHERE run = ?1 AND key IN ('steps_total', 'params', 'isa')", &run, 1, 0, 0, on_fact, &s, NULL, err));
+        BT_TRY(bt_vq_rows(m, "SELECT key, value FROM configs WHERE run = ?1 AND key IN ('train.steps', 'train.tokens', 'train.batch_tokens', "
+                           "'model.preset')", run, NULL, 0, on_config, &s, err));
+        BT_TRY(bt_vq_rows(m, "SELECT key, value FROM facts WHERE run = ?1 AND key IN ('steps_total', 'params', 'isa')", run, NULL, 0, on_fact, &s, err));
         m->steps_total = (int64_t)(s.fact_steps > 0 ? s.fact_steps : s.steps > 0 ? s.steps : s.tokens > 0 && s.batch_tokens > 0 ? ceil(s.tokens / s.batch_tokens) : 0);
         snprintf(m->settings_run, sizeof m->settings_run, "%s", run);
         m->settings_attempts = h->n_attempts;
@@ -286,8 +286,8 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
                         .bytes_logical = NAN, .rss_mib = NAN, .eta_s = NAN, .eta_err_s = NAN, .age_s = NAN, .goodput = NAN};
     snprintf(h->run, sizeof h->run, "%s", run);
     run_row x = {.h = h};
-    BT_TRY(bt_db_query(m->db, "SELECT state, ranks, steps, started_s, updated_s, ended_s, host, pid, productive_s, redone_s, attempts, note, exit_kind, "
-                       "dropped, best_val FROM runs WHERE run = ?1", &run, 1, 0, 0, on_run, &x, NULL, err));
+    BT_TRY(bt_vq_rows(m, "SELECT state, ranks, steps, started_s, updated_s, ended_s, host, pid, productive_s, redone_s, attempts, note, exit_kind, "
+                       "dropped, best_val FROM runs WHERE run = ?1", run, NULL, 0, on_run, &x, err));
     if (!x.found) return bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
     gaps g;
     BT_TRY(load_totals(v, &g, err));
@@ -310,8 +310,8 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     h->state = bt_view_state(x.state, h->host, x.pid, h->age_s, h->step_p95_ms / 1e3, g.last_ended);
     if (h->state == BT_STATE_RUNNING || h->state == BT_STATE_STALLED) {
         bool paused = false;
-        BT_TRY(bt_db_query(m->db, "SELECT title FROM (SELECT seq, kind, title FROM events WHERE run = ?1 ORDER BY seq DESC LIMIT 40) WHERE kind = 'control' AND "
-                           "(title = 'paused' OR title LIKE '% after a pause of %') ORDER BY seq DESC LIMIT 1", &run, 1, 0, 0, on_pause, &paused, NULL, err));
+        BT_TRY(bt_vq_rows(m, "SELECT title FROM (SELECT seq, kind, title FROM events WHERE run = ?1 ORDER BY seq DESC LIMIT 40) WHERE kind = 'control' AND "
+                           "(title = 'paused' OR title LIKE '% after a pause of %') ORDER BY seq DESC LIMIT 1", run, NULL, 0, on_pause, &paused, err));
         if (paused) h->state = BT_STATE_PAUSED;
     }
     double end_s = h->state == BT_STATE_STALE ? (isnan(x.last_s) ? x.created_s : x.last_s) : h->live ? now_s : !isnan(x.ended_s) ? x.ended_s : isnan(x.last_s) ? x.created_s : x.last_s;

@@ -31,6 +31,17 @@ typedef struct bt_stream {
 
 typedef struct bt_rank_row { int64_t step; int rank; double v[BT_MR_COUNT]; } bt_rank_row;
 
+typedef struct bt_heat_cache {      /* sums behind the heat map: columns of `size` steps, kept while a run grows */
+    char run[BT_NAME_MAX];
+    int attempts;
+    bt_heat_value value;
+    size_t rows, cols, stride;      /* arrays are (rows, stride), the first cols in use */
+    int64_t size, first_key, next;  /* column i holds steps (first_key + i) * size ..; next: first step not read */
+    bool exact;
+    double *sum, *count;
+    size_t cap_sum, cap_count;
+} bt_heat_cache;
+
 typedef struct bt_view_impl {
     bt_db *db;
     struct { char *sql; void *stmt; } statement[BT_VQ_STATEMENTS];
@@ -63,6 +74,7 @@ typedef struct bt_view_impl {
     double *series_mem;
     int64_t *series_int;
     size_t cap_series_mem, cap_series_int;
+    bt_heat_cache heat;
     double *heat_cell, *heat_time;
     int64_t *heat_step;
     size_t cap_heat_cell, cap_heat_time, cap_heat_step;
@@ -72,6 +84,8 @@ typedef struct bt_view_impl {
 /* numeric rows: NULL and text give NaN. ?1 = run, ?2.. = args. fn returns false to stop */
 typedef bool (*bt_vq_fn)(void *ctx, const double *col, int n);
 bt_code bt_vq_each(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args, bt_vq_fn fn, void *ctx, bt_err *err) BT_MUST_CHECK;
+/* the same with text: cells[i] is NULL unless it is text */
+bt_code bt_vq_rows(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args, bt_row_fn fn, void *ctx, bt_err *err) BT_MUST_CHECK;
 bt_code bt_vq_row(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args, double *out, int n_out, bt_err *err) BT_MUST_CHECK;
 void bt_vq_release(bt_view_impl *m);
 
@@ -100,6 +114,7 @@ bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) BT_
 void bt_view_verdicts(bt_view_ranks *r, const double *busy_median, const int64_t *block_step, size_t blocks);
 void bt_view_stream_release(bt_stream *s);
 
+static inline int64_t bt_whole(double v, int64_t none) { return v >= -9e15 && v <= 9e15 ? (int64_t)v : none; }     /* NaN: none */
 double bt_lower_median(double *v, size_t n);        /* reorders v; NaN when n is 0 */
 double bt_quantile(double *sorted, size_t n, double q);     /* nearest rank */
 void bt_sort_doubles(double *v, size_t n);

@@ -8,8 +8,6 @@
 
 enum { HISTORY = 32 };
 
-static double number(const char *cell) { return cell ? strtod(cell, NULL) : NAN; }
-
 /* ---- layers -------------------------------------------------------------------------------------------------------------------- */
 
 typedef struct layer_reading { bt_view *v; bt_err *err; bt_code code; int64_t from, to; int slot; } layer_reading;
@@ -38,9 +36,9 @@ static bool on_layer(void *ctx, const bt_row *row) {
     layer_reading *r = ctx;
     char tensor[32];
     bt_text_plain(tensor, sizeof tensor, row->cells[1] ? row->cells[1] : "");
-    bt_view_layer *x = layer_of(r, row->cells[0] ? atoi(row->cells[0]) : -1, tensor);
+    bt_view_layer *x = layer_of(r, (int)bt_whole(row->nums[0], -1), tensor);
     if (!x) return false;
-    for (int i = 0; i < BT_ML_COUNT; i++) x->value[i] = number(row->cells[2 + i]);
+    for (int i = 0; i < BT_ML_COUNT; i++) x->value[i] = row->nums[2 + i];
     x->neg_frac = 1 - x->value[BT_ML_ZERO] - x->value[BT_ML_POS];
     x->entropy_bits = entropy(x->value[BT_ML_ZERO], x->value[BT_ML_POS], x->neg_frac);
     x->zero_history[r->slot] = x->value[BT_ML_ZERO];
@@ -61,16 +59,14 @@ static bt_code sample_before(bt_view *v, int64_t to, int64_t *out, bt_err *err) 
 }
 
 static bt_code read_sample(layer_reading *r, int64_t step, bt_err *err) {
-    char at[24];
-    snprintf(at, sizeof at, "%lld", (long long)step);
-    const char *params[] = {r->v->impl->run, at};
+    double at = (double)step;
     bt_text sql;
     bt_text_init(&sql);
     bt_text_put(&sql, "SELECT layer, tensor");
     for (int i = 0; i < BT_ML_COUNT; i++) bt_text_printf(&sql, ", \"%s\"", bt_layer_metrics[i].key);
-    bt_text_put(&sql, " FROM layers WHERE run = ?1 AND step = CAST(?2 AS INTEGER) ORDER BY layer, tensor");
+    bt_text_put(&sql, " FROM layers WHERE run = ?1 AND step = ?2 ORDER BY layer, tensor");
     bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory")
-                              : bt_db_query(r->v->impl->db, bt_text_str(&sql), params, 2, 0, 0, on_layer, r, NULL, err);
+                              : bt_vq_rows(r->v->impl, bt_text_str(&sql), r->v->impl->run, &at, 1, on_layer, r, err);
     bt_text_release(&sql);
     return code == BT_OK ? r->code : code;
 }
@@ -126,9 +122,9 @@ static bool on_event(void *ctx, const bt_row *row) {
     r->code = BT_GROW(e->event, r->v->impl->cap_events, e->n + 1, r->err);
     if (r->code != BT_OK) return false;
     const char *const *c = row->cells;
+    const double *v = row->nums;
     bt_view_event *x = &e->event[e->n++];
-    *x = (bt_view_event){.seq = c[0] ? atoll(c[0]) : 0, .attempt = c[1] ? atoi(c[1]) : 0, .time_s = number(c[2]), .step = c[3] ? atoll(c[3]) : -1,
-                         .rank = c[4] ? atoi(c[4]) : -1};
+    *x = (bt_view_event){.seq = bt_whole(v[0], 0), .attempt = (int)bt_whole(v[1], 0), .time_s = v[2], .step = bt_whole(v[3], -1), .rank = (int)bt_whole(v[4], -1)};
     bt_text_plain(x->kind, sizeof x->kind, c[5] ? c[5] : "");
     x->level = !c[6] ? BT_EV_INFO : strcmp(c[6], "error") == 0 ? BT_EV_ERROR : strcmp(c[6], "warning") == 0 ? BT_EV_WARN : BT_EV_INFO;
     bt_text_plain(x->title, sizeof x->title, c[7] ? c[7] : "");
@@ -138,17 +134,14 @@ static bool on_event(void *ctx, const bt_row *row) {
 bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
     event_reading r = {v, err, BT_OK};
-    char limit[24], before[32];
     double x;
     v->events.n = 0;
     BT_TRY(bt_vq_row(m, "SELECT count(*) FROM events WHERE run = ?1", m->run, NULL, 0, &x, 1, err));
     v->events.total = isnan(x) ? 0 : (int64_t)x;
-    snprintf(limit, sizeof limit, "%d", ask->max_events > 0 ? ask->max_events : 200);
     double until = m->at_step < m->newest_step ? bt_view_time_of(v, m->run, m->at_step) : INFINITY;
-    snprintf(before, sizeof before, "%.6f", isfinite(until) ? until + 1e-3 : 1e18);
-    const char *params[] = {m->run, limit, before};
-    BT_TRY(bt_db_query(m->db, "SELECT * FROM (SELECT seq, attempt, time_s, step, rank, kind, level, title FROM events WHERE run = ?1 AND time_s <= CAST(?3 AS REAL) "
-                       "ORDER BY seq DESC LIMIT CAST(?2 AS INTEGER)) ORDER BY seq", params, 3, 0, 0, on_event, &r, NULL, err));
+    double args[] = {ask->max_events > 0 ? ask->max_events : 200, isfinite(until) ? until + 1e-3 : 1e15};
+    BT_TRY(bt_vq_rows(m, "SELECT * FROM (SELECT seq, attempt, time_s, step, rank, kind, level, title FROM events WHERE run = ?1 AND time_s <= ?3 "
+                      "ORDER BY seq DESC LIMIT ?2) ORDER BY seq", m->run, args, 2, on_event, &r, err));
     return r.code;
 }
 
@@ -180,17 +173,18 @@ static bool on_run(void *ctx, const bt_row *row) {
     r->code = BT_GROW(l->run, r->v->impl->cap_runs, l->n + 1, r->err);
     if (r->code != BT_OK) return false;
     const char *const *c = row->cells;
+    const double *v = row->nums;
     bt_view_run *x = &l->run[l->n++];
-    *x = (bt_view_run){.ranks = c[2] ? atoi(c[2]) : 0, .steps = c[3] ? atoll(c[3]) : 0, .tokens = number(c[4]), .loss = number(c[5]), .best_val = number(c[6]),
-                       .tokens_per_s = number(c[7]), .step_ms = number(c[8]), .goodput = number(c[9]), .comm_overhead = number(c[10]), .mfu = number(c[11]),
-                       .rss_mib = number(c[12]), .started_s = number(c[13]), .duration_s = number(c[14]), .attempts = c[20] ? atoi(c[20]) : 0};
+    *x = (bt_view_run){.ranks = (int)bt_whole(v[2], 0), .steps = bt_whole(v[3], 0), .tokens = v[4], .loss = v[5], .best_val = v[6],
+                       .tokens_per_s = v[7], .step_ms = v[8], .goodput = v[9], .comm_overhead = v[10], .mfu = v[11],
+                       .rss_mib = v[12], .started_s = v[13], .duration_s = v[14], .attempts = (int)bt_whole(v[20], 0)};
     bt_text_plain(x->run, sizeof x->run, c[0] ? c[0] : "");
     bt_text_plain(x->host, sizeof x->host, c[16] ? c[16] : "");
     bt_text_plain(x->tags, sizeof x->tags, c[18] ? c[18] : "");
     bt_text_plain(x->note, sizeof x->note, c[19] ? c[19] : "");
-    double updated = number(c[15]), now = (double)r->v->impl->now_us / 1e6;
+    double updated = v[15], now = (double)r->v->impl->now_us / 1e6;
     x->age_s = fmax(0, now - (isnan(updated) ? x->started_s : updated));
-    x->state = bt_view_state(c[1] ? c[1] : "", x->host, c[17] ? atoi(c[17]) : 0, x->age_s, x->step_ms / 1e3, false);
+    x->state = bt_view_state(c[1] ? c[1] : "", x->host, (int)bt_whole(v[17], 0), x->age_s, x->step_ms / 1e3, false);
     if (x->state < BT_STATE_STALE && now > x->started_s) x->duration_s = now - x->started_s;
     x->n_spark = read_spark(c[21], x->spark, 64);
     return true;
@@ -202,8 +196,9 @@ bt_code bt_view_load_runs(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     v->runs.n = 0;
     BT_TRY(bt_vq_row(v->impl, "SELECT count(*) FROM runs", NULL, NULL, 0, &x, 1, err));
     v->runs.total = isnan(x) ? 0 : (int64_t)x;
-    BT_TRY(bt_db_query(v->impl->db, "SELECT run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, step_ms, goodput, comm_overhead, mfu, rss_mib, "
-                       "started_s, duration_s, updated_s, host, pid, tags, note, attempts, spark FROM runs ORDER BY started_s DESC, run",
-                       NULL, 0, ask->max_runs > 0 ? ask->max_runs : 500, 0, on_run, &r, NULL, err));
+    double limit = ask->max_runs > 0 ? ask->max_runs : 500;
+    BT_TRY(bt_vq_rows(v->impl, "SELECT run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, step_ms, goodput, comm_overhead, mfu, rss_mib, started_s, "
+                      "duration_s, updated_s, host, pid, tags, note, attempts, spark FROM runs ORDER BY started_s DESC, run LIMIT ?2",
+                      NULL, &limit, 1, on_run, &r, err));
     return r.code;
 }

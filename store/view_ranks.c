@@ -95,21 +95,19 @@ static bt_code rank_at(bt_view_impl *m, bt_view_ranks *r, int rank, bt_view_rank
     return BT_OK;
 }
 
-static int int_cell(const char *s) { return s ? atoi(s) : 0; }
-
 static bool on_rank(void *ctx, const bt_row *row) {
     naming *x = ctx;
     bt_view_rank *k = NULL;
-    x->code = rank_at(x->m, x->r, int_cell(row->cells[0]), &k, x->err);
+    x->code = rank_at(x->m, x->r, (int)bt_whole(row->nums[0], 0), &k, x->err);
     if (x->code != BT_OK) return false;
     bt_text_plain(k->host, sizeof k->host, row->cells[1] ? row->cells[1] : "");
     bt_text_plain(k->isa, sizeof k->isa, row->cells[2] ? row->cells[2] : "");
-    k->pid = int_cell(row->cells[3]);
-    k->threads = int_cell(row->cells[4]);
-    k->pp = int_cell(row->cells[5]);
-    k->dp_replicate = int_cell(row->cells[6]);
-    k->dp_shard = int_cell(row->cells[7]);
-    k->tp = int_cell(row->cells[8]);
+    k->pid = (int)bt_whole(row->nums[3], 0);
+    k->threads = (int)bt_whole(row->nums[4], 0);
+    k->pp = (int)bt_whole(row->nums[5], 0);
+    k->dp_replicate = (int)bt_whole(row->nums[6], 0);
+    k->dp_shard = (int)bt_whole(row->nums[7], 0);
+    k->tp = (int)bt_whole(row->nums[8], 0);
     return true;
 }
 
@@ -118,8 +116,8 @@ static bt_code name_ranks(bt_view *v, bt_err *err) {
     bt_view_impl *m = v->impl;
     const char *run = m->run;
     naming x = {&v->ranks, m, err, BT_OK};
-    BT_TRY(bt_db_query(m->db, "SELECT rank, host, isa, pid, threads, pp, dp_replicate, dp_shard, tp FROM ranks WHERE run = ?1 AND attempt = "
-                       "(SELECT max(attempt) FROM ranks WHERE run = ?1) ORDER BY rank", &run, 1, 0, 0, on_rank, &x, NULL, err));
+    BT_TRY(bt_vq_rows(m, "SELECT rank, host, isa, pid, threads, pp, dp_replicate, dp_shard, tp FROM ranks WHERE run = ?1 AND attempt = "
+                       "(SELECT max(attempt) FROM ranks WHERE run = ?1) ORDER BY rank", run, NULL, 0, on_rank, &x, err));
     return x.code;
 }
 
@@ -176,8 +174,14 @@ static void judge_step(const bt_rank_row *rows, size_t n, tally *t, double *work
 
 /* what-if of one rank in O(n) a step: the largest busy time of the others decides */
 static void what_if_step(const bt_rank_row *rows, size_t n, tally *t, double *work) {
-    for (size_t i = 0; i < n; i++) work[i] = busy_of(&rows[i]);
-    double median = bt_lower_median(work, n), first = work[n - 1], second = n > 1 ? work[n - 2] : median;
+    double first = -INFINITY, second = -INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        double b = work[i] = busy_of(&rows[i]);
+        if (b > first) second = first, first = b;
+        else second = fmax(second, b);
+    }
+    double median = bt_lower_median(work, n);
+    if (n == 1) second = median;
     for (size_t i = 0; i < n; i++) {
         double b = busy_of(&rows[i]), after = fmax(b >= first ? second : first, fmin(b, median));
         t[rows[i].rank].saved += first - after;

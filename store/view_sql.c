@@ -36,31 +36,60 @@ static bt_code statement(bt_view_impl *m, const char *sql, sqlite3_stmt **out, b
     return BT_OK;
 }
 
+static bt_code begin(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args, sqlite3_stmt **out, int *n, bt_err *err) {
+    BT_TRY(statement(m, sql, out, err));
+    if (run) sqlite3_bind_text(*out, 1, run, -1, SQLITE_STATIC);
+    for (int i = 0; i < n_args; i++) {
+        if (args[i] == floor(args[i]) && fabs(args[i]) < 9e15) sqlite3_bind_int64(*out, i + 2, (int64_t)args[i]);
+        else sqlite3_bind_double(*out, i + 2, args[i]);
+    }
+    *n = sqlite3_column_count(*out);
+    if (*n > BT_VQ_COLUMNS) *n = BT_VQ_COLUMNS;
+    return BT_OK;
+}
+
+/* a reset ends the read transaction: nothing is held between loads */
+static bt_code finish(bt_view_impl *m, sqlite3_stmt *st, int rc, bt_err *err) {
+    bt_code code = rc == SQLITE_DONE ? BT_OK : bt_sql_fail(bt_db_handle(m->db), rc, bt_db_path(m->db), "read", err);
+    sqlite3_reset(st);
+    sqlite3_clear_bindings(st);
+    return code;
+}
+
+static double number_at(sqlite3_stmt *st, int i, int type) { return type == SQLITE_INTEGER || type == SQLITE_FLOAT ? sqlite3_column_double(st, i) : NAN; }
+
 bt_code bt_vq_each(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args, bt_vq_fn fn, void *ctx, bt_err *err) {
     sqlite3_stmt *st = NULL;
-    BT_TRY(statement(m, sql, &st, err));
-    if (run) sqlite3_bind_text(st, 1, run, -1, SQLITE_STATIC);
-    for (int i = 0; i < n_args; i++) {
-        if (args[i] == floor(args[i]) && fabs(args[i]) < 9e15) sqlite3_bind_int64(st, i + 2, (int64_t)args[i]);
-        else sqlite3_bind_double(st, i + 2, args[i]);
-    }
-    int n = sqlite3_column_count(st), rc;
-    if (n > BT_VQ_COLUMNS) n = BT_VQ_COLUMNS;
     double col[BT_VQ_COLUMNS];
+    int n, rc;
+    BT_TRY(begin(m, sql, run, args, n_args, &st, &n, err));
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        for (int i = 0; i < n; i++) col[i] = number_at(st, i, sqlite3_column_type(st, i));
+        if (fn(ctx, col, n)) continue;
+        rc = SQLITE_DONE;
+        break;
+    }
+    return finish(m, st, rc, err);
+}
+
+bt_code bt_vq_rows(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args, bt_row_fn fn, void *ctx, bt_err *err) {
+    sqlite3_stmt *st = NULL;
+    const char *cell[BT_VQ_COLUMNS];
+    double num[BT_VQ_COLUMNS];
+    int n, rc;
+    BT_TRY(begin(m, sql, run, args, n_args, &st, &n, err));
+    const bt_row row = {.n = n, .cells = cell, .nums = num};
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         for (int i = 0; i < n; i++) {
             int type = sqlite3_column_type(st, i);
-            col[i] = type == SQLITE_INTEGER || type == SQLITE_FLOAT ? sqlite3_column_double(st, i) : NAN;
+            num[i] = number_at(st, i, type);
+            cell[i] = type == SQLITE_TEXT ? (const char *)sqlite3_column_text(st, i) : NULL;
         }
-        if (!fn(ctx, col, n)) {
-            rc = SQLITE_DONE;
-            break;
-        }
+        if (fn(ctx, &row)) continue;
+        rc = SQLITE_DONE;
+        break;
     }
-    bt_code code = rc == SQLITE_DONE ? BT_OK : bt_sql_fail(bt_db_handle(m->db), rc, bt_db_path(m->db), "read", err);
-    sqlite3_reset(st);              /* ends the read transaction: nothing is held between loads */
-    sqlite3_clear_bindings(st);
-    return code;
+    return finish(m, st, rc, err);
 }
 
 typedef struct one_row { double *out; int n; } one_row;

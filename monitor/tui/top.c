@@ -9,9 +9,9 @@
 
 #define SECOND INT64_C(1000000000)
 
-/* A load may take at most a fiftieth of the time between loads, so that watching costs at most 2 % of a core */
+/* a load may take at most a hundredth of the time between loads: watching costs 1 % of a core at most */
 static int64_t load_interval_ns(const bt_top *t) {
-    double s = t->load_cost_s * 50;
+    double s = t->load_cost_s * 100;
     return (int64_t)((s < 0.1 ? 0.1 : s > 5 ? 5 : s) * 1e9);
 }
 

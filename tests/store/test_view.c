@@ -2,6 +2,7 @@
  * the view model against runs whose truth is known: who is slow, why, what it costs, what was lost; series and time. */
 #include "store/view.h"
 #include "store_test.h"
+#include "store/view_impl.h"
 #include "synth_run.h"
 
 static void near(double got, double want, double tolerance, const char *what) {
@@ -441,6 +442,62 @@ static void layers_and_lists(void **state) {
     bt_db_close(db);
 }
 
+static void statistics_of_small_arrays(void **state) {
+    (void)state;
+    double a[700], b[700];
+    uint32_t dice = 7;
+    for (int round = 0; round < 3000; round++) {
+        size_t n = 1 + (size_t)round % (round % 100 == 0 ? 700 : 40);
+        for (size_t i = 0; i < n; i++) {
+            dice = dice * 1664525u + 1013904223u;
+            a[i] = b[i] = (double)(dice >> 16 & (round % 2 ? 7 : 0xffff)) - 3;
+        }
+        bt_sort_doubles(b, n);
+        for (size_t i = 1; i < n; i++) assert_true(b[i - 1] <= b[i]);
+        double m = bt_lower_median(a, n);
+        assert_true(m >= b[(n - 1) / 2] && m <= b[(n - 1) / 2]);
+    }
+    assert_true(isnan(bt_lower_median(a, 0)));
+    const double five[] = {1, 2, 3, 4, 5};
+    memcpy(a, five, sizeof five);
+    assert_true(bt_quantile(a, 5, 0.5) > 2.9 && bt_quantile(a, 5, 0.5) < 3.1);
+    assert_true(bt_quantile(a, 5, 0.95) > 4.9);
+    assert_true(bt_quantile(a, 5, 0) < 1.1);
+}
+
+static void what_is_shown_has_no_escapes(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    bt_run_start start = bt_fake_run("loud");
+    int attempt;
+    start.host = "n\033[31m0";
+    start.note = "note\033]0;x\007 \xc2\x9b";
+    OK(bt_writer_open(&w, t->db, 1, err));
+    OK(bt_writer_begin(w, &start, &attempt, err));
+    const bt_sink *sink = bt_writer_sink(w);
+    bt_rank_info info = {.rank = 0, .isa = "a\033vx"};
+    strcpy(info.host, "h\033[2J");
+    sink->ranks(sink->ctx, &info, 1);
+    sink->fact(sink->ctx, "params", "1\0332");
+    sink->event(sink->ctx, &(bt_event){.kind = "warn\033ing", .level = BT_EV_WARN, .step = -1, .rank = -1, .wall_us = bt_wall_us(), .title = "red\033[31m\nline"});
+    OK(bt_writer_flush(w, err));
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("loud");
+    OK(bt_view_load(v, &a, err));
+    const char *texts[] = {v->head.host, v->head.note, v->head.params, v->ranks.rank[0].host, v->ranks.rank[0].isa, v->events.event[0].title, v->events.event[0].kind,
+                           v->runs.run[0].note, v->runs.run[0].host};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        assert_true(texts[i][0] != 0);
+        for (const unsigned char *p = (const unsigned char *)texts[i]; *p; p++) assert_true(*p >= 0x20 && *p != 0x7f);
+        assert_null(strstr(texts[i], "\xc2\x9b"));
+    }
+    assert_int_equal(v->head.warnings, 1);
+    bt_view_close(v);
+    bt_db_close(db);
+    bt_writer_close(w);
+}
+
 static void nothing_yet_and_nobody_there(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -504,7 +561,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         T(the_slow_rank_is_named_with_its_phase), T(goodput_adds_up),      T(a_series_holds_every_step_once), T(every_axis_is_right),
         T(the_past_is_what_it_was),               T(following_equals_looking_afresh), T(verdicts_tell_patterns_apart), T(heat_map_shows_who_and_when),
-        T(long_runs_are_read_from_summaries),      T(layers_and_lists),     T(nothing_yet_and_nobody_there),   T(json_says_what_the_structs_say),
+        T(long_runs_are_read_from_summaries),      T(layers_and_lists),     T(nothing_yet_and_nobody_there),   T(what_is_shown_has_no_escapes), cmocka_unit_test(statistics_of_small_arrays), T(json_says_what_the_structs_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
