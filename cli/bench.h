@@ -9,6 +9,7 @@ typedef struct bt_bench_verb {
     bt_code (*run)(int argc, char **argv, int *exit_status, bt_err *err);       /* argv after the verb */
 } bt_bench_verb;
 
+bt_code bt_bench_kernels_verb(int argc, char **argv, int *exit_status, bt_err *err);
 bt_code bt_bench_train(int argc, char **argv, int *exit_status, bt_err *err);
 bt_code bt_bench_store(int argc, char **argv, int *exit_status, bt_err *err);
 

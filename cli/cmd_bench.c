@@ -6,6 +6,7 @@
 #include "cli/command.h"
 
 static const bt_bench_verb verbs[] = {
+    {"kernels", "every kernel slot against the machine's peaks", bt_bench_kernels_verb},
     {"train", "whole training steps", bt_bench_train},
     {"store", "writing and reading the metrics database", bt_bench_store},
 };
@@ -34,10 +35,11 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 
 const bt_command bt_cmd_bench = {
     .name = "bench",
-    .summary = "measure training steps or the metrics database on this machine",
-    .args = "train|store [OPTIONS]",
+    .summary = "measure kernels, training steps or the metrics database on this machine",
+    .args = "kernels|train|store [OPTIONS]",
     .examples = "bitrain bench train --preset small --threads 1 --data synth:chain --json\n"
                 "bitrain bench train --preset nano --ranks 2 --threads 1 --steps 20\n"
+                "bitrain bench kernels --isa auto --slot tern\n"
                 "bitrain bench store --ranks 8 --steps 100000 --json\n",
     .run = run,
 };

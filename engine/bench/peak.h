@@ -11,7 +11,8 @@
 double bt_peak_rate(bt_peak kind, int threads);
 /* FLOP/s that mfu is held against: bf16 (AMX where there is AMX), else fp32 vectors. Under 0.15 s. */
 double bt_peak_flops(int threads);
-/* bytes per second of a[i] = b[i] + s c[i] over `mib` MiB in all on the whole pool, 12 bytes counted an element; 0 when memory is refused */
+/* bytes per second of a[i] = b[i] + s c[i] over `mib` MiB in all on the whole pool, 16 bytes an element: a line that is written
+ * is read first. 0 when memory is refused */
 double bt_peak_triad(size_t mib);
 
 #endif
