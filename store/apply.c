@@ -353,6 +353,8 @@ bt_code bt_apply_set_attempt(bt_apply *a, const bt_apply_attempt *t, bt_err *err
     return BT_OK;
 }
 
+void bt_apply_reread(bt_apply *a) { bt_roll_forget(a->roll); }
+
 /* ---- transactions ---- */
 
 int bt_apply_transaction(bt_apply *a, const bt_record *list, uint64_t dropped) {

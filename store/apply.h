@@ -22,6 +22,8 @@ void bt_apply_close(bt_apply *a);
 /* reads the run's summary, so that a resumed run goes on from it */
 bt_code bt_apply_set_attempt(bt_apply *a, const bt_apply_attempt *t, bt_err *err) BT_MUST_CHECK;
 
+void bt_apply_reread(bt_apply *a);      /* the attempt has steps already, perhaps: open summaries are read from the file first */
+
 /* one transaction of many records. SQLITE_OK, or the code that failed it (rolled back, nothing learnt).
  * A record that can never be stored is skipped and counted. */
 int bt_apply_transaction(bt_apply *a, const bt_record *list, uint64_t dropped_before);

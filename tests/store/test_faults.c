@@ -240,6 +240,78 @@ static void a_disk_that_does_not_follow_drops_rank_rows_only(void **state) {
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step = 49999", "a") == 16);     /* the newest are kept */
 }
 
+/* somebody removes the file while a run is recorded: the run goes on in a new one */
+static void a_removed_file_is_made_again(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    int attempt;
+    bt_fake f;
+    char cmd[400];
+    OK(bt_writer_open(&w, t->db, 1, err));
+    bt_run_start s = bt_fake_run("a");
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    const bt_sink *sink = bt_writer_sink(w);
+    for (int64_t step = 0; step < 100; step++) sink->step(sink->ctx, bt_fake_step(&f, step, 4));
+    OK(bt_writer_flush(w, err));
+    snprintf(cmd, sizeof cmd, "rm -f %s %s-wal %s-shm", t->db, t->db, t->db);
+    assert_int_equal(system(cmd), 0);
+    for (int64_t step = 100; step < 200; step++) sink->step(sink->ctx, bt_fake_step(&f, step, 4));
+    OK(bt_writer_flush(w, err));
+    assert_int_equal(bt_writer_committed_step(w), 199);
+    OK(bt_writer_end(w, "done", "finished", 0, err));
+    bt_writer_close(w);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 100);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "a") == 400);
+    assert_true(bt_number(t->db, "SELECT attempt FROM attempts WHERE run = ?1", "a") == 0);
+    assert_string_equal(bt_word(t->db, "SELECT state || ' ' || argv FROM runs WHERE run = ?1", "a"), "done bitrain train");
+    assert_non_null(strstr(bt_word(t->db, "SELECT title FROM events WHERE run = ?1 AND level = 'error'", "a"), "had been removed"));
+}
+
+/* pages in the middle turn to rubbish and the log is cut: moved aside, what is readable is saved, the run goes on */
+static void a_damaged_file_is_moved_and_saved(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL, *done = NULL;
+    int attempt;
+    bt_fake f;
+    char name[160], cmd[400];
+    bt_run_start s = bt_fake_run("before");
+    OK(bt_writer_open(&done, t->db, 1, err));
+    OK(bt_writer_begin(done, &s, &attempt, err));
+    for (int64_t step = 0; step < 500; step++) bt_writer_sink(done)->step(bt_writer_sink(done)->ctx, bt_fake_step(&f, step, 4));
+    OK(bt_writer_end(done, "done", "finished", 0, err));
+    bt_writer_close(done);
+    s = bt_fake_run("a");
+    OK(bt_writer_open(&w, t->db, 1, err));
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    const bt_sink *sink = bt_writer_sink(w);
+    for (int64_t step = 0; step < 2000; step++) sink->step(sink->ctx, bt_fake_step(&f, step, 4));
+    OK(bt_writer_flush(w, err));
+    sqlite3 *db = NULL;                 /* everything is in the file itself, then it is damaged */
+    sqlite3_open(t->db, &db);
+    assert_int_equal(sqlite3_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    struct stat st;
+    assert_int_equal(stat(t->db, &st), 0);
+    int fd = open(t->db, O_WRONLY);
+    static const char rubbish[4096] = {1, 2, 3};
+    for (off_t page = st.st_size / 4096 / 2; page < st.st_size / 4096; page++) assert_int_equal(pwrite(fd, rubbish, 4096, page * 4096), 4096);
+    close(fd);
+    for (int64_t step = 2000; step < 40000; step++) sink->step(sink->ctx, bt_fake_step(&f, step, 4));
+    OK(bt_writer_flush(w, err));
+    OK(bt_writer_end(w, "done", "finished", 0, err));
+    bt_writer_close(w);
+    snprintf(cmd, sizeof cmd, "ls %s.corrupt-* | grep -v -e wal -e shm | head -1 > %s/moved", t->db, t->dir);
+    assert_int_equal(system(cmd), 0);
+    snprintf(name, sizeof name, "%s/moved", t->dir);
+    assert_true(stat(name, &st) == 0);
+    assert_true(st.st_size > 0);
+    quick_check(t->db);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1 AND step >= 2000", "a") == 38000);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "before") > 0);
+    assert_string_equal(bt_word(t->db, "SELECT state FROM runs WHERE run = ?1", "a"), "done");
+    assert_non_null(strstr(bt_word(t->db, "SELECT title FROM events WHERE run = ?1 AND level = 'error'", "a"), "was damaged: moved to"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(kill_9_loses_no_acknowledged_step, bt_tmp_make, bt_tmp_drop),
@@ -247,6 +319,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_stopped_writer_is_named, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(several_runs_share_a_new_file, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_full_disk_only_delays, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_removed_file_is_made_again, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_damaged_file_is_moved_and_saved, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_disk_that_does_not_follow_drops_rank_rows_only, bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
