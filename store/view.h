@@ -8,7 +8,7 @@
  *           as min/max/first/last buckets of a power-of-two number of steps; a load after new steps reads the new steps only.
  *           Ranges above BT_VIEW_EXACT_STEPS not yet loaded are sampled, and say so (`exact` false).
  * Units:    as metrics.def: ms, MiB, bytes, 1/s, fractions 0..1, nats; seconds where the name ends in _s. NaN: unknown.
- * Words (tested against synthetic truth, facts in store/README.md):
+ * Words (tested against synthetic truth, JSON in store/view.md):
  *   median       over ranks: the lower median, so that two ranks are compared with the better one
  *   busy         step - wait. The slow rank waits least: ranks are ordered by busy, never by step time
  *   blame        of a step: goes to the last arriver (smallest wait); amount = second-smallest wait - smallest wait
@@ -216,7 +216,7 @@ bt_unit bt_x_axis_unit(bt_x_axis x);
 bool bt_x_axis_parse(const char *word, bt_x_axis *x);
 const char *bt_heat_value_name(bt_heat_value v);
 
-/* {"schema": "bitrain.view/1", "head": {...}, ...}: the parts, as documented in store/README.md */
+/* {"schema": "bitrain.view/1", "head": {...}, ...}: the parts, as documented in store/view.md */
 void bt_view_json(const bt_view *v, unsigned parts, bt_json *j, const char *key);
 
 #endif

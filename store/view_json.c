@@ -1,4 +1,4 @@
-/* view_json.c - the view as one JSON object. Names and units are a contract (store/README.md): add, never rename. */
+/* view_json.c - the view as one JSON object. Names and units are a contract (store/view.md): add, never rename. */
 #include <math.h>
 
 #include "store/view_impl.h"

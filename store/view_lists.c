@@ -14,6 +14,7 @@ typedef struct layer_reading { bt_view *v; bt_err *err; bt_code code; int64_t fr
 
 static double entropy(double zero, double pos, double neg) {
     double p[3] = {zero, pos, neg}, h = 0;
+    if (isnan(zero) || isnan(pos)) return NAN;                  /* not a ternary tensor */
     for (int i = 0; i < 3; i++)
         if (p[i] > 0) h -= p[i] * log2(p[i]);
     return h;
@@ -92,7 +93,8 @@ bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     v->layers.samples = 0;
     if (to < from || newest < 0) return BT_OK;
     layer_reading r = {.v = v, .err = err};
-    int64_t oldest = newest, read = -1;
+    int64_t oldest = newest, sample[HISTORY];
+    int n = 0;
     if (from < newest) {
         double args[] = {(double)from, (double)newest}, x;      /* the first sample of the range: few rows before it */
         BT_TRY(bt_vq_row(v->impl, "SELECT step FROM layers WHERE run = ?1 AND step BETWEEN ?2 AND ?3 ORDER BY step LIMIT 1", v->impl->run, args, 2, &x, 1, err));
@@ -101,12 +103,13 @@ bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     for (int i = 0; i < HISTORY; i++) {
         int64_t want = oldest + (newest - oldest) * i / (HISTORY - 1);
         BT_TRY(sample_before(v, want, &at, err));
-        if (at < 0 || at == read) continue;
-        r.slot = i;
-        BT_TRY(read_sample(&r, at, err));
-        read = at;
-        v->layers.samples++;
+        if (at >= 0 && (n == 0 || at > sample[n - 1])) sample[n++] = at;
     }
+    for (int i = 0; i < n; i++) {                               /* the newest is the last of the history */
+        r.slot = HISTORY - n + i;
+        BT_TRY(read_sample(&r, sample[i], err));
+    }
+    v->layers.samples = (size_t)n;
     v->layers.step = newest;
     if (v->layers.n) qsort(v->layers.layer, v->layers.n, sizeof *v->layers.layer, by_layer);
     return BT_OK;

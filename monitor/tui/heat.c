@@ -9,24 +9,33 @@ static uint32_t level_glyph(double frac) {
     return 0x2581U + (uint32_t)(e < 0 ? 0 : e > 7 ? 7 : e);
 }
 
+static void draw_cell(bt_canvas *c, int x, int y, int h, double frac, bt_style s) {
+    int eighths = (int)(frac * 8 * h) + 1;
+    eighths = eighths < 1 ? 1 : eighths > 8 * h ? 8 * h : eighths;
+    for (int row = h - 1; row >= 0; row--, eighths -= 8) {
+        if (eighths > 0) bt_canvas_put(c, x, y + row, 0x2580U + (uint32_t)(eighths > 8 ? 8 : eighths), s);
+        else if (s.attr) bt_canvas_put(c, x, y + row, ' ', s);
+    }
+}
+
 void bt_heat_draw(bt_canvas *c, bt_rect r, const bt_heat *h) {
     bt_rect old = bt_canvas_clip(c, r);
-    int width = r.w - h->label_w;
-    for (size_t row = 0; row < h->rows && (int)row < r.h; row++) {
-        int y = r.y + (int)row;
+    int width = r.w - h->label_w, tall = h->row_h > 1 ? h->row_h : 1;
+    for (size_t row = 0; row < h->rows && (int)row * tall < r.h; row++) {
+        int y = r.y + (int)row * tall;
         bool selected = (int)row == h->selected_row;
         if (h->label && h->label_w > 1) {
             char buf[128];
             h->label(h->ctx, row, buf, sizeof buf);
-            bt_canvas_text(c, r.x, y, h->label_w - 1, (bt_style){.fg = selected ? BT_C_BRIGHT : BT_C_LABEL, .attr = selected ? BT_ATTR_BOLD : 0}, buf);
+            bt_canvas_text(c, r.x, y + tall - 1, h->label_w - 1, (bt_style){.fg = selected ? BT_C_BRIGHT : BT_C_LABEL, .attr = selected ? BT_ATTR_BOLD : 0}, buf);
         }
         for (size_t col = 0; col < h->cols && (int)col < width; col++) {
             double v = h->value(h->ctx, row, col);
             int x = r.x + h->label_w + (int)col;
             bt_style s = {.fg = h->diverging ? bt_color_diverge(v) : bt_color_heat(v)};
             if ((int)col == h->cursor_col) s.attr = BT_ATTR_REVERSE;
-            if (isnan(v)) bt_canvas_put(c, x, y, 0xB7, (bt_style){.fg = BT_C_FAINT, .attr = s.attr});
-            else bt_canvas_put(c, x, y, level_glyph(h->diverging ? (v + 1) / 2 : v), s);
+            if (isnan(v)) bt_canvas_put(c, x, y + tall - 1, 0xB7, (bt_style){.fg = BT_C_FAINT, .attr = s.attr});
+            else draw_cell(c, x, y, tall, h->diverging ? (v + 1) / 2 : v, s);
         }
     }
     bt_canvas_unclip(c, old);

@@ -209,14 +209,15 @@ static scale find_scale(const bt_plot *p, const bt_plot_series *s, size_t n) {
     if (!isfinite(r.x0) || !isfinite(r.x1)) r.x0 = 0, r.x1 = 1;
     if (r.x1 <= r.x0) r.x1 = r.x0 + 1;
     if (r.y1 - r.y0 <= 1e-9 * fmax(fabs(r.y0), fabs(r.y1))) r.y1 = r.y0;           /* flat but for rounding */
-    double pad = (r.y1 - r.y0) * 0.03, flat = fabs(r.y0) > 0 ? fabs(r.y0) * 0.05 : 0.5;
+    bool flat = !(r.y1 > r.y0);
+    double pad = flat ? (fabs(r.y0) > 0 ? fabs(r.y0) * 0.05 : 0.5) : (r.y1 - r.y0) * 0.03;
     if (r.log_y) {
         double f = r.y1 > r.y0 ? pow(r.y1 / r.y0, 0.03) : 1.1;
         if (isnan(p->y0)) r.y0 /= f;
         if (isnan(p->y1)) r.y1 *= f;
     } else {
-        if (isnan(p->y0)) r.y0 = r.y0 == 0 ? 0 : r.y0 - (r.y1 > r.y0 ? pad : flat);     /* zero stays on the axis */
-        if (isnan(p->y1)) r.y1 += r.y1 > r.y0 ? pad : flat;
+        if (isnan(p->y0)) r.y0 = r.y0 == 0 ? 0 : r.y0 - pad;         /* zero stays on the axis */
+        if (isnan(p->y1)) r.y1 += pad;
     }
     if (r.y1 <= r.y0) r.y1 = r.y0 + 1;
     return r;

@@ -51,12 +51,13 @@ typedef struct bt_heat {
     void (*label)(void *ctx, size_t row, char *buf, size_t size);
     void *ctx;
     int label_w;
+    int row_h;                      /* text rows of a heat row (0: 1) */
     bool diverging;                 /* value in -1..1 */
     int cursor_col;                 /* -1: none */
     int selected_row;               /* -1: none */
 } bt_heat;
 
-void bt_heat_draw(bt_canvas *c, bt_rect r, const bt_heat *h);           /* one text row per heat row, from the top */
+void bt_heat_draw(bt_canvas *c, bt_rect r, const bt_heat *h);           /* from the top */
 /* "low ▁▂▃▄▅▆▇█ high" in w columns; returns the columns used */
 int bt_heat_legend(bt_canvas *c, int x, int y, int w, const char *low, const char *high, bool diverging);
 

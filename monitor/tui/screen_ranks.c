@@ -6,10 +6,10 @@
 
 #include "monitor/tui/screens.h"
 
-enum { C_RANK, C_HOST, C_BUSY, C_EXCESS, C_SCORE, C_OWN, C_BLAME, C_LOST, C_PHASE, C_VERDICT, C_COUNT };
+enum { C_RANK, C_HOST, C_BUSY, C_EXCESS, C_SCORE, C_OWN, C_BLAME, C_BAR, C_LOST, C_PHASE, C_VERDICT, C_COUNT };
 static const bt_list_col columns[C_COUNT] = {
-    {"rank", 4, true, false, 0}, {"host", 8, false, true, 7},   {"busy p50", 8, true, false, 1}, {"excess", 8, true, false, 4}, {"score", 5, true, false, 2},
-    {"own", 5, true, false, 6},  {"blame", 6, true, false, 1},  {"lost", 7, true, false, 5},     {"phase", 12, false, false, 3}, {"verdict", 10, false, false, 2}};
+    {"rank", 4, true, false, 0}, {"host", 10, false, false, 7},   {"busy p50", 8, true, false, 1}, {"excess", 8, true, false, 4}, {"score", 5, true, false, 2},
+    {"own", 5, true, false, 6},  {"blame", 6, true, false, 1},  {"", 20, false, false, 8}, {"lost", 7, true, false, 5},     {"phase", 12, false, false, 3}, {"verdict", 10, false, false, 2}};
 
 /* ---- heat map --------------------------------------------------------------------------------------------------------------------- */
 
@@ -86,13 +86,13 @@ static void draw_heat(bt_top *t, bt_rect r) {
         bt_top_empty(t, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, "no rank has reported a step yet");
         return;
     }
-    size_t room = r.h > 3 ? (size_t)(r.h - 2) : 1, width = (size_t)(r.w - 9), shown = h->cols < width ? h->cols : width;
+    size_t room = r.h > 3 ? (size_t)(r.h - 2) : 1, tall = room / h->rows > 0 ? room / h->rows : 1, width = (size_t)(r.w - 9), shown = h->cols < width ? h->cols : width;
     heat_ctx x = {t, (h->rows + room - 1) / room, h->cols - shown, width / shown < 8 ? width / shown : 8, 0, 0};
     heat_scale(h, &x);
     int sel = -1;
     const bt_list *l = &t->list[BT_SCREEN_RANKS];
     if (t->n_rows > 0 && l->selected < (int)t->n_rows) sel = (int)(t->rows[l->selected] / x.group);
-    bt_heat map = {.rows = (h->rows + x.group - 1) / x.group, .cols = shown * x.repeat, .value = heat_value, .label = heat_label, .ctx = &x, .label_w = 9,
+    bt_heat map = {.rows = (h->rows + x.group - 1) / x.group, .cols = shown * x.repeat, .value = heat_value, .label = heat_label, .ctx = &x, .label_w = 9, .row_h = (int)tall,
                    .cursor_col = -1, .selected_row = sel};
     bt_heat_draw(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 2}, &map);
     heat_foot(t, (bt_rect){r.x, r.y + r.h - 1, r.w, 1}, &x, shown * x.repeat);
@@ -149,6 +149,14 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
     }
 }
 
+static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
+    bt_top *t = ctx;
+    if (col != C_BAR) return false;
+    const bt_view_rank *x = &t->view->ranks.rank[t->rows[row]];
+    if (x->lost_s > 0) bt_canvas_bar(c, r.x, r.y, r.w, x->blame_frac, (bt_style){.fg = bt_phase_color(x->fault)});
+    return true;
+}
+
 void bt_what_if_line(bt_top *t, bt_rect r, const bt_view_rank *x) {
     const bt_view_ranks *k = &t->view->ranks;
     char a[40], b[40], p[24], more[40], line[200];
@@ -179,8 +187,11 @@ void bt_screen_ranks(bt_top *t, bt_rect r) {
     if (by_order) l->sort = C_BLAME;
     bt_top_rows(t, k->n, row_text, row_number, true);
     if (by_order) l->sort = -1;
-    int heat_rows = (int)t->view->heat.rows + 2, most = r.h - 8 < r.h * 3 / 5 ? r.h - 8 : r.h * 3 / 5, foot = r.w < 120 ? 2 : 1;
-    bt_want rows[] = {{.min = heat_rows < most ? heat_rows : most, .rank = 1}, {.min = 4, .weight = 1, .rank = 0}, {.min = foot, .rank = 2}};
+    int ranks = (int)t->view->heat.rows, list = (int)t->n_rows + 2, spare = r.h - list - 4;
+    int most = r.h - 8 < r.h * 3 / 5 ? r.h - 8 : r.h * 3 / 5, foot = r.w < 120 ? 2 : 1, tall = 1;
+    while (ranks > 0 && tall < 4 && ranks * (tall + 1) <= spare && ranks * (tall + 1) + 2 <= most) tall++;
+    int heat_rows = ranks * tall + 2;
+    bt_want rows[] = {{.min = heat_rows < most ? heat_rows : most, .rank = 1}, {.min = 4, .max = list > 4 ? list : 4, .weight = 1, .rank = 0}, {.min = foot, .rank = 2}};
     if (t->expanded && t->pane == 0) rows[0] = (bt_want){.min = r.h - 1, .rank = 0}, rows[1] = (bt_want){.min = 1, .rank = 3};
     if (t->expanded && t->pane == 1) rows[0] = (bt_want){.min = 1, .max = 1, .rank = 9}, rows[1].min = r.h - 1;
     bt_rect out[3];
@@ -188,7 +199,7 @@ void bt_screen_ranks(bt_top *t, bt_rect r) {
     if (out[0].h >= 3) draw_heat(t, out[0]);
     if (out[1].h >= 3) {
         bt_canvas_rule(&t->canvas, (bt_rect){out[1].x, out[1].y, out[1].w, 1}, bt_top_title(t, 1), "stragglers", "busy = step - wait · score: best / own");
-        bt_list_table tab = {.cols = columns, .n_cols = C_COUNT, .n_rows = t->n_rows, .cell = cell, .ctx = t, .selected = l->selected,
+        bt_list_table tab = {.cols = columns, .n_cols = C_COUNT, .n_rows = t->n_rows, .cell = cell, .paint = paint, .ctx = t, .selected = l->selected,
                         .sort_col = l->sort < 0 ? C_BLAME : l->sort, .descending = !l->invert};
         t->page = bt_list_draw(&t->canvas, (bt_rect){out[1].x, out[1].y + 1, out[1].w, out[1].h - 1}, &tab, &l->top);
     }

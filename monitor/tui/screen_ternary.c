@@ -8,7 +8,7 @@
 
 enum { C_LAYER, C_TENSOR, C_SHARES, C_ZERO, C_POS, C_NEG, C_FLIP, C_SPARK, C_BITS, C_SCALE, C_GRAD, C_COUNT };
 static const bt_list_col columns[C_COUNT] = {
-    {"layer", 5, true, false, 0}, {"tensor", 10, false, false, 0}, {"- 0 +", 12, false, true, 6}, {"zero", 6, true, false, 0}, {"+1", 6, true, false, 4}, {"-1", 6, true, false, 5},
+    {"layer", 5, true, false, 0}, {"tensor", 11, false, false, 0}, {"- 0 +", 12, false, true, 6}, {"zero", 6, true, false, 0}, {"+1", 6, true, false, 4}, {"-1", 6, true, false, 5},
     {"flips", 7, true, false, 1}, {"zero, flips", 17, false, false, 3}, {"bits", 5, true, false, 4}, {"scale", 9, true, false, 2}, {"grad", 9, true, false, 3}};
 
 static double row_number(bt_top *t, size_t i, int col) {
@@ -42,7 +42,7 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
     case C_POS:
     case C_NEG: snprintf(buf, size, isnan(v) ? "-" : "%.1f %%", 100 * v); break;
     case C_FLIP: snprintf(buf, size, isnan(v) ? "-" : v < 0.001 ? "%.3f %%" : "%.2f %%", 100 * v); break;
-    case C_BITS: snprintf(buf, size, isnan(v) ? "-" : "%.2f", v); break;
+    case C_BITS: snprintf(buf, size, isnan(v) ? "-" : "%.3f", v); break;
     default: bt_fmt(buf, size, v, BT_UNIT_NONE);
     }
 }
@@ -78,7 +78,7 @@ static void summary(bt_top *t, bt_rect r) {
         n++;
         if (!isnan(l->layer[i].value[BT_ML_FLIP])) flip += l->layer[i].value[BT_ML_FLIP], nf++;
     }
-    snprintf(right, sizeof right, "step %s · %zu samples", bt_fmt_int(b, sizeof b, l->step + 1), l->samples);
+    snprintf(right, sizeof right, "step %s · %zu samples · t: %s", bt_fmt_int(b, sizeof b, l->step + 1), l->samples, t->mode % 2 ? "ternary ones only" : "all tensors");
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0), "ternary weights", right);
     if (n == 0) return;
     snprintf(f, sizeof f, nf ? "%.2f %%" : "-", nf ? 100 * flip / (double)nf : 0);
@@ -86,10 +86,21 @@ static void summary(bt_top *t, bt_rect r) {
                     "%zu tensors · zero %.1f %% (Gaussian 31.0, Laplace 39.3) · flips %s a sample · %.2f bits", n, 100 * zero / (double)n, f, bits / (double)n);
 }
 
+/* norms and embeddings stay in full precision; `t` shows them as well */
+static void keep_ternary(bt_top *t) {
+    size_t n = 0;
+    bt_list *l = &t->list[BT_SCREEN_TERNARY];
+    for (size_t i = 0; i < t->n_rows; i++)
+        if (t->mode % 2 || !isnan(t->view->layers.layer[t->rows[i]].value[BT_ML_ZERO])) t->rows[n++] = t->rows[i];
+    t->n_rows = n;
+    if (l->selected >= (int)n) l->selected = n ? (int)n - 1 : 0;
+}
+
 void bt_screen_ternary(bt_top *t, bt_rect r) {
     bt_list *l = &t->list[BT_SCREEN_TERNARY];
     const bt_view_layers *y = &t->view->layers;
     bt_top_rows(t, y->n, row_text, row_number, true);
+    keep_ternary(t);
     if (y->n == 0) {
         bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0), "ternary weights", "");
         bt_top_empty(t, r, "no ternary statistics yet (train.stats_every sets how often)");
