@@ -52,14 +52,14 @@ static void straggler_line(bt_top *t, bt_rect row, const bt_view_rank *x) {
     at += bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = BT_C_TEXT}, line) + 2;
     if (x->fault == BT_PHASE_COUNT || !(x->lost_s > 0)) return;
     snprintf(line, sizeof line, "%5s of the blame", bt_fmt_percent(b, sizeof b, x->blame_frac));
-    if (row.w < 48) line[5] = 0;
+    if (row.w < 60) line[strcspn(line, "%") + 1] = 0;
     at += bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL}, line) + 1;
     at += bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = bt_phase_color(x->fault)}, bt_phases[x->fault].name) + 2;
     double gain = k->step_ms > 0 ? (k->step_ms - x->what_if_ms) / k->step_ms : 0;
     if (gain < 0.005) return;
     bt_fmt_percent(d, sizeof d, gain);
-    snprintf(line, sizeof line, row.w >= 48 ? "without: -%s" : "-%s", d);
-    if (row.w >= 62) snprintf(line, sizeof line, "without: %s (-%s)", bt_fmt(b, sizeof b, x->what_if_ms, BT_UNIT_MS), d);
+    snprintf(line, sizeof line, row.w >= 46 ? "without: -%s" : "-%s", d);
+    if (row.w >= 72) snprintf(line, sizeof line, "without: %s (-%s)", bt_fmt(b, sizeof b, x->what_if_ms, BT_UNIT_MS), d);
     bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = BT_C_TEXT}, line);
 }
 
