@@ -21,7 +21,7 @@ typedef struct eval_cfg {
 static const bt_opt eval_opts[] = {
     {"data", "--data", BT_OPT_LIST, FIELD(data), "", 0, 0, NULL, NULL, "text, .jsonl, token shards or folders, all of it (default: the run's validation split)"},
     {"field", "--field", BT_OPT_TEXT, FIELD(field), "", 0, 0, NULL, NULL, "field of a JSONL object that holds the text (default: as the run)"},
-    {"tokens", "--tokens", BT_OPT_INT, FIELD(tokens), "0", 0, 1e12, NULL, "tokens", "at most this many (0: all there are)"},
+    {"tokens", "--tokens", BT_OPT_INT, FIELD(tokens), "0", 0, 1e12, NULL, "tokens", "at most this many (0: all there are; of endless data what the run used)"},
     {"threads", "--threads", BT_OPT_INT, FIELD(threads), "0", 0, 1024, NULL, NULL, "threads (0: all cores)"},
     {"isa", "--isa", BT_OPT_TEXT, FIELD(isa), "", 0, 0, NULL, NULL, "fastest kernel set allowed (default: as the run)"},
     {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL, "one JSON object"},
@@ -62,7 +62,9 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
     const bt_loader_cfg data = {.paths = own ? cfg->data : t->cfg.data, .val_paths = own ? cfg->data : t->cfg.val_data, .tokenizer = tokenizer,
                                 .field = cfg->field[0] ? cfg->field : t->cfg.field, .cache_dir = own ? "" : t->cfg.cache, .val_frac = t->cfg.val_frac,
                                 .B = (int)t->cfg.micro_batch, .T = m->T, .V = m->V, .seed = (uint64_t)t->cfg.seed};
-    if (code == BT_OK) code = bt_evaluator_open(&e, &data, cfg->tokens ? cfg->tokens : INT64_MAX / 2, bt_comm_world(), err);
+    const bool endless = strncmp(data.val_paths[0] ? data.val_paths : data.paths, "synth:", 6) == 0;
+    const int64_t all = endless ? t->cfg.eval_tokens : INT64_MAX / 2;
+    if (code == BT_OK) code = bt_evaluator_open(&e, &data, cfg->tokens ? cfg->tokens : all, bt_comm_world(), err);
     if (code == BT_OK) code = bt_evaluator_run(e, t->model, out, err);
     bt_evaluator_close(e);
     if (made) unlink(tokenizer);

@@ -35,6 +35,7 @@ struct bt_job {
     struct { int rank, pid; } ranks[BT_JOB_LOCAL_RANKS];
     int n_ranks;                        /* of this host, as they told */
     bool connected;                     /* a rank greeted in this attempt */
+    bool complete;                      /* and told its result */
 
     bool stop_asked, stop_now, hung, paused, restarting;
     bool no_input;                      /* the keyboard is gone */

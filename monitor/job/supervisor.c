@@ -104,7 +104,7 @@ static bt_code start_attempt(bt_job *job, bt_err *err) {
         if (keep[i] >= 0) l.inherit[l.n_inherit++] = keep[i];
     job->last_step = -1;
     job->n_ranks = 0;
-    job->connected = job->hung = job->restarting = false;
+    job->connected = job->complete = job->hung = job->restarting = false;
     job->oom_before = bt_proc_oom_kills();
     job->started_ns = bt_now_ns();
     bt_health_start(&job->health);
@@ -238,7 +238,13 @@ static bt_end watch_attempt(bt_job *job) {
                             .oom = job->oom_before >= 0 && bt_proc_oom_kills() > job->oom_before, .reported = job->output.reported, .code = job->output.code,
                             .rank = job->output.rank, .signal = job->output.signal, .step = job->last_step, .message = job->output.message,
                             .last_line = job->output.said[0] ? job->output.said : job->output.last_line};
-    return bt_end_classify(&f);
+    bt_end end = bt_end_classify(&f);
+    /* The work is done and saved: a rank that stumbles on its way out is no reason to do it again. */
+    if (job->complete && !f.reported && end.kind != BT_END_DONE && end.kind != BT_END_STOPPED_NOW) {
+        bt_job_event(job, "warning", BT_EV_WARN, end.rank, "the run was complete, but mpirun then ended with exit code %d (see log.txt)", end.status);
+        end.kind = BT_END_DONE;
+    }
+    return end;
 }
 
 /* ---- attempt after attempt ------------------------------------------------------------------------------------------- */

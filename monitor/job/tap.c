@@ -29,6 +29,7 @@ static void on_fact(void *ctx, const char *key, const char *value) {
     if (strcmp(key, "result") == 0) {
         free(job->result->result_json);
         job->result->result_json = strdup(value);
+        job->complete = true;
         return;
     }
     const bt_sink *store = store_of(job);
