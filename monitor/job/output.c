@@ -30,7 +30,8 @@ void bt_output_reset(bt_output *o, int attempt) {
     o->rank = -1;
     o->signal = 0;
     o->message[0] = o->last_line[0] = o->said[0] = '\0';
-    o->said_state = 0;
+    o->said_state = o->notes = 0;
+    o->last_note[0] = '\0';
     char head[64];
     int n = snprintf(head, sizeof head, "--- attempt %d\n", attempt);
     write_log(o, head, (size_t)n);
@@ -61,6 +62,17 @@ static void look_at(bt_output *o, const char *line) {
         o->rank = rank;
         o->code = (bt_code)code;
         snprintf(o->message, sizeof o->message, "%s", said + at);
+        return;
+    }
+    said = strstr(line, "bitrain: warning: ");
+    if (!said) said = strstr(line, "bitrain: error: ");
+    if (said) {                         /* every rank may say the same */
+        const char *text = strchr(said + strlen("bitrain: "), ' ') + 1;
+        if (o->note && o->notes < BT_OUTPUT_NOTES && strncmp(text, o->last_note, sizeof o->last_note - 1) != 0) {
+            o->notes++;
+            snprintf(o->last_note, sizeof o->last_note, "%s", text);
+            o->note(o->note_ctx, text);
+        }
         return;
     }
     said = strstr(line, "process rank ");

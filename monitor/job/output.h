@@ -1,4 +1,4 @@
-/* output.h - what the ranks and mpirun print: into the log file, cleaned and bounded; error lines picked out.
+/* output.h - what the ranks and mpirun print: into the log file, cleaned and bounded; errors and warnings picked out.
  *
  * A rank that fails writes one line `bitrain rank R: error C: message` (bt_output_error_line); mpirun tells of a dead rank
  * in its own words. Both are facts for restart.h. */
@@ -11,6 +11,8 @@
 
 #include "engine/base/status.h"
 
+enum { BT_OUTPUT_NOTES = 50 };
+
 typedef struct bt_output {
     int log;                            /* descriptor of the log file, -1 when it could not be opened */
     int64_t logged_bytes;
@@ -22,6 +24,10 @@ typedef struct bt_output {
     char message[480], last_line[256];
     char said[256];                     /* mpirun's first paragraph, in one line */
     int said_state;                     /* 0 before it, 1 inside, 2 over */
+    void (*note)(void *ctx, const char *text);      /* a warning or error of a rank's log, each once; may be NULL */
+    void *note_ctx;
+    int notes;                          /* told in this attempt; no more than BT_OUTPUT_NOTES */
+    char last_note[256];
 } bt_output;
 
 void bt_output_open(bt_output *o, const char *log_path, int attempt);

@@ -319,6 +319,8 @@ static bt_code attempts(bt_job *job, bt_err *err) {
     }
 }
 
+static void on_note(void *ctx, const char *text) { bt_job_event(ctx, "warning", BT_EV_WARN, -1, "%s", text); }
+
 static bt_code open_job(bt_job *job, bt_err *err) {
     char path[PATH_MAX];
     sigset_t set;
@@ -334,6 +336,8 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     write_control_file(job, path);
     snprintf(path, sizeof path, "%s/log.txt", job->s->out_dir);
     bt_output_open(&job->output, path, job->attempt);
+    job->output.note = on_note;
+    job->output.note_ctx = job;
     bt_err why = BT_ERR_INIT;
     if (job->s->viewer && bt_companion_start(&job->viewer, job->s->viewer, &why) != BT_OK) bt_job_show(job, BT_EV_WARN, why.msg);
     return BT_OK;

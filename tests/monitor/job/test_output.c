@@ -56,6 +56,34 @@ static void test_first_paragraph(void **state) {
     bt_output_close(&o);
 }
 
+static int notes;
+static char newest[256];
+static void on_note(void *ctx, const char *text) {
+    (void)ctx;
+    notes++;
+    snprintf(newest, sizeof newest, "%s", text);
+}
+
+static void test_notes(void **state) {
+    (void)state;
+    bt_output o;
+    char line[64];
+    bt_output_open(&o, "/nonexistent/log", 0);
+    o.note = on_note;
+    feed(&o, "bitrain: warning: disk is slow\nbitrain: warning: disk is slow\nbitrain: info: nothing\n");
+    assert_int_equal(notes, 1);
+    assert_string_equal(newest, "disk is slow");
+    for (int i = 0; i < 1000; i++) {
+        snprintf(line, sizeof line, "bitrain: error: number %d\n", i);
+        feed(&o, line);
+    }
+    assert_int_equal(notes, BT_OUTPUT_NOTES);
+    bt_output_reset(&o, 1);
+    feed(&o, "bitrain: error: in the next attempt\n");
+    assert_int_equal(notes, BT_OUTPUT_NOTES + 1);
+    bt_output_close(&o);
+}
+
 static void test_log(void **state) {
     (void)state;
     char path[] = "/tmp/bt-output-XXXXXX", text[4096] = "";
@@ -84,6 +112,6 @@ static void test_log(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_error_line), cmocka_unit_test(test_mpirun_notice), cmocka_unit_test(test_first_paragraph), cmocka_unit_test(test_log)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_error_line), cmocka_unit_test(test_mpirun_notice), cmocka_unit_test(test_first_paragraph), cmocka_unit_test(test_notes), cmocka_unit_test(test_log)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
