@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/rng.h"
 #include "store/sql.h"
 
 /* ---- how metrics are kept ---- */
@@ -168,7 +169,7 @@ static const struct {
     {"steps", STEP_KEYS, BT_SCOPE_STEP, ", s.flags AS flags" LIVE("step")},
     {"all_steps", STEP_KEYS ", s.step < a.live_to AS live", BT_SCOPE_STEP, ", s.flags AS flags" EVERY("step")},
     /* through `step`, so that a range of steps is a range of keys */
-    {"rank_steps", "r.name AS run, a.attempt AS attempt, t.step AS step, s.key & 65535 AS rank", BT_SCOPE_RANK,
+    {"rank_steps", "r.name AS run, a.attempt AS attempt, t.step AS step, CAST(s.key & 65535 AS INTEGER) AS rank", BT_SCOPE_RANK,
      " FROM run r JOIN attempt a ON a.run = r.id JOIN step t ON t.aid = a.id AND t.step < a.live_to"
      " JOIN rank_step s ON s.key BETWEEN (a.id << 46) + (t.step << 16) AND (a.id << 46) + (t.step << 16) + 65535"},
     {"layers", "r.name AS run, a.attempt AS attempt, s.step AS step, s.layer AS layer, s.tensor AS tensor", BT_SCOPE_LAYER, LIVE("layer_stat")},
@@ -279,6 +280,15 @@ static bt_code add_metrics(sqlite3 *db, const char *path, bool look_only, int *a
     return code;
 }
 
+/* a number for the views of this program; meta.views says which ones the file has */
+static int64_t views_mark(void) {
+    uint64_t h = 0;
+    for (size_t v = 0; v < sizeof views / sizeof views[0]; v++) h = h * 31 + bt_hash_name(views[v].name) + 7 * bt_hash_name(views[v].head) + 11 * bt_hash_name(views[v].tail);
+    return (int64_t)(h >> 1);
+}
+
+static bool views_differ(sqlite3 *db) { return bt_sql_int(db, "SELECT value FROM meta WHERE key = 'views'", -1) != views_mark(); }
+
 /* ---- versions ---- */
 
 /* BT_FORMAT unless the file is ours; *version 0: an empty new file */
@@ -308,19 +318,18 @@ bt_code bt_schema_check(sqlite3 *db, const char *path, bool *outdated, bt_err *e
     BT_TRY(identify(db, path, &version, err));
     if (version == 0) return bt_fail(err, BT_FORMAT, "'%s' is not a metrics database of bitrain (an empty file)", path);
     if (version == BT_SCHEMA_VERSION) BT_TRY(add_metrics(db, path, true, &missing, err));
-    *outdated = version < BT_SCHEMA_VERSION || missing > 0;
+    *outdated = version < BT_SCHEMA_VERSION || missing > 0 || views_differ(db);
     return BT_OK;
 }
 
 static bt_code upgrade(sqlite3 *db, const char *path, int64_t version, bt_err *err) {
     int added = 0;
-    char sql[96];
+    char sql[200];
     for (int64_t v = version; v < BT_SCHEMA_VERSION; v++) BT_TRY(migrations[v](db, path, err));
     BT_TRY(add_metrics(db, path, false, &added, err));
-    if (version < BT_SCHEMA_VERSION || added) {
-        for (size_t v = 0; v < sizeof views / sizeof views[0]; v++) BT_TRY(create_view(db, path, v, err));
-    }
-    snprintf(sql, sizeof sql, "PRAGMA application_id=%d; PRAGMA user_version=%d", BT_APPLICATION_ID, BT_SCHEMA_VERSION);
+    for (size_t v = 0; v < sizeof views / sizeof views[0]; v++) BT_TRY(create_view(db, path, v, err));
+    snprintf(sql, sizeof sql, "INSERT OR REPLACE INTO meta(key, value) VALUES ('views', %lld); PRAGMA application_id=%d; PRAGMA user_version=%d", (long long)views_mark(),
+             BT_APPLICATION_ID, BT_SCHEMA_VERSION);
     return bt_sql_exec(db, path, sql, err);
 }
 
@@ -332,7 +341,7 @@ bt_code bt_schema_apply(sqlite3 *db, const char *path, bt_err *err) {
     BT_TRY(bt_sql_exec(db, path, "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL", err));
     if (version == BT_SCHEMA_VERSION) {
         BT_TRY(add_metrics(db, path, true, &missing, err));
-        if (missing == 0) return BT_OK;
+        if (missing == 0 && !views_differ(db)) return BT_OK;
     }
     BT_TRY(bt_sql_exec(db, path, "BEGIN IMMEDIATE", err));
     bt_code code = upgrade(db, path, version, err);
