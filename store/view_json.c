@@ -115,6 +115,15 @@ static void breakdown(const bt_view_ranks *r, bt_json *j) {
     bt_json_end(j, '}');
 }
 
+/* mean step time had the k worst ranks been at the median, k = 1, 2, ... */
+static void what_if_worst(const bt_view *v, bt_json *j) {
+    enum { MOST = 16 };
+    size_t n = v->ranks.n < MOST ? v->ranks.n : MOST;
+    bt_json_array(j, "what_if_worst");
+    for (size_t k = 1; k <= n; k++) bt_json_num(j, NULL, bt_view_what_if(v, v->ranks.order, k));
+    bt_json_end(j, ']');
+}
+
 /* worst first, so that `.stragglers[0]` is the rank to look at */
 static void stragglers(const bt_view_ranks *r, bt_json *j) {
     bt_json_array(j, "stragglers");
@@ -263,6 +272,7 @@ void bt_view_json(const bt_view *v, unsigned parts, bt_json *j, const char *key)
     if (parts & BT_VIEW_HEAD) head(&v->head, j);
     if (parts & BT_VIEW_RANKS) {
         stragglers(&v->ranks, j);
+        what_if_worst(v, j);
         breakdown(&v->ranks, j);
         system_part(&v->ranks, j);
     }

@@ -15,12 +15,14 @@ struct bt_api {
     bt_db *db;
     struct { char run[BT_NAME_MAX]; bt_view *view; uint64_t used; } view[VIEWS];
     uint64_t clock;
+    bool control;                       /* the server takes control verbs */
 };
 
-bt_code bt_api_open(bt_api **out, const char *store, bt_err *err) {
+bt_code bt_api_open(bt_api **out, const char *store, bool control, bt_err *err) {
     bt_api *a = calloc(1, sizeof *a);
     if (!a) return bt_fail(err, BT_NOMEM, "no memory for the dashboard");
     snprintf(a->store, sizeof a->store, "%s", store);
+    a->control = control;
     *out = a;
     return BT_OK;
 }
@@ -190,6 +192,16 @@ bt_code bt_api_health(bt_api *a, const bt_req *r, const char *run, bt_answer *ou
     (void)a; (void)r; (void)run; (void)err;
     out->type = "text/plain; charset=utf-8";
     bt_text_put(&out->body, "ok\n");
+    return BT_OK;
+}
+
+bt_code bt_api_server(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    (void)r; (void)run; (void)err;
+    bt_json j;
+    bt_json_begin(&j, &out->body);
+    bt_json_object(&j, NULL);
+    bt_json_bool(&j, "control", a->control);
+    bt_json_end(&j, '}');
     return BT_OK;
 }
 

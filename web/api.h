@@ -17,7 +17,7 @@ typedef struct bt_answer {
 
 typedef struct bt_api bt_api;
 
-bt_code bt_api_open(bt_api **out, const char *store, bt_err *err) BT_MUST_CHECK;
+bt_code bt_api_open(bt_api **out, const char *store, bool control, bt_err *err) BT_MUST_CHECK;
 void bt_api_close(bt_api *a);
 bt_db *bt_api_db(bt_api *a, bt_err *err);                   /* opens on first use: the file may appear later; NULL + err */
 bt_view *bt_api_view(bt_api *a, const char *run, bt_err *err);      /* cached by run; NULL + err */

@@ -465,7 +465,7 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
     if (cfg->token && *cfg->token) snprintf(w->token, sizeof w->token, "%s", cfg->token);
     else code = make_token(w->token, err);
     if (code == BT_OK && strlen(w->token) != BT_TOKEN_HEX) code = bt_fail(err, BT_ARG, "the token must be %d hex digits", BT_TOKEN_HEX);
-    if (code == BT_OK) code = bt_api_open(&w->api, w->store, err);
+    if (code == BT_OK) code = bt_api_open(&w->api, w->store, cfg->control, err);
     if (code == BT_OK) code = listen_on(w, cfg->port, err);
     if (code == BT_OK) {
         w->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, w,

@@ -1,0 +1,70 @@
+// api.js - where numbers come from: the server, or, in a report, the answers kept in the page itself.
+const kept = document.getElementById("bitrain-data");
+export const report = kept ? JSON.parse(kept.textContent) : null;
+
+export class ApiError extends Error {
+  constructor(status, error) {
+    super(error.message || `the server answered ${status}`);
+    this.status = status;
+    this.hint = error.hint || "";
+  }
+}
+
+// in a report every series of an axis and rank is one kept answer; the metrics asked for are picked from it
+function fromReport(path, args) {
+  let key = path;
+  if (path.endsWith("/series")) key += `?x=${args.x || "step"}${args.rank === undefined || args.rank === null ? "" : `&rank=${args.rank}`}`;
+  if (path.endsWith("/heatmap")) key += `?value=${args.value || "busy"}`;
+  const got = report.answers[key];
+  if (!got) throw new ApiError(404, { message: "this report does not hold that part", hint: "bitrain dash shows it" });
+  if (!path.endsWith("/series")) return got;
+  const wanted = [].concat(args.metric);
+  const series = wanted.map((m) => got.series.find((s) => s.metric === m)).filter(Boolean);
+  return { ...got, series: args.x1 ? series.map((s) => clip(s, args.x0, args.x1)) : series };
+}
+
+function clip(s, a, b) {
+  const keep = s.step.map((v, i) => (v >= a && v <= b ? i : -1)).filter((i) => i >= 0);
+  const out = { ...s };
+  for (const k of ["x", "step", "first", "last", "min", "max", "mean", "n"]) out[k] = keep.map((i) => s[k][i]);
+  return out;
+}
+
+export async function get(path, args = {}, init = {}) {
+  if (report) return fromReport(path, args);
+  const q = new URLSearchParams();
+  for (const [k, v] of Object.entries(args)) for (const one of [].concat(v ?? [])) q.append(k, one);
+  const text = q.toString();
+  const r = await fetch(`/api/v1/${path}${text ? `?${text}` : ""}`, { credentials: "same-origin", ...init });
+  let body = {};
+  try { body = await r.json(); } catch { /* an answer that is not JSON: the status says enough */ }
+  if (!r.ok) throw new ApiError(r.status, body.error || {});
+  return body;
+}
+
+// the token arrives in the URL's fragment, which no server and no log sees; it is exchanged for a cookie and removed
+export async function login(token) { return get("login", {}, { headers: { Authorization: `Bearer ${token}` } }); }
+
+export async function control(run, verb, value) {
+  return get("control", {}, { method: "POST", headers: { "Content-Type": "application/json", "X-Bitrain-Control": "1" },
+    body: JSON.stringify(value ? { run, verb, value } : { run, verb }) });
+}
+
+// ticks of a run; the stream is closed while the page is hidden, so many tabs do not use up the browser's connections
+export function follow(run, ontick, onstate) {
+  if (report) return () => {};
+  let source = null;
+  const open = () => {
+    if (source || document.hidden) return;
+    source = new EventSource(`/api/v1/runs/${run}/stream`);
+    source.onopen = () => onstate("live");
+    source.onerror = () => onstate("offline");
+    source.addEventListener("tick", (e) => { try { ontick(JSON.parse(e.data)); } catch { ontick(null); } });
+    source.addEventListener("resync", () => ontick(null));
+  };
+  const shut = () => { if (source) source.close(); source = null; };
+  const seen = () => { if (document.hidden) shut(); else open(); };
+  document.addEventListener("visibilitychange", seen);
+  open();
+  return () => { document.removeEventListener("visibilitychange", seen); shut(); };
+}

@@ -1,0 +1,141 @@
+// app.js - the frame: login, routes in the fragment, header, choices, live updates at a calm pace.
+import { get, login, control, follow, report } from "./api.js";
+import { h, svg, select, toggle } from "./dom.js";
+import { state, choose, onChoice, applyTheme, isDark } from "./state.js";
+import { seconds } from "./format.js";
+import { runsPage } from "./page_runs.js";
+import { comparePage } from "./page_compare.js";
+import { overviewPage, stepsPage, commPage } from "./page_train.js";
+import { ranksPage, systemPage } from "./page_ranks.js";
+import { ternaryPage, eventsPage } from "./page_more.js";
+
+const pages = [["overview", "Overview", overviewPage], ["ranks", "Ranks", ranksPage], ["steps", "Step breakdown", stepsPage], ["comm", "Communication", commPage],
+  ["ternary", "Ternary", ternaryPage], ["events", "Events and goodput", eventsPage], ["system", "System", systemPage]];
+const calm = 500;                                    // at most two refetches a second, however fast the run is
+const main = document.getElementById("main"), top = document.getElementById("top");
+let server = { control: false }, open = null;        // open: what belongs to the page shown, closed when it goes
+
+function toast(text) {
+  const t = document.getElementById("toast");
+  t.textContent = text;
+  t.classList.add("shown");
+  setTimeout(() => t.classList.remove("shown"), 4000);
+}
+
+function brand() {
+  return h("a", { class: "brand", href: report ? "#" : "#/runs" }, svg("svg", { viewBox: "0 0 32 32", "aria-hidden": "true" }, svg("rect", { width: 32, height: 32, rx: 7, fill: "#1f5fbf" }),
+    svg("path", { d: "M6 12h6M20 12h6M23 9v6", stroke: "#fff", "stroke-width": 2.6, "stroke-linecap": "round" }), svg("circle", { cx: 16, cy: 22, r: 3.6, fill: "none", stroke: "#fff", "stroke-width": 2.6 })), "bitrain");
+}
+function themeButton() {
+  return h("button", { class: "icon", type: "button", title: "light or dark", "aria-label": "switch between light and dark", onclick: () => choose({ theme: isDark() ? "light" : "dark" }) }, "◐");
+}
+function choices() {
+  return [select("x", [["step", "step"], ["tokens", "tokens"], ["time", "wall time"], ["active", "active time"], ["bytes", "bytes"]], state.x, (v) => choose({ x: v })),
+    select("smooth", [["0", "off"], ["0.6", "0.6"], ["0.9", "0.9"], ["0.99", "0.99"]], String(state.smooth), (v) => choose({ smooth: Number(v) })),
+    toggle("log x", state.logX, (v) => choose({ logX: v })), toggle("log y", state.logY, (v) => choose({ logY: v }))];
+}
+function verbs(run) {
+  const ask = (verb, question, value) => async () => {
+    if (question && !confirm(question)) return;
+    try { const r = await control(run, verb, value && value()); toast(r.reply || `${verb}: asked`); } catch (e) { toast(e.message); }
+  };
+  const rate = () => `lr=${lr.value}`;
+  const lr = h("input", { type: "number", step: "any", min: "0", placeholder: "learning rate", "aria-label": "learning rate" });
+  return [h("button", { type: "button", onclick: ask("pause") }, "Pause"), h("button", { type: "button", onclick: ask("resume") }, "Resume"), h("button", { type: "button", onclick: ask("checkpoint") }, "Checkpoint"),
+    lr, h("button", { type: "button", onclick: () => lr.value && ask("set", `Set the learning rate of ${run} to ${lr.value}?`, rate)() }, "Set"), h("button", { type: "button", class: "danger", onclick: ask("stop", `Stop ${run}? It writes a checkpoint first.`) }, "Stop")];
+}
+
+function shut() {
+  if (!open) return;
+  for (const f of open.closing) f();
+  open = null;
+}
+
+function show() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?"), parts = path.split("/");
+  shut();
+  open = { closing: [] };
+  const mine = open, cards = [];
+  const ctx = { run: null, events: [], add: (c) => { cards.push(c); mine.closing.push(c.close); }, onHead: (f) => { ctx.heads.push(f); if (ctx.head) f(ctx.head); }, heads: [], head: null };
+  const reload = () => cards.forEach((c) => c.load());
+  mine.closing.push(onChoice((change) => { if ("x" in change || "zoom" in change) reload(); else cards.forEach((c) => c.redraw()); tools.update(); }));
+  const reset = h("button", { class: "chip", type: "button", onclick: () => choose({ zoom: null }) }, "Reset zoom");
+  const tools = { update: () => { reset.hidden = !state.zoom; if (state.zoom) reset.textContent = `steps ${state.zoom.x0}–${state.zoom.x1}  ×`; } };
+  tools.update();
+  if (report && parts[0] !== "run") { location.replace(`#/run/${report.run}/overview`); return; }
+  if (parts[0] === "run" && /^[\w.-]+$/.test(parts[1] || "")) showRun(ctx, mine, parts, reload, reset, tools);
+  else if (parts[0] === "compare" && query) {
+    const runs = (new URLSearchParams(query).get("runs") || "").split(",").filter((r) => /^[\w.-]+$/.test(r)).slice(0, 12);
+    document.title = `compare ${runs.join(", ")} · bitrain`;
+    top.replaceChildren(h("div", { class: "row first" }, brand(), h("span", { class: "crumb" }, "compare"), h("span", { class: "push" }), h("div", { class: "bar-tools" }, choices(), themeButton())));
+    comparePage(main, ctx, runs);
+  } else {
+    document.title = "runs · bitrain";
+    top.replaceChildren(h("div", { class: "row first" }, brand(), h("span", { class: "crumb" }, "runs"), h("span", { class: "push" }), themeButton()));
+    mine.closing.push(runsPage(main).close);
+  }
+}
+
+function showRun(ctx, mine, parts, reload, reset, tools) {
+  const run = ctx.run = parts[1], page = pages.find((p) => p[0] === parts[2]) || pages[0];
+  if (open.zoomOf !== run && show.run !== run) { state.zoom = null; tools.update(); }
+  show.run = run;
+  document.title = `${run} · bitrain`;
+  const word = h("span", { class: "state", id: "state" }, "loading"), stream = h("span", { class: "note", id: "stream" });
+  top.replaceChildren(h("div", { class: "row first" }, brand(), h("span", { class: "crumb" }, run), word, stream, h("span", { class: "push" }), h("div", { class: "bar-tools" }, reset, choices(), themeButton())),
+    h("div", { class: "row" }, h("nav", { class: "tabs", "aria-label": "pages of this run" }, pages.map(([key, title]) => h("a", { href: `#/run/${run}/${key}`, "aria-current": key === page[0] ? "page" : null }, title)))),
+    server.control ? h("div", { class: "row first" }, h("div", { class: "bar-tools" }, verbs(run))) : "");
+  let last = 0, timer = 0;
+  const heads = (d) => {
+    ctx.head = d;
+    word.className = `state ${d.state}`;
+    word.textContent = d.live && d.age_s !== null && d.age_s > 30 ? `${d.state}, last record ${seconds(d.age_s)} ago` : d.state;
+    ctx.heads.forEach((f) => f(d));
+  };
+  const fresh = async () => {
+    last = performance.now();
+    timer = 0;
+    try {
+      const d = await get(`runs/${run}/events`, { limit: 200 });
+      if (open !== mine) return;
+      ctx.events = d.events.rows.filter((e) => e.step !== null && (e.level !== "info" || ["checkpoint", "restart", "resume", "set"].includes(e.kind))).sort((a, b) => a.step - b.step);
+      heads(d.head);
+      reload();
+    } catch (e) { fail(e); }
+  };
+  const soon = () => { if (!timer) timer = setTimeout(fresh, Math.max(0, calm - (performance.now() - last))); };
+  page[2](main, ctx);
+  fresh();
+  mine.closing.push(() => clearTimeout(timer), follow(run, (d) => { if (d && d.head) heads(d.head); soon(); }, (s) => { stream.textContent = s === "live" ? "" : "connection lost, trying again"; }));
+}
+
+function fail(e) {
+  if (e.status === 401) gate();
+  else if (e.status === 404) { shut(); main.replaceChildren(h("section", { class: "card gate" }, h("h2", {}, e.message), h("p", { class: "note" }, e.hint), h("a", { href: "#/runs" }, "all runs"))); }
+  else toast(e.message);
+}
+
+// no cookie and no token: say where the token is
+function gate() {
+  shut();
+  top.replaceChildren(h("div", { class: "row first" }, brand(), h("span", { class: "push" }), themeButton()));
+  const box = h("input", { type: "password", autocomplete: "off", "aria-label": "token", placeholder: "token" });
+  const enter = async () => { try { await login(box.value.trim()); await start(); } catch (e) { toast(e.message); } };
+  main.replaceChildren(h("section", { class: "card gate" }, h("h2", {}, "This dashboard asks for its token"), h("p", {}, "Open the whole address that ", h("code", {}, "bitrain dash"), " printed, or paste the part after ", h("code", {}, "#token="), "."),
+    h("form", { onsubmit: (e) => { e.preventDefault(); enter(); } }, box, h("button", { class: "main", type: "submit" }, "Open"))));
+  box.focus();
+}
+
+async function start() {
+  if (!report) server = await get("server");
+  show();
+}
+
+applyTheme();
+addEventListener("hashchange", () => { const m = /[#&]token=([0-9a-f]{32})/.exec(location.hash); if (m) location.reload(); else show(); });
+document.addEventListener("visibilitychange", () => { if (!document.hidden && open) choose({ zoom: state.zoom }); });
+const given = /[#&]token=([0-9a-f]{32})/.exec(location.hash);
+if (given) {
+  history.replaceState(null, "", location.pathname);
+  login(given[1]).then(start).catch(fail);
+} else start().catch(fail);

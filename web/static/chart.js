@@ -1,0 +1,175 @@
+// chart.js - the one file that knows uPlot: lines with their raw range behind, stacked areas, linked cursors, zoom by steps, event marks.
+import { h } from "./dom.js";
+import { unit, onAxis, axisTitle } from "./format.js";
+import { state, choose, color } from "./state.js";
+
+// exponential average, corrected for its start, so that the first point is not a lie
+export function ema(values, keep) {
+  let sum = 0, weight = 0;
+  return values.map((v) => {
+    if (v === null) return null;
+    sum = keep * sum + (1 - keep) * v;
+    weight = keep * weight + (1 - keep);
+    return sum / weight;
+  });
+}
+
+// one sorted x for lines of their own x
+function aligned(lines) {
+  if (lines.every((l) => l.x.length === lines[0].x.length && l.x.every((v, i) => v === lines[0].x[i]))) return [lines[0].x, lines.map(() => null)];
+  const x = [...new Set(lines.flatMap((l) => l.x))].filter((v) => v !== null).sort((a, b) => a - b), at = new Map(x.map((v, i) => [v, i]));
+  return [x, lines.map((l) => l.x.map((v) => at.get(v)))];
+}
+function spread(values, where, n) {
+  if (!where) return values;
+  const out = new Array(n).fill(undefined);          // undefined: this line has no point here; null: a hole
+  values.forEach((v, i) => { if (where[i] !== undefined) out[where[i]] = v; });
+  return out;
+}
+
+let pointerOn = null;                                // the chart under the pointer: only it may start a zoom
+
+// spec: {unit, lines: [{label, color, x, y, lo, hi, step, sparse, smooth}], stacked, axis, events: [{step, level, title}], floor, onZoom}
+export class Chart {
+  constructor(host, tall) {
+    this.readout = h("div", { class: "readout" });
+    this.plot = h("div", { class: tall ? "plot tall" : "plot" });
+    host.replaceChildren(this.readout, this.plot);
+    this.size = new ResizeObserver(() => { if (this.u) this.u.setSize({ width: this.plot.clientWidth, height: this.plot.clientHeight }); });
+    this.size.observe(this.plot);
+  }
+  close() {
+    this.size.disconnect();
+    if (this.u) this.u.destroy();
+    this.u = null;
+  }
+
+  set(spec) {
+    this.spec = spec;
+    const lines = spec.lines.filter((l) => l.x.length);
+    if (!lines.length) {
+      if (this.u) { this.u.destroy(); this.u = null; }
+      this.plot.replaceChildren(h("div", { class: "empty" }, spec.empty || "nothing recorded yet"));
+      this.readout.replaceChildren();
+      return;
+    }
+    const logX = state.logX && spec.axis !== "none", logY = !spec.stacked && state.logY;
+    const [x, where] = aligned(lines);
+    const data = [logX ? x.map((v) => (v > 0 ? v : null)) : x], series = [{}], bands = [];
+    this.shown = [];
+    const ok = (values) => (logY ? values.map((v) => (v > 0 ? v : v === undefined ? undefined : null)) : values);
+    const push = (values, s) => { data.push(ok(values)); series.push(s); return series.length - 1; };
+    const sum = spec.stacked ? x.map(() => 0) : null;
+    lines.forEach((l, i) => {
+      const tone = color(l.color), y = spread(l.y, where[i], x.length);
+      if (spec.stacked) {
+        const top = sum.map((v, k) => (sum[k] = v + (y[k] || 0)));
+        push(top, { stroke: tone, width: 1, fill: i === 0 ? `${tone}b0` : undefined, points: { show: false } });
+        if (i > 0) bands.push({ series: [series.length - 1, series.length - 2], fill: `${tone}b0` });
+        this.shown.push({ label: l.label, color: l.color, values: y, n: series.length - 1 });
+        return;
+      }
+      const keep = l.smooth === false ? 0 : state.smooth, range = l.lo && l.lo.some((v, k) => v !== l.hi[k]);
+      if (range) {
+        const a = push(spread(l.hi, where[i], x.length), { stroke: "transparent", width: 0, points: { show: false } });
+        const b = push(spread(l.lo, where[i], x.length), { stroke: "transparent", width: 0, points: { show: false } });
+        bands.push({ series: [a, b], fill: `${tone}24` });
+      }
+      if (keep > 0) push(y, { stroke: `${tone}55`, width: 1, points: { show: false }, spanGaps: false });
+      const smooth = keep > 0 ? spread(ema(l.y, keep), where[i], x.length) : y;
+      push(smooth, { stroke: tone, width: l.sparse ? 1.5 : 1.8, points: { show: l.sparse || l.x.length < 3, size: 5, fill: tone }, spanGaps: !!l.sparse, dash: l.dash });
+      this.shown.push({ label: l.label, color: l.color, values: y, smooth, keep });
+    });
+    this.x = x;
+    this.stepOf = this.steps(lines, where, x.length);
+    const shape = JSON.stringify([series.length, bands.length, logX, logY, spec.unit, spec.axis, state.theme, color("--bg"), lines.map((l) => [l.color, !!l.sparse])]);
+    if (this.u && shape === this.shape) this.u.setData(data);
+    else this.build(shape, series, bands, data, logX, logY);
+    this.tell(this.u.cursor.idx);
+  }
+
+  steps(lines, where, n) {
+    const out = new Array(n).fill(null);
+    lines.forEach((l, i) => { if (l.step) l.step.forEach((s, k) => { const at = where[i] ? where[i][k] : k; if (at !== undefined && out[at] === null) out[at] = s; }); });
+    return out;
+  }
+
+  build(shape, series, bands, data, logX, logY) {
+    if (this.u) this.u.destroy();
+    this.plot.replaceChildren();
+    this.shape = shape;
+    const soft = color("--soft"), grid = { stroke: color("--grid"), width: 1 }, font = "12px system-ui, sans-serif", spec = this.spec;
+    const zoom = () => {
+      const u = this.u, s = u.select;
+      if (pointerOn !== this || s.width < 6) return;
+      const at = (px) => this.stepOf[u.valToIdx(u.posToVal(px, "x"))];
+      const a = at(s.left), b = at(s.left + s.width);
+      u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+      if (a !== null && b !== null && b > a) choose({ zoom: { x0: a, x1: b } });
+    };
+    this.u = new uPlot({
+      width: this.plot.clientWidth, height: this.plot.clientHeight, legend: { show: false }, padding: [8, 8, 0, 0], series, bands,
+      cursor: { y: false, sync: { key: "bitrain", setSeries: false }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
+      scales: { x: { time: false, distr: logX ? 3 : 1 }, y: { distr: logY ? 3 : 1, range: logY ? undefined : (u, lo, hi) => this.range(lo, hi) } },
+      axes: [
+        { stroke: soft, font, grid, ticks: { show: false }, gap: 6, size: 30, values: (u, v) => v.map((x) => (x === null ? "" : onAxis(this.spec.axis, x))), space: 76 },
+        { stroke: soft, font, grid, ticks: { show: false }, gap: 6, size: 64, values: (u, v) => v.map((y) => (y === null ? "" : unit(spec.unit, y))), space: 38 },
+      ],
+      hooks: { setCursor: [(u) => this.tell(u.cursor.idx)], setSelect: [zoom], draw: [(u) => this.marks(u)] },
+    }, data, this.plot);
+    this.u.over.addEventListener("pointerdown", () => { pointerOn = this; });
+    this.u.over.addEventListener("dblclick", () => choose({ zoom: null }));
+  }
+
+  range(lo, hi) {
+    if (lo === null || lo === undefined) return [0, 1];
+    if (this.spec.floor !== undefined) lo = Math.min(lo, this.spec.floor);
+    const pad = (hi - lo) * 0.06 || Math.abs(hi) * 0.05 || 1;
+    return [this.spec.floor !== undefined && lo >= this.spec.floor ? lo : lo - pad, hi + pad];
+  }
+
+  // a thin line and a flag where something happened; the step is placed between the points around it
+  marks(u) {
+    const c = u.ctx, events = this.spec.events || [], { left, top, width, height } = u.bbox;
+    const tone = { info: color("--soft"), warning: color("--warn"), error: color("--bad") };
+    c.save();
+    let k = 0;
+    for (const e of events) {
+      while (k < this.stepOf.length && (this.stepOf[k] === null || this.stepOf[k] < e.step)) k++;
+      if (k >= this.stepOf.length) break;
+      const px = Math.round(u.valToPos(this.x[k], "x", true));
+      if (!(px >= left && px <= left + width)) continue;
+      c.strokeStyle = c.fillStyle = tone[e.level] || tone.info;
+      c.globalAlpha = e.level === "info" ? 0.35 : 0.8;
+      c.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
+      c.beginPath(); c.moveTo(px, top); c.lineTo(px, top + height); c.stroke();
+      c.setLineDash([]);
+      const s = 4 * devicePixelRatio;
+      c.beginPath(); c.moveTo(px - s, top); c.lineTo(px + s, top); c.lineTo(px, top + s * 1.4); c.fill();
+    }
+    c.restore();
+  }
+
+  tell(idx) {
+    const i = idx === null || idx === undefined ? this.x.length - 1 : idx, spec = this.spec, nodes = [];
+    nodes.push(h("span", {}, `${axisTitle[spec.axis] || ""} `, h("b", {}, onAxis(spec.axis, this.x[i]))));
+    for (const s of this.shown) {
+      let at = i;
+      while (at > 0 && (s.values[at] === undefined || s.values[at] === null)) at--;
+      const dot = h("i", { "aria-hidden": "true" });
+      dot.style.background = `var(${s.color})`;
+      nodes.push(h("span", {}, dot, `${s.label} `, h("b", {}, unit(spec.unit, s.values[at]))));
+    }
+    this.readout.replaceChildren(...nodes);
+  }
+
+  // arrow keys walk the cursor; true when the key was taken
+  key(e) {
+    if (!this.u || !["ArrowLeft", "ArrowRight", "Home", "End", "z", "Z"].includes(e.key)) return false;
+    if (e.key === "z" || e.key === "Z") { choose({ zoom: null }); return true; }
+    const n = this.x.length, now = this.u.cursor.idx ?? n - 1, jump = e.shiftKey ? 10 : 1;
+    const to = e.key === "Home" ? 0 : e.key === "End" ? n - 1 : Math.max(0, Math.min(n - 1, now + (e.key === "ArrowLeft" ? -jump : jump)));
+    this.u.setCursor({ left: this.u.valToPos(this.x[to], "x"), top: this.plot.clientHeight / 3 });
+    return true;
+  }
+}

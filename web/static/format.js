@@ -1,0 +1,55 @@
+// format.js - numbers for people, always with their unit. null and NaN print as a dash.
+const dash = "–";
+const unknown = (v) => v === null || v === undefined || Number.isNaN(v);
+
+export function digits(v, n = 4) {
+  if (unknown(v)) return dash;
+  if (v === 0) return "0";
+  const a = Math.abs(v);
+  if (a >= 1e5 || a < 1e-3) return v.toExponential(Math.max(0, n - 2)).replace("e+", "e");
+  return String(Number(v.toPrecision(n)));
+}
+
+export function si(v, n = 3) {
+  if (unknown(v)) return dash;
+  const a = Math.abs(v), steps = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
+  for (const [size, letter] of steps) if (a >= size) return `${Number((v / size).toPrecision(n))} ${letter}`;
+  return String(Number(v.toPrecision(n)));
+}
+
+export function bytes(v) { return unknown(v) ? dash : `${si(v)}B`.replace(/(\d)B$/, "$1 B"); }
+export function mib(v) { return unknown(v) ? dash : v >= 1024 ? `${Number((v / 1024).toPrecision(3))} GiB` : `${Number(v.toPrecision(3))} MiB`; }
+export function percent(v, n = 1) { return unknown(v) ? dash : `${(v * 100).toFixed(n)} %`; }
+export function count(v) { return unknown(v) ? dash : Number(v).toLocaleString("en-US").replaceAll(",", " "); }
+
+export function ms(v) {
+  if (unknown(v)) return dash;
+  if (Math.abs(v) >= 10000) return `${digits(v / 1000, 3)} s`;
+  return `${Math.abs(v) >= 100 ? v.toFixed(0) : Math.abs(v) >= 10 ? v.toFixed(1) : v.toFixed(2)} ms`;
+}
+
+export function seconds(v) {
+  if (unknown(v)) return dash;
+  if (v < 0.0005) return "0 s";
+  if (v < 1) return `${Math.round(v * 1000)} ms`;
+  if (v < 60) return `${v < 10 ? v.toFixed(1) : Math.round(v)} s`;
+  const s = Math.round(v), d = Math.floor(s / 86400), hh = Math.floor(s / 3600) % 24, m = Math.floor(s / 60) % 60;
+  if (d) return `${d} d ${hh} h`;
+  if (hh) return `${hh} h ${m} m`;
+  return `${m} m ${s % 60} s`;
+}
+
+export function date(s) { return unknown(s) ? dash : new Date(s * 1000).toISOString().slice(0, 16).replace("T", " "); }
+
+const byUnit = { ms, MiB: mib, bytes, count, "1/s": (v) => (unknown(v) ? dash : `${si(v)}/s`), ratio: percent, nats: (v) => digits(v, 5), s: seconds, seconds };
+export function unit(name, v) {
+  if (/^(frac|fraction|ratio)/.test(name || "")) return percent(v);
+  if (/^(count)/.test(name || "")) return si(v, 4);
+  return (byUnit[name] || digits)(v);
+}
+
+export const axisTitle = { step: "step", tokens: "tokens", time: "wall time", active: "active time", bytes: "bytes on the wire" };
+export function onAxis(axis, v) {
+  if (axis === "time" || axis === "active") return seconds(v);
+  return axis === "bytes" ? bytes(v) : si(v, 4);
+}

@@ -1,0 +1,54 @@
+// page_compare.js - several runs on one axis, where they stand at equal tokens, what was set differently.
+import { get } from "./api.js";
+import { card } from "./card.js";
+import { Chart } from "./chart.js";
+import { h, select, table } from "./dom.js";
+import { digits, si, axisTitle, onAxis } from "./format.js";
+import { state } from "./state.js";
+
+function flat(value, prefix, out) {
+  if (value !== null && typeof value === "object" && !Array.isArray(value)) for (const [k, v] of Object.entries(value)) flat(v, prefix ? `${prefix}.${k}` : k, out);
+  else out[prefix] = typeof value === "string" ? value : JSON.stringify(value);
+  return out;
+}
+
+export function comparePage(root, ctx, runs) {
+  let chart = null, metric = "loss";
+  const below = h("div", { class: "grid" });
+  const nameOf = (d, i) => d.levels[i].run;
+  const lines = (d) => d.runs.map((r, i) => ({ s: r.series[0], i })).filter((p) => p.s).map(({ s, i }) => {
+    const some = s.mean.map((v, k) => (v !== null ? k : -1)).filter((k) => k >= 0), at = (a) => some.map((k) => a[k]);
+    return { label: nameOf(d, i), color: `--s${i % 12}`, x: at(s.x), y: at(s.mean), step: at(s.step), sparse: true, smooth: undefined, unit: s.unit };
+  });
+  const overlay = card({
+    title: `Compare ${runs.join(", ")}`, sub: "", wide: true,
+    tools: [select("metric", [["loss", "loss"], ["val_loss", "validation loss"], ["grad_norm", "gradient norm"], ["lr", "learning rate"], ["tokens_per_s", "tokens per second"], ["step_ms", "step time"], ["bytes_wire", "bytes on the wire"]], metric, (v) => { metric = v; overlay.load(); })],
+    load: (width) => get("compare", { runs: runs.join(","), x: state.x, metric, width: Math.round(width / 2) }),
+    draw(body, d) {
+      if (!chart) chart = new Chart(body, true);
+      const l = lines(d);
+      l.forEach((one) => { if (one.y.length > 40) { one.sparse = true; one.smooth = undefined; } });
+      chart.set({ lines: l, unit: l[0] && l[0].unit, axis: state.x, events: [] });
+      details(d);
+    },
+    sentence: (d) => d.levels.map((l, i) => `${l.run}: ${digits(l.value)} ± ${digits(l.noise, 2)} at ${si(l.tokens)} tokens${i && l.first_different_step !== null ? `, first differs from ${d.levels[0].run} at step ${l.first_different_step}` : i && l.common_steps ? `, equal to ${d.levels[0].run} in all ${l.common_steps} common steps` : ""}`).join("; ") + ".",
+    table: (d) => {
+      const l = lines(d), rows = l.flatMap((s) => s.x.map((x, i) => [s, i])).slice(0, 800);
+      return { columns: [{ title: "run", cell: ([s]) => s.label }, { title: "step", num: true, cell: ([s, i]) => String(s.step[i]) }, { title: axisTitle[state.x], num: true, cell: ([s, i]) => onAxis(state.x, s.x[i]) }, { title: metric, num: true, cell: ([s, i]) => digits(s.y[i], 6) }], rows };
+    },
+    keys: (e) => chart && chart.key(e), close: () => chart && chart.close(),
+  });
+  function details(d) {
+    const sets = d.configs.map((c) => flat(c.config, "", {})), keys = [...new Set(sets.flatMap(Object.keys))].filter((k) => sets.some((s) => s[k] !== sets[0][k])).sort();
+    const base = d.levels[0];
+    below.replaceChildren(
+      h("section", { class: "card" }, h("header", {}, h("h2", {}, "At equal tokens"), h("span", { class: "sub" }, `${si(base.tokens)} tokens, where the shortest ends`)),
+        table([{ title: "run", cell: (l) => h("a", { href: `#/run/${l.run}/overview` }, l.run) }, { title: metric, num: true, cell: (l) => digits(l.value, 5) }, { title: "noise", num: true, cell: (l) => `± ${digits(l.noise, 2)}` },
+          { title: "difference", num: true, cell: (l) => (l === base || l.value === null || base.value === null ? "–" : `${l.value > base.value ? "+" : ""}${digits(l.value - base.value, 3)}`) },
+          { title: "first different step", num: true, cell: (l) => (l === base ? "–" : l.first_different_step === null ? `none in ${l.common_steps}` : String(l.first_different_step)) }], d.levels, "levels at equal tokens")),
+      h("section", { class: "card" }, h("header", {}, h("h2", {}, "Settings that differ"), h("span", { class: "sub" }, `${keys.length}`)),
+        keys.length ? table([{ title: "setting", cell: (k) => h("code", {}, k) }, ...d.configs.map((c, i) => ({ title: c.run, cell: (k) => sets[i][k] ?? "–" }))], keys, "settings that differ") : h("p", { class: "note" }, "all settings are equal")));
+  }
+  ctx.add(overlay);
+  root.replaceChildren(h("h1", { class: "sr" }, "Compare"), overlay.el, below);
+}

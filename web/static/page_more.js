@@ -1,0 +1,83 @@
+// page_more.js - what the ternary weights do; what happened, and where the time went.
+import { get } from "./api.js";
+import { card } from "./card.js";
+import { HeatMap } from "./heat.js";
+import { h, svg, bar, legend, select, spark, table } from "./dom.js";
+import { bytes, count, date, digits, percent, seconds } from "./format.js";
+
+const codes = [["neg_frac", "−1", "--neg"], ["zero_frac", "0", "--zero"], ["pos_frac", "+1", "--pos"]].map(([key, label, color]) => ({ key, label, color }));
+
+export function ternaryPage(root, ctx) {
+  let map = null, what = "flip_history";
+  const load = () => get(`runs/${ctx.run}/layers`), name = (r) => (r.layer < 0 ? r.tensor : `${r.layer} ${r.tensor}`), none = (body) => body.replaceChildren(h("div", { class: "empty" }, "no ternary statistics recorded yet: they are sampled every few steps"));
+  const list = card({
+    title: "Codes of each tensor", sub: "31.0 % zeros if latents are Gaussian, 39.3 % if Laplace", wide: true, load,
+    draw(body, d) {
+      if (!d.layers.rows.length) { none(body); return; }
+      const percentCell = (k) => ({ title: codes.find((c) => c.key === k).label, num: true, cell: (r) => percent(r[k]) });
+      body.replaceChildren(legend(codes), table([{ title: "tensor", cell: name }, { title: "−1, 0, +1", cell: (r) => bar(codes.map((c) => ({ share: r[c.key], color: c.color, label: `${c.label}: ${percent(r[c.key])}` })), `${name(r)}: ${percent(r.zero_frac)} zero`) }, percentCell("zero_frac"), percentCell("pos_frac"), percentCell("neg_frac"),
+        { title: "flipped", num: true, help: "codes that differ from the sample before", cell: (r) => percent(r.flip_frac, 2) }, { title: "flips over time", cell: (r) => spark(r.flip_history, `flip rate of ${name(r)}`) }, { title: "bits", num: true, help: "entropy of the codes; 1.58 at most", cell: (r) => digits(r.entropy_bits, 3) },
+        { title: "scale", num: true, cell: (r) => digits(r.scale, 3) }, { title: "gradient", num: true, cell: (r) => digits(r.grad_norm, 3) }], d.layers.rows, "codes of each tensor"));
+    },
+    sentence(d) { const r = d.layers.rows, mean = (k) => r.reduce((s, x) => s + (x[k] || 0), 0) / r.length; return r.length ? `${r.length} tensors at step ${d.layers.step}: ${percent(mean("zero_frac"))} zeros, ${percent(mean("flip_frac"), 2)} flipped since the last sample, ${digits(mean("entropy_bits"), 3)} bits a weight, on average.` : ""; },
+  });
+  const heat = card({
+    title: "Tensor by time", wide: true, tools: [select("value", [["flip_history", "share flipped"], ["zero_history", "share of zeros"]], what, (v) => { what = v; heat.redraw(); })], load,
+    draw(body, d) {
+      const rows = d.layers.rows;
+      if (!rows.length) { none(body); return; }
+      const first = Math.min(...rows.map((r) => r[what].findIndex((v) => v !== null)).filter((i) => i >= 0), 31), cell = rows.map((r) => r[what].slice(first)), n = cell[0].length;
+      if (!map) map = new HeatMap(body, "heat map of tensors over time");
+      map.set({ rows: rows.map(name), cols: cell[0].map((v, i) => (i === n - 1 ? "now" : i === 0 ? "start" : `sample ${i + 1} of ${n}`)), cell, show: (v) => percent(v, 2), axis: "" });
+    },
+    sentence: () => "Oldest samples at the left.", keys: (e) => map && map.key(e), close: () => map && map.close(),
+  });
+  [list, heat].forEach(ctx.add);
+  root.replaceChildren(h("h1", { class: "sr" }, "Ternary weights"), h("div", { class: "grid" }, list.el, heat.el));
+}
+
+function lanes(d, info) {
+  const kinds = [...new Set(d.events.rows.map((e) => e.kind))], width = 1000, left = 150, end = Math.max(d.head.elapsed_s || 0, ...d.events.rows.map((e) => e.time_s || 0), 1), x = (t) => left + t / end * (width - left - 12), all = info.attempts.length ? ["attempts", ...kinds] : kinds;
+  const s = svg("svg", { class: "lanes", viewBox: `0 0 ${width} ${all.length * 26 + 20}`, role: "img", "aria-label": "timeline of events by kind" });
+  all.forEach((kind, i) => {
+    const y = i * 26 + 14;
+    s.append(svg("text", { x: 0, y: y + 4 }, kind.slice(0, 20)), svg("line", { x1: left, x2: width - 12, y1: y, y2: y }));
+    if (kind === "attempts") for (const a of info.attempts) {
+      const from = a.started_s - d.head.started_s, to = (a.ended_s ?? d.head.started_s + end) - d.head.started_s;
+      s.append(svg("rect", { class: "span", x: x(from), y: y - 7, width: Math.max(2, x(to) - x(from)), height: 14, rx: 3 }, svg("title", {}, `attempt ${a.attempt} from step ${a.from_step}`)));
+    }
+    for (const e of d.events.rows) if (e.kind === kind) s.append(svg("circle", { class: e.level, cx: x(e.time_s), cy: y, r: 5 }, svg("title", {}, `${seconds(e.time_s)}: ${e.title}`)));
+  });
+  const bottom = all.length * 26 + 12;
+  s.append(svg("text", { x: left, y: bottom }, "0"), svg("text", { x: width - 12, y: bottom, "text-anchor": "end" }, seconds(end)));
+  return s;
+}
+
+export function eventsPage(root, ctx) {
+  let level = "all";
+  const load = async () => { const [d, info] = await Promise.all([get(`runs/${ctx.run}/events`, { limit: 1000 }), get(`runs/${ctx.run}`)]); return { ...d, info }; };
+  const good = card({
+    title: "Goodput", sub: "where the time since the first launch went", wide: true, load,
+    draw(body, d) {
+      const t = d.head, parts = [["productive_s", "productive", "--p5"], ["redone_s", "done again", "--p0"], ["down_s", "down", "--bad"], ["other_s", "start, stalls and pauses", "--p6"]].map(([k, label, color]) => ({ label: `${label} ${seconds(t[k])} (${percent(t[k] / t.elapsed_s)})`, color, share: (t[k] || 0) / (t.elapsed_s || 1) })), b = bar(parts, "parts of the elapsed time");
+      b.classList.add("big");
+      body.replaceChildren(b, h("p"), legend(parts));
+    },
+    sentence: (d) => `Goodput ${percent(d.head.goodput)}: ${seconds(d.head.productive_s)} of first-time productive steps in ${seconds(d.head.elapsed_s)}, over ${d.head.attempts} attempt${d.head.attempts === 1 ? "" : "s"}; ${seconds(d.head.checkpoint_s)} spent writing checkpoints.`,
+  });
+  const line = card({ title: "Timeline", wide: true, load, draw: (body, d) => body.replaceChildren(d.events.rows.length ? lanes(d, d.info) : h("div", { class: "empty" }, "nothing happened yet")),
+    sentence: (d) => `${d.events.total} events, ${d.head.warnings} warnings, ${d.head.errors} errors.` });
+  const list = card({
+    title: "Events", wide: true, tools: [select("level", [["all", "all"], ["warning", "warnings and errors"], ["error", "errors"]], level, (v) => { level = v; list.redraw(); })], load,
+    draw(body, d) {
+      const rows = d.events.rows.filter((e) => level === "all" || e.level === "error" || e.level === level).reverse(), wrap = h("div", { class: "tall-scroll" }, table([{ title: "time", num: true, cell: (e) => seconds(e.time_s) }, { title: "step", num: true, cell: (e) => (e.step === null ? "–" : count(e.step)) }, { title: "rank", num: true, cell: (e) => (e.rank === null ? "–" : String(e.rank)) },
+        { title: "kind", cell: (e) => h("span", { class: `level-${e.level}` }, e.kind) }, { title: "what", cell: (e) => e.title }], rows, "events, newest first"));
+      body.replaceChildren(rows.length ? wrap : h("div", { class: "empty" }, "no events of this level"));
+    },
+    sentence: (d) => (d.events.rows.length < d.events.total ? `The newest ${d.events.rows.length} of ${d.events.total}.` : ""),
+  });
+  const attempts = card({ title: "Attempts", load, draw: (body, d) => body.replaceChildren(table([{ title: "attempt", num: true, cell: (a) => String(a.attempt) }, { title: "from step", num: true, cell: (a) => count(a.from_step) }, { title: "started (UTC)", cell: (a) => date(a.started_s) }, { title: "why", cell: (a) => a.reason || "–" }, { title: "ranks", num: true, cell: (a) => String(a.world_size) }, { title: "end", cell: (a) => a.exit_kind || "–" }], d.info.attempts, "attempts")) });
+  const kept = card({ title: "Checkpoints", load, draw: (body, d) => body.replaceChildren(d.info.checkpoints.length ? h("div", { class: "tall-scroll" }, table([{ title: "step", num: true, cell: (c) => count(c.step) }, { title: "size", num: true, cell: (c) => bytes(c.bytes) }, { title: "took", num: true, cell: (c) => seconds(c.took_ms / 1000) }, { title: "at (UTC)", cell: (c) => date(d.head.started_s + (c.time_s > 1e9 ? c.time_s - d.head.started_s : c.time_s)) }], d.info.checkpoints, "checkpoints")) : h("div", { class: "empty" }, "none written yet")) });
+  [good, line, list, attempts, kept].forEach(ctx.add);
+  root.replaceChildren(h("h1", { class: "sr" }, "Events and goodput"), h("div", { class: "grid" }, good.el, line.el, attempts.el, kept.el, list.el));
+}

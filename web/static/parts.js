@@ -1,0 +1,48 @@
+// parts.js - cards that pages share: a chart of metrics of one run, a stacked bar per rank.
+import { get } from "./api.js";
+import { card } from "./card.js";
+import { Chart } from "./chart.js";
+import { h, bar } from "./dom.js";
+import { unit, onAxis, axisTitle, digits } from "./format.js";
+import { state } from "./state.js";
+
+export function range() { return state.zoom ? { x0: state.zoom.x0, x1: state.zoom.x1 } : {}; }
+
+// wanted: [{key, label, color, sparse, smooth, band}]; opts: {title, sub, rank(), stacked, floor, tall, wide, tools}
+export function seriesCard(ctx, wanted, opts) {
+  let chart = null;
+  const lines = (d) => wanted.map((w) => ({ w, s: d.series.find((s) => s.metric === w.key) })).filter((p) => p.s).map(({ w, s }) => {
+    const some = s.mean.map((v, i) => (v !== null || !w.sparse ? i : -1)).filter((i) => i >= 0), at = (a) => some.map((i) => a[i]);
+    return { label: w.label, color: w.color, x: at(s.x), y: at(s.mean), lo: w.sparse || opts.stacked ? null : at(s.min), hi: at(s.max), step: at(s.step), sparse: w.sparse,
+      smooth: w.sparse || opts.stacked ? false : w.smooth, unit: s.unit };
+  });
+  return card({
+    title: opts.title, sub: opts.sub, wide: opts.wide, tools: opts.tools,
+    load: (width) => get(`runs/${ctx.run}/series`, { metric: wanted.map((w) => w.key), x: state.x, rank: opts.rank ? opts.rank() : null, width: Math.min(2048, Math.max(120, Math.round(width / 2))), ...range() }),
+    draw(body, d) {
+      if (!chart) chart = new Chart(body, opts.tall);
+      const l = lines(d);
+      chart.set({ lines: l, unit: opts.unit || (l[0] && l[0].unit), axis: state.x, stacked: opts.stacked, floor: opts.stacked ? 0 : opts.floor, events: ctx.events, empty: opts.empty });
+    },
+    sentence(d) {
+      return lines(d).filter((l) => l.x.length).map((l) => {
+        const known = l.y.filter((v) => v !== null), n = known.length;
+        if (!n) return "";
+        const way = n < 2 ? "is" : known[n - 1] > known[0] ? "rose" : known[n - 1] < known[0] ? "fell" : "stayed";
+        return n < 2 ? `${l.label} is ${unit(l.unit, known[0])}.` : `${l.label} ${way} from ${unit(l.unit, known[0])} to ${unit(l.unit, known[n - 1])} by ${axisTitle[state.x]} ${onAxis(state.x, l.x[l.x.length - 1])}.`;
+      }).slice(0, 3).join(" ");
+    },
+    table(d) {
+      const l = lines(d), first = l[0] || { x: [], step: [] }, rows = first.x.map((x, i) => i).slice(-400).reverse();
+      return { columns: [{ title: "step", num: true, cell: (i) => String(first.step[i]) }, { title: axisTitle[state.x], num: true, cell: (i) => onAxis(state.x, first.x[i]) },
+        ...l.map((s) => ({ title: s.label, num: true, cell: (i) => { const k = s.step.indexOf(first.step[i]); return k < 0 || s.y[k] === null ? "–" : digits(s.y[k], 6); } }))], rows };
+    },
+    keys: (e) => chart && chart.key(e),
+    close: () => chart && chart.close(),
+  });
+}
+
+// one bar per rank: parts(rank) -> [{share, color, label}], end(rank) -> text at the right
+export function rankBars(body, ranks, parts, end) {
+  body.replaceChildren(h("div", { class: "bars" }, ranks.flatMap((r) => [h("span", {}, `rank ${r.rank}`), bar(parts(r), `rank ${r.rank}: ${end(r)}`), h("span", {}, end(r))])));
+}

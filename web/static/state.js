@@ -1,0 +1,24 @@
+// state.js - what the reader chose: axis, smoothing, zoom, theme. Choices that are taste are remembered by the browser.
+const taste = (() => { try { return JSON.parse(localStorage.getItem("bitrain") || "{}"); } catch { return {}; } })();
+const listeners = new Set();
+
+export const state = { x: taste.x || "step", smooth: taste.smooth ?? 0.9, logY: taste.logY || false, logX: taste.logX || false, theme: taste.theme || "", zoom: null };
+
+export function choose(change) {
+  Object.assign(state, change);
+  const { x, smooth, logY, logX, theme } = state;
+  try { localStorage.setItem("bitrain", JSON.stringify({ x, smooth, logY, logX, theme })); } catch { /* private mode: only not remembered */ }
+  if ("theme" in change) applyTheme();
+  for (const f of listeners) f(change);
+}
+export function onChoice(f) { listeners.add(f); return () => listeners.delete(f); }
+export function applyTheme() {
+  if (state.theme) document.documentElement.dataset.theme = state.theme;
+  else delete document.documentElement.dataset.theme;
+}
+export function isDark() { return state.theme ? state.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches; }
+export function color(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => choose({}));
+
+export const phases = [["data_ms", "data"], ["fwd_ms", "forward"], ["bwd_ms", "backward"], ["comm_exposed_ms", "exposed transfer"], ["wait_ms", "wait"],
+  ["optim_ms", "optimizer"], ["ckpt_ms", "checkpoint"], ["monitor_ms", "monitor"], ["other_ms", "other"]].map(([key, label], i) => ({ key, label, color: `--p${i}` }));
