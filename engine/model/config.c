@@ -3,12 +3,13 @@
 
 #include <string.h>
 
-/* Shapes are a contract. Learning rate, warm-up and length are those of the preset's default run. */
+/* Shapes are a contract. Learning rate, warm-up and length are those of the preset's default run.
+ * text_std: `nano`, subln, built-in corpus, 240 steps, validation bits per byte: std 0.02 gives 2.70, 0.05 2.40, 0.1 2.30. */
 static const bt_preset presets[] = {
     {"nano",
      {.L = 6, .C = 192, .H = 6, .KV = 6, .D = 32, .F = 512, .T = 256, .V = 256, .norm = BT_NORM_SUBLN, .act = BT_ACT_RELU2,
       .linear = BT_LIN_BITNET158, .tied = true, .rope_theta = 1e4, .norm_eps = 1e-5, .init_std = 0.02},
-     .lr = 2e-3, .steps = 1000, .warmup = 50, .batch_tokens = 4096},
+     .lr = 2e-3, .text_std = 0.1, .steps = 1000, .warmup = 50, .batch_tokens = 4096},
     {"small",
      {.L = 8, .C = 512, .H = 8, .KV = 4, .D = 64, .F = 1408, .T = 512, .V = 8192, .norm = BT_NORM_SUBLN, .act = BT_ACT_RELU2,
       .linear = BT_LIN_BITNET158, .tied = true, .rope_theta = 1e4, .norm_eps = 1e-5, .init_std = 0.02},

@@ -25,6 +25,7 @@ typedef struct bt_preset {
     const char *name;
     bt_model_cfg model;
     double lr;
+    double text_std;                    /* model.init_std on text with sub-norms, where measured to be better (0: model.init_std) */
     int64_t steps, warmup;              /* of the preset's default run */
     int64_t batch_tokens;
 } bt_preset;

@@ -71,8 +71,10 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
         {"model.layers", m->L}, {"model.d_model", m->C}, {"model.heads", m->H}, {"model.kv_heads", m->KV}, {"model.d_ff", m->F},
         {"model.seq_len", m->T}, {"model.vocab", m->V}, {"train.batch_tokens", p->batch_tokens},
     };
+    bool synth = strncmp(cfg->data, "synth:", 6) == 0, subln = said(o, "model.norm") ? cfg->norm == (int)BT_NORM_SUBLN : m->norm == BT_NORM_SUBLN;
+    double std = p->text_std > 0 && subln && !synth ? p->text_std : m->init_std;
     const struct { const char *key; double value; } real[] = {
-        {"model.rope_theta", m->rope_theta}, {"model.norm_eps", m->norm_eps}, {"model.init_std", m->init_std}, {"optim.lr", p->lr},
+        {"model.rope_theta", m->rope_theta}, {"model.norm_eps", m->norm_eps}, {"model.init_std", std}, {"optim.lr", p->lr},
     };
     const struct { const char *key; int value; } word[] = {
         {"model.norm", (int)m->norm}, {"model.act", (int)m->act}, {"model.linear", (int)m->linear},
@@ -104,7 +106,7 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
     }
     if (cfg->micro_batch && cfg->accum && !said(o, "train.batch_tokens"))
         BT_TRY(bt_opts_set(o, "train.batch_tokens", "0", BT_FROM_PRESET, "auto", err));
-    if (strncmp(cfg->data, "synth:", 6) == 0) {             /* the stream for comparisons: other trainers run it at a constant rate */
+    if (synth) {             /* the stream for comparisons: other trainers run it at a constant rate */
         BT_TRY(bt_opts_set(o, "optim.schedule", "constant", BT_FROM_PRESET, "as the data is synth", err));
         BT_TRY(bt_opts_set(o, "optim.warmup", "0", BT_FROM_PRESET, "as the data is synth", err));
     }
