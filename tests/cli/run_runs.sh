@@ -111,6 +111,10 @@ expect 0 "rows of removed runs" "$BITRAIN" runs gc --rebuild
 expect 0 '^\{"version":1,"orphan_rows":0,' "$BITRAIN" runs gc --json --keep-steps 100000
 expect 0 "^abl-3 .*paper v2" "$BITRAIN" runs
 
+# what recording costs: small, so only the shape of the answer
+expect 0 '"rank_rows_per_s":[0-9].*"bytes_per_rank_row":[0-9].*"first_view_ms":[0-9]' "$BITRAIN" bench store --ranks 2 --steps 300 --runs 3 --dir "$d" --json
+[ -z "$(ls -d "$d"/bitrain-bench-* 2>/dev/null)" ] || fail "bench store left its folder"
+
 # a file that lost its end: one line, no crash
 head -c 20000 "$BITRAIN_STORE" > "$d/short.db"
 expect 6 "damaged" "$BITRAIN" query "SELECT count(*) FROM rank_steps" --store "$d/short.db"
