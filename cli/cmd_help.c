@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/help.h"
+#include "monitor/tui/keys.h"
 
 typedef struct help_cfg {
     bool markdown, man;
@@ -23,7 +24,7 @@ static const bt_opt *options(size_t *n) {
 
 static bt_code topic(const char *word, bt_text *out, bt_err *err) {
     static const struct { const char *name; void (*print)(bt_text *out); } topics[] = {
-        {"options", bt_help_options}, {"metrics", bt_help_metrics}, {"exit-codes", bt_help_exit_codes}};
+        {"options", bt_help_options}, {"metrics", bt_help_metrics}, {"keys", bt_keys_help}, {"exit-codes", bt_help_exit_codes}};
     enum { N_TOPICS = sizeof topics / sizeof topics[0] };
     const bt_command *c = bt_command_find(word);
     if (c) {
@@ -43,7 +44,7 @@ static bt_code topic(const char *word, bt_text *out, bt_err *err) {
         if (!bt_commands[i]->hidden) names[n++] = bt_commands[i]->name;
     const char *near = bt_nearest(word, names, n);
     return near ? bt_fail(err, BT_ARG, "no help about '%s' (did you mean '%s'?)", word, near)
-                : bt_fail(err, BT_ARG, "no help about '%s' (a command, 'options', 'metrics' or 'exit-codes')", word);
+                : bt_fail(err, BT_ARG, "no help about '%s' (a command, 'options', 'metrics', 'keys' or 'exit-codes')", word);
 }
 
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
@@ -73,11 +74,12 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 const bt_command bt_cmd_help = {
     .name = "help",
     .summary = "help on commands, options, metrics and exit codes",
-    .args = "[COMMAND|options|metrics|exit-codes]",
+    .args = "[COMMAND|options|metrics|keys|exit-codes]",
     .examples = "bitrain help                       # the commands\n"
                 "bitrain help train                 # examples and options of one command\n"
                 "bitrain help options               # every setting of a run\n"
                 "bitrain help metrics               # every figure that is recorded\n"
+                "bitrain help keys                  # the keys of bitrain top\n"
                 "bitrain help --completion bash > ~/.local/share/bash-completion/completions/bitrain",
     .options = options,
     .run = run,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/help.h"
+#include "monitor/tui/keys.h"
 #include "engine/base/metric.h"
 #include "engine/train/run_cfg.h"
 
@@ -142,6 +143,13 @@ void bt_help_man(bt_text *out) {
                      "capitals with underscores. Stronger first: flag, \\-\\-set, environment, file, preset, default.\n");
     for (size_t i = 0; i < bt_run_opts_n; i++)
         man_item(out, bt_run_opts[i].key, bt_opt_argument(&bt_run_opts[i]), bt_run_opts[i].help, bt_run_opts[i].def, bt_run_opts[i].unit);
+    bt_text keys;
+    bt_text_init(&keys);
+    bt_keys_help(&keys);
+    bt_text_put(out, ".SH \"KEYS OF BITRAIN TOP\"\n.nf\n");
+    roff(out, bt_text_str(&keys));
+    bt_text_put(out, ".fi\n");
+    bt_text_release(&keys);
     bt_text_put(out, ".SH \"EXIT STATUS\"\n");
     bt_text codes;
     bt_text_init(&codes);

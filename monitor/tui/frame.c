@@ -7,7 +7,7 @@
 #include "engine/base/clock.h"
 #include "monitor/tui/screens.h"
 
-enum { FULL_W = 80, FULL_H = 24 };
+enum { FULL_W = 78, FULL_H = 18 };      /* made for 80x24; a row or two less, as under a multiplexer's status line, still fits */
 
 
 bool bt_top_small(const bt_top *t) {

@@ -79,12 +79,10 @@ static void last_events(bt_top *t, bt_rect r) {
 }
 
 void bt_screen_overview(bt_top *t, bt_rect r) {
-    if (t->expanded && t->pane == 0) {
-        bt_top_chart(t, r, BT_TS_LOSS, "loss", false, true);
-        return;
-    }
-    if (t->expanded && t->pane == 3) {
-        last_events(t, r);
+    bt_top_series chart = t->metric == BT_MS_LOSS ? BT_TS_LOSS : BT_TS_CHOSEN;
+    const char *title = bt_step_metrics[t->metric].key;
+    if (t->expanded) {
+        bt_top_chart(t, r, chart, title, false, true);
         return;
     }
     bt_want rows[] = {{.min = 8, .weight = 4, .rank = 0}, {.min = 3, .max = r.h > 40 ? 5 : 4, .weight = r.h > 28, .rank = 1}, {.min = 4, .max = 12, .weight = 1, .rank = 2}};
@@ -92,7 +90,7 @@ void bt_screen_overview(bt_top *t, bt_rect r) {
     bt_rect row[3], col[2], low[2];
     bt_layout_rows(r, rows, 3, r.h > 24 ? 1 : 0, row);
     bt_layout_cols(row[0], cols, 2, 2, col);
-    bt_top_chart(t, col[0], BT_TS_LOSS, "loss", false, t->pane == 0);
+    bt_top_chart(t, col[0], chart, title, false, t->pane == 0);
     if (col[1].h > 0 && col[1].w > 0) {
         bt_canvas_rule(&t->canvas, (bt_rect){col[1].x, col[1].y, col[1].w, 1}, (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, "now", "");
         sparks(t, (bt_rect){col[1].x, col[1].y + 1, col[1].w, col[1].h - 1});

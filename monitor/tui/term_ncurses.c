@@ -41,12 +41,19 @@ static void nc_size(bt_term *t, int *w, int *h) {
     *h = LINES;
 }
 
+/* a terminal of eight colours has no bright ones: grey is its own foreground, the others are their dark kin */
+static short terminal_color(const nc_term *t, uint8_t role) {
+    int i = bt_color_index(role, t->base.caps.depth);
+    if (i >= 8 && COLORS < 16) i = i == 8 ? -1 : i - 8;
+    return (short)i;
+}
+
 static short pair_for(nc_term *t, uint8_t fg, uint8_t bg) {
     if (fg == BT_C_NONE && bg == BT_C_NONE) return 0;
     short *p = &t->pair_of[fg][bg];
     if (*p == 0) {
         if (t->pairs >= t->pairs_max) return 0;
-        init_pair(++t->pairs, (short)bt_color_index(fg, t->base.caps.depth), (short)bt_color_index(bg, t->base.caps.depth));
+        init_pair(++t->pairs, terminal_color(t, fg), terminal_color(t, bg));
         *p = t->pairs;
     }
     return *p;
@@ -187,7 +194,7 @@ bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) {
         start_color();
         use_default_colors();
         if (want.depth == BT_DEPTH_256 && COLORS < 256) want.depth = BT_DEPTH_16;
-        if (want.depth == BT_DEPTH_16 && COLORS < 16) want.depth = BT_DEPTH_MONO;
+        if (want.depth == BT_DEPTH_16 && COLORS < 8) want.depth = BT_DEPTH_MONO;
         t->pairs_max = (short)(COLOR_PAIRS - 1 < PAIRS_MAX ? COLOR_PAIRS - 1 : PAIRS_MAX);
     } else {
         want.depth = BT_DEPTH_MONO;

@@ -134,6 +134,21 @@ static void baseline(bt_top *t) {
     t->reload = true;
 }
 
+static void go_screen(bt_top *t, int screen) {
+    t->screen = (bt_screen_id)screen;
+    t->pane = 0;
+    t->expanded = t->help = t->comparing = false;
+    t->mode = 0;
+    t->reload = true;
+}
+
+/* a pane of the overview that has a screen of its own opens that */
+static void expand(bt_top *t) {
+    static const bt_screen_id screen_of[] = {BT_SCREEN_NONE, BT_SCREEN_STEP, BT_SCREEN_RANKS, BT_SCREEN_EVENTS};
+    if (t->screen == BT_SCREEN_OVERVIEW && t->pane > 0 && t->pane < 4) go_screen(t, (int)screen_of[t->pane]);
+    else t->expanded = !t->expanded;
+}
+
 static void open_selected(bt_top *t) {
     const char *run = run_under_cursor(t);
     if (run && bt_top_select_run(t, run)) t->screen = BT_SCREEN_OVERVIEW;
@@ -147,7 +162,7 @@ static void open_selected(bt_top *t) {
         t->screen = BT_SCREEN_STEP;
         t->reload = true;
     } else if (t->screen == BT_SCREEN_OVERVIEW) {
-        t->expanded = !t->expanded;
+        expand(t);
     }
 }
 
@@ -195,14 +210,29 @@ static void write_screen(bt_top *t) {
 
 /* ---- command line and control ------------------------------------------------------------------------------------------------------------------ */
 
+static void choose_metric(bt_top *t, const char *name) {
+    const char *names[BT_MS_COUNT];
+    for (int i = 0; i < BT_MS_COUNT; i++) {
+        names[i] = bt_step_metrics[i].key;
+        if (strcmp(names[i], name) != 0) continue;
+        t->metric = i;
+        t->screen = BT_SCREEN_OVERVIEW;
+        t->pane = 0;
+        return;
+    }
+    const char *near = bt_nearest(name, names, BT_MS_COUNT);
+    if (near) bt_top_message(t, BT_C_WARN, "no metric '%s' (did you mean '%s'?)", name, near);
+    else bt_top_message(t, BT_C_WARN, "no metric '%s' ('bitrain help metrics' lists them)", name);
+}
+
 static void run_command(bt_top *t, char *line) {
-    static const char *const words[] = {"step", "rank", "run", "baseline", "x", "span", "screen", "quit", "q", "help", "new"};
+    static const char *const words[] = {"step", "rank", "run", "metric", "baseline", "x", "span", "screen", "quit", "q", "help", "new"};
     char *word = strtok(line, " "), *arg = strtok(NULL, " "), *end = NULL;
     if (!word) return;
     if (strcmp(word, "quit") == 0 || strcmp(word, "q") == 0) t->quit = true;
     else if (strcmp(word, "help") == 0) t->help = true;
     else if (strcmp(word, "new") == 0) bt_form_open(t);
-    else if (!arg && (strcmp(word, "step") == 0 || strcmp(word, "rank") == 0 || strcmp(word, "run") == 0 || strcmp(word, "x") == 0 || strcmp(word, "span") == 0))
+    else if (!arg && (strcmp(word, "step") == 0 || strcmp(word, "rank") == 0 || strcmp(word, "run") == 0 || strcmp(word, "x") == 0 || strcmp(word, "span") == 0 || strcmp(word, "metric") == 0))
         bt_top_message(t, BT_C_WARN, ":%s needs a value", word);
     else if (strcmp(word, "step") == 0) {
         long long n = strtoll(arg, &end, 10);
@@ -221,6 +251,8 @@ static void run_command(bt_top *t, char *line) {
         }
     } else if (strcmp(word, "run") == 0) {
         if (bt_top_select_run(t, arg) && t->screen == BT_SCREEN_RUNS) t->screen = BT_SCREEN_OVERVIEW;
+    } else if (strcmp(word, "metric") == 0) {
+        choose_metric(t, arg);
     } else if (strcmp(word, "baseline") == 0) {
         bt_err err = BT_ERR_INIT;
         if (!arg) t->baseline[0] = 0;
@@ -238,7 +270,7 @@ static void run_command(bt_top *t, char *line) {
     } else {
         const char *near = bt_nearest(word, words, sizeof words / sizeof words[0]);
         if (near) bt_top_message(t, BT_C_WARN, "no command ':%s' (did you mean ':%s'?)", word, near);
-        else bt_top_message(t, BT_C_WARN, "no command ':%s' (step, rank, run, baseline, x, span, screen, new, quit)", word);
+        else bt_top_message(t, BT_C_WARN, "no command ':%s' (step, rank, run, metric, baseline, x, span, screen, new, quit)", word);
     }
     t->reload = true;
 }
@@ -279,20 +311,12 @@ static void input_key(bt_top *t, int32_t key) {
 
 /* ---- the table --------------------------------------------------------------------------------------------------------------------------------- */
 
-static void go_screen(bt_top *t, int screen) {
-    t->screen = (bt_screen_id)screen;
-    t->pane = 0;
-    t->expanded = t->help = t->comparing = false;
-    t->mode = 0;
-    t->reload = true;
-}
-
 static void look(bt_top *t, bt_action a) {
     int panes = bt_screens[t->screen].panes;
     switch (a) {
     case BT_DO_PANE_NEXT: if (panes > 1) t->pane = (t->pane + 1) % panes; else go_screen(t, t->screen % (BT_SCREEN_COUNT - 1) + 1); break;
     case BT_DO_PANE_PREV: if (panes > 1) t->pane = (t->pane + panes - 1) % panes; else go_screen(t, (t->screen + BT_SCREEN_COUNT - 3) % (BT_SCREEN_COUNT - 1) + 1); break;
-    case BT_DO_EXPAND: t->expanded = !t->expanded; break;
+    case BT_DO_EXPAND: expand(t); break;
     case BT_DO_VALUE: t->heat = (bt_heat_value)((t->heat + 1) % BT_HEAT_VALUES); t->reload = true; break;
     case BT_DO_MODE: t->mode++; break;
     case BT_DO_FILTER:

@@ -46,7 +46,7 @@ bool bt_top_select_run(bt_top *t, const char *run) {
 }
 
 bt_code bt_top_open(bt_top *t, const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
-    *t = (bt_top){.cfg = *cfg, .term = term, .at_step = cfg->at_step, .x = cfg->x, .span_s = cfg->span_s, .smooth = 2, .seen_version = -1};
+    *t = (bt_top){.cfg = *cfg, .term = term, .at_step = cfg->at_step, .x = cfg->x, .span_s = cfg->span_s, .smooth = 2, .metric = BT_MS_LOSS, .seen_version = -1};
     t->screen = cfg->screen >= 1 && cfg->screen < BT_SCREEN_COUNT ? (bt_screen_id)cfg->screen : BT_SCREEN_OVERVIEW;
     t->span = bt_top_spans_n - 1;
     for (int i = 0; i < bt_top_spans_n; i++)
@@ -85,7 +85,8 @@ static void fill_ask(const bt_top *t, unsigned parts, bt_view_ask *ask) {
     ask->heat = t->heat;
     ask->heat_columns = w > 24 ? w - 12 : 12;
     ask->n_series = BT_TS_COUNT;
-    for (int i = 0; i < BT_TS_COUNT; i++) ask->series[i] = (bt_series_ask){.rank = -1, .metric = (int)series_of[i]};
+    for (int i = 0; i < BT_TS_CHOSEN; i++) ask->series[i] = (bt_series_ask){.rank = -1, .metric = (int)series_of[i]};
+    ask->series[BT_TS_CHOSEN] = (bt_series_ask){.rank = -1, .metric = t->metric};
 }
 
 bt_code bt_top_load(bt_top *t, bt_err *err) {

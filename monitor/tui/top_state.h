@@ -23,7 +23,7 @@ typedef enum { BT_INPUT_NONE, BT_INPUT_FILTER, BT_INPUT_COMMAND, BT_INPUT_CONFIR
 /* the series every screen draws from, in this order in view->series */
 typedef enum {
     BT_TS_LOSS, BT_TS_VAL, BT_TS_GRAD, BT_TS_LR, BT_TS_SPEED, BT_TS_STEP, BT_TS_OVERHEAD, BT_TS_OVERLAP, BT_TS_LOGICAL, BT_TS_WIRE,
-    BT_TS_RSS, BT_TS_MFU, BT_TS_COUNT
+    BT_TS_RSS, BT_TS_MFU, BT_TS_CHOSEN, BT_TS_COUNT
 } bt_top_series;
 
 enum { BT_TOP_ROWS = 8192, BT_MARKED_MAX = 12, BT_COMPARE_MAX = 6, BT_COMPARE_POINTS = 258, BT_FORM_FIELDS = 7 };
@@ -59,6 +59,7 @@ typedef struct bt_top {
     bt_x_axis x;
     bool log_y;
     int smooth;                     /* index into bt_top_smooth */
+    int metric;                     /* bt_step_metric of the large chart */
     bt_heat_value heat;
     int mode;                       /* of the step bars and the event levels */
     bt_list list[BT_SCREEN_COUNT];

@@ -25,7 +25,7 @@ for c in $commands; do
     cmp -s "$tmp/out" "$tmp/flag" || fault "'help $c' and '$c --help' differ"
     ok "$BITRAIN" "$c" -h
 done
-for topic in options metrics exit-codes; do
+for topic in options metrics keys exit-codes; do
     ok "$BITRAIN" help $topic
     [ "$(wc -l <"$tmp/out")" -ge 2 ] || fault "'help $topic' says nothing"
 done

@@ -235,6 +235,9 @@ static void keys_do_what_the_table_says(void **state) {
     shows("~f~", "FROZEN");
     shows("~xx~", "x time");
     shows("~?~", "keys");
+    shows("~:metric grad_norm\r~", "grad_norm ─");
+    shows("~:metric los\r~", "did you mean 'loss'?");
+    shows("~\t\te~", "ranks x time");
     shows("~C~", "the run is not live");
     shows("~7jb1~", "ghost: baseline");
     shows("~7 c~", "mark two or more runs");
