@@ -6,7 +6,7 @@ export function digits(v, n = 4) {
   if (unknown(v)) return dash;
   if (v === 0) return "0";
   const a = Math.abs(v);
-  if (a >= 1e5 || a < 1e-3) return v.toExponential(Math.max(0, n - 2)).replace("e+", "e");
+  if (a >= 1e5 || a < 1e-3) return v.toExponential(Math.max(0, n - 2)).replace("e+", "e").replace(/\.?0+e/, "e");
   return String(Number(v.toPrecision(n)));
 }
 
@@ -24,6 +24,7 @@ export function count(v) { return unknown(v) ? dash : Number(v).toLocaleString("
 
 export function ms(v) {
   if (unknown(v)) return dash;
+  if (v === 0) return "0 ms";
   if (Math.abs(v) >= 10000) return `${digits(v / 1000, 3)} s`;
   return `${Math.abs(v) >= 100 ? v.toFixed(0) : Math.abs(v) >= 10 ? v.toFixed(1) : v.toFixed(2)} ms`;
 }
