@@ -42,7 +42,7 @@ export class HeatMap {
     const d = this.d, k = devicePixelRatio || 1, width = this.canvas.clientWidth;
     if (!d || !width) return;
     const rows = d.rows.length, cols = d.cols.length;
-    this.left = 64;
+    this.left = Math.min(96, 14 + 7 * Math.max(0, ...d.rows.map((r) => String(r).length)));
     this.t = Math.max(5, Math.min(26, Math.floor(360 / Math.max(1, rows))));
     this.w = (width - this.left) / Math.max(1, cols);
     const height = rows * this.t + 20;
@@ -59,8 +59,8 @@ export class HeatMap {
     c.fillStyle = color("--soft");
     c.font = "12px system-ui, sans-serif";
     c.textBaseline = "middle";
-    const every = Math.ceil(14 / this.t), ticks = Math.max(2, Math.floor((width - this.left) / 110));
-    for (let r = 0; r < rows; r += every) c.fillText(String(d.rows[r]).slice(0, 10), 0, r * this.t + this.t / 2);
+    const every = Math.ceil(14 / this.t), ticks = Math.max(2, Math.min(cols, Math.floor((width - this.left) / 110)));
+    for (let r = 0; r < rows; r += every) c.fillText(String(d.rows[r]).slice(0, 14), 0, r * this.t + this.t / 2);
     for (let n = 0; n < ticks; n++) {
       const i = Math.round(n * (cols - 1) / (ticks - 1));
       c.textAlign = n === 0 ? "left" : n === ticks - 1 ? "right" : "center";

@@ -9,26 +9,26 @@ const codes = [["neg_frac", "−1", "--neg"], ["zero_frac", "0", "--zero"], ["po
 
 export function ternaryPage(root, ctx) {
   let map = null, what = "flip_history";
-  const load = () => get(`runs/${ctx.run}/layers`), name = (r) => (r.layer < 0 ? r.tensor : `${r.layer} ${r.tensor}`), none = (body) => body.replaceChildren(h("div", { class: "empty" }, "no ternary statistics recorded yet: they are sampled every few steps"));
+  const load = async () => { const d = await get(`runs/${ctx.run}/layers`); return { layers: { ...d.layers, rows: d.layers.rows.filter((r) => r.zero_frac !== null) } }; }, name = (r) => (r.layer < 0 ? r.tensor : `${r.layer} ${r.tensor}`), none = (body) => body.replaceChildren(h("div", { class: "empty" }, "no ternary statistics recorded yet: they are sampled every few steps"));
   const list = card({
     title: "Codes of each tensor", sub: "31.0 % zeros if latents are Gaussian, 39.3 % if Laplace", wide: true, load,
     draw(body, d) {
       if (!d.layers.rows.length) { none(body); return; }
       const percentCell = (k) => ({ title: codes.find((c) => c.key === k).label, num: true, cell: (r) => percent(r[k]) });
       body.replaceChildren(legend(codes), table([{ title: "tensor", cell: name }, { title: "−1, 0, +1", cell: (r) => bar(codes.map((c) => ({ share: r[c.key], color: c.color, label: `${c.label}: ${percent(r[c.key])}` })), `${name(r)}: ${percent(r.zero_frac)} zero`) }, percentCell("zero_frac"), percentCell("pos_frac"), percentCell("neg_frac"),
-        { title: "flipped", num: true, help: "codes that differ from the sample before", cell: (r) => percent(r.flip_frac, 2) }, { title: "flips over time", cell: (r) => spark(r.flip_history, `flip rate of ${name(r)}`) }, { title: "bits", num: true, help: "entropy of the codes; 1.58 at most", cell: (r) => digits(r.entropy_bits, 3) },
+        { title: "flipped", num: true, help: "codes that differ from the sample before", cell: (r) => percent(r.flip_frac, 2) }, { title: "flips over time", cell: (r) => spark(r.flip_history.filter((v) => v !== null), `flip rate of ${name(r)}`) }, { title: "bits", num: true, help: "entropy of the codes; 1.58 at most", cell: (r) => digits(r.entropy_bits, 3) },
         { title: "scale", num: true, cell: (r) => digits(r.scale, 3) }, { title: "gradient", num: true, cell: (r) => digits(r.grad_norm, 3) }], d.layers.rows, "codes of each tensor"));
     },
-    sentence(d) { const r = d.layers.rows, mean = (k) => r.reduce((s, x) => s + (x[k] || 0), 0) / r.length; return r.length ? `${r.length} tensors at step ${d.layers.step}: ${percent(mean("zero_frac"))} zeros, ${percent(mean("flip_frac"), 2)} flipped since the last sample, ${digits(mean("entropy_bits"), 3)} bits a weight, on average.` : ""; },
+    sentence(d) { const r = d.layers.rows, mean = (k) => r.reduce((s, x) => s + (x[k] || 0), 0) / r.length; return r.length ? `${r.length} ternary tensors at step ${d.layers.step}: ${percent(mean("zero_frac"))} zeros, ${percent(mean("flip_frac"), 2)} flipped since the last sample, ${digits(mean("entropy_bits"), 3)} bits a weight, on average.` : ""; },
   });
   const heat = card({
     title: "Tensor by time", wide: true, tools: [select("value", [["flip_history", "share flipped"], ["zero_history", "share of zeros"]], what, (v) => { what = v; heat.redraw(); })], load,
     draw(body, d) {
       const rows = d.layers.rows;
       if (!rows.length) { none(body); return; }
-      const first = Math.min(...rows.map((r) => r[what].findIndex((v) => v !== null)).filter((i) => i >= 0), 31), cell = rows.map((r) => r[what].slice(first)), n = cell[0].length;
+      const filled = rows[0][what].map((v, i) => i).filter((i) => rows.some((r) => r[what][i] !== null)), cell = rows.map((r) => filled.map((i) => r[what][i])), n = filled.length;
       if (!map) map = new HeatMap(body, "heat map of tensors over time");
-      map.set({ rows: rows.map(name), cols: cell[0].map((v, i) => (i === n - 1 ? "now" : i === 0 ? "start" : `sample ${i + 1} of ${n}`)), cell, show: (v) => percent(v, 2), axis: "" });
+      map.set({ rows: rows.map(name), cols: filled.map((v, i) => (i === n - 1 ? "now" : i === 0 ? "start" : `sample ${i + 1} of ${n}`)), cell, show: (v) => percent(v, 2), axis: "" });
     },
     sentence: () => "Oldest samples at the left.", keys: (e) => map && map.key(e), close: () => map && map.close(),
   });
