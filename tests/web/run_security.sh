@@ -15,6 +15,7 @@ for _ in $(seq 200); do [ -s "$dir/out" ] && break; sleep 0.05; done
 port=$(sed -n 's/.*"port":\([0-9]*\).*/\1/p' "$dir/out")
 [ -n "$port" ] || { echo "dash did not start:"; cat "$dir/err"; exit 1; }
 failed=0
+BT_ASSETS=$(cd "$(dirname "$0")/../../web/static" && ls -- *.js *.css *.svg | sed "s,^,/assets/,")
 token="Authorization: Bearer $BITRAIN_DASH_TOKEN"
 
 # ask REQUEST -> the whole answer (the server closes)
@@ -64,6 +65,12 @@ want 200 "the page" "$a"
 for hdr in "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'" 'X-Content-Type-Options: nosniff' 'Referrer-Policy: no-referrer' 'X-Frame-Options: DENY' 'Cross-Origin-Opener-Policy: same-origin'; do
     printf '%s' "$a" | grep -aqF "$hdr" || { echo "FAIL: header missing: $hdr"; failed=1; }
 done
+total=0                                  # all the page loads, compressed, stays small
+for f in / /assets/uplot.js /assets/uplot.css $(printf '%s' "$BT_ASSETS"); do
+    n=$(req GET "$f" 'Accept-Encoding: gzip' | grep -ai '^content-length:' | tr -dc 0-9)
+    total=$((total + ${n:-1000000}))
+done
+[ $total -le 61440 ] || { echo "FAIL: the page weighs $total bytes, more than 60 KiB"; failed=1; }
 a=$(req GET /api/v1/login "$token")
 printf '%s' "$a" | grep -q 'HttpOnly; SameSite=Strict' || { echo "FAIL: login cookie"; failed=1; }
 printf '%s' "$a" | grep -qi 'Access-Control-Allow' && { echo "FAIL: CORS header"; failed=1; }

@@ -77,7 +77,7 @@ export class Chart {
       }
       if (keep > 0) push(y, { stroke: `${tone}55`, width: 1, points: { show: false }, spanGaps: false });
       const smooth = keep > 0 ? spread(ema(l.y, keep), where[i], x.length) : y;
-      push(smooth, { stroke: tone, width: l.sparse ? 1.5 : 1.8, points: { show: l.sparse || l.x.length < 3, size: 5, fill: tone }, spanGaps: !!l.sparse, dash: l.dash });
+      push(smooth, { stroke: tone, width: l.sparse ? 1.5 : 1.8, points: { show: l.x.length < 3 || (l.sparse && l.x.length <= 40), size: 5, fill: tone }, spanGaps: !!l.sparse, dash: l.dash });
       this.shown.push({ label: l.label, color: l.color, values: y, smooth, keep });
     });
     this.x = x;

@@ -6,7 +6,9 @@ import { h, select, table } from "./dom.js";
 import { digits, si, axisTitle, onAxis } from "./format.js";
 import { state } from "./state.js";
 
+// settings by name; each is kept as {value, origin, where}, of which only the value makes a difference
 function flat(value, prefix, out) {
+  if (value !== null && typeof value === "object" && "value" in value && "origin" in value) return flat(value.value, prefix, out);
   if (value !== null && typeof value === "object" && !Array.isArray(value)) for (const [k, v] of Object.entries(value)) flat(v, prefix ? `${prefix}.${k}` : k, out);
   else out[prefix] = typeof value === "string" ? value : JSON.stringify(value);
   return out;
@@ -27,7 +29,6 @@ export function comparePage(root, ctx, runs) {
     draw(body, d) {
       if (!chart) chart = new Chart(body, true);
       const l = lines(d);
-      l.forEach((one) => { if (one.y.length > 40) { one.sparse = true; one.smooth = undefined; } });
       chart.set({ lines: l, unit: l[0] && l[0].unit, axis: state.x, events: [] });
       details(d);
     },
