@@ -168,7 +168,10 @@ static void on_step(void *ctx, const bt_step_record *r) {
     l->step_ns = now;
     l->step = r->step;
     l->loss = r->values[BT_MS_LOSS];
-    l->tokens_per_s = r->values[BT_MS_TOKENS_PER_S];
+    /* on a terminal the eye wants the trend, in a log the value of the step */
+    const double speed = r->values[BT_MS_TOKENS_PER_S];
+    l->tokens_per_s = l->tty && isfinite(l->tokens_per_s) ? 0.7 * l->tokens_per_s + 0.3 * speed : speed;
+    if (l->view.state && strcmp(l->view.state, "starting") == 0) l->view.state = "running";
     l->step_ms = r->values[BT_MS_STEP_TIME];
     l->lr = r->values[BT_MS_LR];
     if (isfinite(r->values[BT_MS_VAL_LOSS])) l->val_loss = r->values[BT_MS_VAL_LOSS];
