@@ -83,6 +83,7 @@ static void fill_ask(const bt_top *t, unsigned parts, bt_view_ask *ask) {
     ask->x = t->x;
     ask->columns = w < 100 ? 128 : w < 200 ? 256 : 512;
     ask->heat = t->heat;
+    ask->max_runs = 2000;
     ask->heat_columns = w > 24 ? w - 12 : 12;
     ask->n_series = BT_TS_COUNT;
     for (int i = 0; i < BT_TS_CHOSEN; i++) ask->series[i] = (bt_series_ask){.rank = -1, .metric = (int)series_of[i]};

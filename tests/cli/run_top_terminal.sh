@@ -1,5 +1,5 @@
 # top in a real terminal (tmux): keys, resizing down to 20x5 and back, suspend and resume, quit, signals, a terminal that goes away.
-# timeout: 90
+# timeout: 180
 set -u
 command -v tmux > /dev/null || { echo "tmux is not installed"; exit 77; }
 d=$(mktemp -d) || exit 1
@@ -15,9 +15,9 @@ fail() { echo "FAIL: $*"; $T capture-pane -p -t s 2> /dev/null | head -60; n_fai
 
 screen() { $T capture-pane -p -t s; }
 keys() { $T send-keys -t s "$@"; }
-sees() {                                # waits until the screen shows a pattern
+sees() {                                # waits until the screen shows a pattern, at most 10 s or what $2 says
     local i
-    for i in $(seq 100); do
+    for i in $(seq $((${2:-10} * 10))); do
         screen | grep -qE -- "$1" && return 0
         sleep 0.1
     done
@@ -112,6 +112,13 @@ keys "'$BITRAIN'" Enter; sees '▸base-1'
 keys R; sees 'start a run'
 keys Escape; sees '▸base-1'
 keys Space Space c; sees 'compare: loss'
+keys Escape; sees '●base-1|▸base-1'
+keys R; sees 'start a run'
+keys -l 'x'; keys Enter; sees "unknown preset 'nanox'"
+keys BSpace Tab; keys -l 'synth:chain'; keys Tab; keys -l 2; keys Tab; keys -l 1; keys Tab; keys -l 1; keys Tab Tab; keys -l 'from-form'; keys Enter
+sees 'from-form +(●|○)' 60               # it has begun, and its overview opened by itself
+sees 'step 2/2' 60
+sees 'DONE' 60
 keys q; sees 'ready> *$'
 keys clear Enter
 
