@@ -2,6 +2,7 @@
 #include "engine/base/arena.h"
 
 #include <errno.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -19,10 +20,21 @@ size_t bt_arena_reserve(bt_arena *a, size_t count, size_t elem_bytes) {
     return offset;
 }
 
+/* at a multiple of a huge page, where the block is as large as one; what is mapped too much goes back */
+static void *map_aligned(size_t bytes) {
+    const size_t page = BT_ARENA_PAGE, spare = bytes >= page ? page : 0;
+    unsigned char *p = mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED || spare == 0) return p;
+    size_t before = (page - (uintptr_t)p % page) % page, used = (bytes + 4095) / 4096 * 4096;
+    if (before > 0) munmap(p, before);
+    if (before + used < bytes + spare) munmap(p + before + used, (bytes + spare + 4095) / 4096 * 4096 - before - used);
+    return p + before;
+}
+
 bt_code bt_arena_commit(bt_arena *a, bt_err *err) {
     if (a->overflow) return bt_fail(err, BT_NOMEM, "arena '%s' is larger than an address can be", a->name);
     if (a->bytes == 0) return BT_OK;
-    void *p = mmap(NULL, a->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *p = map_aligned(a->bytes);
     if (p == MAP_FAILED) {
         return bt_fail_errno(err, BT_NOMEM, errno, "cannot take %.1f MiB for arena '%s'",
                              (double)a->bytes / 1048576.0, a->name);

@@ -14,6 +14,7 @@
 #include "engine/base/status.h"
 
 #define BT_ALIGN 64                             /* bytes; whatever a kernel touches is aligned to this */
+#define BT_ARENA_PAGE ((size_t)2 << 20)         /* bytes; larger blocks begin at multiples of this: huge pages */
 
 typedef struct bt_arena {
     const char *name;                           /* borrowed, a literal */

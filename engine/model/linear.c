@@ -1,25 +1,7 @@
-/* linear.c - BitLinear and its dense twin: quantisation of the weights, forward, and backward on the quantised operands
+/* linear.c - BitLinear and its dense twin: forward, and backward on the quantised operands
  * (straight-through: round, clamp and scale pass the gradient unchanged). */
-#include <math.h>
-
 #include "engine/kernels/ops.h"
 #include "engine/model/net.h"
-
-static const float SCALE_LEAST = 1e-5f;
-
-/* b1.58: absmean, codes round to {-1, 0, 1} (arXiv:2402.17764, clamped as in the released code);
- * b1: sign of the centred weight (arXiv:2310.11453). Sums run over fixed blocks: the same scale for any number of threads. */
-void bt_linear_quantise(bt_linear *l, bt_linear_kind kind, bool count_flips) {
-    if (!l->tern) return;
-    size_t n = l->N * l->K;
-    bool sign = kind == BT_LIN_BITNET1;
-    float mean = sign ? (float)(bt_op_sum(l->w, n) / (double)n) : 0.0f;
-    l->scale = fmaxf((float)(bt_op_sum_abs(l->w, n) / (double)n), SCALE_LEAST);
-    bt_tern_stats s = bt_op_tern_codes(l->codes, l->w, mean, 1.0f / l->scale, sign, n);
-    l->stat = (bt_quant_stat){.zero_frac = (double)s.zero / (double)n, .pos_frac = (double)s.pos / (double)n,
-                              .flip_frac = count_flips ? (double)s.flips / (double)n : 0.0, .scale = (double)l->scale};
-    bt_op_tern_pack(l->packed, l->codes, l->N, l->K);
-}
 
 static const float *floats_of(const bt_site *s, const float *src) { return s->xn ? s->xn : src; }
 

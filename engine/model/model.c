@@ -185,9 +185,10 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     bt_code code = bt_params_init(&m->params, &s->cfg, err);
     if (code != BT_OK) goto done;
     m->layers = calloc((size_t)s->cfg.L, sizeof *m->layers);
+    m->quant_sums = calloc(bt_model_quant_sums(m) + 1, sizeof *m->quant_sums);
     p.codes = calloc(m->params.n, sizeof *p.codes);
     p.packed = calloc(m->params.n, sizeof *p.packed);
-    if (!m->layers || !p.codes || !p.packed) {
+    if (!m->layers || !m->quant_sums || !p.codes || !p.packed) {
         code = bt_fail(err, BT_NOMEM, "cannot take memory for %d layers", s->cfg.L);
         goto done;
     }
@@ -218,6 +219,7 @@ void bt_model_destroy(bt_model *m) {
     bt_arena_release(&m->acts_arena);
     bt_arena_release(&m->scratch_arena);
     free(m->layers);
+    free(m->quant_sums);
     bt_params_release(&m->params);
     free(m);
 }
@@ -228,49 +230,29 @@ float *bt_model_weights(bt_model *m) { return m->w; }
 float *bt_model_grads(bt_model *m) { return m->g; }
 
 /* ---- weights -------------------------------------------------------------------------------------------------------- */
-typedef struct init_job { float *w; float std; uint64_t seed, stream; } init_job;
+typedef struct init_job { float *w; size_t first; float std; uint64_t seed, stream; } init_job;
 
 static void init_range(void *ctx, int thread, size_t begin, size_t end) {
     (void)thread;
     const init_job *j = ctx;
-    bt_rng_normal(j->w + begin, end - begin, begin, j->std, j->seed, j->stream);
+    bt_rng_normal(j->w + begin, end - begin, j->first + begin, j->std, j->seed, j->stream);
 }
 
-void bt_model_init_weights(bt_model *m, uint64_t seed) {
+void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end) {
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
+        size_t from = t->offset > begin ? t->offset : begin, to = t->offset + t->count < end ? t->offset + t->count : end;
+        if (from >= to) continue;
         if (t->init_std > 0) {
-            init_job j = {m->w + t->offset, t->init_std, seed, bt_hash_name(t->name)};
-            bt_parallel_for(t->count, 4096, init_range, &j);
+            init_job j = {m->w + from, from - t->offset, t->init_std, seed, bt_hash_name(t->name)};
+            bt_parallel_for(to - from, 4096, init_range, &j);
         } else {
-            for (size_t k = 0; k < t->count; k++) m->w[t->offset + k] = 1.0f;
+            for (size_t k = from; k < to; k++) m->w[k] = 1.0f;
         }
     }
 }
 
-static bt_linear *linears_of(bt_layer *l, size_t i) {
-    bt_linear *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
-    return i < sizeof all / sizeof *all ? all[i] : NULL;
-}
-
-void bt_model_quantise(bt_model *m) {
-    for (int i = 0; i < m->setup.cfg.L; i++) {
-        for (size_t j = 0; linears_of(&m->layers[i], j); j++) {
-            bt_linear_quantise(linears_of(&m->layers[i], j), m->setup.cfg.linear, m->quantised);
-        }
-    }
-    m->quantised = true;
-}
-
-bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor) {
-    if (tensor >= m->params.n || !m->params.tensors[tensor].tern) return (bt_quant_stat){0};
-    const bt_tensor *t = &m->params.tensors[tensor];
-    for (size_t j = 0;; j++) {
-        const bt_linear *l = linears_of(&m->layers[t->layer], j);
-        if (!l) return (bt_quant_stat){0};
-        if (l->tensor == t) return l->stat;
-    }
-}
+void bt_model_init_weights(bt_model *m, uint64_t seed) { bt_model_init_range(m, seed, 0, m->params.total); }
 
 void bt_model_zero_grads(bt_model *m) { bt_op_zero(m->g, m->params.total); }
 

@@ -38,12 +38,24 @@ const bt_model_cfg *bt_model_config(const bt_model *m);
 const bt_params *bt_model_params(const bt_model *m);    /* the tensor table: names, shapes, offsets */
 float *bt_model_weights(bt_model *m);                   /* (params) latent fp32 */
 float *bt_model_grads(bt_model *m);                     /* (params) */
+void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end);  /* of the flat array: any part as of the whole */
 void bt_model_init_weights(bt_model *m, uint64_t seed); /* N(0, std), o and down N(0, std/sqrt(2L)), norms 1; counter-based */
 
 /* per ternary tensor, of the last quantise */
 typedef struct bt_quant_stat { double zero_frac, pos_frac, flip_frac, scale; } bt_quant_stat;
 /* latent weights -> codes, scales, packed panels. flip_frac is against the previous call. */
 void bt_model_quantise(bt_model *m);
+/* The same in parts, for ranks that hold the latent weights of [begin, end) only (ZeRO-3); begin is a multiple of BT_SUM_BLOCK:
+ *     fill (own pieces, into zeros) -> add the ranks' sums -> scales -> codes (own pieces) -> give | take the others' -> pack
+ * Codes travel in the 2-bit form of quant/ternary.h, bt_tern2_row_bytes(n) for n codes of one tensor. The result has the bits
+ * of bt_model_quantise. take: BT_FORMAT when the bytes are no codes. */
+size_t bt_model_quant_sums(const bt_model *m);
+void bt_model_quant_fill(bt_model *m, double *sums, size_t begin, size_t end);
+void bt_model_quant_scales(bt_model *m, const double *sums);
+void bt_model_quant_codes(bt_model *m, size_t begin, size_t end);
+void bt_model_quant_give(bt_model *m, size_t tensor, size_t first, size_t n, uint8_t *packed);
+bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n, const uint8_t *packed, bt_err *err) BT_MUST_CHECK;
+void bt_model_quant_pack(bt_model *m);
 bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor);    /* tensor index in bt_params; zeros if not ternary */
 
 /* backward finished gradients [begin, end) of the flat array: called in descending order during the micro-batch's backward */

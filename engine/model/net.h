@@ -20,7 +20,8 @@ typedef struct bt_linear {                  /* y = x W^T, W (N, K), ternary or d
     bool tern;
     int8_t *codes;                          /* (N, K) of the last quantise: to count flips and to pack from */
     void *packed;
-    float scale;
+    float scale, mean;                      /* of |w|; of w, which b1 takes off */
+    bt_tern_stats counts;
     bt_quant_stat stat;
 } bt_linear;
 
@@ -53,6 +54,7 @@ struct bt_model {
     bt_gain final_norm;
     const float *embed, *head;              /* (V, C); the same when tied */
     float *d_embed, *d_head;
+    double *quant_sums;                     /* (bt_model_quant_sums) */
     bool quantised;                         /* codes hold an earlier quantisation: flips mean something */
 
     float *x_final;                         /* (M, C) residual after the last layer */
@@ -65,7 +67,6 @@ struct bt_model {
 };
 
 /* ---- linear.c ---- */
-void bt_linear_quantise(bt_linear *l, bt_linear_kind kind, bool count_flips);
 /* rows r0 .. r0+rows of the site's input; y is row r0's output. src is what the site's input was made from */
 void bt_linear_fwd(const bt_linear *l, float *y, const bt_site *s, const float *src, size_t r0, size_t rows, bt_prec prec, int flags);
 void bt_linear_dx(const bt_linear *l, float *dx, const float *dy, size_t rows, bt_prec prec, int flags);

@@ -1,23 +1,58 @@
-/* pieces.c - updated weights from their owners to everybody, stripe by stripe. */
+/* pieces.c - weights from their owners to everybody, straight between each two ranks. */
 #include "engine/parallel/pieces.h"
 
+#include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/parallel/comm_internal.h"
 
-enum { TAG = 30000 };
+enum { TAG = 30000, BLOB_TAG = 30001 };
 
 struct bt_pieces {
     const bt_mesh *mesh;
     const bt_shards *shards;
-    MPI_Request *requests;              /* (stripes, 2, shards - 1) */
+    bt_range *ranges;
+    size_t n_ranges;
+    MPI_Request *requests;
     int started;
 };
 
-bt_code bt_pieces_create(bt_pieces **out, const bt_mesh *mesh, const bt_shards *shards, bt_err *err) {
+/* the next part of [at->begin, at->end) that is gathered; advances *k. Empty when there is none */
+static bt_range next_part(const bt_pieces *p, bt_range piece, size_t *k) {
+    for (; *k < p->n_ranges; (*k)++) {
+        size_t begin = p->ranges[*k].begin > piece.begin ? p->ranges[*k].begin : piece.begin;
+        size_t end = p->ranges[*k].end < piece.end ? p->ranges[*k].end : piece.end;
+        if (begin >= end) continue;
+        (*k)++;
+        return (bt_range){begin, end};
+    }
+    return (bt_range){0, 0};
+}
+
+/* messages of all stripes and shards together, sent and received */
+static size_t most_requests(const bt_pieces *p) {
+    size_t parts = 0, blobs = 2 * (size_t)p->shards->n * (1 + p->shards->total / INT_MAX);
+    for (size_t i = 0; i < p->shards->n_stripes; i++) {
+        for (int s = 0; s < p->shards->n; s++) {
+            for (size_t k = 0;;) {
+                bt_range r = next_part(p, bt_shards_piece(p->shards, i, s), &k);
+                if (r.begin == r.end) break;
+                parts++;
+            }
+        }
+    }
+    return parts * (size_t)p->shards->n + blobs;        /* own parts go to n - 1 others, the others' come once */
+}
+
+bt_code bt_pieces_create(bt_pieces **out, const bt_mesh *mesh, const bt_shards *shards, const bt_range *ranges, size_t n_ranges, bt_err *err) {
     *out = NULL;
     bt_pieces *p = calloc(1, sizeof *p);
-    if (p) *p = (bt_pieces){.mesh = mesh, .shards = shards, .requests = calloc(2 * shards->n_stripes * (size_t)shards->n + 1, sizeof *p->requests)};
+    if (p) *p = (bt_pieces){.mesh = mesh, .shards = shards, .ranges = calloc(n_ranges + 1, sizeof *p->ranges), .n_ranges = n_ranges};
+    if (p && p->ranges) {
+        memcpy(p->ranges, ranges, n_ranges * sizeof *ranges);
+        p->requests = calloc(most_requests(p) + 1, sizeof *p->requests);
+    }
     if (!p || !p->requests) {
         bt_pieces_destroy(p);
         return bt_fail(err, BT_NOMEM, "cannot take memory for %zu stripes of %d shards", shards->n_stripes, shards->n);
@@ -28,30 +63,63 @@ bt_code bt_pieces_create(bt_pieces **out, const bt_mesh *mesh, const bt_shards *
 
 void bt_pieces_destroy(bt_pieces *p) {
     if (!p) return;
+    free(p->ranges);
     free(p->requests);
     free(p);
 }
 
-/* Straight between each two, in place. Stripes are sent in one order by all, so messages with one tag match. */
+static bt_code receive(bt_pieces *p, void *to, size_t n, MPI_Datatype type, int from, int tag, bt_err *err) {
+    return bt_mpi_check(MPI_Irecv(to, (int)n, type, from, tag, p->mesh->shard->mpi, &p->requests[p->started++]), "gathering of weights", err);
+}
+
+static bt_code send(bt_pieces *p, const void *from, size_t n, MPI_Datatype type, int to, int tag, bt_err *err) {
+    uint64_t bytes = (uint64_t)n * (type == MPI_FLOAT ? sizeof(float) : 1);
+    bt_comm_count(bytes, bytes);
+    return bt_mpi_check(MPI_Isend(from, (int)n, type, to, tag, p->mesh->shard->mpi, &p->requests[p->started++]), "gathering of weights", err);
+}
+
+/* Both sides walk the same parts in the same order, so messages with one tag match. */
 bt_code bt_pieces_gather_start(bt_pieces *p, float *flat, size_t stripe, bt_err *err) {
-    bt_comm *c = p->mesh->shard;
-    bt_range own = bt_shards_piece(p->shards, stripe, c->rank);
-    for (int k = 1; k < c->size; k++) {
-        int from = (c->rank + k) % c->size;
-        bt_range r = bt_shards_piece(p->shards, stripe, from);
-        if (r.begin == r.end) continue;
-        BT_TRY(bt_mpi_check(MPI_Irecv(flat + r.begin, (int)(r.end - r.begin), MPI_FLOAT, from, TAG, c->mpi, &p->requests[p->started++]), "gathering of weights", err));
+    const bt_comm *c = p->mesh->shard;
+    for (int d = 1; d < c->size; d++) {
+        int from = (c->rank + d) % c->size;
+        for (size_t k = 0;;) {
+            bt_range r = next_part(p, bt_shards_piece(p->shards, stripe, from), &k);
+            if (r.begin == r.end) break;
+            BT_TRY(receive(p, flat + r.begin, r.end - r.begin, MPI_FLOAT, from, TAG, err));
+        }
     }
-    for (int k = 1; k < c->size && own.begin < own.end; k++) {
-        int to = (c->rank - k + c->size) % c->size;
-        BT_TRY(bt_mpi_check(MPI_Isend(flat + own.begin, (int)(own.end - own.begin), MPI_FLOAT, to, TAG, c->mpi, &p->requests[p->started++]), "gathering of weights", err));
+    for (int d = 1; d < c->size; d++) {
+        int to = (c->rank - d + c->size) % c->size;
+        for (size_t k = 0;;) {
+            bt_range r = next_part(p, bt_shards_piece(p->shards, stripe, c->rank), &k);
+            if (r.begin == r.end) break;
+            BT_TRY(send(p, flat + r.begin, r.end - r.begin, MPI_FLOAT, to, TAG, err));
+        }
     }
-    uint64_t sent = (uint64_t)(own.end - own.begin) * sizeof(float) * (uint64_t)(c->size - 1);
-    bt_comm_count(sent, sent);
     return BT_OK;
 }
 
-bt_code bt_pieces_gather_finish(bt_pieces *p, bt_err *err) {
+static size_t chunk(size_t left) { return left < INT_MAX ? left : INT_MAX; }
+
+bt_code bt_pieces_blobs_start(bt_pieces *p, unsigned char *all, const size_t *at, bt_err *err) {
+    const bt_comm *c = p->mesh->shard;
+    for (int d = 1; d < c->size; d++) {
+        int from = (c->rank + d) % c->size;
+        for (size_t i = at[from]; i < at[from + 1]; i += chunk(at[from + 1] - i)) {
+            BT_TRY(receive(p, all + i, chunk(at[from + 1] - i), MPI_BYTE, from, BLOB_TAG, err));
+        }
+    }
+    for (int d = 1; d < c->size; d++) {
+        int to = (c->rank - d + c->size) % c->size;
+        for (size_t i = at[c->rank]; i < at[c->rank + 1]; i += chunk(at[c->rank + 1] - i)) {
+            BT_TRY(send(p, all + i, chunk(at[c->rank + 1] - i), MPI_BYTE, to, BLOB_TAG, err));
+        }
+    }
+    return BT_OK;
+}
+
+bt_code bt_pieces_finish(bt_pieces *p, bt_err *err) {
     int n = p->started;
     p->started = 0;
     return n == 0 ? BT_OK : bt_mpi_check(MPI_Waitall(n, p->requests, MPI_STATUSES_IGNORE), "gathering of weights", err);

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "engine/base/clock.h"
 #include "engine/base/threads.h"
@@ -52,6 +53,7 @@ static bt_code build(bt_reducer *r, bt_err *err) {
         BT_TRY(bt_partial_create(&r->partial, c->grads, c->n, first, mine, err));
     }
     if (r->alone) return BT_OK;
+    if (c->discard && bt_shards_ragged(c->shards)) (void)madvise(c->grads, c->n * sizeof(float), MADV_NOHUGEPAGE);
     bt_exchange_cfg x = {.mesh = c->mesh, .buckets = &r->buckets, .grads = c->grads, .sharded = sharded, .discard = c->discard,
                          .units = c->units > 0 ? c->units : n};
     return bt_exchange_create(&r->exchange, &x, err);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/clock.h"
 #include "engine/kernels/ops.h"
 #include "engine/optim/norm.h"
 #include "engine/train/parts.h"
@@ -51,12 +52,12 @@ bt_code bt_layout_take_pieces(bt_trainer *t, bt_err *err) {
         t->pieces[t->n_pieces] = r;
         BT_TRY(bt_optim_create(&t->optims[t->n_pieces], &optim, r.begin, r.end, err));
     }
-    return sharded(t) ? bt_pieces_create(&t->gather, &t->mesh, &t->shards, err) : BT_OK;
+    return bt_weights_create(&t->weights, t->model, &t->mesh, &t->shards, (int)t->cfg.zero, err);
 }
 
 void bt_layout_release(bt_trainer *t) {
     for (size_t i = 0; i < t->n_pieces; i++) bt_optim_destroy(t->optims[i]);
-    bt_pieces_destroy(t->gather);
+    bt_weights_destroy(t->weights);
     free(t->optims);
     free(t->pieces);
     free(t->spans);
@@ -69,7 +70,7 @@ void bt_layout_release(bt_trainer *t) {
 
 /* What the exchange has given back to the system is zero already; touching it would take the memory again. */
 void bt_layout_zero_grads(bt_trainer *t) {
-    if (!sharded(t) || t->cfg.zero < 2 || t->at.step == t->first_step) {
+    if (!sharded(t) || t->cfg.zero < 2) {
         bt_model_zero_grads(t->model);
         return;
     }
@@ -89,12 +90,32 @@ bt_code bt_layout_grad_norm(bt_trainer *t, double *norm, bt_err *err) {
 
 bt_code bt_layout_update(bt_trainer *t, float grad_scale, float lr, float decay, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
-    float *weights = bt_model_weights(t->model);
+    int64_t start = bt_now_ns(), comm_ns = 0;
     for (size_t i = t->n_pieces; i-- > 0;) {
-        bt_optim_step(t->optims[i], weights, bt_model_grads(t->model), t->spans, p->n, t->at.updates + 1, grad_scale, lr, decay);
-        if (sharded(t)) BT_TRY(bt_pieces_gather_start(t->gather, weights, i, err));
+        bt_optim_step(t->optims[i], bt_model_weights(t->model), bt_model_grads(t->model), t->spans, p->n, t->at.updates + 1, grad_scale, lr, decay);
+        BT_TRY(bt_weights_gather(t->weights, i, err));
     }
-    return sharded(t) ? bt_pieces_gather_finish(t->gather, err) : BT_OK;
+    BT_TRY(bt_weights_quantise(t->weights, &comm_ns, err));
+    bt_meter_add(&t->meter, BT_MR_OPTIM, bt_now_ns() - start - comm_ns);
+    bt_meter_add(&t->meter, BT_MR_COMM_EXPOSED, comm_ns);
+    bt_meter_add(&t->meter, BT_MR_COMM_BUSY, comm_ns);
+    return BT_OK;
+}
+
+/* Initial values of what this rank holds: a function of the seed and the element's place alone. */
+void bt_layout_init_weights(bt_trainer *t) {
+    const bt_params *p = bt_model_params(t->model);
+    uint64_t seed = (uint64_t)t->cfg.seed;
+    for (size_t k = 0; k < p->n; k++) {
+        const bt_tensor *x = &p->tensors[k];
+        if (bt_weights_holds(t->weights, x)) bt_model_init_range(t->model, seed, x->offset, x->offset + x->count);
+    }
+    for (size_t i = 0; i < t->n_pieces; i++) bt_model_init_range(t->model, seed, t->pieces[i].begin, t->pieces[i].end);
+}
+
+bt_code bt_layout_quantise(bt_trainer *t, bt_err *err) {
+    int64_t unmeasured = 0;
+    return bt_weights_quantise(t->weights, &unmeasured, err);
 }
 
 /* ---- per tensor ----------------------------------------------------------------------------------------------------- */

@@ -6,13 +6,13 @@
 #include "engine/model/model.h"
 #include "engine/optim/optim.h"
 #include "engine/parallel/mesh.h"
-#include "engine/parallel/pieces.h"
 #include "engine/parallel/reducer.h"
 #include "engine/train/evaluate.h"
 #include "engine/train/guard.h"
 #include "engine/train/meter.h"
 #include "engine/train/telemetry.h"
 #include "engine/train/trainer.h"
+#include "engine/train/weights.h"
 
 /* What every rank learns from rank 0 and from each other, once a step, together with the arrival times. Rank 0 alone fills
  * CONTROL and LR; FINGER and FINGER_NEG carry one number up and down, so that two different numbers show. */
@@ -51,7 +51,7 @@ struct bt_trainer {
     bt_range *pieces;                           /* (n_pieces) this rank's, one per stripe; may be empty */
     bt_optim **optims;                          /* (n_pieces) their moments */
     size_t n_pieces;
-    bt_pieces *gather;                          /* NULL: not sharded */
+    bt_weights *weights;
     double *norm_blocks, *tensor_squares;
     bt_schedule schedule;
     bt_loader *loader;
@@ -84,6 +84,9 @@ bt_code bt_layout_take_pieces(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 void bt_layout_release(bt_trainer *t);
 void bt_layout_zero_grads(bt_trainer *t);
 bt_code bt_layout_grad_norm(bt_trainer *t, double *norm, bt_err *err) BT_MUST_CHECK;
+void bt_layout_init_weights(bt_trainer *t);
+bt_code bt_layout_quantise(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                   /* before the first step */
+/* optimizer, weights to all who need them, quantisation; adds its times to the meter */
 bt_code bt_layout_update(bt_trainer *t, float grad_scale, float lr, float decay, bt_err *err) BT_MUST_CHECK;
 bt_code bt_layout_tensor_squares(bt_trainer *t, const double **out, bt_err *err) BT_MUST_CHECK;  /* (tensors) of the gradients */
 

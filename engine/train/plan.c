@@ -6,6 +6,7 @@
 #include "engine/optim/optim.h"
 #include "engine/parallel/partial.h"
 #include "engine/parallel/reducer.h"
+#include "engine/train/weights.h"
 
 bt_model_setup bt_plan_model(const bt_run_cfg *c) {
     bt_model_setup s = {.B = (int)c->micro_batch, .prec = c->precision == 0 ? BT_PREC_FP32 : BT_PREC_BF16, .train = true, .n_threads = (int)c->threads,
@@ -41,6 +42,9 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
     }
     bool one_micro = micros * (me.dp + 1) / dp - micros * me.dp / dp == 1;
     for (size_t i = 0; i < n; i++) {
+        if (shards.n > 1 && c->zero >= 3 && strcmp(rows[i].name, "params") == 0) {
+            rows[i] = (bt_arena_row){"params", bt_weights_latent_bytes(&p, &shards, (int)c->zero, shard), "latent weights, fp32: own ternary pieces; embedding, norms, head"};
+        }
         if (shards.n > 1 && c->zero >= 2 && one_micro && strcmp(rows[i].name, "grads") == 0) {
             rows[i] = (bt_arena_row){"grads", grads_kept(&p, &shards, shard), "own pieces; the others' go back as soon as they are summed"};
         }
@@ -49,7 +53,8 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
 
     int64_t units = c->reproducible ? micros : 0, first = micros * me.dp / dp;
     size_t exchange = bt_reducer_staging(p.total, (size_t)c->bucket_bytes, &shards, (int)dp, me.dp, units);
-    if (exchange) rows[n++] = (bt_arena_row){"exchange", exchange, "sums of other ranks on their way into this rank's parts"};
+    exchange += bt_weights_bytes(&p, &shards, (int)c->zero);
+    if (exchange) rows[n++] = (bt_arena_row){"exchange", exchange, "sums and codes of other ranks on their way"};
     size_t partial = units ? bt_partial_bytes(p.total, first, micros * (me.dp + 1) / dp - first) : 0;
     if (partial) rows[n++] = (bt_arena_row){"partial sums", partial, "reproducible: gradients of finished units"};
     bt_params_release(&p);

@@ -50,7 +50,6 @@ static const char *divisors(char *buf, size_t size, int64_t n, int64_t x) {
 static bt_code refuse_unbuilt(const bt_run_cfg *c, bt_err *err) {
     enum { FP16 = 2 };
     const struct { bool asked; const char *what, *instead; } rows[] = {
-        {c->zero > 2, "--zero 3: sharded weights", "--zero 2"},
         {c->tp > 1, "--tp: tensor parallelism", "--tp 1"},
         {c->pp > 1, "--pp: pipeline parallelism", "--pp 1"},
         {c->precision == FP16, "--precision fp16: loss scaling", "--precision bf16"},
@@ -108,6 +107,8 @@ static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
     bt_run_cfg_mesh(c, &s);
     BT_TRY(bt_mesh_resolve(&s, world_size, err));
     c->dp_replicate = s.dp_replicate;
+    if (c->zero == 3 && c->dp_shard > 1 && c->linear == BT_LIN_DENSE)
+        return bt_fail(err, BT_ARG, "--zero 3 gathers ternary codes, and model.linear=dense has none (use --zero 2)");
     return BT_OK;
 }
 

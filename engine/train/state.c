@@ -60,11 +60,22 @@ static bt_code slices_to_save(bt_trainer *t, slice_list *out, bt_err *err) {
     return BT_OK;
 }
 
-/* what this rank reads: all weights, and the moments of its pieces */
+/* what this rank reads: the weights it holds, and the moments of its pieces */
 static bt_code slices_to_load(bt_trainer *t, bool states, slice_list *out, bt_err *err) {
     BT_TRY(room_for(t, out, err));
-    append(t, out, "weight", bt_model_weights(t->model), 0, 0, t->shards.total);
-    for (size_t i = 0; states && i < t->n_pieces; i++) append_states(t, out, i, t->pieces[i].begin, t->pieces[i].end);
+    const bt_params *p = bt_model_params(t->model);
+    float *weights = bt_model_weights(t->model);
+    for (size_t k = 0; k < p->n; k++) {
+        const bt_tensor *x = &p->tensors[k];
+        if (bt_weights_holds(t->weights, x)) append(t, out, "weight", weights, 0, x->offset, x->offset + x->count);
+    }
+    for (size_t i = 0; i < t->n_pieces; i++) {
+        for (size_t k = 0; k < p->n; k++) {
+            const bt_tensor *x = &p->tensors[k];
+            if (!bt_weights_holds(t->weights, x)) append(t, out, "weight", weights, 0, most(x->offset, t->pieces[i].begin), least(x->offset + x->count, t->pieces[i].end));
+        }
+        if (states) append_states(t, out, i, t->pieces[i].begin, t->pieces[i].end);
+    }
     return BT_OK;
 }
 

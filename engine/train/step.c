@@ -87,11 +87,13 @@ static int64_t fingerprint(double grad_norm) {
 }
 
 static bt_code update_weights(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
+    int64_t start = bt_now_ns();
     BT_TRY(bt_layout_grad_norm(t, &out->grad_norm, err));
     out->lr = bt_schedule_lr(&t->schedule, t->at.updates) * t->at.lr_factor;
     out->weight_decay = bt_schedule_decay(&t->schedule, t->at.updates);
     out->applied = bt_guard_step(&t->guard, out->grad_norm, t->notes[NOTE_BAD_LOSS] == 0);
     t->finger = fingerprint(out->grad_norm);
+    bt_meter_add(&t->meter, BT_MR_OPTIM, bt_now_ns() - start);
 
     if (!out->applied) {
         const double *squares;
@@ -104,7 +106,6 @@ static bt_code update_weights(bt_trainer *t, bt_step_outcome *out, bt_err *err) 
     double clip = t->cfg.clip / (out->grad_norm + 1e-6);            /* as torch.nn.utils.clip_grad_norm_ */
     float grad_scale = t->cfg.clip > 0 && clip < 1 ? (float)clip : 1.0f;
     BT_TRY(bt_layout_update(t, grad_scale, (float)out->lr, (float)out->weight_decay, err));
-    bt_model_quantise(t->model);
     t->at.updates++;
     return BT_OK;
 }
@@ -113,9 +114,7 @@ bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     BT_TRY(accumulate_gradients(t, out, err));
     BT_TRY(exchange_gradients(t, out, err));
 
-    int64_t start = bt_now_ns();
     BT_TRY(update_weights(t, out, err));
-    bt_meter_add(&t->meter, BT_MR_OPTIM, bt_now_ns() - start);
 
     t->at.step++;
     t->at.tokens += t->cfg.batch_tokens;

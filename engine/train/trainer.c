@@ -75,11 +75,10 @@ static bt_code start_weights(bt_trainer *t, const char *resume_dir, bt_err *err)
         BT_TRY(bt_state_resume(t, resume_dir, err));
         BT_TRY(bt_agree(world, reopen_data(t, err), err));
     } else {
-        bt_model_init_weights(t->model, (uint64_t)t->cfg.seed);
+        bt_layout_init_weights(t);
         if (t->cfg.init_from[0]) BT_TRY(bt_state_init_from(t, t->cfg.init_from, err));
     }
-    bt_model_quantise(t->model);
-    return BT_OK;
+    return bt_layout_quantise(t, err);
 }
 
 static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {

@@ -1,5 +1,5 @@
 /* mpi: 4
- * ZeRO 1 and 2 on four ranks in every cut of shards and replicas: the story of one rank; bytes as the formula says; memory of
+ * ZeRO 1, 2 and 3 on four ranks in every cut of shards and replicas: the story of one rank; bytes as the formula says; memory of
  * the moments shared out; a checkpoint of one layout goes on in others. */
 #include <unistd.h>
 
@@ -7,12 +7,14 @@
 
 #define STRIPES "--set", "train.bucket_bytes=4096"      /* the least: several stripes even in a tiny model */
 
-static const struct layout { const char *name, *words[12]; int shards; bool zero2; } layouts[] = {
+static const struct layout { const char *name, *words[14]; int shards; bool ternary; } layouts[] = {
     {"zero 1, 4 shards", {STRIPES, "--zero", "1", "--dp-shard", "4"}, 4, false},
     {"zero 1, 2 replicas of 2 shards", {STRIPES, "--zero", "1", "--dp-replicate", "2", "--dp-shard", "2"}, 2, false},
-    {"zero 2, 4 shards", {STRIPES, "--zero", "2", "--dp-shard", "4"}, 4, true},
-    {"zero 2, 2 replicas of 2 shards, 4 micro-batches", {STRIPES, "--zero", "2", "--dp-replicate", "2", "--dp-shard", "2", "--micro-batch", "1"}, 2, true},
-    {"zero 2, no overlap, one stripe", {"--zero", "2", "--set", "train.overlap=false"}, 4, true},
+    {"zero 2, 4 shards", {STRIPES, "--zero", "2", "--dp-shard", "4"}, 4, false},
+    {"zero 2, 2 replicas of 2 shards, 4 micro-batches", {STRIPES, "--zero", "2", "--dp-replicate", "2", "--dp-shard", "2", "--micro-batch", "1"}, 2, false},
+    {"zero 2, no overlap, one stripe", {"--zero", "2", "--set", "train.overlap=false"}, 4, false},
+    {"zero 3, 4 shards", {STRIPES, "--zero", "3", "--dp-shard", "4"}, 4, true},
+    {"zero 3, 2 replicas of 2 shards, 2 threads", {STRIPES, "--zero", "3", "--dp-replicate", "2", "--dp-shard", "2", "--threads", "2"}, 2, true},
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
@@ -30,8 +32,8 @@ static void same_story_as_one_rank(void **state) {
 static void gradients_equal_tensor_by_tensor(void **state) {
     (void)state;
     for (size_t k = 0; k < N_LAYOUTS; k++) {
-        const char *words[16] = {"--steps", "1"};
-        for (size_t i = 0; i < 12 && layouts[k].words[i]; i++) words[2 + i] = layouts[k].words[i];
+        const char *words[18] = {"--steps", "1"};
+        for (size_t i = 0; i < 14 && layouts[k].words[i]; i++) words[2 + i] = layouts[k].words[i];
         layout_run(&together, words, NULL);
         assert_int_equal(alone_first.n_layers, together.n_layers);
         for (size_t i = 0; i < together.n_layers; i++) {
@@ -43,14 +45,16 @@ static void gradients_equal_tensor_by_tensor(void **state) {
 /* reduce-scatter (n-1)/n to the owners, (R-1)/R of the pieces among replicas... counted straight from the exchange:
  *     sums to owners      every rank sends (n-1)/n of the gradients
  *     replicas            every rank sends its 1/n to R-1 others
- *     weights             every rank sends its 1/S to S-1 others */
+ *     weights             every rank sends its 1/S to S-1 others: 32 bits a parameter, or (ZeRO-3) 2 and a little a ternary one */
 static void bytes_follow_the_formula(void **state) {
     (void)state;
     for (size_t k = 0; k < N_LAYOUTS; k++) {
         bt_train_result r = layout_run(&together, layouts[k].words, NULL);
-        double n = 4, S = layouts[k].shards, R = n / S, P = 4.0 * (double)r.params;
-        double want = P * ((n - 1) / n + (R - 1) / n + (S - 1) / S), got = r.step_ms[BT_MR_BYTES_LOGICAL];
-        if (!(got >= 0.999 * want && got < 1.03 * want + 2048)) fail_msg("%s: %.0f bytes a step and rank, the formula says %.0f", layouts[k].name, got, want);
+        double n = 4, S = layouts[k].shards, R = n / S, P = 4.0 * (double)r.params, got = r.step_ms[BT_MR_BYTES_LOGICAL];
+        double ternary = layouts[k].ternary ? atof(fake_fact(&together, "params.linear")) : 0;
+        double weights = P - 4 * ternary + 2.1 / 8 * ternary;
+        double want = P * ((n - 1) / n + (R - 1) / n) + weights * (S - 1) / S;
+        if (!(got >= 0.99 * want && got < 1.03 * want + 2048)) fail_msg("%s: %.0f bytes a step and rank, the formula says %.0f", layouts[k].name, got, want);
     }
 }
 
@@ -64,6 +68,34 @@ static void moments_are_shared_out(void **state) {
     }
 }
 
+/* ZeRO-3: every latent ternary weight lies with one rank of a replica and nowhere else (untouched memory reads as zero). */
+static void latent_weights_lie_with_their_owner_only(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    for (size_t k = 0; k < N_LAYOUTS; k++) {
+        const char *words[18] = {"--steps", "2"};
+        for (size_t i = 0; i < 14 && layouts[k].words[i]; i++) words[2 + i] = layouts[k].words[i];
+        bt_run_cfg cfg;
+        tiny_cfg(&cfg, words);
+        bt_trainer *t = tiny_create(&cfg, NULL, NULL, "");
+        bt_train_result r;
+        assert_int_equal(bt_trainer_run(t, &r, &err), BT_OK);
+        const bt_params *p = bt_model_params(bt_trainer_model(t));
+        const float *w = bt_model_weights(bt_trainer_model(t));
+        double here[2] = {0, 0}, all;                   /* latent values held; values there are */
+        for (size_t i = 0; i < p->n; i++) {
+            if (!p->tensors[i].tern) continue;
+            for (size_t e = 0; e < p->tensors[i].count; e++) here[0] += w[p->tensors[i].offset + e] != 0;
+            here[1] += (double)p->tensors[i].count;
+        }
+        all = here[0];
+        assert_int_equal(bt_all_reduce_f64(bt_comm_world(), &all, 1, BT_SUM, &err), BT_OK);
+        double copies = layouts[k].ternary ? 4.0 / layouts[k].shards : 4;
+        assert_true(all == copies * here[1]);
+        bt_trainer_destroy(t);
+    }
+}
+
 /* ---- a checkpoint of each layout goes on in each other ---------------------------------------------------------------- */
 
 static char dir[64];
@@ -71,7 +103,7 @@ static char dir[64];
 static void run_part(fake_sink *f, const struct layout *l, const char *stop_after, const char *resume_dir) {
     const char *words[32] = {"--steps", "8", "--lr", "1e-3", "--stop-after", stop_after, "--out", dir};
     size_t n = 8;
-    for (size_t i = 0; i < 12 && l->words[i]; i++) words[n++] = l->words[i];
+    for (size_t i = 0; i < 14 && l->words[i]; i++) words[n++] = l->words[i];
     bt_run_cfg cfg;
     tiny_cfg(&cfg, words);
     memset(f, 0, sizeof *f);
@@ -121,6 +153,7 @@ int main(void) {
         cmocka_unit_test(gradients_equal_tensor_by_tensor),
         cmocka_unit_test(bytes_follow_the_formula),
         cmocka_unit_test(moments_are_shared_out),
+        cmocka_unit_test(latent_weights_lie_with_their_owner_only),
         cmocka_unit_test(a_checkpoint_of_one_layout_goes_on_in_another),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

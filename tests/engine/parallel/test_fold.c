@@ -75,24 +75,26 @@ static void the_kept_array_receives_the_sum(void **state) {
 
 static void shards_cover_the_array_once(void **state) {
     (void)state;
-    static const size_t totals[] = {1, 4095, 4096, 100000, 1234567};
-    for (size_t i = 0; i < 5; i++) for (int R = 1; R <= 4; R++) for (int S = 1; S <= 5; S++) {
+    static const size_t totals[] = {1, 4095, 4096, 100000, 1234567, 27811328};
+    for (size_t i = 0; i < 12; i++) for (int R = 1; R <= 4; R++) for (int S = 1; S <= 20; S++) {
         bt_shards s;
-        bt_shards_init(&s, totals[i], 64 * 1024, R, S);
+        size_t total = totals[i / 2];
+        bt_shards_init(&s, total, i % 2 ? 64 * 1024 : 4 << 20, R, S);
+        if (S > 1 && S <= 4 && i == 10) assert_false(bt_shards_ragged(&s));
         size_t at = 0, elems = 0;
         for (size_t k = 0; k < s.n_stripes; k++) {
             assert_int_equal(bt_shards_stripe(&s, k).begin, at);
             for (int d = 0; d < S; d++) {
                 bt_range p = bt_shards_piece(&s, k, d);
                 assert_int_equal(p.begin, at);
-                assert_true(p.begin % BT_SUM_BLOCK == 0 || p.begin == totals[i]);
+                assert_true(p.begin % BT_SUM_BLOCK == 0 || p.begin == total);
                 at = p.end;
             }
             assert_int_equal(bt_shards_stripe(&s, k).end, at);
         }
-        assert_int_equal(at, totals[i]);
+        assert_int_equal(at, total);
         for (int d = 0; d < S; d++) elems += bt_shards_elems(&s, d);
-        assert_int_equal(elems, totals[i]);
+        assert_int_equal(elems, total);
         if (S == 1) assert_int_equal(s.n_stripes, 1);
         else assert_int_equal(s.piece % ((size_t)BT_SUM_BLOCK * (size_t)R), 0);
     }

@@ -1,0 +1,189 @@
+/* quantise.c - latent weights to codes, scales and packed panels, in parts that ranks can share (ZeRO-3).
+ *
+ * The scale of a tensor is the mean of |w|. Its sum is taken over blocks cut at multiples of BT_SUM_BLOCK of the flat array,
+ * added in order: pieces of the flat array begin at such multiples, so whoever holds which piece, the bits are the same.
+ *
+ *     sums     block 0 | 1 | 2 | ... of every ternary tensor in turn; for b1 the sums of w itself follow in a second row */
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "engine/base/threads.h"
+#include "engine/kernels/ops.h"
+#include "engine/model/net.h"
+#include "engine/quant/ternary.h"
+
+static const float SCALE_LEAST = 1e-5f;
+enum { WIRE_CHUNK = 8192 };                     /* codes unpacked at a time; a multiple of the 128 of a packed block */
+
+static size_t first_block(const bt_tensor *t) { return t->offset / BT_SUM_BLOCK; }
+static size_t blocks_of(const bt_tensor *t) { return (t->offset + t->count - 1) / BT_SUM_BLOCK - first_block(t) + 1; }
+
+static bt_linear *linear_at(bt_model *m, const bt_tensor *t) {
+    if (!t->tern) return NULL;
+    bt_layer *l = &m->layers[t->layer];
+    bt_linear *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) if (all[i]->tensor == t) return all[i];
+    return NULL;
+}
+
+static size_t one_row(const bt_model *m) {
+    size_t n = 0;
+    for (size_t i = 0; i < m->params.n; i++) if (m->params.tensors[i].tern) n += blocks_of(&m->params.tensors[i]);
+    return n;
+}
+
+static bool centred(const bt_model *m) { return m->setup.cfg.linear == BT_LIN_BITNET1; }
+
+size_t bt_model_quant_sums(const bt_model *m) { return one_row(m) * (centred(m) ? 2 : 1); }
+
+/* ---- sums ----------------------------------------------------------------------------------------------------------- */
+
+typedef struct sum_job { const float *w; const bt_tensor *t; double *abs, *plain; size_t first; } sum_job;
+
+static void sum_range(void *ctx, int thread, size_t from, size_t to) {
+    (void)thread;
+    const sum_job *j = ctx;
+    for (size_t k = from; k < to; k++) {
+        size_t b = j->first + k, begin = b * BT_SUM_BLOCK, end = begin + BT_SUM_BLOCK;
+        if (begin < j->t->offset) begin = j->t->offset;
+        if (end > j->t->offset + j->t->count) end = j->t->offset + j->t->count;
+        j->abs[b - first_block(j->t)] = bt_k()->sum_abs(j->w + begin, end - begin);
+        if (j->plain) j->plain[b - first_block(j->t)] = bt_k()->sum(j->w + begin, end - begin);
+    }
+}
+
+void bt_model_quant_fill(bt_model *m, double *sums, size_t begin, size_t end) {
+    double *abs = sums, *plain = centred(m) ? sums + one_row(m) : NULL;
+    for (size_t i = 0; i < m->params.n; i++) {
+        const bt_tensor *t = &m->params.tensors[i];
+        if (!t->tern) continue;
+        size_t from = t->offset > begin ? t->offset : begin, to = t->offset + t->count < end ? t->offset + t->count : end;
+        if (from < to) {
+            sum_job j = {m->w, t, abs, plain, from / BT_SUM_BLOCK};
+            bt_parallel_for((to - 1) / BT_SUM_BLOCK - j.first + 1, 8, sum_range, &j);
+        }
+        abs += blocks_of(t);
+        if (plain) plain += blocks_of(t);
+    }
+}
+
+static double add_up(const double *blocks, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += blocks[i];
+    return sum;
+}
+
+/* b1.58: absmean, codes round to {-1, 0, 1} (arXiv:2402.17764, clamped as in the released code);
+ * b1: sign of the centred weight (arXiv:2310.11453) */
+void bt_model_quant_scales(bt_model *m, const double *sums) {
+    const double *abs = sums, *plain = centred(m) ? sums + one_row(m) : NULL;
+    for (size_t i = 0; i < m->params.n; i++) {
+        const bt_tensor *t = &m->params.tensors[i];
+        bt_linear *l = linear_at(m, t);
+        if (!l) continue;
+        l->scale = fmaxf((float)(add_up(abs, blocks_of(t)) / (double)t->count), SCALE_LEAST);
+        l->mean = plain ? (float)(add_up(plain, blocks_of(t)) / (double)t->count) : 0.0f;
+        l->counts = (bt_tern_stats){0, 0, 0};
+        abs += blocks_of(t);
+        if (plain) plain += blocks_of(t);
+    }
+}
+
+/* ---- codes ---------------------------------------------------------------------------------------------------------- */
+
+static void count(bt_linear *l, bt_tern_stats s) {
+    l->counts.zero += s.zero;
+    l->counts.pos += s.pos;
+    l->counts.flips += s.flips;
+}
+
+void bt_model_quant_codes(bt_model *m, size_t begin, size_t end) {
+    for (size_t i = 0; i < m->params.n; i++) {
+        const bt_tensor *t = &m->params.tensors[i];
+        bt_linear *l = linear_at(m, t);
+        size_t from = t->offset > begin ? t->offset : begin, to = t->offset + t->count < end ? t->offset + t->count : end;
+        if (!l || from >= to) continue;
+        count(l, bt_op_tern_codes(l->codes + (from - t->offset), m->w + from, l->mean, 1.0f / l->scale, centred(m), to - from));
+    }
+}
+
+typedef struct wire_job {
+    int8_t *codes;
+    uint8_t *packed;
+    size_t n;
+    _Atomic uint64_t zero, pos, flips;
+    _Atomic int bad;
+} wire_job;
+
+static size_t chunk_elems(const wire_job *j, size_t k) { return j->n - k * WIRE_CHUNK < WIRE_CHUNK ? j->n - k * WIRE_CHUNK : WIRE_CHUNK; }
+
+static void give_range(void *ctx, int thread, size_t from, size_t to) {
+    (void)thread;
+    wire_job *j = ctx;
+    for (size_t k = from; k < to; k++) bt_tern2_pack(j->packed + bt_tern2_row_bytes(k * WIRE_CHUNK), j->codes + k * WIRE_CHUNK, 1, chunk_elems(j, k));
+}
+
+static void take_range(void *ctx, int thread, size_t from, size_t to) {
+    (void)thread;
+    wire_job *j = ctx;
+    int8_t fresh[WIRE_CHUNK];
+    for (size_t k = from; k < to; k++) {
+        size_t n = chunk_elems(j, k);
+        int8_t *codes = j->codes + k * WIRE_CHUNK;
+        uint64_t zero = 0, pos = 0, flips = 0;
+        if (bt_tern2_unpack(fresh, j->packed + bt_tern2_row_bytes(k * WIRE_CHUNK), 1, n, NULL) != BT_OK) {
+            atomic_store(&j->bad, 1);
+            return;
+        }
+        for (size_t i = 0; i < n; i++) {
+            zero += fresh[i] == 0;
+            pos += fresh[i] > 0;
+            flips += fresh[i] != codes[i];
+        }
+        memcpy(codes, fresh, n);
+        atomic_fetch_add(&j->zero, zero);
+        atomic_fetch_add(&j->pos, pos);
+        atomic_fetch_add(&j->flips, flips);
+    }
+}
+
+void bt_model_quant_give(bt_model *m, size_t tensor, size_t first, size_t n, uint8_t *packed) {
+    wire_job j = {.codes = linear_at(m, &m->params.tensors[tensor])->codes + first, .packed = packed, .n = n};
+    bt_parallel_for((n + WIRE_CHUNK - 1) / WIRE_CHUNK, 1, give_range, &j);
+}
+
+bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n, const uint8_t *packed, bt_err *err) {
+    const bt_tensor *t = &m->params.tensors[tensor];
+    bt_linear *l = linear_at(m, t);
+    wire_job j = {.codes = l->codes + first, .packed = (uint8_t *)(uintptr_t)packed, .n = n};
+    bt_parallel_for((n + WIRE_CHUNK - 1) / WIRE_CHUNK, 1, take_range, &j);
+    if (j.bad) return bt_fail(err, BT_FORMAT, "received codes of '%s' that no ternary weight has", t->name);
+    count(l, (bt_tern_stats){j.zero, j.pos, j.flips});
+    return BT_OK;
+}
+
+void bt_model_quant_pack(bt_model *m) {
+    for (size_t i = 0; i < m->params.n; i++) {
+        bt_linear *l = linear_at(m, &m->params.tensors[i]);
+        if (!l) continue;
+        double n = (double)m->params.tensors[i].count;
+        l->stat = (bt_quant_stat){.zero_frac = (double)l->counts.zero / n, .pos_frac = (double)l->counts.pos / n,
+                                  .flip_frac = m->quantised ? (double)l->counts.flips / n : 0.0, .scale = (double)l->scale};
+        bt_op_tern_pack(l->packed, l->codes, l->N, l->K);
+    }
+    m->quantised = true;
+}
+
+void bt_model_quantise(bt_model *m) {
+    bt_model_quant_fill(m, m->quant_sums, 0, m->params.total);
+    bt_model_quant_scales(m, m->quant_sums);
+    bt_model_quant_codes(m, 0, m->params.total);
+    bt_model_quant_pack(m);
+}
+
+bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor) {
+    if (tensor >= m->params.n) return (bt_quant_stat){0};
+    const bt_linear *l = linear_at((bt_model *)(uintptr_t)m, &m->params.tensors[tensor]);
+    return l ? l->stat : (bt_quant_stat){0};
+}
