@@ -20,8 +20,8 @@ static void fill_range(void *ctx, int thread, size_t from, size_t to) {
 }
 
 void bt_norm_fill(double *blocks, const float *x, size_t begin, size_t end) {
-    assert(begin % BT_SUM_BLOCK == 0);
     if (begin >= end) return;
+    assert(begin % BT_SUM_BLOCK == 0);
     fill f = {blocks, x, begin, end};
     bt_parallel_for(bt_norm_blocks(end - begin), 4, fill_range, &f);
 }
