@@ -8,10 +8,41 @@
 
 static const uint8_t colors[BT_COMPARE_MAX] = {BT_C_ACCENT, BT_C_THIRD, BT_C_P_OPTIM, BT_C_P_CKPT, BT_C_P_COMM, BT_C_SECOND};
 
+static bool on_setting(void *ctx, const bt_row *row) {
+    bt_top *t = ctx;
+    if (t->n_settings == BT_COMPARE_SETTINGS || !row->cells[0]) return false;
+    bt_setting *s = &t->setting[t->n_settings++];
+    bt_text_plain(s->key, sizeof s->key, row->cells[0]);
+    for (int i = 0; i < BT_COMPARE_MAX && i + 1 < row->n; i++) bt_text_plain(s->value[i], sizeof s->value[i], row->cells[i + 1] ? row->cells[i + 1] : "-");
+    return true;
+}
+
+/* what was set differently, but for names and places */
+static bt_code load_settings(bt_top *t, int n, bt_err *err) {
+    const char *names[BT_COMPARE_MAX];
+    bt_text sql;
+    bt_text_init(&sql);
+    bt_text_put(&sql, "SELECT key");
+    for (int i = 0; i < n; i++) {
+        names[i] = t->marked[i];
+        bt_text_printf(&sql, ", max(CASE WHEN run = ?%d THEN CAST(value AS TEXT) END)", i + 1);
+    }
+    bt_text_put(&sql, " FROM configs WHERE key NOT LIKE 'run.%' AND run IN (");
+    for (int i = 0; i < n; i++) bt_text_printf(&sql, "%s?%d", i ? ", " : "", i + 1);
+    bt_text_printf(&sql, ") GROUP BY key HAVING count(DISTINCT CAST(value AS TEXT)) > 1 OR count(*) < %d ORDER BY count(*) < %d, key", n, n);
+    t->n_settings = 0;
+    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot compare %d runs: out of memory", n)
+                              : bt_db_query(t->cfg.db, bt_text_str(&sql), names, n, 0, 2, on_setting, t, NULL, err);
+    bt_text_release(&sql);
+    return code;
+}
+
 bt_code bt_compare_load(bt_top *t, bt_err *err) {
     int n = t->n_marked < BT_COMPARE_MAX ? t->n_marked : BT_COMPARE_MAX;
     if (!t->compared) t->compared = calloc(BT_COMPARE_MAX, sizeof *t->compared);
-    if (!t->compared) return bt_fail(err, BT_NOMEM, "cannot compare %d runs: out of memory", n);
+    if (!t->setting) t->setting = calloc(BT_COMPARE_SETTINGS, sizeof *t->setting);
+    if (!t->compared || !t->setting) return bt_fail(err, BT_NOMEM, "cannot compare %d runs: out of memory", n);
+    BT_TRY(load_settings(t, n, err));
     t->n_compared = 0;
     for (int i = 0; i < n; i++) {
         bt_view_ask ask;
@@ -77,6 +108,19 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
     }
 }
 
+static void draw_settings(bt_top *t, bt_rect r) {
+    bt_canvas *c = &t->canvas;
+    char right[40] = "";
+    if (t->n_settings > r.h - 1) snprintf(right, sizeof right, "%d of %d", r.h - 1, t->n_settings);
+    bt_canvas_rule(c, (bt_rect){r.x, r.y, r.w, 1}, (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, t->n_settings ? "settings that differ" : "no setting differs", right);
+    int w = (r.w - 24) / (t->n_compared ? t->n_compared : 1);
+    if (w > 24) w = 24;
+    for (int i = 0; i < t->n_settings && i < r.h - 1; i++) {
+        bt_canvas_text(c, r.x + 1, r.y + 1 + i, 21, (bt_style){.fg = BT_C_LABEL}, t->setting[i].key);
+        for (int k = 0; k < t->n_compared; k++) bt_canvas_text(c, r.x + 24 + k * w, r.y + 1 + i, w - 2, (bt_style){.fg = colors[k]}, t->setting[i].value[k]);
+    }
+}
+
 void bt_screen_compare_draw(bt_top *t, bt_rect r) {
     char right[96], b[40];
     compare_ctx x = {t, INFINITY};
@@ -87,9 +131,10 @@ void bt_screen_compare_draw(bt_top *t, bt_rect r) {
         bt_top_empty(t, r, "mark runs with Space first");
         return;
     }
-    bt_want rows[] = {{.min = 8, .weight = 1, .rank = 0}, {.min = t->n_compared + 1, .rank = 1}};
-    bt_rect out[2];
-    bt_layout_rows((bt_rect){r.x, r.y + 1, r.w, r.h - 1}, rows, 2, 1, out);
+    int settings = t->n_settings + 1 < 5 ? t->n_settings + 1 : 5;
+    bt_want rows[] = {{.min = 8, .weight = 3, .rank = 0}, {.min = t->n_compared + 1, .rank = 1}, {.min = settings, .max = t->n_settings + 1, .weight = 1, .rank = 2}};
+    bt_rect out[3];
+    bt_layout_rows((bt_rect){r.x, r.y + 1, r.w, r.h - 1}, rows, 3, r.h > 22, out);
     bt_plot p;
     bt_plot_init(&p);
     p.log_y = t->log_y;
@@ -105,4 +150,5 @@ void bt_screen_compare_draw(bt_top *t, bt_rect r) {
     bt_list_table tab = {.cols = columns, .n_cols = C_COUNT, .n_rows = (size_t)t->n_compared, .cell = cell, .ctx = &x, .selected = -1, .sort_col = -1};
     int top = 0;
     if (out[1].h > 1) bt_list_draw(&t->canvas, out[1], &tab, &top);
+    if (out[2].h > 0) draw_settings(t, out[2]);
 }

@@ -84,6 +84,9 @@ void bt_screen_runs(bt_top *t, bt_rect r) {
     }
     char right[128];
     bt_top_rows(t, y->n, row_text, row_number, true);
+    for (size_t i = 0; i < t->n_rows && t->cursor_run[0]; i++)
+        if (strcmp(y->run[t->rows[i]].run, t->cursor_run) == 0) l->selected = (int)i;
+    if (t->n_rows > 0) snprintf(t->cursor_run, sizeof t->cursor_run, "%s", y->run[t->rows[l->selected]].run);
     if (y->total > (int64_t)y->n) snprintf(right, sizeof right, "newest %zu of %lld · Enter opens, Space marks, c compares, R new run", y->n, (long long)y->total);
     else snprintf(right, sizeof right, "Enter opens, Space marks, c compares, R new run");
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0), "runs", right);

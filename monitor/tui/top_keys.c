@@ -76,6 +76,7 @@ static void move(bt_top *t, int by) {
         return;
     }
     l->touched = true;
+    if (t->screen == BT_SCREEN_RUNS) t->cursor_run[0] = 0;     /* the cursor moves on to another run */
     int to = l->selected + by, last = (int)t->n_rows - 1;
     l->selected = to > last ? (last > 0 ? last : 0) : to < 0 ? 0 : to;
 }
@@ -140,6 +141,7 @@ static void go_screen(bt_top *t, int screen) {
     t->expanded = t->help = t->comparing = false;
     t->mode = 0;
     t->reload = true;
+    if (screen == BT_SCREEN_RUNS) snprintf(t->cursor_run, sizeof t->cursor_run, "%s", t->run);
 }
 
 /* a pane of the overview that has a screen of its own opens that */

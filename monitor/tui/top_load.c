@@ -66,6 +66,7 @@ void bt_top_close(bt_top *t) {
     bt_view_close(t->view);
     bt_canvas_release(&t->canvas);
     free(t->compared);
+    free(t->setting);
     if (t->filter_is_re) regfree(&t->filter_re);
     *t = (bt_top){0};
 }

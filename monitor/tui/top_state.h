@@ -26,7 +26,7 @@ typedef enum {
     BT_TS_RSS, BT_TS_MFU, BT_TS_CHOSEN, BT_TS_COUNT
 } bt_top_series;
 
-enum { BT_TOP_ROWS = 8192, BT_MARKED_MAX = 12, BT_COMPARE_MAX = 6, BT_COMPARE_POINTS = 258, BT_FORM_FIELDS = 7 };
+enum { BT_TOP_ROWS = 8192, BT_MARKED_MAX = 12, BT_COMPARE_MAX = 6, BT_COMPARE_POINTS = 258, BT_COMPARE_SETTINGS = 40, BT_FORM_FIELDS = 7 };
 
 typedef struct bt_compared {        /* one run of a comparison */
     char run[BT_NAME_MAX];
@@ -34,6 +34,10 @@ typedef struct bt_compared {        /* one run of a comparison */
     double x[BT_COMPARE_POINTS], loss[BT_COMPARE_POINTS], tokens[BT_COMPARE_POINTS];
     double last_loss, best_val, tokens_per_s, step_ms, overhead, tokens_total;
 } bt_compared;
+
+typedef struct bt_setting {         /* one that differs between the compared runs */
+    char key[40], value[BT_COMPARE_MAX][40];
+} bt_setting;
 
 typedef struct bt_list {            /* selection of one screen's table */
     int selected, top, sort;        /* sort: column, -1 the screen's own order */
@@ -79,9 +83,12 @@ typedef struct bt_top {
     int64_t message_until_ns;
     char marked[BT_MARKED_MAX][BT_NAME_MAX];
     int n_marked;
+    char cursor_run[BT_NAME_MAX];   /* the run the cursor of the list stays on while others come and go */
     bool comparing;
     bt_compared *compared;          /* n_compared of them */
     int n_compared;
+    bt_setting *setting;            /* n_settings of them */
+    int n_settings;
     char pending[BT_NAME_MAX];      /* a run that was started from here and is not in the database yet */
     int form_field;
     char form[BT_FORM_FIELDS][128];

@@ -69,6 +69,22 @@ expect 2 "not a range of steps" "$BITRAIN" plot demo loss --steps 5
 expect 2 "plot needs a run" "$BITRAIN" plot
 LC_ALL=C "$BITRAIN" plot demo | LC_ALL=C grep -q '[^ -~]' && fail "a plot in the C locale is not ASCII"
 
+# newer, or held by somebody
+if command -v sqlite3 > /dev/null; then
+    cp "$BITRAIN_STORE" "$d/newer.db"
+    sqlite3 "$d/newer.db" "PRAGMA user_version=999" > /dev/null
+    expect 6 "newer bitrain.*upgrade" "$BITRAIN" top --once --store "$d/newer.db"
+    cp "$BITRAIN_STORE" "$d/held.db"
+    mkfifo "$d/hold"
+    sqlite3 "$d/held.db" > /dev/null < "$d/hold" &
+    exec 3> "$d/hold"
+    echo "PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE; CREATE TABLE held(x);" >&3
+    for i in $(seq 100); do sqlite3 "$d/held.db" "SELECT count(*) FROM run" > /dev/null 2>&1 || break; sleep 0.05; done
+    expect 4 "another program holds the database" "$BITRAIN" top --once --store "$d/held.db"
+    exec 3>&-
+    wait
+fi
+
 # cut short: one line, and not by a crash
 head -c 20000 "$BITRAIN_STORE" > "$d/short.db"
 "$BITRAIN" top demo --once --store "$d/short.db" > "$d/out" 2> "$d/err"

@@ -32,7 +32,7 @@ keys "'$BITRAIN' top demo; echo STATUS=\$?" Enter
 sees 'demo +○ DONE +attempt 1'
 
 i=0
-for p in 'slowest ranks' 'stragglers' 'where each rank' 'per rank and step' 'ternary weights' 'goodput' '▸base-1' 'processors and memory'; do
+for p in 'slowest ranks' 'stragglers' 'where each rank' 'per rank and step' 'ternary weights' 'goodput' '▸demo' 'processors and memory'; do
     i=$((i + 1))
     keys $i
     sees "$p"
@@ -119,6 +119,7 @@ keys BSpace Tab; keys -l 'synth:chain'; keys Tab; keys -l 2; keys Tab; keys -l 1
 sees 'from-form +(●|○)' 60               # it has begun, and its overview opened by itself
 sees 'step 2/2' 60
 sees 'DONE' 60
+keys 7; sees '▸from-form'; keys Space c; sees 'settings that differ'; sees 'train.steps +200 +200 +2'
 keys q; sees 'ready> *$'
 keys clear Enter
 

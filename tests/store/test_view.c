@@ -527,6 +527,41 @@ static void nothing_yet_and_nobody_there(void **state) {
     bt_writer_close(w);
 }
 
+typedef struct standing { bt_writer *w; int seen; } standing;
+
+static bool stands_still(void *ctx, const bt_row *row) {
+    standing *s = ctx;
+    (void)row;
+    if (s->seen++ == 0) {                                       /* in the middle of a read: the run goes on and is safe on disk */
+        bt_fake f;
+        for (int64_t step = 100; step < 160; step++) bt_writer_sink(s->w)->step(bt_writer_sink(s->w)->ctx, bt_fake_step(&f, step, 2));
+        int64_t t0 = bt_now_ns();
+        OK(bt_writer_flush(s->w, err));
+        assert_int_equal(bt_writer_committed_step(s->w), 159);
+        assert_true(bt_now_ns() - t0 < 20 * INT64_C(1000000000));
+    }
+    return true;
+}
+
+static void a_reader_that_stands_still_holds_nobody_up(void **state) {
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    bt_run_start start = bt_fake_run("s");
+    standing s = {0};
+    bt_fake f;
+    int attempt;
+    OK(bt_writer_open(&s.w, t->db, 1, err));
+    OK(bt_writer_begin(s.w, &start, &attempt, err));
+    for (int64_t step = 0; step < 100; step++) bt_writer_sink(s.w)->step(bt_writer_sink(s.w)->ctx, bt_fake_step(&f, step, 2));
+    OK(bt_writer_flush(s.w, err));
+    bt_view *v = open_view(t->db, &db);
+    OK(bt_vq_rows(v->impl, "SELECT step FROM steps WHERE run = ?1", "s", NULL, 0, stands_still, &s, err));
+    assert_int_equal(s.seen, 100);                              /* what it sees is of one instant */
+    bt_view_close(v);
+    bt_db_close(db);
+    bt_writer_close(s.w);
+}
+
 static void json_says_what_the_structs_say(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = slow_five();
@@ -561,7 +596,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         T(the_slow_rank_is_named_with_its_phase), T(goodput_adds_up),      T(a_series_holds_every_step_once), T(every_axis_is_right),
         T(the_past_is_what_it_was),               T(following_equals_looking_afresh), T(verdicts_tell_patterns_apart), T(heat_map_shows_who_and_when),
-        T(long_runs_are_read_from_summaries),      T(layers_and_lists),     T(nothing_yet_and_nobody_there),   T(what_is_shown_has_no_escapes), cmocka_unit_test(statistics_of_small_arrays), T(json_says_what_the_structs_say),
+        T(long_runs_are_read_from_summaries),      T(layers_and_lists),     T(nothing_yet_and_nobody_there),   T(what_is_shown_has_no_escapes), cmocka_unit_test(statistics_of_small_arrays), T(a_reader_that_stands_still_holds_nobody_up), T(json_says_what_the_structs_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

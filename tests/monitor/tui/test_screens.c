@@ -242,6 +242,7 @@ static void keys_do_what_the_table_says(void **state) {
     shows("~7jb1~", "ghost: baseline");
     shows("~7 c~", "mark two or more runs");
     shows("~7  c~", "compare: loss");
+    shows("~7  c~", "no setting differs");
     shows("~8~", "node0");
     shows("~3t~", "percent of the step");
 }
