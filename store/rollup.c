@@ -190,6 +190,7 @@ static void clear(bt_roll *r, int level) {
 static bool grow(bt_roll *r, int n_ranks) {
     if (n_ranks <= r->n_ranks) return true;
     size_t row = (size_t)r->slots.n_ranks, floats = 2 + (size_t)n_ranks * (6 * row + 1);
+    if (floats < r->blob_floats) floats = r->blob_floats;       /* a lone rank needs less than the step's own summary */
     float *blob = realloc(r->blob, floats * sizeof *blob);
     if (!blob) return false;
     r->blob = blob;

@@ -136,6 +136,17 @@ static void a_plain_run(void **state) {
     written_as_it_goes_equals_made_later(t->db);
 }
 
+/* its own summary is smaller than the step's: both go through one buffer */
+static void a_lone_rank(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = bt_synth_default("s");
+    s.ranks = 1;
+    s.steps = 700;
+    OK(bt_synth_make(t->db, &s, err));
+    assert_true(bt_number(t->db, "SELECT count(*) FROM roll", NULL) > 700 / 16 * 2);
+    written_as_it_goes_equals_made_later(t->db);
+}
+
 static void a_run_with_a_restart(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s");
@@ -254,6 +265,7 @@ static void damaged_blobs_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_plain_run, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_lone_rank, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_run_with_a_restart, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(gaps_returns_and_failures, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_writer_killed_again_and_again, bt_tmp_make, bt_tmp_drop),
