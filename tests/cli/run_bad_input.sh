@@ -3,7 +3,7 @@
 # unless it is a report that found something (5).
 #
 # Rows: exit code | words after 'bitrain' | what the line must contain. {tmp} is an empty folder, {store} a database that does
-# not exist, {junk} a file of random bytes, {empty} an empty file, {short} a text of
+# not exist, {junk} a binary file of no format, {empty} an empty file, {short} a text of
 # 17 bytes, {conf} a configuration file with a misspelt key.
 # Every command of 'bitrain help' needs a row.
 set -u
@@ -158,7 +158,7 @@ fault() { echo "$*"; bad=1; }
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 export BITRAIN_STORE=$tmp/none.db XDG_DATA_HOME=$tmp/data HOME=$tmp
-head -c 100000 /dev/urandom >"$tmp/junk"
+{ printf '\177\001'; yes junk | head -c 100000 | tr '\n' '\000'; } >"$tmp/junk"
 : >"$tmp/empty"
 echo 'In the beginning' >"$tmp/short"
 : >"$tmp/empty.bts"
