@@ -50,7 +50,9 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     if (p->from.step >= p->cfg.steps)
         return bt_fail(err, BT_BUSY, "run '%s' has done its %" PRId64 " steps (give a larger --steps to go further)", p->run, p->cfg.steps);
     if (p->cfg.hosts[0] && access(p->cfg.hosts, R_OK) != 0) return bt_fail_errno(err, BT_NOTFOUND, errno, "cannot read host file '%s'", p->cfg.hosts);
-    if (p->cfg.dash && !bt_command_find("dash")) return bt_fail(err, BT_UNSUPPORTED, "this build has no dashboard (it was built without libmicrohttpd)");
+#ifndef BITRAIN_HAVE_WEB
+    if (p->cfg.dash) return bt_fail(err, BT_UNSUPPORTED, "--dash: this program was built without the dashboard (libmicrohttpd-dev and npm make it; then build again)");
+#endif
     if (!p->run[0]) BT_TRY(bt_train_make_name(p->store, p->run, err));
     BT_TRY(bt_train_place(p, err));
     bt_run_cfg_json(&p->opts, &p->config_json);

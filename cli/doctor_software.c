@@ -65,7 +65,7 @@ void bt_doctor_screens(bt_doctor *d) {
 #ifdef BITRAIN_HAVE_WEB
     bt_doc(d, BT_DOC_OK, "screens", "libmicrohttpd: bitrain dash serves");
 #else
-    bt_doc(d, BT_DOC_INFO, "screens", "no browser dashboard in this build");
+    bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "screens", "built without the dashboard: no bitrain dash"), "apt-get install libmicrohttpd-dev npm, ./bootstrap build");
 #endif
     const char *term = getenv("TERM"), *locale = getenv("LC_ALL");
     if (!locale || !*locale) locale = getenv("LC_CTYPE");

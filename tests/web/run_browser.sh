@@ -10,7 +10,7 @@ command -v node >/dev/null || skip "Node.js is missing (Debian: nodejs)"
 [ -x /usr/bin/chromium ] || skip "Chromium is missing (Debian: chromium)"
 modules=${BITRAIN_TEST_MODULES:-$here/node_modules}
 [ -d "$modules/playwright-core" ] || skip "playwright-core is missing (npm --prefix tests/web install)"
-"$BITRAIN" help 2>&1 | grep -q dash || skip "built without the dashboard"
+! "$BITRAIN" doctor --quick | grep -q "without the dashboard" || skip "built without the dashboard"
 dir=$(mktemp -d)
 pid=""
 trap 'if [ -n "$pid" ]; then kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; fi; rm -rf "$dir"' EXIT

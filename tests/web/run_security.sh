@@ -8,7 +8,7 @@ pid=""
 trap 'if [ -n "$pid" ]; then kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; fi; rm -rf "$dir"' EXIT
 export BITRAIN_STORE="$dir/w.db" XDG_RUNTIME_DIR="$dir" BITRAIN_DASH_TOKEN=0123456789abcdef0123456789abcdef
 unset SSH_CONNECTION
-if ! "$BITRAIN" help 2>&1 | grep -q dash; then echo "SKIP: built without the dashboard"; exit 77; fi
+if "$BITRAIN" doctor --quick | grep -q "without the dashboard"; then echo "SKIP: built without the dashboard"; exit 77; fi
 "$BITRAIN" dash --port 0 --json >"$dir/out" 2>"$dir/err" &
 pid=$!
 for _ in $(seq 200); do [ -s "$dir/out" ] && break; sleep 0.05; done
