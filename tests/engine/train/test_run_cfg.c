@@ -172,6 +172,28 @@ static void test_refusals(void **state) {
     says(READ("--precison", "fp32"), "unknown option '--precison' (did you mean '--precision'?)");
 }
 
+static void test_layouts(void **state) {
+    (void)state;
+    assert_int_equal(SETTLE(4, "--zero", "2"), BT_OK);                          /* all data-parallel ranks share the state */
+    assert_int_equal(c.dp_shard, 4);
+    assert_int_equal(c.dp_replicate, 1);
+    assert_int_equal(SETTLE(4, "--zero", "3", "--dp-shard", "2"), BT_OK);
+    assert_int_equal(c.dp_replicate, 2);
+    says(SETTLE(2, "--zero", "3", "--set", "model.linear=dense"), "model.linear=dense has none (use --zero 2)");
+
+    /* units follow the batch, never the ranks or --micro-batch */
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        assert_int_equal(SETTLE(ranks, "--set", "train.reproducible=true", "--micro-batch", "1"), BT_OK);
+        assert_int_equal(c.unit, 4);
+        assert_int_equal(c.micro_batch, 4);
+        assert_int_equal(c.accum, (4 + ranks - 1) / ranks);
+        assert_int_equal(bt_run_cfg_settle(&o, &c, ranks, &err), BT_OK);        /* twice changes nothing */
+        assert_int_equal(c.micro_batch, 4);
+    }
+    says(SETTLE(5, "--set", "train.reproducible=true"), "4 units of 4 sequences a step are too few for 5 data-parallel ranks (set train.unit=2");
+    says(SETTLE(1, "--set", "train.reproducible=true", "--set", "train.unit=3"), "train.unit 3 does not divide the 16 sequences of a step (use 2 or 4)");
+}
+
 static void test_small_vocab_without_bytes(void **state) {
     (void)state;
     assert_int_equal(SETTLE(1, "--data", "synth:chain", "--set", "model.vocab=64"), BT_OK);
@@ -194,7 +216,7 @@ static void test_json_and_text_agree(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_preset_resolves), cmocka_unit_test(test_defaults_are_nano), cmocka_unit_test(test_stronger_than_preset),
-        cmocka_unit_test(test_automatic_values),      cmocka_unit_test(test_synth_is_for_comparison),      cmocka_unit_test(test_ranks),             cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_automatic_values),      cmocka_unit_test(test_synth_is_for_comparison),      cmocka_unit_test(test_ranks),             cmocka_unit_test(test_refusals), cmocka_unit_test(test_layouts),
         cmocka_unit_test(test_small_vocab_without_bytes), cmocka_unit_test(test_json_and_text_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
