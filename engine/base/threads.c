@@ -1,4 +1,5 @@
-/* threads.c - a fixed pool: one generation counter, one countdown; spin a little, then sleep on a futex. */
+/* threads.c - a fixed pool: one generation counter, one countdown. Whoever waits spins a little, then sleeps on a futex:
+ * a waiter that spins on holds the very core its late partner needs when the machine has other work. */
 #include "engine/base/threads.h"
 
 #include <errno.h>
@@ -8,17 +9,19 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
 
-enum { SPIN_NS = 50000 };
+enum { SPIN_NS = 50000, POLL_NS = 200000 };       /* POLL_NS: between two polls of the idle function while asleep */
 
 static struct {
     int count;
     pthread_t *threads;                 /* count - 1 workers */
     _Atomic uint32_t generation;        /* futex: a new job, or quit */
-    _Atomic int pending;                /* workers still running the job */
+    _Atomic uint32_t pending;           /* futex: workers still running the job */
+    _Atomic uint32_t asleep;            /* workers in futex_wait, and the caller: nobody asleep saves the system call */
     _Atomic int quit;
     size_t n, grain;
     bt_range_fn fn;
@@ -27,18 +30,36 @@ static struct {
     void *idle_ctx;
 } pool = {.count = 1};
 
-static void futex_wait(_Atomic uint32_t *word, uint32_t seen) {
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+static void futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t timeout_ns) {
+    struct timespec t = {.tv_nsec = timeout_ns};
+    atomic_fetch_add(&pool.asleep, 1);
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, timeout_ns > 0 ? &t : NULL, NULL, 0);
+    atomic_fetch_sub(&pool.asleep, 1);
 }
 
+/* After the word has changed. The sleeper counts itself before the kernel compares the word, so either it is counted
+ * here or it sees the new word: both are sequentially consistent. */
 static void futex_wake_all(_Atomic uint32_t *word) {
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+    if (atomic_load(&pool.asleep)) syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-static void pause_cpu(void) {
+/* Returns when *word no longer is `seen` (until_zero: when it is 0). */
+static void wait_change(_Atomic uint32_t *word, uint32_t seen, int until_zero, void (*idle)(void *), void *ctx) {
+    int64_t until = bt_now_ns() + SPIN_NS;
+    for (;;) {
+        for (int i = 0; i < 64; i++) {
+            uint32_t now = atomic_load_explicit(word, memory_order_acquire);
+            if (until_zero ? now == 0 : now != seen) return;
 #if defined(__x86_64__)
-    __builtin_ia32_pause();
+            __builtin_ia32_pause();
 #endif
+        }
+        if (idle) idle(ctx);
+        if (bt_now_ns() < until) continue;
+        uint32_t now = atomic_load_explicit(word, memory_order_acquire);
+        if (until_zero ? now == 0 : now != seen) return;
+        futex_wait(word, now, idle ? POLL_NS : 0);
+    }
 }
 
 static void run_range(int thread) {
@@ -52,22 +73,18 @@ static void *worker(void *arg) {
     int thread = (int)(intptr_t)arg;
     uint32_t seen = 0;                  /* generation at creation; bt_threads_init resets it before starting workers */
     for (;;) {
-        int64_t until = bt_now_ns() + SPIN_NS;
-        while (atomic_load_explicit(&pool.generation, memory_order_acquire) == seen) {
-            for (int i = 0; i < 64; i++) pause_cpu();
-            if (bt_now_ns() > until) futex_wait(&pool.generation, seen);
-        }
+        wait_change(&pool.generation, seen, 0, NULL, NULL);
         seen = atomic_load_explicit(&pool.generation, memory_order_acquire);
         if (atomic_load(&pool.quit)) return NULL;
         run_range(thread);
-        atomic_fetch_sub_explicit(&pool.pending, 1, memory_order_release);
+        if (atomic_fetch_sub(&pool.pending, 1) == 1) futex_wake_all(&pool.pending);
     }
 }
 
 void bt_threads_release(void) {
     if (pool.threads) {
         atomic_store(&pool.quit, 1);
-        atomic_fetch_add_explicit(&pool.generation, 1, memory_order_release);
+        atomic_fetch_add(&pool.generation, 1);
         futex_wake_all(&pool.generation);
         for (int i = 0; i < pool.count - 1; i++) pthread_join(pool.threads[i], NULL);
         free(pool.threads);
@@ -114,12 +131,9 @@ void bt_parallel_for(size_t n, size_t grain, bt_range_fn fn, void *ctx) {
     pool.grain = grain;
     pool.fn = fn;
     pool.ctx = ctx;
-    atomic_store_explicit(&pool.pending, pool.count - 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&pool.generation, 1, memory_order_release);
+    atomic_store_explicit(&pool.pending, (uint32_t)pool.count - 1, memory_order_relaxed);
+    atomic_fetch_add(&pool.generation, 1);
     futex_wake_all(&pool.generation);
     run_range(0);
-    while (atomic_load_explicit(&pool.pending, memory_order_acquire) > 0) {
-        if (pool.idle) pool.idle(pool.idle_ctx);
-        pause_cpu();
-    }
+    wait_change(&pool.pending, 0, 1, pool.idle, pool.idle_ctx);
 }

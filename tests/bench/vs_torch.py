@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""vs_torch.py: bitrain beside PyTorch on the same work, interleaved A B A B, medians; prints the table of README.
+
+  tests/bench/vs_torch.py --bitrain build/bitrain --python python3 [--workloads nano,small] [--shapes 1,2,2x1] [--rounds 3]
+
+The work: peer_torch.py's BitNet model (pre-norm, tied embedding, AdamW) at 4096 tokens a step on its synthetic chain.
+A shape is THREADS, or RANKSxTHREADS. Each round runs every contender once, one after another, so that a busy moment of
+the machine meets all of them; the ratio is that of the medians. --json FILE keeps every single figure.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("--bitrain", default="build/bitrain")
+    p.add_argument("--python", default=sys.executable, help="a Python that has torch and numpy")
+    p.add_argument("--workloads", default="nano,small")
+    p.add_argument("--shapes", default="1,2,2x1", help="threads, or ranks x threads")
+    p.add_argument("--dtypes", default="fp32,bf16", help="of both programs")
+    p.add_argument("--compile", action="store_true", help="PyTorch with torch.compile as well")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--steps", type=int, default=5)
+    p.add_argument("--isa", default="auto", help="cap of bitrain's kernels; PyTorch is capped alike")
+    p.add_argument("--json", default="")
+    return p.parse_args()
+
+
+def ranks_threads(shape):
+    return (int(shape.split("x")[0]), int(shape.split("x")[1])) if "x" in shape else (1, int(shape))
+
+
+def ours(a, workload, dtype, shape):
+    ranks, threads = ranks_threads(shape)
+    env = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
+    cmd = [a.bitrain, "bench", "train", "--preset", workload, "--ranks", str(ranks), "--threads", str(threads), "--data", "synth:chain",
+           "--set", "model.norm=pre", "--precision", dtype, "--isa", a.isa, "--steps", str(a.steps), "--json"]
+    out = subprocess.run(cmd, env=env, capture_output=True, text=True)
+    if out.returncode:
+        sys.exit(f"{' '.join(cmd)}: {out.stderr.strip()}")
+    r = json.loads(out.stdout.strip().splitlines()[-1])
+    return dict(tok=r["tokens_per_s"], rss=r["rss_mib"], mfu=r["mfu"])
+
+
+def torch(a, workload, dtype, shape, compiled):
+    ranks, threads = ranks_threads(shape)
+    env = dict(os.environ)
+    env.pop("OPENBLAS_CORETYPE", None)
+    if a.isa == "avx2":
+        env.update(ATEN_CPU_CAPABILITY="avx2", ONEDNN_MAX_CPU_ISA="AVX2", MKL_ENABLE_INSTRUCTIONS="AVX2", OPENBLAS_CORETYPE="HASWELL")
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as f:
+        cmd = [a.python, os.path.join(HERE, "peer_torch.py"), "--workload", workload, "--dtype", dtype, "--threads", str(threads),
+               "--steps", str(a.steps), "--max-seconds", "45", "--json", f.name] + (["--ddp", str(ranks)] if ranks > 1 else []) + (["--compile"] if compiled else [])
+        out = subprocess.run(cmd, env=env, capture_output=True, text=True)
+        line = f.read().strip()
+        if out.returncode or not line:
+            sys.exit(f"{' '.join(cmd)}: {out.stderr.strip()[-2000:]}")
+        r = json.loads(line.splitlines()[-1])
+    return dict(tok=r["tok_s"], rss=r["rss_mb"])
+
+
+def main():
+    a = parse()
+    everything = []
+    print("| work | shape | | tokens/s | peak MiB | x PyTorch | x its memory |\n|---|---|---|---|---|---|---|")
+    for workload in a.workloads.split(","):
+        for shape in a.shapes.split(","):
+            contenders = [("bitrain", d, lambda d=d: ours(a, workload, d, shape)) for d in a.dtypes.split(",")]
+            contenders += [("PyTorch", d, lambda d=d: torch(a, workload, d, shape, False)) for d in a.dtypes.split(",")]
+            if a.compile:
+                contenders += [("PyTorch compiled", d, lambda d=d: torch(a, workload, d, shape, True)) for d in a.dtypes.split(",")]
+            got = {(who, d): [] for who, d, _ in contenders}
+            for _ in range(a.rounds):
+                for who, d, fn in contenders:
+                    got[who, d].append(fn())
+            med = {k: (statistics.median(x["tok"] for x in v), statistics.median(x["rss"] for x in v)) for k, v in got.items()}
+            best = max(v[0] for k, v in med.items() if k[0] != "bitrain")
+            for (who, d), (tok, rss) in med.items():
+                peer = med.get(("PyTorch", d))
+                ratio = f"{tok / peer[0]:.2f} ({tok / best:.2f} of its best)" if who == "bitrain" else ""
+                memory = f"{rss / peer[1]:.2f}" if who == "bitrain" else ""
+                print(f"| {workload} | {shape} | {who} {d} | {tok:,.0f} | {rss:,.0f} | {ratio} | {memory} |", flush=True)
+            everything.append(dict(workload=workload, shape=shape, runs={f"{k[0]} {k[1]}": v for k, v in got.items()}))
+    if a.json:
+        with open(a.json, "w") as f:
+            json.dump(everything, f, indent=1)
+
+
+main()
