@@ -81,7 +81,7 @@ bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     BT_TRY(bt_tokenizer_parse(&t->tokenizer, bt_text_str(&t->meta.tokenizer), t->meta.tokenizer.len, err));
     BT_TRY(bt_kernels_select(how->isa[0] ? how->isa : t->cfg.isa, err));
     BT_TRY(bt_threads_init(how->threads ? (int)how->threads : bt_cpu_get()->cores, err));
-    bt_model_setup setup = {.B = how->B ? how->B : (int)t->cfg.micro_batch, .prec = t->cfg.precision == 0 ? BT_PREC_FP32 : BT_PREC_BF16, .train = false,
+    bt_model_setup setup = {.B = how->B ? how->B : (int)t->cfg.micro_batch, .prec = (bt_prec)t->cfg.precision, .train = false,
                             .n_threads = bt_threads_count()};
     bt_run_cfg_model(&t->cfg, &setup.cfg);
     BT_TRY(bt_model_create(&t->model, &setup, err));

@@ -28,7 +28,7 @@ struct bt_live {
     int64_t drawn_ns, line_ns, step_ns;
     int64_t step, first_step;           /* newest and first of this attempt, -1 none */
     int64_t printed_step;
-    double loss, val_loss, tokens_per_s, step_ms, lr;
+    double loss, val_loss, tokens_per_s, step_ms, lr, loss_scale;
     double rate[RATES];                 /* seconds between steps, newest last in ring order */
     int n_rates, at_rate;
     int slowest;                        /* rank whose busy time is largest, -1 unknown */
@@ -91,6 +91,7 @@ static void compose(const bt_live *l, char *line, size_t size) {
     add(line, size, "%sstep %lld/%lld  loss %.4f", run ? "" : "  ", (long long)l->step + 1, (long long)l->steps, l->loss);
     if (isfinite(l->val_loss)) add(line, size, "  val %.4f", l->val_loss);
     add(line, size, "  %s tok/s", bt_metric_format(a, sizeof a, l->tokens_per_s, BT_UNIT_COUNT));
+    if (l->loss_scale > 1) add(line, size, "  scale 2^%d", ilogb(l->loss_scale));
     if (isfinite(eta_s(l)) && l->step + 1 < l->steps) add(line, size, "  ETA %s", bt_duration(b, sizeof b, eta_s(l)));
     if (l->slowest >= 0 && l->slow_frac > 0.02) add(line, size, "  slowest rank %d (+%.0f %%)", l->slowest, 100 * l->slow_frac);
     if (l->view.late) add(line, size, "  no step for %.0f s", l->view.silence_s);
@@ -129,6 +130,7 @@ static void print_line(bt_live *l) {
     char line[512];
     snprintf(line, sizeof line, "step=%lld steps=%lld loss=%.6g tokens_per_s=%.6g step_ms=%.6g lr=%.4g", (long long)l->step + 1, (long long)l->steps, l->loss,
              l->tokens_per_s, l->step_ms, l->lr);
+    if (l->loss_scale > 1) add(line, sizeof line, " loss_scale=%.0f", l->loss_scale);
     if (isfinite(l->val_loss)) add(line, sizeof line, " val_loss=%.6g", l->val_loss);
     if (isfinite(eta_s(l))) add(line, sizeof line, " eta_s=%.1f", eta_s(l));
     if (l->slowest >= 0) add(line, sizeof line, " slowest_rank=%d", l->slowest);
@@ -174,6 +176,7 @@ static void on_step(void *ctx, const bt_step_record *r) {
     if (l->view.state && strcmp(l->view.state, "starting") == 0) l->view.state = "running";
     l->step_ms = r->values[BT_MS_STEP_TIME];
     l->lr = r->values[BT_MS_LR];
+    l->loss_scale = r->values[BT_MS_LOSS_SCALE];
     if (isfinite(r->values[BT_MS_VAL_LOSS])) l->val_loss = r->values[BT_MS_VAL_LOSS];
     find_slowest(l, r);
     l->dirty = true;

@@ -113,6 +113,8 @@ void bt_result_put(bt_json *j, const bt_train_result *r) {
     bt_json_num(j, "mfu", r->mfu);
     bt_json_num(j, "rss_mib", r->rss_mib);
     bt_json_int(j, "params", (int64_t)r->params);
+    if (isfinite(r->loss_scale)) bt_json_num(j, "loss_scale", r->loss_scale);
+    bt_json_int(j, "skipped", r->skipped);
     bt_json_bool(j, "stopped", r->stopped);
     bt_json_str(j, "checkpoint", r->checkpoint);
     if (r->trouble[0]) bt_json_str(j, "trouble", r->trouble);

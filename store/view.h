@@ -82,7 +82,7 @@ typedef struct bt_view_head {
     int attempt, n_attempts, world_size, ranks_reporting;
     int64_t step, steps_total;      /* step: the one shown, -1 none; steps_total 0: unknown */
     int64_t newest_step;            /* differs from step when scrubbed */
-    double tokens, loss, loss_ema, loss_trend, val_loss, best_val, grad_norm, lr;  /* trend: change of the EMA a step, sign only is shown */
+    double tokens, loss, loss_ema, loss_trend, val_loss, best_val, grad_norm, lr, loss_scale;  /* trend: change of the EMA a step, sign only is shown */
     double tokens_per_s, mfu, step_p50_ms, step_p95_ms, step_p99_ms, step_max_ms;
     double overlap, comm_overhead, wait_frac, bytes_wire, bytes_logical, rss_mib;
     double started_s, elapsed_s, eta_s, eta_err_s;      /* started: seconds since 1970 */

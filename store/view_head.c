@@ -228,6 +228,7 @@ static bt_code from_tail(bt_view *v, bt_err *err) {
     h->val_loss = newest_of(&t, BT_MS_VAL_LOSS);
     h->grad_norm = newest_of(&t, BT_MS_GRAD_NORM);
     h->lr = newest_of(&t, BT_MS_LR);
+    h->loss_scale = newest_of(&t, BT_MS_LOSS_SCALE);
     h->mfu = mean_of(&t, BT_MS_MFU);
     h->tokens_per_s = mean_of(&t, BT_MS_TOKENS_PER_S);
     h->overlap = mean_of(&t, BT_MS_OVERLAP);
@@ -281,7 +282,7 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     bt_view_head *h = &v->head;
     const char *run = ask->run;
     *h = (bt_view_head){.step = -1, .newest_step = -1, .tokens = NAN, .loss = NAN, .loss_ema = NAN, .loss_trend = NAN, .val_loss = NAN,
-                        .best_val = NAN, .grad_norm = NAN, .lr = NAN, .tokens_per_s = NAN, .mfu = NAN, .step_p50_ms = NAN, .step_p95_ms = NAN,
+                        .best_val = NAN, .grad_norm = NAN, .lr = NAN, .loss_scale = NAN, .tokens_per_s = NAN, .mfu = NAN, .step_p50_ms = NAN, .step_p95_ms = NAN,
                         .step_p99_ms = NAN, .step_max_ms = NAN, .overlap = NAN, .comm_overhead = NAN, .wait_frac = NAN, .bytes_wire = NAN,
                         .bytes_logical = NAN, .rss_mib = NAN, .eta_s = NAN, .eta_err_s = NAN, .age_s = NAN, .goodput = NAN};
     snprintf(h->run, sizeof h->run, "%s", run);

@@ -30,7 +30,7 @@ static void head(const bt_view_head *h, bt_json *j) {
     else bt_json_null(j, "steps_total");
     const struct { const char *key; double v; } nums[] = {
         {"tokens", h->tokens}, {"loss", h->loss}, {"loss_ema", h->loss_ema}, {"loss_trend_per_step", h->loss_trend}, {"val_loss", h->val_loss},
-        {"best_val_loss", h->best_val}, {"grad_norm", h->grad_norm}, {"lr", h->lr}, {"tokens_per_s", h->tokens_per_s}, {"mfu", h->mfu},
+        {"best_val_loss", h->best_val}, {"grad_norm", h->grad_norm}, {"lr", h->lr}, {"loss_scale", h->loss_scale}, {"tokens_per_s", h->tokens_per_s}, {"mfu", h->mfu},
         {"step_p50_ms", h->step_p50_ms}, {"step_p95_ms", h->step_p95_ms}, {"step_p99_ms", h->step_p99_ms}, {"step_max_ms", h->step_max_ms},
         {"overlap", h->overlap}, {"comm_overhead", h->comm_overhead}, {"wait_frac", h->wait_frac}, {"bytes_wire_per_step", h->bytes_wire},
         {"bytes_logical_per_step", h->bytes_logical}, {"rss_mib", h->rss_mib}, {"started_s", h->started_s}, {"elapsed_s", h->elapsed_s},

@@ -136,8 +136,11 @@ BT_INLINE void transpose8(vf r[8]) {
 static void a_rows_f32(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows, size_t k) {
     for (size_t i = 0; i < rows; i++) memcpy(dst + i * ld, src + i * lds, k * 4);
 }
+static void a_rows_half(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows, size_t k) {
+    for (size_t i = 0; i < rows; i++) round_row((float *)(void *)(dst + i * ld), src + i * lds, k);
+}
 
-static void a_cols_f32(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k) {
+BT_INLINE void a_cols(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k, const bt_prec prec) {
     float *out = (float *)(void *)dst;
     for (size_t r = 0; r < rows; r += 8) {
         size_t have = rows - r < 8 ? rows - r : 8;
@@ -147,32 +150,43 @@ static void a_cols_f32(uint32_t *dst, size_t ld, const float *src, size_t lds, c
             for (size_t i = 0; i < 8; i++) {
                 t[i] = i < n ? load_tail(src + (j + i) * lds + r, have) : v_set(0);
                 if (scale && i < n) t[i] = v_mul(t[i], v_set(scale[j + i]));
+                t[i] = rounded(t[i], prec);
             }
             transpose8(t);
             for (size_t i = 0; i < have; i++) put(out + (r + i) * ld + j, t[i], n, 0);
         }
     }
 }
-
-static void b_rows_f32(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) {
-    float *out = (float *)(void *)dst;
-    for (size_t j = 0; j < k; j++, out += NR) {
-        v_store(out, load_tail(src + j * lds, cols));
-        v_store(out + VL, load_tail(src + j * lds + VL, cols > VL ? cols - VL : 0));
-    }
+static void a_cols_f32(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k) {
+    a_cols(dst, ld, src, lds, scale, rows, k, BT_PREC_FP32);
+}
+static void a_cols_half(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k) {
+    a_cols(dst, ld, src, lds, scale, rows, k, BT_PREC_FP16);
 }
 
-static void b_cols_f32(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) {
+BT_INLINE void b_rows(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k, const bt_prec prec) {
+    float *out = (float *)(void *)dst;
+    for (size_t j = 0; j < k; j++, out += NR) {
+        v_store(out, rounded(load_tail(src + j * lds, cols), prec));
+        v_store(out + VL, rounded(load_tail(src + j * lds + VL, cols > VL ? cols - VL : 0), prec));
+    }
+}
+static void b_rows_f32(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) { b_rows(dst, src, lds, cols, k, BT_PREC_FP32); }
+static void b_rows_half(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) { b_rows(dst, src, lds, cols, k, BT_PREC_FP16); }
+
+BT_INLINE void b_cols(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k, const bt_prec prec) {
     float *out = (float *)(void *)dst;
     for (size_t h = 0; h < NR; h += 8) {
         for (size_t j = 0; j < k; j += 8) {
             vf t[8];
-            for (size_t i = 0; i < 8; i++) t[i] = h + i < cols ? load_tail(src + (h + i) * lds + j, k - j) : v_set(0);
+            for (size_t i = 0; i < 8; i++) t[i] = h + i < cols ? rounded(load_tail(src + (h + i) * lds + j, k - j), prec) : v_set(0);
             transpose8(t);
             for (size_t i = 0; i < 8 && j + i < k; i++) v_store(out + (j + i) * NR + h, t[i]);
         }
     }
 }
+static void b_cols_f32(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) { b_cols(dst, src, lds, cols, k, BT_PREC_FP32); }
+static void b_cols_half(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) { b_cols(dst, src, lds, cols, k, BT_PREC_FP16); }
 
 static void b_i8_f32(uint32_t *dst, const int8_t *src, size_t lds, size_t cols, size_t k) {
     float *out = (float *)(void *)dst;
@@ -196,10 +210,8 @@ static void b_codes_f32(uint32_t *dst, const int8_t *pairs, size_t k) {
 }
 
 static const form form_f32 = {1, a_rows_f32, a_cols_f32, b_rows_f32, b_cols_f32, b_i8_f32, b_codes_f32, run_f32};
-static const form *form_of(bt_prec prec) {
-    (void)prec;
-    return &form_f32;
-}
+static const form form_half = {1, a_rows_half, a_cols_half, b_rows_half, b_cols_half, b_i8_f32, b_codes_f32, run_f32};
+static const form *form_of(bt_prec prec) { return prec == BT_PREC_FP16 ? &form_half : &form_f32; }
 
 #endif
 #endif

@@ -216,13 +216,18 @@ static void a_rows_bf16(uint32_t *dst, size_t ld, const float *src, size_t lds, 
     }
 }
 
+static void a_rows_half(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows, size_t k) {
+    for (size_t i = 0; i < rows; i++) round_row((float *)(void *)(dst + i * ld), src + i * lds, k);
+}
+
 /* A form from a (k, rows) matrix; element (k, row) is multiplied by scale[k] when scale is given */
 BT_INLINE vf scaled(const float *src, size_t lds, const float *scale, size_t row, size_t have, size_t j, size_t k) {
     if (j >= k) return v_set(0);
     vf v = load_tail(src + j * lds + row, have);
     return scale ? v_mul(v, v_set(scale[j])) : v;
 }
-BT_INLINE void a_cols(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k, const int bf16) {
+BT_INLINE void a_cols(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k, const bt_prec prec) {
+    const int bf16 = prec == BT_PREC_BF16;
     const size_t group = bf16 ? 2 : 1, groups = (k + group - 1) / group;
     for (size_t r = 0; r < rows; r += 16) {
         size_t have = rows - r < 16 ? rows - r : 16;
@@ -230,7 +235,7 @@ BT_INLINE void a_cols(uint32_t *dst, size_t ld, const float *src, size_t lds, co
             __m512i t[16];
             BT_UNROLL for (size_t i = 0; i < 16; i++) {
                 if (bf16) t[i] = pair_bf16(scaled(src, lds, scale, r, have, 2 * (g + i), k), scaled(src, lds, scale, r, have, 2 * (g + i) + 1, k));
-                else t[i] = _mm512_castps_si512(scaled(src, lds, scale, r, have, g + i, k));
+                else t[i] = _mm512_castps_si512(rounded(scaled(src, lds, scale, r, have, g + i, k), prec));
             }
             transpose16(t);
             __mmask16 m = groups - g < 16 ? v_first(groups - g) : 0xffff;
@@ -239,19 +244,24 @@ BT_INLINE void a_cols(uint32_t *dst, size_t ld, const float *src, size_t lds, co
     }
 }
 static void a_cols_f32(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k) {
-    a_cols(dst, ld, src, lds, scale, rows, k, 0);
+    a_cols(dst, ld, src, lds, scale, rows, k, BT_PREC_FP32);
 }
 static void a_cols_bf16(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k) {
-    a_cols(dst, ld, src, lds, scale, rows, k, 1);
+    a_cols(dst, ld, src, lds, scale, rows, k, BT_PREC_BF16);
+}
+static void a_cols_half(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k) {
+    a_cols(dst, ld, src, lds, scale, rows, k, BT_PREC_FP16);
 }
 
 /* B panel [groups][NR] from a (k, cols) matrix, cols <= NR; columns beyond are zero */
-static void b_rows_f32(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) {
+BT_INLINE void b_rows(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k, const bt_prec prec) {
     for (size_t j = 0; j < k; j++, dst += NR) {
-        v_store((float *)(void *)dst, load_tail(src + j * lds, cols));
-        v_store((float *)(void *)(dst + 16), load_tail(src + j * lds + 16, cols > 16 ? cols - 16 : 0));
+        v_store((float *)(void *)dst, rounded(load_tail(src + j * lds, cols), prec));
+        v_store((float *)(void *)(dst + 16), rounded(load_tail(src + j * lds + 16, cols > 16 ? cols - 16 : 0), prec));
     }
 }
+static void b_rows_f32(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) { b_rows(dst, src, lds, cols, k, BT_PREC_FP32); }
+static void b_rows_half(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) { b_rows(dst, src, lds, cols, k, BT_PREC_FP16); }
 static void b_rows_bf16(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) {
     size_t high = cols > 16 ? cols - 16 : 0;
     for (size_t j = 0; j < k; j += 2, dst += NR) {
@@ -263,7 +273,8 @@ static void b_rows_bf16(uint32_t *dst, const float *src, size_t lds, size_t cols
 }
 
 /* B panel from a (cols, k) matrix */
-BT_INLINE void b_cols(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k, const int bf16) {
+BT_INLINE void b_cols(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k, const bt_prec prec) {
+    const int bf16 = prec == BT_PREC_BF16;
     const size_t group = bf16 ? 2 : 1, groups = (k + group - 1) / group;
     for (size_t h = 0; h < NR; h += 16) {
         for (size_t g = 0; g < groups; g += 16) {
@@ -273,15 +284,16 @@ BT_INLINE void b_cols(uint32_t *dst, const float *src, size_t lds, size_t cols, 
                 const float *s = src + (h + i) * lds + at;
                 if (h + i >= cols) t[i] = _mm512_setzero_si512();
                 else if (bf16) t[i] = x_pack_bf16(load_tail(s, have), load_tail(s + 16, have > 16 ? have - 16 : 0));
-                else t[i] = _mm512_castps_si512(load_tail(s, have));
+                else t[i] = _mm512_castps_si512(rounded(load_tail(s, have), prec));
             }
             transpose16(t);
             for (size_t i = 0; i < 16 && g + i < groups; i++) _mm512_storeu_si512(dst + (g + i) * NR + h, t[i]);
         }
     }
 }
-static void b_cols_f32(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) { b_cols(dst, src, lds, cols, k, 0); }
-static void b_cols_bf16(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) { b_cols(dst, src, lds, cols, k, 1); }
+static void b_cols_f32(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) { b_cols(dst, src, lds, cols, k, BT_PREC_FP32); }
+static void b_cols_bf16(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) { b_cols(dst, src, lds, cols, k, BT_PREC_BF16); }
+static void b_cols_half(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) { b_cols(dst, src, lds, cols, k, BT_PREC_FP16); }
 
 /* B panel from int8 rows (k, cols): xq as an operand of dw; exact in both forms */
 BT_INLINE __m512 i8_row(const int8_t *p, size_t have) {
@@ -329,7 +341,11 @@ static void b_codes_bf16(uint32_t *dst, const int8_t *pairs, size_t k) {
 
 static const form form_f32 = {1, a_rows_f32, a_cols_f32, b_rows_f32, b_cols_f32, b_i8_f32, b_codes_f32, run_f32};
 static const form form_bf16 = {2, a_rows_bf16, a_cols_bf16, b_rows_bf16, b_cols_bf16, b_i8_bf16, b_codes_bf16, run_bf16};
-static const form *form_of(bt_prec prec) { return prec == BT_PREC_BF16 && bt_cpu_get()->avx512_bf16 ? &form_bf16 : &form_f32; }
+static const form form_half = {1, a_rows_half, a_cols_half, b_rows_half, b_cols_half, b_i8_f32, b_codes_f32, run_f32};
+static const form *form_of(bt_prec prec) {
+    if (prec == BT_PREC_FP16) return &form_half;
+    return prec == BT_PREC_BF16 && bt_cpu_get()->avx512_bf16 ? &form_bf16 : &form_f32;
+}
 
 #endif  /* __AVX512F__ */
 #endif

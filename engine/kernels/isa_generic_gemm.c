@@ -1,9 +1,13 @@
-/* isa_generic_gemm.c - the products of the generic set. Operands stay fp32 (bt_prec is a permission, not a duty); the
- * packed form of a ternary matrix is a copy of its codes. */
+/* isa_generic_gemm.c - the products of the generic set. Operands stay fp32 or are rounded to fp16 (bt_prec is a permission, not a
+ * duty: bf16 is not used, attention is fp32 always); the packed form of a ternary matrix is a copy of its codes. */
 #include "engine/kernels/isa_generic.h"
 
 #include <math.h>
 #include <string.h>
+
+#include "engine/kernels/half.h"
+
+static float operand(float x, bt_prec prec) { return prec == BT_PREC_FP16 ? bt_half(x) : x; }
 
 size_t bt_generic_tern_bytes(size_t N, size_t K) { return N * K; }
 
@@ -33,13 +37,12 @@ void bt_generic_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq
 void bt_generic_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1,
                         size_t N, size_t K, bt_prec prec, int flags, void *scratch) {
     const int8_t *w = packed;
-    (void)prec;
     (void)scratch;
     for (size_t m = m0; m < m1; m++) {
         float *out = dx + m * lddx;
         if (!(flags & BT_ACC)) memset(out, 0, K * sizeof *out);
         for (size_t n = 0; n < N; n++) {
-            float a = dy[m * lddy + n] * scale;
+            float a = operand(dy[m * lddy + n], prec) * scale;
             for (size_t k = 0; k < K; k++) out[k] += a * (float)w[n * K + k];
         }
     }
@@ -48,11 +51,10 @@ void bt_generic_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, co
 void bt_generic_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K,
                         size_t n0, size_t n1, bt_prec prec, void *scratch) {
     (void)N;
-    (void)prec;
     (void)scratch;
     for (size_t m = 0; m < M; m++) {
         for (size_t n = n0; n < n1; n++) {
-            float a = dy[m * lddy + n] * dq[m];
+            float a = operand(dy[m * lddy + n] * dq[m], prec);
             for (size_t k = 0; k < K; k++) dw[n * K + k] += a * (float)xq[m * K + k];
         }
     }
@@ -60,14 +62,14 @@ void bt_generic_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *x
 
 void bt_generic_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b, size_t ldb, int tb, float alpha,
                      size_t M, size_t N, size_t K, bt_prec prec, int flags, void *scratch) {
-    (void)prec;
     (void)scratch;
     for (size_t m = 0; m < M; m++) {
         float *out = c + m * ldc;
         if (!(flags & BT_ACC)) memset(out, 0, N * sizeof *out);
         for (size_t k = 0; k < K; k++) {
-            float x = alpha * (ta ? a[k * lda + m] : a[m * lda + k]);
-            if (tb) for (size_t n = 0; n < N; n++) out[n] += x * b[n * ldb + k];
+            float x = alpha * operand(ta ? a[k * lda + m] : a[m * lda + k], prec);
+            if (prec == BT_PREC_FP16) for (size_t n = 0; n < N; n++) out[n] += x * bt_half(tb ? b[n * ldb + k] : b[k * ldb + n]);
+            else if (tb) for (size_t n = 0; n < N; n++) out[n] += x * b[n * ldb + k];
             else for (size_t n = 0; n < N; n++) out[n] += x * b[k * ldb + n];
         }
     }

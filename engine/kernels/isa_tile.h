@@ -1,6 +1,7 @@
 /* isa_tile.h - what a set's tiles and operand forms look like to the blocking in isa_products.h.
  *
- * A "group" is one dword along K: one float, two bf16 or four int8. An A operand is rows of groups [rows][ld dwords], a B
+ * A "group" is one dword along K: one float, two bf16 or four int8. fp16 operands are floats rounded to fp16 as they are packed: no
+ * instruction here multiplies fp16 into fp32 sums. An A operand is rows of groups [rows][ld dwords], a B
  * operand panels of NR columns [groups][NR]. Tails along K are zero in A, so B may hold anything finite there. */
 #ifndef BT_ENGINE_KERNELS_ISA_TILE_H
 #define BT_ENGINE_KERNELS_ISA_TILE_H
@@ -49,6 +50,15 @@ typedef struct form {                           /* one operand type */
     void (*b_codes)(uint32_t *dst, const int8_t *pairs, size_t k);
     tile_fn tile;
 } form;
+
+#if defined(__AVX2__)
+BT_INLINE vf rounded(vf v, const bt_prec prec) { return prec == BT_PREC_FP16 ? v_half(v) : v; }
+static inline void round_row(float *out, const float *in, size_t n) {
+    size_t i = 0;
+    for (; i + VL <= n; i += VL) v_store(out + i, v_half(v_load(in + i)));
+    if (i < n) v_store_n(out + i, v_half(v_load_n(in + i, n - i)), n - i);
+}
+#endif
 
 #define TILE_CASE(body, n) case n: body(n, o, a, lda, b, groups); break;
 #define TILE_CASES_6(body) TILE_CASE(body, 1) TILE_CASE(body, 2) TILE_CASE(body, 3) TILE_CASE(body, 4) TILE_CASE(body, 5) TILE_CASE(body, 6)

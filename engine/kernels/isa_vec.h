@@ -42,6 +42,7 @@ BT_INLINE float v_hsum(vf a) { return _mm512_reduce_add_ps(a); }
 BT_INLINE float v_hmax(vf a) { return _mm512_reduce_max_ps(a); }
 BT_INLINE vf v_pow2(vf x, vf n) { return _mm512_scalef_ps(x, n); }                                  /* x * 2^n */
 BT_INLINE vf v_rint(vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+BT_INLINE vf v_half(vf a) { return _mm512_cvtph_ps(_mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)); }    /* rounded to fp16 */
 /* half to even, saturated to int8 */
 BT_INLINE void v_store_i8_n(int8_t *p, vf a, size_t n) { _mm512_mask_cvtsepi32_storeu_epi8(p, v_first(n), _mm512_cvtps_epi32(a)); }
 BT_INLINE vf v_from_i8_n(const int8_t *p, size_t n) {
@@ -82,6 +83,7 @@ BT_INLINE float v_hmax(vf a) {
     return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
 }
 BT_INLINE vf v_rint(vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+BT_INLINE vf v_half(vf a) { return _mm256_cvtph_ps(_mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)); }
 BT_INLINE vf v_pow2(vf x, vf n) {                                   /* n in [-126, 127], a whole number */
     __m256i e = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
     return _mm256_mul_ps(x, _mm256_castsi256_ps(e));

@@ -19,7 +19,9 @@
 
 #include "engine/base/status.h"
 
-typedef enum { BT_PREC_FP32, BT_PREC_BF16 } bt_prec;    /* operands of backward and dense products; sums are fp32 always */
+/* operands of backward and dense products; sums are fp32 always. A permission: a set that gains nothing from a form keeps fp32
+ * operands. fp16 overflows to infinity beyond 65504. Order of options.def */
+typedef enum { BT_PREC_FP32, BT_PREC_BF16, BT_PREC_FP16 } bt_prec;
 typedef enum { BT_ACT_RELU2, BT_ACT_SILU } bt_act;
 
 typedef enum { BT_PEAK_FP32, BT_PEAK_BF16, BT_PEAK_INT8 } bt_peak;     /* rates a processor is measured by */

@@ -84,7 +84,7 @@ bt_code bt_layout_grad_norm(bt_trainer *t, double *norm, bt_err *err) {
     if (sharded(t)) memset(t->norm_blocks, 0, n * sizeof *t->norm_blocks);
     for (size_t i = 0; i < t->n_pieces; i++) bt_norm_fill(t->norm_blocks, grads, t->pieces[i].begin, t->pieces[i].end);
     if (sharded(t)) BT_TRY(bt_all_reduce_f64(t->mesh.shard, t->norm_blocks, n, BT_SUM, err));     /* x + 0 is x: no bit changes */
-    *norm = sqrt(bt_norm_sum(t->norm_blocks, n));
+    *norm = sqrt(bt_norm_sum(t->norm_blocks, n)) * t->unscale;
     return BT_OK;
 }
 
@@ -133,7 +133,7 @@ static double own_squares(const bt_trainer *t, const bt_tensor *x) {
 
 bt_code bt_layout_tensor_squares(bt_trainer *t, const double **out, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
-    for (size_t i = 0; i < p->n; i++) t->tensor_squares[i] = own_squares(t, &p->tensors[i]);
+    for (size_t i = 0; i < p->n; i++) t->tensor_squares[i] = own_squares(t, &p->tensors[i]) * t->unscale * t->unscale;
     if (sharded(t)) BT_TRY(bt_all_reduce_f64(t->mesh.shard, t->tensor_squares, p->n, BT_SUM, err));
     *out = t->tensor_squares;
     return BT_OK;

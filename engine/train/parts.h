@@ -9,6 +9,7 @@
 #include "engine/parallel/reducer.h"
 #include "engine/train/evaluate.h"
 #include "engine/train/guard.h"
+#include "engine/train/loss_scale.h"
 #include "engine/train/meter.h"
 #include "engine/train/telemetry.h"
 #include "engine/train/trainer.h"
@@ -29,7 +30,7 @@ typedef struct bt_progress {                    /* what a checkpoint keeps besid
 typedef struct bt_step_outcome {
     double loss;                                /* this rank's mean over its tokens */
     double global_loss;                         /* of all ranks, added in a fixed order; NaN when not reproducible */
-    double grad_norm, lr, weight_decay;
+    double grad_norm, lr, weight_decay, loss_scale;
     bool applied;
 } bt_step_outcome;
 
@@ -60,6 +61,8 @@ struct bt_trainer {
     bt_meter meter;
     bt_telemetry telemetry;
     bt_guard guard;
+    bt_loss_scale loss_scale;
+    double unscale;                             /* 1 / the loss scale of the gradients that are there */
     double bytes_per_token;
 
     bt_progress at;

@@ -9,7 +9,7 @@
 #include "engine/train/weights.h"
 
 bt_model_setup bt_plan_model(const bt_run_cfg *c) {
-    bt_model_setup s = {.B = (int)c->micro_batch, .prec = c->precision == 0 ? BT_PREC_FP32 : BT_PREC_BF16, .train = true, .n_threads = (int)c->threads,
+    bt_model_setup s = {.B = (int)c->micro_batch, .prec = (bt_prec)c->precision, .train = true, .n_threads = (int)c->threads,
                         .recompute = (bt_recompute)c->recompute};
     bt_run_cfg_model(c, &s.cfg);
     return s;

@@ -2,11 +2,13 @@
  *
  * Every message names the numbers that do not fit and the nearest ones that do. Resolving twice changes nothing. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/kernels/cpu.h"
+#include "engine/train/loss_scale.h"
 #include "engine/train/run_cfg.h"
 
 enum {
@@ -48,11 +50,9 @@ static const char *divisors(char *buf, size_t size, int64_t n, int64_t x) {
 
 /* What the options can say but no code does yet. A part that lands removes its row. */
 static bt_code refuse_unbuilt(const bt_run_cfg *c, bt_err *err) {
-    enum { FP16 = 2 };
     const struct { bool asked; const char *what, *instead; } rows[] = {
         {c->tp > 1, "--tp: tensor parallelism", "--tp 1"},
         {c->pp > 1, "--pp: pipeline parallelism", "--pp 1"},
-        {c->precision == FP16, "--precision fp16: loss scaling", "--precision bf16"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].asked) return bt_fail(err, BT_ARG, "%s is not in this version (use %s)", rows[i].what, rows[i].instead);
@@ -175,6 +175,12 @@ static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
+static bt_code check_numbers(const bt_run_cfg *c, bt_err *err) {
+    if (bt_loss_scale_is(c->loss_scale)) return BT_OK;
+    double below = exp2(floor(log2(c->loss_scale)));
+    return bt_fail(err, BT_ARG, "train.loss_scale %.17g is not a power of two (use %.0f or %.0f)", c->loss_scale, below, 2 * below);
+}
+
 static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
     const bt_preset *p = bt_preset_find(c->preset);
     if (c->tokens) {
@@ -221,6 +227,7 @@ static void resolve_threads(bt_run_cfg *c, int world_size) {
 bt_code bt_run_cfg_resolve(bt_run_cfg *c, int world_size, bt_err *err) {
     BT_TRY(refuse_unbuilt(c, err));
     BT_TRY(check_words(c, err));
+    BT_TRY(check_numbers(c, err));
     BT_TRY(resolve_model(c, err));
     BT_TRY(resolve_mesh(c, world_size, err));
     BT_TRY(resolve_batch(c, err));

@@ -117,20 +117,29 @@ static bt_code fill_meta(bt_trainer *t, bt_ckpt_meta *m, bt_err *err) {
     m->params_hash = bt_params_hash(bt_model_params(t->model));
     m->data_hash = bt_loader_hash(t->loader);
     m->lr_factor = t->at.lr_factor;
-    m->loss_scale = 1;
+    m->loss_scale = t->loss_scale.value;
     snprintf(m->isa, sizeof m->isa, "%s", bt_kernels_isa());
     snprintf(m->build, sizeof m->build, "%s", BUILD_NAME);
-    bt_text_printf(&m->extra, "{\"updates\":%" PRId64 ",\"bytes_per_token\":%.17g}", t->at.updates, t->bytes_per_token);
+    bt_text_printf(&m->extra, "{\"updates\":%" PRId64 ",\"bytes_per_token\":%.17g", t->at.updates, t->bytes_per_token);
+    if (t->loss_scale.on) bt_text_printf(&m->extra, ",\"loss_scale_good\":%" PRId64, t->loss_scale.good);
+    bt_text_put(&m->extra, "}");
     if (m->config.failed || m->tokenizer.failed || m->extra.failed) return bt_fail(err, BT_NOMEM, "cannot take memory for the checkpoint's metadata");
     return BT_OK;
 }
 
-static int64_t updates_of(const bt_ckpt_meta *m) {
-    json_t *extra = json_loads(bt_text_str(&m->extra), 0, NULL);
-    json_t *updates = json_object_get(extra, "updates");
-    int64_t n = json_is_integer(updates) ? (int64_t)json_integer_value(updates) : m->step;
+static int64_t extra_of(const bt_ckpt_meta *m, const char *key, int64_t otherwise) {
+    json_t *extra = json_loads(bt_text_str(&m->extra), 0, NULL), *value = json_object_get(extra, key);
+    int64_t n = json_is_integer(value) ? (int64_t)json_integer_value(value) : otherwise;
     json_decref(extra);
     return n;
+}
+
+/* A checkpoint of another precision has no scale: then it begins anew. */
+static void take_loss_scale(bt_loss_scale *s, const bt_ckpt_meta *m) {
+    int64_t good = extra_of(m, "loss_scale_good", -1);
+    if (!s->on || good < 0 || !bt_loss_scale_is(m->loss_scale)) return;
+    s->value = m->loss_scale;
+    s->good = good;
 }
 
 /* ---- out ------------------------------------------------------------------------------------------------------------ */
@@ -228,7 +237,8 @@ bt_code bt_state_resume(bt_trainer *t, const char *dir, bt_err *err) {
     if (code == BT_OK) code = load(t, path, &meta, true, err);
     code = bt_agree(t->mesh.world, code, err);
     if (code == BT_OK) {
-        t->at = (bt_progress){.step = meta.step, .updates = updates_of(&meta), .tokens = meta.tokens, .lr_factor = meta.lr_factor};
+        t->at = (bt_progress){.step = meta.step, .updates = extra_of(&meta, "updates", meta.step), .tokens = meta.tokens, .lr_factor = meta.lr_factor};
+        take_loss_scale(&t->loss_scale, &meta);
         warn_of_differences(t, &meta);
         snprintf(t->ckpt_path, sizeof t->ckpt_path, "%s", path);
         t->ckpt_step = meta.step;

@@ -1,5 +1,7 @@
 /* step.c - one optimizer update over the global batch. */
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "engine/base/clock.h"
@@ -9,8 +11,9 @@
  * Only the last micro-batch lets finished gradients leave while backward goes on. In reproducible training every
  * micro-batch is a unit by itself, added to the others in a fixed order. */
 static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
-    double scale = 1.0 / (double)t->cfg.batch_tokens, sum = 0;
+    double scale = t->loss_scale.value / (double)t->cfg.batch_tokens, sum = 0;
     int64_t start = bt_now_ns();
+    t->unscale = 1 / t->loss_scale.value;
     bt_layout_zero_grads(t);
     bt_reducer_begin(t->reducer);
     bt_meter_add(&t->meter, BT_MR_BWD, bt_now_ns() - start);
@@ -86,11 +89,35 @@ static int64_t fingerprint(double grad_norm) {
     return bits & INT64_MAX;
 }
 
+static void tell_scale(bt_trainer *t, const char *fmt, ...) BT_PRINTF(2, 3);
+static void tell_scale(bt_trainer *t, const char *fmt, ...) {
+    char body[64], title[128];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(title, sizeof title, fmt, ap);
+    va_end(ap);
+    snprintf(body, sizeof body, "{\"loss_scale\":%.17g}", t->loss_scale.value);
+    bt_telemetry_event(&t->telemetry, "loss_scale", BT_EV_INFO, t->at.step, body, "%s", title);
+}
+
+/* The norm is the same on all ranks, so all skip the step together. A loss that is not finite is no matter of its scale. */
+static bool overflowed(bt_trainer *t, double grad_norm) {
+    if (isfinite(grad_norm) || t->notes[NOTE_BAD_LOSS] || !bt_loss_scale_overflow(&t->loss_scale)) return false;
+    tell_scale(t, "fp16 gradients overflowed, step not applied: loss scale %.0f", t->loss_scale.value);
+    return true;
+}
+
 static bt_code update_weights(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     int64_t start = bt_now_ns();
     BT_TRY(bt_layout_grad_norm(t, &out->grad_norm, err));
     out->lr = bt_schedule_lr(&t->schedule, t->at.updates) * t->at.lr_factor;
     out->weight_decay = bt_schedule_decay(&t->schedule, t->at.updates);
+    out->loss_scale = t->loss_scale.value;
+    if (overflowed(t, out->grad_norm)) {
+        out->applied = false;
+        t->finger = 0;
+        return BT_OK;
+    }
     out->applied = bt_guard_step(&t->guard, out->grad_norm, t->notes[NOTE_BAD_LOSS] == 0);
     t->finger = fingerprint(out->grad_norm);
     bt_meter_add(&t->meter, BT_MR_OPTIM, bt_now_ns() - start);
@@ -104,9 +131,12 @@ static bt_code update_weights(bt_trainer *t, bt_step_outcome *out, bt_err *err) 
         return bt_guard_verdict(&t->guard, t->at.step, tensor, err);
     }
     double clip = t->cfg.clip / (out->grad_norm + 1e-6);            /* as torch.nn.utils.clip_grad_norm_ */
-    float grad_scale = t->cfg.clip > 0 && clip < 1 ? (float)clip : 1.0f;
+    float grad_scale = (float)(t->cfg.clip > 0 && clip < 1 ? clip * t->unscale : t->unscale);
     BT_TRY(bt_layout_update(t, grad_scale, (float)out->lr, (float)out->weight_decay, err));
     t->at.updates++;
+    if (bt_loss_scale_good(&t->loss_scale)) {
+        tell_scale(t, "%" PRId64 " steps without overflow: loss scale %.0f", t->loss_scale.every, t->loss_scale.value);
+    }
     return BT_OK;
 }
 

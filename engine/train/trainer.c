@@ -119,6 +119,7 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
         t->attempt = s->attempt;
         t->rank = bt_comm_rank(bt_comm_world());
         t->n_ranks = bt_comm_size(bt_comm_world());
+        bt_loss_scale_init(&t->loss_scale, t->cfg.precision == BT_PREC_FP16, t->cfg.loss_scale, t->cfg.loss_scale_every);
         t->val_loss = t->val_bits_per_byte = NAN;
         code = build(t, s, err);
     }
@@ -197,7 +198,7 @@ static bt_code record(bt_trainer *t, const bt_step_outcome *o, bool evaluated, c
         values[BT_MS_GRAD_NORM] = o->grad_norm;
         values[BT_MS_LR] = o->lr;
         values[BT_MS_WEIGHT_DECAY] = o->weight_decay;
-        values[BT_MS_LOSS_SCALE] = 1;
+        values[BT_MS_LOSS_SCALE] = o->loss_scale;
         values[BT_MS_SKIPPED] = !o->applied;
         if (evaluated) values[BT_MS_VAL_LOSS] = t->val_loss;
         BT_TRY(bt_telemetry_post(&t->telemetry, step, values, rank_values, err));
@@ -263,6 +264,8 @@ static bt_code result(bt_trainer *t, bt_train_result *out, bt_err *err) {
     out->tokens_per_s = per_s;
     out->mfu = t->telemetry.peak_flops > 0 ? t->telemetry.flop_token * per_s / t->telemetry.peak_flops : NAN;
     out->rss_mib = rss;
+    out->loss_scale = t->loss_scale.on ? t->loss_scale.value : NAN;
+    out->skipped = t->at.step - t->at.updates;
     out->params = bt_model_count(&t->model_cfg).params;
     out->stopped = t->stopped;
     memcpy(out->checkpoint, t->ckpt_path, sizeof out->checkpoint);

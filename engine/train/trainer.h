@@ -30,6 +30,8 @@ typedef struct bt_train_result {
     double step_ms[BT_MR_COUNT];        /* median per rank metric (phases), mean of ranks, in the metric's unit; rank 0 only */
     double step_ms_min, step_ms_max;    /* rank 0 only */
     double flop_token, peak_flops;      /* peak 0: not measured */
+    double loss_scale;                  /* that the next step would use; NaN unless fp16 */
+    int64_t skipped;                    /* steps that were not applied, all attempts */
     double rss_mib;                     /* peak, sum of all ranks */
     uint64_t params;
     bool stopped;                       /* asked to stop before the end */

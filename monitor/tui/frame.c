@@ -121,6 +121,10 @@ static void number_items(const bt_top *t, items *l) {
         add(l, 3, h->errors ? BT_C_BAD : BT_C_WARN, "alerts", b);
     }
     add(l, 7, BT_C_TEXT, "mfu", bt_fmt_percent(b, sizeof b, h->mfu));
+    if (h->loss_scale > 1) {                            /* fp16 only */
+        snprintf(b, sizeof b, "2^%d", ilogb(h->loss_scale));
+        add(l, 6, BT_C_TEXT, "scale", b);
+    }
     add(l, 8, BT_C_TEXT, "lr", bt_fmt(b, sizeof b, h->lr, BT_UNIT_NONE));
 }
 

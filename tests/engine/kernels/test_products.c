@@ -1,12 +1,17 @@
 /* timeout: 300
  * Product slots of every set this CPU has against generic: ternary, dense, attention, on awkward sizes and strides, unaligned.
- * tern_fwd and tern_gemv: equal bits. Others: |got - want| <= tol * sum |a||b|, tol = 2e-6 with fp32 operands, 2^-7 with bf16. */
+ * tern_fwd and tern_gemv: equal bits. Others: |got - want| <= tol * sum |a||b|, tol = 2e-6 with fp32 operands, 2^-7 with bf16;
+ * with fp16 the operands of all sets are the same, but BLAS keeps fp32. */
 #include "tests/engine/kernels/isa_util.h"
 
 #include "engine/kernels/cpu.h"
+#include "engine/kernels/half.h"
 
 static const bt_kernels *const G = &bt_kernels_generic;
-static const double TOL[2] = {2e-6, 1.0 / 128};         /* by bt_prec */
+static double tol(const bt_kernels *k, int prec) {
+    if (prec == BT_PREC_BF16) return 1.0 / 128;
+    return prec == BT_PREC_FP16 && strcmp(k->name, "blas") == 0 ? 1.0 / 1024 : 2e-6;
+}
 
 typedef struct shape { size_t M, N, K; } shape;
 
@@ -58,13 +63,13 @@ static void tern_dx(const bt_kernels *k, shape s) {
     void *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
     float *ady = abs_of(dy, s.M * lddy), *start = copy_of(dx, s.M * lddx);
     G->tern_dx(size, lddx, ady, lddy, ap, 0.37f, 0, s.M, s.N, s.K, BT_PREC_FP32, BT_ACC, NULL);
-    for (int prec = 0; prec < 2; prec++) for (int flags = 0; flags < 2; flags++) {
+    for (int prec = 0; prec < 3; prec++) for (int flags = 0; flags < 2; flags++) {
         if (s.M > 0) memcpy(dx, start, s.M * lddx * 4), memcpy(want, start, s.M * lddx * 4);
         G->tern_dx(want, lddx, dy, lddy, gp, 0.37f, 0, s.M, s.N, s.K, (bt_prec)prec, flags, NULL);
         size_t cut = s.M / 2;
         k->tern_dx(dx, lddx, dy, lddy, p, 0.37f, 0, cut, s.N, s.K, (bt_prec)prec, flags, tmp);
         k->tern_dx(dx, lddx, dy, lddy, p, 0.37f, cut, s.M, s.N, s.K, (bt_prec)prec, flags, tmp);
-        near_scaled(prec ? "tern_dx bf16" : "tern_dx fp32", dx, want, size, TOL[prec], s.M * lddx);
+        near_scaled(prec == BT_PREC_FP16 ? "tern_dx fp16" : prec ? "tern_dx bf16" : "tern_dx fp32", dx, want, size, tol(k, prec), s.M * lddx);
     }
 }
 
@@ -76,13 +81,13 @@ static void tern_dw(const bt_kernels *k, shape s) {
     float *ady = abs_of(dy, s.M * lddy), *adq = abs_of(dq, s.M);
     void *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
     G->tern_dw(size, ady, lddy, ax, adq, s.M, s.N, s.K, 0, s.N, BT_PREC_FP32, NULL);
-    G->tern_dw(want, dy, lddy, x, dq, s.M, s.N, s.K, 0, s.N, BT_PREC_FP32, NULL);
-    for (int prec = 0; prec < 2; prec++) {
-        if (n) memcpy(dw, start, n * 4);
+    for (int prec = 0; prec < 3; prec++) {
+        if (n) memcpy(dw, start, n * 4), memcpy(want, start, n * 4);
+        G->tern_dw(want, dy, lddy, x, dq, s.M, s.N, s.K, 0, s.N, (bt_prec)prec, NULL);
         size_t cut = s.N / 2;
         k->tern_dw(dw, dy, lddy, x, dq, s.M, s.N, s.K, 0, cut, (bt_prec)prec, tmp);
         k->tern_dw(dw, dy, lddy, x, dq, s.M, s.N, s.K, cut, s.N, (bt_prec)prec, tmp);
-        near_scaled(prec ? "tern_dw bf16" : "tern_dw fp32", dw, want, size, 1.05 * TOL[prec], n);
+        near_scaled(prec == BT_PREC_FP16 ? "tern_dw fp16" : prec ? "tern_dw bf16" : "tern_dw fp32", dw, want, size, 1.05 * tol(k, prec), n);
     }
 }
 
@@ -94,11 +99,11 @@ static void gemm(const bt_kernels *k, shape s) {
         float *size = abs_of(c, s.M * ldc), *aa = abs_of(a, na), *ab = abs_of(b, nb);
         void *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
         G->gemm(size, ldc, aa, lda, ta, ab, ldb, tb, 1.5f, s.M, s.N, s.K, BT_PREC_FP32, BT_ACC, NULL);
-        for (int prec = 0; prec < 2; prec++) for (int flags = 0; flags < 2; flags++) {
+        for (int prec = 0; prec < 3; prec++) for (int flags = 0; flags < 2; flags++) {
             if (s.M > 0) memcpy(c, start, s.M * ldc * 4), memcpy(want, start, s.M * ldc * 4);
             G->gemm(want, ldc, a, lda, ta, b, ldb, tb, 1.5f, s.M, s.N, s.K, (bt_prec)prec, flags, NULL);
             k->gemm(c, ldc, a, lda, ta, b, ldb, tb, 1.5f, s.M, s.N, s.K, (bt_prec)prec, flags, tmp);
-            near_scaled(prec ? "gemm bf16" : "gemm fp32", c, want, size, TOL[prec], s.M * ldc);
+            near_scaled(prec == BT_PREC_FP16 ? "gemm fp16" : prec ? "gemm bf16" : "gemm fp32", c, want, size, tol(k, prec), s.M * ldc);
         }
         drop_all("gemm");
     }
@@ -120,7 +125,7 @@ static void tern_gemv(const bt_kernels *k, shape s) {
     same_bits("tern_gemv", y, want, s.N * 4);
 }
 
-/* bounds are relative to the root mean square of what is compared: 5e-5 with fp32 operands, 0.06 with bf16 (about 4 deviations
+/* bounds are relative to the root mean square of what is compared: 5e-5 with fp32 operands, 0.06 with bf16 or fp16 (about 4 deviations
  * of the sums' error, each operand rounded by 2^-9) */
 static void attention(const bt_kernels *k, size_t T, size_t D, size_t window, int prec) {
     bt_attn_shape s = {.T = T, .D = D, .ldq = 2 * D + 1, .ldk = D + 2, .ldv = D, .ldo = D + 3, .scale = 1.0f / sqrtf((float)D), .window = window};
@@ -128,11 +133,11 @@ static void attention(const bt_kernels *k, size_t T, size_t D, size_t window, in
     float *lse = filled(T, 9), *wl = filled(T, 9), *go = floats(T * s.ldo);
     void *tmp = scratch_for(k, 1, 1, 1, T, D), *gtmp = scratch_for(G, 1, 1, 1, T, D);
     /* where a query sees few keys its ds is the difference of nearly equal dp and delta: dp's own rounding is the floor there */
-    double tol = prec ? 0.06 : 5e-5, floor = 1e-6, diff = prec ? 0.03 : 1e-6;
+    double within = prec ? 0.06 : 5e-5, floor = 1e-6, diff = prec ? 0.03 : 1e-6;
     k->attn_fwd(o, lse, q, kk, v, &s, 0, T, (bt_prec)prec, tmp);
     G->attn_fwd(wo, wl, q, kk, v, &s, 0, T, (bt_prec)prec, gtmp);
-    near_rms("attn_fwd o", o, wo, tol, floor, T * s.ldo);
-    near_rms("attn_fwd lse", lse, wl, tol, floor, T);
+    near_rms("attn_fwd o", o, wo, within, floor, T * s.ldo);
+    near_rms("attn_fwd lse", lse, wl, within, floor, T);
     float *dq = filled(T * s.ldq, 9), *dk = floats(T * s.ldk), *dv = floats(T * s.ldv);
     for (size_t i = 0; i < T * s.ldk; i++) dk[i] *= 0.01f;
     for (size_t i = 0; i < T * s.ldv; i++) dv[i] *= 0.01f;
@@ -140,9 +145,9 @@ static void attention(const bt_kernels *k, size_t T, size_t D, size_t window, in
     k->attn_bwd(dq, dk, dv, go, wo, wl, q, kk, v, &s, (bt_prec)prec, tmp);
     G->attn_bwd(wdq, wdk, wdv, go, wo, wl, q, kk, v, &s, (bt_prec)prec, gtmp);
     for (size_t i = 0; i < T * s.ldq; i++) if (i % s.ldq >= D) assert_true(dq[i] == 9), dq[i] = wdq[i] = 0;
-    near_rms("attn_bwd dq", dq, wdq, tol, diff, T * s.ldq);
-    near_rms("attn_bwd dk", dk, wdk, tol, diff, T * s.ldk);
-    near_rms("attn_bwd dv", dv, wdv, tol, diff, T * s.ldv);
+    near_rms("attn_bwd dq", dq, wdq, within, diff, T * s.ldq);
+    near_rms("attn_bwd dk", dk, wdk, within, diff, T * s.ldk);
+    near_rms("attn_bwd dv", dv, wdv, within, diff, T * s.ldv);
     if (T > BT_ATTN_ROWS) {                                       /* rows of a later range do not depend on the range */
         float *part = copy_of(o, T * s.ldo), *pl = copy_of(lse, T);
         for (size_t i = BT_ATTN_ROWS * s.ldo; i < T * s.ldo; i++) if (i % s.ldo < D) part[i] = -1;
@@ -151,6 +156,25 @@ static void attention(const bt_kernels *k, size_t T, size_t D, size_t window, in
         same_bits("attn_fwd lse of a range", pl, lse, T * 4);
     }
     drop_all("attention");
+}
+
+/* every fp16 value, the halfway points between two, and their neighbours: by instruction (avx2, avx512) and by bt_half */
+static void halves(const bt_kernels *k) {
+    for (uint32_t i = 0; i < 0x10000; i += 7) {
+        uint32_t bits = (i & 0x8000u) << 16 | (i & 0x7fffu) << 13;      /* a float with fp16's bits, exponent off by 112 */
+        float x, got, one = 1, inf = INFINITY;
+        memcpy(&x, &bits, 4);
+        x *= 0x1p112f;
+        for (int j = 0; j < 5; j++) {
+            float ulp = fabsf(x) < 0x1p-14f ? 0x1p-24f : ldexpf(1, ilogbf(x) - 10), y = x + ulp * (float)j / 4, want = bt_half(y);
+            if (fabsf(y) >= 65520) assert_true(want == copysignf(inf, y));
+            if (j == 0 || j == 4) assert_true(fabsf(y) > 65504 || want == y);
+            if (j == 1) assert_true(fabsf(y) > 65504 || want == x);
+            k->gemm(&got, 1, &y, 1, 0, &one, 1, 0, 1, 1, 1, 1, BT_PREC_FP16, 0, scratch_for(k, 1, 1, 1, 1, 1));
+            if (strcmp(k->name, "blas") != 0 && got != want) fail_msg("%a becomes %a, by bt_half %a", (double)y, (double)got, (double)want);
+            drop_all("half");
+        }
+    }
 }
 
 static void run_set(const char *isa, unsigned hide) {
@@ -169,8 +193,9 @@ static void run_set(const char *isa, unsigned hide) {
         cases[c](bt_k(), all[i]);
         drop_all("product");
     }
+    halves(bt_k());
     static const size_t T[] = {1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 129, 255, 300}, D[] = {2, 16, 30, 32, 64, 128};
-    for (size_t i = 0; i < sizeof T / sizeof *T; i++) for (int prec = 0; prec < 2; prec++) {
+    for (size_t i = 0; i < sizeof T / sizeof *T; i++) for (int prec = 0; prec < 3; prec++) {
         attention(bt_k(), T[i], D[i % 6], 0, prec);
         attention(bt_k(), T[i], D[(i + 3) % 6], i % 3 ? 1 + i * i : 0, prec);
     }
