@@ -2,6 +2,7 @@
  *
  * Order:    create -> { feed -> (sample -> feed)* -> reset }* -> destroy. The model must be quantised (bt_model_quantise) after
  *           its weights last changed; it is borrowed, and its activations are overwritten: not between forward and backward.
+ *           A model created without training holds its ternary weights in 2 bits for this; one that trains decodes, slower.
  * Owns:     one arena: cache of keys and values (L, T, KV*D) twice, the tokens seen, logits.
  * Context:  after T tokens the older half is forgotten: the cache is rebuilt from the last T/2 tokens.
  * Exact:    logits equal those of the training forward within fp32 rounding; sampling is a function of

@@ -10,6 +10,7 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/ops.h"
 #include "engine/model/net.h"
+#include "engine/quant/ternary.h"
 
 enum { LOGITS_BYTES = 16 << 20, LOGITS_LEAST = 256 };
 
@@ -17,7 +18,8 @@ enum { LOGITS_BYTES = 16 << 20, LOGITS_LEAST = 256 };
 typedef struct memory_plan {
     bt_arena params, grads, quant, acts, scratch;
     size_t w, g;
-    size_t *codes, *packed;                         /* per tensor; NULL when only sizes are wanted */
+    size_t *codes, *packed, *packed2;               /* per tensor; NULL when only sizes are wanted */
+    size_t row;
     bt_acts_plan acts_plan;
     size_t x_final, final_rstd, row_loss, logits, rope_cos, rope_sin, pos;
     size_t logits_rows;
@@ -27,6 +29,12 @@ static size_t logits_rows(const bt_model_cfg *c, size_t M) {
     size_t rows = (size_t)LOGITS_BYTES / ((size_t)c->V * sizeof(float)) / 64 * 64;
     if (rows < LOGITS_LEAST) rows = LOGITS_LEAST;
     return rows < M ? rows : M;
+}
+
+static size_t widest_output(const bt_model_cfg *c) {
+    size_t widest = (size_t)c->H * (size_t)c->D;
+    if (widest < (size_t)c->C) widest = (size_t)c->C;
+    return widest < (size_t)c->F ? (size_t)c->F : widest;
 }
 
 static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params *params) {
@@ -41,9 +49,11 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
         const bt_tensor *t = &params->tensors[i];
         if (!t->tern) continue;
         size_t codes = bt_arena_reserve(&p->quant, t->count, 1), packed = bt_arena_reserve(&p->quant, bt_k()->tern_bytes(t->rows, t->cols), 1);
+        size_t packed2 = s->train ? 0 : bt_arena_reserve(&p->quant, t->rows, bt_tern2_row_bytes(t->cols));
         if (p->codes) {
             p->codes[i] = codes;
             p->packed[i] = packed;
+            p->packed2[i] = packed2;
         }
     }
     bt_arena_plan(&p->acts, "activations");
@@ -57,6 +67,7 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     p->rope_cos = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
     p->rope_sin = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
     p->pos = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
+    p->row = s->train ? 0 : bt_arena_reserve(&p->scratch, widest_output(c), sizeof(float));
 }
 
 size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
@@ -68,7 +79,7 @@ size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
     const bt_arena_row all[] = {
         {"params", p.params.bytes, "latent weights, fp32"},
         {"grads", p.grads.bytes, "their gradients, fp32"},
-        {"quantised", p.quant.bytes, "ternary codes (1 byte, to count flips) and their packed form"},
+        {"quantised", p.quant.bytes, "ternary codes (1 byte, to count flips) and their packed forms"},
         {"activations", p.acts.bytes, "kept for backward per layer, plus the gradients on the way back"},
         {"scratch", p.scratch.bytes, "one chunk of logits, rotary tables, positions"},
     };
@@ -91,6 +102,8 @@ static bt_linear linear_of(bt_model *m, const memory_plan *p, int layer, bt_para
     if (t->tern) {
         l.codes = bt_arena_at(&m->quant_arena, p->codes[i]);
         l.packed = bt_arena_at(&m->quant_arena, p->packed[i]);
+        l.packed2 = m->setup.train ? NULL : bt_arena_at(&m->quant_arena, p->packed2[i]);
+        l.row = m->setup.train ? NULL : bt_arena_at(&m->scratch_arena, p->row);
     }
     return l;
 }
@@ -188,7 +201,8 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     m->quant_sums = calloc(bt_model_quant_sums(m) + 1, sizeof *m->quant_sums);
     p.codes = calloc(m->params.n, sizeof *p.codes);
     p.packed = calloc(m->params.n, sizeof *p.packed);
-    if (!m->layers || !m->quant_sums || !p.codes || !p.packed) {
+    p.packed2 = calloc(m->params.n, sizeof *p.packed2);
+    if (!m->layers || !m->quant_sums || !p.codes || !p.packed || !p.packed2) {
         code = bt_fail(err, BT_NOMEM, "cannot take memory for %d layers", s->cfg.L);
         goto done;
     }
@@ -206,6 +220,7 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
 done:
     free(p.codes);
     free(p.packed);
+    free(p.packed2);
     if (code != BT_OK) bt_model_destroy(m);
     else *out = m;
     return code;

@@ -20,6 +20,8 @@ typedef struct bt_linear {                  /* y = x W^T, W (N, K), ternary or d
     bool tern;
     int8_t *codes;                          /* (N, K) of the last quantise: to count flips and to pack from */
     void *packed;
+    uint8_t *packed2;                       /* 2-bit form for single tokens, models without training; NULL otherwise */
+    float *row;                             /* (N) with packed2: one token's output before it is added */
     float scale, mean;                      /* of |w|; of w, which b1 takes off */
     bt_tern_stats counts;
     bt_quant_stat stat;

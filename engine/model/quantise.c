@@ -163,6 +163,12 @@ bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n, 
     return BT_OK;
 }
 
+static void pack2_rows(void *ctx, int thread, size_t from, size_t to) {
+    (void)thread;
+    const bt_linear *l = ctx;
+    bt_tern2_pack(l->packed2 + from * bt_tern2_row_bytes(l->K), l->codes + from * l->K, to - from, l->K);
+}
+
 void bt_model_quant_pack(bt_model *m) {
     for (size_t i = 0; i < m->params.n; i++) {
         bt_linear *l = linear_at(m, &m->params.tensors[i]);
@@ -171,6 +177,7 @@ void bt_model_quant_pack(bt_model *m) {
         l->stat = (bt_quant_stat){.zero_frac = (double)l->counts.zero / n, .pos_frac = (double)l->counts.pos / n,
                                   .flip_frac = m->quantised ? (double)l->counts.flips / n : 0.0, .scale = (double)l->scale};
         bt_op_tern_pack(l->packed, l->codes, l->N, l->K);
+        if (l->packed2) bt_parallel_for(l->N, 64, pack2_rows, l);
     }
     m->quantised = true;
 }
