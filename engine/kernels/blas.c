@@ -245,7 +245,7 @@ const bt_kernels *bt_kernels_blas(void) {
     static const bt_kernels table = {
         .name = "blas", .row_grain = CHUNK,
         .tern_bytes = bt_generic_tern_bytes, .tern_pack = bt_generic_tern_pack,
-        .tern_fwd = blas_tern_fwd, .tern_dx = blas_tern_dx, .tern_dw = blas_tern_dw,
+        .tern_fwd = blas_tern_fwd, .tern_dx = blas_tern_dx, .tern_dx8 = bt_generic_tern_dx8, .tern_dw = blas_tern_dw,
         .gemm = blas_gemm, .attn_fwd = blas_attn_fwd, .attn_bwd = blas_attn_bwd, .scratch_bytes = blas_scratch_bytes,
     };
     return bt_blas_load(NULL) == BT_OK ? &table : NULL;

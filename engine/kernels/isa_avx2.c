@@ -5,6 +5,7 @@
 #if defined(__AVX2__)
 #include "engine/kernels/isa_attention.h"
 #include "engine/kernels/isa_gemv.h"
+#include "engine/kernels/isa_int8.h"
 #include "engine/kernels/isa_products.h"
 #include "engine/kernels/isa_rows.h"
 
@@ -49,10 +50,10 @@ static double peak_ops(bt_peak kind, size_t rounds) {
 
 static size_t avx2_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
     (void)M;
-    return most(attn_dwords(T, D) * 4, most(product_scratch(), fwd_scratch(most(K, N))));
+    return most(attn_dwords(T, D) * 4, most(product_scratch(), int8_scratch(most(K, N))));
 }
 
 const bt_kernels bt_kernels_avx2 = {
-    .name = "avx2", BT_ROWS_SLOTS, BT_PRODUCT_SLOTS, BT_ATTENTION_SLOTS, .tern_gemv = prod_tern_gemv, .peak_ops = peak_ops, .scratch_bytes = avx2_scratch,
+    .name = "avx2", BT_ROWS_SLOTS, BT_PRODUCT_SLOTS, BT_INT8_SLOTS, BT_ATTENTION_SLOTS, .tern_gemv = prod_tern_gemv, .peak_ops = peak_ops, .scratch_bytes = avx2_scratch,
 };
 #endif

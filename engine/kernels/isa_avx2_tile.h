@@ -88,6 +88,23 @@ BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *
     for (int i = 0; i < rows; i++) for (int j = 0; j < 2; j++) tile_store_i8(o, i, j, total[i][j]);
 }
 
+/* The same for any unsigned b: its even and odd bytes as 16-bit words, two vpmaddwd a group */
+BT_INLINE void tile_words(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b, size_t groups) {
+    __m256i acc[MR][2];
+    const __m256i low = _mm256_set1_epi16(255);
+    for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm256_setzero_si256();
+    for (size_t g = 0; g < groups; g++, b += 4 * NR) {
+        BT_UNROLL for (int j = 0; j < 2; j++) {
+            __m256i v = bytes32(b + 32 * j), e = _mm256_and_si256(v, low), d = _mm256_srli_epi16(v, 8);
+            BT_UNROLL for (int i = 0; i < rows; i++) {
+                __m256i ai = four(a + (size_t)i * lda + 4 * g), ae = _mm256_srai_epi16(_mm256_slli_epi16(ai, 8), 8), ad = _mm256_srai_epi16(ai, 8);
+                acc[i][j] = _mm256_add_epi32(acc[i][j], _mm256_add_epi32(_mm256_madd_epi16(e, ae), _mm256_madd_epi16(d, ad)));
+            }
+        }
+    }
+    for (int i = 0; i < rows; i++) for (int j = 0; j < 2; j++) tile_store_i8(o, i, j, acc[i][j]);
+}
+
 /* one body per row count, so that every accumulator has a register */
 #define TILE_SWITCH(name, body, out, ta, tb)                                                                                \
     static void name(size_t rows, const out *o, const ta *a, size_t lda, const tb *b, size_t groups) {                      \
@@ -99,8 +116,10 @@ BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *
 TILE_SWITCH(run_f32, tile_f32, tile_out, uint32_t, uint32_t)
 TILE_SWITCH(run_vnni, tile_vnni, tile_i8_out, int8_t, uint8_t)
 TILE_SWITCH(run_maddubs, tile_maddubs, tile_i8_out, int8_t, uint8_t)
+TILE_SWITCH(run_words, tile_words, tile_i8_out, int8_t, uint8_t)
 
-static tile_i8_fn tile_i8(void) { return bt_cpu_get()->avx_vnni ? run_vnni : run_maddubs; }
+static tile_i8_fn tile_i8(void) { return bt_cpu_get()->avx_vnni ? run_vnni : run_maddubs; }            /* b is code + 1 */
+static tile_i8_fn tile_u8(void) { return bt_cpu_get()->avx_vnni ? run_vnni : run_words; }              /* b is any byte */
 
 static int32_t sum_i8(const int8_t *x, size_t n) {
     const __m256i flip = _mm256_set1_epi8((char)0x80);
@@ -131,6 +150,13 @@ BT_INLINE void transpose8(vf r[8]) {
         r[i] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);
         r[i + 4] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
     }
+}
+
+BT_INLINE void transpose(vi r[VL]) {
+    vf f[VL];
+    BT_UNROLL for (int i = 0; i < VL; i++) f[i] = v_bits(r[i]);
+    transpose8(f);
+    BT_UNROLL for (int i = 0; i < VL; i++) r[i] = vi_bits(f[i]);
 }
 
 static void a_rows_f32(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows, size_t k) {
@@ -198,13 +224,16 @@ static void b_i8_f32(uint32_t *dst, const int8_t *src, size_t lds, size_t cols, 
     }
 }
 
-static void b_codes_f32(uint32_t *dst, const int8_t *pairs, size_t k) {
-    float *out = (float *)(void *)dst;
-    for (size_t j = 0; j < k; j += 2, pairs += 2 * NR) {
+/* from codes + 1 in fours along k; writes whole fours */
+static void b_codes_f32(uint32_t *dst, const uint8_t *fours, size_t k) {
+    const __m256i low = _mm256_set1_epi32(255), one = _mm256_set1_epi32(1);
+    for (size_t j = 0; j < k; j += 4, fours += 4 * NR, dst += 4 * NR) {
         for (size_t h = 0; h < NR; h += VL) {
-            __m256i w = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)(pairs + 2 * h)));
-            v_store(out + j * NR + h, _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(w, 16), 16)));
-            if (j + 1 < k) v_store(out + (j + 1) * NR + h, _mm256_cvtepi32_ps(_mm256_srai_epi32(w, 16)));
+            __m256i w = bytes32(fours + 4 * h);
+            BT_UNROLL for (int i = 0; i < 4; i++) {
+                __m256i c = _mm256_sub_epi32(_mm256_and_si256(_mm256_srli_epi32(w, 8 * i), low), one);
+                v_store((float *)(void *)(dst + i * NR + h), _mm256_cvtepi32_ps(c));
+            }
         }
     }
 }

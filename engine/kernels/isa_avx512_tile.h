@@ -138,6 +138,28 @@ BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *
     for (int i = 0; i < rows; i++) for (int j = 0; j < 2; j++) tile_store_i8(o, i, j, total[i][j]);
 }
 
+/* The same for any unsigned b: its even and odd bytes as 16-bit words, two vpmaddwd a group */
+BT_INLINE void tile_words(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b, size_t groups) {
+    __m512i acc[MR][2];
+    const __m512i low = _mm512_set1_epi16(255);
+    BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_si512();
+    for (size_t g = 0; g < groups; g++, b += 4 * NR) {
+        __m512i e[2], d[2];
+        BT_UNROLL for (int j = 0; j < 2; j++) {
+            __m512i v = dwords(b + 64 * j);
+            e[j] = _mm512_and_si512(v, low);
+            d[j] = _mm512_srli_epi16(v, 8);
+        }
+        BT_UNROLL for (int i = 0; i < rows; i++) {
+            __m512i ai = four(a + (size_t)i * lda + 4 * g), ae = _mm512_srai_epi16(_mm512_slli_epi16(ai, 8), 8), ad = _mm512_srai_epi16(ai, 8);
+            BT_UNROLL for (int j = 0; j < 2; j++) {
+                acc[i][j] = _mm512_add_epi32(acc[i][j], _mm512_add_epi32(_mm512_madd_epi16(e[j], ae), _mm512_madd_epi16(d[j], ad)));
+            }
+        }
+    }
+    BT_UNROLL for (int i = 0; i < rows; i++) BT_UNROLL for (int j = 0; j < 2; j++) tile_store_i8(o, i, j, acc[i][j]);
+}
+
 /* one body per row count, so that every accumulator has a register */
 #define TILE_SWITCH(name, body, out, ta, tb)                                                                                \
     static void name(size_t rows, const out *o, const ta *a, size_t lda, const tb *b, size_t groups) {                      \
@@ -151,8 +173,10 @@ TILE_SWITCH(run_f32, tile_f32, tile_out, uint32_t, uint32_t)
 TILE_SWITCH(run_bf16, tile_bf16, tile_out, uint32_t, uint32_t)
 TILE_SWITCH(run_vnni, tile_vnni, tile_i8_out, int8_t, uint8_t)
 TILE_SWITCH(run_maddubs, tile_maddubs, tile_i8_out, int8_t, uint8_t)
+TILE_SWITCH(run_words, tile_words, tile_i8_out, int8_t, uint8_t)
 
-static tile_i8_fn tile_i8(void) { return bt_cpu_get()->avx512_vnni ? run_vnni : run_maddubs; }
+static tile_i8_fn tile_i8(void) { return bt_cpu_get()->avx512_vnni ? run_vnni : run_maddubs; }         /* b is code + 1 */
+static tile_i8_fn tile_u8(void) { return bt_cpu_get()->avx512_vnni ? run_vnni : run_words; }           /* b is any byte */
 
 static int32_t sum_i8(const int8_t *x, size_t n) {
     const __m512i flip = _mm512_set1_epi8((char)0x80);
@@ -191,6 +215,8 @@ BT_INLINE void transpose16(__m512i r[16]) {
         r[i + 12] = _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd);
     }
 }
+
+BT_INLINE void transpose(vi r[VL]) { transpose16(r); }
 
 /* lane i = bf16 pair (lo[i], hi[i]) */
 BT_INLINE __m512i pair_bf16(__m512 lo, __m512 hi) {
@@ -317,24 +343,30 @@ static void b_i8_bf16(uint32_t *dst, const int8_t *src, size_t lds, size_t cols,
     }
 }
 
-/* B panel from code pairs: ternary weights as an operand of dx */
-static void b_codes_f32(uint32_t *dst, const int8_t *pairs, size_t k) {
-    for (size_t j = 0; j < k; j += 2, pairs += 2 * NR) {
+/* B panel from codes + 1 in fours along k: ternary weights as an operand of dx. Writes whole fours. */
+static void b_codes_f32(uint32_t *dst, const uint8_t *fours, size_t k) {
+    const __m512i low = _mm512_set1_epi32(255), one = _mm512_set1_epi32(1);
+    for (size_t j = 0; j < k; j += 4, fours += 4 * NR, dst += 4 * NR) {
         for (size_t h = 0; h < NR; h += 16) {
-            __m512i w = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)(pairs + 2 * h)));
-            __m512i lo = _mm512_srai_epi32(_mm512_slli_epi32(w, 16), 16), hi = _mm512_srai_epi32(w, 16);
-            v_store((float *)(void *)(dst + j * NR + h), _mm512_cvtepi32_ps(lo));
-            if (j + 1 < k) v_store((float *)(void *)(dst + (j + 1) * NR + h), _mm512_cvtepi32_ps(hi));
+            __m512i w = dwords(fours + 4 * h);
+            BT_UNROLL for (size_t i = 0; i < 4; i++) {
+                __m512i c = _mm512_sub_epi32(_mm512_and_si512(_mm512_srli_epi32(w, (unsigned)(8 * i)), low), one);
+                v_store((float *)(void *)(dst + i * NR + h), _mm512_cvtepi32_ps(c));
+            }
         }
     }
 }
-static void b_codes_bf16(uint32_t *dst, const int8_t *pairs, size_t k) {
-    const __m512i one = _mm512_set1_epi16(0x3f80), sign = _mm512_set1_epi16((short)0x8000);
-    for (size_t j = 0; j < k; j += 2, pairs += 2 * NR, dst += NR) {
-        for (size_t h = 0; h < NR; h += 16) {
-            __m512i w = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)(pairs + 2 * h)));
-            __m512i v = _mm512_maskz_mov_epi16(_mm512_test_epi16_mask(w, w), one);
-            _mm512_storeu_si512(dst + h, _mm512_or_si512(v, _mm512_and_si512(w, sign)));
+/* -1, 0, 1 are bf80, 0000, 3f80: every byte looked up; 4 marks the upper one */
+static void b_codes_bf16(uint32_t *dst, const uint8_t *fours, size_t k) {
+    const __m512i lo = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
+    const __m512i hi = _mm512_broadcast_i32x4(_mm_setr_epi8(2, 2, 3, 3, 6, 6, 7, 7, 10, 10, 11, 11, 14, 14, 15, 15));
+    const __m512i table = _mm512_broadcast_i32x4(_mm_setr_epi8((char)0x80, 0, (char)0x80, 0, (char)0xbf, 0, 0x3f, 0, 0, 0, 0, 0, 0, 0, 0, 0));
+    const __m512i upper = _mm512_set1_epi16(0x0400);
+    for (size_t j = 0; j < k; j += 4, fours += 4 * NR, dst += 2 * NR) {
+        BT_UNROLL for (size_t h = 0; h < NR; h += 16) {
+            __m512i w = dwords(fours + 4 * h);
+            _mm512_storeu_si512(dst + h, _mm512_shuffle_epi8(table, _mm512_or_si512(_mm512_shuffle_epi8(w, lo), upper)));
+            _mm512_storeu_si512(dst + NR + h, _mm512_shuffle_epi8(table, _mm512_or_si512(_mm512_shuffle_epi8(w, hi), upper)));
         }
     }
 }

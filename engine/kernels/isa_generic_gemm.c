@@ -60,6 +60,56 @@ void bt_generic_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *x
     }
 }
 
+/* 127 / absmax and absmax / 127 of bits that bt_noise_absmax gave */
+static float to_int8(uint32_t top) { return 127.0f / bt_noise_bits(top); }
+static float from_int8(uint32_t top) { return bt_noise_bits(top) / 127.0f; }
+
+static int rounded(float v, uint32_t word, size_t byte) {
+    return v >= -128.0f && v <= 128.0f ? bt_noise_round(v, word >> (8 * byte) & 255u) : 0;          /* not finite: the scale says so */
+}
+
+void bt_generic_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1,
+                         size_t N, size_t K, const bt_noise *noise, int flags, void *scratch) {
+    const int8_t *w = packed;
+    int32_t *sum = scratch;                     /* (K) */
+    for (size_t m = m0; m < m1; m++) {
+        const float *row = dy + m * lddy;
+        float *out = dx + m * lddx;
+        uint32_t top = BT_NOISE_LEAST;
+        for (size_t n = 0; n < N; n++) top = bt_noise_absmax(top, row[n]);
+        memset(sum, 0, K * sizeof *sum);
+        for (size_t n = 0; n < N; n++) {
+            uint32_t word = bt_noise_word(noise->rows[m] ^ noise->salt, (uint32_t)(n / 64 * 16 + n % 16));
+            int q = rounded(row[n] * to_int8(top), word, n / 16 % 4);
+            for (size_t k = 0; k < K; k++) sum[k] += q * w[n * K + k];
+        }
+        for (size_t k = 0; k < K; k++) {
+            float v = (float)sum[k] * (from_int8(top) * scale);
+            out[k] = flags & BT_ACC ? out[k] + v : v;
+        }
+    }
+}
+
+void bt_generic_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K,
+                         size_t n0, size_t n1, const bt_noise *noise, void *scratch) {
+    int32_t *sum = scratch;                     /* (K) */
+    (void)N;
+    for (size_t b = 0; b < M; b += BT_GRAD_BLOCK) {
+        size_t end = M - b < BT_GRAD_BLOCK ? M : b + BT_GRAD_BLOCK;
+        for (size_t n = n0; n < n1; n++) {
+            uint32_t top = BT_NOISE_LEAST;
+            for (size_t m = b; m < end; m++) top = bt_noise_absmax(top, dy[m * lddy + n] * dq[m]);
+            memset(sum, 0, K * sizeof *sum);
+            for (size_t m = b; m < end; m++) {
+                uint32_t word = bt_noise_word(noise->rows[m / 4 * 4] ^ noise->salt ^ BT_NOISE_DW, (uint32_t)n);
+                int q = rounded(dy[m * lddy + n] * dq[m] * to_int8(top), word, m % 4);
+                for (size_t k = 0; k < K; k++) sum[k] += q * xq[m * K + k];
+            }
+            for (size_t k = 0; k < K; k++) dw[n * K + k] += (float)sum[k] * from_int8(top);
+        }
+    }
+}
+
 void bt_generic_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b, size_t ldb, int tb, float alpha,
                      size_t M, size_t N, size_t K, bt_prec prec, int flags, void *scratch) {
     (void)scratch;
@@ -139,9 +189,8 @@ void bt_generic_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *p
 }
 
 size_t bt_generic_scratch_bytes(size_t M, size_t N, size_t K, size_t T, size_t D) {
+    size_t most = N > K ? N : K;
     (void)M;
-    (void)N;
-    (void)K;
     (void)D;
-    return T * sizeof(float);
+    return (T > most ? T : most) * sizeof(float);
 }

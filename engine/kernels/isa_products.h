@@ -9,8 +9,7 @@
  *             for each tile of MR rows            registers
  * Rows are cut evenly into tiles of at most MR. The sum for one element runs over K in ascending order in blocks of KC
  * whatever the tile, so results do not depend on how rows were divided among threads.
- *
- * tern_fwd does not split K: the packed panel (K, NR) streams from L2 (one byte a weight), sums stay int32 in registers. */
+ * Products of int8: isa_int8.h. */
 #ifndef BT_ENGINE_KERNELS_ISA_PRODUCTS_H
 #define BT_ENGINE_KERNELS_ISA_PRODUCTS_H
 
@@ -33,7 +32,7 @@ typedef struct product {
     size_t lda;
     int a_by_cols;                              /* a is (K, M) */
     enum { B_ROWS, B_COLS, B_I8, B_CODES } b_kind;
-    const void *b;                              /* (K, N) floats, (N, K) floats, (K, N) int8, code pairs of panels */
+    const void *b;                              /* (K, N) floats, (N, K) floats, (K, N) int8, codes + 1 in panels */
     size_t ldb;                                 /* B_CODES: bytes of one panel */
 } product;
 
@@ -47,7 +46,7 @@ static void pack_b(const product *p, uint32_t *dst, size_t n, size_t cols, size_
     case B_ROWS: p->f->b_rows(dst, (const float *)p->b + k * p->ldb + n, p->ldb, cols, depth); break;
     case B_COLS: p->f->b_cols(dst, (const float *)p->b + n * p->ldb + k, p->ldb, cols, depth); break;
     case B_I8: p->f->b_i8(dst, (const int8_t *)p->b + k * p->ldb + n, p->ldb, cols, depth); break;
-    case B_CODES: p->f->b_codes(dst, (const int8_t *)p->b + n / NR * p->ldb + k * NR, depth); break;
+    case B_CODES: p->f->b_codes(dst, (const uint8_t *)p->b + n / NR * p->ldb + k * NR, depth); break;
     }
 }
 
@@ -94,11 +93,34 @@ static void prod_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, 
     run_product(&p, scratch);
 }
 
-/* Packed ternary matrix: [N/NR panels][K/4][NR][4] bytes of code + 1 for fwd, then [K/NR panels][N/2][NR][2] codes for dx.
- * Padding is code 0. */
+/* Packed ternary matrix: [N/NR panels][K/4][NR][4] bytes of code + 1 for fwd, then [K/NR panels][N/4][NR][4] of the transposed
+ * codes + 1 for dx and dx8. Padding is code 0. */
 static size_t up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 static size_t fwd_bytes(size_t N, size_t K) { return up(N, NR) * up(K, 4); }
-static size_t prod_tern_bytes(size_t N, size_t K) { return fwd_bytes(N, K) + up(K, NR) * up(N, 2); }
+static size_t prod_tern_bytes(size_t N, size_t K) { return fwd_bytes(N, K) + up(K, NR) * up(N, 4); }
+
+/* dst [NR][4]: bytes of up to four rows, interleaved, `bias` added; zeros (plus bias) where there is no row or column */
+static void interleave4(uint8_t *dst, const int8_t *src, size_t ld, size_t rows, size_t cols, int bias) {
+    int8_t edge[4][NR];
+    const int8_t *r[4] = {src, src + ld, src + 2 * ld, src + 3 * ld};
+    if (rows < 4 || cols < NR) {
+        memset(edge, 0, sizeof edge);
+        for (size_t i = 0; i < 4; i++) {
+            if (i < rows) memcpy(edge[i], src + i * ld, cols < NR ? cols : NR);
+            r[i] = edge[i];
+        }
+    }
+    const __m128i add = _mm_set1_epi8((char)bias);
+    BT_UNROLL for (size_t h = 0; h < NR; h += 16, dst += 64) {
+        __m128i v[4];
+        BT_UNROLL for (int i = 0; i < 4; i++) v[i] = _mm_add_epi8(_mm_loadu_si128((const __m128i *)(const void *)(r[i] + h)), add);
+        __m128i a = _mm_unpacklo_epi8(v[0], v[1]), b = _mm_unpackhi_epi8(v[0], v[1]), c = _mm_unpacklo_epi8(v[2], v[3]), d = _mm_unpackhi_epi8(v[2], v[3]);
+        _mm_storeu_si128((__m128i *)(void *)dst, _mm_unpacklo_epi16(a, c));
+        _mm_storeu_si128((__m128i *)(void *)(dst + 16), _mm_unpackhi_epi16(a, c));
+        _mm_storeu_si128((__m128i *)(void *)(dst + 32), _mm_unpacklo_epi16(b, d));
+        _mm_storeu_si128((__m128i *)(void *)(dst + 48), _mm_unpackhi_epi16(b, d));
+    }
+}
 
 static void pack_fwd_panel(uint8_t *dst, const int8_t *codes, size_t K, size_t rows) {
     for (size_t g = 0; g < K / 4; g++) {
@@ -114,29 +136,18 @@ static void pack_fwd_panel(uint8_t *dst, const int8_t *codes, size_t K, size_t r
     }
 }
 
-static void pack_dx_pair(int8_t *dst, const int8_t *even, const int8_t *odd, size_t cols) {
-    for (size_t j = 0; j < NR; j++) {
-        dst[2 * j] = j < cols ? even[j] : 0;
-        dst[2 * j + 1] = j < cols && odd ? odd[j] : 0;
-    }
-}
-
 static void prod_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1) {
-    uint8_t *fwd = packed;
-    int8_t *dx = (int8_t *)packed + fwd_bytes(N, K);
+    uint8_t *fwd = packed, *dx = fwd + fwd_bytes(N, K);
     for (size_t n = n0; n < n1; n += NR) pack_fwd_panel(fwd + n * up(K, 4), codes + n * K, K, least(NR, n1 - n));
-    for (size_t n = n0; n < n1; n += 2) {
-        for (size_t k = 0; k < K; k += NR) {
-            const int8_t *even = codes + n * K + k;
-            pack_dx_pair(dx + k * up(N, 2) + n * NR, even, n + 1 < N ? even + K : NULL, least(NR, K - k));
-        }
+    for (size_t n = n0; n < n1; n += 4) {
+        for (size_t k = 0; k < K; k += NR) interleave4(dx + k * up(N, 4) + n * NR, codes + n * K + k, K, least(4, N - n), K - k, 1);
     }
 }
 
 static void prod_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1, size_t N,
                          size_t K, bt_prec prec, int flags, void *scratch) {
     product p = {.f = form_of(prec), .c = dx + m0 * lddx, .ldc = lddx, .M = m1 - m0, .N = K, .K = N, .alpha = scale, .acc = flags & BT_ACC,
-                 .a = dy + m0 * lddy, .lda = lddy, .b_kind = B_CODES, .b = (const char *)packed + fwd_bytes(N, K), .ldb = up(N, 2) * NR};
+                 .a = dy + m0 * lddy, .lda = lddy, .b_kind = B_CODES, .b = (const char *)packed + fwd_bytes(N, K), .ldb = up(N, 4) * NR};
     run_product(&p, scratch);
 }
 
@@ -148,51 +159,8 @@ static void prod_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *
     run_product(&p, scratch);
 }
 
-/* rows of xq that the fwd product works on while they stay in L2; a padded copy when K is no multiple of a group or when
- * rows would fall into the same cache sets */
-enum { I8_ROWS = 16 * MR, I8_BYTES = 262144 };
-
-static size_t i8_rows(size_t K) {
-    size_t rows = I8_BYTES / (K ? K : 1) / MR * MR;
-    return rows < MR ? MR : rows > I8_ROWS ? I8_ROWS : rows;
-}
-static size_t i8_stride(size_t K) { return up(K, 64) + 64; }
-static size_t fwd_scratch(size_t K) { return i8_rows(K) * i8_stride(K) + I8_ROWS * 4; }
-
-static void prod_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed, float scale, size_t m0, size_t m1,
-                          size_t N, size_t K, int flags, void *scratch) {
-    const uint8_t *w = packed;
-    size_t groups = up(K, 4) / 4, most_rows = i8_rows(K), stride = i8_stride(K), copies = K % 4 || K % 1024 == 0;
-    int32_t *sums = scratch;
-    int8_t *copy = (int8_t *)scratch + I8_ROWS * 4;
-    tile_i8_fn tile = tile_i8();
-    for (size_t m = m0; m < m1; m += most_rows) {
-        size_t rows = least(most_rows, m1 - m), tiles = (rows + MR - 1) / MR;
-        const int8_t *a = xq + m * K;
-        for (size_t i = 0; i < rows; i++) {
-            sums[i] = sum_i8(xq + (m + i) * K, K);
-            if (!copies) continue;
-            memcpy(copy + i * stride, xq + (m + i) * K, K);
-            memset(copy + i * stride + K, 0, up(K, 4) - K);
-        }
-        size_t lda = copies ? stride : K;
-        if (copies) a = copy;
-        for (size_t n = 0; n < N; n += NR) {
-            tile_i8_out o = {.ldy = ldy, .cols = N - n, .scale = scale, .acc = flags & BT_ACC};
-            for (size_t t = 0; t < tiles; t++) {
-                size_t r0 = rows * t / tiles, r1 = rows * (t + 1) / tiles;
-                o.y = y + (m + r0) * ldy + n;
-                o.dq = dq + m + r0;
-                o.sums = sums + r0;
-                tile(r1 - r0, &o, a + r0 * lda, lda, w + n * up(K, 4), groups);
-            }
-        }
-    }
-}
-
 #define BT_PRODUCT_SLOTS                                                                                                 \
-    .gemm = prod_gemm, .tern_bytes = prod_tern_bytes, .tern_pack = prod_tern_pack, .tern_fwd = prod_tern_fwd,            \
-    .tern_dx = prod_tern_dx, .tern_dw = prod_tern_dw
+    .gemm = prod_gemm, .tern_bytes = prod_tern_bytes, .tern_pack = prod_tern_pack, .tern_dx = prod_tern_dx, .tern_dw = prod_tern_dw
 
 #endif  /* __AVX2__ */
 #endif

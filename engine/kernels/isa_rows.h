@@ -241,21 +241,21 @@ static void rows_adamw(float *w, const float *g, float *m, float *v, float grad_
     EACH_VECTOR(count,
                 vf gi = v_mul(ld(g + i, n), gs);
                 vf mi = v_fma(vb1, ld(m + i, n), v_mul(nb1, gi));
-                vf vi = v_fma(vb2, ld(v + i, n), v_mul(v_mul(nb2, gi), gi));
-                st(m + i, mi, n); st(v + i, vi, n);
-                vf u = v_div(v_mul(step, mi), v_fma(v_sqrt(vi), root, ve));
+                vf va = v_fma(vb2, ld(v + i, n), v_mul(v_mul(nb2, gi), gi));
+                st(m + i, mi, n); st(v + i, va, n);
+                vf u = v_div(v_mul(step, mi), v_fma(v_sqrt(va), root, ve));
                 st(w + i, v_sub(v_mul(ld(w + i, n), keep), u), n));
 }
 
 #if defined(__AVX512F__)
 static bt_tern_stats rows_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale, int sign, size_t count) {
     bt_tern_stats st_ = {0, 0, 0};
-    const __m512 vm = _mm512_set1_ps(mean), vi = _mm512_set1_ps(inv_scale), zero = _mm512_setzero_ps();
+    const __m512 vm = _mm512_set1_ps(mean), vs = _mm512_set1_ps(inv_scale), zero = _mm512_setzero_ps();
     const __m128i one = _mm_set1_epi8(1);
     for (size_t i = 0; i < count; i += 16) {
         __mmask16 k = count - i < 16 ? v_first(count - i) : 0xffff;
         __m512 x = _mm512_sub_ps(_mm512_maskz_loadu_ps(k, w + i), vm);
-        __m512 q = sign ? x : v_rint(_mm512_mul_ps(x, vi));         /* the sign of the rounded value is its clamped self */
+        __m512 q = sign ? x : v_rint(_mm512_mul_ps(x, vs));         /* the sign of the rounded value is its clamped self */
         __mmask16 pos = k & _mm512_cmp_ps_mask(q, zero, _CMP_GT_OQ), neg = k & _mm512_cmp_ps_mask(q, zero, _CMP_LT_OQ);
         __m128i c = _mm_sub_epi8(_mm_maskz_mov_epi8(pos, one), _mm_maskz_mov_epi8(neg, one)), old = _mm_maskz_loadu_epi8(k, codes + i);
         st_.pos += (unsigned)__builtin_popcount(pos);
@@ -268,10 +268,10 @@ static bt_tern_stats rows_tern_codes(int8_t *codes, const float *w, float mean, 
 #else
 static bt_tern_stats rows_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale, int sign, size_t count) {
     bt_tern_stats st_ = {0, 0, 0};
-    const __m256 vm = _mm256_set1_ps(mean), vi = _mm256_set1_ps(inv_scale), zero = _mm256_setzero_ps();
+    const __m256 vm = _mm256_set1_ps(mean), vs = _mm256_set1_ps(inv_scale), zero = _mm256_setzero_ps();
     size_t i = 0;
     for (; i + 8 <= count; i += 8) {
-        __m256 x = _mm256_sub_ps(_mm256_loadu_ps(w + i), vm), q = sign ? x : v_rint(_mm256_mul_ps(x, vi));
+        __m256 x = _mm256_sub_ps(_mm256_loadu_ps(w + i), vm), q = sign ? x : v_rint(_mm256_mul_ps(x, vs));
         __m256i pos = _mm256_castps_si256(_mm256_cmp_ps(q, zero, _CMP_GT_OQ)), neg = _mm256_castps_si256(_mm256_cmp_ps(q, zero, _CMP_LT_OQ));
         __m256i c32 = _mm256_sub_epi32(neg, pos);                   /* masks are -1 */
         __m128i c16 = _mm_packs_epi32(_mm256_castsi256_si128(c32), _mm256_extracti128_si256(c32, 1)), c = _mm_packs_epi16(c16, c16);

@@ -22,8 +22,8 @@ typedef struct tile_out {                       /* a finished float tile becomes
     int acc;
 } tile_out;
 
-/* int8 x ternary: b holds code + 1 (unsigned), so sum w x = sum (w + 1) x - sum x, the last from `sums` of each row.
- * y = (float)sum * (dq[row] * scale) (+ y) */
+/* int8 products: b holds code + 1 or xq + 128 (unsigned), so sum b x - sums[row] = sum (b - 1) x with sums = sum x, and likewise
+ * for 128. y = (float)sum * (dq[row] * scale) (+ y) */
 typedef struct tile_i8_out {
     float *y;
     size_t ldy, cols;
@@ -42,12 +42,12 @@ typedef struct form {                           /* one operand type */
     /* A from a row-major (rows, k) matrix; from a (k, rows) matrix, its row j times scale[j] unless scale is NULL */
     void (*a_rows)(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows, size_t k);
     void (*a_cols)(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k);
-    /* one B panel, cols <= NR, columns beyond are zero: from (k, cols); from (cols, k); from int8 (k, cols); from ternary
-     * code pairs [k/2][NR][2] */
+    /* one B panel, cols <= NR, columns beyond are zero: from (k, cols); from (cols, k); from int8 (k, cols); from codes + 1
+     * in fours [k/4][NR][4] */
     void (*b_rows)(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k);
     void (*b_cols)(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k);
     void (*b_i8)(uint32_t *dst, const int8_t *src, size_t lds, size_t cols, size_t k);
-    void (*b_codes)(uint32_t *dst, const int8_t *pairs, size_t k);
+    void (*b_codes)(uint32_t *dst, const uint8_t *fours, size_t k);
     tile_fn tile;
 } form;
 

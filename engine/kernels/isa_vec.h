@@ -49,6 +49,27 @@ BT_INLINE vf v_from_i8_n(const int8_t *p, size_t n) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(v_first(n), p)));
 }
 
+typedef __m512i vi;                             /* VL lanes of 32 bits */
+BT_INLINE vi vi_set(uint32_t a) { return _mm512_set1_epi32((int)a); }
+BT_INLINE vi vi_load(const void *p) { return _mm512_loadu_si512(p); }
+BT_INLINE void vi_store(void *p, vi a) { _mm512_storeu_si512(p, a); }
+BT_INLINE vi vi_lanes(void) { return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
+BT_INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
+BT_INLINE vi vi_mul(vi a, vi b) { return _mm512_mullo_epi32(a, b); }
+BT_INLINE vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
+BT_INLINE vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
+BT_INLINE vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
+BT_INLINE vi vi_max(vi a, vi b) { return _mm512_max_epi32(a, b); }
+BT_INLINE vi vi_srl(vi a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }
+BT_INLINE vi vi_sll(vi a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
+BT_INLINE vi vi_sra(vi a, int n) { return _mm512_srai_epi32(a, (unsigned)n); }
+BT_INLINE vi vi_round(vf a) { return _mm512_cvtps_epi32(a); }                                       /* half to even */
+BT_INLINE vi vi_bits(vf a) { return _mm512_castps_si512(a); }
+BT_INLINE vf v_bits(vi a) { return _mm512_castsi512_ps(a); }
+BT_INLINE int32_t vi_hsum(vi a) { return _mm512_reduce_add_epi32(a); }
+BT_INLINE int32_t vi_hmax(vi a) { return _mm512_reduce_max_epi32(a); }
+BT_INLINE void vi_store_i8_n(int8_t *p, vi a, size_t n) { _mm512_mask_cvtepi32_storeu_epi8(p, v_first(n), a); }
+
 #else
 enum { VL = 8 };
 typedef __m256 vf;
@@ -88,21 +109,44 @@ BT_INLINE vf v_pow2(vf x, vf n) {                                   /* n in [-12
     __m256i e = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
     return _mm256_mul_ps(x, _mm256_castsi256_ps(e));
 }
-BT_INLINE void v_store_i8_n(int8_t *p, vf a, size_t n) {
-    __m256i i = _mm256_cvtps_epi32(a);
-    __m128i w = _mm_packs_epi32(_mm256_castsi256_si128(i), _mm256_extracti128_si256(i, 1)), b = _mm_packs_epi16(w, w);
-    if (n == VL) {
-        _mm_storel_epi64((__m128i *)(void *)p, b);
-    } else {
-        int64_t all = _mm_cvtsi128_si64(b);
-        for (size_t j = 0; j < n; j++) p[j] = (int8_t)(all >> (8 * j));
-    }
-}
 BT_INLINE vf v_from_i8_n(const int8_t *p, size_t n) {
     int64_t all = 0;
     __builtin_memcpy(&all, p, n);
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(all)));
 }
+
+typedef __m256i vi;                             /* VL lanes of 32 bits */
+BT_INLINE vi vi_set(uint32_t a) { return _mm256_set1_epi32((int)a); }
+BT_INLINE vi vi_load(const void *p) { return bytes32(p); }
+BT_INLINE void vi_store(void *p, vi a) { _mm256_storeu_si256((__m256i *)p, a); }
+BT_INLINE vi vi_lanes(void) { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7); }
+BT_INLINE vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
+BT_INLINE vi vi_mul(vi a, vi b) { return _mm256_mullo_epi32(a, b); }
+BT_INLINE vi vi_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }
+BT_INLINE vi vi_and(vi a, vi b) { return _mm256_and_si256(a, b); }
+BT_INLINE vi vi_or(vi a, vi b) { return _mm256_or_si256(a, b); }
+BT_INLINE vi vi_max(vi a, vi b) { return _mm256_max_epi32(a, b); }
+BT_INLINE vi vi_srl(vi a, int n) { return _mm256_srli_epi32(a, n); }
+BT_INLINE vi vi_sll(vi a, int n) { return _mm256_slli_epi32(a, n); }
+BT_INLINE vi vi_sra(vi a, int n) { return _mm256_srai_epi32(a, n); }
+BT_INLINE vi vi_round(vf a) { return _mm256_cvtps_epi32(a); }                                       /* half to even */
+BT_INLINE vi vi_bits(vf a) { return _mm256_castps_si256(a); }
+BT_INLINE vf v_bits(vi a) { return _mm256_castsi256_ps(a); }
+BT_INLINE __m128i vi_fold(vi a, __m128i (*f)(__m128i, __m128i)) {
+    __m128i s = f(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    s = f(s, _mm_shuffle_epi32(s, 0x4e));
+    return f(s, _mm_shuffle_epi32(s, 0xb1));
+}
+BT_INLINE __m128i fold_add(__m128i a, __m128i b) { return _mm_add_epi32(a, b); }
+BT_INLINE __m128i fold_max(__m128i a, __m128i b) { return _mm_max_epi32(a, b); }
+BT_INLINE int32_t vi_hsum(vi a) { return _mm_cvtsi128_si32(vi_fold(a, fold_add)); }
+BT_INLINE int32_t vi_hmax(vi a) { return _mm_cvtsi128_si32(vi_fold(a, fold_max)); }
+BT_INLINE void vi_store_i8_n(int8_t *p, vi a, size_t n) {
+    __m128i w = _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1)), b = _mm_packs_epi16(w, w);
+    int64_t all = _mm_cvtsi128_si64(b);
+    __builtin_memcpy(p, &all, n);
+}
+BT_INLINE void v_store_i8_n(int8_t *p, vf a, size_t n) { vi_store_i8_n(p, _mm256_cvtps_epi32(a), n); }
 #endif
 
 /* exp, relative error below 2e-7 for |x| <= 87; arguments are clamped there, so the result is finite and positive */

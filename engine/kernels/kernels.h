@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "engine/base/status.h"
+#include "engine/kernels/noise.h"
 
 /* operands of backward and dense products; sums are fp32 always. A permission: a set that gains nothing from a form keeps fp32
  * operands. fp16 overflows to infinity beyond 65504. Order of options.def */
@@ -80,7 +81,7 @@ typedef struct bt_kernels {
     /* ---- ternary weights ----------------------------------------------------------------------------------------- */
     /* codes := clamp(rint((w - mean) * inv_scale), -1, 1), half to even; with sign != 0: sign(w - mean). Returns counts. */
     bt_tern_stats (*tern_codes)(int8_t *codes, const float *w, float mean, float inv_scale, int sign, size_t n);
-    /* Packed form of codes (N, K), private to the set that made it; good for tern_fwd and tern_dx of the same set.
+    /* Packed form of codes (N, K), private to the set that made it; good for tern_fwd, tern_dx and tern_dx8 of the same set.
      * Rows n0..n1 (n0 a multiple of BT_TERN_ROWS) are packed by one call, so threads share the work. */
     size_t (*tern_bytes)(size_t N, size_t K);
     void (*tern_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
@@ -93,6 +94,14 @@ typedef struct bt_kernels {
     /* dw[n, k] += sum_m dy[m, n] * dq[m] * xq[m, k]; outputs n0..n1, all M rows */
     void (*tern_dw)(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K,
                     size_t n0, size_t n1, bt_prec prec, void *scratch);
+    /* The same two products with dy rounded to int8 (noise.h): sums exact in int32, equal bits on every set.
+     * dx8: a row's scale is s = max|dy[m]| / 127; dx (+)= (float)sum_n(q[m, n] w[n, k]) * (s * scale); noise->rows is row 0's */
+    void (*tern_dx8)(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1,
+                     size_t N, size_t K, const bt_noise *noise, int flags, void *scratch);
+    /* dw8: blocks of BT_GRAD_BLOCK rows; of g = dy[m, n] * dq[m], s = max over the block of |g| / 127;
+     * dw[n, k] += (float)sum_m(q[m, n] xq[m, k]) * s, block after block */
+    void (*tern_dw8)(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K,
+                     size_t n0, size_t n1, const bt_noise *noise, void *scratch);
 
     /* ---- dense products ------------------------------------------------------------------------------------------ */
     /* C (M, N) (+)= alpha * op(A) op(B), op = transpose when ta / tb; A is (M, K) or (K, M), B is (K, N) or (N, K).
@@ -135,7 +144,7 @@ extern const bt_kernels bt_kernels_amx;
 #endif
 
 /* dispatch.c - merges the sets this CPU and `isa` allow ("auto", or the name of the fastest allowed set).
- * Call once, before any model exists; later calls replace the choice (tests). tern_bytes/pack/fwd/dx always come from one set. */
+ * Call once, before any model exists; later calls replace the choice (tests). tern_bytes/pack/fwd/dx/dx8 always come from one set. */
 bt_code bt_kernels_select(const char *isa, bt_err *err) BT_MUST_CHECK;
 const bt_kernels *bt_k(void);                   /* the merged table; generic before select */
 const char *bt_kernels_isa(void);               /* name of the fastest set in use */

@@ -329,6 +329,7 @@ typedef struct product_job {
     size_t ldy, ldx, ldb, M, N, K;
     int ta, tb, flags;
     bt_prec prec;
+    const bt_noise *noise;
 } product_job;
 
 static void do_tern_pack(void *ctx, int thread, size_t a, size_t b) {
@@ -374,6 +375,27 @@ static void do_tern_dw(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, bt_prec prec) {
     product_job j = {.y = dw, .x = dy, .ldx = lddy, .xq = xq, .dq = dq, .M = M, .N = N, .K = K, .prec = prec};
     run("tern_dw", 2.0 * product(M, N, K), 0, N, product_grain(), do_tern_dw, &j);
+}
+
+static void do_tern_dx8(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    bt_k()->tern_dx8(j->y, j->ldy, j->x, j->ldx, j->packed_in, j->scale, a, b, j->N, j->K, j->noise, j->flags, thread_scratch(thread));
+}
+
+void bt_op_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t M, size_t N, size_t K,
+                    const bt_noise *noise, int flags) {
+    product_job j = {.y = dx, .ldy = lddx, .x = dy, .ldx = lddy, .packed_in = packed, .scale = scale, .N = N, .K = K, .noise = noise, .flags = flags};
+    run("tern_dx8", 2.0 * product(M, N, K), 0, M, product_grain(), do_tern_dx8, &j);
+}
+
+static void do_tern_dw8(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    bt_k()->tern_dw8(j->y, j->x, j->ldx, j->xq, j->dq, j->M, j->N, j->K, a, b, j->noise, thread_scratch(thread));
+}
+
+void bt_op_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, const bt_noise *noise) {
+    product_job j = {.y = dw, .x = dy, .ldx = lddy, .xq = xq, .dq = dq, .M = M, .N = N, .K = K, .noise = noise};
+    run("tern_dw8", 2.0 * product(M, N, K), 0, N, product_grain(), do_tern_dw8, &j);
 }
 
 static void do_tern_gemv(void *ctx, int thread, size_t a, size_t b) {

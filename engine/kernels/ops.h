@@ -45,6 +45,10 @@ void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K);
 void bt_op_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed, float scale, size_t M, size_t N, size_t K, int flags);
 void bt_op_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t M, size_t N, size_t K, bt_prec prec, int flags);
 void bt_op_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, bt_prec prec);
+/* dy as int8 with noise (kernels.h); noise->rows belongs to row 0 */
+void bt_op_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t M, size_t N, size_t K,
+                    const bt_noise *noise, int flags);
+void bt_op_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, const bt_noise *noise);
 /* one token against 2-bit weights (quant/ternary.h) */
 void bt_op_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale, size_t N, size_t K);
 void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b, size_t ldb, int tb, float alpha,

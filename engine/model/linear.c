@@ -17,13 +17,20 @@ void bt_linear_fwd(const bt_linear *l, float *y, const bt_site *s, const float *
     }
 }
 
-void bt_linear_dx(const bt_linear *l, float *dx, const float *dy, size_t rows, bt_prec prec, int flags) {
-    if (l->tern) bt_op_tern_dx(dx, l->K, dy, l->N, l->packed, l->scale, rows, l->N, l->K, prec, flags);
-    else bt_op_gemm(dx, l->K, dy, l->N, 0, l->w, l->K, 0, 1.0f, rows, l->K, l->N, prec, flags);
+void bt_linear_dx(const bt_linear *l, float *dx, const float *dy, size_t r0, size_t rows, bt_prec prec, int flags) {
+    if (l->tern && l->noise.rows) {
+        bt_noise noise = {l->noise.rows + r0, l->noise.salt};
+        bt_op_tern_dx8(dx, l->K, dy, l->N, l->packed, l->scale, rows, l->N, l->K, &noise, flags);
+    } else if (l->tern) {
+        bt_op_tern_dx(dx, l->K, dy, l->N, l->packed, l->scale, rows, l->N, l->K, prec, flags);
+    } else {
+        bt_op_gemm(dx, l->K, dy, l->N, 0, l->w, l->K, 0, 1.0f, rows, l->K, l->N, prec, flags);
+    }
 }
 
 void bt_linear_dw(const bt_linear *l, const float *dy, const bt_site *s, const float *src, size_t rows, bt_prec prec) {
-    if (l->tern) bt_op_tern_dw(l->dw, dy, l->N, s->xq, s->dq, rows, l->N, l->K, prec);
+    if (l->tern && l->noise.rows) bt_op_tern_dw8(l->dw, dy, l->N, s->xq, s->dq, rows, l->N, l->K, &l->noise);
+    else if (l->tern) bt_op_tern_dw(l->dw, dy, l->N, s->xq, s->dq, rows, l->N, l->K, prec);
     else bt_op_gemm(l->dw, l->K, dy, l->N, 1, floats_of(s, src), l->K, 0, 1.0f, l->N, l->K, rows, prec, BT_ACC);
 }
 

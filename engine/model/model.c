@@ -21,7 +21,7 @@ typedef struct memory_plan {
     size_t *codes, *packed, *packed2;               /* per tensor; NULL when only sizes are wanted */
     size_t row;
     bt_acts_plan acts_plan;
-    size_t x_final, final_rstd, row_loss, logits, rope_cos, rope_sin, pos;
+    size_t x_final, final_rstd, row_loss, logits, rope_cos, rope_sin, pos, noise_rows;
     size_t logits_rows;
 } memory_plan;
 
@@ -67,6 +67,7 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     p->rope_cos = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
     p->rope_sin = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
     p->pos = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
+    p->noise_rows = s->train && s->grad_int8 ? bt_arena_reserve(&p->scratch, M, sizeof(uint32_t)) : 0;
     p->row = s->train ? 0 : bt_arena_reserve(&p->scratch, widest_output(c), sizeof(float));
 }
 
@@ -104,6 +105,7 @@ static bt_linear linear_of(bt_model *m, const memory_plan *p, int layer, bt_para
         l.packed = bt_arena_at(&m->quant_arena, p->packed[i]);
         l.packed2 = m->setup.train ? NULL : bt_arena_at(&m->quant_arena, p->packed2[i]);
         l.row = m->setup.train ? NULL : bt_arena_at(&m->scratch_arena, p->row);
+        l.noise = (bt_noise){m->noise_rows, (uint32_t)bt_hash_name(t->name)};
     }
     return l;
 }
@@ -149,6 +151,7 @@ static void wire(bt_model *m, const memory_plan *p) {
     const bt_model_cfg *c = &m->setup.cfg;
     m->w = bt_arena_at(&m->params_arena, p->w);
     m->g = m->setup.train ? bt_arena_at(&m->grads_arena, p->g) : NULL;
+    m->noise_rows = m->setup.train && m->setup.grad_int8 ? bt_arena_at(&m->scratch_arena, p->noise_rows) : NULL;
     for (int i = 0; i < c->L; i++) wire_layer(m, p, i);
     m->x_final = m->layers[c->L - 1].x_out;
     m->final_norm = gain_of(m, -1, BT_P_FINAL_NORM);
@@ -216,6 +219,7 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     for (size_t i = 0; i < sizeof arenas / sizeof *arenas && code == BT_OK; i++) code = bt_arena_commit(arenas[i], err);
     if (code != BT_OK) goto done;
     wire(m, &p);
+    bt_model_noise(m, 0, 0, 0);
     code = plan_kernels(m, err);
 done:
     free(p.codes);
@@ -270,6 +274,12 @@ void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end) {
 void bt_model_init_weights(bt_model *m, uint64_t seed) { bt_model_init_range(m, seed, 0, m->params.total); }
 
 void bt_model_zero_grads(bt_model *m) { bt_op_zero(m->g, m->params.total); }
+
+void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_row) {
+    size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;
+    uint64_t stream = bt_rng_u64(seed, bt_hash_name("gradient noise"), step);
+    for (size_t i = 0; m->noise_rows && i < M; i++) m->noise_rows[i] = (uint32_t)bt_rng_u64(seed, stream, first_row + i);
+}
 
 /* ---- one micro-batch ------------------------------------------------------------------------------------------------ */
 /* Head and loss; with dscale, also their gradient: a.dxn = d(normed residual), and the head's. */

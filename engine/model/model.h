@@ -25,6 +25,7 @@ typedef struct bt_model_setup {
     bool train;                         /* false: no gradients, no saved activations */
     int n_threads;
     bt_recompute recompute;
+    bool grad_int8;                     /* ternary layers: dy of the backward products as int8, rounded at random (bt_model_noise) */
 } bt_model_setup;
 
 typedef struct bt_arena_row { const char *name; size_t bytes; const char *why; } bt_arena_row;
@@ -62,6 +63,10 @@ bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor);    /* tenso
 typedef void (*bt_grad_ready_fn)(void *ctx, size_t begin, size_t end);
 
 typedef struct bt_micro_times { int64_t fwd_ns, bwd_ns; } bt_micro_times;   /* head+loss backward counts as backward */
+
+/* The noise of the next micro-batches' int8 gradients: a function of (seed, step, first_row + row); first_row is the number of
+ * the micro-batch's first token in the global batch. Without it, of (0, 0, row). */
+void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_row);
 
 /* One micro-batch: inputs, targets (B, T), targets < 0 are not trained. Adds gradients of grad_scale * (sum of token losses);
  * returns the sum of token losses. grad_scale is not 0. grads must be zeroed by the caller before the first micro-batch of a step

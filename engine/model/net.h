@@ -25,6 +25,7 @@ typedef struct bt_linear {                  /* y = x W^T, W (N, K), ternary or d
     float scale, mean;                      /* of |w|; of w, which b1 takes off */
     bt_tern_stats counts;
     bt_quant_stat stat;
+    bt_noise noise;                         /* int8 gradients: of the micro-batch's rows; rows is NULL without them */
 } bt_linear;
 
 /* Where a group of linear layers reads: an optional norm, then int8 per token (ternary) or floats (dense). */
@@ -65,13 +66,14 @@ struct bt_model {
     size_t logits_rows;
     float *rope_cos, *rope_sin;             /* (T, D/2) */
     int32_t *pos;                           /* (M) position of each token in its sequence */
+    uint32_t *noise_rows;                   /* (M) keys of bt_noise; NULL without int8 gradients */
     size_t block;                           /* rows of one feed-forward block */
 };
 
 /* ---- linear.c ---- */
 /* rows r0 .. r0+rows of the site's input; y is row r0's output. src is what the site's input was made from */
 void bt_linear_fwd(const bt_linear *l, float *y, const bt_site *s, const float *src, size_t r0, size_t rows, bt_prec prec, int flags);
-void bt_linear_dx(const bt_linear *l, float *dx, const float *dy, size_t rows, bt_prec prec, int flags);
+void bt_linear_dx(const bt_linear *l, float *dx, const float *dy, size_t r0, size_t rows, bt_prec prec, int flags);    /* dx, dy: row r0's */
 void bt_linear_dw(const bt_linear *l, const float *dy, const bt_site *s, const float *src, size_t rows, bt_prec prec);
 
 void bt_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows);         /* x: row r0 */

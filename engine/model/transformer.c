@@ -143,7 +143,7 @@ static void ffn_backward(const backward *p, bt_layer *l) {
         size_t rows = p->M - r0 < m->block ? p->M - r0 : m->block;
         float *gate = a->gate + r0 * F, *up = a->up + r0 * F, *dhn = l->down_in.normed ? a->dhn : a->dh;
         if (m->setup.recompute == BT_RECOMPUTE_SELECTIVE) gate_up(m, l, r0, rows);
-        bt_linear_dx(&l->down, dhn, a->dx + r0 * C, rows, p->prec, 0);
+        bt_linear_dx(&l->down, dhn, a->dx + r0 * C, r0, rows, p->prec, 0);
         bt_op_glu(a->h, gate, up, c->act, rows * F);
         bt_site_restore(&l->down_in, a->h, r0, rows);
         if (l->down_in.normed) bt_site_bwd(&l->down_in, a->dh, dhn, a->h, r0, rows, 0);
@@ -152,8 +152,8 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     const float *dgate = a->gate, *dup = a->up;
     dw_done(p, &l->down, a->dx, &l->down_in, a->h);
     done(p, l->down_in.gain.tensor);
-    bt_linear_dx(&l->up, a->dxn, dup, p->M, p->prec, 0);
-    bt_linear_dx(&l->gate, a->dxn, dgate, p->M, p->prec, BT_ACC);
+    bt_linear_dx(&l->up, a->dxn, dup, 0, p->M, p->prec, 0);
+    bt_linear_dx(&l->gate, a->dxn, dgate, 0, p->M, p->prec, BT_ACC);
     dw_done(p, &l->up, dup, &l->ffn_in, a->x_mid);
     dw_done(p, &l->gate, dgate, &l->ffn_in, a->x_mid);
     bt_site_bwd(&l->ffn_in, a->dx, a->dxn, a->x_mid, 0, p->M, 1);
@@ -178,7 +178,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     bt_attn_shape shape = attn_shape(c, p->T);
     size_t H = (size_t)c->H, KV = (size_t)c->KV;
     bt_site_restore(&l->o_in, a->o, 0, p->M);
-    bt_linear_dx(&l->o, l->o_in.normed ? a->d_on : a->d_o, a->dx, p->M, p->prec, 0);
+    bt_linear_dx(&l->o, l->o_in.normed ? a->d_on : a->d_o, a->dx, 0, p->M, p->prec, 0);
     dw_done(p, &l->o, a->dx, &l->o_in, a->o);
     if (l->o_in.normed) bt_site_bwd(&l->o_in, a->d_o, a->d_on, a->o, 0, p->M, 0);
     done(p, l->o_in.gain.tensor);
@@ -190,9 +190,9 @@ static void attn_backward(const backward *p, bt_layer *l) {
     const float *dk = unrotate(p, a->dk, a->kr, a->k, a->k_rstd, &l->k_norm, KV);
     const float *dq = unrotate(p, a->dq, a->qr, a->q, a->q_rstd, &l->q_norm, H);
     bt_site_restore(&l->attn_in, a->x, 0, p->M);
-    bt_linear_dx(&l->v, a->dxn, a->dv, p->M, p->prec, 0);
-    bt_linear_dx(&l->k, a->dxn, dk, p->M, p->prec, BT_ACC);
-    bt_linear_dx(&l->q, a->dxn, dq, p->M, p->prec, BT_ACC);
+    bt_linear_dx(&l->v, a->dxn, a->dv, 0, p->M, p->prec, 0);
+    bt_linear_dx(&l->k, a->dxn, dk, 0, p->M, p->prec, BT_ACC);
+    bt_linear_dx(&l->q, a->dxn, dq, 0, p->M, p->prec, BT_ACC);
     dw_done(p, &l->v, a->dv, &l->attn_in, a->x);
     dw_done(p, &l->k, dk, &l->attn_in, a->x);
     dw_done(p, &l->q, dq, &l->attn_in, a->x);

@@ -10,7 +10,7 @@
 
 bt_model_setup bt_plan_model(const bt_run_cfg *c) {
     bt_model_setup s = {.B = (int)c->micro_batch, .prec = (bt_prec)c->precision, .train = true, .n_threads = (int)c->threads,
-                        .recompute = (bt_recompute)c->recompute};
+                        .recompute = (bt_recompute)c->recompute, .grad_int8 = c->grad == 1};
     bt_run_cfg_model(c, &s.cfg);
     return s;
 }

@@ -26,6 +26,8 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
         bt_meter_add(&t->meter, BT_MR_DATA, bt_now_ns() - start);
 
         bt_micro_times took;
+        int64_t first_row = (t->first_micro + i) * t->cfg.micro_batch * t->cfg.seq_len;
+        bt_model_noise(t->model, (uint64_t)t->cfg.seed, (uint64_t)t->at.step, (uint64_t)first_row);
         if (last) bt_reducer_last(t->reducer);
         double loss = bt_model_train_micro(t->model, batch.inputs, batch.targets, scale, last ? bt_reducer_ready : NULL, t->reducer, &took);
         bt_meter_add(&t->meter, BT_MR_FWD, took.fwd_ns);

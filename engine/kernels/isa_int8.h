@@ -1,0 +1,254 @@
+/* isa_int8.h - the products of int8 operands over a set's tiles: forward, and backward with gradients rounded to int8 (noise.h).
+ * Included once by each set's file.
+ *
+ *     tern_fwd   xq (rows, K) x panels of W        rows of a block stay in L2, panels (K, NR) stream: one byte a weight
+ *     tern_dx8   dy -> int8 rows (rows, N) x panels of W^T      the same product; rows are rounded on their way into the block
+ *     tern_dw8   for each BT_GRAD_BLOCK tokens                  C is read and written once a block
+ *                  for each G_ROWS outputs                      dy -> int8, transposed: (G_ROWS, tokens) in L2
+ *                    for each panel of NR inputs                xq + 128 in fours of tokens: (tokens, NR), 16 KiB in L1
+ *                      tiles of MR outputs                      registers; the depth is not split
+ * Sums are exact in int32, so results are the same bits on every set. */
+#ifndef BT_ENGINE_KERNELS_ISA_INT8_H
+#define BT_ENGINE_KERNELS_ISA_INT8_H
+
+#include "engine/kernels/isa_products.h"
+
+#if defined(__AVX2__)
+
+typedef struct i8_product {                     /* y (rows, cols) (+)= (float)(a panels - sums) * (dq * scale) */
+    tile_i8_fn tile;
+    float *y;
+    size_t ldy;
+    const int8_t *a;
+    size_t lda;
+    const float *dq;
+    const int32_t *sums;
+    const uint8_t *panels;
+    size_t rows, cols, groups;
+    float scale;
+    int acc;
+} i8_product;
+
+static void run_i8(const i8_product *p) {
+    size_t tiles = (p->rows + MR - 1) / MR;
+    for (size_t n = 0; n < p->cols; n += NR) {
+        tile_i8_out o = {.ldy = p->ldy, .cols = p->cols - n, .scale = p->scale, .acc = p->acc};
+        for (size_t t = 0; t < tiles; t++) {
+            size_t r0 = p->rows * t / tiles, r1 = p->rows * (t + 1) / tiles;
+            o.y = p->y + r0 * p->ldy + n;
+            o.dq = p->dq + r0;
+            o.sums = p->sums + r0;
+            p->tile(r1 - r0, &o, p->a + r0 * p->lda, p->lda, p->panels + n * p->groups * 4, p->groups);
+        }
+    }
+}
+
+/* rows of int8 that stay in L2; a padded copy where the length is no multiple of a group, or rows would fall into the same
+ * cache sets */
+enum { I8_ROWS = 16 * MR, I8_BYTES = 262144 };
+
+static size_t i8_rows(size_t K) {
+    size_t rows = I8_BYTES / (K ? K : 1) / MR * MR;
+    return rows < MR ? MR : rows > I8_ROWS ? I8_ROWS : rows;
+}
+static size_t i8_stride(size_t K) { return up(K, 64) + 64; }
+
+typedef struct i8_block {                       /* scratch of a block of rows */
+    int32_t *sums;
+    float *dq;
+    int8_t *rows;
+} i8_block;
+static size_t i8_block_bytes(size_t K) { return 2 * I8_ROWS * 4 + i8_rows(K) * i8_stride(K); }
+static i8_block i8_block_of(void *scratch) {
+    int32_t *p = scratch;
+    return (i8_block){p, (float *)(void *)(p + I8_ROWS), (int8_t *)(p + 2 * I8_ROWS)};
+}
+
+static void prod_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed, float scale, size_t m0, size_t m1,
+                          size_t N, size_t K, int flags, void *scratch) {
+    size_t most_rows = i8_rows(K), stride = i8_stride(K), copies = K % 4 || K % 1024 == 0;
+    i8_block tmp = i8_block_of(scratch);
+    i8_product p = {.tile = tile_i8(), .ldy = ldy, .lda = copies ? stride : K, .sums = tmp.sums, .panels = packed, .cols = N,
+                    .groups = up(K, 4) / 4, .scale = scale, .acc = flags & BT_ACC};
+    for (size_t m = m0; m < m1; m += most_rows) {
+        p.rows = least(most_rows, m1 - m);
+        for (size_t i = 0; i < p.rows; i++) {
+            tmp.sums[i] = sum_i8(xq + (m + i) * K, K);
+            if (!copies) continue;
+            memcpy(tmp.rows + i * stride, xq + (m + i) * K, K);
+            memset(tmp.rows + i * stride + K, 0, up(K, 4) - K);
+        }
+        p.y = y + m * ldy;
+        p.a = copies ? tmp.rows : xq + m * K;
+        p.dq = dq + m;
+        run_i8(&p);
+    }
+}
+
+/* ---- noise (noise.h) ------------------------------------------------------------------------------------------------- */
+BT_INLINE vi noise_words(vi x) {                                    /* x: key + lane * BT_NOISE_LANE */
+    x = vi_mul(vi_xor(x, vi_srl(x, 16)), vi_set(BT_NOISE_MUL1));
+    x = vi_mul(vi_xor(x, vi_srl(x, 15)), vi_set(BT_NOISE_MUL2));
+    return vi_xor(x, vi_srl(x, 16));
+}
+/* v: the value in steps of 1/256; byte `i` of the words decides */
+#define NOISE_ROUND(v, words, i) vi_sra(vi_add(vi_round(v), vi_and(vi_srl(words, 8 * (i)), vi_set(255))), 8)
+
+BT_INLINE vi magnitude(vf x) { return vi_and(vi_bits(x), vi_set(0x7fffffffu)); }
+
+/* a row of n gradients -> q, its sum and its scale */
+static int32_t grad_row(int8_t *q, float *scale, const float *dy, size_t n, uint32_t key) {
+    vi top = vi_set(BT_NOISE_LEAST), top2 = top, sum = vi_set(0);
+    size_t c = 0;
+    for (; c + 2 * VL <= n; c += 2 * VL) {
+        top = vi_max(top, magnitude(v_load(dy + c)));
+        top2 = vi_max(top2, magnitude(v_load(dy + c + VL)));
+    }
+    for (; c < n; c += VL) top = vi_max(top, magnitude(load_tail(dy + c, n - c)));
+    float most_ = bt_noise_bits((uint32_t)vi_hmax(vi_max(top, top2)));
+    vf inv = v_set(127.0f / most_ * 256.0f);
+    vi lane = vi_mul(vi_lanes(), vi_set(BT_NOISE_LANE));
+    *scale = most_ / 127.0f;
+    for (c = 0; c < n; c += 64) {
+        for (size_t h = 0; h < 16; h += VL) {
+            vi words = noise_words(vi_add(lane, vi_set(key + (uint32_t)(c / 4 + h) * BT_NOISE_LANE)));
+            if (c + 64 <= n) {
+                BT_UNROLL for (int i = 0; i < 4; i++) {
+                    vi r = NOISE_ROUND(v_mul(v_load(dy + c + 16 * (size_t)i + h), inv), words, i);
+                    sum = vi_add(sum, r);
+                    vi_store_i8_n(q + c + 16 * (size_t)i + h, r, VL);
+                }
+            } else {
+                BT_UNROLL for (int i = 0; i < 4; i++) {
+                    size_t at = c + 16 * (size_t)i + h;
+                    if (at < n) {
+                        vi r = NOISE_ROUND(v_mul(load_tail(dy + at, n - at), inv), words, i);
+                        sum = vi_add(sum, r);
+                        vi_store_i8_n(q + at, r, least(VL, n - at));
+                    }
+                }
+            }
+        }
+    }
+    return vi_hsum(sum);
+}
+
+static void prod_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1, size_t N,
+                          size_t K, const bt_noise *noise, int flags, void *scratch) {
+    size_t most_rows = i8_rows(N), stride = i8_stride(N);
+    i8_block tmp = i8_block_of(scratch);
+    i8_product p = {.tile = tile_i8(), .ldy = lddx, .a = tmp.rows, .lda = stride, .dq = tmp.dq, .sums = tmp.sums,
+                    .panels = (const uint8_t *)packed + fwd_bytes(N, K), .cols = K, .groups = up(N, 4) / 4, .scale = scale, .acc = flags & BT_ACC};
+    for (size_t m = m0; m < m1; m += most_rows) {
+        p.rows = least(most_rows, m1 - m);
+        for (size_t i = 0; i < p.rows; i++) {
+            tmp.sums[i] = grad_row(tmp.rows + i * stride, &tmp.dq[i], dy + (m + i) * lddy, N, noise->rows[m + i] ^ noise->salt);
+            memset(tmp.rows + i * stride + N, 0, up(N, 4) - N);
+        }
+        p.y = dx + m * lddx;
+        run_i8(&p);
+    }
+}
+
+/* ---- dw8 ------------------------------------------------------------------------------------------------------------- */
+enum { G_ROWS = 32 * MR, G_LD = BT_GRAD_BLOCK + 64 };
+
+typedef struct grad_block {                     /* scratch: G_ROWS outputs of a block of tokens */
+    int8_t *q;                                  /* (G_ROWS, G_LD) */
+    uint8_t *panel;                             /* (BT_GRAD_BLOCK / 4, NR, 4) */
+    float *scale, *inv;                         /* (G_ROWS); inv in steps of 1/256 */
+    int32_t *sums;                              /* 128 times a row's sum; first its absmax as bits */
+} grad_block;
+static size_t grad_block_bytes(void) { return G_ROWS * G_LD + BT_GRAD_BLOCK * NR + 3 * up(G_ROWS, 16) * 4; }
+static grad_block grad_block_of(void *scratch) {
+    int8_t *q = scratch;
+    float *f = (float *)(void *)(q + G_ROWS * G_LD + BT_GRAD_BLOCK * NR);
+    return (grad_block){q, (uint8_t *)(q + G_ROWS * G_LD), f, f + up(G_ROWS, 16), (int32_t *)(void *)(f + 2 * up(G_ROWS, 16))};
+}
+
+typedef struct grad_source {
+    const float *dy;                            /* first token and output of the block */
+    size_t ld, tokens, rows;
+    const float *dq;                            /* its tokens' */
+    const uint32_t *keys;
+    uint32_t salt, first;                       /* first: the output's number in the tensor */
+} grad_source;
+
+static void grad_scales(const grad_block *b, const grad_source *s) {
+    for (size_t j = 0; j < s->rows; j += VL) vi_store(b->sums + j, vi_set(BT_NOISE_LEAST));
+    for (size_t m = 0; m < s->tokens; m++) {
+        const float *row = s->dy + m * s->ld;
+        vf d = v_set(s->dq[m]);
+        size_t j = 0;
+        for (; j + VL <= s->rows; j += VL) vi_store(b->sums + j, vi_max(vi_load(b->sums + j), magnitude(v_mul(v_load(row + j), d))));
+        if (j < s->rows) vi_store(b->sums + j, vi_max(vi_load(b->sums + j), magnitude(v_mul(v_load_n(row + j, s->rows - j), d))));
+    }
+    for (size_t j = 0; j < s->rows; j += VL) {
+        vf top = v_bits(vi_load(b->sums + j));
+        v_store(b->scale + j, v_div(top, v_set(127.0f)));
+        v_store(b->inv + j, v_mul(v_div(v_set(127.0f), top), v_set(256.0f)));
+    }
+}
+
+/* 4 VL tokens from m of VL outputs from j; whole: all of them are there */
+BT_INLINE void grad_square(const grad_block *b, const grad_source *s, size_t j, size_t m, vi *sum, const int whole) {
+    size_t have = least(VL, s->rows - j);
+    vf inv = v_load(b->inv + j);
+    vi t[VL], lane = vi_mul(vi_add(vi_lanes(), vi_set(s->first + (uint32_t)j)), vi_set(BT_NOISE_LANE));
+    BT_UNROLL for (size_t i = 0; i < VL; i++) {
+        size_t at = m + 4 * i;
+        vi words = noise_words(vi_add(lane, vi_set((whole || at < s->tokens ? s->keys[at] : 0) ^ s->salt)));
+        t[i] = vi_set(0);
+        BT_UNROLL for (size_t r = 0; r < 4; r++) {
+            if (whole || at + r < s->tokens) {
+                const float *p = s->dy + (at + r) * s->ld + j;
+                vf g = v_mul(whole ? v_load(p) : load_tail(p, have), v_set(s->dq[at + r]));
+                vi q = NOISE_ROUND(v_mul(g, inv), words, (int)r);
+                *sum = vi_add(*sum, q);
+                t[i] = vi_or(t[i], vi_sll(vi_and(q, vi_set(255)), 8 * (int)r));
+            }
+        }
+    }
+    transpose(t);
+    for (size_t i = 0; i < have; i++) vi_store(b->q + (j + i) * G_LD + m, t[i]);
+}
+
+static void grad_columns(const grad_block *b, const grad_source *s) {
+    grad_scales(b, s);
+    for (size_t j = 0; j < s->rows; j += VL) {
+        vi sum = vi_set(0);
+        for (size_t m = 0; m < s->tokens; m += 4 * VL) {
+            if (j + VL <= s->rows && m + 4 * VL <= s->tokens) grad_square(b, s, j, m, &sum, 1);
+            else grad_square(b, s, j, m, &sum, 0);
+        }
+        vi_store(b->sums + j, vi_sll(sum, 7));
+    }
+}
+
+static void prod_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, size_t n0,
+                          size_t n1, const bt_noise *noise, void *scratch) {
+    grad_block b = grad_block_of(scratch);
+    (void)N;
+    for (size_t m = 0; m < M; m += BT_GRAD_BLOCK) {
+        size_t tokens = least(BT_GRAD_BLOCK, M - m), groups = up(tokens, 4) / 4;
+        for (size_t n = n0; n < n1; n += G_ROWS) {
+            size_t rows = least(G_ROWS, n1 - n);
+            grad_source s = {dy + m * lddy + n, lddy, tokens, rows, dq + m, noise->rows + m, noise->salt ^ BT_NOISE_DW, (uint32_t)n};
+            grad_columns(&b, &s);
+            for (size_t k = 0; k < K; k += NR) {
+                const int8_t *x = xq + m * K + k;
+                for (size_t g = 0; g < groups; g++) interleave4(b.panel + g * NR * 4, x + 4 * g * K, K, least(4, tokens - 4 * g), K - k, 128);
+                i8_product p = {.tile = tile_u8(), .y = dw + n * K + k, .ldy = K, .a = b.q, .lda = G_LD, .dq = b.scale, .sums = b.sums, .panels = b.panel,
+                                .rows = rows, .cols = least(NR, K - k), .groups = groups, .scale = 1, .acc = 1};
+                run_i8(&p);
+            }
+        }
+    }
+}
+
+static size_t int8_scratch(size_t K) { return most(i8_block_bytes(K), grad_block_bytes()); }
+
+#define BT_INT8_SLOTS .tern_fwd = prod_tern_fwd, .tern_dx8 = prod_tern_dx8, .tern_dw8 = prod_tern_dw8
+
+#endif  /* __AVX2__ */
+#endif
