@@ -89,7 +89,7 @@ fi
 (BITRAIN_MPIRUN=/nonexistent/mpirun; export BITRAIN_MPIRUN; code 1 train "${tiny[@]}" --steps 3; says "openmpi-bin"; [ $faults -eq 0 ]) || fault "a missing mpirun"
 
 # --dash: the address is shown, the dashboard ends with the run; a port in use is news, not a failure
-if "$BITRAIN" help dash >/dev/null 2>&1; then
+if "$BITRAIN" doctor | grep -q 'libmicrohttpd: bitrain dash serves'; then
     ok train "${tiny[@]}" --steps 400 --name shown --dash --port 0
     says "http://127.0.0.1:"
     [ "$(q "SELECT count(*) FROM events WHERE run='shown' AND title LIKE '%#token=%'")" = 0 ] || fault "the token is in the database"

@@ -18,6 +18,7 @@ cleanup() {
 }
 trap cleanup EXIT
 for k in 1 2; do ip netns add $ns$k 2>/dev/null || skip "cannot make a network namespace here"; done
+ip netns exec ${ns}1 true 2>err || skip "cannot enter a network namespace here ($(tail -n 1 err))"
 ip link add v1$$ netns ${ns}1 type veth peer name v2$$ netns ${ns}2 2>/dev/null || skip "cannot make a veth pair here"
 for k in 1 2; do
     ip -n $ns$k addr add 10.77.$id.$k/24 dev v$k$$
