@@ -141,12 +141,15 @@ bt_code bt_loader_next(bt_loader *l, bt_batch *out, bt_err *err) {
 
 /* ---- open and close ---- */
 
+static bt_code check_share(int first, int n, int per_step, int B, bt_err *err) {
+    if (n < B || n % B != 0) return bt_fail(err, BT_ARG, "%d sequences of this rank are not a multiple of the micro-batch of %d", n, B);
+    if (first < 0 || n > per_step - first) return bt_fail(err, BT_ARG, "sequences %d..%d are outside a step of %d", first, first + n, per_step);
+    return BT_OK;
+}
+
 static bt_code check_cfg(const bt_loader_cfg *c, bt_err *err) {
     if (c->B < 1 || c->T < 1 || c->V < 1) return bt_fail(err, BT_ARG, "a batch of %d sequences of %d tokens from %d ids cannot be", c->B, c->T, c->V);
-    if (c->n_sequences < c->B || c->n_sequences % c->B != 0)
-        return bt_fail(err, BT_ARG, "%d sequences of this rank are not a multiple of the micro-batch of %d", c->n_sequences, c->B);
-    if (c->first_sequence < 0 || c->n_sequences > c->sequences_per_step - c->first_sequence)
-        return bt_fail(err, BT_ARG, "sequences %d..%d are outside a step of %d", c->first_sequence, c->first_sequence + c->n_sequences, c->sequences_per_step);
+    BT_TRY(check_share(c->first_sequence, c->n_sequences, c->sequences_per_step, c->B, err));
     if (c->first_step < 0) return bt_fail(err, BT_ARG, "step %lld cannot be the first", (long long)c->first_step);
     if (!(c->val_frac >= 0 && c->val_frac < 1)) return bt_fail(err, BT_ARG, "data.val_frac must be in 0..1, not %g", c->val_frac);
     return BT_OK;
@@ -235,15 +238,31 @@ bt_code bt_loader_open(bt_loader **out, const bt_loader_cfg *cfg, bt_err *err) {
     return BT_OK;
 }
 
+static void stop_reader(bt_loader *l) {
+    if (!l->started) return;
+    pthread_mutex_lock(&l->lock);
+    l->quit = true;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    pthread_join(l->reader, NULL);
+    l->started = false;
+}
+
+bt_code bt_loader_move(bt_loader *l, int64_t step, int first_sequence, int n_sequences, bt_err *err) {
+    BT_TRY(check_share(first_sequence, n_sequences, l->sequences_per_step, l->B, err));
+    stop_reader(l);
+    l->step = step;
+    l->first_sequence = first_sequence;
+    l->n_sequences = n_sequences;
+    l->done_sequences = l->give = 0;
+    l->failed = BT_OK;
+    l->held = l->quit = l->slots[0].full = l->slots[1].full = false;
+    return start_reader(l, err);
+}
+
 void bt_loader_close(bt_loader *l) {
     if (!l) return;
-    if (l->started) {
-        pthread_mutex_lock(&l->lock);
-        l->quit = true;
-        pthread_cond_broadcast(&l->changed);
-        pthread_mutex_unlock(&l->lock);
-        pthread_join(l->reader, NULL);
-    }
+    stop_reader(l);
     bt_corpus_close(l->corpus);
     for (int i = 0; i < 2; i++) free(l->slots[i].inputs);
     free(l->row);

@@ -4,7 +4,7 @@
  * step * (sequences per step) + g of the epoch order; a resumed run, even on another number of ranks, sees the tokens it
  * would have seen. `synth:chain` reproduces bench/peer_torch.py's stream exactly (sequence j is the j-th stretch of T+1
  * tokens of the chain, seed = the run's seed, no shuffling, no end).
- * Order:    open -> next* -> close. A batch stays valid until the following `next`.
+ * Order:    open -> { next* -> [move] }* -> close. A batch stays valid until the following `next`.
  * Owns:     its sources and two batch buffers; a private reader thread stays one batch ahead.
  * Cost:     `next` is O(1) when the reader keeps up; bt_loader_stall_ns tells when it does not. */
 #ifndef BT_ENGINE_DATA_LOADER_H
@@ -44,6 +44,8 @@ typedef struct bt_loader_cfg {
 bt_code bt_loader_open(bt_loader **out, const bt_loader_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 /* micro-batches of a step in order, then those of the next step */
 bt_code bt_loader_next(bt_loader *l, bt_batch *out, bt_err *err) BT_MUST_CHECK;
+/* goes on with sequences [first, first + n) of `step`, whatever was read ahead: a rank's share of the batch has changed */
+bt_code bt_loader_move(bt_loader *l, int64_t step, int first_sequence, int n_sequences, bt_err *err) BT_MUST_CHECK;
 uint64_t bt_loader_stall_ns(const bt_loader *l);        /* time the trainer waited, since open */
 int64_t bt_loader_tokens(const bt_loader *l);           /* tokens of the split; -1: endless */
 int64_t bt_loader_sequences(const bt_loader *l);        /* sequences of one epoch of the split; -1: endless */

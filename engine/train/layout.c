@@ -1,6 +1,4 @@
-/* layout.c - who works on what and who holds what: the step's micro-batches over the data-parallel ranks, the optimizer's
- * state over the shards (ZeRO), and the few operations whose meaning depends on it. */
-#include <inttypes.h>
+/* layout.c - who holds what: the optimizer's state over the shards (ZeRO), and the few operations whose meaning depends on it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,23 +11,6 @@
 static bool sharded(const bt_trainer *t) { return t->shards.n > 1; }
 
 /* ---- plan ----------------------------------------------------------------------------------------------------------- */
-
-/* The step's micro-batches in order, shared out in contiguous runs: rank d of n takes [N d / n, N (d+1) / n). */
-bt_code bt_layout_share_batch(bt_trainer *t, bt_err *err) {
-    const bt_run_cfg *c = &t->cfg;
-    int64_t dp = bt_comm_size(t->mesh.dp), d = t->mesh.me.dp;
-    t->sequences = c->batch_tokens / c->seq_len;
-    t->micros = t->sequences / c->micro_batch;
-    if (t->sequences * c->seq_len != c->batch_tokens || t->micros * c->micro_batch != t->sequences) {
-        return bt_fail(err, BT_ARG, "%" PRId64 " tokens a step do not divide into micro-batches of %" PRId64 " x %" PRId64 " tokens", c->batch_tokens,
-                       c->micro_batch, c->seq_len);
-    }
-    if (t->micros < dp) return bt_fail(err, BT_ARG, "%" PRId64 " micro-batches a step for %" PRId64 " data-parallel ranks: every rank needs one", t->micros, dp);
-    t->first_micro = t->micros * d / dp;
-    t->n_micro = t->micros * (d + 1) / dp - t->first_micro;
-    t->micro_losses = calloc((size_t)t->micros, sizeof *t->micro_losses);
-    return t->micro_losses ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for %" PRId64 " micro-batches", t->micros);
-}
 
 /* This rank's pieces of the flat arrays, and moments for them. */
 bt_code bt_layout_take_pieces(bt_trainer *t, bt_err *err) {
@@ -63,7 +44,6 @@ void bt_layout_release(bt_trainer *t) {
     free(t->spans);
     free(t->norm_blocks);
     free(t->tensor_squares);
-    free(t->micro_losses);
 }
 
 /* ---- a step --------------------------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include "engine/optim/optim.h"
 #include "engine/parallel/mesh.h"
 #include "engine/parallel/reducer.h"
+#include "engine/train/balance.h"
 #include "engine/train/evaluate.h"
 #include "engine/train/guard.h"
 #include "engine/train/loss_scale.h"
@@ -44,6 +45,12 @@ struct bt_trainer {
     int rank, n_ranks;
     int64_t sequences, micros;                  /* of a step */
     int64_t first_micro, n_micro;               /* this rank's micro-batches in the step's order */
+    bt_balance_kind balance;
+    int64_t *shares;                            /* (2, data-parallel ranks) micro-batches of each; room for the next plan */
+    double *costs;                              /* (data-parallel ranks) seconds a micro-batch */
+    bt_balance_meter pace;
+    int64_t compute_ns;                         /* of this step's micro-batches, here */
+    double slow;                                /* 1, or more: sleep as if the processor were slower */
     double *micro_losses;                       /* (micros) sums of token losses: reproducible training adds them in order */
 
     bt_model *model;
@@ -81,8 +88,12 @@ struct bt_trainer {
 /* step.c */
 bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) BT_MUST_CHECK;
 
+/* share.c: this rank's micro-batches */
+bt_code bt_share_plan(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+void bt_share_release(bt_trainer *t);
+bt_code bt_share_adjust(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                      /* collective, after a step: parallel.balance=auto */
+
 /* layout.c: what depends on who holds what. Only grad_norm, update and tensor_squares communicate */
-bt_code bt_layout_share_batch(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 bt_code bt_layout_take_pieces(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 void bt_layout_release(bt_trainer *t);
 void bt_layout_zero_grads(bt_trainer *t);

@@ -40,7 +40,7 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
         bt_range r = bt_shards_piece(&shards, i, shard);
         optim += bt_optim_bytes(r.begin, r.end);
     }
-    bool one_micro = micros * (me.dp + 1) / dp - micros * me.dp / dp == 1;
+    bool one_micro = strcmp(c->balance, "even") == 0 && micros * (me.dp + 1) / dp - micros * me.dp / dp == 1;
     for (size_t i = 0; i < n; i++) {
         if (shards.n > 1 && c->zero >= 3 && strcmp(rows[i].name, "params") == 0) {
             rows[i] = (bt_arena_row){"params", bt_weights_latent_bytes(&p, &shards, (int)c->zero, shard), "latent weights, fp32: own ternary pieces; embedding, norms, head"};

@@ -8,12 +8,14 @@
 #include <string.h>
 
 #include "engine/kernels/cpu.h"
+#include "engine/train/balance.h"
 #include "engine/train/loss_scale.h"
 #include "engine/train/run_cfg.h"
 
 enum {
     MICRO_TOKENS = 2048,        /* of an automatic micro-batch at most: its activations stay near the second-level caches */
     UNIT_TOKENS = 1024,         /* of an automatic unit of reproducible training at most: four in a default batch */
+    UNEVEN_MICROS = 4,          /* micro-batches of a rank at least, where their number may differ between ranks */
     EVAL_APART = 25,            /* steps between automatic validations at least */
 };
 
@@ -133,6 +135,30 @@ static bt_code resolve_units(bt_run_cfg *c, int64_t sequences, int64_t dp, bt_er
     return BT_OK;
 }
 
+/* Unequal numbers of micro-batches: the micro-batch must divide the batch, and there must be something to share out. */
+static bt_code resolve_uneven(bt_run_cfg *c, bt_balance_kind kind, int64_t sequences, int64_t dp, bt_err *err) {
+    char buf[64];
+    int64_t least = kind == BT_BALANCE_AUTO ? 2 * dp : dp;
+    if (!c->micro_batch) {
+        int64_t most = c->accum ? sequences / dp / c->accum : sequences / dp / UNEVEN_MICROS, cached = MICRO_TOKENS / c->seq_len;
+        if (!c->accum && most > cached) most = cached;
+        c->micro_batch = divisor_below(sequences, most < 1 ? 1 : most);
+    }
+    if (sequences % c->micro_batch != 0)
+        return bt_fail(err, BT_ARG, "train.micro_batch %" PRId64 " does not divide the %" PRId64 " sequences of a step (use %s)", c->micro_batch, sequences,
+                       divisors(buf, sizeof buf, sequences, c->micro_batch));
+    int64_t micros = sequences / c->micro_batch, mean = (micros + dp - 1) / dp;
+    if (micros < least)
+        return bt_fail(err, BT_ARG, "parallel.balance=%.32s: %" PRId64 " micro-batches a step are too few for %" PRId64 " data-parallel ranks, %" PRId64
+                       " are needed (use --batch-tokens %" PRId64 "%s, or parallel.balance=even)", c->balance, micros, dp, least,
+                       least * c->micro_batch * c->seq_len, sequences >= least ? " or a smaller --micro-batch" : "");
+    if (c->accum && c->accum != mean)
+        return bt_fail(err, BT_ARG, "micro_batch %" PRId64 " makes %" PRId64 " micro-batches for %" PRId64 " ranks, %" PRId64 " each on average, but train.accum is %" PRId64
+                       " (leave it out)", c->micro_batch, micros, dp, mean, c->accum);
+    c->accum = mean;
+    return BT_OK;
+}
+
 static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
     char a[64], b[64];
     int64_t dp = c->dp_replicate * c->dp_shard, T = c->seq_len;
@@ -152,6 +178,11 @@ static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
         return bt_fail(err, BT_ARG, "more data-parallel ranks (%" PRId64 ") than sequences in a step (%" PRId64 " = train.batch_tokens %" PRId64
                        " / model.seq_len %" PRId64 "): use at most %" PRId64 " ranks, or --batch-tokens %" PRId64, dp, sequences, c->batch_tokens, T,
                        sequences, dp * T);
+    bt_balance_kind balance;
+    BT_TRY(bt_balance_parse(c->balance, &balance, NULL, (size_t)dp, err));
+    if (c->reproducible && balance != BT_BALANCE_EVEN)
+        return bt_fail(err, BT_ARG, "train.reproducible fixes who adds what, parallel.balance=%.32s changes it: use one of them", c->balance);
+    if (balance != BT_BALANCE_EVEN) return resolve_uneven(c, balance, sequences, dp, err);
     if (c->reproducible) return resolve_units(c, sequences, dp, err);
     if (sequences % dp != 0)
         return bt_fail(err, BT_ARG, "%" PRId64 " data-parallel ranks do not divide the %" PRId64 " sequences of a step (train.batch_tokens %" PRId64

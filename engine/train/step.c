@@ -7,6 +7,12 @@
 #include "engine/base/clock.h"
 #include "engine/train/parts.h"
 
+static void be_slow(const bt_trainer *t, bt_micro_times *took) {
+    int64_t more = (int64_t)((t->slow - 1) * (double)(took->fwd_ns + took->bwd_ns));
+    bt_sleep_ns(more);
+    took->bwd_ns += more;
+}
+
 /* Adds the gradients of this rank's samples, scaled so that the sum over all ranks is the mean over the batch's tokens.
  * Only the last micro-batch lets finished gradients leave while backward goes on. In reproducible training every
  * micro-batch is a unit by itself, added to the others in a fixed order. */
@@ -14,6 +20,7 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
     double scale = t->loss_scale.value / (double)t->cfg.batch_tokens, sum = 0;
     int64_t start = bt_now_ns();
     t->unscale = 1 / t->loss_scale.value;
+    t->compute_ns = 0;
     bt_layout_zero_grads(t);
     bt_reducer_begin(t->reducer);
     bt_meter_add(&t->meter, BT_MR_BWD, bt_now_ns() - start);
@@ -23,13 +30,16 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
         bt_batch batch;
         start = bt_now_ns();
         BT_TRY(bt_loader_next(t->loader, &batch, err));
-        bt_meter_add(&t->meter, BT_MR_DATA, bt_now_ns() - start);
+        int64_t data_ns = bt_now_ns() - start;
+        bt_meter_add(&t->meter, BT_MR_DATA, data_ns);
 
         bt_micro_times took;
         int64_t first_row = (t->first_micro + i) * t->cfg.micro_batch * t->cfg.seq_len;
         bt_model_noise(t->model, (uint64_t)t->cfg.seed, (uint64_t)t->at.step, (uint64_t)first_row);
         if (last) bt_reducer_last(t->reducer);
         double loss = bt_model_train_micro(t->model, batch.inputs, batch.targets, scale, last ? bt_reducer_ready : NULL, t->reducer, &took);
+        if (t->slow > 1) be_slow(t, &took);
+        t->compute_ns += data_ns + took.fwd_ns + took.bwd_ns;
         bt_meter_add(&t->meter, BT_MR_FWD, took.fwd_ns);
         bt_meter_add(&t->meter, BT_MR_BWD, took.bwd_ns);
         t->micro_losses[t->first_micro + i] = loss;
@@ -150,5 +160,5 @@ bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
 
     t->at.step++;
     t->at.tokens += t->cfg.batch_tokens;
-    return BT_OK;
+    return bt_share_adjust(t, err);
 }

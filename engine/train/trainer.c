@@ -89,7 +89,7 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     BT_TRY(bt_mesh_resolve(&shape, t->n_ranks, err));
     BT_TRY(bt_mesh_create(&t->mesh, &shape, world, err));
 
-    bt_code code = bt_layout_share_batch(t, err);
+    bt_code code = bt_share_plan(t, err);
     if (code == BT_OK) code = build_model(t, err);
     if (code == BT_OK) code = open_data(t, err);
     if (code == BT_OK) code = bt_telemetry_init(&t->telemetry, world, s->sink, err);
@@ -139,6 +139,7 @@ void bt_trainer_destroy(bt_trainer *t) {
     bt_evaluator_close(t->evaluator);
     bt_loader_close(t->loader);
     bt_layout_release(t);
+    bt_share_release(t);
     bt_model_destroy(t->model);
     bt_mesh_release(&t->mesh);
     free(t->layer_records);

@@ -54,6 +54,44 @@ static void same_batches_on_any_ranks(void **state) {
     free(text);
 }
 
+/* shares that change between steps: every sequence comes once, as if one rank had read them all */
+static void moved_shares_leave_no_gap(void **state) {
+    (void)state;
+    static const int first[][2] = {{0, 6}, {0, 9}, {0, 3}, {0, 3}, {0, 6}};     /* where rank 0 and rank 1 begin at each step */
+    char *text = fixture_prose(20000);
+    bt_loader_cfg cfg = fixture_cfg(fixture_text("move.txt", text));
+    bt_err err = BT_ERR_INIT;
+    bt_batch b;
+    size_t row = (size_t)cfg.T;
+    cfg.sequences_per_step = 12;
+    cfg.B = 3;
+    int32_t *one = steps_of(cfg, 1, 3, 8);
+    for (int r = 0; r < 2; r++) {
+        bt_loader *l;
+        cfg.first_step = 3;
+        cfg.first_sequence = first[0][r];
+        cfg.n_sequences = 6;
+        assert_int_equal(bt_loader_open(&l, &cfg, &err), BT_OK);
+        for (size_t s = 0; s < 5; s++) {
+            int from = first[s][r], to = r == 0 ? first[s][1] : 12;
+            if (s > 0 && (from != first[s - 1][r] || first[s][1] != first[s - 1][1])) assert_int_equal(bt_loader_move(l, 3 + (int64_t)s, from, to - from, &err), BT_OK);
+            for (int g = from; g < to; g += 3) {
+                assert_int_equal(bt_loader_next(l, &b, &err), BT_OK);
+                for (int i = 0; i < 3; i++) {
+                    const int32_t *want = one + (s * 12 + (size_t)(g + i)) * 2 * row;
+                    assert_memory_equal(b.inputs + (size_t)i * row, want, row * sizeof *want);
+                    assert_memory_equal(b.targets + (size_t)i * row, want + row, row * sizeof *want);
+                }
+            }
+        }
+        assert_int_equal(bt_loader_move(l, 9, 0, 4, &err), BT_ARG);             /* no multiple of the micro-batch */
+        assert_int_equal(bt_loader_move(l, 9, 6, 9, &err), BT_ARG);             /* beyond the step */
+        bt_loader_close(l);
+    }
+    free(one);
+    free(text);
+}
+
 static void resume_continues(void **state) {
     (void)state;
     char *text = fixture_prose(4000);           /* 237 sequences an epoch: 100 steps pass several */
@@ -303,7 +341,7 @@ static void hash_tells_data_apart(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_batches_on_any_ranks),
-        cmocka_unit_test(resume_continues),
+        cmocka_unit_test(moved_shares_leave_no_gap), cmocka_unit_test(resume_continues),
         cmocka_unit_test(epochs_are_permutations),
         cmocka_unit_test(splits_are_disjoint),
         cmocka_unit_test(own_validation_files),

@@ -169,6 +169,7 @@ static void test_refusals(void **state) {
     says(SETTLE(1, "--resume", "x", "--set", "model.init_from=y"), "give one of them");
     says(SETTLE(2, "--dp-replicate", "3"), "= 3 ranks, but the job has 2");
     says(SETTLE(2, "--dp-shard", "2"), "--dp-shard 2 needs --zero");
+    says(SETTLE(1, "--precision", "fp16", "--set", "train.loss_scale=100"), "train.loss_scale 100 is not a power of two (use 64 or 128)");
     says(READ("--precison", "fp32"), "unknown option '--precison' (did you mean '--precision'?)");
 }
 
@@ -194,6 +195,24 @@ static void test_layouts(void **state) {
     says(SETTLE(1, "--set", "train.reproducible=true", "--set", "train.unit=3"), "train.unit 3 does not divide the 16 sequences of a step (use 2 or 4)");
 }
 
+static void test_unequal_shares(void **state) {
+    (void)state;
+    assert_int_equal(SETTLE(3, "--balance", "auto"), BT_OK);                    /* 3 need not divide 16 */
+    assert_int_equal(c.micro_batch, 1);
+    assert_int_equal(c.accum, 6);
+    assert_int_equal(bt_run_cfg_settle(&o, &c, 3, &err), BT_OK);                /* twice changes nothing */
+    assert_int_equal(c.micro_batch, 1);
+    assert_int_equal(SETTLE(2, "--balance", "3,1", "--micro-batch", "4"), BT_OK);
+    assert_int_equal(c.accum, 2);
+    says(SETTLE(2, "--balance", "auto", "--micro-batch", "8"), "parallel.balance=auto: 2 micro-batches a step are too few for 2 data-parallel ranks, 4 are needed "
+                                                               "(use --batch-tokens 8192 or a smaller --micro-batch, or parallel.balance=even)");
+    says(SETTLE(2, "--balance", "auto", "--micro-batch", "5"), "train.micro_batch 5 does not divide the 16 sequences of a step (use 4 or 8)");
+    says(SETTLE(2, "--balance", "auto", "--micro-batch", "2", "--accum", "3", "--batch-tokens", "4096"), "4 each on average, but train.accum is 3");
+    says(SETTLE(2, "--balance", "3,1,1"), "has 3 shares, but there are 2 data-parallel ranks");
+    says(SETTLE(2, "--balance", "fair"), "must be even, auto, or one share for each");
+    says(SETTLE(2, "--balance", "auto", "--set", "train.reproducible=true"), "train.reproducible fixes who adds what, parallel.balance=auto changes it");
+}
+
 static void test_small_vocab_without_bytes(void **state) {
     (void)state;
     assert_int_equal(SETTLE(1, "--data", "synth:chain", "--set", "model.vocab=64"), BT_OK);
@@ -216,7 +235,7 @@ static void test_json_and_text_agree(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_preset_resolves), cmocka_unit_test(test_defaults_are_nano), cmocka_unit_test(test_stronger_than_preset),
-        cmocka_unit_test(test_automatic_values),      cmocka_unit_test(test_synth_is_for_comparison),      cmocka_unit_test(test_ranks),             cmocka_unit_test(test_refusals), cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_automatic_values),      cmocka_unit_test(test_synth_is_for_comparison),      cmocka_unit_test(test_ranks),             cmocka_unit_test(test_refusals), cmocka_unit_test(test_layouts), cmocka_unit_test(test_unequal_shares),
         cmocka_unit_test(test_small_vocab_without_bytes), cmocka_unit_test(test_json_and_text_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
