@@ -8,6 +8,7 @@
 static const bt_bench_verb verbs[] = {
     {"kernels", "every kernel slot against the machine's peaks", bt_bench_kernels_verb},
     {"train", "whole training steps", bt_bench_train},
+    {"decode", "generation, token by token", bt_bench_decode},
     {"store", "writing and reading the metrics database", bt_bench_store},
 };
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
@@ -35,11 +36,12 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 
 const bt_command bt_cmd_bench = {
     .name = "bench",
-    .summary = "measure kernels, training steps or the metrics database on this machine",
-    .args = "kernels|train|store [OPTIONS]",
+    .summary = "measure kernels, training, generation or the metrics database on this machine",
+    .args = "kernels|train|decode|store [OPTIONS]",
     .examples = "bitrain bench train --preset small --threads 1 --data synth:chain --json\n"
                 "bitrain bench train --preset nano --ranks 2 --threads 1 --steps 20\n"
                 "bitrain bench kernels --isa auto --slot tern\n"
+                "bitrain bench decode --preset base --threads 1\n"
                 "bitrain bench store --ranks 8 --steps 100000 --json\n",
     .run = run,
 };

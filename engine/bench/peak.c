@@ -4,6 +4,7 @@
 #include "engine/base/arena.h"
 #include "engine/base/clock.h"
 #include "engine/base/threads.h"
+#include "engine/kernels/ops.h"
 
 enum { BURSTS = 40 };                            /* short ones: on a busy machine few escape the scheduler */
 static const int64_t BURST_NS = 1000000;
@@ -81,4 +82,23 @@ double bt_peak_triad(size_t mib) {
     }
     bt_arena_release(&mem);
     return best;
+}
+
+double bt_peak_read(size_t mib) {
+    bt_arena mem;
+    size_t n = mib * 1048576 / 4;
+    bt_arena_plan(&mem, "read");
+    size_t at = bt_arena_reserve(&mem, n, 4);
+    if (bt_arena_commit(&mem, NULL) != BT_OK) return 0;
+    float *x = bt_arena_at(&mem, at);
+    double best = 0, sum = 0;
+    for (size_t i = 0; i < n; i++) x[i] = 1.0f;
+    for (int i = 0; i < 6; i++) {
+        int64_t from = bt_now_ns();
+        sum += bt_op_sum(x, n);
+        double rate = 4.0 * (double)n * 1e9 / (double)(bt_now_ns() - from);
+        if (i > 0 && rate > best) best = rate;
+    }
+    bt_arena_release(&mem);
+    return sum > 0 ? best : 0;
 }

@@ -14,5 +14,7 @@ double bt_peak_flops(int threads);
 /* bytes per second of a[i] = b[i] + s c[i] over `mib` MiB in all on the whole pool, 16 bytes an element: a line that is written
  * is read first. 0 when memory is refused */
 double bt_peak_triad(size_t mib);
+/* bytes per second of only reading `mib` MiB on the whole pool; 0 when memory is refused */
+double bt_peak_read(size_t mib);
 
 #endif

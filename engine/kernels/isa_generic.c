@@ -181,6 +181,14 @@ static bt_tern_stats tern_codes(int8_t *codes, const float *w, float mean, float
     return st;
 }
 
+static void gemv(float *y, const float *w, const float *x, size_t K, size_t n0, size_t n1) {
+    for (size_t n = n0; n < n1; n++) {
+        double s = 0;
+        for (size_t k = 0; k < K; k++) s += (double)w[n * K + k] * (double)x[k];
+        y[n] = (float)s;
+    }
+}
+
 /* independent chains of whatever vectors the baseline has; the values stay finite: x -> 0.5 x + 1 */
 static double peak_ops(bt_peak kind, size_t rounds) {
     enum { CHAINS = 32, TURNS = 64 };
@@ -205,6 +213,6 @@ const bt_kernels bt_kernels_generic = {
     .tern_fwd = bt_generic_tern_fwd, .tern_dx = bt_generic_tern_dx, .tern_dw = bt_generic_tern_dw,
     .tern_dx8 = bt_generic_tern_dx8, .tern_dw8 = bt_generic_tern_dw8,
     .gemm = bt_generic_gemm, .attn_fwd = bt_generic_attn_fwd, .attn_bwd = bt_generic_attn_bwd,
-    .tern_gemv = bt_generic_tern_gemv, .peak_ops = peak_ops,
+    .tern_gemv = bt_generic_tern_gemv, .gemv = gemv, .peak_ops = peak_ops,
     .scratch_bytes = bt_generic_scratch_bytes,
 };

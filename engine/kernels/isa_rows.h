@@ -217,6 +217,10 @@ static void rows_softmax_xent(float *loss, float *logits, const int32_t *targets
 static void rows_add(float *y, const float *x, size_t count) { EACH_VECTOR(count, st(y + i, v_add(ld(y + i, n), ld(x + i, n)), n)); }
 static void rows_scale(float *y, float a, size_t count) { EACH_VECTOR(count, st(y + i, v_mul(ld(y + i, n), v_set(a)), n)); }
 
+static void rows_gemv(float *y, const float *w, const float *x, size_t K, size_t n0, size_t n1) {
+    for (size_t n = n0; n < n1; n++) y[n] = row_dot(w + n * K, x, K);
+}
+
 #define SUM_SLOT(name, term)                                                                        \
     static double name(const float *x, size_t count) {                                              \
         vf s[4] = {v_set(0), v_set(0), v_set(0), v_set(0)};                                         \
@@ -296,7 +300,7 @@ static bt_tern_stats rows_tern_codes(int8_t *codes, const float *w, float mean, 
     .rmsnorm = rows_rmsnorm, .rmsnorm_dx = rows_rmsnorm_dx, .rmsnorm_dgain = rows_rmsnorm_dgain, .quant_rows = rows_quant, \
     .rmsnorm_quant = rows_rmsnorm_quant, .rope = rows_rope, .glu = rows_glu, .glu_bwd = rows_glu_bwd,                    \
     .softmax_xent = rows_softmax_xent, .add = rows_add, .scale = rows_scale, .sum_squares = rows_sum_squares,            \
-    .sum_abs = rows_sum_abs, .sum = rows_sum, .adamw = rows_adamw, .tern_codes = rows_tern_codes
+    .sum_abs = rows_sum_abs, .sum = rows_sum, .adamw = rows_adamw, .gemv = rows_gemv, .tern_codes = rows_tern_codes
 
 #endif  /* __AVX2__ */
 #endif

@@ -121,6 +121,8 @@ typedef struct bt_kernels {
     /* ---- decoding: one token ------------------------------------------------------------------------------------- */
     /* y[n] = dq * scale * sum_k xq[k] w[n, k], n0..n1, from 2-bit packed weights (tern2 layout of quant/ternary.h) */
     void (*tern_gemv)(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale, size_t K, size_t n0, size_t n1);
+    /* y[n] = sum_k w[n, k] x[k], n0..n1: the head of one token */
+    void (*gemv)(float *y, const float *w, const float *x, size_t K, size_t n0, size_t n1);
 
     /* ---- measuring ----------------------------------------------------------------------------------------------- */
     /* multiply-adds of one kind out of registers alone, `rounds` times a fixed number; returns the operations done (two per

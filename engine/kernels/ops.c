@@ -409,6 +409,17 @@ void bt_op_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed
     run("tern_gemv", 2.0 * product(1, N, K), product(N, K, 1) / 4, N, 64, do_tern_gemv, &j);
 }
 
+static void do_gemv(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    (void)thread;
+    bt_k()->gemv(j->y, j->b, j->x, j->K, a, b);
+}
+
+void bt_op_gemv(float *y, const float *w, const float *x, size_t N, size_t K) {
+    product_job j = {.y = y, .b = w, .x = x, .K = K};
+    run("gemv", 2.0 * product(1, N, K), 4.0 * product(N, K, 1), N, 64, do_gemv, &j);
+}
+
 /* ---- dense products -------------------------------------------------------------------------------------------------- */
 static void do_gemm(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;

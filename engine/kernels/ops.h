@@ -51,6 +51,7 @@ void bt_op_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const 
 void bt_op_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, const bt_noise *noise);
 /* one token against 2-bit weights (quant/ternary.h) */
 void bt_op_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale, size_t N, size_t K);
+void bt_op_gemv(float *y, const float *w, const float *x, size_t N, size_t K);
 void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b, size_t ldb, int tb, float alpha,
                 size_t M, size_t N, size_t K, bt_prec prec, int flags);
 /* B sequences of T tokens, H query heads over KV kv heads. q (B*T, ldq), k, v likewise, head h at column h*D; o (B*T, ldo), lse (B, H, T) */

@@ -127,14 +127,6 @@ static void attend(const bt_gen *g, float *o, const float *q, const float *k, co
     bt_parallel_for((size_t)g->m->setup.cfg.H, 1 + 16384 / work, attend_heads, &j);
 }
 
-typedef struct head_job { float *logits; const float *x, *head; size_t C; } head_job;
-
-static void head_rows(void *ctx, int thread, size_t begin, size_t end) {
-    (void)thread;
-    const head_job *j = ctx;
-    for (size_t i = begin; i < end; i++) j->logits[i] = dot(j->x, j->head + i * j->C, j->C);
-}
-
 static void attention(bt_gen *g, bt_layer *l, float *k, float *v, size_t n) {
     const bt_model_cfg *c = &g->m->setup.cfg;
     size_t D = (size_t)c->D, HD = (size_t)c->H * D, KVD = (size_t)c->KV * D;
@@ -164,8 +156,7 @@ static void forward(bt_gen *g, const int32_t *tokens, size_t n) {
     }
     float *xn = m->layers[0].a.xn;
     bt_op_rmsnorm(xn, NULL, m->x_final + (n - 1) * C, m->final_norm.w, (float)c->norm_eps, 1, C);
-    head_job j = {g->logits, xn, m->head, C};
-    bt_parallel_for(V, 64, head_rows, &j);
+    bt_op_gemv(g->logits, m->head, xn, V, C);
     memmove(g->tokens + g->length, tokens, n * sizeof *tokens);
     g->length += n;
 }

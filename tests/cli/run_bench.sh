@@ -37,6 +37,11 @@ code=$?
 [ $code -ne 0 ] && [ "$(wc -l <"$tmp/err")" -eq 1 ] && grep -q "/nowhere/at.all" "$tmp/err" || fault "missing data on two ranks: exit $code, '$(cat "$tmp/err")'"
 "$BITRAIN" bench train $tiny --ranks 3 2>"$tmp/err" >/dev/null
 [ $? -eq 2 ] && [ "$(wc -l <"$tmp/err")" -eq 1 ] || fault "three ranks for eight sequences: $(cat "$tmp/err")"
+"$BITRAIN" bench decode --preset nano --tokens 8 --json >"$tmp/out" 2>"$tmp/err" || fault "decode: exit $?: $(cat "$tmp/err")"
+awk -v t="$(value tokens_per_s)" -v p="$(value packed_ms)" -v all="$(value token_ms)" -v b="$(value packed_bytes)" 'BEGIN {exit !(t > 1 && p > 0 && p < all && b == 6 * (4 * 192 * 64 + 2 * 512 * 64 + 192 * 128))}' ||
+    fault "decode: figures that cannot be: $(cat "$tmp/out")"
+"$BITRAIN" bench decode --preset nano --tokens 999 >"$tmp/out" 2>"$tmp/err"
+[ $? -eq 2 ] && grep -q 256 "$tmp/err" || fault "decode beyond the context: $(cat "$tmp/err")"
 "$BITRAIN" bench tran >"$tmp/out" 2>"$tmp/err"
 [ $? -eq 2 ] && grep -q "did you mean 'train'" "$tmp/err" || fault "wrong verb: $(cat "$tmp/err")"
 "$BITRAIN" bench >"$tmp/out" 2>"$tmp/err"

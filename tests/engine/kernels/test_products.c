@@ -159,6 +159,15 @@ static void tern_gemv(const bt_kernels *k, shape s) {
     same_bits("tern_gemv", y, want, s.N * 4);
 }
 
+static void gemv(const bt_kernels *k, shape s) {
+    float *w = floats(s.N * s.K), *x = floats(s.K), *y = filled(s.N, 9), *want = filled(s.N, 9), *size = filled(s.N, 9), *aw = abs_of(w, s.N * s.K), *ax = abs_of(x, s.K);
+    size_t n0 = s.N / 4;
+    k->gemv(y, w, x, s.K, n0, s.N);
+    G->gemv(want, w, x, s.K, n0, s.N);
+    G->gemv(size, aw, ax, s.K, n0, s.N);
+    near_scaled("gemv", y, want, size, 2e-6, s.N);
+}
+
 /* bounds are relative to the root mean square of what is compared: 5e-5 with fp32 operands, 0.06 with bf16 or fp16 (about 4 deviations
  * of the sums' error, each operand rounded by 2^-9) */
 static void attention(const bt_kernels *k, size_t T, size_t D, size_t window, int prec) {
@@ -222,7 +231,7 @@ static void run_set(const char *isa, unsigned hide) {
     }
     shape all[64];
     size_t n = shapes(all);
-    static void (*const cases[])(const bt_kernels *, shape) = {tern_fwd, tern_dx, tern_dw, tern_dx8, tern_dw8, gemm, tern_gemv};
+    static void (*const cases[])(const bt_kernels *, shape) = {tern_fwd, tern_dx, tern_dw, tern_dx8, tern_dw8, gemm, tern_gemv, gemv};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) for (size_t i = 0; i < n; i++) {
         cases[c](bt_k(), all[i]);
         drop_all("product");
