@@ -163,23 +163,6 @@ static bt_code live_spans(walk *w, span **out, int *n, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code prepare_raw(walk *w, bt_scope scope, const char *head, const char *tail, sqlite3_stmt **out, bt_err *err) {
-    const bt_metric *list;
-    bt_column *cols = scope == BT_SCOPE_STEP ? w->step_cols : w->rank_cols;
-    int n = bt_scope_metrics(scope, &list);
-    bt_text sql;
-    bt_text_init(&sql);
-    bt_text_put(&sql, head);
-    for (int i = 0; i < n; i++) {
-        bt_column_of(scope, &list[i], &cols[i]);
-        bt_text_printf(&sql, ", \"%s\"", cols[i].name);
-    }
-    bt_text_put(&sql, tail);
-    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot read metrics: out of memory") : bt_sql_prepare(w->db, w->path, bt_text_str(&sql), out, err);
-    bt_text_release(&sql);
-    return code;
-}
-
 static bt_code prepare(walk *w, bt_err *err) {
     BT_TRY(bt_slots_load(w->db, w->path, &w->slots, err));
     w->decoded = calloc((size_t)w->slots.n_steps, sizeof *w->decoded);
@@ -187,8 +170,8 @@ static bt_code prepare(walk *w, bt_err *err) {
     for (int level = 1; level <= BT_ROLL_LEVELS; level++)
         BT_TRY(bt_sql_prepare(w->db, w->path, "SELECT key, data FROM roll WHERE key >= ? AND key < ? ORDER BY key", &w->level[level], err));
     BT_TRY(bt_sql_prepare(w->db, w->path, "SELECT data FROM roll WHERE key = ?", &w->one, err));
-    BT_TRY(prepare_raw(w, BT_SCOPE_STEP, "SELECT step, wall_us", " FROM step WHERE aid = ? AND step >= ? AND step < ? ORDER BY step", &w->raw_steps, err));
-    return prepare_raw(w, BT_SCOPE_RANK, "SELECT (key >> 16) & 0x3fffffff, key & 0xffff", " FROM rank_step WHERE key >= ? AND key < ? ORDER BY key", &w->raw_ranks, err);
+    BT_TRY(bt_raw_rows(w->db, w->path, BT_SCOPE_STEP, w->step_cols, &w->raw_steps, err));
+    return bt_raw_rows(w->db, w->path, BT_SCOPE_RANK, w->rank_cols, &w->raw_ranks, err);
 }
 
 static int level_for(int64_t max_steps) {

@@ -166,6 +166,23 @@ bt_code bt_slots_load(sqlite3 *db, const char *path, bt_slots *out, bt_err *err)
     return BT_OK;
 }
 
+bt_code bt_raw_rows(sqlite3 *db, const char *path, bt_scope scope, bt_column *cols, sqlite3_stmt **out, bt_err *err) {
+    const bt_metric *list;
+    bool steps = scope == BT_SCOPE_STEP;
+    int n = bt_scope_metrics(scope, &list);
+    bt_text sql;
+    bt_text_init(&sql);
+    bt_text_put(&sql, steps ? "SELECT step, wall_us" : "SELECT (key >> 16) & 0x3fffffff, key & 0xffff");
+    for (int i = 0; i < n; i++) {
+        bt_column_of(scope, &list[i], &cols[i]);
+        bt_text_printf(&sql, ", \"%s\"", cols[i].name);
+    }
+    bt_text_put(&sql, steps ? " FROM step WHERE aid = ? AND step >= ? AND step < ? ORDER BY step" : " FROM rank_step WHERE key >= ? AND key < ? ORDER BY key");
+    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "out of memory") : bt_sql_prepare(db, path, bt_text_str(&sql), out, err);
+    bt_text_release(&sql);
+    return code;
+}
+
 /* ---- the open blocks ---- */
 
 struct bt_roll {
@@ -402,30 +419,13 @@ bt_code bt_roll_rebuild(bt_roll *r, int64_t aid, bt_err *err) {
     return rc == SQLITE_OK ? BT_OK : bt_sql_fail(r->db, rc, r->path, "rebuild summaries of", err);
 }
 
-static bt_code prepare_raw(bt_roll *r, bt_scope scope, const char *head, const char *tail, sqlite3_stmt **out, bt_err *err) {
-    const bt_metric *list;
-    bt_column *cols = scope == BT_SCOPE_STEP ? r->step_cols : r->rank_cols;
-    int n = bt_scope_metrics(scope, &list);
-    bt_text sql;
-    bt_text_init(&sql);
-    bt_text_put(&sql, head);
-    for (int i = 0; i < n; i++) {
-        bt_column_of(scope, &list[i], &cols[i]);
-        bt_text_printf(&sql, ", \"%s\"", cols[i].name);
-    }
-    bt_text_put(&sql, tail);
-    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "out of memory") : bt_sql_prepare(r->db, r->path, bt_text_str(&sql), out, err);
-    bt_text_release(&sql);
-    return code;
-}
-
 static bt_code prepare_all(bt_roll *r, bt_err *err) {
     BT_TRY(bt_slots_load(r->db, r->path, &r->slots, err));
     BT_TRY(bt_sql_prepare(r->db, r->path, "INSERT OR REPLACE INTO roll(key, data) VALUES (?, ?)", &r->put, err));
     BT_TRY(bt_sql_prepare(r->db, r->path, "DELETE FROM roll WHERE key >= ? AND key < ?", &r->drop, err));
     BT_TRY(bt_sql_prepare(r->db, r->path, "SELECT key, data FROM roll WHERE key >= ? AND key < ? ORDER BY key", &r->read_blocks, err));
-    BT_TRY(prepare_raw(r, BT_SCOPE_STEP, "SELECT step, wall_us", " FROM step WHERE aid = ? AND step >= ? AND step < ? ORDER BY step", &r->read_steps, err));
-    return prepare_raw(r, BT_SCOPE_RANK, "SELECT (key >> 16) & 0x3fffffff, key & 0xffff", " FROM rank_step WHERE key >= ? AND key < ? ORDER BY key", &r->read_ranks, err);
+    BT_TRY(bt_raw_rows(r->db, r->path, BT_SCOPE_STEP, r->step_cols, &r->read_steps, err));
+    return bt_raw_rows(r->db, r->path, BT_SCOPE_RANK, r->rank_cols, &r->read_ranks, err);
 }
 
 bt_code bt_roll_open(bt_roll **out, sqlite3 *db, const char *path, bt_err *err) {

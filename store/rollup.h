@@ -26,6 +26,12 @@ void bt_block_stat_fold(bt_block_stat *into, const bt_block_stat *later);
 typedef struct bt_slots { int n_steps, n_ranks, step[BT_MS_COUNT], rank[BT_MR_COUNT]; } bt_slots;     /* slot of our metric i; n_steps counts the clock */
 bt_code bt_slots_load(sqlite3 *db, const char *path, bt_slots *out, bt_err *err) BT_MUST_CHECK;
 
+/* The rows of one attempt in a range of steps with all metrics of a scope, in the order of the metric table: the two
+ * statements through which a walk and the roll-up read raw rows. BT_SCOPE_STEP: step, wall_us, metrics from column 2 on,
+ * parameters (aid, first, end). BT_SCOPE_RANK: step, rank, metrics, parameters (first key, end key). cols receives how
+ * each is stored; it has room for all metrics of the scope. The caller finalises *out. */
+bt_code bt_raw_rows(sqlite3 *db, const char *path, bt_scope scope, bt_column *cols, sqlite3_stmt **out, bt_err *err) BT_MUST_CHECK;
+
 int64_t bt_roll_key(int64_t aid, int kind, int level, int64_t block);      /* rowid: blocks of one level lie together, in order */
 
 typedef struct bt_roll bt_roll;
