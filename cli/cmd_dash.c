@@ -13,15 +13,17 @@
 #include "web/web.h"
 
 typedef struct dash_cfg {
-    char store[1024], host[128], allow[512], assets[512];
+    char store[1024], host[128], allow[512], socket[108];
     int64_t port;
-    bool control, json;
+    bool control, query, json;
 } dash_cfg;
 
 static const bt_opt dash_opts[] = {
     {"port", "--port", BT_OPT_INT, offsetof(dash_cfg, port), sizeof(int64_t), "8158", 0, 65535, NULL, NULL, "port (0: any free one)"},
     {"host", "--host", BT_OPT_TEXT, offsetof(dash_cfg, host), 128, "127.0.0.1", 0, 0, NULL, NULL, "address to listen on"},
     {"allow_host", "--allow-host", BT_OPT_TEXT, offsetof(dash_cfg, allow), 512, "", 0, 0, NULL, NULL, "further names this page may be reached by, separated by commas"},
+    {"socket", "--socket", BT_OPT_TEXT, offsetof(dash_cfg, socket), 108, "", 0, 0, NULL, NULL, "listen on this Unix socket, open to you alone, instead of a port"},
+    {"enable_query", "--enable-query", BT_OPT_BOOL, offsetof(dash_cfg, query), sizeof(bool), "false", 0, 0, NULL, NULL, "take read-only SQL at /api/v1/query (10 000 rows, 2 s)"},
     {"control", "--control", BT_OPT_BOOL, offsetof(dash_cfg, control), sizeof(bool), "false", 0, 0, NULL, NULL, "buttons for pause, checkpoint, stop and learning rate"},
     {"json", "--json", BT_OPT_BOOL, offsetof(dash_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "print address and token as one JSON object"},
     {"store", "--store", BT_OPT_TEXT, offsetof(dash_cfg, store), 1024, "", 0, 0, NULL, NULL, "metrics database"},
@@ -53,22 +55,55 @@ static bt_code keep_token(const char *store, int port, const char *token, char *
     return ok ? BT_OK : bt_fail(err, BT_IO, "cannot write '%s'", path);
 }
 
+static void say_mode(const dash_cfg *c) {
+    fprintf(stderr, "%s; Ctrl-C ends it\n", c->control ? "pages may pause, checkpoint and stop runs" : "read-only");
+}
+
+/* a socket has no address of its own: ssh brings a port of the reader's machine to it */
+static void print_socket(const dash_cfg *c) {
+    char node[128] = "NODE", path[600] = "";
+    bt_text out;
+    bt_json j;
+    if (c->socket[0] != '/' && !realpath(c->socket, path)) path[0] = '\0';
+    const char *shown = path[0] ? path : c->socket;
+    gethostname(node, sizeof node - 1);
+    bt_text_init(&out);
+    bt_json_begin(&j, &out);
+    bt_json_object(&j, NULL);
+    bt_json_str(&j, "socket", shown);
+    bt_json_bool(&j, "control", c->control);
+    bt_json_end(&j, '}');
+    printf("%s\n", c->json ? bt_text_str(&out) : shown);
+    fflush(stdout);
+    bt_text_release(&out);
+    fprintf(stderr, "from your own machine:  ssh -L 8158:%s %s   then open http://localhost:8158/ there (no token: only you may open the socket)\n", shown, node);
+    say_mode(c);
+}
+
 static void print_address(const dash_cfg *c, const bt_web *web, const char *token_file) {
     const char *shown = strcmp(c->host, "0.0.0.0") == 0 || strcmp(c->host, "::") == 0 ? "localhost" : c->host;
-    const char *ssh = getenv("SSH_CONNECTION");
-    char node[128] = "NODE";
-    if (c->json) {
-        printf("{\"url\":\"http://%s:%d/#token=%s\",\"port\":%d,\"token\":\"%s\",\"token_file\":\"%s\",\"control\":%s}\n", shown, bt_web_port(web), bt_web_token(web),
-               bt_web_port(web), bt_web_token(web), token_file, c->control ? "true" : "false");
-    } else {
-        printf("http://%s:%d/#token=%s\n", shown, bt_web_port(web), bt_web_token(web));
-    }
+    const char *ssh = getenv("SSH_CONNECTION"), *open = strchr(shown, ':') ? "[" : "", *close = *open ? "]" : "";
+    char node[128] = "NODE", url[320];
+    bt_text out;
+    bt_json j;
+    snprintf(url, sizeof url, "http://%s%s%s:%d/#token=%s", open, shown, close, bt_web_port(web), bt_web_token(web));
+    bt_text_init(&out);
+    bt_json_begin(&j, &out);
+    bt_json_object(&j, NULL);
+    bt_json_str(&j, "url", url);
+    bt_json_int(&j, "port", bt_web_port(web));
+    bt_json_str(&j, "token", bt_web_token(web));
+    bt_json_str(&j, "token_file", token_file);
+    bt_json_bool(&j, "control", c->control);
+    bt_json_end(&j, '}');
+    printf("%s\n", c->json ? bt_text_str(&out) : url);
     fflush(stdout);
+    bt_text_release(&out);
     if (ssh && *ssh) {
         gethostname(node, sizeof node - 1);
         fprintf(stderr, "from your own machine:  ssh -L %d:127.0.0.1:%d %s   then open that address there\n", bt_web_port(web), bt_web_port(web), node);
     }
-    fprintf(stderr, "%s; Ctrl-C ends it\n", c->control ? "pages may pause, checkpoint and stop runs" : "read-only");
+    say_mode(c);
 }
 
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
@@ -89,14 +124,15 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     sigprocmask(SIG_BLOCK, &ends, NULL);
     signal(SIGPIPE, SIG_IGN);
     bt_web *web = NULL;
-    bt_web_cfg cfg = {.store = store, .host = c.host, .port = (int)c.port, .control = c.control, .allow_hosts = c.allow, .token = getenv("BITRAIN_DASH_TOKEN")};
+    bt_web_cfg cfg = {.store = store, .host = c.host, .port = (int)c.port, .socket = c.socket, .control = c.control, .query = c.query, .allow_hosts = c.allow, .token = getenv("BITRAIN_DASH_TOKEN")};
     BT_TRY(bt_web_start(&web, &cfg, err));
-    bt_code code = keep_token(store, bt_web_port(web), bt_web_token(web), token_file, sizeof token_file, err);
+    bt_code code = c.socket[0] ? BT_OK : keep_token(store, bt_web_port(web), bt_web_token(web), token_file, sizeof token_file, err);
     if (code == BT_OK) {
         int got = 0;
-        print_address(&c, web, token_file);
+        if (c.socket[0]) print_socket(&c);
+        else print_address(&c, web, token_file);
         sigwait(&ends, &got);
-        unlink(token_file);
+        if (token_file[0]) unlink(token_file);
     }
     bt_web_stop(web);
     return code;
@@ -107,7 +143,8 @@ const bt_command bt_cmd_dash = {
     .summary = "browser dashboard on 127.0.0.1:8158",
     .args = "",
     .examples = "bitrain dash                    prints an address with a token: open it\n"
-                "bitrain dash --port 0 --control any free port, with buttons that steer live runs\n",
+                "bitrain dash --port 0 --control any free port, with buttons that steer live runs\n"
+                "bitrain dash --socket ~/bt.sock a socket that only you can open: for machines that others share\n",
     .options = options,
     .run = run,
 };

@@ -15,17 +15,19 @@ struct bt_api {
     bt_db *db;
     struct { char run[BT_NAME_MAX]; bt_view *view; uint64_t used; } view[VIEWS];
     uint64_t clock;
-    bool control;                       /* the server takes control verbs */
+    bt_api_allows allows;
 };
 
-bt_code bt_api_open(bt_api **out, const char *store, bool control, bt_err *err) {
+bt_code bt_api_open(bt_api **out, const char *store, const bt_api_allows *allows, bt_err *err) {
     bt_api *a = calloc(1, sizeof *a);
     if (!a) return bt_fail(err, BT_NOMEM, "no memory for the dashboard");
     snprintf(a->store, sizeof a->store, "%s", store);
-    a->control = control;
+    a->allows = *allows;
     *out = a;
     return BT_OK;
 }
+
+bt_api_allows bt_api_allowed(const bt_api *a) { return a->allows; }
 
 void bt_api_close(bt_api *a) {
     if (!a) return;
@@ -200,7 +202,8 @@ bt_code bt_api_server(bt_api *a, const bt_req *r, const char *run, bt_answer *ou
     bt_json j;
     bt_json_begin(&j, &out->body);
     bt_json_object(&j, NULL);
-    bt_json_bool(&j, "control", a->control);
+    bt_json_bool(&j, "control", a->allows.control);
+    bt_json_bool(&j, "query", a->allows.query);
     bt_json_end(&j, '}');
     return BT_OK;
 }

@@ -17,12 +17,16 @@ typedef struct bt_answer {
 
 typedef struct bt_api bt_api;
 
-bt_code bt_api_open(bt_api **out, const char *store, bool control, bt_err *err) BT_MUST_CHECK;
+typedef struct bt_api_allows { bool control, query; } bt_api_allows;        /* what the server takes beyond reading */
+
+bt_code bt_api_open(bt_api **out, const char *store, const bt_api_allows *allows, bt_err *err) BT_MUST_CHECK;
 void bt_api_close(bt_api *a);
 bt_db *bt_api_db(bt_api *a, bt_err *err);                   /* opens on first use: the file may appear later; NULL + err */
 bt_view *bt_api_view(bt_api *a, const char *run, bt_err *err);      /* cached by run; NULL + err */
 
 typedef bt_code (*bt_api_fn)(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err);
+
+bt_api_allows bt_api_allowed(const bt_api *a);
 
 typedef enum { BT_ROUTE_OPEN, BT_ROUTE_TOKEN, BT_ROUTE_CONTROL } bt_route_guard;
 typedef struct bt_route {

@@ -74,7 +74,7 @@ bool bt_req_host_ok(const char *host, const char *bound, const char *extra, int 
     if (colon) {
         char *end = NULL;
         long p = strtol(colon + 1, &end, 10);
-        if (end == colon + 1 || *end || p != port) return false;
+        if (end == colon + 1 || *end || p < 1 || p > 65535 || (port && p != port)) return false;
     }
     return host_listed(host, n, bound, extra);
 }

@@ -9,7 +9,7 @@
 
 #include "engine/base/sink.h"
 
-enum { BT_REQ_ARGS = 24, BT_REQ_VALUE = 512, BT_TOKEN_HEX = 32 };
+enum { BT_REQ_ARGS = 24, BT_REQ_VALUE = 2048, BT_TOKEN_HEX = 32 };
 
 typedef struct bt_arg { char key[24], value[BT_REQ_VALUE]; } bt_arg;
 
@@ -29,7 +29,8 @@ const char *bt_req_arg(const bt_req *r, const char *key);                      /
 bool bt_req_int(const bt_req *r, const char *key, int64_t lo, int64_t hi, int64_t *out);    /* true and unchanged when absent; false: not a number in range */
 bool bt_req_num(const bt_req *r, const char *key, double *out);
 
-/* Host header against localhost, 127.0.0.1, [::1], `bound` and the comma list `extra`; an optional port must equal `port` */
+/* Host header against localhost, 127.0.0.1, [::1], `bound` and the comma list `extra`; an optional port must equal `port` (0: a Unix
+ * socket, which any local port may be forwarded to) */
 bool bt_req_host_ok(const char *host, const char *bound, const char *extra, int port);
 /* Origin absent, or http(s):// + an allowed host; and not a cross-site fetch */
 bool bt_req_origin_ok(const char *origin, const char *fetch_site, const char *bound, const char *extra, int port);

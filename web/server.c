@@ -9,8 +9,6 @@
 
 #include <errno.h>
 #include <microhttpd.h>
-#include <netdb.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -23,8 +21,9 @@
 #include "engine/base/clock.h"
 #include "web/api.h"
 #include "web/assets.h"
+#include "web/listen.h"
 
-enum { MAX_CONNECTIONS = 512, MAX_STREAMS = 32, HEADER_BYTES = 16384, BODY_MAX = 65536, IDLE_S = 10, WATCH_MS = 50, TICK_MS = 200 };
+enum { MAX_CONNECTIONS = 512, CROWD = 384, MAX_STREAMS = 32, HEADER_BYTES = 16384, BODY_MAX = 65536, IDLE_S = 10, WATCH_MS = 50, TICK_MS = 200 };
 #define DEADLINE_NS 5000000000          /* from the first byte of a connection's request to its end */
 #define HEARTBEAT_NS 15000000000
 
@@ -43,13 +42,14 @@ typedef struct stream {                 /* an open event stream */
 typedef struct link {                   /* an accepted connection */
     int fd;
     int64_t busy_since_ns;              /* 0: idle between requests, or a stream */
+    bool stream;
     struct link *next, *prev;
 } link_t;
 
 struct bt_web {
     bt_web_cfg cfg;
-    char store[1024], host[256], allow[1024], token[BT_TOKEN_HEX + 1];
-    int port, listen_fd;
+    char store[1024], host[256], allow[1024], token[BT_TOKEN_HEX + 1], socket[128];
+    int port, listen_fd;                /* port 0: a Unix socket, whose mode is the guard */
     struct MHD_Daemon *daemon;
     bt_api *api;
     pthread_t publisher;
@@ -57,8 +57,8 @@ struct bt_web {
     atomic_ullong wakes;                /* counts wake_streams(all): a stream that read before one must not sleep after it */
     pthread_mutex_t lock;               /* streams and links */
     stream *streams;
-    link_t *links;
-    int n_streams;
+    link_t *links;                      /* newest first */
+    int n_streams, n_links;
 };
 
 typedef struct exchange {               /* one request in progress */
@@ -209,7 +209,10 @@ static enum MHD_Result open_stream(bt_web *w, struct MHD_Connection *c, const ch
     w->streams = s;
     w->n_streams++;
     link_t *l = link_of(c);
-    if (l) l->busy_since_ns = 0;                        /* a stream has no deadline */
+    if (l) {
+        l->busy_since_ns = 0;                           /* a stream has no deadline */
+        l->stream = true;
+    }
     pthread_mutex_unlock(&w->lock);
     MHD_add_response_header(r, "Content-Type", "text/event-stream");
     MHD_add_response_header(r, "Cache-Control", "no-store");
@@ -231,14 +234,17 @@ static void wake_streams(bt_web *w, bool all) {
     pthread_mutex_unlock(&w->lock);
 }
 
+/* Requests that outlive their deadline go. In a crowd the oldest connections that are not streams go at once: whoever opens
+ * hundreds and says nothing makes room for who comes after. */
 static void cut_late_requests(bt_web *w) {
     int64_t now = bt_now_ns();
+    int kept = 0;
     pthread_mutex_lock(&w->lock);
     for (link_t *l = w->links; l; l = l->next) {
-        if (l->busy_since_ns && now - l->busy_since_ns > DEADLINE_NS) {
-            shutdown(l->fd, SHUT_RDWR);
-            l->busy_since_ns = now;
-        }
+        bool late = l->busy_since_ns && now - l->busy_since_ns > DEADLINE_NS;
+        if (!late && (l->stream || ++kept <= CROWD)) continue;
+        shutdown(l->fd, SHUT_RDWR);
+        l->busy_since_ns = now;
     }
     pthread_mutex_unlock(&w->lock);
 }
@@ -324,7 +330,7 @@ static enum MHD_Result dispatch(bt_web *w, struct MHD_Connection *c, bt_req *q) 
         if (asset) return send_asset(c, q, asset);
     }
     char run[BT_NAME_MAX], verb[32];
-    bool known = false, token = bt_req_token_ok(q->authorization, q->cookie, w->token, w->port);
+    bool known = false, token = w->socket[0] || bt_req_token_ok(q->authorization, q->cookie, w->token, w->port);
     const bt_route *route = bt_route_find(q, run, &known);
     if (route && route->guard == BT_ROUTE_OPEN) return run_route(w, c, route, q, run);
     if (!token) return send_error(c, 401, "token", "the token is missing or wrong", "open the URL that `bitrain dash` printed");
@@ -374,7 +380,10 @@ static void completed(void *ctx, struct MHD_Connection *c, void **state, enum MH
     }
     link_t *l = link_of(c);
     pthread_mutex_lock(&w->lock);
-    if (l) l->busy_since_ns = 0;
+    if (l) {
+        l->busy_since_ns = 0;
+        l->stream = false;
+    }
     pthread_mutex_unlock(&w->lock);
 }
 
@@ -400,6 +409,7 @@ static void connection_changed(void *ctx, struct MHD_Connection *c, void **socke
             l->next = w->links;
             if (w->links) w->links->prev = l;
             w->links = l;
+            w->n_links++;
         }
         *socket_context = l;
     } else {
@@ -408,6 +418,7 @@ static void connection_changed(void *ctx, struct MHD_Connection *c, void **socke
             if (l->prev) l->prev->next = l->next;
             else w->links = l->next;
             if (l->next) l->next->prev = l->prev;
+            w->n_links--;
             free(l);
         }
         *socket_context = NULL;
@@ -420,35 +431,6 @@ static bt_code make_token(char token[BT_TOKEN_HEX + 1], bt_err *err) {
     unsigned char bytes[BT_TOKEN_HEX / 2];
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes) return bt_fail_errno(err, BT_IO, errno, "cannot get random bytes for the token");
     for (size_t i = 0; i < sizeof bytes; i++) snprintf(token + 2 * i, 3, "%02x", bytes[i]);
-    return BT_OK;
-}
-
-static bt_code listen_on(bt_web *w, int port, bt_err *err) {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found = NULL;
-    char text[16];
-    snprintf(text, sizeof text, "%d", port);
-    int rc = getaddrinfo(w->host, text, &hints, &found);
-    if (rc) return bt_fail(err, BT_ARG, "cannot listen on '%s': %s", w->host, gai_strerror(rc));
-    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
-    bt_code code = BT_OK;
-    if (fd < 0) code = bt_fail_errno(err, BT_IO, errno, "cannot make a socket");
-    else setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (code == BT_OK && (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 1024) != 0)) {
-        code = errno == EADDRINUSE ? bt_fail(err, BT_BUSY, "port %d of %s is in use (another `bitrain dash`? choose one with --port N, or --port 0 for any free one)", port, w->host)
-                                   : bt_fail_errno(err, BT_IO, errno, "cannot listen on %s port %d", w->host, port);
-    }
-    freeaddrinfo(found);
-    if (code != BT_OK) {
-        if (fd >= 0) close(fd);
-        return code;
-    }
-    struct sockaddr_storage at;
-    socklen_t len = sizeof at;
-    char service[16] = "0";
-    getsockname(fd, (struct sockaddr *)&at, &len);
-    getnameinfo((struct sockaddr *)&at, len, NULL, 0, service, sizeof service, NI_NUMERICSERV);
-    w->port = atoi(service);
-    w->listen_fd = fd;
     return BT_OK;
 }
 
@@ -465,8 +447,10 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
     if (cfg->token && *cfg->token) snprintf(w->token, sizeof w->token, "%s", cfg->token);
     else code = make_token(w->token, err);
     if (code == BT_OK && strlen(w->token) != BT_TOKEN_HEX) code = bt_fail(err, BT_ARG, "the token must be %d hex digits", BT_TOKEN_HEX);
-    if (code == BT_OK) code = bt_api_open(&w->api, w->store, cfg->control, err);
-    if (code == BT_OK) code = listen_on(w, cfg->port, err);
+    const bool local = cfg->socket && *cfg->socket;
+    if (local) snprintf(w->socket, sizeof w->socket, "%s", cfg->socket);
+    if (code == BT_OK) code = bt_api_open(&w->api, w->store, &(bt_api_allows){.control = cfg->control, .query = cfg->query}, err);
+    if (code == BT_OK) code = local ? bt_listen_unix(cfg->socket, &w->listen_fd, err) : bt_listen_tcp(w->host, cfg->port, &w->listen_fd, &w->port, err);
     if (code == BT_OK) {
         w->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, w,
                                      MHD_OPTION_LISTEN_SOCKET, w->listen_fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
@@ -497,6 +481,7 @@ void bt_web_stop(bt_web *w) {
     pthread_join(w->publisher, NULL);
     wake_streams(w, true);                              /* a suspended connection would hold the daemon for ever */
     MHD_stop_daemon(w->daemon);
+    if (w->socket[0]) unlink(w->socket);
     bt_api_close(w->api);
     pthread_mutex_destroy(&w->lock);
     free(w);

@@ -21,10 +21,11 @@ typedef struct bt_web_cfg {
     const char *store;              /* database file */
     const char *host;               /* address to bind, "127.0.0.1" */
     int port;                       /* 0: any free one */
+    const char *socket;             /* path of a Unix socket (mode 0600, no token needed) instead of host and port, or "" */
     bool control;                   /* allow POST /api/v1/control */
+    bool query;                     /* allow GET /api/v1/query: SQL, read-only, behind limits */
     const char *allow_hosts;        /* further Host names, separated by ',', or "" */
     const char *token;              /* 32 hex digits, or "" to make one */
-    const char *assets;             /* folder to serve front-end files from while developing, "" for the compiled-in ones */
 } bt_web_cfg;
 
 bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) BT_MUST_CHECK;

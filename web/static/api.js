@@ -10,21 +10,24 @@ export class ApiError extends Error {
   }
 }
 
-// in a report every series of an axis and rank is one kept answer; the metrics asked for are picked from it
+// a report keeps all series of a run (or of a rank) once, by step; where the steps lie on the other axes is kept beside them
 function fromReport(path, args) {
+  const series = path.endsWith("/series");
   let key = path;
-  if (path.endsWith("/series")) key += `?x=${args.x || "step"}${args.rank === undefined || args.rank === null ? "" : `&rank=${args.rank}`}`;
+  if (series && args.rank !== undefined && args.rank !== null) key += `?rank=${args.rank}`;
   if (path.endsWith("/heatmap")) key += `?value=${args.value || "busy"}`;
   const got = report.answers[key];
   if (!got) throw new ApiError(404, { message: "this report does not hold that part", hint: "bitrain dash shows it" });
-  if (!path.endsWith("/series")) return got;
-  const wanted = [].concat(args.metric);
-  const series = wanted.map((m) => got.series.find((s) => s.metric === m)).filter(Boolean);
-  return { ...got, series: args.x1 ? series.map((s) => clip(s, args.x0, args.x1)) : series };
+  if (!series) return got;
+  const axis = args.x && args.x !== "step" ? report.answers[path.replace("/series", `/axis?x=${args.x}`)].series[0] : null;
+  const at = axis && new Map(axis.step.map((s, i) => [s, axis.x[i]]));
+  const wanted = [].concat(args.metric).map((m) => got.series.find((s) => s.metric === m)).filter(Boolean);
+  return { ...got, series: wanted.map((s) => pick(at ? { ...s, x: s.step.map((v) => at.get(v)) } : s, args.x1 ? args.x0 : 0, args.x1 || Infinity)) };
 }
 
-function clip(s, a, b) {
-  const keep = s.step.map((v, i) => (v >= a && v <= b ? i : -1)).filter((i) => i >= 0);
+// the points of these steps whose place on the axis is known
+function pick(s, a, b) {
+  const keep = s.step.map((v, i) => (v >= a && v <= b && s.x[i] !== undefined ? i : -1)).filter((i) => i >= 0);
   const out = { ...s };
   for (const k of ["x", "step", "first", "last", "min", "max", "mean", "n"]) out[k] = keep.map((i) => s[k][i]);
   return out;

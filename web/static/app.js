@@ -2,7 +2,7 @@
 import { get, login, control, follow, report } from "./api.js";
 import { h, svg, select, toggle } from "./dom.js";
 import { state, choose, onChoice, applyTheme, isDark } from "./state.js";
-import { seconds } from "./format.js";
+import { date, seconds } from "./format.js";
 import { runsPage } from "./page_runs.js";
 import { comparePage } from "./page_compare.js";
 import { overviewPage, stepsPage, commPage } from "./page_train.js";
@@ -81,7 +81,7 @@ function showRun(ctx, mine, parts, reload, reset, tools) {
   if (open.zoomOf !== run && show.run !== run) { state.zoom = null; tools.update(); }
   show.run = run;
   document.title = `${run} · bitrain`;
-  const word = h("span", { class: "state", id: "state" }, "loading"), stream = h("span", { class: "note", id: "stream" });
+  const word = h("span", { class: "state", id: "state" }, "loading"), stream = h("span", { class: "note", id: "stream" }, report ? `as of ${date(report.made_s)} UTC` : "");
   top.replaceChildren(h("div", { class: "row first" }, brand(), h("span", { class: "crumb" }, run), word, stream, h("span", { class: "push" }), h("div", { class: "bar-tools" }, reset, choices(), themeButton())),
     h("div", { class: "row" }, h("nav", { class: "tabs", "aria-label": "pages of this run" }, pages.map(([key, title]) => h("a", { href: `#/run/${run}/${key}`, "aria-current": key === page[0] ? "page" : null }, title)))),
     server.control ? h("div", { class: "row first" }, h("div", { class: "bar-tools" }, verbs(run))) : "");
