@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "engine/base/clock.h"
 #include "store/store.h"
 
 typedef struct bt_synth {
@@ -24,6 +26,7 @@ typedef struct bt_synth {
     double down_s;
     int64_t start_us;
     int64_t layers_every;               /* 0: no ternary statistics */
+    double pace_ms;                     /* > 0: written live, a step every so often, by the clock; says "step N MICROSECONDS" at each commit */
 } bt_synth;
 
 static inline bt_synth bt_synth_default(const char *name) {
@@ -113,7 +116,17 @@ static inline void bt_synth_layers(const bt_sink *sink, int64_t step) {
     sink->layers(sink->ctx, list, 8);
 }
 
-static inline int64_t bt_synth_attempt(const bt_synth *s, const bt_sink *sink, int64_t from, int64_t to, int64_t clock_us) {
+/* waits until the step is committed, says so, and then for the next step's time */
+static inline void bt_synth_pace(const bt_synth *s, bt_writer *w, int64_t step) {
+    int64_t until = bt_now_ns() + (int64_t)(s->pace_ms * 1e6);
+    while (bt_writer_committed_step(w) < step) bt_sleep_ns(200000);
+    printf("step %lld %lld\n", (long long)step, (long long)bt_wall_us());
+    fflush(stdout);
+    if (until > bt_now_ns()) bt_sleep_ns(until - bt_now_ns());
+}
+
+static inline int64_t bt_synth_attempt(const bt_synth *s, bt_writer *w, int64_t from, int64_t to, int64_t clock_us) {
+    const bt_sink *sink = bt_writer_sink(w);
     double *values = malloc(sizeof *values * BT_MS_COUNT), *ranks = malloc(sizeof *ranks * BT_MR_COUNT * (size_t)s->ranks);
     bt_rank_info *info = calloc((size_t)s->ranks, sizeof *info);
     for (int r = 0; r < s->ranks; r++) {
@@ -125,8 +138,10 @@ static inline int64_t bt_synth_attempt(const bt_synth *s, const bt_sink *sink, i
     sink->event(sink->ctx, &(bt_event){.kind = from ? "resumed" : "started", .step = from - 1, .rank = -1, .wall_us = clock_us, .title = from ? "resumed" : "training"});
     for (int64_t step = from; step < to; step++) {
         clock_us += llround(bt_synth_step(s, step, values, ranks) * 1e3);
+        if (s->pace_ms > 0) clock_us = bt_wall_us();
         sink->step(sink->ctx, &(bt_step_record){.step = step, .wall_us = clock_us, .values = values, .n_ranks = s->ranks, .rank_values = ranks});
         if (s->layers_every && step % s->layers_every == 0) bt_synth_layers(sink, step);
+        if (s->pace_ms > 0) bt_synth_pace(s, w, step);
         if ((step + 1) % 100 == 0) {
             sink->checkpoint(sink->ctx, &(bt_ckpt_record){.step = step + 1, .path = "/nowhere/step", .bytes = 12 << 20, .took_us = 40000, .hash = "c0ffee"});
             sink->event(sink->ctx, &(bt_event){.kind = "checkpoint", .step = step, .rank = -1, .wall_us = clock_us, .title = "checkpoint"});
@@ -145,10 +160,17 @@ static inline bt_code bt_synth_make(const char *path, const bt_synth *s, bt_err 
     bt_run_start start = {.name = s->name, .reason = "start", .argv = "bitrain train --name synth", .host = "nodes", .user = "nobody", .build = "synth", .mpi = "none",
                           .config_json = "{\"optim.lr\":{\"value\":0.002,\"origin\":\"preset\",\"where\":\"preset nano\"},\"train.steps\":{\"value\":200,\"origin\":\"flag\",\"where\":\"--steps\"}}",
                           .out_dir = "/nowhere", .world_size = s->ranks, .seed = 1, .pid = 1, .started_us = clock_us};
+    char here[BT_HOST_MAX] = "nodes";
+    if (s->pace_ms > 0) {
+        gethostname(here, sizeof here - 1);
+        start.host = here;
+        start.pid = (int)getpid();
+        start.started_us = clock_us = bt_wall_us();
+    }
     BT_TRY(bt_writer_open(&w, path, 10, err));
     bt_code code = bt_writer_begin(w, &start, &attempt, err);
     if (code == BT_OK && s->fail_at > 0) {
-        clock_us = bt_synth_attempt(s, bt_writer_sink(w), 0, s->fail_at, clock_us);
+        clock_us = bt_synth_attempt(s, w, 0, s->fail_at, clock_us);
         code = bt_writer_end(w, "failed", "rank 1 died (signal 9)", 1, err);
         clock_us += llround(s->down_s * 1e6);
         start.resume = true;
@@ -158,7 +180,7 @@ static inline bt_code bt_synth_make(const char *path, const bt_synth *s, bt_err 
         if (code == BT_OK) code = bt_writer_begin(w, &start, &attempt, err);
     }
     if (code == BT_OK) {
-        bt_synth_attempt(s, bt_writer_sink(w), s->fail_at > 0 ? s->resume_from : 0, s->steps, clock_us);
+        bt_synth_attempt(s, w, s->fail_at > 0 ? s->resume_from : 0, s->steps, clock_us);
         code = bt_writer_end(w, "done", "finished", 0, err);
     }
     bt_writer_close(w);

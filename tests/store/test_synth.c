@@ -1,6 +1,6 @@
 /* timeout: 60
  * truth of synthetic runs through the views; with arguments it makes databases for the tests of commands and screens:
- *   t.store.synth FILE NAME [ranks=4] [steps=200] [straggler=1] [phase=data_ms] [excess=0.2] [fail_at=120] [resume_from=100] [down_s=3] [slow=1] [jitter=0] */
+ *   t.store.synth FILE NAME [ranks=4] [steps=200] [straggler=1] [phase=data_ms] [excess=0.2] [fail_at=120] [resume_from=100] [down_s=3] [slow=1] [jitter=0] [pace_ms=0] */
 #include "store_test.h"
 #include "synth_run.h"
 
@@ -55,6 +55,7 @@ static int make(int argc, char **argv) {
         else if (strncmp(argv[i], "down_s", n) == 0) s.down_s = v;
         else if (strncmp(argv[i], "slow", n) == 0) s.slow = v;
         else if (strncmp(argv[i], "jitter", n) == 0) s.jitter = v;
+        else if (strncmp(argv[i], "pace_ms", n) == 0) s.pace_ms = v;
         else if (strncmp(argv[i], "phase", n) == 0) {
             for (int m = 0; m < BT_MR_COUNT; m++) {
                 if (strcmp(bt_rank_metrics[m].key, eq + 1) == 0) s.phase = (bt_rank_metric)m;

@@ -223,7 +223,7 @@ static void following_equals_looking_afresh(void **state) {
             OK(bt_writer_begin(w, &start, &attempt, err));
         }
         int64_t to = at + 5 + 3 * part;
-        clock_us = bt_synth_attempt(&s, bt_writer_sink(w), at, to, clock_us);
+        clock_us = bt_synth_attempt(&s, w, at, to, clock_us);
         at = to;
         OK(bt_writer_flush(w, err));
         a.now_us = clock_us;

@@ -1,69 +1,270 @@
-// browser.mjs - drives the dashboard: login by fragment, every page, numbers against the API, a table by key, an update that arrives live.
+// browser.mjs - drives the dashboard and a report: every page, its numbers against the store's, live updates, a server that restarts,
+// zoom, keys, themes, widths, accessibility, hostile texts. No console error and no policy violation anywhere.
 import assert from "node:assert";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
-const { chromium } = await import(pathToFileURL(`${process.env.BT_MODULES}/playwright-core/index.mjs`));
-const url = process.env.BT_URL, token = process.env.BITRAIN_DASH_TOKEN, problems = [];
-const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"] });
-const api = async (path) => (await fetch(`${url}/api/v1/${path}`, { headers: { Authorization: `Bearer ${token}` } })).json();
+const { BITRAIN, BT_SYNTH, BT_MODULES, BT_DIR, BITRAIN_STORE, BITRAIN_DASH_TOKEN: token } = process.env;
+const { chromium } = await import(pathToFileURL(`${BT_MODULES}/playwright-core/index.mjs`));
+const axe = readFileSync(`${BT_MODULES}/axe-core/axe.min.js`, "utf8");
+const pages = ["overview", "ranks", "steps", "comm", "ternary", "events", "system"];
+const problems = [], children = [];
+const sql = (text) => JSON.parse(execFileSync(BITRAIN, ["query", "--json", text], { encoding: "utf8" }));
+const truth = (text) => Object.values(sql(text)[0])[0];
+const four = (v) => String(Number(v.toPrecision(4)));
+const count = (v) => v.toLocaleString("en-US").replaceAll(",", "\u202f");
+
+async function serve(port, ...more) {
+  const p = spawn(BITRAIN, ["dash", "--port", String(port), "--json", ...more], { stdio: ["ignore", "pipe", "inherit"] });
+  children.push(p);
+  let text = "";
+  for await (const chunk of p.stdout) { text += chunk; if (text.includes("\n")) break; }
+  return { p, port: JSON.parse(text).port };
+}
+const ended = (p) => new Promise((done) => { if (p.exitCode !== null) done(); else p.on("exit", done); });
+
+function watch(page, what) {
+  page.on("console", (m) => { if (m.type() === "error" && !/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET/.test(m.text())) problems.push(`${what}: ${m.text()}`); });
+  page.on("pageerror", (e) => problems.push(`${what}: ${e.stack}`));
+  page.on("dialog", (d) => { problems.push(`${what}: a dialog "${d.message()}"`); d.dismiss(); });
+  return page.addInitScript(() => document.addEventListener("securitypolicyviolation", (e) => console.error(`policy: ${e.violatedDirective} ${e.blockedURI}`)));
+}
+
+// all figures drew, none with an error, each with a name
+async function drawn(page, what) {
+  await page.waitForFunction(() => { const f = [...document.querySelectorAll("figure")]; return f.length > 0 && f.every((x) => x.querySelector(".body").childElementCount > 0); }, null, { timeout: 15000 });
+  assert.equal(await page.locator(".error").count(), 0, `an error on ${what}`);
+  for (const f of await page.locator("figure").all()) assert((await f.getAttribute("aria-label")).length > 3, `a figure without a name on ${what}`);
+}
+
+async function accessible(page, what) {
+  await page.evaluate(axe);
+  const found = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));      // eslint-disable-line no-undef
+  for (const v of found.violations) if (["serious", "critical"].includes(v.impact)) problems.push(`${what}: ${v.id}: ${v.help}: ${v.nodes.map((n) => n.html.slice(0, 120)).slice(0, 3).join(" | ")}`);
+  assert(found.passes.length > 5, "axe looked at nothing");
+}
+
+const figure = (page, title) => page.locator("figure", { has: page.locator("h2", { hasText: new RegExp(`^${title}`) }) });
+async function rows(page, title) {                       // the table behind a figure (T), as text
+  const f = figure(page, title);
+  await f.focus();
+  await page.keyboard.press("t");
+  await f.locator("table tbody tr").first().waitFor();
+  const out = await f.locator("tbody tr").evaluateAll((trs) => trs.map((tr) => [...tr.cells].map((c) => c.textContent)));
+  await page.keyboard.press("t");
+  return out;
+}
+
+// what each page says, against the store
+const truths = {
+  async overview(page) {
+    const head = sql("SELECT loss, step FROM steps WHERE run = 'base' ORDER BY step DESC LIMIT 1")[0];
+    assert.equal(await page.locator("[data-tile=loss] dd span").textContent(), head.loss.toFixed(4));
+    assert.equal(await page.locator("[data-tile=step] dd span").textContent(), count(head.step + 1));
+    assert.equal(await page.locator("[data-tile=goodput] dd span").textContent(), `${(truth("SELECT goodput FROM runs WHERE run = 'base'") * 100).toFixed(1)} %`);
+    const table = await rows(page, "Loss");
+    assert.equal(table[0][0], String(head.step));
+    assert.equal(Number(table[0][2]), Number(truth(`SELECT avg(loss) FROM steps WHERE run = 'base' AND step BETWEEN ${Number(table[1][0]) + 1} AND ${head.step}`).toPrecision(6)), "the newest point of the loss");
+    const at = await figure(page, "Loss").locator(".u-over").boundingBox(), asked = page.waitForRequest((r) => /series.*x0=\d+/.test(r.url()));
+    await page.mouse.move(at.x + at.width * 0.3, at.y + 50);
+    await page.mouse.down();
+    await page.mouse.move(at.x + at.width * 0.6, at.y + 60, { steps: 4 });
+    await page.mouse.up();
+    const wide = new URL((await asked).url()).searchParams, from = Number(wide.get("x0")), to = Number(wide.get("x1"));
+    assert(from > 60 && from < 120 && to > 150 && to < 210, `zoomed to ${from} - ${to}`);
+    await page.waitForFunction((s) => document.querySelector(".readout b")?.textContent === s, String(to));
+    const zoomed = await rows(page, "Loss");
+    assert.equal(zoomed[0][0], String(to), "zoom shows its own steps");
+    assert.equal(zoomed.length, to - from + 1, "each step of a short range is drawn");
+    assert.equal(Number(zoomed[0][2]), Number(truth(`SELECT loss FROM steps WHERE run = 'base' AND step = ${to}`).toPrecision(6)));
+    await figure(page, "Loss").focus();                   // the cursor by keys, in all figures at once
+    await page.keyboard.press("Home");
+    assert.equal(await figure(page, "Loss").locator(".readout b").first().textContent(), String(from));
+    await page.waitForFunction((s) => [...document.querySelectorAll("figure")].every((f) => f.querySelector(".readout b")?.textContent === s), String(from));
+    await page.keyboard.press("ArrowRight");
+    assert.equal(await figure(page, "Loss").locator(".readout b").first().textContent(), String(from + 1));
+    const back = page.waitForRequest((r) => /series/.test(r.url()) && !/x0=/.test(r.url()));
+    await page.keyboard.press("z");
+    await back;
+  },
+  async ranks(page) {
+    assert.match(await page.locator(".says").textContent(), /^rank 2 is late because of data/);
+    const cells = await page.locator("figure table tbody tr").first().locator("td").allTextContents();
+    assert.equal(cells[0], "2");
+    assert.equal(cells[3], "153 ms", "busy of the straggler: 10 * 5 + 30 + 60 + 8 + 5");
+    assert.match(await page.locator("figure .bar-tools .note").first().textContent(), /153 ms → 113 ms a step, 26\.1 % less/);
+  },
+  async steps(page) {
+    const mean = sql("SELECT rank, avg(data_ms) AS data, avg(wait_ms) AS wait, avg(step_ms) AS step FROM rank_steps WHERE run = 'base' AND step > 171 GROUP BY rank ORDER BY rank");
+    const table = await rows(page, "Where the step goes"), ms = (v) => (v === 0 ? "0 ms" : `${v >= 100 ? v.toFixed(0) : v >= 10 ? v.toFixed(1) : v.toFixed(2)} ms`);
+    mean.forEach((m, i) => assert.deepEqual([table[i][0], table[i][1], table[i][5], table[i][9]], [String(m.rank), ms(m.step), ms(m.data), ms(m.wait)]));
+  },
+  async comm(page) {
+    const table = await rows(page, "Transfer by rank");
+    for (const r of table) assert.deepEqual(r.slice(1, 5), ["4 MB", "1 MB", "4", "16.0 ms"]);
+  },
+  async ternary(page) {
+    const want = sql("SELECT layer, tensor, zero_frac, pos_frac, flip_frac FROM layers WHERE run = 'base' AND step = (SELECT max(step) FROM layers WHERE run = 'base') ORDER BY layer, tensor");
+    const got = await page.locator("figure").first().locator("tbody tr").evaluateAll((trs) => trs.map((tr) => [...tr.cells].map((c) => c.textContent)));
+    assert.equal(got.length, want.length);
+    want.forEach((w, i) => assert.deepEqual([got[i][0], got[i][2], got[i][3]], [`${w.layer} ${w.tensor}`, `${(w.zero_frac * 100).toFixed(1)} %`, `${(w.pos_frac * 100).toFixed(1)} %`]));
+  },
+  async events(page) {
+    assert.match(await figure(page, "Timeline").locator("figcaption").textContent(), new RegExp(`^${truth("SELECT count(*) FROM events WHERE run = 'base'")} events`));
+    assert.match(await figure(page, "Goodput").locator("figcaption").textContent(), new RegExp(`^Goodput ${(truth("SELECT goodput FROM runs WHERE run = 'base'") * 100).toFixed(1)} %`));
+    assert.equal(await figure(page, "Attempts").locator("tbody tr").count(), 2);
+    assert.equal(await figure(page, "Checkpoints").locator("tbody tr").count(), truth("SELECT count(*) FROM checkpoints WHERE run = 'base'"));
+    assert.match(await figure(page, "Events").locator("tbody").textContent(), /<img src=x onerror=hacked=1>/, "a hostile title is shown as the text it is");
+  },
+  async system(page) {
+    const table = await figure(page, "Ranks and their machines").locator("tbody tr").evaluateAll((trs) => trs.map((tr) => [...tr.cells].map((c) => c.textContent)));
+    assert.deepEqual(table.map((r) => r[6]), ["100 MiB", "101 MiB", "102 MiB", "103 MiB"]);
+  },
+};
+
+async function harmless(page, what) {
+  const harm = await page.evaluate(() => [typeof window.hacked, document.querySelectorAll("img, #hacked").length]);
+  assert.deepEqual(harm, ["undefined", 0], `a text of the run became markup on ${what}`);
+}
+
+const browser = await chromium.launch({ executablePath: process.env.BT_CHROMIUM || "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"] });
+const clock = setTimeout(() => { console.error("out of time"); process.exit(1); }, 210000);
 try {
-  const page = await browser.newPage({ viewport: { width: 1280, height: 2400 } });
-  page.on("console", (m) => { if (m.type() === "error") problems.push(m.text()); });
-  page.on("pageerror", (e) => problems.push(e.stack));
+  let { p: server, port } = await serve(0, "--control");
+  const url = `http://127.0.0.1:${port}`;
+  const context = await browser.newContext({ viewport: { width: 1280, height: 2600 }, colorScheme: "light" }), page = await context.newPage();
+  await watch(page, "page");
+
+  // the gate: no token, a wrong one, the right one
+  problems.length = 0;
+  const anonymous = await (await browser.newContext()).newPage();
+  await anonymous.goto(url);
+  await anonymous.waitForSelector("input[type=password]");
+  await accessible(anonymous, "gate");
+  await anonymous.fill("input[type=password]", "0".repeat(32));
+  await anonymous.keyboard.press("Enter");
+  await anonymous.waitForFunction(() => document.getElementById("toast").textContent.includes("token"));
+  await anonymous.fill("input[type=password]", token);
+  await anonymous.keyboard.press("Enter");
+  await anonymous.waitForSelector("#runs tr[data-run=base]");
+  await anonymous.context().close();
   await page.goto(`${url}/#token=${token}`);
   await page.waitForSelector("#runs tr[data-run=base]");
   assert(!page.url().includes(token), "the token stays in the address");
 
-  const runs = (await api("runs")).runs.rows, row = runs.find((r) => r.run === "base");
-  assert.equal(await page.locator("#runs tbody tr").count(), runs.length);
-  const cell = (key) => page.locator(`#runs tr[data-run=base] td[data-key=${key}]`).textContent();
-  assert.equal(await cell("steps"), String(row.steps));
-  assert.equal(Number(await cell("loss")), Number(row.loss.toPrecision(4)));
-  await page.fill("input[type=search]", "steps>250");
-  assert.equal(await page.locator("#runs tbody tr").count(), 1);
+  // runs
+  const all = sql("SELECT * FROM runs ORDER BY run");
+  assert.equal(await page.locator("#runs tbody tr").count(), all.length);
+  const cell = (run, key) => page.locator(`#runs tr[data-run=${run}] td[data-key=${key}]`).textContent();
+  for (const r of all) {
+    assert.equal(await cell(r.run, "steps"), count(r.steps));
+    assert.equal(await cell(r.run, "loss"), r.loss.toFixed(4));
+    assert.equal(await cell(r.run, "ranks"), String(r.ranks));
+    assert.equal(await cell(r.run, "goodput"), `${(r.goodput * 100).toFixed(0)} %`);
+  }
+  assert.match(await cell("other", "note"), /coldwarm|warmcold/);
+  await harmless(page, "runs");
+  for (const [filter, n] of [["steps>250", 1], ["tags:warm", 1], ["state:running", 0], ["oth", 1], ["", 2]]) {
+    await page.fill("input[type=search]", filter);
+    assert.equal(await page.locator("#runs tbody tr[data-run]").count(), n, `filter "${filter}"`);
+  }
+  await page.locator("#runs thead button", { hasText: /^steps$/ }).press("Enter");
+  assert.deepEqual(await page.locator("#runs tbody tr").evaluateAll((l) => l.map((r) => r.dataset.run)), ["base", "other"]);
+  await page.locator("#runs thead button", { hasText: /^steps$/ }).press("Enter");
+  assert.deepEqual(await page.locator("#runs tbody tr").evaluateAll((l) => l.map((r) => r.dataset.run)), ["other", "base"]);
+  assert.equal(await page.locator("#runs th[aria-sort=ascending]").count(), 1);
+  await accessible(page, "runs");
 
-  for (const name of ["overview", "ranks", "steps", "comm", "ternary", "events", "system"]) {
-    await page.goto(`${url}/#/run/base/${name}`);
-    await page.waitForSelector(`.tabs a[href$="/${name}"][aria-current=page]`);
-    await page.waitForFunction(() => document.querySelectorAll("figure").length > 0 && [...document.querySelectorAll("figure")].every((f) => f.querySelector(".body").childElementCount > 0));
-    assert.equal(await page.locator(".error").count(), 0, `an error on ${name}`);
-    assert.equal(await page.locator(".tabs [aria-current=page]").count(), 1);
-    for (const f of await page.locator("figure").all()) assert((await f.getAttribute("aria-label")).length > 3);
-    if (name === "ranks") assert.match(await page.locator(".says").textContent(), /^rank 2 /);
-    if (name === "overview") {
-      const head = (await api("runs/base/head")).head;
-      assert((await page.locator("[data-tile=loss] dd span").textContent()) === String(Number(head.loss.toPrecision(4))));
-      const figure = page.locator("figure").first();
-      await figure.focus();
-      await page.keyboard.press("t");
-      await figure.locator("table tbody tr").first().waitFor();
-      assert.equal(await figure.locator("tbody tr td").first().textContent(), String(head.newest_step));
-      await page.keyboard.press("t");
-      const plot = await figure.locator(".u-over").boundingBox(), asked = page.waitForRequest((r) => /series.*x0=\d+/.test(r.url()));
-      await page.mouse.move(plot.x + plot.width * 0.3, plot.y + 50);
-      await page.mouse.down();
-      await page.mouse.move(plot.x + plot.width * 0.6, plot.y + 60, { steps: 4 });
-      await page.mouse.up();
-      await asked;
+  // each page, both themes
+  for (const scheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme: scheme });
+    for (const name of pages) {
+      await page.goto(`${url}/#/run/base/${name}`);
+      await page.waitForSelector(`.tabs a[href$="/${name}"][aria-current=page]`);
+      await drawn(page, name);
+      if (scheme === "light") await truths[name](page);
+      await harmless(page, name);
+      await accessible(page, `${name}, ${scheme}`);
     }
   }
-  await page.goto(`${url}/#/compare?runs=base,other`);
-  await page.waitForSelector("section.card table");
-  assert.equal(await page.locator("section.card table").first().locator("tbody tr").count(), 2);
-
-  await page.setViewportSize({ width: 400, height: 900 });
-  for (const name of ["overview", "ranks", "events"]) {
-    await page.goto(`${url}/#/run/base/${name}`);
-    await page.waitForSelector("figure figcaption:not(:empty)");
-    assert((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, `${name} is wider than 400 px`);
+  await page.emulateMedia({ colorScheme: "light" });
+  for (const axis of ["tokens", "time", "active", "bytes"]) {
+    await page.goto(`${url}/#/run/base/overview`);
+    await page.selectOption("select[aria-label=x]", axis);
+    await page.waitForFunction((a) => document.querySelector("figure .readout span")?.textContent.startsWith({ tokens: "tokens", time: "wall time", active: "active time", bytes: "bytes" }[a]), axis);
   }
-  await page.goto(`${url}/#/runs`);                      // a run that appears while the page is open
+  await page.selectOption("select[aria-label=x]", "step");
+
+  // compare, chosen by keys from the table
+  await page.goto(`${url}/#/runs`);
+  for (const run of ["base", "other"]) { await page.focus(`input[aria-label="compare ${run}"]`); await page.keyboard.press("Space"); }
+  await page.locator("button.main").press("Enter");
+  await page.waitForSelector("section.card table");
+  const levels = await page.locator("section.card table").first().locator("tbody tr").evaluateAll((trs) => trs.map((tr) => [...tr.cells].map((c) => c.textContent)));
+  assert.deepEqual(levels.map((l) => l[0]).sort(), ["base", "other"]);
+  assert.match(levels[1][4], /none in \d+/, "synthetic losses are equal bit for bit");
+  await drawn(page, "compare");
+  await accessible(page, "compare");
+
+  // 400 px wide: nothing is cut off, on any page
+  await page.setViewportSize({ width: 400, height: 900 });
+  for (const place of ["runs", "compare?runs=base,other", ...pages.map((p) => `run/base/${p}`)]) {
+    await page.goto(`${url}/#/${place}`);
+    await page.waitForSelector("figure figcaption:not(:empty), #runs tr[data-run]");
+    assert((await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)) <= 0, `${place} is wider than 400 px`);
+  }
+  await accessible(page, "400 px");
+  await page.setViewportSize({ width: 1280, height: 2600 });
+
+  // a run that is being written: it appears, two tabs follow it, the server goes and comes back, and they go on by themselves
+  await page.goto(`${url}/#/runs`);
   await page.waitForSelector("#runs tr[data-run=base]");
-  execFileSync(process.env.BT_SYNTH, [process.env.BITRAIN_STORE, "late", "ranks=2", "steps=20"]);
+  const writer = spawn(BT_SYNTH, [BITRAIN_STORE, "late", "ranks=2", "steps=4000", "pace_ms=40"], { stdio: ["ignore", "pipe", "inherit"] });
+  children.push(writer);
+  let committed = -1;
+  writer.stdout.on("data", (d) => { const m = [...String(d).matchAll(/step (\d+)/g)].pop(); if (m) committed = Number(m[1]); });
   await page.waitForSelector("#runs tr[data-run=late]", { timeout: 15000 });
-  assert.deepEqual(problems, [], "console errors or policy violations");
-  console.log("every page drew, and said what the API says");
+  const second = await context.newPage();
+  await watch(second, "second tab");
+  for (const p of [page, second]) { await p.goto(`${url}/#/run/late/overview`); await drawn(p, "a live run"); }
+  const reaches = (p, n) => p.waitForFunction((want) => Number(document.querySelector("[data-tile=step] dd span")?.textContent.replace(/\D/g, "")) > want, n, { timeout: 15000 });
+  assert.equal(await page.locator("#state").textContent(), "running");
+  assert(!(await page.locator(".verbs button").first().isDisabled()), "a live run has its buttons");
+  for (const p of [page, second]) await reaches(p, committed);
+  const newest = Number((await rows(page, "Loss"))[0][0]);
+  assert(newest >= committed - 60 && newest <= committed + 1, `the chart ends at ${newest}, the store at ${committed}`);
+  server.kill("SIGTERM");
+  await ended(server);
+  await page.waitForFunction(() => document.getElementById("stream").textContent.includes("connection lost"));
+  ({ p: server } = await serve(port));
+  const now = committed;
+  for (const p of [page, second]) await reaches(p, now);
+  await page.waitForFunction(() => document.getElementById("stream").textContent === "");
+  await second.close();
+  writer.kill("SIGKILL");
+  await ended(writer);
+
+  // the report: a file, no server, the same pages and numbers
+  server.kill("SIGTERM");
+  await ended(server);
+  execFileSync(BITRAIN, ["report", "base", "-o", `${BT_DIR}/r.html`], { stdio: "ignore" });
+  const offline = await browser.newContext({ offline: true, viewport: { width: 1280, height: 2400 } }), paper = await offline.newPage();
+  await watch(paper, "report");
+  paper.on("request", (r) => { if (!/^(file|data|blob):/.test(r.url())) problems.push(`the report asks for ${r.url()}`); });
+  for (const name of pages) {
+    await paper.goto(`${pathToFileURL(`${BT_DIR}/r.html`)}#/run/base/${name}`);
+    await paper.waitForSelector(`.tabs a[href$="/${name}"][aria-current=page]`);
+    await drawn(paper, `the report's ${name}`);
+    if (name !== "overview") await truths[name](paper);
+    await harmless(paper, `the report's ${name}`);
+  }
+  assert.equal((await paper.locator("title").textContent()).includes("base"), true);
+  await accessible(paper, "report");
+  assert.deepEqual(problems, [], "console errors, policy violations or serious findings");
+  console.log("every page drew, and said what the store says");
 } finally {
+  clearTimeout(clock);
+  for (const c of children) c.kill("SIGKILL");
   await browser.close();
 }

@@ -56,7 +56,7 @@ function show() {
   shut();
   open = { closing: [] };
   const mine = open, cards = [];
-  const ctx = { run: null, events: [], add: (c) => { cards.push(c); mine.closing.push(c.close); }, onHead: (f) => { ctx.heads.push(f); if (ctx.head) f(ctx.head); }, heads: [], head: null };
+  const ctx = { run: null, events: [], redone: [], add: (c) => { cards.push(c); mine.closing.push(c.close); }, onHead: (f) => { ctx.heads.push(f); if (ctx.head) f(ctx.head); }, heads: [], head: null };
   const reload = () => cards.forEach((c) => c.load());
   mine.closing.push(onChoice((change) => { if ("x" in change || "zoom" in change) reload(); else cards.forEach((c) => c.redraw()); tools.update(); }));
   const reset = h("button", { class: "chip", type: "button", onclick: () => choose({ zoom: null }) }, "Reset zoom");
@@ -81,13 +81,14 @@ function showRun(ctx, mine, parts, reload, reset, tools) {
   if (open.zoomOf !== run && show.run !== run) { state.zoom = null; tools.update(); }
   show.run = run;
   document.title = `${run} · bitrain`;
-  const word = h("span", { class: "state", id: "state" }, "loading"), stream = h("span", { class: "note", id: "stream" }, report ? `as of ${date(report.made_s)} UTC` : "");
+  const buttons = h("div", { class: "bar-tools verbs" }, verbs(run)), word = h("span", { class: "state", id: "state" }, "loading"), stream = h("span", { class: "note", id: "stream" }, report ? `as of ${date(report.made_s)} UTC` : "");
   top.replaceChildren(h("div", { class: "row first" }, brand(), h("span", { class: "crumb" }, run), word, stream, h("span", { class: "push" }), h("div", { class: "bar-tools" }, reset, choices(), themeButton())),
     h("div", { class: "row" }, h("nav", { class: "tabs", "aria-label": "pages of this run" }, pages.map(([key, title]) => h("a", { href: `#/run/${run}/${key}`, "aria-current": key === page[0] ? "page" : null }, title)))),
-    server.control ? h("div", { class: "row first" }, h("div", { class: "bar-tools" }, verbs(run))) : "");
-  let last = 0, timer = 0;
+    server.control && !report ? h("div", { class: "row" }, buttons) : "");
+  let last = 0, timer = 0, attempts = 0;
   const heads = (d) => {
     ctx.head = d;
+    for (const b of buttons.querySelectorAll("button, input")) b.disabled = !d.live;
     word.className = `state ${d.state}`;
     word.textContent = d.live && d.age_s !== null && d.age_s > 30 ? `${d.state}, last record ${seconds(d.age_s)} ago` : d.state;
     ctx.heads.forEach((f) => f(d));
@@ -98,7 +99,12 @@ function showRun(ctx, mine, parts, reload, reset, tools) {
     try {
       const d = await get(`runs/${run}/events`, { limit: 200 });
       if (open !== mine) return;
-      ctx.events = d.events.rows.filter((e) => e.step !== null && (e.level !== "info" || ["checkpoint", "restart", "resume", "set"].includes(e.kind))).sort((a, b) => a.step - b.step);
+      ctx.events = d.events.rows.filter((e) => e.step !== null && (e.level !== "info" || ["checkpoint", "resumed", "control"].includes(e.kind))).sort((a, b) => a.step - b.step);
+      if (d.head.attempts !== attempts) {              // what restarts did again changes with an attempt only
+        attempts = d.head.attempts;
+        ctx.redone = attempts > 1 ? (await get(`runs/${run}`)).redone.map((r) => ({ from: r.from_step, to: r.to_step })) : [];
+        if (open !== mine) return;
+      }
       heads(d.head);
       reload();
     } catch (e) { fail(e); }

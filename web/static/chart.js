@@ -1,15 +1,17 @@
 // chart.js - the one file that knows uPlot: lines with their raw range behind, stacked areas, linked cursors, zoom by steps, event marks.
 import { h } from "./dom.js";
-import { unit, onAxis, axisTitle } from "./format.js";
-import { state, choose, color } from "./state.js";
+import { unit, tick, onAxis, axisTitle } from "./format.js";
+import { state, choose, color, point, onPoint } from "./state.js";
 
-// exponential average, corrected for its start, so that the first point is not a lie
-export function ema(values, keep) {
+// exponential average a step: a point that stands for n steps counts n times, so a curve looks alike at every zoom. Corrected for
+// its start, so that the first point is not a lie.
+export function ema(values, keep, n) {
   let sum = 0, weight = 0;
-  return values.map((v) => {
+  return values.map((v, i) => {
     if (v === null) return null;
-    sum = keep * sum + (1 - keep) * v;
-    weight = keep * weight + (1 - keep);
+    const k = keep ** Math.max(1, (n && n[i]) || 1);
+    sum = k * sum + (1 - k) * v;
+    weight = k * weight + (1 - k);
     return sum / weight;
   });
 }
@@ -29,7 +31,11 @@ function spread(values, where, n) {
 
 let pointerOn = null;                                // the chart under the pointer: only it may start a zoom
 
-// spec: {unit, lines: [{label, color, x, y, lo, hi, step, sparse, smooth}], stacked, axis, events: [{step, level, title}], floor, onZoom}
+// strokes that differ without their colour, too
+const dashes = [undefined, [7, 4], [2, 3], [9, 3, 2, 3]];
+
+// spec: {unit, lines: [{label, color, x, y, n, lo, hi, step, sparse, smooth}], stacked, axis, events: [{step, kind, level, title}],
+//        redone: [{from, to}], floor, onpick(step)}
 export class Chart {
   constructor(host, tall) {
     this.readout = h("div", { class: "readout" });
@@ -37,9 +43,11 @@ export class Chart {
     host.replaceChildren(this.readout, this.plot);
     this.size = new ResizeObserver(() => { if (this.u) this.u.setSize({ width: this.plot.clientWidth, height: this.plot.clientHeight }); });
     this.size.observe(this.plot);
+    this.away = onPoint((step, from) => { if (from !== this) this.follow(step); });
   }
   close() {
     this.size.disconnect();
+    this.away();
     if (this.u) this.u.destroy();
     this.u = null;
   }
@@ -76,8 +84,8 @@ export class Chart {
         bands.push({ series: [a, b], fill: `${tone}24` });
       }
       if (keep > 0) push(y, { stroke: `${tone}55`, width: 1, points: { show: false }, spanGaps: false });
-      const smooth = keep > 0 ? spread(ema(l.y, keep), where[i], x.length) : y;
-      push(smooth, { stroke: tone, width: l.sparse ? 1.5 : 1.8, points: { show: l.x.length < 3 || (l.sparse && l.x.length <= 40), size: 5, fill: tone }, spanGaps: !!l.sparse, dash: l.dash });
+      const smooth = keep > 0 ? spread(ema(l.y, keep, l.n), where[i], x.length) : y;
+      push(smooth, { stroke: tone, width: l.sparse ? 1.5 : 1.8, points: { show: l.x.length < 3 || (l.sparse && l.x.length <= 40), size: 5, fill: tone }, spanGaps: !!l.sparse, dash: lines.length > 1 ? dashes[i % 4] : undefined });
       this.shown.push({ label: l.label, color: l.color, values: y, smooth, keep });
     });
     this.x = x;
@@ -109,15 +117,18 @@ export class Chart {
     };
     this.u = new uPlot({
       width: this.plot.clientWidth, height: this.plot.clientHeight, legend: { show: false }, padding: [8, 8, 0, 0], series, bands,
-      cursor: { y: false, sync: { key: "bitrain", setSeries: false }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
+      cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
       scales: { x: { time: false, distr: logX ? 3 : 1 }, y: { distr: logY ? 3 : 1, range: logY ? undefined : (u, lo, hi) => this.range(lo, hi) } },
       axes: [
         { stroke: soft, font, grid, ticks: { show: false }, gap: 6, size: 30, values: (u, v) => v.map((x) => (x === null ? "" : onAxis(this.spec.axis, x))), space: 76 },
-        { stroke: soft, font, grid, ticks: { show: false }, gap: 6, size: 64, values: (u, v) => v.map((y) => (y === null ? "" : unit(spec.unit, y))), space: 38 },
+        { stroke: soft, font, grid, ticks: { show: false }, gap: 6, size: 64, values: (u, v) => v.map((y) => (y === null ? "" : tick(spec.unit, y))), space: 38 },
       ],
-      hooks: { setCursor: [(u) => this.tell(u.cursor.idx)], setSelect: [zoom], draw: [(u) => this.marks(u)] },
+      hooks: { drawClear: [(u) => this.shade(u)], setCursor: [(u) => this.pointed(u)], setSelect: [zoom], draw: [(u) => this.marks(u)] },
     }, data, this.plot);
     this.u.over.addEventListener("pointerdown", () => { pointerOn = this; });
+    this.u.over.addEventListener("pointerenter", () => { this.under = true; });
+    this.u.over.addEventListener("pointerleave", () => { this.under = false; point(null, this); });
+    if (this.spec.onpick) this.u.over.addEventListener("click", () => { const i = this.u.cursor.idx; if (i !== null && i !== undefined) this.spec.onpick(this.stepOf[i]); });
     this.u.over.addEventListener("dblclick", () => choose({ zoom: null }));
   }
 
@@ -128,7 +139,36 @@ export class Chart {
     return [this.spec.floor !== undefined && lo >= this.spec.floor ? lo : lo - pad, hi + pad];
   }
 
-  // a thin line and a flag where something happened; the step is placed between the points around it
+  // the reader points at a step here, or at one elsewhere on the page: every figure shows the same one
+  pointed(u) {
+    const i = u.cursor.idx;
+    this.tell(i);
+    if ((this.under || this.walking) && i !== null && i !== undefined) point(this.stepOf[i], this);
+  }
+  indexOf(step) {
+    let lo = 0, hi = this.stepOf.length - 1;
+    while (lo < hi) { const mid = (lo + hi) >> 1; if (this.stepOf[mid] < step) lo = mid + 1; else hi = mid; }
+    return lo;
+  }
+  follow(step) {
+    if (!this.u) return;
+    if (step === null) { this.u.setCursor({ left: -10, top: -10 }); return; }
+    const left = this.u.valToPos(this.x[this.indexOf(step)], "x");
+    this.u.setCursor({ left, top: this.plot.clientHeight / 3 });
+  }
+
+  // steps that a restart did again
+  shade(u) {
+    const { left, top, width, height } = u.bbox, c = u.ctx;
+    for (const r of this.spec.redone || []) {
+      const at = (step) => Math.min(left + width, Math.max(left, u.valToPos(this.x[this.indexOf(step)], "x", true)));
+      if (r.to < this.stepOf[0] || r.from > this.stepOf[this.stepOf.length - 1]) continue;
+      c.fillStyle = `${color("--warn")}1c`;
+      c.fillRect(at(r.from), top, Math.max(1, at(r.to) - at(r.from)), height);
+    }
+  }
+
+  // a flag where something happened, with a line where it changed the run; the step is placed between the points around it
   marks(u) {
     const c = u.ctx, events = this.spec.events || [], { left, top, width, height } = u.bbox;
     const tone = { info: color("--soft"), warning: color("--warn"), error: color("--bad") };
@@ -140,11 +180,13 @@ export class Chart {
       const px = Math.round(u.valToPos(this.x[k], "x", true));
       if (!(px >= left && px <= left + width)) continue;
       c.strokeStyle = c.fillStyle = tone[e.level] || tone.info;
-      c.globalAlpha = e.level === "info" ? 0.35 : 0.8;
-      c.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
-      c.beginPath(); c.moveTo(px, top); c.lineTo(px, top + height); c.stroke();
-      c.setLineDash([]);
-      const s = 4 * devicePixelRatio;
+      const calm = e.level === "info" && e.kind === "checkpoint", s = (calm ? 2.5 : 4) * devicePixelRatio;
+      c.globalAlpha = calm ? 0.45 : e.level === "info" ? 0.7 : 0.9;
+      if (!calm) {
+        c.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
+        c.beginPath(); c.moveTo(px, top); c.lineTo(px, top + height); c.stroke();
+        c.setLineDash([]);
+      }
       c.beginPath(); c.moveTo(px - s, top); c.lineTo(px + s, top); c.lineTo(px, top + s * 1.4); c.fill();
     }
     c.restore();
@@ -160,6 +202,8 @@ export class Chart {
       dot.style.background = `var(${s.color})`;
       nodes.push(h("span", {}, dot, `${s.label} `, h("b", {}, unit(spec.unit, s.values[at]))));
     }
+    const near = (spec.events || []).filter((e) => idx !== null && idx !== undefined && this.stepOf[i] !== null && e.step <= this.stepOf[i] && e.step > (i ? this.stepOf[i - 1] ?? -1 : -1) && e.kind !== "checkpoint");
+    if (near.length) nodes.push(h("span", { class: `level-${near[0].level}` }, near[0].title || near[0].kind));
     this.readout.replaceChildren(...nodes);
   }
 
@@ -169,7 +213,9 @@ export class Chart {
     if (e.key === "z" || e.key === "Z") { choose({ zoom: null }); return true; }
     const n = this.x.length, now = this.u.cursor.idx ?? n - 1, jump = e.shiftKey ? 10 : 1;
     const to = e.key === "Home" ? 0 : e.key === "End" ? n - 1 : Math.max(0, Math.min(n - 1, now + (e.key === "ArrowLeft" ? -jump : jump)));
+    this.walking = true;
     this.u.setCursor({ left: this.u.valToPos(this.x[to], "x"), top: this.plot.clientHeight / 3 });
+    this.walking = false;
     return true;
   }
 }

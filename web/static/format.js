@@ -20,7 +20,7 @@ export function si(v, n = 3) {
 export function bytes(v) { return unknown(v) ? dash : `${si(v)}B`.replace(/(\d)B$/, "$1 B"); }
 export function mib(v) { return unknown(v) ? dash : v >= 1024 ? `${Number((v / 1024).toPrecision(3))} GiB` : `${Number(v.toPrecision(3))} MiB`; }
 export function percent(v, n = 1) { return unknown(v) ? dash : `${(v * 100).toFixed(n)} %`; }
-export function count(v) { return unknown(v) ? dash : Number(v).toLocaleString("en-US").replaceAll(",", " "); }
+export function count(v) { return unknown(v) ? dash : Number(v).toLocaleString("en-US").replaceAll(",", "\u202f"); }
 
 export function ms(v) {
   if (unknown(v)) return dash;
@@ -42,15 +42,21 @@ export function seconds(v) {
 
 export function date(s) { return unknown(s) ? dash : new Date(s * 1000).toISOString().slice(0, 16).replace("T", " "); }
 
-const byUnit = { ms, MiB: mib, bytes, count, "1/s": (v) => (unknown(v) ? dash : `${si(v)}/s`), ratio: percent, nats: (v) => digits(v, 5), s: seconds, seconds };
+// losses keep four decimals, so that a tile does not change its width with every step
+export function nats(v) { return unknown(v) ? dash : Math.abs(v) >= 1e4 ? digits(v, 5) : v.toFixed(4); }
+
+const byUnit = { ms, MiB: mib, bytes, count, "1/s": (v) => (unknown(v) ? dash : `${si(v)}/s`), ratio: percent, nats, s: seconds, seconds };
 export function unit(name, v) {
   if (/^(frac|fraction|ratio)/.test(name || "")) return percent(v);
   if (/^(count)/.test(name || "")) return si(v, 4);
   return (byUnit[name] || digits)(v);
 }
 
+// on an axis: the same without zeros that say nothing ("50.0 ms" beside "100 ms")
+export function tick(name, v) { return unit(name, v).replace(/(\.\d*?)0+(?=$|[^\d])/, "$1").replace(/\.(?=$|[^\d])/, ""); }
+
 export const axisTitle = { step: "step", tokens: "tokens", time: "wall time", active: "active time", bytes: "bytes on the wire" };
 export function onAxis(axis, v) {
   if (axis === "time" || axis === "active") return seconds(v);
-  return axis === "bytes" ? bytes(v) : si(v, 4);
+  return axis === "bytes" ? bytes(v) : axis === "step" && Math.abs(v) < 1e7 ? count(v) : si(v, 4);
 }

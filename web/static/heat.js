@@ -1,6 +1,6 @@
 // heat.js - a heat map on a canvas: rows by columns, one colour ramp that grows in lightness (readable without colour), cursor by pointer and keys.
 import { h } from "./dom.js";
-import { color, isDark } from "./state.js";
+import { color, isDark, point, onPoint } from "./state.js";
 
 const ramp = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];        // viridis
 export function shade(t) {
@@ -8,7 +8,7 @@ export function shade(t) {
   return ramp[i].map((v, c) => Math.round(v + (ramp[i + 1][c] - v) * k));
 }
 
-// d: {rows: [labels], cols: [labels], cell: [[numbers]], show(value), lo, hi, axis}
+// d: {rows: [labels], cols: [labels], steps: [step of each column] or absent, cell: [[numbers]], show(value), lo, hi, axis}
 export class HeatMap {
   constructor(host, ariaLabel) {
     this.readout = h("div", { class: "readout" });
@@ -19,12 +19,18 @@ export class HeatMap {
       const b = this.canvas.getBoundingClientRect();
       this.point(Math.floor((e.clientX - b.left - this.left) / this.w), Math.floor((e.clientY - b.top) / this.t));
     });
-    this.canvas.addEventListener("pointerleave", () => { this.at = null; this.draw(); });
+    this.canvas.addEventListener("pointerleave", () => { this.at = null; this.draw(); if (this.d && this.d.steps) point(null, this); });
     this.canvas.addEventListener("click", () => { if (this.at && this.onpick) this.onpick(this.at[0]); });
     this.size = new ResizeObserver(() => this.draw());
     this.size.observe(host);
+    this.line = null;                                  // column of the step pointed at elsewhere
+    this.away = onPoint((step, from) => {
+      if (from === this || !this.d || !this.d.steps) return;
+      const n = step === null ? -1 : this.d.steps.findLastIndex((s) => s <= step), line = n < 0 ? null : n;
+      if (line !== this.line) { this.line = line; this.draw(); }
+    });
   }
-  close() { this.size.disconnect(); }
+  close() { this.size.disconnect(); this.away(); }
   set(d) {
     this.d = d;
     const all = d.cell.flat().filter((v) => v !== null).sort((a, b) => a - b);
@@ -36,7 +42,9 @@ export class HeatMap {
   point(c, r) {
     const d = this.d;
     this.at = d && c >= 0 && r >= 0 && c < d.cols.length && r < d.rows.length ? [r, c] : null;
+    this.line = null;
     this.draw();
+    if (d && d.steps) point(this.at ? d.steps[c] : null, this);
   }
   draw() {
     const d = this.d, k = devicePixelRatio || 1, width = this.canvas.clientWidth;
@@ -59,7 +67,7 @@ export class HeatMap {
     c.fillStyle = color("--soft");
     c.font = "12px system-ui, sans-serif";
     c.textBaseline = "middle";
-    const every = Math.ceil(14 / this.t), ticks = Math.max(2, Math.min(cols, Math.floor((width - this.left) / 110)));
+    const every = Math.ceil(14 / this.t), ticks = Math.max(2, Math.min(cols, Math.floor((width - this.left) / 130)));
     for (let r = 0; r < rows; r += every) c.fillText(String(d.rows[r]).slice(0, 14), 0, r * this.t + this.t / 2);
     for (let n = 0; n < ticks; n++) {
       const i = Math.round(n * (cols - 1) / (ticks - 1));
@@ -67,6 +75,10 @@ export class HeatMap {
       c.fillText(String(d.cols[i] ?? ""), n === ticks - 1 ? width : this.left + (i + (n ? 0.5 : 0)) * this.w, height - 8);
     }
     c.textAlign = "left";
+    if (this.line !== null) {
+      c.fillStyle = color("--text");
+      c.fillRect(this.left + (this.line + 0.5) * this.w, 0, 1, rows * this.t);
+    }
     if (this.at) {
       c.strokeStyle = color("--text");
       c.lineWidth = 2;

@@ -20,7 +20,7 @@ export function comparePage(root, ctx, runs) {
   const nameOf = (d, i) => d.levels[i].run;
   const lines = (d) => d.runs.map((r, i) => ({ s: r.series[0], i })).filter((p) => p.s).map(({ s, i }) => {
     const some = s.mean.map((v, k) => (v !== null ? k : -1)).filter((k) => k >= 0), at = (a) => some.map((k) => a[k]);
-    return { label: nameOf(d, i), color: `--s${i % 12}`, x: at(s.x), y: at(s.mean), step: at(s.step), sparse: true, smooth: undefined, unit: s.unit };
+    return { label: nameOf(d, i), color: `--s${i % 12}`, x: at(s.x), y: at(s.mean), step: at(s.step), n: at(s.n), sparse: true, smooth: undefined, unit: s.unit };
   });
   const overlay = card({
     title: `Compare ${runs.join(", ")}`, sub: "", wide: true,

@@ -19,7 +19,7 @@ export function ranksPage(root, ctx) {
     draw(body, d) {
       if (!map) { map = new HeatMap(body, "heat map of ranks over time"); map.onpick = (row) => pin(ranksOf(map.source)[row]); }
       map.source = d;
-      map.set({ rows: ranksOf(d).map((r) => `rank ${r}`), cols: d.heatmap.step, cell: ranksOf(d).map((r) => d.heatmap.cells[r]), show, axis: "step" });
+      map.set({ rows: ranksOf(d).map((r) => `rank ${r}`), cols: d.heatmap.step.map(count), steps: d.heatmap.step, cell: ranksOf(d).map((r) => d.heatmap.cells[r]), show, axis: "step" });
     },
     sentence(d) {
       const mean = d.heatmap.cells.map((c) => { const k = c.filter((v) => v !== null); return k.reduce((a, b) => a + b, 0) / (k.length || 1); }), top = mean.indexOf(Math.max(...mean));
@@ -61,9 +61,11 @@ export function systemPage(root, ctx) {
     { title: "place (pp, dp, shard, tp)", cell: (r) => [r.pp, r.dp_replicate, r.dp_shard, r.tp].join(", ") }, { title: "memory", num: true, cell: (r) => mib(r.rss_mib) }, { title: "peak", num: true, cell: (r) => mib(r.rss_peak_mib) }, { title: "processor", num: true, help: "processor time over step time and threads", cell: (r) => percent(r.cpu_frac, 0) }], d.system, "ranks and their machines")) });
   const memory = seriesCard(ctx, [{ key: "rss_mib", label: "largest rank", color: "--s4", smooth: false }], { title: "Memory", sub: "resident, largest rank", floor: 0 });
   const speed = seriesCard(ctx, [{ key: "mfu", label: "MFU", color: "--s7" }], { title: "Model FLOP/s utilisation", sub: "of the measured peak", floor: 0 });
-  const flat = (v, p, out) => { if (v && typeof v === "object" && !Array.isArray(v)) for (const [k, x] of Object.entries(v)) flat(x, p ? `${p}.${k}` : k, out); else out.push([p, v]); return out; };
+  const settings = (config) => Object.entries(config || {}).map(([key, v]) => (v !== null && typeof v === "object" && "value" in v ? [key, v.value, v.where || v.origin] : [key, v, ""]));
   const facts = card({ title: "Settings and facts", wide: true, load: () => get(`runs/${ctx.run}`), draw: (body, d) => body.replaceChildren(h("p", {}, h("code", {}, d.command || "")),
-    h("div", { class: "grid tall-scroll" }, [["settings", flat(d.config, "", [])], ["facts", (d.facts || []).map((f) => [f.key, f.value])]].map(([name, rows]) => h("div", {}, table([{ title: name, cell: (r) => h("code", {}, r[0]) }, { title: "value", cell: (r) => text(r[1]) }], rows, name))))) });
+    h("div", { class: "grid tall-scroll" }, h("div", {}, table([{ title: "setting", cell: (r) => h("code", {}, r[0]) }, { title: "value", cell: (r) => text(r[1]) }, { title: "from", cell: (r) => h("span", { class: "note" }, r[2] || "") }], settings(d.config), "settings")),
+      h("div", {}, table([{ title: "fact", cell: (r) => h("code", {}, r.key) }, { title: "value", cell: (r) => text(r.value) }], d.facts || [], "facts")))),
+    sentence: (d) => `${settings(d.config).filter((r) => r[2] && r[2] !== "default").length} settings were chosen, the others are defaults.` });
   [ranks, memory, speed, facts].forEach(ctx.add);
   root.replaceChildren(h("h1", { class: "sr" }, "System"), h("div", { class: "grid" }, ranks.el, memory.el, speed.el, facts.el));
 }

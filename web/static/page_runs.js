@@ -1,14 +1,14 @@
 // page_runs.js - the table of runs: sort, filter (words, or key:value, key<number), choose several to compare.
 import { get, report } from "./api.js";
 import { h, spark } from "./dom.js";
-import { si, digits, percent, seconds, date, count, ms } from "./format.js";
+import { si, digits, nats, percent, seconds, date, count, ms } from "./format.js";
 
 const columns = [
   { key: "run", title: "run", cell: (r) => h("a", { href: `#/run/${r.run}/overview` }, r.run) },
   { key: "state", title: "state", cell: (r) => h("span", { class: `state ${r.state}` }, r.state) },
   { key: "loss_spark", title: "loss curve", cell: (r) => spark(r.loss_spark, `loss over the run, now ${digits(r.loss)}`) },
-  { key: "loss", title: "loss", num: true, cell: (r) => digits(r.loss) },
-  { key: "best_val_loss", title: "best val", num: true, cell: (r) => digits(r.best_val_loss) },
+  { key: "loss", title: "loss", num: true, cell: (r) => nats(r.loss) },
+  { key: "best_val_loss", title: "best val", num: true, cell: (r) => nats(r.best_val_loss) },
   { key: "steps", title: "steps", num: true, cell: (r) => count(r.steps) },
   { key: "tokens", title: "tokens", num: true, cell: (r) => si(r.tokens) },
   { key: "ranks", title: "ranks", num: true, cell: (r) => String(r.ranks) },
@@ -18,7 +18,7 @@ const columns = [
   { key: "comm_overhead", title: "comm", num: true, help: "exposed transfer and waiting, share of the step", cell: (r) => percent(r.comm_overhead) },
   { key: "duration_s", title: "duration", num: true, cell: (r) => seconds(r.duration_s) },
   { key: "started_s", title: "started (UTC)", num: true, cell: (r) => date(r.started_s) },
-  { key: "note", title: "tags, note", cell: (r) => h("span", {}, (r.tags || "").split(",").filter(Boolean).map((t) => h("span", { class: "tag" }, t)), r.note || "") },
+  { key: "note", title: "tags, note", cell: (r) => h("span", {}, (r.tags || "").split(/[ ,]+/).filter(Boolean).map((t) => h("span", { class: "tag" }, t)), r.note || "") },
 ];
 
 function matches(r, text) {

@@ -2,13 +2,13 @@
 import { get } from "./api.js";
 import { card } from "./card.js";
 import { h, legend, select } from "./dom.js";
-import { bytes, digits, ms, percent, seconds, si, count } from "./format.js";
+import { bytes, digits, ms, nats, percent, seconds, si, count } from "./format.js";
 import { seriesCard, rankBars } from "./parts.js";
 import { phases } from "./state.js";
 
 const tiles = [
-  ["loss", (d) => digits(d.loss), (d) => `average ${digits(d.loss_ema)}`], ["validation", (d) => digits(d.val_loss), (d) => `best ${digits(d.best_val_loss)}`],
-  ["step", (d) => count(d.newest_step + 1), (d) => (d.steps_total ? `of ${count(d.steps_total)}, ${d.live && d.eta_s !== null ? `${seconds(d.eta_s)} left` : percent((d.newest_step + 1) / d.steps_total, 0)}` : "")],
+  ["loss", (d) => nats(d.loss), (d) => `average ${nats(d.loss_ema)}`], ["validation", (d) => nats(d.val_loss), (d) => `best ${nats(d.best_val_loss)}`],
+  ["step", (d) => count(d.newest_step + 1), (d) => (d.steps_total > d.newest_step ? `of ${count(d.steps_total)}, ${d.live && d.eta_s !== null ? `${seconds(d.eta_s)} left` : percent((d.newest_step + 1) / d.steps_total, 0)}` : "")],
   ["tokens", (d) => si(d.tokens), (d) => `${si(d.tokens_per_s)}/s`], ["step time", (d) => ms(d.step_p50_ms), (d) => `p95 ${ms(d.step_p95_ms)}`],
   ["goodput", (d) => percent(d.goodput), (d) => `of ${seconds(d.elapsed_s)}`], ["communication", (d) => percent(d.comm_overhead), (d) => `overlap ${percent(d.overlap, 0)}`],
   ["memory", (d) => (d.rss_mib === null ? "–" : `${Math.round(d.rss_mib)} MiB`), () => "largest rank"],

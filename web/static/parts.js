@@ -13,7 +13,7 @@ export function seriesCard(ctx, wanted, opts) {
   let chart = null;
   const lines = (d) => wanted.map((w) => ({ w, s: d.series.find((s) => s.metric === w.key) })).filter((p) => p.s).map(({ w, s }) => {
     const some = s.mean.map((v, i) => (v !== null || !w.sparse ? i : -1)).filter((i) => i >= 0), at = (a) => some.map((i) => a[i]);
-    return { label: w.label, color: w.color, x: at(s.x), y: at(s.mean), lo: w.sparse || opts.stacked ? null : at(s.min), hi: at(s.max), step: at(s.step), sparse: w.sparse,
+    return { label: w.label, color: w.color, x: at(s.x), y: at(s.mean), lo: w.sparse || opts.stacked ? null : at(s.min), hi: at(s.max), n: at(s.n), step: at(s.step), sparse: w.sparse,
       smooth: w.sparse || opts.stacked ? false : w.smooth, unit: s.unit };
   });
   return card({
@@ -22,14 +22,14 @@ export function seriesCard(ctx, wanted, opts) {
     draw(body, d) {
       if (!chart) chart = new Chart(body, opts.tall);
       const l = lines(d);
-      chart.set({ lines: l, unit: opts.unit || (l[0] && l[0].unit), axis: state.x, stacked: opts.stacked, floor: opts.stacked ? 0 : opts.floor, events: ctx.events, empty: opts.empty });
+      chart.set({ lines: l, unit: opts.unit || (l[0] && l[0].unit), axis: state.x, stacked: opts.stacked, floor: opts.stacked ? 0 : opts.floor, events: ctx.events, redone: ctx.redone, empty: opts.empty, onpick: opts.onpick });
     },
     sentence(d) {
       return lines(d).filter((l) => l.x.length).map((l) => {
         const known = l.y.filter((v) => v !== null), n = known.length;
         if (!n) return "";
-        const way = n < 2 ? "is" : known[n - 1] > known[0] ? "rose" : known[n - 1] < known[0] ? "fell" : "stayed";
-        return n < 2 ? `${l.label} is ${unit(l.unit, known[0])}.` : `${l.label} ${way} from ${unit(l.unit, known[0])} to ${unit(l.unit, known[n - 1])} by ${axisTitle[state.x]} ${onAxis(state.x, l.x[l.x.length - 1])}.`;
+        const was = unit(l.unit, known[0]), now = unit(l.unit, known[n - 1]), name = l.label[0].toUpperCase() + l.label.slice(1), where = `${axisTitle[state.x]} ${onAxis(state.x, l.x[l.x.length - 1])}`;
+        return n < 2 ? `${name} is ${was}.` : was === now ? `${name} is ${now} at ${where}, as at the start.` : `${name} ${known[n - 1] > known[0] ? "rose" : "fell"} from ${was} to ${now} by ${where}.`;
       }).slice(0, 3).join(" ");
     },
     table(d) {

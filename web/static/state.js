@@ -12,6 +12,12 @@ export function choose(change) {
   for (const f of listeners) f(change);
 }
 export function onChoice(f) { listeners.add(f); return () => listeners.delete(f); }
+
+// the step the reader points at, in whichever figure; null: none
+const pointers = new Set();
+export function point(step, from) { for (const f of pointers) f(step, from); }
+export function onPoint(f) { pointers.add(f); return () => pointers.delete(f); }
+
 export function applyTheme() {
   if (state.theme) document.documentElement.dataset.theme = state.theme;
   else delete document.documentElement.dataset.theme;
