@@ -71,6 +71,7 @@ const truths = {
     await page.mouse.down();
     await page.mouse.move(at.x + at.width * 0.6, at.y + 60, { steps: 4 });
     await page.mouse.up();
+    await page.mouse.move(3, 3);
     const wide = new URL((await asked).url()).searchParams, from = Number(wide.get("x0")), to = Number(wide.get("x1"));
     assert(from > 60 && from < 120 && to > 150 && to < 210, `zoomed to ${from} - ${to}`);
     await page.waitForFunction((s) => document.querySelector(".readout b")?.textContent === s, String(to));
