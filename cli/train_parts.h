@@ -44,8 +44,9 @@ bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_inputs(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_absolute(const char *path, char out[PATH_MAX], bt_err *err) BT_MUST_CHECK;
 
+/* train_plan.c: work, layout, memory of every rank, command of mpirun; as text or (run.json) as one JSON object */
+bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* train_print.c */
-bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;      /* memory plan, layout, command of mpirun */
 void bt_train_greeting(const bt_train_plan *p, bt_text *out);   /* lines: what begins, and checkpoints passed over */
 /* the end of a run: result_json is what rank 0 told, may be NULL. state: "done" "stopped" "failed" */
 void bt_train_summary(const bt_train_plan *p, const char *state, int attempt, const char *result_json);

@@ -12,9 +12,6 @@
 #include "engine/base/metric.h"
 #include "engine/base/threads.h"
 #include "engine/ckpt/ckpt.h"
-#include "engine/model/model.h"
-#include "engine/train/plan.h"
-#include "monitor/job/launch.h"
 
 void bt_train_plan_release(bt_train_plan *p) {
     if (p->run_lock >= 0) close(p->run_lock);
@@ -44,54 +41,6 @@ void bt_train_greeting(const bt_train_plan *p, bt_text *out) {
         bt_text_printf(out, "warning: %.*s\n", (int)(end - line), line);
         if (*end) end++;
     }
-}
-
-/* ---- dry run --------------------------------------------------------------------------------------------------------- */
-
-static void print_memory(const bt_train_plan *p) {
-    char buf[32];
-    bt_run_cfg cfg = p->cfg;
-    bt_arena_row rows[BT_PLAN_MAX];
-    if (cfg.threads < 1) cfg.threads = 1;               /* other hosts decide for themselves */
-    const size_t n = bt_plan_memory(&cfg, 0, rows);
-    printf("memory of a rank\n");
-    for (size_t i = 0; i < n; i++)
-        printf("  %-14s %10s  %s\n", rows[i].name, bt_metric_format(buf, sizeof buf, (double)rows[i].bytes, BT_UNIT_BYTES), rows[i].why);
-    printf("  %-14s %10s\n", "together", bt_metric_format(buf, sizeof buf, (double)bt_plan_bytes(&cfg, 0), BT_UNIT_BYTES));
-}
-
-bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
-    bt_model_cfg m;
-    bt_mesh_shape mesh;
-    char buf[32];
-    bt_run_cfg_model(&p->cfg, &m);
-    bt_run_cfg_mesh(&p->cfg, &mesh);
-    const bt_model_counts counts = bt_model_count(&m);
-    printf("run        %s in '%s', metrics in '%s'\n", p->run, p->out, p->store);
-    printf("model      %s: %d layers, width %d, %d heads (%d kv) of %d, feed-forward %d, sequences of %d, vocabulary %d: %" PRIu64 " parameters\n", p->cfg.preset, m.L,
-           m.C, m.H, m.KV, m.D, m.F, m.T, m.V, counts.params);
-    printf("work       %" PRId64 " steps of %" PRId64 " tokens: %s", p->cfg.steps, p->cfg.batch_tokens,
-           bt_metric_format(buf, sizeof buf, (double)p->cfg.steps * (double)p->cfg.batch_tokens, BT_UNIT_COUNT));
-    printf(" tokens, %.3g FLOP\n", counts.flop_token * (double)p->cfg.steps * (double)p->cfg.batch_tokens);
-    printf("layout     %d rank%s: pp %d x dp_replicate %d x dp_shard %d x tp %d; a rank has %" PRId64 " micro-batch%s of %" PRId64 " sequence%s a step\n", p->ranks,
-           p->ranks == 1 ? "" : "s", mesh.pp, mesh.dp_replicate, mesh.dp_shard, mesh.tp, p->cfg.accum, p->cfg.accum == 1 ? "" : "es", p->cfg.micro_batch,
-           p->cfg.micro_batch == 1 ? "" : "s");
-    if (mesh.pp * mesh.dp_shard * mesh.tp > 1)
-        for (int r = 0; r < p->ranks; r++) {
-            const bt_mesh_coord c = bt_mesh_coord_of(&mesh, r);
-            printf("  rank %d: pp %d, dp_replicate %d, dp_shard %d, tp %d, %s\n", r, c.pp, c.dp_replicate, c.dp_shard, c.tp,
-                   bt_metric_format(buf, sizeof buf, (double)bt_plan_bytes(&p->cfg, r), BT_UNIT_BYTES));
-        }
-    print_memory(p);
-    const bt_launch l = {.ranks = p->ranks, .hosts = p->cfg.hosts, .mpirun_args = p->cfg.mpirun_args, .tmp = "TMP", .shm = "SHM", .program = "bitrain"};
-    bt_text words;
-    bt_text_init(&words);
-    bt_launch_command(&l, &words);
-    for (char *c = words.data; c && *c; c++)
-        if (*c == '\n') *c = ' ';
-    printf("started as %srank ...\n", bt_text_str(&words));
-    bt_text_release(&words);
-    return ferror(stdout) ? bt_fail(err, BT_IO, "cannot write the plan") : BT_OK;
 }
 
 /* ---- summary --------------------------------------------------------------------------------------------------------- */

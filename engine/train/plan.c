@@ -15,6 +15,8 @@ bt_model_setup bt_plan_model(const bt_run_cfg *c) {
     return s;
 }
 
+enum { PROGRAM_BYTES = 20 << 20 };      /* measured: what a rank holds besides, however large the model */
+
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 /* ZeRO-2 keeps own pieces, the stripes on their way, and what is not finished: at the end of backward the tied embedding. */
@@ -57,6 +59,7 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
     if (exchange) rows[n++] = (bt_arena_row){"exchange", exchange, "sums and codes of other ranks on their way"};
     size_t partial = units ? bt_partial_bytes(p.total, first, micros * (me.dp + 1) / dp - first) : 0;
     if (partial) rows[n++] = (bt_arena_row){"partial sums", partial, "reproducible: gradients of finished units"};
+    rows[n++] = (bt_arena_row){"program", PROGRAM_BYTES, "code, libraries, MPI, and the scratch of kernels"};
     bt_params_release(&p);
     return n;
 }

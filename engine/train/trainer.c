@@ -11,6 +11,7 @@
 #include "engine/base/threads.h"
 #include "engine/bench/peak.h"
 #include "engine/ckpt/ckpt.h"
+#include "engine/train/memory.h"
 #include "engine/train/parts.h"
 #include "engine/train/plan.h"
 
@@ -89,7 +90,12 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     BT_TRY(bt_mesh_resolve(&shape, t->n_ranks, err));
     BT_TRY(bt_mesh_create(&t->mesh, &shape, world, err));
 
-    bt_code code = bt_share_plan(t, err);
+    bt_memory_room room;
+    bt_memory_room_of(&room);
+    bt_code code = bt_memory_check(&t->cfg, t->rank, bt_comm_local_size(), &room, err);
+    BT_TRY(bt_agree(world, code, err));
+
+    code = bt_share_plan(t, err);
     if (code == BT_OK) code = build_model(t, err);
     if (code == BT_OK) code = open_data(t, err);
     if (code == BT_OK) code = bt_telemetry_init(&t->telemetry, world, s->sink, err);

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# timeout: 200
+# labels: mpi
+# mpi: 2
+# --dry-run says who would hold what, for any number of ranks, and what it says is what a run takes; a rank whose plan does not
+# fit says which arena is large and what would help.
+. "$(dirname "$0")/train_lib.sh"
+
+numbers() { grep -o "\"$1\":[0-9]*" out | cut -d: -f2; }        # all values of a key, in order
+
+# 512 ranks: every place of the mesh once; the shards of a replica hold two moments of every parameter together
+ok train --preset base --ranks 512 --dp-shard 8 --zero 3 --batch-tokens 524288 --threads 1 --dry-run --json
+[ "$(numbers rank | sort -n | uniq | wc -l)" = 512 ] || fault "not 512 ranks"
+[ "$(grep -o '"pp":[0-9]*,"dp_replicate":[0-9]*,"dp_shard":[0-9]*,"tp":[0-9]*' out | sort | uniq | wc -l)" = 512 ] || fault "two ranks in one place"
+params=$(numbers params | head -1)
+numbers optimizer | head -8 | awk -v p="$params" '{s += $1} END {exit !(s >= 8 * p && s < 8.16 * p)}' || fault "8 shards do not hold the moments of $params parameters"
+grep -o '"arenas":{[^}]*},"bytes":[0-9]*' out | sed 's/"[a-z ]*"//g; s/[{}:]//g; s/,/ /g' |
+    awk '{s = 0; for (i = 1; i < NF; i++) s += $i; if (s != $NF) exit 1}' || fault "arenas do not add up to the bytes of a rank"
+ok train --preset base --ranks 512 --dp-shard 8 --zero 3 --batch-tokens 524288 --threads 1 --dry-run
+says "who holds what"
+says "the other 504 are replicas"
+ok train --preset base --ranks 3 --batch-tokens 6144 --set train.unit=1 --set train.reproducible=true --threads 1 --dry-run
+says "partial sums"
+
+# measured: the ranks' largest resident memory, within 5 % of the plan (sanitizers keep memory of their own)
+if ! grep -q __asan_init "$BITRAIN"; then
+    for layout in "--zero 0" "--zero 2" "--zero 3 --recompute full"; do
+        words=(--preset small --ranks 2 --threads 1 --seq-len 256 --batch-tokens 512 --data synth:chain $layout)
+        ok train "${words[@]}" --dry-run --json
+        planned=$(numbers bytes | awk '{s += $1} END {printf "%.1f", s / 1048576}')
+        ok bench train "${words[@]}" --steps 1 --json
+        measured=$(sed -n 's/.*"rss_mib":\([0-9.]*\).*/\1/p' out)
+        awk -v p="$planned" -v m="$measured" 'BEGIN {exit !(m > 0.95 * p && m < 1.05 * p)}' || fault "$layout: planned $planned MiB, measured $measured MiB"
+    done
+fi
+
+# too little room: one line that names arena and remedy, before anything is taken; no restart
+(ulimit -v 1500000; timeout 60 "$BITRAIN" train --preset base --ranks 2 --threads 1 --data synth:chain --steps 2 --name tight >out 2>err)
+[ $? = 1 ] || fault "exit $? without room"
+[ "$(grep -c . err)" = 1 ] || fault "not one line: $(cat err)"
+grep -Eq "needs .*(activations|optimizer|params|grads) .* of address space: (use|even) --" err || fault "no arena or no remedy: $(cat err)"
+
+finish

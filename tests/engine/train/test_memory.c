@@ -1,0 +1,99 @@
+/* What is said to a rank whose plan is larger than the memory there is, by given numbers; and that this machine's can be read. */
+#include "tests/tiny_run.h"
+
+#include "engine/train/memory.h"
+#include "engine/train/plan.h"
+
+enum { MIB = 1 << 20 };
+
+static bt_run_cfg cfg;
+static bt_err err;
+
+static void settle(int world, const char *const *words) {
+    bt_opts o;
+    bool help;
+    int n = 0;
+    while (words[n]) n++;
+    if (bt_run_cfg_read(&o, &cfg, n, (char *const *)(uintptr_t)words, &help, &err) != BT_OK) fail_msg("%s", err.msg);
+    if (bt_run_cfg_settle(&o, &cfg, world, &err) != BT_OK) fail_msg("%s", err.msg);
+}
+#define SETTLE(world, ...) settle(world, (const char *const[]){__VA_ARGS__, NULL})
+
+static bt_code check(int local, size_t process, size_t host) {
+    bt_memory_room room = {process, host, "memory available"};
+    memset(&err, 0, sizeof err);
+    return bt_memory_check(&cfg, 0, local, &room, &err);
+}
+
+static void says(const char *part) {
+    if (!strstr(err.msg, part)) fail_msg("'%s' does not say '%s'", err.msg, part);
+}
+
+static void enough_is_enough(void **state) {
+    (void)state;
+    SETTLE(2, "--preset", "small", "--threads", "1");
+    size_t need = bt_plan_bytes(&cfg, 0);
+    assert_int_equal(check(2, SIZE_MAX, SIZE_MAX), BT_OK);
+    assert_int_equal(check(2, need, 2 * need), BT_OK);
+    assert_int_equal(check(2, need - 1, 2 * need), BT_NOMEM);
+    says("address space");
+    assert_int_equal(check(2, need, 2 * need - 2), BT_NOMEM);          /* the host's memory is shared by its ranks */
+    says("memory available");
+    cfg.memory_check = false;
+    assert_int_equal(check(2, 1, 1), BT_OK);
+}
+
+static void names_arena_and_remedy(void **state) {
+    (void)state;
+    SETTLE(2, "--preset", "small", "--threads", "1");                 /* activations are most of it */
+    size_t need = bt_plan_bytes(&cfg, 0);
+    assert_int_equal(check(1, SIZE_MAX, need - 10 * MIB), BT_NOMEM);
+    says("activations");
+    says("--micro-batch 1 (");
+    SETTLE(2, "--preset", "small", "--threads", "1", "--micro-batch", "1");
+    assert_int_equal(check(1, SIZE_MAX, bt_plan_bytes(&cfg, 0) - 10 * MIB), BT_NOMEM);
+    says("optimizer");
+    says("use --zero 1 (");
+    says(" or --zero 2 (");
+    SETTLE(1, "--preset", "small", "--threads", "1", "--micro-batch", "1");
+    assert_int_equal(check(1, SIZE_MAX, bt_plan_bytes(&cfg, 0) - 10 * MIB), BT_NOMEM);
+    says("use --recompute selective (");
+    assert_int_equal(check(1, SIZE_MAX, 100 * MIB), BT_NOMEM);
+    says("even --recompute full --micro-batch 1 needs");
+}
+
+/* every remedy named does what it says: with it the same room is enough */
+static void remedies_are_true(void **state) {
+    (void)state;
+    SETTLE(4, "--preset", "base", "--threads", "1", "--batch-tokens", "16384");
+    for (size_t room = bt_plan_bytes(&cfg, 0) - MIB; room > 600 * (size_t)MIB; room -= room / 16) {
+        if (check(1, SIZE_MAX, room) == BT_OK) continue;
+        char words[256], *at = strstr(err.msg, "use --"), *argv[24];
+        if (!at) continue;
+        snprintf(words, sizeof words, "--preset base --threads 1 --batch-tokens 16384 %s", at + 4);
+        *strstr(words, " (") = '\0';
+        int n = 0;
+        for (char *w = strtok(words, " "); w && n < 23; w = strtok(NULL, " ")) argv[n++] = w;
+        argv[n] = NULL;
+        bt_err before = err;
+        settle(4, (const char *const *)argv);
+        if (check(1, SIZE_MAX, room) != BT_OK) fail_msg("'%s' is not true: '%s'", before.msg, err.msg);
+        SETTLE(4, "--preset", "base", "--threads", "1", "--batch-tokens", "16384");
+    }
+}
+
+static void this_machine_can_be_read(void **state) {
+    (void)state;
+    bt_memory_room room;
+    bt_memory_room_of(&room);
+    assert_true(room.host > MIB && room.host_limit != NULL);
+}
+
+int main(void) {
+    bt_err select = BT_ERR_INIT;
+    if (bt_kernels_select("generic", &select) != BT_OK) return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(enough_is_enough), cmocka_unit_test(names_arena_and_remedy), cmocka_unit_test(remedies_are_true), cmocka_unit_test(this_machine_can_be_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
