@@ -26,6 +26,7 @@ typedef struct bt_synth {
     double down_s;
     int64_t start_us;
     int64_t layers_every;               /* 0: no ternary statistics */
+    bool live;                          /* the run does not end: as one that is being trained, or whose process was killed */
     double pace_ms;                     /* > 0: written live, a step every so often, by the clock; says "step N MICROSECONDS" at each commit */
 } bt_synth;
 
@@ -181,7 +182,7 @@ static inline bt_code bt_synth_make(const char *path, const bt_synth *s, bt_err 
     }
     if (code == BT_OK) {
         bt_synth_attempt(s, w, s->fail_at > 0 ? s->resume_from : 0, s->steps, clock_us);
-        code = bt_writer_end(w, "done", "finished", 0, err);
+        code = s->live ? bt_writer_flush(w, err) : bt_writer_end(w, "done", "finished", 0, err);
     }
     bt_writer_close(w);
     return code;

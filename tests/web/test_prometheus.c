@@ -1,0 +1,145 @@
+/* timeout: 60
+ * labels: web
+ * /metrics: every line of the text format is well formed, each family is described once, the values are the run's, and
+ * web/grafana.json asks for nothing that is not there. (`promtool check metrics` agrees: tests/README.md.) */
+#include <ctype.h>
+
+#include "web_test.h"
+
+typedef struct seen { char name[64][64]; int n; } seen;
+
+static bool known(const seen *s, const char *name, size_t n) {
+    for (int i = 0; i < s->n; i++)
+        if (strlen(s->name[i]) == n && strncmp(s->name[i], name, n) == 0) return true;
+    return false;
+}
+
+static size_t name_len(const char *s) {
+    size_t n = 0;
+    while (isalnum((unsigned char)s[n]) || s[n] == '_') n++;
+    return n;
+}
+
+/* name{label="value",...} number */
+static void check_sample(const char *line, const seen *families) {
+    size_t n = name_len(line);
+    if (strncmp(line, "bitrain_", 8) != 0 || !known(families, line, n)) fail_msg("a sample without HELP and TYPE before it: %.100s", line);
+    const char *p = line + n;
+    if (*p == '{') {
+        do {
+            p++;
+            size_t k = name_len(p);
+            assert_true(k > 0 && p[k] == '=' && p[k + 1] == '"');
+            for (p += k + 2; *p && *p != '"'; p++)
+                if (*p == '\\') p++;
+            p++;
+        } while (*p == ',');
+        assert_true(*p++ == '}');
+    }
+    char *end = NULL;
+    assert_true(*p == ' ');
+    strtod(p + 1, &end);
+    if (end == p + 1 || *end) fail_msg("no number at the end: %.150s", line);
+}
+
+static void parse(char *text, seen *families) {
+    char type[64] = "", *next = text;
+    for (char *line; (line = strsep(&next, "\n")) && *line;) {
+        if (strncmp(line, "# HELP ", 7) == 0) {
+            size_t n = name_len(line + 7);
+            if (known(families, line + 7, n)) fail_msg("described twice: %s", line);
+            assert_true(line[7 + n] == ' ' && line[8 + n]);
+            snprintf(families->name[families->n++], 64, "%.*s", (int)n, line + 7);
+        } else if (strncmp(line, "# TYPE ", 7) == 0) {
+            snprintf(type, sizeof type, "%s", line + 7);
+            const char *name = families->name[families->n - 1], *kind = type + strlen(name) + 1;
+            assert_true(strncmp(type, name, strlen(name)) == 0 && (strcmp(kind, "gauge") == 0 || strcmp(kind, "counter") == 0));
+            size_t n = strlen(name);
+            if ((strcmp(kind, "counter") == 0) != (n > 6 && strcmp(name + n - 6, "_total") == 0)) fail_msg("only counters end in _total: %s %s", name, kind);
+        } else {
+            check_sample(line, families);
+        }
+    }
+}
+
+static double value_of(const char *text, const char *sample) {
+    const char *p = strstr(text, sample);
+    if (!p) fail_msg("no sample %s", sample);
+    return strtod(p + strlen(sample), NULL);
+}
+
+static char *metrics_of(const char *db) {
+    bt_api *api = NULL;
+    bt_answer a;
+    OK(bt_api_open(&api, db, &(bt_api_allows){.control = false}, err));
+    OK(bt_web_ask(api, "/metrics", NULL, "", &a, err));
+    assert_string_equal(a.type, "text/plain; version=0.0.4; charset=utf-8");
+    char *text = strdup(bt_text_str(&a.body));
+    bt_text_release(&a.body);
+    bt_api_close(api);
+    return text;
+}
+
+static void the_text_is_well_formed_and_true(void **state) {
+    const bt_tmp *t = *state;
+    bt_web_runs(t->db);
+    char *text = metrics_of(t->db);
+    assert_null(strstr(text, "run=\"base\""));                  /* runs that ended are none of Prometheus' business */
+    assert_true(value_of(text, "\nbitrain_live_runs ") == 1);
+    assert_true(value_of(text, "bitrain_steps_total{run=\"live\"} ") == 60);
+    assert_true(value_of(text, "bitrain_tokens_total{run=\"live\"} ") == 60 * 4096);
+    assert_true(fabs(value_of(text, "bitrain_loss{run=\"live\"} ") - bt_synth_loss(59)) < 1e-12);
+    assert_true(fabs(value_of(text, "bitrain_step_seconds{run=\"live\"} ") - 0.113) < 1e-9);
+    assert_true(fabs(value_of(text, "bitrain_rank_phase_seconds{run=\"live\",rank=\"3\",phase=\"data\"} ") - 0.010) < 1e-9);
+    assert_true(value_of(text, "bitrain_resident_memory_bytes{run=\"live\",rank=\"2\"} ") == 102.0 * 1048576);
+    assert_true(value_of(text, "bitrain_comm_wire_bytes_total{run=\"live\"} ") == 60 * 4e6);
+    assert_true(value_of(text, "bitrain_events_total{run=\"live\",kind=\"started\",level=\"info\"} ") == 1);
+    assert_true(fabs(value_of(text, "bitrain_zero_ratio{run=\"live\",layer=\"0\",tensor=\"attn_q\"} ") - 0.31) < 1e-9);
+    seen families = {.n = 0};
+    parse(text, &families);
+    assert_true(families.n > 20);
+    free(text);
+}
+
+static void grafana_asks_for_what_is_there(void **state) {
+    const bt_tmp *t = *state;
+    char path[600];
+    json_error_t why;
+    seen families = {.n = 0};
+    bt_web_runs(t->db);
+    char *text = metrics_of(t->db);
+    parse(text, &families);
+    snprintf(path, sizeof path, "%s/web/grafana.json", getenv("BT_SRC"));
+    json_t *board = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
+    if (!board) fail_msg("%s:%d: %s", path, why.line, why.text);
+    char *all = json_dumps(board, JSON_COMPACT);
+    int asked = 0;
+    for (const char *p = all; (p = strstr(p, "bitrain_")); asked++) {
+        size_t n = name_len(p);
+        if (!known(&families, p, n)) fail_msg("the Grafana dashboard asks for '%.*s', which /metrics has not", (int)n, p);
+        p += n;
+    }
+    assert_true(asked > 20);
+    size_t i;
+    json_t *panel;
+    json_array_foreach(json_object_get(board, "panels"), i, panel) {
+        assert_true(json_string_length(json_object_get(panel, "title")) > 0);
+        assert_true(json_array_size(json_object_get(panel, "targets")) > 0);
+    }
+    assert_true(i > 10);
+    for (int f = 0; f < families.n; f++) {              /* and draws all of it */
+        if (strstr(all, families.name[f]) || strcmp(families.name[f], "bitrain_live_runs") == 0 || strcmp(families.name[f], "bitrain_build_info") == 0) continue;
+        fail_msg("no panel draws %s", families.name[f]);
+    }
+    free(all);
+    free(text);
+    json_decref(board);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_text_is_well_formed_and_true, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(grafana_asks_for_what_is_there, bt_tmp_make, bt_tmp_drop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,117 @@
+/* labels: web
+ * What a request says and whether it may be answered: Host, Origin, token, arguments, run paths. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "web/api.h"
+
+static void hosts(void **state) {
+    (void)state;
+    static const struct { const char *host; bool ok; } rows[] = {
+        {"localhost", true}, {"LOCALHOST:8158", true}, {"127.0.0.1:8158", true}, {"[::1]:8158", true}, {"[::1]", true}, {"box.example:8158", true}, {"box2.example", true},
+        {"evil.example", false}, {"127.0.0.1:8159", false}, {"127.0.0.1:", false}, {"127.0.0.1:8158x", false}, {"127.0.0.1:8158:8158", false}, {"127.0.0.1:-8158", false},
+        {"127.0.0.1:0", false}, {"127.0.0.1:99999999999999999999", false}, {"localhost.evil.example", false}, {"evil.example:8158", false}, {"", false}, {"[::1", false}, {"[::1]evil", false}, {"::1", false},
+        {"127.1", false}, {"2130706433", false}, {"0x7f.1", false}, {"localhost\t", false}, {" localhost", false}, {"localhost,evil", false}, {"box", false}, {"box.example,box2.example", false}, {",", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (bt_req_host_ok(rows[i].host, "127.0.0.1", "box.example,box2.example", 8158) != rows[i].ok) fail_msg("Host '%s'", rows[i].host);
+    assert_false(bt_req_host_ok(NULL, "127.0.0.1", "", 1));
+    assert_true(bt_req_host_ok("10.0.0.5:1", "10.0.0.5", "", 1));
+    assert_false(bt_req_host_ok("0.0.0.0:1", "0.0.0.0", "", 1));           /* a wildcard is an address to bind, not a name */
+    assert_true(bt_req_host_ok("localhost:9999", "127.0.0.1", "", 0));     /* a Unix socket behind some forwarded port */
+    assert_false(bt_req_host_ok("evil.example:9999", "127.0.0.1", "", 0));
+}
+
+static void origins(void **state) {
+    (void)state;
+    assert_true(bt_req_origin_ok(NULL, NULL, "127.0.0.1", "", 80));
+    assert_true(bt_req_origin_ok(NULL, "same-origin", "127.0.0.1", "", 80));
+    assert_true(bt_req_origin_ok("http://localhost:80", "same-origin", "127.0.0.1", "", 80));
+    assert_false(bt_req_origin_ok("http://localhost:80", "cross-site", "127.0.0.1", "", 80));
+    static const char *const bad[] = {"null", "", "http://evil.example", "https://127.0.0.1:81", "ftp://127.0.0.1:80", "http://127.0.0.1:80/", "http://127.0.0.1:80@evil", "http://", "HTTP://localhost:80", "file://"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (bt_req_origin_ok(bad[i], NULL, "127.0.0.1", "", 80)) fail_msg("Origin '%s'", bad[i]);
+}
+
+static void tokens(void **state) {
+    (void)state;
+    static const char t[] = "0123456789abcdef0123456789abcdef";
+    assert_true(bt_req_token_ok("Bearer 0123456789abcdef0123456789abcdef", NULL, t, 7));
+    assert_true(bt_req_token_ok(NULL, "bitrain_7=0123456789abcdef0123456789abcdef", t, 7));
+    assert_true(bt_req_token_ok(NULL, "a=b; bitrain_7=0123456789abcdef0123456789abcdef; c=d", t, 7));
+    assert_true(bt_req_token_ok("Basic xyz", "bitrain_7=0123456789abcdef0123456789abcdef", t, 7));
+    static const char *const bad_auth[] = {"Bearer ", "Bearer 0123456789abcdef0123456789abcdee", "Bearer 0123456789abcdef0123456789abcdef0", "Bearer 0123456789abcdef", "bearer 0123456789abcdef0123456789abcdef",
+        "0123456789abcdef0123456789abcdef", "Bearer  0123456789abcdef0123456789abcdef", "Bearer 0123456789ABCDEF0123456789ABCDEF", "Bearer 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"};
+    for (size_t i = 0; i < sizeof bad_auth / sizeof bad_auth[0]; i++)
+        if (bt_req_token_ok(bad_auth[i], NULL, t, 7)) fail_msg("Authorization '%s'", bad_auth[i]);
+    static const char *const bad_cookie[] = {"", "bitrain_7=", "bitrain_8=0123456789abcdef0123456789abcdef", "xbitrain_7=0123456789abcdef0123456789abcdef", "bitrain_7=0123456789abcdef0123456789abcde", ";;;", "bitrain_7",
+        "bitrain_7=wrong; bitrain_7=0123456789abcdef0123456789abcdef"};
+    for (size_t i = 0; i < sizeof bad_cookie / sizeof bad_cookie[0]; i++)
+        if (bt_req_token_ok(NULL, bad_cookie[i], t, 7)) fail_msg("Cookie '%s'", bad_cookie[i]);
+    assert_false(bt_req_token_ok("Bearer wrong", "bitrain_7=0123456789abcdef0123456789abcdef", t, 7));     /* a wrong token is wrong */
+    assert_false(bt_token_equal("", 0, t));
+}
+
+static void run_paths(void **state) {
+    (void)state;
+    char run[BT_NAME_MAX], verb[32];
+    assert_true(bt_req_run_path("/api/v1/runs/demo/head", run, verb, sizeof verb));
+    assert_string_equal(run, "demo");
+    assert_string_equal(verb, "head");
+    assert_true(bt_req_run_path("/api/v1/runs/a.b_c-1", run, verb, sizeof verb) && !verb[0]);
+    static const char *const bad[] = {"/api/v1/runs/", "/api/v1/runs/../x", "/api/v1/runs/..", "/api/v1/runs/.hidden", "/api/v1/runs/Demo/head", "/api/v1/runs/a b", "/api/v1/runs/a/head/", "/api/v1/runs/a/head/x",
+        "/api/v1/runs/a/", "/api/v1/runs//head", "/api/v1/runsx/a", "/api/v1/runs/a%2fb", "/api/v1/runs/a\\b", "/api/v1/runs/\xc3\xa9", "/api/v1/runs/a/0123456789012345678901234567890123456789",
+        "/api/v1/runs/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/head", "", "/"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        if (bt_req_run_path(bad[i], run, verb, sizeof verb)) fail_msg("path '%s'", bad[i]);
+}
+
+static void arguments(void **state) {
+    (void)state;
+    bt_req *r = calloc(1, sizeof *r);
+    int64_t v = 5;
+    assert_true(bt_req_int(r, "limit", 1, 10, &v) && v == 5);              /* absent: unchanged */
+    static const char *const bad[] = {"", "x", "1x", "0", "11", "1e1", "9999999999999999999999", "-1", "0x5", "5 "};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        memset(r, 0, sizeof *r);
+        bt_req_add_arg(r, "limit", bad[i]);
+        if (bt_req_int(r, "limit", 1, 10, &v)) fail_msg("limit=%s", bad[i]);
+    }
+    memset(r, 0, sizeof *r);
+    bt_req_add_arg(r, "a", NULL);
+    assert_string_equal(bt_req_arg(r, "a"), "");
+    for (int i = 0; i < BT_REQ_ARGS; i++) bt_req_add_arg(r, "k", "v");
+    assert_true(r->args_overflow && r->n_args == BT_REQ_ARGS);
+    memset(r, 0, sizeof *r);
+    char *longer = calloc(1, BT_REQ_VALUE + 2);
+    memset(longer, 'x', BT_REQ_VALUE);
+    bt_req_add_arg(r, "k", longer);
+    assert_true(r->args_overflow && r->n_args == 0);
+    memset(r, 0, sizeof *r);
+    bt_req_add_arg(r, "a_key_that_is_longer_than_any", "v");
+    assert_true(r->args_overflow);
+    free(longer);
+    free(r);
+}
+
+static void cursors(void **state) {
+    (void)state;
+    bt_cursor c;
+    bt_cursor_parse(&c, "1.200.33");
+    assert_true(c.attempt == 1 && c.step == 200 && c.seq == 33);
+    static const char *const bad[] = {NULL, "", "1", "1.2", "1.2.3.4", "a.b.c", "-1.2.3", "1.-2.3", "1.2.3x", "99999999999999999999.1.1"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0] - 1; i++) {
+        bt_cursor_parse(&c, bad[i]);
+        if (c.attempt != -1) fail_msg("Last-Event-ID '%s'", bad[i] ? bad[i] : "(none)");
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(hosts), cmocka_unit_test(origins), cmocka_unit_test(tokens), cmocka_unit_test(run_paths), cmocka_unit_test(arguments), cmocka_unit_test(cursors)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
