@@ -33,6 +33,7 @@ typedef struct bt_ckpt_slice {              /* what this rank contributes (save)
     uint64_t tensor_elems;                  /* of the whole tensor */
     uint64_t first, count;                  /* elements of the whole tensor */
     float *data;
+    uint32_t width, stride;                 /* a block of columns: `width` elements, every `stride`; 0, 0: one run */
 } bt_ckpt_slice;
 
 typedef struct bt_ckpt_meta {               /* small state, JSON in the manifest */

@@ -29,12 +29,24 @@ static uint64_t seal64(const void *s, size_t bytes) { return XXH3_64bits(s, byte
 
 /* ---- writing --------------------------------------------------------------------------------------------------------- */
 
-/* slices are cut into sections; the callback sees each piece in order */
+uint64_t ckpt_span(uint64_t count, uint32_t width, uint32_t stride) {
+    if (width == 0) return stride == 0 ? count : 0;
+    if (count == 0 || width > stride || count % width != 0 || count / width - 1 > (UINT64_MAX - width) / stride) return 0;
+    return (count / width - 1) * stride + width;
+}
+
+/* elements of a section: whole rows of a block */
+static uint64_t section_elems(const bt_ckpt_slice *s) {
+    if (s->width == 0) return CKPT_SECTION_ELEMS;
+    return CKPT_SECTION_ELEMS / s->width > 0 ? CKPT_SECTION_ELEMS / s->width * s->width : s->width;
+}
+
+/* slices are cut into sections */
 static uint64_t count_sections(const bt_ckpt_slice *slices, size_t n, uint64_t *data_bytes) {
     uint64_t sections = 0;
     *data_bytes = 0;
     for (size_t i = 0; i < n; i++) {
-        sections += (slices[i].count + CKPT_SECTION_ELEMS - 1) / CKPT_SECTION_ELEMS;
+        sections += (slices[i].count + section_elems(&slices[i]) - 1) / section_elems(&slices[i]);
         *data_bytes += slices[i].count * sizeof(float);
     }
     return sections;
@@ -44,7 +56,8 @@ static bt_code check_slice(const bt_ckpt_slice *s, bt_err *err) {
     section_head h;
     if (strlen(s->tensor) >= sizeof h.tensor || strlen(s->state) >= sizeof h.state)
         return bt_fail(err, BT_ARG, "tensor name '%s' or state '%s' is too long for a checkpoint", s->tensor, s->state);
-    if (s->first > s->tensor_elems || s->count > s->tensor_elems - s->first || s->tensor_elems > SIZE_MAX / sizeof(float))
+    uint64_t span = ckpt_span(s->count, s->width, s->stride);
+    if (s->first > s->tensor_elems || (span == 0) != (s->count == 0) || span > s->tensor_elems - s->first || s->tensor_elems > SIZE_MAX / sizeof(float))
         return bt_fail(err, BT_ARG, "slice %llu+%llu of '%s' exceeds its %llu elements", (unsigned long long)s->first,
                        (unsigned long long)s->count, s->tensor, (unsigned long long)s->tensor_elems);
     return BT_OK;
@@ -63,7 +76,7 @@ static bt_code put_sections(out_file *o, const bt_ckpt_slice *slices, size_t n, 
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
         const bt_ckpt_slice *s = &slices[i];
-        for (uint64_t done = 0; done < s->count; done += CKPT_SECTION_ELEMS) {
+        for (uint64_t done = 0, most = section_elems(s); done < s->count; done += most) {
             section_head h;
             memset(&h, 0, sizeof h);
             h.magic = CKPT_SECTION_MAGIC;
@@ -71,8 +84,10 @@ static bt_code put_sections(out_file *o, const bt_ckpt_slice *slices, size_t n, 
             memcpy(h.tensor, s->tensor, strlen(s->tensor));
             memcpy(h.state, s->state, strlen(s->state));
             h.tensor_elems = s->tensor_elems;
-            h.first = s->first + done;
-            h.count = s->count - done < CKPT_SECTION_ELEMS ? s->count - done : CKPT_SECTION_ELEMS;
+            h.first = s->first + (s->width ? done / s->width * s->stride : done);
+            h.count = s->count - done < most ? s->count - done : most;
+            h.width = s->width;
+            h.stride = s->stride;
             h.data_hash = XXH3_64bits(s->data + done, h.count * sizeof(float));
             h.self_hash = seal64(&h, sizeof h);
             index[at++] = o->at;
@@ -223,7 +238,8 @@ static bt_code read_sections(int fd, const char *path, const ckpt_file *f, const
                            (unsigned long long)(index[i] + sizeof *h - 1), (unsigned long long)i);
         out[i].data_offset = index[i] + sizeof *h;
         if (h->elem_bytes != sizeof(float) || h->count > CKPT_SECTION_ELEMS || h->count * sizeof(float) > index_offset - out[i].data_offset ||
-            h->first > h->tensor_elems || h->count > h->tensor_elems - h->first || h->tensor[sizeof h->tensor - 1] || h->state[sizeof h->state - 1])
+            h->first > h->tensor_elems || ckpt_span(h->count, h->width, h->stride) > h->tensor_elems - h->first ||
+            (h->count > 0 && ckpt_span(h->count, h->width, h->stride) == 0) || h->tensor[sizeof h->tensor - 1] || h->state[sizeof h->state - 1])
             return bt_fail(err, BT_FORMAT, "'%s': section %llu describes an impossible slice", path, (unsigned long long)i);
         expected = out[i].data_offset + h->count * sizeof(float);
     }

@@ -38,7 +38,7 @@ typedef struct section_head {
     char tensor[56], state[32];                     /* NUL-padded */
     uint64_t tensor_elems, first, count;
     uint64_t data_hash;                             /* XXH3-64 of the count * elem_bytes bytes that follow */
-    uint64_t reserved;
+    uint32_t width, stride;                         /* of a block of columns, as in bt_ckpt_slice */
     uint64_t self_hash;
 } section_head;
 
@@ -67,6 +67,8 @@ bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation, i
 typedef struct ckpt_section { section_head head; uint64_t data_offset; uint32_t file; } ckpt_section;
 bt_code ckpt_file_open(const char *folder, const ckpt_file *f, uint64_t generation, int64_t step, int *fd, ckpt_section **sections,
                        bt_err *err) BT_MUST_CHECK;
+/* elements from the first to the last of a slice or section, those between its rows included; 0: impossible */
+uint64_t ckpt_span(uint64_t count, uint32_t width, uint32_t stride);
 /* every byte against the manifest's hash; a mismatch is located (section, byte range, likely cause) */
 bt_code ckpt_file_verify(const char *folder, const ckpt_file *f, uint64_t generation, int64_t step, bt_err *err) BT_MUST_CHECK;
 

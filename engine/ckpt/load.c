@@ -190,6 +190,37 @@ static size_t lower_bound(const reader *r, const ckpt_section *key) {
     return lo;
 }
 
+/* a slice or section as rows of elements of its tensor; its data lie without the gaps */
+typedef struct rows { uint64_t first, count, width, stride; } rows;
+
+static rows rows_of(uint64_t first, uint64_t count, uint32_t width, uint32_t stride) {
+    return width ? (rows){first, count, width, stride} : (rows){first, count, count, count};
+}
+
+/* the run that holds element `at`, or the next one: where it begins, in the tensor and in the data */
+static bool run_at(const rows *x, uint64_t at, uint64_t *begin, uint64_t *data) {
+    uint64_t row = at <= x->first || x->width == 0 ? 0 : (at - x->first) / x->stride;
+    if (row * x->stride + x->first + x->width <= at) row++;
+    *begin = x->first + row * x->stride;
+    *data = row * x->width;
+    return *data < x->count;
+}
+
+/* copies what both hold (from NULL: only counts); returns its elements */
+static uint64_t common(const rows *want, float *to, const rows *have, const float *from) {
+    uint64_t at = want->first > have->first ? want->first : have->first, n = 0, w, wd, h, hd;
+    while (run_at(want, at, &w, &wd) && run_at(have, at, &h, &hd)) {
+        uint64_t begin = w > h ? w : h, end = w + want->width < h + have->width ? w + want->width : h + have->width;
+        if (begin < at) begin = at;
+        if (begin < end) {
+            if (from) memcpy(to + wd + (begin - w), from + hd + (begin - h), (end - begin) * sizeof *to);
+            n += end - begin;
+        }
+        at = end > at ? end : begin;            /* apart: on to where the later one begins */
+    }
+    return n;
+}
+
 static bt_code fill(reader *r, const bt_ckpt_slice *w, bt_err *err) {
     ckpt_section key;
     memset(&key, 0, sizeof key);
@@ -197,29 +228,29 @@ static bt_code fill(reader *r, const bt_ckpt_slice *w, bt_err *err) {
         return bt_fail(err, BT_ARG, "tensor name '%s' is too long for a checkpoint", w->tensor);
     memcpy(key.head.tensor, w->tensor, strlen(w->tensor));
     memcpy(key.head.state, w->state, strlen(w->state));
-    uint64_t need = w->first;                       /* everything before it is filled */
-    const uint64_t end = w->first + w->count;
-    for (size_t i = lower_bound(r, &key); i < r->n && need < end; i++) {
+    const rows want = rows_of(w->first, w->count, w->width, w->stride);
+    uint64_t filled = 0;
+    for (size_t i = lower_bound(r, &key); i < r->n && filled < w->count; i++) {
         const ckpt_section *s = &r->sections[i];
-        if (strcmp(s->head.tensor, w->tensor) != 0 || strcmp(s->head.state, w->state) != 0 || s->head.first > need) break;
+        if (strcmp(s->head.tensor, w->tensor) != 0 || strcmp(s->head.state, w->state) != 0) break;
         if (s->head.tensor_elems != w->tensor_elems)
             return bt_fail(err, BT_FORMAT, "'%s' of checkpoint '%s' has %llu elements, the model %llu: another model shape", w->tensor, r->folder,
                            (unsigned long long)s->head.tensor_elems, (unsigned long long)w->tensor_elems);
-        const uint64_t s_end = s->head.first + s->head.count, to = s_end < end ? s_end : end;
-        if (s_end <= need) continue;
-        if (s->head.first == need && s_end <= end) {
-            BT_TRY(read_section(r, s, w->data + (need - w->first), err));
-        } else {
-            if (!r->scratch && !(r->scratch = malloc(CKPT_SECTION_ELEMS * sizeof(float))))
-                return bt_fail(err, BT_NOMEM, "cannot allocate the buffer to read '%s'", r->folder);
-            BT_TRY(read_section(r, s, r->scratch, err));
-            memcpy(w->data + (need - w->first), r->scratch + (need - s->head.first), (to - need) * sizeof(float));
+        const rows have = rows_of(s->head.first, s->head.count, s->head.width, s->head.stride);
+        if (common(&want, NULL, &have, NULL) == 0) continue;
+        if (!w->width && !s->head.width && have.first >= want.first && have.first + have.count <= want.first + want.count) {
+            BT_TRY(read_section(r, s, w->data + (have.first - want.first), err));
+            filled += have.count;
+            continue;
         }
-        need = to;
+        if (!r->scratch && !(r->scratch = malloc(CKPT_SECTION_ELEMS * sizeof(float))))
+            return bt_fail(err, BT_NOMEM, "cannot allocate the buffer to read '%s'", r->folder);
+        BT_TRY(read_section(r, s, r->scratch, err));
+        filled += common(&want, w->data, &have, r->scratch);
     }
-    if (need < end)
-        return bt_fail(err, BT_FORMAT, "checkpoint '%s' lacks elements %llu..%llu of '%s' (%s)", r->folder, (unsigned long long)need,
-                       (unsigned long long)(end - 1), w->tensor, w->state);
+    if (filled != w->count)
+        return bt_fail(err, BT_FORMAT, "checkpoint '%s' holds %llu of the %llu elements asked for of '%s' (%s)", r->folder, (unsigned long long)filled,
+                       (unsigned long long)w->count, w->tensor, w->state);
     return BT_OK;
 }
 

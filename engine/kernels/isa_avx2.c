@@ -8,6 +8,7 @@
 #include "engine/kernels/isa_int8.h"
 #include "engine/kernels/isa_products.h"
 #include "engine/kernels/isa_rows.h"
+#include "engine/kernels/isa_split.h"
 
 /* 12 independent chains: x -> 0.5 x + 0.5 stays finite, integer sums wrap harmlessly */
 enum { CHAINS = 12, TURNS = 64 };
@@ -54,6 +55,6 @@ static size_t avx2_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
 }
 
 const bt_kernels bt_kernels_avx2 = {
-    .name = "avx2", BT_ROWS_SLOTS, BT_PRODUCT_SLOTS, BT_INT8_SLOTS, BT_ATTENTION_SLOTS, .tern_gemv = prod_tern_gemv, .peak_ops = peak_ops, .scratch_bytes = avx2_scratch,
+    .name = "avx2", BT_ROWS_SLOTS, BT_SPLIT_SLOTS, BT_PRODUCT_SLOTS, BT_INT8_SLOTS, BT_ATTENTION_SLOTS, .tern_gemv = prod_tern_gemv, .peak_ops = peak_ops, .scratch_bytes = avx2_scratch,
 };
 #endif

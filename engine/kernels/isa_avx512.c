@@ -14,6 +14,7 @@
 #include "engine/kernels/isa_int8.h"
 #include "engine/kernels/isa_products.h"
 #include "engine/kernels/isa_rows.h"
+#include "engine/kernels/isa_split.h"
 
 /* 16 independent chains; x -> 0.5 x + 0.5 stays finite, integer sums wrap harmlessly */
 enum { CHAINS = 16, TURNS = 64 };
@@ -47,6 +48,6 @@ static size_t avx512_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
 }
 
 const bt_kernels bt_kernels_avx512 = {
-    .name = "avx512", BT_ROWS_SLOTS, BT_PRODUCT_SLOTS, BT_INT8_SLOTS, BT_ATTENTION_SLOTS, .tern_gemv = prod_tern_gemv, .peak_ops = peak_ops, .scratch_bytes = avx512_scratch,
+    .name = "avx512", BT_ROWS_SLOTS, BT_SPLIT_SLOTS, BT_PRODUCT_SLOTS, BT_INT8_SLOTS, BT_ATTENTION_SLOTS, .tern_gemv = prod_tern_gemv, .peak_ops = peak_ops, .scratch_bytes = avx512_scratch,
 };
 #endif

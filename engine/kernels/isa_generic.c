@@ -207,6 +207,8 @@ const bt_kernels bt_kernels_generic = {
     .rmsnorm = rmsnorm, .rmsnorm_dx = rmsnorm_dx, .rmsnorm_dgain = rmsnorm_dgain,
     .quant_rows = quant_rows, .rmsnorm_quant = rmsnorm_quant, .rope = rope,
     .glu = glu, .glu_bwd = glu_bwd, .softmax_xent = softmax_xent,
+    .row_stats = bt_generic_row_stats, .row_apply = bt_generic_row_apply, .row_dot = bt_generic_row_dot, .row_dx = bt_generic_row_dx,
+    .row_axpy = bt_generic_row_axpy, .row_lse = bt_generic_row_lse, .row_softmax = bt_generic_row_softmax,
     .add = add, .scale = scale, .sum_squares = sum_squares, .sum_abs = sum_abs, .sum = sum, .adamw = adamw,
     .tern_codes = tern_codes,
     .tern_bytes = bt_generic_tern_bytes, .tern_pack = bt_generic_tern_pack,

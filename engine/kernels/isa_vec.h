@@ -38,6 +38,7 @@ BT_INLINE vf v_min(vf a, vf b) { return _mm512_min_ps(a, b); }
 BT_INLINE vf v_sqrt(vf a) { return _mm512_sqrt_ps(a); }
 BT_INLINE vf v_abs(vf a) { return _mm512_abs_ps(a); }
 BT_INLINE vf v_where_n(vf a, vf b, size_t n) { return _mm512_mask_blend_ps(v_first(n), b, a); }    /* a in the first n lanes, else b */
+BT_INLINE vf v_where_eq(vf x, vf y, vf a, vf b) { return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, y, _CMP_EQ_OQ), b, a); }     /* x == y ? a : b */
 BT_INLINE float v_hsum(vf a) { return _mm512_reduce_add_ps(a); }
 BT_INLINE float v_hmax(vf a) { return _mm512_reduce_max_ps(a); }
 BT_INLINE vf v_pow2(vf x, vf n) { return _mm512_scalef_ps(x, n); }                                  /* x * 2^n */
@@ -93,6 +94,7 @@ BT_INLINE vf v_min(vf a, vf b) { return _mm256_min_ps(a, b); }
 BT_INLINE vf v_sqrt(vf a) { return _mm256_sqrt_ps(a); }
 BT_INLINE vf v_abs(vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
 BT_INLINE vf v_where_n(vf a, vf b, size_t n) { return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(v_first(n))); }
+BT_INLINE vf v_where_eq(vf x, vf y, vf a, vf b) { return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_EQ_OQ)); }
 BT_INLINE float v_hsum(vf a) {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));

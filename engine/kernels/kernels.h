@@ -41,6 +41,8 @@ typedef struct bt_attn_shape {
     size_t window;                                      /* 0: whole causal prefix */
 } bt_attn_shape;
 
+typedef struct bt_row_stat { double sum; float a, b; } bt_row_stat;    /* of a part of a row: row_stats, row_lse */
+
 typedef struct bt_kernels {
     const char *name;
     /* products are cut over threads at multiples of this many rows (0: anywhere); then a result does not depend on the cut */
@@ -67,6 +69,24 @@ typedef struct bt_kernels {
     /* per row: loss[r] = logsumexp(logits) - logits[target]; logits := (softmax - onehot) * dscale when dscale != 0.
      * target < 0: loss 0, gradient 0. */
     void (*softmax_xent)(float *loss, float *logits, const int32_t *targets, float dscale, size_t rows, size_t V);
+
+    /* ---- rows of which this caller has some columns only (tensor parallelism): statistics, then what follows from those of the
+     * whole row ---- */
+    /* sum of x^2; x and gain (NULL: 1) where |x gain| is largest, so that absmax has the bits of the whole row's */
+    void (*row_stats)(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C);
+    /* y = x * rstd * gain (y, gain, rstd may be NULL: not wanted, 1, 1); xq (may be NULL): y as absmax int8, where dq[r] holds
+     * max |y| of the whole row when called and the scale afterwards, both as in quant_rows */
+    void (*row_apply)(int8_t *xq, float *dq, float *y, const float *x, const float *gain, const float *rstd, size_t rows, size_t C);
+    /* out[r] = sum of g dy x */
+    void (*row_dot)(double *out, const float *dy, const float *x, const float *gain, size_t rows, size_t C);
+    /* dx = rstd * (g dy - x * rstd^2 * mean[r]), mean[r] that of g dy x over the whole row. dx may be dy */
+    void (*row_dx)(float *dx, const float *dy, const float *x, const float *gain, const float *rstd, const float *mean, size_t rows, size_t C);
+    /* y[r] += x[r] * a[r] */
+    void (*row_axpy)(float *y, const float *x, const float *a, size_t rows, size_t C);
+    /* a = the largest logit, sum = that of exp(logit - a), b = logits[target] (target < 0: 0) */
+    void (*row_lse)(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows, size_t V);
+    /* logits := exp(logits - top[r]) * k[r], less dscale at the target (target < 0: nowhere) */
+    void (*row_softmax)(float *logits, const float *top, const float *k, const int32_t *targets, float dscale, size_t rows, size_t V);
 
     /* ---- flat arrays --------------------------------------------------------------------------------------------- */
     void (*add)(float *y, const float *x, size_t n);                                /* y += x */

@@ -76,7 +76,7 @@ size_t bt_ops_profile_rows(bt_op_profile *rows, size_t max) {
     return n;
 }
 
-/* the row of an operation; names are literals of this file */
+/* the row of an operation; names are literals */
 static bt_op_profile *profile_row(const char *name) {
     size_t i = 0;
     while (i < profile.n && profile.row[i].name != name) i++;
@@ -99,6 +99,8 @@ static void run(const char *name, double ops, double bytes, size_t n, size_t gra
     r->ops += ops;
     r->bytes += bytes;
 }
+
+void bt_ops_run(const char *name, double bytes, size_t n, size_t grain, bt_range_fn fn, void *ctx) { run(name, 0, bytes, n, grain, fn, ctx); }
 
 static double product(size_t a, size_t b, size_t c) { return (double)a * (double)b * (double)c; }
 

@@ -6,6 +6,7 @@
 #ifndef BT_ENGINE_KERNELS_OPS_H
 #define BT_ENGINE_KERNELS_OPS_H
 
+#include "engine/base/threads.h"
 #include "engine/kernels/kernels.h"
 
 /* scratch for products up to (M, N, K), attention up to (T, D); grows, never shrinks. Returns bytes taken via out. */
@@ -64,6 +65,20 @@ void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const fl
  * `row_loss` (M): the caller's memory. */
 double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, const int32_t *targets, float dscale, float *logits, size_t chunk,
                        float *row_loss, size_t M, size_t V, size_t C, bt_prec prec);
+/* ops_split.c: rows of which a rank has some columns, and vocabularies of which it has some tokens (tensor parallelism) */
+void bt_op_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C);
+void bt_op_row_apply(int8_t *xq, float *dq, float *y, const float *x, const float *gain, const float *rstd, size_t rows, size_t C);
+void bt_op_row_dot(double *out, const float *dy, const float *x, const float *gain, size_t rows, size_t C);
+void bt_op_row_dx(float *dx, const float *dy, const float *x, const float *gain, const float *rstd, const float *mean, size_t rows, size_t C);
+void bt_op_row_dgain(float *dgain, const float *dy, const float *x, const float *rstd, size_t rows, size_t C);     /* adds */
+void bt_op_row_axpy(float *y, const float *x, const float *a, size_t rows, size_t C);
+void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows, size_t V);
+void bt_op_row_softmax(float *logits, const float *top, const float *k, const int32_t *targets, float dscale, size_t rows, size_t V);
+/* tokens first .. first+V-1 only: other tokens' rows become zero; backward passes them over */
+void bt_op_embed_part(float *x, const float *E, const int32_t *tokens, size_t first, size_t V, size_t M, size_t C);
+void bt_op_embed_part_bwd(float *dE, const float *dx, const int32_t *tokens, size_t first, size_t V, size_t M, size_t C);
+/* bt_parallel_for, timed under `name` (a literal) when the profile is on */
+void bt_ops_run(const char *name, double bytes, size_t n, size_t grain, bt_range_fn fn, void *ctx);
 /* embedding: x[m] = E[token[m]]; backward adds rows in ascending m (threads own columns) */
 void bt_op_embed(float *x, const float *E, const int32_t *tokens, size_t M, size_t C);
 void bt_op_embed_bwd(float *dE, const float *dx, const int32_t *tokens, size_t M, size_t C);

@@ -35,7 +35,9 @@ void bt_linear_dw(const bt_linear *l, const float *dy, const bt_site *s, const f
 }
 
 void bt_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows) {
-    if (s->tern && s->normed) {
+    if (s->split) {
+        bt_split_site_fwd(s, x, r0, rows);
+    } else if (s->tern && s->normed) {
         bt_op_rmsnorm_quant(s->xq + r0 * s->K, s->dq + r0, s->rstd + r0, NULL, x, s->gain.w, s->eps, rows, s->K);
     } else if (s->tern) {
         bt_op_quant(s->xq + r0 * s->K, s->dq + r0, x, rows, s->K);
@@ -48,10 +50,12 @@ void bt_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows) {
 
 void bt_site_restore(const bt_site *s, const float *x, size_t r0, size_t rows) {
     if (s->tern) return;
-    if (s->normed) bt_op_rmsnorm(s->xn + r0 * s->K, NULL, x, s->gain.w, s->eps, rows, s->K);
+    if (s->normed && s->split) bt_op_row_apply(NULL, NULL, s->xn + r0 * s->K, x, s->gain.w, s->rstd + r0, rows, s->K);
+    else if (s->normed) bt_op_rmsnorm(s->xn + r0 * s->K, NULL, x, s->gain.w, s->eps, rows, s->K);
     else if (s->xn) bt_net_copy(s->xn + r0 * s->K, x, rows * s->K);
 }
 
 void bt_site_bwd(const bt_site *s, float *dx, const float *dy, const float *x, size_t r0, size_t rows, int acc) {
-    bt_op_rmsnorm_bwd(dx, s->gain.dw, dy, x, s->gain.w, s->rstd + r0, acc, rows, s->K);
+    if (s->split) bt_split_site_bwd(s, dx, dy, x, r0, rows);
+    else bt_op_rmsnorm_bwd(dx, s->gain.dw, dy, x, s->gain.w, s->rstd + r0, acc, rows, s->K);
 }

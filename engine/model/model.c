@@ -22,6 +22,7 @@ typedef struct memory_plan {
     size_t row;
     bt_acts_plan acts_plan;
     size_t x_final, final_rstd, row_loss, logits, rope_cos, rope_sin, pos, noise_rows;
+    size_t ones, mine, all, a, b, index;            /* of a part */
     size_t logits_rows;
 } memory_plan;
 
@@ -37,6 +38,12 @@ static size_t widest_output(const bt_model_cfg *c) {
     return widest < (size_t)c->F ? (size_t)c->F : widest;
 }
 
+size_t bt_part_rows(const bt_model_setup *s, size_t M) {
+    if (s->part.count <= 1 || !s->sequence) return M;
+    return bt_team_first(M, s->part.index + 1, s->part.count) - bt_team_first(M, s->part.index, s->part.count);
+}
+
+/* s->cfg is the part's */
 static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params *params) {
     const bt_model_cfg *c = &s->cfg;
     size_t M = (size_t)s->B * (size_t)c->T;
@@ -58,7 +65,7 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     }
     bt_arena_plan(&p->acts, "activations");
     bt_acts_reserve(&p->acts_plan, &p->acts, s);
-    p->x_final = s->train ? bt_arena_reserve(&p->acts, M * (size_t)c->C, sizeof(float)) : 0;
+    p->x_final = s->train ? bt_arena_reserve(&p->acts, bt_part_rows(s, M) * (size_t)c->C, sizeof(float)) : 0;
     bt_arena_plan(&p->scratch, "scratch");
     p->logits_rows = logits_rows(c, M);
     p->final_rstd = bt_arena_reserve(&p->scratch, M, sizeof(float));
@@ -69,13 +76,21 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     p->pos = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
     p->noise_rows = s->train && s->grad_int8 ? bt_arena_reserve(&p->scratch, M, sizeof(uint32_t)) : 0;
     p->row = s->train ? 0 : bt_arena_reserve(&p->scratch, widest_output(c), sizeof(float));
+    if (s->part.count <= 1) return;
+    p->ones = bt_arena_reserve(&p->scratch, M, sizeof(float));
+    p->mine = bt_arena_reserve(&p->scratch, M, sizeof(bt_row_stat));
+    p->all = bt_arena_reserve(&p->scratch, M * (size_t)s->part.count, sizeof(bt_row_stat));
+    p->a = bt_arena_reserve(&p->scratch, M, sizeof(float));
+    p->b = bt_arena_reserve(&p->scratch, M, sizeof(float));
+    p->index = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
 }
 
 size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
     bt_params params;
-    if (s->B < 1 || bt_params_init(&params, &s->cfg, NULL) != BT_OK) return 0;
+    bt_model_setup local = *s;
+    if (s->B < 1 || bt_params_init(&params, &s->cfg, s->part, NULL) != BT_OK || bt_part_cfg(&local.cfg, &s->cfg, s->part, NULL) != BT_OK) return 0;
     memory_plan p = {0};
-    plan_memory(&p, s, &params);
+    plan_memory(&p, &local, &params);
     bt_params_release(&params);
     const bt_arena_row all[] = {
         {"params", p.params.bytes, "latent weights, fp32"},
@@ -120,10 +135,10 @@ static void wire_layer(bt_model *m, const memory_plan *p, int i) {
     bt_acts_point(a, &p->acts_plan, &m->acts_arena, (size_t)i);
     if (i > 0) m->layers[i - 1].x_out = a->x;
     l->x_out = m->setup.train ? bt_arena_at(&m->acts_arena, p->x_final) : a->x;     /* the last layer's; others are wired by the next */
-    l->attn_in = (bt_site){C, true, tern, gain_of(m, i, BT_P_ATTN_NORM), eps, a->attn_rstd, a->attn_xq, a->attn_dq, tern ? NULL : a->xn};
-    l->o_in = (bt_site){HD, normed, tern, gain_of(m, i, BT_P_ATTN_SUBNORM), eps, a->o_rstd, a->o_xq, a->o_dq, a->on};
-    l->ffn_in = (bt_site){C, true, tern, gain_of(m, i, BT_P_FFN_NORM), eps, a->ffn_rstd, a->ffn_xq, a->ffn_dq, tern ? NULL : a->xn};
-    l->down_in = (bt_site){F, normed, tern, gain_of(m, i, BT_P_FFN_SUBNORM), eps, a->down_rstd, a->down_xq, a->down_dq, a->hn};
+    l->attn_in = (bt_site){C, true, tern, gain_of(m, i, BT_P_ATTN_NORM), eps, a->attn_rstd, a->attn_xq, a->attn_dq, tern ? NULL : a->xn, NULL, C};
+    l->o_in = (bt_site){HD, normed, tern, gain_of(m, i, BT_P_ATTN_SUBNORM), eps, a->o_rstd, a->o_xq, a->o_dq, a->on, m->split, (size_t)m->whole.H * (size_t)c->D};
+    l->ffn_in = (bt_site){C, true, tern, gain_of(m, i, BT_P_FFN_NORM), eps, a->ffn_rstd, a->ffn_xq, a->ffn_dq, tern ? NULL : a->xn, NULL, C};
+    l->down_in = (bt_site){F, normed, tern, gain_of(m, i, BT_P_FFN_SUBNORM), eps, a->down_rstd, a->down_xq, a->down_dq, a->hn, m->split, (size_t)m->whole.F};
     l->q_norm = gain_of(m, i, BT_P_Q_NORM);
     l->k_norm = gain_of(m, i, BT_P_K_NORM);
     l->q = linear_of(m, p, i, BT_P_ATTN_Q);
@@ -147,8 +162,24 @@ static void fill_rope(bt_model *m) {
     }
 }
 
+static void wire_split(bt_model *m, const memory_plan *p) {
+    bt_split *x = m->split;
+    size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;
+    x->team = m->setup.team;
+    x->sequence = m->setup.sequence;
+    x->vocab0 = bt_part_vocab(&m->whole, m->setup.part);
+    x->ones = bt_arena_at(&m->scratch_arena, p->ones);
+    x->mine = bt_arena_at(&m->scratch_arena, p->mine);
+    x->all = bt_arena_at(&m->scratch_arena, p->all);
+    x->a = bt_arena_at(&m->scratch_arena, p->a);
+    x->b = bt_arena_at(&m->scratch_arena, p->b);
+    x->index = bt_arena_at(&m->scratch_arena, p->index);
+    for (size_t i = 0; i < M; i++) x->ones[i] = 1.0f;
+}
+
 static void wire(bt_model *m, const memory_plan *p) {
     const bt_model_cfg *c = &m->setup.cfg;
+    if (m->split) wire_split(m, p);
     m->w = bt_arena_at(&m->params_arena, p->w);
     m->g = m->setup.train ? bt_arena_at(&m->grads_arena, p->g) : NULL;
     m->noise_rows = m->setup.train && m->setup.grad_int8 ? bt_arena_at(&m->scratch_arena, p->noise_rows) : NULL;
@@ -197,19 +228,25 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     bt_model *m = calloc(1, sizeof *m);
     if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for a model");
     m->setup = *s;
+    m->whole = s->cfg;
     memory_plan p = {0};
-    bt_code code = bt_params_init(&m->params, &s->cfg, err);
+    bool part = s->part.count > 1;
+    bt_code code = bt_params_init(&m->params, &s->cfg, s->part, err);
+    if (code == BT_OK) code = bt_part_cfg(&m->setup.cfg, &s->cfg, s->part, err);
+    if (code == BT_OK && part && !s->team) code = bt_fail(err, BT_ARG, "part %d of %d of a model needs its team", s->part.index, s->part.count);
     if (code != BT_OK) goto done;
+    if (part) m->split = calloc(1, sizeof *m->split);
+    m->totals = calloc(m->params.n * (1 + (part ? (size_t)s->part.count : 0)), sizeof *m->totals);
     m->layers = calloc((size_t)s->cfg.L, sizeof *m->layers);
     m->quant_sums = calloc(bt_model_quant_sums(m) + 1, sizeof *m->quant_sums);
     p.codes = calloc(m->params.n, sizeof *p.codes);
     p.packed = calloc(m->params.n, sizeof *p.packed);
     p.packed2 = calloc(m->params.n, sizeof *p.packed2);
-    if (!m->layers || !m->quant_sums || !p.codes || !p.packed || !p.packed2) {
+    if (!m->layers || !m->quant_sums || !m->totals || (part && !m->split) || !p.codes || !p.packed || !p.packed2) {
         code = bt_fail(err, BT_NOMEM, "cannot take memory for %d layers", s->cfg.L);
         goto done;
     }
-    plan_memory(&p, s, &m->params);
+    plan_memory(&p, &m->setup, &m->params);
     m->params_arena = p.params;
     m->grads_arena = p.grads;
     m->quant_arena = p.quant;
@@ -239,22 +276,30 @@ void bt_model_destroy(bt_model *m) {
     bt_arena_release(&m->scratch_arena);
     free(m->layers);
     free(m->quant_sums);
+    free(m->totals);
+    free(m->split);
     bt_params_release(&m->params);
     free(m);
 }
 
-const bt_model_cfg *bt_model_config(const bt_model *m) { return &m->setup.cfg; }
+const bt_model_cfg *bt_model_config(const bt_model *m) { return &m->whole; }
 const bt_params *bt_model_params(const bt_model *m) { return &m->params; }
 float *bt_model_weights(bt_model *m) { return m->w; }
 float *bt_model_grads(bt_model *m) { return m->g; }
 
 /* ---- weights -------------------------------------------------------------------------------------------------------- */
-typedef struct init_job { float *w; size_t first; float std; uint64_t seed, stream; } init_job;
+typedef struct init_job { float *w; const bt_tensor *t; size_t first; float std; uint64_t seed, stream; } init_job;
 
+/* A value depends on the element's place in the tensor: runs of a block's row at a time. */
 static void init_range(void *ctx, int thread, size_t begin, size_t end) {
     (void)thread;
     const init_job *j = ctx;
-    bt_rng_normal(j->w + begin, end - begin, j->first + begin, j->std, j->seed, j->stream);
+    bool rows = j->t->cols == j->t->whole_cols;
+    for (size_t i = begin, n; i < end; i += n) {
+        n = end - i;
+        if (!rows && n > j->t->cols - (j->first + i) % j->t->cols) n = j->t->cols - (j->first + i) % j->t->cols;
+        bt_rng_normal(j->w + i, n, bt_tensor_place(j->t, j->first + i), j->std, j->seed, j->stream);
+    }
 }
 
 void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end) {
@@ -263,7 +308,7 @@ void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end) {
         size_t from = t->offset > begin ? t->offset : begin, to = t->offset + t->count < end ? t->offset + t->count : end;
         if (from >= to) continue;
         if (t->init_std > 0) {
-            init_job j = {m->w + from, from - t->offset, t->init_std, seed, bt_hash_name(t->name)};
+            init_job j = {m->w + from, t, from - t->offset, t->init_std, seed, bt_hash_name(t->name)};
             bt_parallel_for(to - from, 4096, init_range, &j);
         } else {
             for (size_t k = from; k < to; k++) m->w[k] = 1.0f;
@@ -285,31 +330,32 @@ void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_ro
 /* Head and loss; with dscale, also their gradient: a.dxn = d(normed residual), and the head's. */
 static double head_loss(bt_model *m, const int32_t *targets, float dscale) {
     const bt_model_cfg *c = &m->setup.cfg;
-    bt_acts *a = &m->layers[0].a;
-    size_t M = (size_t)m->setup.B * (size_t)c->T, V = (size_t)c->V, C = (size_t)c->C;
-    bool grad = dscale != 0.0f;
-    bt_op_rmsnorm(a->xn, m->final_rstd, m->x_final, m->final_norm.w, (float)c->norm_eps, M, C);
-    return bt_op_head_loss(grad ? a->dxn : NULL, grad ? m->d_head : NULL, a->xn, m->head, targets, dscale, m->logits, m->logits_rows, m->row_loss,
-                           M, V, C, m->setup.prec);
+    size_t M = (size_t)m->setup.B * (size_t)c->T;
+    bt_rows own = bt_net_own(m, M);
+    bt_op_rmsnorm(m->layers[0].a.xn + own.first * (size_t)c->C, m->final_rstd + own.first, m->x_final, m->final_norm.w, (float)c->norm_eps, own.n, (size_t)c->C);
+    return bt_net_head_loss(m, targets, dscale, M);
 }
+
+static int64_t comm_ns(const bt_model *m) { return m->split ? m->split->team->comm_ns : 0; }
 
 double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *targets, double grad_scale, bt_grad_ready_fn ready,
                             void *ready_ctx, bt_micro_times *times) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &m->layers[0].a;
     size_t B = (size_t)m->setup.B, T = (size_t)c->T;
-    int64_t begin = bt_now_ns();
+    bt_rows own = bt_net_own(m, B * T);
+    int64_t begin = bt_now_ns() - comm_ns(m);
     bt_net_forward(m, inputs, B, T);
-    int64_t head = bt_now_ns();
+    int64_t head = bt_now_ns() - comm_ns(m);
     double loss = head_loss(m, targets, (float)grad_scale);
-    int64_t back = bt_now_ns();
+    int64_t back = bt_now_ns() - comm_ns(m);
     if (!c->tied) bt_net_ready(m, bt_params_get(&m->params, -1, BT_P_HEAD), ready, ready_ctx);
-    bt_op_rmsnorm_bwd(a->dx, m->final_norm.dw, a->dxn, m->x_final, m->final_norm.w, m->final_rstd, 0, B * T, (size_t)c->C);
+    bt_op_rmsnorm_bwd(a->dx, m->final_norm.dw, bt_net_own_sum(m, a->dxn, B * T), m->x_final, m->final_norm.w, m->final_rstd + own.first, 0, own.n, (size_t)c->C);
     bt_net_ready(m, m->final_norm.tensor, ready, ready_ctx);
     bt_net_backward(m, inputs, B, T, ready, ready_ctx);
     if (times) {                                /* of the head's three products one is forward */
         times->fwd_ns = head - begin + (back - head) / 3;
-        times->bwd_ns = bt_now_ns() - begin - times->fwd_ns;
+        times->bwd_ns = bt_now_ns() - comm_ns(m) - begin - times->fwd_ns;
     }
     return loss;
 }

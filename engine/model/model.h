@@ -5,11 +5,17 @@
  * Owns:     arenas: params, grads, quantised weights, activations, scratch. No allocation after create.
  * Threads:  the training thread; kernels split over the pool.
  * Layout:   params and grads are flat fp32 arrays in the same order: embedding, layers 0..L-1, final norm, head (untied).
- *           Backward finishes tensors from the end of the array to its beginning; the embedding (tied) last. */
+ *           Backward finishes tensors from the end of the array to its beginning; the embedding (tied) last.
+ * Parts:    a model may be one part of several that a team of ranks computes with (tensor parallelism): blocks of heads, of the
+ *           feed-forward width and of the vocabulary lie in the parts; with `sequence` the residual and its norms are shared out
+ *           by tokens, and what is gathered is int8. Quantise, train and eval are then collective over the team. All is exact
+ *           where one rank's arithmetic is: scales, absmax and norm statistics are those of whole tensors and rows, and
+ *           ternary products are added up as whole numbers. */
 #ifndef BT_ENGINE_MODEL_MODEL_H
 #define BT_ENGINE_MODEL_MODEL_H
 
 #include "engine/base/arena.h"
+#include "engine/base/team.h"
 #include "engine/model/config.h"
 #include "engine/model/params.h"
 
@@ -26,7 +32,13 @@ typedef struct bt_model_setup {
     int n_threads;
     bt_recompute recompute;
     bool grad_int8;                     /* ternary layers: dy of the backward products as int8, rounded at random (bt_model_noise) */
+    bt_part part;                       /* all zero: the whole model */
+    bool sequence;                      /* parts: residual and norms by tokens */
+    bt_team *team;                      /* parts: who holds the others; borrowed. Plans need none */
 } bt_model_setup;
+
+/* tokens of M whose residual this part holds */
+size_t bt_part_rows(const bt_model_setup *s, size_t M);
 
 typedef struct bt_arena_row { const char *name; size_t bytes; const char *why; } bt_arena_row;
 
@@ -35,14 +47,14 @@ size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max);
 bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) BT_MUST_CHECK;
 void bt_model_destroy(bt_model *m);                     /* accepts NULL */
 
-const bt_model_cfg *bt_model_config(const bt_model *m);
+const bt_model_cfg *bt_model_config(const bt_model *m); /* of the whole model */
 const bt_params *bt_model_params(const bt_model *m);    /* the tensor table: names, shapes, offsets */
 float *bt_model_weights(bt_model *m);                   /* (params) latent fp32 */
 float *bt_model_grads(bt_model *m);                     /* (params) */
 void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end);  /* of the flat array: any part as of the whole */
 void bt_model_init_weights(bt_model *m, uint64_t seed); /* N(0, std), o and down N(0, std/sqrt(2L)), norms 1; counter-based */
 
-/* per ternary tensor, of the last quantise */
+/* per ternary tensor (a part's block), of the last quantise */
 typedef struct bt_quant_stat { double zero_frac, pos_frac, flip_frac, scale; } bt_quant_stat;
 /* latent weights -> codes, scales, packed panels. flip_frac is against the previous call. */
 void bt_model_quantise(bt_model *m);
@@ -70,7 +82,8 @@ void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_ro
 
 /* One micro-batch: inputs, targets (B, T), targets < 0 are not trained. Adds gradients of grad_scale * (sum of token losses);
  * returns the sum of token losses. grad_scale is not 0. grads must be zeroed by the caller before the first micro-batch of a step
- * (bt_model_zero_grads). ready may be NULL. */
+ * (bt_model_zero_grads). ready may be NULL. In a part, gradients that several parts hold are partial until a backward with `ready`
+ * adds them up, before it reports them. */
 double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *targets, double grad_scale, bt_grad_ready_fn ready,
                             void *ready_ctx, bt_micro_times *times);
 void bt_model_zero_grads(bt_model *m);

@@ -38,7 +38,22 @@ typedef struct bt_site {
     int8_t *xq;                             /* (M, K) */
     float *dq;                              /* (M) */
     float *xn;                              /* (M, K) dense: the floats; shared by all layers, so backward restores them */
+    struct bt_split *split;                 /* not NULL: the K columns are this part's of a wider row */
+    size_t whole_K;
 } bt_site;
+
+/* A model that is one part of a team's, from inside */
+typedef struct bt_split {
+    bt_team *team;
+    bool sequence;
+    size_t vocab0;                          /* first token id of this part */
+    float *ones;                            /* (M) */
+    bt_row_stat *mine, *all;                /* (M); the team's, (size, M) */
+    float *a, *b;                           /* (M) */
+    int32_t *index;                         /* (M) */
+} bt_split;
+
+typedef struct bt_rows { size_t first, n; } bt_rows;
 
 typedef struct bt_layer {
     bt_acts a;
@@ -49,7 +64,9 @@ typedef struct bt_layer {
 } bt_layer;
 
 struct bt_model {
-    bt_model_setup setup;
+    bt_model_setup setup;                   /* its cfg is this part's */
+    bt_model_cfg whole;
+    bt_split *split;                        /* NULL: not a part */
     bt_params params;
     bt_arena params_arena, grads_arena, quant_arena, acts_arena, scratch_arena;
     float *w, *g;                           /* (params.total); g NULL without training */
@@ -58,9 +75,10 @@ struct bt_model {
     const float *embed, *head;              /* (V, C); the same when tied */
     float *d_embed, *d_head;
     double *quant_sums;                     /* (bt_model_quant_sums) */
+    double (*totals)[2];                    /* (tensors) of |w|; of w, for b1. In a part, then (size, tensors): the team's */
     bool quantised;                         /* codes hold an earlier quantisation: flips mean something */
 
-    float *x_final;                         /* (M, C) residual after the last layer */
+    float *x_final;                         /* (S, C) residual after the last layer */
     float *final_rstd, *row_loss;           /* (M) */
     float *logits;                          /* (logits_rows, V) */
     size_t logits_rows;
@@ -80,6 +98,23 @@ void bt_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows);     
 void bt_site_restore(const bt_site *s, const float *x, size_t r0, size_t rows);     /* dense: the floats that bt_linear_dw reads */
 /* gradient through the norm: dx (+)= ; adds to the gain's gradient. Sites without norm pass dy on: nothing to call */
 void bt_site_bwd(const bt_site *s, float *dx, const float *dy, const float *x, size_t r0, size_t rows, int acc);
+
+/* ---- split.c: what a part does otherwise; all but the last two do for a whole model what their names say ---- */
+bt_rows bt_net_own(const bt_model *m, size_t M);                    /* tokens whose residual is here */
+void bt_net_site(bt_model *m, const bt_site *s, const float *x, size_t M);          /* own rows of x -> input rows of all tokens */
+void bt_net_restore(bt_model *m, const bt_site *s, const float *x, size_t M);       /* dense: the same floats for bt_linear_dw */
+/* y += product, for own rows of y: `part` for each block of rows, then `sum` */
+void bt_net_out_part(bt_model *m, float *y, const bt_linear *l, const bt_site *s, const float *src, size_t r0, size_t rows);
+void bt_net_out_sum(bt_model *m, float *y, const bt_linear *l, const bt_site *s, size_t M);
+const float *bt_net_all(bt_model *m, const float *own, size_t M);   /* own rows of dx -> rows of all tokens */
+float *bt_net_own_sum(bt_model *m, float *x, size_t M);             /* (M, C) sums of this part -> own rows of the whole's */
+void bt_net_embed(bt_model *m, const int32_t *inputs, size_t M);
+void bt_net_embed_bwd(bt_model *m, const int32_t *inputs, size_t M);
+double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t M);       /* a.xn -> loss, a.dxn */
+void bt_split_grad(const bt_model *m, const bt_tensor *t);          /* makes a gradient that several parts hold whole */
+void bt_split_totals(const bt_model *m, double (*totals)[2]);       /* (tensors, 2) sums over a part's block -> over tensors */
+void bt_split_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows);
+void bt_split_site_bwd(const bt_site *s, float *dx, const float *dy, const float *x, size_t r0, size_t rows);
 
 /* ---- transformer.c: one pass over M = B * T tokens whose positions are in m->pos ---- */
 void bt_net_positions(bt_model *m, size_t B, size_t T, size_t first);

@@ -25,6 +25,7 @@ typedef struct param_row {                      /* one row of params.def, evalua
 static void rows_for(param_row rows[BT_P_COUNT], const bt_model_cfg *c) {
     size_t i = 0;
 #define ROW BT_SHARD_ROW
+#define KVROW BT_SHARD_KVROW
 #define COL BT_SHARD_COL
 #define NONE BT_SHARD_NONE
 #define VOCAB BT_SHARD_VOCAB
@@ -33,12 +34,42 @@ static void rows_for(param_row rows[BT_P_COUNT], const bt_model_cfg *c) {
 #include "engine/model/params.def"
 #undef BT_PARAM
 #undef ROW
+#undef KVROW
 #undef COL
 #undef NONE
 #undef VOCAB
 }
 
-static bool add(bt_params *p, const param_row *r, int layer, const bt_model_cfg *c) {
+typedef struct table {                          /* both shapes of every row: the tensor's, and its block's in this part */
+    const bt_model_cfg *c;
+    bt_part part;
+    param_row whole[BT_P_COUNT], block[BT_P_COUNT];
+} table;
+
+/* where the block lies, and who else holds it */
+static void place(bt_tensor *t, const table *b) {
+    size_t n = (size_t)b->part.count, i = (size_t)b->part.index, kv = (size_t)b->c->KV, shared = kv < n ? n / kv : 1;
+    t->copies = 1;
+    t->counted = true;
+    switch (t->shard) {
+    case BT_SHARD_ROW:
+    case BT_SHARD_VOCAB: t->row0 = t->whole_rows * i / n; break;
+    case BT_SHARD_COL: t->col0 = t->whole_cols * i / n; break;
+    case BT_SHARD_KVROW:                           /* fewer kv heads than parts: neighbours hold the same head */
+        t->row0 = kv * i / n * (size_t)b->c->D;
+        t->copies = (int)shared;
+        t->counted = i % shared == 0;
+        break;
+    case BT_SHARD_NONE:
+        t->copies = (int)n;
+        t->counted = i == 0;
+        break;
+    }
+}
+
+static bool add(bt_params *p, const table *b, size_t row, int layer) {
+    const param_row *r = &b->block[row];
+    const bt_model_cfg *c = b->c;
     if (!r->when) return true;
     bt_tensor *t = &p->tensors[p->n];
     t->id = r->id;
@@ -47,15 +78,18 @@ static bool add(bt_params *p, const param_row *r, int layer, const bt_model_cfg 
     else (void)snprintf(t->name, sizeof t->name, "layers.%d.%s", layer, r->name);
     t->rows = (size_t)r->rows;
     t->cols = (size_t)r->cols;
+    t->whole_rows = (size_t)b->whole[row].rows;
+    t->whole_cols = (size_t)b->whole[row].cols;
     t->offset = p->total;
     t->decay = r->decay;
     t->linear = r->tern;
     t->tern = r->tern && c->linear != BT_LIN_DENSE;
     t->shard = r->shard;
+    place(t, b);
     t->init_std = r->init == ONE ? 0.0f : (float)(r->init == RESID ? c->init_std / sqrt(2.0 * c->L) : c->init_std);
     p->index[layer + 1][r->id] = p->n++;
-    size_t end = 0;
-    if (__builtin_mul_overflow(t->rows, t->cols, &t->count) || __builtin_add_overflow(p->total, t->count, &end) ||
+    size_t end = 0, whole;
+    if (__builtin_mul_overflow(t->whole_rows, t->whole_cols, &whole) || __builtin_mul_overflow(t->rows, t->cols, &t->count) || __builtin_add_overflow(p->total, t->count, &end) ||
         end > SIZE_MAX / sizeof(float) - ALIGN_ELEMS) {
         return false;
     }
@@ -64,11 +98,51 @@ static bool add(bt_params *p, const param_row *r, int layer, const bt_model_cfg 
     return true;
 }
 
-bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_err *err) {
+/* the largest k <= most that shares out all three */
+static int legal_parts(const bt_model_cfg *c, int most) {
+    for (int k = most; k > 1; k--)
+        if (c->H % k == 0 && (c->KV % k == 0 || k % c->KV == 0) && c->F % k == 0 && k <= c->V) return k;
+    return 1;
+}
+
+bt_code bt_part_cfg(bt_model_cfg *out, const bt_model_cfg *c, bt_part part, bt_err *err) {
+    int n = part.count;
+    *out = *c;
+    if (n <= 1) return BT_OK;
+    const struct { const char *name; int value; bool fits; } rows[] = {
+        {"model.heads", c->H, c->H % n == 0},
+        {"model.kv_heads", c->KV, c->KV % n == 0 || n % c->KV == 0},
+        {"model.d_ff", c->F, c->F % n == 0},
+        {"model.vocab", c->V, c->V >= n},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].fits) continue;
+        int below = legal_parts(c, n - 1), above = n + 1;
+        while (above <= c->H && legal_parts(c, above) != above) above++;
+        if (above <= c->H) return bt_fail(err, BT_ARG, "--tp %d cannot share out %s = %d (use --tp %d or %d)", n, rows[i].name, rows[i].value, below, above);
+        return bt_fail(err, BT_ARG, "--tp %d cannot share out %s = %d (use --tp %d)", n, rows[i].name, rows[i].value, below);
+    }
+    out->H = c->H / n;
+    out->KV = c->KV >= n ? c->KV / n : 1;
+    out->F = c->F / n;
+    out->V = (int)(bt_part_vocab(c, (bt_part){part.index + 1, n}) - bt_part_vocab(c, part));
+    return BT_OK;
+}
+
+size_t bt_part_vocab(const bt_model_cfg *c, bt_part part) {
+    return part.count <= 1 ? 0 : (size_t)c->V * (size_t)part.index / (size_t)part.count;
+}
+
+bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_part part, bt_err *err) {
     memset(p, 0, sizeof *p);
     BT_TRY(bt_model_cfg_check(c, err));
-    param_row rows[BT_P_COUNT];
-    rows_for(rows, c);
+    bt_model_cfg local;
+    if (part.count < 1) part = (bt_part){0, 1};
+    BT_TRY(bt_part_cfg(&local, c, part, err));
+    table b = {.c = c, .part = part};
+    rows_for(b.whole, c);
+    rows_for(b.block, &local);
+    const param_row *rows = b.whole;
     size_t L = (size_t)c->L;
     p->tensors = calloc((L + 1) * BT_P_COUNT, sizeof *p->tensors);
     p->index = malloc((L + 1) * sizeof *p->index);
@@ -81,13 +155,13 @@ bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_err *err) {
     }
     bool fits = true;
     size_t i = 0;
-    for (; i < BT_P_COUNT && rows[i].scope == GLOBAL; i++) fits = fits && add(p, &rows[i], -1, c);
+    for (; i < BT_P_COUNT && rows[i].scope == GLOBAL; i++) fits = fits && add(p, &b, i, -1);
     size_t first = i;
     while (i < BT_P_COUNT && rows[i].scope == LAYER) i++;
     for (int l = 0; l < c->L; l++) {
-        for (size_t j = first; j < i; j++) fits = fits && add(p, &rows[j], l, c);
+        for (size_t j = first; j < i; j++) fits = fits && add(p, &b, j, l);
     }
-    for (; i < BT_P_COUNT; i++) fits = fits && add(p, &rows[i], -1, c);
+    for (; i < BT_P_COUNT; i++) fits = fits && add(p, &b, i, -1);
     if (!fits) {
         bt_params_release(p);
         return bt_fail(err, BT_NOMEM, "a model of %d layers, width %d and vocabulary %d is larger than an address can be", c->L, c->C, c->V);
@@ -113,12 +187,16 @@ const bt_tensor *bt_params_named(const bt_params *p, const char *name) {
     return NULL;
 }
 
+size_t bt_tensor_place(const bt_tensor *t, size_t i) {
+    return (t->row0 + i / t->cols) * t->whole_cols + t->col0 + i % t->cols;
+}
+
 uint64_t bt_params_hash(const bt_params *p) {
     uint64_t h = 0xcbf29ce484222325u;
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *t = &p->tensors[i];
         char line[128];
-        (void)snprintf(line, sizeof line, "%s %zu %zu\n", t->name, t->rows, t->cols);
+        (void)snprintf(line, sizeof line, "%s %zu %zu\n", t->name, t->whole_rows, t->whole_cols);
         for (const char *s = line; *s; s++) h = (h ^ (unsigned char)*s) * 0x100000001b3u;
     }
     return h;

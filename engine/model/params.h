@@ -14,13 +14,20 @@ typedef enum {
 } bt_param_id;
 #undef BT_PARAM
 
-typedef enum { BT_SHARD_NONE, BT_SHARD_ROW, BT_SHARD_COL, BT_SHARD_VOCAB } bt_shard_axis;
+typedef enum { BT_SHARD_NONE, BT_SHARD_ROW, BT_SHARD_KVROW, BT_SHARD_COL, BT_SHARD_VOCAB } bt_shard_axis;
+
+/* Part `index` of `count` of a model: what a rank of a tensor-parallel team holds. All zero: the whole model. */
+typedef struct bt_part { int index, count; } bt_part;
 
 typedef struct bt_tensor {
     char name[48];
     bt_param_id id;
     int layer;                              /* -1: global */
-    size_t rows, cols, count;               /* count = rows * cols */
+    size_t rows, cols, count;               /* of the block in this part of the model; count = rows * cols */
+    size_t whole_rows, whole_cols;          /* of the tensor */
+    size_t row0, col0;                      /* where in it the block begins */
+    int copies;                             /* parts that hold this very block */
+    bool counted;                           /* sums over the parts take this copy */
     size_t offset;                          /* elements, in the flat arrays */
     float init_std;                         /* 0: initialised to one */
     bool decay, tern;                       /* tern is false for linear = dense */
@@ -32,15 +39,20 @@ typedef struct bt_params {
     bt_tensor *tensors;
     size_t n;
     size_t total;                           /* elements of the flat arrays, padding included */
-    uint64_t count;                         /* parameters proper */
+    uint64_t count;                         /* parameters proper, of this part */
     size_t (*index)[BT_P_COUNT];            /* index[layer + 1][id]: tensor index, SIZE_MAX when absent; row 0 is global */
 } bt_params;
 
-bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_err *err) BT_MUST_CHECK;
+/* the shape of one part: its heads, kv heads, feed-forward width and vocabulary; BT_ARG names numbers that cannot be shared out */
+bt_code bt_part_cfg(bt_model_cfg *out, const bt_model_cfg *whole, bt_part part, bt_err *err) BT_MUST_CHECK;
+size_t bt_part_vocab(const bt_model_cfg *whole, bt_part part);          /* first token id of the part */
+bt_code bt_params_init(bt_params *p, const bt_model_cfg *whole, bt_part part, bt_err *err) BT_MUST_CHECK;
 void bt_params_release(bt_params *p);
 const bt_tensor *bt_params_get(const bt_params *p, int layer, bt_param_id id);     /* NULL when absent */
 const bt_tensor *bt_params_named(const bt_params *p, const char *name);
-/* equal layouts can exchange checkpoints: hash of every name and shape */
+/* element `i` of a block, in the tensor */
+size_t bt_tensor_place(const bt_tensor *t, size_t i);
+/* models of one shape can exchange checkpoints, whatever their parts: hash of every name and whole shape */
 uint64_t bt_params_hash(const bt_params *p);
 
 #endif

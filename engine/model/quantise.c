@@ -78,15 +78,26 @@ static double add_up(const double *blocks, size_t n) {
  * b1: sign of the centred weight (arXiv:2310.11453) */
 void bt_model_quant_scales(bt_model *m, const double *sums) {
     const double *abs = sums, *plain = centred(m) ? sums + one_row(m) : NULL;
+    double (*totals)[2] = m->totals;
+    for (size_t i = 0; i < m->params.n; i++) {
+        const bt_tensor *t = &m->params.tensors[i];
+        totals[i][0] = totals[i][1] = 0;
+        if (!t->tern) continue;
+        totals[i][0] = add_up(abs, blocks_of(t));
+        abs += blocks_of(t);
+        if (!plain) continue;
+        totals[i][1] = add_up(plain, blocks_of(t));
+        plain += blocks_of(t);
+    }
+    if (m->split) bt_split_totals(m, totals);
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
         bt_linear *l = linear_at(m, t);
         if (!l) continue;
-        l->scale = fmaxf((float)(add_up(abs, blocks_of(t)) / (double)t->count), SCALE_LEAST);
-        l->mean = plain ? (float)(add_up(plain, blocks_of(t)) / (double)t->count) : 0.0f;
+        double n = (double)t->whole_rows * (double)t->whole_cols;
+        l->scale = fmaxf((float)(totals[i][0] / n), SCALE_LEAST);
+        l->mean = centred(m) ? (float)(totals[i][1] / n) : 0.0f;
         l->counts = (bt_tern_stats){0, 0, 0};
-        abs += blocks_of(t);
-        if (plain) plain += blocks_of(t);
     }
 }
 

@@ -55,7 +55,7 @@ void bt_net_qkv(bt_model *m, bt_layer *l, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_prec prec = m->setup.prec;
     bt_acts *a = &l->a;
-    bt_site_fwd(&l->attn_in, a->x, 0, M);
+    bt_net_site(m, &l->attn_in, a->x, M);
     bt_linear_fwd(&l->q, a->q, &l->attn_in, a->x, 0, M, prec, 0);
     bt_linear_fwd(&l->k, a->k, &l->attn_in, a->x, 0, M, prec, 0);
     bt_linear_fwd(&l->v, a->v, &l->attn_in, a->x, 0, M, prec, 0);
@@ -66,8 +66,9 @@ void bt_net_qkv(bt_model *m, bt_layer *l, size_t M) {
 void bt_net_attn_out(bt_model *m, bt_layer *l, size_t M) {
     bt_acts *a = &l->a;
     bt_site_fwd(&l->o_in, a->o, 0, M);
-    bt_net_copy(a->x_mid, a->x, M * l->o.N);
-    bt_linear_fwd(&l->o, a->x_mid, &l->o_in, a->o, 0, M, m->setup.prec, BT_ACC);
+    bt_net_copy(a->x_mid, a->x, bt_net_own(m, M).n * l->o.N);
+    bt_net_out_part(m, a->x_mid, &l->o, &l->o_in, a->o, 0, M);
+    bt_net_out_sum(m, a->x_mid, &l->o, &l->o_in, M);
 }
 
 static void gate_up(bt_model *m, bt_layer *l, size_t r0, size_t rows) {
@@ -82,15 +83,16 @@ static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
     size_t F = (size_t)c->F, C = (size_t)c->C;
-    bt_site_fwd(&l->ffn_in, a->x_mid, 0, M);
-    if (x_out) bt_net_copy(x_out, a->x_mid, M * C);
+    bt_net_site(m, &l->ffn_in, a->x_mid, M);
+    if (x_out) bt_net_copy(x_out, a->x_mid, bt_net_own(m, M).n * C);
     for (size_t r0 = 0; r0 < M; r0 += m->block) {
         size_t rows = M - r0 < m->block ? M - r0 : m->block;
         gate_up(m, l, r0, rows);
         bt_op_glu(a->h, a->gate + r0 * F, a->up + r0 * F, c->act, rows * F);
         bt_site_fwd(&l->down_in, a->h, r0, rows);
-        if (x_out) bt_linear_fwd(&l->down, x_out + r0 * C, &l->down_in, a->h, r0, rows, m->setup.prec, BT_ACC);
+        if (x_out) bt_net_out_part(m, x_out, &l->down, &l->down_in, a->h, r0, rows);
     }
+    if (x_out) bt_net_out_sum(m, x_out, &l->down, &l->down_in, M);
 }
 
 void bt_net_ffn(bt_model *m, bt_layer *l, size_t M) { ffn(m, l, l->x_out, M); }
@@ -107,7 +109,7 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
 void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_net_positions(m, B, T, 0);
-    bt_op_embed(m->layers[0].a.x, m->embed, inputs, B * T, (size_t)c->C);
+    bt_net_embed(m, inputs, B * T);
     for (int i = 0; i < c->L; i++) layer_forward(m, &m->layers[i], m->layers[i].x_out, B, T);
 }
 
@@ -122,6 +124,7 @@ typedef struct backward {                       /* one backward pass */
 
 void bt_net_ready(const bt_model *m, const bt_tensor *t, bt_grad_ready_fn ready, void *ready_ctx) {
     if (!t || !ready) return;
+    if (m->split) bt_split_grad(m, t);
     size_t i = (size_t)(t - m->params.tensors);
     ready(ready_ctx, t->offset, i + 1 < m->params.n ? m->params.tensors[i + 1].offset : m->params.total);
 }
@@ -138,25 +141,27 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
     size_t F = (size_t)c->F, C = (size_t)c->C;
-    bt_site_restore(&l->ffn_in, a->x_mid, 0, p->M);
+    bt_rows own = bt_net_own(m, p->M);
+    const float *dx = bt_net_all(m, a->dx, p->M);
+    bt_net_restore(m, &l->ffn_in, a->x_mid, p->M);
     for (size_t r0 = 0; r0 < p->M; r0 += m->block) {
         size_t rows = p->M - r0 < m->block ? p->M - r0 : m->block;
         float *gate = a->gate + r0 * F, *up = a->up + r0 * F, *dhn = l->down_in.normed ? a->dhn : a->dh;
         if (m->setup.recompute == BT_RECOMPUTE_SELECTIVE) gate_up(m, l, r0, rows);
-        bt_linear_dx(&l->down, dhn, a->dx + r0 * C, r0, rows, p->prec, 0);
+        bt_linear_dx(&l->down, dhn, dx + r0 * C, r0, rows, p->prec, 0);
         bt_op_glu(a->h, gate, up, c->act, rows * F);
         bt_site_restore(&l->down_in, a->h, r0, rows);
         if (l->down_in.normed) bt_site_bwd(&l->down_in, a->dh, dhn, a->h, r0, rows, 0);
         bt_op_glu_bwd(gate, up, a->dh, gate, up, c->act, rows * F);
     }
     const float *dgate = a->gate, *dup = a->up;
-    dw_done(p, &l->down, a->dx, &l->down_in, a->h);
+    dw_done(p, &l->down, dx, &l->down_in, a->h);
     done(p, l->down_in.gain.tensor);
     bt_linear_dx(&l->up, a->dxn, dup, 0, p->M, p->prec, 0);
     bt_linear_dx(&l->gate, a->dxn, dgate, 0, p->M, p->prec, BT_ACC);
     dw_done(p, &l->up, dup, &l->ffn_in, a->x_mid);
     dw_done(p, &l->gate, dgate, &l->ffn_in, a->x_mid);
-    bt_site_bwd(&l->ffn_in, a->dx, a->dxn, a->x_mid, 0, p->M, 1);
+    bt_site_bwd(&l->ffn_in, a->dx, bt_net_own_sum(m, a->dxn, p->M), a->x_mid, own.first, own.n, 1);
     done(p, l->ffn_in.gain.tensor);
 }
 
@@ -177,9 +182,11 @@ static void attn_backward(const backward *p, bt_layer *l) {
     bt_acts *a = &l->a;
     bt_attn_shape shape = attn_shape(c, p->T);
     size_t H = (size_t)c->H, KV = (size_t)c->KV;
+    bt_rows own = bt_net_own(m, p->M);
+    const float *dx = bt_net_all(m, a->dx, p->M);
     bt_site_restore(&l->o_in, a->o, 0, p->M);
-    bt_linear_dx(&l->o, l->o_in.normed ? a->d_on : a->d_o, a->dx, 0, p->M, p->prec, 0);
-    dw_done(p, &l->o, a->dx, &l->o_in, a->o);
+    bt_linear_dx(&l->o, l->o_in.normed ? a->d_on : a->d_o, dx, 0, p->M, p->prec, 0);
+    dw_done(p, &l->o, dx, &l->o_in, a->o);
     if (l->o_in.normed) bt_site_bwd(&l->o_in, a->d_o, a->d_on, a->o, 0, p->M, 0);
     done(p, l->o_in.gain.tensor);
     if (c->qk_norm) {                           /* the rotated heads are not kept */
@@ -189,14 +196,14 @@ static void attn_backward(const backward *p, bt_layer *l) {
     bt_op_attn_bwd(a->dq, a->dk, a->dv, a->d_o, a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v, &shape, p->B, H, KV, p->prec);
     const float *dk = unrotate(p, a->dk, a->kr, a->k, a->k_rstd, &l->k_norm, KV);
     const float *dq = unrotate(p, a->dq, a->qr, a->q, a->q_rstd, &l->q_norm, H);
-    bt_site_restore(&l->attn_in, a->x, 0, p->M);
+    bt_net_restore(m, &l->attn_in, a->x, p->M);
     bt_linear_dx(&l->v, a->dxn, a->dv, 0, p->M, p->prec, 0);
     bt_linear_dx(&l->k, a->dxn, dk, 0, p->M, p->prec, BT_ACC);
     bt_linear_dx(&l->q, a->dxn, dq, 0, p->M, p->prec, BT_ACC);
     dw_done(p, &l->v, a->dv, &l->attn_in, a->x);
     dw_done(p, &l->k, dk, &l->attn_in, a->x);
     dw_done(p, &l->q, dq, &l->attn_in, a->x);
-    bt_site_bwd(&l->attn_in, a->dx, a->dxn, a->x, 0, p->M, 1);
+    bt_site_bwd(&l->attn_in, a->dx, bt_net_own_sum(m, a->dxn, p->M), a->x, own.first, own.n, 1);
     done(p, l->attn_in.gain.tensor);
 }
 
@@ -210,6 +217,6 @@ void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_
         ffn_backward(&p, l);
         attn_backward(&p, l);
     }
-    bt_op_embed_bwd(m->d_embed, m->layers[0].a.dx, inputs, p.M, (size_t)c->C);
+    bt_net_embed_bwd(m, inputs, p.M);
     done(&p, &m->params.tensors[0]);
 }

@@ -10,6 +10,12 @@
 
 static bool sharded(const bt_trainer *t) { return t->shards.n > 1; }
 
+int64_t bt_layout_team_ns(bt_trainer *t) {
+    int64_t all = t->team ? t->team->comm_ns : 0, fresh = all - t->team_ns;
+    t->team_ns = all;
+    return fresh;
+}
+
 /* ---- plan ----------------------------------------------------------------------------------------------------------- */
 
 /* This rank's pieces of the flat arrays, and moments for them. */
@@ -20,10 +26,11 @@ bt_code bt_layout_take_pieces(bt_trainer *t, bt_err *err) {
     bt_shards_init(&t->shards, p->total, (size_t)t->cfg.bucket_bytes, s->dp_replicate, t->cfg.zero > 0 ? s->dp_shard : 1);
     t->norm_blocks = calloc(bt_norm_blocks(p->total), sizeof *t->norm_blocks);
     t->tensor_squares = calloc(p->n, sizeof *t->tensor_squares);
+    t->team_norms = calloc((size_t)t->mesh.shape.tp, sizeof *t->team_norms);
     t->spans = calloc(p->n, sizeof *t->spans);
     t->pieces = calloc(t->shards.n_stripes, sizeof *t->pieces);
     t->optims = calloc(t->shards.n_stripes, sizeof *t->optims);
-    if (!t->norm_blocks || !t->tensor_squares || !t->spans || !t->pieces || !t->optims) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", p->n);
+    if (!t->norm_blocks || !t->tensor_squares || !t->team_norms || !t->spans || !t->pieces || !t->optims) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", p->n);
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *x = &p->tensors[i];
         t->spans[i] = (bt_optim_span){x->offset, x->offset + x->count, x->decay};
@@ -44,6 +51,7 @@ void bt_layout_release(bt_trainer *t) {
     free(t->spans);
     free(t->norm_blocks);
     free(t->tensor_squares);
+    free(t->team_norms);
 }
 
 /* ---- a step --------------------------------------------------------------------------------------------------------- */
@@ -58,14 +66,53 @@ void bt_layout_zero_grads(bt_trainer *t) {
     for (size_t i = 0; i < t->n_pieces; i++) bt_op_zero(grads + t->pieces[i].begin, t->pieces[i].end - t->pieces[i].begin);
 }
 
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t most(size_t a, size_t b) { return a > b ? a : b; }
+
+/* Squares of a block without the tensors that another rank of the team counts. */
+static double counted_squares(const bt_trainer *t, size_t begin, size_t end) {
+    const bt_params *p = bt_model_params(t->model);
+    double sum = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *x = &p->tensors[i];
+        size_t from = most(x->offset, begin), to = least(x->offset + x->count, end);
+        if (x->counted && from < to) sum += bt_op_sum_squares(bt_model_grads(t->model) + from, to - from);
+    }
+    return sum;
+}
+
+/* Every element once: what several ranks of the team hold is counted by one of them. */
+static void count_once(bt_trainer *t, bt_range piece) {
+    const bt_params *p = bt_model_params(t->model);
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *x = &p->tensors[i];
+        size_t from = most(x->offset, piece.begin), to = least(x->offset + x->count, piece.end);
+        if (x->counted || from >= to) continue;
+        for (size_t b = from / BT_SUM_BLOCK; b * BT_SUM_BLOCK < to; b++) {
+            t->norm_blocks[b] = counted_squares(t, b * BT_SUM_BLOCK, least((b + 1) * BT_SUM_BLOCK, piece.end));
+        }
+    }
+}
+
+static double sum_over_team(bt_trainer *t, double x) {
+    if (!t->team) return x;
+    t->team->share(t->team, &x, t->team_norms, sizeof x);
+    double sum = 0;
+    for (int k = 0; k < t->team->size; k++) sum += t->team_norms[k];
+    return sum;
+}
+
 bt_code bt_layout_grad_norm(bt_trainer *t, double *norm, bt_err *err) {
     const float *grads = bt_model_grads(t->model);
     size_t n = bt_norm_blocks(t->shards.total);
     if (sharded(t)) memset(t->norm_blocks, 0, n * sizeof *t->norm_blocks);
-    for (size_t i = 0; i < t->n_pieces; i++) bt_norm_fill(t->norm_blocks, grads, t->pieces[i].begin, t->pieces[i].end);
+    for (size_t i = 0; i < t->n_pieces; i++) {
+        bt_norm_fill(t->norm_blocks, grads, t->pieces[i].begin, t->pieces[i].end);
+        if (t->team) count_once(t, t->pieces[i]);
+    }
     if (sharded(t)) BT_TRY(bt_all_reduce_f64(t->mesh.shard, t->norm_blocks, n, BT_SUM, err));     /* x + 0 is x: no bit changes */
-    *norm = sqrt(bt_norm_sum(t->norm_blocks, n)) * t->unscale;
-    return BT_OK;
+    *norm = sqrt(sum_over_team(t, bt_norm_sum(t->norm_blocks, n))) * t->unscale;
+    return bt_team_check(t->team, err);
 }
 
 bt_code bt_layout_update(bt_trainer *t, float grad_scale, float lr, float decay, bt_err *err) {
@@ -75,7 +122,10 @@ bt_code bt_layout_update(bt_trainer *t, float grad_scale, float lr, float decay,
         bt_optim_step(t->optims[i], bt_model_weights(t->model), bt_model_grads(t->model), t->spans, p->n, t->at.updates + 1, grad_scale, lr, decay);
         BT_TRY(bt_weights_gather(t->weights, i, err));
     }
+    (void)bt_layout_team_ns(t);                 /* the norm's few bytes stay with the optimizer */
     BT_TRY(bt_weights_quantise(t->weights, &comm_ns, err));
+    BT_TRY(bt_team_check(t->team, err));
+    comm_ns += bt_layout_team_ns(t);
     bt_meter_add(&t->meter, BT_MR_OPTIM, bt_now_ns() - start - comm_ns);
     bt_meter_add(&t->meter, BT_MR_COMM_EXPOSED, comm_ns);
     bt_meter_add(&t->meter, BT_MR_COMM_BUSY, comm_ns);
@@ -95,7 +145,9 @@ void bt_layout_init_weights(bt_trainer *t) {
 
 bt_code bt_layout_quantise(bt_trainer *t, bt_err *err) {
     int64_t unmeasured = 0;
-    return bt_weights_quantise(t->weights, &unmeasured, err);
+    BT_TRY(bt_weights_quantise(t->weights, &unmeasured, err));
+    (void)bt_layout_team_ns(t);
+    return bt_team_check(t->team, err);
 }
 
 /* ---- per tensor ----------------------------------------------------------------------------------------------------- */
@@ -103,7 +155,7 @@ bt_code bt_layout_quantise(bt_trainer *t, bt_err *err) {
 static double own_squares(const bt_trainer *t, const bt_tensor *x) {
     const float *grads = bt_model_grads(t->model);
     double sum = 0;
-    for (size_t i = 0; i < t->n_pieces; i++) {
+    for (size_t i = 0; x->counted && i < t->n_pieces; i++) {
         size_t from = t->pieces[i].begin > x->offset ? t->pieces[i].begin : x->offset;
         size_t to = t->pieces[i].end < x->offset + x->count ? t->pieces[i].end : x->offset + x->count;
         if (from < to) sum += bt_op_sum_squares(grads + from, to - from);
@@ -115,6 +167,7 @@ bt_code bt_layout_tensor_squares(bt_trainer *t, const double **out, bt_err *err)
     const bt_params *p = bt_model_params(t->model);
     for (size_t i = 0; i < p->n; i++) t->tensor_squares[i] = own_squares(t, &p->tensors[i]) * t->unscale * t->unscale;
     if (sharded(t)) BT_TRY(bt_all_reduce_f64(t->mesh.shard, t->tensor_squares, p->n, BT_SUM, err));
+    BT_TRY(bt_all_reduce_f64(t->mesh.tp, t->tensor_squares, p->n, BT_SUM, err));
     *out = t->tensor_squares;
     return BT_OK;
 }

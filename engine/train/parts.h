@@ -7,6 +7,7 @@
 #include "engine/optim/optim.h"
 #include "engine/parallel/mesh.h"
 #include "engine/parallel/reducer.h"
+#include "engine/parallel/team.h"
 #include "engine/train/balance.h"
 #include "engine/train/evaluate.h"
 #include "engine/train/guard.h"
@@ -53,6 +54,8 @@ struct bt_trainer {
     double slow;                                /* 1, or more: sleep as if the processor were slower */
     double *micro_losses;                       /* (micros) sums of token losses: reproducible training adds them in order */
 
+    bt_team *team;                              /* NULL: no tensor parallelism */
+    int64_t team_ns;                            /* of its exchanges, those the meter knows of */
     bt_model *model;
     bt_optim_span *spans;                       /* one per tensor */
     bt_shards shards;                           /* one shard: everything is one piece */
@@ -60,7 +63,7 @@ struct bt_trainer {
     bt_optim **optims;                          /* (n_pieces) their moments */
     size_t n_pieces;
     bt_weights *weights;
-    double *norm_blocks, *tensor_squares;
+    double *norm_blocks, *tensor_squares, *team_norms;
     bt_schedule schedule;
     bt_loader *loader;
     bt_evaluator *evaluator;                    /* NULL: no validation data */
@@ -82,7 +85,7 @@ struct bt_trainer {
     char ckpt_trouble[240];                     /* why the newest save failed, "" when it did not */
     double val_loss, val_bits_per_byte;
     bt_layer_record *layer_records;             /* (tensors) for the ternary statistics */
-    double (*layer_values)[BT_ML_COUNT];
+    double (*layer_values)[BT_ML_COUNT], (*layer_counts)[3];    /* counts of codes: zeros, positives, flips */
 };
 
 /* step.c */
@@ -94,6 +97,7 @@ void bt_share_release(bt_trainer *t);
 bt_code bt_share_adjust(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                      /* collective, after a step: parallel.balance=auto */
 
 /* layout.c: what depends on who holds what. Only grad_norm, update and tensor_squares communicate */
+int64_t bt_layout_team_ns(bt_trainer *t);                                               /* spent in the team's exchanges since the last call */
 bt_code bt_layout_take_pieces(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 void bt_layout_release(bt_trainer *t);
 void bt_layout_zero_grads(bt_trainer *t);

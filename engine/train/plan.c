@@ -6,11 +6,15 @@
 #include "engine/optim/optim.h"
 #include "engine/parallel/partial.h"
 #include "engine/parallel/reducer.h"
+#include "engine/parallel/team.h"
 #include "engine/train/weights.h"
 
-bt_model_setup bt_plan_model(const bt_run_cfg *c) {
+bt_model_setup bt_plan_model(const bt_run_cfg *c, int rank) {
+    bt_mesh_shape shape;
+    bt_run_cfg_mesh(c, &shape);
     bt_model_setup s = {.B = (int)c->micro_batch, .prec = (bt_prec)c->precision, .train = true, .n_threads = (int)c->threads,
-                        .recompute = (bt_recompute)c->recompute, .grad_int8 = c->grad == 1};
+                        .recompute = (bt_recompute)c->recompute, .grad_int8 = c->grad == 1, .sequence = c->sequence};
+    if (shape.tp > 1) s.part = (bt_part){bt_mesh_coord_of(&shape, rank).tp, shape.tp};
     bt_run_cfg_model(c, &s.cfg);
     return s;
 }
@@ -26,13 +30,13 @@ static size_t grads_kept(const bt_params *p, const bt_shards *s, int shard) {
 }
 
 size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_MAX]) {
-    bt_model_setup model = bt_plan_model(c);
+    bt_model_setup model = bt_plan_model(c, rank);
     bt_mesh_shape shape;
     bt_params p;
     bt_shards shards;
     size_t n = bt_model_plan(&model, rows, BT_PLAN_MAX), optim = 0;
     bt_run_cfg_mesh(c, &shape);
-    if (bt_params_init(&p, &model.cfg, NULL) != BT_OK) return n;
+    if (bt_params_init(&p, &model.cfg, model.part, NULL) != BT_OK) return n;
 
     bt_mesh_coord me = bt_mesh_coord_of(&shape, rank);
     int64_t dp = (int64_t)shape.dp_replicate * shape.dp_shard, micros = c->batch_tokens / c->seq_len / c->micro_batch;
@@ -55,7 +59,7 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
 
     int64_t units = c->reproducible ? micros : 0, first = micros * me.dp / dp;
     size_t exchange = bt_reducer_staging(p.total, (size_t)c->bucket_bytes, &shards, (int)dp, me.dp, units);
-    exchange += bt_weights_bytes(&p, &shards, (int)c->zero);
+    exchange += bt_weights_bytes(&p, &shards, (int)c->zero) + bt_team_staging(shape.tp);
     if (exchange) rows[n++] = (bt_arena_row){"exchange", exchange, "sums and codes of other ranks on their way"};
     size_t partial = units ? bt_partial_bytes(p.total, first, micros * (me.dp + 1) / dp - first) : 0;
     if (partial) rows[n++] = (bt_arena_row){"partial sums", partial, "reproducible: gradients of finished units"};

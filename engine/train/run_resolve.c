@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/kernels/cpu.h"
+#include "engine/model/params.h"
 #include "engine/train/balance.h"
 #include "engine/train/loss_scale.h"
 #include "engine/train/run_cfg.h"
@@ -53,7 +54,6 @@ static const char *divisors(char *buf, size_t size, int64_t n, int64_t x) {
 /* What the options can say but no code does yet. A part that lands removes its row. */
 static bt_code refuse_unbuilt(const bt_run_cfg *c, bt_err *err) {
     const struct { bool asked; const char *what, *instead; } rows[] = {
-        {c->tp > 1, "--tp: tensor parallelism", "--tp 1"},
         {c->pp > 1, "--pp: pipeline parallelism", "--pp 1"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -90,9 +90,10 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
     if (c->n_heads % c->n_kv_heads != 0)
         return bt_fail(err, BT_ARG, "model.kv_heads %" PRId64 " does not divide model.heads %" PRId64 " (use %s kv_heads)", c->n_kv_heads, c->n_heads,
                        divisors(buf, sizeof buf, c->n_heads, c->n_kv_heads));
-    bt_model_cfg m;
+    bt_model_cfg m, part;
     bt_run_cfg_model(c, &m);
-    return bt_model_cfg_check(&m, err);
+    BT_TRY(bt_model_cfg_check(&m, err));
+    return bt_part_cfg(&part, &m, (bt_part){0, (int)c->tp}, err);
 }
 
 static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {

@@ -20,6 +20,13 @@ typedef struct slice_list { bt_ckpt_slice *at; size_t n; } slice_list;
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
+/* elements [from, to) of a tensor's block; data is the first of them */
+static void append_run(slice_list *l, const bt_tensor *x, const char *state, float *data, size_t from, size_t to, bool rows) {
+    if (from >= to) return;
+    l->at[l->n++] = (bt_ckpt_slice){.tensor = x->name, .state = state, .tensor_elems = x->whole_rows * x->whole_cols, .first = bt_tensor_place(x, from),
+                                    .count = to - from, .data = data, .width = rows ? (uint32_t)x->cols : 0, .stride = rows ? (uint32_t)x->whole_cols : 0};
+}
+
 /* appends the part of every tensor inside [begin, end) of the flat array whose element `base` is flat[0] */
 static void append(bt_trainer *t, slice_list *l, const char *state, float *flat, size_t base, size_t begin, size_t end) {
     const bt_params *p = bt_model_params(t->model);
@@ -27,14 +34,22 @@ static void append(bt_trainer *t, slice_list *l, const char *state, float *flat,
         const bt_tensor *x = &p->tensors[i];
         size_t first = most(x->offset, begin), last = least(x->offset + x->count, end);
         if (first >= last) continue;
-        l->at[l->n++] = (bt_ckpt_slice){.tensor = x->name, .state = state, .tensor_elems = x->count, .first = first - x->offset, .count = last - first,
-                                        .data = flat + (first - base)};
+        float *data = flat + (first - base);
+        size_t from = first - x->offset, to = last - x->offset;
+        if (x->cols == x->whole_cols) {
+            append_run(l, x, state, data, from, to, false);
+            continue;
+        }
+        size_t rows = least((from + x->cols - 1) / x->cols * x->cols, to), rest = most(to / x->cols * x->cols, rows);   /* a block of columns: the whole rows between */
+        append_run(l, x, state, data, from, rows, false);
+        append_run(l, x, state, data + (rows - from), rows, rest, true);
+        append_run(l, x, state, data + (rest - from), rest, to, false);
     }
 }
 
 /* a stretch of n tensors can meet as many slices as it has tensors, and one more for each cut */
 static bt_code room_for(const bt_trainer *t, slice_list *l, bt_err *err) {
-    size_t kinds = 1 + bt_optim_states(t->optims[0]), most_slices = kinds * (bt_model_params(t->model)->n + 2 * t->n_pieces) + 1;
+    size_t kinds = 1 + bt_optim_states(t->optims[0]), most_slices = 3 * kinds * (bt_model_params(t->model)->n + 2 * t->n_pieces) + 1;
     l->n = 0;
     l->at = calloc(most_slices, sizeof *l->at);
     return l->at ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the list of %zu slices", most_slices);
@@ -57,6 +72,11 @@ static bt_code slices_to_save(bt_trainer *t, slice_list *out, bt_err *err) {
         append(t, out, "weight", bt_model_weights(t->model), 0, begin, end);
         append_states(t, out, i, begin, end);
     }
+    size_t n = 0;                               /* of copies in a team one is written */
+    for (size_t i = 0; i < out->n; i++) {
+        if (bt_params_named(bt_model_params(t->model), out->at[i].tensor)->counted) out->at[n++] = out->at[i];
+    }
+    out->n = n;
     return BT_OK;
 }
 

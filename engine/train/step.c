@@ -12,6 +12,8 @@ static void be_slow(const bt_trainer *t, bt_micro_times *took) {
     bt_sleep_ns(more);
     took->bwd_ns += more;
 }
+/* In reproducible training every unit's gradients are made whole over the team by themselves. */
+static void nobody(void *ctx, size_t begin, size_t end) { (void)ctx, (void)begin, (void)end; }
 
 /* Adds the gradients of this rank's samples, scaled so that the sum over all ranks is the mean over the batch's tokens.
  * Only the last micro-batch lets finished gradients leave while backward goes on. In reproducible training every
@@ -36,8 +38,14 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
         bt_micro_times took;
         int64_t first_row = (t->first_micro + i) * t->cfg.micro_batch * t->cfg.seq_len;
         bt_model_noise(t->model, (uint64_t)t->cfg.seed, (uint64_t)t->at.step, (uint64_t)first_row);
+        (void)bt_layout_team_ns(t);             /* what others measured, or nobody wants to know */
         if (last) bt_reducer_last(t->reducer);
-        double loss = bt_model_train_micro(t->model, batch.inputs, batch.targets, scale, last ? bt_reducer_ready : NULL, t->reducer, &took);
+        bt_grad_ready_fn ready = last ? bt_reducer_ready : t->cfg.reproducible ? nobody : NULL;
+        double loss = bt_model_train_micro(t->model, batch.inputs, batch.targets, scale, ready, t->reducer, &took);
+        BT_TRY(bt_team_check(t->team, err));
+        int64_t team_ns = bt_layout_team_ns(t);
+        bt_meter_add(&t->meter, BT_MR_COMM_EXPOSED, team_ns);
+        bt_meter_add(&t->meter, BT_MR_COMM_BUSY, team_ns);
         if (t->slow > 1) be_slow(t, &took);
         t->compute_ns += data_ns + took.fwd_ns + took.bwd_ns;
         bt_meter_add(&t->meter, BT_MR_FWD, took.fwd_ns);

@@ -38,7 +38,9 @@ static bt_loader_cfg loader_cfg(const bt_trainer *t) {
 }
 
 static bt_code build_model(bt_trainer *t, bt_err *err) {
-    bt_model_setup setup = bt_plan_model(&t->cfg);
+    bt_model_setup setup = bt_plan_model(&t->cfg, t->rank);
+    BT_TRY(bt_team_create(&t->team, t->mesh.tp, err));
+    setup.team = t->team;
     BT_TRY(bt_model_create(&t->model, &setup, err));
     BT_TRY(bt_layout_take_pieces(t, err));
     return bt_stats_plan(t, err);
@@ -147,9 +149,11 @@ void bt_trainer_destroy(bt_trainer *t) {
     bt_layout_release(t);
     bt_share_release(t);
     bt_model_destroy(t->model);
+    bt_team_destroy(t->team);
     bt_mesh_release(&t->mesh);
     free(t->layer_records);
     free(t->layer_values);
+    free(t->layer_counts);
     free(t);
 }
 

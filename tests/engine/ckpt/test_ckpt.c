@@ -63,10 +63,10 @@ static void fill_meta(bt_ckpt_meta *m, int64_t step, int attempt) {
 
 static bt_code save_at(world *s, int64_t step, int attempt, int keep, char *path, bt_err *err) {
     bt_ckpt_slice slices[] = {
-        {"embed", "weight", N_EMBED, 0, 400, s->embed},
-        {"embed", "weight", N_EMBED, 400, 600, s->embed + 400},
-        {"layers.0.attn_q", "weight", N_W, 0, N_W, s->w},
-        {"layers.0.attn_q", "exp_avg", N_W, 0, N_W, s->m},
+        {"embed", "weight", N_EMBED, 0, 400, s->embed, 0, 0},
+        {"embed", "weight", N_EMBED, 400, 600, s->embed + 400, 0, 0},
+        {"layers.0.attn_q", "weight", N_W, 0, N_W, s->w, 0, 0},
+        {"layers.0.attn_q", "exp_avg", N_W, 0, N_W, s->m, 0, 0},
     };
     bt_ckpt_meta meta;
     fill_meta(&meta, step, attempt);
@@ -113,18 +113,18 @@ static void test_round_trip(void **state) {
     /* other slices than were written: across the border, inside, whole */
     float a[N_EMBED], b[50], c[N_W];
     bt_ckpt_slice want[] = {
-        {"embed", "weight", N_EMBED, 390, 50, b},
-        {"embed", "weight", N_EMBED, 0, N_EMBED, a},
-        {"layers.0.attn_q", "exp_avg", N_W, 0, N_W, c},
+        {"embed", "weight", N_EMBED, 390, 50, b, 0, 0},
+        {"embed", "weight", N_EMBED, 0, N_EMBED, a, 0, 0},
+        {"layers.0.attn_q", "exp_avg", N_W, 0, N_W, c, 0, 0},
     };
     check_ok(bt_ckpt_load(found, want, 3, &err), &err);
     assert_memory_equal(b, s->embed + 390, sizeof b);
     assert_memory_equal(a, s->embed, sizeof a);
     assert_memory_equal(c, s->m, sizeof c);
 
-    bt_ckpt_slice absent = {"layers.0.attn_q", "exp_avg_sq", N_W, 0, N_W, c};
+    bt_ckpt_slice absent = {"layers.0.attn_q", "exp_avg_sq", N_W, 0, N_W, c, 0, 0};
     assert_int_equal(bt_ckpt_load(found, &absent, 1, &err), BT_FORMAT);
-    bt_ckpt_slice shape = {"embed", "weight", N_EMBED + 1, 0, 10, a};
+    bt_ckpt_slice shape = {"embed", "weight", N_EMBED + 1, 0, 10, a, 0, 0};
     assert_int_equal(bt_ckpt_load(found, &shape, 1, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "another model shape"));
 
@@ -140,17 +140,17 @@ static void test_long_tensor(void **state) {
     const size_t n = (size_t)CKPT_SECTION_ELEMS + 12345;
     float *x = malloc(n * sizeof *x), *y = malloc(n * sizeof *y);
     for (size_t i = 0; i < n; i++) x[i] = (float)i * 0.5f;
-    bt_ckpt_slice put = {"embed", "weight", n, 0, n, x};
+    bt_ckpt_slice put = {"embed", "weight", n, 0, n, x, 0, 0};
     bt_ckpt_meta meta;
     fill_meta(&meta, 1, 0);
     char path[PATH_MAX];
     check_ok(bt_ckpt_save(bt_comm_world(), s->dir, &meta, &put, 1, 1, path, sizeof path, NULL, NULL, &err), &err);
     bt_ckpt_meta_release(&meta);
     const size_t from = (size_t)CKPT_SECTION_ELEMS - 7;
-    bt_ckpt_slice get = {"embed", "weight", n, from, 20, y};
+    bt_ckpt_slice get = {"embed", "weight", n, from, 20, y, 0, 0};
     check_ok(bt_ckpt_load(path, &get, 1, &err), &err);
     assert_memory_equal(y, x + from, 20 * sizeof *x);
-    get = (bt_ckpt_slice){"embed", "weight", n, 0, n, y};
+    get = (bt_ckpt_slice){"embed", "weight", n, 0, n, y, 0, 0};
     check_ok(bt_ckpt_load(path, &get, 1, &err), &err);
     assert_memory_equal(y, x, n * sizeof *x);
     free(x);
@@ -403,7 +403,7 @@ static void test_cannot_write(void **state) {
     char name[100];
     memset(name, 'n', sizeof name - 1);
     name[99] = '\0';
-    bt_ckpt_slice bad = {name, "weight", N_W, 0, N_W, s->w};
+    bt_ckpt_slice bad = {name, "weight", N_W, 0, N_W, s->w, 0, 0};
     assert_int_equal(bt_ckpt_save(bt_comm_world(), s->dir, &meta, &bad, 1, 2, path, sizeof path, NULL, NULL, &err), BT_ARG);
     bt_ckpt_meta_release(&meta);
     assert_int_equal(count_folders(s->dir), 1);

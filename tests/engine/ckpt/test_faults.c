@@ -87,7 +87,7 @@ static bt_code save(int64_t step, bt_err *err) {
     bt_ckpt_meta meta;
     char path[PATH_MAX];
     fill(step);
-    bt_ckpt_slice slices[] = {{"embed", "weight", N, 0, 1000, x}, {"embed", "weight", N, 1000, N - 1000, x + 1000}};
+    bt_ckpt_slice slices[] = {{"embed", "weight", N, 0, 1000, x, 0, 0}, {"embed", "weight", N, 1000, N - 1000, x + 1000, 0, 0}};
     memset(&meta, 0, sizeof meta);
     meta.step = step;
     strcpy(meta.run, "faults");
@@ -103,7 +103,7 @@ static int64_t load(void) {
     char path[PATH_MAX];
     float y[N];
     if (bt_ckpt_find(bt_comm_world(), dir, path, sizeof path, &meta, NULL, &err) != BT_OK) fail_msg("nothing loads: %s", err.msg);
-    bt_ckpt_slice want = {"embed", "weight", N, 0, N, y};
+    bt_ckpt_slice want = {"embed", "weight", N, 0, N, y, 0, 0};
     if (bt_ckpt_load(path, &want, 1, &err) != BT_OK) fail_msg("load: %s", err.msg);
     fill(meta.step);
     assert_memory_equal(x, y, sizeof x);

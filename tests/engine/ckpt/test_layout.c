@@ -27,7 +27,7 @@ int main(void) {
     float x[N], y[N];
     for (int i = 0; i < N; i++) x[i] = (float)i;
     const uint64_t from = (uint64_t)(N * rank / size), to = (uint64_t)(N * (rank + 1) / size);
-    bt_ckpt_slice mine = {"embed", "weight", N, from, to - from, x + from};
+    bt_ckpt_slice mine = {"embed", "weight", N, from, to - from, x + from, 0, 0};
     bt_ckpt_meta meta = {0};
     meta.step = 5;
     strcpy(meta.run, "layout");
@@ -40,13 +40,13 @@ int main(void) {
     CHECK(bt_ckpt_find(c, dir, found, sizeof found, NULL, NULL, &err) == BT_OK && strcmp(path, found) == 0);
     /* other cuts than were written */
     const uint64_t a = (uint64_t)(rank * 1000 + 17), n = 7001;
-    bt_ckpt_slice want = {"embed", "weight", N, a, n, y};
+    bt_ckpt_slice want = {"embed", "weight", N, a, n, y, 0, 0};
     CHECK(bt_ckpt_load(found, &want, 1, &err) == BT_OK);
     CHECK(memcmp(y, x + a, n * sizeof *x) == 0);
 
     /* only rank 0 has something to write */
     meta.step = 6;
-    bt_ckpt_slice whole = {"embed", "weight", N, 0, N, x};
+    bt_ckpt_slice whole = {"embed", "weight", N, 0, N, x, 0, 0};
     CHECK(bt_ckpt_save(c, dir, &meta, &whole, rank == 0 ? 1 : 0, 3, path, sizeof path, &bytes, hash, &err) == BT_OK);
     CHECK(bt_ckpt_load(path, &want, 1, &err) == BT_OK);
 

@@ -1,0 +1,38 @@
+/* team.h - the ranks that hold one model's tensors between them (tensor parallelism), as code that computes sees them: places
+ * and four exchanges. engine/parallel implements it, engine/model calls it, tests may fake it.
+ *
+ * Rows of a matrix are shared out: rank r of n owns the rows [M r / n, M (r + 1) / n).
+ *     gather    own rows of up to BT_TEAM_ARRAYS matrices -> all their rows, on every rank
+ *     reduce    (M, C) partial sums on every rank -> the sum's own rows, in place; the rest of the matrix is rubbish then
+ *     share     some bytes of every rank -> all of them, side by side in the order of the ranks, on every rank
+ *     sum       one array on each of group_size neighbouring ranks -> its sum, the same bits on each
+ * Sums are added in the order of the ranks. All are collective and blocking: every rank of the team makes the same calls with the
+ * same shapes. A failure is kept in `failed`, and later calls do nothing: there is no meeting point inside a step. */
+#ifndef BT_ENGINE_BASE_TEAM_H
+#define BT_ENGINE_BASE_TEAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/status.h"
+
+enum { BT_TEAM_ARRAYS = 2 };
+
+typedef struct bt_team_rows { void *x; size_t row_bytes; } bt_team_rows;
+
+typedef struct bt_team bt_team;
+struct bt_team {
+    int rank, size;
+    int64_t comm_ns;                            /* spent in exchanges, since the team began */
+    bt_code failed;                             /* BT_OK until an exchange fails */
+    bt_err why;
+    void (*gather)(bt_team *t, const bt_team_rows *arrays, size_t n_arrays, size_t rows);
+    void (*reduce)(bt_team *t, float *x, size_t rows, size_t cols);
+    void (*share)(bt_team *t, const void *mine, void *all, size_t bytes);
+    void (*sum)(bt_team *t, float *x, size_t n, int group_size);
+};
+
+static inline size_t bt_team_first(size_t rows, int rank, int size) { return rows * (size_t)rank / (size_t)size; }
+
+#endif

@@ -1,0 +1,228 @@
+/* split.c - what a rank does that holds one part of a model: the exchanges of tensor and sequence parallelism.
+ *
+ *     tokens (rows) of the residual lie with their owners       blocks of columns lie with the parts
+ *
+ *     x own --norm, int8--> gather --> q k v | gate up  --> o, h columns --{sum x^2, absmax} shared--> int8 columns
+ *                            1 byte + scale a token                              |
+ *     x own <-- * scales <-- reduce <-- whole numbers of the columns' product ---+
+ *
+ * and backward the same way: dx gathered for o and down, gradients of a normed residual reduced to their owners.
+ * Exact: a scale is made of all ranks' |w|; a row's statistics of all its columns, added in the order of the ranks. A ternary
+ * product's partial sums travel as whole numbers in fp32, exact below 2^24, so their sum has the bits of one rank's product.
+ * Without `sequence` every rank owns all rows: what was reduced is gathered at once. */
+#include <math.h>
+
+#include "engine/kernels/ops.h"
+#include "engine/model/net.h"
+
+/* ---- rows ----------------------------------------------------------------------------------------------------------- */
+
+static bt_rows share_of(const bt_team *t, size_t M) {
+    size_t first = bt_team_first(M, t->rank, t->size);
+    return (bt_rows){first, bt_team_first(M, t->rank + 1, t->size) - first};
+}
+
+bt_rows bt_net_own(const bt_model *m, size_t M) {
+    return m->split && m->split->sequence ? share_of(m->split->team, M) : (bt_rows){0, M};
+}
+
+static void gather_floats(bt_model *m, float *x, size_t M) {
+    bt_team_rows rows = {x, (size_t)m->setup.cfg.C * sizeof(float)};
+    m->split->team->gather(m->split->team, &rows, 1, M);
+}
+
+static void gather_site(bt_model *m, const bt_site *s, size_t M) {
+    if (!m->split || !m->split->sequence) return;
+    if (!s->tern) {
+        gather_floats(m, s->xn, M);
+        return;
+    }
+    bt_team_rows rows[] = {{s->xq, s->K}, {s->dq, sizeof(float)}};
+    m->split->team->gather(m->split->team, rows, 2, M);
+}
+
+void bt_net_site(bt_model *m, const bt_site *s, const float *x, size_t M) {
+    bt_rows own = bt_net_own(m, M);
+    bt_site_fwd(s, x, own.first, own.n);
+    gather_site(m, s, M);
+}
+
+void bt_net_restore(bt_model *m, const bt_site *s, const float *x, size_t M) {
+    bt_rows own = bt_net_own(m, M);
+    bt_site_restore(s, x, own.first, own.n);
+    if (!s->tern) gather_site(m, s, M);
+}
+
+const float *bt_net_all(bt_model *m, const float *own_rows, size_t M) {
+    if (!m->split || !m->split->sequence) return own_rows;
+    bt_rows own = bt_net_own(m, M);
+    size_t C = (size_t)m->setup.cfg.C;
+    float *all = m->layers[0].a.dxg;
+    bt_net_copy(all + own.first * C, own_rows, own.n * C);
+    gather_floats(m, all, M);
+    return all;
+}
+
+float *bt_net_own_sum(bt_model *m, float *x, size_t M) {
+    if (!m->split) return x;
+    m->split->team->reduce(m->split->team, x, M, (size_t)m->setup.cfg.C);
+    if (!m->split->sequence) gather_floats(m, x, M);
+    return x + bt_net_own(m, M).first * (size_t)m->setup.cfg.C;
+}
+
+/* ---- row-parallel products ------------------------------------------------------------------------------------------ */
+
+void bt_net_out_part(bt_model *m, float *y, const bt_linear *l, const bt_site *s, const float *src, size_t r0, size_t rows) {
+    if (!m->split) {
+        bt_linear_fwd(l, y + r0 * l->N, s, src, r0, rows, m->setup.prec, BT_ACC);
+        return;
+    }
+    float *part = m->layers[0].a.dxn + r0 * l->N;
+    if (l->tern) bt_op_tern_fwd(part, l->N, s->xq + r0 * l->K, m->split->ones, l->packed, 1.0f, rows, l->N, l->K, 0);
+    else bt_linear_fwd(l, part, s, src, r0, rows, m->setup.prec, 0);
+}
+
+void bt_net_out_sum(bt_model *m, float *y, const bt_linear *l, const bt_site *s, size_t M) {
+    if (!m->split) return;
+    bt_rows own = bt_net_own(m, M);
+    const float *sum = bt_net_own_sum(m, m->layers[0].a.dxn, M);
+    if (!l->tern) {
+        bt_op_add(y, sum, own.n * l->N);
+        return;
+    }
+    float *scales = m->split->a;
+    for (size_t r = 0; r < own.n; r++) scales[r] = s->dq[own.first + r] * l->scale;
+    bt_op_row_axpy(y, sum, scales, own.n, l->N);
+}
+
+/* ---- norms and int8 of rows whose columns lie in all parts ---------------------------------------------------------- */
+
+void bt_split_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows) {
+    bt_split *p = s->split;
+    bt_team *t = p->team;
+    if (!s->tern && !s->normed) {
+        if (s->xn) bt_net_copy(s->xn + r0 * s->K, x, rows * s->K);
+        return;
+    }
+    bt_op_row_stats(p->mine, x, s->gain.w, rows, s->K);
+    t->share(t, p->mine, p->all, rows * sizeof *p->mine);
+    for (size_t r = 0; r < rows; r++) {
+        double sum = 0;
+        float top = 0, rstd = 1.0f;
+        for (size_t k = 0; k < (size_t)t->size; k++) sum += p->all[k * rows + r].sum;
+        if (s->normed) s->rstd[r0 + r] = rstd = (float)(1.0 / sqrt(sum / (double)s->whole_K + (double)s->eps));
+        for (size_t k = 0; k < (size_t)t->size; k++) top = fmaxf(top, p->all[k * rows + r].a * rstd * p->all[k * rows + r].b);
+        if (s->tern) s->dq[r0 + r] = top;
+    }
+    bt_op_row_apply(s->tern ? s->xq + r0 * s->K : NULL, s->tern ? s->dq + r0 : NULL, s->tern ? NULL : s->xn + r0 * s->K, x, s->gain.w,
+                    s->normed ? s->rstd + r0 : NULL, rows, s->K);
+}
+
+void bt_split_site_bwd(const bt_site *s, float *dx, const float *dy, const float *x, size_t r0, size_t rows) {
+    bt_split *p = s->split;
+    bt_team *t = p->team;
+    if (s->gain.dw) bt_op_row_dgain(s->gain.dw, dy, x, s->rstd + r0, rows, s->K);
+    double *mine = (double *)(void *)p->mine, *all = (double *)(void *)p->all;
+    bt_op_row_dot(mine, dy, x, s->gain.w, rows, s->K);
+    t->share(t, mine, all, rows * sizeof *mine);
+    for (size_t r = 0; r < rows; r++) {
+        double sum = 0;
+        for (size_t k = 0; k < (size_t)t->size; k++) sum += all[k * rows + r];
+        p->a[r] = (float)(sum / (double)s->whole_K);
+    }
+    bt_op_row_dx(dx, dy, x, s->gain.w, s->rstd + r0, p->a, rows, s->K);
+}
+
+/* ---- vocabulary ----------------------------------------------------------------------------------------------------- */
+
+void bt_net_embed(bt_model *m, const int32_t *inputs, size_t M) {
+    bt_acts *a = &m->layers[0].a;
+    size_t C = (size_t)m->setup.cfg.C;
+    if (!m->split) {
+        bt_op_embed(a->x, m->embed, inputs, M, C);
+        return;
+    }
+    bt_op_embed_part(a->dxn, m->embed, inputs, m->split->vocab0, (size_t)m->setup.cfg.V, M, C);
+    bt_net_copy(a->x, bt_net_own_sum(m, a->dxn, M), bt_net_own(m, M).n * C);
+}
+
+void bt_net_embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
+    bt_acts *a = &m->layers[0].a;
+    size_t C = (size_t)m->setup.cfg.C;
+    if (!m->split) bt_op_embed_bwd(m->d_embed, a->dx, inputs, M, C);
+    else bt_op_embed_part_bwd(m->d_embed, bt_net_all(m, a->dx, M), inputs, m->split->vocab0, (size_t)m->setup.cfg.V, M, C);
+}
+
+/* Every part's largest logit, its sum of exp and the target's logit if it is here, in one exchange: the row's loss and what its
+ * gradient needs, the same on all ranks. a = largest, b = gradient scale / sum, index = targets of this part */
+static void part_losses(bt_model *m, const int32_t *targets, float dscale, float *row_loss, size_t rows) {
+    bt_split *p = m->split;
+    bt_team *t = p->team;
+    size_t V = (size_t)m->setup.cfg.V;
+    for (size_t r = 0; r < rows; r++) {
+        size_t at = (size_t)(int64_t)targets[r] - p->vocab0;
+        p->index[r] = targets[r] >= 0 && at < V ? (int32_t)at : -1;
+    }
+    bt_op_row_lse(p->mine, m->logits, p->index, rows, V);
+    t->share(t, p->mine, p->all, rows * sizeof *p->mine);
+    for (size_t r = 0; r < rows; r++) {
+        const bt_row_stat *of = p->all + r;
+        float top = -INFINITY, want = 0;
+        double sum = 0;
+        for (size_t k = 0; k < (size_t)t->size; k++) top = fmaxf(top, of[k * rows].a);
+        for (size_t k = 0; k < (size_t)t->size; k++) {
+            sum += of[k * rows].sum * exp((double)of[k * rows].a - (double)top);
+            want += of[k * rows].b;             /* zero but for one */
+        }
+        p->a[r] = top;
+        p->b[r] = targets[r] < 0 ? 0.0f : (float)((double)dscale / sum);
+        row_loss[r] = targets[r] < 0 ? 0.0f : (float)(log(sum) + (double)top - (double)want);
+    }
+}
+
+double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t M) {
+    bt_acts *a = &m->layers[0].a;
+    size_t V = (size_t)m->setup.cfg.V, C = (size_t)m->setup.cfg.C;
+    bool grad = dscale != 0.0f;
+    bt_prec prec = m->setup.prec;
+    if (!m->split) {
+        return bt_op_head_loss(grad ? a->dxn : NULL, grad ? m->d_head : NULL, a->xn, m->head, targets, dscale, m->logits, m->logits_rows, m->row_loss, M, V,
+                               C, prec);
+    }
+    if (m->split->sequence) gather_floats(m, a->xn, M);
+    double loss = 0;
+    for (size_t r0 = 0; r0 < M; r0 += m->logits_rows) {
+        size_t rows = M - r0 < m->logits_rows ? M - r0 : m->logits_rows;
+        const float *x = a->xn + r0 * C;
+        bt_op_gemm(m->logits, V, x, C, 0, m->head, C, 1, 1.0f, rows, V, C, prec, 0);
+        part_losses(m, targets + r0, dscale, m->row_loss + r0, rows);
+        if (!grad) continue;
+        bt_op_row_softmax(m->logits, m->split->a, m->split->b, m->split->index, dscale, rows, V);
+        bt_op_gemm(a->dxn + r0 * C, C, m->logits, V, 0, m->head, C, 0, 1.0f, rows, C, V, prec, 0);
+        bt_op_gemm(m->d_head, C, m->logits, V, 1, x, C, 0, 1.0f, V, C, rows, prec, BT_ACC);
+    }
+    for (size_t r = 0; r < M; r++) loss += (double)m->row_loss[r];
+    return loss;
+}
+
+/* ---- gradients and scales ------------------------------------------------------------------------------------------- */
+
+/* Norms see a rank's own tokens only, heads' norms its own heads, shared kv heads the queries of one part. */
+void bt_split_grad(const bt_model *m, const bt_tensor *t) {
+    bool heads = t->id == BT_P_Q_NORM || t->id == BT_P_K_NORM || t->shard == BT_SHARD_KVROW;
+    if (t->copies > 1 && (heads || m->split->sequence)) m->split->team->sum(m->split->team, m->g + t->offset, t->count, t->copies);
+}
+
+void bt_split_totals(const bt_model *m, double (*totals)[2]) {
+    bt_team *t = m->split->team;
+    size_t n = m->params.n;
+    double (*all)[2] = totals + n;
+    t->share(t, totals, all, n * sizeof *totals);
+    for (size_t i = 0; i < n; i++) {
+        totals[i][0] = totals[i][1] = 0;
+        for (size_t k = 0; k < (size_t)t->size; k += (size_t)m->params.tensors[i].copies) {
+            totals[i][0] += all[k * n + i][0];
+            totals[i][1] += all[k * n + i][1];
+        }
+    }
+}
