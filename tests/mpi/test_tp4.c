@@ -1,0 +1,106 @@
+/* mpi: 4
+ * Tensor parallelism on four ranks, alone and with ZeRO, replicas and shared kv heads: the story of one rank; a checkpoint of one layout
+ * goes on in others; reproducible training keeps its bits for any data-parallel layout of the same team. */
+#include <unistd.h>
+
+#include "tests/mpi/tp.h"
+
+#define STRIPES "--set", "train.bucket_bytes=4096"      /* the least: several stripes even in a tiny model */
+
+static const tp_shape shapes[] = {
+    {"tiny", {NULL}},
+    {"unequal vocabulary, heads' norms", {"--set", "model.vocab=63", "--set", "model.qk_norm=true"}},
+};
+static const tp_layout layouts[] = {
+    {"tp 4, two ranks a kv head", 0, {"--tp", "4"}},
+    {"tp 4, zero 3 of one shard", 1, {"--tp", "4", "--zero", "3"}},
+    {"tp 2, 2 replicas", 1, {"--tp", "2", "--micro-batch", "2"}},
+    {"tp 2, zero 1", 0, {STRIPES, "--tp", "2", "--zero", "1", "--dp-shard", "2"}},
+    {"tp 2, zero 2, full recompute", 0, {STRIPES, "--tp", "2", "--zero", "2", "--dp-shard", "2", "--recompute", "full"}},
+    {"tp 2, zero 3", 1, {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--micro-batch", "2"}},
+    {"tp 2, zero 3, residual on both ranks", 0, {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--set", "mesh.sequence=false"}},
+};
+enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
+
+static void same_story_as_one_rank(void **state) {
+    (void)state;
+    for (size_t k = 0; k < N_LAYOUTS; k++) tp_compare(shapes, &layouts[k]);
+}
+
+static void reproducible_bits_for_any_data_parallel_layout(void **state) {
+    (void)state;
+    static const tp_layout cuts[] = {
+        {"replicas", 0, {"--tp", "2", "--set", "train.reproducible=true", "--set", "train.unit=2"}},
+        {"zero 3", 0, {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--set", "train.reproducible=true", "--set", "train.unit=2"}},
+    };
+    static fake_sink first;
+    tp_run(&first, &shapes[0], &cuts[0]);
+    tp_run(&together, &shapes[0], &cuts[1]);
+    for (size_t i = 0; i < first.n_steps; i++) {
+        assert_true(first.steps[i].v[BT_MS_LOSS] == together.steps[i].v[BT_MS_LOSS]);
+        assert_true(first.steps[i].v[BT_MS_GRAD_NORM] == together.steps[i].v[BT_MS_GRAD_NORM]);
+    }
+}
+
+/* ---- a checkpoint of each layout goes on in others -------------------------------------------------------------------- */
+
+static char dir[64];
+
+static void run_part(fake_sink *f, const tp_layout *l, const char *stop_after, const char *resume_dir) {
+    const char *words[12 + TP_WORDS] = {"--steps", "6", "--lr", "1e-3", "--stop-after", stop_after, "--out", dir};
+    size_t n = 8;
+    for (size_t i = 0; i < TP_WORDS && l->words[i]; i++) words[n++] = l->words[i];
+    bt_run_cfg cfg;
+    tiny_cfg(&cfg, words);
+    memset(f, 0, sizeof *f);
+    bt_trainer *t = tiny_create(&cfg, f, NULL, resume_dir);
+    bt_train_result r;
+    bt_err err = BT_ERR_INIT;
+    if (bt_trainer_run(t, &r, &err) != BT_OK) fail_msg("%s: %s", l->name, err.msg);
+    bt_trainer_destroy(t);
+    assert_int_equal(bt_broadcast(bt_comm_world(), f, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
+}
+
+static void a_checkpoint_of_one_layout_goes_on_in_others(void **state) {
+    (void)state;
+    static const tp_layout others[] = {
+        {"4 replicas", 0, {NULL}},
+        {"zero 3", 0, {STRIPES, "--zero", "3"}},
+        {"tp 4", 0, {"--tp", "4"}},
+        {"tp 2, zero 3", 0, {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2"}},
+        {"tp 2, zero 2, 1 replica", 0, {STRIPES, "--tp", "2", "--zero", "2", "--dp-shard", "2"}},
+        {"tp 2, 2 replicas", 0, {"--tp", "2"}},
+    };
+    enum { N = sizeof others / sizeof *others };
+    bt_err err = BT_ERR_INIT;
+    static fake_sink whole, second;
+    dir[0] = '\0';
+    run_part(&whole, &others[0], "0", "");
+    for (size_t k = 0; k < N; k++) {
+        snprintf(dir, sizeof dir, "/tmp/bt-tp-XXXXXX");
+        if (bt_comm_rank(bt_comm_world()) == 0) assert_non_null(mkdtemp(dir));
+        assert_int_equal(bt_broadcast(bt_comm_world(), dir, sizeof dir, 0, &err), BT_OK);
+        run_part(&second, &others[k], "3", "");
+        run_part(&second, &others[(k + 1) % N], "2", dir);
+        assert_int_equal(second.n_steps, 2);
+        run_part(&second, &others[(k + 3) % N], "0", dir);
+        assert_int_equal(second.n_steps, 1);
+        layout_near(whole.steps[5].v[BT_MS_LOSS], second.steps[0].v[BT_MS_LOSS], 1e-5, others[k].name, 5);
+        assert_int_equal(bt_barrier(bt_comm_world(), &err), BT_OK);
+        if (bt_comm_rank(bt_comm_world()) == 0) {
+            char command[96];
+            snprintf(command, sizeof command, "rm -rf '%s'", dir);
+            assert_int_equal(system(command), 0);
+        }
+    }
+}
+
+int main(void) {
+    if (!tp_begin(shapes, sizeof shapes / sizeof *shapes, 4)) return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_story_as_one_rank),
+        cmocka_unit_test(reproducible_bits_for_any_data_parallel_layout),
+        cmocka_unit_test(a_checkpoint_of_one_layout_goes_on_in_others),
+    };
+    return tp_end(cmocka_run_group_tests(tests, NULL, NULL));
+}
