@@ -56,13 +56,16 @@ void bt_scratch_sweep(void) {
     sweep("/dev/shm");
 }
 
-/* the lock is taken before it gets its name, so that a sweep never finds it free */
-static int make_lock(const char *folder, bt_err *err) {
+/* The lock is taken before it gets its name, so that a sweep never finds it free. Its text names the job's folder, so that
+ * whoever meets one half of a job's scratch knows which job it is of. */
+static int make_lock(const char *folder, const char *job, bt_err *err) {
     char fresh[300], name[300];
     snprintf(fresh, sizeof fresh, "%s/lock.new", folder);
     snprintf(name, sizeof name, "%s/lock", folder);
     int fd = open(fresh, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd >= 0 && flock(fd, LOCK_EX) == 0 && rename(fresh, name) == 0) return fd;
+    char line[280];
+    int n = snprintf(line, sizeof line, "%s\n", job);
+    if (fd >= 0 && flock(fd, LOCK_EX) == 0 && write(fd, line, (size_t)n) == n && rename(fresh, name) == 0) return fd;
     bt_fail_errno(err, BT_IO, errno, "cannot lock '%s'", name);
     if (fd >= 0) close(fd);
     return -1;
@@ -83,12 +86,12 @@ bt_code bt_scratch_create(bt_scratch *s, int ranks, bt_err *err) {
         s->tmp[0] = '\0';
         return code;
     }
-    s->lock = make_lock(s->tmp, err);
+    s->lock = make_lock(s->tmp, s->tmp, err);
     if (s->lock < 0) goto failed;
     if (shm_has_room(ranks)) {
         snprintf(s->shm, sizeof s->shm, "/dev/shm/bitrain-%u-XXXXXX", (unsigned)getuid());
         if (mkdtemp(s->shm)) {
-            s->shm_lock = make_lock(s->shm, err);
+            s->shm_lock = make_lock(s->shm, s->tmp, err);
             if (s->shm_lock < 0) goto failed;
             return BT_OK;
         }

@@ -1,7 +1,8 @@
 /* scratch.h - folders that die with a job: its sockets, mpirun's files, the shared-memory segments of the ranks.
  *
- * Each folder holds a file `lock` with a file lock that the supervisor and mpirun share; when both are gone the lock is
- * free and the next supervisor of the same user sweeps the folder, so a killed pair leaves nothing for ever. */
+ * Each folder holds a file `lock`, which names the job's folder in TMPDIR, with a file lock that the supervisor and mpirun
+ * share; when both are gone the lock is free and the next supervisor of the same user sweeps the folder, so a killed pair
+ * leaves nothing for ever. */
 #ifndef BT_MONITOR_JOB_SCRATCH_H
 #define BT_MONITOR_JOB_SCRATCH_H
 
