@@ -3,8 +3,8 @@
  * A row is blocks of 32 bytes for 128 inputs: bits 2i, 2i+1 of byte j hold code + 1 of input 32 i + j (quant/ternary.h), so a
  * shift and a mask give 32 consecutive unsigned operands. sum w x = sum (w + 1) x - sum x.
  *
- * Roofline: one byte carries four weights; a core that reads B bytes/s multiplies 4 B weights/s. Per 64 bytes: 3 shifts,
- * 4 masks, 4 vpdpbusd; four rows share the loads of x. That is ~5 cycles, above what memory delivers to one core. */
+ * Roofline: one byte carries four weights; a core that reads B bytes/s multiplies 4 B weights/s. AVX-512 with VNNI, per 64
+ * bytes: 4 masks, 4 vpdpbusd; four rows share the loads of x. That is ~3 cycles, above what memory delivers to one core. */
 #ifndef BT_ENGINE_KERNELS_ISA_GEMV_H
 #define BT_ENGINE_KERNELS_ISA_GEMV_H
 
@@ -51,50 +51,68 @@ BT_INLINE void gemv_rows_256(const int rows, int32_t *sum, const int8_t *xq, con
     BT_UNROLL for (int r = 0; r < rows; r++) sum[r] = hsum_i32(total[r]);
 }
 
-#if defined(__AVX512F__)
-BT_INLINE void gemv_rows_512(const int rows, int32_t *sum, const int8_t *xq, const uint8_t *w, size_t stride, size_t K) {
-    const __m512i three = _mm512_set1_epi8(3);
-    __m512i acc[4];
-    BT_UNROLL for (int r = 0; r < rows; r++) acc[r] = _mm512_setzero_si512();
-    size_t k = 0;
-    for (; k + 256 <= K; k += 256, w += 64) {
-        __m512i v[4];
-        BT_UNROLL for (int r = 0; r < rows; r++) v[r] = dwords(w + (size_t)r * stride);
-        BT_UNROLL for (int i = 0; i < 4; i++) {
-            const int8_t *p = xq + k + 32 * i;
-            __m512i x = _mm512_castsi256_si512(bytes32(p));
-            x = _mm512_inserti64x4(x, bytes32(p + 128), 1);
-            BT_UNROLL for (int r = 0; r < rows; r++) {
-                acc[r] = x_dpbusd(acc[r], _mm512_and_si512(v[r], three), x);
-                v[r] = _mm512_srli_epi16(v[r], 2);
-            }
-        }
-    }
-    BT_UNROLL for (int r = 0; r < rows; r++) sum[r] = _mm512_reduce_add_epi32(acc[r]);
-    if (k < K) {
-        int32_t rest[4];
-        gemv_rows_256(rows, rest, xq + k, w, stride, K - k);
-        for (int r = 0; r < rows; r++) sum[r] += rest[r];
-    }
-}
-#endif
-
 static void gemv_four(int32_t sum[4], const int8_t *xq, const uint8_t *w, size_t stride, size_t K, size_t rows) {
-#if defined(__AVX512F__)
-    if (bt_cpu_get()->avx512_vnni) {
-        if (rows == 4) gemv_rows_512(4, sum, xq, w, stride, K);
-        else for (size_t r = 0; r < rows; r++) gemv_rows_512(1, sum + r, xq, w + r * stride, stride, K);
-        return;
-    }
-#endif
     if (rows == 4) gemv_rows_256(4, sum, xq, w, stride, K);
     else for (size_t r = 0; r < rows; r++) gemv_rows_256(1, sum + r, xq, w + r * stride, stride, K);
 }
+
+#if defined(__AVX512F__)
+enum { GEMV_AHEAD = 4096 };                                         /* rows are too short for the hardware to see a stream */
+enum { GEMV_K = 16384 };                                            /* inputs put in order on the stack; longer rows go the other way */
+
+/* xs: two blocks of x side by side, so that one load serves bits 2i, 2i+1 of 64 packed bytes. The two bits stay where they are:
+ * place i counts 4^i, in an accumulator of its own that is shifted down at the end (every term is a multiple) */
+BT_INLINE void gemv_rows_512(const int rows, int32_t *sum, const int8_t *xs, const uint8_t *w, size_t stride, size_t steps) {
+    __m512i acc[4][4], place[4];
+    BT_UNROLL for (int i = 0; i < 4; i++) {
+        place[i] = _mm512_set1_epi8((char)(3 << 2 * i));
+        BT_UNROLL for (int r = 0; r < rows; r++) acc[r][i] = _mm512_setzero_si512();
+    }
+    for (size_t k = 0; k < steps; k++, w += 64, xs += 256) {
+        __m512i v[4];
+        BT_UNROLL for (int r = 0; r < rows; r++) v[r] = dwords(w + (size_t)r * stride);
+        BT_UNROLL for (int i = 0; i < 4; i++) {
+            __m512i x = dwords(xs + 64 * i);
+            BT_UNROLL for (int r = 0; r < rows; r++) acc[r][i] = x_dpbusd(acc[r][i], _mm512_and_si512(v[r], place[i]), x);
+        }
+    }
+    BT_UNROLL for (int r = 0; r < rows; r++) {
+        BT_UNROLL for (int i = 1; i < 4; i++) acc[r][0] = _mm512_add_epi32(acc[r][0], _mm512_srai_epi32(acc[r][i], (unsigned)(2 * i)));
+        sum[r] = hsum_i32(_mm256_add_epi32(_mm512_castsi512_si256(acc[r][0]), _mm512_extracti64x4_epi64(acc[r][0], 1)));
+    }
+}
+
+static void gemv_512(float *y, const int8_t *xq, int32_t all, float s, const uint8_t *w, size_t K, size_t rows) {
+    size_t stride = up(K, 128) / 4, steps = K / 256, rest = steps * 256;
+    int8_t xs[GEMV_K];
+    for (size_t k = 0; k < rest; k += 256) {
+        for (size_t i = 0; i < 4; i++) {
+            memcpy(xs + k + 64 * i, xq + k + 32 * i, 32);
+            memcpy(xs + k + 64 * i + 32, xq + k + 32 * i + 128, 32);
+        }
+    }
+    for (size_t n = 0; n < rows; n += 4, w += 4 * stride) {
+        size_t have = least(4, rows - n);
+        int32_t sum[4], more[4] = {0};
+        for (size_t o = 0; o < 4 * stride; o += 64) _mm_prefetch((const char *)w + o + GEMV_AHEAD, _MM_HINT_T0);   /* may lie beyond the end */
+        if (have == 4) gemv_rows_512(4, sum, xs, w, stride, steps);
+        else for (size_t r = 0; r < have; r++) gemv_rows_512(1, sum + r, xs, w + r * stride, stride, steps);
+        if (rest < K) gemv_four(more, xq + rest, w + rest / 4, stride, K - rest, have);
+        for (size_t r = 0; r < have; r++) y[n + r] = (float)(sum[r] + more[r] - all) * s;
+    }
+}
+#endif
 
 static void prod_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale, size_t K, size_t n0, size_t n1) {
     size_t stride = up(K, 128) / 4;
     int32_t all = sum_i8(xq, K), sum[4];
     float s = dq * scale;
+#if defined(__AVX512F__)
+    if (bt_cpu_get()->avx512_vnni && K <= GEMV_K) {
+        gemv_512(y + n0, xq, all, s, packed2 + n0 * stride, K, n1 - n0);
+        return;
+    }
+#endif
     for (size_t n = n0; n < n1; n += 4) {
         size_t rows = least(4, n1 - n);
         gemv_four(sum, xq, packed2 + n * stride, stride, K, rows);
