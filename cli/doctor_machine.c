@@ -72,6 +72,8 @@ void bt_doctor_processor(bt_doctor *d) {
         bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "cpu", "the processor has AMX but the kernel gives no permission for it"),
                        "Linux 5.16 or newer, and a sandbox that allows arch_prctl(ARCH_REQ_XCOMP_PERM)");
 
+    if (c->amx_tile) bt_doc(d, BT_DOC_INFO, "cpu", "AMX kernels are tested bit for bit, but their speed has never been measured: compare with --isa avx512");
+
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     if (online > c->cores)
         bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "cores", "this process may use %d of %ld cores (affinity)", c->cores, online),

@@ -36,7 +36,7 @@ static struct {
 
 static const bt_kernels *set_at(size_t i) {     /* NULL: not on this machine */
     const bt_cpu *c = bt_cpu_get();
-    bool avx2 = c->avx2 && c->fma && c->f16c, avx512 = avx2 && c->avx512, amx = avx512 && c->amx_int8 && c->amx_bf16;
+    bool avx2 = c->avx2 && c->fma && c->f16c, avx512 = avx2 && c->avx512, amx = avx512 && c->avx512_bf16 && c->amx_int8 && c->amx_bf16;
     switch (i) {
     case 0: return &bt_kernels_generic;
     case 1: return bt_kernels_blas();
@@ -82,6 +82,13 @@ static void start(void) {
     choice.ready = true;
 }
 
+static const char *missing(size_t i) {          /* why set i is not on this machine */
+    const bt_cpu *c = bt_cpu_get();
+    if (i == 4 && c->avx512 && !c->amx_tile) return "no AMX here, or the system gives no permission for its tiles";
+    if (i == 4 && c->avx512) return "AMX for int8 and bf16, and AVX-512 with bf16, are needed together";
+    return i >= 3 ? "no AVX-512 (F, BW, VL, DQ) here" : "no AVX2 with FMA and F16C here";
+}
+
 bt_code bt_kernels_select(const char *isa, bt_err *err) {
     size_t top = SETS, best = 0;
     bool automatic = !isa || !isa[0] || strcmp(isa, "auto") == 0;
@@ -91,7 +98,7 @@ bt_code bt_kernels_select(const char *isa, bt_err *err) {
     }
     if (!automatic && !set_at(top)) {
         if (top == 1) BT_TRY(bt_blas_load(err));
-        return bt_fail(err, BT_UNSUPPORTED, "kernel set '%s' does not run on this processor (%s)", isa, bt_cpu_get()->model);
+        return bt_fail(err, BT_UNSUPPORTED, "kernel set '%s' does not run on this processor (%s): %s", isa, bt_cpu_get()->model, missing(top));
     }
     for (size_t i = SETS - 1; automatic && i > 1 && best == 0; i--) if (set_at(i)) best = i;
     if (!automatic) best = top;

@@ -63,7 +63,7 @@ BT_INLINE void tile_store(const tile_out *o, int i, int j, __m512 v) {
 }
 
 BT_INLINE void tile_f32(const int rows, const tile_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {
-    __m512 acc[MR][2];
+    __m512 acc[14][2];
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_ps();
     for (size_t g = 0; g < groups; g++, a++, b += NR) {
         __m512 b0 = _mm512_castsi512_ps(dwords(b)), b1 = _mm512_castsi512_ps(dwords(b + 16));
@@ -77,7 +77,7 @@ BT_INLINE void tile_f32(const int rows, const tile_out *o, const uint32_t *a, si
 }
 
 BT_INLINE void tile_bf16(const int rows, const tile_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {
-    __m512 acc[MR][2];
+    __m512 acc[14][2];
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_ps();
     for (size_t g = 0; g < groups; g++, a++, b += NR) {
         __m512i b0 = dwords(b), b1 = dwords(b + 16);
@@ -100,7 +100,7 @@ BT_INLINE void tile_store_i8(const tile_i8_out *o, int i, int j, __m512i v) {
 }
 
 BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b, size_t groups) {
-    __m512i acc[MR][2];
+    __m512i acc[14][2];
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_si512();
     for (size_t g = 0; g < groups; g++, b += 4 * NR) {
         __m512i b0 = dwords(b), b1 = dwords(b + 64);
@@ -116,11 +116,11 @@ BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const int8_t *a, 
 /* Without VNNI: vpmaddubsw gives pairs within +-2*2*128 = 512, so 63 groups add up in 16 bits without saturating (32 used);
  * then vpmaddwd widens into the 32-bit sums kept in L1. Two instructions a group instead of the usual three. */
 BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b, size_t groups) {
-    __m512i total[MR][2];
+    __m512i total[14][2];
     const __m512i ones = _mm512_set1_epi16(1);
     for (int i = 0; i < rows; i++) total[i][0] = total[i][1] = _mm512_setzero_si512();
     for (size_t g0 = 0; g0 < groups; g0 += 32) {
-        __m512i acc[MR][2];
+        __m512i acc[14][2];
         size_t g1 = groups - g0 < 32 ? groups : g0 + 32;
         BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_si512();
         for (size_t g = g0; g < g1; g++, b += 4 * NR) {
@@ -140,7 +140,7 @@ BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *
 
 /* The same for any unsigned b: its even and odd bytes as 16-bit words, two vpmaddwd a group */
 BT_INLINE void tile_words(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b, size_t groups) {
-    __m512i acc[MR][2];
+    __m512i acc[14][2];
     const __m512i low = _mm512_set1_epi16(255);
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_si512();
     for (size_t g = 0; g < groups; g++, b += 4 * NR) {
@@ -175,8 +175,14 @@ TILE_SWITCH(run_vnni, tile_vnni, tile_i8_out, int8_t, uint8_t)
 TILE_SWITCH(run_maddubs, tile_maddubs, tile_i8_out, int8_t, uint8_t)
 TILE_SWITCH(run_words, tile_words, tile_i8_out, int8_t, uint8_t)
 
+#if defined(BT_AMX_TILES)
+#include "engine/kernels/isa_amx_tile.h"
+#else
 static tile_i8_fn tile_i8(void) { return bt_cpu_get()->avx512_vnni ? run_vnni : run_maddubs; }         /* b is code + 1 */
 static tile_i8_fn tile_u8(void) { return bt_cpu_get()->avx512_vnni ? run_vnni : run_words; }           /* b is any byte */
+#define TILE_F32 run_f32
+#define TILE_BF16 run_bf16
+#endif
 
 static int32_t sum_i8(const int8_t *x, size_t n) {
     const __m512i flip = _mm512_set1_epi8((char)0x80);
@@ -371,9 +377,9 @@ static void b_codes_bf16(uint32_t *dst, const uint8_t *fours, size_t k) {
     }
 }
 
-static const form form_f32 = {1, a_rows_f32, a_cols_f32, b_rows_f32, b_cols_f32, b_i8_f32, b_codes_f32, run_f32};
-static const form form_bf16 = {2, a_rows_bf16, a_cols_bf16, b_rows_bf16, b_cols_bf16, b_i8_bf16, b_codes_bf16, run_bf16};
-static const form form_half = {1, a_rows_half, a_cols_half, b_rows_half, b_cols_half, b_i8_f32, b_codes_f32, run_f32};
+static const form form_f32 = {1, a_rows_f32, a_cols_f32, b_rows_f32, b_cols_f32, b_i8_f32, b_codes_f32, TILE_F32};
+static const form form_bf16 = {2, a_rows_bf16, a_cols_bf16, b_rows_bf16, b_cols_bf16, b_i8_bf16, b_codes_bf16, TILE_BF16};
+static const form form_half = {1, a_rows_half, a_cols_half, b_rows_half, b_cols_half, b_i8_f32, b_codes_f32, TILE_F32};
 static const form *form_of(bt_prec prec) {
     if (prec == BT_PREC_FP16) return &form_half;
     return prec == BT_PREC_BF16 && bt_cpu_get()->avx512_bf16 ? &form_bf16 : &form_f32;

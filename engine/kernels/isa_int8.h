@@ -27,12 +27,13 @@ typedef struct i8_product {                     /* y (rows, cols) (+)= (float)(a
     size_t rows, cols, groups;
     float scale;
     int acc;
+    size_t a_step;
 } i8_product;
 
 static void run_i8(const i8_product *p) {
     size_t tiles = (p->rows + MR - 1) / MR;
     for (size_t n = 0; n < p->cols; n += NR) {
-        tile_i8_out o = {.ldy = p->ldy, .cols = p->cols - n, .scale = p->scale, .acc = p->acc};
+        tile_i8_out o = {.ldy = p->ldy, .cols = p->cols - n, .scale = p->scale, .acc = p->acc, .a_step = p->a_step};
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = p->rows * t / tiles, r1 = p->rows * (t + 1) / tiles;
             o.y = p->y + r0 * p->ldy + n;
@@ -43,43 +44,57 @@ static void run_i8(const i8_product *p) {
     }
 }
 
-/* rows of int8 that stay in L2; a padded copy where the length is no multiple of a group, or rows would fall into the same
- * cache sets */
-enum { I8_ROWS = 16 * MR, I8_BYTES = 262144 };
+/* Rows of int8 that stay in L2, `length` long: where a set wants chunks they are copied into them; else a padded copy where the
+ * length is no multiple of a group, or rows would fall into the same cache sets. */
+enum { I8_ROWS = 16 * MR, I8_BYTES = 262144, I8_CHUNK = 4 * CHUNK };
+
+typedef struct i8_block {                       /* scratch of a block of rows */
+    size_t most_rows, length, ld, step;
+    int32_t *sums;
+    float *dq;
+    int8_t *row;                                /* one row by itself */
+    int8_t *rows;
+} i8_block;
 
 static size_t i8_rows(size_t K) {
     size_t rows = I8_BYTES / (K ? K : 1) / MR * MR;
     return rows < MR ? MR : rows > I8_ROWS ? I8_ROWS : rows;
 }
 static size_t i8_stride(size_t K) { return up(K, 64) + 64; }
+static size_t i8_block_bytes(size_t K) { return 2 * I8_ROWS * 4 + (1 + i8_rows(K)) * i8_stride(K); }
 
-typedef struct i8_block {                       /* scratch of a block of rows */
-    int32_t *sums;
-    float *dq;
-    int8_t *rows;
-} i8_block;
-static size_t i8_block_bytes(size_t K) { return 2 * I8_ROWS * 4 + i8_rows(K) * i8_stride(K); }
-static i8_block i8_block_of(void *scratch) {
+static i8_block i8_block_of(void *scratch, size_t K) {
     int32_t *p = scratch;
-    return (i8_block){p, (float *)(void *)(p + I8_ROWS), (int8_t *)(p + 2 * I8_ROWS)};
+    int8_t *row = (int8_t *)(p + 2 * I8_ROWS);
+    size_t rows = i8_rows(K), stride = i8_stride(K);
+    return (i8_block){rows, K, IN_TILES ? I8_CHUNK : stride, IN_TILES ? rows * I8_CHUNK : 0, p, (float *)(void *)(p + I8_ROWS), row, row + stride};
+}
+
+/* row i of the block := x, zeros up to a group */
+static void i8_put(const i8_block *b, size_t i, const int8_t *x) {
+    size_t step = IN_TILES ? I8_CHUNK : b->length + 1;
+    for (size_t k = 0; k < b->length; k += step) {
+        int8_t *to = b->rows + k / I8_CHUNK * b->step + i * b->ld;
+        size_t n = least(step, b->length - k);
+        if (to != x) memcpy(to, x + k, n);
+        memset(to + n, 0, up(n, 4) - n);
+    }
 }
 
 static void prod_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed, float scale, size_t m0, size_t m1,
                           size_t N, size_t K, int flags, void *scratch) {
-    size_t most_rows = i8_rows(K), stride = i8_stride(K), copies = K % 4 || K % 1024 == 0;
-    i8_block tmp = i8_block_of(scratch);
-    i8_product p = {.tile = tile_i8(), .ldy = ldy, .lda = copies ? stride : K, .sums = tmp.sums, .panels = packed, .cols = N,
+    i8_block b = i8_block_of(scratch, K);
+    int copies = IN_TILES || K % 4 || K % 1024 == 0;
+    i8_product p = {.tile = tile_i8(), .ldy = ldy, .lda = copies ? b.ld : K, .a_step = b.step, .sums = b.sums, .panels = packed, .cols = N,
                     .groups = up(K, 4) / 4, .scale = scale, .acc = flags & BT_ACC};
-    for (size_t m = m0; m < m1; m += most_rows) {
-        p.rows = least(most_rows, m1 - m);
+    for (size_t m = m0; m < m1; m += b.most_rows) {
+        p.rows = least(b.most_rows, m1 - m);
         for (size_t i = 0; i < p.rows; i++) {
-            tmp.sums[i] = sum_i8(xq + (m + i) * K, K);
-            if (!copies) continue;
-            memcpy(tmp.rows + i * stride, xq + (m + i) * K, K);
-            memset(tmp.rows + i * stride + K, 0, up(K, 4) - K);
+            b.sums[i] = sum_i8(xq + (m + i) * K, K);
+            if (copies) i8_put(&b, i, xq + (m + i) * K);
         }
         p.y = y + m * ldy;
-        p.a = copies ? tmp.rows : xq + m * K;
+        p.a = copies ? b.rows : xq + m * K;
         p.dq = dq + m;
         run_i8(&p);
     }
@@ -135,15 +150,15 @@ static int32_t grad_row(int8_t *q, float *scale, const float *dy, size_t n, uint
 
 static void prod_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1, size_t N,
                           size_t K, const bt_noise *noise, int flags, void *scratch) {
-    size_t most_rows = i8_rows(N), stride = i8_stride(N);
-    i8_block tmp = i8_block_of(scratch);
-    i8_product p = {.tile = tile_i8(), .ldy = lddx, .a = tmp.rows, .lda = stride, .dq = tmp.dq, .sums = tmp.sums,
+    i8_block b = i8_block_of(scratch, N);
+    i8_product p = {.tile = tile_i8(), .ldy = lddx, .a = b.rows, .lda = b.ld, .a_step = b.step, .dq = b.dq, .sums = b.sums,
                     .panels = (const uint8_t *)packed + fwd_bytes(N, K), .cols = K, .groups = up(N, 4) / 4, .scale = scale, .acc = flags & BT_ACC};
-    for (size_t m = m0; m < m1; m += most_rows) {
-        p.rows = least(most_rows, m1 - m);
+    for (size_t m = m0; m < m1; m += b.most_rows) {
+        p.rows = least(b.most_rows, m1 - m);
         for (size_t i = 0; i < p.rows; i++) {
-            tmp.sums[i] = grad_row(tmp.rows + i * stride, &tmp.dq[i], dy + (m + i) * lddy, N, noise->rows[m + i] ^ noise->salt);
-            memset(tmp.rows + i * stride + N, 0, up(N, 4) - N);
+            int8_t *row = IN_TILES ? b.row : b.rows + i * b.ld;
+            b.sums[i] = grad_row(row, &b.dq[i], dy + (m + i) * lddy, N, noise->rows[m + i] ^ noise->salt);
+            i8_put(&b, i, row);
         }
         p.y = dx + m * lddx;
         run_i8(&p);
@@ -151,19 +166,20 @@ static void prod_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, 
 }
 
 /* ---- dw8 ------------------------------------------------------------------------------------------------------------- */
-enum { G_ROWS = 32 * MR, G_LD = BT_GRAD_BLOCK + 64 };
+enum { G_ROWS = 32 * MR, G_LD = IN_TILES ? I8_CHUNK : BT_GRAD_BLOCK + 64, G_STEP = IN_TILES ? G_ROWS * I8_CHUNK : 0 };
+enum { G_BYTES = IN_TILES ? G_ROWS * BT_GRAD_BLOCK : G_ROWS * G_LD };
 
 typedef struct grad_block {                     /* scratch: G_ROWS outputs of a block of tokens */
-    int8_t *q;                                  /* (G_ROWS, G_LD) */
+    int8_t *q;                                  /* (G_ROWS, tokens) */
     uint8_t *panel;                             /* (BT_GRAD_BLOCK / 4, NR, 4) */
     float *scale, *inv;                         /* (G_ROWS); inv in steps of 1/256 */
     int32_t *sums;                              /* 128 times a row's sum; first its absmax as bits */
 } grad_block;
-static size_t grad_block_bytes(void) { return G_ROWS * G_LD + BT_GRAD_BLOCK * NR + 3 * up(G_ROWS, 16) * 4; }
+static size_t grad_block_bytes(void) { return G_BYTES + BT_GRAD_BLOCK * NR + 3 * up(G_ROWS, 16) * 4; }
 static grad_block grad_block_of(void *scratch) {
     int8_t *q = scratch;
-    float *f = (float *)(void *)(q + G_ROWS * G_LD + BT_GRAD_BLOCK * NR);
-    return (grad_block){q, (uint8_t *)(q + G_ROWS * G_LD), f, f + up(G_ROWS, 16), (int32_t *)(void *)(f + 2 * up(G_ROWS, 16))};
+    float *f = (float *)(void *)(q + G_BYTES + BT_GRAD_BLOCK * NR);
+    return (grad_block){q, (uint8_t *)(q + G_BYTES), f, f + up(G_ROWS, 16), (int32_t *)(void *)(f + 2 * up(G_ROWS, 16))};
 }
 
 typedef struct grad_source {
@@ -210,7 +226,7 @@ BT_INLINE void grad_square(const grad_block *b, const grad_source *s, size_t j, 
         }
     }
     transpose(t);
-    for (size_t i = 0; i < have; i++) vi_store(b->q + (j + i) * G_LD + m, t[i]);
+    for (size_t i = 0; i < have; i++) vi_store(b->q + (j + i) * G_LD + (IN_TILES ? m / I8_CHUNK * G_STEP + m % I8_CHUNK : m), t[i]);
 }
 
 static void grad_columns(const grad_block *b, const grad_source *s) {
@@ -238,7 +254,7 @@ static void prod_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t 
             for (size_t k = 0; k < K; k += NR) {
                 const int8_t *x = xq + m * K + k;
                 for (size_t g = 0; g < groups; g++) interleave4(b.panel + g * NR * 4, x + 4 * g * K, K, least(4, tokens - 4 * g), K - k, 128);
-                i8_product p = {.tile = tile_u8(), .y = dw + n * K + k, .ldy = K, .a = b.q, .lda = G_LD, .dq = b.scale, .sums = b.sums, .panels = b.panel,
+                i8_product p = {.tile = tile_u8(), .y = dw + n * K + k, .ldy = K, .a = b.q, .lda = G_LD, .a_step = G_STEP, .dq = b.scale, .sums = b.sums, .panels = b.panel,
                                 .rows = rows, .cols = least(NR, K - k), .groups = groups, .scale = 1, .acc = 1};
                 run_i8(&p);
             }

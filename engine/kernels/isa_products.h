@@ -20,7 +20,8 @@
 #include <string.h>
 
 /* groups, rows, columns; padded row of the A block */
-enum { KC = 256, MC = NR == 32 ? 8 * MR : 16 * MR, NC = 16 * NR, A_LD = KC + 16 };
+enum { KC = IN_TILES ? 1024 : 256, MC = IN_TILES ? 4 * MR : NR == 32 ? 8 * MR : 16 * MR, NC = IN_TILES ? 8 * NR : 16 * NR };
+enum { A_LD = IN_TILES ? CHUNK : KC + 16, A_STEP = IN_TILES ? MC * CHUNK : 0, A_DWORDS = IN_TILES ? MC * KC : MC * A_LD };
 
 typedef struct product {
     const form *f;
@@ -37,8 +38,12 @@ typedef struct product {
 } product;
 
 static void pack_a(const product *p, uint32_t *dst, size_t m, size_t rows, size_t k, size_t depth) {
-    if (p->a_by_cols) p->f->a_cols(dst, A_LD, p->a + k * p->lda + m, p->lda, p->a_scale ? p->a_scale + k : NULL, rows, depth);
-    else p->f->a_rows(dst, A_LD, p->a + m * p->lda + k, p->lda, rows, depth);
+    size_t step = IN_TILES ? CHUNK * p->f->group : KC * p->f->group;
+    for (size_t end = k + depth; k < end; k += step, dst += A_STEP) {
+        size_t n = end - k < step ? end - k : step;
+        if (p->a_by_cols) p->f->a_cols(dst, A_LD, p->a + k * p->lda + m, p->lda, p->a_scale ? p->a_scale + k : NULL, rows, n);
+        else p->f->a_rows(dst, A_LD, p->a + m * p->lda + k, p->lda, rows, n);
+    }
 }
 
 static void pack_b(const product *p, uint32_t *dst, size_t n, size_t cols, size_t k, size_t depth) {
@@ -57,7 +62,7 @@ static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 static void block(const product *p, const uint32_t *a, const uint32_t *b, size_t m, size_t rows, size_t n, size_t cols, size_t groups, int acc) {
     size_t tiles = (rows + MR - 1) / MR;
     for (size_t j = 0; j < cols; j += NR) {
-        tile_out o = {.ldc = p->ldc, .cols = cols - j, .alpha = p->alpha, .acc = acc};
+        tile_out o = {.ldc = p->ldc, .cols = cols - j, .alpha = p->alpha, .acc = acc, .a_step = A_STEP};
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = rows * t / tiles, r1 = rows * (t + 1) / tiles;
             o.c = p->c + (m + r0) * p->ldc + n + j;
@@ -67,7 +72,7 @@ static void block(const product *p, const uint32_t *a, const uint32_t *b, size_t
 }
 
 static void run_product(const product *p, void *scratch) {
-    uint32_t *a = scratch, *b = a + MC * A_LD;
+    uint32_t *a = scratch, *b = a + A_DWORDS;
     size_t g = p->f->group, depth_max = KC * g;
     for (size_t n = 0; n < p->N; n += NC) {
         size_t cols = least(NC, p->N - n);
@@ -83,7 +88,7 @@ static void run_product(const product *p, void *scratch) {
     }
 }
 
-static size_t product_scratch(void) { return (size_t)(MC * A_LD + NC * KC) * 4; }
+static size_t product_scratch(void) { return ((size_t)A_DWORDS + NC * KC) * 4; }
 
 /* ---- slots ----------------------------------------------------------------------------------------------------------- */
 static void prod_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b, size_t ldb, int tb, float alpha, size_t M,

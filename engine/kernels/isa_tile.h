@@ -9,17 +9,22 @@
 #include "engine/kernels/isa_vec.h"
 #include "engine/kernels/kernels.h"
 
-#if defined(__AVX512F__)
-enum { MR = 14, NR = 32 };                      /* 28 accumulators of 32 registers */
+#if defined(BT_AMX_TILES)
+enum { MR = 32, NR = 32, IN_TILES = 1 };        /* 2 x 2 of eight tiles */
+#elif defined(__AVX512F__)
+enum { MR = 14, NR = 32, IN_TILES = 0 };        /* 28 accumulators of 32 registers */
 #else
-enum { MR = 6, NR = 16 };                       /* 12 accumulators of 16 registers */
+enum { MR = 6, NR = 16, IN_TILES = 0 };         /* 12 accumulators of 16 registers */
 #endif
+/* IN_TILES: packed A blocks are [K / CHUNK][rows][CHUNK] groups, so that 16 rows of a chunk are 1 KiB on end */
+enum { CHUNK = 16 };
 
 typedef struct tile_out {                       /* a finished float tile becomes c = alpha * sum (+ c), `cols` columns of it */
     float *c;
     size_t ldc, cols;
     float alpha;
     int acc;
+    size_t a_step;                              /* dwords from one CHUNK of A to the next; 0: CHUNK. Tiles of vectors take 0 only */
 } tile_out;
 
 /* int8 products: b holds code + 1 or xq + 128 (unsigned), so sum b x - sums[row] = sum (b - 1) x with sums = sum x, and likewise
@@ -31,6 +36,7 @@ typedef struct tile_i8_out {
     const int32_t *sums;
     float scale;
     int acc;
+    size_t a_step;                              /* bytes, likewise */
 } tile_i8_out;
 
 /* rows: 1 .. MR. lda: dwords for floats and bf16, bytes for int8 */

@@ -163,6 +163,7 @@ const bt_kernels *bt_kernels_blas(void);        /* NULL when OpenBLAS cannot be 
 extern const bt_kernels bt_kernels_avx2;
 extern const bt_kernels bt_kernels_avx512;
 extern const bt_kernels bt_kernels_amx;
+extern const bt_kernels bt_kernels_emulated_amx;        /* tests: the same code on tiles in software; needs AVX-512 with bf16 */
 #endif
 
 /* dispatch.c - merges the sets this CPU and `isa` allow ("auto", or the name of the fastest allowed set).

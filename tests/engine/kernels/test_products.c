@@ -220,29 +220,33 @@ static void halves(const bt_kernels *k) {
     }
 }
 
+static void run_slots(const bt_kernels *k) {
+    shape all[64];
+    size_t n = shapes(all);
+    static void (*const cases[])(const bt_kernels *, shape) = {tern_fwd, tern_dx, tern_dw, tern_dx8, tern_dw8, gemm, tern_gemv, gemv};
+    draw = 0;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) for (size_t i = 0; i < n; i++) {
+        cases[c](k, all[i]);
+        drop_all("product");
+    }
+    halves(k);
+    draw = 0;                                   /* attention's bounds are statistical: its numbers do not move with the cases above */
+    static const size_t T[] = {1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 129, 255, 300}, D[] = {2, 16, 30, 32, 64, 128};
+    for (size_t i = 0; i < sizeof T / sizeof *T; i++) for (int prec = 0; prec < 3; prec++) {
+        attention(k, T[i], D[i % 6], 0, prec);
+        attention(k, T[i], D[(i + 3) % 6], i % 3 ? 1 + i * i : 0, prec);
+    }
+}
+
 static void run_set(const char *isa, unsigned hide) {
     bt_err err = BT_ERR_INIT;
-    draw = 0;
     bt_cpu_hide(hide);
     if (bt_kernels_select(isa, &err) != BT_OK) {
         print_message("skipped: no %s (%s)\n", isa, err.msg);
         bt_cpu_hide(0);
         skip();
     }
-    shape all[64];
-    size_t n = shapes(all);
-    static void (*const cases[])(const bt_kernels *, shape) = {tern_fwd, tern_dx, tern_dw, tern_dx8, tern_dw8, gemm, tern_gemv, gemv};
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) for (size_t i = 0; i < n; i++) {
-        cases[c](bt_k(), all[i]);
-        drop_all("product");
-    }
-    halves(bt_k());
-    draw = 0;                                   /* attention's bounds are statistical: its numbers do not move with the cases above */
-    static const size_t T[] = {1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 129, 255, 300}, D[] = {2, 16, 30, 32, 64, 128};
-    for (size_t i = 0; i < sizeof T / sizeof *T; i++) for (int prec = 0; prec < 3; prec++) {
-        attention(bt_k(), T[i], D[i % 6], 0, prec);
-        attention(bt_k(), T[i], D[(i + 3) % 6], i % 3 ? 1 + i * i : 0, prec);
-    }
+    run_slots(bt_k());
     bt_cpu_hide(0);
 }
 
@@ -291,10 +295,30 @@ static void test_avx512(void **state) { (void)state; run_set("avx512", 0); }
 static void test_avx512_plain(void **state) { (void)state; run_set("avx512", BT_HIDE_VNNI | BT_HIDE_BF16); }
 static void test_amx(void **state) { (void)state; run_set("amx", 0); }
 
+/* the AMX set's code on tiles in software, over the vector set it falls through to */
+static void test_emulated_amx(void **state) {
+    (void)state;
+#if defined(__x86_64__)
+    bt_err err = BT_ERR_INIT;
+    if (bt_kernels_select("avx512", &err) != BT_OK || !bt_cpu_get()->avx512_bf16) skip();
+    const bt_kernels *e = &bt_kernels_emulated_amx;
+    bt_kernels k = *bt_k();
+#define BT_SLOT(slot) if (e->slot) k.slot = e->slot;
+#define BT_TERN_SLOT(slot) k.slot = e->slot;
+#include "engine/kernels/slots.def"
+#undef BT_SLOT
+#undef BT_TERN_SLOT
+    k.scratch_bytes = e->scratch_bytes;
+    k.row_grain = e->row_grain;
+    run_slots(&k);
+    assert_true(k.peak_ops(BT_PEAK_INT8, 1) > 0 && k.peak_ops(BT_PEAK_BF16, 1) > 0);
+#endif
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_noise), cmocka_unit_test(test_generic), cmocka_unit_test(test_blas), cmocka_unit_test(test_avx2), cmocka_unit_test(test_avx2_plain),
-        cmocka_unit_test(test_avx512), cmocka_unit_test(test_avx512_plain), cmocka_unit_test(test_amx),
+        cmocka_unit_test(test_avx512), cmocka_unit_test(test_avx512_plain), cmocka_unit_test(test_amx), cmocka_unit_test(test_emulated_amx),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
