@@ -10,15 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/bench.h"
+#include "cli/bench_run.h"
 #include "cli/database.h"
 #include "engine/base/clock.h"
 #include "engine/base/opt.h"
-#include "engine/base/rng.h"
 #include "store/manage.h"
 #include "store/view.h"
 
@@ -44,66 +43,6 @@ typedef struct figures {
 
 typedef struct bench { const store_cfg *cfg; char dir[600], db[640]; figures out; } bench;
 
-/* ---- a run that looks like one ---- */
-
-static double noise(int64_t step, uint64_t stream) { return bt_rng_unit(1, stream, (uint64_t)step); }
-
-static void make_step(int64_t step, int ranks, double *values, double *all) {
-    static const double base[BT_MR_COUNT] = {[BT_MR_DATA] = 4, [BT_MR_FWD] = 90, [BT_MR_BWD] = 180, [BT_MR_COMM_EXPOSED] = 12, [BT_MR_OPTIM] = 15};
-    double slowest = 0;
-    for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
-    for (int r = 0; r < ranks; r++) {
-        double *v = all + (size_t)r * BT_MR_COUNT, busy = 0;
-        for (int i = 0; i < BT_MR_COUNT; i++) {
-            v[i] = base[i] * (0.9 + 0.2 * noise(step, (uint64_t)(r * BT_MR_COUNT + i)));
-            busy += v[i];
-        }
-        v[BT_MR_STEP_TIME] = busy;
-        v[BT_MR_LOSS] = 2 + 3 * exp(-(double)step / 1000) + 0.1 * noise(step, (uint64_t)r);
-        v[BT_MR_COMM_BUSY] = 3 * v[BT_MR_COMM_EXPOSED];
-        v[BT_MR_MONITOR] = 0.2;
-        v[BT_MR_BYTES_LOGICAL] = 108e6;
-        v[BT_MR_BYTES_WIRE] = 54e6;
-        v[BT_MR_RSS] = 700 + 20 * noise(step, 77);
-        v[BT_MR_CPU] = 2 * busy;
-        v[BT_MR_MICRO_BATCHES] = 4;
-        slowest = fmax(slowest, busy);
-    }
-    for (int r = 0; r < ranks; r++) {
-        double *v = all + (size_t)r * BT_MR_COUNT;
-        v[BT_MR_WAIT] = slowest - v[BT_MR_STEP_TIME];
-        v[BT_MR_STEP_TIME] = slowest;
-    }
-    values[BT_MS_TOKENS] = 4096.0 * (double)(step + 1);
-    values[BT_MS_LOSS] = 2 + 3 * exp(-(double)step / 1000) + 0.02 * noise(step, 5);
-    values[BT_MS_GRAD_NORM] = 0.3 + 0.1 * noise(step, 6);
-    values[BT_MS_LR] = 1e-3;
-    values[BT_MS_TOKENS_PER_S] = 4096e3 / slowest;
-    values[BT_MS_STEP_TIME] = slowest;
-    values[BT_MS_MFU] = 0.3 + 0.01 * noise(step, 7);
-    values[BT_MS_BYTES_LOGICAL] = 108e6 * ranks;
-    values[BT_MS_BYTES_WIRE] = 54e6 * ranks;
-    values[BT_MS_RSS_MAX] = 720;
-}
-
-static bt_code begin(bt_writer *w, const char *name, int ranks, bt_err *err) {
-    int attempt;
-    bt_run_start s = {.name = name, .reason = "start", .argv = "bitrain bench store", .config_json = "{}", .host = "bench", .user = "", .build = BITRAIN_VERSION, .mpi = "",
-                      .note = "", .out_dir = "", .world_size = ranks, .pid = (int)getpid()};
-    return bt_writer_begin(w, &s, &attempt, err);
-}
-
-static double cpu_s(void) {
-    struct rusage u;
-    getrusage(RUSAGE_SELF, &u);
-    return (double)u.ru_utime.tv_sec + (double)u.ru_stime.tv_sec + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
-}
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static double file_bytes(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 ? (double)st.st_size : NAN;
@@ -111,49 +50,14 @@ static double file_bytes(const char *path) {
 
 /* ---- writing ---- */
 
-/* the steps are made beforehand, a stretch at a time, so that making them is not measured */
-enum { STRETCH = 1024 };
-
-static bt_code write_run(const char *path, int64_t steps, int ranks, bool with_ranks, double *wall_s, double *used_s, bt_err *err) {
-    bt_writer *w = NULL;
-    double *values = malloc(sizeof *values * STRETCH * BT_MS_COUNT), *all = malloc(sizeof *all * STRETCH * (size_t)ranks * BT_MR_COUNT);
-    if (!values || !all) {
-        free(values);
-        free(all);
-        return bt_fail(err, BT_NOMEM, "no memory for %d ranks", ranks);
-    }
-    bt_code code = bt_writer_open(&w, path, 5, err);
-    if (code == BT_OK) code = begin(w, "bench", ranks, err);
-    *wall_s = *used_s = 0;
-    for (int64_t first = 0; first < steps && code == BT_OK; first += STRETCH) {
-        int64_t n = steps - first < STRETCH ? steps - first : STRETCH;
-        for (int64_t i = 0; i < n; i++) make_step(first + i, ranks, values + i * BT_MS_COUNT, all + i * ranks * BT_MR_COUNT);
-        int64_t t0 = bt_now_ns();
-        double c0 = cpu_s();
-        const bt_sink *sink = bt_writer_sink(w);
-        for (int64_t i = 0; i < n; i++) {
-            sink->step(sink->ctx, &(bt_step_record){.step = first + i, .wall_us = 1700000000000000 + (first + i) * 300000, .values = values + i * BT_MS_COUNT,
-                                                    .n_ranks = with_ranks ? ranks : 0, .rank_values = all + i * ranks * BT_MR_COUNT});
-        }
-        code = bt_writer_flush(w, err);
-        *wall_s += (double)(bt_now_ns() - t0) / 1e9;
-        *used_s += cpu_s() - c0;
-    }
-    if (code == BT_OK) code = bt_writer_end(w, "done", "bench", 0, err);
-    bt_writer_close(w);
-    free(values);
-    free(all);
-    return code;
-}
-
 static bt_code probe_latency(bench *b, bt_err *err) {
     bt_writer *w = NULL;
     double push[PROBES], done[PROBES], values[BT_MS_COUNT], *all = malloc(sizeof *all * (size_t)b->cfg->ranks * BT_MR_COUNT);
     if (!all) return bt_fail(err, BT_NOMEM, "no memory for %lld ranks", (long long)b->cfg->ranks);
     bt_code code = bt_writer_open(&w, b->db, 5, err);
-    if (code == BT_OK) code = begin(w, "latency", (int)b->cfg->ranks, err);
+    if (code == BT_OK) code = bt_bench_begin(w, "latency", (int)b->cfg->ranks, err);
     for (int i = 0; i < PROBES && code == BT_OK; i++) {
-        make_step(i, (int)b->cfg->ranks, values, all);
+        bt_bench_step(i, (int)b->cfg->ranks, values, all);
         bt_sleep_ns(60000000);
         int64_t t0 = bt_now_ns();
         bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, &(bt_step_record){.step = i, .wall_us = bt_wall_us(), .values = values, .n_ranks = (int)b->cfg->ranks, .rank_values = all});
@@ -165,8 +69,8 @@ static bt_code probe_latency(bench *b, bt_err *err) {
     bt_writer_close(w);
     free(all);
     if (code != BT_OK) return code;
-    qsort(push, PROBES, sizeof push[0], by_value);
-    qsort(done, PROBES, sizeof done[0], by_value);
+    qsort(push, PROBES, sizeof push[0], bt_bench_by_value);
+    qsort(done, PROBES, sizeof done[0], bt_bench_by_value);
     b->out.push_us_p50 = push[PROBES / 2];
     b->out.push_us_p95 = push[PROBES * 95 / 100];
     b->out.commit_ms_p50 = done[PROBES / 2];
@@ -192,7 +96,7 @@ static bt_code measure_list(bench *b, bt_err *err) {
     for (int64_t i = 0; i < b->cfg->runs && code == BT_OK; i++) {
         char name[32];
         snprintf(name, sizeof name, "run-%lld", (long long)i);
-        code = begin(w, name, 2, err);
+        code = bt_bench_begin(w, name, 2, err);
         if (code == BT_OK) code = bt_writer_end(w, "done", "bench", 0, err);
     }
     bt_writer_close(w);
@@ -243,12 +147,12 @@ static bt_code measure(bench *b, bt_err *err) {
     snprintf(bare, sizeof bare, "%s/bare.db", b->dir);
     BT_TRY(keep_all(b->db, err));
     BT_TRY(keep_all(bare, err));
-    BT_TRY(write_run(b->db, b->cfg->steps, (int)b->cfg->ranks, true, &wall, &used, err));
+    BT_TRY(bt_bench_write_run(b->db, b->cfg->steps, (int)b->cfg->ranks, true, &wall, &used, err));
     double bytes = file_bytes(b->db);
     b->out.rows_per_s = rows / wall;
     b->out.rows_per_cpu_s = rows / used;
     b->out.steps_per_s = (double)b->cfg->steps / wall;
-    BT_TRY(write_run(bare, b->cfg->steps, (int)b->cfg->ranks, false, &ignored, &ignored, err));
+    BT_TRY(bt_bench_write_run(bare, b->cfg->steps, (int)b->cfg->ranks, false, &ignored, &ignored, err));
     b->out.bytes_per_step = file_bytes(bare) / (double)b->cfg->steps;
     b->out.bytes_per_row = (bytes - file_bytes(bare)) / rows;
     BT_TRY(measure_view(b, err));

@@ -10,6 +10,7 @@ static const bt_bench_verb verbs[] = {
     {"train", "whole training steps", bt_bench_train},
     {"decode", "generation, token by token", bt_bench_decode},
     {"store", "writing and reading the metrics database", bt_bench_store},
+    {"http", "the dashboard's server", bt_bench_http},
 };
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
 
@@ -36,12 +37,13 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 
 const bt_command bt_cmd_bench = {
     .name = "bench",
-    .summary = "measure kernels, training, generation or the metrics database on this machine",
-    .args = "kernels|train|decode|store [OPTIONS]",
+    .summary = "measure kernels, training, generation, the metrics database or the dashboard on this machine",
+    .args = "kernels|train|decode|store|http [OPTIONS]",
     .examples = "bitrain bench train --preset small --threads 1 --data synth:chain --json\n"
                 "bitrain bench train --preset nano --ranks 2 --threads 1 --steps 20\n"
                 "bitrain bench kernels --isa auto --slot tern\n"
                 "bitrain bench decode --preset base --threads 1\n"
-                "bitrain bench store --ranks 8 --steps 100000 --json\n",
+                "bitrain bench store --ranks 8 --steps 100000 --json\n"
+                "bitrain bench http --ranks 8 --steps 1000000\n",
     .run = run,
 };

@@ -21,9 +21,10 @@
 #include "engine/base/clock.h"
 #include "web/api.h"
 #include "web/assets.h"
+#include "web/cache.h"
 #include "web/listen.h"
 
-enum { MAX_CONNECTIONS = 512, CROWD = 384, MAX_STREAMS = 32, HEADER_BYTES = 16384, BODY_MAX = 65536, IDLE_S = 10, WATCH_MS = 50, TICK_MS = 200 };
+enum { MAX_CONNECTIONS = 512, CROWD = 384, MAX_STREAMS = 32, HEADER_BYTES = 16384, BODY_MAX = 65536, IDLE_S = 10, WATCH_MS = 25, TICK_MS = 100 };
 #define DEADLINE_NS 5000000000          /* from the first byte of a connection's request to its end */
 #define HEARTBEAT_NS 15000000000
 
@@ -52,6 +53,7 @@ struct bt_web {
     int port, listen_fd;                /* port 0: a Unix socket, whose mode is the guard */
     struct MHD_Daemon *daemon;
     bt_api *api;
+    bt_cache *cache;
     pthread_t publisher;
     atomic_bool stop;
     atomic_ullong wakes;                /* counts wake_streams(all): a stream that read before one must not sleep after it */
@@ -307,12 +309,23 @@ static const bt_asset *asset_at(const char *path) {
     return NULL;
 }
 
+static enum MHD_Result send_answer_again(struct MHD_Connection *c, const bt_answer *a) {
+    bt_answer copy = *a;                                /* its body stays the cache's */
+    return send_answer(c, &copy);
+}
+
 static enum MHD_Result run_route(bt_web *w, struct MHD_Connection *c, const bt_route *route, const bt_req *q, const char *run) {
     bt_err err = BT_ERR_INIT;
+    const bool keeps = route->guard == BT_ROUTE_TOKEN;
+    bt_db *db = keeps ? bt_api_db(w->api, &err) : NULL;
+    const int64_t now = bt_now_ns(), version = db ? bt_db_version(db) : -1;
+    const bt_answer *known = db ? bt_cache_find(w->cache, q, version, now) : NULL;
+    if (known) return send_answer_again(c, known);
     bt_answer a = {.status = 200, .type = "application/json"};
     bt_text_init(&a.body);
     bt_code code = route->fn(w->api, q, run, &a, &err);
     if (code != BT_OK) bt_answer_error(&a, bt_status_of(code), bt_code_name(code), err.msg, "GET /api/v1/runs lists the runs, /api/v1/metrics the metrics");
+    else if (db) bt_cache_keep(w->cache, q, version, now, &a);
     enum MHD_Result ok = send_answer(c, &a);
     bt_text_release(&a.body);
     return ok;
@@ -450,6 +463,7 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
     const bool local = cfg->socket && *cfg->socket;
     if (local) snprintf(w->socket, sizeof w->socket, "%s", cfg->socket);
     if (code == BT_OK) code = bt_api_open(&w->api, w->store, &(bt_api_allows){.control = cfg->control, .query = cfg->query}, err);
+    w->cache = bt_cache_open();
     if (code == BT_OK) code = local ? bt_listen_unix(cfg->socket, &w->listen_fd, err) : bt_listen_tcp(w->host, cfg->port, &w->listen_fd, &w->port, err);
     if (code == BT_OK) {
         w->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, w,
@@ -464,6 +478,7 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
         if (w->daemon) MHD_stop_daemon(w->daemon);
         else if (w->listen_fd >= 0) close(w->listen_fd);
         bt_api_close(w->api);
+        bt_cache_close(w->cache);
         pthread_mutex_destroy(&w->lock);
         free(w);
         return code;
@@ -483,6 +498,7 @@ void bt_web_stop(bt_web *w) {
     MHD_stop_daemon(w->daemon);
     if (w->socket[0]) unlink(w->socket);
     bt_api_close(w->api);
+    bt_cache_close(w->cache);
     pthread_mutex_destroy(&w->lock);
     free(w);
 }

@@ -11,7 +11,7 @@ import { ternaryPage, eventsPage } from "./page_more.js";
 
 const pages = [["overview", "Overview", overviewPage], ["ranks", "Ranks", ranksPage], ["steps", "Step breakdown", stepsPage], ["comm", "Communication", commPage],
   ["ternary", "Ternary", ternaryPage], ["events", "Events and goodput", eventsPage], ["system", "System", systemPage]];
-const calm = 500;                                    // at most two refetches a second, however fast the run is
+const calm = 200;                                    // at most five refetches a second, however fast the run is
 const main = document.getElementById("main"), top = document.getElementById("top");
 let server = { control: false }, open = null;        // open: what belongs to the page shown, closed when it goes
 
