@@ -309,6 +309,14 @@ static const bt_asset *asset_at(const char *path) {
     return NULL;
 }
 
+/* "not found" as a word that programs compare: not_found */
+static const char *code_word(char *out, size_t size, bt_code code) {
+    snprintf(out, size, "%s", bt_code_name(code));
+    for (char *p = out; *p; p++)
+        if (*p == ' ') *p = '_';
+    return out;
+}
+
 static enum MHD_Result send_answer_again(struct MHD_Connection *c, const bt_answer *a) {
     bt_answer copy = *a;                                /* its body stays the cache's */
     return send_answer(c, &copy);
@@ -322,9 +330,10 @@ static enum MHD_Result run_route(bt_web *w, struct MHD_Connection *c, const bt_r
     const bt_answer *known = db ? bt_cache_find(w->cache, q, version, now) : NULL;
     if (known) return send_answer_again(c, known);
     bt_answer a = {.status = 200, .type = "application/json"};
+    char word[32];
     bt_text_init(&a.body);
     bt_code code = route->fn(w->api, q, run, &a, &err);
-    if (code != BT_OK) bt_answer_error(&a, bt_status_of(code), bt_code_name(code), err.msg, "GET /api/v1/runs lists the runs, /api/v1/metrics the metrics");
+    if (code != BT_OK) bt_answer_error(&a, bt_status_of(code), code_word(word, sizeof word, code), err.msg, "GET /api/v1/runs lists the runs, /api/v1/metrics the metrics");
     else if (db) bt_cache_keep(w->cache, q, version, now, &a);
     enum MHD_Result ok = send_answer(c, &a);
     bt_text_release(&a.body);

@@ -1,0 +1,83 @@
+// bench.mjs - what the page costs in a browser: from a step's commit to the number and the point on the screen; 100 000 points drawn.
+//   cmake --build build --target browser-modules && BT_BIN=build node tests/web/bench.mjs [seconds] [milliseconds a step]
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+
+const bin = resolve(process.env.BT_BIN || "build"), dir = mkdtempSync(`${tmpdir()}/bitrain-bench-`), token = "0123456789abcdef0123456789abcdef";
+const [seconds, pace] = [Number(process.argv[2] || 20), Number(process.argv[3] || 250)];
+const { chromium } = await import(pathToFileURL(`${bin}/tests/web/node_modules/playwright-core/index.mjs`));
+const env = { ...process.env, BITRAIN_STORE: `${dir}/w.db`, XDG_RUNTIME_DIR: dir, BITRAIN_DASH_TOKEN: token };
+const quantile = (v, q) => v.slice().sort((a, b) => a - b)[Math.min(v.length - 1, Math.floor(v.length * q))];
+const children = [];
+const start = (program, args) => { const p = spawn(program, args, { env, stdio: ["ignore", "pipe", "inherit"] }); children.push(p); return p; };
+const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking"] });
+try {
+  const writer = start(`${bin}/tests/t.store.synth`, [env.BITRAIN_STORE, "live", "ranks=4", "steps=1000000", `pace_ms=${pace}`]), committed = new Map();
+  writer.stdout.on("data", (d) => { for (const m of String(d).matchAll(/step (\d+) (\d+)/g)) committed.set(Number(m[1]), Number(m[2]) / 1000); });
+  await new Promise((done) => setTimeout(done, 1500));
+  const dash = start(`${bin}/bitrain`, ["dash", "--port", "0", "--json"]);
+  let text = "";
+  for await (const chunk of dash.stdout) { text += chunk; if (text.includes("\n")) break; }
+  const url = `http://127.0.0.1:${JSON.parse(text).port}`, page = await browser.newPage({ viewport: { width: 1280, height: 1400 } });
+  await page.goto(`${url}/#token=${token}`);
+  await page.waitForSelector("#runs tr[data-run=live]");
+  await page.goto(`${url}/#/run/live/overview`);
+  await page.waitForSelector("figure .readout b");
+  // after every frame: which step do the tile and the loss chart show, and since when
+  await page.evaluate(() => {
+    window.seen = { tile: [], chart: [] };
+    const plain = (s) => Number((s || "").replace(/\D/g, ""));
+    const look = () => {
+      const now = performance.timeOrigin + performance.now(), a = plain(document.querySelector("[data-tile=step] dd span")?.textContent) - 1, b = plain(document.querySelector("figure .readout b")?.textContent);
+      if (a !== window.seen.tile.at(-1)?.[0]) window.seen.tile.push([a, now]);
+      if (b !== window.seen.chart.at(-1)?.[0]) window.seen.chart.push([b, now]);
+      requestAnimationFrame(look);
+    };
+    look();
+  });
+  await page.waitForTimeout(seconds * 1000);
+  const seen = await page.evaluate(() => window.seen);
+  for (const what of ["tile", "chart"]) {
+    const late = [];
+    let at = 1;
+    for (const [step, time] of [...committed].sort((a, b) => a[0] - b[0])) {
+      if (step <= seen[what][0][0] || step > seen[what].at(-1)[0]) continue;
+      while (seen[what][at][0] < step) at++;
+      late.push(seen[what][at][1] - time);
+    }
+    console.log(`step committed -> drawn in the ${what}: median ${quantile(late, 0.5).toFixed(0)} ms, p95 ${quantile(late, 0.95).toFixed(0)} ms, largest ${Math.max(...late).toFixed(0)} ms (${late.length} steps, one every ${pace} ms)`);
+  }
+  const cpu = await page.context().newCDPSession(page);
+  await cpu.send("Performance.enable");
+  const busy = async () => Object.fromEntries((await cpu.send("Performance.getMetrics")).metrics.map((m) => [m.name, m.value]));
+  const a = await busy();
+  await page.waitForTimeout(5000);
+  const b = await busy();
+  console.log(`the page is busy ${(100 * (b.TaskDuration - a.TaskDuration) / (b.Timestamp - a.Timestamp)).toFixed(1)} % of one core`);
+  // 100 000 points through chart.js: ten lines of 10 000, as many as a screen would ever hold
+  const times = await page.evaluate(async () => {
+    const { Chart } = await import("/assets/chart.js"), host = document.createElement("div"), out = [];
+    document.getElementById("main").replaceChildren(host);
+    const n = 10000, lines = Array.from({ length: 10 }, (_, k) => {
+      const x = Array.from({ length: n }, (__, i) => i), y = x.map((i) => Math.sin(i / 300 + k) + Math.random() * 0.2 + k);
+      return { label: `line ${k}`, color: `--s${k}`, x, y, step: x, smooth: false };
+    });
+    for (let i = 0; i < 12; i++) {
+      const chart = new Chart(host, true), t = performance.now();
+      chart.set({ lines, unit: "nats", axis: "step", events: [] });
+      await new Promise((done) => queueMicrotask(done));
+      out.push(performance.now() - t);
+      chart.close();
+      await new Promise((done) => requestAnimationFrame(done));
+    }
+    return out.slice(2);
+  });
+  console.log(`100 000 points drawn: median ${quantile(times, 0.5).toFixed(1)} ms, largest ${Math.max(...times).toFixed(1)} ms`);
+} finally {
+  for (const c of children) c.kill("SIGKILL");
+  await browser.close();
+  rmSync(dir, { recursive: true, force: true });
+}
