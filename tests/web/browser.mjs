@@ -231,7 +231,7 @@ try {
   for (const p of [page, second]) { await p.goto(`${url}/#/run/late/overview`); await drawn(p, "a live run"); }
   const reaches = (p, n) => p.waitForFunction((want) => Number(document.querySelector("[data-tile=step] dd span")?.textContent.replace(/\D/g, "")) > want, n, { timeout: 15000 });
   assert.equal(await page.locator("#state").textContent(), "running");
-  assert(!(await page.locator(".verbs button").first().isDisabled()), "a live run has its buttons");
+  assert(await page.locator(".verbs").isVisible(), "a live run has its buttons");
   for (const p of [page, second]) await reaches(p, committed);
   const newest = Number((await rows(page, "Loss"))[0][0]);
   assert(newest >= committed - 60 && newest <= committed + 1, `the chart ends at ${newest}, the store at ${committed}`);

@@ -81,14 +81,14 @@ function showRun(ctx, mine, parts, reload, reset, tools) {
   if (open.zoomOf !== run && show.run !== run) { state.zoom = null; tools.update(); }
   show.run = run;
   document.title = `${run} · bitrain`;
-  const buttons = h("div", { class: "bar-tools verbs" }, verbs(run)), word = h("span", { class: "state", id: "state" }, "loading"), stream = h("span", { class: "note", id: "stream" }, report ? `as of ${date(report.made_s)} UTC` : "");
+  const buttons = h("div", { class: "bar-tools verbs", hidden: true }, verbs(run)), word = h("span", { class: "state", id: "state" }, "loading"), stream = h("span", { class: "note", id: "stream" }, report ? `as of ${date(report.made_s)} UTC` : "");
   top.replaceChildren(h("div", { class: "row first" }, brand(), h("span", { class: "crumb" }, run), word, stream, h("span", { class: "push" }), h("div", { class: "bar-tools" }, reset, choices(), themeButton())),
-    h("div", { class: "row" }, h("nav", { class: "tabs", "aria-label": "pages of this run" }, pages.map(([key, title]) => h("a", { href: `#/run/${run}/${key}`, "aria-current": key === page[0] ? "page" : null }, title)))),
+    h("div", { class: "row" }, h("nav", { class: "tabs", "aria-label": "pages of this run" }, pages.map(([key, title], i) => h("a", { href: `#/run/${run}/${key}`, "aria-current": key === page[0] ? "page" : null, title: `key ${i + 1}`, "aria-keyshortcuts": String(i + 1) }, title)))),
     server.control && !report ? h("div", { class: "row" }, buttons) : "");
   let last = 0, timer = 0, attempts = 0;
   const heads = (d) => {
     ctx.head = d;
-    for (const b of buttons.querySelectorAll("button, input")) b.disabled = !d.live;
+    buttons.hidden = !d.live;
     word.className = `state ${d.state}`;
     word.textContent = d.live && d.age_s !== null && d.age_s > 30 ? `${d.state}, last record ${seconds(d.age_s)} ago` : d.state;
     ctx.heads.forEach((f) => f(d));
@@ -136,6 +136,12 @@ async function start() {
   if (!report) server = await get("server");
   show();
 }
+
+// 1 to 7: the pages of a run, as in `bitrain top`
+addEventListener("keydown", (e) => {
+  const at = /^#\/run\/([\w.-]+)/.exec(location.hash), page = pages[Number(e.key) - 1];
+  if (at && page && !e.ctrlKey && !e.metaKey && !e.altKey && !/^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName)) location.hash = `#/run/${at[1]}/${page[0]}`;
+});
 
 applyTheme();
 addEventListener("hashchange", () => { const m = /[#&]token=([0-9a-f]{32})/.exec(location.hash); if (m) location.reload(); else show(); });

@@ -38,18 +38,19 @@ export function table(columns, rows, caption) {
       h("tbody", {}, rows.map((r) => h("tr", {}, columns.map((c) => h("td", { class: c.num ? "num" : null }, c.cell(r))))))));
 }
 
-// a polyline of up to 64 numbers; null leaves a gap
-export function spark(values, label) {
+// a polyline of up to 64 numbers; null leaves a gap; base: a line to hold it against
+export function spark(values, label, base) {
   const w = 96, t = 22, known = values.filter((v) => v !== null);
-  const lo = Math.min(...known), hi = Math.max(...known), span = hi - lo || 1;
+  const floor = base === undefined ? [] : [base], lo = Math.min(...known, ...floor), hi = Math.max(...known, ...floor), span = hi - lo || 1;
+  const level = (v) => (t - 3 - (v - lo) / span * (t - 6)).toFixed(1);
   let d = "", pen = "M";
   values.forEach((v, i) => {
     if (v === null) { pen = "M"; return; }
-    d += `${pen}${(2 + i * (w - 4) / Math.max(1, values.length - 1)).toFixed(1)} ${(t - 3 - (v - lo) / span * (t - 6)).toFixed(1)}`;
+    d += `${pen}${(2 + i * (w - 4) / Math.max(1, values.length - 1)).toFixed(1)} ${level(v)}`;
     pen = "L";
   });
   if (known.length === 1) d += "h.01";
-  return svg("svg", { class: "spark", viewBox: `0 0 ${w} ${t}`, role: "img", "aria-label": label }, known.length ? svg("path", { d }) : null);
+  return svg("svg", { class: "spark", viewBox: `0 0 ${w} ${t}`, role: "img", "aria-label": label }, base !== undefined && known.length ? svg("path", { class: "base", d: `M2 ${level(base)}H${w - 2}` }) : null, known.length ? svg("path", { d }) : null);
 }
 
 // shares side by side in one bar: [{share, color (CSS variable), label}]; total shares may be below 1

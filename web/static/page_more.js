@@ -16,7 +16,7 @@ export function ternaryPage(root, ctx) {
       if (!d.layers.rows.length) { none(body); return; }
       const percentCell = (k) => ({ title: codes.find((c) => c.key === k).label, num: true, cell: (r) => percent(r[k]) });
       body.replaceChildren(legend(codes), table([{ title: "tensor", cell: name }, { title: "−1, 0, +1", cell: (r) => bar(codes.map((c) => ({ share: r[c.key], color: c.color, label: `${c.label}: ${percent(r[c.key])}` })), `${name(r)}: ${percent(r.zero_frac)} zero`) }, percentCell("zero_frac"), percentCell("pos_frac"), percentCell("neg_frac"),
-        { title: "flipped", num: true, help: "codes that differ from the sample before", cell: (r) => percent(r.flip_frac, 2) }, { title: "flips over time", cell: (r) => spark(r.flip_history.filter((v) => v !== null), `flip rate of ${name(r)}`) }, { title: "bits", num: true, help: "entropy of the codes; 1.58 at most", cell: (r) => digits(r.entropy_bits, 3) },
+        { title: "flipped", num: true, help: "codes that differ from the sample before", cell: (r) => percent(r.flip_frac, 2) }, { title: "flips over time", cell: (r) => spark(r.flip_history.filter((v) => v !== null), `flip rate of ${name(r)}`) }, { title: "zeros over time", help: "the line is 31.0 %: Gaussian latents", cell: (r) => spark(r.zero_history.filter((v) => v !== null), `share of zeros of ${name(r)}`, 0.31) }, { title: "bits", num: true, help: "entropy of the codes; 1.58 at most", cell: (r) => digits(r.entropy_bits, 3) },
         { title: "scale", num: true, cell: (r) => digits(r.scale, 3) }, { title: "gradient", num: true, cell: (r) => digits(r.grad_norm, 3) }], d.layers.rows, "codes of each tensor"));
     },
     sentence(d) { const r = d.layers.rows, mean = (k) => r.reduce((s, x) => s + (x[k] || 0), 0) / r.length; return r.length ? `${r.length} ternary tensors at step ${d.layers.step}: ${percent(mean("zero_frac"))} zeros, ${percent(mean("flip_frac"), 2)} flipped since the last sample, ${digits(mean("entropy_bits"), 3)} bits a weight, on average.` : ""; },
@@ -30,7 +30,9 @@ export function ternaryPage(root, ctx) {
       if (!map) map = new HeatMap(body, "heat map of tensors over time");
       map.set({ rows: rows.map(name), cols: filled.map((v, i) => (i === n - 1 ? "now" : i === 0 ? "start" : `sample ${i + 1} of ${n}`)), cell, show: (v) => percent(v, 2), axis: "" });
     },
-    sentence: () => "Oldest samples at the left.", keys: (e) => map && map.key(e), close: () => map && map.close(),
+    sentence: (d) => (d.layers.rows.length ? "Each column is a sample, the oldest at the left." : ""),
+    table: (d) => ({ columns: [{ title: "tensor", cell: name }, ...(d.layers.rows[0]?.[what] || []).map((v, i) => i).filter((i) => d.layers.rows.some((r) => r[what][i] !== null)).map((i, k) => ({ title: String(k + 1), num: true, cell: (r) => percent(r[what][i], 2) }))], rows: d.layers.rows }),
+    keys: (e) => map && map.key(e), close: () => map && map.close(),
   });
   [list, heat].forEach(ctx.add);
   root.replaceChildren(h("h1", { class: "sr" }, "Ternary weights"), h("div", { class: "grid" }, list.el, heat.el));
@@ -53,6 +55,12 @@ function lanes(d, info) {
   return s;
 }
 
+// how often it failed, and how long until it went on
+function recovery(d) {
+  const gaps = d.info.attempts.slice(1).map((a, i) => a.started_s - (d.info.attempts[i].ended_s ?? a.started_s)), n = gaps.length;
+  return n ? ` One restart every ${seconds(d.head.elapsed_s / n)}; going on took ${seconds(gaps.reduce((a, b) => a + b, 0) / n)} on average.` : "";
+}
+
 export function eventsPage(root, ctx) {
   let level = "all";
   const load = async () => { const [d, info] = await Promise.all([get(`runs/${ctx.run}/events`, { limit: 1000 }), get(`runs/${ctx.run}`)]); return { ...d, info }; };
@@ -63,7 +71,9 @@ export function eventsPage(root, ctx) {
       b.classList.add("big");
       body.replaceChildren(b, h("p"), legend(parts));
     },
-    sentence: (d) => `Goodput ${percent(d.head.goodput)}: ${seconds(d.head.productive_s)} of first-time productive steps in ${seconds(d.head.elapsed_s)}, over ${d.head.attempts} attempt${d.head.attempts === 1 ? "" : "s"}; ${seconds(d.head.checkpoint_s)} spent writing checkpoints.`,
+    sentence: (d) => `Goodput ${percent(d.head.goodput)}: ${seconds(d.head.productive_s)} of first-time productive steps in ${seconds(d.head.elapsed_s)}, over ${d.head.attempts} attempt${d.head.attempts === 1 ? "" : "s"}; ${seconds(d.head.checkpoint_s)} spent writing checkpoints.${recovery(d)}`,
+    table: (d) => ({ columns: [{ title: "part", cell: (r) => r[0] }, { title: "time", num: true, cell: (r) => seconds(r[1]) }, { title: "share", num: true, cell: (r) => percent(r[1] / d.head.elapsed_s) }],
+      rows: [["productive", d.head.productive_s], ["done again", d.head.redone_s], ["down", d.head.down_s], ["start, stalls and pauses", d.head.other_s], ["of all this, writing checkpoints", d.head.checkpoint_s]] }),
   });
   const line = card({ title: "Timeline", wide: true, load, draw: (body, d) => body.replaceChildren(d.events.rows.length ? lanes(d, d.info) : h("div", { class: "empty" }, "nothing happened yet")),
     sentence: (d) => `${d.events.total} events, ${d.head.warnings} warnings, ${d.head.errors} errors.` });
@@ -76,8 +86,8 @@ export function eventsPage(root, ctx) {
     },
     sentence: (d) => (d.events.rows.length < d.events.total ? `The newest ${d.events.rows.length} of ${d.events.total}.` : ""),
   });
-  const attempts = card({ title: "Attempts", load, draw: (body, d) => body.replaceChildren(table([{ title: "attempt", num: true, cell: (a) => String(a.attempt) }, { title: "from step", num: true, cell: (a) => count(a.from_step) }, { title: "started (UTC)", cell: (a) => date(a.started_s) }, { title: "why", cell: (a) => a.reason || "–" }, { title: "ranks", num: true, cell: (a) => String(a.world_size) }, { title: "end", cell: (a) => a.exit_kind || "–" }], d.info.attempts, "attempts")) });
-  const kept = card({ title: "Checkpoints", load, draw: (body, d) => body.replaceChildren(d.info.checkpoints.length ? h("div", { class: "tall-scroll" }, table([{ title: "step", num: true, cell: (c) => count(c.step) }, { title: "size", num: true, cell: (c) => bytes(c.bytes) }, { title: "took", num: true, cell: (c) => seconds(c.took_ms / 1000) }, { title: "at (UTC)", cell: (c) => date(d.head.started_s + (c.time_s > 1e9 ? c.time_s - d.head.started_s : c.time_s)) }], d.info.checkpoints, "checkpoints")) : h("div", { class: "empty" }, "none written yet")) });
+  const attempts = card({ title: "Attempts", wide: true, load, draw: (body, d) => body.replaceChildren(table([{ title: "attempt", num: true, cell: (a) => String(a.attempt) }, { title: "from step", num: true, cell: (a) => count(a.from_step) }, { title: "started (UTC)", cell: (a) => date(a.started_s) }, { title: "why", cell: (a) => a.reason || "–" }, { title: "ranks", num: true, cell: (a) => String(a.world_size) }, { title: "end", cell: (a) => a.exit_kind || "–" }], d.info.attempts, "attempts")) });
+  const kept = card({ title: "Checkpoints", sub: "the newest hundred", wide: true, load, draw: (body, d) => body.replaceChildren(d.info.checkpoints.length ? h("div", { class: "tall-scroll" }, table([{ title: "step", num: true, cell: (c) => count(c.step) }, { title: "size", num: true, cell: (c) => bytes(c.bytes) }, { title: "took", num: true, cell: (c) => seconds(c.took_ms / 1000) }, { title: "at (UTC)", cell: (c) => date(d.head.started_s + (c.time_s > 1e9 ? c.time_s - d.head.started_s : c.time_s)) }, { title: "file", cell: (c) => h("span", { class: "note" }, c.path || "–") }], d.info.checkpoints, "checkpoints")) : h("div", { class: "empty" }, "none written yet")) });
   [good, line, list, attempts, kept].forEach(ctx.add);
-  root.replaceChildren(h("h1", { class: "sr" }, "Events and goodput"), h("div", { class: "grid" }, good.el, line.el, attempts.el, kept.el, list.el));
+  root.replaceChildren(h("h1", { class: "sr" }, "Events and goodput"), h("div", { class: "grid" }, good.el, line.el, attempts.el, list.el, kept.el));
 }

@@ -2,24 +2,28 @@
 import { get } from "./api.js";
 import { card } from "./card.js";
 import { HeatMap } from "./heat.js";
-import { h, select, table } from "./dom.js";
+import { bar, h, select, table } from "./dom.js";
 import { count, digits, mib, ms, percent, seconds, si } from "./format.js";
 import { seriesCard, range } from "./parts.js";
 
 const values = [["busy", "busy, against the median"], ["step", "step time"], ["wait", "wait"], ["data", "data"], ["comm", "communication"], ["rss", "memory"]];
 
 export function ranksPage(root, ctx) {
-  let value = "busy", order = "rank", map = null, worst = [], pinned = null;
-  const ranksOf = (d) => (order === "rank" || !worst.length ? d.heatmap.cells.map((c, i) => i) : worst.filter((r) => r < d.heatmap.rows));
+  let value = "busy", order = "rank", map = null, worst = [], hosts = new Map(), pinned = null;
+  const ranksOf = (d) => {
+    const all = d.heatmap.cells.map((c, i) => i);
+    if (order === "host") return all.sort((a, b) => (hosts.get(a) || "").localeCompare(hosts.get(b) || "") || a - b);
+    return order === "rank" || !worst.length ? all : worst.filter((r) => r < all.length);
+  };
   const show = (v) => (v === null ? "–" : value === "busy" ? `${digits(v, 3)}×` : value === "rss" ? mib(v) : ms(v));
   const heat = card({
     title: "Rank by time", wide: true, sub: "click a row to follow that rank below",
-    tools: [select("value", values, value, (v) => { value = v; heat.load(); }), select("order", [["rank", "by rank"], ["blame", "worst first"]], order, (v) => { order = v; heat.redraw(); })],
+    tools: [select("value", values, value, (v) => { value = v; heat.load(); }), select("order", [["rank", "by rank"], ["blame", "worst first"], ["host", "by host"]], order, (v) => { order = v; heat.redraw(); })],
     load: (width) => get(`runs/${ctx.run}/heatmap`, { value, cols: Math.max(20, Math.min(240, Math.round((width - 64) / 6))), ...range() }),
     draw(body, d) {
       if (!map) { map = new HeatMap(body, "heat map of ranks over time"); map.onpick = (row) => pin(ranksOf(map.source)[row]); }
       map.source = d;
-      map.set({ rows: ranksOf(d).map((r) => `rank ${r}`), cols: d.heatmap.step.map(count), steps: d.heatmap.step, cell: ranksOf(d).map((r) => d.heatmap.cells[r]), show, axis: "step" });
+      map.set({ rows: ranksOf(d).map((r) => (order === "host" && hosts.get(r) ? `${r} ${hosts.get(r)}` : `rank ${r}`)), cols: d.heatmap.step.map(count), steps: d.heatmap.step, cell: ranksOf(d).map((r) => d.heatmap.cells[r]), show, axis: "step" });
     },
     sentence(d) {
       const mean = d.heatmap.cells.map((c) => { const k = c.filter((v) => v !== null); return k.reduce((a, b) => a + b, 0) / (k.length || 1); }), top = mean.indexOf(Math.max(...mean));
@@ -32,7 +36,7 @@ export function ranksPage(root, ctx) {
   const said = h("p", { class: "says" }), what = h("p", { class: "note" }), slider = h("input", { type: "range", min: "1", max: "1", value: "1", "aria-label": "how many of the slowest ranks to bring to the median", oninput: () => { k = Number(slider.value); list.redraw(); } });
   const list = card({
     title: "Ranking", sub: "by busy time: the slow rank waits least", wide: true,
-    load: async () => { const d = await get(`runs/${ctx.run}/stragglers`); worst = d.stragglers.map((s) => s.rank); if (pinned === null && worst.length) pin(worst[0]); return d; },
+    load: async () => { const d = await get(`runs/${ctx.run}/stragglers`); worst = d.stragglers.map((s) => s.rank); hosts = new Map(d.stragglers.map((s) => [s.rank, s.host])); if (pinned === null && worst.length) pin(worst[0]); return d; },
     draw(body, d) {
       const s = d.stragglers, w = d.what_if_worst || [];
       slider.max = String(Math.max(1, w.length));
@@ -44,7 +48,7 @@ export function ranksPage(root, ctx) {
         { title: "rank", num: true, cell: (r) => h("a", { href: location.hash, onclick: (e) => { e.preventDefault(); pin(r.rank); } }, String(r.rank)) }, { title: "host", cell: (r) => r.host || "–" }, { title: "verdict", cell: (r) => h("span", { class: `tag ${r.verdict}` }, r.verdict) },
         { title: "busy p50", num: true, cell: (r) => ms(r.busy_p50_ms) }, { title: "excess", num: true, cell: (r) => ms(r.excess_ms) }, { title: "wait p50", num: true, cell: (r) => ms(r.wait_p50_ms) },
         { title: "score", num: true, help: "best rank's busy time over this rank's", cell: (r) => digits(r.score, 3) }, { title: "own score", num: true, help: "own best block over own last block", cell: (r) => digits(r.score_own, 3) },
-        { title: "blame", num: true, cell: (r) => percent(r.blame, 0) }, { title: "cost others", num: true, cell: (r) => seconds(r.lost_s) }, { title: "phase at fault", cell: (r) => (r.phase ? `${r.phase}${r.phase_frac !== null ? `, ${percent(r.phase_frac, 0)}` : ""}` : "–") }, { title: "since step", num: true, cell: (r) => (r.since_step === null ? "–" : count(r.since_step)) }], s, "ranks, worst first"));
+        { title: "blame", num: true, cell: (r) => percent(r.blame, 0) }, { title: "share of the time lost", cell: (r) => bar([{ share: r.blame, color: "--p4", label: percent(r.blame, 0) }], `rank ${r.rank} cost the others ${seconds(r.lost_s)}`) }, { title: "cost others", num: true, cell: (r) => seconds(r.lost_s) }, { title: "phase at fault", cell: (r) => (r.phase ? `${r.phase}${r.phase_frac !== null ? `, ${percent(r.phase_frac, 0)}` : ""}` : "–") }, { title: "since step", num: true, cell: (r) => (r.since_step === null ? "–" : count(r.since_step)) }], s, "ranks, worst first"));
     },
     sentence: (d) => (d.breakdown.steps ? `Steps ${d.breakdown.step0} to ${d.breakdown.step1}, ${d.breakdown.steps} sampled.` : ""),
   });

@@ -1,5 +1,5 @@
 // page_train.js - overview, step breakdown, communication.
-import { get } from "./api.js";
+import { get, report } from "./api.js";
 import { card } from "./card.js";
 import { h, legend, select } from "./dom.js";
 import { bytes, digits, ms, nats, percent, seconds, si, count } from "./format.js";
@@ -34,12 +34,13 @@ export function overviewPage(root, ctx) {
 }
 
 export function stepsPage(root, ctx) {
-  let mode = "ms", rank = null, ranks = [];
+  let mode = "ms", rank = null, ranks = [], at = null;
   const keys = phases.map((p) => p.key), total = (o) => keys.reduce((s, k) => s + Math.max(0, o[k] || 0), 0);
   const over = (r, d) => keys.reduce((s, k) => s + Math.max(0, (r.phases[k] || 0) - (d.breakdown.median[k] || 0)), 0);
+  const newest = h("button", { class: "chip", type: "button", hidden: true, onclick: () => see(null) }, "newest steps");
   const bars = card({
-    title: "Where the step goes", sub: "mean of the newest steps, by rank", wide: true, tools: [select("show", [["ms", "milliseconds"], ["share", "share of the step"], ["excess", "excess over the median rank"]], mode, (v) => { mode = v; bars.redraw(); })],
-    load: async () => { const d = await get(`runs/${ctx.run}/breakdown`); if (rank === null && d.stragglers.length) { ranks = d.breakdown.ranks.map((r) => r.rank); rank = d.stragglers[0].rank; pick(); } return d; },
+    title: "Where the step goes", sub: "mean of the newest steps, by rank", wide: true, tools: [newest, select("show", [["ms", "milliseconds"], ["share", "share of the step"], ["excess", "excess over the median rank"]], mode, (v) => { mode = v; bars.redraw(); })],
+    load: async () => { const d = await get(`runs/${ctx.run}/breakdown`, at === null ? {} : { at, window: 1 }); if (rank === null && d.stragglers.length) { ranks = d.breakdown.ranks.map((r) => r.rank); rank = d.stragglers[0].rank; pick(); } return d; },
     draw(body, d) {
       const all = d.breakdown.ranks, longest = Math.max(...all.map((r) => (mode === "excess" ? over(r, d) : total(r.phases))), 1e-9), box = h("div");
       if (!all.length) { body.replaceChildren(h("div", { class: "empty" }, "no step of a rank recorded yet")); return; }
@@ -51,12 +52,18 @@ export function stepsPage(root, ctx) {
     },
     sentence(d) {
       const m = d.breakdown.median, top = phases.map((p) => [p.label, m[p.key] || 0]).sort((a, b) => b[1] - a[1]).slice(0, 3);
-      return d.breakdown.ranks.length ? `A step takes ${ms(d.breakdown.step_ms)}; on the median rank ${top.map(([l, v]) => `${l} ${ms(v)}`).join(", ")}. Steps ${d.breakdown.step0} to ${d.breakdown.step1}.` : "";
+      return d.breakdown.ranks.length ? `A step takes ${ms(d.breakdown.step_ms)}; on the median rank ${top.map(([l, v]) => `${l} ${ms(v)}`).join(", ")}. ${d.breakdown.step0 === d.breakdown.step1 ? `Step ${count(d.breakdown.step0)}` : `Steps ${count(d.breakdown.step0)} to ${count(d.breakdown.step1)}`}.` : "";
     },
     table: (d) => ({ columns: [{ title: "rank", num: true, cell: (r) => String(r.rank) }, { title: "step", num: true, cell: (r) => ms(r.step_ms) }, { title: "p50", num: true, cell: (r) => ms(r.step_p50_ms) }, { title: "p95", num: true, cell: (r) => ms(r.step_p95_ms) }, { title: "p99", num: true, cell: (r) => ms(r.step_p99_ms) },
       ...phases.map((p) => ({ title: p.label, num: true, cell: (r) => ms(r.phases[p.key]) }))], rows: d.breakdown.ranks }),
   });
-  const place = h("span"), area = seriesCard(ctx, phases.map((p) => ({ ...p })), { title: "Phases over time", sub: "stacked, one rank", wide: true, tall: true, stacked: true, unit: "ms", rank: () => rank ?? 0, tools: [place] });
+  const place = h("span"), area = seriesCard(ctx, phases.map((p) => ({ ...p })), { title: "Phases over time", sub: report ? "stacked, one rank" : "stacked, one rank; click a step to see it above", wide: true, tall: true, stacked: true, unit: "ms", rank: () => rank ?? 0, tools: [place], onpick: report ? null : see });
+  function see(step) {
+    at = step;
+    newest.hidden = step === null;
+    bars.setSub(step === null ? "mean of the newest steps, by rank" : `step ${count(step)}, by rank`);
+    bars.load();
+  }
   function pick() { place.replaceChildren(select("rank", ranks.map((r) => [String(r), `rank ${r}`]), String(rank), (v) => { rank = Number(v); area.load(); })); area.load(); }
   [bars, area].forEach(ctx.add);
   root.replaceChildren(h("h1", { class: "sr" }, "Step breakdown"), h("div", { class: "grid" }, bars.el, area.el));
