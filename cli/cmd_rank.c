@@ -33,14 +33,15 @@ static void on_lost(void *ctx) {
     atomic_fetch_or(&box.bits, (uint32_t)(BT_REQ_STOP | BT_REQ_RESUME));
 }
 
-typedef struct words { const char *wire, *resume_from; int attempt, fence; } words;
+typedef struct words { const char *wire, *resume_from, *ring; int attempt, fence; } words;
 
 static bt_code own_words(int *argc, char ***argv, words *w, bt_err *err) {
-    *w = (words){.wire = "", .resume_from = ""};
+    *w = (words){.wire = "", .resume_from = "", .ring = ""};
     while (*argc >= 2 && strcmp((*argv)[0], "--set") != 0) {
         const char *name = (*argv)[0], *value = (*argv)[1];
         if (strcmp(name, "--wire") == 0) w->wire = value;
         else if (strcmp(name, "--resume-from") == 0) w->resume_from = value;
+        else if (strcmp(name, "--ring") == 0) w->ring = value;
         else if (strcmp(name, "--attempt") == 0) w->attempt = atoi(value);
         else if (strcmp(name, "--fence") == 0) w->fence = atoi(value);
         else return bt_fail(err, BT_ARG, "unknown word '%s' ('bitrain rank' is started by 'bitrain train')", name);
@@ -80,6 +81,9 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
         code = bt_wire_connect(&wire, w->wire, w->attempt, &handlers, err);
         if (code != BT_OK && cfg.hosts[0])
             code = bt_fail(err, BT_IO, "rank 0 cannot reach 'bitrain train' at '%s': name this host first in the host file", w->wire);
+        bt_err why = BT_ERR_INIT;
+        if (code == BT_OK && w->ring[0] && bt_wire_keep(wire, w->ring, &why) != BT_OK)
+            bt_log(BT_LOG_WARN, "the newest records would be lost in a crash: %s", why.msg);
     }
     code = bt_agree(world, code, err);
     if (code == BT_OK) {

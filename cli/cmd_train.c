@@ -112,6 +112,15 @@ static const char *judge(const bt_job_result *r, int *status) {
     return "failed";
 }
 
+/* a supervisor that was killed has not heard the last records of its ranks */
+static void recover(const bt_train_plan *p, bt_writer *writer) {
+    char path[PATH_MAX + 32];
+    int64_t steps;
+    bt_err trouble = BT_ERR_INIT;
+    snprintf(path, sizeof path, "%s/%s", p->out, BT_JOB_RING);
+    if (bt_writer_recover(writer, p->run, path, &steps, &trouble) != BT_OK) fprintf(stderr, "warning: metrics: records left behind by the killed run: %s\n", trouble.msg);
+}
+
 static bt_code finish(bt_train_plan *p, bt_writer *writer, const bt_job_result *r, int attempt, int *status, bt_err *err) {
     const char *state = judge(r, status);
     bt_err trouble = BT_ERR_INIT;
@@ -157,6 +166,7 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     s.run_lock = p->run_lock;
     if (code == BT_OK && !p->cfg.no_monitor) {
         code = bt_writer_open(&writer, p->store, 10, err);
+        if (code == BT_OK && p->resume) recover(p, writer);
         if (code == BT_OK) code = bt_writer_begin(writer, &s.start, &s.attempt, err);
     }
     s.writer = writer;

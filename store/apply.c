@@ -25,7 +25,7 @@ typedef struct summary {
 } summary;
 
 enum { ST_STEP, ST_RANK_STEP, ST_LAYER, ST_RANK, ST_FACT, ST_EVENT, ST_CKPT, ST_CLIP, ST_FROM, ST_SUMMARY, ST_BEGIN, ST_COMMIT,
-       ST_ROLLBACK, ST_COUNT };
+       ST_ROLLBACK, ST_EVENT_KNOWN, ST_COUNT };
 
 struct bt_apply {
     sqlite3 *db;
@@ -36,6 +36,7 @@ struct bt_apply {
     summary now, saved;                 /* saved: of the last commit */
     int rc;                             /* first failure of the running transaction */
     bool touched;                       /* a step arrived: the summary changes */
+    bool again;                         /* records that may have been stored before */
     bt_roll *roll;
     uint64_t skipped;
     bt_sink sink;
@@ -171,6 +172,7 @@ static void insert_ranks(bt_apply *a, const bt_step_record *r) {
 static void on_step(void *ctx, const bt_step_record *r) {
     bt_apply *a = ctx;
     sqlite3_stmt *st = a->st[ST_STEP];
+    if (a->again && r->step <= a->now.attempt_step) return;
     int64_t flags = 0;                  /* bit i: metric i was infinite; bit 62: the loss was not a number */
     if (a->now.first_step < 0 || r->step < a->now.first_step) {        /* the steps of earlier attempts end here */
         sqlite3_bind_int64(a->st[ST_CLIP], 1, r->step);
@@ -211,9 +213,22 @@ static void on_layers(void *ctx, const bt_layer_record *list, size_t n) {
     }
 }
 
+static bool event_known(bt_apply *a, const bt_event *e) {
+    sqlite3_stmt *st = a->st[ST_EVENT_KNOWN];
+    sqlite3_bind_int64(st, 1, a->at.run);
+    sqlite3_bind_int64(st, 2, a->at.aid);
+    sqlite3_bind_int64(st, 3, e->wall_us);
+    bind_text(st, 4, e->kind);
+    bind_text(st, 5, e->title);
+    bool known = sqlite3_step(st) == SQLITE_ROW;
+    sqlite3_reset(st);
+    return known;
+}
+
 static void on_event(void *ctx, const bt_event *e) {
     bt_apply *a = ctx;
     sqlite3_stmt *st = a->st[ST_EVENT];
+    if (a->again && event_known(a, e)) return;
     sqlite3_bind_int64(st, 1, a->at.run);
     sqlite3_bind_int64(st, 2, a->at.aid);
     sqlite3_bind_int64(st, 3, e->wall_us);
@@ -382,6 +397,14 @@ int bt_apply_transaction(bt_apply *a, const bt_record *list, uint64_t dropped) {
     return a->rc;
 }
 
+int bt_apply_again(bt_apply *a, int64_t known_step, const bt_record *list) {
+    if (known_step > a->now.attempt_step) a->now.attempt_step = a->saved.attempt_step = known_step;
+    a->again = true;
+    int rc = bt_apply_transaction(a, list, 0);
+    a->again = false;
+    return rc;
+}
+
 int64_t bt_apply_last_step(const bt_apply *a) { return a->saved.attempt_step; }
 int64_t bt_apply_last_us(const bt_apply *a) { return a->saved.attempt_us; }
 uint64_t bt_apply_skipped(const bt_apply *a) { return a->skipped; }
@@ -395,6 +418,7 @@ static const char *const fixed_sql[ST_COUNT] = {
     [ST_FROM] = "UPDATE attempt SET from_step = ? WHERE id = ?",
     [ST_SUMMARY] = "UPDATE run SET last_step=?, last_us=?, tokens=?, loss=?, val_loss=?, best_val=?, best_val_step=?, tokens_per_s=?, step_us=?,"
                    " mfu=?, comm_overhead=?, bytes_wire=?, rss_kib=?, first_time_us=?, redone_us=?, spark=?, dropped=?, rev=rev+1 WHERE id=?",
+    [ST_EVENT_KNOWN] = "SELECT 1 FROM event WHERE run = ? AND aid = ? AND t_us = ? AND kind = ? AND title IS ?",
     [ST_BEGIN] = "BEGIN IMMEDIATE",
     [ST_COMMIT] = "COMMIT",
     [ST_ROLLBACK] = "ROLLBACK",

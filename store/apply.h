@@ -27,6 +27,8 @@ void bt_apply_reread(bt_apply *a);      /* the attempt has steps already, perhap
 /* one transaction of many records. SQLITE_OK, or the code that failed it (rolled back, nothing learnt).
  * A record that can never be stored is skipped and counted. */
 int bt_apply_transaction(bt_apply *a, const bt_record *list, uint64_t dropped_before);
+/* the same with records of which some were stored before: steps up to known_step and events that are there are left out */
+int bt_apply_again(bt_apply *a, int64_t known_step, const bt_record *list);
 int64_t bt_apply_last_step(const bt_apply *a);          /* newest committed step of this attempt, -1: none */
 int64_t bt_apply_last_us(const bt_apply *a);            /* when it ended, -1: none */
 uint64_t bt_apply_skipped(const bt_apply *a);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "store/record.h"
+#include "store/ring.h"
 
 bool bt_queue_init(bt_queue *q, size_t max_bytes) {
     pthread_condattr_t attr;
@@ -74,6 +75,7 @@ static void wake(bt_queue *q) {
 
 void bt_queue_push(bt_queue *q, bt_record *r) {
     pthread_mutex_lock(&q->mu);
+    bt_ring_append(q->ring, r);
     if (!r) q->dropped++;
     else if (q->closed) free(r);
     else {

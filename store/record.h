@@ -44,6 +44,7 @@ typedef struct bt_queue {
     bool hurry, stop;                   /* flush requested; end */
     bool closed;                        /* nobody takes any more: a push frees its record */
     int wake_fd;                        /* eventfd written instead of `work` when >= 0 */
+    struct bt_ring *ring;               /* of ring.h: keeps what is pushed, also after `closed`; borrowed, NULL none */
 } bt_queue;
 
 bool bt_queue_init(bt_queue *q, size_t max_bytes);

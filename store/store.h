@@ -51,6 +51,9 @@ bt_code bt_writer_open(bt_writer **out, const char *path, double lock_wait_s, bt
 bt_code bt_writer_begin(bt_writer *w, const bt_run_start *s, int *attempt, bt_err *err) BT_MUST_CHECK;
 /* the sink of the current attempt: copies into a bounded queue; a thread commits (each step up to 20 steps/s, else every 50 ms) */
 const bt_sink *bt_writer_sink(bt_writer *w);
+/* After kill -9 of rank 0 or of its supervisor: the records that rank 0 left in its ring file and the database lacks become rows
+ * of their attempt, before it ends or the next one begins. No ring, or one of another run: nothing. steps receives how many came back */
+bt_code bt_writer_recover(bt_writer *w, const char *run, const char *ring_path, int64_t *steps, bt_err *err) BT_MUST_CHECK;
 int64_t bt_writer_committed_step(const bt_writer *w);       /* newest step that survives kill -9; -1: none */
 uint64_t bt_writer_dropped(const bt_writer *w);             /* per-rank records dropped because the disk could not follow */
 bt_code bt_writer_flush(bt_writer *w, bt_err *err) BT_MUST_CHECK;       /* everything queued is committed */

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "store/ring.h"
 #include "store/wire_frame.h"
 
 enum { QUEUE_BYTES = 32 << 20, SEND_BYTES = 1 << 20 };
@@ -24,6 +25,7 @@ struct bt_wire {
     uint32_t attempt;
     bt_wire_handlers handlers;
     bt_queue q;
+    bt_ring *ring;                      /* NULL: records are not kept */
     bt_sink sink;
     pthread_t thread;
     bool running;
@@ -190,6 +192,14 @@ bt_code bt_wire_connect(bt_wire **out, const char *socket_path, int attempt, con
     return BT_OK;
 }
 
+bt_code bt_wire_keep(bt_wire *w, const char *path, bt_err *err) {
+    BT_TRY(bt_ring_create(&w->ring, path, (int)w->attempt, BT_RING_BYTES, err));
+    pthread_mutex_lock(&w->q.mu);
+    w->q.ring = w->ring;
+    pthread_mutex_unlock(&w->q.mu);
+    return BT_OK;
+}
+
 const bt_sink *bt_wire_sink(bt_wire *w) { return &w->sink; }
 uint64_t bt_wire_dropped(const bt_wire *w) { return bt_queue_dropped((bt_queue *)&w->q); }
 
@@ -204,6 +214,7 @@ void bt_wire_close(bt_wire *w) {
     }
     bt_records_free(w->batch);
     if (w->q.max_bytes) bt_queue_release(&w->q);
+    bt_ring_close(w->ring);
     if (w->fd >= 0) close(w->fd);
     if (w->wake_fd >= 0) close(w->wake_fd);
     free(w);

@@ -23,6 +23,7 @@
 #include "store/attempt.h"
 #include "store/rescue.h"
 #include "store/retain.h"
+#include "store/ring.h"
 
 enum { QUEUE_BYTES = 64 << 20, BATCH_BYTES = 8 << 20, WAL_PAGES_IDLE = 1024, WAL_PAGES_BUSY = 16384 };
 static const int64_t PACE_NS = 50000000, RETRY_NS = 20000000, RETRY_MAX_NS = 1000000000, BUSY_PATIENCE_NS = 30000000000,
@@ -348,6 +349,86 @@ bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, in
     w->at = (bt_attempt){0};
     pthread_mutex_unlock(&w->db_mu);
     if (flushed != BT_OK) return flushed;
+    if (code != BT_OK && err) *err = own;
+    return code;
+}
+
+/* ---- recover ---- */
+
+typedef struct lost_attempt { bt_apply_attempt at; int64_t known; } lost_attempt;
+
+/* the run's newest attempt, when it is this one; aid 0 otherwise */
+static bt_code find_lost(bt_writer *w, const char *run, int attempt, lost_attempt *out, bt_err *err) {
+    sqlite3_stmt *st = NULL;
+    *out = (lost_attempt){.known = -1};
+    BT_TRY(bt_sql_prepare(w->db, w->path, "SELECT a.run, a.id, a.from_step, (SELECT max(step) FROM step WHERE aid = a.id) FROM attempt a JOIN run r ON r.id = a.run"
+                          " WHERE r.name = ?1 AND a.attempt = ?2 AND r.n_attempts = ?2 + 1", &st, err));
+    sqlite3_bind_text(st, 1, run, -1, SQLITE_STATIC);
+    sqlite3_bind_int(st, 2, attempt);
+    if (sqlite3_step(st) == SQLITE_ROW) {
+        out->at = (bt_apply_attempt){.run = sqlite3_column_int64(st, 0), .aid = sqlite3_column_int64(st, 1), .from_step = sqlite3_column_int64(st, 2), .attempt = attempt};
+        if (sqlite3_column_type(st, 3) != SQLITE_NULL) out->known = sqlite3_column_int64(st, 3);
+    }
+    sqlite3_finalize(st);
+    return BT_OK;
+}
+
+/* facts are told before the first step and are there; the one told at the end is the supervisor's */
+static void without_facts(bt_record **list) {
+    for (bt_record **at = list; *at;) {
+        bt_record *r = *at;
+        if (r->kind != BT_REC_FACT) {
+            at = &r->next;
+            continue;
+        }
+        *at = r->next;
+        free(r);
+    }
+}
+
+static int64_t steps_after(const bt_record *list, int64_t known) {
+    int64_t n = 0, step;
+    for (; list; list = list->next) {
+        if (list->kind != BT_REC_STEP || list->bytes < sizeof step) continue;
+        memcpy(&step, list->data, sizeof step);
+        n += step > known;
+    }
+    return n;
+}
+
+static bt_code store_lost(bt_writer *w, const char *run, int attempt, const bt_record *list, int64_t *steps, bt_err *err) {
+    lost_attempt lost;
+    BT_TRY(find_lost(w, run, attempt, &lost, err));
+    if (!lost.at.aid) return BT_OK;
+    if (lost.at.aid != w->at.aid) {
+        BT_TRY(bt_apply_set_attempt(w->apply, &lost.at, err));
+        bt_apply_reread(w->apply);
+    }
+    int rc = bt_apply_again(w->apply, lost.known, list);
+    if (rc != SQLITE_OK) return bt_sql_fail(w->db, rc, w->path, "write", err);
+    *steps = steps_after(list, lost.known);
+    if (lost.at.aid == w->at.aid) atomic_store(&w->committed, bt_apply_last_step(w->apply));
+    return BT_OK;
+}
+
+bt_code bt_writer_recover(bt_writer *w, const char *run, const char *ring_path, int64_t *steps, bt_err *err) {
+    bt_record *list = NULL;
+    bt_err own = BT_ERR_INIT;
+    int attempt = -1;
+    *steps = 0;
+    bt_code code = bt_ring_read(ring_path, &attempt, &list, &own);
+    if (code == BT_NOTFOUND || code == BT_FORMAT) return BT_OK;
+    if (code == BT_OK && w->at.aid) code = bt_writer_flush(w, &own);
+    without_facts(&list);
+    if (code == BT_OK && list) {
+        pthread_mutex_lock(&w->db_mu);
+        code = bt_lock_take(&w->lock, w->lock_wait_s, &own);
+        if (code == BT_OK && !w->apply) code = connect_again(w, &own);
+        if (code == BT_OK) code = store_lost(w, run, attempt, list, steps, &own);
+        bt_lock_drop(&w->lock);
+        pthread_mutex_unlock(&w->db_mu);
+    }
+    bt_records_free(list);
     if (code != BT_OK && err) *err = own;
     return code;
 }

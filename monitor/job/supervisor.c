@@ -82,16 +82,35 @@ static void remove_control_file(const bt_job *job) {
     if (snprintf(path, sizeof path, "%s/control", job->s->out_dir) < (int)sizeof path) unlink(path);
 }
 
+/* ---- records that outlive their rank ---------------------------------------------------------------------------------- */
+
+static bool ring_path(const bt_job *job, char *out, size_t size) { return snprintf(out, size, "%s/%s", job->s->out_dir, BT_JOB_RING) < (int)size; }
+
+/* what rank 0 recorded and could not say any more */
+static void recover_records(bt_job *job) {
+    char path[PATH_MAX];
+    int64_t steps = 0;
+    bt_err err = BT_ERR_INIT;
+    if (!job->s->writer || !ring_path(job, path, sizeof path)) return;
+    if (bt_writer_recover(job->s->writer, job->s->run, path, &steps, &err) != BT_OK) {
+        bt_job_event(job, "warning", BT_EV_WARN, -1, "records that rank 0 left behind stay in '%s': %s", path, err.msg);
+        return;
+    }
+    unlink(path);
+}
+
 /* ---- one attempt ----------------------------------------------------------------------------------------------------- */
 
 static bt_code start_attempt(bt_job *job, bt_err *err) {
     const bt_job_setup *s = job->s;
-    char tmp[280], shm[280], wire[300], number[16], fence[16];
+    char tmp[280], shm[280], wire[300], number[16], fence[16], ring[PATH_MAX];
     BT_TRY(bt_scratch_attempt(&job->scratch, job->attempt, tmp, shm, err));
     snprintf(wire, sizeof wire, "%s/wire", job->scratch.tmp);
     snprintf(number, sizeof number, "%d", job->attempt);
     snprintf(fence, sizeof fence, "%d", s->fence(s->resume_ctx, job->attempt));
-    const char *own[] = {"rank", "--wire", wire, "--attempt", number, "--fence", fence, "--resume-from", job->from.dir};
+    if (!s->writer || !ring_path(job, ring, sizeof ring)) ring[0] = '\0';
+    else unlink(ring);                  /* of a run of that name before; those worth something were recovered */
+    const char *own[] = {"rank", "--wire", wire, "--attempt", number, "--fence", fence, "--resume-from", job->from.dir, "--ring", ring};
     enum { N_OWN = sizeof own / sizeof *own };
     const char **words = calloc(N_OWN + s->n_words + 1, sizeof *words);
     if (!words) return bt_fail(err, BT_NOMEM, "cannot allocate the command line of the ranks");
@@ -233,6 +252,7 @@ static bt_end watch_attempt(bt_job *job) {
     if (bt_proc_kill_session(job->child.pid, 2) > 0) bt_job_event(job, "warning", BT_EV_WARN, -1, "processes of the ranks do not end");
     hear_last_words(job);
     job->child.pid = 0;
+    recover_records(job);
     bt_scratch_attempt_end(&job->scratch, job->attempt);
     const bt_end_facts f = {.wait_status = status, .hung = job->hung, .stop_now = job->stop_now, .started = job->connected,
                             .oom = job->oom_before >= 0 && bt_proc_oom_kills() > job->oom_before, .reported = job->output.reported, .code = job->output.code,

@@ -1,0 +1,265 @@
+/* test_ring.c - records in a mapped ring: all of them come back, also after kill -9 in the middle of an append; and what the
+ * database lacks of them becomes rows once, whoever died.
+ * timeout: 60 */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "store/record.h"
+#include "store/ring.h"
+#include "store_test.h"
+
+static bt_record *numbered(int64_t n, size_t words) {
+    bt_record *r = malloc(sizeof *r + 8 * words);
+    assert_non_null(r);
+    *r = (bt_record){NULL, BT_REC_FACT, (uint32_t)(8 * words)};
+    for (size_t i = 0; i < words; i++) memcpy(r->data + 8 * i, &n, 8);
+    return r;
+}
+
+/* whole records, one after the other, the newest is `last`; returns how many */
+static size_t check_chain(const bt_record *list, int64_t last) {
+    int64_t n = -1, first = -1;
+    size_t count = 0;
+    for (const bt_record *r = list; r; r = r->next, count++) {
+        int64_t here, word;
+        memcpy(&here, r->data, 8);
+        for (size_t i = 0; i < r->bytes / 8; i++) {
+            memcpy(&word, r->data + 8 * i, 8);
+            assert_int_equal(word, here);
+        }
+        if (first < 0) first = here;
+        else assert_int_equal(here, n + 1);
+        n = here;
+    }
+    if (last >= 0) assert_int_equal(n, last);
+    return count;
+}
+
+static void keeps_the_newest(void **state) {
+    bt_tmp *t = *state;
+    char path[128];
+    bt_ring *ring = NULL;
+    bt_record *list = NULL;
+    int attempt = -1;
+    snprintf(path, sizeof path, "%s/r", t->dir);
+    OK(bt_ring_create(&ring, path, 3, 64 << 10, err));
+    OK(bt_ring_read(path, &attempt, &list, err));
+    assert_null(list);
+    assert_int_equal(attempt, 3);
+    for (int64_t n = 0; n < 5000; n++) {                /* many times round, of all sizes, ends that fit and ends that do not */
+        bt_record *r = numbered(n, 1 + (size_t)(n * 37 % 300));
+        bt_ring_append(ring, r);
+        bt_records_free(r);
+        if (n % 97 && n > 40) continue;
+        OK(bt_ring_read(path, &attempt, &list, err));
+        size_t count = check_chain(list, n);
+        assert_true(n > 40 ? count > 20 : count == (size_t)n + 1);
+        bt_records_free(list);
+    }
+    bt_ring_close(ring);
+    OK(bt_ring_create(&ring, path, 4, 64 << 10, err));  /* an attempt begins with an empty one */
+    OK(bt_ring_read(path, &attempt, &list, err));
+    assert_null(list);
+    bt_record *big = numbered(1, 4000);                 /* would push everything else out */
+    bt_ring_append(ring, big);
+    bt_records_free(big);
+    OK(bt_ring_read(path, &attempt, &list, err));
+    assert_null(list);
+    bt_ring_close(ring);
+}
+
+static void kill_9_in_an_append(void **state) {
+    bt_tmp *t = *state;
+    char path[128];
+    snprintf(path, sizeof path, "%s/r", t->dir);
+    _Atomic int64_t *done = mmap(NULL, sizeof *done, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (int round = 0; round < 25; round++) {
+        *done = -1;
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            bt_ring *ring = NULL;
+            bt_err err;
+            if (bt_ring_create(&ring, path, round, 64 << 10, &err) != BT_OK) _exit(1);
+            for (int64_t n = 0;; n++) {
+                bt_record *r = numbered(n, 1 + (size_t)(n % 120));
+                bt_ring_append(ring, r);
+                *done = n;
+                bt_records_free(r);
+            }
+        }
+        while (*done < 200 + 331 * round) bt_sleep_ns(20000);
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        bt_record *list = NULL;
+        int attempt = -1;
+        OK(bt_ring_read(path, &attempt, &list, err));
+        assert_int_equal(attempt, round);
+        check_chain(list, -1);
+        int64_t newest = -1;
+        for (const bt_record *r = list; r; r = r->next) memcpy(&newest, r->data, 8);
+        assert_true(newest == *done || newest == *done + 1);
+        bt_records_free(list);
+    }
+    munmap(done, sizeof *done);
+}
+
+static void other_files_are_not_read(void **state) {
+    bt_tmp *t = *state;
+    char path[128], junk[4096 + (64 << 10)];
+    bt_record *list = NULL;
+    bt_ring *ring = NULL;
+    bt_err why = BT_ERR_INIT;
+    int attempt;
+    snprintf(path, sizeof path, "%s/r", t->dir);
+    assert_int_equal(bt_ring_read(path, &attempt, &list, &why), BT_NOTFOUND);
+    OK(bt_ring_create(&ring, path, 0, 64 << 10, err));
+    for (int64_t n = 0; n < 40; n++) {
+        bt_record *r = numbered(n, 20);
+        bt_ring_append(ring, r);
+        bt_records_free(r);
+    }
+    bt_ring_close(ring);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_int_equal(read(fd, junk, sizeof junk), sizeof junk);
+    for (int i = 0; i < 4000; i++) {                    /* any byte may be another: whole records or none, never a crash */
+        off_t at = i * 7919 % (i % 2 ? 128 : 10000);
+        char other = (char)(junk[at] ^ 1 << i % 8);
+        assert_int_equal(pwrite(fd, &other, 1, at), 1);
+        bt_code code = bt_ring_read(path, &attempt, &list, &why);
+        assert_true(code == BT_OK || code == BT_FORMAT);
+        if (code == BT_OK) assert_true(check_chain(list, -1) <= 40);
+        bt_records_free(list);
+        list = NULL;
+        assert_int_equal(pwrite(fd, junk + at, 1, at), 1);
+    }
+    close(fd);
+    assert_int_equal(truncate(path, 5000), 0);
+    assert_int_equal(bt_ring_read(path, &attempt, &list, &why), BT_FORMAT);
+}
+
+/* ---- into the database ---- */
+
+static void step_into(const bt_sink *sink, int64_t step) {
+    bt_fake f;
+    sink->step(sink->ctx, bt_fake_step(&f, step, 2));
+}
+
+static void event_into(const bt_sink *sink, int64_t step, const char *title) {
+    sink->event(sink->ctx, &(bt_event){.kind = "checkpoint", .step = step, .rank = -1, .wall_us = 1700000000000000 + step, .title = title});
+}
+
+static void fill_ring(const char *path, int attempt, int64_t steps) {
+    bt_ring *ring = NULL;
+    bt_queue q;
+    bt_sink sink;
+    OK(bt_ring_create(&ring, path, attempt, BT_RING_BYTES, err));
+    assert_true(bt_queue_init(&q, 1 << 20));
+    q.ring = ring;
+    q.closed = true;                                    /* the supervisor has gone: the queue takes nothing, the ring does */
+    bt_queue_sink(&q, &sink);
+    sink.fact(sink.ctx, "result", "not for the table of facts");
+    for (int64_t s = 0; s < steps; s++) {
+        step_into(&sink, s);
+        if (s % 10 == 9) event_into(&sink, s, "checkpoint");
+    }
+    bt_queue_release(&q);
+    bt_ring_close(ring);
+}
+
+static void check_rows(const bt_tmp *t, const char *run) {
+    assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", run) == 60);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", run) == 120);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM events WHERE run = ?1 AND kind = 'checkpoint'", run) == 6);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM facts WHERE run = ?1", run) == 0);
+    assert_true(bt_number(t->db, "SELECT steps FROM runs WHERE run = ?1", run) == 60);
+    assert_true(bt_number(t->db, "SELECT redone_s FROM runs WHERE run = ?1", run) == 0);
+    for (int64_t s = 0; s < 60; s += 7) {
+        char sql[128];
+        snprintf(sql, sizeof sql, "SELECT loss FROM steps WHERE run = ?1 AND step = %lld", (long long)s);
+        assert_true(fabs(bt_number(t->db, sql, run) - bt_truth(s, BT_MS_LOSS)) < 1e-9);
+    }
+}
+
+/* rank 0 died, the supervisor lives: the attempt is open */
+static void of_an_open_attempt(void **state) {
+    bt_tmp *t = *state;
+    char path[128];
+    bt_writer *w = NULL;
+    int attempt;
+    int64_t steps = -1;
+    snprintf(path, sizeof path, "%s/r", t->dir);
+    bt_run_start s = bt_fake_run("open");
+    OK(bt_writer_open(&w, t->db, 5, err));
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    for (int64_t i = 0; i < 41; i++) {
+        step_into(bt_writer_sink(w), i);
+        if (i % 10 == 9) event_into(bt_writer_sink(w), i, "checkpoint");
+    }
+    OK(bt_writer_recover(w, "open", path, &steps, err));        /* no ring: nothing */
+    assert_int_equal(steps, 0);
+    fill_ring(path, attempt, 60);
+    OK(bt_writer_recover(w, "open", path, &steps, err));
+    assert_int_equal(steps, 19);
+    assert_int_equal(bt_writer_committed_step(w), 59);
+    OK(bt_writer_recover(w, "open", path, &steps, err));        /* again: nothing more */
+    assert_int_equal(steps, 0);
+    OK(bt_writer_end(w, "done", "x", 0, err));
+    bt_writer_close(w);
+    check_rows(t, "open");
+}
+
+/* the supervisor died with rank 0's last words unheard: the next one finds them before it begins */
+static void of_a_killed_supervisor(void **state) {
+    bt_tmp *t = *state;
+    char path[128];
+    snprintf(path, sizeof path, "%s/r", t->dir);
+    pid_t child = fork();
+    if (child == 0) {
+        bt_writer *w = NULL;
+        int attempt;
+        bt_err err;
+        bt_run_start s = bt_fake_run("orphan");
+        if (bt_writer_open(&w, t->db, 5, &err) != BT_OK || bt_writer_begin(w, &s, &attempt, &err) != BT_OK) _exit(1);
+        for (int64_t i = 0; i < 37; i++) {
+            step_into(bt_writer_sink(w), i);
+            if (i % 10 == 9) event_into(bt_writer_sink(w), i, "checkpoint");
+        }
+        if (bt_writer_flush(w, &err) != BT_OK) _exit(1);
+        raise(SIGKILL);
+    }
+    waitpid(child, NULL, 0);
+    fill_ring(path, 0, 60);
+    bt_writer *w = NULL;
+    int attempt;
+    int64_t steps;
+    bt_run_start s = bt_fake_run("orphan");
+    s.resume = true;
+    s.from_step = 60;
+    OK(bt_writer_open(&w, t->db, 5, err));
+    OK(bt_writer_recover(w, "another", path, &steps, err));     /* of another run: nothing */
+    assert_int_equal(steps, 0);
+    OK(bt_writer_recover(w, "orphan", path, &steps, err));
+    assert_int_equal(steps, 23);
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    assert_int_equal(attempt, 1);
+    fill_ring(path, 0, 80);                                     /* of an attempt that is not the newest: nothing */
+    OK(bt_writer_recover(w, "orphan", path, &steps, err));
+    assert_int_equal(steps, 0);
+    OK(bt_writer_end(w, "done", "x", 0, err));
+    bt_writer_close(w);
+    check_rows(t, "orphan");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(keeps_the_newest, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(kill_9_in_an_append, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(other_files_are_not_read, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(of_an_open_attempt, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(of_a_killed_supervisor, bt_tmp_make, bt_tmp_drop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
