@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/checkpoint_model.h"
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/threads.h"
@@ -78,6 +79,16 @@ static bt_code write_sample(const bt_run_cfg *cfg, bt_model *model, bt_text *out
     return code;
 }
 
+/* A rank of a tensor-parallel team holds a part of the model; the checkpoint has all of it. */
+static bt_code sample_of_checkpoint(const bt_run_cfg *cfg, const char *checkpoint, bt_text *out, bt_err *err) {
+    bt_trained whole;
+    const bt_trained_how how = {.which = checkpoint, .isa = cfg->isa, .threads = bt_threads_count(), .B = 1};
+    bt_code code = bt_trained_load(&whole, &how, err);
+    if (code == BT_OK) code = write_sample(cfg, whole.model, out, err);
+    bt_trained_release(&whole);
+    return code;
+}
+
 /* ---- training -------------------------------------------------------------------------------------------------------- */
 
 bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sample, bool *in_step, bt_err *err) {
@@ -89,11 +100,12 @@ bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sampl
     bt_code code = bt_trainer_run(trainer, out, err);
     *in_step = code != BT_OK;
     const bool text = strncmp(r->cfg->data, "synth:", 6) != 0;
-    if (code == BT_OK && sample && text && !out->stopped && bt_comm_rank(bt_comm_world()) == 0) {
-        bt_err why = BT_ERR_INIT;
-        if (write_sample(r->cfg, bt_trainer_model(trainer), sample, &why) != BT_OK) bt_log(BT_LOG_WARN, "no sample of text: %s", why.msg);
-    }
+    const bool wanted = code == BT_OK && sample && text && !out->stopped && bt_comm_rank(bt_comm_world()) == 0, part = r->cfg->tp > 1;
+    bt_err why = BT_ERR_INIT;
+    bt_code told = wanted && !part ? write_sample(r->cfg, bt_trainer_model(trainer), sample, &why) : BT_OK;
     bt_trainer_destroy(trainer);
+    if (wanted && part && out->checkpoint[0]) told = sample_of_checkpoint(r->cfg, out->checkpoint, sample, &why);
+    if (told != BT_OK) bt_log(BT_LOG_WARN, "no sample of text: %s", why.msg);
     return code;
 }
 

@@ -9,7 +9,7 @@
 
 enum { GLOBAL, LAYER };                         /* scope */
 enum { NORMAL, RESID, ONE };                    /* init */
-enum { ALIGN_ELEMS = 16 };
+enum { ALIGN_ELEMS = 16, WHOLE_NUMBERS = 1 << 24 };     /* fp32 has every whole number up to there */
 
 typedef struct param_row {                      /* one row of params.def, evaluated for one configuration */
     bt_param_id id;
@@ -107,8 +107,12 @@ static int legal_parts(const bt_model_cfg *c, int most) {
 
 bt_code bt_part_cfg(bt_model_cfg *out, const bt_model_cfg *c, bt_part part, bt_err *err) {
     int n = part.count;
+    int64_t widest = (int64_t)c->H * c->D > c->F ? (int64_t)c->H * c->D : c->F;
     *out = *c;
     if (n <= 1) return BT_OK;
+    if (c->linear != BT_LIN_DENSE && widest > WHOLE_NUMBERS / 127) {
+        return bt_fail(err, BT_ARG, "--tp %d: sums of %lld int8 products are no longer exact in fp32 (at most %d; use --tp 1)", n, (long long)widest, WHOLE_NUMBERS / 127);
+    }
     const struct { const char *name; int value; bool fits; } rows[] = {
         {"model.heads", c->H, c->H % n == 0},
         {"model.kv_heads", c->KV, c->KV % n == 0 || n % c->KV == 0},

@@ -93,6 +93,8 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
     bt_model_cfg m, part;
     bt_run_cfg_model(c, &m);
     BT_TRY(bt_model_cfg_check(&m, err));
+    if (c->tp > 1 && c->grad == 1)
+        return bt_fail(err, BT_ARG, "--grad int8 rounds whole rows of gradients, and --tp %" PRId64 " has only parts of them (use --grad float)", c->tp);
     return bt_part_cfg(&part, &m, (bt_part){0, (int)c->tp}, err);
 }
 

@@ -48,6 +48,65 @@ static void rmsnorm_backward(const bt_kernels *k) {
     }
 }
 
+/* A row cut in two columns' parts, put together again, is the whole row: statistics, codes, gradients, softmax. */
+static void split_rows(const bt_kernels *k) {
+    for (size_t i = 1; i < N_AWKWARD; i++) for (int with = 0; with < 2; with++) {
+        size_t C = awkward[i], rows = 3, n = rows * C;
+        float *x = floats(n), *dy = floats(n), *g = floats(C), *gain = with ? g : NULL, *rs = filled(rows, 9), *y = filled(n, 9), *wy = filled(n, 9);
+        float *dq = filled(rows, 9), *wdq = filled(rows, 9), *dx = filled(n, 9), *wdx = filled(n, 9), *mean = filled(rows, 9);
+        int8_t *q = bytes_in(n, 0, 9), *want = bytes_in(n, 0, 9);
+        bt_row_stat s[3], ws[3];
+        double dot[3], wdot[3];
+        k->row_stats(s, x, gain, rows, C);
+        G->row_stats(ws, x, gain, rows, C);
+        k->rmsnorm_quant(want, wdq, rs, wy, x, gain, 1e-5f, rows, C);
+        for (size_t r = 0; r < rows; r++) {
+            assert_true(fabs(s[r].sum - ws[r].sum) <= 1e-6 * ws[r].sum);
+            assert_true(s[r].a * s[r].b == ws[r].a * ws[r].b);
+            dq[r] = s[r].a * rs[r] * s[r].b;
+        }
+        k->row_apply(q, dq, y, x, gain, rs, rows, C);
+        same_bits("row_apply codes", q, want, n);
+        same_bits("row_apply scales", dq, wdq, rows * 4);
+        near_rel("row_apply y", y, wy, 1e-6, 1e-30, n);
+        k->row_dot(dot, dy, x, gain, rows, C);
+        G->row_dot(wdot, dy, x, gain, rows, C);
+        for (size_t r = 0; r < rows; r++) {
+            assert_true(fabs(dot[r] - wdot[r]) <= 1e-5 * (1 + fabs(wdot[r])));
+            mean[r] = (float)(wdot[r] / (double)C);
+        }
+        k->row_dx(dx, dy, x, gain, rs, mean, rows, C);
+        G->rmsnorm_dx(wdx, dy, x, gain, rs, 0, rows, C);
+        near_rel("row_dx", dx, wdx, 2e-6, 2e-5, n);
+        k->row_axpy(y, x, mean, rows, C);
+        G->row_axpy(wy, x, mean, rows, C);
+        near_rel("row_axpy", y, wy, 1e-5, 1e-6, n);
+        drop_all("split rows");
+    }
+}
+
+static void split_softmax(const bt_kernels *k) {
+    for (size_t i = 1; i < N_AWKWARD; i++) {
+        size_t V = awkward[i], rows = 3, n = rows * V;
+        float *l = floats(n), *whole = copy_of(l, n), *loss = filled(rows, 9), *top = filled(rows, 9), *scale = filled(rows, 9);
+        int32_t targets[3] = {0, (int32_t)V - 1, -1};
+        bt_row_stat s[3];
+        k->row_lse(s, l, targets, rows, V);
+        for (size_t r = 0; r < rows; r++) {
+            float most = -INFINITY;
+            for (size_t c = 0; c < V; c++) most = fmaxf(most, l[r * V + c]);
+            assert_true(s[r].a == most && s[r].b == (targets[r] < 0 ? 0.0f : l[r * V + (size_t)targets[r]]));
+            top[r] = s[r].a;
+            scale[r] = targets[r] < 0 ? 0.0f : (float)(0.5 / s[r].sum);
+        }
+        k->row_softmax(l, top, scale, targets, 0.5f, rows, V);
+        G->softmax_xent(loss, whole, targets, 0.5f, rows, V);
+        near_rel("row_softmax", l, whole, 1e-5, 1e-6, n);
+        for (size_t r = 0; r < 2; r++) assert_true(fabs(log(s[r].sum) + (double)s[r].a - (double)s[r].b - (double)loss[r]) < 1e-5);
+        drop_all("split softmax");
+    }
+}
+
 static void quant_rows(const bt_kernels *k) {
     for (size_t i = 0; i < N_AWKWARD; i++) for (int kind = 0; kind < 4; kind++) {
         size_t C = awkward[i], rows = 3, n = rows * C;
@@ -196,7 +255,7 @@ static void run_set(const char *isa) {
         print_message("skipped: no %s (%s)\n", isa, err.msg);
         skip();
     }
-    static void (*const cases[])(const bt_kernels *) = {rmsnorm, rmsnorm_backward, quant_rows, rmsnorm_quant, rope, glu, softmax_xent,
+    static void (*const cases[])(const bt_kernels *) = {rmsnorm, rmsnorm_backward, quant_rows, rmsnorm_quant, split_rows, split_softmax, rope, glu, softmax_xent,
                                                         flat, adamw, tern_codes};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) cases[i](bt_k());
 }
