@@ -2,12 +2,14 @@
  * and four exchanges. engine/parallel implements it, engine/model calls it, tests may fake it.
  *
  * Rows of a matrix are shared out: rank r of n owns the rows [M r / n, M (r + 1) / n).
- *     gather    own rows of up to BT_TEAM_ARRAYS matrices -> all their rows, on every rank
- *     reduce    (M, C) partial sums on every rank -> the sum's own rows, in place; the rest of the matrix is rubbish then
+ *     gather    own rows of up to BT_TEAM_ARRAYS matrices -> all their rows, on every rank. One of them may be `common`
+ *     reduce    the matrix `partial` of every rank -> its sum's own rows, in place; the rest of it is rubbish then
  *     share     some bytes of every rank -> all of them, side by side in the order of the ranks, on every rank
- *     sum       one array on each of group_size neighbouring ranks -> its sum, the same bits on each
+ *     sum       one array on each of group_size neighbouring ranks (r / group_size) -> its sum, the same bits on each
  * Sums are added in the order of the ranks. All are collective and blocking: every rank of the team makes the same calls with the
- * same shapes. A failure is kept in `failed`, and later calls do nothing: there is no meeting point inside a step. */
+ * same shapes. `partial` and `common` may be memory that the others see, and no call waits for slower ranks to leave it: what an
+ * exchange left there is written again (by its own rank, own rows) only after the next call, and read only before it.
+ * A failure is kept in `failed`, and later calls do nothing: there is no meeting point inside a step. */
 #ifndef BT_ENGINE_BASE_TEAM_H
 #define BT_ENGINE_BASE_TEAM_H
 
@@ -24,13 +26,15 @@ typedef struct bt_team_rows { void *x; size_t row_bytes; } bt_team_rows;
 typedef struct bt_team bt_team;
 struct bt_team {
     int rank, size;
-    int64_t comm_ns;                            /* spent in exchanges, since the team began */
+    float *partial, *common;                    /* matrices of the size that create was told */
+    int64_t comm_ns, wait_ns;                   /* spent in exchanges since the team began; for ranks that came later, where known */
     bt_code failed;                             /* BT_OK until an exchange fails */
     bt_err why;
     void (*gather)(bt_team *t, const bt_team_rows *arrays, size_t n_arrays, size_t rows);
-    void (*reduce)(bt_team *t, float *x, size_t rows, size_t cols);
+    void (*reduce)(bt_team *t, size_t rows, size_t cols);
     void (*share)(bt_team *t, const void *mine, void *all, size_t bytes);
     void (*sum)(bt_team *t, float *x, size_t n, int group_size);
+    void (*destroy)(bt_team *t);
 };
 
 static inline size_t bt_team_first(size_t rows, int rank, int size) { return rows * (size_t)rank / (size_t)size; }

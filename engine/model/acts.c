@@ -23,7 +23,7 @@ void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) 
     const bt_model_cfg *c = &s->cfg;
     size_t M = (size_t)s->B * (size_t)c->T, R = bt_acts_block(c, M), i = 0;
     size_t S = bt_part_rows(s, M);
-    bool split = s->part.count > 1, seq = split && s->sequence;
+    bool split = s->part.count > 1;
     bool tern = c->linear != BT_LIN_DENSE, qk = c->qk_norm, normed = c->norm != BT_NORM_PRE, train = s->train;
 #define BT_ACTV(field, type, rows, cols, when, keep, what)                                                    \
     if (when) {                                                                                               \

@@ -133,6 +133,7 @@ static void wire_layer(bt_model *m, const memory_plan *p, int i) {
     size_t C = (size_t)c->C, HD = (size_t)c->H * (size_t)c->D, F = (size_t)c->F;
     float eps = (float)c->norm_eps;
     bt_acts_point(a, &p->acts_plan, &m->acts_arena, (size_t)i);
+    if (m->split) a->dxn = m->split->team->partial;
     if (i > 0) m->layers[i - 1].x_out = a->x;
     l->x_out = m->setup.train ? bt_arena_at(&m->acts_arena, p->x_final) : a->x;     /* the last layer's; others are wired by the next */
     l->attn_in = (bt_site){C, true, tern, gain_of(m, i, BT_P_ATTN_NORM), eps, a->attn_rstd, a->attn_xq, a->attn_dq, tern ? NULL : a->xn, NULL, C};

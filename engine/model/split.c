@@ -10,6 +10,7 @@
  * Exact: a scale is made of all ranks' |w|; a row's statistics of all its columns, added in the order of the ranks. A ternary
  * product's partial sums travel as whole numbers in fp32, exact below 2^24, so their sum has the bits of one rank's product.
  * Without `sequence` every rank owns all rows: what was reduced is gathered at once. */
+#include <assert.h>
 #include <math.h>
 
 #include "engine/kernels/ops.h"
@@ -57,7 +58,7 @@ const float *bt_net_all(bt_model *m, const float *own_rows, size_t M) {
     if (!m->split || !m->split->sequence) return own_rows;
     bt_rows own = bt_net_own(m, M);
     size_t C = (size_t)m->setup.cfg.C;
-    float *all = m->layers[0].a.dxg;
+    float *all = m->split->team->common;
     bt_net_copy(all + own.first * C, own_rows, own.n * C);
     gather_floats(m, all, M);
     return all;
@@ -65,7 +66,8 @@ const float *bt_net_all(bt_model *m, const float *own_rows, size_t M) {
 
 float *bt_net_own_sum(bt_model *m, float *x, size_t M) {
     if (!m->split) return x;
-    m->split->team->reduce(m->split->team, x, M, (size_t)m->setup.cfg.C);
+    assert(x == m->split->team->partial);
+    m->split->team->reduce(m->split->team, M, (size_t)m->setup.cfg.C);
     if (!m->split->sequence) gather_floats(m, x, M);
     return x + bt_net_own(m, M).first * (size_t)m->setup.cfg.C;
 }

@@ -1,191 +1,23 @@
-/* team.c - see team.h. Messages go straight between each two ranks; both sides walk the same chunks in the same order. */
-#include "engine/parallel/team.h"
+/* team.c - which kind of team; see team.h. */
+#include "engine/parallel/team_internal.h"
 
-#include <limits.h>
-#include <stdlib.h>
-#include <string.h>
+bool bt_team_messages_only;
 
-#include "engine/base/clock.h"
-#include "engine/kernels/ops.h"
-#include "engine/parallel/comm_internal.h"
-
-enum { TAG = 30100, SLOTS = 2 };
-
-typedef struct mpi_team {
-    bt_team t;                              /* first: a bt_team is this */
-    bt_comm *comm;
-    float *staging;                         /* (SLOTS, size, BT_TEAM_CHUNK_BYTES) */
-    MPI_Request *requests;                  /* (SLOTS, 2 size BT_TEAM_ARRAYS) */
-    int n_requests[SLOTS];
-} mpi_team;
-
-typedef struct group { int first, n; } group;       /* neighbouring ranks that exchange */
-
-enum { CHUNK_ELEMS = BT_TEAM_CHUNK_BYTES / sizeof(float) };
-
-static mpi_team *of(bt_team *t) { return (mpi_team *)t; }
-static group everybody(const bt_team *t) { return (group){0, t->size}; }
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
-
-static void check(mpi_team *m, int rc) {
-    if (m->t.failed == BT_OK) m->t.failed = bt_mpi_check(rc, "exchange of a tensor-parallel team", &m->t.why);
-}
-
-static MPI_Request *next(mpi_team *m, int slot) {
-    return &m->requests[(size_t)slot * 2 * BT_TEAM_ARRAYS * (size_t)m->t.size + (size_t)m->n_requests[slot]++];
-}
-
-static void receive(mpi_team *m, int slot, void *to, size_t bytes, int from) {
-    if (bytes > 0 && m->t.failed == BT_OK) check(m, MPI_Irecv(to, (int)bytes, MPI_BYTE, from, TAG, m->comm->mpi, next(m, slot)));
-}
-
-static void send(mpi_team *m, int slot, const void *from, size_t bytes, int to) {
-    if (bytes == 0 || m->t.failed != BT_OK) return;
-    bt_comm_count(bytes, bytes);
-    check(m, MPI_Isend(from, (int)bytes, MPI_BYTE, to, TAG, m->comm->mpi, next(m, slot)));
-}
-
-static void finish(mpi_team *m, int slot) {
-    MPI_Request *all = &m->requests[(size_t)slot * 2 * BT_TEAM_ARRAYS * (size_t)m->t.size];
-    if (m->n_requests[slot] > 0 && m->t.failed == BT_OK) check(m, MPI_Waitall(m->n_requests[slot], all, MPI_STATUSES_IGNORE));
-    m->n_requests[slot] = 0;
-}
-
-/* ---- the exchanges among a group ------------------------------------------------------------------------------------- */
-
-static void gather_among(mpi_team *m, group g, const bt_team_rows *arrays, size_t n_arrays, size_t rows) {
-    int me = m->t.rank - g.first;
-    size_t most = 0, mine = bt_team_first(rows, me, g.n), end = bt_team_first(rows, me + 1, g.n), widest = 1;
-    for (int k = 0; k < g.n; k++) {
-        size_t n = bt_team_first(rows, k + 1, g.n) - bt_team_first(rows, k, g.n);
-        if (n > most) most = n;
-    }
-    for (size_t i = 0; i < n_arrays; i++) if (arrays[i].row_bytes > widest) widest = arrays[i].row_bytes;
-    size_t step = INT_MAX / widest;                     /* rows of one message */
-    for (size_t r = 0; r < most; r += step) {
-        for (int d = 1; d < g.n; d++) {
-            int from = (me + d) % g.n, to = (me - d + g.n) % g.n;
-            size_t theirs = bt_team_first(rows, from, g.n), theirs_end = bt_team_first(rows, from + 1, g.n);
-            for (size_t i = 0; i < n_arrays; i++) {
-                size_t w = arrays[i].row_bytes;
-                unsigned char *x = arrays[i].x;
-                if (theirs + r < theirs_end) receive(m, 0, x + (theirs + r) * w, least(step, theirs_end - theirs - r) * w, g.first + from);
-                if (mine + r < end) send(m, 0, x + (mine + r) * w, least(step, end - mine - r) * w, g.first + to);
-            }
-        }
-        finish(m, 0);
-    }
-}
-
-/* elements begin..end of x that rank k owns, of which chunk c */
-typedef struct span { size_t begin, n; } span;
-
-static span chunk_of(group g, int k, size_t rows, size_t cols, size_t c) {
-    size_t begin = bt_team_first(rows, k, g.n) * cols + c * CHUNK_ELEMS, end = bt_team_first(rows, k + 1, g.n) * cols;
-    return (span){begin, begin < end ? least(CHUNK_ELEMS, end - begin) : 0};
-}
-
-static float *stage(const mpi_team *m, int slot, int k) { return m->staging + ((size_t)slot * (size_t)m->t.size + (size_t)k) * CHUNK_ELEMS; }
-
-static void start_chunk(mpi_team *m, group g, float *x, size_t rows, size_t cols, size_t c) {
-    int me = m->t.rank - g.first, slot = (int)(c % SLOTS);
-    span own = chunk_of(g, me, rows, cols, c);
-    for (int d = 1; d < g.n; d++) receive(m, slot, stage(m, slot, (me + d) % g.n), own.n * sizeof(float), g.first + (me + d) % g.n);
-    for (int d = 1; d < g.n; d++) {
-        int to = (me - d + g.n) % g.n;
-        span theirs = chunk_of(g, to, rows, cols, c);
-        send(m, slot, x + theirs.begin, theirs.n * sizeof(float), g.first + to);
-    }
-}
-
-/* the parts of one chunk in the order of the ranks, whoever owns it: the same bits for any owner */
-static void add_chunk(mpi_team *m, group g, float *x, size_t rows, size_t cols, size_t c) {
-    int me = m->t.rank - g.first, slot = (int)(c % SLOTS);
-    span own = chunk_of(g, me, rows, cols, c);
-    float *sum = me == 0 ? x + own.begin : stage(m, slot, 0);
-    for (int k = 1; k < g.n && own.n > 0; k++) {
-        if (k == me && k == 1) {                        /* two numbers: their order is no matter, and the sum is in place */
-            bt_op_add(x + own.begin, sum, own.n);
-            sum = x + own.begin;
-        } else {
-            bt_op_add(sum, k == me ? x + own.begin : stage(m, slot, k), own.n);
-        }
-    }
-    if (own.n > 0 && sum != x + own.begin) memcpy(x + own.begin, sum, own.n * sizeof(float));
-}
-
-static void reduce_among(mpi_team *m, group g, float *x, size_t rows, size_t cols) {
-    size_t chunks = 0;
-    for (int k = 0; k < g.n; k++) {
-        size_t n = (bt_team_first(rows, k + 1, g.n) - bt_team_first(rows, k, g.n)) * cols;
-        if ((n + CHUNK_ELEMS - 1) / CHUNK_ELEMS > chunks) chunks = (n + CHUNK_ELEMS - 1) / CHUNK_ELEMS;
-    }
-    if (chunks > 0) start_chunk(m, g, x, rows, cols, 0);
-    for (size_t c = 0; c < chunks; c++) {
-        if (c + 1 < chunks) start_chunk(m, g, x, rows, cols, c + 1);
-        finish(m, (int)(c % SLOTS));
-        if (m->t.failed == BT_OK) add_chunk(m, g, x, rows, cols, c);
-    }
-}
-
-/* ---- bt_team --------------------------------------------------------------------------------------------------------- */
-
-static void team_gather(bt_team *t, const bt_team_rows *arrays, size_t n_arrays, size_t rows) {
-    int64_t start = bt_now_ns();
-    gather_among(of(t), everybody(t), arrays, n_arrays, rows);
-    t->comm_ns += bt_now_ns() - start;
-}
-
-static void team_reduce(bt_team *t, float *x, size_t rows, size_t cols) {
-    int64_t start = bt_now_ns();
-    reduce_among(of(t), everybody(t), x, rows, cols);
-    t->comm_ns += bt_now_ns() - start;
-}
-
-static void team_share(bt_team *t, const void *mine, void *all, size_t bytes) {
-    int64_t start = bt_now_ns();
-    unsigned char *x = all;
-    memcpy(x + (size_t)t->rank * bytes, mine, bytes);
-    bt_team_rows rows = {all, bytes};
-    gather_among(of(t), everybody(t), &rows, 1, (size_t)t->size);
-    t->comm_ns += bt_now_ns() - start;
-}
-
-static void team_sum(bt_team *t, float *x, size_t n, int size) {
-    int64_t start = bt_now_ns();
-    group g = {t->rank / size * size, size};
-    bt_team_rows rows = {x, sizeof(float)};
-    reduce_among(of(t), g, x, n, 1);
-    gather_among(of(t), g, &rows, 1, n);
-    t->comm_ns += bt_now_ns() - start;
-}
-
-size_t bt_team_staging(int size) { return size > 1 ? (size_t)SLOTS * (size_t)size * BT_TEAM_CHUNK_BYTES : 0; }
-
-bt_code bt_team_create(bt_team **out, bt_comm *tp, bt_err *err) {
+bt_code bt_team_create(bt_team **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) {
     *out = NULL;
-    int n = bt_comm_size(tp);
-    if (n == 1) return BT_OK;
-    mpi_team *m = calloc(1, sizeof *m);
-    if (m) {
-        m->t = (bt_team){.rank = bt_comm_rank(tp), .size = n, .why = BT_ERR_INIT, .gather = team_gather, .reduce = team_reduce, .share = team_share, .sum = team_sum};
-        m->comm = tp;
-        m->staging = malloc(bt_team_staging(n));
-        m->requests = calloc((size_t)SLOTS * 2 * BT_TEAM_ARRAYS * (size_t)n, sizeof *m->requests);
-    }
-    if (!m || !m->staging || !m->requests) {
-        bt_team_destroy(m ? &m->t : NULL);
-        return bt_fail(err, BT_NOMEM, "cannot take memory for the exchanges of %d tensor-parallel ranks", n);
-    }
-    *out = &m->t;
-    return BT_OK;
+    if (bt_comm_size(tp) == 1) return BT_OK;
+    if (!bt_team_messages_only) BT_TRY(bt_team_memory_create(out, tp, rows, cols, err));
+    return *out ? BT_OK : bt_team_messages_create(out, tp, rows, cols, err);
 }
 
 void bt_team_destroy(bt_team *t) {
-    if (!t) return;
-    free(of(t)->staging);
-    free(of(t)->requests);
-    free(t);
+    if (t) t->destroy(t);
+}
+
+size_t bt_team_bytes(int size, size_t rows, size_t cols) {
+    if (size == 1) return 0;
+    size_t a = bt_team_memory_bytes(size, rows, cols), b = bt_team_messages_bytes(size, rows, cols);
+    return a > b ? a : b;
 }
 
 bt_code bt_team_check(const bt_team *t, bt_err *err) {

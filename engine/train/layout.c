@@ -10,10 +10,16 @@
 
 static bool sharded(const bt_trainer *t) { return t->shards.n > 1; }
 
-int64_t bt_layout_team_ns(bt_trainer *t) {
-    int64_t all = t->team ? t->team->comm_ns : 0, fresh = all - t->team_ns;
-    t->team_ns = all;
-    return fresh;
+void bt_layout_meter_team(bt_trainer *t, int64_t *total_ns) {
+    if (!t->team) return;
+    int64_t all = t->team->comm_ns - t->team_ns, wait = t->team->wait_ns - t->team_wait_ns;
+    t->team_ns += all;
+    t->team_wait_ns += wait;
+    if (!total_ns) return;
+    *total_ns += all;
+    bt_meter_add(&t->meter, BT_MR_COMM_EXPOSED, all - wait);
+    bt_meter_add(&t->meter, BT_MR_COMM_BUSY, all - wait);
+    bt_meter_add(&t->meter, BT_MR_WAIT, wait);
 }
 
 /* ---- plan ----------------------------------------------------------------------------------------------------------- */
@@ -117,16 +123,16 @@ bt_code bt_layout_grad_norm(bt_trainer *t, double *norm, bt_err *err) {
 
 bt_code bt_layout_update(bt_trainer *t, float grad_scale, float lr, float decay, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
-    int64_t start = bt_now_ns(), comm_ns = 0;
+    int64_t start = bt_now_ns(), comm_ns = 0, team_ns = 0;
     for (size_t i = t->n_pieces; i-- > 0;) {
         bt_optim_step(t->optims[i], bt_model_weights(t->model), bt_model_grads(t->model), t->spans, p->n, t->at.updates + 1, grad_scale, lr, decay);
         BT_TRY(bt_weights_gather(t->weights, i, err));
     }
-    (void)bt_layout_team_ns(t);                 /* the norm's few bytes stay with the optimizer */
+    bt_layout_meter_team(t, NULL);              /* the norm's few bytes stay with the optimizer */
     BT_TRY(bt_weights_quantise(t->weights, &comm_ns, err));
     BT_TRY(bt_team_check(t->team, err));
-    comm_ns += bt_layout_team_ns(t);
-    bt_meter_add(&t->meter, BT_MR_OPTIM, bt_now_ns() - start - comm_ns);
+    bt_layout_meter_team(t, &team_ns);
+    bt_meter_add(&t->meter, BT_MR_OPTIM, bt_now_ns() - start - comm_ns - team_ns);
     bt_meter_add(&t->meter, BT_MR_COMM_EXPOSED, comm_ns);
     bt_meter_add(&t->meter, BT_MR_COMM_BUSY, comm_ns);
     return BT_OK;
@@ -146,7 +152,6 @@ void bt_layout_init_weights(bt_trainer *t) {
 bt_code bt_layout_quantise(bt_trainer *t, bt_err *err) {
     int64_t unmeasured = 0;
     BT_TRY(bt_weights_quantise(t->weights, &unmeasured, err));
-    (void)bt_layout_team_ns(t);
     return bt_team_check(t->team, err);
 }
 

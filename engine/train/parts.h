@@ -55,7 +55,7 @@ struct bt_trainer {
     double *micro_losses;                       /* (micros) sums of token losses: reproducible training adds them in order */
 
     bt_team *team;                              /* NULL: no tensor parallelism */
-    int64_t team_ns;                            /* of its exchanges, those the meter knows of */
+    int64_t team_ns, team_wait_ns;              /* of its exchanges, those the meter knows of */
     bt_model *model;
     bt_optim_span *spans;                       /* one per tensor */
     bt_shards shards;                           /* one shard: everything is one piece */
@@ -97,7 +97,7 @@ void bt_share_release(bt_trainer *t);
 bt_code bt_share_adjust(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                      /* collective, after a step: parallel.balance=auto */
 
 /* layout.c: what depends on who holds what. Only grad_norm, update and tensor_squares communicate */
-int64_t bt_layout_team_ns(bt_trainer *t);                                               /* spent in the team's exchanges since the last call */
+void bt_layout_meter_team(bt_trainer *t, int64_t *total_ns);    /* its time since the last call, to the meter and added; NULL: to nobody */
 bt_code bt_layout_take_pieces(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 void bt_layout_release(bt_trainer *t);
 void bt_layout_zero_grads(bt_trainer *t);

@@ -59,7 +59,7 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
 
     int64_t units = c->reproducible ? micros : 0, first = micros * me.dp / dp;
     size_t exchange = bt_reducer_staging(p.total, (size_t)c->bucket_bytes, &shards, (int)dp, me.dp, units);
-    exchange += bt_weights_bytes(&p, &shards, (int)c->zero) + bt_team_staging(shape.tp);
+    exchange += bt_weights_bytes(&p, &shards, (int)c->zero) + bt_team_bytes(shape.tp, (size_t)(c->micro_batch * c->seq_len), (size_t)c->d_model);
     if (exchange) rows[n++] = (bt_arena_row){"exchange", exchange, "sums and codes of other ranks on their way"};
     size_t partial = units ? bt_partial_bytes(p.total, first, micros * (me.dp + 1) / dp - first) : 0;
     if (partial) rows[n++] = (bt_arena_row){"partial sums", partial, "reproducible: gradients of finished units"};

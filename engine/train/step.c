@@ -38,14 +38,13 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
         bt_micro_times took;
         int64_t first_row = (t->first_micro + i) * t->cfg.micro_batch * t->cfg.seq_len;
         bt_model_noise(t->model, (uint64_t)t->cfg.seed, (uint64_t)t->at.step, (uint64_t)first_row);
-        (void)bt_layout_team_ns(t);             /* what others measured, or nobody wants to know */
+        bt_layout_meter_team(t, NULL);          /* what others measured, or nobody wants to know */
         if (last) bt_reducer_last(t->reducer);
         bt_grad_ready_fn ready = last ? bt_reducer_ready : t->cfg.reproducible ? nobody : NULL;
         double loss = bt_model_train_micro(t->model, batch.inputs, batch.targets, scale, ready, t->reducer, &took);
         BT_TRY(bt_team_check(t->team, err));
-        int64_t team_ns = bt_layout_team_ns(t);
-        bt_meter_add(&t->meter, BT_MR_COMM_EXPOSED, team_ns);
-        bt_meter_add(&t->meter, BT_MR_COMM_BUSY, team_ns);
+        int64_t team_ns = 0;
+        bt_layout_meter_team(t, &team_ns);
         if (t->slow > 1) be_slow(t, &took);
         t->compute_ns += data_ns + took.fwd_ns + took.bwd_ns;
         bt_meter_add(&t->meter, BT_MR_FWD, took.fwd_ns);

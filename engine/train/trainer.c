@@ -39,7 +39,6 @@ static bt_loader_cfg loader_cfg(const bt_trainer *t) {
 
 static bt_code build_model(bt_trainer *t, bt_err *err) {
     bt_model_setup setup = bt_plan_model(&t->cfg, t->rank);
-    BT_TRY(bt_team_create(&t->team, t->mesh.tp, err));
     setup.team = t->team;
     BT_TRY(bt_model_create(&t->model, &setup, err));
     BT_TRY(bt_layout_take_pieces(t, err));
@@ -91,6 +90,7 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     bt_run_cfg_model(&t->cfg, &t->model_cfg);
     BT_TRY(bt_mesh_resolve(&shape, t->n_ranks, err));
     BT_TRY(bt_mesh_create(&t->mesh, &shape, world, err));
+    BT_TRY(bt_agree(world, bt_team_create(&t->team, t->mesh.tp, (size_t)(t->cfg.micro_batch * t->cfg.seq_len), (size_t)t->cfg.d_model, err), err));
 
     bt_memory_room room;
     bt_memory_room_of(&room);

@@ -1,6 +1,7 @@
 /* mpi: 2
  * Tensor parallelism on two ranks: the story of one rank in every kind of model and recompute; bytes as the formula says; reproducible
  * training keeps its bits however the batch is cut. */
+#include "engine/parallel/team.h"
 #include "tests/mpi/tp.h"
 
 static const tp_shape shapes[] = {
@@ -27,6 +28,21 @@ static const tp_layout layouts[] = {
 static void same_story_as_one_rank(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) tp_compare(shapes, &layouts[k]);
+}
+
+/* as if the ranks were on two hosts: the very same bits */
+static void messages_make_no_difference(void **state) {
+    (void)state;
+    static fake_sink memory;
+    tp_run(&memory, &shapes[0], &layouts[0]);
+    bt_team_messages_only = true;
+    tp_run(&together, &shapes[0], &layouts[0]);
+    bt_team_messages_only = false;
+    for (size_t i = 0; i < LAYOUT_STEPS; i++) {
+        const double *a = memory.steps[i].v, *b = together.steps[i].v;
+        assert_true(a[BT_MS_LOSS] == b[BT_MS_LOSS] && a[BT_MS_GRAD_NORM] == b[BT_MS_GRAD_NORM] && a[BT_MS_BYTES_WIRE] == b[BT_MS_BYTES_WIRE]);
+    }
+    layout_conserves();
 }
 
 /* M tokens a step, n ranks; every rank sends, of what the team adds or gathers,
@@ -64,6 +80,7 @@ int main(void) {
     if (!tp_begin(shapes, sizeof shapes / sizeof *shapes, 2)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_story_as_one_rank),
+        cmocka_unit_test(messages_make_no_difference),
         cmocka_unit_test(bytes_follow_the_formula),
         cmocka_unit_test(reproducible_bits_however_the_batch_is_cut),
     };

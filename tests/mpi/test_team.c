@@ -1,0 +1,125 @@
+/* mpi: 4
+ * The exchanges of a tensor-parallel team on 4 ranks and on 2 x 2, through memory and through messages: what base/team.h promises, for
+ * row counts that do not divide, arrays larger than an outbox, and groups. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/base/rng.h"
+#include "engine/parallel/team.h"
+
+enum { COLS = 24, LONG = 100003 };
+static const size_t row_counts[] = {1, 2, 3, 7, 64, 1001};
+enum { N_ROWS = sizeof row_counts / sizeof *row_counts, MOST_ROWS = 1001 };
+
+static bt_comm *axis;
+static int me, n;
+
+static float value(size_t i, int rank) { return (float)(bt_rng_unit(3, (uint64_t)rank, i) - 0.5); }
+static unsigned char byte_of(size_t i, int rank) { return (unsigned char)bt_rng_u64(4, (uint64_t)rank, i); }
+
+static bt_team *team_of(bool messages) {
+    bt_err err = BT_ERR_INIT;
+    bt_team *t = NULL;
+    bt_team_messages_only = messages;
+    if (bt_team_create(&t, axis, MOST_ROWS, COLS, &err) != BT_OK) fail_msg("%s", err.msg);
+    assert_int_equal(t->rank, me);
+    assert_int_equal(t->size, n);
+    return t;
+}
+
+static void gathers(bt_team *t, size_t rows) {
+    unsigned char *a = malloc(rows * 5);
+    float *b = t->common;
+    size_t first = bt_team_first(rows, me, n), end = bt_team_first(rows, me + 1, n);
+    memset(a, 0, rows * 5);
+    for (size_t i = first * 5; i < end * 5; i++) a[i] = byte_of(i, me);
+    float *c = calloc(rows * COLS, sizeof *c);
+    for (size_t i = first * COLS; i < end * COLS; i++) b[i] = c[i] = value(i, me);
+    bt_team_rows both[] = {{a, 5}, {c, COLS * sizeof(float)}}, one = {b, COLS * sizeof(float)};
+    t->gather(t, both, 2, rows);
+    t->gather(t, &one, 1, rows);
+    for (int k = 0; k < n; k++) {
+        for (size_t r = bt_team_first(rows, k, n); r < bt_team_first(rows, k + 1, n); r++) {
+            for (size_t i = r * 5; i < (r + 1) * 5; i++) assert_int_equal(a[i], byte_of(i, k));
+            for (size_t i = r * COLS; i < (r + 1) * COLS; i++) assert_true(b[i] == value(i, k) && c[i] == value(i, k));
+        }
+    }
+    free(a);
+    free(c);
+}
+
+static void reduces(bt_team *t, size_t rows) {
+    for (size_t i = 0; i < rows * COLS; i++) t->partial[i] = value(i, me);
+    t->reduce(t, rows, COLS);
+    for (size_t i = bt_team_first(rows, me, n) * COLS; i < bt_team_first(rows, me + 1, n) * COLS; i++) {
+        float sum = value(i, 0);
+        for (int k = 1; k < n; k++) sum += value(i, k);
+        assert_true(t->partial[i] == sum);
+    }
+}
+
+static void shares_and_sums(bt_team *t, size_t count) {
+    float *mine = malloc(count * sizeof *mine), *all = malloc((size_t)n * count * sizeof *all);
+    for (size_t i = 0; i < count; i++) mine[i] = value(i, me);
+    t->share(t, mine, all, count * sizeof *mine);
+    for (int k = 0; k < n; k++) for (size_t i = 0; i < count; i++) assert_true(all[(size_t)k * count + i] == value(i, k));
+    for (int group = n; group >= 1; group /= 2) {
+        for (size_t i = 0; i < count; i++) mine[i] = value(i, me);
+        t->sum(t, mine, count, group);
+        for (size_t i = 0; i < count; i++) {
+            int first = me / group * group;
+            float sum = value(i, first);
+            for (int k = first + 1; k < first + group; k++) sum += value(i, k);
+            assert_true(mine[i] == sum);
+        }
+    }
+    free(mine);
+    free(all);
+}
+
+static void exchanges(bool messages) {
+    bt_err err = BT_ERR_INIT;
+    bt_team *t = team_of(messages);
+    for (size_t k = 0; k < 2 * N_ROWS; k++) {
+        size_t rows = row_counts[k % N_ROWS];
+        uint64_t before = bt_comm_bytes_wire();
+        reduces(t, rows);
+        size_t own = bt_team_first(rows, me + 1, n) - bt_team_first(rows, me, n);
+        assert_true(bt_comm_bytes_wire() - before == (rows - own) * COLS * sizeof(float));
+        gathers(t, rows);
+        shares_and_sums(t, rows);
+        assert_true(t->comm_ns >= t->wait_ns && t->comm_ns > 0);
+    }
+    shares_and_sums(t, LONG);
+    assert_int_equal(bt_team_check(t, &err), BT_OK);
+    bt_team_destroy(t);
+}
+
+static void through_memory(void **state) { (void)state; exchanges(false); }
+static void through_messages(void **state) { (void)state; exchanges(true); }
+
+static int on_axis(bt_comm *c) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(through_memory), cmocka_unit_test(through_messages)};
+    axis = c;
+    me = bt_comm_rank(c);
+    n = bt_comm_size(c);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+int main(void) {
+    bt_err err = BT_ERR_INIT;
+    bt_comm *half = NULL;
+    if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != 4) return 1;
+    if (bt_comm_split(&half, bt_comm_world(), bt_comm_rank(bt_comm_world()) / 2, bt_comm_rank(bt_comm_world()), &err) != BT_OK) return 1;
+    int failed = on_axis(bt_comm_world()) + on_axis(half);
+    if (failed) bt_comm_abort(1);
+    bt_comm_free(half);
+    bt_comm_finalize();
+    return failed;
+}
