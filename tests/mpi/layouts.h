@@ -14,11 +14,11 @@
 #include "engine/train/meter.h"
 #include "tests/tiny_run.h"
 
-enum { LAYOUT_STEPS = 12 };
+enum { LAYOUT_STEPS = 20 };
 
 static fake_sink alone, together;
 
-#define LAYOUT_BASE "--lr", "1e-3", "--steps", "12", "--set", "train.stats_every=4", "--set", "data.val_frac=0.1", "--set", "train.eval_every=6", "--set", "train.eval_tokens=480"
+#define LAYOUT_BASE "--lr", "3e-4", "--steps", "20", "--set", "train.stats_every=4", "--set", "data.val_frac=0.1", "--set", "train.eval_every=6", "--set", "train.eval_tokens=480"
 
 /* runs and leaves what rank 0 heard in f, on every rank */
 static inline bt_train_result layout_run(fake_sink *f, const char *const *words, float **weights) {

@@ -53,14 +53,14 @@ static void same_bits_when_reproducible(void **state) {
         assert_true(together.steps[i].v[BT_MS_GRAD_NORM] == exact.steps[i].v[BT_MS_GRAD_NORM]);
         assert_true(together.steps[i].v[BT_MS_LOSS_SCALE] == ldexp(65536, (int)i / 4));
     }
-    assert_int_equal(fake_events_of(&together, "loss_scale"), 3);
+    assert_int_equal(fake_events_of(&together, "loss_scale"), LAYOUT_STEPS / 4);
 }
 
 static void overflow_skips_one_step_on_all_ranks(void **state) {
     (void)state;
     char text[64];
     set_scale(text, sizeof text, most_exponent + 1);
-    for (int zero = 0; zero < 4; zero++) {
+    for (int zero = 0; zero < 4; zero += 3) {
         char stage[4];
         snprintf(stage, sizeof stage, "%d", zero);
         const char *words[] = {FP16, STRIPES, "--zero", stage, "--set", text, NULL};
@@ -93,19 +93,19 @@ static void a_checkpoint_keeps_the_scale(void **state) {
     const char *whole[] = {FP16, STRIPES, "--zero", "2", "--set", text, "--set", "train.loss_scale_every=3", NULL};
     layout_run(&together, whole, NULL);
     layout_run(&first, words, NULL);
-    const char *rest[] = {FP16, STRIPES, "--zero", "2", "--set", "train.loss_scale_every=3", "--out", dir, "--lr", "1e-3", "--steps", "12", NULL};
+    const char *rest[] = {FP16, STRIPES, "--zero", "2", "--set", "train.loss_scale_every=3", "--out", dir, "--lr", "3e-4", "--steps", "20", NULL};
     bt_run_cfg cfg;
     tiny_cfg(&cfg, rest);
     tiny_run(&cfg, &second, NULL, dir);
     assert_int_equal(bt_broadcast(bt_comm_world(), &second, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
-    assert_int_equal(second.n_steps, 6);
+    assert_int_equal(second.n_steps, LAYOUT_STEPS - 6);
     int halved = 0;
     for (size_t i = 0; i < LAYOUT_STEPS; i++) {
         const double *a = together.steps[i].v, *b = i < 6 ? first.steps[i].v : second.steps[i - 6].v;
         assert_true(a[BT_MS_LOSS_SCALE] == b[BT_MS_LOSS_SCALE] && a[BT_MS_LOSS] == b[BT_MS_LOSS] && a[BT_MS_SKIPPED] == b[BT_MS_SKIPPED]);
         halved += a[BT_MS_SKIPPED] == 1;
     }
-    assert_true(halved >= 2 && halved <= 6);
+    assert_true(halved >= 2 && halved <= 10);
     assert_int_equal(bt_barrier(bt_comm_world(), &err), BT_OK);
     if (bt_comm_rank(bt_comm_world()) == 0) {
         snprintf(command, sizeof command, "rm -rf '%s'", dir);
@@ -129,7 +129,10 @@ int main(void) {
     static const char *const fp16[] = {FP16, NULL};
     layout_run(&full, NULL, NULL);
     layout_run(&exact, units, NULL);
-    for (most_exponent = 16; skips(most_exponent + 1, &overflowing) == 0;) most_exponent++;
+    (void)skips(34, &overflowing);                      /* halves until it passes: near the largest that always does */
+    most_exponent = ilogb(overflowing.steps[LAYOUT_STEPS - 1].v[BT_MS_LOSS_SCALE]);
+    while (skips(most_exponent, &overflowing) > 0) most_exponent--;
+    while (skips(most_exponent + 1, &overflowing) == 0) most_exponent++;
     layout_run(&alone, fp16, NULL);
     if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != 2) return 1;
     const struct CMUnitTest tests[] = {
