@@ -3,7 +3,7 @@
  * One encoding serves the writer's queue and the frames of the wire: a sink encodes each call into a bt_record and queues
  * it; the other side delivers records to a sink. Delivery checks every length, count and string against the record.
  * Queue:    pushed from one thread (the training thread, or the supervisor), taken by one other. push never waits.
- *           When it holds more than max_bytes the oldest per-rank values and layer records go first, and are counted;
+ *           When it holds more than max_bytes the oldest per-rank values, layer and exchange records go first, and are counted;
  *           step values, events and checkpoints stay. */
 #ifndef BT_STORE_RECORD_H
 #define BT_STORE_RECORD_H
@@ -15,7 +15,7 @@
 
 #include "engine/base/sink.h"
 
-typedef enum { BT_REC_RANKS = 1, BT_REC_FACT, BT_REC_STEP, BT_REC_LAYERS, BT_REC_EVENT, BT_REC_CKPT, BT_REC_COUNT } bt_rec_kind;
+typedef enum { BT_REC_RANKS = 1, BT_REC_FACT, BT_REC_STEP, BT_REC_LAYERS, BT_REC_EVENT, BT_REC_CKPT, BT_REC_COMM, BT_REC_COUNT } bt_rec_kind;
 
 typedef struct bt_record {
     struct bt_record *next;
@@ -28,6 +28,7 @@ bt_record *bt_record_ranks(const bt_rank_info *ranks, size_t n);
 bt_record *bt_record_fact(const char *key, const char *value);
 bt_record *bt_record_step(const bt_step_record *r);
 bt_record *bt_record_layers(const bt_layer_record *r, size_t n);
+bt_record *bt_record_comm(const bt_comm_record *r, size_t n);
 bt_record *bt_record_event(const bt_event *e);
 bt_record *bt_record_ckpt(const bt_ckpt_record *c);
 /* data must be aligned to 8. false: malformed, nothing was delivered */
@@ -39,7 +40,7 @@ typedef struct bt_queue {
     pthread_cond_t work, drained;       /* CLOCK_MONOTONIC */
     bt_record *head, *tail;
     size_t bytes, max_bytes, in_flight;
-    uint64_t dropped;                   /* rank and layer rows that gave way */
+    uint64_t dropped;                   /* rank, layer and exchange rows that gave way */
     bool sleeping;                      /* the taker waits for work: a push must wake it */
     bool hurry, stop;                   /* flush requested; end */
     bool closed;                        /* nobody takes any more: a push frees its record */

@@ -20,6 +20,7 @@ static const struct { const char *name, *up, *down; } tables[] = {
     {"event", "seq", "seq DESC"},
     {"step", "aid, step", "aid DESC, step DESC"},
     {"layer_stat", "aid, step, layer, tensor", "aid DESC, step DESC, layer DESC, tensor DESC"},
+    {"comm_op", "aid, step, rank, op, axis", "aid DESC, step DESC, rank DESC, op DESC, axis DESC"},
     {"rank_step", "key", "key DESC"},
     {"roll", "key", "key DESC"},
 };

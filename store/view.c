@@ -148,6 +148,7 @@ void bt_view_close(bt_view *v) {
     free(v->ranks.rank);
     free(v->ranks.order);
     free(v->layers.layer);
+    free(v->comm.op);
     free(v->events.event);
     free(v->runs.run);
     free(m);
@@ -166,6 +167,7 @@ bt_code bt_view_load(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     if (ask->parts & BT_VIEW_SERIES) BT_TRY(bt_view_load_series(v, ask, err));
     if (ask->parts & BT_VIEW_HEAT) BT_TRY(bt_view_load_heat(v, ask, err));
     if (ask->parts & BT_VIEW_LAYERS) BT_TRY(bt_view_load_layers(v, ask, err));
+    if (ask->parts & BT_VIEW_COMM) BT_TRY(bt_view_load_comm(v, ask, err));
     if (ask->parts & BT_VIEW_EVENTS) BT_TRY(bt_view_load_events(v, ask, err));
     return BT_OK;
 }

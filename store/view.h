@@ -40,7 +40,7 @@ extern const bt_phase_row bt_phases[BT_PHASE_COUNT];
 /* ---- what to load ---- */
 enum {
     BT_VIEW_HEAD = 1, BT_VIEW_SERIES = 2, BT_VIEW_RANKS = 4, BT_VIEW_HEAT = 8, BT_VIEW_LAYERS = 16, BT_VIEW_EVENTS = 32,
-    BT_VIEW_RUNS = 64, BT_VIEW_ALL = 127
+    BT_VIEW_RUNS = 64, BT_VIEW_COMM = 128, BT_VIEW_ALL = 255
 };
 typedef enum { BT_X_STEP, BT_X_TOKENS, BT_X_WALL, BT_X_ACTIVE, BT_X_BYTES, BT_X_COUNT } bt_x_axis;
 typedef enum { BT_HEAT_BUSY, BT_HEAT_STEP, BT_HEAT_WAIT, BT_HEAT_DATA, BT_HEAT_COMM, BT_HEAT_RSS, BT_HEAT_VALUES } bt_heat_value;
@@ -158,6 +158,19 @@ typedef struct bt_view_layer {
 
 typedef struct bt_view_layers { size_t n; bt_view_layer *layer; int64_t step; size_t samples; } bt_view_layers;
 
+/* one kind of exchange along one axis, per step, mean of the ranks that took part */
+typedef struct bt_view_op {
+    char op[24], axis[16];          /* "all_reduce", "dp" */
+    int ranks;
+    double calls, bytes_logical, bytes_wire, busy_ms, exposed_ms, wait_ms;      /* busy, exposed and wait NaN: ran beside a larger exchange */
+    double overlap;                 /* 1 - exposed / busy; NaN */
+    double rate;                    /* bytes a rank sends a second in flight: bus bandwidth */
+    double lost_max_ms;             /* exposed + wait of the rank that lost most */
+    int lost_rank;
+} bt_view_op;
+
+typedef struct bt_view_comm { size_t n; bt_view_op *op; int64_t step0, step1; } bt_view_comm;  /* most lost time first; steps summed up, -1: none */
+
 typedef struct bt_view_event {
     int64_t seq, step;              /* step -1: none */
     int attempt, rank;              /* rank -1: the whole run */
@@ -189,6 +202,7 @@ typedef struct bt_view {
     bt_view_ranks ranks;
     bt_view_heat heat;
     bt_view_layers layers;
+    bt_view_comm comm;
     bt_view_events events;
     bt_view_runs runs;
     struct bt_view_impl *impl;

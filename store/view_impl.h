@@ -78,7 +78,7 @@ typedef struct bt_view_impl {
     double *heat_cell, *heat_time;
     int64_t *heat_step;
     size_t cap_heat_cell, cap_heat_time, cap_heat_step;
-    size_t cap_ranks, cap_order, cap_layers, cap_events, cap_runs;
+    size_t cap_ranks, cap_order, cap_layers, cap_ops, cap_events, cap_runs;
 } bt_view_impl;
 
 /* numeric rows: NULL and text give NaN. ?1 = run, ?2.. = args. fn returns false to stop */
@@ -103,6 +103,7 @@ bt_code bt_view_load_series(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_
 bt_code bt_view_load_ranks(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_heat(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_comm(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_runs(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 

@@ -215,6 +215,29 @@ static void layers(const bt_view_layers *l, bt_json *j) {
     bt_json_end(j, '}');
 }
 
+static void comm(const bt_view_comm *l, bt_json *j) {
+    bt_json_object(j, "comm");
+    bt_json_int(j, "step0", l->step0);
+    bt_json_int(j, "step1", l->step1);
+    bt_json_array(j, "rows");
+    for (size_t i = 0; i < l->n; i++) {
+        const bt_view_op *x = &l->op[i];
+        const struct { const char *key; double v; } nums[] = {
+            {"calls", x->calls}, {"bytes_logical", x->bytes_logical}, {"bytes_wire", x->bytes_wire}, {"busy_ms", x->busy_ms}, {"exposed_ms", x->exposed_ms},
+            {"wait_ms", x->wait_ms}, {"overlap", x->overlap}, {"rate_bytes_per_s", x->rate}, {"lost_max_ms", x->lost_max_ms}};
+        bt_json_object(j, NULL);
+        bt_json_str(j, "op", x->op);
+        bt_json_str(j, "axis", x->axis);
+        bt_json_int(j, "ranks", x->ranks);
+        for (size_t k = 0; k < sizeof nums / sizeof nums[0]; k++) bt_json_num(j, nums[k].key, nums[k].v);
+        if (x->lost_rank >= 0) bt_json_int(j, "lost_max_rank", x->lost_rank);
+        else bt_json_null(j, "lost_max_rank");
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+    bt_json_end(j, '}');
+}
+
 static void events(const bt_view_events *e, bt_json *j) {
     static const char *const levels[] = {"info", "warning", "error"};
     bt_json_object(j, "events");
@@ -279,6 +302,7 @@ void bt_view_json(const bt_view *v, unsigned parts, bt_json *j, const char *key)
     if (parts & BT_VIEW_SERIES) series(v, j);
     if (parts & BT_VIEW_HEAT) heatmap(&v->heat, j);
     if (parts & BT_VIEW_LAYERS) layers(&v->layers, j);
+    if (parts & BT_VIEW_COMM) comm(&v->comm, j);
     if (parts & BT_VIEW_EVENTS) events(&v->events, j);
     if (parts & BT_VIEW_RUNS) runs(&v->runs, j);
     bt_json_end(j, '}');

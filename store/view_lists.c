@@ -1,4 +1,4 @@
-/* view_lists.c - the parts that are lists: layers, events, runs. */
+/* view_lists.c - the parts that are lists: layers, kinds of exchange, events, runs. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,12 +47,12 @@ static bool on_layer(void *ctx, const bt_row *row) {
     return true;
 }
 
-/* newest sampled step not after `to`; samples are stats_every steps apart, so the range widens. -1: none */
-static bt_code sample_before(bt_view *v, int64_t to, int64_t *out, bt_err *err) {
+/* newest sampled step not after `to` in this view; samples are stats_every steps apart, so the range widens. -1: none */
+static bt_code sample_before(bt_view *v, const char *newest_sql, int64_t to, int64_t *out, bt_err *err) {
     *out = -1;
     for (int64_t width = 32; to >= 0; width *= 8) {
         double args[] = {(double)(to - width + 1 > 0 ? to - width + 1 : 0), (double)to}, x;
-        BT_TRY(bt_vq_row(v->impl, "SELECT max(step) FROM layers WHERE run = ?1 AND step BETWEEN ?2 AND ?3", v->impl->run, args, 2, &x, 1, err));
+        BT_TRY(bt_vq_row(v->impl, newest_sql, v->impl->run, args, 2, &x, 1, err));
         if (!isnan(x)) *out = (int64_t)x;
         if (*out >= 0 || args[0] <= 0) break;
     }
@@ -77,11 +77,13 @@ static int by_layer(const void *a, const void *b) {
     return x->layer != y->layer ? (x->layer > y->layer) - (x->layer < y->layer) : strcmp(x->tensor, y->tensor);
 }
 
+static const char newest_layers[] = "SELECT max(step) FROM layers WHERE run = ?1 AND step BETWEEN ?2 AND ?3";
+
 bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     int64_t from, to, newest, at;
     bt_view_impl *m = v->impl;
     BT_TRY(bt_view_range(v, ask, &from, &to, err));
-    BT_TRY(sample_before(v, to, &newest, err));
+    BT_TRY(sample_before(v, newest_layers, to, &newest, err));
     bool same = strcmp(m->layer_run, m->run) == 0 && m->layer_attempts == m->n_attempts && m->layer_newest == newest && m->layer_span == ask->span_s;
     if (same && v->layers.n > 0) return BT_OK;      /* nothing new was sampled */
     snprintf(m->layer_run, sizeof m->layer_run, "%s", m->run);
@@ -102,7 +104,7 @@ bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     }
     for (int i = 0; i < HISTORY; i++) {
         int64_t want = oldest + (newest - oldest) * i / (HISTORY - 1);
-        BT_TRY(sample_before(v, want, &at, err));
+        BT_TRY(sample_before(v, newest_layers, want, &at, err));
         if (at >= 0 && (n == 0 || at > sample[n - 1])) sample[n++] = at;
     }
     for (int i = 0; i < n; i++) {                               /* the newest is the last of the history */
@@ -113,6 +115,48 @@ bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     v->layers.step = newest;
     if (v->layers.n) qsort(v->layers.layer, v->layers.n, sizeof *v->layers.layer, by_layer);
     return BT_OK;
+}
+
+/* ---- exchanges ------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct op_reading { bt_view *v; bt_err *err; bt_code code; } op_reading;
+
+static bool on_op(void *ctx, const bt_row *row) {
+    op_reading *r = ctx;
+    bt_view_comm *l = &r->v->comm;
+    r->code = BT_GROW(l->op, r->v->impl->cap_ops, l->n + 1, r->err);
+    if (r->code != BT_OK) return false;
+    const double *v = row->nums;
+    bt_view_op *x = &l->op[l->n++];
+    *x = (bt_view_op){.ranks = (int)bt_whole(v[2], 0), .calls = v[4], .bytes_logical = v[5], .bytes_wire = v[6], .busy_ms = v[7], .exposed_ms = v[8], .wait_ms = v[9],
+                      .lost_max_ms = v[10], .lost_rank = (int)bt_whole(v[11], -1), .overlap = NAN, .rate = NAN};
+    bt_text_plain(x->op, sizeof x->op, row->cells[0] ? row->cells[0] : "");
+    bt_text_plain(x->axis, sizeof x->axis, row->cells[1] ? row->cells[1] : "");
+    if (!(x->busy_ms + x->wait_ms > 0)) {
+        x->busy_ms = x->exposed_ms = x->wait_ms = x->lost_max_ms = NAN;
+        x->lost_rank = -1;
+    } else if (x->busy_ms > 0) {
+        x->overlap = fmax(0, 1 - x->exposed_ms / x->busy_ms);
+        x->rate = x->bytes_wire / (x->busy_ms / 1e3);
+    }
+    l->step0 = l->step1 - bt_whole(v[3], 1) + 1;
+    return true;
+}
+
+bt_code bt_view_load_comm(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+    int64_t from, to;
+    bt_view_comm *l = &v->comm;
+    l->n = 0;
+    l->step0 = l->step1 = -1;
+    BT_TRY(bt_view_range(v, ask, &from, &to, err));
+    BT_TRY(sample_before(v, "SELECT max(step) FROM comm_ops WHERE run = ?1 AND step BETWEEN ?2 AND ?3", to, &l->step1, err));
+    if (l->step1 < 0) return BT_OK;
+    op_reading r = {.v = v, .err = err};
+    double at = (double)l->step1;
+    BT_TRY(bt_vq_rows(v->impl, "SELECT op, axis, count(*), steps, sum(calls) * 1.0 / sum(steps), sum(bytes_logical) * 1.0 / sum(steps), sum(bytes_wire) * 1.0 / sum(steps),"
+                      " sum(busy_ms) / sum(steps), sum(exposed_ms) / sum(steps), sum(wait_ms) / sum(steps), max((exposed_ms + wait_ms) / steps), rank"
+                      " FROM comm_ops WHERE run = ?1 AND step = ?2 GROUP BY op, axis ORDER BY sum(exposed_ms + wait_ms) DESC, sum(bytes_wire) DESC, op, axis", v->impl->run, &at, 1, on_op, &r, err));
+    return r.code;
 }
 
 /* ---- events ---------------------------------------------------------------------------------------------------------------------- */

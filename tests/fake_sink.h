@@ -28,6 +28,8 @@ typedef struct fake_sink {
     struct { char key[64], value[128]; } facts[FAKE_FACTS];
     struct { char tensor[48]; int layer; double v[BT_ML_COUNT]; } layers[256];      /* of the last call */
     bt_rank_info ranks[FAKE_RANKS];
+    size_t n_comm, n_comm_calls;
+    struct { char op[24], axis[16]; int rank; int64_t step; double v[BT_MC_COUNT]; } comm[128];         /* of the last call */
     bt_ckpt_record last_checkpoint;                             /* from here on: addresses of this process */
     char checkpoint_path[1024];
     void (*on_step)(void *arg, const bt_step_record *r);        /* a test's own hook */
@@ -72,6 +74,20 @@ static void fake_on_layers(void *ctx, const bt_layer_record *r, size_t n) {
     }
 }
 
+static void fake_on_comm(void *ctx, const bt_comm_record *r, size_t n) {
+    fake_sink *f = ctx;
+    assert_true(n <= 128);
+    f->n_comm_calls++;
+    f->n_comm = n;
+    for (size_t i = 0; i < n; i++) {
+        snprintf(f->comm[i].op, sizeof f->comm[i].op, "%s", r[i].op);
+        snprintf(f->comm[i].axis, sizeof f->comm[i].axis, "%s", r[i].axis);
+        f->comm[i].rank = r[i].rank;
+        f->comm[i].step = r[i].step;
+        memcpy(f->comm[i].v, r[i].values, sizeof f->comm[i].v);
+    }
+}
+
 static void fake_on_event(void *ctx, const bt_event *e) {
     fake_sink *f = ctx;
     assert_true(f->n_events < FAKE_EVENTS);
@@ -93,7 +109,7 @@ static void fake_on_checkpoint(void *ctx, const bt_ckpt_record *c) {
 }
 
 static inline bt_sink fake_sink_of(fake_sink *f) {
-    return (bt_sink){.ctx = f, .ranks = fake_on_ranks, .fact = fake_on_fact, .step = fake_on_step, .layers = fake_on_layers,
+    return (bt_sink){.ctx = f, .ranks = fake_on_ranks, .fact = fake_on_fact, .step = fake_on_step, .layers = fake_on_layers, .comm = fake_on_comm,
                      .event = fake_on_event, .checkpoint = fake_on_checkpoint};
 }
 

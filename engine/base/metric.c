@@ -8,6 +8,7 @@
 #define BT_STEP_METRIC(...) ROW(__VA_ARGS__)
 #define BT_RANK_METRIC(...)
 #define BT_LAYER_METRIC(...)
+#define BT_COMM_METRIC(...)
 const bt_metric bt_step_metrics[BT_MS_COUNT] = {
 #include "engine/base/metrics.def"
 };
@@ -23,6 +24,13 @@ const bt_metric bt_rank_metrics[BT_MR_COUNT] = {
 #define BT_RANK_METRIC(...)
 #define BT_LAYER_METRIC(...) ROW(__VA_ARGS__)
 const bt_metric bt_layer_metrics[BT_ML_COUNT] = {
+#include "engine/base/metrics.def"
+};
+#undef BT_LAYER_METRIC
+#undef BT_COMM_METRIC
+#define BT_LAYER_METRIC(...)
+#define BT_COMM_METRIC(...) ROW(__VA_ARGS__)
+const bt_metric bt_comm_metrics[BT_MC_COUNT] = {
 #include "engine/base/metrics.def"
 };
 

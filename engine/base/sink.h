@@ -36,6 +36,13 @@ typedef struct bt_layer_record {
     const double *values;                   /* [BT_ML_COUNT] */
 } bt_layer_record;
 
+typedef struct bt_comm_record {             /* one kind of exchange of one rank, over the steps since the previous records */
+    int64_t step;                           /* the last of them */
+    int rank;
+    const char *op, *axis;                  /* "all_reduce", "dp" */
+    const double *values;                   /* [BT_MC_COUNT] */
+} bt_comm_record;
+
 typedef enum { BT_EV_INFO, BT_EV_WARN, BT_EV_ERROR } bt_event_level;
 
 typedef struct bt_event {
@@ -61,6 +68,7 @@ typedef struct bt_sink {
     void (*fact)(void *ctx, const char *key, const char *value);            /* what is true of the run: "params", "kernel.gemm", "peak_flops" */
     void (*step)(void *ctx, const bt_step_record *r);
     void (*layers)(void *ctx, const bt_layer_record *r, size_t n);
+    void (*comm)(void *ctx, const bt_comm_record *r, size_t n);             /* of all ranks, every train.stats_every steps */
     void (*event)(void *ctx, const bt_event *e);
     void (*checkpoint)(void *ctx, const bt_ckpt_record *c);
 } bt_sink;

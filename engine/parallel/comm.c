@@ -115,6 +115,8 @@ bt_code bt_comm_split(bt_comm **out, const bt_comm *parent, int color, int key, 
     return BT_OK;
 }
 
+void bt_comm_set_axis(bt_comm *c, bt_axis axis) { c->axis = axis; }
+
 void bt_comm_free(bt_comm *c) {
     if (!c) return;
     if (c->mpi != MPI_COMM_NULL && mpi_started) MPI_Comm_free(&c->mpi);
@@ -129,6 +131,12 @@ void bt_comm_count(uint64_t logical, uint64_t wire) {
 }
 
 static void count_plain(uint64_t bytes) { bt_comm_count(bytes, bytes); }
+
+/* an exchange that runs beside a larger one: no time of its own */
+static void count_started(const bt_comm *c, bt_coll coll, uint64_t bytes) {
+    count_plain(bytes);
+    bt_traffic_add(coll, c->axis, &(bt_traffic){.calls = 1, .bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes});
+}
 
 /* bytes each rank sends in a ring all-reduce of `bytes`, whatever algorithm MPI takes */
 static uint64_t ring_bytes(const bt_comm *c, size_t bytes) {
@@ -149,6 +157,7 @@ static bt_code all_reduce(bt_comm *c, void *x, size_t n, MPI_Datatype type, size
     if (c->size == 1) return BT_OK;
     MPI_Op mpi_op = op == BT_SUM ? MPI_SUM : op == BT_MAX ? MPI_MAX : MPI_MIN;
     unsigned char *p = x;
+    bt_traffic_mark mark = bt_traffic_begin();
     count_plain(ring_bytes(c, n * elem_bytes));
     while (n > 0) {
         size_t k = chunk_of(n, REDUCE_CHUNK_BYTES / elem_bytes);
@@ -156,6 +165,7 @@ static bt_code all_reduce(bt_comm *c, void *x, size_t n, MPI_Datatype type, size
         p += k * elem_bytes;
         n -= k;
     }
+    bt_traffic_end(&mark, BT_COLL_ALL_REDUCE, c->axis);
     return BT_OK;
 }
 
@@ -174,6 +184,7 @@ bt_code bt_all_reduce_i64(bt_comm *c, int64_t *x, size_t n, bt_reduce_op op, bt_
 bt_code bt_broadcast(bt_comm *c, void *x, size_t bytes, int root, bt_err *err) {
     if (c->size == 1) return BT_OK;
     unsigned char *p = x;
+    bt_traffic_mark mark = bt_traffic_begin();
     if (c->rank == root) count_plain((uint64_t)bytes * (uint64_t)(c->size - 1));
     while (bytes > 0) {
         size_t k = chunk_of(bytes, INT_MAX);
@@ -181,6 +192,7 @@ bt_code bt_broadcast(bt_comm *c, void *x, size_t bytes, int root, bt_err *err) {
         p += k;
         bytes -= k;
     }
+    bt_traffic_end(&mark, BT_COLL_BROADCAST, c->axis);
     return BT_OK;
 }
 
@@ -193,6 +205,7 @@ static bt_code gather(bt_comm *c, const void *x, size_t bytes, void *all, int ro
         if (bytes) memcpy(all, x, bytes);
         return BT_OK;
     }
+    bt_traffic_mark mark = bt_traffic_begin();
     if (everywhere) count_plain((uint64_t)bytes * (uint64_t)(c->size - 1));
     else if (!receiving) count_plain(bytes);
     for (size_t done = 0; done < bytes;) {
@@ -208,6 +221,7 @@ static bt_code gather(bt_comm *c, const void *x, size_t bytes, void *all, int ro
         BT_TRY(bt_mpi_check(rc, everywhere ? "all-gather" : "gather", err));
         done += k;
     }
+    bt_traffic_end(&mark, everywhere ? BT_COLL_ALL_GATHER : BT_COLL_GATHER, c->axis);
     return BT_OK;
 }
 
@@ -221,7 +235,10 @@ bt_code bt_all_gather(bt_comm *c, const void *x, size_t bytes, void *all, bt_err
 
 bt_code bt_barrier(bt_comm *c, bt_err *err) {
     if (c->size == 1) return BT_OK;
-    return bt_mpi_check(MPI_Barrier(c->mpi), "barrier", err);
+    bt_traffic_mark mark = bt_traffic_begin();
+    BT_TRY(bt_mpi_check(MPI_Barrier(c->mpi), "barrier", err));
+    bt_traffic_end(&mark, BT_COLL_BARRIER, c->axis);
+    return BT_OK;
 }
 
 /* ---- non-blocking --------------------------------------------------------------------------------------------------- */
@@ -257,7 +274,7 @@ bt_code bt_all_reduce_f32_start(bt_comm *c, float *x, size_t n, bt_request *r, b
     BT_TRY(fits(n, err));
     MPI_Request q;
     int rc = MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, c->mpi, &q);
-    count_plain(ring_bytes(c, n * sizeof *x));
+    count_started(c, BT_COLL_ALL_REDUCE, ring_bytes(c, n * sizeof *x));
     return started(rc, q, "all-reduce", r, err);
 }
 
@@ -267,7 +284,7 @@ bt_code bt_all_reduce_i64_start(bt_comm *c, int64_t *x, size_t n, bt_reduce_op o
     BT_TRY(fits(n, err));
     MPI_Request q;
     int rc = MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_INT64_T, op == BT_SUM ? MPI_SUM : op == BT_MAX ? MPI_MAX : MPI_MIN, c->mpi, &q);
-    count_plain(ring_bytes(c, n * sizeof *x));
+    count_started(c, BT_COLL_ALL_REDUCE, ring_bytes(c, n * sizeof *x));
     return started(rc, q, "all-reduce", r, err);
 }
 
@@ -280,7 +297,7 @@ bt_code bt_gather_start(bt_comm *c, const void *x, size_t bytes, void *all, int 
     BT_TRY(fits(bytes, err));
     MPI_Request q;
     int rc = MPI_Igather(x, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, root, c->mpi, &q);
-    if (c->rank != root) count_plain(bytes);
+    count_started(c, BT_COLL_GATHER, c->rank != root ? bytes : 0);
     return started(rc, q, "gather", r, err);
 }
 

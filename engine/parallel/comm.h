@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "engine/base/status.h"
+#include "engine/parallel/traffic.h"
 
 typedef struct bt_comm bt_comm;         /* a communicator; opaque */
 
@@ -25,6 +26,7 @@ int bt_comm_size(const bt_comm *c);
 int bt_comm_local_rank(void);           /* on this host */
 int bt_comm_local_size(void);
 bt_code bt_comm_split(bt_comm **out, const bt_comm *parent, int color, int key, bt_err *err) BT_MUST_CHECK;
+void bt_comm_set_axis(bt_comm *c, bt_axis axis);     /* whose row in traffic.h its exchanges are; BT_AXIS_WORLD otherwise */
 void bt_comm_free(bt_comm *c);
 
 typedef enum { BT_SUM, BT_MAX, BT_MIN } bt_reduce_op;

@@ -6,10 +6,12 @@
 #include <mpi.h>
 
 #include "engine/parallel/comm.h"
+#include "engine/parallel/traffic.h"
 
 struct bt_comm {
     MPI_Comm mpi;                       /* MPI_COMM_NULL when size == 1: such a communicator never calls MPI */
     int rank, size;
+    bt_axis axis;                       /* of the mesh: names its row in traffic.h */
 };
 
 /* BT_MPI with MPI's own words when rc is not MPI_SUCCESS */

@@ -58,6 +58,12 @@ static bt_range part_range(const bt_exchange *x, size_t bucket, size_t part) {
 
 static bt_range own_range(const bt_exchange *x, size_t bucket) { return part_range(x, bucket, part_of_rank(x, x->me)); }
 
+/* both halves of the exchange are one row of traffic.h; its calls and times are the reducer's to say */
+static void count_sent(const bt_exchange *x, uint64_t bytes) {
+    bt_comm_count(bytes, bytes);
+    bt_traffic_add(bt_exchange_kind(x), x->cfg.mesh->dp->axis, &(bt_traffic){.bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes});
+}
+
 /* ---- one bucket ----------------------------------------------------------------------------------------------------- */
 
 static bt_code post(bt_exchange *x, slot *s, size_t bucket, bt_err *err) {
@@ -84,7 +90,7 @@ static bt_code post(bt_exchange *x, slot *s, size_t bucket, bt_err *err) {
             sent += m * sizeof(float);
         }
     }
-    bt_comm_count(sent, sent);
+    count_sent(x, sent);
     s->state = SLOT_EXCHANGE;
     return BT_OK;
 }
@@ -125,7 +131,7 @@ static bt_code gather_parts(bt_exchange *x, slot *s, bt_err *err) {
         BT_TRY(bt_mpi_check(MPI_Isend(x->cfg.grads + own.begin, (int)(own.end - own.begin), MPI_FLOAT, to, tag, x->gather->mpi, &s->requests[s->n_requests++]), "gathering of sums", err));
     }
     uint64_t sent = (uint64_t)(own.end - own.begin) * sizeof(float) * (uint64_t)(m - 1);
-    bt_comm_count(sent, sent);
+    count_sent(x, sent);
     return BT_OK;
 }
 
@@ -187,6 +193,8 @@ bt_code bt_exchange_start(bt_exchange *x, size_t bucket, bt_err *err) {
     x->asked = bucket + 1;
     return post_what_fits(x, err);
 }
+
+bt_coll bt_exchange_kind(const bt_exchange *x) { return x->cfg.sharded ? BT_COLL_REDUCE_SCATTER : BT_COLL_ALL_REDUCE; }
 
 void bt_exchange_reset(bt_exchange *x) { x->asked = x->posted = x->done = 0; }
 

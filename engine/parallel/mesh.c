@@ -58,7 +58,13 @@ bt_code bt_mesh_create(bt_mesh *m, const bt_mesh_shape *s, bt_comm *world, bt_er
     BT_TRY(bt_comm_split(&m->shard, world, bt_mesh_rank_of(s, &shard), me, err));
     BT_TRY(bt_comm_split(&m->replicate, world, bt_mesh_rank_of(s, &replicate), me, err));
     BT_TRY(bt_comm_split(&m->tp, world, bt_mesh_rank_of(s, &tp), me, err));
-    return bt_comm_split(&m->pp, world, bt_mesh_rank_of(s, &pp), me, err);
+    BT_TRY(bt_comm_split(&m->pp, world, bt_mesh_rank_of(s, &pp), me, err));
+    bt_comm_set_axis(m->dp, BT_AXIS_DP);
+    bt_comm_set_axis(m->shard, BT_AXIS_SHARD);
+    bt_comm_set_axis(m->replicate, BT_AXIS_REPLICATE);
+    bt_comm_set_axis(m->tp, BT_AXIS_TP);
+    bt_comm_set_axis(m->pp, BT_AXIS_PP);
+    return BT_OK;
 }
 
 void bt_mesh_release(bt_mesh *m) {

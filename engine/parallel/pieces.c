@@ -75,6 +75,7 @@ static bt_code receive(bt_pieces *p, void *to, size_t n, MPI_Datatype type, int 
 static bt_code send(bt_pieces *p, const void *from, size_t n, MPI_Datatype type, int to, int tag, bt_err *err) {
     uint64_t bytes = (uint64_t)n * (type == MPI_FLOAT ? sizeof(float) : 1);
     bt_comm_count(bytes, bytes);
+    bt_traffic_add(BT_COLL_ALL_GATHER, p->mesh->shard->axis, &(bt_traffic){.bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes});
     return bt_mpi_check(MPI_Isend(from, (int)n, type, to, tag, p->mesh->shard->mpi, &p->requests[p->started++]), "gathering of weights", err);
 }
 
@@ -122,5 +123,9 @@ bt_code bt_pieces_blobs_start(bt_pieces *p, unsigned char *all, const size_t *at
 bt_code bt_pieces_finish(bt_pieces *p, bt_err *err) {
     int n = p->started;
     p->started = 0;
-    return n == 0 ? BT_OK : bt_mpi_check(MPI_Waitall(n, p->requests, MPI_STATUSES_IGNORE), "gathering of weights", err);
+    if (n == 0) return BT_OK;
+    bt_traffic_mark mark = bt_traffic_begin();
+    BT_TRY(bt_mpi_check(MPI_Waitall(n, p->requests, MPI_STATUSES_IGNORE), "gathering of weights", err));
+    bt_traffic_end(&mark, BT_COLL_ALL_GATHER, p->mesh->shard->axis);
+    return BT_OK;
 }

@@ -175,6 +175,10 @@ bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_redu
     times->wait_ns = skew < 0 ? 0 : skew > blocked ? blocked : skew;
     times->exposed_ns = blocked - times->wait_ns;
     times->busy_ns = r->busy_ns;
+    bt_traffic cost = {.calls = r->alone ? 0 : (int64_t)r->buckets.n, .busy_ns = r->alone ? times->exposed_ns : r->busy_ns,
+                       .exposed_ns = times->exposed_ns, .wait_ns = times->wait_ns};
+    if (r->alone) bt_traffic_add(BT_COLL_ALL_REDUCE, BT_AXIS_WORLD, &cost);      /* nothing but the arrivals */
+    else bt_traffic_add(bt_exchange_kind(r->exchange), BT_AXIS_DP, &cost);
     for (size_t i = 0; i < n_notes; i++) notes[i] = said[1 + i];
     return BT_OK;
 }

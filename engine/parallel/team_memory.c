@@ -171,31 +171,31 @@ static void add_range(void *ctx, int thread, size_t from, size_t to) {
 /* ---- bt_team --------------------------------------------------------------------------------------------------------- */
 
 static void team_gather(bt_team *t, const bt_team_rows *arrays, size_t n_arrays, size_t rows) {
-    int64_t start = bt_now_ns();
+    bt_traffic_mark mark = bt_traffic_begin();
     gather_rows(of(t), arrays, n_arrays, rows);
-    t->comm_ns += bt_now_ns() - start;
+    bt_team_done(t, &mark, BT_COLL_ALL_GATHER);
 }
 
 static void team_reduce(bt_team *t, size_t rows, size_t cols) {
-    int64_t start = bt_now_ns();
+    bt_traffic_mark mark = bt_traffic_begin();
     size_t first = bt_team_first(rows, t->rank, t->size) * cols, n = bt_team_first(rows, t->rank + 1, t->size) * cols - first;
     count((rows * cols - n) * sizeof(float));
     meet(of(t));
     add_job j = {of(t), t->partial, first};
     bt_parallel_for(n, BT_SUM_BLOCK, add_range, &j);
-    t->comm_ns += bt_now_ns() - start;
+    bt_team_done(t, &mark, BT_COLL_REDUCE_SCATTER);
 }
 
 static void team_share(bt_team *t, const void *mine, void *all, size_t bytes) {
-    int64_t start = bt_now_ns();
+    bt_traffic_mark mark = bt_traffic_begin();
     memcpy((unsigned char *)all + (size_t)t->rank * bytes, mine, bytes);
     bt_team_rows rows = {all, bytes};
     gather_rows(of(t), &rows, 1, (size_t)t->size);
-    t->comm_ns += bt_now_ns() - start;
+    bt_team_done(t, &mark, BT_COLL_ALL_GATHER);
 }
 
 static void team_sum(bt_team *t, float *x, size_t n, int group_size) {
-    int64_t start = bt_now_ns();
+    bt_traffic_mark mark = bt_traffic_begin();
     memory_team *m = of(t);
     size_t most = m->outbox_bytes / sizeof(float);
     int first = t->rank / group_size * group_size;
@@ -210,7 +210,7 @@ static void team_sum(bt_team *t, float *x, size_t n, int group_size) {
         for (int r = first + 1; r < first + group_size; r++) bt_k()->add(x + at, (const float *)(const void *)outbox_of(m, r), k);
         m->meetings = box + 1;
     }
-    t->comm_ns += bt_now_ns() - start;
+    bt_team_done(t, &mark, BT_COLL_ALL_REDUCE);
 }
 
 static void team_destroy(bt_team *t) {

@@ -131,33 +131,33 @@ static void reduce_among(mpi_team *m, group g, float *x, size_t rows, size_t col
 /* ---- bt_team --------------------------------------------------------------------------------------------------------- */
 
 static void team_gather(bt_team *t, const bt_team_rows *arrays, size_t n_arrays, size_t rows) {
-    int64_t start = bt_now_ns();
+    bt_traffic_mark mark = bt_traffic_begin();
     gather_among(of(t), everybody(t), arrays, n_arrays, rows);
-    t->comm_ns += bt_now_ns() - start;
+    bt_team_done(t, &mark, BT_COLL_ALL_GATHER);
 }
 
 static void team_reduce(bt_team *t, size_t rows, size_t cols) {
-    int64_t start = bt_now_ns();
+    bt_traffic_mark mark = bt_traffic_begin();
     reduce_among(of(t), everybody(t), t->partial, rows, cols);
-    t->comm_ns += bt_now_ns() - start;
+    bt_team_done(t, &mark, BT_COLL_REDUCE_SCATTER);
 }
 
 static void team_share(bt_team *t, const void *mine, void *all, size_t bytes) {
-    int64_t start = bt_now_ns();
+    bt_traffic_mark mark = bt_traffic_begin();
     unsigned char *x = all;
     memcpy(x + (size_t)t->rank * bytes, mine, bytes);
     bt_team_rows rows = {all, bytes};
     gather_among(of(t), everybody(t), &rows, 1, (size_t)t->size);
-    t->comm_ns += bt_now_ns() - start;
+    bt_team_done(t, &mark, BT_COLL_ALL_GATHER);
 }
 
 static void team_sum(bt_team *t, float *x, size_t n, int size) {
-    int64_t start = bt_now_ns();
+    bt_traffic_mark mark = bt_traffic_begin();
     group g = {t->rank / size * size, size};
     bt_team_rows rows = {x, sizeof(float)};
     reduce_among(of(t), g, x, n, 1);
     gather_among(of(t), g, &rows, 1, n);
-    t->comm_ns += bt_now_ns() - start;
+    bt_team_done(t, &mark, BT_COLL_ALL_REDUCE);
 }
 
 static void team_destroy(bt_team *t) {

@@ -86,6 +86,9 @@ struct bt_trainer {
     double val_loss, val_bits_per_byte;
     bt_layer_record *layer_records;             /* (tensors) for the ternary statistics */
     double (*layer_values)[BT_ML_COUNT], (*layer_counts)[3];    /* counts of codes: zeros, positives, flips */
+    bt_comm_record *comm_records;               /* on rank 0: (ranks, kinds of exchange) */
+    double (*comm_mine)[BT_MC_COUNT], (*comm_all)[BT_MC_COUNT]; /* (kinds), on rank 0 (ranks, kinds) */
+    int64_t comm_step;                          /* of the newest such records: theirs begin after it */
 };
 
 /* step.c */
@@ -114,6 +117,8 @@ bt_code bt_control_obey(bt_trainer *t, bt_err *err) BT_MUST_CHECK;              
 
 /* stats.c */
 bt_code bt_stats_plan(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+void bt_stats_release(bt_trainer *t);
+void bt_stats_begin(bt_trainer *t);                                                     /* the first step comes */
 bt_code bt_stats_record(bt_trainer *t, int64_t step, bt_err *err) BT_MUST_CHECK;        /* collective */
 
 /* state.c: checkpoints of a trainer */

@@ -1,4 +1,4 @@
-/* stats.c - ternary statistics and gradient norms per tensor, every train.stats_every steps. */
+/* stats.c - ternary statistics and gradient norms per tensor, exchanges per rank and kind, every train.stats_every steps. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,9 +9,64 @@ bt_code bt_stats_plan(bt_trainer *t, bt_err *err) {
     t->layer_records = calloc(p->n, sizeof *t->layer_records);
     t->layer_values = calloc(p->n, sizeof *t->layer_values);
     t->layer_counts = calloc(p->n, sizeof *t->layer_counts);
+    size_t kinds = BT_COLL_COUNT * BT_AXIS_COUNT, all = t->rank == 0 ? kinds * (size_t)t->n_ranks : 1;
+    t->comm_mine = calloc(kinds, sizeof *t->comm_mine);
+    t->comm_all = calloc(all, sizeof *t->comm_all);
+    t->comm_records = calloc(all, sizeof *t->comm_records);
+    if (!t->comm_mine || !t->comm_all || !t->comm_records) return bt_fail(err, BT_NOMEM, "cannot take memory for the exchanges of %d ranks", t->n_ranks);
     if (!t->layer_records || !t->layer_values || !t->layer_counts) return bt_fail(err, BT_NOMEM, "cannot take memory for the statistics of %zu tensors", p->n);
     return BT_OK;
 }
+
+void bt_stats_release(bt_trainer *t) {
+    free(t->layer_records);
+    free(t->layer_values);
+    free(t->layer_counts);
+    free(t->comm_mine);
+    free(t->comm_all);
+    free(t->comm_records);
+}
+
+void bt_stats_begin(bt_trainer *t) {
+    bt_traffic_reset();
+    t->comm_step = t->at.step - 1;
+}
+
+/* ---- exchanges ------------------------------------------------------------------------------------------------------ */
+
+static void take_traffic(double v[BT_MC_COUNT], const bt_traffic *x, double steps) {
+    v[BT_MC_STEPS] = steps;
+    v[BT_MC_CALLS] = (double)x->calls;
+    v[BT_MC_BYTES_LOGICAL] = (double)x->bytes_logical;
+    v[BT_MC_BYTES_WIRE] = (double)x->bytes_wire;
+    v[BT_MC_BUSY] = (double)x->busy_ns / 1e6;
+    v[BT_MC_EXPOSED] = (double)x->exposed_ns / 1e6;
+    v[BT_MC_WAIT] = (double)x->wait_ns / 1e6;
+}
+
+/* Every rank's counters to rank 0 and into the sink; kinds that a rank did not use are left out. */
+static bt_code record_traffic(bt_trainer *t, int64_t step, bt_err *err) {
+    enum { KINDS = BT_COLL_COUNT * BT_AXIS_COUNT };
+    double steps = (double)(step - t->comm_step);
+    size_t n = 0;
+    if (t->n_ranks == 1) return BT_OK;
+    for (int k = 0; k < KINDS; k++) take_traffic(t->comm_mine[k], bt_traffic_get((bt_coll)(k / BT_AXIS_COUNT), (bt_axis)(k % BT_AXIS_COUNT)), steps);
+    bt_traffic_reset();
+    t->comm_step = step;
+    BT_TRY(bt_gather(t->telemetry.comm, t->comm_mine, KINDS * sizeof *t->comm_mine, t->comm_all, 0, err));
+    for (int r = 0; r < t->n_ranks && t->telemetry.sink.comm; r++) {
+        for (int k = 0; k < KINDS; k++) {
+            const double *v = t->comm_all[r * KINDS + k];
+            if (!(v[BT_MC_CALLS] + v[BT_MC_BYTES_WIRE] + v[BT_MC_WAIT] > 0)) continue;
+            t->comm_records[n++] = (bt_comm_record){.step = step, .rank = r, .op = bt_coll_name((bt_coll)(k / BT_AXIS_COUNT)),
+                                                    .axis = bt_axis_name((bt_axis)(k % BT_AXIS_COUNT)), .values = v};
+        }
+    }
+    if (n > 0) t->telemetry.sink.comm(t->telemetry.sink.ctx, t->comm_records, n);
+    return BT_OK;
+}
+
+/* ---- tensors -------------------------------------------------------------------------------------------------------- */
 
 /* the tensor's name without "layers.N." */
 static const char *short_name(const bt_tensor *x) {
@@ -37,6 +92,7 @@ static bt_code add_counts(bt_trainer *t, bt_err *err) {
 bt_code bt_stats_record(bt_trainer *t, int64_t step, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
     const double *squares;
+    BT_TRY(record_traffic(t, step, err));
     BT_TRY(bt_layout_tensor_squares(t, &squares, err));
     BT_TRY(add_counts(t, err));
     if (!t->telemetry.sink.layers) return BT_OK;

@@ -151,9 +151,7 @@ void bt_trainer_destroy(bt_trainer *t) {
     bt_model_destroy(t->model);
     bt_team_destroy(t->team);
     bt_mesh_release(&t->mesh);
-    free(t->layer_records);
-    free(t->layer_values);
-    free(t->layer_counts);
+    bt_stats_release(t);
     free(t);
 }
 
@@ -232,6 +230,7 @@ static void announce(bt_trainer *t) {
 /* ---- run ------------------------------------------------------------------------------------------------------------ */
 
 static bt_code train(bt_trainer *t, bt_err *err) {
+    bt_stats_begin(t);
     bt_meter_open(&t->meter);
     while (!at_end(t) && !at_stop(t)) {
         bt_step_outcome outcome;

@@ -50,6 +50,11 @@ static void on_layers(void *ctx, const bt_layer_record *r, size_t n) {
     if (store && store->layers) store->layers(store->ctx, r, n);
 }
 
+static void on_comm(void *ctx, const bt_comm_record *r, size_t n) {
+    const bt_sink *store = store_of(ctx);
+    if (store && store->comm) store->comm(store->ctx, r, n);
+}
+
 static void on_event(void *ctx, const bt_event *e) {
     bt_job *job = ctx;
     bt_health_sign(&job->health, bt_now_ns());
@@ -66,7 +71,7 @@ static void on_checkpoint(void *ctx, const bt_ckpt_record *c) {
 }
 
 void bt_job_tap(bt_job *job) {
-    job->tap = (bt_sink){.ctx = job, .ranks = on_ranks, .fact = on_fact, .step = on_step, .layers = on_layers, .event = on_event,
+    job->tap = (bt_sink){.ctx = job, .ranks = on_ranks, .fact = on_fact, .step = on_step, .layers = on_layers, .comm = on_comm, .event = on_event,
                          .checkpoint = on_checkpoint};
 }
 

@@ -18,6 +18,10 @@ static void same_story_as_one_rank(void **state) {
         layout_run(&together, cuts[k], NULL);
         layout_compare(1e-4);
         layout_conserves();
+        layout_traffic();
+        const double *g = layout_op("all_reduce", "dp", 1);
+        assert_non_null(g);
+        assert_true(g[BT_MC_BUSY] > 0 && g[BT_MC_CALLS] >= 4 && g[BT_MC_BYTES_LOGICAL] > 4 * 4 * 1000);
     }
 }
 

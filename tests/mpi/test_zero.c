@@ -26,6 +26,7 @@ static void same_story_as_one_rank(void **state) {
         layout_run(&together, layouts[k].words, NULL);
         layout_compare(1e-4);
         layout_conserves();
+        layout_traffic();
     }
 }
 

@@ -28,6 +28,8 @@ static inline void tp_compare(const tp_shape *shapes, const tp_layout *l) {
     bt_train_result r = tp_run(&together, &shapes[l->shape], l);
     layout_compare(1e-4);
     layout_conserves();
+    const double *team = layout_op("reduce_scatter", "tp", 0);
+    assert_true((team ? team : layout_op("all_reduce", "tp", 0)) != NULL);     /* what the team exchanged has its own rows */
     assert_true(r.params > 0);
     for (size_t i = 0; i < together.n_layers; i++) {
         for (int v = 0; v < BT_ML_COUNT; v++) {

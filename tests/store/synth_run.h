@@ -117,6 +117,27 @@ static inline void bt_synth_layers(const bt_sink *sink, int64_t step) {
     sink->layers(sink->ctx, list, 8);
 }
 
+/* sums over `steps` steps: gradients (40 ms in flight, 8 exposed, the last rank waits as long as its number in ms), weights, small change */
+static inline void bt_synth_comm(const bt_sink *sink, const bt_synth *s, int64_t step, double steps) {
+    bt_comm_record *list = calloc((size_t)s->ranks * 3, sizeof *list);
+    double (*v)[BT_MC_COUNT] = calloc((size_t)s->ranks * 3, sizeof *v);
+    for (int r = 0; r < s->ranks; r++) {
+        const double rows[3][BT_MC_COUNT] = {
+            {[BT_MC_STEPS] = 1, [BT_MC_CALLS] = 4, [BT_MC_BYTES_LOGICAL] = 3200000, [BT_MC_BYTES_WIRE] = 800000, [BT_MC_BUSY] = 40, [BT_MC_EXPOSED] = 8, [BT_MC_WAIT] = r},
+            {[BT_MC_STEPS] = 1, [BT_MC_CALLS] = 2, [BT_MC_BYTES_LOGICAL] = 800000, [BT_MC_BYTES_WIRE] = 200000, [BT_MC_BUSY] = 0.5, [BT_MC_EXPOSED] = 0.5},
+            {[BT_MC_STEPS] = 1, [BT_MC_CALLS] = 1, [BT_MC_BYTES_LOGICAL] = 48, [BT_MC_BYTES_WIRE] = 48}};
+        static const char *const names[3][2] = {{"all_reduce", "dp"}, {"all_gather", "shard"}, {"all_reduce", "world"}};
+        for (int k = 0; k < 3; k++) {
+            int at = 3 * r + k;
+            for (int m = 0; m < BT_MC_COUNT; m++) v[at][m] = rows[k][m] * steps;
+            list[at] = (bt_comm_record){.step = step, .rank = r, .op = names[k][0], .axis = names[k][1], .values = v[at]};
+        }
+    }
+    sink->comm(sink->ctx, list, (size_t)s->ranks * 3);
+    free(list);
+    free(v);
+}
+
 /* waits until the step is committed, says so, and then for the next step's time */
 static inline void bt_synth_pace(const bt_synth *s, bt_writer *w, int64_t step) {
     int64_t until = bt_now_ns() + (int64_t)(s->pace_ms * 1e6);
@@ -142,6 +163,7 @@ static inline int64_t bt_synth_attempt(const bt_synth *s, bt_writer *w, int64_t 
         if (s->pace_ms > 0) clock_us = bt_wall_us();
         sink->step(sink->ctx, &(bt_step_record){.step = step, .wall_us = clock_us, .values = values, .n_ranks = s->ranks, .rank_values = ranks});
         if (s->layers_every && step % s->layers_every == 0) bt_synth_layers(sink, step);
+        if (s->layers_every && step % s->layers_every == 0) bt_synth_comm(sink, s, step, (double)(step > from ? s->layers_every : 1));
         if (s->pace_ms > 0) bt_synth_pace(s, w, step);
         if ((step + 1) % 100 == 0) {
             sink->checkpoint(sink->ctx, &(bt_ckpt_record){.step = step + 1, .path = "/nowhere/step", .bytes = 12 << 20, .took_us = 40000, .hash = "c0ffee"});

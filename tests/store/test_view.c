@@ -498,6 +498,39 @@ static void what_is_shown_has_no_escapes(void **state) {
     bt_writer_close(w);
 }
 
+static void exchanges_are_means_of_the_ranks(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = slow_five();
+    bt_db *db = NULL;
+    OK(bt_synth_make(t->db, &s, err));
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("s");
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->comm.n, 3);
+    assert_int_equal(v->comm.step1, s.steps / 20 * 20 - (s.steps % 20 == 0 ? 20 : 0));
+    assert_int_equal(v->comm.step0, v->comm.step1 - 19);
+    const bt_view_op *x = &v->comm.op[0];           /* most lost time first: the gradients */
+    assert_string_equal(x->op, "all_reduce");
+    assert_string_equal(x->axis, "dp");
+    assert_int_equal(x->ranks, s.ranks);
+    assert_true(fabs(x->calls - 4) < 1e-9 && fabs(x->bytes_logical - 3200000) < 1e-6 && fabs(x->bytes_wire - 800000) < 1e-6);
+    assert_true(fabs(x->busy_ms - 40) < 1e-9 && fabs(x->exposed_ms - 8) < 1e-9 && fabs(x->wait_ms - (s.ranks - 1) / 2.0) < 1e-9);
+    assert_true(fabs(x->overlap - 0.8) < 1e-9 && fabs(x->rate - 800000 / 0.04) < 1e-3);
+    assert_int_equal(x->lost_rank, s.ranks - 1);
+    assert_true(fabs(x->lost_max_ms - (8 + s.ranks - 1)) < 1e-9);
+    assert_string_equal(v->comm.op[1].op, "all_gather");
+    assert_true(fabs(v->comm.op[1].overlap) < 1e-9);
+    assert_string_equal(v->comm.op[2].axis, "world");
+    assert_true(isnan(v->comm.op[2].busy_ms) && isnan(v->comm.op[2].rate) && v->comm.op[2].calls > 0.99);
+    a.at_step = 0;                                  /* the first sample has one step */
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->comm.step0, 0);
+    assert_int_equal(v->comm.step1, 0);
+    assert_true(fabs(v->comm.op[0].busy_ms - 40) < 1e-9);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
 static void nothing_yet_and_nobody_there(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -581,7 +614,7 @@ static void json_says_what_the_structs_say(void **state) {
     assert_non_null(strstr(p, "\"phase\":\"data\""));
     assert_non_null(strstr(p, "\"what_if\":{\"step_ms\":113"));
     assert_null(strstr(p, "nan"));
-    for (const char *key = strtok((char[]){"head breakdown system series heatmap layers events runs"}, " "); key; key = strtok(NULL, " ")) {
+    for (const char *key = strtok((char[]){"head breakdown system series heatmap layers comm events runs"}, " "); key; key = strtok(NULL, " ")) {
         char quoted[32];
         snprintf(quoted, sizeof quoted, ",\"%s\":", key);
         if (!strstr(p, quoted)) fail_msg("no %s in the JSON", key);
@@ -596,7 +629,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         T(the_slow_rank_is_named_with_its_phase), T(goodput_adds_up),      T(a_series_holds_every_step_once), T(every_axis_is_right),
         T(the_past_is_what_it_was),               T(following_equals_looking_afresh), T(verdicts_tell_patterns_apart), T(heat_map_shows_who_and_when),
-        T(long_runs_are_read_from_summaries),      T(layers_and_lists),     T(nothing_yet_and_nobody_there),   T(what_is_shown_has_no_escapes), cmocka_unit_test(statistics_of_small_arrays), T(a_reader_that_stands_still_holds_nobody_up), T(json_says_what_the_structs_say),
+        T(long_runs_are_read_from_summaries),      T(layers_and_lists), T(exchanges_are_means_of_the_ranks),    T(nothing_yet_and_nobody_there),   T(what_is_shown_has_no_escapes), cmocka_unit_test(statistics_of_small_arrays), T(a_reader_that_stands_still_holds_nobody_up), T(json_says_what_the_structs_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,6 +69,7 @@ static void screens_as_text(void **state) {
     }
     frame(1, 200, 60, BT_CHARS_BRAILLE, true, "screen_1_overview_200x60");
     frame(2, 200, 60, BT_CHARS_BRAILLE, true, "screen_2_ranks_200x60");
+    frame(4, 120, 40, BT_CHARS_BRAILLE, true, "screen_4_comm_120x40");
     frame(1, 80, 24, BT_CHARS_ASCII, true, "screen_1_overview_ascii");
     frame(2, 80, 24, BT_CHARS_ASCII, true, "screen_2_ranks_ascii");
     frame(1, 80, 24, BT_CHARS_BLOCK, true, "screen_1_overview_block");
