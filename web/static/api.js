@@ -53,7 +53,7 @@ export async function control(run, verb, value) {
     body: JSON.stringify(value ? { run, verb, value } : { run, verb }) });
 }
 
-// ticks of a run; the stream is closed while the page is hidden, so many tabs do not use up the browser's connections
+// ticks of a run, with the place in its record (ATTEMPT.STEP.EVENT); the stream is closed while the page is hidden, so many tabs do not use up the browser's connections
 export function follow(run, ontick, onstate) {
   if (report) return () => {};
   let source = null;
@@ -62,8 +62,8 @@ export function follow(run, ontick, onstate) {
     source = new EventSource(`/api/v1/runs/${run}/stream`);
     source.onopen = () => onstate("live");
     source.onerror = () => onstate("offline");
-    source.addEventListener("tick", (e) => { try { ontick(JSON.parse(e.data)); } catch { ontick(null); } });
-    source.addEventListener("resync", () => ontick(null));
+    source.addEventListener("tick", (e) => { try { ontick(JSON.parse(e.data), e.lastEventId); } catch { ontick(null, ""); } });
+    source.addEventListener("resync", () => ontick(null, ""));
   };
   const shut = () => { if (source) source.close(); source = null; };
   const seen = () => { if (document.hidden) shut(); else open(); };

@@ -85,7 +85,7 @@ function showRun(ctx, mine, parts, reload, reset, tools) {
   top.replaceChildren(h("div", { class: "row first" }, brand(), h("span", { class: "crumb" }, run), word, stream, h("span", { class: "push" }), h("div", { class: "bar-tools" }, reset, choices(), themeButton())),
     h("div", { class: "row" }, h("nav", { class: "tabs", "aria-label": "pages of this run" }, pages.map(([key, title], i) => h("a", { href: `#/run/${run}/${key}`, "aria-current": key === page[0] ? "page" : null, title: `key ${i + 1}`, "aria-keyshortcuts": String(i + 1) }, title)))),
     server.control && !report ? h("div", { class: "row" }, buttons) : "");
-  let last = 0, timer = 0, attempts = 0;
+  let last = 0, timer = 0, attempts = 0, known = "", stale = false;
   const heads = (d) => {
     ctx.head = d;
     buttons.hidden = !d.live;
@@ -95,7 +95,6 @@ function showRun(ctx, mine, parts, reload, reset, tools) {
   };
   const fresh = async () => {
     last = performance.now();
-    timer = 0;
     try {
       const d = await get(`runs/${run}/events`, { limit: 200 });
       if (open !== mine) return;
@@ -109,10 +108,17 @@ function showRun(ctx, mine, parts, reload, reset, tools) {
       reload();
     } catch (e) { fail(e); }
   };
-  const soon = () => { if (!timer) timer = setTimeout(fresh, Math.max(0, calm - (performance.now() - last))); };
+  // events are asked for when there is a new one (or nobody can tell), series at every tick
+  const again = () => { last = performance.now(); timer = 0; if (stale) { stale = false; fresh(); } else reload(); };
+  const soon = (id) => {
+    const place = id.split(".").filter((v, i) => i !== 1).join();
+    stale = stale || !place || place !== known;
+    known = place;
+    if (!timer) timer = setTimeout(again, Math.max(0, calm - (performance.now() - last)));
+  };
   page[2](main, ctx);
   fresh();
-  mine.closing.push(() => clearTimeout(timer), follow(run, (d) => { if (d && d.head) heads(d.head); soon(); }, (s) => { stream.textContent = s === "live" ? "" : "connection lost, trying again"; }));
+  mine.closing.push(() => clearTimeout(timer), follow(run, (d, id) => { if (d && d.head) heads(d.head); soon(id); }, (s) => { stream.textContent = s === "live" ? "" : "connection lost, trying again"; }));
 }
 
 function fail(e) {

@@ -19,12 +19,18 @@ export function point(step, from) { for (const f of pointers) f(step, from); }
 export function onPoint(f) { pointers.add(f); return () => pointers.delete(f); }
 
 export function applyTheme() {
+  tones.clear();
   if (state.theme) document.documentElement.dataset.theme = state.theme;
   else delete document.documentElement.dataset.theme;
 }
 export function isDark() { return state.theme ? state.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches; }
-export function color(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => choose({}));
+// kept until the theme changes: asking makes the browser compute the page's style
+const tones = new Map();
+export function color(name) {
+  if (!tones.has(name)) tones.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return tones.get(name);
+}
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { tones.clear(); choose({}); });
 
 export const phases = [["data_ms", "data"], ["fwd_ms", "forward"], ["bwd_ms", "backward"], ["comm_exposed_ms", "exposed transfer"], ["wait_ms", "wait"],
   ["optim_ms", "optimizer"], ["ckpt_ms", "checkpoint"], ["monitor_ms", "monitor"], ["other_ms", "other"]].map(([key, label], i) => ({ key, label, color: `--p${i}` }));
