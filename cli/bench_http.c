@@ -17,7 +17,6 @@
 
 #include "cli/bench.h"
 #include "cli/bench_run.h"
-#include "cli/database.h"
 #include "cli/http_client.h"
 #include "engine/base/clock.h"
 #include "engine/base/opt.h"
@@ -26,20 +25,21 @@
 
 typedef struct http_cfg {
     char dir[512];
-    int64_t ranks, steps, stream_s;
+    int64_t ranks, steps, load_s, stream_s;
     bool json;
 } http_cfg;
 
 static const bt_opt http_opts[] = {
     {"ranks", "--ranks", BT_OPT_INT, offsetof(http_cfg, ranks), sizeof(int64_t), "8", 1, 4096, NULL, NULL, "ranks of the run that is looked at"},
     {"steps", "--steps", BT_OPT_INT, offsetof(http_cfg, steps), sizeof(int64_t), "50000", 100, 1e8, NULL, "steps", "its length"},
+    {"load_s", "--load-s", BT_OPT_INT, offsetof(http_cfg, load_s), sizeof(int64_t), "3", 1, 3600, NULL, "s", "how long each load lasts; the attack twice that"},
     {"stream_s", "--stream-s", BT_OPT_INT, offsetof(http_cfg, stream_s), sizeof(int64_t), "10", 1, 86400, NULL, "s", "how long a client follows a live run"},
     {"dir", "--dir", BT_OPT_TEXT, offsetof(http_cfg, dir), 512, "", 0, 0, NULL, NULL, "folder for the database of the measurement (default: $TMPDIR or /tmp)"},
     {"json", "--json", BT_OPT_BOOL, offsetof(http_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "one JSON object"},
 };
 
 static const char token[] = "0123456789abcdef0123456789abcdef";
-enum { CLIENTS = 16, REQUEST_S = 3, SLOW = 200, IDLE = 1000, ATTACK_S = 6, ZOOMS = 60, BYTES_PROBES = 40 };
+enum { CLIENTS = 16, SLOW = 200, IDLE = 1000, ZOOMS = 60, BYTES_PROBES = 40 };
 
 typedef struct http_bench {
     const http_cfg *cfg;
@@ -169,7 +169,7 @@ static bt_code requests(http_bench *b, const char *path, double *per_s, bt_err *
         all[i] = (load){.port = b->port, .path = path, .stop = &stop};
         if (pthread_create(&all[i].thread, NULL, keep_asking, &all[i]) != 0) return bt_fail(err, BT_NOMEM, "cannot start a client");
     }
-    bt_sleep_ns((int64_t)REQUEST_S * 1000000000);
+    bt_sleep_ns(b->cfg->load_s * 1000000000);
     atomic_store(&stop, true);
     for (int i = 0; i < CLIENTS; i++) {
         pthread_join(all[i].thread, NULL);
@@ -221,7 +221,7 @@ static bt_code attacked(http_bench *b, bt_err *err) {
     }
     bt_sleep_ns(500000000);
     int n = 0;
-    for (int64_t t0 = bt_now_ns(); bt_now_ns() - t0 < (int64_t)ATTACK_S * 1000000000 && n < MOST;) {
+    for (int64_t t0 = bt_now_ns(); bt_now_ns() - t0 < 2 * b->cfg->load_s * 1000000000 && n < MOST;) {
         bt_http h = {.fd = -1, .port = b->port, .token = token};
         int64_t t = bt_now_ns();
         if (bt_http_get(&h, "/healthz") != 0) b->honest_failed++;
@@ -323,7 +323,7 @@ static bt_code stream(http_bench *b, bt_err *err) {
 /* ---- result ---- */
 
 static bt_code print_result(const http_bench *b, bt_err *err) {
-    const struct { const char *key, *words; double value; const char *unit; } rows[] = {
+    const bt_figure rows[] = {
         {"start_ms", "starting bitrain dash until its first answer", b->start_ms, "ms"},
         {"first_byte_ms_p50", "first byte of the page, new connection, median", b->first_byte_p50, "ms"},
         {"first_byte_ms_p95", "first byte of the page, 95 %", b->first_byte_p95, "ms"},
@@ -344,23 +344,9 @@ static bt_code print_result(const http_bench *b, bt_err *err) {
         {"rss_before_mib", "memory of the server before the stream", b->rss_before, "MiB"},
         {"rss_after_mib", "memory of the server after it", b->rss_after, "MiB"},
     };
-    if (!b->cfg->json) {
-        printf("dashboard server: run of %lld steps and %lld ranks, stream of %lld s (%lld events)\n", (long long)b->cfg->steps, (long long)b->cfg->ranks, (long long)b->cfg->stream_s, (long long)b->events);
-        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) printf("  %-58s %10.4g %s\n", rows[i].words, rows[i].value, rows[i].unit);
-        return BT_OK;
-    }
-    bt_text out;
-    bt_json j;
-    bt_text_init(&out);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_int(&j, "version", 1);
-    bt_json_int(&j, "ranks", b->cfg->ranks);
-    bt_json_int(&j, "steps", b->cfg->steps);
-    bt_json_int(&j, "stream_s", b->cfg->stream_s);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) bt_json_num(&j, rows[i].key, rows[i].value);
-    bt_json_end(&j, '}');
-    return bt_cli_put(&out, err);
+    const bt_figure sizes[] = {{"steps", "steps", (double)b->cfg->steps, ""}, {"ranks", "ranks", (double)b->cfg->ranks, ""}, {"stream_s", "s of stream", (double)b->cfg->stream_s, ""},
+                               {"stream_events", "events of it", (double)b->events, ""}};
+    return bt_bench_print(b->cfg->json, "dashboard server", sizes, sizeof sizes / sizeof sizes[0], rows, sizeof rows / sizeof rows[0], err);
 }
 
 static bt_code measure(http_bench *b, bt_err *err) {
@@ -381,15 +367,13 @@ bt_code bt_bench_http(int argc, char **argv, int *exit_status, bt_err *err) {
     bt_opts o;
     size_t n = 0;
     bool help;
-    const char *tmp = getenv("TMPDIR");
     BT_TRY(bt_opts_init(&o, http_opts, sizeof http_opts / sizeof http_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, NULL, 0, &n, &help, err));
 #ifndef BITRAIN_HAVE_WEB
     return bt_fail(err, BT_UNSUPPORTED, "cannot measure the dashboard: this program was built without it (libmicrohttpd-dev and npm make it; then build again)");
 #endif
     http_bench b = {.cfg = &cfg};
-    snprintf(b.dir, sizeof b.dir, "%.500s/bitrain-bench-XXXXXX", cfg.dir[0] ? cfg.dir : tmp && tmp[0] ? tmp : "/tmp");
-    if (!mkdtemp(b.dir)) return bt_fail(err, BT_IO, "cannot make a folder like '%s' (--dir)", b.dir);
+    BT_TRY(bt_bench_folder(b.dir, sizeof b.dir, cfg.dir, err));
     snprintf(b.db, sizeof b.db, "%s/m.db", b.dir);
     bt_code code = measure(&b, err);
     bt_companion_stop(&b.server);

@@ -2,10 +2,12 @@
 #include "cli/bench_run.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "cli/database.h"
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
 
@@ -100,4 +102,29 @@ bt_code bt_bench_write_run(const char *path, int64_t steps, int ranks, bool with
     free(values);
     free(all);
     return code;
+}
+
+bt_code bt_bench_folder(char *out, size_t size, const char *given, bt_err *err) {
+    const char *tmp = getenv("TMPDIR");
+    snprintf(out, size, "%.500s/bitrain-bench-XXXXXX", given[0] ? given : tmp && tmp[0] ? tmp : "/tmp");
+    return mkdtemp(out) ? BT_OK : bt_fail(err, BT_IO, "cannot make a folder like '%s' (--dir)", out);
+}
+
+bt_code bt_bench_print(bool json, const char *title, const bt_figure *sizes, size_t n_sizes, const bt_figure *rows, size_t n_rows, bt_err *err) {
+    bt_text out;
+    bt_json j;
+    bt_text_init(&out);
+    bt_json_begin(&j, &out);
+    bt_json_object(&j, NULL);
+    bt_json_int(&j, "version", 1);
+    for (size_t i = 0; i < n_sizes; i++) bt_json_int(&j, sizes[i].key, (int64_t)sizes[i].value);
+    for (size_t i = 0; i < n_rows; i++) bt_json_num(&j, rows[i].key, rows[i].value);
+    bt_json_end(&j, '}');
+    if (json) return bt_cli_put(&out, err);
+    bt_text_release(&out);
+    printf("%s:", title);
+    for (size_t i = 0; i < n_sizes; i++) printf("%s %.0f %s", i ? "," : "", sizes[i].value, sizes[i].words);
+    putchar('\n');
+    for (size_t i = 0; i < n_rows; i++) printf("  %-58s %12.4g %s\n", rows[i].words, rows[i].value, rows[i].unit);
+    return BT_OK;
 }

@@ -15,7 +15,6 @@
 
 #include "cli/bench.h"
 #include "cli/bench_run.h"
-#include "cli/database.h"
 #include "engine/base/clock.h"
 #include "engine/base/opt.h"
 #include "store/manage.h"
@@ -163,7 +162,7 @@ static bt_code measure(bench *b, bt_err *err) {
 /* ---- result ---- */
 
 static bt_code print_result(const bench *b, bt_err *err) {
-    const struct { const char *key, *words; double value; const char *unit; } rows[] = {
+    const bt_figure rows[] = {
         {"rank_rows_per_s", "rank rows written", b->out.rows_per_s, "/s"},
         {"rank_rows_per_cpu_s", "rank rows written per second of processor time", b->out.rows_per_cpu_s, "/s"},
         {"steps_per_s", "steps written", b->out.steps_per_s, "/s"},
@@ -177,23 +176,8 @@ static bt_code print_result(const bench *b, bt_err *err) {
         {"first_view_ms", "first screen of the whole run", b->out.first_view_ms, "ms"},
         {"view_again_ms", "the same once more", b->out.again_ms, "ms"},
     };
-    if (!b->cfg->json) {
-        printf("metrics database: %lld ranks, %lld steps, %lld runs listed\n", (long long)b->cfg->ranks, (long long)b->cfg->steps, (long long)b->cfg->runs);
-        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) printf("  %-48s %12.4g %s\n", rows[i].words, rows[i].value, rows[i].unit);
-        return BT_OK;
-    }
-    bt_text out;
-    bt_json j;
-    bt_text_init(&out);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_int(&j, "version", 1);
-    bt_json_int(&j, "ranks", b->cfg->ranks);
-    bt_json_int(&j, "steps", b->cfg->steps);
-    bt_json_int(&j, "runs", b->cfg->runs);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) bt_json_num(&j, rows[i].key, rows[i].value);
-    bt_json_end(&j, '}');
-    return bt_cli_put(&out, err);
+    const bt_figure sizes[] = {{"ranks", "ranks", (double)b->cfg->ranks, ""}, {"steps", "steps", (double)b->cfg->steps, ""}, {"runs", "runs listed", (double)b->cfg->runs, ""}};
+    return bt_bench_print(b->cfg->json, "metrics database", sizes, sizeof sizes / sizeof sizes[0], rows, sizeof rows / sizeof rows[0], err);
 }
 
 static void remove_files(const bench *b) {
@@ -214,12 +198,10 @@ bt_code bt_bench_store(int argc, char **argv, int *exit_status, bt_err *err) {
     bt_opts o;
     size_t n = 0;
     bool help;
-    const char *tmp = getenv("TMPDIR");
     BT_TRY(bt_opts_init(&o, store_opts, sizeof store_opts / sizeof store_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, NULL, 0, &n, &help, err));
     bench b = {.cfg = &cfg};
-    snprintf(b.dir, sizeof b.dir, "%.500s/bitrain-bench-XXXXXX", cfg.dir[0] ? cfg.dir : tmp && tmp[0] ? tmp : "/tmp");
-    if (!mkdtemp(b.dir)) return bt_fail(err, BT_IO, "cannot make a folder like '%s' (--dir)", b.dir);
+    BT_TRY(bt_bench_folder(b.dir, sizeof b.dir, cfg.dir, err));
     snprintf(b.db, sizeof b.db, "%s/m.db", b.dir);
     bt_code code = measure(&b, err);
     remove_files(&b);
