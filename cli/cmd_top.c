@@ -13,6 +13,7 @@
 #include "monitor/job/detach.h"
 #include "monitor/tui/top.h"
 #include "store/control.h"
+#include "store/manage.h"
 
 typedef struct top_cfg {
     char store[1024], screen[16], x[16], baseline[BT_NAME_MAX], size[24];
@@ -139,6 +140,7 @@ static bt_code open_store(bt_db **db, const char *store, bool home, bt_err *err)
     bt_code code = bt_db_open(db, store, &first);
     if (code != BT_NOTFOUND || !home) {
         if (code != BT_OK) *err = first;
+        else bt_store_rescue(*db, 0.1);
         return code;
     }
     BT_TRY(bt_writer_open(&w, store, 5, err));

@@ -113,7 +113,7 @@ static const char *judge(const bt_job_result *r, int *status) {
 }
 
 /* a supervisor that was killed has not heard the last records of its ranks */
-static void recover(const bt_train_plan *p, bt_writer *writer) {
+void bt_train_recover(const bt_train_plan *p, bt_writer *writer) {
     char path[PATH_MAX + 32];
     int64_t steps;
     bt_err trouble = BT_ERR_INIT;
@@ -166,7 +166,7 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     s.run_lock = p->run_lock;
     if (code == BT_OK && !p->cfg.no_monitor) {
         code = bt_writer_open(&writer, p->store, 10, err);
-        if (code == BT_OK && p->resume) recover(p, writer);
+        if (code == BT_OK && p->resume) bt_train_recover(p, writer);
         if (code == BT_OK) code = bt_writer_begin(writer, &s.start, &s.attempt, err);
     }
     s.writer = writer;

@@ -10,11 +10,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "store/manage.h"
+
 bt_code bt_cli_open(bt_db **out, const char *store, bt_err *err) {
     char path[1024];
     *out = NULL;
     BT_TRY(bt_store_path(path, sizeof path, store, err));
-    return bt_db_open(out, path, err);
+    BT_TRY(bt_db_open(out, path, err));
+    bt_store_rescue(*out, 0.5);
+    return BT_OK;
 }
 
 /* ---- rows ---- */

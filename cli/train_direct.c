@@ -58,7 +58,12 @@ static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
     bt_train_fill_start(p, &start, host, user);
     if (!p->cfg.no_monitor) {
         BT_TRY(bt_writer_open(&h->writer, p->store, 10, err));
+        if (p->resume) bt_train_recover(p, h->writer);
         BT_TRY(bt_writer_begin(h->writer, &start, &d->attempt, err));
+        char ring[PATH_MAX + 32];
+        bt_err why = BT_ERR_INIT;
+        snprintf(ring, sizeof ring, "%s/%s", p->out, BT_RING_FILE);
+        if (bt_writer_keep(h->writer, ring, d->attempt, &why) != BT_OK) bt_log(BT_LOG_WARN, "the newest records would be lost in a crash: %s", why.msg);
     }
     bt_text greeting;
     bt_text_init(&greeting);

@@ -38,6 +38,7 @@ bt_code bt_train_make_name(const char *store, char name[BT_NAME_MAX], bt_err *er
 bt_code bt_train_place(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* out exists and nobody else trains there; once. Ranks but the first, and plans that are only printed, take no lock */
 bt_code bt_train_lock(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+void bt_train_recover(const bt_train_plan *p, bt_writer *writer);       /* before a resumed run begins: rows its killed rank 0 left in a ring */
 /* the built-in corpus exists when the run wants it */
 bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* that, the database, and the data itself: opened as the ranks will, so that what is wrong with it is said before a job starts */

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -26,6 +27,7 @@ typedef struct header {
 typedef struct entry { uint32_t kind, bytes; uint64_t sum; } entry;    /* kind 0: the rest of the circle is not used */
 
 struct bt_ring {
+    int fd;                             /* locked as long as this end lives */
     header *map;
     unsigned char *circle;
     size_t bytes;
@@ -70,12 +72,16 @@ bt_code bt_ring_create(bt_ring **out, const char *path, int attempt, size_t byte
     bt_code code = take_file(path, all, &fd, err);
     void *map = code == BT_OK ? mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
     if (code == BT_OK && map == MAP_FAILED) code = bt_fail_errno(err, BT_IO, errno, "cannot map '%s'", path);
-    if (fd >= 0) close(fd);
     if (code != BT_OK) {
-        if (fd >= 0) unlink(path);
+        if (fd >= 0) {
+            close(fd);
+            unlink(path);
+        }
         free(r);
         return code;
     }
+    flock(fd, LOCK_EX | LOCK_NB);       /* nobody else knows the file yet */
+    r->fd = fd;
     r->map = map;
     r->circle = (unsigned char *)map + HEADER_BYTES;
     r->bytes = bytes;
@@ -122,7 +128,15 @@ void bt_ring_append(bt_ring *r, const bt_record *rec) {
 void bt_ring_close(bt_ring *r) {
     if (!r) return;
     munmap(r->map, HEADER_BYTES + r->bytes);
+    close(r->fd);
     free(r);
+}
+
+bool bt_ring_left(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    bool left = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (fd >= 0) close(fd);
+    return left;
 }
 
 /* ---- reading ---- */

@@ -22,6 +22,7 @@ bt_code bt_ring_create(bt_ring **out, const char *path, int attempt, size_t byte
 void bt_ring_append(bt_ring *r, const bt_record *rec);      /* accepts NULL for both; a record above an eighth of the circle is left out */
 void bt_ring_close(bt_ring *r);                             /* accepts NULL; the file stays */
 
+bool bt_ring_left(const char *path);                        /* there is one and its writer has gone */
 /* everything in the file, oldest first; bt_records_free. BT_NOTFOUND: no file. BT_FORMAT: not one of ours, or of another build */
 bt_code bt_ring_read(const char *path, int *attempt, bt_record **list, bt_err *err) BT_MUST_CHECK;
 

@@ -30,6 +30,8 @@ bt_code bt_store_look_at(bt_store_look *out, const char *path, bt_err *err) BT_M
 /* ---- writing --------------------------------------------------------------------------------------------------------- */
 typedef struct bt_writer bt_writer;
 
+#define BT_RING_FILE "metrics.ring"     /* in a run's folder of checkpoints: what its rank 0 recorded and nobody committed yet */
+
 typedef struct bt_run_start {
     const char *name;                   /* must not exist, or `resume` is true and it must */
     bool resume;
@@ -54,6 +56,8 @@ const bt_sink *bt_writer_sink(bt_writer *w);
 /* After kill -9 of rank 0 or of its supervisor: the records that rank 0 left in its ring file and the database lacks become rows
  * of their attempt, before it ends or the next one begins. No ring, or one of another run: nothing. steps receives how many came back */
 bt_code bt_writer_recover(bt_writer *w, const char *run, const char *ring_path, int64_t *steps, bt_err *err) BT_MUST_CHECK;
+/* the same for a writer that lives in rank 0 itself: from now on what its sink hears is kept in the file, until the attempt has ended */
+bt_code bt_writer_keep(bt_writer *w, const char *ring_path, int attempt, bt_err *err) BT_MUST_CHECK;
 int64_t bt_writer_committed_step(const bt_writer *w);       /* newest step that survives kill -9; -1: none */
 uint64_t bt_writer_dropped(const bt_writer *w);             /* per-rank records dropped because the disk could not follow */
 bt_code bt_writer_flush(bt_writer *w, bt_err *err) BT_MUST_CHECK;       /* everything queued is committed */

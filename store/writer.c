@@ -45,6 +45,8 @@ struct bt_writer {
     bt_err trouble;                     /* why the newest transaction failed; BT_OK: it did not */
     pthread_t thread;
     bool running;
+    bt_ring *ring;                      /* of bt_writer_keep, NULL: none */
+    char ring_path[BT_PATH_BYTES];
     bt_queue q;
     bt_sink sink;
     _Atomic int64_t committed;
@@ -338,6 +340,23 @@ bt_code bt_writer_flush(bt_writer *w, bt_err *err) {
     return code;
 }
 
+static void let_go(bt_writer *w) {
+    pthread_mutex_lock(&w->q.mu);
+    w->q.ring = NULL;
+    pthread_mutex_unlock(&w->q.mu);
+    bt_ring_close(w->ring);
+    w->ring = NULL;
+}
+
+bt_code bt_writer_keep(bt_writer *w, const char *ring_path, int attempt, bt_err *err) {
+    if (snprintf(w->ring_path, sizeof w->ring_path, "%s", ring_path) >= (int)sizeof w->ring_path) return bt_fail(err, BT_ARG, "path '%.100s...' is too long", ring_path);
+    BT_TRY(bt_ring_create(&w->ring, w->ring_path, attempt, BT_RING_BYTES, err));
+    pthread_mutex_lock(&w->q.mu);
+    w->q.ring = w->ring;
+    pthread_mutex_unlock(&w->q.mu);
+    return BT_OK;
+}
+
 bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, int exit_code, bt_err *err) {
     if (!w->at.aid) return BT_OK;
     bt_code flushed = bt_writer_flush(w, err);
@@ -348,6 +367,8 @@ bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, in
     if (code == BT_OK) code = leave(w, bt_attempt_end(w->db, w->path, &w->at, state, exit_kind, exit_code, now, &own), &own);
     w->at = (bt_attempt){0};
     pthread_mutex_unlock(&w->db_mu);
+    if (w->ring && flushed == BT_OK && code == BT_OK) unlink(w->ring_path);
+    let_go(w);
     if (flushed != BT_OK) return flushed;
     if (code != BT_OK && err) *err = own;
     return code;
@@ -445,6 +466,7 @@ void bt_writer_close(bt_writer *w) {
     if (w->db && w->running) checkpoint(w, SQLITE_CHECKPOINT_TRUNCATE, 0.2);
     sqlite3_close(w->db);
     bt_lock_close(&w->lock);
+    bt_ring_close(w->ring);
     bt_queue_release(&w->q);
     bt_run_start_release(&w->start);
     pthread_mutex_destroy(&w->db_mu);

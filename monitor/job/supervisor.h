@@ -21,7 +21,7 @@
 
 typedef struct bt_job bt_job;
 
-#define BT_JOB_RING "metrics.ring"      /* in out_dir: the newest records of rank 0 (bt_writer_recover) */
+#define BT_JOB_RING BT_RING_FILE        /* in out_dir: the newest records of rank 0 (bt_writer_recover) */
 
 typedef struct bt_job_view {            /* for the live line and `ctl status` */
     const char *state;                  /* "starting" "running" "paused" "stopping" "restarting" */

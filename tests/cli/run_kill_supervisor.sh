@@ -44,5 +44,24 @@ wait_gone || fault "the ranks outlive their supervisor"
 ls runs/alone/step-*/manifest.json >/dev/null 2>&1 || fault "the ranks saved nothing"
 [ "$("$BITRAIN" runs --json | grep -o '"run":"alone","state":"[a-z]*"')" = '"run":"alone","state":"lost"' ] || fault "a run whose supervisor died is not 'lost'"
 code 4 ctl alone status
+
+# a supervisor that hears nothing any more, then all killed at once: what the ranks trained and saved meanwhile has its rows
+"$BITRAIN" "${run[@]}" --steps 100000 --ckpt-every 5 --name wiped >w.out 2>w.err &
+job=$!
+started+=($job)
+wait_step wiped 10
+kill -STOP $job
+known=$(q "SELECT max(step) FROM steps WHERE run='wiped'")
+saved() { ls -d runs/wiped/step-*/manifest.json 2>/dev/null | sed 's/[^0-9]*//; s/[^0-9].*//; s/^0*//' | sort -n | tail -n 1; }
+for i in $(seq 400); do [ "$(saved)" -gt $((known + 15)) ] && break; sleep 0.05; done
+kill -9 $job $(ours)
+wait $job 2>/dev/null
+wait_gone || fault "ranks are left"
+reached=$(saved)
+[ "${reached:-0}" -gt $((known + 15)) ] || fault "the ranks did not go on beside a stopped supervisor: saved ${reached:-nothing}, known $known"
+ok runs                                         # any look at the database
+[ "$(q "SELECT count(*) FROM steps WHERE run='wiped' AND step < $reached")" = "$reached" ] || fault "steps below $reached that never got a row: $((reached - $(q "SELECT count(*) FROM steps WHERE run='wiped' AND step < $reached")))"
+[ "$(q "SELECT count(*) FROM rank_steps WHERE run='wiped' AND step < $reached")" = $((2 * reached)) ] || fault "rank rows were not rescued"
+[ ! -e runs/wiped/metrics.ring ] || fault "the ring stays after the rescue"
 ok train "${tiny[@]}" --steps 2 --name after
 finish

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "store/manage.h"
 #include "store/record.h"
 #include "store/ring.h"
 #include "store_test.h"
@@ -253,6 +254,62 @@ static void of_a_killed_supervisor(void **state) {
     check_rows(t, "orphan");
 }
 
+/* rank 0 writes the database itself and is killed anywhere, again and again; then somebody looks at the runs: no step that was
+ * said is missing, none is there twice, and a ring whose rank lives is left alone */
+static void whoever_looks_finds_all_that_was_said(void **state) {
+    bt_tmp *t = *state;
+    char path[128], host[BT_HOST_MAX] = "";
+    _Atomic int64_t *said = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    uint32_t seed = 5;
+    int64_t next = 0, last = -1, rescued = 0;
+    snprintf(path, sizeof path, "%s/" BT_RING_FILE, t->dir);
+    gethostname(host, sizeof host - 1);
+    for (int kills = 0; kills < 20; kills++) {
+        *said = -1;
+        pid_t child = fork();
+        if (child == 0) {
+            bt_err err = BT_ERR_INIT;
+            bt_writer *w = NULL;
+            int attempt;
+            bt_run_start s = bt_fake_run("direct");
+            s.host = host;
+            s.out_dir = t->dir;
+            s.resume = kills > 0;
+            s.from_step = next;
+            s.pid = (int)getpid();
+            if (bt_writer_open(&w, t->db, 5, &err) != BT_OK || bt_writer_begin(w, &s, &attempt, &err) != BT_OK || bt_writer_keep(w, path, attempt, &err) != BT_OK) _exit(1);
+            for (int64_t step = next;; step++) {
+                step_into(bt_writer_sink(w), step);
+                *said = step;
+                bt_sleep_ns(100000);    /* the ring holds more than two commits are apart */
+            }
+        }
+        int status = 0;
+        while (*said < next && waitpid(child, &status, WNOHANG) == 0) bt_sleep_ns(200000);
+        assert_false(bt_ring_left(path));
+        seed = seed * 1664525u + 1013904223u;
+        bt_sleep_ns((int64_t)(seed >> 8) % 60000000);
+        kill(child, SIGKILL);
+        waitpid(child, &status, 0);
+        assert_true(WIFSIGNALED(status));
+        double before = bt_number(t->db, "SELECT max(step) FROM steps WHERE run = ?1", "direct");
+        bt_db *db = NULL;
+        OK(bt_db_open(&db, t->db, err));
+        bt_store_rescue(db, 5);
+        bt_store_rescue(db, 5);
+        bt_db_close(db);
+        assert_int_not_equal(access(path, F_OK), 0);
+        last = (int64_t)bt_number(t->db, "SELECT max(step) FROM steps WHERE run = ?1", "direct");
+        if (last < *said) fail_msg("kill %d: step %lld was said, the newest is %lld", kills, (long long)*said, (long long)last);
+        rescued += !((double)last <= before);
+        next = last - 3 > 0 ? last - 3 : 0;
+    }
+    assert_true(rescued > 0);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "direct") == (double)(last + 1));
+    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "direct") == 2 * (double)(last + 1));
+    munmap(said, 4096);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(keeps_the_newest, bt_tmp_make, bt_tmp_drop),
@@ -260,6 +317,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(other_files_are_not_read, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(of_an_open_attempt, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(of_a_killed_supervisor, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(whoever_looks_finds_all_that_was_said, bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
