@@ -1,7 +1,8 @@
 /* bench_train.c - `bitrain bench train`: whole steps, everything else switched off (no record, no checkpoint, no validation).
  *
  * The work is that of the peer program: constant learning rate, synth:chain, the preset's batch. `--steps` are timed after
- * WARMUP steps that are not. One rank runs here; several are started by mpirun as `bitrain bench train` again. */
+ * WARMUP steps that are not. With train.reproducible the same work is done twice in each mode, in turn, and the difference is the
+ * mode's cost. One rank runs here; several are started by mpirun as `bitrain bench train` again. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,8 @@
 #include "monitor/job/output.h"
 
 enum { WARMUP = 2, STEPS = 5 };
+
+typedef struct reproducible_cost { bool known; double step_frac, cpu_frac; } reproducible_cost;     /* beyond the plain mode's time */
 
 /* what differs from `train` unless somebody says otherwise; weaker than any flag, file or variable */
 static const struct { const char *key, *value; } quiet[] = {
@@ -37,7 +40,7 @@ static bt_code read_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv,
 
 /* ---- the result ------------------------------------------------------------------------------------------------------ */
 
-static void put_json(bt_text *out, const bt_run_cfg *c, const bt_train_result *r) {
+static void put_json(bt_text *out, const bt_run_cfg *c, const bt_train_result *r, const reproducible_cost *cost) {
     static const char *const precisions[] = {"fp32", "bf16", "fp16"};
     bt_json j;
     bt_json_begin(&j, out);
@@ -54,6 +57,10 @@ static void put_json(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
         if (bt_rank_metrics[i].unit == BT_UNIT_MS) bt_json_num(&j, bt_rank_metrics[i].key, r->step_ms[i]);
     bt_json_num(&j, "bytes_wire", r->step_ms[BT_MR_BYTES_WIRE]);
     bt_json_num(&j, "rss_mib", r->rss_mib);
+    if (cost->known) {
+        bt_json_num(&j, "reproducible_step_frac", cost->step_frac);
+        bt_json_num(&j, "reproducible_cpu_frac", cost->cpu_frac);
+    }
     bt_json_num(&j, "loss", r->loss);
     bt_json_int(&j, "params", (int64_t)r->params);
     bt_json_str(&j, "isa", bt_kernels_isa());
@@ -67,7 +74,7 @@ static void put_json(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
     bt_json_end(&j, '}');
 }
 
-static void put_text(bt_text *out, const bt_run_cfg *c, const bt_train_result *r) {
+static void put_text(bt_text *out, const bt_run_cfg *c, const bt_train_result *r, const reproducible_cost *cost) {
     static const bt_rank_metric phases[] = {BT_MR_DATA, BT_MR_FWD, BT_MR_BWD, BT_MR_COMM_EXPOSED, BT_MR_WAIT, BT_MR_OPTIM, BT_MR_MONITOR, BT_MR_OTHER};
     char rate[32], ms[32], percent[32] = "unknown";
     const int ranks = bt_comm_size(bt_comm_world());
@@ -83,6 +90,8 @@ static void put_text(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
         bt_text_printf(out, "%s %.*s %s", i ? "," : " =", (int)(strlen(key) - 3), key, bt_metric_format(ms, sizeof ms, r->step_ms[phases[i]], BT_UNIT_MS));
     }
     bt_text_printf(out, "\n  %-14s %.0f MiB peak, all ranks\n", "memory", r->rss_mib);
+    if (cost->known)
+        bt_text_printf(out, "  %-14s costs %+.1f %% of a plain step, %+.1f %% of its processor time\n", "reproducible", 100 * cost->step_frac, 100 * cost->cpu_frac);
     bt_text_printf(out, "  %-14s %.4f after %lld steps, %llu parameters\n", "loss", r->loss, (long long)r->steps, (unsigned long long)r->params);
     bt_text_printf(out, "  (median of %lld steps after %d)\n", (long long)r->steps - WARMUP, WARMUP);
 }
@@ -96,6 +105,34 @@ static bt_code measure(const bt_run_cfg *cfg, bt_train_result *r, bt_err *err) {
     BT_TRY(bt_trainer_create(&t, &setup, err));
     bt_code code = bt_trainer_run(t, r, err);
     bt_trainer_destroy(t);
+    return code;
+}
+
+/* plain, reproducible, plain, reproducible: what disturbs the machine meets both; r is the last run's */
+static bt_code measure_cost(const bt_run_cfg *cfg, const bt_run_cfg *plain, bt_train_result *r, reproducible_cost *cost, bt_err *err) {
+    double step[2] = {0, 0}, cpu[2] = {0, 0};
+    for (int i = 0; i < 4; i++) {
+        BT_TRY(measure(i % 2 ? cfg : plain, r, err));
+        step[i % 2] += r->step_ms[BT_MR_STEP_TIME];
+        cpu[i % 2] += r->step_ms[BT_MR_CPU];
+    }
+    *cost = (reproducible_cost){true, step[1] / step[0] - 1, cpu[1] / cpu[0] - 1};
+    return BT_OK;
+}
+
+/* the same settings without train.reproducible */
+static bt_code read_plain(bt_run_cfg **plain, int argc, char **argv, int ranks, bt_err *err) {
+    static bt_opts o;
+    static bt_run_cfg cfg;
+    static char set[] = "--set", off[] = "train.reproducible=false";
+    char **words = malloc(((size_t)argc + 2) * sizeof *words);
+    if (!words) return bt_fail(err, BT_NOMEM, "no memory for the settings");
+    memcpy(words, argv, (size_t)argc * sizeof *words);
+    words[argc] = set;
+    words[argc + 1] = off;
+    bt_code code = read_settings(&o, &cfg, argc + 2, words, ranks, err);
+    free(words);
+    *plain = &cfg;
     return code;
 }
 
@@ -118,11 +155,18 @@ static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bool marked, bt_e
     BT_TRY(bt_comm_init(err));
     bt_comm *world = bt_comm_world();
     bt_code code = bt_agree(world, read_settings(&o, cfg, argc, argv, bt_comm_size(world), err), err);
-    if (code == BT_OK) code = measure(cfg, &r, err);
+    reproducible_cost cost = {0};
+    bt_run_cfg *plain = NULL;
+    if (code == BT_OK && cfg->reproducible) {
+        code = bt_agree(world, read_plain(&plain, argc, argv, bt_comm_size(world), err), err);
+        if (code == BT_OK) code = measure_cost(cfg, plain, &r, &cost, err);
+    } else if (code == BT_OK) {
+        code = measure(cfg, &r, err);
+    }
     if (code == BT_OK && bt_comm_rank(world) == 0) {
         bt_text_init(&out);
-        if (cfg->json) put_json(&out, cfg, &r);
-        else put_text(&out, cfg, &r);
+        if (cfg->json) put_json(&out, cfg, &r, &cost);
+        else put_text(&out, cfg, &r, &cost);
         if (cfg->json && !marked) bt_text_put(&out, "\n");
         print_result(&out, marked);
         bt_text_release(&out);

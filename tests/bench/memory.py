@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """memory.py: memory of a rank by layout: what --dry-run plans beside what a run takes; prints the table of README.
 
-  tests/bench/memory.py --bitrain build/bitrain [--preset base] [--ranks 4] [--seq-len 1024] [--tp]
+  tests/bench/memory.py --bitrain build/bitrain [--preset base] [--ranks 4] [--seq-len 1024] [--tp] [--only WORDS]
 
 Every layout trains three steps of one sequence a rank. Planned: the mean over the ranks of `train --dry-run --json`. Measured:
 the mean over the ranks of their largest resident memory, as `bench train --json` reports it. Bytes: sent a step and rank.
@@ -33,11 +33,14 @@ def main():
     p.add_argument("--preset", default="base")
     p.add_argument("--ranks", type=int, default=4)
     p.add_argument("--seq-len", type=int, default=1024)
+    p.add_argument("--only", default="", help="layouts that contain these words")
     p.add_argument("--tp", action="store_true", help="tensor-parallel layouts too")
     a = p.parse_args()
     worst = 0
     print(f"| `{a.preset}`, {a.ranks} ranks | planned, MiB | measured, MiB | off | sent a step and rank, MiB |\n|---|---|---|---|---|")
     for layout in LAYOUTS + [x.format(half=a.ranks // 2) for x in WITH_TP if a.tp]:
+        if a.only not in layout:
+            continue
         plan = run(a, ["train", "--dry-run"], layout)["ranks"]
         got = run(a, ["bench", "train", "--steps", "1"], layout)
         planned = sum(r["bytes"] for r in plan) / len(plan) / 2**20

@@ -20,6 +20,8 @@ check() {
         'BEGIN {exit !(t > 0 && lo <= t && t <= hi && s > 0 && l > 1 && l < 6 && r > 1)}' || fault "$1: figures that cannot be: $(cat "$tmp/out")"
 }
 
+"$BITRAIN" bench train $tiny --steps 3 --set train.reproducible=true >"$tmp/out" 2>"$tmp/err" || fault "reproducible: exit $?: $(cat "$tmp/err")"
+grep -Eq 'reproducible +costs [+-][0-9.]+ % of a plain step, [+-][0-9.]+ % of its processor time' "$tmp/out" || fault "the cost of the reproducible mode is not printed: $(cat "$tmp/out")"
 "$BITRAIN" bench train $tiny --steps 3 --json >"$tmp/out" 2>"$tmp/err" || fault "alone: exit $?: $(cat "$tmp/err")"
 [ -s "$tmp/err" ] && fault "alone: says on standard error: $(cat "$tmp/err")"
 check alone

@@ -1,4 +1,5 @@
 /* mpi: 2
+ * timeout: 240
  * fp16 with a dynamic loss scale, on one rank and on two in every ZeRO stage: near fp32, the same story in every layout, the same
  * bits when reproducible, an overflow that skips one step everywhere, and a checkpoint that keeps the scale. */
 #include <unistd.h>
@@ -34,6 +35,7 @@ static void same_story_in_every_layout(void **state) {
         {FP16, STRIPES, "--zero", "1", NULL},
         {FP16, STRIPES, "--zero", "2", "--micro-batch", "2", NULL},
         {FP16, STRIPES, "--zero", "3", "--recompute", "full", NULL},
+        {FP16, "--tp", "2", NULL},
     };
     for (size_t k = 0; k < sizeof cuts / sizeof cuts[0]; k++) {
         layout_run(&together, cuts[k], NULL);
@@ -60,10 +62,9 @@ static void overflow_skips_one_step_on_all_ranks(void **state) {
     (void)state;
     char text[64];
     set_scale(text, sizeof text, most_exponent + 1);
-    for (int zero = 0; zero < 4; zero += 3) {
-        char stage[4];
-        snprintf(stage, sizeof stage, "%d", zero);
-        const char *words[] = {FP16, STRIPES, "--zero", stage, "--set", text, NULL};
+    static const char *const cuts[][2] = {{"--zero", "0"}, {"--zero", "3"}, {"--tp", "2"}};
+    for (size_t k = 0; k < sizeof cuts / sizeof cuts[0]; k++) {
+        const char *words[] = {FP16, STRIPES, cuts[k][0], cuts[k][1], "--set", text, NULL};
         layout_run(&together, words, NULL);
         int skipped = 0;
         for (size_t i = 0; i < LAYOUT_STEPS; i++) {
