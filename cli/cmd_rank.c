@@ -10,6 +10,7 @@
 #include "engine/base/log.h"
 #include "engine/parallel/comm.h"
 #include "monitor/job/output.h"
+#include "monitor/job/places.h"
 #include "store/wire.h"
 
 static bt_request_box box;
@@ -33,15 +34,16 @@ static void on_lost(void *ctx) {
     atomic_fetch_or(&box.bits, (uint32_t)(BT_REQ_STOP | BT_REQ_RESUME));
 }
 
-typedef struct words { const char *wire, *resume_from, *ring; int attempt, fence; } words;
+typedef struct words { const char *wire, *resume_from, *ring, *places; int attempt, fence; } words;
 
 static bt_code own_words(int *argc, char ***argv, words *w, bt_err *err) {
-    *w = (words){.wire = "", .resume_from = "", .ring = ""};
+    *w = (words){.wire = "", .resume_from = "", .ring = "", .places = ""};
     while (*argc >= 2 && strcmp((*argv)[0], "--set") != 0) {
         const char *name = (*argv)[0], *value = (*argv)[1];
         if (strcmp(name, "--wire") == 0) w->wire = value;
         else if (strcmp(name, "--resume-from") == 0) w->resume_from = value;
         else if (strcmp(name, "--ring") == 0) w->ring = value;
+        else if (strcmp(name, "--places") == 0) w->places = value;
         else if (strcmp(name, "--attempt") == 0) w->attempt = atoi(value);
         else if (strcmp(name, "--fence") == 0) w->fence = atoi(value);
         else return bt_fail(err, BT_ARG, "unknown word '%s' ('bitrain rank' is started by 'bitrain train')", name);
@@ -90,7 +92,8 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
         bt_train_result result;
         bt_text sample;
         bt_text_init(&sample);
-        const bt_rank_run run = {.cfg = &cfg, .sink = wire && !cfg.no_monitor ? bt_wire_sink(wire) : NULL, .requests = &box, .resume_dir = w->resume_from,
+        const bt_rank_run run = {.cfg = &cfg, .sink = wire && !cfg.no_monitor ? bt_wire_sink(wire) : NULL, .requests = &box, .place = bt_places_map(w->places, bt_comm_rank(world)),
+                                 .resume_dir = w->resume_from,
                                  .attempt = w->fence};
         code = bt_rank_train(&run, &result, cfg.quiet ? NULL : &sample, in_step, err);
         if (code == BT_OK && wire) tell_result(bt_wire_sink(wire), &result, &sample);

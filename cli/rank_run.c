@@ -95,7 +95,7 @@ bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sampl
     *in_step = false;
     memset(out, 0, sizeof *out);
     bt_trainer *trainer = NULL;
-    const bt_trainer_setup setup = {.cfg = r->cfg, .sink = r->sink, .requests = r->requests, .resume_dir = r->resume_dir, .attempt = r->attempt, .measure_peak = true};
+    const bt_trainer_setup setup = {.cfg = r->cfg, .sink = r->sink, .requests = r->requests, .place = r->place, .resume_dir = r->resume_dir, .attempt = r->attempt, .measure_peak = true};
     BT_TRY(bt_trainer_create(&trainer, &setup, err));
     bt_code code = bt_trainer_run(trainer, out, err);
     *in_step = code != BT_OK;

@@ -14,6 +14,7 @@ typedef struct bt_rank_run {
     const bt_run_cfg *cfg;              /* resolved */
     const bt_sink *sink;                /* rank 0's; NULL: record nothing */
     bt_request_box *requests;
+    bt_place *place;                    /* black box; NULL: nobody looks */
     const char *resume_dir;             /* "" fresh */
     int attempt;                        /* number that fences its checkpoints */
 } bt_rank_run;

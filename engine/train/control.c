@@ -77,6 +77,7 @@ static bt_code pause_here(bt_trainer *t, bt_err *err) {
     BT_TRY(bt_telemetry_flush(&t->telemetry, err));
     bt_telemetry_event(&t->telemetry, "control", BT_EV_INFO, t->at.step - 1, NULL, "paused");
     int64_t began = bt_now_ns();
+    bt_place_enter(t->place, BT_AT_PAUSE, t->at.step - 1);
     while (!t->stop) {
         int64_t said[2];
         BT_TRY(hear_next(t, said, err));

@@ -40,6 +40,7 @@ struct bt_trainer {
     bt_run_cfg cfg;
     bt_model_cfg model_cfg;
     bt_request_box *requests;
+    bt_place *place, own_place;                 /* own_place: when nobody looks */
     int attempt;
 
     bt_mesh mesh;

@@ -31,11 +31,13 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
         bool last = i == t->n_micro - 1;
         bt_batch batch;
         start = bt_now_ns();
+        bt_place_enter(t->place, BT_AT_DATA, t->at.step);
         BT_TRY(bt_loader_next(t->loader, &batch, err));
         int64_t data_ns = bt_now_ns() - start;
         bt_meter_add(&t->meter, BT_MR_DATA, data_ns);
 
         bt_micro_times took;
+        bt_place_enter(t->place, BT_AT_COMPUTE, t->at.step);
         int64_t first_row = (t->first_micro + i) * t->cfg.micro_batch * t->cfg.seq_len;
         bt_model_noise(t->model, (uint64_t)t->cfg.seed, (uint64_t)t->at.step, (uint64_t)first_row);
         bt_layout_meter_team(t, NULL);          /* what others measured, or nobody wants to know */
@@ -89,6 +91,7 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
     t->notes[NOTE_FINGER_NEG] = -t->finger;
 
     bt_reduce_times took;
+    bt_place_enter(t->place, BT_AT_EXCHANGE, t->at.step);
     BT_TRY(bt_reducer_finish(t->reducer, t->notes, NOTE_COUNT, &took, err));
     bt_meter_add(&t->meter, BT_MR_COMM_BUSY, took.busy_ns);
     bt_meter_add(&t->meter, BT_MR_COMM_EXPOSED, took.exposed_ns);
@@ -128,6 +131,7 @@ static bool overflowed(bt_trainer *t, double grad_norm) {
 
 static bt_code update_weights(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     int64_t start = bt_now_ns();
+    bt_place_enter(t->place, BT_AT_OPTIMIZER, t->at.step);
     BT_TRY(bt_layout_grad_norm(t, &out->grad_norm, err));
     out->lr = bt_schedule_lr(&t->schedule, t->at.updates) * t->at.lr_factor;
     out->weight_decay = bt_schedule_decay(&t->schedule, t->at.updates);

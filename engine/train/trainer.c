@@ -124,6 +124,8 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
     if (code == BT_OK) {
         t->cfg = *s->cfg;
         t->requests = s->requests;
+        t->place = s->place ? s->place : &t->own_place;
+        bt_place_enter(t->place, BT_AT_START, 0);
         t->attempt = s->attempt;
         t->rank = bt_comm_rank(bt_comm_world());
         t->n_ranks = bt_comm_size(bt_comm_world());
@@ -167,6 +169,7 @@ static bt_code checkpoint_if_due(bt_trainer *t, bt_err *err) {
     bool leaving = (at_end(t) && t->cfg.ckpt_final) || (t->stop_at > 0 && t->at.step >= t->stop_at) || (t->notes[NOTE_CONTROL] & BT_REQ_STOP);
     if (!leaving && !every(t->at.step, t->cfg.ckpt_every) && !(t->notes[NOTE_CONTROL] & REQ_CKPT_DUE)) return BT_OK;
     int64_t start = bt_now_ns();
+    bt_place_enter(t->place, BT_AT_CHECKPOINT, t->at.step - 1);
     BT_TRY(bt_state_save(t, err));
     bt_meter_add(&t->meter, BT_MR_CKPT, bt_now_ns() - start);
     return BT_OK;
@@ -174,6 +177,7 @@ static bt_code checkpoint_if_due(bt_trainer *t, bt_err *err) {
 
 bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) {
     int64_t start = bt_now_ns();
+    bt_place_enter(t->place, BT_AT_EVALUATION, t->at.step - 1);
     bt_eval_result r;
     BT_TRY(bt_evaluator_run(t->evaluator, t->model, &r, err));
     t->val_loss = r.nats;
@@ -198,6 +202,7 @@ static bt_code evaluate_if_due(bt_trainer *t, bool *done, bt_err *err) {
 
 static bt_code record(bt_trainer *t, const bt_step_outcome *o, bool evaluated, const double rank_values[BT_MR_COUNT], bt_err *err) {
     int64_t step = t->at.step - 1, start = bt_now_ns();
+    bt_place_enter(t->place, BT_AT_RECORD, step);
     if (every(step, t->cfg.stats_every)) BT_TRY(bt_stats_record(t, step, err));
     if (every(step, t->cfg.log_every) || evaluated || !o->applied || at_end(t) || at_stop(t)) {
         double values[BT_MS_COUNT];
@@ -250,6 +255,7 @@ static bt_code train(bt_trainer *t, bt_err *err) {
 /* A stop asked for during a pause comes after the step's own checkpoint time. */
 static bt_code leave(bt_trainer *t, bt_err *err) {
     t->stopped = !at_end(t);
+    bt_place_enter(t->place, BT_AT_END, t->at.step);
     if (t->stop && t->ckpt_step != t->at.step) BT_TRY(bt_state_save(t, err));
     if (t->evaluator && isnan(t->val_loss) && at_end(t)) BT_TRY(bt_trainer_evaluate(t, err));
     bt_telemetry_event(&t->telemetry, "stopped", BT_EV_INFO, t->at.step - 1, NULL, t->stopped ? "stopped after step %" PRId64 " of %" PRId64 : "finished: %" PRId64 " of %" PRId64 " steps",

@@ -6,6 +6,7 @@
 #ifndef BT_ENGINE_TRAIN_TRAINER_H
 #define BT_ENGINE_TRAIN_TRAINER_H
 
+#include "engine/base/place.h"
 #include "engine/base/sink.h"
 #include "engine/train/request.h"
 #include "engine/train/run_cfg.h"
@@ -16,6 +17,7 @@ typedef struct bt_trainer_setup {
     const bt_run_cfg *cfg;              /* resolved: no "auto" values left (bt_run_cfg_resolve) */
     const bt_sink *sink;                /* used on rank 0; NULL: record nothing */
     bt_request_box *requests;           /* may be NULL */
+    bt_place *place;                    /* black box of this rank; may be NULL */
     const char *resume_dir;             /* checkpoint folder, "" for a fresh start */
     int64_t warmup_steps;               /* first steps left out of the result's medians */
     bool measure_peak;                  /* of all ranks' cores together, for mfu (under 0.15 s); else mfu is unknown */

@@ -31,14 +31,16 @@ static int ascending(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+double bt_health_median_s(const bt_health *h) {
+    double sorted[BT_HEALTH_WINDOW];
+    if (h->n == 0) return 0;
+    memcpy(sorted, h->gaps, (size_t)h->n * sizeof *sorted);
+    qsort(sorted, (size_t)h->n, sizeof *sorted, ascending);
+    return sorted[h->n / 2];
+}
+
 static double usual_s(const bt_health *h) {
-    double sorted[BT_HEALTH_WINDOW], limit = 0;
-    if (h->n > 0) {
-        memcpy(sorted, h->gaps, (size_t)h->n * sizeof *sorted);
-        qsort(sorted, (size_t)h->n, sizeof *sorted, ascending);
-        double median = sorted[h->n / 2];
-        if (10 * median > limit) limit = 10 * median;
-    }
+    const double limit = 10 * bt_health_median_s(h);
     return 3 * h->longest_s > limit ? 3 * h->longest_s : limit;
 }
 

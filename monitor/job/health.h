@@ -25,6 +25,7 @@ void bt_health_start(bt_health *h);                         /* of an attempt */
 void bt_health_step(bt_health *h, int64_t now_ns);          /* a step record came */
 void bt_health_sign(bt_health *h, int64_t now_ns);          /* another sign of life (an event): the wait begins anew */
 void bt_health_pause(bt_health *h, bool paused, int64_t now_ns);
+double bt_health_median_s(const bt_health *h);              /* between records; 0: fewer than two yet */
 double bt_health_limit_s(const bt_health *h);
 double bt_health_silence_s(const bt_health *h, int64_t now_ns);
 /* LATE once when the limit passes, RECOVERED once when a step came after that, DEAD when deadline_s (> 0) passes, which may be

@@ -7,6 +7,7 @@
 #include "monitor/job/health.h"
 #include "monitor/job/launch.h"
 #include "monitor/job/output.h"
+#include "monitor/job/places.h"
 #include "monitor/job/restart.h"
 #include "monitor/job/scratch.h"
 #include "monitor/job/supervisor.h"
@@ -21,6 +22,7 @@ struct bt_job {
     bt_control_server *control;
     bt_output output;
     bt_health health;
+    bt_places places;                   /* of this attempt */
     bt_restart_history history;
     bt_child child;                     /* pid 0: none runs */
     bt_companion viewer;

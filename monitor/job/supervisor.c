@@ -103,14 +103,17 @@ static void recover_records(bt_job *job) {
 
 static bt_code start_attempt(bt_job *job, bt_err *err) {
     const bt_job_setup *s = job->s;
-    char tmp[280], shm[280], wire[300], number[16], fence[16], ring[PATH_MAX];
+    char tmp[280], shm[280], wire[300], number[16], fence[16], ring[PATH_MAX], places[300];
     BT_TRY(bt_scratch_attempt(&job->scratch, job->attempt, tmp, shm, err));
     snprintf(wire, sizeof wire, "%s/wire", job->scratch.tmp);
     snprintf(number, sizeof number, "%d", job->attempt);
     snprintf(fence, sizeof fence, "%d", s->fence(s->resume_ctx, job->attempt));
+    snprintf(places, sizeof places, "%s/places", tmp);
+    bt_err why = BT_ERR_INIT;
+    if (bt_places_open(&job->places, places, s->ranks, &why) != BT_OK) bt_log(BT_LOG_DEBUG, "%s", why.msg);
     if (!s->writer || !ring_path(job, ring, sizeof ring)) ring[0] = '\0';
     else unlink(ring);                  /* of a run of that name before; those worth something were recovered */
-    const char *own[] = {"rank", "--wire", wire, "--attempt", number, "--fence", fence, "--resume-from", job->from.dir, "--ring", ring};
+    const char *own[] = {"rank", "--wire", wire, "--attempt", number, "--fence", fence, "--resume-from", job->from.dir, "--ring", ring, "--places", places};
     enum { N_OWN = sizeof own / sizeof *own };
     const char **words = calloc(N_OWN + s->n_words + 1, sizeof *words);
     if (!words) return bt_fail(err, BT_NOMEM, "cannot allocate the command line of the ranks");
@@ -159,19 +162,39 @@ static void name_stopped(const bt_job *job, char *out, size_t size, int *rank) {
     }
 }
 
+/* what can be said of a silent run: who is stopped, who is where */
+static void name_culprit(const bt_job *job, int64_t now_ns, char *out, size_t size, int *rank) {
+    char where[200];
+    int behind;
+    name_stopped(job, out, size, rank);
+    if (!bt_places_tell(&job->places, now_ns, where, sizeof where, &behind)) return;
+    size_t n = strlen(out);
+    snprintf(out + n, size - n, "; %s", where);
+    if (*rank < 0) *rank = behind;
+}
+
+static void check_slow(bt_job *job, int64_t now) {
+    char what[200];
+    int rank;
+    const double limit = 10 * bt_health_median_s(&job->health);
+    if (limit <= 0 || job->health.paused || job->stop_asked || !bt_places_slow(&job->places, now, limit > 2 ? limit : 2, what, sizeof what, &rank)) return;
+    bt_job_event(job, "slow", BT_EV_WARN, rank, "%s", what);
+}
+
 static void check_health(bt_job *job) {
-    char who[96];
+    char who[320];
     int rank;
     const int64_t now = bt_now_ns();
+    check_slow(job, now);
     switch (bt_health_check(&job->health, now, job->stop_asked ? 0 : job->s->hang_s)) {
     case BT_HEALTH_LATE:
-        name_stopped(job, who, sizeof who, &rank);
+        name_culprit(job, now, who, sizeof who, &rank);
         bt_job_event(job, "stalled", BT_EV_WARN, rank, "no step for %.0f s (expected within %.0f s)%s", bt_health_silence_s(&job->health, now),
                      bt_health_limit_s(&job->health), who);
         break;
     case BT_HEALTH_RECOVERED: bt_job_event(job, "recovered", BT_EV_INFO, -1, "steps come again"); break;
     case BT_HEALTH_DEAD:
-        name_stopped(job, who, sizeof who, &rank);
+        name_culprit(job, now, who, sizeof who, &rank);
         bt_job_event(job, "failure", BT_EV_ERROR, rank, "no step for %.0f s: the ranks are ended%s", bt_health_silence_s(&job->health, now), who);
         job->hung = true;
         bt_proc_kill_session(job->child.pid, 1);
@@ -253,6 +276,7 @@ static bt_end watch_attempt(bt_job *job) {
     hear_last_words(job);
     job->child.pid = 0;
     recover_records(job);
+    bt_places_close(&job->places);
     bt_scratch_attempt_end(&job->scratch, job->attempt);
     const bt_end_facts f = {.wait_status = status, .hung = job->hung, .stop_now = job->stop_now, .started = job->connected,
                             .oom = job->oom_before >= 0 && bt_proc_oom_kills() > job->oom_before, .reported = job->output.reported, .code = job->output.code,
@@ -365,6 +389,7 @@ static bt_code open_job(bt_job *job, bt_err *err) {
 
 static void close_job(bt_job *job) {
     bt_companion_stop(&job->viewer);
+    bt_places_close(&job->places);
     if (job->control) remove_control_file(job);
     bt_control_close(job->control);
     bt_wire_server_close(job->wire);

@@ -1,0 +1,35 @@
+/* place.h - the black box of a rank: where its training thread is, readable by another process, also after kill -9.
+ *
+ * One slot a rank, 64 bytes, in a file that the ranks of a host and their supervisor map. A rank that has no file writes
+ * into memory of its own: nobody looks, nothing else changes.
+ * Order in a step: data and compute alternate, once a micro-batch; then exchange .. record.
+ * Cost: two stores and a reading of the clock (CLOCK_MONOTONIC, the same for all processes of a host) a change of place. */
+#ifndef BT_ENGINE_BASE_PLACE_H
+#define BT_ENGINE_BASE_PLACE_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "engine/base/clock.h"
+
+typedef enum {
+    BT_AT_NOWHERE,                      /* the rank has not come yet */
+    BT_AT_START, BT_AT_DATA, BT_AT_COMPUTE, BT_AT_EXCHANGE, BT_AT_OPTIMIZER, BT_AT_CHECKPOINT, BT_AT_EVALUATION, BT_AT_RECORD,
+    BT_AT_PAUSE, BT_AT_END, BT_AT_COUNT
+} bt_place_id;
+
+typedef struct bt_place {
+    _Atomic int32_t at;                 /* bt_place_id */
+    _Atomic int32_t pid;
+    _Atomic int64_t step, since_ns;
+    char unused[40];
+} bt_place;
+_Static_assert(sizeof(bt_place) == 64, "slots of two ranks share no cache line");
+
+static inline void bt_place_enter(bt_place *p, bt_place_id at, int64_t step) {
+    atomic_store_explicit(&p->since_ns, bt_now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&p->step, step, memory_order_relaxed);
+    atomic_store_explicit(&p->at, (int32_t)at, memory_order_release);
+}
+
+#endif

@@ -1,0 +1,126 @@
+/* test_places.c - black boxes of ranks: who holds up whom is told from where each of them is, also of the dead.
+ * timeout: 20 */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "monitor/job/places.h"
+
+#define SECOND INT64_C(1000000000)
+
+static char folder[] = "/tmp/bt_places_XXXXXX", path[64];
+
+static int make(void **state) {
+    (void)state;
+    strcpy(folder + strlen(folder) - 6, "XXXXXX");
+    if (!mkdtemp(folder)) return -1;
+    snprintf(path, sizeof path, "%s/places", folder);
+    return 0;
+}
+
+static int drop(void **state) {
+    (void)state;
+    unlink(path);
+    return rmdir(folder);
+}
+
+static void put(bt_places *p, int rank, bt_place_id at, int64_t step, double since_s) {
+    bt_place_enter(&p->slot[rank], at, step);
+    atomic_store(&p->slot[rank].since_ns, (int64_t)(since_s * 1e9));
+}
+
+static void open_places(bt_places *p, int n) {
+    bt_err err = BT_ERR_INIT;
+    if (bt_places_open(p, path, n, &err) != BT_OK) fail_msg("%s", err.msg);
+}
+
+static const char *told(const bt_places *p, double now_s, int *rank) {
+    static char out[200];
+    return bt_places_tell(p, (int64_t)(now_s * 1e9), out, sizeof out, rank) ? out : NULL;
+}
+
+static void who_is_behind(void **state) {
+    (void)state;
+    bt_places p;
+    int rank;
+    open_places(&p, 8);
+    assert_null(told(&p, 100, &rank));                          /* nobody has come */
+    for (int r = 0; r < 8; r++) put(&p, r, BT_AT_EXCHANGE, 17, 60 + r);
+    assert_string_equal(told(&p, 100, &rank), "all ranks are in the exchange of step 18 since 40.0 s");
+    assert_int_equal(rank, -1);
+    put(&p, 5, BT_AT_DATA, 17, 59);
+    assert_string_equal(told(&p, 100, &rank), "rank 5 is in data of step 18 since 41.0 s; others wait in the exchange of step 18");
+    assert_int_equal(rank, 5);
+    put(&p, 2, BT_AT_COMPUTE, 17, 58);                          /* data and compute alternate: neither is before the other */
+    assert_string_equal(told(&p, 100, &rank), "2 ranks (first of them rank 2) are in forward and backward of step 18 since 42.0 s; others wait in the exchange of step 18");
+    assert_int_equal(rank, -1);
+    put(&p, 2, BT_AT_RECORD, 16, 58);                           /* a whole step behind */
+    told(&p, 100, &rank);
+    assert_int_equal(rank, 2);
+    bt_places_close(&p);
+    assert_false(bt_places_tell(&p, 0, (char[8]){0}, 8, &rank));
+}
+
+static void slow_is_said_once(void **state) {
+    (void)state;
+    bt_places p;
+    char out[200];
+    int rank;
+    open_places(&p, 4);
+    for (int r = 0; r < 4; r++) put(&p, r, BT_AT_EXCHANGE, 3, 10);
+    assert_false(bt_places_slow(&p, 50 * SECOND, 2, out, sizeof out, &rank));   /* all wait: for the network, or for another host */
+    put(&p, 1, BT_AT_COMPUTE, 3, 9);
+    assert_false(bt_places_slow(&p, 10 * SECOND, 2, out, sizeof out, &rank));   /* not for long */
+    assert_true(bt_places_slow(&p, 12 * SECOND, 2, out, sizeof out, &rank));
+    assert_int_equal(rank, 1);
+    assert_string_equal(out, "rank 1 is in forward and backward of step 4 since 3.0 s, the others wait for it");
+    assert_false(bt_places_slow(&p, 13 * SECOND, 2, out, sizeof out, &rank));
+    put(&p, 1, BT_AT_DATA, 4, 14);
+    for (int r = 0; r < 4; r++) if (r != 1) put(&p, r, BT_AT_EXCHANGE, 4, 14);
+    assert_true(bt_places_slow(&p, 17 * SECOND, 2, out, sizeof out, &rank));    /* another stay */
+    put(&p, 1, BT_AT_CHECKPOINT, 3, 14);
+    assert_false(bt_places_slow(&p, 90 * SECOND, 2, out, sizeof out, &rank));   /* may wait itself: not accused */
+    bt_places_close(&p);
+}
+
+static void the_dead_have_been_somewhere(void **state) {
+    (void)state;
+    bt_places p;
+    int rank;
+    open_places(&p, 2);
+    put(&p, 0, BT_AT_EXCHANGE, 7, 1);
+    pid_t child = fork();
+    if (child == 0) {
+        bt_place *mine = bt_places_map(path, 1);
+        if (!mine) _exit(1);
+        bt_place_enter(mine, BT_AT_DATA, 7);
+        raise(SIGKILL);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(atomic_load(&p.slot[1].pid), child);
+    assert_non_null(strstr(told(&p, (double)bt_now_ns() / 1e9, &rank), "rank 1 is in data of step 8 since"));
+    assert_int_equal(rank, 1);
+    assert_null(bt_places_map(path, 2));                        /* no such slot; no such file */
+    assert_null(bt_places_map("/nowhere/places", 0));
+    bt_places_close(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(who_is_behind, make, drop),
+        cmocka_unit_test_setup_teardown(slow_is_said_once, make, drop),
+        cmocka_unit_test_setup_teardown(the_dead_have_been_somewhere, make, drop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
