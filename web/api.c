@@ -109,6 +109,10 @@ bt_code bt_api_ranks(bt_api *a, const bt_req *r, const char *run, bt_answer *out
     return answer_parts(a, r, run, BT_VIEW_HEAD | BT_VIEW_RANKS, out, err);
 }
 
+bt_code bt_api_comm(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    return answer_parts(a, r, run, BT_VIEW_HEAD | BT_VIEW_RANKS | BT_VIEW_COMM, out, err);
+}
+
 bt_code bt_api_layers(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
     return answer_parts(a, r, run, BT_VIEW_LAYERS, out, err);
 }
@@ -229,6 +233,7 @@ bt_code bt_api_metrics(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     metric_rows(&j, "step", bt_step_metrics, (int)BT_MS_COUNT);
     metric_rows(&j, "rank", bt_rank_metrics, (int)BT_MR_COUNT);
     metric_rows(&j, "layer", bt_layer_metrics, (int)BT_ML_COUNT);
+    metric_rows(&j, "comm", bt_comm_metrics, (int)BT_MC_COUNT);
     metric_rows(&j, "comm", bt_comm_metrics, (int)BT_MC_COUNT);
     bt_json_end(&j, ']');
     bt_json_array(&j, "phases");

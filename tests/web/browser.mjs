@@ -104,6 +104,11 @@ const truths = {
   async comm(page) {
     const table = await rows(page, "Transfer by rank");
     for (const r of table) assert.deepEqual(r.slice(1, 5), ["4 MB", "1 MB", "4", "16.0 ms"]);
+    const kinds = await figure(page, "Kinds of exchange").locator("tbody tr").evaluateAll((trs) => trs.map((tr) => [...tr.cells].map((c) => c.textContent)));
+    const want = sql("SELECT op, axis, count(DISTINCT rank) AS ranks, sum(bytes_wire) / sum(steps) AS wire, sum(exposed_ms) / sum(steps) AS exposed, sum(wait_ms) / sum(steps) AS wait FROM comm_ops WHERE run = 'base' AND step = (SELECT max(step) FROM comm_ops WHERE run = 'base') GROUP BY op, axis ORDER BY exposed + wait DESC");
+    assert.equal(kinds.length, want.length);
+    want.forEach((w, i) => assert.deepEqual(kinds[i].slice(0, 3), [w.op, w.axis, String(w.ranks)]));
+    assert.deepEqual([kinds[0][5], kinds[0][8], kinds[0][9]], [`${want[0].wire / 1e3} kB`, `${want[0].exposed.toFixed(2)} ms`, `${want[0].wait.toFixed(2)} ms`]);
   },
   async ternary(page) {
     const want = sql("SELECT layer, tensor, zero_frac, pos_frac, flip_frac FROM layers WHERE run = 'base' AND step = (SELECT max(step) FROM layers WHERE run = 'base') ORDER BY layer, tensor");

@@ -67,7 +67,9 @@ static const contract contracts[] = {
     {"stragglers", "base", "", "a:stragglers n:stragglers.0.rank s:stragglers.0.host n:stragglers.0.busy_p50_ms n:stragglers.0.wait_p50_ms n:stragglers.0.excess_ms n:stragglers.0.score n:stragglers.0.score_own "
      "n:stragglers.0.blame n:stragglers.0.lost_s s:stragglers.0.phase n:stragglers.0.phase_frac s:stragglers.0.verdict n:stragglers.0.since_step n:stragglers.0.what_if.step_ms n:stragglers.0.what_if.saved_ms "
      "n:stragglers.0.what_if.saved_frac n:stragglers.0.what_if.tokens_per_day s:stragglers.0.says a:what_if_worst a:system n:system.0.pid s:system.0.isa n:system.0.rss_mib n:system.0.cpu_frac"},
-    {"comm", "base", "", "n:head.comm_overhead n:head.overlap n:head.bytes_wire_per_step n:head.bytes_logical_per_step a:breakdown.ranks"},
+    {"comm", "base", "", "n:head.comm_overhead n:head.overlap n:head.bytes_wire_per_step n:head.bytes_logical_per_step a:breakdown.ranks n:comm.step0 n:comm.step1 a:comm.rows s:comm.rows.0.op s:comm.rows.0.axis "
+     "n:comm.rows.0.ranks n:comm.rows.0.calls n:comm.rows.0.bytes_logical n:comm.rows.0.bytes_wire ?:comm.rows.0.busy_ms ?:comm.rows.0.exposed_ms ?:comm.rows.0.wait_ms ?:comm.rows.0.overlap "
+     "?:comm.rows.0.rate_bytes_per_s ?:comm.rows.0.lost_max_ms ?:comm.rows.0.lost_max_rank"},
     {"layers", "base", "", "n:layers.step a:layers.rows n:layers.rows.0.layer s:layers.rows.0.tensor n:layers.rows.0.zero_frac n:layers.rows.0.pos_frac n:layers.rows.0.neg_frac n:layers.rows.0.flip_frac "
      "n:layers.rows.0.entropy_bits n:layers.rows.0.scale n:layers.rows.0.grad_norm a:layers.rows.0.flip_history a:layers.rows.0.zero_history"},
     {"events", "base", "limit=5", "n:events.total a:events.rows n:events.rows.0.seq n:events.rows.0.time_s n:events.rows.0.attempt ?:events.rows.0.step ?:events.rows.0.rank s:events.rows.0.kind "

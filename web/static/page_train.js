@@ -1,7 +1,7 @@
 // page_train.js - overview, step breakdown, communication.
 import { get, report } from "./api.js";
 import { card } from "./card.js";
-import { h, legend, select } from "./dom.js";
+import { bar, h, legend, select, table } from "./dom.js";
 import { bytes, digits, ms, nats, percent, seconds, si, count } from "./format.js";
 import { seriesCard, rankBars } from "./parts.js";
 import { phases } from "./state.js";
@@ -81,7 +81,24 @@ export function commPage(root, ctx) {
     table: (d) => ({ columns: [{ title: "rank", num: true, cell: (r) => String(r.rank) }, { title: "bytes of values", num: true, cell: (r) => bytes(r.bytes_logical) }, { title: "bytes on the wire", num: true, cell: (r) => bytes(r.bytes_wire) }, { title: "ratio", num: true, cell: (r) => (r.bytes_wire ? digits(r.bytes_logical / r.bytes_wire, 3) : "–") },
       { title: "in flight", num: true, cell: (r) => ms(r.comm_busy_ms) }, { title: "exposed", num: true, cell: (r) => ms(r.phases.comm_exposed_ms) }, { title: "wait", num: true, cell: (r) => ms(r.phases.wait_ms) }], rows: d.breakdown.ranks }),
   });
-  const cards = [time, seriesCard(ctx, [{ key: "bytes_logical", label: "values", color: "--s0" }, { key: "bytes_wire", label: "on the wire", color: "--s1" }], { title: "Bytes a step", sub: "before and after compression", floor: 0 }),
+  const kinds = card({
+    title: "Kinds of exchange", sub: "a step of a rank, mean of those that took part; most time lost first", wide: true, load: () => get(`runs/${ctx.run}/comm`),
+    draw(body, d) {
+      const all = d.comm.rows, longest = Math.max(...all.map((r) => (r.busy_ms || 0) + (r.wait_ms || 0)), 1e-9);
+      if (!all.length) { body.replaceChildren(h("div", { class: "empty" }, d.head.ranks > 1 ? "not sampled yet: it is every few steps (train.stats_every)" : "one rank: nothing to exchange")); return; }
+      const beside = (v) => (v === null ? h("span", { class: "note", title: "ran beside a larger exchange" }, "beside") : ms(v));
+      body.replaceChildren(table([{ title: "operation", cell: (r) => h("code", {}, r.op) }, { title: "axis", cell: (r) => r.axis }, { title: "ranks", num: true, cell: (r) => count(r.ranks) }, { title: "calls", num: true, cell: (r) => digits(r.calls, 3) },
+        { title: "values", num: true, cell: (r) => bytes(r.bytes_logical) }, { title: "on the wire", num: true, cell: (r) => bytes(r.bytes_wire) },
+        { title: "hidden, exposed, wait", cell: (r) => bar([{ share: Math.max(0, r.busy_ms - r.exposed_ms) / longest, color: "--p5", label: `hidden ${ms(r.busy_ms - r.exposed_ms)}` }, { share: (r.exposed_ms || 0) / longest, color: "--p3", label: `exposed ${ms(r.exposed_ms)}` }, { share: (r.wait_ms || 0) / longest, color: "--p4", label: `wait ${ms(r.wait_ms)}` }], `${r.op} along ${r.axis}: in flight ${ms(r.busy_ms)}, wait ${ms(r.wait_ms)}`) },
+        { title: "in flight", num: true, cell: (r) => beside(r.busy_ms) }, { title: "exposed", num: true, cell: (r) => beside(r.exposed_ms) }, { title: "wait", num: true, cell: (r) => beside(r.wait_ms) }, { title: "overlap", num: true, cell: (r) => percent(r.overlap, 0) },
+        { title: "bandwidth", num: true, help: "bytes a rank sends a second in flight", cell: (r) => (r.rate_bytes_per_s === null ? "–" : `${bytes(r.rate_bytes_per_s)}/s`) }, { title: "lost most", num: true, cell: (r) => (r.lost_max_rank === null ? "–" : `${ms(r.lost_max_ms)}, rank ${r.lost_max_rank}`) }], all, "kinds of exchange"));
+    },
+    sentence(d) {
+      const r = d.comm.rows[0];
+      return r ? `Most time is lost in ${r.op.replaceAll("_", "-")} along ${r.axis}: ${ms((r.exposed_ms || 0) + (r.wait_ms || 0))} a step. Steps ${count(d.comm.step0)} to ${count(d.comm.step1)}.` : "";
+    },
+  });
+  const cards = [time, kinds, seriesCard(ctx, [{ key: "bytes_logical", label: "values", color: "--s0" }, { key: "bytes_wire", label: "on the wire", color: "--s1" }], { title: "Bytes a step", sub: "before and after compression", floor: 0 }),
     seriesCard(ctx, [{ key: "comm_overhead", label: "overhead", color: "--s5" }, { key: "overlap", label: "overlap", color: "--s2" }], { title: "Overhead and overlap", sub: "share", floor: 0 })];
   cards.forEach(ctx.add);
   root.replaceChildren(h("h1", { class: "sr" }, "Communication"), h("div", { class: "grid" }, cards.map((c) => c.el)));
