@@ -55,7 +55,7 @@ void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end); 
 void bt_model_init_weights(bt_model *m, uint64_t seed); /* N(0, std), o and down N(0, std/sqrt(2L)), norms 1; counter-based */
 
 /* per ternary tensor (a part's block), of the last quantise */
-typedef struct bt_quant_stat { double zero_frac, pos_frac, flip_frac, scale; } bt_quant_stat;
+typedef struct bt_quant_stat { double zero_frac, pos_frac, flip_frac, scale, mean; } bt_quant_stat;      /* mean: what b1 takes off, 0 otherwise */
 /* latent weights -> codes, scales, packed panels. flip_frac is against the previous call. */
 void bt_model_quantise(bt_model *m);
 /* The same in parts, for ranks that hold the latent weights of [begin, end) only (ZeRO-3); begin is a multiple of BT_SUM_BLOCK:
@@ -70,6 +70,7 @@ void bt_model_quant_give(bt_model *m, size_t tensor, size_t first, size_t n, uin
 bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n, const uint8_t *packed, bt_err *err) BT_MUST_CHECK;
 void bt_model_quant_pack(bt_model *m);
 bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor);    /* tensor index in bt_params; zeros if not ternary */
+const int8_t *bt_model_codes(const bt_model *m, size_t tensor);         /* (rows, cols) of the last quantise; NULL if not ternary */
 
 /* backward finished gradients [begin, end) of the flat array: called in descending order during the micro-batch's backward */
 typedef void (*bt_grad_ready_fn)(void *ctx, size_t begin, size_t end);

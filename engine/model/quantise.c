@@ -186,7 +186,7 @@ void bt_model_quant_pack(bt_model *m) {
         if (!l) continue;
         double n = (double)m->params.tensors[i].count;
         l->stat = (bt_quant_stat){.zero_frac = (double)l->counts.zero / n, .pos_frac = (double)l->counts.pos / n,
-                                  .flip_frac = m->quantised ? (double)l->counts.flips / n : 0.0, .scale = (double)l->scale};
+                                  .flip_frac = m->quantised ? (double)l->counts.flips / n : 0.0, .scale = (double)l->scale, .mean = (double)l->mean};
         bt_op_tern_pack(l->packed, l->codes, l->N, l->K);
         if (l->packed2) bt_parallel_for(l->N, 64, pack2_rows, l);
     }
@@ -204,4 +204,9 @@ bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor) {
     if (tensor >= m->params.n) return (bt_quant_stat){0};
     const bt_linear *l = linear_at((bt_model *)(uintptr_t)m, &m->params.tensors[tensor]);
     return l ? l->stat : (bt_quant_stat){0};
+}
+
+const int8_t *bt_model_codes(const bt_model *m, size_t tensor) {
+    const bt_linear *l = tensor < m->params.n ? linear_at((bt_model *)(uintptr_t)m, &m->params.tensors[tensor]) : NULL;
+    return l ? l->codes : NULL;
 }

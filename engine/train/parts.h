@@ -9,6 +9,7 @@
 #include "engine/parallel/reducer.h"
 #include "engine/parallel/team.h"
 #include "engine/train/balance.h"
+#include "engine/train/codes.h"
 #include "engine/train/evaluate.h"
 #include "engine/train/guard.h"
 #include "engine/train/loss_scale.h"
@@ -86,7 +87,10 @@ struct bt_trainer {
     char ckpt_trouble[240];                     /* why the newest save failed, "" when it did not */
     double val_loss, val_bits_per_byte;
     bt_layer_record *layer_records;             /* (tensors) for the ternary statistics */
-    double (*layer_values)[BT_ML_COUNT], (*layer_counts)[3];    /* counts of codes: zeros, positives, flips */
+    double (*layer_values)[BT_ML_COUNT];
+    double (*layer_counts)[6];                  /* zeros, positives, flips, sign flips, back again, near a threshold */
+    bt_codes *codes;                            /* NULL: no statistics */
+    bt_code_counts *code_counts;                /* (tensors) */
     bt_comm_record *comm_records;               /* on rank 0: (ranks, kinds of exchange) */
     double (*comm_mine)[BT_MC_COUNT], (*comm_all)[BT_MC_COUNT]; /* (kinds), on rank 0 (ranks, kinds) */
     int64_t comm_step;                          /* of the newest such records: theirs begin after it */

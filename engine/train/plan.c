@@ -7,6 +7,7 @@
 #include "engine/parallel/partial.h"
 #include "engine/parallel/reducer.h"
 #include "engine/parallel/team.h"
+#include "engine/train/codes.h"
 #include "engine/train/weights.h"
 
 bt_model_setup bt_plan_model(const bt_run_cfg *c, int rank) {
@@ -63,6 +64,10 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
     if (exchange) rows[n++] = (bt_arena_row){"exchange", exchange, "sums and codes of other ranks on their way"};
     size_t partial = units ? bt_partial_bytes(p.total, first, micros * (me.dp + 1) / dp - first) : 0;
     if (partial) rows[n++] = (bt_arena_row){"partial sums", partial, "reproducible: gradients of finished units"};
+    bool apart = shards.n > 1;
+    const bt_codes_cfg codes = {.shards = &shards, .shard = shard, .part = apart ? me.dp_replicate : me.dp, .parts = apart ? shape.dp_replicate : (int)dp};
+    size_t history = c->stats_every > 0 ? bt_codes_bytes(&p, &codes) : 0;
+    if (history) rows[n++] = (bt_arena_row){"code history", history, "ternary codes of the last two statistics samples"};
     rows[n++] = (bt_arena_row){"program", PROGRAM_BYTES, "code, libraries, MPI, and the scratch of kernels"};
     bt_params_release(&p);
     return n;

@@ -1,6 +1,7 @@
 /* stats.c - ternary statistics and gradient norms per tensor, exchanges per rank and kind, every train.stats_every steps. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "engine/train/parts.h"
 
@@ -9,12 +10,17 @@ bt_code bt_stats_plan(bt_trainer *t, bt_err *err) {
     t->layer_records = calloc(p->n, sizeof *t->layer_records);
     t->layer_values = calloc(p->n, sizeof *t->layer_values);
     t->layer_counts = calloc(p->n, sizeof *t->layer_counts);
+    bool sharded = t->shards.n > 1;
+    const bt_codes_cfg codes = {.shards = &t->shards, .shard = sharded ? t->mesh.me.dp_shard : 0, .part = sharded ? t->mesh.me.dp_replicate : t->mesh.me.dp,
+                                .parts = sharded ? t->mesh.shape.dp_replicate : bt_comm_size(t->mesh.dp)};
+    t->code_counts = calloc(p->n, sizeof *t->code_counts);
+    if (t->cfg.stats_every > 0) BT_TRY(bt_codes_create(&t->codes, t->model, &codes, err));
     size_t kinds = BT_COLL_COUNT * BT_AXIS_COUNT, all = t->rank == 0 ? kinds * (size_t)t->n_ranks : 1;
     t->comm_mine = calloc(kinds, sizeof *t->comm_mine);
     t->comm_all = calloc(all, sizeof *t->comm_all);
     t->comm_records = calloc(all, sizeof *t->comm_records);
     if (!t->comm_mine || !t->comm_all || !t->comm_records) return bt_fail(err, BT_NOMEM, "cannot take memory for the exchanges of %d ranks", t->n_ranks);
-    if (!t->layer_records || !t->layer_values || !t->layer_counts) return bt_fail(err, BT_NOMEM, "cannot take memory for the statistics of %zu tensors", p->n);
+    if (!t->layer_records || !t->layer_values || !t->layer_counts || !t->code_counts) return bt_fail(err, BT_NOMEM, "cannot take memory for the statistics of %zu tensors", p->n);
     return BT_OK;
 }
 
@@ -22,6 +28,8 @@ void bt_stats_release(bt_trainer *t) {
     free(t->layer_records);
     free(t->layer_values);
     free(t->layer_counts);
+    free(t->code_counts);
+    bt_codes_destroy(t->codes);
     free(t->comm_mine);
     free(t->comm_all);
     free(t->comm_records);
@@ -76,17 +84,20 @@ static const char *short_name(const bt_tensor *x) {
     return name;
 }
 
-/* codes of whole tensors: every block of a tensor counted once */
+/* Codes of whole tensors: every block of a tensor counted once. All data-parallel ranks have all codes, so one counts them; the
+ * changes are counted by each rank where it remembers. */
 static bt_code add_counts(bt_trainer *t, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
+    bt_codes_sample(t->codes, t->code_counts);
     for (size_t i = 0; i < p->n; i++) {
         bt_quant_stat q = bt_model_quant_stat(t->model, i);
-        double n = p->tensors[i].counted ? (double)p->tensors[i].count : 0;
-        t->layer_counts[i][0] = q.zero_frac * n;
-        t->layer_counts[i][1] = q.pos_frac * n;
-        t->layer_counts[i][2] = q.flip_frac * n;
+        const bt_code_counts *c = &t->code_counts[i];
+        double n = p->tensors[i].counted && t->mesh.me.dp == 0 ? (double)p->tensors[i].count : 0;
+        const double row[6] = {q.zero_frac * n, q.pos_frac * n, c->flips, c->sign_flips, c->back, c->near};
+        memcpy(t->layer_counts[i], row, sizeof row);
     }
-    return bt_all_reduce_f64(t->mesh.tp, t->layer_counts[0], 3 * p->n, BT_SUM, err);
+    BT_TRY(bt_all_reduce_f64(t->mesh.dp, t->layer_counts[0], 6 * p->n, BT_SUM, err));
+    return bt_all_reduce_f64(t->mesh.tp, t->layer_counts[0], 6 * p->n, BT_SUM, err);
 }
 
 bt_code bt_stats_record(bt_trainer *t, int64_t step, bt_err *err) {
@@ -105,7 +116,10 @@ bt_code bt_stats_record(bt_trainer *t, int64_t step, bt_err *err) {
             double n = (double)x->whole_rows * (double)x->whole_cols;
             v[BT_ML_ZERO] = t->layer_counts[i][0] / n;
             v[BT_ML_POS] = t->layer_counts[i][1] / n;
-            v[BT_ML_FLIP] = t->layer_counts[i][2] / n;
+            if (bt_codes_samples(t->codes) > 1) v[BT_ML_FLIP] = t->layer_counts[i][2] / n;
+            if (bt_codes_samples(t->codes) > 1) v[BT_ML_SIGN_FLIP] = t->layer_counts[i][3] / n;
+            if (bt_codes_samples(t->codes) > 2) v[BT_ML_OSCILLATION] = t->layer_counts[i][4] / n;
+            v[BT_ML_BOUNDARY] = t->layer_counts[i][5] / n;
             v[BT_ML_SCALE] = q.scale;
         }
         v[BT_ML_GRAD_NORM] = sqrt(squares[i]);

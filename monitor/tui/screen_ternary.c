@@ -6,10 +6,11 @@
 
 #define ZERO_GAUSS 0.310                /* share of zeros when latents are Gaussian (absmean threshold) */
 
-enum { C_LAYER, C_TENSOR, C_SHARES, C_ZERO, C_POS, C_NEG, C_FLIP, C_SPARK, C_BITS, C_SCALE, C_GRAD, C_COUNT };
+enum { C_LAYER, C_TENSOR, C_SHARES, C_ZERO, C_POS, C_NEG, C_FLIP, C_SIGN, C_OSC, C_NEAR, C_SPARK, C_BITS, C_SCALE, C_GRAD, C_COUNT };
 static const bt_list_col columns[C_COUNT] = {
-    {"layer", 5, true, false, 0}, {"tensor", 11, false, false, 0}, {"- 0 +", 12, false, true, 6}, {"zero", 6, true, false, 0}, {"+1", 6, true, false, 4}, {"-1", 6, true, false, 5},
-    {"flips", 7, true, false, 1}, {"zero, flips", 17, false, false, 3}, {"bits", 5, true, false, 4}, {"scale", 9, true, false, 2}, {"grad", 9, true, false, 3}};
+    {"layer", 5, true, false, 0}, {"tensor", 11, false, false, 0}, {"- 0 +", 12, false, true, 7}, {"zero", 6, true, false, 0}, {"+1", 6, true, false, 5}, {"-1", 6, true, false, 6},
+    {"flips", 7, true, false, 1}, {"- to +", 7, true, false, 2}, {"undone", 7, true, false, 2}, {"edge", 6, true, false, 2},
+    {"zero, flips", 17, false, false, 3}, {"bits", 5, true, false, 4}, {"scale", 9, true, false, 2}, {"grad", 9, true, false, 3}};
 
 static double row_number(bt_top *t, size_t i, int col) {
     const bt_view_layer *x = &t->view->layers.layer[i];
@@ -19,6 +20,9 @@ static double row_number(bt_top *t, size_t i, int col) {
     case C_NEG: return x->neg_frac;
     case C_FLIP:
     case C_SPARK: return x->value[BT_ML_FLIP];
+    case C_SIGN: return x->value[BT_ML_SIGN_FLIP];
+    case C_OSC: return x->value[BT_ML_OSCILLATION];
+    case C_NEAR: return x->value[BT_ML_BOUNDARY];
     case C_BITS: return x->entropy_bits;
     case C_SCALE: return x->value[BT_ML_SCALE];
     case C_GRAD: return x->value[BT_ML_GRAD_NORM];
@@ -41,6 +45,9 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
     case C_ZERO: snprintf(buf, size, isnan(v) ? "-" : "%.1f %%", 100 * v); s->fg = fabs(v - ZERO_GAUSS) > 0.1 ? BT_C_WARN : BT_C_BRIGHT; break;
     case C_POS:
     case C_NEG: snprintf(buf, size, isnan(v) ? "-" : "%.1f %%", 100 * v); break;
+    case C_NEAR: snprintf(buf, size, isnan(v) ? "-" : "%.1f %%", 100 * v); break;
+    case C_SIGN:
+    case C_OSC:
     case C_FLIP: snprintf(buf, size, isnan(v) ? "-" : v < 0.001 ? "%.3f %%" : "%.2f %%", 100 * v); break;
     case C_BITS: snprintf(buf, size, isnan(v) ? "-" : "%.3f", v); break;
     default: bt_fmt(buf, size, v, BT_UNIT_NONE);
@@ -68,22 +75,24 @@ static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
 
 static void summary(bt_top *t, bt_rect r) {
     const bt_view_layers *l = &t->view->layers;
-    double zero = 0, flip = 0, bits = 0;
-    size_t n = 0, nf = 0;
-    char right[64], b[40], f[24];
+    double zero = 0, flip = 0, bits = 0, near = 0;
+    size_t n = 0, nf = 0, nn = 0;
+    char right[64], b[40], f[24], e[40] = "";
     for (size_t i = 0; i < l->n; i++) {
         if (isnan(l->layer[i].value[BT_ML_ZERO])) continue;
         zero += l->layer[i].value[BT_ML_ZERO];
         bits += l->layer[i].entropy_bits;
         n++;
+        if (!isnan(l->layer[i].value[BT_ML_BOUNDARY])) near += l->layer[i].value[BT_ML_BOUNDARY], nn++;
         if (!isnan(l->layer[i].value[BT_ML_FLIP])) flip += l->layer[i].value[BT_ML_FLIP], nf++;
     }
     snprintf(right, sizeof right, "step %s · %zu samples · t: %s", bt_fmt_int(b, sizeof b, l->step + 1), l->samples, t->mode % 2 ? "ternary ones only" : "all tensors");
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0), "ternary weights", right);
     if (n == 0) return;
     snprintf(f, sizeof f, nf ? "%.2f %%" : "-", nf ? 100 * flip / (double)nf : 0);
-    bt_canvas_textf(&t->canvas, r.x, r.y + 1, r.w, (bt_style){.fg = BT_C_LABEL},
-                    "%zu tensors · zero %.1f %% (Gaussian 31.0, Laplace 39.3) · flips %s a sample · %.2f bits", n, 100 * zero / (double)n, f, bits / (double)n);
+    if (nn) snprintf(e, sizeof e, " · edge %.1f %% (5.9)", 100 * near / (double)nn);
+    bt_canvas_textf(&t->canvas, r.x, r.y + 1, r.w, (bt_style){.fg = BT_C_LABEL}, "%zu tensors · %.2f bits · flips %s · zero %.1f %% (31.0)%s%s", n, bits / (double)n, f,
+                    100 * zero / (double)n, e, r.w < 112 ? "" : " · in brackets: what Gaussian latents have");
 }
 
 /* norms and embeddings stay in full precision; `t` shows them as well */
@@ -109,5 +118,10 @@ void bt_screen_ternary(bt_top *t, bt_rect r) {
     summary(t, r);
     bt_list_table tab = {.cols = columns, .n_cols = C_COUNT, .n_rows = t->n_rows, .cell = cell, .paint = paint, .ctx = t, .selected = l->selected, .sort_col = l->sort,
                     .descending = !l->invert};
-    t->page = bt_list_draw(&t->canvas, (bt_rect){r.x, r.y + 2, r.w, r.h - 2}, &tab, &l->top);
+    bool room = (int)t->n_rows + 3 < r.h - 2;           /* then the words are explained below the table */
+    t->page = bt_list_draw(&t->canvas, (bt_rect){r.x, r.y + 2, r.w, r.h - (room ? 4 : 2)}, &tab, &l->top);
+    if (!room) return;
+    bt_canvas_text(&t->canvas, r.x + 1, r.y + r.h - 1, r.w - 2, (bt_style){.fg = BT_C_FAINT},
+                   r.w < 112 ? "since the last sample: flips, - to + or back, undone · edge: at a threshold"
+                             : "since the last sample: flips, - to + and back, undone (as two samples ago) · edge: latents within 0.05 scale of a threshold");
 }

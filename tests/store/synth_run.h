@@ -110,7 +110,7 @@ static inline void bt_synth_layers(const bt_sink *sink, int64_t step) {
     bt_layer_record list[8];
     double v[8][BT_ML_COUNT];
     for (int i = 0; i < 8; i++) {
-        const double row[BT_ML_COUNT] = {0.31 + 0.01 * i, 0.345 - 0.005 * i, 0.1 / (1 + (double)step / 40), 0.02, 0.5};
+        const double row[BT_ML_COUNT] = {0.31 + 0.01 * i, 0.345 - 0.005 * i, 0.1 / (1 + (double)step / 40), 0.02, 0.5, 0.002 / (1 + (double)step / 40), 0.01 / (1 + (double)step / 40), 0.059 + 0.002 * i};
         memcpy(v[i], row, sizeof row);
         list[i] = (bt_layer_record){.step = step, .layer = i / 4, .tensor = tensors[i % 4], .values = v[i]};
     }

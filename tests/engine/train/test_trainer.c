@@ -160,7 +160,9 @@ static void statistics_describe_every_tensor(void **state) {
         if (isnan(v[BT_ML_ZERO])) continue;
         ternary++;
         assert_true(v[BT_ML_ZERO] > 0.1 && v[BT_ML_ZERO] < 0.6 && v[BT_ML_POS] > 0.1 && v[BT_ML_SCALE] > 0);
-        assert_true(v[BT_ML_FLIP] >= 0 && v[BT_ML_FLIP] < 0.5);
+        assert_true(v[BT_ML_FLIP] > 0 && v[BT_ML_FLIP] < 0.5);
+        assert_true(v[BT_ML_SIGN_FLIP] >= 0 && v[BT_ML_SIGN_FLIP] <= v[BT_ML_FLIP] && v[BT_ML_OSCILLATION] >= 0 && v[BT_ML_OSCILLATION] <= v[BT_ML_FLIP]);
+        assert_true(v[BT_ML_BOUNDARY] > 0.01 && v[BT_ML_BOUNDARY] < 0.15);
     }
     assert_int_equal(ternary, 2 * 7);
     assert_true(fabs(sqrt(squares) - sink.steps[4].v[BT_MS_GRAD_NORM]) < 1e-6 * sqrt(squares));

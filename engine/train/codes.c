@@ -1,0 +1,119 @@
+/* codes.c - see codes.h. A nibble of the history holds the last two codes of a weight, two bits each, the newer below. */
+#include "engine/train/codes.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/threads.h"
+
+enum { CHUNK = 16384 };                 /* weights a thread takes at a time; even */
+
+struct bt_codes {
+    bt_model *model;
+    bt_codes_cfg cfg;
+    uint8_t *history;                   /* two weights a byte, each slice beginning with a byte */
+    int samples;
+};
+
+/* the slice of tensor t in stripe i that this rank looks at; empty: none */
+static bt_range slice_of(const bt_codes_cfg *c, const bt_tensor *t, size_t i) {
+    bt_range r = bt_shards_piece(c->shards, i, c->shard);
+    if (r.begin < t->offset) r.begin = t->offset;
+    if (r.end > t->offset + t->count) r.end = t->offset + t->count;
+    if (r.begin >= r.end) return (bt_range){0, 0};
+    size_t n = r.end - r.begin, part = (size_t)c->part, parts = (size_t)c->parts;
+    return (bt_range){r.begin + n * part / parts, r.begin + n * (part + 1) / parts};
+}
+
+static bool wanted(const bt_tensor *t) { return t->tern && t->counted; }
+
+size_t bt_codes_bytes(const bt_params *p, const bt_codes_cfg *c) {
+    size_t bytes = 0;
+    for (size_t k = 0; k < p->n; k++) {
+        for (size_t i = 0; wanted(&p->tensors[k]) && i < c->shards->n_stripes; i++) {
+            bt_range r = slice_of(c, &p->tensors[k], i);
+            bytes += (r.end - r.begin + 1) / 2;
+        }
+    }
+    return bytes;
+}
+
+bt_code bt_codes_create(bt_codes **out, bt_model *m, const bt_codes_cfg *cfg, bt_err *err) {
+    size_t bytes = bt_codes_bytes(bt_model_params(m), cfg);
+    bt_codes *c = calloc(1, sizeof *c);
+    *out = NULL;
+    if (c) *c = (bt_codes){.model = m, .cfg = *cfg, .history = calloc(bytes + 1, 1)};
+    if (!c || !c->history) {
+        bt_codes_destroy(c);
+        return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for the history of ternary codes", (double)bytes / 1048576.0);
+    }
+    *out = c;
+    return BT_OK;
+}
+
+void bt_codes_destroy(bt_codes *c) {
+    if (!c) return;
+    free(c->history);
+    free(c);
+}
+
+int bt_codes_samples(const bt_codes *c) { return c->samples; }
+
+typedef struct look {
+    const int8_t *codes;
+    const float *w;
+    uint8_t *history;
+    size_t n;
+    float mean, inv_scale, threshold;
+    _Atomic uint64_t flips, sign_flips, back, near;
+} look;
+
+static void look_at_range(void *ctx, int thread, size_t from, size_t to) {
+    look *j = ctx;
+    uint64_t flips = 0, sign_flips = 0, back = 0, near = 0;
+    (void)thread;
+    size_t end = to * CHUNK < j->n ? to * CHUNK : j->n;
+    for (size_t i = from * CHUNK; i < end; i += 2) {
+        unsigned byte = j->history[i / 2], next = 0;
+        for (size_t k = i; k < i + 2 && k < end; k++) {
+            unsigned seen = byte >> (4 * (k & 1)) & 15, last = seen & 3, now = (unsigned)j->codes[k] & 3;
+            unsigned flip = now != last;
+            flips += flip;
+            sign_flips += (now ^ last) == 2;                    /* 01 and 11 */
+            back += flip & (now == seen >> 2);
+            next |= (last << 2 | now) << (4 * (k & 1));
+        }
+        j->history[i / 2] = (uint8_t)next;
+    }
+    for (size_t i = from * CHUNK; i < end; i++) near += fabsf(fabsf((j->w[i] - j->mean) * j->inv_scale) - j->threshold) < BT_CODES_BAND;
+    atomic_fetch_add(&j->flips, flips);
+    atomic_fetch_add(&j->sign_flips, sign_flips);
+    atomic_fetch_add(&j->back, back);
+    atomic_fetch_add(&j->near, near);
+}
+
+void bt_codes_sample(bt_codes *c, bt_code_counts *counts) {
+    const bt_params *p = bt_model_params(c->model);
+    bool binary = bt_model_config(c->model)->linear == BT_LIN_BITNET1;
+    uint8_t *history = c->history;
+    memset(counts, 0, p->n * sizeof *counts);
+    for (size_t k = 0; k < p->n; k++) {
+        const bt_tensor *t = &p->tensors[k];
+        bt_quant_stat q = bt_model_quant_stat(c->model, k);
+        for (size_t i = 0; wanted(t) && i < c->cfg.shards->n_stripes; i++) {
+            bt_range r = slice_of(&c->cfg, t, i);
+            look j = {.codes = bt_model_codes(c->model, k) + (r.begin - t->offset), .w = bt_model_weights(c->model) + r.begin, .history = history,
+                      .n = r.end - r.begin, .mean = (float)q.mean, .inv_scale = 1 / (float)q.scale, .threshold = binary ? 0.0f : 0.5f};
+            if (j.n == 0) continue;
+            bt_parallel_for((j.n + CHUNK - 1) / CHUNK, 1, look_at_range, &j);
+            history += (j.n + 1) / 2;
+            counts[k].flips += (double)j.flips;
+            counts[k].sign_flips += (double)j.sign_flips;
+            counts[k].back += (double)j.back;
+            counts[k].near += (double)j.near;
+        }
+    }
+    if (c->samples < 3) c->samples++;
+}

@@ -1,0 +1,78 @@
+/* What codes do between samples: sign flips and changes taken back are counted one by one; latents near a threshold are as many as
+ * a Gaussian has; shares of the work add up to the whole. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "engine/model/config.h"
+#include "engine/train/codes.h"
+
+enum { TENSORS = 64, PARTS = 3 };
+
+static void changes_are_counted_and_shared_out(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    bt_model *m = NULL;
+    bt_model_cfg c = bt_preset_find("nano")->model;
+    c.L = 1;
+    bt_model_setup s = {.cfg = c, .B = 1, .train = false, .n_threads = 1};
+    if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_model_init_weights(m, 1);
+    bt_model_quantise(m);
+    const bt_params *p = bt_model_params(m);
+    const bt_tensor *gate = bt_params_get(p, 0, BT_P_FFN_GATE);
+    size_t i = (size_t)(gate - p->tensors), quarter = gate->count / 4 + 1;      /* odd slices as well */
+    assert_true(p->n <= TENSORS);
+    bt_shards shards;
+    bt_shards_init(&shards, p->total, p->total * sizeof(float), 1, 1);
+    bt_codes *all[1 + PARTS];                           /* one that looks at everything, and three that share it out */
+    size_t bytes = 0;
+    for (int k = 0; k <= PARTS; k++) {
+        bt_codes_cfg cfg = {.shards = &shards, .part = k ? k - 1 : 0, .parts = k ? PARTS : 1};
+        if (bt_codes_create(&all[k], m, &cfg, &err) != BT_OK) fail_msg("%s", err.msg);
+        size_t b = bt_codes_bytes(p, &cfg);
+        if (k == 0) assert_in_range(b, gate->count / 2, p->total);
+        bytes = k ? bytes + b : 0;
+    }
+    assert_true(bytes > 0);
+
+    bt_code_counts whole[TENSORS], part[TENSORS];
+    uint64_t not_zero = 0;
+    for (size_t k = 0; k < quarter; k++) not_zero += bt_model_codes(m, i)[k] != 0;
+    float *w = bt_model_weights(m) + gate->offset;
+    for (int sample = 0; sample < 4; sample++) {        /* a quarter changes its sign, changes it back, and stays */
+        if (sample == 1 || sample == 2) for (size_t k = 0; k < quarter; k++) w[k] = -w[k];
+        bt_model_quantise(m);
+        bt_codes_sample(all[0], whole);
+        bt_code_counts sum = {0, 0, 0, 0};
+        for (int k = 1; k <= PARTS; k++) {
+            bt_codes_sample(all[k], part);
+            sum.flips += part[i].flips;
+            sum.sign_flips += part[i].sign_flips;
+            sum.back += part[i].back;
+            sum.near += part[i].near;
+        }
+        assert_true(sum.flips == whole[i].flips && sum.sign_flips == whole[i].sign_flips && sum.back == whole[i].back && sum.near == whole[i].near);
+        assert_int_equal(bt_codes_samples(all[0]), sample < 3 ? sample + 1 : 3);
+        if (sample > 0) assert_true(whole[i].flips == (sample < 3 ? (double)not_zero : 0) && whole[i].sign_flips == whole[i].flips);
+        if (sample > 1) assert_true(whole[i].back == whole[i].flips);
+    }
+    assert_true(fabs(whole[i].near / (double)gate->count - 0.0588) < 0.003);
+    for (size_t k = 0; k < quarter; k++) w[k] = 0;      /* codes that become 0: no sign flips, and nothing came back */
+    bt_model_quantise(m);
+    bt_codes_sample(all[0], whole);
+    assert_true(whole[i].flips >= (double)not_zero && whole[i].sign_flips == 0 && whole[i].back == 0);
+    assert_true(whole[(size_t)(bt_params_get(p, -1, BT_P_EMBED) - p->tensors)].near == 0);     /* not ternary */
+    for (int k = 0; k <= PARTS; k++) bt_codes_destroy(all[k]);
+    bt_model_destroy(m);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(changes_are_counted_and_shared_out)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
