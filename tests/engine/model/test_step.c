@@ -75,10 +75,12 @@ static bt_model_cfg odd(bt_norm_kind norm, bt_linear_kind linear) {
 
 typedef struct run { bt_model *m; bt_optim *o; chain data; int32_t inputs[B * ODD_T], targets[B * ODD_T]; int64_t t; double last; } run;
 
+static bool grad_int8;                          /* of the runs that begin */
+
 static void run_begin(run *r, const bt_model_cfg *c, bt_prec prec) {
     memset(r, 0, sizeof *r);
     bt_err err = BT_ERR_INIT;
-    bt_model_setup s = {.cfg = *c, .B = B, .prec = prec, .train = true, .n_threads = bt_threads_count()};
+    bt_model_setup s = {.cfg = *c, .B = B, .prec = prec, .train = true, .n_threads = bt_threads_count(), .grad_int8 = grad_int8};
     bt_optim_cfg oc = {0.9, 0.95, 1e-8};
     if (bt_model_create(&r->m, &s, &err) != BT_OK || bt_optim_create(&r->o, &oc, 0, bt_model_params(r->m)->total, &err) != BT_OK) fail_msg("%s", err.msg);
     bt_model_init_weights(r->m, 1);
@@ -118,8 +120,9 @@ static void same_bits_for_any_number_of_threads(void **state) {
     (void)state;
     own_isa();
     const bt_linear_kind kinds[] = {BT_LIN_BITNET158, BT_LIN_DENSE};
-    for (size_t k = 0; k < 4; k++) {
-        bt_model_cfg c = odd(k & 1 ? BT_NORM_PRE : BT_NORM_SUBLN, kinds[k / 2]);
+    for (size_t k = 0; k < 5; k++) {
+        bt_model_cfg c = odd(k & 1 ? BT_NORM_PRE : BT_NORM_SUBLN, kinds[k / 2 % 2]);
+        grad_int8 = k == 4;
         float *want = NULL;
         double loss = 0;
         for (int n = 1; n <= 4; n++) {
@@ -180,10 +183,12 @@ static void every_kernel_set_follows_one_curve(void **state) {
         bt_model_cfg c = odd(norms[k % 3], dense ? BT_LIN_DENSE : BT_LIN_BITNET158);
         double want[20];
         for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
-            for (int prec = BT_PREC_FP32; prec <= BT_PREC_BF16; prec++) {
+            for (int mode = 0; mode < 3; mode++) {
+                int prec = mode == 0 ? BT_PREC_FP32 : BT_PREC_BF16;
                 bt_err err = BT_ERR_INIT;
                 if (bt_kernels_select(sets[i], &err) != BT_OK) continue;            /* not on this machine */
-                if (i == 0 && prec == BT_PREC_BF16) continue;                       /* generic computes in fp32 always */
+                if (i == 0 && mode == 1) continue;                                  /* generic computes in fp32 always */
+                grad_int8 = mode == 2;
                 run r;
                 run_begin(&r, &c, (bt_prec)prec);
                 double tolerance = dense ? (prec == BT_PREC_FP32 ? 1e-3 : 2e-2) : (prec == BT_PREC_FP32 ? 0.08 : 0.12), first = 0;
@@ -200,7 +205,53 @@ static void every_kernel_set_follows_one_curve(void **state) {
             }
         }
     }
+    grad_int8 = false;
     isa("auto");
+}
+
+/* With int8 gradients: every draw of the noise is near the gradient in floats, their mean is nearer, another key is another draw,
+ * and the same key the same bits. */
+static void int8_gradients_are_right_on_average(void **state) {
+    (void)state;
+    enum { DRAWS = 24 };
+    own_isa();
+    bt_model_cfg c = odd(BT_NORM_SUBLN, BT_LIN_BITNET158);
+    run exact, noisy;
+    grad_int8 = false;
+    run_begin(&exact, &c, BT_PREC_FP32);
+    grad_int8 = true;
+    run_begin(&noisy, &c, BT_PREC_FP32);
+    grad_int8 = false;
+    chain_batch(&exact.data, exact.inputs, exact.targets, B, ODD_T);
+    size_t n = bt_model_params(exact.m)->total;
+    double *mean = calloc(n, sizeof *mean);
+    float *first = calloc(n, sizeof *first);
+    assert_true(mean && first);
+    bt_model_zero_grads(exact.m);
+    double loss = bt_model_train_micro(exact.m, exact.inputs, exact.targets, 1.0 / (B * ODD_T), NULL, NULL, NULL), size = 0, off = 0;
+    const float *want = bt_model_grads(exact.m), *got = bt_model_grads(noisy.m);
+    for (size_t i = 0; i < n; i++) size += (double)want[i] * (double)want[i];
+    for (int d = 0; d < DRAWS; d++) {
+        bt_model_noise(noisy.m, 1, d == DRAWS - 1 ? 0 : (uint64_t)d, 99);       /* the last repeats the first */
+        bt_model_zero_grads(noisy.m);
+        assert_true(bt_model_train_micro(noisy.m, exact.inputs, exact.targets, 1.0 / (B * ODD_T), NULL, NULL, NULL) == loss);
+        double apart = 0;
+        for (size_t i = 0; i < n; i++) {
+            apart += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
+            if (d < DRAWS - 1) mean[i] += (double)got[i] / (DRAWS - 1);
+        }
+        if (!(apart > 0 && sqrt(apart / size) < 0.05)) fail_msg("draw %d is %.3f of the gradient away", d, sqrt(apart / size));
+        if (d == 0) memcpy(first, got, n * sizeof *first);
+        if (d > 0) assert_int_equal(memcmp(first, got, n * sizeof *first) == 0, d == DRAWS - 1);
+        if (d == 0) off = sqrt(apart / size);
+    }
+    double apart = 0;
+    for (size_t i = 0; i < n; i++) apart += (mean[i] - (double)want[i]) * (mean[i] - (double)want[i]);
+    if (!(sqrt(apart / size) < 0.4 * off)) fail_msg("the mean is %.4f of the gradient away, one draw %.4f", sqrt(apart / size), off);
+    free(mean);
+    free(first);
+    run_end(&exact);
+    run_end(&noisy);
 }
 
 static void statistics_of_ternary_weights(void **state) {
@@ -287,7 +338,7 @@ static int stop(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_for_any_number_of_threads), cmocka_unit_test(a_step_takes_no_memory),
-        cmocka_unit_test(every_kernel_set_follows_one_curve),  cmocka_unit_test(statistics_of_ternary_weights),
+        cmocka_unit_test(every_kernel_set_follows_one_curve),  cmocka_unit_test(int8_gradients_are_right_on_average), cmocka_unit_test(statistics_of_ternary_weights),
         cmocka_unit_test(the_plan_says_what_is_taken),
     };
     return cmocka_run_group_tests(tests, start, stop);
