@@ -5,7 +5,8 @@
 
 The work: peer_torch.py's BitNet model (pre-norm, tied embedding, AdamW) at 4096 tokens a step on its synthetic chain.
 A shape is THREADS, or RANKSxTHREADS. Each round runs every contender once, one after another, so that a busy moment of
-the machine meets all of them; the ratio is that of the medians. --json FILE keeps every single figure.
+the machine meets all of them; the ratio is that of the medians. --json FILE keeps every single figure, --readme FILE puts the
+table between its marks in README (before "## Use" the first time). Run it on a quiet machine only.
 """
 import argparse
 import json
@@ -28,8 +29,10 @@ def parse():
     p.add_argument("--compile", action="store_true", help="PyTorch with torch.compile as well")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--steps", type=int, default=5)
+    p.add_argument("--grads", default="float,int8", help="of bitrain with bf16; fp32 runs with float gradients")
     p.add_argument("--isa", default="auto", help="cap of bitrain's kernels; PyTorch is capped alike")
     p.add_argument("--json", default="")
+    p.add_argument("--readme", default="", help="README.md to put the table into")
     return p.parse_args()
 
 
@@ -37,11 +40,11 @@ def ranks_threads(shape):
     return (int(shape.split("x")[0]), int(shape.split("x")[1])) if "x" in shape else (1, int(shape))
 
 
-def ours(a, workload, dtype, shape):
+def ours(a, workload, dtype, shape, grad):
     ranks, threads = ranks_threads(shape)
     env = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
     cmd = [a.bitrain, "bench", "train", "--preset", workload, "--ranks", str(ranks), "--threads", str(threads), "--data", "synth:chain",
-           "--set", "model.norm=pre", "--precision", dtype, "--isa", a.isa, "--steps", str(a.steps), "--json"]
+           "--set", "model.norm=pre", "--precision", dtype, "--grad", grad, "--isa", a.isa, "--steps", str(a.steps), "--json"]
     out = subprocess.run(cmd, env=env, capture_output=True, text=True)
     if out.returncode:
         sys.exit(f"{' '.join(cmd)}: {out.stderr.strip()}")
@@ -66,13 +69,38 @@ def torch(a, workload, dtype, shape, compiled):
     return dict(tok=r["tok_s"], rss=r["rss_mb"])
 
 
+def machine(a):
+    """What the table was measured on, in one line: the head of `bitrain bench train`."""
+    env = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
+    out = subprocess.run([a.bitrain, "bench", "train", "--steps", "1", "--isa", a.isa, "--threads", "1"], env=env, capture_output=True, text=True)
+    head = out.stdout.splitlines()[0].split(", ")
+    version = subprocess.run([a.python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True).stdout.strip()
+    return f"{head[-1]}, {head[-2]}; PyTorch {version}; medians of {a.rounds} interleaved rounds"
+
+
+def put_into_readme(path, lines, note):
+    begin, end = "<!-- figure: speed -->", "<!-- end figure: speed -->"
+    block = "\n".join([begin, f"Training speed beside PyTorch on the same work (`tests/bench/vs_torch.py`; {note}):", ""] + lines + [end])
+    with open(path) as f:
+        text = f.read()
+    if begin in text:
+        text = text[:text.index(begin)] + block + text[text.index(end) + len(end):]
+    else:
+        text = text.replace("## Use\n", block + "\n\n## Use\n", 1)
+    with open(path, "w") as f:
+        f.write(text)
+
+
 def main():
     a = parse()
     everything = []
-    print("| work | shape | | tokens/s | peak MiB | x PyTorch | x its memory |\n|---|---|---|---|---|---|---|")
+    lines = ["| work | shape | | tokens/s | peak MiB | x PyTorch | x its memory |", "|---|---|---|---|---|---|---|"]
+    print("\n".join(lines))
     for workload in a.workloads.split(","):
         for shape in a.shapes.split(","):
-            contenders = [("bitrain", d, lambda d=d: ours(a, workload, d, shape)) for d in a.dtypes.split(",")]
+            contenders = [("bitrain", d, lambda d=d: ours(a, workload, d, shape, "float")) for d in a.dtypes.split(",") if d == "fp32" or "float" in a.grads]
+            if "int8" in a.grads and "bf16" in a.dtypes:
+                contenders += [("bitrain", "bf16, int8 gradients", lambda: ours(a, workload, "bf16", shape, "int8"))]
             contenders += [("PyTorch", d, lambda d=d: torch(a, workload, d, shape, False)) for d in a.dtypes.split(",")]
             if a.compile:
                 contenders += [("PyTorch compiled", d, lambda d=d: torch(a, workload, d, shape, True)) for d in a.dtypes.split(",")]
@@ -83,11 +111,14 @@ def main():
             med = {k: (statistics.median(x["tok"] for x in v), statistics.median(x["rss"] for x in v)) for k, v in got.items()}
             best = max(v[0] for k, v in med.items() if k[0] != "bitrain")
             for (who, d), (tok, rss) in med.items():
-                peer = med.get(("PyTorch", d))
+                peer = med.get(("PyTorch", d.split(",")[0]))
                 ratio = f"{tok / peer[0]:.2f} ({tok / best:.2f} of its best)" if who == "bitrain" else ""
                 memory = f"{rss / peer[1]:.2f}" if who == "bitrain" else ""
-                print(f"| {workload} | {shape} | {who} {d} | {tok:,.0f} | {rss:,.0f} | {ratio} | {memory} |", flush=True)
+                lines.append(f"| {workload} | {shape} | {who} {d} | {tok:,.0f} | {rss:,.0f} | {ratio} | {memory} |")
+                print(lines[-1], flush=True)
             everything.append(dict(workload=workload, shape=shape, runs={f"{k[0]} {k[1]}": v for k, v in got.items()}))
+    if a.readme:
+        put_into_readme(a.readme, lines, machine(a))
     if a.json:
         with open(a.json, "w") as f:
             json.dump(everything, f, indent=1)

@@ -111,6 +111,30 @@ static void checkpoints_come_at_their_interval(void **state) {
     assert_int_equal(second.n_steps, 0);
 }
 
+/* five steps with generic kernels, five with the best: a warning that names both, losses near those of one set */
+static void resumed_on_other_kernels_warns(void **state) {
+    (void)state;
+    bt_run_cfg cfg;
+    char command[160];
+    snprintf(command, sizeof command, "rm -rf '%s'", out_path);
+    assert_int_equal(system(command), 0);
+    cfg_of(&cfg, "5", "ckpt.final=false");
+    run(&cfg, &first, "", NULL);
+    cfg_of(&cfg, "0", "ckpt.final=false");
+    memcpy(cfg.isa, "auto", sizeof "auto");
+    run(&cfg, &second, out_path, NULL);
+    assert_int_equal(second.n_steps, STEPS - 5);
+    for (size_t i = 0; i < second.n_steps; i++) {
+        double want = straight.steps[5 + i].v[BT_MS_LOSS], got = second.steps[i].v[BT_MS_LOSS];
+        if (!(fabs(got - want) < 0.01 * want)) fail_msg("step %d: loss %.6f, with generic kernels %.6f", (int)second.steps[i].step, got, want);
+    }
+    if (strcmp(bt_kernels_isa(), "generic") == 0) skip();
+    assert_int_equal(fake_events_of(&second, "warning"), 1);
+    size_t i = 0;
+    while (strcmp(second.events[i].kind, "warning") != 0) i++;
+    assert_non_null(strstr(second.events[i].body[0] ? second.events[i].body : second.events[i].title, "generic"));
+}
+
 static void expect_refusal(const bt_run_cfg *cfg, const char *words) {
     bt_trainer_setup s = {.cfg = cfg, .resume_dir = out_path, .attempt = 1};
     bt_trainer *t = NULL;
@@ -151,6 +175,7 @@ static void init_from_takes_the_weights_only(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resumed_equals_uninterrupted),
+        cmocka_unit_test(resumed_on_other_kernels_warns),
         cmocka_unit_test(checkpoints_come_at_their_interval),
         cmocka_unit_test(another_model_or_other_data_are_refused),
         cmocka_unit_test(init_from_takes_the_weights_only),
