@@ -20,6 +20,7 @@
 #include "engine/kernels/cpu.h"
 #include "engine/parallel/comm.h"
 #include "monitor/job/supervisor.h"
+#include "store/manage.h"
 
 /* ---- plan ------------------------------------------------------------------------------------------------------------ */
 
@@ -144,6 +145,12 @@ static bt_code finish(bt_train_plan *p, bt_writer *writer, const bt_job_result *
     return bt_fail(err, code, "%.400s; no restart: %s (see '%.200s/log.txt')", told, r->why_not_again, p->out);
 }
 
+/* one file holds all runs: its loss would be the loss of them all */
+static void back_up(const bt_train_plan *p) {
+    bt_err why = BT_ERR_INIT;
+    if (bt_store_backup(p->store, &why) != BT_OK) bt_log(BT_LOG_INFO, "%s", why.msg);
+}
+
 static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     char program[PATH_MAX], host[BT_HOST_MAX], user[64];
     bt_writer *writer = NULL;
@@ -188,6 +195,7 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     bt_live_close(live);
     bt_text_release(&greeting);
     bt_writer_close(writer);
+    if (writer) back_up(p);
     bt_job_result_release(&result);
     free_words(words, s.n_words);
     return code;

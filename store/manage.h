@@ -22,6 +22,8 @@ bt_code bt_run_note(const char *path, const char *run, const char *text, double 
 /* a reader's courtesy: runs of this host that were killed together with their ranks have records that never became rows; they do now.
  * Does nothing where there are none, or when the writer is busy for wait_s */
 void bt_store_rescue(bt_db *db, double wait_s);
+/* FILE.backup, a copy of this moment; the one before becomes FILE.backup.1. BT_UNSUPPORTED: no room for it. Needs no lock: it reads */
+bt_code bt_store_backup(const char *path, bt_err *err) BT_MUST_CHECK;
 bt_code bt_store_gc(const char *path, const bt_gc_cfg *cfg, double wait_s, bt_gc_result *out, bt_err *err) BT_MUST_CHECK;
 
 #endif

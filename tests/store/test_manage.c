@@ -187,6 +187,41 @@ static void a_long_run_keeps_its_newest(void **state) {
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step >= 3840", "a") == 2160 * 2);
 }
 
+/* also while another run writes: of one moment, whole, and the one before is kept */
+static void backups(void **state) {
+    bt_tmp *t = *state;
+    char copy[128], older[128], tmp[160];
+    bt_writer *w = NULL;
+    bt_fake f;
+    int attempt;
+    bt_run_start s = bt_fake_run("second");
+    bt_err why = BT_ERR_INIT;
+    assert_int_equal(bt_store_backup(t->db, &why), BT_UNSUPPORTED);     /* nothing there yet */
+    make(t->db, "first", 40);
+    OK(bt_store_backup(t->db, err));
+    OK(bt_writer_open(&w, t->db, 5, err));
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    for (int64_t i = 0; i < 30; i++) {
+        bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, i, 2));
+        if (i == 20) OK(bt_writer_flush(w, err));
+    }
+    OK(bt_store_backup(t->db, err));
+    OK(bt_writer_end(w, "done", "x", 0, err));
+    bt_writer_close(w);
+    snprintf(copy, sizeof copy, "%s.backup", t->db);
+    snprintf(older, sizeof older, "%s.backup.1", t->db);
+    snprintf(tmp, sizeof tmp, "%s.backup-%ld.tmp", t->db, (long)getpid());
+    assert_int_equal(count(copy, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"), 1);
+    assert_true(bt_number(copy, "SELECT count(*) FROM steps WHERE run = ?1", "first") == 40);
+    assert_true(bt_number(copy, "SELECT count(*) FROM steps WHERE run = ?1", "second") >= 21);
+    assert_int_equal(count(older, "SELECT count(*) FROM run"), 1);
+    assert_int_not_equal(access(tmp, F_OK), 0);
+    OK(bt_writer_open(&w, copy, 5, err));                               /* it can be trained into, as the file itself */
+    s.name = "third";
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    bt_writer_close(w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_removed_run_leaves_nothing, bt_tmp_make, bt_tmp_drop),
@@ -194,6 +229,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_living_run_is_not_removed, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(tags_and_notes, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(old_rank_rows_go_and_their_means_stay, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(backups, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_long_run_keeps_its_newest, bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
