@@ -36,6 +36,14 @@ typedef struct kcase {
 static void run_tern_fwd(const work *w) { bt_op_tern_fwd(w->f[0], w->N, w->xq, w->scale, w->packed, 0.5f, w->M, w->N, w->K, 0); }
 static void run_tern_dx(const work *w) { bt_op_tern_dx(w->f[0], w->K, w->f[1], w->N, w->packed, 0.5f, w->M, w->N, w->K, w->prec, 0); }
 static void run_tern_dw(const work *w) { bt_op_tern_dw(w->f[0], w->f[1], w->N, w->xq, w->scale, w->M, w->N, w->K, w->prec); }
+static void run_tern_dx8(const work *w) {
+    bt_noise noise = {(const uint32_t *)w->index, 1};
+    bt_op_tern_dx8(w->f[0], w->K, w->f[1], w->N, w->packed, 0.5f, w->M, w->N, w->K, &noise, 0);
+}
+static void run_tern_dw8(const work *w) {
+    bt_noise noise = {(const uint32_t *)w->index, 1};
+    bt_op_tern_dw8(w->f[0], w->f[1], w->N, w->xq, w->scale, w->M, w->N, w->K, &noise);
+}
 static void run_gemm(const work *w) { bt_op_gemm(w->f[0], w->N, w->f[1], w->K, 0, w->f[2], w->K, 1, 1, w->M, w->N, w->K, w->prec, 0); }
 static void run_gemm_nn(const work *w) { bt_op_gemm(w->f[0], w->N, w->f[1], w->K, 0, w->f[2], w->N, 0, 1, w->M, w->N, w->K, w->prec, 0); }
 static void run_gemm_tn(const work *w) { bt_op_gemm(w->f[0], w->N, w->f[1], w->M, 1, w->f[2], w->N, 0, 1, w->M, w->N, w->K, w->prec, BT_ACC); }
@@ -81,6 +89,8 @@ static const kcase cases[] = {
     {"tern_fwd", PRODUCT, 0, run_tern_fwd, 1, SHAPES},
     {"tern_dx", PRODUCT, 0, run_tern_dx, 2, SHAPES},
     {"tern_dw", PRODUCT, 0, run_tern_dw, 2, SHAPES},
+    {"tern_dx8", PRODUCT, 0, run_tern_dx8, 1, SHAPES},
+    {"tern_dw8", PRODUCT, 0, run_tern_dw8, 1, SHAPES},
     {"gemm a b^T", PRODUCT, 0, run_gemm, 2, "256x8192x512 256x32000x768"},
     {"gemm a b", PRODUCT, 0, run_gemm_nn, 2, "256x512x8192 256x768x32000"},
     {"gemm a^T b +=", PRODUCT, 0, run_gemm_tn, 2, "8192x512x256 32000x768x256"},
@@ -185,7 +195,8 @@ typedef struct bounds { double rate[3], triad; } bounds;            /* by bt_pea
 static const char *const peak_names[] = {"fp32 peak", "bf16 peak", "int8 peak"};
 
 static void put_bound(const bt_bench_kernels_cfg *cfg, bt_bench_row *r, const kcase *c, bt_prec prec, const bounds *b) {
-    bt_peak kind = c->run == run_tern_fwd ? BT_PEAK_INT8 : prec == BT_PREC_BF16 ? BT_PEAK_BF16 : BT_PEAK_FP32;
+    bool int8 = c->run == run_tern_fwd || c->run == run_tern_dx8 || c->run == run_tern_dw8;
+    bt_peak kind = int8 ? BT_PEAK_INT8 : prec == BT_PREC_BF16 ? BT_PEAK_BF16 : BT_PEAK_FP32;
     if (kind == BT_PEAK_INT8 && b->rate[kind] == 0) kind = BT_PEAK_FP32;
     r->unit = c->count == BYTES ? "GB/s" : "GOP/s";
     r->bound = c->count == BYTES ? b->triad : b->rate[kind];
