@@ -93,6 +93,31 @@ static inline void layout_traffic(void) {
     }
 }
 
+/* the norm of every tensor's gradient, of one step, as one rank has it */
+static inline void layout_same_gradients(const fake_sink *lonely) {
+    assert_int_equal(lonely->n_layers, together.n_layers);
+    for (size_t i = 0; i < together.n_layers; i++) {
+        layout_near(lonely->layers[i].v[BT_ML_GRAD_NORM], together.layers[i].v[BT_ML_GRAD_NORM], 1e-5, together.layers[i].tensor, 0);
+    }
+}
+
+/* a folder that all ranks know, made and removed by rank 0 when all have come */
+static inline void layout_folder(char dir[64]) {
+    bt_err err = BT_ERR_INIT;
+    snprintf(dir, 64, "/tmp/bt-layouts-XXXXXX");
+    if (bt_comm_rank(bt_comm_world()) == 0) assert_non_null(mkdtemp(dir));
+    assert_int_equal(bt_broadcast(bt_comm_world(), dir, 64, 0, &err), BT_OK);
+}
+
+static inline void layout_remove(const char *dir) {
+    bt_err err = BT_ERR_INIT;
+    char command[96];
+    assert_int_equal(bt_barrier(bt_comm_world(), &err), BT_OK);
+    if (bt_comm_rank(bt_comm_world()) != 0) return;
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    assert_int_equal(system(command), 0);
+}
+
 /* on every record of every rank the phases add up, and the parts of it are sane */
 static inline void layout_conserves(void) {
     for (size_t i = 0; i < together.n_steps; i++) {

@@ -35,10 +35,7 @@ static void gradients_equal_tensor_by_tensor(void **state) {
         const char *words[18] = {"--steps", "1"};
         for (size_t i = 0; cuts[k][i]; i++) words[2 + i] = cuts[k][i];
         layout_run(&together, words, NULL);
-        assert_int_equal(alone_first.n_layers, together.n_layers);
-        for (size_t i = 0; i < together.n_layers; i++) {
-            layout_near(alone_first.layers[i].v[BT_ML_GRAD_NORM], together.layers[i].v[BT_ML_GRAD_NORM], 1e-5, together.layers[i].tensor, 0);
-        }
+        layout_same_gradients(&alone_first);
     }
 }
 
@@ -47,10 +44,9 @@ static void gradients_equal_tensor_by_tensor(void **state) {
 static void a_slow_rank_gets_less(void **state) {
     (void)state;
     static fake_sink first, second;
-    char dir[64] = "/tmp/bt-balance-XXXXXX", command[96];
+    char dir[64];
     bt_err err = BT_ERR_INIT;
-    if (bt_comm_rank(bt_comm_world()) == 0) assert_non_null(mkdtemp(dir));
-    assert_int_equal(bt_broadcast(bt_comm_world(), dir, sizeof dir, 0, &err), BT_OK);
+    layout_folder(dir);
     assert_int_equal(setenv("BITRAIN_TEST_SLOW", "1:8", 1), 0);
     const char *words[] = {"--balance", "auto", "--micro-batch", "1", "--zero", "2", "--out", dir, "--stop-after", "10", NULL};
     layout_run(&first, words, NULL);
@@ -70,11 +66,7 @@ static void a_slow_rank_gets_less(void **state) {
         assert_true(micros == (i < 10 ? 16 : 8));
         layout_near(alone.steps[i].v[BT_MS_LOSS], s->v[BT_MS_LOSS], 1e-4, "loss", i);
     }
-    assert_int_equal(bt_barrier(bt_comm_world(), &err), BT_OK);
-    if (bt_comm_rank(bt_comm_world()) == 0) {
-        snprintf(command, sizeof command, "rm -rf '%s'", dir);
-        assert_int_equal(system(command), 0);
-    }
+    layout_remove(dir);
 }
 
 int main(void) {

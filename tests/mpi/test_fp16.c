@@ -85,11 +85,10 @@ static void overflow_skips_one_step_on_all_ranks(void **state) {
 static void a_checkpoint_keeps_the_scale(void **state) {
     (void)state;
     static fake_sink first, second;
-    char dir[64] = "/tmp/bt-fp16-XXXXXX", text[64], command[96];
+    char dir[64], text[64];
     bt_err err = BT_ERR_INIT;
     set_scale(text, sizeof text, most_exponent + 1);
-    if (bt_comm_rank(bt_comm_world()) == 0) assert_non_null(mkdtemp(dir));
-    assert_int_equal(bt_broadcast(bt_comm_world(), dir, sizeof dir, 0, &err), BT_OK);
+    layout_folder(dir);
     const char *words[] = {FP16, STRIPES, "--zero", "2", "--set", text, "--set", "train.loss_scale_every=3", "--out", dir, "--stop-after", "6", NULL};
     const char *whole[] = {FP16, STRIPES, "--zero", "2", "--set", text, "--set", "train.loss_scale_every=3", NULL};
     layout_run(&together, whole, NULL);
@@ -107,11 +106,7 @@ static void a_checkpoint_keeps_the_scale(void **state) {
         halved += a[BT_MS_SKIPPED] == 1;
     }
     assert_true(halved >= 2 && halved <= 10);
-    assert_int_equal(bt_barrier(bt_comm_world(), &err), BT_OK);
-    if (bt_comm_rank(bt_comm_world()) == 0) {
-        snprintf(command, sizeof command, "rm -rf '%s'", dir);
-        assert_int_equal(system(command), 0);
-    }
+    layout_remove(dir);
 }
 
 /* steps of one run with the scale 2^exponent that were not applied */

@@ -1,6 +1,6 @@
 /* mpi: 4
  * ZeRO 1, 2 and 3 on four ranks in every cut of shards and replicas: the story of one rank; bytes as the formula says; memory of
- * the moments shared out; a checkpoint of one layout goes on in others. */
+ * the moments shared out. test_layouts.c takes checkpoints from one layout to another. */
 #include <unistd.h>
 
 #include "tests/mpi/layouts.h"
@@ -36,10 +36,7 @@ static void gradients_equal_tensor_by_tensor(void **state) {
         const char *words[18] = {"--steps", "1"};
         for (size_t i = 0; i < 14 && layouts[k].words[i]; i++) words[2 + i] = layouts[k].words[i];
         layout_run(&together, words, NULL);
-        assert_int_equal(alone_first.n_layers, together.n_layers);
-        for (size_t i = 0; i < together.n_layers; i++) {
-            layout_near(alone_first.layers[i].v[BT_ML_GRAD_NORM], together.layers[i].v[BT_ML_GRAD_NORM], 1e-5, together.layers[i].tensor, 0);
-        }
+        layout_same_gradients(&alone_first);
     }
 }
 
@@ -97,52 +94,6 @@ static void latent_weights_lie_with_their_owner_only(void **state) {
     }
 }
 
-/* ---- a checkpoint of each layout goes on in each other ---------------------------------------------------------------- */
-
-static char dir[64];
-
-static void run_part(fake_sink *f, const struct layout *l, const char *stop_after, const char *resume_dir) {
-    const char *words[32] = {"--steps", "8", "--lr", "1e-3", "--stop-after", stop_after, "--out", dir};
-    size_t n = 8;
-    for (size_t i = 0; i < 14 && l->words[i]; i++) words[n++] = l->words[i];
-    bt_run_cfg cfg;
-    tiny_cfg(&cfg, words);
-    memset(f, 0, sizeof *f);
-    bt_trainer *t = tiny_create(&cfg, f, NULL, resume_dir);
-    bt_train_result r;
-    bt_err err = BT_ERR_INIT;
-    if (bt_trainer_run(t, &r, &err) != BT_OK) fail_msg("%s: %s", l->name, err.msg);
-    bt_trainer_destroy(t);
-    assert_int_equal(bt_broadcast(bt_comm_world(), f, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
-}
-
-static void a_checkpoint_of_one_layout_goes_on_in_another(void **state) {
-    (void)state;
-    static const struct layout plain = {"plain", {NULL}, 1, false};
-    bt_err err = BT_ERR_INIT;
-    for (size_t k = 0; k < N_LAYOUTS; k++) {
-        const struct layout *from = &layouts[k], *to = k + 1 < N_LAYOUTS ? &layouts[k + 1] : &plain;
-        snprintf(dir, sizeof dir, "/tmp/bt-zero-XXXXXX");
-        if (bt_comm_rank(bt_comm_world()) == 0) assert_non_null(mkdtemp(dir));
-        assert_int_equal(bt_broadcast(bt_comm_world(), dir, sizeof dir, 0, &err), BT_OK);
-        run_part(&together, from, "0", "");
-        static fake_sink first, second;
-        run_part(&first, from, "5", "");
-        run_part(&second, to, "0", dir);
-        assert_int_equal(second.n_steps, 3);
-        for (int i = 0; i < 3; i++) {
-            assert_int_equal(second.steps[i].step, 5 + i);
-            layout_near(together.steps[5 + i].v[BT_MS_LOSS], second.steps[i].v[BT_MS_LOSS], 1e-5, from->name, (size_t)(5 + i));
-        }
-        assert_int_equal(bt_barrier(bt_comm_world(), &err), BT_OK);
-        if (bt_comm_rank(bt_comm_world()) == 0) {
-            char command[96];
-            snprintf(command, sizeof command, "rm -rf '%s'", dir);
-            assert_int_equal(system(command), 0);
-        }
-    }
-}
-
 int main(void) {
     bt_err err = BT_ERR_INIT;
     static const char *const one_step[] = {"--steps", "1", NULL};
@@ -155,7 +106,6 @@ int main(void) {
         cmocka_unit_test(bytes_follow_the_formula),
         cmocka_unit_test(moments_are_shared_out),
         cmocka_unit_test(latent_weights_lie_with_their_owner_only),
-        cmocka_unit_test(a_checkpoint_of_one_layout_goes_on_in_another),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (failed) bt_comm_abort(1);
