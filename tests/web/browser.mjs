@@ -111,10 +111,16 @@ const truths = {
     assert.deepEqual([kinds[0][5], kinds[0][8], kinds[0][9]], [`${want[0].wire / 1e3} kB`, `${want[0].exposed.toFixed(2)} ms`, `${want[0].wait.toFixed(2)} ms`]);
   },
   async ternary(page) {
-    const want = sql("SELECT layer, tensor, zero_frac, pos_frac, flip_frac FROM layers WHERE run = 'base' AND step = (SELECT max(step) FROM layers WHERE run = 'base') ORDER BY layer, tensor");
+    const want = sql("SELECT * FROM layers WHERE run = 'base' AND step = (SELECT max(step) FROM layers WHERE run = 'base') ORDER BY layer, tensor");
     const got = await page.locator("figure").first().locator("tbody tr").evaluateAll((trs) => trs.map((tr) => [...tr.cells].map((c) => c.textContent)));
     assert.equal(got.length, want.length);
     want.forEach((w, i) => assert.deepEqual([got[i][0], got[i][2], got[i][3]], [`${w.layer} ${w.tensor}`, `${(w.zero_frac * 100).toFixed(1)} %`, `${(w.pos_frac * 100).toFixed(1)} %`]));
+    const titles = await page.locator("figure").first().locator("thead th").allTextContents();
+    for (const [key, title] of [["flip_frac", "flipped"], ["sign_flip_frac", "sign flips"], ["oscillation_frac", "taken back"], ["boundary_frac", "near a threshold"]]) {
+      const at = titles.indexOf(title);
+      assert.equal(at >= 0, typeof want[0][key] === "number", `the column "${title}"`);
+      if (at >= 0) want.forEach((w, i) => assert.equal(got[i][at], `${(w[key] * 100).toFixed(2)} %`));
+    }
   },
   async events(page) {
     assert.match(await figure(page, "Timeline").locator("figcaption").textContent(), new RegExp(`^${truth("SELECT count(*) FROM events WHERE run = 'base'")} events`));

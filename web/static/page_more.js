@@ -7,6 +7,10 @@ import { bytes, count, date, digits, percent, seconds } from "./format.js";
 
 const codes = [["neg_frac", "−1", "--neg"], ["zero_frac", "0", "--zero"], ["pos_frac", "+1", "--pos"]].map(([key, label, color]) => ({ key, label, color }));
 
+// statistics that a run may have beside the codes themselves
+const unrest = [["sign_flip_frac", "sign flips", "codes that went from −1 to +1 or back since the sample before"], ["oscillation_frac", "taken back", "codes that are again what they were two samples ago"],
+  ["boundary_frac", "near a threshold", "latent weights within 0.05 scale of a rounding threshold: 5.9 % if Gaussian"]];
+
 export function ternaryPage(root, ctx) {
   let map = null, what = "flip_history";
   const load = async () => { const d = await get(`runs/${ctx.run}/layers`); return { layers: { ...d.layers, rows: d.layers.rows.filter((r) => r.zero_frac !== null) } }; }, name = (r) => (r.layer < 0 ? r.tensor : `${r.layer} ${r.tensor}`), none = (body) => body.replaceChildren(h("div", { class: "empty" }, "no ternary statistics recorded yet: they are sampled every few steps"));
@@ -16,7 +20,7 @@ export function ternaryPage(root, ctx) {
       if (!d.layers.rows.length) { none(body); return; }
       const percentCell = (k) => ({ title: codes.find((c) => c.key === k).label, num: true, cell: (r) => percent(r[k]) });
       body.replaceChildren(legend(codes), table([{ title: "tensor", cell: name }, { title: "−1, 0, +1", cell: (r) => bar(codes.map((c) => ({ share: r[c.key], color: c.color, label: `${c.label}: ${percent(r[c.key])}` })), `${name(r)}: ${percent(r.zero_frac)} zero`) }, percentCell("zero_frac"), percentCell("pos_frac"), percentCell("neg_frac"),
-        { title: "flipped", num: true, help: "codes that differ from the sample before", cell: (r) => percent(r.flip_frac, 2) }, { title: "flips over time", cell: (r) => spark(r.flip_history.filter((v) => v !== null), `flip rate of ${name(r)}`) }, { title: "zeros over time", help: "the line is 31.0 %: Gaussian latents", cell: (r) => spark(r.zero_history.filter((v) => v !== null), `share of zeros of ${name(r)}`, 0.31) }, { title: "bits", num: true, help: "entropy of the codes; 1.58 at most", cell: (r) => digits(r.entropy_bits, 3) },
+        { title: "flipped", num: true, help: "codes that differ from the sample before", cell: (r) => percent(r.flip_frac, 2) }, { title: "flips over time", cell: (r) => spark(r.flip_history.filter((v) => v !== null), `flip rate of ${name(r)}`) }, { title: "zeros over time", help: "the line is 31.0 %: Gaussian latents", cell: (r) => spark(r.zero_history.filter((v) => v !== null), `share of zeros of ${name(r)}`, 0.31) }, ...unrest.filter(([k]) => d.layers.rows.some((r) => typeof r[k] === "number")).map(([k, title, help]) => ({ title, help, num: true, cell: (r) => percent(r[k], 2) })), { title: "bits", num: true, help: "entropy of the codes; 1.58 at most", cell: (r) => digits(r.entropy_bits, 3) },
         { title: "scale", num: true, cell: (r) => digits(r.scale, 3) }, { title: "gradient", num: true, cell: (r) => digits(r.grad_norm, 3) }], d.layers.rows, "codes of each tensor"));
     },
     sentence(d) { const r = d.layers.rows, mean = (k) => r.reduce((s, x) => s + (x[k] || 0), 0) / r.length; return r.length ? `${r.length} ternary tensors at step ${d.layers.step}: ${percent(mean("zero_frac"))} zeros, ${percent(mean("flip_frac"), 2)} flipped since the last sample, ${digits(mean("entropy_bits"), 3)} bits a weight, on average.` : ""; },
