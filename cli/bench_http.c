@@ -47,7 +47,7 @@ typedef struct http_bench {
     bt_companion server;
     int port;
     double start_ms, first_byte_p50, first_byte_p95, cold_p95, cold_max, rank_ms, zoom_p50, zoom_p95, zoom_max, per_s, per_s_tiny, honest_p50, honest_p99, honest_max;
-    double event_p50, event_p95, rss_before, rss_after;
+    double attacked_cores, event_p50, event_p95, rss_before, rss_after;
     int64_t honest, honest_failed, events;
 } http_bench;
 
@@ -84,6 +84,18 @@ static double rss_mib(int pid) {
     while (f && fgets(line, sizeof line, f)) sscanf(line, "VmRSS: %lf", &kib);
     if (f) fclose(f);
     return kib / 1024;
+}
+
+/* processor time of the server so far, in seconds */
+static double cpu_of(int pid) {
+    char path[64], text[1024] = "";
+    unsigned long user = 0, system = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *f = fopen(path, "r");
+    const char *after = f && fgets(text, sizeof text, f) ? strrchr(text, ')') : NULL;
+    if (f) fclose(f);
+    if (!after || sscanf(after, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2) return NAN;
+    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
 static bt_code ask(bt_http *h, const char *path, bt_err *err) {
@@ -221,7 +233,9 @@ static bt_code attacked(http_bench *b, bt_err *err) {
     }
     bt_sleep_ns(500000000);
     int n = 0;
-    for (int64_t t0 = bt_now_ns(); bt_now_ns() - t0 < 2 * b->cfg->load_s * 1000000000 && n < MOST;) {
+    const double used = cpu_of((int)b->server.pid);
+    const int64_t t0 = bt_now_ns();
+    while (bt_now_ns() - t0 < 2 * b->cfg->load_s * 1000000000 && n < MOST) {
         bt_http h = {.fd = -1, .port = b->port, .token = token};
         int64_t t = bt_now_ns();
         if (bt_http_get(&h, "/healthz") != 0) b->honest_failed++;
@@ -229,6 +243,7 @@ static bt_code attacked(http_bench *b, bt_err *err) {
         bt_http_close(&h);
         bt_sleep_ns(20000000);
     }
+    b->attacked_cores = (cpu_of((int)b->server.pid) - used) / ((double)(bt_now_ns() - t0) / 1e9);
     atomic_store(&stop, true);
     pthread_join(l.thread, NULL);
     qsort(ms, (size_t)n, sizeof ms[0], bt_bench_by_value);
@@ -339,6 +354,7 @@ static bt_code print_result(const http_bench *b, bt_err *err) {
         {"attacked_ms_p99", "honest request among them, 99 %", b->honest_p99, "ms"},
         {"attacked_ms_max", "honest request among them, largest", b->honest_max, "ms"},
         {"attacked_failed", "honest requests refused", (double)b->honest_failed, ""},
+        {"attacked_cores", "what the attack takes of the machine: cores the server is busy", b->attacked_cores, "cores"},
         {"event_ms_p50", "step committed until its event arrives, median", b->event_p50, "ms"},
         {"event_ms_p95", "step committed until its event arrives, 95 %", b->event_p95, "ms"},
         {"rss_before_mib", "memory of the server before the stream", b->rss_before, "MiB"},

@@ -10,7 +10,7 @@ out=$(TMPDIR=$dir "$BITRAIN" bench http --steps 2000 --ranks 2 --load-s 1 --stre
 value() { printf '%s' "$out" | grep -oE "\"$1\":[-0-9.e+]+" | cut -d: -f2; }
 failed=0
 for key in start_ms first_byte_ms_p50 first_byte_ms_p95 series_cold_ms_p95 series_cold_ms_max series_rank_ms series_zoom_ms_p50 series_zoom_ms_p95 series_zoom_ms_max requests_per_s requests_tiny_per_s \
-    attacked_ms_p50 attacked_ms_p99 attacked_ms_max event_ms_p50 event_ms_p95 rss_before_mib rss_after_mib stream_events; do
+    attacked_ms_p50 attacked_ms_p99 attacked_ms_max attacked_cores event_ms_p50 event_ms_p95 rss_before_mib rss_after_mib stream_events; do
     awk -v v="$(value $key)" 'BEGIN {exit !(v > 0)}' || { echo "FAIL: $key is '$(value $key)'"; failed=1; }
 done
 [ "$(value attacked_failed)" = 0 ] || { echo "FAIL: $(value attacked_failed) honest requests were refused under attack"; failed=1; }
