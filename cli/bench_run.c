@@ -16,7 +16,7 @@ int bt_bench_by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static double cpu_s(void) {
+double bt_bench_cpu_s(void) {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
     return (double)u.ru_utime.tv_sec + (double)u.ru_stime.tv_sec + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
@@ -87,7 +87,7 @@ bt_code bt_bench_write_run(const char *path, int64_t steps, int ranks, bool with
         int64_t n = steps - first < STRETCH ? steps - first : STRETCH;
         for (int64_t i = 0; i < n; i++) bt_bench_step(first + i, ranks, values + i * BT_MS_COUNT, all + i * ranks * BT_MR_COUNT);
         int64_t t0 = bt_now_ns();
-        double c0 = cpu_s();
+        double c0 = bt_bench_cpu_s();
         const bt_sink *sink = bt_writer_sink(w);
         for (int64_t i = 0; i < n; i++) {
             sink->step(sink->ctx, &(bt_step_record){.step = first + i, .wall_us = 1700000000000000 + (first + i) * 300000, .values = values + i * BT_MS_COUNT,
@@ -95,7 +95,7 @@ bt_code bt_bench_write_run(const char *path, int64_t steps, int ranks, bool with
         }
         code = bt_writer_flush(w, err);
         *wall_s += (double)(bt_now_ns() - t0) / 1e9;
-        *used_s += cpu_s() - c0;
+        *used_s += bt_bench_cpu_s() - c0;
     }
     if (code == BT_OK) code = bt_writer_end(w, "done", "bench", 0, err);
     bt_writer_close(w);

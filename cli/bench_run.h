@@ -10,6 +10,7 @@
 
 /* BT_MS_COUNT values of a step, and BT_MR_COUNT of each of its ranks */
 void bt_bench_step(int64_t step, int ranks, double *values, double *all);
+double bt_bench_cpu_s(void);           /* processor time of this process */
 bt_code bt_bench_begin(bt_writer *w, const char *name, int ranks, bt_err *err) BT_MUST_CHECK;
 /* a whole run "bench"; wall and processor time of the writing alone (steps are made beforehand, a stretch at a time) */
 bt_code bt_bench_write_run(const char *path, int64_t steps, int ranks, bool with_ranks, double *wall_s, double *used_s, bt_err *err) BT_MUST_CHECK;

@@ -5,7 +5,9 @@
  * push        time the training thread spends in the sink for a step
  * commit      from the sink's call to the commit, one step at a time
  * runs        the list of `bitrain runs` over many runs
- * first view  opening the file and loading what the first screen shows of the whole run; again: the same one step later */
+ * first view  opening the file and loading every part of the view of the whole run: best of five, and its processor time;
+ *             again: the same once more */
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +23,7 @@
 #include "store/view.h"
 
 typedef struct store_cfg {
-    char dir[512];
+    char dir[512], keep[512];
     int64_t ranks, steps, runs;
     bool json;
 } store_cfg;
@@ -31,13 +33,14 @@ static const bt_opt store_opts[] = {
     {"steps", "--steps", BT_OPT_INT, offsetof(store_cfg, steps), sizeof(int64_t), "50000", 100, 1e8, NULL, "steps", "its length"},
     {"runs", "--runs", BT_OPT_INT, offsetof(store_cfg, runs), sizeof(int64_t), "1000", 1, 1e5, NULL, NULL, "runs that are listed"},
     {"dir", "--dir", BT_OPT_TEXT, offsetof(store_cfg, dir), 512, "", 0, 0, NULL, NULL, "folder for the database of the measurement (default: $TMPDIR or /tmp)"},
+    {"keep", "--keep", BT_OPT_TEXT, offsetof(store_cfg, keep), 512, "", 0, 0, NULL, NULL, "leave the database behind as this file (for tests/bench/top_cost.py)"},
     {"json", "--json", BT_OPT_BOOL, offsetof(store_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "one JSON object"},
 };
 
 enum { PROBES = 60 };                   /* 60 ms apart: each finds the writer asleep, as steps slower than 20/s do */
 
 typedef struct figures {
-    double rows_per_s, rows_per_cpu_s, steps_per_s, bytes_per_row, bytes_per_step, push_us_p50, push_us_p95, commit_ms_p50, commit_ms_p95, runs_ms, first_view_ms, again_ms;
+    double rows_per_s, rows_per_cpu_s, steps_per_s, bytes_per_row, bytes_per_step, push_us_p50, push_us_p95, commit_ms_p50, commit_ms_p95, runs_ms, first_view_ms, first_view_cpu_ms, again_ms;
 } figures;
 
 typedef struct bench { const store_cfg *cfg; char dir[600], db[640]; figures out; } bench;
@@ -108,9 +111,27 @@ static bt_code measure_list(bench *b, bt_err *err) {
     return code;
 }
 
-static bt_code measure_view(bench *b, bt_err *err) {
+static bt_code look(const char *path, const bt_view_ask *ask, double *first_ms, double *cpu_ms, double *again_ms, bt_err *err) {
     bt_db *db = NULL;
     bt_view *v = NULL;
+    int64_t t0 = bt_now_ns();
+    double c0 = bt_bench_cpu_s();
+    bt_code code = bt_db_open(&db, path, err);
+    if (code == BT_OK) code = bt_view_open(&v, db, err);
+    if (code == BT_OK) code = bt_view_load(v, ask, err);
+    *first_ms = (double)(bt_now_ns() - t0) / 1e6;
+    *cpu_ms = (bt_bench_cpu_s() - c0) * 1e3;
+    t0 = bt_now_ns();
+    if (code == BT_OK) code = bt_view_load(v, ask, err);
+    *again_ms = (double)(bt_now_ns() - t0) / 1e6;
+    bt_view_close(v);
+    bt_db_close(db);
+    return code;
+}
+
+enum { LOOKS = 5 };
+
+static bt_code measure_view(bench *b, bt_err *err) {
     bt_view_ask ask;
     bt_view_ask_init(&ask);
     ask.run = "bench";
@@ -118,17 +139,15 @@ static bt_code measure_view(bench *b, bt_err *err) {
     ask.n_series = 4;
     const int metrics[] = {BT_MS_LOSS, BT_MS_TOKENS_PER_S, BT_MS_GRAD_NORM, BT_MS_LR};
     for (int i = 0; i < 4; i++) ask.series[i] = (bt_series_ask){.rank = -1, .metric = metrics[i]};
-    int64_t t0 = bt_now_ns();
-    bt_code code = bt_db_open(&db, b->db, err);
-    if (code == BT_OK) code = bt_view_open(&v, db, err);
-    if (code == BT_OK) code = bt_view_load(v, &ask, err);
-    b->out.first_view_ms = (double)(bt_now_ns() - t0) / 1e6;
-    t0 = bt_now_ns();
-    if (code == BT_OK) code = bt_view_load(v, &ask, err);
-    b->out.again_ms = (double)(bt_now_ns() - t0) / 1e6;
-    bt_view_close(v);
-    bt_db_close(db);
-    return code;
+    b->out.first_view_ms = b->out.first_view_cpu_ms = b->out.again_ms = INFINITY;
+    for (int i = 0; i < LOOKS; i++) {
+        double first, cpu, again;
+        BT_TRY(look(b->db, &ask, &first, &cpu, &again, err));
+        b->out.first_view_ms = fmin(b->out.first_view_ms, first);
+        b->out.first_view_cpu_ms = fmin(b->out.first_view_cpu_ms, cpu);
+        b->out.again_ms = fmin(b->out.again_ms, again);
+    }
+    return BT_OK;
 }
 
 /* no row is dropped for its age: the file's size is to be that of all */
@@ -173,7 +192,8 @@ static bt_code print_result(const bench *b, bt_err *err) {
         {"commit_ms_p50", "step until committed, median", b->out.commit_ms_p50, "ms"},
         {"commit_ms_p95", "step until committed, 95 %", b->out.commit_ms_p95, "ms"},
         {"runs_ms", "list of all runs", b->out.runs_ms, "ms"},
-        {"first_view_ms", "first screen of the whole run", b->out.first_view_ms, "ms"},
+        {"first_view_ms", "first view of the whole run", b->out.first_view_ms, "ms"},
+        {"first_view_cpu_ms", "its processor time", b->out.first_view_cpu_ms, "ms"},
         {"view_again_ms", "the same once more", b->out.again_ms, "ms"},
     };
     const bt_figure sizes[] = {{"ranks", "ranks", (double)b->cfg->ranks, ""}, {"steps", "steps", (double)b->cfg->steps, ""}, {"runs", "runs listed", (double)b->cfg->runs, ""}};
@@ -204,6 +224,7 @@ bt_code bt_bench_store(int argc, char **argv, int *exit_status, bt_err *err) {
     BT_TRY(bt_bench_folder(b.dir, sizeof b.dir, cfg.dir, err));
     snprintf(b.db, sizeof b.db, "%s/m.db", b.dir);
     bt_code code = measure(&b, err);
+    if (code == BT_OK && cfg.keep[0] && rename(b.db, cfg.keep) != 0) code = bt_fail_errno(err, BT_IO, errno, "cannot move the database to '%s' (name a file in the folder of --dir)", cfg.keep);
     remove_files(&b);
     return code == BT_OK ? print_result(&b, err) : code;
 }

@@ -15,7 +15,7 @@ typedef struct dots {
     uint8_t *color;                 /* (r.h, r.w) */
 } dots;
 
-typedef struct scale { double x0, x1, y0, y1; bool log_y; } scale;
+typedef struct scale { double x0, x1, y0, y1; bool log_y; double y0_log, y_log; } scale;     /* y_log: between y0 and y1 */
 
 void bt_plot_init(bt_plot *p) {
     *p = (bt_plot){.x0 = NAN, .x1 = NAN, .y0 = NAN, .y1 = NAN, .cursor_x = NAN};
@@ -125,8 +125,25 @@ static int to_dot(double frac, int size) {
 static int x_dot(const dots *d, const scale *s, double x) { return to_dot((x - s->x0) / (s->x1 - s->x0), d->w); }
 
 static int y_dot(const dots *d, const scale *s, double y) {
-    double f = s->log_y ? (log(fmax(y, 1e-300)) - log(s->y0)) / (log(s->y1) - log(s->y0)) : (y - s->y0) / (s->y1 - s->y0);
+    double f = s->log_y ? (log(y > 1e-300 ? y : 1e-300) - s->y0_log) / s->y_log : (y - s->y0) / (s->y1 - s->y0);
     return d->h - 1 - to_dot(f, d->h);
+}
+
+/* the dots y0 .. y1 of a column, a cell at a time */
+static void column(dots *d, int x, int y0, int y1, uint8_t color) {
+    if (y1 >= d->h) y1 = d->h - 1;
+    if (x < 0 || x >= d->w || y0 > y1) return;
+    unsigned rows = 0;
+    for (int k = 0; k < d->dy; k++) rows |= 1U << (k * d->dx + x % d->dx);
+    for (int cell = y0 / d->dy, last = y1 / d->dy; cell <= last; cell++) {
+        const int above = y0 - cell * d->dy, below = (cell + 1) * d->dy - 1 - y1;      /* dots of this cell outside of it */
+        unsigned bits = rows;
+        if (above > 0) bits &= ~0U << (above * d->dx);
+        if (below > 0) bits &= ~(~0U << ((d->dy - below) * d->dx));
+        const size_t i = (size_t)cell * (size_t)d->r.w + (size_t)(x / d->dx);
+        d->bits[i] |= (uint8_t)bits;
+        d->color[i] = color;
+    }
 }
 
 static void draw_band(dots *d, const scale *s, const bt_plot_series *p) {
@@ -135,8 +152,7 @@ static void draw_band(dots *d, const scale *s, const bt_plot_series *p) {
         int x1 = x_dot(d, s, p->x[i]), x0 = i > 0 && !isnan(p->lo[i - 1]) ? x_dot(d, s, p->x[i - 1]) + 1 : x1;
         int top = y_dot(d, s, p->hi[i]), bottom = y_dot(d, s, p->lo[i]);
         if (top < 0) top = 0;
-        for (int x = x0 < 0 ? 0 : x0 > x1 ? x1 : x0; x <= x1 && x < d->w; x++)      /* a bucket reaches back to the one before */
-            for (int y = top; y <= bottom && y < d->h; y++) dot(d, x, y, p->band ? p->band : BT_C_FAINT);
+        for (int x = x0 < 0 ? 0 : x0 > x1 ? x1 : x0; x <= x1 && x < d->w; x++) column(d, x, top, bottom, p->band ? p->band : BT_C_FAINT);    /* a bucket reaches back to the one before */
     }
 }
 
@@ -190,8 +206,8 @@ static bool dots_init(dots *d, bt_canvas *c, bt_rect r) {
 
 static void widen(double v, bool positive_only, double *lo, double *hi) {
     if (!isfinite(v) || (positive_only && v <= 0)) return;
-    *lo = fmin(*lo, v);
-    *hi = fmax(*hi, v);
+    if (v < *lo) *lo = v;
+    if (v > *hi) *hi = v;
 }
 
 static scale find_scale(const bt_plot *p, const bt_plot_series *s, size_t n) {
@@ -204,7 +220,7 @@ static scale find_scale(const bt_plot *p, const bt_plot_series *s, size_t n) {
             if (any) widen(s[k].x[i], false, &x0, &x1);
         }
     for (size_t i = 0; i < p->n_levels; i++) widen(p->levels[i].y, p->log_y, &y0, &y1);
-    scale r = {isnan(p->x0) ? x0 : p->x0, isnan(p->x1) ? x1 : p->x1, isnan(p->y0) ? y0 : p->y0, isnan(p->y1) ? y1 : p->y1, p->log_y};
+    scale r = {isnan(p->x0) ? x0 : p->x0, isnan(p->x1) ? x1 : p->x1, isnan(p->y0) ? y0 : p->y0, isnan(p->y1) ? y1 : p->y1, p->log_y, 0, 0};
     if (!isfinite(r.y0) || !isfinite(r.y1)) r.y0 = p->log_y ? 0.1 : 0, r.y1 = 1;
     if (!isfinite(r.x0) || !isfinite(r.x1)) r.x0 = 0, r.x1 = 1;
     if (r.x1 <= r.x0) r.x1 = r.x0 + 1;
@@ -220,6 +236,7 @@ static scale find_scale(const bt_plot *p, const bt_plot_series *s, size_t n) {
         if (isnan(p->y1)) r.y1 += pad;
     }
     if (r.y1 <= r.y0) r.y1 = r.y0 + 1;
+    if (r.log_y) r.y0_log = log(r.y0), r.y_log = log(r.y1) - r.y0_log;
     return r;
 }
 

@@ -3,15 +3,22 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "engine/base/clock.h"
 #include "monitor/tui/top_state.h"
 
 #define SECOND INT64_C(1000000000)
 
-/* a load may take at most a hundredth of the time between loads: watching costs 1 % of a core at most */
+static double cpu_s(void) {             /* a busy machine must not make us slower than we are */
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* loading, drawing and showing may take at most a hundredth of the time between loads: watching costs 1 % of a core at most */
 static int64_t load_interval_ns(const bt_top *t) {
-    double s = t->load_cost_s * 100;
+    double s = (t->load_cost_s + t->draw_cost_s) * 110;         /* the rest is for waiting and looking */
     return (int64_t)((s < 0.1 ? 0.1 : s > 5 ? 5 : s) * 1e9);
 }
 
@@ -45,6 +52,7 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
     bt_code code = bt_top_open(t, cfg, term, err);
     int64_t loaded = 0, shown = 0;
     bool unshown = false;
+    double drawn = 0;
     t->reload = true;
     while (code == BT_OK && !t->quit) {
         int64_t now = bt_now_ns();
@@ -60,12 +68,16 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
             t->dirty = true;
             t->reload = t->reload || (!t->frozen && t->has_run && t->view->head.live && now - loaded >= load_interval_ns(t));
         }
+        const double before = cpu_s();
         if (t->dirty) {
             code = bt_top_draw(t, err);
+            drawn = cpu_s() - before;
             unshown = true;
         }
         if (code == BT_OK && unshown && now - shown >= SECOND / 10) {
+            const double began = cpu_s();
             code = bt_term_present(term, &t->canvas, err);
+            t->draw_cost_s = drawn + cpu_s() - began;
             shown = bt_now_ns();
             unshown = false;
         }

@@ -94,7 +94,7 @@ typedef struct bt_top {
     char form[BT_FORM_FIELDS][128];
     /* loop */
     int64_t seen_version;
-    double load_cost_s;
+    double load_cost_s, draw_cost_s;    /* processor time of the newest load, and of drawing and showing it */
     bool quit, dirty, reload;
     bt_err load_error;
 } bt_top;
