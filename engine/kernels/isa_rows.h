@@ -39,8 +39,29 @@ BT_INLINE float row_dot(const float *a, const float *b, size_t C) {
     return v_hsum(v_add(v_add(s[0], s[1]), v_add(s[2], s[3])));
 }
 
+/* The sum of squares by strips of 32 columns, which are added in double: where a row is cut at such a strip between ranks, their
+ * sums make the whole row's, down to an error far below one float's. */
+BT_INLINE double row_squares(const float *x, size_t C) {
+    enum { STRIP = 32 };
+    vd low = d_zero(), high = low;
+    size_t i = 0;
+    for (; i + STRIP <= C; i += STRIP) {
+        vf s = v_set(0);
+        BT_UNROLL for (size_t j = 0; j < STRIP; j += VL) { vf v = v_load(x + i + j); s = v_fma(v, v, s); }
+        low = d_add_low(low, s);
+        high = d_add_high(high, s);
+    }
+    if (i < C) {
+        vf s = v_set(0);
+        for (; i < C; i += VL) { vf v = v_load_n(x + i, C - i < VL ? C - i : VL); s = v_fma(v, v, s); }
+        low = d_add_low(low, s);
+        high = d_add_high(high, s);
+    }
+    return d_hsum(low) + d_hsum(high);
+}
+
 BT_INLINE float row_rstd(const float *x, float eps, size_t C) {
-    return (float)(1.0 / sqrt((double)row_dot(x, x, C) / (double)C + (double)eps));
+    return (float)(1.0 / sqrt(row_squares(x, C) / (double)C + (double)eps));
 }
 
 static void rows_rmsnorm(float *y, float *rstd, const float *x, const float *gain, float eps, size_t rows, size_t C) {
@@ -232,11 +253,18 @@ static void rows_gemv(float *y, const float *w, const float *x, size_t K, size_t
         return (double)v_hsum(v_add(v_add(s[0], s[1]), v_add(s[2], s[3])));                         \
     }
 #define TERM_SQUARE(v, s) v_fma(v, v, s)
-#define TERM_ABS(v, s) v_add(s, v_abs(v))
-#define TERM_VALUE(v, s) v_add(s, v)
 SUM_SLOT(rows_sum_squares, TERM_SQUARE)
-SUM_SLOT(rows_sum_abs, TERM_ABS)
-SUM_SLOT(rows_sum, TERM_VALUE)
+
+/* Sums that make a weight's scale run in double: it is the same float however the tensor lies in ranks. */
+#define PRECISE_SUM_SLOT(name, term)                                                                \
+    static double name(const float *x, size_t count) {                                              \
+        vd low = d_zero(), high = low;                                                              \
+        EACH_VECTOR(count, vf v = term(ld(x + i, n)); low = d_add_low(low, v); high = d_add_high(high, v)); \
+        return d_hsum(low) + d_hsum(high);                                                          \
+    }
+#define SAME(v) (v)
+PRECISE_SUM_SLOT(rows_sum_abs, v_abs)
+PRECISE_SUM_SLOT(rows_sum, SAME)
 
 static void rows_adamw(float *w, const float *g, float *m, float *v, float grad_scale, float lr, float b1, float b2, float eps, float decay,
                        float c1, float c2, size_t count) {

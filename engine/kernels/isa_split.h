@@ -11,20 +11,15 @@
 static void split_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C) {
     for (size_t r = 0; r < rows; r++) {
         const float *xr = x + r * C;
-        vf sum = v_set(0), sum2 = sum, top = sum, top2 = sum;
+        vf top = v_set(0), top2 = top;
         size_t c = 0;
         for (; c + 2 * VL <= C; c += 2 * VL) {
-            vf a = v_load(xr + c), b = v_load(xr + c + VL);
-            sum = v_fma(a, a, sum);
-            sum2 = v_fma(b, b, sum2);
-            top = v_max(top, v_abs(v_mul(a, gain_at(gain, c, VL))));
-            top2 = v_max(top2, v_abs(v_mul(b, gain_at(gain, c + VL, VL))));
+            top = v_max(top, v_abs(v_mul(v_load(xr + c), gain_at(gain, c, VL))));
+            top2 = v_max(top2, v_abs(v_mul(v_load(xr + c + VL), gain_at(gain, c + VL, VL))));
         }
         for (; c < C; c += VL) {
             size_t n = C - c < VL ? C - c : VL;
-            vf a = ld(xr + c, n);
-            sum = v_fma(a, a, sum);
-            top = v_max(top, v_abs(v_mul(a, gain_at(gain, c, n))));
+            top = v_max(top, v_abs(v_mul(ld(xr + c, n), gain_at(gain, c, n))));
         }
         float most = v_hmax(v_max(top, top2));
         vf vmost = v_set(most), at = v_set(0), zero = at;
@@ -33,7 +28,7 @@ static void split_row_stats(bt_row_stat *out, const float *x, const float *gain,
         vf vx = v_set(x0), g = zero;
         if (gain) EACH_VECTOR(C, vf a = ld(xr + i, n); vf b = ld(gain + i, n);
                               g = v_max(g, v_where_eq(v_abs(v_mul(a, b)), vmost, v_where_eq(v_abs(a), vx, v_abs(b), zero), zero)));
-        out[r] = (bt_row_stat){(double)v_hsum(v_add(sum, sum2)), x0, gain ? v_hmax(g) : 1.0f};
+        out[r] = (bt_row_stat){row_squares(xr, C), x0, gain ? v_hmax(g) : 1.0f};
     }
 }
 

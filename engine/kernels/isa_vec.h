@@ -41,6 +41,13 @@ BT_INLINE vf v_where_n(vf a, vf b, size_t n) { return _mm512_mask_blend_ps(v_fir
 BT_INLINE vf v_where_eq(vf x, vf y, vf a, vf b) { return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, y, _CMP_EQ_OQ), b, a); }     /* x == y ? a : b */
 BT_INLINE float v_hsum(vf a) { return _mm512_reduce_add_ps(a); }
 BT_INLINE float v_hmax(vf a) { return _mm512_reduce_max_ps(a); }
+typedef __m512d vd;
+BT_INLINE vd d_zero(void) { return _mm512_setzero_pd(); }
+BT_INLINE vd d_add_low(vd s, vf a) { return _mm512_add_pd(s, _mm512_cvtps_pd(_mm512_castps512_ps256(a))); }       /* the lower half of a's lanes */
+BT_INLINE vd d_add_high(vd s, vf a) {
+    return _mm512_add_pd(s, _mm512_cvtps_pd(_mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1))));
+}
+BT_INLINE double d_hsum(vd a) { return _mm512_reduce_add_pd(a); }
 BT_INLINE vf v_pow2(vf x, vf n) { return _mm512_scalef_ps(x, n); }                                  /* x * 2^n */
 BT_INLINE vf v_rint(vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 BT_INLINE vf v_half(vf a) { return _mm512_cvtph_ps(_mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)); }    /* rounded to fp16 */
@@ -104,6 +111,14 @@ BT_INLINE float v_hmax(vf a) {
     __m128 s = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     s = _mm_max_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
+}
+typedef __m256d vd;
+BT_INLINE vd d_zero(void) { return _mm256_setzero_pd(); }
+BT_INLINE vd d_add_low(vd s, vf a) { return _mm256_add_pd(s, _mm256_cvtps_pd(_mm256_castps256_ps128(a))); }
+BT_INLINE vd d_add_high(vd s, vf a) { return _mm256_add_pd(s, _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1))); }
+BT_INLINE double d_hsum(vd a) {
+    __m128d s = _mm_add_pd(_mm256_castpd256_pd128(a), _mm256_extractf128_pd(a, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(s, _mm_unpackhi_pd(s, s)));
 }
 BT_INLINE vf v_rint(vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 BT_INLINE vf v_half(vf a) { return _mm256_cvtph_ps(_mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)); }
