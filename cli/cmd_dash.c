@@ -106,6 +106,16 @@ static void print_address(const dash_cfg *c, const bt_web *web, const char *toke
     say_mode(c);
 }
 
+/* none yet and one that is held now are served all the same: they change; a file that is no database of ours does not */
+static bt_code check_store(const char *store, bt_err *err) {
+    bt_db *db = NULL;
+    bt_err why = BT_ERR_INIT;
+    const bt_code code = bt_db_open(&db, store, &why);
+    bt_db_close(db);
+    if (code == BT_FORMAT) *err = why;
+    return code == BT_FORMAT ? code : BT_OK;
+}
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     dash_cfg c;
     bt_opts o;
@@ -116,6 +126,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     BT_TRY(bt_opts_init(&o, dash_opts, sizeof dash_opts / sizeof dash_opts[0], &c, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, NULL, 0, &n_pos, &help, err));
     BT_TRY(bt_store_path(store, sizeof store, c.store, err));
+    BT_TRY(check_store(store, err));
     sigset_t ends;                                      /* blocked before any thread exists, so all inherit it */
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
