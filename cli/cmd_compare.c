@@ -132,7 +132,7 @@ static bool diff_json(void *ctx, const bt_row *row) {
     bt_json_object(j, NULL);
     bt_json_str(j, "key", row->cells[0]);
     bt_json_array(j, "values");
-    for (int i = 1; i < row->n; i++) bt_cli_json_cell(j, NULL, row, i);
+    for (int i = 1; i < row->n; i++) bt_row_cell_json(j, NULL, row, i);
     bt_json_end(j, ']');
     bt_json_end(j, '}');
     return true;

@@ -54,7 +54,7 @@ static bool write_row(void *ctx, const bt_row *row) {
         bt_json j;
         bt_text_clear(&s->line);
         bt_json_begin(&j, &s->line);
-        bt_cli_json_row(&j, row);
+        bt_row_json(&j, row);
         fputs(bt_text_str(&s->line), s->to);
         fputc('\n', s->to);
     }

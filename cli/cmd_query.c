@@ -45,7 +45,7 @@ static bool print_row(void *ctx, const bt_row *row) {
         bt_json j;
         bt_text_init(&out);
         bt_json_begin(&j, &out);
-        bt_cli_json_row(&j, row);
+        bt_row_json(&j, row);
         printf("%s%s", first ? "[" : ",\n ", bt_text_str(&out));
         bt_text_release(&out);
     } else if (p->cfg->csv) {

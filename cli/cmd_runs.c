@@ -65,7 +65,7 @@ static bool json_run(void *ctx, const bt_row *row) {
         bool json_text = (strcmp(name, "config") == 0 || strcmp(name, "spark") == 0) && row->cells[i] && strchr("{[", row->cells[i][0]);
         if (strcmp(name, "state") == 0) bt_json_str(j, name, bt_cli_state(row->cells[i], bt_cli_cell(row, "host"), bt_cli_num(row, "pid")));
         else if (json_text) bt_json_raw(j, name, row->cells[i]);
-        else bt_cli_json_cell(j, name, row, i);
+        else bt_row_cell_json(j, name, row, i);
     }
     bt_json_end(j, '}');
     return true;

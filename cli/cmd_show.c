@@ -7,6 +7,7 @@
 #include "cli/database.h"
 #include "cli/table.h"
 #include "engine/base/metric.h"
+#include "store/view.h"
 
 typedef struct show_cfg {
     char store[1024];
@@ -26,20 +27,13 @@ static const bt_opt *options(size_t *n) {
 
 enum { RECENT_STEPS = 1000, FEW = 10 };
 
-/* the terms of the conservation law: step is their sum */
-static const struct { bt_rank_metric metric; const char *name; } phases[] = {
-    {BT_MR_DATA, "data"},   {BT_MR_FWD, "forward"},  {BT_MR_BWD, "backward"}, {BT_MR_COMM_EXPOSED, "communication"}, {BT_MR_WAIT, "waiting"},
-    {BT_MR_OPTIM, "optimizer"}, {BT_MR_CKPT, "checkpoint"}, {BT_MR_MONITOR, "monitoring"}, {BT_MR_OTHER, "other"},
-};
-enum { N_PHASES = sizeof phases / sizeof phases[0] };
-
-typedef struct shown { bt_db *db; const char *run; bool all; bt_table table; double ms[N_PHASES], step_ms, worst[N_PHASES]; int worst_rank[N_PHASES], n_ranks; } shown;
+typedef struct shown { bt_db *db; const char *run; bool all; bt_table table; double ms[BT_PHASE_COUNT], step_ms, worst[BT_PHASE_COUNT]; int worst_rank[BT_PHASE_COUNT], n_ranks; } shown;
 
 /* ---- phases ---- */
 
 static bool phase_row(void *ctx, const bt_row *row) {           /* rank, step_ms, one column a phase */
     shown *s = ctx;
-    for (int i = 0; i < N_PHASES; i++) {
+    for (int i = 0; i < BT_PHASE_COUNT; i++) {
         double ms = row->nums[i + 2];
         if (isnan(ms)) ms = 0;
         s->ms[i] += ms;
@@ -58,11 +52,11 @@ static bt_code load_phases(shown *s, bt_err *err) {
     bt_text sql;
     bt_text_init(&sql);
     bt_text_put(&sql, "SELECT rank, avg(step_ms)");
-    for (int i = 0; i < N_PHASES; i++) bt_text_printf(&sql, ", avg(%s)", bt_rank_metrics[phases[i].metric].key);
+    for (int i = 0; i < BT_PHASE_COUNT; i++) bt_text_printf(&sql, ", avg(%s)", bt_rank_metrics[bt_phases[i].metric].key);
     bt_text_printf(&sql, " FROM rank_steps WHERE run = ?1 AND step > (SELECT max(steps) FROM runs WHERE run = ?1) - %d GROUP BY rank", RECENT_STEPS + 1);
     bt_code code = bt_db_query(s->db, bt_text_str(&sql), &s->run, 1, 0, 0, phase_row, s, NULL, err);
     bt_text_release(&sql);
-    for (int i = 0; i < N_PHASES && s->n_ranks; i++) s->ms[i] /= s->n_ranks;
+    for (int i = 0; i < BT_PHASE_COUNT && s->n_ranks; i++) s->ms[i] /= s->n_ranks;
     if (s->n_ranks) s->step_ms /= s->n_ranks;
     return code;
 }
@@ -74,8 +68,8 @@ static void print_phases(const shown *s) {
     static const char *const heads[] = {"PHASE", "MEAN", "SHARE", "LONGEST", "ON RANK"};
     for (int i = 0; i < 5; i++) bt_table_cell(&t, heads[i]);
     bt_table_end_row(&t);
-    for (int i = 0; i < N_PHASES; i++) {
-        bt_table_cell(&t, phases[i].name);
+    for (int i = 0; i < BT_PHASE_COUNT; i++) {
+        bt_table_cell(&t, bt_phases[i].title);
         bt_table_cell(&t, bt_metric_format(b, sizeof b, s->ms[i], BT_UNIT_MS));
         bt_table_cell(&t, bt_metric_format(b, sizeof b, s->step_ms > 0 ? s->ms[i] / s->step_ms : NAN, BT_UNIT_FRAC));
         bt_table_cell(&t, bt_metric_format(b, sizeof b, s->worst[i], BT_UNIT_MS));
@@ -189,7 +183,7 @@ static bool run_object(void *ctx, const bt_row *row) {
         bool text = (strcmp(name, "config") == 0 || strcmp(name, "spark") == 0) && row->cells[i] && strchr("{[", row->cells[i][0]);
         if (strcmp(name, "state") == 0) bt_json_str(j, name, bt_cli_state(row->cells[i], bt_cli_cell(row, "host"), bt_cli_num(row, "pid")));
         else if (text) bt_json_raw(j, name, row->cells[i]);
-        else bt_cli_json_cell(j, name, row, i);
+        else bt_row_cell_json(j, name, row, i);
     }
     return true;
 }
@@ -213,8 +207,8 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
     BT_TRY(load_phases(s, err));
     bt_json_object(j, "phases");
     bt_json_num(j, "step_ms", s->n_ranks ? s->step_ms : NAN);
-    for (int i = 0; i < N_PHASES && s->n_ranks; i++) {
-        bt_json_object(j, bt_rank_metrics[phases[i].metric].key);
+    for (int i = 0; i < BT_PHASE_COUNT && s->n_ranks; i++) {
+        bt_json_object(j, bt_rank_metrics[bt_phases[i].metric].key);
         bt_json_num(j, "mean_ms", s->ms[i]);
         bt_json_num(j, "share", s->ms[i] / s->step_ms);
         bt_json_num(j, "longest_ms", s->worst[i]);
@@ -222,7 +216,7 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
         bt_json_end(j, '}');
     }
     bt_json_end(j, '}');
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) BT_TRY(bt_cli_json_query(j, arrays[i].key, s->db, arrays[i].sql, &s->run, 1, err));
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) BT_TRY(bt_rows_json(j, arrays[i].key, s->db, arrays[i].sql, &s->run, 1, 0, 0, err));
     return BT_OK;
 }
 

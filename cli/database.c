@@ -23,33 +23,6 @@ bt_code bt_cli_open(bt_db **out, const char *store, bt_err *err) {
 
 /* ---- rows ---- */
 
-void bt_cli_json_cell(bt_json *j, const char *key, const bt_row *row, int i) {
-    switch (row->types[i]) {
-    case 'i': bt_json_raw(j, key, row->cells[i]); break;
-    case 'r': bt_json_num(j, key, row->nums[i]); break;
-    case 'n': bt_json_null(j, key); break;
-    default: bt_json_str(j, key, row->cells[i]);
-    }
-}
-
-void bt_cli_json_row(bt_json *j, const bt_row *row) {
-    bt_json_object(j, NULL);
-    for (int i = 0; i < row->n; i++) bt_cli_json_cell(j, row->names[i], row, i);
-    bt_json_end(j, '}');
-}
-
-static bool json_row(void *ctx, const bt_row *row) {
-    bt_cli_json_row(ctx, row);
-    return true;
-}
-
-bt_code bt_cli_json_query(bt_json *j, const char *key, bt_db *db, const char *sql, const char *const *params, int n_params, bt_err *err) {
-    bt_json_array(j, key);
-    BT_TRY(bt_db_query(db, sql, params, n_params, 0, 0, json_row, j, NULL, err));
-    bt_json_end(j, ']');
-    return BT_OK;
-}
-
 static void csv_field(FILE *to, const char *s) {
     if (!strpbrk(s, ",\"\r\n")) {
         fputs(s, to);

@@ -1,9 +1,10 @@
-/* database.h - what the commands over the metrics database share: opening it, rows as JSON or CSV, times for people. */
+/* database.h - what the commands over the metrics database share: opening it, rows as CSV, times for people. */
 #ifndef BT_CLI_DATABASE_H
 #define BT_CLI_DATABASE_H
 
 #include <stdio.h>
 
+#include "store/rows.h"
 #include "store/store.h"
 
 enum { BT_ROWS_MAX = 10000 };           /* a list that grows longer is cut, and says so */
@@ -13,10 +14,6 @@ enum { BT_ROWS_MAX = 10000 };           /* a list that grows longer is cut, and 
 bt_code bt_cli_open(bt_db **out, const char *store, bt_err *err) BT_MUST_CHECK;
 
 /* ---- rows ---- */
-void bt_cli_json_row(bt_json *j, const bt_row *row);                    /* one object: numbers as numbers, NULL as null */
-void bt_cli_json_cell(bt_json *j, const char *key, const bt_row *row, int i);
-/* the rows of a query as an array under key */
-bt_code bt_cli_json_query(bt_json *j, const char *key, bt_db *db, const char *sql, const char *const *params, int n_params, bt_err *err) BT_MUST_CHECK;
 void bt_cli_csv_names(FILE *to, const bt_row *row);
 void bt_cli_csv_row(FILE *to, const bt_row *row);                       /* quoted as in RFC 4180, lines end with LF */
 bt_code bt_cli_put(bt_text *t, bt_err *err) BT_MUST_CHECK;              /* writes to stdout with a newline, releases */

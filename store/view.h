@@ -34,7 +34,7 @@
 typedef enum {
     BT_PH_DATA, BT_PH_FWD, BT_PH_BWD, BT_PH_COMM, BT_PH_WAIT, BT_PH_OPTIM, BT_PH_CKPT, BT_PH_MONITOR, BT_PH_OTHER, BT_PHASE_COUNT
 } bt_phase;
-typedef struct bt_phase_row { const char *name; char letter; bt_rank_metric metric; } bt_phase_row;
+typedef struct bt_phase_row { const char *name; char letter; bt_rank_metric metric; const char *title; } bt_phase_row;   /* title: the word in full */
 extern const bt_phase_row bt_phases[BT_PHASE_COUNT];
 
 /* ---- what to load ---- */
@@ -90,6 +90,7 @@ typedef struct bt_view_head {
     double ckpt_s;                  /* spent writing checkpoints, part of the above */
     int64_t skipped, dropped;       /* steps not applied in the window; records the writer lost */
     int warnings, errors;           /* events of these levels, whole run */
+    int alerts;                     /* those of them that nobody has acknowledged */
     char params[32], isa[32], preset[32];
 } bt_view_head;
 

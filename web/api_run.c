@@ -9,29 +9,6 @@
 #include "web/api.h"
 #include "web/rows.h"
 
-void bt_web_cell(bt_json *j, const char *key, const bt_row *row, int i) {
-    switch (row->types[i]) {
-    case 'i': case 'r': bt_json_raw(j, key, row->cells[i]); break;
-    case 'n': bt_json_null(j, key); break;
-    default: bt_json_str(j, key, row->cells[i]); break;
-    }
-}
-
-static bool put_row(void *ctx, const bt_row *row) {
-    bt_json *j = ctx;
-    bt_json_object(j, NULL);
-    for (int i = 0; i < row->n; i++) bt_web_cell(j, row->names[i], row, i);
-    bt_json_end(j, '}');
-    return true;
-}
-
-bt_code bt_web_rows(bt_json *j, const char *key, bt_db *db, const char *sql, const char *const *params, int n, bt_err *err) {
-    bt_json_array(j, key);
-    bt_code code = bt_db_query(db, sql, params, n, BT_WEB_ROWS_MAX, BT_WEB_QUERY_S, put_row, j, NULL, err);
-    bt_json_end(j, ']');
-    return code;
-}
-
 /* ---- one run ---- */
 static bool put_config(void *ctx, const bt_row *row) {
     if (row->cells[0]) bt_json_raw(ctx, "config", row->cells[0]);
@@ -60,7 +37,7 @@ bt_code bt_api_run(bt_api *a, const bt_req *r, const char *run, bt_answer *out, 
     bt_json_object(&j, NULL);
     bt_json_str(&j, "run", name);
     BT_TRY(bt_db_query(db, "SELECT config, argv FROM runs WHERE run = ?1", &p, 1, 1, BT_WEB_QUERY_S, put_config, &j, NULL, err));
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) BT_TRY(bt_web_rows(&j, parts[i].key, db, parts[i].sql, &p, 1, err));
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) BT_TRY(bt_rows_json(&j, parts[i].key, db, parts[i].sql, &p, 1, BT_WEB_ROWS_MAX, BT_WEB_QUERY_S, err));
     bt_json_end(&j, '}');
     return BT_OK;
 }
@@ -162,7 +139,7 @@ static bool put_cells(void *ctx, const bt_row *row) {
         t->first = false;
     }
     bt_json_array(t->j, NULL);
-    for (int i = 0; i < row->n; i++) bt_web_cell(t->j, NULL, row, i);
+    for (int i = 0; i < row->n; i++) bt_row_cell_json(t->j, NULL, row, i);
     bt_json_end(t->j, ']');
     return t->j->out->len < QUERY_BYTES;
 }
