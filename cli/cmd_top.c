@@ -14,6 +14,7 @@
 #include "monitor/tui/top.h"
 #include "store/control.h"
 #include "store/manage.h"
+#include "store/manage.h"
 
 typedef struct top_cfg {
     char store[1024], screen[16], x[16], baseline[BT_NAME_MAX], size[24];
@@ -74,6 +75,10 @@ static bt_code control(void *ctx, const char *run, const char *verb, char *reply
     char request[64];
     snprintf(request, sizeof request, "%s #top", verb);
     return bt_control_request(d->db, run, request, reply, size, err);
+}
+
+static bt_code mark(void *ctx, const char *run, int64_t step, const char *kind, const char *text, bt_err *err) {
+    return bt_run_mark(((const doing *)ctx)->store, run, step, kind, text, 1, err);
 }
 
 static bt_code start(void *ctx, int argc, const char *const *argv, char name[BT_NAME_MAX], bt_err *err) {
@@ -168,7 +173,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     BT_TRY(bt_store_path(d.store, sizeof d.store, cfg.store, err));
     BT_TRY(open_store(&db, d.store, cfg.home, err));
     d.db = view.db = db;
-    view.actions = (bt_top_actions){&d, control, start};
+    view.actions = (bt_top_actions){&d, control, start, mark};
     if (cfg.home && !word) view.run = "";
     bt_code code;
     if (cfg.once || cfg.plain || cfg.json || !screen) code = print_frames(&cfg, &view, err);

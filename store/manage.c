@@ -207,6 +207,26 @@ bt_code bt_run_note(const char *path, const char *run, const char *text, double 
     return code;
 }
 
+bt_code bt_run_mark(const char *path, const char *run, int64_t step, const char *kind, const char *title, double wait_s, bt_err *err) {
+    session s;
+    int64_t changed = 0;
+    char at[24], now[24];
+    snprintf(at, sizeof at, "%lld", (long long)step);
+    snprintf(now, sizeof now, "%lld", (long long)bt_wall_us());
+    BT_TRY(enter(&s, path, wait_s, err));
+    bt_code code = begin(&s, err);
+    if (code == BT_OK) {                /* at a step: when and in which attempt that step was */
+        code = run_text(&s, "INSERT INTO event(run, aid, t_us, step, kind, level, title)"
+                        " SELECT r.id, coalesce(p.aid, (SELECT max(id) FROM attempt WHERE run = r.id)), coalesce(p.wall_us, CAST(?3 AS INTEGER)), p.step, ?4, 0, ?5 FROM run r"
+                        " LEFT JOIN (SELECT a.run AS run, s.aid AS aid, s.step AS step, s.wall_us AS wall_us FROM attempt a JOIN step s ON s.aid = a.id AND s.step < a.live_to"
+                        " WHERE s.step = CAST(?2 AS INTEGER)) p ON p.run = r.id WHERE r.name = ?1", (const char *[]){run, at, now, kind, title}, &changed, err);
+        if (code == BT_OK && changed == 0) code = bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
+        code = end(&s, code, err);
+    }
+    leave(&s);
+    return code;
+}
+
 /* ---- rescue ---- */
 
 typedef struct lost { char run[BT_NAME_MAX], ring[BT_PATH_BYTES]; } lost;

@@ -19,6 +19,8 @@ bt_code bt_runs_remove(const char *path, const char *const *runs, size_t n, doub
 /* words: "paper" or "+paper" adds, "-paper" removes; result receives the tags now, separated by spaces */
 bt_code bt_run_tag(const char *path, const char *run, const char *const *words, size_t n, double wait_s, char result[256], bt_err *err) BT_MUST_CHECK;
 bt_code bt_run_note(const char *path, const char *run, const char *text, double wait_s, bt_err *err) BT_MUST_CHECK;
+/* an event of somebody who looks at the run: kind "annotation" at a step (-1: now), or "acknowledged": the alerts so far have been seen */
+bt_code bt_run_mark(const char *path, const char *run, int64_t step, const char *kind, const char *title, double wait_s, bt_err *err) BT_MUST_CHECK;
 /* a reader's courtesy: runs of this host that were killed together with their ranks have records that never became rows; they do now.
  * Does nothing where there are none, or when the writer is busy for wait_s */
 void bt_store_rescue(bt_db *db, double wait_s);

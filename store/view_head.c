@@ -258,14 +258,16 @@ static bool on_attempt(void *ctx, const double *col, int n) {
 
 static bt_code load_totals(bt_view *v, gaps *g, bt_err *err) {
     bt_view_head *h = &v->head;
-    double x[2];
+    double x[3];
     *g = (gaps){.before_end = NAN, .last = -1};
     BT_TRY(bt_vq_each(v->impl, "SELECT attempt, started_s, ended_s FROM attempts WHERE run = ?1 ORDER BY attempt", h->run, NULL, 0, on_attempt, g, err));
     BT_TRY(bt_vq_row(v->impl, "SELECT sum(took_ms) / 1e3 FROM checkpoints WHERE run = ?1", h->run, NULL, 0, x, 1, err));
     h->ckpt_s = isnan(x[0]) ? 0 : x[0];
-    BT_TRY(bt_vq_row(v->impl, "SELECT sum(level = 'warning'), sum(level = 'error') FROM events WHERE run = ?1", h->run, NULL, 0, x, 2, err));
+    BT_TRY(bt_vq_row(v->impl, "SELECT sum(level = 'warning'), sum(level = 'error'), sum(level <> 'info' AND seq > coalesce((SELECT max(seq) FROM events WHERE run = ?1 AND"
+                     " kind = 'acknowledged'), 0)) FROM events WHERE run = ?1", h->run, NULL, 0, x, 3, err));
     h->warnings = isnan(x[0]) ? 0 : (int)x[0];
     h->errors = isnan(x[1]) ? 0 : (int)x[1];
+    h->alerts = isnan(x[2]) ? 0 : (int)x[2];
     h->attempt = g->last;
     h->down_s = g->down_s;
     return BT_OK;

@@ -41,6 +41,7 @@ static void head(const bt_view_head *h, bt_json *j) {
     bt_json_int(j, "dropped", h->dropped);
     bt_json_int(j, "warnings", h->warnings);
     bt_json_int(j, "errors", h->errors);
+    bt_json_int(j, "alerts", h->alerts);
     bt_json_end(j, '}');
 }
 

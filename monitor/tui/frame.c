@@ -116,8 +116,8 @@ static void number_items(const bt_top *t, items *l) {
     add(l, 4, BT_C_TEXT, "overlap", bt_fmt_percent(b, sizeof b, h->overlap));
     add(l, 3, h->wait_frac > 0.15 ? BT_C_WARN : BT_C_TEXT, "wait", bt_fmt_percent(b, sizeof b, h->wait_frac));
     add(l, 4, h->goodput < 0.8 ? BT_C_WARN : BT_C_TEXT, "goodput", bt_fmt_percent(b, sizeof b, h->goodput));
-    if (h->warnings + h->errors > 0) {
-        snprintf(b, sizeof b, "%d", h->warnings + h->errors);
+    if (h->alerts > 0) {
+        snprintf(b, sizeof b, "%d", h->alerts);
         add(l, 3, h->errors ? BT_C_BAD : BT_C_WARN, "alerts", b);
     }
     add(l, 7, BT_C_TEXT, "mfu", bt_fmt_percent(b, sizeof b, h->mfu));
@@ -203,7 +203,7 @@ static void draw_input(bt_top *t, int y) {
         bt_canvas_textf(c, 1, y, c->w - 2, (bt_style){.fg = BT_C_WARN, .bg = BT_C_BAR, .attr = BT_ATTR_BOLD}, "%s: %s?  y yes   n no", t->run, what);
         return;
     }
-    int x = 1 + bt_canvas_text(c, 1, y, c->w - 2, s, t->input == BT_INPUT_FILTER ? "/" : ":");
+    int x = 1 + bt_canvas_text(c, 1, y, c->w - 2, s, t->input == BT_INPUT_FILTER ? "/" : t->input == BT_INPUT_NOTE ? "note: " : ":");
     int w = bt_canvas_text_width(t->line), room = c->w - x - 2;
     const char *from = t->line;
     while (w > room && *from) bt_glyph_next(&from), w = bt_canvas_text_width(from);      /* the end stays in view */

@@ -13,6 +13,7 @@ static uint32_t mark_of(const bt_view_event *e) {
     if (strcmp(e->kind, "checkpoint") == 0) return 0x25A0;
     if (strcmp(e->kind, "evaluation") == 0) return 0x25C7;
     if (strcmp(e->kind, "control") == 0) return 0x25B8;
+    if (strcmp(e->kind, "annotation") == 0) return 0x25C6;
     return 0x25CF;
 }
 

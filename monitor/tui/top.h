@@ -19,6 +19,8 @@ typedef struct bt_top_actions {
     /* starts a run with the words of a `bitrain train` command line, detached; it is in the database when it has begun.
      * name: the one asked for, or "" and then receives the one made up */
     bt_code (*start)(void *ctx, int argc, const char *const *argv, char name[BT_NAME_MAX], bt_err *err);
+    /* writes an event: "annotation" at a step, "acknowledged" (step -1) */
+    bt_code (*mark)(void *ctx, const char *run, int64_t step, const char *kind, const char *text, bt_err *err);
 } bt_top_actions;
 
 typedef struct bt_top_cfg {

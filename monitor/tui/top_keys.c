@@ -292,6 +292,25 @@ static void send_control(bt_top *t) {
     t->reload = true;
 }
 
+static void mark_run(bt_top *t, int64_t step, const char *kind, const char *text, const char *done) {
+    bt_err err = BT_ERR_INIT;
+    if (t->cfg.actions.mark(t->cfg.actions.ctx, t->run, step, kind, text, &err) != BT_OK) bt_top_message(t, BT_C_BAD, "%s", err.msg);
+    else bt_top_message(t, BT_C_GOOD, "%s", done);
+    t->reload = true;
+}
+
+static void ask_note(bt_top *t, bt_action what) {
+    char text[64];
+    if (!t->has_run) bt_top_message(t, BT_C_LABEL, "no run is chosen");
+    else if (!t->cfg.actions.mark) bt_top_message(t, BT_C_WARN, "notes are not available here");
+    else if (what == BT_DO_ANNOTATE) t->input = BT_INPUT_NOTE, t->line[0] = 0;
+    else if (t->view->head.alerts == 0) bt_top_message(t, BT_C_LABEL, "no alerts to acknowledge");
+    else {
+        snprintf(text, sizeof text, "%d alert%s acknowledged", t->view->head.alerts, t->view->head.alerts == 1 ? "" : "s");
+        mark_run(t, -1, "acknowledged", text, text);
+    }
+}
+
 static void input_key(bt_top *t, int32_t key) {
     if (t->input == BT_INPUT_CONFIRM) {
         t->input = BT_INPUT_NONE;
@@ -306,6 +325,7 @@ static void input_key(bt_top *t, int32_t key) {
         bt_input was = t->input;
         t->input = BT_INPUT_NONE;
         if (was == BT_INPUT_COMMAND) run_command(t, t->line);
+        if (was == BT_INPUT_NOTE && t->line[0]) mark_run(t, t->view->head.step, "annotation", t->line, "noted at this step");
     } else if (bt_line_edit(t->line, sizeof t->line, key) && t->input == BT_INPUT_FILTER) {
         bt_top_filter_set(t, t->line);
     }
@@ -364,6 +384,8 @@ static void act(bt_top *t, bt_action a) {
     case BT_DO_CHECKPOINT:
     case BT_DO_STOP:
     case BT_DO_PAUSE: ask_control(t, a); break;
+    case BT_DO_ACKNOWLEDGE:
+    case BT_DO_ANNOTATE: ask_note(t, a); break;
     case BT_DO_WRITE: write_screen(t); break;
     case BT_DO_HELP: t->help = !t->help; t->help_top = 0; break;
     case BT_DO_QUIT: t->quit = true; break;

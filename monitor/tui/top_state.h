@@ -18,7 +18,7 @@ typedef enum {
 } bt_screen_id;
 #undef BT_SCREEN
 
-typedef enum { BT_INPUT_NONE, BT_INPUT_FILTER, BT_INPUT_COMMAND, BT_INPUT_CONFIRM, BT_INPUT_FORM } bt_input;
+typedef enum { BT_INPUT_NONE, BT_INPUT_FILTER, BT_INPUT_COMMAND, BT_INPUT_CONFIRM, BT_INPUT_FORM, BT_INPUT_NOTE } bt_input;
 
 /* the series every screen draws from, in this order in view->series */
 typedef enum {
