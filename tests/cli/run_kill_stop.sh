@@ -30,7 +30,8 @@ go term 5
 kill -TERM $job
 ended term 143 stopped
 saved term || fault "SIGTERM: nothing saved at the last step"
-ok train --resume term --threads 1 --ranks 2
+last=$(q "SELECT max(step) FROM steps WHERE run='term'")       # the signal may meet a run that is through
+[ "$last" = 59 ] || ok train --resume term --threads 1 --ranks 2
 losses term | cmp -s - calm.txt || fault "stopped by SIGTERM and resumed: other losses"
 
 go_int once 5

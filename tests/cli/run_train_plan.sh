@@ -22,15 +22,18 @@ says "the other 504 are replicas"
 ok train --preset base --ranks 3 --batch-tokens 6144 --set train.unit=1 --set train.reproducible=true --threads 1 --dry-run
 says "partial sums"
 
-# measured: the ranks' largest resident memory, within 5 % of the plan (sanitizers keep memory of their own)
+# measured: the ranks' largest resident memory, within 5 % of the plan (sanitizers keep memory of their own). Two statistics
+# samples, so that the code history is touched. Stage 3 with full recompute may stay 8 % below: the peaks of gradients and of
+# the exchange, a fourth of this small model's memory, do not meet.
 if ! grep -q __asan_init "$BITRAIN"; then
     for layout in "--zero 0" "--zero 2" "--zero 3 --recompute full"; do
         words=(--preset small --ranks 2 --threads 1 --seq-len 256 --batch-tokens 512 --data synth:chain $layout)
         ok train "${words[@]}" --dry-run --json
         planned=$(numbers bytes | awk '{s += $1} END {printf "%.1f", s / 1048576}')
-        ok bench train "${words[@]}" --steps 1 --json
+        ok bench train "${words[@]}" --steps 2 --set train.stats_every=1 --json
         measured=$(sed -n 's/.*"rss_mib":\([0-9.]*\).*/\1/p' out)
-        awk -v p="$planned" -v m="$measured" 'BEGIN {exit !(m > 0.95 * p && m < 1.05 * p)}' || fault "$layout: planned $planned MiB, measured $measured MiB"
+        below=0.95; [ "$layout" = "--zero 3 --recompute full" ] && below=0.92
+        awk -v p="$planned" -v m="$measured" -v b=$below 'BEGIN {exit !(m > b * p && m < 1.05 * p)}' || fault "$layout: planned $planned MiB, measured $measured MiB"
     done
 fi
 

@@ -236,7 +236,7 @@ try {
   children.push(writer);
   let committed = -1;
   writer.stdout.on("data", (d) => { const m = [...String(d).matchAll(/step (\d+)/g)].pop(); if (m) committed = Number(m[1]); });
-  await page.waitForSelector("#runs tr[data-run=late]", { timeout: 15000 });
+  await page.waitForSelector("#runs tr[data-run=late]", { timeout: 45000 });
   const second = await context.newPage();
   await watch(second, "second tab");
   for (const p of [page, second]) { await p.goto(`${url}/#/run/late/overview`); await drawn(p, "a live run"); }
