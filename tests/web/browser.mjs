@@ -212,7 +212,7 @@ try {
   await page.goto(`${url}/#/runs`);
   for (const run of ["base", "other"]) { await page.focus(`input[aria-label="compare ${run}"]`); await page.keyboard.press("Space"); }
   await page.locator("button.main").press("Enter");
-  await page.waitForSelector("section.card table tbody tr:nth-child(2)");      // the table stands before its rows
+  await page.locator("section.card table").first().locator("tbody tr").nth(1).waitFor();      // the table stands before its rows
   const levels = await page.locator("section.card table").first().locator("tbody tr").evaluateAll((trs) => trs.map((tr) => [...tr.cells].map((c) => c.textContent)));
   assert.deepEqual(levels.map((l) => l[0]).sort(), ["base", "other"]);
   assert.match(levels[1][4], /none in \d+/, "synthetic losses are equal bit for bit");
