@@ -30,6 +30,7 @@ typedef struct fake_sink {
     bt_rank_info ranks[FAKE_RANKS];
     size_t n_comm, n_comm_calls;
     struct { char op[24], axis[16]; int rank; int64_t step; double v[BT_MC_COUNT]; } comm[128];         /* of the last call */
+    size_t unsaid_checkpoints;                                  /* whose last step had not been recorded before */
     bt_ckpt_record last_checkpoint;                             /* from here on: addresses of this process */
     char checkpoint_path[1024];
     void (*on_step)(void *arg, const bt_step_record *r);        /* a test's own hook */
@@ -103,6 +104,7 @@ static void fake_on_event(void *ctx, const bt_event *e) {
 static void fake_on_checkpoint(void *ctx, const bt_ckpt_record *c) {
     fake_sink *f = ctx;
     f->n_checkpoints++;
+    f->unsaid_checkpoints += f->n_steps == 0 || f->steps[f->n_steps - 1].step + 1 != c->step;
     f->last_checkpoint = *c;
     snprintf(f->checkpoint_path, sizeof f->checkpoint_path, "%s", c->path);
     f->last_checkpoint.path = f->checkpoint_path;

@@ -48,6 +48,7 @@ static bt_code act(bt_trainer *t, int64_t control, int64_t lr, bt_err *err) {
     }
     if (control & BT_REQ_CHECKPOINT) {
         bt_telemetry_event(&t->telemetry, "control", BT_EV_INFO, step, NULL, "checkpoint asked for");
+        BT_TRY(bt_telemetry_flush(&t->telemetry, err));
         BT_TRY(bt_state_save(t, err));
     }
     if (control & BT_REQ_STOP) {

@@ -165,10 +165,13 @@ static bool every(int64_t step, int64_t n) { return n > 0 && step % n == 0; }
 static bool at_end(const bt_trainer *t) { return t->at.step >= t->cfg.steps; }
 static bool at_stop(const bt_trainer *t) { return t->stop || (t->stop_at > 0 && t->at.step >= t->stop_at); }
 
+/* After the step's record has reached the sink: whoever resumes here will not do that step again, so its row must not be lost
+ * with a rank killed in between. The time belongs to the step that follows. */
 static bt_code checkpoint_if_due(bt_trainer *t, bt_err *err) {
     bool leaving = (at_end(t) && t->cfg.ckpt_final) || (t->stop_at > 0 && t->at.step >= t->stop_at) || (t->notes[NOTE_CONTROL] & BT_REQ_STOP);
     if (!leaving && !every(t->at.step, t->cfg.ckpt_every) && !(t->notes[NOTE_CONTROL] & REQ_CKPT_DUE)) return BT_OK;
     int64_t start = bt_now_ns();
+    BT_TRY(bt_telemetry_flush(&t->telemetry, err));
     bt_place_enter(t->place, BT_AT_CHECKPOINT, t->at.step - 1);
     BT_TRY(bt_state_save(t, err));
     bt_meter_add(&t->meter, BT_MR_CKPT, bt_now_ns() - start);
@@ -242,11 +245,11 @@ static bt_code train(bt_trainer *t, bt_err *err) {
         double values[BT_MR_COUNT];
         bool evaluated;
         BT_TRY(bt_train_step(t, &outcome, err));
-        BT_TRY(checkpoint_if_due(t, err));
         bt_meter_close(&t->meter, values);
 
         BT_TRY(evaluate_if_due(t, &evaluated, err));
         BT_TRY(record(t, &outcome, evaluated, values, err));
+        BT_TRY(checkpoint_if_due(t, err));
         BT_TRY(bt_control_obey(t, err));
     }
     return bt_telemetry_flush(&t->telemetry, err);

@@ -103,9 +103,8 @@ static void checkpoints_come_at_their_interval(void **state) {
     assert_int_equal(first.n_checkpoints, 3);
     assert_int_equal(first.last_checkpoint.step, STEPS);
     assert_int_equal(fake_events_of(&first, "checkpoint"), 3);
-    for (size_t i = 0; i < first.n_steps; i++) {
-        assert_true((first.steps[i].r[0][BT_MR_CKPT] > 0) == ((i + 1) % 4 == 0 || i + 1 == STEPS));
-    }
+    assert_int_equal(first.unsaid_checkpoints, 0);      /* else a rank killed here would leave a hole in the run's steps */
+    for (size_t i = 0; i < first.n_steps; i++) assert_true((first.steps[i].r[0][BT_MR_CKPT] > 0) == (i > 0 && i % 4 == 0));
     /* a finished run resumes to nothing left to do */
     run(&cfg, &second, out_path, NULL);
     assert_int_equal(second.n_steps, 0);
