@@ -16,7 +16,8 @@ WITH_TP = ["--dp-shard {half} --tp 2 --zero 3", "--dp-shard {half} --tp 2 --zero
 
 
 def run(a, command, layout):
-    words = [a.bitrain, *command, "--preset", a.preset, "--ranks", str(a.ranks), "--threads", "1", "--data", "synth:chain", *layout.split()]
+    words = [a.bitrain, *command, "--preset", a.preset, "--ranks", str(a.ranks), "--threads", "1", "--data", "synth:chain",
+             "--set", "train.stats_every=1", *layout.split()]           # three steps touch the code history too
     sequences = a.ranks // 2 if "--tp" in layout else a.ranks
     if a.seq_len:
         words += ["--seq-len", str(a.seq_len)]
