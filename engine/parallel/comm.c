@@ -61,6 +61,7 @@ void bt_comm_library(char *out, size_t size) {
 bt_code bt_comm_init(bt_err *err) {
     if (mpi_started || !bt_comm_am_rank()) return BT_OK;
     int provided = 0;
+    setenv("HWLOC_COMPONENTS", "-gl,-opencl", 0);       /* MPI maps the machine; its search for a display can wait for a name server */
     BT_TRY(bt_mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread", err));
     mpi_started = true;
     if (provided < MPI_THREAD_FUNNELED) return bt_fail(err, BT_MPI, "this MPI cannot serve a program with threads (MPI_THREAD_FUNNELED)");

@@ -29,6 +29,8 @@ const bt_launch_row bt_launch_rows[] = {
     {BT_LAUNCH_ROOT, "--allow-run-as-root", "refused otherwise"},
     {BT_LAUNCH_NO_CMA, "--mca btl_vader_single_copy_mechanism none", "this kernel or container forbids process_vm_readv"},
     {BT_LAUNCH_LOCAL, "--mca btl_vader_backing_directory {shm}", "shared-memory segments in a folder of this attempt, so that none is left behind"},
+    {BT_LAUNCH_ALWAYS, "HWLOC_COMPONENTS=-gl,-opencl",
+     "the map of the machine without displays and graphics cards: asking for a display can wait for a name server, 5 s a process"},
     {BT_LAUNCH_LOCAL, "--mca orte_tmpdir_base {tmp}", "mpirun's own files in a folder of this attempt"},
     {BT_LAUNCH_HOSTS, "TMPDIR={tmp}", "the same on this host; other hosts have no such folder"},
 };
