@@ -16,6 +16,8 @@ struct bt_db {
     char path[BT_PATH_BYTES];
     sqlite3 *db;
     int64_t deadline_ns;                /* of the running query; 0: none */
+    sqlite3_stmt *begin, *end;          /* of a snapshot */
+    bool snapping;                      /* our own BEGIN or COMMIT is at work: allowed */
 };
 
 /* ---- open ---- */
@@ -25,10 +27,10 @@ static int authorize(void *ctx, int action, const char *a, const char *b, const 
     static const char *const pragmas[] = {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo", "database_list",
                                           "data_version", "user_version", "application_id", "page_count", "page_size", "freelist_count",
                                           "compile_options", "function_list", "quick_check", "integrity_check", "collation_list"};
-    (void)ctx;
     (void)db;
     (void)trigger;
     switch (action) {
+    case SQLITE_TRANSACTION: return ((const bt_db *)ctx)->snapping ? SQLITE_OK : SQLITE_DENY;
     case SQLITE_SELECT:
     case SQLITE_READ:
     case SQLITE_RECURSIVE: return SQLITE_OK;
@@ -89,7 +91,7 @@ bt_code bt_db_open(bt_db **out, const char *path, bt_err *err) {
     sqlite3_limit(d->db, SQLITE_LIMIT_SQL_LENGTH, 1 << 20);
     sqlite3_limit(d->db, SQLITE_LIMIT_ATTACHED, 0);
     sqlite3_limit(d->db, SQLITE_LIMIT_COLUMN, MAX_COLUMNS);
-    sqlite3_set_authorizer(d->db, authorize, NULL);
+    sqlite3_set_authorizer(d->db, authorize, d);
     sqlite3_progress_handler(d->db, 10000, on_progress, d);
     *out = d;
     return BT_OK;
@@ -97,8 +99,30 @@ bt_code bt_db_open(bt_db **out, const char *path, bt_err *err) {
 
 void bt_db_close(bt_db *d) {
     if (!d) return;
+    sqlite3_finalize(d->begin);
+    sqlite3_finalize(d->end);
     sqlite3_close(d->db);
     free(d);
+}
+
+/* ---- snapshots ---- */
+
+static int run_kept(bt_db *d, sqlite3_stmt **st, const char *sql) {
+    d->snapping = true;
+    int rc = *st ? SQLITE_OK : sqlite3_prepare_v3(d->db, sql, -1, SQLITE_PREPARE_PERSISTENT, st, NULL);
+    if (rc == SQLITE_OK) rc = sqlite3_step(*st);
+    sqlite3_reset(*st);
+    d->snapping = false;
+    return rc;
+}
+
+bt_code bt_db_snapshot(bt_db *d, bt_err *err) {
+    int rc = run_kept(d, &d->begin, "BEGIN");
+    return rc == SQLITE_DONE ? BT_OK : bt_sql_fail(d->db, rc, d->path, "read", err);
+}
+
+void bt_db_snapshot_end(bt_db *d) {
+    if (!sqlite3_get_autocommit(d->db)) run_kept(d, &d->end, "ROLLBACK");
 }
 
 sqlite3 *bt_db_handle(bt_db *d) { return d->db; }

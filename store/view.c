@@ -136,6 +136,7 @@ void bt_view_close(bt_view *v) {
     bt_vq_release(m);
     for (size_t i = 0; i < m->n_streams; i++) bt_view_stream_release(&m->stream[i]);
     free(m->stream);
+    free(m->tail);
     free(m->row);
     free(m->work);
     free(m->series_mem);
@@ -157,9 +158,7 @@ void bt_view_close(bt_view *v) {
 
 void bt_view_ask_init(bt_view_ask *ask) { *ask = (bt_view_ask){.parts = BT_VIEW_HEAD, .at_step = -1, .x = BT_X_STEP}; }
 
-bt_code bt_view_load(bt_view *v, const bt_view_ask *ask, bt_err *err) {
-    bt_view_impl *m = v->impl;
-    m->now_us = ask->now_us ? ask->now_us : bt_wall_us();
+static bt_code load_parts(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     if (ask->parts & BT_VIEW_RUNS) BT_TRY(bt_view_load_runs(v, ask, err));
     if (!ask->run || !(ask->parts & ~(unsigned)BT_VIEW_RUNS)) return BT_OK;
     BT_TRY(bt_view_load_head(v, ask, err));                 /* decides the instant: every other part follows it */
@@ -170,4 +169,13 @@ bt_code bt_view_load(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     if (ask->parts & BT_VIEW_COMM) BT_TRY(bt_view_load_comm(v, ask, err));
     if (ask->parts & BT_VIEW_EVENTS) BT_TRY(bt_view_load_events(v, ask, err));
     return BT_OK;
+}
+
+bt_code bt_view_load(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+    bt_view_impl *m = v->impl;
+    m->now_us = ask->now_us ? ask->now_us : bt_wall_us();
+    BT_TRY(bt_db_snapshot(m->db, err));
+    bt_code code = load_parts(v, ask, err);
+    bt_db_snapshot_end(m->db);
+    return code;
 }

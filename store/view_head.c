@@ -11,8 +11,8 @@
 
 enum { TAIL = 256 };                    /* newest steps that percentiles, EMA and time left look at */
 
-typedef struct tail_row { int64_t step; double time_s, v[BT_MS_COUNT]; } tail_row;
-typedef struct tail { tail_row *row; size_t n, cap; bt_err *err; bt_code code; } tail;
+typedef struct tail { const bt_tail_row *row; size_t n; } tail;
+typedef struct tail_reading { bt_view_impl *m; bt_err *err; bt_code code; } tail_reading;
 
 /* ---- the run's row ------------------------------------------------------------------------------------------------------------ */
 
@@ -118,39 +118,53 @@ static bt_code load_settings(bt_view *v, bt_err *err) {
 /* ---- the newest steps --------------------------------------------------------------------------------------------------------- */
 
 static bool on_tail(void *ctx, const double *col, int n) {
-    tail *t = ctx;
-    t->code = BT_GROW(t->row, t->cap, t->n + 1, t->err);
+    tail_reading *t = ctx;
+    bt_view_impl *m = t->m;
+    t->code = BT_GROW(m->tail, m->cap_tail, m->n_tail + 1, t->err);
     if (t->code != BT_OK || n < 2 + BT_MS_COUNT) return false;
-    tail_row *r = &t->row[t->n++];
+    bt_tail_row *r = &m->tail[m->n_tail++];
     r->step = (int64_t)col[0];
     r->time_s = col[1];
     memcpy(r->v, col + 2, sizeof r->v);
     return true;
 }
 
-/* steps may be recorded every N-th only: the range widens until there is enough */
+static bt_code read_tail(bt_view *v, const char *sql, int64_t from, int64_t to, bt_err *err) {
+    tail_reading t = {v->impl, err, BT_OK};
+    double args[] = {(double)from, (double)to};
+    bt_code code = bt_vq_each(v->impl, sql, v->head.run, args, 2, on_tail, &t, err);
+    return code == BT_OK ? t.code : code;
+}
+
+/* rows that were read before stay, only newer ones are read. Steps may be recorded every N-th only: without rows of before the
+ * range widens until there is enough */
 static bt_code load_tail(bt_view *v, tail *t, bt_err *err) {
+    bt_view_impl *m = v->impl;
+    int64_t at = m->at_step;
+    bool follows = strcmp(m->tail_run, m->run) == 0 && m->tail_attempts == m->n_attempts && m->n_tail > 0 && at >= m->tail_to && at - m->tail_to < TAIL;
     bt_text sql;
     bt_text_init(&sql);
     bt_text_put(&sql, "SELECT step, time_s");
     for (int i = 0; i < BT_MS_COUNT; i++) bt_text_printf(&sql, ", \"%s\"", bt_step_metrics[i].key);
     bt_text_put(&sql, " FROM steps WHERE run = ?1 AND step BETWEEN ?2 AND ?3 ORDER BY step");
     bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory") : BT_OK;
-    int64_t at = v->impl->at_step;
-    for (int64_t width = TAIL; code == BT_OK; width *= 16) {
-        double args[] = {(double)(at - width + 1 > 0 ? at - width + 1 : 0), (double)at};
-        t->n = 0;
-        t->err = err;
-        t->code = BT_OK;
-        code = bt_vq_each(v->impl, bt_text_str(&sql), v->head.run, args, 2, on_tail, t, err);
-        if (code == BT_OK) code = t->code;
-        if (t->n >= TAIL / 8 || args[0] <= 0 || width > 100000000) break;
+    if (code == BT_OK && follows && at > m->tail_to) code = read_tail(v, bt_text_str(&sql), m->tail_to + 1, at, err);
+    for (int64_t width = TAIL; code == BT_OK && !follows; width *= 16) {
+        int64_t from = at - width + 1 > 0 ? at - width + 1 : 0;
+        m->n_tail = 0;
+        code = read_tail(v, bt_text_str(&sql), from, at, err);
+        if (m->n_tail >= TAIL / 8 || from == 0 || width > 100000000) break;
     }
     bt_text_release(&sql);
-    if (t->n > TAIL) {
-        memmove(t->row, t->row + (t->n - TAIL), TAIL * sizeof *t->row);
-        t->n = TAIL;
+    if (code != BT_OK) m->n_tail = 0;
+    if (m->n_tail > TAIL) {
+        memmove(m->tail, m->tail + (m->n_tail - TAIL), TAIL * sizeof *m->tail);
+        m->n_tail = TAIL;
     }
+    snprintf(m->tail_run, sizeof m->tail_run, "%s", m->run);
+    m->tail_attempts = m->n_attempts;
+    m->tail_to = at;
+    *t = (tail){m->tail, m->n_tail};
     return code;
 }
 
@@ -186,14 +200,14 @@ static void smooth_loss(bt_view_head *h, const tail *t) {
 static void time_left(bt_view_head *h, const tail *t) {
     h->eta_s = h->eta_err_s = NAN;
     if (!h->live || h->steps_total <= 0 || t->n < 4 || h->state == BT_STATE_STALE) return;
-    const tail_row *a = &t->row[0], *b = &t->row[t->n - 1];
+    const bt_tail_row *a = &t->row[0], *b = &t->row[t->n - 1];
     double per_step = (b->time_s - a->time_s) / (double)(b->step - a->step), left = (double)(h->steps_total - 1 - b->step);
     if (!(per_step > 0) || left < 0) return;
     h->eta_s = left * per_step;
     if (t->n < 32) return;
     double sum = 0, squares = 0;
     for (size_t k = 0; k < 8; k++) {
-        const tail_row *p = &t->row[k * (t->n - 1) / 8], *q = &t->row[(k + 1) * (t->n - 1) / 8];
+        const bt_tail_row *p = &t->row[k * (t->n - 1) / 8], *q = &t->row[(k + 1) * (t->n - 1) / 8];
         double m = (q->time_s - p->time_s) / (double)(q->step - p->step);
         sum += m;
         squares += m * m;
@@ -206,10 +220,7 @@ static bt_code from_tail(bt_view *v, bt_err *err) {
     bt_view_head *h = &v->head;
     tail t = {0};
     bt_code code = load_tail(v, &t, err);
-    if (code != BT_OK || t.n == 0) {
-        free(t.row);
-        return code;
-    }
+    if (code != BT_OK || t.n == 0) return code;
     double ms[TAIL];
     size_t n = 0;
     h->skipped = 0;
@@ -238,7 +249,6 @@ static bt_code from_tail(bt_view *v, bt_err *err) {
     h->rss_mib = newest_of(&t, BT_MS_RSS_MAX);
     smooth_loss(h, &t);
     time_left(h, &t);
-    free(t.row);
     return BT_OK;
 }
 

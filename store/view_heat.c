@@ -107,12 +107,20 @@ static bt_code column_times(bt_view *v, bt_err *err) {
     return BT_OK;
 }
 
+/* steps a column: sixteenths of a power of two, so that a long run that grows is read anew once in many steps only */
+static int64_t column_size(int64_t from, int64_t to, int columns) {
+    int64_t size = (to - from + columns) / columns, unit = 1;
+    while (size / unit >= 16) unit *= 2;
+    size = (size + unit - 1) / unit * unit;
+    while (to / size - from / size + 1 > columns) size += unit;
+    return size;
+}
+
 /* what was read before and still fits moves to its place; *next: first step to read */
 static bt_code prepare(bt_view *v, bt_heat_value value, int64_t from, int64_t to, int columns, int64_t *next, bt_err *err) {
     bt_view_impl *m = v->impl;
     bt_heat_cache *c = &m->heat;
-    int64_t size = (to - from + columns) / columns;
-    while (to / size - from / size + 1 > columns) size++;
+    int64_t size = column_size(from, to, columns);
     int64_t first_key = from / size, gone = first_key - c->first_key;
     size_t stride = (size_t)columns, rows = v->ranks.n;
     bool kept = strcmp(c->run, m->run) == 0 && c->attempts == m->n_attempts && c->value == value && c->rows == rows && c->stride == stride && c->size == size &&

@@ -31,6 +31,8 @@ typedef struct bt_stream {
 
 typedef struct bt_rank_row { int64_t step; int rank; double v[BT_MR_COUNT]; } bt_rank_row;
 
+typedef struct bt_tail_row { int64_t step; double time_s, v[BT_MS_COUNT]; } bt_tail_row;
+
 typedef struct bt_heat_cache {      /* sums behind the heat map: columns of `size` steps, kept while a run grows */
     char run[BT_NAME_MAX];
     int attempts;
@@ -59,6 +61,11 @@ typedef struct bt_view_impl {
     /* caches */
     bt_stream *stream;
     size_t n_streams;
+    bt_tail_row *tail;              /* newest steps up to tail_to, for percentiles, EMA and time left */
+    size_t n_tail, cap_tail;
+    int64_t tail_to;
+    char tail_run[BT_NAME_MAX];
+    int tail_attempts;
     bt_rank_row *row;               /* rank window, ordered by step, rank */
     size_t n_rows, cap_rows;
     int64_t row_from, row_to;       /* steps covered: row_from .. row_to */
@@ -93,6 +100,9 @@ void bt_vq_release(bt_view_impl *m);
 struct sqlite3;
 struct sqlite3 *bt_db_handle(bt_db *db);
 const char *bt_db_path(const bt_db *db);
+/* between the two every query sees the same instant, and the file is locked once, not once a query */
+bt_code bt_db_snapshot(bt_db *db, bt_err *err) BT_MUST_CHECK;
+void bt_db_snapshot_end(bt_db *db);     /* also without a snapshot */
 
 /* makes room for `need` elements; BT_NOMEM */
 bt_code bt_view_grow(void **p, size_t *cap, size_t need, size_t elem, bt_err *err) BT_MUST_CHECK;

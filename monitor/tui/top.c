@@ -16,10 +16,22 @@ static double cpu_s(void) {             /* a busy machine must not make us slowe
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* loading, drawing and showing may take at most a hundredth of the time between loads: watching costs 1 % of a core at most */
+/* Watching costs 1 % of a core at most: a hundredth of the time that passes may be spent on loading, drawing and showing. What is
+ * not spent is saved for a costly moment, and one costly moment is not paid for longer than it alone would take. */
+static const double share = 0.009, most_saved_s = 0.010;
+
+static void spend(bt_top *t, double s) {
+    int64_t now = bt_now_ns();
+    t->saved_s += share * (double)(now - t->saved_ns) / 1e9;
+    t->saved_ns = now;
+    t->saved_s = (t->saved_s > most_saved_s ? most_saved_s : t->saved_s) - s;
+    if (s > 0 && t->saved_s < -s) t->saved_s = -s;
+    if (t->saved_s < -5 * share) t->saved_s = -5 * share;      /* five seconds at most */
+}
+
 static int64_t load_interval_ns(const bt_top *t) {
-    double s = (t->load_cost_s + t->draw_cost_s) * 110;         /* the rest is for waiting and looking */
-    return (int64_t)((s < 0.1 ? 0.1 : s > 5 ? 5 : s) * 1e9);
+    double s = t->saved_s < 0 ? -t->saved_s / share : 0;
+    return (int64_t)((s < 0.1 ? 0.1 : s) * 1e9);
 }
 
 static void try_load(bt_top *t) {
@@ -52,10 +64,10 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
     bt_code code = bt_top_open(t, cfg, term, err);
     int64_t loaded = 0, shown = 0;
     bool unshown = false;
-    double drawn = 0;
     t->reload = true;
     while (code == BT_OK && !t->quit) {
         int64_t now = bt_now_ns();
+        const double began = cpu_s();
         if (t->reload || (!t->frozen && now - loaded >= load_interval_ns(t))) {
             int64_t version = bt_db_version(cfg->db);
             if (t->reload || version != t->seen_version) {
@@ -68,19 +80,16 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
             t->dirty = true;
             t->reload = t->reload || (!t->frozen && t->has_run && t->view->head.live && now - loaded >= load_interval_ns(t));
         }
-        const double before = cpu_s();
         if (t->dirty) {
             code = bt_top_draw(t, err);
-            drawn = cpu_s() - before;
             unshown = true;
         }
         if (code == BT_OK && unshown && now - shown >= SECOND / 10) {
-            const double began = cpu_s();
             code = bt_term_present(term, &t->canvas, err);
-            t->draw_cost_s = drawn + cpu_s() - began;
             shown = bt_now_ns();
             unshown = false;
         }
+        spend(t, cpu_s() - began);
         if (code == BT_OK) take_keys(t, unshown ? 20 : 100);
     }
     if (t->view) bt_top_close(t);

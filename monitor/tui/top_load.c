@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "engine/base/clock.h"
 #include "monitor/tui/top_state.h"
@@ -96,12 +95,8 @@ bt_code bt_top_load(bt_top *t, bt_err *err) {
     unsigned parts = bt_screens[t->screen].parts;
     if (bt_top_small(t)) parts = BT_VIEW_HEAD;
     fill_ask(t, t->has_run ? parts : BT_VIEW_RUNS, &ask);
-    struct timespec a, b;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);                 /* a busy machine must not make us slower than we are */
     bt_code code = t->comparing ? bt_compare_load(t, err) : BT_OK;
     if (code == BT_OK) code = bt_view_load(t->view, &ask, err);
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
-    t->load_cost_s = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9;
     t->reload = false;
     t->dirty = true;
     return code;

@@ -94,7 +94,8 @@ typedef struct bt_top {
     char form[BT_FORM_FIELDS][128];
     /* loop */
     int64_t seen_version;
-    double load_cost_s, draw_cost_s;    /* processor time of the newest load, and of drawing and showing it */
+    double saved_s;                 /* processor time that may be spent; below 0: owed */
+    int64_t saved_ns;               /* when that was so */
     bool quit, dirty, reload;
     bt_err load_error;
 } bt_top;
