@@ -1,0 +1,237 @@
+/* timeout: 60
+ * layers, exchanges, events, runs; what there is not; escapes; a reader that stands still; JSON. */
+#include "view_test.h"
+
+static void layers_and_lists(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = bt_synth_default("s"), b = bt_synth_default("older");
+    bt_db *db = NULL;
+    b.start_us -= 3600 * INT64_C(1000000);
+    OK(bt_synth_make(t->db, &b, err));
+    OK(bt_synth_make(t->db, &s, err));
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("s");
+    a.baseline = "older";
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->layers.n, 8);
+    assert_int_equal(v->layers.step, 180);
+    assert_int_equal(v->layers.samples, 10);
+    const bt_view_layer *x = &v->layers.layer[0];
+    assert_true(fabs(x->value[BT_ML_BOUNDARY] - 0.059) < 0.02 && fabs(x->value[BT_ML_SIGN_FLIP] * 50 - x->value[BT_ML_FLIP]) < 1e-6 && fabs(x->value[BT_ML_OSCILLATION] * 10 - x->value[BT_ML_FLIP]) < 1e-6);
+    NEAR(x->value[BT_ML_ZERO] + x->value[BT_ML_POS] + x->neg_frac, 1);
+    NEAR(x->entropy_bits, -(0.32 * log2(0.32) + 0.34 * log2(0.34) + 0.34 * log2(0.34)));       /* attn_o comes first */
+    NEAR(x->flip_history[31], 0.1 / (1 + 180 / 40.0));
+    assert_int_equal(v->events.n, 3);
+    assert_int_equal(v->events.total, 3);
+    assert_string_equal(v->events.event[0].kind, "started");
+    assert_int_equal(v->runs.n, 2);
+    assert_string_equal(v->runs.run[0].run, "s");
+    assert_int_equal(v->runs.run[0].steps, 200);
+    assert_true(v->runs.run[0].n_spark > 20);
+    assert_int_equal(v->n_series, 6);
+    assert_true(v->series[3].ghost);
+    NEAR(v->series[3].last[v->series[3].n - 1], bt_synth_loss(199));
+    a.max_events = 2;
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->events.n, 2);
+    assert_int_equal(v->events.total, 3);
+    assert_int_equal(v->events.event[1].step, 199);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+static void statistics_of_small_arrays(void **state) {
+    (void)state;
+    double a[700], b[700];
+    uint32_t dice = 7;
+    for (int round = 0; round < 3000; round++) {
+        size_t n = 1 + (size_t)round % (round % 100 == 0 ? 700 : 40);
+        for (size_t i = 0; i < n; i++) {
+            dice = dice * 1664525u + 1013904223u;
+            a[i] = b[i] = (double)(dice >> 16 & (round % 2 ? 7 : 0xffff)) - 3;
+        }
+        bt_sort_doubles(b, n);
+        for (size_t i = 1; i < n; i++) assert_true(b[i - 1] <= b[i]);
+        double m = bt_lower_median(a, n);
+        assert_true(m >= b[(n - 1) / 2] && m <= b[(n - 1) / 2]);
+    }
+    assert_true(isnan(bt_lower_median(a, 0)));
+    const double five[] = {1, 2, 3, 4, 5};
+    memcpy(a, five, sizeof five);
+    assert_true(bt_quantile(a, 5, 0.5) > 2.9 && bt_quantile(a, 5, 0.5) < 3.1);
+    assert_true(bt_quantile(a, 5, 0.95) > 4.9);
+    assert_true(bt_quantile(a, 5, 0) < 1.1);
+}
+
+static void what_is_shown_has_no_escapes(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    bt_run_start start = bt_fake_run("loud");
+    int attempt;
+    start.host = "n\033[31m0";
+    start.note = "note\033]0;x\007 \xc2\x9b";
+    OK(bt_writer_open(&w, t->db, 1, err));
+    OK(bt_writer_begin(w, &start, &attempt, err));
+    const bt_sink *sink = bt_writer_sink(w);
+    bt_rank_info info = {.rank = 0, .isa = "a\033vx"};
+    strcpy(info.host, "h\033[2J");
+    sink->ranks(sink->ctx, &info, 1);
+    sink->fact(sink->ctx, "params", "1\0332");
+    sink->event(sink->ctx, &(bt_event){.kind = "warn\033ing", .level = BT_EV_WARN, .step = -1, .rank = -1, .wall_us = bt_wall_us(), .title = "red\033[31m\nline"});
+    OK(bt_writer_flush(w, err));
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("loud");
+    OK(bt_view_load(v, &a, err));
+    const char *texts[] = {v->head.host, v->head.note, v->head.params, v->ranks.rank[0].host, v->ranks.rank[0].isa, v->events.event[0].title, v->events.event[0].kind,
+                           v->runs.run[0].note, v->runs.run[0].host};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        assert_true(texts[i][0] != 0);
+        for (const unsigned char *p = (const unsigned char *)texts[i]; *p; p++) assert_true(*p >= 0x20 && *p != 0x7f);
+        assert_null(strstr(texts[i], "\xc2\x9b"));
+    }
+    assert_int_equal(v->head.warnings, 1);
+    bt_view_close(v);
+    bt_db_close(db);
+    bt_writer_close(w);
+}
+
+static void exchanges_are_means_of_the_ranks(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = slow_five();
+    bt_db *db = NULL;
+    OK(bt_synth_make(t->db, &s, err));
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("s");
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->comm.n, 3);
+    assert_int_equal(v->comm.step1, s.steps / 20 * 20 - (s.steps % 20 == 0 ? 20 : 0));
+    assert_int_equal(v->comm.step0, v->comm.step1 - 19);
+    const bt_view_op *x = &v->comm.op[0];           /* most lost time first: the gradients */
+    assert_string_equal(x->op, "all_reduce");
+    assert_string_equal(x->axis, "dp");
+    assert_int_equal(x->ranks, s.ranks);
+    assert_true(fabs(x->calls - 4) < 1e-9 && fabs(x->bytes_logical - 3200000) < 1e-6 && fabs(x->bytes_wire - 800000) < 1e-6);
+    assert_true(fabs(x->busy_ms - 40) < 1e-9 && fabs(x->exposed_ms - 8) < 1e-9 && fabs(x->wait_ms - (s.ranks - 1) / 2.0) < 1e-9);
+    assert_true(fabs(x->overlap - 0.8) < 1e-9 && fabs(x->rate - 800000 / 0.04) < 1e-3);
+    assert_int_equal(x->lost_rank, s.ranks - 1);
+    assert_true(fabs(x->lost_max_ms - (8 + s.ranks - 1)) < 1e-9);
+    assert_string_equal(v->comm.op[1].op, "all_gather");
+    assert_true(fabs(v->comm.op[1].overlap) < 1e-9);
+    assert_string_equal(v->comm.op[2].axis, "world");
+    assert_true(isnan(v->comm.op[2].busy_ms) && isnan(v->comm.op[2].rate) && v->comm.op[2].calls > 0.99);
+    a.at_step = 0;                                  /* the first sample has one step */
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->comm.step0, 0);
+    assert_int_equal(v->comm.step1, 0);
+    assert_true(fabs(v->comm.op[0].busy_ms - 40) < 1e-9);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+static void nothing_yet_and_nobody_there(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    bt_run_start start = bt_fake_run("young");
+    int attempt;
+    bt_err why = BT_ERR_INIT;
+    OK(bt_writer_open(&w, t->db, 1, err));
+    OK(bt_writer_begin(w, &start, &attempt, err));
+    OK(bt_writer_flush(w, err));
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("young");
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->head.step, -1);
+    assert_true(v->head.live);
+    assert_true(isnan(v->head.loss));
+    assert_int_equal(v->ranks.steps, 0);
+    assert_int_equal(v->layers.n, 0);
+    assert_int_equal(v->heat.cols, 0);
+    a.now_us = bt_wall_us() + 3600 * INT64_C(1000000);          /* an hour without a record */
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->head.state, BT_STATE_STALLED);
+    a.run = "nobody";
+    assert_int_equal(bt_view_load(v, &a, &why), BT_NOTFOUND);
+    bt_view_close(v);
+    bt_db_close(db);
+    bt_writer_close(w);
+}
+
+typedef struct standing { bt_writer *w; int seen; } standing;
+
+static bool stands_still(void *ctx, const bt_row *row) {
+    standing *s = ctx;
+    (void)row;
+    if (s->seen++ == 0) {                                       /* in the middle of a read: the run goes on and is safe on disk */
+        bt_fake f;
+        for (int64_t step = 100; step < 160; step++) bt_writer_sink(s->w)->step(bt_writer_sink(s->w)->ctx, bt_fake_step(&f, step, 2));
+        int64_t t0 = bt_now_ns();
+        OK(bt_writer_flush(s->w, err));
+        assert_int_equal(bt_writer_committed_step(s->w), 159);
+        assert_true(bt_now_ns() - t0 < 20 * INT64_C(1000000000));
+    }
+    return true;
+}
+
+static void a_reader_that_stands_still_holds_nobody_up(void **state) {
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    bt_run_start start = bt_fake_run("s");
+    standing s = {0};
+    bt_fake f;
+    int attempt;
+    OK(bt_writer_open(&s.w, t->db, 1, err));
+    OK(bt_writer_begin(s.w, &start, &attempt, err));
+    for (int64_t step = 0; step < 100; step++) bt_writer_sink(s.w)->step(bt_writer_sink(s.w)->ctx, bt_fake_step(&f, step, 2));
+    OK(bt_writer_flush(s.w, err));
+    bt_view *v = open_view(t->db, &db);
+    OK(bt_vq_rows(v->impl, "SELECT step FROM steps WHERE run = ?1", "s", NULL, 0, stands_still, &s, err));
+    assert_int_equal(s.seen, 100);                              /* what it sees is of one instant */
+    bt_view_close(v);
+    bt_db_close(db);
+    bt_writer_close(s.w);
+}
+
+static void json_says_what_the_structs_say(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = slow_five();
+    bt_db *db = NULL;
+    OK(bt_synth_make(t->db, &s, err));
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("s");
+    bt_text out;
+    bt_json j;
+    OK(bt_view_load(v, &a, err));
+    bt_text_init(&out);
+    bt_json_begin(&j, &out);
+    bt_view_json(v, BT_VIEW_ALL, &j, NULL);
+    const char *p = bt_text_str(&out);
+    assert_non_null(strstr(p, "{\"schema\":\"bitrain.view/1\",\"head\":{\"run\":\"s\",\"state\":\"done\""));
+    assert_non_null(strstr(p, "\"stragglers\":[{\"rank\":5,"));
+    assert_non_null(strstr(p, "\"phase\":\"data\""));
+    assert_non_null(strstr(p, "\"what_if\":{\"step_ms\":113"));
+    assert_null(strstr(p, "nan"));
+    for (const char *key = strtok((char[]){"head breakdown system series heatmap layers comm events runs"}, " "); key; key = strtok(NULL, " ")) {
+        char quoted[32];
+        snprintf(quoted, sizeof quoted, ",\"%s\":", key);
+        if (!strstr(p, quoted)) fail_msg("no %s in the JSON", key);
+    }
+    bt_text_release(&out);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+int main(void) {
+#define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
+    const struct CMUnitTest tests[] = {
+        T(layers_and_lists),
+        T(exchanges_are_means_of_the_ranks),
+        T(nothing_yet_and_nobody_there),
+        T(what_is_shown_has_no_escapes),
+        cmocka_unit_test(statistics_of_small_arrays),
+        T(a_reader_that_stands_still_holds_nobody_up),
+        T(json_says_what_the_structs_say),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

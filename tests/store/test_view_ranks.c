@@ -1,0 +1,157 @@
+/* timeout: 60
+ * who is slow and why, against synthetic runs with known truth: ranking, blame, phase, what-if, verdicts, heat map. */
+#include "view_test.h"
+
+static void the_slow_rank_is_named_with_its_phase(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = slow_five();
+    bt_db *db = NULL;
+    OK(bt_synth_make(t->db, &s, err));
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("s");
+    OK(bt_view_load(v, &a, err));
+    const bt_view_ranks *r = &v->ranks;
+    assert_int_equal(r->n, 8);
+    assert_int_equal(r->steps, BT_VIEW_WINDOW);
+    assert_int_equal(r->order[0], 5);
+    const bt_view_rank *x = &r->rank[5];
+    NEAR(x->busy_p50_ms, 115);
+    NEAR(r->rank[0].busy_p50_ms, 113);
+    NEAR(r->busy_median_ms, 113);
+    NEAR(x->excess_ms, 2);
+    NEAR(x->score, 113.0 / 115);
+    NEAR(x->blame_frac, 1);
+    NEAR(x->lost_s, 2e-3 * BT_VIEW_WINDOW);
+    assert_int_equal(x->fault, BT_PH_DATA);
+    NEAR(x->fault_frac, 1);
+    NEAR(r->step_ms, 115);
+    NEAR(x->what_if_ms, 113);
+    NEAR(r->rank[0].what_if_ms, 115);
+    NEAR(v->head.wait_frac, 7 * 2 / (8 * 115.0));
+    NEAR(v->head.overlap, 0.5);
+    NEAR(v->head.step_p50_ms, 115);
+    const int two[] = {5, 0}, none[] = {0, 1};
+    NEAR(bt_view_what_if(v, two, 2), 113);
+    NEAR(bt_view_what_if(v, none, 2), 115);
+    for (int k = 0; k < 8; k++) {
+        double sum = 0;
+        for (int p = 0; p < BT_PHASE_COUNT; p++) sum += r->rank[k].mean[bt_phases[p].metric];
+        NEAR(sum, r->rank[k].mean[BT_MR_STEP_TIME]);            /* the conservation law */
+    }
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+/* ---- verdicts ------------------------------------------------------------------------------------------------------------------- */
+
+typedef double (*busy_fn)(int64_t step, int rank);     /* milliseconds of forward; the rest is zero */
+
+static void write_busy(const char *path, const char *name, int ranks, int per_host, int64_t steps, busy_fn busy) {
+    bt_writer *w = NULL;
+    bt_run_start start = bt_fake_run(name);
+    int attempt;
+    double values[BT_MS_COUNT], *rv = calloc((size_t)ranks * BT_MR_COUNT, sizeof *rv);
+    bt_rank_info *info = calloc((size_t)ranks, sizeof *info);
+    start.world_size = ranks;
+    OK(bt_writer_open(&w, path, 1, err));
+    OK(bt_writer_begin(w, &start, &attempt, err));
+    const bt_sink *sink = bt_writer_sink(w);
+    for (int r = 0; r < ranks; r++) {
+        info[r] = (bt_rank_info){.rank = r, .threads = 1};
+        snprintf(info[r].host, sizeof info[r].host, "node%d", r / per_host);
+    }
+    sink->ranks(sink->ctx, info, (size_t)ranks);
+    int64_t clock_us = bt_wall_us();
+    for (int64_t s = 0; s < steps; s++) {
+        double most = 0;
+        for (int r = 0; r < ranks; r++) most = fmax(most, busy(s, r));
+        for (int r = 0; r < ranks; r++) {
+            double *v = rv + r * BT_MR_COUNT;
+            v[BT_MR_FWD] = busy(s, r);
+            v[BT_MR_STEP_TIME] = most;
+            v[BT_MR_WAIT] = most - busy(s, r);
+        }
+        for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
+        values[BT_MS_STEP_TIME] = most;
+        values[BT_MS_LOSS] = 1;
+        clock_us += (int64_t)(most * 1e3);
+        sink->step(sink->ctx, &(bt_step_record){.step = s, .wall_us = clock_us, .values = values, .n_ranks = ranks, .rank_values = rv});
+    }
+    OK(bt_writer_end(w, "done", "test", 0, err));
+    bt_writer_close(w);
+    free(rv);
+    free(info);
+}
+
+static double busy_steady(int64_t s, int r) { return r == 1 && s >= 160 ? 150 : 100; }
+static double busy_bursty(int64_t s, int r) { return r == 2 && s >= 176 && s < 188 ? 180 : 100; }
+static double busy_recovering(int64_t s, int r) { return r == 0 && s < 176 ? 140 : 100; }
+static double busy_node(int64_t s, int r) { return r >= 4 && s >= 100 ? 130 : 100; }
+static double busy_two(int64_t s, int r) { return r == 1 ? 150 + (double)(s % 2) : 100; }
+
+static bt_view_rank verdict_of(const char *path, const char *run, int rank) {
+    bt_db *db = NULL;
+    bt_view *v = open_view(path, &db);
+    bt_view_ask a = ask_all(run);
+    OK(bt_view_load(v, &a, err));
+    bt_view_rank x = v->ranks.rank[rank];
+    for (size_t k = 0; k < v->ranks.n && strcmp(run, "node") != 0; k++)
+        if ((int)k != rank) assert_int_equal(v->ranks.rank[k].verdict, BT_VERDICT_OK);
+    bt_view_close(v);
+    bt_db_close(db);
+    return x;
+}
+
+static void verdicts_tell_patterns_apart(void **state) {
+    const bt_tmp *t = *state;
+    write_busy(t->db, "steady", 4, 4, 240, busy_steady);
+    write_busy(t->db, "bursty", 4, 4, 240, busy_bursty);
+    write_busy(t->db, "recovering", 4, 4, 240, busy_recovering);
+    write_busy(t->db, "node", 8, 4, 240, busy_node);
+    write_busy(t->db, "two", 2, 2, 240, busy_two);
+    bt_view_rank x = verdict_of(t->db, "steady", 1);
+    assert_int_equal(x.verdict, BT_VERDICT_STEADY);
+    assert_in_range(x.since_step, 150, 170);
+    assert_int_equal(x.fault, BT_PH_FWD);
+    NEAR(x.score_own, 100.0 / 150);
+    assert_non_null(strstr(x.says, "rank 1 is late because of fwd, 100 % of the time, since step 1"));
+    assert_int_equal(verdict_of(t->db, "bursty", 2).verdict, BT_VERDICT_BURSTY);
+    assert_int_equal(verdict_of(t->db, "recovering", 0).verdict, BT_VERDICT_RECOVERING);
+    x = verdict_of(t->db, "node", 6);
+    assert_int_equal(x.verdict, BT_VERDICT_NODE_WIDE);
+    assert_non_null(strstr(x.says, "every rank of node1 is late"));
+    x = verdict_of(t->db, "two", 1);                            /* of two ranks the median is the better one */
+    NEAR(x.excess_ms, 50);
+    NEAR(x.what_if_ms, 100);
+}
+
+static void heat_map_shows_who_and_when(void **state) {
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    write_busy(t->db, "steady", 4, 4, 240, busy_steady);
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("steady");
+    a.heat_columns = 24;
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->heat.rows, 4);
+    assert_int_equal(v->heat.cols, 24);
+    assert_true(v->heat.exact);
+    for (size_t k = 0; k < 4; k++)
+        for (size_t c = 0; c < 24; c++) NEAR(v->heat.cell[k * 24 + c], k == 1 && c >= 16 ? 1.5 : 1);
+    a.heat = BT_HEAT_WAIT;
+    OK(bt_view_load(v, &a, err));
+    NEAR(v->heat.cell[0 * 24 + 20], 50);
+    NEAR(v->heat.cell[1 * 24 + 20], 0);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+int main(void) {
+#define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
+    const struct CMUnitTest tests[] = {
+        T(the_slow_rank_is_named_with_its_phase),
+        T(verdicts_tell_patterns_apart),
+        T(heat_map_shows_who_and_when),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,234 @@
+/* timeout: 60
+ * series in buckets and the run as a whole: goodput, axes, the past, a run that grows, long runs from their summaries. */
+#include "view_test.h"
+
+static void goodput_adds_up(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = slow_five();
+    bt_db *db = NULL;
+    OK(bt_synth_make(t->db, &s, err));
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("s");
+    OK(bt_view_load(v, &a, err));
+    const bt_view_head *h = &v->head;
+    double step_s = 0.115, elapsed = 220 * step_s + 5;
+    assert_int_equal(h->state, BT_STATE_DONE);
+    assert_int_equal(h->n_attempts, 2);
+    assert_int_equal(h->attempt, 1);
+    assert_int_equal(h->step, 199);
+    assert_int_equal(h->steps_total, 200);
+    NEAR(h->productive_s, 200 * step_s);
+    NEAR(h->redone_s, 20 * step_s);
+    NEAR(h->down_s, 5);
+    NEAR(h->elapsed_s, elapsed);
+    NEAR(h->goodput, 200 * step_s / elapsed);
+    NEAR(h->productive_s + h->redone_s + h->down_s + h->other_s, h->elapsed_s);
+    NEAR(h->tokens, 200 * 4096);
+    NEAR(h->loss, bt_synth_loss(199));
+    assert_true(h->loss_trend < 0);
+    assert_true(isnan(h->eta_s));
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+static void a_series_holds_every_step_once(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = slow_five();
+    bt_db *db = NULL;
+    OK(bt_synth_make(t->db, &s, err));
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("s");
+    a.columns = 16;
+    a.x = BT_X_TOKENS;
+    OK(bt_view_load(v, &a, err));
+    const bt_view_series *l = &v->series[0], *val = &v->series[1], *wait = &v->series[2];
+    int64_t rows = 0;
+    assert_int_equal(v->n_series, 3);
+    assert_int_equal(l->n, 13);         /* 200 steps in buckets of 16 */
+    assert_true(l->exact);
+    for (size_t i = 0; i < l->n; i++) {
+        int64_t first = (int64_t)i * 16, last = first + 15 > 199 ? 199 : first + 15;
+        assert_int_equal(l->step[i], last);
+        NEAR(l->x[i], (double)(last + 1) * 4096);
+        NEAR(l->first[i], bt_synth_loss(first));
+        NEAR(l->max[i], bt_synth_loss(first));
+        NEAR(l->last[i], bt_synth_loss(last));
+        NEAR(l->min[i], bt_synth_loss(last));
+        rows += l->count[i];
+    }
+    assert_int_equal(rows, 200);
+    assert_int_equal(val->n, 4);        /* sparse: points, no holes */
+    NEAR(val->last[3], bt_synth_loss(199) + 0.05);
+    assert_int_equal(wait->what.rank, 2);
+    for (size_t i = 0; i < wait->n; i++) NEAR(wait->mean[i], 2);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+static void every_axis_is_right(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = bt_synth_default("s");
+    bt_db *db = NULL;
+    OK(bt_synth_make(t->db, &s, err));
+    bt_view *v = open_view(t->db, &db);
+    const double last[BT_X_COUNT] = {[BT_X_STEP] = 199, [BT_X_TOKENS] = 200 * 4096, [BT_X_WALL] = 200 * 0.113, [BT_X_ACTIVE] = 200 * 0.113, [BT_X_BYTES] = 200 * 4e6};
+    for (int x = 0; x < BT_X_COUNT; x++) {
+        bt_view_ask a = ask_all("s");
+        a.x = (bt_x_axis)x;
+        OK(bt_view_load(v, &a, err));
+        near(v->series[0].x[v->series[0].n - 1], last[x], 1e-4, bt_x_axis_name(a.x));
+    }
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+static void the_past_is_what_it_was(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = slow_five();
+    bt_db *db = NULL;
+    int64_t step;
+    OK(bt_synth_make(t->db, &s, err));
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("s");
+    OK(bt_view_load(v, &a, err));
+    a.at_step = 60;
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->head.step, 60);
+    assert_int_equal(v->head.newest_step, 199);
+    NEAR(v->head.loss, bt_synth_loss(60));
+    assert_int_equal(v->ranks.step1, 60);
+    assert_int_equal(v->series[0].step[v->series[0].n - 1], 60);
+    for (size_t i = 0; i < v->events.n; i++) assert_true(v->events.event[i].time_s <= 61 * 0.115 + 0.01);
+    a.at_step = -1;
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->series[0].step[v->series[0].n - 1], 199);
+    NEAR(bt_view_time_of(v, "s", 60), 61 * 0.115);
+    OK(bt_view_step_at(v, "s", 61 * 0.115 + 0.01, &step, err));
+    assert_int_equal(step, 60);
+    OK(bt_view_step_at(v, "s", 1e9, &step, err));
+    assert_int_equal(step, 199);
+    OK(bt_view_step_at(v, "s", -1, &step, err));
+    assert_int_equal(step, -1);
+    OK(bt_view_event_step(v, "s", 60, 1, &step, err));
+    assert_int_equal(step, 99);
+    OK(bt_view_event_step(v, "s", 60, -1, &step, err));
+    assert_int_equal(step, -1);
+    a.span_s = 4.6;                     /* 40 steps */
+    OK(bt_view_load(v, &a, err));
+    assert_in_range(v->series[0].step[0], 158, 161);
+    assert_int_equal(v->series[0].step[v->series[0].n - 1], 199);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+/* a view that follows a growing run, across a restart, shows what a fresh one shows */
+static void following_equals_looking_afresh(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = slow_five();
+    bt_writer *w = NULL;
+    bt_db *db = NULL, *db2 = NULL;
+    bt_run_start start = bt_fake_run("s");
+    int attempt;
+    int64_t at = 0, clock_us = bt_wall_us();
+    start.world_size = s.ranks;
+    OK(bt_writer_open(&w, t->db, 1, err));
+    OK(bt_writer_begin(w, &start, &attempt, err));
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("s");
+    a.columns = 32;
+    for (int part = 0; part < 12; part++) {
+        if (part == 8) {
+            OK(bt_writer_end(w, "failed", "test", 1, err));
+            start.resume = true;
+            at = start.from_step = 70;
+            OK(bt_writer_begin(w, &start, &attempt, err));
+        }
+        int64_t to = at + 5 + 3 * part;
+        clock_us = bt_synth_attempt(&s, w, at, to, clock_us);
+        at = to;
+        OK(bt_writer_flush(w, err));
+        a.now_us = clock_us;
+        OK(bt_view_load(v, &a, err));
+        bt_view *fresh = open_view(t->db, &db2);
+        OK(bt_view_load(fresh, &a, err));
+        assert_int_equal(v->head.step, to - 1);
+        for (int k = 0; k < v->n_series; k++) {
+            const bt_view_series *x = &v->series[k], *y = &fresh->series[k];
+            assert_int_equal(x->n, y->n);
+            for (size_t i = 0; i < x->n; i++) {
+                assert_int_equal(x->step[i], y->step[i]);
+                assert_int_equal(x->count[i], y->count[i]);
+                NEAR(x->mean[i], y->mean[i]);
+                NEAR(x->min[i], y->min[i]);
+                NEAR(x->last[i], y->last[i]);
+            }
+        }
+        assert_int_equal(v->ranks.steps, fresh->ranks.steps);
+        for (size_t k = 0; k < v->ranks.n; k++) NEAR(v->ranks.rank[k].lost_s, fresh->ranks.rank[k].lost_s);
+        assert_int_equal(v->layers.n, fresh->layers.n);
+        bt_view_close(fresh);
+        bt_db_close(db2);
+    }
+    bt_view_close(v);
+    bt_db_close(db);
+    bt_writer_close(w);
+}
+
+static void long_runs_are_read_from_summaries(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    bt_run_start start = bt_fake_run("long");
+    int attempt;
+    double values[BT_MS_COUNT];
+    enum { STEPS = 80000 };
+    OK(bt_writer_open(&w, t->db, 1, err));
+    OK(bt_writer_begin(w, &start, &attempt, err));
+    const bt_sink *sink = bt_writer_sink(w);
+    for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
+    for (int64_t s = 0; s < STEPS; s++) {
+        values[BT_MS_LOSS] = (double)s;
+        values[BT_MS_STEP_TIME] = 1;
+        sink->step(sink->ctx, &(bt_step_record){.step = s, .wall_us = 1000000 + s * 1000, .values = values});
+        if (s % 4096 == 0) OK(bt_writer_flush(w, err));
+    }
+    OK(bt_writer_end(w, "done", "test", 0, err));
+    bt_writer_close(w);
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a;
+    bt_view_ask_init(&a);
+    a.run = "long";
+    a.parts = BT_VIEW_HEAD | BT_VIEW_SERIES;
+    a.n_series = 1;
+    a.series[0] = (bt_series_ask){.rank = -1, .metric = BT_MS_LOSS};
+    OK(bt_view_load(v, &a, err));
+    assert_true(v->series[0].exact);    /* nothing is sampled: minima, maxima and counts are those of all rows */
+    assert_true(v->series[0].n > 100);
+    int64_t rows = 0;
+    for (size_t i = 0; i < v->series[0].n; i++) rows += v->series[0].count[i];
+    assert_int_equal(rows, STEPS);
+    NEAR(v->series[0].min[0], 0);
+    NEAR(v->series[0].max[v->series[0].n - 1], STEPS - 1);
+    for (size_t i = 1; i < v->series[0].n; i++) assert_true(v->series[0].mean[i] > v->series[0].mean[i - 1]);
+    a.step0 = 1000;                     /* zoomed in, every row is read */
+    a.step1 = 1099;
+    OK(bt_view_load(v, &a, err));
+    assert_true(v->series[0].exact);
+    assert_int_equal(v->series[0].n, 100);
+    NEAR(v->series[0].mean[0], 1000);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+int main(void) {
+#define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
+    const struct CMUnitTest tests[] = {
+        T(goodput_adds_up),
+        T(a_series_holds_every_step_once),
+        T(every_axis_is_right),
+        T(the_past_is_what_it_was),
+        T(following_equals_looking_afresh),
+        T(long_runs_are_read_from_summaries),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
