@@ -1,7 +1,5 @@
-/* rng.c - counter-based generator. */
+/* rng.c - counter-based generator; its normals are in normal.c. */
 #include "engine/base/rng.h"
-
-#include <math.h>
 
 uint64_t bt_splitmix64(uint64_t i) {
     uint64_t z = i + 0x9E3779B97F4A7C15u;
@@ -16,23 +14,6 @@ uint64_t bt_rng_u64(uint64_t seed, uint64_t stream, uint64_t index) {
 
 double bt_rng_unit(uint64_t seed, uint64_t stream, uint64_t index) {
     return (double)(bt_rng_u64(seed, stream, index) >> 11) * 0x1.0p-53;
-}
-
-/* Pair p gives the normals of indices 2p and 2p+1, so a slice may begin anywhere. */
-static void normal_pair(double out[2], uint64_t pair, uint64_t seed, uint64_t stream) {
-    double u = bt_rng_unit(seed, stream, 2 * pair), v = bt_rng_unit(seed, stream, 2 * pair + 1);
-    double r = sqrt(-2.0 * log(1.0 - u)), a = 6.283185307179586 * v;
-    out[0] = r * cos(a);
-    out[1] = r * sin(a);
-}
-
-void bt_rng_normal(float *out, size_t n, uint64_t first, float sigma, uint64_t seed, uint64_t stream) {
-    double pair[2] = {0, 0};
-    for (size_t i = 0; i < n; i++) {
-        uint64_t index = first + i;
-        if (i == 0 || (index & 1) == 0) normal_pair(pair, index >> 1, seed, stream);
-        out[i] = (float)(pair[index & 1] * (double)sigma);
-    }
 }
 
 uint64_t bt_hash_name(const char *name) {

@@ -34,6 +34,27 @@ static void any_slice_equals_the_slice_of_the_whole(void **state) {
     }
 }
 
+/* the vectors' polynomials end in the float that libm's functions end in */
+static void normals_are_those_of_libm(void **state) {
+    (void)state;
+    enum { N = 1 << 21 };
+    float *got = malloc(N * sizeof *got);
+    assert_non_null(got);
+    for (uint64_t stream = 1; stream < 3; stream++) {
+        const float sigma = stream == 1 ? 0.02f : 1.0f;
+        bt_rng_normal(got, N, 0, sigma, 11, stream);
+        size_t differing = 0;
+        for (size_t i = 0; i < N; i += 2) {
+            double u = bt_rng_unit(11, stream, i), v = bt_rng_unit(11, stream, i + 1);
+            double r = sqrt(-2.0 * log(1.0 - u)), a = 6.283185307179586 * v;
+            differing += got[i] != (float)(r * cos(a) * (double)sigma);
+            differing += got[i + 1] != (float)(r * sin(a) * (double)sigma);
+        }
+        assert_int_equal(differing, 0);
+    }
+    free(got);
+}
+
 static void moments(void **state) {
     (void)state;
     enum { N = 200000 };
@@ -83,6 +104,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_values),
         cmocka_unit_test(any_slice_equals_the_slice_of_the_whole),
+        cmocka_unit_test(normals_are_those_of_libm),
         cmocka_unit_test(moments),
         cmocka_unit_test(permutations_visit_everything_once),
     };
