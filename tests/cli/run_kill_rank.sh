@@ -41,7 +41,7 @@ kill -9 "$(rank_pid zero 0)"
 disturbed zero "rank 0 was ended by signal 9"
 
 start launcher 18
-kill -9 "$(pgrep -f "mpirun .*run.name=launcher")"
+kill -9 "$(pgrep -f "mpirun .*$tmp.*run.name=launcher")"
 disturbed launcher "signal 9"
 
 # stopped, not dead: nobody tells; silence does
