@@ -45,7 +45,7 @@ enum {
 typedef enum { BT_X_STEP, BT_X_TOKENS, BT_X_WALL, BT_X_ACTIVE, BT_X_BYTES, BT_X_COUNT } bt_x_axis;
 typedef enum { BT_HEAT_BUSY, BT_HEAT_STEP, BT_HEAT_WAIT, BT_HEAT_DATA, BT_HEAT_COMM, BT_HEAT_RSS, BT_HEAT_VALUES } bt_heat_value;
 
-enum { BT_VIEW_SERIES_MAX = 16, BT_VIEW_EXACT_STEPS = 65536, BT_VIEW_WINDOW = 128 };
+enum { BT_VIEW_SERIES_MAX = 16, BT_VIEW_EXACT_STEPS = 65536, BT_VIEW_WINDOW = 128, BT_VIEW_SAMPLES = 32 };
 
 typedef struct bt_series_ask {
     int rank;                       /* -1: metric is a bt_step_metric; else a bt_rank_metric of this rank */
@@ -153,11 +153,16 @@ typedef struct bt_view_layer {
     char tensor[32];
     double value[BT_ML_COUNT];      /* newest sample */
     double neg_frac, entropy_bits;  /* share of -1; bits per weight of the code distribution */
-    double zero_history[32];        /* bucketed, NaN padded at the front */
-    double flip_history[32];
+    double history[BT_ML_COUNT][BT_VIEW_SAMPLES];       /* up to the newest sample, which is the last; NaN padded at the front */
 } bt_view_layer;
 
-typedef struct bt_view_layers { size_t n; bt_view_layer *layer; int64_t step; size_t samples; } bt_view_layers;
+typedef struct bt_view_layers {
+    size_t n;
+    bt_view_layer *layer;
+    int64_t step;                   /* the newest sample; -1 none */
+    size_t samples;
+    int64_t sampled[BT_VIEW_SAMPLES];   /* the step of each place in a history; -1 where there is none */
+} bt_view_layers;
 
 /* one kind of exchange along one axis, per step, mean of the ranks that took part */
 typedef struct bt_view_op {

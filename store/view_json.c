@@ -198,7 +198,15 @@ static void heatmap(const bt_view_heat *h, bt_json *j) {
 
 static void layers(const bt_view_layers *l, bt_json *j) {
     bt_json_object(j, "layers");
+    static const struct { const char *key; bt_layer_metric metric; } told[] = {
+        {"zero_history", BT_ML_ZERO}, {"flip_history", BT_ML_FLIP}, {"oscillation_history", BT_ML_OSCILLATION}, {"boundary_history", BT_ML_BOUNDARY}, {"grad_norm_history", BT_ML_GRAD_NORM}};
     bt_json_int(j, "step", l->step);
+    bt_json_array(j, "sampled");
+    for (int i = 0; i < BT_VIEW_SAMPLES; i++) {
+        if (l->sampled[i] >= 0) bt_json_int(j, NULL, l->sampled[i]);
+        else bt_json_null(j, NULL);
+    }
+    bt_json_end(j, ']');
     bt_json_array(j, "rows");
     for (size_t i = 0; i < l->n; i++) {
         const bt_view_layer *x = &l->layer[i];
@@ -208,8 +216,7 @@ static void layers(const bt_view_layers *l, bt_json *j) {
         for (int k = 0; k < BT_ML_COUNT; k++) bt_json_num(j, bt_layer_metrics[k].key, x->value[k]);
         bt_json_num(j, "neg_frac", x->neg_frac);
         bt_json_num(j, "entropy_bits", x->entropy_bits);
-        numbers(j, "zero_history", x->zero_history, 32);
-        numbers(j, "flip_history", x->flip_history, 32);
+        for (size_t k = 0; k < sizeof told / sizeof told[0]; k++) numbers(j, told[k].key, x->history[told[k].metric], BT_VIEW_SAMPLES);
         bt_json_end(j, '}');
     }
     bt_json_end(j, ']');

@@ -6,7 +6,7 @@
 
 #include "store/view_impl.h"
 
-enum { HISTORY = 32 };
+enum { HISTORY = BT_VIEW_SAMPLES };
 
 /* ---- layers -------------------------------------------------------------------------------------------------------------------- */
 
@@ -29,7 +29,8 @@ static bt_view_layer *layer_of(layer_reading *r, int layer, const char *tensor) 
     bt_view_layer *x = &l->layer[l->n++];
     *x = (bt_view_layer){.layer = layer};
     snprintf(x->tensor, sizeof x->tensor, "%s", tensor);
-    for (int i = 0; i < HISTORY; i++) x->zero_history[i] = x->flip_history[i] = NAN;
+    for (int k = 0; k < BT_ML_COUNT; k++)
+        for (int i = 0; i < HISTORY; i++) x->history[k][i] = NAN;
     return x;
 }
 
@@ -42,8 +43,7 @@ static bool on_layer(void *ctx, const bt_row *row) {
     for (int i = 0; i < BT_ML_COUNT; i++) x->value[i] = row->nums[2 + i];
     x->neg_frac = 1 - x->value[BT_ML_ZERO] - x->value[BT_ML_POS];
     x->entropy_bits = entropy(x->value[BT_ML_ZERO], x->value[BT_ML_POS], x->neg_frac);
-    x->zero_history[r->slot] = x->value[BT_ML_ZERO];
-    x->flip_history[r->slot] = x->value[BT_ML_FLIP];
+    for (int k = 0; k < BT_ML_COUNT; k++) x->history[k][r->slot] = x->value[k];
     return true;
 }
 
@@ -93,6 +93,7 @@ bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     v->layers.n = 0;
     v->layers.step = -1;
     v->layers.samples = 0;
+    for (int i = 0; i < HISTORY; i++) v->layers.sampled[i] = -1;
     if (to < from || newest < 0) return BT_OK;
     layer_reading r = {.v = v, .err = err};
     int64_t oldest = newest, sample[HISTORY];
@@ -109,6 +110,7 @@ bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     }
     for (int i = 0; i < n; i++) {                               /* the newest is the last of the history */
         r.slot = HISTORY - n + i;
+        v->layers.sampled[r.slot] = sample[i];
         BT_TRY(read_sample(&r, sample[i], err));
     }
     v->layers.samples = (size_t)n;

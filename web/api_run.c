@@ -20,7 +20,8 @@ static bool put_config(void *ctx, const bt_row *row) {
 bt_code bt_api_run(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
     static const struct { const char *key, *sql; } parts[] = {
         {"attempts", "SELECT attempt, from_step, started_s, ended_s, reason, world_size, exit_kind, exit_code FROM attempts WHERE run = ?1 ORDER BY attempt"},
-        {"redone", "SELECT a.attempt, a.live_to AS from_step, (SELECT s.step FROM all_steps s WHERE s.run = ?1 AND s.attempt = a.attempt ORDER BY s.step DESC LIMIT 1) AS to_step"
+        {"redone", "SELECT a.attempt, a.live_to AS from_step, (SELECT s.step FROM all_steps s WHERE s.run = ?1 AND s.attempt = a.attempt ORDER BY s.step DESC LIMIT 1) AS to_step,"
+                   " (SELECT s.time_s FROM all_steps s WHERE s.run = ?1 AND s.attempt = a.attempt AND s.step >= a.live_to ORDER BY s.step LIMIT 1) AS from_s"
                    " FROM attempts a WHERE a.run = ?1 AND a.live_to IS NOT NULL AND to_step >= a.live_to ORDER BY a.attempt"},
         {"ranks", "SELECT * FROM ranks WHERE run = ?1 AND attempt = (SELECT max(attempt) FROM ranks WHERE run = ?1) ORDER BY rank"},
         {"checkpoints", "SELECT step, attempt, time_s, bytes, took_ms, path, hash FROM checkpoints WHERE run = ?1 ORDER BY time_s DESC LIMIT 100"},

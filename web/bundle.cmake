@@ -1,6 +1,8 @@
-# bundle.cmake - the page's modules, uPlot and the sheets as three plain texts for `bitrain report`, with the SHA-256 of each for its
-# content policy:  cmake -DOUT=report_page.c -DSTATIC=dir -DUPLOT_JS=file -DUPLOT_CSS=file -P bundle.cmake
+# bundle.cmake - the page's modules as one script (OUT_JS), which compresses a fifth better and loads at once; and, with uPlot and the sheets,
+# as three plain texts for `bitrain report`, with the SHA-256 of each for its content policy (OUT):
+#     cmake -DOUT=report_page.c -DOUT_JS=app.js -DSTATIC=dir -DUPLOT_JS=file -DUPLOT_CSS=file -P bundle.cmake
 # Modules come in the order of their imports; each becomes a function that returns what it exports, so names stay its own.
+# Lines that are comments and the blanks before lines stay behind.
 cmake_minimum_required(VERSION 3.25)
 set(modules format dom state api card chart heat parts page_runs page_compare page_train page_ranks page_more app)
 set(script "(() => {\n\"use strict\";\nconst modules = {};\n")
@@ -17,9 +19,12 @@ foreach(name IN LISTS modules)
   if(code MATCHES "(^|\n)(import|export) ")
     message(FATAL_ERROR "web/static/${name}.js: an import or export of a form that bundle.cmake does not know")
   endif()
+  string(REGEX REPLACE "(^|\n)[ \t]*// [^\n]*" "\\1" code "${code}")
+  string(REGEX REPLACE "\n[ \t\n]+" "\n" code "${code}")
   string(APPEND script "modules.${name} = (() => {\n${code}\nreturn { ${names}};\n})();\n")
 endforeach()
 string(APPEND script "})();\n")
+file(WRITE ${OUT_JS} "${script}")
 file(GLOB found RELATIVE ${STATIC} ${STATIC}/*.js)
 foreach(f IN LISTS found)
   string(REGEX REPLACE "\\.js$" "" f "${f}")

@@ -143,7 +143,7 @@ static void put_page(bt_text *out, const char *run, const char *data) {
     bt_text_putn(out, bt_page_sheet.text, bt_page_sheet.n);
     bt_text_put(out, "</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">Skip to the content</a>\n<header id=\"top\"></header>\n"
                      "<main id=\"main\" tabindex=\"-1\"><noscript>This report draws with JavaScript.</noscript></main>\n"
-                     "<div id=\"toast\" role=\"status\" aria-live=\"polite\"></div>\n<script type=\"application/json\" id=\"bitrain-data\">");
+                     "<div id=\"toast\" role=\"status\" aria-live=\"polite\"></div><div id=\"said\" class=\"sr\" role=\"status\" aria-live=\"polite\"></div>\n<script type=\"application/json\" id=\"bitrain-data\">");
     put_data(out, data);
     bt_text_put(out, "</script>\n<script>");
     bt_text_putn(out, bt_page_uplot.text, bt_page_uplot.n);

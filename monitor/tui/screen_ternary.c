@@ -68,8 +68,8 @@ static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     }
     if (col != C_SPARK) return false;
     int w = (r.w - 1) / 2, skip = 32 - w;
-    bt_canvas_spark(c, (bt_rect){r.x, r.y, w, 1}, x->zero_history + skip, (size_t)w, NAN, NAN, (bt_style){.fg = BT_C_SECOND});
-    bt_canvas_spark(c, (bt_rect){r.x + w + 1, r.y, w, 1}, x->flip_history + skip, (size_t)w, 0, NAN, (bt_style){.fg = BT_C_THIRD});
+    bt_canvas_spark(c, (bt_rect){r.x, r.y, w, 1}, x->history[BT_ML_ZERO] + skip, (size_t)w, NAN, NAN, (bt_style){.fg = BT_C_SECOND});
+    bt_canvas_spark(c, (bt_rect){r.x + w + 1, r.y, w, 1}, x->history[BT_ML_FLIP] + skip, (size_t)w, 0, NAN, (bt_style){.fg = BT_C_THIRD});
     return true;
 }
 

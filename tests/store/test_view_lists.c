@@ -20,7 +20,7 @@ static void layers_and_lists(void **state) {
     assert_true(fabs(x->value[BT_ML_BOUNDARY] - 0.059) < 0.02 && fabs(x->value[BT_ML_SIGN_FLIP] * 50 - x->value[BT_ML_FLIP]) < 1e-6 && fabs(x->value[BT_ML_OSCILLATION] * 10 - x->value[BT_ML_FLIP]) < 1e-6);
     NEAR(x->value[BT_ML_ZERO] + x->value[BT_ML_POS] + x->neg_frac, 1);
     NEAR(x->entropy_bits, -(0.32 * log2(0.32) + 0.34 * log2(0.34) + 0.34 * log2(0.34)));       /* attn_o comes first */
-    NEAR(x->flip_history[31], 0.1 / (1 + 180 / 40.0));
+    NEAR(x->history[BT_ML_FLIP][31], 0.1 / (1 + 180 / 40.0));
     assert_int_equal(v->events.n, 3);
     assert_int_equal(v->events.total, 3);
     assert_string_equal(v->events.event[0].kind, "started");

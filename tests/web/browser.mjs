@@ -84,6 +84,7 @@ const truths = {
     assert.equal(await figure(page, "Loss").locator(".readout b").first().textContent(), String(from));
     await page.waitForFunction((s) => [...document.querySelectorAll("figure")].every((f) => f.querySelector(".readout b")?.textContent === s), String(from));
     await page.keyboard.press("ArrowRight");
+    await page.waitForFunction((s) => document.getElementById("said").textContent.startsWith(`step ${s}`), String(from + 1));       // told to a screen reader
     assert.equal(await figure(page, "Loss").locator(".readout b").first().textContent(), String(from + 1));
     const back = page.waitForRequest((r) => /series/.test(r.url()) && !/x0=/.test(r.url()));
     await page.keyboard.press("z");
@@ -100,6 +101,13 @@ const truths = {
     const mean = sql("SELECT rank, avg(data_ms) AS data, avg(wait_ms) AS wait, avg(step_ms) AS step FROM rank_steps WHERE run = 'base' AND step > 171 GROUP BY rank ORDER BY rank");
     const table = await rows(page, "Where the step goes"), ms = (v) => (v === 0 ? "0 ms" : `${v >= 100 ? v.toFixed(0) : v >= 10 ? v.toFixed(1) : v.toFixed(2)} ms`);
     mean.forEach((m, i) => assert.deepEqual([table[i][0], table[i][1], table[i][5], table[i][9]], [String(m.rank), ms(m.step), ms(m.data), ms(m.wait)]));
+    const area = figure(page, "Phases over time"), says = (text) => page.waitForFunction((t) => [...document.querySelectorAll("figure")].find((f) => f.querySelector("h2").textContent === "Phases over time").textContent.includes(t), text);
+    await says("stacked, rank 2");                        // the worst
+    await says("data 50.0 ms");
+    await area.locator("select[aria-label=rank]").selectOption("median");
+    await says("wait 40.0 ms");
+    await area.locator("select[aria-label=show]").selectOption("share");
+    await says("data 6.5 %");                             // 10 of 153 ms
   },
   async comm(page) {
     const table = await rows(page, "Transfer by rank");
@@ -112,17 +120,24 @@ const truths = {
   },
   async ternary(page) {
     const want = sql("SELECT * FROM layers WHERE run = 'base' AND step = (SELECT max(step) FROM layers WHERE run = 'base') ORDER BY layer, tensor");
-    const got = await page.locator("figure").first().locator("tbody tr").evaluateAll((trs) => trs.map((tr) => [...tr.cells].map((c) => c.textContent)));
+    const got = await figure(page, "Codes of each tensor").locator("tbody tr").evaluateAll((trs) => trs.map((tr) => [...tr.cells].map((c) => c.textContent)));
     assert.equal(got.length, want.length);
     want.forEach((w, i) => assert.deepEqual([got[i][0], got[i][2], got[i][3]], [`${w.layer} ${w.tensor}`, `${(w.zero_frac * 100).toFixed(1)} %`, `${(w.pos_frac * 100).toFixed(1)} %`]));
-    const titles = await page.locator("figure").first().locator("thead th").allTextContents();
+    const titles = await figure(page, "Codes of each tensor").locator("thead th").allTextContents();
     for (const [key, title] of [["flip_frac", "flipped"], ["sign_flip_frac", "sign flips"], ["oscillation_frac", "taken back"], ["boundary_frac", "near a threshold"]]) {
       const at = titles.indexOf(title);
       assert.equal(at >= 0, typeof want[0][key] === "number", `the column "${title}"`);
       if (at >= 0) want.forEach((w, i) => assert.equal(got[i][at], `${(w[key] * 100).toFixed(2)} %`));
     }
+    const heat = figure(page, "Tensor by time");
+    for (const [kind, key, show] of [["zero_history", "zero_frac", (v) => `${(v * 100).toFixed(2)} %`], ["boundary_history", "boundary_frac", (v) => `${(v * 100).toFixed(2)} %`], ["grad_norm_history", "grad_norm", (v) => String(Number(v.toPrecision(3)))]]) {
+      await heat.locator("select").selectOption(kind);
+      const table = await rows(page, "Tensor by time");
+      want.forEach((w, i) => assert.equal(table[i].at(-1), show(w[key]), `the newest ${kind} of ${w.tensor}`));
+    }
   },
   async events(page) {
+    assert.equal(await page.locator(".lanes .lost").count(), 1, "what was done again is shaded");
     assert.match(await figure(page, "Timeline").locator("figcaption").textContent(), new RegExp(`^${truth("SELECT count(*) FROM events WHERE run = 'base'")} events`));
     assert.match(await figure(page, "Goodput").locator("figcaption").textContent(), new RegExp(`^Goodput ${(truth("SELECT goodput FROM runs WHERE run = 'base'") * 100).toFixed(1)} %`));
     assert.equal(await figure(page, "Attempts").locator("tbody tr").count(), 2);
@@ -177,10 +192,26 @@ try {
   }
   assert.match(await cell("other", "note"), /coldwarm|warmcold/);
   await harmless(page, "runs");
-  for (const [filter, n] of [["steps>250", 1], ["tags:warm", 1], ["state:running", 0], ["oth", 1], ["", 2]]) {
+  for (const [filter, n] of [["steps>250", 1], ["tags:warm", 1], ["state:running", 0], ["oth", 1], ["lr<3e-3", 2], ["lr<1e-3", 0], ["optim.lr=0.002 steps<250", 1], ["nonsense<3", 0], ["", 2]]) {
     await page.fill("input[type=search]", filter);
-    assert.equal(await page.locator("#runs tbody tr[data-run]").count(), n, `filter "${filter}"`);
+    await page.waitForFunction((want) => document.querySelectorAll("#runs tbody tr[data-run]").length === want, n).catch(() => assert.fail(`filter "${filter}": not ${n} runs`));
   }
+  // columns: one goes, a setting comes, and the browser remembers
+  await page.locator(".picker summary").click();
+  await page.locator(".picker label", { hasText: /^goodput$/ }).locator("input").uncheck();
+  await page.selectOption(".picker select", "optim.lr");
+  await page.waitForFunction(() => document.querySelector("#runs tr[data-run=base] td[data-key='optim.lr']")?.textContent === "0.002");
+  await accessible(page, "the columns to choose");
+  await page.reload();
+  await page.waitForFunction(() => document.querySelector("#runs tr[data-run=base] td[data-key='optim.lr']")?.textContent === "0.002");
+  assert.equal(await page.locator("#runs td[data-key=goodput]").count(), 0);
+  await page.locator(".picker summary").click();
+  await page.locator(".picker label", { hasText: /^goodput$/ }).locator("input").check();
+  await page.locator(".picker label", { hasText: /^optim\.lr$/ }).locator("input").click();
+  await page.locator("#runs tr[data-run=base] td[data-key=goodput]").waitFor();
+  assert.equal(await page.locator("#runs td[data-key='optim.lr']").count(), 0);
+  await page.keyboard.press("Escape");
+  await page.locator(".picker summary").click();
   await page.locator("#runs thead button", { hasText: /^steps$/ }).press("Enter");
   assert.deepEqual(await page.locator("#runs tbody tr").evaluateAll((l) => l.map((r) => r.dataset.run)), ["base", "other"]);
   await page.locator("#runs thead button", { hasText: /^steps$/ }).press("Enter");
@@ -210,14 +241,30 @@ try {
 
   // compare, chosen by keys from the table
   await page.goto(`${url}/#/runs`);
-  for (const run of ["base", "other"]) { await page.focus(`input[aria-label="compare ${run}"]`); await page.keyboard.press("Space"); }
-  await page.locator("button.main").press("Enter");
+  await page.waitForSelector("#runs tr[data-run=other]");
+  await page.locator("#runs input").first().focus();
+  await page.keyboard.press("Space");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Space");
+  await page.keyboard.press("c");
   await page.locator("section.card table").first().locator("tbody tr").nth(1).waitFor();      // the table stands before its rows
   const levels = await page.locator("section.card table").first().locator("tbody tr").evaluateAll((trs) => trs.map((tr) => [...tr.cells].map((c) => c.textContent)));
   assert.deepEqual(levels.map((l) => l[0]).sort(), ["base", "other"]);
   assert.match(levels[1][4], /none in \d+/, "synthetic losses are equal bit for bit");
   await drawn(page, "compare");
   await accessible(page, "compare");
+  const whole = await rows(page, "Compare"), area = await figure(page, "Compare").locator(".u-over").boundingBox(), closer = page.waitForRequest((r) => /series.*x0=\d+/.test(r.url()));
+  await page.mouse.move(area.x + area.width * 0.2, area.y + 50);
+  await page.mouse.down();
+  await page.mouse.move(area.x + area.width * 0.4, area.y + 60, { steps: 4 });
+  await page.mouse.up();
+  await closer;
+  await page.locator("button", { hasText: "Reset zoom" }).waitFor();
+  const near = (await rows(page, "Compare")).map((r) => Number(r[1]));
+  assert(Math.min(...near) > 40 && Math.max(...near) < 140, `compare zoomed to ${Math.min(...near)} - ${Math.max(...near)}`);
+  await page.locator("button", { hasText: "Reset zoom" }).click();
+  await page.locator("button", { hasText: "Reset zoom" }).waitFor({ state: "hidden" });
+  assert.deepEqual(await rows(page, "Compare"), whole);
 
   // 400 px wide: nothing is cut off, on any page
   await page.setViewportSize({ width: 400, height: 900 });

@@ -54,8 +54,9 @@ static const contract contracts[] = {
     {"/api/v1/runs", NULL, "limit=10", "s:schema n:runs.total a:runs.rows s:runs.rows.0.run s:runs.rows.0.state s:runs.rows.0.host s:runs.rows.0.tags s:runs.rows.0.note n:runs.rows.0.ranks "
      "n:runs.rows.0.attempts n:runs.rows.0.steps n:runs.rows.0.tokens n:runs.rows.0.loss ?:runs.rows.0.best_val_loss n:runs.rows.0.tokens_per_s n:runs.rows.0.step_ms n:runs.rows.0.goodput "
      "n:runs.rows.0.comm_overhead n:runs.rows.0.started_s n:runs.rows.0.duration_s a:runs.rows.0.loss_spark"},
+    {"/api/v1/settings", NULL, "name=optim.lr&name=train.steps", "a:names s:names.0 o:settings o:settings.base"},
     {"", "base", "", "s:run o:config s:command a:attempts n:attempts.0.attempt n:attempts.0.from_step n:attempts.0.started_s n:attempts.0.ended_s s:attempts.0.reason n:attempts.0.world_size "
-     "a:redone n:redone.0.from_step n:redone.0.to_step a:ranks a:checkpoints n:checkpoints.0.step n:checkpoints.0.bytes n:checkpoints.0.took_ms s:checkpoints.0.path a:facts s:facts.0.key s:facts.0.value"},
+     "a:redone n:redone.0.from_step n:redone.0.to_step n:redone.0.from_s a:ranks a:checkpoints n:checkpoints.0.step n:checkpoints.0.bytes n:checkpoints.0.took_ms s:checkpoints.0.path a:facts s:facts.0.key s:facts.0.value"},
     {"head", "base", "", "s:schema s:head.run s:head.state b:head.live ?:head.age_s n:head.step n:head.newest_step n:head.tokens n:head.loss n:head.loss_ema n:head.val_loss n:head.best_val_loss "
      "n:head.grad_norm n:head.lr n:head.tokens_per_s ?:head.mfu n:head.step_p50_ms n:head.step_p95_ms n:head.overlap n:head.comm_overhead n:head.rss_mib n:head.elapsed_s n:head.goodput "
      "n:head.productive_s n:head.redone_s n:head.down_s n:head.other_s n:head.checkpoint_s n:head.warnings n:head.errors ?:head.eta_s"},
@@ -71,7 +72,8 @@ static const contract contracts[] = {
      "n:comm.rows.0.ranks n:comm.rows.0.calls n:comm.rows.0.bytes_logical n:comm.rows.0.bytes_wire ?:comm.rows.0.busy_ms ?:comm.rows.0.exposed_ms ?:comm.rows.0.wait_ms ?:comm.rows.0.overlap "
      "?:comm.rows.0.rate_bytes_per_s ?:comm.rows.0.lost_max_ms ?:comm.rows.0.lost_max_rank"},
     {"layers", "base", "", "n:layers.step a:layers.rows n:layers.rows.0.layer s:layers.rows.0.tensor n:layers.rows.0.zero_frac n:layers.rows.0.pos_frac n:layers.rows.0.neg_frac n:layers.rows.0.flip_frac "
-     "n:layers.rows.0.entropy_bits n:layers.rows.0.scale n:layers.rows.0.grad_norm a:layers.rows.0.flip_history a:layers.rows.0.zero_history"},
+     "n:layers.rows.0.entropy_bits n:layers.rows.0.scale n:layers.rows.0.grad_norm a:layers.rows.0.flip_history a:layers.rows.0.zero_history "
+     "a:layers.sampled a:layers.rows.0.oscillation_history a:layers.rows.0.boundary_history a:layers.rows.0.grad_norm_history"},
     {"events", "base", "limit=5", "n:events.total a:events.rows n:events.rows.0.seq n:events.rows.0.time_s n:events.rows.0.attempt ?:events.rows.0.step ?:events.rows.0.rank s:events.rows.0.kind "
      "s:events.rows.0.level s:events.rows.0.title"},
     {"/api/v1/compare", NULL, "runs=base,other&metric=loss&x=tokens", "a:runs a:levels s:levels.0.run n:levels.0.tokens n:levels.0.value ?:levels.0.first_different_step n:levels.1.common_steps a:configs o:configs.0.config s:configs.0.command"},

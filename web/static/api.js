@@ -37,12 +37,38 @@ export async function get(path, args = {}, init = {}) {
   if (report) return fromReport(path, args);
   const q = new URLSearchParams();
   for (const [k, v] of Object.entries(args)) for (const one of [].concat(v ?? [])) q.append(k, one);
-  const text = q.toString();
-  const r = await fetch(`/api/v1/${path}${text ? `?${text}` : ""}`, { credentials: "same-origin", ...init });
+  const text = q.toString(), url = `/api/v1/${path}${text ? `?${text}` : ""}`;
+  if (init.method) return ask(url, init);
+  if (!onTheWay.has(url)) onTheWay.set(url, ask(url, init).finally(() => onTheWay.delete(url)));
+  return onTheWay.get(url);
+}
+
+// a question already on its way is not asked twice; an answer equal to the one before is the same object, so whoever drew it need not draw again
+const onTheWay = new Map(), before = new Map();
+async function ask(url, init) {
+  const r = await fetch(url, { credentials: "same-origin", ...init }), text = await r.text(), old = before.get(url);
+  if (r.ok && old && old.text === text) return old.body;
   let body = {};
-  try { body = await r.json(); } catch { /* an answer that is not JSON: the status says enough */ }
+  try { body = JSON.parse(text); } catch { /* an answer that is not JSON: the status says enough */ }
   if (!r.ok) throw new ApiError(r.status, body.error || {});
+  before.delete(url);
+  before.set(url, { text, body });
+  if (before.size > 24) before.delete(before.keys().next().value);
   return body;
+}
+
+// series that several figures ask for at the same moment travel, and are drawn, together
+const asked = new Map();
+export async function series(run, metrics, args) {
+  const key = JSON.stringify([run, args]);
+  let a = asked.get(key);
+  if (!a) {
+    a = { metrics: new Set() };
+    a.answer = Promise.resolve().then(() => { asked.delete(key); return get(`runs/${run}/series`, { ...args, metric: [...a.metrics] }); });
+    asked.set(key, a);
+  }
+  for (const m of metrics) a.metrics.add(m);
+  return a.answer;
 }
 
 // the token arrives in the URL's fragment, which no server and no log sees; it is exchanged for a cookie and removed

@@ -1,6 +1,6 @@
 // app.js - the frame: login, routes in the fragment, header, choices, live updates at a calm pace.
 import { get, login, control, follow, report } from "./api.js";
-import { h, svg, select, toggle } from "./dom.js";
+import { h, say, svg, select, toggle } from "./dom.js";
 import { state, choose, onChoice, applyTheme, isDark } from "./state.js";
 import { date, seconds } from "./format.js";
 import { runsPage } from "./page_runs.js";
@@ -11,7 +11,7 @@ import { ternaryPage, eventsPage } from "./page_more.js";
 
 const pages = [["overview", "Overview", overviewPage], ["ranks", "Ranks", ranksPage], ["steps", "Step breakdown", stepsPage], ["comm", "Communication", commPage],
   ["ternary", "Ternary", ternaryPage], ["events", "Events and goodput", eventsPage], ["system", "System", systemPage]];
-const calm = 200;                                    // at most five refetches a second, however fast the run is
+const calm = 250;                                    // at most four refetches a second, however fast the run is
 const main = document.getElementById("main"), top = document.getElementById("top");
 let server = { control: false }, open = null;        // open: what belongs to the page shown, closed when it goes
 
@@ -57,7 +57,7 @@ function show() {
   open = { closing: [] };
   const mine = open, cards = [];
   const ctx = { run: null, events: [], redone: [], add: (c) => { cards.push(c); mine.closing.push(c.close); }, onHead: (f) => { ctx.heads.push(f); if (ctx.head) f(ctx.head); }, heads: [], head: null };
-  const reload = () => cards.forEach((c) => c.load());
+  const reload = (tick) => Promise.all(cards.map((c) => c.load(tick)));
   mine.closing.push(onChoice((change) => { if ("x" in change || "zoom" in change) reload(); else cards.forEach((c) => c.redraw()); tools.update(); }));
   const reset = h("button", { class: "chip", type: "button", onclick: () => choose({ zoom: null }) }, "Reset zoom");
   const tools = { update: () => { reset.hidden = !state.zoom; if (state.zoom) reset.textContent = `steps ${state.zoom.x0}–${state.zoom.x1}  ×`; } };
@@ -67,7 +67,7 @@ function show() {
   else if (parts[0] === "compare" && query) {
     const runs = (new URLSearchParams(query).get("runs") || "").split(",").filter((r) => /^[\w.-]+$/.test(r)).slice(0, 12);
     document.title = `compare ${runs.join(", ")} · bitrain`;
-    top.replaceChildren(h("div", { class: "row first" }, brand(), h("span", { class: "crumb" }, "compare"), h("span", { class: "push" }), h("div", { class: "bar-tools" }, choices(), themeButton())));
+    top.replaceChildren(h("div", { class: "row first" }, brand(), h("span", { class: "crumb" }, "compare"), h("span", { class: "push" }), h("div", { class: "bar-tools" }, choices()), themeButton()));
     comparePage(main, ctx, runs);
   } else {
     document.title = "runs · bitrain";
@@ -82,15 +82,17 @@ function showRun(ctx, mine, parts, reload, reset, tools) {
   show.run = run;
   document.title = `${run} · bitrain`;
   const buttons = h("div", { class: "bar-tools verbs", hidden: true }, verbs(run)), word = h("span", { class: "state", id: "state" }, "loading"), stream = h("span", { class: "note", id: "stream" }, report ? `as of ${date(report.made_s)} UTC` : "");
-  top.replaceChildren(h("div", { class: "row first" }, brand(), h("span", { class: "crumb" }, run), word, stream, h("span", { class: "push" }), h("div", { class: "bar-tools" }, reset, choices(), themeButton())),
+  top.replaceChildren(h("div", { class: "row first" }, brand(), h("span", { class: "crumb" }, run), word, stream, h("span", { class: "push" }), h("div", { class: "bar-tools" }, reset, choices()), themeButton()),
     h("div", { class: "row" }, h("nav", { class: "tabs", "aria-label": "pages of this run" }, pages.map(([key, title], i) => h("a", { href: `#/run/${run}/${key}`, "aria-current": key === page[0] ? "page" : null, title: `key ${i + 1}`, "aria-keyshortcuts": String(i + 1) }, title)))),
     server.control && !report ? h("div", { class: "row" }, buttons) : "");
-  let last = 0, timer = 0, attempts = 0, known = "", stale = false;
+  const tab = top.querySelector("[aria-current]");
+  tab.parentNode.scrollLeft = tab.offsetLeft - (tab.parentNode.clientWidth - tab.offsetWidth) / 2;       // in a narrow window: the page shown is in sight
+  let last = 0, timer = 0, attempts = 0, known = "", stale = false, newest = null;
   const heads = (d) => {
     ctx.head = d;
     buttons.hidden = !d.live;
-    word.className = `state ${d.state}`;
-    word.textContent = d.live && d.age_s !== null && d.age_s > 30 ? `${d.state}, last record ${seconds(d.age_s)} ago` : d.state;
+    if (word.className !== `state ${d.state}`) word.className = `state ${d.state}`;
+    say(word, d.live && d.age_s !== null && d.age_s > 30 ? `${d.state}, last record ${seconds(d.age_s)} ago` : d.state);
     ctx.heads.forEach((f) => f(d));
   };
   const fresh = async () => {
@@ -105,11 +107,17 @@ function showRun(ctx, mine, parts, reload, reset, tools) {
         if (open !== mine) return;
       }
       heads(d.head);
-      reload();
+      await reload();
     } catch (e) { fail(e); }
   };
-  // events are asked for when there is a new one (or nobody can tell), series at every tick
-  const again = () => { last = performance.now(); timer = 0; if (stale) { stale = false; fresh(); } else reload(); };
+  // events are asked for when there is a new one (or nobody can tell), series at every tick; tiles and figures change in one frame
+  const again = async () => {
+    const d = newest;
+    last = performance.now();
+    timer = 0;
+    if (stale) { stale = false; await fresh(); } else await reload(true);
+    if (d && open === mine) heads(d);
+  };
   const soon = (id) => {
     const place = id.split(".").filter((v, i) => i !== 1).join();
     stale = stale || !place || place !== known;
@@ -118,7 +126,7 @@ function showRun(ctx, mine, parts, reload, reset, tools) {
   };
   page[2](main, ctx);
   fresh();
-  mine.closing.push(() => clearTimeout(timer), follow(run, (d, id) => { if (d && d.head) heads(d.head); soon(id); }, (s) => { stream.textContent = s === "live" ? "" : "connection lost, trying again"; }));
+  mine.closing.push(() => clearTimeout(timer), follow(run, (d, id) => { if (d && d.head) newest = d.head; soon(id); }, (s) => { stream.textContent = s === "live" ? "" : "connection lost, trying again"; }));
 }
 
 function fail(e) {

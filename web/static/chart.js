@@ -1,5 +1,5 @@
 // chart.js - the one file that knows uPlot: lines with their raw range behind, stacked areas, linked cursors, zoom by steps, event marks.
-import { h } from "./dom.js";
+import { announce, h, say } from "./dom.js";
 import { unit, tick, onAxis, axisTitle } from "./format.js";
 import { state, choose, color, point, onPoint } from "./state.js";
 
@@ -34,8 +34,19 @@ let pointerOn = null;                                // the chart under the poin
 // strokes that differ without their colour, too
 const dashes = [undefined, [7, 4], [2, 3], [9, 3, 2, 3]];
 
+// diagonal strokes: what nobody accounts for
+function hatch(tone) {
+  const tile = h("canvas", { width: 6, height: 6 }), c = tile.getContext("2d");
+  c.strokeStyle = tone;
+  c.lineWidth = 1.5;
+  c.beginPath();
+  for (const x of [-3, 0, 3]) { c.moveTo(x, 6); c.lineTo(x + 6, 0); }
+  c.stroke();
+  return c.createPattern(tile, "repeat");
+}
+
 // spec: {unit, lines: [{label, color, x, y, n, lo, hi, step, sparse, smooth}], stacked, axis, events: [{step, kind, level, title}],
-//        redone: [{from, to}], floor, onpick(step)}
+//        redone: [{from, to}], rules: [{y, label}], floor, onpick(step), onzoom(from x, to x) instead of a zoom by steps}
 export class Chart {
   constructor(host, tall) {
     this.readout = h("div", { class: "readout" });
@@ -59,6 +70,7 @@ export class Chart {
       if (this.u) { this.u.destroy(); this.u = null; }
       this.plot.replaceChildren(h("div", { class: "empty" }, spec.empty || "nothing recorded yet"));
       this.readout.replaceChildren();
+      this.said = null;
       return;
     }
     const logX = state.logX && spec.axis !== "none", logY = !spec.stacked && state.logY;
@@ -72,8 +84,9 @@ export class Chart {
       const tone = color(l.color), y = spread(l.y, where[i], x.length);
       if (spec.stacked) {
         const top = sum.map((v, k) => (sum[k] = v + (y[k] || 0)));
-        push(top, { stroke: tone, width: 1, fill: i === 0 ? `${tone}b0` : undefined, points: { show: false } });
-        if (i > 0) bands.push({ series: [series.length - 1, series.length - 2], fill: `${tone}b0` });
+        const fill = l.hatch ? () => hatch(tone) : `${tone}b0`;
+        push(top, { stroke: tone, width: 1, fill: i === 0 ? fill : undefined, points: { show: false } });
+        if (i > 0) bands.push({ series: [series.length - 1, series.length - 2], fill });
         this.shown.push({ label: l.label, color: l.color, values: y, n: series.length - 1 });
         return;
       }
@@ -111,9 +124,10 @@ export class Chart {
       const u = this.u, s = u.select;
       if (pointerOn !== this || s.width < 6) return;
       const at = (px) => this.stepOf[u.valToIdx(u.posToVal(px, "x"))];
-      const a = at(s.left), b = at(s.left + s.width);
+      const a = at(s.left), b = at(s.left + s.width), from = u.posToVal(s.left, "x"), to = u.posToVal(s.left + s.width, "x");
       u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-      if (a !== null && b !== null && b > a) choose({ zoom: { x0: a, x1: b } });
+      if (this.spec.onzoom) this.spec.onzoom(from, to);
+      else if (a !== null && b !== null && b > a) choose({ zoom: { x0: a, x1: b } });
     };
     this.u = new uPlot({
       width: this.plot.clientWidth, height: this.plot.clientHeight, legend: { show: false }, padding: [8, 8, 0, 0], series, bands,
@@ -129,7 +143,7 @@ export class Chart {
     this.u.over.addEventListener("pointerenter", () => { this.under = true; });
     this.u.over.addEventListener("pointerleave", () => { this.under = false; point(null, this); });
     if (this.spec.onpick) this.u.over.addEventListener("click", () => { const i = this.u.cursor.idx; if (i !== null && i !== undefined) this.spec.onpick(this.stepOf[i]); });
-    this.u.over.addEventListener("dblclick", () => choose({ zoom: null }));
+    this.u.over.addEventListener("dblclick", () => (this.spec.onzoom ? this.spec.onzoom(null) : choose({ zoom: null })));
   }
 
   range(lo, hi) {
@@ -173,6 +187,17 @@ export class Chart {
     const c = u.ctx, events = this.spec.events || [], { left, top, width, height } = u.bbox;
     const tone = { info: color("--soft"), warning: color("--warn"), error: color("--bad") };
     c.save();
+    for (const r of this.spec.rules || []) {
+      const py = Math.round(u.valToPos(r.y, "y", true));
+      if (!(py >= top && py <= top + height)) continue;
+      c.strokeStyle = c.fillStyle = color("--soft");
+      c.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+      c.beginPath(); c.moveTo(left, py); c.lineTo(left + width, py); c.stroke();
+      c.setLineDash([]);
+      c.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
+      c.textAlign = "right";
+      c.fillText(r.label, left + width - 4, py - 5);
+    }
     let k = 0;
     for (const e of events) {
       while (k < this.stepOf.length && (this.stepOf[k] === null || this.stepOf[k] < e.step)) k++;
@@ -192,19 +217,32 @@ export class Chart {
     c.restore();
   }
 
+  // the numbers under the cursor; the nodes stay, their texts change
   tell(idx) {
-    const i = idx === null || idx === undefined ? this.x.length - 1 : idx, spec = this.spec, nodes = [];
-    nodes.push(h("span", {}, `${axisTitle[spec.axis] || ""} `, h("b", {}, onAxis(spec.axis, this.x[i]))));
-    for (const s of this.shown) {
+    const spec = this.spec, pointing = idx !== null && idx !== undefined, i = pointing ? idx : this.x.length - 1, who = this.shown.map((s) => s.label + s.color).join();
+    if (this.said !== who) {
+      this.said = who;
+      this.axis = h("span");
+      this.place = h("b");
+      this.happened = h("span");
+      this.values = this.shown.map(() => h("b"));
+      this.readout.classList.toggle("many", this.shown.length > 4);
+      this.readout.replaceChildren(h("span", {}, this.axis, this.place), ...this.shown.map((s, k) => {
+        const dot = h("i", { "aria-hidden": "true" });
+        dot.style.background = `var(${s.color})`;
+        return h("span", {}, dot, `${s.label} `, this.values[k]);
+      }), this.happened);
+    }
+    say(this.axis, `${axisTitle[spec.axis] || ""} `);
+    say(this.place, onAxis(spec.axis, this.x[i]));
+    this.shown.forEach((s, k) => {
       let at = i;
       while (at > 0 && (s.values[at] === undefined || s.values[at] === null)) at--;
-      const dot = h("i", { "aria-hidden": "true" });
-      dot.style.background = `var(${s.color})`;
-      nodes.push(h("span", {}, dot, `${s.label} `, h("b", {}, unit(spec.unit, s.values[at]))));
-    }
-    const near = (spec.events || []).filter((e) => idx !== null && idx !== undefined && this.stepOf[i] !== null && e.step <= this.stepOf[i] && e.step > (i ? this.stepOf[i - 1] ?? -1 : -1) && e.kind !== "checkpoint");
-    if (near.length) nodes.push(h("span", { class: `level-${near[0].level}` }, near[0].title || near[0].kind));
-    this.readout.replaceChildren(...nodes);
+      say(this.values[k], unit(spec.unit, s.values[at]));
+    });
+    const near = pointing && this.stepOf[i] !== null && (spec.events || []).find((e) => e.step <= this.stepOf[i] && e.step > (i ? this.stepOf[i - 1] ?? -1 : -1) && e.kind !== "checkpoint");
+    this.happened.className = near ? `level-${near.level}` : "";
+    say(this.happened, near ? near.title || near.kind : "");
   }
 
   // arrow keys walk the cursor; true when the key was taken
@@ -216,6 +254,7 @@ export class Chart {
     this.walking = true;
     this.u.setCursor({ left: this.u.valToPos(this.x[to], "x"), top: this.plot.clientHeight / 3 });
     this.walking = false;
+    announce(this.readout.textContent);
     return true;
   }
 }

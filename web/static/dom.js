@@ -15,6 +15,21 @@ function fill(el, props, kids) {
 export function h(tag, props, ...kids) { return fill(document.createElement(tag), props, kids); }
 export function svg(tag, props, ...kids) { return fill(document.createElementNS(svgNs, tag), props, kids); }
 
+// a text that is as it was costs nothing
+const said = new WeakMap();
+export function say(el, text) {
+  if (said.get(el) === text) return;
+  said.set(el, text);
+  el.textContent = text;
+}
+
+// told to those who listen, once the keys rest
+let telling = 0;
+export function announce(text) {
+  clearTimeout(telling);
+  telling = setTimeout(() => say(document.getElementById("said"), text), 250);
+}
+
 export function select(label, options, value, onchange) {
   const box = h("select", { "aria-label": label, onchange: () => onchange(box.value) }, options.map(([v, text]) => h("option", { value: v }, text)));
   box.value = value;
@@ -53,7 +68,10 @@ export function spark(values, label, base) {
   return svg("svg", { class: "spark", viewBox: `0 0 ${w} ${t}`, role: "img", "aria-label": label }, base !== undefined && known.length ? svg("path", { class: "base", d: `M2 ${level(base)}H${w - 2}` }) : null, known.length ? svg("path", { d }) : null);
 }
 
-// shares side by side in one bar: [{share, color (CSS variable), label}]; total shares may be below 1
+// hatching, for what nobody accounts for
+document.body.append(svg("svg", { width: 0, height: 0, class: "sr", "aria-hidden": "true" }, svg("pattern", { id: "hatch", width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" }, svg("rect", { class: "hatch", width: 2.5, height: 5 }))));
+
+// shares side by side in one bar: [{share, color (CSS variable), label, hatch}]; total shares may be below 1
 export function bar(parts, label) {
   const b = svg("svg", { class: "bar", viewBox: "0 0 1000 10", preserveAspectRatio: "none", role: "img", "aria-label": label });
   let at = 0;
@@ -61,7 +79,7 @@ export function bar(parts, label) {
     const w = Math.max(0, p.share || 0) * 1000;
     if (w > 0) {
       const r = svg("rect", { x: at.toFixed(2), y: 0, width: w.toFixed(2), height: 10 }, svg("title", {}, p.label));
-      r.style.fill = `var(${p.color})`;
+      r.style.fill = p.hatch ? "url(#hatch)" : `var(${p.color})`;
       b.append(r);
     }
     at += w;
@@ -72,7 +90,7 @@ export function bar(parts, label) {
 export function legend(entries) {
   return h("ul", { class: "legend" }, entries.map((e) => {
     const dot = h("i", { "aria-hidden": "true" });
-    dot.style.background = `var(${e.color})`;
+    dot.style.background = e.hatch ? `repeating-linear-gradient(45deg, var(${e.color}) 0 2px, transparent 2px 4px)` : `var(${e.color})`;
     return h("li", {}, dot, e.label);
   }));
 }

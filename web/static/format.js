@@ -20,7 +20,7 @@ export function si(v, n = 3) {
 export function bytes(v) { return unknown(v) ? dash : `${si(v)}B`.replace(/(\d)B$/, "$1 B"); }
 export function mib(v) { return unknown(v) ? dash : v >= 1024 ? `${Number((v / 1024).toPrecision(3))} GiB` : `${Number(v.toPrecision(3))} MiB`; }
 export function percent(v, n = 1) { return unknown(v) ? dash : `${(v * 100).toFixed(n)} %`; }
-export function count(v) { return unknown(v) ? dash : Number(v).toLocaleString("en-US").replaceAll(",", "\u202f"); }
+export function count(v) { return unknown(v) ? dash : String(Math.round(v)).replace(/\B(?=(\d{3})+$)/g, "\u202f"); }
 
 export function ms(v) {
   if (unknown(v)) return dash;
@@ -38,6 +38,13 @@ export function seconds(v) {
   if (d) return `${d} d ${hh} h`;
   if (hh) return `${hh} h ${m} m`;
   return `${m} m ${s % 60} s`;
+}
+
+// the largest unit and no more: what is left of a run
+export function roughly(v) {
+  if (unknown(v)) return dash;
+  for (const [size, letter] of [[86400, "d"], [3600, "h"], [60, "m"]]) if (v >= size) return `${v / size < 3 && letter !== "m" ? (v / size).toFixed(1) : Math.round(v / size)} ${letter}`;
+  return `${Math.round(v)} s`;
 }
 
 export function date(s) { return unknown(s) ? dash : new Date(s * 1000).toISOString().slice(0, 16).replace("T", " "); }

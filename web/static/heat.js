@@ -1,12 +1,14 @@
 // heat.js - a heat map on a canvas: rows by columns, one colour ramp that grows in lightness (readable without colour), cursor by pointer and keys.
-import { h } from "./dom.js";
+import { announce, h, say } from "./dom.js";
 import { color, isDark, point, onPoint } from "./state.js";
 
 const ramp = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];        // viridis
-export function shade(t) {
-  const f = Math.min(0.9999, Math.max(0, isDark() ? t : 1 - t)) * (ramp.length - 1), i = Math.floor(f), k = f - i;
-  return ramp[i].map((v, c) => Math.round(v + (ramp[i + 1][c] - v) * k));
+function shade(t) {
+  const f = Math.min(0.9999, isDark() ? t : 1 - t) * (ramp.length - 1), i = Math.floor(f), k = f - i;
+  return `rgb(${ramp[i].map((v, c) => Math.round(v + (ramp[i + 1][c] - v) * k)).join(",")})`;
 }
+const shades = {};
+function tones() { return shades[isDark()] || (shades[isDark()] = Array.from({ length: 64 }, (v, i) => shade(i / 63))); }
 
 // d: {rows: [labels], cols: [labels], steps: [step of each column] or absent, cell: [[numbers]], show(value), lo, hi, axis}
 export class HeatMap {
@@ -17,7 +19,7 @@ export class HeatMap {
     this.at = null;
     this.canvas.addEventListener("pointermove", (e) => {
       const b = this.canvas.getBoundingClientRect();
-      this.point(Math.floor((e.clientX - b.left - this.left) / this.w), Math.floor((e.clientY - b.top) / this.t));
+      this.point(Math.floor((e.clientX - b.left - this.left) / this.w), Math.floor((e.clientY - b.top - 4) / this.t));
     });
     this.canvas.addEventListener("pointerleave", () => { this.at = null; this.draw(); if (this.d && this.d.steps) point(null, this); });
     this.canvas.addEventListener("click", () => { if (this.at && this.onpick) this.onpick(this.at[0]); });
@@ -50,25 +52,27 @@ export class HeatMap {
     const d = this.d, k = devicePixelRatio || 1, width = this.canvas.clientWidth;
     if (!d || !width) return;
     const rows = d.rows.length, cols = d.cols.length;
+    const top = 4;
     this.left = Math.min(96, 14 + 7 * Math.max(0, ...d.rows.map((r) => String(r).length)));
     this.t = Math.max(5, Math.min(26, Math.floor(360 / Math.max(1, rows))));
     this.w = (width - this.left) / Math.max(1, cols);
-    const height = rows * this.t + 20;
+    const height = rows * this.t + 20 + top;
     if (this.canvas.height !== Math.round(height * k)) { this.canvas.style.height = `${height}px`; this.canvas.height = Math.round(height * k); }
     if (this.canvas.width !== Math.round(width * k)) this.canvas.width = Math.round(width * k);
     const c = this.canvas.getContext("2d");
     c.setTransform(k, 0, 0, k, 0, 0);
     c.clearRect(0, 0, width, height);
+    const palette = tones(), faint = color("--faint"), scale = 63 / (this.hi - this.lo);
     for (let r = 0; r < rows; r++) for (let i = 0; i < cols; i++) {
       const v = d.cell[r][i];
-      c.fillStyle = v === null ? color("--faint") : `rgb(${shade((v - this.lo) / (this.hi - this.lo)).join(",")})`;
-      c.fillRect(this.left + i * this.w, r * this.t, Math.ceil(this.w * k) / k, this.t - (this.t > 8 ? 1 : 0));
+      c.fillStyle = v === null ? faint : palette[Math.max(0, Math.min(63, Math.round((v - this.lo) * scale)))];
+      c.fillRect(this.left + i * this.w, top + r * this.t, Math.ceil(this.w * k) / k, this.t - (this.t > 8 ? 1 : 0));
     }
     c.fillStyle = color("--soft");
     c.font = "12px system-ui, sans-serif";
     c.textBaseline = "middle";
     const every = Math.ceil(14 / this.t), ticks = Math.max(2, Math.min(cols, Math.floor((width - this.left) / 130)));
-    for (let r = 0; r < rows; r += every) c.fillText(String(d.rows[r]).slice(0, 14), 0, r * this.t + this.t / 2);
+    for (let r = 0; r < rows; r += every) c.fillText(String(d.rows[r]).slice(0, 14), 0, top + r * this.t + this.t / 2);
     for (let n = 0; n < ticks; n++) {
       const i = Math.round(n * (cols - 1) / (ticks - 1));
       c.textAlign = n === 0 ? "left" : n === ticks - 1 ? "right" : "center";
@@ -77,27 +81,36 @@ export class HeatMap {
     c.textAlign = "left";
     if (this.line !== null) {
       c.fillStyle = color("--text");
-      c.fillRect(this.left + (this.line + 0.5) * this.w, 0, 1, rows * this.t);
+      c.fillRect(this.left + (this.line + 0.5) * this.w, top, 1, rows * this.t);
     }
     if (this.at) {
       c.strokeStyle = color("--text");
       c.lineWidth = 2;
-      c.strokeRect(this.left + this.at[1] * this.w, this.at[0] * this.t, Math.max(3, this.w), this.t);
+      c.strokeRect(this.left + this.at[1] * this.w, top + this.at[0] * this.t, Math.max(3, this.w), this.t);
     }
     this.tell();
   }
   tell() {
     const d = this.d, at = this.at;
-    const scale = h("canvas", { class: "ramp", width: 140, height: 1, "aria-hidden": "true" }), c = scale.getContext("2d");
-    for (let i = 0; i < 140; i++) { c.fillStyle = `rgb(${shade(i / 139).join(",")})`; c.fillRect(i, 0, 1, 1); }
-    this.readout.replaceChildren(h("span", {}, d.show(this.lo), scale, d.show(this.hi)),
-      h("span", {}, at ? `${d.rows[at[0]]}, ${d.axis} ${d.cols[at[1]]}: ` : "point at a cell, or use the arrow keys", at ? h("b", {}, d.show(d.cell[at[0]][at[1]])) : null));
+    if (this.dark !== isDark()) {
+      this.dark = isDark();
+      const scale = h("canvas", { class: "ramp", width: 64, height: 1, "aria-hidden": "true" }), c = scale.getContext("2d");
+      tones().forEach((tone, i) => { c.fillStyle = tone; c.fillRect(i, 0, 1, 1); });
+      this.low = h("span");
+      this.high = h("span");
+      this.where = h("span");
+      this.readout.replaceChildren(h("span", {}, this.low, scale, this.high), this.where);
+    }
+    say(this.low, d.show(this.lo));
+    say(this.high, d.show(this.hi));
+    say(this.where, at ? `${d.rows[at[0]]}, ${d.axis} ${d.cols[at[1]]}: ${d.show(d.cell[at[0]][at[1]])}` : "point at a cell, or use the arrow keys");
   }
   key(e) {
     const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[e.key];
     if (!move || !this.d || !this.d.cols.length) return false;
     const [r, c] = this.at || [0, this.d.cols.length - 1];
     this.point(Math.max(0, Math.min(this.d.cols.length - 1, c + move[1])), Math.max(0, Math.min(this.d.rows.length - 1, r + move[0])));
+    announce(this.where.textContent);
     return true;
   }
 }

@@ -11,11 +11,13 @@ const codes = [["neg_frac", "−1", "--neg"], ["zero_frac", "0", "--zero"], ["po
 const unrest = [["sign_flip_frac", "sign flips", "codes that went from −1 to +1 or back since the sample before"], ["oscillation_frac", "taken back", "codes that are again what they were two samples ago"],
   ["boundary_frac", "near a threshold", "latent weights within 0.05 scale of a rounding threshold: 5.9 % if Gaussian"]];
 
+const over = [["flip_history", "share flipped"], ["zero_history", "share of zeros"], ["oscillation_history", "taken back"], ["boundary_history", "near a threshold"], ["grad_norm_history", "gradient norm"]];
+
 export function ternaryPage(root, ctx) {
-  let map = null, what = "flip_history";
-  const load = async () => { const d = await get(`runs/${ctx.run}/layers`); return { layers: { ...d.layers, rows: d.layers.rows.filter((r) => r.zero_frac !== null) } }; }, name = (r) => (r.layer < 0 ? r.tensor : `${r.layer} ${r.tensor}`), none = (body) => body.replaceChildren(h("div", { class: "empty" }, "no ternary statistics recorded yet: they are sampled every few steps"));
+  let map = null, what = "flip_history", picks = null, from = null, ternary = null;
+  const load = async () => { const d = await get(`runs/${ctx.run}/layers`); if (d !== from) { from = d; ternary = { layers: { ...d.layers, rows: d.layers.rows.filter((r) => r.zero_frac !== null) } }; } return ternary; }, name = (r) => (r.layer < 0 ? r.tensor : `${r.layer} ${r.tensor}`), none = (body) => body.replaceChildren(h("div", { class: "empty" }, "no ternary statistics recorded yet: they are sampled every few steps"));
   const list = card({
-    title: "Codes of each tensor", sub: "31.0 % zeros if latents are Gaussian, 39.3 % if Laplace", wide: true, load,
+    title: "Codes of each tensor", sub: "31.0 % zeros if latents are Gaussian, 39.3 % if Laplace", wide: true, every: 1000, load,
     draw(body, d) {
       if (!d.layers.rows.length) { none(body); return; }
       const percentCell = (k) => ({ title: codes.find((c) => c.key === k).label, num: true, cell: (r) => percent(r[k]) });
@@ -25,32 +27,43 @@ export function ternaryPage(root, ctx) {
     },
     sentence(d) { const r = d.layers.rows, mean = (k) => r.reduce((s, x) => s + (x[k] || 0), 0) / r.length; return r.length ? `${r.length} ternary tensors at step ${d.layers.step}: ${percent(mean("zero_frac"))} zeros, ${percent(mean("flip_frac"), 2)} flipped since the last sample, ${digits(mean("entropy_bits"), 3)} bits a weight, on average.` : ""; },
   });
+  const filled = (d, key) => d.layers.sampled.map((s, i) => i).filter((i) => d.layers.rows.some((r) => r[key] && r[key][i] !== null)), show = (v) => (what === "grad_norm_history" ? digits(v, 3) : percent(v, 2));
   const heat = card({
-    title: "Tensor by time", wide: true, tools: [select("value", [["flip_history", "share flipped"], ["zero_history", "share of zeros"]], what, (v) => { what = v; heat.redraw(); })], load,
+    title: "Tensor by time", wide: true, every: 1000, tools: [h("span")], load,
     draw(body, d) {
       const rows = d.layers.rows;
       if (!rows.length) { none(body); return; }
-      const filled = rows[0][what].map((v, i) => i).filter((i) => rows.some((r) => r[what][i] !== null)), cell = rows.map((r) => filled.map((i) => r[what][i])), n = filled.length;
+      const known = over.filter(([k]) => filled(d, k).length);
+      if (!known.some(([k]) => k === what)) what = known[0][0];
+      if (picks !== String(known)) {
+        picks = String(known);
+        heat.el.querySelector(".tools").replaceChildren(select("value", known, what, (v) => { what = v; heat.redraw(); }));
+      }
+      const at = filled(d, what);
       if (!map) map = new HeatMap(body, "heat map of tensors over time");
-      map.set({ rows: rows.map(name), cols: filled.map((v, i) => (i === n - 1 ? "now" : i === 0 ? "start" : `sample ${i + 1} of ${n}`)), cell, show: (v) => percent(v, 2), axis: "" });
+      map.set({ rows: rows.map(name), cols: at.map((i) => count(d.layers.sampled[i])), steps: at.map((i) => d.layers.sampled[i]), cell: rows.map((r) => at.map((i) => r[what][i])), show, axis: "step" });
     },
-    sentence: (d) => (d.layers.rows.length ? "Each column is a sample, the oldest at the left." : ""),
-    table: (d) => ({ columns: [{ title: "tensor", cell: name }, ...(d.layers.rows[0]?.[what] || []).map((v, i) => i).filter((i) => d.layers.rows.some((r) => r[what][i] !== null)).map((i, k) => ({ title: String(k + 1), num: true, cell: (r) => percent(r[what][i], 2) }))], rows: d.layers.rows }),
+    sentence(d) {
+      const at = filled(d, what), n = at.length, mean = (i) => d.layers.rows.reduce((s, r) => s + (r[what][i] || 0), 0) / d.layers.rows.length;
+      return n ? `${n} samples from step ${count(d.layers.sampled[at[0]])} to ${count(d.layers.sampled[at[n - 1]])}; on average ${show(mean(at[0]))} in the first and ${show(mean(at[n - 1]))} in the newest.` : "";
+    },
+    table: (d) => ({ columns: [{ title: "tensor", cell: name }, ...filled(d, what).map((i) => ({ title: `step ${count(d.layers.sampled[i])}`, num: true, cell: (r) => show(r[what][i]) }))], rows: d.layers.rows }),
     keys: (e) => map && map.key(e), close: () => map && map.close(),
   });
-  [list, heat].forEach(ctx.add);
-  root.replaceChildren(h("h1", { class: "sr" }, "Ternary weights"), h("div", { class: "grid" }, list.el, heat.el));
+  [heat, list].forEach(ctx.add);
+  root.replaceChildren(h("h1", { class: "sr" }, "Ternary weights"), h("div", { class: "grid" }, heat.el, list.el));
 }
 
-function lanes(d, info) {
-  const kinds = [...new Set(d.events.rows.map((e) => e.kind))], width = 1000, left = 150, end = Math.max(d.head.elapsed_s || 0, ...d.events.rows.map((e) => e.time_s || 0), 1), x = (t) => left + t / end * (width - left - 12), all = info.attempts.length ? ["attempts", ...kinds] : kinds;
+function lanes(d, info, width) {
+  const kinds = [...new Set(d.events.rows.map((e) => e.kind))], left = 110, end = Math.max(d.head.elapsed_s || 0, ...d.events.rows.map((e) => e.time_s || 0), 1), x = (t) => left + t / end * (width - left - 12), all = info.attempts.length ? ["attempts", ...kinds] : kinds;
   const s = svg("svg", { class: "lanes", viewBox: `0 0 ${width} ${all.length * 26 + 20}`, role: "img", "aria-label": "timeline of events by kind" });
   all.forEach((kind, i) => {
     const y = i * 26 + 14;
-    s.append(svg("text", { x: 0, y: y + 4 }, kind.slice(0, 20)), svg("line", { x1: left, x2: width - 12, y1: y, y2: y }));
+    s.append(svg("text", { x: 0, y: y + 4 }, kind.slice(0, 15)), svg("line", { x1: left, x2: width - 12, y1: y, y2: y }));
     if (kind === "attempts") for (const a of info.attempts) {
       const from = a.started_s - d.head.started_s, to = (a.ended_s ?? d.head.started_s + end) - d.head.started_s;
       s.append(svg("rect", { class: "span", x: x(from), y: y - 7, width: Math.max(2, x(to) - x(from)), height: 14, rx: 3 }, svg("title", {}, `attempt ${a.attempt} from step ${a.from_step}`)));
+      for (const r of info.redone) if (r.attempt === a.attempt && r.from_s !== null) s.append(svg("rect", { class: "lost", x: x(r.from_s), y: y - 7, width: Math.max(2, x(to) - x(r.from_s)), height: 14, rx: 3 }, svg("title", {}, `steps ${r.from_step} to ${r.to_step} were done again`)));
     }
     for (const e of d.events.rows) if (e.kind === kind) s.append(svg("circle", { class: e.level, cx: x(e.time_s), cy: y, r: 5 }, svg("title", {}, `${seconds(e.time_s)}: ${e.title}`)));
   });
@@ -69,7 +82,7 @@ export function eventsPage(root, ctx) {
   let level = "all";
   const load = async () => { const [d, info] = await Promise.all([get(`runs/${ctx.run}/events`, { limit: 1000 }), get(`runs/${ctx.run}`)]); return { ...d, info }; };
   const good = card({
-    title: "Goodput", sub: "where the time since the first launch went", wide: true, load,
+    title: "Goodput", sub: "where the time since the first launch went", wide: true, every: 1000, load,
     draw(body, d) {
       const t = d.head, parts = [["productive_s", "productive", "--p5"], ["redone_s", "done again", "--p0"], ["down_s", "down", "--bad"], ["other_s", "start, stalls and pauses", "--p6"]].map(([k, label, color]) => ({ label: `${label} ${seconds(t[k])} (${percent(t[k] / t.elapsed_s)})`, color, share: (t[k] || 0) / (t.elapsed_s || 1) })), b = bar(parts, "parts of the elapsed time");
       b.classList.add("big");
@@ -79,10 +92,10 @@ export function eventsPage(root, ctx) {
     table: (d) => ({ columns: [{ title: "part", cell: (r) => r[0] }, { title: "time", num: true, cell: (r) => seconds(r[1]) }, { title: "share", num: true, cell: (r) => percent(r[1] / d.head.elapsed_s) }],
       rows: [["productive", d.head.productive_s], ["done again", d.head.redone_s], ["down", d.head.down_s], ["start, stalls and pauses", d.head.other_s], ["of all this, writing checkpoints", d.head.checkpoint_s]] }),
   });
-  const line = card({ title: "Timeline", wide: true, load, draw: (body, d) => body.replaceChildren(d.events.rows.length ? lanes(d, d.info) : h("div", { class: "empty" }, "nothing happened yet")),
-    sentence: (d) => `${d.events.total} events, ${d.head.warnings} warnings, ${d.head.errors} errors.` });
+  const line = card({ title: "Timeline", wide: true, every: 1000, load, draw: (body, d) => body.replaceChildren(d.events.rows.length ? lanes(d, d.info, body.clientWidth || 900) : h("div", { class: "empty" }, "nothing happened yet")),
+    sentence: (d) => `${d.events.total} event${d.events.total === 1 ? "" : "s"}, ${d.head.warnings} warning${d.head.warnings === 1 ? "" : "s"}, ${d.head.errors} error${d.head.errors === 1 ? "" : "s"}.${d.info.redone.length ? " Orange: steps that a restart did again." : ""}` });
   const list = card({
-    title: "Events", wide: true, tools: [select("level", [["all", "all"], ["warning", "warnings and errors"], ["error", "errors"]], level, (v) => { level = v; list.redraw(); })], load,
+    title: "Events", wide: true, every: 1000, tools: [select("level", [["all", "all"], ["warning", "warnings and errors"], ["error", "errors"]], level, (v) => { level = v; list.redraw(); })], load,
     draw(body, d) {
       const rows = d.events.rows.filter((e) => level === "all" || e.level === "error" || e.level === level).reverse(), wrap = h("div", { class: "tall-scroll" }, table([{ title: "time", num: true, cell: (e) => seconds(e.time_s) }, { title: "step", num: true, cell: (e) => (e.step === null ? "–" : count(e.step)) }, { title: "rank", num: true, cell: (e) => (e.rank === null ? "–" : String(e.rank)) },
         { title: "kind", cell: (e) => h("span", { class: `level-${e.level}` }, e.kind) }, { title: "what", cell: (e) => e.title }], rows, "events, newest first"));
@@ -90,8 +103,8 @@ export function eventsPage(root, ctx) {
     },
     sentence: (d) => (d.events.rows.length < d.events.total ? `The newest ${d.events.rows.length} of ${d.events.total}.` : ""),
   });
-  const attempts = card({ title: "Attempts", wide: true, load, draw: (body, d) => body.replaceChildren(table([{ title: "attempt", num: true, cell: (a) => String(a.attempt) }, { title: "from step", num: true, cell: (a) => count(a.from_step) }, { title: "started (UTC)", cell: (a) => date(a.started_s) }, { title: "why", cell: (a) => a.reason || "–" }, { title: "ranks", num: true, cell: (a) => String(a.world_size) }, { title: "end", cell: (a) => a.exit_kind || "–" }], d.info.attempts, "attempts")) });
-  const kept = card({ title: "Checkpoints", sub: "the newest hundred", wide: true, load, draw: (body, d) => body.replaceChildren(d.info.checkpoints.length ? h("div", { class: "tall-scroll" }, table([{ title: "step", num: true, cell: (c) => count(c.step) }, { title: "size", num: true, cell: (c) => bytes(c.bytes) }, { title: "took", num: true, cell: (c) => seconds(c.took_ms / 1000) }, { title: "at (UTC)", cell: (c) => date(d.head.started_s + (c.time_s > 1e9 ? c.time_s - d.head.started_s : c.time_s)) }, { title: "file", cell: (c) => h("span", { class: "note" }, c.path || "–") }], d.info.checkpoints, "checkpoints")) : h("div", { class: "empty" }, "none written yet")) });
+  const attempts = card({ title: "Attempts", wide: true, every: 1000, load, draw: (body, d) => body.replaceChildren(table([{ title: "attempt", num: true, cell: (a) => String(a.attempt) }, { title: "from step", num: true, cell: (a) => count(a.from_step) }, { title: "started (UTC)", cell: (a) => date(a.started_s) }, { title: "why", cell: (a) => a.reason || "–" }, { title: "ranks", num: true, cell: (a) => String(a.world_size) }, { title: "end", cell: (a) => a.exit_kind || "–" }], d.info.attempts, "attempts")) });
+  const kept = card({ title: "Checkpoints", sub: "the newest hundred", wide: true, every: 1000, load, draw: (body, d) => body.replaceChildren(d.info.checkpoints.length ? h("div", { class: "tall-scroll" }, table([{ title: "step", num: true, cell: (c) => count(c.step) }, { title: "size", num: true, cell: (c) => bytes(c.bytes) }, { title: "took", num: true, cell: (c) => seconds(c.took_ms / 1000) }, { title: "at (UTC)", cell: (c) => date(d.head.started_s + (c.time_s > 1e9 ? c.time_s - d.head.started_s : c.time_s)) }, { title: "file", cell: (c) => h("span", { class: "note" }, c.path || "–") }], d.info.checkpoints, "checkpoints")) : h("div", { class: "empty" }, "none written yet")) });
   [good, line, list, attempts, kept].forEach(ctx.add);
   root.replaceChildren(h("h1", { class: "sr" }, "Events and goodput"), h("div", { class: "grid" }, good.el, line.el, attempts.el, list.el, kept.el));
 }

@@ -1,5 +1,5 @@
 // parts.js - cards that pages share: a chart of metrics of one run, a stacked bar per rank.
-import { get } from "./api.js";
+import { series } from "./api.js";
 import { card } from "./card.js";
 import { Chart } from "./chart.js";
 import { h, bar } from "./dom.js";
@@ -8,32 +8,42 @@ import { state } from "./state.js";
 
 export function range() { return state.zoom ? { x0: state.zoom.x0, x1: state.zoom.x1 } : {}; }
 
-// wanted: [{key, label, color, sparse, smooth, band}]; opts: {title, sub, rank(), stacked, floor, tall, wide, tools}
+// points across the page's widest figure, the same for all figures, so that one request serves them
+function columns() { return Math.min(640, Math.max(160, Math.round(innerWidth / 3 / 16) * 16)); }
+
+// wanted: [{key, label, color, sparse, smooth, band}]; opts: {title, sub, rank(), stacked, share(), rules(), floor, tall, wide, tools}
 export function seriesCard(ctx, wanted, opts) {
   let chart = null;
   const lines = (d) => wanted.map((w) => ({ w, s: d.series.find((s) => s.metric === w.key) })).filter((p) => p.s).map(({ w, s }) => {
     const some = s.mean.map((v, i) => (v !== null || !w.sparse ? i : -1)).filter((i) => i >= 0), at = (a) => some.map((i) => a[i]);
     return { label: w.label, color: w.color, x: at(s.x), y: at(s.mean), lo: w.sparse || opts.stacked ? null : at(s.min), hi: at(s.max), n: at(s.n), step: at(s.step), sparse: w.sparse,
-      smooth: w.sparse || opts.stacked ? false : w.smooth, unit: s.unit };
+      smooth: w.sparse || opts.stacked ? false : w.smooth, unit: s.unit, hatch: w.hatch };
   });
+  // stacked lines as shares of their sum
+  const told = (d) => {
+    const l = lines(d);
+    if (!opts.share || !opts.share() || !l.length) return l;
+    const sum = l[0].y.map((v, i) => l.reduce((a, s) => a + Math.max(0, s.y[i] || 0), 0));
+    return l.map((s) => ({ ...s, unit: "ratio", y: s.y.map((v, i) => (sum[i] ? Math.max(0, v || 0) / sum[i] : null)) }));
+  };
   return card({
     title: opts.title, sub: opts.sub, wide: opts.wide, tools: opts.tools,
-    load: (width) => get(`runs/${ctx.run}/series`, { metric: wanted.map((w) => w.key), x: state.x, rank: opts.rank ? opts.rank() : null, width: Math.min(2048, Math.max(120, Math.round(width / 2))), ...range() }),
+    load: () => series(ctx.run, wanted.map((w) => w.key), { x: state.x, rank: opts.rank ? opts.rank() : null, width: columns(), ...range() }),
     draw(body, d) {
       if (!chart) chart = new Chart(body, opts.tall);
-      const l = lines(d);
-      chart.set({ lines: l, unit: opts.unit || (l[0] && l[0].unit), axis: state.x, stacked: opts.stacked, floor: opts.stacked ? 0 : opts.floor, events: ctx.events, redone: ctx.redone, empty: opts.empty, onpick: opts.onpick });
+      const l = told(d);
+      chart.set({ lines: l, unit: l[0] && l[0].unit, axis: state.x, stacked: opts.stacked, rules: opts.rules && opts.rules(), floor: opts.stacked ? 0 : opts.floor, events: ctx.events, redone: ctx.redone, empty: opts.empty, onpick: opts.onpick });
     },
     sentence(d) {
-      return lines(d).filter((l) => l.x.length).map((l) => {
+      return told(d).filter((l) => l.x.length).map((l) => {
         const known = l.y.filter((v) => v !== null), n = known.length;
         if (!n) return "";
         const was = unit(l.unit, known[0]), now = unit(l.unit, known[n - 1]), name = l.label[0].toUpperCase() + l.label.slice(1), where = `${axisTitle[state.x]} ${onAxis(state.x, l.x[l.x.length - 1])}`;
-        return n < 2 ? `${name} is ${was}.` : was === now ? `${name} is ${now} at ${where}, as at the start.` : `${name} ${known[n - 1] > known[0] ? "rose" : "fell"} from ${was} to ${now} by ${where}.`;
+        return n < 2 ? `${name}: ${was}.` : was === now ? `${name}: ${now} at ${where}, as at the start.` : `${name} ${known[n - 1] > known[0] ? "rose" : "fell"} from ${was} to ${now} by ${where}.`;
       }).slice(0, 3).join(" ");
     },
     table(d) {
-      const l = lines(d), first = l[0] || { x: [], step: [] }, rows = first.x.map((x, i) => i).slice(-400).reverse();
+      const l = told(d), first = l[0] || { x: [], step: [] }, rows = first.x.map((x, i) => i).slice(-400).reverse();
       return { columns: [{ title: "step", num: true, cell: (i) => String(first.step[i]) }, { title: axisTitle[state.x], num: true, cell: (i) => onAxis(state.x, first.x[i]) },
         ...l.map((s) => ({ title: s.label, num: true, cell: (i) => { const k = s.step.indexOf(first.step[i]); return k < 0 || s.y[k] === null ? "–" : digits(s.y[k], 6); } }))], rows };
     },

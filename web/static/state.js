@@ -2,12 +2,12 @@
 const taste = (() => { try { return JSON.parse(localStorage.getItem("bitrain") || "{}"); } catch { return {}; } })();
 const listeners = new Set();
 
-export const state = { x: taste.x || "step", smooth: taste.smooth ?? 0.9, logY: taste.logY || false, logX: taste.logX || false, theme: taste.theme || "", zoom: null };
+export const state = { x: taste.x || "step", smooth: taste.smooth ?? 0.9, logY: taste.logY || false, logX: taste.logX || false, theme: taste.theme || "", columns: taste.columns || {}, zoom: null };
 
 export function choose(change) {
   Object.assign(state, change);
-  const { x, smooth, logY, logX, theme } = state;
-  try { localStorage.setItem("bitrain", JSON.stringify({ x, smooth, logY, logX, theme })); } catch { /* private mode: only not remembered */ }
+  const { x, smooth, logY, logX, theme, columns } = state;
+  try { localStorage.setItem("bitrain", JSON.stringify({ x, smooth, logY, logX, theme, columns })); } catch { /* private mode: only not remembered */ }
   if ("theme" in change) applyTheme();
   for (const f of listeners) f(change);
 }
@@ -33,4 +33,4 @@ export function color(name) {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { tones.clear(); choose({}); });
 
 export const phases = [["data_ms", "data"], ["fwd_ms", "forward"], ["bwd_ms", "backward"], ["comm_exposed_ms", "exposed transfer"], ["wait_ms", "wait"],
-  ["optim_ms", "optimizer"], ["ckpt_ms", "checkpoint"], ["monitor_ms", "monitor"], ["other_ms", "other"]].map(([key, label], i) => ({ key, label, color: `--p${i}` }));
+  ["optim_ms", "optimizer"], ["ckpt_ms", "checkpoint"], ["monitor_ms", "monitor"], ["other_ms", "other"]].map(([key, label], i) => ({ key, label, color: `--p${i}`, hatch: key === "other_ms" }));
