@@ -49,7 +49,7 @@ bool bt_x_axis_parse(const char *word, bt_x_axis *x) {
 }
 
 const char *bt_heat_value_name(bt_heat_value v) {
-    static const char *const names[] = {"busy", "step", "wait", "data", "comm", "memory"};
+    static const char *const names[] = {"busy", "step", "wait", "data", "comm", "memory", "fwd", "bwd", "optim", "loss"};
     return (unsigned)v < BT_HEAT_VALUES ? names[v] : "";
 }
 
@@ -143,6 +143,9 @@ void bt_view_close(bt_view *v) {
     free(m->series_int);
     free(m->heat.sum);
     free(m->heat.count);
+    free(m->heat_base.sum);
+    free(m->heat_base.count);
+    free(m->heat_work);
     free(m->heat_cell);
     free(m->heat_time);
     free(m->heat_step);

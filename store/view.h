@@ -43,7 +43,7 @@ enum {
     BT_VIEW_RUNS = 64, BT_VIEW_COMM = 128, BT_VIEW_ALL = 255
 };
 typedef enum { BT_X_STEP, BT_X_TOKENS, BT_X_WALL, BT_X_ACTIVE, BT_X_BYTES, BT_X_COUNT } bt_x_axis;
-typedef enum { BT_HEAT_BUSY, BT_HEAT_STEP, BT_HEAT_WAIT, BT_HEAT_DATA, BT_HEAT_COMM, BT_HEAT_RSS, BT_HEAT_VALUES } bt_heat_value;
+typedef enum { BT_HEAT_BUSY, BT_HEAT_STEP, BT_HEAT_WAIT, BT_HEAT_DATA, BT_HEAT_COMM, BT_HEAT_RSS, BT_HEAT_FWD, BT_HEAT_BWD, BT_HEAT_OPTIM, BT_HEAT_LOSS, BT_HEAT_VALUES } bt_heat_value;
 
 enum { BT_VIEW_SERIES_MAX = 16, BT_VIEW_EXACT_STEPS = 65536, BT_VIEW_WINDOW = 128, BT_VIEW_SAMPLES = 32 };
 
@@ -55,7 +55,7 @@ typedef struct bt_series_ask {
 typedef struct bt_view_ask {
     unsigned parts;                 /* BT_VIEW_* */
     const char *run;                /* may be NULL when only BT_VIEW_RUNS is asked for */
-    const char *baseline;           /* a second run whose series become ghosts, or NULL */
+    const char *baseline;           /* a second run whose series become ghosts and whom the heat map is held against, or NULL */
     int64_t now_us;                 /* 0: the clock */
     int64_t at_step;                /* -1: the newest */
     double span_s;                  /* series and heat map cover this much wall time up to the instant; 0: all of the run */
@@ -142,7 +142,8 @@ typedef struct bt_view_ranks {
 typedef struct bt_view_heat {
     bt_heat_value value;
     size_t rows, cols;              /* rows: ranks */
-    const double *cell;             /* (rows, cols): ratio to the step's median; MiB and ms values likewise; NaN: none */
+    const double *cell;             /* (rows, cols): busy: ratio to the step's median; others ms, MiB, nats; NaN: none */
+    bool against;                   /* cells are ratios to the baseline's value in the same steps (those it lacks: to its mean) */
     const int64_t *step;            /* first step of each column */
     const double *time_s;           /* wall time of each column */
     bool exact;

@@ -37,6 +37,7 @@ typedef struct bt_heat_cache {      /* sums behind the heat map: columns of `siz
     char run[BT_NAME_MAX];
     int attempts;
     bt_heat_value value;
+    bool ratio;                     /* to the median of the step */
     size_t rows, cols, stride;      /* arrays are (rows, stride), the first cols in use */
     int64_t size, first_key, next;  /* column i holds steps (first_key + i) * size ..; next: first step not read */
     bool exact;
@@ -81,10 +82,10 @@ typedef struct bt_view_impl {
     double *series_mem;
     int64_t *series_int;
     size_t cap_series_mem, cap_series_int;
-    bt_heat_cache heat;
-    double *heat_cell, *heat_time;
+    bt_heat_cache heat, heat_base;
+    double *heat_cell, *heat_time, *heat_work;
     int64_t *heat_step;
-    size_t cap_heat_cell, cap_heat_time, cap_heat_step;
+    size_t cap_heat_cell, cap_heat_time, cap_heat_work, cap_heat_step;
     size_t cap_ranks, cap_order, cap_layers, cap_ops, cap_events, cap_runs;
 } bt_view_impl;
 

@@ -184,7 +184,8 @@ static void system_part(const bt_view_ranks *r, bt_json *j) {
 static void heatmap(const bt_view_heat *h, bt_json *j) {
     bt_json_object(j, "heatmap");
     bt_json_str(j, "value", bt_heat_value_name(h->value));
-    bt_json_str(j, "unit", h->value == BT_HEAT_BUSY ? "ratio" : h->value == BT_HEAT_RSS ? "MiB" : "ms");
+    bt_json_str(j, "unit", h->against || h->value == BT_HEAT_BUSY ? "ratio" : h->value == BT_HEAT_RSS ? "MiB" : h->value == BT_HEAT_LOSS ? "nats" : "ms");
+    bt_json_bool(j, "against_baseline", h->against);
     bt_json_int(j, "rows", (int64_t)h->rows);
     bt_json_int(j, "cols", (int64_t)h->cols);
     bt_json_bool(j, "exact", h->exact);

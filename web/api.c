@@ -137,7 +137,7 @@ bt_code bt_api_heatmap(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     const char *value = bt_req_arg(r, "value");
     int i = 0;
     while (value && i < BT_HEAT_VALUES && strcmp(bt_heat_value_name((bt_heat_value)i), value) != 0) i++;
-    if (i == BT_HEAT_VALUES) return bad_arg(err, "value", "busy, step, wait, data, comm or rss");
+    if (i == BT_HEAT_VALUES) return bad_arg(err, "value", "busy, step, wait, data, comm, memory, fwd, bwd, optim or loss");
     ask.heat = (bt_heat_value)i;
     return answer_view(a, r, run, &ask, out, err);
 }

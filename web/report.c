@@ -68,7 +68,7 @@ static bt_code keep_all(const keeper *k, bt_err *err) {
     bt_view *v = bt_api_view(k->api, k->run, err);
     if (!v) return err->code;
     for (size_t i = 0; i < v->ranks.n && n < RANKS; i++) ranks[n++] = v->ranks.rank[v->ranks.order[i]].rank;       /* worst first */
-    for (int h = 0; h < (int)BT_HEAT_VALUES; h++) {
+    for (int h = 0; h <= (int)BT_HEAT_RSS; h++) {               /* those the page offers */
         const char *value = bt_heat_value_name((bt_heat_value)h);
         snprintf(name, sizeof name, "/heatmap?value=%s", value);
         snprintf(number, sizeof number, "%d", HEAT_COLUMNS);

@@ -87,6 +87,7 @@ void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
     p.n_marks = event_marks(t, s, marks, 64);
     bt_plot_series lines[4];
     size_t n = 0;
+    if (g->n > 0) p.x0 = s->x[0], p.x1 = s->x[s->n - 1];        /* a long baseline does not squeeze a young run */
     if (g->n > 0) lines[n++] = (bt_plot_series){.name = t->baseline, .x = g->x, .y = g->mean, .n = g->n, .color = BT_C_FAINT};
     bool smooth = keep > 0 && ema, band = !smooth || bt_term_caps_of(t->term).depth != BT_DEPTH_MONO;   /* without colour a band hides its line */
     if (which == BT_TS_LOSS && val->n > 0) lines[n++] = (bt_plot_series){.name = "validation", .x = val->x, .y = val->last, .n = val->n, .color = BT_C_THIRD};

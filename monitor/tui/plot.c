@@ -215,6 +215,7 @@ static scale find_scale(const bt_plot *p, const bt_plot_series *s, size_t n) {
     for (size_t k = 0; k < n; k++)
         for (size_t i = 0; i < s[k].n; i++) {
             bool any = s[k].y && isfinite(s[k].y[i]);
+            if (s[k].x[i] < p->x0 || s[k].x[i] > p->x1) continue;       /* what is not in view does not stretch the other axis */
             if (s[k].y) widen(s[k].y[i], p->log_y, &y0, &y1);
             if (s[k].lo) widen(s[k].lo[i], p->log_y, &y0, &y1), widen(s[k].hi[i], p->log_y, &y0, &y1), any = any || isfinite(s[k].lo[i]);
             if (any) widen(s[k].x[i], false, &x0, &x1);

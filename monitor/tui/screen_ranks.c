@@ -16,18 +16,22 @@ static const bt_list_col columns[C_COUNT] = {
 typedef struct heat_ctx {
     const bt_top *t;
     size_t group, first_col, repeat;    /* ranks per row; columns left out on the left; cells per column */
-    double lo, hi;
+    double lo, hi;                      /* against a baseline: 2 - hi .. hi, drawn as -1 .. 1 */
 } heat_ctx;
 
+/* several ranks in a row: the one that stands out most */
 static double heat_value(void *ctx, size_t row, size_t col) {
     const heat_ctx *x = ctx;
     const bt_view_heat *h = &x->t->view->heat;
     double most = NAN;
     for (size_t k = row * x->group; k < (row + 1) * x->group && k < h->rows; k++) {
         double v = h->cell[k * h->cols + col / x->repeat + x->first_col];
-        if (!isnan(v)) most = isnan(most) ? v : fmax(most, v);
+        if (isnan(v)) continue;
+        if (isnan(most) || (h->against ? fabs(v - 1) > fabs(most - 1) : v > most)) most = v;
     }
-    return isnan(most) ? NAN : x->hi > x->lo ? (most - x->lo) / (x->hi - x->lo) : 0.2;
+    if (isnan(most)) return NAN;
+    if (h->against) return fmax(-1, fmin(1, (most - 1) / (x->hi - 1)));
+    return x->hi > x->lo ? (most - x->lo) / (x->hi - x->lo) : 0.2;
 }
 
 static void heat_label(void *ctx, size_t row, char *buf, size_t size) {
@@ -46,27 +50,33 @@ static int ascending(const void *a, const void *b) {
 static void heat_scale(const bt_view_heat *h, heat_ctx *x) {
     x->lo = 0.8;
     x->hi = 1.6;
-    if (h->value == BT_HEAT_BUSY) return;
+    if (h->value == BT_HEAT_BUSY && !h->against) return;
     size_t n = 0, cells = h->rows * h->cols;
     double *v = malloc((cells + 1) * sizeof *v);
     for (size_t i = 0; v && i < cells; i++)
-        if (!isnan(h->cell[i])) v[n++] = h->cell[i];
+        if (!isnan(h->cell[i])) v[n++] = h->against ? fabs(h->cell[i] - 1) : h->cell[i];
     x->lo = x->hi = 0;
     if (n > 0) {
         qsort(v, n, sizeof *v, ascending);
         x->lo = v[n / 50];
         x->hi = v[n - 1 - n / 50];
     }
-    if (x->hi < x->lo * 1.02) x->hi = x->lo * 1.02 + 1e-9;      /* noise is not a picture */
     free(v);
+    if (h->against) x->hi = x->hi > 0.5 ? 2 : x->hi > 0.2 ? 1.5 : 1.2, x->lo = 2 - x->hi;
+    else if (x->hi < x->lo * 1.02) x->hi = x->lo * 1.02 + 1e-9;     /* noise is not a picture */
+}
+
+static void heat_ends(const bt_view_heat *h, const heat_ctx *x, char low[40], char high[40]) {
+    bt_unit unit = h->value == BT_HEAT_RSS ? BT_UNIT_MIB : h->value == BT_HEAT_LOSS ? BT_UNIT_NATS : BT_UNIT_MS;
+    if (h->against) snprintf(low, 40, "-%.0f %%", 100 * (x->hi - 1)), snprintf(high, 40, "+%.0f %%", 100 * (x->hi - 1));
+    else if (h->value == BT_HEAT_BUSY) snprintf(low, 40, "0.8x"), snprintf(high, 40, "1.6x median");
+    else bt_fmt(low, 40, x->lo, unit), bt_fmt(high, 40, x->hi, unit);
 }
 
 static void heat_foot(bt_top *t, bt_rect row, const heat_ctx *x, size_t shown) {
     const bt_view_heat *h = &t->view->heat;
     char a[40], b[40], low[40], high[40];
-    bt_unit unit = h->value == BT_HEAT_RSS ? BT_UNIT_MIB : BT_UNIT_MS;
-    if (h->value == BT_HEAT_BUSY) snprintf(low, sizeof low, "0.8x"), snprintf(high, sizeof high, "1.6x median");
-    else bt_fmt(low, sizeof low, x->lo, unit), bt_fmt(high, sizeof high, x->hi, unit);
+    heat_ends(h, x, low, high);
     int at = row.x + 9;
     bt_fmt_int(a, sizeof a, h->step[x->first_col] + 1);
     bt_fmt_int(b, sizeof b, t->view->head.step + 1);
@@ -74,13 +84,22 @@ static void heat_foot(bt_top *t, bt_rect row, const heat_ctx *x, size_t shown) {
     int end = row.x + 9 + (int)shown, w = bt_canvas_text_width(b);
     if (end - w > at + 2) bt_canvas_text(&t->canvas, end - w, row.y, w, (bt_style){.fg = BT_C_LABEL}, b);
     int lw = bt_canvas_text_width(low) + bt_canvas_text_width(high) + 10, mid = at + (end - w - at - lw) / 2;
-    if (mid > at + 1) bt_heat_legend(&t->canvas, mid, row.y, lw, low, high, false);
+    if (mid > at + 1) bt_heat_legend(&t->canvas, mid, row.y, lw, low, high, h->against);
+}
+
+static void heat_title(const bt_top *t, char *out, size_t size) {
+    const bt_view_heat *h = &t->view->heat;
+    const char *value = h->value == BT_HEAT_BUSY && !h->against ? "busy / median of the step" : bt_heat_value_name(h->value);
+    char base[BT_NAME_MAX + 32] = "";
+    if (h->against) snprintf(base, sizeof base, " against %s, same steps", t->baseline);
+    else if (t->baseline[0]) snprintf(base, sizeof base, " (%.40s has no such steps)", t->baseline);
+    snprintf(out, size, "%s%s%s · v: another value", value, base, h->exact ? "" : " · sampled");
 }
 
 static void draw_heat(bt_top *t, bt_rect r) {
     const bt_view_heat *h = &t->view->heat;
-    char right[64];
-    snprintf(right, sizeof right, "%s%s · v: another value", h->value == BT_HEAT_BUSY ? "busy / median of the step" : bt_heat_value_name(h->value), h->exact ? "" : " · sampled");
+    char right[200];
+    heat_title(t, right, sizeof right);
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0), "ranks x time", right);
     if (h->rows == 0 || h->cols == 0) {
         bt_top_empty(t, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, "no rank has reported a step yet");
@@ -93,7 +112,7 @@ static void draw_heat(bt_top *t, bt_rect r) {
     const bt_list *l = &t->list[BT_SCREEN_RANKS];
     if (t->n_rows > 0 && l->selected < (int)t->n_rows) sel = (int)(t->rows[l->selected] / x.group);
     bt_heat map = {.rows = (h->rows + x.group - 1) / x.group, .cols = shown * x.repeat, .value = heat_value, .label = heat_label, .ctx = &x, .label_w = 9, .row_h = (int)tall,
-                   .cursor_col = -1, .selected_row = sel};
+                   .diverging = h->against, .cursor_col = -1, .selected_row = sel};
     bt_heat_draw(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 2}, &map);
     heat_foot(t, (bt_rect){r.x, r.y + r.h - 1, r.w, 1}, &x, shown * x.repeat);
 }

@@ -121,18 +121,30 @@ static void compare(bt_top *t) {
     t->reload = true;
 }
 
+static void set_baseline(bt_top *t, const char *run) {
+    char name[BT_NAME_MAX];
+    bt_err err = BT_ERR_INIT;
+    t->reload = true;
+    if (bt_db_run(t->cfg.db, run, name, &err) != BT_OK) bt_top_message(t, BT_C_BAD, "%s", err.msg);
+    else if (t->has_run && strcmp(name, t->run) == 0) bt_top_message(t, BT_C_WARN, "%s is the run in view: choose another as its baseline", name);
+    else {
+        snprintf(t->baseline, sizeof t->baseline, "%s", name);
+        bt_top_message(t, BT_C_ACCENT, "baseline: %s", t->baseline);
+    }
+}
+
+static void drop_baseline(bt_top *t) {
+    t->baseline[0] = 0;
+    t->reload = true;
+    bt_top_message(t, BT_C_LABEL, "no baseline any more");
+}
+
+/* the run under the cursor of the list; on other screens its name is asked for */
 static void baseline(bt_top *t) {
     const char *run = run_under_cursor(t);
-    if (t->baseline[0] && (!run || strcmp(run, t->baseline) == 0)) {
-        t->baseline[0] = 0;
-        bt_top_message(t, BT_C_LABEL, "no baseline any more");
-    } else if (run) {
-        snprintf(t->baseline, sizeof t->baseline, "%s", run);
-        bt_top_message(t, BT_C_ACCENT, "baseline: %s", t->baseline);
-    } else {
-        bt_top_message(t, BT_C_LABEL, "choose a baseline on the Runs screen (7), then press b; or :baseline NAME");
-    }
-    t->reload = true;
+    if (t->baseline[0] && (!run || strcmp(run, t->baseline) == 0)) drop_baseline(t);
+    else if (run) set_baseline(t, run);
+    else t->input = BT_INPUT_COMMAND, snprintf(t->line, sizeof t->line, "baseline ");
 }
 
 static void go_screen(bt_top *t, int screen) {
@@ -256,9 +268,8 @@ static void run_command(bt_top *t, char *line) {
     } else if (strcmp(word, "metric") == 0) {
         choose_metric(t, arg);
     } else if (strcmp(word, "baseline") == 0) {
-        bt_err err = BT_ERR_INIT;
-        if (!arg) t->baseline[0] = 0;
-        else if (bt_db_run(t->cfg.db, arg, t->baseline, &err) != BT_OK) t->baseline[0] = 0, bt_top_message(t, BT_C_BAD, "%s", err.msg);
+        if (arg) set_baseline(t, arg);
+        else drop_baseline(t);
     } else if (strcmp(word, "x") == 0) {
         if (!bt_x_axis_parse(arg, &t->x)) bt_top_message(t, BT_C_WARN, "no x axis '%s' (step, tokens, time, active, bytes)", arg);
     } else if (strcmp(word, "span") == 0) {

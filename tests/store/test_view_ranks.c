@@ -146,12 +146,51 @@ static void heat_map_shows_who_and_when(void **state) {
     bt_db_close(db);
 }
 
+static double busy_eighty(int64_t s, int r) { (void)s; return r == 3 ? 160 : 80; }
+
+/* rank by rank and step by step; by the median rank where the numbers of ranks differ; by the mean where the baseline has no steps */
+static void heat_map_against_a_baseline(void **state) {
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    write_busy(t->db, "steady", 4, 4, 240, busy_steady);
+    write_busy(t->db, "base", 4, 4, 200, busy_eighty);
+    write_busy(t->db, "small", 2, 2, 240, busy_eighty);
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("steady");
+    a.heat_columns = 24;
+    a.heat = BT_HEAT_BUSY;
+    a.baseline = "base";
+    OK(bt_view_load(v, &a, err));
+    assert_true(v->heat.against);
+    for (size_t k = 0; k < 4; k++)
+        for (size_t c = 0; c < 24; c++) NEAR(v->heat.cell[k * 24 + c], (k == 1 && c >= 16 ? 150 : 100) / (k == 3 ? 160. : 80.));
+    a.heat = BT_HEAT_FWD;
+    a.baseline = "small";
+    OK(bt_view_load(v, &a, err));
+    assert_true(v->heat.against);
+    NEAR(v->heat.cell[3 * 24 + 2], 1.25);
+    NEAR(v->heat.cell[1 * 24 + 20], 150 / 80.);
+    a.step0 = 210;
+    a.step1 = 239;
+    a.baseline = "base";
+    OK(bt_view_load(v, &a, err));
+    assert_false(v->heat.against);                              /* nothing to hold it against: plain milliseconds */
+    NEAR(v->heat.cell[0], 100);
+    a.baseline = NULL;
+    a.step1 = 0;
+    OK(bt_view_load(v, &a, err));
+    assert_false(v->heat.against);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
         T(the_slow_rank_is_named_with_its_phase),
         T(verdicts_tell_patterns_apart),
         T(heat_map_shows_who_and_when),
+        T(heat_map_against_a_baseline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

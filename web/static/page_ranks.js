@@ -6,7 +6,7 @@ import { bar, h, select, table } from "./dom.js";
 import { count, digits, mib, ms, percent, seconds, si } from "./format.js";
 import { seriesCard, range } from "./parts.js";
 
-const values = [["busy", "busy, against the median"], ["step", "step time"], ["wait", "wait"], ["data", "data"], ["comm", "communication"], ["rss", "memory"]];
+const values = [["busy", "busy, against the median"], ["step", "step time"], ["wait", "wait"], ["data", "data"], ["comm", "communication"], ["memory", "memory"]];
 
 export function ranksPage(root, ctx) {
   let value = "busy", order = "rank", map = null, worst = [], hosts = new Map(), scores = new Map(), pinned = null;
