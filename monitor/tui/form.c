@@ -37,6 +37,7 @@ static void start(bt_top *t) {
     if (t->form[CONFIG][0]) argv[n++] = t->form[CONFIG];
     for (int i = 0; i < BT_FORM_FIELDS; i++) {
         if (!fields[i].flag || !t->form[i][0]) continue;
+        if (t->form[CONFIG][0] && strcmp(t->form[i], fields[i].first) == 0) continue;       /* what nobody touched is the config's */
         argv[n++] = fields[i].flag;
         argv[n++] = t->form[i];
     }
@@ -62,6 +63,7 @@ void bt_form_key(bt_top *t, int32_t key) {
 void bt_screen_form_draw(bt_top *t, bt_rect r) {
     bt_canvas *c = &t->canvas;
     int w = r.w < 76 ? r.w : 76, h = BT_FORM_FIELDS + 5, x = r.x + (r.w - w) / 2, y = r.y + (r.h > h ? (r.h - h) / 3 : 0);
+    if (r.h < h) y = r.y - (t->form_field + 4 > r.h ? t->form_field + 4 - r.h : 0);     /* the field being filled stays in view */
     bt_canvas_box(c, (bt_rect){x, y, w, h}, (bt_style){.fg = BT_C_ACCENT}, "start a run");
     for (int i = 0; i < BT_FORM_FIELDS; i++) {
         bool on = i == t->form_field;

@@ -7,8 +7,8 @@
 #include "engine/base/clock.h"
 #include "monitor/tui/screens.h"
 
-enum { FULL_W = 78, FULL_H = 18 };      /* made for 80x24; a row or two less, as under a multiplexer's status line, still fits */
-
+enum { FULL_W = 78, FULL_H = 18,        /* made for 80x24; a row or two less, as under a multiplexer's status line, still fits */
+       CHART_W = 36, CHART_H = 7 };     /* a summary with this much room left shows the loss too */
 
 bool bt_top_small(const bt_top *t) {
     int w, h;
@@ -18,7 +18,7 @@ bool bt_top_small(const bt_top *t) {
 
 /* ---- pieces of text in a row, left to right, the least important dropped first -------------------------------------------------- */
 
-typedef struct item { char label[24], value[64]; uint8_t color; int importance; } item;
+typedef struct item { char label[24], value[160]; uint8_t color; int importance; } item;
 typedef struct items { item it[24]; int n; } items;
 
 static void add(items *l, int importance, uint8_t color, const char *label, const char *value) {
@@ -213,37 +213,87 @@ static void draw_input(bt_top *t, int y) {
 
 /* ---- a small terminal ------------------------------------------------------------------------------------------------------------------ */
 
-static void draw_summary(bt_top *t) {
-    bt_canvas *c = &t->canvas;
-    items a, b, all = {.n = 0};
-    int y = 0;
+static bool chart_fits(const bt_top *t) {
+    int w, h;
+    bt_term_size(t->term, &w, &h);
+    return w >= CHART_W && h >= 9 + CHART_H;
+}
+
+unsigned bt_top_small_parts(const bt_top *t) {
+    if (t->screen == BT_SCREEN_RUNS) return BT_VIEW_HEAD | BT_VIEW_RUNS;
+    return BT_VIEW_HEAD | (chart_fits(t) ? (unsigned)BT_VIEW_SERIES : 0);
+}
+
+/* what stands without a word in a line needs one in a column */
+static const char *label_of(const item *x) {
+    if (x->label[0] || x->importance == 0) return x->label;
+    return strstr(x->value, " ago") ? "seen" : x->importance == 5 ? "for" : x->importance == 7 ? "isa" : "";
+}
+
+static void collect(const bt_top *t, items *all) {
+    const bt_view_ranks *k = &t->view->ranks;
+    items a, b;
+    all->n = 0;
     run_items(t, &a);
     number_items(t, &b);
-    for (int level = 0; level < 10; level++) {                  /* the most important lines first, as many as there are rows */
-        for (int i = 0; i < a.n && all.n < 24; i++)
-            if (a.it[i].importance == level) all.it[all.n++] = a.it[i];
-        for (int i = 0; i < b.n && all.n < 24; i++)
-            if (b.it[i].importance == level) all.it[all.n++] = b.it[i];
+    const bt_view_rank *late = k->steps > 0 && k->n > 1 ? &k->rank[k->order[0]] : NULL;
+    if (late && late->verdict != BT_VERDICT_OK && late->fault < BT_PHASE_COUNT) {
+        char says[80];
+        snprintf(says, sizeof says, "rank %d %s: %s %.0f %%", late->rank, bt_verdict_name(late->verdict), bt_phases[late->fault].name, 100 * late->fault_frac);
+        add(&b, 3, BT_C_WARN, "", says);
     }
-    if (t->input != BT_INPUT_NONE) {
-        draw_input(t, c->h - 1);
-        bt_canvas_clip(c, (bt_rect){0, 0, c->w, c->h - 1});
+    for (int level = 0; level < 10; level++) {                  /* the most important first, as many as there is room for */
+        for (int i = 0; i < a.n && all->n < 24; i++)
+            if (a.it[i].importance == level) all->it[all->n++] = a.it[i];
+        for (int i = 0; i < b.n && all->n < 24; i++)
+            if (b.it[i].importance == level) all->it[all->n++] = b.it[i];
     }
-    for (int i = 0; i < all.n && y < c->h; i++) {
-        const item *x = &all.it[i];
-        int at = 0, name = bt_canvas_text_width(all.it[0].value);
-        if (i == 1 && name + bt_canvas_text_width(x->value) + 1 <= c->w) {      /* name and state share a line */
-            y--;
-            at = name + 1;
-        }
-        if (x->label[0]) at += bt_canvas_text(c, at, y, c->w - at, (bt_style){.fg = BT_C_LABEL}, x->label) + 1;
-        bt_canvas_text(c, at, y, c->w - at, (bt_style){.fg = x->color, .attr = BT_ATTR_BOLD}, x->value);
-        y++;
+}
+
+static void draw_numbers(bt_top *t, bt_rect r) {
+    bt_canvas *c = &t->canvas;
+    items all;
+    collect(t, &all);
+    int head = bt_canvas_text_width(all.it[0].value), columns = r.w >= 52 ? 2 : 1, from = 1;
+    bt_canvas_text(c, r.x, r.y, r.w, (bt_style){.fg = all.it[0].color, .attr = BT_ATTR_BOLD}, all.it[0].value);
+    if (all.n > 1 && head + 1 + bt_canvas_text_width(all.it[1].value) <= r.w) {     /* name and state share a line */
+        bt_canvas_text(c, r.x + head + 1, r.y, r.w - head - 1, (bt_style){.fg = all.it[1].color, .attr = BT_ATTR_BOLD}, all.it[1].value);
+        from = 2;
     }
-    if (t->message[0] && bt_now_ns() < t->message_until_ns) {
-        bt_canvas_fill(c, (bt_rect){0, c->h - 1, c->w, 1}, ' ', (bt_style){0});
-        bt_canvas_text(c, 0, c->h - 1, c->w, (bt_style){.fg = t->message_color}, t->message);
+    int lines = (all.n - from + columns - 1) / columns, chart = chart_fits(t) && t->has_run ? CHART_H : 0;
+    if (lines > r.h - 1 - chart) lines = r.h - 1 - chart;
+    for (int i = 0; i < lines * columns && from + i < all.n; i++) {
+        const item *x = &all.it[from + i];
+        int at = r.x + i / lines * (r.w / columns), end = i / lines + 1 < columns ? r.x + r.w / columns - 1 : r.x + r.w, y = r.y + 1 + i % lines;
+        if (label_of(x)[0]) at += bt_canvas_text(c, at, y, end - at, (bt_style){.fg = BT_C_LABEL}, label_of(x)) + 1;
+        bt_canvas_text(c, at, y, end - at, (bt_style){.fg = x->color, .attr = BT_ATTR_BOLD}, x->value);
     }
+    if (chart) bt_top_chart(t, (bt_rect){r.x, r.y + 1 + lines, r.w, r.h - 1 - lines}, t->metric == BT_MS_LOSS ? BT_TS_LOSS : BT_TS_CHOSEN, bt_step_metrics[t->metric].key, false, false);
+}
+
+/* a run a line: name and state, then the loss */
+static void draw_names(bt_top *t, bt_rect r) {
+    const bt_view_runs *y = &t->view->runs;
+    if (y->n == 0) bt_canvas_text(&t->canvas, r.x, r.y, r.w, (bt_style){.fg = BT_C_LABEL}, "no run yet");
+    for (int i = 0; i < r.h && (size_t)i < y->n; i++) {
+        int at = r.x + bt_canvas_text(&t->canvas, r.x, r.y + i, r.w, (bt_style){.fg = BT_C_BRIGHT}, y->run[i].run) + 1;
+        bt_canvas_text(&t->canvas, at, r.y + i, r.x + r.w - at, (bt_style){.fg = bt_state_color(y->run[i].state)}, bt_run_state_name(y->run[i].state));
+    }
+}
+
+static void draw_small(bt_top *t) {
+    bt_canvas *c = &t->canvas;
+    bt_rect r = {0, 0, c->w, c->h};
+    bool message = t->message[0] && bt_now_ns() < t->message_until_ns, list = r.w >= 30 && r.h >= 5;
+    if (t->input != BT_INPUT_NONE && t->input != BT_INPUT_FORM) draw_input(t, --r.h);
+    else if (message && r.h > 1) bt_canvas_text(c, 0, --r.h, r.w, (bt_style){.fg = t->message_color}, t->message);
+    bt_rect old = bt_canvas_clip(c, r);
+    t->page = r.h - 1;
+    if (t->help && list) bt_screen_help_draw(t, r);
+    else if ((!t->has_run || t->screen == BT_SCREEN_RUNS) && list) bt_screen_runs(t, r);
+    else if (!t->has_run || t->screen == BT_SCREEN_RUNS) draw_names(t, r);
+    else draw_numbers(t, r);
+    bt_canvas_unclip(c, old);
 }
 
 /* ---- all of it ---------------------------------------------------------------------------------------------------------------------------- */
@@ -285,7 +335,7 @@ bt_code bt_top_draw(bt_top *t, bt_err *err) {
         BT_TRY(bt_canvas_init(&t->canvas, w, h, bt_term_caps_of(t->term).chars, err));
     }
     bt_canvas_clear(&t->canvas);
-    if (bt_top_small(t)) draw_summary(t);
+    if (bt_top_small(t)) draw_small(t);
     else draw_full(t);
     t->dirty = false;
     return BT_OK;

@@ -88,12 +88,17 @@ void bt_plot_label(char *buf, size_t size, double v, bt_unit unit, double tick_s
         return;
     }
     bt_metric_format(buf, size, v, unit == BT_UNIT_PER_S ? BT_UNIT_COUNT : unit);
-    char *dot = strchr(buf, '.');                                   /* 1.00 k -> 1 k */
-    if (dot) {
-        char *end = dot + 1 + strspn(dot + 1, "0123456789"), *keep = end;
-        while (keep > dot && (keep[-1] == '0' || keep[-1] == '.')) keep--;
-        memmove(keep, end, strlen(end) + 1);
-    }
+    char *rest = NULL, word[16];
+    const double shown = strtod(buf, &rest), base = unit == BT_UNIT_BYTES || unit == BT_UNIT_MIB ? 1024 : 1000;
+    if (rest == buf || shown == 0 || !(v / shown > 0)) return;
+    /* as many digits as tell this tick from the next: 1 k, but 220.5 MiB */
+    const double factor = pow(base, round(log(v / shown) / log(base)));
+    int digits = tick_step > 0 ? (int)ceil(-log10(tick_step / factor) - 1e-6) : 0;
+    snprintf(word, sizeof word, "%s", rest);
+    int n = snprintf(buf, size, "%.*f", digits < 0 ? 0 : digits > 4 ? 4 : digits, v / factor);
+    while (digits > 0 && n > 1 && buf[n - 1] == '0') n--;       /* 1.0 M -> 1 M */
+    if (digits > 0 && buf[n - 1] == '.') n--;
+    snprintf(buf + n, size - (size_t)n, "%s", word);
 }
 
 /* ---- dots ------------------------------------------------------------------------------------------------------------------ */

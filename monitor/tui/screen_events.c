@@ -27,7 +27,7 @@ void bt_event_line(bt_top *t, bt_rect row, const bt_view_event *e, bool with_clo
     at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL}, with_clock ? "%10s" : "%7s", when) + 2;
     if (with_clock) {
         at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL}, "%12s", e->step >= 0 ? bt_fmt_int(b, sizeof b, e->step + 1) : "") + 2;
-        at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_SECOND}, "%-11s", e->kind) + 1;
+        if (row.w >= 96) at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_SECOND}, "%-11s", e->kind) + 1;   /* the title says it too */
         b[0] = 0;
         if (e->rank >= 0) snprintf(b, sizeof b, "rank %d", e->rank);
         at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL}, "%-8s", b) + 1;
@@ -65,13 +65,18 @@ static void lane(bt_top *t, bt_rect r) {
     bt_canvas_text_right(&t->canvas, r.x + r.w, r.y + 1, r.w / 2, (bt_style){.fg = BT_C_LABEL}, bt_duration(b, sizeof b, floor(end)));
 }
 
+/* what took no time is left out, and what does not fit as a whole */
 static void goodput(bt_top *t, bt_rect row) {
     const bt_view_head *h = &t->view->head;
-    char b[40], text[200];
-    int n = snprintf(text, sizeof text, "goodput %s", bt_fmt_percent(b, sizeof b, h->goodput));
+    char b[40], text[64];
+    bt_style s = {.fg = BT_C_LABEL};
+    int at = row.x + bt_canvas_textf(&t->canvas, row.x, row.y, row.w, s, "goodput %s", bt_fmt_percent(b, sizeof b, h->goodput));
     const struct { const char *name; double s; } parts[] = {{"productive", h->productive_s}, {"done again", h->redone_s}, {"down", h->down_s}, {"other", h->other_s}, {"checkpoints", h->ckpt_s}};
-    for (size_t i = 0; i < 5; i++) n += snprintf(text + n, sizeof text - (size_t)n, " · %s %s", parts[i].name, bt_duration(b, sizeof b, parts[i].s));
-    bt_canvas_text(&t->canvas, row.x, row.y, row.w, (bt_style){.fg = BT_C_LABEL}, text);
+    for (size_t i = 0; i < 5; i++) {
+        snprintf(text, sizeof text, " · %s %s", parts[i].name, bt_duration(b, sizeof b, parts[i].s));
+        int w = bt_canvas_text_width(text);
+        if (parts[i].s >= 0.05 && at + w <= row.x + row.w) at += bt_canvas_text(&t->canvas, at, row.y, w, s, text);
+    }
 }
 
 void bt_screen_events(bt_top *t, bt_rect r) {
@@ -93,7 +98,12 @@ void bt_screen_events(bt_top *t, bt_rect r) {
     }
     lane(t, (bt_rect){r.x, r.y + 1, r.w, 1});
     goodput(t, (bt_rect){r.x, r.y + 3, r.w, 1});
-    bt_rect list = {r.x, r.y + 4, r.w, r.h - 4};
+    bt_want rows[] = {{.min = 4, .max = t->log.n ? (int)t->n_rows + 1 : 0, .weight = 2, .rank = 0}, {.min = t->log.n ? 5 : 0, .max = t->log.n + 1, .weight = t->log.n > 0, .rank = 1}};
+    if (t->expanded && t->log.n) rows[t->pane].min = r.h - 4, rows[t->pane].max = 0, rows[t->pane].rank = -1;
+    bt_rect out[2], list;
+    bt_layout_rows((bt_rect){r.x, r.y + 4, r.w, r.h - 4}, rows, 2, 1, out);
+    if (out[1].h > 1) bt_top_log_draw(t, out[1], (bt_event_level)level, bt_top_title(t, 1));
+    list = out[0];
     t->page = list.h;
     if (l->selected < l->top) l->top = l->selected;
     if (l->selected >= l->top + list.h) l->top = l->selected - list.h + 1;

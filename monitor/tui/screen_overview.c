@@ -37,8 +37,8 @@ void bt_step_bar(bt_top *t, bt_rect r) {
         seg[p] = (bt_segment){isnan(v) ? 0 : v, bt_phase_color((bt_phase)p), bt_phases[p].letter};
         total += seg[p].value > 0 ? seg[p].value : 0;
     }
-    for (int y = 1; y < (r.h > 4 ? 3 : 2); y++) bt_stack_draw(&t->canvas, r.x, r.y + y, r.w, total, seg, BT_PHASE_COUNT, bt_top_letters(t));
-    if (r.h >= 3) bt_top_phase_legend(t, (bt_rect){r.x, r.y + (r.h > 4 ? 3 : 2), r.w, 1}, k->median, total);
+    for (int y = 1; y < (r.h > 3 ? 3 : 2); y++) bt_stack_draw(&t->canvas, r.x, r.y + y, r.w, total, seg, BT_PHASE_COUNT, bt_top_letters(t));
+    if (r.h >= 3) bt_top_phase_legend(t, (bt_rect){r.x, r.y + (r.h > 3 ? 3 : 2), r.w, 1}, k->median, total);
 }
 
 static void straggler_line(bt_top *t, bt_rect row, const bt_view_rank *x) {
@@ -85,7 +85,7 @@ void bt_screen_overview(bt_top *t, bt_rect r) {
         bt_top_chart(t, r, chart, title, false, true);
         return;
     }
-    bt_want rows[] = {{.min = 8, .weight = 4, .rank = 0}, {.min = 3, .max = r.h > 40 ? 5 : 4, .weight = r.h > 28, .rank = 1}, {.min = 4, .max = 12, .weight = 1, .rank = 2}};
+    bt_want rows[] = {{.min = 8, .weight = 4, .rank = 0}, {.min = 3, .max = 4, .weight = r.h > 28, .rank = 1}, {.min = 4, .max = 12, .weight = 1, .rank = 2}};
     bt_want cols[] = {{.min = 44, .weight = 5, .rank = 0}, {.min = 22, .max = 44, .weight = 2, .rank = 1}};
     bt_rect row[3], col[2], low[2];
     bt_layout_rows(r, rows, 3, r.h > 24 ? 1 : 0, row);

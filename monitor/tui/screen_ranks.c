@@ -13,9 +13,13 @@ static const bt_list_col columns[C_COUNT] = {
 
 /* ---- heat map --------------------------------------------------------------------------------------------------------------------- */
 
+enum { GROUPS = 256 };
+
 typedef struct heat_ctx {
     const bt_top *t;
-    size_t group, first_col, repeat;    /* ranks per row; columns left out on the left; cells per column */
+    size_t rows, start[GROUPS + 1];     /* rows of the picture; row k shows ranks start[k] .. start[k + 1] - 1 */
+    bool hosts;                         /* each row is a host */
+    size_t first_col, repeat;           /* columns left out on the left; cells per column */
     double lo, hi;                      /* against a baseline: 2 - hi .. hi, drawn as -1 .. 1 */
 } heat_ctx;
 
@@ -24,7 +28,7 @@ static double heat_value(void *ctx, size_t row, size_t col) {
     const heat_ctx *x = ctx;
     const bt_view_heat *h = &x->t->view->heat;
     double most = NAN;
-    for (size_t k = row * x->group; k < (row + 1) * x->group && k < h->rows; k++) {
+    for (size_t k = x->start[row]; k < x->start[row + 1]; k++) {
         double v = h->cell[k * h->cols + col / x->repeat + x->first_col];
         if (isnan(v)) continue;
         if (isnan(most) || (h->against ? fabs(v - 1) > fabs(most - 1) : v > most)) most = v;
@@ -36,9 +40,27 @@ static double heat_value(void *ctx, size_t row, size_t col) {
 
 static void heat_label(void *ctx, size_t row, char *buf, size_t size) {
     const heat_ctx *x = ctx;
-    size_t a = row * x->group, b = a + x->group - 1;
-    if (x->group == 1) snprintf(buf, size, "rank %zu", a);
-    else snprintf(buf, size, "%zu-%zu", a, b < x->t->view->heat.rows ? b : x->t->view->heat.rows - 1);
+    size_t a = x->start[row], b = x->start[row + 1] - 1;
+    if (x->hosts) snprintf(buf, size, "%s", x->t->view->ranks.rank[a].host);
+    else if (a == b) snprintf(buf, size, "rank %zu", a);
+    else snprintf(buf, size, "%zu-%zu", a, b);
+}
+
+/* a row for each rank where there is room, else one for each host, else for as many ranks as it takes */
+static void heat_rows(const bt_top *t, size_t room, heat_ctx *x) {
+    const bt_view_ranks *k = &t->view->ranks;
+    size_t n = t->view->heat.rows, hosts = 0;
+    if (room > GROUPS) room = GROUPS;
+    x->hosts = false;
+    if (n > room && n <= k->n) {
+        for (size_t i = 0; i < n && hosts <= room; i++)
+            if (i == 0 || strcmp(k->rank[i].host, k->rank[i - 1].host) != 0) x->start[hosts++] = i;
+        x->hosts = hosts > 1 && hosts <= room;
+    }
+    size_t group = x->hosts ? 0 : (n + room - 1) / room;
+    x->rows = x->hosts ? hosts : (n + group - 1) / group;
+    for (size_t i = 0; !x->hosts && i < x->rows; i++) x->start[i] = i * group;
+    x->start[x->rows] = n;
 }
 
 static int ascending(const void *a, const void *b) {
@@ -105,16 +127,43 @@ static void draw_heat(bt_top *t, bt_rect r) {
         bt_top_empty(t, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, "no rank has reported a step yet");
         return;
     }
-    size_t room = r.h > 3 ? (size_t)(r.h - 2) : 1, tall = room / h->rows > 0 ? room / h->rows : 1, width = (size_t)(r.w - 9), shown = h->cols < width ? h->cols : width;
-    heat_ctx x = {t, (h->rows + room - 1) / room, h->cols - shown, width / shown < 8 ? width / shown : 8, 0, 0};
+    size_t room = r.h > 3 ? (size_t)(r.h - 2) : 1, width = (size_t)(r.w - 9), shown = h->cols < width ? h->cols : width;
+    heat_ctx x = {.t = t, .first_col = h->cols - shown, .repeat = width / shown < 8 ? width / shown : 8};
+    heat_rows(t, room, &x);
     heat_scale(h, &x);
-    int sel = -1;
+    int sel = -1, tall = (int)(room / x.rows);
     const bt_list *l = &t->list[BT_SCREEN_RANKS];
-    if (t->n_rows > 0 && l->selected < (int)t->n_rows) sel = (int)(t->rows[l->selected] / x.group);
-    bt_heat map = {.rows = (h->rows + x.group - 1) / x.group, .cols = shown * x.repeat, .value = heat_value, .label = heat_label, .ctx = &x, .label_w = 9, .row_h = (int)tall,
+    for (size_t i = 0; i < x.rows && t->n_rows > 0 && l->selected < (int)t->n_rows; i++)
+        if (t->rows[l->selected] >= x.start[i] && t->rows[l->selected] < x.start[i + 1]) sel = (int)i;
+    bt_heat map = {.rows = x.rows, .cols = shown * x.repeat, .value = heat_value, .label = heat_label, .ctx = &x, .label_w = 9, .row_h = tall < 4 ? tall : 4,
                    .diverging = h->against, .cursor_col = -1, .selected_row = sel};
     bt_heat_draw(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 2}, &map);
-    heat_foot(t, (bt_rect){r.x, r.y + r.h - 1, r.w, 1}, &x, shown * x.repeat);
+    heat_foot(t, (bt_rect){r.x, r.y + 1 + (int)x.rows * map.row_h, r.w, 1}, &x, shown * x.repeat);
+}
+
+/* the heat map's row of the rank under the cursor as a curve */
+static void draw_rank(bt_top *t, bt_rect r) {
+    const bt_view_heat *h = &t->view->heat;
+    size_t rank = t->rows[t->list[BT_SCREEN_RANKS].selected];
+    char title[40], right[200];
+    heat_title(t, right, sizeof right);
+    *strstr(right, " · v:") = 0;
+    snprintf(title, sizeof title, "rank %zu", rank);
+    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, title, right);
+    double *x = malloc(h->cols * sizeof *x);
+    if (!x) return;
+    for (size_t i = 0; i < h->cols; i++) x[i] = (double)h->step[i];
+    const bt_plot_level even = {1, h->against ? "baseline" : "median"};
+    bt_plot p;
+    bt_plot_init(&p);
+    p.x_unit = BT_UNIT_COUNT;
+    p.x_name = "step";
+    p.y_unit = h->against || h->value == BT_HEAT_BUSY ? BT_UNIT_NONE : h->value == BT_HEAT_RSS ? BT_UNIT_MIB : h->value == BT_HEAT_LOSS ? BT_UNIT_NATS : BT_UNIT_MS;
+    p.levels = &even;
+    p.n_levels = h->against || h->value == BT_HEAT_BUSY;
+    const bt_plot_series line = {.name = title, .x = x, .y = h->cell + rank * h->cols, .n = h->cols, .color = BT_C_ACCENT};
+    bt_plot_draw(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, &p, &line, 1);
+    free(x);
 }
 
 /* ---- table ---------------------------------------------------------------------------------------------------------------------------- */
@@ -209,12 +258,16 @@ void bt_screen_ranks(bt_top *t, bt_rect r) {
     int ranks = (int)t->view->heat.rows, list = (int)t->n_rows + 2, spare = r.h - list - 4;
     int most = r.h - 8 < r.h * 3 / 5 ? r.h - 8 : r.h * 3 / 5, foot = r.w < 120 ? 2 : 1, tall = 1;
     while (ranks > 0 && tall < 4 && ranks * (tall + 1) <= spare && ranks * (tall + 1) + 2 <= most) tall++;
-    int heat_rows = ranks * tall + 2;
-    bt_want rows[] = {{.min = heat_rows < most ? heat_rows : most, .rank = 1}, {.min = 4, .max = list > 4 ? list : 4, .weight = 1, .rank = 0}, {.min = foot, .rank = 2}};
+    heat_ctx x;
+    if (ranks > 0) heat_rows(t, most > 3 ? (size_t)(most - 2) : 1, &x);
+    int heat_h = ranks > 0 ? (int)x.rows * tall + 2 : 5, left = r.h - heat_h - (list > 6 ? list : 6) - foot;
+    bool curve = left >= 9 && ranks > 0 && t->n_rows > 0 && !t->expanded;
+    bt_want rows[] = {{.min = heat_h < most ? heat_h : most, .rank = 1}, {.min = curve && list > 4 ? list : 4, .max = list > 4 ? list : 4, .weight = 1, .rank = 0}, {.min = foot, .rank = 2},
+                      {.min = curve ? 9 : 0, .weight = 2 * curve, .max = 26, .rank = 3}};
     if (t->expanded && t->pane == 0) rows[0] = (bt_want){.min = r.h - 1, .rank = 0}, rows[1] = (bt_want){.min = 1, .rank = 3};
     if (t->expanded && t->pane == 1) rows[0] = (bt_want){.min = 1, .max = 1, .rank = 9}, rows[1].min = r.h - 1;
-    bt_rect out[3];
-    bt_layout_rows(r, rows, 3, 0, out);
+    bt_rect out[4];
+    bt_layout_rows(r, rows, 4, 0, out);
     if (out[0].h >= 3) draw_heat(t, out[0]);
     if (out[1].h >= 3) {
         bt_canvas_rule(&t->canvas, (bt_rect){out[1].x, out[1].y, out[1].w, 1}, bt_top_title(t, 1), "stragglers", "busy = step - wait · score: best / own");
@@ -223,4 +276,5 @@ void bt_screen_ranks(bt_top *t, bt_rect r) {
         t->page = bt_list_draw(&t->canvas, (bt_rect){out[1].x, out[1].y + 1, out[1].w, out[1].h - 1}, &tab, &l->top);
     }
     if (out[2].h > 0 && t->n_rows > 0 && k->steps > 0) bt_what_if_line(t, out[2], &k->rank[t->rows[l->selected]]);
+    if (out[3].h >= 8 && t->rows[l->selected] < t->view->heat.rows) draw_rank(t, (bt_rect){out[3].x, out[3].y + 1, out[3].w, out[3].h - 1});
 }

@@ -83,7 +83,7 @@ static void move(bt_top *t, int by) {
 
 static void sort_by(bt_top *t, int by) {
     bt_list *l = &t->list[t->screen];
-    int n = t->screen == BT_SCREEN_RANKS ? 11 : t->screen == BT_SCREEN_TERNARY ? 14 : t->screen == BT_SCREEN_RUNS ? 13 : t->screen == BT_SCREEN_SYSTEM ? 12 :
+    int n = t->screen == BT_SCREEN_RANKS ? 11 : t->screen == BT_SCREEN_TERNARY ? 14 : t->screen == BT_SCREEN_RUNS ? 13 : t->screen == BT_SCREEN_SYSTEM ? 15 :
             t->screen == BT_SCREEN_STEP ? 7 : t->screen == BT_SCREEN_COMM ? 10 : 0;
     if (n == 0) return;
     l->sort = l->sort + by;

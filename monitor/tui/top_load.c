@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/base/clock.h"
 #include "monitor/tui/top_state.h"
@@ -90,13 +91,28 @@ static void fill_ask(const bt_top *t, unsigned parts, bt_view_ask *ask) {
     ask->series[BT_TS_CHOSEN] = (bt_series_ask){.rank = -1, .metric = t->metric};
 }
 
+/* once a second is enough to see, and cheap */
+static void sample_ranks(bt_top *t) {
+    char here[BT_HOST_MAX];
+    int pids[BT_PROCS_MAX], n = 0;
+    int64_t now = bt_now_ns();
+    if (now - t->procs.sampled_ns < INT64_C(1000000000) || gethostname(here, sizeof here) != 0) return;
+    here[sizeof here - 1] = 0;
+    for (size_t i = 0; i < t->view->ranks.n && n < BT_PROCS_MAX; i++)
+        if (strcmp(t->view->ranks.rank[i].host, here) == 0) pids[n++] = t->view->ranks.rank[i].pid;
+    if (n > 0) bt_procs_sample(&t->procs, pids, n, now);
+    else t->procs.n = 0;
+}
+
 bt_code bt_top_load(bt_top *t, bt_err *err) {
     bt_view_ask ask;
     unsigned parts = bt_screens[t->screen].parts;
-    if (bt_top_small(t)) parts = BT_VIEW_HEAD;
+    if (bt_top_small(t)) parts = bt_top_small_parts(t);
     fill_ask(t, t->has_run ? parts : BT_VIEW_RUNS, &ask);
     bt_code code = t->comparing ? bt_compare_load(t, err) : BT_OK;
     if (code == BT_OK) code = bt_view_load(t->view, &ask, err);
+    if (code == BT_OK && t->screen == BT_SCREEN_EVENTS && t->has_run) bt_top_log_load(t);
+    if (code == BT_OK && t->screen == BT_SCREEN_SYSTEM && t->view->head.live) sample_ranks(t);
     t->reload = false;
     t->dirty = true;
     return code;

@@ -8,6 +8,7 @@
 #include "monitor/tui/layout.h"
 #include "monitor/tui/plot.h"
 #include "monitor/tui/list.h"
+#include "monitor/tui/procs.h"
 #include "monitor/tui/top.h"
 
 #define BT_SCREEN(id, name, title, parts, panes) BT_SCREEN_##id,
@@ -38,6 +39,16 @@ typedef struct bt_compared {        /* one run of a comparison */
 typedef struct bt_setting {         /* one that differs between the compared runs */
     char key[40], value[BT_COMPARE_MAX][40];
 } bt_setting;
+
+enum { BT_LOG_BYTES = 1 << 15, BT_LOG_LINES = 256 };
+
+typedef struct bt_top_log {         /* the end of the run's log.txt, cut into lines */
+    char run[BT_NAME_MAX], path[1100];
+    int64_t size;                   /* of the file when it was read */
+    char text[BT_LOG_BYTES];
+    const char *line[BT_LOG_LINES];
+    int n;
+} bt_top_log;
 
 typedef struct bt_list {            /* selection of one screen's table */
     int selected, top, sort;        /* sort: column, -1 the screen's own order */
@@ -89,6 +100,8 @@ typedef struct bt_top {
     int n_compared;
     bt_setting *setting;            /* n_settings of them */
     int n_settings;
+    bt_top_log log;
+    bt_procs procs;                 /* of the ranks on this machine, while the screen System shows a live run */
     char pending[BT_NAME_MAX];      /* a run that was started from here and is not in the database yet */
     int form_field;
     char form[BT_FORM_FIELDS][128];
@@ -119,9 +132,14 @@ bt_code bt_top_load(bt_top *t, bt_err *err) BT_MUST_CHECK;
 void bt_top_message(bt_top *t, uint8_t color, const char *fmt, ...) BT_PRINTF(3, 4);
 bool bt_top_select_run(bt_top *t, const char *run);
 
+/* ---- log_tail.c ---- */
+void bt_top_log_load(bt_top *t);
+void bt_top_log_draw(bt_top *t, bt_rect r, bt_event_level least, bt_style title);
+
 /* ---- frame.c ---- */
 bt_code bt_top_draw(bt_top *t, bt_err *err) BT_MUST_CHECK;      /* everything into t->canvas, sized as the terminal */
-bool bt_top_small(const bt_top *t);                             /* below 80x24: the summary */
+bool bt_top_small(const bt_top *t);                             /* below 80x24: the summary, or a short list */
+unsigned bt_top_small_parts(const bt_top *t);                   /* BT_VIEW_* that it shows */
 
 /* ---- top_keys.c, form.c, compare.c ---- */
 void bt_top_key(bt_top *t, int32_t key);

@@ -29,7 +29,8 @@ static void labels_are_short(void **state) {
     (void)state;
     static const struct { double v; bt_unit unit; double step; const char *want; } rows[] = {
         {2.5, BT_UNIT_NATS, 0.5, "2.5"},   {3, BT_UNIT_NATS, 1, "3"},         {0.25, BT_UNIT_FRAC, 0.05, "25 %"}, {1500000, BT_UNIT_COUNT, 500000, "1.5 M"},
-        {2e6, BT_UNIT_COUNT, 1e6, "2 M"},  {0.0005, BT_UNIT_NONE, 1e-4, "5.0e-4"}, {400, BT_UNIT_MS, 100, "400"},  {8900, BT_UNIT_PER_S, 100, "8.9 k"}};
+        {2e6, BT_UNIT_COUNT, 1e6, "2 M"},  {0.0005, BT_UNIT_NONE, 1e-4, "5.0e-4"}, {400, BT_UNIT_MS, 100, "400"},   {220.5, BT_UNIT_MIB, 0.5, "220.5 MiB"},
+        {1536, BT_UNIT_MIB, 512, "1.5 GiB"}, {1000200, BT_UNIT_COUNT, 200, "1.0002 M"}, {0, BT_UNIT_COUNT, 50, "0"},  {8900, BT_UNIT_PER_S, 100, "8.9 k"}};
     char b[32];
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         bt_plot_label(b, sizeof b, rows[i].v, rows[i].unit, rows[i].step);
