@@ -289,9 +289,10 @@ static void draw_small(bt_top *t) {
     else if (message && r.h > 1) bt_canvas_text(c, 0, --r.h, r.w, (bt_style){.fg = t->message_color}, t->message);
     bt_rect old = bt_canvas_clip(c, r);
     t->page = r.h - 1;
+    if (!t->has_run) t->screen = BT_SCREEN_RUNS;                /* the other screens have nothing to say, and no room to say it */
     if (t->help && list) bt_screen_help_draw(t, r);
-    else if ((!t->has_run || t->screen == BT_SCREEN_RUNS) && list) bt_screen_runs(t, r);
-    else if (!t->has_run || t->screen == BT_SCREEN_RUNS) draw_names(t, r);
+    else if (t->screen == BT_SCREEN_RUNS && list) bt_screen_runs(t, r);
+    else if (t->screen == BT_SCREEN_RUNS) draw_names(t, r);
     else draw_numbers(t, r);
     bt_canvas_unclip(c, old);
 }
@@ -335,6 +336,7 @@ bt_code bt_top_draw(bt_top *t, bt_err *err) {
         BT_TRY(bt_canvas_init(&t->canvas, w, h, bt_term_caps_of(t->term).chars, err));
     }
     bt_canvas_clear(&t->canvas);
+    t->n_rows = t->n_all = 0;                                   /* a screen that lists something says what */
     if (bt_top_small(t)) draw_small(t);
     else draw_full(t);
     t->dirty = false;

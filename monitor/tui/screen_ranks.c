@@ -225,17 +225,33 @@ static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     return true;
 }
 
+/* "rank 5", or "ranks 3, 5" when several are marked */
+static void whose(const bt_top *t, int rank, char *out, size_t size) {
+    int n = snprintf(out, size, t->n_marked_ranks > 1 ? "ranks " : "rank ");
+    if (t->n_marked_ranks == 0) snprintf(out + n, size - (size_t)n, "%d", rank);
+    for (int i = 0; i < t->n_marked_ranks && n < (int)size - 12; i++) n += snprintf(out + n, size - (size_t)n, "%s%d", i ? ", " : "", t->marked_rank[i]);
+}
+
+static bool rank_marked(void *ctx, size_t row) {
+    const bt_top *t = ctx;
+    for (int i = 0; i < t->n_marked_ranks; i++)
+        if ((size_t)t->marked_rank[i] == t->rows[row]) return true;
+    return false;
+}
+
 void bt_what_if_line(bt_top *t, bt_rect r, const bt_view_rank *x) {
     const bt_view_ranks *k = &t->view->ranks;
-    char a[40], b[40], p[24], more[40], line[200];
-    double gain = k->step_ms > 0 ? (k->step_ms - x->what_if_ms) / k->step_ms : NAN;
+    char a[40], b[40], p[24], more[40], who[64], line[240];
+    double after = t->n_marked_ranks ? bt_view_what_if(t->view, t->marked_rank, (size_t)t->n_marked_ranks) : x->what_if_ms;
+    double gain = k->step_ms > 0 ? (k->step_ms - after) / k->step_ms : NAN;
     if (r.h <= 0 || isnan(gain)) return;
+    whose(t, x->rank, who, sizeof who);
     if (gain < 0.001) {
-        snprintf(line, sizeof line, "without rank %d the step would take as long", x->rank);
+        snprintf(line, sizeof line, "without %s the step would take as long", who);
     } else {
-        bt_fmt(more, sizeof more, k->tokens_per_s * (k->step_ms / x->what_if_ms - 1) * 86400, BT_UNIT_COUNT);
-        snprintf(line, sizeof line, "without rank %d: %s → %s (-%s), +%s tokens a day", x->rank, bt_fmt(a, sizeof a, k->step_ms, BT_UNIT_MS),
-                 bt_fmt(b, sizeof b, x->what_if_ms, BT_UNIT_MS), bt_fmt_percent(p, sizeof p, gain), more);
+        bt_fmt(more, sizeof more, k->tokens_per_s * (k->step_ms / after - 1) * 86400, BT_UNIT_COUNT);
+        snprintf(line, sizeof line, "without %s: %s → %s (-%s), +%s tokens a day", who, bt_fmt(a, sizeof a, k->step_ms, BT_UNIT_MS),
+                 bt_fmt(b, sizeof b, after, BT_UNIT_MS), bt_fmt_percent(p, sizeof p, gain), more);
     }
     bt_style bright = {.fg = gain < 0.001 ? BT_C_LABEL : BT_C_BRIGHT};
     int w = bt_canvas_text_width(line), says = bt_canvas_text_width(x->says);
@@ -271,7 +287,7 @@ void bt_screen_ranks(bt_top *t, bt_rect r) {
     if (out[0].h >= 3) draw_heat(t, out[0]);
     if (out[1].h >= 3) {
         bt_canvas_rule(&t->canvas, (bt_rect){out[1].x, out[1].y, out[1].w, 1}, bt_top_title(t, 1), "stragglers", "busy = step - wait · score: best / own");
-        bt_list_table tab = {.cols = columns, .n_cols = C_COUNT, .n_rows = t->n_rows, .cell = cell, .paint = paint, .ctx = t, .selected = l->selected,
+        bt_list_table tab = {.cols = columns, .n_cols = C_COUNT, .n_rows = t->n_rows, .cell = cell, .paint = paint, .marked = rank_marked, .ctx = t, .selected = l->selected,
                         .sort_col = l->sort < 0 ? C_BLAME : l->sort, .descending = !l->invert};
         t->page = bt_list_draw(&t->canvas, (bt_rect){out[1].x, out[1].y + 1, out[1].w, out[1].h - 1}, &tab, &l->top);
     }

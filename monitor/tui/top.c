@@ -63,6 +63,7 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
     if (!t) return bt_fail(err, BT_NOMEM, "cannot allocate the screens");
     bt_code code = bt_top_open(t, cfg, term, err);
     int64_t loaded = 0, shown = 0;
+    const int64_t pace = cfg->frame_ns > 0 ? cfg->frame_ns : SECOND / 10;
     bool unshown = false;
     t->reload = true;
     while (code == BT_OK && !t->quit) {
@@ -84,7 +85,7 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
             code = bt_top_draw(t, err);
             unshown = true;
         }
-        if (code == BT_OK && unshown && now - shown >= SECOND / 10) {
+        if (code == BT_OK && unshown && now - shown >= pace) {
             code = bt_term_present(term, &t->canvas, err);
             shown = bt_now_ns();
             unshown = false;

@@ -33,6 +33,7 @@ typedef struct bt_top_cfg {
     int64_t at_step;                /* -1: now */
     const char *baseline;           /* "" : none */
     int64_t now_us;                 /* 0: the clock; tests fix it */
+    int64_t frame_ns;               /* at least this long between frames (0: 100 ms); tests do not wait */
     bt_top_actions actions;
 } bt_top_cfg;
 

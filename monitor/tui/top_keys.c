@@ -97,7 +97,21 @@ static const char *run_under_cursor(const bt_top *t) {
     return t->view->runs.run[t->rows[l->selected]].run;
 }
 
+static void toggle_rank(bt_top *t) {
+    const bt_list *l = &t->list[BT_SCREEN_RANKS];
+    if (t->n_rows == 0 || (size_t)l->selected >= t->n_rows) return;
+    int rank = (int)t->rows[l->selected];
+    for (int i = 0; i < t->n_marked_ranks; i++) {
+        if (t->marked_rank[i] != rank) continue;
+        t->marked_rank[i] = t->marked_rank[--t->n_marked_ranks];
+        return;
+    }
+    if (t->n_marked_ranks < BT_MARKED_RANKS) t->marked_rank[t->n_marked_ranks++] = rank;
+    move(t, 1);
+}
+
 static void toggle_mark(bt_top *t) {
+    if (t->screen == BT_SCREEN_RANKS) toggle_rank(t);
     const char *run = run_under_cursor(t);
     if (!run) return;
     for (int i = 0; i < t->n_marked; i++) {
@@ -166,7 +180,7 @@ static void expand(bt_top *t) {
 static void open_selected(bt_top *t) {
     const char *run = run_under_cursor(t);
     if (run && bt_top_select_run(t, run)) t->screen = BT_SCREEN_OVERVIEW;
-    else if (t->screen == BT_SCREEN_EVENTS && t->n_rows > 0) {
+    else if (t->screen == BT_SCREEN_EVENTS && (size_t)t->list[t->screen].selected < t->n_rows) {
         const bt_view_event *e = &t->view->events.event[t->rows[t->list[t->screen].selected]];
         if (e->step >= 0) set_step(t, e->step), t->screen = BT_SCREEN_OVERVIEW;
     } else if (t->screen == BT_SCREEN_RANKS) {
@@ -186,6 +200,7 @@ static void back(bt_top *t) {
     else if (t->comparing) t->comparing = false;
     else if (t->filter_on) bt_top_filter_set(t, "");
     else if (t->expanded) t->expanded = false;
+    else if (t->screen == BT_SCREEN_RANKS && t->n_marked_ranks) t->n_marked_ranks = 0;
     else if (t->at_step >= 0) set_step(t, INT64_MAX);
     else if (t->screen != BT_SCREEN_OVERVIEW && t->has_run) t->screen = BT_SCREEN_OVERVIEW;
     else t->message_until_ns = 0;
@@ -273,10 +288,11 @@ static void run_command(bt_top *t, char *line) {
     } else if (strcmp(word, "x") == 0) {
         if (!bt_x_axis_parse(arg, &t->x)) bt_top_message(t, BT_C_WARN, "no x axis '%s' (step, tokens, time, active, bytes)", arg);
     } else if (strcmp(word, "span") == 0) {
-        double s = strcmp(arg, "all") == 0 ? 0 : strtod(arg, &end);
-        if (s > 0 && end && *end == 'm') s *= 60;
-        else if (s > 0 && end && *end == 'h') s *= 3600;
-        if (s < 0 || isnan(s)) bt_top_message(t, BT_C_WARN, "'%s' is not a span (90s, 5m, 2h, all)", arg);
+        bool all = strcmp(arg, "all") == 0;
+        double s = all ? 0 : strtod(arg, &end);
+        const char *unit = all || end == arg ? "" : end;
+        s *= *unit == 'm' ? 60 : *unit == 'h' ? 3600 : 1;
+        if (!all && (end == arg || !(s > 0) || isinf(s) || (*unit && !strchr("smh", *unit)) || (*unit && unit[1]))) bt_top_message(t, BT_C_WARN, "'%s' is not a span (90s, 5m, 2h, all)", arg);
         else t->span_s = s;
     } else if (strcmp(word, "screen") == 0 && arg && bt_top_screen_by_name(arg)) {
         t->screen = (bt_screen_id)bt_top_screen_by_name(arg);

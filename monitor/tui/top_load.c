@@ -40,6 +40,7 @@ bool bt_top_select_run(bt_top *t, const char *run) {
     }
     snprintf(t->run, sizeof t->run, "%s", name);
     t->has_run = true;
+    t->n_marked_ranks = 0;
     t->at_step = -1;
     t->reload = true;
     return true;

@@ -27,7 +27,7 @@ typedef enum {
     BT_TS_RSS, BT_TS_MFU, BT_TS_CHOSEN, BT_TS_COUNT
 } bt_top_series;
 
-enum { BT_TOP_ROWS = 8192, BT_MARKED_MAX = 12, BT_COMPARE_MAX = 6, BT_COMPARE_POINTS = 258, BT_COMPARE_SETTINGS = 40, BT_FORM_FIELDS = 7 };
+enum { BT_TOP_ROWS = 8192, BT_MARKED_MAX = 12, BT_MARKED_RANKS = 64, BT_COMPARE_MAX = 6, BT_COMPARE_POINTS = 258, BT_COMPARE_SETTINGS = 40, BT_FORM_FIELDS = 7 };
 
 typedef struct bt_compared {        /* one run of a comparison */
     char run[BT_NAME_MAX];
@@ -94,6 +94,7 @@ typedef struct bt_top {
     int64_t message_until_ns;
     char marked[BT_MARKED_MAX][BT_NAME_MAX];
     int n_marked;
+    int marked_rank[BT_MARKED_RANKS], n_marked_ranks;
     char cursor_run[BT_NAME_MAX];   /* the run the cursor of the list stays on while others come and go */
     bool comparing;
     bt_compared *compared;          /* n_compared of them */

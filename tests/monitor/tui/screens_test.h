@@ -1,0 +1,44 @@
+/* screens_test.h - a database of two runs whose truth is known, for the tests of the screens: base-1 (4 ranks), demo (8 ranks, rank 5
+ * late in data, one failure). */
+#ifndef BT_TESTS_SCREENS_TEST_H
+#define BT_TESTS_SCREENS_TEST_H
+
+#include "engine/base/clock.h"
+#include "monitor/tui/top.h"
+#include "store/control.h"
+#include "tests/store/synth_run.h"
+#include "tui_test.h"
+
+static char dir[64], db_path[96];
+
+static inline int make_store(void **state) {
+    bt_err err = BT_ERR_INIT;
+    (void)state;
+    strcpy(dir, "/tmp/bt_tui_XXXXXX");
+    if (!mkdtemp(dir)) return -1;
+    snprintf(db_path, sizeof db_path, "%s/m.db", dir);
+    bt_synth base = bt_synth_default("base-1"), s = bt_synth_default("demo");
+    s.ranks = 8;
+    s.straggler = 5;
+    s.excess = 2;
+    s.jitter = 0.05;
+    s.fail_at = 120;
+    s.resume_from = 100;
+    s.down_s = 4;
+    s.start_us += 7200 * INT64_C(1000000);
+    return bt_synth_make(db_path, &base, &err) == BT_OK && bt_synth_make(db_path, &s, &err) == BT_OK ? 0 : -1;
+}
+
+static inline int drop_store(void **state) {
+    char cmd[128];
+    (void)state;
+    snprintf(cmd, sizeof cmd, "rm -rf '%s'", dir);
+    return system(cmd);
+}
+
+static inline bt_top_cfg config(bt_db *db) {
+    return (bt_top_cfg){.db = db, .store = db_path, .run = "demo", .screen = 1, .at_step = -1, .baseline = "",
+                        .now_us = INT64_C(1700000000000000) + 7290 * INT64_C(1000000)};
+}
+
+#endif

@@ -1,0 +1,359 @@
+/* timeout: 120
+ * what every key of the table does, on the screens where it means something: keys in, a screen of text out. */
+#include <unistd.h>
+
+#include "screens_test.h"
+
+#define HOME "\200"
+#define END "\201"
+#define CTRL_LEFT "\202"
+#define CTRL_RIGHT "\203"
+#define DOWN "\204"
+#define UP "\205"
+#define PAGE_DOWN "\206"
+#define BACKTAB "\207"
+#define ESC "\210"
+
+typedef struct script {
+    bt_term base;
+    const char *keys;
+    bt_text last;                   /* the newest frame */
+    int w, h;
+} script;
+
+static void script_size(bt_term *t, int *w, int *h) {
+    *w = ((script *)t)->w;
+    *h = ((script *)t)->h;
+}
+
+/* '~' waits for a frame; ends at the end of the keys */
+static int32_t script_key(bt_term *t, int timeout_ms) {
+    static const int32_t named[] = {BT_KEY_HOME, BT_KEY_END, BT_KEY_CTRL_LEFT, BT_KEY_CTRL_RIGHT, BT_KEY_DOWN, BT_KEY_UP, BT_KEY_PAGE_DOWN, BT_KEY_BACKTAB, BT_KEY_ESC};
+    script *s = (script *)t;
+    if (*s->keys == '~') {
+        if (timeout_ms > 0) s->keys++;
+        return BT_KEY_NONE;
+    }
+    if (!*s->keys) return BT_KEY_HANGUP;
+    unsigned char c = (unsigned char)*s->keys++;
+    return c >= 0x80 ? named[c - 0x80] : c;
+}
+
+static bt_code script_present(bt_term *t, const bt_canvas *c, bt_err *err) {
+    script *s = (script *)t;
+    (void)err;
+    bt_text_clear(&s->last);
+    bt_canvas_dump(c, &s->last);
+    return BT_OK;
+}
+
+static void script_close(bt_term *t) { (void)t; }
+
+/* ---- what keys may do ---- */
+
+static char done[256];                  /* what the last action was asked for */
+
+static bt_code fake_control(void *ctx, const char *run, const char *verb, char *reply, size_t size, bt_err *err) {
+    (void)ctx, (void)err;
+    snprintf(done, sizeof done, "control %s %s", run, verb);
+    snprintf(reply, size, "%s is under way\033[31m", verb);
+    return BT_OK;
+}
+
+static bt_code fake_start(void *ctx, int argc, const char *const *argv, char name[BT_NAME_MAX], bt_err *err) {
+    (void)ctx;
+    size_t n = (size_t)snprintf(done, sizeof done, "start %s:", name);
+    for (int i = 0; i < argc; i++) n += (size_t)snprintf(done + n, sizeof done - n, " %s", argv[i]);
+    if (strstr(done, "nosuch")) return bt_fail(err, BT_ARG, "unknown preset 'nosuch'");
+    if (!name[0]) snprintf(name, BT_NAME_MAX, "base-1");
+    return BT_OK;
+}
+
+static bt_code fake_mark(void *ctx, const char *run, int64_t step, const char *kind, const char *text, bt_err *err) {
+    (void)ctx, (void)err;
+    snprintf(done, sizeof done, "mark %s %lld %s %s", run, (long long)step, kind, text);
+    return BT_OK;
+}
+
+static char *play_on(const char *run, const char *keys, int w, int h) {
+    bt_db *db = NULL;
+    bt_err err = BT_ERR_INIT;
+    script s = {.base = {{BT_CHARS_BRAILLE, BT_DEPTH_256, true}, script_size, script_key, script_present, NULL, script_close}, .keys = keys, .w = w, .h = h};
+    bt_text_init(&s.last);
+    assert_int_equal(bt_db_open(&db, db_path, &err), BT_OK);
+    bt_top_cfg cfg = config(db);
+    cfg.run = run;
+    cfg.frame_ns = 1;
+    cfg.actions = (bt_top_actions){.control = fake_control, .start = fake_start, .mark = fake_mark};
+    if (strcmp(run, "now") == 0) cfg.now_us = 0;
+    done[0] = 0;
+    if (bt_top_interactive(&cfg, &s.base, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_db_close(db);
+    char *out = strdup(bt_text_str(&s.last));
+    bt_text_release(&s.last);
+    return out;
+}
+
+static void check(const char *run, const char *keys, const char *want, bool there, int w, int h) {
+    char *got = play_on(run, keys, w, h);
+    if ((strstr(got, want) != NULL) != there) fail_msg("keys '%s' %s '%s':\n%s", keys, there ? "do not show" : "show", want, got);
+    free(got);
+}
+
+static void shows(const char *keys, const char *want) { check("demo", keys, want, true, 100, 30); }
+static void hides(const char *keys, const char *want) { check("demo", keys, want, false, 100, 30); }
+
+/* ---- the table, group by group ---- */
+
+static void time_goes_back_and_forth(void **state) {
+    (void)state;
+    shows("~,~", "step 190/200");                               /* a twentieth of what is shown */
+    shows("~,,.~", "step 190/200");
+    shows("~2,~", "view is");
+    shows("~2,~", "in the past");
+    hides("~2,.~", "in the past");
+    shows("~[~", "step 100/200");                               /* the event before the newest step */
+    shows("~" CTRL_LEFT "~", "step 100/200");
+    shows("~[[~", "no earlier event");
+    shows("~[]~", "step 200/200");
+    shows("~]~", "no later event");
+    shows("~" HOME "~", "step 1/200");
+    shows("~" HOME CTRL_RIGHT "~", "step 100/200");
+    shows("~" HOME END "~", "step 200/200");
+    shows("~:step 61\r~", "step 61/200");
+    shows("~:step 61\r~", "in the past");
+    shows("~:step 61\r~" ESC "~", "step 200/200");
+    shows("~:step x\r~", "'x' is not a step");
+    shows("~:span 5\r,~", "step 198/200");                      /* a twentieth of five seconds: two steps */
+    shows("~:span 5\r~", "span 5.0s");
+    shows("~:span 5\r+~", "span all");
+    shows("~-------~", "span 1m");
+    shows("~--+~", "span 7d");
+    for (const char *words[] = {"x", "-3", "5d", "5mm", "inf", "0", NULL}, **k = words; *k; k++) {
+        char keys[32];
+        snprintf(keys, sizeof keys, "~:span %s\r~", *k);
+        shows(keys, "is not a span");
+    }
+    shows("~:span 2m\r~", "span 2m");
+    shows("~f~", "FROZEN");
+    hides("~ff~", "FROZEN");
+    hides("~f" END "~", "FROZEN");
+    for (char screen[] = "1"; screen[0] <= '8'; screen[0]++) {  /* the whole screen, whichever it is */
+        char keys[16];
+        snprintf(keys, sizeof keys, "~%s,,~", screen);
+        shows(keys, "step 180/200");
+    }
+}
+
+static void axes_and_smoothing(void **state) {
+    (void)state;
+    shows("~x~", "x tokens");
+    shows("~xx~", "x time");
+    shows("~xxx~", "x active");
+    shows("~xxxx~", "x bytes");
+    shows("~xxxx~", "bytes on the wire");
+    shows("~xxxxx~", "x step");
+    shows("~:x tokens\r~", "x tokens");
+    shows("~:x miles\r~", "no x axis 'miles'");
+    shows("~y~", "log y");
+    hides("~yy~", "log y");
+    shows("~~", "ema 0.9");
+    shows("~s~", "ema 0.99");
+    hides("~ss~", "ema");
+    shows("~sss~", "ema 0.6");
+    for (const char *keys[] = {"~1s~", "~3s~", "~4s~", "~8s~", NULL}, **k = keys; *k; k++) shows(*k, "ema 0.99");
+    shows("~:metric grad_norm\r~", "grad_norm ─");
+    shows("~:metric los\r~", "did you mean 'loss'?");
+}
+
+static void lists_are_filtered_and_sorted(void **state) {
+    (void)state;
+    static const struct { char screen; const char *filter, *says; } rows[] = {
+        {'2', "rank [34]", "2 of 8"}, {'2', "late", "1 of 8"},      {'3', "rank 3", "1 of 8"},    {'4', "rank [0-2]", "3 of 8"}, {'5', "ffn_up", "2 of 8"},
+        {'6', "checkpoint", "2 of 4"}, {'7', "base", "1 of 2"},     {'8', "node0", "8 of 8"},     {'8', "rank 7", "1 of 8"},     {'2', "(", "filter (  0 of 8"}};
+    char keys[64];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        snprintf(keys, sizeof keys, "~%c/%s\r~", rows[i].screen, rows[i].filter);
+        shows(keys, rows[i].says);
+        snprintf(keys, sizeof keys, "~%c/%s\r~" ESC "~", rows[i].screen, rows[i].filter);
+        snprintf(keys + 32, sizeof keys - 32, "filter %s", rows[i].filter);
+        hides(keys, keys + 32);
+    }
+    static const struct { const char *keys, *title; } sorts[] = {
+        {"~2~", "blame▾"},    {"~2>~", "rank▾"},    {"~2>>>~", "busy p50▾"}, {"~2<<~", "phase▾"},   {"~2>>>I~", "busy p50▴"}, {"~3>>>~", "p50▾"}, {"~4>>>~", "wire▾"},
+        {"~5>>>>~", "zero▾"}, {"~7>>>~", "loss▾"},  {"~7>>>I~", "loss▴"},    {"~8>>>>>>>>>~", "rss▾"}};
+    for (size_t i = 0; i < sizeof sorts / sizeof sorts[0]; i++) shows(sorts[i].keys, sorts[i].title);
+    shows("~8>>>>>>>>>~", "▸   7  node0");                       /* most memory first, and the cursor is on the first row */
+    shows("~8>>>>>>>>>I~", "▸   0  node0");
+    shows("~2jj~", "without rank");
+    shows("~7jk~", "▸demo");
+    shows("~7" DOWN "~", "▸base-1");
+    shows("~7" DOWN UP "~", "▸demo");
+    shows("~7G~", "▸base-1");
+    shows("~7Gg~", "▸demo");
+    shows("~2G~", "▸   7");
+    shows("~2" PAGE_DOWN "~", "▸   7");
+    shows("~2 ~", "without rank 5: 133 ms");                    /* marked ranks are gone together */
+    shows("~2  ~", "without ranks 5, 0: 133 ms");
+    shows("~2  ~", "●   0");
+    shows("~2   " ESC "~", "without rank 2 the step");
+    shows("~2/rank [34]\rn~", "▸   4");
+    shows("~2/rank [34]\rnN~", "▸   3");
+}
+
+static void panes_modes_and_values(void **state) {
+    (void)state;
+    shows("~\t\te~", "ranks x time");
+    shows("~\te~", "where each rank's step goes");
+    shows("~\t\t\te~", "goodput 80 %");
+    shows("~" BACKTAB "e~", "goodput 80 %");
+    hides("~e~", "slowest ranks");
+    shows("~ee~", "slowest ranks");
+    hides("~2e~", "stragglers");
+    hides("~2\te~", "0.8x");
+    shows("~2\te~", "stragglers");
+    shows("~2~", "busy / median of the step");
+    for (const char *values[] = {"~2v~", "step", "~2vv~", "wait", "~2vvv~", "data", "~2vvvv~", "comm", "~2vvvvv~", "memory", "~2vvvvvv~", "fwd", "~2vvvvvvv~", "bwd",
+                                 "~2vvvvvvvv~", "optim", "~2vvvvvvvvv~", "loss", "~2vvvvvvvvvv~", "busy / median", NULL}, **v = values; *v; v += 2) {
+        char want[64];
+        snprintf(want, sizeof want, "─ %s%s", v[1], strchr(v[1], '/') ? "" : " · v:");
+        shows(v[0], want);
+    }
+    shows("~3~", "milliseconds");
+    shows("~3t~", "percent of the step");
+    shows("~3tt~", "excess over the median rank");
+    shows("~6t~", "warnings and errors");
+    shows("~6tt~", "· errors");
+    shows("~5~", "t: all tensors");
+    shows("~5t~", "t: ternary ones only");
+    shows("~2\r~", "where each rank's step goes");
+    shows("~2\r~", "▸    5");                                    /* the rank that was chosen */
+    shows("~:rank 3\r~", "▸    3");
+    shows("~:rank 12\r~", "no rank '12' (0 to 7)");
+    shows("~6jj\r~", "step 100/200");                           /* an event opens its step */
+    shows("~:screen comm\r~", "per rank and step");
+    shows("~8" ESC "~", "slowest ranks");
+    shows("~?~", "go to a screen");
+    shows("~h?~", "go to a screen");
+    hides("~??~", "go to a screen");
+    shows("~:stop\r~", "did you mean ':step'?");
+    shows("~:step\r~", ":step needs a value");
+}
+
+static void runs_are_marked_compared_and_held_against(void **state) {
+    (void)state;
+    shows("~7j\r~", "base-1  ○ DONE");
+    shows("~:run base-1\r~", "base-1  ○ DONE");
+    shows("~:run bse-1\r~", "did you mean 'base-1'?");
+    shows("~7 ~", "●demo");
+    hides("~7 k ~", "●");
+    shows("~7 c~", "mark two or more runs");
+    shows("~7  c~", "compare: loss");
+    shows("~7  c~", "no setting differs");
+    shows("~7  c" ESC "~", "●demo");
+    shows("~7b~", "demo is the run in view");
+    shows("~7jb1~", "ghost: baseline");
+    shows("~7jb1~", "baseline base-1");
+    shows("~7jb2~", "busy against base-1, same steps");
+    shows("~7jb2vvv~", "data against base-1, same steps");
+    shows("~2bbase-1\r~", "busy against base-1, same steps");
+    shows("~2bbase-1\r~", "-20 %");
+    shows("~2bbase-1\rb~", "no baseline any more");
+    hides("~2bbase-1\rb~", "against base-1");
+    shows("~bnosuch\r~", "no run 'nosuch'");
+    shows("~:baseline base-1\r:baseline\r~", "no baseline any more");
+    for (const char *keys[] = {"~:baseline base-1\r1~", "~:baseline base-1\r3~", "~:baseline base-1\r4~", "~:baseline base-1\r8~", NULL}, **k = keys; *k; k++)
+        check("demo", *k, "ghost: baseline", true, 150, 40);
+}
+
+static void what_changes_a_run_asks_first(void **state) {
+    (void)state;
+    shows("~C~", "the run is not live");
+    shows("~mwarmer\r~", "noted at this step");
+    assert_string_equal(done, "mark demo 199 annotation warmer");
+    shows("~,mwarmer\r~", "noted");
+    assert_string_equal(done, "mark demo 189 annotation warmer");
+    shows("~a~", "no alerts");
+    static const struct { const char *keys, *asks, *does; } verbs[] = {{"~C", "now: write a checkpoint now?", "control now checkpoint"},
+                                                                      {"~S", "now: checkpoint and stop?", "control now stop"}, {"~P", "now: pause?", "control now pause"}};
+    for (size_t i = 0; i < 3; i++) {
+        char keys[16];
+        snprintf(keys, sizeof keys, "%s~", verbs[i].keys);
+        check("now", keys, verbs[i].asks, true, 100, 30);
+        assert_string_equal(done, "");
+        snprintf(keys, sizeof keys, "%sn~", verbs[i].keys);
+        check("now", keys, "nothing was done", true, 100, 30);
+        assert_string_equal(done, "");
+        snprintf(keys, sizeof keys, "%sy~", verbs[i].keys);
+        check("now", keys, "is under way", true, 100, 30);
+        assert_string_equal(done, verbs[i].does);
+    }
+    shows("~R~", "start a run");
+    hides("~R" ESC "~", "Enter start");
+    shows("~R\r~", "run base-1 is starting");
+    assert_string_equal(done, "start : --preset nano");
+    shows("~R\t\t50\t1\t\t\tmine\r~", "is starting");
+    assert_string_equal(done, "start mine: --preset nano --steps 50 --ranks 1");
+    shows("~R\t\t\t\t\tmy.yaml\r~", "is starting");             /* the preset nobody chose is the config's to set */
+    assert_string_equal(done, "start : my.yaml");
+    shows("~R\177\177\177\177nosuch\r~", "preset");
+}
+
+static void a_screen_is_written_as_text_and_numbers(void **state) {
+    (void)state;
+    char here[512], path[128], *text;
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(chdir(dir), 0);
+    shows("~2w~", "wrote demo-ranks-200.txt and demo-ranks-200.json");
+    assert_int_equal(chdir(here), 0);
+    snprintf(path, sizeof path, "%s/demo-ranks-200.txt", dir);
+    text = bt_slurp(path);
+    assert_non_null(text);
+    assert_non_null(strstr(text, "without rank 5: 133 ms"));
+    free(text);
+    snprintf(path, sizeof path, "%s/demo-ranks-200.json", dir);
+    text = bt_slurp(path);
+    assert_non_null(text);
+    assert_non_null(strstr(text, "\"heatmap\":{\"value\":\"busy\""));
+    free(text);
+}
+
+static void a_small_terminal_has_its_screens(void **state) {
+    (void)state;
+    check("demo", "~", "rank 5 late: data 100 %", true, 40, 12);
+    check("demo", "~", "loss ─", true, 60, 16);
+    check("demo", "~7~", "▸demo", true, 40, 10);
+    check("demo", "~7j\r~", "base-1 ○ DONE", true, 40, 10);
+    check("demo", "~7~", "demo DONE", true, 20, 5);
+    check("demo", "~?~", "go to a screen", true, 40, 10);
+    check("demo", "~R~", "start a run", true, 40, 10);
+    check("", "~", "base-1 DONE", true, 20, 5);
+    check("demo", "~:step 5~", ":step 5_", true, 20, 5);
+    check("demo", "~C~", "the run is not", true, 20, 5);
+}
+
+static int make_three(void **state) {
+    bt_err err = BT_ERR_INIT;
+    if (make_store(state) != 0) return -1;
+    bt_synth s = bt_synth_default("now");                       /* paced: made by this process, so that it is alive */
+    s.ranks = 2;
+    s.steps = 4;
+    s.pace_ms = 1;
+    s.live = true;
+    s.start_us -= 1;
+    FILE *out = stdout;
+    stdout = fopen("/dev/null", "w");
+    bt_code code = bt_synth_make(db_path, &s, &err);
+    fclose(stdout);
+    stdout = out;
+    return code == BT_OK ? 0 : -1;
+}
+
+int main(void) {
+    const struct CMUnitTest finished[] = {cmocka_unit_test(time_goes_back_and_forth), cmocka_unit_test(axes_and_smoothing), cmocka_unit_test(lists_are_filtered_and_sorted),
+                                          cmocka_unit_test(panes_modes_and_values), cmocka_unit_test(runs_are_marked_compared_and_held_against),
+                                          cmocka_unit_test(a_screen_is_written_as_text_and_numbers), cmocka_unit_test(a_small_terminal_has_its_screens)};
+    const struct CMUnitTest live[] = {cmocka_unit_test(what_changes_a_run_asks_first)};
+    int failed = cmocka_run_group_tests(finished, make_store, drop_store);
+    return failed + cmocka_run_group_tests(live, make_three, drop_store);
+}
