@@ -16,7 +16,7 @@ export function ranksPage(root, ctx) {
     if (order === "score") return all.sort((a, b) => (scores.get(a) ?? 9) - (scores.get(b) ?? 9) || a - b);
     return order === "rank" || !worst.length ? all : worst.filter((r) => r < all.length);
   };
-  const show = (v) => (v === null ? "–" : value === "busy" ? `${digits(v, 3)}×` : value === "rss" ? mib(v) : ms(v));
+  const show = (v) => (v === null ? "–" : value === "busy" ? `${digits(v, 3)}×` : value === "memory" ? mib(v) : ms(v));
   const heat = card({
     title: "Rank by time", wide: true, every: 1000, sub: "click a row to follow that rank below",
     tools: [select("value", values, value, (v) => { value = v; heat.load(); }), select("order", [["rank", "by rank"], ["blame", "by blame"], ["score", "by score"], ["host", "by host"]], order, (v) => { order = v; heat.redraw(); })],
