@@ -47,9 +47,11 @@ q "SELECT title FROM events WHERE run='twice'" | grep -q "stopping at once" || s
 
 # stdout is a pipe whose reader goes away
 ("$BITRAIN" "${run[@]}" --name piped 2>&1 | head -n 1 >/dev/null) &
-started+=($!)
+piped=$!
+started+=($piped)
 wait_step piped 59
 wait_gone || fault "the piped run hangs"
+wait $piped                                     # the supervisor has its last row to write
 [ "$(q "SELECT state FROM runs WHERE run='piped'")" = done ] || fault "a closed pipe ended the run: $(q "SELECT state FROM runs WHERE run='piped'")"
 
 # Ctrl-Z and fg
