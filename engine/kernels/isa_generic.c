@@ -138,6 +138,21 @@ static void scale(float *y, float a, size_t n) {
     for (size_t i = 0; i < n; i++) y[i] *= a;
 }
 
+static void to_bf16(uint16_t *y, const float *x, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        uint32_t b;
+        memcpy(&b, x + i, sizeof b);
+        y[i] = (b & 0x7fffffffu) > 0x7f800000u ? (uint16_t)(b >> 16 | 0x40u) : (uint16_t)((b + 0x7fffu + (b >> 16 & 1u)) >> 16);
+    }
+}
+
+static void from_bf16(float *y, const uint16_t *x, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        uint32_t b = (uint32_t)x[i] << 16;
+        memcpy(y + i, &b, sizeof b);
+    }
+}
+
 static double sum_squares(const float *x, size_t n) {
     double s = 0;
     for (size_t i = 0; i < n; i++) s += (double)x[i] * x[i];
@@ -209,7 +224,7 @@ const bt_kernels bt_kernels_generic = {
     .glu = glu, .glu_bwd = glu_bwd, .softmax_xent = softmax_xent,
     .row_stats = bt_generic_row_stats, .row_apply = bt_generic_row_apply, .row_dot = bt_generic_row_dot, .row_dx = bt_generic_row_dx,
     .row_axpy = bt_generic_row_axpy, .row_lse = bt_generic_row_lse, .row_softmax = bt_generic_row_softmax,
-    .add = add, .scale = scale, .sum_squares = sum_squares, .sum_abs = sum_abs, .sum = sum, .adamw = adamw,
+    .add = add, .scale = scale, .to_bf16 = to_bf16, .from_bf16 = from_bf16, .sum_squares = sum_squares, .sum_abs = sum_abs, .sum = sum, .adamw = adamw,
     .tern_codes = tern_codes,
     .tern_bytes = bt_generic_tern_bytes, .tern_pack = bt_generic_tern_pack,
     .tern_fwd = bt_generic_tern_fwd, .tern_dx = bt_generic_tern_dx, .tern_dw = bt_generic_tern_dw,

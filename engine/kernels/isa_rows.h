@@ -238,6 +238,22 @@ static void rows_softmax_xent(float *loss, float *logits, const int32_t *targets
 static void rows_add(float *y, const float *x, size_t count) { EACH_VECTOR(count, st(y + i, v_add(ld(y + i, n), ld(x + i, n)), n)); }
 static void rows_scale(float *y, float a, size_t count) { EACH_VECTOR(count, st(y + i, v_mul(ld(y + i, n), v_set(a)), n)); }
 
+static void rows_to_bf16(uint16_t *y, const float *x, size_t count) {
+    size_t i = 0;
+    for (; i + VL <= count; i += VL) {
+        vf v = v_load(x + i);
+        vi b = vi_bits(v), odd = vi_and(vi_srl(b, 16), vi_set(1));
+        vi_store_u16(y + i, vi_where_nan(v, vi_or(vi_srl(b, 16), vi_set(0x40)), vi_srl(vi_add(vi_add(b, vi_set(0x7fff)), odd), 16)));
+    }
+    if (i < count) bt_kernels_generic.to_bf16(y + i, x + i, count - i);
+}
+
+static void rows_from_bf16(float *y, const uint16_t *x, size_t count) {
+    size_t i = 0;
+    for (; i + VL <= count; i += VL) v_store(y + i, v_bits(vi_sll(vi_from_u16(x + i), 16)));
+    if (i < count) bt_kernels_generic.from_bf16(y + i, x + i, count - i);
+}
+
 static void rows_gemv(float *y, const float *w, const float *x, size_t K, size_t n0, size_t n1) {
     for (size_t n = n0; n < n1; n++) y[n] = row_dot(w + n * K, x, K);
 }
@@ -327,7 +343,8 @@ static bt_tern_stats rows_tern_codes(int8_t *codes, const float *w, float mean, 
 #define BT_ROWS_SLOTS                                                                                                    \
     .rmsnorm = rows_rmsnorm, .rmsnorm_dx = rows_rmsnorm_dx, .rmsnorm_dgain = rows_rmsnorm_dgain, .quant_rows = rows_quant, \
     .rmsnorm_quant = rows_rmsnorm_quant, .rope = rows_rope, .glu = rows_glu, .glu_bwd = rows_glu_bwd,                    \
-    .softmax_xent = rows_softmax_xent, .add = rows_add, .scale = rows_scale, .sum_squares = rows_sum_squares,            \
+    .softmax_xent = rows_softmax_xent, .add = rows_add, .scale = rows_scale, .to_bf16 = rows_to_bf16,                    \
+    .from_bf16 = rows_from_bf16, .sum_squares = rows_sum_squares,                                                        \
     .sum_abs = rows_sum_abs, .sum = rows_sum, .adamw = rows_adamw, .gemv = rows_gemv, .tern_codes = rows_tern_codes
 
 #endif  /* __AVX2__ */

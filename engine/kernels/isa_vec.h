@@ -70,6 +70,9 @@ BT_INLINE vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
 BT_INLINE vi vi_max(vi a, vi b) { return _mm512_max_epi32(a, b); }
 BT_INLINE vi vi_srl(vi a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }
 BT_INLINE vi vi_sll(vi a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
+BT_INLINE vi vi_from_u16(const uint16_t *p) { return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
+BT_INLINE void vi_store_u16(uint16_t *p, vi a) { _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(a)); }
+BT_INLINE vi vi_where_nan(vf x, vi a, vi b) { return _mm512_mask_mov_epi32(b, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), a); }       /* x is NaN ? a : b */
 BT_INLINE vi vi_sra(vi a, int n) { return _mm512_srai_epi32(a, (unsigned)n); }
 BT_INLINE vi vi_round(vf a) { return _mm512_cvtps_epi32(a); }                                       /* half to even */
 BT_INLINE vi vi_bits(vf a) { return _mm512_castps_si512(a); }
@@ -145,6 +148,13 @@ BT_INLINE vi vi_or(vi a, vi b) { return _mm256_or_si256(a, b); }
 BT_INLINE vi vi_max(vi a, vi b) { return _mm256_max_epi32(a, b); }
 BT_INLINE vi vi_srl(vi a, int n) { return _mm256_srli_epi32(a, n); }
 BT_INLINE vi vi_sll(vi a, int n) { return _mm256_slli_epi32(a, n); }
+BT_INLINE vi vi_from_u16(const uint16_t *p) { return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)); }
+BT_INLINE void vi_store_u16(uint16_t *p, vi a) {                    /* each lane below 2^16 */
+    _mm_storeu_si128((__m128i *)(void *)p, _mm_packus_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1)));
+}
+BT_INLINE vi vi_where_nan(vf x, vi a, vi b) {
+    return _mm256_blendv_epi8(b, a, _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+}
 BT_INLINE vi vi_sra(vi a, int n) { return _mm256_srai_epi32(a, n); }
 BT_INLINE vi vi_round(vf a) { return _mm256_cvtps_epi32(a); }                                       /* half to even */
 BT_INLINE vi vi_bits(vf a) { return _mm256_castps_si256(a); }

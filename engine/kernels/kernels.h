@@ -91,6 +91,8 @@ typedef struct bt_kernels {
     /* ---- flat arrays --------------------------------------------------------------------------------------------- */
     void (*add)(float *y, const float *x, size_t n);                                /* y += x */
     void (*scale)(float *y, float a, size_t n);                                     /* y *= a */
+    void (*to_bf16)(uint16_t *y, const float *x, size_t n);                         /* half to even; NaN stays NaN, the same bits on every set */
+    void (*from_bf16)(float *y, const uint16_t *x, size_t n);                       /* exact */
     double (*sum_squares)(const float *x, size_t n);                                /* callers pass blocks of fixed size */
     double (*sum_abs)(const float *x, size_t n);
     double (*sum)(const float *x, size_t n);

@@ -186,6 +186,7 @@ void bt_op_rope(float *x, size_t ld, const float *cosines, const float *sines, c
 typedef struct flat_job {
     float *y, *y2, *m, *v;
     const float *x, *gate, *up;
+    uint16_t *kept;
     float a, lr, b1, b2, eps, decay, c1, c2;
     bt_act act;
     int8_t *codes;
@@ -248,6 +249,44 @@ static void do_zero(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_zero(float *y, size_t n) {
     flat_job j = {.y = y};
     run("zero", 0, 4.0 * (double)n, n, FLAT_GRAIN, do_zero, &j);
+}
+
+static void do_keep(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    (void)thread;
+    bt_k()->to_bf16(j->kept + a, j->x + a, b - a);
+}
+
+void bt_op_keep(uint16_t *y, const float *x, size_t n) {
+    flat_job j = {.kept = y, .x = x};
+    run("keep", 0, 6.0 * (double)n, n, FLAT_GRAIN, do_keep, &j);
+}
+
+static void do_fetch(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    (void)thread;
+    bt_k()->from_bf16(j->y + a, j->kept + a, b - a);
+}
+
+void bt_op_fetch(float *y, const uint16_t *x, size_t n) {
+    flat_job j = {.y = y, .kept = (uint16_t *)(uintptr_t)x};
+    run("fetch", 0, 6.0 * (double)n, n, FLAT_GRAIN, do_fetch, &j);
+}
+
+static void do_round_bf16(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    uint16_t some[256];
+    (void)thread;
+    for (size_t i = a, n; i < b; i += n) {
+        n = b - i < 256 ? b - i : 256;
+        bt_k()->to_bf16(some, j->y + i, n);
+        bt_k()->from_bf16(j->y + i, some, n);
+    }
+}
+
+void bt_op_round_bf16(float *x, size_t n) {
+    flat_job j = {.y = x};
+    run("round", 0, 8.0 * (double)n, n, FLAT_GRAIN, do_round_bf16, &j);
 }
 
 static void do_adamw(void *ctx, int thread, size_t a, size_t b) {

@@ -36,6 +36,9 @@ void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate,
 void bt_op_add(float *y, const float *x, size_t n);
 void bt_op_scale(float *y, float a, size_t n);
 void bt_op_zero(float *y, size_t n);
+void bt_op_keep(uint16_t *y, const float *x, size_t n);     /* rounded to bf16, */
+void bt_op_fetch(float *y, const uint16_t *x, size_t n);    /* and back; */
+void bt_op_round_bf16(float *x, size_t n);                  /* both, in place */
 double bt_op_sum_squares(const float *x, size_t n);         /* fixed blocks, added in order */
 double bt_op_sum_abs(const float *x, size_t n);
 double bt_op_sum(const float *x, size_t n);

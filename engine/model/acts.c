@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { SAVED, LIGHT, HEAVY, SHARED };
+enum { SAVED, LIGHT, HEAVY, SHARED, ATTN, FFN };
 enum { BLOCK_BYTES = 4 << 20, BLOCK_LEAST = 128 };
 
 size_t bt_acts_block(const bt_model_cfg *c, size_t M) {
@@ -12,8 +12,10 @@ size_t bt_acts_block(const bt_model_cfg *c, size_t M) {
     return rows < M ? rows : M;
 }
 
+bool bt_acts_half(const bt_model_setup *s) { return s->train && s->prec == BT_PREC_BF16; }
+
 static bool kept(int keep, const bt_model_setup *s) {
-    if (!s->train || keep == SHARED) return false;
+    if (!s->train || keep >= SHARED) return false;
     if (keep == SAVED) return true;
     return keep == LIGHT ? s->recompute != BT_RECOMPUTE_FULL : s->recompute == BT_RECOMPUTE_NONE;
 }
@@ -25,20 +27,32 @@ void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) 
     size_t S = bt_part_rows(s, M);
     bool split = s->part.count > 1;
     bool tern = c->linear != BT_LIN_DENSE, qk = c->qk_norm, normed = c->norm != BT_NORM_PRE, train = s->train;
+    bool light = bt_acts_half(s) && kept(LIGHT, s), heavy = bt_acts_half(s) && kept(HEAVY, s);
+    bt_arena halves[2];                     /* of a layer: both begin at the same place */
+    int half_of[BT_ACTS_FIELDS];
+    bt_arena_plan(&halves[0], "attention");
+    bt_arena_plan(&halves[1], "feed-forward");
 #define BT_ACTV(field, type, rows, cols, when, keep, what)                                                    \
+    half_of[i] = -1;                                                                                          \
     if (when) {                                                                                               \
-        size_t n_layers = kept(keep, s) ? (size_t)c->L : 1, before = arena->bytes;                            \
+        int how = keep;                                                                                       \
+        size_t n_layers = kept(how, s) ? (size_t)c->L : 1;                                                    \
         p->present[i] = true;                                                                                 \
+        if (how >= ATTN) half_of[i] = how - ATTN;                                                             \
         for (size_t l = 0; l < n_layers; l++) {                                                               \
-            size_t at = bt_arena_reserve(arena, (rows) * (size_t)(cols), sizeof(type));                       \
+            size_t at = bt_arena_reserve(how >= ATTN ? &halves[how - ATTN] : arena, (rows) * (size_t)(cols), sizeof(type)); \
             if (l == 0) p->first[i] = at;                                                                     \
             if (l == 1) p->stride[i] = at - p->first[i];                                                      \
         }                                                                                                     \
-        *(kept(keep, s) ? &p->saved_bytes : &p->shared_bytes) += arena->bytes - before;                       \
     }                                                                                                         \
     i++;
 #include "engine/model/acts.def"
 #undef BT_ACTV
+    size_t larger = halves[0].bytes > halves[1].bytes ? halves[0].bytes : halves[1].bytes, at = bt_arena_reserve(arena, larger, 1);
+    if (halves[0].overflow || halves[1].overflow) arena->overflow = true;
+    for (i = 0; i < BT_ACTS_FIELDS; i++) {
+        if (half_of[i] >= 0) p->first[i] += at;
+    }
 }
 
 void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, size_t layer) {

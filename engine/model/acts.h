@@ -25,12 +25,14 @@ typedef struct bt_acts_plan {
     size_t first[BT_ACTS_FIELDS];           /* offset of layer 0's buffer */
     size_t stride[BT_ACTS_FIELDS];          /* bytes from layer to layer, 0 when shared */
     bool present[BT_ACTS_FIELDS];
-    size_t saved_bytes, shared_bytes;
 } bt_acts_plan;
 
 /* rows of one feed-forward block: its intermediate floats stay in cache. A function of the shape only: results of sums
  * over blocks must not depend on the number of threads */
 size_t bt_acts_block(const bt_model_cfg *c, size_t M);
+
+/* backward reads activations rounded to bf16 */
+bool bt_acts_half(const bt_model_setup *s);
 
 void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s);
 void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, size_t layer);

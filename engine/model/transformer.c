@@ -16,6 +16,16 @@
 #include "engine/kernels/ops.h"
 #include "engine/model/net.h"
 
+/* A layer's value into its bf16, where it has one (acts.def); and for backward out of it again, or, recomputed, as if it had been there */
+static void keep(uint16_t *kept, const float *x, size_t n) {
+    if (kept) bt_op_keep(kept, x, n);
+}
+
+static void fetch(const bt_model *m, float *x, const uint16_t *kept, size_t n) {
+    if (kept) bt_op_fetch(x, kept, n);
+    else if (bt_acts_half(&m->setup)) bt_op_round_bf16(x, n);
+}
+
 typedef struct copy_job { float *y; const float *x; } copy_job;
 
 static void copy_range(void *ctx, int thread, size_t begin, size_t end) {
@@ -71,11 +81,24 @@ void bt_net_attn_out(bt_model *m, bt_layer *l, size_t M) {
     bt_net_out_sum(m, a->x_mid, &l->o, &l->o_in, M);
 }
 
+/* of one block of rows: where all rows' floats are, or the floats of this block */
+typedef struct gate_and_up { float *gate, *up; } gate_and_up;
+
+static gate_and_up gate_up_at(const bt_layer *l, size_t r0) {
+    const bt_acts *a = &l->a;
+    size_t at = a->gate_kept ? 0 : r0 * l->gate.N;
+    return (gate_and_up){a->gate + at, a->up + at};
+}
+
 static void gate_up(bt_model *m, bt_layer *l, size_t r0, size_t rows) {
     bt_acts *a = &l->a;
     size_t F = l->gate.N;
-    bt_linear_fwd(&l->gate, a->gate + r0 * F, &l->ffn_in, a->x_mid, r0, rows, m->setup.prec, 0);
-    bt_linear_fwd(&l->up, a->up + r0 * F, &l->ffn_in, a->x_mid, r0, rows, m->setup.prec, 0);
+    gate_and_up y = gate_up_at(l, r0);
+    bt_linear_fwd(&l->gate, y.gate, &l->ffn_in, a->x_mid, r0, rows, m->setup.prec, 0);
+    bt_linear_fwd(&l->up, y.up, &l->ffn_in, a->x_mid, r0, rows, m->setup.prec, 0);
+    if (!a->gate_kept) return;
+    keep(a->gate_kept + r0 * F, y.gate, rows * F);
+    keep(a->up_kept + r0 * F, y.up, rows * F);
 }
 
 /* x_out NULL: only what backward needs */
@@ -88,7 +111,8 @@ static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
     for (size_t r0 = 0; r0 < M; r0 += m->block) {
         size_t rows = M - r0 < m->block ? M - r0 : m->block;
         gate_up(m, l, r0, rows);
-        bt_op_glu(a->h, a->gate + r0 * F, a->up + r0 * F, c->act, rows * F);
+        gate_and_up y = gate_up_at(l, r0);
+        bt_op_glu(a->h, y.gate, y.up, c->act, rows * F);
         bt_site_fwd(&l->down_in, a->h, r0, rows);
         if (x_out) bt_net_out_part(m, x_out, &l->down, &l->down_in, a->h, r0, rows);
     }
@@ -100,10 +124,18 @@ void bt_net_ffn(bt_model *m, bt_layer *l, size_t M) { ffn(m, l, l->x_out, M); }
 static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_attn_shape shape = attn_shape(c, T);
-    bt_net_qkv(m, l, B * T);
-    bt_op_attn_fwd(l->a.o, l->a.lse, bt_net_q(l), bt_net_k(l), l->a.v, &shape, B, (size_t)c->H, (size_t)c->KV, m->setup.prec);
-    bt_net_attn_out(m, l, B * T);
-    ffn(m, l, x_out, B * T);
+    bt_acts *a = &l->a;
+    size_t M = B * T, own = bt_net_own(m, M).n * (size_t)c->C;
+    keep(a->x_kept, a->x, own);
+    bt_net_qkv(m, l, M);
+    bt_op_attn_fwd(a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v, &shape, B, (size_t)c->H, (size_t)c->KV, m->setup.prec);
+    keep(a->q_kept, a->q, M * shape.ldq);
+    keep(a->k_kept, a->k, M * shape.ldk);
+    keep(a->v_kept, a->v, M * shape.ldv);
+    keep(a->o_kept, a->o, M * shape.ldo);
+    bt_net_attn_out(m, l, M);
+    keep(a->x_mid_kept, a->x_mid, own);
+    ffn(m, l, x_out, M);
 }
 
 void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T) {
@@ -143,18 +175,22 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     size_t F = (size_t)c->F, C = (size_t)c->C;
     bt_rows own = bt_net_own(m, p->M);
     const float *dx = bt_net_all(m, a->dx, p->M);
+    float *dgate = a->dgate ? a->dgate : a->gate, *dup = a->dup ? a->dup : a->up;
+    fetch(m, a->x_mid, a->x_mid_kept, own.n * C);
     bt_net_restore(m, &l->ffn_in, a->x_mid, p->M);
     for (size_t r0 = 0; r0 < p->M; r0 += m->block) {
         size_t rows = p->M - r0 < m->block ? p->M - r0 : m->block;
-        float *gate = a->gate + r0 * F, *up = a->up + r0 * F, *dhn = l->down_in.normed ? a->dhn : a->dh;
+        gate_and_up y = gate_up_at(l, r0);
+        float *dhn = l->down_in.normed ? a->dhn : a->dh;
         if (m->setup.recompute == BT_RECOMPUTE_SELECTIVE) gate_up(m, l, r0, rows);
+        fetch(m, y.gate, a->gate_kept ? a->gate_kept + r0 * F : NULL, rows * F);
+        fetch(m, y.up, a->up_kept ? a->up_kept + r0 * F : NULL, rows * F);
         bt_linear_dx(&l->down, dhn, dx + r0 * C, r0, rows, p->prec, 0);
-        bt_op_glu(a->h, gate, up, c->act, rows * F);
+        bt_op_glu(a->h, y.gate, y.up, c->act, rows * F);
         bt_site_restore(&l->down_in, a->h, r0, rows);
         if (l->down_in.normed) bt_site_bwd(&l->down_in, a->dh, dhn, a->h, r0, rows, 0);
-        bt_op_glu_bwd(gate, up, a->dh, gate, up, c->act, rows * F);
+        bt_op_glu_bwd(dgate + r0 * F, dup + r0 * F, a->dh, y.gate, y.up, c->act, rows * F);
     }
-    const float *dgate = a->gate, *dup = a->up;
     dw_done(p, &l->down, dx, &l->down_in, a->h);
     done(p, l->down_in.gain.tensor);
     bt_linear_dx(&l->up, a->dxn, dup, 0, p->M, p->prec, 0);
@@ -184,6 +220,10 @@ static void attn_backward(const backward *p, bt_layer *l) {
     size_t H = (size_t)c->H, KV = (size_t)c->KV;
     bt_rows own = bt_net_own(m, p->M);
     const float *dx = bt_net_all(m, a->dx, p->M);
+    fetch(m, a->o, a->o_kept, p->M * shape.ldo);
+    fetch(m, a->q, a->q_kept, p->M * shape.ldq);
+    fetch(m, a->k, a->k_kept, p->M * shape.ldk);
+    fetch(m, a->v, a->v_kept, p->M * shape.ldv);
     bt_site_restore(&l->o_in, a->o, 0, p->M);
     bt_linear_dx(&l->o, l->o_in.normed ? a->d_on : a->d_o, dx, 0, p->M, p->prec, 0);
     dw_done(p, &l->o, dx, &l->o_in, a->o);
@@ -196,6 +236,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     bt_op_attn_bwd(a->dq, a->dk, a->dv, a->d_o, a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v, &shape, p->B, H, KV, p->prec);
     const float *dk = unrotate(p, a->dk, a->kr, a->k, a->k_rstd, &l->k_norm, KV);
     const float *dq = unrotate(p, a->dq, a->qr, a->q, a->q_rstd, &l->q_norm, H);
+    fetch(m, a->x, a->x_kept, own.n * (size_t)c->C);
     bt_net_restore(m, &l->attn_in, a->x, p->M);
     bt_linear_dx(&l->v, a->dxn, a->dv, 0, p->M, p->prec, 0);
     bt_linear_dx(&l->k, a->dxn, dk, 0, p->M, p->prec, BT_ACC);

@@ -14,7 +14,8 @@
 #include "engine/train/run_cfg.h"
 
 enum {
-    MICRO_TOKENS = 2048,        /* of an automatic micro-batch at most: its activations stay near the second-level caches */
+    MICRO_TOKENS = 2048,        /* of an automatic micro-batch at most, */
+    MICRO_RESIDUAL = 2048 * 512,        /* and their residual's elements: its activations stay near the second-level caches */
     UNIT_TOKENS = 1024,         /* of an automatic unit of reproducible training at most: four in a default batch */
     UNEVEN_MICROS = 4,          /* micro-batches of a rank at least, where their number may differ between ranks */
     EVAL_APART = 25,            /* steps between automatic validations at least */
@@ -138,12 +139,17 @@ static bt_code resolve_units(bt_run_cfg *c, int64_t sequences, int64_t dp, bt_er
     return BT_OK;
 }
 
+static int64_t micro_tokens(const bt_run_cfg *c) {
+    int64_t wide = MICRO_RESIDUAL / c->d_model;
+    return wide < MICRO_TOKENS ? wide : MICRO_TOKENS;
+}
+
 /* Unequal numbers of micro-batches: the micro-batch must divide the batch, and there must be something to share out. */
 static bt_code resolve_uneven(bt_run_cfg *c, bt_balance_kind kind, int64_t sequences, int64_t dp, bt_err *err) {
     char buf[64];
     int64_t least = kind == BT_BALANCE_AUTO ? 2 * dp : dp;
     if (!c->micro_batch) {
-        int64_t most = c->accum ? sequences / dp / c->accum : sequences / dp / UNEVEN_MICROS, cached = MICRO_TOKENS / c->seq_len;
+        int64_t most = c->accum ? sequences / dp / c->accum : sequences / dp / UNEVEN_MICROS, cached = micro_tokens(c) / c->seq_len;
         if (!c->accum && most > cached) most = cached;
         c->micro_batch = divisor_below(sequences, most < 1 ? 1 : most);
     }
@@ -193,7 +199,7 @@ static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
                        divisors(a, sizeof a, sequences, dp), multiples(b, sizeof b, c->batch_tokens, dp * T));
     int64_t mine = sequences / dp;
     if (!c->micro_batch && !c->accum) {
-        int64_t most = MICRO_TOKENS / T;
+        int64_t most = micro_tokens(c) / T;
         c->micro_batch = divisor_below(mine, most < 1 ? 1 : most);
     }
     int64_t given = c->micro_batch ? c->micro_batch : c->accum;

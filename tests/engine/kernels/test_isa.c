@@ -206,6 +206,18 @@ static void flat(const bt_kernels *k) {
         k->scale(y, 0.3f, n);
         G->scale(want, 0.3f, n);
         same_bits("scale", y, want, n * 4);
+        uint16_t *small = take(n * 2, 4), *want_small = take(n * 2, 4);
+        for (size_t j = 0; j < n; j += 5) x[j] = (float[]){NAN, INFINITY, -INFINITY, -0.0f, 0x1.01p0f, 0x1.03p0f, -0x1.fffffep127f, 0x1p-149f}[j / 5 % 8];
+        k->to_bf16(small, x, n);
+        G->to_bf16(want_small, x, n);
+        same_bits("to_bf16", small, want_small, n * 2);
+        k->from_bf16(y, small, n);
+        G->from_bf16(want, small, n);
+        same_bits("from_bf16", y, want, n * 4);
+        k->to_bf16(small, y, n);
+        same_bits("a bf16 value stays", small, want_small, n * 2);
+        drop_all("bf16");
+        x = floats(n);
         double abs = G->sum_abs(x, n) + 1e-30, sq = G->sum_squares(x, n) + 1e-30;
         assert_true(fabs(k->sum(x, n) - G->sum(x, n)) <= 1e-6 * abs + 1e-29);
         assert_true(fabs(k->sum_abs(x, n) - abs) <= 1e-6 * abs + 1e-29);

@@ -290,7 +290,7 @@ static void the_plan_says_what_is_taken(void **state) {
     bt_model_setup s = {.cfg = bt_preset_find("small")->model, .B = 2, .prec = BT_PREC_BF16, .train = true, .n_threads = 1};
     bt_arena_row rows[8];
     assert_int_equal(bt_model_plan(&s, rows, 8), 5);
-    size_t params = (size_t)bt_model_count(&s.cfg).params * sizeof(float), acts[3];
+    size_t params = (size_t)bt_model_count(&s.cfg).params * sizeof(float), acts[3], floats[3];
     assert_string_equal(rows[0].name, "params");
     assert_true(rows[0].bytes >= params && rows[0].bytes < params + 8192);
     assert_int_equal(rows[1].bytes, rows[0].bytes);
@@ -299,12 +299,18 @@ static void the_plan_says_what_is_taken(void **state) {
         (void)bt_model_plan(&s, rows, 8);
         assert_string_equal(rows[3].name, "activations");
         acts[level] = rows[3].bytes;
+        s.prec = BT_PREC_FP32;
+        (void)bt_model_plan(&s, rows, 8);
+        floats[level] = rows[3].bytes;
+        s.prec = BT_PREC_BF16;
     }
-    assert_true(acts[1] < acts[0] * 3 / 4 && acts[2] < acts[1] / 2);
+    assert_true(floats[1] < floats[0] * 3 / 4 && floats[2] < floats[1] / 2);
+    assert_true(acts[0] < floats[0] * 3 / 4 && acts[1] < floats[1] * 4 / 5 && acts[2] <= floats[2]);
+    assert_true(acts[1] < acts[0] * 3 / 4 && acts[2] < acts[1] * 2 / 3);
     s.train = false;
     assert_int_equal(bt_model_plan(&s, rows, 8), 5);
     assert_int_equal(rows[1].bytes, 0);
-    assert_true(rows[3].bytes < acts[2] / 2);
+    assert_true(rows[3].bytes < acts[2] * 2 / 3);
     assert_int_equal(bt_model_plan(&s, rows, 2), 2);
     s.B = 0;
     assert_int_equal(bt_model_plan(&s, rows, 8), 0);
