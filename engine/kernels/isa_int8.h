@@ -3,9 +3,9 @@
  *
  *     tern_fwd   xq (rows, K) x panels of W        rows of a block stay in L2, panels (K, NR) stream: one byte a weight
  *     tern_dx8   dy -> int8 rows (rows, N) x panels of W^T      the same product; rows are rounded on their way into the block
- *     tern_dw8   for each BT_GRAD_BLOCK tokens                  C is read and written once a block
- *                  for each G_ROWS outputs                      dy -> int8, transposed: (G_ROWS, tokens) in L2
- *                    for each panel of NR inputs                xq + 128 in fours of tokens: (tokens, NR), 16 KiB in L1
+ *     tern_dw8   for each G_ROWS outputs                        dy -> int8, transposed: (G_ROWS, tokens) of G_DEPTH blocks in L2
+ *                  for each panel of NR inputs                  C (G_ROWS, NR) comes and goes once for G_DEPTH blocks
+ *                    for each BT_GRAD_BLOCK tokens              xq + 128 in fours of tokens: (tokens, NR), 16 KiB in L1
  *                      tiles of MR outputs                      registers; the depth is not split
  * Sums are exact in int32, so results are the same bits on every set. */
 #ifndef BT_ENGINE_KERNELS_ISA_INT8_H
@@ -166,20 +166,20 @@ static void prod_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, 
 }
 
 /* ---- dw8 ------------------------------------------------------------------------------------------------------------- */
-enum { G_ROWS = 32 * MR, G_LD = IN_TILES ? I8_CHUNK : BT_GRAD_BLOCK + 64, G_STEP = IN_TILES ? G_ROWS * I8_CHUNK : 0 };
+enum { G_ROWS = 32 * MR, G_DEPTH = 2, G_LD = IN_TILES ? I8_CHUNK : BT_GRAD_BLOCK + 64, G_STEP = IN_TILES ? G_ROWS * I8_CHUNK : 0 };
 enum { G_BYTES = IN_TILES ? G_ROWS * BT_GRAD_BLOCK : G_ROWS * G_LD };
 
 typedef struct grad_block {                     /* scratch: G_ROWS outputs of a block of tokens */
     int8_t *q;                                  /* (G_ROWS, tokens) */
-    uint8_t *panel;                             /* (BT_GRAD_BLOCK / 4, NR, 4) */
     float *scale, *inv;                         /* (G_ROWS); inv in steps of 1/256 */
     int32_t *sums;                              /* 128 times a row's sum; first its absmax as bits */
 } grad_block;
-static size_t grad_block_bytes(void) { return G_BYTES + BT_GRAD_BLOCK * NR + 3 * up(G_ROWS, 16) * 4; }
-static grad_block grad_block_of(void *scratch) {
-    int8_t *q = scratch;
-    float *f = (float *)(void *)(q + G_BYTES + BT_GRAD_BLOCK * NR);
-    return (grad_block){q, (uint8_t *)(q + G_BYTES), f, f + up(G_ROWS, 16), (int32_t *)(void *)(f + 2 * up(G_ROWS, 16))};
+enum { G_PANEL = BT_GRAD_BLOCK * NR, G_LANES = (G_ROWS + 15) / 16 * 16, G_ALL = G_BYTES + 3 * G_LANES * 4 };
+static size_t grad_bytes(void) { return G_PANEL + G_DEPTH * G_ALL; }     /* a panel of xq, then the blocks */
+static grad_block grad_block_of(void *scratch, size_t i) {
+    int8_t *q = (int8_t *)scratch + G_PANEL + i * G_ALL;
+    float *f = (float *)(void *)(q + G_BYTES);
+    return (grad_block){q, f, f + G_LANES, (int32_t *)(void *)(f + 2 * G_LANES)};
 }
 
 typedef struct grad_source {
@@ -190,13 +190,18 @@ typedef struct grad_source {
     uint32_t salt, first;                       /* first: the output's number in the tensor */
 } grad_source;
 
+enum { AHEAD = 4 * VL };                        /* floats of a row */
+
 static void grad_scales(const grad_block *b, const grad_source *s) {
     for (size_t j = 0; j < s->rows; j += VL) vi_store(b->sums + j, vi_set(BT_NOISE_LEAST));
     for (size_t m = 0; m < s->tokens; m++) {
         const float *row = s->dy + m * s->ld;
         vf d = v_set(s->dq[m]);
         size_t j = 0;
-        for (; j + VL <= s->rows; j += VL) vi_store(b->sums + j, vi_max(vi_load(b->sums + j), magnitude(v_mul(v_load(row + j), d))));
+        for (; j + VL <= s->rows; j += VL) {
+            _mm_prefetch((const char *)(row + j + 2 * s->ld), _MM_HINT_T0);
+            vi_store(b->sums + j, vi_max(vi_load(b->sums + j), magnitude(v_mul(v_load(row + j), d))));
+        }
         if (j < s->rows) vi_store(b->sums + j, vi_max(vi_load(b->sums + j), magnitude(v_mul(v_load_n(row + j, s->rows - j), d))));
     }
     for (size_t j = 0; j < s->rows; j += VL) {
@@ -229,40 +234,59 @@ BT_INLINE void grad_square(const grad_block *b, const grad_source *s, size_t j, 
     for (size_t i = 0; i < have; i++) vi_store(b->q + (j + i) * G_LD + (IN_TILES ? m / I8_CHUNK * G_STEP + m % I8_CHUNK : m), t[i]);
 }
 
+/* Squares along a row first: lines of dy come in the order they lie, the next ones asked for ahead (a column at a time would
+ * meet each line of a power-of-two stride in the same few sets of the cache). */
 static void grad_columns(const grad_block *b, const grad_source *s) {
     grad_scales(b, s);
-    for (size_t j = 0; j < s->rows; j += VL) {
-        vi sum = vi_set(0);
-        for (size_t m = 0; m < s->tokens; m += 4 * VL) {
+    for (size_t j = 0; j < s->rows; j += VL) vi_store(b->sums + j, vi_set(0));
+    for (size_t m = 0; m < s->tokens; m += 4 * VL) {
+        for (size_t j = 0; j < s->rows; j += VL) {
+            vi sum = vi_load(b->sums + j);
+            for (size_t i = 0; i < 4 * VL && m + i < s->tokens; i++) _mm_prefetch((const char *)(s->dy + (m + i) * s->ld + j + AHEAD), _MM_HINT_T0);
             if (j + VL <= s->rows && m + 4 * VL <= s->tokens) grad_square(b, s, j, m, &sum, 1);
             else grad_square(b, s, j, m, &sum, 0);
+            vi_store(b->sums + j, sum);
         }
-        vi_store(b->sums + j, vi_sll(sum, 7));
+    }
+    for (size_t j = 0; j < s->rows; j += VL) vi_store(b->sums + j, vi_sll(vi_load(b->sums + j), 7));
+}
+
+/* the blocks of tokens from m, outputs n..n+rows */
+typedef struct grad_span { size_t m, tokens, n, rows; } grad_span;
+
+static void dw8_span(float *dw, size_t K, const grad_span *s, const int8_t *xq, void *scratch) {
+    uint8_t *panel = scratch;
+    for (size_t k = 0; k < K; k += NR) {
+        for (size_t at = 0; at < s->tokens; at += BT_GRAD_BLOCK) {
+            const int8_t *x = xq + (s->m + at) * K + k;
+            grad_block b = grad_block_of(scratch, at / BT_GRAD_BLOCK);
+            size_t tokens = least(BT_GRAD_BLOCK, s->tokens - at), groups = up(tokens, 4) / 4;
+            for (size_t g = 0; g < groups; g++) interleave4(panel + g * NR * 4, x + 4 * g * K, K, least(4, tokens - 4 * g), K - k, 128);
+            i8_product p = {.tile = tile_u8(), .y = dw + s->n * K + k, .ldy = K, .a = b.q, .lda = G_LD, .a_step = G_STEP, .dq = b.scale, .sums = b.sums,
+                            .panels = panel, .rows = s->rows, .cols = least(NR, K - k), .groups = groups, .scale = 1, .acc = 1};
+            run_i8(&p);
+        }
     }
 }
 
 static void prod_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, size_t n0,
                           size_t n1, const bt_noise *noise, void *scratch) {
-    grad_block b = grad_block_of(scratch);
     (void)N;
-    for (size_t m = 0; m < M; m += BT_GRAD_BLOCK) {
-        size_t tokens = least(BT_GRAD_BLOCK, M - m), groups = up(tokens, 4) / 4;
+    for (size_t m = 0; m < M; m += G_DEPTH * BT_GRAD_BLOCK) {
         for (size_t n = n0; n < n1; n += G_ROWS) {
-            size_t rows = least(G_ROWS, n1 - n);
-            grad_source s = {dy + m * lddy + n, lddy, tokens, rows, dq + m, noise->rows + m, noise->salt ^ BT_NOISE_DW, (uint32_t)n};
-            grad_columns(&b, &s);
-            for (size_t k = 0; k < K; k += NR) {
-                const int8_t *x = xq + m * K + k;
-                for (size_t g = 0; g < groups; g++) interleave4(b.panel + g * NR * 4, x + 4 * g * K, K, least(4, tokens - 4 * g), K - k, 128);
-                i8_product p = {.tile = tile_u8(), .y = dw + n * K + k, .ldy = K, .a = b.q, .lda = G_LD, .a_step = G_STEP, .dq = b.scale, .sums = b.sums, .panels = b.panel,
-                                .rows = rows, .cols = least(NR, K - k), .groups = groups, .scale = 1, .acc = 1};
-                run_i8(&p);
+            grad_span span = {m, least(G_DEPTH * BT_GRAD_BLOCK, M - m), n, least(G_ROWS, n1 - n)};
+            for (size_t at = 0; at < span.tokens; at += BT_GRAD_BLOCK) {
+                grad_block b = grad_block_of(scratch, at / BT_GRAD_BLOCK);
+                grad_source s = {dy + (m + at) * lddy + n, lddy, least(BT_GRAD_BLOCK, span.tokens - at), span.rows, dq + m + at, noise->rows + m + at,
+                                 noise->salt ^ BT_NOISE_DW, (uint32_t)n};
+                grad_columns(&b, &s);
             }
+            dw8_span(dw, K, &span, xq, scratch);
         }
     }
 }
 
-static size_t int8_scratch(size_t K) { return most(i8_block_bytes(K), grad_block_bytes()); }
+static size_t int8_scratch(size_t K) { return most(i8_block_bytes(K), grad_bytes()); }
 
 #define BT_INT8_SLOTS .tern_fwd = prod_tern_fwd, .tern_dx8 = prod_tern_dx8, .tern_dw8 = prod_tern_dw8
 

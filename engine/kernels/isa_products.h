@@ -115,16 +115,27 @@ static void interleave4(uint8_t *dst, const int8_t *src, size_t ld, size_t rows,
             r[i] = edge[i];
         }
     }
-    const __m128i add = _mm_set1_epi8((char)bias);
-    BT_UNROLL for (size_t h = 0; h < NR; h += 16, dst += 64) {
-        __m128i v[4];
-        BT_UNROLL for (int i = 0; i < 4; i++) v[i] = _mm_add_epi8(_mm_loadu_si128((const __m128i *)(const void *)(r[i] + h)), add);
-        __m128i a = _mm_unpacklo_epi8(v[0], v[1]), b = _mm_unpackhi_epi8(v[0], v[1]), c = _mm_unpacklo_epi8(v[2], v[3]), d = _mm_unpackhi_epi8(v[2], v[3]);
-        _mm_storeu_si128((__m128i *)(void *)dst, _mm_unpacklo_epi16(a, c));
-        _mm_storeu_si128((__m128i *)(void *)(dst + 16), _mm_unpackhi_epi16(a, c));
-        _mm_storeu_si128((__m128i *)(void *)(dst + 32), _mm_unpacklo_epi16(b, d));
-        _mm_storeu_si128((__m128i *)(void *)(dst + 48), _mm_unpackhi_epi16(b, d));
+#if defined(__AVX512F__)                        /* quarters of 8 columns as 0 2 1 3: the unpacks within lanes leave them in order */
+    const __m256i add = _mm256_set1_epi8((char)bias);
+    __m256i v[4];
+    BT_UNROLL for (int i = 0; i < 4; i++) v[i] = _mm256_add_epi8(_mm256_permute4x64_epi64(bytes32(r[i]), 0xd8), add);
+    BT_UNROLL for (int h = 0; h < 2; h++, dst += 64) {
+        __m256i a = h ? _mm256_unpackhi_epi8(v[0], v[1]) : _mm256_unpacklo_epi8(v[0], v[1]);
+        __m256i b = h ? _mm256_unpackhi_epi8(v[2], v[3]) : _mm256_unpacklo_epi8(v[2], v[3]);
+        __m256i lo = _mm256_unpacklo_epi16(a, b), hi = _mm256_unpackhi_epi16(a, b);
+        _mm256_storeu_si256((__m256i *)(void *)dst, _mm256_permute2x128_si256(lo, hi, 0x20));
+        _mm256_storeu_si256((__m256i *)(void *)(dst + 32), _mm256_permute2x128_si256(lo, hi, 0x31));
     }
+#else
+    const __m128i add = _mm_set1_epi8((char)bias);
+    __m128i v[4];
+    BT_UNROLL for (int i = 0; i < 4; i++) v[i] = _mm_add_epi8(_mm_loadu_si128((const __m128i *)(const void *)r[i]), add);
+    __m128i a = _mm_unpacklo_epi8(v[0], v[1]), b = _mm_unpackhi_epi8(v[0], v[1]), c = _mm_unpacklo_epi8(v[2], v[3]), d = _mm_unpackhi_epi8(v[2], v[3]);
+    _mm_storeu_si128((__m128i *)(void *)dst, _mm_unpacklo_epi16(a, c));
+    _mm_storeu_si128((__m128i *)(void *)(dst + 16), _mm_unpackhi_epi16(a, c));
+    _mm_storeu_si128((__m128i *)(void *)(dst + 32), _mm_unpacklo_epi16(b, d));
+    _mm_storeu_si128((__m128i *)(void *)(dst + 48), _mm_unpackhi_epi16(b, d));
+#endif
 }
 
 static void pack_fwd_panel(uint8_t *dst, const int8_t *codes, size_t K, size_t rows) {
