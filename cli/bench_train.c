@@ -71,6 +71,25 @@ static void put_json(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
     bt_json_int(&j, "accum", c->accum);
     bt_json_int(&j, "steps", r->steps - WARMUP);
     bt_json_str(&j, "cpu", bt_cpu_get()->model);
+    if (r->profile.n > 0) {
+        bt_json_array(&j, "profile");
+        for (size_t i = 0; i < r->profile.n; i++) {
+            const bt_profile_row *row = &r->profile.rows[i];
+            bt_json_object(&j, NULL);
+            bt_json_str(&j, "op", row->name);
+            bt_json_num(&j, "ms", row->ms);
+            bt_json_num(&j, "step_frac", row->frac);
+            bt_json_num(&j, "calls", row->calls);
+            if (row->bound > 0) {
+                bt_json_num(&j, "rate", row->rate);
+                bt_json_str(&j, "unit", row->unit);
+                bt_json_num(&j, "peak_frac", row->rate / row->bound);
+                bt_json_str(&j, "peak", row->bound_name);
+            }
+            bt_json_end(&j, '}');
+        }
+        bt_json_end(&j, ']');
+    }
     bt_json_end(&j, '}');
 }
 
@@ -93,6 +112,11 @@ static void put_text(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
     if (cost->known)
         bt_text_printf(out, "  %-14s costs %+.1f %% of a plain step, %+.1f %% of its processor time\n", "reproducible", 100 * cost->step_frac, 100 * cost->cpu_frac);
     bt_text_printf(out, "  %-14s %.4f after %lld steps, %llu parameters\n", "loss", r->loss, (long long)r->steps, (unsigned long long)r->params);
+    for (size_t i = 0; i < r->profile.n; i++) {
+        char line[200];
+        bt_profile_text(line, sizeof line, &r->profile.rows[i]);
+        bt_text_printf(out, "  %s\n", line);
+    }
     bt_text_printf(out, "  (median of %lld steps after %d)\n", (long long)r->steps - WARMUP, WARMUP);
 }
 

@@ -60,7 +60,7 @@ static void *thread_scratch(int thread) {
 
 /* ---- profile: what each operation costs, when asked -------------------------------------------------------------------- */
 static struct {
-    bool on;
+    bool on, held;
     size_t n;
     bt_op_profile row[BT_OPS_MAX];
 } profile;
@@ -69,6 +69,8 @@ void bt_ops_profile(bool on) {
     if (on) memset(&profile, 0, sizeof profile);
     profile.on = on;
 }
+
+void bt_ops_profile_hold(bool hold) { profile.held = hold; }
 
 size_t bt_ops_profile_rows(bt_op_profile *rows, size_t max) {
     size_t n = profile.n < max ? profile.n : max;
@@ -87,7 +89,7 @@ static bt_op_profile *profile_row(const char *name) {
 
 /* bt_parallel_for, timed under `name` when the profile is on: ops are multiply-adds counted twice, bytes what memory must move */
 static void run(const char *name, double ops, double bytes, size_t n, size_t grain, bt_range_fn fn, void *ctx) {
-    if (!profile.on) {
+    if (!profile.on || profile.held) {
         bt_parallel_for(n, grain, fn, ctx);
         return;
     }

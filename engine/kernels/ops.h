@@ -23,6 +23,7 @@ typedef struct bt_op_profile {
 } bt_op_profile;
 enum { BT_OPS_MAX = 40 };
 void bt_ops_profile(bool on);                   /* true: start from zero */
+void bt_ops_profile_hold(bool hold);            /* true: count nothing until false, keep what there is */
 size_t bt_ops_profile_rows(bt_op_profile *rows, size_t max);
 
 void bt_op_rmsnorm(float *y, float *rstd, const float *x, const float *gain, float eps, size_t rows, size_t C);

@@ -71,6 +71,8 @@ struct bt_trainer {
     bt_evaluator *evaluator;                    /* NULL: no validation data */
     bt_reducer *reducer;
     bt_meter meter;
+    bt_profile profile;
+    double rss_peak_mib;                        /* before a profile measured the machine; 0: not yet */
     bt_telemetry telemetry;
     bt_guard guard;
     bt_loss_scale loss_scale;

@@ -198,7 +198,10 @@ static bt_code evaluate_if_due(bt_trainer *t, bool *done, bt_err *err) {
     *done = t->evaluator && (every(t->at.step, t->cfg.eval_every) || at_end(t));
     if (!*done) return BT_OK;
     int64_t start = bt_now_ns();
-    BT_TRY(bt_trainer_evaluate(t, err));
+    bt_profile_hold(true);
+    bt_code code = bt_trainer_evaluate(t, err);
+    bt_profile_hold(false);
+    BT_TRY(code);
     bt_meter_exclude(&t->meter, bt_now_ns() - start);
     return BT_OK;
 }
@@ -237,7 +240,20 @@ static void announce(bt_trainer *t) {
 
 /* ---- run ------------------------------------------------------------------------------------------------------------ */
 
+static void tell_profile(bt_trainer *t) {
+    bt_profile *p = &t->profile;
+    char line[200];
+    t->rss_peak_mib = bt_rss_peak_mib();
+    bt_profile_close(p, (bt_prec)t->cfg.precision);
+    if (t->rank != 0) return;
+    for (size_t i = 0; i < p->n; i++) {
+        bt_profile_text(line, sizeof line, &p->rows[i]);
+        bt_telemetry_event(&t->telemetry, "profile", BT_EV_INFO, t->at.step - 1, NULL, "%s", line);
+    }
+}
+
 static bt_code train(bt_trainer *t, bt_err *err) {
+    const int64_t last = t->stop_at > 0 && t->stop_at < t->cfg.steps ? t->stop_at : t->cfg.steps;
     bt_stats_begin(t);
     bt_meter_open(&t->meter);
     while (!at_end(t) && !at_stop(t)) {
@@ -246,12 +262,14 @@ static bt_code train(bt_trainer *t, bt_err *err) {
         bool evaluated;
         BT_TRY(bt_train_step(t, &outcome, err));
         bt_meter_close(&t->meter, values);
+        if (t->cfg.profile) bt_profile_step(&t->profile, t->at.step - t->first_step, last - t->first_step, values[BT_MR_STEP_TIME]);
 
         BT_TRY(evaluate_if_due(t, &evaluated, err));
         BT_TRY(record(t, &outcome, evaluated, values, err));
         BT_TRY(checkpoint_if_due(t, err));
         BT_TRY(bt_control_obey(t, err));
     }
+    if (t->cfg.profile) tell_profile(t);
     return bt_telemetry_flush(&t->telemetry, err);
 }
 
@@ -268,7 +286,7 @@ static bt_code leave(bt_trainer *t, bt_err *err) {
 
 static bt_code result(bt_trainer *t, bt_train_result *out, bt_err *err) {
     memset(out, 0, sizeof *out);
-    double rss = bt_rss_peak_mib();
+    double rss = t->rss_peak_mib > 0 ? t->rss_peak_mib : bt_rss_peak_mib();
     BT_TRY(bt_all_reduce_f64(t->mesh.world, &rss, 1, BT_SUM, err));
     for (int m = 0; m < BT_MR_COUNT; m++) out->step_ms[m] = bt_telemetry_median(&t->telemetry, (bt_rank_metric)m);
     bt_telemetry_extremes(&t->telemetry, BT_MR_STEP_TIME, &out->step_ms_min, &out->step_ms_max);
@@ -287,6 +305,7 @@ static bt_code result(bt_trainer *t, bt_train_result *out, bt_err *err) {
     out->skipped = t->at.step - t->at.updates;
     out->params = bt_model_count(&t->model_cfg).params;
     out->stopped = t->stopped;
+    out->profile = t->profile;
     memcpy(out->checkpoint, t->ckpt_path, sizeof out->checkpoint);
     memcpy(out->trouble, t->ckpt_trouble, sizeof out->trouble);
     return BT_OK;

@@ -8,6 +8,7 @@
 
 #include "engine/base/place.h"
 #include "engine/base/sink.h"
+#include "engine/train/profile.h"
 #include "engine/train/request.h"
 #include "engine/train/run_cfg.h"
 
@@ -38,6 +39,7 @@ typedef struct bt_train_result {
     uint64_t params;
     bool stopped;                       /* asked to stop before the end */
     char checkpoint[1024];              /* newest, "" when none */
+    bt_profile profile;                 /* train.profile: of rank 0; n 0 otherwise */
     char trouble[240];                  /* why the last checkpoint could not be written, "" when it could */
 } bt_train_result;
 
