@@ -101,7 +101,8 @@ static void put_data(bt_text *out, const char *s) {
             s += 2;
         } else if (!text && (isdigit((unsigned char)*s) || *s == '-')) {
             size_t n = strspn(s, "0123456789+-.eE");
-            if (n > 9 && n < 32 && memchr(s, '.', n)) bt_text_printf(out, "%.7g", strtod(s, NULL));
+            double v = strtod(s, NULL);
+            if (n > 9 && n < 32 && memchr(s, '.', n)) bt_text_printf(out, fabs(v) < 1e7 ? "%.7g" : "%.13g", v);     /* times of day to the millisecond */
             else bt_text_putn(out, s, n);
             s += n;
         } else {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include "monitor/job/job.h"
 #include "monitor/job/proc.h"
 
+enum { VIEWER_NICE = 10 };              /* whoever watches, or attacks the watcher, comes after the ranks */
 static const int64_t TICK_NS = 200000000, KILL_AFTER_NS = 300000000, LAST_WORDS_NS = 2000000000;
 
 /* ---- signals --------------------------------------------------------------------------------------------------------- */
@@ -384,6 +386,7 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     job->output.note_ctx = job;
     bt_err why = BT_ERR_INIT;
     if (job->s->viewer && bt_companion_start(&job->viewer, job->s->viewer, &why) != BT_OK) bt_job_show(job, BT_EV_WARN, why.msg);
+    if (job->viewer.pid > 0) setpriority(PRIO_PROCESS, (id_t)job->viewer.pid, VIEWER_NICE);
     return BT_OK;
 }
 

@@ -16,8 +16,9 @@ sqlite3 "$BITRAIN_STORE" "UPDATE event SET title = '$evil' WHERE seq = (SELECT m
 
 "$BITRAIN" report base -o "$dir/r.html" 2>"$dir/err" || { cat "$dir/err"; exit 1; }
 "$BITRAIN" report last >"$dir/again.html" || bad "to standard output"
-# the time it was made differs, nothing else
-cmp -s <(sed 's/"made_s":[0-9]*//' "$dir/r.html") <(sed 's/"made_s":[0-9]*//' "$dir/again.html") || bad "the same report twice differs"
+# the time it was made differs, and how old the record was then; nothing else
+same() { sed -E 's/"(made_s|age_s)":[0-9.]*//g' "$1"; }
+cmp -s <(same "$dir/r.html") <(same "$dir/again.html") || bad "the same report twice differs"
 [ "$(stat -c %s "$dir/r.html")" -lt 3000000 ] || bad "$(stat -c %s "$dir/r.html") bytes"
 [ ! -e "$dir/r.html.part" ] || bad "a part is left behind"
 
@@ -39,6 +40,10 @@ done
 text_of 2 >"$dir/data.json"
 sqlite3 :memory: "SELECT 1 FROM (SELECT readfile('$dir/data.json') AS d) WHERE json_valid(d) AND json_extract(d, '\$.run') = 'base' AND json_extract(d, '\$.answers.\"runs/base/head\".head.newest_step') = 299
     AND instr(json_extract(d, '\$.answers.\"runs/base/events\"'), 'hacked') > 0" | grep -q 1 || bad "the data is not JSON, or not of this run"
+# times of day keep their milliseconds although fractions are cut short
+lasted=$(sqlite3 -readonly "$BITRAIN_STORE" "SELECT printf('%.2f', (ended_us - started_us) / 1e6) FROM attempt ORDER BY attempt LIMIT 1")
+sqlite3 :memory: "SELECT printf('%.2f', json_extract(d, '\$.answers.\"runs/base\".attempts[0].ended_s') - json_extract(d, '\$.answers.\"runs/base\".attempts[0].started_s')) FROM (SELECT readfile('$dir/data.json') AS d)" |
+    grep -qx "$lasted" || bad "the first attempt did not last $lasted s in the report"
 
 "$BITRAIN" report nobody -o "$dir/n.html" 2>"$dir/err"; [ $? -eq 3 ] || bad "a run that is not there: status $?"
 [ ! -e "$dir/n.html" ] || bad "a file for a run that is not there"

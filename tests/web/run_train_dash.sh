@@ -21,19 +21,25 @@ url=$(grep -ho 'http://[^ ]*#token=[0-9a-f]*' "$dir/out" "$dir/err" | head -1)
 port=${url#http://127.0.0.1:}; port=${port%%/*}
 token=${url##*=}
 req() { exec 3<>"/dev/tcp/127.0.0.1/$port" || return 1; printf '%s %s HTTP/1.1\r\nHost: 127.0.0.1:%s\r\nConnection: close\r\nAuthorization: Bearer %s\r\nAccept-Encoding: gzip\r\n%b' "$1" "$2" "$port" "$token" "${3:-\r\n}" >&3; timeout 20 cat <&3 | tr -d '\0'; exec 3>&- 3<&-; }
-ask() { local body="{\"run\":\"demo\",\"verb\":\"$1\"}"; req POST /api/v1/control "Origin: http://127.0.0.1:$port\r\nX-Bitrain-Control: 1\r\nContent-Length: ${#body}\r\n\r\n$body"; }
+ask() { local body="{\"run\":\"demo\",\"verb\":\"$1\"${2:+,\"value\":\"$2\"}}"; req POST /api/v1/control "Origin: http://127.0.0.1:$port\r\nX-Bitrain-Control: 1\r\nContent-Length: ${#body}\r\n\r\n$body"; }
 state() { req GET /api/v1/runs/demo/head | grep -o '"state":"[a-z]*"' | cut -d'"' -f4; }
 until_state() { for _ in $(seq 300); do [ "$(state)" = "$1" ] && return; sleep 0.1; done; bad "the run never was $1 (it is $(state))"; }
 [ "$(stat -c %a "$dir/bitrain/dash-$port.token")" = 600 ] || bad "mode of the token's file"
 req GET / | head -1 | grep -q ' 200 ' || bad "the page"
 req GET /api/v1/runs | grep -q '"run":"demo"' || bad "the run is not listed"
 until_state running
+for c in /proc/[0-9]*/stat; do                         # it comes after the ranks wherever both want a core
+    if read -r -a f <"$c" && [ "${f[3]}" = "$pid" ] && tr '\0' ' ' <"${c%stat}cmdline" | grep -q ' dash '; then [ "${f[18]}" = 10 ] || bad "the dashboard's niceness is ${f[18]}"; nice_seen=1; fi
+done 2>/dev/null
+[ -n "${nice_seen:-}" ] || bad "no dashboard among the children of the run"
 for _ in $(seq 200); do req GET '/api/v1/runs/demo/series?metric=loss&width=100' | grep -q '"mean":\[[0-9]' && break; sleep 0.1; done
 req GET '/api/v1/runs/demo/series?metric=loss&width=100' | grep -q '"mean":\[[0-9]' || bad "no loss arrived"
 ask pause | grep -q '"ok":true' || bad "pause: $(ask pause | tail -1)"
 until_state paused
 ask resume | grep -q '"ok":true' || bad "resume"
 until_state running
+ask set lr_factor=0.5 | grep -q '"ok":true' || bad "learning rate"
+ask set lr_factor=no | grep -q '"error"' || bad "a learning rate that is no number was taken"
 ask checkpoint | grep -q '"ok":true' || bad "checkpoint"
 ask stop | grep -q '"ok":true' || bad "stop"
 for _ in $(seq 300); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done

@@ -79,21 +79,40 @@ export async function control(run, verb, value) {
     body: JSON.stringify(value ? { run, verb, value } : { run, verb }) });
 }
 
-// ticks of a run, with the place in its record (ATTEMPT.STEP.EVENT); the stream is closed while the page is hidden, so many tabs do not use up the browser's connections
+// ticks of a run, with the place in its record (ATTEMPT.STEP.EVENT). Browsers allow few connections to a host, so the tabs of a run share one:
+// whoever holds the lock listens and tells the others; a hidden tab lets go of it. Where a page may not lock (no https, not this machine), each
+// tab listens for itself.
 export function follow(run, ontick, onstate) {
   if (report) return () => {};
-  let source = null;
-  const open = () => {
-    if (source || document.hidden) return;
+  const name = `bitrain ${run}`, others = navigator.locks && new BroadcastChannel(name);
+  let source = null, leave = null;
+  const heard = (m) => (m.state ? onstate(m.state) : ontick(m.data, m.id));
+  const tell = (m) => { heard(m); if (others) others.postMessage(m); };
+  const listen = () => {
     source = new EventSource(`/api/v1/runs/${run}/stream`);
-    source.onopen = () => onstate("live");
-    source.onerror = () => onstate("offline");
-    source.addEventListener("tick", (e) => { try { ontick(JSON.parse(e.data), e.lastEventId); } catch { ontick(null, ""); } });
-    source.addEventListener("resync", () => ontick(null, ""));
+    source.onopen = () => tell({ state: "live" });
+    source.onerror = () => tell({ state: "offline" });
+    source.addEventListener("tick", (e) => { let data = null; try { data = JSON.parse(e.data); } catch { /* then everything is asked for anew */ } tell({ data, id: data ? e.lastEventId : "" }); });
+    source.addEventListener("resync", () => tell({ data: null, id: "" }));
   };
-  const shut = () => { if (source) source.close(); source = null; };
-  const seen = () => { if (document.hidden) shut(); else open(); };
+  const join = () => {
+    if (leave || document.hidden) return;
+    const quit = new AbortController();
+    let release = null;
+    if (others) {
+      others.onmessage = (e) => heard(e.data);
+      navigator.locks.request(name, { signal: quit.signal }, () => { listen(); return new Promise((done) => { release = done; }); }).catch(() => { /* left before its turn */ });
+    } else listen();
+    leave = () => {
+      if (source) source.close();
+      source = leave = null;
+      quit.abort();
+      if (release) release();
+      if (others) others.onmessage = null;
+    };
+  };
+  const seen = () => { if (!document.hidden) join(); else if (leave) leave(); };
   document.addEventListener("visibilitychange", seen);
-  open();
-  return () => { document.removeEventListener("visibilitychange", seen); shut(); };
+  join();
+  return () => { document.removeEventListener("visibilitychange", seen); if (leave) leave(); if (others) others.close(); };
 }

@@ -12,6 +12,7 @@ import { ternaryPage, eventsPage } from "./page_more.js";
 const pages = [["overview", "Overview", overviewPage], ["ranks", "Ranks", ranksPage], ["steps", "Step breakdown", stepsPage], ["comm", "Communication", commPage],
   ["ternary", "Ternary", ternaryPage], ["events", "Events and goodput", eventsPage], ["system", "System", systemPage]];
 const calm = 250;                                    // at most four refetches a second, however fast the run is
+const silence = 5000;                                // without a tick for so long, a live run is asked
 const main = document.getElementById("main"), top = document.getElementById("top");
 let server = { control: false }, open = null;        // open: what belongs to the page shown, closed when it goes
 
@@ -87,7 +88,7 @@ function showRun(ctx, mine, parts, reload, reset, tools) {
     server.control && !report ? h("div", { class: "row" }, buttons) : "");
   const tab = top.querySelector("[aria-current]");
   tab.parentNode.scrollLeft = tab.offsetLeft - (tab.parentNode.clientWidth - tab.offsetWidth) / 2;       // in a narrow window: the page shown is in sight
-  let last = 0, timer = 0, attempts = 0, known = "", stale = false, newest = null;
+  let last = 0, timer = 0, attempts = 0, known = "", stale = false, newest = null, told = performance.now();
   const heads = (d) => {
     ctx.head = d;
     buttons.hidden = !d.live;
@@ -119,6 +120,7 @@ function showRun(ctx, mine, parts, reload, reset, tools) {
     if (d && open === mine) heads(d);
   };
   const soon = (id) => {
+    told = performance.now();
     const place = id.split(".").filter((v, i) => i !== 1).join();
     stale = stale || !place || place !== known;
     known = place;
@@ -126,7 +128,9 @@ function showRun(ctx, mine, parts, reload, reset, tools) {
   };
   page[2](main, ctx);
   fresh();
-  mine.closing.push(() => clearTimeout(timer), follow(run, (d, id) => { if (d && d.head) newest = d.head; soon(id); }, (s) => { stream.textContent = s === "live" ? "" : "connection lost, trying again"; }));
+  // a proxy that keeps the stream to itself: ask now and then while the run lives
+  const patience = setInterval(() => { if (!report && !document.hidden && ctx.head && ctx.head.live && performance.now() - told > silence) fresh(); }, silence);
+  mine.closing.push(() => { clearTimeout(timer); clearInterval(patience); }, follow(run, (d, id) => { if (d && d.head) newest = d.head; soon(id); }, (s) => { stream.textContent = s === "live" ? "" : "connection lost, trying again"; }));
 }
 
 function fail(e) {

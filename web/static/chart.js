@@ -96,7 +96,7 @@ export class Chart {
         const b = push(spread(l.lo, where[i], x.length), { stroke: "transparent", width: 0, points: { show: false } });
         bands.push({ series: [a, b], fill: `${tone}24` });
       }
-      if (keep > 0) push(y, { stroke: `${tone}55`, width: 1, points: { show: false }, spanGaps: false });
+      if (keep > 0) push(y, { stroke: `${tone}77`, width: 1, points: { show: false }, spanGaps: false });
       const smooth = keep > 0 ? spread(ema(l.y, keep, l.n), where[i], x.length) : y;
       push(smooth, { stroke: tone, width: l.sparse ? 1.5 : 1.8, points: { show: l.x.length < 3 || (l.sparse && l.x.length <= 40), size: 5, fill: tone }, spanGaps: !!l.sparse, dash: lines.length > 1 ? dashes[i % 4] : undefined });
       this.shown.push({ label: l.label, color: l.color, values: y, smooth, keep });

@@ -45,7 +45,7 @@ export function ternaryPage(root, ctx) {
     },
     sentence(d) {
       const at = filled(d, what), n = at.length, mean = (i) => d.layers.rows.reduce((s, r) => s + (r[what][i] || 0), 0) / d.layers.rows.length;
-      return n ? `${n} samples from step ${count(d.layers.sampled[at[0]])} to ${count(d.layers.sampled[at[n - 1]])}; on average ${show(mean(at[0]))} in the first and ${show(mean(at[n - 1]))} in the newest.` : "";
+      return n === 1 ? `One sample, at step ${count(d.layers.sampled[at[0]])}: ${show(mean(at[0]))} on average.` : n ? `${n} samples from step ${count(d.layers.sampled[at[0]])} to ${count(d.layers.sampled[at[n - 1]])}; on average ${show(mean(at[0]))} in the first and ${show(mean(at[n - 1]))} in the newest.` : "";
     },
     table: (d) => ({ columns: [{ title: "tensor", cell: name }, ...filled(d, what).map((i) => ({ title: `step ${count(d.layers.sampled[i])}`, num: true, cell: (r) => show(r[what][i]) }))], rows: d.layers.rows }),
     keys: (e) => map && map.key(e), close: () => map && map.close(),
