@@ -12,7 +12,7 @@
 #include "monitor/job/scratch.h"
 #include "monitor/job/supervisor.h"
 
-enum { BT_JOB_LOCAL_RANKS = 256 };
+enum { BT_JOB_LOCAL_RANKS = 256, BT_JOB_FAR_RANKS = 64 };
 
 struct bt_job {
     const bt_job_setup *s;
@@ -36,6 +36,8 @@ struct bt_job {
     int64_t oom_before;
     struct { int rank, pid; } ranks[BT_JOB_LOCAL_RANKS];
     int n_ranks;                        /* of this host, as they told */
+    struct { int rank; char host[BT_HOST_MAX]; } far[BT_JOB_FAR_RANKS];     /* of other hosts, for messages */
+    int n_far;
     bool connected;                     /* a rank greeted in this attempt */
     bool complete;                      /* and told its result */
 

@@ -50,6 +50,35 @@ static int say(char *out, size_t size, const seen *s) {
     return snprintf(out, size, "%s of step %lld", places[s->at].words, (long long)s->step + 1);
 }
 
+/* those without a slot: "rank 3", "ranks 2, 3 and 5 more"; the only one, or -1 */
+static int say_unseen(const bt_places *p, char *out, size_t size) {
+    int n = 0, only = -1;
+    size_t used = 0;
+    out[0] = '\0';
+    for (int r = 0; r < p->n; r++) {
+        if (look(&p->slot[r]).at != BT_AT_NOWHERE) continue;
+        if (n < 4) used += (size_t)snprintf(out + used, size - used, n ? ", %d" : "%d", r);
+        only = n++ ? -1 : r;
+    }
+    if (n > 4) snprintf(out + used, size - used, " and %d more", n - 4);
+    return only;
+}
+
+/* all that are seen wait in one place for somebody who is not seen */
+static bool waits_for_unseen(const bt_places *p, const seen *last, const seen *first, int known) {
+    return known < p->n && places[last->at].waits && last->at != BT_AT_START && last->at != BT_AT_PAUSE && last->at != BT_AT_END && !before(last, first);
+}
+
+/* when the last of those that are seen came there */
+static int64_t latest(const bt_places *p) {
+    int64_t ns = 0;
+    for (int r = 0; r < p->n; r++) {
+        seen s = look(&p->slot[r]);
+        if (s.at != BT_AT_NOWHERE && s.since_ns > ns) ns = s.since_ns;
+    }
+    return ns;
+}
+
 bool bt_places_tell(const bt_places *p, int64_t now_ns, char *out, size_t size, int *rank) {
     seen last, first;
     int n_last, who, known;
@@ -60,7 +89,11 @@ bool bt_places_tell(const bt_places *p, int64_t now_ns, char *out, size_t size, 
     say(here, sizeof here, &last);
     say(there, sizeof there, &first);
     double s = (double)(now_ns - last.since_ns) / 1e9;
-    if (!before(&last, &first)) snprintf(out, size, "%s %s since %.1f s", known == 1 ? "the rank is" : "all ranks are", here, s);
+    if (waits_for_unseen(p, &last, &first, known)) {
+        char who_not[64];
+        *rank = say_unseen(p, who_not, sizeof who_not);
+        snprintf(out, size, "the ranks of this host are %s since %.1f s; rank%s %s %s not", here, s, *rank < 0 ? "s" : "", who_not, *rank < 0 ? "are" : "is");
+    } else if (!before(&last, &first)) snprintf(out, size, "%s %s since %.1f s", known == 1 ? "the rank is" : "all ranks are", here, s);
     else if (n_last == 1) {
         *rank = who;
         snprintf(out, size, "rank %d is %s since %.1f s; %s %s", who, here, s, known == 2 ? "the other" : "others wait", there);
@@ -78,6 +111,21 @@ bool bt_places_slow(bt_places *p, int64_t now_ns, double limit_s, char *out, siz
     p->told[*rank] = last.since_ns;
     say(here, sizeof here, &last);
     snprintf(out, size, "rank %d is %s since %.1f s, the others wait for it", *rank, here, s);
+    return true;
+}
+
+bool bt_places_missing(bt_places *p, int64_t now_ns, double limit_s, char *out, size_t size, int *rank) {
+    seen last, first;
+    int n_last, who, known;
+    char here[80], unseen[64];
+    if (!p->slot || !survey(p, &last, &n_last, &who, &first, &known) || !waits_for_unseen(p, &last, &first, known)) return false;
+    const int64_t since = latest(p);
+    const double s = (double)(now_ns - since) / 1e9;
+    *rank = say_unseen(p, unseen, sizeof unseen);
+    if (s < limit_s || p->told[who] == since) return false;
+    p->told[who] = since;
+    say(here, sizeof here, &last);
+    snprintf(out, size, *rank >= 0 ? "rank %s is not %s, where the others wait since %.1f s" : "one of the ranks %s is not %s, where the others wait since %.1f s", unseen, here, s);
     return true;
 }
 

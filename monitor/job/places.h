@@ -24,9 +24,13 @@ void bt_places_close(bt_places *p);     /* accepts all-zero */
 /* in a rank: its slot of the file, or NULL where there is none (a rank of another host) */
 bt_place *bt_places_map(const char *path, int rank);
 
-/* "rank 1 is in data of step 18 since 41 s; the others in the exchange of step 18". rank: the only one behind, or -1. false: nothing known */
+/* "rank 1 is in data of step 18 since 41 s; the others in the exchange of step 18"; where all of this host wait and others are
+ * elsewhere: "the ranks of this host are in the exchange of step 18 since 41 s; rank 3 is not". rank: the only one behind, or -1. false: nothing known */
 bool bt_places_tell(const bt_places *p, int64_t now_ns, char *out, size_t size, int *rank);
 /* a rank that is alone behind and has been where it is for longer than limit_s; once a stay. false: none */
 bool bt_places_slow(bt_places *p, int64_t now_ns, double limit_s, char *out, size_t size, int *rank);
+/* the same for ranks of other hosts, which have no slot here: every rank of this host has waited for longer than limit_s in the same
+ * place, so one that is not seen has not come there (or the link to it is down). rank: the only one it can be, or -1 */
+bool bt_places_missing(bt_places *p, int64_t now_ns, double limit_s, char *out, size_t size, int *rank);
 
 #endif

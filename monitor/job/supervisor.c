@@ -16,6 +16,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "monitor/job/far.h"
 #include "monitor/job/job.h"
 #include "monitor/job/proc.h"
 
@@ -127,7 +128,7 @@ static bt_code start_attempt(bt_job *job, bt_err *err) {
     for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
         if (keep[i] >= 0) l.inherit[l.n_inherit++] = keep[i];
     job->last_step = -1;
-    job->n_ranks = 0;
+    job->n_ranks = job->n_far = 0;
     job->connected = job->complete = job->hung = job->restarting = false;
     job->oom_before = bt_proc_oom_kills();
     job->started_ns = bt_now_ns();
@@ -175,12 +176,21 @@ static void name_culprit(const bt_job *job, int64_t now_ns, char *out, size_t si
     if (*rank < 0) *rank = behind;
 }
 
+static const char *host_of(const bt_job *job, int rank) {
+    for (int i = 0; i < job->n_far; i++)
+        if (job->far[i].rank == rank) return job->far[i].host;
+    return "unknown";
+}
+
 static void check_slow(bt_job *job, int64_t now) {
-    char what[200];
+    char what[240];
     int rank;
-    const double limit = 10 * bt_health_median_s(&job->health);
-    if (limit <= 0 || job->health.paused || job->stop_asked || !bt_places_slow(&job->places, now, limit > 2 ? limit : 2, what, sizeof what, &rank)) return;
-    bt_job_event(job, "slow", BT_EV_WARN, rank, "%s", what);
+    double limit = 10 * bt_health_median_s(&job->health);
+    if (limit <= 0 || job->health.paused || job->stop_asked) return;
+    if (limit < 2) limit = 2;
+    if (bt_places_slow(&job->places, now, limit, what, sizeof what, &rank)) bt_job_event(job, "slow", BT_EV_WARN, rank, "%s", what);
+    else if (job->s->hosts[0] && bt_places_missing(&job->places, now, limit, what, sizeof what, &rank))
+        bt_job_event(job, "slow", BT_EV_WARN, rank, "%s%s%s%s", what, rank >= 0 ? " (host " : "", rank >= 0 ? host_of(job, rank) : "", rank >= 0 ? ")" : "");
 }
 
 static void check_health(bt_job *job) {
@@ -345,6 +355,7 @@ static bt_code attempts(bt_job *job, bt_err *err) {
         job->result->attempts++;
         bt_end end = watch_attempt(job);
         job->result->end = end;
+        if (end.kind != BT_END_DONE) bt_far_sweep(s->hosts);
         if (end.kind == BT_END_DONE || end.kind == BT_END_STOPPED_NOW) return BT_OK;
         bt_end_tell(&end, told, sizeof told);
         const bt_restart r = bt_restart_decide(&job->history, &end, job->from.step, s->max_restarts);
@@ -374,6 +385,7 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     job->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     if (job->signals < 0) return bt_fail_errno(err, BT_IO, errno, "cannot take signals");
     bt_scratch_sweep();
+    bt_far_sweep(job->s->hosts);
     BT_TRY(bt_scratch_create(&job->scratch, job->s->ranks, err));
     snprintf(path, sizeof path, "%s/wire", job->scratch.tmp);
     BT_TRY(bt_wire_listen(&job->wire, path, err));

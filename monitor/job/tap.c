@@ -15,6 +15,12 @@ static void on_ranks(void *ctx, const bt_rank_info *ranks, size_t n) {
     char host[BT_HOST_MAX] = "";
     gethostname(host, sizeof host - 1);
     job->n_ranks = 0;
+    job->n_far = 0;
+    for (size_t i = 0; i < n && job->n_far < BT_JOB_FAR_RANKS; i++) {
+        if (strcmp(ranks[i].host, host) == 0) continue;
+        job->far[job->n_far].rank = ranks[i].rank;
+        snprintf(job->far[job->n_far++].host, sizeof job->far[0].host, "%s", ranks[i].host);
+    }
     for (size_t i = 0; i < n && job->n_ranks < BT_JOB_LOCAL_RANKS; i++) {
         if (strcmp(ranks[i].host, host) != 0) continue;
         job->ranks[job->n_ranks].rank = ranks[i].rank;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # --hosts: two hosts made of network namespaces (own network, own host name, a stand-in for ssh): a run across both, the same
-# losses as on one host; a far host's daemon killed, and the run goes on. Needs root.
+# losses as on one host; a far rank that stands still is named; a far host's daemon killed, and the run goes on; what its ranks left
+# in /dev/shm is removed. Needs root.
 # timeout: 180
 . "$BT_SRC/tests/cli/train_lib.sh"
 [ "$(id -u)" = 0 ] || skip "network namespaces need root"
@@ -30,7 +31,7 @@ cat >bin/ssh <<END
 #!/bin/sh
 while [ "\${1#-}" != "\$1" ]; do case \$1 in -x|-n|-q|-f) shift;; *) shift 2;; esac; done
 host=\$1; shift
-exec ip netns exec "$ns\${host##*.}" unshare -u sh -c "hostname node\${host##*.}; \$*"
+exec ip netns exec "$ns\${host##*.}" unshare -um sh -c "hostname node\${host##*.}; mount -t tmpfs none '$TMPDIR'; \$*"
 END
 chmod +x bin/ssh
 printf '10.77.%d.1 slots=1\n10.77.%d.2 slots=1\n' $id $id >hosts.txt
@@ -47,6 +48,24 @@ got=$?
 [ $got -eq 0 ] || { fault "exit $got of a run on two hosts"; tail -n 5 err; cat runs/far/log.txt 2>/dev/null | tail -n 10; }
 [ "$(q "SELECT group_concat(host) FROM (SELECT host FROM ranks WHERE run='far' ORDER BY rank)")" = node1,node2 ] || fault "hosts: $(q "SELECT rank, host FROM ranks WHERE run='far'")"
 losses far | cmp -s - near.txt || fault "two hosts give other losses than one"
+
+# a far rank stands still: nobody of this host sees it, but all wait for it
+far_rank() { for p in $(ip netns pids ${ns}2); do [ "$(cat /proc/$p/comm 2>/dev/null)" = bitrain ] && echo $p; done; }
+"${here[@]}" "$BITRAIN" "${run[@]}" --steps 200 --hosts hosts.txt --name still >s.out 2>s.err &
+job=$!
+started+=($job)
+if wait_step still 20; then
+    p=$(far_rank | tail -n 1)
+    kill -STOP $p
+    for i in $(seq 200); do
+        [ "$(q "SELECT count(*) FROM events WHERE run='still' AND kind='slow'")" -gt 0 ] && break
+        sleep 0.1
+    done
+    kill -CONT $p
+    q "SELECT rank, title FROM events WHERE run='still' AND kind='slow'" | grep -qE '^1,rank 1 is not in the exchange of step [0-9]+, where the others wait since .* \(host node2\)' ||
+        fault "a far rank that stands still: $(q "SELECT rank, title FROM events WHERE run='still'")"
+    wait $job || fault "exit $? after a rank of another host stood still"
+fi
 
 # the far daemon dies: noticed at once, restarted
 "${here[@]}" "$BITRAIN" "${run[@]}" --hosts hosts.txt --name lost >l.out 2>l.err &
@@ -68,5 +87,7 @@ timeout 60 "${here[@]}" "$BITRAIN" "${run[@]}" --hosts wrong.txt --name wrong >o
 got=$?
 [ $got -eq 1 ] || [ $got -eq 0 ] || fault "exit $got with rank 0 elsewhere"
 # one file system: the socket is there all the same; on real hosts it is not
-rm -f /dev/shm/vader_segment.node[12].*         # of killed ranks on other hosts: nobody can sweep those from here
+left() { ls /dev/shm/ | grep "^vader_segment.node[12]\."; }
+for i in $(seq 150); do [ -z "$(left)" ] && break; sleep 0.1; done
+[ -z "$(left)" ] || { fault "left on a far host: $(left)"; rm -f /dev/shm/vader_segment.node[12].*; }
 finish

@@ -116,10 +116,36 @@ static void the_dead_have_been_somewhere(void **state) {
     bt_places_close(&p);
 }
 
+/* ranks of other hosts have no slot here: that they are late shows in how long the others wait */
+static void a_far_rank_that_does_not_come(void **state) {
+    (void)state;
+    char out[200];
+    bt_places p;
+    int rank;
+    open_places(&p, 4);
+    put(&p, 0, BT_AT_EXCHANGE, 17, 60);
+    put(&p, 1, BT_AT_EXCHANGE, 17, 58);
+    assert_string_equal(told(&p, 70, &rank), "the ranks of this host are in the exchange of step 18 since 10.0 s; ranks 2, 3 are not");
+    assert_int_equal(rank, -1);
+    put(&p, 2, BT_AT_EXCHANGE, 17, 61);
+    assert_false(bt_places_missing(&p, 70 * SECOND, 10, out, sizeof out, &rank));       /* the last of them came 9 s ago */
+    assert_true(bt_places_missing(&p, 72 * SECOND, 10, out, sizeof out, &rank));
+    assert_string_equal(out, "rank 3 is not in the exchange of step 18, where the others wait since 11.0 s");
+    assert_int_equal(rank, 3);
+    assert_false(bt_places_missing(&p, 80 * SECOND, 10, out, sizeof out, &rank));       /* once a stay */
+    put(&p, 1, BT_AT_DATA, 17, 58);
+    assert_false(bt_places_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));       /* it is one of ours */
+    for (int r = 0; r < 3; r++) put(&p, r, BT_AT_PAUSE, 18, 60);
+    assert_false(bt_places_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));
+    for (int r = 0; r < 4; r++) put(&p, r, BT_AT_EXCHANGE, 19, 60);
+    assert_false(bt_places_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));       /* all are seen: the network is slow, nobody is late */
+    bt_places_close(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_is_behind, make, drop),
-        cmocka_unit_test_setup_teardown(slow_is_said_once, make, drop),
+        cmocka_unit_test_setup_teardown(slow_is_said_once, make, drop), cmocka_unit_test_setup_teardown(a_far_rank_that_does_not_come, make, drop),
         cmocka_unit_test_setup_teardown(the_dead_have_been_somewhere, make, drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

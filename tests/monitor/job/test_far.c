@@ -1,0 +1,79 @@
+/* test_far.c - what killed ranks leave in /dev/shm of another host goes through the agent; what a process has mapped stays.
+ * timeout: 60 */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/base/clock.h"
+#include "monitor/job/far.h"
+
+static char folder[] = "/tmp/bt_far_XXXXXX", left[96], used[96], asked[96], hosts[96], agent[96];
+static void *mapped;
+
+static void put_file(const char *path, const char *text, mode_t mode) {
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(chmod(path, mode), 0);
+}
+
+static void segments_nobody_has_mapped_go(void **state) {
+    (void)state;
+    char script[400];
+    if (access("/dev/shm", W_OK) != 0) skip();
+    assert_non_null(mkdtemp(folder));
+    snprintf(left, sizeof left, "/dev/shm/vader_segment.bttest.%d.1", (int)getpid());
+    snprintf(used, sizeof used, "/dev/shm/vader_segment.bttest.%d.2", (int)getpid());
+    snprintf(asked, sizeof asked, "%s/asked", folder);
+    snprintf(hosts, sizeof hosts, "%s/hosts", folder);
+    snprintf(agent, sizeof agent, "%s/agent", folder);
+    put_file(left, "4096 bytes", 0600);
+    put_file(used, "4096 bytes", 0600);
+    int fd = open(used, O_RDWR);
+    mapped = mmap(NULL, 8, PROT_READ, MAP_SHARED, fd, 0);
+    close(fd);
+    assert_true(mapped != MAP_FAILED);
+    put_file(hosts, "# ours and theirs\n127.0.0.1 slots=2\nlocalhost\nnode7:3\n\n  node8 slots=1\n", 0600);
+    snprintf(script, sizeof script, "#!/bin/sh\n[ \"$1\" = -x ] && shift\necho \"$1\" >> '%s'\nshift\nexec sh -c \"$*\"\n", asked);
+    put_file(agent, script, 0700);
+    strcat(agent, " -x");                                       /* an agent may have words of its own */
+    setenv("OMPI_MCA_plm_rsh_agent", agent, 1);
+    bt_far_sweep("");
+    assert_int_equal(access(asked, F_OK), -1);
+    bt_far_sweep(hosts);
+    for (int i = 0; i < 300 && access(left, F_OK) == 0; i++) bt_sleep_ns(50000000);
+    assert_int_equal(access(left, F_OK), -1);
+    assert_int_equal(access(used, F_OK), 0);
+    char names[64] = "";
+    FILE *f = fopen(asked, "r");
+    assert_non_null(f);
+    names[fread(names, 1, sizeof names - 1, f)] = 0;
+    fclose(f);
+    assert_true(strcmp(names, "node7\nnode8\n") == 0 || strcmp(names, "node8\nnode7\n") == 0);      /* this host is swept by its own supervisor */
+}
+
+static int clean(void **state) {
+    (void)state;
+    char cmd[128];
+    unlink(left);
+    unlink(used);
+    snprintf(cmd, sizeof cmd, "rm -rf '%s'", folder);
+    return system(cmd);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test_teardown(segments_nobody_has_mapped_go, clean)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
