@@ -1,4 +1,4 @@
-/* detach.c - fork, setsid, exec of ourselves. */
+/* detach.c - fork, setsid, and exec of ourselves or a function. */
 #include "monitor/job/detach.h"
 
 #include <errno.h>
@@ -22,17 +22,22 @@ static int unnamed_file(void) {
     return fd;
 }
 
-static _Noreturn void become(const char *exe, char *const *argv, int out) {
-    int null = open("/dev/null", O_RDONLY);
+/* out -1: nowhere */
+static void leave(int out) {
+    int null = open("/dev/null", O_RDWR);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     for (int sig = 1; sig < NSIG; sig++) signal(sig, SIG_DFL);  /* a handler of the screens means nothing there */
     setsid();
     if (null >= 0) dup2(null, STDIN_FILENO);
-    dup2(out, STDOUT_FILENO);
-    dup2(out, STDERR_FILENO);
+    dup2(out >= 0 ? out : null, STDOUT_FILENO);
+    dup2(out >= 0 ? out : null, STDERR_FILENO);
     closefrom(3);
+}
+
+static _Noreturn void become(const char *exe, char *const *argv, int out) {
+    leave(out);
     execv(exe, argv);
     _exit(127);
 }
@@ -78,4 +83,12 @@ bt_code bt_job_detach(int n, const char *const *argv, double patience_s, bt_err 
     }
     close(out);
     return code;
+}
+
+bool bt_job_aside(void (*fn)(const void *ctx), const void *ctx) {
+    pid_t pid = fork();
+    if (pid != 0) return pid > 0;
+    leave(-1);
+    fn(ctx);
+    _exit(0);
 }
