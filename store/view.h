@@ -130,7 +130,7 @@ typedef struct bt_view_rank {
 typedef struct bt_view_ranks {
     size_t n;
     bt_view_rank *rank;             /* by rank number */
-    int *order;                     /* n indices, worst first: blame, then excess */
+    int *order;                     /* n indices, worst first: those late now, then blame, then excess */
     int64_t step0, step1;           /* the window */
     size_t steps;                   /* sampled steps in it */
     double median[BT_MR_COUNT];     /* lower median over the ranks of their means */

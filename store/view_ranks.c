@@ -281,9 +281,14 @@ static size_t block_medians(const bt_view *v, const grouped *g, double *median, 
     return blocks;
 }
 
+static bool late_now(const bt_view_rank *x) { return x->verdict == BT_VERDICT_STEADY || x->verdict == BT_VERDICT_BURSTY || x->verdict == BT_VERDICT_NODE_WIDE; }
+
+/* who is late now comes before who was: the first of the list is whom to look at */
 static int by_blame(const void *a, const void *b, void *ctx) {
     const bt_view_ranks *r = ctx;
     const bt_view_rank *x = &r->rank[*(const int *)a], *y = &r->rank[*(const int *)b];
+    bool x_late = late_now(x), y_late = late_now(y);
+    if (x_late != y_late) return y_late - x_late;
     double d = known(y->lost_s) - known(x->lost_s), e = known(y->busy_p50_ms) - known(x->busy_p50_ms);
     return d > 0 ? 1 : d < 0 ? -1 : e > 0 ? 1 : e < 0 ? -1 : x->rank - y->rank;
 }
@@ -315,7 +320,6 @@ static void compare_ranks(bt_view_ranks *r, const tally *t, double *work) {
         x->fault_frac = t[k].blame > 0 ? most / t[k].blame : NAN;
         r->order[k] = (int)k;
     }
-    qsort_r(r->order, r->n, sizeof *r->order, by_blame, r);
 }
 
 static void say(bt_view_rank *x) {
@@ -361,6 +365,7 @@ static bt_code statistics(bt_view *v, bt_err *err) {
         compare_ranks(r, t, work);
         size_t blocks = block_medians(v, &g, median, block_step, work);
         bt_view_verdicts(r, median, block_step, blocks);
+        qsort_r(r->order, r->n, sizeof *r->order, by_blame, r);
         for (size_t k = 0; k < r->n; k++) say(&r->rank[k]);
     }
     free(t);

@@ -146,6 +146,25 @@ static void heat_map_shows_who_and_when(void **state) {
     bt_db_close(db);
 }
 
+static double busy_turns(int64_t s, int r) { return r == 0 && s < 180 ? 300 : r == 2 && s >= 220 ? 150 : 100; }
+
+/* rank 0 has cost most by far, but rank 2 is the one to look at; 20 steps are enough to say so */
+static void late_now_comes_before_late_before(void **state) {
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    write_busy(t->db, "turns", 4, 4, 240, busy_turns);
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("turns");
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->ranks.order[0], 2);
+    assert_int_equal(v->ranks.order[1], 0);
+    assert_true(v->ranks.rank[0].lost_s > v->ranks.rank[2].lost_s);
+    assert_int_equal(v->ranks.rank[0].verdict, BT_VERDICT_RECOVERING);
+    assert_int_equal(v->ranks.rank[2].fault, BT_PH_FWD);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
 static double busy_eighty(int64_t s, int r) { (void)s; return r == 3 ? 160 : 80; }
 
 /* rank by rank and step by step; by the median rank where the numbers of ranks differ; by the mean where the baseline has no steps */
@@ -191,6 +210,7 @@ int main(void) {
         T(verdicts_tell_patterns_apart),
         T(heat_map_shows_who_and_when),
         T(heat_map_against_a_baseline),
+        T(late_now_comes_before_late_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
