@@ -238,7 +238,7 @@ try {
   for (const axis of ["tokens", "time", "active", "bytes"]) {
     await page.goto(`${url}/#/run/base/overview`);
     await page.selectOption("select[aria-label=x]", axis);
-    await page.waitForFunction((a) => document.querySelector("figure .readout span")?.textContent.startsWith({ tokens: "tokens", time: "wall time", active: "active time", bytes: "bytes" }[a]), axis);
+    await page.waitForFunction((a) => document.querySelectorAll("figure .readout > span")[1]?.textContent.startsWith({ tokens: "tokens", time: "wall time", active: "active time", bytes: "bytes" }[a]), axis);
   }
   await page.selectOption("select[aria-label=x]", "step");
 

@@ -1,6 +1,6 @@
 // chart.js - the one file that knows uPlot: lines with their raw range behind, stacked areas, linked cursors, zoom by steps, event marks.
 import { announce, h, say } from "./dom.js";
-import { unit, tick, onAxis, axisTitle } from "./format.js";
+import { count, unit, tick, onAxis, axisTitle } from "./format.js";
 import { state, choose, color, point, onPoint } from "./state.js";
 
 // exponential average a step: a point that stands for n steps counts n times, so a curve looks alike at every zoom. Corrected for
@@ -227,12 +227,15 @@ export class Chart {
       this.happened = h("span");
       this.values = this.shown.map(() => h("b"));
       this.readout.classList.toggle("many", this.shown.length > 4);
-      this.readout.replaceChildren(h("span", {}, this.axis, this.place), ...this.shown.map((s, k) => {
+      this.step = h("b");
+      this.readout.replaceChildren(h("span", {}, "step ", this.step), h("span", {}, this.axis, this.place), ...this.shown.map((s, k) => {
         const dot = h("i", { "aria-hidden": "true" });
         dot.style.background = `var(${s.color})`;
         return h("span", {}, dot, `${s.label} `, this.values[k]);
       }), this.happened);
     }
+    say(this.step, count(this.stepOf[i]));
+    this.axis.parentNode.hidden = spec.axis === "step";
     say(this.axis, `${axisTitle[spec.axis] || ""} `);
     say(this.place, onAxis(spec.axis, this.x[i]));
     this.shown.forEach((s, k) => {
@@ -254,7 +257,7 @@ export class Chart {
     this.walking = true;
     this.u.setCursor({ left: this.u.valToPos(this.x[to], "x"), top: this.plot.clientHeight / 3 });
     this.walking = false;
-    announce(this.readout.textContent);
+    announce([...this.readout.children].filter((n) => !n.hidden).map((n) => n.textContent).filter(Boolean).join(", "));
     return true;
   }
 }

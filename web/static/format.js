@@ -62,6 +62,11 @@ export function unit(name, v) {
 // on an axis: the same without zeros that say nothing ("50.0 ms" beside "100 ms")
 export function tick(name, v) { return unit(name, v).replace(/(\.\d*?)0+(?=$|[^\d])/, "$1").replace(/\.(?=$|[^\d])/, ""); }
 
+// a place on an axis in a sentence: "over 1.2 M tokens"
+export function reach(axis, v) {
+  return { step: `by step ${onAxis("step", v)}`, tokens: `over ${onAxis("tokens", v)} tokens`, time: `in ${seconds(v)}`, active: `in ${seconds(v)} of active time`, bytes: `over ${bytes(v)} on the wire` }[axis];
+}
+
 export const axisTitle = { step: "step", tokens: "tokens", time: "wall time", active: "active time", bytes: "bytes on the wire" };
 export function onAxis(axis, v) {
   if (axis === "time" || axis === "active") return seconds(v);

@@ -7,7 +7,7 @@ import { range, seriesCard, rankBars } from "./parts.js";
 import { phases, state } from "./state.js";
 
 const tiles = [
-  ["loss", (d) => nats(d.loss), (d) => `average ${nats(d.loss_ema)}`], ["validation", (d) => nats(d.val_loss), (d) => `best ${nats(d.best_val_loss)}`],
+  ["loss", (d) => nats(d.loss), (d) => `average ${nats(d.loss_ema)}`], ["validation", (d) => nats(d.val_loss ?? d.best_val_loss), (d) => (d.val_loss === null ? "best so far" : `best ${nats(d.best_val_loss)}`)],
   ["step", (d) => count(d.newest_step + 1), (d) => (d.steps_total > d.newest_step ? `of ${count(d.steps_total)}, ${d.live && d.eta_s !== null ? `${roughly(d.eta_s)} left` : percent((d.newest_step + 1) / d.steps_total, 0)}` : "")],
   ["tokens", (d) => si(d.tokens), (d) => `${si(d.tokens_per_s)}/s`], ["step time", (d) => ms(d.step_p50_ms), (d) => `p95 ${ms(d.step_p95_ms)}`],
   ["goodput", (d) => percent(d.goodput), (d) => `of ${seconds(d.elapsed_s)}`], ["communication", (d) => percent(d.comm_overhead), (d) => `overlap ${percent(d.overlap, 0)}`],

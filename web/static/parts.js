@@ -3,7 +3,7 @@ import { series } from "./api.js";
 import { card } from "./card.js";
 import { Chart } from "./chart.js";
 import { h, bar } from "./dom.js";
-import { unit, onAxis, axisTitle, digits } from "./format.js";
+import { unit, onAxis, axisTitle, digits, reach } from "./format.js";
 import { state } from "./state.js";
 
 export function range() { return state.zoom ? { x0: state.zoom.x0, x1: state.zoom.x1 } : {}; }
@@ -38,8 +38,8 @@ export function seriesCard(ctx, wanted, opts) {
       return told(d).filter((l) => l.x.length).map((l) => {
         const known = l.y.filter((v) => v !== null), n = known.length;
         if (!n) return "";
-        const was = unit(l.unit, known[0]), now = unit(l.unit, known[n - 1]), name = l.label[0].toUpperCase() + l.label.slice(1), where = `${axisTitle[state.x]} ${onAxis(state.x, l.x[l.x.length - 1])}`;
-        return n < 2 ? `${name}: ${was}.` : was === now ? `${name}: ${now} at ${where}, as at the start.` : `${name} ${known[n - 1] > known[0] ? "rose" : "fell"} from ${was} to ${now} by ${where}.`;
+        const was = unit(l.unit, known[0]), now = unit(l.unit, known[n - 1]), name = l.label[0].toUpperCase() + l.label.slice(1), where = reach(state.x, l.x[l.x.length - 1]);
+        return n < 2 ? `${name}: ${was}.` : was === now ? `${name}: ${now} at the end as at the start.` : `${name} ${known[n - 1] > known[0] ? "rose" : "fell"} from ${was} to ${now} ${where}.`;
       }).slice(0, 3).join(" ");
     },
     table(d) {

@@ -2,7 +2,7 @@
 const taste = (() => { try { return JSON.parse(localStorage.getItem("bitrain") || "{}"); } catch { return {}; } })();
 const listeners = new Set();
 
-export const state = { x: taste.x || "step", smooth: taste.smooth ?? 0.9, logY: taste.logY || false, logX: taste.logX || false, theme: taste.theme || "", columns: taste.columns || {}, zoom: null };
+export const state = { x: taste.x || "tokens", smooth: taste.smooth ?? 0.9, logY: taste.logY || false, logX: taste.logX || false, theme: taste.theme || "", columns: taste.columns || {}, zoom: null };
 
 export function choose(change) {
   Object.assign(state, change);
