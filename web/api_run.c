@@ -43,6 +43,25 @@ bt_code bt_api_run(bt_api *a, const bt_req *r, const char *run, bt_answer *out, 
     return BT_OK;
 }
 
+bt_code bt_api_superseded(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    static const char sql[] =
+        "SELECT s.attempt, s.step, s.loss FROM (SELECT a.attempt AS attempt, a.live_to AS live_to, (SELECT t.step FROM all_steps t WHERE t.run = ?1 AND t.attempt = a.attempt"
+        " ORDER BY t.step DESC LIMIT 1) AS last FROM attempts a WHERE a.run = ?1 AND a.live_to IS NOT NULL) r JOIN all_steps s ON s.run = ?1 AND s.attempt = r.attempt AND"
+        " s.step >= r.live_to WHERE (s.step - r.live_to) % (1 + (r.last - r.live_to) / 256) = 0 ORDER BY s.attempt, s.step";
+    (void)r;
+    char name[BT_NAME_MAX];
+    bt_db *db = bt_api_db(a, err);
+    if (!db) return err->code;
+    BT_TRY(bt_db_run(db, run, name, err));
+    const char *p = name;
+    bt_json j;
+    bt_json_begin(&j, &out->body);
+    bt_json_object(&j, NULL);
+    BT_TRY(bt_rows_json(&j, "superseded", db, sql, &p, 1, BT_WEB_ROWS_MAX, BT_WEB_QUERY_S, err));
+    bt_json_end(&j, '}');
+    return BT_OK;
+}
+
 /* ---- comparing ---- */
 enum { COMPARE_MAX = 12, QUERY_ROWS = 10000, QUERY_BYTES = 4 << 20 };
 

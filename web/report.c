@@ -60,7 +60,7 @@ static bt_code keep_series(const keeper *k, const char *rank, bt_err *err) {
 
 static bt_code keep_all(const keeper *k, bt_err *err) {
     static const struct { const char *name; bt_api_fn fn; } plain[] = {
-        {"", bt_api_run}, {"/head", bt_api_head}, {"/breakdown", bt_api_ranks}, {"/stragglers", bt_api_ranks}, {"/comm", bt_api_comm}, {"/layers", bt_api_layers}};
+        {"", bt_api_run}, {"/head", bt_api_head}, {"/superseded", bt_api_superseded}, {"/breakdown", bt_api_ranks}, {"/stragglers", bt_api_ranks}, {"/comm", bt_api_comm}, {"/layers", bt_api_layers}};
     char name[64], number[16];
     BT_TRY(keep(k, bt_api_events, "/events", (const char *const[]){"limit", "1000", NULL}, err));
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) BT_TRY(keep(k, plain[i].fn, plain[i].name, NULL, err));

@@ -57,6 +57,7 @@ static const contract contracts[] = {
     {"/api/v1/settings", NULL, "name=optim.lr&name=train.steps", "a:names s:names.0 o:settings o:settings.base"},
     {"", "base", "", "s:run o:config s:command a:attempts n:attempts.0.attempt n:attempts.0.from_step n:attempts.0.started_s n:attempts.0.ended_s s:attempts.0.reason n:attempts.0.world_size "
      "a:redone n:redone.0.from_step n:redone.0.to_step n:redone.0.from_s a:ranks a:checkpoints n:checkpoints.0.step n:checkpoints.0.bytes n:checkpoints.0.took_ms s:checkpoints.0.path a:facts s:facts.0.key s:facts.0.value"},
+    {"superseded", "base", "", "a:superseded n:superseded.0.attempt n:superseded.0.step n:superseded.0.loss"},
     {"head", "base", "", "s:schema s:head.run s:head.state b:head.live ?:head.age_s n:head.step n:head.newest_step n:head.tokens n:head.loss n:head.loss_ema n:head.val_loss n:head.best_val_loss "
      "n:head.grad_norm n:head.lr n:head.tokens_per_s ?:head.mfu n:head.step_p50_ms n:head.step_p95_ms n:head.overlap n:head.comm_overhead n:head.rss_mib n:head.elapsed_s n:head.goodput "
      "n:head.productive_s n:head.redone_s n:head.down_s n:head.other_s n:head.checkpoint_s n:head.warnings n:head.errors ?:head.eta_s"},

@@ -57,7 +57,7 @@ function show() {
   shut();
   open = { closing: [] };
   const mine = open, cards = [];
-  const ctx = { run: null, events: [], redone: [], add: (c) => { cards.push(c); mine.closing.push(c.close); }, onHead: (f) => { ctx.heads.push(f); if (ctx.head) f(ctx.head); }, heads: [], head: null };
+  const ctx = { run: null, events: [], redone: [], superseded: [], add: (c) => { cards.push(c); mine.closing.push(c.close); }, onHead: (f) => { ctx.heads.push(f); if (ctx.head) f(ctx.head); }, heads: [], head: null };
   const reload = (tick) => Promise.all(cards.map((c) => c.load(tick)));
   mine.closing.push(onChoice((change) => { if ("x" in change || "zoom" in change) reload(); else cards.forEach((c) => c.redraw()); tools.update(); }));
   const reset = h("button", { class: "chip", type: "button", onclick: () => choose({ zoom: null }) }, "Reset zoom");
@@ -104,7 +104,11 @@ function showRun(ctx, mine, parts, reload, reset, tools) {
       ctx.events = d.events.rows.filter((e) => e.step !== null && (e.level !== "info" || ["checkpoint", "resumed", "control"].includes(e.kind))).sort((a, b) => a.step - b.step);
       if (d.head.attempts !== attempts) {              // what restarts did again changes with an attempt only
         attempts = d.head.attempts;
-        ctx.redone = attempts > 1 ? (await get(`runs/${run}`)).redone.map((r) => ({ from: r.from_step, to: r.to_step })) : [];
+        if (attempts > 1) {
+          const [info, old] = await Promise.all([get(`runs/${run}`), get(`runs/${run}/superseded`)]);
+          ctx.redone = info.redone.map((r) => ({ from: r.from_step, to: r.to_step }));
+          ctx.superseded = old.superseded;
+        }
         if (open !== mine) return;
       }
       heads(d.head);

@@ -45,7 +45,7 @@ function hatch(tone) {
   return c.createPattern(tile, "repeat");
 }
 
-// spec: {unit, lines: [{label, color, x, y, n, lo, hi, step, sparse, smooth}], stacked, axis, events: [{step, kind, level, title}],
+// spec: {unit, lines: [{label, color, x, y, n, lo, hi, step, sparse, smooth, ghost: as it went before a restart}], stacked, axis, events: [{step, kind, level, title}],
 //        redone: [{from, to}], rules: [{y, label}], floor, onpick(step), onzoom(from x, to x) instead of a zoom by steps}
 export class Chart {
   constructor(host, tall) {
@@ -90,6 +90,7 @@ export class Chart {
         this.shown.push({ label: l.label, color: l.color, values: y, n: series.length - 1 });
         return;
       }
+      if (l.ghost) { push(y, { stroke: `${tone}c0`, width: 1, dash: [2, 2], points: { show: false }, spanGaps: true }); return; }
       const keep = l.smooth === false ? 0 : state.smooth, range = l.lo && l.lo.some((v, k) => v !== l.hi[k]);
       if (range) {
         const a = push(spread(l.hi, where[i], x.length), { stroke: "transparent", width: 0, points: { show: false } });

@@ -25,7 +25,7 @@ export function overviewPage(root, ctx) {
   let clip = 0;
   get(`runs/${ctx.run}`).then((d) => { clip = Number(d.config?.["optim.clip"]?.value ?? 0); cards[1].redraw(); }).catch(() => {});
   const cards = [
-    seriesCard(ctx, [{ key: "loss", label: "training", color: "--s0" }, { key: "val_loss", label: "validation", color: "--s1", sparse: true }], { title: "Loss", sub: "nats per token", wide: true, tall: true }),
+    seriesCard(ctx, [{ key: "loss", label: "training", color: "--s0" }, { key: "val_loss", label: "validation", color: "--s1", sparse: true }], { title: "Loss", sub: "nats per token", wide: true, tall: true, ghosts: true }),
     seriesCard(ctx, [{ key: "grad_norm", label: "gradient norm", color: "--s3" }], { title: "Gradient norm", sub: "before clipping", floor: 0, rules: () => (clip > 0 ? [{ y: clip, label: `clipped at ${digits(clip)}` }] : []) }),
     seriesCard(ctx, [{ key: "lr", label: "learning rate", color: "--s2", smooth: false }], { title: "Learning rate", floor: 0 }),
     seriesCard(ctx, [{ key: "tokens_per_s", label: "tokens/s", color: "--s4" }], { title: "Throughput", sub: "all ranks", floor: 0 }),

@@ -11,7 +11,7 @@ export function range() { return state.zoom ? { x0: state.zoom.x0, x1: state.zoo
 // points across the page's widest figure, the same for all figures, so that one request serves them
 function columns() { return Math.min(640, Math.max(160, Math.round(innerWidth / 3 / 16) * 16)); }
 
-// wanted: [{key, label, color, sparse, smooth, band}]; opts: {title, sub, rank(), stacked, share(), rules(), floor, tall, wide, tools}
+// wanted: [{key, label, color, sparse, smooth, band}]; opts: {title, sub, rank(), stacked, share(), rules(), ghosts: whether to show losses that a restart replaced, floor, tall, wide, tools}
 export function seriesCard(ctx, wanted, opts) {
   let chart = null;
   const lines = (d) => wanted.map((w) => ({ w, s: d.series.find((s) => s.metric === w.key) })).filter((p) => p.s).map(({ w, s }) => {
@@ -19,6 +19,20 @@ export function seriesCard(ctx, wanted, opts) {
     return { label: w.label, color: w.color, x: at(s.x), y: at(s.mean), lo: w.sparse || opts.stacked ? null : at(s.min), hi: at(s.max), n: at(s.n), step: at(s.step), sparse: w.sparse,
       smooth: w.sparse || opts.stacked ? false : w.smooth, unit: s.unit, hatch: w.hatch };
   });
+  // steps that a restart did again, as they went before: at the places that the same steps have now
+  const ghosts = (l) => {
+    const now = l[0], attempts = new Map();
+    if (!opts.ghosts || !now || !now.x.length) return [];
+    for (const s of ctx.superseded) {
+      const k = now.step.findIndex((v) => v >= s.step);
+      if (k < 0 || s.step < now.step[0]) continue;
+      if (!attempts.has(s.attempt)) attempts.set(s.attempt, { ghost: true, label: "", color: "--soft", unit: now.unit, x: [], y: [], step: [], n: [], smooth: false });
+      const g = attempts.get(s.attempt);
+      if (g.x[g.x.length - 1] === now.x[k]) g.y[g.y.length - 1] = s.loss;
+      else { g.x.push(now.x[k]); g.y.push(s.loss); g.step.push(now.step[k]); g.n.push(1); }
+    }
+    return [...attempts.values()];
+  };
   // stacked lines as shares of their sum
   const told = (d) => {
     const l = lines(d);
@@ -32,7 +46,7 @@ export function seriesCard(ctx, wanted, opts) {
     draw(body, d) {
       if (!chart) chart = new Chart(body, opts.tall);
       const l = told(d);
-      chart.set({ lines: l, unit: l[0] && l[0].unit, axis: state.x, stacked: opts.stacked, rules: opts.rules && opts.rules(), floor: opts.stacked ? 0 : opts.floor, events: ctx.events, redone: ctx.redone, empty: opts.empty, onpick: opts.onpick });
+      chart.set({ lines: [...l, ...ghosts(l)], unit: l[0] && l[0].unit, axis: state.x, stacked: opts.stacked, rules: opts.rules && opts.rules(), floor: opts.stacked ? 0 : opts.floor, events: ctx.events, redone: ctx.redone, empty: opts.empty, onpick: opts.onpick });
     },
     sentence(d) {
       return told(d).filter((l) => l.x.length).map((l) => {
