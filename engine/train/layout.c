@@ -144,9 +144,14 @@ void bt_layout_init_weights(bt_trainer *t) {
     uint64_t seed = (uint64_t)t->cfg.seed;
     for (size_t k = 0; k < p->n; k++) {
         const bt_tensor *x = &p->tensors[k];
-        if (bt_weights_holds(t->weights, x)) bt_model_init_range(t->model, seed, x->offset, x->offset + x->count);
+        if (bt_weights_holds(t->weights, x)) {
+            bt_model_init_range(t->model, seed, x->offset, x->offset + x->count);
+            continue;
+        }
+        for (size_t i = 0; i < t->n_pieces; i++) {
+            bt_model_init_range(t->model, seed, most(t->pieces[i].begin, x->offset), least(t->pieces[i].end, x->offset + x->count));
+        }
     }
-    for (size_t i = 0; i < t->n_pieces; i++) bt_model_init_range(t->model, seed, t->pieces[i].begin, t->pieces[i].end);
 }
 
 bt_code bt_layout_quantise(bt_trainer *t, bt_err *err) {
