@@ -4,9 +4,10 @@
   tests/bench/vs_torch.py --bitrain build/bitrain --python python3 [--workloads nano,small] [--shapes 1,2,2x1] [--rounds 3]
 
 The work: peer_torch.py's BitNet model (pre-norm, tied embedding, AdamW) at 4096 tokens a step on its synthetic chain.
-A shape is THREADS, or RANKSxTHREADS. Each round runs every contender once, one after another, so that a busy moment of
-the machine meets all of them; the ratio is that of the medians. --json FILE keeps every single figure, --readme FILE puts the
-table between its marks in README (before "## Use" the first time). Run it on a quiet machine only.
+base runs in bf16 alone, two steps a round (a step takes ten seconds), and PyTorch takes its step in four micro-batches (whole, it
+needs 1.7 times the memory). A shape is THREADS, or RANKSxTHREADS. Each round runs every contender once, one after another, so that a
+busy moment of the machine meets all of them; the ratio is that of the medians. --json FILE keeps every single figure, --readme FILE
+puts the table between its marks in README (before "## Use" the first time). Run it on a quiet machine only.
 """
 import argparse
 import json
@@ -16,6 +17,9 @@ import subprocess
 import sys
 import tempfile
 
+# what a workload asks for beyond the options: most steps, dtypes, words for peer_torch.py
+WORKS = {"base": dict(steps=2, dtypes=["bf16"], peer=["--accum", "4"])}
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -23,7 +27,7 @@ def parse():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--bitrain", default="build/bitrain")
     p.add_argument("--python", default=sys.executable, help="a Python that has torch and numpy")
-    p.add_argument("--workloads", default="nano,small")
+    p.add_argument("--workloads", default="nano,small", help="of nano, small, base")
     p.add_argument("--shapes", default="1,2,2x1", help="threads, or ranks x threads")
     p.add_argument("--dtypes", default="fp32,bf16", help="of both programs")
     p.add_argument("--compile", action="store_true", help="PyTorch with torch.compile as well")
@@ -36,6 +40,11 @@ def parse():
     return p.parse_args()
 
 
+def work(a, workload):
+    w = WORKS.get(workload, {})
+    return min(a.steps, w.get("steps", a.steps)), [d for d in a.dtypes.split(",") if d in w.get("dtypes", [d])], w.get("peer", [])
+
+
 def ranks_threads(shape):
     return (int(shape.split("x")[0]), int(shape.split("x")[1])) if "x" in shape else (1, int(shape))
 
@@ -44,7 +53,7 @@ def ours(a, workload, dtype, shape, grad):
     ranks, threads = ranks_threads(shape)
     env = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"}
     cmd = [a.bitrain, "bench", "train", "--preset", workload, "--ranks", str(ranks), "--threads", str(threads), "--data", "synth:chain",
-           "--set", "model.norm=pre", "--precision", dtype, "--grad", grad, "--isa", a.isa, "--steps", str(a.steps), "--json"]
+           "--set", "model.norm=pre", "--precision", dtype, "--grad", grad, "--isa", a.isa, "--steps", str(work(a, workload)[0]), "--json"]
     out = subprocess.run(cmd, env=env, capture_output=True, text=True)
     if out.returncode:
         sys.exit(f"{' '.join(cmd)}: {out.stderr.strip()}")
@@ -54,13 +63,16 @@ def ours(a, workload, dtype, shape, grad):
 
 def torch(a, workload, dtype, shape, compiled):
     ranks, threads = ranks_threads(shape)
+    steps, _, words = work(a, workload)
+    if ranks > 1 and "--accum" in words:        # a rank's share of the micro-batches
+        words = ["--accum", str(int(words[1]) // ranks)]
     env = dict(os.environ)
     env.pop("OPENBLAS_CORETYPE", None)
     if a.isa == "avx2":
-        env.update(ATEN_CPU_CAPABILITY="avx2", ONEDNN_MAX_CPU_ISA="AVX2", MKL_ENABLE_INSTRUCTIONS="AVX2", OPENBLAS_CORETYPE="HASWELL")
+        env.update(ATEN_CPU_CAPABILITY="avx2", DNNL_MAX_CPU_ISA="AVX2", ONEDNN_MAX_CPU_ISA="AVX2", MKL_ENABLE_INSTRUCTIONS="AVX2", OPENBLAS_CORETYPE="HASWELL")
     with tempfile.NamedTemporaryFile("r", suffix=".json") as f:
         cmd = [a.python, os.path.join(HERE, "peer_torch.py"), "--workload", workload, "--dtype", dtype, "--threads", str(threads),
-               "--steps", str(a.steps), "--max-seconds", "45", "--json", f.name] + (["--ddp", str(ranks)] if ranks > 1 else []) + (["--compile"] if compiled else [])
+               "--steps", str(steps), "--max-seconds", "120", "--json", f.name] + words + (["--ddp", str(ranks)] if ranks > 1 else []) + (["--compile"] if compiled else [])
         out = subprocess.run(cmd, env=env, capture_output=True, text=True)
         line = f.read().strip()
         if out.returncode or not line:
@@ -98,12 +110,13 @@ def main():
     print("\n".join(lines))
     for workload in a.workloads.split(","):
         for shape in a.shapes.split(","):
-            contenders = [("bitrain", d, lambda d=d: ours(a, workload, d, shape, "float")) for d in a.dtypes.split(",") if d == "fp32" or "float" in a.grads]
-            if "int8" in a.grads and "bf16" in a.dtypes:
+            dtypes = work(a, workload)[1]
+            contenders = [("bitrain", d, lambda d=d: ours(a, workload, d, shape, "float")) for d in dtypes if d == "fp32" or "float" in a.grads]
+            if "int8" in a.grads and "bf16" in dtypes:
                 contenders += [("bitrain", "bf16, int8 gradients", lambda: ours(a, workload, "bf16", shape, "int8"))]
-            contenders += [("PyTorch", d, lambda d=d: torch(a, workload, d, shape, False)) for d in a.dtypes.split(",")]
+            contenders += [("PyTorch", d, lambda d=d: torch(a, workload, d, shape, False)) for d in dtypes]
             if a.compile:
-                contenders += [("PyTorch compiled", d, lambda d=d: torch(a, workload, d, shape, True)) for d in a.dtypes.split(",")]
+                contenders += [("PyTorch compiled", d, lambda d=d: torch(a, workload, d, shape, True)) for d in dtypes]
             got = {(who, d): [] for who, d, _ in contenders}
             for _ in range(a.rounds):
                 for who, d, fn in contenders:
