@@ -17,6 +17,17 @@ static bool put_config(void *ctx, const bt_row *row) {
     return false;
 }
 
+/* an object that names its run */
+static bt_code begin(bt_api *a, const char *run, bt_db **db, char name[BT_NAME_MAX], bt_answer *out, bt_json *j, bt_err *err) {
+    *db = bt_api_db(a, err);
+    if (!*db) return err->code;
+    BT_TRY(bt_db_run(*db, run, name, err));
+    bt_json_begin(j, &out->body);
+    bt_json_object(j, NULL);
+    bt_json_str(j, "run", name);
+    return BT_OK;
+}
+
 bt_code bt_api_run(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
     static const struct { const char *key, *sql; } parts[] = {
         {"attempts", "SELECT attempt, from_step, started_s, ended_s, reason, world_size, exit_kind, exit_code FROM attempts WHERE run = ?1 ORDER BY attempt"},
@@ -29,14 +40,10 @@ bt_code bt_api_run(bt_api *a, const bt_req *r, const char *run, bt_answer *out, 
     };
     (void)r;
     char name[BT_NAME_MAX];
-    bt_db *db = bt_api_db(a, err);
-    if (!db) return err->code;
-    BT_TRY(bt_db_run(db, run, name, err));
     const char *p = name;
+    bt_db *db;
     bt_json j;
-    bt_json_begin(&j, &out->body);
-    bt_json_object(&j, NULL);
-    bt_json_str(&j, "run", name);
+    BT_TRY(begin(a, run, &db, name, out, &j, err));
     BT_TRY(bt_db_query(db, "SELECT config, argv FROM runs WHERE run = ?1", &p, 1, 1, BT_WEB_QUERY_S, put_config, &j, NULL, err));
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) BT_TRY(bt_rows_json(&j, parts[i].key, db, parts[i].sql, &p, 1, BT_WEB_ROWS_MAX, BT_WEB_QUERY_S, err));
     bt_json_end(&j, '}');
@@ -50,13 +57,10 @@ bt_code bt_api_superseded(bt_api *a, const bt_req *r, const char *run, bt_answer
         " s.step >= r.live_to WHERE (s.step - r.live_to) % (1 + (r.last - r.live_to) / 256) = 0 ORDER BY s.attempt, s.step";
     (void)r;
     char name[BT_NAME_MAX];
-    bt_db *db = bt_api_db(a, err);
-    if (!db) return err->code;
-    BT_TRY(bt_db_run(db, run, name, err));
     const char *p = name;
+    bt_db *db;
     bt_json j;
-    bt_json_begin(&j, &out->body);
-    bt_json_object(&j, NULL);
+    BT_TRY(begin(a, run, &db, name, out, &j, err));
     BT_TRY(bt_rows_json(&j, "superseded", db, sql, &p, 1, BT_WEB_ROWS_MAX, BT_WEB_QUERY_S, err));
     bt_json_end(&j, '}');
     return BT_OK;
