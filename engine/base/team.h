@@ -6,7 +6,8 @@
  *     reduce    the matrix `partial` of every rank -> its sum's own rows, in place; the rest of it is rubbish then
  *     share     some bytes of every rank -> all of them, side by side in the order of the ranks, on every rank
  *     sum       one array on each of group_size neighbouring ranks (r / group_size) -> its sum, the same bits on each
- * Sums are added in the order of the ranks. All are collective and blocking: every rank of the team makes the same calls with the
+ * Sums are added as a tree over the ranks in their order: of n, the first 2^k < n make one side, the rest the other. So two neighbours'
+ * sums are a rank's that holds what both hold. All are collective and blocking: every rank of the team makes the same calls with the
  * same shapes. `partial` and `common` may be memory that the others see, and no call waits for slower ranks to leave it: what an
  * exchange left there is written again (by its own rank, own rows) only after the next call, and read only before it.
  * A failure is kept in `failed`, and later calls do nothing: there is no meeting point inside a step. */
@@ -36,6 +37,13 @@ struct bt_team {
     void (*sum)(bt_team *t, float *x, size_t n, int group_size);
     void (*destroy)(bt_team *t);
 };
+
+/* of n ranks in a tree those on its left side; n > 1 */
+static inline int bt_team_left(int n) {
+    int left = 1;
+    while (2 * left < n) left *= 2;
+    return left;
+}
 
 static inline size_t bt_team_first(size_t rows, int rank, int size) { return rows * (size_t)rank / (size_t)size; }
 

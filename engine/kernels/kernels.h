@@ -13,6 +13,7 @@
 #ifndef BT_ENGINE_KERNELS_KERNELS_H
 #define BT_ENGINE_KERNELS_KERNELS_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -42,6 +43,16 @@ typedef struct bt_attn_shape {
 } bt_attn_shape;
 
 typedef struct bt_row_stat { double sum; float a, b; } bt_row_stat;    /* of a part of a row: row_stats, row_lse */
+
+/* of two parts of a row, left and right: of row_stats, of row_lse */
+static inline bt_row_stat bt_row_stat_join(bt_row_stat x, bt_row_stat y) {
+    bool right = y.a * y.b > x.a * x.b;
+    return (bt_row_stat){x.sum + y.sum, right ? y.a : x.a, right ? y.b : x.b};
+}
+static inline bt_row_stat bt_row_lse_join(bt_row_stat x, bt_row_stat y) {
+    float top = fmaxf(x.a, y.a);
+    return (bt_row_stat){x.sum * exp((double)x.a - (double)top) + y.sum * exp((double)y.a - (double)top), top, x.b + y.b};
+}
 
 typedef struct bt_kernels {
     const char *name;

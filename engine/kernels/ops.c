@@ -483,7 +483,7 @@ typedef struct attn_job {
     float *o, *lse_out, *dq, *dk, *dv;
     const float *dout, *o_in, *lse, *q, *k, *v;
     const bt_attn_shape *s;
-    size_t H, KV;
+    size_t H, KV, runs, rows;
     bt_prec prec;
 } attn_job;
 
@@ -503,18 +503,18 @@ void bt_op_attn_fwd(float *o, float *lse, const float *q, const float *k, const 
     run("attn_fwd", 2.0 * product(B * H, s->T * s->T, s->D), 0, B * H, 1, do_attn_fwd, &j);
 }
 
-static void do_attn_bwd(void *ctx, int thread, size_t a, size_t b) {        /* units: (sequence, kv head); its query heads in order */
+static void do_attn_bwd(void *ctx, int thread, size_t a, size_t b) {        /* units: (sequence, kv head, run of its query heads in order) */
     const attn_job *j = ctx;
     const bt_attn_shape *s = j->s;
-    size_t group = j->H / j->KV;
+    size_t group = j->H / j->KV / j->runs;
     for (size_t u = a; u < b; u++) {
-        size_t seq = u / j->KV, row = seq * s->T, kv = u % j->KV;
-        float *dk = j->dk + row * s->ldk + kv * s->D, *dv = j->dv + row * s->ldv + kv * s->D;
+        size_t seq = u / (j->KV * j->runs), row = seq * s->T, piece = u % (j->KV * j->runs), kv = piece / j->runs, out = piece % j->runs * j->rows + row;
+        float *dk = j->dk + out * s->ldk + kv * s->D, *dv = j->dv + out * s->ldv + kv * s->D;
         for (size_t t = 0; t < s->T; t++) {
             memset(dk + t * s->ldk, 0, s->D * sizeof *dk);
             memset(dv + t * s->ldv, 0, s->D * sizeof *dv);
         }
-        for (size_t h = kv * group; h < (kv + 1) * group; h++) {
+        for (size_t h = piece * group; h < (piece + 1) * group; h++) {
             size_t oq = row * s->ldq + h * s->D, oo = row * s->ldo + h * s->D;
             bt_k()->attn_bwd(j->dq + oq, dk, dv, j->dout + oo, j->o_in + oo, j->lse + (seq * j->H + h) * s->T, j->q + oq,
                              j->k + row * s->ldk + kv * s->D, j->v + row * s->ldv + kv * s->D, s, j->prec, thread_scratch(thread));
@@ -523,9 +523,9 @@ static void do_attn_bwd(void *ctx, int thread, size_t a, size_t b) {        /* u
 }
 
 void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q, const float *k,
-                    const float *v, const bt_attn_shape *s, size_t B, size_t H, size_t KV, bt_prec prec) {
-    attn_job j = {.dq = dq, .dk = dk, .dv = dv, .dout = dout, .o_in = o, .lse = lse, .q = q, .k = k, .v = v, .s = s, .H = H, .KV = KV, .prec = prec};
-    run("attn_bwd", 5.0 * product(B * H, s->T * s->T, s->D), 0, B * KV, 1, do_attn_bwd, &j);
+                    const float *v, const bt_attn_shape *s, size_t B, size_t H, size_t KV, size_t runs, bt_prec prec) {
+    attn_job j = {.dq = dq, .runs = runs, .rows = B * s->T, .dk = dk, .dv = dv, .dout = dout, .o_in = o, .lse = lse, .q = q, .k = k, .v = v, .s = s, .H = H, .KV = KV, .prec = prec};
+    run("attn_bwd", 5.0 * product(B * H, s->T * s->T, s->D), 0, B * KV * runs, 1, do_attn_bwd, &j);
 }
 
 /* ---- head and embedding ---------------------------------------------------------------------------------------------- */

@@ -61,22 +61,27 @@ void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const 
                 size_t M, size_t N, size_t K, bt_prec prec, int flags);
 /* B sequences of T tokens, H query heads over KV kv heads. q (B*T, ldq), k, v likewise, head h at column h*D; o (B*T, ldo), lse (B, H, T) */
 void bt_op_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v, const bt_attn_shape *s, size_t B, size_t H, size_t KV, bt_prec prec);
-/* writes dq, dk, dv (same layout as q, k, v) */
+/* writes dq, dk, dv (same layout as q, k, v); with several runs, dk and dv of each equal run of a kv head's queries by themselves, as
+ * arrays of B T rows on end */
 void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q, const float *k, const float *v,
-                    const bt_attn_shape *s, size_t B, size_t H, size_t KV, bt_prec prec);
+                    const bt_attn_shape *s, size_t B, size_t H, size_t KV, size_t runs, bt_prec prec);
 /* Head and loss in row chunks, never the whole (M, V) logits: logits = x E^T (x (M, C), E (V, C)); loss summed in fixed order in double;
  * when dscale != 0: dx (M, C) written, dE (V, C) added to. chunk rows of logits live in `logits` (chunk, V), every row's loss in
  * `row_loss` (M): the caller's memory. */
 double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, const int32_t *targets, float dscale, float *logits, size_t chunk,
                        float *row_loss, size_t M, size_t V, size_t C, bt_prec prec);
 /* ops_split.c: rows of which a rank has some columns, and vocabularies of which it has some tokens (tensor parallelism) */
-void bt_op_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C);
+/* parts: equal runs of columns, a power of two up to BT_ROW_PARTS; theirs are joined as a tree */
+enum { BT_ROW_PARTS = 8 };
+void bt_op_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C, size_t parts);
 void bt_op_row_apply(int8_t *xq, float *dq, float *y, const float *x, const float *gain, const float *rstd, size_t rows, size_t C);
-void bt_op_row_dot(double *out, const float *dy, const float *x, const float *gain, size_t rows, size_t C);
+void bt_op_row_dot(double *out, const float *dy, const float *x, const float *gain, size_t rows, size_t C, size_t parts);
 void bt_op_row_dx(float *dx, const float *dy, const float *x, const float *gain, const float *rstd, const float *mean, size_t rows, size_t C);
 void bt_op_row_dgain(float *dgain, const float *dy, const float *x, const float *rstd, size_t rows, size_t C);     /* adds */
 void bt_op_row_axpy(float *y, const float *x, const float *a, size_t rows, size_t C);
-void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows, size_t V);
+void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows, size_t V, size_t parts);
+/* out (parts, D): the gain's gradient of each run of heads, x and dy (M, heads, D), rstd (M, heads) */
+void bt_op_heads_dgain(float *out, const float *dy, const float *x, const float *rstd, size_t M, size_t heads, size_t parts, size_t D);
 void bt_op_row_softmax(float *logits, const float *top, const float *k, const int32_t *targets, float dscale, size_t rows, size_t V);
 /* tokens first .. first+V-1 only: other tokens' rows become zero; backward passes them over */
 void bt_op_embed_part(float *x, const float *E, const int32_t *tokens, size_t first, size_t V, size_t M, size_t C);

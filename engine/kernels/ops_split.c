@@ -11,20 +11,39 @@ typedef struct split_job {
     bt_row_stat *stat;
     double *dot;
     float dscale;
-    size_t C, M, first, V;
+    size_t C, M, first, V, parts;
 } split_job;
 
 static size_t grain_of(size_t C) { return C >= 4096 ? 1 : 4096 / (C ? C : 1); }
 static double bytes_of(size_t rows, size_t C, double each) { return each * (double)rows * (double)C; }
 
+/* ---- rows in parts: one kernel call for each part of a row, joined as a tree ----------------------------------------- */
+
+typedef bt_row_stat (*join_fn)(bt_row_stat x, bt_row_stat y);
+
+static bt_row_stat joined(bt_row_stat *part, size_t n, join_fn join) {
+    for (size_t step = 1; step < n; step *= 2) {
+        for (size_t i = 0; i < n; i += 2 * step) part[i] = join(part[i], part[i + step]);
+    }
+    return part[0];
+}
+
+static void stats_in_parts(const split_job *j, size_t r) {
+    bt_row_stat part[BT_ROW_PARTS];
+    size_t c = j->C / j->parts;
+    for (size_t p = 0; p < j->parts; p++) bt_k()->row_stats(&part[p], j->x + r * j->C + p * c, j->gain ? j->gain + p * c : NULL, 1, c);
+    j->stat[r] = joined(part, j->parts, bt_row_stat_join);
+}
+
 static void do_stats(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
-    bt_k()->row_stats(j->stat + a, j->x + a * j->C, j->gain, b - a, j->C);
+    for (size_t r = a; j->parts > 1 && r < b; r++) stats_in_parts(j, r);
+    if (j->parts == 1) bt_k()->row_stats(j->stat + a, j->x + a * j->C, j->gain, b - a, j->C);
 }
 
-void bt_op_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C) {
-    split_job j = {.stat = out, .x = x, .gain = gain, .C = C};
+void bt_op_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C, size_t parts) {
+    split_job j = {.stat = out, .x = x, .gain = gain, .C = C, .parts = parts};
     bt_ops_run("row_stats", bytes_of(rows, C, 4), rows, grain_of(C), do_stats, &j);
 }
 
@@ -40,14 +59,28 @@ void bt_op_row_apply(int8_t *xq, float *dq, float *y, const float *x, const floa
     bt_ops_run("row_apply", bytes_of(rows, C, y ? 9 : 5), rows, grain_of(C), do_apply, &j);
 }
 
+static void dot_in_parts(const split_job *j, size_t r) {
+    double part[BT_ROW_PARTS];
+    size_t c = j->C / j->parts;
+    for (size_t p = 0; p < j->parts; p++) {
+        size_t at = r * j->C + p * c;
+        bt_k()->row_dot(&part[p], j->dy + at, j->x + at, j->gain ? j->gain + p * c : NULL, 1, c);
+    }
+    for (size_t step = 1; step < j->parts; step *= 2) {
+        for (size_t p = 0; p < j->parts; p += 2 * step) part[p] += part[p + step];
+    }
+    j->dot[r] = part[0];
+}
+
 static void do_dot(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
-    bt_k()->row_dot(j->dot + a, j->dy + a * j->C, j->x + a * j->C, j->gain, b - a, j->C);
+    for (size_t r = a; j->parts > 1 && r < b; r++) dot_in_parts(j, r);
+    if (j->parts == 1) bt_k()->row_dot(j->dot + a, j->dy + a * j->C, j->x + a * j->C, j->gain, b - a, j->C);
 }
 
-void bt_op_row_dot(double *out, const float *dy, const float *x, const float *gain, size_t rows, size_t C) {
-    split_job j = {.dot = out, .dy = dy, .x = x, .gain = gain, .C = C};
+void bt_op_row_dot(double *out, const float *dy, const float *x, const float *gain, size_t rows, size_t C, size_t parts) {
+    split_job j = {.dot = out, .dy = dy, .x = x, .gain = gain, .C = C, .parts = parts};
     bt_ops_run("row_dot", bytes_of(rows, C, 8), rows, grain_of(C), do_dot, &j);
 }
 
@@ -73,6 +106,25 @@ void bt_op_row_dgain(float *dgain, const float *dy, const float *x, const float 
     bt_ops_run("rmsnorm_dgain", bytes_of(rows, C, 8), C, 64, do_dgain, &j);
 }
 
+typedef struct heads_job { float *out; const float *dy, *x, *rstd; size_t M, heads, each, D; } heads_job;
+
+static void do_heads(void *ctx, int thread, size_t a, size_t b) {
+    const heads_job *j = ctx;
+    (void)thread;
+    memset(j->out + a * j->D, 0, (b - a) * j->D * sizeof *j->out);
+    for (size_t p = a; p < b; p++) {
+        for (size_t m = 0; m < j->M; m++) {
+            size_t head = m * j->heads + p * j->each;
+            bt_k()->rmsnorm_dgain(j->out + p * j->D, j->dy + head * j->D, j->x + head * j->D, j->rstd + head, j->each, j->D, 0, j->D);
+        }
+    }
+}
+
+void bt_op_heads_dgain(float *out, const float *dy, const float *x, const float *rstd, size_t M, size_t heads, size_t parts, size_t D) {
+    heads_job j = {out, dy, x, rstd, M, heads, heads / parts, D};
+    bt_ops_run("rmsnorm_dgain", bytes_of(M, heads * D, 8), parts, 1, do_heads, &j);
+}
+
 static void do_axpy(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
@@ -84,14 +136,26 @@ void bt_op_row_axpy(float *y, const float *x, const float *a, size_t rows, size_
     bt_ops_run("row_axpy", bytes_of(rows, C, 12), rows, grain_of(C), do_axpy, &j);
 }
 
+static void lse_in_parts(const split_job *j, size_t r) {
+    bt_row_stat part[BT_ROW_PARTS];
+    size_t c = j->C / j->parts;
+    for (size_t p = 0; p < j->parts; p++) {
+        size_t at = (size_t)(int64_t)j->index[r] - p * c;       /* wraps below the part */
+        int32_t target = j->index[r] >= 0 && at < c ? (int32_t)at : -1;
+        bt_k()->row_lse(&part[p], j->x + r * j->C + p * c, &target, 1, c);
+    }
+    j->stat[r] = joined(part, j->parts, bt_row_lse_join);
+}
+
 static void do_lse(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
-    bt_k()->row_lse(j->stat + a, j->x + a * j->C, j->index + a, b - a, j->C);
+    for (size_t r = a; j->parts > 1 && r < b; r++) lse_in_parts(j, r);
+    if (j->parts == 1) bt_k()->row_lse(j->stat + a, j->x + a * j->C, j->index + a, b - a, j->C);
 }
 
-void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows, size_t V) {
-    split_job j = {.stat = out, .x = logits, .index = targets, .C = V};
+void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows, size_t V, size_t parts) {
+    split_job j = {.stat = out, .x = logits, .index = targets, .C = V, .parts = parts};
     bt_ops_run("row_lse", bytes_of(rows, V, 4), rows, 1, do_lse, &j);
 }
 

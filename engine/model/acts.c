@@ -1,6 +1,8 @@
 /* acts.c - activation plan. */
 #include "engine/model/acts.h"
 
+#include "engine/model/net.h"
+
 #include <string.h>
 
 enum { SAVED, LIGHT, HEAVY, SHARED, ATTN, FFN };
@@ -24,8 +26,8 @@ void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) 
     memset(p, 0, sizeof *p);
     const bt_model_cfg *c = &s->cfg;
     size_t M = (size_t)s->B * (size_t)c->T, R = bt_acts_block(c, M), i = 0;
-    size_t S = bt_part_rows(s, M);
-    bool split = s->part.count > 1;
+    size_t S = bt_part_rows(s, M), G = M * bt_net_kv_runs(s);
+    bool split = s->part.count > 1 || s->cuts > 1;
     bool tern = c->linear != BT_LIN_DENSE, qk = c->qk_norm, normed = c->norm != BT_NORM_PRE, train = s->train;
     bool light = bt_acts_half(s) && kept(LIGHT, s), heavy = bt_acts_half(s) && kept(HEAVY, s);
     bt_arena halves[2];                     /* of a layer: both begin at the same place */

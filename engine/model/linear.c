@@ -3,7 +3,7 @@
 #include "engine/kernels/ops.h"
 #include "engine/model/net.h"
 
-static const float *floats_of(const bt_site *s, const float *src) { return s->xn ? s->xn : src; }
+const float *bt_site_floats(const bt_site *s, const float *src) { return s->xn ? s->xn : src; }
 
 void bt_linear_fwd(const bt_linear *l, float *y, const bt_site *s, const float *src, size_t r0, size_t rows, bt_prec prec, int flags) {
     if (rows == 1 && l->packed2) {          /* decoding is bound by reading weights: a quarter of the bytes */
@@ -11,27 +11,43 @@ void bt_linear_fwd(const bt_linear *l, float *y, const bt_site *s, const float *
         bt_op_tern_gemv(out, s->xq + r0 * l->K, s->dq[r0], l->packed2, l->scale, l->N, l->K);
         if (flags & BT_ACC) bt_op_add(y, out, l->N);
     } else if (l->tern) {
-        bt_op_tern_fwd(y, l->N, s->xq + r0 * l->K, s->dq + r0, l->packed, l->scale, rows, l->N, l->K, flags);
+        size_t n = l->N / l->parts;
+        for (size_t p = 0; p < l->parts; p++) {
+            bt_op_tern_fwd(y + p * n, l->N, s->xq + r0 * l->K, s->dq + r0, l->packed + p * l->packed_bytes, l->scale, rows, n, l->K, flags);
+        }
     } else {
-        bt_op_gemm(y, l->N, floats_of(s, src) + r0 * l->K, l->K, 0, l->w, l->K, 1, 1.0f, rows, l->N, l->K, prec, flags);
+        bt_op_gemm(y, l->N, bt_site_floats(s, src) + r0 * l->K, l->K, 0, l->w, l->K, 1, 1.0f, rows, l->N, l->K, prec, flags);
     }
 }
 
-void bt_linear_dx(const bt_linear *l, float *dx, const float *dy, size_t r0, size_t rows, bt_prec prec, int flags) {
+/* Every part of a tensor rounds its gradients by noise of its own: outputs are numbered from the part's first. */
+static bt_noise noise_of(const bt_linear *l, size_t part, size_t r0) {
+    return (bt_noise){l->noise.rows + r0, l->noise.salt ^ (uint32_t)(l->first_row + part * (l->N / l->parts)) * BT_NOISE_LANE};
+}
+
+void bt_linear_dx(const bt_linear *l, size_t part, float *dx, const float *dy, size_t r0, size_t rows, bt_prec prec, int flags) {
+    size_t n = l->N / l->parts;
+    const float *d = dy + part * n;
+    const void *packed = l->tern ? l->packed + part * l->packed_bytes : NULL;
     if (l->tern && l->noise.rows) {
-        bt_noise noise = {l->noise.rows + r0, l->noise.salt};
-        bt_op_tern_dx8(dx, l->K, dy, l->N, l->packed, l->scale, rows, l->N, l->K, &noise, flags);
+        bt_noise noise = noise_of(l, part, r0);
+        bt_op_tern_dx8(dx, l->K, d, l->N, packed, l->scale, rows, n, l->K, &noise, flags);
     } else if (l->tern) {
-        bt_op_tern_dx(dx, l->K, dy, l->N, l->packed, l->scale, rows, l->N, l->K, prec, flags);
+        bt_op_tern_dx(dx, l->K, d, l->N, packed, l->scale, rows, n, l->K, prec, flags);
     } else {
-        bt_op_gemm(dx, l->K, dy, l->N, 0, l->w, l->K, 0, 1.0f, rows, l->K, l->N, prec, flags);
+        bt_op_gemm(dx, l->K, d, l->N, 0, l->w + part * n * l->K, l->K, 0, 1.0f, rows, l->K, n, prec, flags);
     }
 }
 
 void bt_linear_dw(const bt_linear *l, const float *dy, const bt_site *s, const float *src, size_t rows, bt_prec prec) {
-    if (l->tern && l->noise.rows) bt_op_tern_dw8(l->dw, dy, l->N, s->xq, s->dq, rows, l->N, l->K, &l->noise);
-    else if (l->tern) bt_op_tern_dw(l->dw, dy, l->N, s->xq, s->dq, rows, l->N, l->K, prec);
-    else bt_op_gemm(l->dw, l->K, dy, l->N, 1, floats_of(s, src), l->K, 0, 1.0f, l->N, l->K, rows, prec, BT_ACC);
+    size_t n = l->N / l->parts;
+    for (size_t p = 0; l->tern && l->noise.rows && p < l->parts; p++) {
+        bt_noise noise = noise_of(l, p, 0);
+        bt_op_tern_dw8(l->dw + p * n * l->K, dy + p * n, l->N, s->xq, s->dq, rows, n, l->K, &noise);
+    }
+    if (l->tern && l->noise.rows) return;
+    if (l->tern) bt_op_tern_dw(l->dw, dy, l->N, s->xq, s->dq, rows, l->N, l->K, prec);
+    else bt_op_gemm(l->dw, l->K, dy, l->N, 1, bt_site_floats(s, src), l->K, 0, 1.0f, l->N, l->K, rows, prec, BT_ACC);
 }
 
 void bt_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows) {

@@ -23,11 +23,12 @@ typedef struct memory_plan {
     bt_acts_plan acts_plan;
     size_t x_final, final_rstd, row_loss, logits, rope_cos, rope_sin, pos, noise_rows;
     size_t ones, mine, all, a, b, index;            /* of a part */
+    size_t spare, gains;                            /* of cuts */
     size_t logits_rows;
 } memory_plan;
 
-static size_t logits_rows(const bt_model_cfg *c, size_t M) {
-    size_t rows = (size_t)LOGITS_BYTES / ((size_t)c->V * sizeof(float)) / 64 * 64;
+static size_t logits_rows(size_t V, size_t M) {
+    size_t rows = (size_t)LOGITS_BYTES / (V * sizeof(float)) / 64 * 64;
     if (rows < LOGITS_LEAST) rows = LOGITS_LEAST;
     return rows < M ? rows : M;
 }
@@ -43,6 +44,27 @@ size_t bt_part_rows(const bt_model_setup *s, size_t M) {
     return bt_team_first(M, s->part.index + 1, s->part.count) - bt_team_first(M, s->part.index, s->part.count);
 }
 
+int bt_model_cuts(const bt_model_cfg *c) {
+    int n = BT_CUTS_MAX;
+    while (n > 1 && (c->H % n || c->F % n || c->V % n || (c->KV % n && n % c->KV))) n /= 2;
+    return n;
+}
+
+/* outputs of a layer that are packed apart: those of each cut, or whole kv heads */
+static size_t parts_of(const bt_model_setup *s, const bt_tensor *t) {
+    size_t cuts = bt_part_cuts(s->part, s->cuts), kv = (size_t)s->cfg.KV;
+    if (t->shard == BT_SHARD_KVROW) return kv < cuts ? kv : cuts;
+    return t->shard == BT_SHARD_ROW ? cuts : 1;
+}
+
+static size_t packed_bytes(const bt_model_setup *s, const bt_tensor *t) {
+    return (bt_k()->tern_bytes(t->rows / parts_of(s, t), t->cols) + 63) / 64 * 64;
+}
+
+static size_t levels(size_t cuts) { return cuts > 1 ? 1 + levels(cuts / 2) : 0; }
+static bool split(const bt_model_setup *s) { return s->part.count > 1 || s->cuts > 1; }
+static int team_size(const bt_model_setup *s) { return s->part.count > 1 ? s->part.count : 1; }
+
 /* s->cfg is the part's */
 static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params *params) {
     const bt_model_cfg *c = &s->cfg;
@@ -55,7 +77,7 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     for (size_t i = 0; i < params->n; i++) {
         const bt_tensor *t = &params->tensors[i];
         if (!t->tern) continue;
-        size_t codes = bt_arena_reserve(&p->quant, t->count, 1), packed = bt_arena_reserve(&p->quant, bt_k()->tern_bytes(t->rows, t->cols), 1);
+        size_t codes = bt_arena_reserve(&p->quant, t->count, 1), packed = bt_arena_reserve(&p->quant, parts_of(s, t) * packed_bytes(s, t), 1);
         size_t packed2 = s->train ? 0 : bt_arena_reserve(&p->quant, t->rows, bt_tern2_row_bytes(t->cols));
         if (p->codes) {
             p->codes[i] = codes;
@@ -67,7 +89,8 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     bt_acts_reserve(&p->acts_plan, &p->acts, s);
     p->x_final = s->train ? bt_arena_reserve(&p->acts, bt_part_rows(s, M) * (size_t)c->C, sizeof(float)) : 0;
     bt_arena_plan(&p->scratch, "scratch");
-    p->logits_rows = logits_rows(c, M);
+    const bt_tensor *embed = bt_params_get(params, -1, BT_P_EMBED);
+    p->logits_rows = logits_rows(s->cuts > 1 ? embed->whole_rows : (size_t)c->V, M);       /* their gradients are sums over these rows */
     p->final_rstd = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->row_loss = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->logits = bt_arena_reserve(&p->scratch, p->logits_rows * (size_t)c->V, sizeof(float));
@@ -76,10 +99,14 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     p->pos = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
     p->noise_rows = s->train && s->grad_int8 ? bt_arena_reserve(&p->scratch, M, sizeof(uint32_t)) : 0;
     p->row = s->train ? 0 : bt_arena_reserve(&p->scratch, widest_output(c), sizeof(float));
-    if (s->part.count <= 1) return;
+    if (!split(s)) return;
+    if (s->cuts > 1) {
+        p->spare = bt_arena_reserve(&p->scratch, levels(bt_part_cuts(s->part, s->cuts)) * M * (size_t)c->C, sizeof(float));
+        p->gains = bt_arena_reserve(&p->scratch, (size_t)s->cuts * (size_t)(c->C > c->D ? c->C : c->D), sizeof(float));
+    }
     p->ones = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->mine = bt_arena_reserve(&p->scratch, M, sizeof(bt_row_stat));
-    p->all = bt_arena_reserve(&p->scratch, M * (size_t)s->part.count, sizeof(bt_row_stat));
+    p->all = bt_arena_reserve(&p->scratch, M * (size_t)team_size(s), sizeof(bt_row_stat));
     p->a = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->b = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->index = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
@@ -115,7 +142,11 @@ static bt_linear linear_of(bt_model *m, const memory_plan *p, int layer, bt_para
     const bt_tensor *t = bt_params_get(&m->params, layer, id);
     size_t i = (size_t)(t - m->params.tensors);
     bt_linear l = {.tensor = t, .N = t->rows, .K = t->cols, .w = m->w + t->offset, .dw = m->g ? m->g + t->offset : NULL, .tern = t->tern};
+    l.parts = parts_of(&m->setup, t);
+    l.whole = m->setup.cuts <= 1 || t->counted;
+    l.first_row = t->row0;
     if (t->tern) {
+        l.packed_bytes = packed_bytes(&m->setup, t);
         l.codes = bt_arena_at(&m->quant_arena, p->codes[i]);
         l.packed = bt_arena_at(&m->quant_arena, p->packed[i]);
         l.packed2 = m->setup.train ? NULL : bt_arena_at(&m->quant_arena, p->packed2[i]);
@@ -168,6 +199,10 @@ static void wire_split(bt_model *m, const memory_plan *p) {
     size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;
     x->team = m->setup.team;
     x->sequence = m->setup.sequence;
+    x->cuts = bt_part_cuts(m->setup.part, m->setup.cuts);
+    x->all_cuts = m->setup.cuts > 1 ? (size_t)m->setup.cuts : 1;
+    x->spare = m->setup.cuts > 1 ? bt_arena_at(&m->scratch_arena, p->spare) : NULL;
+    x->gains = m->setup.cuts > 1 ? bt_arena_at(&m->scratch_arena, p->gains) : NULL;
     x->vocab0 = bt_part_vocab(&m->whole, m->setup.part);
     x->ones = bt_arena_at(&m->scratch_arena, p->ones);
     x->mine = bt_arena_at(&m->scratch_arena, p->mine);
@@ -231,13 +266,14 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     m->setup = *s;
     m->whole = s->cfg;
     memory_plan p = {0};
-    bool part = s->part.count > 1;
+    bool part = split(s);
     bt_code code = bt_params_init(&m->params, &s->cfg, s->part, err);
     if (code == BT_OK) code = bt_part_cfg(&m->setup.cfg, &s->cfg, s->part, err);
-    if (code == BT_OK && part && !s->team) code = bt_fail(err, BT_ARG, "part %d of %d of a model needs its team", s->part.index, s->part.count);
+    if (code == BT_OK && part && (!s->team || s->team->size != team_size(s))) code = bt_fail(err, BT_ARG, "part %d of %d of a model needs its team", s->part.index, s->part.count);
+    if (code == BT_OK && s->cuts > 1 && (s->cuts > bt_model_cuts(&s->cfg) || (s->cuts & (s->cuts - 1)) || s->cuts % team_size(s))) code = bt_fail(err, BT_ARG, "a model cannot be cut into %d equal parts for %d ranks", s->cuts, team_size(s));
     if (code != BT_OK) goto done;
     if (part) m->split = calloc(1, sizeof *m->split);
-    m->totals = calloc(m->params.n * (1 + (part ? (size_t)s->part.count : 0)), sizeof *m->totals);
+    m->totals = calloc(m->params.n * (1 + (part ? (size_t)team_size(s) : 0)), sizeof *m->totals);
     m->layers = calloc((size_t)s->cfg.L, sizeof *m->layers);
     m->quant_sums = calloc(bt_model_quant_sums(m) + 1, sizeof *m->quant_sums);
     p.codes = calloc(m->params.n, sizeof *p.codes);
@@ -344,14 +380,13 @@ double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *t
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &m->layers[0].a;
     size_t B = (size_t)m->setup.B, T = (size_t)c->T;
-    bt_rows own = bt_net_own(m, B * T);
     int64_t begin = bt_now_ns() - comm_ns(m);
     bt_net_forward(m, inputs, B, T);
     int64_t head = bt_now_ns() - comm_ns(m);
     double loss = head_loss(m, targets, (float)grad_scale);
     int64_t back = bt_now_ns() - comm_ns(m);
     if (!c->tied) bt_net_ready(m, bt_params_get(&m->params, -1, BT_P_HEAD), ready, ready_ctx);
-    bt_op_rmsnorm_bwd(a->dx, m->final_norm.dw, bt_net_own_sum(m, a->dxn, B * T), m->x_final, m->final_norm.w, m->final_rstd + own.first, 0, own.n, (size_t)c->C);
+    bt_net_norm_bwd(m, &m->final_norm, a->dx, bt_net_own_sum(m, a->dxn, B * T), m->x_final, m->final_rstd, 0, B * T);
     bt_net_ready(m, m->final_norm.tensor, ready, ready_ctx);
     bt_net_backward(m, inputs, B, T, ready, ready_ctx);
     if (times) {                                /* of the head's three products one is forward */

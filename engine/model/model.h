@@ -33,9 +33,15 @@ typedef struct bt_model_setup {
     bt_recompute recompute;
     bool grad_int8;                     /* ternary layers: dy of the backward products as int8, rounded at random (bt_model_noise) */
     bt_part part;                       /* all zero: the whole model */
+    int cuts;                           /* sums over heads, widths, vocabulary and (norms) tokens are added as a tree over so many equal parts of
+                                         * the whole model: then they have the same bits in any part.count. 0 or 1: not */
     bool sequence;                      /* parts: residual and norms by tokens */
-    bt_team *team;                      /* parts: who holds the others; borrowed. Plans need none */
+    bt_team *team;                      /* parts or cuts: who holds the others; borrowed. Plans need none */
 } bt_model_setup;
+
+enum { BT_CUTS_MAX = 8 };
+/* the most cuts, a power of two up to BT_CUTS_MAX, that are equal in this model and in which kv heads are whole or shared evenly */
+int bt_model_cuts(const bt_model_cfg *whole);
 
 /* tokens of M whose residual this part holds */
 size_t bt_part_rows(const bt_model_setup *s, size_t M);

@@ -19,13 +19,17 @@ typedef struct bt_linear {                  /* y = x W^T, W (N, K), ternary or d
     float *dw;
     bool tern;
     int8_t *codes;                          /* (N, K) of the last quantise: to count flips and to pack from */
-    void *packed;
+    size_t parts;                           /* runs of outputs that are packed apart, so that dx can be summed over some; 1: all */
+    bool whole;                             /* false: dx is another copy's to add */
+    size_t packed_bytes;                    /* of one run */
+    unsigned char *packed;                  /* (parts, packed_bytes) */
     uint8_t *packed2;                       /* 2-bit form for single tokens, models without training; NULL otherwise */
     float *row;                             /* (N) with packed2: one token's output before it is added */
     float scale, mean;                      /* of |w|; of w, which b1 takes off */
     bt_tern_stats counts;
     bt_quant_stat stat;
     bt_noise noise;                         /* int8 gradients: of the micro-batch's rows; rows is NULL without them */
+    size_t first_row;                       /* of the outputs, in the tensor */
 } bt_linear;
 
 /* Where a group of linear layers reads: an optional norm, then int8 per token (ternary) or floats (dense). */
@@ -46,6 +50,9 @@ typedef struct bt_site {
 typedef struct bt_split {
     bt_team *team;
     bool sequence;
+    size_t cuts, all_cuts;                  /* equal parts whose sums are added as a tree: here, of the whole model. 1: none */
+    float *spare;                           /* (log2 cuts, M, C) sums on their way */
+    float *gains;                           /* (all_cuts, C or D) */
     size_t vocab0;                          /* first token id of this part */
     float *ones;                            /* (M) */
     bt_row_stat *mine, *all;                /* (M); the team's, (size, M) */
@@ -91,15 +98,17 @@ struct bt_model {
 /* ---- linear.c ---- */
 /* rows r0 .. r0+rows of the site's input; y is row r0's output. src is what the site's input was made from */
 void bt_linear_fwd(const bt_linear *l, float *y, const bt_site *s, const float *src, size_t r0, size_t rows, bt_prec prec, int flags);
-void bt_linear_dx(const bt_linear *l, float *dx, const float *dy, size_t r0, size_t rows, bt_prec prec, int flags);    /* dx, dy: row r0's */
+/* over the outputs of one of the layer's parts; dx, dy: row r0's */
+void bt_linear_dx(const bt_linear *l, size_t part, float *dx, const float *dy, size_t r0, size_t rows, bt_prec prec, int flags);
 void bt_linear_dw(const bt_linear *l, const float *dy, const bt_site *s, const float *src, size_t rows, bt_prec prec);
 
+const float *bt_site_floats(const bt_site *s, const float *src);         /* dense: what its linear layers read */
 void bt_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows);         /* x: row r0 */
 void bt_site_restore(const bt_site *s, const float *x, size_t r0, size_t rows);     /* dense: the floats that bt_linear_dw reads */
 /* gradient through the norm: dx (+)= ; adds to the gain's gradient. Sites without norm pass dy on: nothing to call */
 void bt_site_bwd(const bt_site *s, float *dx, const float *dy, const float *x, size_t r0, size_t rows, int acc);
 
-/* ---- split.c: what a part does otherwise; all but the last two do for a whole model what their names say ---- */
+/* ---- split.c: what a part does otherwise; cuts.c: sums that cuts make; most do for a whole model what their names say ---- */
 bt_rows bt_net_own(const bt_model *m, size_t M);                    /* tokens whose residual is here */
 void bt_net_site(bt_model *m, const bt_site *s, const float *x, size_t M);          /* own rows of x -> input rows of all tokens */
 void bt_net_restore(bt_model *m, const bt_site *s, const float *x, size_t M);       /* dense: the same floats for bt_linear_dw */
@@ -108,6 +117,18 @@ void bt_net_out_part(bt_model *m, float *y, const bt_linear *l, const bt_site *s
 void bt_net_out_sum(bt_model *m, float *y, const bt_linear *l, const bt_site *s, size_t M);
 const float *bt_net_all(bt_model *m, const float *own, size_t M);   /* own rows of dx -> rows of all tokens */
 float *bt_net_own_sum(bt_model *m, float *x, size_t M);             /* (M, C) sums of this part -> own rows of the whole's */
+/* m->layers[0].a.dxn = sum of dy W over the layers, cut by cut */
+typedef struct bt_dx_term { const bt_linear *l; const float *dy; } bt_dx_term;
+void bt_net_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t M);
+/* out (M, N) = a (M, K) times b (K, N), or (N, K) with tb, cut by cut of K */
+typedef struct bt_depth_product { const float *a, *b; size_t lda, ldb, M, N, K; int tb; bt_prec prec; } bt_depth_product;
+void bt_net_depth(bt_model *m, float *out, const bt_depth_product *p);
+/* through a norm of own rows of the residual; dx (+)= */
+void bt_net_norm_bwd(bt_model *m, const bt_gain *g, float *dx, const float *dy, const float *x, const float *rstd, int acc, size_t M);
+/* through the norm of heads, of which `kv` says whose */
+void bt_net_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, const float *dy, const float *x, size_t M);
+size_t bt_net_kv_runs(const bt_model_setup *s);                     /* arrays of dk and dv that are summed: several where cuts share a kv head */
+void bt_net_kv_sum(bt_model *m, float *d, size_t M);                /* (runs, M, KV D), the first becomes the sum over all who share heads */
 void bt_net_embed(bt_model *m, const int32_t *inputs, size_t M);
 void bt_net_embed_bwd(bt_model *m, const int32_t *inputs, size_t M);
 double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t M);       /* a.xn -> loss, a.dxn */

@@ -19,6 +19,9 @@ typedef enum { BT_SHARD_NONE, BT_SHARD_ROW, BT_SHARD_KVROW, BT_SHARD_COL, BT_SHA
 /* Part `index` of `count` of a model: what a rank of a tensor-parallel team holds. All zero: the whole model. */
 typedef struct bt_part { int index, count; } bt_part;
 
+/* cuts that this part of the model holds; at least 1 */
+static inline size_t bt_part_cuts(bt_part part, int cuts) { return cuts > 1 ? (size_t)(cuts / (part.count > 1 ? part.count : 1)) : 1; }
+
 typedef struct bt_tensor {
     char name[48];
     bt_param_id id;

@@ -3,17 +3,21 @@
  * The scale of a tensor is the mean of |w|. Its sum is taken over blocks cut at multiples of BT_SUM_BLOCK of the flat array,
  * added in order: pieces of the flat array begin at such multiples, so whoever holds which piece, the bits are the same.
  *
+ * In a model with cuts the sums are exact (of |w| to a unit that suits means up to 4), since other parts have other blocks.
+ *
  *     sums     block 0 | 1 | 2 | ... of every ternary tensor in turn; for b1 the sums of w itself follow in a second row */
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "engine/base/threads.h"
+#include "engine/kernels/exact.h"
 #include "engine/kernels/ops.h"
 #include "engine/model/net.h"
 #include "engine/quant/ternary.h"
 
 static const float SCALE_LEAST = 1e-5f;
+static const double MEAN_MOST = 4;
 enum { WIRE_CHUNK = 8192 };                     /* codes unpacked at a time; a multiple of the 128 of a packed block */
 
 static size_t first_block(const bt_tensor *t) { return t->offset / BT_SUM_BLOCK; }
@@ -39,7 +43,13 @@ size_t bt_model_quant_sums(const bt_model *m) { return one_row(m) * (centred(m) 
 
 /* ---- sums ----------------------------------------------------------------------------------------------------------- */
 
-typedef struct sum_job { const float *w; const bt_tensor *t; double *abs, *plain; size_t first; } sum_job;
+typedef struct sum_job { const float *w; const bt_tensor *t; double *abs, *plain; size_t first; bool exact; bt_exact units; } sum_job;
+
+static double exact_sum(const sum_job *j, size_t begin, size_t end, bt_exact_of of) {
+    double sum[2] = {0, 0};
+    bt_exact_add(sum, j->w + begin, end - begin, of, &j->units);
+    return sum[0];
+}
 
 static void sum_range(void *ctx, int thread, size_t from, size_t to) {
     (void)thread;
@@ -48,6 +58,11 @@ static void sum_range(void *ctx, int thread, size_t from, size_t to) {
         size_t b = j->first + k, begin = b * BT_SUM_BLOCK, end = begin + BT_SUM_BLOCK;
         if (begin < j->t->offset) begin = j->t->offset;
         if (end > j->t->offset + j->t->count) end = j->t->offset + j->t->count;
+        if (j->exact) {
+            j->abs[b - first_block(j->t)] = exact_sum(j, begin, end, BT_EXACT_ABS);
+            if (j->plain) j->plain[b - first_block(j->t)] = exact_sum(j, begin, end, BT_EXACT_VALUE);
+            continue;
+        }
         j->abs[b - first_block(j->t)] = bt_k()->sum_abs(j->w + begin, end - begin);
         if (j->plain) j->plain[b - first_block(j->t)] = bt_k()->sum(j->w + begin, end - begin);
     }
@@ -60,7 +75,7 @@ void bt_model_quant_fill(bt_model *m, double *sums, size_t begin, size_t end) {
         if (!t->tern) continue;
         size_t from = t->offset > begin ? t->offset : begin, to = t->offset + t->count < end ? t->offset + t->count : end;
         if (from < to) {
-            sum_job j = {m->w, t, abs, plain, from / BT_SUM_BLOCK};
+            sum_job j = {m->w, t, abs, plain, from / BT_SUM_BLOCK, m->setup.cuts > 1, bt_exact_units(MEAN_MOST, (double)t->whole_rows * (double)t->whole_cols)};
             bt_parallel_for((to - 1) / BT_SUM_BLOCK - j.first + 1, 8, sum_range, &j);
         }
         abs += blocks_of(t);
@@ -187,7 +202,8 @@ void bt_model_quant_pack(bt_model *m) {
         double n = (double)m->params.tensors[i].count;
         l->stat = (bt_quant_stat){.zero_frac = (double)l->counts.zero / n, .pos_frac = (double)l->counts.pos / n,
                                   .flip_frac = m->quantised ? (double)l->counts.flips / n : 0.0, .scale = (double)l->scale, .mean = (double)l->mean};
-        bt_op_tern_pack(l->packed, l->codes, l->N, l->K);
+        size_t rows = l->N / l->parts;
+        for (size_t k = 0; k < l->parts; k++) bt_op_tern_pack(l->packed + k * l->packed_bytes, l->codes + k * rows * l->K, rows, l->K);
         if (l->packed2) bt_parallel_for(l->N, 64, pack2_rows, l);
     }
     m->quantised = true;

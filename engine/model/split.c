@@ -7,7 +7,7 @@
  *     x own <-- * scales <-- reduce <-- whole numbers of the columns' product ---+
  *
  * and backward the same way: dx gathered for o and down, gradients of a normed residual reduced to their owners.
- * Exact: a scale is made of all ranks' |w|; a row's statistics of all its columns, added in the order of the ranks. A ternary
+ * Exact: a scale is made of all ranks' |w|; a row's statistics of all its columns, added as a tree over the ranks. A ternary
  * product's partial sums travel as whole numbers in fp32, exact below 2^24, so their sum has the bits of one rank's product.
  * Without `sequence` every rank owns all rows: what was reduced is gathered at once. */
 #include <assert.h>
@@ -80,12 +80,13 @@ void bt_net_out_part(bt_model *m, float *y, const bt_linear *l, const bt_site *s
         return;
     }
     float *part = m->layers[0].a.dxn + r0 * l->N;
-    if (l->tern) bt_op_tern_fwd(part, l->N, s->xq + r0 * l->K, m->split->ones, l->packed, 1.0f, rows, l->N, l->K, 0);
-    else bt_linear_fwd(l, part, s, src, r0, rows, m->setup.prec, 0);
+    if (l->tern && m->split->team->size == 1) bt_linear_fwd(l, y + r0 * l->N, s, src, r0, rows, m->setup.prec, BT_ACC);     /* the same bits at once */
+    else if (l->tern) bt_op_tern_fwd(part, l->N, s->xq + r0 * l->K, m->split->ones, l->packed, 1.0f, rows, l->N, l->K, 0);
+    else bt_net_depth(m, part, &(bt_depth_product){bt_site_floats(s, src) + r0 * l->K, l->w, l->K, l->K, rows, l->N, l->K, 1, m->setup.prec});
 }
 
 void bt_net_out_sum(bt_model *m, float *y, const bt_linear *l, const bt_site *s, size_t M) {
-    if (!m->split) return;
+    if (!m->split || (l->tern && m->split->team->size == 1)) return;
     bt_rows own = bt_net_own(m, M);
     const float *sum = bt_net_own_sum(m, m->layers[0].a.dxn, M);
     if (!l->tern) {
@@ -99,6 +100,19 @@ void bt_net_out_sum(bt_model *m, float *y, const bt_linear *l, const bt_site *s,
 
 /* ---- norms and int8 of rows whose columns lie in all parts ---------------------------------------------------------- */
 
+/* what n ranks from `first` say of a row, rows apart */
+static bt_row_stat whole_row(const bt_row_stat *of, size_t rows, int first, int n) {
+    if (n == 1) return of[(size_t)first * rows];
+    int left = bt_team_left(n);
+    return bt_row_stat_join(whole_row(of, rows, first, left), whole_row(of, rows, first + left, n - left));
+}
+
+static double whole_dot(const double *of, size_t rows, int first, int n) {
+    if (n == 1) return of[(size_t)first * rows];
+    int left = bt_team_left(n);
+    return whole_dot(of, rows, first, left) + whole_dot(of, rows, first + left, n - left);
+}
+
 void bt_split_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows) {
     bt_split *p = s->split;
     bt_team *t = p->team;
@@ -106,15 +120,13 @@ void bt_split_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows)
         if (s->xn) bt_net_copy(s->xn + r0 * s->K, x, rows * s->K);
         return;
     }
-    bt_op_row_stats(p->mine, x, s->gain.w, rows, s->K);
+    bt_op_row_stats(p->mine, x, s->gain.w, rows, s->K, p->cuts);
     t->share(t, p->mine, p->all, rows * sizeof *p->mine);
     for (size_t r = 0; r < rows; r++) {
-        double sum = 0;
-        float top = 0, rstd = 1.0f;
-        for (size_t k = 0; k < (size_t)t->size; k++) sum += p->all[k * rows + r].sum;
-        if (s->normed) s->rstd[r0 + r] = rstd = (float)(1.0 / sqrt(sum / (double)s->whole_K + (double)s->eps));
-        for (size_t k = 0; k < (size_t)t->size; k++) top = fmaxf(top, p->all[k * rows + r].a * rstd * p->all[k * rows + r].b);
-        if (s->tern) s->dq[r0 + r] = top;
+        bt_row_stat row = whole_row(p->all + r, rows, 0, t->size);
+        float rstd = 1.0f;
+        if (s->normed) s->rstd[r0 + r] = rstd = (float)(1.0 / sqrt(row.sum / (double)s->whole_K + (double)s->eps));
+        if (s->tern) s->dq[r0 + r] = row.a * rstd * row.b;
     }
     bt_op_row_apply(s->tern ? s->xq + r0 * s->K : NULL, s->tern ? s->dq + r0 : NULL, s->tern ? NULL : s->xn + r0 * s->K, x, s->gain.w,
                     s->normed ? s->rstd + r0 : NULL, rows, s->K);
@@ -125,12 +137,10 @@ void bt_split_site_bwd(const bt_site *s, float *dx, const float *dy, const float
     bt_team *t = p->team;
     if (s->gain.dw) bt_op_row_dgain(s->gain.dw, dy, x, s->rstd + r0, rows, s->K);
     double *mine = (double *)(void *)p->mine, *all = (double *)(void *)p->all;
-    bt_op_row_dot(mine, dy, x, s->gain.w, rows, s->K);
+    bt_op_row_dot(mine, dy, x, s->gain.w, rows, s->K, p->cuts);
     t->share(t, mine, all, rows * sizeof *mine);
     for (size_t r = 0; r < rows; r++) {
-        double sum = 0;
-        for (size_t k = 0; k < (size_t)t->size; k++) sum += all[k * rows + r];
-        p->a[r] = (float)(sum / (double)s->whole_K);
+        p->a[r] = (float)(whole_dot(all + r, rows, 0, t->size) / (double)s->whole_K);
     }
     bt_op_row_dx(dx, dy, x, s->gain.w, s->rstd + r0, p->a, rows, s->K);
 }
@@ -157,6 +167,12 @@ void bt_net_embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
 
 /* Every part's largest logit, its sum of exp and the target's logit if it is here, in one exchange: the row's loss and what its
  * gradient needs, the same on all ranks. a = largest, b = gradient scale / sum, index = targets of this part */
+static bt_row_stat whole_lse(const bt_row_stat *of, size_t rows, int first, int n) {
+    if (n == 1) return of[(size_t)first * rows];
+    int left = bt_team_left(n);
+    return bt_row_lse_join(whole_lse(of, rows, first, left), whole_lse(of, rows, first + left, n - left));
+}
+
 static void part_losses(bt_model *m, const int32_t *targets, float dscale, float *row_loss, size_t rows) {
     bt_split *p = m->split;
     bt_team *t = p->team;
@@ -165,20 +181,13 @@ static void part_losses(bt_model *m, const int32_t *targets, float dscale, float
         size_t at = (size_t)(int64_t)targets[r] - p->vocab0;
         p->index[r] = targets[r] >= 0 && at < V ? (int32_t)at : -1;
     }
-    bt_op_row_lse(p->mine, m->logits, p->index, rows, V);
+    bt_op_row_lse(p->mine, m->logits, p->index, rows, V, p->cuts);
     t->share(t, p->mine, p->all, rows * sizeof *p->mine);
     for (size_t r = 0; r < rows; r++) {
-        const bt_row_stat *of = p->all + r;
-        float top = -INFINITY, want = 0;
-        double sum = 0;
-        for (size_t k = 0; k < (size_t)t->size; k++) top = fmaxf(top, of[k * rows].a);
-        for (size_t k = 0; k < (size_t)t->size; k++) {
-            sum += of[k * rows].sum * exp((double)of[k * rows].a - (double)top);
-            want += of[k * rows].b;             /* zero but for one */
-        }
-        p->a[r] = top;
-        p->b[r] = targets[r] < 0 ? 0.0f : (float)((double)dscale / sum);
-        row_loss[r] = targets[r] < 0 ? 0.0f : (float)(log(sum) + (double)top - (double)want);
+        bt_row_stat row = whole_lse(p->all + r, rows, 0, t->size);
+        p->a[r] = row.a;
+        p->b[r] = targets[r] < 0 ? 0.0f : (float)((double)dscale / row.sum);
+        row_loss[r] = targets[r] < 0 ? 0.0f : (float)(log(row.sum) + (double)row.a - (double)row.b);
     }
 }
 
@@ -200,7 +209,7 @@ double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale, size_
         part_losses(m, targets + r0, dscale, m->row_loss + r0, rows);
         if (!grad) continue;
         bt_op_row_softmax(m->logits, m->split->a, m->split->b, m->split->index, dscale, rows, V);
-        bt_op_gemm(a->dxn + r0 * C, C, m->logits, V, 0, m->head, C, 0, 1.0f, rows, C, V, prec, 0);
+        bt_net_depth(m, a->dxn + r0 * C, &(bt_depth_product){m->logits, m->head, V, C, rows, C, V, 0, prec});
         bt_op_gemm(m->d_head, C, m->logits, V, 1, x, C, 0, 1.0f, V, C, rows, prec, BT_ACC);
     }
     for (size_t r = 0; r < M; r++) loss += (double)m->row_loss[r];
@@ -212,6 +221,7 @@ double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale, size_
 /* Norms see a rank's own tokens only, heads' norms its own heads, shared kv heads the queries of one part. */
 void bt_split_grad(const bt_model *m, const bt_tensor *t) {
     bool heads = t->id == BT_P_Q_NORM || t->id == BT_P_K_NORM || t->shard == BT_SHARD_KVROW;
+    if (m->split->all_cuts > 1 && t->shard == BT_SHARD_KVROW) return;          /* made of the sum of dk or dv: whole already */
     if (t->copies > 1 && (heads || m->split->sequence)) m->split->team->sum(m->split->team, m->g + t->offset, t->count, t->copies);
 }
 

@@ -185,7 +185,7 @@ static void ffn_backward(const backward *p, bt_layer *l) {
         if (m->setup.recompute == BT_RECOMPUTE_SELECTIVE) gate_up(m, l, r0, rows);
         fetch(m, y.gate, a->gate_kept ? a->gate_kept + r0 * F : NULL, rows * F);
         fetch(m, y.up, a->up_kept ? a->up_kept + r0 * F : NULL, rows * F);
-        bt_linear_dx(&l->down, dhn, dx + r0 * C, r0, rows, p->prec, 0);
+        bt_linear_dx(&l->down, 0, dhn, dx + r0 * C, r0, rows, p->prec, 0);
         bt_op_glu(a->h, y.gate, y.up, c->act, rows * F);
         bt_site_restore(&l->down_in, a->h, r0, rows);
         if (l->down_in.normed) bt_site_bwd(&l->down_in, a->dh, dhn, a->h, r0, rows, 0);
@@ -193,21 +193,21 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     }
     dw_done(p, &l->down, dx, &l->down_in, a->h);
     done(p, l->down_in.gain.tensor);
-    bt_linear_dx(&l->up, a->dxn, dup, 0, p->M, p->prec, 0);
-    bt_linear_dx(&l->gate, a->dxn, dgate, 0, p->M, p->prec, BT_ACC);
+    bt_net_dx(m, (bt_dx_term[]){{&l->up, dup}, {&l->gate, dgate}}, 2, p->M);
     dw_done(p, &l->up, dup, &l->ffn_in, a->x_mid);
     dw_done(p, &l->gate, dgate, &l->ffn_in, a->x_mid);
-    bt_site_bwd(&l->ffn_in, a->dx, bt_net_own_sum(m, a->dxn, p->M), a->x_mid, own.first, own.n, 1);
+    bt_net_norm_bwd(m, &l->ffn_in.gain, a->dx, bt_net_own_sum(m, a->dxn, p->M), a->x_mid, l->ffn_in.rstd, 1, p->M);
     done(p, l->ffn_in.gain.tensor);
 }
 
 /* dy in place: through the rotation, then through the head norm, whose input was x; `spare` is of dy's size */
-static float *unrotate(const backward *p, float *dy, float *spare, const float *x, const float *rstd, const bt_gain *gain, size_t heads) {
-    const bt_model *m = p->m;
-    size_t D = (size_t)m->setup.cfg.D;
+static float *unrotate(const backward *p, const bt_layer *l, bool kv, float *dy, float *spare, const float *x) {
+    bt_model *m = p->m;
+    const bt_gain *gain = kv ? &l->k_norm : &l->q_norm;
+    size_t D = (size_t)m->setup.cfg.D, heads = (size_t)(kv ? m->setup.cfg.KV : m->setup.cfg.H);
     bt_op_rope(dy, heads * D, m->rope_cos, m->rope_sin, m->pos, 1, p->M, heads, D);
     if (!gain->tensor) return dy;
-    bt_op_rmsnorm_bwd(spare, gain->dw, dy, x, gain->w, rstd, 0, p->M * heads, D);
+    bt_net_heads_bwd(m, l, kv, spare, dy, x, p->M);
     done(p, gain->tensor);
     return spare;
 }
@@ -218,14 +218,13 @@ static void attn_backward(const backward *p, bt_layer *l) {
     bt_acts *a = &l->a;
     bt_attn_shape shape = attn_shape(c, p->T);
     size_t H = (size_t)c->H, KV = (size_t)c->KV;
-    bt_rows own = bt_net_own(m, p->M);
     const float *dx = bt_net_all(m, a->dx, p->M);
     fetch(m, a->o, a->o_kept, p->M * shape.ldo);
     fetch(m, a->q, a->q_kept, p->M * shape.ldq);
     fetch(m, a->k, a->k_kept, p->M * shape.ldk);
     fetch(m, a->v, a->v_kept, p->M * shape.ldv);
     bt_site_restore(&l->o_in, a->o, 0, p->M);
-    bt_linear_dx(&l->o, l->o_in.normed ? a->d_on : a->d_o, dx, 0, p->M, p->prec, 0);
+    bt_linear_dx(&l->o, 0, l->o_in.normed ? a->d_on : a->d_o, dx, 0, p->M, p->prec, 0);
     dw_done(p, &l->o, dx, &l->o_in, a->o);
     if (l->o_in.normed) bt_site_bwd(&l->o_in, a->d_o, a->d_on, a->o, 0, p->M, 0);
     done(p, l->o_in.gain.tensor);
@@ -233,18 +232,18 @@ static void attn_backward(const backward *p, bt_layer *l) {
         rotate(m, a->qr, NULL, a->q, &l->q_norm, H, p->M);
         rotate(m, a->kr, NULL, a->k, &l->k_norm, KV, p->M);
     }
-    bt_op_attn_bwd(a->dq, a->dk, a->dv, a->d_o, a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v, &shape, p->B, H, KV, p->prec);
-    const float *dk = unrotate(p, a->dk, a->kr, a->k, a->k_rstd, &l->k_norm, KV);
-    const float *dq = unrotate(p, a->dq, a->qr, a->q, a->q_rstd, &l->q_norm, H);
-    fetch(m, a->x, a->x_kept, own.n * (size_t)c->C);
+    bt_op_attn_bwd(a->dq, a->dk, a->dv, a->d_o, a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v, &shape, p->B, H, KV, bt_net_kv_runs(&m->setup), p->prec);
+    bt_net_kv_sum(m, a->dk, p->M);
+    bt_net_kv_sum(m, a->dv, p->M);
+    const float *dk = unrotate(p, l, true, a->dk, a->kr, a->k);
+    const float *dq = unrotate(p, l, false, a->dq, a->qr, a->q);
+    fetch(m, a->x, a->x_kept, bt_net_own(m, p->M).n * (size_t)c->C);
     bt_net_restore(m, &l->attn_in, a->x, p->M);
-    bt_linear_dx(&l->v, a->dxn, a->dv, 0, p->M, p->prec, 0);
-    bt_linear_dx(&l->k, a->dxn, dk, 0, p->M, p->prec, BT_ACC);
-    bt_linear_dx(&l->q, a->dxn, dq, 0, p->M, p->prec, BT_ACC);
+    bt_net_dx(m, (bt_dx_term[]){{&l->v, a->dv}, {&l->k, dk}, {&l->q, dq}}, 3, p->M);
     dw_done(p, &l->v, a->dv, &l->attn_in, a->x);
     dw_done(p, &l->k, dk, &l->attn_in, a->x);
     dw_done(p, &l->q, dq, &l->attn_in, a->x);
-    bt_site_bwd(&l->attn_in, a->dx, bt_net_own_sum(m, a->dxn, p->M), a->x, own.first, own.n, 1);
+    bt_net_norm_bwd(m, &l->attn_in.gain, a->dx, bt_net_own_sum(m, a->dxn, p->M), a->x, l->attn_in.rstd, 1, p->M);
     done(p, l->attn_in.gain.tensor);
 }
 

@@ -15,8 +15,10 @@
 
 /* rows, cols: the largest matrix exchanged. Borrows tp; collective over it; on one rank alone: NULL */
 bt_code bt_team_create(bt_team **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) BT_MUST_CHECK;
+/* a team of one rank, for a model that is cut into parts on one rank already (reproducible training); exchanges nothing */
+bt_code bt_team_solo(bt_team **out, size_t rows, size_t cols, bt_err *err) BT_MUST_CHECK;
 void bt_team_destroy(bt_team *t);                       /* accepts NULL */
-size_t bt_team_bytes(int size, size_t rows, size_t cols);       /* that a rank sees at most */
+size_t bt_team_bytes(int size, size_t rows, size_t cols, bool solo);    /* that a rank sees at most; solo: alone it has a team too */
 extern bool bt_team_messages_only;                      /* for tests: as if the ranks were on several hosts */
 bt_code bt_team_check(const bt_team *t, bt_err *err) BT_MUST_CHECK;             /* the first failure since create; NULL is fine */
 

@@ -26,7 +26,7 @@
 #include "engine/kernels/kernels.h"
 #include "engine/parallel/comm_internal.h"
 
-enum { PAGE = 4096, OUTBOX_LEAST = 64 << 10, SPIN_NS = 50000, NAP_NS = 100000000, SUM_ELEMS = 1024 };
+enum { PAGE = 4096, OUTBOX_LEAST = 64 << 10, SPIN_NS = 50000, NAP_NS = 100000000, SUM_ELEMS = 1024, SUM_LEVELS = 16 };
 
 typedef struct line {                       /* of one rank, alone on its cache lines */
     _Atomic uint32_t arrived;               /* futex: meetings this rank has come to */
@@ -150,7 +150,22 @@ static void gather_rows(memory_team *m, const bt_team_rows *arrays, size_t n_arr
 
 typedef struct add_job { const memory_team *m; float *x; size_t begin; } add_job;
 
-/* in the order of the ranks, whoever owns the rows */
+static const float *box_of(const memory_team *m, int rank) { return (const float *)(const void *)outbox_of(m, rank); }
+static const float *matrix_of(const memory_team *m, int rank) { return partial_of(m, rank); }
+
+/* sum := elements at .. of n ranks from `first`, as a tree; behind it lies room for a sum at every level */
+static void add_tree(const memory_team *m, const float *(*of_rank)(const memory_team *, int), int first, int n, size_t at, size_t elems, float *sum) {
+    if (n == 1) {
+        memcpy(sum, of_rank(m, first) + at, elems * sizeof *sum);
+        return;
+    }
+    int left = bt_team_left(n);
+    add_tree(m, of_rank, first, left, at, elems, sum);
+    if (n - left > 1) add_tree(m, of_rank, first + left, n - left, at, elems, sum + SUM_ELEMS);
+    bt_k()->add(sum, n - left > 1 ? sum + SUM_ELEMS : of_rank(m, first + left) + at, elems);
+}
+
+/* the same bits whoever owns the rows */
 static void add_range(void *ctx, int thread, size_t from, size_t to) {
     const add_job *j = ctx;
     const memory_team *m = j->m;
@@ -160,10 +175,9 @@ static void add_range(void *ctx, int thread, size_t from, size_t to) {
         return;
     }
     for (size_t i = from; i < to; i += SUM_ELEMS) {
-        float sum[SUM_ELEMS];
+        float sum[SUM_LEVELS * SUM_ELEMS];
         size_t n = least(SUM_ELEMS, to - i), at = j->begin + i;
-        memcpy(sum, partial_of(m, 0) + at, n * sizeof *sum);
-        for (int k = 1; k < m->t.size; k++) bt_k()->add(sum, partial_of(m, k) + at, n);
+        add_tree(m, matrix_of, 0, m->t.size, at, n, sum);
         memcpy(j->x + at, sum, n * sizeof *sum);
     }
 }
@@ -206,8 +220,12 @@ static void team_sum(bt_team *t, float *x, size_t n, int group_size) {
         memcpy(outbox_of(m, t->rank), x + at, k * sizeof *x);
         meet(m);
         m->meetings = box;
-        memcpy(x + at, outbox_of(m, first), k * sizeof *x);
-        for (int r = first + 1; r < first + group_size; r++) bt_k()->add(x + at, (const float *)(const void *)outbox_of(m, r), k);
+        for (size_t i = 0; i < k; i += SUM_ELEMS) {
+            float sum[SUM_LEVELS * SUM_ELEMS];
+            size_t some = least(SUM_ELEMS, k - i);
+            add_tree(m, box_of, first, group_size, i, some, sum);
+            memcpy(x + at + i, sum, some * sizeof *sum);
+        }
         m->meetings = box + 1;
     }
     bt_team_done(t, &mark, BT_COLL_ALL_REDUCE);

@@ -15,6 +15,7 @@ typedef struct mpi_team {
     bt_team t;                              /* first: a bt_team is this */
     bt_comm *comm;
     float *staging;                         /* (SLOTS, size, CHUNK_BYTES) */
+    float **parts;                          /* (size) of a sum */
     MPI_Request *requests;                  /* (SLOTS, 2 size BT_TEAM_ARRAYS) */
     int n_requests[SLOTS];
 } mpi_team;
@@ -98,20 +99,28 @@ static void start_chunk(mpi_team *m, group g, float *x, size_t rows, size_t cols
     }
 }
 
-/* the parts of one chunk in the order of the ranks, whoever owns it: the same bits for any owner */
+/* adds n parts from `first` as a tree into the first one's place, and returns it */
+static float *add_parts(float *const *parts, int first, int n, size_t elems) {
+    if (n == 1) return parts[first];
+    int left = bt_team_left(n);
+    float *sum = add_parts(parts, first, left, elems);
+    bt_op_add(sum, add_parts(parts, first + left, n - left, elems), elems);
+    return sum;
+}
+
+/* the same bits whoever owns the chunk */
 static void add_chunk(mpi_team *m, group g, float *x, size_t rows, size_t cols, size_t c) {
     int me = m->t.rank - g.first, slot = (int)(c % SLOTS);
     span own = chunk_of(g, me, rows, cols, c);
-    float *sum = me == 0 ? x + own.begin : stage(m, slot, 0);
-    for (int k = 1; k < g.n && own.n > 0; k++) {
-        if (k == me && k == 1) {                        /* two numbers: their order is no matter, and the sum is in place */
-            bt_op_add(x + own.begin, sum, own.n);
-            sum = x + own.begin;
-        } else {
-            bt_op_add(sum, k == me ? x + own.begin : stage(m, slot, k), own.n);
-        }
+    if (own.n == 0) return;
+    for (int k = 0; k < g.n; k++) m->parts[k] = k == me ? x + own.begin : stage(m, slot, k);
+    float *sum;
+    if (g.n == 2) {                                     /* two numbers: their order is no matter, and the sum is in place */
+        bt_op_add(sum = x + own.begin, m->parts[1 - me], own.n);
+    } else {
+        sum = add_parts(m->parts, 0, g.n, own.n);
     }
-    if (own.n > 0 && sum != x + own.begin) memcpy(x + own.begin, sum, own.n * sizeof(float));
+    if (sum != x + own.begin) memcpy(x + own.begin, sum, own.n * sizeof(float));
 }
 
 static void reduce_among(mpi_team *m, group g, float *x, size_t rows, size_t cols) {
@@ -164,6 +173,7 @@ static void team_destroy(bt_team *t) {
     free(t->partial);
     free(t->common);
     free(of(t)->staging);
+    free(of(t)->parts);
     free(of(t)->requests);
     free(t);
 }
@@ -183,8 +193,9 @@ bt_code bt_team_messages_create(bt_team **out, bt_comm *tp, size_t rows, size_t 
     m->t.partial = aligned_alloc(64, (rows * cols + 16) / 16 * 64);
     m->t.common = aligned_alloc(64, (rows * cols + 16) / 16 * 64);
     m->staging = malloc((size_t)SLOTS * (size_t)n * CHUNK_BYTES);
+    m->parts = calloc((size_t)n, sizeof *m->parts);
     m->requests = calloc((size_t)SLOTS * 2 * BT_TEAM_ARRAYS * (size_t)n, sizeof *m->requests);
-    if (!m->t.partial || !m->t.common || !m->staging || !m->requests) {
+    if (!m->t.partial || !m->t.common || !m->staging || !m->parts || !m->requests) {
         team_destroy(&m->t);
         return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for the exchanges of %d tensor-parallel ranks", (double)bt_team_messages_bytes(n, rows, cols) / 1048576.0, n);
     }

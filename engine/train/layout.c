@@ -4,9 +4,12 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
+#include "engine/kernels/exact.h"
 #include "engine/kernels/ops.h"
 #include "engine/optim/norm.h"
 #include "engine/train/parts.h"
+
+enum { BT_EXACT_SPANS = 64 };               /* of a tensor's piece, over the threads */
 
 static bool sharded(const bt_trainer *t) { return t->shards.n > 1; }
 
@@ -108,9 +111,68 @@ static double sum_over_team(bt_trainer *t, double x) {
     return sum;
 }
 
+/* ---- the norm without rounding: the same bits however the arrays lie in ranks ---------------------------------------- */
+
+typedef struct exact_job { const float *x; size_t n; uint32_t most[BT_EXACT_SPANS]; double sum[BT_EXACT_SPANS][2]; bt_exact units; bool squares; } exact_job;
+
+static void exact_range(void *ctx, int thread, size_t begin, size_t end) {
+    (void)thread;
+    exact_job *j = ctx;
+    for (size_t i = begin; i < end; i++) {
+        size_t from = j->n * i / BT_EXACT_SPANS, to = j->n * (i + 1) / BT_EXACT_SPANS;
+        if (j->squares) bt_exact_add(j->sum[i], j->x + from, to - from, BT_EXACT_SQUARE, &j->units);
+        else j->most[i] = bt_exact_most(j->x + from, to - from);
+    }
+}
+
+/* over this rank's pieces: the largest magnitude, or the sum of squares of what this rank counts */
+static void exact_pass(const bt_trainer *t, exact_job *j, uint32_t *most_bits, double sum[2]) {
+    const bt_params *p = bt_model_params(t->model);
+    for (size_t i = 0; i < t->n_pieces; i++) {
+        for (size_t k = 0; k < p->n; k++) {
+            const bt_tensor *x = &p->tensors[k];
+            size_t from = most(x->offset, t->pieces[i].begin), to = least(x->offset + x->count, t->pieces[i].end);
+            if (!x->counted || from >= to) continue;
+            j->x = bt_model_grads(t->model) + from;
+            j->n = to - from;
+            memset(j->sum, 0, sizeof j->sum);
+            bt_parallel_for(BT_EXACT_SPANS, to - from < BT_SUM_BLOCK ? BT_EXACT_SPANS : 1, exact_range, j);
+            for (size_t s = 0; s < BT_EXACT_SPANS; s++) {
+                if (j->squares) sum[0] += j->sum[s][0], sum[1] += j->sum[s][1];
+                else if (j->most[s] > *most_bits) *most_bits = j->most[s];
+            }
+        }
+    }
+}
+
+static bt_code exact_norm(bt_trainer *t, double *norm, bt_err *err) {
+    const bt_params *p = bt_model_params(t->model);
+    exact_job j = {.squares = false};
+    uint32_t bits = 0;
+    float largest;
+    double n = 0, sum[2] = {0, 0};
+    exact_pass(t, &j, &bits, sum);
+    int64_t top = bits;
+    BT_TRY(bt_all_reduce_i64(t->mesh.shard, &top, 1, BT_MAX, err));
+    BT_TRY(bt_all_reduce_i64(t->mesh.tp, &top, 1, BT_MAX, err));
+    bits = (uint32_t)top;
+    memcpy(&largest, &bits, sizeof largest);
+    *norm = (double)largest;
+    if (!isfinite(largest) || largest == 0) return BT_OK;
+    for (size_t i = 0; i < p->n; i++) n += (double)p->tensors[i].whole_rows * (double)p->tensors[i].whole_cols;
+    j.units = bt_exact_units((double)largest * (double)largest, n);
+    j.squares = true;
+    exact_pass(t, &j, &bits, sum);
+    if (sharded(t)) BT_TRY(bt_all_reduce_f64(t->mesh.shard, sum, 2, BT_SUM, err));
+    BT_TRY(bt_all_reduce_f64(t->mesh.tp, sum, 2, BT_SUM, err));
+    *norm = sqrt(sum[0] + sum[1]) * t->unscale;
+    return BT_OK;
+}
+
 bt_code bt_layout_grad_norm(bt_trainer *t, double *norm, bt_err *err) {
     const float *grads = bt_model_grads(t->model);
     size_t n = bt_norm_blocks(t->shards.total);
+    if (t->cfg.parts > 1) return exact_norm(t, norm, err);
     if (sharded(t)) memset(t->norm_blocks, 0, n * sizeof *t->norm_blocks);
     for (size_t i = 0; i < t->n_pieces; i++) {
         bt_norm_fill(t->norm_blocks, grads, t->pieces[i].begin, t->pieces[i].end);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "engine/kernels/cpu.h"
-#include "engine/model/params.h"
+#include "engine/model/model.h"
 #include "engine/train/balance.h"
 #include "engine/train/loss_scale.h"
 #include "engine/train/run_cfg.h"
@@ -80,6 +80,29 @@ static bt_code check_words(const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
+/* Reproducible training adds over equal parts of the model, of which every tensor-parallel rank has as many. */
+static bt_code resolve_parts(bt_run_cfg *c, const bt_model_cfg *m, bt_err *err) {
+    int most = bt_model_cuts(m);
+    if (!c->reproducible) {
+        c->parts = 0;
+        return BT_OK;
+    }
+    if (c->parts == 0) c->parts = most;
+    if (most % c->parts != 0)
+        return bt_fail(err, BT_ARG, "train.parts %" PRId64 ": heads %d, kv heads %d, d_ff %d and vocabulary %d make %d equal parts at most (use %s)", c->parts, m->H,
+                       m->KV, m->F, m->V, most, most == 1 ? "1" : most == 2 ? "1 or 2" : most == 4 ? "1, 2 or 4" : "1, 2, 4 or 8");
+    if (c->tp > 1 && strcmp(c->isa, "blas") == 0)
+        return bt_fail(err, BT_ARG, "train.reproducible with --tp %" PRId64 ": what OpenBLAS rounds depends on how wide a rank's part is (use --isa auto or generic)", c->tp);
+    if (c->parts % c->tp != 0) {
+        int64_t below = divisor_below(c->parts, c->tp), above = divisor_above(c->parts, c->tp);
+        char or[48] = "";
+        if (above > c->tp && above <= c->parts) snprintf(or, sizeof or, " or %" PRId64, above);
+        return bt_fail(err, BT_ARG, "train.reproducible: the %" PRId64 " equal parts of this model (heads %d, kv heads %d, d_ff %d, vocabulary %d) cannot be shared out by --tp %"
+                       PRId64 " (use --tp %" PRId64 "%s)", c->parts, m->H, m->KV, m->F, m->V, c->tp, below, or);
+    }
+    return BT_OK;
+}
+
 static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
     char buf[64];
     if (c->head_dim == 0) {
@@ -94,9 +117,8 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
     bt_model_cfg m, part;
     bt_run_cfg_model(c, &m);
     BT_TRY(bt_model_cfg_check(&m, err));
-    if (c->tp > 1 && c->grad == 1)
-        return bt_fail(err, BT_ARG, "--grad int8 rounds whole rows of gradients, and --tp %" PRId64 " has only parts of them (use --grad float)", c->tp);
-    return bt_part_cfg(&part, &m, (bt_part){0, (int)c->tp}, err);
+    BT_TRY(bt_part_cfg(&part, &m, (bt_part){0, (int)c->tp}, err));
+    return resolve_parts(c, &m, err);
 }
 
 static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {

@@ -40,6 +40,8 @@ static bt_loader_cfg loader_cfg(const bt_trainer *t) {
 static bt_code build_model(bt_trainer *t, bt_err *err) {
     bt_model_setup setup = bt_plan_model(&t->cfg, t->rank);
     setup.team = t->team;
+    if (t->cfg.parts > 1 && t->cfg.tp > 1 && strcmp(bt_kernels_isa(), "blas") == 0)
+        return bt_fail(err, BT_UNSUPPORTED, "train.reproducible with --tp %d: what OpenBLAS rounds depends on how wide a rank's part is (use --isa generic)", (int)t->cfg.tp);
     BT_TRY(bt_model_create(&t->model, &setup, err));
     BT_TRY(bt_layout_take_pieces(t, err));
     return bt_stats_plan(t, err);
@@ -90,7 +92,9 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     bt_run_cfg_model(&t->cfg, &t->model_cfg);
     BT_TRY(bt_mesh_resolve(&shape, t->n_ranks, err));
     BT_TRY(bt_mesh_create(&t->mesh, &shape, world, err));
-    BT_TRY(bt_agree(world, bt_team_create(&t->team, t->mesh.tp, (size_t)(t->cfg.micro_batch * t->cfg.seq_len), (size_t)t->cfg.d_model, err), err));
+    size_t rows = (size_t)(t->cfg.micro_batch * t->cfg.seq_len), cols = (size_t)t->cfg.d_model;
+    bt_code team = t->cfg.parts > 1 && shape.tp == 1 ? bt_team_solo(&t->team, rows, cols, err) : bt_team_create(&t->team, t->mesh.tp, rows, cols, err);
+    BT_TRY(bt_agree(world, team, err));
 
     bt_memory_room room;
     bt_memory_room_of(&room);

@@ -44,7 +44,7 @@ static void run_all(results *r, bt_prec prec) {
     bt_op_gemm(r->c, N, x, K, 0, w, K, 1, 0.5f, M, N, K, prec, 0);
     bt_attn_shape s = {.T = T, .D = D, .ldq = H * D, .ldk = KV * D, .ldv = KV * D, .ldo = H * D, .scale = 0.25f};
     bt_op_attn_fwd(r->o, r->lse, q, k, v, &s, B, H, KV, prec);
-    bt_op_attn_bwd(r->dq, r->dk, r->dv, go, r->o, r->lse, q, k, v, &s, B, H, KV, prec);
+    bt_op_attn_bwd(r->dq, r->dk, r->dv, go, r->o, r->lse, q, k, v, &s, B, H, KV, 1, prec);
     r->loss = bt_op_head_loss(r->hx, r->hE, x, E, targets, 0.01f, r->logits, 32, r->row_loss, M, V, K, prec);
     memcpy(r->w, w, sizeof r->w);
     bt_op_adamw(r->w, r->dw, r->m, r->v, 0.9f, 1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.1f, 0.05f, N * K);

@@ -1,0 +1,123 @@
+/* cuts.c - sums that tensor parallelism would cut, as a tree over equal parts of the whole model (reproducible training).
+ *
+ *     cuts     0   1   2   3   4   5   6   7        one rank adds all of it; of two each adds its half and a team's sum makes the
+ *              0+1     2+3     4+5     6+7          last step; of eight the team makes all steps
+ *              (0+1)+(2+3)     (4+5)+(6+7)
+ *              all
+ *
+ * The cut of a product over q, k, v is its heads', over gate and up its columns', of the head its tokens', of a norm's gain a run
+ * of the micro-batch's rows. Where several cuts share a kv head, dk and dv are added first, and the first of these cuts has all of k
+ * and v. Without cuts (none, or a rank that holds one) everything here is what it would be anyway. */
+#include <assert.h>
+#include <string.h>
+
+#include "engine/kernels/ops.h"
+#include "engine/model/net.h"
+
+typedef struct dx_job { bt_model *m; const bt_dx_term *terms; size_t n, M; } dx_job;
+
+/* out := the terms' products over one cut */
+static void dx_cut(const dx_job *j, size_t cut, size_t cuts, float *out) {
+    int flags = 0;
+    for (size_t i = 0; i < j->n; i++) {
+        const bt_linear *l = j->terms[i].l;
+        size_t each = cuts / l->parts;
+        if (cut % each || !l->whole) continue;
+        bt_linear_dx(l, cut / each, out, j->terms[i].dy, 0, j->M, j->m->setup.prec, flags);
+        flags = BT_ACC;
+    }
+}
+
+static void dx_tree(const dx_job *j, size_t first, size_t n, size_t cuts, float *out, float *spare) {
+    size_t elems = j->M * (size_t)j->m->setup.cfg.C;
+    if (n == 1) {
+        dx_cut(j, first, cuts, out);
+        return;
+    }
+    dx_tree(j, first, n / 2, cuts, out, spare);
+    dx_tree(j, first + n / 2, n / 2, cuts, spare, spare + elems);
+    bt_op_add(out, spare, elems);
+}
+
+static size_t cuts_of(const bt_model *m) { return m->split ? m->split->cuts : 1; }
+
+void bt_net_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t M) {
+    dx_job j = {m, terms, n, M};
+    dx_tree(&j, 0, cuts_of(m), cuts_of(m), m->layers[0].a.dxn, m->split ? m->split->spare : NULL);
+}
+
+/* ---- dense products whose depth is cut ------------------------------------------------------------------------------- */
+
+static void gemm_tree(const bt_depth_product *p, size_t first, size_t n, size_t elems, float *out, float *spare) {
+    if (n == 1) {
+        size_t k = first * p->K;
+        bt_op_gemm(out, p->N, p->a + k, p->lda, 0, p->b + (p->tb ? k : k * p->ldb), p->ldb, p->tb, 1.0f, p->M, p->N, p->K, p->prec, 0);
+        return;
+    }
+    gemm_tree(p, first, n / 2, elems, out, spare);
+    gemm_tree(p, first + n / 2, n / 2, elems, spare, spare + elems);
+    bt_op_add(out, spare, elems);
+}
+
+void bt_net_depth(bt_model *m, float *out, const bt_depth_product *p) {
+    bt_depth_product each = *p;
+    size_t cuts = cuts_of(m);
+    each.K = p->K / cuts;
+    gemm_tree(&each, 0, cuts, p->M * p->N, out, m->split ? m->split->spare : NULL);
+}
+
+/* ---- gains ----------------------------------------------------------------------------------------------------------- */
+
+/* n sums of C elements on end: the first becomes all of them, as a tree */
+static void add_up(float *x, size_t n, size_t C) {
+    for (size_t step = 1; step < n; step *= 2) {
+        for (size_t i = 0; i + step < n; i += 2 * step) bt_op_add(x + i * C, x + (i + step) * C, C);
+    }
+}
+
+void bt_net_norm_bwd(bt_model *m, const bt_gain *g, float *dx, const float *dy, const float *x, const float *rstd, int acc, size_t M) {
+    bt_rows own = bt_net_own(m, M);
+    size_t C = (size_t)m->setup.cfg.C;
+    const float *own_rstd = rstd + own.first;
+    if (!m->split || m->split->all_cuts == 1 || !g->dw) {
+        bt_op_rmsnorm_bwd(dx, g->dw, dy, x, g->w, own_rstd, acc, own.n, C);
+        return;
+    }
+    const bt_split *s = m->split;
+    size_t n = s->sequence ? s->cuts : s->all_cuts;
+    memset(s->gains, 0, n * C * sizeof *s->gains);
+    for (size_t i = 0; i < n; i++) {
+        size_t begin = bt_team_first(own.n, (int)i, (int)n), end = bt_team_first(own.n, (int)i + 1, (int)n);
+        bt_op_row_dgain(s->gains + i * C, dy + begin * C, x + begin * C, own_rstd + begin, end - begin, C);
+    }
+    add_up(s->gains, n, C);
+    bt_op_add(g->dw, s->gains, C);
+    bt_op_rmsnorm_bwd(dx, NULL, dy, x, g->w, own_rstd, acc, own.n, C);
+}
+
+void bt_net_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, const float *dy, const float *x, size_t M) {
+    const bt_gain *g = kv ? &l->k_norm : &l->q_norm;
+    const float *rstd = kv ? l->a.k_rstd : l->a.q_rstd;
+    const bt_linear *of = kv ? &l->k : &l->q;
+    size_t D = (size_t)m->setup.cfg.D, heads = of->N / D;
+    bool cut = m->split && m->split->all_cuts > 1;
+    bt_op_rmsnorm_bwd(dx, cut ? NULL : g->dw, dy, x, g->w, rstd, 0, M * heads, D);
+    if (!cut || !of->whole) return;
+    bt_op_heads_dgain(m->split->gains, dy, x, rstd, M, heads, of->parts, D);
+    add_up(m->split->gains, of->parts, D);
+    bt_op_add(g->dw, m->split->gains, D);
+}
+
+/* ---- kv heads that cuts share ---------------------------------------------------------------------------------------- */
+
+size_t bt_net_kv_runs(const bt_model_setup *s) {
+    size_t cuts = bt_part_cuts(s->part, s->cuts), kv = (size_t)s->cfg.KV;
+    return kv < cuts ? cuts / kv : 1;
+}
+
+void bt_net_kv_sum(bt_model *m, float *d, size_t M) {
+    const bt_linear *k = &m->layers[0].k;
+    size_t n = M * k->N;
+    add_up(d, bt_net_kv_runs(&m->setup), n);
+    if (m->setup.cuts > 1 && k->tensor->copies > 1) m->split->team->sum(m->split->team, d, n, k->tensor->copies);
+}
