@@ -21,6 +21,10 @@ static bt_comm *axis;
 static int me, n;
 
 static float value(size_t i, int rank) { return (float)(bt_rng_unit(3, (uint64_t)rank, i) - 0.5); }
+static float tree_sum(size_t i, int first, int many) {
+    int left = many > 1 ? bt_team_left(many) : 0;
+    return many == 1 ? value(i, first) : tree_sum(i, first, left) + tree_sum(i, first + left, many - left);
+}
 static unsigned char byte_of(size_t i, int rank) { return (unsigned char)bt_rng_u64(4, (uint64_t)rank, i); }
 
 static bt_team *team_of(bool messages) {
@@ -58,8 +62,7 @@ static void reduces(bt_team *t, size_t rows) {
     for (size_t i = 0; i < rows * COLS; i++) t->partial[i] = value(i, me);
     t->reduce(t, rows, COLS);
     for (size_t i = bt_team_first(rows, me, n) * COLS; i < bt_team_first(rows, me + 1, n) * COLS; i++) {
-        float sum = value(i, 0);
-        for (int k = 1; k < n; k++) sum += value(i, k);
+        float sum = tree_sum(i, 0, n);
         assert_true(t->partial[i] == sum);
     }
 }
@@ -74,8 +77,7 @@ static void shares_and_sums(bt_team *t, size_t count) {
         t->sum(t, mine, count, group);
         for (size_t i = 0; i < count; i++) {
             int first = me / group * group;
-            float sum = value(i, first);
-            for (int k = first + 1; k < first + group; k++) sum += value(i, k);
+            float sum = tree_sum(i, first, group);
             assert_true(mine[i] == sum);
         }
     }
