@@ -211,23 +211,31 @@ void bt_exchange_destroy(bt_exchange *x) {
     free(x);
 }
 
-static bt_fold shape_of(int64_t units, int n, int d) {
-    int64_t first = units * d / n;
-    return bt_fold_shape(first, units * (d + 1) / n - first);
+bt_unit_run bt_unit_run_of(int64_t units, const int64_t *shares, int n, int d) {
+    bt_unit_run r = {units * d / n, units * (d + 1) / n - units * d / n};
+    if (!shares) return r;
+    r = (bt_unit_run){0, shares[d]};
+    for (int i = 0; i < d; i++) r.first += shares[i];
+    return r;
 }
 
-static size_t foreign_nodes(int64_t units, int n, int me) {
+static bt_fold shape_of(int64_t units, const int64_t *shares, int n, int d) {
+    bt_unit_run r = bt_unit_run_of(units, shares, n, d);
+    return bt_fold_shape(r.first, r.count);
+}
+
+static size_t foreign_nodes(int64_t units, const int64_t *shares, int n, int me) {
     size_t nodes = 0;
-    for (int d = 0; d < n; d++) if (d != me) nodes += shape_of(units, n, d).n;
+    for (int d = 0; d < n; d++) if (d != me) nodes += shape_of(units, shares, n, d).n;
     return nodes;
 }
 
 size_t bt_exchange_staging(const bt_buckets *b, int dp_size, int dp_rank, int64_t units) {
-    return SLOTS * foreign_nodes(units, dp_size, dp_rank) * (b->elems / (size_t)dp_size) * sizeof(float);
+    return SLOTS * foreign_nodes(units, NULL, dp_size, dp_rank) * (b->elems / (size_t)dp_size) * sizeof(float);
 }
 
 static bt_code take_memory(bt_exchange *x, bt_err *err) {
-    size_t foreign = foreign_nodes(x->cfg.units, x->n, x->me), offsets[SLOTS];
+    size_t foreign = foreign_nodes(x->cfg.units, x->cfg.shares, x->n, x->me), offsets[SLOTS];
     size_t requests = foreign + (size_t)x->n * (x->shapes[x->me].n + 1);    /* of sums; of the gather two for each other rank */
     if (requests < 2 * (size_t)x->n) requests = 2 * (size_t)x->n;
     bt_arena_plan(&x->arena, "gradient staging");
@@ -255,7 +263,7 @@ bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err
     x->shapes = calloc((size_t)x->n, sizeof *x->shapes);
     bt_code code = x->shapes ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks", x->n);
     if (code == BT_OK) {
-        for (int d = 0; d < x->n; d++) x->shapes[d] = shape_of(cfg->units, x->n, d);
+        for (int d = 0; d < x->n; d++) x->shapes[d] = shape_of(cfg->units, cfg->shares, x->n, d);
         code = take_memory(x, err);
     }
     if (code != BT_OK) {

@@ -22,12 +22,16 @@ typedef struct bt_exchange_cfg {
     float *grads;
     bool sharded;                       /* the sum of a bucket stays in pieces with dp_shard owners */
     bool discard;                       /* sharded: give the pages of what others own back to the system */
-    int64_t units;                      /* leaves of the tree; rank d holds [units d / n, units (d + 1) / n) */
+    int64_t units;                      /* leaves of the tree, in runs: */
+    const int64_t *shares;              /* (n) of each rank; NULL: rank d holds [units d / n, units (d + 1) / n). Read by create only */
 } bt_exchange_cfg;
+
+typedef struct bt_unit_run { int64_t first, count; } bt_unit_run;
+bt_unit_run bt_unit_run_of(int64_t units, const int64_t *shares, int n, int d);
 
 bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 void bt_exchange_destroy(bt_exchange *x);               /* accepts NULL */
-size_t bt_exchange_staging(const bt_buckets *b, int dp_size, int dp_rank, int64_t units);   /* bytes that create takes */
+size_t bt_exchange_staging(const bt_buckets *b, int dp_size, int dp_rank, int64_t units);   /* bytes that create takes, for even shares */
 bt_coll bt_exchange_kind(const bt_exchange *x);         /* reduce-scatter when sharded, else all-reduce */
 void bt_exchange_reset(bt_exchange *x);
 void bt_exchange_nodes(bt_exchange *x, const bt_fold *nodes);       /* the arrays in which this rank's nodes lie */

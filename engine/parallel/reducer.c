@@ -49,13 +49,13 @@ static bt_code build(bt_reducer *r, bt_err *err) {
     r->alone = n == 1;
     cut(&r->buckets, c->n, c->bucket_bytes, c->shards, n);
     if (c->units > 0) {
-        int64_t first = c->units * me / n, mine = c->units * (me + 1) / n - first;
-        BT_TRY(bt_partial_create(&r->partial, c->grads, c->n, first, mine, err));
+        bt_unit_run mine = bt_unit_run_of(c->units, c->shares, n, me);
+        BT_TRY(bt_partial_create(&r->partial, c->grads, c->n, mine.first, mine.count, err));
     }
     if (r->alone) return BT_OK;
     if (c->discard && bt_shards_ragged(c->shards)) (void)madvise(c->grads, c->n * sizeof(float), MADV_NOHUGEPAGE);
     bt_exchange_cfg x = {.mesh = c->mesh, .buckets = &r->buckets, .grads = c->grads, .sharded = sharded, .discard = c->discard,
-                         .units = c->units > 0 ? c->units : n};
+                         .units = c->units > 0 ? c->units : n, .shares = c->units > 0 ? c->shares : NULL};
     return bt_exchange_create(&r->exchange, &x, err);
 }
 

@@ -38,6 +38,7 @@ typedef struct bt_reducer_cfg {
     const bt_shards *shards;            /* NULL or one shard: plain. Borrowed */
     bool discard;                       /* sharded: give back the memory of the others' pieces (ZeRO-2) */
     int64_t units;                      /* reproducible: logical micro-batches of the step; 0: a rank's gradient is one sum */
+    const int64_t *shares;              /* units of each dp rank, in order; NULL: even. Read by create only: other shares, another reducer */
 } bt_reducer_cfg;
 
 typedef struct bt_reduce_times { int64_t busy_ns, wait_ns, exposed_ns; } bt_reduce_times;

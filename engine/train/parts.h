@@ -103,6 +103,7 @@ bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) BT_MUST_
 
 /* share.c: this rank's micro-batches */
 bt_code bt_share_plan(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+bt_code bt_share_reducer(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                    /* collective: the exchange of gradients for the plan as it is */
 void bt_share_release(bt_trainer *t);
 bt_code bt_share_adjust(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                      /* collective, after a step: parallel.balance=auto */
 

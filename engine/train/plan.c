@@ -62,7 +62,8 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
     size_t exchange = bt_reducer_staging(p.total, (size_t)c->bucket_bytes, &shards, (int)dp, me.dp, units);
     exchange += bt_weights_bytes(&p, &shards, (int)c->zero) + bt_team_bytes(shape.tp, (size_t)(c->micro_batch * c->seq_len), (size_t)c->d_model, c->parts > 1);
     if (exchange) rows[n++] = (bt_arena_row){"exchange", exchange, "sums and codes of other ranks on their way"};
-    size_t partial = units ? bt_partial_bytes(p.total, first, micros * (me.dp + 1) / dp - first) : 0;
+    bool even = strcmp(c->balance, "even") == 0;         /* else any run of units may come: the worst */
+    size_t partial = !units ? 0 : even ? bt_partial_bytes(p.total, first, micros * (me.dp + 1) / dp - first) : bt_partial_bytes(p.total, 1, micros - 1);
     if (partial) rows[n++] = (bt_arena_row){"partial sums", partial, "reproducible: gradients of finished units"};
     bool apart = shards.n > 1;
     const bt_codes_cfg codes = {.shards = &shards, .shard = shard, .part = apart ? me.dp_replicate : me.dp, .parts = apart ? shape.dp_replicate : (int)dp};

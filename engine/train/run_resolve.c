@@ -142,8 +142,9 @@ static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
 
 /* Reproducible training works in units that depend on the batch alone: the number of ranks, --micro-batch and --accum change
  * who works on which units, and no bit. */
-static bt_code resolve_units(bt_run_cfg *c, int64_t sequences, int64_t dp, bt_err *err) {
+static bt_code resolve_units(bt_run_cfg *c, bool to_move, int64_t sequences, int64_t dp, bt_err *err) {
     char buf[64];
+    int64_t least = to_move && dp > 1 ? 2 * dp : dp;
     if (c->unit == 0) {
         int64_t most = UNIT_TOKENS / c->seq_len;
         c->unit = divisor_below(sequences, most < 1 ? 1 : most);
@@ -152,10 +153,13 @@ static bt_code resolve_units(bt_run_cfg *c, int64_t sequences, int64_t dp, bt_er
         return bt_fail(err, BT_ARG, "train.unit %" PRId64 " does not divide the %" PRId64 " sequences of a step (use %s)", c->unit, sequences,
                        divisors(buf, sizeof buf, sequences, c->unit));
     int64_t units = sequences / c->unit;
-    if (units < dp)
+    if (units < least && sequences < least)
+        return bt_fail(err, BT_ARG, "parallel.balance=auto: %" PRId64 " sequences a step are too few for %" PRId64 " data-parallel ranks, %" PRId64
+                       " are needed (use parallel.balance=even)", sequences, dp, least);
+    if (units < least)
         return bt_fail(err, BT_ARG, "train.reproducible: %" PRId64 " units of %" PRId64 " sequences a step are too few for %" PRId64
-                       " data-parallel ranks (set train.unit=%" PRId64 ", the same for every run to be compared)", units, c->unit, dp,
-                       divisor_below(sequences, sequences / dp));
+                       " data-parallel ranks%s (set train.unit=%" PRId64 ", the same for every run to be compared)", units, c->unit, dp,
+                       to_move ? " of unlike speed" : "", divisor_below(sequences, sequences / least));
     c->micro_batch = c->unit;
     c->accum = (units + dp - 1) / dp;
     return BT_OK;
@@ -211,10 +215,8 @@ static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
                        sequences, dp * T);
     bt_balance_kind balance;
     BT_TRY(bt_balance_parse(c->balance, &balance, NULL, (size_t)dp, err));
-    if (c->reproducible && balance != BT_BALANCE_EVEN)
-        return bt_fail(err, BT_ARG, "train.reproducible fixes who adds what, parallel.balance=%.32s changes it: use one of them", c->balance);
+    if (c->reproducible) return resolve_units(c, balance == BT_BALANCE_AUTO, sequences, dp, err);
     if (balance != BT_BALANCE_EVEN) return resolve_uneven(c, balance, sequences, dp, err);
-    if (c->reproducible) return resolve_units(c, sequences, dp, err);
     if (sequences % dp != 0)
         return bt_fail(err, BT_ARG, "%" PRId64 " data-parallel ranks do not divide the %" PRId64 " sequences of a step (train.batch_tokens %" PRId64
                        " / model.seq_len %" PRId64 "): use %s ranks, or --batch-tokens %s", dp, sequences, c->batch_tokens, T,

@@ -49,6 +49,14 @@ bt_code bt_share_plan(bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
+bt_code bt_share_reducer(bt_trainer *t, bt_err *err) {
+    bt_reducer_cfg c = {.mesh = &t->mesh, .grads = bt_model_grads(t->model), .n = bt_model_params(t->model)->total, .bucket_bytes = (size_t)t->cfg.bucket_bytes,
+                        .overlap = t->cfg.overlap, .shards = &t->shards, .discard = t->cfg.zero >= 2, .units = t->cfg.reproducible ? t->micros : 0, .shares = t->shares};
+    bt_reducer_destroy(t->reducer);
+    t->reducer = NULL;
+    return bt_reducer_create(&t->reducer, &c, err);
+}
+
 void bt_share_release(bt_trainer *t) {
     free(t->micro_losses);
     free(t->shares);
@@ -77,6 +85,7 @@ static bt_code change(bt_trainer *t, const int64_t *next, bt_err *err) {
     take_run(t);
     bt_balance_changed(&t->pace);
     tell(t, gain);
+    if (t->cfg.reproducible) BT_TRY(bt_share_reducer(t, err));          /* other units are added elsewhere, in the same tree */
     return bt_loader_move(t->loader, t->at.step, (int)(t->first_micro * t->cfg.micro_batch), (int)(t->n_micro * t->cfg.micro_batch), err);
 }
 

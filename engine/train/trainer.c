@@ -107,10 +107,7 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     if (code == BT_OK) code = bt_telemetry_init(&t->telemetry, world, s->sink, err);
     BT_TRY(bt_agree(world, code, err));
 
-    bt_reducer_cfg reducer = {.mesh = &t->mesh, .grads = bt_model_grads(t->model), .n = bt_model_params(t->model)->total,
-                              .bucket_bytes = (size_t)t->cfg.bucket_bytes, .overlap = t->cfg.overlap, .shards = &t->shards, .discard = t->cfg.zero >= 2,
-                              .units = t->cfg.reproducible ? t->micros : 0};
-    BT_TRY(bt_reducer_create(&t->reducer, &reducer, err));
+    BT_TRY(bt_share_reducer(t, err));
     t->telemetry.flop_token = bt_model_count(&t->model_cfg).flop_token;
     t->telemetry.step_tokens = t->cfg.batch_tokens;
     t->telemetry.warmup = s->warmup_steps;

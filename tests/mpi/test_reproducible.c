@@ -5,6 +5,7 @@
 
 #ifndef RANKS
 #define RANKS "3"
+#define SHARES "9,1,6"
 #endif
 
 static const char *const units[] = {"4", "2", "1"};     /* sequences of one; 4, 8, 16 units a step */
@@ -68,6 +69,31 @@ static void without_it_the_bits_differ(void **state) {
 }
 #endif
 
+/* uneven shares of units, given and measured: the same tree, so the same bits; a rank that sleeps ends with fewer units */
+static void the_bits_of_one_rank_whoever_does_more(void **state) {
+    (void)state;
+    static const char *const shared[][10] = {
+        {"--balance", SHARES, NULL},
+        {"--balance", SHARES, "--zero", "3", "--set", "train.bucket_bytes=4096", NULL},
+        {"--balance", "auto", NULL},
+        {"--balance", "auto", "--zero", "2", "--set", "train.bucket_bytes=4096", NULL},
+    };
+    for (size_t k = 0; k < sizeof shared / sizeof *shared; k++) {
+        bool measured = strcmp(shared[k][1], "auto") == 0;
+        if (measured) assert_int_equal(setenv("BITRAIN_TEST_SLOW", "1:8", 1), 0);
+        run(&together, 2, shared[k]);
+        assert_int_equal(unsetenv("BITRAIN_TEST_SLOW"), 0);
+        if (measured) assert_true(fake_events_of(&together, "balance") >= 1);
+        for (size_t i = 0; i < LAYOUT_STEPS; i++) {
+            assert_true(lonely[2].steps[i].v[BT_MS_LOSS] == together.steps[i].v[BT_MS_LOSS]);
+            assert_true(lonely[2].steps[i].v[BT_MS_GRAD_NORM] == together.steps[i].v[BT_MS_GRAD_NORM]);
+        }
+        const double *of = together.steps[LAYOUT_STEPS - 1].r[1];
+        assert_true(of[BT_MR_MICRO_BATCHES] < 16.0 / together.steps[0].n_ranks);
+        layout_conserves();
+    }
+}
+
 static void units_are_worked_on_once(void **state) {
     (void)state;
     run(&together, 1, NULL);                            /* 8 units */
@@ -85,6 +111,7 @@ int main(void) {
 #ifdef EQUAL_SHARES
         cmocka_unit_test(without_it_the_bits_differ),
 #endif
+        cmocka_unit_test(the_bits_of_one_rank_whoever_does_more),
         cmocka_unit_test(units_are_worked_on_once),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -210,7 +210,9 @@ static void test_unequal_shares(void **state) {
     says(SETTLE(2, "--balance", "auto", "--micro-batch", "2", "--accum", "3", "--batch-tokens", "4096"), "4 each on average, but train.accum is 3");
     says(SETTLE(2, "--balance", "3,1,1"), "has 3 shares, but there are 2 data-parallel ranks");
     says(SETTLE(2, "--balance", "fair"), "must be even, auto, or one share for each");
-    says(SETTLE(2, "--balance", "auto", "--set", "train.reproducible=true"), "train.reproducible fixes who adds what, parallel.balance=auto changes it");
+    assert_int_equal(SETTLE(2, "--balance", "auto", "--set", "train.reproducible=true"), BT_OK);
+    says(SETTLE(3, "--balance", "auto", "--set", "train.reproducible=true"), "4 units of 4 sequences a step are too few for 3 data-parallel ranks of unlike speed (set train.unit=2");
+    says(SETTLE(9, "--balance", "auto", "--set", "train.reproducible=true"), "16 sequences a step are too few for 9 data-parallel ranks, 18 are needed (use parallel.balance=even)");
 }
 
 static void test_small_vocab_without_bytes(void **state) {
