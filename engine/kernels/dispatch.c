@@ -113,6 +113,15 @@ bt_code bt_kernels_select(const char *isa, bt_err *err) {
     return BT_OK;
 }
 
+bool bt_kernels_int8_pays(const char *isa) {
+    const bt_cpu *c = bt_cpu_get();
+    bool automatic = !isa || !isa[0] || strcmp(isa, "auto") == 0;
+    for (size_t i = SETS - 1; i > 1; i--) {
+        if (set_at(i) && (automatic || strcmp(isa, set_names[i]) == 0)) return i == 2 ? c->avx_vnni : i == 3 ? c->avx512_vnni : true;
+    }
+    return false;
+}
+
 const bt_kernels *bt_k(void) {
     if (!choice.ready) start();
     return &choice.table;

@@ -54,14 +54,6 @@ BT_INLINE __mmask16 columns(size_t cols, int half) {                /* of 16 * h
     return cols >= from + 16 ? 0xffff : cols > from ? v_first(cols - from) : 0;
 }
 
-/* C misses the caches more often than not: its lines are asked for when a tile begins, and are there when it ends */
-BT_INLINE void ask_for(const float *c, size_t ldc, const int rows) {
-    BT_UNROLL for (int i = 0; i < rows; i++) {
-        __asm__ volatile("prefetchw %0" ::"m"(c[(size_t)i * ldc]));
-        __asm__ volatile("prefetchw %0" ::"m"(c[(size_t)i * ldc + 16]));
-    }
-}
-
 BT_INLINE void tile_store(const tile_out *o, int i, int j, __m512 v) {
     float *p = o->c + (size_t)i * o->ldc + j * 16;
     __mmask16 m = columns(o->cols, j);
@@ -72,7 +64,7 @@ BT_INLINE void tile_store(const tile_out *o, int i, int j, __m512 v) {
 
 BT_INLINE void tile_f32(const int rows, const tile_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {
     __m512 acc[14][2];
-    ask_for(o->c, o->ldc, rows);
+    ask_for(o->c, o->ldc, (size_t)rows);
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_ps();
     for (size_t g = 0; g < groups; g++, a++, b += NR) {
         __m512 b0 = _mm512_castsi512_ps(dwords(b)), b1 = _mm512_castsi512_ps(dwords(b + 16));
@@ -87,7 +79,7 @@ BT_INLINE void tile_f32(const int rows, const tile_out *o, const uint32_t *a, si
 
 BT_INLINE void tile_bf16(const int rows, const tile_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {
     __m512 acc[14][2];
-    ask_for(o->c, o->ldc, rows);
+    ask_for(o->c, o->ldc, (size_t)rows);
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_ps();
     for (size_t g = 0; g < groups; g++, a++, b += NR) {
         __m512i b0 = dwords(b), b1 = dwords(b + 16);
@@ -111,7 +103,7 @@ BT_INLINE void tile_store_i8(const tile_i8_out *o, int i, int j, __m512i v) {
 
 BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b, size_t groups) {
     __m512i acc[14][2];
-    ask_for(o->y, o->ldy, rows);
+    ask_for(o->y, o->ldy, (size_t)rows);
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_si512();
     for (size_t g = 0; g < groups; g++, b += 4 * NR) {
         __m512i b0 = dwords(b), b1 = dwords(b + 64);

@@ -261,7 +261,10 @@ static void dw8_span(float *dw, size_t K, const grad_span *s, const int8_t *xq, 
             const int8_t *x = xq + (s->m + at) * K + k;
             grad_block b = grad_block_of(scratch, at / BT_GRAD_BLOCK);
             size_t tokens = least(BT_GRAD_BLOCK, s->tokens - at), groups = up(tokens, 4) / 4;
-            for (size_t g = 0; g < groups; g++) interleave4(panel + g * NR * 4, x + 4 * g * K, K, least(4, tokens - 4 * g), K - k, 128);
+            for (size_t g = 0; g < groups; g++) {
+                for (size_t i = 0; i < 4 && 4 * (g + 8) + i < tokens; i++) _mm_prefetch((const char *)(x + (4 * (g + 8) + i) * K), _MM_HINT_T0);
+                interleave4(panel + g * NR * 4, x + 4 * g * K, K, least(4, tokens - 4 * g), K - k, 128);
+            }
             i8_product p = {.tile = tile_u8(), .y = dw + s->n * K + k, .ldy = K, .a = b.q, .lda = G_LD, .a_step = G_STEP, .dq = b.scale, .sums = b.sums,
                             .panels = panel, .rows = s->rows, .cols = least(NR, K - k), .groups = groups, .scale = 1, .acc = 1};
             run_i8(&p);

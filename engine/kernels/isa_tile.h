@@ -58,6 +58,14 @@ typedef struct form {                           /* one operand type */
 } form;
 
 #if defined(__AVX2__)
+/* C misses the caches more often than not: its lines are asked for when a tile begins, and are there when it ends. prefetchw does
+ * nothing on processors without it. */
+BT_INLINE void ask_for(const float *c, size_t ldc, const size_t rows) {
+    BT_UNROLL for (size_t i = 0; i < rows; i++) {
+        BT_UNROLL for (size_t j = 0; j < NR; j += 16) __asm__ volatile("prefetchw %0" ::"m"(c[i * ldc + j]));
+    }
+}
+
 BT_INLINE vf rounded(vf v, const bt_prec prec) { return prec == BT_PREC_FP16 ? v_half(v) : v; }
 static inline void round_row(float *out, const float *in, size_t n) {
     size_t i = 0;

@@ -182,6 +182,8 @@ extern const bt_kernels bt_kernels_emulated_amx;        /* tests: the same code 
 /* dispatch.c - merges the sets this CPU and `isa` allow ("auto", or the name of the fastest allowed set).
  * Call once, before any model exists; later calls replace the choice (tests). tern_bytes/pack/fwd/dx/dx8 always come from one set. */
 bt_code bt_kernels_select(const char *isa, bt_err *err) BT_MUST_CHECK;
+/* whether the fastest set of `isa` multiplies int8 twice as fast as its floats: VNNI or AMX, as far as this processor has them */
+bool bt_kernels_int8_pays(const char *isa);
 const bt_kernels *bt_k(void);                   /* the merged table; generic before select */
 const char *bt_kernels_isa(void);               /* name of the fastest set in use */
 size_t bt_kernels_slots(void);                  /* number of slots, */

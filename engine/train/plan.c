@@ -14,7 +14,7 @@ bt_model_setup bt_plan_model(const bt_run_cfg *c, int rank) {
     bt_mesh_shape shape;
     bt_run_cfg_mesh(c, &shape);
     bt_model_setup s = {.B = (int)c->micro_batch, .prec = (bt_prec)c->precision, .train = true, .n_threads = (int)c->threads,
-                        .recompute = (bt_recompute)c->recompute, .grad_int8 = c->grad == 1, .sequence = c->sequence, .cuts = (int)c->parts};
+                        .recompute = (bt_recompute)c->recompute, .grad_int8 = c->grad == BT_GRAD_INT8, .sequence = c->sequence, .cuts = (int)c->parts};
     if (shape.tp > 1) s.part = (bt_part){bt_mesh_coord_of(&shape, rank).tp, shape.tp};
     bt_run_cfg_model(c, &s.cfg);
     return s;

@@ -25,6 +25,8 @@ typedef struct bt_run_cfg {
 #undef BT_LIST
 } bt_run_cfg;
 
+enum { BT_GRAD_AUTO, BT_GRAD_FLOAT, BT_GRAD_INT8 };             /* train.grad; never AUTO once resolved */
+
 extern const bt_opt bt_run_opts[];
 extern const size_t bt_run_opts_n;
 

@@ -117,6 +117,10 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
     bt_model_cfg m, part;
     bt_run_cfg_model(c, &m);
     BT_TRY(bt_model_cfg_check(&m, err));
+    if (c->grad == BT_GRAD_AUTO) {
+        bool may = c->precision == BT_PREC_BF16 && c->linear != BT_LIN_DENSE;
+        c->grad = may && bt_kernels_int8_pays(c->isa) ? BT_GRAD_INT8 : BT_GRAD_FLOAT;
+    }
     BT_TRY(bt_part_cfg(&part, &m, (bt_part){0, (int)c->tp}, err));
     return resolve_parts(c, &m, err);
 }

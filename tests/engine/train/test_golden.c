@@ -10,7 +10,7 @@ static const struct variant { const char *name; const char *words[8]; } variants
     {"bitlinear-relu2-bitnet158", {"--set", "model.norm=bitlinear"}},
     {"subln-relu2-bitnet1", {"--set", "model.linear=bitnet1"}},
     {"pre-silu-dense-qknorm-untied", {"--set", "model.linear=dense", "--set", "model.qk_norm=true", "--set", "model.tied=false"}},
-    {"subln-relu2-bf16", {"--precision", "bf16"}},
+    {"subln-relu2-bf16", {"--precision", "bf16", "--grad", "float"}},
     {"subln-relu2-int8", {"--precision", "bf16", "--grad", "int8"}},
 };
 enum { N_VARIANTS = sizeof variants / sizeof variants[0], STEPS = 10 };

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/kernels/cpu.h"
+#include "engine/kernels/kernels.h"
 #include "engine/train/run_cfg.h"
 
 static bt_run_cfg c;
@@ -124,6 +125,36 @@ static void test_automatic_values(void **state) {
     assert_int_equal(c.threads, 3);
 }
 
+/* int8 gradients where they pay; never for a precision that somebody chose, or layers without codes */
+static void test_gradients(void **state) {
+    (void)state;
+    const bt_cpu *cpu = bt_cpu_get();
+    bool vnni = cpu->avx512 ? cpu->avx512_vnni : cpu->avx2 && cpu->avx_vnni, tested = false;
+    assert_int_equal(bt_kernels_int8_pays("auto"), vnni || cpu->amx_int8);
+    assert_false(bt_kernels_int8_pays("generic"));
+    for (int again = 0; again < 2; again++) {                           /* the second time without the instructions */
+        if (again) bt_cpu_hide(BT_HIDE_VNNI | BT_HIDE_AVX_VNNI);
+        for (int avx2 = 0; avx2 < 2; avx2++) {
+            const char *isa = avx2 ? "avx2" : "auto";
+            int want = bt_kernels_int8_pays(isa) ? BT_GRAD_INT8 : BT_GRAD_FLOAT;
+            assert_int_equal(SETTLE(1, "--isa", isa), BT_OK);
+            assert_int_equal(c.grad, want);
+            assert_string_equal(where("train.grad"), "auto");
+            tested |= want == BT_GRAD_INT8;
+        }
+        if (again && !cpu->amx_int8) assert_false(bt_kernels_int8_pays("auto"));
+    }
+    bt_cpu_hide(0);
+    assert_int_equal(tested, bt_kernels_int8_pays("auto") || bt_kernels_int8_pays("avx2"));
+    const char *const exact[][4] = {{"--precision", "fp32"}, {"--precision", "fp16"}, {"--set", "model.linear=dense"}, {"--isa", "generic"}, {"--grad", "float"}};
+    for (size_t i = 0; i < sizeof exact / sizeof *exact; i++) {
+        assert_int_equal(SETTLE(1, exact[i][0], exact[i][1]), BT_OK);
+        assert_int_equal(c.grad, BT_GRAD_FLOAT);
+    }
+    assert_int_equal(SETTLE(1, "--grad", "int8", "--isa", "generic"), BT_OK);
+    assert_int_equal(c.grad, BT_GRAD_INT8);
+}
+
 static void test_ranks(void **state) {
     (void)state;
     assert_int_equal(READ("--seed", "1"), BT_OK);
@@ -237,7 +268,7 @@ static void test_json_and_text_agree(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_preset_resolves), cmocka_unit_test(test_defaults_are_nano), cmocka_unit_test(test_stronger_than_preset),
-        cmocka_unit_test(test_automatic_values),      cmocka_unit_test(test_synth_is_for_comparison),      cmocka_unit_test(test_ranks),             cmocka_unit_test(test_refusals), cmocka_unit_test(test_layouts), cmocka_unit_test(test_unequal_shares),
+        cmocka_unit_test(test_automatic_values),      cmocka_unit_test(test_synth_is_for_comparison),      cmocka_unit_test(test_gradients), cmocka_unit_test(test_ranks),             cmocka_unit_test(test_refusals), cmocka_unit_test(test_layouts), cmocka_unit_test(test_unequal_shares),
         cmocka_unit_test(test_small_vocab_without_bytes), cmocka_unit_test(test_json_and_text_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
