@@ -29,7 +29,7 @@ void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) 
     size_t S = bt_part_rows(s, M), G = M * bt_net_kv_runs(s);
     bool split = s->part.count > 1 || s->cuts > 1;
     bool tern = c->linear != BT_LIN_DENSE, qk = c->qk_norm, normed = c->norm != BT_NORM_PRE, train = s->train;
-    bool light = bt_acts_half(s) && kept(LIGHT, s), heavy = bt_acts_half(s) && kept(HEAVY, s);
+    bool light = bt_acts_half(s) && kept(LIGHT, s), heavy = bt_acts_half(s) && kept(HEAVY, s), resid = light && tern;
     bt_arena halves[2];                     /* of a layer: both begin at the same place */
     int half_of[BT_ACTS_FIELDS];
     bt_arena_plan(&halves[0], "attention");

@@ -26,6 +26,10 @@ static void fetch(const bt_model *m, float *x, const uint16_t *kept, size_t n) {
     else if (bt_acts_half(&m->setup)) bt_op_round_bf16(x, n);
 }
 
+static void fetch_residual(const bt_model *m, float *x, const uint16_t *kept, size_t n) {
+    if (m->setup.cfg.linear != BT_LIN_DENSE) fetch(m, x, kept, n);
+}
+
 typedef struct copy_job { float *y; const float *x; } copy_job;
 
 static void copy_range(void *ctx, int thread, size_t begin, size_t end) {
@@ -176,7 +180,7 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     bt_rows own = bt_net_own(m, p->M);
     const float *dx = bt_net_all(m, a->dx, p->M);
     float *dgate = a->dgate ? a->dgate : a->gate, *dup = a->dup ? a->dup : a->up;
-    fetch(m, a->x_mid, a->x_mid_kept, own.n * C);
+    fetch_residual(m, a->x_mid, a->x_mid_kept, own.n * C);
     bt_net_restore(m, &l->ffn_in, a->x_mid, p->M);
     for (size_t r0 = 0; r0 < p->M; r0 += m->block) {
         size_t rows = p->M - r0 < m->block ? p->M - r0 : m->block;
@@ -237,7 +241,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     bt_net_kv_sum(m, a->dv, p->M);
     const float *dk = unrotate(p, l, true, a->dk, a->kr, a->k);
     const float *dq = unrotate(p, l, false, a->dq, a->qr, a->q);
-    fetch(m, a->x, a->x_kept, bt_net_own(m, p->M).n * (size_t)c->C);
+    fetch_residual(m, a->x, a->x_kept, bt_net_own(m, p->M).n * (size_t)c->C);
     bt_net_restore(m, &l->attn_in, a->x, p->M);
     bt_net_dx(m, (bt_dx_term[]){{&l->v, a->dv}, {&l->k, dk}, {&l->q, dq}}, 3, p->M);
     dw_done(p, &l->v, a->dv, &l->attn_in, a->x);

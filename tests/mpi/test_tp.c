@@ -11,6 +11,7 @@ static const tp_shape shapes[] = {
     {"no norm before o and down, heads' norms", {"--set", "model.norm=pre", "--set", "model.qk_norm=true"}},
     {"dense", {"--set", "model.linear=dense", "--set", "model.qk_norm=true"}},
     {"binary", {"--set", "model.linear=bitnet1"}},
+    {"bf16", {"--precision", "bf16"}},
 };
 static const tp_layout layouts[] = {
     {"tp 2", 0, {"--tp", "2"}},
@@ -23,6 +24,8 @@ static const tp_layout layouts[] = {
     {"tp 2", 4, {"--tp", "2"}},
     {"tp 2, full recompute, residual on both ranks", 4, {"--tp", "2", "--recompute", "full", "--set", "mesh.sequence=false"}},
     {"tp 2", 5, {"--tp", "2"}},
+    {"tp 2", 6, {"--tp", "2"}},
+    {"tp 2, full recompute, residual on both ranks", 6, {"--tp", "2", "--recompute", "full", "--set", "mesh.sequence=false"}},
 };
 
 static void same_story_as_one_rank(void **state) {
