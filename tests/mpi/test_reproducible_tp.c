@@ -7,6 +7,7 @@
 #ifndef RANKS
 #define RANKS 2
 #define TP "2"
+#define REST_TP "1"
 #endif
 
 enum { STEPS = 12 };              /* no warm-up, a high rate: other bits part the losses within few steps */
@@ -58,13 +59,18 @@ static const layout layouts[] = {
 static fake_sink lonely[N_SHAPES];
 static float *lonely_weights[N_SHAPES], *weights;
 
-static void run(fake_sink *f, int s, const char *const *more, float **w) {
-    const char *words[40] = {"--set", "train.reproducible=true", "--lr", "5e-3", "--set", "train.unit=4", "--steps", "12", "--isa", "auto"};
-    size_t n = 10;
+static const char *const *words_of(int s, const char *const *more) {
+    static const char *words[64];
+    static const char *const base[] = {"--set", "train.reproducible=true", "--lr", "5e-3", "--set", "train.unit=4", "--steps", "12", "--isa", "auto"};
+    size_t n = sizeof base / sizeof *base;
+    memcpy(words, base, sizeof base);
     for (const char *const *p = shapes[s].words; *p; p++) words[n++] = *p;
     while (more && *more) words[n++] = *more++;
-    layout_run(f, words, w);
+    words[n] = NULL;
+    return words;
 }
+
+static void run(fake_sink *f, int s, const char *const *more, float **w) { layout_run(f, words_of(s, more), w); }
 
 static bt_params params_of(int s, const char *const *more, bt_part *part) {
     const char *words[40];
@@ -133,6 +139,49 @@ static void over_messages_too(void **state) {
     bt_team_messages_only = false;
 }
 
+/* a checkpoint of tensor-parallel ranks, taken up by another layout */
+static void resumed_by_another_layout(void **state) {
+    (void)state;
+    enum { CUT = 5 };
+    static fake_sink second;
+    char dir[64];
+    bt_err err = BT_ERR_INIT;
+    layout_folder(dir);
+    const char *const first[] = {"--tp", TP, "--out", dir, "--stop-after", "5", NULL};
+    static const char *const rest[] = {"--tp", REST_TP, "--zero", "1", NULL};
+    run(&together, 2, first, NULL);
+    const char *all[64] = {LAYOUT_BASE};
+    size_t n = 0;
+    while (all[n]) n++;
+    for (const char *const *p = words_of(2, rest); *p; p++) all[n++] = *p;
+    bt_run_cfg cfg;
+    tiny_cfg(&cfg, all);
+    tiny_run(&cfg, &second, NULL, dir);
+    assert_int_equal(bt_broadcast(bt_comm_world(), &second, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
+    assert_int_equal(second.n_steps, STEPS - CUT);
+    for (size_t i = 0; i < STEPS; i++) {
+        const double *a = lonely[2].steps[i].v, *b = i < CUT ? together.steps[i].v : second.steps[i - CUT].v;
+        if (a[BT_MS_LOSS] != b[BT_MS_LOSS] || a[BT_MS_GRAD_NORM] != b[BT_MS_GRAD_NORM]) fail_msg("step %zu: loss %.17g in one go, %.17g", i, a[BT_MS_LOSS], b[BT_MS_LOSS]);
+    }
+    layout_remove(dir);
+}
+
+/* int8 gradients need no reproducible training: a rank rounds its parts by noise of their own */
+static void int8_gradients_without(void **state) {
+    (void)state;
+    static const char *const words[] = {"--tp", TP, "--set", "train.reproducible=false", "--lr", "3e-4", NULL};
+    static fake_sink parts;
+    run(&parts, 6, words, NULL);
+    static const char *const floats[] = {"--tp", TP, "--set", "train.reproducible=false", "--lr", "3e-4", "--grad", "float", NULL};
+    run(&together, 6, floats, NULL);
+    bool differs = false;
+    for (size_t i = 0; i < STEPS; i++) {
+        layout_near(together.steps[i].v[BT_MS_LOSS], parts.steps[i].v[BT_MS_LOSS], 1e-2, "loss", i);
+        differs |= together.steps[i].v[BT_MS_GRAD_NORM] != parts.steps[i].v[BT_MS_GRAD_NORM];
+    }
+    assert_true(differs);
+}
+
 /* the tests above can fail: without parts the bits part at once */
 static void without_parts_the_bits_differ(void **state) {
     (void)state;
@@ -150,6 +199,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_of_one_rank),
         cmocka_unit_test(over_messages_too),
+        cmocka_unit_test(resumed_by_another_layout),
+        cmocka_unit_test(int8_gradients_without),
         cmocka_unit_test(without_parts_the_bits_differ),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

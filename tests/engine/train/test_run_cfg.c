@@ -213,6 +213,18 @@ static void test_layouts(void **state) {
     assert_int_equal(c.dp_replicate, 2);
     says(SETTLE(2, "--zero", "3", "--set", "model.linear=dense"), "model.linear=dense has none (use --zero 2)");
 
+    /* parts follow the model, never the ranks */
+    assert_int_equal(SETTLE(1, "--set", "train.reproducible=true", "--preset", "small"), BT_OK);
+    assert_int_equal(c.parts, 8);
+    assert_int_equal(SETTLE(2, "--tp", "2", "--set", "train.reproducible=true", "--preset", "small"), BT_OK);
+    assert_int_equal(c.parts, 8);
+    assert_int_equal(SETTLE(2, "--tp", "2", "--preset", "small"), BT_OK);
+    assert_int_equal(c.parts, 0);
+    says(SETTLE(3, "--tp", "3", "--set", "model.d_ff=510", "--set", "train.reproducible=true"), "the 2 equal parts of this model (heads 6, kv heads 6, d_ff 510, vocabulary 256) cannot be shared out by --tp 3 (use --tp 2)");
+    says(SETTLE(4, "--tp", "4", "--preset", "small", "--set", "train.reproducible=true", "--set", "train.parts=2"), "the 2 equal parts of this model");
+    says(SETTLE(1, "--preset", "small", "--set", "train.reproducible=true", "--set", "train.parts=3"), "make 8 equal parts at most (use 1, 2, 4 or 8)");
+    says(SETTLE(2, "--tp", "2", "--isa", "blas", "--preset", "small", "--set", "train.reproducible=true"), "what OpenBLAS rounds depends on how wide a rank's part is");
+
     /* units follow the batch, never the ranks or --micro-batch */
     for (int ranks = 1; ranks <= 4; ranks++) {
         assert_int_equal(SETTLE(ranks, "--set", "train.reproducible=true", "--micro-batch", "1"), BT_OK);
