@@ -255,7 +255,7 @@ void bt_canvas_spark(bt_canvas *c, bt_rect r, const double *v, size_t n, double 
     size_t first = n > (size_t)r.w ? n - (size_t)r.w : 0;
     for (size_t i = first; i < n; i++) {
         if (isnan(v[i])) continue;
-        double frac = hi > lo ? (v[i] - lo) / (hi - lo) : 0.5;
+        double frac = hi > lo ? (v[i] - lo) / (hi - lo) : hi > 0 || hi < 0 ? 0.5 : 0;       /* nothing but zeros lies on the floor */
         int e = (int)lround((frac < 0 ? 0 : frac > 1 ? 1 : frac) * (r.h * 8 - 1)) + 1, x = r.x + (int)(i - first);
         for (int row = r.h - 1; row >= 0 && e > 0; row--, e -= 8) bt_canvas_put(c, x, r.y + row, 0x2580U + (uint32_t)(e > 8 ? 8 : e), s);
     }

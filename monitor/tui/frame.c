@@ -167,7 +167,7 @@ static void where_in_time(const bt_top *t, items *l) {
 static void draw_status(bt_top *t, int y) {
     items l = {.n = 0};
     char right[128], span[32];
-    bool message = bt_now_ns() < t->message_until_ns && t->message[0];
+    bool message = bt_now_ns() < t->message_until_ns && t->message[0] && !(t->input == BT_INPUT_FORM && t->message_color == BT_C_BAD);   /* the form says it in full */
     if (message) bt_canvas_text(&t->canvas, 1, y, t->canvas.w - 2, (bt_style){.fg = t->message_color, .attr = BT_ATTR_BOLD}, t->message);
     else if (t->has_run) where_in_time(t, &l);
     snprintf(span, sizeof span, "%s", t->span_s > 0 ? bt_duration(right, sizeof right, t->span_s) : "all");

@@ -285,10 +285,12 @@ typedef struct y_ticks { size_t n; double v[16]; char text[16][16]; int w; } y_t
 
 static void find_y_ticks(y_ticks *t, const bt_plot *p, const scale *s, int rows) {
     size_t want = rows >= 12 ? (size_t)rows / 4 : rows >= 5 ? 3 : rows >= 3 ? 2 : 1;
-    t->n = bt_plot_ticks(s->y0, s->y1, want > 16 ? 16 : want, s->log_y, t->v);
+    if (want > 16) want = 16;
+    t->n = bt_plot_ticks(s->y0, s->y1, want, s->log_y, t->v);
     t->w = 0;
+    const double step = t->n > 1 ? fabs(t->v[1] - t->v[0]) : s->y1 > s->y0 ? nice_step(s->y0, s->y1, want) : 0;
     for (size_t i = 0; i < t->n; i++) {
-        bt_plot_label(t->text[i], sizeof t->text[i], t->v[i], p->y_unit, t->n > 1 ? fabs(t->v[1] - t->v[0]) : fabs(t->v[0]));
+        bt_plot_label(t->text[i], sizeof t->text[i], t->v[i], p->y_unit, step);
         int w = bt_canvas_text_width(t->text[i]);
         if (w > t->w) t->w = w;
     }

@@ -315,7 +315,8 @@ static void send_control(bt_top *t) {
     bt_err err = BT_ERR_INIT;
     const char *verb = t->confirm == BT_DO_CHECKPOINT ? "checkpoint" : t->confirm == BT_DO_STOP ? "stop" : t->view->head.state == BT_STATE_PAUSED ? "resume" : "pause";
     if (t->cfg.actions.control(t->cfg.actions.ctx, t->run, verb, reply, sizeof reply, &err) != BT_OK) bt_top_message(t, BT_C_BAD, "%s", err.msg);
-    else bt_top_message(t, BT_C_GOOD, "%s", reply[0] ? reply : verb);
+    else if (!reply[0] || strcmp(reply, verb) == 0) bt_top_message(t, BT_C_GOOD, "%s: %s asked for", t->run, verb);
+    else bt_top_message(t, BT_C_GOOD, "%s", reply);
     t->reload = true;
 }
 

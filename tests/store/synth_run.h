@@ -17,6 +17,7 @@
 
 typedef struct bt_synth {
     const char *name;
+    const char *out_dir;                /* NULL: "/nowhere" */
     int ranks, straggler;               /* straggler -1: none */
     bt_rank_metric phase;               /* of the straggler */
     double excess;                      /* 0.2: 20 % longer */
@@ -182,7 +183,7 @@ static inline bt_code bt_synth_make(const char *path, const bt_synth *s, bt_err 
     int64_t clock_us = s->start_us;
     bt_run_start start = {.name = s->name, .reason = "start", .argv = "bitrain train --name synth", .host = "nodes", .user = "nobody", .build = "synth", .mpi = "none",
                           .config_json = "{\"optim.lr\":{\"value\":0.002,\"origin\":\"preset\",\"where\":\"preset nano\"},\"train.steps\":{\"value\":200,\"origin\":\"flag\",\"where\":\"--steps\"}}",
-                          .out_dir = "/nowhere", .world_size = s->ranks, .seed = 1, .pid = 1, .started_us = clock_us};
+                          .out_dir = s->out_dir ? s->out_dir : "/nowhere", .world_size = s->ranks, .seed = 1, .pid = 1, .started_us = clock_us};
     char here[BT_HOST_MAX] = "nodes";
     if (s->pace_ms > 0) {
         gethostname(here, sizeof here - 1);

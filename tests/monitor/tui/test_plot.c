@@ -64,6 +64,24 @@ static void draw(bt_canvas *c, bool log_y) {
     bt_plot_draw(c, (bt_rect){0, 0, c->w, c->h}, &p, s, 1);
 }
 
+/* one tick in view says its own value, not what is left of it without digits */
+static void a_lone_tick_is_labelled_right(void **state) {
+    (void)state;
+    static const double x[2] = {0, 1}, y[2] = {5.492, 5.598};
+    bt_canvas c = bt_new_canvas(40, 5, BT_CHARS_BRAILLE);
+    bt_plot p;
+    bt_text out;
+    bt_plot_init(&p);
+    p.y_unit = BT_UNIT_NATS;
+    const bt_plot_series s[] = {{.name = "loss", .x = x, .y = y, .n = 2, .color = BT_C_ACCENT}};
+    bt_plot_draw(&c, (bt_rect){0, 0, c.w, c.h}, &p, s, 1);
+    bt_text_init(&out);
+    bt_canvas_dump(&c, &out);
+    if (!strstr(bt_text_str(&out), "5.5")) fail_msg("%s", bt_text_str(&out));
+    bt_text_release(&out);
+    bt_canvas_release(&c);
+}
+
 static void goldens(void **state) {
     (void)state;
     static const char *const names[] = {"plot_ascii", "plot_block", "plot_braille"};
@@ -136,7 +154,7 @@ static void stacked_bars_fill_by_share(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ticks_are_round), cmocka_unit_test(labels_are_short), cmocka_unit_test(goldens), cmocka_unit_test(any_size_any_numbers),
+        cmocka_unit_test(ticks_are_round), cmocka_unit_test(labels_are_short), cmocka_unit_test(a_lone_tick_is_labelled_right), cmocka_unit_test(goldens), cmocka_unit_test(any_size_any_numbers),
         cmocka_unit_test(heat_is_coded_twice), cmocka_unit_test(stacked_bars_fill_by_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -332,6 +332,34 @@ static void a_small_terminal_has_its_screens(void **state) {
     check("demo", "~C~", "the run is not", true, 20, 5);
 }
 
+/* the end of log.txt under the events: cleaned, coloured by level, filtered with them */
+static void the_log_is_under_the_events(void **state) {
+    (void)state;
+    bt_err err = BT_ERR_INIT;
+    char path[96];
+    bt_synth s = bt_synth_default("logged");
+    s.out_dir = dir;
+    s.steps = 20;
+    assert_int_equal(bt_synth_make(db_path, &s, &err), BT_OK);
+    check("logged", "~6~", "log.txt", false, 100, 30);          /* none, and no empty pane */
+    snprintf(path, sizeof path, "%s/log.txt", dir);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (int i = 0; i < 3000; i++) fprintf(f, "line %d of a rank\n", i);
+    fprintf(f, "\033[31mwarning: rank 1 \033]0;evil\007 is late\nlast words without a newline");
+    assert_int_equal(fclose(f), 0);
+    check("logged", "~6~", "log.txt", true, 100, 30);
+    check("logged", "~6~", "line 2999 of a rank", true, 100, 30);
+    check("logged", "~6~", "is late", true, 100, 30);
+    check("logged", "~6~", "\033", false, 100, 30);
+    check("logged", "~6~", "last words without a newline", true, 100, 30);
+    check("logged", "~6t~", "line 2999", false, 100, 30);       /* warnings and errors only */
+    check("logged", "~6t~", "is late", true, 100, 30);
+    check("logged", "~6\te~", "line 2985", true, 100, 30);
+    check("logged", "~6~", "line 2999", true, 80, 24);
+    check("demo", "~6~", "log.txt", false, 100, 30);
+}
+
 static int make_three(void **state) {
     bt_err err = BT_ERR_INIT;
     if (make_store(state) != 0) return -1;
@@ -352,7 +380,8 @@ static int make_three(void **state) {
 int main(void) {
     const struct CMUnitTest finished[] = {cmocka_unit_test(time_goes_back_and_forth), cmocka_unit_test(axes_and_smoothing), cmocka_unit_test(lists_are_filtered_and_sorted),
                                           cmocka_unit_test(panes_modes_and_values), cmocka_unit_test(runs_are_marked_compared_and_held_against),
-                                          cmocka_unit_test(a_screen_is_written_as_text_and_numbers), cmocka_unit_test(a_small_terminal_has_its_screens)};
+                                          cmocka_unit_test(a_screen_is_written_as_text_and_numbers), cmocka_unit_test(a_small_terminal_has_its_screens),
+                                          cmocka_unit_test(the_log_is_under_the_events)};
     const struct CMUnitTest live[] = {cmocka_unit_test(what_changes_a_run_asks_first)};
     int failed = cmocka_run_group_tests(finished, make_store, drop_store);
     return failed + cmocka_run_group_tests(live, make_three, drop_store);
