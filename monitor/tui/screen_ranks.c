@@ -244,7 +244,7 @@ void bt_what_if_line(bt_top *t, bt_rect r, const bt_view_rank *x) {
     char a[40], b[40], p[24], more[40], who[64], line[240];
     double after = t->n_marked_ranks ? bt_view_what_if(t->view, t->marked_rank, (size_t)t->n_marked_ranks) : x->what_if_ms;
     double gain = k->step_ms > 0 ? (k->step_ms - after) / k->step_ms : NAN;
-    if (r.h <= 0 || isnan(gain)) return;
+    if (r.h <= 0 || isnan(gain) || k->n < 2) return;
     whose(t, x->rank, who, sizeof who);
     if (gain < 0.001) {
         snprintf(line, sizeof line, "without %s the step would take as long", who);

@@ -340,6 +340,7 @@ static void the_log_is_under_the_events(void **state) {
     bt_synth s = bt_synth_default("logged");
     s.out_dir = dir;
     s.steps = 20;
+    s.ranks = 1;
     assert_int_equal(bt_synth_make(db_path, &s, &err), BT_OK);
     check("logged", "~6~", "log.txt", false, 100, 30);          /* none, and no empty pane */
     snprintf(path, sizeof path, "%s/log.txt", dir);
@@ -358,6 +359,8 @@ static void the_log_is_under_the_events(void **state) {
     check("logged", "~6\te~", "line 2985", true, 100, 30);
     check("logged", "~6~", "line 2999", true, 80, 24);
     check("demo", "~6~", "log.txt", false, 100, 30);
+    check("logged", "~2~", "─ step · v:", true, 100, 30);       /* a single rank has nobody to be held against */
+    check("logged", "~2~", "without rank", false, 100, 30);
 }
 
 static int make_three(void **state) {
