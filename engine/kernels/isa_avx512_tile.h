@@ -264,16 +264,17 @@ BT_INLINE vf scaled(const float *src, size_t lds, const float *scale, size_t row
 BT_INLINE void a_cols(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k, const bt_prec prec) {
     const int bf16 = prec == BT_PREC_BF16;
     const size_t group = bf16 ? 2 : 1, groups = (k + group - 1) / group;
-    for (size_t r = 0; r < rows; r += 16) {
-        size_t have = rows - r < 16 ? rows - r : 16;
-        for (size_t g = 0; g < groups; g += 16) {
+    for (size_t g = 0; g < groups; g += 16) {           /* along a row of src first, its next line asked for ahead */
+        __mmask16 m = groups - g < 16 ? v_first(groups - g) : 0xffff;
+        for (size_t r = 0; r < rows; r += 16) {
+            size_t have = rows - r < 16 ? rows - r : 16;
             __m512i t[16];
+            for (size_t j = g * group; r + 16 < rows && j < (g + 16) * group && j < k; j++) _mm_prefetch((const char *)(src + j * lds + r + 16), _MM_HINT_T0);
             BT_UNROLL for (size_t i = 0; i < 16; i++) {
                 if (bf16) t[i] = pair_bf16(scaled(src, lds, scale, r, have, 2 * (g + i), k), scaled(src, lds, scale, r, have, 2 * (g + i) + 1, k));
                 else t[i] = _mm512_castps_si512(rounded(scaled(src, lds, scale, r, have, g + i, k), prec));
             }
             transpose16(t);
-            __mmask16 m = groups - g < 16 ? v_first(groups - g) : 0xffff;
             for (size_t i = 0; i < have; i++) _mm512_mask_storeu_epi32(dst + (r + i) * ld + g, m, t[i]);
         }
     }
