@@ -250,8 +250,10 @@ try {
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Space");
   await page.keyboard.press("c");
-  await page.locator("section.card table").first().locator("tbody tr").nth(1).waitFor();      // the table stands before its rows
-  const levels = await page.locator("section.card table").first().locator("tbody tr").evaluateAll((trs) => trs.map((tr) => [...tr.cells].map((c) => c.textContent)));
+  const levels = await (await page.waitForFunction(() => {       // the table stands before its rows, and may be drawn anew
+    const trs = [...(document.querySelector("section.card table")?.querySelectorAll("tbody tr") ?? [])].map((tr) => [...tr.cells].map((c) => c.textContent));
+    return trs.length === 2 && trs.every((l) => l.length > 4) && trs;
+  })).jsonValue();
   assert.deepEqual(levels.map((l) => l[0]).sort(), ["base", "other"]);
   assert.match(levels[1][4], /none in \d+/, "synthetic losses are equal bit for bit");
   await drawn(page, "compare");
