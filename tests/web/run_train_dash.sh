@@ -12,7 +12,7 @@ export BITRAIN_STORE="$dir/w.db" XDG_RUNTIME_DIR="$dir" HOME="$dir"
 unset SSH_CONNECTION BITRAIN_DASH_TOKEN
 failed=0
 bad() { echo "FAIL: $*"; failed=1; }
-small="--data synth:chain --seq-len 32 --batch-tokens 128 --set model.layers=1 --set model.d_model=64 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64 --threads 1"
+small="--data synth:chain --seq-len 32 --batch-tokens 8192 --set model.layers=1 --set model.d_model=64 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64 --threads 1"
 "$BITRAIN" train --ranks 2 --dash --port 0 --name demo --steps 1000000 $small >"$dir/out" 2>"$dir/err" &
 pid=$!
 for _ in $(seq 400); do grep -q '#token=' "$dir/out" "$dir/err" && break; kill -0 "$pid" 2>/dev/null || break; sleep 0.05; done
