@@ -15,7 +15,7 @@ static const struct { const char *words; int order; bool waits; } places[BT_AT_C
     [BT_AT_DATA] = {"in data", 1, false},                   [BT_AT_COMPUTE] = {"in forward and backward", 1, false},
     [BT_AT_EXCHANGE] = {"in the exchange", 2, true},        [BT_AT_OPTIMIZER] = {"in the optimizer", 3, true},
     [BT_AT_CHECKPOINT] = {"in a checkpoint", 6, true},      [BT_AT_EVALUATION] = {"in an evaluation", 4, true},
-    [BT_AT_RECORD] = {"recording its measurements", 5, true}, [BT_AT_PAUSE] = {"in a pause", 7, true}, [BT_AT_END] = {"at its end", 8, true},
+    [BT_AT_RECORD] = {"recording measurements", 5, true}, [BT_AT_PAUSE] = {"in a pause", 7, true}, [BT_AT_END] = {"at its end", 8, true},
 };
 
 typedef struct seen { int at; int64_t step, since_ns; } seen;

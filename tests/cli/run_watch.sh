@@ -8,8 +8,8 @@ command -v sqlite3 >/dev/null || skip "needs the sqlite3 shell"
 rank_pid() { q "SELECT pid FROM ranks WHERE run='$1' AND rank=$2 ORDER BY attempt DESC LIMIT 1"; }
 newest() { q "SELECT max(step) FROM steps WHERE run='$1'"; }
 
-# ---- a slow rank ----
-"$BITRAIN" train "${slow[@]}" --steps 100000 --name slowed >s.out 2>s.err &
+# ---- a slow rank: a step takes longer than the 40 ms that the rank is let run ----
+"$BITRAIN" train "${slow[@]}" --batch-tokens 8192 --steps 100000 --name slowed >s.out 2>s.err &
 job=$!
 started+=($job)
 wait_step slowed 5
