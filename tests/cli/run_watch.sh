@@ -50,7 +50,6 @@ wait $viewer 2>/dev/null
 for i in $(seq 40); do ps -o state= -p $reader | grep -q T && break; sleep 0.05; done      # the signal takes its time
 ps -o state= -p $reader | grep -q T || fault "the reader had ended before it was stopped: it held nothing"
 wait $job || fault "the watched run failed: $(tail -n 3 w.err)"
-for i in $(seq 40); do ps -o state= -p $reader | grep -q T && break; sleep 0.05; done      # the signal takes its time
 ps -o state= -p $reader | grep -q T || fault "the reader did not last as long as the run"
 losses watched >watched.txt
 cmp -s calm.txt watched.txt || fault "watching changed the losses"
