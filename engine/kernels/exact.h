@@ -2,7 +2,7 @@
  *
  * Every value is rounded to a multiple of a unit, a power of two so large that no sum of that many values needs more than the 53
  * bits of a double; what was rounded off goes to a second sum of finer units. The result is sum[0] + sum[1].
- * Threads: any. Plain loops: all sums being exact, any instruction set gives the same bits. */
+ * Threads: any. All sums being exact, any set of kernels gives the same bits. */
 #ifndef BT_ENGINE_KERNELS_EXACT_H
 #define BT_ENGINE_KERNELS_EXACT_H
 

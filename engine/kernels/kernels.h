@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "engine/base/status.h"
+#include "engine/kernels/exact.h"
 #include "engine/kernels/noise.h"
 
 /* operands of backward and dense products; sums are fp32 always. A permission: a set that gains nothing from a form keeps fp32
@@ -107,6 +108,8 @@ typedef struct bt_kernels {
     double (*sum_squares)(const float *x, size_t n);                                /* callers pass blocks of fixed size */
     double (*sum_abs)(const float *x, size_t n);
     double (*sum)(const float *x, size_t n);
+    void (*exact_add)(double sum[2], const float *x, size_t n, bt_exact_of of, double coarse, double fine); /* exact.h; anchors of the units */
+    uint32_t (*exact_most)(const float *x, size_t n);
     /* AdamW, decoupled decay: g *= grad_scale; m, v; w -= lr * (mhat / (sqrt(vhat) + eps) + decay * w); c1 = 1-b1^t, c2 = 1-b2^t */
     void (*adamw)(float *w, const float *g, float *m, float *v, float grad_scale, float lr, float b1, float b2, float eps, float decay,
                   float c1, float c2, size_t n);
