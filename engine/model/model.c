@@ -135,13 +135,13 @@ size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
 static bt_gain gain_of(bt_model *m, int layer, bt_param_id id) {
     const bt_tensor *t = bt_params_get(&m->params, layer, id);
     if (!t) return (bt_gain){0};
-    return (bt_gain){.tensor = t, .w = m->w + t->offset, .dw = m->g ? m->g + t->offset : NULL};
+    return (bt_gain){.tensor = t, .w = m->w + t->offset};
 }
 
 static bt_linear linear_of(bt_model *m, const memory_plan *p, int layer, bt_param_id id) {
     const bt_tensor *t = bt_params_get(&m->params, layer, id);
     size_t i = (size_t)(t - m->params.tensors);
-    bt_linear l = {.tensor = t, .N = t->rows, .K = t->cols, .w = m->w + t->offset, .dw = m->g ? m->g + t->offset : NULL, .tern = t->tern};
+    bt_linear l = {.tensor = t, .N = t->rows, .K = t->cols, .w = m->w + t->offset, .tern = t->tern};
     l.parts = parts_of(&m->setup, t);
     l.whole = m->setup.cuts <= 1 || t->counted;
     l.first_row = t->row0;
@@ -151,7 +151,7 @@ static bt_linear linear_of(bt_model *m, const memory_plan *p, int layer, bt_para
         l.packed = bt_arena_at(&m->quant_arena, p->packed[i]);
         l.packed2 = m->setup.train ? NULL : bt_arena_at(&m->quant_arena, p->packed2[i]);
         l.row = m->setup.train ? NULL : bt_arena_at(&m->scratch_arena, p->row);
-        l.noise = (bt_noise){m->noise_rows, (uint32_t)bt_hash_name(t->name)};
+        l.noise = (bt_noise){m->noise_rows, (uint32_t)bt_hash_name(t->name), 0};
     }
     return l;
 }
@@ -213,11 +213,28 @@ static void wire_split(bt_model *m, const memory_plan *p) {
     for (size_t i = 0; i < M; i++) x->ones[i] = 1.0f;
 }
 
+static float *at_tensor(float *grads, const bt_tensor *t) { return grads && t ? grads + t->offset : NULL; }
+
+void bt_model_grads_into(bt_model *m, float *grads) {
+    float *g = m->g = grads ? grads : m->own_g;
+    const bt_tensor *embed = bt_params_get(&m->params, -1, BT_P_EMBED);
+    for (int i = 0; i < m->setup.cfg.L; i++) {
+        bt_layer *l = &m->layers[i];
+        bt_linear *linears[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+        bt_gain *gains[] = {&l->attn_in.gain, &l->o_in.gain, &l->ffn_in.gain, &l->down_in.gain, &l->q_norm, &l->k_norm};
+        for (size_t k = 0; k < sizeof linears / sizeof *linears; k++) linears[k]->dw = at_tensor(g, linears[k]->tensor);
+        for (size_t k = 0; k < sizeof gains / sizeof *gains; k++) gains[k]->dw = at_tensor(g, gains[k]->tensor);
+    }
+    m->final_norm.dw = at_tensor(g, m->final_norm.tensor);
+    m->d_embed = at_tensor(g, embed);
+    m->d_head = at_tensor(g, m->setup.cfg.tied ? embed : bt_params_get(&m->params, -1, BT_P_HEAD));
+}
+
 static void wire(bt_model *m, const memory_plan *p) {
     const bt_model_cfg *c = &m->setup.cfg;
     if (m->split) wire_split(m, p);
     m->w = bt_arena_at(&m->params_arena, p->w);
-    m->g = m->setup.train ? bt_arena_at(&m->grads_arena, p->g) : NULL;
+    m->own_g = m->setup.train ? bt_arena_at(&m->grads_arena, p->g) : NULL;
     m->noise_rows = m->setup.train && m->setup.grad_int8 ? bt_arena_at(&m->scratch_arena, p->noise_rows) : NULL;
     for (int i = 0; i < c->L; i++) wire_layer(m, p, i);
     m->x_final = m->layers[c->L - 1].x_out;
@@ -226,8 +243,6 @@ static void wire(bt_model *m, const memory_plan *p) {
     size_t head = c->tied ? embed : bt_params_get(&m->params, -1, BT_P_HEAD)->offset;
     m->embed = m->w + embed;
     m->head = m->w + head;
-    m->d_embed = m->g ? m->g + embed : NULL;
-    m->d_head = m->g ? m->g + head : NULL;
     m->final_rstd = bt_arena_at(&m->scratch_arena, p->final_rstd);
     m->row_loss = bt_arena_at(&m->scratch_arena, p->row_loss);
     m->logits = bt_arena_at(&m->scratch_arena, p->logits);
@@ -237,6 +252,7 @@ static void wire(bt_model *m, const memory_plan *p) {
     m->pos = bt_arena_at(&m->scratch_arena, p->pos);
     m->block = bt_acts_block(c, (size_t)m->setup.B * (size_t)c->T);
     fill_rope(m);
+    bt_model_grads_into(m, NULL);
 }
 
 /* kernel scratch for every product, its two gradients, the head and attention */
@@ -322,7 +338,7 @@ void bt_model_destroy(bt_model *m) {
 const bt_model_cfg *bt_model_config(const bt_model *m) { return &m->whole; }
 const bt_params *bt_model_params(const bt_model *m) { return &m->params; }
 float *bt_model_weights(bt_model *m) { return m->w; }
-float *bt_model_grads(bt_model *m) { return m->g; }
+float *bt_model_grads(bt_model *m) { return m->own_g; }
 
 /* ---- weights -------------------------------------------------------------------------------------------------------- */
 typedef struct init_job { float *w; const bt_tensor *t; size_t first; float std; uint64_t seed, stream; } init_job;
@@ -355,7 +371,7 @@ void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end) {
 
 void bt_model_init_weights(bt_model *m, uint64_t seed) { bt_model_init_range(m, seed, 0, m->params.total); }
 
-void bt_model_zero_grads(bt_model *m) { bt_op_zero(m->g, m->params.total); }
+void bt_model_zero_grads(bt_model *m) { bt_op_zero(m->own_g, m->params.total); }
 
 void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_row) {
     size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;

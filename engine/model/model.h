@@ -57,6 +57,8 @@ const bt_model_cfg *bt_model_config(const bt_model *m); /* of the whole model */
 const bt_params *bt_model_params(const bt_model *m);    /* the tensor table: names, shapes, offsets */
 float *bt_model_weights(bt_model *m);                   /* (params) latent fp32 */
 float *bt_model_grads(bt_model *m);                     /* (params) */
+/* The next micro-batches add their gradients to `grads` (params, borrowed) instead; NULL: to the model's own again. */
+void bt_model_grads_into(bt_model *m, float *grads);
 void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end);  /* of the flat array: any part as of the whole */
 void bt_model_init_weights(bt_model *m, uint64_t seed); /* N(0, std), o and down N(0, std/sqrt(2L)), norms 1; counter-based */
 

@@ -76,7 +76,8 @@ struct bt_model {
     bt_split *split;                        /* NULL: not a part */
     bt_params params;
     bt_arena params_arena, grads_arena, quant_arena, acts_arena, scratch_arena;
-    float *w, *g;                           /* (params.total); g NULL without training */
+    float *w, *g;                           /* (params.total); g: where gradients are added, NULL without training */
+    float *own_g;                           /* the arena's */
     bt_layer *layers;
     bt_gain final_norm;
     const float *embed, *head;              /* (V, C); the same when tied */

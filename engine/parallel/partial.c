@@ -18,19 +18,13 @@ struct bt_partial {
     bt_arena arena;
     float *buffers[BT_FOLD_MAX];
     size_t n_buffers;
+    float *unit;                        /* where the unit at work is written */
     bt_fold fold;                       /* of the units done so far */
 };
 
 /* ---- passes over whole arrays --------------------------------------------------------------------------------------- */
 
 typedef struct pass { float *into, *grads; } pass;
-
-static void move_range(void *ctx, int thread, size_t begin, size_t end) {
-    (void)thread;
-    pass *p = ctx;
-    memcpy(p->into + begin, p->grads + begin, (end - begin) * sizeof(float));
-    memset(p->grads + begin, 0, (end - begin) * sizeof(float));
-}
 
 static void add_range(void *ctx, int thread, size_t begin, size_t end) {
     (void)thread;
@@ -94,20 +88,31 @@ static float *free_buffer(const bt_partial *p) {
     return NULL;
 }
 
+/* it is added to the node before it, which waits for nothing else */
+static bool completes_a_pair(const bt_partial *p) {
+    const bt_fold *f = &p->fold;
+    return f->n > 0 && ((p->first + p->done) & 1) && f->at[f->n - 1].level == 0;
+}
+
+float *bt_partial_unit(bt_partial *p) {
+    p->unit = p->grads;
+    if (p->done == p->count - 1 || completes_a_pair(p)) return p->unit;
+    p->unit = free_buffer(p);
+    bt_op_zero(p->unit, p->n);
+    return p->unit;
+}
+
 void bt_partial_unit_done(bt_partial *p) {
-    int64_t unit = p->first + p->done++;
-    assert(p->done < p->count);
     bt_fold *f = &p->fold;
-    bt_node node = {unit, 0, NULL};
-    bool sibling = f->n > 0 && (unit & 1) && f->at[f->n - 1].level == 0;
-    pass job = {sibling ? f->at[f->n - 1].x : free_buffer(p), p->grads};
-    bt_parallel_for(p->n, GRAIN, sibling ? add_range : move_range, &job);
-    if (sibling) {
+    bt_node node = {p->first + p->done, 0, p->unit};
+    if (p->unit == p->grads) {                          /* the sum lands in its sibling's array, the next unit finds zeros */
+        pass job = {f->at[f->n - 1].x, p->grads};
+        bt_parallel_for(p->n, GRAIN, add_range, &job);
         f->n--;
-        node = (bt_node){unit >> 1, 1, job.into};
-    } else {
-        node.x = job.into;
+        node = (bt_node){node.index >> 1, 1, job.into};
     }
+    p->done++;
+    assert(p->done < p->count);
     bt_fold_push(f, node, NULL, p->n, bt_op_add);
 }
 

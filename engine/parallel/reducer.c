@@ -127,6 +127,8 @@ void bt_reducer_begin(bt_reducer *r) {
     if (r->partial) bt_partial_begin(r->partial);
 }
 
+float *bt_reducer_unit(bt_reducer *r) { return r->partial ? bt_partial_unit(r->partial) : r->cfg.grads; }
+
 void bt_reducer_unit_done(bt_reducer *r) { bt_partial_unit_done(r->partial); }
 
 void bt_reducer_last(bt_reducer *r) {

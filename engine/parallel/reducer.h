@@ -6,13 +6,13 @@
  *                     bucket 1 ~~~~~~~~~~~~~~~~~
  *     busy   =  first start .. last done        blocked = finish .. last done = wait + exposed
  *
- * Order:    create -> { begin -> [unit_done -> ...] -> last -> ready* (from backward) -> finish }* -> destroy. `ready` has the
+ * Order:    create -> { begin -> [unit -> unit_done -> ...] -> last -> ready* (from backward) -> finish }* -> destroy. `ready` has the
  *           shape of bt_grad_ready_fn. Between last and finish the reducer is the idle hook of the thread pool: MPI moves
  *           data only inside its calls.
  * Result:   plain: every rank holds the sum. Sharded (ZeRO): a rank holds the sum of its own pieces; the rest of the array
  *           is rubbish, or zero and without memory where discard is set.
- * Units:    reproducible training hands in every logical micro-batch by itself (unit_done, for all but the last); the sum
- *           is then the same bits for any number of ranks (fold.h).
+ * Units:    reproducible training hands in every logical micro-batch by itself (written where `unit` says, then unit_done, for
+ *           all but the last, which is written in the array of gradients); the sum is then the same bits for any number of ranks (fold.h).
  * Wait:     ranks tell each other when they arrived at `finish`; what was lost to the last of them is `wait`, only the
  *           rest of the blocked time is `exposed`. Skews below three times the clock error count as exposed.
  * Notes:    small integers that travel with the arrival times; every rank of the world gets the largest of each.
@@ -48,7 +48,8 @@ bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *e
 size_t bt_reducer_staging(size_t n, size_t bucket_bytes, const bt_shards *shards, int dp_size, int dp_rank, int64_t units);
 void bt_reducer_destroy(bt_reducer *r);                                 /* accepts NULL */
 void bt_reducer_begin(bt_reducer *r);                                   /* a step begins */
-void bt_reducer_unit_done(bt_reducer *r);                               /* takes the gradients of a unit, leaves zeros */
+float *bt_reducer_unit(bt_reducer *r);                                  /* where the next unit's gradients are to be added; zeros */
+void bt_reducer_unit_done(bt_reducer *r);                               /* it is written there */
 void bt_reducer_last(bt_reducer *r);                                    /* the backward that follows is the step's last */
 void bt_reducer_ready(void *reducer, size_t begin, size_t end);
 bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_reduce_times *times, bt_err *err) BT_MUST_CHECK;

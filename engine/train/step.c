@@ -41,6 +41,7 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
         int64_t first_row = (t->first_micro + i) * t->cfg.micro_batch * t->cfg.seq_len;
         bt_model_noise(t->model, (uint64_t)t->cfg.seed, (uint64_t)t->at.step, (uint64_t)first_row);
         bt_layout_meter_team(t, NULL);          /* what others measured, or nobody wants to know */
+        if (t->cfg.reproducible) bt_model_grads_into(t->model, bt_reducer_unit(t->reducer));
         if (last) bt_reducer_last(t->reducer);
         bt_grad_ready_fn ready = last ? bt_reducer_ready : t->cfg.reproducible ? nobody : NULL;
         double loss = bt_model_train_micro(t->model, batch.inputs, batch.targets, scale, ready, t->reducer, &took);
