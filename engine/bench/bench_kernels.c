@@ -37,11 +37,11 @@ static void run_tern_fwd(const work *w) { bt_op_tern_fwd(w->f[0], w->N, w->xq, w
 static void run_tern_dx(const work *w) { bt_op_tern_dx(w->f[0], w->K, w->f[1], w->N, w->packed, 0.5f, w->M, w->N, w->K, w->prec, 0); }
 static void run_tern_dw(const work *w) { bt_op_tern_dw(w->f[0], w->f[1], w->N, w->xq, w->scale, w->M, w->N, w->K, w->prec); }
 static void run_tern_dx8(const work *w) {
-    bt_noise noise = {(const uint32_t *)w->index, 1};
+    bt_noise noise = {(const uint32_t *)w->index, 1, 0};
     bt_op_tern_dx8(w->f[0], w->K, w->f[1], w->N, w->packed, 0.5f, w->M, w->N, w->K, &noise, 0);
 }
 static void run_tern_dw8(const work *w) {
-    bt_noise noise = {(const uint32_t *)w->index, 1};
+    bt_noise noise = {(const uint32_t *)w->index, 1, 0};
     bt_op_tern_dw8(w->f[0], w->f[1], w->N, w->xq, w->scale, w->M, w->N, w->K, &noise);
 }
 static void run_gemm(const work *w) { bt_op_gemm(w->f[0], w->N, w->f[1], w->K, 0, w->f[2], w->K, 1, 1, w->M, w->N, w->K, w->prec, 0); }

@@ -101,7 +101,7 @@ void bt_generic_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *
             for (size_t m = b; m < end; m++) top = bt_noise_absmax(top, dy[m * lddy + n] * dq[m]);
             memset(sum, 0, K * sizeof *sum);
             for (size_t m = b; m < end; m++) {
-                uint32_t word = bt_noise_word(noise->rows[m / 4 * 4] ^ noise->salt ^ BT_NOISE_DW, (uint32_t)n);
+                uint32_t word = bt_noise_word(noise->rows[m / 4 * 4] ^ noise->salt ^ BT_NOISE_DW, noise->first + (uint32_t)n);
                 int q = rounded(dy[m * lddy + n] * dq[m] * to_int8(top), word, m % 4);
                 for (size_t k = 0; k < K; k++) sum[k] += q * xq[m * K + k];
             }

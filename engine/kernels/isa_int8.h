@@ -281,7 +281,7 @@ static void prod_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t 
             for (size_t at = 0; at < span.tokens; at += BT_GRAD_BLOCK) {
                 grad_block b = grad_block_of(scratch, at / BT_GRAD_BLOCK);
                 grad_source s = {dy + (m + at) * lddy + n, lddy, least(BT_GRAD_BLOCK, span.tokens - at), span.rows, dq + m + at, noise->rows + m + at,
-                                 noise->salt ^ BT_NOISE_DW, (uint32_t)n};
+                                 noise->salt ^ BT_NOISE_DW, noise->first + (uint32_t)n};
                 grad_columns(&b, &s);
             }
             dw8_span(dw, K, &span, xq, scratch);

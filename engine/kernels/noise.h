@@ -4,7 +4,7 @@
  * u is a function of (row key, salt, column) alone. A row key stands for a token of the global batch in one step, the salt for a
  * tensor: the noise does not depend on threads, blocking or kernel set. Four values come out of one 32-bit word:
  *     dx (rows of dy):     word of (row m, lane n / 64 * 16 + n % 16), byte n / 16 % 4
- *     dw (columns of dy):  word of (row m / 4 * 4, lane n), salt flipped, byte m % 4 */
+ *     dw (columns of dy):  word of (row m / 4 * 4, lane first + n), salt flipped, byte m % 4 */
 #ifndef BT_ENGINE_KERNELS_NOISE_H
 #define BT_ENGINE_KERNELS_NOISE_H
 
@@ -16,6 +16,7 @@
 typedef struct bt_noise {
     const uint32_t *rows;                       /* a key per row */
     uint32_t salt;
+    uint32_t first;                             /* dw: number of the first output in its tensor */
 } bt_noise;
 
 enum { BT_GRAD_BLOCK = 512 };                   /* tokens that share a scale in tern_dw8 */

@@ -11,10 +11,13 @@
 #include <assert.h>
 #include <string.h>
 
+#include "engine/base/threads.h"
 #include "engine/kernels/ops.h"
 #include "engine/model/net.h"
 
-typedef struct dx_job { bt_model *m; const bt_dx_term *terms; size_t n, M; } dx_job;
+enum { CUT_ROWS = 64 };                        /* of a thread: a tree's terms of so many rows stay in L2. Int8 products only: the others unpack weights per call */
+
+typedef struct dx_job { bt_model *m; const bt_dx_term *terms; size_t n, r0, rows; } dx_job;
 
 /* out := the terms' products over one cut */
 static void dx_cut(const dx_job *j, size_t cut, size_t cuts, float *out) {
@@ -23,13 +26,13 @@ static void dx_cut(const dx_job *j, size_t cut, size_t cuts, float *out) {
         const bt_linear *l = j->terms[i].l;
         size_t each = cuts / l->parts;
         if (cut % each || !l->whole) continue;
-        bt_linear_dx(l, cut / each, out, j->terms[i].dy, 0, j->M, j->m->setup.prec, flags);
+        bt_linear_dx(l, cut / each, out, j->terms[i].dy + j->r0 * l->N, j->r0, j->rows, j->m->setup.prec, flags);
         flags = BT_ACC;
     }
 }
 
 static void dx_tree(const dx_job *j, size_t first, size_t n, size_t cuts, float *out, float *spare) {
-    size_t elems = j->M * (size_t)j->m->setup.cfg.C;
+    size_t elems = j->rows * (size_t)j->m->setup.cfg.C;
     if (n == 1) {
         dx_cut(j, first, cuts, out);
         return;
@@ -42,8 +45,11 @@ static void dx_tree(const dx_job *j, size_t first, size_t n, size_t cuts, float 
 static size_t cuts_of(const bt_model *m) { return m->split ? m->split->cuts : 1; }
 
 void bt_net_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t M) {
-    dx_job j = {m, terms, n, M};
-    dx_tree(&j, 0, cuts_of(m), cuts_of(m), m->layers[0].a.dxn, m->split ? m->split->spare : NULL);
+    size_t cuts = cuts_of(m), block = cuts > 1 && m->noise_rows ? CUT_ROWS * (size_t)bt_threads_count() : M;
+    for (size_t r0 = 0; r0 < M; r0 += block) {
+        dx_job j = {m, terms, n, r0, M - r0 < block ? M - r0 : block};
+        dx_tree(&j, 0, cuts, cuts, m->layers[0].a.dxn + r0 * (size_t)m->setup.cfg.C, m->split ? m->split->spare : NULL);
+    }
 }
 
 /* ---- dense products whose depth is cut ------------------------------------------------------------------------------- */

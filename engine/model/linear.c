@@ -20,9 +20,9 @@ void bt_linear_fwd(const bt_linear *l, float *y, const bt_site *s, const float *
     }
 }
 
-/* Every part of a tensor rounds its gradients by noise of its own: outputs are numbered from the part's first. */
+/* Rows of dy are rounded by a noise of their own in every part of a tensor: a part knows nothing of the others' outputs. */
 static bt_noise noise_of(const bt_linear *l, size_t part, size_t r0) {
-    return (bt_noise){l->noise.rows + r0, l->noise.salt ^ (uint32_t)(l->first_row + part * (l->N / l->parts)) * BT_NOISE_LANE};
+    return (bt_noise){l->noise.rows + r0, l->noise.salt ^ (uint32_t)(l->first_row + part * (l->N / l->parts)) * BT_NOISE_LANE, 0};
 }
 
 void bt_linear_dx(const bt_linear *l, size_t part, float *dx, const float *dy, size_t r0, size_t rows, bt_prec prec, int flags) {
@@ -40,12 +40,11 @@ void bt_linear_dx(const bt_linear *l, size_t part, float *dx, const float *dy, s
 }
 
 void bt_linear_dw(const bt_linear *l, const float *dy, const bt_site *s, const float *src, size_t rows, bt_prec prec) {
-    size_t n = l->N / l->parts;
-    for (size_t p = 0; l->tern && l->noise.rows && p < l->parts; p++) {
-        bt_noise noise = noise_of(l, p, 0);
-        bt_op_tern_dw8(l->dw + p * n * l->K, dy + p * n, l->N, s->xq, s->dq, rows, n, l->K, &noise);
+    if (l->tern && l->noise.rows) {
+        bt_noise noise = {l->noise.rows, l->noise.salt, (uint32_t)l->first_row};
+        bt_op_tern_dw8(l->dw, dy, l->N, s->xq, s->dq, rows, l->N, l->K, &noise);
+        return;
     }
-    if (l->tern && l->noise.rows) return;
     if (l->tern) bt_op_tern_dw(l->dw, dy, l->N, s->xq, s->dq, rows, l->N, l->K, prec);
     else bt_op_gemm(l->dw, l->K, dy, l->N, 1, bt_site_floats(s, src), l->K, 0, 1.0f, l->N, l->K, rows, prec, BT_ACC);
 }

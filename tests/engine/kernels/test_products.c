@@ -94,7 +94,7 @@ static void tern_dw(const bt_kernels *k, shape s) {
 static bt_noise noise_of(size_t M) {
     uint32_t *rows = take(M * 4, 4);
     for (size_t i = 0; i < M; i++) rows[i] = (uint32_t)(unit() * 4294967296.0);
-    return (bt_noise){rows, 77};
+    return (bt_noise){rows, 77, 3};
 }
 
 static void tern_dx8(const bt_kernels *k, shape s) {
@@ -264,7 +264,7 @@ static void test_noise(void **state) {
         float dx[M * K] = {0}, dw[N * K] = {0};
         uint32_t rows[M];
         for (uint32_t m = 0; m < M; m++) rows[m] = bt_noise_word((uint32_t)d, m);
-        bt_noise noise = {rows, 5};
+        bt_noise noise = {rows, 5, 0};
         G->tern_dx8(dx, K, dy, N, w, 1, 0, M, N, K, &noise, 0, tmp);
         G->tern_dw8(dw, dy, N, x, dq, M, N, K, 0, N, &noise, tmp);
         for (int i = 0; i < M * K; i++) mean[i] += (double)dx[i] / DRAWS;
@@ -274,7 +274,7 @@ static void test_noise(void **state) {
     for (int i = 0; i < M * K; i++) assert_true(fabs(mean[i] - (double)exact[i]) < 6 * 4.0 / 127 / 2 * sqrt(N) / sqrt(DRAWS));
     for (int i = 0; i < N * K; i++) assert_true(fabs(mean_dw[i] - (double)exact_dw[i]) < 6 * 4.0 * 0.02 / 127 / 2 * 127 * sqrt(M) / sqrt(DRAWS));
     uint32_t rows[M] = {0};
-    bt_noise noise = {rows, 5};
+    bt_noise noise = {rows, 5, 0};
     for (int bad = 0; bad < 2; bad++) {
         float dx[M * K] = {0}, dw[N * K] = {0};
         dy[3 * N + 7] = bad ? INFINITY : NAN;
