@@ -17,6 +17,7 @@ extern char **environ;
 const bt_launch_row bt_launch_rows[] = {
     {BT_LAUNCH_ALWAYS, "-np {ranks}", "one process a rank"},
     {BT_LAUNCH_HOSTS, "--hostfile {hosts}", "the hosts given with --hosts"},
+    {BT_LAUNCH_HOSTS, "--map-by slot", "ranks fill a host before the next: those of --tp, then of --dp-shard, lie together"},
     {BT_LAUNCH_ALWAYS, "--bind-to none", "bitrain places its own threads; the default would pin every one-rank job to core 0"},
     {BT_LAUNCH_ALWAYS, "--mca pml ob1", "no probing for fabrics: 0.06 s instead of 0.27 s to start"},
     {BT_LAUNCH_LOCAL, "--mca btl self,vader", "one host: shared memory only"},

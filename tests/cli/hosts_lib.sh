@@ -1,0 +1,45 @@
+# hosts_lib.sh - two hosts made of network namespaces: own network, own host name, a stand-in for ssh. Sourced after train_lib.sh; needs root.
+# hosts N M writes hosts.txt with so many slots on each; here... runs a command on the first.
+[ "$(id -u)" = 0 ] || skip "network namespaces need root"
+command -v ip >/dev/null || skip "no 'ip' (iproute2)"
+
+id=$((RANDOM % 200 + 20))
+ns=btt$$
+hn=n$$-                                        # host names: ${hn}1, ${hn}2
+cleanup() {
+    local k p
+    for k in 1 2; do
+        for p in $(ip netns pids $ns$k 2>/dev/null); do kill -9 "$p" 2>/dev/null; done
+        ip netns del $ns$k 2>/dev/null
+    done
+    end
+}
+trap cleanup EXIT
+for k in 1 2; do ip netns add $ns$k 2>/dev/null || skip "cannot make a network namespace here"; done
+ip netns exec ${ns}1 true 2>err || skip "cannot enter a network namespace here ($(tail -n 1 err))"
+ip link add v1$$ netns ${ns}1 type veth peer name v2$$ netns ${ns}2 2>/dev/null || skip "cannot make a veth pair here"
+for k in 1 2; do
+    ip -n $ns$k addr add 10.77.$id.$k/24 dev v$k$$
+    ip -n $ns$k link set v$k$$ up
+    ip -n $ns$k link set lo up
+done
+mkdir bin
+cat >bin/ssh <<END
+#!/bin/sh
+while [ "\${1#-}" != "\$1" ]; do case \$1 in -x|-n|-q|-f) shift;; *) shift 2;; esac; done
+host=\$1; shift
+exec ip netns exec "$ns\${host##*.}" unshare -um sh -c "hostname $hn\${host##*.}; mount -t tmpfs none '$TMPDIR'; \$*"
+END
+chmod +x bin/ssh
+hosts() { printf '10.77.%d.1 slots=%d\n10.77.%d.2 slots=%d\n' $id $1 $id $2 >hosts.txt; }
+export OMPI_MCA_plm_rsh_agent="$tmp/bin/ssh"
+unset OMPI_MCA_rmaps_base_oversubscribe
+here=(ip netns exec ${ns}1 unshare -u sh -c "hostname ${hn}1; exec \"\$@\"" sh)
+# no segment of a rank of these hosts is left in /dev/shm (15 s)
+left() { ls /dev/shm/ | grep "^vader_segment.$hn[12]\."; }
+no_segments() {
+    local i
+    for i in $(seq 150); do [ -z "$(left)" ] && return; sleep 0.1; done
+    fault "left on a far host: $(left)"
+    rm -f /dev/shm/vader_segment."$hn"[12].*
+}
