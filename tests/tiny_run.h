@@ -13,7 +13,7 @@ static inline void tiny_cfg(bt_run_cfg *cfg, const char *const *words) {
         "--set", "model.layers=2", "--set", "model.d_model=32", "--set", "model.heads=4", "--set", "model.kv_heads=2", "--set", "model.d_ff=64",
         "--set", "model.vocab=64", "--seq-len", "32", "--batch-tokens", "512", "--micro-batch", "4", "--data", "synth:chain", "--steps", "10",
         "--lr", "3e-3", "--precision", "fp32", "--set", "data.val_frac=0", "--set", "ckpt.final=false", "--lr-schedule", "cosine", "--warmup", "0", "--threads", "1", "--isa", "generic"};
-    enum { N_BASE = sizeof base / sizeof base[0], MAX = 96 };
+    enum { N_BASE = sizeof base / sizeof base[0], MAX = 128 };
     const char *argv[MAX];
     int n = 0;
     for (; n < N_BASE; n++) argv[n] = base[n];

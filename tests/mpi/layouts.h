@@ -11,6 +11,7 @@
 #include "engine/base/clock.h"
 #include "engine/model/model.h"
 #include "engine/parallel/comm.h"
+#include "engine/parallel/shard.h"
 #include "engine/train/meter.h"
 #include "tests/tiny_run.h"
 
@@ -99,6 +100,115 @@ static inline void layout_same_gradients(const fake_sink *lonely) {
     for (size_t i = 0; i < together.n_layers; i++) {
         layout_near(lonely->layers[i].v[BT_ML_GRAD_NORM], together.layers[i].v[BT_ML_GRAD_NORM], 1e-5, together.layers[i].tensor, 0);
     }
+}
+
+/* ---- one step on a model wide enough that its notes and norms weigh nothing beside its gradients: 0.6 M parameters ------ */
+
+#define LAYOUT_WIDE "--set", "model.d_model=128", "--set", "model.d_ff=384", "--set", "train.stats_every=0", "--set", "data.val_frac=0", "--set", "train.bucket_bytes=65536"
+
+/* the trainer stays, with its gradients (scaled by nothing: clipping is the update's) */
+static inline bt_trainer *layout_one_step(bt_run_cfg *cfg, const char *const *words) {
+    const char *all[64] = {LAYOUT_WIDE, "--steps", "1", "--micro-batch", "2"};
+    size_t n = 0;
+    while (all[n]) n++;
+    while (*words) all[n++] = *words++;
+    tiny_cfg(cfg, all);
+    bt_trainer *t = tiny_create(cfg, NULL, NULL, "");
+    bt_train_result r;
+    bt_err err = BT_ERR_INIT;
+    if (bt_trainer_run(t, &r, &err) != BT_OK) fail_msg("%s", err.msg);
+    return t;
+}
+
+typedef struct layout_grads { bt_params params; float *x; } layout_grads;
+
+static inline layout_grads layout_lonely_grads(const char *const *words) {
+    bt_run_cfg cfg;
+    bt_model_cfg m;
+    layout_grads g;
+    bt_trainer *t = layout_one_step(&cfg, words);
+    bt_run_cfg_model(&cfg, &m);
+    assert_int_equal(bt_params_init(&g.params, &m, (bt_part){0, 1}, NULL), BT_OK);
+    g.x = malloc(g.params.total * sizeof *g.x);
+    assert_non_null(g.x);
+    memcpy(g.x, bt_model_grads(bt_trainer_model(t)), g.params.total * sizeof *g.x);
+    bt_trainer_destroy(t);
+    bt_threads_release();
+    return g;
+}
+
+static inline void layout_release_grads(layout_grads *g) {
+    bt_params_release(&g->params);
+    free(g->x);
+}
+
+static inline double layout_rms(const float *x, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    return sqrt(sum / (double)n);
+}
+
+/* What this rank holds of every tensor's gradient is, element by element, one rank's; and every element is held by somebody in every
+ * replica. tolerance: of the tensor's rms and the element. */
+static inline void layout_check_grads(const char *name, const char *const *words, const layout_grads *lonely, double tolerance) {
+    bt_run_cfg cfg;
+    bt_mesh_shape mesh;
+    bt_shards shards;
+    bt_err err = BT_ERR_INIT;
+    bt_trainer *t = layout_one_step(&cfg, words);
+    const bt_params *p = bt_model_params(bt_trainer_model(t));
+    const float *grads = bt_model_grads(bt_trainer_model(t));
+    bt_run_cfg_mesh(&cfg, &mesh);
+    bt_mesh_coord me = bt_mesh_coord_of(&mesh, bt_comm_rank(bt_comm_world()));
+    bool sharded = cfg.zero > 0 && mesh.dp_shard > 1;
+    bt_shards_init(&shards, p->total, (size_t)cfg.bucket_bytes, mesh.dp_replicate, sharded ? mesh.dp_shard : 1);
+    double compared = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *x = &p->tensors[i], *whole = bt_params_named(&lonely->params, x->name);
+        const float *of = lonely->x + whole->offset;
+        double rms = layout_rms(of, whole->count);
+        for (size_t s = 0; s < shards.n_stripes; s++) {
+            bt_range piece = bt_shards_piece(&shards, s, sharded ? me.dp_shard : 0);
+            size_t from = x->offset > piece.begin ? x->offset : piece.begin, to = x->offset + x->count < piece.end ? x->offset + x->count : piece.end;
+            for (size_t e = from; e < to; e++) {
+                double a = (double)of[bt_tensor_place(x, e - x->offset)], b = (double)grads[e];
+                if (!(fabs(a - b) <= tolerance * (rms + fabs(a)))) fail_msg("%s: %s[%zu] is %.9g alone, %.9g together (rms %.3g)", name, x->name, e - x->offset, a, b, rms);
+                compared += x->counted;
+            }
+        }
+    }
+    bt_trainer_destroy(t);
+    bt_threads_release();
+    assert_int_equal(bt_all_reduce_f64(bt_comm_world(), &compared, 1, BT_SUM, &err), BT_OK);
+    assert_true(compared == (double)lonely->params.count * mesh.dp_replicate * (sharded ? 1 : mesh.dp_shard));
+}
+
+/* Bytes on the wire of a step, mean of the ranks, with so many sequences in a micro-batch. r, linear: of the run, where wanted. */
+static inline double layout_bytes(const char *const *words, const char *micro_batch, double micro_batches, bt_train_result *r, double *linear) {
+    char unit[32];
+    snprintf(unit, sizeof unit, "train.unit=%s", micro_batch);
+    const char *all[64] = {LAYOUT_WIDE, "--steps", "2", "--micro-batch", micro_batch, "--set", unit};
+    size_t n = 0;
+    double got = 0;
+    while (all[n]) n++;
+    while (*words) all[n++] = *words++;
+    *r = layout_run(&together, all, NULL);
+    int ranks = together.steps[1].n_ranks;
+    for (int q = 0; q < ranks; q++) {
+        assert_true(together.steps[1].r[q][BT_MR_MICRO_BATCHES] == micro_batches);
+        got += together.steps[1].r[q][BT_MR_BYTES_WIRE] / ranks;
+    }
+    *linear = atof(fake_fact(&together, "params.linear"));
+    return got;
+}
+
+/* goes on from a folder's checkpoint, or begins; what rank 0 heard is given to all */
+static inline void layout_part(fake_sink *f, const char *const *words, const char *resume_dir) {
+    bt_run_cfg cfg;
+    bt_err err = BT_ERR_INIT;
+    tiny_cfg(&cfg, words);
+    (void)tiny_run(&cfg, f, NULL, resume_dir);
+    assert_int_equal(bt_broadcast(bt_comm_world(), f, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
 }
 
 /* a folder that all ranks know, made and removed by rank 0 when all have come */

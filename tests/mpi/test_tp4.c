@@ -50,15 +50,7 @@ static void run_part(fake_sink *f, const tp_layout *l, const char *stop_after, c
     const char *words[12 + TP_WORDS] = {"--steps", "6", "--lr", "1e-3", "--stop-after", stop_after, "--out", dir};
     size_t n = 8;
     for (size_t i = 0; i < TP_WORDS && l->words[i]; i++) words[n++] = l->words[i];
-    bt_run_cfg cfg;
-    tiny_cfg(&cfg, words);
-    memset(f, 0, sizeof *f);
-    bt_trainer *t = tiny_create(&cfg, f, NULL, resume_dir);
-    bt_train_result r;
-    bt_err err = BT_ERR_INIT;
-    if (bt_trainer_run(t, &r, &err) != BT_OK) fail_msg("%s: %s", l->name, err.msg);
-    bt_trainer_destroy(t);
-    assert_int_equal(bt_broadcast(bt_comm_world(), f, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
+    layout_part(f, words, resume_dir);
 }
 
 static void a_checkpoint_of_one_layout_goes_on_in_others(void **state) {
@@ -72,26 +64,18 @@ static void a_checkpoint_of_one_layout_goes_on_in_others(void **state) {
         {"tp 2, 2 replicas", 0, {"--tp", "2"}},
     };
     enum { N = sizeof others / sizeof *others };
-    bt_err err = BT_ERR_INIT;
     static fake_sink whole, second;
     dir[0] = '\0';
     run_part(&whole, &others[0], "0", "");
     for (size_t k = 0; k < N; k++) {
-        snprintf(dir, sizeof dir, "/tmp/bt-tp-XXXXXX");
-        if (bt_comm_rank(bt_comm_world()) == 0) assert_non_null(mkdtemp(dir));
-        assert_int_equal(bt_broadcast(bt_comm_world(), dir, sizeof dir, 0, &err), BT_OK);
+        layout_folder(dir);
         run_part(&second, &others[k], "3", "");
         run_part(&second, &others[(k + 1) % N], "2", dir);
         assert_int_equal(second.n_steps, 2);
         run_part(&second, &others[(k + 3) % N], "0", dir);
         assert_int_equal(second.n_steps, 1);
         layout_near(whole.steps[5].v[BT_MS_LOSS], second.steps[0].v[BT_MS_LOSS], 1e-5, others[k].name, 5);
-        assert_int_equal(bt_barrier(bt_comm_world(), &err), BT_OK);
-        if (bt_comm_rank(bt_comm_world()) == 0) {
-            char command[96];
-            snprintf(command, sizeof command, "rm -rf '%s'", dir);
-            assert_int_equal(system(command), 0);
-        }
+        layout_remove(dir);
     }
 }
 
