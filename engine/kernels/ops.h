@@ -71,15 +71,16 @@ void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const fl
 double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, const int32_t *targets, float dscale, float *logits, size_t chunk,
                        float *row_loss, size_t M, size_t V, size_t C, bt_prec prec);
 /* ops_split.c: rows of which a rank has some columns, and vocabularies of which it has some tokens (tensor parallelism) */
-/* parts: equal runs of columns, a power of two up to BT_ROW_PARTS; theirs are joined as a tree */
-enum { BT_ROW_PARTS = 8 };
+/* parts: equal runs of columns, up to BT_ROW_PARTS; theirs are joined as a tree over their order, two neighbours first */
+enum { BT_ROW_PARTS = 64 };
 void bt_op_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C, size_t parts);
 void bt_op_row_apply(int8_t *xq, float *dq, float *y, const float *x, const float *gain, const float *rstd, size_t rows, size_t C);
 void bt_op_row_dot(double *out, const float *dy, const float *x, const float *gain, size_t rows, size_t C, size_t parts);
 void bt_op_row_dx(float *dx, const float *dy, const float *x, const float *gain, const float *rstd, const float *mean, size_t rows, size_t C);
 void bt_op_row_dgain(float *dgain, const float *dy, const float *x, const float *rstd, size_t rows, size_t C);     /* adds */
 void bt_op_row_axpy(float *y, const float *x, const float *a, size_t rows, size_t C);
-void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows, size_t V, size_t parts);
+/* part p: columns at[p] .. at[p + 1]; of one part at is not read */
+void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows, size_t V, const size_t *at, size_t parts);
 /* out (parts, D): the gain's gradient of each run of heads, x and dy (M, heads, D), rstd (M, heads) */
 void bt_op_heads_dgain(float *out, const float *dy, const float *x, const float *rstd, size_t M, size_t heads, size_t parts, size_t D);
 void bt_op_row_softmax(float *logits, const float *top, const float *k, const int32_t *targets, float dscale, size_t rows, size_t V);

@@ -8,6 +8,7 @@ typedef struct split_job {
     int8_t *xq;
     const float *x, *dy, *gain, *rstd, *mean;
     const int32_t *index;
+    const size_t *at;
     bt_row_stat *stat;
     double *dot;
     float dscale;
@@ -23,7 +24,7 @@ typedef bt_row_stat (*join_fn)(bt_row_stat x, bt_row_stat y);
 
 static bt_row_stat joined(bt_row_stat *part, size_t n, join_fn join) {
     for (size_t step = 1; step < n; step *= 2) {
-        for (size_t i = 0; i < n; i += 2 * step) part[i] = join(part[i], part[i + step]);
+        for (size_t i = 0; i + step < n; i += 2 * step) part[i] = join(part[i], part[i + step]);
     }
     return part[0];
 }
@@ -67,7 +68,7 @@ static void dot_in_parts(const split_job *j, size_t r) {
         bt_k()->row_dot(&part[p], j->dy + at, j->x + at, j->gain ? j->gain + p * c : NULL, 1, c);
     }
     for (size_t step = 1; step < j->parts; step *= 2) {
-        for (size_t p = 0; p < j->parts; p += 2 * step) part[p] += part[p + step];
+        for (size_t p = 0; p + step < j->parts; p += 2 * step) part[p] += part[p + step];
     }
     j->dot[r] = part[0];
 }
@@ -138,11 +139,10 @@ void bt_op_row_axpy(float *y, const float *x, const float *a, size_t rows, size_
 
 static void lse_in_parts(const split_job *j, size_t r) {
     bt_row_stat part[BT_ROW_PARTS];
-    size_t c = j->C / j->parts;
     for (size_t p = 0; p < j->parts; p++) {
-        size_t at = (size_t)(int64_t)j->index[r] - p * c;       /* wraps below the part */
+        size_t c = j->at[p + 1] - j->at[p], at = (size_t)(int64_t)j->index[r] - j->at[p];       /* wraps below the part */
         int32_t target = j->index[r] >= 0 && at < c ? (int32_t)at : -1;
-        bt_k()->row_lse(&part[p], j->x + r * j->C + p * c, &target, 1, c);
+        bt_k()->row_lse(&part[p], j->x + r * j->C + j->at[p], &target, 1, c);
     }
     j->stat[r] = joined(part, j->parts, bt_row_lse_join);
 }
@@ -154,8 +154,8 @@ static void do_lse(void *ctx, int thread, size_t a, size_t b) {
     if (j->parts == 1) bt_k()->row_lse(j->stat + a, j->x + a * j->C, j->index + a, b - a, j->C);
 }
 
-void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows, size_t V, size_t parts) {
-    split_job j = {.stat = out, .x = logits, .index = targets, .C = V, .parts = parts};
+void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows, size_t V, const size_t *at, size_t parts) {
+    split_job j = {.stat = out, .x = logits, .index = targets, .at = at, .C = V, .parts = parts};
     bt_ops_run("row_lse", bytes_of(rows, V, 4), rows, 1, do_lse, &j);
 }
 

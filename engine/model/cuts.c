@@ -5,6 +5,11 @@
  *              (0+1)+(2+3)     (4+5)+(6+7)
  *              all
  *
+ *     cuts     0   1   2   3   4   5                any number: the tree of a team (base/team.h). Ranks that hold 1, 2, 4, ... cuts
+ *              0+1     2+3     4+5                  hold whole branches: here one rank, three, six
+ *              (0+1)+(2+3)
+ *              all
+ *
  * The cut of a product over q, k, v is its heads', over gate and up its columns', of the head its tokens', of a norm's gain a run
  * of the micro-batch's rows. Where several cuts share a kv head, dk and dv are added first, and the first of these cuts has all of k
  * and v. Without cuts (none, or a rank that holds one) everything here is what it would be anyway. */
@@ -31,14 +36,17 @@ static void dx_cut(const dx_job *j, size_t cut, size_t cuts, float *out) {
     }
 }
 
+static size_t left_of(size_t cuts) { return (size_t)bt_team_left((int)cuts); }
+
 static void dx_tree(const dx_job *j, size_t first, size_t n, size_t cuts, float *out, float *spare) {
     size_t elems = j->rows * (size_t)j->m->setup.cfg.C;
     if (n == 1) {
         dx_cut(j, first, cuts, out);
         return;
     }
-    dx_tree(j, first, n / 2, cuts, out, spare);
-    dx_tree(j, first + n / 2, n / 2, cuts, spare, spare + elems);
+    size_t left = left_of(n);
+    dx_tree(j, first, left, cuts, out, spare);
+    dx_tree(j, first + left, n - left, cuts, spare, spare + elems);
     bt_op_add(out, spare, elems);
 }
 
@@ -54,22 +62,30 @@ void bt_net_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t M) {
 
 /* ---- dense products whose depth is cut ------------------------------------------------------------------------------- */
 
-static void gemm_tree(const bt_depth_product *p, size_t first, size_t n, size_t elems, float *out, float *spare) {
+typedef struct depth_job { const bt_depth_product *p; const bt_split *s; size_t cuts; } depth_job;
+
+static size_t depth_at(const depth_job *j, size_t cut) {
+    if (j->cuts == 1) return cut * j->p->K;
+    return j->p->vocab ? j->s->vocab_at[cut] : cut * (j->p->K / j->cuts);
+}
+
+static void depth_tree(const depth_job *j, size_t first, size_t n, float *out, float *spare) {
+    const bt_depth_product *p = j->p;
+    size_t elems = p->M * p->N;
     if (n == 1) {
-        size_t k = first * p->K;
-        bt_op_gemm(out, p->N, p->a + k, p->lda, 0, p->b + (p->tb ? k : k * p->ldb), p->ldb, p->tb, 1.0f, p->M, p->N, p->K, p->prec, 0);
+        size_t k = depth_at(j, first);
+        bt_op_gemm(out, p->N, p->a + k, p->lda, 0, p->b + (p->tb ? k : k * p->ldb), p->ldb, p->tb, 1.0f, p->M, p->N, depth_at(j, first + 1) - k, p->prec, 0);
         return;
     }
-    gemm_tree(p, first, n / 2, elems, out, spare);
-    gemm_tree(p, first + n / 2, n / 2, elems, spare, spare + elems);
+    size_t left = left_of(n);
+    depth_tree(j, first, left, out, spare);
+    depth_tree(j, first + left, n - left, spare, spare + elems);
     bt_op_add(out, spare, elems);
 }
 
 void bt_net_depth(bt_model *m, float *out, const bt_depth_product *p) {
-    bt_depth_product each = *p;
-    size_t cuts = cuts_of(m);
-    each.K = p->K / cuts;
-    gemm_tree(&each, 0, cuts, p->M * p->N, out, m->split ? m->split->spare : NULL);
+    depth_job j = {p, m->split, cuts_of(m)};
+    depth_tree(&j, 0, j.cuts, out, m->split ? m->split->spare : NULL);
 }
 
 /* ---- gains ----------------------------------------------------------------------------------------------------------- */
@@ -90,10 +106,10 @@ void bt_net_norm_bwd(bt_model *m, const bt_gain *g, float *dx, const float *dy, 
         return;
     }
     const bt_split *s = m->split;
-    size_t n = s->sequence ? s->cuts : s->all_cuts;
+    size_t n = s->sequence ? s->cuts : s->all_cuts, first = s->sequence ? s->first_cut : 0;
     memset(s->gains, 0, n * C * sizeof *s->gains);
-    for (size_t i = 0; i < n; i++) {
-        size_t begin = bt_team_first(own.n, (int)i, (int)n), end = bt_team_first(own.n, (int)i + 1, (int)n);
+    for (size_t i = 0; i < n; i++) {            /* rows as one rank would cut them, whichever of them are here */
+        size_t begin = bt_team_first(M, (int)(first + i), (int)s->all_cuts) - own.first, end = bt_team_first(M, (int)(first + i + 1), (int)s->all_cuts) - own.first;
         bt_op_row_dgain(s->gains + i * C, dy + begin * C, x + begin * C, own_rstd + begin, end - begin, C);
     }
     add_up(s->gains, n, C);

@@ -44,10 +44,19 @@ size_t bt_part_rows(const bt_model_setup *s, size_t M) {
     return bt_team_first(M, s->part.index + 1, s->part.count) - bt_team_first(M, s->part.index, s->part.count);
 }
 
+bool bt_model_cuts_fit(const bt_model_cfg *c, int n) {
+    return n >= 1 && n <= BT_CUTS_MAX && c->H % n == 0 && c->F % n == 0 && c->V >= n && (c->KV % n == 0 || n % c->KV == 0);
+}
+
 int bt_model_cuts(const bt_model_cfg *c) {
-    int n = BT_CUTS_MAX;
-    while (n > 1 && (c->H % n || c->F % n || c->V % n || (c->KV % n && n % c->KV))) n /= 2;
+    int n = BT_CUTS_AUTO;
+    while (!bt_model_cuts_fit(c, n)) n /= 2;
     return n;
+}
+
+bool bt_cuts_shared(int cuts, int parts) {
+    int each = cuts / parts;
+    return parts == 1 || (cuts % parts == 0 && (each & (each - 1)) == 0);
 }
 
 /* outputs of a layer that are packed apart: those of each cut, or whole kv heads */
@@ -203,7 +212,9 @@ static void wire_split(bt_model *m, const memory_plan *p) {
     x->all_cuts = m->setup.cuts > 1 ? (size_t)m->setup.cuts : 1;
     x->spare = m->setup.cuts > 1 ? bt_arena_at(&m->scratch_arena, p->spare) : NULL;
     x->gains = m->setup.cuts > 1 ? bt_arena_at(&m->scratch_arena, p->gains) : NULL;
+    x->first_cut = (size_t)m->setup.part.index * x->cuts;
     x->vocab0 = bt_part_vocab(&m->whole, m->setup.part);
+    for (size_t k = 0; k <= x->cuts && x->all_cuts > 1; k++) x->vocab_at[k] = bt_part_vocab(&m->whole, (bt_part){(int)(x->first_cut + k), (int)x->all_cuts}) - x->vocab0;
     x->ones = bt_arena_at(&m->scratch_arena, p->ones);
     x->mine = bt_arena_at(&m->scratch_arena, p->mine);
     x->all = bt_arena_at(&m->scratch_arena, p->all);
@@ -286,7 +297,7 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     bt_code code = bt_params_init(&m->params, &s->cfg, s->part, err);
     if (code == BT_OK) code = bt_part_cfg(&m->setup.cfg, &s->cfg, s->part, err);
     if (code == BT_OK && part && (!s->team || s->team->size != team_size(s))) code = bt_fail(err, BT_ARG, "part %d of %d of a model needs its team", s->part.index, s->part.count);
-    if (code == BT_OK && s->cuts > 1 && (s->cuts > bt_model_cuts(&s->cfg) || (s->cuts & (s->cuts - 1)) || s->cuts % team_size(s))) code = bt_fail(err, BT_ARG, "a model cannot be cut into %d equal parts for %d ranks", s->cuts, team_size(s));
+    if (code == BT_OK && s->cuts > 1 && (!bt_model_cuts_fit(&s->cfg, s->cuts) || !bt_cuts_shared(s->cuts, team_size(s)))) code = bt_fail(err, BT_ARG, "a model cannot be cut into %d equal parts for %d ranks", s->cuts, team_size(s));
     if (code != BT_OK) goto done;
     if (part) m->split = calloc(1, sizeof *m->split);
     m->totals = calloc(m->params.n * (1 + (part ? (size_t)team_size(s) : 0)), sizeof *m->totals);

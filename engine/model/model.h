@@ -39,9 +39,12 @@ typedef struct bt_model_setup {
     bt_team *team;                      /* parts or cuts: who holds the others; borrowed. Plans need none */
 } bt_model_setup;
 
-enum { BT_CUTS_MAX = 8 };
-/* the most cuts, a power of two up to BT_CUTS_MAX, that are equal in this model and in which kv heads are whole or shared evenly */
-int bt_model_cuts(const bt_model_cfg *whole);
+enum { BT_CUTS_MAX = 64, BT_CUTS_AUTO = 8 };
+/* n cuts are equal in this model (vocabularies up to one token), and kv heads are whole in them or shared evenly */
+bool bt_model_cuts_fit(const bt_model_cfg *whole, int n);
+int bt_model_cuts(const bt_model_cfg *whole);           /* the most of them that is a power of two up to BT_CUTS_AUTO */
+/* every part holds a whole branch of the tree: 1, 2, 4, ... cuts, or there is one part */
+bool bt_cuts_shared(int cuts, int parts);
 
 /* tokens of M whose residual this part holds */
 size_t bt_part_rows(const bt_model_setup *s, size_t M);

@@ -51,6 +51,8 @@ typedef struct bt_split {
     bt_team *team;
     bool sequence;
     size_t cuts, all_cuts;                  /* equal parts whose sums are added as a tree: here, of the whole model. 1: none */
+    size_t first_cut;                       /* of those here */
+    size_t vocab_at[BT_CUTS_MAX + 1];       /* where the cuts of this part's vocabulary begin; they may differ by one token */
     float *spare;                           /* (log2 cuts, M, C) sums on their way */
     float *gains;                           /* (all_cuts, C or D) */
     size_t vocab0;                          /* first token id of this part */
@@ -121,8 +123,8 @@ float *bt_net_own_sum(bt_model *m, float *x, size_t M);             /* (M, C) su
 /* m->layers[0].a.dxn = sum of dy W over the layers, cut by cut */
 typedef struct bt_dx_term { const bt_linear *l; const float *dy; } bt_dx_term;
 void bt_net_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t M);
-/* out (M, N) = a (M, K) times b (K, N), or (N, K) with tb, cut by cut of K */
-typedef struct bt_depth_product { const float *a, *b; size_t lda, ldb, M, N, K; int tb; bt_prec prec; } bt_depth_product;
+/* out (M, N) = a (M, K) times b (K, N), or (N, K) with tb, cut by cut of K, which may be the vocabulary */
+typedef struct bt_depth_product { const float *a, *b; size_t lda, ldb, M, N, K; int tb; bt_prec prec; bool vocab; } bt_depth_product;
 void bt_net_depth(bt_model *m, float *out, const bt_depth_product *p);
 /* through a norm of own rows of the residual; dx (+)= */
 void bt_net_norm_bwd(bt_model *m, const bt_gain *g, float *dx, const float *dy, const float *x, const float *rstd, int acc, size_t M);

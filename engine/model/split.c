@@ -82,7 +82,7 @@ void bt_net_out_part(bt_model *m, float *y, const bt_linear *l, const bt_site *s
     float *part = m->layers[0].a.dxn + r0 * l->N;
     if (l->tern && m->split->team->size == 1) bt_linear_fwd(l, y + r0 * l->N, s, src, r0, rows, m->setup.prec, BT_ACC);     /* the same bits at once */
     else if (l->tern) bt_op_tern_fwd(part, l->N, s->xq + r0 * l->K, m->split->ones, l->packed, 1.0f, rows, l->N, l->K, 0);
-    else bt_net_depth(m, part, &(bt_depth_product){bt_site_floats(s, src) + r0 * l->K, l->w, l->K, l->K, rows, l->N, l->K, 1, m->setup.prec});
+    else bt_net_depth(m, part, &(bt_depth_product){bt_site_floats(s, src) + r0 * l->K, l->w, l->K, l->K, rows, l->N, l->K, 1, m->setup.prec, false});
 }
 
 void bt_net_out_sum(bt_model *m, float *y, const bt_linear *l, const bt_site *s, size_t M) {
@@ -181,7 +181,7 @@ static void part_losses(bt_model *m, const int32_t *targets, float dscale, float
         size_t at = (size_t)(int64_t)targets[r] - p->vocab0;
         p->index[r] = targets[r] >= 0 && at < V ? (int32_t)at : -1;
     }
-    bt_op_row_lse(p->mine, m->logits, p->index, rows, V, p->cuts);
+    bt_op_row_lse(p->mine, m->logits, p->index, rows, V, p->vocab_at, p->cuts);
     t->share(t, p->mine, p->all, rows * sizeof *p->mine);
     for (size_t r = 0; r < rows; r++) {
         bt_row_stat row = whole_lse(p->all + r, rows, 0, t->size);
@@ -209,7 +209,7 @@ double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale, size_
         part_losses(m, targets + r0, dscale, m->row_loss + r0, rows);
         if (!grad) continue;
         bt_op_row_softmax(m->logits, m->split->a, m->split->b, m->split->index, dscale, rows, V);
-        bt_net_depth(m, a->dxn + r0 * C, &(bt_depth_product){m->logits, m->head, V, C, rows, C, V, 0, prec});
+        bt_net_depth(m, a->dxn + r0 * C, &(bt_depth_product){m->logits, m->head, V, C, rows, C, V, 0, prec, true});
         bt_op_gemm(m->d_head, C, m->logits, V, 1, x, C, 0, 1.0f, V, C, rows, prec, BT_ACC);
     }
     for (size_t r = 0; r < M; r++) loss += (double)m->row_loss[r];

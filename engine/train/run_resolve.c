@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/kernels/cpu.h"
+#include "engine/kernels/kernels.h"
 #include "engine/model/model.h"
 #include "engine/train/balance.h"
 #include "engine/train/loss_scale.h"
@@ -80,27 +81,53 @@ static bt_code check_words(const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-/* Reproducible training adds over equal parts of the model, of which every tensor-parallel rank has as many. */
+/* "5 or 8": what `fits` next to x, from 1 to `most` */
+static const char *nearest(char *buf, size_t size, bool (*fits)(const void *ctx, int n), const void *ctx, int64_t x, int most) {
+    int below = x <= most ? (int)x - 1 : most, above = x < most ? (int)x + 1 : most + 1;
+    while (below > 0 && !fits(ctx, below)) below--;
+    while (above <= most && !fits(ctx, above)) above++;
+    if (above > most) snprintf(buf, size, "%d", below);
+    else if (below < 1) snprintf(buf, size, "%d", above);
+    else snprintf(buf, size, "%d or %d", below, above);
+    return buf;
+}
+
+static bool makes_parts(const void *model, int n) { return bt_model_cuts_fit(model, n); }
+
+typedef struct shared_parts { const bt_model_cfg *m; int parts; } shared_parts;
+
+static bool shares_parts(const void *ctx, int tp) {
+    const shared_parts *s = ctx;
+    bt_model_cfg part;
+    return bt_cuts_shared(s->parts, tp) && bt_part_cfg(&part, s->m, (bt_part){0, tp}, NULL) == BT_OK;
+}
+
+/* parts that so many ranks can share: as many as there would be without them, or one a rank */
+static int parts_for(const bt_model_cfg *m, int tp) {
+    int n = tp;
+    while (2 * n <= BT_CUTS_AUTO && bt_model_cuts_fit(m, 2 * n)) n *= 2;
+    return bt_model_cuts_fit(m, n) ? n : 0;
+}
+
+/* Reproducible training adds over equal parts of the model, of which every tensor-parallel rank has 1, 2, 4, ... */
 static bt_code resolve_parts(bt_run_cfg *c, const bt_model_cfg *m, bt_err *err) {
-    int most = bt_model_cuts(m);
+    char buf[48], or[64] = "";
     if (!c->reproducible) {
         c->parts = 0;
         return BT_OK;
     }
-    if (c->parts == 0) c->parts = most;
-    if (most % c->parts != 0)
-        return bt_fail(err, BT_ARG, "train.parts %" PRId64 ": heads %d, kv heads %d, d_ff %d and vocabulary %d make %d equal parts at most (use %s)", c->parts, m->H,
-                       m->KV, m->F, m->V, most, most == 1 ? "1" : most == 2 ? "1 or 2" : most == 4 ? "1, 2 or 4" : "1, 2, 4 or 8");
+    if (c->parts == 0) c->parts = bt_model_cuts(m);
+    if (!bt_model_cuts_fit(m, (int)c->parts))
+        return bt_fail(err, BT_ARG, "train.parts %" PRId64 ": heads %d, kv heads %d and d_ff %d do not make so many equal parts (use %s)", c->parts, m->H, m->KV, m->F,
+                       nearest(buf, sizeof buf, makes_parts, m, c->parts, BT_CUTS_MAX));
     if (c->tp > 1 && strcmp(c->isa, "blas") == 0)
         return bt_fail(err, BT_ARG, "train.reproducible with --tp %" PRId64 ": what OpenBLAS rounds depends on how wide a rank's part is (use --isa auto or generic)", c->tp);
-    if (c->parts % c->tp != 0) {
-        int64_t below = divisor_below(c->parts, c->tp), above = divisor_above(c->parts, c->tp);
-        char or[48] = "";
-        if (above > c->tp && above <= c->parts) snprintf(or, sizeof or, " or %" PRId64, above);
-        return bt_fail(err, BT_ARG, "train.reproducible: the %" PRId64 " equal parts of this model (heads %d, kv heads %d, d_ff %d, vocabulary %d) cannot be shared out by --tp %"
-                       PRId64 " (use --tp %" PRId64 "%s)", c->parts, m->H, m->KV, m->F, m->V, c->tp, below, or);
-    }
-    return BT_OK;
+    if (bt_cuts_shared((int)c->parts, (int)c->tp)) return BT_OK;
+    shared_parts shared = {m, (int)c->parts};
+    int parts = parts_for(m, (int)c->tp);
+    if (parts) snprintf(or, sizeof or, ", or train.parts=%d in all runs to be compared", parts);
+    return bt_fail(err, BT_ARG, "train.reproducible: --tp %" PRId64 " cannot share out the %" PRId64 " part%s of this model, 1, 2, 4, ... to a rank (use --tp %s%s)", c->tp, c->parts,
+                   c->parts == 1 ? "" : "s", nearest(buf, sizeof buf, shares_parts, &shared, c->tp, BT_CUTS_MAX), or);
 }
 
 static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
@@ -125,6 +152,20 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
     return resolve_parts(c, &m, err);
 }
 
+/* Shards own whole blocks of parameters. */
+static bt_code check_shards(const bt_run_cfg *c, bt_err *err) {
+    bt_model_cfg m;
+    bt_params p;
+    if (c->dp_shard == 1) return BT_OK;
+    bt_run_cfg_model(c, &m);
+    BT_TRY(bt_params_init(&p, &m, (bt_part){(int)c->tp - 1, (int)c->tp}, err));
+    int64_t blocks = (int64_t)((p.total + BT_SUM_BLOCK - 1) / BT_SUM_BLOCK);
+    bt_params_release(&p);
+    if (c->dp_shard <= blocks) return BT_OK;
+    return bt_fail(err, BT_ARG, "--dp-shard %" PRId64 ": more shards than blocks of %d parameters, of which %s has %" PRId64 " (use --dp-shard %" PRId64 ")", c->dp_shard, BT_SUM_BLOCK,
+                   c->tp > 1 ? "a tensor-parallel rank" : "the model", blocks, divisor_below(c->dp_replicate * c->dp_shard, blocks));
+}
+
 static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
     bt_mesh_shape s;
     if (c->ranks && c->ranks != world_size)
@@ -141,7 +182,10 @@ static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
     c->dp_replicate = s.dp_replicate;
     if (c->zero == 3 && c->dp_shard > 1 && c->linear == BT_LIN_DENSE)
         return bt_fail(err, BT_ARG, "--zero 3 gathers ternary codes, and model.linear=dense has none (use --zero 2)");
-    return BT_OK;
+    if (c->zero > 0 && c->dp_shard == 1 && c->dp_replicate > 1)
+        return bt_fail(err, BT_ARG, "--zero %" PRId64 " with --dp-replicate %" PRId64 " leaves one shard, which shares nothing out (use --dp-shard %" PRId64 ", or leave --dp-replicate out)",
+                       c->zero, c->dp_replicate, divisor_above(c->dp_replicate, 2));
+    return check_shards(c, err);
 }
 
 /* Reproducible training works in units that depend on the batch alone: the number of ranks, --micro-batch and --accum change
@@ -243,6 +287,14 @@ static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
+/* Every rank of a team has tokens of its own. */
+static bt_code check_sequence(const bt_run_cfg *c, bt_err *err) {
+    int64_t tokens = c->micro_batch * c->seq_len;
+    if (c->tp == 1 || !c->sequence || tokens >= c->tp) return BT_OK;
+    return bt_fail(err, BT_ARG, "--tp %" PRId64 ": a micro-batch has %" PRId64 " x %" PRId64 " tokens, fewer than ranks to share them (use mesh.sequence=false, or --seq-len %" PRId64 ")", c->tp,
+                   c->micro_batch, c->seq_len, (c->tp + c->micro_batch - 1) / c->micro_batch);
+}
+
 static bt_code check_numbers(const bt_run_cfg *c, bt_err *err) {
     if (bt_loss_scale_is(c->loss_scale)) return BT_OK;
     double below = exp2(floor(log2(c->loss_scale)));
@@ -299,6 +351,7 @@ bt_code bt_run_cfg_resolve(bt_run_cfg *c, int world_size, bt_err *err) {
     BT_TRY(resolve_model(c, err));
     BT_TRY(resolve_mesh(c, world_size, err));
     BT_TRY(resolve_batch(c, err));
+    BT_TRY(check_sequence(c, err));
     BT_TRY(resolve_length(c, err));
     BT_TRY(resolve_data(c, err));
     resolve_threads(c, world_size);

@@ -34,7 +34,7 @@ rows=$(cat <<'END'
 2 | train --preset small --ranks 3 --tp 3       | --tp 3 cannot share out model.heads = 8 (use --tp 2 or 4)
 2 | train --ranks 2 --tp 2 --set model.d_ff=511 | --tp 2 cannot share out model.d_ff = 511
 2 | train --ranks 3 --tp 2                      | does not divide the 3 ranks (use 2 or 4 ranks)
-2 | train --preset base --ranks 6 --tp 6 --set train.reproducible=true --set model.kv_heads=12 --set model.d_ff=2052 | cannot be shared out by --tp 6 (use --tp 4)
+2 | train --preset base --ranks 6 --tp 6 --set train.reproducible=true --set model.kv_heads=12 --set model.d_ff=2052 | cannot share out the 4 parts of this model, 1, 2, 4, ... to a rank (use --tp 4, or train.parts=6
 2 | train --seq-len 300                         | use --batch-tokens 3900 or 4200
 2 | train --set model.heads=5                   | model.heads 5 does not divide model.d_model 192
 2 | train --micro-batch 3 --ranks 1             | train.micro_batch 3 does not divide the 16 sequences

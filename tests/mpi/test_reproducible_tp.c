@@ -9,26 +9,48 @@
 #define TP "2"
 #define REST_TP "1"
 #endif
+#if RANKS % 3                       /* eight parts; or six, of which three ranks have two each */
+#define MODEL
+#define MANY_HEADS "--set", "model.heads=8", "--set", "model.kv_heads=4"
+#define FEW_KV "--set", "model.heads=8", "--set", "model.kv_heads=2"
+#define ODD_CUTS "--set", "model.vocab=61", "--set", "model.d_ff=104", "--set", "model.head_dim=6"
+#else
+#define MODEL "--set", "train.parts=6", "--set", "model.heads=6", "--set", "model.kv_heads=3", "--set", "model.head_dim=8", "--set", "model.d_ff=96",
+#define MANY_HEADS "--set", "model.kv_heads=6"
+#define FEW_KV "--set", "model.kv_heads=" FEW
+#define ODD_CUTS "--set", "model.vocab=61", "--set", "model.d_ff=102", "--set", "model.head_dim=6"
+#endif
+#ifndef FEW
+#define FEW "1"
+#endif
 
 enum { STEPS = 12 };              /* no warm-up, a high rate: other bits part the losses within few steps */
 
-typedef struct shape { const char *name, *words[16]; } shape;
+typedef struct shape { const char *name, *words[26]; } shape;
 typedef struct layout { const char *name; int shape; const char *words[12]; } layout;
 
 static const shape shapes[] = {
-    {"tiny, generic", {"--isa", "generic"}},
-    {"untied, silu, bf16", {"--set", "model.tied=false", "--set", "model.act=silu", "--precision", "bf16"}},
-    {"norm in the linears, one kv head", {"--set", "model.norm=bitlinear", "--set", "model.kv_heads=1"}},
-    {"no norm before o and down, heads' norms", {"--set", "model.norm=pre", "--set", "model.qk_norm=true"}},
-    {"dense, one kv head, heads' norms", {"--set", "model.linear=dense", "--set", "model.qk_norm=true", "--set", "model.kv_heads=1"}},
-    {"binary, 8 heads", {"--set", "model.linear=bitnet1", "--set", "model.heads=8", "--set", "model.kv_heads=4"}},
-    {"int8 gradients, 8 heads", {"--grad", "int8", "--set", "model.heads=8", "--set", "model.kv_heads=2"}},
-    {"vocabulary and width of odd cuts", {"--set", "model.vocab=88", "--set", "model.d_ff=104", "--set", "model.head_dim=6", "--precision", "bf16"}},
+    {"tiny, generic", {MODEL "--isa", "generic"}},
+    {"untied, silu, bf16", {MODEL "--set", "model.tied=false", "--set", "model.act=silu", "--precision", "bf16"}},
+    {"norm in the linears, one kv head", {MODEL "--set", "model.norm=bitlinear", "--set", "model.kv_heads=1"}},
+    {"no norm before o and down, heads' norms", {MODEL "--set", "model.norm=pre", "--set", "model.qk_norm=true"}},
+    {"dense, one kv head, heads' norms", {MODEL "--set", "model.linear=dense", "--set", "model.qk_norm=true", "--set", "model.kv_heads=1"}},
+    {"binary, many kv heads", {MODEL "--set", "model.linear=bitnet1", MANY_HEADS}},
+    {"int8 gradients, few kv heads", {MODEL "--grad", "int8", FEW_KV}},
+    {"vocabulary, width and tokens of odd cuts", {MODEL ODD_CUTS, "--precision", "bf16", "--seq-len", "37", "--batch-tokens", "592", "--set", "train.unit=1"}},
 };
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 static const layout layouts[] = {
     {"tp", 0, {"--tp", TP}},
+#if RANKS == 6
+    {"tp", 2, {"--tp", TP}},
+    {"tp", 4, {"--tp", TP}},
+    {"tp", 6, {"--tp", TP}},
+    {"tp, residual on all ranks", 7, {"--tp", TP, "--set", "mesh.sequence=false"}},
+    {"dp 2, tp 3", 0, {"--tp", "3"}},
+    {"zero 3, tp 3", 7, {"--tp", "3", "--zero", "3", "--dp-shard", "2", "--set", "train.bucket_bytes=4096"}},
+#else
     {"tp, residual on all ranks", 0, {"--tp", TP, "--set", "mesh.sequence=false"}},
     {"tp, selective recompute, 2 threads", 0, {"--tp", TP, "--recompute", "selective", "--threads", "2"}},
     {"tp, full recompute", 0, {"--tp", TP, "--recompute", "full", "--micro-batch", "1"}},
@@ -42,6 +64,7 @@ static const layout layouts[] = {
     {"tp", 5, {"--tp", TP}},
     {"tp", 6, {"--tp", TP}},
     {"tp", 7, {"--tp", TP}},
+    {"tp, residual on all ranks", 7, {"--tp", TP, "--set", "mesh.sequence=false"}},
 #if RANKS == 4
     {"dp 2, tp 2", 0, {"--tp", "2"}},
     {"zero 3, tp 2", 0, {"--tp", "2", "--zero", "3", "--dp-shard", "2", "--set", "train.bucket_bytes=4096"}},
@@ -49,10 +72,11 @@ static const layout layouts[] = {
     {"dp 2, tp 2", 6, {"--tp", "2"}},
     {"zero 1", 5, {"--zero", "1"}},
 #else
-    {"two replicas", 0, {NULL}},
-    {"two replicas", 4, {NULL}},
-    {"two replicas", 6, {NULL}},
+    {"replicas", 0, {NULL}},
+    {"replicas", 4, {NULL}},
+    {"replicas", 6, {NULL}},
     {"zero 3", 2, {"--zero", "3"}},
+#endif
 #endif
 };
 
@@ -61,7 +85,7 @@ static float *lonely_weights[N_SHAPES], *weights;
 
 static const char *const *words_of(int s, const char *const *more) {
     static const char *words[64];
-    static const char *const base[] = {"--set", "train.reproducible=true", "--lr", "5e-3", "--set", "train.unit=4", "--steps", "12", "--isa", "auto"};
+    static const char *const base[] = {"--set", "train.reproducible=true", "--lr", "5e-3", "--set", "train.unit=4", "--steps", "12", "--isa", "auto"};       /* a shape may say otherwise */
     size_t n = sizeof base / sizeof *base;
     memcpy(words, base, sizeof base);
     for (const char *const *p = shapes[s].words; *p; p++) words[n++] = *p;
@@ -73,15 +97,10 @@ static const char *const *words_of(int s, const char *const *more) {
 static void run(fake_sink *f, int s, const char *const *more, float **w) { layout_run(f, words_of(s, more), w); }
 
 static bt_params params_of(int s, const char *const *more, bt_part *part) {
-    const char *words[40];
-    size_t n = 0;
     bt_run_cfg cfg;
     bt_model_cfg m;
     bt_params p;
-    for (const char *const *q = shapes[s].words; *q; q++) words[n++] = *q;
-    while (more && *more) words[n++] = *more++;
-    words[n] = NULL;
-    tiny_cfg(&cfg, words);
+    tiny_cfg(&cfg, words_of(s, more));
     bt_run_cfg_model(&cfg, &m);
     *part = cfg.tp > 1 ? (bt_part){bt_comm_rank(bt_comm_world()) % (int)cfg.tp, (int)cfg.tp} : (bt_part){0, 1};
     if (cfg.zero == 3) part->count = 0;                     /* latent weights lie elsewhere */
@@ -92,7 +111,8 @@ static bt_params params_of(int s, const char *const *more, bt_part *part) {
 /* this rank's blocks against the one rank's tensors; returns how many elements differ, and the first such tensor */
 static size_t other_weights(int s, const char *const *more, const char **first) {
     bt_part part, none;
-    bt_params p = params_of(s, more, &part), whole = params_of(s, NULL, &none);
+    static const char *const units[] = {"--set", "train.unit=1", NULL};         /* enough of them for this many ranks */
+    bt_params p = params_of(s, more, &part), whole = params_of(s, units, &none);
     size_t differ = 0;
     static char name[64];
     for (size_t i = 0; part.count > 0 && i < p.n; i++) {

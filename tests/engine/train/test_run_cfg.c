@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -212,6 +213,11 @@ static void test_layouts(void **state) {
     assert_int_equal(SETTLE(4, "--zero", "3", "--dp-shard", "2"), BT_OK);
     assert_int_equal(c.dp_replicate, 2);
     says(SETTLE(2, "--zero", "3", "--set", "model.linear=dense"), "model.linear=dense has none (use --zero 2)");
+    says(SETTLE(4, "--zero", "1", "--dp-replicate", "4"), "--zero 1 with --dp-replicate 4 leaves one shard, which shares nothing out (use --dp-shard 2, or leave --dp-replicate out)");
+    says(SETTLE(1024, "--zero", "1", "--batch-tokens", "262144"), "--dp-shard 1024: more shards than blocks of 4096 parameters, of which the model has 662 (use --dp-shard 512)");
+    says(SETTLE(2, "--tp", "2", "--seq-len", "1", "--batch-tokens", "8", "--micro-batch", "1"),
+         "--tp 2: a micro-batch has 1 x 1 tokens, fewer than ranks to share them (use mesh.sequence=false, or --seq-len 2)");
+    assert_int_equal(SETTLE(2, "--tp", "2", "--seq-len", "1", "--batch-tokens", "8", "--micro-batch", "1", "--set", "mesh.sequence=false"), BT_OK);
 
     /* parts follow the model, never the ranks */
     assert_int_equal(SETTLE(1, "--set", "train.reproducible=true", "--preset", "small"), BT_OK);
@@ -220,9 +226,22 @@ static void test_layouts(void **state) {
     assert_int_equal(c.parts, 8);
     assert_int_equal(SETTLE(2, "--tp", "2", "--preset", "small"), BT_OK);
     assert_int_equal(c.parts, 0);
-    says(SETTLE(3, "--tp", "3", "--set", "model.d_ff=510", "--set", "train.reproducible=true"), "the 2 equal parts of this model (heads 6, kv heads 6, d_ff 510, vocabulary 256) cannot be shared out by --tp 3 (use --tp 2)");
-    says(SETTLE(4, "--tp", "4", "--preset", "small", "--set", "train.reproducible=true", "--set", "train.parts=2"), "the 2 equal parts of this model");
-    says(SETTLE(1, "--preset", "small", "--set", "train.reproducible=true", "--set", "train.parts=3"), "make 8 equal parts at most (use 1, 2, 4 or 8)");
+    says(SETTLE(3, "--tp", "3", "--set", "model.d_ff=510", "--set", "train.reproducible=true"),
+         "train.reproducible: --tp 3 cannot share out the 2 parts of this model, 1, 2, 4, ... to a rank (use --tp 2, or train.parts=6 in all runs to be compared)");
+    for (int tp = 1; tp <= 6; tp++) {                                           /* six parts: 6, 2 or 1 to a rank */
+        char words[8];
+        snprintf(words, sizeof words, "%d", tp);
+        bt_code code = SETTLE(tp, "--tp", words, "--set", "model.d_ff=510", "--set", "train.reproducible=true", "--set", "train.parts=6");
+        if (tp == 1 || tp == 3 || tp == 6) assert_int_equal(code, BT_OK);
+        else if (tp == 2) says(code, "--tp 2 cannot share out the 6 parts of this model, 1, 2, 4, ... to a rank (use --tp 1 or 3, or train.parts=2 in all runs to be compared)");
+        else says(code, "cannot share out model.heads = 6");
+    }
+    assert_int_equal(SETTLE(1, "--set", "model.vocab=50257", "--data", "synth:chain", "--preset", "small", "--set", "train.reproducible=true"), BT_OK);
+    assert_int_equal(c.parts, 8);                                               /* vocabularies need not divide */
+    says(SETTLE(4, "--tp", "4", "--preset", "small", "--set", "train.reproducible=true", "--set", "train.parts=2"), "--tp 4 cannot share out the 2 parts of this model");
+    says(SETTLE(1, "--preset", "small", "--set", "train.reproducible=true", "--set", "train.parts=3"),
+         "train.parts 3: heads 8, kv heads 4 and d_ff 1408 do not make so many equal parts (use 2 or 4)");
+    says(SETTLE(1, "--preset", "small", "--set", "train.reproducible=true", "--set", "train.parts=64"), "do not make so many equal parts (use 8)");
     says(SETTLE(2, "--tp", "2", "--isa", "blas", "--preset", "small", "--set", "train.reproducible=true"), "what OpenBLAS rounds depends on how wide a rank's part is");
 
     /* units follow the batch, never the ranks or --micro-batch */
