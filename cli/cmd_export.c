@@ -22,7 +22,7 @@ typedef struct export_cfg {
 
 static const bt_opt export_opts[] = {
     {"format", "--format", BT_OPT_ENUM, offsetof(export_cfg, format), sizeof(int), "csv", 0, 0, "csv|jsonl|tensorboard|trace", NULL, "kind of file"},
-    {"what", "--what", BT_OPT_ENUM, offsetof(export_cfg, what), sizeof(int), "steps", 0, 0, "steps|rank_steps|layers|events|all_steps", NULL, "view to export as csv or jsonl"},
+    {"what", "--what", BT_OPT_ENUM, offsetof(export_cfg, what), sizeof(int), "steps", 0, 0, "steps|rank_steps|layers|events|all_steps|comm_ops|comm_pairs", NULL, "view to export as csv or jsonl"},
     {"from", "--from", BT_OPT_INT, offsetof(export_cfg, from), sizeof(int64_t), "-1", -1, 1e15, NULL, NULL, "first step (-1: the beginning; trace: the newest 20 steps)"},
     {"to", "--to", BT_OPT_INT, offsetof(export_cfg, to), sizeof(int64_t), "-1", -1, 1e15, NULL, NULL, "last step (-1: the end)"},
     {"out", "--out", BT_OPT_TEXT, offsetof(export_cfg, out), 1024, "", 0, 0, NULL, NULL, "file, or folder of event files (default: standard output; tensorboard: runs_tb)"},
@@ -41,6 +41,8 @@ static const char *const queries[] = {
     "SELECT * FROM layers WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY attempt, step, layer, tensor",
     "SELECT * FROM events WHERE run = ?1 AND coalesce(step, CAST(?2 AS INTEGER)) BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY seq",
     "SELECT * FROM all_steps WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY attempt, step",
+    "SELECT * FROM comm_ops WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY attempt, step, rank, op, axis",
+    "SELECT * FROM comm_pairs WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY attempt, step, rank, peer",
 };
 
 typedef struct sheet { FILE *to; int format; int64_t rows; bt_text line; } sheet;

@@ -83,6 +83,7 @@ void bt_help_metrics(bt_text *out) {
     metric_rows(out, "\nper step and rank (view 'rank_steps'):", bt_rank_metrics, BT_MR_COUNT);
     metric_rows(out, "\nper ternary tensor (view 'layers'):", bt_layer_metrics, BT_ML_COUNT);
     metric_rows(out, "\nper rank and kind of exchange (view 'comm_ops'):", bt_comm_metrics, BT_MC_COUNT);
+    metric_rows(out, "\nper two ranks that exchange directly (view 'comm_pairs'):", bt_pair_metrics, BT_MP_COUNT);
 }
 
 void bt_help_exit_codes(bt_text *out) {

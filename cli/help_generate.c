@@ -67,6 +67,7 @@ static void md_metrics(bt_text *out) {
     md_metric_rows(out, "rank_steps", bt_rank_metrics, BT_MR_COUNT);
     md_metric_rows(out, "layers", bt_layer_metrics, BT_ML_COUNT);
     md_metric_rows(out, "comm_ops", bt_comm_metrics, BT_MC_COUNT);
+    md_metric_rows(out, "comm_pairs", bt_pair_metrics, BT_MP_COUNT);
     bt_text_put(out, "<!-- end: metrics -->\n");
 }
 

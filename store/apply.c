@@ -24,14 +24,14 @@ typedef struct summary {
     int64_t stride;
 } summary;
 
-enum { ST_STEP, ST_RANK_STEP, ST_LAYER, ST_COMM, ST_RANK, ST_FACT, ST_EVENT, ST_CKPT, ST_CLIP, ST_FROM, ST_SUMMARY, ST_BEGIN, ST_COMMIT,
+enum { ST_STEP, ST_RANK_STEP, ST_LAYER, ST_COMM, ST_PAIR, ST_RANK, ST_FACT, ST_EVENT, ST_CKPT, ST_CLIP, ST_FROM, ST_SUMMARY, ST_BEGIN, ST_COMMIT,
        ST_ROLLBACK, ST_EVENT_KNOWN, ST_COUNT };
 
 struct bt_apply {
     sqlite3 *db;
     const char *path;
     sqlite3_stmt *st[ST_COUNT];
-    bt_column step_cols[BT_MS_COUNT], rank_cols[BT_MR_COUNT], layer_cols[BT_ML_COUNT], comm_cols[BT_MC_COUNT];
+    bt_column step_cols[BT_MS_COUNT], rank_cols[BT_MR_COUNT], layer_cols[BT_ML_COUNT], comm_cols[BT_MC_COUNT], pair_cols[BT_MP_COUNT];
     bt_apply_attempt at;
     summary now, saved;                 /* saved: of the last commit */
     int rc;                             /* first failure of the running transaction */
@@ -239,6 +239,19 @@ static void on_comm(void *ctx, const bt_comm_record *list, size_t n) {
     }
 }
 
+static void on_pairs(void *ctx, const bt_pair_record *list, size_t n) {
+    bt_apply *a = ctx;
+    sqlite3_stmt *st = a->st[ST_PAIR];
+    for (size_t k = 0; k < n; k++) {
+        sqlite3_bind_int64(st, 1, a->at.aid);
+        sqlite3_bind_int64(st, 2, list[k].step);
+        sqlite3_bind_int(st, 3, list[k].rank);
+        sqlite3_bind_int(st, 4, list[k].peer);
+        for (int i = 0; i < BT_MP_COUNT; i++) bind_metric(st, 5 + i, list[k].values[i], &a->pair_cols[i]);
+        run(a, st);
+    }
+}
+
 static void on_event(void *ctx, const bt_event *e) {
     bt_apply *a = ctx;
     sqlite3_stmt *st = a->st[ST_EVENT];
@@ -439,8 +452,9 @@ static const char *const fixed_sql[ST_COUNT] = {
 };
 
 static bt_code prepare_all(bt_apply *a, bt_err *err) {
-    static const struct { int st; bt_scope scope; } wide[] = {{ST_STEP, BT_SCOPE_STEP}, {ST_RANK_STEP, BT_SCOPE_RANK}, {ST_LAYER, BT_SCOPE_LAYER}, {ST_COMM, BT_SCOPE_COMM}};
-    bt_column *cols[] = {a->step_cols, a->rank_cols, a->layer_cols, a->comm_cols};
+    static const struct { int st; bt_scope scope; } wide[] = {{ST_STEP, BT_SCOPE_STEP}, {ST_RANK_STEP, BT_SCOPE_RANK}, {ST_LAYER, BT_SCOPE_LAYER}, {ST_COMM, BT_SCOPE_COMM},
+                                                             {ST_PAIR, BT_SCOPE_PAIR}};
+    bt_column *cols[] = {a->step_cols, a->rank_cols, a->layer_cols, a->comm_cols, a->pair_cols};
     for (size_t i = 0; i < sizeof wide / sizeof wide[0]; i++) {
         const bt_metric *list;
         int n = bt_scope_metrics(wide[i].scope, &list);
@@ -464,7 +478,7 @@ bt_code bt_apply_open(bt_apply **out, sqlite3 *db, const char *path, bt_err *err
     if (!a) return bt_fail(err, BT_NOMEM, "cannot write metrics: out of memory");
     a->db = db;
     a->path = path;
-    a->sink = (bt_sink){a, on_ranks, on_fact, on_step, on_layers, on_comm, on_event, on_ckpt};
+    a->sink = (bt_sink){a, on_ranks, on_fact, on_step, on_layers, on_comm, on_event, on_ckpt, on_pairs};
     bt_code code = prepare_all(a, err);
     if (code == BT_OK) code = bt_roll_open(&a->roll, db, path, err);
     if (code != BT_OK) {

@@ -98,6 +98,8 @@ static const struct { const char *first, *next, *drop; } long_tables[] = {
      "DELETE FROM layer_stat WHERE aid = %1$lld AND step <= (SELECT max(step) FROM (SELECT step FROM layer_stat WHERE aid = %1$lld ORDER BY step LIMIT %2$d))"},
     {"(SELECT min(aid) FROM comm_op)", "(SELECT min(aid) FROM comm_op WHERE aid > x)",
      "DELETE FROM comm_op WHERE aid = %1$lld AND step <= (SELECT max(step) FROM (SELECT step FROM comm_op WHERE aid = %1$lld ORDER BY step LIMIT %2$d))"},
+    {"(SELECT min(aid) FROM comm_pair)", "(SELECT min(aid) FROM comm_pair WHERE aid > x)",
+     "DELETE FROM comm_pair WHERE aid = %1$lld AND step <= (SELECT max(step) FROM (SELECT step FROM comm_pair WHERE aid = %1$lld ORDER BY step LIMIT %2$d))"},
 };
 
 /* rows that no attempt owns: the rest of a removed run. In chunks, the lock is free in between. */

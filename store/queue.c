@@ -46,7 +46,7 @@ static void make_room(bt_queue *q) {
     for (bt_record **at = &q->head; *at; ) {
         bt_record *r = *at;
         size_t before = weight(r);
-        if (q->bytes > target && (r->kind == BT_REC_LAYERS || r->kind == BT_REC_COMM)) {
+        if (q->bytes > target && (r->kind == BT_REC_LAYERS || r->kind == BT_REC_COMM || r->kind == BT_REC_PAIRS)) {
             int64_t rows = 0;
             memcpy(&rows, r->data, sizeof rows);
             q->dropped += (uint64_t)rows;
@@ -176,9 +176,10 @@ static void on_fact(void *ctx, const char *key, const char *value) { bt_queue_pu
 static void on_step(void *ctx, const bt_step_record *r) { bt_queue_push(ctx, bt_record_step(r)); }
 static void on_layers(void *ctx, const bt_layer_record *r, size_t n) { bt_queue_push(ctx, bt_record_layers(r, n)); }
 static void on_comm(void *ctx, const bt_comm_record *r, size_t n) { bt_queue_push(ctx, bt_record_comm(r, n)); }
+static void on_pairs(void *ctx, const bt_pair_record *r, size_t n) { bt_queue_push(ctx, bt_record_pairs(r, n)); }
 static void on_event(void *ctx, const bt_event *e) { bt_queue_push(ctx, bt_record_event(e)); }
 static void on_ckpt(void *ctx, const bt_ckpt_record *c) { bt_queue_push(ctx, bt_record_ckpt(c)); }
 
 void bt_queue_sink(bt_queue *q, bt_sink *out) {
-    *out = (bt_sink){q, on_ranks, on_fact, on_step, on_layers, on_comm, on_event, on_ckpt};
+    *out = (bt_sink){q, on_ranks, on_fact, on_step, on_layers, on_comm, on_event, on_ckpt, on_pairs};
 }

@@ -83,6 +83,17 @@ static void encode_comm(out *o, const void *items, size_t n) {
     }
 }
 
+static void encode_pairs(out *o, const void *items, size_t n) {
+    const bt_pair_record *r = items;
+    put_i64(o, (int64_t)n);
+    for (size_t i = 0; i < n; i++) {
+        put_i64(o, r[i].step);
+        put_i64(o, r[i].rank);
+        put_i64(o, r[i].peer);
+        put(o, r[i].values, sizeof(double) * BT_MP_COUNT);
+    }
+}
+
 static void encode_event(out *o, const void *items, size_t n) {
     const bt_event *e = items;
     (void)n;
@@ -110,6 +121,7 @@ bt_record *bt_record_fact(const char *key, const char *value) { return build(BT_
 bt_record *bt_record_step(const bt_step_record *r) { return build(BT_REC_STEP, encode_step, r, 1); }
 bt_record *bt_record_layers(const bt_layer_record *r, size_t n) { return build(BT_REC_LAYERS, encode_layers, r, n); }
 bt_record *bt_record_comm(const bt_comm_record *r, size_t n) { return build(BT_REC_COMM, encode_comm, r, n); }
+bt_record *bt_record_pairs(const bt_pair_record *r, size_t n) { return build(BT_REC_PAIRS, encode_pairs, r, n); }
 bt_record *bt_record_event(const bt_event *e) { return build(BT_REC_EVENT, encode_event, e, 1); }
 bt_record *bt_record_ckpt(const bt_ckpt_record *c) { return build(BT_REC_CKPT, encode_ckpt, c, 1); }
 
@@ -232,6 +244,23 @@ static bool deliver_comm(in *i, const bt_sink *s) {
     return ok;
 }
 
+static bool deliver_pairs(in *i, const bt_sink *s) {
+    int64_t n = get_i64(i);
+    if (i->bad || n < 0 || (uint64_t)n > i->left / (3 * 8 + sizeof(double) * BT_MP_COUNT)) return false;
+    bt_pair_record *list = malloc(sizeof *list * (size_t)(n ? n : 1));
+    if (!list) return true;
+    bool ok = true;
+    for (int64_t k = 0; k < n && ok; k++) {
+        int64_t step = get_i64(i), rank = get_i64(i), peer = get_i64(i);
+        list[k] = (bt_pair_record){.step = step, .rank = (int)rank, .peer = (int)peer, .values = get(i, sizeof(double) * BT_MP_COUNT)};
+        ok = !i->bad && step >= 0 && rank >= 0 && small(rank) && peer >= 0 && small(peer);
+    }
+    ok = ok && i->left == 0;
+    if (ok && s->pairs) s->pairs(s->ctx, list, (size_t)n);
+    free(list);
+    return ok;
+}
+
 static bool deliver_event(in *i, const bt_sink *s) {
     int64_t level = get_i64(i), step = get_i64(i), rank = get_i64(i), wall = get_i64(i);
     bt_event e = {.level = (bt_event_level)level, .step = step, .rank = (int)rank, .wall_us = wall};
@@ -262,6 +291,7 @@ bool bt_record_deliver(uint32_t kind, const void *data, size_t bytes, const bt_s
     case BT_REC_STEP: return deliver_step(&i, into);
     case BT_REC_LAYERS: return deliver_layers(&i, into);
     case BT_REC_COMM: return deliver_comm(&i, into);
+    case BT_REC_PAIRS: return deliver_pairs(&i, into);
     case BT_REC_EVENT: return deliver_event(&i, into);
     case BT_REC_CKPT: return deliver_ckpt(&i, into);
     default: return false;

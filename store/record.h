@@ -15,7 +15,7 @@
 
 #include "engine/base/sink.h"
 
-typedef enum { BT_REC_RANKS = 1, BT_REC_FACT, BT_REC_STEP, BT_REC_LAYERS, BT_REC_EVENT, BT_REC_CKPT, BT_REC_COMM, BT_REC_COUNT } bt_rec_kind;
+typedef enum { BT_REC_RANKS = 1, BT_REC_FACT, BT_REC_STEP, BT_REC_LAYERS, BT_REC_EVENT, BT_REC_CKPT, BT_REC_COMM, BT_REC_PAIRS, BT_REC_COUNT } bt_rec_kind;
 
 typedef struct bt_record {
     struct bt_record *next;
@@ -29,6 +29,7 @@ bt_record *bt_record_fact(const char *key, const char *value);
 bt_record *bt_record_step(const bt_step_record *r);
 bt_record *bt_record_layers(const bt_layer_record *r, size_t n);
 bt_record *bt_record_comm(const bt_comm_record *r, size_t n);
+bt_record *bt_record_pairs(const bt_pair_record *r, size_t n);
 bt_record *bt_record_event(const bt_event *e);
 bt_record *bt_record_ckpt(const bt_ckpt_record *c);
 /* data must be aligned to 8. false: malformed, nothing was delivered */

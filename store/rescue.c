@@ -21,6 +21,7 @@ static const struct { const char *name, *up, *down; } tables[] = {
     {"step", "aid, step", "aid DESC, step DESC"},
     {"layer_stat", "aid, step, layer, tensor", "aid DESC, step DESC, layer DESC, tensor DESC"},
     {"comm_op", "aid, step, rank, op, axis", "aid DESC, step DESC, rank DESC, op DESC, axis DESC"},
+    {"comm_pair", "aid, step, rank, peer", "aid DESC, step DESC, rank DESC, peer DESC"},
     {"rank_step", "key", "key DESC"},
     {"roll", "key", "key DESC"},
 };

@@ -14,6 +14,7 @@ int bt_scope_metrics(bt_scope scope, const bt_metric **list) {
     case BT_SCOPE_STEP: *list = bt_step_metrics; return BT_MS_COUNT;
     case BT_SCOPE_RANK: *list = bt_rank_metrics; return BT_MR_COUNT;
     case BT_SCOPE_COMM: *list = bt_comm_metrics; return BT_MC_COUNT;
+    case BT_SCOPE_PAIR: *list = bt_pair_metrics; return BT_MP_COUNT;
     default: *list = bt_layer_metrics; return BT_ML_COUNT;
     }
 }
@@ -63,6 +64,7 @@ static const struct {
     [BT_SCOPE_RANK] = {"rank", "rank_step", "key", 1},
     [BT_SCOPE_LAYER] = {"layer", "layer_stat", "aid, step, layer, tensor", 4},
     [BT_SCOPE_COMM] = {"comm", "comm_op", "aid, step, rank, op, axis", 5},
+    [BT_SCOPE_PAIR] = {"pair", "comm_pair", "aid, step, rank, peer", 4},
 };
 
 void bt_schema_insert(bt_scope scope, bt_text *sql) {
@@ -127,9 +129,14 @@ static const char *const tables_v4 =
     "CREATE TABLE comm_op(aid INTEGER NOT NULL, step INTEGER NOT NULL, rank INTEGER NOT NULL, op TEXT NOT NULL, axis TEXT NOT NULL,"
     " PRIMARY KEY(aid, step, rank, op, axis)) STRICT, WITHOUT ROWID;";
 
+static const char *const tables_v5 =
+    "CREATE TABLE comm_pair(aid INTEGER NOT NULL, step INTEGER NOT NULL, rank INTEGER NOT NULL, peer INTEGER NOT NULL,"
+    " PRIMARY KEY(aid, step, rank, peer)) STRICT, WITHOUT ROWID;";
+
 static bt_code run_tables_v1(sqlite3 *db, const char *path, bt_err *err) { return bt_sql_exec(db, path, tables_v1, err); }
 static bt_code run_tables_v2(sqlite3 *db, const char *path, bt_err *err) { return bt_sql_exec(db, path, tables_v2, err); }
 static bt_code run_tables_v4(sqlite3 *db, const char *path, bt_err *err) { return bt_sql_exec(db, path, tables_v4, err); }
+static bt_code run_tables_v5(sqlite3 *db, const char *path, bt_err *err) { return bt_sql_exec(db, path, tables_v5, err); }
 
 /* rank_step by one packed key (sql.h); its metric columns are those the file has */
 static bt_code pack_rank_keys(sqlite3 *db, const char *path, bt_err *err) {
@@ -158,7 +165,7 @@ static bt_code pack_rank_keys(sqlite3 *db, const char *path, bt_err *err) {
 
 /* forward only: entry i brings a file from version i to i + 1 */
 typedef bt_code (*migration)(sqlite3 *db, const char *path, bt_err *err);
-static const migration migrations[BT_SCHEMA_VERSION] = {run_tables_v1, run_tables_v2, pack_rank_keys, run_tables_v4};
+static const migration migrations[BT_SCHEMA_VERSION] = {run_tables_v1, run_tables_v2, pack_rank_keys, run_tables_v4, run_tables_v5};
 
 /* ---- views ---- */
 
@@ -181,6 +188,7 @@ static const struct {
      " JOIN rank_step s ON s.key BETWEEN (a.id << 46) + (t.step << 16) AND (a.id << 46) + (t.step << 16) + 65535"},
     {"layers", "r.name AS run, a.attempt AS attempt, s.step AS step, s.layer AS layer, s.tensor AS tensor", BT_SCOPE_LAYER, LIVE("layer_stat")},
     {"comm_ops", "r.name AS run, a.attempt AS attempt, s.step AS step, s.rank AS rank, s.op AS op, s.axis AS axis", BT_SCOPE_COMM, LIVE("comm_op")},
+    {"comm_pairs", "r.name AS run, a.attempt AS attempt, s.step AS step, s.rank AS rank, s.peer AS peer", BT_SCOPE_PAIR, LIVE("comm_pair")},
     {"runs", "r.name AS run, r.state AS state, r.world AS ranks, r.last_step + 1 AS steps, r.tokens AS tokens, r.loss AS loss,"
      " r.val_loss AS val_loss, r.best_val AS best_val, r.best_val_step AS best_val_step, r.tokens_per_s AS tokens_per_s,"
      " r.step_us / 1e3 AS step_ms, r.mfu AS mfu, r.comm_overhead AS comm_overhead, r.bytes_wire AS bytes_wire, r.rss_kib / 1024.0 AS rss_mib,"
@@ -207,7 +215,7 @@ static const struct {
      " c.bytes AS bytes, c.took_us / 1e3 AS took_ms, c.hash AS hash", -1,
      " FROM run r JOIN ckpt c ON c.run = r.id"},
     {"facts", "r.name AS run, f.key AS key, f.value AS value, f.attempt AS attempt", -1, " FROM run r JOIN fact f ON f.run = r.id"},
-    {"metrics", "CASE scope WHEN 'step' THEN 'steps' WHEN 'rank' THEN 'rank_steps' WHEN 'comm' THEN 'comm_ops' ELSE 'layers' END AS view, key, unit, meaning, panel", -1,
+    {"metrics", "CASE scope WHEN 'step' THEN 'steps' WHEN 'rank' THEN 'rank_steps' WHEN 'comm' THEN 'comm_ops' WHEN 'pair' THEN 'comm_pairs' ELSE 'layers' END AS view, key, unit, meaning, panel", -1,
      " FROM metric"},
     /* one row an option; config is {"key": {"value": ..., "origin": ...}} or {"key": value} */
     {"configs", "r.name AS run, j.key AS key, CASE WHEN j.type IN ('true', 'false') THEN j.type WHEN j.type <> 'object' THEN j.value"

@@ -16,7 +16,7 @@
 #include "engine/base/status.h"
 #include "engine/base/text.h"
 
-enum { BT_SCHEMA_VERSION = 4, BT_APPLICATION_ID = 0x62697472, BT_PATH_BYTES = 1024 };     /* "bitr" */
+enum { BT_SCHEMA_VERSION = 5, BT_APPLICATION_ID = 0x62697472, BT_PATH_BYTES = 1024 };     /* "bitr" */
 #define BT_LIVE_FOREVER INT64_MAX                       /* attempt.live_to of the newest attempt */
 
 /* ---- connection ---- */
@@ -41,7 +41,7 @@ void bt_lock_drop(bt_lock *l);
 void bt_lock_close(bt_lock *l);                         /* accepts fd -1 */
 
 /* ---- schema ---- */
-typedef enum { BT_SCOPE_STEP, BT_SCOPE_RANK, BT_SCOPE_LAYER, BT_SCOPE_COMM, BT_SCOPE_COUNT } bt_scope;
+typedef enum { BT_SCOPE_STEP, BT_SCOPE_RANK, BT_SCOPE_LAYER, BT_SCOPE_COMM, BT_SCOPE_PAIR, BT_SCOPE_COUNT } bt_scope;
 typedef struct bt_column {                              /* how a metric is kept in its base table */
     char name[64];                                      /* "step_us" */
     bool integer;

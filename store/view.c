@@ -153,6 +153,7 @@ void bt_view_close(bt_view *v) {
     free(v->ranks.order);
     free(v->layers.layer);
     free(v->comm.op);
+    free(v->comm.pair);
     free(v->events.event);
     free(v->runs.run);
     free(m);

@@ -13,6 +13,8 @@
  *   busy         step - wait. The slow rank waits least: ranks are ordered by busy, never by step time
  *   blame        of a step: goes to the last arriver (smallest wait); amount = second-smallest wait - smallest wait
  *   phase at fault  the last arriver's phase with the largest excess over the ranks' median of that phase
+ *   late         of a rank: its arrival after the first arriver's = largest wait of the step - own wait
+ *   skew         of a step: last arrival - first arrival = largest wait
  *   score        relative: best rank's median busy / own; own: own best block median / own last block median
  *   what-if      mean step time had the rank's busy time been at most the median: a max over ranks
  *   goodput      sum of first-time productive step time / elapsed since the run began
@@ -123,6 +125,7 @@ typedef struct bt_view_rank {
     bt_verdict verdict;
     int64_t since_step;             /* of a verdict other than ok; -1 */
     double what_if_ms;              /* mean step time without this rank's excess */
+    double late_p50_ms, late_p95_ms;    /* NaN: no other rank */
     double rss_peak_mib, cpu_frac;  /* processor time / (step time * threads) */
     char says[160];                 /* "rank 5 is late because of data, 83 % of the time, since step 11840" */
 } bt_view_rank;
@@ -137,6 +140,7 @@ typedef struct bt_view_ranks {
     double step_ms;                 /* mean step time, slowest rank */
     double busy_median_ms;          /* lower median of the ranks' busy medians */
     double tokens_per_s;            /* mean over the window */
+    double skew_p50_ms, skew_p95_ms;    /* NaN: one rank */
 } bt_view_ranks;
 
 typedef struct bt_view_heat {
@@ -174,9 +178,24 @@ typedef struct bt_view_op {
     double rate;                    /* bytes a rank sends a second in flight: bus bandwidth */
     double lost_max_ms;             /* exposed + wait of the rank that lost most */
     int lost_rank;
+    double model_ms, model_frac;    /* time these bytes take by the link measured at the start, nothing else running; model / busy. NaN: not measured */
 } bt_view_op;
 
-typedef struct bt_view_comm { size_t n; bt_view_op *op; int64_t step0, step1; } bt_view_comm;  /* most lost time first; steps summed up, -1: none */
+typedef struct bt_view_link { char axis[16]; double latency_us, bytes_per_s; } bt_view_link;    /* of an axis: a round of messages between all its ranks */
+typedef struct bt_view_pair { int rank, peer; double messages, bytes, flight_ms; } bt_view_pair; /* a step, received by rank; flight: mean of a message, NaN */
+
+enum { BT_VIEW_LINKS = 8 };
+typedef struct bt_view_comm {
+    size_t n;
+    bt_view_op *op;                 /* most lost time first */
+    int64_t step0, step1;           /* summed up, -1: none */
+    size_t n_links;
+    bt_view_link link[BT_VIEW_LINKS];
+    size_t n_pairs;                 /* none where ranks exchange through MPI's collectives, or are too many */
+    bt_view_pair *pair;             /* by rank, then peer */
+    int pair_ranks;
+    int64_t pair0, pair1;           /* steps of the pairs */
+} bt_view_comm;
 
 typedef struct bt_view_event {
     int64_t seq, step;              /* step -1: none */

@@ -76,6 +76,8 @@ typedef struct bt_view_impl {
     int layer_attempts;
     int64_t layer_newest;
     double layer_span;
+    char pair_run[BT_NAME_MAX];     /* what v->comm.pair holds, up to step pair1 */
+    int pair_attempts;
     double *work;                   /* scratch of the statistics */
     size_t cap_work;
     /* arrays behind the public pointers */
@@ -86,7 +88,7 @@ typedef struct bt_view_impl {
     double *heat_cell, *heat_time, *heat_work;
     int64_t *heat_step;
     size_t cap_heat_cell, cap_heat_time, cap_heat_work, cap_heat_step;
-    size_t cap_ranks, cap_order, cap_layers, cap_ops, cap_events, cap_runs;
+    size_t cap_ranks, cap_order, cap_layers, cap_ops, cap_pairs, cap_events, cap_runs;
 } bt_view_impl;
 
 /* numeric rows: NULL and text give NaN. ?1 = run, ?2.. = args. fn returns false to stop */

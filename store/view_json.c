@@ -95,6 +95,8 @@ static void breakdown(const bt_view_ranks *r, bt_json *j) {
     bt_json_int(j, "steps", (int64_t)r->steps);
     bt_json_num(j, "step_ms", r->step_ms);
     bt_json_num(j, "busy_median_ms", r->busy_median_ms);
+    bt_json_num(j, "skew_p50_ms", r->skew_p50_ms);
+    bt_json_num(j, "skew_p95_ms", r->skew_p95_ms);
     phases(j, "median", r->median);
     bt_json_array(j, "ranks");
     for (size_t k = 0; k < r->n; k++) {
@@ -136,6 +138,8 @@ static void stragglers(const bt_view_ranks *r, bt_json *j) {
         bt_json_num(j, "busy_p50_ms", x->busy_p50_ms);
         bt_json_num(j, "wait_p50_ms", x->wait_p50_ms);
         bt_json_num(j, "excess_ms", x->excess_ms);
+        bt_json_num(j, "late_p50_ms", x->late_p50_ms);
+        bt_json_num(j, "late_p95_ms", x->late_p95_ms);
         bt_json_num(j, "score", x->score);
         bt_json_num(j, "score_own", x->score_own);
         bt_json_num(j, "blame", x->blame_frac);
@@ -200,7 +204,8 @@ static void heatmap(const bt_view_heat *h, bt_json *j) {
 static void layers(const bt_view_layers *l, bt_json *j) {
     bt_json_object(j, "layers");
     static const struct { const char *key; bt_layer_metric metric; } told[] = {
-        {"zero_history", BT_ML_ZERO}, {"flip_history", BT_ML_FLIP}, {"oscillation_history", BT_ML_OSCILLATION}, {"boundary_history", BT_ML_BOUNDARY}, {"grad_norm_history", BT_ML_GRAD_NORM}};
+        {"zero_history", BT_ML_ZERO}, {"flip_history", BT_ML_FLIP}, {"oscillation_history", BT_ML_OSCILLATION}, {"boundary_history", BT_ML_BOUNDARY}, {"grad_norm_history", BT_ML_GRAD_NORM},
+        {"update_history", BT_ML_UPDATE}};
     bt_json_int(j, "step", l->step);
     bt_json_array(j, "sampled");
     for (int i = 0; i < BT_VIEW_SAMPLES; i++) {
@@ -224,6 +229,38 @@ static void layers(const bt_view_layers *l, bt_json *j) {
     bt_json_end(j, '}');
 }
 
+static void links(const bt_view_comm *l, bt_json *j) {
+    bt_json_array(j, "links");
+    for (size_t i = 0; i < l->n_links; i++) {
+        bt_json_object(j, NULL);
+        bt_json_str(j, "axis", l->link[i].axis);
+        bt_json_num(j, "latency_us", l->link[i].latency_us);
+        bt_json_num(j, "bytes_per_s", l->link[i].bytes_per_s);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+}
+
+static void pairs(const bt_view_comm *l, bt_json *j) {
+    bt_json_object(j, "pairs");
+    bt_json_int(j, "ranks", l->pair_ranks);
+    bt_json_int(j, "step0", l->pair0);
+    bt_json_int(j, "step1", l->pair1);
+    bt_json_array(j, "rows");
+    for (size_t i = 0; i < l->n_pairs; i++) {
+        const bt_view_pair *x = &l->pair[i];
+        bt_json_object(j, NULL);
+        bt_json_int(j, "rank", x->rank);
+        bt_json_int(j, "peer", x->peer);
+        bt_json_num(j, "messages", x->messages);
+        bt_json_num(j, "bytes", x->bytes);
+        bt_json_num(j, "flight_ms", x->flight_ms);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+    bt_json_end(j, '}');
+}
+
 static void comm(const bt_view_comm *l, bt_json *j) {
     bt_json_object(j, "comm");
     bt_json_int(j, "step0", l->step0);
@@ -233,7 +270,8 @@ static void comm(const bt_view_comm *l, bt_json *j) {
         const bt_view_op *x = &l->op[i];
         const struct { const char *key; double v; } nums[] = {
             {"calls", x->calls}, {"bytes_logical", x->bytes_logical}, {"bytes_wire", x->bytes_wire}, {"busy_ms", x->busy_ms}, {"exposed_ms", x->exposed_ms},
-            {"wait_ms", x->wait_ms}, {"overlap", x->overlap}, {"rate_bytes_per_s", x->rate}, {"lost_max_ms", x->lost_max_ms}};
+            {"wait_ms", x->wait_ms}, {"overlap", x->overlap}, {"rate_bytes_per_s", x->rate}, {"lost_max_ms", x->lost_max_ms},
+            {"model_ms", x->model_ms}, {"model_frac", x->model_frac}};
         bt_json_object(j, NULL);
         bt_json_str(j, "op", x->op);
         bt_json_str(j, "axis", x->axis);
@@ -244,6 +282,8 @@ static void comm(const bt_view_comm *l, bt_json *j) {
         bt_json_end(j, '}');
     }
     bt_json_end(j, ']');
+    links(l, j);
+    pairs(l, j);
     bt_json_end(j, '}');
 }
 

@@ -131,7 +131,7 @@ static bool on_op(void *ctx, const bt_row *row) {
     const double *v = row->nums;
     bt_view_op *x = &l->op[l->n++];
     *x = (bt_view_op){.ranks = (int)bt_whole(v[2], 0), .calls = v[4], .bytes_logical = v[5], .bytes_wire = v[6], .busy_ms = v[7], .exposed_ms = v[8], .wait_ms = v[9],
-                      .lost_max_ms = v[10], .lost_rank = (int)bt_whole(v[11], -1), .overlap = NAN, .rate = NAN};
+                      .lost_max_ms = v[10], .lost_rank = (int)bt_whole(v[11], -1), .model_ms = v[12], .overlap = NAN, .rate = NAN, .model_frac = NAN};
     bt_text_plain(x->op, sizeof x->op, row->cells[0] ? row->cells[0] : "");
     bt_text_plain(x->axis, sizeof x->axis, row->cells[1] ? row->cells[1] : "");
     if (!(x->busy_ms + x->wait_ms > 0)) {
@@ -140,23 +140,86 @@ static bool on_op(void *ctx, const bt_row *row) {
     } else if (x->busy_ms > 0) {
         x->overlap = fmax(0, 1 - x->exposed_ms / x->busy_ms);
         x->rate = x->bytes_wire / (x->busy_ms / 1e3);
+        x->model_frac = x->model_ms / x->busy_ms;
     }
     l->step0 = l->step1 - bt_whole(v[3], 1) + 1;
     return true;
 }
 
+static bool on_link(void *ctx, const bt_row *row) {
+    bt_view_comm *l = &((op_reading *)ctx)->v->comm;
+    const char *key = row->cells[0], *axis = key ? key + strlen("link.") : "", *what = strchr(axis, '.');
+    size_t n = what ? (size_t)(what - axis) : 0, i = 0;
+    if (n == 0 || n >= sizeof l->link[0].axis) return true;
+    while (i < l->n_links && (strlen(l->link[i].axis) != n || strncmp(l->link[i].axis, axis, n) != 0)) i++;
+    if (i == BT_VIEW_LINKS) return true;
+    bt_view_link *x = &l->link[i];
+    if (i == l->n_links) {
+        l->n_links++;
+        *x = (bt_view_link){.latency_us = NAN, .bytes_per_s = NAN};
+        char plain[sizeof x->axis];
+        snprintf(plain, sizeof plain, "%.*s", (int)n, axis);
+        bt_text_plain(x->axis, sizeof x->axis, plain);
+    }
+    double v = row->cells[1] ? strtod(row->cells[1], NULL) : NAN;
+    if (strcmp(what, ".latency_s") == 0) x->latency_us = v * 1e6;
+    else if (strcmp(what, ".bytes_per_s") == 0) x->bytes_per_s = v;
+    return true;
+}
+
+typedef struct pair_reading { bt_view *v; bt_err *err; bt_code code; } pair_reading;
+
+static bool on_pair(void *ctx, const double *col, int n) {
+    pair_reading *r = ctx;
+    bt_view_comm *l = &r->v->comm;
+    r->code = BT_GROW(l->pair, r->v->impl->cap_pairs, l->n_pairs + 1, r->err);
+    if (r->code != BT_OK || n < 7) return false;
+    double steps = col[2] > 0 ? col[2] : 1;
+    bt_view_pair *x = &l->pair[l->n_pairs++];
+    *x = (bt_view_pair){.rank = (int)bt_whole(col[0], 0), .peer = (int)bt_whole(col[1], 0), .messages = col[3] / steps, .bytes = col[4] / steps,
+                        .flight_ms = col[5] > 0 ? col[6] / col[5] : NAN};
+    int last = x->rank > x->peer ? x->rank : x->peer;
+    if (last >= l->pair_ranks) l->pair_ranks = last + 1;
+    l->pair0 = l->pair1 - (int64_t)steps + 1;
+    return true;
+}
+
+static bt_code load_pairs(bt_view *v, int64_t to, bt_err *err) {
+    bt_view_impl *m = v->impl;
+    bt_view_comm *l = &v->comm;
+    int64_t newest;
+    BT_TRY(sample_before(v, "SELECT max(step) FROM comm_pairs WHERE run = ?1 AND step BETWEEN ?2 AND ?3", to, &newest, err));
+    if (strcmp(m->pair_run, m->run) == 0 && m->pair_attempts == m->n_attempts && newest == l->pair1) return BT_OK;
+    l->n_pairs = 0;
+    l->pair_ranks = 0;
+    l->pair0 = l->pair1 = newest;
+    m->pair_run[0] = 0;
+    if (newest >= 0) {
+        pair_reading r = {v, err, BT_OK};
+        double at = (double)newest;
+        BT_TRY(bt_vq_each(m, "SELECT rank, peer, steps, messages, bytes_wire, timed, flight_ms FROM comm_pairs WHERE run = ?1 AND step = ?2 ORDER BY rank, peer", m->run, &at, 1,
+                          on_pair, &r, err));
+        if (r.code != BT_OK) return r.code;
+    }
+    snprintf(m->pair_run, sizeof m->pair_run, "%s", m->run);
+    m->pair_attempts = m->n_attempts;
+    return BT_OK;
+}
+
 bt_code bt_view_load_comm(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     int64_t from, to;
     bt_view_comm *l = &v->comm;
-    l->n = 0;
+    l->n = l->n_links = 0;
     l->step0 = l->step1 = -1;
+    op_reading r = {.v = v, .err = err};
     BT_TRY(bt_view_range(v, ask, &from, &to, err));
+    BT_TRY(load_pairs(v, to, err));
+    BT_TRY(bt_vq_rows(v->impl, "SELECT key, value FROM facts WHERE run = ?1 AND key BETWEEN 'link.' AND 'link/' ORDER BY key", v->impl->run, NULL, 0, on_link, &r, err));
     BT_TRY(sample_before(v, "SELECT max(step) FROM comm_ops WHERE run = ?1 AND step BETWEEN ?2 AND ?3", to, &l->step1, err));
     if (l->step1 < 0) return BT_OK;
-    op_reading r = {.v = v, .err = err};
     double at = (double)l->step1;
     BT_TRY(bt_vq_rows(v->impl, "SELECT op, axis, count(*), steps, sum(calls) * 1.0 / sum(steps), sum(bytes_logical) * 1.0 / sum(steps), sum(bytes_wire) * 1.0 / sum(steps),"
-                      " sum(busy_ms) / sum(steps), sum(exposed_ms) / sum(steps), sum(wait_ms) / sum(steps), max((exposed_ms + wait_ms) / steps), rank"
+                      " sum(busy_ms) / sum(steps), sum(exposed_ms) / sum(steps), sum(wait_ms) / sum(steps), max((exposed_ms + wait_ms) / steps), rank, sum(model_ms) / sum(steps)"
                       " FROM comm_ops WHERE run = ?1 AND step = ?2 GROUP BY op, axis ORDER BY sum(exposed_ms + wait_ms) DESC, sum(bytes_wire) DESC, op, axis", v->impl->run, &at, 1, on_op, &r, err));
     return r.code;
 }

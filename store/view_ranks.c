@@ -87,7 +87,7 @@ static bt_code rank_at(bt_view_impl *m, bt_view_ranks *r, int rank, bt_view_rank
         BT_TRY(BT_GROW(r->rank, m->cap_ranks, r->n + 1, err));
         r->rank[r->n] = (bt_view_rank){.rank = (int)r->n, .fault = BT_PHASE_COUNT, .since_step = -1, .busy_p50_ms = NAN, .step_p50_ms = NAN,
                                        .step_p95_ms = NAN, .step_p99_ms = NAN, .step_max_ms = NAN, .wait_p50_ms = NAN, .score = NAN, .score_own = NAN,
-                                       .blame_frac = NAN, .fault_frac = NAN, .excess_ms = NAN, .what_if_ms = NAN, .rss_peak_mib = NAN, .cpu_frac = NAN};
+                                       .blame_frac = NAN, .fault_frac = NAN, .excess_ms = NAN, .what_if_ms = NAN, .late_p50_ms = NAN, .late_p95_ms = NAN, .rss_peak_mib = NAN, .cpu_frac = NAN};
         for (int k = 0; k < BT_MR_COUNT; k++) r->rank[r->n].mean[k] = NAN;
         r->n++;
     }
@@ -259,6 +259,32 @@ static void measure_rank(const grouped *m, bt_view_rank *k, double *work) {
     k->cpu_frac = span > 0 ? k->mean[BT_MR_CPU] / span : NAN;
 }
 
+/* when each row's rank arrived after the first of its step (as long as m->row), and the skew of each step */
+static size_t arrivals(const bt_view_impl *m, double *late, double *skew) {
+    size_t steps = 0;
+    for (size_t a = 0, b; a < m->n_rows; a = b, steps++) {
+        skew[steps] = 0;
+        for (b = a; b < m->n_rows && m->row[b].step == m->row[a].step; b++) skew[steps] = fmax(skew[steps], known(m->row[b].v[BT_MR_WAIT]));
+        for (size_t i = a; i < b; i++) late[i] = skew[steps] - known(m->row[i].v[BT_MR_WAIT]);
+    }
+    return steps;
+}
+
+static void measure_arrivals(bt_view *v, const grouped *g, double *late, double *skew, double *work) {
+    bt_view_ranks *r = &v->ranks;
+    size_t steps = arrivals(v->impl, late, skew);
+    bt_sort_doubles(skew, steps);
+    r->skew_p50_ms = bt_quantile(skew, steps, 0.50);
+    r->skew_p95_ms = bt_quantile(skew, steps, 0.95);
+    for (size_t k = 0; k < r->n; k++) {
+        size_t n = 0;
+        for (size_t i = g->start[k]; i < g->start[k + 1]; i++) work[n++] = late[g->row[i] - v->impl->row];
+        bt_sort_doubles(work, n);
+        r->rank[k].late_p50_ms = bt_quantile(work, n, 0.50);
+        r->rank[k].late_p95_ms = bt_quantile(work, n, 0.95);
+    }
+}
+
 /* medians of busy in up to BLOCKS equal parts of the window: (blocks, ranks) */
 static size_t block_medians(const bt_view *v, const grouped *g, double *median, int64_t *block_step, double *work) {
     const bt_view_impl *m = v->impl;
@@ -340,11 +366,11 @@ static void say(bt_view_rank *x) {
 static bt_code statistics(bt_view *v, bt_err *err) {
     bt_view_impl *m = v->impl;
     bt_view_ranks *r = &v->ranks;
-    BT_TRY(BT_GROW(m->work, m->cap_work, m->n_rows + r->n + (size_t)BLOCKS * r->n + 16, err));
+    BT_TRY(BT_GROW(m->work, m->cap_work, 3 * m->n_rows + r->n + (size_t)BLOCKS * r->n + 16, err));
     grouped g = {0};
     tally *t = calloc(r->n, sizeof *t);
     bt_code code = t ? group_rows(m, r->n, &g, err) : bt_fail(err, BT_NOMEM, "cannot judge %zu ranks: out of memory", r->n);
-    double *work = m->work, *median = m->work + m->n_rows + r->n;
+    double *work = m->work, *median = m->work + m->n_rows + r->n, *late = median + (size_t)BLOCKS * r->n;
     double step_sum = 0, wait = 0, step_all = 0;
     for (size_t a = 0, b; a < m->n_rows && code == BT_OK; a = b) {
         double slowest = 0;
@@ -362,6 +388,7 @@ static bt_code statistics(bt_view *v, bt_err *err) {
         r->step_ms = r->steps ? step_sum / (double)r->steps : NAN;
         v->head.wait_frac = step_all > 0 ? wait / step_all : NAN;
         for (size_t k = 0; k < r->n; k++) measure_rank(&g, &r->rank[k], work);
+        if (r->n > 1) measure_arrivals(v, &g, late, late + m->n_rows, work);
         compare_ranks(r, t, work);
         size_t blocks = block_medians(v, &g, median, block_step, work);
         bt_view_verdicts(r, median, block_step, blocks);
@@ -380,7 +407,7 @@ bt_code bt_view_load_ranks(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     if (v->head.world_size > 0 && window * v->head.world_size > ROWS_MAX) window = ROWS_MAX / v->head.world_size > 8 ? ROWS_MAX / v->head.world_size : 8;
     r->n = r->steps = 0;
     r->step0 = r->step1 = -1;
-    r->step_ms = r->busy_median_ms = NAN;
+    r->step_ms = r->busy_median_ms = r->skew_p50_ms = r->skew_p95_ms = NAN;
     r->tokens_per_s = v->head.tokens_per_s;
     for (int i = 0; i < BT_MR_COUNT; i++) r->median[i] = NAN;
     BT_TRY(name_ranks(v, err));

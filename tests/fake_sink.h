@@ -30,6 +30,8 @@ typedef struct fake_sink {
     bt_rank_info ranks[FAKE_RANKS];
     size_t n_comm, n_comm_calls;
     struct { char op[24], axis[16]; int rank; int64_t step; double v[BT_MC_COUNT]; } comm[128];         /* of the last call */
+    size_t n_pairs, n_pair_calls;
+    struct { int rank, peer; int64_t step; double v[BT_MP_COUNT]; } pairs[FAKE_RANKS * FAKE_RANKS];     /* of the last call */
     size_t unsaid_checkpoints;                                  /* whose last step had not been recorded before */
     bt_ckpt_record last_checkpoint;                             /* from here on: addresses of this process */
     char checkpoint_path[1024];
@@ -89,6 +91,19 @@ static void fake_on_comm(void *ctx, const bt_comm_record *r, size_t n) {
     }
 }
 
+static void fake_on_pairs(void *ctx, const bt_pair_record *r, size_t n) {
+    fake_sink *f = ctx;
+    assert_true(n <= FAKE_RANKS * FAKE_RANKS);
+    f->n_pair_calls++;
+    f->n_pairs = n;
+    for (size_t i = 0; i < n; i++) {
+        f->pairs[i].rank = r[i].rank;
+        f->pairs[i].peer = r[i].peer;
+        f->pairs[i].step = r[i].step;
+        memcpy(f->pairs[i].v, r[i].values, sizeof f->pairs[i].v);
+    }
+}
+
 static void fake_on_event(void *ctx, const bt_event *e) {
     fake_sink *f = ctx;
     assert_true(f->n_events < FAKE_EVENTS);
@@ -112,7 +127,7 @@ static void fake_on_checkpoint(void *ctx, const bt_ckpt_record *c) {
 
 static inline bt_sink fake_sink_of(fake_sink *f) {
     return (bt_sink){.ctx = f, .ranks = fake_on_ranks, .fact = fake_on_fact, .step = fake_on_step, .layers = fake_on_layers, .comm = fake_on_comm,
-                     .event = fake_on_event, .checkpoint = fake_on_checkpoint};
+                     .event = fake_on_event, .checkpoint = fake_on_checkpoint, .pairs = fake_on_pairs};
 }
 
 static inline size_t fake_events_of(const fake_sink *f, const char *kind) {

@@ -234,6 +234,7 @@ bt_code bt_api_metrics(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     metric_rows(&j, "rank", bt_rank_metrics, (int)BT_MR_COUNT);
     metric_rows(&j, "layer", bt_layer_metrics, (int)BT_ML_COUNT);
     metric_rows(&j, "comm", bt_comm_metrics, (int)BT_MC_COUNT);
+    metric_rows(&j, "pair", bt_pair_metrics, (int)BT_MP_COUNT);
     bt_json_end(&j, ']');
     bt_json_array(&j, "phases");
     for (int p = 0; p < BT_PHASE_COUNT; p++) {

@@ -9,6 +9,7 @@
 #define BT_RANK_METRIC(...)
 #define BT_LAYER_METRIC(...)
 #define BT_COMM_METRIC(...)
+#define BT_PAIR_METRIC(...)
 const bt_metric bt_step_metrics[BT_MS_COUNT] = {
 #include "engine/base/metrics.def"
 };
@@ -31,6 +32,13 @@ const bt_metric bt_layer_metrics[BT_ML_COUNT] = {
 #define BT_LAYER_METRIC(...)
 #define BT_COMM_METRIC(...) ROW(__VA_ARGS__)
 const bt_metric bt_comm_metrics[BT_MC_COUNT] = {
+#include "engine/base/metrics.def"
+};
+#undef BT_COMM_METRIC
+#undef BT_PAIR_METRIC
+#define BT_COMM_METRIC(...)
+#define BT_PAIR_METRIC(...) ROW(__VA_ARGS__)
+const bt_metric bt_pair_metrics[BT_MP_COUNT] = {
 #include "engine/base/metrics.def"
 };
 

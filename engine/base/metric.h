@@ -11,6 +11,7 @@ typedef enum { BT_PANEL_TRAIN, BT_PANEL_SPEED, BT_PANEL_STEP, BT_PANEL_COMM, BT_
 #define BT_RANK_METRIC(id, key, unit, panel, help)
 #define BT_LAYER_METRIC(id, key, unit, panel, help)
 #define BT_COMM_METRIC(id, key, unit, panel, help)
+#define BT_PAIR_METRIC(id, key, unit, panel, help)
 typedef enum {
 #include "engine/base/metrics.def"
     BT_MS_COUNT
@@ -39,10 +40,19 @@ typedef enum {
 #include "engine/base/metrics.def"
     BT_MC_COUNT
 } bt_comm_metric;
+#undef BT_COMM_METRIC
+#undef BT_PAIR_METRIC
+#define BT_COMM_METRIC(id, key, unit, panel, help)
+#define BT_PAIR_METRIC(id, key, unit, panel, help) BT_MP_##id,
+typedef enum {
+#include "engine/base/metrics.def"
+    BT_MP_COUNT
+} bt_pair_metric;
 #undef BT_STEP_METRIC
 #undef BT_RANK_METRIC
 #undef BT_LAYER_METRIC
 #undef BT_COMM_METRIC
+#undef BT_PAIR_METRIC
 
 typedef struct bt_metric {
     const char *id;                 /* "COMM_EXPOSED" */
@@ -56,6 +66,7 @@ extern const bt_metric bt_step_metrics[BT_MS_COUNT];
 extern const bt_metric bt_rank_metrics[BT_MR_COUNT];
 extern const bt_metric bt_layer_metrics[BT_ML_COUNT];
 extern const bt_metric bt_comm_metrics[BT_MC_COUNT];
+extern const bt_metric bt_pair_metrics[BT_MP_COUNT];
 
 const char *bt_unit_name(bt_unit unit);                                 /* "ms", "MiB", "bytes", "", "1/s", "fraction", "nats" */
 const char *bt_panel_name(bt_metric_panel panel);                       /* "train", ... */

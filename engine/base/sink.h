@@ -43,6 +43,12 @@ typedef struct bt_comm_record {             /* one kind of exchange of one rank,
     const double *values;                   /* [BT_MC_COUNT] */
 } bt_comm_record;
 
+typedef struct bt_pair_record {             /* what one rank received straight from another, over the steps since the previous records */
+    int64_t step;
+    int rank, peer;
+    const double *values;                   /* [BT_MP_COUNT] */
+} bt_pair_record;
+
 typedef enum { BT_EV_INFO, BT_EV_WARN, BT_EV_ERROR } bt_event_level;
 
 typedef struct bt_event {
@@ -71,6 +77,7 @@ typedef struct bt_sink {
     void (*comm)(void *ctx, const bt_comm_record *r, size_t n);             /* of all ranks, every train.stats_every steps */
     void (*event)(void *ctx, const bt_event *e);
     void (*checkpoint)(void *ctx, const bt_ckpt_record *c);
+    void (*pairs)(void *ctx, const bt_pair_record *r, size_t n);            /* of all ranks, now and then (stats.c) */
 } bt_sink;
 
 #endif

@@ -69,6 +69,52 @@ void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_span *s
     }
 }
 
+/* ---- what an update did --------------------------------------------------------------------------------------------- */
+
+enum { SPANS = 64, LANE = 256 };            /* spans: fixed, so that the sums do not depend on the threads */
+
+typedef struct change_job {
+    const float *w, *m, *v;
+    size_t n;
+    float keep, step, root, eps;
+    double change[SPANS], before[SPANS];
+} change_job;
+
+/* the update backwards: w was (w + step m / (sqrt(v) root + eps)) / keep */
+static void change_of_spans(void *ctx, int thread, size_t from, size_t to) {
+    change_job *j = ctx;
+    float d[LANE], old[LANE];
+    (void)thread;
+    for (size_t s = from; s < to; s++) {
+        double change = 0, before = 0;
+        for (size_t i = j->n * s / SPANS, end = j->n * (s + 1) / SPANS; i < end; i += LANE) {
+            size_t n = end - i < LANE ? end - i : LANE;
+            for (size_t k = 0; k < n; k++) {
+                float adam = j->step * j->m[i + k] / (sqrtf(j->v[i + k]) * j->root + j->eps);
+                old[k] = (j->w[i + k] + adam) / j->keep;
+                d[k] = adam + (1.0f - j->keep) * old[k];
+            }
+            change += bt_k()->sum_squares(d, n);
+            before += bt_k()->sum_squares(old, n);
+        }
+        j->change[s] = change;
+        j->before[s] = before;
+    }
+}
+
+void bt_optim_change(const bt_optim *o, const float *w, size_t begin, size_t end, int64_t t, float lr, float decay, double *change, double *before) {
+    float c1 = (float)(1.0 - pow(o->cfg.beta1, (double)t)), c2 = (float)(1.0 - pow(o->cfg.beta2, (double)t));
+    change_job j = {.w = w + begin, .m = o->exp_avg + (begin - o->begin), .v = o->exp_avg_sq + (begin - o->begin), .n = end - begin,
+                    .keep = 1.0f - lr * decay, .step = lr / c1, .root = 1.0f / sqrtf(c2), .eps = (float)o->cfg.eps};
+    bt_parallel_for(SPANS, j.n < SPANS * LANE ? SPANS : 1, change_of_spans, &j);
+    for (size_t s = 0; s < SPANS; s++) {
+        *change += j.change[s];
+        *before += j.before[s];
+    }
+}
+
+/* ---- state ---------------------------------------------------------------------------------------------------------- */
+
 size_t bt_optim_states(const bt_optim *o) {
     (void)o;
     return 2;

@@ -24,6 +24,9 @@ size_t bt_optim_bytes(size_t begin, size_t end);                                
 /* update number t (1-based, for bias correction) of w from g * grad_scale on every span clipped to [begin, end);
  * w and g are the flat arrays' beginnings */
 void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_span *spans, size_t n, int64_t t, float grad_scale, float lr, float decay);
+/* what update number t, just made with this lr and decay, did to elements [begin, end) of the flat array, which are inside this
+ * optimizer's: adds the squares of the change and those of the weights before it. From the moments: nothing is kept for it */
+void bt_optim_change(const bt_optim *o, const float *w, size_t begin, size_t end, int64_t t, float lr, float decay, double *change, double *before);
 /* state by name for checkpoints: names "exp_avg", "exp_avg_sq"; each begin..end long */
 size_t bt_optim_states(const bt_optim *o);
 const char *bt_optim_state_name(const bt_optim *o, size_t i);

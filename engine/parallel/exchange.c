@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "engine/base/arena.h"
+#include "engine/base/clock.h"
 #include "engine/kernels/kernels.h"
 #include "engine/parallel/comm_internal.h"
 #include "engine/parallel/exchange.h"
@@ -23,12 +24,16 @@ enum { SLOTS = BT_STRIPES_IN_FLIGHT, TAG_SUM = 1000, TAG_GATHER = 16000, TAGS = 
 
 typedef enum { SLOT_FREE, SLOT_EXCHANGE, SLOT_GATHER } slot_state;
 
+typedef struct message { int from; size_t bytes; } message;     /* rank of the world; 0 bytes: one that leaves */
+
 typedef struct slot {
     slot_state state;
     size_t bucket;
     float *staging;                     /* (foreign nodes, part) */
     MPI_Request *requests;
-    int n_requests;
+    message *messages;                  /* what each request brings */
+    int n_requests, n_left;
+    int64_t asked_ns;
 } slot;
 
 struct bt_exchange {
@@ -40,6 +45,7 @@ struct bt_exchange {
     bt_fold mine;                       /* with arrays */
     bt_arena arena;
     slot slots[SLOTS];
+    int *arrived;                       /* requests that came in this poll */
     size_t asked, posted, done;         /* buckets: started by the caller, on their way, arrived */
 };
 
@@ -61,7 +67,18 @@ static bt_range own_range(const bt_exchange *x, size_t bucket) { return part_ran
 /* both halves of the exchange are one row of traffic.h; its calls and times are the reducer's to say */
 static void count_sent(const bt_exchange *x, uint64_t bytes) {
     bt_comm_count(bytes, bytes);
-    bt_traffic_add(bt_exchange_kind(x), x->cfg.mesh->dp->axis, &(bt_traffic){.bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes});
+    bt_traffic_add(bt_exchange_kind(x), x->cfg.mesh->dp->axis, &(bt_traffic){.rounds = 1, .bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes});
+}
+
+static MPI_Request *next_request(slot *s, int from, size_t bytes) {
+    s->messages[s->n_requests] = (message){from, bytes};
+    return &s->requests[s->n_requests++];
+}
+
+static void begin_round(slot *s, slot_state state) {
+    s->state = state;
+    s->n_requests = 0;
+    s->asked_ns = bt_now_ns();
 }
 
 /* ---- one bucket ----------------------------------------------------------------------------------------------------- */
@@ -74,11 +91,12 @@ static bt_code post(bt_exchange *x, slot *s, size_t bucket, bt_err *err) {
     int tag = TAG_SUM + (int)(bucket % TAGS);
     uint64_t sent = 0;
     s->bucket = bucket;
-    s->n_requests = 0;
+    begin_round(s, SLOT_EXCHANGE);
     for (int k = 1; k < x->n; k++) {                    /* each rank begins with another peer: no crowd at rank 0 */
-        int d = (x->me + k) % x->n;
+        int d = (x->me + k) % x->n, from = bt_mesh_peer(x->cfg.mesh, BT_AXIS_DP, d);
         for (size_t i = 0; i < x->shapes[d].n && own_n > 0; i++, in += own_n) {
-            BT_TRY(bt_mpi_check(MPI_Irecv(in, (int)own_n, MPI_FLOAT, d, tag, mpi, &s->requests[s->n_requests++]), "gradient exchange", err));
+            MPI_Request *request = next_request(s, from, own_n * sizeof(float));
+            BT_TRY(bt_mpi_check(MPI_Irecv(in, (int)own_n, MPI_FLOAT, d, tag, mpi, request), "gradient exchange", err));
         }
     }
     for (int k = 1; k < x->n; k++) {
@@ -86,12 +104,12 @@ static bt_code post(bt_exchange *x, slot *s, size_t bucket, bt_err *err) {
         bt_range theirs = part_range(x, bucket, part_of_rank(x, d));
         size_t m = theirs.end - theirs.begin;
         for (size_t i = 0; i < x->mine.n && m > 0; i++) {
-            BT_TRY(bt_mpi_check(MPI_Isend(x->mine.at[i].x + theirs.begin, (int)m, MPI_FLOAT, d, tag, mpi, &s->requests[s->n_requests++]), "gradient exchange", err));
+            BT_TRY(bt_mpi_check(MPI_Isend(x->mine.at[i].x + theirs.begin, (int)m, MPI_FLOAT, d, tag, mpi, next_request(s, d, 0)), "gradient exchange", err));
             sent += m * sizeof(float);
         }
     }
     count_sent(x, sent);
-    s->state = SLOT_EXCHANGE;
+    s->n_left = s->n_requests;
     return BT_OK;
 }
 
@@ -118,20 +136,22 @@ static bt_code gather_parts(bt_exchange *x, slot *s, bt_err *err) {
     int m = bt_comm_size(x->gather), me = bt_comm_rank(x->gather), tag = TAG_GATHER + (int)(s->bucket % TAGS);
     size_t first = x->cfg.sharded ? part_of_rank(x, x->me) / (size_t)m * (size_t)m : 0;
     bt_range own = part_range(x, s->bucket, first + (size_t)me);
-    s->n_requests = 0;
-    s->state = SLOT_GATHER;
+    bt_axis axis = x->cfg.sharded ? BT_AXIS_REPLICATE : BT_AXIS_DP;
+    begin_round(s, SLOT_GATHER);
     for (int k = 1; k < m; k++) {
         int from = (me + k) % m;
         bt_range p = part_range(x, s->bucket, first + (size_t)from);
         if (p.begin == p.end) continue;
-        BT_TRY(bt_mpi_check(MPI_Irecv(x->cfg.grads + p.begin, (int)(p.end - p.begin), MPI_FLOAT, from, tag, x->gather->mpi, &s->requests[s->n_requests++]), "gathering of sums", err));
+        MPI_Request *request = next_request(s, bt_mesh_peer(x->cfg.mesh, axis, from), (p.end - p.begin) * sizeof(float));
+        BT_TRY(bt_mpi_check(MPI_Irecv(x->cfg.grads + p.begin, (int)(p.end - p.begin), MPI_FLOAT, from, tag, x->gather->mpi, request), "gathering of sums", err));
     }
     for (int k = 1; k < m && own.begin < own.end; k++) {
         int to = (me - k + m) % m;
-        BT_TRY(bt_mpi_check(MPI_Isend(x->cfg.grads + own.begin, (int)(own.end - own.begin), MPI_FLOAT, to, tag, x->gather->mpi, &s->requests[s->n_requests++]), "gathering of sums", err));
+        BT_TRY(bt_mpi_check(MPI_Isend(x->cfg.grads + own.begin, (int)(own.end - own.begin), MPI_FLOAT, to, tag, x->gather->mpi, next_request(s, to, 0)), "gathering of sums", err));
     }
     uint64_t sent = (uint64_t)(own.end - own.begin) * sizeof(float) * (uint64_t)(m - 1);
     count_sent(x, sent);
+    s->n_left = s->n_requests;
     return BT_OK;
 }
 
@@ -156,10 +176,23 @@ static void discard_others(bt_exchange *x, size_t bucket) {
     drop(x->cfg.grads + right.end, x->cfg.grads + b.end);
 }
 
+/* what has come since the last look, and how long it took */
+static bt_code take_arrivals(bt_exchange *x, slot *s, bt_err *err) {
+    int n = 0;
+    BT_TRY(bt_mpi_check(MPI_Testsome(s->n_requests, s->requests, &n, x->arrived, MPI_STATUSES_IGNORE), "gradient exchange", err));
+    if (n <= 0) return BT_OK;                           /* MPI_UNDEFINED is below 0: none was active */
+    int64_t took = bt_now_ns() - s->asked_ns;
+    for (int i = 0; i < n; i++) {
+        const message *m = &s->messages[x->arrived[i]];
+        if (m->bytes > 0) bt_pair_add(m->from, &(bt_pair){.messages = 1, .bytes = (int64_t)m->bytes, .timed = 1, .flight_ns = took});
+    }
+    s->n_left -= n;
+    return BT_OK;
+}
+
 static bt_code advance(bt_exchange *x, slot *s, bt_err *err) {
-    int flag = 1;
-    if (s->n_requests > 0) BT_TRY(bt_mpi_check(MPI_Testall(s->n_requests, s->requests, &flag, MPI_STATUSES_IGNORE), "gradient exchange", err));
-    if (!flag) return BT_OK;
+    if (s->n_left > 0) BT_TRY(take_arrivals(x, s, err));
+    if (s->n_left > 0) return BT_OK;
     if (s->state == SLOT_EXCHANGE) {
         add_up(x, s);
         if (bt_comm_size(x->gather) > 1) return gather_parts(x, s, err);
@@ -205,7 +238,11 @@ void bt_exchange_nodes(bt_exchange *x, const bt_fold *nodes) {
 
 void bt_exchange_destroy(bt_exchange *x) {
     if (!x) return;
-    for (int i = 0; i < SLOTS; i++) free(x->slots[i].requests);
+    for (int i = 0; i < SLOTS; i++) {
+        free(x->slots[i].requests);
+        free(x->slots[i].messages);
+    }
+    free(x->arrived);
     bt_arena_release(&x->arena);
     free(x->shapes);
     free(x);
@@ -238,6 +275,8 @@ static bt_code take_memory(bt_exchange *x, bt_err *err) {
     size_t foreign = foreign_nodes(x->cfg.units, x->cfg.shares, x->n, x->me), offsets[SLOTS];
     size_t requests = foreign + (size_t)x->n * (x->shapes[x->me].n + 1);    /* of sums; of the gather two for each other rank */
     if (requests < 2 * (size_t)x->n) requests = 2 * (size_t)x->n;
+    x->arrived = calloc(requests, sizeof *x->arrived);
+    if (!x->arrived) return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks", x->n);
     bt_arena_plan(&x->arena, "gradient staging");
     for (int i = 0; i < SLOTS; i++) offsets[i] = bt_arena_reserve(&x->arena, foreign * x->part, sizeof(float));
     BT_TRY(bt_arena_commit(&x->arena, err));
@@ -245,7 +284,8 @@ static bt_code take_memory(bt_exchange *x, bt_err *err) {
         slot *s = &x->slots[i];
         s->staging = bt_arena_at(&x->arena, offsets[i]);
         s->requests = calloc(requests, sizeof *s->requests);
-        if (!s->requests) return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks", x->n);
+        s->messages = calloc(requests, sizeof *s->messages);
+        if (!s->requests || !s->messages) return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks", x->n);
     }
     return BT_OK;
 }

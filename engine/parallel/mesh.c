@@ -40,6 +40,14 @@ int bt_mesh_rank_of(const bt_mesh_shape *s, const bt_mesh_coord *c) {
     return ((c->pp * s->dp_replicate + c->dp_replicate) * s->dp_shard + c->dp_shard) * s->tp + c->tp;
 }
 
+int bt_mesh_peer(const bt_mesh *m, bt_axis axis, int rank) {
+    bt_mesh_coord c = m->me;
+    if (axis == BT_AXIS_DP || axis == BT_AXIS_SHARD) c.dp_shard = rank % m->shape.dp_shard;
+    if (axis == BT_AXIS_DP) c.dp_replicate = rank / m->shape.dp_shard;
+    if (axis == BT_AXIS_REPLICATE) c.dp_replicate = rank;
+    return bt_mesh_rank_of(&m->shape, &c);
+}
+
 /* The ranks that share all coordinates but one axis: their colour is the rank with that axis set to 0. */
 bt_code bt_mesh_create(bt_mesh *m, const bt_mesh_shape *s, bt_comm *world, bt_err *err) {
     memset(m, 0, sizeof *m);

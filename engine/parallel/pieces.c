@@ -69,6 +69,8 @@ void bt_pieces_destroy(bt_pieces *p) {
 }
 
 static bt_code receive(bt_pieces *p, void *to, size_t n, MPI_Datatype type, int from, int tag, bt_err *err) {
+    int64_t bytes = (int64_t)n * (type == MPI_FLOAT ? (int64_t)sizeof(float) : 1);
+    bt_pair_add(bt_mesh_peer(p->mesh, BT_AXIS_SHARD, from), &(bt_pair){.messages = 1, .bytes = bytes});
     return bt_mpi_check(MPI_Irecv(to, (int)n, type, from, tag, p->mesh->shard->mpi, &p->requests[p->started++]), "gathering of weights", err);
 }
 
@@ -127,5 +129,6 @@ bt_code bt_pieces_finish(bt_pieces *p, bt_err *err) {
     bt_traffic_mark mark = bt_traffic_begin();
     BT_TRY(bt_mpi_check(MPI_Waitall(n, p->requests, MPI_STATUSES_IGNORE), "gathering of weights", err));
     bt_traffic_end(&mark, BT_COLL_ALL_GATHER, p->mesh->shard->axis);
+    bt_traffic_add(BT_COLL_ALL_GATHER, p->mesh->shard->axis, &(bt_traffic){.rounds = 1});
     return BT_OK;
 }

@@ -37,7 +37,9 @@ static MPI_Request *next(mpi_team *m, int slot) {
 }
 
 static void receive(mpi_team *m, int slot, void *to, size_t bytes, int from) {
-    if (bytes > 0 && m->t.failed == BT_OK) check(m, MPI_Irecv(to, (int)bytes, MPI_BYTE, from, TAG, m->comm->mpi, next(m, slot)));
+    if (bytes == 0 || m->t.failed != BT_OK) return;
+    bt_pair_add(bt_comm_rank(bt_comm_world()) - m->comm->rank + from, &(bt_pair){.messages = 1, .bytes = (int64_t)bytes});     /* tp is the fastest axis */
+    check(m, MPI_Irecv(to, (int)bytes, MPI_BYTE, from, TAG, m->comm->mpi, next(m, slot)));
 }
 
 static void send(mpi_team *m, int slot, const void *from, size_t bytes, int to) {

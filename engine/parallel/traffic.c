@@ -7,6 +7,7 @@
 #include "engine/parallel/comm.h"
 
 static bt_traffic counters[BT_COLL_COUNT][BT_AXIS_COUNT];
+static bt_pair pairs[BT_PAIRS_MAX];
 
 #define BT_COLL(id, name) name,
 #define BT_AXIS(id, name)
@@ -27,6 +28,7 @@ const char *bt_axis_name(bt_axis a) { return axis_names[a]; }
 void bt_traffic_add(bt_coll c, bt_axis a, const bt_traffic *more) {
     bt_traffic *t = &counters[c][a];
     t->calls += more->calls;
+    t->rounds += more->rounds;
     t->bytes_logical += more->bytes_logical;
     t->bytes_wire += more->bytes_wire;
     t->busy_ns += more->busy_ns;
@@ -36,6 +38,18 @@ void bt_traffic_add(bt_coll c, bt_axis a, const bt_traffic *more) {
 
 const bt_traffic *bt_traffic_get(bt_coll c, bt_axis a) { return &counters[c][a]; }
 void bt_traffic_reset(void) { memset(counters, 0, sizeof counters); }
+
+void bt_pair_add(int from, const bt_pair *more) {
+    if (from < 0 || from >= BT_PAIRS_MAX) return;
+    bt_pair *p = &pairs[from];
+    p->messages += more->messages;
+    p->bytes += more->bytes;
+    p->timed += more->timed;
+    p->flight_ns += more->flight_ns;
+}
+
+const bt_pair *bt_pair_get(int from) { return &pairs[from]; }
+void bt_pairs_reset(void) { memset(pairs, 0, sizeof pairs); }
 
 bt_traffic_mark bt_traffic_begin(void) { return (bt_traffic_mark){bt_now_ns(), bt_comm_bytes_logical(), bt_comm_bytes_wire()}; }
 

@@ -17,8 +17,7 @@ struct bt_codes {
     int samples;
 };
 
-/* the slice of tensor t in stripe i that this rank looks at; empty: none */
-static bt_range slice_of(const bt_codes_cfg *c, const bt_tensor *t, size_t i) {
+bt_range bt_codes_slice(const bt_codes_cfg *c, const bt_tensor *t, size_t i) {
     bt_range r = bt_shards_piece(c->shards, i, c->shard);
     if (r.begin < t->offset) r.begin = t->offset;
     if (r.end > t->offset + t->count) r.end = t->offset + t->count;
@@ -33,7 +32,7 @@ size_t bt_codes_bytes(const bt_params *p, const bt_codes_cfg *c) {
     size_t bytes = 0;
     for (size_t k = 0; k < p->n; k++) {
         for (size_t i = 0; wanted(&p->tensors[k]) && i < c->shards->n_stripes; i++) {
-            bt_range r = slice_of(c, &p->tensors[k], i);
+            bt_range r = bt_codes_slice(c, &p->tensors[k], i);
             bytes += (r.end - r.begin + 1) / 2;
         }
     }
@@ -103,7 +102,7 @@ void bt_codes_sample(bt_codes *c, bt_code_counts *counts) {
         const bt_tensor *t = &p->tensors[k];
         bt_quant_stat q = bt_model_quant_stat(c->model, k);
         for (size_t i = 0; wanted(t) && i < c->cfg.shards->n_stripes; i++) {
-            bt_range r = slice_of(&c->cfg, t, i);
+            bt_range r = bt_codes_slice(&c->cfg, t, i);
             look j = {.codes = bt_model_codes(c->model, k) + (r.begin - t->offset), .w = bt_model_weights(c->model) + r.begin, .history = history,
                       .n = r.end - r.begin, .mean = (float)q.mean, .inv_scale = 1 / (float)q.scale, .threshold = binary ? 0.0f : 0.5f};
             if (j.n == 0) continue;

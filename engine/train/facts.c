@@ -43,6 +43,18 @@ static void tell_work(bt_trainer *t) {
     fact(t, "data.hash", "%016" PRIx64, bt_loader_hash(t->loader));
 }
 
+static void tell_links(bt_trainer *t) {
+    for (int a = 0; a < BT_AXIS_COUNT; a++) {
+        const bt_link *l = &t->links[a];
+        char key[64];
+        if (!(l->bytes_per_s > 0)) continue;
+        snprintf(key, sizeof key, "link.%s.latency_s", bt_axis_name((bt_axis)a));
+        fact(t, key, "%.9g", l->latency_s);
+        snprintf(key, sizeof key, "link.%s.bytes_per_s", bt_axis_name((bt_axis)a));
+        fact(t, key, "%.9g", l->bytes_per_s);
+    }
+}
+
 static void tell_machine(bt_trainer *t) {
     fact(t, "cpu", "%s", bt_cpu_get()->model);
     fact(t, "isa", "%s", bt_kernels_isa());
@@ -98,6 +110,7 @@ bt_code bt_facts_tell(bt_trainer *t, bt_err *err) {
     if (!t->telemetry.sink.fact) return BT_OK;
     tell_model(t);
     tell_work(t);
+    tell_links(t);
     tell_machine(t);
     tell_arenas(t);
     return BT_OK;

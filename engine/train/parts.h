@@ -5,6 +5,7 @@
 #include "engine/data/loader.h"
 #include "engine/model/model.h"
 #include "engine/optim/optim.h"
+#include "engine/parallel/link.h"
 #include "engine/parallel/mesh.h"
 #include "engine/parallel/reducer.h"
 #include "engine/parallel/team.h"
@@ -22,6 +23,9 @@
  * CONTROL and LR; FINGER and FINGER_NEG carry one number up and down, so that two different numbers show. */
 enum { NOTE_CONTROL, NOTE_LR, NOTE_BAD_LOSS, NOTE_FINGER, NOTE_FINGER_NEG, NOTE_COUNT };
 enum { REQ_CKPT_DUE = 1 << 16 };                /* beside the bits of request.h: rank 0's clock says a checkpoint is due */
+
+/* of a tensor: codes by kind, and squares of the step's change and of the weights before it */
+enum { COUNT_ZERO, COUNT_POS, COUNT_FLIP, COUNT_SIGN_FLIP, COUNT_BACK, COUNT_NEAR, COUNT_CHANGE, COUNT_BEFORE, COUNTS };
 
 typedef struct bt_progress {                    /* what a checkpoint keeps besides tensors */
     int64_t step;                               /* steps done, applied or skipped; also the data cursor */
@@ -90,12 +94,17 @@ struct bt_trainer {
     double val_loss, val_bits_per_byte;
     bt_layer_record *layer_records;             /* (tensors) for the ternary statistics */
     double (*layer_values)[BT_ML_COUNT];
-    double (*layer_counts)[6];                  /* zeros, positives, flips, sign flips, back again, near a threshold */
+    double (*layer_counts)[COUNTS];             /* (tensors) of all ranks */
+    bt_codes_cfg slices;                        /* of each tensor this rank looks at one */
     bt_codes *codes;                            /* NULL: no statistics */
     bt_code_counts *code_counts;                /* (tensors) */
     bt_comm_record *comm_records;               /* on rank 0: (ranks, kinds of exchange) */
     double (*comm_mine)[BT_MC_COUNT], (*comm_all)[BT_MC_COUNT]; /* (kinds), on rank 0 (ranks, kinds) */
-    int64_t comm_step;                          /* of the newest such records: theirs begin after it */
+    int64_t comm_step, pair_step;               /* of the newest such records: theirs begin after it */
+    int64_t samples;                            /* statistics of this attempt */
+    bt_pair_record *pair_records;               /* on rank 0: (ranks, ranks); NULL in a world that is too large for a picture */
+    double (*pair_mine)[BT_MP_COUNT], (*pair_all)[BT_MP_COUNT]; /* (ranks), on rank 0 (ranks, ranks) */
+    bt_link links[BT_AXIS_COUNT];               /* of the axes along which ranks exchange directly */
 };
 
 /* step.c */
@@ -126,8 +135,9 @@ bt_code bt_control_obey(bt_trainer *t, bt_err *err) BT_MUST_CHECK;              
 /* stats.c */
 bt_code bt_stats_plan(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 void bt_stats_release(bt_trainer *t);
+bt_code bt_stats_links(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                       /* collective: what the links can do */
 void bt_stats_begin(bt_trainer *t);                                                     /* the first step comes */
-bt_code bt_stats_record(bt_trainer *t, int64_t step, bt_err *err) BT_MUST_CHECK;        /* collective */
+bt_code bt_stats_record(bt_trainer *t, int64_t step, const bt_step_outcome *o, bt_err *err) BT_MUST_CHECK;     /* collective, after the step */
 
 /* state.c: checkpoints of a trainer */
 bt_code bt_state_save(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                        /* collective */

@@ -1,9 +1,11 @@
-/* stats.c - ternary statistics and gradient norms per tensor, exchanges per rank and kind, every train.stats_every steps. */
+/* stats.c - ternary statistics, gradient norms and updates per tensor, exchanges per rank and kind, every train.stats_every steps. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/train/parts.h"
+
+enum { PAIRS_EVERY = 5, LINK_BYTES = 4 << 20 };
 
 bt_code bt_stats_plan(bt_trainer *t, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
@@ -11,10 +13,17 @@ bt_code bt_stats_plan(bt_trainer *t, bt_err *err) {
     t->layer_values = calloc(p->n, sizeof *t->layer_values);
     t->layer_counts = calloc(p->n, sizeof *t->layer_counts);
     bool sharded = t->shards.n > 1;
-    const bt_codes_cfg codes = {.shards = &t->shards, .shard = sharded ? t->mesh.me.dp_shard : 0, .part = sharded ? t->mesh.me.dp_replicate : t->mesh.me.dp,
-                                .parts = sharded ? t->mesh.shape.dp_replicate : bt_comm_size(t->mesh.dp)};
+    t->slices = (bt_codes_cfg){.shards = &t->shards, .shard = sharded ? t->mesh.me.dp_shard : 0, .part = sharded ? t->mesh.me.dp_replicate : t->mesh.me.dp,
+                               .parts = sharded ? t->mesh.shape.dp_replicate : bt_comm_size(t->mesh.dp)};
     t->code_counts = calloc(p->n, sizeof *t->code_counts);
-    if (t->cfg.stats_every > 0) BT_TRY(bt_codes_create(&t->codes, t->model, &codes, err));
+    if (t->cfg.stats_every > 0) BT_TRY(bt_codes_create(&t->codes, t->model, &t->slices, err));
+    size_t pairs = t->n_ranks > 1 && t->n_ranks <= BT_PAIRS_MAX ? (size_t)t->n_ranks : 0, at_root = t->rank == 0 ? pairs * pairs : 1;
+    if (pairs > 0) {
+        t->pair_mine = calloc(pairs, sizeof *t->pair_mine);
+        t->pair_all = calloc(at_root, sizeof *t->pair_all);
+        t->pair_records = calloc(at_root, sizeof *t->pair_records);
+        if (!t->pair_mine || !t->pair_all || !t->pair_records) return bt_fail(err, BT_NOMEM, "cannot take memory for the pairs of %d ranks", t->n_ranks);
+    }
     size_t kinds = BT_COLL_COUNT * BT_AXIS_COUNT, all = t->rank == 0 ? kinds * (size_t)t->n_ranks : 1;
     t->comm_mine = calloc(kinds, sizeof *t->comm_mine);
     t->comm_all = calloc(all, sizeof *t->comm_all);
@@ -33,16 +42,28 @@ void bt_stats_release(bt_trainer *t) {
     free(t->comm_mine);
     free(t->comm_all);
     free(t->comm_records);
+    free(t->pair_mine);
+    free(t->pair_all);
+    free(t->pair_records);
+}
+
+bt_code bt_stats_links(bt_trainer *t, bt_err *err) {
+    size_t bytes = t->cfg.bucket_bytes < LINK_BYTES ? (size_t)t->cfg.bucket_bytes : LINK_BYTES;
+    if (t->cfg.stats_every == 0) return BT_OK;
+    BT_TRY(bt_link_measure(&t->links[BT_AXIS_DP], t->mesh.dp, bytes, err));
+    return t->shards.n > 1 ? bt_link_measure(&t->links[BT_AXIS_SHARD], t->mesh.shard, bytes, err) : BT_OK;
 }
 
 void bt_stats_begin(bt_trainer *t) {
     bt_traffic_reset();
-    t->comm_step = t->at.step - 1;
+    bt_pairs_reset();
+    t->comm_step = t->pair_step = t->at.step - 1;
+    t->samples = 0;
 }
 
 /* ---- exchanges ------------------------------------------------------------------------------------------------------ */
 
-static void take_traffic(double v[BT_MC_COUNT], const bt_traffic *x, double steps) {
+static void take_traffic(double v[BT_MC_COUNT], const bt_traffic *x, const bt_link *link, double steps) {
     v[BT_MC_STEPS] = steps;
     v[BT_MC_CALLS] = (double)x->calls;
     v[BT_MC_BYTES_LOGICAL] = (double)x->bytes_logical;
@@ -50,6 +71,7 @@ static void take_traffic(double v[BT_MC_COUNT], const bt_traffic *x, double step
     v[BT_MC_BUSY] = (double)x->busy_ns / 1e6;
     v[BT_MC_EXPOSED] = (double)x->exposed_ns / 1e6;
     v[BT_MC_WAIT] = (double)x->wait_ns / 1e6;
+    v[BT_MC_MODEL] = x->rounds > 0 ? 1e3 * bt_link_s(link, (double)x->rounds, (double)x->bytes_wire) : NAN;
 }
 
 /* Every rank's counters to rank 0 and into the sink; kinds that a rank did not use are left out. */
@@ -58,7 +80,10 @@ static bt_code record_traffic(bt_trainer *t, int64_t step, bt_err *err) {
     double steps = (double)(step - t->comm_step);
     size_t n = 0;
     if (t->n_ranks == 1) return BT_OK;
-    for (int k = 0; k < KINDS; k++) take_traffic(t->comm_mine[k], bt_traffic_get((bt_coll)(k / BT_AXIS_COUNT), (bt_axis)(k % BT_AXIS_COUNT)), steps);
+    for (int k = 0; k < KINDS; k++) {
+        const bt_traffic *x = bt_traffic_get((bt_coll)(k / BT_AXIS_COUNT), (bt_axis)(k % BT_AXIS_COUNT));
+        take_traffic(t->comm_mine[k], x, &t->links[k % BT_AXIS_COUNT], steps);
+    }
     bt_traffic_reset();
     t->comm_step = step;
     BT_TRY(bt_gather(t->telemetry.comm, t->comm_mine, KINDS * sizeof *t->comm_mine, t->comm_all, 0, err));
@@ -74,6 +99,29 @@ static bt_code record_traffic(bt_trainer *t, int64_t step, bt_err *err) {
     return BT_OK;
 }
 
+/* Who got how much from whom. The second sample is the first to tell, of the steps after the first, which has the start in it; then one in
+ * PAIRS_EVERY: n^2 rows are many. */
+static bt_code record_pairs(bt_trainer *t, int64_t step, bt_err *err) {
+    size_t n = (size_t)t->n_ranks, rows = 0;
+    if (!t->pair_mine || (t->samples > 1 && t->samples % PAIRS_EVERY != 0)) return BT_OK;
+    for (size_t p = 0; p < n; p++) {
+        const bt_pair *x = bt_pair_get((int)p);
+        const double v[BT_MP_COUNT] = {[BT_MP_STEPS] = (double)(step - t->pair_step), [BT_MP_MESSAGES] = (double)x->messages, [BT_MP_BYTES] = (double)x->bytes,
+                                       [BT_MP_TIMED] = (double)x->timed, [BT_MP_FLIGHT] = x->timed > 0 ? (double)x->flight_ns / 1e6 : NAN};
+        memcpy(t->pair_mine[p], v, sizeof v);
+    }
+    bt_pairs_reset();
+    t->pair_step = step;
+    if (t->samples == 0) return BT_OK;
+    BT_TRY(bt_gather(t->telemetry.comm, t->pair_mine, n * sizeof *t->pair_mine, t->pair_all, 0, err));
+    for (size_t i = 0; i < n * n && t->telemetry.sink.pairs; i++) {
+        if (!(t->pair_all[i][BT_MP_MESSAGES] > 0)) continue;
+        t->pair_records[rows++] = (bt_pair_record){.step = step, .rank = (int)(i / n), .peer = (int)(i % n), .values = t->pair_all[i]};
+    }
+    if (rows > 0) t->telemetry.sink.pairs(t->telemetry.sink.ctx, t->pair_records, rows);
+    return BT_OK;
+}
+
 /* ---- tensors -------------------------------------------------------------------------------------------------------- */
 
 /* the tensor's name without "layers.N." */
@@ -84,45 +132,66 @@ static const char *short_name(const bt_tensor *x) {
     return name;
 }
 
-/* Codes of whole tensors: every block of a tensor counted once. All data-parallel ranks have all codes, so one counts them; the
- * changes are counted by each rank where it remembers. */
-static bt_code add_counts(bt_trainer *t, bt_err *err) {
+/* what the step did to this rank's slice of tensor x; nothing when it was not applied */
+static void add_change(const bt_trainer *t, const bt_tensor *x, const bt_step_outcome *o, double *row) {
+    for (size_t i = 0; x->counted && o->applied && i < t->n_pieces; i++) {
+        bt_range r = bt_codes_slice(&t->slices, x, i);
+        if (r.begin == r.end) continue;
+        bt_optim_change(t->optims[i], bt_model_weights(t->model), r.begin, r.end, t->at.updates, (float)o->lr, x->decay ? (float)o->weight_decay : 0.0f,
+                        &row[COUNT_CHANGE], &row[COUNT_BEFORE]);
+    }
+}
+
+/* Counts of whole tensors: every block of a tensor counted once. All data-parallel ranks have all codes, so one counts them; the
+ * changes are counted by each rank where it remembers, or holds the moments. */
+static bt_code add_counts(bt_trainer *t, const bt_step_outcome *o, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
     bt_codes_sample(t->codes, t->code_counts);
     for (size_t i = 0; i < p->n; i++) {
         bt_quant_stat q = bt_model_quant_stat(t->model, i);
         const bt_code_counts *c = &t->code_counts[i];
-        double n = p->tensors[i].counted && t->mesh.me.dp == 0 ? (double)p->tensors[i].count : 0;
-        const double row[6] = {q.zero_frac * n, q.pos_frac * n, c->flips, c->sign_flips, c->back, c->near};
-        memcpy(t->layer_counts[i], row, sizeof row);
+        double n = p->tensors[i].counted && t->mesh.me.dp == 0 ? (double)p->tensors[i].count : 0, *row = t->layer_counts[i];
+        row[COUNT_ZERO] = q.zero_frac * n;
+        row[COUNT_POS] = q.pos_frac * n;
+        row[COUNT_FLIP] = c->flips;
+        row[COUNT_SIGN_FLIP] = c->sign_flips;
+        row[COUNT_BACK] = c->back;
+        row[COUNT_NEAR] = c->near;
+        row[COUNT_CHANGE] = row[COUNT_BEFORE] = 0;
+        add_change(t, &p->tensors[i], o, row);
     }
-    BT_TRY(bt_all_reduce_f64(t->mesh.dp, t->layer_counts[0], 6 * p->n, BT_SUM, err));
-    return bt_all_reduce_f64(t->mesh.tp, t->layer_counts[0], 6 * p->n, BT_SUM, err);
+    BT_TRY(bt_all_reduce_f64(t->mesh.dp, t->layer_counts[0], COUNTS * p->n, BT_SUM, err));
+    return bt_all_reduce_f64(t->mesh.tp, t->layer_counts[0], COUNTS * p->n, BT_SUM, err);
 }
 
-bt_code bt_stats_record(bt_trainer *t, int64_t step, bt_err *err) {
+bt_code bt_stats_record(bt_trainer *t, int64_t step, const bt_step_outcome *o, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
     const double *squares;
     BT_TRY(record_traffic(t, step, err));
+    BT_TRY(record_pairs(t, step, err));
+    t->samples++;
     BT_TRY(bt_layout_tensor_squares(t, &squares, err));
-    BT_TRY(add_counts(t, err));
+    BT_TRY(add_counts(t, o, err));
     if (!t->telemetry.sink.layers) return BT_OK;
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *x = &p->tensors[i];
+        const double *counted = t->layer_counts[i];
         double *v = t->layer_values[i];
         for (int m = 0; m < BT_ML_COUNT; m++) v[m] = NAN;
         if (x->tern) {
             bt_quant_stat q = bt_model_quant_stat(t->model, i);
             double n = (double)x->whole_rows * (double)x->whole_cols;
-            v[BT_ML_ZERO] = t->layer_counts[i][0] / n;
-            v[BT_ML_POS] = t->layer_counts[i][1] / n;
-            if (bt_codes_samples(t->codes) > 1) v[BT_ML_FLIP] = t->layer_counts[i][2] / n;
-            if (bt_codes_samples(t->codes) > 1) v[BT_ML_SIGN_FLIP] = t->layer_counts[i][3] / n;
-            if (bt_codes_samples(t->codes) > 2) v[BT_ML_OSCILLATION] = t->layer_counts[i][4] / n;
-            v[BT_ML_BOUNDARY] = t->layer_counts[i][5] / n;
+            v[BT_ML_ZERO] = counted[COUNT_ZERO] / n;
+            v[BT_ML_POS] = counted[COUNT_POS] / n;
+            if (bt_codes_samples(t->codes) > 1) v[BT_ML_FLIP] = counted[COUNT_FLIP] / n;
+            if (bt_codes_samples(t->codes) > 1) v[BT_ML_SIGN_FLIP] = counted[COUNT_SIGN_FLIP] / n;
+            if (bt_codes_samples(t->codes) > 2) v[BT_ML_OSCILLATION] = counted[COUNT_BACK] / n;
+            v[BT_ML_BOUNDARY] = counted[COUNT_NEAR] / n;
             v[BT_ML_SCALE] = q.scale;
         }
         v[BT_ML_GRAD_NORM] = sqrt(squares[i]);
+        if (!o->applied) v[BT_ML_UPDATE] = 0;
+        else if (counted[COUNT_BEFORE] > 0) v[BT_ML_UPDATE] = sqrt(counted[COUNT_CHANGE] / counted[COUNT_BEFORE]);
         t->layer_records[i] = (bt_layer_record){.step = step, .layer = x->layer, .tensor = short_name(x), .values = v};
     }
     t->telemetry.sink.layers(t->telemetry.sink.ctx, t->layer_records, p->n);

@@ -108,6 +108,7 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     BT_TRY(bt_agree(world, code, err));
 
     BT_TRY(bt_share_reducer(t, err));
+    BT_TRY(bt_stats_links(t, err));
     t->telemetry.flop_token = bt_model_count(&t->model_cfg).flop_token;
     t->telemetry.step_tokens = t->cfg.batch_tokens;
     t->telemetry.warmup = s->warmup_steps;
@@ -210,7 +211,7 @@ static bt_code evaluate_if_due(bt_trainer *t, bool *done, bt_err *err) {
 static bt_code record(bt_trainer *t, const bt_step_outcome *o, bool evaluated, const double rank_values[BT_MR_COUNT], bt_err *err) {
     int64_t step = t->at.step - 1, start = bt_now_ns();
     bt_place_enter(t->place, BT_AT_RECORD, step);
-    if (every(step, t->cfg.stats_every)) BT_TRY(bt_stats_record(t, step, err));
+    if (every(step, t->cfg.stats_every)) BT_TRY(bt_stats_record(t, step, o, err));
     if (every(step, t->cfg.log_every) || evaluated || !o->applied || at_end(t) || at_stop(t)) {
         double values[BT_MS_COUNT];
         for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;

@@ -61,6 +61,11 @@ static void on_comm(void *ctx, const bt_comm_record *r, size_t n) {
     if (store && store->comm) store->comm(store->ctx, r, n);
 }
 
+static void on_pairs(void *ctx, const bt_pair_record *r, size_t n) {
+    const bt_sink *store = store_of(ctx);
+    if (store && store->pairs) store->pairs(store->ctx, r, n);
+}
+
 static void on_event(void *ctx, const bt_event *e) {
     bt_job *job = ctx;
     bt_health_sign(&job->health, bt_now_ns());
@@ -78,7 +83,7 @@ static void on_checkpoint(void *ctx, const bt_ckpt_record *c) {
 
 void bt_job_tap(bt_job *job) {
     job->tap = (bt_sink){.ctx = job, .ranks = on_ranks, .fact = on_fact, .step = on_step, .layers = on_layers, .comm = on_comm, .event = on_event,
-                         .checkpoint = on_checkpoint};
+                         .checkpoint = on_checkpoint, .pairs = on_pairs};
 }
 
 static void tell(bt_job *job, bool screen, const char *kind, bt_event_level level, int rank, const char *title) {

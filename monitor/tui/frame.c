@@ -336,7 +336,7 @@ bt_code bt_top_draw(bt_top *t, bt_err *err) {
         BT_TRY(bt_canvas_init(&t->canvas, w, h, bt_term_caps_of(t->term).chars, err));
     }
     bt_canvas_clear(&t->canvas);
-    t->n_rows = t->n_all = 0;                                   /* a screen that lists something says what */
+    t->n_rows = t->n_all = 0, t->columns = 0;                   /* a screen that lists something says what */
     if (bt_top_small(t)) draw_small(t);
     else draw_full(t);
     t->dirty = false;

@@ -51,6 +51,8 @@ int bt_list_draw(bt_canvas *c, bt_rect r, const bt_list_table *t, int *top) {
     int w[BT_LIST_COLUMNS], rows = r.h - 1;
     if (rows < 1 || r.w < 4) return 0;
     int gap = fit_columns(t, r.w - 2, w);
+    for (int i = 0; t->shown && i < t->n_cols; i++)
+        if (w[i] > 0 && t->cols[i].title[0]) *t->shown |= UINT32_C(1) << i;
     bt_rect old = bt_canvas_clip(c, r);
     draw_head(c, r, t, w, gap);
     if (t->selected >= 0 && t->selected < *top) *top = t->selected;

@@ -2,6 +2,8 @@
 #ifndef BT_MONITOR_TUI_LIST_H
 #define BT_MONITOR_TUI_LIST_H
 
+#include <stdint.h>
+
 #include "monitor/tui/canvas.h"
 
 enum { BT_LIST_COLUMNS = 24 };
@@ -24,6 +26,7 @@ typedef struct bt_list_table {
     bool (*marked)(void *ctx, size_t row);      /* may be NULL */
     void *ctx;
     int selected;                   /* -1: none */
+    uint32_t *shown;                /* receives which columns fit and have a title, a bit each; may be NULL */
     int sort_col;                   /* -1: none */
     bool descending;
 } bt_list_table;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "monitor/tui/screens.h"
 
@@ -71,6 +72,60 @@ static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     return true;
 }
 
+/* ---- the run under the cursor, where the list leaves room ------------------------------------------------------------------------ */
+
+static int add_fact(bt_top *t, bt_rect r, int row, const char *label, const char *value) {
+    if (row >= r.h || !value[0] || strcmp(value, "-") == 0) return row;
+    bt_canvas_text(&t->canvas, r.x, r.y + row, 10, (bt_style){.fg = BT_C_LABEL}, label);
+    bt_canvas_text(&t->canvas, r.x + 11, r.y + row, r.w - 11, (bt_style){.fg = BT_C_TEXT}, value);
+    return row + 1;
+}
+
+static void run_facts(bt_top *t, bt_rect r, const bt_view_run *x) {
+    char b[64], many[16] = "", started[40];
+    time_t at = (time_t)x->started_s;
+    struct tm tm;
+    if (x->attempts > 1) snprintf(many, sizeof many, "%d", x->attempts);
+    strftime(started, sizeof started, "%Y-%m-%d %H:%M", t->cfg.now_us ? gmtime_r(&at, &tm) : localtime_r(&at, &tm));
+    int row = add_fact(t, r, 0, "best val", bt_fmt(b, sizeof b, x->best_val, BT_UNIT_NATS));
+    row = add_fact(t, r, row, "goodput", bt_fmt_percent(b, sizeof b, x->goodput));
+    row = add_fact(t, r, row, "comm+wait", bt_fmt_percent(b, sizeof b, x->ranks > 1 ? x->comm_overhead : NAN));
+    row = add_fact(t, r, row, "step", bt_fmt(b, sizeof b, x->step_ms, BT_UNIT_MS));
+    row = add_fact(t, r, row, "mfu", bt_fmt_percent(b, sizeof b, x->mfu));
+    row = add_fact(t, r, row, "memory", bt_fmt(b, sizeof b, x->rss_mib, BT_UNIT_MIB));
+    row = add_fact(t, r, row, "attempts", many);
+    row = add_fact(t, r, row, "started", started);
+    row = add_fact(t, r, row, "took", bt_fmt_age(b, sizeof b, floor(x->duration_s)));
+    row = add_fact(t, r, row, "tags", x->tags);
+    add_fact(t, r, row, "note", x->note);
+}
+
+/* point i of the run's own small curve stands for steps [i, i + 1) * 2^k */
+static void run_curve(bt_top *t, bt_rect r, const bt_view_run *x) {
+    double steps[64], stride = 1;
+    while ((double)(x->steps - 1) >= 64 * stride) stride *= 2;
+    for (int i = 0; i < x->n_spark; i++) steps[i] = fmin(stride * (i + 1), (double)x->steps);
+    bt_plot p;
+    bt_plot_init(&p);
+    p.x_unit = BT_UNIT_COUNT;
+    p.x_name = "step";
+    p.y_unit = BT_UNIT_NATS;
+    const bt_plot_series line = {.name = "loss", .x = steps, .y = x->spark, .n = (size_t)x->n_spark, .color = BT_C_ACCENT};
+    if (x->n_spark > 0) bt_plot_draw(&t->canvas, r, &p, &line, 1);
+    else bt_top_empty(t, r, "no step yet");
+}
+
+static void preview(bt_top *t, bt_rect r, const bt_view_run *x) {
+    char right[160];
+    bt_rect col[2];
+    const bt_want want[] = {{.min = 30, .weight = 3, .rank = 0}, {.min = 32, .max = 60, .weight = 1, .rank = 1}};
+    snprintf(right, sizeof right, "%d rank%s%s%s", x->ranks, x->ranks == 1 ? "" : "s", x->host[0] ? " · " : "", x->host);
+    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, x->run, right);
+    bt_layout_cols((bt_rect){r.x, r.y + 1, r.w, r.h - 1}, want, 2, 2, col);
+    run_curve(t, col[0], x);
+    if (col[1].w > 0) run_facts(t, col[1], x);
+}
+
 void bt_screen_runs(bt_top *t, bt_rect r) {
     const bt_view_runs *y = &t->view->runs;
     bt_list *l = &t->list[BT_SCREEN_RUNS];
@@ -95,6 +150,8 @@ void bt_screen_runs(bt_top *t, bt_rect r) {
         return;
     }
     bt_list_table tab = {.cols = columns, .n_cols = C_COUNT, .n_rows = t->n_rows, .cell = cell, .paint = paint, .marked = marked, .ctx = t, .selected = l->selected,
-                    .sort_col = l->sort, .descending = !l->invert};
-    t->page = bt_list_draw(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, &tab, &l->top);
+                    .shown = &t->columns, .sort_col = l->sort, .descending = !l->invert};
+    int spare = r.h - 2 - (int)t->n_rows, below = spare >= 9 ? (spare - 1 < 20 ? spare - 1 : 20) : r.h >= 30 ? 12 : 0;        /* a long list leaves a third of a tall screen */
+    t->page = bt_list_draw(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 1 - (below ? below + 1 : 0)}, &tab, &l->top);
+    if (below && t->n_rows > 0) preview(t, (bt_rect){r.x, r.y + r.h - below, r.w, below}, &y->run[t->rows[l->selected]]);
 }

@@ -109,7 +109,7 @@ void bt_screen_system(bt_top *t, bt_rect r) {
     bt_list_col shown[C_COUNT];
     memcpy(shown, columns, sizeof shown);
     if (!here) shown[C_FAULTS].w = shown[C_SWITCHES].w = shown[C_DISK].w = 0;
-    bt_list_table tab = {.cols = shown, .n_cols = C_COUNT, .n_rows = t->n_rows, .cell = cell, .paint = paint, .ctx = t, .selected = l->selected, .sort_col = l->sort,
+    bt_list_table tab = {.cols = shown, .n_cols = C_COUNT, .n_rows = t->n_rows, .cell = cell, .paint = paint, .ctx = t, .selected = l->selected, .shown = &t->columns, .sort_col = l->sort,
                     .descending = !l->invert};
     t->page = bt_list_draw(&t->canvas, (bt_rect){out[0].x, out[0].y + 1, out[0].w, out[0].h - 1}, &tab, &l->top);
     if (out[1].h < 4) return;

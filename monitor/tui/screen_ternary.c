@@ -6,11 +6,12 @@
 
 #define ZERO_GAUSS 0.310                /* share of zeros when latents are Gaussian (absmean threshold) */
 
-enum { C_LAYER, C_TENSOR, C_SHARES, C_ZERO, C_POS, C_NEG, C_FLIP, C_SIGN, C_OSC, C_NEAR, C_SPARK, C_BITS, C_SCALE, C_GRAD, C_COUNT };
+enum { C_LAYER, C_TENSOR, C_SHARES, C_ZERO, C_POS, C_NEG, C_FLIP, C_SIGN, C_OSC, C_NEAR, C_SPARK, C_BITS, C_SCALE, C_GRAD, C_UPDATE, C_COUNT };
 static const bt_list_col columns[C_COUNT] = {
     {"layer", 5, true, false, 0}, {"tensor", 11, false, false, 0}, {"- 0 +", 12, false, true, 7}, {"zero", 6, true, false, 0}, {"+1", 6, true, false, 5}, {"-1", 6, true, false, 6},
     {"flips", 7, true, false, 1}, {"- to +", 7, true, false, 2}, {"undone", 7, true, false, 2}, {"edge", 6, true, false, 2},
-    {"zero, flips", 17, false, false, 3}, {"bits", 5, true, false, 4}, {"scale", 9, true, false, 2}, {"grad", 9, true, false, 3}};
+    {"zero, flips", 17, false, false, 3}, {"bits", 5, true, false, 4}, {"scale", 9, true, false, 3}, {"grad", 9, true, false, 4},
+    {"update", 9, true, false, 2}};
 
 static double row_number(bt_top *t, size_t i, int col) {
     const bt_view_layer *x = &t->view->layers.layer[i];
@@ -26,6 +27,7 @@ static double row_number(bt_top *t, size_t i, int col) {
     case C_BITS: return x->entropy_bits;
     case C_SCALE: return x->value[BT_ML_SCALE];
     case C_GRAD: return x->value[BT_ML_GRAD_NORM];
+    case C_UPDATE: return x->value[BT_ML_UPDATE];
     default: return -(double)i;
     }
 }
@@ -49,6 +51,7 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
     case C_SIGN:
     case C_OSC:
     case C_FLIP: snprintf(buf, size, isnan(v) ? "-" : v < 0.001 ? "%.3f %%" : "%.2f %%", 100 * v); break;
+    case C_UPDATE: snprintf(buf, size, isnan(v) ? "-" : v > 0 ? "%.2e" : "0", v); break;
     case C_BITS: snprintf(buf, size, isnan(v) ? "-" : "%.3f", v); break;
     default: bt_fmt(buf, size, v, BT_UNIT_NONE);
     }
@@ -116,12 +119,12 @@ void bt_screen_ternary(bt_top *t, bt_rect r) {
         return;
     }
     summary(t, r);
-    bt_list_table tab = {.cols = columns, .n_cols = C_COUNT, .n_rows = t->n_rows, .cell = cell, .paint = paint, .ctx = t, .selected = l->selected, .sort_col = l->sort,
+    bt_list_table tab = {.cols = columns, .n_cols = C_COUNT, .n_rows = t->n_rows, .cell = cell, .paint = paint, .ctx = t, .selected = l->selected, .shown = &t->columns, .sort_col = l->sort,
                     .descending = !l->invert};
     bool room = (int)t->n_rows + 3 < r.h - 2;           /* then the words are explained below the table */
     t->page = bt_list_draw(&t->canvas, (bt_rect){r.x, r.y + 2, r.w, r.h - (room ? 4 : 2)}, &tab, &l->top);
     if (!room) return;
     bt_canvas_text(&t->canvas, r.x + 1, r.y + r.h - 1, r.w - 2, (bt_style){.fg = BT_C_FAINT},
-                   r.w < 112 ? "since the last sample: flips, - to + or back, undone · edge: at a threshold"
-                             : "since the last sample: flips, - to + and back, undone (as two samples ago) · edge: latents within 0.05 scale of a threshold");
+                   r.w < 112 ? "flips, - to +, undone since the last sample · update: of this step / weights"
+                             : "since the last sample: flips, - to + and back, undone (as two samples ago) · edge: latents within 0.05 scale of a threshold · update: of this step / weights");
 }

@@ -8,6 +8,9 @@
 #include "monitor/tui/screens.def"
 #undef BT_SCREEN
 
+/* pairs.c: the matrix of ranks that exchange directly; 0 rows when there is none */
+int bt_pairs_height(const bt_top *t);
+void bt_pairs_draw(bt_top *t, bt_rect r, bt_style title);
 void bt_screen_help_draw(bt_top *t, bt_rect body);
 void bt_screen_form_draw(bt_top *t, bt_rect body);
 void bt_screen_compare_draw(bt_top *t, bt_rect body);

@@ -83,12 +83,12 @@ static void move(bt_top *t, int by) {
 
 static void sort_by(bt_top *t, int by) {
     bt_list *l = &t->list[t->screen];
-    int n = t->screen == BT_SCREEN_RANKS ? 11 : t->screen == BT_SCREEN_TERNARY ? 14 : t->screen == BT_SCREEN_RUNS ? 13 : t->screen == BT_SCREEN_SYSTEM ? 15 :
-            t->screen == BT_SCREEN_STEP ? 7 : t->screen == BT_SCREEN_COMM ? 10 : 0;
-    if (n == 0) return;
-    l->sort = l->sort + by;
-    if (l->sort >= n) l->sort = -1;
-    if (l->sort < -1) l->sort = n - 1;
+    if (t->columns == 0) return;
+    do {                                                        /* -1: the screen's own order */
+        l->sort += by;
+        if (l->sort >= BT_LIST_COLUMNS) l->sort = -1;
+        if (l->sort < -1) l->sort = BT_LIST_COLUMNS - 1;
+    } while (l->sort >= 0 && !(t->columns >> l->sort & 1));
 }
 
 static const char *run_under_cursor(const bt_top *t) {

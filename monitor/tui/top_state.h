@@ -81,6 +81,7 @@ typedef struct bt_top {
     size_t rows[BT_TOP_ROWS];       /* rows of the current table after filter and sort */
     size_t n_rows, n_all;
     int page;                       /* rows that fit, for PgUp and PgDn */
+    uint32_t columns;               /* that the current table shows, a bit each: < and > go from one to the next */
     char filter[128];
     regex_t filter_re;
     bool filter_on, filter_is_re;

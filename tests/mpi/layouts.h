@@ -68,6 +68,7 @@ static inline void layout_compare(double tolerance) {
     }
     assert_int_equal(alone.n_layer_calls, together.n_layer_calls);
     assert_int_equal(alone.n_layers, together.n_layers);
+    for (size_t i = 0; i < alone.n_layers; i++) layout_near(alone.layers[i].v[BT_ML_UPDATE], together.layers[i].v[BT_ML_UPDATE], 0.02, alone.layers[i].tensor, LAYOUT_STEPS - 4);
 }
 
 static inline const double *layout_op(const char *op, const char *axis, int rank) {
@@ -92,6 +93,25 @@ static inline void layout_traffic(void) {
         for (size_t i = NEWEST - EVERY + 1; i <= NEWEST; i++) by_step += together.steps[i].r[r][BT_MR_BYTES_WIRE];
         if (!(fabs(by_kind - by_step) <= 0.02 * by_step + 4096)) fail_msg("rank %d: %.0f bytes by kind of exchange, %.0f by step", r, by_kind, by_step);
     }
+}
+
+/* Who got what from whom: the second sample tells, of the steps since the first. `bytes`: of a step, all ranks together, where only
+ * gradients go straight between ranks; even: small buckets, so every pair has the same part of it */
+static inline void layout_pairs(double bytes, bool even) {
+    enum { EVERY = 4 };
+    int n = bt_comm_size(bt_comm_world());
+    double sum = 0;
+    assert_int_equal(together.n_pair_calls, 1);
+    if (even) assert_int_equal(together.n_pairs, n * (n - 1));
+    for (size_t i = 0; i < together.n_pairs; i++) {
+        const double *v = together.pairs[i].v;
+        double mine = v[BT_MP_BYTES] / EVERY;
+        assert_true(together.pairs[i].rank != together.pairs[i].peer && together.pairs[i].step == EVERY && v[BT_MP_STEPS] == EVERY);
+        assert_true(v[BT_MP_TIMED] > 0 && v[BT_MP_TIMED] <= v[BT_MP_MESSAGES] && v[BT_MP_FLIGHT] > 0);
+        if (even && !(fabs(mine * n * (n - 1) - bytes) <= 0.05 * bytes)) fail_msg("%g bytes a step from rank %d to %d of %g", mine, together.pairs[i].peer, together.pairs[i].rank, bytes);
+        sum += mine;
+    }
+    if (!(fabs(sum - bytes) <= 0.01 * bytes)) fail_msg("%g bytes a step between all ranks, not %g", sum, bytes);
 }
 
 /* the norm of every tensor's gradient, of one step, as one rank has it */

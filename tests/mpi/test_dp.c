@@ -15,13 +15,15 @@ static void same_story_as_one_rank(void **state) {
         {"--set", "train.bucket_bytes=4096", "--threads", "2", NULL},
     };
     for (size_t k = 0; k < sizeof cuts / sizeof cuts[0]; k++) {
-        layout_run(&together, cuts[k], NULL);
+        bt_train_result r = layout_run(&together, cuts[k], NULL);
         layout_compare(1e-4);
         layout_conserves();
         layout_traffic();
+        layout_pairs(2.0 * (bt_comm_size(bt_comm_world()) - 1) * 4 * (double)r.params, k == 3);      /* gradients to the owners of parts, sums back */
         const double *g = layout_op("all_reduce", "dp", 1);
         assert_non_null(g);
         assert_true(g[BT_MC_BUSY] > 0 && g[BT_MC_CALLS] >= 4 && g[BT_MC_BYTES_LOGICAL] > 4 * 4 * 1000);
+        assert_true(g[BT_MC_MODEL] > 0 && isfinite(g[BT_MC_MODEL]) && atof(fake_fact(&together, "link.dp.bytes_per_s")) > 0);
     }
 }
 

@@ -111,7 +111,7 @@ static inline void bt_synth_layers(const bt_sink *sink, int64_t step) {
     bt_layer_record list[8];
     double v[8][BT_ML_COUNT];
     for (int i = 0; i < 8; i++) {
-        const double row[BT_ML_COUNT] = {0.31 + 0.01 * i, 0.345 - 0.005 * i, 0.1 / (1 + (double)step / 40), 0.02, 0.5, 0.002 / (1 + (double)step / 40), 0.01 / (1 + (double)step / 40), 0.059 + 0.002 * i};
+        const double row[BT_ML_COUNT] = {0.31 + 0.01 * i, 0.345 - 0.005 * i, 0.1 / (1 + (double)step / 40), 0.02, 0.5, 0.002 / (1 + (double)step / 40), 0.01 / (1 + (double)step / 40), 0.059 + 0.002 * i, 1e-3 * (1 + i)};
         memcpy(v[i], row, sizeof row);
         list[i] = (bt_layer_record){.step = step, .layer = i / 4, .tensor = tensors[i % 4], .values = v[i]};
     }
@@ -124,9 +124,9 @@ static inline void bt_synth_comm(const bt_sink *sink, const bt_synth *s, int64_t
     double (*v)[BT_MC_COUNT] = calloc((size_t)s->ranks * 3, sizeof *v);
     for (int r = 0; r < s->ranks; r++) {
         const double rows[3][BT_MC_COUNT] = {
-            {[BT_MC_STEPS] = 1, [BT_MC_CALLS] = 4, [BT_MC_BYTES_LOGICAL] = 3200000, [BT_MC_BYTES_WIRE] = 800000, [BT_MC_BUSY] = 40, [BT_MC_EXPOSED] = 8, [BT_MC_WAIT] = r},
-            {[BT_MC_STEPS] = 1, [BT_MC_CALLS] = 2, [BT_MC_BYTES_LOGICAL] = 800000, [BT_MC_BYTES_WIRE] = 200000, [BT_MC_BUSY] = 0.5, [BT_MC_EXPOSED] = 0.5},
-            {[BT_MC_STEPS] = 1, [BT_MC_CALLS] = 1, [BT_MC_BYTES_LOGICAL] = 48, [BT_MC_BYTES_WIRE] = 48}};
+            {[BT_MC_STEPS] = 1, [BT_MC_CALLS] = 4, [BT_MC_BYTES_LOGICAL] = 3200000, [BT_MC_BYTES_WIRE] = 800000, [BT_MC_BUSY] = 40, [BT_MC_EXPOSED] = 8, [BT_MC_WAIT] = r, [BT_MC_MODEL] = 10},
+            {[BT_MC_STEPS] = 1, [BT_MC_CALLS] = 2, [BT_MC_BYTES_LOGICAL] = 800000, [BT_MC_BYTES_WIRE] = 200000, [BT_MC_BUSY] = 0.5, [BT_MC_EXPOSED] = 0.5, [BT_MC_MODEL] = 0.25},
+            {[BT_MC_STEPS] = 1, [BT_MC_CALLS] = 1, [BT_MC_BYTES_LOGICAL] = 48, [BT_MC_BYTES_WIRE] = 48, [BT_MC_MODEL] = NAN}};
         static const char *const names[3][2] = {{"all_reduce", "dp"}, {"all_gather", "shard"}, {"all_reduce", "world"}};
         for (int k = 0; k < 3; k++) {
             int at = 3 * r + k;
@@ -135,6 +135,26 @@ static inline void bt_synth_comm(const bt_sink *sink, const bt_synth *s, int64_t
         }
     }
     sink->comm(sink->ctx, list, (size_t)s->ranks * 3);
+    free(list);
+    free(v);
+}
+
+/* every rank gets 100 kB a step from every other in 4 messages of 2 ms; from the straggler each takes 10 ms */
+static inline void bt_synth_pairs(const bt_sink *sink, const bt_synth *s, int64_t step, double steps) {
+    size_t n = 0;
+    bt_pair_record *list = calloc((size_t)(s->ranks * s->ranks), sizeof *list);
+    double (*v)[BT_MP_COUNT] = calloc((size_t)(s->ranks * s->ranks), sizeof *v);
+    for (int r = 0; r < s->ranks; r++) {
+        for (int p = 0; p < s->ranks; p++) {
+            if (p == r) continue;
+            const double row[BT_MP_COUNT] = {[BT_MP_STEPS] = steps, [BT_MP_MESSAGES] = 4 * steps, [BT_MP_BYTES] = 1e5 * steps, [BT_MP_TIMED] = 4 * steps,
+                                             [BT_MP_FLIGHT] = (p == s->straggler ? 40 : 8) * steps};
+            memcpy(v[n], row, sizeof row);
+            list[n] = (bt_pair_record){.step = step, .rank = r, .peer = p, .values = v[n]};
+            n++;
+        }
+    }
+    if (n > 0) sink->pairs(sink->ctx, list, n);
     free(list);
     free(v);
 }
@@ -158,6 +178,8 @@ static inline int64_t bt_synth_attempt(const bt_synth *s, bt_writer *w, int64_t 
     }
     sink->ranks(sink->ctx, info, (size_t)s->ranks);
     sink->fact(sink->ctx, "params", "3144384");
+    sink->fact(sink->ctx, "link.dp.latency_s", "2e-05");
+    sink->fact(sink->ctx, "link.dp.bytes_per_s", "80000000");
     sink->event(sink->ctx, &(bt_event){.kind = from ? "resumed" : "started", .step = from - 1, .rank = -1, .wall_us = clock_us, .title = from ? "resumed" : "training"});
     for (int64_t step = from; step < to; step++) {
         clock_us += llround(bt_synth_step(s, step, values, ranks) * 1e3);
@@ -165,6 +187,7 @@ static inline int64_t bt_synth_attempt(const bt_synth *s, bt_writer *w, int64_t 
         sink->step(sink->ctx, &(bt_step_record){.step = step, .wall_us = clock_us, .values = values, .n_ranks = s->ranks, .rank_values = ranks});
         if (s->layers_every && step % s->layers_every == 0) bt_synth_layers(sink, step);
         if (s->layers_every && step % s->layers_every == 0) bt_synth_comm(sink, s, step, (double)(step > from ? s->layers_every : 1));
+        if (s->layers_every && step % s->layers_every == 0 && s->ranks <= 32) bt_synth_pairs(sink, s, step, (double)(step > from ? s->layers_every : 1));
         if (s->pace_ms > 0) bt_synth_pace(s, w, step);
         if ((step + 1) % 100 == 0) {
             sink->checkpoint(sink->ctx, &(bt_ckpt_record){.step = step + 1, .path = "/nowhere/step", .bytes = 12 << 20, .took_us = 40000, .hash = "c0ffee"});

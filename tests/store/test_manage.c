@@ -45,6 +45,7 @@ static void a_removed_run_leaves_nothing(void **state) {
     assert_int_equal(count(t->db, "SELECT count(*) FROM event WHERE run NOT IN (SELECT id FROM run)"), 0);
     assert_int_equal(count(t->db, "SELECT count(*) FROM roll WHERE (key >> 42) NOT IN (SELECT id FROM attempt)"), 0);
     assert_int_equal(count(t->db, "SELECT count(*) FROM layer_stat WHERE aid NOT IN (SELECT id FROM attempt)"), 0);
+    assert_int_equal(count(t->db, "SELECT count(*) FROM comm_pair WHERE aid NOT IN (SELECT id FROM attempt)"), 0);
     assert_int_equal(count(t->db, "SELECT count(*) FROM comm_op WHERE aid NOT IN (SELECT id FROM attempt)"), 0);
     make(t->db, "a", 50);               /* the name is free, and no old row comes back */
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 50);

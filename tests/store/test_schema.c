@@ -77,7 +77,7 @@ static void views_have_the_promised_columns(void **state) {
         const bt_metric *list;
         int n = bt_scope_metrics((bt_scope)s, &list);
         for (int k = 0; k < n; k++) {
-            static const char *const names[] = {"steps", "rank_steps", "layers", "comm_ops"};
+            static const char *const names[] = {"steps", "rank_steps", "layers", "comm_ops", "comm_pairs"};
             char sql[200];
             double found = 0;
             snprintf(sql, sizeof sql, "SELECT count(*) FROM pragma_table_info('%s') i JOIN metrics m ON m.view = '%s' AND m.key = i.name WHERE i.name = ?1 AND m.unit = '%s'", names[s], names[s],
@@ -186,7 +186,10 @@ static void an_older_file_is_brought_up_to_date(void **state) {
     bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, 12, 2));
     const double v[BT_MC_COUNT] = {[BT_MC_STEPS] = 1, [BT_MC_BYTES_WIRE] = 8};     /* a table that version 4 brought */
     bt_writer_sink(w)->comm(bt_writer_sink(w)->ctx, &(bt_comm_record){.step = 12, .rank = 1, .op = "all_reduce", .axis = "dp", .values = v}, 1);
+    const double pair[BT_MP_COUNT] = {[BT_MP_STEPS] = 1, [BT_MP_FLIGHT] = 2.5};     /* and version 5 */
+    bt_writer_sink(w)->pairs(bt_writer_sink(w)->ctx, &(bt_pair_record){.step = 12, .rank = 1, .peer = 3, .values = pair}, 1);
     bt_writer_close(w);
+    assert_true(bt_number(t->db, "SELECT flight_ms FROM comm_pairs WHERE run = ?1 AND step = 12 AND rank = 1 AND peer = 3", "old-1") == 2.5);
     assert_true(bt_number(t->db, "SELECT bytes_wire FROM comm_ops WHERE run = ?1 AND rank = 1 AND axis = 'dp'", "old-1") == 8);
     assert_true(bt_number(t->db, "SELECT count(*) FROM metrics WHERE view = ?1", "comm_ops") == BT_MC_COUNT);
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "old-1") == 13);

@@ -20,6 +20,8 @@ static void layers_and_lists(void **state) {
     assert_true(fabs(x->value[BT_ML_BOUNDARY] - 0.059) < 0.02 && fabs(x->value[BT_ML_SIGN_FLIP] * 50 - x->value[BT_ML_FLIP]) < 1e-6 && fabs(x->value[BT_ML_OSCILLATION] * 10 - x->value[BT_ML_FLIP]) < 1e-6);
     NEAR(x->value[BT_ML_ZERO] + x->value[BT_ML_POS] + x->neg_frac, 1);
     NEAR(x->entropy_bits, -(0.32 * log2(0.32) + 0.34 * log2(0.34) + 0.34 * log2(0.34)));       /* attn_o comes first */
+    NEAR(x->value[BT_ML_UPDATE], 2e-3);
+    NEAR(x->history[BT_ML_UPDATE][31], 2e-3);
     NEAR(x->history[BT_ML_FLIP][31], 0.1 / (1 + 180 / 40.0));
     assert_int_equal(v->events.n, 3);
     assert_int_equal(v->events.total, 3);
@@ -118,13 +120,39 @@ static void exchanges_are_means_of_the_ranks(void **state) {
     assert_true(fabs(x->lost_max_ms - (8 + s.ranks - 1)) < 1e-9);
     assert_string_equal(v->comm.op[1].op, "all_gather");
     assert_true(fabs(v->comm.op[1].overlap) < 1e-9);
+    NEAR(x->model_ms, 10);
+    NEAR(x->model_frac, 0.25);
     assert_string_equal(v->comm.op[2].axis, "world");
+    assert_true(isnan(v->comm.op[2].model_ms) && isnan(v->comm.op[2].model_frac));
+    assert_int_equal(v->comm.n_links, 1);
+    assert_string_equal(v->comm.link[0].axis, "dp");
+    NEAR(v->comm.link[0].latency_us, 20);
+    NEAR(v->comm.link[0].bytes_per_s, 8e7);
+    assert_int_equal(v->comm.pair_ranks, s.ranks);
+    assert_int_equal(v->comm.n_pairs, s.ranks * (s.ranks - 1));
+    assert_int_equal(v->comm.pair1, v->comm.step1);
+    for (size_t i = 0; i < v->comm.n_pairs; i++) {
+        const bt_view_pair *p = &v->comm.pair[i];
+        assert_true(p->rank != p->peer);
+        NEAR(p->messages, 4);
+        NEAR(p->bytes, 1e5);
+        NEAR(p->flight_ms, p->peer == s.straggler ? 10 : 2);
+    }
     assert_true(isnan(v->comm.op[2].busy_ms) && isnan(v->comm.op[2].rate) && v->comm.op[2].calls > 0.99);
     a.at_step = 0;                                  /* the first sample has one step */
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->comm.step0, 0);
     assert_int_equal(v->comm.step1, 0);
     assert_true(fabs(v->comm.op[0].busy_ms - 40) < 1e-9);
+    assert_int_equal(v->comm.pair0, 0);
+    assert_int_equal(v->comm.pair1, 0);
+    a.run = "alone";                                /* nobody to exchange with */
+    s = bt_synth_default("alone");
+    s.ranks = 1;
+    OK(bt_synth_make(t->db, &s, err));
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->comm.n_pairs, 0);
+    assert_true(isnan(v->ranks.skew_p95_ms) && isnan(v->ranks.rank[0].late_p95_ms));
     bt_view_close(v);
     bt_db_close(db);
 }

@@ -26,6 +26,10 @@ static void the_slow_rank_is_named_with_its_phase(void **state) {
     NEAR(x->fault_frac, 1);
     NEAR(r->step_ms, 115);
     NEAR(x->what_if_ms, 113);
+    NEAR(r->skew_p50_ms, 2);
+    NEAR(r->skew_p95_ms, 2);
+    NEAR(x->late_p95_ms, 2);
+    NEAR(r->rank[0].late_p50_ms, 0);
     NEAR(r->rank[0].what_if_ms, 115);
     NEAR(v->head.wait_frac, 7 * 2 / (8 * 115.0));
     NEAR(v->head.overlap, 0.5);

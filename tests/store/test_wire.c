@@ -11,7 +11,7 @@
 #include "store/wire_frame.h"
 #include "store_test.h"
 
-typedef struct heard { int comm, ranks, facts, steps, layers, events, ckpts, bad; int64_t last_step; char title[64]; } heard;
+typedef struct heard { int comm, pairs, ranks, facts, steps, layers, events, ckpts, bad; int64_t last_step; char title[64]; } heard;
 
 static void h_ranks(void *ctx, const bt_rank_info *r, size_t n) {
     heard *h = ctx;
@@ -40,6 +40,11 @@ static void h_comm(void *ctx, const bt_comm_record *r, size_t n) {
     h->comm += (int)n;
     h->bad += strcmp(r[0].op, "all_reduce") != 0 || strcmp(r[n - 1].axis, "shard") != 0 || r[n - 1].rank != 1 || r[n - 1].values[BT_MC_CALLS] != 4;
 }
+static void h_pairs(void *ctx, const bt_pair_record *r, size_t n) {
+    heard *h = ctx;
+    h->pairs += (int)n;
+    h->bad += r[0].rank != 0 || r[n - 1].peer != 5 || r[n - 1].values[BT_MP_FLIGHT] != 1.5;
+}
 static void h_event(void *ctx, const bt_event *e) {
     heard *h = ctx;
     h->events++;
@@ -52,7 +57,7 @@ static void h_ckpt(void *ctx, const bt_ckpt_record *c) {
     h->bad += strcmp(c->hash, "00ff") != 0;
 }
 
-static bt_sink hearing(heard *h) { return (bt_sink){h, h_ranks, h_fact, h_step, h_layers, h_comm, h_event, h_ckpt}; }
+static bt_sink hearing(heard *h) { return (bt_sink){h, h_ranks, h_fact, h_step, h_layers, h_comm, h_event, h_ckpt, h_pairs}; }
 
 static void serve_for(bt_wire_server *s, int attempt, heard *h, int ms, const int *count, int wanted) {
     bt_sink sink = hearing(h);
@@ -101,6 +106,8 @@ static void everything_arrives_both_ways(void **state) {
     sink->layers(sink->ctx, (bt_layer_record[]){{.step = 1, .layer = 0, .tensor = "attn_q", .values = lv}}, 1);
     const double cv[BT_MC_COUNT] = {[BT_MC_CALLS] = 4};
     sink->comm(sink->ctx, (bt_comm_record[]){{.step = 1, .rank = 0, .op = "all_reduce", .axis = "dp", .values = cv}, {.step = 1, .rank = 1, .op = "all_gather", .axis = "shard", .values = cv}}, 2);
+    const double pv[BT_MP_COUNT] = {[BT_MP_FLIGHT] = 1.5};
+    sink->pairs(sink->ctx, (bt_pair_record[]){{.step = 1, .rank = 0, .peer = 1, .values = pv}, {.step = 1, .rank = 1, .peer = 5, .values = pv}}, 2);
     sink->checkpoint(sink->ctx, &(bt_ckpt_record){.step = 3, .path = "p", .hash = "00ff"});
     sink->event(sink->ctx, &(bt_event){.kind = "started", .step = -1, .rank = -1, .title = "it runs"});
     serve_for(s, 7, &h, 5000, &h.events, 1);
@@ -108,6 +115,7 @@ static void everything_arrives_both_ways(void **state) {
     assert_int_equal(h.ranks, 2);
     assert_int_equal(h.facts + h.layers + h.ckpts + h.events, 4);
     assert_int_equal(h.comm, 2);
+    assert_int_equal(h.pairs, 2);
     assert_int_equal(h.bad, 0);
     assert_string_equal(h.title, "it runs");
     assert_true(bt_wire_connected(s));
@@ -219,7 +227,8 @@ static void garbage_is_survived(void **state) {
     OK(bt_wire_listen(&s, path, err));
     bt_record *good[] = {bt_record_step(bt_fake_step(&f, 5, 4)), bt_record_event(&(bt_event){.kind = "k", .title = "t", .body = "{}"}), bt_record_fact("key", "value"),
                          bt_record_ckpt(&(bt_ckpt_record){.path = "p", .hash = "00ff"}), bt_record_ranks((bt_rank_info[]){{.host = "n2"}}, 1),
-                         bt_record_comm((bt_comm_record[]){{.op = "all_reduce", .axis = "shard", .rank = 1, .values = (double[BT_MC_COUNT]){[BT_MC_CALLS] = 4}}}, 1)};
+                         bt_record_comm((bt_comm_record[]){{.op = "all_reduce", .axis = "shard", .rank = 1, .values = (double[BT_MC_COUNT]){[BT_MC_CALLS] = 4}}}, 1),
+                         bt_record_pairs(&(bt_pair_record){.rank = 0, .peer = 5, .values = (double[BT_MP_COUNT]){[BT_MP_FLIGHT] = 1.5}}, 1)};
     bt_sink sink = hearing(&h);
     for (int round = 0; round < 600; round++) {
         unsigned char bytes[8192];
@@ -231,7 +240,7 @@ static void garbage_is_survived(void **state) {
         } else {
             bt_hello hello = bt_hello_mine();
             bt_frame head = {BT_FRAME_MAGIC, BT_FRAME_HELLO, 1, sizeof hello};
-            bt_record *r = good[next_random(&seed) % 6];
+            bt_record *r = good[next_random(&seed) % (sizeof good / sizeof good[0])];
             memcpy(bytes, &head, sizeof head);
             memcpy(bytes + 16, &hello, sizeof hello);
             n = 16 + sizeof hello;
@@ -253,7 +262,7 @@ static void garbage_is_survived(void **state) {
         }
         close(fd);
     }
-    for (int i = 0; i < 6; i++) free(good[i]);
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) free(good[i]);
     h = (heard){0};                     /* and an honest rank is served as ever */
     bt_wire *w = NULL;
     OK(bt_wire_connect(&w, path, 1, NULL, err));

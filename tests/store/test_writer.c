@@ -89,7 +89,7 @@ static void everything_else_arrives(void **state) {
     assert_true(bt_number(t->db, "SELECT flip_frac FROM layers WHERE run = ?1 AND layer = 1 AND tensor = 'ffn_down'", "a") == 1e-7);
     assert_string_equal(bt_word(t->db, "SELECT title FROM events WHERE run = ?1 AND kind = 'warning' AND level = 'warning' AND rank IS NULL", "a"), "it's \"odd\"");
     assert_true(bt_number(t->db, "SELECT took_ms FROM checkpoints WHERE run = ?1 AND step = 20", "a") == 1.5);
-    assert_true(bt_number(t->db, "SELECT count(*) FROM metrics", NULL) == BT_MS_COUNT + BT_MR_COUNT + BT_ML_COUNT + BT_MC_COUNT);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM metrics", NULL) == BT_MS_COUNT + BT_MR_COUNT + BT_ML_COUNT + BT_MC_COUNT + BT_MP_COUNT);
     bt_writer_close(w);
 }
 

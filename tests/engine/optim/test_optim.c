@@ -73,6 +73,35 @@ static void adamw_follows_its_formula(void **state) {
     free(w);
 }
 
+/* the change read back from the moments is the change that was made */
+static void an_update_can_be_told_afterwards(void **state) {
+    (void)state;
+    bt_optim *o = optim_of(1000, N);
+    float *w = normals(1, 0.1f), *before = malloc(N * sizeof *before);
+    assert_non_null(before);
+    const bt_optim_span spans[] = {{0, 5000, true}, {5000, N, false}};
+    const struct { size_t begin, end; float decay; } looks[] = {{1000, 5000, 0.1f}, {5000, N, 0}, {1001, 1002, 0.1f}, {7000, 7000, 0}};
+    for (int t = 1; t <= 4; t++) {
+        float *g = normals(10 + (uint64_t)t, 1.0f);
+        memcpy(before, w, N * sizeof *w);
+        bt_optim_step(o, w, g, spans, 2, t, 0.5f, 1e-2f, 0.1f);
+        for (size_t k = 0; k < sizeof looks / sizeof looks[0]; k++) {
+            double change = 0, squares = 0, want_change = 0, want_squares = 0;
+            bt_optim_change(o, w, looks[k].begin, looks[k].end, t, 1e-2f, looks[k].decay, &change, &squares);
+            for (size_t i = looks[k].begin; i < looks[k].end; i++) {
+                double d = (double)w[i] - (double)before[i];
+                want_change += d * d;
+                want_squares += (double)before[i] * (double)before[i];
+            }
+            assert_true(fabs(change - want_change) <= 1e-4 * want_change && fabs(squares - want_squares) <= 1e-5 * want_squares);
+        }
+        free(g);
+    }
+    bt_optim_destroy(o);
+    free(before);
+    free(w);
+}
+
 /* three owners of a third each do what one owner of everything does, to the bit */
 static void slices_equal_the_whole(void **state) {
     (void)state;
@@ -184,6 +213,7 @@ static int start(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adamw_follows_its_formula),
+        cmocka_unit_test(an_update_can_be_told_afterwards),
         cmocka_unit_test(slices_equal_the_whole),
         cmocka_unit_test(bad_settings_are_refused),
         cmocka_unit_test(schedules),

@@ -157,6 +157,7 @@ static void statistics_describe_every_tensor(void **state) {
         const double *v = sink.layers[i].v;
         assert_null(strchr(sink.layers[i].tensor, '.'));
         squares += v[BT_ML_GRAD_NORM] * v[BT_ML_GRAD_NORM];
+        assert_true(v[BT_ML_UPDATE] > 1e-6 && v[BT_ML_UPDATE] < 0.5);
         if (isnan(v[BT_ML_ZERO])) continue;
         ternary++;
         assert_true(v[BT_ML_ZERO] > 0.1 && v[BT_ML_ZERO] < 0.6 && v[BT_ML_POS] > 0.1 && v[BT_ML_SCALE] > 0);

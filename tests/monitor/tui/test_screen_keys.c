@@ -180,11 +180,11 @@ static void lists_are_filtered_and_sorted(void **state) {
         hides(keys, keys + 32);
     }
     static const struct { const char *keys, *title; } sorts[] = {
-        {"~2~", "blame▾"},    {"~2>~", "rank▾"},    {"~2>>>~", "busy p50▾"}, {"~2<<~", "phase▾"},   {"~2>>>I~", "busy p50▴"}, {"~3>>>~", "p50▾"}, {"~4>>>~", "wire▾"},
-        {"~5>>>>~", "zero▾"}, {"~7>>>~", "loss▾"},  {"~7>>>I~", "loss▴"},    {"~8>>>>>>>>>~", "rss▾"}};
+        {"~2~", "blame▾"},    {"~2>~", "rank▾"},    {"~2>>>~", "busy p50▾"}, {"~2<<~", "phase▾"},   {"~2>>>I~", "busy p50▴"}, {"~3>>~", "p50▾"}, {"~4>>>~", "wire▾"},
+        {"~5>>>~", "zero▾"}, {"~7>>>~", "loss▾"},  {"~7>>>I~", "loss▴"},    {"~8>>>>>>>~", "rss▾"}};
     for (size_t i = 0; i < sizeof sorts / sizeof sorts[0]; i++) shows(sorts[i].keys, sorts[i].title);
-    shows("~8>>>>>>>>>~", "▸   7  node0");                       /* most memory first, and the cursor is on the first row */
-    shows("~8>>>>>>>>>I~", "▸   0  node0");
+    shows("~8>>>>>>>~", "▸   7  node0");                       /* most memory first, and the cursor is on the first row */
+    shows("~8>>>>>>>I~", "▸   0  node0");
     shows("~2jj~", "without rank");
     shows("~7jk~", "▸demo");
     shows("~7" DOWN "~", "▸base-1");
@@ -224,6 +224,21 @@ static void panes_modes_and_values(void **state) {
     shows("~3tt~", "excess over the median rank");
     shows("~6t~", "warnings and errors");
     shows("~6tt~", "· errors");
+    shows("~4~", "arrival skew p95");
+    check("demo", "~4~", "who gets it from whom", false, 80, 24);               /* no room, until its pane is chosen */
+    check("demo", "~4" BACKTAB "~", "who gets it from whom", true, 80, 24);
+    hides("~4" BACKTAB "~", "communication overhead");
+    shows("~4" BACKTAB "~", "messages from rank 5 take 10.0 ms, those of the others 2.00 ms");
+    shows("~4" BACKTAB "t~", "bytes a step");
+    shows("~4" BACKTAB "t~", "97.7 KiB");
+    hides("~4e~", "by kind of exchange");
+    shows("~4\t\te~", "bytes on the wire");
+    shows("~4\t\t\te~", "by kind of exchange");
+    hides("~4\t\t\te~", "per rank and step");
+    shows("~4\t\t\t\te~", "per rank and step");
+    shows("~4\t\t\t\t\te~", "from rank 5 take");
+    check("base-1", "~4" BACKTAB "~", "messages from rank", false, 100, 30);    /* where none is slow, none is named */
+    check("demo", "~4~", "dp link 20 us + 76.3 MiB/s", true, 120, 40);
     shows("~5~", "t: all tensors");
     shows("~5t~", "t: ternary ones only");
     shows("~2\r~", "where each rank's step goes");
