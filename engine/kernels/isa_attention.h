@@ -66,7 +66,21 @@ static void small(const small_product *p, size_t diagonal) {
     }
 }
 
-/* lanes of vector [i, i + VL) inside [a, b), else zero; whole vectors pass untouched */
+/* the depth are keys, of which row r sees the first `diagonal` + r + 1: a tile goes only as deep as its last row */
+static void small_deep(const small_product *p, size_t diagonal) {
+    size_t tiles = (p->rows + MR - 1) / MR;
+    for (size_t t = 0; t < tiles; t++) {
+        size_t r0 = p->rows * t / tiles, r1 = p->rows * (t + 1) / tiles;
+        small_product rows = *p;
+        rows.a += r0 * p->lda;
+        rows.c += r0 * p->ldc;
+        rows.rows = r1 - r0;
+        rows.groups = least(p->groups, (diagonal + r1 + p->f->group - 1) / p->f->group);
+        small(&rows, SIZE_MAX);
+    }
+}
+
+/* lanes of vector [i, i + VL) inside [a, b), else zero */
 BT_INLINE vf inside(vf v, size_t i, size_t a, size_t b) {
     if (i >= a && i + VL <= b) return v;
     if (i >= b || i + VL <= a) return v_set(0);
@@ -74,26 +88,91 @@ BT_INLINE vf inside(vf v, size_t i, size_t a, size_t b) {
     return i < a ? v_where_n(v_set(0), v, a - i) : v;
 }
 
-/* exp(row - max) over [a, b), zero elsewhere in [0, n); returns the sum, and the maximum */
-static double softmax_row(float *row, size_t a, size_t b, size_t n, float *max) {
-    vf top = v_set(-INFINITY), sum = v_set(0);
-    for (size_t i = a; i < b; i += VL) {
-        size_t have = least(VL, b - i);
-        top = v_max(top, have == VL ? v_load(row + i) : v_where_n(v_load_n(row + i, have), top, have));
+/* ---- scores, in powers of two ---------------------------------------------------------------------------------------- */
+#define LOG2_E 1.44269504088896340736
+#define LN_2 0.69314718055994530942
+
+static float row_most(const float *row, size_t a, size_t b) {
+    vf top = v_set(-INFINITY), top2 = top;
+    size_t i = a;
+    for (; i + 2 * VL <= b; i += 2 * VL) {
+        top = v_max(top, v_load(row + i));
+        top2 = v_max(top2, v_load(row + i + VL));
     }
-    vf m = v_set(*max = v_hmax(top));
-    for (size_t i = 0; i < n; i += VL) {
-        if (i >= b || i + VL <= a) {
-            v_store(row + i, v_set(0));
-            continue;
-        }
-        vf e = inside(v_exp(v_sub(v_load(row + i), m)), i, a, b);
-        sum = v_add(sum, e);
-        v_store(row + i, e);
-    }
-    return (double)v_hsum(sum);
+    for (; i < b; i += VL) top = v_max(top, i + VL <= b ? v_load(row + i) : v_where_n(v_load_n(row + i, b - i), top, b - i));
+    return v_hmax(v_max(top, top2));
 }
 
+/* 2^(row - max) over [a, b), zero elsewhere in [0, n), as an A row; returns the sum, and the maximum */
+BT_INLINE float softmax_row(uint32_t *dst, const float *row, size_t a, size_t b, size_t n, float *max, const bt_prec prec) {
+    vf sum[2] = {v_set(0), v_set(0)}, m = v_set(*max = row_most(row, a, b));
+    for (size_t i = 0; i < n; i += NR) {
+        vf e[2] = {v_set(0), v_set(0)};
+        if (i < b && i + NR > a) {
+            BT_UNROLL for (size_t h = 0; h < 2; h++) e[h] = v_exp2(v_sub(v_load(row + i + h * VL), m));
+            if (i < a || i + NR > b) BT_UNROLL for (size_t h = 0; h < 2; h++) e[h] = inside(e[h], i + h * VL, a, b);
+            BT_UNROLL for (size_t h = 0; h < 2; h++) sum[h] = v_add(sum[h], e[h]);
+        }
+        a_put(dst, i, e, prec);
+    }
+    return v_hsum(v_add(sum[0], sum[1]));
+}
+static float softmax_put(uint32_t *dst, const float *row, size_t a, size_t b, size_t n, float *max, bt_prec prec) {
+    if (prec == BT_PREC_BF16) return softmax_row(dst, row, a, b, n, max, BT_PREC_BF16);
+    if (prec == BT_PREC_FP16) return softmax_row(dst, row, a, b, n, max, BT_PREC_FP16);
+    return softmax_row(dst, row, a, b, n, max, BT_PREC_FP32);
+}
+
+/* a block of `rows` queries from t by keys j .. j+n */
+typedef struct scores {
+    const bt_attn_shape *shape;
+    size_t t, j, rows, n;
+    const float *s, *dp;                        /* (TQ, KB): scores in powers of two, dP; columns beyond n hold anything */
+    const float *lse, *delta;                   /* of query t */
+    uint32_t *sa, *sb, *pb;                     /* dS as A rows of ld_a; dS and P as B panels of TQ rows */
+    size_t ld_a;
+} scores;
+
+/* keys c .. c+NR of query i: P = 2^(s - lse), dS = scale P (dP - delta); zeros where it sees none of them */
+BT_INLINE void score(const scores *k, size_t i, size_t c, vf p[2], vf ds[2]) {
+    size_t low = first_key(k->shape, k->t + i), a = low > k->j ? low - k->j : 0, b = i < k->rows ? least(k->n, k->t + i + 1 - k->j) : 0;
+    p[0] = p[1] = ds[0] = ds[1] = v_set(0);
+    if (c >= b || c + NR <= a) return;
+    vf l = v_set(k->lse[i] * (float)LOG2_E), d = v_set(k->delta[i]), scale = v_set(k->shape->scale);
+    BT_UNROLL for (size_t h = 0; h < 2; h++) {
+        size_t at = i * KB + c + h * VL;
+        p[h] = v_exp2(v_sub(v_load(k->s + at), l));
+        ds[h] = v_mul(v_mul(p[h], scale), v_sub(v_load(k->dp + at), d));
+    }
+    if (c >= a && c + NR <= b) return;
+    BT_UNROLL for (size_t h = 0; h < 2; h++) {
+        p[h] = inside(p[h], c + h * VL, a, b);
+        ds[h] = inside(ds[h], c + h * VL, a, b);
+    }
+}
+
+BT_INLINE void score_block(const scores *k, const bt_prec prec) {
+    const size_t g = prec == BT_PREC_BF16 ? 2 : 1;
+    for (size_t i = 0; i < k->rows; i += g) {
+        for (size_t c = 0; c < k->n; c += NR) {
+            size_t at = c * (TQ / g) + i / g * NR;
+            vf p[2][2], ds[2][2];
+            BT_UNROLL for (size_t r = 0; r < g; r++) {
+                score(k, i + r, c, p[r], ds[r]);
+                a_put(k->sa + (i + r) * k->ld_a, c, ds[r], prec);
+            }
+            b_put(k->sb + at, ds[0], ds[1], prec);
+            b_put(k->pb + at, p[0], p[1], prec);
+        }
+    }
+}
+static void score_put(const scores *k, bt_prec prec) {
+    if (prec == BT_PREC_BF16) score_block(k, BT_PREC_BF16);
+    else if (prec == BT_PREC_FP16) score_block(k, BT_PREC_FP16);
+    else score_block(k, BT_PREC_FP32);
+}
+
+/* ---- slots ----------------------------------------------------------------------------------------------------------- */
 static void attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v, const bt_attn_shape *s, size_t t0, size_t t1,
                      bt_prec prec, void *scratch) {
     const form *f = form_of(prec);
@@ -111,37 +190,17 @@ static void attn_fwd(float *o, float *lse, const float *q, const float *k, const
     for (size_t t = t0; t < t1; t += TQ) {
         size_t rows = least(TQ, t1 - t), from = first_key(s, t) / NR * NR, n = up(t + rows, NR) - from;
         f->a_rows(qa, dg, q + t * s->ldq, s->ldq, rows, s->D);
-        small_product qk = {f, qa, kt + from * dg, dg, dg * NR, rows, n, dg, sc, s->scale, n, 0};
+        small_product qk = {f, qa, kt + from * dg, dg, dg * NR, rows, n, dg, sc, s->scale * (float)LOG2_E, n, 0};
         small(&qk, t - from);
         float inv[TQ];
         for (size_t i = 0; i < rows; i++) {
-            float top;
-            double sum = softmax_row(sc + i * n, first_key(s, t + i) - from, t + i + 1 - from, n, &top);
-            inv[i] = (float)(1.0 / sum);
-            lse[t + i] = (float)((double)top + log(sum));
+            float top, sum = softmax_put(pa + i * ld_p, sc + i * n, first_key(s, t + i) - from, t + i + 1 - from, n, &top, f->prec);
+            inv[i] = 1.0f / sum;
+            lse[t + i] = (float)((double)top * LN_2 + log((double)sum));
         }
-        f->a_rows(pa, ld_p, sc, n, rows, n);
-        size_t tiles = (rows + MR - 1) / MR;
-        for (size_t i = 0; i < tiles; i++) {                        /* a tile of queries goes only as deep as its last one */
-            size_t r0 = rows * i / tiles, r1 = rows * (i + 1) / tiles, depth = up(t + r1 - from, 2) / g;
-            small_product pv = {f, pa + r0 * ld_p, vb + from / g * NR, ld_p, kg * NR, r1 - r0, s->D, depth, o + (t + r0) * s->ldo, 1, s->ldo, 0};
-            small(&pv, SIZE_MAX);
-        }
+        small_product pv = {f, pa, vb + from / g * NR, ld_p, kg * NR, rows, s->D, n / g, o + t * s->ldo, 1, s->ldo, 0};
+        small_deep(&pv, t - from);
         for (size_t i = 0; i < rows; i++) rows_scale(o + (t + i) * s->ldo, inv[i], s->D);
-    }
-}
-
-/* p: S -> P; ds: dP -> dS; both (rows, KB), the first n keys, row i valid on [a, b) */
-static void score_row(float *p, float *ds, float lse, float delta, float scale, size_t a, size_t b, size_t n) {
-    vf l = v_set(lse), d = v_set(delta), c = v_set(scale);
-    for (size_t i = 0; i < n; i += VL) {
-        vf e = v_set(0), x = e;
-        if (i < b && i + VL > a) {
-            e = inside(v_exp(v_sub(v_load(p + i), l)), i, a, b);
-            x = inside(v_mul(v_mul(e, c), v_sub(v_load(ds + i), d)), i, a, b);
-        }
-        v_store(p + i, e);
-        v_store(ds + i, x);
     }
 }
 
@@ -182,25 +241,21 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const f
         memset(dvt, 0, D * KB * sizeof *dvt);
         for (size_t t = j / TQ * TQ; t < last; t += TQ) {           /* KB is a multiple of TQ: t >= j */
             size_t rows = least(TQ, T - t), n = least(keys, t + rows - j), n_pad = up(n, NR), tg = (rows + g - 1) / g;
-            small_product qk = {f, qa + t * dg, kt, dg, dg * NR, rows, n_pad, dg, p, s->scale, KB, 0};
+            small_product qk = {f, qa + t * dg, kt, dg, dg * NR, rows, n_pad, dg, p, s->scale * (float)LOG2_E, KB, 0};
             small_product gv = {f, ga + t * dg, vt, dg, dg * NR, rows, n_pad, dg, ds, 1, KB, 0};
             small(&qk, t - j);
             small(&gv, t - j);
-            for (size_t i = 0; i < rows; i++) {
-                size_t low = first_key(s, t + i), a = low > j ? low - j : 0, b = least(n, t + i + 1 - j);
-                score_row(p + i * KB, ds + i * KB, lse[t + i], delta[t + i], s->scale, least(a, b), b, n_pad);
-            }
-            f->a_rows(sa, ld_s, ds, KB, rows, n);
+            scores here = {s, t, j, rows, n, p, ds, lse + t, delta + t, sa, sb, pb, ld_s};
+            score_put(&here, f->prec);
             small_product sk = {f, sa, kb, ld_s, KB / g * NR, rows, D, (n + g - 1) / g, dq + t * s->ldq, 1, s->ldq, 1};
-            small(&sk, SIZE_MAX);
-            for (size_t c = 0; c < n; c += NR) {
-                f->b_rows(sb + c * (TQ / g), ds + c, KB, least(NR, n - c), rows);
-                f->b_rows(pb + c * (TQ / g), p + c, KB, least(NR, n - c), rows);
+            small_deep(&sk, t - j);
+            for (size_t c = 0; c < n; c += NR) {                    /* a panel of keys is seen from its own first query on */
+                size_t skip = j + c > t ? (j + c - t) / g : 0, at = c * (TQ / g) + skip * NR;
+                small_product qs = {f, qt + t / g + skip, sb + at, ld_t, 0, D, least(NR, n - c), tg - skip, dkt + c, 1, KB, 1};
+                small_product gp = {f, gt + t / g + skip, pb + at, ld_t, 0, D, least(NR, n - c), tg - skip, dvt + c, 1, KB, 1};
+                small(&qs, SIZE_MAX);
+                small(&gp, SIZE_MAX);
             }
-            small_product qs = {f, qt + t / g, sb, ld_t, TQ / g * NR, D, n, tg, dkt, 1, KB, 1};
-            small_product gp = {f, gt + t / g, pb, ld_t, TQ / g * NR, D, n, tg, dvt, 1, KB, 1};
-            small(&qs, SIZE_MAX);
-            small(&gp, SIZE_MAX);
         }
         add_transposed(dk + j * s->ldk, s->ldk, dkt, D, keys, p);
         add_transposed(dv + j * s->ldv, s->ldv, dvt, D, keys, p);

@@ -162,6 +162,15 @@ BT_INLINE void transpose(vi r[VL]) {
     BT_UNROLL for (int i = 0; i < VL; i++) r[i] = vi_bits(f[i]);
 }
 
+/* NR values that are at hand: columns k.. of A row `dst`; a group of a B panel */
+BT_INLINE void a_put(uint32_t *dst, size_t k, const vf x[2], const bt_prec prec) {
+    BT_UNROLL for (int h = 0; h < 2; h++) v_store((float *)(void *)(dst + k) + h * VL, rounded(x[h], prec));
+}
+BT_INLINE void b_put(uint32_t *dst, const vf x[2], const vf next[2], const bt_prec prec) {
+    (void)next;
+    a_put(dst, 0, x, prec);
+}
+
 static void a_rows_f32(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows, size_t k) {
     for (size_t i = 0; i < rows; i++) memcpy(dst + i * ld, src + i * lds, k * 4);
 }
@@ -241,8 +250,8 @@ static void b_codes_f32(uint32_t *dst, const uint8_t *fours, size_t k) {
     }
 }
 
-static const form form_f32 = {1, a_rows_f32, a_cols_f32, b_rows_f32, b_cols_f32, b_i8_f32, b_codes_f32, run_f32};
-static const form form_half = {1, a_rows_half, a_cols_half, b_rows_half, b_cols_half, b_i8_f32, b_codes_f32, run_f32};
+static const form form_f32 = {1, BT_PREC_FP32, a_rows_f32, a_cols_f32, b_rows_f32, b_cols_f32, b_i8_f32, b_codes_f32, run_f32};
+static const form form_half = {1, BT_PREC_FP16, a_rows_half, a_cols_half, b_rows_half, b_cols_half, b_i8_f32, b_codes_f32, run_f32};
 static const form *form_of(bt_prec prec) { return prec == BT_PREC_FP16 ? &form_half : &form_f32; }
 
 #endif

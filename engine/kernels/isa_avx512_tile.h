@@ -49,71 +49,97 @@ BT_INLINE vf load_tail(const float *p, size_t have) {               /* min(have,
 }
 
 /* ---- register tiles -------------------------------------------------------------------------------------------------- */
+/* Fourteen rows of A from seven registers: every fifth row has a pointer, the rows between are reached by 1, 2, 4 and 3 times lda. Left
+ * to itself the compiler keeps fourteen offsets, and fetches some of them from vector registers within the loop. */
+typedef struct a_walk { const char *at[3]; size_t ld, ld3; } a_walk;
+BT_INLINE a_walk walk_from(const void *a, size_t ld_bytes, const int rows) {
+    a_walk w = {{a, (const char *)a + (rows > 5 ? 5 : 0) * ld_bytes, (const char *)a + (rows > 10 ? 10 : 0) * ld_bytes}, ld_bytes, 3 * ld_bytes};
+    __asm__("" : "+r"(w.at[1]), "+r"(w.at[2]), "+r"(w.ld3));
+    return w;
+}
+BT_INLINE const void *walk_row(const a_walk *w, const int i) {
+    const char *p = w->at[i / 5];
+    return i % 5 == 3 ? p + w->ld3 : p + (size_t)(i % 5) * w->ld;
+}
+BT_INLINE void walk_on(a_walk *w) { BT_UNROLL for (int i = 0; i < 3; i++) w->at[i] += 4; }
+
 BT_INLINE __mmask16 columns(size_t cols, int half) {                /* of 16 * half .. 16 * half + 15, those below cols */
     size_t from = (size_t)half * 16;
     return cols >= from + 16 ? 0xffff : cols > from ? v_first(cols - from) : 0;
 }
 
-BT_INLINE void tile_store(const tile_out *o, int i, int j, __m512 v) {
+/* whole: all columns are there, and stores need no mask */
+BT_INLINE void tile_store(const tile_out *o, int i, int j, __m512 v, const int whole) {
     float *p = o->c + (size_t)i * o->ldc + j * 16;
-    __mmask16 m = columns(o->cols, j);
+    __mmask16 m = whole ? 0xffff : columns(o->cols, j);
     v = _mm512_mul_ps(v, _mm512_set1_ps(o->alpha));
-    if (o->acc) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(m, p));
-    _mm512_mask_storeu_ps(p, m, v);
+    if (o->acc) v = _mm512_add_ps(v, whole ? _mm512_loadu_ps(p) : _mm512_maskz_loadu_ps(m, p));
+    if (whole) _mm512_storeu_ps(p, v);
+    else _mm512_mask_storeu_ps(p, m, v);
 }
+
+#define TILE_STORE(store, rows, acc)                                                                                        \
+    do {                                                                                                                    \
+        if (o->cols >= NR) BT_UNROLL for (int i = 0; i < (rows); i++) BT_UNROLL for (int j = 0; j < 2; j++) store(o, i, j, acc[i][j], 1);  \
+        else BT_UNROLL for (int i = 0; i < (rows); i++) BT_UNROLL for (int j = 0; j < 2; j++) store(o, i, j, acc[i][j], 0); \
+    } while (0)
 
 BT_INLINE void tile_f32(const int rows, const tile_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {
     __m512 acc[14][2];
     ask_for(o->c, o->ldc, (size_t)rows);
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_ps();
-    for (size_t g = 0; g < groups; g++, a++, b += NR) {
+    a_walk w = walk_from(a, 4 * lda, rows);
+    for (size_t g = 0; g < groups; g++, walk_on(&w), b += NR) {
         __m512 b0 = _mm512_castsi512_ps(dwords(b)), b1 = _mm512_castsi512_ps(dwords(b + 16));
         BT_UNROLL for (int i = 0; i < rows; i++) {
-            __m512 ai = _mm512_castsi512_ps(broadcast(a + (size_t)i * lda));
+            __m512 ai = _mm512_castsi512_ps(broadcast(walk_row(&w, i)));
             acc[i][0] = _mm512_fmadd_ps(ai, b0, acc[i][0]);
             acc[i][1] = _mm512_fmadd_ps(ai, b1, acc[i][1]);
         }
     }
-    BT_UNROLL for (int i = 0; i < rows; i++) BT_UNROLL for (int j = 0; j < 2; j++) tile_store(o, i, j, acc[i][j]);
+    TILE_STORE(tile_store, rows, acc);
 }
 
 BT_INLINE void tile_bf16(const int rows, const tile_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {
     __m512 acc[14][2];
     ask_for(o->c, o->ldc, (size_t)rows);
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_ps();
-    for (size_t g = 0; g < groups; g++, a++, b += NR) {
+    a_walk w = walk_from(a, 4 * lda, rows);
+    for (size_t g = 0; g < groups; g++, walk_on(&w), b += NR) {
         __m512i b0 = dwords(b), b1 = dwords(b + 16);
         BT_UNROLL for (int i = 0; i < rows; i++) {
-            __m512i ai = broadcast(a + (size_t)i * lda);
+            __m512i ai = broadcast(walk_row(&w, i));
             acc[i][0] = x_dpbf16(acc[i][0], ai, b0);
             acc[i][1] = x_dpbf16(acc[i][1], ai, b1);
         }
     }
-    BT_UNROLL for (int i = 0; i < rows; i++) BT_UNROLL for (int j = 0; j < 2; j++) tile_store(o, i, j, acc[i][j]);
+    TILE_STORE(tile_store, rows, acc);
 }
 
-BT_INLINE void tile_store_i8(const tile_i8_out *o, int i, int j, __m512i v) {
+BT_INLINE void tile_store_i8(const tile_i8_out *o, int i, int j, __m512i v, const int whole) {
     float *p = o->y + (size_t)i * o->ldy + j * 16;
-    __mmask16 m = columns(o->cols, j);
+    __mmask16 m = whole ? 0xffff : columns(o->cols, j);
     __m512 f = _mm512_cvtepi32_ps(_mm512_sub_epi32(v, _mm512_set1_epi32(o->sums[i])));
     f = _mm512_mul_ps(f, _mm512_set1_ps(o->dq[i] * o->scale));
-    if (o->acc) f = _mm512_add_ps(f, _mm512_maskz_loadu_ps(m, p));
-    _mm512_mask_storeu_ps(p, m, f);
+    if (o->acc) f = _mm512_add_ps(f, whole ? _mm512_loadu_ps(p) : _mm512_maskz_loadu_ps(m, p));
+    if (whole) _mm512_storeu_ps(p, f);
+    else _mm512_mask_storeu_ps(p, m, f);
 }
 
 BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b, size_t groups) {
     __m512i acc[14][2];
     ask_for(o->y, o->ldy, (size_t)rows);
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_si512();
-    for (size_t g = 0; g < groups; g++, b += 4 * NR) {
+    a_walk w = walk_from(a, lda, rows);
+    for (size_t g = 0; g < groups; g++, walk_on(&w), b += 4 * NR) {
         __m512i b0 = dwords(b), b1 = dwords(b + 64);
         BT_UNROLL for (int i = 0; i < rows; i++) {
-            __m512i ai = four(a + (size_t)i * lda + 4 * g);
+            __m512i ai = four(walk_row(&w, i));
             acc[i][0] = x_dpbusd(acc[i][0], b0, ai);
             acc[i][1] = x_dpbusd(acc[i][1], b1, ai);
         }
     }
-    BT_UNROLL for (int i = 0; i < rows; i++) BT_UNROLL for (int j = 0; j < 2; j++) tile_store_i8(o, i, j, acc[i][j]);
+    TILE_STORE(tile_store_i8, rows, acc);
 }
 
 /* Without VNNI: vpmaddubsw gives pairs within +-2*2*128 = 512, so 63 groups add up in 16 bits without saturating (32 used);
@@ -138,7 +164,7 @@ BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *
             total[i][j] = _mm512_add_epi32(total[i][j], _mm512_madd_epi16(acc[i][j], ones));
         }
     }
-    for (int i = 0; i < rows; i++) for (int j = 0; j < 2; j++) tile_store_i8(o, i, j, total[i][j]);
+    TILE_STORE(tile_store_i8, rows, total);
 }
 
 /* The same for any unsigned b: its even and odd bytes as 16-bit words, two vpmaddwd a group */
@@ -160,7 +186,7 @@ BT_INLINE void tile_words(const int rows, const tile_i8_out *o, const int8_t *a,
             }
         }
     }
-    BT_UNROLL for (int i = 0; i < rows; i++) BT_UNROLL for (int j = 0; j < 2; j++) tile_store_i8(o, i, j, acc[i][j]);
+    TILE_STORE(tile_store_i8, rows, acc);
 }
 
 /* one body per row count, so that every accumulator has a register */
@@ -232,6 +258,21 @@ BT_INLINE __m512i pair_bf16(__m512 lo, __m512 hi) {
     const __m512i zip = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3,
                                          18, 2, 17, 1, 16, 0);
     return _mm512_permutexvar_epi16(zip, x_pack_bf16(lo, hi));
+}
+
+/* NR values that are at hand: columns k.. of A row `dst`; a group of a B panel, with bf16 out of two rows */
+BT_INLINE void a_put(uint32_t *dst, size_t k, const vf x[2], const bt_prec prec) {
+    if (prec == BT_PREC_BF16) {
+        _mm512_storeu_si512(dst + k / 2, x_pack_bf16(x[0], x[1]));
+        return;
+    }
+    BT_UNROLL for (int h = 0; h < 2; h++) v_store((float *)(void *)(dst + k) + h * VL, rounded(x[h], prec));
+}
+BT_INLINE void b_put(uint32_t *dst, const vf x[2], const vf next[2], const bt_prec prec) {
+    BT_UNROLL for (int h = 0; h < 2; h++) {
+        if (prec == BT_PREC_BF16) _mm512_storeu_si512(dst + h * VL, pair_bf16(x[h], next[h]));
+        else v_store((float *)(void *)dst + h * VL, rounded(x[h], prec));
+    }
 }
 
 /* A form [rows][ld] from a row-major (rows, k) matrix */
@@ -381,9 +422,9 @@ static void b_codes_bf16(uint32_t *dst, const uint8_t *fours, size_t k) {
     }
 }
 
-static const form form_f32 = {1, a_rows_f32, a_cols_f32, b_rows_f32, b_cols_f32, b_i8_f32, b_codes_f32, TILE_F32};
-static const form form_bf16 = {2, a_rows_bf16, a_cols_bf16, b_rows_bf16, b_cols_bf16, b_i8_bf16, b_codes_bf16, TILE_BF16};
-static const form form_half = {1, a_rows_half, a_cols_half, b_rows_half, b_cols_half, b_i8_f32, b_codes_f32, TILE_F32};
+static const form form_f32 = {1, BT_PREC_FP32, a_rows_f32, a_cols_f32, b_rows_f32, b_cols_f32, b_i8_f32, b_codes_f32, TILE_F32};
+static const form form_bf16 = {2, BT_PREC_BF16, a_rows_bf16, a_cols_bf16, b_rows_bf16, b_cols_bf16, b_i8_bf16, b_codes_bf16, TILE_BF16};
+static const form form_half = {1, BT_PREC_FP16, a_rows_half, a_cols_half, b_rows_half, b_cols_half, b_i8_f32, b_codes_f32, TILE_F32};
 static const form *form_of(bt_prec prec) {
     if (prec == BT_PREC_FP16) return &form_half;
     return prec == BT_PREC_BF16 && bt_cpu_get()->avx512_bf16 ? &form_bf16 : &form_f32;

@@ -172,14 +172,16 @@ enum { G_BYTES = IN_TILES ? G_ROWS * BT_GRAD_BLOCK : G_ROWS * G_LD };
 typedef struct grad_block {                     /* scratch: G_ROWS outputs of a block of tokens */
     int8_t *q;                                  /* (G_ROWS, tokens) */
     float *scale, *inv;                         /* (G_ROWS); inv in steps of 1/256 */
-    int32_t *sums;                              /* 128 times a row's sum; first its absmax as bits */
+    int32_t *sums;                              /* 128 times a row's sum */
+    float *strip;                               /* dy dq of the outputs at work, VL of all tokens by themselves: dy's rows may share a cache set */
 } grad_block;
-enum { G_PANEL = BT_GRAD_BLOCK * NR, G_LANES = (G_ROWS + 15) / 16 * 16, G_ALL = G_BYTES + 3 * G_LANES * 4 };
-static size_t grad_bytes(void) { return G_PANEL + G_DEPTH * G_ALL; }     /* a panel of xq, then the blocks */
+enum { G_STRIP = 4 * VL };                      /* outputs whose scales stay in registers */
+enum { G_PANEL = BT_GRAD_BLOCK * NR, G_COPY = G_STRIP * BT_GRAD_BLOCK * 4, G_LANES = (G_ROWS + 15) / 16 * 16, G_ALL = G_BYTES + 3 * G_LANES * 4 };
+static size_t grad_bytes(void) { return G_PANEL + G_COPY + G_DEPTH * G_ALL; }    /* a panel of xq, a strip of gradients, the blocks */
 static grad_block grad_block_of(void *scratch, size_t i) {
-    int8_t *q = (int8_t *)scratch + G_PANEL + i * G_ALL;
+    int8_t *q = (int8_t *)scratch + G_PANEL + G_COPY + i * G_ALL;
     float *f = (float *)(void *)(q + G_BYTES);
-    return (grad_block){q, f, f + G_LANES, (int32_t *)(void *)(f + 2 * G_LANES)};
+    return (grad_block){q, f, f + G_LANES, (int32_t *)(void *)(f + 2 * G_LANES), (float *)(void *)((int8_t *)scratch + G_PANEL)};
 }
 
 typedef struct grad_source {
@@ -190,41 +192,42 @@ typedef struct grad_source {
     uint32_t salt, first;                       /* first: the output's number in the tensor */
 } grad_source;
 
-enum { AHEAD = 4 * VL };                        /* floats of a row */
+enum { AHEAD = 8, G_PLANE = BT_GRAD_BLOCK * VL };       /* tokens asked for ahead */
 
-static void grad_scales(const grad_block *b, const grad_source *s) {
-    for (size_t j = 0; j < s->rows; j += VL) vi_store(b->sums + j, vi_set(BT_NOISE_LEAST));
+/* outputs j..j+cols, at most a strip: out of memory into the strip, and their scales */
+static void grad_scales(const grad_block *b, const grad_source *s, size_t j, size_t cols) {
+    vi top[4];
+    BT_UNROLL for (int h = 0; h < 4; h++) top[h] = vi_set(BT_NOISE_LEAST);
     for (size_t m = 0; m < s->tokens; m++) {
-        const float *row = s->dy + m * s->ld;
+        const float *row = s->dy + m * s->ld + j;
+        float *to = b->strip + m * VL;
         vf d = v_set(s->dq[m]);
-        size_t j = 0;
-        for (; j + VL <= s->rows; j += VL) {
-            _mm_prefetch((const char *)(row + j + 2 * s->ld), _MM_HINT_T0);
-            vi_store(b->sums + j, vi_max(vi_load(b->sums + j), magnitude(v_mul(v_load(row + j), d))));
+        BT_UNROLL for (size_t h = 0; h < G_STRIP; h += 16) _mm_prefetch((const char *)(row + AHEAD * s->ld + h), _MM_HINT_T0);
+        BT_UNROLL for (size_t h = 0; h < 4; h++) {
+            vf g = v_mul(cols == G_STRIP ? v_load(row + h * VL) : load_tail(row + h * VL, h * VL < cols ? cols - h * VL : 0), d);
+            v_store(to + h * G_PLANE, g);
+            top[h] = vi_max(top[h], magnitude(g));
         }
-        if (j < s->rows) vi_store(b->sums + j, vi_max(vi_load(b->sums + j), magnitude(v_mul(v_load_n(row + j, s->rows - j), d))));
     }
-    for (size_t j = 0; j < s->rows; j += VL) {
-        vf top = v_bits(vi_load(b->sums + j));
-        v_store(b->scale + j, v_div(top, v_set(127.0f)));
-        v_store(b->inv + j, v_mul(v_div(v_set(127.0f), top), v_set(256.0f)));
+    BT_UNROLL for (size_t h = 0; h < 4; h++) {
+        if (h * VL >= cols) break;
+        v_store(b->scale + j + h * VL, v_div(v_bits(top[h]), v_set(127.0f)));
+        v_store(b->inv + j + h * VL, v_mul(v_div(v_set(127.0f), v_bits(top[h])), v_set(256.0f)));
     }
 }
 
-/* 4 VL tokens from m of VL outputs from j; whole: all of them are there */
-BT_INLINE void grad_square(const grad_block *b, const grad_source *s, size_t j, size_t m, vi *sum, const int whole) {
+/* 4 VL tokens from m of VL outputs from j, whose gradients are in g; whole: all the tokens are there */
+BT_INLINE void grad_square(const grad_block *b, const grad_source *s, const float *g, size_t j, size_t m, vi *sum, const int whole) {
     size_t have = least(VL, s->rows - j);
     vf inv = v_load(b->inv + j);
     vi t[VL], lane = vi_mul(vi_add(vi_lanes(), vi_set(s->first + (uint32_t)j)), vi_set(BT_NOISE_LANE));
     BT_UNROLL for (size_t i = 0; i < VL; i++) {
-        size_t at = m + 4 * i;
-        vi words = noise_words(vi_add(lane, vi_set((whole || at < s->tokens ? s->keys[at] : 0) ^ s->salt)));
+        size_t token = m + 4 * i;
+        vi words = noise_words(vi_add(lane, vi_set((whole || token < s->tokens ? s->keys[token] : 0) ^ s->salt)));
         t[i] = vi_set(0);
         BT_UNROLL for (size_t r = 0; r < 4; r++) {
-            if (whole || at + r < s->tokens) {
-                const float *p = s->dy + (at + r) * s->ld + j;
-                vf g = v_mul(whole ? v_load(p) : load_tail(p, have), v_set(s->dq[at + r]));
-                vi q = NOISE_ROUND(v_mul(g, inv), words, (int)r);
+            if (whole || token + r < s->tokens) {
+                vi q = NOISE_ROUND(v_mul(v_load(g + (token + r) * VL), inv), words, (int)r);
                 *sum = vi_add(*sum, q);
                 t[i] = vi_or(t[i], vi_sll(vi_and(q, vi_set(255)), 8 * (int)r));
             }
@@ -234,21 +237,20 @@ BT_INLINE void grad_square(const grad_block *b, const grad_source *s, size_t j, 
     for (size_t i = 0; i < have; i++) vi_store(b->q + (j + i) * G_LD + (IN_TILES ? m / I8_CHUNK * G_STEP + m % I8_CHUNK : m), t[i]);
 }
 
-/* Squares along a row first: lines of dy come in the order they lie, the next ones asked for ahead (a column at a time would
- * meet each line of a power-of-two stride in the same few sets of the cache). */
 static void grad_columns(const grad_block *b, const grad_source *s) {
-    grad_scales(b, s);
-    for (size_t j = 0; j < s->rows; j += VL) vi_store(b->sums + j, vi_set(0));
-    for (size_t m = 0; m < s->tokens; m += 4 * VL) {
-        for (size_t j = 0; j < s->rows; j += VL) {
-            vi sum = vi_load(b->sums + j);
-            for (size_t i = 0; i < 4 * VL && m + i < s->tokens; i++) _mm_prefetch((const char *)(s->dy + (m + i) * s->ld + j + AHEAD), _MM_HINT_T0);
-            if (j + VL <= s->rows && m + 4 * VL <= s->tokens) grad_square(b, s, j, m, &sum, 1);
-            else grad_square(b, s, j, m, &sum, 0);
-            vi_store(b->sums + j, sum);
+    for (size_t j = 0; j < s->rows; j += G_STRIP) {
+        size_t cols = least(G_STRIP, s->rows - j);
+        grad_scales(b, s, j, cols);
+        for (size_t at = 0; at < cols; at += VL) {
+            const float *g = b->strip + at / VL * G_PLANE;
+            vi sum = vi_set(0);
+            for (size_t m = 0; m < s->tokens; m += 4 * VL) {
+                if (m + 4 * VL <= s->tokens) grad_square(b, s, g, j + at, m, &sum, 1);
+                else grad_square(b, s, g, j + at, m, &sum, 0);
+            }
+            vi_store(b->sums + j + at, vi_sll(sum, 7));
         }
     }
-    for (size_t j = 0; j < s->rows; j += VL) vi_store(b->sums + j, vi_sll(vi_load(b->sums + j), 7));
 }
 
 /* the blocks of tokens from m, outputs n..n+rows */
@@ -275,9 +277,10 @@ static void dw8_span(float *dw, size_t K, const grad_span *s, const int8_t *xq, 
 static void prod_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, size_t n0,
                           size_t n1, const bt_noise *noise, void *scratch) {
     (void)N;
+    size_t spans = (n1 - n0 + G_ROWS - 1) / G_ROWS, each = spans ? up((n1 - n0 + spans - 1) / spans, 32) : 0;      /* even runs of outputs */
     for (size_t m = 0; m < M; m += G_DEPTH * BT_GRAD_BLOCK) {
-        for (size_t n = n0; n < n1; n += G_ROWS) {
-            grad_span span = {m, least(G_DEPTH * BT_GRAD_BLOCK, M - m), n, least(G_ROWS, n1 - n)};
+        for (size_t n = n0; n < n1; n += each) {
+            grad_span span = {m, least(G_DEPTH * BT_GRAD_BLOCK, M - m), n, least(each, n1 - n)};
             for (size_t at = 0; at < span.tokens; at += BT_GRAD_BLOCK) {
                 grad_block b = grad_block_of(scratch, at / BT_GRAD_BLOCK);
                 grad_source s = {dy + (m + at) * lddy + n, lddy, least(BT_GRAD_BLOCK, span.tokens - at), span.rows, dq + m + at, noise->rows + m + at,

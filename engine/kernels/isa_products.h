@@ -138,8 +138,19 @@ static void interleave4(uint8_t *dst, const int8_t *src, size_t ld, size_t rows,
 #endif
 }
 
+/* four codes a dword: VL rows by VL dwords at a time, then dword by dword */
 static void pack_fwd_panel(uint8_t *dst, const int8_t *codes, size_t K, size_t rows) {
-    for (size_t g = 0; g < K / 4; g++) {
+    size_t whole = K / (4 * VL) * VL;
+    const vi ones = vi_set(0x01010101);
+    for (size_t j = 0; j < NR; j += VL) {
+        for (size_t g = 0; g < whole; g += VL) {
+            vi t[VL];
+            BT_UNROLL for (size_t i = 0; i < VL; i++) t[i] = vi_add8(j + i < rows ? vi_load(codes + (j + i) * K + 4 * g) : vi_set(0), ones);
+            transpose(t);
+            BT_UNROLL for (size_t i = 0; i < VL; i++) vi_store(dst + ((g + i) * NR + j) * 4, t[i]);
+        }
+    }
+    for (size_t g = whole; g < K / 4; g++) {
         for (size_t j = 0; j < NR; j++) {
             uint32_t w = 0;
             if (j < rows) memcpy(&w, codes + j * K + 4 * g, 4);

@@ -45,6 +45,7 @@ typedef void (*tile_i8_fn)(size_t rows, const tile_i8_out *o, const int8_t *a, s
 
 typedef struct form {                           /* one operand type */
     size_t group;                               /* elements of K in a dword */
+    bt_prec prec;                               /* as which they are rounded */
     /* A from a row-major (rows, k) matrix; from a (k, rows) matrix, its row j times scale[j] unless scale is NULL */
     void (*a_rows)(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows, size_t k);
     void (*a_cols)(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k);
@@ -65,6 +66,8 @@ BT_INLINE void ask_for(const float *c, size_t ldc, const size_t rows) {
         BT_UNROLL for (size_t j = 0; j < NR; j += 16) __asm__ volatile("prefetchw %0" ::"m"(c[i * ldc + j]));
     }
 }
+
+_Static_assert(NR == 2 * (int)VL, "a panel is two vectors wide");
 
 BT_INLINE vf rounded(vf v, const bt_prec prec) { return prec == BT_PREC_FP16 ? v_half(v) : v; }
 static inline void round_row(float *out, const float *in, size_t n) {

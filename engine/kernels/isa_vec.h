@@ -52,7 +52,10 @@ BT_INLINE vf v_pow2(vf x, vf n) { return _mm512_scalef_ps(x, n); }              
 BT_INLINE vf v_rint(vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 BT_INLINE vf v_half(vf a) { return _mm512_cvtph_ps(_mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)); }    /* rounded to fp16 */
 /* half to even, saturated to int8 */
-BT_INLINE void v_store_i8_n(int8_t *p, vf a, size_t n) { _mm512_mask_cvtsepi32_storeu_epi8(p, v_first(n), _mm512_cvtps_epi32(a)); }
+BT_INLINE void v_store_i8_n(int8_t *p, vf a, size_t n) {            /* whole vectors without a mask: bytes under one are slow on some processors */
+    if (n == VL) _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(a)));
+    else _mm512_mask_cvtsepi32_storeu_epi8(p, v_first(n), _mm512_cvtps_epi32(a));
+}
 BT_INLINE vf v_from_i8_n(const int8_t *p, size_t n) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(v_first(n), p)));
 }
@@ -63,6 +66,7 @@ BT_INLINE vi vi_load(const void *p) { return _mm512_loadu_si512(p); }
 BT_INLINE void vi_store(void *p, vi a) { _mm512_storeu_si512(p, a); }
 BT_INLINE vi vi_lanes(void) { return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
 BT_INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
+BT_INLINE vi vi_add8(vi a, vi b) { return _mm512_add_epi8(a, b); }
 BT_INLINE vi vi_mul(vi a, vi b) { return _mm512_mullo_epi32(a, b); }
 BT_INLINE vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
 BT_INLINE vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
@@ -79,7 +83,10 @@ BT_INLINE vi vi_bits(vf a) { return _mm512_castps_si512(a); }
 BT_INLINE vf v_bits(vi a) { return _mm512_castsi512_ps(a); }
 BT_INLINE int32_t vi_hsum(vi a) { return _mm512_reduce_add_epi32(a); }
 BT_INLINE int32_t vi_hmax(vi a) { return _mm512_reduce_max_epi32(a); }
-BT_INLINE void vi_store_i8_n(int8_t *p, vi a, size_t n) { _mm512_mask_cvtepi32_storeu_epi8(p, v_first(n), a); }
+BT_INLINE void vi_store_i8_n(int8_t *p, vi a, size_t n) {
+    if (n == VL) _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(a));
+    else _mm512_mask_cvtepi32_storeu_epi8(p, v_first(n), a);
+}
 
 #else
 enum { VL = 8 };
@@ -141,6 +148,7 @@ BT_INLINE vi vi_load(const void *p) { return bytes32(p); }
 BT_INLINE void vi_store(void *p, vi a) { _mm256_storeu_si256((__m256i *)p, a); }
 BT_INLINE vi vi_lanes(void) { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7); }
 BT_INLINE vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
+BT_INLINE vi vi_add8(vi a, vi b) { return _mm256_add_epi8(a, b); }
 BT_INLINE vi vi_mul(vi a, vi b) { return _mm256_mullo_epi32(a, b); }
 BT_INLINE vi vi_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }
 BT_INLINE vi vi_and(vi a, vi b) { return _mm256_and_si256(a, b); }
@@ -188,6 +196,19 @@ BT_INLINE vf v_exp(vf x) {
     p = v_fma(p, f, v_set(1.6666665459e-1f));
     p = v_fma(p, f, v_set(5.0000001201e-1f));
     p = v_fma(p, v_mul(f, f), v_add(f, v_set(1.0f)));
+    return v_pow2(p, n);
+}
+
+/* 2^x, relative error below 2e-7 for x in [-126, 127], where arguments are clamped: the attention's exp, whose scores come in powers
+ * of two. Minimax on [-1/2, 1/2] */
+BT_INLINE vf v_exp2(vf x) {
+    x = v_min(v_max(x, v_set(-126.0f)), v_set(127.0f));
+    vf n = v_rint(x), f = v_sub(x, n);
+    vf p = v_fma(v_set(1.327647196e-3f), f, v_set(9.675541503e-3f));
+    p = v_fma(p, f, v_set(5.550713275e-2f));
+    p = v_fma(p, f, v_set(2.402211972e-1f));
+    p = v_fma(p, f, v_set(6.931469671e-1f));
+    p = v_fma(p, f, v_set(1.000000072f));
     return v_pow2(p, n);
 }
 

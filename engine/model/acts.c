@@ -64,4 +64,5 @@ void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, siz
     i++;
 #include "engine/model/acts.def"
 #undef BT_ACTV
+    if (!a->x_mid) a->x_mid = a->x;
 }

@@ -20,7 +20,9 @@
 #include "engine/kernels/ops.h"
 #include "engine/model/net.h"
 
-enum { CUT_ROWS = 64 };                        /* of a thread: a tree's terms of so many rows stay in L2. Int8 products only: the others unpack weights per call */
+/* Int8 products only (the others unpack weights per call): a thread takes a block of rows through all terms before the next. Of a tree's
+ * terms so many rows stay in L2; without a tree it is dx alone, in bytes. */
+enum { CUT_ROWS = 64, DX_BYTES = 7 << 16 };
 
 typedef struct dx_job { bt_model *m; const bt_dx_term *terms; size_t n, r0, rows; } dx_job;
 
@@ -53,10 +55,11 @@ static void dx_tree(const dx_job *j, size_t first, size_t n, size_t cuts, float 
 static size_t cuts_of(const bt_model *m) { return m->split ? m->split->cuts : 1; }
 
 void bt_net_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t M) {
-    size_t cuts = cuts_of(m), block = cuts > 1 && m->noise_rows ? CUT_ROWS * (size_t)bt_threads_count() : M;
+    size_t cuts = cuts_of(m), C = (size_t)m->setup.cfg.C, rows = cuts > 1 || C * sizeof(float) > DX_BYTES / CUT_ROWS ? CUT_ROWS : DX_BYTES / (C * sizeof(float)) / 32 * 32;
+    size_t block = m->noise_rows ? rows * (size_t)bt_threads_count() : M;
     for (size_t r0 = 0; r0 < M; r0 += block) {
         dx_job j = {m, terms, n, r0, M - r0 < block ? M - r0 : block};
-        dx_tree(&j, 0, cuts, cuts, m->layers[0].a.dxn + r0 * (size_t)m->setup.cfg.C, m->split ? m->split->spare : NULL);
+        dx_tree(&j, 0, cuts, cuts, m->layers[0].a.dxn + r0 * C, m->split ? m->split->spare : NULL);
     }
 }
 

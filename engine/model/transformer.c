@@ -190,7 +190,7 @@ static void ffn_backward(const backward *p, bt_layer *l) {
         fetch(m, y.gate, a->gate_kept ? a->gate_kept + r0 * F : NULL, rows * F);
         fetch(m, y.up, a->up_kept ? a->up_kept + r0 * F : NULL, rows * F);
         bt_linear_dx(&l->down, 0, dhn, dx + r0 * C, r0, rows, p->prec, 0);
-        bt_op_glu(a->h, y.gate, y.up, c->act, rows * F);
+        if (l->down_in.normed || !l->down_in.tern) bt_op_glu(a->h, y.gate, y.up, c->act, rows * F);      /* who reads h again */
         bt_site_restore(&l->down_in, a->h, r0, rows);
         if (l->down_in.normed) bt_site_bwd(&l->down_in, a->dh, dhn, a->h, r0, rows, 0);
         bt_op_glu_bwd(dgate + r0 * F, dup + r0 * F, a->dh, y.gate, y.up, c->act, rows * F);
