@@ -14,7 +14,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/metric.h"
 
-static const int64_t DRAW_NS = 200000000, LINE_NS = 10000000000;
+static const int64_t DRAW_NS = 200000000, LINE_NS = 10000000000, RATE_NS = 250000000;
 enum { RATES = 32 };
 
 struct bt_live {
@@ -25,11 +25,12 @@ struct bt_live {
     bool keys, raw;                     /* stdin too, and it is ours */
     bool shown;                         /* the rewriting line stands there */
     bool dirty;                         /* a step came since it was drawn */
-    int64_t drawn_ns, line_ns, step_ns;
+    int64_t drawn_ns, line_ns;
+    int64_t rate_ns, rate_step;         /* where the newest rate ends; small steps come many at once */
     int64_t step, first_step;           /* newest and first of this attempt, -1 none */
     int64_t printed_step;
     double loss, val_loss, tokens_per_s, step_ms, lr, loss_scale;
-    double rate[RATES];                 /* seconds between steps, newest last in ring order */
+    double rate[RATES];                 /* seconds a step, over RATE_NS or a step; newest last in ring order */
     int n_rates, at_rate;
     int slowest;                        /* rank whose busy time is largest, -1 unknown */
     double slow_frac;                   /* by how much above the median */
@@ -162,12 +163,16 @@ static void on_step(void *ctx, const bt_step_record *r) {
     bt_live *l = ctx;
     const int64_t now = bt_now_ns();
     greet(l);
-    if (l->step_ns && r->step > l->step && l->step >= 0) {
-        l->rate[l->at_rate] = (double)(now - l->step_ns) / 1e9 / (double)(r->step - l->step);
+    const bool first = l->rate_ns == 0 || r->step < l->rate_step;
+    if (!first && r->step > l->rate_step && now - l->rate_ns >= RATE_NS) {
+        l->rate[l->at_rate] = (double)(now - l->rate_ns) / 1e9 / (double)(r->step - l->rate_step);
         l->at_rate = (l->at_rate + 1) % RATES;
         if (l->n_rates < RATES) l->n_rates++;
     }
-    l->step_ns = now;
+    if (first || now - l->rate_ns >= RATE_NS) {
+        l->rate_ns = now;
+        l->rate_step = r->step;
+    }
     l->step = r->step;
     l->loss = r->values[BT_MS_LOSS];
     /* on a terminal the eye wants the trend, in a log the value of the step */
@@ -207,7 +212,7 @@ static void on_attempt(void *ctx, int attempt, int64_t from_step) {
     bt_live *l = ctx;
     (void)attempt;
     (void)from_step;
-    l->step_ns = 0;
+    l->rate_ns = 0;
 }
 
 static void on_tick(void *ctx, const bt_job_view *v) {
