@@ -4,7 +4,8 @@
  *     publisher       watches PRAGMA data_version, wakes sleeping streams; cuts requests that outlive their deadline
  *
  * A stream with nothing to say is suspended; its 15 s heartbeat and every commit resume it. All are resumed before the stop.
- * libmicrohttpd's own timeout is per inactivity, so a client sending a byte a second would stay: the reaper shuts its socket. */
+ * libmicrohttpd's own timeout is per inactivity, so a client sending a byte a second would stay: the reaper shuts its socket, also
+ * when it is the first line of a second request that never ends. */
 #include "web/web.h"
 
 #include <errno.h>
@@ -25,8 +26,7 @@
 #include "web/listen.h"
 
 enum { MAX_CONNECTIONS = 512, CROWD = 384, MAX_STREAMS = 32, HEADER_BYTES = 16384, BODY_MAX = 65536, IDLE_S = 10, WATCH_MS = 25, TICK_MS = 100 };
-#define DEADLINE_NS 5000000000          /* from the first byte of a connection's request to its end */
-#define HEARTBEAT_NS 15000000000
+static const int64_t deadline_ns = 5000000000, heartbeat_ns = 15000000000;
 
 typedef struct stream {                 /* an open event stream */
     bt_web *web;
@@ -42,8 +42,8 @@ typedef struct stream {                 /* an open event stream */
 
 typedef struct link {                   /* an accepted connection */
     int fd;
-    int64_t busy_since_ns;              /* 0: idle between requests, or a stream */
-    bool stream;
+    int64_t since_ns;                   /* when it was accepted, its request began or the one before ended */
+    bool idle, stream;                  /* idle: has not sent the first line of its next request */
     struct link *next, *prev;
 } link_t;
 
@@ -147,7 +147,7 @@ static ssize_t stream_read(void *ctx, uint64_t pos, char *buf, size_t max) {
         bt_text_clear(&s->out);
         s->sent = 0;
         if (bt_stream_since(w->api, s->run, &s->cursor, &s->out, &err) != BT_OK) return MHD_CONTENT_READER_END_WITH_ERROR;
-        if (s->out.len == 0 && now - s->last_ns >= HEARTBEAT_NS) bt_text_put(&s->out, ": hb\n\n");
+        if (s->out.len == 0 && now - s->last_ns >= w->cfg.heartbeat_ns) bt_text_put(&s->out, ": hb\n\n");
         if (s->out.len == 0) {
             pthread_mutex_lock(&w->lock);
             s->suspended = wakes == atomic_load(&w->wakes);
@@ -212,8 +212,7 @@ static enum MHD_Result open_stream(bt_web *w, struct MHD_Connection *c, const ch
     w->n_streams++;
     link_t *l = link_of(c);
     if (l) {
-        l->busy_since_ns = 0;                           /* a stream has no deadline */
-        l->stream = true;
+        l->stream = true;                               /* which has no deadline */
     }
     pthread_mutex_unlock(&w->lock);
     MHD_add_response_header(r, "Content-Type", "text/event-stream");
@@ -228,7 +227,7 @@ static void wake_streams(bt_web *w, bool all) {
     pthread_mutex_lock(&w->lock);
     if (all) atomic_fetch_add(&w->wakes, 1);
     for (stream *s = w->streams; s; s = s->next) {
-        if (s->suspended && (all || now - s->last_ns >= HEARTBEAT_NS)) {
+        if (s->suspended && (all || now - s->last_ns >= w->cfg.heartbeat_ns)) {
             s->suspended = false;
             MHD_resume_connection(s->conn);
         }
@@ -243,10 +242,9 @@ static void cut_late_requests(bt_web *w) {
     int kept = 0;
     pthread_mutex_lock(&w->lock);
     for (link_t *l = w->links; l; l = l->next) {
-        bool late = l->busy_since_ns && now - l->busy_since_ns > DEADLINE_NS;
-        if (!late && (l->stream || ++kept <= CROWD)) continue;
+        if (l->stream || (now - l->since_ns <= w->cfg.deadline_ns * (l->idle ? 2 : 1) && ++kept <= CROWD)) continue;
         shutdown(l->fd, SHUT_RDWR);
-        l->busy_since_ns = now;
+        l->since_ns = now;
     }
     pthread_mutex_unlock(&w->lock);
 }
@@ -403,7 +401,8 @@ static void completed(void *ctx, struct MHD_Connection *c, void **state, enum MH
     link_t *l = link_of(c);
     pthread_mutex_lock(&w->lock);
     if (l) {
-        l->busy_since_ns = 0;
+        l->since_ns = bt_now_ns();
+        l->idle = true;
         l->stream = false;
     }
     pthread_mutex_unlock(&w->lock);
@@ -415,7 +414,10 @@ static void *request_begins(void *ctx, const char *uri, struct MHD_Connection *c
     (void)uri;
     link_t *l = link_of(c);
     pthread_mutex_lock(&w->lock);
-    if (l && !l->busy_since_ns) l->busy_since_ns = bt_now_ns();
+    if (l && l->idle) {
+        l->since_ns = bt_now_ns();
+        l->idle = false;
+    }
     pthread_mutex_unlock(&w->lock);
     return NULL;
 }
@@ -427,7 +429,7 @@ static void connection_changed(void *ctx, struct MHD_Connection *c, void **socke
         link_t *l = calloc(1, sizeof *l);
         if (l) {
             l->fd = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-            l->busy_since_ns = bt_now_ns();
+            l->since_ns = bt_now_ns();
             l->next = w->links;
             if (w->links) w->links->prev = l;
             w->links = l;
@@ -460,6 +462,8 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
     bt_web *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(err, BT_NOMEM, "no memory for the dashboard");
     w->cfg = *cfg;
+    if (!w->cfg.heartbeat_ns) w->cfg.heartbeat_ns = heartbeat_ns;
+    if (!w->cfg.deadline_ns) w->cfg.deadline_ns = deadline_ns;
     w->listen_fd = -1;
     pthread_mutex_init(&w->lock, NULL);
     snprintf(w->store, sizeof w->store, "%s", cfg->store);

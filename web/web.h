@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "engine/base/status.h"
 
@@ -26,6 +27,8 @@ typedef struct bt_web_cfg {
     bool query;                     /* allow GET /api/v1/query: SQL, read-only, behind limits */
     const char *allow_hosts;        /* further Host names, separated by ',', or "" */
     const char *token;              /* 32 hex digits, or "" to make one */
+    int64_t heartbeat_ns;           /* of an event stream with nothing to say; 0: 15 s */
+    int64_t deadline_ns;            /* from the first byte of a request to its end; 0: 5 s */
 } bt_web_cfg;
 
 bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) BT_MUST_CHECK;

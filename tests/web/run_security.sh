@@ -95,8 +95,25 @@ want 406 "no gzip"            "$(req GET /assets/app.js)"
 want 501 "SQL that nobody enabled" "$(req GET '/api/v1/query?sql=SELECT+1' "$token")"
 want 401 "SQL without a token" "$(req GET '/api/v1/query?sql=SELECT+1')"
 # errors say what and how, and never what the client sent as markup or more of the machine than it needs
-a=$(req GET '/api/v1/runs/nobody/head' "$token")
-printf '%s' "$a" | grep -q '"error":{"code":"[a-z_]*","message":".*","hint":".*"}' || { echo "FAIL: shape of an error"; failed=1; }
+shape() { printf '%s' "$2" | grep -q '^{"error":{"code":"[a-z_]\+","message":"[^"]\+.*","hint":".\+"}}$' || { echo "FAIL: shape of the error $1: $(printf '%s' "$2" | tail -1)"; failed=1; }; }
+shape 400 "$(req GET '/api/v1/runs?limit=x' "$token")"
+shape 401 "$(req GET /api/v1/runs)"
+shape 403 "$(host=evil.example req GET /)"
+shape 404 "$(req GET /api/v1/runs/nobody/head "$token")"
+shape 404 "$(req GET /nothing "$token")"
+shape 405 "$(req PUT /api/v1/runs "$token\r\nContent-Length: 0")"
+shape 406 "$(req GET /assets/app.js)"
+shape 413 "$(ask "POST /api/v1/control HTTP/1.1\r\nHost: 127.0.0.1:$port\r\nConnection: close\r\n$token\r\nContent-Length: 4\r\n\r\nabcd")"
+shape 501 "$(req GET '/api/v1/query?sql=SELECT+1' "$token")"
+# beside the run, not in it: one thread answers, one watches the database, and both can only read it
+[ "$(ls "/proc/$pid/task" | wc -l)" -eq 3 ] || { echo "FAIL: $(ls "/proc/$pid/task" | wc -l) threads"; failed=1; }
+readers=0
+for fd in "/proc/$pid/fd/"*; do
+    [ "$(readlink "$fd")" = "$BITRAIN_STORE" ] || continue
+    readers=$((readers + 1))
+    [ $((8#$(sed -n 's/^flags:[^0-9]*//p' "/proc/$pid/fdinfo/${fd##*/}") & 3)) -eq 0 ] || { echo "FAIL: the server opened the database for writing"; failed=1; }
+done
+[ $readers -gt 0 ] || { echo "FAIL: the server holds no database: this test looks at nothing"; failed=1; }
 
 a=$(req GET / 'Accept-Encoding: gzip')
 want 200 "the page" "$a"

@@ -129,6 +129,14 @@ static void the_numbers_are_those_of_the_run(void **state) {
     j = bt_web_json(api, "/api/v1/query", NULL, "sql=SELECT steps FROM runs WHERE run = 'base'");
     assert_int_equal((int)num(j, "rows.0.0"), 300);
     json_decref(j);
+    j = bt_web_json(api, "/api/v1/query", NULL, "sql=WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 20000) SELECT x FROM c");
+    assert_int_equal((int)json_array_size(at(j, "rows")), 10000);
+    assert_true(json_is_true(at(j, "truncated")));
+    json_decref(j);
+    j = bt_web_json(api, "/api/v1/query", NULL, "sql=WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 9000) SELECT printf('%01000d', x) FROM c");
+    assert_true(json_array_size(at(j, "rows")) > 4000 && json_array_size(at(j, "rows")) < 4400);       /* 4 MiB */
+    assert_true(json_is_true(at(j, "truncated")));
+    json_decref(j);
     j = bt_web_json(api, "/api/v1/compare", NULL, "runs=base,other");
     assert_true(json_is_null(at(j, "levels.1.first_different_step")));
     assert_int_equal((int)num(j, "levels.1.common_steps"), 200);

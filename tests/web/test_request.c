@@ -1,11 +1,15 @@
 /* labels: web
  * What a request says and whether it may be answered: Host, Origin, token, arguments, run paths. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -55,6 +59,40 @@ static void tokens(void **state) {
         if (bt_req_token_ok(NULL, bad_cookie[i], t, 7)) fail_msg("Cookie '%s'", bad_cookie[i]);
     assert_false(bt_req_token_ok("Bearer wrong", "bitrain_7=0123456789abcdef0123456789abcdef", t, 7));     /* a wrong token is wrong */
     assert_false(bt_token_equal("", 0, t));
+}
+
+/* instructions that a child takes for one comparison, by stepping it through; -1: nobody may trace here */
+static long steps_of(const char *given, size_t n, const char *token) {
+    bool (*volatile equal)(const char *, size_t, const char *) = bt_token_equal;
+    int status;
+    long steps = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) _exit(9);
+        volatile bool kept = equal(given, n, token);
+        raise(SIGSTOP);
+        kept = equal(given, n, token);
+        raise(SIGSTOP);
+        _exit(kept);
+    }
+    if (waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) return -1;
+    do {
+        if (ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) != 0 || waitpid(child, &status, 0) != child) steps = -1;
+    } while (steps >= 0 && ++steps < 1000000 && WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    return steps;
+}
+
+/* how much of a guess is right does not show in what the comparison does */
+static void a_guess_learns_nothing_from_time(void **state) {
+    (void)state;
+    static const char t[] = "0123456789abcdef0123456789abcdef";
+    static const char *const guesses[] = {"0123456789abcdef0123456789abcdef", "x123456789abcdef0123456789abcdef", "0123456789abcdef0123456789abcdex", "01234567xxxxxxxxxxxxxxxxxxxxxxxx", "ffffffffffffffffffffffffffffffff"};
+    const long right = steps_of(guesses[0], 32, t);
+    if (right < 0) skip();
+    assert_true(right > 32 * 3);                               /* that it looked at each letter is seen */
+    for (size_t i = 1; i < sizeof guesses / sizeof guesses[0]; i++) assert_int_equal((int)steps_of(guesses[i], 32, t), (int)right);
 }
 
 static void run_paths(void **state) {
@@ -112,6 +150,6 @@ static void cursors(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(hosts), cmocka_unit_test(origins), cmocka_unit_test(tokens), cmocka_unit_test(run_paths), cmocka_unit_test(arguments), cmocka_unit_test(cursors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(hosts), cmocka_unit_test(origins), cmocka_unit_test(tokens), cmocka_unit_test(a_guess_learns_nothing_from_time), cmocka_unit_test(run_paths), cmocka_unit_test(arguments), cmocka_unit_test(cursors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,251 @@
+/* timeout: 60
+ * labels: web
+ * The server over its sockets: event streams that resume, keep alive and stay few; requests that outlive their deadline. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include "web/web.h"
+#include "web_test.h"
+
+static const char token[] = "0123456789abcdef0123456789abcdef";
+
+static bt_web *serve(const bt_tmp *t, int64_t heartbeat_ns, int64_t deadline_ns, bool control) {
+    bt_web *w = NULL;
+    OK(bt_web_start(&w, &(bt_web_cfg){.store = t->db, .host = "127.0.0.1", .socket = "", .token = token, .control = control, .heartbeat_ns = heartbeat_ns, .deadline_ns = deadline_ns}, err));
+    return w;
+}
+
+/* ---- a client ---- */
+
+typedef struct client { int fd; char text[1 << 16]; size_t n; } client;
+
+static void dial(client *c, const bt_web *w) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)bt_web_port(w)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct timeval limit = {.tv_sec = 20};
+    c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    c->n = 0;
+    c->text[0] = '\0';
+    setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    assert_int_equal(connect(c->fd, (struct sockaddr *)&at, sizeof at), 0);
+}
+
+static void say(const client *c, const char *text) { assert_int_equal(send(c->fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text)); }
+
+static void ask(client *c, const bt_web *w, const char *path, const char *more) {
+    char text[1024];
+    dial(c, w);
+    snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\n%s\r\n", path, bt_web_port(w), token, more);
+    say(c, text);
+}
+
+/* reads until the answer holds this word, after `from`; the place of the word */
+static const char *hear(client *c, size_t from, const char *word) {
+    const char *found;
+    while (!(found = strstr(c->text + from, word))) {
+        ssize_t k = recv(c->fd, c->text + c->n, sizeof c->text - c->n - 1, 0);
+        if (k <= 0) fail_msg("'%s' never came; what came was: %s", word, c->text);
+        c->n += (size_t)k;
+        c->text[c->n] = '\0';
+    }
+    return found;
+}
+
+static void hang_up(const client *c) { close(c->fd); }
+
+static int times(const char *text, const char *word) {
+    int n = 0;
+    for (; (text = strstr(text, word)); text++) n++;
+    return n;
+}
+
+/* 20 more steps of "live", as a second attempt */
+static void go_on(const bt_tmp *t) {
+    bt_writer *w = NULL;
+    int attempt;
+    bt_synth s = bt_synth_default("live");
+    OK(bt_writer_open(&w, t->db, 10, err));
+    OK(bt_writer_begin(w, &(bt_run_start){.name = "live", .reason = "resume", .argv = "bitrain train", .config_json = "{}", .host = "nodes", .user = "nobody", .build = "synth", .mpi = "none",
+                                          .out_dir = "/nowhere", .world_size = s.ranks, .seed = 1, .pid = 1, .resume = true, .from_step = 60, .started_us = s.start_us + 60000000}, &attempt, err));
+    bt_synth_attempt(&s, w, 60, 80, s.start_us + 60000000);
+    OK(bt_writer_flush(w, err));
+    bt_writer_close(w);
+}
+
+/* ---- event streams ---- */
+
+static const char *const live = "/api/v1/runs/live/stream";
+
+static void a_stream_says_what_is_new_and_goes_on_where_it_was(void **state) {
+    const bt_tmp *t = *state;
+    static client c, again;
+    char last[64], more[128];
+    bt_web_runs(t->db);
+    bt_web *w = serve(t, 50000000, 0, false);
+    ask(&c, w, live, "");
+    hear(&c, 0, "Content-Type: text/event-stream");
+    hear(&c, 0, "retry: 2000\n\n");
+    const char *id = hear(&c, 0, "id: 0.59.");
+    hear(&c, 0, "event: tick\ndata: {");
+    hear(&c, 0, "\"newest_step\":59");
+    hear(&c, 0, ": hb\n\n");                                   /* alive, nothing to say */
+    snprintf(last, sizeof last, "%.*s", (int)strcspn(id + 4, "\n"), id + 4);
+    hang_up(&c);
+    snprintf(more, sizeof more, "Last-Event-ID: %s\r\n", last);
+    ask(&again, w, live, more);                                /* the same place again: no news */
+    hear(&again, 0, ": hb\n\n");
+    assert_null(strstr(again.text, "event:"));
+    size_t before = again.n;
+    go_on(t);
+    hear(&again, before, "\"newest_step\":79");
+    hear(&again, before, "id: 1.79.");
+    hang_up(&again);
+    ask(&c, w, live, more);                                    /* back after a while: what was missed comes at once, as one state */
+    hear(&c, 0, "id: 1.79.");
+    hear(&c, 0, ": hb\n\n");
+    assert_int_equal(times(c.text, "event: tick"), 1);
+    hang_up(&c);
+    ask(&c, w, live, "Last-Event-ID: <script>\r\n");           /* nonsense: as if new */
+    hear(&c, 0, "event: tick");
+    bt_web_stop(w);                                            /* ends although a stream is open */
+    hang_up(&c);
+}
+
+static void who_is_far_behind_is_told_to_start_anew(void **state) {
+    const bt_tmp *t = *state;
+    static client c;
+    bt_synth s = bt_synth_default("long");
+    s.ranks = 1;
+    s.steps = 6000;
+    s.layers_every = 0;
+    OK(bt_synth_make(t->db, &s, err));
+    bt_web *w = serve(t, 0, 0, false);
+    ask(&c, w, "/api/v1/runs/long/stream", "Last-Event-ID: 0.10.1\r\n");
+    hear(&c, 0, "event: resync");
+    hear(&c, 0, "id: 0.5999.");
+    hang_up(&c);
+    ask(&c, w, "/api/v1/runs/long/stream", "Last-Event-ID: 0.5000.1\r\n");
+    hear(&c, 0, "event: tick");
+    hang_up(&c);
+    ask(&c, w, "/api/v1/runs/nobody/stream", "");
+    hear(&c, 0, "HTTP/1.1 404");
+    hear(&c, 0, "\"code\":\"run_not_found\"");
+    hang_up(&c);
+    bt_web_stop(w);
+}
+
+/* whoever reads slowly gets the newest state next, never a queue: one question yields one event, whatever was missed */
+static void what_was_missed_is_one_event(void **state) {
+    const bt_tmp *t = *state;
+    bt_api *api = NULL;
+    bt_cursor cursor;
+    bt_text out;
+    bt_web_runs(t->db);
+    OK(bt_api_open(&api, t->db, &(bt_api_allows){.control = false}, err));
+    bt_text_init(&out);
+    bt_cursor_parse(&cursor, "0.3.1");
+    OK(bt_stream_since(api, "live", &cursor, &out, err));
+    assert_int_equal(times(bt_text_str(&out), "event: "), 1);
+    assert_int_equal((int)cursor.step, 59);
+    bt_text_clear(&out);
+    OK(bt_stream_since(api, "live", &cursor, &out, err));
+    assert_int_equal((int)out.len, 0);
+    bt_text_release(&out);
+    bt_api_close(api);
+}
+
+static void streams_are_few(void **state) {
+    enum { MOST = 32 };
+    const bt_tmp *t = *state;
+    client *all = calloc(MOST + 1, sizeof *all);
+    bt_web_runs(t->db);
+    bt_web *w = serve(t, 20000000, 0, false);
+    for (int i = 0; i < MOST; i++) {
+        ask(&all[i], w, live, "");
+        hear(&all[i], 0, "event: tick");
+    }
+    client *late = &all[MOST];
+    ask(late, w, live, "");
+    hear(late, 0, "HTTP/1.1 503");
+    hear(late, 0, "Retry-After:");
+    hear(late, 0, "\"code\":\"too_many_streams\"");
+    hang_up(late);
+    ask(late, w, "/api/v1/runs/live/head", "");                /* all else is still answered */
+    hear(late, 0, "HTTP/1.1 200");
+    hang_up(late);
+    hang_up(&all[0]);                                          /* the next heartbeat to it fails, and its place is free */
+    for (int tries = 0;; tries++) {
+        ask(late, w, live, "");
+        hear(late, 0, "\r\n\r\n");
+        hang_up(late);
+        if (strstr(late->text, "HTTP/1.1 200")) break;
+        if (tries == 400) fail_msg("a stream that was left is never forgotten");
+        bt_sleep_ns(20000000);
+    }
+    for (int i = 1; i < MOST; i++) hang_up(&all[i]);
+    bt_web_stop(w);
+    free(all);
+}
+
+/* ---- deadlines ---- */
+
+/* a byte now and then, as long as somebody listens; false: nobody ended it */
+static bool is_cut(const client *c, char byte) {
+    for (int i = 0; i < 400; i++) {
+        char got[512];
+        ssize_t k = recv(c->fd, got, sizeof got, MSG_DONTWAIT);
+        if (k == 0 || (k < 0 && errno == ECONNRESET)) return true;
+        if (send(c->fd, &byte, 1, MSG_NOSIGNAL) < 0) return true;
+        bt_sleep_ns(10000000);
+    }
+    return false;
+}
+
+static void a_request_has_a_deadline_as_a_whole(void **state) {
+    const bt_tmp *t = *state;
+    static client c;
+    char text[400];
+    bt_web_runs(t->db);
+    bt_web *w = serve(t, 100000000, 300000000, true);
+    dial(&c, w);
+    say(&c, "GET /healthz HTTP/1.1\r\nX-Slow: ");              /* a header that never ends */
+    assert_true(is_cut(&c, 'a'));
+    hang_up(&c);
+    dial(&c, w);                                               /* a body that never ends */
+    snprintf(text, sizeof text, "POST /api/v1/control HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\nContent-Length: 60000\r\n\r\n", bt_web_port(w), token);
+    say(&c, text);
+    assert_true(is_cut(&c, ' '));
+    hang_up(&c);
+    dial(&c, w);                                               /* a second request on a connection whose first was well */
+    snprintf(text, sizeof text, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n", bt_web_port(w));
+    say(&c, text);
+    hear(&c, 0, "\r\n\r\nok\n");
+    say(&c, "GET /healthz HT");
+    assert_true(is_cut(&c, 'T'));
+    hang_up(&c);
+    ask(&c, w, live, "");                                      /* a stream has none: ten heartbeats are three deadlines */
+    hear(&c, 0, "event: tick");
+    while (times(c.text, ": hb\n\n") < 10) hear(&c, c.n, ": hb\n\n");
+    hang_up(&c);
+    bt_web_stop(w);
+}
+
+int main(void) {
+    bt_web *w = NULL;
+    bt_err why = BT_ERR_INIT;
+    if (bt_web_start(&w, &(bt_web_cfg){.store = "/nowhere/m.db", .host = "127.0.0.1", .socket = "", .token = token}, &why) != BT_OK) {
+        printf("SKIP: %s\n", why.msg);
+        return 77;
+    }
+    bt_web_stop(w);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_stream_says_what_is_new_and_goes_on_where_it_was, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(who_is_far_behind_is_told_to_start_anew, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(what_was_missed_is_one_event, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(streams_are_few, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_request_has_a_deadline_as_a_whole, bt_tmp_make, bt_tmp_drop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
