@@ -1,6 +1,7 @@
 // attack.mjs - what an attack on the dashboard costs the training beside it: blocks of time without and with 200 clients that send a byte a
-// second and 1000 that say nothing, in turn (A B A B ...), on a training of two ranks; step times and processor times of both kinds of block.
-//   BT_BIN=build node tests/web/attack.mjs [seconds a block = 30] [pairs of blocks = 4] [options of train ...]
+// second and 1000 that say nothing, in turn (A B A B ... A), on one training of two ranks; step times and processor times of both kinds of
+// block, and how far equal blocks lie apart.
+//   BT_BIN=build node tests/web/attack.mjs [seconds a block = 30] [attacked blocks = 4] [options of train ...]
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from "node:fs";
 import net from "node:net";
@@ -41,31 +42,34 @@ const server = () => {                                 // processor seconds of t
 };
 try {
   for (let i = 0; i < 120; i++) { await rest(500); try { if (sql("SELECT steps FROM runs")[0].steps > 10) break; } catch { /* not there yet */ } }
-  const kinds = { quiet: { blocks: [], cpu: 0 }, attacked: { blocks: [], cpu: 0 } };
-  for (let i = 0; i < 2 * pairs; i++) {
-    const kind = kinds[i % 2 ? "attacked" : "quiet"];
+  const blocks = [];
+  for (let i = 0; i <= 2 * pairs; i++) {                 // a quiet block at either end: each attacked one lies between two
     attacking = i % 2 === 1;
     if (attacking) for (let k = 0; k < 1200; k++) connect(k < 200);
     else for (const s of open) s.destroy();
     await rest(1500);                                  // neither one nor the other
     const from = Date.now() / 1000, used = server();
     await rest(block);
-    kind.cpu += server() - used;
-    kind.blocks.push([from, Date.now() / 1000]);
+    blocks.push({ attacked: attacking, from, to: Date.now() / 1000, cpu: server() - used });
   }
   const started = sql("SELECT started_s FROM runs")[0].started_s, steps = sql("SELECT s.step AS step, s.time_s AS t, s.step_ms AS wall, (SELECT max(r.cpu_ms) FROM rank_steps r WHERE r.run = s.run AND r.attempt = s.attempt AND r.step = s.step) AS cpu FROM steps s ORDER BY s.step");
-  for (const k of Object.values(kinds)) k.steps = steps.filter((s) => k.blocks.some(([a, b]) => s.t + started - s.wall / 1000 >= a && s.t + started <= b));
-  const { quiet, attacked } = kinds, percent = (a, b) => `${b >= a ? "+" : ""}${(100 * (b / a - 1)).toFixed(1)} %`;
-  console.log(`${quiet.steps.length} quiet steps, ${attacked.steps.length} attacked ones; connections cut: ${cut}`);
+  for (const b of blocks) b.steps = steps.filter((s) => s.t + started - s.wall / 1000 >= b.from && s.t + started <= b.to);
+  const quiet = blocks.filter((b) => !b.attacked), attacked = blocks.filter((b) => b.attacked), all = (list) => list.flatMap((b) => b.steps);
+  console.log(`${all(quiet).length} steps in ${quiet.length} quiet blocks, ${all(attacked).length} in ${attacked.length} attacked ones of ${block / 1000} s; connections cut: ${cut}`);
+  const sign = (v) => `${v >= 0 ? "+" : ""}${(100 * v).toFixed(1)} %`, mid = (v) => quantile(v, 0.5);
   for (const [what, key] of [["step", "wall"], ["processor time of the busier rank", "cpu"]])
     for (const [name, q] of [["median", 0.5], ["p95", 0.95], ["p99", 0.99]]) {
-      const a = quantile(quiet.steps.map((s) => s[key]), q), b = quantile(attacked.steps.map((s) => s[key]), q);
-      console.log(`${what}, ${name}: ${a.toFixed(1)} ms quiet, ${b.toFixed(1)} ms attacked: ${percent(a, b)}`);
+      const of = (b) => quantile(b.steps.map((s) => s[key]), q), a = quantile(all(quiet).map((s) => s[key]), q), b = quantile(all(attacked).map((s) => s[key]), q);
+      // each attacked block against the mean of the quiet ones before and after it: what drifts slowly cancels; then how far quiet blocks lie
+      // from the quiet ones around them, which is what this machine makes of no difference at all
+      const against = (i) => of(blocks[i]) / ((of(blocks[i - 1]) + of(blocks[i + 1])) / 2) - 1;
+      const effects = attacked.map((x) => against(blocks.indexOf(x))), noise = quiet.slice(1, -1).map((x, i) => of(x) / ((of(quiet[i]) + of(quiet[i + 2])) / 2) - 1);
+      const spread = noise.length ? Math.max(...noise.map(Math.abs)) : NaN, effect = mid(effects);
+      console.log(`${what}, ${name}: ${a.toFixed(1)} ms quiet, ${b.toFixed(1)} ms attacked (all steps together: ${sign(b / a - 1)}); block by block ${sign(effect)} (${sign(Math.min(...effects))} to ${sign(Math.max(...effects))}); `
+        + `equal blocks differ by up to ${(100 * spread).toFixed(1)} %: ${Math.abs(effect) <= spread ? "within the noise" : "beyond the noise"}`);
     }
-  // what the machine itself does to two halves of the quiet blocks: below this, nothing is measured
-  const first = quiet.steps.filter((s, i) => s.t + started < quiet.blocks[quiet.blocks.length >> 1][0]), last = quiet.steps.filter((s) => !first.includes(s));
-  if (first.length && last.length) console.log(`the same between the first and the last half of the quiet steps: median ${percent(quantile(first.map((s) => s.wall), 0.5), quantile(last.map((s) => s.wall), 0.5))}, p99 ${percent(quantile(first.map((s) => s.wall), 0.99), quantile(last.map((s) => s.wall), 0.99))}`);
-  console.log(`the dashboard takes ${(1e5 * quiet.cpu / block / pairs).toFixed(2)} % of a core quiet, ${(1e5 * attacked.cpu / block / pairs).toFixed(2)} % attacked`);
+  const share = (list) => (1e5 * list.reduce((sum, b) => sum + b.cpu, 0) / list.length / block).toFixed(2);
+  console.log(`the dashboard takes ${share(quiet)} % of a core quiet, ${share(attacked)} % attacked`);
 } finally {
   attacking = false;
   for (const s of open) s.destroy();
