@@ -204,7 +204,7 @@ static void print_results(comparison *c) {
         const bt_first_difference *f = &c->runs[i].first;
         if (f->common == 0) printf("%s and %s have no step in common\n", c->names[0], c->names[i]);
         else if (f->step < 0) printf("%s and %s: the same losses to the last bit in all %lld common steps\n", c->names[0], c->names[i], (long long)f->common);
-        else printf("%s and %s: losses differ from step %lld on (%.9g, %.9g)\n", c->names[0], c->names[i], (long long)f->step, f->a, f->b);
+        else printf("%s and %s: losses differ from step %lld on (%.9g, %.9g)\n", c->names[0], c->names[i], (long long)f->step + 1, f->a, f->b);
     }
 }
 

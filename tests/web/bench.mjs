@@ -45,7 +45,7 @@ try {
     window.seen = { tile: [], chart: [] };
     const plain = (s) => Number((s || "").replace(/\D/g, ""));
     const look = () => {
-      const now = performance.timeOrigin + performance.now(), a = plain(document.querySelector("[data-tile=step] dd span")?.textContent) - 1, b = plain(document.querySelector("figure .readout b")?.textContent);
+      const now = performance.timeOrigin + performance.now(), a = plain(document.querySelector("[data-tile=step] dd span")?.textContent) - 1, b = plain(document.querySelector("figure .readout b")?.textContent) - 1;
       if (a !== window.seen.tile.at(-1)?.[0]) window.seen.tile.push([a, now]);
       if (b !== window.seen.chart.at(-1)?.[0]) window.seen.chart.push([b, now]);
       requestAnimationFrame(look);

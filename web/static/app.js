@@ -2,7 +2,7 @@
 import { get, login, control, follow, report } from "./api.js";
 import { h, say, svg, select, toggle } from "./dom.js";
 import { state, choose, onChoice, applyTheme, isDark } from "./state.js";
-import { date, seconds } from "./format.js";
+import { date, nth, seconds } from "./format.js";
 import { runsPage } from "./page_runs.js";
 import { comparePage } from "./page_compare.js";
 import { overviewPage, stepsPage, commPage } from "./page_train.js";
@@ -30,6 +30,20 @@ function brand() {
 function themeButton() {
   return h("button", { class: "icon", type: "button", title: "light or dark", "aria-label": "switch between light and dark", onclick: () => choose({ theme: isDark() ? "light" : "dark" }) }, "◐");
 }
+// what the keys do and what the strokes mean
+const keys = [["1 to 7", "the pages of a run"], ["T", "the numbers of a figure as a table"], ["← →", "move a figure's cursor; with Shift by ten points; Home and End to the first and the newest"],
+  ["+", "zoom in around the cursor, as dragging does"], ["Z", "show all again, as a double click does"], ["Enter", "follow the rank, or open the step, under the cursor"], ["?", "this list"]];
+const strokes = [["thick line", "smoothed, as chosen above"], ["thin line", "each value, or the mean of the steps that share a pixel"], ["pale band", "from the least to the greatest of these steps"],
+  ["▼", "something happened: grey, or orange for a warning, red for an error; the small ones are checkpoints"], ["orange ground", "steps that a restart did again; dotted: as they went before"]];
+function help() {
+  const list = (title, rows) => [h("h3", {}, title), h("dl", {}, rows.flatMap(([a, b]) => [h("dt", {}, a), h("dd", {}, b)]))];
+  const box = h("dialog", { class: "help", "aria-label": "keys and strokes", onclose: () => box.remove() }, list("Keys", keys), list("Strokes", strokes), h("p", { class: "note" }, "Steps count from 1. Times of day are UTC."),
+    h("p", { class: "end" }, h("button", { class: "main", type: "button", onclick: () => box.close() }, "Close")));
+  if (document.querySelector("dialog")) return;
+  document.body.append(box);
+  box.showModal();
+}
+function helpButton() { return h("button", { class: "icon", type: "button", title: "keys and strokes (?)", "aria-label": "keys and strokes", onclick: help }, "?"); }
 function choices() {
   return [select("x", [["step", "step"], ["tokens", "tokens"], ["time", "wall time"], ["active", "active time"], ["bytes", "bytes"]], state.x, (v) => choose({ x: v })),
     select("smooth", [["0", "off"], ["0.6", "0.6"], ["0.9", "0.9"], ["0.99", "0.99"]], String(state.smooth), (v) => choose({ smooth: Number(v) })),
@@ -61,18 +75,18 @@ function show() {
   const reload = (tick) => Promise.all(cards.map((c) => c.load(tick)));
   mine.closing.push(onChoice((change) => { if ("x" in change || "zoom" in change) reload(); else cards.forEach((c) => c.redraw()); tools.update(); }));
   const reset = h("button", { class: "chip", type: "button", onclick: () => choose({ zoom: null }) }, "Reset zoom");
-  const tools = { update: () => { reset.hidden = !state.zoom; if (state.zoom) reset.textContent = `steps ${state.zoom.x0}–${state.zoom.x1}  ×`; } };
+  const tools = { update: () => { reset.hidden = !state.zoom; if (state.zoom) reset.textContent = `steps ${nth(state.zoom.x0)}–${nth(state.zoom.x1)}  ×`; } };
   tools.update();
   if (report && parts[0] !== "run") { location.replace(`#/run/${report.run}/overview`); return; }
   if (parts[0] === "run" && /^[\w.-]+$/.test(parts[1] || "")) showRun(ctx, mine, parts, reload, reset, tools);
   else if (parts[0] === "compare" && query) {
     const runs = (new URLSearchParams(query).get("runs") || "").split(",").filter((r) => /^[\w.-]+$/.test(r)).slice(0, 12);
     document.title = `compare ${runs.join(", ")} · bitrain`;
-    top.replaceChildren(h("div", { class: "row first" }, brand(), h("span", { class: "crumb" }, "compare"), h("span", { class: "push" }), h("div", { class: "bar-tools" }, choices()), themeButton()));
+    top.replaceChildren(h("div", { class: "row first" }, brand(), h("span", { class: "crumb" }, "compare"), h("span", { class: "push" }), h("div", { class: "bar-tools" }, choices()), helpButton(), themeButton()));
     comparePage(main, ctx, runs);
   } else {
     document.title = "runs · bitrain";
-    top.replaceChildren(h("div", { class: "row first" }, brand(), h("span", { class: "crumb" }, "runs"), h("span", { class: "push" }), themeButton()));
+    top.replaceChildren(h("div", { class: "row first" }, brand(), h("span", { class: "crumb" }, "runs"), h("span", { class: "push" }), helpButton(), themeButton()));
     mine.closing.push(runsPage(main).close);
   }
 }
@@ -83,7 +97,7 @@ function showRun(ctx, mine, parts, reload, reset, tools) {
   show.run = run;
   document.title = `${run} · bitrain`;
   const buttons = h("div", { class: "bar-tools verbs", hidden: true }, verbs(run)), word = h("span", { class: "state", id: "state" }, "loading"), stream = h("span", { class: "note", id: "stream" }, report ? `as of ${date(report.made_s)} UTC` : "");
-  top.replaceChildren(h("div", { class: "row first" }, brand(), h("span", { class: "crumb" }, run), word, stream, h("span", { class: "push" }), h("div", { class: "bar-tools" }, reset, choices()), themeButton()),
+  top.replaceChildren(h("div", { class: "row first" }, brand(), h("span", { class: "crumb" }, run), word, stream, h("span", { class: "push" }), h("div", { class: "bar-tools" }, reset, choices()), helpButton(), themeButton()),
     h("div", { class: "row" }, h("nav", { class: "tabs", "aria-label": "pages of this run" }, pages.map(([key, title], i) => h("a", { href: `#/run/${run}/${key}`, "aria-current": key === page[0] ? "page" : null, title: `key ${i + 1}`, "aria-keyshortcuts": String(i + 1) }, title)))),
     server.control && !report ? h("div", { class: "row" }, buttons) : "");
   const tab = top.querySelector("[aria-current]");
@@ -159,8 +173,9 @@ async function start() {
   show();
 }
 
-// 1 to 7: the pages of a run, as in `bitrain top`
+// 1 to 7: the pages of a run, as in `bitrain top`; ?: what the keys do
 addEventListener("keydown", (e) => {
+  if (e.key === "?" && !/^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName)) help();
   const at = /^#\/run\/([\w.-]+)/.exec(location.hash), page = pages[Number(e.key) - 1];
   if (at && page && !e.ctrlKey && !e.metaKey && !e.altKey && !/^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName)) location.hash = `#/run/${at[1]}/${page[0]}`;
 });

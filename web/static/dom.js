@@ -50,7 +50,7 @@ export function table(columns, rows, caption) {
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     h("table", {}, h("caption", { class: "sr" }, caption),
       h("thead", {}, h("tr", {}, columns.map((c) => h("th", { scope: "col", class: c.num ? "num" : null, title: c.help }, c.title)))),
-      h("tbody", {}, rows.map((r) => h("tr", {}, columns.map((c) => h("td", { class: c.num ? "num" : null }, c.cell(r))))))));
+      h("tbody", {}, rows.map((r) => h("tr", {}, columns.map((c) => h("td", { class: c.num ? "num" : c.wrap ? "wrap" : null }, c.cell(r))))))));
 }
 
 // a polyline of up to 64 numbers; null leaves a gap; base: a line to hold it against

@@ -6,7 +6,7 @@ export function digits(v, n = 4) {
   if (unknown(v)) return dash;
   if (v === 0) return "0";
   const a = Math.abs(v);
-  if (a >= 1e5 || a < 1e-3) return v.toExponential(Math.max(0, n - 2)).replace("e+", "e").replace(/\.?0+e/, "e");
+  if (a >= 1e5 || a < 1e-4) return v.toExponential(Math.max(0, n - 2)).replace("e+", "e").replace(/\.?0+e/, "e");
   return String(Number(v.toPrecision(n)));
 }
 
@@ -22,11 +22,15 @@ export function mib(v) { return unknown(v) ? dash : v >= 1024 ? `${Number((v / 1
 export function percent(v, n = 1) { return unknown(v) ? dash : `${(v * 100).toFixed(n)} %`; }
 export function count(v) { return unknown(v) ? dash : String(Math.round(v)).replace(/\B(?=(\d{3})+$)/g, "\u202f"); }
 
+// the database counts steps from 0, people from 1
+export function nth(step) { return unknown(step) ? dash : count(step + 1); }
+
 export function ms(v) {
   if (unknown(v)) return dash;
   if (v === 0) return "0 ms";
-  if (Math.abs(v) >= 10000) return `${digits(v / 1000, 3)} s`;
-  return `${Math.abs(v) >= 100 ? v.toFixed(0) : Math.abs(v) >= 10 ? v.toFixed(1) : v.toFixed(2)} ms`;
+  if (v < 0) return `−${ms(-v)}`;
+  if (v >= 10000) return `${digits(v / 1000, 3)} s`;
+  return `${v >= 100 ? v.toFixed(0) : v >= 10 ? v.toFixed(1) : v.toFixed(2)} ms`;
 }
 
 export function seconds(v) {
@@ -47,7 +51,7 @@ export function roughly(v) {
   return `${Math.round(v)} s`;
 }
 
-export function date(s) { return unknown(s) ? dash : new Date(s * 1000).toISOString().slice(0, 16).replace("T", " "); }
+export function date(s, exact) { return unknown(s) ? dash : new Date(s * 1000).toISOString().slice(0, exact ? 19 : 16).replace("T", " "); }
 
 // losses keep four decimals, so that a tile does not change its width with every step
 export function nats(v) { return unknown(v) ? dash : Math.abs(v) >= 1e4 ? digits(v, 5) : v.toFixed(4); }
@@ -67,6 +71,7 @@ export function reach(axis, v) {
   return { step: `by step ${onAxis("step", v)}`, tokens: `over ${onAxis("tokens", v)} tokens`, time: `in ${seconds(v)}`, active: `in ${seconds(v)} of active time`, bytes: `over ${bytes(v)} on the wire` }[axis];
 }
 
+export const axisName = { step: "step", tokens: "tokens", time: "time", active: "active", bytes: "bytes" };
 export const axisTitle = { step: "step", tokens: "tokens", time: "wall time", active: "active time", bytes: "bytes on the wire" };
 export function onAxis(axis, v) {
   if (axis === "time" || axis === "active") return seconds(v);

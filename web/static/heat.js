@@ -10,7 +10,7 @@ function shade(t) {
 const shades = {};
 function tones() { return shades[isDark()] || (shades[isDark()] = Array.from({ length: 64 }, (v, i) => shade(i / 63))); }
 
-// d: {rows: [labels], cols: [labels], steps: [step of each column] or absent, cell: [[numbers]], show(value), lo, hi, axis}
+// d: {rows: [labels], cols: [labels], steps: [step of each column] or absent, cell: [[numbers]], show(value), lo, hi, least: at least so high the scale goes, axis}
 export class HeatMap {
   constructor(host, ariaLabel) {
     this.readout = h("div", { class: "readout" });
@@ -36,8 +36,8 @@ export class HeatMap {
   set(d) {
     this.d = d;
     const all = d.cell.flat().filter((v) => v !== null).sort((a, b) => a - b);
-    this.lo = d.lo ?? all[Math.floor(all.length * 0.02)] ?? 0;
-    this.hi = d.hi ?? all[Math.floor(all.length * 0.98)] ?? 1;
+    this.lo = d.lo ?? all[Math.floor(all.length * 0.005)] ?? 0;
+    this.hi = Math.max(d.hi ?? all[Math.floor(all.length * 0.995)] ?? 1, d.least ?? -Infinity);
     if (!(this.hi > this.lo)) this.hi = this.lo + (Math.abs(this.lo) * 0.01 || 1);
     this.draw();
   }
@@ -79,6 +79,7 @@ export class HeatMap {
       c.fillText(String(d.cols[i] ?? ""), n === ticks - 1 ? width : this.left + (i + (n ? 0.5 : 0)) * this.w, height - 8);
     }
     c.textAlign = "left";
+    if (d.axis) c.fillText(d.axis, 0, height - 8);
     if (this.line !== null) {
       c.fillStyle = color("--text");
       c.fillRect(this.left + (this.line + 0.5) * this.w, top, 1, rows * this.t);
@@ -107,6 +108,7 @@ export class HeatMap {
   }
   key(e) {
     const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[e.key];
+    if (e.key === "Enter" && this.at && this.onpick) { this.onpick(this.at[0]); return true; }
     if (!move || !this.d || !this.d.cols.length) return false;
     const [r, c] = this.at || [0, this.d.cols.length - 1];
     this.point(Math.max(0, Math.min(this.d.cols.length - 1, c + move[1])), Math.max(0, Math.min(this.d.rows.length - 1, r + move[0])));

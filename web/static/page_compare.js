@@ -3,7 +3,8 @@ import { get, series } from "./api.js";
 import { card } from "./card.js";
 import { Chart } from "./chart.js";
 import { h, select, table } from "./dom.js";
-import { digits, si, unit, axisTitle, onAxis } from "./format.js";
+import { digits, nth, si, unit, axisTitle, onAxis } from "./format.js";
+import { places } from "./parts.js";
 import { state } from "./state.js";
 
 // settings by name; each is kept as {value, origin, where}, of which only the value makes a difference
@@ -21,7 +22,7 @@ export function comparePage(root, ctx, runs) {
   const nameOf = (d, i) => d.levels[i].run;
   const lines = (d) => d.runs.map((r, i) => ({ s: r.series[0], i })).filter((p) => p.s).map(({ s, i }) => {
     const some = s.mean.map((v, k) => (v !== null ? k : -1)).filter((k) => k >= 0), at = (a) => some.map((k) => a[k]);
-    return { label: nameOf(d, i), color: `--s${i % 12}`, x: at(s.x), y: at(s.mean), step: at(s.step), n: at(s.n), sparse: true, smooth: undefined, unit: s.unit };
+    return { label: nameOf(d, i), color: `--s${i % 12}`, x: at(places(s)), y: at(s.mean), step: at(s.step), n: at(s.n), sparse: true, smooth: undefined, unit: s.unit };
   });
   const reset = h("button", { class: "chip", type: "button", hidden: true, onclick: () => see(null) }, "Reset zoom");
   const overlay = card({
@@ -45,10 +46,10 @@ export function comparePage(root, ctx, runs) {
       reset.hidden = !part;
       details(d);
     },
-    sentence: (d) => d.levels.map((l, i) => `${l.run}: ${said(d, l.value)} ± ${digits(l.noise, 2)} at ${si(l.tokens)} tokens${i && l.first_different_step !== null ? `, first differs from ${d.levels[0].run} at step ${l.first_different_step}` : i && l.common_steps ? `, equal to ${d.levels[0].run} in all ${l.common_steps} common steps` : ""}`).join("; ") + ".",
+    sentence: (d) => d.levels.map((l, i) => `${l.run}: ${said(d, l.value)} ± ${digits(l.noise, 2)} at ${si(l.tokens)} tokens${i && l.first_different_step !== null ? `, first differs from ${d.levels[0].run} at step ${nth(l.first_different_step)}` : i && l.common_steps ? `, equal to ${d.levels[0].run} in all ${l.common_steps} common steps` : ""}`).join("; ") + ".",
     table: (d) => {
       const l = lines(d), rows = l.flatMap((s) => s.x.map((x, i) => [s, i])).slice(0, 800);
-      return { columns: [{ title: "run", cell: ([s]) => s.label }, { title: "step", num: true, cell: ([s, i]) => String(s.step[i]) }, { title: axisTitle[state.x], num: true, cell: ([s, i]) => onAxis(state.x, s.x[i]) }, { title: metric, num: true, cell: ([s, i]) => digits(s.y[i], 6) }], rows };
+      return { columns: [{ title: "run", cell: ([s]) => s.label }, { title: "step", num: true, cell: ([s, i]) => nth(s.step[i]) }, { title: axisTitle[state.x], num: true, cell: ([s, i]) => onAxis(state.x, s.x[i]) }, { title: metric, num: true, cell: ([s, i]) => digits(s.y[i], 6) }], rows };
     },
     keys: (e) => { if (/^z$/i.test(e.key)) see(null); return chart && chart.key(e); }, close: () => chart && chart.close(),
   });
@@ -56,7 +57,7 @@ export function comparePage(root, ctx, runs) {
   function see(from, to) { part = from === null ? null : [from, to]; overlay.load(); }
   async function closer(width) {
     const near = await Promise.all(whole.runs.map(async (r, i) => {
-      const s = r.series[0], inside = s ? s.step.filter((v, k) => s.x[k] >= part[0] && s.x[k] <= part[1]) : [];
+      const s = r.series[0], x = s && places(s), inside = s ? s.step.filter((v, k) => x[k] >= part[0] && x[k] <= part[1]) : [];
       if (!inside.length) return { ...r, series: s ? [{ ...s, x: [], step: [], mean: [], n: [] }] : [] };
       const before = s.step[s.step.indexOf(inside[0]) - 1] ?? -1;
       return { ...r, series: (await series(runs[i], [metric], { x: state.x, x0: before + 1, x1: inside[inside.length - 1], width: Math.round(width / 2) })).series };
@@ -65,16 +66,16 @@ export function comparePage(root, ctx, runs) {
   }
   function details(d) {
     const sets = d.configs.map((c) => flat(c.config, "", {})), keys = [...new Set(sets.flatMap(Object.keys))].filter((k) => sets.some((s) => s[k] !== sets[0][k])).sort();
-    const base = d.levels[0], places = [...new Set(facts.flatMap(Object.keys))].filter((k) => facts.some((f) => f[k] !== facts[0][k])).sort();
+    const base = d.levels[0], varied = [...new Set(facts.flatMap(Object.keys))].filter((k) => facts.some((f) => f[k] !== facts[0][k])).sort();
     below.replaceChildren(
       h("section", { class: "card" }, h("header", {}, h("h2", {}, "At equal tokens"), h("span", { class: "sub" }, `${si(base.tokens)} tokens, where the shortest ends`)),
         table([{ title: "run", cell: (l) => h("a", { href: `#/run/${l.run}/overview` }, l.run) }, { title: metric, num: true, cell: (l) => said(d, l.value) }, { title: "noise", num: true, cell: (l) => `± ${digits(l.noise, 2)}` },
           { title: "difference", num: true, cell: (l) => (l === base || l.value === null || base.value === null ? "–" : `${l.value > base.value ? "+" : ""}${digits(l.value - base.value, 3)}`) },
-          { title: "first different step", num: true, cell: (l) => (l === base ? "–" : l.first_different_step === null ? `none in ${l.common_steps}` : String(l.first_different_step)) }], d.levels, "levels at equal tokens")),
+          { title: "first different step", num: true, cell: (l) => (l === base ? "–" : l.first_different_step === null ? `none in ${l.common_steps}` : nth(l.first_different_step)) }], d.levels, "levels at equal tokens")),
       h("section", { class: "card" }, h("header", {}, h("h2", {}, "Settings that differ"), h("span", { class: "sub" }, `${keys.length}`)),
         keys.length ? h("div", { class: "tall-scroll" }, table([{ title: "setting", cell: (k) => h("code", {}, k) }, ...d.configs.map((c, i) => ({ title: c.run, cell: (k) => sets[i][k] ?? "–" }))], keys, "settings that differ")) : h("p", { class: "note" }, "all settings are equal")),
       h("section", { class: "card wide" }, h("header", {}, h("h2", {}, "Environment that differs"), h("span", { class: "sub" }, "machines, program, data")),
-        places.length ? h("div", { class: "tall-scroll" }, table([{ title: "fact", cell: (k) => h("code", {}, k) }, ...runs.map((r, i) => ({ title: r, cell: (k) => facts[i][k] ?? "–" }))], places, "environment that differs")) : h("p", { class: "note" }, "all facts are equal")));
+        varied.length ? h("div", { class: "tall-scroll" }, table([{ title: "fact", cell: (k) => h("code", {}, k) }, ...runs.map((r, i) => ({ title: r, cell: (k) => facts[i][k] ?? "–" }))], varied, "environment that differs")) : h("p", { class: "note" }, "all facts are equal")));
   }
   ctx.add(overlay);
   root.replaceChildren(h("h1", { class: "sr" }, "Compare"), overlay.el, below);

@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { card } from "./card.js";
 import { HeatMap } from "./heat.js";
 import { h, svg, bar, legend, select, spark, table } from "./dom.js";
-import { bytes, count, date, digits, percent, seconds } from "./format.js";
+import { bytes, count, date, digits, nth, percent, seconds } from "./format.js";
 
 const codes = [["neg_frac", "−1", "--neg"], ["zero_frac", "0", "--zero"], ["pos_frac", "+1", "--pos"]].map(([key, label, color]) => ({ key, label, color }));
 
@@ -25,7 +25,7 @@ export function ternaryPage(root, ctx) {
         { title: "flipped", num: true, help: "codes that differ from the sample before", cell: (r) => percent(r.flip_frac, 2) }, { title: "flips over time", cell: (r) => spark(r.flip_history.filter((v) => v !== null), `flip rate of ${name(r)}`) }, { title: "zeros over time", help: "the line is 31.0 %: Gaussian latents", cell: (r) => spark(r.zero_history.filter((v) => v !== null), `share of zeros of ${name(r)}`, 0.31) }, ...unrest.filter(([k]) => d.layers.rows.some((r) => typeof r[k] === "number")).map(([k, title, help]) => ({ title, help, num: true, cell: (r) => percent(r[k], 2) })), { title: "bits", num: true, help: "entropy of the codes; 1.58 at most", cell: (r) => digits(r.entropy_bits, 3) },
         { title: "scale", num: true, cell: (r) => digits(r.scale, 3) }, { title: "gradient", num: true, cell: (r) => digits(r.grad_norm, 3) }], d.layers.rows, "codes of each tensor"));
     },
-    sentence(d) { const r = d.layers.rows, mean = (k) => r.reduce((s, x) => s + (x[k] || 0), 0) / r.length; return r.length ? `${r.length} ternary tensors at step ${d.layers.step}: ${percent(mean("zero_frac"))} zeros, ${percent(mean("flip_frac"), 2)} flipped since the last sample, ${digits(mean("entropy_bits"), 3)} bits a weight, on average.` : ""; },
+    sentence(d) { const r = d.layers.rows, mean = (k) => r.reduce((s, x) => s + (x[k] || 0), 0) / r.length; return r.length ? `${r.length} ternary tensors at step ${nth(d.layers.step)}: ${percent(mean("zero_frac"))} zeros, ${percent(mean("flip_frac"), 2)} flipped since the last sample, ${digits(mean("entropy_bits"), 3)} bits a weight, on average.` : ""; },
   });
   const filled = (d, key) => d.layers.sampled.map((s, i) => i).filter((i) => d.layers.rows.some((r) => r[key] && r[key][i] !== null)), show = (v) => (what === "grad_norm_history" ? digits(v, 3) : percent(v, 2));
   const heat = card({
@@ -41,13 +41,13 @@ export function ternaryPage(root, ctx) {
       }
       const at = filled(d, what);
       if (!map) map = new HeatMap(body, "heat map of tensors over time");
-      map.set({ rows: rows.map(name), cols: at.map((i) => count(d.layers.sampled[i])), steps: at.map((i) => d.layers.sampled[i]), cell: rows.map((r) => at.map((i) => r[what][i])), show, axis: "step" });
+      map.set({ rows: rows.map(name), cols: at.map((i) => nth(d.layers.sampled[i])), steps: at.map((i) => d.layers.sampled[i]), cell: rows.map((r) => at.map((i) => r[what][i])), show, axis: "step" });
     },
     sentence(d) {
       const at = filled(d, what), n = at.length, mean = (i) => d.layers.rows.reduce((s, r) => s + (r[what][i] || 0), 0) / d.layers.rows.length;
-      return n === 1 ? `One sample, at step ${count(d.layers.sampled[at[0]])}: ${show(mean(at[0]))} on average.` : n ? `${n} samples from step ${count(d.layers.sampled[at[0]])} to ${count(d.layers.sampled[at[n - 1]])}; on average ${show(mean(at[0]))} in the first and ${show(mean(at[n - 1]))} in the newest.` : "";
+      return n === 1 ? `One sample, at step ${nth(d.layers.sampled[at[0]])}: ${show(mean(at[0]))} on average.` : n ? `${n} samples from step ${nth(d.layers.sampled[at[0]])} to ${nth(d.layers.sampled[at[n - 1]])}; on average ${show(mean(at[0]))} in the first and ${show(mean(at[n - 1]))} in the newest.` : "";
     },
-    table: (d) => ({ columns: [{ title: "tensor", cell: name }, ...filled(d, what).map((i) => ({ title: `step ${count(d.layers.sampled[i])}`, num: true, cell: (r) => show(r[what][i]) }))], rows: d.layers.rows }),
+    table: (d) => ({ columns: [{ title: "tensor", cell: name }, ...filled(d, what).map((i) => ({ title: `step ${nth(d.layers.sampled[i])}`, num: true, cell: (r) => show(r[what][i]) }))], rows: d.layers.rows }),
     keys: (e) => map && map.key(e), close: () => map && map.close(),
   });
   [heat, list].forEach(ctx.add);
@@ -62,13 +62,14 @@ function lanes(d, info, width) {
     s.append(svg("text", { x: 0, y: y + 4 }, kind.slice(0, 15)), svg("line", { x1: left, x2: width - 12, y1: y, y2: y }));
     if (kind === "attempts") for (const a of info.attempts) {
       const from = a.started_s - d.head.started_s, to = (a.ended_s ?? d.head.started_s + end) - d.head.started_s;
-      s.append(svg("rect", { class: "span", x: x(from), y: y - 7, width: Math.max(2, x(to) - x(from)), height: 14, rx: 3 }, svg("title", {}, `attempt ${a.attempt} from step ${a.from_step}`)));
-      for (const r of info.redone) if (r.attempt === a.attempt && r.from_s !== null) s.append(svg("rect", { class: "lost", x: x(r.from_s), y: y - 7, width: Math.max(2, x(to) - x(r.from_s)), height: 14, rx: 3 }, svg("title", {}, `steps ${r.from_step} to ${r.to_step} were done again`)));
+      s.append(svg("rect", { class: "span", x: x(from), y: y - 7, width: Math.max(2, x(to) - x(from)), height: 14, rx: 3 }, svg("title", {}, `attempt ${a.attempt} from step ${nth(a.from_step)}`)));
+      for (const r of info.redone) if (r.attempt === a.attempt && r.from_s !== null) s.append(svg("rect", { class: "lost", x: x(r.from_s), y: y - 7, width: Math.max(2, x(to) - x(r.from_s)), height: 14, rx: 3 }, svg("title", {}, `steps ${nth(r.from_step)} to ${nth(r.to_step)} were done again`)));
     }
     for (const e of d.events.rows) if (e.kind === kind) s.append(svg("circle", { class: e.level, cx: x(e.time_s), cy: y, r: 5 }, svg("title", {}, `${seconds(e.time_s)}: ${e.title}`)));
   });
   const bottom = all.length * 26 + 12;
-  s.append(svg("text", { x: left, y: bottom }, "0"), svg("text", { x: width - 12, y: bottom, "text-anchor": "end" }, seconds(end)));
+  const ticks = width < 600 ? 2 : 4;
+  for (let k = 0; k <= ticks; k++) s.append(svg("text", { x: x(end * k / ticks), y: bottom, "text-anchor": k === 0 ? "start" : k === ticks ? "end" : "middle" }, k ? seconds(end * k / ticks) : "0 s"));
   return s;
 }
 
@@ -93,18 +94,20 @@ export function eventsPage(root, ctx) {
       rows: [["productive", d.head.productive_s], ["done again", d.head.redone_s], ["down", d.head.down_s], ["start, stalls and pauses", d.head.other_s], ["of all this, writing checkpoints", d.head.checkpoint_s]] }),
   });
   const line = card({ title: "Timeline", wide: true, every: 1000, load, draw: (body, d) => body.replaceChildren(d.events.rows.length ? lanes(d, d.info, body.clientWidth || 900) : h("div", { class: "empty" }, "nothing happened yet")),
-    sentence: (d) => `${d.events.total} event${d.events.total === 1 ? "" : "s"}, ${d.head.warnings} warning${d.head.warnings === 1 ? "" : "s"}, ${d.head.errors} error${d.head.errors === 1 ? "" : "s"}.${d.info.redone.length ? " Orange: steps that a restart did again." : ""}` });
+    sentence: (d) => `${d.events.total} event${d.events.total === 1 ? "" : "s"}, ${d.head.warnings} warning${d.head.warnings === 1 ? "" : "s"}, ${d.head.errors} error${d.head.errors === 1 ? "" : "s"}.${d.info.redone.length ? " Orange: steps that a restart did again." : ""}`,
+    table: (d) => ({ columns: [{ title: "time", num: true, cell: (e) => seconds(e.time_s) }, { title: "kind", cell: (e) => e.kind }, { title: "level", cell: (e) => e.level }, { title: "what", cell: (e) => e.title }],
+      rows: [...d.info.attempts.map((a) => ({ time_s: a.started_s - d.head.started_s, kind: "attempts", level: "info", title: `attempt ${a.attempt} from step ${nth(a.from_step)}` })), ...d.events.rows].sort((a, b) => a.time_s - b.time_s) }) });
   const list = card({
     title: "Events", wide: true, every: 1000, tools: [select("level", [["all", "all"], ["warning", "warnings and errors"], ["error", "errors"]], level, (v) => { level = v; list.redraw(); })], load,
     draw(body, d) {
-      const rows = d.events.rows.filter((e) => level === "all" || e.level === "error" || e.level === level).reverse(), wrap = h("div", { class: "tall-scroll" }, table([{ title: "time", num: true, cell: (e) => seconds(e.time_s) }, { title: "step", num: true, cell: (e) => (e.step === null ? "–" : count(e.step)) }, { title: "rank", num: true, cell: (e) => (e.rank === null ? "–" : String(e.rank)) },
-        { title: "kind", cell: (e) => h("span", { class: `level-${e.level}` }, e.kind) }, { title: "what", cell: (e) => e.title }], rows, "events, newest first"));
+      const rows = d.events.rows.filter((e) => level === "all" || e.level === "error" || e.level === level).reverse(), wrap = h("div", { class: "tall-scroll" }, table([{ title: "time", num: true, cell: (e) => seconds(e.time_s) }, { title: "step", num: true, cell: (e) => nth(e.step) }, ...(rows.some((e) => e.rank !== null) ? [{ title: "rank", num: true, cell: (e) => (e.rank === null ? "–" : String(e.rank)) }] : []),
+        { title: "kind", cell: (e) => h("span", { class: `level-${e.level}` }, e.kind) }, { title: "what", wrap: true, cell: (e) => e.title }], rows, "events, newest first"));
       body.replaceChildren(rows.length ? wrap : h("div", { class: "empty" }, "no events of this level"));
     },
     sentence: (d) => (d.events.rows.length < d.events.total ? `The newest ${d.events.rows.length} of ${d.events.total}.` : ""),
   });
-  const attempts = card({ title: "Attempts", wide: true, every: 1000, load, draw: (body, d) => body.replaceChildren(table([{ title: "attempt", num: true, cell: (a) => String(a.attempt) }, { title: "from step", num: true, cell: (a) => count(a.from_step) }, { title: "started (UTC)", cell: (a) => date(a.started_s) }, { title: "why", cell: (a) => a.reason || "–" }, { title: "ranks", num: true, cell: (a) => String(a.world_size) }, { title: "end", cell: (a) => a.exit_kind || "–" }], d.info.attempts, "attempts")) });
-  const kept = card({ title: "Checkpoints", sub: "the newest hundred", wide: true, every: 1000, load, draw: (body, d) => body.replaceChildren(d.info.checkpoints.length ? h("div", { class: "tall-scroll" }, table([{ title: "step", num: true, cell: (c) => count(c.step) }, { title: "size", num: true, cell: (c) => bytes(c.bytes) }, { title: "took", num: true, cell: (c) => seconds(c.took_ms / 1000) }, { title: "at (UTC)", cell: (c) => date(d.head.started_s + (c.time_s > 1e9 ? c.time_s - d.head.started_s : c.time_s)) }, { title: "file", cell: (c) => h("span", { class: "note" }, c.path || "–") }], d.info.checkpoints, "checkpoints")) : h("div", { class: "empty" }, "none written yet")) });
+  const attempts = card({ title: "Attempts", wide: true, every: 1000, load, draw: (body, d) => body.replaceChildren(table([{ title: "attempt", num: true, cell: (a) => String(a.attempt) }, { title: "from step", num: true, cell: (a) => nth(a.from_step) }, { title: "started (UTC)", cell: (a) => date(a.started_s, true) }, { title: "ranks", num: true, cell: (a) => String(a.world_size) }, { title: "why", cell: (a) => a.reason || "–" }, { title: "end", cell: (a) => a.exit_kind || "–" }], d.info.attempts, "attempts")) });
+  const kept = card({ title: "Checkpoints", sub: "the newest hundred", wide: true, every: 1000, load, draw: (body, d) => body.replaceChildren(d.info.checkpoints.length ? h("div", { class: "tall-scroll" }, table([{ title: "after step", num: true, cell: (c) => count(c.step) }, { title: "size", num: true, cell: (c) => bytes(c.bytes) }, { title: "took", num: true, cell: (c) => seconds(c.took_ms / 1000) }, { title: "at (UTC)", cell: (c) => date(d.head.started_s + (c.time_s > 1e9 ? c.time_s - d.head.started_s : c.time_s), true) }, { title: "file", cell: (c) => h("span", { class: "note" }, c.path || "–") }], d.info.checkpoints, "checkpoints")) : h("div", { class: "empty" }, "none written yet")) });
   [good, line, list, attempts, kept].forEach(ctx.add);
   root.replaceChildren(h("h1", { class: "sr" }, "Events and goodput"), h("div", { class: "grid" }, good.el, line.el, attempts.el, list.el, kept.el));
 }

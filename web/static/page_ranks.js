@@ -3,8 +3,9 @@ import { get } from "./api.js";
 import { card } from "./card.js";
 import { HeatMap } from "./heat.js";
 import { bar, h, select, table } from "./dom.js";
-import { count, digits, mib, ms, percent, seconds, si } from "./format.js";
+import { bytes, digits, mib, ms, nth, percent, seconds, si } from "./format.js";
 import { seriesCard, range } from "./parts.js";
+import { state } from "./state.js";
 
 const values = [["busy", "busy, against the median"], ["step", "step time"], ["wait", "wait"], ["data", "data"], ["comm", "communication"], ["memory", "memory"]];
 
@@ -16,6 +17,7 @@ export function ranksPage(root, ctx) {
     if (order === "score") return all.sort((a, b) => (scores.get(a) ?? 9) - (scores.get(b) ?? 9) || a - b);
     return order === "rank" || !worst.length ? all : worst.filter((r) => r < all.length);
   };
+  const means = (d) => d.heatmap.cells.map((c) => { const k = c.filter((v) => v !== null); return k.reduce((a, b) => a + b, 0) / (k.length || 1); });
   const show = (v) => (v === null ? "–" : value === "busy" ? `${digits(v, 3)}×` : value === "memory" ? mib(v) : ms(v));
   const heat = card({
     title: "Rank by time", wide: true, every: 1000, sub: "click a row to follow that rank below",
@@ -24,13 +26,13 @@ export function ranksPage(root, ctx) {
     draw(body, d) {
       if (!map) { map = new HeatMap(body, "heat map of ranks over time"); map.onpick = (row) => pin(ranksOf(map.source)[row]); }
       map.source = d;
-      map.set({ rows: ranksOf(d).map((r) => (order === "host" && hosts.get(r) ? `${r} ${hosts.get(r)}` : `rank ${r}`)), cols: d.heatmap.step.map(count), steps: d.heatmap.step, cell: ranksOf(d).map((r) => d.heatmap.cells[r]), show, axis: "step" });
+      map.set({ rows: ranksOf(d).map((r) => (order === "host" && hosts.get(r) ? `${r} ${hosts.get(r)}` : `rank ${r}`)), cols: d.heatmap.step.map(nth), steps: d.heatmap.step, cell: ranksOf(d).map((r) => d.heatmap.cells[r]), show, axis: "step", least: Math.max(...means(d)) });
     },
     sentence(d) {
-      const mean = d.heatmap.cells.map((c) => { const k = c.filter((v) => v !== null); return k.reduce((a, b) => a + b, 0) / (k.length || 1); }), top = mean.indexOf(Math.max(...mean));
-      return mean.length ? `${d.heatmap.rows} ranks, steps ${d.heatmap.step[0]} to ${d.heatmap.step[d.heatmap.step.length - 1]}; highest on average: rank ${top} with ${show(mean[top])}.` : "";
+      const mean = means(d), end = state.zoom ? state.zoom.x1 : ctx.head ? ctx.head.newest_step : d.heatmap.step[d.heatmap.step.length - 1], top = mean.indexOf(Math.max(...mean));
+      return mean.length ? `${d.heatmap.rows} ranks, steps ${nth(d.heatmap.step[0])} to ${nth(end)}; highest on average: rank ${top} with ${show(mean[top])}.` : "";
     },
-    table: (d) => ({ columns: [{ title: "from step", num: true, cell: (i) => String(d.heatmap.step[i]) }, ...d.heatmap.cells.slice(0, 32).map((c, r) => ({ title: `rank ${r}`, num: true, cell: (i) => show(c[i]) }))], rows: d.heatmap.step.map((s, i) => i).reverse() }),
+    table: (d) => ({ columns: [{ title: "from step", num: true, cell: (i) => nth(d.heatmap.step[i]) }, ...d.heatmap.cells.slice(0, 32).map((c, r) => ({ title: `rank ${r}`, num: true, cell: (i) => show(c[i]) }))], rows: d.heatmap.step.map((s, i) => i).reverse() }),
     keys: (e) => map && map.key(e), close: () => map && map.close(),
   });
   let k = 1;
@@ -45,13 +47,14 @@ export function ranksPage(root, ctx) {
       const at = w[Math.min(k, w.length) - 1], base = d.breakdown.step_ms, saved = at !== undefined && at !== null ? base - at : null;
       said.textContent = (s[0] && s[0].says) || (s.length > 1 ? "No rank stands out." : s.length ? "One rank: nobody to wait for." : "No steps of ranks recorded yet.");
       what.textContent = saved === null ? "" : `With the slowest ${k === 1 ? "rank" : `${k} ranks`} at the median: ${ms(base)} → ${ms(at)} a step, ${percent(saved / base)} less${d.head.tokens_per_s && at > 0 ? `, ${si(d.head.tokens_per_s * (base / at - 1) * 86400)} tokens a day more` : ""}.`;
-      body.replaceChildren(said, h("div", { class: "tools bar-tools" }, w.length > 1 ? h("label", { class: "pick" }, "what if", slider) : null, what), table([
+      const fixed = (v) => (v === null ? "–" : v.toFixed(3));
+      body.replaceChildren(said, h("div", { class: "tools bar-tools" }, w.length > 1 ? h("label", { class: "pick" }, "what if", slider) : null, what), h("div", { class: "tall-scroll" }, table([
         { title: "rank", num: true, cell: (r) => h("a", { href: location.hash, onclick: (e) => { e.preventDefault(); pin(r.rank); } }, String(r.rank)) }, { title: "host", cell: (r) => r.host || "–" }, { title: "verdict", cell: (r) => h("span", { class: `tag ${r.verdict}` }, r.verdict) },
         { title: "busy p50", num: true, cell: (r) => ms(r.busy_p50_ms) }, { title: "excess", num: true, cell: (r) => ms(r.excess_ms) }, { title: "wait p50", num: true, cell: (r) => ms(r.wait_p50_ms) },
-        { title: "score", num: true, help: "best rank's busy time over this rank's", cell: (r) => digits(r.score, 3) }, { title: "own score", num: true, help: "own best block over own last block", cell: (r) => digits(r.score_own, 3) },
-        { title: "blame", num: true, cell: (r) => percent(r.blame, 0) }, { title: "share of the time lost", cell: (r) => bar([{ share: r.blame, color: "--p4", label: percent(r.blame, 0) }], `rank ${r.rank} cost the others ${seconds(r.lost_s)}`) }, { title: "cost others", num: true, cell: (r) => seconds(r.lost_s) }, { title: "phase at fault", cell: (r) => (r.phase ? `${r.phase}${r.phase_frac !== null ? `, ${percent(r.phase_frac, 0)}` : ""}` : "–") }, { title: "since step", num: true, cell: (r) => (r.since_step === null ? "–" : count(r.since_step + 1)) }], s, "ranks, worst first"));
+        { title: "score", num: true, help: "best rank's busy time over this rank's", cell: (r) => fixed(r.score) }, { title: "own score", num: true, help: "own best block over own last block", cell: (r) => fixed(r.score_own) },
+        { title: "blame", num: true, cell: (r) => percent(r.blame, 0) }, { title: "share of the time lost", cell: (r) => bar([{ share: r.blame, color: "--p4", label: percent(r.blame, 0) }], `rank ${r.rank} cost the others ${seconds(r.lost_s)}`) }, { title: "cost others", num: true, cell: (r) => seconds(r.lost_s) }, { title: "phase at fault", cell: (r) => (r.phase ? `${r.phase}${r.phase_frac !== null ? `, ${percent(r.phase_frac, 0)}` : ""}` : "–") }, { title: "since step", num: true, cell: (r) => nth(r.since_step) }], s, "ranks, worst first")));
     },
-    sentence: (d) => (d.breakdown.steps ? `Steps ${d.breakdown.step0} to ${d.breakdown.step1}, ${d.breakdown.steps} sampled.` : ""),
+    sentence: (d) => (d.breakdown.steps ? `Steps ${nth(d.breakdown.step0)} to ${nth(d.breakdown.step1)}, ${d.breakdown.steps} sampled.` : ""),
   });
   const one = seriesCard(ctx, [{ key: "step_ms", label: "step", color: "--s0" }, { key: "wait_ms", label: "wait", color: "--p4" }, { key: "data_ms", label: "data", color: "--p0" }], { title: "One rank", sub: "", wide: true, rank: () => pinned ?? 0, floor: 0 });
   function pin(r) { pinned = r; one.setSub(`rank ${r}`); one.load(); }
@@ -63,14 +66,14 @@ export function systemPage(root, ctx) {
   const text = (v) => (v === null || v === undefined ? "–" : typeof v === "object" ? JSON.stringify(v) : String(v));
   const ranks = card({ title: "Ranks and their machines", wide: true, every: 1000, load: () => get(`runs/${ctx.run}/stragglers`), draw: (body, d) => body.replaceChildren(table([
     { title: "rank", num: true, cell: (r) => String(r.rank) }, { title: "host", cell: (r) => r.host || "–" }, { title: "pid", num: true, cell: (r) => String(r.pid) }, { title: "instructions", cell: (r) => r.isa || "–" }, { title: "threads", num: true, cell: (r) => String(r.threads) },
-    { title: "place (pp, dp, shard, tp)", cell: (r) => [r.pp, r.dp_replicate, r.dp_shard, r.tp].join(", ") }, { title: "memory", num: true, cell: (r) => mib(r.rss_mib) }, { title: "peak", num: true, cell: (r) => mib(r.rss_peak_mib) }, { title: "processor", num: true, help: "processor time over step time and threads", cell: (r) => percent(r.cpu_frac, 0) }], d.system, "ranks and their machines")) });
+    { title: "memory", num: true, cell: (r) => mib(r.rss_mib) }, { title: "peak", num: true, cell: (r) => mib(r.rss_peak_mib) }, { title: "processor", num: true, help: "processor time over step time and threads", cell: (r) => percent(r.cpu_frac, 0) }, { title: "place (pp, dp, shard, tp)", cell: (r) => [r.pp, r.dp_replicate, r.dp_shard, r.tp].join(", ") }], d.system, "ranks and their machines")) });
   const memory = seriesCard(ctx, [{ key: "rss_mib", label: "largest rank", color: "--s4", smooth: false }], { title: "Memory", sub: "resident, largest rank", floor: 0 });
   const speed = seriesCard(ctx, [{ key: "mfu", label: "MFU", color: "--s7" }], { title: "Model FLOP/s utilisation", sub: "of the measured peak", floor: 0 });
   const settings = (config) => Object.entries(config || {}).map(([key, v]) => (v !== null && typeof v === "object" && "value" in v ? [key, v.value, v.where || v.origin] : [key, v, ""]));
   const facts = card({ title: "Settings and facts", wide: true, every: 30000, load: () => get(`runs/${ctx.run}`), draw: (body, d) => body.replaceChildren(h("p", {}, h("code", {}, d.command || "")),
     h("div", { class: "grid tall-scroll" }, h("div", {}, table([{ title: "setting", cell: (r) => h("code", {}, r[0]) }, { title: "value", cell: (r) => text(r[1]) }, { title: "from", cell: (r) => h("span", { class: "note" }, r[2] || "") }], settings(d.config), "settings")),
-      h("div", {}, table([{ title: "fact", cell: (r) => h("code", {}, r.key) }, { title: "value", cell: (r) => text(r.value) }], d.facts || [], "facts")))),
-    sentence: (d) => `${settings(d.config).filter((r) => !/^(default|auto|preset|$)/.test(r[2] || "")).length} settings were chosen, the others are defaults or follow from them.` });
+      h("div", {}, table([{ title: "fact", cell: (r) => h("code", {}, r.key) }, { title: "value", cell: (r) => (/^arena\./.test(r.key) && Number(r.value) >= 0 ? bytes(Number(r.value)) : text(r.value)) }], d.facts || [], "facts")))),
+    sentence: (d) => { const n = settings(d.config).filter((r) => !/^(default|auto|preset|$)/.test(r[2] || "")).length; return `${n} setting${n === 1 ? " was" : "s were"} chosen, the others are defaults or follow from them.`; } });
   [ranks, memory, speed, facts].forEach(ctx.add);
   root.replaceChildren(h("h1", { class: "sr" }, "System"), h("div", { class: "grid" }, ranks.el, memory.el, speed.el, facts.el));
 }

@@ -2,13 +2,13 @@
 import { get, report } from "./api.js";
 import { card } from "./card.js";
 import { bar, h, legend, say, select, svg, table } from "./dom.js";
-import { bytes, digits, ms, nats, percent, seconds, si, count, roughly } from "./format.js";
+import { bytes, digits, ms, nats, percent, seconds, si, count, nth, roughly } from "./format.js";
 import { range, seriesCard, rankBars } from "./parts.js";
 import { phases, state } from "./state.js";
 
 const tiles = [
   ["loss", (d) => nats(d.loss), (d) => `average ${nats(d.loss_ema)}`], ["validation", (d) => nats(d.val_loss ?? d.best_val_loss), (d) => (d.val_loss === null ? "best so far" : `best ${nats(d.best_val_loss)}`)],
-  ["step", (d) => count(d.newest_step + 1), (d) => (d.steps_total > d.newest_step ? `of ${count(d.steps_total)}, ${d.live && d.eta_s !== null ? `${roughly(d.eta_s)} left` : percent((d.newest_step + 1) / d.steps_total, 0)}` : "")],
+  ["step", (d) => nth(d.newest_step), (d) => (d.steps_total > d.newest_step ? `of ${count(d.steps_total)}, ${d.live && d.eta_s !== null ? `${roughly(d.eta_s)} left` : percent((d.newest_step + 1) / d.steps_total, 0)}` : "")],
   ["tokens", (d) => si(d.tokens), (d) => `${si(d.tokens_per_s)}/s`], ["step time", (d) => ms(d.step_p50_ms), (d) => `p95 ${ms(d.step_p95_ms)}`],
   ["goodput", (d) => percent(d.goodput), (d) => `of ${seconds(d.elapsed_s)}`], ["communication", (d) => percent(d.comm_overhead), (d) => `overlap ${percent(d.overlap, 0)}`],
   ["memory", (d) => (d.rss_mib === null ? "–" : `${Math.round(d.rss_mib)} MiB`), () => "largest rank"],
@@ -55,7 +55,7 @@ export function stepsPage(root, ctx) {
     },
     sentence(d) {
       const m = d.breakdown.median, top = phases.map((p) => [p.label, m[p.key] || 0]).sort((a, b) => b[1] - a[1]).slice(0, 3);
-      return d.breakdown.ranks.length ? `A step takes ${ms(d.breakdown.step_ms)}; on the median rank ${top.map(([l, v]) => `${l} ${ms(v)}`).join(", ")}. ${d.breakdown.step0 === d.breakdown.step1 ? `Step ${count(d.breakdown.step0)}` : `Steps ${count(d.breakdown.step0)} to ${count(d.breakdown.step1)}`}.` : "";
+      return d.breakdown.ranks.length ? `A step takes ${ms(d.breakdown.step_ms)}; on the median rank ${top.map(([l, v]) => `${l} ${ms(v)}`).join(", ")}. ${d.breakdown.step0 === d.breakdown.step1 ? `Step ${nth(d.breakdown.step0)}` : `Steps ${nth(d.breakdown.step0)} to ${nth(d.breakdown.step1)}`}.` : "";
     },
     table: (d) => ({ columns: [{ title: "rank", num: true, cell: (r) => String(r.rank) }, { title: "step", num: true, cell: (r) => ms(r.step_ms) }, { title: "p50", num: true, cell: (r) => ms(r.step_p50_ms) }, { title: "p95", num: true, cell: (r) => ms(r.step_p95_ms) }, { title: "p99", num: true, cell: (r) => ms(r.step_p99_ms) },
       ...phases.map((p) => ({ title: p.label, num: true, cell: (r) => ms(r.phases[p.key]) }))], rows: d.breakdown.ranks }),
@@ -65,7 +65,7 @@ export function stepsPage(root, ctx) {
   function see(step) {
     at = step;
     newest.hidden = step === null;
-    bars.setSub(step === null ? "mean of the newest steps, by rank" : `step ${count(step)}, by rank`);
+    bars.setSub(step === null ? "mean of the newest steps, by rank" : `step ${nth(step)}, by rank`);
     bars.load();
   }
   // the worst rank and the median one, by busy time; whoever that is now
@@ -86,12 +86,13 @@ export function stepsPage(root, ctx) {
 
 // how many of the sorted values lie in each of 30 bins up to the last but a hundredth; what is above counts in the last bin
 function histogram(all, top, w) {
-  const n = 30, bins = new Array(n).fill(0), t = 234;
+  const n = 30, bins = new Array(n).fill(0), t = 234, room = 20;
   for (const v of all) bins[Math.min(n - 1, Math.floor(v / top * n))]++;
   const most = Math.max(...bins), s = svg("svg", { class: "histogram", viewBox: `0 0 ${w} ${t + 22}`, preserveAspectRatio: "none", role: "img", "aria-label": "histogram of the arrival skew" });
-  bins.forEach((v, i) => s.append(svg("rect", { x: (i * w / n + 1).toFixed(1), y: (t - v / most * (t - 10)).toFixed(1), width: (w / n - 2).toFixed(1), height: (v / most * (t - 10)).toFixed(1), rx: 2 }, svg("title", {}, `${ms(i * top / n)} to ${ms((i + 1) * top / n)}: ${v} of ${all.length}`))));
+  bins.forEach((v, i) => s.append(svg("rect", { x: (i * w / n + 1).toFixed(1), y: (t - v / most * (t - room)).toFixed(1), width: (w / n - 2).toFixed(1), height: (v / most * (t - room)).toFixed(1), rx: 2 }, svg("title", {}, `${ms(i * top / n)} to ${ms((i + 1) * top / n)}: ${v} of ${all.length}`))));
   s.append(svg("line", { x1: 0, x2: w, y1: t + 0.5, y2: t + 0.5 }));
   const ticks = w < 420 ? 2 : 3, more = all[all.length - 1] > top ? " and more" : "";
+  s.append(svg("line", { class: "most", x1: 0, x2: w, y1: room + 0.5, y2: room + 0.5 }), svg("text", { x: 0, y: 13 }, `${count(most)} of ${count(all.length)} samples`));
   for (let k = 0; k <= ticks; k++) s.append(svg("text", { x: k * w / ticks, y: t + 17, "text-anchor": k === 0 ? "start" : k === ticks ? "end" : "middle" }, ms(top * k / ticks) + (k === ticks ? more : "")));
   return s;
 }
@@ -122,7 +123,7 @@ export function commPage(root, ctx) {
     },
     sentence(d) {
       const r = d.comm.rows[0];
-      return r ? `Most time is lost in ${r.op.replaceAll("_", "-")} along ${r.axis}: ${ms((r.exposed_ms || 0) + (r.wait_ms || 0))} a step. Steps ${count(d.comm.step0)} to ${count(d.comm.step1)}.` : "";
+      return r ? `Most time is lost in ${r.op.replaceAll("_", "-")} along ${r.axis}: ${ms((r.exposed_ms || 0) + (r.wait_ms || 0))} a step. Steps ${nth(d.comm.step0)} to ${nth(d.comm.step1)}.${d.comm.rows.some((o) => o.busy_ms === null) ? " “Beside”: ran beside a larger exchange and shares its time." : ""}` : "";
     },
   });
   // between the first rank's arrival and the last one's: what the rank that came first waited, in each of the newest steps
@@ -135,10 +136,10 @@ export function commPage(root, ctx) {
       body.replaceChildren(all.length < 2 || top <= 0 ? h("div", { class: "empty" }, d.heatmap.rows > 1 ? "nobody waited" : "one rank: nobody to wait for") : histogram(all, top, body.clientWidth || 500));
     },
     sentence(d) { const all = late(d); return all.length ? `Half of the ${count(all.length)} newest samples below ${ms(at(all, 0.5))}, 95 % below ${ms(at(all, 0.95))}, at most ${ms(all[all.length - 1])}.` : ""; },
-    table: (d) => ({ columns: [{ title: "from step", num: true, cell: (i) => count(d.heatmap.step[i]) }, { title: "skew", num: true, cell: (i) => ms(Math.max(...d.heatmap.cells.map((c) => c[i] ?? 0))) }], rows: d.heatmap.step.map((s, i) => i).reverse() }),
+    table: (d) => ({ columns: [{ title: "from step", num: true, cell: (i) => nth(d.heatmap.step[i]) }, { title: "skew", num: true, cell: (i) => ms(Math.max(...d.heatmap.cells.map((c) => c[i] ?? 0))) }], rows: d.heatmap.step.map((s, i) => i).reverse() }),
   });
   const cards = [time, kinds, skew, seriesCard(ctx, [{ key: "bytes_logical", label: "values", color: "--s0" }, { key: "bytes_wire", label: "on the wire", color: "--s1" }], { title: "Bytes a step", sub: "before and after compression", floor: 0 }),
-    seriesCard(ctx, [{ key: "comm_overhead", label: "overhead", color: "--s5" }, { key: "overlap", label: "overlap", color: "--s2" }], { title: "Overhead and overlap", sub: "share", floor: 0, wide: true })];
+    seriesCard(ctx, [{ key: "comm_overhead", label: "overhead", color: "--s5" }, { key: "overlap", label: "overlap", color: "--s2" }], { title: "Overhead and overlap", sub: "share of the step lost to communication; share of the transfer hidden behind compute", floor: 0, wide: true })];
   cards.forEach(ctx.add);
   root.replaceChildren(h("h1", { class: "sr" }, "Communication"), h("div", { class: "grid" }, cards.map((c) => c.el)));
 }

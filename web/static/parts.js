@@ -3,10 +3,13 @@ import { series } from "./api.js";
 import { card } from "./card.js";
 import { Chart } from "./chart.js";
 import { h, bar } from "./dom.js";
-import { unit, onAxis, axisTitle, digits, reach } from "./format.js";
+import { unit, onAxis, axisTitle, digits, nth, reach } from "./format.js";
 import { state } from "./state.js";
 
 export function range() { return state.zoom ? { x0: state.zoom.x0, x1: state.zoom.x1 } : {}; }
+
+// where a series' points lie on the axis that is shown
+export function places(s) { return state.x === "step" ? s.step.map((v) => v + 1) : s.x; }
 
 // points across the page's widest figure, the same for all figures, so that one request serves them
 function columns() { return Math.min(640, Math.max(160, Math.round(innerWidth / 3 / 16) * 16)); }
@@ -16,7 +19,7 @@ export function seriesCard(ctx, wanted, opts) {
   let chart = null;
   const lines = (d) => wanted.map((w) => ({ w, s: d.series.find((s) => s.metric === w.key) })).filter((p) => p.s).map(({ w, s }) => {
     const some = s.mean.map((v, i) => (v !== null || !w.sparse ? i : -1)).filter((i) => i >= 0), at = (a) => some.map((i) => a[i]);
-    return { label: w.label, color: w.color, x: at(s.x), y: at(s.mean), lo: w.sparse || opts.stacked ? null : at(s.min), hi: at(s.max), n: at(s.n), step: at(s.step), sparse: w.sparse,
+    return { label: w.label, color: w.color, x: at(places(s)), y: at(s.mean), lo: w.sparse || opts.stacked ? null : at(s.min), hi: at(s.max), n: at(s.n), step: at(s.step), sparse: w.sparse,
       smooth: w.sparse || opts.stacked ? false : w.smooth, unit: s.unit, hatch: w.hatch };
   });
   // steps that a restart did again, as they went before: at the places that the same steps have now
@@ -58,7 +61,7 @@ export function seriesCard(ctx, wanted, opts) {
     },
     table(d) {
       const l = told(d), first = l[0] || { x: [], step: [] }, rows = first.x.map((x, i) => i).slice(-400).reverse();
-      return { columns: [{ title: "step", num: true, cell: (i) => String(first.step[i]) }, { title: axisTitle[state.x], num: true, cell: (i) => onAxis(state.x, first.x[i]) },
+      return { columns: [{ title: "step", num: true, cell: (i) => nth(first.step[i]) }, { title: axisTitle[state.x], num: true, cell: (i) => onAxis(state.x, first.x[i]) },
         ...l.map((s) => ({ title: s.label, num: true, cell: (i) => { const k = s.step.indexOf(first.step[i]); return k < 0 || s.y[k] === null ? "–" : digits(s.y[k], 6); } }))], rows };
     },
     keys: (e) => chart && chart.key(e),
@@ -66,7 +69,8 @@ export function seriesCard(ctx, wanted, opts) {
   });
 }
 
-// one bar per rank: parts(rank) -> [{share, color, label}], end(rank) -> text at the right
+// one bar per rank: parts(rank) -> [{share, color, label}], end(rank) -> text at the right. Many ranks scroll, the busiest first.
 export function rankBars(body, ranks, parts, end) {
-  body.replaceChildren(h("div", { class: "bars" }, ranks.flatMap((r) => [h("span", {}, `rank ${r.rank}`), bar(parts(r), `rank ${r.rank}: ${end(r)}`), h("span", {}, end(r))])));
+  const many = ranks.length > 16, busy = (r) => r.step_ms - r.phases.wait_ms, order = many ? [...ranks].sort((a, b) => busy(b) - busy(a)) : ranks;
+  body.replaceChildren(h("div", many ? { class: "bars long", tabindex: "0", role: "region", "aria-label": "one bar per rank, the busiest first" } : { class: "bars" }, order.flatMap((r) => [h("span", {}, `rank ${r.rank}`), bar(parts(r), `rank ${r.rank}: ${end(r)}`), h("span", {}, end(r))])));
 }
