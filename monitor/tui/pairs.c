@@ -26,7 +26,7 @@ static void scale_of(const bt_view_comm *c, bool bytes, double *lo, double *hi) 
 static void draw_value(bt_top *t, bt_rect cell, double v, double frac, bool bytes) {
     char b[32];
     bt_canvas *c = &t->canvas;
-    bt_style s = {.fg = bt_color_heat(frac)};
+    bt_style s = {.fg = bt_color_heat(cell.w > NUMBER_W ? 0.3 + 0.7 * frac : frac)};      /* the darkest colours are no good for text */
     if (isnan(v)) {
         bt_canvas_put(c, cell.x + cell.w - 2, cell.y, 0xB7, (bt_style){.fg = BT_C_FAINT});
     } else if (cell.w > NUMBER_W) {

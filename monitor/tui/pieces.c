@@ -81,7 +81,7 @@ void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
     p.x_is_time = t->x == BT_X_WALL || t->x == BT_X_ACTIVE;
     p.x_name = bt_x_axis_title(t->x);
     p.y_unit = s->unit;
-    if ((s->unit == BT_UNIT_FRAC || s->unit == BT_UNIT_BYTES) && !p.log_y) p.y0 = 0;          /* a share is seen against nothing and, for overlap, against all */
+    if ((s->unit == BT_UNIT_FRAC || s->unit == BT_UNIT_BYTES || s->unit == BT_UNIT_MIB) && !p.log_y) p.y0 = 0;          /* a share or an amount is seen against nothing and, for overlap, against all */
     if (which == BT_TS_OVERLAP && !p.log_y) p.y1 = 1;
     p.marks = marks;
     p.n_marks = event_marks(t, s, marks, 64);

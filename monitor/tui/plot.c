@@ -299,12 +299,13 @@ static void find_y_ticks(y_ticks *t, const bt_plot *p, const scale *s, int rows)
 
 static int row_of(const dots *d, const scale *s, double y) { return d->r.y + y_dot(d, s, y) / d->dy; }
 
-static void draw_levels(dots *d, const bt_plot *p, const scale *s) {
+/* the lines lie behind the curves, their words before them */
+static void draw_levels(dots *d, const bt_plot *p, const scale *s, bool words) {
     for (size_t i = 0; i < p->n_levels; i++) {
         if (p->levels[i].y < s->y0 || p->levels[i].y > s->y1) continue;
         int y = row_of(d, s, p->levels[i].y);
-        for (int x = 0; x < d->r.w; x++) bt_canvas_put(d->c, d->r.x + x, y, 0x2504, (bt_style){.fg = BT_C_FAINT});
-        if (p->levels[i].label) bt_canvas_text_right(d->c, d->r.x + d->r.w, y, d->r.w, (bt_style){.fg = BT_C_LABEL}, p->levels[i].label);
+        for (int x = 0; x < d->r.w && !words; x++) bt_canvas_put(d->c, d->r.x + x, y, 0x2504, (bt_style){.fg = BT_C_FAINT});
+        if (words && p->levels[i].label) bt_canvas_text_right(d->c, d->r.x + d->r.w, y, d->r.w, (bt_style){.fg = BT_C_LABEL}, p->levels[i].label);
     }
 }
 
@@ -331,12 +332,13 @@ void bt_plot_draw(bt_canvas *c, bt_rect r, const bt_plot *p, const bt_plot_serie
         }
     }
     if (axis) x_axis(c, area, p, &s);
-    draw_levels(&d, p, &s);
+    draw_levels(&d, p, &s, false);
     for (size_t k = 0; k < n_series; k++) {
         if (series[k].lo && series[k].hi) draw_band(&d, &s, &series[k]);
         if (series[k].y) draw_line(&d, &s, &series[k]);
     }
     flush_dots(&d);
+    draw_levels(&d, p, &s, true);
     if (!isnan(p->cursor_x) && p->cursor_x >= s.x0 && p->cursor_x <= s.x1)
         for (int y = 0; y < area.h; y++)
             bt_canvas_put(c, area.x + x_dot(&d, &s, p->cursor_x) / d.dx, area.y + y, 0x2502, (bt_style){.fg = BT_C_WARN});

@@ -54,11 +54,11 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
 
 /* ---- kinds of exchange -------------------------------------------------------------------------------------------------------- */
 
-enum { O_OP, O_AXIS, O_CALLS, O_LOGICAL, O_WIRE, O_BUSY, O_EXPOSED, O_WAIT, O_OVERLAP, O_MODEL, O_REACHED, O_RATE, O_WORST, O_COUNT };
+enum { O_OP, O_AXIS, O_CALLS, O_LOGICAL, O_WIRE, O_BUSY, O_EXPOSED, O_WAIT, O_OVERLAP, O_MODEL, O_RATE, O_REACHED, O_WORST, O_COUNT };
 static const bt_list_col op_columns[O_COUNT] = {
     {"exchange", 14, false, false, 0}, {"axis", 9, false, false, 0},  {"calls", 6, true, false, 4},   {"logical", 9, true, false, 6}, {"wire", 9, true, false, 2}, {"in flight", 9, true, false, 3},
     {"exposed", 8, true, false, 1},    {"wait", 8, true, false, 1},   {"overlap", 7, true, false, 3}, {"model", 8, true, false, 2},
-    {"of model", 8, true, false, 4},   {"rate", 10, true, false, 5},   {"lost most", 19, false, false, 7}};
+    {"rate", 10, true, false, 5},      {"of link", 7, true, false, 4},   {"lost most", 19, false, false, 7}};
 
 static void op_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
     bt_top *t = ctx;
@@ -91,11 +91,11 @@ static void op_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_s
 /* what the links do when nothing else runs: the model that the column is made of */
 static int link_text(const bt_view_comm *c, char *out, size_t size) {
     int n = 0;
-    char a[32], b[32];
+    char b[32];
     out[0] = 0;
     for (size_t i = 0; i < c->n_links && n < (int)size - 64; i++) {
         const bt_view_link *l = &c->link[i];
-        n += snprintf(out + n, size - (size_t)n, "%s link %s + %s/s · ", l->axis, bt_fmt(a, sizeof a, l->latency_us / 1e3, BT_UNIT_MS), bt_fmt(b, sizeof b, floor(l->bytes_per_s), BT_UNIT_BYTES));
+        n += snprintf(out + n, size - (size_t)n, "%s link %.2g us + %s/s · ", l->axis, l->latency_us, bt_fmt(b, sizeof b, floor(l->bytes_per_s), BT_UNIT_BYTES));
     }
     return bt_canvas_text_width(out);
 }

@@ -60,7 +60,7 @@ static void straggler_line(bt_top *t, bt_rect row, const bt_view_rank *x) {
     bt_fmt_percent(d, sizeof d, gain);
     snprintf(line, sizeof line, row.w >= 46 ? "without: -%s" : "-%s", d);
     if (row.w >= 72) snprintf(line, sizeof line, "without: %s (-%s)", bt_fmt(b, sizeof b, x->what_if_ms, BT_UNIT_MS), d);
-    bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = BT_C_TEXT}, line);
+    if (bt_canvas_text_width(line) <= end - at) bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = BT_C_TEXT}, line);      /* whole or not at all */
 }
 
 static void stragglers(bt_top *t, bt_rect r) {

@@ -153,5 +153,6 @@ void bt_screen_runs(bt_top *t, bt_rect r) {
                     .shown = &t->columns, .sort_col = l->sort, .descending = !l->invert};
     int spare = r.h - 2 - (int)t->n_rows, below = spare >= 9 ? (spare - 1 < 20 ? spare - 1 : 20) : r.h >= 30 ? 12 : 0;        /* a long list leaves a third of a tall screen */
     t->page = bt_list_draw(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 1 - (below ? below + 1 : 0)}, &tab, &l->top);
-    if (below && t->n_rows > 0) preview(t, (bt_rect){r.x, r.y + r.h - below, r.w, below}, &y->run[t->rows[l->selected]]);
+    int top = spare > below ? r.y + 3 + (int)t->n_rows : r.y + r.h - below;             /* right under a short list */
+    if (below && t->n_rows > 0) preview(t, (bt_rect){r.x, top, r.w, below}, &y->run[t->rows[l->selected]]);
 }

@@ -62,6 +62,15 @@ static void shares(bt_top *t, bt_rect r, const bt_view_layer *x) {
     bt_stack_draw(&t->canvas, r.x, r.y, r.w, 1, seg, 3, bt_top_letters(t));
 }
 
+/* one scale for all tensors: who flips more stands higher */
+static double most_flips(const bt_view_layers *l) {
+    double most = 0;
+    for (size_t i = 0; i < l->n; i++)
+        for (int k = 0; k < BT_VIEW_SAMPLES; k++)
+            if (l->layer[i].history[BT_ML_FLIP][k] > most) most = l->layer[i].history[BT_ML_FLIP][k];
+    return most;
+}
+
 static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     bt_top *t = ctx;
     const bt_view_layer *x = &t->view->layers.layer[t->rows[row]];
@@ -71,8 +80,8 @@ static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     }
     if (col != C_SPARK) return false;
     int w = (r.w - 1) / 2, skip = 32 - w;
-    bt_canvas_spark(c, (bt_rect){r.x, r.y, w, 1}, x->history[BT_ML_ZERO] + skip, (size_t)w, NAN, NAN, (bt_style){.fg = BT_C_SECOND});
-    bt_canvas_spark(c, (bt_rect){r.x + w + 1, r.y, w, 1}, x->history[BT_ML_FLIP] + skip, (size_t)w, 0, NAN, (bt_style){.fg = BT_C_THIRD});
+    bt_canvas_spark(c, (bt_rect){r.x, r.y, w, 1}, x->history[BT_ML_ZERO] + skip, (size_t)w, 0, 2 * ZERO_GAUSS, (bt_style){.fg = BT_C_SECOND});
+    bt_canvas_spark(c, (bt_rect){r.x + w + 1, r.y, w, 1}, x->history[BT_ML_FLIP] + skip, (size_t)w, 0, most_flips(&t->view->layers), (bt_style){.fg = BT_C_THIRD});
     return true;
 }
 
@@ -95,7 +104,7 @@ static void summary(bt_top *t, bt_rect r) {
     snprintf(f, sizeof f, nf ? "%.2f %%" : "-", nf ? 100 * flip / (double)nf : 0);
     if (nn) snprintf(e, sizeof e, " · edge %.1f %% (5.9)", 100 * near / (double)nn);
     bt_canvas_textf(&t->canvas, r.x, r.y + 1, r.w, (bt_style){.fg = BT_C_LABEL}, "%zu tensors · %.2f bits · flips %s · zero %.1f %% (31.0)%s%s", n, bits / (double)n, f,
-                    100 * zero / (double)n, e, r.w < 112 ? "" : " · in brackets: what Gaussian latents have");
+                    100 * zero / (double)n, e, r.w < 112 ? "" : " · in brackets: Gaussian latents");
 }
 
 /* norms and embeddings stay in full precision; `t` shows them as well */

@@ -57,6 +57,7 @@ bt_code bt_top_open(bt_top *t, const bt_top_cfg *cfg, bt_term *term, bt_err *err
     if (cfg->run && cfg->run[0]) {
         BT_TRY(bt_db_run(cfg->db, cfg->run, t->run, err));
         t->has_run = true;
+        snprintf(t->cursor_run, sizeof t->cursor_run, "%s", t->run);
     } else {
         t->screen = BT_SCREEN_RUNS;
     }
