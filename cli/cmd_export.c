@@ -83,6 +83,7 @@ static bt_code write_trace(bt_db *db, const char *run, const export_cfg *cfg, FI
     if (!(steps > 0)) return bt_fail(err, BT_NOTFOUND, "run '%s' has no steps yet", run);
     int64_t last = cfg->to >= 0 ? cfg->to : (int64_t)steps - 1;
     int64_t first = cfg->from >= 0 ? cfg->from : last - TRACE_STEPS + 1;
+    if (first > last) return bt_fail(err, BT_NOTFOUND, "run '%s' has no step %" PRId64 ": its last is %" PRId64, run, first, last);
     return bt_export_trace(db, run, first < 0 ? 0 : first, last, to, err);
 }
 

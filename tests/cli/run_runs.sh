@@ -51,6 +51,8 @@ expect 0 "the same losses to the last bit in all 200 common steps" "$BITRAIN" co
 expect 0 "abl-3 +200 .* -4.24 % +118 ms" "$BITRAIN" compare base-1 abl-3
 expect 5 "1 check failed" "$BITRAIN" compare base-1 abl-3 --fail-if 'loss > +0.5% @ tokens=500k' 'tokens_per_s < -1%'
 expect 0 "passes" "$BITRAIN" compare base-1 abl-3 --fail-if 'loss > +0.5% @ tokens=500k' 'tokens_per_s < -5%'
+expect 2 "run 'base-1' has only 1.23 M tokens: it cannot be compared at 2.00 M" "$BITRAIN" compare base-1 abl-3 --fail-if 'loss > +0.5% @ tokens=2M'
+expect 2 "has only 300 steps: it cannot be compared at 900" "$BITRAIN" compare base-1 abl-3 --at step=900
 expect 2 "is not understood at" "$BITRAIN" compare base-1 abl-3 --fail-if 'loss ~ 2'
 expect 2 "no metric 'lss'" "$BITRAIN" compare base-1 abl-3 --fail-if 'lss > 2'
 expect 2 "two runs at least" "$BITRAIN" compare base-1
@@ -78,6 +80,9 @@ head -1 "$d/a.csv" | grep -q '^run,attempt,step,time_s,tokens,loss,' || fail "cs
 [ "$(grep -c '"ph":"X"' "$d/t.json")" -eq $((20 * (4 + 4 * 6 - 1))) ] || fail "trace has $(grep -c '"ph":"X"' "$d/t.json") spans"
 [ "$("$BITRAIN" query "SELECT json_valid('$(tr -d "\n'" < "$d/t.json" | head -c 100000)')" --csv 2>/dev/null | tail -1)" = 1 ] || fail "trace is not JSON"
 expect 0 "points in" "$BITRAIN" export abl-3 --format tensorboard --out "$d/tb"
+expect 3 "has no step 900: its last is 199" "$BITRAIN" export abl-3 --format trace --from 900
+expect 0 "^abl-3,0,20,0,1," "$BITRAIN" export abl-3 --what comm_pairs
+expect 0 '"op":"all_reduce","axis":"dp".*"model_ms":' "$BITRAIN" export abl-3 --what comm_ops --format jsonl
 expect 3 "has no steps 900 to 999" "$BITRAIN" export abl-3 --format trace --from 900 --to 999
 expect 1 "cannot write" "$BITRAIN" export abl-3 --out "$d/no/such/file"
 expect 2 "is after" "$BITRAIN" export abl-3 --from 9 --to 3
