@@ -64,3 +64,11 @@ void bt_stack_draw(bt_canvas *c, int x, int y, int w, double full_scale, const b
             bt_canvas_put(c, x + at, y, letters || c->chars == BT_CHARS_ASCII ? (uint32_t)(unsigned char)seg[i].letter : 0x2588, (bt_style){.fg = seg[i].color});
     }
 }
+
+void bt_stack_thin(bt_canvas *c, bt_rect r) {
+    for (int y = r.y; y < r.y + r.h && y < c->h; y++)
+        for (int x = r.x; x < r.x + r.w && x < c->w; x++) {
+            bt_cell *cell = &c->cells[(size_t)y * (size_t)c->w + (size_t)x];
+            if (cell->glyph == 0x2588) cell->glyph = 0x2586;
+        }
+}

@@ -73,6 +73,7 @@ int bt_list_draw(bt_canvas *c, bt_rect r, const bt_list_table *t, int *top) {
             bt_canvas_put(c, r.x, y, 0x25B8, (bt_style){.fg = BT_C_ACCENT, .bg = BT_C_BAR});
         }
     }
+    if (t->n_rows == 0) bt_canvas_text(c, r.x + 1, r.y + 1, r.w - 1, (bt_style){.fg = BT_C_LABEL}, "no row matches");     /* an empty list has its own words */
     if (*top > 0) bt_canvas_put(c, r.x + r.w - 1, r.y + 1, 0x25B4, (bt_style){.fg = BT_C_LABEL});
     if (*top + rows < (int)t->n_rows) bt_canvas_put(c, r.x + r.w - 1, r.y + r.h - 1, 0x25BE, (bt_style){.fg = BT_C_LABEL});
     bt_canvas_unclip(c, old);

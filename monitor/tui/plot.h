@@ -64,5 +64,6 @@ int bt_heat_legend(bt_canvas *c, int x, int y, int w, const char *low, const cha
 /* segments of a stacked horizontal bar; in mono and ASCII each segment is filled with its letter */
 typedef struct bt_segment { double value; uint8_t color; char letter; } bt_segment;
 void bt_stack_draw(bt_canvas *c, int x, int y, int w, double full_scale, const bt_segment *seg, size_t n, bool letters);
+void bt_stack_thin(bt_canvas *c, bt_rect r);        /* after it, where bars of neighbouring rows should not touch */
 
 #endif

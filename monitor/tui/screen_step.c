@@ -53,6 +53,7 @@ static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
         seg[p] = (bt_segment){isnan(v) || v < 0 || (mode == MODE_EXCESS && p == BT_PH_WAIT) ? 0 : v, bt_phase_color((bt_phase)p), bt_phases[p].letter};
     }
     bt_stack_draw(c, r.x, r.y, r.w, full_scale(k, mode, x), seg, BT_PHASE_COUNT, bt_top_letters(t));
+    bt_stack_thin(c, r);
     return true;
 }
 

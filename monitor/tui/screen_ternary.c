@@ -60,6 +60,7 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
 static void shares(bt_top *t, bt_rect r, const bt_view_layer *x) {
     bt_segment seg[] = {{x->neg_frac, BT_C_SECOND, '-'}, {x->value[BT_ML_ZERO], BT_C_FAINT, '0'}, {x->value[BT_ML_POS], BT_C_THIRD, '+'}};
     bt_stack_draw(&t->canvas, r.x, r.y, r.w, 1, seg, 3, bt_top_letters(t));
+    bt_stack_thin(&t->canvas, r);
 }
 
 /* one scale for all tensors: who flips more stands higher */

@@ -179,6 +179,7 @@ static void lists_are_filtered_and_sorted(void **state) {
         snprintf(keys + 32, sizeof keys - 32, "filter %s", rows[i].filter);
         hides(keys, keys + 32);
     }
+    shows("~2/nobody\r~", "no row matches");
     static const struct { const char *keys, *title; } sorts[] = {
         {"~2~", "blame▾"},    {"~2>~", "rank▾"},    {"~2>>>~", "busy p50▾"}, {"~2<<~", "phase▾"},   {"~2>>>I~", "busy p50▴"}, {"~3>>~", "p50▾"}, {"~4>>>~", "wire▾"},
         {"~5>>>~", "zero▾"}, {"~7>>>~", "loss▾"},  {"~7>>>I~", "loss▴"},    {"~8>>>>>>>~", "rss▾"}};
