@@ -21,10 +21,10 @@ static void sparks(bt_top *t, bt_rect r) {
 
 void bt_step_bar(bt_top *t, bt_rect r) {
     const bt_view_ranks *k = &t->view->ranks;
-    char right[96], a[40], b[40];
+    char right[96], a[40], b[40], c[40];
     if (r.h < 2) return;
     bt_fmt(a, sizeof a, k->step_ms, BT_UNIT_MS);
-    snprintf(right, sizeof right, "%s · steps %s-%lld", a, bt_fmt_int(b, sizeof b, k->step0 + 1), (long long)k->step1 + 1);
+    snprintf(right, sizeof right, "%s · steps %s-%s", a, bt_fmt_int(b, sizeof b, k->step0 + 1), bt_fmt_int(c, sizeof c, k->step1 + 1));
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 1), k->n > 1 ? "where the median rank's step goes" : "where the step goes", k->steps ? right : "");
     if (k->steps == 0) {
         bt_canvas_text(&t->canvas, r.x, r.y + 1, r.w, (bt_style){.fg = BT_C_LABEL}, "no rank has reported a step yet");
