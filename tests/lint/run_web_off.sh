@@ -1,0 +1,28 @@
+#!/bin/bash
+# -DBITRAIN_WEB=OFF: builds where npm must not be asked, does not link the HTTP library, and what needs the dashboard says so.
+# timeout: 300
+set -u
+command -v cmake >/dev/null || { echo "SKIP: cmake is missing"; exit 77; }
+generator=$(sed -n 's/^CMAKE_GENERATOR:INTERNAL=//p' "$BT_BIN/CMakeCache.txt")
+launcher=$(sed -n 's/^CMAKE_C_COMPILER_LAUNCHER:[A-Z]*=//p' "$BT_BIN/CMakeCache.txt")
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+mkdir "$dir/bin"
+printf '#!/bin/sh\necho "npm $*" >>"%s/asked"\nexit 1\n' "$dir" >"$dir/bin/npm"
+chmod +x "$dir/bin/npm"
+failed=0
+bad() { echo "FAIL: $*"; failed=1; }
+PATH=$dir/bin:$PATH cmake -S "$BT_SRC" -B "$dir/b" -G "$generator" -DBITRAIN_WEB=OFF -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O0 "-DCMAKE_C_COMPILER_LAUNCHER=$launcher" >"$dir/log" 2>&1 || { tail -20 "$dir/log"; exit 1; }
+grep -q "dashboard: off, BITRAIN_WEB is OFF" "$dir/log" || bad "configuring does not say that the dashboard is off"
+PATH=$dir/bin:$PATH cmake --build "$dir/b" -j2 --target bitrain >"$dir/log" 2>&1 || { grep -E "error|warning" -A5 "$dir/log" | head -40; tail -5 "$dir/log"; exit 1; }
+[ ! -e "$dir/asked" ] || bad "npm was asked: $(cat "$dir/asked")"
+if ldd "$dir/b/bitrain" | grep -q microhttpd; then bad "the HTTP library is linked"; fi
+export BITRAIN_STORE="$dir/w.db" XDG_RUNTIME_DIR="$dir" HOME="$dir"
+refuses() { "$dir/b/bitrain" "$@" >"$dir/out" 2>"$dir/err"; local status=$?; [ $status -eq 1 ] && grep -q "built without" "$dir/err" || bad "$*: status $status, $(cat "$dir/err")"; }
+refuses dash --port 0
+refuses bench http
+"$dir/b/bitrain" doctor --quick | grep -q "without the dashboard" || bad "doctor does not say so"
+"$dir/b/bitrain" help | grep -q "^  *train" || bad "the rest is not there"
+cmake --build "$dir/b" --target help 2>/dev/null | grep -q "t\.web\." && bad "tests of the dashboard are built without it"
+[ $failed -eq 0 ] && echo "built without the dashboard, and says so"
+exit $failed
