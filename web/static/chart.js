@@ -120,13 +120,13 @@ export class Chart {
     this.shown = [];
     const ok = (values) => (logY ? values.map((v) => (v > 0 ? v : v === undefined ? undefined : null)) : values);
     const push = (values, s) => { data.push(ok(values)); series.push(s); return series.length - 1; };
-    const some = lines.map((l) => l.y.some((v) => v > 0)), sum = spec.stacked ? x.map(() => 0) : null;
+    const sum = spec.stacked ? x.map(() => 0) : null;
     lines.forEach((l, i) => {
       const tone = color(l.color), y = spread(l.y, where[i], x.length);
       if (spec.stacked) {
         const top = sum.map((v, k) => (sum[k] = v + (y[k] || 0)));
-        const fill = l.hatch ? () => hatch(tone) : `${tone}b0`;
-        push(top, { stroke: tone, width: some[i] ? 1 : 0, fill: i === 0 ? fill : undefined, points: { show: false } });
+        const fill = l.hatch ? () => hatch(tone) : `${tone}d0`;
+        push(top, { stroke: tone, width: 0, fill: i === 0 ? fill : undefined, points: { show: false } });
         if (i > 0) bands.push({ series: [series.length - 1, series.length - 2], fill });
         this.shown.push({ label: l.label, color: l.color, values: y, n: series.length - 1 });
         return;
@@ -145,7 +145,7 @@ export class Chart {
     });
     this.x = x;
     this.stepOf = this.steps(lines, where, x.length);
-    const shape = JSON.stringify([series.length, bands.length, logX, logY, spec.unit, spec.axis, state.theme, color("--bg"), lines.map((l, i) => [l.color, !!l.sparse, some[i]])]);
+    const shape = JSON.stringify([series.length, bands.length, logX, logY, spec.unit, spec.axis, state.theme, color("--bg"), lines.map((l) => [l.color, !!l.sparse])]);
     if (this.u && shape === this.shape) this.u.setData(data);
     else this.build(shape, series, bands, data, logX, logY);
     this.tell(this.u.cursor.idx);

@@ -22,6 +22,9 @@ export function mib(v) { return unknown(v) ? dash : v >= 1024 ? `${Number((v / 1
 export function percent(v, n = 1) { return unknown(v) ? dash : `${(v * 100).toFixed(n)} %`; }
 export function count(v) { return unknown(v) ? dash : String(Math.round(v)).replace(/\B(?=(\d{3})+$)/g, "\u202f"); }
 
+// a fact of a run as it was recorded; sizes of memory are in bytes there
+export function fact(key, v) { return /^arena\./.test(key) && Number(v) >= 0 ? bytes(Number(v)) : v; }
+
 // the database counts steps from 0, people from 1
 export function nth(step) { return unknown(step) ? dash : count(step + 1); }
 

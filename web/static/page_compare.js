@@ -3,7 +3,7 @@ import { get, series } from "./api.js";
 import { card } from "./card.js";
 import { Chart } from "./chart.js";
 import { h, select, table } from "./dom.js";
-import { digits, nth, si, unit, axisTitle, onAxis } from "./format.js";
+import { digits, fact, nth, si, unit, axisTitle, onAxis } from "./format.js";
 import { places } from "./parts.js";
 import { state } from "./state.js";
 
@@ -75,7 +75,7 @@ export function comparePage(root, ctx, runs) {
       h("section", { class: "card" }, h("header", {}, h("h2", {}, "Settings that differ"), h("span", { class: "sub" }, `${keys.length}`)),
         keys.length ? h("div", { class: "tall-scroll" }, table([{ title: "setting", cell: (k) => h("code", {}, k) }, ...d.configs.map((c, i) => ({ title: c.run, cell: (k) => sets[i][k] ?? "–" }))], keys, "settings that differ")) : h("p", { class: "note" }, "all settings are equal")),
       h("section", { class: "card wide" }, h("header", {}, h("h2", {}, "Environment that differs"), h("span", { class: "sub" }, "machines, program, data")),
-        varied.length ? h("div", { class: "tall-scroll" }, table([{ title: "fact", cell: (k) => h("code", {}, k) }, ...runs.map((r, i) => ({ title: r, cell: (k) => facts[i][k] ?? "–" }))], varied, "environment that differs")) : h("p", { class: "note" }, "all facts are equal")));
+        varied.length ? h("div", { class: "tall-scroll" }, table([{ title: "fact", cell: (k) => h("code", {}, k) }, ...runs.map((r, i) => ({ title: r, cell: (k) => fact(k, facts[i][k]) ?? "–" }))], varied, "environment that differs")) : h("p", { class: "note" }, "all facts are equal")));
   }
   ctx.add(overlay);
   root.replaceChildren(h("h1", { class: "sr" }, "Compare"), overlay.el, below);

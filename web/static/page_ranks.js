@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { card } from "./card.js";
 import { HeatMap } from "./heat.js";
 import { bar, h, select, table } from "./dom.js";
-import { bytes, digits, mib, ms, nth, percent, seconds, si } from "./format.js";
+import { digits, fact, mib, ms, nth, percent, seconds, si } from "./format.js";
 import { seriesCard, range } from "./parts.js";
 import { state } from "./state.js";
 
@@ -72,7 +72,7 @@ export function systemPage(root, ctx) {
   const settings = (config) => Object.entries(config || {}).map(([key, v]) => (v !== null && typeof v === "object" && "value" in v ? [key, v.value, v.where || v.origin] : [key, v, ""]));
   const facts = card({ title: "Settings and facts", wide: true, every: 30000, load: () => get(`runs/${ctx.run}`), draw: (body, d) => body.replaceChildren(h("p", {}, h("code", {}, d.command || "")),
     h("div", { class: "grid tall-scroll" }, h("div", {}, table([{ title: "setting", cell: (r) => h("code", {}, r[0]) }, { title: "value", cell: (r) => text(r[1]) }, { title: "from", cell: (r) => h("span", { class: "note" }, r[2] || "") }], settings(d.config), "settings")),
-      h("div", {}, table([{ title: "fact", cell: (r) => h("code", {}, r.key) }, { title: "value", cell: (r) => (/^arena\./.test(r.key) && Number(r.value) >= 0 ? bytes(Number(r.value)) : text(r.value)) }], d.facts || [], "facts")))),
+      h("div", {}, table([{ title: "fact", cell: (r) => h("code", {}, r.key) }, { title: "value", cell: (r) => text(fact(r.key, r.value)) }], d.facts || [], "facts")))),
     sentence: (d) => { const n = settings(d.config).filter((r) => !/^(default|auto|preset|$)/.test(r[2] || "")).length; return `${n} setting${n === 1 ? " was" : "s were"} chosen, the others are defaults or follow from them.`; } });
   [ranks, memory, speed, facts].forEach(ctx.add);
   root.replaceChildren(h("h1", { class: "sr" }, "System"), h("div", { class: "grid" }, ranks.el, memory.el, speed.el, facts.el));
