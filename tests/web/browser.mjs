@@ -145,6 +145,9 @@ const truths = {
     const want = sql("SELECT op, axis, count(DISTINCT rank) AS ranks, sum(bytes_wire) / sum(steps) AS wire, sum(exposed_ms) / sum(steps) AS exposed, sum(wait_ms) / sum(steps) AS wait FROM comm_ops WHERE run = 'base' AND step = (SELECT max(step) FROM comm_ops WHERE run = 'base') GROUP BY op, axis ORDER BY exposed + wait DESC");
     assert.equal(kinds.length, want.length);
     want.forEach((w, i) => assert.deepEqual(kinds[i].slice(0, 3), [w.op, w.axis, String(w.ranks)]));
+    const pairs = sql("SELECT rank, peer, sum(bytes_wire) / sum(steps) AS bytes FROM comm_pairs WHERE run = 'base' AND step = (SELECT max(step) FROM comm_pairs WHERE run = 'base') GROUP BY rank, peer ORDER BY rank, peer"), matrix = await rows(page, "Who gets from whom");
+    assert(pairs.length > 0, "no pairs of ranks in the store: this looks at nothing");
+    assert.deepEqual(matrix.map((r) => [r[0], r[1], r[3]]), pairs.map((p) => [String(p.rank), String(p.peer), p.bytes >= 1e6 ? `${p.bytes / 1e6} MB` : `${p.bytes / 1e3} kB`]));
     assert.deepEqual([kinds[0][5], kinds[0][8], kinds[0][9]], [`${want[0].wire / 1e3} kB`, `${want[0].exposed.toFixed(2)} ms`, `${want[0].wait.toFixed(2)} ms`]);
   },
   async ternary(page) {
@@ -153,7 +156,7 @@ const truths = {
     assert.equal(got.length, want.length);
     want.forEach((w, i) => assert.deepEqual([got[i][0], got[i][2], got[i][3]], [`${w.layer} ${w.tensor}`, `${(w.zero_frac * 100).toFixed(1)} %`, `${(w.pos_frac * 100).toFixed(1)} %`]));
     const titles = await figure(page, "Codes of each tensor").locator("thead th").allTextContents();
-    for (const [key, title] of [["flip_frac", "flipped"], ["sign_flip_frac", "sign flips"], ["oscillation_frac", "taken back"], ["boundary_frac", "near a threshold"]]) {
+    for (const [key, title] of [["flip_frac", "flipped"], ["sign_flip_frac", "sign flips"], ["oscillation_frac", "taken back"], ["boundary_frac", "near threshold"]]) {
       const at = titles.indexOf(title);
       assert.equal(at >= 0, typeof want[0][key] === "number", `the column "${title}"`);
       if (at >= 0) want.forEach((w, i) => assert.equal(got[i][at], `${(w[key] * 100).toFixed(2)} %`));

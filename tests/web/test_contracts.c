@@ -65,16 +65,17 @@ static const contract contracts[] = {
      "a:series.0.first a:series.0.last a:series.0.min a:series.0.max a:series.0.mean a:series.0.n s:series.1.metric"},
     {"heatmap", "base", "value=busy&cols=30", "s:heatmap.value s:heatmap.unit n:heatmap.rows n:heatmap.cols b:heatmap.exact a:heatmap.step a:heatmap.time_s a:heatmap.cells a:heatmap.cells.0"},
     {"breakdown", "base", "", "n:breakdown.step0 n:breakdown.step1 n:breakdown.steps n:breakdown.step_ms n:breakdown.busy_median_ms o:breakdown.median a:breakdown.ranks n:breakdown.ranks.0.rank "
-     "n:breakdown.ranks.0.step_ms o:breakdown.ranks.0.phases n:breakdown.ranks.0.phases.other_ms n:breakdown.ranks.0.comm_busy_ms n:breakdown.ranks.0.bytes_wire"},
-    {"stragglers", "base", "", "a:stragglers n:stragglers.0.rank s:stragglers.0.host n:stragglers.0.busy_p50_ms n:stragglers.0.wait_p50_ms n:stragglers.0.excess_ms n:stragglers.0.score n:stragglers.0.score_own "
+     "n:breakdown.ranks.0.step_ms o:breakdown.ranks.0.phases n:breakdown.ranks.0.phases.other_ms n:breakdown.ranks.0.comm_busy_ms n:breakdown.ranks.0.bytes_wire n:breakdown.skew_p50_ms n:breakdown.skew_p95_ms"},
+    {"stragglers", "base", "", "a:stragglers n:stragglers.0.rank s:stragglers.0.host n:stragglers.0.busy_p50_ms n:stragglers.0.wait_p50_ms n:stragglers.0.late_p50_ms n:stragglers.0.late_p95_ms n:stragglers.0.excess_ms n:stragglers.0.score n:stragglers.0.score_own "
      "n:stragglers.0.blame n:stragglers.0.lost_s s:stragglers.0.phase n:stragglers.0.phase_frac s:stragglers.0.verdict n:stragglers.0.since_step n:stragglers.0.what_if.step_ms n:stragglers.0.what_if.saved_ms "
      "n:stragglers.0.what_if.saved_frac n:stragglers.0.what_if.tokens_per_day s:stragglers.0.says a:what_if_worst a:system n:system.0.pid s:system.0.isa n:system.0.rss_mib n:system.0.cpu_frac"},
     {"comm", "base", "", "n:head.comm_overhead n:head.overlap n:head.bytes_wire_per_step n:head.bytes_logical_per_step a:breakdown.ranks n:comm.step0 n:comm.step1 a:comm.rows s:comm.rows.0.op s:comm.rows.0.axis "
      "n:comm.rows.0.ranks n:comm.rows.0.calls n:comm.rows.0.bytes_logical n:comm.rows.0.bytes_wire ?:comm.rows.0.busy_ms ?:comm.rows.0.exposed_ms ?:comm.rows.0.wait_ms ?:comm.rows.0.overlap "
-     "?:comm.rows.0.rate_bytes_per_s ?:comm.rows.0.lost_max_ms ?:comm.rows.0.lost_max_rank"},
+     "?:comm.rows.0.rate_bytes_per_s ?:comm.rows.0.lost_max_ms ?:comm.rows.0.lost_max_rank ?:comm.rows.0.model_ms ?:comm.rows.0.model_frac a:comm.links n:comm.pairs.ranks n:comm.pairs.step0 "
+     "n:comm.pairs.rows.0.rank n:comm.pairs.rows.0.peer n:comm.pairs.rows.0.messages n:comm.pairs.rows.0.bytes ?:comm.pairs.rows.0.flight_ms"},
     {"layers", "base", "", "n:layers.step a:layers.rows n:layers.rows.0.layer s:layers.rows.0.tensor n:layers.rows.0.zero_frac n:layers.rows.0.pos_frac n:layers.rows.0.neg_frac n:layers.rows.0.flip_frac "
      "n:layers.rows.0.entropy_bits n:layers.rows.0.scale n:layers.rows.0.grad_norm a:layers.rows.0.flip_history a:layers.rows.0.zero_history "
-     "a:layers.sampled a:layers.rows.0.oscillation_history a:layers.rows.0.boundary_history a:layers.rows.0.grad_norm_history"},
+     "a:layers.sampled a:layers.rows.0.oscillation_history a:layers.rows.0.boundary_history a:layers.rows.0.grad_norm_history ?:layers.rows.0.update_ratio a:layers.rows.0.update_history"},
     {"events", "base", "limit=5", "n:events.total a:events.rows n:events.rows.0.seq n:events.rows.0.time_s n:events.rows.0.attempt ?:events.rows.0.step ?:events.rows.0.rank s:events.rows.0.kind "
      "s:events.rows.0.level s:events.rows.0.title"},
     {"/api/v1/compare", NULL, "runs=base,other&metric=loss&x=tokens", "a:runs a:levels s:levels.0.run n:levels.0.tokens n:levels.0.value ?:levels.0.first_different_step n:levels.1.common_steps a:configs o:configs.0.config s:configs.0.command"},

@@ -10,7 +10,7 @@ function shade(t) {
 const shades = {};
 function tones() { return shades[isDark()] || (shades[isDark()] = Array.from({ length: 64 }, (v, i) => shade(i / 63))); }
 
-// d: {rows: [labels], cols: [labels], steps: [step of each column] or absent, cell: [[numbers]], show(value), lo, hi, least: at least so high the scale goes, axis}
+// d: {rows: [labels], cols: [labels], steps: [step of each column] or absent, cell: [[numbers]], show(value), lo, hi, least: at least so high the scale goes, most: pixels a column may take, axis}
 export class HeatMap {
   constructor(host, ariaLabel) {
     this.readout = h("div", { class: "readout" });
@@ -54,8 +54,8 @@ export class HeatMap {
     const rows = d.rows.length, cols = d.cols.length;
     const top = 4;
     this.left = Math.min(96, 14 + 7 * Math.max(0, ...d.rows.map((r) => String(r).length)));
-    this.t = Math.max(5, Math.min(26, Math.floor(360 / Math.max(1, rows))));
-    this.w = (width - this.left) / Math.max(1, cols);
+    this.t = Math.max(5, Math.min(d.most ? 44 : 26, Math.floor(360 / Math.max(1, rows))));
+    this.w = Math.min(d.most ?? Infinity, (width - this.left) / Math.max(1, cols));
     const height = rows * this.t + 20 + top;
     if (this.canvas.height !== Math.round(height * k)) { this.canvas.style.height = `${height}px`; this.canvas.height = Math.round(height * k); }
     if (this.canvas.width !== Math.round(width * k)) this.canvas.width = Math.round(width * k);
@@ -66,14 +66,17 @@ export class HeatMap {
     for (let r = 0; r < rows; r++) for (let i = 0; i < cols; i++) {
       const v = d.cell[r][i];
       c.fillStyle = v === null ? faint : palette[Math.max(0, Math.min(63, Math.round((v - this.lo) * scale)))];
-      c.fillRect(this.left + i * this.w, top + r * this.t, Math.ceil(this.w * k) / k, this.t - (this.t > 8 ? 1 : 0));
+      c.fillRect(this.left + i * this.w, top + r * this.t, Math.ceil(this.w * k) / k - (d.most && this.w > 8 ? 1 : 0), this.t - (this.t > 8 ? 1 : 0));
     }
     c.fillStyle = color("--soft");
     c.font = "12px system-ui, sans-serif";
     c.textBaseline = "middle";
     const every = Math.ceil(14 / this.t), ticks = Math.max(2, Math.min(cols, Math.floor((width - this.left) / 130)));
     for (let r = 0; r < rows; r += every) c.fillText(String(d.rows[r]).slice(0, 14), 0, top + r * this.t + this.t / 2);
-    for (let n = 0; n < ticks; n++) {
+    if (d.most) {                                     // few columns of equal weight: each its name
+      c.textAlign = "center";
+      for (let i = 0; i < cols; i += Math.ceil(20 / this.w)) c.fillText(String(d.cols[i]), this.left + (i + 0.5) * this.w, height - 8);
+    } else for (let n = 0; n < ticks; n++) {
       const i = Math.round(n * (cols - 1) / (ticks - 1));
       c.textAlign = n === 0 ? "left" : n === ticks - 1 ? "right" : "center";
       c.fillText(String(d.cols[i] ?? ""), n === ticks - 1 ? width : this.left + (i + (n ? 0.5 : 0)) * this.w, height - 8);

@@ -9,9 +9,9 @@ const codes = [["neg_frac", "−1", "--neg"], ["zero_frac", "0", "--zero"], ["po
 
 // statistics that a run may have beside the codes themselves
 const unrest = [["sign_flip_frac", "sign flips", "codes that went from −1 to +1 or back since the sample before"], ["oscillation_frac", "taken back", "codes that are again what they were two samples ago"],
-  ["boundary_frac", "near a threshold", "latent weights within 0.05 scale of a rounding threshold: 5.9 % if Gaussian"]];
+  ["boundary_frac", "near threshold", "latent weights within 0.05 scale of a rounding threshold: 5.9 % if Gaussian"]];
 
-const over = [["flip_history", "share flipped"], ["zero_history", "share of zeros"], ["oscillation_history", "taken back"], ["boundary_history", "near a threshold"], ["grad_norm_history", "gradient norm"]];
+const over = [["flip_history", "share flipped"], ["zero_history", "share of zeros"], ["oscillation_history", "taken back"], ["boundary_history", "near threshold"], ["grad_norm_history", "gradient norm"], ["update_history", "update over weights"]];
 
 export function ternaryPage(root, ctx) {
   let map = null, what = "flip_history", picks = null, from = null, ternary = null;
@@ -23,11 +23,11 @@ export function ternaryPage(root, ctx) {
       const percentCell = (k) => ({ title: codes.find((c) => c.key === k).label, num: true, cell: (r) => percent(r[k]) });
       body.replaceChildren(legend(codes), table([{ title: "tensor", cell: name }, { title: "−1, 0, +1", cell: (r) => bar(codes.map((c) => ({ share: r[c.key], color: c.color, label: `${c.label}: ${percent(r[c.key])}` })), `${name(r)}: ${percent(r.zero_frac)} zero`) }, percentCell("zero_frac"), percentCell("pos_frac"), percentCell("neg_frac"),
         { title: "flipped", num: true, help: "codes that differ from the sample before", cell: (r) => percent(r.flip_frac, 2) }, { title: "flips over time", cell: (r) => spark(r.flip_history.filter((v) => v !== null), `flip rate of ${name(r)}`) }, { title: "zeros over time", help: "the line is 31.0 %: Gaussian latents", cell: (r) => spark(r.zero_history.filter((v) => v !== null), `share of zeros of ${name(r)}`, 0.31) }, ...unrest.filter(([k]) => d.layers.rows.some((r) => typeof r[k] === "number")).map(([k, title, help]) => ({ title, help, num: true, cell: (r) => percent(r[k], 2) })), { title: "bits", num: true, help: "entropy of the codes; 1.58 at most", cell: (r) => digits(r.entropy_bits, 3) },
-        { title: "scale", num: true, cell: (r) => digits(r.scale, 3) }, { title: "gradient", num: true, cell: (r) => digits(r.grad_norm, 3) }], d.layers.rows, "codes of each tensor"));
+        { title: "scale", num: true, cell: (r) => digits(r.scale, 3) }, { title: "gradient", num: true, help: "L2 norm", cell: (r) => digits(r.grad_norm, 3) }, ...(d.layers.rows.some((r) => typeof r.update_ratio === "number") ? [{ title: "update", num: true, help: "L2 norm of the step's update over that of the weights: about 1e-3 is usual", cell: (r) => digits(r.update_ratio, 3) }] : [])], d.layers.rows, "codes of each tensor"));
     },
     sentence(d) { const r = d.layers.rows, mean = (k) => r.reduce((s, x) => s + (x[k] || 0), 0) / r.length; return r.length ? `${r.length} ternary tensors at step ${nth(d.layers.step)}: ${percent(mean("zero_frac"))} zeros, ${percent(mean("flip_frac"), 2)} flipped since the last sample, ${digits(mean("entropy_bits"), 3)} bits a weight, on average.` : ""; },
   });
-  const filled = (d, key) => d.layers.sampled.map((s, i) => i).filter((i) => d.layers.rows.some((r) => r[key] && r[key][i] !== null)), show = (v) => (what === "grad_norm_history" ? digits(v, 3) : percent(v, 2));
+  const filled = (d, key) => d.layers.sampled.map((s, i) => i).filter((i) => d.layers.rows.some((r) => r[key] && r[key][i] !== null)), show = (v) => (/^(grad|update)/.test(what) ? digits(v, 3) : percent(v, 2));
   const heat = card({
     title: "Tensor by time", wide: true, every: 1000, tools: [h("span")], load,
     draw(body, d) {

@@ -1,6 +1,7 @@
 // page_train.js - overview, step breakdown, communication.
 import { get, report } from "./api.js";
 import { card } from "./card.js";
+import { HeatMap } from "./heat.js";
 import { bar, h, legend, say, select, svg, table } from "./dom.js";
 import { bytes, digits, ms, nats, percent, seconds, si, count, nth, roughly } from "./format.js";
 import { range, seriesCard, rankBars } from "./parts.js";
@@ -119,12 +120,38 @@ export function commPage(root, ctx) {
         { title: "values", num: true, cell: (r) => bytes(r.bytes_logical) }, { title: "on the wire", num: true, cell: (r) => bytes(r.bytes_wire) },
         { title: "hidden, exposed, wait", cell: (r) => bar([{ share: Math.max(0, r.busy_ms - r.exposed_ms) / longest, color: "--p5", label: `hidden ${ms(r.busy_ms - r.exposed_ms)}` }, { share: (r.exposed_ms || 0) / longest, color: "--p3", label: `exposed ${ms(r.exposed_ms)}` }, { share: (r.wait_ms || 0) / longest, color: "--p4", label: `wait ${ms(r.wait_ms)}` }], `${r.op} along ${r.axis}: in flight ${ms(r.busy_ms)}, wait ${ms(r.wait_ms)}`) },
         { title: "in flight", num: true, cell: (r) => beside(r.busy_ms) }, { title: "exposed", num: true, cell: (r) => beside(r.exposed_ms) }, { title: "wait", num: true, cell: (r) => beside(r.wait_ms) }, { title: "overlap", num: true, cell: (r) => percent(r.overlap, 0) },
-        { title: "bandwidth", num: true, help: "bytes a rank sends a second in flight", cell: (r) => (r.rate_bytes_per_s === null ? "–" : `${bytes(r.rate_bytes_per_s)}/s`) }, { title: "lost most", num: true, cell: (r) => (r.lost_max_rank === null ? "–" : `${ms(r.lost_max_ms)}, rank ${r.lost_max_rank}`) }], all, "kinds of exchange"));
+        { title: "of the link", num: true, help: "time these bytes take on the idle link, as measured before the first step, over their time in flight", cell: (r) => percent(r.model_frac ?? null, 0) }, { title: "bandwidth", num: true, help: "bytes a rank sends a second in flight", cell: (r) => (r.rate_bytes_per_s === null ? "–" : `${bytes(r.rate_bytes_per_s)}/s`) }, { title: "lost most", num: true, cell: (r) => (r.lost_max_rank === null ? "–" : `${ms(r.lost_max_ms)}, rank ${r.lost_max_rank}`) }], all, "kinds of exchange"));
     },
     sentence(d) {
       const r = d.comm.rows[0];
-      return r ? `Most time is lost in ${r.op.replaceAll("_", "-")} along ${r.axis}: ${ms((r.exposed_ms || 0) + (r.wait_ms || 0))} a step. Steps ${nth(d.comm.step0)} to ${nth(d.comm.step1)}.${d.comm.rows.some((o) => o.busy_ms === null) ? " “Beside”: ran beside a larger exchange and shares its time." : ""}` : "";
+      const links = (d.comm.links || []).map((l) => `${l.axis} ${digits(l.latency_us, 2)} µs and ${bytes(l.bytes_per_s)}/s`).join(", ");
+      return r ? `Most time is lost in ${r.op.replaceAll("_", "-")} along ${r.axis}: ${ms((r.exposed_ms || 0) + (r.wait_ms || 0))} a step. Steps ${nth(d.comm.step0)} to ${nth(d.comm.step1)}.${d.comm.rows.some((o) => o.busy_ms === null) ? " “Beside”: ran beside a larger exchange and shares its time." : ""}${links ? ` The links when nothing else runs: ${links}.` : ""}` : "";
     },
+  });
+  // what each rank received straight from each other one; a square, as far as it is known
+  let what = "bytes", map = null;
+  const told = (v) => (v === null ? "–" : what === "bytes" ? bytes(v) : ms(v));
+  const matrix = card({
+    title: "Who gets from whom", sub: "a step; the rank of the row from that of the column", every: 1000, tools: [select("value", [["bytes", "bytes"], ["flight_ms", "time of a message"]], what, (v) => { what = v; matrix.redraw(); })], load: () => get(`runs/${ctx.run}/comm`),
+    draw(body, d) {
+      const p = d.comm.pairs, all = (p && p.rows) || [];
+      if (!all.length) {
+        if (map) map.close();
+        map = null;
+        body.replaceChildren(h("div", { class: "empty" }, d.head.ranks > 1 ? "not known: these ranks exchange through MPI's own collectives, are more than 32, or have not been sampled yet" : "one rank: nothing to exchange"));
+        return;
+      }
+      const names = Array.from({ length: p.ranks }, (v, i) => i), cell = names.map(() => names.map(() => null));
+      for (const r of all) cell[r.rank][r.peer] = r[what];
+      if (!map) map = new HeatMap(body, "matrix of ranks");
+      map.set({ rows: names.map((r) => `rank ${r}`), cols: names.map(String), cell, show: told, axis: "from", lo: 0, most: 64 });
+    },
+    sentence(d) {
+      const p = d.comm.pairs, top = [...((p && p.rows) || [])].filter((r) => r[what] !== null).sort((a, b) => b[what] - a[what])[0];
+      return top ? `${what === "bytes" ? `Most goes from rank ${top.peer} to rank ${top.rank}: ${bytes(top.bytes)} a step` : `Messages from rank ${top.peer} to rank ${top.rank} take longest: ${ms(top.flight_ms)}`}. Steps ${nth(p.step0)} to ${nth(p.step1)}.` : "";
+    },
+    table: (d) => ({ columns: [{ title: "rank", num: true, cell: (r) => String(r.rank) }, { title: "from rank", num: true, cell: (r) => String(r.peer) }, { title: "messages", num: true, cell: (r) => digits(r.messages, 3) }, { title: "bytes", num: true, cell: (r) => bytes(r.bytes) }, { title: "time of a message", num: true, cell: (r) => ms(r.flight_ms) }], rows: (d.comm.pairs && d.comm.pairs.rows) || [] }),
+    keys: (e) => map && map.key(e), close: () => map && map.close(),
   });
   // between the first rank's arrival and the last one's: what the rank that came first waited, in each of the newest steps
   const late = (d) => d.heatmap.step.map((s, i) => Math.max(...d.heatmap.cells.map((c) => c[i] ?? -1))).filter((v) => v >= 0).sort((a, b) => a - b), at = (v, q) => v[Math.min(v.length - 1, Math.floor(v.length * q))];
@@ -138,8 +165,8 @@ export function commPage(root, ctx) {
     sentence(d) { const all = late(d); return all.length ? `Half of the ${count(all.length)} newest samples below ${ms(at(all, 0.5))}, 95 % below ${ms(at(all, 0.95))}, at most ${ms(all[all.length - 1])}.` : ""; },
     table: (d) => ({ columns: [{ title: "from step", num: true, cell: (i) => nth(d.heatmap.step[i]) }, { title: "skew", num: true, cell: (i) => ms(Math.max(...d.heatmap.cells.map((c) => c[i] ?? 0))) }], rows: d.heatmap.step.map((s, i) => i).reverse() }),
   });
-  const cards = [time, kinds, skew, seriesCard(ctx, [{ key: "bytes_logical", label: "values", color: "--s0" }, { key: "bytes_wire", label: "on the wire", color: "--s1" }], { title: "Bytes a step", sub: "before and after compression", floor: 0 }),
-    seriesCard(ctx, [{ key: "comm_overhead", label: "overhead", color: "--s5" }, { key: "overlap", label: "overlap", color: "--s2" }], { title: "Overhead and overlap", sub: "share of the step lost to communication; share of the transfer hidden behind compute", floor: 0, wide: true })];
+  const cards = [time, kinds, skew, matrix, seriesCard(ctx, [{ key: "bytes_logical", label: "values", color: "--s0" }, { key: "bytes_wire", label: "on the wire", color: "--s1" }], { title: "Bytes a step", sub: "before and after compression", floor: 0 }),
+    seriesCard(ctx, [{ key: "comm_overhead", label: "overhead", color: "--s5" }, { key: "overlap", label: "overlap", color: "--s2" }], { title: "Overhead and overlap", sub: "share of the step lost; share of the transfer hidden", floor: 0 })];
   cards.forEach(ctx.add);
   root.replaceChildren(h("h1", { class: "sr" }, "Communication"), h("div", { class: "grid" }, cards.map((c) => c.el)));
 }

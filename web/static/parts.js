@@ -72,5 +72,5 @@ export function seriesCard(ctx, wanted, opts) {
 // one bar per rank: parts(rank) -> [{share, color, label}], end(rank) -> text at the right. Many ranks scroll, the busiest first.
 export function rankBars(body, ranks, parts, end) {
   const many = ranks.length > 16, busy = (r) => r.step_ms - r.phases.wait_ms, order = many ? [...ranks].sort((a, b) => busy(b) - busy(a)) : ranks;
-  body.replaceChildren(h("div", many ? { class: "bars long", tabindex: "0", role: "region", "aria-label": "one bar per rank, the busiest first" } : { class: "bars" }, order.flatMap((r) => [h("span", {}, `rank ${r.rank}`), bar(parts(r), `rank ${r.rank}: ${end(r)}`), h("span", {}, end(r))])));
+  body.replaceChildren(many ? h("p", { class: "note" }, `${ranks.length} ranks, the busiest first`) : "", h("div", many ? { class: "bars long", tabindex: "0", role: "region", "aria-label": "one bar per rank, the busiest first" } : { class: "bars" }, order.flatMap((r) => [h("span", {}, `rank ${r.rank}`), bar(parts(r), `rank ${r.rank}: ${end(r)}`), h("span", {}, end(r))])));
 }
