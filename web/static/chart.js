@@ -45,6 +45,13 @@ function hatch(tone) {
   return c.createPattern(tile, "repeat");
 }
 
+// a logarithmic axis begins at a round number below its data and ends where they end
+function decade(lo, hi) {
+  if (!(lo > 0)) return [0.1, 1];
+  const unit = 10 ** Math.floor(Math.log10(lo)), from = Number((Math.floor(lo / unit + 1e-9) * unit).toPrecision(6));
+  return [from, hi > from ? hi : from * 10];
+}
+
 // an edge goes on to the next column; a jump is upright, so that a lone peak keeps its width
 function reach(edge, x, y) {
   const was = edge[edge.length - 1];
@@ -174,7 +181,7 @@ export class Chart {
     this.u = new uPlot({
       width: this.plot.clientWidth, height: this.plot.clientHeight, legend: { show: false }, padding: [8, 8, 0, 0], series, bands,
       cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
-      scales: { x: { time: false, distr: logX ? 3 : 1 }, y: { distr: logY ? 3 : 1, range: logY ? undefined : (u, lo, hi) => this.range(lo, hi) } },
+      scales: { x: { time: false, distr: logX ? 3 : 1, range: logX ? (u, lo, hi) => decade(lo, hi) : undefined }, y: { distr: logY ? 3 : 1, range: (u, lo, hi) => (logY ? decade(lo, hi * 1.05) : this.range(lo, hi)) } },
       axes: [
         { stroke: soft, font, grid, ticks: { show: false }, gap: 10, size: 28, values: (u, v) => v.map((x) => (x === null ? "" : onAxis(this.spec.axis, x))), space: 76 },
         { stroke: soft, font, grid, ticks: { show: false }, gap: 6, size: 64, values: (u, v) => v.map((y) => (y === null ? "" : tick(spec.unit, y))), space: 38 },
