@@ -1,6 +1,7 @@
 /* mesh.c - the rank formula of mesh.h, both ways, and one communicator per axis. */
 #include "engine/parallel/mesh.h"
 
+#include <stdio.h>
 #include <string.h>
 
 bt_code bt_mesh_resolve(bt_mesh_shape *s, int world_size, bt_err *err) {
@@ -20,8 +21,10 @@ bt_code bt_mesh_resolve(bt_mesh_shape *s, int world_size, bt_err *err) {
     }
     int64_t all = inner * s->dp_replicate;
     if (all != world_size) {
-        return bt_fail(err, BT_ARG, "pp %d x dp_replicate %d x dp_shard %d x tp %d = %lld ranks, but the job has %d", s->pp, s->dp_replicate,
-                       s->dp_shard, s->tp, (long long)all, world_size);
+        char or[48] = "";
+        if (world_size % inner == 0) snprintf(or, sizeof or, ", or --dp-replicate %lld", (long long)(world_size / inner));
+        return bt_fail(err, BT_ARG, "pp %d x dp_replicate %d x dp_shard %d x tp %d = %lld ranks, but the job has %d (use %lld ranks%s)", s->pp, s->dp_replicate, s->dp_shard, s->tp,
+                       (long long)all, world_size, (long long)all, or);
     }
     return BT_OK;
 }

@@ -1,7 +1,6 @@
 /* team_messages.c - a team over MPI: messages go straight between each two ranks; both sides walk the same chunks in the same order. */
 #include "engine/parallel/team_internal.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,12 +8,15 @@
 #include "engine/kernels/ops.h"
 #include "engine/parallel/comm_internal.h"
 
-enum { TAG = 30100, SLOTS = 2, CHUNK_BYTES = 256 << 10 };
+enum { TAG = 30100, SLOTS = 8, CHUNK_BYTES = 256 << 10 };
+/* SLOTS: chunks on their way at most. A chunk is below the eager limit that monitor/job/launch.c sets between hosts: it leaves without asking,
+ * so a receiver that computes, or waits for a core, holds nobody up twice. */
 
 typedef struct mpi_team {
     bt_team t;                              /* first: a bt_team is this */
     bt_comm *comm;
-    float *staging;                         /* (SLOTS, size, CHUNK_BYTES) */
+    size_t slots;                           /* up to SLOTS: a sum has no more chunks */
+    float *staging;                         /* (slots, size, CHUNK_BYTES) */
     float **parts;                          /* (size) of a sum */
     MPI_Request *requests;                  /* (SLOTS, 2 size BT_TEAM_ARRAYS) */
     int n_requests[SLOTS];
@@ -64,20 +66,22 @@ static void gather_among(mpi_team *m, group g, const bt_team_rows *arrays, size_
         if (n > most) most = n;
     }
     for (size_t i = 0; i < n_arrays; i++) if (arrays[i].row_bytes > widest) widest = arrays[i].row_bytes;
-    size_t step = INT_MAX / widest;                     /* rows of one message */
-    for (size_t r = 0; r < most; r += step) {
+    size_t step = CHUNK_BYTES / widest ? CHUNK_BYTES / widest : 1, window = 0;      /* rows of one message */
+    for (size_t r = 0; r < most; r += step, window++) {
+        int slot = (int)(window % m->slots);
+        finish(m, slot);
         for (int d = 1; d < g.n; d++) {
             int from = (me + d) % g.n, to = (me - d + g.n) % g.n;
             size_t theirs = bt_team_first(rows, from, g.n), theirs_end = bt_team_first(rows, from + 1, g.n);
             for (size_t i = 0; i < n_arrays; i++) {
                 size_t w = arrays[i].row_bytes;
                 unsigned char *x = arrays[i].x;
-                if (theirs + r < theirs_end) receive(m, 0, x + (theirs + r) * w, least(step, theirs_end - theirs - r) * w, g.first + from);
-                if (mine + r < end) send(m, 0, x + (mine + r) * w, least(step, end - mine - r) * w, g.first + to);
+                if (theirs + r < theirs_end) receive(m, slot, x + (theirs + r) * w, least(step, theirs_end - theirs - r) * w, g.first + from);
+                if (mine + r < end) send(m, slot, x + (mine + r) * w, least(step, end - mine - r) * w, g.first + to);
             }
         }
-        finish(m, 0);
     }
+    for (size_t s = 0; s < m->slots; s++) finish(m, (int)s);
 }
 
 /* elements begin..end of x that rank k owns, of which chunk c */
@@ -91,7 +95,7 @@ static span chunk_of(group g, int k, size_t rows, size_t cols, size_t c) {
 static float *stage(const mpi_team *m, int slot, int k) { return m->staging + ((size_t)slot * (size_t)m->t.size + (size_t)k) * CHUNK_ELEMS; }
 
 static void start_chunk(mpi_team *m, group g, float *x, size_t rows, size_t cols, size_t c) {
-    int me = m->t.rank - g.first, slot = (int)(c % SLOTS);
+    int me = m->t.rank - g.first, slot = (int)(c % m->slots);
     span own = chunk_of(g, me, rows, cols, c);
     for (int d = 1; d < g.n; d++) receive(m, slot, stage(m, slot, (me + d) % g.n), own.n * sizeof(float), g.first + (me + d) % g.n);
     for (int d = 1; d < g.n; d++) {
@@ -112,7 +116,7 @@ static float *add_parts(float *const *parts, int first, int n, size_t elems) {
 
 /* the same bits whoever owns the chunk */
 static void add_chunk(mpi_team *m, group g, float *x, size_t rows, size_t cols, size_t c) {
-    int me = m->t.rank - g.first, slot = (int)(c % SLOTS);
+    int me = m->t.rank - g.first, slot = (int)(c % m->slots);
     span own = chunk_of(g, me, rows, cols, c);
     if (own.n == 0) return;
     for (int k = 0; k < g.n; k++) m->parts[k] = k == me ? x + own.begin : stage(m, slot, k);
@@ -131,11 +135,11 @@ static void reduce_among(mpi_team *m, group g, float *x, size_t rows, size_t col
         size_t n = (bt_team_first(rows, k + 1, g.n) - bt_team_first(rows, k, g.n)) * cols;
         if ((n + CHUNK_ELEMS - 1) / CHUNK_ELEMS > chunks) chunks = (n + CHUNK_ELEMS - 1) / CHUNK_ELEMS;
     }
-    if (chunks > 0) start_chunk(m, g, x, rows, cols, 0);
+    for (size_t c = 0; c < chunks && c < m->slots; c++) start_chunk(m, g, x, rows, cols, c);
     for (size_t c = 0; c < chunks; c++) {
-        if (c + 1 < chunks) start_chunk(m, g, x, rows, cols, c + 1);
-        finish(m, (int)(c % SLOTS));
+        finish(m, (int)(c % m->slots));
         if (m->t.failed == BT_OK) add_chunk(m, g, x, rows, cols, c);
+        if (c + m->slots < chunks) start_chunk(m, g, x, rows, cols, c + m->slots);
     }
 }
 
@@ -180,8 +184,13 @@ static void team_destroy(bt_team *t) {
     free(t);
 }
 
+static size_t slots_for(int size, size_t rows, size_t cols) {
+    size_t own = (rows + (size_t)size - 1) / (size_t)size * cols * sizeof(float), chunks = (own + CHUNK_BYTES - 1) / CHUNK_BYTES;
+    return chunks < 2 ? 2 : least(chunks, SLOTS);
+}
+
 size_t bt_team_messages_bytes(int size, size_t rows, size_t cols) {
-    return 2 * rows * cols * sizeof(float) + (size_t)SLOTS * (size_t)size * CHUNK_BYTES;
+    return 2 * rows * cols * sizeof(float) + slots_for(size, rows, cols) * (size_t)size * CHUNK_BYTES;
 }
 
 bt_code bt_team_messages_create(bt_team **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) {
@@ -194,9 +203,10 @@ bt_code bt_team_messages_create(bt_team **out, bt_comm *tp, size_t rows, size_t 
     m->comm = tp;
     m->t.partial = aligned_alloc(64, (rows * cols + 16) / 16 * 64);
     m->t.common = aligned_alloc(64, (rows * cols + 16) / 16 * 64);
-    m->staging = malloc((size_t)SLOTS * (size_t)n * CHUNK_BYTES);
+    m->slots = slots_for(n, rows, cols);
+    m->staging = malloc(m->slots * (size_t)n * CHUNK_BYTES);
     m->parts = calloc((size_t)n, sizeof *m->parts);
-    m->requests = calloc((size_t)SLOTS * 2 * BT_TEAM_ARRAYS * (size_t)n, sizeof *m->requests);
+    m->requests = calloc(m->slots * 2 * BT_TEAM_ARRAYS * (size_t)n, sizeof *m->requests);
     if (!m->t.partial || !m->t.common || !m->staging || !m->parts || !m->requests) {
         team_destroy(&m->t);
         return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for the exchanges of %d tensor-parallel ranks", (double)bt_team_messages_bytes(n, rows, cols) / 1048576.0, n);

@@ -144,6 +144,8 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
     bt_model_cfg m, part;
     bt_run_cfg_model(c, &m);
     BT_TRY(bt_model_cfg_check(&m, err));
+    if (c->grad == BT_GRAD_INT8 && c->linear == BT_LIN_DENSE)
+        return bt_fail(err, BT_ARG, "--grad int8 rounds the gradients of ternary layers, and model.linear=dense has none (use --grad float)");
     if (c->grad == BT_GRAD_AUTO) {
         bool may = c->precision == BT_PREC_BF16 && c->linear != BT_LIN_DENSE;
         c->grad = may && bt_kernels_int8_pays(c->isa) ? BT_GRAD_INT8 : BT_GRAD_FLOAT;
@@ -205,8 +207,8 @@ static bt_code resolve_units(bt_run_cfg *c, bool to_move, int64_t sequences, int
         return bt_fail(err, BT_ARG, "parallel.balance=auto: %" PRId64 " sequences a step are too few for %" PRId64 " data-parallel ranks, %" PRId64
                        " are needed (use parallel.balance=even)", sequences, dp, least);
     if (units < least)
-        return bt_fail(err, BT_ARG, "train.reproducible: %" PRId64 " units of %" PRId64 " sequences a step are too few for %" PRId64
-                       " data-parallel ranks%s (set train.unit=%" PRId64 ", the same for every run to be compared)", units, c->unit, dp,
+        return bt_fail(err, BT_ARG, "train.reproducible: %" PRId64 " unit%s of %" PRId64 " sequences a step %s too few for %" PRId64
+                       " data-parallel ranks%s (set train.unit=%" PRId64 ", the same for every run to be compared)", units, units == 1 ? "" : "s", c->unit, units == 1 ? "is" : "are", dp,
                        to_move ? " of unlike speed" : "", divisor_below(sequences, sequences / least));
     c->micro_batch = c->unit;
     c->accum = (units + dp - 1) / dp;

@@ -22,6 +22,7 @@ const bt_launch_row bt_launch_rows[] = {
     {BT_LAUNCH_ALWAYS, "--mca pml ob1", "no probing for fabrics: 0.06 s instead of 0.27 s to start"},
     {BT_LAUNCH_LOCAL, "--mca btl self,vader", "one host: shared memory only"},
     {BT_LAUNCH_HOSTS, "--mca btl self,vader,tcp", "shared memory inside a host, TCP between hosts"},
+    {BT_LAUNCH_HOSTS, "--mca btl_tcp_eager_limit 270336", "messages up to 264 KiB leave without asking: tensor-parallel ranks wait for no handshake"},
     {BT_LAUNCH_ALWAYS, "--mca odls_base_sigkill_timeout 0", "a dead rank ends the job in 7-15 ms instead of 1-2 s, so a restart is quick"},
     {BT_LAUNCH_HOSTS, "--mca oob_tcp_keepalive_time 2 --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 2",
      "a dead link is noticed after 3.3 s instead of 491 s"},

@@ -29,12 +29,22 @@ rows=$(cat <<'END'
 2 | train --preset nanno                        | did you mean 'nano'?
 2 | train --ranks 3                             | use 2 or 4 ranks, or --batch-tokens 3840 or 4608
 2 | train --ranks 32                            | more data-parallel ranks (32) than sequences in a step (16
-2 | train --ranks 2 --dp-replicate 3            | = 3 ranks, but the job has 2
+2 | train --ranks 2 --dp-replicate 3            | = 3 ranks, but the job has 2 (use 3 ranks, or --dp-replicate 2)
 2 | train --ranks 4 --tp 4                      | --tp 4 cannot share out model.heads = 6 (use --tp 2)
 2 | train --preset small --ranks 3 --tp 3       | --tp 3 cannot share out model.heads = 8 (use --tp 2 or 4)
 2 | train --ranks 2 --tp 2 --set model.d_ff=511 | --tp 2 cannot share out model.d_ff = 511
 2 | train --ranks 3 --tp 2                      | does not divide the 3 ranks (use 2 or 4 ranks)
 2 | train --preset base --ranks 6 --tp 6 --set train.reproducible=true --set model.kv_heads=12 --set model.d_ff=2052 | cannot share out the 4 parts of this model, 1, 2, 4, ... to a rank (use --tp 4, or train.parts=6
+2 | train --ranks 3 --tp 3 --set train.reproducible=true --set model.d_ff=510 | use --tp 2, or train.parts=6 in all runs to be compared
+2 | train --ranks 4 --dp-shard 2                | --dp-shard 2 needs --zero 1, 2 or 3
+2 | train --ranks 4 --dp-shard 3 --zero 2       | use 3 or 6 ranks
+2 | train --ranks 4 --zero 3 --dp-replicate 4   | use --dp-shard 2, or leave --dp-replicate out
+2 | train --ranks 1024 --zero 1 --batch-tokens 262144 | more shards than blocks of 4096 parameters, of which the model has 662 (use --dp-shard 512)
+2 | train --ranks 2 --zero 3 --set model.linear=dense | use --zero 2
+2 | train --ranks 2 --tp 2 --seq-len 1 --batch-tokens 8 --micro-batch 1 | fewer than ranks to share them (use mesh.sequence=false, or --seq-len 2)
+2 | train --ranks 4 --pp 2                      | use --pp 1
+2 | train --precision fp16 --set train.loss_scale=3 | use 2 or 4
+2 | train --ranks 3 --balance 1,2               | has 2 shares, but there are 3 data-parallel ranks
 2 | train --seq-len 300                         | use --batch-tokens 3900 or 4200
 2 | train --set model.heads=5                   | model.heads 5 does not divide model.d_model 192
 2 | train --micro-batch 3 --ranks 1             | train.micro_batch 3 does not divide the 16 sequences

@@ -59,7 +59,10 @@ static void a_shape_that_does_not_fit_names_its_numbers(void **state) {
     assert_non_null(strstr(err.msg, "6 or 12 ranks"));
     s = (bt_mesh_shape){.pp = 1, .dp_replicate = 2, .dp_shard = 1, .tp = 1};
     assert_int_equal(bt_mesh_resolve(&s, 4, &err), BT_ARG);
-    assert_non_null(strstr(err.msg, "= 2 ranks, but the job has 4"));
+    assert_non_null(strstr(err.msg, "= 2 ranks, but the job has 4 (use 2 ranks, or --dp-replicate 4)"));
+    s = (bt_mesh_shape){.pp = 1, .dp_replicate = 2, .dp_shard = 1, .tp = 3};
+    assert_int_equal(bt_mesh_resolve(&s, 4, &err), BT_ARG);
+    assert_non_null(strstr(err.msg, "= 6 ranks, but the job has 4 (use 6 ranks)"));
     s = (bt_mesh_shape){.pp = 0, .dp_replicate = 2, .dp_shard = 1, .tp = 1};
     assert_int_equal(bt_mesh_resolve(&s, 2, &err), BT_ARG);
 }

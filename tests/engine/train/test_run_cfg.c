@@ -213,6 +213,8 @@ static void test_layouts(void **state) {
     assert_int_equal(SETTLE(4, "--zero", "3", "--dp-shard", "2"), BT_OK);
     assert_int_equal(c.dp_replicate, 2);
     says(SETTLE(2, "--zero", "3", "--set", "model.linear=dense"), "model.linear=dense has none (use --zero 2)");
+    says(SETTLE(1, "--grad", "int8", "--set", "model.linear=dense"), "model.linear=dense has none (use --grad float)");
+    says(SETTLE(2, "--set", "train.reproducible=true", "--set", "train.unit=16"), "1 unit of 16 sequences a step is too few for 2 data-parallel ranks (set train.unit=8");
     says(SETTLE(4, "--zero", "1", "--dp-replicate", "4"), "--zero 1 with --dp-replicate 4 leaves one shard, which shares nothing out (use --dp-shard 2, or leave --dp-replicate out)");
     says(SETTLE(1024, "--zero", "1", "--batch-tokens", "262144"), "--dp-shard 1024: more shards than blocks of 4096 parameters, of which the model has 662 (use --dp-shard 512)");
     says(SETTLE(2, "--tp", "2", "--seq-len", "1", "--batch-tokens", "8", "--micro-batch", "1"),
