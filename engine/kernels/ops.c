@@ -220,6 +220,48 @@ void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate,
     run("glu_bwd", 0, 20.0 * (double)n, n, FLAT_GRAIN, do_glu_bwd, &j);
 }
 
+static void do_glu_quant(void *ctx, int thread, size_t a, size_t b) {
+    const bt_glu_quant *j = ctx;
+    float *h = j->h + a * j->F;                 /* one row, which stays in L1 */
+    (void)thread;
+    for (size_t r = a; r < b; r++) {
+        size_t at = r * j->F;
+        if (j->gate_kept) bt_k()->to_bf16(j->gate_kept + at, j->gate + at, j->F);
+        if (j->up_kept) bt_k()->to_bf16(j->up_kept + at, j->up + at, j->F);
+        bt_k()->glu(h, j->gate + at, j->up + at, j->act, j->F);
+        if (j->rstd) bt_k()->rmsnorm_quant(j->xq + at, j->dq + r, j->rstd + r, NULL, h, j->gain, j->eps, 1, j->F);
+        else bt_k()->quant_rows(j->xq + at, j->dq + r, h, 1, j->F);
+    }
+}
+
+void bt_op_glu_quant(const bt_glu_quant *j) {
+    run("glu_quant", 0, (j->gate_kept ? 13.0 : 9.0) * product(j->rows, j->F, 1), j->rows, row_grain(j->F), do_glu_quant, (void *)(uintptr_t)j);
+}
+
+typedef struct glu_kept_job {
+    float *dgate, *dup;
+    const float *dy;
+    const uint16_t *gate, *up;
+    bt_act act;
+} glu_kept_job;
+
+static void do_glu_bwd_kept(void *ctx, int thread, size_t a, size_t b) {
+    const glu_kept_job *j = ctx;
+    float gate[1024], up[1024];
+    (void)thread;
+    for (size_t i = a, n; i < b; i += n) {
+        n = b - i < 1024 ? b - i : 1024;
+        bt_k()->from_bf16(gate, j->gate + i, n);
+        bt_k()->from_bf16(up, j->up + i, n);
+        bt_k()->glu_bwd(j->dgate + i, j->dup + i, j->dy + i, gate, up, j->act, n);
+    }
+}
+
+void bt_op_glu_bwd_kept(float *dgate, float *dup, const float *dy, const uint16_t *gate, const uint16_t *up, bt_act act, size_t n) {
+    glu_kept_job j = {dgate, dup, dy, gate, up, act};
+    run("glu_bwd", 0, 16.0 * (double)n, n, FLAT_GRAIN, do_glu_bwd_kept, &j);
+}
+
 static void do_add(void *ctx, int thread, size_t a, size_t b) {
     const flat_job *j = ctx;
     (void)thread;

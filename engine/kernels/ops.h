@@ -33,6 +33,20 @@ void bt_op_quant(int8_t *xq, float *dq, const float *x, size_t rows, size_t C);
 void bt_op_rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const float *x, const float *gain, float eps, size_t rows, size_t C);
 void bt_op_rope(float *x, size_t ld, const float *cos, const float *sin, const int32_t *pos, int inverse, size_t rows, size_t heads, size_t D);
 void bt_op_glu(float *y, const float *gate, const float *up, bt_act act, size_t n);
+/* glu, then rmsnorm_quant (rstd given) or quant of its rows, in one pass: what glu makes is nobody else's. gate_kept, up_kept (NULL: not
+ * wanted) receive gate and up as bf16. h: memory of (rows, F), its contents undefined afterwards */
+typedef struct bt_glu_quant {
+    int8_t *xq;
+    float *dq, *rstd, *h;
+    uint16_t *gate_kept, *up_kept;
+    const float *gate, *up, *gain;
+    float eps;
+    bt_act act;
+    size_t rows, F;
+} bt_glu_quant;
+void bt_op_glu_quant(const bt_glu_quant *j);
+/* glu_bwd where gate and up lie as bf16 */
+void bt_op_glu_bwd_kept(float *dgate, float *dup, const float *dy, const uint16_t *gate, const uint16_t *up, bt_act act, size_t n);
 void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate, const float *up, bt_act act, size_t n);
 void bt_op_add(float *y, const float *x, size_t n);
 void bt_op_scale(float *y, float a, size_t n);

@@ -1,12 +1,13 @@
 /* acts.c - activation plan. */
 #include "engine/model/acts.h"
 
+#include "engine/kernels/noise.h"
 #include "engine/model/net.h"
 
 #include <string.h>
 
 enum { SAVED, LIGHT, HEAVY, SHARED, ATTN, FFN };
-enum { BLOCK_BYTES = 4 << 20, BLOCK_LEAST = 128 };
+enum { BLOCK_BYTES = 4 << 20, BLOCK_LEAST = 128, WIDE_ROWS = 2 * BT_GRAD_BLOCK };
 
 size_t bt_acts_block(const bt_model_cfg *c, size_t M) {
     size_t rows = (size_t)BLOCK_BYTES / ((size_t)c->F * sizeof(float)) / 64 * 64;
@@ -22,10 +23,16 @@ static bool kept(int keep, const bt_model_setup *s) {
     return keep == LIGHT ? s->recompute != BT_RECOMPUTE_FULL : s->recompute == BT_RECOMPUTE_NONE;
 }
 
+/* What int8 gradients are made from is read by dx and dW both, best while it is in L3; floats' products want many rows at once. */
+size_t bt_acts_wide(const bt_model_setup *s, size_t M) {
+    bool some = s->grad_int8 && s->cfg.linear != BT_LIN_DENSE && bt_acts_half(s) && kept(HEAVY, s) && s->part.count <= 1 && s->cuts <= 1;
+    return some && M > WIDE_ROWS ? WIDE_ROWS : M;
+}
+
 void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) {
     memset(p, 0, sizeof *p);
     const bt_model_cfg *c = &s->cfg;
-    size_t M = (size_t)s->B * (size_t)c->T, R = bt_acts_block(c, M), i = 0;
+    size_t M = (size_t)s->B * (size_t)c->T, R = bt_acts_block(c, M), i = 0, W = bt_acts_wide(s, M);
     size_t S = bt_part_rows(s, M), G = M * bt_net_kv_runs(s);
     bool split = s->part.count > 1 || s->cuts > 1;
     bool tern = c->linear != BT_LIN_DENSE, qk = c->qk_norm, normed = c->norm != BT_NORM_PRE, train = s->train;

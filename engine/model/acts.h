@@ -33,6 +33,7 @@ size_t bt_acts_block(const bt_model_cfg *c, size_t M);
 
 /* backward reads activations rounded to bf16 */
 bool bt_acts_half(const bt_model_setup *s);
+size_t bt_acts_wide(const bt_model_setup *s, size_t M);     /* rows of dgate and dup: backward takes the feed-forward part through all its products by so many */
 
 void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s);
 void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, size_t layer);

@@ -24,7 +24,7 @@
  * terms so many rows stay in L2; without a tree it is dx alone, in bytes. */
 enum { CUT_ROWS = 64, DX_BYTES = 7 << 16 };
 
-typedef struct dx_job { bt_model *m; const bt_dx_term *terms; size_t n, r0, rows; } dx_job;
+typedef struct dx_job { bt_model *m; const bt_dx_term *terms; size_t n, at, r0, rows; } dx_job;     /* rows r0.., the at-th of dy */
 
 /* out := the terms' products over one cut */
 static void dx_cut(const dx_job *j, size_t cut, size_t cuts, float *out) {
@@ -33,7 +33,7 @@ static void dx_cut(const dx_job *j, size_t cut, size_t cuts, float *out) {
         const bt_linear *l = j->terms[i].l;
         size_t each = cuts / l->parts;
         if (cut % each || !l->whole) continue;
-        bt_linear_dx(l, cut / each, out, j->terms[i].dy + j->r0 * l->N, j->r0, j->rows, j->m->setup.prec, flags);
+        bt_linear_dx(l, cut / each, out, j->terms[i].dy + j->at * l->N, j->r0, j->rows, j->m->setup.prec, flags);
         flags = BT_ACC;
     }
 }
@@ -54,12 +54,12 @@ static void dx_tree(const dx_job *j, size_t first, size_t n, size_t cuts, float 
 
 static size_t cuts_of(const bt_model *m) { return m->split ? m->split->cuts : 1; }
 
-void bt_net_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t M) {
-    size_t cuts = cuts_of(m), C = (size_t)m->setup.cfg.C, rows = cuts > 1 || C * sizeof(float) > DX_BYTES / CUT_ROWS ? CUT_ROWS : DX_BYTES / (C * sizeof(float)) / 32 * 32;
-    size_t block = m->noise_rows ? rows * (size_t)bt_threads_count() : M;
-    for (size_t r0 = 0; r0 < M; r0 += block) {
-        dx_job j = {m, terms, n, r0, M - r0 < block ? M - r0 : block};
-        dx_tree(&j, 0, cuts, cuts, m->layers[0].a.dxn + r0 * C, m->split ? m->split->spare : NULL);
+void bt_net_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows) {
+    size_t cuts = cuts_of(m), C = (size_t)m->setup.cfg.C, most = cuts > 1 || C * sizeof(float) > DX_BYTES / CUT_ROWS ? CUT_ROWS : DX_BYTES / (C * sizeof(float)) / 32 * 32;
+    size_t block = m->noise_rows ? most * (size_t)bt_threads_count() : rows;
+    for (size_t at = 0; at < rows; at += block) {
+        dx_job j = {m, terms, n, at, r0 + at, rows - at < block ? rows - at : block};
+        dx_tree(&j, 0, cuts, cuts, m->layers[0].a.dxn + (r0 + at) * C, m->split ? m->split->spare : NULL);
     }
 }
 

@@ -39,14 +39,14 @@ void bt_linear_dx(const bt_linear *l, size_t part, float *dx, const float *dy, s
     }
 }
 
-void bt_linear_dw(const bt_linear *l, const float *dy, const bt_site *s, const float *src, size_t rows, bt_prec prec) {
+void bt_linear_dw(const bt_linear *l, const float *dy, const bt_site *s, const float *src, size_t r0, size_t rows, bt_prec prec) {
     if (l->tern && l->noise.rows) {
-        bt_noise noise = {l->noise.rows, l->noise.salt, (uint32_t)l->first_row};
-        bt_op_tern_dw8(l->dw, dy, l->N, s->xq, s->dq, rows, l->N, l->K, &noise);
+        bt_noise noise = {l->noise.rows + r0, l->noise.salt, (uint32_t)l->first_row};
+        bt_op_tern_dw8(l->dw, dy, l->N, s->xq + r0 * l->K, s->dq + r0, rows, l->N, l->K, &noise);
         return;
     }
-    if (l->tern) bt_op_tern_dw(l->dw, dy, l->N, s->xq, s->dq, rows, l->N, l->K, prec);
-    else bt_op_gemm(l->dw, l->K, dy, l->N, 1, bt_site_floats(s, src), l->K, 0, 1.0f, l->N, l->K, rows, prec, BT_ACC);
+    if (l->tern) bt_op_tern_dw(l->dw, dy, l->N, s->xq + r0 * l->K, s->dq + r0, rows, l->N, l->K, prec);
+    else bt_op_gemm(l->dw, l->K, dy, l->N, 1, bt_site_floats(s, src) + r0 * l->K, l->K, 0, 1.0f, l->N, l->K, rows, prec, BT_ACC);
 }
 
 void bt_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows) {

@@ -103,7 +103,8 @@ struct bt_model {
 void bt_linear_fwd(const bt_linear *l, float *y, const bt_site *s, const float *src, size_t r0, size_t rows, bt_prec prec, int flags);
 /* over the outputs of one of the layer's parts; dx, dy: row r0's */
 void bt_linear_dx(const bt_linear *l, size_t part, float *dx, const float *dy, size_t r0, size_t rows, bt_prec prec, int flags);
-void bt_linear_dw(const bt_linear *l, const float *dy, const bt_site *s, const float *src, size_t rows, bt_prec prec);
+/* adds what rows r0 .. r0+rows give; dy: row r0's. In int8 r0 is a multiple of BT_GRAD_BLOCK */
+void bt_linear_dw(const bt_linear *l, const float *dy, const bt_site *s, const float *src, size_t r0, size_t rows, bt_prec prec);
 
 const float *bt_site_floats(const bt_site *s, const float *src);         /* dense: what its linear layers read */
 void bt_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows);         /* x: row r0 */
@@ -120,9 +121,9 @@ void bt_net_out_part(bt_model *m, float *y, const bt_linear *l, const bt_site *s
 void bt_net_out_sum(bt_model *m, float *y, const bt_linear *l, const bt_site *s, size_t M);
 const float *bt_net_all(bt_model *m, const float *own, size_t M);   /* own rows of dx -> rows of all tokens */
 float *bt_net_own_sum(bt_model *m, float *x, size_t M);             /* (M, C) sums of this part -> own rows of the whole's */
-/* m->layers[0].a.dxn = sum of dy W over the layers, cut by cut */
+/* rows r0 .. r0+rows of m->layers[0].a.dxn = sum of dy W over the layers, cut by cut; dy: row r0's */
 typedef struct bt_dx_term { const bt_linear *l; const float *dy; } bt_dx_term;
-void bt_net_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t M);
+void bt_net_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows);
 /* out (M, N) = a (M, K) times b (K, N), or (N, K) with tb, cut by cut of K, which may be the vocabulary */
 typedef struct bt_depth_product { const float *a, *b; size_t lda, ldb, M, N, K; int tb; bt_prec prec; bool vocab; } bt_depth_product;
 void bt_net_depth(bt_model *m, float *out, const bt_depth_product *p);

@@ -96,28 +96,41 @@ static gate_and_up gate_up_at(const bt_layer *l, size_t r0) {
 
 static void gate_up(bt_model *m, bt_layer *l, size_t r0, size_t rows) {
     bt_acts *a = &l->a;
-    size_t F = l->gate.N;
     gate_and_up y = gate_up_at(l, r0);
     bt_linear_fwd(&l->gate, y.gate, &l->ffn_in, a->x_mid, r0, rows, m->setup.prec, 0);
     bt_linear_fwd(&l->up, y.up, &l->ffn_in, a->x_mid, r0, rows, m->setup.prec, 0);
-    if (!a->gate_kept) return;
-    keep(a->gate_kept + r0 * F, y.gate, rows * F);
-    keep(a->up_kept + r0 * F, y.up, rows * F);
+}
+
+/* gate, up -> the input of ffn_down */
+static void glu(bt_model *m, bt_layer *l, size_t r0, size_t rows) {
+    bt_acts *a = &l->a;
+    const bt_site *s = &l->down_in;
+    size_t F = l->gate.N;
+    gate_and_up y = gate_up_at(l, r0);
+    uint16_t *gate_kept = a->gate_kept ? a->gate_kept + r0 * F : NULL, *up_kept = a->gate_kept ? a->up_kept + r0 * F : NULL;
+    if (s->tern && !s->split) {
+        bt_op_glu_quant(&(bt_glu_quant){.xq = s->xq + r0 * F, .dq = s->dq + r0, .rstd = s->normed ? s->rstd + r0 : NULL, .h = a->h, .gate_kept = gate_kept,
+                                        .up_kept = up_kept, .gate = y.gate, .up = y.up, .gain = s->gain.w, .eps = s->eps, .act = m->setup.cfg.act,
+                                        .rows = rows, .F = F});
+        return;
+    }
+    keep(gate_kept, y.gate, rows * F);
+    keep(up_kept, y.up, rows * F);
+    bt_op_glu(a->h, y.gate, y.up, m->setup.cfg.act, rows * F);
+    bt_site_fwd(s, a->h, r0, rows);
 }
 
 /* x_out NULL: only what backward needs */
 static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
-    size_t F = (size_t)c->F, C = (size_t)c->C;
+    size_t C = (size_t)c->C;
     bt_net_site(m, &l->ffn_in, a->x_mid, M);
     if (x_out) bt_net_copy(x_out, a->x_mid, bt_net_own(m, M).n * C);
     for (size_t r0 = 0; r0 < M; r0 += m->block) {
         size_t rows = M - r0 < m->block ? M - r0 : m->block;
         gate_up(m, l, r0, rows);
-        gate_and_up y = gate_up_at(l, r0);
-        bt_op_glu(a->h, y.gate, y.up, c->act, rows * F);
-        bt_site_fwd(&l->down_in, a->h, r0, rows);
+        glu(m, l, r0, rows);
         if (x_out) bt_net_out_part(m, x_out, &l->down, &l->down_in, a->h, r0, rows);
     }
     if (x_out) bt_net_out_sum(m, x_out, &l->down, &l->down_in, M);
@@ -168,38 +181,56 @@ void bt_net_ready(const bt_model *m, const bt_tensor *t, bt_grad_ready_fn ready,
 static void done(const backward *p, const bt_tensor *t) { bt_net_ready(p->m, t, p->ready, p->ready_ctx); }
 
 static void dw_done(const backward *p, const bt_linear *l, const float *dy, const bt_site *s, const float *src) {
-    bt_linear_dw(l, dy, s, src, p->M, p->prec);
+    bt_linear_dw(l, dy, s, src, 0, p->M, p->prec);
     done(p, l->tensor);
+}
+
+/* rows r0 .. r0+rows of dx -> of gate and up; d: row r0's */
+static void glu_backward(const backward *p, bt_layer *l, const float *dx, gate_and_up d, size_t r0, size_t rows) {
+    bt_model *m = p->m;
+    bt_acts *a = &l->a;
+    size_t F = l->gate.N, C = l->down.N;
+    bt_act act = m->setup.cfg.act;
+    gate_and_up y = gate_up_at(l, r0);
+    bool alone = a->gate_kept && l->down_in.tern && !l->down_in.normed;     /* h and the floats of gate and up are not needed again */
+    float *dhn = l->down_in.normed ? a->dhn : a->dh;
+    if (m->setup.recompute == BT_RECOMPUTE_SELECTIVE) gate_up(m, l, r0, rows);
+    bt_linear_dx(&l->down, 0, dhn, dx + r0 * C, r0, rows, p->prec, 0);
+    if (alone) {
+        bt_op_glu_bwd_kept(d.gate, d.up, a->dh, a->gate_kept + r0 * F, a->up_kept + r0 * F, act, rows * F);
+        return;
+    }
+    fetch(m, y.gate, a->gate_kept ? a->gate_kept + r0 * F : NULL, rows * F);
+    fetch(m, y.up, a->up_kept ? a->up_kept + r0 * F : NULL, rows * F);
+    if (l->down_in.normed || !l->down_in.tern) bt_op_glu(a->h, y.gate, y.up, act, rows * F);
+    bt_site_restore(&l->down_in, a->h, r0, rows);
+    if (l->down_in.normed) bt_site_bwd(&l->down_in, a->dh, dhn, a->h, r0, rows, 0);
+    bt_op_glu_bwd(d.gate, d.up, a->dh, y.gate, y.up, act, rows * F);
 }
 
 static void ffn_backward(const backward *p, bt_layer *l) {
     bt_model *m = p->m;
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
-    size_t F = (size_t)c->F, C = (size_t)c->C;
+    size_t F = (size_t)c->F, C = (size_t)c->C, wide = bt_acts_wide(&m->setup, p->M);
     bt_rows own = bt_net_own(m, p->M);
     const float *dx = bt_net_all(m, a->dx, p->M);
     float *dgate = a->dgate ? a->dgate : a->gate, *dup = a->dup ? a->dup : a->up;
     fetch_residual(m, a->x_mid, a->x_mid_kept, own.n * C);
     bt_net_restore(m, &l->ffn_in, a->x_mid, p->M);
-    for (size_t r0 = 0; r0 < p->M; r0 += m->block) {
-        size_t rows = p->M - r0 < m->block ? p->M - r0 : m->block;
-        gate_and_up y = gate_up_at(l, r0);
-        float *dhn = l->down_in.normed ? a->dhn : a->dh;
-        if (m->setup.recompute == BT_RECOMPUTE_SELECTIVE) gate_up(m, l, r0, rows);
-        fetch(m, y.gate, a->gate_kept ? a->gate_kept + r0 * F : NULL, rows * F);
-        fetch(m, y.up, a->up_kept ? a->up_kept + r0 * F : NULL, rows * F);
-        bt_linear_dx(&l->down, 0, dhn, dx + r0 * C, r0, rows, p->prec, 0);
-        if (l->down_in.normed || !l->down_in.tern) bt_op_glu(a->h, y.gate, y.up, c->act, rows * F);      /* who reads h again */
-        bt_site_restore(&l->down_in, a->h, r0, rows);
-        if (l->down_in.normed) bt_site_bwd(&l->down_in, a->dh, dhn, a->h, r0, rows, 0);
-        bt_op_glu_bwd(dgate + r0 * F, dup + r0 * F, a->dh, y.gate, y.up, c->act, rows * F);
+    for (size_t w0 = 0, n; w0 < p->M; w0 += n) {        /* all of it at once, or rows whose dgate and dup stay in L3 (bt_acts_wide) */
+        n = p->M - w0 < wide ? p->M - w0 : wide;
+        for (size_t i = 0; i < n; i += m->block) {
+            glu_backward(p, l, dx, (gate_and_up){dgate + i * F, dup + i * F}, w0 + i, n - i < m->block ? n - i : m->block);
+        }
+        bt_linear_dw(&l->down, dx + w0 * C, &l->down_in, a->h, w0, n, p->prec);
+        if (w0 + n == p->M) done(p, l->down.tensor), done(p, l->down_in.gain.tensor);
+        bt_net_dx(m, (bt_dx_term[]){{&l->up, dup}, {&l->gate, dgate}}, 2, w0, n);
+        bt_linear_dw(&l->up, dup, &l->ffn_in, a->x_mid, w0, n, p->prec);
+        if (w0 + n == p->M) done(p, l->up.tensor);
+        bt_linear_dw(&l->gate, dgate, &l->ffn_in, a->x_mid, w0, n, p->prec);
     }
-    dw_done(p, &l->down, dx, &l->down_in, a->h);
-    done(p, l->down_in.gain.tensor);
-    bt_net_dx(m, (bt_dx_term[]){{&l->up, dup}, {&l->gate, dgate}}, 2, p->M);
-    dw_done(p, &l->up, dup, &l->ffn_in, a->x_mid);
-    dw_done(p, &l->gate, dgate, &l->ffn_in, a->x_mid);
+    done(p, l->gate.tensor);
     bt_net_norm_bwd(m, &l->ffn_in.gain, a->dx, bt_net_own_sum(m, a->dxn, p->M), a->x_mid, l->ffn_in.rstd, 1, p->M);
     done(p, l->ffn_in.gain.tensor);
 }
@@ -243,7 +274,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     const float *dq = unrotate(p, l, false, a->dq, a->qr, a->q);
     fetch_residual(m, a->x, a->x_kept, bt_net_own(m, p->M).n * (size_t)c->C);
     bt_net_restore(m, &l->attn_in, a->x, p->M);
-    bt_net_dx(m, (bt_dx_term[]){{&l->v, a->dv}, {&l->k, dk}, {&l->q, dq}}, 3, p->M);
+    bt_net_dx(m, (bt_dx_term[]){{&l->v, a->dv}, {&l->k, dk}, {&l->q, dq}}, 3, 0, p->M);
     dw_done(p, &l->v, a->dv, &l->attn_in, a->x);
     dw_done(p, &l->k, dk, &l->attn_in, a->x);
     dw_done(p, &l->q, dq, &l->attn_in, a->x);

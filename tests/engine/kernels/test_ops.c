@@ -87,6 +87,51 @@ static void threads_agree(const char *isa) {
     bt_threads_release();
 }
 
+/* one pass over a row gives the bits of the operations it stands for */
+static void one_pass(bt_act act) {
+    enum { R = 37, F = 1500 };
+    static float gate[R * F], up[R * F], dy[R * F], gain[F], h[R * F], spare[R * F], dq[2][R], rstd[2][R], dgate[2][R * F], dup[2][R * F];
+    static uint16_t kept[4][R * F];
+    static int8_t xq[2][R * F];
+    fill(gate, R * F, 21), fill(up, R * F, 22), fill(dy, R * F, 23), fill(gain, F, 24);
+    bt_op_glu(h, gate, up, act, R * F);
+    bt_op_keep(kept[0], gate, R * F);
+    bt_op_keep(kept[1], up, R * F);
+    for (int normed = 0; normed < 2; normed++) {
+        memset(kept[2], 0, 2 * sizeof kept[2]);
+        if (normed) bt_op_rmsnorm_quant(xq[0], dq[0], rstd[0], NULL, h, gain, 1e-5f, R, F);
+        else bt_op_quant(xq[0], dq[0], h, R, F);
+        bt_glu_quant j = {.xq = xq[1], .dq = dq[1], .rstd = normed ? rstd[1] : NULL, .h = spare, .gate_kept = kept[2], .up_kept = kept[3], .gate = gate,
+                          .up = up, .gain = gain, .eps = 1e-5f, .act = act, .rows = R, .F = F};
+        bt_op_glu_quant(&j);
+        same_bits("glu_quant codes", xq[1], xq[0], R * F);
+        same_bits("glu_quant scales", dq[1], dq[0], sizeof dq[0]);
+        if (normed) same_bits("glu_quant rstd", rstd[1], rstd[0], sizeof rstd[0]);
+        same_bits("glu_quant kept", kept[2], kept[0], 2 * sizeof kept[0]);
+    }
+    bt_op_fetch(gate, kept[0], R * F);
+    bt_op_fetch(up, kept[1], R * F);
+    bt_op_glu_bwd(dgate[0], dup[0], dy, gate, up, act, R * F);
+    bt_op_glu_bwd_kept(dgate[1], dup[1], dy, kept[0], kept[1], act, R * F);
+    same_bits("glu_bwd_kept dgate", dgate[1], dgate[0], sizeof dgate[0]);
+    same_bits("glu_bwd_kept dup", dup[1], dup[0], sizeof dup[0]);
+}
+
+static void test_one_pass(void **state) {
+    (void)state;
+    static const char *const isas[] = {"generic", "avx2", "avx512"};
+    bt_err err = BT_ERR_INIT;
+    for (size_t i = 0; i < 3; i++) {
+        if (bt_kernels_select(isas[i], &err) != BT_OK) continue;
+        for (int threads = 1; threads <= 3; threads += 2) {
+            assert_int_equal(bt_threads_init(threads, &err), BT_OK);
+            one_pass(BT_ACT_RELU2);
+            one_pass(BT_ACT_SILU);
+            bt_threads_release();
+        }
+    }
+}
+
 static void test_generic(void **state) { (void)state; threads_agree("generic"); }
 static void test_blas(void **state) { (void)state; threads_agree("blas"); }
 static void test_avx2(void **state) { (void)state; threads_agree("avx2"); }
@@ -138,7 +183,7 @@ static void test_profile(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_generic), cmocka_unit_test(test_blas), cmocka_unit_test(test_avx2), cmocka_unit_test(test_avx512),
-        cmocka_unit_test(test_amx), cmocka_unit_test(test_meaning), cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_amx), cmocka_unit_test(test_one_pass), cmocka_unit_test(test_meaning), cmocka_unit_test(test_profile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -254,6 +254,53 @@ static void int8_gradients_are_right_on_average(void **state) {
     run_end(&noisy);
 }
 
+/* Backward takes the feed-forward part of a long micro-batch through its products by pieces (bt_acts_wide): a micro-batch of two pieces
+ * and a rest gives the bits of three micro-batches. */
+static void a_long_micro_batch_is_its_pieces(void **state) {
+    (void)state;
+    enum { PIECE = 1024, LONG = 2560 };
+    static int32_t inputs[LONG], targets[LONG];
+    own_isa();
+    for (int norm = 0; norm < 3; norm++) {
+        bt_model_cfg c = odd((bt_norm_kind)norm, BT_LIN_BITNET158);
+        c.T = 256;
+        bt_model *m[2];
+        bt_err err = BT_ERR_INIT;
+        for (int k = 0; k < 2; k++) {
+            bt_model_setup s = {.cfg = c, .B = (k ? LONG : PIECE) / c.T, .prec = BT_PREC_BF16, .train = true, .n_threads = bt_threads_count(), .grad_int8 = true};
+            if (bt_model_create(&m[k], &s, &err) != BT_OK) fail_msg("%s", err.msg);
+            bt_model_init_weights(m[k], 1);
+            bt_model_quantise(m[k]);
+            bt_model_zero_grads(m[k]);
+        }
+        chain data = {.seed = 1, .V = c.V};
+        chain_batch(&data, inputs, targets, LONG / c.T, c.T);
+        bt_model_noise(m[1], 1, 5, 0);
+        (void)bt_model_train_micro(m[1], inputs, targets, 1.0 / LONG, NULL, NULL, NULL);
+        for (int at = 0; at < LONG; at += PIECE) {
+            bt_model_noise(m[0], 1, 5, (uint64_t)at);
+            int32_t in[PIECE], out[PIECE];
+            for (int i = 0; i < PIECE; i++) {               /* beyond the end: tokens that give no gradient */
+                in[i] = at + i < LONG ? inputs[at + i] : 0;
+                out[i] = at + i < LONG ? targets[at + i] : -1;
+            }
+            (void)bt_model_train_micro(m[0], in, out, 1.0 / LONG, NULL, NULL, NULL);
+        }
+        const bt_params *p = bt_model_params(m[0]);
+        const float *a = bt_model_grads(m[0]), *b = bt_model_grads(m[1]);
+        for (size_t t = 0; t < p->n; t++) {                 /* the embedding's two sums come in another order */
+            bool any = !p->tensors[t].tern;
+            for (size_t i = p->tensors[t].offset; p->tensors[t].tern && i < p->tensors[t].offset + p->tensors[t].count; i++) {
+                any = any || a[i] != 0;
+                if (a[i] != b[i]) fail_msg("norm %d, %s: %.9g, in one %.9g", norm, p->tensors[t].name, (double)a[i], (double)b[i]);
+            }
+            assert_true(any);
+        }
+        bt_model_destroy(m[0]);
+        bt_model_destroy(m[1]);
+    }
+}
+
 static void statistics_of_ternary_weights(void **state) {
     (void)state;
     run r;
@@ -344,7 +391,7 @@ static int stop(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_for_any_number_of_threads), cmocka_unit_test(a_step_takes_no_memory),
-        cmocka_unit_test(every_kernel_set_follows_one_curve),  cmocka_unit_test(int8_gradients_are_right_on_average), cmocka_unit_test(statistics_of_ternary_weights),
+        cmocka_unit_test(every_kernel_set_follows_one_curve),  cmocka_unit_test(int8_gradients_are_right_on_average), cmocka_unit_test(a_long_micro_batch_is_its_pieces), cmocka_unit_test(statistics_of_ternary_weights),
         cmocka_unit_test(the_plan_says_what_is_taken),
     };
     return cmocka_run_group_tests(tests, start, stop);
