@@ -4,7 +4,7 @@ set -u
 command -v tmux > /dev/null || { echo "tmux is not installed"; exit 77; }
 d=$(mktemp -d) || exit 1
 T="tmux -S $d/socket -f /dev/null"
-trap '$T kill-server 2> /dev/null; rm -rf "$d"' EXIT
+trap '$T kill-server 2> /dev/null; for o in "$d"/outer-*; do tmux -S "$o" kill-server 2> /dev/null; done; rm -rf "$d"' EXIT
 export BITRAIN_STORE=$d/m.db LC_ALL=C.UTF-8
 unset NO_COLOR TMUX COLUMNS LINES
 n_failed=0
@@ -74,6 +74,26 @@ sees 'ready>'
 keys 'fg; echo STATUS=$?' Enter
 sees 'without rank 5: 133 ms'
 keys C-l; sees 'without rank 5: 133 ms'
+
+# a multiplexer's client comes, goes, and another of another size comes: what it sees is whole
+outer() { $O capture-pane -p -t o 2> /dev/null; }
+looks() {                               # until the attached client shows a pattern, at most 10 s
+    local i
+    for i in $(seq 100); do outer | grep -qE -- "$1" && return 0; sleep 0.1; done
+    fail "an attached client never shows: $1"
+    outer
+}
+$T set -w -t s window-size latest
+for size in 100x30 90x26; do
+    O="tmux -S $d/outer-$size -f /dev/null"
+    $O new-session -d -s o -x ${size%x*} -y ${size#*x} "env -u TMUX LC_ALL=C.UTF-8 $T attach -t s"
+    looks 'without rank 5: 133 ms'
+    looks '^ demo +○ DONE'
+    looks '1 Overview +2 Ranks'
+    $O kill-server
+done
+$T resize-window -t s -x 80 -y 24
+sees 'without rank 5: 133 ms'
 
 # quit: the shell is back, the cursor and the echo too
 keys q
