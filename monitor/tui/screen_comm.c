@@ -2,6 +2,7 @@
  * bandwidth and lateness per rank, and who gets what from whom. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "monitor/tui/screens.h"
 
@@ -88,16 +89,17 @@ static void op_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_s
     }
 }
 
-/* what the links do when nothing else runs: the model that the column is made of */
-static int link_text(const bt_view_comm *c, char *out, size_t size) {
-    int n = 0;
-    char b[32];
+/* what the links do when nothing else runs: the model that the column is made of; as many as there is room for */
+static void link_text(const bt_view_comm *c, int room, char *out, size_t size) {
+    char one[64], b[32];
+    size_t n = 0;
     out[0] = 0;
-    for (size_t i = 0; i < c->n_links && n < (int)size - 64; i++) {
+    for (size_t i = 0; i < c->n_links; i++) {
         const bt_view_link *l = &c->link[i];
-        n += snprintf(out + n, size - (size_t)n, "%s link %.2g us + %s/s · ", l->axis, l->latency_us, bt_fmt(b, sizeof b, floor(l->bytes_per_s), BT_UNIT_BYTES));
+        snprintf(one, sizeof one, "%s link %.2g us + %s/s · ", l->axis, l->latency_us, bt_fmt(b, sizeof b, floor(l->bytes_per_s), BT_UNIT_BYTES));
+        if (bt_canvas_text_width(out) + bt_canvas_text_width(one) > room || n + strlen(one) >= size) return;
+        n += (size_t)snprintf(out + n, size - n, "%s", one);
     }
-    return bt_canvas_text_width(out);
 }
 
 static void exchanges(bt_top *t, bt_rect r, bt_style title) {
@@ -106,7 +108,7 @@ static void exchanges(bt_top *t, bt_rect r, bt_style title) {
     int top = 0;
     bt_fmt_int(a, sizeof a, c->step0 + 1);
     bt_fmt_int(b, sizeof b, c->step1 + 1);
-    if (link_text(c, link, sizeof link) > r.w - 72) link[0] = 0;
+    link_text(c, r.w - 72, link, sizeof link);
     snprintf(right, sizeof right, "%smean of the ranks, steps %s to %s", link, a, b);
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, title, "by kind of exchange, per step", right);
     bt_list_table tab = {.cols = op_columns, .n_cols = O_COUNT, .n_rows = c->n, .cell = op_cell, .ctx = t, .selected = -1, .sort_col = -1};
