@@ -575,25 +575,26 @@ typedef struct head_job {
     float *loss, *logits;
     const int32_t *targets;
     float dscale;
-    size_t V;
+    size_t V, ld;
 } head_job;
 
 static void do_xent(void *ctx, int thread, size_t a, size_t b) {
     const head_job *j = ctx;
     (void)thread;
-    bt_k()->softmax_xent(j->loss + a, j->logits + a * j->V, j->targets + a, j->dscale, b - a, j->V);
+    for (size_t r = a; r < b; r++) bt_k()->softmax_xent(j->loss + r, j->logits + r * j->ld, j->targets + r, j->dscale, 1, j->V);
 }
 
 double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, const int32_t *targets, float dscale, float *logits, size_t chunk,
                        float *row_loss, size_t M, size_t V, size_t C, bt_prec prec) {
+    size_t ld = bt_ops_logits_ld(V);
     for (size_t m = 0; m < M; m += chunk) {
         size_t rows = M - m < chunk ? M - m : chunk;
-        head_job j = {.loss = row_loss + m, .logits = logits, .targets = targets + m, .dscale = dscale, .V = V};
-        bt_op_gemm(logits, V, x + m * C, C, 0, E, C, 1, 1.0f, rows, V, C, prec, 0);
+        head_job j = {.loss = row_loss + m, .logits = logits, .targets = targets + m, .dscale = dscale, .V = V, .ld = ld};
+        bt_op_gemm(logits, ld, x + m * C, C, 0, E, C, 1, 1.0f, rows, V, C, prec, 0);
         run("softmax_xent", 0, 8.0 * product(rows, V, 1), rows, 1, do_xent, &j);
         if (dscale == 0) continue;
-        bt_op_gemm(dx + m * C, C, logits, V, 0, E, C, 0, 1.0f, rows, C, V, prec, 0);
-        bt_op_gemm(dE, C, logits, V, 1, x + m * C, C, 0, 1.0f, V, C, rows, prec, BT_ACC);
+        bt_op_gemm(dx + m * C, C, logits, ld, 0, E, C, 0, 1.0f, rows, C, V, prec, 0);
+        bt_op_gemm(dE, C, logits, ld, 1, x + m * C, C, 0, 1.0f, V, C, rows, prec, BT_ACC);
     }
     double loss = 0;
     for (size_t m = 0; m < M; m++) loss += (double)row_loss[m];

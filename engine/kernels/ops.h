@@ -80,8 +80,10 @@ void bt_op_attn_fwd(float *o, float *lse, const float *q, const float *k, const 
 void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q, const float *k, const float *v,
                     const bt_attn_shape *s, size_t B, size_t H, size_t KV, size_t runs, bt_prec prec);
 /* Head and loss in row chunks, never the whole (M, V) logits: logits = x E^T (x (M, C), E (V, C)); loss summed in fixed order in double;
- * when dscale != 0: dx (M, C) written, dE (V, C) added to. chunk rows of logits live in `logits` (chunk, V), every row's loss in
+ * when dscale != 0: dx (M, C) written, dE (V, C) added to. chunk rows of logits live in `logits` (chunk, bt_ops_logits_ld(V)), every row's loss in
  * `row_loss` (M): the caller's memory. */
+/* floats from one row of logits to the next: dE reads them by columns, which a power of two would send to one set of the cache */
+static inline size_t bt_ops_logits_ld(size_t V) { return V % 256 ? V : V + 16; }
 double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, const int32_t *targets, float dscale, float *logits, size_t chunk,
                        float *row_loss, size_t M, size_t V, size_t C, bt_prec prec);
 /* ops_split.c: rows of which a rank has some columns, and vocabularies of which it has some tokens (tensor parallelism) */

@@ -102,7 +102,7 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     p->logits_rows = logits_rows(s->cuts > 1 ? embed->whole_rows : (size_t)c->V, M);       /* their gradients are sums over these rows */
     p->final_rstd = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->row_loss = bt_arena_reserve(&p->scratch, M, sizeof(float));
-    p->logits = bt_arena_reserve(&p->scratch, p->logits_rows * (size_t)c->V, sizeof(float));
+    p->logits = bt_arena_reserve(&p->scratch, p->logits_rows * bt_ops_logits_ld((size_t)c->V), sizeof(float));
     p->rope_cos = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
     p->rope_sin = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
     p->pos = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
