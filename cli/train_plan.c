@@ -48,11 +48,45 @@ static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
            p->cfg.micro_batch == 1 ? "" : "s");
 }
 
-static void print_reasons(const rank_plan *r) {
-    char buf[32];
-    printf("memory of a rank\n");
+/* what the stages of ZeRO make of P parameters, T of them ternary, over S shards */
+typedef struct shares { double P, T, S; bool latent, grads; } shares;
+
+static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
+    bt_model_cfg m;
+    bt_params p;
+    shares s = {.S = cfg->zero > 0 ? mesh->dp_shard : 1};
+    bt_run_cfg_model(cfg, &m);
+    if (bt_params_init(&p, &m, (bt_part){0, mesh->tp}, NULL) != BT_OK) return s;
+    s.P = (double)p.count;
+    for (size_t i = 0; i < p.n; i++) if (p.tensors[i].tern) s.T += (double)p.tensors[i].count;
+    bt_params_release(&p);
+    s.latent = cfg->zero >= 3 && mesh->dp_shard > 1;
+    s.grads = cfg->zero >= 2 && mesh->dp_shard > 1 && cfg->accum == 1 && strcmp(cfg->balance, "even") == 0;
+    return s;
+}
+
+static const char *formula(char *buf, size_t size, const shares *s, const char *arena) {
+    char bytes[32];
+    const struct { const char *arena, *text; double bytes; } rows[] = {
+        {"params", s->latent ? "4 (P - T) + 4 T / S" : "4 P", s->latent ? 4 * (s->P - s->T) + 4 * s->T / s->S : 4 * s->P},
+        {"grads", s->grads ? "4 P / S" : "4 P", s->grads ? 4 * s->P / s->S : 4 * s->P},
+        {"optimizer", s->S > 1 ? "8 P / S" : "8 P", 8 * s->P / s->S},
+    };
+    buf[0] = '\0';
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(arena, rows[i].arena) == 0) snprintf(buf, size, "%s = %s", rows[i].text, bt_metric_format(bytes, sizeof bytes, rows[i].bytes, BT_UNIT_BYTES));
+    return buf;
+}
+
+static void print_reasons(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, const rank_plan *r) {
+    char buf[32], text[64], of[32], shards[32] = "";
+    shares s = shares_of(cfg, mesh);
+    if (s.S > 1) snprintf(shards, sizeof shards, ", S = %.0f shards", s.S);
+    printf("memory of a rank, and by formula: P = %s parameters%s, T = ", bt_metric_format(buf, sizeof buf, s.P, BT_UNIT_COUNT), mesh->tp > 1 ? " of its part" : "");
+    printf("%s of them ternary%s\n", bt_metric_format(of, sizeof of, s.T, BT_UNIT_COUNT), shards);
     for (size_t i = 0; i < r->n; i++)
-        printf("  %-14s %10s  %s\n", r->rows[i].name, bt_metric_format(buf, sizeof buf, (double)r->rows[i].bytes, BT_UNIT_BYTES), r->rows[i].why);
+        printf("  %-14s %10s  %-30s  %s\n", r->rows[i].name, bt_metric_format(buf, sizeof buf, (double)r->rows[i].bytes, BT_UNIT_BYTES), formula(text, sizeof text, &s, r->rows[i].name),
+               r->rows[i].why);
     printf("  %-14s %10s\n", "together", bt_metric_format(buf, sizeof buf, (double)r->bytes, BT_UNIT_BYTES));
 }
 
@@ -157,7 +191,7 @@ bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
     } else if (code == BT_OK) {
         rank_plan first = plan_of(cfg, &mesh, 0);
         print_work(p, &mesh);
-        print_reasons(&first);
+        print_reasons(cfg, &mesh, &first);
         if (p->ranks > 1) print_ranks(cfg, &mesh, p->ranks);
         print_launch(p);
     }

@@ -53,7 +53,7 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
             rows[i] = (bt_arena_row){"params", bt_weights_latent_bytes(&p, &shards, (int)c->zero, shard), "latent weights, fp32: own ternary pieces; embedding, norms, head"};
         }
         if (shards.n > 1 && c->zero >= 2 && one_micro && strcmp(rows[i].name, "grads") == 0) {
-            rows[i] = (bt_arena_row){"grads", grads_kept(&p, &shards, shard), "own pieces; the others' go back as soon as they are summed"};
+            rows[i] = (bt_arena_row){"grads", grads_kept(&p, &shards, shard), "own pieces; at the peak the embedding and the stripes on their way besides"};
         }
     }
     rows[n++] = (bt_arena_row){"optimizer", optim, shards.n > 1 ? "two moments for a parameter of this shard" : "two moments a parameter"};

@@ -34,6 +34,16 @@ ok train "${tiny[@]}" --steps 10 --stop-after 5 --name lone
 ok train --resume lone --ranks 1 --threads 1
 losses lone | awk -F, 'NR == FNR { a[$1] = $2; next } { d = a[$1] - $2; if (d < 0) d = -d; if (d > 2e-3) exit 1 }' whole.txt - || fault "1 rank after 2 gives another curve"
 
+# reproducible: the same bits on any ranks, however often they change
+exact=("${tiny[@]}" --steps 10 --set train.reproducible=true --set train.unit=1)
+ok train "${exact[@]}" --ranks 1 --name exact
+ok train "${exact[@]}" --stop-after 3 --name moved
+ok train --resume moved --threads 1 --ranks 1 --stop-after 3
+ok train --resume moved --threads 1 --ranks 4 --tp 2 --dp-shard 2 --zero 3
+says "run moved done after step 10"
+[ "$(losses moved)" = "$(losses exact)" ] || fault "2, 1 and 4 ranks one after another differ from one rank"
+[ "$(q "SELECT group_concat(world_size) FROM attempts WHERE run='moved'")" = "2,1,4" ] || fault "moved ran on $(q "SELECT group_concat(world_size) FROM attempts WHERE run='moved'") ranks"
+
 # the newest checkpoint is damaged: the older one is used, and it says so
 ok train "${tiny[@]}" --steps 10 --stop-after 8 --ckpt-every 4 --name hurt
 f=$(ls runs/hurt/step-000000000008/data-00001-*)

@@ -18,6 +18,15 @@ grep -o '"arenas":{[^}]*},"bytes":[0-9]*' out | sed 's/"[a-z ]*"//g; s/[{}:]//g;
     awk '{s = 0; for (i = 1; i < NF; i++) s += $i; if (s != $NF) exit 1}' || fault "arenas do not add up to the bytes of a rank"
 ok train --preset base --ranks 512 --dp-shard 8 --zero 3 --batch-tokens 524288 --threads 1 --dry-run
 says "who holds what"
+# what an arena takes lies beside the formula of its ZeRO stage, and near it
+near() {
+    awk -v arena="$1" -v text="$2" -v most="$3" 'BEGIN {unit["KiB"] = 1 / 1024; unit["MiB"] = 1; unit["GiB"] = 1024}
+        $1 == arena && index($0, text " = ") {split(substr($0, index($0, text " = ") + length(text) + 3), w, " "); a = $2 * unit[$3]; b = w[1] * unit[w[2]]; ok = a / b > 0.97 && a / b < most}
+        END {exit !ok}' out || fault "$1 is not near $2: $(grep "^  $1 " out)"
+}
+near params "4 (P - T) + 4 T / S" 1.03
+near grads "4 P / S" 4                                          # and the embedding, until it is finished
+near optimizer "8 P / S" 1.03
 says "the other 504 are replicas"
 ok train --preset base --ranks 3 --batch-tokens 6144 --set train.unit=1 --set train.reproducible=true --threads 1 --dry-run
 says "partial sums"
