@@ -1,8 +1,9 @@
-# bundle.cmake - the page's modules as one script (OUT_JS), which compresses a fifth better and loads at once; and, with uPlot and the sheets,
+# bundle.cmake - the page's modules as one script (OUT_JS), which compresses a fifth better and loads at once, and its sheet without what only
+# people read (OUT_CSS); and, with uPlot and the sheets,
 # as three plain texts for `bitrain report`, with the SHA-256 of each for its content policy (OUT):
-#     cmake -DOUT=report_page.c -DOUT_JS=app.js -DSTATIC=dir -DUPLOT_JS=file -DUPLOT_CSS=file -P bundle.cmake
+#     cmake -DOUT=report_page.c -DOUT_JS=app.js -DOUT_CSS=style.css -DSTATIC=dir -DUPLOT_JS=file -DUPLOT_CSS=file -P bundle.cmake
 # Modules come in the order of their imports; each becomes a function that returns what it exports, so names stay its own.
-# Lines that are comments and the blanks before lines stay behind.
+# Comments and the blanks before lines stay behind.
 cmake_minimum_required(VERSION 3.25)
 set(modules format dom state api card chart heat parts page_runs page_compare page_train page_ranks page_more app)
 set(script "(() => {\n\"use strict\";\nconst modules = {};\n")
@@ -20,6 +21,7 @@ foreach(name IN LISTS modules)
     message(FATAL_ERROR "web/static/${name}.js: an import or export of a form that bundle.cmake does not know")
   endif()
   string(REGEX REPLACE "(^|\n)[ \t]*// [^\n]*" "\\1" code "${code}")
+  string(REGEX REPLACE "([;{},>])[ \t]+// [^\n\"'`]*" "\\1" code "${code}")      # at the end of a line: without quotes, so no part of a text
   string(REGEX REPLACE "\n[ \t\n]+" "\n" code "${code}")
   string(APPEND script "modules.${name} = (() => {\n${code}\nreturn { ${names}};\n})();\n")
 endforeach()
@@ -35,6 +37,11 @@ endforeach()
 file(READ ${UPLOT_JS} uplot)
 file(READ ${UPLOT_CSS} sheet)
 file(READ ${STATIC}/style.css own)
+string(REGEX REPLACE "/\\*[^*]*\\*/" "" own "${own}")
+string(REGEX REPLACE "([{};,])[ \t\n]+" "\\1" own "${own}")
+string(REGEX REPLACE "[ \t]*{" "{" own "${own}")
+string(REGEX REPLACE ": " ":" own "${own}")
+file(WRITE ${OUT_CSS} "${own}")
 string(APPEND sheet "\n${own}")
 
 set(rows "")
