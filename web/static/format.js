@@ -18,7 +18,7 @@ export function si(v, n = 3) {
 }
 
 export function bytes(v) { return unknown(v) ? dash : `${si(v)}B`.replace(/(\d)B$/, "$1 B"); }
-export function mib(v) { return unknown(v) ? dash : v >= 1024 ? `${Number((v / 1024).toPrecision(3))} GiB` : `${Number(v.toPrecision(3))} MiB`; }
+export function mib(v) { return unknown(v) ? dash : v >= 1024 ? `${(v / 1024).toPrecision(3)} GiB` : `${v >= 100 ? v.toFixed(0) : v.toFixed(1)} MiB`; }
 export function percent(v, n = 1) { return unknown(v) ? dash : `${(v * 100).toFixed(n)} %`; }
 export function count(v) { return unknown(v) ? dash : String(Math.round(v)).replace(/\B(?=(\d{3})+$)/g, "\u202f"); }
 
