@@ -84,14 +84,14 @@ static void amx_bf16(size_t rows, const tile_out *o, const uint32_t *a, size_t l
     _Alignas(64) float c[MR][NR] = {{0}};
     ask_for(o->c, o->ldc, rows);
     if (groups) amx_product_bf16((char *)c, rows, (const char *)a, 4 * lda, o->a_step ? 4 * o->a_step : 4 * CHUNK, (const char *)b, groups);
-    for (size_t i = 0; i < rows; i++) for (int j = 0; j < 2; j++) tile_store(o, (int)i, j, _mm512_load_ps(&c[i][16 * j]), 0);
+    for (size_t i = 0; i < rows; i++) tile_store(o, (int)i, (__m512[]){_mm512_load_ps(c[i]), _mm512_load_ps(&c[i][16])}, 0);
 }
 
 static void amx_i8(size_t rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b, size_t groups) {
     _Alignas(64) int32_t c[MR][NR] = {{0}};
     ask_for(o->y, o->ldy, rows);
     if (groups) amx_product_i8((char *)c, rows, (const char *)a, lda, o->a_step ? o->a_step : 4 * CHUNK, (const char *)b, groups);
-    for (size_t i = 0; i < rows; i++) for (int j = 0; j < 2; j++) tile_store_i8(o, (int)i, j, _mm512_load_si512(&c[i][16 * j]), 0);
+    for (size_t i = 0; i < rows; i++) tile_store_i8(o, (int)i, (__m512i[]){_mm512_load_si512(c[i]), _mm512_load_si512(&c[i][16])}, 0);
 }
 
 static tile_i8_fn tile_i8(void) { return amx_i8; }

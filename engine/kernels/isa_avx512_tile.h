@@ -68,20 +68,27 @@ BT_INLINE __mmask16 columns(size_t cols, int half) {                /* of 16 * h
     return cols >= from + 16 ? 0xffff : cols > from ? v_first(cols - from) : 0;
 }
 
-/* whole: all columns are there, and stores need no mask */
-BT_INLINE void tile_store(const tile_out *o, int i, int j, __m512 v, const int whole) {
-    float *p = o->c + (size_t)i * o->ldc + j * 16;
-    __mmask16 m = whole ? 0xffff : columns(o->cols, j);
-    v = _mm512_mul_ps(v, _mm512_set1_ps(o->alpha));
-    if (o->acc) v = _mm512_add_ps(v, whole ? _mm512_loadu_ps(p) : _mm512_maskz_loadu_ps(m, p));
-    if (whole) _mm512_storeu_ps(p, v);
-    else _mm512_mask_storeu_ps(p, m, v);
+/* A row's two vectors; whole: all columns are there, and nothing needs a mask. `o` is the tile's own copy, which stores cannot change. */
+BT_INLINE void put_row(float *p, size_t cols, __m512 f[2], const int acc, const int whole) {
+    BT_UNROLL for (int j = 0; j < 2; j++) {
+        __mmask16 m = whole ? 0xffff : columns(cols, j);
+        if (acc) f[j] = _mm512_add_ps(f[j], whole ? _mm512_loadu_ps(p + 16 * j) : _mm512_maskz_loadu_ps(m, p + 16 * j));
+        if (whole) _mm512_storeu_ps(p + 16 * j, f[j]);
+        else _mm512_mask_storeu_ps(p + 16 * j, m, f[j]);
+    }
 }
 
-#define TILE_STORE(store, rows, acc)                                                                                        \
-    do {                                                                                                                    \
-        if (o->cols >= NR) BT_UNROLL for (int i = 0; i < (rows); i++) BT_UNROLL for (int j = 0; j < 2; j++) store(o, i, j, acc[i][j], 1);  \
-        else BT_UNROLL for (int i = 0; i < (rows); i++) BT_UNROLL for (int j = 0; j < 2; j++) store(o, i, j, acc[i][j], 0); \
+BT_INLINE void tile_store(const tile_out *o, int i, __m512 v[2], const int whole) {
+    __m512 f[2], alpha = _mm512_set1_ps(o->alpha);
+    BT_UNROLL for (int j = 0; j < 2; j++) f[j] = _mm512_mul_ps(v[j], alpha);
+    put_row(o->c + (size_t)i * o->ldc, o->cols, f, o->acc, whole);
+}
+
+#define TILE_STORE(store, type, rows, acc)                                                                  \
+    do {                                                                                                    \
+        const type own_ = *o;                                                                               \
+        if (own_.cols >= NR) BT_UNROLL for (int i = 0; i < (rows); i++) store(&own_, i, acc[i], 1);          \
+        else BT_UNROLL for (int i = 0; i < (rows); i++) store(&own_, i, acc[i], 0);                          \
     } while (0)
 
 BT_INLINE void tile_f32(const int rows, const tile_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {
@@ -97,7 +104,7 @@ BT_INLINE void tile_f32(const int rows, const tile_out *o, const uint32_t *a, si
             acc[i][1] = _mm512_fmadd_ps(ai, b1, acc[i][1]);
         }
     }
-    TILE_STORE(tile_store, rows, acc);
+    TILE_STORE(tile_store, tile_out, rows, acc);
 }
 
 BT_INLINE void tile_bf16(const int rows, const tile_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {
@@ -113,17 +120,14 @@ BT_INLINE void tile_bf16(const int rows, const tile_out *o, const uint32_t *a, s
             acc[i][1] = x_dpbf16(acc[i][1], ai, b1);
         }
     }
-    TILE_STORE(tile_store, rows, acc);
+    TILE_STORE(tile_store, tile_out, rows, acc);
 }
 
-BT_INLINE void tile_store_i8(const tile_i8_out *o, int i, int j, __m512i v, const int whole) {
-    float *p = o->y + (size_t)i * o->ldy + j * 16;
-    __mmask16 m = whole ? 0xffff : columns(o->cols, j);
-    __m512 f = _mm512_cvtepi32_ps(_mm512_sub_epi32(v, _mm512_set1_epi32(o->sums[i])));
-    f = _mm512_mul_ps(f, _mm512_set1_ps(o->dq[i] * o->scale));
-    if (o->acc) f = _mm512_add_ps(f, whole ? _mm512_loadu_ps(p) : _mm512_maskz_loadu_ps(m, p));
-    if (whole) _mm512_storeu_ps(p, f);
-    else _mm512_mask_storeu_ps(p, m, f);
+BT_INLINE void tile_store_i8(const tile_i8_out *o, int i, __m512i v[2], const int whole) {
+    __m512i sum = _mm512_set1_epi32(o->sums[i]);
+    __m512 f[2], scale = _mm512_set1_ps(o->dq[i] * o->scale);
+    BT_UNROLL for (int j = 0; j < 2; j++) f[j] = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(v[j], sum)), scale);
+    put_row(o->y + (size_t)i * o->ldy, o->cols, f, o->acc, whole);
 }
 
 BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b, size_t groups) {
@@ -139,7 +143,7 @@ BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const int8_t *a, 
             acc[i][1] = x_dpbusd(acc[i][1], b1, ai);
         }
     }
-    TILE_STORE(tile_store_i8, rows, acc);
+    TILE_STORE(tile_store_i8, tile_i8_out, rows, acc);
 }
 
 /* Without VNNI: vpmaddubsw gives pairs within +-2*2*128 = 512, so 63 groups add up in 16 bits without saturating (32 used);
@@ -164,7 +168,7 @@ BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *
             total[i][j] = _mm512_add_epi32(total[i][j], _mm512_madd_epi16(acc[i][j], ones));
         }
     }
-    TILE_STORE(tile_store_i8, rows, total);
+    TILE_STORE(tile_store_i8, tile_i8_out, rows, total);
 }
 
 /* The same for any unsigned b: its even and odd bytes as 16-bit words, two vpmaddwd a group */
@@ -186,7 +190,7 @@ BT_INLINE void tile_words(const int rows, const tile_i8_out *o, const int8_t *a,
             }
         }
     }
-    TILE_STORE(tile_store_i8, rows, acc);
+    TILE_STORE(tile_store_i8, tile_i8_out, rows, acc);
 }
 
 /* one body per row count, so that every accumulator has a register */
