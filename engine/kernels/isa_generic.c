@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "engine/kernels/isa_exact.h"
+#include "engine/kernels/isa_stats.h"
 
 static float row_rstd(const float *x, float eps, size_t C) {
     double sum = 0;
@@ -227,7 +228,7 @@ const bt_kernels bt_kernels_generic = {
     .row_stats = bt_generic_row_stats, .row_apply = bt_generic_row_apply, .row_dot = bt_generic_row_dot, .row_dx = bt_generic_row_dx,
     .row_axpy = bt_generic_row_axpy, .row_lse = bt_generic_row_lse, .row_softmax = bt_generic_row_softmax,
     .add = add, .scale = scale, .to_bf16 = to_bf16, .from_bf16 = from_bf16, .sum_squares = sum_squares, .sum_abs = sum_abs, .sum = sum, .adamw = adamw,
-    BT_EXACT_SLOTS,
+    BT_EXACT_SLOTS, BT_STATS_SLOTS,
     .tern_codes = tern_codes,
     .tern_bytes = bt_generic_tern_bytes, .tern_pack = bt_generic_tern_pack,
     .tern_fwd = bt_generic_tern_fwd, .tern_dx = bt_generic_tern_dx, .tern_dw = bt_generic_tern_dw,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/kernels/isa_exact.h"
+#include "engine/kernels/isa_stats.h"
 #include "engine/kernels/isa_vec.h"
 #include "engine/kernels/kernels.h"
 
@@ -350,7 +351,7 @@ static bt_tern_stats rows_tern_codes(int8_t *codes, const float *w, float mean, 
     .softmax_xent = rows_softmax_xent, .add = rows_add, .scale = rows_scale, .to_bf16 = rows_to_bf16,                    \
     .from_bf16 = rows_from_bf16, .sum_squares = rows_sum_squares,                                                        \
     .sum_abs = rows_sum_abs, .sum = rows_sum, .adamw = rows_adamw, .gemv = rows_gemv, .tern_codes = rows_tern_codes,   \
-    BT_EXACT_SLOTS
+    BT_EXACT_SLOTS, BT_STATS_SLOTS
 
 #endif  /* __AVX2__ */
 #endif

@@ -32,6 +32,7 @@ typedef enum { BT_PEAK_FP32, BT_PEAK_BF16, BT_PEAK_INT8 } bt_peak;     /* rates 
 /* Flags of a product */
 enum { BT_ACC = 1 };                                    /* add to the output instead of writing it */
 
+typedef struct bt_code_seen { uint64_t flips, sign_flips, back; } bt_code_seen;
 typedef struct bt_tern_stats {                          /* of one call over a range of codes */
     uint64_t zero, pos, flips;                          /* flips: codes that differ from what `codes` held before */
 } bt_tern_stats;
@@ -113,6 +114,12 @@ typedef struct bt_kernels {
     /* AdamW, decoupled decay: g *= grad_scale; m, v; w -= lr * (mhat / (sqrt(vhat) + eps) + decay * w); c1 = 1-b1^t, c2 = 1-b2^t */
     void (*adamw)(float *w, const float *g, float *m, float *v, float grad_scale, float lr, float b1, float b2, float eps, float decay,
                   float c1, float c2, size_t n);
+
+    /* ---- statistics: isa_stats.h ----------------------------------------------------------------------------------- */
+    void (*adamw_undo)(float *change, float *before, const float *w, const float *m, const float *v, size_t n, float keep, float step, float root,
+                       float eps);
+    void (*code_history)(uint8_t *history, const int8_t *codes, size_t n, bt_code_seen *seen);      /* adds to seen */
+    size_t (*code_near)(const float *w, size_t n, float mean, float inv_scale, float threshold, float band);
 
     /* ---- ternary weights ----------------------------------------------------------------------------------------- */
     /* codes := clamp(rint((w - mean) * inv_scale), -1, 1), half to even; with sign != 0: sign(w - mean). Returns counts. */

@@ -80,7 +80,6 @@ typedef struct change_job {
     double change[SPANS], before[SPANS];
 } change_job;
 
-/* the update backwards: w was (w + step m / (sqrt(v) root + eps)) / keep */
 static void change_of_spans(void *ctx, int thread, size_t from, size_t to) {
     change_job *j = ctx;
     float d[LANE], old[LANE];
@@ -89,11 +88,7 @@ static void change_of_spans(void *ctx, int thread, size_t from, size_t to) {
         double change = 0, before = 0;
         for (size_t i = j->n * s / SPANS, end = j->n * (s + 1) / SPANS; i < end; i += LANE) {
             size_t n = end - i < LANE ? end - i : LANE;
-            for (size_t k = 0; k < n; k++) {
-                float adam = j->step * j->m[i + k] / (sqrtf(j->v[i + k]) * j->root + j->eps);
-                old[k] = (j->w[i + k] + adam) / j->keep;
-                d[k] = adam + (1.0f - j->keep) * old[k];
-            }
+            bt_k()->adamw_undo(d, old, j->w + i, j->m + i, j->v + i, n, j->keep, j->step, j->root, j->eps);
             change += bt_k()->sum_squares(d, n);
             before += bt_k()->sum_squares(old, n);
         }

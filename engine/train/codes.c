@@ -1,19 +1,19 @@
-/* codes.c - see codes.h. A nibble of the history holds the last two codes of a weight, two bits each, the newer below. */
+/* codes.c - see codes.h. The history's form is that of the slot code_history, by chunks: the last two codes of a weight. */
 #include "engine/train/codes.h"
 
-#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/threads.h"
+#include "engine/kernels/kernels.h"
 
 enum { CHUNK = 16384 };                 /* weights a thread takes at a time; even */
 
 struct bt_codes {
     bt_model *model;
     bt_codes_cfg cfg;
-    uint8_t *history;                   /* two weights a byte, each slice beginning with a byte */
+    uint8_t *history;                   /* two weights a byte, each slice and chunk beginning with a byte */
     int samples;
 };
 
@@ -71,25 +71,17 @@ typedef struct look {
 
 static void look_at_range(void *ctx, int thread, size_t from, size_t to) {
     look *j = ctx;
-    uint64_t flips = 0, sign_flips = 0, back = 0, near = 0;
+    bt_code_seen seen = {0, 0, 0};
+    uint64_t near = 0;
     (void)thread;
-    size_t end = to * CHUNK < j->n ? to * CHUNK : j->n;
-    for (size_t i = from * CHUNK; i < end; i += 2) {
-        unsigned byte = j->history[i / 2], next = 0;
-        for (size_t k = i; k < i + 2 && k < end; k++) {
-            unsigned seen = byte >> (4 * (k & 1)) & 15, last = seen & 3, now = (unsigned)j->codes[k] & 3;
-            unsigned flip = now != last;
-            flips += flip;
-            sign_flips += (now ^ last) == 2;                    /* 01 and 11 */
-            back += flip & (now == seen >> 2);
-            next |= (last << 2 | now) << (4 * (k & 1));
-        }
-        j->history[i / 2] = (uint8_t)next;
+    for (size_t c = from; c < to; c++) {
+        size_t at = c * CHUNK, n = j->n - at < CHUNK ? j->n - at : CHUNK;
+        bt_k()->code_history(j->history + at / 2, j->codes + at, n, &seen);
+        near += bt_k()->code_near(j->w + at, n, j->mean, j->inv_scale, j->threshold, BT_CODES_BAND);
     }
-    for (size_t i = from * CHUNK; i < end; i++) near += fabsf(fabsf((j->w[i] - j->mean) * j->inv_scale) - j->threshold) < BT_CODES_BAND;
-    atomic_fetch_add(&j->flips, flips);
-    atomic_fetch_add(&j->sign_flips, sign_flips);
-    atomic_fetch_add(&j->back, back);
+    atomic_fetch_add(&j->flips, seen.flips);
+    atomic_fetch_add(&j->sign_flips, seen.sign_flips);
+    atomic_fetch_add(&j->back, seen.back);
     atomic_fetch_add(&j->near, near);
 }
 
