@@ -117,7 +117,7 @@ typedef struct rows_job {                       /* one struct for all row operat
     size_t C, ld, heads, rows;
 } rows_job;
 
-static size_t row_grain(size_t C) { return C >= 4096 ? 1 : 4096 / (C ? C : 1); }
+size_t bt_ops_row_grain(size_t C) { return C >= 4096 ? 1 : 4096 / (C ? C : 1); }
 
 static void do_rmsnorm(void *ctx, int thread, size_t a, size_t b) {
     const rows_job *j = ctx;
@@ -127,7 +127,7 @@ static void do_rmsnorm(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_rmsnorm(float *y, float *rstd, const float *x, const float *gain, float eps, size_t rows, size_t C) {
     rows_job j = {.y = y, .rstd = rstd, .x = x, .gain = gain, .eps = eps, .C = C};
-    run("rmsnorm", 0, 4.0 * product(rows, C, y ? 2 : 1), rows, row_grain(C), do_rmsnorm, &j);
+    run("rmsnorm", 0, 4.0 * product(rows, C, y ? 2 : 1), rows, bt_ops_row_grain(C), do_rmsnorm, &j);
 }
 
 static void do_rmsnorm_dx(void *ctx, int thread, size_t a, size_t b) {
@@ -146,7 +146,7 @@ void bt_op_rmsnorm_bwd(float *dx, float *dgain, const float *dy, const float *x,
                        size_t C) {
     rows_job j = {.y = dx, .dq = dgain, .dy = dy, .x = x, .gain = gain, .rstd_in = rstd, .flag = acc, .C = C, .rows = rows};
     if (dgain) run("rmsnorm_dgain", 0, 4.0 * product(rows, C, 2), C, 64, do_rmsnorm_dgain, &j);    /* before dx: dx may overwrite dy */
-    run("rmsnorm_dx", 0, 4.0 * product(rows, C, acc ? 4 : 3), rows, row_grain(C), do_rmsnorm_dx, &j);
+    run("rmsnorm_dx", 0, 4.0 * product(rows, C, acc ? 4 : 3), rows, bt_ops_row_grain(C), do_rmsnorm_dx, &j);
 }
 
 static void do_quant(void *ctx, int thread, size_t a, size_t b) {
@@ -157,7 +157,7 @@ static void do_quant(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_quant(int8_t *xq, float *dq, const float *x, size_t rows, size_t C) {
     rows_job j = {.xq = xq, .dq = dq, .x = x, .C = C};
-    run("quant", 0, 5.0 * product(rows, C, 1), rows, row_grain(C), do_quant, &j);
+    run("quant", 0, 5.0 * product(rows, C, 1), rows, bt_ops_row_grain(C), do_quant, &j);
 }
 
 static void do_rmsnorm_quant(void *ctx, int thread, size_t a, size_t b) {
@@ -169,7 +169,7 @@ static void do_rmsnorm_quant(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const float *x, const float *gain, float eps, size_t rows, size_t C) {
     rows_job j = {.xq = xq, .dq = dq, .rstd = rstd, .y = y, .x = x, .gain = gain, .eps = eps, .C = C};
-    run("rmsnorm_quant", 0, product(rows, C, y ? 9 : 5), rows, row_grain(C), do_rmsnorm_quant, &j);
+    run("rmsnorm_quant", 0, product(rows, C, y ? 9 : 5), rows, bt_ops_row_grain(C), do_rmsnorm_quant, &j);
 }
 
 static void do_rope(void *ctx, int thread, size_t a, size_t b) {
@@ -181,220 +181,23 @@ static void do_rope(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_rope(float *x, size_t ld, const float *cosines, const float *sines, const int32_t *pos, int inverse, size_t rows, size_t heads,
                 size_t D) {
     rows_job j = {.y = x, .ld = ld, .cosines = cosines, .sines = sines, .index = pos, .flag = inverse, .heads = heads, .C = D};
-    run("rope", 0, 8.0 * product(rows, heads, D), rows, row_grain(heads * D), do_rope, &j);
+    run("rope", 0, 8.0 * product(rows, heads, D), rows, bt_ops_row_grain(heads * D), do_rope, &j);
 }
-
-/* ---- flat arrays ----------------------------------------------------------------------------------------------------- */
-typedef struct flat_job {
-    float *y, *y2, *m, *v;
-    const float *x, *gate, *up;
-    uint16_t *kept;
-    float a, lr, b1, b2, eps, decay, c1, c2;
-    bt_act act;
-    int8_t *codes;
-    int sign;
-    bt_tern_stats *stats;
-} flat_job;
-
-enum { FLAT_GRAIN = BT_SUM_BLOCK };
-
-static void do_glu(void *ctx, int thread, size_t a, size_t b) {
-    const flat_job *j = ctx;
-    (void)thread;
-    bt_k()->glu(j->y + a, j->gate + a, j->up + a, j->act, b - a);
-}
-
-void bt_op_glu(float *y, const float *gate, const float *up, bt_act act, size_t n) {
-    flat_job j = {.y = y, .gate = gate, .up = up, .act = act};
-    run("glu", 0, 12.0 * (double)n, n, FLAT_GRAIN, do_glu, &j);
-}
-
-static void do_glu_bwd(void *ctx, int thread, size_t a, size_t b) {
-    const flat_job *j = ctx;
-    (void)thread;
-    bt_k()->glu_bwd(j->y + a, j->y2 + a, j->x + a, j->gate + a, j->up + a, j->act, b - a);
-}
-
-void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate, const float *up, bt_act act, size_t n) {
-    flat_job j = {.y = dgate, .y2 = dup, .x = dy, .gate = gate, .up = up, .act = act};
-    run("glu_bwd", 0, 20.0 * (double)n, n, FLAT_GRAIN, do_glu_bwd, &j);
-}
-
-static void do_glu_quant(void *ctx, int thread, size_t a, size_t b) {
-    const bt_glu_quant *j = ctx;
-    float *h = j->h + a * j->F;                 /* one row, which stays in L1 */
-    (void)thread;
-    for (size_t r = a; r < b; r++) {
-        size_t at = r * j->F;
-        if (j->gate_kept) bt_k()->to_bf16(j->gate_kept + at, j->gate + at, j->F);
-        if (j->up_kept) bt_k()->to_bf16(j->up_kept + at, j->up + at, j->F);
-        bt_k()->glu(h, j->gate + at, j->up + at, j->act, j->F);
-        if (j->rstd) bt_k()->rmsnorm_quant(j->xq + at, j->dq + r, j->rstd + r, NULL, h, j->gain, j->eps, 1, j->F);
-        else bt_k()->quant_rows(j->xq + at, j->dq + r, h, 1, j->F);
-    }
-}
-
-void bt_op_glu_quant(const bt_glu_quant *j) {
-    run("glu_quant", 0, (j->gate_kept ? 13.0 : 9.0) * product(j->rows, j->F, 1), j->rows, row_grain(j->F), do_glu_quant, (void *)(uintptr_t)j);
-}
-
-typedef struct glu_kept_job {
-    float *dgate, *dup;
-    const float *dy;
-    const uint16_t *gate, *up;
-    bt_act act;
-} glu_kept_job;
-
-static void do_glu_bwd_kept(void *ctx, int thread, size_t a, size_t b) {
-    const glu_kept_job *j = ctx;
-    float gate[1024], up[1024];
-    (void)thread;
-    for (size_t i = a, n; i < b; i += n) {
-        n = b - i < 1024 ? b - i : 1024;
-        bt_k()->from_bf16(gate, j->gate + i, n);
-        bt_k()->from_bf16(up, j->up + i, n);
-        bt_k()->glu_bwd(j->dgate + i, j->dup + i, j->dy + i, gate, up, j->act, n);
-    }
-}
-
-void bt_op_glu_bwd_kept(float *dgate, float *dup, const float *dy, const uint16_t *gate, const uint16_t *up, bt_act act, size_t n) {
-    glu_kept_job j = {dgate, dup, dy, gate, up, act};
-    run("glu_bwd", 0, 16.0 * (double)n, n, FLAT_GRAIN, do_glu_bwd_kept, &j);
-}
-
-static void do_add(void *ctx, int thread, size_t a, size_t b) {
-    const flat_job *j = ctx;
-    (void)thread;
-    bt_k()->add(j->y + a, j->x + a, b - a);
-}
-
-void bt_op_add(float *y, const float *x, size_t n) {
-    flat_job j = {.y = y, .x = x};
-    run("add", 0, 12.0 * (double)n, n, FLAT_GRAIN, do_add, &j);
-}
-
-static void do_scale(void *ctx, int thread, size_t a, size_t b) {
-    const flat_job *j = ctx;
-    (void)thread;
-    bt_k()->scale(j->y + a, j->a, b - a);
-}
-
-void bt_op_scale(float *y, float a, size_t n) {
-    flat_job j = {.y = y, .a = a};
-    run("scale", 0, 8.0 * (double)n, n, FLAT_GRAIN, do_scale, &j);
-}
-
-static void do_zero(void *ctx, int thread, size_t a, size_t b) {
-    const flat_job *j = ctx;
-    (void)thread;
-    memset(j->y + a, 0, (b - a) * sizeof(float));
-}
-
-void bt_op_zero(float *y, size_t n) {
-    flat_job j = {.y = y};
-    run("zero", 0, 4.0 * (double)n, n, FLAT_GRAIN, do_zero, &j);
-}
-
-static void do_keep(void *ctx, int thread, size_t a, size_t b) {
-    const flat_job *j = ctx;
-    (void)thread;
-    bt_k()->to_bf16(j->kept + a, j->x + a, b - a);
-}
-
-void bt_op_keep(uint16_t *y, const float *x, size_t n) {
-    flat_job j = {.kept = y, .x = x};
-    run("keep", 0, 6.0 * (double)n, n, FLAT_GRAIN, do_keep, &j);
-}
-
-static void do_fetch(void *ctx, int thread, size_t a, size_t b) {
-    const flat_job *j = ctx;
-    (void)thread;
-    bt_k()->from_bf16(j->y + a, j->kept + a, b - a);
-}
-
-void bt_op_fetch(float *y, const uint16_t *x, size_t n) {
-    flat_job j = {.y = y, .kept = (uint16_t *)(uintptr_t)x};
-    run("fetch", 0, 6.0 * (double)n, n, FLAT_GRAIN, do_fetch, &j);
-}
-
-static void do_round_bf16(void *ctx, int thread, size_t a, size_t b) {
-    const flat_job *j = ctx;
-    uint16_t some[256];
-    (void)thread;
-    for (size_t i = a, n; i < b; i += n) {
-        n = b - i < 256 ? b - i : 256;
-        bt_k()->to_bf16(some, j->y + i, n);
-        bt_k()->from_bf16(j->y + i, some, n);
-    }
-}
-
-void bt_op_round_bf16(float *x, size_t n) {
-    flat_job j = {.y = x};
-    run("round", 0, 8.0 * (double)n, n, FLAT_GRAIN, do_round_bf16, &j);
-}
-
-static void do_adamw(void *ctx, int thread, size_t a, size_t b) {
-    const flat_job *j = ctx;
-    (void)thread;
-    bt_k()->adamw(j->y + a, j->x + a, j->m + a, j->v + a, j->a, j->lr, j->b1, j->b2, j->eps, j->decay, j->c1, j->c2, b - a);
-}
-
-void bt_op_adamw(float *w, const float *g, float *m, float *v, float grad_scale, float lr, float b1, float b2, float eps, float decay, float c1,
-                 float c2, size_t n) {
-    flat_job j = {.y = w, .x = g, .m = m, .v = v, .a = grad_scale, .lr = lr, .b1 = b1, .b2 = b2, .eps = eps, .decay = decay, .c1 = c1, .c2 = c2};
-    run("adamw", 0, 28.0 * (double)n, n, FLAT_GRAIN, do_adamw, &j);
-}
-
-/* Sums: the array is cut into at most SPANS spans of whole BT_SUM_BLOCKs (a cut that depends on n alone); a span is summed
- * block by block by one thread, the spans are added in order. */
-enum { SPANS = 512 };
-
-typedef struct sum_job {
-    double (*slot)(const float *x, size_t n);
-    const float *x;
-    size_t n, span;
-    double part[SPANS];
-} sum_job;
-
-static void do_sum(void *ctx, int thread, size_t a, size_t b) {
-    sum_job *j = ctx;
-    (void)thread;
-    for (size_t i = a; i < b; i++) {
-        size_t end = (i + 1) * j->span < j->n ? (i + 1) * j->span : j->n;
-        double s = 0;
-        for (size_t k = i * j->span; k < end; k += BT_SUM_BLOCK) s += j->slot(j->x + k, end - k < BT_SUM_BLOCK ? end - k : BT_SUM_BLOCK);
-        j->part[i] = s;
-    }
-}
-
-static double sum_blocks(double (*slot)(const float *x, size_t n), const float *x, size_t n) {
-    sum_job j = {.slot = slot, .x = x, .n = n};
-    size_t blocks = (n + BT_SUM_BLOCK - 1) / BT_SUM_BLOCK;
-    if (n == 0) return 0;
-    j.span = (blocks + SPANS - 1) / SPANS * BT_SUM_BLOCK;
-    size_t spans = (n + j.span - 1) / j.span;
-    run("sums", 0, 4.0 * (double)n, spans, 1, do_sum, &j);
-    double s = 0;
-    for (size_t i = 0; i < spans; i++) s += j.part[i];
-    return s;
-}
-
-double bt_op_sum_squares(const float *x, size_t n) { return sum_blocks(bt_k()->sum_squares, x, n); }
-double bt_op_sum_abs(const float *x, size_t n) { return sum_blocks(bt_k()->sum_abs, x, n); }
-double bt_op_sum(const float *x, size_t n) { return sum_blocks(bt_k()->sum, x, n); }
 
 /* ---- ternary weights ------------------------------------------------------------------------------------------------- */
+typedef struct codes_job { const float *w; int8_t *codes; float mean, inv_scale; int sign; bt_tern_stats *stats; } codes_job;
+
 static void do_tern_codes(void *ctx, int thread, size_t a, size_t b) {
-    const flat_job *j = ctx;
-    j->stats[thread] = bt_k()->tern_codes(j->codes + a, j->x + a, j->a, j->eps, j->sign, b - a);
+    const codes_job *j = ctx;
+    j->stats[thread] = bt_k()->tern_codes(j->codes + a, j->w + a, j->mean, j->inv_scale, j->sign, b - a);
 }
 
 bt_tern_stats bt_op_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale, int sign, size_t n) {
     bt_tern_stats part[MAX_THREADS], all = {0, 0, 0};
-    flat_job j = {.codes = codes, .x = w, .a = mean, .eps = inv_scale, .sign = sign, .stats = part};
+    codes_job j = {w, codes, mean, inv_scale, sign, part};
     int threads = bt_threads_count();
     memset(part, 0, (size_t)threads * sizeof *part);
-    run("tern_codes", 0, 6.0 * (double)n, n, FLAT_GRAIN, do_tern_codes, &j);
+    run("tern_codes", 0, 6.0 * (double)n, n, BT_SUM_BLOCK, do_tern_codes, &j);
     for (int i = 0; i < threads; i++) {
         all.zero += part[i].zero;
         all.pos += part[i].pos;

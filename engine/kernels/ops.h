@@ -105,6 +105,7 @@ void bt_op_embed_part(float *x, const float *E, const int32_t *tokens, size_t fi
 void bt_op_embed_part_bwd(float *dE, const float *dx, const int32_t *tokens, size_t first, size_t V, size_t M, size_t C);
 /* bt_parallel_for, timed under `name` (a literal) when the profile is on */
 void bt_ops_run(const char *name, double bytes, size_t n, size_t grain, bt_range_fn fn, void *ctx);
+size_t bt_ops_row_grain(size_t C);                          /* rows of C elements a thread takes at least */
 /* embedding: x[m] = E[token[m]]; backward adds rows in ascending m (threads own columns) */
 void bt_op_embed(float *x, const float *E, const int32_t *tokens, size_t M, size_t C);
 void bt_op_embed_bwd(float *dE, const float *dx, const int32_t *tokens, size_t M, size_t C);

@@ -15,7 +15,6 @@ typedef struct split_job {
     size_t C, M, first, V, parts;
 } split_job;
 
-static size_t grain_of(size_t C) { return C >= 4096 ? 1 : 4096 / (C ? C : 1); }
 static double bytes_of(size_t rows, size_t C, double each) { return each * (double)rows * (double)C; }
 
 /* ---- rows in parts: one kernel call for each part of a row, joined as a tree ----------------------------------------- */
@@ -45,7 +44,7 @@ static void do_stats(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C, size_t parts) {
     split_job j = {.stat = out, .x = x, .gain = gain, .C = C, .parts = parts};
-    bt_ops_run("row_stats", bytes_of(rows, C, 4), rows, grain_of(C), do_stats, &j);
+    bt_ops_run("row_stats", bytes_of(rows, C, 4), rows, bt_ops_row_grain(C), do_stats, &j);
 }
 
 static void do_apply(void *ctx, int thread, size_t a, size_t b) {
@@ -57,7 +56,7 @@ static void do_apply(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_row_apply(int8_t *xq, float *dq, float *y, const float *x, const float *gain, const float *rstd, size_t rows, size_t C) {
     split_job j = {.xq = xq, .dq = dq, .y = y, .x = x, .gain = gain, .rstd = rstd, .C = C};
-    bt_ops_run("row_apply", bytes_of(rows, C, y ? 9 : 5), rows, grain_of(C), do_apply, &j);
+    bt_ops_run("row_apply", bytes_of(rows, C, y ? 9 : 5), rows, bt_ops_row_grain(C), do_apply, &j);
 }
 
 static void dot_in_parts(const split_job *j, size_t r) {
@@ -82,7 +81,7 @@ static void do_dot(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_row_dot(double *out, const float *dy, const float *x, const float *gain, size_t rows, size_t C, size_t parts) {
     split_job j = {.dot = out, .dy = dy, .x = x, .gain = gain, .C = C, .parts = parts};
-    bt_ops_run("row_dot", bytes_of(rows, C, 8), rows, grain_of(C), do_dot, &j);
+    bt_ops_run("row_dot", bytes_of(rows, C, 8), rows, bt_ops_row_grain(C), do_dot, &j);
 }
 
 static void do_dx(void *ctx, int thread, size_t a, size_t b) {
@@ -93,7 +92,7 @@ static void do_dx(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_row_dx(float *dx, const float *dy, const float *x, const float *gain, const float *rstd, const float *mean, size_t rows, size_t C) {
     split_job j = {.y = dx, .dy = dy, .x = x, .gain = gain, .rstd = rstd, .mean = mean, .C = C};
-    bt_ops_run("row_dx", bytes_of(rows, C, 12), rows, grain_of(C), do_dx, &j);
+    bt_ops_run("row_dx", bytes_of(rows, C, 12), rows, bt_ops_row_grain(C), do_dx, &j);
 }
 
 static void do_dgain(void *ctx, int thread, size_t a, size_t b) {
@@ -134,7 +133,7 @@ static void do_axpy(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_row_axpy(float *y, const float *x, const float *a, size_t rows, size_t C) {
     split_job j = {.y = y, .x = x, .mean = a, .C = C};
-    bt_ops_run("row_axpy", bytes_of(rows, C, 12), rows, grain_of(C), do_axpy, &j);
+    bt_ops_run("row_axpy", bytes_of(rows, C, 12), rows, bt_ops_row_grain(C), do_axpy, &j);
 }
 
 static void lse_in_parts(const split_job *j, size_t r) {
