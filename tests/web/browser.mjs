@@ -312,6 +312,13 @@ try {
   await page.locator("button", { hasText: "Reset zoom" }).waitFor({ state: "hidden" });
   assert.deepEqual(await rows(page, "Compare"), whole);
 
+  // two runs that part: one bit of one loss
+  execFileSync("sqlite3", [BITRAIN_STORE, "UPDATE step SET loss = loss + 1e-15 WHERE step = 149 AND aid = (SELECT a.id FROM attempt a JOIN run r ON r.id = a.run WHERE r.name = 'other')"]);
+  assert.equal(truth("SELECT count(*) FROM steps x JOIN steps y USING (step) WHERE x.run = 'base' AND y.run = 'other' AND x.loss IS NOT y.loss"), 1);
+  await page.reload();
+  await page.getByText(`first differs from base at step ${nth(149)}`).first().waitFor();
+  await page.locator("section.card", { hasText: "At equal tokens" }).locator("tr", { hasText: "other" }).locator("td", { hasText: new RegExp(`^${nth(149)}$`) }).waitFor();
+
   // 400 px wide: nothing is cut off, on any page
   await page.setViewportSize({ width: 400, height: 900 });
   for (const place of ["runs", "compare?runs=base,other", ...pages.map((p) => `run/base/${p}`)]) {
