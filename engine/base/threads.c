@@ -2,6 +2,7 @@
  * a waiter that spins on holds the very core its late partner needs when the machine has other work. */
 #include "engine/base/threads.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -14,7 +15,9 @@
 
 #include "engine/base/clock.h"
 
-enum { SPIN_NS = 50000, POLL_NS = 200000 };       /* POLL_NS: between two polls of the idle function while asleep */
+enum { SPIN_NS = 50000, POLL_NS = 200000, HOOKS = 4 };    /* POLL_NS: between two polls of the idle hooks while asleep */
+
+typedef struct hook { void (*poll)(void *); void *ctx; } hook;
 
 static struct {
     int count;
@@ -26,8 +29,8 @@ static struct {
     size_t n, grain;
     bt_range_fn fn;
     void *ctx;
-    void (*idle)(void *);
-    void *idle_ctx;
+    hook hooks[HOOKS];
+    int n_hooks;
 } pool = {.count = 1};
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t timeout_ns) {
@@ -44,7 +47,7 @@ static void futex_wake_all(_Atomic uint32_t *word) {
 }
 
 /* Returns when *word no longer is `seen` (until_zero: when it is 0). */
-static void wait_change(_Atomic uint32_t *word, uint32_t seen, int until_zero, void (*idle)(void *), void *ctx) {
+static void wait_change(_Atomic uint32_t *word, uint32_t seen, int until_zero, int idle) {
     int64_t until = bt_now_ns() + SPIN_NS;
     for (;;) {
         for (int i = 0; i < 64; i++) {
@@ -54,11 +57,11 @@ static void wait_change(_Atomic uint32_t *word, uint32_t seen, int until_zero, v
             __builtin_ia32_pause();
 #endif
         }
-        if (idle) idle(ctx);
+        if (idle) (void)bt_threads_poll();
         if (bt_now_ns() < until) continue;
         uint32_t now = atomic_load_explicit(word, memory_order_acquire);
         if (until_zero ? now == 0 : now != seen) return;
-        futex_wait(word, now, idle ? POLL_NS : 0);
+        futex_wait(word, now, idle && pool.n_hooks > 0 ? POLL_NS : 0);
     }
 }
 
@@ -73,7 +76,7 @@ static void *worker(void *arg) {
     int thread = (int)(intptr_t)arg;
     uint32_t seen = 0;                  /* generation at creation; bt_threads_init resets it before starting workers */
     for (;;) {
-        wait_change(&pool.generation, seen, 0, NULL, NULL);
+        wait_change(&pool.generation, seen, 0, 0);
         seen = atomic_load_explicit(&pool.generation, memory_order_acquire);
         if (atomic_load(&pool.quit)) return NULL;
         run_range(thread);
@@ -116,8 +119,20 @@ bt_code bt_threads_init(int count, bt_err *err) {
 int bt_threads_count(void) { return pool.count; }
 
 void bt_threads_on_idle(void (*poll)(void *), void *ctx) {
-    pool.idle = poll;
-    pool.idle_ctx = ctx;
+    bt_threads_off_idle(poll, ctx);
+    assert(pool.n_hooks < HOOKS);
+    pool.hooks[pool.n_hooks++] = (hook){poll, ctx};
+}
+
+void bt_threads_off_idle(void (*poll)(void *), void *ctx) {
+    int n = 0;
+    for (int i = 0; i < pool.n_hooks; i++) if (pool.hooks[i].poll != poll || pool.hooks[i].ctx != ctx) pool.hooks[n++] = pool.hooks[i];
+    pool.n_hooks = n;
+}
+
+int bt_threads_poll(void) {
+    for (int i = 0; i < pool.n_hooks; i++) pool.hooks[i].poll(pool.hooks[i].ctx);
+    return pool.n_hooks;
 }
 
 void bt_parallel_for(size_t n, size_t grain, bt_range_fn fn, void *ctx) {
@@ -135,5 +150,5 @@ void bt_parallel_for(size_t n, size_t grain, bt_range_fn fn, void *ctx) {
     atomic_fetch_add(&pool.generation, 1);
     futex_wake_all(&pool.generation);
     run_range(0);
-    wait_change(&pool.pending, 0, 1, pool.idle, pool.idle_ctx);
+    wait_change(&pool.pending, 0, 1, 1);
 }

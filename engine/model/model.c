@@ -19,7 +19,7 @@ typedef struct memory_plan {
     bt_arena params, grads, quant, acts, scratch;
     size_t w, g;
     size_t *codes, *packed, *packed2;               /* per tensor; NULL when only sizes are wanted */
-    size_t row;
+    size_t row, taken;
     bt_acts_plan acts_plan;
     size_t x_final, final_rstd, row_loss, logits, rope_cos, rope_sin, pos, noise_rows;
     size_t ones, mine, all, a, b, index;            /* of a part */
@@ -74,6 +74,24 @@ static size_t levels(size_t cuts) { return cuts > 1 ? 1 + levels(cuts / 2) : 0; 
 static bool split(const bt_model_setup *s) { return s->part.count > 1 || s->cuts > 1; }
 static int team_size(const bt_model_setup *s) { return s->part.count > 1 ? s->part.count : 1; }
 
+static void plan_ternary(memory_plan *p, const bt_model_setup *s, const bt_params *params) {
+    size_t longest = 0;
+    for (size_t i = 0; i < params->n; i++) {
+        const bt_tensor *t = &params->tensors[i];
+        if (!t->tern) continue;
+        if (t->count > longest) longest = t->count;
+        bool again = s->panels == BT_PANELS_LAYER && t->layer > 0;      /* where the first layer's are */
+        size_t codes = s->panels == BT_PANELS_OWN ? bt_arena_reserve(&p->quant, t->count, 1) : 0;
+        size_t packed = again ? 0 : bt_arena_reserve(&p->quant, parts_of(s, t) * packed_bytes(s, t), 1);
+        size_t packed2 = s->train ? 0 : bt_arena_reserve(&p->quant, t->rows, bt_tern2_row_bytes(t->cols));
+        if (!p->codes) continue;
+        p->codes[i] = codes;
+        p->packed[i] = again ? p->packed[bt_params_get(params, 0, t->id) - params->tensors] : packed;
+        p->packed2[i] = packed2;
+    }
+    if (s->panels != BT_PANELS_OWN) p->taken = bt_arena_reserve(&p->quant, longest, 1);
+}
+
 /* s->cfg is the part's */
 static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params *params) {
     const bt_model_cfg *c = &s->cfg;
@@ -83,17 +101,7 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     bt_arena_plan(&p->grads, "grads");
     if (s->train) p->g = bt_arena_reserve(&p->grads, params->total, sizeof(float));
     bt_arena_plan(&p->quant, "quantised");
-    for (size_t i = 0; i < params->n; i++) {
-        const bt_tensor *t = &params->tensors[i];
-        if (!t->tern) continue;
-        size_t codes = bt_arena_reserve(&p->quant, t->count, 1), packed = bt_arena_reserve(&p->quant, parts_of(s, t) * packed_bytes(s, t), 1);
-        size_t packed2 = s->train ? 0 : bt_arena_reserve(&p->quant, t->rows, bt_tern2_row_bytes(t->cols));
-        if (p->codes) {
-            p->codes[i] = codes;
-            p->packed[i] = packed;
-            p->packed2[i] = packed2;
-        }
-    }
+    plan_ternary(p, s, params);
     bt_arena_plan(&p->acts, "activations");
     bt_acts_reserve(&p->acts_plan, &p->acts, s);
     p->x_final = s->train ? bt_arena_reserve(&p->acts, bt_part_rows(s, M) * (size_t)c->C, sizeof(float)) : 0;
@@ -128,10 +136,12 @@ size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
     memory_plan p = {0};
     plan_memory(&p, &local, &params);
     bt_params_release(&params);
+    static const char *const quantised_why[] = {"ternary codes (1 byte, to count flips) and their packed forms", "packed ternary weights, and one tensor's codes on their way there",
+                                                "packed ternary weights of one layer, and one tensor's codes"};
     const bt_arena_row all[] = {
         {"params", p.params.bytes, "latent weights, fp32"},
         {"grads", p.grads.bytes, "their gradients, fp32"},
-        {"quantised", p.quant.bytes, "ternary codes (1 byte, to count flips) and their packed forms"},
+        {"quantised", p.quant.bytes, quantised_why[s->panels]},
         {"activations", p.acts.bytes, "kept for backward per layer, plus the gradients on the way back"},
         {"scratch", p.scratch.bytes, "one chunk of logits, rotary tables, positions"},
     };
@@ -156,7 +166,7 @@ static bt_linear linear_of(bt_model *m, const memory_plan *p, int layer, bt_para
     l.first_row = t->row0;
     if (t->tern) {
         l.packed_bytes = packed_bytes(&m->setup, t);
-        l.codes = bt_arena_at(&m->quant_arena, p->codes[i]);
+        l.codes = m->setup.panels == BT_PANELS_OWN ? bt_arena_at(&m->quant_arena, p->codes[i]) : NULL;
         l.packed = bt_arena_at(&m->quant_arena, p->packed[i]);
         l.packed2 = m->setup.train ? NULL : bt_arena_at(&m->quant_arena, p->packed2[i]);
         l.row = m->setup.train ? NULL : bt_arena_at(&m->scratch_arena, p->row);
@@ -246,6 +256,7 @@ static void wire(bt_model *m, const memory_plan *p) {
     if (m->split) wire_split(m, p);
     m->w = bt_arena_at(&m->params_arena, p->w);
     m->own_g = m->setup.train ? bt_arena_at(&m->grads_arena, p->g) : NULL;
+    m->taken = m->setup.panels != BT_PANELS_OWN ? bt_arena_at(&m->quant_arena, p->taken) : NULL;
     m->noise_rows = m->setup.train && m->setup.grad_int8 ? bt_arena_at(&m->scratch_arena, p->noise_rows) : NULL;
     for (int i = 0; i < c->L; i++) wire_layer(m, p, i);
     m->x_final = m->layers[c->L - 1].x_out;
@@ -350,6 +361,7 @@ const bt_model_cfg *bt_model_config(const bt_model *m) { return &m->whole; }
 const bt_params *bt_model_params(const bt_model *m) { return &m->params; }
 float *bt_model_weights(bt_model *m) { return m->w; }
 float *bt_model_grads(bt_model *m) { return m->own_g; }
+void bt_model_source(bt_model *m, bt_layer_source *s) { m->source = s; }
 
 /* ---- weights -------------------------------------------------------------------------------------------------------- */
 typedef struct init_job { float *w; const bt_tensor *t; size_t first; float std; uint64_t seed, stream; } init_job;
@@ -400,7 +412,7 @@ static double head_loss(bt_model *m, const int32_t *targets, float dscale) {
     return bt_net_head_loss(m, targets, dscale, M);
 }
 
-static int64_t comm_ns(const bt_model *m) { return m->split ? m->split->team->comm_ns : 0; }
+static int64_t comm_ns(const bt_model *m) { return (m->split ? m->split->team->comm_ns : 0) + (m->source ? m->source->comm_ns : 0); }
 
 double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *targets, double grad_scale, bt_grad_ready_fn ready,
                             void *ready_ctx, bt_micro_times *times) {

@@ -24,6 +24,17 @@ typedef struct bt_model bt_model;
 /* what backward finds kept: everything; all but gate and up; only the residual entering each layer. The same bits each way. */
 typedef enum { BT_RECOMPUTE_NONE, BT_RECOMPUTE_SELECTIVE, BT_RECOMPUTE_FULL } bt_recompute;    /* order of options.def */
 
+/* Where the ternary weights that the products read (panels) come from. OWN: made here by bt_model_quantise, with the codes beside them.
+ * Otherwise their owners have them (ZeRO-3), and this model holds no codes: ALL, panels of all layers, or LAYER, of one at a time,
+ * which a bt_layer_source fills before the layer is computed with. */
+typedef enum { BT_PANELS_OWN, BT_PANELS_ALL, BT_PANELS_LAYER } bt_panels;
+
+typedef struct bt_layer_source bt_layer_source;
+struct bt_layer_source {
+    void (*need)(bt_layer_source *s, int layer);        /* a pass comes to the layer: forward 0, 1, ...; backward ..., 1, 0. Returns with its panels in place */
+    int64_t comm_ns;                                    /* spent waiting for others in `need`: no part of bt_micro_times */
+};
+
 typedef struct bt_model_setup {
     bt_model_cfg cfg;
     int B;                              /* sequences of a micro-batch */
@@ -37,6 +48,7 @@ typedef struct bt_model_setup {
                                          * the whole model: then they have the same bits in any part.count. 0 or 1: not */
     bool sequence;                      /* parts: residual and norms by tokens */
     bt_team *team;                      /* parts or cuts: who holds the others; borrowed. Plans need none */
+    bt_panels panels;
 } bt_model_setup;
 
 enum { BT_CUTS_MAX = 64, BT_CUTS_AUTO = 8 };
@@ -65,23 +77,27 @@ void bt_model_grads_into(bt_model *m, float *grads);
 void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end);  /* of the flat array: any part as of the whole */
 void bt_model_init_weights(bt_model *m, uint64_t seed); /* N(0, std), o and down N(0, std/sqrt(2L)), norms 1; counter-based */
 
-/* per ternary tensor (a part's block), of the last quantise */
-typedef struct bt_quant_stat { double zero_frac, pos_frac, flip_frac, scale, mean; } bt_quant_stat;      /* mean: what b1 takes off, 0 otherwise */
+/* per ternary tensor (a part's block), of the last quantise; the fractions are of the n weights that were quantised here.
+ * mean: what b1 takes off, 0 otherwise */
+typedef struct bt_quant_stat { double n, zero_frac, pos_frac, flip_frac, scale, mean; } bt_quant_stat;
 /* latent weights -> codes, scales, packed panels. flip_frac is against the previous call. */
 void bt_model_quantise(bt_model *m);
 /* The same in parts, for ranks that hold the latent weights of [begin, end) only (ZeRO-3); begin is a multiple of BT_SUM_BLOCK:
- *     fill (own pieces, into zeros) -> add the ranks' sums -> scales -> codes (own pieces) -> give | take the others' -> pack
- * Codes travel in the 2-bit form of quant/ternary.h, bt_tern2_row_bytes(n) for n codes of one tensor. The result has the bits
- * of bt_model_quantise. take: BT_FORMAT when the bytes are no codes. */
+ *     once a step     fill (own pieces, into zeros) -> add the ranks' sums -> scales -> own (own runs of codes) -> done
+ *     for a layer     of each tensor: take (every run of it) -> place
+ * Codes are kept, and travel, in the 2-bit form of quant/ternary.h, bt_tern2_row_bytes(n) for n codes of one tensor. `own` writes new
+ * codes over old ones and counts what changed; the first time they are zeros. The panels have the bits of bt_model_quantise.
+ * take: BT_FORMAT when the bytes are no codes. */
 size_t bt_model_quant_sums(const bt_model *m);
 void bt_model_quant_fill(bt_model *m, double *sums, size_t begin, size_t end);
 void bt_model_quant_scales(bt_model *m, const double *sums);
-void bt_model_quant_codes(bt_model *m, size_t begin, size_t end);
-void bt_model_quant_give(bt_model *m, size_t tensor, size_t first, size_t n, uint8_t *packed);
+bt_code bt_model_quant_own(bt_model *m, size_t tensor, size_t first, size_t n, uint8_t *packed, bt_err *err) BT_MUST_CHECK;
+void bt_model_quant_done(bt_model *m);
 bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n, const uint8_t *packed, bt_err *err) BT_MUST_CHECK;
-void bt_model_quant_pack(bt_model *m);
+void bt_model_quant_place(bt_model *m, size_t tensor);
+void bt_model_source(bt_model *m, bt_layer_source *s);                  /* BT_PANELS_LAYER: before the first pass; borrowed */
 bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor);    /* tensor index in bt_params; zeros if not ternary */
-const int8_t *bt_model_codes(const bt_model *m, size_t tensor);         /* (rows, cols) of the last quantise; NULL if not ternary */
+const int8_t *bt_model_codes(const bt_model *m, size_t tensor);         /* (rows, cols) of bt_model_quantise; NULL if not ternary, or with its owners */
 
 /* backward finished gradients [begin, end) of the flat array: called in descending order during the micro-batch's backward */
 typedef void (*bt_grad_ready_fn)(void *ctx, size_t begin, size_t end);

@@ -18,15 +18,16 @@ typedef struct bt_linear {                  /* y = x W^T, W (N, K), ternary or d
     const float *w;                         /* latent */
     float *dw;
     bool tern;
-    int8_t *codes;                          /* (N, K) of the last quantise: to count flips and to pack from */
+    int8_t *codes;                          /* (N, K) of the last quantise: to count flips and to pack from; NULL: owners have them */
     size_t parts;                           /* runs of outputs that are packed apart, so that dx can be summed over some; 1: all */
     bool whole;                             /* false: dx is another copy's to add */
     size_t packed_bytes;                    /* of one run */
-    unsigned char *packed;                  /* (parts, packed_bytes) */
+    unsigned char *packed;                  /* (parts, packed_bytes); BT_PANELS_LAYER: the same place in every layer */
     uint8_t *packed2;                       /* 2-bit form for single tokens, models without training; NULL otherwise */
     float *row;                             /* (N) with packed2: one token's output before it is added */
     float scale, mean;                      /* of |w|; of w, which b1 takes off */
     bt_tern_stats counts;
+    size_t counted;                         /* weights that counts are of */
     bt_quant_stat stat;
     bt_noise noise;                         /* int8 gradients: of the micro-batch's rows; rows is NULL without them */
     size_t first_row;                       /* of the outputs, in the tensor */
@@ -86,6 +87,8 @@ struct bt_model {
     float *d_embed, *d_head;
     double *quant_sums;                     /* (bt_model_quant_sums) */
     double (*totals)[2];                    /* (tensors) of |w|; of w, for b1. In a part, then (size, tensors): the team's */
+    int8_t *taken;                          /* codes of one tensor on their way to its panels; NULL with BT_PANELS_OWN */
+    bt_layer_source *source;                /* BT_PANELS_LAYER: who fills them */
     bool quantised;                         /* codes hold an earlier quantisation: flips mean something */
 
     float *x_final;                         /* (S, C) residual after the last layer */

@@ -6,6 +6,7 @@
  * In a model with cuts the sums are exact (of |w| to a unit that suits means up to 4), since other parts have other blocks.
  *
  *     sums     block 0 | 1 | 2 | ... of every ternary tensor in turn; for b1 the sums of w itself follow in a second row */
+#include <assert.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -113,81 +114,83 @@ void bt_model_quant_scales(bt_model *m, const double *sums) {
         l->scale = fmaxf((float)(totals[i][0] / n), SCALE_LEAST);
         l->mean = centred(m) ? (float)(totals[i][1] / n) : 0.0f;
         l->counts = (bt_tern_stats){0, 0, 0};
+        l->counted = 0;
     }
 }
 
 /* ---- codes ---------------------------------------------------------------------------------------------------------- */
 
-static void count(bt_linear *l, bt_tern_stats s) {
+static void count(bt_linear *l, bt_tern_stats s, size_t n) {
     l->counts.zero += s.zero;
     l->counts.pos += s.pos;
     l->counts.flips += s.flips;
+    l->counted += n;
 }
 
-void bt_model_quant_codes(bt_model *m, size_t begin, size_t end) {
-    for (size_t i = 0; i < m->params.n; i++) {
-        const bt_tensor *t = &m->params.tensors[i];
-        bt_linear *l = linear_at(m, t);
-        size_t from = t->offset > begin ? t->offset : begin, to = t->offset + t->count < end ? t->offset + t->count : end;
-        if (!l || from >= to) continue;
-        count(l, bt_op_tern_codes(l->codes + (from - t->offset), m->w + from, l->mean, 1.0f / l->scale, centred(m), to - from));
-    }
-}
+/* ---- codes in 2 bits: what ranks that hold pieces keep of their own, and give ---------------------------------------- */
 
 typedef struct wire_job {
-    int8_t *codes;
-    uint8_t *packed;
+    int8_t *codes;                              /* take: to */
+    uint8_t *packed;                            /* own: old codes to new ones, in place */
+    const float *w;
+    float mean, inv_scale;
+    int sign;
     size_t n;
     _Atomic uint64_t zero, pos, flips;
     _Atomic int bad;
 } wire_job;
 
 static size_t chunk_elems(const wire_job *j, size_t k) { return j->n - k * WIRE_CHUNK < WIRE_CHUNK ? j->n - k * WIRE_CHUNK : WIRE_CHUNK; }
+static uint8_t *chunk_at(const wire_job *j, size_t k) { return j->packed + bt_tern2_row_bytes(k * WIRE_CHUNK); }
 
-static void give_range(void *ctx, int thread, size_t from, size_t to) {
+static void own_range(void *ctx, int thread, size_t from, size_t to) {
     (void)thread;
     wire_job *j = ctx;
-    for (size_t k = from; k < to; k++) bt_tern2_pack(j->packed + bt_tern2_row_bytes(k * WIRE_CHUNK), j->codes + k * WIRE_CHUNK, 1, chunk_elems(j, k));
+    int8_t codes[WIRE_CHUNK];
+    for (size_t k = from; k < to; k++) {
+        size_t n = chunk_elems(j, k);
+        if (bt_tern2_unpack(codes, chunk_at(j, k), 1, n, NULL) != BT_OK) atomic_store(&j->bad, 1);
+        bt_tern_stats s = bt_k()->tern_codes(codes, j->w + k * WIRE_CHUNK, j->mean, j->inv_scale, j->sign, n);
+        bt_tern2_pack(chunk_at(j, k), codes, 1, n);
+        atomic_fetch_add(&j->zero, s.zero);
+        atomic_fetch_add(&j->pos, s.pos);
+        atomic_fetch_add(&j->flips, s.flips);
+    }
 }
 
 static void take_range(void *ctx, int thread, size_t from, size_t to) {
     (void)thread;
     wire_job *j = ctx;
-    int8_t fresh[WIRE_CHUNK];
     for (size_t k = from; k < to; k++) {
-        size_t n = chunk_elems(j, k);
-        int8_t *codes = j->codes + k * WIRE_CHUNK;
-        uint64_t zero = 0, pos = 0, flips = 0;
-        if (bt_tern2_unpack(fresh, j->packed + bt_tern2_row_bytes(k * WIRE_CHUNK), 1, n, NULL) != BT_OK) {
-            atomic_store(&j->bad, 1);
-            return;
-        }
-        for (size_t i = 0; i < n; i++) {
-            zero += fresh[i] == 0;
-            pos += fresh[i] > 0;
-            flips += fresh[i] != codes[i];
-        }
-        memcpy(codes, fresh, n);
-        atomic_fetch_add(&j->zero, zero);
-        atomic_fetch_add(&j->pos, pos);
-        atomic_fetch_add(&j->flips, flips);
+        if (bt_tern2_unpack(j->codes + k * WIRE_CHUNK, chunk_at(j, k), 1, chunk_elems(j, k), NULL) != BT_OK) atomic_store(&j->bad, 1);
     }
 }
 
-void bt_model_quant_give(bt_model *m, size_t tensor, size_t first, size_t n, uint8_t *packed) {
-    wire_job j = {.codes = linear_at(m, &m->params.tensors[tensor])->codes + first, .packed = packed, .n = n};
-    bt_parallel_for((n + WIRE_CHUNK - 1) / WIRE_CHUNK, 1, give_range, &j);
+bt_code bt_model_quant_own(bt_model *m, size_t tensor, size_t first, size_t n, uint8_t *packed, bt_err *err) {
+    const bt_tensor *t = &m->params.tensors[tensor];
+    bt_linear *l = linear_at(m, t);
+    wire_job j = {.packed = packed, .w = l->w + first, .mean = l->mean, .inv_scale = 1.0f / l->scale, .sign = centred(m), .n = n};
+    bt_parallel_for((n + WIRE_CHUNK - 1) / WIRE_CHUNK, 1, own_range, &j);
+    if (j.bad) return bt_fail(err, BT_CHECK, "the codes kept of '%s' are none that a ternary weight has: a hardware fault?", t->name);
+    count(l, (bt_tern_stats){j.zero, j.pos, j.flips}, n);
+    return BT_OK;
 }
 
 bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n, const uint8_t *packed, bt_err *err) {
     const bt_tensor *t = &m->params.tensors[tensor];
-    bt_linear *l = linear_at(m, t);
-    wire_job j = {.codes = l->codes + first, .packed = (uint8_t *)(uintptr_t)packed, .n = n};
+    wire_job j = {.codes = m->taken + first, .packed = (uint8_t *)(uintptr_t)packed, .n = n};
     bt_parallel_for((n + WIRE_CHUNK - 1) / WIRE_CHUNK, 1, take_range, &j);
-    if (j.bad) return bt_fail(err, BT_FORMAT, "received codes of '%s' that no ternary weight has", t->name);
-    count(l, (bt_tern_stats){j.zero, j.pos, j.flips});
-    return BT_OK;
+    return j.bad ? bt_fail(err, BT_FORMAT, "received codes of '%s' that no ternary weight has", t->name) : BT_OK;
 }
+
+static void pack(bt_linear *l, const int8_t *codes) {
+    size_t rows = l->N / l->parts;
+    for (size_t k = 0; k < l->parts; k++) bt_op_tern_pack(l->packed + k * l->packed_bytes, codes + k * rows * l->K, rows, l->K);
+}
+
+void bt_model_quant_place(bt_model *m, size_t tensor) { pack(linear_at(m, &m->params.tensors[tensor]), m->taken); }
+
+/* ---- all of it ------------------------------------------------------------------------------------------------------- */
 
 static void pack2_rows(void *ctx, int thread, size_t from, size_t to) {
     (void)thread;
@@ -195,25 +198,30 @@ static void pack2_rows(void *ctx, int thread, size_t from, size_t to) {
     bt_tern2_pack(l->packed2 + from * bt_tern2_row_bytes(l->K), l->codes + from * l->K, to - from, l->K);
 }
 
-void bt_model_quant_pack(bt_model *m) {
+void bt_model_quant_done(bt_model *m) {
     for (size_t i = 0; i < m->params.n; i++) {
         bt_linear *l = linear_at(m, &m->params.tensors[i]);
         if (!l) continue;
-        double n = (double)m->params.tensors[i].count;
-        l->stat = (bt_quant_stat){.zero_frac = (double)l->counts.zero / n, .pos_frac = (double)l->counts.pos / n,
+        double n = l->counted > 0 ? (double)l->counted : 1;
+        l->stat = (bt_quant_stat){.n = (double)l->counted, .zero_frac = (double)l->counts.zero / n, .pos_frac = (double)l->counts.pos / n,
                                   .flip_frac = m->quantised ? (double)l->counts.flips / n : 0.0, .scale = (double)l->scale, .mean = (double)l->mean};
-        size_t rows = l->N / l->parts;
-        for (size_t k = 0; k < l->parts; k++) bt_op_tern_pack(l->packed + k * l->packed_bytes, l->codes + k * rows * l->K, rows, l->K);
-        if (l->packed2) bt_parallel_for(l->N, 64, pack2_rows, l);
     }
     m->quantised = true;
 }
 
 void bt_model_quantise(bt_model *m) {
+    assert(m->setup.panels == BT_PANELS_OWN);
     bt_model_quant_fill(m, m->quant_sums, 0, m->params.total);
     bt_model_quant_scales(m, m->quant_sums);
-    bt_model_quant_codes(m, 0, m->params.total);
-    bt_model_quant_pack(m);
+    for (size_t i = 0; i < m->params.n; i++) {
+        const bt_tensor *t = &m->params.tensors[i];
+        bt_linear *l = linear_at(m, t);
+        if (!l) continue;
+        count(l, bt_op_tern_codes(l->codes, l->w, l->mean, 1.0f / l->scale, centred(m), t->count), t->count);
+        pack(l, l->codes);
+        if (l->packed2) bt_parallel_for(l->N, 64, pack2_rows, l);
+    }
+    bt_model_quant_done(m);
 }
 
 bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor) {

@@ -155,11 +155,18 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
     ffn(m, l, x_out, M);
 }
 
+static void need(bt_model *m, int layer) {
+    if (m->source) m->source->need(m->source, layer);
+}
+
 void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_net_positions(m, B, T, 0);
     bt_net_embed(m, inputs, B * T);
-    for (int i = 0; i < c->L; i++) layer_forward(m, &m->layers[i], m->layers[i].x_out, B, T);
+    for (int i = 0; i < c->L; i++) {
+        need(m, i);
+        layer_forward(m, &m->layers[i], m->layers[i].x_out, B, T);
+    }
 }
 
 /* ---- backward ------------------------------------------------------------------------------------------------------- */
@@ -288,6 +295,7 @@ void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_
     backward p = {.m = m, .B = B, .T = T, .M = B * T, .prec = m->setup.prec, .ready = ready, .ready_ctx = ready_ctx};
     for (int i = c->L - 1; i >= 0; i--) {
         bt_layer *l = &m->layers[i];
+        need(m, i);
         if (m->setup.recompute == BT_RECOMPUTE_FULL) layer_forward(m, l, NULL, B, T);
         ffn_backward(&p, l);
         attn_backward(&p, l);

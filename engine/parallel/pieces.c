@@ -1,13 +1,12 @@
 /* pieces.c - weights from their owners to everybody, straight between each two ranks. */
 #include "engine/parallel/pieces.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/parallel/comm_internal.h"
 
-enum { TAG = 30000, BLOB_TAG = 30001 };
+enum { TAG = 30000 };
 
 struct bt_pieces {
     const bt_mesh *mesh;
@@ -32,7 +31,7 @@ static bt_range next_part(const bt_pieces *p, bt_range piece, size_t *k) {
 
 /* messages of all stripes and shards together, sent and received */
 static size_t most_requests(const bt_pieces *p) {
-    size_t parts = 0, blobs = 2 * (size_t)p->shards->n * (1 + p->shards->total / INT_MAX);
+    size_t parts = 0;
     for (size_t i = 0; i < p->shards->n_stripes; i++) {
         for (int s = 0; s < p->shards->n; s++) {
             for (size_t k = 0;;) {
@@ -42,7 +41,7 @@ static size_t most_requests(const bt_pieces *p) {
             }
         }
     }
-    return parts * (size_t)p->shards->n + blobs;        /* own parts go to n - 1 others, the others' come once */
+    return parts * (size_t)p->shards->n;                /* own parts go to n - 1 others, the others' come once */
 }
 
 bt_code bt_pieces_create(bt_pieces **out, const bt_mesh *mesh, const bt_shards *shards, const bt_range *ranges, size_t n_ranges, bt_err *err) {
@@ -68,17 +67,16 @@ void bt_pieces_destroy(bt_pieces *p) {
     free(p);
 }
 
-static bt_code receive(bt_pieces *p, void *to, size_t n, MPI_Datatype type, int from, int tag, bt_err *err) {
-    int64_t bytes = (int64_t)n * (type == MPI_FLOAT ? (int64_t)sizeof(float) : 1);
-    bt_pair_add(bt_mesh_peer(p->mesh, BT_AXIS_SHARD, from), &(bt_pair){.messages = 1, .bytes = bytes});
-    return bt_mpi_check(MPI_Irecv(to, (int)n, type, from, tag, p->mesh->shard->mpi, &p->requests[p->started++]), "gathering of weights", err);
+static bt_code receive(bt_pieces *p, float *to, size_t n, int from, bt_err *err) {
+    bt_pair_add(bt_mesh_peer(p->mesh, BT_AXIS_SHARD, from), &(bt_pair){.messages = 1, .bytes = (int64_t)(n * sizeof *to)});
+    return bt_mpi_check(MPI_Irecv(to, (int)n, MPI_FLOAT, from, TAG, p->mesh->shard->mpi, &p->requests[p->started++]), "gathering of weights", err);
 }
 
-static bt_code send(bt_pieces *p, const void *from, size_t n, MPI_Datatype type, int to, int tag, bt_err *err) {
-    uint64_t bytes = (uint64_t)n * (type == MPI_FLOAT ? sizeof(float) : 1);
+static bt_code send(bt_pieces *p, const float *from, size_t n, int to, bt_err *err) {
+    uint64_t bytes = (uint64_t)n * sizeof *from;
     bt_comm_count(bytes, bytes);
     bt_traffic_add(BT_COLL_ALL_GATHER, p->mesh->shard->axis, &(bt_traffic){.bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes});
-    return bt_mpi_check(MPI_Isend(from, (int)n, type, to, tag, p->mesh->shard->mpi, &p->requests[p->started++]), "gathering of weights", err);
+    return bt_mpi_check(MPI_Isend(from, (int)n, MPI_FLOAT, to, TAG, p->mesh->shard->mpi, &p->requests[p->started++]), "gathering of weights", err);
 }
 
 /* Both sides walk the same parts in the same order, so messages with one tag match. */
@@ -89,7 +87,7 @@ bt_code bt_pieces_gather_start(bt_pieces *p, float *flat, size_t stripe, bt_err 
         for (size_t k = 0;;) {
             bt_range r = next_part(p, bt_shards_piece(p->shards, stripe, from), &k);
             if (r.begin == r.end) break;
-            BT_TRY(receive(p, flat + r.begin, r.end - r.begin, MPI_FLOAT, from, TAG, err));
+            BT_TRY(receive(p, flat + r.begin, r.end - r.begin, from, err));
         }
     }
     for (int d = 1; d < c->size; d++) {
@@ -97,26 +95,7 @@ bt_code bt_pieces_gather_start(bt_pieces *p, float *flat, size_t stripe, bt_err 
         for (size_t k = 0;;) {
             bt_range r = next_part(p, bt_shards_piece(p->shards, stripe, c->rank), &k);
             if (r.begin == r.end) break;
-            BT_TRY(send(p, flat + r.begin, r.end - r.begin, MPI_FLOAT, to, TAG, err));
-        }
-    }
-    return BT_OK;
-}
-
-static size_t chunk(size_t left) { return left < INT_MAX ? left : INT_MAX; }
-
-bt_code bt_pieces_blobs_start(bt_pieces *p, unsigned char *all, const size_t *at, bt_err *err) {
-    const bt_comm *c = p->mesh->shard;
-    for (int d = 1; d < c->size; d++) {
-        int from = (c->rank + d) % c->size;
-        for (size_t i = at[from]; i < at[from + 1]; i += chunk(at[from + 1] - i)) {
-            BT_TRY(receive(p, all + i, chunk(at[from + 1] - i), MPI_BYTE, from, BLOB_TAG, err));
-        }
-    }
-    for (int d = 1; d < c->size; d++) {
-        int to = (c->rank - d + c->size) % c->size;
-        for (size_t i = at[c->rank]; i < at[c->rank + 1]; i += chunk(at[c->rank + 1] - i)) {
-            BT_TRY(send(p, all + i, chunk(at[c->rank + 1] - i), MPI_BYTE, to, BLOB_TAG, err));
+            BT_TRY(send(p, flat + r.begin, r.end - r.begin, to, err));
         }
     }
     return BT_OK;

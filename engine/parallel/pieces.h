@@ -1,4 +1,4 @@
-/* pieces.h - what shards own, to all ranks of the shard axis: values of the flat array in place, and blobs of bytes.
+/* pieces.h - what shards own, to all ranks of the shard axis: values of the flat array, in place.
  * Threads: the training thread. No allocation after create. */
 #ifndef BT_ENGINE_PARALLEL_PIECES_H
 #define BT_ENGINE_PARALLEL_PIECES_H
@@ -13,8 +13,6 @@ bt_code bt_pieces_create(bt_pieces **out, const bt_mesh *mesh, const bt_shards *
 void bt_pieces_destroy(bt_pieces *p);                   /* accepts NULL */
 /* every shard's part of the stripe to every shard, in place; stripes in the same order on all ranks */
 bt_code bt_pieces_gather_start(bt_pieces *p, float *flat, size_t stripe, bt_err *err) BT_MUST_CHECK;
-/* shard s's bytes at[s] .. at[s+1] of `all` to every shard; this rank's own are there already */
-bt_code bt_pieces_blobs_start(bt_pieces *p, unsigned char *all, const size_t *at, bt_err *err) BT_MUST_CHECK;
 bt_code bt_pieces_finish(bt_pieces *p, bt_err *err) BT_MUST_CHECK;      /* waits for all that was started */
 
 #endif

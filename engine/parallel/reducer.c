@@ -27,6 +27,8 @@ struct bt_reducer {
     bool failed;
 };
 
+static void poll(void *ctx);
+
 /* ---- create --------------------------------------------------------------------------------------------------------- */
 
 static void cut(bt_buckets *b, size_t n, size_t bucket_bytes, const bt_shards *shards, int dp_size) {
@@ -79,6 +81,7 @@ bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *e
 
 void bt_reducer_destroy(bt_reducer *r) {
     if (!r) return;
+    bt_threads_off_idle(poll, r);
     bt_exchange_destroy(r->exchange);
     bt_partial_destroy(r->partial);
     free(r);
@@ -157,7 +160,7 @@ bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_redu
     *times = (bt_reduce_times){0};
     assert(n_notes <= BT_NOTES_MAX);
     int64_t arrival = bt_now_ns();
-    bt_threads_on_idle(NULL, NULL);
+    bt_threads_off_idle(poll, r);
     if (!idle(r)) while (r->started < r->buckets.n && !r->failed) start_bucket(r);
     if (bt_comm_size(r->cfg.mesh->world) == 1) return BT_OK;
 

@@ -26,7 +26,7 @@
 #include "engine/kernels/kernels.h"
 #include "engine/parallel/comm_internal.h"
 
-enum { PAGE = 4096, OUTBOX_LEAST = 64 << 10, SPIN_NS = 50000, NAP_NS = 100000000, SUM_ELEMS = 1024, SUM_LEVELS = 16 };
+enum { PAGE = 4096, OUTBOX_LEAST = 64 << 10, SPIN_NS = 50000, POLL_NS = 200000, NAP_NS = 100000000, SUM_ELEMS = 1024, SUM_LEVELS = 16 };
 
 typedef struct line {                       /* of one rank, alone on its cache lines */
     _Atomic uint32_t arrived;               /* futex: meetings this rank has come to */
@@ -83,8 +83,9 @@ static void wait_for(line *l, uint32_t meeting) {
             __builtin_ia32_pause();
 #endif
         }
+        int polled = bt_threads_poll();                     /* whoever we wait for may itself wait for what we send */
         if (bt_now_ns() < until) continue;
-        const struct timespec nap = {.tv_nsec = NAP_NS};
+        const struct timespec nap = {.tv_nsec = polled > 0 ? POLL_NS : NAP_NS};
         uint32_t seen = atomic_load(&l->arrived);
         if ((int32_t)(seen - meeting) >= 0) return;
         atomic_fetch_add(&l->sleepers, 1);

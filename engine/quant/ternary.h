@@ -15,5 +15,7 @@ size_t bt_tern2_row_bytes(size_t K);
 void bt_tern2_pack(uint8_t *packed, const int8_t *codes, size_t N, size_t K);       /* N rows; packed: N * row bytes */
 /* BT_FORMAT when a stored code is 3 */
 bt_code bt_tern2_unpack(int8_t *codes, const uint8_t *packed, size_t N, size_t K, bt_err *err) BT_MUST_CHECK;
+/* codes first .. first+n of one row that holds as many; a stored 3 is read as 2 */
+void bt_tern2_read(int8_t *codes, const uint8_t *packed, size_t first, size_t n);
 
 #endif

@@ -61,7 +61,8 @@ void bt_codes_destroy(bt_codes *c) {
 int bt_codes_samples(const bt_codes *c) { return c->samples; }
 
 typedef struct look {
-    const int8_t *codes;
+    const bt_codes *c;
+    size_t tensor, first;               /* element of the tensor that the slice begins with */
     const float *w;
     uint8_t *history;
     size_t n;
@@ -69,14 +70,20 @@ typedef struct look {
     _Atomic uint64_t flips, sign_flips, back, near;
 } look;
 
+static const int8_t *codes_of(const look *j, size_t first, size_t n, int8_t *spare) {
+    if (j->c->cfg.weights) return bt_weights_codes(j->c->cfg.weights, j->tensor, first, n, spare);
+    return bt_model_codes(j->c->model, j->tensor) + first;
+}
+
 static void look_at_range(void *ctx, int thread, size_t from, size_t to) {
     look *j = ctx;
     bt_code_seen seen = {0, 0, 0};
+    int8_t spare[CHUNK];
     uint64_t near = 0;
     (void)thread;
     for (size_t c = from; c < to; c++) {
         size_t at = c * CHUNK, n = j->n - at < CHUNK ? j->n - at : CHUNK;
-        bt_k()->code_history(j->history + at / 2, j->codes + at, n, &seen);
+        bt_k()->code_history(j->history + at / 2, codes_of(j, j->first + at, n, spare), n, &seen);
         near += bt_k()->code_near(j->w + at, n, j->mean, j->inv_scale, j->threshold, BT_CODES_BAND);
     }
     atomic_fetch_add(&j->flips, seen.flips);
@@ -95,7 +102,7 @@ void bt_codes_sample(bt_codes *c, bt_code_counts *counts) {
         bt_quant_stat q = bt_model_quant_stat(c->model, k);
         for (size_t i = 0; wanted(t) && i < c->cfg.shards->n_stripes; i++) {
             bt_range r = bt_codes_slice(&c->cfg, t, i);
-            look j = {.codes = bt_model_codes(c->model, k) + (r.begin - t->offset), .w = bt_model_weights(c->model) + r.begin, .history = history,
+            look j = {.c = c, .tensor = k, .first = r.begin - t->offset, .w = bt_model_weights(c->model) + r.begin, .history = history,
                       .n = r.end - r.begin, .mean = (float)q.mean, .inv_scale = 1 / (float)q.scale, .threshold = binary ? 0.0f : 0.5f};
             if (j.n == 0) continue;
             bt_parallel_for((j.n + CHUNK - 1) / CHUNK, 1, look_at_range, &j);

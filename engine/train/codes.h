@@ -13,6 +13,7 @@
 
 #include "engine/model/model.h"
 #include "engine/parallel/shard.h"
+#include "engine/train/weights.h"
 
 #define BT_CODES_BAND 0.05f
 
@@ -23,6 +24,7 @@ typedef struct bt_codes_cfg {
     const bt_shards *shards;
     int shard;                          /* whose latent weights are here */
     int part, parts;                    /* of the ranks that hold the same */
+    const bt_weights *weights;          /* who has the codes; NULL: the model, all of them. Plans need none */
 } bt_codes_cfg;
 
 /* the part of tensor t in stripe i that this rank looks at; empty: none. Of the ranks of a team the one that counts t looks */

@@ -100,6 +100,8 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_eval_result *out, bt_e
     return BT_OK;
 }
 
+int64_t bt_evaluator_micros(const bt_evaluator *e) { return e->n_micro; }
+
 size_t bt_evaluator_bytes(const bt_evaluator *e) {
     return e ? 2 * sizeof(int32_t) * (size_t)e->n_micro * (size_t)e->B * (size_t)e->T : 0;
 }

@@ -16,6 +16,7 @@ typedef struct bt_eval_result { double nats, bits_per_byte; int64_t tokens; } bt
 /* `data` names the sources; its split, B, T and shares are set here. tokens: how many to use, capped by the split */
 bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t tokens, bt_comm *dp, bt_err *err) BT_MUST_CHECK;
 bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_eval_result *out, bt_err *err) BT_MUST_CHECK;
+int64_t bt_evaluator_micros(const bt_evaluator *e);            /* that a rank runs; on all the same */
 size_t bt_evaluator_bytes(const bt_evaluator *e);
 void bt_evaluator_close(bt_evaluator *e);               /* accepts NULL */
 

@@ -8,6 +8,7 @@
 #include "engine/kernels/ops.h"
 #include "engine/optim/norm.h"
 #include "engine/train/parts.h"
+#include "engine/train/plan.h"
 
 enum { BT_EXACT_SPANS = 64 };               /* of a tensor's piece, over the threads */
 
@@ -49,7 +50,8 @@ bt_code bt_layout_take_pieces(bt_trainer *t, bt_err *err) {
         t->pieces[t->n_pieces] = r;
         BT_TRY(bt_optim_create(&t->optims[t->n_pieces], &optim, r.begin, r.end, err));
     }
-    return bt_weights_create(&t->weights, t->model, &t->mesh, &t->shards, (int)t->cfg.zero, err);
+    const bt_weights_cfg weights = {t->model, &t->mesh, &t->shards, (int)t->cfg.zero, bt_plan_panels(&t->cfg)};
+    return bt_weights_create(&t->weights, &weights, err);
 }
 
 void bt_layout_release(bt_trainer *t) {

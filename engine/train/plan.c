@@ -10,11 +10,16 @@
 #include "engine/train/codes.h"
 #include "engine/train/weights.h"
 
+bt_panels bt_plan_panels(const bt_run_cfg *c) {
+    if (c->zero < 3 || c->dp_shard <= 1) return BT_PANELS_OWN;
+    return c->gather == BT_GATHER_STEP ? BT_PANELS_ALL : BT_PANELS_LAYER;
+}
+
 bt_model_setup bt_plan_model(const bt_run_cfg *c, int rank) {
     bt_mesh_shape shape;
     bt_run_cfg_mesh(c, &shape);
     bt_model_setup s = {.B = (int)c->micro_batch, .prec = (bt_prec)c->precision, .train = true, .n_threads = (int)c->threads,
-                        .recompute = (bt_recompute)c->recompute, .grad_int8 = c->grad == BT_GRAD_INT8, .sequence = c->sequence, .cuts = (int)c->parts};
+                        .recompute = (bt_recompute)c->recompute, .grad_int8 = c->grad == BT_GRAD_INT8, .sequence = c->sequence, .cuts = (int)c->parts, .panels = bt_plan_panels(c)};
     if (shape.tp > 1) s.part = (bt_part){bt_mesh_coord_of(&shape, rank).tp, shape.tp};
     bt_run_cfg_model(c, &s.cfg);
     return s;
@@ -60,8 +65,8 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
 
     int64_t units = c->reproducible ? micros : 0, first = micros * me.dp / dp;
     size_t exchange = bt_reducer_staging(p.total, (size_t)c->bucket_bytes, &shards, (int)dp, me.dp, units);
-    exchange += bt_weights_bytes(&p, &shards, (int)c->zero) + bt_team_bytes(shape.tp, (size_t)(c->micro_batch * c->seq_len), (size_t)c->d_model, c->parts > 1);
-    if (exchange) rows[n++] = (bt_arena_row){"exchange", exchange, "sums and codes of other ranks on their way"};
+    exchange += bt_weights_bytes(&p, &shards, (int)c->zero, shard) + bt_team_bytes(shape.tp, (size_t)(c->micro_batch * c->seq_len), (size_t)c->d_model, c->parts > 1);
+    if (exchange) rows[n++] = (bt_arena_row){"exchange", exchange, c->zero >= 3 && shards.n > 1 ? "sums and codes of other ranks on their way; own codes, in 2 bits" : "sums of other ranks on their way"};
     bool even = strcmp(c->balance, "even") == 0;         /* else any run of units may come: the worst */
     size_t partial = !units ? 0 : even ? bt_partial_bytes(p.total, first, micros * (me.dp + 1) / dp - first) : bt_partial_bytes(p.total, 1, micros - 1);
     if (partial) rows[n++] = (bt_arena_row){"partial sums", partial, "reproducible: gradients of finished units"};

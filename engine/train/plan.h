@@ -8,6 +8,7 @@
 
 enum { BT_PLAN_MAX = 16 };
 
+bt_panels bt_plan_panels(const bt_run_cfg *cfg);                /* where a rank has its ternary weights from */
 bt_model_setup bt_plan_model(const bt_run_cfg *cfg, int rank);  /* without its team */
 /* cfg is resolved; rows as in bt_model_plan, then optimizer, exchange, partial sums, code history (where there are any), program. Packed forms are those of
  * the kernel set selected. Returns their number */

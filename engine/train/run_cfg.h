@@ -26,6 +26,7 @@ typedef struct bt_run_cfg {
 } bt_run_cfg;
 
 enum { BT_GRAD_AUTO, BT_GRAD_FLOAT, BT_GRAD_INT8 };             /* train.grad; never AUTO once resolved */
+enum { BT_GATHER_LAYER, BT_GATHER_STEP };                       /* parallel.gather */
 
 extern const bt_opt bt_run_opts[];
 extern const size_t bt_run_opts_n;

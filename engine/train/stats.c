@@ -14,7 +14,7 @@ bt_code bt_stats_plan(bt_trainer *t, bt_err *err) {
     t->layer_counts = calloc(p->n, sizeof *t->layer_counts);
     bool sharded = t->shards.n > 1;
     t->slices = (bt_codes_cfg){.shards = &t->shards, .shard = sharded ? t->mesh.me.dp_shard : 0, .part = sharded ? t->mesh.me.dp_replicate : t->mesh.me.dp,
-                               .parts = sharded ? t->mesh.shape.dp_replicate : bt_comm_size(t->mesh.dp)};
+                               .parts = sharded ? t->mesh.shape.dp_replicate : bt_comm_size(t->mesh.dp), .weights = t->weights};
     t->code_counts = calloc(p->n, sizeof *t->code_counts);
     if (t->cfg.stats_every > 0) BT_TRY(bt_codes_create(&t->codes, t->model, &t->slices, err));
     size_t pairs = t->n_ranks > 1 && t->n_ranks <= BT_PAIRS_MAX ? (size_t)t->n_ranks : 0, at_root = t->rank == 0 ? pairs * pairs : 1;
@@ -142,17 +142,17 @@ static void add_change(const bt_trainer *t, const bt_tensor *x, const bt_step_ou
     }
 }
 
-/* Counts of whole tensors: every block of a tensor counted once. All data-parallel ranks have all codes, so one counts them; the
- * changes are counted by each rank where it remembers, or holds the moments. */
+/* Counts of whole tensors: every block of a tensor counted once. Codes that all data-parallel ranks have are counted by one
+ * of them, codes of pieces by their owners; the changes by each rank where it remembers, or holds the moments. */
 static bt_code add_counts(bt_trainer *t, const bt_step_outcome *o, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
     bt_codes_sample(t->codes, t->code_counts);
     for (size_t i = 0; i < p->n; i++) {
         bt_quant_stat q = bt_model_quant_stat(t->model, i);
         const bt_code_counts *c = &t->code_counts[i];
-        double n = p->tensors[i].counted && t->mesh.me.dp == 0 ? (double)p->tensors[i].count : 0, *row = t->layer_counts[i];
-        row[COUNT_ZERO] = q.zero_frac * n;
-        row[COUNT_POS] = q.pos_frac * n;
+        double n = p->tensors[i].counted && bt_weights_counts(t->weights) ? q.n : 0, *row = t->layer_counts[i];
+        row[COUNT_ZERO] = rint(q.zero_frac * n);
+        row[COUNT_POS] = rint(q.pos_frac * n);
         row[COUNT_FLIP] = c->flips;
         row[COUNT_SIGN_FLIP] = c->sign_flips;
         row[COUNT_BACK] = c->back;

@@ -25,6 +25,7 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
     t->compute_ns = 0;
     bt_layout_zero_grads(t);
     bt_reducer_begin(t->reducer);
+    BT_TRY(bt_weights_begin(t->weights, BT_WALK_BACK, t->shares, 0, err));
     bt_meter_add(&t->meter, BT_MR_BWD, bt_now_ns() - start);
 
     for (int64_t i = 0; i < t->n_micro; i++) {
@@ -46,6 +47,7 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
         bt_grad_ready_fn ready = last ? bt_reducer_ready : t->cfg.reproducible ? nobody : NULL;
         double loss = bt_model_train_micro(t->model, batch.inputs, batch.targets, scale, ready, t->reducer, &took);
         BT_TRY(bt_team_check(t->team, err));
+        BT_TRY(bt_weights_check(t->weights, err));
         int64_t team_ns = 0;
         bt_layout_meter_team(t, &team_ns);
         if (t->slow > 1) be_slow(t, &took);
@@ -63,6 +65,9 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
         BT_TRY(bt_telemetry_poll(&t->telemetry, err));
         bt_meter_add(&t->meter, BT_MR_MONITOR, bt_now_ns() - start);
     }
+    int64_t wait_ns = 0;
+    BT_TRY(bt_weights_serve(t->weights, &wait_ns, err));    /* ranks that have more micro-batches still come for layers */
+    bt_meter_add(&t->meter, BT_MR_WAIT, wait_ns);
     out->loss = sum / (double)(t->n_micro * t->cfg.micro_batch * t->cfg.seq_len);
     bt_meter_set(&t->meter, BT_MR_LOSS, out->loss);
     bt_meter_set(&t->meter, BT_MR_MICRO_BATCHES, (double)t->n_micro);
@@ -97,6 +102,10 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
     bt_meter_add(&t->meter, BT_MR_COMM_BUSY, took.busy_ns);
     bt_meter_add(&t->meter, BT_MR_COMM_EXPOSED, took.exposed_ns);
     bt_meter_add(&t->meter, BT_MR_WAIT, took.wait_ns);
+    bt_weights_times weights;
+    BT_TRY(bt_weights_end(t->weights, &weights, err));
+    bt_meter_add(&t->meter, BT_MR_COMM_BUSY, weights.busy_ns);
+    bt_meter_add(&t->meter, BT_MR_COMM_EXPOSED, weights.blocked_ns);
     BT_TRY(add_losses(t, out, err));
     if (t->notes[NOTE_FINGER] != -t->notes[NOTE_FINGER_NEG]) {
         return bt_fail(err, BT_CHECK, "the ranks' gradients of step %lld differ: unlike builds or processors, or a hardware fault (resume from a checkpoint)",

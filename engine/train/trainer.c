@@ -145,7 +145,6 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
 
 void bt_trainer_destroy(bt_trainer *t) {
     if (!t) return;
-    bt_threads_on_idle(NULL, NULL);
     bt_reducer_destroy(t->reducer);
     bt_telemetry_release(&t->telemetry);
     bt_evaluator_close(t->evaluator);
@@ -184,7 +183,11 @@ bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) {
     int64_t start = bt_now_ns();
     bt_place_enter(t->place, BT_AT_EVALUATION, t->at.step - 1);
     bt_eval_result r;
+    bt_weights_times unmeasured;
+    BT_TRY(bt_weights_begin(t->weights, BT_WALK_FORTH, NULL, bt_evaluator_micros(t->evaluator), err));
     BT_TRY(bt_evaluator_run(t->evaluator, t->model, &r, err));
+    BT_TRY(bt_weights_check(t->weights, err));
+    BT_TRY(bt_weights_end(t->weights, &unmeasured, err));
     t->val_loss = r.nats;
     t->val_bits_per_byte = r.bits_per_byte;
     char body[160];

@@ -9,19 +9,28 @@
 #include "engine/base/clock.h"
 #include "engine/quant/ternary.h"
 
-/* one run of codes in the blobs: elements first .. first+n of a ternary tensor */
-typedef struct code_run { size_t tensor, first, n, at; } code_run;
+/* one run of a ternary tensor's codes: elements first .. first+n, with shard's other codes at byte `at` */
+typedef struct code_run { size_t tensor, first, n, at; int shard; } code_run;
 
 struct bt_weights {
+    bt_layer_source source;             /* first: a bt_layer_source is this */
     bt_model *model;
     const bt_mesh *mesh;
     const bt_shards *shards;
     bool ternary;                       /* ZeRO 3 */
-    bt_pieces *pieces;                  /* NULL: one shard */
+    bt_panels panels;
+    bt_pieces *pieces;                  /* fp32 values; NULL: one shard */
     double *sums;                       /* of |w|, by blocks; exchanged */
-    code_run *runs;                     /* of all shards, shard by shard */
-    size_t *run_of, *at;                /* (shards + 1) first run, first byte of each shard */
-    unsigned char *blobs;
+    code_run *runs;                     /* of all shards, in the order of the flat array */
+    size_t n_runs, n_layers;
+    size_t *layer_run;                  /* (layers + 1) first run of each */
+    size_t *at;                         /* (shards, layers + 1) first byte of each layer among a shard's codes */
+    unsigned char *own;                 /* this shard's codes */
+    bt_feed *feed;
+    size_t *passes;                     /* (shards) */
+    int placed;                         /* layer whose panels are in place; -1: none */
+    bt_code failed;                     /* in a pass, where nobody can be told */
+    bt_err why;
 };
 
 /* ---- plan ----------------------------------------------------------------------------------------------------------- */
@@ -29,27 +38,38 @@ struct bt_weights {
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-/* walks the code runs of one shard in flat order; out may be NULL. Returns their number and adds their bytes to *bytes */
-static size_t walk_runs(const bt_params *p, const bt_shards *s, int shard, code_run *out, size_t *bytes) {
-    size_t n = 0;
+/* Calls `each` for the runs of all shards in the order of the flat array; r->at is not yet known. */
+static void walk_runs(const bt_params *p, const bt_shards *s, void (*each)(void *ctx, const bt_tensor *t, code_run *r), void *ctx) {
+    size_t k = 0;
     for (size_t i = 0; i < s->n_stripes; i++) {
-        bt_range r = bt_shards_piece(s, i, shard);
-        for (size_t k = 0; k < p->n; k++) {
-            const bt_tensor *t = &p->tensors[k];
-            size_t begin = most(r.begin, t->offset), end = least(r.end, t->offset + t->count);
-            if (!t->tern || begin >= end) continue;
-            if (out) out[n] = (code_run){k, begin - t->offset, end - begin, *bytes};
-            *bytes += bt_tern2_row_bytes(end - begin);
-            n++;
+        for (int d = 0; d < s->n; d++) {
+            bt_range r = bt_shards_piece(s, i, d);
+            while (k < p->n && p->tensors[k].offset + p->tensors[k].count <= r.begin) k++;
+            for (size_t x = k; x < p->n && p->tensors[x].offset < r.end; x++) {
+                const bt_tensor *t = &p->tensors[x];
+                size_t begin = most(r.begin, t->offset), end = least(r.end, t->offset + t->count);
+                if (t->tern && begin < end) each(ctx, t, &(code_run){x, begin - t->offset, end - begin, 0, d});
+            }
         }
     }
-    return n;
 }
 
-size_t bt_weights_bytes(const bt_params *p, const bt_shards *s, int zero) {
-    size_t bytes = 0;
-    for (int d = 0; zero >= 3 && s->n > 1 && d < s->n; d++) walk_runs(p, s, d, NULL, &bytes);
-    return bytes;
+typedef struct measure { int shard, layer; size_t own, others, longest; } measure;
+
+static void measure_run(void *ctx, const bt_tensor *t, code_run *r) {
+    measure *m = ctx;
+    if (t->layer != m->layer) m->others = 0;
+    m->layer = t->layer;
+    if (r->shard == m->shard) m->own += bt_tern2_row_bytes(r->n);
+    else m->others += bt_tern2_row_bytes(r->n);
+    m->longest = most(m->longest, m->others);
+}
+
+size_t bt_weights_bytes(const bt_params *p, const bt_shards *s, int zero, int shard) {
+    measure m = {.shard = shard, .layer = -1};
+    if (zero < 3 || s->n == 1) return 0;
+    walk_runs(p, s, measure_run, &m);
+    return m.own + bt_feed_bytes(m.longest);
 }
 
 size_t bt_weights_latent_bytes(const bt_params *p, const bt_shards *s, int zero, int shard) {
@@ -67,23 +87,39 @@ size_t bt_weights_latent_bytes(const bt_params *p, const bt_shards *s, int zero,
     return elems * sizeof(float);
 }
 
+static void count_run(void *ctx, const bt_tensor *t, code_run *r) {
+    bt_weights *w = ctx;
+    w->n_runs++;
+    w->n_layers = most(w->n_layers, (size_t)t->layer + 1);
+    (void)r;
+}
+
+static void add_run(void *ctx, const bt_tensor *t, code_run *r) {
+    bt_weights *w = ctx;
+    size_t layer = (size_t)t->layer, *at = w->at + (size_t)r->shard * (w->n_layers + 1);
+    r->at = at[layer + 1];
+    for (size_t l = layer + 1; l <= w->n_layers; l++) at[l] = r->at + bt_tern2_row_bytes(r->n);
+    w->runs[w->n_runs++] = *r;
+    for (size_t l = layer + 1; l <= w->n_layers; l++) w->layer_run[l] = w->n_runs;
+}
+
 static bt_code plan_runs(bt_weights *w, bt_err *err) {
     const bt_params *p = bt_model_params(w->model);
-    size_t n = 0, bytes = 0, shards = (size_t)w->shards->n;
-    for (int d = 0; d < w->shards->n; d++) n += walk_runs(p, w->shards, d, NULL, &bytes);
-    w->runs = calloc(n + 1, sizeof *w->runs);
-    w->run_of = calloc(shards + 1, sizeof *w->run_of);
-    w->at = calloc(shards + 1, sizeof *w->at);
-    w->blobs = malloc(bytes + 1);
+    size_t shards = (size_t)w->shards->n;
+    int me = w->mesh->me.dp_shard;
+    walk_runs(p, w->shards, count_run, w);
+    w->runs = calloc(w->n_runs + 1, sizeof *w->runs);
+    w->layer_run = calloc(w->n_layers + 1, sizeof *w->layer_run);
+    w->at = calloc(shards * (w->n_layers + 1), sizeof *w->at);
+    w->passes = calloc(shards, sizeof *w->passes);
     w->sums = calloc(bt_model_quant_sums(w->model) + 1, sizeof *w->sums);
-    if (!w->runs || !w->run_of || !w->at || !w->blobs || !w->sums) return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for the ternary codes of other ranks", (double)bytes / 1048576.0);
-    n = bytes = 0;
-    for (int d = 0; d < w->shards->n; d++) {
-        n += walk_runs(p, w->shards, d, w->runs + n, &bytes);
-        w->run_of[d + 1] = n;
-        w->at[d + 1] = bytes;
-    }
-    return BT_OK;
+    if (!w->runs || !w->layer_run || !w->at || !w->passes || !w->sums) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu runs of ternary codes", w->n_runs);
+    w->n_runs = 0;
+    walk_runs(p, w->shards, add_run, w);
+    size_t bytes = w->at[(size_t)me * (w->n_layers + 1) + w->n_layers];
+    w->own = calloc(bytes + 1, 1);
+    if (!w->own) return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for the ternary codes of this shard", (double)bytes / 1048576.0);
+    return bt_feed_create(&w->feed, &(bt_feed_cfg){w->mesh, w->n_layers, w->at, w->own}, err);
 }
 
 /* what travels as fp32: everything, or all but ternary tensors */
@@ -116,18 +152,22 @@ static void use_small_pages(bt_model *m) {
     if (from < to) (void)madvise((void *)a, (b - a + page - 1) / page * page, MADV_NOHUGEPAGE);
 }
 
-bt_code bt_weights_create(bt_weights **out, bt_model *m, const bt_mesh *mesh, const bt_shards *shards, int zero, bt_err *err) {
+static void need(bt_layer_source *source, int layer);
+
+bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *err) {
     *out = NULL;
     bt_weights *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(err, BT_NOMEM, "cannot take memory for the weights' owners");
-    *w = (bt_weights){.model = m, .mesh = mesh, .shards = shards, .ternary = zero >= 3 && shards->n > 1};
-    if (w->ternary) use_small_pages(m);
-    bt_code code = shards->n > 1 ? plan_pieces(w, err) : BT_OK;
+    *w = (bt_weights){.source.need = need, .model = cfg->model, .mesh = cfg->mesh, .shards = cfg->shards, .ternary = cfg->zero >= 3 && cfg->shards->n > 1,
+                      .panels = cfg->panels, .placed = -1, .why = BT_ERR_INIT};
+    if (w->ternary) use_small_pages(w->model);
+    bt_code code = cfg->shards->n > 1 ? plan_pieces(w, err) : BT_OK;
     if (code == BT_OK && w->ternary) code = plan_runs(w, err);
     if (code != BT_OK) {
         bt_weights_destroy(w);
         return code;
     }
+    if (w->panels == BT_PANELS_LAYER) bt_model_source(w->model, &w->source);
     *out = w;
     return BT_OK;
 }
@@ -135,27 +175,35 @@ bt_code bt_weights_create(bt_weights **out, bt_model *m, const bt_mesh *mesh, co
 void bt_weights_destroy(bt_weights *w) {
     if (!w) return;
     bt_pieces_destroy(w->pieces);
+    bt_feed_destroy(w->feed);
     free(w->runs);
-    free(w->run_of);
+    free(w->layer_run);
     free(w->at);
-    free(w->blobs);
+    free(w->passes);
+    free(w->own);
     free(w->sums);
     free(w);
 }
 
 bool bt_weights_holds(const bt_weights *w, const bt_tensor *t) { return !w->ternary || !t->tern; }
+bool bt_weights_counts(const bt_weights *w) { return w->ternary ? w->mesh->me.dp_replicate == 0 : w->mesh->me.dp == 0; }
 
-/* ---- use ------------------------------------------------------------------------------------------------------------ */
+const int8_t *bt_weights_codes(const bt_weights *w, size_t tensor, size_t first, size_t n, int8_t *spare) {
+    const int8_t *codes = bt_model_codes(w->model, tensor);
+    if (codes) return codes + first;
+    for (size_t k = w->layer_run[bt_model_params(w->model)->tensors[tensor].layer]; k < w->n_runs; k++) {
+        const code_run *r = &w->runs[k];
+        if (r->tensor != tensor || r->shard != w->mesh->me.dp_shard || first < r->first || first + n > r->first + r->n) continue;
+        bt_tern2_read(spare, w->own + r->at, first - r->first, n);
+        return spare;
+    }
+    return NULL;
+}
+
+/* ---- once a step ---------------------------------------------------------------------------------------------------- */
 
 bt_code bt_weights_gather(bt_weights *w, size_t stripe, bt_err *err) {
     return w->pieces ? bt_pieces_gather_start(w->pieces, bt_model_weights(w->model), stripe, err) : BT_OK;
-}
-
-static bt_code finish(bt_weights *w, int64_t *comm_ns, bt_err *err) {
-    int64_t start = bt_now_ns();
-    BT_TRY(bt_pieces_finish(w->pieces, err));
-    *comm_ns += bt_now_ns() - start;
-    return BT_OK;
 }
 
 static bt_code sum_of_all(bt_weights *w, int64_t *comm_ns, bt_err *err) {
@@ -172,32 +220,98 @@ static bt_code sum_of_all(bt_weights *w, int64_t *comm_ns, bt_err *err) {
     return BT_OK;
 }
 
-/* Own latents to codes, codes to all, all codes to panels. */
-static bt_code quantise_shards(bt_weights *w, int64_t *comm_ns, bt_err *err) {
-    int me = w->mesh->me.dp_shard;
-    BT_TRY(sum_of_all(w, comm_ns, err));
-    for (size_t i = 0; i < w->shards->n_stripes; i++) {
-        bt_range r = bt_shards_piece(w->shards, i, me);
-        bt_model_quant_codes(w->model, r.begin, r.end);
-    }
-    for (size_t k = w->run_of[me]; k < w->run_of[me + 1]; k++) {
-        const code_run *r = &w->runs[k];
-        bt_model_quant_give(w->model, r->tensor, r->first, r->n, w->blobs + r->at);
-    }
-    BT_TRY(bt_pieces_blobs_start(w->pieces, w->blobs, w->at, err));
-    BT_TRY(finish(w, comm_ns, err));
-    for (size_t k = 0; k < w->run_of[w->shards->n]; k++) {
-        const code_run *r = &w->runs[k];
-        if (k >= w->run_of[me] && k < w->run_of[me + 1]) continue;
-        BT_TRY(bt_model_quant_take(w->model, r->tensor, r->first, r->n, w->blobs + r->at, err));
-    }
-    bt_model_quant_pack(w->model);
+static bt_code start_walk(bt_weights *w, bt_walk walk, const int64_t *micros, int64_t each, bt_err *err) {
+    for (int s = 0; s < w->shards->n; s++) w->passes[s] = (size_t)(micros ? micros[w->mesh->me.dp_replicate * w->shards->n + s] : each);
+    w->placed = -1;
+    w->source.comm_ns = 0;
+    return bt_feed_begin(w->feed, walk, w->passes, err);
+}
+
+static bt_code end_walk(bt_weights *w, bt_weights_times *times, bt_err *err) {
+    int64_t start = bt_now_ns();
+    BT_TRY(bt_feed_end(w->feed, err));
+    times->blocked_ns = w->source.comm_ns + bt_now_ns() - start;
+    times->busy_ns = bt_feed_busy_ns(w->feed);
+    if (times->busy_ns < times->blocked_ns) times->busy_ns = times->blocked_ns;
+    bt_traffic_add(BT_COLL_ALL_GATHER, BT_AXIS_SHARD, &(bt_traffic){.calls = 1, .busy_ns = times->busy_ns, .exposed_ns = times->blocked_ns});
     return BT_OK;
 }
 
+/* all layers' panels at once */
+static bt_code place_all(bt_weights *w, int64_t *comm_ns, bt_err *err) {
+    bt_weights_times times;
+    BT_TRY(start_walk(w, BT_WALK_FORTH, NULL, 1, err));
+    for (size_t l = 0; l < w->n_layers; l++) need(&w->source, (int)l);
+    BT_TRY(bt_weights_check(w, err));
+    BT_TRY(end_walk(w, &times, err));
+    *comm_ns += times.blocked_ns;
+    return BT_OK;
+}
+
+/* own latents to codes; the others' come when they are needed */
+static bt_code quantise_shards(bt_weights *w, int64_t *comm_ns, bt_err *err) {
+    BT_TRY(sum_of_all(w, comm_ns, err));
+    for (size_t k = 0; k < w->n_runs; k++) {
+        const code_run *r = &w->runs[k];
+        if (r->shard == w->mesh->me.dp_shard) BT_TRY(bt_model_quant_own(w->model, r->tensor, r->first, r->n, w->own + r->at, err));
+    }
+    bt_model_quant_done(w->model);
+    return w->panels == BT_PANELS_ALL ? place_all(w, comm_ns, err) : BT_OK;
+}
+
 bt_code bt_weights_quantise(bt_weights *w, int64_t *comm_ns, bt_err *err) {
+    if (w->pieces) {
+        int64_t start = bt_now_ns();
+        BT_TRY(bt_pieces_finish(w->pieces, err));
+        *comm_ns += bt_now_ns() - start;
+    }
     if (w->ternary) return quantise_shards(w, comm_ns, err);
-    if (w->pieces) BT_TRY(finish(w, comm_ns, err));
     bt_model_quantise(w->model);
     return BT_OK;
+}
+
+/* ---- a layer ahead -------------------------------------------------------------------------------------------------- */
+
+static bt_code fetch(bt_weights *w, size_t layer, bt_err *err) {
+    int64_t start = bt_now_ns();
+    BT_TRY(bt_feed_wait(w->feed, layer, err));
+    w->source.comm_ns += bt_now_ns() - start;
+    for (size_t k = w->layer_run[layer]; k < w->layer_run[layer + 1]; k++) {
+        const code_run *r = &w->runs[k];
+        size_t at = r->at - w->at[(size_t)r->shard * (w->n_layers + 1) + layer];
+        BT_TRY(bt_model_quant_take(w->model, r->tensor, r->first, r->n, bt_feed_from(w->feed, r->shard) + at, err));
+        if (k + 1 == w->layer_run[layer + 1] || w->runs[k + 1].tensor != r->tensor) bt_model_quant_place(w->model, r->tensor);
+    }
+    return bt_feed_next(w->feed, err);
+}
+
+static void need(bt_layer_source *source, int layer) {
+    bt_weights *w = (bt_weights *)source;
+    if (w->placed == layer || w->failed != BT_OK) return;
+    w->failed = fetch(w, (size_t)layer, &w->why);
+    w->placed = layer;
+}
+
+bt_code bt_weights_check(const bt_weights *w, bt_err *err) {
+    if (w->failed != BT_OK && err) *err = w->why;
+    return w->failed;
+}
+
+static bool by_layers(const bt_weights *w) { return w->panels == BT_PANELS_LAYER; }
+
+bt_code bt_weights_begin(bt_weights *w, bt_walk walk, const int64_t *micros, int64_t each, bt_err *err) {
+    return by_layers(w) ? start_walk(w, walk, micros, each, err) : BT_OK;
+}
+
+bt_code bt_weights_serve(bt_weights *w, int64_t *wait_ns, bt_err *err) {
+    int64_t start = bt_now_ns();
+    if (!by_layers(w)) return BT_OK;
+    BT_TRY(bt_feed_serve(w->feed, err));
+    *wait_ns += bt_now_ns() - start;
+    return BT_OK;
+}
+
+bt_code bt_weights_end(bt_weights *w, bt_weights_times *times, bt_err *err) {
+    *times = (bt_weights_times){0};
+    return by_layers(w) ? end_walk(w, times, err) : BT_OK;
 }

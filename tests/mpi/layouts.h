@@ -203,6 +203,11 @@ static inline void layout_check_grads(const char *name, const char *const *words
     assert_true(compared == (double)lonely->params.count * mesh.dp_replicate * (sharded ? 1 : mesh.dp_shard));
 }
 
+/* how often ZeRO-3 sends every ternary weight in a step: for each layer's pass but the first of a turn; --set parallel.gather=step: once */
+static inline double layout_gathers(const char *name, double micro_batches, double layers) {
+    return strstr(name, "once a step") ? 1 : (2 * micro_batches * (layers - 1) + 1) / layers;
+}
+
 /* Bytes on the wire of a step, mean of the ranks, with so many sequences in a micro-batch. r, linear: of the run, where wanted. */
 static inline double layout_bytes(const char *const *words, const char *micro_batch, double micro_batches, bt_train_result *r, double *linear) {
     char unit[32];

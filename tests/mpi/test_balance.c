@@ -48,7 +48,7 @@ static void a_slow_rank_gets_less(void **state) {
     bt_err err = BT_ERR_INIT;
     layout_folder(dir);
     assert_int_equal(setenv("BITRAIN_TEST_SLOW", "1:8", 1), 0);
-    const char *words[] = {"--balance", "auto", "--micro-batch", "1", "--zero", "2", "--out", dir, "--stop-after", "10", NULL};
+    const char *words[] = {"--balance", "auto", "--micro-batch", "1", "--zero", "3", "--out", dir, "--stop-after", "10", NULL};
     layout_run(&first, words, NULL);
     assert_int_equal(unsetenv("BITRAIN_TEST_SLOW"), 0);
     const double *r1 = first.steps[9].r[1];

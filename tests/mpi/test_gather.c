@@ -1,0 +1,168 @@
+/* mpi: 3
+ * The gather of ZeRO-3 on three ranks. Bytes by parts in every walk, with shards that have none of a part and ranks that pass
+ * unequally often, one of them late. Then whole runs: gathered for each layer or once a step, the same bits; the statistics of one
+ * rank; memory of one layer instead of all. */
+#include <unistd.h>
+
+#include "engine/parallel/feed.h"
+#include "tests/mpi/layouts.h"
+
+enum { PARTS = 5, RANKS = 3, LONGEST = 40000 };         /* some messages go at once, some ask first */
+
+static size_t size_of(int shard, size_t part) { return shard == 1 && part == 2 ? 0 : part == 3 ? LONGEST : 7 + 31 * part + 100 * (size_t)shard; }
+static unsigned char byte_of(int round, int shard, size_t part, size_t i) { return (unsigned char)(31 * round + 17 * shard + 5 * (int)part + (int)(i % 251)); }
+
+static void check_part(const bt_feed *f, int round, size_t part) {
+    for (int s = 0; s < RANKS; s++) {
+        const unsigned char *x = bt_feed_from(f, s);
+        for (size_t i = 0; i < size_of(s, part); i++) {
+            if (x[i] != byte_of(round, s, part, i)) fail_msg("round %d: byte %zu of part %zu of shard %d is %d", round, i, part, s, x[i]);
+        }
+    }
+}
+
+/* all visits of `passes` passes; returns how many parts came */
+static size_t walk(bt_feed *f, bt_walk kind, int round, size_t passes, bool late) {
+    size_t came = 0, here = PARTS;
+    bt_err err = BT_ERR_INIT;
+    for (size_t p = 0; p < passes; p++) {
+        for (size_t k = 0; k < (kind == BT_WALK_BACK ? 2 * PARTS : PARTS); k++) {
+            size_t part = k < PARTS ? k : 2 * PARTS - 1 - k;
+            if (part == here) continue;                 /* of the turn */
+            if (came > 0) assert_int_equal(bt_feed_next(f, &err), BT_OK);
+            if (late) bt_sleep_ns(2000000);
+            assert_int_equal(bt_feed_wait(f, part, &err), BT_OK);
+            check_part(f, round, part);
+            here = part;
+            came++;
+        }
+    }
+    if (came > 0) assert_int_equal(bt_feed_next(f, &err), BT_OK);
+    return came;
+}
+
+static void parts_come_in_every_walk(void **state) {
+    (void)state;
+    bt_mesh mesh;
+    bt_feed *f;
+    bt_err err = BT_ERR_INIT;
+    static unsigned char own[2 * LONGEST];
+    size_t at[RANKS * (PARTS + 1)] = {0};
+    assert_int_equal(bt_mesh_create(&mesh, &(bt_mesh_shape){1, 1, RANKS, 1}, bt_comm_world(), &err), BT_OK);
+    for (int s = 0; s < RANKS; s++) for (size_t p = 0; p < PARTS; p++) at[s * (PARTS + 1) + (int)p + 1] = at[s * (PARTS + 1) + (int)p] + size_of(s, p);
+    int me = mesh.me.dp_shard;
+    assert_int_equal(bt_feed_create(&f, &(bt_feed_cfg){&mesh, PARTS, at, own}, &err), BT_OK);
+    static const struct { bt_walk walk; size_t passes[RANKS]; int late; } rounds[] = {
+        {BT_WALK_FORTH, {1, 1, 1}, -1}, {BT_WALK_BACK, {1, 1, 1}, 0}, {BT_WALK_BACK, {1, 9, 2}, 1}, {BT_WALK_FORTH, {3, 3, 3}, 2}, {BT_WALK_BACK, {4, 4, 4}, -1}, {BT_WALK_BACK, {7, 0, 1}, 2}};
+    for (int r = 0; r < (int)(sizeof rounds / sizeof *rounds); r++) {
+        for (size_t p = 0; p < PARTS; p++) for (size_t i = 0; i < size_of(me, p); i++) own[at[me * (PARTS + 1) + (int)p] + i] = byte_of(r, me, p, i);
+        uint64_t before = bt_comm_bytes_wire(), want = 0;
+        assert_int_equal(bt_feed_begin(f, rounds[r].walk, rounds[r].passes, &err), BT_OK);
+        size_t came = walk(f, rounds[r].walk, r, rounds[r].passes[me], rounds[r].late == me);
+        assert_int_equal(came, bt_feed_visits(rounds[r].walk, PARTS, rounds[r].passes[me]));
+        assert_int_equal(bt_feed_serve(f, &err), BT_OK);
+        assert_int_equal(bt_barrier(bt_comm_world(), &err), BT_OK);
+        assert_int_equal(bt_feed_end(f, &err), BT_OK);
+        for (int s = 0; s < RANKS; s++) {
+            size_t visits = bt_feed_visits(rounds[r].walk, PARTS, rounds[r].passes[s]);
+            for (size_t v = 0; s != me && v < visits; v++) {
+                size_t k = rounds[r].walk == BT_WALK_FORTH ? v % PARTS : v % (2 * PARTS - 2);
+                want += size_of(me, k < PARTS ? k : 2 * PARTS - 2 - k);
+            }
+        }
+        assert_int_equal(bt_comm_bytes_wire() - before, want);
+    }
+    bt_feed_destroy(f);
+    bt_mesh_release(&mesh);
+}
+
+/* ---- runs ------------------------------------------------------------------------------------------------------------- */
+
+#define SHARDED "--set", "train.bucket_bytes=4096", "--zero", "3", "--micro-batch", "1", "--balance", "4,3,1"
+
+static const char *const by_layer[][20] = {
+    {SHARDED, NULL},
+    {SHARDED, "--recompute", "full", "--set", "model.layers=1", NULL},
+    {SHARDED, "--recompute", "selective", "--set", "model.layers=5", "--threads", "2", NULL},
+    {SHARDED, "--set", "train.reproducible=true", "--set", "train.unit=1", "--set", "model.linear=bitnet1", NULL},
+};
+
+static void once_a_step_has_the_same_bits(void **state) {
+    (void)state;
+    static fake_sink layer;
+    for (size_t k = 0; k < sizeof by_layer / sizeof *by_layer; k++) {
+        const char *words[24];
+        size_t n = 0;
+        for (; by_layer[k][n]; n++) words[n] = by_layer[k][n];
+        words[n] = NULL;
+        layout_run(&layer, words, NULL);
+        words[n++] = "--set";
+        words[n++] = "parallel.gather=step";
+        words[n] = NULL;
+        layout_run(&together, words, NULL);
+        assert_int_equal(layer.n_steps, LAYOUT_STEPS);
+        for (size_t i = 0; i < LAYOUT_STEPS; i++) {
+            const double *a = layer.steps[i].v, *b = together.steps[i].v;
+            if (a[BT_MS_LOSS] != b[BT_MS_LOSS] || a[BT_MS_GRAD_NORM] != b[BT_MS_GRAD_NORM]) fail_msg("%zu: step %zu: loss %.17g by layers, %.17g once a step", k, i, a[BT_MS_LOSS], b[BT_MS_LOSS]);
+            assert_true(isnan(a[BT_MS_VAL_LOSS]) ? isnan(b[BT_MS_VAL_LOSS]) : a[BT_MS_VAL_LOSS] == b[BT_MS_VAL_LOSS]);
+        }
+        assert_int_equal(memcmp(layer.layers, together.layers, sizeof layer.layers), 0);
+    }
+}
+
+/* what owners count of their pieces adds up to what one rank counts */
+static void statistics_are_those_of_one_rank(void **state) {
+    (void)state;
+    static const char *const words[] = {SHARDED, NULL};
+    static const int same[] = {BT_ML_ZERO, BT_ML_POS, BT_ML_FLIP, BT_ML_SIGN_FLIP, BT_ML_OSCILLATION, BT_ML_BOUNDARY};
+    layout_run(&together, words, NULL);
+    layout_compare(1e-4);
+    layout_conserves();
+    layout_traffic();
+    assert_int_equal(alone.n_layers, together.n_layers);
+    for (size_t i = 0; i < alone.n_layers; i++) {
+        for (size_t k = 0; k < sizeof same / sizeof *same; k++) {
+            double a = alone.layers[i].v[same[k]], b = together.layers[i].v[same[k]];
+            if (isnan(a) ? !isnan(b) : !(fabs(a - b) <= 2e-3)) fail_msg("%s: %s is %.6g alone, %.6g together", alone.layers[i].tensor, bt_layer_metrics[same[k]].key, a, b);
+        }
+    }
+}
+
+static void memory_is_that_of_one_layer(void **state) {
+    (void)state;
+    enum { LAYERS = 12 };
+    double quantised[2], exchange[2], zero2;
+    static const char *const modes[] = {"parallel.gather=layer", "parallel.gather=step"};
+    for (size_t k = 0; k < 2; k++) {
+        const char *words[] = {SHARDED, "--steps", "1", "--set", "model.layers=12", "--set", modes[k], NULL};
+        layout_run(&together, words, NULL);
+        quantised[k] = atof(fake_fact(&together, "arena.quantised"));
+        exchange[k] = atof(fake_fact(&together, "arena.exchange"));
+    }
+    const char *words[] = {SHARDED, "--steps", "1", "--set", "model.layers=12", "--zero", "2", NULL};
+    layout_run(&together, words, NULL);
+    zero2 = atof(fake_fact(&together, "arena.quantised"));
+    double linear = atof(fake_fact(&together, "params.linear")), layer = linear / LAYERS, taken = 32 * 64;
+    assert_true(exchange[0] == exchange[1]);
+    assert_true(zero2 >= 2 * linear);                                   /* a code and a byte at least in its packed form */
+    double panels = (zero2 - linear) / LAYERS;                          /* of one layer */
+    if (!(fabs(quantised[0] - panels - taken) <= 0.02 * panels)) fail_msg("%.0f bytes by layers, %.0f are a layer's panels", quantised[0], panels);
+    if (!(fabs(quantised[1] - LAYERS * panels - taken) <= 0.02 * LAYERS * panels)) fail_msg("%.0f bytes once a step, %.0f are a layer's panels", quantised[1], panels);
+    assert_true(quantised[0] < 3 * layer);
+}
+
+int main(void) {
+    bt_err err = BT_ERR_INIT;
+    layout_run(&alone, NULL, NULL);
+    if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != RANKS) return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_come_in_every_walk),
+        cmocka_unit_test(once_a_step_has_the_same_bits),
+        cmocka_unit_test(statistics_are_those_of_one_rank),
+        cmocka_unit_test(memory_is_that_of_one_layer),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (failed) bt_comm_abort(1);
+    bt_comm_finalize();
+    return failed;
+}
