@@ -17,6 +17,7 @@ struct bt_db {
     sqlite3 *db;
     int64_t deadline_ns;                /* of the running query; 0: none */
     sqlite3_stmt *begin, *end;          /* of a snapshot */
+    sqlite3_stmt *version;              /* asked many times a second */
     bool snapping;                      /* our own BEGIN or COMMIT is at work: allowed */
 };
 
@@ -101,6 +102,7 @@ void bt_db_close(bt_db *d) {
     if (!d) return;
     sqlite3_finalize(d->begin);
     sqlite3_finalize(d->end);
+    sqlite3_finalize(d->version);
     sqlite3_close(d->db);
     free(d);
 }
@@ -128,7 +130,12 @@ void bt_db_snapshot_end(bt_db *d) {
 sqlite3 *bt_db_handle(bt_db *d) { return d->db; }
 const char *bt_db_path(const bt_db *d) { return d->path; }
 
-int64_t bt_db_version(bt_db *d) { return bt_sql_int(d->db, "PRAGMA data_version", -1); }
+int64_t bt_db_version(bt_db *d) {
+    int rc = d->version ? SQLITE_OK : sqlite3_prepare_v3(d->db, "PRAGMA data_version", -1, SQLITE_PREPARE_PERSISTENT, &d->version, NULL);
+    int64_t version = rc == SQLITE_OK && sqlite3_step(d->version) == SQLITE_ROW ? sqlite3_column_int64(d->version, 0) : -1;
+    sqlite3_reset(d->version);
+    return version;
+}
 
 /* ---- queries ---- */
 

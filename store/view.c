@@ -139,8 +139,10 @@ void bt_view_close(bt_view *v) {
     free(m->tail);
     free(m->row);
     free(m->work);
-    free(m->series_mem);
-    free(m->series_int);
+    free(m->judged);
+    free(m->named);
+    free(m->tail_sql);
+    free(m->rank_sql);
     free(m->heat.sum);
     free(m->heat.count);
     free(m->heat_base.sum);
@@ -178,6 +180,7 @@ static bt_code load_parts(bt_view *v, const bt_view_ask *ask, bt_err *err) {
 bt_code bt_view_load(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
     m->now_us = ask->now_us ? ask->now_us : bt_wall_us();
+    m->loads++;
     BT_TRY(bt_db_snapshot(m->db, err));
     bt_code code = load_parts(v, ask, err);
     bt_db_snapshot_end(m->db);

@@ -93,12 +93,12 @@ static bool on_fact(void *ctx, const bt_row *r) {
 }
 
 /* they change with an attempt, not with a step; facts arrive a little after the attempt's row */
-static bt_code load_settings(bt_view *v, bt_err *err) {
+static bt_code load_settings(bt_view *v, double steps, bt_err *err) {
     bt_view_impl *m = v->impl;
     bt_view_head *h = &v->head;
     const char *run = h->run;
     settings s = {NAN, NAN, NAN, NAN, m};
-    bool kept = strcmp(m->settings_run, run) == 0 && m->settings_attempts == h->n_attempts && m->params[0];
+    bool kept = strcmp(m->settings_run, run) == 0 && m->settings_attempts == h->n_attempts && m->settings_whole;
     if (!kept) {
         m->params[0] = m->preset[0] = m->isa[0] = 0;
         BT_TRY(bt_vq_rows(m, "SELECT key, value FROM configs WHERE run = ?1 AND key IN ('train.steps', 'train.tokens', 'train.batch_tokens', "
@@ -107,6 +107,7 @@ static bt_code load_settings(bt_view *v, bt_err *err) {
         m->steps_total = (int64_t)(s.fact_steps > 0 ? s.fact_steps : s.steps > 0 ? s.steps : s.tokens > 0 && s.batch_tokens > 0 ? ceil(s.tokens / s.batch_tokens) : 0);
         snprintf(m->settings_run, sizeof m->settings_run, "%s", run);
         m->settings_attempts = h->n_attempts;
+        m->settings_whole = steps > 0;
     }
     h->steps_total = m->steps_total;
     snprintf(h->params, sizeof h->params, "%s", m->params);
@@ -129,11 +130,21 @@ static bool on_tail(void *ctx, const double *col, int n) {
     return true;
 }
 
-static bt_code read_tail(bt_view *v, const char *sql, int64_t from, int64_t to, bt_err *err) {
+static bt_code read_tail(bt_view *v, int64_t from, int64_t to, bt_err *err) {
     tail_reading t = {v->impl, err, BT_OK};
     double args[] = {(double)from, (double)to};
-    bt_code code = bt_vq_each(v->impl, sql, v->head.run, args, 2, on_tail, &t, err);
+    bt_code code = bt_vq_each(v->impl, v->impl->tail_sql, v->head.run, args, 2, on_tail, &t, err);
     return code == BT_OK ? t.code : code;
+}
+
+static bt_code tail_query(bt_view_impl *m, bt_err *err) {
+    bt_text sql;
+    if (m->tail_sql) return BT_OK;
+    bt_text_init(&sql);
+    bt_text_put(&sql, "SELECT step, time_s");
+    for (int i = 0; i < BT_MS_COUNT; i++) bt_text_printf(&sql, ", \"%s\"", bt_step_metrics[i].key);
+    bt_text_put(&sql, " FROM steps WHERE run = ?1 AND step BETWEEN ?2 AND ?3 ORDER BY step");
+    return bt_view_sql(&m->tail_sql, &sql, err);
 }
 
 /* rows that were read before stay, only newer ones are read. Steps may be recorded every N-th only: without rows of before the
@@ -142,29 +153,25 @@ static bt_code load_tail(bt_view *v, tail *t, bt_err *err) {
     bt_view_impl *m = v->impl;
     int64_t at = m->at_step;
     bool follows = strcmp(m->tail_run, m->run) == 0 && m->tail_attempts == m->n_attempts && m->n_tail > 0 && at >= m->tail_to && at - m->tail_to < TAIL;
-    bt_text sql;
-    bt_text_init(&sql);
-    bt_text_put(&sql, "SELECT step, time_s");
-    for (int i = 0; i < BT_MS_COUNT; i++) bt_text_printf(&sql, ", \"%s\"", bt_step_metrics[i].key);
-    bt_text_put(&sql, " FROM steps WHERE run = ?1 AND step BETWEEN ?2 AND ?3 ORDER BY step");
-    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory") : BT_OK;
-    if (code == BT_OK && follows && at > m->tail_to) code = read_tail(v, bt_text_str(&sql), m->tail_to + 1, at, err);
+    BT_TRY(tail_query(m, err));
+    bt_code code = follows && at > m->tail_to ? read_tail(v, m->tail_to + 1, at, err) : BT_OK;
     for (int64_t width = TAIL; code == BT_OK && !follows; width *= 16) {
         int64_t from = at - width + 1 > 0 ? at - width + 1 : 0;
-        m->n_tail = 0;
-        code = read_tail(v, bt_text_str(&sql), from, at, err);
+        m->n_tail = m->tail_first = 0;
+        code = read_tail(v, from, at, err);
         if (m->n_tail >= TAIL / 8 || from == 0 || width > 100000000) break;
     }
-    bt_text_release(&sql);
-    if (code != BT_OK) m->n_tail = 0;
-    if (m->n_tail > TAIL) {
-        memmove(m->tail, m->tail + (m->n_tail - TAIL), TAIL * sizeof *m->tail);
-        m->n_tail = TAIL;
+    if (code != BT_OK) m->n_tail = m->tail_first = 0;
+    if (m->n_tail - m->tail_first > TAIL) m->tail_first = m->n_tail - TAIL;
+    if (m->tail_first >= 3 * TAIL) {                            /* seldom: the rest moves to the front */
+        m->n_tail -= m->tail_first;
+        memmove(m->tail, m->tail + m->tail_first, m->n_tail * sizeof *m->tail);
+        m->tail_first = 0;
     }
     snprintf(m->tail_run, sizeof m->tail_run, "%s", m->run);
     m->tail_attempts = m->n_attempts;
     m->tail_to = at;
-    *t = (tail){m->tail, m->n_tail};
+    *t = (tail){m->tail + m->tail_first, m->n_tail - m->tail_first};
     return code;
 }
 
@@ -266,27 +273,43 @@ static bool on_attempt(void *ctx, const double *col, int n) {
     return true;
 }
 
-static bt_code load_totals(bt_view *v, gaps *g, bt_err *err) {
-    bt_view_head *h = &v->head;
-    double x[3];
-    *g = (gaps){.before_end = NAN, .last = -1};
-    BT_TRY(bt_vq_each(v->impl, "SELECT attempt, started_s, ended_s FROM attempts WHERE run = ?1 ORDER BY attempt", h->run, NULL, 0, on_attempt, g, err));
-    BT_TRY(bt_vq_row(v->impl, "SELECT sum(took_ms) / 1e3 FROM checkpoints WHERE run = ?1", h->run, NULL, 0, x, 1, err));
-    h->ckpt_s = isnan(x[0]) ? 0 : x[0];
-    BT_TRY(bt_vq_row(v->impl, "SELECT sum(level = 'warning'), sum(level = 'error'), sum(level <> 'info' AND seq > coalesce((SELECT max(seq) FROM events WHERE run = ?1 AND"
-                     " kind = 'acknowledged'), 0)) FROM events WHERE run = ?1", h->run, NULL, 0, x, 3, err));
-    h->warnings = isnan(x[0]) ? 0 : (int)x[0];
-    h->errors = isnan(x[1]) ? 0 : (int)x[1];
-    h->alerts = isnan(x[2]) ? 0 : (int)x[2];
-    h->attempt = g->last;
-    h->down_s = g->down_s;
-    return BT_OK;
-}
-
 /* "paused" and "going on after a pause of ..." are events of the trainer; the row of the run says only that it is running */
 static bool on_pause(void *ctx, const bt_row *r) {
     *(bool *)ctx = r->cells[0] && strcmp(r->cells[0], "paused") == 0;
     return false;
+}
+
+/* a checkpoint is recorded with an event after it: without a new event there is nothing to count anew */
+static bt_code load_totals(bt_view *v, gaps *g, bt_err *err) {
+    bt_view_head *h = &v->head;
+    bt_view_impl *m = v->impl;
+    double x[3];
+    *g = (gaps){.before_end = NAN, .last = -1};
+    BT_TRY(bt_vq_each(m, "SELECT attempt, started_s, ended_s FROM attempts WHERE run = ?1 ORDER BY attempt", h->run, NULL, 0, on_attempt, g, err));
+    BT_TRY(bt_vq_row(m, "SELECT seq FROM events WHERE run = ?1 ORDER BY seq DESC LIMIT 1", h->run, NULL, 0, x, 1, err));
+    m->event_newest = bt_whole(x[0], -1);
+    if (m->event_newest < 0 || m->event_newest != m->events_at || strcmp(m->events_run, h->run) != 0) {
+        m->events_at = -1;
+        BT_TRY(bt_vq_row(m, "SELECT sum(took_ms) / 1e3 FROM checkpoints WHERE run = ?1", h->run, NULL, 0, x, 1, err));
+        m->ckpt_s = isnan(x[0]) ? 0 : x[0];
+        BT_TRY(bt_vq_row(m, "SELECT sum(level = 'warning'), sum(level = 'error'), sum(level <> 'info' AND seq > coalesce((SELECT max(seq) FROM events WHERE run = ?1 AND"
+                         " kind = 'acknowledged'), 0)) FROM events WHERE run = ?1", h->run, NULL, 0, x, 3, err));
+        m->warnings = (int)bt_whole(x[0], 0);
+        m->errors = (int)bt_whole(x[1], 0);
+        m->alerts = (int)bt_whole(x[2], 0);
+        m->paused = false;
+        BT_TRY(bt_vq_rows(m, "SELECT title FROM (SELECT seq, kind, title FROM events WHERE run = ?1 ORDER BY seq DESC LIMIT 40) WHERE kind = 'control' AND "
+                          "(title = 'paused' OR title LIKE '% after a pause of %') ORDER BY seq DESC LIMIT 1", h->run, NULL, 0, on_pause, &m->paused, err));
+        snprintf(m->events_run, sizeof m->events_run, "%s", h->run);
+        m->events_at = m->event_newest;
+    }
+    h->ckpt_s = m->ckpt_s;
+    h->warnings = m->warnings;
+    h->errors = m->errors;
+    h->alerts = m->alerts;
+    h->attempt = g->last;
+    h->down_s = g->down_s;
+    return BT_OK;
 }
 
 bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
@@ -304,7 +327,7 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     if (!x.found) return bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
     gaps g;
     BT_TRY(load_totals(v, &g, err));
-    BT_TRY(load_settings(v, err));
+    BT_TRY(load_settings(v, x.steps, err));
     m->created_s = x.created_s;
     m->last_s = x.last_s;
     m->ended_s = x.ended_s;
@@ -321,12 +344,7 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     h->live = h->state < BT_STATE_DONE;
     if (m->at_step >= 0) BT_TRY(from_tail(v, err));
     h->state = bt_view_state(x.state, h->host, x.pid, h->age_s, h->step_p95_ms / 1e3, g.last_ended);
-    if (h->state == BT_STATE_RUNNING || h->state == BT_STATE_STALLED) {
-        bool paused = false;
-        BT_TRY(bt_vq_rows(m, "SELECT title FROM (SELECT seq, kind, title FROM events WHERE run = ?1 ORDER BY seq DESC LIMIT 40) WHERE kind = 'control' AND "
-                           "(title = 'paused' OR title LIKE '% after a pause of %') ORDER BY seq DESC LIMIT 1", run, NULL, 0, on_pause, &paused, err));
-        if (paused) h->state = BT_STATE_PAUSED;
-    }
+    if (m->paused && (h->state == BT_STATE_RUNNING || h->state == BT_STATE_STALLED)) h->state = BT_STATE_PAUSED;
     double end_s = h->state == BT_STATE_STALE ? (isnan(x.last_s) ? x.created_s : x.last_s) : h->live ? now_s : !isnan(x.ended_s) ? x.ended_s : isnan(x.last_s) ? x.created_s : x.last_s;
     h->elapsed_s = fmax(0, end_s - x.created_s);
     if (h->productive_s + h->redone_s + h->down_s > h->elapsed_s)       /* a step is timed on its slowest rank, so steps of ranks that drift overlap */

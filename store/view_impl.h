@@ -26,10 +26,27 @@ typedef struct bt_stream {
     bt_bucket *bucket;
     bt_stat *stat;                  /* (n, n_metrics) */
     double active_s, bytes;
-    bool exact;
+    bool exact, ghost;              /* ghost: of a baseline */
+    char *sql;
+    /* what screens see of it: (metric, value, column). Buckets below `settled` stand there already; filled: those with a value */
+    bt_x_axis x;
+    size_t settled, columns, filled[BT_VIEW_SERIES_MAX];
+    bool skip[BT_VIEW_SERIES_MAX];
+    double *shown;
+    int64_t *shown_int;
+    uint64_t used;                  /* the load that asked for it last */
 } bt_stream;
 
-typedef struct bt_rank_row { int64_t step; int rank; double v[BT_MR_COUNT]; } bt_rank_row;
+/* busy .. saved are filled in when its step is judged */
+typedef struct bt_rank_row { int64_t step; int rank; double v[BT_MR_COUNT], busy, late, saved; } bt_rank_row;
+
+typedef struct bt_judged {          /* a step of the rank window */
+    int64_t step;
+    size_t rows;
+    int blamed;                     /* rank; -1: nobody */
+    bt_phase fault;
+    double amount, slowest, skew, wait_sum, step_sum;
+} bt_judged;
 
 typedef struct bt_tail_row { int64_t step; double time_s, v[BT_MS_COUNT]; } bt_tail_row;
 
@@ -58,20 +75,38 @@ typedef struct bt_view_impl {
     /* of the run's settings */
     char settings_run[BT_NAME_MAX], params[32], preset[32], isa[32];
     int settings_attempts;
+    bool settings_whole;            /* there was a step already: facts come before */
     int64_t steps_total;
     /* caches */
     bt_stream *stream;
     size_t n_streams;
-    bt_tail_row *tail;              /* newest steps up to tail_to, for percentiles, EMA and time left */
-    size_t n_tail, cap_tail;
+    uint64_t loads;
+    char *tail_sql, *rank_sql;
+    bt_tail_row *tail;              /* newest steps up to tail_to, for percentiles, EMA and time left: from tail_first on */
+    size_t n_tail, tail_first, cap_tail;
     int64_t tail_to;
     char tail_run[BT_NAME_MAX];
     int tail_attempts;
-    bt_rank_row *row;               /* rank window, ordered by step, rank */
-    size_t n_rows, cap_rows;
-    int64_t row_from, row_to;       /* steps covered: row_from .. row_to */
+    bt_rank_row *row;               /* rank window, ordered by step, rank: from row_first on */
+    size_t n_rows, row_first, cap_rows;
+    bt_judged *judged;              /* its steps, from judged_first on */
+    size_t n_judged, judged_first, cap_judged;
+    int64_t row_to;                 /* newest step read */
     char row_run[BT_NAME_MAX];
-    int row_attempts;
+    int row_attempts, row_window;
+    bt_view_rank *named;            /* the ranks of the newest attempt, without numbers */
+    size_t n_named, cap_named;
+    char named_run[BT_NAME_MAX];
+    int named_attempts;
+    int64_t event_newest;           /* seq of the run's newest event; what follows was read when it was events_at */
+    char events_run[BT_NAME_MAX];
+    int64_t events_at;
+    int warnings, errors, alerts;
+    bool paused;
+    double ckpt_s;
+    char list_run[BT_NAME_MAX];     /* what v->events holds */
+    int64_t list_at, list_step;
+    int list_max;
     char layer_run[BT_NAME_MAX];    /* what v->layers holds */
     int layer_attempts;
     int64_t layer_newest;
@@ -81,9 +116,6 @@ typedef struct bt_view_impl {
     double *work;                   /* scratch of the statistics */
     size_t cap_work;
     /* arrays behind the public pointers */
-    double *series_mem;
-    int64_t *series_int;
-    size_t cap_series_mem, cap_series_int;
     bt_heat_cache heat, heat_base;
     double *heat_cell, *heat_time, *heat_work;
     int64_t *heat_step;
@@ -98,6 +130,8 @@ bt_code bt_vq_each(bt_view_impl *m, const char *sql, const char *run, const doub
 bt_code bt_vq_rows(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args, bt_row_fn fn, void *ctx, bt_err *err) BT_MUST_CHECK;
 bt_code bt_vq_row(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args, double *out, int n_out, bt_err *err) BT_MUST_CHECK;
 void bt_vq_release(bt_view_impl *m);
+/* the text of a query that is asked often, to be freed; releases sql */
+bt_code bt_view_sql(char **keep, bt_text *sql, bt_err *err) BT_MUST_CHECK;
 
 /* in query.c */
 struct sqlite3;

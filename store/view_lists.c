@@ -243,18 +243,28 @@ static bool on_event(void *ctx, const bt_row *row) {
     return true;
 }
 
+/* events are only ever added: without a newer one the list stays */
 bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
     event_reading r = {v, err, BT_OK};
+    int max = ask->max_events > 0 ? ask->max_events : 200;
+    int64_t until_step = m->at_step < m->newest_step ? m->at_step : -1;
     double x;
+    if (m->event_newest >= 0 && m->list_at == m->event_newest && m->list_step == until_step && m->list_max == max && strcmp(m->list_run, m->run) == 0) return BT_OK;
+    m->list_run[0] = 0;
     v->events.n = 0;
     BT_TRY(bt_vq_row(m, "SELECT count(*) FROM events WHERE run = ?1", m->run, NULL, 0, &x, 1, err));
     v->events.total = isnan(x) ? 0 : (int64_t)x;
-    double until = m->at_step < m->newest_step ? bt_view_time_of(v, m->run, m->at_step) : INFINITY;
-    double args[] = {ask->max_events > 0 ? ask->max_events : 200, isfinite(until) ? until + 1e-3 : 1e15};
+    double until = until_step >= 0 ? bt_view_time_of(v, m->run, until_step) : INFINITY;
+    double args[] = {max, isfinite(until) ? until + 1e-3 : 1e15};
     BT_TRY(bt_vq_rows(m, "SELECT * FROM (SELECT seq, attempt, time_s, step, rank, kind, level, title FROM events WHERE run = ?1 AND time_s <= ?3 "
                       "ORDER BY seq DESC LIMIT ?2) ORDER BY seq", m->run, args, 2, on_event, &r, err));
-    return r.code;
+    if (r.code != BT_OK) return r.code;
+    snprintf(m->list_run, sizeof m->list_run, "%s", m->run);
+    m->list_at = m->event_newest;
+    m->list_step = until_step;
+    m->list_max = max;
+    return BT_OK;
 }
 
 /* ---- runs ------------------------------------------------------------------------------------------------------------------------- */

@@ -6,11 +6,14 @@
 #include "store/blocks.h"
 #include "store/view_impl.h"
 
-enum { STREAMS_MAX = 12, VALUES = 6 };      /* x, first, last, min, max, mean of a bucket */
+enum { STREAMS_MAX = 2 * BT_VIEW_SERIES_MAX, VALUES = 6 };      /* x, first, last, min, max, mean of a bucket */
 
 void bt_view_stream_release(bt_stream *s) {
     free(s->bucket);
     free(s->stat);
+    free(s->sql);
+    free(s->shown);
+    free(s->shown_int);
     *s = (bt_stream){0};
 }
 
@@ -46,8 +49,15 @@ static void bucket_merge(bt_bucket *into, const bt_bucket *b) {
     into->rows = rows;
 }
 
+/* buckets have moved: everything is to be shown anew */
+static void unsettle(bt_stream *s) {
+    s->settled = 0;
+    memset(s->filled, 0, sizeof s->filled);
+}
+
 /* halves the resolution: bucket k goes to k / 2 */
 static void coarsen(bt_stream *s) {
+    unsettle(s);
     size_t out = 0, per = (size_t)s->n_metrics;
     for (size_t i = 0; i < s->n; i++) {
         int64_t key = s->bucket[i].key / 2;
@@ -70,6 +80,7 @@ static void drop_before(bt_stream *s, int64_t from) {
     size_t k = 0, per = (size_t)s->n_metrics;
     while (k < s->n && s->bucket[k].step < from) k++;
     if (k == 0) return;
+    unsettle(s);
     memmove(s->bucket, s->bucket + k, (s->n - k) * sizeof *s->bucket);
     memmove(s->stat, s->stat + k * per, (s->n - k) * per * sizeof *s->stat);
     s->n -= k;
@@ -117,7 +128,10 @@ static bool on_row(void *ctx, const double *col, int n) {
     return true;
 }
 
-static void stream_sql(const bt_stream *s, bt_text *sql) {
+static bt_code stream_query(bt_stream *s, bt_err *err) {
+    bt_text text, *sql = &text;
+    if (s->sql) return BT_OK;
+    bt_text_init(sql);
     if (s->rank < 0) {
         bt_text_put(sql, "SELECT step, tokens, time_s, step_ms, bytes_wire");
         for (int k = 0; k < s->n_metrics; k++) bt_text_printf(sql, ", \"%s\"", bt_step_metrics[s->metric[k]].key);
@@ -128,6 +142,7 @@ static void stream_sql(const bt_stream *s, bt_text *sql) {
         bt_text_put(sql, " FROM rank_steps k LEFT JOIN steps s ON s.run = ?1 AND s.step = k.step"
                          " WHERE k.run = ?1 AND k.step BETWEEN ?2 AND ?3 AND k.rank = ?4 ORDER BY k.step");
     }
+    return bt_view_sql(&s->sql, sql, err);
 }
 
 /* many steps at once, from the summaries the writer made: as exact as their rows */
@@ -172,9 +187,7 @@ static bt_code stream_blocks(bt_view *v, bt_stream *s, int64_t to, bt_err *err) 
 static bt_code stream_read(bt_view *v, bt_stream *s, int64_t to, bt_err *err) {
     if (to < s->next) return BT_OK;
     if (to - s->next >= LONG_STRETCH && s->size >= 16) return stream_blocks(v, s, to, err);
-    bt_text sql;
-    bt_text_init(&sql);
-    stream_sql(s, &sql);
+    BT_TRY(stream_query(s, err));
     reading r = {.s = s, .err = err};
     int64_t stretch = to - s->next + 1, part = s->size, limit = BT_VIEW_EXACT_STEPS / (s->rank < 0 ? 1 : 8);
     if (stretch > limit) {
@@ -182,15 +195,14 @@ static bt_code stream_read(bt_view *v, bt_stream *s, int64_t to, bt_err *err) {
         part = part < 1 ? 1 : part;
         s->exact = s->exact && part >= s->size;
     }
-    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory") : BT_OK;
+    bt_code code = BT_OK;
     for (int64_t a = s->next; a <= to && code == BT_OK;) {
         int64_t end = part == s->size ? to : (a / s->size + 1) * s->size - 1, last = part == s->size ? to : a + part - 1;
         double args[] = {(double)a, (double)(last < to ? last : to), (double)s->rank};
-        code = bt_vq_each(v->impl, bt_text_str(&sql), s->run, args, s->rank < 0 ? 2 : 3, on_row, &r, err);
+        code = bt_vq_each(v->impl, s->sql, s->run, args, s->rank < 0 ? 2 : 3, on_row, &r, err);
         if (code == BT_OK) code = r.code;
         a = end + 1;
     }
-    bt_text_release(&sql);
     if (code == BT_OK) s->next = to + 1;
     return code;
 }
@@ -202,7 +214,7 @@ static int64_t bucket_size(int64_t steps, int columns) {
 }
 
 static bool same_stream(const bt_stream *s, const bt_stream *want) {
-    return s->rank == want->rank && s->n_metrics == want->n_metrics && strcmp(s->run, want->run) == 0 &&
+    return s->rank == want->rank && s->ghost == want->ghost && s->n_metrics == want->n_metrics && strcmp(s->run, want->run) == 0 &&
            memcmp(s->metric, want->metric, sizeof s->metric[0] * (size_t)s->n_metrics) == 0;
 }
 
@@ -214,28 +226,31 @@ static bt_code stream_for(bt_view *v, const bt_stream *want, int64_t from, int64
         if (!m->stream) return bt_fail(err, BT_NOMEM, "cannot allocate the series of the view");
     }
     bt_stream *s = NULL;
-    for (size_t i = 0; i < m->n_streams; i++)
+    for (size_t i = 0; i < m->n_streams && !s; i++)
         if (same_stream(&m->stream[i], want)) s = &m->stream[i];
-    if (!s) {
-        if (m->n_streams == STREAMS_MAX) {                      /* the oldest makes room */
-            bt_view_stream_release(&m->stream[0]);
-            memmove(m->stream, m->stream + 1, (STREAMS_MAX - 1) * sizeof *m->stream);
-            m->n_streams--;
-            m->stream[m->n_streams] = (bt_stream){0};
-        }
+    if (!s && m->n_streams == STREAMS_MAX) {                    /* what was not asked for longest makes room; what this load asks for fits */
+        s = &m->stream[0];
+        for (size_t i = 1; i < m->n_streams; i++)
+            if (m->stream[i].used < s->used) s = &m->stream[i];
+        bt_view_stream_release(s);
+    } else if (!s) {
         s = &m->stream[m->n_streams++];
-        *s = (bt_stream){0};
     }
+    s->used = m->loads;
     int64_t size = bucket_size(to - from + 1, columns);
     bool usable = s->n > 0 && s->n_attempts == want->n_attempts && s->from <= from && s->next <= to + 1 && s->size <= size && s->next > from;
     if (!usable) {
-        bt_bucket *bucket = s->bucket;
-        bt_stat *stat = s->stat;
-        size_t cap = s->cap;
+        const bt_stream old = *s;
         *s = *want;
-        s->bucket = bucket;
-        s->stat = stat;
-        s->cap = cap;
+        s->bucket = old.bucket;
+        s->stat = old.stat;
+        s->cap = old.cap;
+        if (same_stream(&old, want)) s->sql = old.sql;
+        else free(old.sql);
+        s->shown = old.shown;
+        s->shown_int = old.shown_int;
+        s->columns = old.n_metrics == want->n_metrics ? old.columns : 0;
+        s->used = old.used;
         s->from = s->next = from;
         s->size = size;
         s->exact = true;
@@ -259,33 +274,50 @@ static double x_of(const bt_bucket *b, bt_x_axis x) {
     }
 }
 
-/* a metric that most rows lack (validation loss) is a sparse line; one that a few lack has holes, which show as NaN */
-static bool sparse(const bt_stream *s, size_t k) {
-    size_t with = 0, per = (size_t)s->n_metrics;
-    for (size_t i = 0; i < s->n; i++) with += s->stat[i * per + k].n > 0;
-    return with * 2 < s->n;
+/* places for `columns` buckets of every metric */
+static bt_code room_to_show(bt_stream *s, size_t columns, bt_err *err) {
+    if (s->columns == columns) return BT_OK;
+    size_t n = (size_t)s->n_metrics * columns;
+    unsettle(s);
+    s->columns = 0;
+    double *values = realloc(s->shown, n * VALUES * sizeof *values);
+    if (values) s->shown = values;
+    int64_t *ints = values ? realloc(s->shown_int, n * 2 * sizeof *ints) : NULL;
+    if (!ints) return bt_fail(err, BT_NOMEM, "cannot hold %zu values of the view", n);
+    s->shown_int = ints;
+    s->columns = columns;
+    return BT_OK;
 }
 
-static void emit(const bt_view *v, const bt_stream *s, size_t k, double *mem, int64_t *ints, size_t cap, bt_view_series *out) {
-    double *x = mem, *first = mem + cap, *last = mem + 2 * cap, *min = mem + 3 * cap, *max = mem + 4 * cap, *mean = mem + 5 * cap;
-    size_t n = 0, per = (size_t)s->n_metrics;
-    bool skip = sparse(s, k);
-    for (size_t i = 0; i < s->n; i++) {
+/* the newest bucket may still grow, the others are as they will stay: they are written once. A metric that most buckets lack
+ * (validation loss) is a sparse line; one that a few lack has holes, which show as NaN */
+static void emit(bt_stream *s, bt_x_axis axis, size_t k, bt_view_series *out) {
+    size_t per = (size_t)s->n_metrics, cap = s->columns, from = s->settled, with = s->filled[k];
+    double *x = s->shown + k * VALUES * cap, *first = x + cap, *last = x + 2 * cap, *min = x + 3 * cap, *max = x + 4 * cap, *mean = x + 5 * cap;
+    int64_t *step = s->shown_int + k * 2 * cap, *count = step + cap;
+    for (size_t i = from; i < s->n; i++) with += s->stat[i * per + k].n > 0;
+    bool skip = with * 2 < s->n;
+    if (skip != s->skip[k]) from = 0;
+    size_t n = from == 0 ? 0 : skip ? s->filled[k] : from;
+    n = n < cap ? n : cap;
+    s->skip[k] = skip;
+    for (size_t i = from; i < s->n; i++) {
         const bt_stat *t = &s->stat[i * per + k];
         if ((t->n == 0 && skip) || n == cap) continue;
         bool none = t->n == 0;
-        x[n] = x_of(&s->bucket[i], v->x);
+        x[n] = x_of(&s->bucket[i], axis);
         first[n] = none ? NAN : t->first;
         last[n] = none ? NAN : t->last;
         min[n] = none ? NAN : t->min;
         max[n] = none ? NAN : t->max;
         mean[n] = none ? NAN : t->sum / (double)t->n;
-        ints[n] = s->bucket[i].step;
-        ints[cap + n] = t->n;
+        step[n] = s->bucket[i].step;
+        count[n] = t->n;
         n++;
     }
+    s->filled[k] = with - (s->n > 0 && s->stat[(s->n - 1) * per + k].n > 0 ? 1 : 0);
     *out = (bt_view_series){.what = {s->rank, s->metric[k]}, .n = n, .x = x, .first = first, .last = last, .min = min, .max = max, .mean = mean,
-                            .step = ints, .count = ints + cap, .exact = s->exact};
+                            .step = step, .count = count, .exact = s->exact};
     const bt_metric *metric = s->rank < 0 ? &bt_step_metrics[s->metric[k]] : &bt_rank_metrics[s->metric[k]];
     out->key = metric->key;
     out->unit = metric->unit;
@@ -300,13 +332,12 @@ static bt_code run_attempts(bt_view *v, const char *run, int *n, int64_t *newest
 }
 
 /* one stream for each rank asked for (-1: whole steps) */
-static bt_code load_run(bt_view *v, const bt_view_ask *ask, const char *run, int n_attempts, int64_t from, int64_t to, bool ghost,
-                        size_t *used, size_t cap, bt_err *err) {
+static bt_code load_run(bt_view *v, const bt_view_ask *ask, const char *run, int n_attempts, int64_t from, int64_t to, bool ghost, bt_err *err) {
     int columns = ask->columns > 0 ? ask->columns : 256;
     bool done[BT_VIEW_SERIES_MAX] = {false};
     for (int i = 0; i < ask->n_series; i++) {
         if (done[i]) continue;
-        bt_stream want = {.rank = ask->series[i].rank, .n_attempts = n_attempts};
+        bt_stream want = {.rank = ask->series[i].rank, .n_attempts = n_attempts, .ghost = ghost};
         int index[BT_VIEW_SERIES_MAX];
         strncpy(want.run, run, sizeof want.run - 1);
         for (int k = i; k < ask->n_series; k++) {
@@ -317,12 +348,15 @@ static bt_code load_run(bt_view *v, const bt_view_ask *ask, const char *run, int
         }
         bt_stream *s = NULL;
         BT_TRY(stream_for(v, &want, from, to, columns, &s, err));
+        BT_TRY(room_to_show(s, (size_t)columns + 2, err));
+        if (s->x != v->x) unsettle(s);
+        s->x = v->x;
         for (int k = 0; k < want.n_metrics; k++) {
             bt_view_series *out = &v->series[(ghost ? ask->n_series : 0) + index[k]];
-            emit(v, s, (size_t)k, v->impl->series_mem + *used * VALUES * cap, v->impl->series_int + *used * 2 * cap, cap, out);
+            emit(s, v->x, (size_t)k, out);
             out->ghost = ghost;
-            ++*used;
         }
+        s->settled = s->n > 0 ? s->n - 1 : 0;
     }
     return BT_OK;
 }
@@ -334,17 +368,14 @@ bt_code bt_view_load_series(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     v->x = ask->x;
     BT_TRY(bt_view_range(v, ask, &from, &to, err));
     if (to < from || ask->n_series == 0) return BT_OK;
-    size_t cap = (size_t)(ask->columns > 0 ? ask->columns : 256) + 2, count = (size_t)ask->n_series * (ask->baseline ? 2 : 1), used = 0;
-    BT_TRY(BT_GROW(m->series_mem, m->cap_series_mem, count * VALUES * cap, err));
-    BT_TRY(BT_GROW(m->series_int, m->cap_series_int, count * 2 * cap, err));
-    BT_TRY(load_run(v, ask, ask->run, m->n_attempts, from, to, false, &used, cap, err));
+    BT_TRY(load_run(v, ask, ask->run, m->n_attempts, from, to, false, err));
     v->n_series = ask->n_series;
     if (ask->baseline) {
         int attempts;
         int64_t newest;
         BT_TRY(run_attempts(v, ask->baseline, &attempts, &newest, err));
         if (newest >= 0) {
-            BT_TRY(load_run(v, ask, ask->baseline, attempts, 0, newest, true, &used, cap, err));
+            BT_TRY(load_run(v, ask, ask->baseline, attempts, 0, newest, true, err));
             v->n_series = 2 * ask->n_series;
         }
     }

@@ -113,3 +113,9 @@ void bt_vq_release(bt_view_impl *m) {
     }
     m->n_statements = 0;
 }
+
+bt_code bt_view_sql(char **keep, bt_text *sql, bt_err *err) {
+    *keep = sql->failed ? NULL : strdup(bt_text_str(sql));
+    bt_text_release(sql);
+    return *keep ? BT_OK : bt_fail(err, BT_NOMEM, "cannot build a query: out of memory");
+}

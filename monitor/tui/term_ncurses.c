@@ -188,6 +188,7 @@ bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) {
     noecho();
     nonl();
     keypad(stdscr, TRUE);
+    typeahead(-1);                  /* a frame is short: no look at the keyboard while it is drawn */
     set_escdelay(25);
     curs_set(0);
     if (want.depth != BT_DEPTH_MONO && has_colors()) {

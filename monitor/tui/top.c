@@ -16,12 +16,14 @@ static double cpu_s(void) {             /* a busy machine must not make us slowe
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Watching costs 1 % of a core at most: a hundredth of the time that passes may be spent on loading, drawing and showing. What is
- * not spent is saved for a costly moment, and one costly moment is not paid for longer than it alone would take. */
+/* Watching costs 1 % of a core at most: a hundredth of the time that passes may be spent, on whatever it is. What is not spent is
+ * saved for a costly moment, and one costly moment is not paid for longer than it alone would take. */
 static const double share = 0.009, most_saved_s = 0.010;
 
-static void spend(bt_top *t, double s) {
+static void spend(bt_top *t) {
     int64_t now = bt_now_ns();
+    double used = cpu_s(), s = used - t->used_s;
+    t->used_s = used;
     t->saved_s += share * (double)(now - t->saved_ns) / 1e9;
     t->saved_ns = now;
     t->saved_s = (t->saved_s > most_saved_s ? most_saved_s : t->saved_s) - s;
@@ -58,40 +60,44 @@ static void take_keys(bt_top *t, int timeout_ms) {
     }
 }
 
+/* until there is something to do again; a moment more, so that a wait is not followed by another one of nothing */
+static int wait_ms(const bt_top *t, int64_t looked, int64_t show) {
+    int64_t look = t->frozen ? INT64_MAX : looked + load_interval_ns(t), next = look < show ? look : show, left = next - bt_now_ns();
+    return left <= 0 ? 0 : (int)(left / 1000000) + 1;
+}
+
 bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
     bt_top *t = calloc(1, sizeof *t);
     if (!t) return bt_fail(err, BT_NOMEM, "cannot allocate the screens");
     bt_code code = bt_top_open(t, cfg, term, err);
-    int64_t loaded = 0, shown = 0;
+    int64_t looked = 0, shown = 0;                              /* when that began */
     const int64_t pace = cfg->frame_ns > 0 ? cfg->frame_ns : SECOND / 10;
     bool unshown = false;
     t->reload = true;
+    t->used_s = cpu_s();
     while (code == BT_OK && !t->quit) {
         int64_t now = bt_now_ns();
-        const double began = cpu_s();
-        if (t->reload || (!t->frozen && now - loaded >= load_interval_ns(t))) {
+        bool tick = now - shown >= SECOND;                      /* ages and the clock; frozen means still */
+        if (tick) t->dirty = true;
+        if (t->reload || (!t->frozen && now >= looked + load_interval_ns(t))) {
             int64_t version = bt_db_version(cfg->db);
-            if (t->reload || version != t->seen_version) {
+            if (t->reload || version != t->seen_version || (tick && t->has_run && t->view->head.live)) {
                 t->seen_version = version;
                 try_load(t);
             }
-            loaded = bt_now_ns();
-        }
-        if (now - shown >= SECOND) {                            /* ages and the clock; frozen means still */
-            t->dirty = true;
-            t->reload = t->reload || (!t->frozen && t->has_run && t->view->head.live && now - loaded >= load_interval_ns(t));
+            looked = now;
         }
         if (t->dirty) {
             code = bt_top_draw(t, err);
             unshown = true;
         }
-        if (code == BT_OK && unshown && now - shown >= pace) {
+        if (code == BT_OK && unshown && now >= shown + pace) {
             code = bt_term_present(term, &t->canvas, err);
-            shown = bt_now_ns();
+            shown = now;
             unshown = false;
         }
-        spend(t, cpu_s() - began);
-        if (code == BT_OK) take_keys(t, unshown ? 20 : 100);
+        spend(t);
+        if (code == BT_OK) take_keys(t, wait_ms(t, looked, unshown ? shown + pace : shown + SECOND));
     }
     if (t->view) bt_top_close(t);
     free(t);

@@ -109,7 +109,7 @@ typedef struct bt_top {
     char form[BT_FORM_FIELDS][128];
     /* loop */
     int64_t seen_version;
-    double saved_s;                 /* processor time that may be spent; below 0: owed */
+    double used_s, saved_s;         /* processor time: this thread's until now; what may be spent, below 0: owed */
     int64_t saved_ns;               /* when that was so */
     bool quit, dirty, reload;
     bt_err load_error;

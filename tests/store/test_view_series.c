@@ -121,6 +121,32 @@ static void the_past_is_what_it_was(void **state) {
     bt_db_close(db);
 }
 
+static void same_numbers(const bt_view *v, const bt_view *fresh) {
+    bt_text a, b;
+    bt_json j;
+    bt_text_init(&a);
+    bt_text_init(&b);
+    bt_json_begin(&j, &a);
+    bt_view_json(v, BT_VIEW_ALL & ~(unsigned)BT_VIEW_RUNS, &j, NULL);
+    bt_json_begin(&j, &b);
+    bt_view_json(fresh, BT_VIEW_ALL & ~(unsigned)BT_VIEW_RUNS, &j, NULL);
+    assert_false(a.failed || b.failed);
+    const char *x = bt_text_str(&a), *y = bt_text_str(&b);
+    while (*x && *y) {                                          /* sums in another order differ in their last digits */
+        if ((*x >= '0' && *x <= '9') && (*y >= '0' && *y <= '9')) {
+            char *xe, *ye;
+            double p = strtod(x, &xe), q = strtod(y, &ye);
+            if (fabs(p - q) > 1e-9 * (1 + fabs(p))) fail_msg("%.60s\n instead of\n %.60s", x - 40, y - 40);
+            x = xe, y = ye;
+        } else if (*x++ != *y++) {
+            fail_msg("%.100s\n instead of\n %.100s", x - 60, y - 60);
+        }
+    }
+    assert_true(*x == *y);
+    bt_text_release(&a);
+    bt_text_release(&b);
+}
+
 /* a view that follows a growing run, across a restart, shows what a fresh one shows */
 static void following_equals_looking_afresh(void **state) {
     const bt_tmp *t = *state;
@@ -136,7 +162,10 @@ static void following_equals_looking_afresh(void **state) {
     bt_view *v = open_view(t->db, &db);
     bt_view_ask a = ask_all("s");
     a.columns = 32;
-    for (int part = 0; part < 12; part++) {
+    a.window = 24;                                              /* it slides */
+    for (int part = 0; part < 24; part++) {
+        a.x = (bt_x_axis)(part / 2 % BT_X_COUNT);
+        a.baseline = part % 5 >= 3 ? "s" : NULL;                /* a run may be held against itself */
         if (part == 8) {
             OK(bt_writer_end(w, "failed", "test", 1, err));
             start.resume = true;
@@ -152,20 +181,7 @@ static void following_equals_looking_afresh(void **state) {
         bt_view *fresh = open_view(t->db, &db2);
         OK(bt_view_load(fresh, &a, err));
         assert_int_equal(v->head.step, to - 1);
-        for (int k = 0; k < v->n_series; k++) {
-            const bt_view_series *x = &v->series[k], *y = &fresh->series[k];
-            assert_int_equal(x->n, y->n);
-            for (size_t i = 0; i < x->n; i++) {
-                assert_int_equal(x->step[i], y->step[i]);
-                assert_int_equal(x->count[i], y->count[i]);
-                NEAR(x->mean[i], y->mean[i]);
-                NEAR(x->min[i], y->min[i]);
-                NEAR(x->last[i], y->last[i]);
-            }
-        }
-        assert_int_equal(v->ranks.steps, fresh->ranks.steps);
-        for (size_t k = 0; k < v->ranks.n; k++) NEAR(v->ranks.rank[k].lost_s, fresh->ranks.rank[k].lost_s);
-        assert_int_equal(v->layers.n, fresh->layers.n);
+        same_numbers(v, fresh);
         bt_view_close(fresh);
         bt_db_close(db2);
     }
