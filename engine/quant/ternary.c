@@ -8,10 +8,17 @@ enum { BLOCK = 128, BLOCK_BYTES = 32 };
 
 size_t bt_tern2_row_bytes(size_t K) { return (K + BLOCK - 1) / BLOCK * BLOCK_BYTES; }
 
+/* Eight codes in a word, one a byte: -1, 0, 1 <-> 0, 1, 2. The top bits keep bytes from borrowing of each other. */
+enum { WORDS = BLOCK_BYTES / 8 };
+static const uint64_t ONES = 0x0101010101010101u, TOPS = 0x8080808080808080u, TWO_BITS = 0x0303030303030303u;
+static uint64_t up(uint64_t codes) { return ((codes ^ TOPS) + ONES) ^ TOPS; }
+static uint64_t down(uint64_t stored) { return ((stored | TOPS) - ONES) ^ TOPS; }
+
 static void pack_block(uint8_t *out, const int8_t *codes, size_t have) {
-    uint8_t c[BLOCK];
-    for (size_t k = 0; k < BLOCK; k++) c[k] = (uint8_t)(k < have ? codes[k] + 1 : 1);
-    for (size_t j = 0; j < BLOCK_BYTES; j++) out[j] = (uint8_t)(c[j] | c[j + 32] << 2 | c[j + 64] << 4 | c[j + 96] << 6);
+    uint64_t c[4 * WORDS] = {0}, word[WORDS];
+    memcpy(c, codes, have);
+    for (size_t j = 0; j < WORDS; j++) word[j] = up(c[j]) | up(c[j + WORDS]) << 2 | up(c[j + 2 * WORDS]) << 4 | up(c[j + 3 * WORDS]) << 6;
+    memcpy(out, word, BLOCK_BYTES);
 }
 
 void bt_tern2_pack(uint8_t *packed, const int8_t *codes, size_t N, size_t K) {
@@ -25,14 +32,11 @@ void bt_tern2_pack(uint8_t *packed, const int8_t *codes, size_t N, size_t K) {
 
 /* false: a code 3 is among them, or among those beyond `have` */
 static bool unpack_block(int8_t *out, const uint8_t *in, size_t have) {
-    int8_t c[BLOCK], *to = have < BLOCK ? c : out;
-    uint8_t threes = 0;
-    for (size_t j = 0; j < BLOCK_BYTES; j++) threes |= (uint8_t)(in[j] & in[j] >> 1 & 0x55);
-    for (size_t j = 0; j < BLOCK_BYTES; j++) to[j] = (int8_t)((in[j] & 3) - 1);
-    for (size_t j = 0; j < BLOCK_BYTES; j++) to[j + 32] = (int8_t)((in[j] >> 2 & 3) - 1);
-    for (size_t j = 0; j < BLOCK_BYTES; j++) to[j + 64] = (int8_t)((in[j] >> 4 & 3) - 1);
-    for (size_t j = 0; j < BLOCK_BYTES; j++) to[j + 96] = (int8_t)((in[j] >> 6 & 3) - 1);
-    if (to == c) memcpy(out, c, have);
+    uint64_t word[WORDS], c[4 * WORDS], threes = 0;
+    memcpy(word, in, BLOCK_BYTES);
+    for (size_t j = 0; j < WORDS; j++) threes |= word[j] & word[j] >> 1 & (ONES | ONES << 2 | ONES << 4 | ONES << 6);
+    for (size_t i = 0; i < 4; i++) for (size_t j = 0; j < WORDS; j++) c[i * WORDS + j] = down(word[j] >> 2 * i & TWO_BITS);
+    memcpy(out, c, have);
     return threes == 0;
 }
 

@@ -96,8 +96,9 @@ enum { TRIES = 12 };
 
 typedef struct remedy { char words[48]; size_t bytes; } remedy;
 
-static size_t bytes_with(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, int recompute, int zero, bool small) {
+static size_t bytes_with(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, int recompute, int zero, bool small, bool by_layers) {
     *spare = *cfg;
+    if (by_layers) spare->gather = BT_GATHER_LAYER;
     spare->recompute = recompute;
     if (zero > 0 && cfg->dp_replicate * cfg->dp_shard > 1) {
         spare->zero = zero;
@@ -115,18 +116,19 @@ static size_t remedies(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, remed
     size_t n = 0, now = bt_plan_bytes(cfg, rank);
     bool many = cfg->dp_replicate * cfg->dp_shard > 1, dense = cfg->linear == BT_LIN_DENSE;
     int top = many ? dense ? 2 : 3 : 0;
-    const struct { bool possible; const char *words; int recompute, zero; bool small; } rows[] = {
-        {cfg->micro_batch > 1 && !cfg->reproducible, "--micro-batch 1", (int)cfg->recompute, (int)cfg->zero, true},
-        {cfg->zero < 1 && many, "--zero 1", (int)cfg->recompute, 1, false},
-        {cfg->zero < 2 && many, "--zero 2", (int)cfg->recompute, 2, false},
-        {cfg->zero < 3 && many && !dense, "--zero 3", (int)cfg->recompute, 3, false},
-        {cfg->recompute < 1, "--recompute selective", 1, (int)cfg->zero, false},
-        {cfg->recompute < 2, "--recompute full", 2, (int)cfg->zero, false},
-        {true, top == 3 ? "--zero 3 --recompute full --micro-batch 1" : top == 2 ? "--zero 2 --recompute full --micro-batch 1" : "--recompute full --micro-batch 1", 2, top, true},
+    const struct { bool possible; const char *words; int recompute, zero; bool small, by_layers; } rows[] = {
+        {cfg->micro_batch > 1 && !cfg->reproducible, "--micro-batch 1", (int)cfg->recompute, (int)cfg->zero, true, false},
+        {cfg->zero < 1 && many, "--zero 1", (int)cfg->recompute, 1, false, false},
+        {cfg->zero < 2 && many, "--zero 2", (int)cfg->recompute, 2, false, false},
+        {cfg->zero < 3 && many && !dense, "--zero 3", (int)cfg->recompute, 3, false, false},
+        {cfg->zero == 3 && many && cfg->gather == BT_GATHER_STEP, "--set parallel.gather=layer", (int)cfg->recompute, (int)cfg->zero, false, true},
+        {cfg->recompute < 1, "--recompute selective", 1, (int)cfg->zero, false, false},
+        {cfg->recompute < 2, "--recompute full", 2, (int)cfg->zero, false, false},
+        {true, top == 3 ? "--zero 3 --recompute full --micro-batch 1" : top == 2 ? "--zero 2 --recompute full --micro-batch 1" : "--recompute full --micro-batch 1", 2, top, true, false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (!rows[i].possible) continue;
-        size_t bytes = bytes_with(cfg, rank, spare, rows[i].recompute, rows[i].zero, rows[i].small);
+        size_t bytes = bytes_with(cfg, rank, spare, rows[i].recompute, rows[i].zero, rows[i].small, rows[i].by_layers);
         if (bytes >= now) continue;
         snprintf(out[n].words, sizeof out[n].words, "%s", rows[i].words);
         out[n++].bytes = bytes;

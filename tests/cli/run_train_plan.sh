@@ -27,6 +27,7 @@ near() {
 near params "4 (P - T) + 4 T / S" 1.03
 near grads "4 P / S" 5                                          # the embedding and four stripes besides
 near optimizer "8 P / S" 1.03
+near quantised "T / L" 1.3                                      # one tensor's codes besides
 says "the other 504 are replicas"
 ok train --preset base --ranks 3 --batch-tokens 6144 --set train.unit=1 --set train.reproducible=true --threads 1 --dry-run
 says "partial sums"

@@ -7,7 +7,7 @@
 #include "engine/parallel/feed.h"
 #include "tests/mpi/layouts.h"
 
-enum { PARTS = 5, RANKS = 3, LONGEST = 40000 };         /* some messages go at once, some ask first */
+enum { PARTS = 5, RANKS = 3, LONGEST = 200000 };         /* some messages go at once, some ask first */
 
 static size_t size_of(int shard, size_t part) { return shard == 1 && part == 2 ? 0 : part == 3 ? LONGEST : 7 + 31 * part + 100 * (size_t)shard; }
 static unsigned char byte_of(int round, int shard, size_t part, size_t i) { return (unsigned char)(31 * round + 17 * shard + 5 * (int)part + (int)(i % 251)); }

@@ -2,6 +2,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +50,32 @@ static void test_round_trip(void **state) {
     }
 }
 
+/* any stretch of a row; a 3 anywhere in it is told by its place */
+static void test_read_and_refuse(void **state) {
+    (void)state;
+    enum { K = 300 };
+    int8_t codes[K], back[K];
+    uint8_t packed[3 * 32];
+    char place[32];
+    for (size_t i = 0; i < K; i++) codes[i] = draw(i + 7);
+    bt_tern2_pack(packed, codes, 1, K);
+    for (size_t first = 0; first < K; first += 19) {
+        for (size_t n = 1; first + n <= K; n += 23) {
+            bt_tern2_read(back, packed, first, n);
+            assert_memory_equal(back, codes + first, n);
+        }
+    }
+    for (size_t k = 0; k < K; k++) {
+        uint8_t *byte = &packed[k / 128 * 32 + k % 32], kept = *byte;
+        bt_err err = BT_ERR_INIT;
+        *byte |= (uint8_t)(3 << k % 128 / 32 * 2);
+        assert_int_equal(bt_tern2_unpack(back, packed, 1, K, &err), BT_FORMAT);
+        snprintf(place, sizeof place, "input %zu holds", k);
+        assert_non_null(strstr(err.msg, place));
+        *byte = kept;
+    }
+}
+
 static void test_gemv_of_packed(void **state) {
     (void)state;
     enum { N = 37, K = 700 };
@@ -64,6 +91,6 @@ static void test_gemv_of_packed(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layout), cmocka_unit_test(test_round_trip), cmocka_unit_test(test_gemv_of_packed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layout), cmocka_unit_test(test_round_trip), cmocka_unit_test(test_read_and_refuse), cmocka_unit_test(test_gemv_of_packed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

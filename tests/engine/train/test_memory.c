@@ -55,6 +55,9 @@ static void names_arena_and_remedy(void **state) {
     says("optimizer");
     says("use --zero 1 (");
     says(" or --zero 2 (");
+    SETTLE(2, "--preset", "small", "--threads", "1", "--micro-batch", "1", "--zero", "3", "--set", "parallel.gather=step");
+    assert_int_equal(check(1, SIZE_MAX, bt_plan_bytes(&cfg, 0) - 10 * MIB), BT_NOMEM);
+    says("use --set parallel.gather=layer (");
     SETTLE(1, "--preset", "small", "--threads", "1", "--micro-batch", "1");
     assert_int_equal(check(1, SIZE_MAX, bt_plan_bytes(&cfg, 0) - 10 * MIB), BT_NOMEM);
     says("use --recompute selective (");
