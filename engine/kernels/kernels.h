@@ -42,6 +42,8 @@ typedef struct bt_attn_shape {
     size_t ldq, ldk, ldv, ldo;                          /* elements between tokens in q/dq, k/dk, v/dv, o/do */
     float scale;                                        /* 1/sqrt(D) */
     size_t window;                                      /* 0: whole causal prefix */
+    size_t group, skip;                                 /* query heads to a kv head, 0: H / KV; of the first kv head's how many come before q */
+    size_t run;                                         /* bt_op_attn_bwd with several runs: query heads of each, 0: equal parts of a kv head's */
 } bt_attn_shape;
 
 typedef struct bt_row_stat { double sum; float a, b; } bt_row_stat;    /* of a part of a row: row_stats, row_lse */

@@ -22,6 +22,7 @@ static struct {
 } scratch;
 
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 bt_code bt_ops_plan(size_t M, size_t N, size_t K, size_t T, size_t D, size_t *bytes, bt_err *err) {
     scratch.M = most(M, scratch.M);
@@ -332,11 +333,13 @@ typedef struct attn_job {
     bt_prec prec;
 } attn_job;
 
+static size_t group_of(const attn_job *j) { return j->s->group ? j->s->group : j->H / j->KV; }
+
 static void do_attn_fwd(void *ctx, int thread, size_t a, size_t b) {        /* units: (sequence, head) */
     const attn_job *j = ctx;
     const bt_attn_shape *s = j->s;
     for (size_t u = a; u < b; u++) {
-        size_t row = u / j->H * s->T, h = u % j->H, kv = h / (j->H / j->KV);
+        size_t row = u / j->H * s->T, h = u % j->H, kv = (s->skip + h) / group_of(j);
         bt_k()->attn_fwd(j->o + row * s->ldo + h * s->D, j->lse_out + u * s->T, j->q + row * s->ldq + h * s->D, j->k + row * s->ldk + kv * s->D,
                          j->v + row * s->ldv + kv * s->D, s, 0, s->T, j->prec, thread_scratch(thread));
     }
@@ -351,7 +354,7 @@ void bt_op_attn_fwd(float *o, float *lse, const float *q, const float *k, const 
 static void do_attn_bwd(void *ctx, int thread, size_t a, size_t b) {        /* units: (sequence, kv head, run of its query heads in order) */
     const attn_job *j = ctx;
     const bt_attn_shape *s = j->s;
-    size_t group = j->H / j->KV / j->runs;
+    size_t group = group_of(j), each = s->run ? s->run : group / j->runs;
     for (size_t u = a; u < b; u++) {
         size_t seq = u / (j->KV * j->runs), row = seq * s->T, piece = u % (j->KV * j->runs), kv = piece / j->runs, out = piece % j->runs * j->rows + row;
         float *dk = j->dk + out * s->ldk + kv * s->D, *dv = j->dv + out * s->ldv + kv * s->D;
@@ -359,7 +362,8 @@ static void do_attn_bwd(void *ctx, int thread, size_t a, size_t b) {        /* u
             memset(dk + t * s->ldk, 0, s->D * sizeof *dk);
             memset(dv + t * s->ldv, 0, s->D * sizeof *dv);
         }
-        for (size_t h = piece * group; h < (piece + 1) * group; h++) {
+        size_t first = most(kv * group, s->skip) - s->skip, end = least((kv + 1) * group - s->skip, j->H), run = (first / each + piece % j->runs) * each;
+        for (size_t h = most(first, run); h < least(end, run + each); h++) {
             size_t oq = row * s->ldq + h * s->D, oo = row * s->ldo + h * s->D;
             bt_k()->attn_bwd(j->dq + oq, dk, dv, j->dout + oo, j->o_in + oo, j->lse + (seq * j->H + h) * s->T, j->q + oq,
                              j->k + row * s->ldk + kv * s->D, j->v + row * s->ldv + kv * s->D, s, j->prec, thread_scratch(thread));

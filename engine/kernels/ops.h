@@ -75,8 +75,8 @@ void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const 
                 size_t M, size_t N, size_t K, bt_prec prec, int flags);
 /* B sequences of T tokens, H query heads over KV kv heads. q (B*T, ldq), k, v likewise, head h at column h*D; o (B*T, ldo), lse (B, H, T) */
 void bt_op_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v, const bt_attn_shape *s, size_t B, size_t H, size_t KV, bt_prec prec);
-/* writes dq, dk, dv (same layout as q, k, v); with several runs, dk and dv of each equal run of a kv head's queries by themselves, as
- * arrays of B T rows on end */
+/* writes dq, dk, dv (same layout as q, k, v); with several runs, dk and dv of each run of a kv head's queries by themselves, as
+ * arrays of B T rows on end; zeros where a head has fewer */
 void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q, const float *k, const float *v,
                     const bt_attn_shape *s, size_t B, size_t H, size_t KV, size_t runs, bt_prec prec);
 /* Head and loss in row chunks, never the whole (M, V) logits: logits = x E^T (x (M, C), E (V, C)); loss summed in fixed order in double;

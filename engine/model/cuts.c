@@ -11,8 +11,8 @@
  *              all
  *
  * The cut of a product over q, k, v is its heads', over gate and up its columns', of the head its tokens', of a norm's gain a run
- * of the micro-batch's rows. Where several cuts share a kv head, dk and dv are added first, and the first of these cuts has all of k
- * and v. Without cuts (none, or a rank that holds one) everything here is what it would be anyway. */
+ * of the micro-batch's rows. Where several cuts share a kv head, dk and dv are added first, and the first of these cuts has all of the
+ * head's k and v. Without cuts (none, or a rank that holds one) everything here is what it would be anyway. */
 #include <assert.h>
 #include <string.h>
 
@@ -26,15 +26,39 @@ enum { CUT_ROWS = 64, DX_BYTES = 7 << 16 };
 
 typedef struct dx_job { bt_model *m; const bt_dx_term *terms; size_t n, at, r0, rows; } dx_job;     /* rows r0.., the at-th of dy */
 
+static size_t query_heads_of_cut(const bt_model_setup *s) { return (size_t)s->cfg.H / bt_part_cuts(s->part, s->cuts); }
+static size_t group_of(const bt_model_cfg *c) { return (size_t)(c->group ? c->group : c->H / c->KV); }
+
+bool bt_net_kv_uneven(const bt_model_setup *s) {
+    size_t each = query_heads_of_cut(s), group = group_of(&s->cfg);
+    return s->cuts > 1 && each % group && group % each;
+}
+
+/* the kv head whose queries begin in this cut or a later one: cuts that begin inside a kv head leave it to the one before */
+static size_t first_kv(const bt_model_setup *s, size_t cut) {
+    size_t group = group_of(&s->cfg);
+    return ((size_t)s->cfg.skip + cut * query_heads_of_cut(s) + group - 1) / group;
+}
+
+typedef struct part_run { size_t begin, end; } part_run;
+
+/* the layer's parts that a cut adds */
+static part_run parts_in(const bt_model *m, const bt_linear *l, size_t cut, size_t cuts) {
+    if (l->tensor->shard == BT_SHARD_KVROW && bt_net_kv_uneven(&m->setup)) return (part_run){first_kv(&m->setup, cut), first_kv(&m->setup, cut + 1)};
+    size_t each = cuts / l->parts;
+    return cut % each || !l->whole ? (part_run){0, 0} : (part_run){cut / each, cut / each + 1};
+}
+
 /* out := the terms' products over one cut */
 static void dx_cut(const dx_job *j, size_t cut, size_t cuts, float *out) {
     int flags = 0;
     for (size_t i = 0; i < j->n; i++) {
         const bt_linear *l = j->terms[i].l;
-        size_t each = cuts / l->parts;
-        if (cut % each || !l->whole) continue;
-        bt_linear_dx(l, cut / each, out, j->terms[i].dy + j->at * l->N, j->r0, j->rows, j->m->setup.prec, flags);
-        flags = BT_ACC;
+        part_run run = parts_in(j->m, l, cut, cuts);
+        for (size_t part = run.begin; part < run.end; part++) {
+            bt_linear_dx(l, part, out, j->terms[i].dy + j->at * l->N, j->r0, j->rows, j->m->setup.prec, flags);
+            flags = BT_ACC;
+        }
     }
 }
 
@@ -128,15 +152,26 @@ void bt_net_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, const 
     bool cut = m->split && m->split->all_cuts > 1;
     bt_op_rmsnorm_bwd(dx, cut ? NULL : g->dw, dy, x, g->w, rstd, 0, M * heads, D);
     if (!cut || !of->whole) return;
-    bt_op_heads_dgain(m->split->gains, dy, x, rstd, M, heads, of->parts, D);
-    add_up(m->split->gains, of->parts, D);
-    bt_op_add(g->dw, m->split->gains, D);
+    float *gains = m->split->gains;
+    size_t n = of->parts;
+    bt_op_heads_dgain(gains, dy, x, rstd, M, heads, n, D);
+    if (kv && bt_net_kv_uneven(&m->setup)) {                /* a cut's heads one after another, then the cuts */
+        n = m->split->cuts;
+        for (size_t i = 0; i < n; i++) {
+            size_t first = first_kv(&m->setup, i), end = first_kv(&m->setup, i + 1);
+            memmove(gains + i * D, gains + first * D, D * sizeof *gains);
+            for (size_t h = first + 1; h < end; h++) bt_op_add(gains + i * D, gains + h * D, D);
+        }
+    }
+    add_up(gains, n, D);
+    bt_op_add(g->dw, gains, D);
 }
 
 /* ---- kv heads that cuts share ---------------------------------------------------------------------------------------- */
 
 size_t bt_net_kv_runs(const bt_model_setup *s) {
     size_t cuts = bt_part_cuts(s->part, s->cuts), kv = (size_t)s->cfg.KV;
+    if (bt_net_kv_uneven(s)) return cuts > 1 ? 2 : 1;
     return kv < cuts ? cuts / kv : 1;
 }
 
@@ -144,5 +179,7 @@ void bt_net_kv_sum(bt_model *m, float *d, size_t M) {
     const bt_linear *k = &m->layers[0].k;
     size_t n = M * k->N;
     add_up(d, bt_net_kv_runs(&m->setup), n);
-    if (m->setup.cuts > 1 && k->tensor->copies > 1) m->split->team->sum(m->split->team, d, n, k->tensor->copies);
+    if (m->setup.cuts <= 1) return;
+    bt_split_join(m, d, M, k->N, (size_t)m->setup.cfg.D);
+    if (k->tensor->copies > 1) m->split->team->sum(m->split->team, d, n, k->tensor->copies);
 }

@@ -24,6 +24,7 @@ typedef struct memory_plan {
     size_t x_final, final_rstd, row_loss, logits, rope_cos, rope_sin, pos, noise_rows;
     size_t ones, mine, all, a, b, index;            /* of a part */
     size_t spare, gains;                            /* of cuts */
+    size_t joined;                                  /* of kv heads that neighbours share */
     size_t logits_rows;
 } memory_plan;
 
@@ -45,7 +46,7 @@ size_t bt_part_rows(const bt_model_setup *s, size_t M) {
 }
 
 bool bt_model_cuts_fit(const bt_model_cfg *c, int n) {
-    return n >= 1 && n <= BT_CUTS_MAX && c->H % n == 0 && c->F % n == 0 && c->V >= n && (c->KV % n == 0 || n % c->KV == 0);
+    return n >= 1 && n <= BT_CUTS_MAX && bt_part_heads_fit(c, n) && c->F % n == 0 && c->V >= n;
 }
 
 int bt_model_cuts(const bt_model_cfg *c) {
@@ -62,7 +63,7 @@ bool bt_cuts_shared(int cuts, int parts) {
 /* outputs of a layer that are packed apart: those of each cut, or whole kv heads */
 static size_t parts_of(const bt_model_setup *s, const bt_tensor *t) {
     size_t cuts = bt_part_cuts(s->part, s->cuts), kv = (size_t)s->cfg.KV;
-    if (t->shard == BT_SHARD_KVROW) return kv < cuts ? kv : cuts;
+    if (t->shard == BT_SHARD_KVROW) return kv < cuts || bt_net_kv_uneven(s) ? kv : cuts;
     return t->shard == BT_SHARD_ROW ? cuts : 1;
 }
 
@@ -92,8 +93,8 @@ static void plan_ternary(memory_plan *p, const bt_model_setup *s, const bt_param
     if (s->panels != BT_PANELS_OWN) p->taken = bt_arena_reserve(&p->quant, longest, 1);
 }
 
-/* s->cfg is the part's */
-static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params *params) {
+/* s->cfg is the part's; joins: of the team */
+static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params *params, size_t joins) {
     const bt_model_cfg *c = &s->cfg;
     size_t M = (size_t)s->B * (size_t)c->T;
     bt_arena_plan(&p->params, "params");
@@ -119,8 +120,10 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     if (!split(s)) return;
     if (s->cuts > 1) {
         p->spare = bt_arena_reserve(&p->scratch, levels(bt_part_cuts(s->part, s->cuts)) * M * (size_t)c->C, sizeof(float));
-        p->gains = bt_arena_reserve(&p->scratch, (size_t)s->cuts * (size_t)(c->C > c->D ? c->C : c->D), sizeof(float));
+        size_t heads = (size_t)c->KV * (size_t)c->D, norms = (size_t)s->cuts * (size_t)(c->C > c->D ? c->C : c->D);
+        p->gains = bt_arena_reserve(&p->scratch, heads > norms ? heads : norms, sizeof(float));
     }
+    if (joins && s->train) p->joined = bt_arena_reserve(&p->scratch, joins * (s->cuts > 1 ? M : (size_t)c->C) * (size_t)c->D, sizeof(float));
     p->ones = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->mine = bt_arena_reserve(&p->scratch, M, sizeof(bt_row_stat));
     p->all = bt_arena_reserve(&p->scratch, M * (size_t)team_size(s), sizeof(bt_row_stat));
@@ -134,7 +137,7 @@ size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
     bt_model_setup local = *s;
     if (s->B < 1 || bt_params_init(&params, &s->cfg, s->part, NULL) != BT_OK || bt_part_cfg(&local.cfg, &s->cfg, s->part, NULL) != BT_OK) return 0;
     memory_plan p = {0};
-    plan_memory(&p, &local, &params);
+    plan_memory(&p, &local, &params, bt_part_joins(&s->cfg, (bt_part){s->part.count, s->part.count}));
     bt_params_release(&params);
     static const char *const quantised_why[] = {"ternary codes (1 byte, to count flips) and their packed forms", "packed ternary weights, and one tensor's codes on their way there",
                                                 "packed ternary weights of one layer, and one tensor's codes"};
@@ -162,7 +165,7 @@ static bt_linear linear_of(bt_model *m, const memory_plan *p, int layer, bt_para
     size_t i = (size_t)(t - m->params.tensors);
     bt_linear l = {.tensor = t, .N = t->rows, .K = t->cols, .w = m->w + t->offset, .tern = t->tern};
     l.parts = parts_of(&m->setup, t);
-    l.whole = m->setup.cuts <= 1 || t->counted;
+    l.whole = m->setup.cuts <= 1 || t->counted_from < t->count;
     l.first_row = t->row0;
     if (t->tern) {
         l.packed_bytes = packed_bytes(&m->setup, t);
@@ -223,6 +226,9 @@ static void wire_split(bt_model *m, const memory_plan *p) {
     x->spare = m->setup.cuts > 1 ? bt_arena_at(&m->scratch_arena, p->spare) : NULL;
     x->gains = m->setup.cuts > 1 ? bt_arena_at(&m->scratch_arena, p->gains) : NULL;
     x->first_cut = (size_t)m->setup.part.index * x->cuts;
+    x->joins = bt_part_joins(&m->whole, (bt_part){m->setup.part.count, m->setup.part.count});
+    x->joined = x->joins && m->setup.train ? bt_arena_at(&m->scratch_arena, p->joined) : NULL;
+    x->join_at = bt_part_joins(&m->whole, m->setup.part) - (m->setup.cfg.skip > 0);
     x->vocab0 = bt_part_vocab(&m->whole, m->setup.part);
     for (size_t k = 0; k <= x->cuts && x->all_cuts > 1; k++) x->vocab_at[k] = bt_part_vocab(&m->whole, (bt_part){(int)(x->first_cut + k), (int)x->all_cuts}) - x->vocab0;
     x->ones = bt_arena_at(&m->scratch_arena, p->ones);
@@ -321,7 +327,7 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
         code = bt_fail(err, BT_NOMEM, "cannot take memory for %d layers", s->cfg.L);
         goto done;
     }
-    plan_memory(&p, &m->setup, &m->params);
+    plan_memory(&p, &m->setup, &m->params, bt_part_joins(&s->cfg, (bt_part){s->part.count, s->part.count}));
     m->params_arena = p.params;
     m->grads_arena = p.grads;
     m->quant_arena = p.quant;

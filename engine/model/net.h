@@ -20,7 +20,7 @@ typedef struct bt_linear {                  /* y = x W^T, W (N, K), ternary or d
     bool tern;
     int8_t *codes;                          /* (N, K) of the last quantise: to count flips and to pack from; NULL: owners have them */
     size_t parts;                           /* runs of outputs that are packed apart, so that dx can be summed over some; 1: all */
-    bool whole;                             /* false: dx is another copy's to add */
+    bool whole;                             /* false: all of dx is another copy's to add */
     size_t packed_bytes;                    /* of one run */
     unsigned char *packed;                  /* (parts, packed_bytes); BT_PANELS_LAYER: the same place in every layer */
     uint8_t *packed2;                       /* 2-bit form for single tokens, models without training; NULL otherwise */
@@ -55,7 +55,9 @@ typedef struct bt_split {
     size_t first_cut;                       /* of those here */
     size_t vocab_at[BT_CUTS_MAX + 1];       /* where the cuts of this part's vocabulary begin; they may differ by one token */
     float *spare;                           /* (log2 cuts, M, C) sums on their way */
-    float *gains;                           /* (all_cuts, C or D) */
+    float *gains;                           /* (all_cuts, C or D), or (KV, D) */
+    size_t joins, join_at;                  /* kv heads that two parts share, of the whole model; the first one of this part among them */
+    float *joined;                          /* (joins, M D or D C) what each pair adds up */
     size_t vocab0;                          /* first token id of this part */
     float *ones;                            /* (M) */
     bt_row_stat *mine, *all;                /* (M); the team's, (size, M) */
@@ -135,11 +137,14 @@ void bt_net_norm_bwd(bt_model *m, const bt_gain *g, float *dx, const float *dy, 
 /* through the norm of heads, of which `kv` says whose */
 void bt_net_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, const float *dy, const float *x, size_t M);
 size_t bt_net_kv_runs(const bt_model_setup *s);                     /* arrays of dk and dv that are summed: several where cuts share a kv head */
+bool bt_net_kv_uneven(const bt_model_setup *s);                     /* cuts begin inside kv heads: k and v are packed head by head */
 void bt_net_kv_sum(bt_model *m, float *d, size_t M);                /* (runs, M, KV D), the first becomes the sum over all who share heads */
 void bt_net_embed(bt_model *m, const int32_t *inputs, size_t M);
 void bt_net_embed_bwd(bt_model *m, const int32_t *inputs, size_t M);
 double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t M);       /* a.xn -> loss, a.dxn */
 void bt_split_grad(const bt_model *m, const bt_tensor *t);          /* makes a gradient that several parts hold whole */
+/* sums over the kv heads that this part shares with neighbours; head h of x: `rows` rows of `width` from element h * width, ld apart */
+void bt_split_join(const bt_model *m, float *x, size_t rows, size_t ld, size_t width);
 void bt_split_totals(const bt_model *m, double (*totals)[2]);       /* (tensors, 2) sums over a part's block -> over tensors */
 void bt_split_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows);
 void bt_split_site_bwd(const bt_site *s, float *dx, const float *dy, const float *x, size_t r0, size_t rows);

@@ -49,20 +49,21 @@ typedef struct table {                          /* both shapes of every row: the
 /* where the block lies, and who else holds it */
 static void place(bt_tensor *t, const table *b) {
     size_t n = (size_t)b->part.count, i = (size_t)b->part.index, kv = (size_t)b->c->KV, shared = kv < n ? n / kv : 1;
+    size_t group = (size_t)(b->c->H / b->c->KV), head = (size_t)b->c->H * i / n;
     t->copies = 1;
-    t->counted = true;
     switch (t->shard) {
     case BT_SHARD_ROW:
     case BT_SHARD_VOCAB: t->row0 = t->whole_rows * i / n; break;
     case BT_SHARD_COL: t->col0 = t->whole_cols * i / n; break;
     case BT_SHARD_KVROW:                           /* fewer kv heads than parts: neighbours hold the same head */
-        t->row0 = kv * i / n * (size_t)b->c->D;
+        t->row0 = head / group * (size_t)b->c->D;
         t->copies = (int)shared;
-        t->counted = i % shared == 0;
+        if (shared > 1) t->counted_from = i % shared == 0 ? 0 : t->count;
+        else if (head % group) t->counted_from = (size_t)b->c->D * t->cols;
         break;
     case BT_SHARD_NONE:
         t->copies = (int)n;
-        t->counted = i == 0;
+        t->counted_from = i == 0 ? 0 : t->count;
         break;
     }
 }
@@ -85,7 +86,6 @@ static bool add(bt_params *p, const table *b, size_t row, int layer) {
     t->linear = r->tern;
     t->tern = r->tern && c->linear != BT_LIN_DENSE;
     t->shard = r->shard;
-    place(t, b);
     t->init_std = r->init == ONE ? 0.0f : (float)(r->init == RESID ? c->init_std / sqrt(2.0 * c->L) : c->init_std);
     p->index[layer + 1][r->id] = p->n++;
     size_t end = 0, whole;
@@ -93,15 +93,25 @@ static bool add(bt_params *p, const table *b, size_t row, int layer) {
         end > SIZE_MAX / sizeof(float) - ALIGN_ELEMS) {
         return false;
     }
+    place(t, b);
     p->count += t->count;
     p->total = (end + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
     return true;
 }
 
+bool bt_part_heads_fit(const bt_model_cfg *c, int n) { return c->H % n == 0 && (c->KV % n == 0 || n % c->KV == 0 || n < c->KV); }
+
+size_t bt_part_joins(const bt_model_cfg *c, bt_part part) {
+    size_t joins = 0, n = (size_t)part.count;
+    if (part.count <= 1 || part.count >= c->KV) return 0;
+    for (size_t i = 1; i <= (size_t)part.index && i < n; i++) joins += (size_t)c->H / n * i % (size_t)(c->H / c->KV) != 0;
+    return joins;
+}
+
 /* the largest k <= most that shares out all three */
 static int legal_parts(const bt_model_cfg *c, int most) {
     for (int k = most; k > 1; k--)
-        if (c->H % k == 0 && (c->KV % k == 0 || k % c->KV == 0) && c->F % k == 0 && k <= c->V) return k;
+        if (bt_part_heads_fit(c, k) && c->F % k == 0 && k <= c->V) return k;
     return 1;
 }
 
@@ -115,7 +125,7 @@ bt_code bt_part_cfg(bt_model_cfg *out, const bt_model_cfg *c, bt_part part, bt_e
     }
     const struct { const char *name; int value; bool fits; } rows[] = {
         {"model.heads", c->H, c->H % n == 0},
-        {"model.kv_heads", c->KV, c->KV % n == 0 || n % c->KV == 0},
+        {"model.kv_heads", c->KV, bt_part_heads_fit(c, n)},
         {"model.d_ff", c->F, c->F % n == 0},
         {"model.vocab", c->V, c->V >= n},
     };
@@ -127,7 +137,9 @@ bt_code bt_part_cfg(bt_model_cfg *out, const bt_model_cfg *c, bt_part part, bt_e
         return bt_fail(err, BT_ARG, "--tp %d cannot share out %s = %d (use --tp %d)", n, rows[i].name, rows[i].value, below);
     }
     out->H = c->H / n;
-    out->KV = c->KV >= n ? c->KV / n : 1;
+    out->group = c->H / c->KV;
+    out->skip = out->H * part.index % out->group;
+    out->KV = (out->skip + out->H + out->group - 1) / out->group;
     out->F = c->F / n;
     out->V = (int)(bt_part_vocab(c, (bt_part){part.index + 1, n}) - bt_part_vocab(c, part));
     return BT_OK;

@@ -30,7 +30,7 @@ typedef struct bt_tensor {
     size_t whole_rows, whole_cols;          /* of the tensor */
     size_t row0, col0;                      /* where in it the block begins */
     int copies;                             /* parts that hold this very block */
-    bool counted;                           /* sums over the parts take this copy */
+    size_t counted_from;                    /* sums over the parts take the elements from here on; others take those before: none, all, or a kv head's */
     size_t offset;                          /* elements, in the flat arrays */
     float init_std;                         /* 0: initialised to one */
     bool decay, tern;                       /* tern is false for linear = dense */
@@ -49,6 +49,10 @@ typedef struct bt_params {
 /* the shape of one part: its heads, kv heads, feed-forward width and vocabulary; BT_ARG names numbers that cannot be shared out */
 bt_code bt_part_cfg(bt_model_cfg *out, const bt_model_cfg *whole, bt_part part, bt_err *err) BT_MUST_CHECK;
 size_t bt_part_vocab(const bt_model_cfg *whole, bt_part part);          /* first token id of the part */
+/* n parts of equally many heads, and every kv head in one of them, in two neighbours, or shared by equally many that have no other */
+bool bt_part_heads_fit(const bt_model_cfg *whole, int n);
+/* kv heads that two neighbours share, of those between the parts 0 .. part.index: one at most between two */
+size_t bt_part_joins(const bt_model_cfg *whole, bt_part part);
 bt_code bt_params_init(bt_params *p, const bt_model_cfg *whole, bt_part part, bt_err *err) BT_MUST_CHECK;
 void bt_params_release(bt_params *p);
 const bt_tensor *bt_params_get(const bt_params *p, int layer, bt_param_id id);     /* NULL when absent */

@@ -3,6 +3,7 @@
  * The scale of a tensor is the mean of |w|. Its sum is taken over blocks cut at multiples of BT_SUM_BLOCK of the flat array,
  * added in order: pieces of the flat array begin at such multiples, so whoever holds which piece, the bits are the same.
  *
+ * In a part of a model, elements that another part counts add nothing.
  * In a model with cuts the sums are exact (of |w| to a unit that suits means up to 4), since other parts have other blocks.
  *
  *     sums     block 0 | 1 | 2 | ... of every ternary tensor in turn; for b1 the sums of w itself follow in a second row */
@@ -57,7 +58,7 @@ static void sum_range(void *ctx, int thread, size_t from, size_t to) {
     const sum_job *j = ctx;
     for (size_t k = from; k < to; k++) {
         size_t b = j->first + k, begin = b * BT_SUM_BLOCK, end = begin + BT_SUM_BLOCK;
-        if (begin < j->t->offset) begin = j->t->offset;
+        if (begin < j->t->offset + j->t->counted_from) begin = j->t->offset + j->t->counted_from;
         if (end > j->t->offset + j->t->count) end = j->t->offset + j->t->count;
         if (j->exact) {
             j->abs[b - first_block(j->t)] = exact_sum(j, begin, end, BT_EXACT_ABS);
@@ -74,7 +75,7 @@ void bt_model_quant_fill(bt_model *m, double *sums, size_t begin, size_t end) {
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
         if (!t->tern) continue;
-        size_t from = t->offset > begin ? t->offset : begin, to = t->offset + t->count < end ? t->offset + t->count : end;
+        size_t first = t->offset + t->counted_from, from = first > begin ? first : begin, to = t->offset + t->count < end ? t->offset + t->count : end;
         if (from < to) {
             sum_job j = {m->w, t, abs, plain, from / BT_SUM_BLOCK, m->setup.cuts > 1, bt_exact_units(MEAN_MOST, (double)t->whole_rows * (double)t->whole_cols)};
             bt_parallel_for((to - 1) / BT_SUM_BLOCK - j.first + 1, 8, sum_range, &j);

@@ -12,6 +12,7 @@
  * Without `sequence` every rank owns all rows: what was reduced is gathered at once. */
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 #include "engine/kernels/ops.h"
 #include "engine/model/net.h"
@@ -222,7 +223,23 @@ double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale, size_
 void bt_split_grad(const bt_model *m, const bt_tensor *t) {
     bool heads = t->id == BT_P_Q_NORM || t->id == BT_P_K_NORM || t->shard == BT_SHARD_KVROW;
     if (m->split->all_cuts > 1 && t->shard == BT_SHARD_KVROW) return;          /* made of the sum of dk or dv: whole already */
+    if (t->shard == BT_SHARD_KVROW) bt_split_join(m, m->g + t->offset, 1, 0, (size_t)m->setup.cfg.D * t->cols);
     if (t->copies > 1 && (heads || m->split->sequence)) m->split->team->sum(m->split->team, m->g + t->offset, t->count, t->copies);
+}
+
+void bt_split_join(const bt_model *m, float *x, size_t rows, size_t ld, size_t width) {
+    const bt_split *s = m->split;
+    const bt_model_cfg *c = &m->setup.cfg;
+    size_t head[2], n = 0, elems = rows * width;
+    if (s->joins == 0) return;
+    if (c->skip > 0) head[n++] = 0;
+    if ((c->skip + c->H) % c->group != 0) head[n++] = (size_t)c->KV - 1;
+    memset(s->joined, 0, s->joins * elems * sizeof *x);
+    for (size_t i = 0; i < n; i++)
+        for (size_t r = 0; r < rows; r++) memcpy(s->joined + (s->join_at + i) * elems + r * width, x + r * ld + head[i] * width, width * sizeof *x);
+    s->team->sum(s->team, s->joined, s->joins * elems, s->team->size);
+    for (size_t i = 0; i < n; i++)
+        for (size_t r = 0; r < rows; r++) memcpy(x + r * ld + head[i] * width, s->joined + (s->join_at + i) * elems + r * width, width * sizeof *x);
 }
 
 void bt_split_totals(const bt_model *m, double (*totals)[2]) {
@@ -232,7 +249,7 @@ void bt_split_totals(const bt_model *m, double (*totals)[2]) {
     t->share(t, totals, all, n * sizeof *totals);
     for (size_t i = 0; i < n; i++) {
         totals[i][0] = totals[i][1] = 0;
-        for (size_t k = 0; k < (size_t)t->size; k += (size_t)m->params.tensors[i].copies) {
+        for (size_t k = 0; k < (size_t)t->size; k++) {
             totals[i][0] += all[k * n + i][0];
             totals[i][1] += all[k * n + i][1];
         }

@@ -51,7 +51,7 @@ void bt_net_positions(bt_model *m, size_t B, size_t T, size_t first) {
 
 static bt_attn_shape attn_shape(const bt_model_cfg *c, size_t T) {
     size_t D = (size_t)c->D, HD = (size_t)c->H * D, KVD = (size_t)c->KV * D;
-    return (bt_attn_shape){.T = T, .D = D, .ldq = HD, .ldk = KVD, .ldv = KVD, .ldo = HD, .scale = 1.0f / sqrtf((float)D)};
+    return (bt_attn_shape){.T = T, .D = D, .ldq = HD, .ldk = KVD, .ldv = KVD, .ldo = HD, .scale = 1.0f / sqrtf((float)D), .group = (size_t)c->group, .skip = (size_t)c->skip};
 }
 
 float *bt_net_q(const bt_layer *l) { return l->a.qr ? l->a.qr : l->a.q; }
@@ -260,6 +260,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     bt_acts *a = &l->a;
     bt_attn_shape shape = attn_shape(c, p->T);
     size_t H = (size_t)c->H, KV = (size_t)c->KV;
+    shape.run = H / bt_part_cuts(m->setup.part, m->setup.cuts);
     const float *dx = bt_net_all(m, a->dx, p->M);
     fetch(m, a->o, a->o_kept, p->M * shape.ldo);
     fetch(m, a->q, a->q_kept, p->M * shape.ldq);

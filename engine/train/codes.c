@@ -19,19 +19,17 @@ struct bt_codes {
 
 bt_range bt_codes_slice(const bt_codes_cfg *c, const bt_tensor *t, size_t i) {
     bt_range r = bt_shards_piece(c->shards, i, c->shard);
-    if (r.begin < t->offset) r.begin = t->offset;
+    if (r.begin < t->offset + t->counted_from) r.begin = t->offset + t->counted_from;
     if (r.end > t->offset + t->count) r.end = t->offset + t->count;
     if (r.begin >= r.end) return (bt_range){0, 0};
     size_t n = r.end - r.begin, part = (size_t)c->part, parts = (size_t)c->parts;
     return (bt_range){r.begin + n * part / parts, r.begin + n * (part + 1) / parts};
 }
 
-static bool wanted(const bt_tensor *t) { return t->tern && t->counted; }
-
 size_t bt_codes_bytes(const bt_params *p, const bt_codes_cfg *c) {
     size_t bytes = 0;
     for (size_t k = 0; k < p->n; k++) {
-        for (size_t i = 0; wanted(&p->tensors[k]) && i < c->shards->n_stripes; i++) {
+        for (size_t i = 0; p->tensors[k].tern && i < c->shards->n_stripes; i++) {
             bt_range r = bt_codes_slice(c, &p->tensors[k], i);
             bytes += (r.end - r.begin + 1) / 2;
         }
@@ -100,7 +98,7 @@ void bt_codes_sample(bt_codes *c, bt_code_counts *counts) {
     for (size_t k = 0; k < p->n; k++) {
         const bt_tensor *t = &p->tensors[k];
         bt_quant_stat q = bt_model_quant_stat(c->model, k);
-        for (size_t i = 0; wanted(t) && i < c->cfg.shards->n_stripes; i++) {
+        for (size_t i = 0; t->tern && i < c->cfg.shards->n_stripes; i++) {
             bt_range r = bt_codes_slice(&c->cfg, t, i);
             look j = {.c = c, .tensor = k, .first = r.begin - t->offset, .w = bt_model_weights(c->model) + r.begin, .history = history,
                       .n = r.end - r.begin, .mean = (float)q.mean, .inv_scale = 1 / (float)q.scale, .threshold = binary ? 0.0f : 0.5f};

@@ -86,8 +86,8 @@ static double counted_squares(const bt_trainer *t, size_t begin, size_t end) {
     double sum = 0;
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *x = &p->tensors[i];
-        size_t from = most(x->offset, begin), to = least(x->offset + x->count, end);
-        if (x->counted && from < to) sum += bt_op_sum_squares(bt_model_grads(t->model) + from, to - from);
+        size_t from = most(x->offset + x->counted_from, begin), to = least(x->offset + x->count, end);
+        if (from < to) sum += bt_op_sum_squares(bt_model_grads(t->model) + from, to - from);
     }
     return sum;
 }
@@ -97,8 +97,8 @@ static void count_once(bt_trainer *t, bt_range piece) {
     const bt_params *p = bt_model_params(t->model);
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *x = &p->tensors[i];
-        size_t from = most(x->offset, piece.begin), to = least(x->offset + x->count, piece.end);
-        if (x->counted || from >= to) continue;
+        size_t from = most(x->offset, piece.begin), to = least(x->offset + x->counted_from, piece.end);
+        if (from >= to) continue;
         for (size_t b = from / BT_SUM_BLOCK; b * BT_SUM_BLOCK < to; b++) {
             t->norm_blocks[b] = counted_squares(t, b * BT_SUM_BLOCK, least((b + 1) * BT_SUM_BLOCK, piece.end));
         }
@@ -133,8 +133,8 @@ static void exact_pass(const bt_trainer *t, exact_job *j, uint32_t *most_bits, d
     for (size_t i = 0; i < t->n_pieces; i++) {
         for (size_t k = 0; k < p->n; k++) {
             const bt_tensor *x = &p->tensors[k];
-            size_t from = most(x->offset, t->pieces[i].begin), to = least(x->offset + x->count, t->pieces[i].end);
-            if (!x->counted || from >= to) continue;
+            size_t from = most(x->offset + x->counted_from, t->pieces[i].begin), to = least(x->offset + x->count, t->pieces[i].end);
+            if (from >= to) continue;
             j->x = bt_model_grads(t->model) + from;
             j->n = to - from;
             memset(j->sum, 0, sizeof j->sum);
@@ -229,9 +229,8 @@ bt_code bt_layout_quantise(bt_trainer *t, bt_err *err) {
 static double own_squares(const bt_trainer *t, const bt_tensor *x) {
     const float *grads = bt_model_grads(t->model);
     double sum = 0;
-    for (size_t i = 0; x->counted && i < t->n_pieces; i++) {
-        size_t from = t->pieces[i].begin > x->offset ? t->pieces[i].begin : x->offset;
-        size_t to = t->pieces[i].end < x->offset + x->count ? t->pieces[i].end : x->offset + x->count;
+    for (size_t i = 0; i < t->n_pieces; i++) {
+        size_t from = most(x->offset + x->counted_from, t->pieces[i].begin), to = least(x->offset + x->count, t->pieces[i].end);
         if (from < to) sum += bt_op_sum_squares(grads + from, to - from);
     }
     return sum;

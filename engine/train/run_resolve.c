@@ -160,9 +160,13 @@ static bt_code check_shards(const bt_run_cfg *c, bt_err *err) {
     bt_params p;
     if (c->dp_shard == 1) return BT_OK;
     bt_run_cfg_model(c, &m);
-    BT_TRY(bt_params_init(&p, &m, (bt_part){(int)c->tp - 1, (int)c->tp}, err));
-    int64_t blocks = (int64_t)((p.total + BT_SUM_BLOCK - 1) / BT_SUM_BLOCK);
-    bt_params_release(&p);
+    int64_t blocks = INT64_MAX;
+    for (int i = 0; i < (int)c->tp; i++) {              /* of the smallest part: vocabularies and kv heads may differ */
+        BT_TRY(bt_params_init(&p, &m, (bt_part){i, (int)c->tp}, err));
+        int64_t here = (int64_t)((p.total + BT_SUM_BLOCK - 1) / BT_SUM_BLOCK);
+        if (here < blocks) blocks = here;
+        bt_params_release(&p);
+    }
     if (c->dp_shard <= blocks) return BT_OK;
     return bt_fail(err, BT_ARG, "--dp-shard %" PRId64 ": more shards than blocks of %d parameters, of which %s has %" PRId64 " (use --dp-shard %" PRId64 ")", c->dp_shard, BT_SUM_BLOCK,
                    c->tp > 1 ? "a tensor-parallel rank" : "the model", blocks, divisor_below(c->dp_replicate * c->dp_shard, blocks));

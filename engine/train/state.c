@@ -27,12 +27,13 @@ static void append_run(slice_list *l, const bt_tensor *x, const char *state, flo
                                     .count = to - from, .data = data, .width = rows ? (uint32_t)x->cols : 0, .stride = rows ? (uint32_t)x->whole_cols : 0};
 }
 
-/* appends the part of every tensor inside [begin, end) of the flat array whose element `base` is flat[0] */
-static void append(bt_trainer *t, slice_list *l, const char *state, float *flat, size_t base, size_t begin, size_t end) {
+/* Appends the part of every tensor inside [begin, end) of the flat array whose element `base` is flat[0]. `once`: of what several ranks of a
+ * team hold, one writes. */
+static void append(bt_trainer *t, slice_list *l, const char *state, float *flat, size_t base, size_t begin, size_t end, bool once) {
     const bt_params *p = bt_model_params(t->model);
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *x = &p->tensors[i];
-        size_t first = most(x->offset, begin), last = least(x->offset + x->count, end);
+        size_t first = most(x->offset + (once ? x->counted_from : 0), begin), last = least(x->offset + x->count, end);
         if (first >= last) continue;
         float *data = flat + (first - base);
         size_t from = first - x->offset, to = last - x->offset;
@@ -56,9 +57,9 @@ static bt_code room_for(const bt_trainer *t, slice_list *l, bt_err *err) {
 }
 
 /* the moments of piece i inside [begin, end) */
-static void append_states(bt_trainer *t, slice_list *l, size_t i, size_t begin, size_t end) {
+static void append_states(bt_trainer *t, slice_list *l, size_t i, size_t begin, size_t end, bool once) {
     for (size_t k = 0; k < bt_optim_states(t->optims[i]); k++) {
-        append(t, l, bt_optim_state_name(t->optims[i], k), bt_optim_state(t->optims[i], k), t->pieces[i].begin, begin, end);
+        append(t, l, bt_optim_state_name(t->optims[i], k), bt_optim_state(t->optims[i], k), t->pieces[i].begin, begin, end, once);
     }
 }
 
@@ -69,14 +70,9 @@ static bt_code slices_to_save(bt_trainer *t, slice_list *out, bt_err *err) {
     for (size_t i = 0; i < t->n_pieces; i++) {
         size_t n = t->pieces[i].end - t->pieces[i].begin, begin = t->pieces[i].begin + n * (size_t)r / (size_t)replicas;
         size_t end = t->pieces[i].begin + n * (size_t)(r + 1) / (size_t)replicas;
-        append(t, out, "weight", bt_model_weights(t->model), 0, begin, end);
-        append_states(t, out, i, begin, end);
+        append(t, out, "weight", bt_model_weights(t->model), 0, begin, end, true);
+        append_states(t, out, i, begin, end, true);
     }
-    size_t n = 0;                               /* of copies in a team one is written */
-    for (size_t i = 0; i < out->n; i++) {
-        if (bt_params_named(bt_model_params(t->model), out->at[i].tensor)->counted) out->at[n++] = out->at[i];
-    }
-    out->n = n;
     return BT_OK;
 }
 
@@ -87,14 +83,14 @@ static bt_code slices_to_load(bt_trainer *t, bool states, slice_list *out, bt_er
     float *weights = bt_model_weights(t->model);
     for (size_t k = 0; k < p->n; k++) {
         const bt_tensor *x = &p->tensors[k];
-        if (bt_weights_holds(t->weights, x)) append(t, out, "weight", weights, 0, x->offset, x->offset + x->count);
+        if (bt_weights_holds(t->weights, x)) append(t, out, "weight", weights, 0, x->offset, x->offset + x->count, false);
     }
     for (size_t i = 0; i < t->n_pieces; i++) {
         for (size_t k = 0; k < p->n; k++) {
             const bt_tensor *x = &p->tensors[k];
-            if (!bt_weights_holds(t->weights, x)) append(t, out, "weight", weights, 0, most(x->offset, t->pieces[i].begin), least(x->offset + x->count, t->pieces[i].end));
+            if (!bt_weights_holds(t->weights, x)) append(t, out, "weight", weights, 0, most(x->offset, t->pieces[i].begin), least(x->offset + x->count, t->pieces[i].end), false);
         }
-        if (states) append_states(t, out, i, t->pieces[i].begin, t->pieces[i].end);
+        if (states) append_states(t, out, i, t->pieces[i].begin, t->pieces[i].end, false);
     }
     return BT_OK;
 }

@@ -134,12 +134,45 @@ static const char *short_name(const bt_tensor *x) {
 
 /* what the step did to this rank's slice of tensor x; nothing when it was not applied */
 static void add_change(const bt_trainer *t, const bt_tensor *x, const bt_step_outcome *o, double *row) {
-    for (size_t i = 0; x->counted && o->applied && i < t->n_pieces; i++) {
+    for (size_t i = 0; o->applied && i < t->n_pieces; i++) {
         bt_range r = bt_codes_slice(&t->slices, x, i);
         if (r.begin == r.end) continue;
         bt_optim_change(t->optims[i], bt_model_weights(t->model), r.begin, r.end, t->at.updates, (float)o->lr, x->decay ? (float)o->weight_decay : 0.0f,
                         &row[COUNT_CHANGE], &row[COUNT_BEFORE]);
     }
+}
+
+enum { LOOK = 4096 };
+
+/* of tensor x, in its elements, what lies in this rank's i-th piece */
+static bt_range own_piece(const bt_trainer *t, const bt_tensor *x, size_t i) {
+    bt_range r = t->pieces[i];
+    if (r.begin < x->offset) r.begin = x->offset;
+    if (r.end > x->offset + x->count) r.end = x->offset + x->count;
+    return r.begin < r.end ? (bt_range){r.begin - x->offset, r.end - x->offset} : (bt_range){0, 0};
+}
+
+/* zeros and +1s of the codes that this part counts: all of a block, none, or (a kv head is shared with a neighbour) all but the first ones */
+static void count_codes(const bt_trainer *t, size_t k, double *row) {
+    const bt_tensor *x = &bt_model_params(t->model)->tensors[k];
+    bt_quant_stat q = bt_model_quant_stat(t->model, k);
+    bool whole = bt_model_codes(t->model, k) != NULL;           /* else the pieces that this rank owns */
+    double zero = 0, pos = 0;
+    int8_t spare[LOOK];
+    for (size_t i = 0; x->tern && i < (whole ? 1 : t->n_pieces); i++) {
+        bt_range r = whole ? (bt_range){0, x->count} : own_piece(t, x, i);
+        for (size_t at = r.begin, n; at < x->counted_from && at < r.end; at += n) {
+            n = (r.end < x->counted_from ? r.end : x->counted_from) - at;
+            if (n > LOOK) n = LOOK;
+            const int8_t *codes = bt_weights_codes(t->weights, k, at, n, spare);
+            for (size_t e = 0; e < n; e++) {
+                zero += codes[e] == 0;
+                pos += codes[e] > 0;
+            }
+        }
+    }
+    row[COUNT_ZERO] = rint(q.zero_frac * q.n) - zero;
+    row[COUNT_POS] = rint(q.pos_frac * q.n) - pos;
 }
 
 /* Counts of whole tensors: every block of a tensor counted once. Codes that all data-parallel ranks have are counted by one
@@ -148,11 +181,10 @@ static bt_code add_counts(bt_trainer *t, const bt_step_outcome *o, bt_err *err) 
     const bt_params *p = bt_model_params(t->model);
     bt_codes_sample(t->codes, t->code_counts);
     for (size_t i = 0; i < p->n; i++) {
-        bt_quant_stat q = bt_model_quant_stat(t->model, i);
         const bt_code_counts *c = &t->code_counts[i];
-        double n = p->tensors[i].counted && bt_weights_counts(t->weights) ? q.n : 0, *row = t->layer_counts[i];
-        row[COUNT_ZERO] = rint(q.zero_frac * n);
-        row[COUNT_POS] = rint(q.pos_frac * n);
+        double *row = t->layer_counts[i];
+        row[COUNT_ZERO] = row[COUNT_POS] = 0;
+        if (bt_weights_counts(t->weights)) count_codes(t, i, row);
         row[COUNT_FLIP] = c->flips;
         row[COUNT_SIGN_FLIP] = c->sign_flips;
         row[COUNT_BACK] = c->back;

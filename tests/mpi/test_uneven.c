@@ -1,0 +1,183 @@
+/* mpi: 4
+ * timeout: 240
+ * Tensor-parallel ranks that begin inside a kv head, as those of the published BitNet shape (20 heads, 5 kv heads) do: two neighbours
+ * hold the head between them. The story of one rank; gradients element by element; every element counted and saved once; a checkpoint
+ * goes on in other layouts; the bits of one rank when reproducible, of int8 gradients and heads' norms too. */
+#include "engine/parallel/team.h"
+#include "tests/mpi/tp.h"
+
+#define HEADS(h, kv) "--set", "model.heads=" h, "--set", "model.kv_heads=" kv, "--set", "model.head_dim=4"
+#define STRIPES "--set", "train.bucket_bytes=4096"
+
+static const tp_shape shapes[] = {
+    {"20 heads, 5 kv heads", {HEADS("20", "5"), "--seed", "2"}},
+    {"6 heads, 3 kv heads, heads' norms, dense", {HEADS("6", "3"), "--set", "model.qk_norm=true", "--set", "model.linear=dense"}},
+    {"28 heads, 7 kv heads: three in some parts", {HEADS("28", "7"), "--set", "model.qk_norm=true"}},
+};
+static const tp_layout layouts[] = {
+    {"tp 4", 0, {"--tp", "4"}},
+    {"tp 2, 2 replicas, full recompute", 0, {"--tp", "2", "--recompute", "full", "--micro-batch", "2"}},
+    {"tp 2, zero 3", 0, {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2"}},
+    {"tp 2, zero 1", 1, {STRIPES, "--tp", "2", "--zero", "1", "--dp-shard", "2"}},
+    {"tp 4, residual on all ranks", 2, {"--tp", "4", "--set", "mesh.sequence=false", "--recompute", "selective"}},
+    {"tp 2, zero 2", 2, {STRIPES, "--tp", "2", "--zero", "2", "--dp-shard", "2"}},
+};
+
+static void same_story_as_one_rank(void **state) {
+    (void)state;
+    for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) tp_compare(shapes, &layouts[k]);
+    bt_team_messages_only = true;               /* as between hosts */
+    tp_compare(shapes, &layouts[0]);
+    bt_team_messages_only = false;
+}
+
+/* ---- gradients and bytes ---------------------------------------------------------------------------------------------- */
+
+#define WIDE HEADS("20", "5"), "--set", "model.qk_norm=true"
+static layout_grads lonely_grads;
+
+static void gradients_equal_element_by_element(void **state) {
+    (void)state;
+    static const struct { const char *name, *words[20]; } rows[] = {
+        {"tp 4", {WIDE, "--tp", "4"}},
+        {"tp 2, zero 2", {WIDE, "--tp", "2", "--zero", "2", "--dp-shard", "2"}},
+    };
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) layout_check_grads(rows[k].name, rows[k].words, &lonely_grads, 1e-4);
+}
+
+/* test_eight.c's formula for tp 4 alone, and once a step 2 (T-1)/T of the three kv heads that two ranks share, of k and v */
+static void bytes_follow_the_formula(void **state) {
+    (void)state;
+    static const char *const words[] = {HEADS("20", "5"), "--tp", "4", NULL};
+    bt_train_result r;
+    bt_run_cfg cfg;
+    bt_model_cfg m;
+    double linear, T = 4, M = 512, share = (T - 1) / T, copies = 0;
+    double got = layout_bytes(words, "16", 1, &r, &linear);
+    tiny_cfg(&cfg, (const char *const[]){LAYOUT_WIDE, HEADS("20", "5"), "--tp", "4", NULL});
+    bt_run_cfg_model(&cfg, &m);
+    bt_params p;
+    assert_int_equal(bt_params_init(&p, &m, (bt_part){0, 4}, NULL), BT_OK);
+    for (size_t i = 0; i < p.n; i++) copies += p.tensors[i].copies == 4 ? 8 * share * (double)p.tensors[i].count : 0;
+    bt_params_release(&p);
+    double row = 4.0 * m.C, want = M * share * (m.L * (2 * (m.C + 4.0) + 6 * row) + 4 * row) + (T - 1) * M * (m.L * 48.0 + 16) + copies;
+    want += m.L * 2 * 8 * share * 3 * m.D * m.C;
+    if (!(fabs(got / want - 1) < 0.01)) fail_msg("%.0f bytes a step and rank, the formula says %.0f", got, want);
+}
+
+/* ---- checkpoints ------------------------------------------------------------------------------------------------------ */
+
+static void part(fake_sink *f, const tp_layout *l, const char *dir, const char *stop_after, const char *resume_dir) {
+    const char *words[64] = {"--steps", "8", "--lr", "1e-3", "--stop-after", stop_after};
+    size_t n = 6;
+    if (dir) {
+        words[n++] = "--out";
+        words[n++] = dir;
+    }
+    for (size_t i = 0; i < TP_SHAPE && shapes[l->shape].words[i]; i++) words[n++] = shapes[l->shape].words[i];
+    for (size_t i = 0; i < TP_WORDS && l->words[i]; i++) words[n++] = l->words[i];
+    layout_part(f, words, resume_dir);
+}
+
+static void a_checkpoint_goes_on_in_other_layouts(void **state) {
+    (void)state;
+    static const tp_layout all[] = {
+        {"tp 4", 0, {"--tp", "4"}},
+        {"4 replicas", 0, {"--micro-batch", "2"}},
+        {"tp 2, zero 3", 0, {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2"}},
+        {"tp 2, zero 1", 0, {STRIPES, "--tp", "2", "--zero", "1", "--dp-shard", "2"}},
+    };
+    static fake_sink whole, first, rest;
+    enum { LAYOUTS = sizeof all / sizeof *all };
+    for (size_t from = 0; from < 3; from += 2) {                /* written by uneven parts, and by their shards */
+        char dir[64];
+        layout_folder(dir);
+        part(&whole, &all[from], NULL, "0", "");
+        part(&first, &all[from], dir, "5", "");
+        for (size_t k = 0; k < LAYOUTS; k++) {
+            part(&rest, &all[k], NULL, "0", dir);
+            assert_int_equal(rest.n_steps, 3);
+            for (size_t i = 0; i < 3; i++) layout_near(whole.steps[5 + i].v[BT_MS_LOSS], rest.steps[i].v[BT_MS_LOSS], 1e-4, all[k].name, 5 + i);
+        }
+        layout_remove(dir);
+    }
+}
+
+/* ---- bits ------------------------------------------------------------------------------------------------------------- */
+
+#define EXACT "--set", "train.reproducible=true", "--set", "train.unit=2", "--lr", "5e-3"
+static const tp_shape exact_shapes[] = {
+    {"20 heads, 5 kv heads: four parts", {HEADS("20", "5")}},
+    {"28 heads, 7 kv heads, heads' norms, int8 gradients", {HEADS("28", "7"), "--set", "model.qk_norm=true", "--grad", "int8"}},
+    {"6 heads, 3 kv heads, binary, bf16: two parts", {HEADS("6", "3"), "--set", "model.linear=bitnet1", "--precision", "bf16"}},
+    {"28 heads, 7 kv heads, heads' norms, dense", {HEADS("28", "7"), "--set", "model.qk_norm=true", "--set", "model.linear=dense"}},
+};
+static const tp_layout exact[] = {
+    {"tp 4", 0, {EXACT, "--tp", "4"}},
+    {"tp 2, zero 3", 0, {EXACT, STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2"}},
+    {"tp 4", 1, {EXACT, "--tp", "4"}},
+    {"tp 2, 2 replicas", 1, {EXACT, "--tp", "2"}},
+    {"tp 2, 2 replicas", 2, {EXACT, "--tp", "2"}},
+    {"tp 4", 3, {EXACT, "--tp", "4", "--set", "mesh.sequence=false"}},
+    {"tp 2, zero 1", 3, {EXACT, STRIPES, "--tp", "2", "--zero", "1", "--dp-shard", "2"}},
+};
+enum { N_EXACT = sizeof exact_shapes / sizeof *exact_shapes };
+static fake_sink lonely_exact[N_EXACT];
+
+static void reproducible_bits(void **state) {
+    (void)state;
+    for (size_t k = 0; k < sizeof exact / sizeof *exact; k++) {
+        print_message("%s, %s\n", exact_shapes[exact[k].shape].name, exact[k].name);
+        tp_run(&together, &exact_shapes[exact[k].shape], &exact[k]);
+        for (size_t i = 0; i < LAYOUT_STEPS; i++) {
+            const double *a = lonely_exact[exact[k].shape].steps[i].v, *b = together.steps[i].v;
+            if (a[BT_MS_LOSS] != b[BT_MS_LOSS] || a[BT_MS_GRAD_NORM] != b[BT_MS_GRAD_NORM]) fail_msg("step %zu: loss %.17g alone, %.17g", i, a[BT_MS_LOSS], b[BT_MS_LOSS]);
+        }
+    }
+}
+
+/* ---- which models can be shared out ----------------------------------------------------------------------------------- */
+
+static void parts_meet_in_one_kv_head(void **state) {
+    (void)state;
+    bt_model_cfg m = bt_preset_find("bitnet-2b4t")->model, p;
+    static const struct { int tp, index, kv, skip; size_t row0, others; } rows[] = {
+        {2, 0, 3, 0, 0, 0}, {2, 1, 3, 2, 2, 1}, {4, 0, 2, 0, 0, 0}, {4, 1, 2, 1, 1, 1}, {4, 2, 2, 2, 2, 1}, {4, 3, 2, 3, 3, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_part of = {rows[i].index, rows[i].tp};
+        bt_params t;
+        m.L = 1;
+        assert_int_equal(bt_part_cfg(&p, &m, of, NULL), BT_OK);
+        assert_true(p.KV == rows[i].kv && p.skip == rows[i].skip && p.group == 4 && p.H == 20 / of.count);
+        assert_int_equal(bt_params_init(&t, &m, of, NULL), BT_OK);
+        const bt_tensor *k = bt_params_get(&t, 0, BT_P_ATTN_K);
+        assert_true(k->row0 == rows[i].row0 * 128 && k->rows == (size_t)rows[i].kv * 128 && k->counted_from == rows[i].others * 128 * 2560);
+        bt_params_release(&t);
+    }
+    assert_true(bt_model_cuts(&m) == 4 && bt_part_joins(&m, (bt_part){4, 4}) == 3 && bt_part_joins(&m, (bt_part){2, 2}) == 1);
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_part_cfg(&p, &m, (bt_part){0, 5}, &err), BT_ARG);
+    assert_string_equal(err.msg, "--tp 5 cannot share out model.d_ff = 6912 (use --tp 4)");
+    m.H = 30;
+    m.KV = 3;                                   /* five parts of six heads would have one kv head in three of them */
+    assert_int_equal(bt_part_cfg(&p, &m, (bt_part){0, 10}, &err), BT_ARG);
+    assert_string_equal(err.msg, "--tp 10 cannot share out model.kv_heads = 3 (use --tp 6)");
+}
+
+int main(void) {
+    lonely_grads = layout_lonely_grads((const char *const[]){WIDE, NULL});
+    for (size_t i = 0; i < N_EXACT; i++) tp_run(&lonely_exact[i], &exact_shapes[i], &(tp_layout){"one rank", 0, {EXACT}});
+    if (!tp_begin(shapes, sizeof shapes / sizeof *shapes, 4)) return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_meet_in_one_kv_head),
+        cmocka_unit_test(gradients_equal_element_by_element),
+        cmocka_unit_test(same_story_as_one_rank),
+        cmocka_unit_test(bytes_follow_the_formula),
+        cmocka_unit_test(a_checkpoint_goes_on_in_other_layouts),
+        cmocka_unit_test(reproducible_bits),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    layout_release_grads(&lonely_grads);
+    return tp_end(failed);
+}
