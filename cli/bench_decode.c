@@ -28,7 +28,7 @@ static const bt_opt decode_opts[] = {
     {"preset", "--preset", BT_OPT_TEXT, offsetof(decode_cfg, preset), 32, "base", 0, 0, NULL, NULL, "nano small base bitnet-2b4t qwen3-0.6b"},
     {"threads", "--threads", BT_OPT_INT, offsetof(decode_cfg, threads), sizeof(int64_t), "1", 1, 1024, NULL, NULL, "threads"},
     {"tokens", "--tokens", BT_OPT_INT, offsetof(decode_cfg, tokens), sizeof(int64_t), "64", 4, 100000, "tokens", NULL, "tokens written after a prompt of 16"},
-    {"isa", "--isa", BT_OPT_TEXT, offsetof(decode_cfg, isa), 16, "auto", 0, 0, NULL, NULL, "fastest kernel set allowed: auto generic blas avx2 avx512 amx"},
+    {"isa", "--isa", BT_OPT_TEXT, offsetof(decode_cfg, isa), 16, "auto", 0, 0, NULL, NULL, "fastest kernel set allowed: " BT_ISA_WORDS},
     {"json", "--json", BT_OPT_BOOL, offsetof(decode_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "one JSON object"},
 };
 

@@ -19,7 +19,7 @@ typedef struct kernels_cfg {
 } kernels_cfg;
 
 static const bt_opt kernels_opts[] = {
-    {"isa", "--isa", BT_OPT_TEXT, offsetof(kernels_cfg, isa), 16, "all", 0, 0, NULL, NULL, "kernel set: all, auto (the best), generic, blas, avx2, avx512, amx"},
+    {"isa", "--isa", BT_OPT_TEXT, offsetof(kernels_cfg, isa), 16, "all", 0, 0, NULL, NULL, "kernel set: all (the plain ones left out), or one of " BT_ISA_WORDS},
     {"slot", "--slot", BT_OPT_TEXT, offsetof(kernels_cfg, slot), 32, "", 0, 0, NULL, NULL, "only slots whose name begins so"},
     {"threads", "--threads", BT_OPT_INT, offsetof(kernels_cfg, threads), sizeof(int64_t), "1", 1, 1024, NULL, NULL, "threads"},
     {"seconds", "--seconds", BT_OPT_REAL, offsetof(kernels_cfg, seconds), sizeof(double), "0.1", 0, 60, "s", NULL, "spent on each row"},

@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/doctor.h"
+#include "engine/kernels/kernels.h"
 #include "engine/parallel/comm.h"
 #include "store/store.h"
 
@@ -24,7 +25,7 @@ static const bt_opt doctor_opts[] = {
     {"ranks", "--ranks", BT_OPT_INT, FIELD(ranks), "2", 1, 4096, NULL, NULL, "ranks of the MPI job that visits the nodes"},
     {"hosts", "--hosts", BT_OPT_TEXT, FIELD(hosts), "", 0, 0, NULL, NULL, "host file, one 'host slots=N' per line: the nodes to visit"},
     {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database to examine (default: $BITRAIN_STORE, else the data directory)"},
-    {"isa", "--isa", BT_OPT_TEXT, FIELD(isa), "auto", 0, 0, NULL, NULL, "fastest kernel set allowed: auto generic blas avx2 avx512 amx"},
+    {"isa", "--isa", BT_OPT_TEXT, FIELD(isa), "auto", 0, 0, NULL, NULL, "fastest kernel set allowed: " BT_ISA_WORDS},
 };
 
 static const bt_opt *options(size_t *n) {

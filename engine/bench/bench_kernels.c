@@ -254,7 +254,6 @@ static bt_code run_set(const bt_bench_kernels_cfg *cfg, const char *isa, double 
 }
 
 bt_code bt_bench_kernels(const bt_bench_kernels_cfg *cfg, bt_err *err) {
-    static const char *const sets[] = {"generic", "blas", "avx2", "avx512", "amx"};
     bool all = !cfg->isa || strcmp(cfg->isa, "all") == 0;
     if (!all) BT_TRY(bt_kernels_select(cfg->isa, err));         /* is there such a set? */
     BT_TRY(bt_kernels_select("auto", err));
@@ -265,11 +264,10 @@ bt_code bt_bench_kernels(const bt_bench_kernels_cfg *cfg, bt_err *err) {
         cfg->row(cfg->ctx, &r);
     }
     bt_code code = BT_OK;
-    for (size_t i = 0; i < sizeof sets / sizeof *sets && code == BT_OK; i++) {
-        if (!all && strcmp(cfg->isa, sets[i]) != 0 && strcmp(cfg->isa, "auto") != 0) continue;
-        if (!all && strcmp(cfg->isa, "auto") == 0 && strcmp(best, sets[i]) != 0) continue;
-        if (all && bt_kernels_select(sets[i], NULL) != BT_OK) continue;
-        code = run_set(cfg, sets[i], triad, fp32, err);
+    if (!all) code = run_set(cfg, strcmp(cfg->isa, "auto") == 0 ? best : cfg->isa, triad, fp32, err);
+    const char *name;
+    for (size_t i = 1; all && code == BT_OK && (name = bt_kernels_isa_name(i)) != NULL; i++) {
+        if (!strstr(name, "-plain") && bt_kernels_select(name, NULL) == BT_OK) code = run_set(cfg, name, triad, fp32, err);
     }
     bt_code back = bt_kernels_select("auto", code == BT_OK ? err : NULL);
     bt_ops_release();

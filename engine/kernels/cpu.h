@@ -18,7 +18,7 @@ typedef struct bt_cpu {
 } bt_cpu;
 
 const bt_cpu *bt_cpu_get(void);
-/* tests and benchmarks: pretend these are missing (0: nothing is); before bt_kernels_select */
+/* pretend these are missing (0: nothing is). dispatch.c does for the plain sets; tests do, before bt_kernels_select("auto") */
 enum { BT_HIDE_VNNI = 1, BT_HIDE_BF16 = 2, BT_HIDE_AVX_VNNI = 4 };
 void bt_cpu_hide(unsigned features);
 const char *bt_cpu_blas_core(void);     /* OPENBLAS_CORETYPE this CPU deserves: SKYLAKEX, HASWELL, ZEN, ... or NULL: let it choose */

@@ -23,15 +23,34 @@ static const char *const slot_names[SLOT_COUNT] = {
 #undef BT_TERN_SLOT
 };
 
-enum { SETS = 5 };
-static const char *const set_names[SETS] = {"generic", "blas", "avx2", "avx512", "amx"};
+enum { SETS = 5, AVX2 = 2, AVX512 = 3, AMX = 4 };
+
+/* what --isa may say: the fastest set, and instructions it is to do without */
+typedef struct cap { const char *name; size_t set; unsigned hide; } cap;
+static const cap caps[] = {
+    {"generic", 0, 0},
+    {"blas", 1, 0},
+    {"avx2-plain", AVX2, BT_HIDE_AVX_VNNI},                     /* Haswell to Zen 3 */
+    {"avx2", AVX2, 0},
+    {"avx512-plain", AVX512, BT_HIDE_VNNI | BT_HIDE_BF16},      /* Skylake-X */
+    {"avx512", AVX512, 0},
+    {"amx", AMX, 0},
+};
+enum { CAPS = sizeof caps / sizeof *caps };
+
+static bool is_auto(const char *isa) { return !isa || !isa[0] || strcmp(isa, "auto") == 0; }
+static const cap *cap_of(const char *isa) {
+    for (size_t i = 0; i < CAPS; i++) if (strcmp(isa, caps[i].name) == 0) return &caps[i];
+    return NULL;
+}
+const char *bt_kernels_isa_name(size_t i) { return i == 0 ? "auto" : i <= CAPS ? caps[i - 1].name : NULL; }
 
 static struct {
     bt_kernels table;
     const bt_kernels *used[SETS];               /* sets that were merged, slowest first */
     size_t n_used;
     const char *winner[SLOT_COUNT];
-    bool ready;
+    bool ready, capped;                         /* capped: instructions are hidden because `isa` said so */
 } choice;
 
 static const bt_kernels *set_at(size_t i) {     /* NULL: not on this machine */
@@ -41,13 +60,13 @@ static const bt_kernels *set_at(size_t i) {     /* NULL: not on this machine */
     case 0: return &bt_kernels_generic;
     case 1: return bt_kernels_blas();
 #ifdef BT_HAVE_AVX2
-    case 2: return avx2 ? &bt_kernels_avx2 : NULL;
+    case AVX2: return avx2 ? &bt_kernels_avx2 : NULL;
 #endif
 #ifdef BT_HAVE_AVX512
-    case 3: return avx512 ? &bt_kernels_avx512 : NULL;
+    case AVX512: return avx512 ? &bt_kernels_avx512 : NULL;
 #endif
 #ifdef BT_HAVE_AMX
-    case 4: return amx ? &bt_kernels_amx : NULL;
+    case AMX: return amx ? &bt_kernels_amx : NULL;
 #endif
     default: (void)avx512, (void)amx; return NULL;
     }
@@ -84,40 +103,44 @@ static void start(void) {
 
 static const char *missing(size_t i) {          /* why set i is not on this machine */
     const bt_cpu *c = bt_cpu_get();
-    if (i == 4 && c->avx512 && !c->amx_tile) return "no AMX here, or the system gives no permission for its tiles";
-    if (i == 4 && c->avx512) return "AMX for int8 and bf16, and AVX-512 with bf16, are needed together";
-    return i >= 3 ? "no AVX-512 (F, BW, VL, DQ) here" : "no AVX2 with FMA and F16C here";
+    if (i == AMX && c->avx512 && !c->amx_tile) return "no AMX here, or the system gives no permission for its tiles";
+    if (i == AMX && c->avx512) return "AMX for int8 and bf16, and AVX-512 with bf16, are needed together";
+    return i >= AVX512 ? "no AVX-512 (F, BW, VL, DQ) here" : "no AVX2 with FMA and F16C here";
 }
 
 bt_code bt_kernels_select(const char *isa, bt_err *err) {
-    size_t top = SETS, best = 0;
-    bool automatic = !isa || !isa[0] || strcmp(isa, "auto") == 0;
-    for (size_t i = 0; !automatic && i < SETS; i++) if (strcmp(isa, set_names[i]) == 0) top = i;
-    if (!automatic && top == SETS) {
-        return bt_fail(err, BT_ARG, "unknown kernel set '%s' (auto, generic, blas, avx2, avx512 or amx)", isa);
+    const bool automatic = is_auto(isa);
+    const cap *wanted = automatic ? NULL : cap_of(isa);
+    size_t best = 0;
+    if (!automatic && !wanted) return bt_fail(err, BT_ARG, "unknown kernel set '%s' (" BT_ISA_WORDS ")", isa);
+    if (wanted && !set_at(wanted->set)) {
+        if (wanted->set == 1) BT_TRY(bt_blas_load(err));
+        return bt_fail(err, BT_UNSUPPORTED, "kernel set '%s' does not run on this processor (%s): %s", isa, bt_cpu_get()->model, missing(wanted->set));
     }
-    if (!automatic && !set_at(top)) {
-        if (top == 1) BT_TRY(bt_blas_load(err));
-        return bt_fail(err, BT_UNSUPPORTED, "kernel set '%s' does not run on this processor (%s): %s", isa, bt_cpu_get()->model, missing(top));
-    }
+    if (wanted) bt_cpu_hide(wanted->hide);
+    else if (choice.capped) bt_cpu_hide(0);
     for (size_t i = SETS - 1; automatic && i > 1 && best == 0; i--) if (set_at(i)) best = i;
-    if (!automatic) best = top;
+    if (wanted) best = wanted->set;
     bool vector = false;                        /* a vector set serves every product itself: OpenBLAS stays unloaded */
     for (size_t i = 2; i <= best; i++) if (set_at(i) && set_at(i)->gemm && set_at(i)->tern_fwd && set_at(i)->attn_fwd) vector = true;
     start();
+    choice.capped = wanted && wanted->hide;
     for (size_t i = 1; i <= (automatic && best == 0 ? 1 : best); i++) {
         if (i == 1 && vector) continue;
         const bt_kernels *set = set_at(i);
         if (set) merge(set);
     }
+    if (choice.capped) choice.table.name = wanted->name;
     return BT_OK;
 }
 
 bool bt_kernels_int8_pays(const char *isa) {
     const bt_cpu *c = bt_cpu_get();
-    bool automatic = !isa || !isa[0] || strcmp(isa, "auto") == 0;
+    const cap *wanted = is_auto(isa) ? NULL : cap_of(isa);
+    unsigned hide = wanted ? wanted->hide : 0;
     for (size_t i = SETS - 1; i > 1; i--) {
-        if (set_at(i) && (automatic || strcmp(isa, set_names[i]) == 0)) return i == 2 ? c->avx_vnni : i == 3 ? c->avx512_vnni : true;
+        if (!set_at(i) || !(is_auto(isa) || (wanted && wanted->set == i))) continue;
+        return i == AVX2 ? c->avx_vnni && !(hide & BT_HIDE_AVX_VNNI) : i == AVX512 ? c->avx512_vnni && !(hide & BT_HIDE_VNNI) : true;
     }
     return false;
 }

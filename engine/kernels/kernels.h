@@ -191,9 +191,12 @@ extern const bt_kernels bt_kernels_amx;
 extern const bt_kernels bt_kernels_emulated_amx;        /* tests: the same code on tiles in software; needs AVX-512 with bf16 */
 #endif
 
-/* dispatch.c - merges the sets this CPU and `isa` allow ("auto", or the name of the fastest allowed set).
+/* dispatch.c - merges the sets this CPU and `isa` allow: "auto", or the fastest allowed set. A plain set does without the
+ * extensions its first processors lack (avx2-plain: AVX-VNNI; avx512-plain: VNNI and bf16), as if this one lacked them.
  * Call once, before any model exists; later calls replace the choice (tests). tern_bytes/pack/fwd/dx/dx8 always come from one set. */
 bt_code bt_kernels_select(const char *isa, bt_err *err) BT_MUST_CHECK;
+#define BT_ISA_WORDS "auto generic blas avx2-plain avx2 avx512-plain avx512 amx"
+const char *bt_kernels_isa_name(size_t i);      /* the words one by one; NULL after the last */
 /* whether the fastest set of `isa` multiplies int8 twice as fast as its floats: VNNI or AMX, as far as this processor has them */
 bool bt_kernels_int8_pays(const char *isa);
 const bt_kernels *bt_k(void);                   /* the merged table; generic before select */

@@ -64,16 +64,17 @@ static bt_code refuse_unbuilt(const bt_run_cfg *c, bt_err *err) {
 }
 
 static bt_code check_words(const bt_run_cfg *c, bt_err *err) {
-    static const char *const isas[] = {"auto", "generic", "blas", "avx2", "avx512", "amx"};
-    enum { N_ISAS = sizeof isas / sizeof isas[0] };
+    const char *isas[16];
+    size_t n_isas = 0;
+    while (n_isas < 16 && bt_kernels_isa_name(n_isas)) isas[n_isas] = bt_kernels_isa_name(n_isas), n_isas++;
     if (c->name[0] && !bt_name_ok(c->name))
         return bt_fail(err, BT_ARG, "run name '%s' is not allowed: lower-case letters, digits, '.', '_', '-', 64 at most, a letter or digit first", c->name);
     if (c->name[0] && strcmp(c->name, "last") == 0) return bt_fail(err, BT_ARG, "'last' means the newest run and cannot be a run's name");
     bool known = false;
-    for (size_t i = 0; i < N_ISAS; i++) known |= strcmp(c->isa, isas[i]) == 0;
+    for (size_t i = 0; i < n_isas; i++) known |= strcmp(c->isa, isas[i]) == 0;
     if (!known) {
-        const char *near = bt_nearest(c->isa, isas, N_ISAS);
-        return bt_fail(err, BT_ARG, "unknown isa '%s'%s%s%s (auto generic blas avx2 avx512 amx)", c->isa, near ? ": did you mean '" : "",
+        const char *near = bt_nearest(c->isa, isas, n_isas);
+        return bt_fail(err, BT_ARG, "unknown isa '%s'%s%s%s (" BT_ISA_WORDS ")", c->isa, near ? ": did you mean '" : "",
                        near ? near : "", near ? "'?" : "");
     }
     if (c->resume[0] && c->init_from[0])

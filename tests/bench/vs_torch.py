@@ -68,7 +68,7 @@ def torch(a, workload, dtype, shape, compiled):
         words = ["--accum", str(int(words[1]) // ranks)]
     env = dict(os.environ)
     env.pop("OPENBLAS_CORETYPE", None)
-    if a.isa == "avx2":
+    if a.isa.startswith("avx2"):
         env.update(ATEN_CPU_CAPABILITY="avx2", DNNL_MAX_CPU_ISA="AVX2", ONEDNN_MAX_CPU_ISA="AVX2", MKL_ENABLE_INSTRUCTIONS="AVX2", OPENBLAS_CORETYPE="HASWELL")
     with tempfile.NamedTemporaryFile("r", suffix=".json") as f:
         cmd = [a.python, os.path.join(HERE, "peer_torch.py"), "--workload", workload, "--dtype", dtype, "--threads", str(threads),

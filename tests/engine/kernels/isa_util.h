@@ -122,6 +122,64 @@ static inline void same_bits(const char *what, const void *got, const void *want
     }
 }
 
+/* ---- which slots a test's cases call ----------------------------------------------------------------------------------
+ * Every slot of a table jumps out and is noted; then it is generic's, and the case begins again, until it runs to its end. */
+enum { SLOTS_MOST = 64 };
+static jmp_buf slot_reached;
+static const char *slot_name_reached;
+
+static inline void forget_all(void) {
+    for (size_t i = 0; i < n_buffers; i++) free(buffers[i].raw);
+    n_buffers = 0;
+}
+
+#define BT_SLOT(slot) static inline void reach_##slot(void) { slot_name_reached = #slot; longjmp(slot_reached, 1); }
+#define BT_TERN_SLOT(slot) BT_SLOT(slot)
+#include "engine/kernels/slots.def"
+#undef BT_SLOT
+#undef BT_TERN_SLOT
+
+/* set: in the table the slot jumps out; else it is generic's */
+static inline void slot_put(bt_kernels *k, const char *name, bool jumps) {
+#define BT_SLOT(s) if (strcmp(name, #s) == 0) k->s = jumps ? (__typeof__(k->s))(void (*)(void))reach_##s : bt_kernels_generic.s;
+#define BT_TERN_SLOT(s) BT_SLOT(s)
+#include "engine/kernels/slots.def"
+#undef BT_SLOT
+#undef BT_TERN_SLOT
+}
+
+/* adds what `run` calls to `called`, an array of bt_kernels_slots() */
+static inline void slots_called(bool *called, void (*run)(const bt_kernels *)) {
+    static bt_kernels k;
+    static volatile size_t left;
+    k = bt_kernels_generic;
+    for (size_t i = 0; i < bt_kernels_slots(); i++) slot_put(&k, bt_kernels_slot_name(i), true);
+    for (left = bt_kernels_slots() + 1; left > 0; left--) {
+        if (setjmp(slot_reached) == 0) {
+            run(&k);
+            return;
+        }
+        forget_all();
+        slot_put(&k, slot_name_reached, false);
+        for (size_t i = 0; i < bt_kernels_slots(); i++) if (strcmp(slot_name_reached, bt_kernels_slot_name(i)) == 0) called[i] = true;
+    }
+    fail_msg("a case never ends");
+}
+
+/* slots whose cases are in test_products.c; test_isa.c owes one to every other */
+static const char *const product_slots[] = {"tern_bytes", "tern_pack", "tern_fwd", "tern_dx", "tern_dx8", "tern_dw", "tern_dw8", "gemm", "attn_fwd", "attn_bwd",
+                                            "tern_gemv", "gemv", "peak_ops"};
+static inline bool is_product_slot(const char *name) {
+    for (size_t i = 0; i < sizeof product_slots / sizeof *product_slots; i++) if (strcmp(name, product_slots[i]) == 0) return true;
+    return false;
+}
+static inline void slots_owed(const bool *called, bool products) {
+    for (size_t i = 0; i < bt_kernels_slots(); i++) {
+        const char *name = bt_kernels_slot_name(i);
+        if (is_product_slot(name) == products && !called[i]) fail_msg("no case compares slot %s with generic's", name);
+    }
+}
+
 static const size_t awkward[] = {0, 1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 127, 255, 513};
 enum { N_AWKWARD = sizeof awkward / sizeof *awkward };
 

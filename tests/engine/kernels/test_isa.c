@@ -260,6 +260,50 @@ static void tern_codes(const bt_kernels *k) {
     }
 }
 
+/* integer results and sums without rounding: equal bits */
+static void exact_sums(const bt_kernels *k) {
+    for (size_t i = 0; i < N_AWKWARD; i++) for (int bad = 0; bad < 3; bad++) {
+        size_t n = awkward[i] * 3 + awkward[i] % 5;
+        float *x = floats(n);
+        if (bad && n) x[n / 2] = bad == 1 ? -INFINITY : NAN;
+        assert_int_equal(k->exact_most(x, n), G->exact_most(x, n));
+        const double coarse = 6755399441055744.0 * 0x1p-36, fine = 6755399441055744.0 * 0x1p-76;
+        for (int of = 0; of < 3 && !bad; of++) {
+            double got[2] = {1, 0x1p-50}, want[2] = {1, 0x1p-50};
+            k->exact_add(got, x, n, (bt_exact_of)of, coarse, fine);
+            G->exact_add(want, x, n, (bt_exact_of)of, coarse, fine);
+            same_bits("exact_add", got, want, sizeof got);
+        }
+        drop_all("exact sums");
+    }
+}
+
+static void statistics(const bt_kernels *k) {
+    for (size_t i = 0; i < N_AWKWARD; i++) {
+        size_t n = awkward[i] * 3 + awkward[i] % 5, half = (n + 1) / 2;
+        uint8_t *h = take(half, 1), *wh = take(half, 1);
+        int8_t *codes = bytes_in(n, -1, 1);
+        for (size_t j = 0; j < half; j++) h[j] = wh[j] = (uint8_t)(unit() * 256);
+        if (n % 2) h[half - 1] = wh[half - 1] &= 15;
+        bt_code_seen seen = {3, 4, 5}, want = seen;
+        k->code_history(h, codes, n, &seen);
+        G->code_history(wh, codes, n, &want);
+        same_bits("code_history", h, wh, half);
+        same_bits("code_history counts", &seen, &want, sizeof seen);
+        float *w = floats(n), *m = floats(n), *v = abs_of(floats(n), n);
+        assert_int_equal(k->code_near(w, n, 0.01f, 2.0f, 0.5f, 0.2f), G->code_near(w, n, 0.01f, 2.0f, 0.5f, 0.2f));
+        float *c = filled(n, 9), *b = filled(n, 9), *wc = filled(n, 9), *wb = filled(n, 9);
+        k->adamw_undo(c, b, w, m, v, n, 0.9998f, 2e-3f, 1.5f, 1e-8f);
+        G->adamw_undo(wc, wb, w, m, v, n, 0.9998f, 2e-3f, 1.5f, 1e-8f);
+        near_rel("adamw_undo change", c, wc, 1e-6, 1e-7, n);
+        near_rel("adamw_undo before", b, wb, 1e-6, 1e-7, n);
+        drop_all("statistics");
+    }
+}
+
+static void (*const cases[])(const bt_kernels *) = {rmsnorm, rmsnorm_backward, quant_rows, rmsnorm_quant, split_rows, split_softmax, rope, glu, softmax_xent,
+                                                    flat, adamw, tern_codes, exact_sums, statistics};
+
 static void run_set(const char *isa) {
     bt_err err = BT_ERR_INIT;
     draw = 0;
@@ -267,9 +311,15 @@ static void run_set(const char *isa) {
         print_message("skipped: no %s (%s)\n", isa, err.msg);
         skip();
     }
-    static void (*const cases[])(const bt_kernels *) = {rmsnorm, rmsnorm_backward, quant_rows, rmsnorm_quant, split_rows, split_softmax, rope, glu, softmax_xent,
-                                                        flat, adamw, tern_codes};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) cases[i](bt_k());
+}
+
+static void every_slot_has_a_case(void **state) {
+    (void)state;
+    bool called[SLOTS_MOST] = {false};
+    assert_true(bt_kernels_slots() <= SLOTS_MOST);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) slots_called(called, cases[i]);
+    slots_owed(called, false);
 }
 
 static void test_generic(void **state) { (void)state; run_set("generic"); }
@@ -278,7 +328,7 @@ static void test_avx512(void **state) { (void)state; run_set("avx512"); }
 static void test_amx(void **state) { (void)state; run_set("amx"); }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_generic), cmocka_unit_test(test_avx2), cmocka_unit_test(test_avx512),
-                                       cmocka_unit_test(test_amx)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_slot_has_a_case), cmocka_unit_test(test_generic), cmocka_unit_test(test_avx2),
+                                       cmocka_unit_test(test_avx512), cmocka_unit_test(test_amx)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

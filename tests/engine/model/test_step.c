@@ -176,7 +176,7 @@ static void a_step_takes_no_memory(void **state) {
  * bit of a float (see make_golden.py), the more so in a model this small: there a curve is held, not digits. */
 static void every_kernel_set_follows_one_curve(void **state) {
     (void)state;
-    const char *sets[] = {"generic", "blas", "avx2", "avx512", "amx"};
+    const char *sets[] = {"generic", "blas", "avx2-plain", "avx2", "avx512-plain", "avx512", "amx"};
     const bt_norm_kind norms[] = {BT_NORM_SUBLN, BT_NORM_BITLINEAR, BT_NORM_PRE};
     for (size_t k = 0; k < 6; k++) {
         bool dense = k >= 3;
