@@ -68,6 +68,10 @@ static inline void layout_compare(double tolerance) {
     }
     assert_int_equal(alone.n_layer_calls, together.n_layer_calls);
     assert_int_equal(alone.n_layers, together.n_layers);
+    for (size_t i = 0; i < alone.n_layers; i++) {
+        double zeros = alone.layers[i].v[BT_ML_ZERO] - together.layers[i].v[BT_ML_ZERO], ones = alone.layers[i].v[BT_ML_POS] - together.layers[i].v[BT_ML_POS];
+        if (fabs(zeros) > 0.01 || fabs(ones) > 0.01) fail_msg("%s: shares of codes 0 and 1 are %g and %g other together", alone.layers[i].tensor, zeros, ones);
+    }
     for (size_t i = 0; i < alone.n_layers; i++) layout_near(alone.layers[i].v[BT_ML_UPDATE], together.layers[i].v[BT_ML_UPDATE], 0.02, alone.layers[i].tensor, LAYOUT_STEPS - 4);
 }
 
