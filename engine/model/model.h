@@ -32,6 +32,7 @@ typedef enum { BT_PANELS_OWN, BT_PANELS_ALL, BT_PANELS_LAYER } bt_panels;
 typedef struct bt_layer_source bt_layer_source;
 struct bt_layer_source {
     void (*need)(bt_layer_source *s, int layer);        /* a pass comes to the layer: forward 0, 1, ...; backward ..., 1, 0. Returns with its panels in place */
+    void (*poll)(bt_layer_source *s);                   /* now and then between: what is on its way may need it */
     int64_t comm_ns;                                    /* spent waiting for others in `need`: no part of bt_micro_times */
 };
 

@@ -16,6 +16,15 @@
 #include "engine/kernels/ops.h"
 #include "engine/model/net.h"
 
+/* Layers that come from others: this one must be here; the next may be on its way. */
+static void need(const bt_model *m, int layer) {
+    if (m->source) m->source->need(m->source, layer);
+}
+
+static void poll(const bt_model *m) {
+    if (m->source) m->source->poll(m->source);
+}
+
 /* A layer's value into its bf16, where it has one (acts.def); and for backward out of it again, or, recomputed, as if it had been there */
 static void keep(uint16_t *kept, const float *x, size_t n) {
     if (kept) bt_op_keep(kept, x, n);
@@ -132,6 +141,7 @@ static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
         gate_up(m, l, r0, rows);
         glu(m, l, r0, rows);
         if (x_out) bt_net_out_part(m, x_out, &l->down, &l->down_in, a->h, r0, rows);
+        poll(m);
     }
     if (x_out) bt_net_out_sum(m, x_out, &l->down, &l->down_in, M);
 }
@@ -145,18 +155,16 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
     size_t M = B * T, own = bt_net_own(m, M).n * (size_t)c->C;
     keep(a->x_kept, a->x, own);
     bt_net_qkv(m, l, M);
+    poll(m);
     bt_op_attn_fwd(a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v, &shape, B, (size_t)c->H, (size_t)c->KV, m->setup.prec);
     keep(a->q_kept, a->q, M * shape.ldq);
     keep(a->k_kept, a->k, M * shape.ldk);
     keep(a->v_kept, a->v, M * shape.ldv);
     keep(a->o_kept, a->o, M * shape.ldo);
+    poll(m);
     bt_net_attn_out(m, l, M);
     keep(a->x_mid_kept, a->x_mid, own);
     ffn(m, l, x_out, M);
-}
-
-static void need(bt_model *m, int layer) {
-    if (m->source) m->source->need(m->source, layer);
 }
 
 void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T) {
@@ -203,6 +211,7 @@ static void glu_backward(const backward *p, bt_layer *l, const float *dx, gate_a
     float *dhn = l->down_in.normed ? a->dhn : a->dh;
     if (m->setup.recompute == BT_RECOMPUTE_SELECTIVE) gate_up(m, l, r0, rows);
     bt_linear_dx(&l->down, 0, dhn, dx + r0 * C, r0, rows, p->prec, 0);
+    poll(m);
     if (alone) {
         bt_op_glu_bwd_kept(d.gate, d.up, a->dh, a->gate_kept + r0 * F, a->up_kept + r0 * F, act, rows * F);
         return;
@@ -233,6 +242,7 @@ static void ffn_backward(const backward *p, bt_layer *l) {
         bt_linear_dw(&l->down, dx + w0 * C, &l->down_in, a->h, w0, n, p->prec);
         if (w0 + n == p->M) done(p, l->down.tensor), done(p, l->down_in.gain.tensor);
         bt_net_dx(m, (bt_dx_term[]){{&l->up, dup}, {&l->gate, dgate}}, 2, w0, n);
+        poll(m);
         bt_linear_dw(&l->up, dup, &l->ffn_in, a->x_mid, w0, n, p->prec);
         if (w0 + n == p->M) done(p, l->up.tensor);
         bt_linear_dw(&l->gate, dgate, &l->ffn_in, a->x_mid, w0, n, p->prec);
@@ -269,6 +279,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     bt_site_restore(&l->o_in, a->o, 0, p->M);
     bt_linear_dx(&l->o, 0, l->o_in.normed ? a->d_on : a->d_o, dx, 0, p->M, p->prec, 0);
     dw_done(p, &l->o, dx, &l->o_in, a->o);
+    poll(m);
     if (l->o_in.normed) bt_site_bwd(&l->o_in, a->d_o, a->d_on, a->o, 0, p->M, 0);
     done(p, l->o_in.gain.tensor);
     if (c->qk_norm) {                           /* the rotated heads are not kept */
@@ -276,6 +287,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
         rotate(m, a->kr, NULL, a->k, &l->k_norm, KV, p->M);
     }
     bt_op_attn_bwd(a->dq, a->dk, a->dv, a->d_o, a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v, &shape, p->B, H, KV, bt_net_kv_runs(&m->setup), p->prec);
+    poll(m);
     bt_net_kv_sum(m, a->dk, p->M);
     bt_net_kv_sum(m, a->dv, p->M);
     const float *dk = unrotate(p, l, true, a->dk, a->kr, a->k);

@@ -137,7 +137,7 @@ static bt_code progress(bt_feed *f, bt_err *err) {
 }
 
 /* What fails here fails again in `wait`, which tells. With nothing to come it still moves what others wait for. */
-static void poll(void *feed) {
+void bt_feed_poll(void *feed) {
     bt_feed *f = feed;
     int64_t now = bt_now_ns();
     int flag;
@@ -149,7 +149,7 @@ static void poll(void *feed) {
 
 void bt_feed_destroy(bt_feed *f) {
     if (!f) return;
-    bt_threads_off_idle(poll, f);
+    bt_threads_off_idle(bt_feed_poll, f);
     free(f->ring);
     free(f->asks);
     free(f->sends);
@@ -167,7 +167,7 @@ bt_code bt_feed_begin(bt_feed *f, bt_walk walk, const size_t *passes, bt_err *er
         f->visits[s] = bt_feed_visits(walk, f->cfg.n_parts, passes[s]);
         if (f->visits[s] > f->most_visits) f->most_visits = f->visits[s];
     }
-    bt_threads_on_idle(poll, f);
+    bt_threads_on_idle(bt_feed_poll, f);
     BT_TRY(ask_ahead(f, err));
     return send_up_to(f, AHEAD, err);
 }
@@ -199,7 +199,7 @@ bt_code bt_feed_serve(bt_feed *f, bt_err *err) { return send_up_to(f, f->most_vi
 bt_code bt_feed_end(bt_feed *f, bt_err *err) {
     BT_TRY(bt_feed_serve(f, err));
     assert(f->place == f->visits[f->rank]);
-    bt_threads_off_idle(poll, f);
+    bt_threads_off_idle(bt_feed_poll, f);
     bt_traffic_add(BT_COLL_ALL_GATHER, BT_AXIS_SHARD, &(bt_traffic){.rounds = (int64_t)f->place});
     return check(MPI_Waitall(SENDS * f->size, f->sends, MPI_STATUSES_IGNORE), err);
 }

@@ -40,8 +40,9 @@ bt_code bt_feed_begin(bt_feed *f, bt_walk walk, const size_t *passes, bt_err *er
 bt_code bt_feed_wait(bt_feed *f, size_t part, bt_err *err) BT_MUST_CHECK;           /* the next part of the walk is here */
 const unsigned char *bt_feed_from(const bt_feed *f, int shard);                     /* its bytes of that part; own: as given */
 bt_code bt_feed_next(bt_feed *f, bt_err *err) BT_MUST_CHECK;                        /* they are no longer needed */
+void bt_feed_poll(void *feed);                          /* between begin and end, as often as you like: at most every 50 us it does something */
 bt_code bt_feed_serve(bt_feed *f, bt_err *err) BT_MUST_CHECK;
 bt_code bt_feed_end(bt_feed *f, bt_err *err) BT_MUST_CHECK;
-int64_t bt_feed_busy_ns(const bt_feed *f);          /* with something of others on its way, since begin */
+int64_t bt_feed_busy_ns(const bt_feed *f);          /* from asking until it was seen to be here, since begin */
 
 #endif

@@ -153,12 +153,13 @@ static void use_small_pages(bt_model *m) {
 }
 
 static void need(bt_layer_source *source, int layer);
+static void poll(bt_layer_source *source);
 
 bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *err) {
     *out = NULL;
     bt_weights *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(err, BT_NOMEM, "cannot take memory for the weights' owners");
-    *w = (bt_weights){.source.need = need, .model = cfg->model, .mesh = cfg->mesh, .shards = cfg->shards, .ternary = cfg->zero >= 3 && cfg->shards->n > 1,
+    *w = (bt_weights){.source = {.need = need, .poll = poll}, .model = cfg->model, .mesh = cfg->mesh, .shards = cfg->shards, .ternary = cfg->zero >= 3 && cfg->shards->n > 1,
                       .panels = cfg->panels, .placed = -1, .why = BT_ERR_INIT};
     if (w->ternary) use_small_pages(w->model);
     bt_code code = cfg->shards->n > 1 ? plan_pieces(w, err) : BT_OK;
@@ -291,6 +292,8 @@ static void need(bt_layer_source *source, int layer) {
     w->failed = fetch(w, (size_t)layer, &w->why);
     w->placed = layer;
 }
+
+static void poll(bt_layer_source *source) { bt_feed_poll(((bt_weights *)source)->feed); }
 
 bt_code bt_weights_check(const bt_weights *w, bt_err *err) {
     if (w->failed != BT_OK && err) *err = w->why;
