@@ -64,7 +64,7 @@ static bool on_block(void *ctx, const bt_block *b) {
 }
 
 static bt_code read_blocks(picture *p, int64_t from, int64_t to, bt_err *err) {
-    bt_blocks_ask ask = {.run = p->c->run, .step0 = from, .step1 = to, .max_steps = p->c->size >= 64 ? p->c->size / 4 : p->c->size, .ranks = true};
+    bt_blocks_ask ask = {.run = p->c->run, .step0 = from, .step1 = to, .max_steps = p->c->size >= 64 && p->c->size < 4096 ? p->c->size / 4 : p->c->size, .ranks = true};
     bt_code code = bt_blocks_walk(p->v->impl->db, &ask, on_block, p, err);
     end_step(p);
     return code;

@@ -25,6 +25,7 @@ bt_style bt_top_title(const bt_top *t, int pane) {
 }
 
 void bt_top_empty(bt_top *t, bt_rect r, const char *why) {
+    if (t->reading) why = "reading ...";
     int w = bt_canvas_text_width(why);
     bt_canvas_text(&t->canvas, r.x + (r.w > w ? (r.w - w) / 2 : 0), r.y + r.h / 2, r.w, (bt_style){.fg = BT_C_LABEL}, why);
 }

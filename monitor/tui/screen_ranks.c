@@ -49,7 +49,7 @@ static void heat_label(void *ctx, size_t row, char *buf, size_t size) {
 /* a row for each rank where there is room, else one for each host, else for as many ranks as it takes */
 static void heat_rows(const bt_top *t, size_t room, heat_ctx *x) {
     const bt_view_ranks *k = &t->view->ranks;
-    size_t n = t->view->heat.rows, hosts = 0;
+    size_t n = t->reading ? k->n : t->view->heat.rows, hosts = 0;
     if (room > GROUPS) room = GROUPS;
     x->hosts = false;
     if (n > room && n <= k->n) {
@@ -271,7 +271,7 @@ void bt_screen_ranks(bt_top *t, bt_rect r) {
     if (by_order) l->sort = C_BLAME;
     bt_top_rows(t, k->n, row_text, row_number, true);
     if (by_order) l->sort = -1;
-    int ranks = (int)t->view->heat.rows, list = (int)t->n_rows + 2, spare = r.h - list - 4;
+    int ranks = (int)(t->reading ? t->view->ranks.n : t->view->heat.rows), list = (int)t->n_rows + 2, spare = r.h - list - 4;
     int most = r.h - 8 < r.h * 3 / 5 ? r.h - 8 : r.h * 3 / 5, foot = r.w < 120 ? 2 : 1, tall = 1;
     while (ranks > 0 && tall < 4 && ranks * (tall + 1) <= spare && ranks * (tall + 1) + 2 <= most) tall++;
     heat_ctx x;

@@ -60,6 +60,15 @@ static void take_keys(bt_top *t, int timeout_ms) {
     }
 }
 
+/* a long run shows its numbers while its charts are read */
+static bt_code first_frame(bt_top *t, bt_err *err) {
+    t->reading = bt_top_load_numbers(t);
+    bt_code code = t->reading ? bt_top_draw(t, err) : BT_OK;
+    if (code == BT_OK && t->reading) code = bt_term_present(t->term, &t->canvas, err);
+    t->reading = false;
+    return code;
+}
+
 /* until there is something to do again; a moment more, so that a wait is not followed by another one of nothing */
 static int wait_ms(const bt_top *t, int64_t looked, int64_t show) {
     int64_t look = t->frozen ? INT64_MAX : looked + load_interval_ns(t), next = look < show ? look : show, left = next - bt_now_ns();
@@ -75,6 +84,7 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
     bool unshown = false;
     t->reload = true;
     t->used_s = cpu_s();
+    if (code == BT_OK) code = first_frame(t, err);
     while (code == BT_OK && !t->quit) {
         int64_t now = bt_now_ns();
         bool tick = now - shown >= SECOND;                      /* ages and the clock; frozen means still */

@@ -124,6 +124,18 @@ bt_code bt_top_load(bt_top *t, bt_err *err) {
     return code;
 }
 
+/* what a screen of a long run can say at once: everything that is read as the newest steps only */
+bool bt_top_load_numbers(bt_top *t) {
+    bt_view_ask ask;
+    bt_err err = BT_ERR_INIT;
+    unsigned parts = bt_screens[t->screen].parts, slow = BT_VIEW_SERIES | BT_VIEW_HEAT | BT_VIEW_LAYERS;
+    if (!t->has_run || !(parts & slow)) return false;
+    fill_ask(t, parts & ~slow, &ask);
+    if (bt_view_load(t->view, &ask, &err) != BT_OK) return false;
+    int64_t ranks = t->view->head.world_size > 1 ? t->view->head.world_size : 1;
+    return t->view->head.newest_step >= BT_VIEW_EXACT_STEPS / ranks;
+}
+
 bt_code bt_top_json(const bt_top_cfg *cfg, bt_text *out, bt_err *err) {
     bt_term *term = NULL;
     bt_top *t = calloc(1, sizeof *t);

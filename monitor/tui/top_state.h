@@ -112,6 +112,7 @@ typedef struct bt_top {
     double used_s, saved_s;         /* processor time: this thread's until now; what may be spent, below 0: owed */
     int64_t saved_ns;               /* when that was so */
     bool quit, dirty, reload;
+    bool reading;                   /* the numbers are there, charts and maps of a long run are still being read */
     bt_err load_error;
 } bt_top;
 
@@ -131,6 +132,7 @@ extern const double bt_top_smooth[4];
 bt_code bt_top_open(bt_top *t, const bt_top_cfg *cfg, bt_term *term, bt_err *err) BT_MUST_CHECK;
 void bt_top_close(bt_top *t);
 bt_code bt_top_load(bt_top *t, bt_err *err) BT_MUST_CHECK;
+bool bt_top_load_numbers(bt_top *t);                            /* without charts and maps; false: reading those will not take long either */
 void bt_top_message(bt_top *t, uint8_t color, const char *fmt, ...) BT_PRINTF(3, 4);
 bool bt_top_select_run(bt_top *t, const char *run);
 
