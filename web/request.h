@@ -16,7 +16,7 @@ typedef struct bt_arg { char key[24], value[BT_REQ_VALUE]; } bt_arg;
 typedef struct bt_req {
     const char *method, *path;          /* path as the server decoded it */
     const char *host, *origin, *fetch_site, *cookie, *authorization, *last_event_id, *if_none_match, *intent;    /* headers; NULL when absent */
-    bool gzip_ok;                       /* Accept-Encoding names gzip */
+    bool gzip_ok;                       /* Accept-Encoding takes gzip */
     bt_arg arg[BT_REQ_ARGS];
     int n_args;
     bool args_overflow;                 /* more, or longer, than fits: refused */

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -107,18 +108,28 @@ static enum MHD_Result send_error(struct MHD_Connection *c, int status, const ch
 }
 
 static enum MHD_Result send_asset(struct MHD_Connection *c, const bt_req *q, const bt_asset *a) {
-    bool same = q->if_none_match && strcmp(q->if_none_match, a->etag) == 0;
-    if (!same && !q->gzip_ok) return send_error(c, 406, "gzip_required", "this file is stored compressed", "send Accept-Encoding: gzip");
-    struct MHD_Response *r = MHD_create_response_from_buffer(same ? 0 : a->gzip_bytes, (void *)(same ? (const unsigned char *)"" : a->gzip), MHD_RESPMEM_PERSISTENT);
+    const bt_asset_form *f = q->gzip_ok ? &a->gzip : &a->plain;
+    bool same = q->if_none_match && strcmp(q->if_none_match, f->etag) == 0;
+    struct MHD_Response *r = MHD_create_response_from_buffer(same ? 0 : f->bytes, (void *)(same ? (const unsigned char *)"" : f->data), MHD_RESPMEM_PERSISTENT);
     if (!r) return MHD_NO;
-    MHD_add_response_header(r, "ETag", a->etag);
+    MHD_add_response_header(r, "ETag", f->etag);
     MHD_add_response_header(r, "Cache-Control", "no-cache");
     MHD_add_response_header(r, "Vary", "Accept-Encoding");
-    if (!same) {
-        MHD_add_response_header(r, "Content-Type", a->type);
-        MHD_add_response_header(r, "Content-Encoding", "gzip");
-    }
+    if (!same) MHD_add_response_header(r, "Content-Type", a->type);
+    if (!same && q->gzip_ok) MHD_add_response_header(r, "Content-Encoding", "gzip");
     return send_response(c, same ? 304 : 200, r);
+}
+
+/* "gzip, br" and "gzip;q=0.5" do, "gzip;q=0" and "x-gzipped" do not */
+static bool takes_gzip(const char *encodings) {
+    for (const char *p = encodings; p && *p; p += strcspn(p, ","), p += *p == ',') {
+        p += strspn(p, " \t");
+        size_t n = strcspn(p, ",; \t");
+        if (n != 4 || strncasecmp(p, "gzip", 4) != 0) continue;
+        const char *q = p + n + strspn(p + n, " \t;");
+        return strncasecmp(q, "q=", 2) != 0 || strtod(q + 2, NULL) > 0;
+    }
+    return false;
 }
 
 /* the token came in the Authorization header; a cookie carries it from now on (an EventSource cannot set headers) */
@@ -295,8 +306,7 @@ static void read_request(bt_req *q, struct MHD_Connection *c, const char *path, 
     q->last_event_id = header(c, "Last-Event-ID");
     q->if_none_match = header(c, "If-None-Match");
     q->intent = header(c, "X-Bitrain-Control");
-    const char *encodings = header(c, "Accept-Encoding");
-    q->gzip_ok = encodings && strstr(encodings, "gzip");
+    q->gzip_ok = takes_gzip(header(c, "Accept-Encoding"));
     MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, add_arg, q);
 }
 
