@@ -118,6 +118,9 @@ static void spark_add(summary *s, int64_t step, double loss) {
     s->n_spark = at + 1;                /* a replayed step takes the curve back to where it is now */
 }
 
+/* an amount that a sum of them can hold */
+static bool counts(double v) { return v >= 0 && v < 1e15; }
+
 static void summarise(summary *s, const bt_step_record *r) {
     const double *v = r->values;
     double took = v[BT_MS_STEP_TIME] * 1e3;
@@ -138,7 +141,7 @@ static void summarise(summary *s, const bt_step_record *r) {
     if (s->first_step < 0 || r->step < s->first_step) s->first_step = r->step;
     s->attempt_step = s->last_step = r->step;
     s->attempt_us = s->last_us = r->wall_us;
-    if (isfinite(v[BT_MS_TOKENS])) s->tokens = llround(v[BT_MS_TOKENS]);
+    if (counts(v[BT_MS_TOKENS])) s->tokens = llround(v[BT_MS_TOKENS]);
     s->loss = v[BT_MS_LOSS];
     if (isfinite(v[BT_MS_VAL_LOSS])) {
         s->val_loss = v[BT_MS_VAL_LOSS];
@@ -149,8 +152,8 @@ static void summarise(summary *s, const bt_step_record *r) {
     }
     if (isfinite(v[BT_MS_MFU])) s->mfu = v[BT_MS_MFU];
     if (isfinite(v[BT_MS_COMM_OVERHEAD])) s->comm_overhead = v[BT_MS_COMM_OVERHEAD];
-    if (isfinite(v[BT_MS_BYTES_WIRE])) s->bytes_wire += llround(v[BT_MS_BYTES_WIRE]);
-    if (isfinite(v[BT_MS_RSS_MAX]) && v[BT_MS_RSS_MAX] * 1024 > (double)s->rss_kib) s->rss_kib = llround(v[BT_MS_RSS_MAX] * 1024);
+    if (counts(v[BT_MS_BYTES_WIRE])) s->bytes_wire += llround(v[BT_MS_BYTES_WIRE]);
+    if (counts(v[BT_MS_RSS_MAX]) && v[BT_MS_RSS_MAX] * 1024 > (double)s->rss_kib) s->rss_kib = llround(v[BT_MS_RSS_MAX] * 1024);
     spark_add(s, r->step, s->loss);
 }
 
