@@ -16,6 +16,16 @@ BT_INLINE __m256i y_dpbusd(__m256i acc, __m256i u, __m256i s) {
     __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(u), "x"(s));
     return acc;
 }
+BT_INLINE __m256i y_maddubs(__m256i acc, __m256i u, __m256i s) {    /* gcc 12 spills the accumulators when given the intrinsics */
+    __m256i t;
+    __asm__("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0" : "+x"(acc), "=&x"(t) : "x"(u), "x"(s));
+    return acc;
+}
+BT_INLINE __m256i y_madd(__m256i acc, __m256i a, __m256i b) {
+    __m256i t;
+    __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(acc), "=&x"(t) : "x"(a), "x"(b));
+    return acc;
+}
 BT_INLINE __m256i four(const int8_t *p) {                           /* bytes p[0..3] in every dword */
     int32_t w;
     memcpy(&w, p, 4);
@@ -80,8 +90,8 @@ BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *
             __m256i b0 = bytes32(b), b1 = bytes32(b + 32);
             BT_UNROLL for (int i = 0; i < rows; i++) {
                 __m256i ai = four(a + (size_t)i * lda + 4 * g);
-                acc[i][0] = _mm256_add_epi16(acc[i][0], _mm256_maddubs_epi16(b0, ai));
-                acc[i][1] = _mm256_add_epi16(acc[i][1], _mm256_maddubs_epi16(b1, ai));
+                acc[i][0] = y_maddubs(acc[i][0], b0, ai);
+                acc[i][1] = y_maddubs(acc[i][1], b1, ai);
             }
         }
         BT_UNROLL for (int i = 0; i < rows; i++) BT_UNROLL for (int j = 0; j < 2; j++) {
@@ -91,21 +101,27 @@ BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *
     for (int i = 0; i < rows; i++) for (int j = 0; j < 2; j++) tile_store_i8(o, i, j, total[i][j]);
 }
 
-/* The same for any unsigned b: its even and odd bytes as 16-bit words, two vpmaddwd a group */
+/* The same for any unsigned b: its even and odd bytes as 16-bit words, two vpmaddwd a group; three rows at a time, for b takes four registers */
 BT_INLINE void tile_words(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b, size_t groups) {
-    __m256i acc[MR][2];
+    ask_for(o->y, o->ldy, (size_t)rows);
     const __m256i low = _mm256_set1_epi16(255);
-    for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm256_setzero_si256();
-    for (size_t g = 0; g < groups; g++, b += 4 * NR) {
-        BT_UNROLL for (int j = 0; j < 2; j++) {
-            __m256i v = bytes32(b + 32 * j), e = _mm256_and_si256(v, low), d = _mm256_srli_epi16(v, 8);
-            BT_UNROLL for (int i = 0; i < rows; i++) {
-                __m256i ai = four(a + (size_t)i * lda + 4 * g), ae = _mm256_srai_epi16(_mm256_slli_epi16(ai, 8), 8), ad = _mm256_srai_epi16(ai, 8);
-                acc[i][j] = _mm256_add_epi32(acc[i][j], _mm256_add_epi32(_mm256_madd_epi16(e, ae), _mm256_madd_epi16(d, ad)));
+    for (int r0 = 0; r0 < rows; r0 += 3, a += 3 * lda) {
+        const int have = rows - r0 < 3 ? rows - r0 : 3;
+        const uint8_t *p = b;
+        __m256i acc[3][2];
+        const int8_t *row[3] = {a, a + (have > 1 ? lda : 0), a + (have > 2 ? 2 * lda : 0)};
+        BT_UNROLL for (int i = 0; i < 3; i++) acc[i][0] = acc[i][1] = _mm256_setzero_si256();
+        for (size_t g = 0; g < groups; g++, p += 4 * NR) {
+            __m256i b0 = bytes32(p), b1 = bytes32(p + 32);
+            __m256i e0 = _mm256_and_si256(b0, low), d0 = _mm256_srli_epi16(b0, 8), e1 = _mm256_and_si256(b1, low), d1 = _mm256_srli_epi16(b1, 8);
+            BT_UNROLL for (int i = 0; i < 3; i++) {
+                __m256i ai = four(row[i] + 4 * g), ae = _mm256_srai_epi16(_mm256_slli_epi16(ai, 8), 8), ad = _mm256_srai_epi16(ai, 8);
+                acc[i][0] = y_madd(y_madd(acc[i][0], e0, ae), d0, ad);
+                acc[i][1] = y_madd(y_madd(acc[i][1], e1, ae), d1, ad);
             }
         }
+        for (int i = 0; i < have; i++) for (int j = 0; j < 2; j++) tile_store_i8(o, r0 + i, j, acc[i][j]);
     }
-    for (int i = 0; i < rows; i++) for (int j = 0; j < 2; j++) tile_store_i8(o, i, j, acc[i][j]);
 }
 
 /* one body per row count, so that every accumulator has a register */
