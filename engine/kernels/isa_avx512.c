@@ -33,12 +33,13 @@ enum { CHAINS = 16, TURNS = 64 };
 PEAK_LOOP(peak_f32, __m512, v_set(0), __asm__("vfmadd213ps %1, %1, %0" : "+v"(x[i]) : "v"(half)))
 PEAK_LOOP(peak_bf16, __m512, v_set(0), x[i] = x_dpbf16(x[i], bf, bf))
 PEAK_LOOP(peak_i8, __m512i, _mm512_setzero_si512(), x[i] = x_dpbusd(x[i], one, one))
+PEAK_LOOP(peak_maddubs, __m512i, _mm512_setzero_si512(), x[i] = x_maddubs(x[i], one, one))     /* the pair a group costs without VNNI */
 
 static double peak_ops(bt_peak kind, size_t rounds) {
     const bt_cpu *c = bt_cpu_get();
     double per = kind == BT_PEAK_FP32 ? 32 : kind == BT_PEAK_BF16 ? 64 : 128;
-    if ((kind == BT_PEAK_BF16 && !c->avx512_bf16) || (kind == BT_PEAK_INT8 && !c->avx512_vnni)) return 0;
-    (kind == BT_PEAK_FP32 ? peak_f32 : kind == BT_PEAK_BF16 ? peak_bf16 : peak_i8)(rounds);
+    if (kind == BT_PEAK_BF16 && !c->avx512_bf16) return 0;
+    (kind == BT_PEAK_FP32 ? peak_f32 : kind == BT_PEAK_BF16 ? peak_bf16 : c->avx512_vnni ? peak_i8 : peak_maddubs)(rounds);
     return per * CHAINS * TURNS * (double)rounds;
 }
 

@@ -27,6 +27,11 @@ BT_INLINE __m512i x_dpbusd(__m512i acc, __m512i u, __m512i s) {     /* += 4 prod
     __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(u), "v"(s));
     return acc;
 }
+BT_INLINE __m512i x_maddubs(__m512i acc, __m512i u, __m512i s) {    /* words += pairs of products */
+    __m512i t;
+    __asm__("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0" : "+v"(acc), "=&v"(t) : "v"(u), "v"(s));
+    return acc;
+}
 BT_INLINE __m512 x_dpbf16(__m512 acc, __m512i a, __m512i b) {
     __asm__("vdpbf16ps %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
     return acc;
@@ -160,8 +165,8 @@ BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *
             __m512i b0 = dwords(b), b1 = dwords(b + 64);
             BT_UNROLL for (int i = 0; i < rows; i++) {
                 __m512i ai = four(a + (size_t)i * lda + 4 * g);
-                acc[i][0] = _mm512_add_epi16(acc[i][0], _mm512_maddubs_epi16(b0, ai));
-                acc[i][1] = _mm512_add_epi16(acc[i][1], _mm512_maddubs_epi16(b1, ai));
+                acc[i][0] = x_maddubs(acc[i][0], b0, ai);
+                acc[i][1] = x_maddubs(acc[i][1], b1, ai);
             }
         }
         BT_UNROLL for (int i = 0; i < rows; i++) BT_UNROLL for (int j = 0; j < 2; j++) {
