@@ -30,6 +30,7 @@ def parse():
     p.add_argument("--workloads", default="nano,small", help="of nano, small, base")
     p.add_argument("--shapes", default="1,2,2x1", help="threads, or ranks x threads")
     p.add_argument("--dtypes", default="fp32,bf16", help="of both programs")
+    p.add_argument("--peer-dtypes", default="", help="of PyTorch, where they differ: capped to AVX2 it has bf16 in software only")
     p.add_argument("--compile", action="store_true", help="PyTorch with torch.compile as well")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--steps", type=int, default=5)
@@ -111,12 +112,13 @@ def main():
     for workload in a.workloads.split(","):
         for shape in a.shapes.split(","):
             dtypes = work(a, workload)[1]
+            theirs = a.peer_dtypes.split(",") if a.peer_dtypes else dtypes
             contenders = [("bitrain", d, lambda d=d: ours(a, workload, d, shape, "float")) for d in dtypes if d == "fp32" or "float" in a.grads]
             if "int8" in a.grads and "bf16" in dtypes:
                 contenders += [("bitrain", "bf16, int8 gradients", lambda: ours(a, workload, "bf16", shape, "int8"))]
-            contenders += [("PyTorch", d, lambda d=d: torch(a, workload, d, shape, False)) for d in dtypes]
+            contenders += [("PyTorch", d, lambda d=d: torch(a, workload, d, shape, False)) for d in theirs]
             if a.compile:
-                contenders += [("PyTorch compiled", d, lambda d=d: torch(a, workload, d, shape, True)) for d in dtypes]
+                contenders += [("PyTorch compiled", d, lambda d=d: torch(a, workload, d, shape, True)) for d in theirs]
             got = {(who, d): [] for who, d, _ in contenders}
             for _ in range(a.rounds):
                 for who, d, fn in contenders:
@@ -124,7 +126,7 @@ def main():
             med = {k: (statistics.median(x["tok"] for x in v), statistics.median(x["rss"] for x in v)) for k, v in got.items()}
             best = max(v[0] for k, v in med.items() if k[0] != "bitrain")
             for (who, d), (tok, rss) in med.items():
-                peer = med.get(("PyTorch", d.split(",")[0]))
+                peer = med.get(("PyTorch", d.split(",")[0])) or med["PyTorch", theirs[0]]
                 ratio = f"{tok / peer[0]:.2f} ({tok / best:.2f} of its best)" if who == "bitrain" else ""
                 memory = f"{rss / peer[1]:.2f}" if who == "bitrain" else ""
                 lines.append(f"| {workload} | {shape} | {who} {d} | {tok:,.0f} | {rss:,.0f} | {ratio} | {memory} |")
