@@ -65,7 +65,7 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
     const bool endless = strncmp(data.val_paths[0] ? data.val_paths : data.paths, "synth:", 6) == 0;
     const int64_t all = endless ? t->cfg.eval_tokens : INT64_MAX / 2;
     if (code == BT_OK) code = bt_evaluator_open(&e, &data, cfg->tokens ? cfg->tokens : all, bt_comm_world(), err);
-    if (code == BT_OK) code = bt_evaluator_run(e, t->model, out, err);
+    if (code == BT_OK) code = bt_evaluator_run(e, t->model, NULL, out, err);
     bt_evaluator_close(e);
     if (made) unlink(tokenizer);
     return code;

@@ -56,7 +56,7 @@ static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
     bt_params p;
     shares s = {.S = cfg->zero > 0 ? mesh->dp_shard : 1};
     bt_run_cfg_model(cfg, &m);
-    if (bt_params_init(&p, &m, (bt_part){0, mesh->tp}, NULL) != BT_OK) return s;
+    if (bt_params_init(&p, &m, (bt_part){.count = mesh->tp, .stages = mesh->pp}, NULL) != BT_OK) return s;
     s.P = (double)p.count;
     for (size_t i = 0; i < p.n; i++) if (p.tensors[i].tern) s.T += (double)p.tensors[i].count;
     bt_params_release(&p);
@@ -87,7 +87,7 @@ static void print_reasons(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, cons
     char buf[32], text[64], of[32], shards[64] = "";
     shares s = shares_of(cfg, mesh);
     if (s.S > 1) snprintf(shards, sizeof shards, s.panels == BT_PANELS_LAYER ? ", S = %.0f shards, L = %.0f layers" : ", S = %.0f shards", s.S, s.L);
-    printf("memory of a rank, and by formula: P = %s parameters%s, T = ", bt_metric_format(buf, sizeof buf, s.P, BT_UNIT_COUNT), mesh->tp > 1 ? " of its part" : "");
+    printf("memory of a rank, and by formula: P = %s parameters%s, T = ", bt_metric_format(buf, sizeof buf, s.P, BT_UNIT_COUNT), mesh->tp * mesh->pp > 1 ? " of its part" : "");
     printf("%s of them ternary%s\n", bt_metric_format(of, sizeof of, s.T, BT_UNIT_COUNT), shards);
     for (size_t i = 0; i < r->n; i++)
         printf("  %-14s %10s  %-30s  %s\n", r->rows[i].name, bt_metric_format(buf, sizeof buf, (double)r->rows[i].bytes, BT_UNIT_BYTES), formula(text, sizeof text, &s, r->rows[i].name),

@@ -23,6 +23,8 @@ static bool kept(int keep, const bt_model_setup *s) {
     return keep == LIGHT ? s->recompute != BT_RECOMPUTE_FULL : s->recompute == BT_RECOMPUTE_NONE;
 }
 
+size_t bt_acts_slots(const bt_model_setup *s) { return s->train && s->in_flight > 1 ? (size_t)s->in_flight : 1; }
+
 /* What int8 gradients are made from is read by dx and dW both, best while it is in L3; floats' products want many rows at once. */
 size_t bt_acts_wide(const bt_model_setup *s, size_t M) {
     bool some = s->grad_int8 && s->cfg.linear != BT_LIN_DENSE && bt_acts_half(s) && kept(HEAVY, s) && s->part.count <= 1 && s->cuts <= 1;
@@ -45,7 +47,7 @@ void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) 
     half_of[i] = -1;                                                                                          \
     if (when) {                                                                                               \
         int how = keep;                                                                                       \
-        size_t n_layers = kept(how, s) ? (size_t)c->L : 1;                                                    \
+        size_t n_layers = kept(how, s) ? (size_t)c->L * bt_acts_slots(s) : 1;                                 \
         p->present[i] = true;                                                                                 \
         if (how >= ATTN) half_of[i] = how - ATTN;                                                             \
         for (size_t l = 0; l < n_layers; l++) {                                                               \

@@ -1,7 +1,7 @@
 /* acts.h - the activations of one layer, planned from acts.def into one arena.
  *
  * Order:    plan (adds to the arena) -> commit by the caller -> point (fills one bt_acts per layer).
- * Layout:   saved rows get one buffer per layer, shared rows one buffer that every layer's struct points to. */
+ * Layout:   saved rows get one buffer per layer and micro-batch in flight (layer L*slot + l), shared rows one buffer that every layer's struct points to. */
 #ifndef BT_ENGINE_MODEL_ACTS_H
 #define BT_ENGINE_MODEL_ACTS_H
 
@@ -35,6 +35,7 @@ size_t bt_acts_block(const bt_model_cfg *c, size_t M);
 bool bt_acts_half(const bt_model_setup *s);
 size_t bt_acts_wide(const bt_model_setup *s, size_t M);     /* rows of dgate and dup: backward takes the feed-forward part through all its products by so many */
 
+size_t bt_acts_slots(const bt_model_setup *s);              /* micro-batches in flight; the kept buffers of one follow those of another */
 void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s);
 void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, size_t layer);
 

@@ -26,6 +26,7 @@ typedef struct memory_plan {
     size_t spare, gains;                            /* of cuts */
     size_t joined;                                  /* of kv heads that neighbours share */
     size_t logits_rows;
+    size_t tied, d_tied;                            /* of a last stage */
 } memory_plan;
 
 static size_t logits_rows(size_t V, size_t M) {
@@ -75,6 +76,8 @@ static size_t levels(size_t cuts) { return cuts > 1 ? 1 + levels(cuts / 2) : 0; 
 static bool split(const bt_model_setup *s) { return s->part.count > 1 || s->cuts > 1; }
 static int team_size(const bt_model_setup *s) { return s->part.count > 1 ? s->part.count : 1; }
 
+static bool tied_copy(const bt_model_setup *s) { return s->cfg.tied && bt_part_last(s->part) && !bt_part_first(s->part); }
+
 static void plan_ternary(memory_plan *p, const bt_model_setup *s, const bt_params *params) {
     size_t longest = 0;
     for (size_t i = 0; i < params->n; i++) {
@@ -93,22 +96,25 @@ static void plan_ternary(memory_plan *p, const bt_model_setup *s, const bt_param
     if (s->panels != BT_PANELS_OWN) p->taken = bt_arena_reserve(&p->quant, longest, 1);
 }
 
-/* s->cfg is the part's; joins: of the team */
-static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params *params, size_t joins) {
+/* s->cfg is the part's */
+static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params *params, const bt_model_cfg *whole) {
     const bt_model_cfg *c = &s->cfg;
     size_t M = (size_t)s->B * (size_t)c->T;
     bt_arena_plan(&p->params, "params");
     p->w = bt_arena_reserve(&p->params, params->total, sizeof(float));
     bt_arena_plan(&p->grads, "grads");
     if (s->train) p->g = bt_arena_reserve(&p->grads, params->total, sizeof(float));
+    if (tied_copy(s)) {
+        p->tied = bt_arena_reserve(&p->params, (size_t)c->V * (size_t)c->C, sizeof(float));
+        p->d_tied = bt_arena_reserve(&p->grads, (size_t)c->V * (size_t)c->C, sizeof(float));
+    }
     bt_arena_plan(&p->quant, "quantised");
     plan_ternary(p, s, params);
     bt_arena_plan(&p->acts, "activations");
     bt_acts_reserve(&p->acts_plan, &p->acts, s);
     p->x_final = s->train ? bt_arena_reserve(&p->acts, bt_part_rows(s, M) * (size_t)c->C, sizeof(float)) : 0;
     bt_arena_plan(&p->scratch, "scratch");
-    const bt_tensor *embed = bt_params_get(params, -1, BT_P_EMBED);
-    p->logits_rows = logits_rows(s->cuts > 1 ? embed->whole_rows : (size_t)c->V, M);       /* their gradients are sums over these rows */
+    if (bt_part_last(s->part)) p->logits_rows = logits_rows(s->cuts > 1 ? (size_t)whole->V : (size_t)c->V, M);      /* their gradients are sums over these rows */
     p->final_rstd = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->row_loss = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->logits = bt_arena_reserve(&p->scratch, p->logits_rows * bt_ops_logits_ld((size_t)c->V), sizeof(float));
@@ -123,6 +129,7 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
         size_t heads = (size_t)c->KV * (size_t)c->D, norms = (size_t)s->cuts * (size_t)(c->C > c->D ? c->C : c->D);
         p->gains = bt_arena_reserve(&p->scratch, heads > norms ? heads : norms, sizeof(float));
     }
+    size_t joins = bt_part_joins(whole, (bt_part){.index = s->part.count, .count = s->part.count});
     if (joins && s->train) p->joined = bt_arena_reserve(&p->scratch, joins * (s->cuts > 1 ? M : (size_t)c->C) * (size_t)c->D, sizeof(float));
     p->ones = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->mine = bt_arena_reserve(&p->scratch, M, sizeof(bt_row_stat));
@@ -137,7 +144,7 @@ size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
     bt_model_setup local = *s;
     if (s->B < 1 || bt_params_init(&params, &s->cfg, s->part, NULL) != BT_OK || bt_part_cfg(&local.cfg, &s->cfg, s->part, NULL) != BT_OK) return 0;
     memory_plan p = {0};
-    plan_memory(&p, &local, &params, bt_part_joins(&s->cfg, (bt_part){s->part.count, s->part.count}));
+    plan_memory(&p, &local, &params, &s->cfg);
     bt_params_release(&params);
     static const char *const quantised_why[] = {"ternary codes (1 byte, to count flips) and their packed forms", "packed ternary weights, and one tensor's codes on their way there",
                                                 "packed ternary weights of one layer, and one tensor's codes"};
@@ -178,30 +185,46 @@ static bt_linear linear_of(bt_model *m, const memory_plan *p, int layer, bt_para
     return l;
 }
 
+static void point_site(bt_site *s, float *rstd, int8_t *xq, float *dq, float *xn) { s->rstd = rstd, s->xq = xq, s->dq = dq, s->xn = xn; }
+
+void bt_net_point(bt_model *m, int layer, int slot) {
+    bt_layer *l = &m->layers[layer];
+    bt_acts *a = &l->a;
+    float *xn;
+    bt_acts_point(a, &m->acts_plan, &m->acts_arena, (size_t)(slot * m->setup.cfg.L + layer));
+    xn = m->setup.cfg.linear != BT_LIN_DENSE ? NULL : a->xn;
+    if (m->split) a->dxn = m->split->team->partial;
+    if (layer > 0) m->layers[layer - 1].x_out = a->x;
+    l->x_out = m->setup.train ? m->x_final : a->x;              /* the last layer's; others are wired by the next */
+    point_site(&l->attn_in, a->attn_rstd, a->attn_xq, a->attn_dq, xn);
+    point_site(&l->o_in, a->o_rstd, a->o_xq, a->o_dq, a->on);
+    point_site(&l->ffn_in, a->ffn_rstd, a->ffn_xq, a->ffn_dq, xn);
+    point_site(&l->down_in, a->down_rstd, a->down_xq, a->down_dq, a->hn);
+}
+
 static void wire_layer(bt_model *m, const memory_plan *p, int i) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_layer *l = &m->layers[i];
-    bt_acts *a = &l->a;
     bool tern = c->linear != BT_LIN_DENSE, normed = c->norm != BT_NORM_PRE;
     size_t C = (size_t)c->C, HD = (size_t)c->H * (size_t)c->D, F = (size_t)c->F;
     float eps = (float)c->norm_eps;
-    bt_acts_point(a, &p->acts_plan, &m->acts_arena, (size_t)i);
-    if (m->split) a->dxn = m->split->team->partial;
-    if (i > 0) m->layers[i - 1].x_out = a->x;
-    l->x_out = m->setup.train ? bt_arena_at(&m->acts_arena, p->x_final) : a->x;     /* the last layer's; others are wired by the next */
-    l->attn_in = (bt_site){C, true, tern, gain_of(m, i, BT_P_ATTN_NORM), eps, a->attn_rstd, a->attn_xq, a->attn_dq, tern ? NULL : a->xn, NULL, C};
-    l->o_in = (bt_site){HD, normed, tern, gain_of(m, i, BT_P_ATTN_SUBNORM), eps, a->o_rstd, a->o_xq, a->o_dq, a->on, m->split, (size_t)m->whole.H * (size_t)c->D};
-    l->ffn_in = (bt_site){C, true, tern, gain_of(m, i, BT_P_FFN_NORM), eps, a->ffn_rstd, a->ffn_xq, a->ffn_dq, tern ? NULL : a->xn, NULL, C};
-    l->down_in = (bt_site){F, normed, tern, gain_of(m, i, BT_P_FFN_SUBNORM), eps, a->down_rstd, a->down_xq, a->down_dq, a->hn, m->split, (size_t)m->whole.F};
-    l->q_norm = gain_of(m, i, BT_P_Q_NORM);
-    l->k_norm = gain_of(m, i, BT_P_K_NORM);
-    l->q = linear_of(m, p, i, BT_P_ATTN_Q);
-    l->k = linear_of(m, p, i, BT_P_ATTN_K);
-    l->v = linear_of(m, p, i, BT_P_ATTN_V);
-    l->o = linear_of(m, p, i, BT_P_ATTN_O);
-    l->gate = linear_of(m, p, i, BT_P_FFN_GATE);
-    l->up = linear_of(m, p, i, BT_P_FFN_UP);
-    l->down = linear_of(m, p, i, BT_P_FFN_DOWN);
+    int n = m->first_layer + i;                                 /* in the whole model */
+    l->attn_in = (bt_site){.K = C, .normed = true, .tern = tern, .gain = gain_of(m, n, BT_P_ATTN_NORM), .eps = eps, .whole_K = C};
+    l->o_in = (bt_site){.K = HD, .normed = normed, .tern = tern, .gain = gain_of(m, n, BT_P_ATTN_SUBNORM), .eps = eps, .split = m->split,
+                        .whole_K = (size_t)m->whole.H * (size_t)c->D};
+    l->ffn_in = (bt_site){.K = C, .normed = true, .tern = tern, .gain = gain_of(m, n, BT_P_FFN_NORM), .eps = eps, .whole_K = C};
+    l->down_in = (bt_site){.K = F, .normed = normed, .tern = tern, .gain = gain_of(m, n, BT_P_FFN_SUBNORM), .eps = eps, .split = m->split,
+                           .whole_K = (size_t)m->whole.F};
+    bt_net_point(m, i, 0);
+    l->q_norm = gain_of(m, n, BT_P_Q_NORM);
+    l->k_norm = gain_of(m, n, BT_P_K_NORM);
+    l->q = linear_of(m, p, n, BT_P_ATTN_Q);
+    l->k = linear_of(m, p, n, BT_P_ATTN_K);
+    l->v = linear_of(m, p, n, BT_P_ATTN_V);
+    l->o = linear_of(m, p, n, BT_P_ATTN_O);
+    l->gate = linear_of(m, p, n, BT_P_FFN_GATE);
+    l->up = linear_of(m, p, n, BT_P_FFN_UP);
+    l->down = linear_of(m, p, n, BT_P_FFN_DOWN);
 }
 
 /* In float like the published implementations, so that a model imported from them rotates by the same angles. */
@@ -226,11 +249,11 @@ static void wire_split(bt_model *m, const memory_plan *p) {
     x->spare = m->setup.cuts > 1 ? bt_arena_at(&m->scratch_arena, p->spare) : NULL;
     x->gains = m->setup.cuts > 1 ? bt_arena_at(&m->scratch_arena, p->gains) : NULL;
     x->first_cut = (size_t)m->setup.part.index * x->cuts;
-    x->joins = bt_part_joins(&m->whole, (bt_part){m->setup.part.count, m->setup.part.count});
+    x->joins = bt_part_joins(&m->whole, (bt_part){.index = m->setup.part.count, .count = m->setup.part.count});
     x->joined = x->joins && m->setup.train ? bt_arena_at(&m->scratch_arena, p->joined) : NULL;
     x->join_at = bt_part_joins(&m->whole, m->setup.part) - (m->setup.cfg.skip > 0);
     x->vocab0 = bt_part_vocab(&m->whole, m->setup.part);
-    for (size_t k = 0; k <= x->cuts && x->all_cuts > 1; k++) x->vocab_at[k] = bt_part_vocab(&m->whole, (bt_part){(int)(x->first_cut + k), (int)x->all_cuts}) - x->vocab0;
+    for (size_t k = 0; k <= x->cuts && x->all_cuts > 1; k++) x->vocab_at[k] = bt_part_vocab(&m->whole, (bt_part){.index = (int)(x->first_cut + k), .count = (int)x->all_cuts}) - x->vocab0;
     x->ones = bt_arena_at(&m->scratch_arena, p->ones);
     x->mine = bt_arena_at(&m->scratch_arena, p->mine);
     x->all = bt_arena_at(&m->scratch_arena, p->all);
@@ -240,7 +263,7 @@ static void wire_split(bt_model *m, const memory_plan *p) {
     for (size_t i = 0; i < M; i++) x->ones[i] = 1.0f;
 }
 
-static float *at_tensor(float *grads, const bt_tensor *t) { return grads && t ? grads + t->offset : NULL; }
+static float *at_tensor(float *flat, const bt_tensor *t) { return flat && t ? flat + t->offset : NULL; }
 
 void bt_model_grads_into(bt_model *m, float *grads) {
     float *g = m->g = grads ? grads : m->own_g;
@@ -254,7 +277,7 @@ void bt_model_grads_into(bt_model *m, float *grads) {
     }
     m->final_norm.dw = at_tensor(g, m->final_norm.tensor);
     m->d_embed = at_tensor(g, embed);
-    m->d_head = at_tensor(g, m->setup.cfg.tied ? embed : bt_params_get(&m->params, -1, BT_P_HEAD));
+    m->d_head = m->d_tied ? m->d_tied : at_tensor(g, m->setup.cfg.tied ? embed : bt_params_get(&m->params, -1, BT_P_HEAD));
 }
 
 static void wire(bt_model *m, const memory_plan *p) {
@@ -264,13 +287,17 @@ static void wire(bt_model *m, const memory_plan *p) {
     m->own_g = m->setup.train ? bt_arena_at(&m->grads_arena, p->g) : NULL;
     m->taken = m->setup.panels != BT_PANELS_OWN ? bt_arena_at(&m->quant_arena, p->taken) : NULL;
     m->noise_rows = m->setup.train && m->setup.grad_int8 ? bt_arena_at(&m->scratch_arena, p->noise_rows) : NULL;
+    m->acts_plan = p->acts_plan;
+    m->x_final = m->setup.train ? bt_arena_at(&m->acts_arena, p->x_final) : NULL;
     for (int i = 0; i < c->L; i++) wire_layer(m, p, i);
     m->x_final = m->layers[c->L - 1].x_out;
     m->final_norm = gain_of(m, -1, BT_P_FINAL_NORM);
-    size_t embed = bt_params_get(&m->params, -1, BT_P_EMBED)->offset;
-    size_t head = c->tied ? embed : bt_params_get(&m->params, -1, BT_P_HEAD)->offset;
-    m->embed = m->w + embed;
-    m->head = m->w + head;
+    if (tied_copy(&m->setup)) {
+        m->tied = bt_arena_at(&m->params_arena, p->tied);
+        m->d_tied = m->setup.train ? bt_arena_at(&m->grads_arena, p->d_tied) : NULL;
+    }
+    m->embed = at_tensor(m->w, bt_params_get(&m->params, -1, BT_P_EMBED));
+    m->head = m->tied ? m->tied : c->tied ? m->embed : at_tensor(m->w, bt_params_get(&m->params, -1, BT_P_HEAD));
     m->final_rstd = bt_arena_at(&m->scratch_arena, p->final_rstd);
     m->row_loss = bt_arena_at(&m->scratch_arena, p->row_loss);
     m->logits = bt_arena_at(&m->scratch_arena, p->logits);
@@ -296,6 +323,7 @@ static bt_code plan_kernels(const bt_model *m, bt_err *err) {
         if (m->setup.train) BT_TRY(bt_ops_plan(N, K, M, T, D, NULL, err));
     }
     size_t rows = m->logits_rows, V = (size_t)c->V, C = (size_t)c->C;
+    if (!bt_part_last(m->setup.part)) return BT_OK;
     BT_TRY(bt_ops_plan(rows, V, C, T, D, NULL, err));
     if (!m->setup.train) return BT_OK;
     BT_TRY(bt_ops_plan(rows, C, V, T, D, NULL, err));
@@ -318,7 +346,8 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     if (code != BT_OK) goto done;
     if (part) m->split = calloc(1, sizeof *m->split);
     m->totals = calloc(m->params.n * (1 + (part ? (size_t)team_size(s) : 0)), sizeof *m->totals);
-    m->layers = calloc((size_t)s->cfg.L, sizeof *m->layers);
+    m->layers = calloc((size_t)m->setup.cfg.L, sizeof *m->layers);
+    m->first_layer = bt_part_layers(&s->cfg, s->part).first;
     m->quant_sums = calloc(bt_model_quant_sums(m) + 1, sizeof *m->quant_sums);
     p.codes = calloc(m->params.n, sizeof *p.codes);
     p.packed = calloc(m->params.n, sizeof *p.packed);
@@ -327,7 +356,7 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
         code = bt_fail(err, BT_NOMEM, "cannot take memory for %d layers", s->cfg.L);
         goto done;
     }
-    plan_memory(&p, &m->setup, &m->params, bt_part_joins(&s->cfg, (bt_part){s->part.count, s->part.count}));
+    plan_memory(&p, &m->setup, &m->params, &s->cfg);
     m->params_arena = p.params;
     m->grads_arena = p.grads;
     m->quant_arena = p.quant;
@@ -364,6 +393,7 @@ void bt_model_destroy(bt_model *m) {
 }
 
 const bt_model_cfg *bt_model_config(const bt_model *m) { return &m->whole; }
+bt_part bt_model_part(const bt_model *m) { return m->setup.part; }
 const bt_params *bt_model_params(const bt_model *m) { return &m->params; }
 float *bt_model_weights(bt_model *m) { return m->w; }
 float *bt_model_grads(bt_model *m) { return m->own_g; }

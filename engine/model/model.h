@@ -10,7 +10,9 @@
  *           feed-forward width and of the vocabulary lie in the parts; with `sequence` the residual and its norms are shared out
  *           by tokens, and what is gathered is int8. Quantise, train and eval are then collective over the team. All is exact
  *           where one rank's arithmetic is: scales, absmax and norm statistics are those of whole tensors and rows, and
- *           ternary products are added up as whole numbers. */
+ *           ternary products are added up as whole numbers.
+ * Stages:   a model may be a run of layers of a pipeline: `forward`, and `backward` of the same micro-batch later, while `in_flight`
+ *           micro-batches' activations are kept. The last stage does both at once with train_micro. */
 #ifndef BT_ENGINE_MODEL_MODEL_H
 #define BT_ENGINE_MODEL_MODEL_H
 
@@ -39,6 +41,7 @@ struct bt_layer_source {
 typedef struct bt_model_setup {
     bt_model_cfg cfg;
     int B;                              /* sequences of a micro-batch */
+    int in_flight;                      /* micro-batches whose activations are kept at a time: stages of a pipeline; 0: one */
     bt_prec prec;
     bool train;                         /* false: no gradients, no saved activations */
     int n_threads;
@@ -70,6 +73,7 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) BT
 void bt_model_destroy(bt_model *m);                     /* accepts NULL */
 
 const bt_model_cfg *bt_model_config(const bt_model *m); /* of the whole model */
+bt_part bt_model_part(const bt_model *m);               /* as given */
 const bt_params *bt_model_params(const bt_model *m);    /* the tensor table: names, shapes, offsets */
 float *bt_model_weights(bt_model *m);                   /* (params) latent fp32 */
 float *bt_model_grads(bt_model *m);                     /* (params) */

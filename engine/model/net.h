@@ -84,9 +84,12 @@ struct bt_model {
     float *w, *g;                           /* (params.total); g: where gradients are added, NULL without training */
     float *own_g;                           /* the arena's */
     bt_layer *layers;
+    int first_layer;                        /* number of layers[0] in the whole model */
     bt_gain final_norm;
-    const float *embed, *head;              /* (V, C); the same when tied */
+    const float *embed, *head;              /* (V, C); the same when tied. Of a stage: NULL where another has it */
     float *d_embed, *d_head;
+    float *tied, *d_tied;                   /* a last stage's copy of the first's embedding; NULL otherwise */
+    bt_acts_plan acts_plan;
     double *quant_sums;                     /* (bt_model_quant_sums) */
     double (*totals)[2];                    /* (tensors) of |w|; of w, for b1. In a part, then (size, tensors): the team's */
     int8_t *taken;                          /* codes of one tensor on their way to its panels; NULL with BT_PANELS_OWN */
@@ -148,6 +151,9 @@ void bt_split_join(const bt_model *m, float *x, size_t rows, size_t ld, size_t w
 void bt_split_totals(const bt_model *m, double (*totals)[2]);       /* (tensors, 2) sums over a part's block -> over tensors */
 void bt_split_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows);
 void bt_split_site_bwd(const bt_site *s, float *dx, const float *dy, const float *x, size_t r0, size_t rows);
+
+/* ---- model.c ---- */
+void bt_net_point(bt_model *m, int layer, int slot);                /* the layer's activations and sites to those of a micro-batch in flight */
 
 /* ---- transformer.c: one pass over M = B * T tokens whose positions are in m->pos ---- */
 void bt_net_positions(bt_model *m, size_t B, size_t T, size_t first);

@@ -68,6 +68,20 @@ static void place(bt_tensor *t, const table *b) {
     }
 }
 
+static uint64_t hash_shape(uint64_t h, const bt_tensor *t) {
+    char line[128];
+    (void)snprintf(line, sizeof line, "%s %zu %zu\n", t->name, t->whole_rows, t->whole_cols);
+    for (const char *s = line; *s; s++) h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+    return h;
+}
+
+/* rows of a stage: what lies before its layers comes with the first, what lies after them with the last */
+static bool in_stage(const table *b, const param_row *r, int layer) {
+    bt_layer_run own = bt_part_layers(b->c, b->part);
+    if (layer >= 0) return layer >= own.first && layer < own.first + own.n;
+    return r->id == BT_P_EMBED ? bt_part_first(b->part) : bt_part_last(b->part);
+}
+
 static bool add(bt_params *p, const table *b, size_t row, int layer) {
     const param_row *r = &b->block[row];
     const bt_model_cfg *c = b->c;
@@ -81,6 +95,11 @@ static bool add(bt_params *p, const table *b, size_t row, int layer) {
     t->cols = (size_t)r->cols;
     t->whole_rows = (size_t)b->whole[row].rows;
     t->whole_cols = (size_t)b->whole[row].cols;
+    p->hash = hash_shape(p->hash, t);
+    if (!in_stage(b, r, layer)) {
+        p->before += p->n == 0;
+        return true;
+    }
     t->offset = p->total;
     t->decay = r->decay;
     t->linear = r->tern;
@@ -108,6 +127,32 @@ size_t bt_part_joins(const bt_model_cfg *c, bt_part part) {
     return joins;
 }
 
+/* ---- stages --------------------------------------------------------------------------------------------------------- */
+
+bool bt_part_first(bt_part part) { return part.stage == 0; }
+bool bt_part_last(bt_part part) { return part.stages <= 1 || part.stage == part.stages - 1; }
+
+/* The last stage has the head besides its layers: of all numbers of layers for it the one that makes the slowest stage fastest. */
+bt_layer_run bt_part_layers(const bt_model_cfg *c, bt_part part) {
+    if (part.stages <= 1) return (bt_layer_run){0, c->L};
+    bt_model_counts n = bt_model_count(c);
+    double head = n.flop_head * c->L / (n.flop_linear + n.flop_attention), best = INFINITY;
+    int others = part.stages - 1, last = 1;
+    for (int k = 1; k <= c->L - others; k++) {
+        double slowest = fmax((double)((c->L - k + others - 1) / others), (double)k + head);
+        if (slowest < best) best = slowest, last = k;
+    }
+    int64_t rest = c->L - last;
+    if (part.stage == others) return (bt_layer_run){(int)rest, last};
+    int first = (int)(rest * part.stage / others);
+    return (bt_layer_run){first, (int)(rest * (part.stage + 1) / others) - first};
+}
+
+static bt_code check_stages(const bt_model_cfg *c, bt_part part, bt_err *err) {
+    if (part.stages <= c->L) return BT_OK;
+    return bt_fail(err, BT_ARG, "--pp %d: more pipeline stages than the %d layers of the model (use --pp %d)", part.stages, c->L, c->L);
+}
+
 /* the largest k <= most that shares out all three */
 static int legal_parts(const bt_model_cfg *c, int most) {
     for (int k = most; k > 1; k--)
@@ -118,7 +163,9 @@ static int legal_parts(const bt_model_cfg *c, int most) {
 bt_code bt_part_cfg(bt_model_cfg *out, const bt_model_cfg *c, bt_part part, bt_err *err) {
     int n = part.count;
     int64_t widest = (int64_t)c->H * c->D > c->F ? (int64_t)c->H * c->D : c->F;
+    BT_TRY(check_stages(c, part, err));
     *out = *c;
+    out->L = bt_part_layers(c, part).n;
     if (n <= 1) return BT_OK;
     if (c->linear != BT_LIN_DENSE && widest > WHOLE_NUMBERS / 127) {
         return bt_fail(err, BT_ARG, "--tp %d: sums of %lld int8 products are no longer exact in fp32 (at most %d; use --tp 1)", n, (long long)widest, WHOLE_NUMBERS / 127);
@@ -141,7 +188,7 @@ bt_code bt_part_cfg(bt_model_cfg *out, const bt_model_cfg *c, bt_part part, bt_e
     out->skip = out->H * part.index % out->group;
     out->KV = (out->skip + out->H + out->group - 1) / out->group;
     out->F = c->F / n;
-    out->V = (int)(bt_part_vocab(c, (bt_part){part.index + 1, n}) - bt_part_vocab(c, part));
+    out->V = (int)(bt_part_vocab(c, (bt_part){.index = part.index + 1, .count = n}) - bt_part_vocab(c, part));
     return BT_OK;
 }
 
@@ -153,7 +200,7 @@ bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_part part, bt_err
     memset(p, 0, sizeof *p);
     BT_TRY(bt_model_cfg_check(c, err));
     bt_model_cfg local;
-    if (part.count < 1) part = (bt_part){0, 1};
+    if (part.count < 1) part.index = 0, part.count = 1;
     BT_TRY(bt_part_cfg(&local, c, part, err));
     table b = {.c = c, .part = part};
     rows_for(b.whole, c);
@@ -171,6 +218,7 @@ bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_part part, bt_err
     }
     bool fits = true;
     size_t i = 0;
+    p->hash = 0xcbf29ce484222325u;
     for (; i < BT_P_COUNT && rows[i].scope == GLOBAL; i++) fits = fits && add(p, &b, i, -1);
     size_t first = i;
     while (i < BT_P_COUNT && rows[i].scope == LAYER) i++;
@@ -207,13 +255,4 @@ size_t bt_tensor_place(const bt_tensor *t, size_t i) {
     return (t->row0 + i / t->cols) * t->whole_cols + t->col0 + i % t->cols;
 }
 
-uint64_t bt_params_hash(const bt_params *p) {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < p->n; i++) {
-        const bt_tensor *t = &p->tensors[i];
-        char line[128];
-        (void)snprintf(line, sizeof line, "%s %zu %zu\n", t->name, t->whole_rows, t->whole_cols);
-        for (const char *s = line; *s; s++) h = (h ^ (unsigned char)*s) * 0x100000001b3u;
-    }
-    return h;
-}
+uint64_t bt_params_hash(const bt_params *p) { return p->hash; }

@@ -16,8 +16,9 @@ typedef enum {
 
 typedef enum { BT_SHARD_NONE, BT_SHARD_ROW, BT_SHARD_KVROW, BT_SHARD_COL, BT_SHARD_VOCAB } bt_shard_axis;
 
-/* Part `index` of `count` of a model: what a rank of a tensor-parallel team holds. All zero: the whole model. */
-typedef struct bt_part { int index, count; } bt_part;
+/* Part `index` of `count` of a model: what a rank of a tensor-parallel team holds; and of it the layers of stage `stage` of `stages` of a
+ * pipeline, the first with the embedding, the last with final norm and head. All zero: the whole model. */
+typedef struct bt_part { int index, count, stage, stages; } bt_part;
 
 /* cuts that this part of the model holds; at least 1 */
 static inline size_t bt_part_cuts(bt_part part, int cuts) { return cuts > 1 ? (size_t)(cuts / (part.count > 1 ? part.count : 1)) : 1; }
@@ -43,10 +44,17 @@ typedef struct bt_params {
     size_t n;
     size_t total;                           /* elements of the flat arrays, padding included */
     uint64_t count;                         /* parameters proper, of this part */
+    size_t before;                          /* tensors of earlier stages */
+    uint64_t hash;                          /* of all stages' tensors: bt_params_hash */
     size_t (*index)[BT_P_COUNT];            /* index[layer + 1][id]: tensor index, SIZE_MAX when absent; row 0 is global */
 } bt_params;
 
-/* the shape of one part: its heads, kv heads, feed-forward width and vocabulary; BT_ARG names numbers that cannot be shared out */
+bool bt_part_first(bt_part part);                                        /* has the embedding; so has a whole model */
+bool bt_part_last(bt_part part);                                         /* has final norm and head */
+/* layers of a stage, as even as the head's work on the last stage lets them be; at least one each where stages <= layers */
+typedef struct bt_layer_run { int first, n; } bt_layer_run;
+bt_layer_run bt_part_layers(const bt_model_cfg *whole, bt_part part);
+/* the shape of one part: its layers, heads, kv heads, feed-forward width and vocabulary; BT_ARG names numbers that cannot be shared out */
 bt_code bt_part_cfg(bt_model_cfg *out, const bt_model_cfg *whole, bt_part part, bt_err *err) BT_MUST_CHECK;
 size_t bt_part_vocab(const bt_model_cfg *whole, bt_part part);          /* first token id of the part */
 /* n parts of equally many heads, and every kv head in one of them, in two neighbours, or shared by equally many that have no other */

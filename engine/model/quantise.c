@@ -27,7 +27,7 @@ static size_t blocks_of(const bt_tensor *t) { return (t->offset + t->count - 1) 
 
 static bt_linear *linear_at(bt_model *m, const bt_tensor *t) {
     if (!t->tern) return NULL;
-    bt_layer *l = &m->layers[t->layer];
+    bt_layer *l = &m->layers[t->layer - m->first_layer];
     bt_linear *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) if (all[i]->tensor == t) return all[i];
     return NULL;

@@ -170,7 +170,7 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
 void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_net_positions(m, B, T, 0);
-    bt_net_embed(m, inputs, B * T);
+    if (bt_part_first(m->setup.part)) bt_net_embed(m, inputs, B * T);
     for (int i = 0; i < c->L; i++) {
         need(m, i);
         layer_forward(m, &m->layers[i], m->layers[i].x_out, B, T);
@@ -313,6 +313,7 @@ void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_
         ffn_backward(&p, l);
         attn_backward(&p, l);
     }
+    if (!bt_part_first(m->setup.part)) return;
     bt_net_embed_bwd(m, inputs, p.M);
     done(&p, &m->params.tensors[0]);
 }

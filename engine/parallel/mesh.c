@@ -48,6 +48,7 @@ int bt_mesh_peer(const bt_mesh *m, bt_axis axis, int rank) {
     if (axis == BT_AXIS_DP || axis == BT_AXIS_SHARD) c.dp_shard = rank % m->shape.dp_shard;
     if (axis == BT_AXIS_DP) c.dp_replicate = rank / m->shape.dp_shard;
     if (axis == BT_AXIS_REPLICATE) c.dp_replicate = rank;
+    if (axis == BT_AXIS_PP) c.pp = rank;
     return bt_mesh_rank_of(&m->shape, &c);
 }
 

@@ -18,7 +18,7 @@ typedef struct bt_mesh {
 bt_code bt_mesh_resolve(bt_mesh_shape *s, int world_size, bt_err *err) BT_MUST_CHECK;
 bt_mesh_coord bt_mesh_coord_of(const bt_mesh_shape *s, int rank);
 int bt_mesh_rank_of(const bt_mesh_shape *s, const bt_mesh_coord *c);
-int bt_mesh_peer(const bt_mesh *m, bt_axis axis, int rank);      /* rank of the world of this rank's `rank`th neighbour along dp, shard or replicate */
+int bt_mesh_peer(const bt_mesh *m, bt_axis axis, int rank);      /* rank of the world of this rank's `rank`th neighbour along dp, shard, replicate or pp */
 bt_code bt_mesh_create(bt_mesh *m, const bt_mesh_shape *s, bt_comm *world, bt_err *err) BT_MUST_CHECK;      /* collective */
 void bt_mesh_release(bt_mesh *m);
 

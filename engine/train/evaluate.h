@@ -1,13 +1,14 @@
 /* evaluate.h - the validation loss: the same sequences every time, shared out over the data-parallel ranks.
  *
  * The sequences are read once, at open, and kept (8 bytes a token and rank's share): an evaluation touches no file.
- * Collective over dp. Threads: the training thread. */
+ * Collective over dp and, with a pipe, over the stages of a pipeline. Threads: the training thread. */
 #ifndef BT_ENGINE_TRAIN_EVALUATE_H
 #define BT_ENGINE_TRAIN_EVALUATE_H
 
 #include "engine/data/loader.h"
 #include "engine/model/model.h"
 #include "engine/parallel/comm.h"
+#include "engine/parallel/pipe.h"
 
 typedef struct bt_evaluator bt_evaluator;
 
@@ -15,7 +16,8 @@ typedef struct bt_eval_result { double nats, bits_per_byte; int64_t tokens; } bt
 
 /* `data` names the sources; its split, B, T and shares are set here. tokens: how many to use, capped by the split */
 bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t tokens, bt_comm *dp, bt_err *err) BT_MUST_CHECK;
-bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_eval_result *out, bt_err *err) BT_MUST_CHECK;
+/* pipe: NULL where the model is whole */
+bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_result *out, bt_err *err) BT_MUST_CHECK;
 int64_t bt_evaluator_micros(const bt_evaluator *e);            /* that a rank runs; on all the same */
 size_t bt_evaluator_bytes(const bt_evaluator *e);
 void bt_evaluator_close(bt_evaluator *e);               /* accepts NULL */

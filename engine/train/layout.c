@@ -33,10 +33,13 @@ bt_code bt_layout_take_pieces(bt_trainer *t, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
     bt_optim_cfg optim = {.beta1 = t->cfg.beta1, .beta2 = t->cfg.beta2, .eps = t->cfg.eps};
     const bt_mesh_shape *s = &t->mesh.shape;
+    bt_model_cfg whole;
+    bt_run_cfg_model(&t->cfg, &whole);
+    BT_TRY(bt_params_init(&t->table, &whole, (bt_part){.index = t->mesh.me.tp, .count = s->tp}, err));
     bt_shards_init(&t->shards, p->total, (size_t)t->cfg.bucket_bytes, s->dp_replicate, t->cfg.zero > 0 ? s->dp_shard : 1);
     t->norm_blocks = calloc(bt_norm_blocks(p->total), sizeof *t->norm_blocks);
-    t->tensor_squares = calloc(p->n, sizeof *t->tensor_squares);
-    t->team_norms = calloc((size_t)t->mesh.shape.tp, sizeof *t->team_norms);
+    t->tensor_squares = calloc(t->table.n, sizeof *t->tensor_squares);
+    t->team_norms = calloc((size_t)(s->tp > s->pp ? s->tp : s->pp), sizeof *t->team_norms);
     t->spans = calloc(p->n, sizeof *t->spans);
     t->pieces = calloc(t->shards.n_stripes, sizeof *t->pieces);
     t->optims = calloc(t->shards.n_stripes, sizeof *t->optims);
@@ -63,6 +66,7 @@ void bt_layout_release(bt_trainer *t) {
     free(t->norm_blocks);
     free(t->tensor_squares);
     free(t->team_norms);
+    bt_params_release(&t->table);
 }
 
 /* ---- a step --------------------------------------------------------------------------------------------------------- */
@@ -113,6 +117,16 @@ static double sum_over_team(bt_trainer *t, double x) {
     return sum;
 }
 
+/* in the order of the stages: the same bits on all of them */
+static bt_code sum_over_stages(bt_trainer *t, double *x, bt_err *err) {
+    double mine = *x, sum = 0;
+    if (t->mesh.shape.pp == 1) return BT_OK;
+    BT_TRY(bt_all_gather(t->mesh.pp, &mine, sizeof mine, t->team_norms, err));
+    for (int k = 0; k < t->mesh.shape.pp; k++) sum += t->team_norms[k];
+    *x = sum;
+    return BT_OK;
+}
+
 /* ---- the norm without rounding: the same bits however the arrays lie in ranks ---------------------------------------- */
 
 typedef struct exact_job { const float *x; size_t n; uint32_t most[BT_EXACT_SPANS]; double sum[BT_EXACT_SPANS][2]; bt_exact units; bool squares; } exact_job;
@@ -148,7 +162,6 @@ static void exact_pass(const bt_trainer *t, exact_job *j, uint32_t *most_bits, d
 }
 
 static bt_code exact_norm(bt_trainer *t, double *norm, bt_err *err) {
-    const bt_params *p = bt_model_params(t->model);
     exact_job j = {.squares = false};
     uint32_t bits = 0;
     float largest;
@@ -157,16 +170,18 @@ static bt_code exact_norm(bt_trainer *t, double *norm, bt_err *err) {
     int64_t top = bits;
     BT_TRY(bt_all_reduce_i64(t->mesh.shard, &top, 1, BT_MAX, err));
     BT_TRY(bt_all_reduce_i64(t->mesh.tp, &top, 1, BT_MAX, err));
+    BT_TRY(bt_all_reduce_i64(t->mesh.pp, &top, 1, BT_MAX, err));
     bits = (uint32_t)top;
     memcpy(&largest, &bits, sizeof largest);
     *norm = (double)largest;
     if (!isfinite(largest) || largest == 0) return BT_OK;
-    for (size_t i = 0; i < p->n; i++) n += (double)p->tensors[i].whole_rows * (double)p->tensors[i].whole_cols;
+    for (size_t i = 0; i < t->table.n; i++) n += (double)t->table.tensors[i].whole_rows * (double)t->table.tensors[i].whole_cols;
     j.units = bt_exact_units((double)largest * (double)largest, n);
     j.squares = true;
     exact_pass(t, &j, &bits, sum);
     if (sharded(t)) BT_TRY(bt_all_reduce_f64(t->mesh.shard, sum, 2, BT_SUM, err));
     BT_TRY(bt_all_reduce_f64(t->mesh.tp, sum, 2, BT_SUM, err));
+    BT_TRY(bt_all_reduce_f64(t->mesh.pp, sum, 2, BT_SUM, err));
     *norm = sqrt(sum[0] + sum[1]) * t->unscale;
     return BT_OK;
 }
@@ -181,7 +196,9 @@ bt_code bt_layout_grad_norm(bt_trainer *t, double *norm, bt_err *err) {
         if (t->team) count_once(t, t->pieces[i]);
     }
     if (sharded(t)) BT_TRY(bt_all_reduce_f64(t->mesh.shard, t->norm_blocks, n, BT_SUM, err));     /* x + 0 is x: no bit changes */
-    *norm = sqrt(sum_over_team(t, bt_norm_sum(t->norm_blocks, n))) * t->unscale;
+    double squares = sum_over_team(t, bt_norm_sum(t->norm_blocks, n));
+    BT_TRY(sum_over_stages(t, &squares, err));
+    *norm = sqrt(squares) * t->unscale;
     return bt_team_check(t->team, err);
 }
 
@@ -194,6 +211,7 @@ bt_code bt_layout_update(bt_trainer *t, float grad_scale, float lr, float decay,
     }
     bt_layout_meter_team(t, NULL);              /* the norm's few bytes stay with the optimizer */
     BT_TRY(bt_weights_quantise(t->weights, &comm_ns, err));
+    BT_TRY(bt_pipeline_tie(t, &comm_ns, err));
     BT_TRY(bt_team_check(t->team, err));
     bt_layout_meter_team(t, &team_ns);
     bt_meter_add(&t->meter, BT_MR_OPTIM, bt_now_ns() - start - comm_ns - team_ns);
@@ -221,6 +239,7 @@ void bt_layout_init_weights(bt_trainer *t) {
 bt_code bt_layout_quantise(bt_trainer *t, bt_err *err) {
     int64_t unmeasured = 0;
     BT_TRY(bt_weights_quantise(t->weights, &unmeasured, err));
+    BT_TRY(bt_pipeline_tie(t, &unmeasured, err));
     return bt_team_check(t->team, err);
 }
 
@@ -238,9 +257,11 @@ static double own_squares(const bt_trainer *t, const bt_tensor *x) {
 
 bt_code bt_layout_tensor_squares(bt_trainer *t, const double **out, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
-    for (size_t i = 0; i < p->n; i++) t->tensor_squares[i] = own_squares(t, &p->tensors[i]) * t->unscale * t->unscale;
-    if (sharded(t)) BT_TRY(bt_all_reduce_f64(t->mesh.shard, t->tensor_squares, p->n, BT_SUM, err));
-    BT_TRY(bt_all_reduce_f64(t->mesh.tp, t->tensor_squares, p->n, BT_SUM, err));
+    memset(t->tensor_squares, 0, t->table.n * sizeof *t->tensor_squares);
+    for (size_t i = 0; i < p->n; i++) t->tensor_squares[p->before + i] = own_squares(t, &p->tensors[i]) * t->unscale * t->unscale;
+    if (sharded(t)) BT_TRY(bt_all_reduce_f64(t->mesh.shard, t->tensor_squares, t->table.n, BT_SUM, err));
+    BT_TRY(bt_all_reduce_f64(t->mesh.tp, t->tensor_squares, t->table.n, BT_SUM, err));
+    BT_TRY(bt_all_reduce_f64(t->mesh.pp, t->tensor_squares, t->table.n, BT_SUM, err));
     *out = t->tensor_squares;
     return BT_OK;
 }

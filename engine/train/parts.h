@@ -7,6 +7,7 @@
 #include "engine/optim/optim.h"
 #include "engine/parallel/link.h"
 #include "engine/parallel/mesh.h"
+#include "engine/parallel/pipe.h"
 #include "engine/parallel/reducer.h"
 #include "engine/parallel/team.h"
 #include "engine/train/balance.h"
@@ -24,8 +25,8 @@
 enum { NOTE_CONTROL, NOTE_LR, NOTE_BAD_LOSS, NOTE_FINGER, NOTE_FINGER_NEG, NOTE_COUNT };
 enum { REQ_CKPT_DUE = 1 << 16 };                /* beside the bits of request.h: rank 0's clock says a checkpoint is due */
 
-/* of a tensor: codes by kind, and squares of the step's change and of the weights before it */
-enum { COUNT_ZERO, COUNT_POS, COUNT_FLIP, COUNT_SIGN_FLIP, COUNT_BACK, COUNT_NEAR, COUNT_CHANGE, COUNT_BEFORE, COUNTS };
+/* of a tensor: codes by kind, squares of the step's change and of the weights before it, and its scale, once */
+enum { COUNT_ZERO, COUNT_POS, COUNT_FLIP, COUNT_SIGN_FLIP, COUNT_BACK, COUNT_NEAR, COUNT_CHANGE, COUNT_BEFORE, COUNT_SCALE, COUNTS };
 
 typedef struct bt_progress {                    /* what a checkpoint keeps besides tensors */
     int64_t step;                               /* steps done, applied or skipped; also the data cursor */
@@ -40,6 +41,8 @@ typedef struct bt_step_outcome {
     double grad_norm, lr, weight_decay, loss_scale;
     bool applied;
 } bt_step_outcome;
+
+typedef struct bt_pipeline bt_pipeline;
 
 struct bt_trainer {
     bt_run_cfg cfg;
@@ -62,14 +65,16 @@ struct bt_trainer {
 
     bt_team *team;                              /* NULL: no tensor parallelism */
     int64_t team_ns, team_wait_ns;              /* of its exchanges, those the meter knows of */
+    bt_pipeline *pipeline;                      /* NULL: one stage */
     bt_model *model;
+    bt_params table;                            /* the tensors of all stages */
     bt_optim_span *spans;                       /* one per tensor */
     bt_shards shards;                           /* one shard: everything is one piece */
     bt_range *pieces;                           /* (n_pieces) this rank's, one per stripe; may be empty */
     bt_optim **optims;                          /* (n_pieces) their moments */
     size_t n_pieces;
     bt_weights *weights;
-    double *norm_blocks, *tensor_squares, *team_norms;
+    double *norm_blocks, *tensor_squares, *team_norms;             /* squares: (table.n) */
     bt_schedule schedule;
     bt_loader *loader;
     bt_evaluator *evaluator;                    /* NULL: no validation data */
@@ -92,9 +97,9 @@ struct bt_trainer {
     char ckpt_path[1024];
     char ckpt_trouble[240];                     /* why the newest save failed, "" when it did not */
     double val_loss, val_bits_per_byte;
-    bt_layer_record *layer_records;             /* (tensors) for the ternary statistics */
+    bt_layer_record *layer_records;             /* (table.n) for the ternary statistics */
     double (*layer_values)[BT_ML_COUNT];
-    double (*layer_counts)[COUNTS];             /* (tensors) of all ranks */
+    double (*layer_counts)[COUNTS];             /* (table.n) of all ranks */
     bt_codes_cfg slices;                        /* of each tensor this rank looks at one */
     bt_codes *codes;                            /* NULL: no statistics */
     bt_code_counts *code_counts;                /* (tensors) */
@@ -109,6 +114,18 @@ struct bt_trainer {
 
 /* step.c */
 bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) BT_MUST_CHECK;
+bt_code bt_step_batch(bt_trainer *t, bt_batch *out, bt_err *err) BT_MUST_CHECK;        /* the next micro-batch's tokens */
+bt_grad_ready_fn bt_step_unit(bt_trainer *t, int64_t i);                                /* before backward of micro-batch i: where its gradients go */
+bt_code bt_step_unit_done(bt_trainer *t, int64_t i, bt_err *err) BT_MUST_CHECK;
+bt_code bt_step_computed(bt_trainer *t, bt_micro_times *took, bt_err *err) BT_MUST_CHECK;     /* after a pass of the model, which bt_layout_meter_team preceded */
+
+/* pipeline.c: stages (mesh.pp > 1) */
+size_t bt_pipeline_bytes(const bt_model_setup *s, const bt_mesh_shape *shape);          /* that create takes */
+bt_code bt_pipeline_create(bt_trainer *t, const bt_model_setup *s, bt_err *err) BT_MUST_CHECK;
+void bt_pipeline_release(bt_trainer *t);
+bt_pipe *bt_pipeline_pipe(const bt_trainer *t);                                         /* NULL: one stage */
+bt_code bt_pipeline_micros(bt_trainer *t, double scale, bt_err *err) BT_MUST_CHECK;     /* all of a step; losses to every stage */
+bt_code bt_pipeline_tie(bt_trainer *t, int64_t *comm_ns, bt_err *err) BT_MUST_CHECK;  /* the embedding's new values to the last stage's head */
 
 /* share.c: this rank's micro-batches */
 bt_code bt_share_plan(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
@@ -126,7 +143,7 @@ void bt_layout_init_weights(bt_trainer *t);
 bt_code bt_layout_quantise(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                   /* before the first step */
 /* optimizer, weights to all who need them, quantisation; adds its times to the meter */
 bt_code bt_layout_update(bt_trainer *t, float grad_scale, float lr, float decay, bt_err *err) BT_MUST_CHECK;
-bt_code bt_layout_tensor_squares(bt_trainer *t, const double **out, bt_err *err) BT_MUST_CHECK;  /* (tensors) of the gradients */
+bt_code bt_layout_tensor_squares(bt_trainer *t, const double **out, bt_err *err) BT_MUST_CHECK;  /* (table.n) of the gradients of all stages */
 
 /* control.c: requests in, agreed controls out */
 void bt_control_ask(bt_trainer *t);                                                     /* rank 0: the box into the notes */

@@ -8,6 +8,7 @@
 #include "engine/parallel/reducer.h"
 #include "engine/parallel/team.h"
 #include "engine/train/codes.h"
+#include "engine/train/parts.h"
 #include "engine/train/weights.h"
 
 bt_panels bt_plan_panels(const bt_run_cfg *c) {
@@ -20,7 +21,9 @@ bt_model_setup bt_plan_model(const bt_run_cfg *c, int rank) {
     bt_run_cfg_mesh(c, &shape);
     bt_model_setup s = {.B = (int)c->micro_batch, .prec = (bt_prec)c->precision, .train = true, .n_threads = (int)c->threads,
                         .recompute = (bt_recompute)c->recompute, .grad_int8 = c->grad == BT_GRAD_INT8, .sequence = c->sequence, .cuts = (int)c->parts, .panels = bt_plan_panels(c)};
-    if (shape.tp > 1) s.part = (bt_part){bt_mesh_coord_of(&shape, rank).tp, shape.tp};
+    bt_mesh_coord me = bt_mesh_coord_of(&shape, rank);
+    if (shape.tp > 1 || shape.pp > 1) s.part = (bt_part){.index = me.tp, .count = shape.tp, .stage = me.pp, .stages = shape.pp};
+    s.in_flight = (int)(c->accum < shape.pp - me.pp ? c->accum : shape.pp - me.pp);
     bt_run_cfg_model(c, &s.cfg);
     return s;
 }
@@ -31,8 +34,9 @@ static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 /* ZeRO-2 keeps own pieces, the stripes on their way, and what is not finished: at the end of backward the tied embedding. */
 static size_t grads_kept(const bt_params *p, const bt_shards *s, int shard) {
-    size_t own = bt_shards_elems(s, shard), embed = bt_params_get(p, -1, BT_P_EMBED)->count;
-    return sizeof(float) * least(p->total, own + embed + BT_STRIPES_IN_FLIGHT * s->stripe);
+    const bt_tensor *embed = bt_params_get(p, -1, BT_P_EMBED);
+    size_t own = bt_shards_elems(s, shard);
+    return sizeof(float) * least(p->total, own + (embed ? embed->count : 0) + BT_STRIPES_IN_FLIGHT * s->stripe);
 }
 
 size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_MAX]) {
@@ -65,7 +69,7 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
 
     int64_t units = c->reproducible ? micros : 0, first = micros * me.dp / dp;
     size_t exchange = bt_reducer_staging(p.total, (size_t)c->bucket_bytes, &shards, (int)dp, me.dp, units);
-    exchange += bt_weights_bytes(&p, &shards, (int)c->zero, shard) + bt_team_bytes(shape.tp, (size_t)(c->micro_batch * c->seq_len), (size_t)c->d_model, c->parts > 1);
+    exchange += bt_pipeline_bytes(&model, &shape) + bt_weights_bytes(&p, &shards, (int)c->zero, shard) + bt_team_bytes(shape.tp, (size_t)(c->micro_batch * c->seq_len), (size_t)c->d_model, c->parts > 1);
     if (exchange) rows[n++] = (bt_arena_row){"exchange", exchange, c->zero >= 3 && shards.n > 1 ? "sums and codes of other ranks on their way; own codes, in 2 bits" : "sums of other ranks on their way"};
     bool even = strcmp(c->balance, "even") == 0;         /* else any run of units may come: the worst */
     size_t partial = !units ? 0 : even ? bt_partial_bytes(p.total, first, micros * (me.dp + 1) / dp - first) : bt_partial_bytes(p.total, 1, micros - 1);

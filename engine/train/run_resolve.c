@@ -18,6 +18,7 @@ enum {
     MICRO_TOKENS = 2048,        /* of an automatic micro-batch at most, */
     MICRO_RESIDUAL = 2048 * 512,        /* and their residual's elements: its activations stay near the second-level caches */
     UNIT_TOKENS = 1024,         /* of an automatic unit of reproducible training at most: four in a default batch */
+    PIPE_MICROS = 4,            /* micro-batches for each stage of a pipeline: a fifth of the time it fills and drains */
     UNEVEN_MICROS = 4,          /* micro-batches of a rank at least, where their number may differ between ranks */
     EVAL_APART = 25,            /* steps between automatic validations at least */
 };
@@ -54,15 +55,6 @@ static const char *divisors(char *buf, size_t size, int64_t n, int64_t x) {
 /* ---- single topics -------------------------------------------------------------------------------------------------- */
 
 /* What the options can say but no code does yet. A part that lands removes its row. */
-static bt_code refuse_unbuilt(const bt_run_cfg *c, bt_err *err) {
-    const struct { bool asked; const char *what, *instead; } rows[] = {
-        {c->pp > 1, "--pp: pipeline parallelism", "--pp 1"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (rows[i].asked) return bt_fail(err, BT_ARG, "%s is not in this version (use %s)", rows[i].what, rows[i].instead);
-    return BT_OK;
-}
-
 static bt_code check_words(const bt_run_cfg *c, bt_err *err) {
     const char *isas[16];
     size_t n_isas = 0;
@@ -100,7 +92,7 @@ typedef struct shared_parts { const bt_model_cfg *m; int parts; } shared_parts;
 static bool shares_parts(const void *ctx, int tp) {
     const shared_parts *s = ctx;
     bt_model_cfg part;
-    return bt_cuts_shared(s->parts, tp) && bt_part_cfg(&part, s->m, (bt_part){0, tp}, NULL) == BT_OK;
+    return bt_cuts_shared(s->parts, tp) && bt_part_cfg(&part, s->m, (bt_part){.count = tp}, NULL) == BT_OK;
 }
 
 /* parts that so many ranks can share: as many as there would be without them, or one a rank */
@@ -151,7 +143,7 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
         bool may = c->precision == BT_PREC_BF16 && c->linear != BT_LIN_DENSE;
         c->grad = may && bt_kernels_int8_pays(c->isa) ? BT_GRAD_INT8 : BT_GRAD_FLOAT;
     }
-    BT_TRY(bt_part_cfg(&part, &m, (bt_part){0, (int)c->tp}, err));
+    BT_TRY(bt_part_cfg(&part, &m, (bt_part){.count = (int)c->tp, .stages = (int)c->pp}, err));
     return resolve_parts(c, &m, err);
 }
 
@@ -162,15 +154,15 @@ static bt_code check_shards(const bt_run_cfg *c, bt_err *err) {
     if (c->dp_shard == 1) return BT_OK;
     bt_run_cfg_model(c, &m);
     int64_t blocks = INT64_MAX;
-    for (int i = 0; i < (int)c->tp; i++) {              /* of the smallest part: vocabularies and kv heads may differ */
-        BT_TRY(bt_params_init(&p, &m, (bt_part){i, (int)c->tp}, err));
+    for (int k = 0; k < (int)(c->tp * c->pp); k++) {     /* of the smallest part: layers, vocabularies and kv heads may differ */
+        BT_TRY(bt_params_init(&p, &m, (bt_part){.index = k % (int)c->tp, .count = (int)c->tp, .stage = k / (int)c->tp, .stages = (int)c->pp}, err));
         int64_t here = (int64_t)((p.total + BT_SUM_BLOCK - 1) / BT_SUM_BLOCK);
         if (here < blocks) blocks = here;
         bt_params_release(&p);
     }
     if (c->dp_shard <= blocks) return BT_OK;
     return bt_fail(err, BT_ARG, "--dp-shard %" PRId64 ": more shards than blocks of %d parameters, of which %s has %" PRId64 " (use --dp-shard %" PRId64 ")", c->dp_shard, BT_SUM_BLOCK,
-                   c->tp > 1 ? "a tensor-parallel rank" : "the model", blocks, divisor_below(c->dp_replicate * c->dp_shard, blocks));
+                   c->pp > 1 ? "a pipeline stage" : c->tp > 1 ? "a tensor-parallel rank" : "the model", blocks, divisor_below(c->dp_replicate * c->dp_shard, blocks));
 }
 
 static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
@@ -192,6 +184,9 @@ static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
     if (c->zero > 0 && c->dp_shard == 1 && c->dp_replicate > 1)
         return bt_fail(err, BT_ARG, "--zero %" PRId64 " with --dp-replicate %" PRId64 " leaves one shard, which shares nothing out (use --dp-shard %" PRId64 ", or leave --dp-replicate out)",
                        c->zero, c->dp_replicate, divisor_above(c->dp_replicate, 2));
+    if (c->pp > 1) c->gather = BT_GATHER_STEP;          /* a stage goes forward and back in turn: layers would come for every half pass */
+    if (c->pp > 1 && c->reproducible && c->parts <= 1)
+        return bt_fail(err, BT_ARG, "train.reproducible: --pp %" PRId64 " needs train.parts of 2 or more, which this model's heads and widths do not share out (use --pp 1)", c->pp);
     return check_shards(c, err);
 }
 
@@ -278,7 +273,8 @@ static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
                        divisors(a, sizeof a, sequences, dp), multiples(b, sizeof b, c->batch_tokens, dp * T));
     int64_t mine = sequences / dp;
     if (!c->micro_batch && !c->accum) {
-        int64_t most = micro_tokens(c) / T;
+        int64_t most = micro_tokens(c) / T, many = c->pp > 1 ? mine / (PIPE_MICROS * c->pp) : most;       /* a pipeline is empty for its first and last few */
+        if (many < most) most = many;
         c->micro_batch = divisor_below(mine, most < 1 ? 1 : most);
     }
     int64_t given = c->micro_batch ? c->micro_batch : c->accum;
@@ -352,7 +348,6 @@ static void resolve_threads(bt_run_cfg *c, int world_size) {
 /* ---- public --------------------------------------------------------------------------------------------------------- */
 
 bt_code bt_run_cfg_resolve(bt_run_cfg *c, int world_size, bt_err *err) {
-    BT_TRY(refuse_unbuilt(c, err));
     BT_TRY(check_words(c, err));
     BT_TRY(check_numbers(c, err));
     BT_TRY(resolve_model(c, err));

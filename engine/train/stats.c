@@ -9,9 +9,9 @@ enum { PAIRS_EVERY = 5, LINK_BYTES = 4 << 20 };
 
 bt_code bt_stats_plan(bt_trainer *t, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
-    t->layer_records = calloc(p->n, sizeof *t->layer_records);
-    t->layer_values = calloc(p->n, sizeof *t->layer_values);
-    t->layer_counts = calloc(p->n, sizeof *t->layer_counts);
+    t->layer_records = calloc(t->table.n, sizeof *t->layer_records);
+    t->layer_values = calloc(t->table.n, sizeof *t->layer_values);
+    t->layer_counts = calloc(t->table.n, sizeof *t->layer_counts);
     bool sharded = t->shards.n > 1;
     t->slices = (bt_codes_cfg){.shards = &t->shards, .shard = sharded ? t->mesh.me.dp_shard : 0, .part = sharded ? t->mesh.me.dp_replicate : t->mesh.me.dp,
                                .parts = sharded ? t->mesh.shape.dp_replicate : bt_comm_size(t->mesh.dp), .weights = t->weights};
@@ -180,24 +180,25 @@ static void count_codes(const bt_trainer *t, size_t k, double *row) {
 static bt_code add_counts(bt_trainer *t, const bt_step_outcome *o, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
     bt_codes_sample(t->codes, t->code_counts);
+    memset(t->layer_counts, 0, t->table.n * sizeof *t->layer_counts);
     for (size_t i = 0; i < p->n; i++) {
         const bt_code_counts *c = &t->code_counts[i];
-        double *row = t->layer_counts[i];
-        row[COUNT_ZERO] = row[COUNT_POS] = 0;
+        double *row = t->layer_counts[p->before + i];
         if (bt_weights_counts(t->weights)) count_codes(t, i, row);
         row[COUNT_FLIP] = c->flips;
         row[COUNT_SIGN_FLIP] = c->sign_flips;
         row[COUNT_BACK] = c->back;
         row[COUNT_NEAR] = c->near;
-        row[COUNT_CHANGE] = row[COUNT_BEFORE] = 0;
+        row[COUNT_SCALE] = t->mesh.me.dp == 0 && t->mesh.me.tp == 0 ? bt_model_quant_stat(t->model, i).scale : 0;
         add_change(t, &p->tensors[i], o, row);
     }
-    BT_TRY(bt_all_reduce_f64(t->mesh.dp, t->layer_counts[0], COUNTS * p->n, BT_SUM, err));
-    return bt_all_reduce_f64(t->mesh.tp, t->layer_counts[0], COUNTS * p->n, BT_SUM, err);
+    BT_TRY(bt_all_reduce_f64(t->mesh.dp, t->layer_counts[0], COUNTS * t->table.n, BT_SUM, err));
+    BT_TRY(bt_all_reduce_f64(t->mesh.tp, t->layer_counts[0], COUNTS * t->table.n, BT_SUM, err));
+    return bt_all_reduce_f64(t->mesh.pp, t->layer_counts[0], COUNTS * t->table.n, BT_SUM, err);
 }
 
 bt_code bt_stats_record(bt_trainer *t, int64_t step, const bt_step_outcome *o, bt_err *err) {
-    const bt_params *p = bt_model_params(t->model);
+    const bt_params *p = &t->table;
     const double *squares;
     BT_TRY(record_traffic(t, step, err));
     BT_TRY(record_pairs(t, step, err));
@@ -211,7 +212,6 @@ bt_code bt_stats_record(bt_trainer *t, int64_t step, const bt_step_outcome *o, b
         double *v = t->layer_values[i];
         for (int m = 0; m < BT_ML_COUNT; m++) v[m] = NAN;
         if (x->tern) {
-            bt_quant_stat q = bt_model_quant_stat(t->model, i);
             double n = (double)x->whole_rows * (double)x->whole_cols;
             v[BT_ML_ZERO] = counted[COUNT_ZERO] / n;
             v[BT_ML_POS] = counted[COUNT_POS] / n;
@@ -219,7 +219,7 @@ bt_code bt_stats_record(bt_trainer *t, int64_t step, const bt_step_outcome *o, b
             if (bt_codes_samples(t->codes) > 1) v[BT_ML_SIGN_FLIP] = counted[COUNT_SIGN_FLIP] / n;
             if (bt_codes_samples(t->codes) > 2) v[BT_ML_OSCILLATION] = counted[COUNT_BACK] / n;
             v[BT_ML_BOUNDARY] = counted[COUNT_NEAR] / n;
-            v[BT_ML_SCALE] = q.scale;
+            v[BT_ML_SCALE] = counted[COUNT_SCALE];
         }
         v[BT_ML_GRAD_NORM] = sqrt(squares[i]);
         if (!o->applied) v[BT_ML_UPDATE] = 0;

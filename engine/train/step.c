@@ -15,6 +15,64 @@ static void be_slow(const bt_trainer *t, bt_micro_times *took) {
 /* In reproducible training every unit's gradients are made whole over the team by themselves. */
 static void nobody(void *ctx, size_t begin, size_t end) { (void)ctx, (void)begin, (void)end; }
 
+/* ---- a micro-batch -------------------------------------------------------------------------------------------------- */
+
+bt_code bt_step_batch(bt_trainer *t, bt_batch *out, bt_err *err) {
+    int64_t start = bt_now_ns();
+    bt_place_enter(t->place, BT_AT_DATA, t->at.step);
+    BT_TRY(bt_loader_next(t->loader, out, err));
+    int64_t took = bt_now_ns() - start;
+    bt_meter_add(&t->meter, BT_MR_DATA, took);
+    t->compute_ns += took;
+    bt_place_enter(t->place, BT_AT_COMPUTE, t->at.step);
+    return BT_OK;
+}
+
+bt_grad_ready_fn bt_step_unit(bt_trainer *t, int64_t i) {
+    bool last = i == t->n_micro - 1;
+    int64_t first_row = (t->first_micro + i) * t->cfg.micro_batch * t->cfg.seq_len;
+    bt_model_noise(t->model, (uint64_t)t->cfg.seed, (uint64_t)t->at.step, (uint64_t)first_row);
+    if (t->cfg.reproducible) bt_model_grads_into(t->model, bt_reducer_unit(t->reducer));
+    if (last) bt_reducer_last(t->reducer);
+    return last ? bt_reducer_ready : t->cfg.reproducible ? nobody : NULL;
+}
+
+bt_code bt_step_unit_done(bt_trainer *t, int64_t i, bt_err *err) {
+    int64_t start = bt_now_ns();
+    if (t->cfg.reproducible && i < t->n_micro - 1) bt_reducer_unit_done(t->reducer);
+    bt_meter_add(&t->meter, BT_MR_BWD, bt_now_ns() - start);
+
+    start = bt_now_ns();
+    BT_TRY(bt_telemetry_poll(&t->telemetry, err));
+    bt_meter_add(&t->meter, BT_MR_MONITOR, bt_now_ns() - start);
+    return BT_OK;
+}
+
+bt_code bt_step_computed(bt_trainer *t, bt_micro_times *took, bt_err *err) {
+    int64_t team_ns = 0;
+    BT_TRY(bt_team_check(t->team, err));
+    BT_TRY(bt_weights_check(t->weights, err));
+    bt_layout_meter_team(t, &team_ns);
+    if (t->slow > 1) be_slow(t, took);
+    t->compute_ns += took->fwd_ns + took->bwd_ns;
+    bt_meter_add(&t->meter, BT_MR_FWD, took->fwd_ns);
+    bt_meter_add(&t->meter, BT_MR_BWD, took->bwd_ns);
+    return BT_OK;
+}
+
+static bt_code one_micro(bt_trainer *t, int64_t i, double scale, bt_err *err) {
+    bt_micro_times took;
+    bt_batch batch;
+    BT_TRY(bt_step_batch(t, &batch, err));
+    bt_layout_meter_team(t, NULL);              /* what others measured, or nobody wants to know */
+    bt_grad_ready_fn ready = bt_step_unit(t, i);
+    t->micro_losses[t->first_micro + i] = bt_model_train_micro(t->model, batch.inputs, batch.targets, scale, ready, t->reducer, &took);
+    BT_TRY(bt_step_computed(t, &took, err));
+    return bt_step_unit_done(t, i, err);
+}
+
+/* ---- a step --------------------------------------------------------------------------------------------------------- */
+
 /* Adds the gradients of this rank's samples, scaled so that the sum over all ranks is the mean over the batch's tokens.
  * Only the last micro-batch lets finished gradients leave while backward goes on. In reproducible training every
  * micro-batch is a unit by itself, added to the others in a fixed order. */
@@ -28,43 +86,9 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
     BT_TRY(bt_weights_begin(t->weights, BT_WALK_BACK, t->shares, 0, err));
     bt_meter_add(&t->meter, BT_MR_BWD, bt_now_ns() - start);
 
-    for (int64_t i = 0; i < t->n_micro; i++) {
-        bool last = i == t->n_micro - 1;
-        bt_batch batch;
-        start = bt_now_ns();
-        bt_place_enter(t->place, BT_AT_DATA, t->at.step);
-        BT_TRY(bt_loader_next(t->loader, &batch, err));
-        int64_t data_ns = bt_now_ns() - start;
-        bt_meter_add(&t->meter, BT_MR_DATA, data_ns);
-
-        bt_micro_times took;
-        bt_place_enter(t->place, BT_AT_COMPUTE, t->at.step);
-        int64_t first_row = (t->first_micro + i) * t->cfg.micro_batch * t->cfg.seq_len;
-        bt_model_noise(t->model, (uint64_t)t->cfg.seed, (uint64_t)t->at.step, (uint64_t)first_row);
-        bt_layout_meter_team(t, NULL);          /* what others measured, or nobody wants to know */
-        if (t->cfg.reproducible) bt_model_grads_into(t->model, bt_reducer_unit(t->reducer));
-        if (last) bt_reducer_last(t->reducer);
-        bt_grad_ready_fn ready = last ? bt_reducer_ready : t->cfg.reproducible ? nobody : NULL;
-        double loss = bt_model_train_micro(t->model, batch.inputs, batch.targets, scale, ready, t->reducer, &took);
-        BT_TRY(bt_team_check(t->team, err));
-        BT_TRY(bt_weights_check(t->weights, err));
-        int64_t team_ns = 0;
-        bt_layout_meter_team(t, &team_ns);
-        if (t->slow > 1) be_slow(t, &took);
-        t->compute_ns += data_ns + took.fwd_ns + took.bwd_ns;
-        bt_meter_add(&t->meter, BT_MR_FWD, took.fwd_ns);
-        bt_meter_add(&t->meter, BT_MR_BWD, took.bwd_ns);
-        t->micro_losses[t->first_micro + i] = loss;
-        sum += loss;
-
-        start = bt_now_ns();
-        if (t->cfg.reproducible && !last) bt_reducer_unit_done(t->reducer);
-        bt_meter_add(&t->meter, BT_MR_BWD, bt_now_ns() - start);
-
-        start = bt_now_ns();
-        BT_TRY(bt_telemetry_poll(&t->telemetry, err));
-        bt_meter_add(&t->meter, BT_MR_MONITOR, bt_now_ns() - start);
-    }
+    if (t->pipeline) BT_TRY(bt_pipeline_micros(t, scale, err));
+    for (int64_t i = 0; i < t->n_micro && !t->pipeline; i++) BT_TRY(one_micro(t, i, scale, err));
+    for (int64_t i = 0; i < t->n_micro; i++) sum += t->micro_losses[t->first_micro + i];
     int64_t wait_ns = 0;
     BT_TRY(bt_weights_serve(t->weights, &wait_ns, err));    /* ranks that have more micro-batches still come for layers */
     bt_meter_add(&t->meter, BT_MR_WAIT, wait_ns);
@@ -158,7 +182,7 @@ static bt_code update_weights(bt_trainer *t, bt_step_outcome *out, bt_err *err) 
     if (!out->applied) {
         const double *squares;
         BT_TRY(bt_layout_tensor_squares(t, &squares, err));
-        const char *tensor = bt_guard_find(bt_model_params(t->model), squares);
+        const char *tensor = bt_guard_find(&t->table, squares);
         bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, t->at.step, NULL, "step not applied: %s%s is not finite",
                            tensor ? "gradient of " : "loss", tensor ? tensor : "");
         return bt_guard_verdict(&t->guard, t->at.step, tensor, err);

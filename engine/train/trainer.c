@@ -43,6 +43,7 @@ static bt_code build_model(bt_trainer *t, bt_err *err) {
     if (t->cfg.parts > 1 && t->cfg.tp > 1 && strcmp(bt_kernels_isa(), "blas") == 0)
         return bt_fail(err, BT_UNSUPPORTED, "train.reproducible with --tp %d: what OpenBLAS rounds depends on how wide a rank's part is (use --isa generic)", (int)t->cfg.tp);
     BT_TRY(bt_model_create(&t->model, &setup, err));
+    BT_TRY(bt_pipeline_create(t, &setup, err));
     BT_TRY(bt_layout_take_pieces(t, err));
     return bt_stats_plan(t, err);
 }
@@ -150,6 +151,7 @@ void bt_trainer_destroy(bt_trainer *t) {
     bt_evaluator_close(t->evaluator);
     bt_loader_close(t->loader);
     bt_layout_release(t);
+    bt_pipeline_release(t);
     bt_share_release(t);
     bt_model_destroy(t->model);
     bt_team_destroy(t->team);
@@ -185,7 +187,7 @@ bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) {
     bt_eval_result r;
     bt_weights_times unmeasured;
     BT_TRY(bt_weights_begin(t->weights, BT_WALK_FORTH, NULL, bt_evaluator_micros(t->evaluator), err));
-    BT_TRY(bt_evaluator_run(t->evaluator, t->model, &r, err));
+    BT_TRY(bt_evaluator_run(t->evaluator, t->model, bt_pipeline_pipe(t), &r, err));
     BT_TRY(bt_weights_check(t->weights, err));
     BT_TRY(bt_weights_end(t->weights, &unmeasured, err));
     t->val_loss = r.nats;

@@ -42,7 +42,7 @@ rows=$(cat <<'END'
 2 | train --ranks 1024 --zero 1 --batch-tokens 262144 | more shards than blocks of 4096 parameters, of which the model has 662 (use --dp-shard 512)
 2 | train --ranks 2 --zero 3 --set model.linear=dense | use --zero 2
 2 | train --ranks 2 --tp 2 --seq-len 1 --batch-tokens 8 --micro-batch 1 | fewer than ranks to share them (use mesh.sequence=false, or --seq-len 2)
-2 | train --ranks 4 --pp 2                      | use --pp 1
+2 | train --ranks 8 --pp 8                      | more pipeline stages than the 6 layers of the model (use --pp 6)
 2 | train --precision fp16 --set train.loss_scale=3 | use 2 or 4
 2 | train --ranks 3 --balance 1,2               | has 2 shares, but there are 3 data-parallel ranks
 2 | train --seq-len 300                         | use --batch-tokens 3900 or 4200

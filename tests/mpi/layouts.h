@@ -152,7 +152,7 @@ static inline layout_grads layout_lonely_grads(const char *const *words) {
     layout_grads g;
     bt_trainer *t = layout_one_step(&cfg, words);
     bt_run_cfg_model(&cfg, &m);
-    assert_int_equal(bt_params_init(&g.params, &m, (bt_part){0, 1}, NULL), BT_OK);
+    assert_int_equal(bt_params_init(&g.params, &m, (bt_part){.count = 1}, NULL), BT_OK);
     g.x = malloc(g.params.total * sizeof *g.x);
     assert_non_null(g.x);
     memcpy(g.x, bt_model_grads(bt_trainer_model(t)), g.params.total * sizeof *g.x);

@@ -67,7 +67,7 @@ static double formula(const wide *w, const bt_model_cfg *c, double micros) {
     bt_params p;
     double bytes = 0, T = w->tp, n = 8 / T, S = w->shards, R = n / S, M = 512 / n, row = 4.0 * c->C;
     for (int t = 0; t < w->tp; t++) {
-        assert_int_equal(bt_params_init(&p, c, (bt_part){t, w->tp}, NULL), BT_OK);
+        assert_int_equal(bt_params_init(&p, c, (bt_part){.index = t, .count = w->tp}, NULL), BT_OK);
         bool gather = strstr(w->name, "zero 3") != NULL;
         double grads = 4 * (double)p.count, weights = 0, copies = 0;
         for (size_t i = 0; i < p.n; i++) {

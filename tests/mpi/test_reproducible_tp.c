@@ -102,9 +102,9 @@ static bt_params params_of(int s, const char *const *more, bt_part *part) {
     bt_params p;
     tiny_cfg(&cfg, words_of(s, more));
     bt_run_cfg_model(&cfg, &m);
-    *part = cfg.tp > 1 ? (bt_part){bt_comm_rank(bt_comm_world()) % (int)cfg.tp, (int)cfg.tp} : (bt_part){0, 1};
+    *part = cfg.tp > 1 ? (bt_part){.index = bt_comm_rank(bt_comm_world()) % (int)cfg.tp, .count = (int)cfg.tp} : (bt_part){.count = 1};
     if (cfg.zero == 3) part->count = 0;                     /* latent weights lie elsewhere */
-    assert_int_equal(bt_params_init(&p, &m, cfg.tp > 1 ? *part : (bt_part){0, 1}, NULL), BT_OK);
+    assert_int_equal(bt_params_init(&p, &m, cfg.tp > 1 ? *part : (bt_part){.count = 1}, NULL), BT_OK);
     return p;
 }
 

@@ -57,7 +57,7 @@ static void bytes_follow_the_formula(void **state) {
     tiny_cfg(&cfg, (const char *const[]){LAYOUT_WIDE, HEADS("20", "5"), "--tp", "4", NULL});
     bt_run_cfg_model(&cfg, &m);
     bt_params p;
-    assert_int_equal(bt_params_init(&p, &m, (bt_part){0, 4}, NULL), BT_OK);
+    assert_int_equal(bt_params_init(&p, &m, (bt_part){.index = 0, .count = 4}, NULL), BT_OK);
     for (size_t i = 0; i < p.n; i++) copies += p.tensors[i].copies == 4 ? 8 * share * (double)p.tensors[i].count : 0;
     bt_params_release(&p);
     double row = 4.0 * m.C, want = M * share * (m.L * (2 * (m.C + 4.0) + 6 * row) + 4 * row) + (T - 1) * M * (m.L * 48.0 + 16) + copies;
@@ -145,7 +145,7 @@ static void parts_meet_in_one_kv_head(void **state) {
         {2, 0, 3, 0, 0, 0}, {2, 1, 3, 2, 2, 1}, {4, 0, 2, 0, 0, 0}, {4, 1, 2, 1, 1, 1}, {4, 2, 2, 2, 2, 1}, {4, 3, 2, 3, 3, 1},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        bt_part of = {rows[i].index, rows[i].tp};
+        bt_part of = {.index = rows[i].index, .count = rows[i].tp};
         bt_params t;
         m.L = 1;
         assert_int_equal(bt_part_cfg(&p, &m, of, NULL), BT_OK);
@@ -155,13 +155,13 @@ static void parts_meet_in_one_kv_head(void **state) {
         assert_true(k->row0 == rows[i].row0 * 128 && k->rows == (size_t)rows[i].kv * 128 && k->counted_from == rows[i].others * 128 * 2560);
         bt_params_release(&t);
     }
-    assert_true(bt_model_cuts(&m) == 4 && bt_part_joins(&m, (bt_part){4, 4}) == 3 && bt_part_joins(&m, (bt_part){2, 2}) == 1);
+    assert_true(bt_model_cuts(&m) == 4 && bt_part_joins(&m, (bt_part){.index = 4, .count = 4}) == 3 && bt_part_joins(&m, (bt_part){.index = 2, .count = 2}) == 1);
     bt_err err = BT_ERR_INIT;
-    assert_int_equal(bt_part_cfg(&p, &m, (bt_part){0, 5}, &err), BT_ARG);
+    assert_int_equal(bt_part_cfg(&p, &m, (bt_part){.index = 0, .count = 5}, &err), BT_ARG);
     assert_string_equal(err.msg, "--tp 5 cannot share out model.d_ff = 6912 (use --tp 4)");
     m.H = 30;
     m.KV = 3;                                   /* five parts of six heads would have one kv head in three of them */
-    assert_int_equal(bt_part_cfg(&p, &m, (bt_part){0, 10}, &err), BT_ARG);
+    assert_int_equal(bt_part_cfg(&p, &m, (bt_part){.index = 0, .count = 10}, &err), BT_ARG);
     assert_string_equal(err.msg, "--tp 10 cannot share out model.kv_heads = 3 (use --tp 6)");
 }
 
