@@ -39,7 +39,7 @@ static void draw_head(bt_canvas *c, bt_rect r, const bt_list_table *t, const int
         if (w[i] == 0) continue;
         char title[64];
         bool sorted = i == t->sort_col;
-        snprintf(title, sizeof title, "%s%s", t->cols[i].title, sorted ? (t->descending ? "▾" : "▴") : "");
+        snprintf(title, sizeof title, "%s%s", t->cols[i].title, !sorted ? "" : c->chars == BT_CHARS_ASCII ? (t->descending ? " v" : " ^") : t->descending ? "▾" : "▴");      /* no "blamev" */
         bt_style s = {.fg = sorted ? BT_C_ACCENT : BT_C_LABEL};
         if (t->cols[i].right) bt_canvas_text_right(c, x + w[i], r.y, w[i] + gap, s, title);
         else bt_canvas_text(c, x, r.y, w[i], s, title);

@@ -91,12 +91,12 @@ static void op_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_s
 
 /* what the links do when nothing else runs: the model that the column is made of; as many as there is room for */
 static void link_text(const bt_view_comm *c, int room, char *out, size_t size) {
-    char one[64], b[32];
+    char one[96], a[32], b[32];
     size_t n = 0;
     out[0] = 0;
     for (size_t i = 0; i < c->n_links; i++) {
         const bt_view_link *l = &c->link[i];
-        snprintf(one, sizeof one, "%s link %.2g us + %s/s · ", l->axis, l->latency_us, bt_fmt(b, sizeof b, floor(l->bytes_per_s), BT_UNIT_BYTES));
+        snprintf(one, sizeof one, "%s link %s + %s/s · ", l->axis, bt_fmt(a, sizeof a, l->latency_us / 1e3, BT_UNIT_MS), bt_fmt(b, sizeof b, floor(l->bytes_per_s), BT_UNIT_BYTES));
         if (bt_canvas_text_width(out) + bt_canvas_text_width(one) > room || n + strlen(one) >= size) return;
         n += (size_t)snprintf(out + n, size - n, "%s", one);
     }

@@ -16,11 +16,11 @@ static double cpu_s(void) {             /* a busy machine must not make us slowe
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Watching costs 1 % of a core at most: a hundredth of the time that passes may be spent, on whatever it is. What is not spent is
- * saved for a costly moment, and one costly moment is not paid for longer than it alone would take. */
-static const double share = 0.009, most_saved_s = 0.010;
+/* Watching costs less than 1 % of a core: a share of the time that passes may be spent, on whatever it is. What is not spent is
+ * saved for a costly moment; what is owed is paid back by looking less often, as seldom as a look pays for itself and no more. */
+static const double share = 0.008, most_saved_s = 0.005, often_enough_s = 0.2;
 
-static void spend(bt_top *t) {
+static void spend(bt_top *t, bool looked) {
     int64_t now = bt_now_ns();
     double used = cpu_s(), s = used - t->used_s;
     t->used_s = used;
@@ -29,10 +29,15 @@ static void spend(bt_top *t) {
     t->saved_s = (t->saved_s > most_saved_s ? most_saved_s : t->saved_s) - s;
     if (s > 0 && t->saved_s < -s) t->saved_s = -s;
     if (t->saved_s < -5 * share) t->saved_s = -5 * share;      /* five seconds at most */
+    if (!looked) return;
+    double most = 0.002 + 2 * t->look_s;                        /* one costly moment is not the rule */
+    t->look_s = 0.8 * t->look_s + 0.2 * (s < most ? s : most);
 }
 
 static int64_t load_interval_ns(const bt_top *t) {
-    double s = t->saved_s < 0 ? -t->saved_s / share : 0;
+    double s = t->saved_s < 0 ? -t->saved_s / share : 0, most = t->look_s / share;
+    if (most < often_enough_s) most = often_enough_s;
+    s = s < most ? s : most;
     return (int64_t)((s < 0.1 ? 0.1 : s) * 1e9);
 }
 
@@ -66,6 +71,7 @@ static bt_code first_frame(bt_top *t, bt_err *err) {
     bt_code code = t->reading ? bt_top_draw(t, err) : BT_OK;
     if (code == BT_OK && t->reading) code = bt_term_present(t->term, &t->canvas, err);
     t->reading = false;
+    t->used_s = cpu_s();
     return code;
 }
 
@@ -87,11 +93,12 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
     if (code == BT_OK) code = first_frame(t, err);
     while (code == BT_OK && !t->quit) {
         int64_t now = bt_now_ns();
-        bool tick = now - shown >= SECOND;                      /* ages and the clock; frozen means still */
+        bool looks = false, tick = now - shown >= SECOND;       /* ages and the clock; frozen means still */
         if (tick) t->dirty = true;
         if (t->reload || (!t->frozen && now >= looked + load_interval_ns(t))) {
             int64_t version = bt_db_version(cfg->db);
-            if (t->reload || version != t->seen_version || (tick && t->has_run && t->view->head.live)) {
+            looks = t->reload || version != t->seen_version || (tick && t->has_run && t->view->head.live);
+            if (looks) {
                 t->seen_version = version;
                 try_load(t);
             }
@@ -106,7 +113,7 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
             shown = now;
             unshown = false;
         }
-        spend(t);
+        spend(t, looks);
         if (code == BT_OK) take_keys(t, wait_ms(t, looked, unshown ? shown + pace : shown + SECOND));
     }
     if (t->view) bt_top_close(t);

@@ -111,6 +111,7 @@ typedef struct bt_top {
     int64_t seen_version;
     double used_s, saved_s;         /* processor time: this thread's until now; what may be spent, below 0: owed */
     int64_t saved_ns;               /* when that was so */
+    double look_s;                  /* what a look with its frame costs as a rule */
     bool quit, dirty, reload;
     bool reading;                   /* the numbers are there, charts and maps of a long run are still being read */
     bt_err load_error;
