@@ -4,9 +4,9 @@
  *     tern_fwd   xq (rows, K) x panels of W        rows of a block stay in L2, panels (K, NR) stream: one byte a weight
  *     tern_dx8   dy -> int8 rows (rows, N) x panels of W^T      the same product; rows are rounded on their way into the block
  *     tern_dw8   for each G_ROWS outputs                        dy -> int8, transposed: (G_ROWS, tokens) of G_DEPTH blocks in L2
- *                  for each panel of NR inputs                  C (G_ROWS, NR) comes and goes once for G_DEPTH blocks
- *                    for each BT_GRAD_BLOCK tokens              xq + 128 in fours of tokens: (tokens, NR), 16 KiB in L1
- *                      tiles of MR outputs                      registers; the depth is not split
+ *                  for each panel of NR inputs                  xq + 128 in fours of tokens: G_DEPTH (tokens, NR), 16 KiB each, in L1
+ *                    tiles of MR outputs                        C (MR, NR) comes and goes once, asked for a tile ahead
+ *                      for each BT_GRAD_BLOCK tokens            registers, then C; the depth is not split
  * Sums are exact in int32, so results are the same bits on every set. */
 #ifndef BT_ENGINE_KERNELS_ISA_INT8_H
 #define BT_ENGINE_KERNELS_ISA_INT8_H
@@ -177,12 +177,14 @@ typedef struct grad_block {                     /* scratch: G_ROWS outputs of a 
 } grad_block;
 enum { G_STRIP = 4 * VL };                      /* outputs whose scales stay in registers */
 enum { G_PANEL = BT_GRAD_BLOCK * NR, G_COPY = G_STRIP * BT_GRAD_BLOCK * 4, G_LANES = (G_ROWS + 15) / 16 * 16, G_ALL = G_BYTES + 3 * G_LANES * 4 };
-static size_t grad_bytes(void) { return G_PANEL + G_COPY + G_DEPTH * G_ALL; }    /* a panel of xq, a strip of gradients, the blocks */
+enum { G_TILE = MR * NR * 4, G_FRONT = G_TILE + G_COPY + G_DEPTH * G_PANEL };
+static size_t grad_bytes(void) { return G_FRONT + G_DEPTH * G_ALL; }           /* a tile of C, a strip of gradients, panels of xq, the blocks */
 static grad_block grad_block_of(void *scratch, size_t i) {
-    int8_t *q = (int8_t *)scratch + G_PANEL + G_COPY + i * G_ALL;
+    int8_t *q = (int8_t *)scratch + G_FRONT + i * G_ALL;
     float *f = (float *)(void *)(q + G_BYTES);
-    return (grad_block){q, f, f + G_LANES, (int32_t *)(void *)(f + 2 * G_LANES), (float *)(void *)((int8_t *)scratch + G_PANEL)};
+    return (grad_block){q, f, f + G_LANES, (int32_t *)(void *)(f + 2 * G_LANES), (float *)(void *)((int8_t *)scratch + G_TILE)};
 }
+static uint8_t *grad_panels(void *scratch) { return (uint8_t *)scratch + G_TILE + G_COPY; }
 
 typedef struct grad_source {
     const float *dy;                            /* first token and output of the block */
@@ -256,21 +258,50 @@ static void grad_columns(const grad_block *b, const grad_source *s) {
 /* the blocks of tokens from m, outputs n..n+rows */
 typedef struct grad_span { size_t m, tokens, n, rows; } grad_span;
 
-static void dw8_span(float *dw, size_t K, const grad_span *s, const int8_t *xq, void *scratch) {
-    uint8_t *panel = scratch;
-    for (size_t k = 0; k < K; k += NR) {
-        for (size_t at = 0; at < s->tokens; at += BT_GRAD_BLOCK) {
-            const int8_t *x = xq + (s->m + at) * K + k;
-            grad_block b = grad_block_of(scratch, at / BT_GRAD_BLOCK);
-            size_t tokens = least(BT_GRAD_BLOCK, s->tokens - at), groups = up(tokens, 4) / 4;
-            for (size_t g = 0; g < groups; g++) {
-                for (size_t i = 0; i < 4 && 4 * (g + 8) + i < tokens; i++) _mm_prefetch((const char *)(x + (4 * (g + 8) + i) * K), _MM_HINT_T0);
-                interleave4(panel + g * NR * 4, x + 4 * g * K, K, least(4, tokens - 4 * g), K - k, 128);
-            }
-            i8_product p = {.tile = tile_u8(), .y = dw + s->n * K + k, .ldy = K, .a = b.q, .lda = G_LD, .a_step = G_STEP, .dq = b.scale, .sums = b.sums,
-                            .panels = panel, .rows = s->rows, .cols = least(NR, K - k), .groups = groups, .scale = 1, .acc = 1};
-            run_i8(&p);
+/* a panel of xq + 128 */
+static void dw8_panel(uint8_t *panel, const int8_t *x, size_t K, size_t tokens, size_t cols) {
+    for (size_t g = 0; 4 * g < tokens; g++) {
+        for (size_t i = 0; i < 4 && 4 * (g + 8) + i < tokens; i++) _mm_prefetch((const char *)(x + (4 * (g + 8) + i) * K), _MM_HINT_T0);
+        interleave4(panel + g * NR * 4, x + 4 * g * K, K, least(4, tokens - 4 * g), cols, 128);
+    }
+}
+
+BT_INLINE void dw8_move(float *to, size_t ld_to, const float *from, size_t ld_from, size_t rows) {
+    for (size_t i = 0; i < rows; i++) BT_UNROLL for (size_t j = 0; j < 2; j++) v_store(to + i * ld_to + j * VL, v_load(from + i * ld_from + j * VL));
+}
+
+/* A panel's blocks tile by tile: of C, whose rows may lie a power of two apart, each tile is fetched and put back once. */
+static void dw8_tiles(float *c, size_t K, const grad_span *s, const uint8_t *panels, size_t cols, void *scratch) {
+    size_t blocks = (s->tokens + BT_GRAD_BLOCK - 1) / BT_GRAD_BLOCK, tiles = (s->rows + MR - 1) / MR;
+    tile_i8_fn tile = tile_u8();
+    float *own = scratch;
+    int apart = K % 1024 == 0 && cols >= NR;            /* C's rows share a set of L1: the tile's sums in `own` */
+    for (size_t t = 0; t < tiles; t++) {
+        size_t r0 = s->rows * t / tiles, r1 = s->rows * (t + 1) / tiles, next = s->rows * (t + 2) / tiles;
+        float *y = c + r0 * K;
+        if (apart) {
+            if (t + 1 < tiles) for (size_t r = r1; r < next; r++) ask_for(c + r * K, K, 1);
+            else if (cols > NR) for (size_t r = 0; r < s->rows / tiles; r++) ask_for(c + NR + r * K, K, 1);
+            dw8_move(own, NR, y, K, r1 - r0);
         }
+        for (size_t i = 0; i < blocks; i++) {
+            grad_block b = grad_block_of(scratch, i);
+            tile_i8_out o = {.y = apart ? own : y, .ldy = apart ? NR : K, .cols = cols, .dq = b.scale + r0, .sums = b.sums + r0, .scale = 1, .acc = 1,
+                             .a_step = G_STEP};
+            tile(r1 - r0, &o, b.q + r0 * G_LD, G_LD, panels + i * G_PANEL, up(least(BT_GRAD_BLOCK, s->tokens - i * BT_GRAD_BLOCK), 4) / 4);
+        }
+        if (apart) dw8_move(y, K, own, NR, r1 - r0);
+    }
+}
+
+static void dw8_span(float *dw, size_t K, const grad_span *s, const int8_t *xq, void *scratch) {
+    uint8_t *panels = grad_panels(scratch);
+    for (size_t k = 0; k < K; k += NR) {
+        size_t cols = K - k;
+        for (size_t at = 0; at < s->tokens; at += BT_GRAD_BLOCK) {
+            dw8_panel(panels + at * NR, xq + (s->m + at) * K + k, K, least(BT_GRAD_BLOCK, s->tokens - at), cols);
+        }
+        dw8_tiles(dw + s->n * K + k, K, s, panels, cols, scratch);
     }
 }
 

@@ -18,7 +18,7 @@ typedef struct shape { size_t M, N, K; } shape;
 /* every awkward size in every place, then sizes that cross the blocking of a set */
 static size_t shapes(shape *out) {
     static const size_t few[] = {0, 1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 255};
-    static const shape more[] = {{14, 32, 256}, {29, 64, 1030}, {300, 96, 70}, {5, 700, 2600}, {130, 33, 1200}, {64, 530, 40}, {1, 192, 192}, {257, 40, 515}, {1030, 70, 40}, {70, 470, 33}};
+    static const shape more[] = {{14, 32, 256}, {29, 64, 1030}, {300, 96, 70}, {5, 700, 2600}, {130, 33, 1200}, {64, 530, 40}, {1, 192, 192}, {257, 40, 515}, {1030, 70, 40}, {70, 470, 33}, {520, 34, 1024}};
     size_t n = 0;
     for (size_t i = 0; i < 12; i++) {
         out[n++] = (shape){few[i], few[(i * 5 + 3) % 12], few[(i * 7 + 4) % 12]};
