@@ -2,7 +2,8 @@
  * MPI starts it is a world of one), then takes part in the distributed run. What rank 0's sink heard is given to all ranks,
  * so that all compare and fail alike.
  * The learning rate is small because ternary training is chaotic: one code that rounds the other way after a sum in another
- * order is a different model, and at 3e-3 the curves part by 1e-3 within ten steps. */
+ * order is a different model, and at 3e-3 the curves part by 1e-3 within ten steps (test_parting.c shows the code). Of eight seeds five
+ * with tp 2 and three with two replicas have a loss more than 1e-6 off within the 20 steps, none 1e-4; of six with tp 8 one. */
 #ifndef BT_TESTS_MPI_LAYOUTS_H
 #define BT_TESTS_MPI_LAYOUTS_H
 

@@ -11,7 +11,7 @@
 #define HEADS "--set", "model.heads=8", "--set", "model.head_dim=4", "--set", "model.d_ff=192"
 
 static const tp_shape shapes[] = {
-    {"eight heads", {HEADS, "--set", "model.kv_heads=2", "--seed", "2"}},
+    {"eight heads", {HEADS, "--set", "model.kv_heads=2", "--seed", "2"}},        /* seed 1 parts at step 5, by one code (test_parting.c) */
     {"unequal vocabulary, heads' norms", {HEADS, "--set", "model.kv_heads=4", "--set", "model.vocab=61", "--set", "model.qk_norm=true"}},
 };
 static const tp_layout layouts[] = {
