@@ -20,6 +20,7 @@
 #include "engine/kernels/cpu.h"
 #include "engine/parallel/comm.h"
 #include "monitor/job/detach.h"
+#include "monitor/job/host_file.h"
 #include "monitor/job/supervisor.h"
 #include "store/manage.h"
 
@@ -51,7 +52,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     BT_TRY(bt_run_cfg_settle(&p->opts, &p->cfg, p->ranks, err));
     if (p->from.step >= p->cfg.steps)
         return bt_fail(err, BT_BUSY, "run '%s' has done its %" PRId64 " steps (give a larger --steps to go further)", p->run, p->cfg.steps);
-    if (p->cfg.hosts[0] && access(p->cfg.hosts, R_OK) != 0) return bt_fail_errno(err, BT_NOTFOUND, errno, "cannot read host file '%s'", p->cfg.hosts);
+    if (p->cfg.hosts[0] && !world) BT_TRY(bt_host_file_check(p->cfg.hosts, p->ranks, p->cfg.mpirun_args, err));
 #ifndef BITRAIN_HAVE_WEB
     if (p->cfg.dash) return bt_fail(err, BT_UNSUPPORTED, "--dash: this program was built without the dashboard (libmicrohttpd-dev and npm make it; then build again)");
 #endif

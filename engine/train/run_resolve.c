@@ -261,8 +261,8 @@ static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
     int64_t sequences = c->batch_tokens / T;
     if (sequences < dp)
         return bt_fail(err, BT_ARG, "more data-parallel ranks (%" PRId64 ") than sequences in a step (%" PRId64 " = train.batch_tokens %" PRId64
-                       " / model.seq_len %" PRId64 "): use at most %" PRId64 " ranks, or --batch-tokens %" PRId64, dp, sequences, c->batch_tokens, T,
-                       sequences, dp * T);
+                       " / model.seq_len %" PRId64 "): use at most %" PRId64 " rank%s, or --batch-tokens %" PRId64, dp, sequences, c->batch_tokens, T,
+                       sequences, sequences == 1 ? "" : "s", dp * T);
     bt_balance_kind balance;
     BT_TRY(bt_balance_parse(c->balance, &balance, NULL, (size_t)dp, err));
     if (c->reproducible) return resolve_units(c, balance == BT_BALANCE_AUTO, sequences, dp, err);

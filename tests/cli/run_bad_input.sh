@@ -60,6 +60,8 @@ rows=$(cat <<'END'
 2 | train --data synth:nonsense                 | nonsense
 3 | train --tokenizer {tmp}/none.json           | none.json
 3 | train --hosts {tmp}/none                    | cannot read host file
+2 | train --hosts {empty} --data synth:chain    | names no host
+1 | train --hosts {tmp} --data synth:chain      | a folder?
 3 | train --resume nosuch                       | none.db
 1 | train --store /proc/none/x.db               | /proc/none
 1 | train --out /proc/none --data synth:chain   | /proc/none
