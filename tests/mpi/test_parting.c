@@ -32,7 +32,7 @@ static void look(moment *at, const bt_run_cfg *cfg, bt_model *m) {
     const bt_params *p = bt_model_params(m);
     bt_model_cfg whole;
     bt_run_cfg_model(cfg, &whole);
-    assert_int_equal(bt_params_init(&at->params, &whole, cfg->tp > 1 ? (bt_part){bt_comm_rank(bt_comm_world()), 2} : (bt_part){0, 1}, NULL), BT_OK);
+    assert_int_equal(bt_params_init(&at->params, &whole, cfg->tp > 1 ? (bt_part){.index = bt_comm_rank(bt_comm_world()), .count = 2} : (bt_part){.count = 1}, NULL), BT_OK);
     at->w = malloc(p->total * sizeof *at->w);
     at->codes = calloc(p->total, 1);
     assert_true(at->w && at->codes);
