@@ -18,7 +18,7 @@ static double cpu_s(void) {             /* a busy machine must not make us slowe
 
 /* Watching costs less than 1 % of a core: a share of the time that passes may be spent, on whatever it is. What is not spent is
  * saved for a costly moment; what is owed is paid back by looking less often, as seldom as a look pays for itself and no more. */
-static const double share = 0.008, most_saved_s = 0.005, often_enough_s = 0.2;
+static const double share = 0.0075, most_saved_s = 0.005, often_enough_s = 0.2;
 
 static void spend(bt_top *t, bool looked) {
     int64_t now = bt_now_ns();
@@ -27,7 +27,8 @@ static void spend(bt_top *t, bool looked) {
     t->saved_s += share * (double)(now - t->saved_ns) / 1e9;
     t->saved_ns = now;
     t->saved_s = (t->saved_s > most_saved_s ? most_saved_s : t->saved_s) - s;
-    if (s > 0 && t->saved_s < -s) t->saved_s = -s;
+    double owed = s > t->look_s ? s : t->look_s;                /* never more than for one look: a frame that only ticks forgives none of it */
+    if (t->saved_s < -owed) t->saved_s = -owed;
     if (t->saved_s < -5 * share) t->saved_s = -5 * share;      /* five seconds at most */
     if (!looked) return;
     double most = 0.002 + 2 * t->look_s;                        /* one costly moment is not the rule */
