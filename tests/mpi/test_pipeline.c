@@ -1,5 +1,5 @@
 /* mpi: 4
- * timeout: 200
+ * timeout: 400
  * Pipelines on four ranks, alone and with every other axis: the story of one rank, its gradients element by element, its bits in
  * reproducible training; bytes as the formula says; a checkpoint of one layout goes on in others. */
 #include "tests/mpi/tp.h"
