@@ -21,7 +21,7 @@ static double row_number(bt_top *t, size_t i, int col) {
     case C_BUSY: return m[BT_MR_COMM_BUSY];
     case C_EXPOSED: return m[BT_MR_COMM_EXPOSED];
     case C_WAIT: return m[BT_MR_WAIT];
-    case C_OVERLAP: return m[BT_MR_COMM_BUSY] > 0 ? 1 - m[BT_MR_COMM_EXPOSED] / m[BT_MR_COMM_BUSY] : NAN;
+    case C_OVERLAP: return m[BT_MR_COMM_BUSY] > 0 ? fmax(0, 1 - m[BT_MR_COMM_EXPOSED] / m[BT_MR_COMM_BUSY]) : NAN;
     case C_SHARE: return (m[BT_MR_COMM_EXPOSED] + m[BT_MR_WAIT]) / m[BT_MR_STEP_TIME];
     case C_LATE: return t->view->ranks.rank[i].late_p95_ms;
     case C_RATE: return m[BT_MR_COMM_BUSY] > 0 ? m[BT_MR_BYTES_WIRE] / (m[BT_MR_COMM_BUSY] / 1e3) : NAN;
