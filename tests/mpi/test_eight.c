@@ -108,18 +108,6 @@ static void bytes_follow_the_formula(void **state) {
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------------ */
 
-static void part(fake_sink *f, const tp_layout *l, const char *dir, const char *stop_after, const char *resume_dir) {
-    const char *words[64] = {"--steps", "8", "--lr", "1e-3", "--stop-after", stop_after};
-    size_t n = 6;
-    if (dir) {
-        words[n++] = "--out";
-        words[n++] = dir;
-    }
-    for (size_t i = 0; i < TP_SHAPE && shapes[l->shape].words[i]; i++) words[n++] = shapes[l->shape].words[i];
-    for (size_t i = 0; i < TP_WORDS && l->words[i]; i++) words[n++] = l->words[i];
-    layout_part(f, words, resume_dir);
-}
-
 static void a_checkpoint_goes_on_in_five_layouts(void **state) {
     (void)state;
     static const tp_layout all[] = {
@@ -130,17 +118,7 @@ static void a_checkpoint_goes_on_in_five_layouts(void **state) {
         {"8 replicas", 1, {"--micro-batch", "2"}},
         {"tp 8, residual on all ranks", 1, {"--tp", "8", "--set", "mesh.sequence=false"}},
     };
-    static fake_sink whole, first, rest;
-    char dir[64];
-    layout_folder(dir);
-    part(&whole, &all[0], NULL, "0", "");
-    part(&first, &all[0], dir, "5", "");
-    for (size_t k = 1; k < sizeof all / sizeof *all; k++) {
-        part(&rest, &all[k], NULL, "0", dir);
-        assert_int_equal(rest.n_steps, 3);
-        for (size_t i = 0; i < 3; i++) layout_near(whole.steps[5 + i].v[BT_MS_LOSS], rest.steps[i].v[BT_MS_LOSS], 1e-4, all[k].name, 5 + i);
-    }
-    layout_remove(dir);
+    tp_goes_on(shapes, &all[0], all + 1, sizeof all / sizeof *all - 1);
 }
 
 /* ---- bits ------------------------------------------------------------------------------------------------------------- */

@@ -91,25 +91,15 @@ static void bytes_follow_the_formula(void **state) {
 
 static void one_checkpoint_goes_on_in_other_layouts(void **state) {
     (void)state;
-    static const char *const to[][10] = {
-        {"--pp", "2", NULL}, {"--pp", "4", NULL}, {"--pp", "2", "--tp", "2", NULL}, {"--zero", "3", NULL}, {"--tp", "4", NULL}, {"--pp", "2", "--zero", "1", NULL},
+    static const tp_layout all[] = {
+        {"pp 4", 0, {"--pp", "4", "--micro-batch", "2"}},
+        {"pp 2", 0, {"--pp", "2", "--micro-batch", "2"}},
+        {"pp 2 x tp 2", 0, {"--pp", "2", "--tp", "2"}},
+        {"zero 3", 0, {"--zero", "3"}},
+        {"tp 4", 0, {"--tp", "4"}},
+        {"pp 2, zero 1", 0, {"--pp", "2", "--zero", "1", "--micro-batch", "2"}},
     };
-    static fake_sink whole, first, rest;
-    char dir[64];
-    layout_folder(dir);
-#define PART DEEP, "--steps", "8", "--lr", "1e-3", "--pp", "4", "--micro-batch", "2"
-    layout_part(&whole, (const char *const[]){PART, NULL}, "");
-    layout_part(&first, (const char *const[]){PART, "--stop-after", "5", "--out", dir, NULL}, "");
-    for (size_t k = 0; k < sizeof to / sizeof *to; k++) {
-        const char *words[24] = {DEEP, "--steps", "8", "--lr", "1e-3", "--micro-batch", "2"};
-        size_t n = 0;
-        while (words[n]) n++;
-        for (size_t i = 0; to[k][i]; i++) words[n++] = to[k][i];
-        layout_part(&rest, words, dir);
-        assert_int_equal(rest.n_steps, 3);
-        for (size_t i = 0; i < 3; i++) layout_near(whole.steps[5 + i].v[BT_MS_LOSS], rest.steps[i].v[BT_MS_LOSS], 1e-4, to[k][0], 5 + i);
-    }
-    layout_remove(dir);
+    tp_goes_on(shapes, &all[0], all + 1, sizeof all / sizeof *all - 1);
 }
 
 int main(void) {

@@ -67,18 +67,6 @@ static void bytes_follow_the_formula(void **state) {
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------------ */
 
-static void part(fake_sink *f, const tp_layout *l, const char *dir, const char *stop_after, const char *resume_dir) {
-    const char *words[64] = {"--steps", "8", "--lr", "1e-3", "--stop-after", stop_after};
-    size_t n = 6;
-    if (dir) {
-        words[n++] = "--out";
-        words[n++] = dir;
-    }
-    for (size_t i = 0; i < TP_SHAPE && shapes[l->shape].words[i]; i++) words[n++] = shapes[l->shape].words[i];
-    for (size_t i = 0; i < TP_WORDS && l->words[i]; i++) words[n++] = l->words[i];
-    layout_part(f, words, resume_dir);
-}
-
 static void a_checkpoint_goes_on_in_other_layouts(void **state) {
     (void)state;
     static const tp_layout all[] = {
@@ -87,20 +75,7 @@ static void a_checkpoint_goes_on_in_other_layouts(void **state) {
         {"tp 2, zero 3", 0, {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2"}},
         {"tp 2, zero 1", 0, {STRIPES, "--tp", "2", "--zero", "1", "--dp-shard", "2"}},
     };
-    static fake_sink whole, first, rest;
-    enum { LAYOUTS = sizeof all / sizeof *all };
-    for (size_t from = 0; from < 3; from += 2) {                /* written by uneven parts, and by their shards */
-        char dir[64];
-        layout_folder(dir);
-        part(&whole, &all[from], NULL, "0", "");
-        part(&first, &all[from], dir, "5", "");
-        for (size_t k = 0; k < LAYOUTS; k++) {
-            part(&rest, &all[k], NULL, "0", dir);
-            assert_int_equal(rest.n_steps, 3);
-            for (size_t i = 0; i < 3; i++) layout_near(whole.steps[5 + i].v[BT_MS_LOSS], rest.steps[i].v[BT_MS_LOSS], 1e-4, all[k].name, 5 + i);
-        }
-        layout_remove(dir);
-    }
+    for (size_t from = 0; from < 3; from += 2) tp_goes_on(shapes, &all[from], all, sizeof all / sizeof *all);      /* written by uneven parts, and by their shards */
 }
 
 /* ---- bits ------------------------------------------------------------------------------------------------------------- */

@@ -46,6 +46,33 @@ static inline void tp_compare(const tp_shape *shapes, const tp_layout *l) {
     tp_same_tensors();
 }
 
+/* A checkpoint that `writer` wrote after five of eight steps goes on in all the others with the losses that it would have had. */
+static inline void tp_part(fake_sink *f, const tp_shape *shapes, const tp_layout *l, const char *dir, const char *stop_after, const char *resume_dir) {
+    const char *words[64] = {"--steps", "8", "--lr", "1e-3", "--stop-after", stop_after};
+    size_t n = 6;
+    if (dir) {
+        words[n++] = "--out";
+        words[n++] = dir;
+    }
+    for (size_t i = 0; i < TP_SHAPE && shapes[l->shape].words[i]; i++) words[n++] = shapes[l->shape].words[i];
+    for (size_t i = 0; i < TP_WORDS && l->words[i]; i++) words[n++] = l->words[i];
+    layout_part(f, words, resume_dir);
+}
+
+static inline void tp_goes_on(const tp_shape *shapes, const tp_layout *writer, const tp_layout *others, size_t n) {
+    static fake_sink whole, first, rest;
+    char dir[64];
+    layout_folder(dir);
+    tp_part(&whole, shapes, writer, NULL, "0", "");
+    tp_part(&first, shapes, writer, dir, "5", "");
+    for (size_t k = 0; k < n; k++) {
+        tp_part(&rest, shapes, &others[k], NULL, "0", dir);
+        assert_int_equal(rest.n_steps, 3);
+        for (size_t i = 0; i < 3; i++) layout_near(whole.steps[5 + i].v[BT_MS_LOSS], rest.steps[i].v[BT_MS_LOSS], 1e-4, others[k].name, 5 + i);
+    }
+    layout_remove(dir);
+}
+
 /* The runs of one rank come before MPI starts. */
 static inline int tp_begin(const tp_shape *shapes, size_t n, int ranks) {
     bt_err err = BT_ERR_INIT;
