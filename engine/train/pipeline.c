@@ -6,6 +6,7 @@
  *     stage 3            F0 B0 F1 B1 F2 B2
  * The gradients of a micro-batch are those of one rank: residuals and their gradients travel as floats. The head's part of a tied
  * embedding's gradient goes from the last stage to the first, where the embedding is updated; its new values come back. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +20,7 @@ struct bt_pipeline {
     bool first, last;
     int slots;
     size_t tokens, tied;                /* of a micro-batch; elements of a table that first and last stage share */
-    int32_t *inputs;                    /* (slots, tokens) first stage: backward needs them again */
+    int32_t *inputs;                    /* (slots, tokens) the first stage's backward needs them again */
     float *head_grads;                  /* (tied) first stage */
 };
 
@@ -27,7 +28,7 @@ size_t bt_pipeline_bytes(const bt_model_setup *s, const bt_mesh_shape *shape) {
     if (shape->pp == 1) return 0;
     bool first = bt_part_first(s->part);
     size_t tokens = (size_t)s->B * (size_t)s->cfg.T;
-    return bt_pipe_bytes(shape, s->part.stage, bt_stage_elems(s)) + (first ? (size_t)s->in_flight * tokens * sizeof(int32_t) + bt_stage_tied_elems(s) * sizeof(float) : 0);
+    return bt_pipe_bytes(shape, s->part.stage, bt_stage_elems(s)) + (size_t)s->in_flight * tokens * sizeof(int32_t) + (first ? bt_stage_tied_elems(s) * sizeof(float) : 0);
 }
 
 bt_code bt_pipeline_create(bt_trainer *t, const bt_model_setup *s, bt_err *err) {
@@ -127,6 +128,7 @@ bt_code bt_pipeline_micros(bt_trainer *t, double scale, bt_err *err) {
     bt_pipe_times took = {0};
     double *losses = t->micro_losses + t->first_micro;
     if (ahead > n) ahead = n;
+    assert(ahead < p->slots || n <= p->slots);
     memset(losses, 0, (size_t)n * sizeof *losses);
     BT_TRY(bt_pipe_begin(p->pipe, n, n, err));
     for (int64_t i = 0; i < ahead; i++) BT_TRY(forward(t, i, &took, err));

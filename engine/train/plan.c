@@ -23,7 +23,8 @@ bt_model_setup bt_plan_model(const bt_run_cfg *c, int rank) {
                         .recompute = (bt_recompute)c->recompute, .grad_int8 = c->grad == BT_GRAD_INT8, .sequence = c->sequence, .cuts = (int)c->parts, .panels = bt_plan_panels(c)};
     bt_mesh_coord me = bt_mesh_coord_of(&shape, rank);
     if (shape.tp > 1 || shape.pp > 1) s.part = (bt_part){.index = me.tp, .count = shape.tp, .stage = me.pp, .stages = shape.pp};
-    s.in_flight = (int)(c->accum < shape.pp - me.pp ? c->accum : shape.pp - me.pp);
+    bool few = strcmp(c->balance, "even") == 0 && c->accum < shape.pp - me.pp;       /* else a rank may have more micro-batches than the mean */
+    s.in_flight = few ? (int)c->accum : shape.pp - me.pp;
     bt_run_cfg_model(c, &s.cfg);
     return s;
 }
