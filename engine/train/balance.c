@@ -24,7 +24,7 @@ bt_code bt_balance_parse(const char *text, bt_balance_kind *kind, int64_t *share
         p = end;
         if (*end == '\0') break;
     }
-    if (found != n) return bt_fail(err, BT_ARG, "parallel.balance '%.64s' has %zu shares, but there are %zu data-parallel ranks", text, found, n);
+    if (found != n) return bt_fail(err, BT_ARG, "parallel.balance '%.64s' has %zu shares, but there %s %zu data-parallel rank%s", text, found, n == 1 ? "is" : "are", n, n == 1 ? "" : "s");
     return BT_OK;
 }
 
