@@ -44,6 +44,11 @@ static void run_tern_dw8(const work *w) {
     bt_noise noise = {(const uint32_t *)w->index, 1, 0};
     bt_op_tern_dw8(w->f[0], w->f[1], w->N, w->xq, w->scale, w->M, w->N, w->K, &noise);
 }
+static void run_w8_dx8(const work *w) {         /* one chunk of a head: M tokens, N words */
+    bt_noise noise = {(const uint32_t *)w->index, 1, 0};
+    bt_op_w8_dx8(w->f[0], w->K, w->f[1], bt_ops_logits_ld(w->N), &(bt_w8){w->packed, w->f[3]}, w->M, w->N, w->K, &noise);
+}
+static void run_w8_pack(const work *w) { bt_op_w8_pack(&(bt_w8){w->packed, w->f[3]}, w->f[1], w->M, w->K); }
 static void run_gemm(const work *w) { bt_op_gemm(w->f[0], w->N, w->f[1], w->K, 0, w->f[2], w->K, 1, 1, w->M, w->N, w->K, w->prec, 0); }
 static void run_gemm_nn(const work *w) { bt_op_gemm(w->f[0], w->N, w->f[1], w->K, 0, w->f[2], w->N, 0, 1, w->M, w->N, w->K, w->prec, 0); }
 static void run_gemm_tn(const work *w) { bt_op_gemm(w->f[0], w->N, w->f[1], w->M, 1, w->f[2], w->N, 0, 1, w->M, w->N, w->K, w->prec, BT_ACC); }
@@ -91,6 +96,7 @@ static const kcase cases[] = {
     {"tern_dw", PRODUCT, 0, run_tern_dw, 2, SHAPES},
     {"tern_dx8", PRODUCT, 0, run_tern_dx8, 1, SHAPES},
     {"tern_dw8", PRODUCT, 0, run_tern_dw8, 1, SHAPES},
+    {"w8_dx8", PRODUCT, 0, run_w8_dx8, 1, "512x8192x512 512x32000x768"},
     {"gemm a b^T", PRODUCT, 0, run_gemm, 2, "256x8192x512 256x32000x768"},
     {"gemm a b", PRODUCT, 0, run_gemm_nn, 2, "256x512x8192 256x768x32000"},
     {"gemm a^T b +=", PRODUCT, 0, run_gemm_tn, 2, "8192x512x256 32000x768x256"},
@@ -111,6 +117,7 @@ static const kcase cases[] = {
     {"adamw", BYTES, 28, run_adamw, 1, ROWS},
     {"tern_codes", BYTES, 6, run_tern_codes, 1, ROWS},
     {"tern_pack", BYTES, 5, run_tern_pack, 1, "8192x1x2560"},
+    {"w8_pack", BYTES, 5, run_w8_pack, 1, "8192x1x512"},
     {"tern_gemv", BYTES, 0.25, run_gemv, 1, "1x131072x2560"},
 };
 
@@ -128,15 +135,22 @@ static void fill(void *ctx, int thread, size_t begin, size_t end) {
     }
 }
 
+static size_t packed_bytes(const kcase *c, const work *w) {
+    if (c->run == run_gemv) return w->N * bt_tern2_row_bytes(w->K);
+    if (c->run == run_w8_pack) return bt_op_w8_bytes(w->M, w->K);
+    if (c->run == run_w8_dx8) return bt_op_w8_bytes(w->N, w->K);
+    return bt_k()->tern_bytes(c->run == run_tern_pack ? w->M : w->N, w->K);
+}
+
 static bt_code make_work(work *w, bt_arena *mem, const kcase *c, bt_err *err) {
     bool attention = c->count == ATTN_FWD || c->count == ATTN_BWD;
-    size_t M = w->M, N = w->N, K = w->K, n = attention ? 3 * 4096 * N * K : most(M * N, most(M * K, N * K)), at[4];
+    size_t M = w->M, N = w->N, K = w->K, n = attention ? 3 * 4096 * N * K : most(M * bt_ops_logits_ld(N), most(M * K, N * K)), at[4];
     size_t rows = attention ? 4096 * N : M;
     if (c->run == run_gemv) n = N * K / 4;      /* only the packed form is large */
     bt_arena_plan(mem, "bench");
     for (int j = 0; j < 4; j++) at[j] = bt_arena_reserve(mem, n, 4);
     size_t xq = bt_arena_reserve(mem, n, 1), codes = bt_arena_reserve(mem, n, 1);
-    size_t packed = bt_arena_reserve(mem, c->run == run_gemv ? N * bt_tern2_row_bytes(K) : bt_k()->tern_bytes(c->run == run_tern_pack ? M : N, K), 1);
+    size_t packed = bt_arena_reserve(mem, packed_bytes(c, w), 1);
     size_t index = bt_arena_reserve(mem, rows, 4), scale = bt_arena_reserve(mem, rows, 4);
     BT_TRY(bt_arena_commit(mem, err));
     for (int j = 0; j < 4; j++) w->f[j] = bt_arena_at(mem, at[j]);
@@ -151,10 +165,12 @@ static bt_code make_work(work *w, bt_arena *mem, const kcase *c, bt_err *err) {
         w->scale[i] = 8.0f;
     }
     if (c->run == run_gemv) memset(w->packed, 0x59, N * bt_tern2_row_bytes(K));
-    else if (c->count == PRODUCT) bt_op_tern_pack(w->packed, w->codes, N, K);
+    else if (c->count == PRODUCT && c->run != run_w8_dx8) bt_op_tern_pack(w->packed, w->codes, N, K);
     if (attention) return bt_ops_plan(1, 1, 1, M, K, NULL, err);
     BT_TRY(bt_ops_plan(M, N, K, 1, 1, NULL, err));
-    return bt_ops_plan(N, K, M, 1, 1, NULL, err);
+    BT_TRY(bt_ops_plan(N, K, M, 1, 1, NULL, err));
+    if (c->run == run_w8_dx8) bt_op_w8_pack(&(bt_w8){w->packed, w->f[3]}, w->f[2], N, K);
+    return BT_OK;
 }
 
 static double count(const kcase *c, const work *w) {
@@ -195,7 +211,7 @@ typedef struct bounds { double rate[3], triad; } bounds;            /* by bt_pea
 static const char *const peak_names[] = {"fp32 peak", "bf16 peak", "int8 peak"};
 
 static void put_bound(const bt_bench_kernels_cfg *cfg, bt_bench_row *r, const kcase *c, bt_prec prec, const bounds *b) {
-    bool int8 = c->run == run_tern_fwd || c->run == run_tern_dx8 || c->run == run_tern_dw8;
+    bool int8 = c->run == run_tern_fwd || c->run == run_tern_dx8 || c->run == run_tern_dw8 || c->run == run_w8_dx8;
     bt_peak kind = int8 ? BT_PEAK_INT8 : prec == BT_PREC_BF16 ? BT_PEAK_BF16 : BT_PEAK_FP32;
     if (kind == BT_PEAK_INT8 && b->rate[kind] == 0) kind = BT_PEAK_FP32;
     r->unit = c->count == BYTES ? "GB/s" : "GOP/s";

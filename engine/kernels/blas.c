@@ -246,6 +246,7 @@ const bt_kernels *bt_kernels_blas(void) {
         .name = "blas", .row_grain = CHUNK,
         .tern_bytes = bt_generic_tern_bytes, .tern_pack = bt_generic_tern_pack,
         .tern_fwd = blas_tern_fwd, .tern_dx = blas_tern_dx, .tern_dx8 = bt_generic_tern_dx8, .tern_dw = blas_tern_dw,
+        .w8_bytes = bt_generic_w8_bytes, .w8_pack = bt_generic_w8_pack, .w8_dx8 = bt_generic_w8_dx8,
         .gemm = blas_gemm, .attn_fwd = blas_attn_fwd, .attn_bwd = blas_attn_bwd, .scratch_bytes = blas_scratch_bytes,
     };
     return bt_blas_load(NULL) == BT_OK ? &table : NULL;

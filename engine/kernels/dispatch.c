@@ -83,7 +83,7 @@ static size_t merged_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
 
 static void merge(const bt_kernels *set) {
     bt_kernels *t = &choice.table;
-    bool tern = set->tern_bytes && set->tern_pack && set->tern_fwd && set->tern_dx && set->tern_dx8;
+    bool tern = set->tern_bytes && set->tern_pack && set->tern_fwd && set->tern_dx && set->tern_dx8 && set->w8_bytes && set->w8_pack && set->w8_dx8;
     choice.used[choice.n_used++] = set;
     t->name = set->name;
     if (set->gemm) t->row_grain = set->row_grain;

@@ -359,21 +359,33 @@ static void b_rows_bf16(uint32_t *dst, const float *src, size_t lds, size_t cols
 }
 
 /* B panel from a (cols, k) matrix */
+BT_INLINE __m512i b_col(const float *s, size_t have, const bt_prec prec, const int whole) {
+    if (prec == BT_PREC_BF16) {
+        if (whole) return x_pack_bf16(v_load(s), v_load(s + 16));
+        return x_pack_bf16(load_tail(s, have), load_tail(s + 16, have > 16 ? have - 16 : 0));
+    }
+    return _mm512_castps_si512(rounded(whole ? v_load(s) : load_tail(s, have), prec));
+}
+/* 16 columns from src; whole: there are so many, and 16 groups of each. The rows after these are asked for. */
+BT_INLINE void b_square(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t have, size_t groups, const bt_prec prec, const int whole) {
+    const size_t group = prec == BT_PREC_BF16 ? 2 : 1;
+    __m512i t[16];
+    BT_UNROLL for (size_t i = 0; i < 16; i++, src += lds) {
+        t[i] = whole || i < cols ? b_col(src, have, prec, whole) : _mm512_setzero_si512();
+        if (whole) BT_UNROLL for (size_t l = 0; l < group; l++) _mm_prefetch((const char *)(src + 16 * lds + 16 * l), _MM_HINT_T0);
+    }
+    transpose16(t);
+    BT_UNROLL for (size_t i = 0; i < 16; i++) if (whole || i < groups) _mm512_storeu_si512(dst + i * NR, t[i]);
+}
 BT_INLINE void b_cols(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k, const bt_prec prec) {
-    const int bf16 = prec == BT_PREC_BF16;
-    const size_t group = bf16 ? 2 : 1, groups = (k + group - 1) / group;
+    const size_t group = prec == BT_PREC_BF16 ? 2 : 1, groups = (k + group - 1) / group;
     for (size_t h = 0; h < NR; h += 16) {
+        size_t there = cols > h ? cols - h : 0;
         for (size_t g = 0; g < groups; g += 16) {
-            __m512i t[16];
-            size_t at = g * group, have = k - at;
-            BT_UNROLL for (size_t i = 0; i < 16; i++) {
-                const float *s = src + (h + i) * lds + at;
-                if (h + i >= cols) t[i] = _mm512_setzero_si512();
-                else if (bf16) t[i] = x_pack_bf16(load_tail(s, have), load_tail(s + 16, have > 16 ? have - 16 : 0));
-                else t[i] = _mm512_castps_si512(rounded(load_tail(s, have), prec));
-            }
-            transpose16(t);
-            for (size_t i = 0; i < 16 && g + i < groups; i++) _mm512_storeu_si512(dst + (g + i) * NR + h, t[i]);
+            const float *s = src + h * lds + g * group;
+            size_t have = k - g * group;
+            if (there >= 16 && have >= 16 * group) b_square(dst + g * NR + h, s, lds, 16, have, 16, prec, 1);
+            else b_square(dst + g * NR + h, s, lds, there, have, groups - g, prec, 0);
         }
     }
 }

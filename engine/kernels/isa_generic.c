@@ -233,6 +233,7 @@ const bt_kernels bt_kernels_generic = {
     .tern_bytes = bt_generic_tern_bytes, .tern_pack = bt_generic_tern_pack,
     .tern_fwd = bt_generic_tern_fwd, .tern_dx = bt_generic_tern_dx, .tern_dw = bt_generic_tern_dw,
     .tern_dx8 = bt_generic_tern_dx8, .tern_dw8 = bt_generic_tern_dw8,
+    .w8_bytes = bt_generic_w8_bytes, .w8_pack = bt_generic_w8_pack, .w8_dx8 = bt_generic_w8_dx8,
     .gemm = bt_generic_gemm, .attn_fwd = bt_generic_attn_fwd, .attn_bwd = bt_generic_attn_bwd,
     .tern_gemv = bt_generic_tern_gemv, .gemv = gemv, .peak_ops = peak_ops,
     .scratch_bytes = bt_generic_scratch_bytes,

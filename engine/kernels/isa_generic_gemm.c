@@ -68,26 +68,37 @@ static int rounded(float v, uint32_t word, size_t byte) {
     return v >= -128.0f && v <= 128.0f ? bt_noise_round(v, word >> (8 * byte) & 255u) : 0;          /* not finite: the scale says so */
 }
 
+/* out (+)= the row's gradients, each times by[n] (NULL: 1) and rounded with `key`, times w (N, K) and scale; sum: memory of (K) */
+static void row_dx8(float *out, const float *row, const float *by, const int8_t *w, float scale, size_t N, size_t K, uint32_t key, int flags, int32_t *sum) {
+    uint32_t top = BT_NOISE_LEAST;
+    for (size_t n = 0; n < N; n++) top = bt_noise_absmax(top, by ? row[n] * by[n] : row[n]);
+    memset(sum, 0, K * sizeof *sum);
+    for (size_t n = 0; n < N; n++) {
+        uint32_t word = bt_noise_word(key, (uint32_t)(n / 64 * 16 + n % 16));
+        int q = rounded((by ? row[n] * by[n] : row[n]) * to_int8(top), word, n / 16 % 4);
+        for (size_t k = 0; k < K; k++) sum[k] += q * w[n * K + k];
+    }
+    for (size_t k = 0; k < K; k++) {
+        float v = (float)sum[k] * (from_int8(top) * scale);
+        out[k] = flags & BT_ACC ? out[k] + v : v;
+    }
+}
+
 void bt_generic_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1,
                          size_t N, size_t K, const bt_noise *noise, int flags, void *scratch) {
-    const int8_t *w = packed;
-    int32_t *sum = scratch;                     /* (K) */
-    for (size_t m = m0; m < m1; m++) {
-        const float *row = dy + m * lddy;
-        float *out = dx + m * lddx;
-        uint32_t top = BT_NOISE_LEAST;
-        for (size_t n = 0; n < N; n++) top = bt_noise_absmax(top, row[n]);
-        memset(sum, 0, K * sizeof *sum);
-        for (size_t n = 0; n < N; n++) {
-            uint32_t word = bt_noise_word(noise->rows[m] ^ noise->salt, (uint32_t)(n / 64 * 16 + n % 16));
-            int q = rounded(row[n] * to_int8(top), word, n / 16 % 4);
-            for (size_t k = 0; k < K; k++) sum[k] += q * w[n * K + k];
-        }
-        for (size_t k = 0; k < K; k++) {
-            float v = (float)sum[k] * (from_int8(top) * scale);
-            out[k] = flags & BT_ACC ? out[k] + v : v;
-        }
-    }
+    for (size_t m = m0; m < m1; m++) row_dx8(dx + m * lddx, dy + m * lddy, NULL, packed, scale, N, K, noise->rows[m] ^ noise->salt, flags, scratch);
+}
+
+size_t bt_generic_w8_bytes(size_t N, size_t K) { return N * K; }
+
+void bt_generic_w8_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1) {
+    (void)N;
+    memcpy((int8_t *)packed + n0 * K, codes, (n1 - n0) * K);
+}
+
+void bt_generic_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, const float *row_scale, size_t m0, size_t m1,
+                       size_t N, size_t K, const bt_noise *noise, int flags, void *scratch) {
+    for (size_t m = m0; m < m1; m++) row_dx8(dx + m * lddx, dy + m * lddy, row_scale, packed, 1, N, K, noise->rows[m] ^ noise->salt, flags, scratch);
 }
 
 void bt_generic_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K,

@@ -3,6 +3,7 @@
  *
  *     tern_fwd   xq (rows, K) x panels of W        rows of a block stay in L2, panels (K, NR) stream: one byte a weight
  *     tern_dx8   dy -> int8 rows (rows, N) x panels of W^T      the same product; rows are rounded on their way into the block
+ *     w8_dx8     the same for int8 weights, whose scales multiply the gradients before they are rounded
  *     tern_dw8   for each G_ROWS outputs                        dy -> int8, transposed: (G_ROWS, tokens) of G_DEPTH blocks in L2
  *                  for each panel of NR inputs                  xq + 128 in fours of tokens: G_DEPTH (tokens, NR), 16 KiB each, in L1
  *                    tiles of MR outputs                        C (MR, NR) comes and goes once, asked for a tile ahead
@@ -111,15 +112,17 @@ BT_INLINE vi noise_words(vi x) {                                    /* x: key + 
 
 BT_INLINE vi magnitude(vf x) { return vi_and(vi_bits(x), vi_set(0x7fffffffu)); }
 
-/* a row of n gradients -> q, its sum and its scale */
-static int32_t grad_row(int8_t *q, float *scale, const float *dy, size_t n, uint32_t key) {
+/* a row of n gradients, each times its own factor -> q, its sum and its scale */
+BT_INLINE int32_t quantise_row(int8_t *q, float *scale, const float *dy, const float *by, size_t n, uint32_t key, const int scaled) {
+#define GRAD(at) (scaled ? v_mul(v_load(dy + (at)), v_load(by + (at))) : v_load(dy + (at)))
+#define GRAD_TAIL(at) (scaled ? v_mul(load_tail(dy + (at), n - (at)), load_tail(by + (at), n - (at))) : load_tail(dy + (at), n - (at)))
     vi top = vi_set(BT_NOISE_LEAST), top2 = top, sum = vi_set(0);
     size_t c = 0;
     for (; c + 2 * VL <= n; c += 2 * VL) {
-        top = vi_max(top, magnitude(v_load(dy + c)));
-        top2 = vi_max(top2, magnitude(v_load(dy + c + VL)));
+        top = vi_max(top, magnitude(GRAD(c)));
+        top2 = vi_max(top2, magnitude(GRAD(c + VL)));
     }
-    for (; c < n; c += VL) top = vi_max(top, magnitude(load_tail(dy + c, n - c)));
+    for (; c < n; c += VL) top = vi_max(top, magnitude(GRAD_TAIL(c)));
     float most_ = bt_noise_bits((uint32_t)vi_hmax(vi_max(top, top2)));
     vf inv = v_set(127.0f / most_ * 256.0f);
     vi lane = vi_mul(vi_lanes(), vi_set(BT_NOISE_LANE));
@@ -129,7 +132,7 @@ static int32_t grad_row(int8_t *q, float *scale, const float *dy, size_t n, uint
             vi words = noise_words(vi_add(lane, vi_set(key + (uint32_t)(c / 4 + h) * BT_NOISE_LANE)));
             if (c + 64 <= n) {
                 BT_UNROLL for (int i = 0; i < 4; i++) {
-                    vi r = NOISE_ROUND(v_mul(v_load(dy + c + 16 * (size_t)i + h), inv), words, i);
+                    vi r = NOISE_ROUND(v_mul(GRAD(c + 16 * (size_t)i + h), inv), words, i);
                     sum = vi_add(sum, r);
                     vi_store_i8_n(q + c + 16 * (size_t)i + h, r, VL);
                 }
@@ -137,7 +140,7 @@ static int32_t grad_row(int8_t *q, float *scale, const float *dy, size_t n, uint
                 BT_UNROLL for (int i = 0; i < 4; i++) {
                     size_t at = c + 16 * (size_t)i + h;
                     if (at < n) {
-                        vi r = NOISE_ROUND(v_mul(load_tail(dy + at, n - at), inv), words, i);
+                        vi r = NOISE_ROUND(v_mul(GRAD_TAIL(at), inv), words, i);
                         sum = vi_add(sum, r);
                         vi_store_i8_n(q + at, r, least(VL, n - at));
                     }
@@ -146,23 +149,59 @@ static int32_t grad_row(int8_t *q, float *scale, const float *dy, size_t n, uint
         }
     }
     return vi_hsum(sum);
+#undef GRAD
+#undef GRAD_TAIL
+}
+static int32_t grad_row(int8_t *q, float *scale, const float *dy, size_t n, uint32_t key) { return quantise_row(q, scale, dy, NULL, n, key, 0); }
+static int32_t scaled_grad_row(int8_t *q, float *scale, const float *dy, const float *by, size_t n, uint32_t key) {
+    return quantise_row(q, scale, dy, by, n, key, 1);
+}
+
+typedef struct dx8_source {                     /* gradients (., N), column n times by[n] unless by is NULL; bias: what the panels' bytes have added */
+    const float *dy, *by;
+    size_t ld, N, m0, m1;
+    int32_t bias;
+    const bt_noise *noise;
+} dx8_source;
+
+/* p: what the blocks share */
+static void run_dx8(i8_product p, float *dx, const dx8_source *s, void *scratch) {
+    i8_block b = i8_block_of(scratch, s->N);
+    p.a = b.rows, p.lda = b.ld, p.a_step = b.step, p.dq = b.dq, p.sums = b.sums, p.groups = up(s->N, 4) / 4;
+    for (size_t m = s->m0; m < s->m1; m += b.most_rows) {
+        p.rows = least(b.most_rows, s->m1 - m);
+        for (size_t i = 0; i < p.rows; i++) {
+            int8_t *row = IN_TILES ? b.row : b.rows + i * b.ld;
+            const float *dy = s->dy + (m + i) * s->ld;
+            uint32_t key = s->noise->rows[m + i] ^ s->noise->salt;
+            b.sums[i] = s->bias * (s->by ? scaled_grad_row(row, &b.dq[i], dy, s->by, s->N, key) : grad_row(row, &b.dq[i], dy, s->N, key));
+            i8_put(&b, i, row);
+        }
+        p.y = dx + m * p.ldy;
+        run_i8(&p);
+    }
 }
 
 static void prod_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1, size_t N,
                           size_t K, const bt_noise *noise, int flags, void *scratch) {
-    i8_block b = i8_block_of(scratch, N);
-    i8_product p = {.tile = tile_i8(), .ldy = lddx, .a = b.rows, .lda = b.ld, .a_step = b.step, .dq = b.dq, .sums = b.sums,
-                    .panels = (const uint8_t *)packed + fwd_bytes(N, K), .cols = K, .groups = up(N, 4) / 4, .scale = scale, .acc = flags & BT_ACC};
-    for (size_t m = m0; m < m1; m += b.most_rows) {
-        p.rows = least(b.most_rows, m1 - m);
-        for (size_t i = 0; i < p.rows; i++) {
-            int8_t *row = IN_TILES ? b.row : b.rows + i * b.ld;
-            b.sums[i] = grad_row(row, &b.dq[i], dy + (m + i) * lddy, N, noise->rows[m + i] ^ noise->salt);
-            i8_put(&b, i, row);
-        }
-        p.y = dx + m * lddx;
-        run_i8(&p);
+    dx8_source s = {dy, NULL, lddy, N, m0, m1, 1, noise};
+    run_dx8((i8_product){.tile = tile_i8(), .ldy = lddx, .panels = (const uint8_t *)packed + fwd_bytes(N, K), .cols = K, .scale = scale, .acc = flags & BT_ACC},
+            dx, &s, scratch);
+}
+
+/* ---- int8 weights: [K/NR panels][N/4][NR][4] bytes of code + 128 ------------------------------------------------------- */
+static size_t prod_w8_bytes(size_t N, size_t K) { return up(K, NR) * up(N, 4); }
+
+static void prod_w8_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1) {
+    for (size_t n = n0; n < n1; n += 4) {
+        for (size_t k = 0; k < K; k += NR) interleave4((uint8_t *)packed + k * up(N, 4) + n * NR, codes + (n - n0) * K + k, K, least(4, n1 - n), K - k, 128);
     }
+}
+
+static void prod_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, const float *row_scale, size_t m0, size_t m1,
+                        size_t N, size_t K, const bt_noise *noise, int flags, void *scratch) {
+    dx8_source s = {dy, row_scale, lddy, N, m0, m1, 128, noise};
+    run_dx8((i8_product){.tile = tile_u8(), .ldy = lddx, .panels = packed, .cols = K, .scale = 1, .acc = flags & BT_ACC}, dx, &s, scratch);
 }
 
 /* ---- dw8 ------------------------------------------------------------------------------------------------------------- */
@@ -325,7 +364,9 @@ static void prod_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t 
 
 static size_t int8_scratch(size_t K) { return most(i8_block_bytes(K), grad_bytes()); }
 
-#define BT_INT8_SLOTS .tern_fwd = prod_tern_fwd, .tern_dx8 = prod_tern_dx8, .tern_dw8 = prod_tern_dw8
+#define BT_INT8_SLOTS                                                                                               \
+    .tern_fwd = prod_tern_fwd, .tern_dx8 = prod_tern_dx8, .tern_dw8 = prod_tern_dw8, .w8_bytes = prod_w8_bytes, .w8_pack = prod_w8_pack, \
+    .w8_dx8 = prod_w8_dx8
 
 #endif  /* __AVX2__ */
 #endif

@@ -20,7 +20,7 @@
 #include <string.h>
 
 /* groups, rows, columns; padded row of the A block */
-enum { KC = IN_TILES ? 1024 : 256, MC = IN_TILES ? 4 * MR : NR == 32 ? 8 * MR : 16 * MR, NC = IN_TILES ? 8 * NR : 16 * NR };
+enum { KC = IN_TILES ? 1024 : 256, MC = IN_TILES ? 4 * MR : NR == 32 ? 8 * MR : 16 * MR, NC = IN_TILES ? 8 * NR : 64 * NR };
 enum { A_LD = IN_TILES ? CHUNK : KC + 16, A_STEP = IN_TILES ? MC * CHUNK : 0, A_DWORDS = IN_TILES ? MC * KC : MC * A_LD };
 
 typedef struct product {

@@ -148,6 +148,16 @@ typedef struct bt_kernels {
     void (*tern_dw8)(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K,
                      size_t n0, size_t n1, const bt_noise *noise, void *scratch);
 
+    /* ---- int8 weights: the head's, for its gradients ------------------------------------------------------------- */
+    /* Packed form of int8 codes (N, K), private to the set that made it, good for w8_dx8 of the same set. Rows n0..n1 (n0 a multiple of 4)
+     * lie at `codes`; they are packed by one call. */
+    size_t (*w8_bytes)(size_t N, size_t K);
+    void (*w8_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
+    /* dx8 for weights code[n, k] * row_scale[n]: g = dy[m, n] * row_scale[n] is rounded; s = max|g| / 127 of a row;
+     * dx (+)= (float)sum_n(q[m, n] code[n, k]) * s */
+    void (*w8_dx8)(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, const float *row_scale, size_t m0, size_t m1,
+                   size_t N, size_t K, const bt_noise *noise, int flags, void *scratch);
+
     /* ---- dense products ------------------------------------------------------------------------------------------ */
     /* C (M, N) (+)= alpha * op(A) op(B), op = transpose when ta / tb; A is (M, K) or (K, M), B is (K, N) or (N, K).
      * The caller passes sub-blocks by pointer and ld. */
@@ -193,7 +203,7 @@ extern const bt_kernels bt_kernels_emulated_amx;        /* tests: the same code 
 
 /* dispatch.c - merges the sets this CPU and `isa` allow: "auto", or the fastest allowed set. A plain set does without the
  * extensions its first processors lack (avx2-plain: AVX-VNNI; avx512-plain: VNNI and bf16), as if this one lacked them.
- * Call once, before any model exists; later calls replace the choice (tests). tern_bytes/pack/fwd/dx/dx8 always come from one set. */
+ * Call once, before any model exists; later calls replace the choice (tests). tern_bytes/pack/fwd/dx/dx8 and w8_* always come from one set. */
 bt_code bt_kernels_select(const char *isa, bt_err *err) BT_MUST_CHECK;
 #define BT_ISA_WORDS "auto generic blas avx2-plain avx2 avx512-plain avx512 amx"
 const char *bt_kernels_isa_name(size_t i);      /* the words one by one; NULL after the last */

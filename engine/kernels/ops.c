@@ -287,6 +287,52 @@ void bt_op_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, c
     run("tern_dw8", 2.0 * product(M, N, K), 0, N, product_grain(), do_tern_dw8, &j);
 }
 
+/* ---- int8 weights, in parts -------------------------------------------------------------------------------------------- */
+typedef struct w8_job {
+    const bt_w8 *w;
+    float *dx;
+    const float *dy, *weights;
+    size_t lddx, lddy, N, K;
+    const bt_noise *noise;
+} w8_job;
+
+static size_t part_rows(size_t N, size_t part) { return least(BT_W8_PART, N - part * BT_W8_PART); }
+static size_t part_bytes(size_t K) { return (bt_k()->w8_bytes(BT_W8_PART, K) + 63) / 64 * 64; }
+static char *part_packed(const w8_job *j, size_t part) { return (char *)j->w->packed + part * part_bytes(j->K); }
+size_t bt_op_w8_bytes(size_t N, size_t K) { return (N + BT_W8_PART - 1) / BT_W8_PART * part_bytes(K); }
+
+/* four rows at a time: their codes fit any set's scratch */
+static void do_w8_pack(void *ctx, int thread, size_t a, size_t b) {
+    const w8_job *j = ctx;
+    int8_t *codes = thread_scratch(thread);
+    for (size_t r = a, n; r < b; r += n) {
+        size_t part = r / BT_W8_PART, at = r % BT_W8_PART;
+        n = least(4, b - r);
+        bt_k()->quant_rows(codes, j->w->scale + r, j->weights + r * j->K, n, j->K);
+        bt_k()->w8_pack(part_packed(j, part), codes, part_rows(j->N, part), j->K, at, at + n);
+    }
+}
+
+void bt_op_w8_pack(const bt_w8 *w, const float *weights, size_t N, size_t K) {
+    w8_job j = {.w = w, .weights = weights, .N = N, .K = K};
+    run("w8_pack", 0, 5.0 * product(N, K, 1), N, BT_TERN_ROWS, do_w8_pack, &j);
+}
+
+static void do_w8_dx8(void *ctx, int thread, size_t a, size_t b) {
+    const w8_job *j = ctx;
+    for (size_t part = 0; part * BT_W8_PART < j->N; part++) {
+        size_t first = part * BT_W8_PART;
+        bt_noise noise = {j->noise->rows, j->noise->salt ^ (uint32_t)first * BT_NOISE_LANE, 0};
+        bt_k()->w8_dx8(j->dx, j->lddx, j->dy + first, j->lddy, part_packed(j, part), j->w->scale + first, a, b, part_rows(j->N, part), j->K, &noise,
+                       part ? BT_ACC : 0, thread_scratch(thread));
+    }
+}
+
+void bt_op_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const bt_w8 *w, size_t M, size_t N, size_t K, const bt_noise *noise) {
+    w8_job j = {.w = w, .dx = dx, .lddx = lddx, .dy = dy, .lddy = lddy, .N = N, .K = K, .noise = noise};
+    run("w8_dx8", 2.0 * product(M, N, K), 0, M, product_grain(), do_w8_dx8, &j);
+}
+
 static void do_tern_gemv(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
     (void)thread;
@@ -379,27 +425,61 @@ void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const fl
 
 /* ---- head and embedding ---------------------------------------------------------------------------------------------- */
 typedef struct head_job {
-    float *loss, *logits;
+    float *loss, *logits, *dx, *dE;
+    const float *x, *E;
     const int32_t *targets;
     float dscale;
-    size_t V, ld;
+    size_t rows, V, C, ld;
+    const bt_head8 *int8;
+    bt_noise noise;                             /* of these rows */
 } head_job;
 
 static void do_xent(void *ctx, int thread, size_t a, size_t b) {
     const head_job *j = ctx;
     (void)thread;
-    for (size_t r = a; r < b; r++) bt_k()->softmax_xent(j->loss + r, j->logits + r * j->ld, j->targets + r, j->dscale, 1, j->V);
+    for (size_t r = a; r < b; r++) {
+        float *logits = j->logits + r * j->ld;
+        bt_k()->softmax_xent(j->loss + r, logits, j->targets + r, j->dscale, 1, j->V);
+        if (j->int8 && j->targets[r] >= 0) logits[j->targets[r]] += j->dscale;          /* the probability alone */
+    }
+}
+
+/* the targets' own terms, columns a..b, rows in ascending order */
+static void do_head_targets(void *ctx, int thread, size_t a, size_t b) {
+    const head_job *j = ctx;
+    const float minus = -j->dscale;
+    (void)thread;
+    for (size_t m = 0; m < j->rows; m++) {
+        if (j->targets[m] < 0) continue;
+        size_t word = (size_t)j->targets[m] * j->C, row = m * j->C;
+        bt_k()->row_axpy(j->dx + row + a, j->E + word + a, &minus, 1, b - a);
+        bt_k()->row_axpy(j->dE + word + a, j->x + row + a, &minus, 1, b - a);
+    }
+}
+
+static void head_grads8(const head_job *j) {
+    bt_op_w8_dx8(j->dx, j->C, j->logits, j->ld, &j->int8->w, j->rows, j->V, j->C, &j->noise);
+    bt_op_quant(j->int8->xq, j->int8->dq, j->x, j->rows, j->C);
+    bt_op_tern_dw8(j->dE, j->logits, j->ld, j->int8->xq, j->int8->dq, j->rows, j->V, j->C, &j->noise);
+    run("head_targets", 0, 24.0 * product(j->rows, j->C, 1), j->C, 64, do_head_targets, (void *)(uintptr_t)j);
 }
 
 double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, const int32_t *targets, float dscale, float *logits, size_t chunk,
-                       float *row_loss, size_t M, size_t V, size_t C, bt_prec prec) {
+                       float *row_loss, size_t M, size_t V, size_t C, bt_prec prec, const bt_head8 *int8) {
     size_t ld = bt_ops_logits_ld(V);
+    if (int8 && dscale != 0) bt_op_w8_pack(&int8->w, E, V, C);
     for (size_t m = 0; m < M; m += chunk) {
         size_t rows = M - m < chunk ? M - m : chunk;
-        head_job j = {.loss = row_loss + m, .logits = logits, .targets = targets + m, .dscale = dscale, .V = V, .ld = ld};
+        head_job j = {.loss = row_loss + m, .logits = logits, .targets = targets + m, .dscale = dscale, .V = V, .ld = ld, .rows = rows, .C = C,
+                      .x = x + m * C, .E = E, .dx = dx + m * C, .dE = dE, .int8 = int8};
         bt_op_gemm(logits, ld, x + m * C, C, 0, E, C, 1, 1.0f, rows, V, C, prec, 0);
         run("softmax_xent", 0, 8.0 * product(rows, V, 1), rows, 1, do_xent, &j);
         if (dscale == 0) continue;
+        if (int8) {
+            j.noise = (bt_noise){int8->noise.rows + m, int8->noise.salt, 0};
+            head_grads8(&j);
+            continue;
+        }
         bt_op_gemm(dx + m * C, C, logits, ld, 0, E, C, 0, 1.0f, rows, C, V, prec, 0);
         bt_op_gemm(dE, C, logits, ld, 1, x + m * C, C, 0, 1.0f, V, C, rows, prec, BT_ACC);
     }

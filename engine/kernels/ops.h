@@ -79,13 +79,32 @@ void bt_op_attn_fwd(float *o, float *lse, const float *q, const float *k, const 
  * arrays of B T rows on end; zeros where a head has fewer */
 void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q, const float *k, const float *v,
                     const bt_attn_shape *s, size_t B, size_t H, size_t KV, size_t runs, bt_prec prec);
+/* Weights (N, K) as int8, each row rounded to nearest by its own scale; packed in parts of BT_W8_PART rows. Memory is the caller's: packed
+ * bt_op_w8_bytes(N, K), scale (N). */
+enum { BT_W8_PART = 1024 };
+typedef struct bt_w8 {
+    void *packed;
+    float *scale;
+} bt_w8;
+size_t bt_op_w8_bytes(size_t N, size_t K);
+void bt_op_w8_pack(const bt_w8 *w, const float *weights, size_t N, size_t K);
+/* dx = dy w; dy times the rows' scales is rounded at random, by row and part */
+void bt_op_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const bt_w8 *w, size_t M, size_t N, size_t K, const bt_noise *noise);
+/* The head's gradients in int8: w8_dx8 and tern_dw8 of the probabilities. The target's own term is not rounded: it is as large as all the
+ * others together. Memory is the caller's: xq (chunk, C), dq (chunk). */
+typedef struct bt_head8 {
+    bt_w8 w;                                    /* (V, C); filled by each call that makes gradients */
+    int8_t *xq;
+    float *dq;
+    bt_noise noise;
+} bt_head8;
 /* Head and loss in row chunks, never the whole (M, V) logits: logits = x E^T (x (M, C), E (V, C)); loss summed in fixed order in double;
- * when dscale != 0: dx (M, C) written, dE (V, C) added to. chunk rows of logits live in `logits` (chunk, bt_ops_logits_ld(V)), every row's loss in
+ * when dscale != 0: dx (M, C) written, dE (V, C) added to, in int8 where int8 is given. chunk rows of logits live in `logits` (chunk, bt_ops_logits_ld(V)), every row's loss in
  * `row_loss` (M): the caller's memory. */
 /* floats from one row of logits to the next: dE reads them by columns, which a power of two would send to one set of the cache */
 static inline size_t bt_ops_logits_ld(size_t V) { return V % 256 ? V : V + 16; }
 double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, const int32_t *targets, float dscale, float *logits, size_t chunk,
-                       float *row_loss, size_t M, size_t V, size_t C, bt_prec prec);
+                       float *row_loss, size_t M, size_t V, size_t C, bt_prec prec, const bt_head8 *int8);
 /* ops_split.c: rows of which a rank has some columns, and vocabularies of which it has some tokens (tensor parallelism) */
 /* parts: equal runs of columns, up to BT_ROW_PARTS; theirs are joined as a tree over their order, two neighbours first */
 enum { BT_ROW_PARTS = 64 };

@@ -22,6 +22,7 @@ typedef struct memory_plan {
     size_t row, taken;
     bt_acts_plan acts_plan;
     size_t x_final, final_rstd, row_loss, logits, rope_cos, rope_sin, pos, noise_rows;
+    size_t head_packed, head_scale, head_xq, head_dq;       /* bt_head8 */
     size_t ones, mine, all, a, b, index;            /* of a part */
     size_t spare, gains;                            /* of cuts */
     size_t joined;                                  /* of kv heads that neighbours share */
@@ -29,11 +30,16 @@ typedef struct memory_plan {
     size_t tied, d_tied;                            /* of a last stage */
 } memory_plan;
 
-static size_t logits_rows(size_t V, size_t M) {
+static bool split(const bt_model_setup *s) { return s->part.count > 1 || s->cuts > 1; }
+
+static size_t logits_rows(size_t V, size_t M, size_t least) {
     size_t rows = (size_t)LOGITS_BYTES / (V * sizeof(float)) / 64 * 64;
-    if (rows < LOGITS_LEAST) rows = LOGITS_LEAST;
+    if (rows < least) rows = least;
     return rows < M ? rows : M;
 }
+
+/* Where a rank has the whole vocabulary and nothing is cut, the head's gradients are int8 as the layers' are. */
+static bool head_int8(const bt_model_setup *s) { return s->train && s->grad_int8 && !split(s) && bt_part_last(s->part); }
 
 static size_t widest_output(const bt_model_cfg *c) {
     size_t widest = (size_t)c->H * (size_t)c->D;
@@ -73,7 +79,6 @@ static size_t packed_bytes(const bt_model_setup *s, const bt_tensor *t) {
 }
 
 static size_t levels(size_t cuts) { return cuts > 1 ? 1 + levels(cuts / 2) : 0; }
-static bool split(const bt_model_setup *s) { return s->part.count > 1 || s->cuts > 1; }
 static int team_size(const bt_model_setup *s) { return s->part.count > 1 ? s->part.count : 1; }
 
 static bool tied_copy(const bt_model_setup *s) { return s->cfg.tied && bt_part_last(s->part) && !bt_part_first(s->part); }
@@ -114,7 +119,7 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     bt_acts_reserve(&p->acts_plan, &p->acts, s);
     p->x_final = s->train ? bt_arena_reserve(&p->acts, bt_part_rows(s, M) * (size_t)c->C, sizeof(float)) : 0;
     bt_arena_plan(&p->scratch, "scratch");
-    if (bt_part_last(s->part)) p->logits_rows = logits_rows(s->cuts > 1 ? (size_t)whole->V : (size_t)c->V, M);      /* their gradients are sums over these rows */
+    if (bt_part_last(s->part)) p->logits_rows = logits_rows(s->cuts > 1 ? (size_t)whole->V : (size_t)c->V, M, head_int8(s) ? BT_GRAD_BLOCK : LOGITS_LEAST);      /* their gradients are sums over these rows */
     p->final_rstd = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->row_loss = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->logits = bt_arena_reserve(&p->scratch, p->logits_rows * bt_ops_logits_ld((size_t)c->V), sizeof(float));
@@ -122,6 +127,12 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     p->rope_sin = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
     p->pos = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
     p->noise_rows = s->train && s->grad_int8 ? bt_arena_reserve(&p->scratch, M, sizeof(uint32_t)) : 0;
+    if (head_int8(s)) {
+        p->head_packed = bt_arena_reserve(&p->scratch, bt_op_w8_bytes((size_t)c->V, (size_t)c->C), 1);
+        p->head_scale = bt_arena_reserve(&p->scratch, (size_t)c->V, sizeof(float));
+        p->head_xq = bt_arena_reserve(&p->scratch, p->logits_rows * (size_t)c->C, 1);
+        p->head_dq = bt_arena_reserve(&p->scratch, p->logits_rows, sizeof(float));
+    }
     p->row = s->train ? 0 : bt_arena_reserve(&p->scratch, widest_output(c), sizeof(float));
     if (!split(s)) return;
     if (s->cuts > 1) {
@@ -302,6 +313,11 @@ static void wire(bt_model *m, const memory_plan *p) {
     m->row_loss = bt_arena_at(&m->scratch_arena, p->row_loss);
     m->logits = bt_arena_at(&m->scratch_arena, p->logits);
     m->logits_rows = p->logits_rows;
+    if (head_int8(&m->setup)) {
+        bt_arena *a = &m->scratch_arena;
+        m->head8 = (bt_head8){{bt_arena_at(a, p->head_packed), bt_arena_at(a, p->head_scale)}, bt_arena_at(a, p->head_xq), bt_arena_at(a, p->head_dq),
+                              {m->noise_rows, (uint32_t)bt_hash_name("head"), 0}};
+    }
     m->rope_cos = bt_arena_at(&m->scratch_arena, p->rope_cos);
     m->rope_sin = bt_arena_at(&m->scratch_arena, p->rope_sin);
     m->pos = bt_arena_at(&m->scratch_arena, p->pos);

@@ -3,6 +3,7 @@
 #ifndef BT_ENGINE_MODEL_NET_H
 #define BT_ENGINE_MODEL_NET_H
 
+#include "engine/kernels/ops.h"
 #include "engine/model/acts.h"
 #include "engine/model/model.h"
 
@@ -100,6 +101,7 @@ struct bt_model {
     float *final_rstd, *row_loss;           /* (M) */
     float *logits;                          /* (logits_rows, V) */
     size_t logits_rows;
+    bt_head8 head8;                         /* w.packed is NULL: the head's gradients are in the precision of its logits */
     float *rope_cos, *rope_sin;             /* (T, D/2) */
     int32_t *pos;                           /* (M) position of each token in its sequence */
     uint32_t *noise_rows;                   /* (M) keys of bt_noise; NULL without int8 gradients */

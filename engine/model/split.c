@@ -199,7 +199,7 @@ double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale, size_
     bt_prec prec = m->setup.prec;
     if (!m->split) {
         return bt_op_head_loss(grad ? a->dxn : NULL, grad ? m->d_head : NULL, a->xn, m->head, targets, dscale, m->logits, m->logits_rows, m->row_loss, M, V,
-                               C, prec);
+                               C, prec, m->head8.w.packed ? &m->head8 : NULL);
     }
     if (m->split->sequence) gather_floats(m, a->xn, M);
     double loss = 0;

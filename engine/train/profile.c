@@ -30,7 +30,9 @@ static int by_time(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-static bool integer(const char *op) { return strcmp(op, "tern_fwd") == 0 || strcmp(op, "tern_dx8") == 0 || strcmp(op, "tern_dw8") == 0; }
+static bool integer(const char *op) {
+    return strcmp(op, "tern_fwd") == 0 || strcmp(op, "tern_dx8") == 0 || strcmp(op, "tern_dw8") == 0 || strcmp(op, "w8_dx8") == 0;
+}
 
 void bt_profile_close(bt_profile *p, bt_prec prec) {
     static const char *const peaks[] = {"fp32 peak", "bf16 peak", "int8 peak"};

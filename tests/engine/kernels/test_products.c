@@ -1,6 +1,6 @@
 /* timeout: 300
  * Product slots of every set this CPU has against generic: ternary, dense, attention, on awkward sizes and strides, unaligned.
- * tern_fwd, tern_dx8, tern_dw8 and tern_gemv: equal bits. Others: |got - want| <= tol * sum |a||b|, tol = 2e-6 with fp32 operands, 2^-7 with bf16;
+ * tern_fwd, tern_dx8, w8_dx8, tern_dw8 and tern_gemv: equal bits. Others: |got - want| <= tol * sum |a||b|, tol = 2e-6 with fp32 operands, 2^-7 with bf16;
  * with fp16 the operands of all sets are the same, but BLAS keeps fp32. */
 #include "tests/engine/kernels/isa_util.h"
 
@@ -113,6 +113,29 @@ static void tern_dx8(const bt_kernels *k, shape s) {
     }
 }
 
+/* weights of any int8 value, each row with a scale of its own */
+static void w8_dx8(const bt_kernels *k, shape s) {
+    size_t lddx = s.K + 1, lddy = s.N + 5;
+    int8_t *w = bytes_in(s.N * s.K, -128, 127);
+    float *dy = floats(s.M * lddy), *by = floats(s.N), *dx = floats(s.M * lddx), *want = copy_of(dx, s.M * lddx);
+    void *p = take(k->w8_bytes(s.N, s.K), 4), *gp = take(G->w8_bytes(s.N, s.K), 4), *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1), *gtmp = scratch_for(G, s.M, s.N, s.K, 1, 1);
+    bt_noise noise = noise_of(s.M);
+    for (size_t n = 0, rows; n < s.N; n += rows) {
+        rows = n % 3 ? 4 : 64;                                  /* calls of any length, from multiples of 4 */
+        if (rows > s.N - n) rows = s.N - n;
+        k->w8_pack(p, w + n * s.K, s.N, s.K, n, n + rows);
+        G->w8_pack(gp, w + n * s.K, s.N, s.K, n, n + rows);
+    }
+    if (s.M > 2 && s.N > 0) memset(dy + lddy, 0, s.N * 4);
+    for (int flags = 0; flags < 2; flags++) {
+        size_t cut = s.M / 3;
+        k->w8_dx8(dx, lddx, dy, lddy, p, by, 0, cut, s.N, s.K, &noise, flags, tmp);
+        k->w8_dx8(dx, lddx, dy, lddy, p, by, cut, s.M, s.N, s.K, &noise, flags, tmp);
+        G->w8_dx8(want, lddx, dy, lddy, gp, by, 0, s.M, s.N, s.K, &noise, flags, gtmp);
+        same_bits("w8_dx8", dx, want, s.M * lddx * 4);
+    }
+}
+
 static void tern_dw8(const bt_kernels *k, shape s) {
     size_t lddy = s.N + 2, n = s.N * s.K, cut = s.N / 2;
     int8_t *x = bytes_in(s.M * s.K, -128, 127);
@@ -220,7 +243,7 @@ static void halves(const bt_kernels *k) {
     }
 }
 
-static void (*const cases[])(const bt_kernels *, shape) = {tern_fwd, tern_dx, tern_dw, tern_dx8, tern_dw8, gemm, tern_gemv, gemv};
+static void (*const cases[])(const bt_kernels *, shape) = {tern_fwd, tern_dx, tern_dw, tern_dx8, w8_dx8, tern_dw8, gemm, tern_gemv, gemv};
 
 static void peak(const bt_kernels *k) {                 /* no oracle: more rounds are more operations, none where there is no instruction */
     for (int kind = 0; kind < 3; kind++) {
