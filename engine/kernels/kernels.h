@@ -66,7 +66,7 @@ typedef struct bt_kernels {
     /* ---- rows of a (rows, C) matrix ------------------------------------------------------------------------------ */
     /* rstd[r] = 1/sqrt(mean(x^2) + eps); y = x * rstd * gain (gain NULL: 1). y or rstd may be NULL. */
     void (*rmsnorm)(float *y, float *rstd, const float *x, const float *gain, float eps, size_t rows, size_t C);
-    /* dx (+)= gradient of rmsnorm; acc != 0 adds */
+    /* dx (+)= gradient of rmsnorm; acc != 0 adds. dx may be dy or x */
     void (*rmsnorm_dx)(float *dx, const float *dy, const float *x, const float *gain, const float *rstd, int acc, size_t rows, size_t C);
     /* dgain[c] += sum over rows of dy * x * rstd, columns c0 <= c < c1, rows in ascending order */
     void (*rmsnorm_dgain)(float *dgain, const float *dy, const float *x, const float *rstd, size_t rows, size_t C, size_t c0, size_t c1);

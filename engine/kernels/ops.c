@@ -322,7 +322,7 @@ static void do_w8_dx8(void *ctx, int thread, size_t a, size_t b) {
     const w8_job *j = ctx;
     for (size_t part = 0; part * BT_W8_PART < j->N; part++) {
         size_t first = part * BT_W8_PART;
-        bt_noise noise = {j->noise->rows, j->noise->salt ^ (uint32_t)first * BT_NOISE_LANE, 0};
+        bt_noise noise = {j->noise->rows, j->noise->salt ^ (j->noise->first + (uint32_t)first) * BT_NOISE_LANE, 0};
         bt_k()->w8_dx8(j->dx, j->lddx, j->dy + first, j->lddy, part_packed(j, part), j->w->scale + first, a, b, part_rows(j->N, part), j->K, &noise,
                        part ? BT_ACC : 0, thread_scratch(thread));
     }
@@ -429,9 +429,8 @@ typedef struct head_job {
     const float *x, *E;
     const int32_t *targets;
     float dscale;
-    size_t rows, V, C, ld;
+    size_t first, rows, V, C, ld;
     const bt_head8 *int8;
-    bt_noise noise;                             /* of these rows */
 } head_job;
 
 static void do_xent(void *ctx, int thread, size_t a, size_t b) {
@@ -444,24 +443,34 @@ static void do_xent(void *ctx, int thread, size_t a, size_t b) {
     }
 }
 
-/* the targets' own terms, columns a..b, rows in ascending order */
+/* columns a..b, rows in ascending order */
 static void do_head_targets(void *ctx, int thread, size_t a, size_t b) {
-    const head_job *j = ctx;
+    const bt_head_targets *j = ctx;
     const float minus = -j->dscale;
     (void)thread;
     for (size_t m = 0; m < j->rows; m++) {
-        if (j->targets[m] < 0) continue;
-        size_t word = (size_t)j->targets[m] * j->C, row = m * j->C;
-        bt_k()->row_axpy(j->dx + row + a, j->E + word + a, &minus, 1, b - a);
-        bt_k()->row_axpy(j->dE + word + a, j->x + row + a, &minus, 1, b - a);
+        if (j->index[m] < 0 || (size_t)j->index[m] < j->from || (size_t)j->index[m] >= j->to) continue;
+        size_t word = (size_t)j->index[m] * j->C, row = m * j->C;
+        if (j->dx) bt_k()->row_axpy(j->dx + row + a, j->E + word + a, &minus, 1, b - a);
+        if (j->dE) bt_k()->row_axpy(j->dE + word + a, j->x + row + a, &minus, 1, b - a);
     }
 }
 
+void bt_op_head_targets(const bt_head_targets *j) {
+    run("head_targets", 0, (j->dx && j->dE ? 24.0 : 12.0) * product(j->rows, j->C, 1), j->C, 64, do_head_targets, (void *)(uintptr_t)j);
+}
+
+void bt_op_head_dE8(float *dE, const float *p, size_t ldp, const float *x, const bt_head8 *h, size_t rows, size_t V, size_t C) {
+    bt_op_quant(h->xq, h->dq, x, rows, C);
+    bt_op_tern_dw8(dE, p, ldp, h->xq, h->dq, rows, V, C, &h->noise);
+}
+
 static void head_grads8(const head_job *j) {
-    bt_op_w8_dx8(j->dx, j->C, j->logits, j->ld, &j->int8->w, j->rows, j->V, j->C, &j->noise);
-    bt_op_quant(j->int8->xq, j->int8->dq, j->x, j->rows, j->C);
-    bt_op_tern_dw8(j->dE, j->logits, j->ld, j->int8->xq, j->int8->dq, j->rows, j->V, j->C, &j->noise);
-    run("head_targets", 0, 24.0 * product(j->rows, j->C, 1), j->C, 64, do_head_targets, (void *)(uintptr_t)j);
+    bt_head8 h = *j->int8;
+    h.noise.rows += j->first;
+    bt_op_w8_dx8(j->dx, j->C, j->logits, j->ld, &h.w, j->rows, j->V, j->C, &h.noise);
+    bt_op_head_dE8(j->dE, j->logits, j->ld, j->x, &h, j->rows, j->V, j->C);
+    bt_op_head_targets(&(bt_head_targets){j->dx, j->dE, j->x, j->E, j->targets, 0, j->V, j->dscale, j->rows, j->C});
 }
 
 double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, const int32_t *targets, float dscale, float *logits, size_t chunk,
@@ -470,13 +479,12 @@ double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, con
     if (int8 && dscale != 0) bt_op_w8_pack(&int8->w, E, V, C);
     for (size_t m = 0; m < M; m += chunk) {
         size_t rows = M - m < chunk ? M - m : chunk;
-        head_job j = {.loss = row_loss + m, .logits = logits, .targets = targets + m, .dscale = dscale, .V = V, .ld = ld, .rows = rows, .C = C,
+        head_job j = {.loss = row_loss + m, .logits = logits, .targets = targets + m, .dscale = dscale, .V = V, .ld = ld, .first = m, .rows = rows, .C = C,
                       .x = x + m * C, .E = E, .dx = dx + m * C, .dE = dE, .int8 = int8};
         bt_op_gemm(logits, ld, x + m * C, C, 0, E, C, 1, 1.0f, rows, V, C, prec, 0);
         run("softmax_xent", 0, 8.0 * product(rows, V, 1), rows, 1, do_xent, &j);
         if (dscale == 0) continue;
         if (int8) {
-            j.noise = (bt_noise){int8->noise.rows + m, int8->noise.salt, 0};
             head_grads8(&j);
             continue;
         }

@@ -47,6 +47,17 @@ typedef struct bt_glu_quant {
 void bt_op_glu_quant(const bt_glu_quant *j);
 /* glu_bwd where gate and up lie as bf16 */
 void bt_op_glu_bwd_kept(float *dgate, float *dup, const float *dy, const uint16_t *gate, const uint16_t *up, bt_act act, size_t n);
+/* rmsnorm_bwd over glu, then glu_bwd, in one pass over rows whose gate and up lie as bf16: act(gate) * up is made again. dgain (NULL: no
+ * gain) is added to by blocks of BT_GLU_BLOCK rows in order. h, sums: memory of (rows, F), undefined afterwards */
+enum { BT_GLU_BLOCK = 64 };
+typedef struct bt_glu_norm_bwd {
+    float *dgate, *dup, *dgain, *h, *sums;
+    const float *dy, *gain, *rstd;
+    const uint16_t *gate, *up;
+    bt_act act;
+    size_t rows, F;
+} bt_glu_norm_bwd;
+void bt_op_glu_norm_bwd(const bt_glu_norm_bwd *j);
 void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate, const float *up, bt_act act, size_t n);
 void bt_op_add(float *y, const float *x, size_t n);
 void bt_op_scale(float *y, float a, size_t n);
@@ -88,16 +99,28 @@ typedef struct bt_w8 {
 } bt_w8;
 size_t bt_op_w8_bytes(size_t N, size_t K);
 void bt_op_w8_pack(const bt_w8 *w, const float *weights, size_t N, size_t K);
-/* dx = dy w; dy times the rows' scales is rounded at random, by row and part */
+/* dx = dy w; dy times the rows' scales is rounded at random, by row and part; noise->first is the number of w's first row */
 void bt_op_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const bt_w8 *w, size_t M, size_t N, size_t K, const bt_noise *noise);
-/* The head's gradients in int8: w8_dx8 and tern_dw8 of the probabilities. The target's own term is not rounded: it is as large as all the
- * others together. Memory is the caller's: xq (chunk, C), dq (chunk). */
+/* The head's gradients in int8: w8_dx8 and tern_dw8 of the probabilities, whose first column is word noise.first. The target's own term is
+ * not rounded: it is as large as all the others together. Memory is the caller's: xq (chunk, C), dq (chunk). */
 typedef struct bt_head8 {
     bt_w8 w;                                    /* (V, C); filled by each call that makes gradients */
     int8_t *xq;
     float *dq;
     bt_noise noise;
 } bt_head8;
+/* dE (V, C) += p^T x, p (rows, V) every ldp floats; h->noise.rows belongs to row 0 */
+void bt_op_head_dE8(float *dE, const float *p, size_t ldp, const float *x, const bt_head8 *h, size_t rows, size_t V, size_t C);
+/* dx[m] -= dscale E[index[m]], dE[index[m]] -= dscale x[m] where from <= index[m] < to; dx or dE may be NULL */
+typedef struct bt_head_targets {
+    float *dx, *dE;
+    const float *x, *E;
+    const int32_t *index;
+    size_t from, to;
+    float dscale;
+    size_t rows, C;
+} bt_head_targets;
+void bt_op_head_targets(const bt_head_targets *j);
 /* Head and loss in row chunks, never the whole (M, V) logits: logits = x E^T (x (M, C), E (V, C)); loss summed in fixed order in double;
  * when dscale != 0: dx (M, C) written, dE (V, C) added to, in int8 where int8 is given. chunk rows of logits live in `logits` (chunk, bt_ops_logits_ld(V)), every row's loss in
  * `row_loss` (M): the caller's memory. */

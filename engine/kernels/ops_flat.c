@@ -79,6 +79,39 @@ void bt_op_glu_bwd_kept(float *dgate, float *dup, const float *dy, const uint16_
     bt_ops_run("glu_bwd", 16.0 * (double)n, n, FLAT_GRAIN, do_glu_bwd_kept, &j);
 }
 
+static void do_glu_norm_bwd(void *ctx, int thread, size_t a, size_t b) {       /* blocks of rows */
+    const bt_glu_norm_bwd *j = ctx;
+    const bt_kernels *k = bt_k();
+    (void)thread;
+    for (size_t block = a; block < b; block++) {
+        size_t first = block * BT_GLU_BLOCK, end = first + BT_GLU_BLOCK < j->rows ? first + BT_GLU_BLOCK : j->rows;
+        float *h = j->h + first * j->F, *sums = j->sums + first * j->F;          /* one row each, which stay in L1 */
+        memset(sums, 0, j->F * sizeof *sums);
+        for (size_t r = first; r < end; r++) {
+            size_t at = r * j->F;
+            float *gate = j->dgate + at, *up = j->dup + at;
+            k->from_bf16(gate, j->gate + at, j->F);
+            k->from_bf16(up, j->up + at, j->F);
+            k->glu(h, gate, up, j->act, j->F);
+            if (j->dgain) k->rmsnorm_dgain(sums, j->dy + at, h, j->rstd + r, 1, j->F, 0, j->F);
+            k->rmsnorm_dx(h, j->dy + at, h, j->gain, j->rstd + r, 0, 1, j->F);
+            k->glu_bwd(gate, up, h, gate, up, j->act, j->F);
+        }
+    }
+}
+
+static void do_block_sums(void *ctx, int thread, size_t a, size_t b) {         /* columns */
+    const bt_glu_norm_bwd *j = ctx;
+    (void)thread;
+    for (size_t r = 0; r < j->rows; r += BT_GLU_BLOCK) bt_k()->add(j->dgain + a, j->sums + r * j->F + a, b - a);
+}
+
+void bt_op_glu_norm_bwd(const bt_glu_norm_bwd *j) {
+    void *ctx = (void *)(uintptr_t)j;
+    bt_ops_run("glu_norm_bwd", 16.0 * (double)(j->rows * j->F), (j->rows + BT_GLU_BLOCK - 1) / BT_GLU_BLOCK, 1, do_glu_norm_bwd, ctx);
+    if (j->dgain) bt_ops_run("glu_norm_bwd", 0, j->F, 64, do_block_sums, ctx);
+}
+
 static void do_add(void *ctx, int thread, size_t a, size_t b) {
     const flat_job *j = ctx;
     (void)thread;

@@ -1,16 +1,19 @@
 /* acts.c - activation plan. */
 #include "engine/model/acts.h"
 
+#include "engine/base/threads.h"
 #include "engine/kernels/noise.h"
 #include "engine/model/net.h"
 
 #include <string.h>
 
 enum { SAVED, LIGHT, HEAVY, SHARED, ATTN, FFN };
-enum { BLOCK_BYTES = 4 << 20, BLOCK_LEAST = 128, WIDE_ROWS = 2 * BT_GRAD_BLOCK };
+enum { BLOCK_BYTES = 4 << 20, BLOCK_BYTES_INT8 = 1 << 20, BLOCK_LEAST = 128, WIDE_ROWS = 2 * BT_GRAD_BLOCK };
 
-size_t bt_acts_block(const bt_model_cfg *c, size_t M) {
-    size_t rows = (size_t)BLOCK_BYTES / ((size_t)c->F * sizeof(float)) / 64 * 64;
+/* Codes serve int8 products as they lie: a block's floats stay near its thread's L2. Float products unpack weights for every block. */
+size_t bt_acts_block(const bt_model_setup *s, size_t M) {
+    bool unpacks = s->cfg.linear == BT_LIN_DENSE || (s->train && !s->grad_int8);
+    size_t bytes = unpacks ? BLOCK_BYTES : BLOCK_BYTES_INT8 * (size_t)bt_threads_count(), rows = bytes / ((size_t)s->cfg.F * sizeof(float)) / 64 * 64;
     if (rows < BLOCK_LEAST) rows = BLOCK_LEAST;
     return rows < M ? rows : M;
 }
@@ -34,7 +37,7 @@ size_t bt_acts_wide(const bt_model_setup *s, size_t M) {
 void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) {
     memset(p, 0, sizeof *p);
     const bt_model_cfg *c = &s->cfg;
-    size_t M = (size_t)s->B * (size_t)c->T, R = bt_acts_block(c, M), i = 0, W = bt_acts_wide(s, M);
+    size_t M = (size_t)s->B * (size_t)c->T, R = bt_acts_block(s, M), i = 0, W = bt_acts_wide(s, M);
     size_t S = bt_part_rows(s, M), G = M * bt_net_kv_runs(s);
     bool split = s->part.count > 1 || s->cuts > 1;
     bool tern = c->linear != BT_LIN_DENSE, qk = c->qk_norm, normed = c->norm != BT_NORM_PRE, train = s->train;

@@ -96,9 +96,31 @@ static size_t depth_at(const depth_job *j, size_t cut) {
     return j->p->vocab ? j->s->vocab_at[cut] : cut * (j->p->K / j->cuts);
 }
 
+/* the head's words of a cut as int8: cuts lie one after another */
+static bt_w8 words_of(const depth_job *j, size_t cut) {
+    const bt_head8 *h = j->p->int8;
+    size_t before = 0;
+    for (size_t i = 0; i < cut; i++) before += bt_op_w8_bytes(depth_at(j, i + 1) - depth_at(j, i), j->p->N);
+    return (bt_w8){(char *)h->w.packed + before, h->w.scale + depth_at(j, cut)};
+}
+
+static void depth_int8(const depth_job *j, size_t cut, float *out) {
+    const bt_depth_product *p = j->p;
+    size_t k = depth_at(j, cut), end = depth_at(j, cut + 1);
+    bt_noise noise = p->int8->noise;
+    noise.first += (uint32_t)k;
+    bt_w8 w = words_of(j, cut);
+    bt_op_w8_dx8(out, p->N, p->a + k, p->lda, &w, p->M, end - k, p->N, &noise);
+    bt_op_head_targets(&(bt_head_targets){.dx = out, .E = p->b, .index = p->index, .from = k, .to = end, .dscale = p->dscale, .rows = p->M, .C = p->N});
+}
+
 static void depth_tree(const depth_job *j, size_t first, size_t n, float *out, float *spare) {
     const bt_depth_product *p = j->p;
     size_t elems = p->M * p->N;
+    if (n == 1 && p->int8) {
+        depth_int8(j, first, out);
+        return;
+    }
     if (n == 1) {
         size_t k = depth_at(j, first);
         bt_op_gemm(out, p->N, p->a + k, p->lda, 0, p->b + (p->tb ? k : k * p->ldb), p->ldb, p->tb, 1.0f, p->M, p->N, depth_at(j, first + 1) - k, p->prec, 0);
@@ -113,6 +135,16 @@ static void depth_tree(const depth_job *j, size_t first, size_t n, float *out, f
 void bt_net_depth(bt_model *m, float *out, const bt_depth_product *p) {
     depth_job j = {p, m->split, cuts_of(m)};
     depth_tree(&j, 0, j.cuts, out, m->split ? m->split->spare : NULL);
+}
+
+void bt_net_pack_words(bt_model *m) {
+    size_t C = (size_t)m->setup.cfg.C;
+    bt_depth_product p = {.K = (size_t)m->setup.cfg.V, .N = C, .vocab = true, .int8 = &m->head8};
+    depth_job j = {&p, m->split, cuts_of(m)};
+    for (size_t cut = 0; cut < j.cuts; cut++) {
+        bt_w8 w = words_of(&j, cut);
+        bt_op_w8_pack(&w, m->head + depth_at(&j, cut) * C, depth_at(&j, cut + 1) - depth_at(&j, cut), C);
+    }
 }
 
 /* ---- gains ----------------------------------------------------------------------------------------------------------- */

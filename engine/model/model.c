@@ -38,8 +38,18 @@ static size_t logits_rows(size_t V, size_t M, size_t least) {
     return rows < M ? rows : M;
 }
 
-/* Where a rank has the whole vocabulary and nothing is cut, the head's gradients are int8 as the layers' are. */
-static bool head_int8(const bt_model_setup *s) { return s->train && s->grad_int8 && !split(s) && bt_part_last(s->part); }
+static bool head_int8(const bt_model_setup *s) { return s->train && s->grad_int8 && bt_part_last(s->part); }
+
+/* a rank's vocabulary in cuts, each packed by itself */
+static size_t head8_bytes(const bt_model_setup *s, const bt_model_cfg *whole) {
+    size_t cuts = bt_part_cuts(s->part, s->cuts), bytes = 0;
+    if (s->cuts <= 1) return bt_op_w8_bytes((size_t)s->cfg.V, (size_t)s->cfg.C);
+    for (size_t i = 0; i < cuts; i++) {
+        bt_part cut = {.index = s->part.index * (int)cuts + (int)i, .count = s->cuts}, next = {.index = cut.index + 1, .count = s->cuts};
+        bytes += bt_op_w8_bytes(bt_part_vocab(whole, next) - bt_part_vocab(whole, cut), (size_t)s->cfg.C);
+    }
+    return bytes;
+}
 
 static size_t widest_output(const bt_model_cfg *c) {
     size_t widest = (size_t)c->H * (size_t)c->D;
@@ -128,7 +138,7 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     p->pos = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
     p->noise_rows = s->train && s->grad_int8 ? bt_arena_reserve(&p->scratch, M, sizeof(uint32_t)) : 0;
     if (head_int8(s)) {
-        p->head_packed = bt_arena_reserve(&p->scratch, bt_op_w8_bytes((size_t)c->V, (size_t)c->C), 1);
+        p->head_packed = bt_arena_reserve(&p->scratch, head8_bytes(s, whole), 1);
         p->head_scale = bt_arena_reserve(&p->scratch, (size_t)c->V, sizeof(float));
         p->head_xq = bt_arena_reserve(&p->scratch, p->logits_rows * (size_t)c->C, 1);
         p->head_dq = bt_arena_reserve(&p->scratch, p->logits_rows, sizeof(float));
@@ -316,12 +326,12 @@ static void wire(bt_model *m, const memory_plan *p) {
     if (head_int8(&m->setup)) {
         bt_arena *a = &m->scratch_arena;
         m->head8 = (bt_head8){{bt_arena_at(a, p->head_packed), bt_arena_at(a, p->head_scale)}, bt_arena_at(a, p->head_xq), bt_arena_at(a, p->head_dq),
-                              {m->noise_rows, (uint32_t)bt_hash_name("head"), 0}};
+                              {m->noise_rows, (uint32_t)bt_hash_name("head"), (uint32_t)(m->split ? m->split->vocab0 : 0)}};
     }
     m->rope_cos = bt_arena_at(&m->scratch_arena, p->rope_cos);
     m->rope_sin = bt_arena_at(&m->scratch_arena, p->rope_sin);
     m->pos = bt_arena_at(&m->scratch_arena, p->pos);
-    m->block = bt_acts_block(c, (size_t)m->setup.B * (size_t)c->T);
+    m->block = bt_acts_block(&m->setup, (size_t)m->setup.B * (size_t)c->T);
     fill_rope(m);
     bt_model_grads_into(m, NULL);
 }

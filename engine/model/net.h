@@ -135,8 +135,18 @@ float *bt_net_own_sum(bt_model *m, float *x, size_t M);             /* (M, C) su
 typedef struct bt_dx_term { const bt_linear *l; const float *dy; } bt_dx_term;
 void bt_net_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows);
 /* out (M, N) = a (M, K) times b (K, N), or (N, K) with tb, cut by cut of K, which may be the vocabulary */
-typedef struct bt_depth_product { const float *a, *b; size_t lda, ldb, M, N, K; int tb; bt_prec prec; bool vocab; } bt_depth_product;
+typedef struct bt_depth_product {
+    const float *a, *b;
+    size_t lda, ldb, M, N, K;
+    int tb;
+    bt_prec prec;
+    bool vocab;
+    const bt_head8 *int8;                       /* b as int8, and a the probabilities; index, dscale: of bt_head_targets */
+    const int32_t *index;
+    float dscale;
+} bt_depth_product;
 void bt_net_depth(bt_model *m, float *out, const bt_depth_product *p);
+void bt_net_pack_words(bt_model *m);                                /* head8.w := the head, cut by cut */
 /* through a norm of own rows of the residual; dx (+)= */
 void bt_net_norm_bwd(bt_model *m, const bt_gain *g, float *dx, const float *dy, const float *x, const float *rstd, int acc, size_t M);
 /* through the norm of heads, of which `kv` says whose */

@@ -83,7 +83,7 @@ void bt_net_out_part(bt_model *m, float *y, const bt_linear *l, const bt_site *s
     float *part = m->layers[0].a.dxn + r0 * l->N;
     if (l->tern && m->split->team->size == 1) bt_linear_fwd(l, y + r0 * l->N, s, src, r0, rows, m->setup.prec, BT_ACC);     /* the same bits at once */
     else if (l->tern) bt_op_tern_fwd(part, l->N, s->xq + r0 * l->K, m->split->ones, l->packed, 1.0f, rows, l->N, l->K, 0);
-    else bt_net_depth(m, part, &(bt_depth_product){bt_site_floats(s, src) + r0 * l->K, l->w, l->K, l->K, rows, l->N, l->K, 1, m->setup.prec, false});
+    else bt_net_depth(m, part, &(bt_depth_product){.a = bt_site_floats(s, src) + r0 * l->K, .b = l->w, .lda = l->K, .ldb = l->K, .M = rows, .N = l->N, .K = l->K, .tb = 1, .prec = m->setup.prec});
 }
 
 void bt_net_out_sum(bt_model *m, float *y, const bt_linear *l, const bt_site *s, size_t M) {
@@ -203,14 +203,24 @@ double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale, size_
     }
     if (m->split->sequence) gather_floats(m, a->xn, M);
     double loss = 0;
-    for (size_t r0 = 0; r0 < M; r0 += m->logits_rows) {
+    bt_head8 h = m->head8;
+    if (grad && h.w.packed) bt_net_pack_words(m);
+    for (size_t r0 = 0; r0 < M; r0 += m->logits_rows, h.noise.rows += m->logits_rows) {
         size_t rows = M - r0 < m->logits_rows ? M - r0 : m->logits_rows;
         const float *x = a->xn + r0 * C;
         bt_op_gemm(m->logits, V, x, C, 0, m->head, C, 1, 1.0f, rows, V, C, prec, 0);
         part_losses(m, targets + r0, dscale, m->row_loss + r0, rows);
         if (!grad) continue;
-        bt_op_row_softmax(m->logits, m->split->a, m->split->b, m->split->index, dscale, rows, V);
-        bt_net_depth(m, a->dxn + r0 * C, &(bt_depth_product){m->logits, m->head, V, C, rows, C, V, 0, prec, true});
+        bt_op_row_softmax(m->logits, m->split->a, m->split->b, m->split->index, h.w.packed ? 0 : dscale, rows, V);
+        if (h.w.packed) {
+            const int32_t *index = m->split->index;
+            bt_net_depth(m, a->dxn + r0 * C, &(bt_depth_product){.a = m->logits, .b = m->head, .lda = V, .M = rows, .N = C, .K = V, .vocab = true, .int8 = &h,
+                                                                 .index = index, .dscale = dscale});
+            bt_op_head_dE8(m->d_head, m->logits, V, x, &h, rows, V, C);
+            bt_op_head_targets(&(bt_head_targets){.dE = m->d_head, .x = x, .index = index, .to = V, .dscale = dscale, .rows = rows, .C = C});
+            continue;
+        }
+        bt_net_depth(m, a->dxn + r0 * C, &(bt_depth_product){.a = m->logits, .b = m->head, .lda = V, .ldb = C, .M = rows, .N = C, .K = V, .prec = prec, .vocab = true});
         bt_op_gemm(m->d_head, C, m->logits, V, 1, x, C, 0, 1.0f, V, C, rows, prec, BT_ACC);
     }
     for (size_t r = 0; r < M; r++) loss += (double)m->row_loss[r];

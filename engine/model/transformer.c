@@ -207,12 +207,18 @@ static void glu_backward(const backward *p, bt_layer *l, const float *dx, gate_a
     size_t F = l->gate.N, C = l->down.N;
     bt_act act = m->setup.cfg.act;
     gate_and_up y = gate_up_at(l, r0);
-    bool alone = a->gate_kept && l->down_in.tern && !l->down_in.normed;     /* h and the floats of gate and up are not needed again */
+    bool alone = a->gate_kept && l->down_in.tern;                           /* h and the floats of gate and up are not needed again */
     float *dhn = l->down_in.normed ? a->dhn : a->dh;
     if (m->setup.recompute == BT_RECOMPUTE_SELECTIVE) gate_up(m, l, r0, rows);
     bt_linear_dx(&l->down, 0, dhn, dx + r0 * C, r0, rows, p->prec, 0);
     poll(m);
-    if (alone) {
+    if (alone && l->down_in.normed && !l->down_in.split) {
+        bt_glu_norm_bwd j = {.dgate = d.gate, .dup = d.up, .dgain = l->down_in.gain.dw, .h = a->h, .sums = a->dh, .dy = dhn, .gain = l->down_in.gain.w,
+                             .rstd = l->down_in.rstd + r0, .gate = a->gate_kept + r0 * F, .up = a->up_kept + r0 * F, .act = act, .rows = rows, .F = F};
+        bt_op_glu_norm_bwd(&j);
+        return;
+    }
+    if (alone && !l->down_in.normed) {
         bt_op_glu_bwd_kept(d.gate, d.up, a->dh, a->gate_kept + r0 * F, a->up_kept + r0 * F, act, rows * F);
         return;
     }

@@ -89,7 +89,7 @@ static void threads_agree(const char *isa) {
 
 /* one pass over a row gives the bits of the operations it stands for */
 static void one_pass(bt_act act) {
-    enum { R = 37, F = 1500 };
+    enum { R = 2 * BT_GLU_BLOCK + 37, F = 1500 };
     static float gate[R * F], up[R * F], dy[R * F], gain[F], h[R * F], spare[R * F], dq[2][R], rstd[2][R], dgate[2][R * F], dup[2][R * F];
     static uint16_t kept[4][R * F];
     static int8_t xq[2][R * F];
@@ -115,6 +115,17 @@ static void one_pass(bt_act act) {
     bt_op_glu_bwd_kept(dgate[1], dup[1], dy, kept[0], kept[1], act, R * F);
     same_bits("glu_bwd_kept dgate", dgate[1], dgate[0], sizeof dgate[0]);
     same_bits("glu_bwd_kept dup", dup[1], dup[0], sizeof dup[0]);
+    static float dgain[2][F], sums[R * F], dh[R * F];           /* and through the norm */
+    memset(dgain, 0, sizeof dgain);
+    bt_op_glu(h, gate, up, act, R * F);
+    bt_op_rmsnorm_bwd(dh, dgain[0], dy, h, gain, rstd[0], 0, R, F);
+    bt_op_glu_bwd(dgate[0], dup[0], dh, gate, up, act, R * F);
+    bt_glu_norm_bwd b = {.dgate = dgate[1], .dup = dup[1], .dgain = dgain[1], .h = spare, .sums = sums, .dy = dy, .gain = gain, .rstd = rstd[0],
+                         .gate = kept[0], .up = kept[1], .act = act, .rows = R, .F = F};
+    bt_op_glu_norm_bwd(&b);
+    same_bits("glu_norm_bwd dgate", dgate[1], dgate[0], sizeof dgate[0]);
+    same_bits("glu_norm_bwd dup", dup[1], dup[0], sizeof dup[0]);
+    near_rms("glu_norm_bwd dgain", dgain[1], dgain[0], 1e-6, 0, F);         /* its sums go by blocks */
 }
 
 static void test_one_pass(void **state) {
