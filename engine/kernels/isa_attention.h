@@ -196,7 +196,7 @@ static void attn_fwd(float *o, float *lse, const float *q, const float *k, const
         for (size_t i = 0; i < rows; i++) {
             float top, sum = softmax_put(pa + i * ld_p, sc + i * n, first_key(s, t + i) - from, t + i + 1 - from, n, &top, f->prec);
             inv[i] = 1.0f / sum;
-            lse[t + i] = (float)((double)top * LN_2 + log((double)sum));
+            lse[t + i] = (float)((double)top * LN_2) + logf(sum);
         }
         small_product pv = {f, pa, vb + from / g * NR, ld_p, kg * NR, rows, s->D, n / g, o + t * s->ldo, 1, s->ldo, 0};
         small_deep(&pv, t - from);
