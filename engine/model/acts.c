@@ -13,7 +13,8 @@ enum { BLOCK_BYTES = 4 << 20, BLOCK_BYTES_INT8 = 1 << 20, BLOCK_LEAST = 128, WID
 /* Codes serve int8 products as they lie: a block's floats stay near its thread's L2. Float products unpack weights for every block. */
 size_t bt_acts_block(const bt_model_setup *s, size_t M) {
     bool unpacks = s->cfg.linear == BT_LIN_DENSE || (s->train && !s->grad_int8);
-    size_t bytes = unpacks ? BLOCK_BYTES : BLOCK_BYTES_INT8 * (size_t)bt_threads_count(), rows = bytes / ((size_t)s->cfg.F * sizeof(float)) / 64 * 64;
+    size_t threads = (size_t)(s->n_threads > 0 ? s->n_threads : bt_threads_count());
+    size_t bytes = unpacks ? BLOCK_BYTES : BLOCK_BYTES_INT8 * threads, rows = bytes / ((size_t)s->cfg.F * sizeof(float)) / 64 * 64;
     if (rows < BLOCK_LEAST) rows = BLOCK_LEAST;
     return rows < M ? rows : M;
 }

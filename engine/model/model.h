@@ -44,7 +44,7 @@ typedef struct bt_model_setup {
     int in_flight;                      /* micro-batches whose activations are kept at a time: stages of a pipeline; 0: one */
     bt_prec prec;
     bool train;                         /* false: no gradients, no saved activations */
-    int n_threads;
+    int n_threads;                      /* that work on it, for the size of blocks; 0: those there are now */
     bt_recompute recompute;
     bool grad_int8;                     /* ternary layers: dy of the backward products as int8, rounded at random (bt_model_noise) */
     bt_part part;                       /* all zero: the whole model */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "engine/kernels/cpu.h"
 #include "engine/optim/optim.h"
 #include "engine/parallel/partial.h"
 #include "engine/parallel/reducer.h"
@@ -16,10 +17,16 @@ bt_panels bt_plan_panels(const bt_run_cfg *c) {
     return c->gather == BT_GATHER_STEP ? BT_PANELS_ALL : BT_PANELS_LAYER;
 }
 
+/* of a rank, as it will take them where all ranks are on a machine like this one */
+static int threads_of(const bt_run_cfg *c, const bt_mesh_shape *s) {
+    int ranks = s->pp * s->dp_replicate * s->dp_shard * s->tp, share = ranks > 0 ? bt_cpu_get()->cores / ranks : 1;
+    return c->threads > 0 ? (int)c->threads : share > 1 ? share : 1;
+}
+
 bt_model_setup bt_plan_model(const bt_run_cfg *c, int rank) {
     bt_mesh_shape shape;
     bt_run_cfg_mesh(c, &shape);
-    bt_model_setup s = {.B = (int)c->micro_batch, .prec = (bt_prec)c->precision, .train = true, .n_threads = (int)c->threads,
+    bt_model_setup s = {.B = (int)c->micro_batch, .prec = (bt_prec)c->precision, .train = true, .n_threads = threads_of(c, &shape),
                         .recompute = (bt_recompute)c->recompute, .grad_int8 = c->grad == BT_GRAD_INT8, .sequence = c->sequence, .cuts = (int)c->parts, .panels = bt_plan_panels(c)};
     bt_mesh_coord me = bt_mesh_coord_of(&shape, rank);
     if (shape.tp > 1 || shape.pp > 1) s.part = (bt_part){.index = me.tp, .count = shape.tp, .stage = me.pp, .stages = shape.pp};
