@@ -29,7 +29,7 @@ typedef struct kcase {
     enum { PRODUCT, ATTN_FWD, ATTN_BWD, BYTES } count;
     double factor;                              /* BYTES: moved per element of M x K (gemv: N x K); a fresh line is read, then written */
     void (*run)(const work *w);
-    int precs;                                  /* 1: fp32 only matters not; 2: with bf16 and with fp32 operands */
+    int precs;                                  /* 2: with bf16 and with fp32 operands; 1: once. Products of one kind are those of int8 */
     const char *shapes;                         /* "MxNxK ..." */
 } kcase;
 
@@ -211,7 +211,7 @@ typedef struct bounds { double rate[3], triad; } bounds;            /* by bt_pea
 static const char *const peak_names[] = {"fp32 peak", "bf16 peak", "int8 peak"};
 
 static void put_bound(const bt_bench_kernels_cfg *cfg, bt_bench_row *r, const kcase *c, bt_prec prec, const bounds *b) {
-    bool int8 = c->run == run_tern_fwd || c->run == run_tern_dx8 || c->run == run_tern_dw8 || c->run == run_w8_dx8;
+    bool int8 = c->count == PRODUCT && c->precs == 1;
     bt_peak kind = int8 ? BT_PEAK_INT8 : prec == BT_PREC_BF16 ? BT_PEAK_BF16 : BT_PEAK_FP32;
     if (kind == BT_PEAK_INT8 && b->rate[kind] == 0) kind = BT_PEAK_FP32;
     r->unit = c->count == BYTES ? "GB/s" : "GOP/s";

@@ -31,7 +31,9 @@ static int by_time(const void *a, const void *b) {
 }
 
 static bool integer(const char *op) {
-    return strcmp(op, "tern_fwd") == 0 || strcmp(op, "tern_dx8") == 0 || strcmp(op, "tern_dw8") == 0 || strcmp(op, "w8_dx8") == 0;
+    static const char *const ops[] = {"tern_fwd", "tern_dx8", "tern_dw8", "w8_dx8"};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) if (strcmp(op, ops[i]) == 0) return true;
+    return false;
 }
 
 void bt_profile_close(bt_profile *p, bt_prec prec) {
