@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/command.h"
+#include "cli/common/command.h"
 #include "cli/help.h"
-#include "monitor/tui/keys.h"
+#include "monitor/tui/draw/keys.h"
 
 typedef struct help_cfg {
     bool markdown, man;

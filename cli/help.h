@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "cli/command.h"
+#include "cli/common/command.h"
 #include "engine/base/text.h"
 
 void bt_help_overview(FILE *to);                                /* the list of commands */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli/help.h"
-#include "monitor/tui/keys.h"
+#include "monitor/tui/draw/keys.h"
 #include "engine/base/metric.h"
 #include "engine/train/run_cfg.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/command.h"
+#include "cli/common/command.h"
 #include "cli/help.h"
 #include "engine/base/log.h"
 

@@ -3,7 +3,7 @@
 #define BT_TESTS_TINY_RUN_H
 
 #include "engine/base/threads.h"
-#include "engine/kernels/kernels.h"
+#include "engine/kernels/table/kernels.h"
 #include "engine/train/trainer.h"
 #include "tests/fake_sink.h"
 

@@ -4,7 +4,7 @@
 #include "engine/base/arena.h"
 #include "engine/base/clock.h"
 #include "engine/base/threads.h"
-#include "engine/kernels/ops.h"
+#include "engine/kernels/ops/ops.h"
 
 enum { BURSTS = 40 };                            /* short ones: on a busy machine few escape the scheduler */
 static const int64_t BURST_NS = 1000000;

@@ -5,7 +5,7 @@
 #ifndef BT_ENGINE_BENCH_PEAK_H
 #define BT_ENGINE_BENCH_PEAK_H
 
-#include "engine/kernels/kernels.h"
+#include "engine/kernels/table/kernels.h"
 
 /* operations per second of `threads` threads (at most the pool's) doing one kind of multiply-add; 0 when no set in use has it */
 double bt_peak_rate(bt_peak kind, int threads);

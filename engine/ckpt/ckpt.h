@@ -25,7 +25,7 @@
 
 #include "engine/base/status.h"
 #include "engine/base/text.h"
-#include "engine/parallel/comm.h"
+#include "engine/parallel/mpi/comm.h"
 
 typedef struct bt_ckpt_slice {              /* what this rank contributes (save) or wants (load) */
     const char *tensor;                     /* "layers.3.attn_q" */

@@ -57,7 +57,7 @@ typedef struct ckpt_file {                          /* one row of the manifest *
     int rank;
 } ckpt_file;
 
-/* ---- file.c ---- */
+/* ---- section_file.c ---- */
 void ckpt_file_name(char *out, size_t size, int rank, uint64_t generation);
 bool ckpt_file_name_ok(const char *name);           /* exactly what ckpt_file_name makes: no '/', no '..' */
 /* writes FOLDER/NAME.tmp (space reserved first), fsyncs, renames, fsyncs the folder, reads it all back; nothing is left on failure */

@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "engine/ckpt/list.h"
+#include "engine/ckpt/ckpt_list.h"
 
 /* ---- verification ---------------------------------------------------------------------------------------------------- */
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "engine/base/log.h"
-#include "engine/ckpt/list.h"
+#include "engine/ckpt/ckpt_list.h"
 
 /* ---- fence ----------------------------------------------------------------------------------------------------------- */
 

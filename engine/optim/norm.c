@@ -4,7 +4,7 @@
 #include <assert.h>
 
 #include "engine/base/threads.h"
-#include "engine/kernels/kernels.h"
+#include "engine/kernels/table/kernels.h"
 
 size_t bt_norm_blocks(size_t n) { return (n + BT_SUM_BLOCK - 1) / BT_SUM_BLOCK; }
 

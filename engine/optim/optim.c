@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "engine/base/arena.h"
-#include "engine/kernels/ops.h"
+#include "engine/kernels/ops/ops.h"
 
 struct bt_optim {
     bt_optim_cfg cfg;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "engine/base/threads.h"
-#include "engine/kernels/kernels.h"
+#include "engine/kernels/table/kernels.h"
 
 enum { CHUNK = 16384 };                 /* weights a thread takes at a time; even */
 

@@ -11,8 +11,8 @@
 #ifndef BT_ENGINE_TRAIN_CODES_H
 #define BT_ENGINE_TRAIN_CODES_H
 
-#include "engine/model/model.h"
-#include "engine/parallel/shard.h"
+#include "engine/model/net/model.h"
+#include "engine/parallel/shard/shard_map.h"
 #include "engine/train/weights.h"
 
 #define BT_CODES_BAND 0.05f

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/model/stage.h"
+#include "engine/model/net/stage.h"
 
 struct bt_evaluator {
     bt_comm *dp;

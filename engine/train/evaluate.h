@@ -5,10 +5,10 @@
 #ifndef BT_ENGINE_TRAIN_EVALUATE_H
 #define BT_ENGINE_TRAIN_EVALUATE_H
 
-#include "engine/data/loader.h"
-#include "engine/model/model.h"
-#include "engine/parallel/comm.h"
-#include "engine/parallel/pipe.h"
+#include "engine/data/shards/loader.h"
+#include "engine/model/net/model.h"
+#include "engine/parallel/mpi/comm.h"
+#include "engine/parallel/pp/pipe.h"
 
 typedef struct bt_evaluator bt_evaluator;
 

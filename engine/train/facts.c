@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "engine/base/threads.h"
-#include "engine/kernels/cpu.h"
-#include "engine/kernels/kernels.h"
+#include "engine/kernels/table/cpu.h"
+#include "engine/kernels/table/kernels.h"
 #include "engine/train/parts.h"
 #include "engine/train/plan.h"
 

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "engine/base/status.h"
-#include "engine/model/params.h"
+#include "engine/model/shape/params.h"
 
 enum { BT_GUARD_PATIENCE = 5 };
 

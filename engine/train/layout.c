@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
-#include "engine/kernels/exact.h"
-#include "engine/kernels/ops.h"
+#include "engine/kernels/table/exact.h"
+#include "engine/kernels/ops/ops.h"
 #include "engine/optim/norm.h"
 #include "engine/train/parts.h"
 #include "engine/train/plan.h"

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
-#include "engine/parallel/comm.h"
+#include "engine/parallel/mpi/comm.h"
 
 static const bt_rank_metric terms[] = {BT_MR_DATA, BT_MR_FWD, BT_MR_BWD, BT_MR_COMM_EXPOSED, BT_MR_WAIT, BT_MR_OPTIM, BT_MR_CKPT, BT_MR_MONITOR};
 enum { N_TERMS = sizeof terms / sizeof terms[0] };

@@ -2,14 +2,14 @@
 #ifndef BT_ENGINE_TRAIN_PARTS_H
 #define BT_ENGINE_TRAIN_PARTS_H
 
-#include "engine/data/loader.h"
-#include "engine/model/model.h"
+#include "engine/data/shards/loader.h"
+#include "engine/model/net/model.h"
 #include "engine/optim/optim.h"
-#include "engine/parallel/link.h"
-#include "engine/parallel/mesh.h"
-#include "engine/parallel/pipe.h"
-#include "engine/parallel/reducer.h"
-#include "engine/parallel/team.h"
+#include "engine/parallel/mpi/link.h"
+#include "engine/parallel/mpi/mesh.h"
+#include "engine/parallel/pp/pipe.h"
+#include "engine/parallel/grad/reducer.h"
+#include "engine/parallel/tp/tp_group_create.h"
 #include "engine/train/balance.h"
 #include "engine/train/codes.h"
 #include "engine/train/evaluate.h"
@@ -23,7 +23,7 @@
 /* What every rank learns from rank 0 and from each other, once a step, together with the arrival times. Rank 0 alone fills
  * CONTROL and LR; FINGER and FINGER_NEG carry one number up and down, so that two different numbers show. */
 enum { NOTE_CONTROL, NOTE_LR, NOTE_BAD_LOSS, NOTE_FINGER, NOTE_FINGER_NEG, NOTE_COUNT };
-enum { REQ_CKPT_DUE = 1 << 16 };                /* beside the bits of request.h: rank 0's clock says a checkpoint is due */
+enum { REQ_CKPT_DUE = 1 << 16 };                /* beside the bits of run_request.h: rank 0's clock says a checkpoint is due */
 
 /* of a tensor: codes by kind, squares of the step's change and of the weights before it, and its scale, once */
 enum { COUNT_ZERO, COUNT_POS, COUNT_FLIP, COUNT_SIGN_FLIP, COUNT_BACK, COUNT_NEAR, COUNT_CHANGE, COUNT_BEFORE, COUNT_SCALE, COUNTS };
@@ -145,7 +145,7 @@ bt_code bt_layout_quantise(bt_trainer *t, bt_err *err) BT_MUST_CHECK;           
 bt_code bt_layout_update(bt_trainer *t, float grad_scale, float lr, float decay, bt_err *err) BT_MUST_CHECK;
 bt_code bt_layout_tensor_squares(bt_trainer *t, const double **out, bt_err *err) BT_MUST_CHECK;  /* (table.n) of the gradients of all stages */
 
-/* control.c: requests in, agreed controls out */
+/* train_control.c: requests in, agreed controls out */
 void bt_control_ask(bt_trainer *t);                                                     /* rank 0: the box into the notes */
 bt_code bt_control_obey(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                      /* all ranks: act on the agreed notes */
 

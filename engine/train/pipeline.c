@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
-#include "engine/kernels/ops.h"
-#include "engine/model/stage.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/stage.h"
 #include "engine/train/parts.h"
 
 struct bt_pipeline {

@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-#include "engine/kernels/cpu.h"
+#include "engine/kernels/table/cpu.h"
 #include "engine/optim/optim.h"
-#include "engine/parallel/partial.h"
-#include "engine/parallel/reducer.h"
-#include "engine/parallel/team.h"
+#include "engine/parallel/grad/unit_accumulator.h"
+#include "engine/parallel/grad/reducer.h"
+#include "engine/parallel/tp/tp_group_create.h"
 #include "engine/train/codes.h"
 #include "engine/train/parts.h"
 #include "engine/train/weights.h"

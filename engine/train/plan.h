@@ -3,7 +3,7 @@
 #ifndef BT_ENGINE_TRAIN_PLAN_H
 #define BT_ENGINE_TRAIN_PLAN_H
 
-#include "engine/model/model.h"
+#include "engine/model/net/model.h"
 #include "engine/train/run_cfg.h"
 
 enum { BT_PLAN_MAX = 16 };

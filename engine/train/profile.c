@@ -7,7 +7,7 @@
 
 #include "engine/base/threads.h"
 #include "engine/bench/peak.h"
-#include "engine/kernels/ops.h"
+#include "engine/kernels/ops/ops.h"
 
 _Static_assert((int)BT_PROFILE_ROWS == (int)BT_OPS_MAX + 1, "a row for each operation, and one for the rest");
 

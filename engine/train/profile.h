@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/kernels/kernels.h"
+#include "engine/kernels/table/kernels.h"
 
 enum { BT_PROFILE_ROWS = 41 };                  /* operations, and what is none */
 

@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 #include "engine/base/opt.h"
-#include "engine/model/config.h"
-#include "engine/parallel/mesh.h"
+#include "engine/model/shape/config.h"
+#include "engine/parallel/mpi/mesh.h"
 
 typedef struct bt_run_cfg {
 #define BT_INT(field, key, flag, def, min, max, unit, help) int64_t field;

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/kernels/cpu.h"
-#include "engine/kernels/kernels.h"
-#include "engine/model/model.h"
+#include "engine/kernels/table/cpu.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/model/net/model.h"
 #include "engine/train/balance.h"
 #include "engine/train/loss_scale.h"
 #include "engine/train/run_cfg.h"

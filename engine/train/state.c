@@ -8,7 +8,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/ckpt/ckpt.h"
-#include "engine/data/tokenizer.h"
+#include "engine/data/tokenizer/tokenizer.h"
 #include "engine/train/parts.h"
 
 #define BUILD_NAME __VERSION__                  /* the compiler: other compilers may round otherwise */

@@ -9,7 +9,7 @@
 #define BT_ENGINE_TRAIN_TELEMETRY_H
 
 #include "engine/base/sink.h"
-#include "engine/parallel/comm.h"
+#include "engine/parallel/mpi/comm.h"
 
 enum { BT_HISTORY = 1024 };
 

@@ -9,7 +9,7 @@
 #include "engine/base/place.h"
 #include "engine/base/sink.h"
 #include "engine/train/profile.h"
-#include "engine/train/request.h"
+#include "engine/train/run_request.h"
 #include "engine/train/run_cfg.h"
 
 typedef struct bt_trainer bt_trainer;

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
-#include "engine/quant/ternary.h"
+#include "engine/kernels/table/ternary.h"
 
 /* one run of a ternary tensor's codes: elements first .. first+n, with shard's other codes at byte `at` */
 typedef struct code_run { size_t tensor, first, n, at; int shard; } code_run;

@@ -18,9 +18,9 @@
 #ifndef BT_ENGINE_TRAIN_WEIGHTS_H
 #define BT_ENGINE_TRAIN_WEIGHTS_H
 
-#include "engine/model/model.h"
-#include "engine/parallel/feed.h"
-#include "engine/parallel/pieces.h"
+#include "engine/model/net/model.h"
+#include "engine/parallel/shard/weight_prefetch.h"
+#include "engine/parallel/shard/shard_all_gather.h"
 
 typedef struct bt_weights bt_weights;
 

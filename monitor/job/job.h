@@ -1,15 +1,15 @@
-/* job.h - the inside of a bt_job, shared by supervisor.c, tap.c and asks.c. */
+/* job.h - the inside of a bt_job, shared by supervisor.c, run_sink.c and requests.c. */
 #ifndef BT_MONITOR_JOB_JOB_H
 #define BT_MONITOR_JOB_JOB_H
 
-#include "monitor/job/companion.h"
-#include "monitor/job/control.h"
-#include "monitor/job/health.h"
-#include "monitor/job/launch.h"
-#include "monitor/job/output.h"
-#include "monitor/job/places.h"
-#include "monitor/job/restart.h"
-#include "monitor/job/scratch.h"
+#include "monitor/job/launch/viewer_process.h"
+#include "monitor/job/control_server.h"
+#include "monitor/job/health/health.h"
+#include "monitor/job/launch/launch.h"
+#include "monitor/job/launch/output.h"
+#include "monitor/job/health/rank_progress.h"
+#include "monitor/job/health/restart.h"
+#include "monitor/job/launch/job_dirs.h"
 #include "monitor/job/supervisor.h"
 
 enum { BT_JOB_LOCAL_RANKS = 256, BT_JOB_FAR_RANKS = 64 };

@@ -16,9 +16,9 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
-#include "monitor/job/far.h"
+#include "monitor/job/launch/remote_cleanup.h"
 #include "monitor/job/job.h"
-#include "monitor/job/proc.h"
+#include "monitor/job/launch/proc.h"
 
 enum { VIEWER_NICE = 10 };              /* whoever watches, or attacks the watcher, comes after the ranks */
 static const int64_t TICK_NS = 200000000, KILL_AFTER_NS = 300000000, LAST_WORDS_NS = 2000000000;

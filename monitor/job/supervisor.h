@@ -15,9 +15,9 @@
 #include "engine/base/sink.h"
 #include "engine/base/status.h"
 #include "engine/base/text.h"
-#include "monitor/job/restart.h"
+#include "monitor/job/health/restart.h"
 #include "store/store.h"
-#include "store/wire.h"
+#include "store/wire/wire.h"
 
 typedef struct bt_job bt_job;
 

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "engine/base/clock.h"
-#include "monitor/tui/screens.h"
+#include "monitor/tui/screens/screens.h"
 
 enum { FULL_W = 78, FULL_H = 18,        /* made for 80x24; a row or two less, as under a multiplexer's status line, still fits */
        CHART_W = 36, CHART_H = 7 };     /* a summary with this much room left shows the loss too */

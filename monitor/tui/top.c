@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "engine/base/clock.h"
-#include "monitor/tui/top_state.h"
+#include "monitor/tui/screens/top_state.h"
 
 #define SECOND INT64_C(1000000000)
 

@@ -8,9 +8,9 @@
 
 #include "engine/base/status.h"
 #include "engine/base/text.h"
-#include "monitor/tui/term.h"
+#include "monitor/tui/draw/term.h"
 #include "store/store.h"
-#include "store/view.h"
+#include "store/view/view.h"
 
 typedef struct bt_top_actions {
     void *ctx;

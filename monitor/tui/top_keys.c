@@ -5,27 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "monitor/tui/top_state.h"
-
-/* ---- lines of text ------------------------------------------------------------------------------------------------------------------ */
-
-bool bt_line_edit(char *line, size_t size, int32_t key) {
-    size_t n = strlen(line);
-    if (key == BT_KEY_BACKSPACE) {
-        while (n > 0 && ((unsigned char)line[n - 1] & 0xC0) == 0x80) n--;       /* a whole character */
-        line[n > 0 ? n - 1 : 0] = 0;
-        return true;
-    }
-    if (key == BT_CTRL('U')) {
-        line[0] = 0;
-        return true;
-    }
-    if (key < ' ' || key > 0x10FFFF || bt_glyph_width((uint32_t)key) == 0) return false;
-    char utf8[5];
-    size_t k = bt_glyph_put(utf8, (uint32_t)key);
-    if (n + k < size) memcpy(line + n, utf8, k + 1);
-    return true;
-}
+#include "monitor/tui/screens/top_state.h"
 
 /* ---- time ------------------------------------------------------------------------------------------------------------------------------ */
 

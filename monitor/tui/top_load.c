@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
-#include "monitor/tui/top_state.h"
+#include "monitor/tui/screens/top_state.h"
 
 const double bt_top_spans[] = {60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 * 3600, 0};
 const int bt_top_spans_n = sizeof bt_top_spans / sizeof bt_top_spans[0];
@@ -18,18 +18,6 @@ static const bt_step_metric series_of[BT_TS_COUNT] = {
     [BT_TS_OVERHEAD] = BT_MS_COMM_OVERHEAD, [BT_TS_OVERLAP] = BT_MS_OVERLAP,     [BT_TS_LOGICAL] = BT_MS_BYTES_LOGICAL,
     [BT_TS_WIRE] = BT_MS_BYTES_WIRE,     [BT_TS_RSS] = BT_MS_RSS_MAX,            [BT_TS_MFU] = BT_MS_MFU,
 };
-
-void bt_top_message(bt_top *t, uint8_t color, const char *fmt, ...) {
-    char raw[sizeof t->message];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(raw, sizeof raw, fmt, ap);
-    va_end(ap);
-    bt_text_plain(t->message, sizeof t->message, raw);
-    t->message_color = color;
-    t->message_until_ns = bt_now_ns() + (color == BT_C_BAD ? 15 : 6) * INT64_C(1000000000);
-    t->dirty = true;
-}
 
 bool bt_top_select_run(bt_top *t, const char *run) {
     bt_err err = BT_ERR_INIT;

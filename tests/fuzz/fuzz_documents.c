@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "engine/data/documents.h"
+#include "engine/data/io/documents.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "web/api.h"
+#include "web/api/api.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

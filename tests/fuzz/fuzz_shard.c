@@ -6,8 +6,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "engine/data/shard_format.h"
-#include "engine/data/shard_open.h"
+#include "engine/data/shards/shard_format.h"
+#include "engine/data/shards/shard_open.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

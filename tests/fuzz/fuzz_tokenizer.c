@@ -6,8 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "engine/data/tokenizer.h"
-#include "engine/data/tokenizer_impl.h"
+#include "engine/data/tokenizer/tokenizer.h"
+#include "engine/data/tokenizer/tokenizer_impl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -8,7 +8,7 @@ flags="-std=gnu17 -D_GNU_SOURCE -I. -I$BT_BIN/generated -Wall -Wextra -Wpedantic
 mpi=$(mpicc --showme:compile 2>/dev/null)
 check() {                               # kernels' own headers are for files built with vector flags
     local isa= errors
-    case $1 in engine/kernels/isa_*) [ "$(uname -m)" = x86_64 ] && isa="-mavx2 -mfma -mf16c" ;; esac
+    case $1 in engine/kernels/isa/*) [ "$(uname -m)" = x86_64 ] && isa="-mavx2 -mfma -mf16c" ;; esac
     errors=$(printf '#include "%s"\n#include "%s"\n' "$1" "$1" | $cc $flags $mpi $isa - 2>&1) ||
         { echo "FAULT $1 does not compile alone:"; head -4 <<<"$errors"; }
     grep -qE '^#ifndef BT_[A-Z0-9_]+_H$' "$1" || echo "FAULT $1: no BT_..._H guard"

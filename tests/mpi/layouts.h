@@ -10,9 +10,9 @@
 #include <math.h>
 
 #include "engine/base/clock.h"
-#include "engine/model/model.h"
-#include "engine/parallel/comm.h"
-#include "engine/parallel/shard.h"
+#include "engine/model/net/model.h"
+#include "engine/parallel/mpi/comm.h"
+#include "engine/parallel/shard/shard_map.h"
 #include "engine/train/meter.h"
 #include "tests/tiny_run.h"
 

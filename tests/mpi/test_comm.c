@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/parallel/comm_internal.h"
-#include "engine/parallel/mesh.h"
+#include "engine/parallel/mpi/comm_internal.h"
+#include "engine/parallel/mpi/mesh.h"
 
 static bt_comm *w;
 static int rank, size;

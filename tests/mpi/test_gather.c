@@ -4,7 +4,7 @@
  * rank; memory of one layer instead of all. */
 #include <unistd.h>
 
-#include "engine/parallel/feed.h"
+#include "engine/parallel/shard/weight_prefetch.h"
 #include "tests/mpi/layouts.h"
 
 enum { PARTS = 5, RANKS = 3, LONGEST = 200000 };         /* some messages go at once, some ask first */

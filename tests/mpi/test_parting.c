@@ -4,7 +4,7 @@
  * differs, of a latent weight that lies on the threshold (Adam has made the rounding of a small gradient a thousandth of a step), or
  * one int8 code of one token's activation. The next step's loss differs by 1e-6 to 1e-4, and within few steps many codes do. A dense
  * model, which rounds nothing, stays within 1e-7 for all steps, and reproducible training has the bits of one rank. */
-#include "engine/model/net.h"
+#include "engine/model/net/net.h"
 #include "tests/mpi/layouts.h"
 
 enum { STEPS = 8, LAYERS = 2, SITES = 4, SEEDS = 3 };

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 #include "engine/base/clock.h"
-#include "engine/parallel/clock_sync.h"
-#include "engine/parallel/reducer.h"
+#include "engine/parallel/mpi/clock_sync.h"
+#include "engine/parallel/grad/reducer.h"
 
 static bt_comm *w;
 static int rank, size;

@@ -1,7 +1,7 @@
 /* mpi: 2
  * train.reproducible over tensor-parallel ranks: every kind of model, sequence parallel or not, any recompute, ZeRO and cut of the
  * batch: losses, norms and final weights have the bits of one rank. */
-#include "engine/parallel/team.h"
+#include "engine/parallel/tp/tp_group_create.h"
 #include "tests/mpi/layouts.h"
 
 #ifndef RANKS

@@ -1,5 +1,5 @@
 /* mpi: 4
- * The exchanges of a tensor-parallel team on 4 ranks and on 2 x 2, through memory and through messages: what base/team.h promises, for
+ * The exchanges of a tensor-parallel team on 4 ranks and on 2 x 2, through memory and through messages: what base/tp_group.h promises, for
  * row counts that do not divide, arrays larger than an outbox, and groups. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "engine/base/rng.h"
-#include "engine/parallel/team.h"
+#include "engine/parallel/tp/tp_group_create.h"
 
 enum { COLS = 24, LONG = 100003 };
 static const size_t row_counts[] = {1, 2, 3, 7, 64, 1001};

@@ -1,7 +1,7 @@
 /* mpi: 2
  * Tensor parallelism on two ranks: the story of one rank in every kind of model and recompute; bytes as the formula says; reproducible
  * training keeps its bits however the batch is cut. */
-#include "engine/parallel/team.h"
+#include "engine/parallel/tp/tp_group_create.h"
 #include "tests/mpi/tp.h"
 
 static const tp_shape shapes[] = {

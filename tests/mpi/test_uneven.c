@@ -3,7 +3,7 @@
  * Tensor-parallel ranks that begin inside a kv head, as those of the published BitNet shape (20 heads, 5 kv heads) do: two neighbours
  * hold the head between them. The story of one rank; gradients element by element; every element counted and saved once; a checkpoint
  * goes on in other layouts; the bits of one rank when reproducible, of int8 gradients and heads' norms too. */
-#include "engine/parallel/team.h"
+#include "engine/parallel/tp/tp_group_create.h"
 #include "tests/mpi/tp.h"
 
 #define HEADS(h, kv) "--set", "model.heads=" h, "--set", "model.kv_heads=" kv, "--set", "model.head_dim=4"

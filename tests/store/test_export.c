@@ -2,8 +2,8 @@
  * event files are read back by a second, independent decoder; traces add up; comparisons know their noise. */
 #include <sys/stat.h>
 
-#include "store/compare.h"
-#include "store/export.h"
+#include "store/read/compare_runs.h"
+#include "store/export/export.h"
 #include "store_test.h"
 #include "synth_run.h"
 

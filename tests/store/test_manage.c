@@ -2,9 +2,9 @@
  * runs are removed, tagged, noted; old rank rows go and their summaries answer. */
 #include <sqlite3.h>
 
-#include "store/blocks.h"
-#include "store/manage.h"
-#include "store/sql.h"
+#include "store/read/blocks.h"
+#include "store/write/manage.h"
+#include "store/sql/sql.h"
 #include "store_test.h"
 #include "synth_run.h"
 

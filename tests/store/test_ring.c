@@ -6,9 +6,10 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "store/manage.h"
-#include "store/record.h"
-#include "store/ring.h"
+#include "store/read/dead_runs.h"
+#include "store/write/manage.h"
+#include "store/record/record.h"
+#include "store/record/ring.h"
 #include "store_test.h"
 
 static bt_record *numbered(int64_t n, size_t words) {

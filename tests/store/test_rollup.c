@@ -6,9 +6,9 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "store/blocks.h"
-#include "store/rollup.h"
-#include "store/view_impl.h"
+#include "store/read/blocks.h"
+#include "store/write/rollup.h"
+#include "store/view/view_impl.h"
 #include "store_test.h"
 #include "synth_run.h"
 

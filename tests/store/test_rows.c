@@ -1,5 +1,5 @@
 /* rows of every type as JSON, at most as many as asked for. */
-#include "store/rows.h"
+#include "store/read/row_json.h"
 #include "store_test.h"
 
 static void every_type_has_its_form(void **state) {

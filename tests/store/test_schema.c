@@ -3,7 +3,7 @@
 #include <sqlite3.h>
 #include <sys/stat.h>
 
-#include "store/sql.h"
+#include "store/sql/sql.h"
 #include "store_test.h"
 
 static void run_sql(const char *path, const char *sql) {

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include "store/wire.h"
-#include "store/wire_frame.h"
+#include "store/wire/wire.h"
+#include "store/record/wire_frame.h"
 #include "store_test.h"
 
 typedef struct heard { int comm, pairs, ranks, facts, steps, layers, events, ckpts, bad; int64_t last_step; char title[64]; } heard;

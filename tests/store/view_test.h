@@ -2,8 +2,8 @@
 #ifndef BT_TESTS_VIEW_TEST_H
 #define BT_TESTS_VIEW_TEST_H
 
-#include "store/view.h"
-#include "store/view_impl.h"
+#include "store/view/view.h"
+#include "store/view/view_impl.h"
 #include "store_test.h"
 #include "synth_run.h"
 

@@ -48,7 +48,7 @@ for m in PUT DELETE PATCH OPTIONS TRACE POST; do want 405 "method $m" "$(req $m 
 for p in /../../etc/passwd /..%2f..%2fetc%2fpasswd /%2e%2e/%2e%2e/etc/passwd /%2E%2E%2F%2E%2E%2Fetc%2Fpasswd /%252e%252e/etc/passwd /%25%32%65%25%32%65/etc/passwd \
     /..%5c..%5cetc%5cpasswd '/..\\\\..\\\\etc\\\\passwd' /%c0%ae%c0%ae/etc/passwd /%c0%af..%c0%afetc/passwd /%e0%80%ae/etc/passwd /%uff0e%uff0e/etc/passwd /..%00/etc/passwd /....//....//etc/passwd \
     /..\;/..\;/etc/passwd //etc/passwd ///etc/passwd /./etc/passwd /assets/../../../etc/passwd /assets/..%2f..%2fetc%2fpasswd /assets/%2e%2e/%2e%2e/etc/passwd '/assets/..\\\\..\\\\etc\\\\passwd' \
-    /assets/app.js/ /assets/app.js/../../etc/passwd /assets/ /assets /ASSETS/app.js /assets/app.js%20 /assets/app.js. /assets/app.js::\$DATA /.git/config /web/server.c /proc/self/environ /api/v1 /api/v1/ \
+    /assets/app.js/ /assets/app.js/../../etc/passwd /assets/ /assets /ASSETS/app.js /assets/app.js%20 /assets/app.js. /assets/app.js::\$DATA /.git/config /web/server/server.c /proc/self/environ /api/v1 /api/v1/ \
     /api/v1/runs/..%2f..%2fetc/head /api/v1/runs/%2e%2e/head /api/v1/runs/../server /api/v1/runs/a%00b/head /api/v1/runs/-x/head /api/v1/runs/RUN/head /api/v1/runs/nobody/head /api/v1//runs /api/v1/runs/ \
     file:///etc/passwd http://127.0.0.1/etc/passwd; do
     a=$(req GET "$p" "$token\r\nAccept-Encoding: gzip")

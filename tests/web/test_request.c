@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "web/api.h"
+#include "web/api/api.h"
 
 static void hosts(void **state) {
     (void)state;

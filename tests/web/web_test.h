@@ -6,7 +6,7 @@
 
 #include "../store/store_test.h"
 #include "../store/synth_run.h"
-#include "web/api.h"
+#include "web/api/api.h"
 
 /* "base": 4 ranks, 300 steps, rank 2 late because of data, failed at 200 and done again from 180. "other": the same losses, no
  * straggler. "live": 60 steps, not ended. */

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "engine/base/threads.h"
-#include "engine/bench/bench_kernels.h"
+#include "engine/bench/kernel_rates.h"
 #include "engine/bench/peak.h"
 
 typedef struct seen { int rows, faults; } seen;

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "engine/data/loader.h"
+#include "engine/data/shards/loader.h"
 
 static char fixture_dir[64];
 

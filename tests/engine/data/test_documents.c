@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 
 #include "engine/base/text.h"
-#include "engine/data/documents.h"
-#include "engine/data/utf8.h"
+#include "engine/data/io/documents.h"
+#include "engine/data/tokenizer/utf8.h"
 
 typedef struct reading { bt_text all; int pieces, documents, files; size_t longest; bt_err err; } reading;
 

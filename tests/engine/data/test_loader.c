@@ -4,8 +4,8 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "engine/data/shard.h"
-#include "engine/data/tokenizer.h"
+#include "engine/data/shards/shard.h"
+#include "engine/data/tokenizer/tokenizer.h"
 
 /* steps [from, to) of `ranks` ranks joined: inputs and targets of every sequence in global order */
 static int32_t *steps_of(bt_loader_cfg cfg, int ranks, int64_t from, int64_t to) {

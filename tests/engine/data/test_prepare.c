@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "engine/data/prepare.h"
+#include "engine/data/shards/prepare.h"
 
 static bt_tokenizer *bytes, *bpe;
 

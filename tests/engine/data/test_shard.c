@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-#include "engine/data/shard.h"
-#include "engine/data/shard_format.h"
+#include "engine/data/shards/shard.h"
+#include "engine/data/shards/shard_format.h"
 
 static uint32_t *lengths_of_one(uint32_t vocab) {
     uint32_t *lengths = malloc(vocab * sizeof *lengths);

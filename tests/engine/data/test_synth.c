@@ -1,7 +1,7 @@
 /* synth:chain and synth:random equal the Python function at any first index; the loader cuts stretches of T+1. */
 #include "tests/engine/data/data_fixture.h"
 
-#include "engine/data/synth.h"
+#include "engine/data/shards/synth.h"
 #include "tests/engine/data/synth_golden.h"
 
 static void golden_values(void **state) {

@@ -1,11 +1,11 @@
 /* tokenizers: decode(encode(x)) == x on any bytes, equality with a naive encoder and with Hugging Face's, files that lie. */
 #include "tests/engine/data/data_fixture.h"
 
-#include "engine/data/documents.h"
-#include "engine/data/file.h"
-#include "engine/data/pretok.h"
-#include "engine/data/tokenizer.h"
-#include "engine/data/tokenizer_impl.h"
+#include "engine/data/io/documents.h"
+#include "engine/data/io/file_io.h"
+#include "engine/data/tokenizer/pretok.h"
+#include "engine/data/tokenizer/tokenizer.h"
+#include "engine/data/tokenizer/tokenizer_impl.h"
 #include "tests/engine/data/hf_golden.h"
 
 static bt_tokenizer *trained;           /* on prose, 600 tokens */

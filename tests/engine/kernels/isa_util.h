@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "engine/base/rng.h"
-#include "engine/kernels/kernels.h"
+#include "engine/kernels/table/kernels.h"
 
 enum { GUARD = 64, BUFFERS = 64 };
 
@@ -135,7 +135,7 @@ static inline void forget_all(void) {
 
 #define BT_SLOT(slot) static inline void reach_##slot(void) { slot_name_reached = #slot; longjmp(slot_reached, 1); }
 #define BT_TERN_SLOT(slot) BT_SLOT(slot)
-#include "engine/kernels/slots.def"
+#include "engine/kernels/table/slots.def"
 #undef BT_SLOT
 #undef BT_TERN_SLOT
 
@@ -143,7 +143,7 @@ static inline void forget_all(void) {
 static inline void slot_put(bt_kernels *k, const char *name, bool jumps) {
 #define BT_SLOT(s) if (strcmp(name, #s) == 0) k->s = jumps ? (__typeof__(k->s))(void (*)(void))reach_##s : bt_kernels_generic.s;
 #define BT_TERN_SLOT(s) BT_SLOT(s)
-#include "engine/kernels/slots.def"
+#include "engine/kernels/table/slots.def"
 #undef BT_SLOT
 #undef BT_TERN_SLOT
 }

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "engine/base/rng.h"
-#include "engine/kernels/exact.h"
+#include "engine/kernels/table/exact.h"
 
 enum { N = 100003 };
 static float x[N], y[N];

@@ -4,7 +4,7 @@
 #include "tests/engine/kernels/isa_util.h"
 
 #include "engine/base/threads.h"
-#include "engine/kernels/ops.h"
+#include "engine/kernels/ops/ops.h"
 
 enum { M = 300, N = 200, K = 136, V = 77, T = 75, B = 2, H = 4, KV = 2, D = 16 };
 

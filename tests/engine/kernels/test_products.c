@@ -4,8 +4,8 @@
  * with fp16 the operands of all sets are the same, but BLAS keeps fp32. */
 #include "tests/engine/kernels/isa_util.h"
 
-#include "engine/kernels/cpu.h"
-#include "engine/kernels/half.h"
+#include "engine/kernels/table/cpu.h"
+#include "engine/kernels/table/half.h"
 
 static const bt_kernels *const G = &bt_kernels_generic;
 static double tol(const bt_kernels *k, int prec) {
@@ -351,7 +351,7 @@ static void test_emulated_amx(void **state) {
     bt_kernels k = *bt_k();
 #define BT_SLOT(slot) if (e->slot) k.slot = e->slot;
 #define BT_TERN_SLOT(slot) k.slot = e->slot;
-#include "engine/kernels/slots.def"
+#include "engine/kernels/table/slots.def"
 #undef BT_SLOT
 #undef BT_TERN_SLOT
     k.scratch_bytes = e->scratch_bytes;

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "engine/base/rng.h"
-#include "engine/kernels/kernels.h"
+#include "engine/kernels/table/kernels.h"
 
 enum { N = 20011, STEPS = 5 };
 static const size_t lengths[] = {0, 1, 2, 3, 63, 64, 65, 127, 128, 129, 257, 16383, 16384, N};

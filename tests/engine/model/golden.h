@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 #include "engine/base/rng.h"
-#include "engine/kernels/ops.h"
-#include "engine/model/model.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/model.h"
 #include "engine/optim/optim.h"
 
 static inline FILE *golden_open(const char *name) {

@@ -58,7 +58,7 @@ def hash_name(name):
     return h
 
 
-# --------------------------------------------------------- engine/model/params.def
+# --------------------------------------------------------- engine/model/shape/params.def
 def tensors(c):
     """(name, shape, init std or 0 for ones) in memory order"""
     std, resid = c["std"], c["std"] / (2.0 * c["L"]) ** 0.5

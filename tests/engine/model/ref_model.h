@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/model/params.h"
+#include "engine/model/shape/params.h"
 
 typedef struct ref_pass {
     const bt_model_cfg *c;

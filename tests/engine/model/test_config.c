@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "engine/model/params.h"
+#include "engine/model/shape/params.h"
 
 static void presets_have_their_published_shapes(void **state) {
     (void)state;

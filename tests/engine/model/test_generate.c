@@ -10,8 +10,8 @@
 
 #include "engine/base/rng.h"
 #include "engine/base/threads.h"
-#include "engine/kernels/ops.h"
-#include "engine/model/generate.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/generate.h"
 #include "tests/engine/model/ref_model.h"
 
 enum { T = 11, V = 29 };

@@ -9,8 +9,8 @@
 
 #include "engine/base/rng.h"
 #include "engine/base/threads.h"
-#include "engine/kernels/ops.h"
-#include "engine/model/model.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/model.h"
 #include "tests/engine/model/ref_model.h"
 
 enum { B = 2, T = 7, V = 19 };

@@ -11,7 +11,7 @@
 #include <math.h>
 
 #include "engine/base/rng.h"
-#include "engine/kernels/ops.h"
+#include "engine/kernels/ops/ops.h"
 #include "engine/optim/optim.h"
 
 enum { N = 10000 };

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "engine/parallel/bucket.h"
+#include "engine/parallel/grad/bucket.h"
 
 static const size_t totals[] = {0, 1, 15, 16, 17, 1000, 4096, 65537};
 static const size_t bytes[] = {4, 64, 100, 4096, 1 << 20};

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "engine/base/rng.h"
-#include "engine/kernels/kernels.h"
-#include "engine/parallel/fold.h"
-#include "engine/parallel/shard.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/parallel/grad/tree_sum.h"
+#include "engine/parallel/shard/shard_map.h"
 
 enum { N = 37, MAX_UNITS = 24 };
 

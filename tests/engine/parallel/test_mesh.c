@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "engine/parallel/mesh.h"
+#include "engine/parallel/mpi/mesh.h"
 
 enum { MAX_RANKS = 4096 };
 

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "engine/base/rng.h"
-#include "engine/kernels/kernels.h"
-#include "engine/quant/ternary.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/kernels/table/ternary.h"
 
 static int8_t draw(uint64_t i) { return (int8_t)(bt_rng_u64(3, 4, i) % 3) - 1; }
 

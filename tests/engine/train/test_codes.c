@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "engine/model/config.h"
+#include "engine/model/shape/config.h"
 #include "engine/train/codes.h"
 
 enum { TENSORS = 64, PARTS = 3 };

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "engine/model/model.h"
+#include "engine/model/net/model.h"
 
 enum { STEPS = 10 };
 

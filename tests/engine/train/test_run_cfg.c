@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/kernels/cpu.h"
-#include "engine/kernels/kernels.h"
+#include "engine/kernels/table/cpu.h"
+#include "engine/kernels/table/kernels.h"
 #include "engine/train/run_cfg.h"
 
 static bt_run_cfg c;

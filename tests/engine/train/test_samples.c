@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "engine/base/rng.h"
-#include "engine/data/loader.h"
-#include "engine/data/synth.h"
-#include "engine/parallel/mesh.h"
+#include "engine/data/shards/loader.h"
+#include "engine/data/shards/synth.h"
+#include "engine/parallel/mpi/mesh.h"
 #include "engine/train/balance.h"
 
 enum { T = 5, V = 1 << 20, STEPS = 4, SEQUENCES_MOST = 128, MESHES = 400, WORLD_MOST = 96 };

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
-#include "engine/model/model.h"
+#include "engine/model/net/model.h"
 #include "engine/train/meter.h"
 
 static bt_run_cfg cfg;

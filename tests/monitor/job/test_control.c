@@ -17,8 +17,8 @@
 #include <cmocka.h>
 
 #include "engine/base/clock.h"
-#include "monitor/job/control.h"
-#include "store/control.h"
+#include "monitor/job/control_server.h"
+#include "store/wire/control_client.h"
 
 static char path[96];
 static bt_control_server *server;

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "engine/base/clock.h"
-#include "monitor/job/far.h"
+#include "monitor/job/launch/remote_cleanup.h"
 
 static char folder[] = "/tmp/bt_far_XXXXXX", left[96], used[96], asked[96], hosts[96], agent[96];
 static void *mapped;

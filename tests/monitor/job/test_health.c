@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "monitor/job/health.h"
+#include "monitor/job/health/health.h"
 
 #define S(x) ((int64_t)((x) * 1e9))
 

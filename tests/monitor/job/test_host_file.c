@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "monitor/job/host_file.h"
+#include "monitor/job/launch/host_file.h"
 
 
 static const struct { const char *text; int ranks; const char *more; bt_code code; const char *message; } rows[] = {

@@ -16,9 +16,9 @@
 #include <cmocka.h>
 
 #include "engine/base/clock.h"
-#include "monitor/job/launch.h"
-#include "monitor/job/proc.h"
-#include "monitor/job/scratch.h"
+#include "monitor/job/launch/launch.h"
+#include "monitor/job/launch/proc.h"
+#include "monitor/job/launch/job_dirs.h"
 
 static char folder[64];
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "monitor/job/output.h"
+#include "monitor/job/launch/output.h"
 
 static void feed(bt_output *o, const char *s) { bt_output_feed(o, s, strlen(s)); }
 

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "monitor/job/places.h"
+#include "monitor/job/health/rank_progress.h"
 
 #define SECOND INT64_C(1000000000)
 

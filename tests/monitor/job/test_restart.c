@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "monitor/job/restart.h"
+#include "monitor/job/health/restart.h"
 
 #define EXIT(code) ((code) << 8)
 

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "monitor/tui/keys.h"
+#include "monitor/tui/draw/keys.h"
 #include "monitor/tui/top.h"
 
 typedef struct monkey {

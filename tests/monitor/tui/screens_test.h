@@ -5,7 +5,7 @@
 
 #include "engine/base/clock.h"
 #include "monitor/tui/top.h"
-#include "store/control.h"
+#include "store/wire/control_client.h"
 #include "tests/store/synth_run.h"
 #include "tui_test.h"
 

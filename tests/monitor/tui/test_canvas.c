@@ -1,6 +1,6 @@
 /* timeout: 60
  * cells: nothing hostile gets into one, nothing leaves the grid, wide glyphs stay whole, ASCII says what Unicode says. */
-#include "monitor/tui/layout.h"
+#include "monitor/tui/draw/panes.h"
 #include "tui_test.h"
 
 static void text_is_cut_and_aligned(void **state) {

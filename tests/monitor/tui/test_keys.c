@@ -1,5 +1,5 @@
 /* the key table: one meaning a key, help for every action, no action only on a function key. */
-#include "monitor/tui/keys.h"
+#include "monitor/tui/draw/keys.h"
 #include "tui_test.h"
 
 static void each_key_means_one_thing(void **state) {

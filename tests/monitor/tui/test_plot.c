@@ -1,6 +1,6 @@
 /* timeout: 60
  * plots: ticks at round numbers, labels with units, holes where there is nothing, goldens in three alphabets. */
-#include "monitor/tui/plot.h"
+#include "monitor/tui/draw/plot.h"
 #include "tui_test.h"
 
 static void ticks_are_round(void **state) {

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
-#include "monitor/tui/procs.h"
+#include "monitor/watch/procs.h"
 #include "tui_test.h"
 
 static void touch(size_t pages) {

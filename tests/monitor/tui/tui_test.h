@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "monitor/tui/canvas.h"
+#include "monitor/tui/draw/canvas.h"
 
 static inline char *bt_slurp(const char *path) {
     FILE *f = fopen(path, "r");

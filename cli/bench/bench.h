@@ -1,0 +1,18 @@
+/* bench.h - the verbs of `bitrain bench`: one file bench_<verb>.c and one row in cmd_bench.c each. */
+#ifndef BT_CLI_BENCH_BENCH_H
+#define BT_CLI_BENCH_BENCH_H
+
+#include "engine/base/status.h"
+
+typedef struct bt_bench_verb {
+    const char *name, *summary;
+    bt_code (*run)(int argc, char **argv, int *exit_status, bt_err *err);       /* argv after the verb */
+} bt_bench_verb;
+
+bt_code bt_bench_kernels_verb(int argc, char **argv, int *exit_status, bt_err *err);
+bt_code bt_bench_train(int argc, char **argv, int *exit_status, bt_err *err);
+bt_code bt_bench_decode(int argc, char **argv, int *exit_status, bt_err *err);
+bt_code bt_bench_http(int argc, char **argv, int *exit_status, bt_err *err);
+bt_code bt_bench_store(int argc, char **argv, int *exit_status, bt_err *err);
+
+#endif

@@ -1,0 +1,153 @@
+/* bench_decode.c - `bitrain bench decode`: one token after another with a key-value cache, against memory bandwidth.
+ *
+ * Every token reads all weights once: the ternary ones packed in 2 bits, the head in floats. Weights are the preset's random
+ * ones, which costs the same as trained ones. Median over the tokens; the products of packed weights also by themselves. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench/bench.h"
+#include "cli/common/command.h"
+#include "cli/common/database.h"
+#include "engine/base/clock.h"
+#include "engine/base/threads.h"
+#include "engine/bench/peak.h"
+#include "engine/kernels/table/cpu.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/generate.h"
+#include "engine/kernels/table/ternary.h"
+
+typedef struct decode_cfg {
+    char preset[32], isa[16];
+    int64_t threads, tokens;
+    bool json;
+} decode_cfg;
+
+static const bt_opt decode_opts[] = {
+    {"preset", "--preset", BT_OPT_TEXT, offsetof(decode_cfg, preset), 32, "base", 0, 0, NULL, NULL, "nano small base bitnet-2b4t qwen3-0.6b"},
+    {"threads", "--threads", BT_OPT_INT, offsetof(decode_cfg, threads), sizeof(int64_t), "1", 1, 1024, NULL, NULL, "threads"},
+    {"tokens", "--tokens", BT_OPT_INT, offsetof(decode_cfg, tokens), sizeof(int64_t), "64", 4, 100000, "tokens", NULL, "tokens written after a prompt of 16"},
+    {"isa", "--isa", BT_OPT_TEXT, offsetof(decode_cfg, isa), 16, "auto", 0, 0, NULL, NULL, "fastest kernel set allowed: " BT_ISA_WORDS},
+    {"json", "--json", BT_OPT_BOOL, offsetof(decode_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "one JSON object"},
+};
+
+typedef struct decoded {
+    double token_ms, packed_ms;                 /* median of a token; of its products with packed weights */
+    double packed_bytes, head_bytes;            /* read by a token */
+    double read;                                /* bytes per second this machine reads from memory */
+} decoded;
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double packed_ms(void) {
+    bt_op_profile rows[BT_OPS_MAX];
+    size_t n = bt_ops_profile_rows(rows, BT_OPS_MAX);
+    for (size_t i = 0; i < n; i++) if (strcmp(rows[i].name, "tern_gemv") == 0) return (double)rows[i].ns / 1e6;
+    return NAN;
+}
+
+static bt_code decode(const decode_cfg *cfg, bt_gen *g, decoded *out, bt_err *err) {
+    int32_t prompt[16], token;
+    const bt_sampling greedy = {0};
+    double *ms = calloc((size_t)cfg->tokens * 2, sizeof *ms), *packed = ms + cfg->tokens;
+    if (!ms) return bt_fail(err, BT_NOMEM, "cannot take memory for %d tokens", (int)cfg->tokens);
+    for (int32_t i = 0; i < 16; i++) prompt[i] = i;
+    bt_code code = bt_gen_feed(g, prompt, 16, err);
+    for (int64_t i = 0; i < cfg->tokens && code == BT_OK; i++) {
+        bt_ops_profile(true);
+        int64_t from = bt_now_ns();
+        code = bt_gen_next(g, &greedy, &token, err);
+        ms[i] = (double)(bt_now_ns() - from) / 1e6;
+        packed[i] = packed_ms();
+    }
+    bt_ops_profile(false);
+    qsort(ms, (size_t)cfg->tokens, sizeof *ms, by_value);
+    qsort(packed, (size_t)cfg->tokens, sizeof *packed, by_value);
+    out->token_ms = ms[cfg->tokens / 2];
+    out->packed_ms = packed[cfg->tokens / 2];
+    free(ms);
+    return code;
+}
+
+static void put_result(bt_text *text, const decode_cfg *cfg, const decoded *d) {
+    double rate = d->packed_bytes / d->packed_ms / 1e6, all = (d->packed_bytes + d->head_bytes) / d->token_ms / 1e6;
+    if (!cfg->json) {
+        bt_text_printf(text, "%s, %d thread%s, %s kernels, %s\n", cfg->preset, (int)cfg->threads, cfg->threads == 1 ? "" : "s", bt_kernels_isa(), bt_cpu_get()->model);
+        bt_text_printf(text, "  %-16s %.1f tokens/s, %.2f ms a token\n", "speed", 1e3 / d->token_ms, d->token_ms);
+        bt_text_printf(text, "  %-16s %.1f MiB in %.2f ms = %.1f GB/s, %.0f %% of what memory gives\n", "packed weights", d->packed_bytes / 1048576, d->packed_ms,
+                       rate, 100 * rate * 1e9 / d->read);
+        bt_text_printf(text, "  %-16s %.1f MiB a token = %.1f GB/s, %.0f %%\n", "with the head", (d->packed_bytes + d->head_bytes) / 1048576, all, 100 * all * 1e9 / d->read);
+        bt_text_printf(text, "  %-16s %.1f GB/s read\n", "memory", d->read / 1e9);
+        return;
+    }
+    bt_json j;
+    bt_json_begin(&j, text);
+    bt_json_object(&j, NULL);
+    bt_json_str(&j, "preset", cfg->preset);
+    bt_json_num(&j, "tokens_per_s", 1e3 / d->token_ms);
+    bt_json_num(&j, "token_ms", d->token_ms);
+    bt_json_num(&j, "packed_ms", d->packed_ms);
+    bt_json_num(&j, "packed_bytes", d->packed_bytes);
+    bt_json_num(&j, "head_bytes", d->head_bytes);
+    bt_json_num(&j, "packed_gb_per_s", rate);
+    bt_json_num(&j, "read_gb_per_s", d->read / 1e9);
+    bt_json_num(&j, "packed_roofline_frac", rate * 1e9 / d->read);
+    bt_json_num(&j, "roofline_frac", all * 1e9 / d->read);
+    bt_json_str(&j, "isa", bt_kernels_isa());
+    bt_json_int(&j, "threads", cfg->threads);
+    bt_json_str(&j, "cpu", bt_cpu_get()->model);
+    bt_json_end(&j, '}');
+}
+
+static bt_code run_preset(const decode_cfg *cfg, const bt_preset *p, bt_err *err) {
+    bt_model *m = NULL;
+    bt_gen *g = NULL;
+    bt_text text;
+    decoded d = {.read = bt_peak_read(256)};
+    bt_model_setup setup = {.cfg = p->model, .B = 1, .prec = BT_PREC_BF16, .n_threads = (int)cfg->threads};
+    bt_text_init(&text);
+    bt_code code = bt_model_create(&m, &setup, err);
+    if (code != BT_OK) goto done;
+    bt_model_init_weights(m, 1);
+    bt_model_quantise(m);
+    const bt_params *params = bt_model_params(m);
+    for (size_t i = 0; i < params->n; i++) {
+        const bt_tensor *t = &params->tensors[i];
+        if (t->tern) d.packed_bytes += (double)(t->rows * bt_tern2_row_bytes(t->cols));
+    }
+    d.head_bytes = 4.0 * (double)p->model.V * (double)p->model.C;
+    code = bt_gen_create(&g, m, err);
+    if (code == BT_OK) code = decode(cfg, g, &d, err);
+    if (code != BT_OK) goto done;
+    put_result(&text, cfg, &d);
+    code = bt_cli_put(&text, err);
+done:
+    bt_text_release(&text);
+    bt_gen_destroy(g);
+    bt_model_destroy(m);
+    bt_ops_release();
+    return code;
+}
+
+bt_code bt_bench_decode(int argc, char **argv, int *exit_status, bt_err *err) {
+    static bt_opts o;
+    decode_cfg cfg;
+    bool help = false;
+    size_t words = 0;
+    (void)exit_status;
+    BT_TRY(bt_opts_init(&o, decode_opts, sizeof decode_opts / sizeof *decode_opts, &cfg, err));
+    BT_TRY(bt_opts_argv(&o, argc, argv, NULL, 0, &words, &help, err));
+    const bt_preset *p = bt_preset_find(cfg.preset);
+    if (!p) return bt_fail(err, BT_ARG, "unknown preset '%s' (nano small base bitnet-2b4t qwen3-0.6b)", cfg.preset);
+    if (p->model.T < 16 + cfg.tokens)
+        return bt_fail(err, BT_ARG, "--tokens %d and a prompt of 16 are more than the context of '%s', %d", (int)cfg.tokens, p->name, p->model.T);
+    BT_TRY(bt_kernels_select(cfg.isa, err));
+    BT_TRY(bt_threads_init((int)cfg.threads, err));
+    bt_code code = run_preset(&cfg, p, err);
+    bt_threads_release();
+    return code;
+}

@@ -1,0 +1,123 @@
+/* database.c - rows for scripts and people. */
+#include "cli/common/database.h"
+
+#include <errno.h>
+#include <langinfo.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "store/read/dead_runs.h"
+#include "store/write/manage.h"
+
+bt_code bt_cli_open(bt_db **out, const char *store, bt_err *err) {
+    char path[1024];
+    *out = NULL;
+    BT_TRY(bt_store_path(path, sizeof path, store, err));
+    BT_TRY(bt_db_open(out, path, err));
+    bt_store_rescue(*out, 0.5);
+    return BT_OK;
+}
+
+/* ---- rows ---- */
+
+static void csv_field(FILE *to, const char *s) {
+    if (!strpbrk(s, ",\"\r\n")) {
+        fputs(s, to);
+        return;
+    }
+    fputc('"', to);
+    for (; *s; s++) {
+        if (*s == '"') fputc('"', to);
+        fputc(*s, to);
+    }
+    fputc('"', to);
+}
+
+void bt_cli_csv_names(FILE *to, const bt_row *row) {
+    for (int i = 0; i < row->n; i++) {
+        if (i) fputc(',', to);
+        csv_field(to, row->names[i]);
+    }
+    fputc('\n', to);
+}
+
+void bt_cli_csv_row(FILE *to, const bt_row *row) {
+    for (int i = 0; i < row->n; i++) {
+        if (i) fputc(',', to);
+        if (row->cells[i]) csv_field(to, row->cells[i]);
+    }
+    fputc('\n', to);
+}
+
+bt_code bt_cli_put(bt_text *t, bt_err *err) {
+    bt_code code = t->failed ? bt_fail(err, BT_NOMEM, "no memory for the output") : BT_OK;
+    if (code == BT_OK) {
+        fputs(bt_text_str(t), stdout);
+        fputc('\n', stdout);
+    }
+    bt_text_release(t);
+    return code;
+}
+
+/* ---- people ---- */
+
+static int column_of(const bt_row *row, const char *column) {
+    for (int i = 0; i < row->n; i++) {
+        if (strcmp(row->names[i], column) == 0) return i;
+    }
+    return -1;
+}
+
+const char *bt_cli_cell(const bt_row *row, const char *column) {
+    int i = column_of(row, column);
+    return i >= 0 && row->cells[i] ? row->cells[i] : "";
+}
+
+double bt_cli_num(const bt_row *row, const char *column) {
+    int i = column_of(row, column);
+    return i >= 0 ? row->nums[i] : NAN;
+}
+
+const char *bt_cli_when(char buf[32], double epoch_s) {
+    struct tm tm;
+    time_t t = (time_t)(isfinite(epoch_s) ? epoch_s : 0);
+    if (!isfinite(epoch_s) || !localtime_r(&t, &tm) || strftime(buf, 32, "%Y-%m-%d %H:%M", &tm) == 0) strcpy(buf, "-");
+    return buf;
+}
+
+const char *bt_cli_state(const char *state, const char *host, double pid) {
+    char here[BT_HOST_MAX] = "";
+    if (strcmp(state, "running") != 0 || !(pid > 0)) return state;
+    if (gethostname(here, sizeof here - 1) != 0 || strcmp(here, host) != 0) return state;
+    return kill((pid_t)pid, 0) != 0 && errno == ESRCH ? "lost" : state;
+}
+
+void bt_cli_spark(char *out, size_t size, const char *json, int width) {
+    static const char *const blocks[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    double v[64], lo = INFINITY, hi = -INFINITY;
+    int n = 0;
+    size_t used = 0;
+    out[0] = 0;
+    if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0 || *json != '[') return;
+    for (const char *p = json + 1; *p && *p != ']' && n < 64; ) {
+        char *end;
+        double x = strtod(p, &end);
+        if (end == p) end += strcspn(end, ",]");
+        else {
+            v[n++] = x;
+            lo = fmin(lo, x);
+            hi = fmax(hi, x);
+        }
+        p = *end == ',' ? end + 1 : end;
+    }
+    if (width > n) width = n;
+    for (int i = 0; i < width && used + 4 < size; i++) {
+        double x = v[(size_t)i * (size_t)n / (size_t)width];
+        int level = hi > lo ? (int)(7.99 * (x - lo) / (hi - lo)) : 0;
+        used += (size_t)snprintf(out + used, size - used, "%s", blocks[level]);
+    }
+}

@@ -1,0 +1,41 @@
+/* progress.c - see progress.h. */
+#include "cli/common/progress.h"
+
+#include <langinfo.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/text.h"
+
+enum { BAR = 24, EVERY_MS = 100 };
+
+void bt_progress_begin(bt_progress *p, bool quiet) {
+    const char *term = getenv("TERM");
+    *p = (bt_progress){.begun_ns = bt_now_ns()};
+    p->on = !quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
+    p->blocks = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+    p->next_ns = p->begun_ns + (int64_t)3 * EVERY_MS * 1000000;        /* what is done at once needs no bar */
+}
+
+double bt_progress_seconds(const bt_progress *p) { return (double)(bt_now_ns() - p->begun_ns) * 1e-9; }
+
+void bt_progress_show(bt_progress *p, const char *what, double done, const char *note) {
+    if (!p->on || bt_now_ns() < p->next_ns) return;
+    p->next_ns = bt_now_ns() + (int64_t)EVERY_MS * 1000000;
+    p->drawn = true;
+    if (!(done > 0)) done = 0;
+    if (done > 1) done = 1;
+    double seconds = bt_progress_seconds(p);
+    char bar[BAR * 4] = "", eta[32] = "";
+    for (int i = 0; i < BAR; i++) strcat(bar, i < (int)(done * BAR) ? (p->blocks ? "█" : "#") : (p->blocks ? "░" : "-"));
+    if (done > 0.02) bt_duration(eta, sizeof eta, seconds * (1 - done) / done);
+    fprintf(stderr, "\r\033[K%s %s %3.0f %%  %s%s%s", what, bar, 100 * done, note, *eta ? "  left " : "", eta);
+}
+
+void bt_progress_end(bt_progress *p) {
+    if (p->drawn) fputs("\r\033[K", stderr);
+    p->drawn = false;
+}

@@ -1,0 +1,61 @@
+/* signals.c - see signals.h. */
+#include "cli/common/signals.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+
+static bt_request_box *the_box;
+static volatile sig_atomic_t seen;
+static int is_direct;
+
+static void on_stop(int sig) {
+    if (is_direct && seen && sig != SIGUSR1) _exit(128 + sig);     /* the second time: now */
+    seen = sig;
+    atomic_fetch_or(&the_box->bits, (uint32_t)BT_REQ_STOP);
+}
+
+void bt_signals_rank(bt_request_box *box, int direct) {
+    the_box = box;
+    is_direct = direct;
+    struct sigaction a;
+    memset(&a, 0, sizeof a);
+    a.sa_handler = on_stop;
+    a.sa_flags = SA_RESTART;
+    sigaction(SIGUSR1, &a, NULL);
+    if (direct) {
+        sigaction(SIGTERM, &a, NULL);
+        sigaction(SIGINT, &a, NULL);
+    }
+    signal(SIGPIPE, SIG_IGN);
+}
+
+int bt_signals_seen(void) { return seen; }
+
+/* ---- terminal -------------------------------------------------------------------------------------------------------- */
+
+static struct termios saved;
+static int guarded = -1;
+
+void bt_signals_restore_terminal(void) {
+    if (guarded >= 0) tcsetattr(guarded, TCSANOW, &saved);
+}
+
+static void on_fatal(int sig) {         /* SA_RESETHAND: raising it again ends us as it would have */
+    bt_signals_restore_terminal();
+    raise(sig);
+}
+
+void bt_signals_guard_terminal(int fd) {
+    if (guarded >= 0 || tcgetattr(fd, &saved) != 0) return;
+    guarded = fd;
+    atexit(bt_signals_restore_terminal);
+    struct sigaction a;
+    memset(&a, 0, sizeof a);
+    a.sa_handler = on_fatal;
+    a.sa_flags = (int)(SA_RESETHAND | SA_NODEFER);
+    static const int fatal[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
+    for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++) sigaction(fatal[i], &a, NULL);
+}

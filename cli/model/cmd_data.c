@@ -1,0 +1,343 @@
+/* cmd_data.c - `bitrain data`: text to token shards, and what data files hold. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/common/command.h"
+#include "cli/common/database.h"
+#include "cli/common/progress.h"
+#include "cli/common/table.h"
+#include "cli/common/verbs.h"
+#include "engine/base/metric.h"
+#include "engine/data/io/documents.h"
+#include "engine/data/shards/prepare.h"
+
+typedef struct data_cfg {
+    char data[4096], out[1024], tokenizer[1024], field[64];
+    int64_t shard_tokens, sample;
+    bool json, quiet, force, verify;
+} data_cfg;
+
+static const bt_opt data_opts[] = {
+    {"data", "--data", BT_OPT_LIST, offsetof(data_cfg, data), 4096, "", 0, 0, NULL, NULL, "text, .jsonl, .bts, folders, builtin (words behind the verb do the same)"},
+    {"out", "--out", BT_OPT_TEXT, offsetof(data_cfg, out), 1024, "", 0, 0, NULL, NULL, "token shard to write (.bts)"},
+    {"force", "--force", BT_OPT_BOOL, offsetof(data_cfg, force), sizeof(bool), "false", 0, 0, NULL, NULL, "replace the file"},
+    {"tokenizer", "--tokenizer", BT_OPT_TEXT, offsetof(data_cfg, tokenizer), 1024, "bytes", 0, 0, NULL, NULL, "bytes, or a tokenizer file"},
+    {"field", "--field", BT_OPT_TEXT, offsetof(data_cfg, field), 64, "text", 0, 0, NULL, NULL, "field of a JSONL object that holds the text"},
+    {"shard_tokens", "--shard-tokens", BT_OPT_INT, offsetof(data_cfg, shard_tokens), sizeof(int64_t), "0", 0, 1e15, NULL, "tokens",
+     "begin another shard (x-00000.bts, x-00001.bts, ...) behind a document (0: one shard)"},
+    {"sample", "--sample", BT_OPT_INT, offsetof(data_cfg, sample), sizeof(int64_t), "0", 0, 100000, NULL, "tokens", "show the first tokens of each shard as text"},
+    {"verify", "--verify", BT_OPT_BOOL, offsetof(data_cfg, verify), sizeof(bool), "true", 0, 0, NULL, NULL, "check every byte of shards (--no-verify: header and tables only)"},
+    {"json", "--json", BT_OPT_BOOL, offsetof(data_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "one JSON object"},
+    {"quiet", "--quiet", BT_OPT_BOOL, offsetof(data_cfg, quiet), sizeof(bool), "false", 0, 0, NULL, NULL, "no progress bar"},
+};
+enum { N_OPTS = sizeof data_opts / sizeof data_opts[0] };
+
+static const bt_opt *options(size_t *n) {
+    *n = N_OPTS;
+    return data_opts;
+}
+
+/* ---- prepare ---- */
+
+typedef struct watch { bt_progress bar; } watch;
+
+static void show_ids(void *ctx, double done, uint64_t ids) {
+    watch *w = ctx;
+    char count[32], note[64], rate[32];
+    snprintf(note, sizeof note, "%s tokens, %s", bt_metric_format(count, sizeof count, (double)ids, BT_UNIT_COUNT),
+             bt_metric_format(rate, sizeof rate, (double)ids / bt_progress_seconds(&w->bar), BT_UNIT_PER_S));
+    bt_progress_show(&w->bar, "tokenising", done, note);
+}
+
+static bt_code check_out(const data_cfg *cfg, bt_err *err) {
+    size_t n = strlen(cfg->out);
+    char first[1100];
+    if (n && (n < 5 || strcmp(cfg->out + n - 4, ".bts") != 0)) return bt_fail(err, BT_ARG, "--out '%s' does not end with .bts, so it would be read as text", cfg->out);
+    if (cfg->shard_tokens) {
+        snprintf(first, sizeof first, "%.*s-00000.bts", n ? (int)n - 4 : 0, cfg->out);
+        if (n) BT_TRY(bt_verbs_may_write(first, cfg->force, err));
+    }
+    return bt_verbs_may_write(cfg->out, cfg->force, err);
+}
+
+static bt_code only_text(const bt_sources *s, bt_err *err) {
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->items[i].kind == BT_SOURCE_SHARD) return bt_fail(err, BT_ARG, "'%s' holds tokens already; prepare takes text", s->items[i].path);
+        if (s->items[i].kind == BT_SOURCE_SYNTH) return bt_fail(err, BT_ARG, "'%s' needs no preparing: pass it to 'bitrain train --data'", s->items[i].path);
+    }
+    return BT_OK;
+}
+
+static bt_code report(const data_cfg *cfg, const bt_tokenizer *t, const bt_prepare_result *r, double seconds, bt_err *err) {
+    double per_token = (double)r->source_bytes / (double)(r->ids ? r->ids : 1);
+    if (cfg->json) {
+        bt_text out = {0};
+        bt_json j;
+        char hash[20];
+        snprintf(hash, sizeof hash, "%016llx", (unsigned long long)bt_tokenizer_hash(t));
+        bt_json_begin(&j, &out);
+        bt_json_object(&j, NULL);
+        bt_json_int(&j, "version", 1);
+        bt_json_str(&j, "out", cfg->out);
+        bt_json_int(&j, "shards", r->shards);
+        bt_json_int(&j, "tokens", (int64_t)r->ids);
+        bt_json_int(&j, "documents", (int64_t)r->documents);
+        bt_json_int(&j, "source_bytes", (int64_t)r->source_bytes);
+        bt_json_num(&j, "bytes_per_token", per_token);
+        bt_json_int(&j, "file_bytes", (int64_t)r->file_bytes);
+        bt_json_int(&j, "vocab", bt_tokenizer_vocab(t));
+        bt_json_str(&j, "vocab_hash", hash);
+        bt_json_num(&j, "seconds", seconds);
+        bt_json_end(&j, '}');
+        return bt_cli_put(&out, err);
+    }
+    char tokens[32], docs[32], bytes[32], file[32], took[32];
+    printf("%s tokens of %s (%.2f bytes each) from %s documents, %s of text, in %s: %s in %d shard%s\n", bt_metric_format(tokens, sizeof tokens, (double)r->ids, BT_UNIT_COUNT),
+           bt_tokenizer_kind(t), per_token, bt_metric_format(docs, sizeof docs, (double)r->documents, BT_UNIT_COUNT),
+           bt_metric_format(bytes, sizeof bytes, (double)r->source_bytes, BT_UNIT_BYTES), bt_duration(took, sizeof took, seconds),
+           bt_metric_format(file, sizeof file, (double)r->file_bytes, BT_UNIT_BYTES), r->shards, r->shards == 1 ? "" : "s");
+    return BT_OK;
+}
+
+static bt_code prepare_sources(const data_cfg *cfg, const bt_sources *s, const bt_tokenizer *t, bt_err *err) {
+    bt_prepare_result r;
+    watch w;
+    bt_progress_begin(&w.bar, cfg->quiet);
+    bt_prepare_cfg c = {.files = s->items, .n_files = s->n, .field = cfg->field, .tokenizer = t, .path = cfg->out, .split_ids = (uint64_t)cfg->shard_tokens,
+                        .progress = show_ids, .ctx = &w};
+    bt_code code = bt_prepare(&c, &r, NULL, err);
+    bt_progress_end(&w.bar);
+    BT_TRY(code);
+    return report(cfg, t, &r, bt_progress_seconds(&w.bar), err);
+}
+
+static bt_code list_sources(const data_cfg *cfg, const char *const *words, size_t n, bt_sources *out, bt_err *err) {
+    char cache[PATH_MAX];
+    bt_text paths;
+    BT_TRY(bt_verbs_paths(&paths, cfg->data, words, n, err));
+    bt_code code = paths.len ? bt_verbs_corpus(bt_text_str(&paths), cache, sizeof cache, err) : bt_fail(err, BT_ARG, "no data named (a file, a folder, or builtin)");
+    if (code == BT_OK) code = bt_sources_list(out, bt_text_str(&paths), cache, err);
+    bt_text_release(&paths);
+    return code;
+}
+
+static bt_code prepare(void *ctx, const char *const *words, size_t n, bt_err *err) {
+    const data_cfg *cfg = ctx;
+    bt_sources s = {0};
+    bt_tokenizer *t = NULL;
+    BT_TRY(check_out(cfg, err));
+    bt_code code = list_sources(cfg, words, n, &s, err);
+    if (code == BT_OK) code = only_text(&s, err);
+    if (code == BT_OK) code = bt_tokenizer_load(&t, cfg->tokenizer, err);
+    if (code == BT_OK) code = prepare_sources(cfg, &s, t, err);
+    bt_tokenizer_free(t);
+    bt_sources_release(&s);
+    return code;
+}
+
+/* ---- inspect ---- */
+
+typedef struct finding {                /* about one file */
+    const char *path, *kind;
+    bt_shard_info shard;                /* of a shard */
+    bool is_shard, fits;                /* made with the given tokenizer */
+    uint64_t tokens, source_bytes, documents, file_bytes;
+    bt_text sample;
+} finding;
+
+static void show_check(void *ctx, double done) {
+    watch *w = ctx;
+    bt_progress_show(&w->bar, "checking", done, "");
+}
+
+static bt_code look_at_shard(const data_cfg *cfg, const bt_tokenizer *t, finding *f, watch *w, bt_err *err) {
+    bt_shard *s;
+    BT_TRY(bt_shard_open(&s, f->path, err));
+    bt_code code = cfg->verify ? bt_shard_verify(s, show_check, w, err) : BT_OK;
+    f->is_shard = true;
+    f->kind = "tokens";
+    f->shard = *bt_shard_about(s);
+    f->tokens = f->shard.count;
+    f->source_bytes = f->shard.source_bytes;
+    f->documents = f->shard.documents;
+    f->file_bytes = f->shard.file_bytes;
+    f->fits = f->shard.vocab_hash == bt_tokenizer_hash(t);
+    size_t n = (uint64_t)cfg->sample < f->tokens ? (size_t)cfg->sample : (size_t)f->tokens;
+    if (code == BT_OK && n && !f->fits) code = bt_fail(err, BT_ARG, "'%s' was made with another tokenizer than '%s': no sample (pass it with --tokenizer)", f->path, cfg->tokenizer);
+    if (code == BT_OK && n) {
+        int32_t *ids = malloc(n * sizeof *ids);
+        code = ids ? bt_shard_read(s, 0, n, ids, err) : bt_fail(err, BT_NOMEM, "cannot take memory for %zu tokens", n);
+        if (code == BT_OK) bt_tokenizer_decode(t, ids, n, &f->sample);
+        free(ids);
+    }
+    bt_shard_close(s);
+    return code;
+}
+
+/* counts documents and tokens without writing anything */
+static bt_code look_at_text(const data_cfg *cfg, const bt_tokenizer *t, const bt_source *source, finding *f, watch *w, bt_err *err) {
+    bt_documents *d;
+    bt_piece p;
+    int32_t *ids = NULL;
+    size_t count, cap = 0;
+    bt_code code;
+    BT_TRY(bt_documents_open(&d, source, 1, cfg->field, err));
+    f->kind = source->kind == BT_SOURCE_JSONL ? "jsonl" : "text";
+    f->file_bytes = source->bytes;
+    uint64_t in_document = 0;
+    while ((code = bt_documents_next(d, &p, err)) == BT_OK && p.text) {
+        if (p.n && (code = bt_tokenizer_encode(t, p.text, p.n, &ids, &count, &cap, err)) != BT_OK) break;
+        if (p.n) f->tokens += count;
+        f->source_bytes += p.n;
+        in_document += p.n;
+        if (f->sample.len < (size_t)cfg->sample) bt_text_putn(&f->sample, p.text, p.n < (size_t)cfg->sample ? p.n : (size_t)cfg->sample);
+        if (p.document_ends) {
+            f->documents += in_document > 0;
+            in_document = 0;
+        }
+        bt_progress_show(&w->bar, "reading", bt_documents_done(d), "");
+    }
+    free(ids);
+    bt_documents_close(d);
+    return code;
+}
+
+static void put_finding(bt_json *j, const data_cfg *cfg, const finding *f) {
+    char hash[20];
+    bt_json_object(j, NULL);
+    bt_json_str(j, "path", f->path);
+    bt_json_str(j, "kind", f->kind);
+    bt_json_int(j, "tokens", (int64_t)f->tokens);
+    bt_json_int(j, "source_bytes", (int64_t)f->source_bytes);
+    bt_json_int(j, "documents", (int64_t)f->documents);
+    bt_json_int(j, "file_bytes", (int64_t)f->file_bytes);
+    if (f->is_shard) {
+        bt_json_int(j, "segments", (int64_t)f->shard.n_segments);
+        bt_json_int(j, "blocks", (int64_t)f->shard.n_blocks);
+        bt_json_int(j, "id_bytes", f->shard.id_bytes);
+        bt_json_int(j, "vocab", f->shard.vocab);
+        snprintf(hash, sizeof hash, "%016llx", (unsigned long long)f->shard.vocab_hash);
+        bt_json_str(j, "vocab_hash", hash);
+        snprintf(hash, sizeof hash, "%016llx", (unsigned long long)f->shard.content_hash);
+        bt_json_str(j, "content_hash", hash);
+        bt_json_bool(j, "verified", cfg->verify);
+        bt_json_bool(j, "fits_tokenizer", f->fits);
+    }
+    if (cfg->sample) bt_json_str(j, "sample", bt_text_str(&f->sample));
+    bt_json_end(j, '}');
+}
+
+static void put_row(bt_table *table, const data_cfg *cfg, const finding *f) {
+    char b[32];
+    bt_table_cell(table, f->path);
+    bt_table_cell(table, f->kind);
+    bt_table_cell(table, bt_metric_format(b, sizeof b, (double)f->tokens, BT_UNIT_COUNT));
+    bt_table_cellf(table, "%.2f", (double)f->source_bytes / (double)(f->tokens ? f->tokens : 1));
+    bt_table_cell(table, bt_metric_format(b, sizeof b, (double)f->documents, BT_UNIT_COUNT));
+    bt_table_cell(table, bt_metric_format(b, sizeof b, (double)f->file_bytes, BT_UNIT_BYTES));
+    if (f->is_shard) bt_table_cellf(table, "%u, %016llx%s", f->shard.vocab, (unsigned long long)f->shard.vocab_hash, f->fits ? "" : " (another than given)");
+    else bt_table_cell(table, cfg->tokenizer);
+    bt_table_cell(table, !f->is_shard ? "-" : cfg->verify ? "ok" : "not checked");
+    bt_table_end_row(table);
+}
+
+static void print_samples(const finding *all, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (!all[i].sample.len) continue;
+        printf("\n%s begins:\n", all[i].path);
+        for (const char *s = bt_text_str(&all[i].sample); *s;) {       /* line by line: control bytes stay off the terminal */
+            char line[4096], plain[4096];
+            size_t k = strcspn(s, "\n");
+            snprintf(line, sizeof line, "%.*s", (int)k, s);
+            bt_text_plain(plain, sizeof plain, line);
+            puts(plain);
+            s += k + (s[k] == '\n');
+        }
+    }
+}
+
+static bt_code print_findings(const data_cfg *cfg, const finding *all, size_t n, bt_err *err) {
+    if (cfg->json) {
+        bt_text out = {0};
+        bt_json j;
+        uint64_t tokens = 0;
+        bt_json_begin(&j, &out);
+        bt_json_object(&j, NULL);
+        bt_json_int(&j, "version", 1);
+        bt_json_array(&j, "files");
+        for (size_t i = 0; i < n; i++) {
+            put_finding(&j, cfg, &all[i]);
+            tokens += all[i].tokens;
+        }
+        bt_json_end(&j, ']');
+        bt_json_int(&j, "tokens", (int64_t)tokens);
+        bt_json_end(&j, '}');
+        return bt_cli_put(&out, err);
+    }
+    static const char *const heads[] = {"FILE", "KIND", "TOKENS", "BYTES/TOKEN", "DOCUMENTS", "SIZE", "TOKENIZER", "CHECK"};
+    bt_table table;
+    bt_table_init(&table);
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) bt_table_cell(&table, heads[i]);
+    bt_table_end_row(&table);
+    for (size_t i = 0; i < n; i++) put_row(&table, cfg, &all[i]);
+    bt_table_print(&table, stdout, "");
+    bt_table_release(&table);
+    print_samples(all, n);
+    return BT_OK;
+}
+
+static bt_code inspect_sources(const data_cfg *cfg, const bt_sources *s, const bt_tokenizer *t, bt_err *err) {
+    finding *all = calloc(s->n, sizeof *all);
+    watch w;
+    if (!all) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu files", s->n);
+    bt_code code = BT_OK;
+    bt_progress_begin(&w.bar, cfg->quiet);
+    for (size_t i = 0; code == BT_OK && i < s->n; i++) {
+        all[i].path = s->items[i].path;
+        if (s->items[i].kind == BT_SOURCE_SYNTH) code = bt_fail(err, BT_ARG, "'%s' is made on the fly; there is nothing to inspect", all[i].path);
+        else if (s->items[i].kind == BT_SOURCE_SHARD) code = look_at_shard(cfg, t, &all[i], &w, err);
+        else code = look_at_text(cfg, t, &s->items[i], &all[i], &w, err);
+    }
+    bt_progress_end(&w.bar);
+    if (code == BT_OK) code = print_findings(cfg, all, s->n, err);
+    for (size_t i = 0; i < s->n; i++) bt_text_release(&all[i].sample);
+    free(all);
+    return code;
+}
+
+static bt_code inspect(void *ctx, const char *const *words, size_t n, bt_err *err) {
+    const data_cfg *cfg = ctx;
+    bt_sources s = {0};
+    bt_tokenizer *t = NULL;
+    bt_code code = list_sources(cfg, words, n, &s, err);
+    if (code == BT_OK) code = bt_tokenizer_load(&t, cfg->tokenizer, err);
+    if (code == BT_OK) code = inspect_sources(cfg, &s, t, err);
+    bt_tokenizer_free(t);
+    bt_sources_release(&s);
+    return code;
+}
+
+static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
+    static const bt_verb verbs[] = {
+        {"prepare", " data out force tokenizer field shard_tokens json quiet ", 0, 1000, "PATH...", prepare},
+        {"inspect", " data tokenizer field sample verify json quiet ", 0, 1000, "PATH...", inspect},
+    };
+    static data_cfg cfg;
+    (void)exit_status;
+    return bt_verbs_run("data", verbs, sizeof verbs / sizeof *verbs, data_opts, N_OPTS, &cfg, argc, argv, err);
+}
+
+const bt_command bt_cmd_data = {
+    .name = "data",
+    .summary = "text or JSONL to checked token shards; what data files hold",
+    .args = "prepare|inspect PATH...",
+    .examples = "bitrain data prepare books/ --tokenizer books.json --out books.bts\n"
+                "bitrain data prepare crawl.jsonl --field content --shard-tokens 1e9 --out crawl.bts\n"
+                "bitrain data inspect books.bts --tokenizer books.json --sample 200\n"
+                "bitrain data inspect builtin --json\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,198 @@
+/* cmd_plot.c - `bitrain plot`: a metric of a run as a chart in the terminal. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cli/common/command.h"
+#include "cli/common/database.h"
+#include "monitor/tui/draw/plot.h"
+#include "monitor/tui/draw/term.h"
+#include "store/view/view.h"
+
+typedef struct plot_cfg {
+    char store[1024], x[16], size[24], from_to[48], baseline[BT_NAME_MAX];
+    bool json, ascii, log_y;
+    int64_t rank;
+    double smooth;
+} plot_cfg;
+
+static const bt_opt plot_opts[] = {
+    {"rank", "--rank", BT_OPT_INT, offsetof(plot_cfg, rank), sizeof(int64_t), "-1", -1, 1e6, NULL, NULL, "a metric of one rank (-1: of the step as a whole)"},
+    {"x", "--x", BT_OPT_TEXT, offsetof(plot_cfg, x), 16, "step", 0, 0, NULL, NULL, "x axis: step tokens time active bytes"},
+    {"steps", "--steps", BT_OPT_TEXT, offsetof(plot_cfg, from_to), 48, "", 0, 0, NULL, NULL, "only these steps, as 100..200"},
+    {"smooth", "--smooth", BT_OPT_REAL, offsetof(plot_cfg, smooth), sizeof(double), "0", 0, 0.9999, NULL, NULL, "exponential average that keeps this share per step"},
+    {"log", "--log", BT_OPT_BOOL, offsetof(plot_cfg, log_y), sizeof(bool), "false", 0, 0, NULL, NULL, "logarithmic y axis"},
+    {"baseline", "--baseline", BT_OPT_TEXT, offsetof(plot_cfg, baseline), BT_NAME_MAX, "", 0, 0, NULL, NULL, "a second run, drawn faintly behind"},
+    {"size", "--size", BT_OPT_TEXT, offsetof(plot_cfg, size), 24, "", 0, 0, NULL, NULL, "size as 100x20 (default: the terminal's width, 18 rows)"},
+    {"ascii", "--ascii", BT_OPT_BOOL, offsetof(plot_cfg, ascii), sizeof(bool), "false", 0, 0, NULL, NULL, "draw with ASCII characters only"},
+    {"json", "--json", BT_OPT_BOOL, offsetof(plot_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "the points instead of a picture"},
+    {"store", "--store", BT_OPT_TEXT, offsetof(plot_cfg, store), 1024, "", 0, 0, NULL, NULL, "metrics database"},
+};
+
+static const bt_opt *options(size_t *n) {
+    *n = sizeof plot_opts / sizeof plot_opts[0];
+    return plot_opts;
+}
+
+static bt_code find_metric(const char *word, bool of_rank, int *out, bt_err *err) {
+    const bt_metric *list = of_rank ? bt_rank_metrics : bt_step_metrics;
+    int n = of_rank ? BT_MR_COUNT : BT_MS_COUNT;
+    const char *names[BT_MS_COUNT + BT_MR_COUNT];
+    for (int i = 0; i < n; i++) {
+        names[i] = list[i].key;
+        if (strcmp(word, list[i].key) == 0) {
+            *out = i;
+            return BT_OK;
+        }
+    }
+    if (!of_rank) {
+        for (int i = 0; i < BT_MR_COUNT; i++)
+            if (strcmp(word, bt_rank_metrics[i].key) == 0) return bt_fail(err, BT_ARG, "'%s' is a metric of ranks: say which, as in --rank 0", word);
+    }
+    const char *near = bt_nearest(word, names, (size_t)n);
+    return near ? bt_fail(err, BT_ARG, "no metric '%s' (did you mean '%s'?)", word, near) : bt_fail(err, BT_ARG, "no metric '%s' (see: bitrain help metrics)", word);
+}
+
+static bt_code picture_size(const char *given, int *w, int *h, bt_err *err) {
+    struct winsize ws;
+    const char *columns = getenv("COLUMNS");
+    *w = columns && atoi(columns) > 0 ? atoi(columns) : 80;
+    *h = 18;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &ws) == 0 && ws.ws_col > 0) *w = ws.ws_col;
+    char rest;
+    if (given[0] && (sscanf(given, "%dx%d%c", w, h, &rest) != 2 || *w < 1 || *h < 1 || *w > 1000 || *h > 500))
+        return bt_fail(err, BT_ARG, "'%s' is not a size (as in --size 100x20, at most 1000x500)", given);
+    return BT_OK;
+}
+
+static void foot(bt_canvas *c, int y, const bt_view_series *s) {
+    double least = INFINITY, most = -INFINITY;
+    char first[32], last[32], lo[32], hi[32];
+    for (size_t i = 0; i < s->n; i++)
+        if (!isnan(s->min[i])) least = fmin(least, s->min[i]), most = fmax(most, s->max[i]);
+    bt_canvas_textf(c, 0, y, c->w, (bt_style){.fg = BT_C_LABEL}, "first %s · last %s · min %s · max %s%s", bt_metric_format(first, sizeof first, s->first[0], s->unit),
+                    bt_metric_format(last, sizeof last, s->last[s->n - 1], s->unit), bt_metric_format(lo, sizeof lo, least, s->unit),
+                    bt_metric_format(hi, sizeof hi, most, s->unit), s->exact ? "" : " · sampled");
+}
+
+static bt_code draw(const plot_cfg *cfg, const bt_view *v, const char *run, bt_err *err) {
+    const bt_view_series *s = &v->series[0];
+    bt_term_caps caps = bt_term_caps_of_env();
+    bt_canvas c;
+    bt_term *term = NULL;
+    int w, h;
+    char title[160];
+    BT_TRY(picture_size(cfg->size, &w, &h, err));
+    if (cfg->ascii) caps.chars = BT_CHARS_ASCII;
+    if (!isatty(STDOUT_FILENO)) caps.depth = BT_DEPTH_MONO;
+    BT_TRY(bt_canvas_init(&c, w, h, caps.chars, err));
+    snprintf(title, sizeof title, cfg->rank >= 0 ? "%s · %s · rank %lld" : "%s · %s", run, s->key, (long long)cfg->rank);
+    bt_canvas_rule(&c, (bt_rect){0, 0, w, 1}, (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, title, s->unit == BT_UNIT_NATS ? "nats" : bt_unit_name(s->unit));
+    double *ema = cfg->smooth > 0 ? malloc((s->n + 1) * sizeof *ema) : NULL;
+    if (ema) bt_view_ema(s, cfg->smooth, ema);
+    bt_plot p;
+    bt_plot_init(&p);
+    p.log_y = cfg->log_y;
+    p.x_unit = bt_x_axis_unit(v->x);
+    p.x_is_time = v->x == BT_X_WALL || v->x == BT_X_ACTIVE;
+    p.x_name = bt_x_axis_title(v->x);
+    p.y_unit = s->unit;
+    bt_plot_series lines[3];
+    size_t n = 0;
+    if (v->n_series > 1) lines[n++] = (bt_plot_series){.name = cfg->baseline, .x = v->series[1].x, .y = v->series[1].mean, .n = v->series[1].n, .color = BT_C_FAINT};
+    lines[n++] = (bt_plot_series){.name = s->key, .x = s->x, .y = ema ? NULL : s->mean, .lo = s->min, .hi = s->max, .n = s->n, .color = BT_C_ACCENT, .band = BT_C_BAND};
+    if (ema) lines[n++] = (bt_plot_series){.name = "smooth", .x = s->x, .y = ema, .n = s->n, .color = BT_C_ACCENT};
+    bt_plot_draw(&c, (bt_rect){0, 1, w, h - 2}, &p, lines, n);
+    foot(&c, h - 1, s);
+    bt_code code = bt_term_open_text(&term, stdout, caps, w, h, false, err);
+    if (code == BT_OK) code = bt_term_present(term, &c, err);
+    bt_term_close(term);
+    bt_canvas_release(&c);
+    free(ema);
+    return code;
+}
+
+static bt_code print_points(const bt_view *v, const char *run, bt_err *err) {
+    bt_text out;
+    bt_json j;
+    bt_text_init(&out);
+    bt_json_begin(&j, &out);
+    bt_json_object(&j, NULL);
+    bt_json_str(&j, "run", run);
+    bt_view_json(v, BT_VIEW_SERIES, &j, "view");
+    bt_json_end(&j, '}');
+    return bt_cli_put(&out, err);
+}
+
+static bt_code parse_steps(const char *text, bt_view_ask *ask, bt_err *err) {
+    long long a, b;
+    char rest;
+    if (!text[0]) return BT_OK;
+    if (sscanf(text, "%lld..%lld%c", &a, &b, &rest) != 2 || a < 1 || b < a) return bt_fail(err, BT_ARG, "'%s' is not a range of steps (as in --steps 100..200)", text);
+    ask->step0 = a - 1;
+    ask->step1 = b - 1;
+    return BT_OK;
+}
+
+static bt_code show(const plot_cfg *cfg, bt_db *db, const char *wanted, int metric, bt_err *err) {
+    char run[BT_NAME_MAX], baseline[BT_NAME_MAX];
+    bt_view *v = NULL;
+    bt_view_ask ask;
+    int w, h;
+    bt_view_ask_init(&ask);
+    BT_TRY(picture_size(cfg->size, &w, &h, err));
+    BT_TRY(bt_db_run(db, wanted, run, err));
+    if (cfg->baseline[0]) BT_TRY(bt_db_run(db, cfg->baseline, baseline, err));
+    if (!bt_x_axis_parse(cfg->x, &ask.x)) return bt_fail(err, BT_ARG, "no x axis '%s' (step, tokens, time, active, bytes)", cfg->x);
+    BT_TRY(parse_steps(cfg->from_to, &ask, err));
+    ask.parts = BT_VIEW_HEAD | BT_VIEW_SERIES;
+    ask.run = run;
+    ask.baseline = cfg->baseline[0] ? baseline : NULL;
+    ask.columns = cfg->json ? 1000 : 2 * w < 64 ? 64 : 2 * w;
+    ask.n_series = 1;
+    ask.series[0] = (bt_series_ask){.rank = (int)cfg->rank, .metric = metric};
+    bt_code code = bt_view_open(&v, db, err);
+    if (code == BT_OK) code = bt_view_load(v, &ask, err);
+    const char *key = cfg->rank >= 0 ? bt_rank_metrics[metric].key : bt_step_metrics[metric].key;
+    if (code == BT_OK && (v->n_series == 0 || v->series[0].n == 0)) {
+        if (cfg->rank >= 0) code = bt_fail(err, BT_NOTFOUND, "run '%s' has no '%s' of rank %lld", run, key, (long long)cfg->rank);
+        else code = bt_fail(err, BT_NOTFOUND, "run '%s' has no '%s' there yet", run, key);
+    }
+    if (code == BT_OK) code = cfg->json ? print_points(v, run, err) : draw(cfg, v, run, err);
+    bt_view_close(v);
+    return code;
+}
+
+static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
+    (void)exit_status;
+    plot_cfg cfg;
+    bt_opts o;
+    const char *words[2] = {NULL, NULL};
+    size_t n_words = 0;
+    bool help;
+    int metric = 0;
+    BT_TRY(bt_opts_init(&o, plot_opts, sizeof plot_opts / sizeof plot_opts[0], &cfg, err));
+    BT_TRY(bt_opts_argv(&o, argc, argv, words, 2, &n_words, &help, err));
+    if (n_words == 0) return bt_fail(err, BT_ARG, "plot needs a run (as in: bitrain plot last loss)");
+    BT_TRY(find_metric(n_words > 1 ? words[1] : "loss", cfg.rank >= 0, &metric, err));
+    bt_db *db = NULL;
+    BT_TRY(bt_cli_open(&db, cfg.store, err));
+    bt_code code = show(&cfg, db, words[0], metric, err);
+    bt_db_close(db);
+    return code;
+}
+
+const bt_command bt_cmd_plot = {
+    .name = "plot",
+    .summary = "a metric of a run as a chart in the terminal",
+    .args = "RUN [METRIC]",
+    .examples = "bitrain plot last loss\n"
+                "bitrain plot demo loss --x tokens --smooth 0.9\n"
+                "bitrain plot demo wait_ms --rank 1\n"
+                "bitrain plot demo loss --json | jq '.view.series[0].last[-1]'",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,346 @@
+/* live_line.c - see live_line.h. */
+#include "cli/train/live_line.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "cli/common/signals.h"
+#include "engine/base/clock.h"
+#include "engine/base/metric.h"
+
+static const int64_t DRAW_NS = 200000000, LINE_NS = 10000000000, RATE_NS = 250000000;
+enum { RATES = 32 };
+
+struct bt_live {
+    int64_t steps;
+    char *greeting;                     /* not shown yet; NULL: shown */
+    bool quiet, color;
+    bool tty;                           /* stderr is a terminal */
+    bool keys, raw;                     /* stdin too, and it is ours */
+    bool shown;                         /* the rewriting line stands there */
+    bool dirty;                         /* a step came since it was drawn */
+    int64_t drawn_ns, line_ns;
+    int64_t rate_ns, rate_step;         /* where the newest rate ends; small steps come many at once */
+    int64_t step, first_step;           /* newest and first of this attempt, -1 none */
+    int64_t printed_step;
+    double loss, val_loss, tokens_per_s, step_ms, lr, loss_scale;
+    double rate[RATES];                 /* seconds a step, over RATE_NS or a step; newest last in ring order */
+    int n_rates, at_rate;
+    int slowest;                        /* rank whose busy time is largest, -1 unknown */
+    double slow_frac;                   /* by how much above the median */
+    bt_job_view view;
+    bt_sink sink;
+};
+
+/* ---- words ----------------------------------------------------------------------------------------------------------- */
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double step_s(const bt_live *l) {
+    double sorted[RATES];
+    if (l->n_rates == 0) return l->step_ms > 0 ? l->step_ms / 1e3 : NAN;
+    memcpy(sorted, l->rate, (size_t)l->n_rates * sizeof *sorted);
+    qsort(sorted, (size_t)l->n_rates, sizeof *sorted, ascending);
+    return sorted[l->n_rates / 2];
+}
+
+static double eta_s(const bt_live *l) { return (double)(l->steps - 1 - l->step) * step_s(l); }
+
+static void put(const char *s, size_t n) {
+    while (n > 0) {                     /* a closed stderr is fine */
+        ssize_t k = write(STDERR_FILENO, s, n);
+        if (k < 0 && errno == EINTR) continue;
+        if (k <= 0) return;
+        s += k;
+        n -= (size_t)k;
+    }
+}
+
+static int width(void) {
+    struct winsize w;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
+}
+
+static void add(char *line, size_t size, const char *fmt, ...) BT_PRINTF(3, 4);
+static void add(char *line, size_t size, const char *fmt, ...) {
+    size_t n = strlen(line);
+    va_list ap;
+    va_start(ap, fmt);
+    if (n < size) vsnprintf(line + n, size - n, fmt, ap);
+    va_end(ap);
+}
+
+static void compose(const bt_live *l, char *line, size_t size) {
+    char a[32], b[32];
+    line[0] = '\0';
+    const bool run = strcmp(l->view.state, "running") == 0;
+    if (!run) add(line, size, "%s", l->view.state);
+    if (l->view.restart_in_s > 0) add(line, size, " in %.0f s", l->view.restart_in_s);
+    if (l->step < 0) {
+        if (run) add(line, size, "starting %d rank%s", l->view.ranks, l->view.ranks == 1 ? "" : "s");
+        return;
+    }
+    add(line, size, "%sstep %lld/%lld  loss %.4f", run ? "" : "  ", (long long)l->step + 1, (long long)l->steps, l->loss);
+    if (isfinite(l->val_loss)) add(line, size, "  val %.4f", l->val_loss);
+    add(line, size, "  %s tok/s", bt_metric_format(a, sizeof a, l->tokens_per_s, BT_UNIT_COUNT));
+    if (l->loss_scale > 1) add(line, size, "  scale 2^%d", ilogb(l->loss_scale));
+    if (isfinite(eta_s(l)) && l->step + 1 < l->steps) add(line, size, "  ETA %s", bt_duration(b, sizeof b, eta_s(l)));
+    if (l->slowest >= 0 && l->slow_frac > 0.02) add(line, size, "  slowest rank %d (+%.0f %%)", l->slowest, 100 * l->slow_frac);
+    if (l->view.late) add(line, size, "  no step for %.0f s", l->view.silence_s);
+    if (l->view.dropped) add(line, size, "  %llu records dropped", (unsigned long long)l->view.dropped);
+}
+
+/* ---- drawing --------------------------------------------------------------------------------------------------------- */
+
+static void erase(bt_live *l) {
+    if (l->shown) put("\r\033[K", 4);
+    l->shown = false;
+}
+
+static void greet(bt_live *l) {
+    if (!l->greeting) return;
+    erase(l);
+    if (!l->quiet) put(l->greeting, strlen(l->greeting));
+    free(l->greeting);
+    l->greeting = NULL;
+}
+
+static void draw(bt_live *l) {
+    if (!l->tty || l->quiet || !l->view.state) return;
+    char line[512], out[640];
+    compose(l, line, sizeof line);
+    const int w = width() - 1;
+    int n = snprintf(out, sizeof out, "\r%.*s\033[K", w > 0 ? w : 0, line);
+    put(out, (size_t)n);
+    l->shown = true;
+    l->dirty = false;
+    l->drawn_ns = bt_now_ns();
+}
+
+static void print_line(bt_live *l) {
+    if (l->quiet || l->step < 0 || l->printed_step == l->step) return;
+    char line[512];
+    snprintf(line, sizeof line, "step=%lld steps=%lld loss=%.6g tokens_per_s=%.6g step_ms=%.6g lr=%.4g", (long long)l->step + 1, (long long)l->steps, l->loss,
+             l->tokens_per_s, l->step_ms, l->lr);
+    if (l->loss_scale > 1) add(line, sizeof line, " loss_scale=%.0f", l->loss_scale);
+    if (isfinite(l->val_loss)) add(line, sizeof line, " val_loss=%.6g", l->val_loss);
+    if (isfinite(eta_s(l))) add(line, sizeof line, " eta_s=%.1f", eta_s(l));
+    if (l->slowest >= 0) add(line, sizeof line, " slowest_rank=%d", l->slowest);
+    add(line, sizeof line, "\n");
+    put(line, strlen(line));
+    l->line_ns = bt_now_ns();
+    l->printed_step = l->step;
+}
+
+/* ---- callbacks ------------------------------------------------------------------------------------------------------- */
+
+/* A slow rank waits least: what it does itself tells, not how long its step took. */
+static void find_slowest(bt_live *l, const bt_step_record *r) {
+    if (r->n_ranks < 2) return;
+    double worst = -1, *busy = malloc((size_t)r->n_ranks * sizeof *busy);
+    if (!busy) return;
+    for (int i = 0; i < r->n_ranks; i++) {
+        const double *v = r->rank_values + (size_t)i * BT_MR_COUNT;
+        busy[i] = v[BT_MR_STEP_TIME] - (isfinite(v[BT_MR_WAIT]) ? v[BT_MR_WAIT] : 0) - (isfinite(v[BT_MR_COMM_EXPOSED]) ? v[BT_MR_COMM_EXPOSED] : 0);
+        if (busy[i] > worst) worst = busy[l->slowest = i];
+    }
+    qsort(busy, (size_t)r->n_ranks, sizeof *busy, ascending);
+    double median = r->n_ranks % 2 ? busy[r->n_ranks / 2] : (busy[r->n_ranks / 2 - 1] + busy[r->n_ranks / 2]) / 2;
+    l->slow_frac = median > 0 ? worst / median - 1 : 0;
+    free(busy);
+}
+
+static void on_step(void *ctx, const bt_step_record *r) {
+    bt_live *l = ctx;
+    const int64_t now = bt_now_ns();
+    greet(l);
+    const bool first = l->rate_ns == 0 || r->step < l->rate_step;
+    if (!first && r->step > l->rate_step && now - l->rate_ns >= RATE_NS) {
+        l->rate[l->at_rate] = (double)(now - l->rate_ns) / 1e9 / (double)(r->step - l->rate_step);
+        l->at_rate = (l->at_rate + 1) % RATES;
+        if (l->n_rates < RATES) l->n_rates++;
+    }
+    if (first || now - l->rate_ns >= RATE_NS) {
+        l->rate_ns = now;
+        l->rate_step = r->step;
+    }
+    l->step = r->step;
+    l->loss = r->values[BT_MS_LOSS];
+    /* on a terminal the eye wants the trend, in a log the value of the step */
+    const double speed = r->values[BT_MS_TOKENS_PER_S];
+    l->tokens_per_s = l->tty && isfinite(l->tokens_per_s) ? 0.7 * l->tokens_per_s + 0.3 * speed : speed;
+    if (l->view.state && strcmp(l->view.state, "starting") == 0) l->view.state = "running";
+    l->step_ms = r->values[BT_MS_STEP_TIME];
+    l->lr = r->values[BT_MS_LR];
+    l->loss_scale = r->values[BT_MS_LOSS_SCALE];
+    if (isfinite(r->values[BT_MS_VAL_LOSS])) l->val_loss = r->values[BT_MS_VAL_LOSS];
+    find_slowest(l, r);
+    l->dirty = true;
+    if (l->tty) {
+        if (now - l->drawn_ns > DRAW_NS) draw(l);
+    } else if (l->line_ns == 0 || now - l->line_ns >= LINE_NS) print_line(l);
+}
+
+static void on_event(void *ctx, const bt_event *e) {
+    bt_live *l = ctx;
+    greet(l);
+    if (l->quiet && e->level == BT_EV_INFO) return;
+    char plain[512], line[640];
+    bt_text_plain(plain, sizeof plain, e->title ? e->title : e->kind);
+    const char *tint = !l->color || e->level == BT_EV_INFO ? "" : e->level == BT_EV_WARN ? "\033[33m" : "\033[31m";
+    if (l->tty) {
+        erase(l);
+        snprintf(line, sizeof line, "%s%s%s%s\n", tint, e->level == BT_EV_INFO ? "" : e->level == BT_EV_WARN ? "warning: " : "error: ", plain, tint[0] ? "\033[0m" : "");
+    } else {
+        snprintf(line, sizeof line, "event=%s level=%s step=%lld text=\"%s\"\n", e->kind, e->level == BT_EV_INFO ? "info" : e->level == BT_EV_WARN ? "warning" : "error",
+                 (long long)e->step, plain);
+    }
+    put(line, strlen(line));
+    draw(l);
+}
+
+static void on_attempt(void *ctx, int attempt, int64_t from_step) {
+    bt_live *l = ctx;
+    (void)attempt;
+    (void)from_step;
+    l->rate_ns = 0;
+}
+
+static void on_tick(void *ctx, const bt_job_view *v) {
+    bt_live *l = ctx;
+    const bool changed = !l->view.state || strcmp(l->view.state, v->state) != 0 || v->restart_in_s > 0 || v->late;
+    l->view = *v;
+    if (changed || l->dirty) draw(l);
+}
+
+/* ---- keys ------------------------------------------------------------------------------------------------------------ */
+
+static void enter_raw(bt_live *l) {
+    struct termios t;
+    if (!l->keys || l->raw || tcgetpgrp(STDIN_FILENO) != getpgrp() || tcgetattr(STDIN_FILENO, &t) != 0) return;
+    t.c_lflag &= ~(tcflag_t)(ICANON | ECHO);            /* ISIG stays: Ctrl-C and Ctrl-Z are signals */
+    t.c_cc[VMIN] = 0;
+    t.c_cc[VTIME] = 0;
+    l->raw = tcsetattr(STDIN_FILENO, TCSANOW, &t) == 0;
+}
+
+static void leave_raw(bt_live *l) {
+    if (l->raw) bt_signals_restore_terminal();
+    l->raw = false;
+}
+
+static const struct { char key; const char *verb, *help; } keys[] = {
+    {'p', NULL, "pause, or go on"}, {'c', "checkpoint", "checkpoint now"}, {'s', "stop", "checkpoint and stop"}, {'e', "eval", "validation now"},
+    {'+', NULL, "learning rate times 1.25"}, {'-', NULL, "learning rate divided by 1.25"}, {'?', NULL, "this help"},
+};
+
+static void show_help(bt_live *l) {
+    char line[400] = "";
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) add(line, sizeof line, "%s%c %s", i ? "  " : "keys: ", keys[i].key, keys[i].help);
+    add(line, sizeof line, "  Ctrl-C checkpoint and stop, twice: now\n");
+    erase(l);
+    put(line, strlen(line));
+    draw(l);
+}
+
+static void on_key(bt_live *l, bt_job *job, char c) {
+    bt_err err = BT_ERR_INIT;
+    char by[8];
+    snprintf(by, sizeof by, "key %c", c);
+    const char *verb = NULL;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (keys[i].key == c) verb = keys[i].verb;
+    if (c == 'p') verb = bt_job_paused(job) ? "resume" : "pause";
+    if (c == '+' || c == '=') bt_job_multiply_lr(job, 1.25, "key +");
+    else if (c == '-') bt_job_multiply_lr(job, 1 / 1.25, "key -");
+    else if (c == '?' || c == 'h') show_help(l);
+    else if (verb && bt_job_ask(job, verb, "", by, &err) != BT_OK) {
+        const bt_event e = {.kind = "refused", .level = BT_EV_WARN, .step = l->step, .rank = -1, .title = err.msg};
+        on_event(l, &e);
+    }
+}
+
+static void on_input(void *ctx, bt_job *job) {
+    bt_live *l = ctx;
+    char buf[64];
+    if (!l->raw) enter_raw(l);
+    ssize_t n = l->raw ? read(STDIN_FILENO, buf, sizeof buf) : -1;
+    for (ssize_t i = 0; i < n; i++) on_key(l, job, buf[i]);
+    if (n <= 0) bt_sleep_ns(20000000);  /* in the background, or at its end: it must not spin */
+}
+
+static void on_away(void *ctx, bool away) {
+    bt_live *l = ctx;
+    if (away) {
+        erase(l);
+        leave_raw(l);
+    } else {
+        enter_raw(l);
+        draw(l);
+    }
+}
+
+static bool on_hangup(void *ctx) {
+    bt_live *l = ctx;
+    const bool had = l->tty || l->keys;
+    l->tty = l->keys = l->raw = false;
+    l->quiet = true;
+    return had;
+}
+
+/* ---- public ---------------------------------------------------------------------------------------------------------- */
+
+bt_code bt_live_open(bt_live **out, int64_t steps, const char *greeting, bool quiet, bt_err *err) {
+    bt_live *l = calloc(1, sizeof *l);
+    *out = l;
+    if (!l) return bt_fail(err, BT_NOMEM, "cannot allocate the live line");
+    const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
+    l->steps = steps;
+    l->greeting = strdup(greeting);
+    l->quiet = quiet;
+    l->tty = isatty(STDERR_FILENO) && !(term && strcmp(term, "dumb") == 0);
+    l->color = l->tty && !(no_color && no_color[0]);
+    l->keys = l->tty && isatty(STDIN_FILENO);
+    l->step = l->printed_step = -1;
+    l->slowest = -1;
+    l->loss = l->val_loss = l->tokens_per_s = NAN;
+    l->sink = (bt_sink){.ctx = l, .step = on_step, .event = on_event};
+    if (l->keys) {
+        bt_signals_guard_terminal(STDIN_FILENO);
+        enter_raw(l);
+    }
+    return BT_OK;
+}
+
+bt_job_ui bt_live_ui(bt_live *l) {
+    return (bt_job_ui){.ctx = l, .step = on_step, .event = on_event, .attempt = on_attempt, .tick = on_tick, .input_fd = l->keys ? STDIN_FILENO : -1,
+                       .input = on_input, .away = on_away, .hangup = on_hangup};
+}
+
+const bt_sink *bt_live_sink(bt_live *l) { return &l->sink; }
+
+void bt_live_finish(bt_live *l) {
+    if (l->tty && !l->quiet) {
+        draw(l);
+        if (l->shown) put("\n", 1);
+        l->shown = false;
+    } else if (!l->tty) print_line(l);
+    leave_raw(l);
+}
+
+void bt_live_close(bt_live *l) {
+    if (!l) return;
+    leave_raw(l);
+    erase(l);
+    free(l->greeting);
+    free(l);
+}

@@ -1,0 +1,86 @@
+/* print_config.c - the settings of a run as a configuration file with origins. */
+#include "cli/train/print_config.h"
+
+#include <string.h>
+
+#include "engine/base/text.h"
+#include "engine/train/run_cfg.h"
+
+/* Not settings of the training but of this very call: a configuration file has no use for them. */
+static bool of_this_call(const char *key) {
+    return strcmp(key, "run.print_config") == 0 || strcmp(key, "run.dry_run") == 0;
+}
+
+/* Good for one run only: a file with the name of a run that exists could not start another. */
+static bool made_up(const bt_opts *o, size_t i) {
+    const char *key = o->table[i].key;
+    return strcmp(o->where[i], "auto") == 0 && (strcmp(key, "run.name") == 0 || strcmp(key, "run.out") == 0);
+}
+
+/* a YAML scalar that reads back as exactly this text: double quotes wherever plain text could mean something */
+static void scalar(bt_text *out, const char *s, size_t n) {
+    bool plain = n > 0;
+    for (size_t i = 0; plain && i < n; i++) {
+        char c = s[i];
+        bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '/' || c == '+';
+        plain = word || (i > 0 && c == '-') || (i == 0 && c == '-' && n > 1 && s[1] >= '0' && s[1] <= '9');
+    }
+    if (plain) {
+        bt_text_putn(out, s, n);
+        return;
+    }
+    bt_text_put(out, "\"");
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i];
+        if (c == '"' || c == '\\') bt_text_printf(out, "\\%c", c);
+        else if (c < 0x20 || c == 0x7F) bt_text_printf(out, "\\x%02x", c);
+        else bt_text_putn(out, s + i, 1);
+    }
+    bt_text_put(out, "\"");
+}
+
+static void value_line(const bt_opts *o, size_t i, bt_text *out) {
+    bt_text value;
+    bt_text_init(&value);
+    bt_opt_value(o, i, &value);
+    const char *s = bt_text_str(&value);
+    size_t start = out->len;
+    if (made_up(o, i)) bt_text_put(out, "# ");
+    bt_text_printf(out, "%s: ", o->table[i].key);
+    if (o->table[i].type == BT_OPT_LIST && value.len) {
+        bt_text_put(out, "[");
+        for (size_t n; *s; s += n + (s[n] == '\n')) {
+            n = strcspn(s, "\n");
+            if (s != value.data) bt_text_put(out, ", ");
+            scalar(out, s, n);
+        }
+        bt_text_put(out, "]");
+    } else {
+        scalar(out, s, value.len);
+    }
+    enum { COLUMN = 40 };
+    size_t used = out->len - start;
+    const char *origin = bt_origin_name(o->origin[i]);
+    bool automatic = strcmp(o->where[i], "auto") == 0;
+    bt_text_printf(out, "%*s# %s", used < COLUMN ? (int)(COLUMN - used) : 1, "", automatic ? "auto" : origin);
+    if (!automatic && strcmp(o->where[i], origin) != 0) bt_text_printf(out, ", %s", o->where[i]);
+    bt_text_put(out, "\n");
+    if (value.failed) out->failed = true;
+    bt_text_release(&value);
+}
+
+bt_code bt_print_config(const bt_opts *o, bool json, FILE *to, bt_err *err) {
+    bt_text out;
+    bt_text_init(&out);
+    if (json) {
+        bt_run_cfg_json(o, &out);
+        bt_text_put(&out, "\n");
+    } else {
+        for (size_t i = 0; i < o->n; i++)
+            if (!of_this_call(o->table[i].key)) value_line(o, i, &out);
+    }
+    bt_code code = out.failed ? bt_fail(err, BT_NOMEM, "no memory to print the settings") : BT_OK;
+    if (code == BT_OK) fputs(bt_text_str(&out), to);
+    bt_text_release(&out);
+    return code;
+}

@@ -1,0 +1,139 @@
+/* rank_run.c - see rank_run.h. */
+#include "cli/train/rank_run.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/model/checkpoint_model.h"
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "engine/base/threads.h"
+#include "engine/data/tokenizer/tokenizer.h"
+#include "engine/kernels/table/cpu.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/model/net/generate.h"
+#include "engine/parallel/mpi/comm.h"
+#include "engine/train/plan.h"
+
+/* ---- cores ----------------------------------------------------------------------------------------------------------- */
+
+/* This rank's contiguous share of the cores the job may use, unless whoever started us has shared them out already.
+ * Threads inherit it; inside the share the kernel places them. */
+static void take_cores(int threads) {
+    cpu_set_t all, mine;
+    const int n = bt_comm_local_size(), r = bt_comm_local_rank();
+    if (n < 2 || sched_getaffinity(0, sizeof all, &all) != 0) return;
+    const int count = CPU_COUNT(&all);
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    if (count < n || (long)count * n <= online) return;        /* too few to share, or shared out by the launcher */
+    CPU_ZERO(&mine);
+    int at = 0;
+    for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &all)) continue;
+        if (at >= count * r / n && at < count * (r + 1) / n) CPU_SET(cpu, &mine);
+        at++;
+    }
+    if (threads > CPU_COUNT(&mine)) return;                    /* more threads than the share: let the kernel move them */
+    if (sched_setaffinity(0, sizeof mine, &mine) != 0) bt_log(BT_LOG_DEBUG, "rank %d could not be bound to its cores", bt_comm_rank(bt_comm_world()));
+}
+
+bt_code bt_rank_prepare(const bt_run_cfg *cfg, bt_err *err) {
+    bt_code code = bt_kernels_select(cfg->isa, err);
+    int threads = (int)cfg->threads;
+    if (threads < 1) {
+        threads = bt_cpu_get()->cores / bt_comm_local_size();
+        if (threads < 1) threads = 1;
+    }
+    take_cores(threads);
+    if (code == BT_OK) code = bt_threads_init(threads, err);
+    return bt_agree(bt_comm_world(), code, err);
+}
+
+/* ---- a sample of what was learned ------------------------------------------------------------------------------------ */
+
+static const int64_t SAMPLE_NS = 3000000000;
+enum { SAMPLE_TOKENS = 240 };
+
+static bt_code write_sample(const bt_run_cfg *cfg, bt_model *model, bt_text *out, bt_err *err) {
+    bt_tokenizer *tok = NULL;
+    bt_gen *gen = NULL;
+    int32_t *ids = NULL;
+    size_t n = 0, cap = 0;
+    const bt_sampling how = {.temperature = 0.8, .top_k = 0, .top_p = 0.95, .seed = (uint64_t)cfg->seed};
+    const int64_t until = bt_now_ns() + SAMPLE_NS;
+    bt_code code = bt_tokenizer_load(&tok, cfg->tokenizer, err);
+    if (code == BT_OK) code = bt_tokenizer_encode(tok, "\n", 1, &ids, &n, &cap, err);
+    if (code == BT_OK) code = bt_gen_create(&gen, model, err);
+    if (code == BT_OK) code = bt_gen_feed(gen, ids, n, err);
+    for (int i = 0; code == BT_OK && i < SAMPLE_TOKENS && bt_now_ns() < until; i++) {
+        int32_t id;
+        code = bt_gen_next(gen, &how, &id, err);
+        if (code == BT_OK) bt_tokenizer_decode(tok, &id, 1, out);
+    }
+    bt_gen_destroy(gen);
+    free(ids);
+    bt_tokenizer_free(tok);
+    return code;
+}
+
+/* A rank of a tensor-parallel team holds a part of the model, one of ZeRO-3 a layer at a time; the checkpoint has all of it. */
+static bt_code sample_of_checkpoint(const bt_run_cfg *cfg, const char *checkpoint, bt_text *out, bt_err *err) {
+    bt_trained whole;
+    const bt_trained_how how = {.which = checkpoint, .isa = cfg->isa, .threads = bt_threads_count(), .B = 1};
+    bt_code code = bt_trained_load(&whole, &how, err);
+    if (code == BT_OK) code = write_sample(cfg, whole.model, out, err);
+    bt_trained_release(&whole);
+    return code;
+}
+
+/* ---- training -------------------------------------------------------------------------------------------------------- */
+
+bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sample, bool *in_step, bt_err *err) {
+    *in_step = false;
+    memset(out, 0, sizeof *out);
+    bt_trainer *trainer = NULL;
+    const bt_trainer_setup setup = {.cfg = r->cfg, .sink = r->sink, .requests = r->requests, .place = r->place, .resume_dir = r->resume_dir, .attempt = r->attempt, .measure_peak = true};
+    BT_TRY(bt_trainer_create(&trainer, &setup, err));
+    bt_code code = bt_trainer_run(trainer, out, err);
+    *in_step = code != BT_OK;
+    const bool text = strncmp(r->cfg->data, "synth:", 6) != 0;
+    const bool wanted = code == BT_OK && sample && text && !out->stopped && bt_comm_rank(bt_comm_world()) == 0;
+    const bool part = r->cfg->tp > 1 || bt_plan_panels(r->cfg) == BT_PANELS_LAYER;
+    bt_err why = BT_ERR_INIT;
+    bt_code told = wanted && !part ? write_sample(r->cfg, bt_trainer_model(trainer), sample, &why) : BT_OK;
+    bt_trainer_destroy(trainer);
+    if (wanted && part && out->checkpoint[0]) told = sample_of_checkpoint(r->cfg, out->checkpoint, sample, &why);
+    if (told != BT_OK) bt_log(BT_LOG_WARN, "no sample of text: %s", why.msg);
+    return code;
+}
+
+void bt_rank_leave(bool in_step, const bt_err *err, int exit_status) {
+    if (!in_step || bt_comm_size(bt_comm_world()) == 1) return;
+    if (err->rank >= 0 && err->rank != bt_comm_rank(bt_comm_world())) bt_sleep_ns(500000000);
+    bt_comm_abort(exit_status);
+}
+
+void bt_result_put(bt_json *j, const bt_train_result *r) {
+    bt_json_int(j, "steps", r->steps);
+    bt_json_int(j, "tokens", r->tokens);
+    bt_json_num(j, "loss", r->loss);
+    bt_json_num(j, "val_loss", r->val_loss);
+    bt_json_num(j, "val_bits_per_byte", r->val_bits_per_byte);
+    bt_json_num(j, "tokens_per_s", r->tokens_per_s);
+    bt_json_num(j, "mfu", r->mfu);
+    bt_json_num(j, "rss_mib", r->rss_mib);
+    bt_json_int(j, "params", (int64_t)r->params);
+    if (isfinite(r->loss_scale)) bt_json_num(j, "loss_scale", r->loss_scale);
+    bt_json_int(j, "skipped", r->skipped);
+    bt_json_bool(j, "stopped", r->stopped);
+    bt_json_str(j, "checkpoint", r->checkpoint);
+    if (r->trouble[0]) bt_json_str(j, "trouble", r->trouble);
+    bt_json_object(j, "step_ms");
+    for (int i = 0; i < BT_MR_COUNT; i++)
+        if (bt_rank_metrics[i].unit == BT_UNIT_MS) bt_json_num(j, bt_rank_metrics[i].key, r->step_ms[i]);
+    bt_json_end(j, '}');
+}

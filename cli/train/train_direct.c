@@ -1,0 +1,159 @@
+/* train_direct.c - see train_direct.h. */
+#include "cli/train/train_direct.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/train/live_line.h"
+#include "cli/train/rank_run.h"
+#include "cli/common/signals.h"
+#include "engine/base/log.h"
+#include "engine/ckpt/ckpt.h"
+#include "engine/parallel/mpi/comm.h"
+
+static bt_request_box box;
+
+/* rank 0 alone: screen and database behind one sink */
+typedef struct both { const bt_sink *store, *screen; bt_sink sink; } both;
+
+static void to_step(void *ctx, const bt_step_record *r) {
+    const both *b = ctx;
+    if (b->store) b->store->step(b->store->ctx, r);
+    b->screen->step(b->screen->ctx, r);
+}
+static void to_event(void *ctx, const bt_event *e) {
+    const both *b = ctx;
+    if (b->store) b->store->event(b->store->ctx, e);
+    b->screen->event(b->screen->ctx, e);
+}
+static void to_ranks(void *ctx, const bt_rank_info *r, size_t n) {
+    const both *b = ctx;
+    if (b->store) b->store->ranks(b->store->ctx, r, n);
+}
+static void to_fact(void *ctx, const char *key, const char *value) {
+    const both *b = ctx;
+    if (b->store) b->store->fact(b->store->ctx, key, value);
+}
+static void to_layers(void *ctx, const bt_layer_record *r, size_t n) {
+    const both *b = ctx;
+    if (b->store) b->store->layers(b->store->ctx, r, n);
+}
+static void to_checkpoint(void *ctx, const bt_ckpt_record *c) {
+    const both *b = ctx;
+    if (b->store) b->store->checkpoint(b->store->ctx, c);
+}
+
+/* what rank 0 decided and the others need */
+typedef struct decided { char run[BT_NAME_MAX], out[PATH_MAX], resume_dir[PATH_MAX]; int attempt, fence; } decided;
+
+typedef struct head { bt_writer *writer; bt_live *live; both sinks; } head;    /* rank 0's own */
+
+static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
+    char host[BT_HOST_MAX], user[64];
+    bt_run_start start;
+    BT_TRY(bt_train_corpus(p, err));
+    BT_TRY(bt_ckpt_prepare(p->out, !p->resume && !p->from.dir[0], err));
+    BT_TRY(bt_train_lock(p, err));
+    bt_train_fill_start(p, &start, host, user);
+    if (!p->cfg.no_monitor) {
+        BT_TRY(bt_writer_open(&h->writer, p->store, 10, err));
+        if (p->resume) bt_train_recover(p, h->writer);
+        BT_TRY(bt_writer_begin(h->writer, &start, &d->attempt, err));
+        char ring[PATH_MAX + 32];
+        bt_err why = BT_ERR_INIT;
+        snprintf(ring, sizeof ring, "%s/%s", p->out, BT_RING_FILE);
+        if (bt_writer_keep(h->writer, ring, d->attempt, &why) != BT_OK) bt_log(BT_LOG_WARN, "the newest records would be lost in a crash: %s", why.msg);
+    }
+    bt_text greeting;
+    bt_text_init(&greeting);
+    bt_train_greeting(p, &greeting);
+    bt_code code = bt_live_open(&h->live, p->cfg.steps, bt_text_str(&greeting), p->cfg.quiet || p->cfg.json, err);
+    bt_text_release(&greeting);
+    BT_TRY(code);
+    h->sinks = (both){.store = h->writer ? bt_writer_sink(h->writer) : NULL, .screen = bt_live_sink(h->live),
+                      .sink = {.ctx = &h->sinks, .ranks = to_ranks, .fact = to_fact, .step = to_step, .layers = to_layers, .event = to_event,
+                               .checkpoint = to_checkpoint}};
+    d->fence = bt_ckpt_next_attempt(p->out, d->attempt);
+    snprintf(d->run, sizeof d->run, "%s", p->run);
+    snprintf(d->out, sizeof d->out, "%s", p->out);
+    snprintf(d->resume_dir, sizeof d->resume_dir, "%s", p->from.dir);
+    return BT_OK;
+}
+
+static bt_code close_head(const bt_train_plan *p, head *h, int attempt, bt_code code, const bt_train_result *r, const bt_text *sample, int *status, bt_err *err) {
+    bt_err trouble = BT_ERR_INIT;
+    const char *state = code != BT_OK ? "failed" : r->stopped ? "stopped" : "done";
+    if (code == BT_OK && r->stopped && bt_signals_seen()) *status = 128 + bt_signals_seen();
+    if (h->live) bt_live_finish(h->live);
+    if (h->writer && code != BT_OK) {
+        const bt_event e = {.kind = "failure", .level = BT_EV_ERROR, .step = r->steps - 1, .rank = err->rank, .title = err->msg};
+        bt_writer_sink(h->writer)->event(bt_writer_sink(h->writer)->ctx, &e);
+    }
+    if (h->writer && bt_writer_end(h->writer, state, state, code == BT_OK && *status >= 0 ? *status : bt_exit_code(code), &trouble) != BT_OK)
+        bt_log(BT_LOG_WARN, "%s", trouble.msg);
+    if (code == BT_OK) {
+        bt_text text;
+        bt_json j;
+        bt_text_init(&text);
+        bt_json_begin(&j, &text);
+        bt_json_object(&j, NULL);
+        bt_result_put(&j, r);
+        if (sample->len) bt_json_str(&j, "sample", bt_text_str(sample));
+        bt_json_end(&j, '}');
+        bt_train_summary(p, state, attempt, bt_text_str(&text));
+        bt_text_release(&text);
+    }
+    bt_live_close(h->live);
+    bt_writer_close(h->writer);
+    return code;
+}
+
+bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt_err *err) {
+    bool help = false;
+    head h;
+    decided d;
+    bt_train_result result;
+    bt_text sample;
+    memset(&h, 0, sizeof h);
+    memset(&d, 0, sizeof d);
+    memset(&result, 0, sizeof result);
+    bt_text_init(&sample);
+    bt_signals_rank(&box, 1);
+    BT_TRY(bt_comm_init(err));
+    bt_comm *world = bt_comm_world();
+    const bool first = bt_comm_rank(world) == 0;
+    bt_code code = bt_train_make_plan(p, argc, argv, bt_comm_size(world), &help, err);
+    if (code == BT_OK && bt_train_only_prints(p)) {
+        code = bt_agree(world, first ? bt_train_print_plan(p, err) : BT_OK, err);
+        bt_comm_finalize();
+        return code;
+    }
+    if (code == BT_OK && first) code = open_head(p, &h, &d, err);
+    code = bt_agree(world, code, err);
+    if (code == BT_OK) code = bt_broadcast(world, &d, sizeof d, 0, err);
+    if (code == BT_OK) {                /* a made-up name, and the folder that follows from it, are rank 0's */
+        memcpy(p->run, d.run, sizeof d.run);
+        code = bt_opts_set(&p->opts, "run.name", d.run, BT_FROM_FLAG, "rank 0", err);
+        if (code == BT_OK) code = bt_opts_set(&p->opts, "run.out", d.out, BT_FROM_FLAG, "rank 0", err);
+        code = bt_agree(world, code, err);
+    }
+    if (code == BT_OK) code = bt_rank_prepare(&p->cfg, err);
+    bool in_step = false;
+    if (code == BT_OK) {
+        const bt_rank_run r = {.cfg = &p->cfg, .sink = first ? &h.sinks.sink : NULL, .requests = &box, .resume_dir = d.resume_dir, .attempt = d.fence};
+        code = bt_rank_train(&r, &result, p->cfg.quiet ? NULL : &sample, &in_step, err);
+    }
+    if (first) code = close_head(p, &h, d.attempt, code, &result, &sample, status, err);
+    bt_text_release(&sample);
+    if (code != BT_OK) {
+        /* said before the end of MPI: mpirun may end a rank as soon as another has left with an error */
+        const int me = bt_comm_rank(world);
+        if (err->rank == me || (err->rank < 0 && (in_step || me == 0))) fprintf(stderr, "bitrain train: rank %d: %s\n", me, err->msg);
+        *status = bt_exit_code(code);
+        bt_rank_leave(in_step, err, *status);
+        code = BT_STOPPED;
+    }
+    bt_comm_finalize();
+    return code;
+}

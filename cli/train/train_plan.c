@@ -1,0 +1,206 @@
+/* train_plan.c - `bitrain train --dry-run`: the work, the layout, and who would hold what, in bytes, without starting a job. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/train/train_parts.h"
+#include "engine/base/metric.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/model/net/model.h"
+#include "engine/train/plan.h"
+#include "monitor/job/launch/launch.h"
+
+typedef struct rank_plan {
+    bt_mesh_coord at;
+    bt_arena_row rows[BT_PLAN_MAX];
+    size_t n, bytes;
+} rank_plan;
+
+static rank_plan plan_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, int rank) {
+    rank_plan r = {.at = bt_mesh_coord_of(mesh, rank)};
+    r.n = bt_plan_memory(cfg, rank, r.rows);
+    for (size_t i = 0; i < r.n; i++) r.bytes += r.rows[i].bytes;
+    return r;
+}
+
+static bool same_bytes(const rank_plan *a, const rank_plan *b) {
+    bool same = a->n == b->n;
+    for (size_t i = 0; same && i < a->n; i++) same = a->rows[i].bytes == b->rows[i].bytes;
+    return same;
+}
+
+/* ---- text ------------------------------------------------------------------------------------------------------------ */
+
+static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
+    bt_model_cfg m;
+    char buf[32];
+    bt_run_cfg_model(&p->cfg, &m);
+    const bt_model_counts counts = bt_model_count(&m);
+    printf("run        %s in '%s', metrics in '%s'\n", p->run, p->out, p->store);
+    printf("model      %s: %d layers, width %d, %d heads (%d kv) of %d, feed-forward %d, sequences of %d, vocabulary %d: %" PRIu64 " parameters\n", p->cfg.preset, m.L,
+           m.C, m.H, m.KV, m.D, m.F, m.T, m.V, counts.params);
+    printf("work       %" PRId64 " steps of %" PRId64 " tokens: %s", p->cfg.steps, p->cfg.batch_tokens,
+           bt_metric_format(buf, sizeof buf, (double)p->cfg.steps * (double)p->cfg.batch_tokens, BT_UNIT_COUNT));
+    printf(" tokens, %.3g FLOP\n", counts.flop_token * (double)p->cfg.steps * (double)p->cfg.batch_tokens);
+    printf("layout     %d rank%s: pp %d x dp_replicate %d x dp_shard %d x tp %d; a rank has %" PRId64 " micro-batch%s of %" PRId64 " sequence%s a step\n", p->ranks,
+           p->ranks == 1 ? "" : "s", mesh->pp, mesh->dp_replicate, mesh->dp_shard, mesh->tp, p->cfg.accum, p->cfg.accum == 1 ? "" : "es", p->cfg.micro_batch,
+           p->cfg.micro_batch == 1 ? "" : "s");
+}
+
+/* what the stages of ZeRO make of P parameters, T of them ternary, over S shards */
+typedef struct shares { double P, T, S, L; bool latent, grads; bt_panels panels; } shares;
+
+static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
+    bt_model_cfg m;
+    bt_params p;
+    shares s = {.S = cfg->zero > 0 ? mesh->dp_shard : 1};
+    bt_run_cfg_model(cfg, &m);
+    if (bt_params_init(&p, &m, (bt_part){.count = mesh->tp, .stages = mesh->pp}, NULL) != BT_OK) return s;
+    s.P = (double)p.count;
+    for (size_t i = 0; i < p.n; i++) if (p.tensors[i].tern) s.T += (double)p.tensors[i].count;
+    bt_params_release(&p);
+    s.L = (double)cfg->n_layers;
+    s.panels = bt_plan_panels(cfg);
+    s.latent = cfg->zero >= 3 && mesh->dp_shard > 1;
+    s.grads = cfg->zero >= 2 && mesh->dp_shard > 1 && cfg->accum == 1 && strcmp(cfg->balance, "even") == 0;
+    return s;
+}
+
+static const char *formula(char *buf, size_t size, const shares *s, const char *arena) {
+    char bytes[32], quantised[32];
+    double weight = (double)bt_k()->tern_bytes(1024, 1024) / 1048576 + (s->panels == BT_PANELS_OWN);       /* packed, and a byte for its code */
+    snprintf(quantised, sizeof quantised, "%.3g T%s", weight, s->panels == BT_PANELS_LAYER ? " / L" : "");
+    const struct { const char *arena, *text; double bytes; } rows[] = {
+        {"params", s->latent ? "4 (P - T) + 4 T / S" : "4 P", s->latent ? 4 * (s->P - s->T) + 4 * s->T / s->S : 4 * s->P},
+        {"grads", s->grads ? "4 P / S" : "4 P", s->grads ? 4 * s->P / s->S : 4 * s->P},
+        {"quantised", quantised, weight * s->T / (s->panels == BT_PANELS_LAYER ? s->L : 1)},
+        {"optimizer", s->S > 1 ? "8 P / S" : "8 P", 8 * s->P / s->S},
+    };
+    buf[0] = '\0';
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(arena, rows[i].arena) == 0) snprintf(buf, size, "%s = %s", rows[i].text, bt_metric_format(bytes, sizeof bytes, rows[i].bytes, BT_UNIT_BYTES));
+    return buf;
+}
+
+static void print_reasons(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, const rank_plan *r) {
+    char buf[32], text[64], of[32], shards[64] = "";
+    shares s = shares_of(cfg, mesh);
+    if (s.S > 1) snprintf(shards, sizeof shards, s.panels == BT_PANELS_LAYER ? ", S = %.0f shards, L = %.0f layers" : ", S = %.0f shards", s.S, s.L);
+    printf("memory of a rank, and by formula: P = %s parameters%s, T = ", bt_metric_format(buf, sizeof buf, s.P, BT_UNIT_COUNT), mesh->tp * mesh->pp > 1 ? " of its part" : "");
+    printf("%s of them ternary%s\n", bt_metric_format(of, sizeof of, s.T, BT_UNIT_COUNT), shards);
+    for (size_t i = 0; i < r->n; i++)
+        printf("  %-14s %10s  %-30s  %s\n", r->rows[i].name, bt_metric_format(buf, sizeof buf, (double)r->rows[i].bytes, BT_UNIT_BYTES), formula(text, sizeof text, &s, r->rows[i].name),
+               r->rows[i].why);
+    printf("  %-14s %10s\n", "together", bt_metric_format(buf, sizeof buf, (double)r->bytes, BT_UNIT_BYTES));
+}
+
+static void print_line(const rank_plan *r, int rank) {
+    char buf[32];
+    printf("%11d %4d %5d %5d %4d", rank, r->at.pp, r->at.dp_replicate, r->at.dp_shard, r->at.tp);
+    for (size_t i = 0; i < r->n; i++) printf(" %12s", bt_metric_format(buf, sizeof buf, (double)r->rows[i].bytes, BT_UNIT_BYTES));
+    printf(" %12s\n", bt_metric_format(buf, sizeof buf, (double)r->bytes, BT_UNIT_BYTES));
+}
+
+/* one line for every rank, except for replicas that hold what the one before them holds */
+static void print_ranks(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, int ranks) {
+    rank_plan first = plan_of(cfg, mesh, 0);
+    int replica = mesh->dp_shard * mesh->tp, alike = 0;
+    char buf[32];
+    double sum = 0;
+    printf("who holds what\n%11s %4s %5s %5s %4s", "rank", "pp", "repl", "shard", "tp");
+    for (size_t i = 0; i < first.n; i++) printf(" %12s", first.rows[i].name);
+    printf(" %12s\n", "together");
+    for (int r = 0; r < ranks; r++) {
+        rank_plan now = plan_of(cfg, mesh, r);
+        sum += (double)now.bytes;
+        if (now.at.dp_replicate > 0) {
+            rank_plan before = plan_of(cfg, mesh, r - replica);
+            if (same_bytes(&now, &before)) {
+                alike++;
+                continue;
+            }
+        }
+        print_line(&now, r);
+    }
+    if (alike) printf("%11s the other %d are replicas: each holds what the rank %d before it holds\n", "", alike, replica);
+    printf("%11s %s\n", "all ranks", bt_metric_format(buf, sizeof buf, sum, BT_UNIT_BYTES));
+}
+
+static void print_launch(const bt_train_plan *p) {
+    const bt_launch l = {.ranks = p->ranks, .hosts = p->cfg.hosts, .mpirun_args = p->cfg.mpirun_args, .tmp = "TMP", .shm = "SHM", .program = "bitrain"};
+    bt_text words;
+    bt_text_init(&words);
+    bt_launch_command(&l, &words);
+    for (char *c = words.data; c && *c; c++)
+        if (*c == '\n') *c = ' ';
+    printf("started as %srank ...\n", bt_text_str(&words));
+    bt_text_release(&words);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------------ */
+
+static void put_rank(bt_json *j, const rank_plan *r, int rank) {
+    bt_json_object(j, NULL);
+    bt_json_int(j, "rank", rank);
+    bt_json_int(j, "pp", r->at.pp);
+    bt_json_int(j, "dp_replicate", r->at.dp_replicate);
+    bt_json_int(j, "dp_shard", r->at.dp_shard);
+    bt_json_int(j, "tp", r->at.tp);
+    bt_json_object(j, "arenas");
+    for (size_t i = 0; i < r->n; i++) bt_json_int(j, r->rows[i].name, (int64_t)r->rows[i].bytes);
+    bt_json_end(j, '}');
+    bt_json_int(j, "bytes", (int64_t)r->bytes);
+    bt_json_end(j, '}');
+}
+
+static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const bt_mesh_shape *mesh, bt_err *err) {
+    bt_model_cfg m;
+    bt_text out;
+    bt_json j;
+    bt_run_cfg_model(cfg, &m);
+    bt_text_init(&out);
+    bt_json_begin(&j, &out);
+    bt_json_object(&j, NULL);
+    bt_json_str(&j, "run", p->run);
+    bt_json_str(&j, "preset", cfg->preset);
+    bt_json_int(&j, "params", (int64_t)bt_model_count(&m).params);
+    bt_json_int(&j, "steps", cfg->steps);
+    bt_json_int(&j, "batch_tokens", cfg->batch_tokens);
+    bt_json_int(&j, "micro_batch", cfg->micro_batch);
+    bt_json_int(&j, "accum", cfg->accum);
+    bt_json_str(&j, "isa", bt_kernels_isa());
+    bt_json_array(&j, "ranks");
+    for (int r = 0; r < p->ranks; r++) {
+        rank_plan plan = plan_of(cfg, mesh, r);
+        put_rank(&j, &plan, r);
+    }
+    bt_json_end(&j, ']');
+    bt_json_end(&j, '}');
+    bt_code code = out.failed ? bt_fail(err, BT_NOMEM, "no memory for the plan of %d ranks", p->ranks) : BT_OK;
+    if (code == BT_OK) puts(bt_text_str(&out));
+    bt_text_release(&out);
+    return code;
+}
+
+bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
+    bt_mesh_shape mesh;
+    bt_run_cfg *cfg = malloc(sizeof *cfg);              /* lists make it large */
+    if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for the settings");
+    *cfg = p->cfg;
+    if (cfg->threads < 1) cfg->threads = 1;             /* other hosts decide for themselves */
+    bt_run_cfg_mesh(cfg, &mesh);
+    bt_code code = bt_kernels_select(cfg->isa, err);    /* the packed form of weights is the set's own */
+    if (code == BT_OK && cfg->json) {
+        code = print_json(p, cfg, &mesh, err);
+    } else if (code == BT_OK) {
+        rank_plan first = plan_of(cfg, &mesh, 0);
+        print_work(p, &mesh);
+        print_reasons(cfg, &mesh, &first);
+        if (p->ranks > 1) print_ranks(cfg, &mesh, p->ranks);
+        print_launch(p);
+    }
+    free(cfg);
+    if (code == BT_OK && ferror(stdout)) code = bt_fail(err, BT_IO, "cannot write the plan");
+    return code;
+}

@@ -1,0 +1,161 @@
+/* cmd_dash.c - `bitrain dash`: the browser dashboard beside the runs. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/common/command.h"
+#include "store/store.h"
+#include "web/web.h"
+
+typedef struct dash_cfg {
+    char store[1024], host[128], allow[512], socket[108];
+    int64_t port;
+    bool control, query, json;
+} dash_cfg;
+
+static const bt_opt dash_opts[] = {
+    {"port", "--port", BT_OPT_INT, offsetof(dash_cfg, port), sizeof(int64_t), "8158", 0, 65535, NULL, NULL, "port (0: any free one)"},
+    {"host", "--host", BT_OPT_TEXT, offsetof(dash_cfg, host), 128, "127.0.0.1", 0, 0, NULL, NULL, "address to listen on"},
+    {"allow_host", "--allow-host", BT_OPT_TEXT, offsetof(dash_cfg, allow), 512, "", 0, 0, NULL, NULL, "further names this page may be reached by, separated by commas"},
+    {"socket", "--socket", BT_OPT_TEXT, offsetof(dash_cfg, socket), 108, "", 0, 0, NULL, NULL, "listen on this Unix socket, open to you alone, instead of a port"},
+    {"enable_query", "--enable-query", BT_OPT_BOOL, offsetof(dash_cfg, query), sizeof(bool), "false", 0, 0, NULL, NULL, "take read-only SQL at /api/v1/query (10 000 rows, 2 s)"},
+    {"control", "--control", BT_OPT_BOOL, offsetof(dash_cfg, control), sizeof(bool), "false", 0, 0, NULL, NULL, "buttons for pause, checkpoint, stop and learning rate"},
+    {"json", "--json", BT_OPT_BOOL, offsetof(dash_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "print address and token as one JSON object"},
+    {"store", "--store", BT_OPT_TEXT, offsetof(dash_cfg, store), 1024, "", 0, 0, NULL, NULL, "metrics database"},
+};
+
+static const bt_opt *options(size_t *n) {
+    *n = sizeof dash_opts / sizeof dash_opts[0];
+    return dash_opts;
+}
+
+/* $XDG_RUNTIME_DIR/bitrain/dash-PORT.token, else beside the database: for scripts of the same user, 0600 */
+static bt_code keep_token(const char *store, int port, const char *token, char *path, size_t size, bt_err *err) {
+    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    char dir[900];
+    if (runtime && *runtime) snprintf(dir, sizeof dir, "%.800s/bitrain", runtime);
+    else {
+        snprintf(dir, sizeof dir, "%.880s", store);
+        char *slash = strrchr(dir, '/');
+        if (slash) *slash = '\0';
+        else snprintf(dir, sizeof dir, ".");
+    }
+    if (mkdir(dir, 0700) != 0 && errno != EEXIST) return bt_fail_errno(err, BT_IO, errno, "cannot create folder '%s'", dir);
+    snprintf(path, size, "%s/dash-%d.token", dir, port);
+    unlink(path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", path);
+    bool ok = dprintf(fd, "%s\n", token) > 0;
+    close(fd);
+    return ok ? BT_OK : bt_fail(err, BT_IO, "cannot write '%s'", path);
+}
+
+static void say_mode(const dash_cfg *c) {
+    fprintf(stderr, "%s; Ctrl-C ends it\n", c->control ? "pages may pause, checkpoint and stop runs" : "read-only");
+}
+
+/* a socket has no address of its own: ssh brings a port of the reader's machine to it */
+static void print_socket(const dash_cfg *c) {
+    char node[128] = "NODE", path[600] = "";
+    bt_text out;
+    bt_json j;
+    if (c->socket[0] != '/' && !realpath(c->socket, path)) path[0] = '\0';
+    const char *shown = path[0] ? path : c->socket;
+    gethostname(node, sizeof node - 1);
+    bt_text_init(&out);
+    bt_json_begin(&j, &out);
+    bt_json_object(&j, NULL);
+    bt_json_str(&j, "socket", shown);
+    bt_json_bool(&j, "control", c->control);
+    bt_json_end(&j, '}');
+    printf("%s\n", c->json ? bt_text_str(&out) : shown);
+    fflush(stdout);
+    bt_text_release(&out);
+    fprintf(stderr, "from your own machine:  ssh -L 8158:%s %s   then open http://localhost:8158/ there (no token: only you may open the socket)\n", shown, node);
+    say_mode(c);
+}
+
+static void print_address(const dash_cfg *c, const bt_web *web, const char *token_file) {
+    const char *shown = strcmp(c->host, "0.0.0.0") == 0 || strcmp(c->host, "::") == 0 ? "localhost" : c->host;
+    const char *ssh = getenv("SSH_CONNECTION"), *open = strchr(shown, ':') ? "[" : "", *close = *open ? "]" : "";
+    char node[128] = "NODE", url[320];
+    bt_text out;
+    bt_json j;
+    snprintf(url, sizeof url, "http://%s%s%s:%d/#token=%s", open, shown, close, bt_web_port(web), bt_web_token(web));
+    bt_text_init(&out);
+    bt_json_begin(&j, &out);
+    bt_json_object(&j, NULL);
+    bt_json_str(&j, "url", url);
+    bt_json_int(&j, "port", bt_web_port(web));
+    bt_json_str(&j, "token", bt_web_token(web));
+    bt_json_str(&j, "token_file", token_file);
+    bt_json_bool(&j, "control", c->control);
+    bt_json_end(&j, '}');
+    printf("%s\n", c->json ? bt_text_str(&out) : url);
+    fflush(stdout);
+    bt_text_release(&out);
+    if (ssh && *ssh) {
+        gethostname(node, sizeof node - 1);
+        fprintf(stderr, "from your own machine:  ssh -L %d:127.0.0.1:%d %s   then open that address there\n", bt_web_port(web), bt_web_port(web), node);
+    }
+    say_mode(c);
+}
+
+/* none yet and one that is held now are served all the same: they change; a file that is no database of ours does not */
+static bt_code check_store(const char *store, bt_err *err) {
+    bt_db *db = NULL;
+    bt_err why = BT_ERR_INIT;
+    const bt_code code = bt_db_open(&db, store, &why);
+    bt_db_close(db);
+    if (code == BT_FORMAT) *err = why;
+    return code == BT_FORMAT ? code : BT_OK;
+}
+
+static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
+    dash_cfg c;
+    bt_opts o;
+    bool help = false;
+    size_t n_pos = 0;
+    char store[1024], token_file[1024] = "";
+    (void)exit_status;
+    BT_TRY(bt_opts_init(&o, dash_opts, sizeof dash_opts / sizeof dash_opts[0], &c, err));
+    BT_TRY(bt_opts_argv(&o, argc, argv, NULL, 0, &n_pos, &help, err));
+    BT_TRY(bt_store_path(store, sizeof store, c.store, err));
+    BT_TRY(check_store(store, err));
+    sigset_t ends;                                      /* blocked before any thread exists, so all inherit it */
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGHUP);
+    sigprocmask(SIG_BLOCK, &ends, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    bt_web *web = NULL;
+    bt_web_cfg cfg = {.store = store, .host = c.host, .port = (int)c.port, .socket = c.socket, .control = c.control, .query = c.query, .allow_hosts = c.allow, .token = getenv("BITRAIN_DASH_TOKEN")};
+    BT_TRY(bt_web_start(&web, &cfg, err));
+    bt_code code = c.socket[0] ? BT_OK : keep_token(store, bt_web_port(web), bt_web_token(web), token_file, sizeof token_file, err);
+    if (code == BT_OK) {
+        int got = 0;
+        if (c.socket[0]) print_socket(&c);
+        else print_address(&c, web, token_file);
+        sigwait(&ends, &got);
+        if (token_file[0]) unlink(token_file);
+    }
+    bt_web_stop(web);
+    return code;
+}
+
+const bt_command bt_cmd_dash = {
+    .name = "dash",
+    .summary = "browser dashboard on 127.0.0.1:8158",
+    .args = "",
+    .examples = "bitrain dash                    prints an address with a token: open it\n"
+                "bitrain dash --port 0 --control any free port, with buttons that steer live runs\n"
+                "bitrain dash --socket ~/bt.sock a socket that only you can open: for machines that others share\n",
+    .options = options,
+    .run = run,
+};

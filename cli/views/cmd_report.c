@@ -1,0 +1,72 @@
+/* cmd_report.c - `bitrain report RUN -o FILE`: a run's dashboard as one HTML file that opens without a server. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/common/command.h"
+#include "engine/base/metric.h"
+#include "store/store.h"
+#include "web/api/report.h"
+
+typedef struct report_cfg { char store[1024], out[1024]; } report_cfg;
+
+static const bt_opt report_opts[] = {
+    {"out", "--out", BT_OPT_TEXT, offsetof(report_cfg, out), 1024, "", 0, 0, NULL, NULL, "file to write (default: standard output)"},
+    {"o", "-o", BT_OPT_TEXT, offsetof(report_cfg, out), 1024, "", 0, 0, NULL, NULL, "the same"},
+    {"store", "--store", BT_OPT_TEXT, offsetof(report_cfg, store), 1024, "", 0, 0, NULL, NULL, "metrics database"},
+};
+
+static const bt_opt *options(size_t *n) {
+    *n = sizeof report_opts / sizeof report_opts[0];
+    return report_opts;
+}
+
+/* a file appears whole or not at all */
+static bt_code write_file(const char *path, const bt_text *page, bt_err *err) {
+    char part[1040], size[40];
+    snprintf(part, sizeof part, "%s.part", path);
+    FILE *to = fopen(part, "wb");
+    if (!to) return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", part);
+    bool bad = fwrite(page->data, 1, page->len, to) != page->len;
+    if (fclose(to) != 0) bad = true;
+    if (bad || rename(part, path) != 0) {
+        bt_code code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", path);
+        remove(part);
+        return code;
+    }
+    fprintf(stderr, "%s in '%s': open it in a browser, no server needed\n", bt_metric_format(size, sizeof size, (double)page->len, BT_UNIT_BYTES), path);
+    return BT_OK;
+}
+
+static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
+    (void)exit_status;
+    report_cfg cfg;
+    bt_opts o;
+    const char *word = NULL;
+    size_t n = 0;
+    bool help;
+    char store[1024];
+    bt_text page;
+    BT_TRY(bt_opts_init(&o, report_opts, sizeof report_opts / sizeof report_opts[0], &cfg, err));
+    BT_TRY(bt_opts_argv(&o, argc, argv, &word, 1, &n, &help, err));
+    if (!word) return bt_fail(err, BT_ARG, "no run given (`bitrain runs` lists them, 'last' is the newest)");
+    if (!cfg.out[0] && isatty(STDOUT_FILENO)) return bt_fail(err, BT_ARG, "a report is a page for browsers: give it a file (-o %.64s.html)", bt_name_ok(word) ? word : "report");
+    BT_TRY(bt_store_path(store, sizeof store, cfg.store, err));
+    bt_text_init(&page);
+    bt_code code = bt_report(&page, store, word, err);
+    if (code == BT_OK && cfg.out[0]) code = write_file(cfg.out, &page, err);
+    else if (code == BT_OK && fwrite(page.data, 1, page.len, stdout) != page.len) code = bt_fail_errno(err, BT_IO, errno, "cannot write the report");
+    bt_text_release(&page);
+    return code;
+}
+
+const bt_command bt_cmd_report = {
+    .name = "report",
+    .summary = "a run as one HTML file with the dashboard's charts; opens offline",
+    .args = "RUN",
+    .examples = "bitrain report demo -o demo.html    then open demo.html\n"
+                "bitrain report last > newest.html\n",
+    .options = options,
+    .run = run,
+};

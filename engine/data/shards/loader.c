@@ -1,0 +1,278 @@
+/* loader.c - see loader.h. The reader thread fills one buffer while the trainer holds the other. */
+#include "engine/data/shards/loader.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/rng.h"
+#include "engine/data/shards/corpus.h"
+#include "engine/data/shards/synth.h"
+#include "engine/data/tokenizer/tokenizer.h"
+
+enum { STREAM_ORDER = 0x6461746f };     /* the random stream of epoch orders */
+#define SYNTH_VAL_SEED (1ull << 62)     /* validation takes the same chain with other noise */
+
+typedef struct slot {                   /* one micro-batch */
+    int32_t *inputs, *targets;          /* (B, T) each, in one block */
+    bool full;                          /* guarded by the lock */
+} slot;
+
+struct bt_loader {
+    int B, T;
+    bool shuffle;
+    uint64_t seed;
+    int64_t step;                       /* of the next micro-batch the reader makes */
+    int sequences_per_step, first_sequence, n_sequences, done_sequences;
+    bt_corpus *corpus;                  /* NULL: synth */
+    bt_synth synth;
+    uint64_t n_epoch;                   /* sequences of an epoch */
+    int64_t tokens;                     /* -1: endless */
+    double bytes_per_token;
+    uint64_t hash;
+    int32_t *row;                       /* T + 1 ids */
+
+    pthread_t reader;
+    bool started;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    slot slots[2];
+    int give;                           /* slot of the next `next` */
+    bool held, quit;                    /* the trainer holds slots[give ^ 1] */
+    bt_code failed;
+    bt_err why;
+    _Atomic uint64_t stall_ns;
+};
+
+/* ---- which tokens ---- */
+
+/* sequence number q of the run, counted over all epochs */
+static bt_code read_sequence(bt_loader *l, uint64_t q, bt_err *err) {
+    uint64_t n = (uint64_t)l->T + 1;
+    if (!l->corpus) {
+        bt_synth_read(&l->synth, q * n, (size_t)n, l->row);
+        return BT_OK;
+    }
+    uint64_t epoch = q / l->n_epoch, i = q % l->n_epoch;
+    if (l->shuffle) i = bt_rng_permute(i, l->n_epoch, bt_rng_u64(l->seed, STREAM_ORDER, epoch));
+    return bt_corpus_read(l->corpus, i * (uint64_t)l->T, (size_t)n, l->row, err);
+}
+
+static bt_code make_batch(bt_loader *l, slot *s, bt_err *err) {
+    size_t T = (size_t)l->T;
+    for (size_t b = 0; b < (size_t)l->B; b++) {
+        uint64_t g = (uint64_t)l->first_sequence + (uint64_t)l->done_sequences + b;
+        BT_TRY(read_sequence(l, (uint64_t)l->step * (uint64_t)l->sequences_per_step + g, err));
+        memcpy(s->inputs + b * T, l->row, T * sizeof *l->row);
+        memcpy(s->targets + b * T, l->row + 1, T * sizeof *l->row);
+    }
+    l->done_sequences += l->B;
+    if (l->done_sequences == l->n_sequences) {
+        l->done_sequences = 0;
+        l->step++;
+    }
+    return BT_OK;
+}
+
+/* ---- the reader thread ---- */
+
+static void *read_ahead(void *arg) {
+    bt_loader *l = arg;
+    for (int fill = 0;; fill ^= 1) {
+        slot *s = &l->slots[fill];
+        pthread_mutex_lock(&l->lock);
+        while (!l->quit && s->full) pthread_cond_wait(&l->changed, &l->lock);
+        bool quit = l->quit;
+        pthread_mutex_unlock(&l->lock);
+        if (quit) return NULL;
+        bt_err err = BT_ERR_INIT;
+        bt_code code = make_batch(l, s, &err);
+        pthread_mutex_lock(&l->lock);
+        if (code == BT_OK) s->full = true;
+        l->failed = code;
+        l->why = err;
+        pthread_cond_broadcast(&l->changed);
+        pthread_mutex_unlock(&l->lock);
+        if (code != BT_OK) return NULL;
+    }
+}
+
+static bt_code start_reader(bt_loader *l, bt_err *err) {
+    sigset_t all, old;
+    sigfillset(&all);                   /* signals belong to the other threads */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = pthread_create(&l->reader, NULL, read_ahead, l);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc) return bt_fail_errno(err, BT_NOMEM, rc, "cannot start the data reader thread");
+    l->started = true;
+    return BT_OK;
+}
+
+bt_code bt_loader_next(bt_loader *l, bt_batch *out, bt_err *err) {
+    pthread_mutex_lock(&l->lock);
+    if (l->held) {                      /* the batch handed out before goes back to the reader */
+        l->slots[l->give ^ 1].full = false;
+        l->held = false;
+        pthread_cond_broadcast(&l->changed);
+    }
+    slot *s = &l->slots[l->give];
+    if (!s->full && l->failed == BT_OK) {
+        int64_t from = bt_now_ns();
+        while (!s->full && l->failed == BT_OK) pthread_cond_wait(&l->changed, &l->lock);
+        atomic_fetch_add_explicit(&l->stall_ns, (uint64_t)(bt_now_ns() - from), memory_order_relaxed);
+    }
+    bool full = s->full;
+    if (full) {
+        l->give ^= 1;
+        l->held = true;
+    }
+    pthread_mutex_unlock(&l->lock);
+    if (!full) {
+        if (err) *err = l->why;
+        return l->failed;
+    }
+    *out = (bt_batch){s->inputs, s->targets};
+    return BT_OK;
+}
+
+/* ---- open and close ---- */
+
+static bt_code check_share(int first, int n, int per_step, int B, bt_err *err) {
+    if (n < B || n % B != 0) return bt_fail(err, BT_ARG, "%d sequences of this rank are not a multiple of the micro-batch of %d", n, B);
+    if (first < 0 || n > per_step - first) return bt_fail(err, BT_ARG, "sequences %d..%d are outside a step of %d", first, first + n, per_step);
+    return BT_OK;
+}
+
+static bt_code check_cfg(const bt_loader_cfg *c, bt_err *err) {
+    if (c->B < 1 || c->T < 1 || c->V < 1) return bt_fail(err, BT_ARG, "a batch of %d sequences of %d tokens from %d ids cannot be", c->B, c->T, c->V);
+    BT_TRY(check_share(c->first_sequence, c->n_sequences, c->sequences_per_step, c->B, err));
+    if (c->first_step < 0) return bt_fail(err, BT_ARG, "step %lld cannot be the first", (long long)c->first_step);
+    if (!(c->val_frac >= 0 && c->val_frac < 1)) return bt_fail(err, BT_ARG, "data.val_frac must be in 0..1, not %g", c->val_frac);
+    return BT_OK;
+}
+
+static bt_code open_synth(bt_loader *l, const bt_loader_cfg *cfg, const char *name) {
+    uint64_t facts[2] = {(uint64_t)cfg->V, cfg->split};
+    bt_synth_init(&l->synth, name, cfg->V, cfg->split == BT_SPLIT_VAL ? cfg->seed + SYNTH_VAL_SEED : cfg->seed);
+    l->tokens = -1;
+    l->bytes_per_token = 1;
+    l->hash = XXH3_64bits_withSeed(facts, sizeof facts, bt_hash_name(name));
+    return BT_OK;
+}
+
+static bt_code too_short(const bt_loader_cfg *cfg, uint64_t count, bool own_val, bt_err *err) {
+    if (cfg->split == BT_SPLIT_TRAIN)
+        return bt_fail(err, BT_ARG, "the data has %llu tokens for training; one sequence needs %d (give more data, or a shorter model.seq_len)",
+                       (unsigned long long)count, cfg->T + 1);
+    return bt_fail(err, BT_NOTFOUND, "the validation data has %llu tokens; one sequence needs %d (%s)", (unsigned long long)count, cfg->T + 1,
+                   own_val ? "give more --val-data" : "raise data.val_frac or give --val-data");
+}
+
+static bt_code open_corpus(bt_loader *l, const bt_loader_cfg *cfg, const bt_sources *sources, bool whole, bt_err *err) {
+    bt_tokenizer *t;
+    BT_TRY(bt_tokenizer_load(&t, cfg->tokenizer && *cfg->tokenizer ? cfg->tokenizer : "bytes", err));
+    bt_code code = BT_OK;
+    if (bt_tokenizer_vocab(t) > cfg->V)
+        code = bt_fail(err, BT_ARG, "the tokenizer '%s' has %d tokens, the model %d: set model.vocab=%d", cfg->tokenizer, bt_tokenizer_vocab(t), cfg->V,
+                       bt_tokenizer_vocab(t));
+    if (code == BT_OK) code = bt_corpus_open(&l->corpus, sources, cfg, t, whole, err);
+    bt_tokenizer_free(t);
+    BT_TRY(code);
+    uint64_t count = bt_corpus_count(l->corpus);
+    if (count < (uint64_t)cfg->T + 1) return too_short(cfg, count, whole, err);
+    l->tokens = (int64_t)count;
+    l->n_epoch = (count - 1) / (uint64_t)cfg->T;
+    l->bytes_per_token = (double)bt_corpus_source_bytes(l->corpus) / (double)count;
+    l->hash = bt_corpus_hash(l->corpus);
+    return BT_OK;
+}
+
+static bt_code open_sources(bt_loader *l, const bt_loader_cfg *cfg, bt_err *err) {
+    bool own_val = cfg->val_paths && *cfg->val_paths, val = cfg->split == BT_SPLIT_VAL;
+    bt_sources sources;
+    BT_TRY(bt_sources_list(&sources, own_val && val ? cfg->val_paths : cfg->paths ? cfg->paths : "", cfg->cache_dir ? cfg->cache_dir : "", err));
+    bt_code code = sources.items[0].kind == BT_SOURCE_SYNTH ? open_synth(l, cfg, sources.items[0].path) : open_corpus(l, cfg, &sources, own_val, err);
+    bt_sources_release(&sources);
+    return code;
+}
+
+static bt_code take_buffers(bt_loader *l, bt_err *err) {
+    size_t n = (size_t)l->B * (size_t)l->T;
+    l->row = malloc(((size_t)l->T + 1) * sizeof *l->row);
+    bool ok = l->row != NULL;
+    for (int i = 0; i < 2 && ok; i++) {
+        l->slots[i].inputs = malloc(2 * n * sizeof(int32_t));
+        ok = l->slots[i].inputs != NULL;
+        l->slots[i].targets = ok ? l->slots[i].inputs + n : NULL;
+    }
+    return ok ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for batches of %d x %d tokens", l->B, l->T);
+}
+
+bt_code bt_loader_open(bt_loader **out, const bt_loader_cfg *cfg, bt_err *err) {
+    *out = NULL;
+    BT_TRY(check_cfg(cfg, err));
+    bt_loader *l = calloc(1, sizeof *l);
+    if (!l) return bt_fail(err, BT_NOMEM, "cannot take memory for the data loader");
+    l->B = cfg->B;
+    l->T = cfg->T;
+    l->shuffle = cfg->shuffle;
+    l->seed = cfg->seed;
+    l->step = cfg->first_step;
+    l->sequences_per_step = cfg->sequences_per_step;
+    l->first_sequence = cfg->first_sequence;
+    l->n_sequences = cfg->n_sequences;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->changed, NULL);
+    bt_code code = open_sources(l, cfg, err);
+    if (code == BT_OK) code = take_buffers(l, err);
+    if (code == BT_OK) code = start_reader(l, err);
+    if (code != BT_OK) {
+        bt_loader_close(l);
+        return code;
+    }
+    *out = l;
+    return BT_OK;
+}
+
+static void stop_reader(bt_loader *l) {
+    if (!l->started) return;
+    pthread_mutex_lock(&l->lock);
+    l->quit = true;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    pthread_join(l->reader, NULL);
+    l->started = false;
+}
+
+bt_code bt_loader_move(bt_loader *l, int64_t step, int first_sequence, int n_sequences, bt_err *err) {
+    BT_TRY(check_share(first_sequence, n_sequences, l->sequences_per_step, l->B, err));
+    stop_reader(l);
+    l->step = step;
+    l->first_sequence = first_sequence;
+    l->n_sequences = n_sequences;
+    l->done_sequences = l->give = 0;
+    l->failed = BT_OK;
+    l->held = l->quit = l->slots[0].full = l->slots[1].full = false;
+    return start_reader(l, err);
+}
+
+void bt_loader_close(bt_loader *l) {
+    if (!l) return;
+    stop_reader(l);
+    bt_corpus_close(l->corpus);
+    for (int i = 0; i < 2; i++) free(l->slots[i].inputs);
+    free(l->row);
+    pthread_cond_destroy(&l->changed);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+}
+
+uint64_t bt_loader_stall_ns(const bt_loader *l) { return atomic_load_explicit(&l->stall_ns, memory_order_relaxed); }
+int64_t bt_loader_tokens(const bt_loader *l) { return l->tokens; }
+int64_t bt_loader_sequences(const bt_loader *l) { return l->tokens < 0 ? -1 : (int64_t)l->n_epoch; }
+double bt_loader_bytes_per_token(const bt_loader *l) { return l->bytes_per_token; }
+uint64_t bt_loader_hash(const bt_loader *l) { return l->hash; }

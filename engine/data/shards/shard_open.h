@@ -1,0 +1,10 @@
+/* shard_open.h - inside engine/data: a reader over an open descriptor (the writer's finished file, the fuzzer's memory). */
+#ifndef BT_ENGINE_DATA_SHARDS_SHARD_OPEN_H
+#define BT_ENGINE_DATA_SHARDS_SHARD_OPEN_H
+
+#include "engine/data/shards/shard.h"
+
+/* takes fd, also on failure; `name` is for messages */
+bt_code bt_shard_open_fd(bt_shard **out, int fd, const char *name, bt_err *err) BT_MUST_CHECK;
+
+#endif

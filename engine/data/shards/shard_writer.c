@@ -1,0 +1,200 @@
+/* shard_writer.c - writing .bts files: ids stream through one block; header and tables come last, then the name. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "engine/data/io/file_io.h"
+#include "engine/data/shards/shard_format.h"
+#include "engine/data/shards/shard_open.h"
+
+struct bt_shard_writer {
+    int fd;
+    char *path, *tmp;                   /* NULL: anonymous memory */
+    bool tmp_exists;                    /* false: the file has no name yet, and vanishes with the process */
+    bt_shard_header h;
+    unsigned char *block;
+    size_t fill;                        /* bytes in block */
+    bt_shard_block *blocks;
+    size_t blocks_cap;
+    bt_shard_segment_row *segments, segment;
+    size_t segments_cap;
+};
+
+static const char *name_of(const bt_shard_writer *w) { return w->tmp ? w->tmp : "memory shard"; }
+
+void bt_shard_abandon(bt_shard_writer *w) {
+    if (!w) return;
+    if (w->fd >= 0) close(w->fd);
+    if (w->tmp_exists) unlink(w->tmp);
+    free(w->path);
+    free(w->tmp);
+    free(w->block);
+    free(w->blocks);
+    free(w->segments);
+    free(w);
+}
+
+/* a file without a name in the folder of path: nothing is left behind by a killed process. -1 where that does not exist. */
+static int open_unnamed(const char *path) {
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    if (access("/proc/self/fd", F_OK) != 0) return -1;          /* give_name needs it */
+    if (snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".") >= (int)sizeof folder) return -1;
+    return open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+}
+
+static bt_code give_name(bt_shard_writer *w, bt_err *err) {
+    if (!w->tmp_exists) {
+        char self[64];
+        snprintf(self, sizeof self, "/proc/self/fd/%d", w->fd);
+        unlink(w->tmp);
+        if (linkat(AT_FDCWD, self, AT_FDCWD, w->tmp, AT_SYMLINK_FOLLOW) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", w->tmp);
+        w->tmp_exists = true;
+    }
+    if (rename(w->tmp, w->path) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot rename '%s' to '%s'", w->tmp, w->path);
+    w->tmp_exists = false;
+    bt_file_sync_folder_of(w->path);
+    return BT_OK;
+}
+
+bt_code bt_shard_writer_create(bt_shard_writer **out, const char *path, uint32_t vocab, uint64_t vocab_hash, bt_err *err) {
+    *out = NULL;
+    if (vocab < 1 || vocab > BT_SHARD_MAX_VOCAB) return bt_fail(err, BT_ARG, "a vocabulary has 1..%d tokens, not %u", BT_SHARD_MAX_VOCAB, vocab);
+    bt_shard_writer *w = calloc(1, sizeof *w);
+    if (!w) return bt_fail(err, BT_NOMEM, "cannot take memory for a token shard");
+    w->fd = -1;
+    w->block = malloc(BT_SHARD_BLOCK);
+    size_t n = path ? strlen(path) + 32 : 0;
+    if (path) {
+        w->path = strdup(path);
+        w->tmp = malloc(n);
+    }
+    if (!w->block || (path && (!w->path || !w->tmp))) {
+        bt_shard_abandon(w);
+        return bt_fail(err, BT_NOMEM, "cannot take memory for a token shard");
+    }
+    if (path) {
+        snprintf(w->tmp, n, "%s.tmp.%ld", path, (long)gettid());
+        w->fd = open_unnamed(path);
+        if (w->fd < 0) {
+            w->fd = open(w->tmp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+            w->tmp_exists = w->fd >= 0;
+        }
+    } else {
+        w->fd = memfd_create("bitrain-shard", MFD_CLOEXEC);
+    }
+    if (w->fd < 0) {
+        bt_code code = bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", name_of(w));
+        bt_shard_abandon(w);
+        return code;
+    }
+    memcpy(w->h.magic, BT_SHARD_MAGIC, 8);
+    w->h.endian = BT_SHARD_ENDIAN;
+    w->h.version = BT_SHARD_VERSION;
+    w->h.id_bytes = vocab <= 256 ? 1 : vocab <= 65536 ? 2 : 4;
+    w->h.vocab = vocab;
+    w->h.vocab_hash = vocab_hash;
+    w->h.block_bytes = BT_SHARD_BLOCK;
+    *out = w;
+    return BT_OK;
+}
+
+static bt_code grow(void **rows, size_t *cap, size_t used, size_t row_bytes, bt_err *err) {
+    if (used < *cap) return BT_OK;
+    size_t cap2 = *cap ? 2 * *cap : 64;
+    void *p = realloc(*rows, cap2 * row_bytes);
+    if (!p) return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for the tables of a token shard", cap2 * row_bytes);
+    *rows = p;
+    *cap = cap2;
+    return BT_OK;
+}
+
+static bt_code flush_block(bt_shard_writer *w, bt_err *err) {
+    void *rows = w->blocks;
+    BT_TRY(grow(&rows, &w->blocks_cap, (size_t)w->h.n_blocks, sizeof *w->blocks, err));
+    w->blocks = rows;
+    BT_TRY(bt_file_pwrite(w->fd, name_of(w), w->block, w->fill, sizeof w->h + w->h.n_blocks * BT_SHARD_BLOCK, err));
+    w->blocks[w->h.n_blocks++] = (bt_shard_block){XXH3_64bits(w->block, w->fill), w->h.source_bytes};
+    w->fill = 0;
+    return BT_OK;
+}
+
+bt_code bt_shard_append(bt_shard_writer *w, const int32_t *ids, size_t n, const uint32_t *id_lengths, bt_err *err) {
+    for (size_t i = 0; i < n; i++) {
+        uint32_t id = (uint32_t)ids[i];
+        if (id >= w->h.vocab) return bt_fail(err, BT_ARG, "id %d is outside the vocabulary of %u", ids[i], w->h.vocab);
+        switch (w->h.id_bytes) {
+        case 1: w->block[w->fill] = (unsigned char)id; break;
+        case 2: memcpy(w->block + w->fill, &(uint16_t){(uint16_t)id}, 2); break;
+        default: memcpy(w->block + w->fill, &id, 4);
+        }
+        w->fill += w->h.id_bytes;
+        w->h.source_bytes += id_lengths[id];
+        w->segment.source_bytes += id_lengths[id];
+        if (w->fill == BT_SHARD_BLOCK) BT_TRY(flush_block(w, err));
+    }
+    w->h.count += n;
+    w->segment.count += n;
+    return BT_OK;
+}
+
+void bt_shard_end_document(bt_shard_writer *w) { w->h.documents++; }
+uint64_t bt_shard_written(const bt_shard_writer *w) { return w->h.count; }
+
+bt_code bt_shard_end_segment(bt_shard_writer *w, bt_err *err) {
+    if (!w->segment.count) return BT_OK;
+    void *rows = w->segments;
+    BT_TRY(grow(&rows, &w->segments_cap, (size_t)w->h.n_segments, sizeof *w->segments, err));
+    w->segments = rows;
+    w->segments[w->h.n_segments++] = w->segment;
+    w->segment = (bt_shard_segment_row){0, 0};
+    return BT_OK;
+}
+
+static bt_code write_tables(bt_shard_writer *w, bt_err *err) {
+    uint64_t ids_end = sizeof w->h + w->h.count * w->h.id_bytes;
+    w->h.tables_at = (ids_end + 7) / 8 * 8;
+    size_t pad = (size_t)(w->h.tables_at - ids_end);
+    size_t blocks = (size_t)w->h.n_blocks * sizeof *w->blocks, segments = (size_t)w->h.n_segments * sizeof *w->segments, n = pad + blocks + segments;
+    w->h.file_bytes = ids_end + n;
+    w->h.content_hash = XXH3_64bits_withSeed(NULL, 0, w->h.count);
+    for (uint64_t i = 0; i < w->h.n_blocks; i++)
+        w->h.content_hash = XXH3_64bits_withSeed(&w->blocks[i].hash, sizeof w->blocks[i].hash, w->h.content_hash);
+    unsigned char *all = calloc(n + 1, 1);
+    if (!all) return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for the tables of '%s'", n, name_of(w));
+    if (blocks) memcpy(all + pad, w->blocks, blocks);
+    if (segments) memcpy(all + pad + blocks, w->segments, segments);
+    w->h.tables_hash = XXH3_64bits(all, n);
+    bt_code code = bt_file_pwrite(w->fd, name_of(w), all, n, ids_end, err);
+    free(all);
+    BT_TRY(code);
+    w->h.header_hash = XXH3_64bits(&w->h, offsetof(bt_shard_header, header_hash));
+    return bt_file_pwrite(w->fd, name_of(w), &w->h, sizeof w->h, 0, err);
+}
+
+static bt_code finish(bt_shard_writer *w, bt_shard **opened, bt_err *err) {
+    BT_TRY(bt_shard_end_segment(w, err));
+    if (w->fill) BT_TRY(flush_block(w, err));
+    BT_TRY(write_tables(w, err));
+    if (w->path) {
+        if (fsync(w->fd) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", w->tmp);
+        BT_TRY(give_name(w, err));
+    }
+    if (!opened) return BT_OK;
+    int fd = w->fd;
+    w->fd = -1;
+    return bt_shard_open_fd(opened, fd, w->path ? w->path : "memory shard", err);
+}
+
+bt_code bt_shard_finish(bt_shard_writer *w, bt_shard **opened, bt_err *err) {
+    if (opened) *opened = NULL;
+    bt_code code = finish(w, opened, err);
+    bt_shard_abandon(w);
+    return code;
+}

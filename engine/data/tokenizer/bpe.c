@@ -1,0 +1,384 @@
+/* bpe.c - see bpe.h. A text is cut into words (pretok.h); a word seen before comes from the cache, another is merged pair by
+ * pair, lowest rank first, leftmost first. Short words search the best pair linearly, long ones keep a heap. */
+#include "engine/data/tokenizer/bpe.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+#include <xxhash.h>
+
+#include "engine/data/tokenizer/tokenizer_impl.h"
+#include "engine/data/tokenizer/utf8.h"
+
+enum { SHORT_WORD = 48, CACHE_WORD = 64, CACHE_SLOTS = 1 << 17, NO_RANK = INT32_MAX };
+
+typedef struct merge_slot { uint64_t pair; int32_t rank, id; } merge_slot;      /* pair 0: free (stored + 1) */
+
+typedef struct cached { uint64_t hash; uint32_t text, ids; uint16_t n_text, n_ids; } cached;
+
+typedef struct node { int32_t id, prev, next; } node;                           /* a symbol of a long word; id -1: gone */
+typedef struct candidate { int32_t rank, at, left, right; } candidate;
+
+typedef struct encoder {                /* what one encoding call works with */
+    bt_pretok *pretok;
+    cached *slots;
+    size_t used;
+    char *text;                         /* CACHE_SLOTS / 2 words of at most CACHE_WORD bytes, and their ids */
+    int32_t *ids;
+    size_t n_text, n_ids;
+    node *nodes;
+    candidate *heap;
+    size_t nodes_cap, heap_cap, n_heap;
+} encoder;
+
+struct bt_bpe {
+    int32_t *tokens;                    /* hash table of ids, -1: free */
+    size_t tokens_mask;
+    merge_slot *merges;
+    size_t merges_mask;
+    pthread_mutex_t lock;               /* the kept encoder, with its warm cache; a second caller makes its own */
+    encoder *kept;
+};
+
+/* ---- tables ---- */
+
+static size_t table_size(size_t n) {
+    size_t size = 64;
+    while (size < 2 * n) size *= 2;
+    return size;
+}
+
+static bool token_is(const bt_tokenizer *t, int32_t id, const char *bytes, size_t n) {
+    return t->at[id + 1] - t->at[id] == n && memcmp(t->bytes + t->at[id], bytes, n) == 0;
+}
+
+static int32_t find_token(const bt_tokenizer *t, const bt_bpe *b, const char *bytes, size_t n) {
+    for (size_t i = XXH3_64bits(bytes, n) & b->tokens_mask; b->tokens[i] >= 0; i = (i + 1) & b->tokens_mask)
+        if (token_is(t, b->tokens[i], bytes, n)) return b->tokens[i];
+    return -1;
+}
+
+int32_t bt_bpe_find(const bt_tokenizer *t, const char *bytes, size_t n) { return t->bpe ? find_token(t, t->bpe, bytes, n) : -1; }
+
+static uint64_t pair_of(int32_t left, int32_t right) { return ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) + 1; }
+static uint64_t mix(uint64_t x) {
+    x *= 0x9E3779B97F4A7C15u;
+    return x ^ x >> 29;
+}
+
+static const merge_slot *find_merge(const bt_bpe *b, int32_t left, int32_t right) {
+    uint64_t pair = pair_of(left, right);
+    for (size_t i = mix(pair) & b->merges_mask;; i = (i + 1) & b->merges_mask) {
+        if (b->merges[i].pair == pair) return &b->merges[i];
+        if (!b->merges[i].pair) return NULL;
+    }
+}
+
+static bt_code add_tokens(bt_bpe *b, const bt_tokenizer *t, bt_err *err) {
+    size_t size = table_size((size_t)t->V);
+    b->tokens = malloc(size * sizeof *b->tokens);
+    if (!b->tokens) return bt_fail(err, BT_NOMEM, "cannot take memory for %d tokens", t->V);
+    memset(b->tokens, -1, size * sizeof *b->tokens);
+    b->tokens_mask = size - 1;
+    for (int32_t id = 0; id < t->V; id++) {
+        if (t->special[id]) continue;
+        const char *bytes = t->bytes + t->at[id];
+        size_t n = t->at[id + 1] - t->at[id];
+        int32_t twin = find_token(t, b, bytes, n);
+        if (twin >= 0) return bt_fail(err, BT_FORMAT, "tokens %d and %d are the same bytes", twin, id);
+        size_t i = XXH3_64bits(bytes, n) & b->tokens_mask;
+        while (b->tokens[i] >= 0) i = (i + 1) & b->tokens_mask;
+        b->tokens[i] = id;
+    }
+    return BT_OK;
+}
+
+static bt_code add_merges(bt_bpe *b, bt_tokenizer *t, bt_err *err) {
+    size_t size = table_size(t->n_merges);
+    b->merges = calloc(size, sizeof *b->merges);
+    char *joined = malloc(2 * BT_MAX_TOKEN_BYTES);
+    bt_code code = b->merges && joined ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for %zu merges", t->n_merges);
+    b->merges_mask = size - 1;
+    for (size_t r = 0; code == BT_OK && r < t->n_merges; r++) {
+        bt_merge *m = &t->merges[r];
+        if (m->left < 0 || m->right < 0 || m->left >= t->V || m->right >= t->V || t->special[m->left] || t->special[m->right]) {
+            code = bt_fail(err, BT_FORMAT, "merge %zu joins %d and %d, which are no ordinary tokens of a vocabulary of %d", r, m->left, m->right, t->V);
+            break;
+        }
+        size_t nl = t->at[m->left + 1] - t->at[m->left], nr = t->at[m->right + 1] - t->at[m->right];
+        memcpy(joined, t->bytes + t->at[m->left], nl);
+        memcpy(joined + nl, t->bytes + t->at[m->right], nr);
+        m->id = find_token(t, b, joined, nl + nr);
+        if (m->id < 0) {
+            code = bt_fail(err, BT_FORMAT, "merge %zu of %d and %d makes bytes that are no token", r, m->left, m->right);
+        } else if (find_merge(b, m->left, m->right)) {
+            code = bt_fail(err, BT_FORMAT, "merge %zu of %d and %d is there twice", r, m->left, m->right);
+        } else {
+            size_t i = mix(pair_of(m->left, m->right)) & b->merges_mask;
+            while (b->merges[i].pair) i = (i + 1) & b->merges_mask;
+            b->merges[i] = (merge_slot){pair_of(m->left, m->right), (int32_t)r, m->id};
+        }
+    }
+    free(joined);
+    return code;
+}
+
+static void encoder_destroy(encoder *e) {
+    if (!e) return;
+    bt_pretok_destroy(e->pretok);
+    free(e->slots);
+    free(e->text);
+    free(e->ids);
+    free(e->nodes);
+    free(e->heap);
+    free(e);
+}
+
+static bt_code encoder_create(encoder **out, bt_pattern pattern, bt_err *err) {
+    encoder *e = calloc(1, sizeof *e);
+    *out = NULL;
+    if (!e) return bt_fail(err, BT_NOMEM, "cannot take memory to encode text");
+    bt_code code = bt_pretok_create(&e->pretok, pattern, err);
+    e->slots = calloc(CACHE_SLOTS, sizeof *e->slots);
+    e->text = malloc((size_t)CACHE_SLOTS / 2 * CACHE_WORD);
+    e->ids = malloc((size_t)CACHE_SLOTS / 2 * CACHE_WORD * sizeof *e->ids);
+    if (code == BT_OK && (!e->slots || !e->text || !e->ids)) code = bt_fail(err, BT_NOMEM, "cannot take memory to encode text");
+    if (code == BT_OK) {
+        *out = e;
+    } else {
+        encoder_destroy(e);
+    }
+    return code;
+}
+
+bt_code bt_bpe_create(bt_bpe **out, bt_tokenizer *t, bt_err *err) {
+    bt_bpe *b = calloc(1, sizeof *b);
+    *out = NULL;
+    if (!b) return bt_fail(err, BT_NOMEM, "cannot take memory for a tokenizer");
+    pthread_mutex_init(&b->lock, NULL);
+    bt_code code = add_tokens(b, t, err);
+    if (code == BT_OK) code = add_merges(b, t, err);
+    if (code != BT_OK) {
+        bt_bpe_destroy(b);
+        return code;
+    }
+    *out = b;
+    return BT_OK;
+}
+
+void bt_bpe_destroy(bt_bpe *b) {
+    if (!b) return;
+    encoder_destroy(b->kept);
+    pthread_mutex_destroy(&b->lock);
+    free(b->tokens);
+    free(b->merges);
+    free(b);
+}
+
+/* ---- merging one word ---- */
+
+static void look_up(const bt_bpe *b, const int32_t *ids, size_t i, int32_t *rank, int32_t *made) {
+    const merge_slot *m = find_merge(b, ids[i], ids[i + 1]);
+    rank[i] = m ? m->rank : NO_RANK;
+    made[i] = m ? m->id : -1;
+}
+
+static size_t merge_short(const bt_tokenizer *t, const char *word, size_t n, int32_t *ids) {
+    int32_t rank[SHORT_WORD], made[SHORT_WORD];         /* of the pair that begins at i */
+    for (size_t i = 0; i < n; i++) ids[i] = t->byte_id[(unsigned char)word[i]];
+    for (size_t i = 0; i + 1 < n; i++) look_up(t->bpe, ids, i, rank, made);
+    while (n > 1) {
+        size_t best = 0;
+        for (size_t i = 1; i + 1 < n; i++)
+            if (rank[i] < rank[best]) best = i;
+        if (rank[best] == NO_RANK) break;
+        ids[best] = made[best];
+        n--;
+        for (size_t i = best + 1; i < n; i++) ids[i] = ids[i + 1];
+        for (size_t i = best + 1; i + 1 < n; i++) {
+            rank[i] = rank[i + 1];
+            made[i] = made[i + 1];
+        }
+        if (best) look_up(t->bpe, ids, best - 1, rank, made);
+        if (best + 1 < n) look_up(t->bpe, ids, best, rank, made);
+    }
+    return n;
+}
+
+static bool sooner(const candidate *a, const candidate *b) { return a->rank != b->rank ? a->rank < b->rank : a->at < b->at; }
+
+static void heap_push(encoder *e, candidate c) {
+    size_t i = e->n_heap++;
+    for (; i && sooner(&c, &e->heap[(i - 1) / 2]); i = (i - 1) / 2) e->heap[i] = e->heap[(i - 1) / 2];
+    e->heap[i] = c;
+}
+
+static candidate heap_pop(encoder *e) {
+    candidate top = e->heap[0], last = e->heap[--e->n_heap];
+    size_t i = 0;
+    for (size_t k; (k = 2 * i + 1) < e->n_heap; i = k) {
+        if (k + 1 < e->n_heap && sooner(&e->heap[k + 1], &e->heap[k])) k++;
+        if (!sooner(&e->heap[k], &last)) break;
+        e->heap[i] = e->heap[k];
+    }
+    e->heap[i] = last;
+    return top;
+}
+
+static void offer(encoder *e, const bt_bpe *b, int32_t at) {
+    if (at < 0 || e->nodes[at].next < 0) return;
+    int32_t left = e->nodes[at].id, right = e->nodes[e->nodes[at].next].id;
+    const merge_slot *m = find_merge(b, left, right);
+    if (m) heap_push(e, (candidate){m->rank, at, left, right});
+}
+
+/* at most 3n candidates: n at first, two a merge */
+static bt_code merge_long(const bt_tokenizer *t, encoder *e, const char *word, size_t n, int32_t *ids, size_t *count, bt_err *err) {
+    if (n > INT32_MAX / 4) return bt_fail(err, BT_UNSUPPORTED, "a word of %zu bytes is too long for the tokenizer", n);
+    if (n > e->nodes_cap) {
+        free(e->nodes);
+        free(e->heap);
+        e->nodes = malloc(n * sizeof *e->nodes);
+        e->heap = malloc(3 * n * sizeof *e->heap);
+        e->nodes_cap = e->nodes && e->heap ? n : 0;
+        if (!e->nodes_cap) return bt_fail(err, BT_NOMEM, "cannot take memory for a word of %zu bytes", n);
+    }
+    int32_t last = (int32_t)n - 1;
+    e->n_heap = 0;
+    for (int32_t i = 0; i <= last; i++) e->nodes[i] = (node){t->byte_id[(unsigned char)word[i]], i - 1, i < last ? i + 1 : -1};
+    for (int32_t i = 0; i < last; i++) offer(e, t->bpe, i);
+    while (e->n_heap) {
+        candidate c = heap_pop(e);
+        node *l = &e->nodes[c.at];
+        if (l->id != c.left || l->next < 0 || e->nodes[l->next].id != c.right) continue;
+        node *r = &e->nodes[l->next];
+        l->id = find_merge(t->bpe, c.left, c.right)->id;
+        r->id = -1;
+        l->next = r->next;
+        if (l->next >= 0) e->nodes[l->next].prev = c.at;
+        offer(e, t->bpe, l->prev);
+        offer(e, t->bpe, c.at);
+    }
+    *count = 0;
+    for (int32_t i = 0; i >= 0; i = e->nodes[i].next) ids[(*count)++] = e->nodes[i].id;
+    return BT_OK;
+}
+
+static bt_code merge_word(const bt_tokenizer *t, encoder *e, const char *word, size_t n, int32_t *ids, size_t *count, bt_err *err) {
+    int32_t whole = t->ignore_merges ? find_token(t, t->bpe, word, n) : -1;
+    if (whole >= 0) {
+        ids[0] = whole;
+        *count = 1;
+        return BT_OK;
+    }
+    if (n > SHORT_WORD) return merge_long(t, e, word, n, ids, count, err);
+    *count = merge_short(t, word, n, ids);
+    return BT_OK;
+}
+
+/* ---- encoding ---- */
+
+static bt_code encode_word(const bt_tokenizer *t, encoder *e, const char *word, size_t n, int32_t *ids, size_t *count, bt_err *err) {
+    if (n > CACHE_WORD) return merge_word(t, e, word, n, ids, count, err);
+    uint64_t hash = XXH3_64bits(word, n) | 1;           /* 0: free slot */
+    size_t i = hash >> 16 & (CACHE_SLOTS - 1);
+    for (; e->slots[i].hash; i = (i + 1) & (CACHE_SLOTS - 1)) {
+        const cached *c = &e->slots[i];
+        if (c->hash != hash || c->n_text != n || memcmp(e->text + c->text, word, n) != 0) continue;
+        for (size_t k = 0; k < c->n_ids; k++) ids[k] = e->ids[c->ids + k];
+        *count = c->n_ids;
+        return BT_OK;
+    }
+    BT_TRY(merge_word(t, e, word, n, ids, count, err));
+    if (e->used == CACHE_SLOTS / 2) {
+        memset(e->slots, 0, CACHE_SLOTS * sizeof *e->slots);
+        e->used = e->n_text = e->n_ids = 0;
+        i = hash >> 16 & (CACHE_SLOTS - 1);
+    }
+    e->slots[i] = (cached){hash, (uint32_t)e->n_text, (uint32_t)e->n_ids, (uint16_t)n, (uint16_t)*count};
+    memcpy(e->text + e->n_text, word, n);
+    memcpy(e->ids + e->n_ids, ids, *count * sizeof *ids);
+    e->n_text += n;
+    e->n_ids += *count;
+    e->used++;
+    return BT_OK;
+}
+
+static bt_code grow_ids(int32_t **ids, size_t *cap, size_t want, bt_err *err) {
+    if (want <= *cap) return BT_OK;
+    size_t size = want + want / 4 + 256;
+    int32_t *p = realloc(*ids, size * sizeof *p);
+    if (!p) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu token ids", size);
+    *ids = p;
+    *cap = size;
+    return BT_OK;
+}
+
+static bt_code encode_with(const bt_tokenizer *t, encoder *e, const char *text, size_t n, int32_t **ids, size_t *count, size_t *cap, bt_err *err) {
+    size_t done = 0;
+    for (size_t at = 0, end; at < n; at = end) {
+        size_t k;
+        BT_TRY(bt_pretok_next(e->pretok, text, n, at, &end, err));
+        if (done + (end - at) > *cap) BT_TRY(grow_ids(ids, cap, done + (end - at) + (n - at) / 3, err));
+        BT_TRY(encode_word(t, e, text + at, end - at, *ids + done, &k, err));
+        done += k;
+    }
+    *count = done;
+    return BT_OK;
+}
+
+/* NFC of the UTF-8 stretches; other bytes stay. *out is NULL when nothing needs to change (ASCII). */
+static bt_code normalise(const char *text, size_t n, char **out, size_t *out_n, bt_err *err) {
+    *out = NULL;
+    size_t ascii = 0;
+    while (ascii < n && (unsigned char)text[ascii] < 0x80) ascii++;
+    if (ascii == n) return BT_OK;
+    bt_text all = {0};
+    for (size_t at = 0; at < n;) {
+        size_t k = bt_utf8_valid(text + at, n - at);
+        if (!k) {
+            bt_text_putn(&all, text + at++, 1);
+            continue;
+        }
+        utf8proc_uint8_t *nfc;
+        utf8proc_ssize_t m = utf8proc_map((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)k, &nfc, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+        if (m < 0) {
+            bt_text_release(&all);
+            return bt_fail(err, BT_NOMEM, "cannot normalise %zu bytes of text: %s", k, utf8proc_errmsg(m));
+        }
+        bt_text_putn(&all, (const char *)nfc, (size_t)m);
+        free(nfc);
+        at += k;
+    }
+    if (all.failed) {
+        bt_text_release(&all);
+        return bt_fail(err, BT_NOMEM, "cannot take memory to normalise %zu bytes of text", n);
+    }
+    *out = all.data;
+    *out_n = all.len;
+    return BT_OK;
+}
+
+bt_code bt_bpe_encode(const bt_tokenizer *t, const char *text, size_t n, int32_t **ids, size_t *count, size_t *cap, bt_err *err) {
+    bt_bpe *b = t->bpe;
+    char *nfc = NULL;
+    *count = 0;
+    if (t->nfc) {
+        size_t m = 0;
+        BT_TRY(normalise(text, n, &nfc, &m, err));
+        if (nfc) {
+            text = nfc;
+            n = m;
+        }
+    }
+    encoder *own = NULL;
+    bool kept = pthread_mutex_trylock(&b->lock) == 0;
+    bt_code code = BT_OK;
+    if (!kept || !b->kept) code = encoder_create(kept ? &b->kept : &own, t->pattern, err);
+    if (code == BT_OK) code = encode_with(t, kept ? b->kept : own, text, n, ids, count, cap, err);
+    if (kept) pthread_mutex_unlock(&b->lock);
+    encoder_destroy(own);
+    free(nfc);
+    return code;
+}

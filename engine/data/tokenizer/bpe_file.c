@@ -1,0 +1,240 @@
+/* bpe_file.c - our tokenizer files. One JSON object:
+ *
+ *   format         "bitrain-tokenizer"
+ *   version        1
+ *   kind           "bpe" (or "bytes", with nothing else)
+ *   pattern        "gpt2", "llama3" or "qwen2": how text is cut into words (pretok.c)
+ *   normalizer     "none" or "nfc"
+ *   ignore_merges  true: a word that is a token becomes it without merging
+ *   eot            id of the end-of-text token, -1: none
+ *   hash           16 hex digits over all that decides which ids a text gets; a file without it, or with another, is refused
+ *   tokens         by id: a string in GPT-2's printable byte alphabet, {"special": "<|endoftext|>"}, or null for a hole
+ *   merges         [[left id, right id], ...] by rank; the joined bytes are a token
+ *
+ * Refused: nesting deeper than 64, invalid UTF-8, double keys, unknown keys, double tokens, merges that leave the vocabulary,
+ * more than 2^20 tokens, a missing byte. No pattern is ever compiled from a file. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/data/io/documents.h"
+#include "engine/data/io/json.h"
+#include "engine/data/tokenizer/tokenizer_impl.h"
+#include "engine/data/tokenizer/utf8.h"
+
+/* GPT-2's alphabet: printable Latin-1 stands for itself, the other 68 bytes (0x00-0x20, 0x7F-0xA0, 0xAD) are U+0100.. in order */
+static bool stands_for_itself(unsigned c) { return (c >= 0x21 && c <= 0x7E) || (c >= 0xA1 && c <= 0xAC) || (c >= 0xAE && c <= 0xFF); }
+
+static uint32_t byte_to_char(unsigned char byte) {
+    if (stands_for_itself(byte)) return byte;
+    return byte <= 0x20 ? 0x100u + byte : byte <= 0xA0 ? 0x121u + byte - 0x7Fu : 0x143u;
+}
+
+static int char_to_byte(uint32_t c) {
+    if (c < 0x100) return stands_for_itself(c) ? (int)c : -1;
+    if (c <= 0x120) return (int)c - 0x100;
+    if (c <= 0x142) return (int)c - 0x121 + 0x7F;
+    return c == 0x143 ? 0xAD : -1;
+}
+
+bool bt_alphabet_decode(const char *s, size_t n, bt_text *out) {
+    for (size_t i = 0; i < n;) {
+        size_t k = bt_utf8_char(s + i, n - i);
+        int byte = k ? char_to_byte(bt_utf8_decode(s + i, k)) : -1;
+        if (byte < 0) return false;
+        bt_text_putn(out, &(char){(char)byte}, 1);
+        i += k;
+    }
+    return true;
+}
+
+void bt_alphabet_encode(const char *bytes, size_t n, bt_text *out) {
+    for (size_t i = 0; i < n; i++) {
+        char c[4];
+        bt_text_putn(out, c, bt_utf8_encode(c, byte_to_char((unsigned char)bytes[i])));
+    }
+}
+
+/* ---- writing ---- */
+
+static void put_tokens(bt_json *j, const bt_tokenizer *t) {
+    bt_text word = {0};
+    bt_json_array(j, "tokens");
+    for (int32_t id = 0; id < t->V; id++) {
+        size_t n;
+        const char *bytes = bt_tokenizer_bytes(t, id, &n);
+        bt_text_clear(&word);
+        bt_text_put(j->out, id % 16 == 0 ? "\n" : "");
+        if (t->special[id] == BT_TOKEN_HOLE) {
+            bt_json_null(j, NULL);
+        } else if (t->special[id]) {
+            bt_text_putn(&word, bytes, n);
+            bt_json_object(j, NULL);
+            bt_json_str(j, "special", bt_text_str(&word));
+            bt_json_end(j, '}');
+        } else {
+            bt_alphabet_encode(bytes, n, &word);
+            bt_json_str(j, NULL, bt_text_str(&word));
+        }
+    }
+    bt_json_end(j, ']');
+    j->out->failed |= word.failed;
+    bt_text_release(&word);
+}
+
+void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
+    bt_json j;
+    char hash[20];
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)t->hash);
+    bt_json_begin(&j, out);
+    bt_json_object(&j, NULL);
+    bt_json_str(&j, "format", "bitrain-tokenizer");
+    bt_json_int(&j, "version", 1);
+    bt_json_str(&j, "kind", t->is_bytes ? "bytes" : "bpe");
+    if (!t->is_bytes) {
+        bt_json_str(&j, "pattern", bt_pattern_name(t->pattern));
+        bt_json_str(&j, "normalizer", t->nfc ? "nfc" : "none");
+        bt_json_bool(&j, "ignore_merges", t->ignore_merges);
+        bt_json_int(&j, "eot", t->eot);
+        bt_json_str(&j, "hash", hash);
+        put_tokens(&j, t);
+        bt_json_array(&j, "merges");
+        for (size_t i = 0; i < t->n_merges; i++) {
+            char pair[32];
+            snprintf(pair, sizeof pair, "[%d,%d]", t->merges[i].left, t->merges[i].right);
+            if (i % 16 == 0) bt_text_put(out, "\n");
+            bt_json_raw(&j, NULL, pair);
+        }
+        bt_json_end(&j, ']');
+    }
+    bt_json_end(&j, '}');
+    bt_text_put(out, "\n");
+}
+
+/* ---- reading ---- */
+
+static const char *const keys[] = {"format", "version", "kind", "pattern", "normalizer", "ignore_merges", "eot", "hash", "tokens", "merges"};
+
+static bt_code check_keys(json_t *o, bt_err *err) {
+    const char *key;
+    json_t *value;
+    json_object_foreach(o, key, value) {
+        bool ok = false;
+        for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) ok |= strcmp(key, keys[i]) == 0;
+        if (!ok) return bt_fail(err, BT_FORMAT, "there is a key '%.60s' that this format does not have", key);
+    }
+    return BT_OK;
+}
+
+static bt_code text_of(json_t *o, const char *key, const char **out, bt_err *err) {
+    *out = json_string_value(json_object_get(o, key));
+    return *out ? BT_OK : bt_fail(err, BT_FORMAT, "the text '%s' is missing", key);
+}
+
+static bt_code read_rules(json_t *o, bt_tokenizer *t, bt_err *err) {
+    const char *pattern, *normalizer;
+    json_t *ignore = json_object_get(o, "ignore_merges"), *eot = json_object_get(o, "eot");
+    BT_TRY(text_of(o, "pattern", &pattern, err));
+    BT_TRY(text_of(o, "normalizer", &normalizer, err));
+    int p = 0;
+    while (p < BT_PATTERN_COUNT && strcmp(bt_pattern_name((bt_pattern)p), pattern) != 0) p++;
+    if (p == BT_PATTERN_COUNT) return bt_fail(err, BT_FORMAT, "there is no pattern '%.60s' (gpt2, llama3, qwen2)", pattern);
+    if (strcmp(normalizer, "none") != 0 && strcmp(normalizer, "nfc") != 0) return bt_fail(err, BT_FORMAT, "there is no normalizer '%.60s' (none, nfc)", normalizer);
+    if (!json_is_boolean(ignore)) return bt_fail(err, BT_FORMAT, "'ignore_merges' is not true or false");
+    if (!json_is_integer(eot) || json_integer_value(eot) < -1 || json_integer_value(eot) >= BT_MAX_VOCAB)
+        return bt_fail(err, BT_FORMAT, "'eot' is not a token id");
+    t->pattern = (bt_pattern)p;
+    t->nfc = normalizer[1] == 'f';
+    t->ignore_merges = json_is_true(ignore);
+    t->eot = (int32_t)json_integer_value(eot);
+    return BT_OK;
+}
+
+static bt_code read_token(json_t *v, bt_tokenizer_draft *d, bt_text *word, bt_err *err) {
+    json_t *special = json_object_get(v, "special");
+    if (json_is_null(v)) return bt_draft_token(d, "", 0, BT_TOKEN_HOLE, err);
+    if (json_is_object(v) && json_object_size(v) == 1 && json_is_string(special))
+        return bt_draft_token(d, json_string_value(special), json_string_length(special), BT_TOKEN_SPECIAL, err);
+    if (!json_is_string(v)) return bt_fail(err, BT_FORMAT, "token %d is neither a text, a special nor null", d->t->V);
+    bt_text_clear(word);
+    if (!bt_alphabet_decode(json_string_value(v), json_string_length(v), word))
+        return bt_fail(err, BT_FORMAT, "token %d holds a character outside the byte alphabet", d->t->V);
+    if (word->failed) return bt_fail(err, BT_NOMEM, "cannot take memory for token %d", d->t->V);
+    return bt_draft_token(d, bt_text_str(word), word->len, BT_TOKEN_PLAIN, err);
+}
+
+static bt_code read_lists(json_t *o, bt_tokenizer_draft *d, bt_text *word, bt_err *err) {
+    json_t *tokens = json_object_get(o, "tokens"), *merges = json_object_get(o, "merges"), *v;
+    size_t i;
+    if (!json_is_array(tokens) || !json_is_array(merges)) return bt_fail(err, BT_FORMAT, "the lists 'tokens' and 'merges' are missing");
+    json_array_foreach(tokens, i, v) BT_TRY(read_token(v, d, word, err));
+    json_array_foreach(merges, i, v) {
+        json_t *l = json_array_get(v, 0), *r = json_array_get(v, 1);
+        if (json_array_size(v) != 2 || !json_is_integer(l) || !json_is_integer(r)) return bt_fail(err, BT_FORMAT, "merge %zu is not a pair of ids", i);
+        json_int_t a = json_integer_value(l), b = json_integer_value(r);
+        if (a < 0 || a >= d->t->V || b < 0 || b >= d->t->V)
+            return bt_fail(err, BT_FORMAT, "merge %zu of %lld and %lld leaves the vocabulary of %d", i, (long long)a, (long long)b, d->t->V);
+        BT_TRY(bt_draft_merge(d, (int32_t)a, (int32_t)b, err));
+    }
+    return BT_OK;
+}
+
+static bt_code read_bpe(bt_tokenizer **out, json_t *o, bt_err *err) {
+    bt_tokenizer_draft d;
+    bt_text word = {0};
+    const char *hash;
+    char found[20];
+    BT_TRY(text_of(o, "hash", &hash, err));
+    BT_TRY(bt_draft_begin(&d, err));
+    bt_code code = read_rules(o, d.t, err);
+    if (code == BT_OK) code = read_lists(o, &d, &word, err);
+    bt_text_release(&word);
+    if (code != BT_OK) {
+        bt_draft_release(&d);
+        return code;
+    }
+    BT_TRY(bt_draft_seal(&d, out, err));
+    snprintf(found, sizeof found, "%016llx", (unsigned long long)(*out)->hash);
+    if (strcmp(found, hash) == 0) return BT_OK;
+    bt_tokenizer_free(*out);
+    *out = NULL;
+    return bt_fail(err, BT_FORMAT, "its hash is %.20s, its content gives %s (damaged, or edited by hand)", hash, found);
+}
+
+static bt_code read_object(bt_tokenizer **out, json_t *o, bt_err *err) {
+    const char *format = json_string_value(json_object_get(o, "format")), *kind;
+    if (!format || strcmp(format, "bitrain-tokenizer") != 0) {
+        if (json_object_get(o, "model")) return bt_fail(err, BT_FORMAT, "it looks like Hugging Face's tokenizer.json: use 'bitrain tokenizer import'");
+        return bt_fail(err, BT_FORMAT, "it is not a bitrain tokenizer");
+    }
+    json_t *version = json_object_get(o, "version");
+    if (!json_is_integer(version) || json_integer_value(version) != 1) return bt_fail(err, BT_FORMAT, "its format version is not 1");
+    BT_TRY(check_keys(o, err));
+    BT_TRY(text_of(o, "kind", &kind, err));
+    if (strcmp(kind, "bytes") == 0 && json_object_size(o) == 3) return bt_tokenizer_load(out, "bytes", err);
+    if (strcmp(kind, "bpe") == 0) return read_bpe(out, o, err);
+    return bt_fail(err, BT_FORMAT, "there is no kind '%.60s' of tokenizer (bpe, bytes)", kind);
+}
+
+bt_code bt_json_parse(json_t **out, const char *json, size_t n, bt_err *err) {
+    json_error_t why;
+    *out = NULL;
+    if (!bt_json_depth_ok(json, n, 64)) return bt_fail(err, BT_FORMAT, "its JSON is nested deeper than 64");
+    *out = json_loadb(json, n, JSON_REJECT_DUPLICATES, &why);
+    if (!*out) return bt_fail(err, BT_FORMAT, "line %d, column %d: not valid JSON: %s", why.line, why.column, why.text);
+    if (json_is_object(*out)) return BT_OK;
+    json_decref(*out);
+    *out = NULL;
+    return bt_fail(err, BT_FORMAT, "it is not a JSON object");
+}
+
+bt_code bt_tokenizer_parse_own(bt_tokenizer **out, const char *json, size_t n, const char *name, bt_err *err) {
+    json_t *o;
+    bt_err why = BT_ERR_INIT;
+    *out = NULL;
+    bt_code code = bt_json_parse(&o, json, n, &why);
+    if (code == BT_OK) code = read_object(out, o, &why);
+    json_decref(o);
+    return code == BT_OK ? BT_OK : bt_fail(err, code, "tokenizer '%s' cannot be used: %s", name, why.msg);
+}

@@ -1,0 +1,207 @@
+/* isa_generic_gemm.c - the products of the generic set. Operands stay fp32 or are rounded to fp16 (bt_prec is a permission, not a
+ * duty: bf16 is not used, attention is fp32 always); the packed form of a ternary matrix is a copy of its codes. */
+#include "engine/kernels/isa/isa_generic.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "engine/kernels/table/half.h"
+
+static float operand(float x, bt_prec prec) { return prec == BT_PREC_FP16 ? bt_half(x) : x; }
+
+size_t bt_generic_tern_bytes(size_t N, size_t K) { return N * K; }
+
+void bt_generic_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1) {
+    (void)N;
+    if (n1 > n0) memcpy((int8_t *)packed + n0 * K, codes + n0 * K, (n1 - n0) * K);
+}
+
+static int32_t dot_i8(const int8_t *a, const int8_t *b, size_t K) {
+    int32_t s = 0;
+    for (size_t k = 0; k < K; k++) s += a[k] * b[k];
+    return s;
+}
+
+void bt_generic_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed, float scale, size_t m0, size_t m1,
+                         size_t N, size_t K, int flags, void *scratch) {
+    const int8_t *w = packed;
+    (void)scratch;
+    for (size_t m = m0; m < m1; m++) {
+        for (size_t n = 0; n < N; n++) {
+            float v = (float)dot_i8(xq + m * K, w + n * K, K) * (dq[m] * scale);
+            y[m * ldy + n] = flags & BT_ACC ? y[m * ldy + n] + v : v;
+        }
+    }
+}
+
+void bt_generic_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1,
+                        size_t N, size_t K, bt_prec prec, int flags, void *scratch) {
+    const int8_t *w = packed;
+    (void)scratch;
+    for (size_t m = m0; m < m1; m++) {
+        float *out = dx + m * lddx;
+        if (!(flags & BT_ACC)) memset(out, 0, K * sizeof *out);
+        for (size_t n = 0; n < N; n++) {
+            float a = operand(dy[m * lddy + n], prec) * scale;
+            for (size_t k = 0; k < K; k++) out[k] += a * (float)w[n * K + k];
+        }
+    }
+}
+
+void bt_generic_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K,
+                        size_t n0, size_t n1, bt_prec prec, void *scratch) {
+    (void)N;
+    (void)scratch;
+    for (size_t m = 0; m < M; m++) {
+        for (size_t n = n0; n < n1; n++) {
+            float a = operand(dy[m * lddy + n] * dq[m], prec);
+            for (size_t k = 0; k < K; k++) dw[n * K + k] += a * (float)xq[m * K + k];
+        }
+    }
+}
+
+/* 127 / absmax and absmax / 127 of bits that bt_noise_absmax gave */
+static float to_int8(uint32_t top) { return 127.0f / bt_noise_bits(top); }
+static float from_int8(uint32_t top) { return bt_noise_bits(top) / 127.0f; }
+
+static int rounded(float v, uint32_t word, size_t byte) {
+    return v >= -128.0f && v <= 128.0f ? bt_noise_round(v, word >> (8 * byte) & 255u) : 0;          /* not finite: the scale says so */
+}
+
+/* out (+)= the row's gradients, each times by[n] (NULL: 1) and rounded with `key`, times w (N, K) and scale; sum: memory of (K) */
+static void row_dx8(float *out, const float *row, const float *by, const int8_t *w, float scale, size_t N, size_t K, uint32_t key, int flags, int32_t *sum) {
+    uint32_t top = BT_NOISE_LEAST;
+    for (size_t n = 0; n < N; n++) top = bt_noise_absmax(top, by ? row[n] * by[n] : row[n]);
+    memset(sum, 0, K * sizeof *sum);
+    for (size_t n = 0; n < N; n++) {
+        uint32_t word = bt_noise_word(key, (uint32_t)(n / 64 * 16 + n % 16));
+        int q = rounded((by ? row[n] * by[n] : row[n]) * to_int8(top), word, n / 16 % 4);
+        for (size_t k = 0; k < K; k++) sum[k] += q * w[n * K + k];
+    }
+    for (size_t k = 0; k < K; k++) {
+        float v = (float)sum[k] * (from_int8(top) * scale);
+        out[k] = flags & BT_ACC ? out[k] + v : v;
+    }
+}
+
+void bt_generic_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1,
+                         size_t N, size_t K, const bt_noise *noise, int flags, void *scratch) {
+    for (size_t m = m0; m < m1; m++) row_dx8(dx + m * lddx, dy + m * lddy, NULL, packed, scale, N, K, noise->rows[m] ^ noise->salt, flags, scratch);
+}
+
+size_t bt_generic_w8_bytes(size_t N, size_t K) { return N * K; }
+
+void bt_generic_w8_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1) {
+    (void)N;
+    memcpy((int8_t *)packed + n0 * K, codes, (n1 - n0) * K);
+}
+
+void bt_generic_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, const float *row_scale, size_t m0, size_t m1,
+                       size_t N, size_t K, const bt_noise *noise, int flags, void *scratch) {
+    for (size_t m = m0; m < m1; m++) row_dx8(dx + m * lddx, dy + m * lddy, row_scale, packed, 1, N, K, noise->rows[m] ^ noise->salt, flags, scratch);
+}
+
+void bt_generic_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K,
+                         size_t n0, size_t n1, const bt_noise *noise, void *scratch) {
+    int32_t *sum = scratch;                     /* (K) */
+    (void)N;
+    for (size_t b = 0; b < M; b += BT_GRAD_BLOCK) {
+        size_t end = M - b < BT_GRAD_BLOCK ? M : b + BT_GRAD_BLOCK;
+        for (size_t n = n0; n < n1; n++) {
+            uint32_t top = BT_NOISE_LEAST;
+            for (size_t m = b; m < end; m++) top = bt_noise_absmax(top, dy[m * lddy + n] * dq[m]);
+            memset(sum, 0, K * sizeof *sum);
+            for (size_t m = b; m < end; m++) {
+                uint32_t word = bt_noise_word(noise->rows[m / 4 * 4] ^ noise->salt ^ BT_NOISE_DW, noise->first + (uint32_t)n);
+                int q = rounded(dy[m * lddy + n] * dq[m] * to_int8(top), word, m % 4);
+                for (size_t k = 0; k < K; k++) sum[k] += q * xq[m * K + k];
+            }
+            for (size_t k = 0; k < K; k++) dw[n * K + k] += (float)sum[k] * from_int8(top);
+        }
+    }
+}
+
+void bt_generic_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b, size_t ldb, int tb, float alpha,
+                     size_t M, size_t N, size_t K, bt_prec prec, int flags, void *scratch) {
+    (void)scratch;
+    for (size_t m = 0; m < M; m++) {
+        float *out = c + m * ldc;
+        if (!(flags & BT_ACC)) memset(out, 0, N * sizeof *out);
+        for (size_t k = 0; k < K; k++) {
+            float x = alpha * operand(ta ? a[k * lda + m] : a[m * lda + k], prec);
+            if (prec == BT_PREC_FP16) for (size_t n = 0; n < N; n++) out[n] += x * bt_half(tb ? b[n * ldb + k] : b[k * ldb + n]);
+            else if (tb) for (size_t n = 0; n < N; n++) out[n] += x * b[n * ldb + k];
+            else for (size_t n = 0; n < N; n++) out[n] += x * b[k * ldb + n];
+        }
+    }
+}
+
+static size_t first_key(size_t t, size_t window) { return window && t + 1 > window ? t + 1 - window : 0; }
+
+static float dot_f32(const float *a, const float *b, size_t n) {
+    float s = 0;
+    for (size_t i = 0; i < n; i++) s += a[i] * b[i];
+    return s;
+}
+
+void bt_generic_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v, const bt_attn_shape *s, size_t t0,
+                         size_t t1, bt_prec prec, void *scratch) {
+    float *p = scratch;                         /* (T) scores of one query */
+    (void)prec;
+    for (size_t t = t0; t < t1; t++) {
+        size_t from = first_key(t, s->window);
+        float top = -INFINITY;
+        for (size_t j = from; j <= t; j++) {
+            p[j] = s->scale * dot_f32(q + t * s->ldq, k + j * s->ldk, s->D);
+            top = fmaxf(top, p[j]);
+        }
+        double sum = 0;
+        for (size_t j = from; j <= t; j++) sum += (double)(p[j] = expf(p[j] - top));
+        float *out = o + t * s->ldo, inv = (float)(1.0 / sum);
+        memset(out, 0, s->D * sizeof *out);
+        for (size_t j = from; j <= t; j++) {
+            for (size_t d = 0; d < s->D; d++) out[d] += p[j] * inv * v[j * s->ldv + d];
+        }
+        lse[t] = top + (float)log(sum);
+    }
+}
+
+/* p = exp(s - lse); ds = p (dp - delta), delta = do . o (Dao et al., arXiv:2205.14135, appendix B) */
+void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q,
+                         const float *k, const float *v, const bt_attn_shape *s, bt_prec prec, void *scratch) {
+    (void)prec;
+    (void)scratch;
+    for (size_t t = 0; t < s->T; t++) {
+        const float *go = dout + t * s->ldo, *qt = q + t * s->ldq;
+        float *gq = dq + t * s->ldq, delta = dot_f32(go, o + t * s->ldo, s->D);
+        memset(gq, 0, s->D * sizeof *gq);
+        for (size_t j = first_key(t, s->window); j <= t; j++) {
+            const float *kj = k + j * s->ldk, *vj = v + j * s->ldv;
+            float p = expf(s->scale * dot_f32(qt, kj, s->D) - lse[t]);
+            float ds = p * (dot_f32(go, vj, s->D) - delta) * s->scale;
+            for (size_t d = 0; d < s->D; d++) {
+                gq[d] += ds * kj[d];
+                dk[j * s->ldk + d] += ds * qt[d];
+                dv[j * s->ldv + d] += p * go[d];
+            }
+        }
+    }
+}
+
+/* block of 128 inputs in 32 bytes: bits 2i, 2i+1 of byte j hold code + 1 of input 32 i + j (kernels/table/ternary.h) */
+void bt_generic_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale, size_t K, size_t n0, size_t n1) {
+    size_t row_bytes = (K + 127) / 128 * 32;
+    for (size_t n = n0; n < n1; n++) {
+        const uint8_t *w = packed2 + n * row_bytes;
+        int32_t s = 0;
+        for (size_t k = 0; k < K; k++) s += ((w[k / 128 * 32 + k % 32] >> (k % 128 / 32 * 2) & 3) - 1) * xq[k];
+        y[n] = (float)s * (dq * scale);
+    }
+}
+
+size_t bt_generic_scratch_bytes(size_t M, size_t N, size_t K, size_t T, size_t D) {
+    size_t most = N > K ? N : K;
+    (void)M;
+    (void)D;
+    return (T > most ? T : most) * sizeof(float);
+}

@@ -1,8 +1,0 @@
-/* isa_amx.c - the AMX set on real tiles: see isa_amx_set.h. */
-#include "engine/kernels/kernels.h"
-
-#if defined(__AMX_INT8__) && defined(__AMX_BF16__) && defined(__AVX512F__)
-#include "engine/kernels/isa_amx_set.h"
-
-const bt_kernels bt_kernels_amx = BT_AMX_TABLE("amx");
-#endif

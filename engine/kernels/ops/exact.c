@@ -1,0 +1,23 @@
+/* exact.c - see exact.h. The loops are slots of the kernel table: isa_exact.h. */
+#include "engine/kernels/table/exact.h"
+
+#include <math.h>
+
+#include "engine/kernels/table/kernels.h"
+
+static double anchor(double unit) { return 6755399441055744.0 * unit; }
+
+bt_exact bt_exact_units(double most, double n) {
+    int top, many;
+    (void)frexp(most > 0 ? most : 1, &top);                 /* most < 2^top */
+    (void)frexp(n > 1 ? n : 1, &many);
+    bt_exact u = {ldexp(1, top + many - 51), 0};            /* sums below 2^(top + many): 2^51 units */
+    u.fine = ldexp(u.coarse, many - 51);                    /* what is left of a value is half a unit at most */
+    return u;
+}
+
+void bt_exact_add(double sum[2], const float *x, size_t n, bt_exact_of of, const bt_exact *units) {
+    bt_k()->exact_add(sum, x, n, of, anchor(units->coarse), anchor(units->fine));
+}
+
+uint32_t bt_exact_most(const float *x, size_t n) { return bt_k()->exact_most(x, n); }

@@ -1,0 +1,234 @@
+/* ops_flat.c - gates, flat arrays and their sums over whole problems; see ops.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/threads.h"
+#include "engine/kernels/ops/ops.h"
+
+typedef struct flat_job {
+    float *y, *y2, *m, *v;
+    const float *x, *gate, *up;
+    uint16_t *kept;
+    float a, lr, b1, b2, eps, decay, c1, c2;
+    bt_act act;
+} flat_job;
+
+enum { FLAT_GRAIN = BT_SUM_BLOCK };
+
+static void do_glu(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    (void)thread;
+    bt_k()->glu(j->y + a, j->gate + a, j->up + a, j->act, b - a);
+}
+
+void bt_op_glu(float *y, const float *gate, const float *up, bt_act act, size_t n) {
+    flat_job j = {.y = y, .gate = gate, .up = up, .act = act};
+    bt_ops_run("glu", 12.0 * (double)n, n, FLAT_GRAIN, do_glu, &j);
+}
+
+static void do_glu_bwd(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    (void)thread;
+    bt_k()->glu_bwd(j->y + a, j->y2 + a, j->x + a, j->gate + a, j->up + a, j->act, b - a);
+}
+
+void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate, const float *up, bt_act act, size_t n) {
+    flat_job j = {.y = dgate, .y2 = dup, .x = dy, .gate = gate, .up = up, .act = act};
+    bt_ops_run("glu_bwd", 20.0 * (double)n, n, FLAT_GRAIN, do_glu_bwd, &j);
+}
+
+static void do_glu_quant(void *ctx, int thread, size_t a, size_t b) {
+    const bt_glu_quant *j = ctx;
+    float *h = j->h + a * j->F;                 /* one row, which stays in L1 */
+    (void)thread;
+    for (size_t r = a; r < b; r++) {
+        size_t at = r * j->F;
+        if (j->gate_kept) bt_k()->to_bf16(j->gate_kept + at, j->gate + at, j->F);
+        if (j->up_kept) bt_k()->to_bf16(j->up_kept + at, j->up + at, j->F);
+        bt_k()->glu(h, j->gate + at, j->up + at, j->act, j->F);
+        if (j->rstd) bt_k()->rmsnorm_quant(j->xq + at, j->dq + r, j->rstd + r, NULL, h, j->gain, j->eps, 1, j->F);
+        else bt_k()->quant_rows(j->xq + at, j->dq + r, h, 1, j->F);
+    }
+}
+
+void bt_op_glu_quant(const bt_glu_quant *j) {
+    bt_ops_run("glu_quant", (j->gate_kept ? 13.0 : 9.0) * (double)(j->rows * j->F), j->rows, bt_ops_row_grain(j->F), do_glu_quant, (void *)(uintptr_t)j);
+}
+
+typedef struct glu_kept_job {
+    float *dgate, *dup;
+    const float *dy;
+    const uint16_t *gate, *up;
+    bt_act act;
+} glu_kept_job;
+
+static void do_glu_bwd_kept(void *ctx, int thread, size_t a, size_t b) {
+    const glu_kept_job *j = ctx;
+    float gate[1024], up[1024];
+    (void)thread;
+    for (size_t i = a, n; i < b; i += n) {
+        n = b - i < 1024 ? b - i : 1024;
+        bt_k()->from_bf16(gate, j->gate + i, n);
+        bt_k()->from_bf16(up, j->up + i, n);
+        bt_k()->glu_bwd(j->dgate + i, j->dup + i, j->dy + i, gate, up, j->act, n);
+    }
+}
+
+void bt_op_glu_bwd_kept(float *dgate, float *dup, const float *dy, const uint16_t *gate, const uint16_t *up, bt_act act, size_t n) {
+    glu_kept_job j = {dgate, dup, dy, gate, up, act};
+    bt_ops_run("glu_bwd", 16.0 * (double)n, n, FLAT_GRAIN, do_glu_bwd_kept, &j);
+}
+
+static void do_glu_norm_bwd(void *ctx, int thread, size_t a, size_t b) {       /* blocks of rows */
+    const bt_glu_norm_bwd *j = ctx;
+    const bt_kernels *k = bt_k();
+    (void)thread;
+    for (size_t block = a; block < b; block++) {
+        size_t first = block * BT_GLU_BLOCK, end = first + BT_GLU_BLOCK < j->rows ? first + BT_GLU_BLOCK : j->rows;
+        float *h = j->h + first * j->F, *sums = j->sums + first * j->F;          /* one row each, which stay in L1 */
+        memset(sums, 0, j->F * sizeof *sums);
+        for (size_t r = first; r < end; r++) {
+            size_t at = r * j->F;
+            float *gate = j->dgate + at, *up = j->dup + at;
+            k->from_bf16(gate, j->gate + at, j->F);
+            k->from_bf16(up, j->up + at, j->F);
+            k->glu(h, gate, up, j->act, j->F);
+            if (j->dgain) k->rmsnorm_dgain(sums, j->dy + at, h, j->rstd + r, 1, j->F, 0, j->F);
+            k->rmsnorm_dx(h, j->dy + at, h, j->gain, j->rstd + r, 0, 1, j->F);
+            k->glu_bwd(gate, up, h, gate, up, j->act, j->F);
+        }
+    }
+}
+
+static void do_block_sums(void *ctx, int thread, size_t a, size_t b) {         /* columns */
+    const bt_glu_norm_bwd *j = ctx;
+    (void)thread;
+    for (size_t r = 0; r < j->rows; r += BT_GLU_BLOCK) bt_k()->add(j->dgain + a, j->sums + r * j->F + a, b - a);
+}
+
+void bt_op_glu_norm_bwd(const bt_glu_norm_bwd *j) {
+    void *ctx = (void *)(uintptr_t)j;
+    bt_ops_run("glu_norm_bwd", 16.0 * (double)(j->rows * j->F), (j->rows + BT_GLU_BLOCK - 1) / BT_GLU_BLOCK, 1, do_glu_norm_bwd, ctx);
+    if (j->dgain) bt_ops_run("glu_norm_bwd", 0, j->F, 64, do_block_sums, ctx);
+}
+
+static void do_add(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    (void)thread;
+    bt_k()->add(j->y + a, j->x + a, b - a);
+}
+
+void bt_op_add(float *y, const float *x, size_t n) {
+    flat_job j = {.y = y, .x = x};
+    bt_ops_run("add", 12.0 * (double)n, n, FLAT_GRAIN, do_add, &j);
+}
+
+static void do_scale(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    (void)thread;
+    bt_k()->scale(j->y + a, j->a, b - a);
+}
+
+void bt_op_scale(float *y, float a, size_t n) {
+    flat_job j = {.y = y, .a = a};
+    bt_ops_run("scale", 8.0 * (double)n, n, FLAT_GRAIN, do_scale, &j);
+}
+
+static void do_zero(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    (void)thread;
+    memset(j->y + a, 0, (b - a) * sizeof(float));
+}
+
+void bt_op_zero(float *y, size_t n) {
+    flat_job j = {.y = y};
+    bt_ops_run("zero", 4.0 * (double)n, n, FLAT_GRAIN, do_zero, &j);
+}
+
+static void do_keep(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    (void)thread;
+    bt_k()->to_bf16(j->kept + a, j->x + a, b - a);
+}
+
+void bt_op_keep(uint16_t *y, const float *x, size_t n) {
+    flat_job j = {.kept = y, .x = x};
+    bt_ops_run("keep", 6.0 * (double)n, n, FLAT_GRAIN, do_keep, &j);
+}
+
+static void do_fetch(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    (void)thread;
+    bt_k()->from_bf16(j->y + a, j->kept + a, b - a);
+}
+
+void bt_op_fetch(float *y, const uint16_t *x, size_t n) {
+    flat_job j = {.y = y, .kept = (uint16_t *)(uintptr_t)x};
+    bt_ops_run("fetch", 6.0 * (double)n, n, FLAT_GRAIN, do_fetch, &j);
+}
+
+static void do_round_bf16(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    uint16_t some[256];
+    (void)thread;
+    for (size_t i = a, n; i < b; i += n) {
+        n = b - i < 256 ? b - i : 256;
+        bt_k()->to_bf16(some, j->y + i, n);
+        bt_k()->from_bf16(j->y + i, some, n);
+    }
+}
+
+void bt_op_round_bf16(float *x, size_t n) {
+    flat_job j = {.y = x};
+    bt_ops_run("round", 8.0 * (double)n, n, FLAT_GRAIN, do_round_bf16, &j);
+}
+
+static void do_adamw(void *ctx, int thread, size_t a, size_t b) {
+    const flat_job *j = ctx;
+    (void)thread;
+    bt_k()->adamw(j->y + a, j->x + a, j->m + a, j->v + a, j->a, j->lr, j->b1, j->b2, j->eps, j->decay, j->c1, j->c2, b - a);
+}
+
+void bt_op_adamw(float *w, const float *g, float *m, float *v, float grad_scale, float lr, float b1, float b2, float eps, float decay, float c1,
+                 float c2, size_t n) {
+    flat_job j = {.y = w, .x = g, .m = m, .v = v, .a = grad_scale, .lr = lr, .b1 = b1, .b2 = b2, .eps = eps, .decay = decay, .c1 = c1, .c2 = c2};
+    bt_ops_run("adamw", 28.0 * (double)n, n, FLAT_GRAIN, do_adamw, &j);
+}
+
+/* Sums: the array is cut into at most SPANS spans of whole BT_SUM_BLOCKs (a cut that depends on n alone); a span is summed
+ * block by block by one thread, the spans are added in order. */
+enum { SPANS = 512 };
+
+typedef struct sum_job {
+    double (*slot)(const float *x, size_t n);
+    const float *x;
+    size_t n, span;
+    double part[SPANS];
+} sum_job;
+
+static void do_sum(void *ctx, int thread, size_t a, size_t b) {
+    sum_job *j = ctx;
+    (void)thread;
+    for (size_t i = a; i < b; i++) {
+        size_t end = (i + 1) * j->span < j->n ? (i + 1) * j->span : j->n;
+        double s = 0;
+        for (size_t k = i * j->span; k < end; k += BT_SUM_BLOCK) s += j->slot(j->x + k, end - k < BT_SUM_BLOCK ? end - k : BT_SUM_BLOCK);
+        j->part[i] = s;
+    }
+}
+
+static double sum_blocks(double (*slot)(const float *x, size_t n), const float *x, size_t n) {
+    sum_job j = {.slot = slot, .x = x, .n = n};
+    size_t blocks = (n + BT_SUM_BLOCK - 1) / BT_SUM_BLOCK;
+    if (n == 0) return 0;
+    j.span = (blocks + SPANS - 1) / SPANS * BT_SUM_BLOCK;
+    size_t spans = (n + j.span - 1) / j.span;
+    bt_ops_run("sums", 4.0 * (double)n, spans, 1, do_sum, &j);
+    double s = 0;
+    for (size_t i = 0; i < spans; i++) s += j.part[i];
+    return s;
+}
+
+double bt_op_sum_squares(const float *x, size_t n) { return sum_blocks(bt_k()->sum_squares, x, n); }
+double bt_op_sum_abs(const float *x, size_t n) { return sum_blocks(bt_k()->sum_abs, x, n); }
+double bt_op_sum(const float *x, size_t n) { return sum_blocks(bt_k()->sum, x, n); }

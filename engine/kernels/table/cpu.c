@@ -1,0 +1,135 @@
+/* cpu.c - CPUID, then XCR0, then the kernel's permission for AMX: an instruction counts only when all three agree. */
+#include "engine/kernels/table/cpu.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+static bt_cpu found, cpu;                           /* what is there; what is admitted to (bt_cpu_hide) */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static int count_cores(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int)n : 1;
+}
+
+static size_t cache_size(int name, size_t fallback) {
+    long n = sysconf(name);
+    return n > 0 ? (size_t)n : fallback;
+}
+
+#if defined(__x86_64__)
+typedef struct regs { uint32_t a, b, c, d; } regs;
+
+static regs cpuid(uint32_t leaf, uint32_t sub) {
+    regs r = {0};
+    if ((uint32_t)__get_cpuid_max(leaf & 0x80000000u, NULL) >= leaf) __cpuid_count(leaf, sub, r.a, r.b, r.c, r.d);
+    return r;
+}
+
+static bool bit(uint32_t word, int i) { return (word >> i) & 1u; }
+
+static uint64_t xcr0(void) {
+    uint32_t lo, hi;
+    __asm__ volatile("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    return (uint64_t)hi << 32 | lo;
+}
+
+static bool ask_for_tiles(void) {                   /* ARCH_REQ_XCOMP_PERM of XFEATURE_XTILEDATA */
+    return syscall(SYS_arch_prctl, 0x1023, 18) == 0;
+}
+
+static void read_names(void) {
+    regs v = cpuid(0, 0);
+    memcpy(cpu.vendor, &v.b, 4);
+    memcpy(cpu.vendor + 4, &v.d, 4);
+    memcpy(cpu.vendor + 8, &v.c, 4);
+    for (uint32_t i = 0; i < 3; i++) {
+        regs r = cpuid(0x80000002u + i, 0);
+        memcpy(cpu.model + 16 * i, &r, 16);
+    }
+    cpu.model[48] = '\0';
+    char *text = cpu.model;
+    while (*text == ' ') text++;
+    memmove(cpu.model, text, strlen(text) + 1);
+    for (size_t n = strlen(cpu.model); n > 0 && cpu.model[n - 1] == ' '; n--) cpu.model[n - 1] = '\0';
+    uint32_t sig = cpuid(1, 0).a;
+    cpu.family = (int)((sig >> 8 & 15) + ((sig >> 8 & 15) == 15 ? sig >> 20 & 255 : 0));
+    cpu.model_number = (int)((sig >> 4 & 15) | (sig >> 16 & 15) << 4);
+}
+
+/* deterministic cache parameters: leaf 4 (Intel) and 0x8000001D (AMD) share one format */
+static void read_caches(void) {
+    uint32_t leaf = strcmp(cpu.vendor, "AuthenticAMD") == 0 ? 0x8000001Du : 4u;
+    for (uint32_t i = 0; i < 8; i++) {
+        regs r = cpuid(leaf, i);
+        uint32_t type = r.a & 31, level = r.a >> 5 & 7;
+        if (type == 0) break;
+        size_t bytes = (size_t)((r.b >> 22) + 1) * ((r.b >> 12 & 1023) + 1) * ((r.b & 4095) + 1) * ((size_t)r.c + 1);
+        if (level == 1 && type != 2) cpu.l1d_bytes = bytes;
+        if (level == 2) cpu.l2_bytes = bytes;
+        if (level == 3) cpu.l3_bytes = bytes;
+    }
+}
+
+static void read_features(void) {
+    regs f1 = cpuid(1, 0), f7 = cpuid(7, 0), f71 = cpuid(7, 1);
+    if (!bit(f1.c, 27)) return;                                 /* OSXSAVE */
+    uint64_t x = xcr0();
+    bool ymm = (x & 0x6) == 0x6, zmm = (x & 0xe6) == 0xe6, tile = (x & 0x60000) == 0x60000;
+    cpu.avx2 = ymm && bit(f7.b, 5);
+    cpu.fma = ymm && bit(f1.c, 12);
+    cpu.f16c = ymm && bit(f1.c, 29);
+    cpu.avx_vnni = ymm && bit(f71.a, 4);
+    cpu.avx512 = zmm && bit(f7.b, 16) && bit(f7.b, 17) && bit(f7.b, 30) && bit(f7.b, 31);
+    cpu.avx512_vnni = cpu.avx512 && bit(f7.c, 11);
+    cpu.avx512_vbmi = cpu.avx512 && bit(f7.c, 1);
+    cpu.avx512_bf16 = cpu.avx512 && bit(f71.a, 5);
+    cpu.amx_tile = tile && bit(f7.d, 24) && ask_for_tiles();
+    cpu.amx_int8 = cpu.amx_tile && bit(f7.d, 25);
+    cpu.amx_bf16 = cpu.amx_tile && bit(f7.d, 22);
+}
+#endif
+
+static void read_cpu(void) {
+    cpu.cores = count_cores();
+#if defined(__x86_64__)
+    read_names();
+    read_caches();
+    read_features();
+#endif
+    if (!cpu.model[0]) memcpy(cpu.model, "unknown", 8);
+    if (!cpu.l1d_bytes) cpu.l1d_bytes = cache_size(_SC_LEVEL1_DCACHE_SIZE, 32768);
+    if (!cpu.l2_bytes) cpu.l2_bytes = cache_size(_SC_LEVEL2_CACHE_SIZE, 1048576);
+    if (!cpu.l3_bytes) cpu.l3_bytes = cache_size(_SC_LEVEL3_CACHE_SIZE, 8388608);
+    found = cpu;
+}
+
+const bt_cpu *bt_cpu_get(void) {
+    pthread_once(&once, read_cpu);
+    return &cpu;
+}
+
+void bt_cpu_hide(unsigned features) {
+    (void)bt_cpu_get();
+    cpu = found;
+    if (features & BT_HIDE_VNNI) cpu.avx512_vnni = false;
+    if (features & BT_HIDE_BF16) cpu.avx512_bf16 = false;
+    if (features & BT_HIDE_AVX_VNNI) cpu.avx_vnni = false;
+}
+
+const char *bt_cpu_blas_core(void) {
+    const bt_cpu *c = bt_cpu_get();
+    if (c->avx512) return "SKYLAKEX";               /* also right for newer Intel and for AMD Zen 4 and 5: measured there */
+    if (c->avx2 && c->fma) return strcmp(c->vendor, "AuthenticAMD") == 0 ? "ZEN" : "HASWELL";
+    return NULL;
+}

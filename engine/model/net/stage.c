@@ -1,0 +1,55 @@
+/* stage.c - see stage.h. */
+#include "engine/model/net/stage.h"
+
+#include "engine/base/clock.h"
+#include "engine/model/net/net.h"
+
+void bt_model_slot(bt_model *m, int slot) {
+    for (int i = 0; i < m->setup.cfg.L; i++) bt_net_point(m, i, slot);
+}
+
+size_t bt_stage_elems(const bt_model_setup *s) { return bt_part_rows(s, (size_t)s->B * (size_t)s->cfg.T) * (size_t)s->cfg.C; }
+
+float *bt_model_stage_in(bt_model *m) { return m->layers[0].a.x; }
+const float *bt_model_stage_out(const bt_model *m) { return m->x_final; }
+float *bt_model_stage_dx(bt_model *m) { return m->layers[0].a.dx; }
+
+static int64_t own_ns(const bt_model *m) { return bt_now_ns() - (m->split ? m->split->team->comm_ns : 0); }
+
+/* A whole model's passes follow each other so that a team's memory is never written before all have read it; forward after forward,
+ * and backward after backward, would. */
+static void meet(const bt_model *m) {
+    if (m->split) m->split->team->share(m->split->team, m->split->mine, m->split->all, sizeof *m->split->mine);
+}
+
+void bt_model_stage_forward(bt_model *m, const int32_t *inputs, bt_micro_times *times) {
+    meet(m);
+    int64_t begin = own_ns(m);
+    bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
+    *times = (bt_micro_times){.fwd_ns = own_ns(m) - begin};
+}
+
+void bt_model_stage_backward(bt_model *m, const int32_t *inputs, bt_grad_ready_fn ready, void *ready_ctx, bt_micro_times *times) {
+    meet(m);
+    int64_t begin = own_ns(m);
+    bt_net_backward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T, ready, ready_ctx);
+    *times = (bt_micro_times){.bwd_ns = own_ns(m) - begin};
+}
+
+/* ---- tied table ----------------------------------------------------------------------------------------------------- */
+
+size_t bt_stage_tied_elems(const bt_model_setup *s) {
+    bt_part p = s->part;
+    bool mine = bt_part_first(p) != bt_part_last(p);
+    if (!s->cfg.tied || !mine) return 0;
+    size_t first = bt_part_vocab(&s->cfg, p);
+    p.index++;
+    return ((p.count > 1 ? bt_part_vocab(&s->cfg, p) : (size_t)s->cfg.V) - first) * (size_t)s->cfg.C;
+}
+
+float *bt_model_tied(bt_model *m) {
+    if (bt_part_first(m->setup.part)) return m->w + bt_params_get(&m->params, -1, BT_P_EMBED)->offset;
+    return m->tied;
+}
+
+float *bt_model_tied_grads(bt_model *m) { return bt_part_first(m->setup.part) ? m->d_embed : m->tied ? m->d_head : NULL; }

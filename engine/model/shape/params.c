@@ -1,0 +1,258 @@
+/* params.c - the tensor table of one model, from params.def. */
+#include "engine/model/shape/params.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GLOBAL, LAYER };                         /* scope */
+enum { NORMAL, RESID, ONE };                    /* init */
+enum { ALIGN_ELEMS = 16, WHOLE_NUMBERS = 1 << 24 };     /* fp32 has every whole number up to there */
+
+typedef struct param_row {                      /* one row of params.def, evaluated for one configuration */
+    bt_param_id id;
+    const char *name;
+    int scope;
+    int64_t rows, cols;
+    int init;
+    bool decay, tern;
+    bt_shard_axis shard;
+    bool when;
+} param_row;
+
+static void rows_for(param_row rows[BT_P_COUNT], const bt_model_cfg *c) {
+    size_t i = 0;
+#define ROW BT_SHARD_ROW
+#define KVROW BT_SHARD_KVROW
+#define COL BT_SHARD_COL
+#define NONE BT_SHARD_NONE
+#define VOCAB BT_SHARD_VOCAB
+#define BT_PARAM(id_, name_, scope_, rows_, cols_, init_, decay_, tern_, shard_, when_) \
+    rows[i++] = (param_row){BT_P_##id_, name_, scope_, rows_, cols_, init_, decay_, tern_, shard_, when_};
+#include "engine/model/shape/params.def"
+#undef BT_PARAM
+#undef ROW
+#undef KVROW
+#undef COL
+#undef NONE
+#undef VOCAB
+}
+
+typedef struct table {                          /* both shapes of every row: the tensor's, and its block's in this part */
+    const bt_model_cfg *c;
+    bt_part part;
+    param_row whole[BT_P_COUNT], block[BT_P_COUNT];
+} table;
+
+/* where the block lies, and who else holds it */
+static void place(bt_tensor *t, const table *b) {
+    size_t n = (size_t)b->part.count, i = (size_t)b->part.index, kv = (size_t)b->c->KV, shared = kv < n ? n / kv : 1;
+    size_t group = (size_t)(b->c->H / b->c->KV), head = (size_t)b->c->H * i / n;
+    t->copies = 1;
+    switch (t->shard) {
+    case BT_SHARD_ROW:
+    case BT_SHARD_VOCAB: t->row0 = t->whole_rows * i / n; break;
+    case BT_SHARD_COL: t->col0 = t->whole_cols * i / n; break;
+    case BT_SHARD_KVROW:                           /* fewer kv heads than parts: neighbours hold the same head */
+        t->row0 = head / group * (size_t)b->c->D;
+        t->copies = (int)shared;
+        if (shared > 1) t->counted_from = i % shared == 0 ? 0 : t->count;
+        else if (head % group) t->counted_from = (size_t)b->c->D * t->cols;
+        break;
+    case BT_SHARD_NONE:
+        t->copies = (int)n;
+        t->counted_from = i == 0 ? 0 : t->count;
+        break;
+    }
+}
+
+static uint64_t hash_shape(uint64_t h, const bt_tensor *t) {
+    char line[128];
+    (void)snprintf(line, sizeof line, "%s %zu %zu\n", t->name, t->whole_rows, t->whole_cols);
+    for (const char *s = line; *s; s++) h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+    return h;
+}
+
+/* rows of a stage: what lies before its layers comes with the first, what lies after them with the last */
+static bool in_stage(const table *b, const param_row *r, int layer) {
+    bt_layer_run own = bt_part_layers(b->c, b->part);
+    if (layer >= 0) return layer >= own.first && layer < own.first + own.n;
+    return r->id == BT_P_EMBED ? bt_part_first(b->part) : bt_part_last(b->part);
+}
+
+static bool add(bt_params *p, const table *b, size_t row, int layer) {
+    const param_row *r = &b->block[row];
+    const bt_model_cfg *c = b->c;
+    if (!r->when) return true;
+    bt_tensor *t = &p->tensors[p->n];
+    t->id = r->id;
+    t->layer = layer;
+    if (layer < 0) (void)snprintf(t->name, sizeof t->name, "%s", r->name);
+    else (void)snprintf(t->name, sizeof t->name, "layers.%d.%s", layer, r->name);
+    t->rows = (size_t)r->rows;
+    t->cols = (size_t)r->cols;
+    t->whole_rows = (size_t)b->whole[row].rows;
+    t->whole_cols = (size_t)b->whole[row].cols;
+    p->hash = hash_shape(p->hash, t);
+    if (!in_stage(b, r, layer)) {
+        p->before += p->n == 0;
+        return true;
+    }
+    t->offset = p->total;
+    t->decay = r->decay;
+    t->linear = r->tern;
+    t->tern = r->tern && c->linear != BT_LIN_DENSE;
+    t->shard = r->shard;
+    t->init_std = r->init == ONE ? 0.0f : (float)(r->init == RESID ? c->init_std / sqrt(2.0 * c->L) : c->init_std);
+    p->index[layer + 1][r->id] = p->n++;
+    size_t end = 0, whole;
+    if (__builtin_mul_overflow(t->whole_rows, t->whole_cols, &whole) || __builtin_mul_overflow(t->rows, t->cols, &t->count) || __builtin_add_overflow(p->total, t->count, &end) ||
+        end > SIZE_MAX / sizeof(float) - ALIGN_ELEMS) {
+        return false;
+    }
+    place(t, b);
+    p->count += t->count;
+    p->total = (end + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
+    return true;
+}
+
+bool bt_part_heads_fit(const bt_model_cfg *c, int n) { return c->H % n == 0 && (c->KV % n == 0 || n % c->KV == 0 || n < c->KV); }
+
+size_t bt_part_joins(const bt_model_cfg *c, bt_part part) {
+    size_t joins = 0, n = (size_t)part.count;
+    if (part.count <= 1 || part.count >= c->KV) return 0;
+    for (size_t i = 1; i <= (size_t)part.index && i < n; i++) joins += (size_t)c->H / n * i % (size_t)(c->H / c->KV) != 0;
+    return joins;
+}
+
+/* ---- stages --------------------------------------------------------------------------------------------------------- */
+
+bool bt_part_first(bt_part part) { return part.stage == 0; }
+bool bt_part_last(bt_part part) { return part.stages <= 1 || part.stage == part.stages - 1; }
+
+/* The last stage has the head besides its layers: of all numbers of layers for it the one that makes the slowest stage fastest. */
+bt_layer_run bt_part_layers(const bt_model_cfg *c, bt_part part) {
+    if (part.stages <= 1) return (bt_layer_run){0, c->L};
+    bt_model_counts n = bt_model_count(c);
+    double head = n.flop_head * c->L / (n.flop_linear + n.flop_attention), best = INFINITY;
+    int others = part.stages - 1, last = 1;
+    for (int k = 1; k <= c->L - others; k++) {
+        double slowest = fmax((double)((c->L - k + others - 1) / others), (double)k + head);
+        if (slowest < best) best = slowest, last = k;
+    }
+    int64_t rest = c->L - last;
+    if (part.stage == others) return (bt_layer_run){(int)rest, last};
+    int first = (int)(rest * part.stage / others);
+    return (bt_layer_run){first, (int)(rest * (part.stage + 1) / others) - first};
+}
+
+static bt_code check_stages(const bt_model_cfg *c, bt_part part, bt_err *err) {
+    if (part.stages <= c->L) return BT_OK;
+    return bt_fail(err, BT_ARG, "--pp %d: more pipeline stages than the %d layers of the model (use --pp %d)", part.stages, c->L, c->L);
+}
+
+/* the largest k <= most that shares out all three */
+static int legal_parts(const bt_model_cfg *c, int most) {
+    for (int k = most; k > 1; k--)
+        if (bt_part_heads_fit(c, k) && c->F % k == 0 && k <= c->V) return k;
+    return 1;
+}
+
+bt_code bt_part_cfg(bt_model_cfg *out, const bt_model_cfg *c, bt_part part, bt_err *err) {
+    int n = part.count;
+    int64_t widest = (int64_t)c->H * c->D > c->F ? (int64_t)c->H * c->D : c->F;
+    BT_TRY(check_stages(c, part, err));
+    *out = *c;
+    out->L = bt_part_layers(c, part).n;
+    if (n <= 1) return BT_OK;
+    if (c->linear != BT_LIN_DENSE && widest > WHOLE_NUMBERS / 127) {
+        return bt_fail(err, BT_ARG, "--tp %d: sums of %lld int8 products are no longer exact in fp32 (at most %d; use --tp 1)", n, (long long)widest, WHOLE_NUMBERS / 127);
+    }
+    const struct { const char *name; int value; bool fits; } rows[] = {
+        {"model.heads", c->H, c->H % n == 0},
+        {"model.kv_heads", c->KV, bt_part_heads_fit(c, n)},
+        {"model.d_ff", c->F, c->F % n == 0},
+        {"model.vocab", c->V, c->V >= n},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].fits) continue;
+        int below = legal_parts(c, n - 1), above = n + 1;
+        while (above <= c->H && legal_parts(c, above) != above) above++;
+        if (above <= c->H) return bt_fail(err, BT_ARG, "--tp %d cannot share out %s = %d (use --tp %d or %d)", n, rows[i].name, rows[i].value, below, above);
+        return bt_fail(err, BT_ARG, "--tp %d cannot share out %s = %d (use --tp %d)", n, rows[i].name, rows[i].value, below);
+    }
+    out->H = c->H / n;
+    out->group = c->H / c->KV;
+    out->skip = out->H * part.index % out->group;
+    out->KV = (out->skip + out->H + out->group - 1) / out->group;
+    out->F = c->F / n;
+    out->V = (int)(bt_part_vocab(c, (bt_part){.index = part.index + 1, .count = n}) - bt_part_vocab(c, part));
+    return BT_OK;
+}
+
+size_t bt_part_vocab(const bt_model_cfg *c, bt_part part) {
+    return part.count <= 1 ? 0 : (size_t)c->V * (size_t)part.index / (size_t)part.count;
+}
+
+bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_part part, bt_err *err) {
+    memset(p, 0, sizeof *p);
+    BT_TRY(bt_model_cfg_check(c, err));
+    bt_model_cfg local;
+    if (part.count < 1) part.index = 0, part.count = 1;
+    BT_TRY(bt_part_cfg(&local, c, part, err));
+    table b = {.c = c, .part = part};
+    rows_for(b.whole, c);
+    rows_for(b.block, &local);
+    const param_row *rows = b.whole;
+    size_t L = (size_t)c->L;
+    p->tensors = calloc((L + 1) * BT_P_COUNT, sizeof *p->tensors);
+    p->index = malloc((L + 1) * sizeof *p->index);
+    if (!p->tensors || !p->index) {
+        bt_params_release(p);
+        return bt_fail(err, BT_NOMEM, "cannot take memory for the tensor table of %d layers", c->L);
+    }
+    for (size_t l = 0; l <= L; l++) {
+        for (size_t i = 0; i < BT_P_COUNT; i++) p->index[l][i] = SIZE_MAX;
+    }
+    bool fits = true;
+    size_t i = 0;
+    p->hash = 0xcbf29ce484222325u;
+    for (; i < BT_P_COUNT && rows[i].scope == GLOBAL; i++) fits = fits && add(p, &b, i, -1);
+    size_t first = i;
+    while (i < BT_P_COUNT && rows[i].scope == LAYER) i++;
+    for (int l = 0; l < c->L; l++) {
+        for (size_t j = first; j < i; j++) fits = fits && add(p, &b, j, l);
+    }
+    for (; i < BT_P_COUNT; i++) fits = fits && add(p, &b, i, -1);
+    if (!fits) {
+        bt_params_release(p);
+        return bt_fail(err, BT_NOMEM, "a model of %d layers, width %d and vocabulary %d is larger than an address can be", c->L, c->C, c->V);
+    }
+    return BT_OK;
+}
+
+void bt_params_release(bt_params *p) {
+    free(p->tensors);
+    free(p->index);
+    memset(p, 0, sizeof *p);
+}
+
+const bt_tensor *bt_params_get(const bt_params *p, int layer, bt_param_id id) {
+    size_t i = p->index[layer + 1][id];
+    return i == SIZE_MAX ? NULL : &p->tensors[i];
+}
+
+const bt_tensor *bt_params_named(const bt_params *p, const char *name) {
+    for (size_t i = 0; i < p->n; i++) {
+        if (strcmp(p->tensors[i].name, name) == 0) return &p->tensors[i];
+    }
+    return NULL;
+}
+
+size_t bt_tensor_place(const bt_tensor *t, size_t i) {
+    return (t->row0 + i / t->cols) * t->whole_cols + t->col0 + i % t->cols;
+}
+
+uint64_t bt_params_hash(const bt_params *p) { return p->hash; }

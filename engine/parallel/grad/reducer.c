@@ -1,0 +1,189 @@
+/* reducer.c - buckets leave when their last gradient is written; see reducer.h. */
+#include "engine/parallel/grad/reducer.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/threads.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/parallel/mpi/clock_sync.h"
+#include "engine/parallel/grad/exchange.h"
+#include "engine/parallel/grad/unit_accumulator.h"
+
+enum { POLL_NS = 50000 };               /* polling more often only steals time from compute (facts: 20 us is no better than 1 ms) */
+
+struct bt_reducer {
+    bt_reducer_cfg cfg;
+    bool alone;                         /* in the data-parallel group */
+    bt_buckets buckets;
+    bt_exchange *exchange;              /* NULL when alone */
+    bt_partial *partial;                /* NULL unless several units are added here */
+    size_t started, done;               /* buckets 0 .. started-1 are on their way, 0 .. done-1 have arrived */
+    int64_t busy_since, busy_ns, polled_at;
+    bt_clock_sync clock;
+    bt_err failure;                     /* of a callback, kept for finish */
+    bool failed;
+};
+
+static void poll(void *ctx);
+
+/* ---- create --------------------------------------------------------------------------------------------------------- */
+
+static void cut(bt_buckets *b, size_t n, size_t bucket_bytes, const bt_shards *shards, int dp_size) {
+    bool sharded = shards && shards->n > 1;
+    bt_buckets_init(b, n, sharded ? shards->stripe * sizeof(float) : bucket_bytes, dp_size);
+    assert(!sharded || b->elems == shards->stripe);
+}
+
+size_t bt_reducer_staging(size_t n, size_t bucket_bytes, const bt_shards *shards, int dp_size, int dp_rank, int64_t units) {
+    bt_buckets b;
+    if (dp_size == 1) return 0;
+    cut(&b, n, bucket_bytes, shards, dp_size);
+    return bt_exchange_staging(&b, dp_size, dp_rank, units > 0 ? units : dp_size);
+}
+
+static bt_code build(bt_reducer *r, bt_err *err) {
+    const bt_reducer_cfg *c = &r->cfg;
+    int n = bt_comm_size(c->mesh->dp), me = bt_comm_rank(c->mesh->dp);
+    bool sharded = c->shards && c->shards->n > 1;
+    r->alone = n == 1;
+    cut(&r->buckets, c->n, c->bucket_bytes, c->shards, n);
+    if (c->units > 0) {
+        bt_unit_run mine = bt_unit_run_of(c->units, c->shares, n, me);
+        BT_TRY(bt_partial_create(&r->partial, c->grads, c->n, mine.first, mine.count, err));
+    }
+    if (r->alone) return BT_OK;
+    if (c->discard && bt_shards_ragged(c->shards)) (void)madvise(c->grads, c->n * sizeof(float), MADV_NOHUGEPAGE);
+    bt_exchange_cfg x = {.mesh = c->mesh, .buckets = &r->buckets, .grads = c->grads, .sharded = sharded, .discard = c->discard,
+                         .units = c->units > 0 ? c->units : n, .shares = c->units > 0 ? c->shares : NULL};
+    return bt_exchange_create(&r->exchange, &x, err);
+}
+
+bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *err) {
+    *out = NULL;
+    bt_reducer *r = calloc(1, sizeof *r);
+    bt_code code = r ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the gradient exchange");
+    if (r) {
+        r->cfg = *cfg;
+        code = build(r, err);
+    }
+    code = bt_agree(cfg->mesh->world, code, err);
+    if (code == BT_OK) code = bt_clock_sync_measure(&r->clock, cfg->mesh->world, err);
+    if (code != BT_OK) {
+        bt_reducer_destroy(r);
+        return code;
+    }
+    *out = r;
+    return BT_OK;
+}
+
+void bt_reducer_destroy(bt_reducer *r) {
+    if (!r) return;
+    bt_threads_off_idle(poll, r);
+    bt_exchange_destroy(r->exchange);
+    bt_partial_destroy(r->partial);
+    free(r);
+}
+
+/* ---- buckets -------------------------------------------------------------------------------------------------------- */
+
+static void keep_failure(bt_reducer *r, bt_code code) {
+    if (code != BT_OK) r->failed = true;
+}
+
+/* Adds up what this rank holds of the bucket, then lets it go. */
+static void start_bucket(bt_reducer *r) {
+    bt_range b = bt_bucket_at(&r->buckets, r->started);
+    if (r->partial) bt_partial_range(r->partial, b);
+    if (r->alone) {
+        bt_fold nodes = bt_partial_nodes(r->partial);
+        for (size_t i = 0; i < nodes.n; i++) nodes.at[i].x += b.begin;
+        (void)bt_fold_root(&nodes, r->cfg.grads + b.begin, b.end - b.begin, bt_op_add);
+        r->done++;
+    } else {
+        if (r->done == r->started) r->busy_since = bt_now_ns();
+        keep_failure(r, bt_exchange_start(r->exchange, r->started, &r->failure));
+    }
+    r->started++;
+}
+
+static void progress(bt_reducer *r) {
+    if (r->failed || r->done == r->started) return;
+    keep_failure(r, bt_exchange_progress(r->exchange, &r->done, &r->failure));
+    if (r->done == r->started) r->busy_ns += bt_now_ns() - r->busy_since;
+}
+
+static void poll(void *ctx) {
+    bt_reducer *r = ctx;
+    if (r->done == r->started || bt_now_ns() - r->polled_at < POLL_NS) return;
+    progress(r);
+    r->polled_at = bt_now_ns();
+}
+
+static bool idle(const bt_reducer *r) { return r->alone && !r->partial; }
+
+/* ---- a step --------------------------------------------------------------------------------------------------------- */
+
+void bt_reducer_begin(bt_reducer *r) {
+    if (r->partial) bt_partial_begin(r->partial);
+}
+
+float *bt_reducer_unit(bt_reducer *r) { return r->partial ? bt_partial_unit(r->partial) : r->cfg.grads; }
+
+void bt_reducer_unit_done(bt_reducer *r) { bt_partial_unit_done(r->partial); }
+
+void bt_reducer_last(bt_reducer *r) {
+    bt_buckets_reset(&r->buckets);
+    r->started = r->done = 0;
+    r->busy_ns = 0;
+    r->polled_at = 0;
+    r->failed = false;
+    if (r->alone) return;
+    bt_fold one = {.at = {{bt_comm_rank(r->cfg.mesh->dp), 0, r->cfg.grads}}, .n = 1};
+    bt_fold nodes = r->partial ? bt_partial_nodes(r->partial) : one;
+    bt_exchange_reset(r->exchange);
+    bt_exchange_nodes(r->exchange, &nodes);
+    if (r->cfg.overlap) bt_threads_on_idle(poll, r);
+}
+
+void bt_reducer_ready(void *reducer, size_t begin, size_t end) {
+    bt_reducer *r = reducer;
+    if (idle(r) || !r->cfg.overlap || r->failed) return;
+    bt_buckets_finished(&r->buckets, begin, end);
+    for (size_t ready = bt_buckets_ready(&r->buckets); r->started < ready && !r->failed;) start_bucket(r);
+    poll(r);
+}
+
+bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_reduce_times *times, bt_err *err) {
+    *times = (bt_reduce_times){0};
+    assert(n_notes <= BT_NOTES_MAX);
+    int64_t arrival = bt_now_ns();
+    bt_threads_off_idle(poll, r);
+    if (!idle(r)) while (r->started < r->buckets.n && !r->failed) start_bucket(r);
+    if (bt_comm_size(r->cfg.mesh->world) == 1) return BT_OK;
+
+    int64_t said[1 + BT_NOTES_MAX] = {bt_clock_sync_common(&r->clock, arrival)};
+    for (size_t i = 0; i < n_notes; i++) said[1 + i] = notes[i];
+    bt_request arrivals;
+    BT_TRY(bt_all_reduce_i64_start(r->cfg.mesh->world, said, 1 + n_notes, BT_MAX, &arrivals, err));
+    while (r->done < r->started && !r->failed) progress(r);
+    if (r->failed) {
+        if (err) *err = r->failure;
+        return r->failure.code;
+    }
+    BT_TRY(bt_request_wait(&arrivals, err));
+
+    int64_t blocked = bt_now_ns() - arrival, skew = said[0] - bt_clock_sync_common(&r->clock, arrival);
+    if (skew < 3 * r->clock.error_ns) skew = 0;
+    times->wait_ns = skew < 0 ? 0 : skew > blocked ? blocked : skew;
+    times->exposed_ns = blocked - times->wait_ns;
+    times->busy_ns = r->busy_ns;
+    bt_traffic cost = {.calls = r->alone ? 0 : (int64_t)r->buckets.n, .busy_ns = r->alone ? times->exposed_ns : r->busy_ns,
+                       .exposed_ns = times->exposed_ns, .wait_ns = times->wait_ns};
+    if (r->alone) bt_traffic_add(BT_COLL_ALL_REDUCE, BT_AXIS_WORLD, &cost);      /* nothing but the arrivals */
+    else bt_traffic_add(bt_exchange_kind(r->exchange), BT_AXIS_DP, &cost);
+    for (size_t i = 0; i < n_notes; i++) notes[i] = said[1 + i];
+    return BT_OK;
+}

@@ -1,0 +1,40 @@
+/* tree_sum.h - sums in the order of one fixed binary tree, whoever holds the leaves.
+ *
+ *     units      0   1   2   3   4   5   6          a node sums an aligned run of 2^level units; at the right edge what is
+ *     level 1    0+1     2+3     4+5     6          missing adds nothing
+ *     level 2    (0+1)+(2+3)     (4+5)+6
+ *     level 3    all
+ *
+ * Units arrive in ascending order. Two finished siblings are added at once (a binary counter), so a rank that holds the
+ * units [a, b) is left with few nodes; what the ranks hold, pushed rank after rank, gives the same root bits for any cut.
+ * Threads: one owner. Nothing is allocated; arrays belong to the caller. */
+#ifndef BT_ENGINE_PARALLEL_GRAD_TREE_SUM_H
+#define BT_ENGINE_PARALLEL_GRAD_TREE_SUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { BT_FOLD_MAX = 64 };
+
+typedef struct bt_node {
+    int64_t index;                      /* sum of the units [index << level, (index + 1) << level) */
+    int level;
+    float *x;                           /* NULL: only the shape is wanted */
+} bt_node;
+
+typedef struct bt_fold {
+    bt_node at[BT_FOLD_MAX];            /* left to right */
+    size_t n;
+} bt_fold;
+
+typedef void (*bt_fold_add)(float *into, const float *x, size_t n);     /* into += x */
+
+/* Appends a node of n elements, right of all others, and adds siblings. A sum lands in its left part's array, or, where the
+ * right part's array is `keep`, in that. */
+void bt_fold_push(bt_fold *f, bt_node node, const float *keep, size_t n, bt_fold_add add);
+/* Adds what is left into one array and returns it (NULL for no node). */
+float *bt_fold_root(bt_fold *f, const float *keep, size_t n, bt_fold_add add);
+/* the nodes left of the units [first, first + count) */
+bt_fold bt_fold_shape(int64_t first, int64_t count);
+
+#endif

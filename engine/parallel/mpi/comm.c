@@ -1,0 +1,321 @@
+/* comm.c - MPI start and end, communicators, blocking and non-blocking collectives.
+ *
+ * A communicator of one never calls MPI, so a single process needs no MPI_Init at all: Open MPI's singleton start would
+ * spawn a daemon. Errors are returned (MPI_ERRORS_RETURN) as far as the MPI lets them be. */
+#include "engine/parallel/mpi/comm_internal.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Above 16 MiB Open MPI's all-reduce falls off a cliff (temporary buffers mapped and faulted on every call). */
+enum { REDUCE_CHUNK_BYTES = 16 << 20 };
+
+static struct bt_comm world = {.mpi = MPI_COMM_NULL, .rank = 0, .size = 1};
+static bool mpi_started;
+static int local_rank, local_size = 1;
+static uint64_t bytes_logical, bytes_wire;
+size_t bt_comm_chunk_elems = INT_MAX;
+
+/* ---- start and end -------------------------------------------------------------------------------------------------- */
+
+static bool have(const char *name) {
+    const char *v = getenv(name);
+    return v && v[0];
+}
+
+/* SLURM_PROCID alone proves nothing: a batch script has it too. */
+bool bt_comm_am_rank(void) {
+    return have("OMPI_COMM_WORLD_RANK") || have("PMIX_RANK") || have("PMI_RANK") || have("PMI_FD") ||
+           (have("SLURM_PROCID") && have("SLURM_STEP_ID") && (have("PMI_JOBID") || have("PMIX_NAMESPACE")));
+}
+
+bt_code bt_mpi_check(int rc, const char *what, bt_err *err) {
+    if (rc == MPI_SUCCESS) return BT_OK;
+    char text[MPI_MAX_ERROR_STRING + 1] = "";
+    int n = 0;
+    if (MPI_Error_string(rc, text, &n) != MPI_SUCCESS) n = 0;
+    text[n] = '\0';
+    bt_code code = bt_fail(err, BT_MPI, "%s failed: %s", what, text[0] ? text : "unknown MPI error");
+    if (err) err->rank = world.rank;
+    return code;
+}
+
+static bt_code describe(bt_comm *c, MPI_Comm mpi, bt_err *err) {
+    BT_TRY(bt_mpi_check(MPI_Comm_rank(mpi, &c->rank), "MPI_Comm_rank", err));
+    BT_TRY(bt_mpi_check(MPI_Comm_size(mpi, &c->size), "MPI_Comm_size", err));
+    c->mpi = mpi;
+    return bt_mpi_check(MPI_Comm_set_errhandler(mpi, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", err);
+}
+
+void bt_comm_library(char *out, size_t size) {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
+    int n = 0;
+    if (MPI_Get_library_version(text, &n) != MPI_SUCCESS) n = 0;
+    text[n] = '\0';
+    snprintf(out, size, "%.*s", (int)strcspn(text, "\n"), text);
+}
+
+bt_code bt_comm_init(bt_err *err) {
+    if (mpi_started || !bt_comm_am_rank()) return BT_OK;
+    int provided = 0;
+    setenv("HWLOC_COMPONENTS", "-gl,-opencl", 0);       /* MPI maps the machine; its search for a display can wait for a name server */
+    BT_TRY(bt_mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread", err));
+    mpi_started = true;
+    if (provided < MPI_THREAD_FUNNELED) return bt_fail(err, BT_MPI, "this MPI cannot serve a program with threads (MPI_THREAD_FUNNELED)");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+
+    MPI_Comm mine = MPI_COMM_NULL, host = MPI_COMM_NULL;
+    BT_TRY(bt_mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &mine), "MPI_Comm_dup", err));
+    BT_TRY(describe(&world, mine, err));
+    BT_TRY(bt_mpi_check(MPI_Comm_split_type(mine, MPI_COMM_TYPE_SHARED, world.rank, MPI_INFO_NULL, &host), "MPI_Comm_split_type", err));
+    BT_TRY(bt_mpi_check(MPI_Comm_rank(host, &local_rank), "MPI_Comm_rank", err));
+    BT_TRY(bt_mpi_check(MPI_Comm_size(host, &local_size), "MPI_Comm_size", err));
+    return bt_mpi_check(MPI_Comm_free(&host), "MPI_Comm_free", err);
+}
+
+void bt_comm_finalize(void) {
+    if (!mpi_started) return;
+    if (world.mpi != MPI_COMM_NULL) MPI_Comm_free(&world.mpi);
+    MPI_Finalize();
+    mpi_started = false;
+    world = (struct bt_comm){.mpi = MPI_COMM_NULL, .rank = 0, .size = 1};
+    local_rank = 0;
+    local_size = 1;
+}
+
+void bt_comm_abort(int exit_code) {
+    if (mpi_started) MPI_Abort(MPI_COMM_WORLD, exit_code);
+    _exit(exit_code);
+}
+
+bt_comm *bt_comm_world(void) { return &world; }
+int bt_comm_rank(const bt_comm *c) { return c->rank; }
+int bt_comm_size(const bt_comm *c) { return c->size; }
+int bt_comm_local_rank(void) { return local_rank; }
+int bt_comm_local_size(void) { return local_size; }
+
+bt_code bt_comm_split(bt_comm **out, const bt_comm *parent, int color, int key, bt_err *err) {
+    *out = NULL;
+    bt_comm *c = calloc(1, sizeof *c);
+    if (!c) return bt_fail(err, BT_NOMEM, "cannot take memory for a communicator");
+    *c = (bt_comm){.mpi = MPI_COMM_NULL, .rank = 0, .size = 1};
+    if (parent->size > 1) {
+        MPI_Comm mpi = MPI_COMM_NULL;
+        bt_code code = bt_mpi_check(MPI_Comm_split(parent->mpi, color, key, &mpi), "MPI_Comm_split", err);
+        if (code == BT_OK) code = describe(c, mpi, err);
+        if (code != BT_OK) {
+            free(c);
+            return code;
+        }
+        if (c->size == 1) MPI_Comm_free(&c->mpi);       /* becomes MPI_COMM_NULL */
+    }
+    *out = c;
+    return BT_OK;
+}
+
+void bt_comm_set_axis(bt_comm *c, bt_axis axis) { c->axis = axis; }
+
+void bt_comm_free(bt_comm *c) {
+    if (!c) return;
+    if (c->mpi != MPI_COMM_NULL && mpi_started) MPI_Comm_free(&c->mpi);
+    free(c);
+}
+
+/* ---- counting ------------------------------------------------------------------------------------------------------- */
+
+void bt_comm_count(uint64_t logical, uint64_t wire) {
+    bytes_logical += logical;
+    bytes_wire += wire;
+}
+
+static void count_plain(uint64_t bytes) { bt_comm_count(bytes, bytes); }
+
+/* an exchange that runs beside a larger one: no time of its own */
+static void count_started(const bt_comm *c, bt_coll coll, uint64_t bytes) {
+    count_plain(bytes);
+    bt_traffic_add(coll, c->axis, &(bt_traffic){.calls = 1, .bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes});
+}
+
+/* bytes each rank sends in a ring all-reduce of `bytes`, whatever algorithm MPI takes */
+static uint64_t ring_bytes(const bt_comm *c, size_t bytes) {
+    return 2 * (uint64_t)bytes * (uint64_t)(c->size - 1) / (uint64_t)c->size;
+}
+
+uint64_t bt_comm_bytes_logical(void) { return bytes_logical; }
+uint64_t bt_comm_bytes_wire(void) { return bytes_wire; }
+
+/* ---- blocking collectives ------------------------------------------------------------------------------------------- */
+
+static size_t chunk_of(size_t left, size_t largest) {
+    size_t n = left < largest ? left : largest;
+    return n < bt_comm_chunk_elems ? n : bt_comm_chunk_elems;
+}
+
+static bt_code all_reduce(bt_comm *c, void *x, size_t n, MPI_Datatype type, size_t elem_bytes, bt_reduce_op op, bt_err *err) {
+    if (c->size == 1) return BT_OK;
+    MPI_Op mpi_op = op == BT_SUM ? MPI_SUM : op == BT_MAX ? MPI_MAX : MPI_MIN;
+    unsigned char *p = x;
+    bt_traffic_mark mark = bt_traffic_begin();
+    count_plain(ring_bytes(c, n * elem_bytes));
+    while (n > 0) {
+        size_t k = chunk_of(n, REDUCE_CHUNK_BYTES / elem_bytes);
+        BT_TRY(bt_mpi_check(MPI_Allreduce(MPI_IN_PLACE, p, (int)k, type, mpi_op, c->mpi), "all-reduce", err));
+        p += k * elem_bytes;
+        n -= k;
+    }
+    bt_traffic_end(&mark, BT_COLL_ALL_REDUCE, c->axis);
+    return BT_OK;
+}
+
+bt_code bt_all_reduce_f32(bt_comm *c, float *x, size_t n, bt_reduce_op op, bt_err *err) {
+    return all_reduce(c, x, n, MPI_FLOAT, sizeof *x, op, err);
+}
+
+bt_code bt_all_reduce_f64(bt_comm *c, double *x, size_t n, bt_reduce_op op, bt_err *err) {
+    return all_reduce(c, x, n, MPI_DOUBLE, sizeof *x, op, err);
+}
+
+bt_code bt_all_reduce_i64(bt_comm *c, int64_t *x, size_t n, bt_reduce_op op, bt_err *err) {
+    return all_reduce(c, x, n, MPI_INT64_T, sizeof *x, op, err);
+}
+
+bt_code bt_broadcast(bt_comm *c, void *x, size_t bytes, int root, bt_err *err) {
+    if (c->size == 1) return BT_OK;
+    unsigned char *p = x;
+    bt_traffic_mark mark = bt_traffic_begin();
+    if (c->rank == root) count_plain((uint64_t)bytes * (uint64_t)(c->size - 1));
+    while (bytes > 0) {
+        size_t k = chunk_of(bytes, INT_MAX);
+        BT_TRY(bt_mpi_check(MPI_Bcast(p, (int)k, MPI_BYTE, root, c->mpi), "broadcast", err));
+        p += k;
+        bytes -= k;
+    }
+    bt_traffic_end(&mark, BT_COLL_BROADCAST, c->axis);
+    return BT_OK;
+}
+
+/* `bytes` of every rank, side by side in `all`: a large contribution goes in several calls, each landing with stride `bytes` */
+static bt_code gather(bt_comm *c, const void *x, size_t bytes, void *all, int root, bool everywhere, bt_err *err) {
+    const unsigned char *src = x;
+    unsigned char *dst = all;
+    bool receiving = everywhere || c->rank == root;
+    if (c->size == 1) {
+        if (bytes) memcpy(all, x, bytes);
+        return BT_OK;
+    }
+    bt_traffic_mark mark = bt_traffic_begin();
+    if (everywhere) count_plain((uint64_t)bytes * (uint64_t)(c->size - 1));
+    else if (!receiving) count_plain(bytes);
+    for (size_t done = 0; done < bytes;) {
+        size_t k = chunk_of(bytes - done, INT_MAX);
+        MPI_Datatype block, spaced;
+        BT_TRY(bt_mpi_check(MPI_Type_contiguous((int)k, MPI_BYTE, &block), "MPI_Type_contiguous", err));
+        BT_TRY(bt_mpi_check(MPI_Type_create_resized(block, 0, (MPI_Aint)bytes, &spaced), "MPI_Type_create_resized", err));
+        BT_TRY(bt_mpi_check(MPI_Type_commit(&spaced), "MPI_Type_commit", err));
+        int rc = everywhere ? MPI_Allgather(src + done, (int)k, MPI_BYTE, dst + done, 1, spaced, c->mpi)
+                            : MPI_Gather(src + done, (int)k, MPI_BYTE, receiving ? dst + done : NULL, 1, spaced, root, c->mpi);
+        MPI_Type_free(&spaced);
+        MPI_Type_free(&block);
+        BT_TRY(bt_mpi_check(rc, everywhere ? "all-gather" : "gather", err));
+        done += k;
+    }
+    bt_traffic_end(&mark, everywhere ? BT_COLL_ALL_GATHER : BT_COLL_GATHER, c->axis);
+    return BT_OK;
+}
+
+bt_code bt_gather(bt_comm *c, const void *x, size_t bytes, void *all, int root, bt_err *err) {
+    return gather(c, x, bytes, all, root, false, err);
+}
+
+bt_code bt_all_gather(bt_comm *c, const void *x, size_t bytes, void *all, bt_err *err) {
+    return gather(c, x, bytes, all, 0, true, err);
+}
+
+bt_code bt_barrier(bt_comm *c, bt_err *err) {
+    if (c->size == 1) return BT_OK;
+    bt_traffic_mark mark = bt_traffic_begin();
+    BT_TRY(bt_mpi_check(MPI_Barrier(c->mpi), "barrier", err));
+    bt_traffic_end(&mark, BT_COLL_BARRIER, c->axis);
+    return BT_OK;
+}
+
+/* ---- non-blocking --------------------------------------------------------------------------------------------------- */
+
+/* MPI_Request is a pointer in Open MPI and an int in MPICH: both fit the opaque handle. */
+_Static_assert(sizeof(MPI_Request) <= sizeof(void *), "an MPI_Request fits in bt_request.handle");
+
+static void put_request(bt_request *r, MPI_Request q) {
+    r->handle = NULL;
+    memcpy(&r->handle, &q, sizeof q);
+    r->active = true;
+}
+
+static MPI_Request get_request(const bt_request *r) {
+    MPI_Request q;
+    memcpy(&q, &r->handle, sizeof q);
+    return q;
+}
+
+static bt_code started(int rc, MPI_Request q, const char *what, bt_request *r, bt_err *err) {
+    BT_TRY(bt_mpi_check(rc, what, err));
+    put_request(r, q);
+    return BT_OK;
+}
+
+static bt_code fits(size_t n, bt_err *err) {
+    return n <= INT_MAX ? BT_OK : bt_fail(err, BT_ARG, "%zu elements are too many for one non-blocking exchange (at most %d)", n, INT_MAX);
+}
+
+bt_code bt_all_reduce_f32_start(bt_comm *c, float *x, size_t n, bt_request *r, bt_err *err) {
+    *r = (bt_request){0};
+    if (c->size == 1 || n == 0) return BT_OK;
+    BT_TRY(fits(n, err));
+    MPI_Request q;
+    int rc = MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, c->mpi, &q);
+    count_started(c, BT_COLL_ALL_REDUCE, ring_bytes(c, n * sizeof *x));
+    return started(rc, q, "all-reduce", r, err);
+}
+
+bt_code bt_all_reduce_i64_start(bt_comm *c, int64_t *x, size_t n, bt_reduce_op op, bt_request *r, bt_err *err) {
+    *r = (bt_request){0};
+    if (c->size == 1 || n == 0) return BT_OK;
+    BT_TRY(fits(n, err));
+    MPI_Request q;
+    int rc = MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_INT64_T, op == BT_SUM ? MPI_SUM : op == BT_MAX ? MPI_MAX : MPI_MIN, c->mpi, &q);
+    count_started(c, BT_COLL_ALL_REDUCE, ring_bytes(c, n * sizeof *x));
+    return started(rc, q, "all-reduce", r, err);
+}
+
+bt_code bt_gather_start(bt_comm *c, const void *x, size_t bytes, void *all, int root, bt_request *r, bt_err *err) {
+    *r = (bt_request){0};
+    if (c->size == 1) {
+        if (bytes) memcpy(all, x, bytes);
+        return BT_OK;
+    }
+    BT_TRY(fits(bytes, err));
+    MPI_Request q;
+    int rc = MPI_Igather(x, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, root, c->mpi, &q);
+    count_started(c, BT_COLL_GATHER, c->rank != root ? bytes : 0);
+    return started(rc, q, "gather", r, err);
+}
+
+bt_code bt_request_test(bt_request *r, bool *done, bt_err *err) {
+    *done = true;
+    if (!r->active) return BT_OK;
+    MPI_Request q = get_request(r);
+    int flag = 0;
+    BT_TRY(bt_mpi_check(MPI_Test(&q, &flag, MPI_STATUS_IGNORE), "progress of an exchange", err));
+    *done = flag != 0;
+    if (flag) r->active = false;
+    return BT_OK;
+}
+
+bt_code bt_request_wait(bt_request *r, bt_err *err) {
+    if (!r->active) return BT_OK;
+    MPI_Request q = get_request(r);
+    r->active = false;
+    return bt_mpi_check(MPI_Wait(&q, MPI_STATUS_IGNORE), "completion of an exchange", err);
+}

@@ -1,0 +1,23 @@
+/* comm_internal.h - what the files of engine/parallel share: the communicator's fields, MPI error texts, byte counters.
+ * Included by engine/parallel only (it shows MPI types). */
+#ifndef BT_ENGINE_PARALLEL_MPI_COMM_INTERNAL_H
+#define BT_ENGINE_PARALLEL_MPI_COMM_INTERNAL_H
+
+#include <mpi.h>
+
+#include "engine/parallel/mpi/comm.h"
+#include "engine/parallel/mpi/traffic.h"
+
+struct bt_comm {
+    MPI_Comm mpi;                       /* MPI_COMM_NULL when size == 1: such a communicator never calls MPI */
+    int rank, size;
+    bt_axis axis;                       /* of the mesh: names its row in traffic.h */
+};
+
+/* BT_MPI with MPI's own words when rc is not MPI_SUCCESS */
+bt_code bt_mpi_check(int rc, const char *what, bt_err *err) BT_MUST_CHECK;
+void bt_comm_count(uint64_t logical_bytes, uint64_t wire_bytes);
+/* largest element count of one MPI call: INT_MAX, less in tests that must see the chunking */
+extern size_t bt_comm_chunk_elems;
+
+#endif

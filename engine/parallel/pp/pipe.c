@@ -1,0 +1,184 @@
+/* pipe.c - see pipe.h. */
+#include "engine/parallel/pp/pipe.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/threads.h"
+#include "engine/parallel/mpi/comm_internal.h"
+
+enum { DEPTH = 2, TAG = 30400, SHARE_TAG = 30410, SHARE_MOST = 1 << 28, POLL_NS = 50000 };
+
+typedef struct channel {                /* one way to or from one neighbour */
+    int peer;                           /* in the axis; -1: none there */
+    float *buf[DEPTH];
+    MPI_Request requests[DEPTH];
+    int64_t started, done, expected;    /* messages; expected: of a receiving one */
+} channel;
+
+struct bt_pipe {
+    const bt_mesh *mesh;
+    size_t elems;
+    channel in[2], out[2];              /* by way */
+    float *memory;
+    int64_t polled_at;
+};
+
+static void poll(void *pipe) {
+    bt_pipe *p = pipe;
+    int64_t now = bt_now_ns();
+    int flag;
+    if (now - p->polled_at < POLL_NS) return;
+    p->polled_at = now;
+    (void)MPI_Iprobe(MPI_ANY_SOURCE, SHARE_TAG, p->mesh->pp->mpi, &flag, MPI_STATUS_IGNORE);    /* errors show in the calls that wait */
+}
+
+static int channels_of(int stage, int stages) { return (stage > 0 ? 2 : 0) + (stage < stages - 1 ? 2 : 0); }
+
+size_t bt_pipe_bytes(const bt_mesh_shape *shape, int stage, size_t elems) { return (size_t)channels_of(stage, shape->pp) * DEPTH * elems * sizeof(float); }
+
+static float *open_channel(channel *c, int peer, float *memory, size_t elems) {
+    *c = (channel){.peer = peer};
+    for (int k = 0; k < DEPTH; k++) {
+        c->requests[k] = MPI_REQUEST_NULL;
+        if (peer < 0) continue;
+        c->buf[k] = memory;
+        memory += elems;
+    }
+    return memory;
+}
+
+bt_code bt_pipe_create(bt_pipe **out, const bt_mesh *mesh, size_t elems, bt_err *err) {
+    int n = bt_comm_size(mesh->pp), me = bt_comm_rank(mesh->pp);
+    *out = NULL;
+    if (elems > INT_MAX) return bt_fail(err, BT_ARG, "a micro-batch of %zu values is too large to be sent between pipeline stages (use a smaller --micro-batch)", elems);
+    bt_pipe *p = calloc(1, sizeof *p);
+    if (p) *p = (bt_pipe){.mesh = mesh, .elems = elems, .memory = malloc(bt_pipe_bytes(&mesh->shape, me, elems) + 1)};
+    if (!p || !p->memory) {
+        bt_pipe_destroy(p);
+        return bt_fail(err, BT_NOMEM, "cannot take memory for what pipeline stages send");
+    }
+    int before = me - 1, after = me < n - 1 ? me + 1 : -1;
+    float *at = p->memory;
+    at = open_channel(&p->in[BT_PIPE_DOWN], before, at, elems);
+    at = open_channel(&p->out[BT_PIPE_UP], before, at, elems);
+    at = open_channel(&p->in[BT_PIPE_UP], after, at, elems);
+    (void)open_channel(&p->out[BT_PIPE_DOWN], after, at, elems);
+    *out = p;
+    return BT_OK;
+}
+
+void bt_pipe_destroy(bt_pipe *p) {
+    if (!p) return;
+    bt_threads_off_idle(poll, p);
+    free(p->memory);
+    free(p);
+}
+
+/* ---- messages ------------------------------------------------------------------------------------------------------- */
+
+static bt_code post(bt_pipe *p, channel *c, bt_pipe_way way, bt_err *err) {
+    while (c->started < c->expected && c->started < c->done + DEPTH) {
+        int k = (int)(c->started++ % DEPTH);
+        int rc = MPI_Irecv(c->buf[k], (int)p->elems, MPI_FLOAT, c->peer, TAG + (int)way, p->mesh->pp->mpi, &c->requests[k]);
+        BT_TRY(bt_mpi_check(rc, "receiving from a pipeline stage", err));
+    }
+    return BT_OK;
+}
+
+bt_code bt_pipe_begin(bt_pipe *p, int64_t down, int64_t up, bt_err *err) {
+    const int64_t expected[2] = {down, up};
+    for (int way = 0; way < 2; way++) {
+        channel *c = &p->in[way];
+        if (c->peer < 0) continue;
+        c->started = c->done = 0;
+        c->expected = expected[way];
+        BT_TRY(post(p, c, (bt_pipe_way)way, err));
+    }
+    bt_threads_on_idle(poll, p);
+    return BT_OK;
+}
+
+static bt_code wait_for(MPI_Request *r, int64_t *waited_ns, const char *what, bt_err *err) {
+    int64_t start = bt_now_ns();
+    BT_TRY(bt_mpi_check(MPI_Wait(r, MPI_STATUS_IGNORE), what, err));
+    *waited_ns += bt_now_ns() - start;
+    return BT_OK;
+}
+
+static void count_sent(const bt_pipe *p, size_t elems, int64_t took_ns) {
+    uint64_t bytes = elems * sizeof(float);
+    bt_comm_count(bytes, bytes);
+    bt_traffic_add(BT_COLL_SEND, p->mesh->pp->axis, &(bt_traffic){.calls = 1, .bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes, .busy_ns = took_ns, .exposed_ns = took_ns});
+}
+
+static void count_received(const bt_pipe *p, int from, size_t elems, int64_t waited_ns, int64_t took_ns) {
+    bt_pair_add(bt_mesh_peer(p->mesh, BT_AXIS_PP, from), &(bt_pair){.messages = 1, .bytes = (int64_t)(elems * sizeof(float))});
+    bt_traffic_add(BT_COLL_SEND, p->mesh->pp->axis, &(bt_traffic){.busy_ns = took_ns, .exposed_ns = took_ns, .wait_ns = waited_ns});
+}
+
+bt_code bt_pipe_recv(bt_pipe *p, bt_pipe_way way, float *to, bt_pipe_times *times, bt_err *err) {
+    channel *c = &p->in[way];
+    int k = (int)(c->done % DEPTH);
+    int64_t waited = 0;
+    BT_TRY(wait_for(&c->requests[k], &waited, "receiving from a pipeline stage", err));
+    int64_t start = bt_now_ns();
+    memcpy(to, c->buf[k], p->elems * sizeof *to);
+    c->done++;
+    BT_TRY(post(p, c, way, err));
+    int64_t took = bt_now_ns() - start;
+    count_received(p, c->peer, p->elems, waited, took);
+    times->waited_ns += waited;
+    times->moved_ns += took;
+    return BT_OK;
+}
+
+bt_code bt_pipe_send(bt_pipe *p, bt_pipe_way way, const float *from, bt_pipe_times *times, bt_err *err) {
+    channel *c = &p->out[way];
+    int k = (int)(c->started++ % DEPTH);
+    BT_TRY(wait_for(&c->requests[k], &times->waited_ns, "sending to a pipeline stage", err));         /* the message before the last */
+    int64_t start = bt_now_ns();
+    memcpy(c->buf[k], from, p->elems * sizeof *from);
+    int rc = MPI_Isend(c->buf[k], (int)p->elems, MPI_FLOAT, c->peer, TAG + (int)way, p->mesh->pp->mpi, &c->requests[k]);
+    BT_TRY(bt_mpi_check(rc, "sending to a pipeline stage", err));
+    int64_t took = bt_now_ns() - start;
+    count_sent(p, p->elems, took);
+    times->moved_ns += took;
+    return BT_OK;
+}
+
+bt_code bt_pipe_end(bt_pipe *p, bt_pipe_times *times, bt_err *err) {
+    bt_threads_off_idle(poll, p);
+    for (int way = 0; way < 2; way++) {
+        for (int k = 0; k < DEPTH; k++) BT_TRY(wait_for(&p->out[way].requests[k], &times->waited_ns, "sending to a pipeline stage", err));
+    }
+    return BT_OK;
+}
+
+/* ---- besides -------------------------------------------------------------------------------------------------------- */
+
+bt_code bt_pipe_share(bt_pipe *p, bt_pipe_way way, float *x, size_t n, bt_pipe_times *times, bt_err *err) {
+    int last = bt_comm_size(p->mesh->pp) - 1, me = bt_comm_rank(p->mesh->pp), from = way == BT_PIPE_UP ? last : 0, to = last - from;
+    int64_t start = bt_now_ns();
+    if (me != from && me != to) return BT_OK;
+    for (size_t i = 0; i < n; i += SHARE_MOST) {
+        int part = (int)(n - i < SHARE_MOST ? n - i : SHARE_MOST);
+        int rc = me == from ? MPI_Send(x + i, part, MPI_FLOAT, to, SHARE_TAG, p->mesh->pp->mpi)
+                            : MPI_Recv(x + i, part, MPI_FLOAT, from, SHARE_TAG, p->mesh->pp->mpi, MPI_STATUS_IGNORE);
+        BT_TRY(bt_mpi_check(rc, "sharing the tied embedding", err));
+    }
+    int64_t took = bt_now_ns() - start;
+    if (me == from) count_sent(p, n, took);
+    else count_received(p, from, n, 0, took);
+    times->moved_ns += took;
+    return BT_OK;
+}
+
+bt_code bt_pipe_sum(bt_pipe *p, double *x, size_t n, bt_pipe_times *times, bt_err *err) {
+    int64_t start = bt_now_ns();
+    BT_TRY(bt_all_reduce_f64(p->mesh->pp, x, n, BT_SUM, err));
+    times->waited_ns += bt_now_ns() - start;
+    return BT_OK;
+}

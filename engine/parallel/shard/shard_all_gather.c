@@ -1,0 +1,113 @@
+/* shard_all_gather.c - weights from their owners to everybody, straight between each two ranks. */
+#include "engine/parallel/shard/shard_all_gather.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/parallel/mpi/comm_internal.h"
+
+enum { TAG = 30000 };
+
+struct bt_pieces {
+    const bt_mesh *mesh;
+    const bt_shards *shards;
+    bt_range *ranges;
+    size_t n_ranges;
+    MPI_Request *requests;
+    int started;
+};
+
+/* the next part of [at->begin, at->end) that is gathered; advances *k. Empty when there is none */
+static bt_range next_part(const bt_pieces *p, bt_range piece, size_t *k) {
+    for (; *k < p->n_ranges; (*k)++) {
+        size_t begin = p->ranges[*k].begin > piece.begin ? p->ranges[*k].begin : piece.begin;
+        size_t end = p->ranges[*k].end < piece.end ? p->ranges[*k].end : piece.end;
+        if (begin >= end) continue;
+        (*k)++;
+        return (bt_range){begin, end};
+    }
+    return (bt_range){0, 0};
+}
+
+/* messages of all stripes and shards together, sent and received */
+static size_t most_requests(const bt_pieces *p) {
+    size_t parts = 0;
+    for (size_t i = 0; i < p->shards->n_stripes; i++) {
+        for (int s = 0; s < p->shards->n; s++) {
+            for (size_t k = 0;;) {
+                bt_range r = next_part(p, bt_shards_piece(p->shards, i, s), &k);
+                if (r.begin == r.end) break;
+                parts++;
+            }
+        }
+    }
+    return parts * (size_t)p->shards->n;                /* own parts go to n - 1 others, the others' come once */
+}
+
+bt_code bt_pieces_create(bt_pieces **out, const bt_mesh *mesh, const bt_shards *shards, const bt_range *ranges, size_t n_ranges, bt_err *err) {
+    *out = NULL;
+    bt_pieces *p = calloc(1, sizeof *p);
+    if (p) *p = (bt_pieces){.mesh = mesh, .shards = shards, .ranges = calloc(n_ranges + 1, sizeof *p->ranges), .n_ranges = n_ranges};
+    if (p && p->ranges) {
+        memcpy(p->ranges, ranges, n_ranges * sizeof *ranges);
+        p->requests = calloc(most_requests(p) + 1, sizeof *p->requests);
+    }
+    if (!p || !p->requests) {
+        bt_pieces_destroy(p);
+        return bt_fail(err, BT_NOMEM, "cannot take memory for %zu stripes of %d shards", shards->n_stripes, shards->n);
+    }
+    *out = p;
+    return BT_OK;
+}
+
+void bt_pieces_destroy(bt_pieces *p) {
+    if (!p) return;
+    free(p->ranges);
+    free(p->requests);
+    free(p);
+}
+
+static bt_code receive(bt_pieces *p, float *to, size_t n, int from, bt_err *err) {
+    bt_pair_add(bt_mesh_peer(p->mesh, BT_AXIS_SHARD, from), &(bt_pair){.messages = 1, .bytes = (int64_t)(n * sizeof *to)});
+    return bt_mpi_check(MPI_Irecv(to, (int)n, MPI_FLOAT, from, TAG, p->mesh->shard->mpi, &p->requests[p->started++]), "gathering of weights", err);
+}
+
+static bt_code send(bt_pieces *p, const float *from, size_t n, int to, bt_err *err) {
+    uint64_t bytes = (uint64_t)n * sizeof *from;
+    bt_comm_count(bytes, bytes);
+    bt_traffic_add(BT_COLL_ALL_GATHER, p->mesh->shard->axis, &(bt_traffic){.bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes});
+    return bt_mpi_check(MPI_Isend(from, (int)n, MPI_FLOAT, to, TAG, p->mesh->shard->mpi, &p->requests[p->started++]), "gathering of weights", err);
+}
+
+/* Both sides walk the same parts in the same order, so messages with one tag match. */
+bt_code bt_pieces_gather_start(bt_pieces *p, float *flat, size_t stripe, bt_err *err) {
+    const bt_comm *c = p->mesh->shard;
+    for (int d = 1; d < c->size; d++) {
+        int from = (c->rank + d) % c->size;
+        for (size_t k = 0;;) {
+            bt_range r = next_part(p, bt_shards_piece(p->shards, stripe, from), &k);
+            if (r.begin == r.end) break;
+            BT_TRY(receive(p, flat + r.begin, r.end - r.begin, from, err));
+        }
+    }
+    for (int d = 1; d < c->size; d++) {
+        int to = (c->rank - d + c->size) % c->size;
+        for (size_t k = 0;;) {
+            bt_range r = next_part(p, bt_shards_piece(p->shards, stripe, c->rank), &k);
+            if (r.begin == r.end) break;
+            BT_TRY(send(p, flat + r.begin, r.end - r.begin, to, err));
+        }
+    }
+    return BT_OK;
+}
+
+bt_code bt_pieces_finish(bt_pieces *p, bt_err *err) {
+    int n = p->started;
+    p->started = 0;
+    if (n == 0) return BT_OK;
+    bt_traffic_mark mark = bt_traffic_begin();
+    BT_TRY(bt_mpi_check(MPI_Waitall(n, p->requests, MPI_STATUSES_IGNORE), "gathering of weights", err));
+    bt_traffic_end(&mark, BT_COLL_ALL_GATHER, p->mesh->shard->axis);
+    bt_traffic_add(BT_COLL_ALL_GATHER, p->mesh->shard->axis, &(bt_traffic){.rounds = 1});
+    return BT_OK;
+}

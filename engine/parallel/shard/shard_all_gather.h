@@ -1,0 +1,18 @@
+/* shard_all_gather.h - what shards own, to all ranks of the shard axis: values of the flat array, in place.
+ * Threads: the training thread. No allocation after create. */
+#ifndef BT_ENGINE_PARALLEL_SHARD_SHARD_ALL_GATHER_H
+#define BT_ENGINE_PARALLEL_SHARD_SHARD_ALL_GATHER_H
+
+#include "engine/parallel/mpi/mesh.h"
+#include "engine/parallel/shard/shard_map.h"
+
+typedef struct bt_pieces bt_pieces;
+
+/* ranges: the parts of the flat array that are gathered, ascending and disjoint; copied */
+bt_code bt_pieces_create(bt_pieces **out, const bt_mesh *mesh, const bt_shards *shards, const bt_range *ranges, size_t n_ranges, bt_err *err) BT_MUST_CHECK;
+void bt_pieces_destroy(bt_pieces *p);                   /* accepts NULL */
+/* every shard's part of the stripe to every shard, in place; stripes in the same order on all ranks */
+bt_code bt_pieces_gather_start(bt_pieces *p, float *flat, size_t stripe, bt_err *err) BT_MUST_CHECK;
+bt_code bt_pieces_finish(bt_pieces *p, bt_err *err) BT_MUST_CHECK;      /* waits for all that was started */
+
+#endif

@@ -1,0 +1,207 @@
+/* weight_prefetch.c - messages of one part straight between each two shards; see weight_prefetch.h.
+ *
+ * Nobody deadlocks: before a rank waits for visit v it has sent what the others need up to v + AHEAD, so whoever is at the least visit
+ * finds everything on its way. What a message needs of its sender beyond that is MPI's progress, and a rank that waits for
+ * something else (a team) calls the idle hooks. */
+#include "engine/parallel/shard/weight_prefetch.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/threads.h"
+#include "engine/parallel/mpi/comm_internal.h"
+
+/* SENDS: to one rank on their way; nobody gets more than AHEAD visits before another, so a rank that still visits never waits for room */
+enum { TAG = 30001, AHEAD = 8, RING = 2, SENDS = 4 * AHEAD, POLL_NS = 50000 };
+
+struct bt_feed {
+    bt_feed_cfg cfg;
+    int rank, size;
+    MPI_Comm mpi;
+    size_t slot_bytes;
+    unsigned char *ring;                /* (RING, slot_bytes) */
+    MPI_Request *asks, *sends;          /* (RING, shards); (SENDS, shards) */
+    bt_walk walk;
+    size_t *visits;                     /* (shards) of this walk */
+    size_t most_visits;
+    size_t sent;                        /* visits that everybody was sent what they need for */
+    size_t asked, arrived, place;       /* own visits: asked for, here, and being used */
+    int64_t busy_since, busy_ns, polled_at;
+};
+
+/* ---- plan ----------------------------------------------------------------------------------------------------------- */
+
+size_t bt_feed_visits(bt_walk walk, size_t n, size_t passes) {
+    if (n == 0 || passes == 0) return 0;
+    if (n == 1) return 1;
+    return walk == BT_WALK_FORTH ? passes * n : passes * 2 * (n - 1) + 1;
+}
+
+static size_t part_of(const bt_feed *f, size_t visit) {
+    size_t n = f->cfg.n_parts;
+    if (n == 1) return 0;
+    if (f->walk == BT_WALK_FORTH) return visit % n;
+    size_t k = visit % (2 * (n - 1));
+    return k < n ? k : 2 * (n - 1) - k;
+}
+
+static size_t begin_of(const bt_feed *f, int shard, size_t part) { return f->cfg.at[(size_t)shard * (f->cfg.n_parts + 1) + part]; }
+static size_t bytes_of(const bt_feed *f, int shard, size_t part) { return begin_of(f, shard, part + 1) - begin_of(f, shard, part); }
+
+/* where a shard's bytes of the part lie in a slot; of `size`: their sum */
+static size_t place_in_slot(const bt_feed *f, int shard, size_t part) {
+    size_t at = 0;
+    for (int s = 0; s < shard; s++) if (s != f->rank) at += bytes_of(f, s, part);
+    return at;
+}
+
+size_t bt_feed_bytes(size_t longest) { return RING * longest; }
+
+bt_code bt_feed_create(bt_feed **out, const bt_feed_cfg *cfg, bt_err *err) {
+    *out = NULL;
+    const bt_comm *c = cfg->mesh->shard;
+    bt_feed *f = calloc(1, sizeof *f);
+    if (!f) return bt_fail(err, BT_NOMEM, "cannot take memory for the gathering of %zu parts", cfg->n_parts);
+    *f = (bt_feed){.cfg = *cfg, .rank = c->rank, .size = c->size, .mpi = c->mpi};
+    size_t n = (size_t)f->size, longest = 0;
+    for (size_t p = 0; p < cfg->n_parts; p++) {
+        size_t bytes = place_in_slot(f, f->size, p);
+        if (bytes > f->slot_bytes) f->slot_bytes = bytes;
+        for (int s = 0; s < f->size; s++) if (bytes_of(f, s, p) > longest) longest = bytes_of(f, s, p);
+    }
+    f->ring = malloc(bt_feed_bytes(f->slot_bytes) + 1);
+    f->asks = calloc(RING * n, sizeof *f->asks);
+    f->sends = calloc(SENDS * n, sizeof *f->sends);
+    f->visits = calloc(n, sizeof *f->visits);
+    bt_code code = BT_OK;
+    if (!f->ring || !f->asks || !f->sends || !f->visits) code = bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for weights on their way", (double)bt_feed_bytes(f->slot_bytes) / 1048576.0);
+    else if (longest > INT_MAX) code = bt_fail(err, BT_UNSUPPORTED, "a shard's codes of one layer are %zu bytes: more than one message holds (use more shards)", longest);
+    if (code != BT_OK) {
+        bt_feed_destroy(f);
+        return code;
+    }
+    for (size_t i = 0; i < RING * n; i++) f->asks[i] = MPI_REQUEST_NULL;
+    for (size_t i = 0; i < SENDS * n; i++) f->sends[i] = MPI_REQUEST_NULL;
+    *out = f;
+    return BT_OK;
+}
+
+/* ---- messages ------------------------------------------------------------------------------------------------------- */
+
+static bt_code check(int rc, bt_err *err) { return bt_mpi_check(rc, "gathering of a layer's weights", err); }
+
+static bt_code send_up_to(bt_feed *f, size_t end, bt_err *err) {
+    if (end > f->most_visits) end = f->most_visits;
+    for (; f->sent < end; f->sent++) {
+        size_t part = part_of(f, f->sent), n = bytes_of(f, f->rank, part);
+        MPI_Request *slot = f->sends + f->sent % SENDS * (size_t)f->size;
+        for (int d = 1; d < f->size && n > 0; d++) {
+            int to = (f->rank - d + f->size) % f->size;
+            if (f->sent >= f->visits[to]) continue;
+            BT_TRY(check(MPI_Wait(&slot[to], MPI_STATUS_IGNORE), err));
+            BT_TRY(check(MPI_Isend(f->cfg.own + begin_of(f, f->rank, part), (int)n, MPI_BYTE, to, TAG, f->mpi, &slot[to]), err));
+            bt_comm_count(n, n);
+            bt_traffic_add(BT_COLL_ALL_GATHER, BT_AXIS_SHARD, &(bt_traffic){.bytes_logical = (int64_t)n, .bytes_wire = (int64_t)n});
+        }
+    }
+    return BT_OK;
+}
+
+static bt_code ask_ahead(bt_feed *f, bt_err *err) {
+    for (; f->asked < f->visits[f->rank] && f->asked < f->place + RING; f->asked++) {
+        size_t part = part_of(f, f->asked), slot = f->asked % RING;
+        if (f->arrived == f->asked) f->busy_since = bt_now_ns();
+        for (int d = 1; d < f->size; d++) {
+            int from = (f->rank + d) % f->size;
+            size_t n = bytes_of(f, from, part);
+            if (n == 0) continue;
+            unsigned char *to = f->ring + slot * f->slot_bytes + place_in_slot(f, from, part);
+            BT_TRY(check(MPI_Irecv(to, (int)n, MPI_BYTE, from, TAG, f->mpi, &f->asks[slot * (size_t)f->size + (size_t)from]), err));
+            bt_pair_add(bt_mesh_peer(f->cfg.mesh, BT_AXIS_SHARD, from), &(bt_pair){.messages = 1, .bytes = (int64_t)n});
+        }
+    }
+    return BT_OK;
+}
+
+static bt_code progress(bt_feed *f, bt_err *err) {
+    while (f->arrived < f->asked) {
+        int done = 0;
+        BT_TRY(check(MPI_Testall(f->size, f->asks + f->arrived % RING * (size_t)f->size, &done, MPI_STATUSES_IGNORE), err));
+        if (!done) return BT_OK;
+        f->arrived++;
+        if (f->arrived == f->asked) f->busy_ns += bt_now_ns() - f->busy_since;
+    }
+    return BT_OK;
+}
+
+/* What fails here fails again in `wait`, which tells. With nothing to come it still moves what others wait for. */
+void bt_feed_poll(void *feed) {
+    bt_feed *f = feed;
+    int64_t now = bt_now_ns();
+    int flag;
+    if (now - f->polled_at < POLL_NS) return;
+    f->polled_at = now;
+    if (f->arrived < f->asked) (void)progress(f, NULL);
+    else (void)MPI_Iprobe(MPI_ANY_SOURCE, TAG, f->mpi, &flag, MPI_STATUS_IGNORE);
+}
+
+void bt_feed_destroy(bt_feed *f) {
+    if (!f) return;
+    bt_threads_off_idle(bt_feed_poll, f);
+    free(f->ring);
+    free(f->asks);
+    free(f->sends);
+    free(f->visits);
+    free(f);
+}
+
+/* ---- a walk --------------------------------------------------------------------------------------------------------- */
+
+bt_code bt_feed_begin(bt_feed *f, bt_walk walk, const size_t *passes, bt_err *err) {
+    f->walk = walk;
+    f->most_visits = f->sent = f->asked = f->arrived = f->place = 0;
+    f->busy_ns = 0;
+    for (int s = 0; s < f->size; s++) {
+        f->visits[s] = bt_feed_visits(walk, f->cfg.n_parts, passes[s]);
+        if (f->visits[s] > f->most_visits) f->most_visits = f->visits[s];
+    }
+    bt_threads_on_idle(bt_feed_poll, f);
+    BT_TRY(ask_ahead(f, err));
+    return send_up_to(f, AHEAD, err);
+}
+
+bt_code bt_feed_wait(bt_feed *f, size_t part, bt_err *err) {
+    assert(f->place < f->visits[f->rank] && part == part_of(f, f->place));
+    (void)part;
+    BT_TRY(send_up_to(f, f->place + AHEAD, err));
+    for (;;) {
+        BT_TRY(progress(f, err));
+        if (f->arrived > f->place) return BT_OK;
+        (void)bt_threads_poll();
+    }
+}
+
+const unsigned char *bt_feed_from(const bt_feed *f, int shard) {
+    size_t part = part_of(f, f->place);
+    if (shard == f->rank) return f->cfg.own + begin_of(f, shard, part);
+    return f->ring + f->place % RING * f->slot_bytes + place_in_slot(f, shard, part);
+}
+
+bt_code bt_feed_next(bt_feed *f, bt_err *err) {
+    f->place++;
+    return ask_ahead(f, err);
+}
+
+bt_code bt_feed_serve(bt_feed *f, bt_err *err) { return send_up_to(f, f->most_visits, err); }
+
+bt_code bt_feed_end(bt_feed *f, bt_err *err) {
+    BT_TRY(bt_feed_serve(f, err));
+    assert(f->place == f->visits[f->rank]);
+    bt_threads_off_idle(bt_feed_poll, f);
+    bt_traffic_add(BT_COLL_ALL_GATHER, BT_AXIS_SHARD, &(bt_traffic){.rounds = (int64_t)f->place});
+    return check(MPI_Waitall(SENDS * f->size, f->sends, MPI_STATUSES_IGNORE), err);
+}
+
+int64_t bt_feed_busy_ns(const bt_feed *f) { return f->busy_ns; }

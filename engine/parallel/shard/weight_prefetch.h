@@ -1,0 +1,48 @@
+/* weight_prefetch.h - parts of every shard's bytes to all ranks of the shard axis, one part after another, each a little ahead of its use:
+ * the ternary codes of a layer (ZeRO-3). Non-owners have room for two parts, not for all.
+ *
+ *     own bytes       | part 0 | 1 | 2 | ... | n-1 |     the same bytes in every visit; sent up to AHEAD visits before this rank's own
+ *                                                        place in its walk, so that a rank that is late does not stop the others
+ *     others' bytes   | here | next |                    a ring: while one part is used, the next is on its way
+ *
+ * A rank visits parts in a walk; a part visited twice running is gathered once:
+ *     forth             0 1 .. n-1   0 1 .. n-1   ...                      passes x n visits
+ *     forth and back    0 1 .. n-1 .. 1 0 1 .. n-1 .. 1 0   ...            passes x 2 (n-1) + 1
+ * All ranks of the axis walk alike, but may pass differently often (unequal micro-batches): everybody knows how often. In every visit
+ * a rank gets the whole part but its own bytes: of N shards (N-1)/N, so it sends as much.
+ *
+ * Order:    create -> { begin -> (wait -> bytes* -> next)* -> serve -> end }* -> destroy. Own bytes do not change from begin to end.
+ *           serve: this rank makes no more visits; it owes the others what they still come for. After it all of them will arrive
+ *           without this rank's help beyond MPI's progress, so it may wait for something else.
+ * Progress: in its own calls and as an idle hook of the thread pool, from begin to end.
+ * Collective over the shard axis. Threads: the training thread. No allocation after create. */
+#ifndef BT_ENGINE_PARALLEL_SHARD_WEIGHT_PREFETCH_H
+#define BT_ENGINE_PARALLEL_SHARD_WEIGHT_PREFETCH_H
+
+#include "engine/parallel/mpi/mesh.h"
+
+typedef struct bt_feed bt_feed;
+typedef enum { BT_WALK_FORTH, BT_WALK_BACK } bt_walk;
+
+typedef struct bt_feed_cfg {
+    const bt_mesh *mesh;                /* borrowed */
+    size_t n_parts;
+    const size_t *at;                   /* (shards, n_parts + 1) where the parts of each shard's bytes begin; borrowed */
+    const unsigned char *own;           /* this shard's bytes; borrowed */
+} bt_feed_cfg;
+
+size_t bt_feed_visits(bt_walk walk, size_t n_parts, size_t passes);
+size_t bt_feed_bytes(size_t longest);                 /* that create takes for parts of at most so many bytes of others */
+bt_code bt_feed_create(bt_feed **out, const bt_feed_cfg *cfg, bt_err *err) BT_MUST_CHECK;
+void bt_feed_destroy(bt_feed *f);                   /* accepts NULL */
+/* passes: of each shard, (shards) */
+bt_code bt_feed_begin(bt_feed *f, bt_walk walk, const size_t *passes, bt_err *err) BT_MUST_CHECK;
+bt_code bt_feed_wait(bt_feed *f, size_t part, bt_err *err) BT_MUST_CHECK;           /* the next part of the walk is here */
+const unsigned char *bt_feed_from(const bt_feed *f, int shard);                     /* its bytes of that part; own: as given */
+bt_code bt_feed_next(bt_feed *f, bt_err *err) BT_MUST_CHECK;                        /* they are no longer needed */
+void bt_feed_poll(void *feed);                          /* between begin and end, as often as you like: at most every 50 us it does something */
+bt_code bt_feed_serve(bt_feed *f, bt_err *err) BT_MUST_CHECK;
+bt_code bt_feed_end(bt_feed *f, bt_err *err) BT_MUST_CHECK;
+int64_t bt_feed_busy_ns(const bt_feed *f);          /* from asking until it was seen to be here, since begin */
+
+#endif

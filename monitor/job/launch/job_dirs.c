@@ -1,0 +1,135 @@
+/* job_dirs.c - see job_dirs.h. */
+#include "monitor/job/launch/job_dirs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+enum { SHM_PER_RANK = 5 << 20 };        /* bytes: a vader segment is 4 MiB */
+
+static const char *tmp_base(void) {
+    const char *t = getenv("TMPDIR");
+    return t && t[0] == '/' && strlen(t) < 64 ? t : "/tmp";     /* socket names have 108 bytes */
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
+    (void)st, (void)type, (void)ftw;
+    remove(path);
+    return 0;
+}
+
+static void remove_tree(const char *path) { nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT); }
+
+static void sweep(const char *base) {
+    char prefix[48];
+    snprintf(prefix, sizeof prefix, "bitrain-%u-", (unsigned)getuid());
+    DIR *d = opendir(base);
+    if (!d) return;
+    for (struct dirent *e; (e = readdir(d)); ) {
+        if (strncmp(e->d_name, prefix, strlen(prefix)) != 0) continue;
+        char path[PATH_MAX], lock[PATH_MAX + 8];
+        struct stat st;
+        snprintf(path, sizeof path, "%s/%s", base, e->d_name);
+        if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != getuid()) continue;
+        snprintf(lock, sizeof lock, "%s/lock", path);
+        int fd = open(lock, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        if (fd < 0) continue;
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) remove_tree(path);
+        close(fd);
+    }
+    closedir(d);
+}
+
+void bt_scratch_sweep(void) {
+    sweep(tmp_base());
+    sweep("/dev/shm");
+}
+
+/* The lock is taken before it gets its name, so that a sweep never finds it free. Its text names the job's folder, so that
+ * whoever meets one half of a job's scratch knows which job it is of. */
+static int make_lock(const char *folder, const char *job, bt_err *err) {
+    char fresh[300], name[300];
+    snprintf(fresh, sizeof fresh, "%s/lock.new", folder);
+    snprintf(name, sizeof name, "%s/lock", folder);
+    int fd = open(fresh, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    char line[280];
+    int n = snprintf(line, sizeof line, "%s\n", job);
+    if (fd >= 0 && flock(fd, LOCK_EX) == 0 && write(fd, line, (size_t)n) == n && rename(fresh, name) == 0) return fd;
+    bt_fail_errno(err, BT_IO, errno, "cannot lock '%s'", name);
+    if (fd >= 0) close(fd);
+    return -1;
+}
+
+static bool shm_has_room(int ranks) {
+    struct statvfs v;
+    if (statvfs("/dev/shm", &v) != 0 || access("/dev/shm", W_OK) != 0) return false;
+    return (uint64_t)v.f_bavail * v.f_frsize >= (uint64_t)ranks * SHM_PER_RANK;
+}
+
+bt_code bt_scratch_create(bt_scratch *s, int ranks, bt_err *err) {
+    memset(s, 0, sizeof *s);
+    s->lock = s->shm_lock = -1;
+    snprintf(s->tmp, sizeof s->tmp, "%s/bitrain-%u-XXXXXX", tmp_base(), (unsigned)getuid());
+    if (!mkdtemp(s->tmp)) {
+        bt_code code = bt_fail_errno(err, BT_IO, errno, "cannot create '%s' (set TMPDIR to a folder that can be written)", s->tmp);
+        s->tmp[0] = '\0';
+        return code;
+    }
+    s->lock = make_lock(s->tmp, s->tmp, err);
+    if (s->lock < 0) goto failed;
+    if (shm_has_room(ranks)) {
+        snprintf(s->shm, sizeof s->shm, "/dev/shm/bitrain-%u-XXXXXX", (unsigned)getuid());
+        if (mkdtemp(s->shm)) {
+            s->shm_lock = make_lock(s->shm, s->tmp, err);
+            if (s->shm_lock < 0) goto failed;
+            return BT_OK;
+        }
+    }
+    if (snprintf(s->shm, sizeof s->shm, "%s/shm", s->tmp) >= (int)sizeof s->shm || mkdir(s->shm, 0700) != 0) {
+        bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", s->shm);
+        goto failed;
+    }
+    return BT_OK;
+failed:
+    bt_scratch_remove(s);
+    return err ? err->code : BT_IO;
+}
+
+void bt_scratch_remove(bt_scratch *s) {
+    if (!s->tmp[0]) return;
+    if (s->shm[0]) remove_tree(s->shm);
+    remove_tree(s->tmp);
+    if (s->lock >= 0) close(s->lock);
+    if (s->shm_lock >= 0) close(s->shm_lock);
+    memset(s, 0, sizeof *s);
+    s->lock = s->shm_lock = -1;
+}
+
+static void attempt_folder(char out[280], const char *base, int attempt) { snprintf(out, 280, "%s/%d", base, attempt); }
+
+bt_code bt_scratch_attempt(const bt_scratch *s, int attempt, char tmp[280], char shm[280], bt_err *err) {
+    attempt_folder(tmp, s->tmp, attempt);
+    attempt_folder(shm, s->shm, attempt);
+    if (mkdir(tmp, 0700) != 0 && errno != EEXIST) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", tmp);
+    if (mkdir(shm, 0700) != 0 && errno != EEXIST) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", shm);
+    return BT_OK;
+}
+
+void bt_scratch_attempt_end(const bt_scratch *s, int attempt) {
+    char folder[280];
+    attempt_folder(folder, s->tmp, attempt);
+    remove_tree(folder);
+    attempt_folder(folder, s->shm, attempt);
+    remove_tree(folder);
+}

@@ -1,0 +1,24 @@
+/* job_dirs.h - folders that die with a job: its sockets, mpirun's files, the shared-memory segments of the ranks.
+ *
+ * Each folder holds a file `lock`, which names the job's folder in TMPDIR, with a file lock that the supervisor and mpirun
+ * share; when both are gone the lock is free and the next supervisor of the same user sweeps the folder, so a killed pair
+ * leaves nothing for ever. */
+#ifndef BT_MONITOR_JOB_LAUNCH_JOB_DIRS_H
+#define BT_MONITOR_JOB_LAUNCH_JOB_DIRS_H
+
+#include "engine/base/status.h"
+
+typedef struct bt_scratch {
+    char tmp[256], shm[256];            /* shm may be a folder inside tmp when /dev/shm is absent or too small */
+    int lock;                           /* of tmp, to be inherited by mpirun */
+    int shm_lock;                       /* of shm, -1 when it lies inside tmp */
+} bt_scratch;
+
+void bt_scratch_sweep(void);                                                    /* removes folders nobody holds */
+bt_code bt_scratch_create(bt_scratch *s, int ranks, bt_err *err) BT_MUST_CHECK;
+void bt_scratch_remove(bt_scratch *s);                                          /* accepts an all-zero struct */
+/* tmp/N and shm/N for attempt N: made before it, removed with all they hold after it */
+bt_code bt_scratch_attempt(const bt_scratch *s, int attempt, char tmp[280], char shm[280], bt_err *err) BT_MUST_CHECK;
+void bt_scratch_attempt_end(const bt_scratch *s, int attempt);
+
+#endif

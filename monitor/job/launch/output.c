@@ -1,0 +1,128 @@
+/* output.c - see output.h. */
+#include "monitor/job/launch/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/base/text.h"
+
+#define LOG_LIMIT ((int64_t)64 << 20)                       /* bytes of one run's log */
+
+static void write_log(bt_output *o, const char *s, size_t n) {
+    if (o->log < 0 || o->logged_bytes > LOG_LIMIT) return;
+    o->logged_bytes += (int64_t)n;
+    if (o->logged_bytes > LOG_LIMIT) {
+        static const char end[] = "(the log is full: nothing more is written)\n";
+        s = end;
+        n = sizeof end - 1;
+    }
+    ssize_t k = write(o->log, s, n);                        /* a full disk costs the log, not the run */
+    (void)k;
+}
+
+void bt_output_reset(bt_output *o, int attempt) {
+    o->n = 0;
+    o->reported = false;
+    o->code = BT_OK;
+    o->rank = -1;
+    o->signal = 0;
+    o->message[0] = o->last_line[0] = o->said[0] = '\0';
+    o->said_state = o->notes = 0;
+    o->last_note[0] = '\0';
+    char head[64];
+    int n = snprintf(head, sizeof head, "--- attempt %d\n", attempt);
+    write_log(o, head, (size_t)n);
+}
+
+void bt_output_open(bt_output *o, const char *log_path, int attempt) {
+    memset(o, 0, sizeof *o);
+    o->log = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    bt_output_reset(o, attempt);
+}
+
+void bt_output_close(bt_output *o) {
+    if (o->log >= 0) close(o->log);
+    o->log = -1;
+}
+
+int bt_output_error_line(char *buf, size_t size, int rank, bt_code code, const char *message) {
+    return snprintf(buf, size, "bitrain rank %d: error %d: %s\n", rank, (int)code, message);
+}
+
+static void look_at(bt_output *o, const char *line) {
+    int rank = -1, code = 0, at = 0, pid = 0, signal = 0;
+    char node[128];
+    const char *said = strstr(line, "bitrain rank ");
+    if (said && sscanf(said, "bitrain rank %d: error %d: %n", &rank, &code, &at) == 2 && at > 0) {
+        if (o->reported || code <= BT_OK || code >= BT_CODE_COUNT) return;
+        o->reported = true;
+        o->rank = rank;
+        o->code = (bt_code)code;
+        snprintf(o->message, sizeof o->message, "%s", said + at);
+        return;
+    }
+    said = strstr(line, "bitrain: warning: ");
+    if (!said) said = strstr(line, "bitrain: error: ");
+    if (said) {                         /* every rank may say the same */
+        const char *text = strchr(said + strlen("bitrain: "), ' ') + 1;
+        if (o->note && o->notes < BT_OUTPUT_NOTES && strncmp(text, o->last_note, sizeof o->last_note - 1) != 0) {
+            o->notes++;
+            snprintf(o->last_note, sizeof o->last_note, "%s", text);
+            o->note(o->note_ctx, text);
+        }
+        return;
+    }
+    said = strstr(line, "process rank ");
+    if (said && !o->reported &&
+        sscanf(said, "process rank %d with PID %d on node %127s exited on signal %d", &rank, &pid, node, &signal) == 4 && !o->signal) {
+        o->rank = rank;
+        o->signal = signal;
+    }
+    /* what mpirun says, for a job that never started: between its first two rulers, up to an empty line */
+    const bool ruler = strncmp(line, "----", 4) == 0;
+    const char *word = line + strspn(line, " \t");
+    if (o->said_state == 1 && (ruler || !*word)) o->said_state = o->said[0] ? 2 : 1;
+    else if (o->said_state == 0 && ruler) o->said_state = 1;
+    else if (o->said_state == 1) {
+        const size_t n = strlen(o->said);
+        snprintf(o->said + n, sizeof o->said - n, "%s%s", n ? " " : "", word);
+    }
+    if (!ruler && line[0]) snprintf(o->last_line, sizeof o->last_line, "%s", line);
+}
+
+static void end_line(bt_output *o) {
+    char plain[sizeof o->line + 1];
+    o->line[o->n] = '\0';
+    bt_text_plain(plain, sizeof plain, o->line);
+    size_t n = strlen(plain);
+    look_at(o, plain);
+    plain[n++] = '\n';
+    write_log(o, plain, n);
+    o->n = 0;
+}
+
+void bt_output_feed(bt_output *o, const char *data, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (data[i] == '\n') {
+            end_line(o);
+        } else if (o->n + 1 < sizeof o->line) {
+            if (data[i] != '\r') o->line[o->n++] = data[i] ? data[i] : '?';
+        }
+    }
+}
+
+bool bt_output_drain(bt_output *o, int fd) {
+    char buf[8192];
+    for (int round = 0; round < 64; round++) {
+        ssize_t n = read(fd, buf, sizeof buf);
+        if (n > 0) bt_output_feed(o, buf, (size_t)n);
+        else if (n == 0) {
+            if (o->n) end_line(o);
+            return false;
+        } else if (errno != EINTR) return true;             /* EAGAIN */
+    }
+    return true;
+}

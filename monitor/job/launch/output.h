@@ -1,0 +1,42 @@
+/* output.h - what the ranks and mpirun print: into the log file, cleaned and bounded; errors and warnings picked out.
+ *
+ * A rank that fails writes one line `bitrain rank R: error C: message` (bt_output_error_line); mpirun tells of a dead rank
+ * in its own words. Both are facts for restart.h. */
+#ifndef BT_MONITOR_JOB_LAUNCH_OUTPUT_H
+#define BT_MONITOR_JOB_LAUNCH_OUTPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/status.h"
+
+enum { BT_OUTPUT_NOTES = 50 };
+
+typedef struct bt_output {
+    int log;                            /* descriptor of the log file, -1 when it could not be opened */
+    int64_t logged_bytes;
+    char line[1024];
+    size_t n;
+    bool reported;                      /* an error line was seen: */
+    bt_code code;
+    int rank, signal;                   /* -1, 0 unknown */
+    char message[480], last_line[256];
+    char said[256];                     /* mpirun's first paragraph, in one line */
+    int said_state;                     /* 0 before it, 1 inside, 2 over */
+    void (*note)(void *ctx, const char *text);      /* a warning or error of a rank's log, each once; may be NULL */
+    void *note_ctx;
+    int notes;                          /* told in this attempt; no more than BT_OUTPUT_NOTES */
+    char last_note[256];
+} bt_output;
+
+void bt_output_open(bt_output *o, const char *log_path, int attempt);
+void bt_output_reset(bt_output *o, int attempt);            /* before the next attempt; the file goes on */
+void bt_output_feed(bt_output *o, const char *data, size_t n);
+/* reads what is there; false at end of file */
+bool bt_output_drain(bt_output *o, int fd);
+void bt_output_close(bt_output *o);
+/* the line a failing rank writes, with newline */
+int bt_output_error_line(char *buf, size_t size, int rank, bt_code code, const char *message);
+
+#endif

@@ -1,0 +1,70 @@
+/* proc.c - see proc.h. */
+#include "monitor/job/launch/proc.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/clock.h"
+
+/* "pid (comm) state ppid pgrp session ...": comm may hold blanks and brackets */
+static int read_stat(const char *pid, bt_proc *p, pid_t *session) {
+    char path[64], line[512];
+    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    FILE *f = fopen(path, "re");
+    if (!f) return 0;
+    size_t n = fread(line, 1, sizeof line - 1, f);
+    fclose(f);
+    line[n] = '\0';
+    char *open = strchr(line, '('), *close = strrchr(line, ')');
+    int ppid, pgrp, sid;
+    if (!open || !close || close < open || sscanf(close + 1, " %c %d %d %d", &p->state, &ppid, &pgrp, &sid) != 4) return 0;
+    *close = '\0';
+    snprintf(p->name, sizeof p->name, "%.31s", open + 1);
+    p->pid = atoi(line);
+    p->ppid = ppid;
+    *session = sid;
+    return 1;
+}
+
+size_t bt_proc_session(pid_t session, bt_proc *out, size_t max) {
+    size_t n = 0;
+    DIR *d = opendir("/proc");
+    if (!d) return 0;
+    for (struct dirent *e; n < max && (e = readdir(d)); ) {
+        bt_proc p;
+        pid_t sid;
+        if (!isdigit((unsigned char)e->d_name[0]) || !read_stat(e->d_name, &p, &sid)) continue;
+        if (sid == session && p.state != 'Z' && p.state != 'X') out[n++] = p;
+    }
+    closedir(d);
+    return n;
+}
+
+size_t bt_proc_kill_session(pid_t session, double wait_s) {
+    enum { MAX = 256 };
+    bt_proc list[MAX];
+    const int64_t until = bt_now_ns() + (int64_t)(wait_s * 1e9);
+    for (;;) {
+        size_t n = bt_proc_session(session, list, MAX);
+        if (n == 0) return 0;
+        for (size_t i = 0; i < n; i++) kill(list[i].pid, SIGKILL);
+        if (bt_now_ns() >= until) return n;
+        bt_sleep_ns(2000000);
+    }
+}
+
+int64_t bt_proc_oom_kills(void) {
+    FILE *f = fopen("/proc/vmstat", "re");
+    if (!f) return -1;
+    char line[128];
+    int64_t kills = -1;
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "oom_kill %" SCNd64, &kills) == 1) break;
+    fclose(f);
+    return kills;
+}

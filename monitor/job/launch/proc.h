@@ -1,0 +1,16 @@
+/* proc.h - what /proc says about the processes of a session, and whether the kernel killed for memory. */
+#ifndef BT_MONITOR_JOB_LAUNCH_PROC_H
+#define BT_MONITOR_JOB_LAUNCH_PROC_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+typedef struct bt_proc { pid_t pid, ppid; char state; char name[32]; } bt_proc;    /* state: R S D T t Z ... */
+
+size_t bt_proc_session(pid_t session, bt_proc *out, size_t max);   /* processes of it that are not zombies */
+/* SIGKILL to all of them until none is left, at most wait_s; returns how many are left */
+size_t bt_proc_kill_session(pid_t session, double wait_s);
+int64_t bt_proc_oom_kills(void);                                    /* counter of this kernel; -1 unknown */
+
+#endif

@@ -1,0 +1,115 @@
+/* run_once.c - see run_once.h. */
+#include "monitor/job/launch/run_once.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/base/log.h"
+#include "monitor/job/launch/launch.h"
+#include "monitor/job/launch/output.h"
+#include "monitor/job/launch/proc.h"
+#include "monitor/job/health/restart.h"
+#include "monitor/job/launch/job_dirs.h"
+
+static volatile sig_atomic_t told;
+static void on_signal(int signal) { told = signal; }
+
+/* the whole lines of `heard` from *at on: results are kept, all go to `o` for its error lines */
+static void look_at(bt_text *heard, size_t *at, bt_text *result) {
+    const size_t mark = strlen(BT_ONCE_RESULT);
+    for (char *line = heard->data + *at, *end; (end = strchr(line, '\n')) != NULL; line = end + 1, *at = (size_t)(line - heard->data)) {
+        if (strncmp(line, BT_ONCE_RESULT, mark) != 0) continue;
+        size_t n = (size_t)(end - line) - mark;
+        if (n > 0 && line[mark + n - 1] == '\r') n--;       /* mpirun gives the ranks a terminal */
+        bt_text_clear(result);
+        bt_text_putn(result, line + mark, n);
+    }
+}
+
+/* until the ranks' output ends or a signal comes; returns false on a signal */
+static bool listen_to(int fd, bt_output *o, bt_text *heard, bt_text *result) {
+    char buf[4096];
+    size_t at = 0;
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        if (told) return false;
+        if (poll(&p, 1, 200) < 0 && errno != EINTR) return true;
+        if (!(p.revents & (POLLIN | POLLHUP))) continue;
+        ssize_t n = read(fd, buf, sizeof buf);
+        if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+        if (n <= 0) return true;
+        bt_output_feed(o, buf, (size_t)n);
+        bt_text_putn(heard, buf, (size_t)n);
+        if (heard->data) look_at(heard, &at, result);
+    }
+}
+
+static bt_code failure(int status, const bt_output *o, const bt_text *heard, bt_err *err) {
+    const bt_end_facts f = {.wait_status = status, .started = true, .reported = o->reported, .code = o->code, .rank = o->rank, .signal = o->signal, .step = -1,
+                            .message = o->message, .last_line = o->last_line};
+    bt_end end = bt_end_classify(&f);
+    char text[480];
+    if (end.kind == BT_END_ERROR) {
+        bt_code code = bt_fail(err, end.code == BT_OK ? BT_IO : end.code, "%s", end.message);
+        if (err) err->rank = end.rank;
+        return code;
+    }
+    bt_log(BT_LOG_WARN, "%s", bt_text_str(heard));
+    return bt_fail(err, BT_IO, "%.460s", bt_end_tell(&end, text, sizeof text));
+}
+
+static bt_code watch(bt_child *child, bt_text *result, bt_err *err) {
+    bt_output output;
+    bt_text heard;
+    int status = 0;
+    bt_text_init(&heard);
+    bt_output_open(&output, "/dev/null", 1);
+    bool ended = listen_to(child->out, &output, &heard, result);
+    if (!ended) (void)bt_proc_kill_session(child->pid, 5);
+    while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR) {}
+    close(child->out);
+    bt_code code = BT_OK;
+    if (!ended) code = bt_fail(err, BT_STOPPED, "stopped by signal %d", (int)told);
+    else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) code = failure(status, &output, &heard, err);
+    else if (result->len == 0) code = bt_fail(err, BT_IO, "the ranks ended without a result");
+    bt_output_close(&output);
+    bt_text_release(&heard);
+    return code;
+}
+
+bt_code bt_once_run(const bt_once *o, bt_text *result, bt_err *err) {
+    char program[PATH_MAX], tmp[280], shm[280];
+    bt_scratch scratch = {.lock = -1, .shm_lock = -1};
+    bt_child child = {.out = -1};
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n <= 0) return bt_fail_errno(err, BT_IO, errno, "cannot find the path of this program");
+    program[n] = '\0';
+
+    struct sigaction act = {.sa_handler = on_signal}, old_int, old_term;
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGINT, &act, &old_int);
+    sigaction(SIGTERM, &act, &old_term);
+    bt_scratch_sweep();
+    bt_code code = bt_scratch_create(&scratch, o->ranks, err);
+    if (code == BT_OK) {
+        code = bt_scratch_attempt(&scratch, 1, tmp, shm, err);
+        if (code == BT_OK) {
+            bt_launch l = {.ranks = o->ranks, .hosts = o->hosts, .mpirun_args = o->mpirun_args, .tmp = tmp, .shm = shm, .program = program, .words = o->words,
+                           .n_words = o->n_words};
+            const int keep[] = {scratch.lock, scratch.shm_lock};
+            for (size_t i = 0; i < 2; i++) if (keep[i] >= 0) l.inherit[l.n_inherit++] = keep[i];
+            code = bt_launch_start(&l, &child, err);
+        }
+        if (code == BT_OK) code = watch(&child, result, err);
+        bt_scratch_attempt_end(&scratch, 1);
+        bt_scratch_remove(&scratch);
+    }
+    sigaction(SIGINT, &old_int, NULL);
+    sigaction(SIGTERM, &old_term, NULL);
+    return code;
+}

@@ -1,0 +1,83 @@
+/* viewer_process.c - see viewer_process.h. */
+#include "monitor/job/launch/viewer_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/base/clock.h"
+
+/* between fork and exec: system calls only */
+static void become(const char *const *argv, int out, pid_t parent) {
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    signal(SIGPIPE, SIG_DFL);
+    setsid();
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(1);
+    int null = open("/dev/null", O_RDONLY);
+    if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) _exit(127);
+    execv(argv[0], (char *const *)(uintptr_t)argv);
+    _exit(127);
+}
+
+bt_code bt_companion_start(bt_companion *c, const char *const *argv, bt_err *err) {
+    int out[2];
+    memset(c, 0, sizeof *c);
+    c->out = -1;
+    if (pipe2(out, O_CLOEXEC) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot make a pipe for '%s'", argv[1]);
+    const pid_t parent = getpid(), pid = fork();
+    if (pid == 0) become(argv, out[1], parent);
+    close(out[1]);
+    if (pid < 0) {
+        close(out[0]);
+        return bt_fail_errno(err, BT_IO, errno, "cannot start 'bitrain %s'", argv[1]);
+    }
+    fcntl(out[0], F_SETFL, O_NONBLOCK);
+    c->pid = pid;
+    c->out = out[0];
+    return BT_OK;
+}
+
+const char *bt_companion_line(bt_companion *c, bool *ended) {
+    *ended = false;
+    while (c->out >= 0) {
+        char ch;
+        ssize_t k = read(c->out, &ch, 1);           /* a handful of lines in a run */
+        if (k < 0 && errno == EINTR) continue;
+        if (k < 0) return NULL;
+        if (k == 0) {
+            close(c->out);
+            c->out = -1;
+            *ended = true;
+            return NULL;
+        }
+        if (ch != '\n') {
+            if (c->n + 1 < sizeof c->line) c->line[c->n++] = ch;
+            continue;
+        }
+        c->line[c->n] = '\0';
+        c->n = 0;
+        return c->line;
+    }
+    return NULL;
+}
+
+void bt_companion_stop(bt_companion *c) {
+    if (c->pid <= 0) return;
+    const int64_t until = bt_now_ns() + 2000000000;
+    kill(c->pid, SIGTERM);
+    while (waitpid(c->pid, NULL, WNOHANG) == 0) {
+        if (bt_now_ns() > until) kill(c->pid, SIGKILL);
+        bt_sleep_ns(5000000);
+    }
+    if (c->out >= 0) close(c->out);
+    memset(c, 0, sizeof *c);
+    c->out = -1;
+}

@@ -1,0 +1,25 @@
+/* viewer_process.h - a viewer started beside a run (`train --dash`): in a session of its own, ended with the run, and by the kernel
+ * should the supervisor die. What it prints is lines for the screen; that it fails is news, never a reason to stop training. */
+#ifndef BT_MONITOR_JOB_LAUNCH_VIEWER_PROCESS_H
+#define BT_MONITOR_JOB_LAUNCH_VIEWER_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "engine/base/status.h"
+
+typedef struct bt_companion {
+    pid_t pid;                          /* 0: none */
+    int out;                            /* its stdout and stderr; -1: none */
+    char line[512];
+    size_t n;
+} bt_companion;
+
+/* argv[0] is the program's path; the list ends with NULL */
+bt_code bt_companion_start(bt_companion *c, const char *const *argv, bt_err *err) BT_MUST_CHECK;
+/* the next whole line of what it printed, without newline; NULL: nothing now. ended: it is gone, `out` is closed */
+const char *bt_companion_line(bt_companion *c, bool *ended);
+void bt_companion_stop(bt_companion *c);        /* accepts an all-zero struct */
+
+#endif

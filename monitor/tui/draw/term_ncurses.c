@@ -1,0 +1,209 @@
+/* term_ncurses.c - the interactive terminal; the only file that knows curses.
+ *
+ * newterm() rather than initscr(): the latter exits the process on an unknown TERM. Colour pairs are made on demand from
+ * (foreground, background) and kept; when the terminal has no more pairs the default pair is used: glyphs carry the meaning
+ * too. curses compares with what the terminal shows and sends changed cells only; we compare with the last canvas first, so
+ * that a frame in which nothing moved costs no curses call at all. */
+#include <errno.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#define NCURSES_WIDECHAR 1
+#include <ncurses.h>
+
+#include "monitor/tui/draw/term.h"
+
+enum { PAIRS_MAX = 4096 };
+
+typedef struct nc_term {
+    bt_term base;
+    SCREEN *screen;
+    bt_canvas shown;                /* what curses was told last */
+    bool all;                       /* send everything next time */
+    short pair_of[BT_C_COUNT][BT_C_COUNT];
+    short pairs, pairs_max;
+} nc_term;
+
+static volatile sig_atomic_t end_asked;
+
+static void on_end(int sig) {
+    (void)sig;
+    end_asked = 1;
+}
+
+static void nc_size(bt_term *t, int *w, int *h) {
+    (void)t;
+    *w = COLS;
+    *h = LINES;
+}
+
+/* a terminal of eight colours has no bright ones: grey is its own foreground, the others are their dark kin */
+static short terminal_color(const nc_term *t, uint8_t role) {
+    int i = bt_color_index(role, t->base.caps.depth);
+    if (i >= 8 && COLORS < 16) i = i == 8 ? -1 : i - 8;
+    return (short)i;
+}
+
+static short pair_for(nc_term *t, uint8_t fg, uint8_t bg) {
+    if (fg == BT_C_NONE && bg == BT_C_NONE) return 0;
+    short *p = &t->pair_of[fg][bg];
+    if (*p == 0) {
+        if (t->pairs >= t->pairs_max) return 0;
+        init_pair(++t->pairs, terminal_color(t, fg), terminal_color(t, bg));
+        *p = t->pairs;
+    }
+    return *p;
+}
+
+static attr_t attr_for(uint8_t a) {
+    return (a & BT_ATTR_BOLD ? A_BOLD : 0) | (a & BT_ATTR_DIM ? A_DIM : 0) | (a & BT_ATTR_REVERSE ? A_REVERSE : 0) |
+           (a & BT_ATTR_UNDERLINE ? A_UNDERLINE : 0);
+}
+
+static void put_cell(nc_term *t, int x, int y, const bt_cell *cell) {
+    wchar_t text[2] = {(wchar_t)cell->glyph, 0};
+    cchar_t cc;
+    short pair = t->base.caps.depth == BT_DEPTH_MONO ? 0 : pair_for(t, cell->style.fg, cell->style.bg);
+    attr_t attr = attr_for(cell->style.attr);
+    if (t->base.caps.depth == BT_DEPTH_MONO && cell->style.bg != BT_C_NONE) attr ^= A_REVERSE;
+    setcchar(&cc, text, attr, pair, NULL);
+    mvadd_wch(y, x, &cc);
+}
+
+static bt_code nc_present(bt_term *bt, const bt_canvas *c, bt_err *err) {
+    nc_term *t = (nc_term *)bt;
+    if (t->shown.w != c->w || t->shown.h != c->h) {
+        bt_canvas_release(&t->shown);
+        BT_TRY(bt_canvas_init(&t->shown, c->w, c->h, c->chars, err));
+        t->all = true;
+    }
+    if (t->all) erase();
+    bool any = t->all;
+    for (int y = 0; y < c->h && y < LINES; y++)
+        for (int x = 0; x < c->w && x < COLS; x++) {
+            size_t i = (size_t)y * (size_t)c->w + (size_t)x;
+            const bt_cell *cell = &c->cells[i];
+            if (!t->all && memcmp(cell, &t->shown.cells[i], sizeof *cell) == 0) continue;
+            t->shown.cells[i] = *cell;
+            any = true;
+            if (cell->glyph) put_cell(t, x, y, cell);
+        }
+    if (t->all) clearok(stdscr, TRUE);
+    t->all = false;
+    if (any && (refresh() == ERR)) return bt_fail(err, BT_IO, "the terminal is gone");
+    return BT_OK;
+}
+
+static void suspend(nc_term *t) {
+    endwin();
+    kill(0, SIGTSTP);               /* the whole foreground job, as the terminal's own Ctrl-Z would */
+    refresh();
+    t->all = true;
+}
+
+static int32_t translate(nc_term *t, int rc, wint_t ch) {
+    if (rc == OK) {
+        if (ch == BT_CTRL('Z')) {
+            suspend(t);
+            return BT_KEY_RESIZE;
+        }
+        if (ch == 0x7F || ch == 0x08) return BT_KEY_BACKSPACE;
+        return (int32_t)ch;
+    }
+    switch (ch) {
+    case KEY_UP: return BT_KEY_UP;
+    case KEY_DOWN: return BT_KEY_DOWN;
+    case KEY_LEFT: return BT_KEY_LEFT;
+    case KEY_RIGHT: return BT_KEY_RIGHT;
+    case KEY_PPAGE: return BT_KEY_PAGE_UP;
+    case KEY_NPAGE: return BT_KEY_PAGE_DOWN;
+    case KEY_HOME: return BT_KEY_HOME;
+    case KEY_END: return BT_KEY_END;
+    case KEY_BTAB: return BT_KEY_BACKTAB;
+    case KEY_DC: return BT_KEY_DELETE;
+    case KEY_BACKSPACE: return BT_KEY_BACKSPACE;
+    case KEY_ENTER: return '\n';
+    case KEY_RESIZE: t->all = true; return BT_KEY_RESIZE;
+    default: break;
+    }
+    if (ch >= (wint_t)KEY_F(1) && ch <= (wint_t)KEY_F(12)) return BT_KEY_F((int32_t)(ch - (wint_t)KEY_F(0)));
+    const char *name = keyname((int)ch);        /* terminfo's extended names of modified arrows */
+    if (name && strncmp(name, "kLFT", 4) == 0) return BT_KEY_CTRL_LEFT;
+    if (name && strncmp(name, "kRIT", 4) == 0) return BT_KEY_CTRL_RIGHT;
+    return BT_KEY_NONE;
+}
+
+static int32_t nc_key(bt_term *bt, int timeout_ms) {
+    nc_term *t = (nc_term *)bt;
+    if (end_asked) return BT_KEY_HANGUP;
+    timeout(timeout_ms);
+    wint_t ch = 0;
+    errno = 0;
+    int rc = get_wch(&ch);
+    if (end_asked) return BT_KEY_HANGUP;
+    if (rc == ERR) {                /* a timeout, a signal, or the end of input: only the last stays so */
+        if (errno == EIO || (errno != EINTR && timeout_ms > 0 && !isatty(STDIN_FILENO))) return BT_KEY_HANGUP;
+        return BT_KEY_NONE;
+    }
+    return translate(t, rc, ch);
+}
+
+static void nc_redraw(bt_term *bt) { ((nc_term *)bt)->all = true; }
+
+static void nc_close(bt_term *bt) {
+    nc_term *t = (nc_term *)bt;
+    endwin();
+    delscreen(t->screen);
+    bt_canvas_release(&t->shown);
+    free(t);
+}
+
+static void catch_signals(void) {
+    struct sigaction a = {.sa_handler = on_end};
+    sigemptyset(&a.sa_mask);
+    end_asked = 0;
+    sigaction(SIGTERM, &a, NULL);
+    sigaction(SIGHUP, &a, NULL);
+    a.sa_handler = SIG_IGN;         /* a closed pipe shows as a failed write */
+    sigaction(SIGPIPE, &a, NULL);
+}
+
+bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) {
+    nc_term *t = calloc(1, sizeof *t);
+    if (!t) return bt_fail(err, BT_NOMEM, "cannot allocate a terminal");
+    if (want.chars != BT_CHARS_ASCII && !setlocale(LC_CTYPE, "")) want.chars = BT_CHARS_ASCII;
+    if (want.chars != BT_CHARS_ASCII && MB_CUR_MAX < 2) want.chars = setlocale(LC_CTYPE, "C.UTF-8") ? want.chars : BT_CHARS_ASCII;
+    const char *term = getenv("TERM");
+    t->screen = newterm(NULL, stdout, stdin);
+    if (!t->screen) {
+        free(t);
+        return bt_fail(err, BT_UNSUPPORTED, "cannot drive the terminal '%s'; try 'bitrain top --plain --watch 5'", term ? term : "");
+    }
+    set_term(t->screen);
+    raw();
+    noecho();
+    nonl();
+    keypad(stdscr, TRUE);
+    typeahead(-1);                  /* a frame is short: no look at the keyboard while it is drawn */
+    set_escdelay(25);
+    curs_set(0);
+    if (want.depth != BT_DEPTH_MONO && has_colors()) {
+        start_color();
+        use_default_colors();
+        if (want.depth == BT_DEPTH_256 && COLORS < 256) want.depth = BT_DEPTH_16;
+        if (want.depth == BT_DEPTH_16 && COLORS < 8) want.depth = BT_DEPTH_MONO;
+        t->pairs_max = (short)(COLOR_PAIRS - 1 < PAIRS_MAX ? COLOR_PAIRS - 1 : PAIRS_MAX);
+    } else {
+        want.depth = BT_DEPTH_MONO;
+    }
+    want.keys = true;
+    t->base = (bt_term){want, nc_size, nc_key, nc_present, nc_redraw, nc_close};
+    t->all = true;
+    catch_signals();
+    *out = &t->base;
+    return BT_OK;
+}

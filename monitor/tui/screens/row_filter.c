@@ -1,0 +1,58 @@
+/* row_filter.c - which rows of a list are shown, and in what order: the filter and the sort column of the current screen. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "monitor/tui/screens/top_state.h"
+
+bool bt_top_filter_set(bt_top *t, const char *text) {
+    if (t->filter_is_re) regfree(&t->filter_re);
+    t->filter_on = t->filter_is_re = false;
+    snprintf(t->filter, sizeof t->filter, "%s", text);
+    if (!text[0]) return true;
+    t->filter_on = true;
+    /* what is no valid expression is looked for as it stands */
+    t->filter_is_re = regcomp(&t->filter_re, text, REG_EXTENDED | REG_ICASE | REG_NOSUB) == 0;
+    return t->filter_is_re;
+}
+
+bool bt_top_match(const bt_top *t, const char *text) {
+    if (!t->filter_on) return true;
+    if (t->filter_is_re) return regexec(&t->filter_re, text, 0, NULL, 0) == 0;
+    return strcasestr(text, t->filter) != NULL;
+}
+
+typedef struct order { bt_top *t; bt_row_number number; int col; bool descending; } order;
+
+static int compare(const void *a, const void *b, void *ctx) {
+    order *o = ctx;
+    size_t i = *(const size_t *)a, j = *(const size_t *)b;
+    double x = o->number(o->t, i, o->col), y = o->number(o->t, j, o->col);
+    if (isnan(x) != isnan(y)) return isnan(x) ? 1 : -1;         /* unknown comes last either way */
+    int c = (x > y) - (x < y);
+    if (o->descending) c = -c;
+    return c ? c : (i > j) - (i < j);
+}
+
+size_t bt_top_rows(bt_top *t, size_t n, bt_row_text text, bt_row_number number, bool descending_first) {
+    bt_list *l = &t->list[t->screen];
+    char buf[512];
+    t->n_all = n;
+    t->n_rows = 0;
+    for (size_t i = 0; i < n && t->n_rows < BT_TOP_ROWS; i++)
+        if (!t->filter_on || bt_top_match(t, text(t, i, buf, sizeof buf))) t->rows[t->n_rows++] = i;
+    if (number && l->sort >= 0) {
+        order o = {t, number, l->sort, descending_first != l->invert};
+        qsort_r(t->rows, t->n_rows, sizeof *t->rows, compare, &o);
+    } else if (l->invert) {
+        for (size_t i = 0; i < t->n_rows / 2; i++) {
+            size_t x = t->rows[i];
+            t->rows[i] = t->rows[t->n_rows - 1 - i];
+            t->rows[t->n_rows - 1 - i] = x;
+        }
+    }
+    if (l->selected >= (int)t->n_rows) l->selected = (int)t->n_rows - 1;
+    if (l->selected < 0) l->selected = 0;
+    return t->n_rows;
+}

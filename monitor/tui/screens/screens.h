@@ -1,0 +1,23 @@
+/* screens.h - private to monitor/tui: the drawing function of each screen (screens.def) and what they lend each other. */
+#ifndef BT_MONITOR_TUI_SCREENS_SCREENS_H
+#define BT_MONITOR_TUI_SCREENS_SCREENS_H
+
+#include "monitor/tui/screens/top_state.h"
+
+#define BT_SCREEN(id, name, title, parts, panes) void bt_screen_##name(bt_top *t, bt_rect body);
+#include "monitor/tui/screens/screens.def"
+#undef BT_SCREEN
+
+/* pairs.c: the matrix of ranks that exchange directly; 0 rows when there is none */
+int bt_pairs_height(const bt_top *t);
+void bt_pairs_draw(bt_top *t, bt_rect r, bt_style title);
+void bt_screen_help_draw(bt_top *t, bt_rect body);
+void bt_screen_form_draw(bt_top *t, bt_rect body);
+void bt_screen_compare_draw(bt_top *t, bt_rect body);
+
+
+void bt_step_bar(bt_top *t, bt_rect r);                                     /* the median rank's step as one bar */
+void bt_event_line(bt_top *t, bt_rect row, const bt_view_event *e, bool with_clock);
+void bt_what_if_line(bt_top *t, bt_rect row, const bt_view_rank *x);        /* "without rank 5: 412 -> 371 ms (-10 %), +1.2 M tokens/day" */
+
+#endif

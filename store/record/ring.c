@@ -1,0 +1,207 @@
+/* ring.c - see ring.h. */
+#include "store/record/ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "store/sql/sql.h"
+#include "store/record/wire_frame.h"
+
+enum { MAGIC = 0x62745231, HEADER_BYTES = 4096, LEAST_BYTES = 64 << 10 };        /* "btR1" */
+
+typedef struct header {
+    uint32_t magic, attempt;
+    uint64_t bytes;                     /* of the circle */
+    bt_hello hello;                     /* whose metric table this is */
+    _Atomic uint64_t tail, head;        /* positions of the oldest record and behind the newest */
+} header;
+
+typedef struct entry { uint32_t kind, bytes; uint64_t sum; } entry;    /* kind 0: the rest of the circle is not used */
+
+struct bt_ring {
+    int fd;                             /* locked as long as this end lives */
+    header *map;
+    unsigned char *circle;
+    size_t bytes;
+};
+
+static size_t padded(size_t n) { return n + (-n & 7); }
+
+/* FNV-1a over words: it is to notice garbage, not malice */
+static uint64_t sum_of(const entry *e, const unsigned char *data) {
+    uint64_t h = UINT64_C(0xcbf29ce484222325) ^ e->kind ^ (uint64_t)e->bytes << 32;
+    for (size_t i = 0; i < padded(e->bytes); i += 8) {
+        uint64_t w = 0;
+        memcpy(&w, data + i, e->bytes - i < 8 ? e->bytes - i : 8);
+        h = (h ^ w) * UINT64_C(0x100000001b3);
+        h ^= h >> 29;
+    }
+    return h;
+}
+
+static size_t span_of(const entry *e) { return sizeof *e + padded(e->bytes); }
+
+/* ---- writing ---- */
+
+static bt_code take_file(const char *path, size_t all, int *fd, bt_err *err) {
+    struct statfs fs;
+    unlink(path);                       /* never write into a file that somebody may still read */
+    *fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (*fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
+    const char *far = fstatfs(*fd, &fs) == 0 ? bt_fs_refusal((long)fs.f_type) : NULL;
+    if (far) return bt_fail(err, BT_UNSUPPORTED, "'%s' lies on %s", path, far);
+    int rc = posix_fallocate(*fd, 0, (off_t)all);                   /* a full disk shows here, not as SIGBUS in a step */
+    return rc == 0 ? BT_OK : bt_fail_errno(err, BT_IO, rc, "cannot take %zu bytes for '%s'", all, path);
+}
+
+bt_code bt_ring_create(bt_ring **out, const char *path, int attempt, size_t bytes, bt_err *err) {
+    *out = NULL;
+    bytes = padded(bytes < LEAST_BYTES ? LEAST_BYTES : bytes);
+    size_t all = HEADER_BYTES + bytes;
+    int fd = -1;
+    bt_ring *r = calloc(1, sizeof *r);
+    if (!r) return bt_fail(err, BT_NOMEM, "cannot keep records in '%s': out of memory", path);
+    bt_code code = take_file(path, all, &fd, err);
+    void *map = code == BT_OK ? mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    if (code == BT_OK && map == MAP_FAILED) code = bt_fail_errno(err, BT_IO, errno, "cannot map '%s'", path);
+    if (code != BT_OK) {
+        if (fd >= 0) {
+            close(fd);
+            unlink(path);
+        }
+        free(r);
+        return code;
+    }
+    flock(fd, LOCK_EX | LOCK_NB);       /* nobody else knows the file yet */
+    r->fd = fd;
+    r->map = map;
+    r->circle = (unsigned char *)map + HEADER_BYTES;
+    r->bytes = bytes;
+    r->map->attempt = (uint32_t)attempt;
+    r->map->bytes = bytes;
+    r->map->hello = bt_hello_mine();
+    atomic_thread_fence(memory_order_release);
+    r->map->magic = MAGIC;
+    *out = r;
+    return BT_OK;
+}
+
+/* the entry at a position, in our own memory: what is in the file is not trusted with sizes */
+static entry entry_at(const unsigned char *circle, size_t bytes, uint64_t at) {
+    entry e = {0, 0, 0};
+    if (bytes - at % bytes >= sizeof e) memcpy(&e, circle + at % bytes, sizeof e);
+    return e;
+}
+
+static uint64_t behind(const unsigned char *circle, size_t bytes, uint64_t at) {
+    entry e = entry_at(circle, bytes, at);
+    return e.kind ? at + span_of(&e) : at + (bytes - at % bytes);
+}
+
+void bt_ring_append(bt_ring *r, const bt_record *rec) {
+    if (!r || !rec || sizeof(entry) + padded(rec->bytes) > r->bytes / 8) return;
+    header *h = r->map;
+    entry e = {.kind = rec->kind, .bytes = rec->bytes};
+    uint64_t head = atomic_load_explicit(&h->head, memory_order_relaxed), tail = atomic_load_explicit(&h->tail, memory_order_relaxed);
+    size_t rest = r->bytes - head % r->bytes, need = span_of(&e);
+    bool skip = rest < need;
+    uint64_t end = head + (skip ? rest : 0) + need;
+    while (end - tail > r->bytes) tail = behind(r->circle, r->bytes, tail);
+    atomic_store_explicit(&h->tail, tail, memory_order_release);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (skip && rest >= sizeof e) memset(r->circle + head % r->bytes, 0, sizeof e);
+    unsigned char *to = r->circle + (end - need) % r->bytes;
+    e.sum = sum_of(&e, rec->data);
+    memcpy(to + sizeof e, rec->data, rec->bytes);
+    memcpy(to, &e, sizeof e);
+    atomic_store_explicit(&h->head, end, memory_order_release);
+}
+
+void bt_ring_close(bt_ring *r) {
+    if (!r) return;
+    munmap(r->map, HEADER_BYTES + r->bytes);
+    close(r->fd);
+    free(r);
+}
+
+bool bt_ring_left(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    bool left = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
+    if (fd >= 0) close(fd);
+    return left;
+}
+
+/* ---- reading ---- */
+
+static bt_code read_whole(const char *path, unsigned char **out, size_t *n, bt_err *err) {
+    struct stat st;
+    *out = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return errno == ENOENT ? bt_fail(err, BT_NOTFOUND, "no '%s'", path) : bt_fail_errno(err, BT_IO, errno, "cannot open '%s'", path);
+    bt_code code = BT_OK;
+    if (fstat(fd, &st) != 0 || st.st_size < HEADER_BYTES + LEAST_BYTES || st.st_size > 1 << 30) code = bt_fail(err, BT_FORMAT, "'%s' is not a ring of records", path);
+    *n = 0;
+    if (code == BT_OK && !(*out = malloc((size_t)st.st_size))) code = bt_fail(err, BT_NOMEM, "cannot read '%s': out of memory", path);
+    while (code == BT_OK && *n < (size_t)st.st_size) {
+        ssize_t k = read(fd, *out + *n, (size_t)st.st_size - *n);
+        if (k < 0 && errno == EINTR) continue;
+        if (k <= 0) code = bt_fail(err, BT_IO, "cannot read '%s'", path);
+        else *n += (size_t)k;
+    }
+    close(fd);
+    return code;
+}
+
+static bt_record *copy_of(const entry *e, const unsigned char *data) {
+    bt_record *r = malloc(sizeof *r + e->bytes);
+    if (!r) return NULL;
+    *r = (bt_record){NULL, e->kind, e->bytes};
+    memcpy(r->data, data, e->bytes);
+    return r;
+}
+
+/* stops at the first record that is not whole: behind it nothing is */
+static bt_record *walk(const unsigned char *circle, size_t bytes, uint64_t tail, uint64_t head) {
+    bt_record *list = NULL, **at = &list;
+    while (tail < head) {
+        entry e = entry_at(circle, bytes, tail);
+        if (e.kind) {
+            size_t from = tail % bytes + sizeof e;
+            if (e.bytes > bytes || padded(e.bytes) > bytes - from || sum_of(&e, circle + from) != e.sum) break;
+            *at = copy_of(&e, circle + from);
+            if (!*at) break;
+            at = &(*at)->next;
+        }
+        tail = behind(circle, bytes, tail);
+    }
+    return list;
+}
+
+bt_code bt_ring_read(const char *path, int *attempt, bt_record **list, bt_err *err) {
+    unsigned char *all = NULL;
+    size_t n = 0;
+    header h;
+    *list = NULL;
+    bt_code code = read_whole(path, &all, &n, err);
+    if (code == BT_OK) {
+        memcpy(&h, all, sizeof h);
+        bt_hello mine = bt_hello_mine();
+        uint64_t head = atomic_load(&h.head), tail = atomic_load(&h.tail);
+        if (h.magic != MAGIC || h.bytes != n - HEADER_BYTES || tail > head || head - tail > h.bytes || tail % 8 || memcmp(&h.hello, &mine, sizeof mine) != 0)
+            code = bt_fail(err, BT_FORMAT, "'%s' is not a ring of records of this program", path);
+        else {
+            *attempt = (int)h.attempt;
+            *list = walk(all + HEADER_BYTES, (size_t)h.bytes, tail, head);
+        }
+    }
+    free(all);
+    return code;
+}

@@ -1,0 +1,77 @@
+/* lock.c - FILE.lock: who may write or checkpoint the database now. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/base/clock.h"
+#include "store/sql/sql.h"
+
+static bt_code open_file(bt_lock *l, bt_err *err) {
+    l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (l->fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open lock file '%s'", l->path);
+    return BT_OK;
+}
+
+bt_code bt_lock_open(bt_lock *l, const char *db_path, bt_err *err) {
+    char host[64] = "";
+    if (gethostname(host, sizeof host - 1) != 0) snprintf(host, sizeof host, "localhost");
+    snprintf(l->me, sizeof l->me, "pid %ld on %s", (long)getpid(), host);
+    snprintf(l->path, sizeof l->path, "%s.lock", db_path);
+    return open_file(l, err);
+}
+
+/* the lock file is an inode: when somebody removed or replaced it, a lock on the old one excludes nobody */
+static bool still_the_file(const bt_lock *l) {
+    struct stat a, b;
+    return fstat(l->fd, &a) == 0 && stat(l->path, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+}
+
+static void sign(const bt_lock *l) {
+    char text[sizeof l->me] = "";
+    size_t n = strlen(l->me);
+    ssize_t got = pread(l->fd, text, sizeof text - 1, 0);
+    if (got == (ssize_t)n && memcmp(text, l->me, n) == 0) return;
+    if (ftruncate(l->fd, 0) != 0 || pwrite(l->fd, l->me, n, 0) < 0) return;    /* a full disk: the lock holds all the same */
+}
+
+static void holder(const bt_lock *l, char *out, size_t size) {
+    char text[128] = "";
+    ssize_t got = pread(l->fd, text, sizeof text - 1, 0);
+    bt_text_plain(out, size, got > 0 ? text : "another process");
+}
+
+bt_code bt_lock_take(bt_lock *l, double wait_s, bt_err *err) {
+    int64_t deadline = bt_now_ns() + (int64_t)(wait_s * 1e9), pause = 100000;
+    for (;;) {
+        if (l->fd < 0) BT_TRY(open_file(l, err));
+        if (flock(l->fd, LOCK_EX | LOCK_NB) == 0) {
+            if (still_the_file(l)) {
+                sign(l);
+                return BT_OK;
+            }
+            bt_lock_close(l);
+            continue;
+        }
+        if (errno != EWOULDBLOCK && errno != EINTR) return bt_fail_errno(err, BT_IO, errno, "cannot lock '%s'", l->path);
+        if (bt_now_ns() >= deadline) {
+            char who[128];
+            holder(l, who, sizeof who);
+            return bt_fail(err, BT_BUSY, "metrics database is being written by %s: '%s' stayed locked for %.3g s", who, l->path, wait_s);
+        }
+        bt_sleep_ns(pause);
+        if (pause < 5000000) pause *= 2;
+    }
+}
+
+void bt_lock_drop(bt_lock *l) {
+    if (l->fd >= 0) flock(l->fd, LOCK_UN);
+}
+
+void bt_lock_close(bt_lock *l) {
+    if (l->fd >= 0) close(l->fd);       /* the file stays: removing it would race with whoever waits for it */
+    l->fd = -1;
+}

@@ -1,0 +1,189 @@
+/* view.c - the view model: opening, what is asked for, names, small statistics. */
+#include "store/view/view.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/clock.h"
+#include "store/sql/sql.h"
+#include "store/view/view_impl.h"
+
+const bt_phase_row bt_phases[BT_PHASE_COUNT] = {
+    [BT_PH_DATA] = {"data", 'd', BT_MR_DATA, "data"},       [BT_PH_FWD] = {"fwd", 'f', BT_MR_FWD, "forward"},
+    [BT_PH_BWD] = {"bwd", 'b', BT_MR_BWD, "backward"},          [BT_PH_COMM] = {"comm", 'c', BT_MR_COMM_EXPOSED, "communication"},
+    [BT_PH_WAIT] = {"wait", 'w', BT_MR_WAIT, "waiting"},       [BT_PH_OPTIM] = {"optim", 'o', BT_MR_OPTIM, "optimizer"},
+    [BT_PH_CKPT] = {"ckpt", 'k', BT_MR_CKPT, "checkpoint"},       [BT_PH_MONITOR] = {"monitor", 'm', BT_MR_MONITOR, "monitoring"},
+    [BT_PH_OTHER] = {"other", 'x', BT_MR_OTHER, "other"},
+};
+
+const char *bt_run_state_name(bt_run_state s) {
+    static const char *const names[] = {"RUNNING", "PAUSED", "STALLED", "RESTARTING", "STALE", "DONE", "STOPPED", "FAILED"};
+    return (unsigned)s < sizeof names / sizeof names[0] ? names[s] : "";
+}
+
+const char *bt_verdict_name(bt_verdict v) {
+    static const char *const names[] = {"ok", "late", "bursty", "node-wide", "recovering"};
+    return (unsigned)v < sizeof names / sizeof names[0] ? names[v] : "";
+}
+
+static const struct { const char *name, *title; bt_unit unit; } axes[BT_X_COUNT] = {
+    {"step", "step", BT_UNIT_COUNT},
+    {"tokens", "tokens", BT_UNIT_COUNT},
+    {"time", "wall time", BT_UNIT_NONE},
+    {"active", "active time", BT_UNIT_NONE},
+    {"bytes", "bytes on the wire", BT_UNIT_BYTES},
+};
+
+const char *bt_x_axis_name(bt_x_axis x) { return (unsigned)x < BT_X_COUNT ? axes[x].name : ""; }
+const char *bt_x_axis_title(bt_x_axis x) { return (unsigned)x < BT_X_COUNT ? axes[x].title : ""; }
+bt_unit bt_x_axis_unit(bt_x_axis x) { return (unsigned)x < BT_X_COUNT ? axes[x].unit : BT_UNIT_NONE; }
+
+bool bt_x_axis_parse(const char *word, bt_x_axis *x) {
+    for (int i = 0; i < BT_X_COUNT; i++) {
+        if (strcmp(word, axes[i].name) == 0) {
+            *x = (bt_x_axis)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *bt_heat_value_name(bt_heat_value v) {
+    static const char *const names[] = {"busy", "step", "wait", "data", "comm", "memory", "fwd", "bwd", "optim", "loss"};
+    return (unsigned)v < BT_HEAT_VALUES ? names[v] : "";
+}
+
+/* ---- arrays and statistics ---- */
+
+bt_code bt_view_grow(void **p, size_t *cap, size_t need, size_t elem, bt_err *err) {
+    if (need <= *cap) return BT_OK;
+    size_t n = need + need / 2;
+    void *q = realloc(*p, n * elem);
+    if (!q) return bt_fail(err, BT_NOMEM, "cannot hold %zu values of the view", n);
+    *p = q;
+    *cap = n;
+    return BT_OK;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* short arrays, thousands of times a second: no call per comparison */
+void bt_sort_doubles(double *v, size_t n) {
+    if (n > 512) {
+        qsort(v, n, sizeof *v, by_value);
+        return;
+    }
+    for (size_t gap = n < 8 ? 1 : n < 64 ? 7 : 57;; gap = gap == 57 ? 23 : gap == 23 ? 10 : gap == 10 ? 4 : gap == 7 ? 3 : 1) {
+        for (size_t i = gap; i < n; i++) {
+            double x = v[i];
+            size_t j = i;
+            for (; j >= gap && v[j - gap] > x; j -= gap) v[j] = v[j - gap];
+            v[j] = x;
+        }
+        if (gap == 1) return;
+    }
+}
+
+/* quickselect */
+double bt_lower_median(double *v, size_t n) {
+    if (n == 0) return NAN;
+    size_t k = (n - 1) / 2, lo = 0, hi = n - 1;
+    while (lo < hi) {
+        double pivot = v[lo + (hi - lo) / 2];
+        size_t i = lo, j = hi;
+        for (;;) {
+            while (v[i] < pivot) i++;
+            while (v[j] > pivot) j--;
+            if (i >= j) break;
+            double x = v[i];
+            v[i++] = v[j];
+            v[j--] = x;
+        }
+        if (k <= j) hi = j;
+        else lo = j + 1;
+    }
+    return v[k];
+}
+
+double bt_quantile(double *sorted, size_t n, double q) {
+    if (n == 0) return NAN;
+    size_t i = (size_t)ceil(q * (double)n);
+    return sorted[i == 0 ? 0 : i > n ? n - 1 : i - 1];
+}
+
+/* ---- life ---- */
+
+bt_code bt_view_open(bt_view **out, bt_db *db, bt_err *err) {
+    bt_view *v = calloc(1, sizeof *v);
+    bt_view_impl *m = calloc(1, sizeof *m);
+    if (!v || !m) {
+        free(v);
+        free(m);
+        return bt_fail(err, BT_NOMEM, "cannot allocate the view");
+    }
+    v->impl = m;
+    m->db = db;
+    *out = v;
+    return BT_OK;
+}
+
+void bt_view_close(bt_view *v) {
+    if (!v) return;
+    bt_view_impl *m = v->impl;
+    bt_vq_release(m);
+    for (size_t i = 0; i < m->n_streams; i++) bt_view_stream_release(&m->stream[i]);
+    free(m->stream);
+    free(m->tail);
+    free(m->row);
+    free(m->work);
+    free(m->judged);
+    free(m->named);
+    free(m->tail_sql);
+    free(m->rank_sql);
+    free(m->heat.sum);
+    free(m->heat.count);
+    free(m->heat_base.sum);
+    free(m->heat_base.count);
+    free(m->heat_work);
+    free(m->heat_cell);
+    free(m->heat_time);
+    free(m->heat_step);
+    free(v->ranks.rank);
+    free(v->ranks.order);
+    free(v->layers.layer);
+    free(v->comm.op);
+    free(v->comm.pair);
+    free(v->events.event);
+    free(v->runs.run);
+    free(m);
+    free(v);
+}
+
+void bt_view_ask_init(bt_view_ask *ask) { *ask = (bt_view_ask){.parts = BT_VIEW_HEAD, .at_step = -1, .x = BT_X_STEP}; }
+
+static bt_code load_parts(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+    if (ask->parts & BT_VIEW_RUNS) BT_TRY(bt_view_load_runs(v, ask, err));
+    if (!ask->run || !(ask->parts & ~(unsigned)BT_VIEW_RUNS)) return BT_OK;
+    BT_TRY(bt_view_load_head(v, ask, err));                 /* decides the instant: every other part follows it */
+    BT_TRY(bt_view_load_ranks(v, ask, err));
+    if (ask->parts & BT_VIEW_SERIES) BT_TRY(bt_view_load_series(v, ask, err));
+    if (ask->parts & BT_VIEW_HEAT) BT_TRY(bt_view_load_heat(v, ask, err));
+    if (ask->parts & BT_VIEW_LAYERS) BT_TRY(bt_view_load_layers(v, ask, err));
+    if (ask->parts & BT_VIEW_COMM) BT_TRY(bt_view_load_comm(v, ask, err));
+    if (ask->parts & BT_VIEW_EVENTS) BT_TRY(bt_view_load_events(v, ask, err));
+    return BT_OK;
+}
+
+bt_code bt_view_load(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+    bt_view_impl *m = v->impl;
+    m->now_us = ask->now_us ? ask->now_us : bt_wall_us();
+    m->loads++;
+    BT_TRY(bt_db_snapshot(m->db, err));
+    bt_code code = load_parts(v, ask, err);
+    bt_db_snapshot_end(m->db);
+    return code;
+}

@@ -1,0 +1,355 @@
+/* view_head.c - the head of the view: which instant, state, speed, time left, goodput. */
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "store/view/view_impl.h"
+
+enum { TAIL = 256 };                    /* newest steps that percentiles, EMA and time left look at */
+
+typedef struct tail { const bt_tail_row *row; size_t n; } tail;
+typedef struct tail_reading { bt_view_impl *m; bt_err *err; bt_code code; } tail_reading;
+
+/* ---- the run's row ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct run_row {
+    bt_view_head *h;
+    char state[16];
+    double created_s, last_s, ended_s, steps;
+    int pid;
+    bool found;
+} run_row;
+
+static void copy_plain(char *out, size_t size, const char *cell) { bt_text_plain(out, size, cell ? cell : ""); }
+
+static double number(const bt_row *r, int i) { return r->cells[i] ? strtod(r->cells[i], NULL) : r->nums[i]; }   /* settings may be text */
+
+static bool on_run(void *ctx, const bt_row *r) {
+    run_row *x = ctx;
+    bt_view_head *h = x->h;
+    x->found = true;
+    snprintf(x->state, sizeof x->state, "%s", r->cells[0] ? r->cells[0] : "");
+    h->world_size = (int)bt_whole(r->nums[1], 0);
+    x->steps = r->nums[2];
+    x->created_s = r->nums[3];
+    x->last_s = r->nums[4];
+    x->ended_s = r->nums[5];
+    copy_plain(h->host, sizeof h->host, r->cells[6]);
+    x->pid = (int)bt_whole(r->nums[7], 0);
+    h->productive_s = r->nums[8];
+    h->redone_s = r->nums[9];
+    h->n_attempts = (int)bt_whole(r->nums[10], 0);
+    copy_plain(h->note, sizeof h->note, r->cells[11]);
+    copy_plain(h->exit_kind, sizeof h->exit_kind, r->cells[12]);
+    h->dropped = bt_whole(r->nums[13], 0);
+    h->best_val = r->nums[14];
+    return false;
+}
+
+static bool process_alive(const char *host, int pid) {
+    char here[BT_HOST_MAX];
+    if (pid <= 0 || gethostname(here, sizeof here) != 0) return true;       /* not ours to judge */
+    here[sizeof here - 1] = 0;
+    if (strcmp(here, host) != 0) return true;
+    return kill(pid, 0) == 0 || errno != ESRCH;
+}
+
+bt_run_state bt_view_state(const char *state, const char *host, int pid, double age_s, double step_s, bool attempt_ended) {
+    if (strcmp(state, "done") == 0) return BT_STATE_DONE;
+    if (strcmp(state, "stopped") == 0) return BT_STATE_STOPPED;
+    if (strcmp(state, "failed") == 0) return BT_STATE_FAILED;
+    double quiet = fmax(30, isnan(step_s) ? 30 : 10 * step_s);
+    if (!process_alive(host, pid)) return age_s > 2 || isnan(age_s) ? BT_STATE_STALE : BT_STATE_RUNNING;
+    if (attempt_ended) return BT_STATE_RESTARTING;
+    if (strcmp(state, "paused") == 0) return BT_STATE_PAUSED;
+    return age_s > quiet ? BT_STATE_STALLED : BT_STATE_RUNNING;
+}
+
+/* ---- how many steps it will be ---------------------------------------------------------------------------------------------- */
+
+typedef struct settings { double steps, tokens, batch_tokens, fact_steps; bt_view_impl *m; } settings;
+
+static bool on_config(void *ctx, const bt_row *r) {
+    settings *s = ctx;
+    if (!r->cells[0]) return true;
+    if (strcmp(r->cells[0], "train.steps") == 0) s->steps = number(r, 1);
+    else if (strcmp(r->cells[0], "train.tokens") == 0) s->tokens = number(r, 1);
+    else if (strcmp(r->cells[0], "train.batch_tokens") == 0) s->batch_tokens = number(r, 1);
+    else copy_plain(s->m->preset, sizeof s->m->preset, r->cells[1]);
+    return true;
+}
+
+static bool on_fact(void *ctx, const bt_row *r) {
+    settings *s = ctx;
+    if (!r->cells[0]) return true;
+    if (strcmp(r->cells[0], "steps_total") == 0) s->fact_steps = number(r, 1);
+    else if (strcmp(r->cells[0], "isa") == 0) copy_plain(s->m->isa, sizeof s->m->isa, r->cells[1]);
+    else copy_plain(s->m->params, sizeof s->m->params, r->cells[1]);
+    return true;
+}
+
+/* they change with an attempt, not with a step; facts arrive a little after the attempt's row */
+static bt_code load_settings(bt_view *v, double steps, bt_err *err) {
+    bt_view_impl *m = v->impl;
+    bt_view_head *h = &v->head;
+    const char *run = h->run;
+    settings s = {NAN, NAN, NAN, NAN, m};
+    bool kept = strcmp(m->settings_run, run) == 0 && m->settings_attempts == h->n_attempts && m->settings_whole;
+    if (!kept) {
+        m->params[0] = m->preset[0] = m->isa[0] = 0;
+        BT_TRY(bt_vq_rows(m, "SELECT key, value FROM configs WHERE run = ?1 AND key IN ('train.steps', 'train.tokens', 'train.batch_tokens', "
+                           "'model.preset')", run, NULL, 0, on_config, &s, err));
+        BT_TRY(bt_vq_rows(m, "SELECT key, value FROM facts WHERE run = ?1 AND key IN ('steps_total', 'params', 'isa')", run, NULL, 0, on_fact, &s, err));
+        m->steps_total = (int64_t)(s.fact_steps > 0 ? s.fact_steps : s.steps > 0 ? s.steps : s.tokens > 0 && s.batch_tokens > 0 ? ceil(s.tokens / s.batch_tokens) : 0);
+        snprintf(m->settings_run, sizeof m->settings_run, "%s", run);
+        m->settings_attempts = h->n_attempts;
+        m->settings_whole = steps > 0;
+    }
+    h->steps_total = m->steps_total;
+    snprintf(h->params, sizeof h->params, "%s", m->params);
+    snprintf(h->preset, sizeof h->preset, "%s", m->preset);
+    snprintf(h->isa, sizeof h->isa, "%s", m->isa);
+    return BT_OK;
+}
+
+/* ---- the newest steps --------------------------------------------------------------------------------------------------------- */
+
+static bool on_tail(void *ctx, const double *col, int n) {
+    tail_reading *t = ctx;
+    bt_view_impl *m = t->m;
+    t->code = BT_GROW(m->tail, m->cap_tail, m->n_tail + 1, t->err);
+    if (t->code != BT_OK || n < 2 + BT_MS_COUNT) return false;
+    bt_tail_row *r = &m->tail[m->n_tail++];
+    r->step = (int64_t)col[0];
+    r->time_s = col[1];
+    memcpy(r->v, col + 2, sizeof r->v);
+    return true;
+}
+
+static bt_code read_tail(bt_view *v, int64_t from, int64_t to, bt_err *err) {
+    tail_reading t = {v->impl, err, BT_OK};
+    double args[] = {(double)from, (double)to};
+    bt_code code = bt_vq_each(v->impl, v->impl->tail_sql, v->head.run, args, 2, on_tail, &t, err);
+    return code == BT_OK ? t.code : code;
+}
+
+static bt_code tail_query(bt_view_impl *m, bt_err *err) {
+    bt_text sql;
+    if (m->tail_sql) return BT_OK;
+    bt_text_init(&sql);
+    bt_text_put(&sql, "SELECT step, time_s");
+    for (int i = 0; i < BT_MS_COUNT; i++) bt_text_printf(&sql, ", \"%s\"", bt_step_metrics[i].key);
+    bt_text_put(&sql, " FROM steps WHERE run = ?1 AND step BETWEEN ?2 AND ?3 ORDER BY step");
+    return bt_view_sql(&m->tail_sql, &sql, err);
+}
+
+/* rows that were read before stay, only newer ones are read. Steps may be recorded every N-th only: without rows of before the
+ * range widens until there is enough */
+static bt_code load_tail(bt_view *v, tail *t, bt_err *err) {
+    bt_view_impl *m = v->impl;
+    int64_t at = m->at_step;
+    bool follows = strcmp(m->tail_run, m->run) == 0 && m->tail_attempts == m->n_attempts && m->n_tail > 0 && at >= m->tail_to && at - m->tail_to < TAIL;
+    BT_TRY(tail_query(m, err));
+    bt_code code = follows && at > m->tail_to ? read_tail(v, m->tail_to + 1, at, err) : BT_OK;
+    for (int64_t width = TAIL; code == BT_OK && !follows; width *= 16) {
+        int64_t from = at - width + 1 > 0 ? at - width + 1 : 0;
+        m->n_tail = m->tail_first = 0;
+        code = read_tail(v, from, at, err);
+        if (m->n_tail >= TAIL / 8 || from == 0 || width > 100000000) break;
+    }
+    if (code != BT_OK) m->n_tail = m->tail_first = 0;
+    if (m->n_tail - m->tail_first > TAIL) m->tail_first = m->n_tail - TAIL;
+    if (m->tail_first >= 3 * TAIL) {                            /* seldom: the rest moves to the front */
+        m->n_tail -= m->tail_first;
+        memmove(m->tail, m->tail + m->tail_first, m->n_tail * sizeof *m->tail);
+        m->tail_first = 0;
+    }
+    snprintf(m->tail_run, sizeof m->tail_run, "%s", m->run);
+    m->tail_attempts = m->n_attempts;
+    m->tail_to = at;
+    *t = (tail){m->tail + m->tail_first, m->n_tail - m->tail_first};
+    return code;
+}
+
+static double newest_of(const tail *t, int metric) {
+    for (size_t i = t->n; i-- > 0;)
+        if (!isnan(t->row[i].v[metric])) return t->row[i].v[metric];
+    return NAN;
+}
+
+static double mean_of(const tail *t, int metric) {
+    double sum = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < t->n; i++)
+        if (!isnan(t->row[i].v[metric])) sum += t->row[i].v[metric], n++;
+    return n ? sum / (double)n : NAN;
+}
+
+static void smooth_loss(bt_view_head *h, const tail *t) {
+    double ema = NAN, before = NAN, sum = 0, weight = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        double x = t->row[i].v[BT_MS_LOSS];
+        if (isnan(x)) continue;
+        sum = 0.9 * sum + 0.1 * x;
+        weight = 0.9 * weight + 0.1;
+        ema = sum / weight;
+        if (i + 1 == t->n - t->n / 4) before = ema;
+    }
+    h->loss_ema = ema;
+    h->loss_trend = t->n >= 8 ? (ema - before) / (double)(t->n / 4) : NAN;
+}
+
+/* time left: remaining steps x recent wall time a step; the error is what the means of eight parts of the tail disagree by */
+static void time_left(bt_view_head *h, const tail *t) {
+    h->eta_s = h->eta_err_s = NAN;
+    if (!h->live || h->steps_total <= 0 || t->n < 4 || h->state == BT_STATE_STALE) return;
+    const bt_tail_row *a = &t->row[0], *b = &t->row[t->n - 1];
+    double per_step = (b->time_s - a->time_s) / (double)(b->step - a->step), left = (double)(h->steps_total - 1 - b->step);
+    if (!(per_step > 0) || left < 0) return;
+    h->eta_s = left * per_step;
+    if (t->n < 32) return;
+    double sum = 0, squares = 0;
+    for (size_t k = 0; k < 8; k++) {
+        const bt_tail_row *p = &t->row[k * (t->n - 1) / 8], *q = &t->row[(k + 1) * (t->n - 1) / 8];
+        double m = (q->time_s - p->time_s) / (double)(q->step - p->step);
+        sum += m;
+        squares += m * m;
+    }
+    double variance = fmax(0, squares / 8 - sum * sum / 64);
+    h->eta_err_s = left * sqrt(variance / 8);
+}
+
+static bt_code from_tail(bt_view *v, bt_err *err) {
+    bt_view_head *h = &v->head;
+    tail t = {0};
+    bt_code code = load_tail(v, &t, err);
+    if (code != BT_OK || t.n == 0) return code;
+    double ms[TAIL];
+    size_t n = 0;
+    h->skipped = 0;
+    for (size_t i = 0; i < t.n; i++) {
+        if (!isnan(t.row[i].v[BT_MS_STEP_TIME])) ms[n++] = t.row[i].v[BT_MS_STEP_TIME];
+        if (t.row[i].v[BT_MS_SKIPPED] > 0) h->skipped++;
+    }
+    bt_sort_doubles(ms, n);
+    h->step_p50_ms = bt_quantile(ms, n, 0.50);
+    h->step_p95_ms = bt_quantile(ms, n, 0.95);
+    h->step_p99_ms = bt_quantile(ms, n, 0.99);
+    h->step_max_ms = n ? ms[n - 1] : NAN;
+    h->step = t.row[t.n - 1].step;
+    h->tokens = newest_of(&t, BT_MS_TOKENS);
+    h->loss = t.row[t.n - 1].v[BT_MS_LOSS];
+    h->val_loss = newest_of(&t, BT_MS_VAL_LOSS);
+    h->grad_norm = newest_of(&t, BT_MS_GRAD_NORM);
+    h->lr = newest_of(&t, BT_MS_LR);
+    h->loss_scale = newest_of(&t, BT_MS_LOSS_SCALE);
+    h->mfu = mean_of(&t, BT_MS_MFU);
+    h->tokens_per_s = mean_of(&t, BT_MS_TOKENS_PER_S);
+    h->overlap = mean_of(&t, BT_MS_OVERLAP);
+    h->comm_overhead = mean_of(&t, BT_MS_COMM_OVERHEAD);
+    h->bytes_wire = mean_of(&t, BT_MS_BYTES_WIRE);
+    h->bytes_logical = mean_of(&t, BT_MS_BYTES_LOGICAL);
+    h->rss_mib = newest_of(&t, BT_MS_RSS_MAX);
+    smooth_loss(h, &t);
+    time_left(h, &t);
+    return BT_OK;
+}
+
+/* ---- attempts, events, checkpoints --------------------------------------------------------------------------------------------- */
+
+typedef struct gaps { double down_s, before_end; bool last_ended; int last; } gaps;
+
+static bool on_attempt(void *ctx, const double *col, int n) {
+    gaps *g = ctx;
+    (void)n;
+    g->last = (int)col[0];
+    if (!isnan(g->before_end) && col[1] > g->before_end) g->down_s += col[1] - g->before_end;
+    g->before_end = col[2];
+    g->last_ended = !isnan(col[2]);
+    return true;
+}
+
+/* "paused" and "going on after a pause of ..." are events of the trainer; the row of the run says only that it is running */
+static bool on_pause(void *ctx, const bt_row *r) {
+    *(bool *)ctx = r->cells[0] && strcmp(r->cells[0], "paused") == 0;
+    return false;
+}
+
+/* a checkpoint is recorded with an event after it: without a new event there is nothing to count anew */
+static bt_code load_totals(bt_view *v, gaps *g, bt_err *err) {
+    bt_view_head *h = &v->head;
+    bt_view_impl *m = v->impl;
+    double x[3];
+    *g = (gaps){.before_end = NAN, .last = -1};
+    BT_TRY(bt_vq_each(m, "SELECT attempt, started_s, ended_s FROM attempts WHERE run = ?1 ORDER BY attempt", h->run, NULL, 0, on_attempt, g, err));
+    BT_TRY(bt_vq_row(m, "SELECT seq FROM events WHERE run = ?1 ORDER BY seq DESC LIMIT 1", h->run, NULL, 0, x, 1, err));
+    m->event_newest = bt_whole(x[0], -1);
+    if (m->event_newest < 0 || m->event_newest != m->events_at || strcmp(m->events_run, h->run) != 0) {
+        m->events_at = -1;
+        BT_TRY(bt_vq_row(m, "SELECT sum(took_ms) / 1e3 FROM checkpoints WHERE run = ?1", h->run, NULL, 0, x, 1, err));
+        m->ckpt_s = isnan(x[0]) ? 0 : x[0];
+        BT_TRY(bt_vq_row(m, "SELECT sum(level = 'warning'), sum(level = 'error'), sum(level <> 'info' AND seq > coalesce((SELECT max(seq) FROM events WHERE run = ?1 AND"
+                         " kind = 'acknowledged'), 0)) FROM events WHERE run = ?1", h->run, NULL, 0, x, 3, err));
+        m->warnings = (int)bt_whole(x[0], 0);
+        m->errors = (int)bt_whole(x[1], 0);
+        m->alerts = (int)bt_whole(x[2], 0);
+        m->paused = false;
+        BT_TRY(bt_vq_rows(m, "SELECT title FROM (SELECT seq, kind, title FROM events WHERE run = ?1 ORDER BY seq DESC LIMIT 40) WHERE kind = 'control' AND "
+                          "(title = 'paused' OR title LIKE '% after a pause of %') ORDER BY seq DESC LIMIT 1", h->run, NULL, 0, on_pause, &m->paused, err));
+        snprintf(m->events_run, sizeof m->events_run, "%s", h->run);
+        m->events_at = m->event_newest;
+    }
+    h->ckpt_s = m->ckpt_s;
+    h->warnings = m->warnings;
+    h->errors = m->errors;
+    h->alerts = m->alerts;
+    h->attempt = g->last;
+    h->down_s = g->down_s;
+    return BT_OK;
+}
+
+bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+    bt_view_impl *m = v->impl;
+    bt_view_head *h = &v->head;
+    const char *run = ask->run;
+    *h = (bt_view_head){.step = -1, .newest_step = -1, .tokens = NAN, .loss = NAN, .loss_ema = NAN, .loss_trend = NAN, .val_loss = NAN,
+                        .best_val = NAN, .grad_norm = NAN, .lr = NAN, .loss_scale = NAN, .tokens_per_s = NAN, .mfu = NAN, .step_p50_ms = NAN, .step_p95_ms = NAN,
+                        .step_p99_ms = NAN, .step_max_ms = NAN, .overlap = NAN, .comm_overhead = NAN, .wait_frac = NAN, .bytes_wire = NAN,
+                        .bytes_logical = NAN, .rss_mib = NAN, .eta_s = NAN, .eta_err_s = NAN, .age_s = NAN, .goodput = NAN};
+    snprintf(h->run, sizeof h->run, "%s", run);
+    run_row x = {.h = h};
+    BT_TRY(bt_vq_rows(m, "SELECT state, ranks, steps, started_s, updated_s, ended_s, host, pid, productive_s, redone_s, attempts, note, exit_kind, "
+                       "dropped, best_val FROM runs WHERE run = ?1", run, NULL, 0, on_run, &x, err));
+    if (!x.found) return bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
+    gaps g;
+    BT_TRY(load_totals(v, &g, err));
+    BT_TRY(load_settings(v, x.steps, err));
+    m->created_s = x.created_s;
+    m->last_s = x.last_s;
+    m->ended_s = x.ended_s;
+    m->n_attempts = h->n_attempts;
+    m->attempt = h->attempt;
+    m->newest_step = isnan(x.steps) ? -1 : (int64_t)x.steps - 1;
+    m->at_step = ask->at_step >= 0 && ask->at_step < m->newest_step ? ask->at_step : m->newest_step;
+    snprintf(m->run, sizeof m->run, "%s", run);
+    h->newest_step = m->newest_step;
+    h->started_s = x.created_s;
+    double now_s = (double)m->now_us / 1e6;
+    h->age_s = isnan(x.last_s) ? fmax(0, now_s - x.created_s) : fmax(0, now_s - x.last_s);
+    h->state = bt_view_state(x.state, h->host, x.pid, h->age_s, NAN, g.last_ended);
+    h->live = h->state < BT_STATE_DONE;
+    if (m->at_step >= 0) BT_TRY(from_tail(v, err));
+    h->state = bt_view_state(x.state, h->host, x.pid, h->age_s, h->step_p95_ms / 1e3, g.last_ended);
+    if (m->paused && (h->state == BT_STATE_RUNNING || h->state == BT_STATE_STALLED)) h->state = BT_STATE_PAUSED;
+    double end_s = h->state == BT_STATE_STALE ? (isnan(x.last_s) ? x.created_s : x.last_s) : h->live ? now_s : !isnan(x.ended_s) ? x.ended_s : isnan(x.last_s) ? x.created_s : x.last_s;
+    h->elapsed_s = fmax(0, end_s - x.created_s);
+    if (h->productive_s + h->redone_s + h->down_s > h->elapsed_s)       /* a step is timed on its slowest rank, so steps of ranks that drift overlap */
+        h->productive_s = fmax(0, h->elapsed_s - h->redone_s - h->down_s);
+    h->other_s = fmax(0, h->elapsed_s - h->productive_s - h->redone_s - h->down_s);
+    if (h->elapsed_s > 0) h->goodput = fmin(1, h->productive_s / h->elapsed_s);
+    return BT_OK;
+}

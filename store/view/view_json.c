@@ -1,0 +1,358 @@
+/* view_json.c - the view as one JSON object. Names and units are a contract (store/view/view.md): add, never rename. */
+#include <math.h>
+
+#include "store/view/view_impl.h"
+
+static void state(bt_json *j, bt_run_state s) {
+    static const char *const words[] = {"running", "paused", "stalled", "restarting", "stale", "done", "stopped", "failed"};
+    bt_json_str(j, "state", words[s]);
+}
+
+static void head(const bt_view_head *h, bt_json *j) {
+    bt_json_object(j, "head");
+    bt_json_str(j, "run", h->run);
+    state(j, h->state);
+    bt_json_bool(j, "live", h->live);
+    bt_json_num(j, "age_s", h->age_s);
+    bt_json_str(j, "host", h->host);
+    bt_json_str(j, "preset", h->preset);
+    bt_json_str(j, "params", h->params);
+    bt_json_str(j, "isa", h->isa);
+    bt_json_str(j, "note", h->note);
+    bt_json_str(j, "exit_kind", h->exit_kind);
+    bt_json_int(j, "attempt", h->attempt);
+    bt_json_int(j, "attempts", h->n_attempts);
+    bt_json_int(j, "ranks", h->world_size);
+    bt_json_int(j, "ranks_reporting", h->ranks_reporting);
+    bt_json_int(j, "step", h->step);
+    bt_json_int(j, "newest_step", h->newest_step);
+    if (h->steps_total > 0) bt_json_int(j, "steps_total", h->steps_total);
+    else bt_json_null(j, "steps_total");
+    const struct { const char *key; double v; } nums[] = {
+        {"tokens", h->tokens}, {"loss", h->loss}, {"loss_ema", h->loss_ema}, {"loss_trend_per_step", h->loss_trend}, {"val_loss", h->val_loss},
+        {"best_val_loss", h->best_val}, {"grad_norm", h->grad_norm}, {"lr", h->lr}, {"loss_scale", h->loss_scale}, {"tokens_per_s", h->tokens_per_s}, {"mfu", h->mfu},
+        {"step_p50_ms", h->step_p50_ms}, {"step_p95_ms", h->step_p95_ms}, {"step_p99_ms", h->step_p99_ms}, {"step_max_ms", h->step_max_ms},
+        {"overlap", h->overlap}, {"comm_overhead", h->comm_overhead}, {"wait_frac", h->wait_frac}, {"bytes_wire_per_step", h->bytes_wire},
+        {"bytes_logical_per_step", h->bytes_logical}, {"rss_mib", h->rss_mib}, {"started_s", h->started_s}, {"elapsed_s", h->elapsed_s},
+        {"eta_s", h->eta_s}, {"eta_err_s", h->eta_err_s}, {"goodput", h->goodput}, {"productive_s", h->productive_s}, {"redone_s", h->redone_s},
+        {"down_s", h->down_s}, {"other_s", h->other_s}, {"checkpoint_s", h->ckpt_s}};
+    for (size_t i = 0; i < sizeof nums / sizeof nums[0]; i++) bt_json_num(j, nums[i].key, nums[i].v);
+    bt_json_int(j, "skipped", h->skipped);
+    bt_json_int(j, "dropped", h->dropped);
+    bt_json_int(j, "warnings", h->warnings);
+    bt_json_int(j, "errors", h->errors);
+    bt_json_int(j, "alerts", h->alerts);
+    bt_json_end(j, '}');
+}
+
+static void numbers(bt_json *j, const char *key, const double *v, size_t n) {
+    bt_json_array(j, key);
+    for (size_t i = 0; i < n; i++) bt_json_num(j, NULL, v[i]);
+    bt_json_end(j, ']');
+}
+
+static void integers(bt_json *j, const char *key, const int64_t *v, size_t n) {
+    bt_json_array(j, key);
+    for (size_t i = 0; i < n; i++) bt_json_int(j, NULL, v[i]);
+    bt_json_end(j, ']');
+}
+
+static void series(const bt_view *v, bt_json *j) {
+    bt_json_array(j, "series");
+    for (int i = 0; i < v->n_series; i++) {
+        const bt_view_series *s = &v->series[i];
+        bt_json_object(j, NULL);
+        bt_json_str(j, "metric", s->key);
+        if (s->what.rank >= 0) bt_json_int(j, "rank", s->what.rank);
+        else bt_json_null(j, "rank");
+        bt_json_str(j, "unit", bt_unit_name(s->unit));
+        bt_json_str(j, "x_axis", bt_x_axis_name(v->x));
+        bt_json_bool(j, "exact", s->exact);
+        bt_json_bool(j, "baseline", s->ghost);
+        numbers(j, "x", s->x, s->n);
+        integers(j, "step", s->step, s->n);
+        numbers(j, "first", s->first, s->n);
+        numbers(j, "last", s->last, s->n);
+        numbers(j, "min", s->min, s->n);
+        numbers(j, "max", s->max, s->n);
+        numbers(j, "mean", s->mean, s->n);
+        integers(j, "n", s->count, s->n);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+}
+
+static void phases(bt_json *j, const char *key, const double *mean) {
+    bt_json_object(j, key);
+    for (int p = 0; p < BT_PHASE_COUNT; p++) bt_json_num(j, bt_rank_metrics[bt_phases[p].metric].key, mean[bt_phases[p].metric]);
+    bt_json_end(j, '}');
+}
+
+static void breakdown(const bt_view_ranks *r, bt_json *j) {
+    bt_json_object(j, "breakdown");
+    bt_json_int(j, "step0", r->step0);
+    bt_json_int(j, "step1", r->step1);
+    bt_json_int(j, "steps", (int64_t)r->steps);
+    bt_json_num(j, "step_ms", r->step_ms);
+    bt_json_num(j, "busy_median_ms", r->busy_median_ms);
+    bt_json_num(j, "skew_p50_ms", r->skew_p50_ms);
+    bt_json_num(j, "skew_p95_ms", r->skew_p95_ms);
+    phases(j, "median", r->median);
+    bt_json_array(j, "ranks");
+    for (size_t k = 0; k < r->n; k++) {
+        const bt_view_rank *x = &r->rank[k];
+        bt_json_object(j, NULL);
+        bt_json_int(j, "rank", x->rank);
+        bt_json_num(j, "step_ms", x->mean[BT_MR_STEP_TIME]);
+        bt_json_num(j, "step_p50_ms", x->step_p50_ms);
+        bt_json_num(j, "step_p95_ms", x->step_p95_ms);
+        bt_json_num(j, "step_p99_ms", x->step_p99_ms);
+        bt_json_num(j, "step_max_ms", x->step_max_ms);
+        phases(j, "phases", x->mean);
+        bt_json_num(j, "comm_busy_ms", x->mean[BT_MR_COMM_BUSY]);
+        bt_json_num(j, "bytes_logical", x->mean[BT_MR_BYTES_LOGICAL]);
+        bt_json_num(j, "bytes_wire", x->mean[BT_MR_BYTES_WIRE]);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+    bt_json_end(j, '}');
+}
+
+/* mean step time had the k worst ranks been at the median, k = 1, 2, ... */
+static void what_if_worst(const bt_view *v, bt_json *j) {
+    enum { MOST = 16 };
+    size_t n = v->ranks.n < MOST ? v->ranks.n : MOST;
+    bt_json_array(j, "what_if_worst");
+    for (size_t k = 1; k <= n; k++) bt_json_num(j, NULL, bt_view_what_if(v, v->ranks.order, k));
+    bt_json_end(j, ']');
+}
+
+/* worst first, so that `.stragglers[0]` is the rank to look at */
+static void stragglers(const bt_view_ranks *r, bt_json *j) {
+    bt_json_array(j, "stragglers");
+    for (size_t i = 0; i < r->n; i++) {
+        const bt_view_rank *x = &r->rank[r->order[i]];
+        bt_json_object(j, NULL);
+        bt_json_int(j, "rank", x->rank);
+        bt_json_str(j, "host", x->host);
+        bt_json_num(j, "busy_p50_ms", x->busy_p50_ms);
+        bt_json_num(j, "wait_p50_ms", x->wait_p50_ms);
+        bt_json_num(j, "excess_ms", x->excess_ms);
+        bt_json_num(j, "late_p50_ms", x->late_p50_ms);
+        bt_json_num(j, "late_p95_ms", x->late_p95_ms);
+        bt_json_num(j, "score", x->score);
+        bt_json_num(j, "score_own", x->score_own);
+        bt_json_num(j, "blame", x->blame_frac);
+        bt_json_num(j, "lost_s", x->lost_s);
+        bt_json_str(j, "phase", x->fault < BT_PHASE_COUNT ? bt_phases[x->fault].name : NULL);
+        bt_json_num(j, "phase_frac", x->fault_frac);
+        bt_json_str(j, "verdict", bt_verdict_name(x->verdict));
+        if (x->since_step >= 0) bt_json_int(j, "since_step", x->since_step);
+        else bt_json_null(j, "since_step");
+        bt_json_object(j, "what_if");
+        bt_json_num(j, "step_ms", x->what_if_ms);
+        bt_json_num(j, "saved_ms", r->step_ms - x->what_if_ms);
+        bt_json_num(j, "saved_frac", r->step_ms > 0 ? (r->step_ms - x->what_if_ms) / r->step_ms : NAN);
+        bt_json_num(j, "tokens_per_day", x->what_if_ms > 0 ? r->tokens_per_s * (r->step_ms / x->what_if_ms - 1) * 86400 : NAN);
+        bt_json_end(j, '}');
+        bt_json_str(j, "says", x->says[0] ? x->says : NULL);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+}
+
+static void system_part(const bt_view_ranks *r, bt_json *j) {
+    bt_json_array(j, "system");
+    for (size_t k = 0; k < r->n; k++) {
+        const bt_view_rank *x = &r->rank[k];
+        bt_json_object(j, NULL);
+        bt_json_int(j, "rank", x->rank);
+        bt_json_str(j, "host", x->host);
+        bt_json_int(j, "pid", x->pid);
+        bt_json_str(j, "isa", x->isa);
+        bt_json_int(j, "threads", x->threads);
+        bt_json_int(j, "pp", x->pp);
+        bt_json_int(j, "dp_replicate", x->dp_replicate);
+        bt_json_int(j, "dp_shard", x->dp_shard);
+        bt_json_int(j, "tp", x->tp);
+        bt_json_num(j, "rss_mib", x->mean[BT_MR_RSS]);
+        bt_json_num(j, "rss_peak_mib", x->rss_peak_mib);
+        bt_json_num(j, "cpu_frac", x->cpu_frac);
+        bt_json_num(j, "cpu_ms", x->mean[BT_MR_CPU]);
+        bt_json_num(j, "micro_batches", x->mean[BT_MR_MICRO_BATCHES]);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+}
+
+static void heatmap(const bt_view_heat *h, bt_json *j) {
+    bt_json_object(j, "heatmap");
+    bt_json_str(j, "value", bt_heat_value_name(h->value));
+    bt_json_str(j, "unit", h->against || h->value == BT_HEAT_BUSY ? "ratio" : h->value == BT_HEAT_RSS ? "MiB" : h->value == BT_HEAT_LOSS ? "nats" : "ms");
+    bt_json_bool(j, "against_baseline", h->against);
+    bt_json_int(j, "rows", (int64_t)h->rows);
+    bt_json_int(j, "cols", (int64_t)h->cols);
+    bt_json_bool(j, "exact", h->exact);
+    integers(j, "step", h->step, h->cols);
+    numbers(j, "time_s", h->time_s, h->cols);
+    bt_json_array(j, "cells");
+    for (size_t k = 0; k < h->rows; k++) numbers(j, NULL, h->cell + k * h->cols, h->cols);
+    bt_json_end(j, ']');
+    bt_json_end(j, '}');
+}
+
+static void layers(const bt_view_layers *l, bt_json *j) {
+    bt_json_object(j, "layers");
+    static const struct { const char *key; bt_layer_metric metric; } told[] = {
+        {"zero_history", BT_ML_ZERO}, {"flip_history", BT_ML_FLIP}, {"oscillation_history", BT_ML_OSCILLATION}, {"boundary_history", BT_ML_BOUNDARY}, {"grad_norm_history", BT_ML_GRAD_NORM},
+        {"update_history", BT_ML_UPDATE}};
+    bt_json_int(j, "step", l->step);
+    bt_json_array(j, "sampled");
+    for (int i = 0; i < BT_VIEW_SAMPLES; i++) {
+        if (l->sampled[i] >= 0) bt_json_int(j, NULL, l->sampled[i]);
+        else bt_json_null(j, NULL);
+    }
+    bt_json_end(j, ']');
+    bt_json_array(j, "rows");
+    for (size_t i = 0; i < l->n; i++) {
+        const bt_view_layer *x = &l->layer[i];
+        bt_json_object(j, NULL);
+        bt_json_int(j, "layer", x->layer);
+        bt_json_str(j, "tensor", x->tensor);
+        for (int k = 0; k < BT_ML_COUNT; k++) bt_json_num(j, bt_layer_metrics[k].key, x->value[k]);
+        bt_json_num(j, "neg_frac", x->neg_frac);
+        bt_json_num(j, "entropy_bits", x->entropy_bits);
+        for (size_t k = 0; k < sizeof told / sizeof told[0]; k++) numbers(j, told[k].key, x->history[told[k].metric], BT_VIEW_SAMPLES);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+    bt_json_end(j, '}');
+}
+
+static void links(const bt_view_comm *l, bt_json *j) {
+    bt_json_array(j, "links");
+    for (size_t i = 0; i < l->n_links; i++) {
+        bt_json_object(j, NULL);
+        bt_json_str(j, "axis", l->link[i].axis);
+        bt_json_num(j, "latency_us", l->link[i].latency_us);
+        bt_json_num(j, "bytes_per_s", l->link[i].bytes_per_s);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+}
+
+static void pairs(const bt_view_comm *l, bt_json *j) {
+    bt_json_object(j, "pairs");
+    bt_json_int(j, "ranks", l->pair_ranks);
+    bt_json_int(j, "step0", l->pair0);
+    bt_json_int(j, "step1", l->pair1);
+    bt_json_array(j, "rows");
+    for (size_t i = 0; i < l->n_pairs; i++) {
+        const bt_view_pair *x = &l->pair[i];
+        bt_json_object(j, NULL);
+        bt_json_int(j, "rank", x->rank);
+        bt_json_int(j, "peer", x->peer);
+        bt_json_num(j, "messages", x->messages);
+        bt_json_num(j, "bytes", x->bytes);
+        bt_json_num(j, "flight_ms", x->flight_ms);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+    bt_json_end(j, '}');
+}
+
+static void comm(const bt_view_comm *l, bt_json *j) {
+    bt_json_object(j, "comm");
+    bt_json_int(j, "step0", l->step0);
+    bt_json_int(j, "step1", l->step1);
+    bt_json_array(j, "rows");
+    for (size_t i = 0; i < l->n; i++) {
+        const bt_view_op *x = &l->op[i];
+        const struct { const char *key; double v; } nums[] = {
+            {"calls", x->calls}, {"bytes_logical", x->bytes_logical}, {"bytes_wire", x->bytes_wire}, {"busy_ms", x->busy_ms}, {"exposed_ms", x->exposed_ms},
+            {"wait_ms", x->wait_ms}, {"overlap", x->overlap}, {"rate_bytes_per_s", x->rate}, {"lost_max_ms", x->lost_max_ms},
+            {"model_ms", x->model_ms}, {"model_frac", x->model_frac}};
+        bt_json_object(j, NULL);
+        bt_json_str(j, "op", x->op);
+        bt_json_str(j, "axis", x->axis);
+        bt_json_int(j, "ranks", x->ranks);
+        for (size_t k = 0; k < sizeof nums / sizeof nums[0]; k++) bt_json_num(j, nums[k].key, nums[k].v);
+        if (x->lost_rank >= 0) bt_json_int(j, "lost_max_rank", x->lost_rank);
+        else bt_json_null(j, "lost_max_rank");
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+    links(l, j);
+    pairs(l, j);
+    bt_json_end(j, '}');
+}
+
+static void events(const bt_view_events *e, bt_json *j) {
+    static const char *const levels[] = {"info", "warning", "error"};
+    bt_json_object(j, "events");
+    bt_json_int(j, "total", e->total);
+    bt_json_array(j, "rows");
+    for (size_t i = 0; i < e->n; i++) {
+        const bt_view_event *x = &e->event[i];
+        bt_json_object(j, NULL);
+        bt_json_int(j, "seq", x->seq);
+        bt_json_num(j, "time_s", x->time_s);
+        bt_json_int(j, "attempt", x->attempt);
+        if (x->step >= 0) bt_json_int(j, "step", x->step);
+        else bt_json_null(j, "step");
+        if (x->rank >= 0) bt_json_int(j, "rank", x->rank);
+        else bt_json_null(j, "rank");
+        bt_json_str(j, "kind", x->kind);
+        bt_json_str(j, "level", levels[x->level]);
+        bt_json_str(j, "title", x->title);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+    bt_json_end(j, '}');
+}
+
+static void runs(const bt_view_runs *l, bt_json *j) {
+    bt_json_object(j, "runs");
+    bt_json_int(j, "total", l->total);
+    bt_json_array(j, "rows");
+    for (size_t i = 0; i < l->n; i++) {
+        const bt_view_run *x = &l->run[i];
+        bt_json_object(j, NULL);
+        bt_json_str(j, "run", x->run);
+        state(j, x->state);
+        bt_json_str(j, "host", x->host);
+        bt_json_str(j, "tags", x->tags);
+        bt_json_str(j, "note", x->note);
+        bt_json_int(j, "ranks", x->ranks);
+        bt_json_int(j, "attempts", x->attempts);
+        bt_json_int(j, "steps", x->steps);
+        const struct { const char *key; double v; } nums[] = {
+            {"tokens", x->tokens}, {"loss", x->loss}, {"best_val_loss", x->best_val}, {"tokens_per_s", x->tokens_per_s}, {"step_ms", x->step_ms},
+            {"goodput", x->goodput}, {"comm_overhead", x->comm_overhead}, {"mfu", x->mfu}, {"rss_mib", x->rss_mib}, {"started_s", x->started_s},
+            {"duration_s", x->duration_s}, {"age_s", x->age_s}};
+        for (size_t k = 0; k < sizeof nums / sizeof nums[0]; k++) bt_json_num(j, nums[k].key, nums[k].v);
+        numbers(j, "loss_spark", x->spark, (size_t)x->n_spark);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+    bt_json_end(j, '}');
+}
+
+void bt_view_json(const bt_view *v, unsigned parts, bt_json *j, const char *key) {
+    bt_json_object(j, key);
+    bt_json_str(j, "schema", "bitrain.view/1");
+    if (parts & BT_VIEW_HEAD) head(&v->head, j);
+    if (parts & BT_VIEW_RANKS) {
+        stragglers(&v->ranks, j);
+        what_if_worst(v, j);
+        breakdown(&v->ranks, j);
+        system_part(&v->ranks, j);
+    }
+    if (parts & BT_VIEW_SERIES) series(v, j);
+    if (parts & BT_VIEW_HEAT) heatmap(&v->heat, j);
+    if (parts & BT_VIEW_LAYERS) layers(&v->layers, j);
+    if (parts & BT_VIEW_COMM) comm(&v->comm, j);
+    if (parts & BT_VIEW_EVENTS) events(&v->events, j);
+    if (parts & BT_VIEW_RUNS) runs(&v->runs, j);
+    bt_json_end(j, '}');
+}

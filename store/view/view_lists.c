@@ -1,0 +1,326 @@
+/* view_lists.c - the parts that are lists: layers, kinds of exchange, events, runs. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/view/view_impl.h"
+
+enum { HISTORY = BT_VIEW_SAMPLES };
+
+/* ---- layers -------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct layer_reading { bt_view *v; bt_err *err; bt_code code; int64_t from, to; int slot; } layer_reading;
+
+static double entropy(double zero, double pos, double neg) {
+    double p[3] = {zero, pos, neg}, h = 0;
+    if (isnan(zero) || isnan(pos)) return NAN;                  /* not a ternary tensor */
+    for (int i = 0; i < 3; i++)
+        if (p[i] > 0) h -= p[i] * log2(p[i]);
+    return h;
+}
+
+static bt_view_layer *layer_of(layer_reading *r, int layer, const char *tensor) {
+    bt_view_layers *l = &r->v->layers;
+    for (size_t i = 0; i < l->n; i++)
+        if (l->layer[i].layer == layer && strcmp(l->layer[i].tensor, tensor) == 0) return &l->layer[i];
+    r->code = BT_GROW(l->layer, r->v->impl->cap_layers, l->n + 1, r->err);
+    if (r->code != BT_OK) return NULL;
+    bt_view_layer *x = &l->layer[l->n++];
+    *x = (bt_view_layer){.layer = layer};
+    snprintf(x->tensor, sizeof x->tensor, "%s", tensor);
+    for (int k = 0; k < BT_ML_COUNT; k++)
+        for (int i = 0; i < HISTORY; i++) x->history[k][i] = NAN;
+    return x;
+}
+
+static bool on_layer(void *ctx, const bt_row *row) {
+    layer_reading *r = ctx;
+    char tensor[32];
+    bt_text_plain(tensor, sizeof tensor, row->cells[1] ? row->cells[1] : "");
+    bt_view_layer *x = layer_of(r, (int)bt_whole(row->nums[0], -1), tensor);
+    if (!x) return false;
+    for (int i = 0; i < BT_ML_COUNT; i++) x->value[i] = row->nums[2 + i];
+    x->neg_frac = 1 - x->value[BT_ML_ZERO] - x->value[BT_ML_POS];
+    x->entropy_bits = entropy(x->value[BT_ML_ZERO], x->value[BT_ML_POS], x->neg_frac);
+    for (int k = 0; k < BT_ML_COUNT; k++) x->history[k][r->slot] = x->value[k];
+    return true;
+}
+
+/* newest sampled step not after `to` in this view; samples are stats_every steps apart, so the range widens. -1: none */
+static bt_code sample_before(bt_view *v, const char *newest_sql, int64_t to, int64_t *out, bt_err *err) {
+    *out = -1;
+    for (int64_t width = 32; to >= 0; width *= 8) {
+        double args[] = {(double)(to - width + 1 > 0 ? to - width + 1 : 0), (double)to}, x;
+        BT_TRY(bt_vq_row(v->impl, newest_sql, v->impl->run, args, 2, &x, 1, err));
+        if (!isnan(x)) *out = (int64_t)x;
+        if (*out >= 0 || args[0] <= 0) break;
+    }
+    return BT_OK;
+}
+
+static bt_code read_sample(layer_reading *r, int64_t step, bt_err *err) {
+    double at = (double)step;
+    bt_text sql;
+    bt_text_init(&sql);
+    bt_text_put(&sql, "SELECT layer, tensor");
+    for (int i = 0; i < BT_ML_COUNT; i++) bt_text_printf(&sql, ", \"%s\"", bt_layer_metrics[i].key);
+    bt_text_put(&sql, " FROM layers WHERE run = ?1 AND step = ?2 ORDER BY layer, tensor");
+    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory")
+                              : bt_vq_rows(r->v->impl, bt_text_str(&sql), r->v->impl->run, &at, 1, on_layer, r, err);
+    bt_text_release(&sql);
+    return code == BT_OK ? r->code : code;
+}
+
+static int by_layer(const void *a, const void *b) {
+    const bt_view_layer *x = a, *y = b;
+    return x->layer != y->layer ? (x->layer > y->layer) - (x->layer < y->layer) : strcmp(x->tensor, y->tensor);
+}
+
+static const char newest_layers[] = "SELECT max(step) FROM layers WHERE run = ?1 AND step BETWEEN ?2 AND ?3";
+
+bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+    int64_t from, to, newest, at;
+    bt_view_impl *m = v->impl;
+    BT_TRY(bt_view_range(v, ask, &from, &to, err));
+    BT_TRY(sample_before(v, newest_layers, to, &newest, err));
+    bool same = strcmp(m->layer_run, m->run) == 0 && m->layer_attempts == m->n_attempts && m->layer_newest == newest && m->layer_span == ask->span_s;
+    if (same && v->layers.n > 0) return BT_OK;      /* nothing new was sampled */
+    snprintf(m->layer_run, sizeof m->layer_run, "%s", m->run);
+    m->layer_attempts = m->n_attempts;
+    m->layer_newest = newest;
+    m->layer_span = ask->span_s;
+    v->layers.n = 0;
+    v->layers.step = -1;
+    v->layers.samples = 0;
+    for (int i = 0; i < HISTORY; i++) v->layers.sampled[i] = -1;
+    if (to < from || newest < 0) return BT_OK;
+    layer_reading r = {.v = v, .err = err};
+    int64_t oldest = newest, sample[HISTORY];
+    int n = 0;
+    if (from < newest) {
+        double args[] = {(double)from, (double)newest}, x;      /* the first sample of the range: few rows before it */
+        BT_TRY(bt_vq_row(v->impl, "SELECT step FROM layers WHERE run = ?1 AND step BETWEEN ?2 AND ?3 ORDER BY step LIMIT 1", v->impl->run, args, 2, &x, 1, err));
+        if (!isnan(x)) oldest = (int64_t)x;
+    }
+    for (int i = 0; i < HISTORY; i++) {
+        int64_t want = oldest + (newest - oldest) * i / (HISTORY - 1);
+        BT_TRY(sample_before(v, newest_layers, want, &at, err));
+        if (at >= 0 && (n == 0 || at > sample[n - 1])) sample[n++] = at;
+    }
+    for (int i = 0; i < n; i++) {                               /* the newest is the last of the history */
+        r.slot = HISTORY - n + i;
+        v->layers.sampled[r.slot] = sample[i];
+        BT_TRY(read_sample(&r, sample[i], err));
+    }
+    v->layers.samples = (size_t)n;
+    v->layers.step = newest;
+    if (v->layers.n) qsort(v->layers.layer, v->layers.n, sizeof *v->layers.layer, by_layer);
+    return BT_OK;
+}
+
+/* ---- exchanges ------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct op_reading { bt_view *v; bt_err *err; bt_code code; } op_reading;
+
+static bool on_op(void *ctx, const bt_row *row) {
+    op_reading *r = ctx;
+    bt_view_comm *l = &r->v->comm;
+    r->code = BT_GROW(l->op, r->v->impl->cap_ops, l->n + 1, r->err);
+    if (r->code != BT_OK) return false;
+    const double *v = row->nums;
+    bt_view_op *x = &l->op[l->n++];
+    *x = (bt_view_op){.ranks = (int)bt_whole(v[2], 0), .calls = v[4], .bytes_logical = v[5], .bytes_wire = v[6], .busy_ms = v[7], .exposed_ms = v[8], .wait_ms = v[9],
+                      .lost_max_ms = v[10], .lost_rank = (int)bt_whole(v[11], -1), .model_ms = v[12], .overlap = NAN, .rate = NAN, .model_frac = NAN};
+    bt_text_plain(x->op, sizeof x->op, row->cells[0] ? row->cells[0] : "");
+    bt_text_plain(x->axis, sizeof x->axis, row->cells[1] ? row->cells[1] : "");
+    if (!(x->busy_ms + x->wait_ms > 0)) {
+        x->busy_ms = x->exposed_ms = x->wait_ms = x->lost_max_ms = NAN;
+        x->lost_rank = -1;
+    } else if (x->busy_ms > 0) {
+        x->overlap = fmax(0, 1 - x->exposed_ms / x->busy_ms);
+        x->rate = x->bytes_wire / (x->busy_ms / 1e3);
+        x->model_frac = x->model_ms / x->busy_ms;
+    }
+    l->step0 = l->step1 - bt_whole(v[3], 1) + 1;
+    return true;
+}
+
+static bool on_link(void *ctx, const bt_row *row) {
+    bt_view_comm *l = &((op_reading *)ctx)->v->comm;
+    const char *key = row->cells[0], *axis = key ? key + strlen("link.") : "", *what = strchr(axis, '.');
+    size_t n = what ? (size_t)(what - axis) : 0, i = 0;
+    if (n == 0 || n >= sizeof l->link[0].axis) return true;
+    while (i < l->n_links && (strlen(l->link[i].axis) != n || strncmp(l->link[i].axis, axis, n) != 0)) i++;
+    if (i == BT_VIEW_LINKS) return true;
+    bt_view_link *x = &l->link[i];
+    if (i == l->n_links) {
+        l->n_links++;
+        *x = (bt_view_link){.latency_us = NAN, .bytes_per_s = NAN};
+        char plain[sizeof x->axis];
+        snprintf(plain, sizeof plain, "%.*s", (int)n, axis);
+        bt_text_plain(x->axis, sizeof x->axis, plain);
+    }
+    double v = row->cells[1] ? strtod(row->cells[1], NULL) : NAN;
+    if (strcmp(what, ".latency_s") == 0) x->latency_us = v * 1e6;
+    else if (strcmp(what, ".bytes_per_s") == 0) x->bytes_per_s = v;
+    return true;
+}
+
+typedef struct pair_reading { bt_view *v; bt_err *err; bt_code code; } pair_reading;
+
+static bool on_pair(void *ctx, const double *col, int n) {
+    pair_reading *r = ctx;
+    bt_view_comm *l = &r->v->comm;
+    r->code = BT_GROW(l->pair, r->v->impl->cap_pairs, l->n_pairs + 1, r->err);
+    if (r->code != BT_OK || n < 7) return false;
+    double steps = col[2] > 0 ? col[2] : 1;
+    bt_view_pair *x = &l->pair[l->n_pairs++];
+    *x = (bt_view_pair){.rank = (int)bt_whole(col[0], 0), .peer = (int)bt_whole(col[1], 0), .messages = col[3] / steps, .bytes = col[4] / steps,
+                        .flight_ms = col[5] > 0 ? col[6] / col[5] : NAN};
+    int last = x->rank > x->peer ? x->rank : x->peer;
+    if (last >= l->pair_ranks) l->pair_ranks = last + 1;
+    l->pair0 = l->pair1 - (int64_t)steps + 1;
+    return true;
+}
+
+static bt_code load_pairs(bt_view *v, int64_t to, bt_err *err) {
+    bt_view_impl *m = v->impl;
+    bt_view_comm *l = &v->comm;
+    int64_t newest;
+    BT_TRY(sample_before(v, "SELECT max(step) FROM comm_pairs WHERE run = ?1 AND step BETWEEN ?2 AND ?3", to, &newest, err));
+    if (strcmp(m->pair_run, m->run) == 0 && m->pair_attempts == m->n_attempts && newest == l->pair1) return BT_OK;
+    l->n_pairs = 0;
+    l->pair_ranks = 0;
+    l->pair0 = l->pair1 = newest;
+    m->pair_run[0] = 0;
+    if (newest >= 0) {
+        pair_reading r = {v, err, BT_OK};
+        double at = (double)newest;
+        BT_TRY(bt_vq_each(m, "SELECT rank, peer, steps, messages, bytes_wire, timed, flight_ms FROM comm_pairs WHERE run = ?1 AND step = ?2 ORDER BY rank, peer", m->run, &at, 1,
+                          on_pair, &r, err));
+        if (r.code != BT_OK) return r.code;
+    }
+    snprintf(m->pair_run, sizeof m->pair_run, "%s", m->run);
+    m->pair_attempts = m->n_attempts;
+    return BT_OK;
+}
+
+bt_code bt_view_load_comm(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+    int64_t from, to;
+    bt_view_comm *l = &v->comm;
+    l->n = l->n_links = 0;
+    l->step0 = l->step1 = -1;
+    op_reading r = {.v = v, .err = err};
+    BT_TRY(bt_view_range(v, ask, &from, &to, err));
+    BT_TRY(load_pairs(v, to, err));
+    BT_TRY(bt_vq_rows(v->impl, "SELECT key, value FROM facts WHERE run = ?1 AND key BETWEEN 'link.' AND 'link/' ORDER BY key", v->impl->run, NULL, 0, on_link, &r, err));
+    BT_TRY(sample_before(v, "SELECT max(step) FROM comm_ops WHERE run = ?1 AND step BETWEEN ?2 AND ?3", to, &l->step1, err));
+    if (l->step1 < 0) return BT_OK;
+    double at = (double)l->step1;
+    BT_TRY(bt_vq_rows(v->impl, "SELECT op, axis, count(*), steps, sum(calls) * 1.0 / sum(steps), sum(bytes_logical) * 1.0 / sum(steps), sum(bytes_wire) * 1.0 / sum(steps),"
+                      " sum(busy_ms) / sum(steps), sum(exposed_ms) / sum(steps), sum(wait_ms) / sum(steps), max((exposed_ms + wait_ms) / steps), rank, sum(model_ms) / sum(steps)"
+                      " FROM comm_ops WHERE run = ?1 AND step = ?2 GROUP BY op, axis ORDER BY sum(exposed_ms + wait_ms) DESC, sum(bytes_wire) DESC, op, axis", v->impl->run, &at, 1, on_op, &r, err));
+    return r.code;
+}
+
+/* ---- events ---------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct event_reading { bt_view *v; bt_err *err; bt_code code; } event_reading;
+
+static bool on_event(void *ctx, const bt_row *row) {
+    event_reading *r = ctx;
+    bt_view_events *e = &r->v->events;
+    r->code = BT_GROW(e->event, r->v->impl->cap_events, e->n + 1, r->err);
+    if (r->code != BT_OK) return false;
+    const char *const *c = row->cells;
+    const double *v = row->nums;
+    bt_view_event *x = &e->event[e->n++];
+    *x = (bt_view_event){.seq = bt_whole(v[0], 0), .attempt = (int)bt_whole(v[1], 0), .time_s = v[2], .step = bt_whole(v[3], -1), .rank = (int)bt_whole(v[4], -1)};
+    bt_text_plain(x->kind, sizeof x->kind, c[5] ? c[5] : "");
+    x->level = !c[6] ? BT_EV_INFO : strcmp(c[6], "error") == 0 ? BT_EV_ERROR : strcmp(c[6], "warning") == 0 ? BT_EV_WARN : BT_EV_INFO;
+    bt_text_plain(x->title, sizeof x->title, c[7] ? c[7] : "");
+    return true;
+}
+
+/* events are only ever added: without a newer one the list stays */
+bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+    bt_view_impl *m = v->impl;
+    event_reading r = {v, err, BT_OK};
+    int max = ask->max_events > 0 ? ask->max_events : 200;
+    int64_t until_step = m->at_step < m->newest_step ? m->at_step : -1;
+    double x;
+    if (m->event_newest >= 0 && m->list_at == m->event_newest && m->list_step == until_step && m->list_max == max && strcmp(m->list_run, m->run) == 0) return BT_OK;
+    m->list_run[0] = 0;
+    v->events.n = 0;
+    BT_TRY(bt_vq_row(m, "SELECT count(*) FROM events WHERE run = ?1", m->run, NULL, 0, &x, 1, err));
+    v->events.total = isnan(x) ? 0 : (int64_t)x;
+    double until = until_step >= 0 ? bt_view_time_of(v, m->run, until_step) : INFINITY;
+    double args[] = {max, isfinite(until) ? until + 1e-3 : 1e15};
+    BT_TRY(bt_vq_rows(m, "SELECT * FROM (SELECT seq, attempt, time_s, step, rank, kind, level, title FROM events WHERE run = ?1 AND time_s <= ?3 "
+                      "ORDER BY seq DESC LIMIT ?2) ORDER BY seq", m->run, args, 2, on_event, &r, err));
+    if (r.code != BT_OK) return r.code;
+    snprintf(m->list_run, sizeof m->list_run, "%s", m->run);
+    m->list_at = m->event_newest;
+    m->list_step = until_step;
+    m->list_max = max;
+    return BT_OK;
+}
+
+/* ---- runs ------------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct run_reading { bt_view *v; bt_err *err; bt_code code; } run_reading;
+
+static int read_spark(const char *json, double *out, int max) {
+    int n = 0;
+    for (const char *p = json; p && *p && n < max;) {
+        p += strspn(p, " ,[]\n");
+        if (!*p) break;
+        char *end;
+        double v = strtod(p, &end);
+        if (end == p) {                                         /* null */
+            v = NAN;
+            end = (char *)p + strcspn(p, ",] ");
+            if (end == p) break;
+        }
+        out[n++] = v;
+        p = end;
+    }
+    return n;
+}
+
+static bool on_run(void *ctx, const bt_row *row) {
+    run_reading *r = ctx;
+    bt_view_runs *l = &r->v->runs;
+    r->code = BT_GROW(l->run, r->v->impl->cap_runs, l->n + 1, r->err);
+    if (r->code != BT_OK) return false;
+    const char *const *c = row->cells;
+    const double *v = row->nums;
+    bt_view_run *x = &l->run[l->n++];
+    *x = (bt_view_run){.ranks = (int)bt_whole(v[2], 0), .steps = bt_whole(v[3], 0), .tokens = v[4], .loss = v[5], .best_val = v[6],
+                       .tokens_per_s = v[7], .step_ms = v[8], .goodput = v[9], .comm_overhead = v[10], .mfu = v[11],
+                       .rss_mib = v[12], .started_s = v[13], .duration_s = v[14], .attempts = (int)bt_whole(v[20], 0)};
+    bt_text_plain(x->run, sizeof x->run, c[0] ? c[0] : "");
+    bt_text_plain(x->host, sizeof x->host, c[16] ? c[16] : "");
+    bt_text_plain(x->tags, sizeof x->tags, c[18] ? c[18] : "");
+    bt_text_plain(x->note, sizeof x->note, c[19] ? c[19] : "");
+    double updated = v[15], now = (double)r->v->impl->now_us / 1e6;
+    x->age_s = fmax(0, now - (isnan(updated) ? x->started_s : updated));
+    x->state = bt_view_state(c[1] ? c[1] : "", x->host, (int)bt_whole(v[17], 0), x->age_s, x->step_ms / 1e3, false);
+    if (x->state < BT_STATE_STALE && now > x->started_s) x->duration_s = now - x->started_s;
+    x->n_spark = read_spark(c[21], x->spark, 64);
+    return true;
+}
+
+bt_code bt_view_load_runs(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+    run_reading r = {v, err, BT_OK};
+    double x;
+    v->runs.n = 0;
+    BT_TRY(bt_vq_row(v->impl, "SELECT count(*) FROM runs", NULL, NULL, 0, &x, 1, err));
+    v->runs.total = isnan(x) ? 0 : (int64_t)x;
+    double limit = ask->max_runs > 0 ? ask->max_runs : 500;
+    BT_TRY(bt_vq_rows(v->impl, "SELECT run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, step_ms, goodput, comm_overhead, mfu, rss_mib, started_s, "
+                      "duration_s, updated_s, host, pid, tags, note, attempts, spark FROM runs ORDER BY started_s DESC, run LIMIT ?2",
+                      NULL, &limit, 1, on_run, &r, err));
+    return r.code;
+}

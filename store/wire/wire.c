@@ -1,0 +1,221 @@
+/* wire.c - the rank's end: a sink into a queue, a thread that sends it and hears control verbs. */
+#include "store/wire/wire.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "engine/base/clock.h"
+#include "store/record/ring.h"
+#include "store/record/wire_frame.h"
+
+enum { QUEUE_BYTES = 32 << 20, SEND_BYTES = 1 << 20 };
+static const int64_t CLOSE_NS = 5000000000;
+
+struct bt_wire {
+    int fd, wake_fd;
+    uint32_t attempt;
+    bt_wire_handlers handlers;
+    bt_queue q;
+    bt_ring *ring;                      /* NULL: records are not kept */
+    bt_sink sink;
+    pthread_t thread;
+    bool running;
+    /* of the thread */
+    bt_record *batch, *current;         /* taken from the queue; being sent */
+    bt_frame head;                      /* of current */
+    size_t sent;                        /* bytes of head + payload of current */
+    unsigned char in[1024];
+    size_t in_n;
+};
+
+static const char *const verbs[BT_CTL_COUNT] = {NULL, "pause", "resume", "checkpoint", "stop", "lr", "eval"};
+
+const char *bt_ctl_name(bt_ctl_verb v) { return v > 0 && v < BT_CTL_COUNT ? verbs[v] : "?"; }
+
+bool bt_ctl_parse(const char *word, bt_ctl_verb *v) {
+    for (int i = 1; i < BT_CTL_COUNT; i++) {
+        if (strcmp(word, verbs[i]) == 0) {
+            *v = (bt_ctl_verb)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bt_code bt_wire_address(struct sockaddr_un *out, const char *socket_path, bt_err *err) {
+    *out = (struct sockaddr_un){.sun_family = AF_UNIX};
+    size_t n = strlen(socket_path);
+    if (n == 0 || n >= sizeof out->sun_path)
+        return bt_fail(err, BT_ARG, "socket path '%.120s' has %zu bytes, at most %zu are possible (set a shorter TMPDIR)", socket_path, n, sizeof out->sun_path - 1);
+    memcpy(out->sun_path, socket_path, n + 1);
+    return BT_OK;
+}
+
+/* ---- sending ---- */
+
+/* 1: more to send, 0: nothing left, -1: the other end is gone */
+static int send_some(bt_wire *w) {
+    for (;;) {
+        if (!w->current) {
+            if (!w->batch) w->batch = bt_queue_take(&w->q, SEND_BYTES);
+            if (!w->batch) return 0;
+            w->current = w->batch;
+            w->head = (bt_frame){BT_FRAME_MAGIC, w->current->kind, w->attempt, w->current->bytes};
+            w->sent = 0;
+        }
+        size_t total = sizeof w->head + w->current->bytes;
+        bool in_head = w->sent < sizeof w->head;
+        const unsigned char *from = in_head ? (const unsigned char *)&w->head + w->sent : w->current->data + (w->sent - sizeof w->head);
+        size_t n = in_head ? sizeof w->head - w->sent : total - w->sent;
+        if (w->current->bytes > BT_FRAME_MAX) w->sent = total;      /* cannot be framed: a record of 16 MiB is a mistake */
+        else {
+            ssize_t done = send(w->fd, from, n, MSG_DONTWAIT | MSG_NOSIGNAL | (in_head && w->current->bytes ? MSG_MORE : 0));
+            if (done < 0 && errno == EINTR) continue;
+            if (done < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? 1 : -1;
+            w->sent += (size_t)done;
+        }
+        if (w->sent < total) continue;
+        bt_record *next = w->current->next;
+        free(w->current);
+        w->batch = next;
+        w->current = NULL;
+        if (!next) bt_queue_done(&w->q);
+    }
+}
+
+/* ---- hearing ---- */
+
+/* false: gone, or it does not speak our language */
+static bool hear(bt_wire *w) {
+    ssize_t n = recv(w->fd, w->in + w->in_n, sizeof w->in - w->in_n, MSG_DONTWAIT);
+    if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+    if (n == 0) return false;
+    w->in_n += (size_t)n;
+    size_t at = 0;
+    while (w->in_n - at >= sizeof(bt_control_frame)) {
+        bt_control_frame f;
+        memcpy(&f, w->in + at, sizeof f);
+        if (f.head.magic != BT_FRAME_MAGIC || f.head.kind != BT_FRAME_CONTROL || f.head.bytes != sizeof f - sizeof f.head) return false;
+        at += sizeof f;
+        bool known = f.verb > 0 && f.verb < BT_CTL_COUNT && isfinite(f.value);
+        if (known && f.head.attempt == w->attempt && w->handlers.control)
+            w->handlers.control(w->handlers.ctx, &(bt_ctl){(bt_ctl_verb)f.verb, f.value});
+    }
+    memmove(w->in, w->in + at, w->in_n - at);
+    w->in_n -= at;
+    return true;
+}
+
+/* ---- the thread ---- */
+
+static void *wire_loop(void *arg) {
+    bt_wire *w = arg;
+    bool alive = true;
+    int64_t give_up = 0;
+    while (alive) {
+        pthread_mutex_lock(&w->q.mu);
+        w->q.sleeping = true;           /* from here on a push wakes the poll below */
+        bool stop = w->q.stop;
+        pthread_mutex_unlock(&w->q.mu);
+        if (stop && !give_up) give_up = bt_now_ns() + CLOSE_NS;
+        int more = send_some(w);
+        if (more < 0) alive = false;
+        if (!alive || (stop && (more == 0 || bt_now_ns() > give_up))) break;
+        struct pollfd p[2] = {{w->fd, (short)(POLLIN | (more ? POLLOUT : 0)), 0}, {w->wake_fd, POLLIN, 0}};
+        if (poll(p, 2, stop ? 100 : -1) < 0 && errno != EINTR) break;
+        if (p[1].revents & POLLIN) {
+            uint64_t ignored;
+            if (read(w->wake_fd, &ignored, sizeof ignored) < 0 && errno != EAGAIN) break;
+        }
+        if (p[0].revents & (POLLIN | POLLHUP | POLLERR)) alive = hear(w);
+    }
+    if (!alive) {
+        bt_queue_close(&w->q);
+        if (w->handlers.on_lost) w->handlers.on_lost(w->handlers.ctx);
+    }
+    return NULL;
+}
+
+static bt_code send_hello(bt_wire *w, const char *socket_path, bt_err *err) {
+    struct { bt_frame head; bt_hello body; } f = {{BT_FRAME_MAGIC, BT_FRAME_HELLO, w->attempt, sizeof(bt_hello)}, bt_hello_mine()};
+    if (send(w->fd, &f, sizeof f, MSG_NOSIGNAL) != (ssize_t)sizeof f) return bt_fail_errno(err, BT_IO, errno, "cannot greet the supervisor at '%s'", socket_path);
+    return BT_OK;
+}
+
+static bt_code open_socket(bt_wire *w, const char *socket_path, bt_err *err) {
+    struct sockaddr_un a;
+    BT_TRY(bt_wire_address(&a, socket_path, err));
+    w->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (w->fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot make a socket");
+    if (connect(w->fd, (const struct sockaddr *)&a, sizeof a) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot reach the supervisor at '%s'", socket_path);
+    return send_hello(w, socket_path, err);
+}
+
+static bt_code start(bt_wire *w, bt_err *err) {
+    sigset_t all, old;
+    w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (w->wake_fd < 0 || !bt_queue_init(&w->q, QUEUE_BYTES)) return bt_fail(err, BT_NOMEM, "cannot send metrics: no descriptor or memory left");
+    w->q.wake_fd = w->wake_fd;
+    bt_queue_sink(&w->q, &w->sink);
+    sigfillset(&all);                   /* signals belong to the training thread */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = pthread_create(&w->thread, NULL, wire_loop, w);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc != 0) return bt_fail_errno(err, BT_NOMEM, rc, "cannot start the thread that sends metrics");
+    w->running = true;
+    return BT_OK;
+}
+
+bt_code bt_wire_connect(bt_wire **out, const char *socket_path, int attempt, const bt_wire_handlers *h, bt_err *err) {
+    *out = NULL;
+    bt_wire *w = calloc(1, sizeof *w);
+    if (!w) return bt_fail(err, BT_NOMEM, "cannot send metrics: out of memory");
+    w->fd = w->wake_fd = -1;
+    w->attempt = (uint32_t)attempt;
+    if (h) w->handlers = *h;
+    bt_code code = open_socket(w, socket_path, err);
+    if (code == BT_OK) code = start(w, err);
+    if (code != BT_OK) {
+        bt_wire_close(w);
+        return code;
+    }
+    *out = w;
+    return BT_OK;
+}
+
+bt_code bt_wire_keep(bt_wire *w, const char *path, bt_err *err) {
+    BT_TRY(bt_ring_create(&w->ring, path, (int)w->attempt, BT_RING_BYTES, err));
+    pthread_mutex_lock(&w->q.mu);
+    w->q.ring = w->ring;
+    pthread_mutex_unlock(&w->q.mu);
+    return BT_OK;
+}
+
+const bt_sink *bt_wire_sink(bt_wire *w) { return &w->sink; }
+uint64_t bt_wire_dropped(const bt_wire *w) { return bt_queue_dropped((bt_queue *)&w->q); }
+
+void bt_wire_close(bt_wire *w) {
+    if (!w) return;
+    if (w->running) {
+        bt_queue_set(&w->q, &w->q.stop, true);
+        pthread_join(w->thread, NULL);
+        bt_frame bye = {BT_FRAME_MAGIC, BT_FRAME_BYE, w->attempt, 0};
+        ssize_t sent = w->current ? 0 : send(w->fd, &bye, sizeof bye, MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)sent;                     /* not said: the supervisor sees the end all the same */
+    }
+    bt_records_free(w->batch);
+    if (w->q.max_bytes) bt_queue_release(&w->q);
+    bt_ring_close(w->ring);
+    if (w->fd >= 0) close(w->fd);
+    if (w->wake_fd >= 0) close(w->wake_fd);
+    free(w);
+}

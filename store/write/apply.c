@@ -1,0 +1,500 @@
+/* apply.c - records into rows. The summary columns of `run` change in the transaction of the data. */
+#include "store/write/apply.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/clock.h"
+#include "store/write/rollup.h"
+
+enum { SPARK = 64, RECENT = 64 };
+
+typedef struct summary {
+    int64_t last_step, last_us, tokens, bytes_wire, rss_kib, first_time_us, redone_us, best_val_step;
+    int64_t run_step;                   /* highest step any attempt reached: steps up to it are done again */
+    int64_t first_step;                 /* lowest recorded step of this attempt, -1: none yet */
+    int64_t attempt_step, attempt_us;   /* newest step of this attempt and when it ended; -1: none */
+    double loss, val_loss, best_val, mfu, comm_overhead;
+    double speed[RECENT], took_us[RECENT];              /* of the newest steps; the medians are shown */
+    uint64_t n_recent;
+    double spark[SPARK];                /* loss; point i stands for steps [i, i+1) * stride */
+    int n_spark;
+    int64_t stride;
+} summary;
+
+enum { ST_STEP, ST_RANK_STEP, ST_LAYER, ST_COMM, ST_PAIR, ST_RANK, ST_FACT, ST_EVENT, ST_CKPT, ST_CLIP, ST_FROM, ST_SUMMARY, ST_BEGIN, ST_COMMIT,
+       ST_ROLLBACK, ST_EVENT_KNOWN, ST_COUNT };
+
+struct bt_apply {
+    sqlite3 *db;
+    const char *path;
+    sqlite3_stmt *st[ST_COUNT];
+    bt_column step_cols[BT_MS_COUNT], rank_cols[BT_MR_COUNT], layer_cols[BT_ML_COUNT], comm_cols[BT_MC_COUNT], pair_cols[BT_MP_COUNT];
+    bt_apply_attempt at;
+    summary now, saved;                 /* saved: of the last commit */
+    int rc;                             /* first failure of the running transaction */
+    bool touched;                       /* a step arrived: the summary changes */
+    bool again;                         /* records that may have been stored before */
+    bt_roll *roll;
+    uint64_t skipped;
+    bt_sink sink;
+};
+
+/* ---- binding ---- */
+
+static bool bind_metric(sqlite3_stmt *st, int at, double v, const bt_column *c) {
+    if (!isfinite(v)) sqlite3_bind_null(st, at);
+    else if (!c->integer) sqlite3_bind_double(st, at, v);
+    else {
+        double x = v * c->scale;
+        sqlite3_bind_int64(st, at, x >= 9.2e18 ? INT64_MAX : x <= -9.2e18 ? INT64_MIN : llround(x));
+    }
+    return isfinite(v);
+}
+
+static void bind_text(sqlite3_stmt *st, int at, const char *s) {
+    if (s) sqlite3_bind_text(st, at, s, -1, SQLITE_STATIC);
+    else sqlite3_bind_null(st, at);
+}
+
+/* runs a bound statement. A row that can never be stored is skipped; anything else fails the transaction. */
+static void run(bt_apply *a, sqlite3_stmt *st) {
+    if (a->rc != SQLITE_OK) return;
+    int rc = sqlite3_step(st);
+    sqlite3_reset(st);
+    switch (rc & 0xff) {
+    case SQLITE_DONE:
+    case SQLITE_ROW: return;
+    case SQLITE_CONSTRAINT:
+    case SQLITE_MISMATCH:
+    case SQLITE_TOOBIG: a->skipped++; return;
+    default: a->rc = rc;
+    }
+}
+
+/* ---- the sink: called by bt_record_deliver inside a transaction ---- */
+
+static void on_ranks(void *ctx, const bt_rank_info *ranks, size_t n) {
+    bt_apply *a = ctx;
+    sqlite3_stmt *st = a->st[ST_RANK];
+    for (size_t i = 0; i < n; i++) {
+        const bt_rank_info *r = &ranks[i];
+        const int ints[] = {r->threads, r->pp, r->dp_replicate, r->dp_shard, r->tp};
+        sqlite3_bind_int64(st, 1, a->at.aid);
+        sqlite3_bind_int(st, 2, r->rank);
+        bind_text(st, 3, r->host);
+        sqlite3_bind_int(st, 4, r->pid);
+        bind_text(st, 5, r->isa);
+        for (int k = 0; k < 5; k++) sqlite3_bind_int(st, 6 + k, ints[k]);
+        run(a, st);
+    }
+}
+
+static void on_fact(void *ctx, const char *key, const char *value) {
+    bt_apply *a = ctx;
+    sqlite3_stmt *st = a->st[ST_FACT];
+    sqlite3_bind_int64(st, 1, a->at.run);
+    bind_text(st, 2, key);
+    bind_text(st, 3, value);
+    sqlite3_bind_int(st, 4, a->at.attempt);
+    run(a, st);
+}
+
+static void spark_add(summary *s, int64_t step, double loss) {
+    if (!isfinite(loss)) return;
+    while (step / s->stride >= SPARK) {
+        for (int i = 0; i < SPARK / 2; i++) {           /* the later half of a pair stands for both, unless it is missing */
+            double even = s->spark[2 * i], odd = 2 * i + 1 < s->n_spark ? s->spark[2 * i + 1] : NAN;
+            s->spark[i] = isnan(odd) ? even : odd;
+        }
+        s->n_spark = (s->n_spark + 1) / 2;
+        s->stride *= 2;
+    }
+    int at = (int)(step / s->stride);
+    for (; s->n_spark < at; s->n_spark++) s->spark[s->n_spark] = NAN;
+    s->spark[at] = loss;
+    s->n_spark = at + 1;                /* a replayed step takes the curve back to where it is now */
+}
+
+/* an amount that a sum of them can hold */
+static bool counts(double v) { return v >= 0 && v < 1e15; }
+
+static void summarise(summary *s, const bt_step_record *r) {
+    const double *v = r->values;
+    double took = v[BT_MS_STEP_TIME] * 1e3;
+    if (isfinite(took) && took >= 0 && took < 1e15) {
+        /* with train.log_every > 1 a record stands for the steps since the one before, as far as the clock allows */
+        int64_t spent = llround(took), gap = r->step - s->attempt_step;
+        if (s->attempt_us >= 0 && gap > 1 && r->wall_us > s->attempt_us) {
+            double all = took * (double)gap, wall = (double)(r->wall_us - s->attempt_us);
+            spent = llround(all < wall ? all : wall);
+        }
+        if (r->step > s->run_step) s->first_time_us += spent;
+        else s->redone_us += spent;
+        s->took_us[s->n_recent % RECENT] = took;
+        s->speed[s->n_recent % RECENT] = v[BT_MS_TOKENS_PER_S];
+        s->n_recent++;
+    }
+    if (r->step > s->run_step) s->run_step = r->step;
+    if (s->first_step < 0 || r->step < s->first_step) s->first_step = r->step;
+    s->attempt_step = s->last_step = r->step;
+    s->attempt_us = s->last_us = r->wall_us;
+    if (counts(v[BT_MS_TOKENS])) s->tokens = llround(v[BT_MS_TOKENS]);
+    s->loss = v[BT_MS_LOSS];
+    if (isfinite(v[BT_MS_VAL_LOSS])) {
+        s->val_loss = v[BT_MS_VAL_LOSS];
+        if (!(s->val_loss >= s->best_val)) {
+            s->best_val = s->val_loss;
+            s->best_val_step = r->step;
+        }
+    }
+    if (isfinite(v[BT_MS_MFU])) s->mfu = v[BT_MS_MFU];
+    if (isfinite(v[BT_MS_COMM_OVERHEAD])) s->comm_overhead = v[BT_MS_COMM_OVERHEAD];
+    if (counts(v[BT_MS_BYTES_WIRE])) s->bytes_wire += llround(v[BT_MS_BYTES_WIRE]);
+    if (counts(v[BT_MS_RSS_MAX]) && v[BT_MS_RSS_MAX] * 1024 > (double)s->rss_kib) s->rss_kib = llround(v[BT_MS_RSS_MAX] * 1024);
+    spark_add(s, r->step, s->loss);
+}
+
+static void insert_ranks(bt_apply *a, const bt_step_record *r) {
+    sqlite3_stmt *st = a->st[ST_RANK_STEP];
+    bool fits = a->at.aid >> BT_AID_BITS == 0 && r->step >> BT_STEP_BITS == 0;
+    for (int k = 0; k < r->n_ranks && a->rc == SQLITE_OK; k++) {
+        if (!fits || k >> BT_RANK_BITS) {
+            a->skipped++;
+            continue;
+        }
+        const double *v = r->rank_values + (size_t)k * BT_MR_COUNT;
+        sqlite3_bind_int64(st, 1, bt_rank_key(a->at.aid, r->step, k));
+        for (int i = 0; i < BT_MR_COUNT; i++) bind_metric(st, 2 + i, v[i], &a->rank_cols[i]);
+        run(a, st);
+    }
+}
+
+static void on_step(void *ctx, const bt_step_record *r) {
+    bt_apply *a = ctx;
+    sqlite3_stmt *st = a->st[ST_STEP];
+    if (a->again && r->step <= a->now.attempt_step) return;
+    int64_t flags = 0;                  /* bit i: metric i was infinite; bit 62: the loss was not a number */
+    if (a->now.first_step < 0 || r->step < a->now.first_step) {        /* the steps of earlier attempts end here */
+        sqlite3_bind_int64(a->st[ST_CLIP], 1, r->step);
+        sqlite3_bind_int64(a->st[ST_CLIP], 2, a->at.run);
+        sqlite3_bind_int(a->st[ST_CLIP], 3, a->at.attempt);
+        run(a, a->st[ST_CLIP]);
+        if (r->step < a->at.from_step) {
+            sqlite3_bind_int64(a->st[ST_FROM], 1, r->step);
+            sqlite3_bind_int64(a->st[ST_FROM], 2, a->at.aid);
+            run(a, a->st[ST_FROM]);
+        }
+    }
+    for (int i = 0; i < BT_MS_COUNT; i++) {
+        if (!bind_metric(st, 5 + i, r->values[i], &a->step_cols[i]) && (isinf(r->values[i]) != 0)) flags |= INT64_C(1) << i;
+    }
+    if (isnan(r->values[BT_MS_LOSS])) flags |= INT64_C(1) << 62;
+    sqlite3_bind_int64(st, 1, a->at.aid);
+    sqlite3_bind_int64(st, 2, r->step);
+    sqlite3_bind_int64(st, 3, r->wall_us);
+    sqlite3_bind_int64(st, 4, flags);
+    run(a, st);
+    insert_ranks(a, r);
+    if (a->rc == SQLITE_OK) a->rc = bt_roll_add(a->roll, r);
+    summarise(&a->now, r);
+    a->touched = true;
+}
+
+static void on_layers(void *ctx, const bt_layer_record *list, size_t n) {
+    bt_apply *a = ctx;
+    sqlite3_stmt *st = a->st[ST_LAYER];
+    for (size_t k = 0; k < n && a->rc == SQLITE_OK; k++) {
+        sqlite3_bind_int64(st, 1, a->at.aid);
+        sqlite3_bind_int64(st, 2, list[k].step);
+        sqlite3_bind_int(st, 3, list[k].layer);
+        bind_text(st, 4, list[k].tensor);
+        for (int i = 0; i < BT_ML_COUNT; i++) bind_metric(st, 5 + i, list[k].values[i], &a->layer_cols[i]);
+        run(a, st);
+    }
+}
+
+static bool event_known(bt_apply *a, const bt_event *e) {
+    sqlite3_stmt *st = a->st[ST_EVENT_KNOWN];
+    sqlite3_bind_int64(st, 1, a->at.run);
+    sqlite3_bind_int64(st, 2, a->at.aid);
+    sqlite3_bind_int64(st, 3, e->wall_us);
+    bind_text(st, 4, e->kind);
+    bind_text(st, 5, e->title);
+    bool known = sqlite3_step(st) == SQLITE_ROW;
+    sqlite3_reset(st);
+    return known;
+}
+
+static void on_comm(void *ctx, const bt_comm_record *list, size_t n) {
+    bt_apply *a = ctx;
+    sqlite3_stmt *st = a->st[ST_COMM];
+    for (size_t k = 0; k < n && a->rc == SQLITE_OK; k++) {
+        sqlite3_bind_int64(st, 1, a->at.aid);
+        sqlite3_bind_int64(st, 2, list[k].step);
+        sqlite3_bind_int(st, 3, list[k].rank);
+        bind_text(st, 4, list[k].op);
+        bind_text(st, 5, list[k].axis);
+        for (int i = 0; i < BT_MC_COUNT; i++) bind_metric(st, 6 + i, list[k].values[i], &a->comm_cols[i]);
+        run(a, st);
+    }
+}
+
+static void on_pairs(void *ctx, const bt_pair_record *list, size_t n) {
+    bt_apply *a = ctx;
+    sqlite3_stmt *st = a->st[ST_PAIR];
+    for (size_t k = 0; k < n; k++) {
+        sqlite3_bind_int64(st, 1, a->at.aid);
+        sqlite3_bind_int64(st, 2, list[k].step);
+        sqlite3_bind_int(st, 3, list[k].rank);
+        sqlite3_bind_int(st, 4, list[k].peer);
+        for (int i = 0; i < BT_MP_COUNT; i++) bind_metric(st, 5 + i, list[k].values[i], &a->pair_cols[i]);
+        run(a, st);
+    }
+}
+
+static void on_event(void *ctx, const bt_event *e) {
+    bt_apply *a = ctx;
+    sqlite3_stmt *st = a->st[ST_EVENT];
+    if (a->again && event_known(a, e)) return;
+    sqlite3_bind_int64(st, 1, a->at.run);
+    sqlite3_bind_int64(st, 2, a->at.aid);
+    sqlite3_bind_int64(st, 3, e->wall_us);
+    if (e->step >= 0) sqlite3_bind_int64(st, 4, e->step);
+    else sqlite3_bind_null(st, 4);
+    if (e->rank >= 0) sqlite3_bind_int(st, 5, e->rank);
+    else sqlite3_bind_null(st, 5);
+    bind_text(st, 6, e->kind);
+    sqlite3_bind_int(st, 7, (int)e->level);
+    bind_text(st, 8, e->title);
+    bind_text(st, 9, e->body);
+    run(a, st);
+    if (e->step >= 0 && e->kind && strcmp(e->kind, "resumed") == 0) {  /* the engine knows which checkpoint it found; the event names its last step */
+        sqlite3_bind_int64(a->st[ST_FROM], 1, e->step + 1);
+        sqlite3_bind_int64(a->st[ST_FROM], 2, a->at.aid);
+        run(a, a->st[ST_FROM]);
+    }
+}
+
+static void on_ckpt(void *ctx, const bt_ckpt_record *c) {
+    bt_apply *a = ctx;
+    sqlite3_stmt *st = a->st[ST_CKPT];
+    sqlite3_bind_int64(st, 1, a->at.run);
+    sqlite3_bind_int64(st, 2, c->step);
+    sqlite3_bind_int(st, 3, a->at.attempt);
+    sqlite3_bind_int64(st, 4, bt_wall_us());
+    bind_text(st, 5, c->path);
+    sqlite3_bind_int64(st, 6, c->bytes);
+    sqlite3_bind_int64(st, 7, c->took_us);
+    bind_text(st, 8, c->hash);
+    run(a, st);
+}
+
+/* ---- summary ---- */
+
+static int by_value(const void *x, const void *y) {
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+static double median(const double *v, uint64_t n) {
+    double sorted[RECENT];
+    size_t m = 0;
+    for (uint64_t i = 0; i < (n < RECENT ? n : RECENT); i++) {
+        if (isfinite(v[i])) sorted[m++] = v[i];
+    }
+    if (m == 0) return NAN;
+    qsort(sorted, m, sizeof sorted[0], by_value);
+    return m % 2 ? sorted[m / 2] : (sorted[m / 2 - 1] + sorted[m / 2]) / 2;
+}
+
+static void spark_text(const summary *s, char *out, size_t size) {
+    size_t n = (size_t)snprintf(out, size, "[");
+    for (int i = 0; i < s->n_spark && n + 16 < size; i++) {
+        if (isnan(s->spark[i])) n += (size_t)snprintf(out + n, size - n, "%snull", i ? "," : "");
+        else n += (size_t)snprintf(out + n, size - n, "%s%.4g", i ? "," : "", s->spark[i]);
+    }
+    snprintf(out + n, size - n, "]");
+}
+
+static void spark_parse(summary *s, const char *text) {
+    s->n_spark = 0;
+    if (!text || *text != '[') return;
+    for (const char *p = text + 1; *p && *p != ']' && s->n_spark < SPARK; ) {
+        char *end;
+        double v = strtod(p, &end);
+        if (end == p) {                 /* null */
+            v = NAN;
+            end += strcspn(end, ",]");
+        }
+        s->spark[s->n_spark++] = v;
+        p = *end == ',' ? end + 1 : end;
+    }
+}
+
+static void write_summary(bt_apply *a, uint64_t dropped) {
+    summary *s = &a->now;
+    sqlite3_stmt *st = a->st[ST_SUMMARY];
+    char spark[SPARK * 16 + 8];
+    bt_column real = {.integer = false};
+    spark_text(s, spark, sizeof spark);
+    sqlite3_bind_int64(st, 1, s->last_step);
+    sqlite3_bind_int64(st, 2, s->last_us);
+    sqlite3_bind_int64(st, 3, s->tokens);
+    bind_metric(st, 4, s->loss, &real);
+    bind_metric(st, 5, s->val_loss, &real);
+    bind_metric(st, 6, s->best_val, &real);
+    if (s->best_val_step >= 0) sqlite3_bind_int64(st, 7, s->best_val_step);
+    else sqlite3_bind_null(st, 7);
+    bind_metric(st, 8, median(s->speed, s->n_recent), &real);
+    bind_metric(st, 9, median(s->took_us, s->n_recent), &(bt_column){.integer = true, .scale = 1});
+    bind_metric(st, 10, s->mfu, &real);
+    bind_metric(st, 11, s->comm_overhead, &real);
+    sqlite3_bind_int64(st, 12, s->bytes_wire);
+    sqlite3_bind_int64(st, 13, s->rss_kib);
+    sqlite3_bind_int64(st, 14, s->first_time_us);
+    sqlite3_bind_int64(st, 15, s->redone_us);
+    bind_text(st, 16, spark);
+    sqlite3_bind_int64(st, 17, (int64_t)dropped);
+    sqlite3_bind_int64(st, 18, a->at.run);
+    run(a, st);
+}
+
+static double cell(sqlite3_stmt *st, int i) { return sqlite3_column_type(st, i) == SQLITE_NULL ? NAN : sqlite3_column_double(st, i); }
+
+bt_code bt_apply_set_attempt(bt_apply *a, const bt_apply_attempt *t, bt_err *err) {
+    sqlite3_stmt *st = NULL;
+    summary *s = &a->now;
+    a->at = *t;
+    *s = (summary){.last_step = -1, .run_step = -1, .first_step = -1, .attempt_step = -1, .attempt_us = -1, .best_val_step = -1, .stride = 1,
+                   .loss = NAN, .val_loss = NAN, .best_val = NAN, .mfu = NAN, .comm_overhead = NAN};
+    BT_TRY(bt_sql_prepare(a->db, a->path, "SELECT last_step, last_us, tokens, loss, val_loss, best_val, best_val_step, mfu, comm_overhead, bytes_wire,"
+                          " rss_kib, first_time_us, redone_us, spark, (SELECT max(m) FROM (SELECT (SELECT max(step) FROM step WHERE aid = a.id) AS m"
+                          " FROM attempt a WHERE a.run = ?1)) FROM run WHERE id = ?1", &st, err));
+    sqlite3_bind_int64(st, 1, t->run);
+    if (sqlite3_step(st) == SQLITE_ROW && sqlite3_column_type(st, 0) != SQLITE_NULL) {
+        s->last_step = sqlite3_column_int64(st, 0);
+        s->last_us = sqlite3_column_int64(st, 1);
+        s->tokens = sqlite3_column_int64(st, 2);
+        s->loss = cell(st, 3);
+        s->val_loss = cell(st, 4);
+        s->best_val = cell(st, 5);
+        if (sqlite3_column_type(st, 6) != SQLITE_NULL) s->best_val_step = sqlite3_column_int64(st, 6);
+        s->mfu = cell(st, 7);
+        s->comm_overhead = cell(st, 8);
+        s->bytes_wire = sqlite3_column_int64(st, 9);
+        s->rss_kib = sqlite3_column_int64(st, 10);
+        s->first_time_us = sqlite3_column_int64(st, 11);
+        s->redone_us = sqlite3_column_int64(st, 12);
+        spark_parse(s, (const char *)sqlite3_column_text(st, 13));
+        while (s->last_step / s->stride >= SPARK) s->stride *= 2;
+        s->run_step = sqlite3_column_type(st, 14) == SQLITE_NULL ? s->last_step : sqlite3_column_int64(st, 14);
+    }
+    sqlite3_finalize(st);
+    a->saved = a->now;
+    bt_roll_start(a->roll, t->aid);
+    return BT_OK;
+}
+
+void bt_apply_reread(bt_apply *a) { bt_roll_forget(a->roll); }
+
+/* ---- transactions ---- */
+
+int bt_apply_transaction(bt_apply *a, const bt_record *list, uint64_t dropped) {
+    a->rc = SQLITE_OK;
+    a->touched = false;
+    uint64_t skipped = a->skipped;
+    run(a, a->st[ST_BEGIN]);
+    if (a->rc != SQLITE_OK) return a->rc;
+    for (const bt_record *r = list; r && a->rc == SQLITE_OK; r = r->next) {
+        if (!bt_record_deliver(r->kind, r->data, r->bytes, &a->sink)) a->skipped++;
+    }
+    if (a->touched) write_summary(a, dropped + a->skipped);
+    if (a->rc == SQLITE_OK) run(a, a->st[ST_COMMIT]);
+    if (a->rc == SQLITE_OK) {
+        a->saved = a->now;
+        return SQLITE_OK;
+    }
+    if (!sqlite3_get_autocommit(a->db)) {
+        sqlite3_step(a->st[ST_ROLLBACK]);
+        sqlite3_reset(a->st[ST_ROLLBACK]);
+    }
+    a->now = a->saved;
+    a->skipped = skipped;
+    bt_roll_forget(a->roll);
+    return a->rc;
+}
+
+int bt_apply_again(bt_apply *a, int64_t known_step, const bt_record *list) {
+    if (known_step > a->now.attempt_step) a->now.attempt_step = a->saved.attempt_step = known_step;
+    a->again = true;
+    int rc = bt_apply_transaction(a, list, 0);
+    a->again = false;
+    return rc;
+}
+
+int64_t bt_apply_last_step(const bt_apply *a) { return a->saved.attempt_step; }
+int64_t bt_apply_last_us(const bt_apply *a) { return a->saved.attempt_us; }
+uint64_t bt_apply_skipped(const bt_apply *a) { return a->skipped; }
+
+static const char *const fixed_sql[ST_COUNT] = {
+    [ST_RANK] = "INSERT OR REPLACE INTO rank(aid, rank, host, pid, isa, threads, pp, dp_replicate, dp_shard, tp) VALUES (?,?,?,?,?,?,?,?,?,?)",
+    [ST_FACT] = "INSERT OR REPLACE INTO fact(run, key, value, attempt) VALUES (?,?,?,?)",
+    [ST_EVENT] = "INSERT INTO event(run, aid, t_us, step, rank, kind, level, title, body) VALUES (?,?,?,?,?,?,?,?,?)",
+    [ST_CKPT] = "INSERT OR REPLACE INTO ckpt(run, step, attempt, t_us, path, bytes, took_us, hash) VALUES (?,?,?,?,?,?,?,?)",
+    [ST_CLIP] = "UPDATE attempt SET live_to = min(live_to, ?) WHERE run = ? AND attempt < ?",
+    [ST_FROM] = "UPDATE attempt SET from_step = ? WHERE id = ?",
+    [ST_SUMMARY] = "UPDATE run SET last_step=?, last_us=?, tokens=?, loss=?, val_loss=?, best_val=?, best_val_step=?, tokens_per_s=?, step_us=?,"
+                   " mfu=?, comm_overhead=?, bytes_wire=?, rss_kib=?, first_time_us=?, redone_us=?, spark=?, dropped=?, rev=rev+1 WHERE id=?",
+    [ST_EVENT_KNOWN] = "SELECT 1 FROM event WHERE run = ? AND aid = ? AND t_us = ? AND kind = ? AND title IS ?",
+    [ST_BEGIN] = "BEGIN IMMEDIATE",
+    [ST_COMMIT] = "COMMIT",
+    [ST_ROLLBACK] = "ROLLBACK",
+};
+
+static bt_code prepare_all(bt_apply *a, bt_err *err) {
+    static const struct { int st; bt_scope scope; } wide[] = {{ST_STEP, BT_SCOPE_STEP}, {ST_RANK_STEP, BT_SCOPE_RANK}, {ST_LAYER, BT_SCOPE_LAYER}, {ST_COMM, BT_SCOPE_COMM},
+                                                             {ST_PAIR, BT_SCOPE_PAIR}};
+    bt_column *cols[] = {a->step_cols, a->rank_cols, a->layer_cols, a->comm_cols, a->pair_cols};
+    for (size_t i = 0; i < sizeof wide / sizeof wide[0]; i++) {
+        const bt_metric *list;
+        int n = bt_scope_metrics(wide[i].scope, &list);
+        for (int k = 0; k < n; k++) bt_column_of(wide[i].scope, &list[k], &cols[i][k]);
+        bt_text sql;
+        bt_text_init(&sql);
+        bt_schema_insert(wide[i].scope, &sql);
+        bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "out of memory") : bt_sql_prepare(a->db, a->path, bt_text_str(&sql), &a->st[wide[i].st], err);
+        bt_text_release(&sql);
+        if (code != BT_OK) return code;
+    }
+    for (int i = 0; i < ST_COUNT; i++) {
+        if (fixed_sql[i]) BT_TRY(bt_sql_prepare(a->db, a->path, fixed_sql[i], &a->st[i], err));
+    }
+    return BT_OK;
+}
+
+bt_code bt_apply_open(bt_apply **out, sqlite3 *db, const char *path, bt_err *err) {
+    bt_apply *a = calloc(1, sizeof *a);
+    *out = NULL;
+    if (!a) return bt_fail(err, BT_NOMEM, "cannot write metrics: out of memory");
+    a->db = db;
+    a->path = path;
+    a->sink = (bt_sink){a, on_ranks, on_fact, on_step, on_layers, on_comm, on_event, on_ckpt, on_pairs};
+    bt_code code = prepare_all(a, err);
+    if (code == BT_OK) code = bt_roll_open(&a->roll, db, path, err);
+    if (code != BT_OK) {
+        bt_apply_close(a);
+        return code;
+    }
+    *out = a;
+    return BT_OK;
+}
+
+void bt_apply_close(bt_apply *a) {
+    if (!a) return;
+    for (int i = 0; i < ST_COUNT; i++) sqlite3_finalize(a->st[i]);
+    bt_roll_close(a->roll);
+    free(a);
+}

@@ -1,0 +1,474 @@
+/* writer.c - the one writer of this process: begin and end of attempts, and the thread that commits what the sink queued.
+ *
+ * The thread commits at once when the last commit is 50 ms old, else when it has become so: each step up to 20 steps/s.
+ * A failed transaction (locked by a foreign program, disk full, I/O error) keeps its records at the front of the queue and
+ * is tried again, at first after 20 ms, at last every second: training never waits and never dies for its records. */
+#include "store/store.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "store/write/apply.h"
+#include "store/write/attempt.h"
+#include "store/write/rescue.h"
+#include "store/write/retain.h"
+#include "store/record/ring.h"
+
+enum { QUEUE_BYTES = 64 << 20, BATCH_BYTES = 8 << 20, WAL_PAGES_IDLE = 1024, WAL_PAGES_BUSY = 16384 };
+static const int64_t PACE_NS = 50000000, RETRY_NS = 20000000, RETRY_MAX_NS = 1000000000, BUSY_PATIENCE_NS = 30000000000,
+                     RESCUE_PAUSE_NS = 5000000000;
+
+struct bt_writer {
+    char path[BT_PATH_BYTES];
+    double lock_wait_s;
+    pthread_mutex_t db_mu;              /* guards what follows, up to the thread */
+    sqlite3 *db;
+    bt_lock lock;
+    bt_apply *apply;
+    bt_attempt at;                      /* aid 0: none is open */
+    bt_run_start start;                 /* our copy, in case the file must be made again */
+    int64_t rescued_ns;                 /* when that happened last */
+    bool past;                          /* records of another time: the attempt ends with its last step, not now */
+    bool retain;                        /* there may be rank rows too old to keep */
+    int wal_pages;                      /* in the log after the newest commit */
+    bt_err trouble;                     /* why the newest transaction failed; BT_OK: it did not */
+    pthread_t thread;
+    bool running;
+    bt_ring *ring;                      /* of bt_writer_keep, NULL: none */
+    char ring_path[BT_PATH_BYTES];
+    bt_queue q;
+    bt_sink sink;
+    _Atomic int64_t committed;
+    _Atomic uint64_t skipped;
+};
+
+/* ---- the thread ---- */
+
+static int on_wal(void *ctx, sqlite3 *db, const char *name, int pages) {
+    (void)db;
+    (void)name;
+    ((bt_writer *)ctx)->wal_pages = pages;
+    return SQLITE_OK;
+}
+
+static void checkpoint(bt_writer *w, int mode, double wait_s) {
+    bt_err ignored;
+    if (bt_lock_take(&w->lock, wait_s, &ignored) != BT_OK) return;
+    sqlite3_wal_checkpoint_v2(w->db, NULL, mode, NULL, NULL);   /* what readers still need stays for the next time */
+    bt_lock_drop(&w->lock);
+    w->wal_pages = 0;
+}
+
+/* the applier knows which attempt is open; the writer is open from here on */
+static bt_code point_at(bt_writer *w, const bt_attempt *a, int64_t from_step, bt_err *err) {
+    bt_apply_attempt at = {.run = a->run, .aid = a->aid, .from_step = from_step, .attempt = a->attempt};
+    BT_TRY(bt_apply_set_attempt(w->apply, &at, err));
+    w->at = *a;
+    return BT_OK;
+}
+
+static bool file_is_gone(bt_writer *w) {
+    int moved = 0;
+    return sqlite3_file_control(w->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved;
+}
+
+static bt_code connect_again(bt_writer *w, bt_err *err);
+
+/* the file is damaged or gone: the run goes on in another one, which gets what could be saved. Under the lock file. */
+static bt_code begin_anew(bt_writer *w, bool gone, bt_err *err) {
+    bt_rescue_result r = {0};
+    bt_attempt a = w->at;
+    if (w->rescued_ns && bt_now_ns() - w->rescued_ns < RESCUE_PAUSE_NS) return bt_fail(err, BT_FORMAT, "metrics database '%s' was damaged again", w->path);
+    w->rescued_ns = bt_now_ns();
+    bt_apply_close(w->apply);
+    sqlite3_close(w->db);
+    w->apply = NULL;
+    w->db = NULL;
+    struct stat st;
+    if (!gone || stat(w->path, &st) != 0) BT_TRY(bt_rescue(w->path, &r, err));     /* else another run has made a new one already */
+    BT_TRY(connect_again(w, err));
+    BT_TRY(bt_sql_exec(w->db, w->path, "BEGIN IMMEDIATE", err));
+    char title[BT_PATH_BYTES + 160];
+    if (r.moved_to[0]) snprintf(title, sizeof title, "metrics database was damaged: moved to '%s', %lld rows saved%s", r.moved_to, (long long)r.rows, r.unreadable ? ", some lost" : "");
+    else snprintf(title, sizeof title, "metrics database had been removed: records go on in a new one");
+    bt_code code = bt_attempt_restore(w->db, w->path, &w->start, &a, err);
+    if (code == BT_OK) {
+        code = bt_put_row(w->db, w->path, "INSERT INTO event(run, aid, t_us, kind, level, title) VALUES (?,?,?,'warning',2,?)", "iiit", (const char *const[]){title},
+                          (const int64_t[]){a.run, a.aid, bt_wall_us()}, err);
+    }
+    if (code == BT_OK) code = bt_sql_exec(w->db, w->path, "COMMIT", err);
+    if (code != BT_OK && !sqlite3_get_autocommit(w->db)) sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
+    if (code == BT_OK) bt_log(BT_LOG_ERROR, "%s", title);
+    if (code == BT_OK) code = point_at(w, &a, w->start.from_step, err);
+    if (code == BT_OK) bt_apply_reread(w->apply);
+    return code;
+}
+
+/* one transaction under the lock file, in the file we have or, where that is lost, in a new one */
+static bt_code write_list(bt_writer *w, const bt_record *list, uint64_t dropped, bt_err *err) {
+    bool gone = file_is_gone(w);
+    int rc = gone ? SQLITE_OK : bt_apply_transaction(w->apply, list, dropped);
+    if (!gone && rc == SQLITE_OK) return BT_OK;
+    if (!gone && !bt_rescue_wanted(rc)) return bt_sql_fail(w->db, rc, w->path, "write", err);
+    BT_TRY(begin_anew(w, gone, err));
+    rc = bt_apply_transaction(w->apply, list, dropped);
+    return rc == SQLITE_OK ? BT_OK : bt_sql_fail(w->db, rc, w->path, "write", err);
+}
+
+static bt_code commit(bt_writer *w, bt_record *list) {
+    bt_err err = BT_ERR_INIT;
+    uint64_t dropped = bt_queue_dropped(&w->q);
+    pthread_mutex_lock(&w->db_mu);
+    bt_code code = w->at.aid ? bt_lock_take(&w->lock, 1.0, &err) : BT_OK;
+    if (code == BT_OK && w->at.aid) {   /* records outside an attempt belong to nobody */
+        if (!w->apply) code = connect_again(w, &err);          /* an earlier attempt to begin anew failed half-way */
+        if (code == BT_OK) code = write_list(w, list, dropped, &err);
+        bt_lock_drop(&w->lock);
+    }
+    if (code == BT_OK && w->trouble.code != BT_OK) bt_log(BT_LOG_INFO, "metrics database writes again");
+    if (code != BT_OK && w->trouble.code != code) bt_log(BT_LOG_WARN, "metrics wait in memory: %s", err.msg);
+    w->trouble = err;
+    w->trouble.code = code;
+    if (code == BT_OK && w->apply) {
+        int64_t before = atomic_exchange(&w->committed, bt_apply_last_step(w->apply));
+        if (bt_apply_last_step(w->apply) / BT_RETAIN_CHUNK != before / BT_RETAIN_CHUNK) w->retain = true;
+        atomic_store(&w->skipped, bt_apply_skipped(w->apply));
+    }
+    if (w->db && w->wal_pages > WAL_PAGES_BUSY) checkpoint(w, SQLITE_CHECKPOINT_PASSIVE, 0);
+    pthread_mutex_unlock(&w->db_mu);
+    return code;
+}
+
+/* what waits for a quiet moment: the log back into the file, and one chunk of old rank rows */
+static void tidy(bt_writer *w) {
+    bt_err ignored;
+    int64_t rows = 0;
+    pthread_mutex_lock(&w->db_mu);      /* nothing to do: two comparisons */
+    if (w->db && w->wal_pages > WAL_PAGES_IDLE) checkpoint(w, SQLITE_CHECKPOINT_PASSIVE, 0);
+    if (w->retain && w->apply && w->at.aid && bt_lock_take(&w->lock, 0, &ignored) == BT_OK) {
+        if (bt_retain_chunk(w->db, w->at.aid, bt_apply_last_step(w->apply), &w->retain, &rows) != SQLITE_OK) w->retain = false;
+        bt_lock_drop(&w->lock);
+    }
+    pthread_mutex_unlock(&w->db_mu);
+}
+
+static void wait_until(bt_queue *q, int64_t ns) {       /* q->mu is held */
+    struct timespec t = {ns / 1000000000, ns % 1000000000};
+    pthread_cond_timedwait(&q->work, &q->mu, &t);
+}
+
+/* sleeps until there is something to write; false: stop, and nothing is left */
+static bool await_work(bt_writer *w, int64_t not_before) {
+    bt_queue *q = &w->q;
+    pthread_mutex_lock(&q->mu);
+    while (!q->head && !q->stop) {
+        q->sleeping = true;
+        wait_until(q, bt_now_ns() + 200000000);
+        q->sleeping = false;
+        if (q->head || q->stop) break;
+        pthread_mutex_unlock(&q->mu);
+        tidy(w);
+        pthread_mutex_lock(&q->mu);
+    }
+    while (!q->hurry && !q->stop && bt_now_ns() < not_before) wait_until(q, not_before);
+    bool more = q->head != NULL;
+    pthread_mutex_unlock(&q->mu);
+    return more;
+}
+
+static bool hurried(bt_queue *q) {
+    pthread_mutex_lock(&q->mu);
+    bool yes = q->hurry || q->stop;
+    pthread_mutex_unlock(&q->mu);
+    return yes;
+}
+
+static void *write_loop(void *arg) {
+    bt_writer *w = arg;
+    int64_t not_before = 0, pause = RETRY_NS;
+    while (await_work(w, not_before)) {
+        bt_record *list = bt_queue_take(&w->q, BATCH_BYTES);
+        if (!list) continue;
+        not_before = bt_now_ns() + PACE_NS;
+        if (commit(w, list) == BT_OK) {
+            bt_records_free(list);
+            bt_queue_done(&w->q);
+            pause = RETRY_NS;
+            if (!hurried(&w->q)) tidy(w);
+            continue;
+        }
+        bt_queue_untake(&w->q, list);
+        pthread_mutex_lock(&w->q.mu);
+        bool stop = w->q.stop;
+        int64_t until = bt_now_ns() + pause;
+        while (!w->q.stop && bt_now_ns() < until) wait_until(&w->q, until);
+        pthread_mutex_unlock(&w->q.mu);
+        pause = pause * 2 < RETRY_MAX_NS ? pause * 2 : RETRY_MAX_NS;
+        if (stop) break;                /* told to stop while the disk does not take it: close() has waited long enough */
+    }
+    return NULL;
+}
+
+static bt_code start_thread(bt_writer *w, bt_err *err) {
+    sigset_t all, old;
+    if (w->running) return BT_OK;
+    sigfillset(&all);                   /* signals belong to the main thread */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = pthread_create(&w->thread, NULL, write_loop, w);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc != 0) return bt_fail_errno(err, BT_NOMEM, rc, "cannot start the thread that writes metrics");
+    w->running = true;
+    return BT_OK;
+}
+
+/* ---- open ---- */
+
+/* under the lock file */
+static bt_code connect_again(bt_writer *w, bt_err *err) {
+    if (!w->db) BT_TRY(bt_sql_open_rw(&w->db, w->path, err));
+    BT_TRY(bt_schema_apply(w->db, w->path, err));
+    if (!w->apply) BT_TRY(bt_apply_open(&w->apply, w->db, w->path, err));
+    sqlite3_wal_hook(w->db, on_wal, w);
+    return BT_OK;
+}
+
+static bt_code open_database(bt_writer *w, bt_err *err) {
+    BT_TRY(bt_sql_open_rw(&w->db, w->path, err));       /* makes the folders the lock file needs */
+    BT_TRY(bt_lock_open(&w->lock, w->path, err));
+    BT_TRY(bt_lock_take(&w->lock, w->lock_wait_s, err));
+    bt_code code = connect_again(w, err);
+    bt_lock_drop(&w->lock);
+    return code;
+}
+
+bt_code bt_writer_open(bt_writer **out, const char *path, double lock_wait_s, bt_err *err) {
+    *out = NULL;
+    bt_writer *w = calloc(1, sizeof *w);
+    if (!w) return bt_fail(err, BT_NOMEM, "cannot write metrics: out of memory");
+    snprintf(w->path, sizeof w->path, "%s", path);
+    w->lock_wait_s = lock_wait_s;
+    w->lock.fd = -1;
+    atomic_store(&w->committed, -1);
+    pthread_mutex_init(&w->db_mu, NULL);
+    bt_code code = bt_queue_init(&w->q, QUEUE_BYTES) ? BT_OK : bt_fail(err, BT_NOMEM, "cannot write metrics: out of memory");
+    if (code == BT_OK) code = open_database(w, err);
+    if (code == BT_OK) code = start_thread(w, err);
+    if (code != BT_OK) {
+        bt_writer_close(w);
+        return code;
+    }
+    bt_queue_sink(&w->q, &w->sink);
+    *out = w;
+    return BT_OK;
+}
+
+/* ---- begin ---- */
+
+/* BEGIN IMMEDIATE under the lock file, waiting lock_wait_s for foreign programs too */
+static bt_code enter(bt_writer *w, bt_err *err) {
+    int64_t deadline = bt_now_ns() + (int64_t)(w->lock_wait_s * 1e9);
+    for (;;) {
+        BT_TRY(bt_lock_take(&w->lock, w->lock_wait_s, err));
+        bt_code code = w->apply ? BT_OK : connect_again(w, err);
+        if (code == BT_OK) code = bt_sql_exec(w->db, w->path, "BEGIN IMMEDIATE", err);
+        if (code == BT_OK) return BT_OK;
+        bt_lock_drop(&w->lock);
+        if (code != BT_BUSY || bt_now_ns() >= deadline) return code;
+    }
+}
+
+static bt_code leave(bt_writer *w, bt_code code, bt_err *err) {
+    if (code == BT_OK) code = bt_sql_exec(w->db, w->path, "COMMIT", err);
+    if (code != BT_OK && !sqlite3_get_autocommit(w->db)) sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
+    bt_lock_drop(&w->lock);
+    return code;
+}
+
+bt_code bt_writer_begin(bt_writer *w, const bt_run_start *s, int *attempt, bt_err *err) {
+    bt_attempt a = {0};
+    if (w->at.aid) return bt_fail(err, BT_ARG, "an attempt is open already");
+    pthread_mutex_lock(&w->db_mu);
+    bt_run_start_release(&w->start);
+    bt_code code = bt_run_start_copy(&w->start, s, err);
+    if (code == BT_OK) code = enter(w, err);
+    if (code == BT_OK) code = leave(w, bt_attempt_begin(w->db, w->path, s, &a, err), err);
+    if (code == BT_OK) code = point_at(w, &a, s->from_step, err);
+    if (code == BT_OK) *attempt = a.attempt;
+    w->past = s->started_us != 0;
+    atomic_store(&w->committed, -1);
+    pthread_mutex_unlock(&w->db_mu);
+    return code;
+}
+
+const bt_sink *bt_writer_sink(bt_writer *w) { return &w->sink; }
+int64_t bt_writer_committed_step(const bt_writer *w) { return atomic_load(&w->committed); }
+uint64_t bt_writer_dropped(const bt_writer *w) { return bt_queue_dropped((bt_queue *)&w->q) + atomic_load(&w->skipped); }
+
+/* ---- flush, end, close ---- */
+
+static bt_code trouble_of(bt_writer *w, bt_err *err) {
+    pthread_mutex_lock(&w->db_mu);
+    bt_code code = w->trouble.code;
+    if (err && code != BT_OK) *err = w->trouble;
+    pthread_mutex_unlock(&w->db_mu);
+    return code;
+}
+
+bt_code bt_writer_flush(bt_writer *w, bt_err *err) {
+    int64_t start = bt_now_ns(), patience = (int64_t)((w->lock_wait_s > 1 ? w->lock_wait_s : 1) * 1e9);
+    bt_code code = BT_OK;
+    bt_queue_set(&w->q, &w->q.hurry, true);
+    while (!bt_queue_wait_drained(&w->q, 50000000)) {
+        code = trouble_of(w, err);
+        int64_t spent = bt_now_ns() - start;
+        if (code == BT_OK) start = bt_now_ns();        /* it moves */
+        else if (spent > (code == BT_BUSY ? BUSY_PATIENCE_NS : patience)) break;
+        code = BT_OK;
+    }
+    bt_queue_set(&w->q, &w->q.hurry, false);
+    return code;
+}
+
+static void let_go(bt_writer *w) {
+    pthread_mutex_lock(&w->q.mu);
+    w->q.ring = NULL;
+    pthread_mutex_unlock(&w->q.mu);
+    bt_ring_close(w->ring);
+    w->ring = NULL;
+}
+
+bt_code bt_writer_keep(bt_writer *w, const char *ring_path, int attempt, bt_err *err) {
+    if (snprintf(w->ring_path, sizeof w->ring_path, "%s", ring_path) >= (int)sizeof w->ring_path) return bt_fail(err, BT_ARG, "path '%.100s...' is too long", ring_path);
+    BT_TRY(bt_ring_create(&w->ring, w->ring_path, attempt, BT_RING_BYTES, err));
+    pthread_mutex_lock(&w->q.mu);
+    w->q.ring = w->ring;
+    pthread_mutex_unlock(&w->q.mu);
+    return BT_OK;
+}
+
+bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, int exit_code, bt_err *err) {
+    if (!w->at.aid) return BT_OK;
+    bt_code flushed = bt_writer_flush(w, err);
+    bt_err own = BT_ERR_INIT;
+    pthread_mutex_lock(&w->db_mu);
+    int64_t now = w->past && w->apply && bt_apply_last_us(w->apply) >= 0 ? bt_apply_last_us(w->apply) : bt_wall_us();
+    bt_code code = enter(w, &own);
+    if (code == BT_OK) code = leave(w, bt_attempt_end(w->db, w->path, &w->at, state, exit_kind, exit_code, now, &own), &own);
+    w->at = (bt_attempt){0};
+    pthread_mutex_unlock(&w->db_mu);
+    if (w->ring && flushed == BT_OK && code == BT_OK) unlink(w->ring_path);
+    let_go(w);
+    if (flushed != BT_OK) return flushed;
+    if (code != BT_OK && err) *err = own;
+    return code;
+}
+
+/* ---- recover ---- */
+
+typedef struct lost_attempt { bt_apply_attempt at; int64_t known; } lost_attempt;
+
+/* the run's newest attempt, when it is this one; aid 0 otherwise */
+static bt_code find_lost(bt_writer *w, const char *run, int attempt, lost_attempt *out, bt_err *err) {
+    sqlite3_stmt *st = NULL;
+    *out = (lost_attempt){.known = -1};
+    BT_TRY(bt_sql_prepare(w->db, w->path, "SELECT a.run, a.id, a.from_step, (SELECT max(step) FROM step WHERE aid = a.id) FROM attempt a JOIN run r ON r.id = a.run"
+                          " WHERE r.name = ?1 AND a.attempt = ?2 AND r.n_attempts = ?2 + 1", &st, err));
+    sqlite3_bind_text(st, 1, run, -1, SQLITE_STATIC);
+    sqlite3_bind_int(st, 2, attempt);
+    if (sqlite3_step(st) == SQLITE_ROW) {
+        out->at = (bt_apply_attempt){.run = sqlite3_column_int64(st, 0), .aid = sqlite3_column_int64(st, 1), .from_step = sqlite3_column_int64(st, 2), .attempt = attempt};
+        if (sqlite3_column_type(st, 3) != SQLITE_NULL) out->known = sqlite3_column_int64(st, 3);
+    }
+    sqlite3_finalize(st);
+    return BT_OK;
+}
+
+/* facts are told before the first step and are there; the one told at the end is the supervisor's */
+static void without_facts(bt_record **list) {
+    for (bt_record **at = list; *at;) {
+        bt_record *r = *at;
+        if (r->kind != BT_REC_FACT) {
+            at = &r->next;
+            continue;
+        }
+        *at = r->next;
+        free(r);
+    }
+}
+
+static int64_t steps_after(const bt_record *list, int64_t known) {
+    int64_t n = 0, step;
+    for (; list; list = list->next) {
+        if (list->kind != BT_REC_STEP || list->bytes < sizeof step) continue;
+        memcpy(&step, list->data, sizeof step);
+        n += step > known;
+    }
+    return n;
+}
+
+static bt_code store_lost(bt_writer *w, const char *run, int attempt, const bt_record *list, int64_t *steps, bt_err *err) {
+    lost_attempt lost;
+    BT_TRY(find_lost(w, run, attempt, &lost, err));
+    if (!lost.at.aid) return BT_OK;
+    if (lost.at.aid != w->at.aid) {
+        BT_TRY(bt_apply_set_attempt(w->apply, &lost.at, err));
+        bt_apply_reread(w->apply);
+    }
+    int rc = bt_apply_again(w->apply, lost.known, list);
+    if (rc != SQLITE_OK) return bt_sql_fail(w->db, rc, w->path, "write", err);
+    *steps = steps_after(list, lost.known);
+    if (lost.at.aid == w->at.aid) atomic_store(&w->committed, bt_apply_last_step(w->apply));
+    return BT_OK;
+}
+
+bt_code bt_writer_recover(bt_writer *w, const char *run, const char *ring_path, int64_t *steps, bt_err *err) {
+    bt_record *list = NULL;
+    bt_err own = BT_ERR_INIT;
+    int attempt = -1;
+    *steps = 0;
+    bt_code code = bt_ring_read(ring_path, &attempt, &list, &own);
+    if (code == BT_NOTFOUND || code == BT_FORMAT) return BT_OK;
+    if (code == BT_OK && w->at.aid) code = bt_writer_flush(w, &own);
+    without_facts(&list);
+    if (code == BT_OK && list) {
+        pthread_mutex_lock(&w->db_mu);
+        code = bt_lock_take(&w->lock, w->lock_wait_s, &own);
+        if (code == BT_OK && !w->apply) code = connect_again(w, &own);
+        if (code == BT_OK) code = store_lost(w, run, attempt, list, steps, &own);
+        bt_lock_drop(&w->lock);
+        pthread_mutex_unlock(&w->db_mu);
+    }
+    bt_records_free(list);
+    if (code != BT_OK && err) *err = own;
+    return code;
+}
+
+void bt_writer_close(bt_writer *w) {
+    if (!w) return;
+    bt_err ignored;
+    if (w->running) {
+        if (w->at.aid && bt_writer_flush(w, &ignored) != BT_OK) bt_log(BT_LOG_WARN, "metrics were lost at the end: %s", ignored.msg);
+        bt_queue_set(&w->q, &w->q.stop, true);
+        pthread_join(w->thread, NULL);
+    }
+    bt_apply_close(w->apply);
+    if (w->db && w->running) checkpoint(w, SQLITE_CHECKPOINT_TRUNCATE, 0.2);
+    sqlite3_close(w->db);
+    bt_lock_close(&w->lock);
+    bt_ring_close(w->ring);
+    bt_queue_release(&w->q);
+    bt_run_start_release(&w->start);
+    pthread_mutex_destroy(&w->db_mu);
+    free(w);
+}

@@ -1,0 +1,249 @@
+/* api.c - what the pages ask of one run: the view model as JSON, part by part. */
+#include "web/api/api.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/metric.h"
+
+enum { VIEWS = 8 };                     /* runs whose loaded series are kept; the one not asked for longest goes */
+
+struct bt_api {
+    char store[1024];
+    bt_db *db;
+    struct { char run[BT_NAME_MAX]; bt_view *view; uint64_t used; } view[VIEWS];
+    uint64_t clock;
+    bt_api_allows allows;
+};
+
+bt_code bt_api_open(bt_api **out, const char *store, const bt_api_allows *allows, bt_err *err) {
+    bt_api *a = calloc(1, sizeof *a);
+    if (!a) return bt_fail(err, BT_NOMEM, "no memory for the dashboard");
+    snprintf(a->store, sizeof a->store, "%s", store);
+    a->allows = *allows;
+    *out = a;
+    return BT_OK;
+}
+
+bt_api_allows bt_api_allowed(const bt_api *a) { return a->allows; }
+
+void bt_api_close(bt_api *a) {
+    if (!a) return;
+    for (int i = 0; i < VIEWS; i++) bt_view_close(a->view[i].view);
+    bt_db_close(a->db);
+    free(a);
+}
+
+bt_db *bt_api_db(bt_api *a, bt_err *err) {
+    if (!a->db && bt_db_open(&a->db, a->store, err) != BT_OK) a->db = NULL;
+    return a->db;
+}
+
+bt_view *bt_api_view(bt_api *a, const char *run, bt_err *err) {
+    bt_db *db = bt_api_db(a, err);
+    if (!db) return NULL;
+    int oldest = 0;
+    for (int i = 0; i < VIEWS; i++) {
+        if (a->view[i].view && strcmp(a->view[i].run, run) == 0) {
+            a->view[i].used = ++a->clock;
+            return a->view[i].view;
+        }
+        if (a->view[i].used < a->view[oldest].used) oldest = i;
+    }
+    bt_view_close(a->view[oldest].view);
+    a->view[oldest].view = NULL;
+    if (bt_view_open(&a->view[oldest].view, db, err) != BT_OK) return NULL;
+    snprintf(a->view[oldest].run, BT_NAME_MAX, "%s", run);
+    a->view[oldest].used = ++a->clock;
+    return a->view[oldest].view;
+}
+
+/* ---- asking the view ---- */
+static bt_code bad_arg(bt_err *err, const char *key, const char *want) {
+    return bt_fail(err, BT_ARG, "query argument '%s' must be %s", key, want);
+}
+
+/* at, x0, x1, window, width: what most parts understand */
+static bt_code common(const bt_req *r, bt_view_ask *ask, bt_err *err) {
+    int64_t v = -1;
+    if (!bt_req_int(r, "at", -1, INT64_MAX / 2, &ask->at_step)) return bad_arg(err, "at", "a step");
+    if (!bt_req_int(r, "x0", 0, INT64_MAX / 2, &ask->step0)) return bad_arg(err, "x0", "a step");
+    if (!bt_req_int(r, "x1", 0, INT64_MAX / 2, &ask->step1)) return bad_arg(err, "x1", "a step");
+    if (ask->step1 && ask->step1 < ask->step0) return bad_arg(err, "x1", "not below x0");
+    if (!bt_req_int(r, "window", 1, 100000, &v)) return bad_arg(err, "window", "1 to 100000 steps");
+    if (v > 0) ask->window = (int)v;
+    v = -1;
+    if (!bt_req_int(r, "width", 1, 4096, &v)) return bad_arg(err, "width", "1 to 4096 pixels");
+    if (v > 0) ask->columns = (int)v;
+    const char *x = bt_req_arg(r, "x");
+    if (x && !bt_x_axis_parse(x, &ask->x)) return bad_arg(err, "x", "step, tokens, time, active or bytes");
+    return BT_OK;
+}
+
+static bt_code answer_view(bt_api *a, const bt_req *r, const char *run, bt_view_ask *ask, bt_answer *out, bt_err *err) {
+    BT_TRY(common(r, ask, err));
+    ask->run = run;
+    bt_view *v = bt_api_view(a, run, err);
+    if (!v) return err->code;
+    BT_TRY(bt_view_load(v, ask, err));
+    bt_json j;
+    bt_json_begin(&j, &out->body);
+    bt_view_json(v, ask->parts, &j, NULL);
+    return BT_OK;
+}
+
+static bt_code answer_parts(bt_api *a, const bt_req *r, const char *run, unsigned parts, bt_answer *out, bt_err *err) {
+    bt_view_ask ask;
+    bt_view_ask_init(&ask);
+    ask.parts = parts;
+    return answer_view(a, r, run, &ask, out, err);
+}
+
+bt_code bt_api_head(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    return answer_parts(a, r, run, BT_VIEW_HEAD, out, err);
+}
+
+bt_code bt_api_ranks(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    return answer_parts(a, r, run, BT_VIEW_HEAD | BT_VIEW_RANKS, out, err);
+}
+
+bt_code bt_api_comm(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    return answer_parts(a, r, run, BT_VIEW_HEAD | BT_VIEW_RANKS | BT_VIEW_COMM, out, err);
+}
+
+bt_code bt_api_layers(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    return answer_parts(a, r, run, BT_VIEW_LAYERS, out, err);
+}
+
+bt_code bt_api_events(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    bt_view_ask ask;
+    int64_t limit = 200;
+    bt_view_ask_init(&ask);
+    ask.parts = BT_VIEW_HEAD | BT_VIEW_EVENTS;
+    if (!bt_req_int(r, "limit", 1, 10000, &limit)) return bad_arg(err, "limit", "1 to 10000");
+    ask.max_events = (int)limit;
+    return answer_view(a, r, run, &ask, out, err);
+}
+
+bt_code bt_api_heatmap(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    bt_view_ask ask;
+    int64_t cols = 120;
+    bt_view_ask_init(&ask);
+    ask.parts = BT_VIEW_HEAT;
+    if (!bt_req_int(r, "cols", 1, 4096, &cols)) return bad_arg(err, "cols", "1 to 4096");
+    ask.heat_columns = (int)cols;
+    const char *value = bt_req_arg(r, "value");
+    int i = 0;
+    while (value && i < BT_HEAT_VALUES && strcmp(bt_heat_value_name((bt_heat_value)i), value) != 0) i++;
+    if (i == BT_HEAT_VALUES) return bad_arg(err, "value", "busy, step, wait, data, comm, memory, fwd, bwd, optim or loss");
+    ask.heat = (bt_heat_value)i;
+    return answer_view(a, r, run, &ask, out, err);
+}
+
+/* every metric argument, for the run as a whole or for one rank */
+static bt_code wanted_series(const bt_req *r, bt_view_ask *ask, bt_err *err) {
+    int64_t rank = -1;
+    if (!bt_req_int(r, "rank", -1, 1000000, &rank)) return bad_arg(err, "rank", "a rank, or absent for all together");
+    const bt_metric *table = rank < 0 ? bt_step_metrics : bt_rank_metrics;
+    int n = rank < 0 ? (int)BT_MS_COUNT : (int)BT_MR_COUNT;
+    for (int k = 0; k < r->n_args; k++) {
+        if (strcmp(r->arg[k].key, "metric") != 0) continue;
+        int m = 0;
+        while (m < n && strcmp(table[m].key, r->arg[k].value) != 0) m++;
+        if (m == n) return bt_fail(err, BT_ARG, "no metric '%s' %s (/api/v1/metrics lists them)", r->arg[k].value, rank < 0 ? "of a step" : "of a rank");
+        if (ask->n_series == BT_VIEW_SERIES_MAX) return bt_fail(err, BT_ARG, "at most %d metrics a request", BT_VIEW_SERIES_MAX);
+        ask->series[ask->n_series++] = (bt_series_ask){.rank = (int)rank, .metric = m};
+    }
+    if (ask->n_series == 0) return bt_fail(err, BT_ARG, "query argument 'metric' is missing");
+    return BT_OK;
+}
+
+bt_code bt_api_series(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    bt_view_ask ask;
+    char base[BT_NAME_MAX];
+    bt_view_ask_init(&ask);
+    ask.parts = BT_VIEW_SERIES;
+    ask.baseline = NULL;
+    BT_TRY(wanted_series(r, &ask, err));
+    const char *baseline = bt_req_arg(r, "baseline");
+    if (baseline && *baseline) {
+        bt_db *db = bt_api_db(a, err);
+        if (!db) return err->code;
+        BT_TRY(bt_db_run(db, baseline, base, err));
+        ask.baseline = base;
+    }
+    return answer_view(a, r, run, &ask, out, err);
+}
+
+bt_code bt_api_runs(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    bt_view_ask ask;
+    int64_t limit = 500;
+    (void)run;
+    bt_view_ask_init(&ask);
+    ask.parts = BT_VIEW_RUNS;
+    if (!bt_req_int(r, "limit", 1, 10000, &limit)) return bad_arg(err, "limit", "1 to 10000");
+    ask.max_runs = (int)limit;
+    bt_view *v = bt_api_view(a, "", err);
+    if (!v) return err->code;
+    BT_TRY(bt_view_load(v, &ask, err));
+    bt_json j;
+    bt_json_begin(&j, &out->body);
+    bt_view_json(v, ask.parts, &j, NULL);
+    return BT_OK;
+}
+
+bt_code bt_api_health(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    (void)a; (void)r; (void)run; (void)err;
+    out->type = "text/plain; charset=utf-8";
+    bt_text_put(&out->body, "ok\n");
+    return BT_OK;
+}
+
+bt_code bt_api_server(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    (void)r; (void)run; (void)err;
+    bt_json j;
+    bt_json_begin(&j, &out->body);
+    bt_json_object(&j, NULL);
+    bt_json_bool(&j, "control", a->allows.control);
+    bt_json_bool(&j, "query", a->allows.query);
+    bt_json_end(&j, '}');
+    return BT_OK;
+}
+
+static void metric_rows(bt_json *j, const char *scope, const bt_metric *table, int n) {
+    for (int i = 0; i < n; i++) {
+        bt_json_object(j, NULL);
+        bt_json_str(j, "scope", scope);
+        bt_json_str(j, "key", table[i].key);
+        bt_json_str(j, "unit", bt_unit_name(table[i].unit));
+        bt_json_str(j, "panel", bt_panel_name(table[i].panel));
+        bt_json_str(j, "help", table[i].help);
+        bt_json_end(j, '}');
+    }
+}
+
+bt_code bt_api_metrics(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    (void)a; (void)r; (void)run; (void)err;
+    bt_json j;
+    bt_json_begin(&j, &out->body);
+    bt_json_object(&j, NULL);
+    bt_json_array(&j, "metrics");
+    metric_rows(&j, "step", bt_step_metrics, (int)BT_MS_COUNT);
+    metric_rows(&j, "rank", bt_rank_metrics, (int)BT_MR_COUNT);
+    metric_rows(&j, "layer", bt_layer_metrics, (int)BT_ML_COUNT);
+    metric_rows(&j, "comm", bt_comm_metrics, (int)BT_MC_COUNT);
+    metric_rows(&j, "pair", bt_pair_metrics, (int)BT_MP_COUNT);
+    bt_json_end(&j, ']');
+    bt_json_array(&j, "phases");
+    for (int p = 0; p < BT_PHASE_COUNT; p++) {
+        bt_json_object(&j, NULL);
+        bt_json_str(&j, "name", bt_phases[p].name);
+        bt_json_str(&j, "key", bt_rank_metrics[bt_phases[p].metric].key);
+        bt_json_end(&j, '}');
+    }
+    bt_json_end(&j, ']');
+    bt_json_end(&j, '}');
+    return BT_OK;
+}

@@ -1,0 +1,127 @@
+/* http_request.c - reading and judging requests. */
+#include "web/http/http_request.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "engine/base/text.h"
+
+void bt_req_add_arg(bt_req *r, const char *key, const char *value) {
+    if (!value) value = "";
+    if (r->n_args == BT_REQ_ARGS || strlen(key) >= sizeof r->arg[0].key || strlen(value) >= BT_REQ_VALUE) {
+        r->args_overflow = true;
+        return;
+    }
+    bt_arg *a = &r->arg[r->n_args++];
+    snprintf(a->key, sizeof a->key, "%s", key);
+    snprintf(a->value, sizeof a->value, "%s", value);
+}
+
+const char *bt_req_arg(const bt_req *r, const char *key) {
+    for (int i = 0; i < r->n_args; i++) {
+        if (strcmp(r->arg[i].key, key) == 0) return r->arg[i].value;
+    }
+    return NULL;
+}
+
+bool bt_req_int(const bt_req *r, const char *key, int64_t lo, int64_t hi, int64_t *out) {
+    const char *s = bt_req_arg(r, key);
+    if (!s) return true;
+    char *end = NULL;
+    errno = 0;
+    long long v = strtoll(s, &end, 10);
+    if (errno || end == s || *end || v < lo || v > hi) return false;
+    *out = v;
+    return true;
+}
+
+bool bt_req_num(const bt_req *r, const char *key, double *out) {
+    const char *s = bt_req_arg(r, key);
+    if (!s) return true;
+    char *end = NULL;
+    double v = strtod(s, &end);
+    if (end == s || *end || !isfinite(v)) return false;
+    *out = v;
+    return true;
+}
+
+/* "name", "name:port", "[v6]:port" -> is name (n bytes of h) in the list? */
+static bool host_listed(const char *h, size_t n, const char *bound, const char *extra) {
+    static const char *const always[] = {"localhost", "127.0.0.1", "[::1]"};
+    for (int i = 0; i < 3; i++) {
+        if (strlen(always[i]) == n && strncasecmp(always[i], h, n) == 0) return true;
+    }
+    bool any = strcmp(bound, "0.0.0.0") == 0 || strcmp(bound, "::") == 0;
+    if (!any && strlen(bound) == n && strncasecmp(bound, h, n) == 0) return true;
+    while (*extra) {
+        size_t k = strcspn(extra, ",");
+        if (k == n && k > 0 && strncasecmp(extra, h, n) == 0) return true;
+        extra += k + (extra[k] == ',');
+    }
+    return false;
+}
+
+bool bt_req_host_ok(const char *host, const char *bound, const char *extra, int port) {
+    if (!host || !*host) return false;
+    const char *colon = host[0] == '[' ? strchr(host, ']') : host;
+    if (!colon) return false;
+    colon = strchr(colon, ':');
+    size_t n = colon ? (size_t)(colon - host) : strlen(host);
+    if (colon) {
+        char *end = NULL;
+        long p = strtol(colon + 1, &end, 10);
+        if (end == colon + 1 || *end || p < 1 || p > 65535 || (port && p != port)) return false;
+    }
+    return host_listed(host, n, bound, extra);
+}
+
+bool bt_req_origin_ok(const char *origin, const char *fetch_site, const char *bound, const char *extra, int port) {
+    if (fetch_site && strcmp(fetch_site, "cross-site") == 0) return false;
+    if (!origin) return true;
+    if (strncmp(origin, "http://", 7) == 0) origin += 7;
+    else if (strncmp(origin, "https://", 8) == 0) origin += 8;
+    else return false;                                  /* "null" too */
+    return bt_req_host_ok(origin, bound, extra, port);
+}
+
+bool bt_token_equal(const char *given, size_t n, const char *token) {
+    size_t want = strlen(token);
+    unsigned char diff = (unsigned char)(n != want);
+    for (size_t i = 0; i < want; i++) diff |= (unsigned char)(token[i] ^ (n ? given[i % n] : 0));
+    return diff == 0;
+}
+
+bool bt_req_token_ok(const char *authorization, const char *cookie, const char *token, int port) {
+    if (authorization && strncmp(authorization, "Bearer ", 7) == 0) {
+        return bt_token_equal(authorization + 7, strlen(authorization + 7), token);
+    }
+    char name[32];
+    int n = snprintf(name, sizeof name, "bitrain_%d=", port);
+    for (const char *c = cookie; c && *c;) {
+        while (*c == ' ') c++;
+        size_t len = strcspn(c, ";");
+        if (len > (size_t)n && strncmp(c, name, (size_t)n) == 0) return bt_token_equal(c + n, len - (size_t)n, token);
+        c += len + (c[len] == ';');
+    }
+    return false;
+}
+
+bool bt_req_run_path(const char *path, char run[BT_NAME_MAX], char *verb, size_t verb_size) {
+    static const char prefix[] = "/api/v1/runs/";
+    if (strncmp(path, prefix, sizeof prefix - 1) != 0) return false;
+    path += sizeof prefix - 1;
+    size_t n = strcspn(path, "/");
+    if (n == 0 || n >= BT_NAME_MAX) return false;
+    memcpy(run, path, n);
+    run[n] = '\0';
+    if (!bt_name_ok(run)) return false;
+    const char *rest = path[n] == '/' ? path + n + 1 : "";
+    if (path[n] == '/' && !*rest) return false;
+    if (strlen(rest) >= verb_size || strchr(rest, '/')) return false;
+    snprintf(verb, verb_size, "%s", rest);
+    return true;
+}
