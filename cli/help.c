@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "engine/base/metric.h"
-#include "engine/train/run_cfg.h"
+#include "engine/config/run_cfg.h"
 
 void bt_help_overview(FILE *to) {
     fputs("bitrain " BITRAIN_VERSION ": trains BitNet language models on CPUs over MPI and shows what the training does\n\n"

@@ -5,7 +5,7 @@
 #include "cli/help.h"
 #include "monitor/tui/draw/keys.h"
 #include "engine/base/metric.h"
-#include "engine/train/run_cfg.h"
+#include "engine/config/run_cfg.h"
 
 /* ---- markdown ----------------------------------------------------------------------------------------------------- */
 

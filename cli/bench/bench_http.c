@@ -44,7 +44,7 @@ enum { CLIENTS = 16, SLOW = 200, IDLE = 1000, ZOOMS = 60, BYTES_PROBES = 40 };
 typedef struct http_bench {
     const http_cfg *cfg;
     char dir[600], db[640];
-    bt_companion server;
+    bt_viewer server;
     int port;
     double start_ms, first_byte_p50, first_byte_p95, cold_p95, cold_max, rank_ms, zoom_p50, zoom_p95, zoom_max, per_s, per_s_tiny, honest_p50, honest_p99, honest_max;
     double attacked_cores, event_p50, event_p95, rss_before, rss_after;
@@ -61,10 +61,10 @@ static bt_code start_server(http_bench *b, bt_err *err) {
     setenv("BITRAIN_DASH_TOKEN", token, 1);
     setenv("XDG_RUNTIME_DIR", b->dir, 1);
     int64_t t0 = bt_now_ns();
-    BT_TRY(bt_companion_start(&b->server, (const char *const[]){program, "dash", "--store", b->db, "--port", "0", "--json", NULL}, err));
+    BT_TRY(bt_viewer_start(&b->server, (const char *const[]){program, "dash", "--store", b->db, "--port", "0", "--json", NULL}, err));
     bool ended = false;
     for (b->port = 0; !ended && !b->port && bt_now_ns() - t0 < 10000000000;) {
-        const char *line = bt_companion_line(&b->server, &ended), *at = line ? strstr(line, "\"port\":") : NULL;
+        const char *line = bt_viewer_line(&b->server, &ended), *at = line ? strstr(line, "\"port\":") : NULL;
         if (at) b->port = atoi(at + 7);
         else bt_sleep_ns(500000);
     }
@@ -392,7 +392,7 @@ bt_code bt_bench_http(int argc, char **argv, int *exit_status, bt_err *err) {
     BT_TRY(bt_bench_folder(b.dir, sizeof b.dir, cfg.dir, err));
     snprintf(b.db, sizeof b.db, "%s/m.db", b.dir);
     bt_code code = measure(&b, err);
-    bt_companion_stop(&b.server);
+    bt_viewer_stop(&b.server);
     static const char *const files[] = {"m.db", "m.db-wal", "m.db-shm", "m.db.lock", "bitrain"};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         char path[700];

@@ -166,7 +166,7 @@ static void print_result(const bt_text *out, bool marked) {
         fputs(bt_text_str(out), stdout);
         return;
     }
-    fputs(BT_ONCE_RESULT, stdout);
+    fputs(BT_RUN_ONCE_RESULT, stdout);
     for (const char *p = bt_text_str(out); *p; p++) fputc(*p == '\n' ? '\t' : *p, stdout);
     fputc('\n', stdout);
     fflush(stdout);
@@ -215,10 +215,10 @@ static bt_code on_ranks(int argc, char **argv, const bt_run_cfg *cfg, bt_err *er
     words[0] = "bench";
     words[1] = "train";
     for (int i = 0; i < argc; i++) words[2 + i] = argv[i];
-    const bt_once once = {.ranks = (int)cfg->ranks, .hosts = cfg->hosts, .mpirun_args = cfg->mpirun_args, .words = words, .n_words = (size_t)argc + 2};
+    const bt_run_once once = {.ranks = (int)cfg->ranks, .hosts = cfg->hosts, .mpirun_args = cfg->mpirun_args, .words = words, .n_words = (size_t)argc + 2};
     bt_text result;
     bt_text_init(&result);
-    bt_code code = bt_once_run(&once, &result, err);
+    bt_code code = bt_run_once_run(&once, &result, err);
     if (code == BT_OK) {
         for (char *p = result.data; p && *p; p++) if (*p == '\t') *p = '\n';
         fputs(bt_text_str(&result), stdout);

@@ -119,7 +119,7 @@ static void unlike_nodes(bt_doctor *d, const char *said) {
 static void try_job(bt_doctor *d, const char *program) {
     static const char *const words[] = {"doctor", "mpi-probe"};
     bt_err err = BT_ERR_INIT;
-    bt_scratch scratch;
+    bt_job_dirs scratch;
     char tmp[280], shm[280];
     memset(&scratch, 0, sizeof scratch);
     bt_child child = {0};
@@ -128,8 +128,8 @@ static void try_job(bt_doctor *d, const char *program) {
     int status = 0;
     double limit_s = 30;
     int64_t start = bt_now_ns();
-    bt_code code = bt_scratch_create(&scratch, d->ranks, &err);
-    if (code == BT_OK) code = bt_scratch_attempt(&scratch, 0, tmp, shm, &err);
+    bt_code code = bt_job_dirs_create(&scratch, d->ranks, &err);
+    if (code == BT_OK) code = bt_job_dirs_attempt(&scratch, 0, tmp, shm, &err);
     if (code == BT_OK) {
         bt_launch l = {.ranks = d->ranks, .hosts = d->hosts, .mpirun_args = "", .tmp = tmp, .shm = shm, .program = program, .words = words, .n_words = 2};
         code = bt_launch_start(&l, &child, &err);
@@ -149,8 +149,8 @@ static void try_job(bt_doctor *d, const char *program) {
         bt_doc(d, BT_DOC_OK, "mpi", "a job of %d ranks took %.2f s from start to end; all-reduce of 1 MiB: %.2f ms", d->ranks, seconds, us / 1e3);
         unlike_nodes(d, bt_text_str(&said));
     }
-    bt_scratch_attempt_end(&scratch, 0);
-    bt_scratch_remove(&scratch);
+    bt_job_dirs_attempt_end(&scratch, 0);
+    bt_job_dirs_remove(&scratch);
     bt_text_release(&said);
 }
 

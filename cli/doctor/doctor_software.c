@@ -6,7 +6,7 @@
 
 #include "cli/doctor/doctor.h"
 #include "engine/base/metric.h"
-#include "engine/train/run_cfg.h"
+#include "engine/config/run_cfg.h"
 #include "store/store.h"
 
 extern char **environ;

@@ -7,7 +7,7 @@
 #include "engine/ckpt/ckpt.h"
 #include "engine/data/tokenizer/tokenizer.h"
 #include "engine/model/net/model.h"
-#include "engine/train/run_cfg.h"
+#include "engine/config/run_cfg.h"
 
 typedef struct bt_trained {
     char path[PATH_MAX];                /* of the checkpoint */

@@ -92,7 +92,7 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
         bt_train_result result;
         bt_text sample;
         bt_text_init(&sample);
-        const bt_rank_run run = {.cfg = &cfg, .sink = wire && !cfg.no_monitor ? bt_wire_sink(wire) : NULL, .requests = &box, .place = bt_places_map(w->places, bt_comm_rank(world)),
+        const bt_rank_run run = {.cfg = &cfg, .sink = wire && !cfg.no_monitor ? bt_wire_sink(wire) : NULL, .requests = &box, .place = bt_rank_progress_map(w->places, bt_comm_rank(world)),
                                  .resume_dir = w->resume_from,
                                  .attempt = w->fence};
         code = bt_rank_train(&run, &result, cfg.quiet ? NULL : &sample, in_step, err);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "engine/base/text.h"
-#include "engine/train/run_cfg.h"
+#include "engine/config/run_cfg.h"
 
 /* Not settings of the training but of this very call: a configuration file has no use for them. */
 static bool of_this_call(const char *key) {

@@ -80,7 +80,7 @@ static bt_code write_sample(const bt_run_cfg *cfg, bt_model *model, bt_text *out
     return code;
 }
 
-/* A rank of a tensor-parallel team holds a part of the model, one of ZeRO-3 a layer at a time; the checkpoint has all of it. */
+/* A rank of a tensor-parallel tensor-parallel group holds a part of the model, one of ZeRO-3 a layer at a time; the checkpoint has all of it. */
 static bt_code sample_of_checkpoint(const bt_run_cfg *cfg, const char *checkpoint, bt_text *out, bt_err *err) {
     bt_trained whole;
     const bt_trained_how how = {.which = checkpoint, .isa = cfg->isa, .threads = bt_threads_count(), .B = 1};
@@ -102,7 +102,7 @@ bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sampl
     *in_step = code != BT_OK;
     const bool text = strncmp(r->cfg->data, "synth:", 6) != 0;
     const bool wanted = code == BT_OK && sample && text && !out->stopped && bt_comm_rank(bt_comm_world()) == 0;
-    const bool part = r->cfg->tp > 1 || bt_plan_panels(r->cfg) == BT_PANELS_LAYER;
+    const bool part = r->cfg->tp > 1 || bt_plan_weight_source(r->cfg) == BT_WEIGHTS_PREFETCHED;
     bt_err why = BT_ERR_INIT;
     bt_code told = wanted && !part ? write_sample(r->cfg, bt_trainer_model(trainer), sample, &why) : BT_OK;
     bt_trainer_destroy(trainer);

@@ -4,7 +4,7 @@
 
 #include <limits.h>
 
-#include "engine/train/run_cfg.h"
+#include "engine/config/run_cfg.h"
 #include "engine/train/trainer.h"
 #include "monitor/job/supervisor.h"
 #include "store/store.h"

@@ -49,19 +49,19 @@ static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
 }
 
 /* what the stages of ZeRO make of P parameters, T of them ternary, over S shards */
-typedef struct shares { double P, T, S, L; bool latent, grads; bt_panels panels; } shares;
+typedef struct shares { double P, T, S, L; bool latent, grads; bt_weight_source panels; } shares;
 
 static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
     bt_model_cfg m;
     bt_params p;
     shares s = {.S = cfg->zero > 0 ? mesh->dp_shard : 1};
     bt_run_cfg_model(cfg, &m);
-    if (bt_params_init(&p, &m, (bt_part){.count = mesh->tp, .stages = mesh->pp}, NULL) != BT_OK) return s;
+    if (bt_params_init(&p, &m, (bt_model_slice){.tp_size = mesh->tp, .pp_size = mesh->pp}, NULL) != BT_OK) return s;
     s.P = (double)p.count;
     for (size_t i = 0; i < p.n; i++) if (p.tensors[i].tern) s.T += (double)p.tensors[i].count;
     bt_params_release(&p);
     s.L = (double)cfg->n_layers;
-    s.panels = bt_plan_panels(cfg);
+    s.panels = bt_plan_weight_source(cfg);
     s.latent = cfg->zero >= 3 && mesh->dp_shard > 1;
     s.grads = cfg->zero >= 2 && mesh->dp_shard > 1 && cfg->accum == 1 && strcmp(cfg->balance, "even") == 0;
     return s;
@@ -69,12 +69,12 @@ static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
 
 static const char *formula(char *buf, size_t size, const shares *s, const char *arena) {
     char bytes[32], quantised[32];
-    double weight = (double)bt_k()->tern_bytes(1024, 1024) / 1048576 + (s->panels == BT_PANELS_OWN);       /* packed, and a byte for its code */
-    snprintf(quantised, sizeof quantised, "%.3g T%s", weight, s->panels == BT_PANELS_LAYER ? " / L" : "");
+    double weight = (double)bt_k()->tern_bytes(1024, 1024) / 1048576 + (s->panels == BT_WEIGHTS_LOCAL);       /* packed, and a byte for its code */
+    snprintf(quantised, sizeof quantised, "%.3g T%s", weight, s->panels == BT_WEIGHTS_PREFETCHED ? " / L" : "");
     const struct { const char *arena, *text; double bytes; } rows[] = {
         {"params", s->latent ? "4 (P - T) + 4 T / S" : "4 P", s->latent ? 4 * (s->P - s->T) + 4 * s->T / s->S : 4 * s->P},
         {"grads", s->grads ? "4 P / S" : "4 P", s->grads ? 4 * s->P / s->S : 4 * s->P},
-        {"quantised", quantised, weight * s->T / (s->panels == BT_PANELS_LAYER ? s->L : 1)},
+        {"quantised", quantised, weight * s->T / (s->panels == BT_WEIGHTS_PREFETCHED ? s->L : 1)},
         {"optimizer", s->S > 1 ? "8 P / S" : "8 P", 8 * s->P / s->S},
     };
     buf[0] = '\0';
@@ -86,7 +86,7 @@ static const char *formula(char *buf, size_t size, const shares *s, const char *
 static void print_reasons(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, const rank_plan *r) {
     char buf[32], text[64], of[32], shards[64] = "";
     shares s = shares_of(cfg, mesh);
-    if (s.S > 1) snprintf(shards, sizeof shards, s.panels == BT_PANELS_LAYER ? ", S = %.0f shards, L = %.0f layers" : ", S = %.0f shards", s.S, s.L);
+    if (s.S > 1) snprintf(shards, sizeof shards, s.panels == BT_WEIGHTS_PREFETCHED ? ", S = %.0f shards, L = %.0f layers" : ", S = %.0f shards", s.S, s.L);
     printf("memory of a rank, and by formula: P = %s parameters%s, T = ", bt_metric_format(buf, sizeof buf, s.P, BT_UNIT_COUNT), mesh->tp * mesh->pp > 1 ? " of its part" : "");
     printf("%s of them ternary%s\n", bt_metric_format(of, sizeof of, s.T, BT_UNIT_COUNT), shards);
     for (size_t i = 0; i < r->n; i++)

@@ -19,7 +19,7 @@ struct bt_codes {
 
 bt_range bt_codes_slice(const bt_codes_cfg *c, const bt_tensor *t, size_t i) {
     bt_range r = bt_shards_piece(c->shards, i, c->shard);
-    if (r.begin < t->offset + t->counted_from) r.begin = t->offset + t->counted_from;
+    if (r.begin < t->offset + t->first_counted) r.begin = t->offset + t->first_counted;
     if (r.end > t->offset + t->count) r.end = t->offset + t->count;
     if (r.begin >= r.end) return (bt_range){0, 0};
     size_t n = r.end - r.begin, part = (size_t)c->part, parts = (size_t)c->parts;

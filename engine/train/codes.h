@@ -27,7 +27,7 @@ typedef struct bt_codes_cfg {
     const bt_weights *weights;          /* who has the codes; NULL: the model, all of them. Plans need none */
 } bt_codes_cfg;
 
-/* the part of tensor t in stripe i that this rank looks at; empty: none. Of the ranks of a team the one that counts t looks */
+/* the part of tensor t in stripe i that this rank looks at; empty: none. Of the ranks of a tensor-parallel group the one that counts t looks */
 bt_range bt_codes_slice(const bt_codes_cfg *cfg, const bt_tensor *t, size_t i);
 size_t bt_codes_bytes(const bt_params *p, const bt_codes_cfg *cfg);
 bt_code bt_codes_create(bt_codes **out, bt_model *m, const bt_codes_cfg *cfg, bt_err *err) BT_MUST_CHECK;

@@ -78,15 +78,15 @@ static void tell_arenas(bt_trainer *t) {
 }
 
 /* Tensor-parallel ranks exchange many times a layer: between hosts that is the network's work. */
-static void tell_teams(bt_trainer *t, const bt_rank_info *all) {
+static void tell_groups(bt_trainer *t, const bt_rank_info *all) {
     int tp = t->mesh.shape.tp, apart = 0;
-    for (int first = 0; first < t->n_ranks; first += tp) {              /* tp is the fastest axis: a team's ranks are neighbours */
+    for (int first = 0; first < t->n_ranks; first += tp) {              /* tp is the fastest axis: a tensor-parallel group's ranks are neighbours */
         bool one = true;
         for (int r = first + 1; r < first + tp; r++) one &= strcmp(all[r].host, all[first].host) == 0;
         apart += !one;
     }
     if (!apart) return;
-    bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, t->at.step, NULL, "%d of %d tensor-parallel teams lie on several hosts: what --tp %d exchanges crosses the network "
+    bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, t->at.step, NULL, "%d of %d tensor-parallel groups lie on several hosts: what --tp %d exchanges crosses the network "
                        "(slots of a host: a multiple of %d; or --dp-shard instead)", apart, t->n_ranks / tp, tp, tp);
 }
 
@@ -100,7 +100,7 @@ static bt_code tell_ranks(bt_trainer *t, bt_err *err) {
     code = bt_agree(t->mesh.world, code, err);
     if (code == BT_OK) code = bt_gather(t->mesh.world, &mine, sizeof mine, all, 0, err);
     if (code == BT_OK && all && t->telemetry.sink.ranks) t->telemetry.sink.ranks(t->telemetry.sink.ctx, all, (size_t)t->n_ranks);
-    if (code == BT_OK && all) tell_teams(t, all);
+    if (code == BT_OK && all) tell_groups(t, all);
     free(all);
     return code;
 }

@@ -14,11 +14,11 @@ enum { BT_EXACT_SPANS = 64 };               /* of a tensor's piece, over the thr
 
 static bool sharded(const bt_trainer *t) { return t->shards.n > 1; }
 
-void bt_layout_meter_team(bt_trainer *t, int64_t *total_ns) {
-    if (!t->team) return;
-    int64_t all = t->team->comm_ns - t->team_ns, wait = t->team->wait_ns - t->team_wait_ns;
-    t->team_ns += all;
-    t->team_wait_ns += wait;
+void bt_layout_meter_tp(bt_trainer *t, int64_t *total_ns) {
+    if (!t->tp_group) return;
+    int64_t all = t->tp_group->comm_ns - t->tp_ns, wait = t->tp_group->wait_ns - t->tp_wait_ns;
+    t->tp_ns += all;
+    t->tp_wait_ns += wait;
     if (!total_ns) return;
     *total_ns += all;
     bt_meter_add(&t->meter, BT_MR_COMM_EXPOSED, all - wait);
@@ -35,15 +35,15 @@ bt_code bt_layout_take_pieces(bt_trainer *t, bt_err *err) {
     const bt_mesh_shape *s = &t->mesh.shape;
     bt_model_cfg whole;
     bt_run_cfg_model(&t->cfg, &whole);
-    BT_TRY(bt_params_init(&t->table, &whole, (bt_part){.index = t->mesh.me.tp, .count = s->tp}, err));
+    BT_TRY(bt_params_init(&t->table, &whole, (bt_model_slice){.tp_rank = t->mesh.me.tp, .tp_size = s->tp}, err));
     bt_shards_init(&t->shards, p->total, (size_t)t->cfg.bucket_bytes, s->dp_replicate, t->cfg.zero > 0 ? s->dp_shard : 1);
     t->norm_blocks = calloc(bt_norm_blocks(p->total), sizeof *t->norm_blocks);
     t->tensor_squares = calloc(t->table.n, sizeof *t->tensor_squares);
-    t->team_norms = calloc((size_t)(s->tp > s->pp ? s->tp : s->pp), sizeof *t->team_norms);
+    t->tp_norms = calloc((size_t)(s->tp > s->pp ? s->tp : s->pp), sizeof *t->tp_norms);
     t->spans = calloc(p->n, sizeof *t->spans);
     t->pieces = calloc(t->shards.n_stripes, sizeof *t->pieces);
     t->optims = calloc(t->shards.n_stripes, sizeof *t->optims);
-    if (!t->norm_blocks || !t->tensor_squares || !t->team_norms || !t->spans || !t->pieces || !t->optims) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", p->n);
+    if (!t->norm_blocks || !t->tensor_squares || !t->tp_norms || !t->spans || !t->pieces || !t->optims) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", p->n);
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *x = &p->tensors[i];
         t->spans[i] = (bt_optim_span){x->offset, x->offset + x->count, x->decay};
@@ -53,7 +53,7 @@ bt_code bt_layout_take_pieces(bt_trainer *t, bt_err *err) {
         t->pieces[t->n_pieces] = r;
         BT_TRY(bt_optim_create(&t->optims[t->n_pieces], &optim, r.begin, r.end, err));
     }
-    const bt_weights_cfg weights = {t->model, &t->mesh, &t->shards, (int)t->cfg.zero, bt_plan_panels(&t->cfg)};
+    const bt_weights_cfg weights = {t->model, &t->mesh, &t->shards, (int)t->cfg.zero, bt_plan_weight_source(&t->cfg)};
     return bt_weights_create(&t->weights, &weights, err);
 }
 
@@ -65,7 +65,7 @@ void bt_layout_release(bt_trainer *t) {
     free(t->spans);
     free(t->norm_blocks);
     free(t->tensor_squares);
-    free(t->team_norms);
+    free(t->tp_norms);
     bt_params_release(&t->table);
 }
 
@@ -84,24 +84,24 @@ void bt_layout_zero_grads(bt_trainer *t) {
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Squares of a block without the tensors that another rank of the team counts. */
+/* Squares of a block without the tensors that another rank of the tensor-parallel group counts. */
 static double counted_squares(const bt_trainer *t, size_t begin, size_t end) {
     const bt_params *p = bt_model_params(t->model);
     double sum = 0;
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *x = &p->tensors[i];
-        size_t from = most(x->offset + x->counted_from, begin), to = least(x->offset + x->count, end);
+        size_t from = most(x->offset + x->first_counted, begin), to = least(x->offset + x->count, end);
         if (from < to) sum += bt_op_sum_squares(bt_model_grads(t->model) + from, to - from);
     }
     return sum;
 }
 
-/* Every element once: what several ranks of the team hold is counted by one of them. */
+/* Every element once: what several ranks of the tensor-parallel group hold is counted by one of them. */
 static void count_once(bt_trainer *t, bt_range piece) {
     const bt_params *p = bt_model_params(t->model);
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *x = &p->tensors[i];
-        size_t from = most(x->offset, piece.begin), to = least(x->offset + x->counted_from, piece.end);
+        size_t from = most(x->offset, piece.begin), to = least(x->offset + x->first_counted, piece.end);
         if (from >= to) continue;
         for (size_t b = from / BT_SUM_BLOCK; b * BT_SUM_BLOCK < to; b++) {
             t->norm_blocks[b] = counted_squares(t, b * BT_SUM_BLOCK, least((b + 1) * BT_SUM_BLOCK, piece.end));
@@ -109,11 +109,11 @@ static void count_once(bt_trainer *t, bt_range piece) {
     }
 }
 
-static double sum_over_team(bt_trainer *t, double x) {
-    if (!t->team) return x;
-    t->team->share(t->team, &x, t->team_norms, sizeof x);
+static double sum_over_tp(bt_trainer *t, double x) {
+    if (!t->tp_group) return x;
+    t->tp_group->share(t->tp_group, &x, t->tp_norms, sizeof x);
     double sum = 0;
-    for (int k = 0; k < t->team->size; k++) sum += t->team_norms[k];
+    for (int k = 0; k < t->tp_group->size; k++) sum += t->tp_norms[k];
     return sum;
 }
 
@@ -121,8 +121,8 @@ static double sum_over_team(bt_trainer *t, double x) {
 static bt_code sum_over_stages(bt_trainer *t, double *x, bt_err *err) {
     double mine = *x, sum = 0;
     if (t->mesh.shape.pp == 1) return BT_OK;
-    BT_TRY(bt_all_gather(t->mesh.pp, &mine, sizeof mine, t->team_norms, err));
-    for (int k = 0; k < t->mesh.shape.pp; k++) sum += t->team_norms[k];
+    BT_TRY(bt_all_gather(t->mesh.pp, &mine, sizeof mine, t->tp_norms, err));
+    for (int k = 0; k < t->mesh.shape.pp; k++) sum += t->tp_norms[k];
     *x = sum;
     return BT_OK;
 }
@@ -147,7 +147,7 @@ static void exact_pass(const bt_trainer *t, exact_job *j, uint32_t *most_bits, d
     for (size_t i = 0; i < t->n_pieces; i++) {
         for (size_t k = 0; k < p->n; k++) {
             const bt_tensor *x = &p->tensors[k];
-            size_t from = most(x->offset + x->counted_from, t->pieces[i].begin), to = least(x->offset + x->count, t->pieces[i].end);
+            size_t from = most(x->offset + x->first_counted, t->pieces[i].begin), to = least(x->offset + x->count, t->pieces[i].end);
             if (from >= to) continue;
             j->x = bt_model_grads(t->model) + from;
             j->n = to - from;
@@ -193,28 +193,28 @@ bt_code bt_layout_grad_norm(bt_trainer *t, double *norm, bt_err *err) {
     if (sharded(t)) memset(t->norm_blocks, 0, n * sizeof *t->norm_blocks);
     for (size_t i = 0; i < t->n_pieces; i++) {
         bt_norm_fill(t->norm_blocks, grads, t->pieces[i].begin, t->pieces[i].end);
-        if (t->team) count_once(t, t->pieces[i]);
+        if (t->tp_group) count_once(t, t->pieces[i]);
     }
     if (sharded(t)) BT_TRY(bt_all_reduce_f64(t->mesh.shard, t->norm_blocks, n, BT_SUM, err));     /* x + 0 is x: no bit changes */
-    double squares = sum_over_team(t, bt_norm_sum(t->norm_blocks, n));
+    double squares = sum_over_tp(t, bt_norm_sum(t->norm_blocks, n));
     BT_TRY(sum_over_stages(t, &squares, err));
     *norm = sqrt(squares) * t->unscale;
-    return bt_team_check(t->team, err);
+    return bt_tp_group_check(t->tp_group, err);
 }
 
 bt_code bt_layout_update(bt_trainer *t, float grad_scale, float lr, float decay, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
-    int64_t start = bt_now_ns(), comm_ns = 0, team_ns = 0;
+    int64_t start = bt_now_ns(), comm_ns = 0, tp_ns = 0;
     for (size_t i = t->n_pieces; i-- > 0;) {
         bt_optim_step(t->optims[i], bt_model_weights(t->model), bt_model_grads(t->model), t->spans, p->n, t->at.updates + 1, grad_scale, lr, decay);
         BT_TRY(bt_weights_gather(t->weights, i, err));
     }
-    bt_layout_meter_team(t, NULL);              /* the norm's few bytes stay with the optimizer */
+    bt_layout_meter_tp(t, NULL);              /* the norm's few bytes stay with the optimizer */
     BT_TRY(bt_weights_quantise(t->weights, &comm_ns, err));
     BT_TRY(bt_pipeline_tie(t, &comm_ns, err));
-    BT_TRY(bt_team_check(t->team, err));
-    bt_layout_meter_team(t, &team_ns);
-    bt_meter_add(&t->meter, BT_MR_OPTIM, bt_now_ns() - start - comm_ns - team_ns);
+    BT_TRY(bt_tp_group_check(t->tp_group, err));
+    bt_layout_meter_tp(t, &tp_ns);
+    bt_meter_add(&t->meter, BT_MR_OPTIM, bt_now_ns() - start - comm_ns - tp_ns);
     bt_meter_add(&t->meter, BT_MR_COMM_EXPOSED, comm_ns);
     bt_meter_add(&t->meter, BT_MR_COMM_BUSY, comm_ns);
     return BT_OK;
@@ -240,7 +240,7 @@ bt_code bt_layout_quantise(bt_trainer *t, bt_err *err) {
     int64_t unmeasured = 0;
     BT_TRY(bt_weights_quantise(t->weights, &unmeasured, err));
     BT_TRY(bt_pipeline_tie(t, &unmeasured, err));
-    return bt_team_check(t->team, err);
+    return bt_tp_group_check(t->tp_group, err);
 }
 
 /* ---- per tensor ----------------------------------------------------------------------------------------------------- */
@@ -249,7 +249,7 @@ static double own_squares(const bt_trainer *t, const bt_tensor *x) {
     const float *grads = bt_model_grads(t->model);
     double sum = 0;
     for (size_t i = 0; i < t->n_pieces; i++) {
-        size_t from = most(x->offset + x->counted_from, t->pieces[i].begin), to = least(x->offset + x->count, t->pieces[i].end);
+        size_t from = most(x->offset + x->first_counted, t->pieces[i].begin), to = least(x->offset + x->count, t->pieces[i].end);
         if (from < to) sum += bt_op_sum_squares(grads + from, to - from);
     }
     return sum;

@@ -3,7 +3,7 @@
 #ifndef BT_ENGINE_TRAIN_MEMORY_H
 #define BT_ENGINE_TRAIN_MEMORY_H
 
-#include "engine/train/run_cfg.h"
+#include "engine/config/run_cfg.h"
 
 typedef struct bt_memory_room {
     size_t process, host;               /* bytes left to this process (RLIMIT_AS), to all of this host or container; SIZE_MAX: no limit known */

@@ -15,14 +15,14 @@
 #include "engine/train/evaluate.h"
 #include "engine/train/guard.h"
 #include "engine/train/loss_scale.h"
-#include "engine/train/meter.h"
-#include "engine/train/telemetry.h"
+#include "engine/observe/meter.h"
+#include "engine/observe/telemetry.h"
 #include "engine/train/trainer.h"
 #include "engine/train/weights.h"
 
 /* What every rank learns from rank 0 and from each other, once a step, together with the arrival times. Rank 0 alone fills
  * CONTROL and LR; FINGER and FINGER_NEG carry one number up and down, so that two different numbers show. */
-enum { NOTE_CONTROL, NOTE_LR, NOTE_BAD_LOSS, NOTE_FINGER, NOTE_FINGER_NEG, NOTE_COUNT };
+enum { NOTE_CONTROL, NOTE_LR, NOTE_BAD_LOSS, NOTE_GRAD_FINGERPRINT, NOTE_GRAD_FINGERPRINT_NEG, NOTE_COUNT };
 enum { REQ_CKPT_DUE = 1 << 16 };                /* beside the bits of run_request.h: rank 0's clock says a checkpoint is due */
 
 /* of a tensor: codes by kind, squares of the step's change and of the weights before it, and its scale, once */
@@ -63,8 +63,8 @@ struct bt_trainer {
     double slow;                                /* 1, or more: sleep as if the processor were slower */
     double *micro_losses;                       /* (micros) sums of token losses: reproducible training adds them in order */
 
-    bt_team *team;                              /* NULL: no tensor parallelism */
-    int64_t team_ns, team_wait_ns;              /* of its exchanges, those the meter knows of */
+    bt_tp_group *tp_group;                              /* NULL: no tensor parallelism */
+    int64_t tp_ns, tp_wait_ns;              /* of its exchanges, those the meter knows of */
     bt_pipeline *pipeline;                      /* NULL: one stage */
     bt_model *model;
     bt_params table;                            /* the tensors of all stages */
@@ -74,7 +74,7 @@ struct bt_trainer {
     bt_optim **optims;                          /* (n_pieces) their moments */
     size_t n_pieces;
     bt_weights *weights;
-    double *norm_blocks, *tensor_squares, *team_norms;             /* squares: (table.n) */
+    double *norm_blocks, *tensor_squares, *tp_norms;             /* squares: (table.n) */
     bt_schedule schedule;
     bt_loader *loader;
     bt_evaluator *evaluator;                    /* NULL: no validation data */
@@ -91,7 +91,7 @@ struct bt_trainer {
     bt_progress at;
     int64_t first_step, stop_at;                /* of this attempt; stop_at: where stop_after ends it */
     int64_t notes[NOTE_COUNT];                  /* as agreed in the last exchange */
-    int64_t finger;                             /* of the last step's gradients: must be the same on all ranks */
+    int64_t grad_fingerprint;                             /* of the last step's gradients: must be the same on all ranks */
     bool stop, stopped;
     int64_t ckpt_step, ckpt_at_ns;              /* last checkpoint of this attempt */
     char ckpt_path[1024];
@@ -117,7 +117,7 @@ bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) BT_MUST_
 bt_code bt_step_batch(bt_trainer *t, bt_batch *out, bt_err *err) BT_MUST_CHECK;        /* the next micro-batch's tokens */
 bt_grad_ready_fn bt_step_unit(bt_trainer *t, int64_t i);                                /* before backward of micro-batch i: where its gradients go */
 bt_code bt_step_unit_done(bt_trainer *t, int64_t i, bt_err *err) BT_MUST_CHECK;
-bt_code bt_step_computed(bt_trainer *t, bt_micro_times *took, bt_err *err) BT_MUST_CHECK;     /* after a pass of the model, which bt_layout_meter_team preceded */
+bt_code bt_step_computed(bt_trainer *t, bt_micro_times *took, bt_err *err) BT_MUST_CHECK;     /* after a pass of the model, which bt_layout_meter_tp preceded */
 
 /* pipeline.c: stages (mesh.pp > 1) */
 size_t bt_pipeline_bytes(const bt_model_setup *s, const bt_mesh_shape *shape);          /* that create takes */
@@ -134,7 +134,7 @@ void bt_share_release(bt_trainer *t);
 bt_code bt_share_adjust(bt_trainer *t, bt_err *err) BT_MUST_CHECK;                      /* collective, after a step: parallel.balance=auto */
 
 /* layout.c: what depends on who holds what. Only grad_norm, update and tensor_squares communicate */
-void bt_layout_meter_team(bt_trainer *t, int64_t *total_ns);    /* its time since the last call, to the meter and added; NULL: to nobody */
+void bt_layout_meter_tp(bt_trainer *t, int64_t *total_ns);    /* its time since the last call, to the meter and added; NULL: to nobody */
 bt_code bt_layout_take_pieces(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 void bt_layout_release(bt_trainer *t);
 void bt_layout_zero_grads(bt_trainer *t);

@@ -26,16 +26,16 @@ struct bt_pipeline {
 
 size_t bt_pipeline_bytes(const bt_model_setup *s, const bt_mesh_shape *shape) {
     if (shape->pp == 1) return 0;
-    bool first = bt_part_first(s->part);
+    bool first = bt_slice_is_first_stage(s->slice);
     size_t tokens = (size_t)s->B * (size_t)s->cfg.T;
-    return bt_pipe_bytes(shape, s->part.stage, bt_stage_elems(s)) + (size_t)s->in_flight * tokens * sizeof(int32_t) + (first ? bt_stage_tied_elems(s) * sizeof(float) : 0);
+    return bt_pipe_bytes(shape, s->slice.pp_stage, bt_stage_elems(s)) + (size_t)s->in_flight * tokens * sizeof(int32_t) + (first ? bt_stage_tied_elems(s) * sizeof(float) : 0);
 }
 
 bt_code bt_pipeline_create(bt_trainer *t, const bt_model_setup *s, bt_err *err) {
     if (t->mesh.shape.pp == 1) return BT_OK;
     bt_pipeline *p = t->pipeline = calloc(1, sizeof *p);
     if (p) {
-        *p = (bt_pipeline){.first = bt_part_first(s->part), .last = bt_part_last(s->part), .slots = s->in_flight, .tokens = (size_t)s->B * (size_t)s->cfg.T,
+        *p = (bt_pipeline){.first = bt_slice_is_first_stage(s->slice), .last = bt_slice_is_last_stage(s->slice), .slots = s->in_flight, .tokens = (size_t)s->B * (size_t)s->cfg.T,
                            .tied = bt_stage_tied_elems(s)};
         p->inputs = calloc((size_t)p->slots * p->tokens, sizeof *p->inputs);
         p->head_grads = p->first ? calloc(p->tied + 1, sizeof *p->head_grads) : NULL;
@@ -77,7 +77,7 @@ static bt_code forward(bt_trainer *t, int64_t i, bt_pipe_times *times, bt_err *e
     bt_model_slot(t->model, slot);
     if (p->first) memcpy(inputs, batch.inputs, p->tokens * sizeof *inputs);
     else BT_TRY(bt_pipe_recv(p->pipe, BT_PIPE_DOWN, bt_model_stage_in(t->model), times, err));
-    bt_layout_meter_team(t, NULL);
+    bt_layout_meter_tp(t, NULL);
     bt_model_stage_forward(t->model, inputs, &took);
     BT_TRY(bt_step_computed(t, &took, err));
     return bt_pipe_send(p->pipe, BT_PIPE_DOWN, bt_model_stage_out(t->model), times, err);
@@ -113,7 +113,7 @@ static bt_code backward(bt_trainer *t, int64_t i, double scale, bt_pipe_times *t
     else BT_TRY(bt_pipe_recv(p->pipe, BT_PIPE_UP, bt_model_stage_dx(t->model), times, err));
     bt_grad_ready_fn ready = bt_step_unit(t, i);
     if (tie && p->first) BT_TRY(take_head_grads(t, times, err));
-    bt_layout_meter_team(t, NULL);
+    bt_layout_meter_tp(t, NULL);
     if (p->last) t->micro_losses[t->first_micro + i] = bt_model_train_micro(t->model, batch.inputs, batch.targets, scale, ready, t->reducer, &took);
     else bt_model_stage_backward(t->model, inputs, ready, t->reducer, &took);
     BT_TRY(bt_step_computed(t, &took, err));

@@ -12,9 +12,9 @@
 #include "engine/train/parts.h"
 #include "engine/train/weights.h"
 
-bt_panels bt_plan_panels(const bt_run_cfg *c) {
-    if (c->zero < 3 || c->dp_shard <= 1) return BT_PANELS_OWN;
-    return c->gather == BT_GATHER_STEP ? BT_PANELS_ALL : BT_PANELS_LAYER;
+bt_weight_source bt_plan_weight_source(const bt_run_cfg *c) {
+    if (c->zero < 3 || c->dp_shard <= 1) return BT_WEIGHTS_LOCAL;
+    return c->gather == BT_GATHER_STEP ? BT_WEIGHTS_GATHERED : BT_WEIGHTS_PREFETCHED;
 }
 
 /* of a rank, as it will take them where all ranks are on a machine like this one */
@@ -27,9 +27,9 @@ bt_model_setup bt_plan_model(const bt_run_cfg *c, int rank) {
     bt_mesh_shape shape;
     bt_run_cfg_mesh(c, &shape);
     bt_model_setup s = {.B = (int)c->micro_batch, .prec = (bt_prec)c->precision, .train = true, .n_threads = threads_of(c, &shape),
-                        .recompute = (bt_recompute)c->recompute, .grad_int8 = c->grad == BT_GRAD_INT8, .sequence = c->sequence, .cuts = (int)c->parts, .panels = bt_plan_panels(c)};
+                        .recompute = (bt_recompute)c->recompute, .grad_int8 = c->grad == BT_GRAD_INT8, .sequence = c->sequence, .cuts = (int)c->parts, .panels = bt_plan_weight_source(c)};
     bt_mesh_coord me = bt_mesh_coord_of(&shape, rank);
-    if (shape.tp > 1 || shape.pp > 1) s.part = (bt_part){.index = me.tp, .count = shape.tp, .stage = me.pp, .stages = shape.pp};
+    if (shape.tp > 1 || shape.pp > 1) s.slice = (bt_model_slice){.tp_rank = me.tp, .tp_size = shape.tp, .pp_stage = me.pp, .pp_size = shape.pp};
     bool few = strcmp(c->balance, "even") == 0 && c->accum < shape.pp - me.pp;       /* else a rank may have more micro-batches than the mean */
     s.in_flight = few ? (int)c->accum : shape.pp - me.pp;
     bt_run_cfg_model(c, &s.cfg);
@@ -54,7 +54,7 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
     bt_shards shards;
     size_t n = bt_model_plan(&model, rows, BT_PLAN_MAX), optim = 0;
     bt_run_cfg_mesh(c, &shape);
-    if (bt_params_init(&p, &model.cfg, model.part, NULL) != BT_OK) return n;
+    if (bt_params_init(&p, &model.cfg, model.slice, NULL) != BT_OK) return n;
 
     bt_mesh_coord me = bt_mesh_coord_of(&shape, rank);
     int64_t dp = (int64_t)shape.dp_replicate * shape.dp_shard, micros = c->batch_tokens / c->seq_len / c->micro_batch;
@@ -77,10 +77,10 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
 
     int64_t units = c->reproducible ? micros : 0, first = micros * me.dp / dp;
     size_t exchange = bt_reducer_staging(p.total, (size_t)c->bucket_bytes, &shards, (int)dp, me.dp, units);
-    exchange += bt_pipeline_bytes(&model, &shape) + bt_weights_bytes(&p, &shards, (int)c->zero, shard) + bt_team_bytes(shape.tp, (size_t)(c->micro_batch * c->seq_len), (size_t)c->d_model, c->parts > 1);
+    exchange += bt_pipeline_bytes(&model, &shape) + bt_weights_bytes(&p, &shards, (int)c->zero, shard) + bt_tp_group_bytes(shape.tp, (size_t)(c->micro_batch * c->seq_len), (size_t)c->d_model, c->parts > 1);
     if (exchange) rows[n++] = (bt_arena_row){"exchange", exchange, c->zero >= 3 && shards.n > 1 ? "sums and codes of other ranks on their way; own codes, in 2 bits" : "sums of other ranks on their way"};
     bool even = strcmp(c->balance, "even") == 0;         /* else any run of units may come: the worst */
-    size_t partial = !units ? 0 : even ? bt_partial_bytes(p.total, first, micros * (me.dp + 1) / dp - first) : bt_partial_bytes(p.total, 1, micros - 1);
+    size_t partial = !units ? 0 : even ? bt_accumulator_bytes(p.total, first, micros * (me.dp + 1) / dp - first) : bt_accumulator_bytes(p.total, 1, micros - 1);
     if (partial) rows[n++] = (bt_arena_row){"partial sums", partial, "reproducible: gradients of finished units"};
     bool apart = shards.n > 1;
     const bt_codes_cfg codes = {.shards = &shards, .shard = shard, .part = apart ? me.dp_replicate : me.dp, .parts = apart ? shape.dp_replicate : (int)dp};

@@ -28,12 +28,12 @@ static void append_run(slice_list *l, const bt_tensor *x, const char *state, flo
 }
 
 /* Appends the part of every tensor inside [begin, end) of the flat array whose element `base` is flat[0]. `once`: of what several ranks of a
- * team hold, one writes. */
+ * tensor-parallel group hold, one writes. */
 static void append(bt_trainer *t, slice_list *l, const char *state, float *flat, size_t base, size_t begin, size_t end, bool once) {
     const bt_params *p = bt_model_params(t->model);
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *x = &p->tensors[i];
-        size_t first = most(x->offset + (once ? x->counted_from : 0), begin), last = least(x->offset + x->count, end);
+        size_t first = most(x->offset + (once ? x->first_counted : 0), begin), last = least(x->offset + x->count, end);
         if (first >= last) continue;
         float *data = flat + (first - base);
         size_t from = first - x->offset, to = last - x->offset;

@@ -161,8 +161,8 @@ static void count_codes(const bt_trainer *t, size_t k, double *row) {
     int8_t spare[LOOK];
     for (size_t i = 0; x->tern && i < (whole ? 1 : t->n_pieces); i++) {
         bt_range r = whole ? (bt_range){0, x->count} : own_piece(t, x, i);
-        for (size_t at = r.begin, n; at < x->counted_from && at < r.end; at += n) {
-            n = (r.end < x->counted_from ? r.end : x->counted_from) - at;
+        for (size_t at = r.begin, n; at < x->first_counted && at < r.end; at += n) {
+            n = (r.end < x->first_counted ? r.end : x->first_counted) - at;
             if (n > LOOK) n = LOOK;
             const int8_t *codes = bt_weights_codes(t->weights, k, at, n, spare);
             for (size_t e = 0; e < n; e++) {

@@ -12,8 +12,8 @@ static void be_slow(const bt_trainer *t, bt_micro_times *took) {
     bt_sleep_ns(more);
     took->bwd_ns += more;
 }
-/* In reproducible training every unit's gradients are made whole over the team by themselves. */
-static void nobody(void *ctx, size_t begin, size_t end) { (void)ctx, (void)begin, (void)end; }
+/* In reproducible training every unit's gradients are made whole over the tensor-parallel group by themselves. */
+static void ignore_ready(void *ctx, size_t begin, size_t end) { (void)ctx, (void)begin, (void)end; }
 
 /* ---- a micro-batch -------------------------------------------------------------------------------------------------- */
 
@@ -34,7 +34,7 @@ bt_grad_ready_fn bt_step_unit(bt_trainer *t, int64_t i) {
     bt_model_noise(t->model, (uint64_t)t->cfg.seed, (uint64_t)t->at.step, (uint64_t)first_row);
     if (t->cfg.reproducible) bt_model_grads_into(t->model, bt_reducer_unit(t->reducer));
     if (last) bt_reducer_last(t->reducer);
-    return last ? bt_reducer_ready : t->cfg.reproducible ? nobody : NULL;
+    return last ? bt_reducer_ready : t->cfg.reproducible ? ignore_ready : NULL;
 }
 
 bt_code bt_step_unit_done(bt_trainer *t, int64_t i, bt_err *err) {
@@ -49,10 +49,10 @@ bt_code bt_step_unit_done(bt_trainer *t, int64_t i, bt_err *err) {
 }
 
 bt_code bt_step_computed(bt_trainer *t, bt_micro_times *took, bt_err *err) {
-    int64_t team_ns = 0;
-    BT_TRY(bt_team_check(t->team, err));
+    int64_t tp_ns = 0;
+    BT_TRY(bt_tp_group_check(t->tp_group, err));
     BT_TRY(bt_weights_check(t->weights, err));
-    bt_layout_meter_team(t, &team_ns);
+    bt_layout_meter_tp(t, &tp_ns);
     if (t->slow > 1) be_slow(t, took);
     t->compute_ns += took->fwd_ns + took->bwd_ns;
     bt_meter_add(&t->meter, BT_MR_FWD, took->fwd_ns);
@@ -64,7 +64,7 @@ static bt_code one_micro(bt_trainer *t, int64_t i, double scale, bt_err *err) {
     bt_micro_times took;
     bt_batch batch;
     BT_TRY(bt_step_batch(t, &batch, err));
-    bt_layout_meter_team(t, NULL);              /* what others measured, or nobody wants to know */
+    bt_layout_meter_tp(t, NULL);              /* what others measured, or nobody wants to know */
     bt_grad_ready_fn ready = bt_step_unit(t, i);
     t->micro_losses[t->first_micro + i] = bt_model_train_micro(t->model, batch.inputs, batch.targets, scale, ready, t->reducer, &took);
     BT_TRY(bt_step_computed(t, &took, err));
@@ -83,14 +83,14 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
     t->compute_ns = 0;
     bt_layout_zero_grads(t);
     bt_reducer_begin(t->reducer);
-    BT_TRY(bt_weights_begin(t->weights, BT_WALK_BACK, t->shares, 0, err));
+    BT_TRY(bt_weights_begin(t->weights, BT_PASSES_FORWARD_BACKWARD, t->shares, 0, err));
     bt_meter_add(&t->meter, BT_MR_BWD, bt_now_ns() - start);
 
     if (t->pipeline) BT_TRY(bt_pipeline_micros(t, scale, err));
     for (int64_t i = 0; i < t->n_micro && !t->pipeline; i++) BT_TRY(one_micro(t, i, scale, err));
     for (int64_t i = 0; i < t->n_micro; i++) sum += t->micro_losses[t->first_micro + i];
     int64_t wait_ns = 0;
-    BT_TRY(bt_weights_serve(t->weights, &wait_ns, err));    /* ranks that have more micro-batches still come for layers */
+    BT_TRY(bt_weights_drain_sends(t->weights, &wait_ns, err));    /* ranks that have more micro-batches still come for layers */
     bt_meter_add(&t->meter, BT_MR_WAIT, wait_ns);
     out->loss = sum / (double)(t->n_micro * t->cfg.micro_batch * t->cfg.seq_len);
     bt_meter_set(&t->meter, BT_MR_LOSS, out->loss);
@@ -117,8 +117,8 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
     memset(t->notes, 0, sizeof t->notes);
     bt_control_ask(t);
     t->notes[NOTE_BAD_LOSS] = !isfinite(out->loss);
-    t->notes[NOTE_FINGER] = t->finger;
-    t->notes[NOTE_FINGER_NEG] = -t->finger;
+    t->notes[NOTE_GRAD_FINGERPRINT] = t->grad_fingerprint;
+    t->notes[NOTE_GRAD_FINGERPRINT_NEG] = -t->grad_fingerprint;
 
     bt_reduce_times took;
     bt_place_enter(t->place, BT_AT_EXCHANGE, t->at.step);
@@ -131,7 +131,7 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
     bt_meter_add(&t->meter, BT_MR_COMM_BUSY, weights.busy_ns);
     bt_meter_add(&t->meter, BT_MR_COMM_EXPOSED, weights.blocked_ns);
     BT_TRY(add_losses(t, out, err));
-    if (t->notes[NOTE_FINGER] != -t->notes[NOTE_FINGER_NEG]) {
+    if (t->notes[NOTE_GRAD_FINGERPRINT] != -t->notes[NOTE_GRAD_FINGERPRINT_NEG]) {
         return bt_fail(err, BT_CHECK, "the ranks' gradients of step %lld differ: unlike builds or processors, or a hardware fault (resume from a checkpoint)",
                        (long long)t->at.step - 1);
     }
@@ -172,11 +172,11 @@ static bt_code update_weights(bt_trainer *t, bt_step_outcome *out, bt_err *err) 
     out->loss_scale = t->loss_scale.value;
     if (overflowed(t, out->grad_norm)) {
         out->applied = false;
-        t->finger = 0;
+        t->grad_fingerprint = 0;
         return BT_OK;
     }
     out->applied = bt_guard_step(&t->guard, out->grad_norm, t->notes[NOTE_BAD_LOSS] == 0);
-    t->finger = fingerprint(out->grad_norm);
+    t->grad_fingerprint = fingerprint(out->grad_norm);
     bt_meter_add(&t->meter, BT_MR_OPTIM, bt_now_ns() - start);
 
     if (!out->applied) {

@@ -39,7 +39,7 @@ static bt_loader_cfg loader_cfg(const bt_trainer *t) {
 
 static bt_code build_model(bt_trainer *t, bt_err *err) {
     bt_model_setup setup = bt_plan_model(&t->cfg, t->rank);
-    setup.team = t->team;
+    setup.tp_group = t->tp_group;
     if (t->cfg.parts > 1 && t->cfg.tp > 1 && strcmp(bt_kernels_isa(), "blas") == 0)
         return bt_fail(err, BT_UNSUPPORTED, "train.reproducible with --tp %d: what OpenBLAS rounds depends on how wide a rank's part is (use --isa generic)", (int)t->cfg.tp);
     BT_TRY(bt_model_create(&t->model, &setup, err));
@@ -94,8 +94,8 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     BT_TRY(bt_mesh_resolve(&shape, t->n_ranks, err));
     BT_TRY(bt_mesh_create(&t->mesh, &shape, world, err));
     size_t rows = (size_t)(t->cfg.micro_batch * t->cfg.seq_len), cols = (size_t)t->cfg.d_model;
-    bt_code team = t->cfg.parts > 1 && shape.tp == 1 ? bt_team_solo(&t->team, rows, cols, err) : bt_team_create(&t->team, t->mesh.tp, rows, cols, err);
-    BT_TRY(bt_agree(world, team, err));
+    bt_code tp_group = t->cfg.parts > 1 && shape.tp == 1 ? bt_tp_group_solo(&t->tp_group, rows, cols, err) : bt_tp_group_create(&t->tp_group, t->mesh.tp, rows, cols, err);
+    BT_TRY(bt_agree(world, tp_group, err));
 
     bt_memory_room room;
     bt_memory_room_of(&room);
@@ -154,7 +154,7 @@ void bt_trainer_destroy(bt_trainer *t) {
     bt_pipeline_release(t);
     bt_share_release(t);
     bt_model_destroy(t->model);
-    bt_team_destroy(t->team);
+    bt_tp_group_destroy(t->tp_group);
     bt_mesh_release(&t->mesh);
     bt_stats_release(t);
     free(t);
@@ -186,7 +186,7 @@ bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) {
     bt_place_enter(t->place, BT_AT_EVALUATION, t->at.step - 1);
     bt_eval_result r;
     bt_weights_times unmeasured;
-    BT_TRY(bt_weights_begin(t->weights, BT_WALK_FORTH, NULL, bt_evaluator_micros(t->evaluator), err));
+    BT_TRY(bt_weights_begin(t->weights, BT_PASSES_FORWARD, NULL, bt_evaluator_micros(t->evaluator), err));
     BT_TRY(bt_evaluator_run(t->evaluator, t->model, bt_pipeline_pipe(t), &r, err));
     BT_TRY(bt_weights_check(t->weights, err));
     BT_TRY(bt_weights_end(t->weights, &unmeasured, err));

@@ -8,9 +8,9 @@
 
 #include "engine/base/place.h"
 #include "engine/base/sink.h"
-#include "engine/train/profile.h"
+#include "engine/observe/profile.h"
 #include "engine/train/run_request.h"
-#include "engine/train/run_cfg.h"
+#include "engine/config/run_cfg.h"
 
 typedef struct bt_trainer bt_trainer;
 

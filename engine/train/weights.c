@@ -18,15 +18,15 @@ struct bt_weights {
     const bt_mesh *mesh;
     const bt_shards *shards;
     bool ternary;                       /* ZeRO 3 */
-    bt_panels panels;
-    bt_pieces *pieces;                  /* fp32 values; NULL: one shard */
+    bt_weight_source panels;
+    bt_shard_all_gather *pieces;                  /* fp32 values; NULL: one shard */
     double *sums;                       /* of |w|, by blocks; exchanged */
     code_run *runs;                     /* of all shards, in the order of the flat array */
     size_t n_runs, n_layers;
     size_t *layer_run;                  /* (layers + 1) first run of each */
     size_t *at;                         /* (shards, layers + 1) first byte of each layer among a shard's codes */
     unsigned char *own;                 /* this shard's codes */
-    bt_feed *feed;
+    bt_prefetch *feed;
     size_t *passes;                     /* (shards) */
     int placed;                         /* layer whose panels are in place; -1: none */
     bt_code failed;                     /* in a pass, where nobody can be told */
@@ -69,7 +69,7 @@ size_t bt_weights_bytes(const bt_params *p, const bt_shards *s, int zero, int sh
     measure m = {.shard = shard, .layer = -1};
     if (zero < 3 || s->n == 1) return 0;
     walk_runs(p, s, measure_run, &m);
-    return m.own + bt_feed_bytes(m.longest);
+    return m.own + bt_prefetch_bytes(m.longest);
 }
 
 size_t bt_weights_latent_bytes(const bt_params *p, const bt_shards *s, int zero, int shard) {
@@ -119,7 +119,7 @@ static bt_code plan_runs(bt_weights *w, bt_err *err) {
     size_t bytes = w->at[(size_t)me * (w->n_layers + 1) + w->n_layers];
     w->own = calloc(bytes + 1, 1);
     if (!w->own) return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for the ternary codes of this shard", (double)bytes / 1048576.0);
-    return bt_feed_create(&w->feed, &(bt_feed_cfg){w->mesh, w->n_layers, w->at, w->own}, err);
+    return bt_prefetch_create(&w->feed, &(bt_prefetch_cfg){w->mesh, w->n_layers, w->at, w->own}, err);
 }
 
 /* what travels as fp32: everything, or all but ternary tensors */
@@ -133,7 +133,7 @@ static bt_code plan_pieces(bt_weights *w, bt_err *err) {
         if (!t->tern) ranges[n++] = (bt_range){t->offset, t->offset + t->count};
     }
     if (!w->ternary) ranges[n++] = (bt_range){0, p->total};
-    bt_code code = bt_pieces_create(&w->pieces, w->mesh, w->shards, ranges, n, err);
+    bt_code code = bt_shard_all_gather_create(&w->pieces, w->mesh, w->shards, ranges, n, err);
     free(ranges);
     return code;
 }
@@ -168,15 +168,15 @@ bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *e
         bt_weights_destroy(w);
         return code;
     }
-    if (w->panels == BT_PANELS_LAYER) bt_model_source(w->model, &w->source);
+    if (w->panels == BT_WEIGHTS_PREFETCHED) bt_model_source(w->model, &w->source);
     *out = w;
     return BT_OK;
 }
 
 void bt_weights_destroy(bt_weights *w) {
     if (!w) return;
-    bt_pieces_destroy(w->pieces);
-    bt_feed_destroy(w->feed);
+    bt_shard_all_gather_destroy(w->pieces);
+    bt_prefetch_destroy(w->feed);
     free(w->runs);
     free(w->layer_run);
     free(w->at);
@@ -204,7 +204,7 @@ const int8_t *bt_weights_codes(const bt_weights *w, size_t tensor, size_t first,
 /* ---- once a step ---------------------------------------------------------------------------------------------------- */
 
 bt_code bt_weights_gather(bt_weights *w, size_t stripe, bt_err *err) {
-    return w->pieces ? bt_pieces_gather_start(w->pieces, bt_model_weights(w->model), stripe, err) : BT_OK;
+    return w->pieces ? bt_shard_all_gather_start(w->pieces, bt_model_weights(w->model), stripe, err) : BT_OK;
 }
 
 static bt_code sum_of_all(bt_weights *w, int64_t *comm_ns, bt_err *err) {
@@ -221,18 +221,18 @@ static bt_code sum_of_all(bt_weights *w, int64_t *comm_ns, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code start_walk(bt_weights *w, bt_walk walk, const int64_t *micros, int64_t each, bt_err *err) {
+static bt_code start_walk(bt_weights *w, bt_passes walk, const int64_t *micros, int64_t each, bt_err *err) {
     for (int s = 0; s < w->shards->n; s++) w->passes[s] = (size_t)(micros ? micros[w->mesh->me.dp_replicate * w->shards->n + s] : each);
     w->placed = -1;
     w->source.comm_ns = 0;
-    return bt_feed_begin(w->feed, walk, w->passes, err);
+    return bt_prefetch_begin(w->feed, walk, w->passes, err);
 }
 
 static bt_code end_walk(bt_weights *w, bt_weights_times *times, bt_err *err) {
     int64_t start = bt_now_ns();
-    BT_TRY(bt_feed_end(w->feed, err));
+    BT_TRY(bt_prefetch_end(w->feed, err));
     times->blocked_ns = w->source.comm_ns + bt_now_ns() - start;
-    times->busy_ns = bt_feed_busy_ns(w->feed);
+    times->busy_ns = bt_prefetch_busy_ns(w->feed);
     if (times->busy_ns < times->blocked_ns) times->busy_ns = times->blocked_ns;
     bt_traffic_add(BT_COLL_ALL_GATHER, BT_AXIS_SHARD, &(bt_traffic){.calls = 1, .busy_ns = times->busy_ns, .exposed_ns = times->blocked_ns});
     return BT_OK;
@@ -241,7 +241,7 @@ static bt_code end_walk(bt_weights *w, bt_weights_times *times, bt_err *err) {
 /* all layers' panels at once */
 static bt_code place_all(bt_weights *w, int64_t *comm_ns, bt_err *err) {
     bt_weights_times times;
-    BT_TRY(start_walk(w, BT_WALK_FORTH, NULL, 1, err));
+    BT_TRY(start_walk(w, BT_PASSES_FORWARD, NULL, 1, err));
     for (size_t l = 0; l < w->n_layers; l++) need(&w->source, (int)l);
     BT_TRY(bt_weights_check(w, err));
     BT_TRY(end_walk(w, &times, err));
@@ -257,13 +257,13 @@ static bt_code quantise_shards(bt_weights *w, int64_t *comm_ns, bt_err *err) {
         if (r->shard == w->mesh->me.dp_shard) BT_TRY(bt_model_quant_own(w->model, r->tensor, r->first, r->n, w->own + r->at, err));
     }
     bt_model_quant_done(w->model);
-    return w->panels == BT_PANELS_ALL ? place_all(w, comm_ns, err) : BT_OK;
+    return w->panels == BT_WEIGHTS_GATHERED ? place_all(w, comm_ns, err) : BT_OK;
 }
 
 bt_code bt_weights_quantise(bt_weights *w, int64_t *comm_ns, bt_err *err) {
     if (w->pieces) {
         int64_t start = bt_now_ns();
-        BT_TRY(bt_pieces_finish(w->pieces, err));
+        BT_TRY(bt_shard_all_gather_finish(w->pieces, err));
         *comm_ns += bt_now_ns() - start;
     }
     if (w->ternary) return quantise_shards(w, comm_ns, err);
@@ -275,15 +275,15 @@ bt_code bt_weights_quantise(bt_weights *w, int64_t *comm_ns, bt_err *err) {
 
 static bt_code fetch(bt_weights *w, size_t layer, bt_err *err) {
     int64_t start = bt_now_ns();
-    BT_TRY(bt_feed_wait(w->feed, layer, err));
+    BT_TRY(bt_prefetch_wait(w->feed, layer, err));
     w->source.comm_ns += bt_now_ns() - start;
     for (size_t k = w->layer_run[layer]; k < w->layer_run[layer + 1]; k++) {
         const code_run *r = &w->runs[k];
         size_t at = r->at - w->at[(size_t)r->shard * (w->n_layers + 1) + layer];
-        BT_TRY(bt_model_quant_take(w->model, r->tensor, r->first, r->n, bt_feed_from(w->feed, r->shard) + at, err));
+        BT_TRY(bt_model_quant_take(w->model, r->tensor, r->first, r->n, bt_prefetch_from(w->feed, r->shard) + at, err));
         if (k + 1 == w->layer_run[layer + 1] || w->runs[k + 1].tensor != r->tensor) bt_model_quant_place(w->model, r->tensor);
     }
-    return bt_feed_next(w->feed, err);
+    return bt_prefetch_next(w->feed, err);
 }
 
 static void need(bt_layer_source *source, int layer) {
@@ -293,23 +293,23 @@ static void need(bt_layer_source *source, int layer) {
     w->placed = layer;
 }
 
-static void poll(bt_layer_source *source) { bt_feed_poll(((bt_weights *)source)->feed); }
+static void poll(bt_layer_source *source) { bt_prefetch_poll(((bt_weights *)source)->feed); }
 
 bt_code bt_weights_check(const bt_weights *w, bt_err *err) {
     if (w->failed != BT_OK && err) *err = w->why;
     return w->failed;
 }
 
-static bool by_layers(const bt_weights *w) { return w->panels == BT_PANELS_LAYER; }
+static bool by_layers(const bt_weights *w) { return w->panels == BT_WEIGHTS_PREFETCHED; }
 
-bt_code bt_weights_begin(bt_weights *w, bt_walk walk, const int64_t *micros, int64_t each, bt_err *err) {
+bt_code bt_weights_begin(bt_weights *w, bt_passes walk, const int64_t *micros, int64_t each, bt_err *err) {
     return by_layers(w) ? start_walk(w, walk, micros, each, err) : BT_OK;
 }
 
-bt_code bt_weights_serve(bt_weights *w, int64_t *wait_ns, bt_err *err) {
+bt_code bt_weights_drain_sends(bt_weights *w, int64_t *wait_ns, bt_err *err) {
     int64_t start = bt_now_ns();
     if (!by_layers(w)) return BT_OK;
-    BT_TRY(bt_feed_serve(w->feed, err));
+    BT_TRY(bt_prefetch_drain_sends(w->feed, err));
     *wait_ns += bt_now_ns() - start;
     return BT_OK;
 }

@@ -5,9 +5,9 @@
  *     ZeRO 3        embedding, norms and head travel as fp32; ternary weights as 2-bit codes, under scales made of all ranks'
  *                   sums. A rank never holds latent ternary weights that are not its own: those pages are never touched.
  *                   Of its own pieces it keeps the codes, in 2 bits. The others' come by layers:
- *                       BT_PANELS_LAYER   ahead of each layer's pass, and are gone after it; what is there over a turn (the last
+ *                       BT_WEIGHTS_PREFETCHED   ahead of each layer's pass, and are gone after it; what is there over a turn (the last
  *                                         layer of forward, the first of a backward before the next micro-batch) stays
- *                       BT_PANELS_ALL     once a step, and the panels of all layers stay
+ *                       BT_WEIGHTS_GATHERED     once a step, and the panels of all layers stay
  *
  * Bytes a rank sends a step, of T ternary parameters in L layers, S shards and m micro-batches (2 bits, runs padded to 128 codes):
  *     (S-1)/S T/4 x  1 (ALL)  or  (2 m (L-1) + 1) / L  (LAYER; an evaluation: its micro-batches)
@@ -29,7 +29,7 @@ typedef struct bt_weights_cfg {
     const bt_mesh *mesh;
     const bt_shards *shards;
     int zero;
-    bt_panels panels;                   /* the model's */
+    bt_weight_source panels;                   /* the model's */
 } bt_weights_cfg;
 
 typedef struct bt_weights_times { int64_t busy_ns, blocked_ns; } bt_weights_times;
@@ -49,10 +49,10 @@ bt_code bt_weights_gather(bt_weights *w, size_t stripe, bt_err *err) BT_MUST_CHE
 bt_code bt_weights_quantise(bt_weights *w, int64_t *comm_ns, bt_err *err) BT_MUST_CHECK;
 
 /* Passes of the model; all four do nothing where panels do not come by layers. begin: micro-batches of each data-parallel rank, or (NULL)
- * `each` of all; forward only (BT_WALK_FORTH) or with backward (BT_WALK_BACK). check: after a pass. */
-bt_code bt_weights_begin(bt_weights *w, bt_walk walk, const int64_t *micros, int64_t each, bt_err *err) BT_MUST_CHECK;
+ * `each` of all; forward only (BT_PASSES_FORWARD) or with backward (BT_PASSES_FORWARD_BACKWARD). check: after a pass. */
+bt_code bt_weights_begin(bt_weights *w, bt_passes walk, const int64_t *micros, int64_t each, bt_err *err) BT_MUST_CHECK;
 bt_code bt_weights_check(const bt_weights *w, bt_err *err) BT_MUST_CHECK;
-bt_code bt_weights_serve(bt_weights *w, int64_t *wait_ns, bt_err *err) BT_MUST_CHECK;
+bt_code bt_weights_drain_sends(bt_weights *w, int64_t *wait_ns, bt_err *err) BT_MUST_CHECK;
 bt_code bt_weights_end(bt_weights *w, bt_weights_times *times, bt_err *err) BT_MUST_CHECK;
 
 #endif

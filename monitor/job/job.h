@@ -12,20 +12,20 @@
 #include "monitor/job/launch/job_dirs.h"
 #include "monitor/job/supervisor.h"
 
-enum { BT_JOB_LOCAL_RANKS = 256, BT_JOB_FAR_RANKS = 64 };
+enum { BT_JOB_LOCAL_RANKS = 256, BT_JOB_REMOTE_RANKS = 64 };
 
 struct bt_job {
     const bt_job_setup *s;
     bt_job_result *result;
-    bt_scratch scratch;
+    bt_job_dirs scratch;
     bt_wire_server *wire;
     bt_control_server *control;
     bt_output output;
     bt_health health;
-    bt_places places;                   /* of this attempt */
+    bt_rank_progress places;                   /* of this attempt */
     bt_restart_history history;
     bt_child child;                     /* pid 0: none runs */
-    bt_companion viewer;
+    bt_viewer viewer;
     bt_sink tap;                        /* what the wire delivers goes to the writer and to the screen */
     int signals;                        /* signalfd */
     bt_resume_point from;               /* where this attempt began */
@@ -36,8 +36,8 @@ struct bt_job {
     int64_t oom_before;
     struct { int rank, pid; } ranks[BT_JOB_LOCAL_RANKS];
     int n_ranks;                        /* of this host, as they told */
-    struct { int rank; char host[BT_HOST_MAX]; } far[BT_JOB_FAR_RANKS];     /* of other hosts, for messages */
-    int n_far;
+    struct { int rank; char host[BT_HOST_MAX]; } far[BT_JOB_REMOTE_RANKS];     /* of other hosts, for messages */
+    int n_remote;
     bool connected;                     /* a rank greeted in this attempt */
     bool complete;                      /* and told its result */
 
@@ -48,7 +48,7 @@ struct bt_job {
     double lr_factor, told_factor;      /* wanted; that the ranks have (from their checkpoint, or told) */
 };
 
-void bt_job_tap(bt_job *job);           /* fills job->tap */
+void bt_job_run_sink(bt_job *job);           /* fills job->tap */
 void bt_job_event(bt_job *job, const char *kind, bt_event_level level, int rank, const char *fmt, ...) BT_PRINTF(5, 6);
 void bt_job_show(bt_job *job, bt_event_level level, const char *text);   /* on the screen only */
 void bt_job_record(bt_job *job, const char *kind, bt_event_level level, int rank, const char *title);     /* not on the screen */

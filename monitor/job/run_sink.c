@@ -15,11 +15,11 @@ static void on_ranks(void *ctx, const bt_rank_info *ranks, size_t n) {
     char host[BT_HOST_MAX] = "";
     gethostname(host, sizeof host - 1);
     job->n_ranks = 0;
-    job->n_far = 0;
-    for (size_t i = 0; i < n && job->n_far < BT_JOB_FAR_RANKS; i++) {
+    job->n_remote = 0;
+    for (size_t i = 0; i < n && job->n_remote < BT_JOB_REMOTE_RANKS; i++) {
         if (strcmp(ranks[i].host, host) == 0) continue;
-        job->far[job->n_far].rank = ranks[i].rank;
-        snprintf(job->far[job->n_far++].host, sizeof job->far[0].host, "%s", ranks[i].host);
+        job->far[job->n_remote].rank = ranks[i].rank;
+        snprintf(job->far[job->n_remote++].host, sizeof job->far[0].host, "%s", ranks[i].host);
     }
     for (size_t i = 0; i < n && job->n_ranks < BT_JOB_LOCAL_RANKS; i++) {
         if (strcmp(ranks[i].host, host) != 0) continue;
@@ -81,7 +81,7 @@ static void on_checkpoint(void *ctx, const bt_ckpt_record *c) {
     if (store && store->checkpoint) store->checkpoint(store->ctx, c);
 }
 
-void bt_job_tap(bt_job *job) {
+void bt_job_run_sink(bt_job *job) {
     job->tap = (bt_sink){.ctx = job, .ranks = on_ranks, .fact = on_fact, .step = on_step, .layers = on_layers, .comm = on_comm, .event = on_event,
                          .checkpoint = on_checkpoint, .pairs = on_pairs};
 }

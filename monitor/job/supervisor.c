@@ -107,13 +107,13 @@ static void recover_records(bt_job *job) {
 static bt_code start_attempt(bt_job *job, bt_err *err) {
     const bt_job_setup *s = job->s;
     char tmp[280], shm[280], wire[300], number[16], fence[16], ring[PATH_MAX], places[300];
-    BT_TRY(bt_scratch_attempt(&job->scratch, job->attempt, tmp, shm, err));
+    BT_TRY(bt_job_dirs_attempt(&job->scratch, job->attempt, tmp, shm, err));
     snprintf(wire, sizeof wire, "%s/wire", job->scratch.tmp);
     snprintf(number, sizeof number, "%d", job->attempt);
     snprintf(fence, sizeof fence, "%d", s->fence(s->resume_ctx, job->attempt));
     snprintf(places, sizeof places, "%s/places", tmp);
     bt_err why = BT_ERR_INIT;
-    if (bt_places_open(&job->places, places, s->ranks, &why) != BT_OK) bt_log(BT_LOG_DEBUG, "%s", why.msg);
+    if (bt_rank_progress_open(&job->places, places, s->ranks, &why) != BT_OK) bt_log(BT_LOG_DEBUG, "%s", why.msg);
     if (!s->writer || !ring_path(job, ring, sizeof ring)) ring[0] = '\0';
     else unlink(ring);                  /* of a run of that name before; those worth something were recovered */
     const char *own[] = {"rank", "--wire", wire, "--attempt", number, "--fence", fence, "--resume-from", job->from.dir, "--ring", ring, "--places", places};
@@ -128,7 +128,7 @@ static bt_code start_attempt(bt_job *job, bt_err *err) {
     for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
         if (keep[i] >= 0) l.inherit[l.n_inherit++] = keep[i];
     job->last_step = -1;
-    job->n_ranks = job->n_far = 0;
+    job->n_ranks = job->n_remote = 0;
     job->connected = job->complete = job->hung = job->restarting = false;
     job->oom_before = bt_proc_oom_kills();
     job->started_ns = bt_now_ns();
@@ -170,14 +170,14 @@ static void name_culprit(const bt_job *job, int64_t now_ns, char *out, size_t si
     char where[200];
     int behind;
     name_stopped(job, out, size, rank);
-    if (!bt_places_tell(&job->places, now_ns, where, sizeof where, &behind)) return;
+    if (!bt_rank_progress_tell(&job->places, now_ns, where, sizeof where, &behind)) return;
     size_t n = strlen(out);
     snprintf(out + n, size - n, "; %s", where);
     if (*rank < 0) *rank = behind;
 }
 
 static const char *host_of(const bt_job *job, int rank) {
-    for (int i = 0; i < job->n_far; i++)
+    for (int i = 0; i < job->n_remote; i++)
         if (job->far[i].rank == rank) return job->far[i].host;
     return "unknown";
 }
@@ -188,8 +188,8 @@ static void check_slow(bt_job *job, int64_t now) {
     double limit = 10 * bt_health_median_s(&job->health);
     if (limit <= 0 || job->health.paused || job->stop_asked) return;
     if (limit < 2) limit = 2;
-    if (bt_places_slow(&job->places, now, limit, what, sizeof what, &rank)) bt_job_event(job, "slow", BT_EV_WARN, rank, "%s", what);
-    else if (job->s->hosts[0] && bt_places_missing(&job->places, now, limit, what, sizeof what, &rank))
+    if (bt_rank_progress_slow(&job->places, now, limit, what, sizeof what, &rank)) bt_job_event(job, "slow", BT_EV_WARN, rank, "%s", what);
+    else if (job->s->hosts[0] && bt_rank_progress_missing(&job->places, now, limit, what, sizeof what, &rank))
         bt_job_event(job, "slow", BT_EV_WARN, rank, "%s%s%s%s", what, rank >= 0 ? " (host " : "", rank >= 0 ? host_of(job, rank) : "", rank >= 0 ? ")" : "");
 }
 
@@ -219,9 +219,9 @@ static void check_health(bt_job *job) {
 /* Its first line is the address; a secret is in it, so it goes to the screen and nowhere else. */
 static void hear_viewer(bt_job *job) {
     bool ended = false;
-    for (const char *line; (line = bt_companion_line(&job->viewer, &ended)); ) bt_job_show(job, BT_EV_INFO, line);
+    for (const char *line; (line = bt_viewer_line(&job->viewer, &ended)); ) bt_job_show(job, BT_EV_INFO, line);
     if (ended) {
-        bt_companion_stop(&job->viewer);
+        bt_viewer_stop(&job->viewer);
         bt_job_show(job, BT_EV_WARN, "the dashboard ended; training goes on");
     }
 }
@@ -288,8 +288,8 @@ static bt_end watch_attempt(bt_job *job) {
     hear_last_words(job);
     job->child.pid = 0;
     recover_records(job);
-    bt_places_close(&job->places);
-    bt_scratch_attempt_end(&job->scratch, job->attempt);
+    bt_rank_progress_close(&job->places);
+    bt_job_dirs_attempt_end(&job->scratch, job->attempt);
     const bt_end_facts f = {.wait_status = status, .hung = job->hung, .stop_now = job->stop_now, .started = job->connected,
                             .oom = job->oom_before >= 0 && bt_proc_oom_kills() > job->oom_before, .reported = job->output.reported, .code = job->output.code,
                             .rank = job->output.rank, .signal = job->output.signal, .step = job->last_step, .message = job->output.message,
@@ -355,7 +355,7 @@ static bt_code attempts(bt_job *job, bt_err *err) {
         job->result->attempts++;
         bt_end end = watch_attempt(job);
         job->result->end = end;
-        if (end.kind != BT_END_DONE) bt_far_sweep(s->hosts);
+        if (end.kind != BT_END_DONE) bt_remote_sweep(s->hosts);
         if (end.kind == BT_END_DONE || end.kind == BT_END_STOPPED_NOW) return BT_OK;
         bt_end_tell(&end, told, sizeof told);
         const bt_restart r = bt_restart_decide(&job->history, &end, job->from.step, s->max_restarts);
@@ -384,9 +384,9 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     signal_set(&set);
     job->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
     if (job->signals < 0) return bt_fail_errno(err, BT_IO, errno, "cannot take signals");
-    bt_scratch_sweep();
-    bt_far_sweep(job->s->hosts);
-    BT_TRY(bt_scratch_create(&job->scratch, job->s->ranks, err));
+    bt_job_dirs_sweep();
+    bt_remote_sweep(job->s->hosts);
+    BT_TRY(bt_job_dirs_create(&job->scratch, job->s->ranks, err));
     snprintf(path, sizeof path, "%s/wire", job->scratch.tmp);
     BT_TRY(bt_wire_listen(&job->wire, path, err));
     snprintf(path, sizeof path, "%s/control", job->scratch.tmp);
@@ -397,19 +397,19 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     job->output.note = on_note;
     job->output.note_ctx = job;
     bt_err why = BT_ERR_INIT;
-    if (job->s->viewer && bt_companion_start(&job->viewer, job->s->viewer, &why) != BT_OK) bt_job_show(job, BT_EV_WARN, why.msg);
+    if (job->s->viewer && bt_viewer_start(&job->viewer, job->s->viewer, &why) != BT_OK) bt_job_show(job, BT_EV_WARN, why.msg);
     if (job->viewer.pid > 0) setpriority(PRIO_PROCESS, (id_t)job->viewer.pid, VIEWER_NICE);
     return BT_OK;
 }
 
 static void close_job(bt_job *job) {
-    bt_companion_stop(&job->viewer);
-    bt_places_close(&job->places);
+    bt_viewer_stop(&job->viewer);
+    bt_rank_progress_close(&job->places);
     if (job->control) remove_control_file(job);
     bt_control_close(job->control);
     bt_wire_server_close(job->wire);
     bt_output_close(&job->output);
-    bt_scratch_remove(&job->scratch);
+    bt_job_dirs_remove(&job->scratch);
     if (job->signals >= 0) close(job->signals);
 }
 
@@ -425,7 +425,7 @@ bt_code bt_job_run(const bt_job_setup *s, bt_job_result *out, bt_err *err) {
     job->last_step = -1;
     if (!(job->from.lr_factor > 0)) job->from.lr_factor = 1;
     job->lr_factor = job->told_factor = job->from.lr_factor;
-    bt_job_tap(job);
+    bt_job_run_sink(job);
     bt_code code = open_job(job, err);
     if (code == BT_OK) code = attempts(job, err);
     out->stopped = job->stop_asked && !job->stop_now && out->end.kind == BT_END_DONE;

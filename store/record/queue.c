@@ -28,7 +28,7 @@ void bt_queue_release(bt_queue *q) {
 static size_t weight(const bt_record *r) { return sizeof *r + r->bytes; }
 
 /* keeps the step values of a record and lets its rank values go; returns the rows lost */
-static uint64_t cut_ranks(bt_record **at) {
+static uint64_t drop_rank_values(bt_record **at) {
     const size_t bare = 24 + sizeof(double) * BT_MS_COUNT;
     int64_t ranks = 0, none = 0;
     if ((*at)->bytes <= bare) return 0;
@@ -40,7 +40,7 @@ static uint64_t cut_ranks(bt_record **at) {
     return (uint64_t)ranks;
 }
 
-static void make_room(bt_queue *q) {
+static void evict(bt_queue *q) {
     size_t target = q->max_bytes - q->max_bytes / 8;
     bt_record *last = NULL;
     for (bt_record **at = &q->head; *at; ) {
@@ -56,7 +56,7 @@ static void make_room(bt_queue *q) {
             continue;
         }
         if (q->bytes > target && r->kind == BT_REC_STEP) {
-            q->dropped += cut_ranks(at);
+            q->dropped += drop_rank_values(at);
             q->bytes -= before - weight(*at);
         }
         last = *at;
@@ -83,7 +83,7 @@ void bt_queue_push(bt_queue *q, bt_record *r) {
         else q->head = r;
         q->tail = r;
         q->bytes += weight(r);
-        if (q->bytes > q->max_bytes) make_room(q);
+        if (q->bytes > q->max_bytes) evict(q);
     }
     if (q->sleeping) wake(q);
     pthread_mutex_unlock(&q->mu);
@@ -116,7 +116,7 @@ void bt_queue_done(bt_queue *q) {
     pthread_mutex_unlock(&q->mu);
 }
 
-void bt_queue_untake(bt_queue *q, bt_record *list) {
+void bt_queue_requeue(bt_queue *q, bt_record *list) {
     pthread_mutex_lock(&q->mu);
     bt_record *last = list;
     for (bt_record *r = list; r; r = r->next) {
@@ -129,7 +129,7 @@ void bt_queue_untake(bt_queue *q, bt_record *list) {
         if (!q->tail) q->tail = last;
     }
     q->in_flight = 0;
-    if (q->bytes > q->max_bytes) make_room(q);
+    if (q->bytes > q->max_bytes) evict(q);
     pthread_mutex_unlock(&q->mu);
 }
 

@@ -43,7 +43,7 @@ typedef struct bt_queue {
     size_t bytes, max_bytes, in_flight;
     uint64_t dropped;                   /* rank, layer and exchange rows that gave way */
     bool sleeping;                      /* the taker waits for work: a push must wake it */
-    bool hurry, stop;                   /* flush requested; end */
+    bool flush_requested, stop;                   /* flush requested; end */
     bool closed;                        /* nobody takes any more: a push frees its record */
     int wake_fd;                        /* eventfd written instead of `work` when >= 0 */
     struct bt_ring *ring;               /* of ring.h: keeps what is pushed, also after `closed`; borrowed, NULL none */
@@ -54,7 +54,7 @@ void bt_queue_release(bt_queue *q);
 void bt_queue_push(bt_queue *q, bt_record *r);                      /* takes r; NULL counts as dropped */
 bt_record *bt_queue_take(bt_queue *q, size_t max_bytes);            /* oldest first; they are in flight until `done` or `untake` */
 void bt_queue_done(bt_queue *q);
-void bt_queue_untake(bt_queue *q, bt_record *list);                 /* back to the front */
+void bt_queue_requeue(bt_queue *q, bt_record *list);                 /* back to the front */
 void bt_queue_set(bt_queue *q, bool *flag, bool value);             /* &q->hurry or &q->stop, and wakes the taker */
 bool bt_queue_wait_drained(bt_queue *q, int64_t ns);                /* false: still not empty after ns */
 void bt_queue_close(bt_queue *q);                                   /* sets closed, frees what waits */

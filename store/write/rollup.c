@@ -19,7 +19,7 @@ void bt_block_stat_add(bt_block_stat *s, double v) {
     }
 }
 
-void bt_block_stat_fold(bt_block_stat *into, const bt_block_stat *later) {
+void bt_block_stat_merge(bt_block_stat *into, const bt_block_stat *later) {
     if (later->n == 0) return;
     if (into->n == 0) {
         *into = *later;
@@ -261,8 +261,8 @@ static int close_block(bt_roll *r, int level) {
     if (level > 1 && ranks) as_stored(r->ranks[level], n_rank_stats);
     if (level < BT_ROLL_LEVELS) {
         r->block[level + 1] = r->block[level] >> BT_ROLL_SHIFT;
-        for (int i = 0; i < r->slots.n_steps; i++) bt_block_stat_fold(&r->steps[level + 1][i], &r->steps[level][i]);
-        for (size_t i = 0; ranks && i < n_rank_stats; i++) bt_block_stat_fold(&r->ranks[level + 1][i], &r->ranks[level][i]);
+        for (int i = 0; i < r->slots.n_steps; i++) bt_block_stat_merge(&r->steps[level + 1][i], &r->steps[level][i]);
+        for (size_t i = 0; ranks && i < n_rank_stats; i++) bt_block_stat_merge(&r->ranks[level + 1][i], &r->ranks[level][i]);
     }
     clear(r, level);
     r->block[level] = -1;
@@ -321,7 +321,7 @@ static void fold_blob(bt_roll *r, int kind, int level, const void *blob, size_t 
         bt_block_stat one[256];
         int n = r->slots.n_steps < 256 ? r->slots.n_steps : 256;
         if (!bt_roll_decode_steps(blob, bytes, one, n)) return;
-        for (int i = 0; i < n; i++) bt_block_stat_fold(&r->steps[level][i], &one[i]);
+        for (int i = 0; i < n; i++) bt_block_stat_merge(&r->steps[level][i], &one[i]);
         return;
     }
     bt_rank_block b;
@@ -330,7 +330,7 @@ static void fold_blob(bt_roll *r, int kind, int level, const void *blob, size_t 
         for (int i = 0; i < b.n_slots && i < r->slots.n_ranks; i++) {
             bt_block_stat one;
             bt_rank_block_stat(&b, k, i, &one);
-            bt_block_stat_fold(&r->ranks[level][(size_t)k * (size_t)r->slots.n_ranks + (size_t)i], &one);
+            bt_block_stat_merge(&r->ranks[level][(size_t)k * (size_t)r->slots.n_ranks + (size_t)i], &one);
         }
     }
 }

@@ -20,7 +20,7 @@ enum { BT_ROLL_STEPS = 0, BT_ROLL_RANKS = 1 };
 
 typedef struct bt_block_stat { double n, min, max, first, last, sum; } bt_block_stat;      /* n 0: no value */
 void bt_block_stat_add(bt_block_stat *s, double v);                             /* NaN and infinities are left out */
-void bt_block_stat_fold(bt_block_stat *into, const bt_block_stat *later);
+void bt_block_stat_merge(bt_block_stat *into, const bt_block_stat *later);
 
 /* slots of the file's metrics */
 typedef struct bt_slots { int n_steps, n_ranks, step[BT_MS_COUNT], rank[BT_MR_COUNT]; } bt_slots;     /* slot of our metric i; n_steps counts the clock */

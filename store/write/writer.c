@@ -181,7 +181,7 @@ static bool await_work(bt_writer *w, int64_t not_before) {
         tidy(w);
         pthread_mutex_lock(&q->mu);
     }
-    while (!q->hurry && !q->stop && bt_now_ns() < not_before) wait_until(q, not_before);
+    while (!q->flush_requested && !q->stop && bt_now_ns() < not_before) wait_until(q, not_before);
     bool more = q->head != NULL;
     pthread_mutex_unlock(&q->mu);
     return more;
@@ -189,7 +189,7 @@ static bool await_work(bt_writer *w, int64_t not_before) {
 
 static bool hurried(bt_queue *q) {
     pthread_mutex_lock(&q->mu);
-    bool yes = q->hurry || q->stop;
+    bool yes = q->flush_requested || q->stop;
     pthread_mutex_unlock(&q->mu);
     return yes;
 }
@@ -208,7 +208,7 @@ static void *write_loop(void *arg) {
             if (!hurried(&w->q)) tidy(w);
             continue;
         }
-        bt_queue_untake(&w->q, list);
+        bt_queue_requeue(&w->q, list);
         pthread_mutex_lock(&w->q.mu);
         bool stop = w->q.stop;
         int64_t until = bt_now_ns() + pause;
@@ -328,7 +328,7 @@ static bt_code trouble_of(bt_writer *w, bt_err *err) {
 bt_code bt_writer_flush(bt_writer *w, bt_err *err) {
     int64_t start = bt_now_ns(), patience = (int64_t)((w->lock_wait_s > 1 ? w->lock_wait_s : 1) * 1e9);
     bt_code code = BT_OK;
-    bt_queue_set(&w->q, &w->q.hurry, true);
+    bt_queue_set(&w->q, &w->q.flush_requested, true);
     while (!bt_queue_wait_drained(&w->q, 50000000)) {
         code = trouble_of(w, err);
         int64_t spent = bt_now_ns() - start;
@@ -336,7 +336,7 @@ bt_code bt_writer_flush(bt_writer *w, bt_err *err) {
         else if (spent > (code == BT_BUSY ? BUSY_PATIENCE_NS : patience)) break;
         code = BT_OK;
     }
-    bt_queue_set(&w->q, &w->q.hurry, false);
+    bt_queue_set(&w->q, &w->q.flush_requested, false);
     return code;
 }
 

@@ -18,7 +18,7 @@ second_name() { [ "$(stat -c %i "$f.backup")" = "$(stat -c %i "$f.backup.1" 2>/d
 latest_is() { [ "$(has "$f.backup" "$1" 2>/dev/null)" = 1 ]; }
 
 command -v sqlite3 >/dev/null || skip "sqlite3 is not installed"
-"$BT_BIN/tests/t.store.synth" "$f" big ranks=8 steps=30000 >/dev/null || fault "no large database"
+"$BT_BIN/tests/t.store.synth_runs" "$f" big ranks=8 steps=30000 >/dev/null || fault "no large database"
 [ "$(stat -c %s "$f")" -gt $((16 << 20)) ] || fault "the database is not large enough to be copied aside"
 ok train "${tiny[@]}" --steps 3 --name one
 until_true latest_is one

@@ -5,7 +5,7 @@ d=$(mktemp -d) || exit 1
 trap 'rm -rf "$d"' EXIT
 export BITRAIN_STORE=$d/m.db
 n_failed=0
-make=$BT_BIN/tests/t.store.synth
+make=$BT_BIN/tests/t.store.synth_runs
 
 fail() { echo "FAIL: $*"; n_failed=$((n_failed + 1)); }
 # expect CODE PATTERN COMMAND...: exit code, and a line of output or error that fits

@@ -6,7 +6,7 @@ trap 'rm -rf "$d"' EXIT
 export BITRAIN_STORE=$d/m.db LC_ALL=C.UTF-8 TERM=xterm-256color COLUMNS=100 LINES=30
 unset NO_COLOR
 n_failed=0
-make=$BT_BIN/tests/t.store.synth
+make=$BT_BIN/tests/t.store.synth_runs
 
 fail() { echo "FAIL: $*"; n_failed=$((n_failed + 1)); }
 expect() {                              # CODE PATTERN COMMAND...

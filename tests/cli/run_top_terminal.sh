@@ -10,8 +10,8 @@ unset NO_COLOR TMUX COLUMNS LINES
 n_failed=0
 fail() { echo "FAIL: $*"; $T capture-pane -p -t s 2> /dev/null | head -60; n_failed=$((n_failed + 1)); }
 
-"$BT_BIN/tests/t.store.synth" "$BITRAIN_STORE" base-1 ranks=4 || fail base-1
-"$BT_BIN/tests/t.store.synth" "$BITRAIN_STORE" demo ranks=8 straggler=5 excess=2 fail_at=120 resume_from=100 down_s=4 || fail demo
+"$BT_BIN/tests/t.store.synth_runs" "$BITRAIN_STORE" base-1 ranks=4 || fail base-1
+"$BT_BIN/tests/t.store.synth_runs" "$BITRAIN_STORE" demo ranks=8 straggler=5 excess=2 fail_at=120 resume_from=100 down_s=4 || fail demo
 
 screen() { $T capture-pane -p -t s; }
 keys() { $T send-keys -t s "$@"; }

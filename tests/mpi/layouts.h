@@ -13,7 +13,7 @@
 #include "engine/model/net/model.h"
 #include "engine/parallel/mpi/comm.h"
 #include "engine/parallel/shard/shard_map.h"
-#include "engine/train/meter.h"
+#include "engine/observe/meter.h"
 #include "tests/tiny_run.h"
 
 enum { LAYOUT_STEPS = 20 };
@@ -153,7 +153,7 @@ static inline layout_grads layout_lonely_grads(const char *const *words) {
     layout_grads g;
     bt_trainer *t = layout_one_step(&cfg, words);
     bt_run_cfg_model(&cfg, &m);
-    assert_int_equal(bt_params_init(&g.params, &m, (bt_part){.count = 1}, NULL), BT_OK);
+    assert_int_equal(bt_params_init(&g.params, &m, (bt_model_slice){.tp_size = 1}, NULL), BT_OK);
     g.x = malloc(g.params.total * sizeof *g.x);
     assert_non_null(g.x);
     memcpy(g.x, bt_model_grads(bt_trainer_model(t)), g.params.total * sizeof *g.x);
@@ -198,7 +198,7 @@ static inline void layout_check_grads(const char *name, const char *const *words
             for (size_t e = from; e < to; e++) {
                 double a = (double)of[bt_tensor_place(x, e - x->offset)], b = (double)grads[e];
                 if (!(fabs(a - b) <= tolerance * (rms + fabs(a)))) fail_msg("%s: %s[%zu] is %.9g alone, %.9g together (rms %.3g)", name, x->name, e - x->offset, a, b, rms);
-                compared += e - x->offset >= x->counted_from;
+                compared += e - x->offset >= x->first_counted;
             }
         }
     }

@@ -58,7 +58,7 @@ static void gradients_equal_element_by_element(void **state) {
 /* Of the part of the model that a rank holds, with n data-parallel ranks in R replicas of S shards (test_layouts.c):
  *     gradients        (n-1)/n to their owners, (R-1)/n to the replicas (plain: (n-1)/n to all)
  *     weights          1/S to S-1 others: 32 bits a parameter, a ternary one 2 in every gather (ZeRO-3)
- * and of the team (test_tp.c), for M tokens of its replica's step:
+ * and of the tensor-parallel group (test_tp.c), for M tokens of its replica's step:
  *     by tokens        (T-1)/T of: per layer 2 int8 rows and scales, 6 rows; 4 rows more
  *     on every rank    2 (T-1)/T of 4 rows per layer, of 2 more
  *     statistics       to T-1 others 16 bytes a token for o and down, 8 backward, a layer; 16 for the loss
@@ -67,7 +67,7 @@ static double formula(const wide *w, const bt_model_cfg *c, double micros) {
     bt_params p;
     double bytes = 0, T = w->tp, n = 8 / T, S = w->shards, R = n / S, M = 512 / n, row = 4.0 * c->C;
     for (int t = 0; t < w->tp; t++) {
-        assert_int_equal(bt_params_init(&p, c, (bt_part){.index = t, .count = w->tp}, NULL), BT_OK);
+        assert_int_equal(bt_params_init(&p, c, (bt_model_slice){.tp_rank = t, .tp_size = w->tp}, NULL), BT_OK);
         bool gather = strstr(w->name, "zero 3") != NULL;
         double grads = 4 * (double)p.count, weights = 0, copies = 0;
         for (size_t i = 0; i < p.n; i++) {

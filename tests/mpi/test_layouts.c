@@ -31,12 +31,12 @@ static const layout modes[] = {
 enum { N_MODES = sizeof modes / sizeof modes[0] };
 
 /* where a checkpoint goes on besides; what tensor parallelism sends and holds has its own tests */
-static const layout teams[] = {
+static const layout groups[] = {
     {"2 x tp 2", {"--tp", "2"}, 0, 1},
     {"zero 3 x tp 2", {STRIPES, "--tp", "2", "--dp-shard", "2", "--zero", "3"}, 3, 2},
     {"tp 4", {"--tp", "4"}, 0, 1},
 };
-enum { N_TEAMS = sizeof teams / sizeof teams[0] };
+enum { N_GROUPS = sizeof groups / sizeof groups[0] };
 
 static layout_grads lonely_grads;
 
@@ -103,8 +103,8 @@ static void one_checkpoint_goes_on_in_every_layout(void **state) {
         layout_folder(dir);
         part(&together, &writers[w], "0", "");
         part(&first, &writers[w], "5", "");
-        for (size_t k = 0; k < N_LAYOUTS + N_TEAMS; k++) {
-            const layout *to = k < N_LAYOUTS ? &layouts[k] : &teams[k - N_LAYOUTS];
+        for (size_t k = 0; k < N_LAYOUTS + N_GROUPS; k++) {
+            const layout *to = k < N_LAYOUTS ? &layouts[k] : &groups[k - N_LAYOUTS];
             part(&rest, to, "0", dir);
             assert_int_equal(rest.n_steps, 3);
             for (size_t i = 0; i < 3; i++) {

@@ -32,7 +32,7 @@ static void look(moment *at, const bt_run_cfg *cfg, bt_model *m) {
     const bt_params *p = bt_model_params(m);
     bt_model_cfg whole;
     bt_run_cfg_model(cfg, &whole);
-    assert_int_equal(bt_params_init(&at->params, &whole, cfg->tp > 1 ? (bt_part){.index = bt_comm_rank(bt_comm_world()), .count = 2} : (bt_part){.count = 1}, NULL), BT_OK);
+    assert_int_equal(bt_params_init(&at->params, &whole, cfg->tp > 1 ? (bt_model_slice){.tp_rank = bt_comm_rank(bt_comm_world()), .tp_size = 2} : (bt_model_slice){.tp_size = 1}, NULL), BT_OK);
     at->w = malloc(p->total * sizeof *at->w);
     at->codes = calloc(p->total, 1);
     assert_true(at->w && at->codes);
@@ -107,7 +107,7 @@ static double other_codes(const moment *a, const moment *b, double *farthest) {
         const bt_tensor *x = &b->params.tensors[i], *whole = bt_params_named(&a->params, x->name);
         double sum = 0;
         for (size_t e = 0; e < whole->count; e++) sum += fabs((double)a->w[whole->offset + e]);
-        for (size_t e = x->counted_from; e < x->count; e++) {
+        for (size_t e = x->first_counted; e < x->count; e++) {
             size_t at = whole->offset + bt_tensor_place(x, e);
             if (a->codes[at] == b->codes[x->offset + e]) continue;
             double mean = sum / (double)whole->count, there = fabs((double)a->w[at]) / mean - 0.5, here = fabs((double)b->w[x->offset + e]) / mean - 0.5;

@@ -96,26 +96,26 @@ static const char *const *words_of(int s, const char *const *more) {
 
 static void run(fake_sink *f, int s, const char *const *more, float **w) { layout_run(f, words_of(s, more), w); }
 
-static bt_params params_of(int s, const char *const *more, bt_part *part) {
+static bt_params params_of(int s, const char *const *more, bt_model_slice *part) {
     bt_run_cfg cfg;
     bt_model_cfg m;
     bt_params p;
     tiny_cfg(&cfg, words_of(s, more));
     bt_run_cfg_model(&cfg, &m);
-    *part = cfg.tp > 1 ? (bt_part){.index = bt_comm_rank(bt_comm_world()) % (int)cfg.tp, .count = (int)cfg.tp} : (bt_part){.count = 1};
-    if (cfg.zero == 3) part->count = 0;                     /* latent weights lie elsewhere */
-    assert_int_equal(bt_params_init(&p, &m, cfg.tp > 1 ? *part : (bt_part){.count = 1}, NULL), BT_OK);
+    *part = cfg.tp > 1 ? (bt_model_slice){.tp_rank = bt_comm_rank(bt_comm_world()) % (int)cfg.tp, .tp_size = (int)cfg.tp} : (bt_model_slice){.tp_size = 1};
+    if (cfg.zero == 3) part->tp_size = 0;                     /* latent weights lie elsewhere */
+    assert_int_equal(bt_params_init(&p, &m, cfg.tp > 1 ? *part : (bt_model_slice){.tp_size = 1}, NULL), BT_OK);
     return p;
 }
 
 /* this rank's blocks against the one rank's tensors; returns how many elements differ, and the first such tensor */
 static size_t other_weights(int s, const char *const *more, const char **first) {
-    bt_part part, none;
+    bt_model_slice part, none;
     static const char *const units[] = {"--set", "train.unit=1", NULL};         /* enough of them for this many ranks */
     bt_params p = params_of(s, more, &part), whole = params_of(s, units, &none);
     size_t differ = 0;
     static char name[64];
-    for (size_t i = 0; part.count > 0 && i < p.n; i++) {
+    for (size_t i = 0; part.tp_size > 0 && i < p.n; i++) {
         const bt_tensor *t = &p.tensors[i], *w = bt_params_named(&whole, t->name);
         size_t here = 0;
         for (size_t k = 0; k < t->count; k++) here += weights[t->offset + k] != lonely_weights[s][w->offset + bt_tensor_place(t, k)];
@@ -154,9 +154,9 @@ static void the_bits_of_one_rank(void **state) {
 /* as if the ranks were on several hosts */
 static void over_messages_too(void **state) {
     (void)state;
-    bt_team_messages_only = true;
+    bt_tp_messages_only = true;
     same_bits(&layouts[0]);
-    bt_team_messages_only = false;
+    bt_tp_messages_only = false;
 }
 
 /* a checkpoint of tensor-parallel ranks, taken up by another layout */

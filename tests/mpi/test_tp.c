@@ -38,9 +38,9 @@ static void messages_make_no_difference(void **state) {
     (void)state;
     static fake_sink memory;
     tp_run(&memory, &shapes[0], &layouts[0]);
-    bt_team_messages_only = true;
+    bt_tp_messages_only = true;
     tp_run(&together, &shapes[0], &layouts[0]);
-    bt_team_messages_only = false;
+    bt_tp_messages_only = false;
     for (size_t i = 0; i < LAYOUT_STEPS; i++) {
         const double *a = memory.steps[i].v, *b = together.steps[i].v;
         assert_true(a[BT_MS_LOSS] == b[BT_MS_LOSS] && a[BT_MS_GRAD_NORM] == b[BT_MS_GRAD_NORM] && a[BT_MS_BYTES_WIRE] == b[BT_MS_BYTES_WIRE]);
@@ -48,7 +48,7 @@ static void messages_make_no_difference(void **state) {
     layout_conserves();
 }
 
-/* M tokens a step, n ranks; every rank sends, of what the team adds or gathers,
+/* M tokens a step, n ranks; every rank sends, of what the tensor-parallel group adds or gathers,
  *     by tokens        (n-1)/n of: per layer 2 int8 rows and scales, 2 rows of whole numbers, 2 + 2 rows of gradients (fp32);
  *                      4 rows more for embedding and head
  *     on every rank    2 (n-1)/n of 4 rows per layer, of 3 for embedding and head

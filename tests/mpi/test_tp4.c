@@ -1,6 +1,6 @@
 /* mpi: 4
  * Tensor parallelism on four ranks, alone and with ZeRO, replicas and shared kv heads: the story of one rank; a checkpoint of one layout
- * goes on in others; reproducible training keeps its bits for any data-parallel layout of the same team. */
+ * goes on in others; reproducible training keeps its bits for any data-parallel layout of the same tensor-parallel group. */
 #include <unistd.h>
 
 #include "tests/mpi/tp.h"

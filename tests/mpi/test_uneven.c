@@ -26,9 +26,9 @@ static const tp_layout layouts[] = {
 static void same_story_as_one_rank(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) tp_compare(shapes, &layouts[k]);
-    bt_team_messages_only = true;               /* as between hosts */
+    bt_tp_messages_only = true;               /* as between hosts */
     tp_compare(shapes, &layouts[0]);
-    bt_team_messages_only = false;
+    bt_tp_messages_only = false;
 }
 
 /* ---- gradients and bytes ---------------------------------------------------------------------------------------------- */
@@ -57,7 +57,7 @@ static void bytes_follow_the_formula(void **state) {
     tiny_cfg(&cfg, (const char *const[]){LAYOUT_WIDE, HEADS("20", "5"), "--tp", "4", NULL});
     bt_run_cfg_model(&cfg, &m);
     bt_params p;
-    assert_int_equal(bt_params_init(&p, &m, (bt_part){.index = 0, .count = 4}, NULL), BT_OK);
+    assert_int_equal(bt_params_init(&p, &m, (bt_model_slice){.tp_rank = 0, .tp_size = 4}, NULL), BT_OK);
     for (size_t i = 0; i < p.n; i++) copies += p.tensors[i].copies == 4 ? 8 * share * (double)p.tensors[i].count : 0;
     bt_params_release(&p);
     double row = 4.0 * m.C, want = M * share * (m.L * (2 * (m.C + 4.0) + 6 * row) + 4 * row) + (T - 1) * M * (m.L * 48.0 + 16) + copies;
@@ -120,23 +120,23 @@ static void parts_meet_in_one_kv_head(void **state) {
         {2, 0, 3, 0, 0, 0}, {2, 1, 3, 2, 2, 1}, {4, 0, 2, 0, 0, 0}, {4, 1, 2, 1, 1, 1}, {4, 2, 2, 2, 2, 1}, {4, 3, 2, 3, 3, 1},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        bt_part of = {.index = rows[i].index, .count = rows[i].tp};
+        bt_model_slice of = {.tp_rank = rows[i].index, .tp_size = rows[i].tp};
         bt_params t;
         m.L = 1;
-        assert_int_equal(bt_part_cfg(&p, &m, of, NULL), BT_OK);
-        assert_true(p.KV == rows[i].kv && p.skip == rows[i].skip && p.group == 4 && p.H == 20 / of.count);
+        assert_int_equal(bt_slice_cfg(&p, &m, of, NULL), BT_OK);
+        assert_true(p.KV == rows[i].kv && p.skip == rows[i].skip && p.group == 4 && p.H == 20 / of.tp_size);
         assert_int_equal(bt_params_init(&t, &m, of, NULL), BT_OK);
         const bt_tensor *k = bt_params_get(&t, 0, BT_P_ATTN_K);
-        assert_true(k->row0 == rows[i].row0 * 128 && k->rows == (size_t)rows[i].kv * 128 && k->counted_from == rows[i].others * 128 * 2560);
+        assert_true(k->row0 == rows[i].row0 * 128 && k->rows == (size_t)rows[i].kv * 128 && k->first_counted == rows[i].others * 128 * 2560);
         bt_params_release(&t);
     }
-    assert_true(bt_model_cuts(&m) == 4 && bt_part_joins(&m, (bt_part){.index = 4, .count = 4}) == 3 && bt_part_joins(&m, (bt_part){.index = 2, .count = 2}) == 1);
+    assert_true(bt_model_cuts(&m) == 4 && bt_slice_joins(&m, (bt_model_slice){.tp_rank = 4, .tp_size = 4}) == 3 && bt_slice_joins(&m, (bt_model_slice){.tp_rank = 2, .tp_size = 2}) == 1);
     bt_err err = BT_ERR_INIT;
-    assert_int_equal(bt_part_cfg(&p, &m, (bt_part){.index = 0, .count = 5}, &err), BT_ARG);
+    assert_int_equal(bt_slice_cfg(&p, &m, (bt_model_slice){.tp_rank = 0, .tp_size = 5}, &err), BT_ARG);
     assert_string_equal(err.msg, "--tp 5 cannot share out model.d_ff = 6912 (use --tp 4)");
     m.H = 30;
     m.KV = 3;                                   /* five parts of six heads would have one kv head in three of them */
-    assert_int_equal(bt_part_cfg(&p, &m, (bt_part){.index = 0, .count = 10}, &err), BT_ARG);
+    assert_int_equal(bt_slice_cfg(&p, &m, (bt_model_slice){.tp_rank = 0, .tp_size = 10}, &err), BT_ARG);
     assert_string_equal(err.msg, "--tp 10 cannot share out model.kv_heads = 3 (use --tp 6)");
 }
 

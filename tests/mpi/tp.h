@@ -39,9 +39,9 @@ static inline void tp_compare(const tp_shape *shapes, const tp_layout *l) {
     bt_train_result r = tp_run(&together, &shapes[l->shape], l);
     layout_compare(1e-4);
     layout_conserves();
-    const double *team = layout_op("reduce_scatter", "tp", 0);
-    bool one = strstr(l->name, "tp ") == NULL;                                  /* no team: a rank each */
-    assert_true(((team ? team : layout_op("all_reduce", "tp", 0)) == NULL) == one);     /* what the team exchanged has its own rows */
+    const double *tp_group = layout_op("reduce_scatter", "tp", 0);
+    bool one = strstr(l->name, "tp ") == NULL;                                  /* no tensor-parallel group: a rank each */
+    assert_true(((tp_group ? tp_group : layout_op("all_reduce", "tp", 0)) == NULL) == one);     /* what the tensor-parallel group exchanged has its own rows */
     assert_true(r.params > 0);
     tp_same_tensors();
 }

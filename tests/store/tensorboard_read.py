@@ -105,7 +105,7 @@ def main():
     with tempfile.TemporaryDirectory() as d:
         store, run = (sys.argv[2], sys.argv[3]) if len(sys.argv) > 3 else (d + "/m.db", "synth")
         if len(sys.argv) <= 3:
-            subprocess.run([os.path.join(build, "tests/t.store.synth"), store, run, "ranks=4", "straggler=2", "excess=1", "fail_at=120", "resume_from=100", "down_s=4"], check=True)
+            subprocess.run([os.path.join(build, "tests/t.store.synth_runs"), store, run, "ranks=4", "straggler=2", "excess=1", "fail_at=120", "resume_from=100", "down_s=4"], check=True)
         subprocess.run([program, "export", run, "--store", store, "--format", "tensorboard", "--out", d + "/tb", "--per-rank"], check=True, capture_output=True)
         folders = {os.path.relpath(p, d + "/tb/" + run): p for p, _, f in os.walk(d + "/tb/" + run) if f}
         want = expected(program, store, run)

@@ -19,9 +19,9 @@ static bool fold_block(void *ctx, const bt_block *b) {
     if (b->step0 < f->end) f->disordered = true;
     f->end = b->step1 + 1;
     f->blocks++;
-    bt_block_stat_fold(&f->loss, &b->steps[BT_MS_LOSS]);
-    bt_block_stat_fold(&f->val, &b->steps[BT_MS_VAL_LOSS]);
-    for (int k = 0; k < b->n_ranks && k < 4; k++) bt_block_stat_fold(&f->data[k], &b->ranks[k * BT_MR_COUNT + BT_MR_DATA]);
+    bt_block_stat_merge(&f->loss, &b->steps[BT_MS_LOSS]);
+    bt_block_stat_merge(&f->val, &b->steps[BT_MS_VAL_LOSS]);
+    for (int k = 0; k < b->n_ranks && k < 4; k++) bt_block_stat_merge(&f->data[k], &b->ranks[k * BT_MR_COUNT + BT_MR_DATA]);
     return true;
 }
 

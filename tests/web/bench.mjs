@@ -29,7 +29,7 @@ const start = (program, args) => { const p = spawn(program, args, { env, stdio: 
 const profile = `bitrain-bench-${process.pid}`;       // tells this Chromium's processes from others
 const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", `--user-agent=${profile}`] });
 try {
-  const writer = start(`${bin}/tests/t.store.synth`, [env.BITRAIN_STORE, "live", "ranks=4", "steps=1000000", `pace_ms=${pace}`]), committed = new Map();
+  const writer = start(`${bin}/tests/t.store.synth_runs`, [env.BITRAIN_STORE, "live", "ranks=4", "steps=1000000", `pace_ms=${pace}`]), committed = new Map();
   writer.stdout.on("data", (d) => { for (const m of String(d).matchAll(/step (\d+) (\d+)/g)) committed.set(Number(m[1]), Number(m[2]) / 1000); });
   await new Promise((done) => setTimeout(done, 1500));
   const dash = start(`${bin}/bitrain`, ["dash", "--port", "0", "--json"]);

@@ -15,7 +15,7 @@ modules=$BT_BIN/tests/web/node_modules
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 export BITRAIN_STORE="$dir/w.db" XDG_RUNTIME_DIR="$dir" BITRAIN_DASH_TOKEN=0123456789abcdef0123456789abcdef HOME="$dir"
-export BT_SYNTH=$BT_BIN/tests/t.store.synth BT_MODULES=$modules BT_DIR=$dir
+export BT_SYNTH=$BT_BIN/tests/t.store.synth_runs BT_MODULES=$modules BT_DIR=$dir
 "$BT_SYNTH" "$BITRAIN_STORE" base ranks=4 steps=300 straggler=2 excess=4 fail_at=200 resume_from=180 down_s=4 || exit 1
 "$BT_SYNTH" "$BITRAIN_STORE" other ranks=4 steps=200 slow=0.9 || exit 1
 "$BITRAIN" runs tag other warm cold >/dev/null 2>&1

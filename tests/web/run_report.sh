@@ -10,7 +10,7 @@ trap 'rm -rf "$dir"' EXIT
 export BITRAIN_STORE="$dir/w.db"
 failed=0
 bad() { echo "FAIL: $*"; failed=1; }
-"$BT_BIN/tests/t.store.synth" "$BITRAIN_STORE" base ranks=4 steps=300 straggler=2 excess=4 fail_at=200 resume_from=180 || exit 1
+"$BT_BIN/tests/t.store.synth_runs" "$BITRAIN_STORE" base ranks=4 steps=300 straggler=2 excess=4 fail_at=200 resume_from=180 || exit 1
 evil='</script><script>window.hacked=1</script><!--<img src=x onerror=hacked=1>&"'
 sqlite3 "$BITRAIN_STORE" "UPDATE event SET title = '$evil' WHERE seq = (SELECT max(seq) FROM event); UPDATE run SET note = '$evil', exit_kind = '$evil'; UPDATE run_doc SET argv = '$evil'; INSERT OR REPLACE INTO fact SELECT id, 'x', '$evil', 0 FROM run"
 

@@ -9,7 +9,7 @@ trap 'if [ -n "$pid" ]; then kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; f
 export BITRAIN_STORE="$dir/w.db" XDG_RUNTIME_DIR="$dir" BITRAIN_DASH_TOKEN=0123456789abcdef0123456789abcdef
 unset SSH_CONNECTION
 if "$BITRAIN" doctor --quick | grep -q "without the dashboard"; then echo "SKIP: built without the dashboard"; exit 77; fi
-"$BT_BIN/tests/t.store.synth" "$BITRAIN_STORE" demo ranks=2 steps=60 || exit 1
+"$BT_BIN/tests/t.store.synth_runs" "$BITRAIN_STORE" demo ranks=2 steps=60 || exit 1
 "$BITRAIN" dash --port 0 --json >"$dir/out" 2>"$dir/err" &
 pid=$!
 for _ in $(seq 200); do [ -s "$dir/out" ] && break; sleep 0.05; done

@@ -38,7 +38,7 @@ void bt_op_glu(float *y, const float *gate, const float *up, bt_act act, size_t 
 typedef struct bt_glu_quant {
     int8_t *xq;
     float *dq, *rstd, *h;
-    uint16_t *gate_kept, *up_kept;
+    uint16_t *gate_saved, *up_saved;
     const float *gate, *up, *gain;
     float eps;
     bt_act act;
@@ -46,7 +46,7 @@ typedef struct bt_glu_quant {
 } bt_glu_quant;
 void bt_op_glu_quant(const bt_glu_quant *j);
 /* glu_bwd where gate and up lie as bf16 */
-void bt_op_glu_bwd_kept(float *dgate, float *dup, const float *dy, const uint16_t *gate, const uint16_t *up, bt_act act, size_t n);
+void bt_op_glu_bwd_saved(float *dgate, float *dup, const float *dy, const uint16_t *gate, const uint16_t *up, bt_act act, size_t n);
 /* rmsnorm_bwd over glu, then glu_bwd, in one pass over rows whose gate and up lie as bf16: act(gate) * up is made again. dgain (NULL: no
  * gain) is added to by blocks of BT_GLU_BLOCK rows in order. h, sums: memory of (rows, F), undefined afterwards */
 enum { BT_GLU_BLOCK = 64 };
@@ -62,8 +62,8 @@ void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate,
 void bt_op_add(float *y, const float *x, size_t n);
 void bt_op_scale(float *y, float a, size_t n);
 void bt_op_zero(float *y, size_t n);
-void bt_op_keep(uint16_t *y, const float *x, size_t n);     /* rounded to bf16, */
-void bt_op_fetch(float *y, const uint16_t *x, size_t n);    /* and back; */
+void bt_op_save_bf16(uint16_t *y, const float *x, size_t n);     /* rounded to bf16, */
+void bt_op_load_bf16(float *y, const uint16_t *x, size_t n);    /* and back; */
 void bt_op_round_bf16(float *x, size_t n);                  /* both, in place */
 double bt_op_sum_squares(const float *x, size_t n);         /* fixed blocks, added in order */
 double bt_op_sum_abs(const float *x, size_t n);

@@ -43,8 +43,8 @@ static void do_glu_quant(void *ctx, int thread, size_t a, size_t b) {
     (void)thread;
     for (size_t r = a; r < b; r++) {
         size_t at = r * j->F;
-        if (j->gate_kept) bt_k()->to_bf16(j->gate_kept + at, j->gate + at, j->F);
-        if (j->up_kept) bt_k()->to_bf16(j->up_kept + at, j->up + at, j->F);
+        if (j->gate_saved) bt_k()->to_bf16(j->gate_saved + at, j->gate + at, j->F);
+        if (j->up_saved) bt_k()->to_bf16(j->up_saved + at, j->up + at, j->F);
         bt_k()->glu(h, j->gate + at, j->up + at, j->act, j->F);
         if (j->rstd) bt_k()->rmsnorm_quant(j->xq + at, j->dq + r, j->rstd + r, NULL, h, j->gain, j->eps, 1, j->F);
         else bt_k()->quant_rows(j->xq + at, j->dq + r, h, 1, j->F);
@@ -52,7 +52,7 @@ static void do_glu_quant(void *ctx, int thread, size_t a, size_t b) {
 }
 
 void bt_op_glu_quant(const bt_glu_quant *j) {
-    bt_ops_run("glu_quant", (j->gate_kept ? 13.0 : 9.0) * (double)(j->rows * j->F), j->rows, bt_ops_row_grain(j->F), do_glu_quant, (void *)(uintptr_t)j);
+    bt_ops_run("glu_quant", (j->gate_saved ? 13.0 : 9.0) * (double)(j->rows * j->F), j->rows, bt_ops_row_grain(j->F), do_glu_quant, (void *)(uintptr_t)j);
 }
 
 typedef struct glu_kept_job {
@@ -74,7 +74,7 @@ static void do_glu_bwd_kept(void *ctx, int thread, size_t a, size_t b) {
     }
 }
 
-void bt_op_glu_bwd_kept(float *dgate, float *dup, const float *dy, const uint16_t *gate, const uint16_t *up, bt_act act, size_t n) {
+void bt_op_glu_bwd_saved(float *dgate, float *dup, const float *dy, const uint16_t *gate, const uint16_t *up, bt_act act, size_t n) {
     glu_kept_job j = {dgate, dup, dy, gate, up, act};
     bt_ops_run("glu_bwd", 16.0 * (double)n, n, FLAT_GRAIN, do_glu_bwd_kept, &j);
 }
@@ -145,26 +145,26 @@ void bt_op_zero(float *y, size_t n) {
     bt_ops_run("zero", 4.0 * (double)n, n, FLAT_GRAIN, do_zero, &j);
 }
 
-static void do_keep(void *ctx, int thread, size_t a, size_t b) {
+static void do_save_bf16(void *ctx, int thread, size_t a, size_t b) {
     const flat_job *j = ctx;
     (void)thread;
     bt_k()->to_bf16(j->kept + a, j->x + a, b - a);
 }
 
-void bt_op_keep(uint16_t *y, const float *x, size_t n) {
+void bt_op_save_bf16(uint16_t *y, const float *x, size_t n) {
     flat_job j = {.kept = y, .x = x};
-    bt_ops_run("keep", 6.0 * (double)n, n, FLAT_GRAIN, do_keep, &j);
+    bt_ops_run("keep", 6.0 * (double)n, n, FLAT_GRAIN, do_save_bf16, &j);
 }
 
-static void do_fetch(void *ctx, int thread, size_t a, size_t b) {
+static void do_load_bf16(void *ctx, int thread, size_t a, size_t b) {
     const flat_job *j = ctx;
     (void)thread;
     bt_k()->from_bf16(j->y + a, j->kept + a, b - a);
 }
 
-void bt_op_fetch(float *y, const uint16_t *x, size_t n) {
+void bt_op_load_bf16(float *y, const uint16_t *x, size_t n) {
     flat_job j = {.y = y, .kept = (uint16_t *)(uintptr_t)x};
-    bt_ops_run("fetch", 6.0 * (double)n, n, FLAT_GRAIN, do_fetch, &j);
+    bt_ops_run("fetch", 6.0 * (double)n, n, FLAT_GRAIN, do_load_bf16, &j);
 }
 
 static void do_round_bf16(void *ctx, int thread, size_t a, size_t b) {

@@ -31,7 +31,7 @@ size_t bt_acts_slots(const bt_model_setup *s) { return s->train && s->in_flight 
 
 /* What int8 gradients are made from is read by dx and dW both, best while it is in L3; floats' products want many rows at once. */
 size_t bt_acts_wide(const bt_model_setup *s, size_t M) {
-    bool some = s->grad_int8 && s->cfg.linear != BT_LIN_DENSE && bt_acts_half(s) && kept(HEAVY, s) && s->part.count <= 1 && s->cuts <= 1;
+    bool some = s->grad_int8 && s->cfg.linear != BT_LIN_DENSE && bt_acts_half(s) && kept(HEAVY, s) && s->slice.tp_size <= 1 && s->cuts <= 1;
     return some && M > WIDE_ROWS ? WIDE_ROWS : M;
 }
 
@@ -39,8 +39,8 @@ void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) 
     memset(p, 0, sizeof *p);
     const bt_model_cfg *c = &s->cfg;
     size_t M = (size_t)s->B * (size_t)c->T, R = bt_acts_block(s, M), i = 0, W = bt_acts_wide(s, M);
-    size_t S = bt_part_rows(s, M), G = M * bt_net_kv_runs(s);
-    bool split = s->part.count > 1 || s->cuts > 1;
+    size_t S = bt_slice_rows(s, M), G = M * bt_net_kv_runs(s);
+    bool split = s->slice.tp_size > 1 || s->cuts > 1;
     bool tern = c->linear != BT_LIN_DENSE, qk = c->qk_norm, normed = c->norm != BT_NORM_PRE, train = s->train;
     bool light = bt_acts_half(s) && kept(LIGHT, s), heavy = bt_acts_half(s) && kept(HEAVY, s), resid = light && tern;
     bt_arena halves[2];                     /* of a layer: both begin at the same place */

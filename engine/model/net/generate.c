@@ -27,8 +27,8 @@ struct bt_gen {
 
 bt_code bt_gen_create(bt_gen **out, bt_model *m, bt_err *err) {
     *out = NULL;
-    if (m->setup.part.count > 1) return bt_fail(err, BT_UNSUPPORTED, "one part of a model cannot generate: load its checkpoint as a whole");
-    if (m->setup.panels == BT_PANELS_LAYER) return bt_fail(err, BT_UNSUPPORTED, "a model whose weights come a layer at a time cannot generate: load its checkpoint as a whole");
+    if (m->setup.slice.tp_size > 1) return bt_fail(err, BT_UNSUPPORTED, "one part of a model cannot generate: load its checkpoint as a whole");
+    if (m->setup.panels == BT_WEIGHTS_PREFETCHED) return bt_fail(err, BT_UNSUPPORTED, "a model whose weights come a layer at a time cannot generate: load its checkpoint as a whole");
     bt_gen *g = calloc(1, sizeof *g);
     if (!g) return bt_fail(err, BT_NOMEM, "cannot take memory for generation");
     g->m = m;

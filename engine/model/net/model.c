@@ -30,7 +30,7 @@ typedef struct memory_plan {
     size_t tied, d_tied;                            /* of a last stage */
 } memory_plan;
 
-static bool split(const bt_model_setup *s) { return s->part.count > 1 || s->cuts > 1; }
+static bool split(const bt_model_setup *s) { return s->slice.tp_size > 1 || s->cuts > 1; }
 
 static size_t logits_rows(size_t V, size_t M, size_t least) {
     size_t rows = (size_t)LOGITS_BYTES / (V * sizeof(float)) / 64 * 64;
@@ -38,15 +38,15 @@ static size_t logits_rows(size_t V, size_t M, size_t least) {
     return rows < M ? rows : M;
 }
 
-static bool head_int8(const bt_model_setup *s) { return s->train && s->grad_int8 && bt_part_last(s->part); }
+static bool head_int8(const bt_model_setup *s) { return s->train && s->grad_int8 && bt_slice_is_last_stage(s->slice); }
 
 /* a rank's vocabulary in cuts, each packed by itself */
 static size_t head8_bytes(const bt_model_setup *s, const bt_model_cfg *whole) {
-    size_t cuts = bt_part_cuts(s->part, s->cuts), bytes = 0;
+    size_t cuts = bt_slice_cuts(s->slice, s->cuts), bytes = 0;
     if (s->cuts <= 1) return bt_op_w8_bytes((size_t)s->cfg.V, (size_t)s->cfg.C);
     for (size_t i = 0; i < cuts; i++) {
-        bt_part cut = {.index = s->part.index * (int)cuts + (int)i, .count = s->cuts}, next = {.index = cut.index + 1, .count = s->cuts};
-        bytes += bt_op_w8_bytes(bt_part_vocab(whole, next) - bt_part_vocab(whole, cut), (size_t)s->cfg.C);
+        bt_model_slice cut = {.tp_rank = s->slice.tp_rank * (int)cuts + (int)i, .tp_size = s->cuts}, next = {.tp_rank = cut.tp_rank + 1, .tp_size = s->cuts};
+        bytes += bt_op_w8_bytes(bt_slice_vocab(whole, next) - bt_slice_vocab(whole, cut), (size_t)s->cfg.C);
     }
     return bytes;
 }
@@ -57,13 +57,13 @@ static size_t widest_output(const bt_model_cfg *c) {
     return widest < (size_t)c->F ? (size_t)c->F : widest;
 }
 
-size_t bt_part_rows(const bt_model_setup *s, size_t M) {
-    if (s->part.count <= 1 || !s->sequence) return M;
-    return bt_team_first(M, s->part.index + 1, s->part.count) - bt_team_first(M, s->part.index, s->part.count);
+size_t bt_slice_rows(const bt_model_setup *s, size_t M) {
+    if (s->slice.tp_size <= 1 || !s->sequence) return M;
+    return bt_tp_first_row(M, s->slice.tp_rank + 1, s->slice.tp_size) - bt_tp_first_row(M, s->slice.tp_rank, s->slice.tp_size);
 }
 
 bool bt_model_cuts_fit(const bt_model_cfg *c, int n) {
-    return n >= 1 && n <= BT_CUTS_MAX && bt_part_heads_fit(c, n) && c->F % n == 0 && c->V >= n;
+    return n >= 1 && n <= BT_CUTS_MAX && bt_slice_heads_fit(c, n) && c->F % n == 0 && c->V >= n;
 }
 
 int bt_model_cuts(const bt_model_cfg *c) {
@@ -79,7 +79,7 @@ bool bt_cuts_shared(int cuts, int parts) {
 
 /* outputs of a layer that are packed apart: those of each cut, or whole kv heads */
 static size_t parts_of(const bt_model_setup *s, const bt_tensor *t) {
-    size_t cuts = bt_part_cuts(s->part, s->cuts), kv = (size_t)s->cfg.KV;
+    size_t cuts = bt_slice_cuts(s->slice, s->cuts), kv = (size_t)s->cfg.KV;
     if (t->shard == BT_SHARD_KVROW) return kv < cuts || bt_net_kv_uneven(s) ? kv : cuts;
     return t->shard == BT_SHARD_ROW ? cuts : 1;
 }
@@ -89,9 +89,9 @@ static size_t packed_bytes(const bt_model_setup *s, const bt_tensor *t) {
 }
 
 static size_t levels(size_t cuts) { return cuts > 1 ? 1 + levels(cuts / 2) : 0; }
-static int team_size(const bt_model_setup *s) { return s->part.count > 1 ? s->part.count : 1; }
+static int tp_size(const bt_model_setup *s) { return s->slice.tp_size > 1 ? s->slice.tp_size : 1; }
 
-static bool tied_copy(const bt_model_setup *s) { return s->cfg.tied && bt_part_last(s->part) && !bt_part_first(s->part); }
+static bool tied_copy(const bt_model_setup *s) { return s->cfg.tied && bt_slice_is_last_stage(s->slice) && !bt_slice_is_first_stage(s->slice); }
 
 static void plan_ternary(memory_plan *p, const bt_model_setup *s, const bt_params *params) {
     size_t longest = 0;
@@ -99,8 +99,8 @@ static void plan_ternary(memory_plan *p, const bt_model_setup *s, const bt_param
         const bt_tensor *t = &params->tensors[i];
         if (!t->tern) continue;
         if (t->count > longest) longest = t->count;
-        bool again = s->panels == BT_PANELS_LAYER && t->layer > 0;      /* where the first layer's are */
-        size_t codes = s->panels == BT_PANELS_OWN ? bt_arena_reserve(&p->quant, t->count, 1) : 0;
+        bool again = s->panels == BT_WEIGHTS_PREFETCHED && t->layer > 0;      /* where the first layer's are */
+        size_t codes = s->panels == BT_WEIGHTS_LOCAL ? bt_arena_reserve(&p->quant, t->count, 1) : 0;
         size_t packed = again ? 0 : bt_arena_reserve(&p->quant, parts_of(s, t) * packed_bytes(s, t), 1);
         size_t packed2 = s->train ? 0 : bt_arena_reserve(&p->quant, t->rows, bt_tern2_row_bytes(t->cols));
         if (!p->codes) continue;
@@ -108,7 +108,7 @@ static void plan_ternary(memory_plan *p, const bt_model_setup *s, const bt_param
         p->packed[i] = again ? p->packed[bt_params_get(params, 0, t->id) - params->tensors] : packed;
         p->packed2[i] = packed2;
     }
-    if (s->panels != BT_PANELS_OWN) p->taken = bt_arena_reserve(&p->quant, longest, 1);
+    if (s->panels != BT_WEIGHTS_LOCAL) p->taken = bt_arena_reserve(&p->quant, longest, 1);
 }
 
 /* s->cfg is the part's */
@@ -127,9 +127,9 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     plan_ternary(p, s, params);
     bt_arena_plan(&p->acts, "activations");
     bt_acts_reserve(&p->acts_plan, &p->acts, s);
-    p->x_final = s->train ? bt_arena_reserve(&p->acts, bt_part_rows(s, M) * (size_t)c->C, sizeof(float)) : 0;
+    p->x_final = s->train ? bt_arena_reserve(&p->acts, bt_slice_rows(s, M) * (size_t)c->C, sizeof(float)) : 0;
     bt_arena_plan(&p->scratch, "scratch");
-    if (bt_part_last(s->part)) p->logits_rows = logits_rows(s->cuts > 1 ? (size_t)whole->V : (size_t)c->V, M, head_int8(s) ? BT_GRAD_BLOCK : LOGITS_LEAST);      /* their gradients are sums over these rows */
+    if (bt_slice_is_last_stage(s->slice)) p->logits_rows = logits_rows(s->cuts > 1 ? (size_t)whole->V : (size_t)c->V, M, head_int8(s) ? BT_GRAD_BLOCK : LOGITS_LEAST);      /* their gradients are sums over these rows */
     p->final_rstd = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->row_loss = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->logits = bt_arena_reserve(&p->scratch, p->logits_rows * bt_ops_logits_ld((size_t)c->V), sizeof(float));
@@ -146,15 +146,15 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     p->row = s->train ? 0 : bt_arena_reserve(&p->scratch, widest_output(c), sizeof(float));
     if (!split(s)) return;
     if (s->cuts > 1) {
-        p->spare = bt_arena_reserve(&p->scratch, levels(bt_part_cuts(s->part, s->cuts)) * M * (size_t)c->C, sizeof(float));
+        p->spare = bt_arena_reserve(&p->scratch, levels(bt_slice_cuts(s->slice, s->cuts)) * M * (size_t)c->C, sizeof(float));
         size_t heads = (size_t)c->KV * (size_t)c->D, norms = (size_t)s->cuts * (size_t)(c->C > c->D ? c->C : c->D);
         p->gains = bt_arena_reserve(&p->scratch, heads > norms ? heads : norms, sizeof(float));
     }
-    size_t joins = bt_part_joins(whole, (bt_part){.index = s->part.count, .count = s->part.count});
+    size_t joins = bt_slice_joins(whole, (bt_model_slice){.tp_rank = s->slice.tp_size, .tp_size = s->slice.tp_size});
     if (joins && s->train) p->joined = bt_arena_reserve(&p->scratch, joins * (s->cuts > 1 ? M : (size_t)c->C) * (size_t)c->D, sizeof(float));
     p->ones = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->mine = bt_arena_reserve(&p->scratch, M, sizeof(bt_row_stat));
-    p->all = bt_arena_reserve(&p->scratch, M * (size_t)team_size(s), sizeof(bt_row_stat));
+    p->all = bt_arena_reserve(&p->scratch, M * (size_t)tp_size(s), sizeof(bt_row_stat));
     p->a = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->b = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->index = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
@@ -163,7 +163,7 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
 size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
     bt_params params;
     bt_model_setup local = *s;
-    if (s->B < 1 || bt_params_init(&params, &s->cfg, s->part, NULL) != BT_OK || bt_part_cfg(&local.cfg, &s->cfg, s->part, NULL) != BT_OK) return 0;
+    if (s->B < 1 || bt_params_init(&params, &s->cfg, s->slice, NULL) != BT_OK || bt_slice_cfg(&local.cfg, &s->cfg, s->slice, NULL) != BT_OK) return 0;
     memory_plan p = {0};
     plan_memory(&p, &local, &params, &s->cfg);
     bt_params_release(&params);
@@ -193,11 +193,11 @@ static bt_linear linear_of(bt_model *m, const memory_plan *p, int layer, bt_para
     size_t i = (size_t)(t - m->params.tensors);
     bt_linear l = {.tensor = t, .N = t->rows, .K = t->cols, .w = m->w + t->offset, .tern = t->tern};
     l.parts = parts_of(&m->setup, t);
-    l.whole = m->setup.cuts <= 1 || t->counted_from < t->count;
+    l.whole = m->setup.cuts <= 1 || t->first_counted < t->count;
     l.first_row = t->row0;
     if (t->tern) {
         l.packed_bytes = packed_bytes(&m->setup, t);
-        l.codes = m->setup.panels == BT_PANELS_OWN ? bt_arena_at(&m->quant_arena, p->codes[i]) : NULL;
+        l.codes = m->setup.panels == BT_WEIGHTS_LOCAL ? bt_arena_at(&m->quant_arena, p->codes[i]) : NULL;
         l.packed = bt_arena_at(&m->quant_arena, p->packed[i]);
         l.packed2 = m->setup.train ? NULL : bt_arena_at(&m->quant_arena, p->packed2[i]);
         l.row = m->setup.train ? NULL : bt_arena_at(&m->scratch_arena, p->row);
@@ -214,7 +214,7 @@ void bt_net_point(bt_model *m, int layer, int slot) {
     float *xn;
     bt_acts_point(a, &m->acts_plan, &m->acts_arena, (size_t)(slot * m->setup.cfg.L + layer));
     xn = m->setup.cfg.linear != BT_LIN_DENSE ? NULL : a->xn;
-    if (m->split) a->dxn = m->split->team->partial;
+    if (m->split) a->dxn = m->split->tp_group->partial;
     if (layer > 0) m->layers[layer - 1].x_out = a->x;
     l->x_out = m->setup.train ? m->x_final : a->x;              /* the last layer's; others are wired by the next */
     point_site(&l->attn_in, a->attn_rstd, a->attn_xq, a->attn_dq, xn);
@@ -263,18 +263,18 @@ static void fill_rope(bt_model *m) {
 static void wire_split(bt_model *m, const memory_plan *p) {
     bt_split *x = m->split;
     size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;
-    x->team = m->setup.team;
+    x->tp_group = m->setup.tp_group;
     x->sequence = m->setup.sequence;
-    x->cuts = bt_part_cuts(m->setup.part, m->setup.cuts);
+    x->cuts = bt_slice_cuts(m->setup.slice, m->setup.cuts);
     x->all_cuts = m->setup.cuts > 1 ? (size_t)m->setup.cuts : 1;
     x->spare = m->setup.cuts > 1 ? bt_arena_at(&m->scratch_arena, p->spare) : NULL;
     x->gains = m->setup.cuts > 1 ? bt_arena_at(&m->scratch_arena, p->gains) : NULL;
-    x->first_cut = (size_t)m->setup.part.index * x->cuts;
-    x->joins = bt_part_joins(&m->whole, (bt_part){.index = m->setup.part.count, .count = m->setup.part.count});
+    x->first_cut = (size_t)m->setup.slice.tp_rank * x->cuts;
+    x->joins = bt_slice_joins(&m->whole, (bt_model_slice){.tp_rank = m->setup.slice.tp_size, .tp_size = m->setup.slice.tp_size});
     x->joined = x->joins && m->setup.train ? bt_arena_at(&m->scratch_arena, p->joined) : NULL;
-    x->join_at = bt_part_joins(&m->whole, m->setup.part) - (m->setup.cfg.skip > 0);
-    x->vocab0 = bt_part_vocab(&m->whole, m->setup.part);
-    for (size_t k = 0; k <= x->cuts && x->all_cuts > 1; k++) x->vocab_at[k] = bt_part_vocab(&m->whole, (bt_part){.index = (int)(x->first_cut + k), .count = (int)x->all_cuts}) - x->vocab0;
+    x->join_at = bt_slice_joins(&m->whole, m->setup.slice) - (m->setup.cfg.skip > 0);
+    x->vocab0 = bt_slice_vocab(&m->whole, m->setup.slice);
+    for (size_t k = 0; k <= x->cuts && x->all_cuts > 1; k++) x->vocab_at[k] = bt_slice_vocab(&m->whole, (bt_model_slice){.tp_rank = (int)(x->first_cut + k), .tp_size = (int)x->all_cuts}) - x->vocab0;
     x->ones = bt_arena_at(&m->scratch_arena, p->ones);
     x->mine = bt_arena_at(&m->scratch_arena, p->mine);
     x->all = bt_arena_at(&m->scratch_arena, p->all);
@@ -306,7 +306,7 @@ static void wire(bt_model *m, const memory_plan *p) {
     if (m->split) wire_split(m, p);
     m->w = bt_arena_at(&m->params_arena, p->w);
     m->own_g = m->setup.train ? bt_arena_at(&m->grads_arena, p->g) : NULL;
-    m->taken = m->setup.panels != BT_PANELS_OWN ? bt_arena_at(&m->quant_arena, p->taken) : NULL;
+    m->taken = m->setup.panels != BT_WEIGHTS_LOCAL ? bt_arena_at(&m->quant_arena, p->taken) : NULL;
     m->noise_rows = m->setup.train && m->setup.grad_int8 ? bt_arena_at(&m->scratch_arena, p->noise_rows) : NULL;
     m->acts_plan = p->acts_plan;
     m->x_final = m->setup.train ? bt_arena_at(&m->acts_arena, p->x_final) : NULL;
@@ -349,7 +349,7 @@ static bt_code plan_kernels(const bt_model *m, bt_err *err) {
         if (m->setup.train) BT_TRY(bt_ops_plan(N, K, M, T, D, NULL, err));
     }
     size_t rows = m->logits_rows, V = (size_t)c->V, C = (size_t)c->C;
-    if (!bt_part_last(m->setup.part)) return BT_OK;
+    if (!bt_slice_is_last_stage(m->setup.slice)) return BT_OK;
     BT_TRY(bt_ops_plan(rows, V, C, T, D, NULL, err));
     if (!m->setup.train) return BT_OK;
     BT_TRY(bt_ops_plan(rows, C, V, T, D, NULL, err));
@@ -365,15 +365,15 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     m->whole = s->cfg;
     memory_plan p = {0};
     bool part = split(s);
-    bt_code code = bt_params_init(&m->params, &s->cfg, s->part, err);
-    if (code == BT_OK) code = bt_part_cfg(&m->setup.cfg, &s->cfg, s->part, err);
-    if (code == BT_OK && part && (!s->team || s->team->size != team_size(s))) code = bt_fail(err, BT_ARG, "part %d of %d of a model needs its team", s->part.index, s->part.count);
-    if (code == BT_OK && s->cuts > 1 && (!bt_model_cuts_fit(&s->cfg, s->cuts) || !bt_cuts_shared(s->cuts, team_size(s)))) code = bt_fail(err, BT_ARG, "a model cannot be cut into %d equal parts for %d ranks", s->cuts, team_size(s));
+    bt_code code = bt_params_init(&m->params, &s->cfg, s->slice, err);
+    if (code == BT_OK) code = bt_slice_cfg(&m->setup.cfg, &s->cfg, s->slice, err);
+    if (code == BT_OK && part && (!s->tp_group || s->tp_group->size != tp_size(s))) code = bt_fail(err, BT_ARG, "part %d of %d of a model needs its tensor-parallel group", s->slice.tp_rank, s->slice.tp_size);
+    if (code == BT_OK && s->cuts > 1 && (!bt_model_cuts_fit(&s->cfg, s->cuts) || !bt_cuts_shared(s->cuts, tp_size(s)))) code = bt_fail(err, BT_ARG, "a model cannot be cut into %d equal parts for %d ranks", s->cuts, tp_size(s));
     if (code != BT_OK) goto done;
     if (part) m->split = calloc(1, sizeof *m->split);
-    m->totals = calloc(m->params.n * (1 + (part ? (size_t)team_size(s) : 0)), sizeof *m->totals);
+    m->totals = calloc(m->params.n * (1 + (part ? (size_t)tp_size(s) : 0)), sizeof *m->totals);
     m->layers = calloc((size_t)m->setup.cfg.L, sizeof *m->layers);
-    m->first_layer = bt_part_layers(&s->cfg, s->part).first;
+    m->first_layer = bt_slice_layers(&s->cfg, s->slice).first;
     m->quant_sums = calloc(bt_model_quant_sums(m) + 1, sizeof *m->quant_sums);
     p.codes = calloc(m->params.n, sizeof *p.codes);
     p.packed = calloc(m->params.n, sizeof *p.packed);
@@ -419,7 +419,7 @@ void bt_model_destroy(bt_model *m) {
 }
 
 const bt_model_cfg *bt_model_config(const bt_model *m) { return &m->whole; }
-bt_part bt_model_part(const bt_model *m) { return m->setup.part; }
+bt_model_slice bt_model_slice_of(const bt_model *m) { return m->setup.slice; }
 const bt_params *bt_model_params(const bt_model *m) { return &m->params; }
 float *bt_model_weights(bt_model *m) { return m->w; }
 float *bt_model_grads(bt_model *m) { return m->own_g; }
@@ -474,7 +474,7 @@ static double head_loss(bt_model *m, const int32_t *targets, float dscale) {
     return bt_net_head_loss(m, targets, dscale, M);
 }
 
-static int64_t comm_ns(const bt_model *m) { return (m->split ? m->split->team->comm_ns : 0) + (m->source ? m->source->comm_ns : 0); }
+static int64_t comm_ns(const bt_model *m) { return (m->split ? m->split->tp_group->comm_ns : 0) + (m->source ? m->source->comm_ns : 0); }
 
 double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *targets, double grad_scale, bt_grad_ready_fn ready,
                             void *ready_ctx, bt_micro_times *times) {

@@ -6,9 +6,9 @@
  * Threads:  the training thread; kernels split over the pool.
  * Layout:   params and grads are flat fp32 arrays in the same order: embedding, layers 0..L-1, final norm, head (untied).
  *           Backward finishes tensors from the end of the array to its beginning; the embedding (tied) last.
- * Parts:    a model may be one part of several that a team of ranks computes with (tensor parallelism): blocks of heads, of the
+ * Parts:    a model may be one part of several that a tensor-parallel group of ranks computes with (tensor parallelism): blocks of heads, of the
  *           feed-forward width and of the vocabulary lie in the parts; with `sequence` the residual and its norms are shared out
- *           by tokens, and what is gathered is int8. Quantise, train and eval are then collective over the team. All is exact
+ *           by tokens, and what is gathered is int8. Quantise, train and eval are then collective over the tensor-parallel group. All is exact
  *           where one rank's arithmetic is: scales, absmax and norm statistics are those of whole tensors and rows, and
  *           ternary products are added up as whole numbers.
  * Stages:   a model may be a run of layers of a pipeline: `forward`, and `backward` of the same micro-batch later, while `in_flight`
@@ -29,7 +29,7 @@ typedef enum { BT_RECOMPUTE_NONE, BT_RECOMPUTE_SELECTIVE, BT_RECOMPUTE_FULL } bt
 /* Where the ternary weights that the products read (panels) come from. OWN: made here by bt_model_quantise, with the codes beside them.
  * Otherwise their owners have them (ZeRO-3), and this model holds no codes: ALL, panels of all layers, or LAYER, of one at a time,
  * which a bt_layer_source fills before the layer is computed with. */
-typedef enum { BT_PANELS_OWN, BT_PANELS_ALL, BT_PANELS_LAYER } bt_panels;
+typedef enum { BT_WEIGHTS_LOCAL, BT_WEIGHTS_GATHERED, BT_WEIGHTS_PREFETCHED } bt_weight_source;
 
 typedef struct bt_layer_source bt_layer_source;
 struct bt_layer_source {
@@ -47,12 +47,12 @@ typedef struct bt_model_setup {
     int n_threads;                      /* that work on it, for the size of blocks; 0: those there are now */
     bt_recompute recompute;
     bool grad_int8;                     /* ternary layers: dy of the backward products as int8, rounded at random (bt_model_noise) */
-    bt_part part;                       /* all zero: the whole model */
+    bt_model_slice slice;                       /* all zero: the whole model */
     int cuts;                           /* sums over heads, widths, vocabulary and (norms) tokens are added as a tree over so many equal parts of
-                                         * the whole model: then they have the same bits in any part.count. 0 or 1: not */
+                                         * the whole model: then they have the same bits in any slice.tp_size. 0 or 1: not */
     bool sequence;                      /* parts: residual and norms by tokens */
-    bt_team *team;                      /* parts or cuts: who holds the others; borrowed. Plans need none */
-    bt_panels panels;
+    bt_tp_group *tp_group;                      /* parts or cuts: who holds the others; borrowed. Plans need none */
+    bt_weight_source panels;
 } bt_model_setup;
 
 enum { BT_CUTS_MAX = 64, BT_CUTS_AUTO = 8 };
@@ -63,7 +63,7 @@ int bt_model_cuts(const bt_model_cfg *whole);           /* the most of them that
 bool bt_cuts_shared(int cuts, int parts);
 
 /* tokens of M whose residual this part holds */
-size_t bt_part_rows(const bt_model_setup *s, size_t M);
+size_t bt_slice_rows(const bt_model_setup *s, size_t M);
 
 typedef struct bt_arena_row { const char *name; size_t bytes; const char *why; } bt_arena_row;
 
@@ -73,7 +73,7 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) BT
 void bt_model_destroy(bt_model *m);                     /* accepts NULL */
 
 const bt_model_cfg *bt_model_config(const bt_model *m); /* of the whole model */
-bt_part bt_model_part(const bt_model *m);               /* as given */
+bt_model_slice bt_model_slice_of(const bt_model *m);               /* as given */
 const bt_params *bt_model_params(const bt_model *m);    /* the tensor table: names, shapes, offsets */
 float *bt_model_weights(bt_model *m);                   /* (params) latent fp32 */
 float *bt_model_grads(bt_model *m);                     /* (params) */
@@ -100,7 +100,7 @@ bt_code bt_model_quant_own(bt_model *m, size_t tensor, size_t first, size_t n, u
 void bt_model_quant_done(bt_model *m);
 bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n, const uint8_t *packed, bt_err *err) BT_MUST_CHECK;
 void bt_model_quant_place(bt_model *m, size_t tensor);
-void bt_model_source(bt_model *m, bt_layer_source *s);                  /* BT_PANELS_LAYER: before the first pass; borrowed */
+void bt_model_source(bt_model *m, bt_layer_source *s);                  /* BT_WEIGHTS_PREFETCHED: before the first pass; borrowed */
 bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor);    /* tensor index in bt_params; zeros if not ternary */
 const int8_t *bt_model_codes(const bt_model *m, size_t tensor);         /* (rows, cols) of bt_model_quantise; NULL if not ternary, or with its owners */
 

@@ -23,7 +23,7 @@ typedef struct bt_linear {                  /* y = x W^T, W (N, K), ternary or d
     size_t parts;                           /* runs of outputs that are packed apart, so that dx can be summed over some; 1: all */
     bool whole;                             /* false: all of dx is another copy's to add */
     size_t packed_bytes;                    /* of one run */
-    unsigned char *packed;                  /* (parts, packed_bytes); BT_PANELS_LAYER: the same place in every layer */
+    unsigned char *packed;                  /* (parts, packed_bytes); BT_WEIGHTS_PREFETCHED: the same place in every layer */
     uint8_t *packed2;                       /* 2-bit form for single tokens, models without training; NULL otherwise */
     float *row;                             /* (N) with packed2: one token's output before it is added */
     float scale, mean;                      /* of |w|; of w, which b1 takes off */
@@ -48,9 +48,9 @@ typedef struct bt_site {
     size_t whole_K;
 } bt_site;
 
-/* A model that is one part of a team's, from inside */
+/* A model that is one part of a tensor-parallel group's, from inside */
 typedef struct bt_split {
-    bt_team *team;
+    bt_tp_group *tp_group;
     bool sequence;
     size_t cuts, all_cuts;                  /* equal parts whose sums are added as a tree: here, of the whole model. 1: none */
     size_t first_cut;                       /* of those here */
@@ -61,7 +61,7 @@ typedef struct bt_split {
     float *joined;                          /* (joins, M D or D C) what each pair adds up */
     size_t vocab0;                          /* first token id of this part */
     float *ones;                            /* (M) */
-    bt_row_stat *mine, *all;                /* (M); the team's, (size, M) */
+    bt_row_stat *mine, *all;                /* (M); the tensor-parallel group's, (size, M) */
     float *a, *b;                           /* (M) */
     int32_t *index;                         /* (M) */
 } bt_split;
@@ -92,9 +92,9 @@ struct bt_model {
     float *tied, *d_tied;                   /* a last stage's copy of the first's embedding; NULL otherwise */
     bt_acts_plan acts_plan;
     double *quant_sums;                     /* (bt_model_quant_sums) */
-    double (*totals)[2];                    /* (tensors) of |w|; of w, for b1. In a part, then (size, tensors): the team's */
-    int8_t *taken;                          /* codes of one tensor on their way to its panels; NULL with BT_PANELS_OWN */
-    bt_layer_source *source;                /* BT_PANELS_LAYER: who fills them */
+    double (*totals)[2];                    /* (tensors) of |w|; of w, for b1. In a part, then (size, tensors): the tensor-parallel group's */
+    int8_t *taken;                          /* codes of one tensor on their way to its panels; NULL with BT_WEIGHTS_LOCAL */
+    bt_layer_source *source;                /* BT_WEIGHTS_PREFETCHED: who fills them */
     bool quantised;                         /* codes hold an earlier quantisation: flips mean something */
 
     float *x_final;                         /* (S, C) residual after the last layer */

@@ -58,7 +58,7 @@ static void sum_range(void *ctx, int thread, size_t from, size_t to) {
     const sum_job *j = ctx;
     for (size_t k = from; k < to; k++) {
         size_t b = j->first + k, begin = b * BT_SUM_BLOCK, end = begin + BT_SUM_BLOCK;
-        if (begin < j->t->offset + j->t->counted_from) begin = j->t->offset + j->t->counted_from;
+        if (begin < j->t->offset + j->t->first_counted) begin = j->t->offset + j->t->first_counted;
         if (end > j->t->offset + j->t->count) end = j->t->offset + j->t->count;
         if (j->exact) {
             j->abs[b - first_block(j->t)] = exact_sum(j, begin, end, BT_EXACT_ABS);
@@ -75,7 +75,7 @@ void bt_model_quant_fill(bt_model *m, double *sums, size_t begin, size_t end) {
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
         if (!t->tern) continue;
-        size_t first = t->offset + t->counted_from, from = first > begin ? first : begin, to = t->offset + t->count < end ? t->offset + t->count : end;
+        size_t first = t->offset + t->first_counted, from = first > begin ? first : begin, to = t->offset + t->count < end ? t->offset + t->count : end;
         if (from < to) {
             sum_job j = {m->w, t, abs, plain, from / BT_SUM_BLOCK, m->setup.cuts > 1, bt_exact_units(MEAN_MOST, (double)t->whole_rows * (double)t->whole_cols)};
             bt_parallel_for((to - 1) / BT_SUM_BLOCK - j.first + 1, 8, sum_range, &j);
@@ -211,7 +211,7 @@ void bt_model_quant_done(bt_model *m) {
 }
 
 void bt_model_quantise(bt_model *m) {
-    assert(m->setup.panels == BT_PANELS_OWN);
+    assert(m->setup.panels == BT_WEIGHTS_LOCAL);
     bt_model_quant_fill(m, m->quant_sums, 0, m->params.total);
     bt_model_quant_scales(m, m->quant_sums);
     for (size_t i = 0; i < m->params.n; i++) {

@@ -8,18 +8,18 @@ void bt_model_slot(bt_model *m, int slot) {
     for (int i = 0; i < m->setup.cfg.L; i++) bt_net_point(m, i, slot);
 }
 
-size_t bt_stage_elems(const bt_model_setup *s) { return bt_part_rows(s, (size_t)s->B * (size_t)s->cfg.T) * (size_t)s->cfg.C; }
+size_t bt_stage_elems(const bt_model_setup *s) { return bt_slice_rows(s, (size_t)s->B * (size_t)s->cfg.T) * (size_t)s->cfg.C; }
 
 float *bt_model_stage_in(bt_model *m) { return m->layers[0].a.x; }
 const float *bt_model_stage_out(const bt_model *m) { return m->x_final; }
 float *bt_model_stage_dx(bt_model *m) { return m->layers[0].a.dx; }
 
-static int64_t own_ns(const bt_model *m) { return bt_now_ns() - (m->split ? m->split->team->comm_ns : 0); }
+static int64_t own_ns(const bt_model *m) { return bt_now_ns() - (m->split ? m->split->tp_group->comm_ns : 0); }
 
-/* A whole model's passes follow each other so that a team's memory is never written before all have read it; forward after forward,
+/* A whole model's passes follow each other so that a tensor-parallel group's memory is never written before all have read it; forward after forward,
  * and backward after backward, would. */
 static void meet(const bt_model *m) {
-    if (m->split) m->split->team->share(m->split->team, m->split->mine, m->split->all, sizeof *m->split->mine);
+    if (m->split) m->split->tp_group->share(m->split->tp_group, m->split->mine, m->split->all, sizeof *m->split->mine);
 }
 
 void bt_model_stage_forward(bt_model *m, const int32_t *inputs, bt_micro_times *times) {
@@ -39,17 +39,17 @@ void bt_model_stage_backward(bt_model *m, const int32_t *inputs, bt_grad_ready_f
 /* ---- tied table ----------------------------------------------------------------------------------------------------- */
 
 size_t bt_stage_tied_elems(const bt_model_setup *s) {
-    bt_part p = s->part;
-    bool mine = bt_part_first(p) != bt_part_last(p);
+    bt_model_slice p = s->slice;
+    bool mine = bt_slice_is_first_stage(p) != bt_slice_is_last_stage(p);
     if (!s->cfg.tied || !mine) return 0;
-    size_t first = bt_part_vocab(&s->cfg, p);
-    p.index++;
-    return ((p.count > 1 ? bt_part_vocab(&s->cfg, p) : (size_t)s->cfg.V) - first) * (size_t)s->cfg.C;
+    size_t first = bt_slice_vocab(&s->cfg, p);
+    p.tp_rank++;
+    return ((p.tp_size > 1 ? bt_slice_vocab(&s->cfg, p) : (size_t)s->cfg.V) - first) * (size_t)s->cfg.C;
 }
 
 float *bt_model_tied(bt_model *m) {
-    if (bt_part_first(m->setup.part)) return m->w + bt_params_get(&m->params, -1, BT_P_EMBED)->offset;
+    if (bt_slice_is_first_stage(m->setup.slice)) return m->w + bt_params_get(&m->params, -1, BT_P_EMBED)->offset;
     return m->tied;
 }
 
-float *bt_model_tied_grads(bt_model *m) { return bt_part_first(m->setup.part) ? m->d_embed : m->tied ? m->d_head : NULL; }
+float *bt_model_tied_grads(bt_model *m) { return bt_slice_is_first_stage(m->setup.slice) ? m->d_embed : m->tied ? m->d_head : NULL; }

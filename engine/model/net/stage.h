@@ -3,7 +3,7 @@
  *     stage 0            embed - layers -> out      backward: dx -> layers - embed
  *     stage 0 < s < n-1  in    - layers -> out                dx -> layers -> dx
  *     stage n-1          in    - layers - norm - head: bt_model_train_micro, its `inputs` unused; then dx
- * Residuals are (S, C) floats, S the tokens whose residual this rank holds (bt_part_rows).
+ * Residuals are (S, C) floats, S the tokens whose residual this rank holds (bt_slice_rows).
  * The embedding is the first stage's. A last stage whose head is tied to it has a copy, and gradients that are the first stage's to add. */
 #ifndef BT_ENGINE_MODEL_NET_STAGE_H
 #define BT_ENGINE_MODEL_NET_STAGE_H

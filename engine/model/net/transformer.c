@@ -27,15 +27,15 @@ static void poll(const bt_model *m) {
 
 /* A layer's value into its bf16, where it has one (acts.def); and for backward out of it again, or, recomputed, as if it had been there */
 static void keep(uint16_t *kept, const float *x, size_t n) {
-    if (kept) bt_op_keep(kept, x, n);
+    if (kept) bt_op_save_bf16(kept, x, n);
 }
 
 static void fetch(const bt_model *m, float *x, const uint16_t *kept, size_t n) {
-    if (kept) bt_op_fetch(x, kept, n);
+    if (kept) bt_op_load_bf16(x, kept, n);
     else if (bt_acts_half(&m->setup)) bt_op_round_bf16(x, n);
 }
 
-static void fetch_residual(const bt_model *m, float *x, const uint16_t *kept, size_t n) {
+static void load_residual(const bt_model *m, float *x, const uint16_t *kept, size_t n) {
     if (m->setup.cfg.linear != BT_LIN_DENSE) fetch(m, x, kept, n);
 }
 
@@ -99,7 +99,7 @@ typedef struct gate_and_up { float *gate, *up; } gate_and_up;
 
 static gate_and_up gate_up_at(const bt_layer *l, size_t r0) {
     const bt_acts *a = &l->a;
-    size_t at = a->gate_kept ? 0 : r0 * l->gate.N;
+    size_t at = a->gate_saved ? 0 : r0 * l->gate.N;
     return (gate_and_up){a->gate + at, a->up + at};
 }
 
@@ -116,15 +116,15 @@ static void glu(bt_model *m, bt_layer *l, size_t r0, size_t rows) {
     const bt_site *s = &l->down_in;
     size_t F = l->gate.N;
     gate_and_up y = gate_up_at(l, r0);
-    uint16_t *gate_kept = a->gate_kept ? a->gate_kept + r0 * F : NULL, *up_kept = a->gate_kept ? a->up_kept + r0 * F : NULL;
+    uint16_t *gate_saved = a->gate_saved ? a->gate_saved + r0 * F : NULL, *up_saved = a->gate_saved ? a->up_saved + r0 * F : NULL;
     if (s->tern && !s->split) {
-        bt_op_glu_quant(&(bt_glu_quant){.xq = s->xq + r0 * F, .dq = s->dq + r0, .rstd = s->normed ? s->rstd + r0 : NULL, .h = a->h, .gate_kept = gate_kept,
-                                        .up_kept = up_kept, .gate = y.gate, .up = y.up, .gain = s->gain.w, .eps = s->eps, .act = m->setup.cfg.act,
+        bt_op_glu_quant(&(bt_glu_quant){.xq = s->xq + r0 * F, .dq = s->dq + r0, .rstd = s->normed ? s->rstd + r0 : NULL, .h = a->h, .gate_saved = gate_saved,
+                                        .up_saved = up_saved, .gate = y.gate, .up = y.up, .gain = s->gain.w, .eps = s->eps, .act = m->setup.cfg.act,
                                         .rows = rows, .F = F});
         return;
     }
-    keep(gate_kept, y.gate, rows * F);
-    keep(up_kept, y.up, rows * F);
+    keep(gate_saved, y.gate, rows * F);
+    keep(up_saved, y.up, rows * F);
     bt_op_glu(a->h, y.gate, y.up, m->setup.cfg.act, rows * F);
     bt_site_fwd(s, a->h, r0, rows);
 }
@@ -170,7 +170,7 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
 void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_net_positions(m, B, T, 0);
-    if (bt_part_first(m->setup.part)) bt_net_embed(m, inputs, B * T);
+    if (bt_slice_is_first_stage(m->setup.slice)) bt_net_embed(m, inputs, B * T);
     for (int i = 0; i < c->L; i++) {
         need(m, i);
         layer_forward(m, &m->layers[i], m->layers[i].x_out, B, T);
@@ -207,23 +207,23 @@ static void glu_backward(const backward *p, bt_layer *l, const float *dx, gate_a
     size_t F = l->gate.N, C = l->down.N;
     bt_act act = m->setup.cfg.act;
     gate_and_up y = gate_up_at(l, r0);
-    bool alone = a->gate_kept && l->down_in.tern;                           /* h and the floats of gate and up are not needed again */
+    bool alone = a->gate_saved && l->down_in.tern;                           /* h and the floats of gate and up are not needed again */
     float *dhn = l->down_in.normed ? a->dhn : a->dh;
     if (m->setup.recompute == BT_RECOMPUTE_SELECTIVE) gate_up(m, l, r0, rows);
     bt_linear_dx(&l->down, 0, dhn, dx + r0 * C, r0, rows, p->prec, 0);
     poll(m);
     if (alone && l->down_in.normed && !l->down_in.split) {
         bt_glu_norm_bwd j = {.dgate = d.gate, .dup = d.up, .dgain = l->down_in.gain.dw, .h = a->h, .sums = a->dh, .dy = dhn, .gain = l->down_in.gain.w,
-                             .rstd = l->down_in.rstd + r0, .gate = a->gate_kept + r0 * F, .up = a->up_kept + r0 * F, .act = act, .rows = rows, .F = F};
+                             .rstd = l->down_in.rstd + r0, .gate = a->gate_saved + r0 * F, .up = a->up_saved + r0 * F, .act = act, .rows = rows, .F = F};
         bt_op_glu_norm_bwd(&j);
         return;
     }
     if (alone && !l->down_in.normed) {
-        bt_op_glu_bwd_kept(d.gate, d.up, a->dh, a->gate_kept + r0 * F, a->up_kept + r0 * F, act, rows * F);
+        bt_op_glu_bwd_saved(d.gate, d.up, a->dh, a->gate_saved + r0 * F, a->up_saved + r0 * F, act, rows * F);
         return;
     }
-    fetch(m, y.gate, a->gate_kept ? a->gate_kept + r0 * F : NULL, rows * F);
-    fetch(m, y.up, a->up_kept ? a->up_kept + r0 * F : NULL, rows * F);
+    fetch(m, y.gate, a->gate_saved ? a->gate_saved + r0 * F : NULL, rows * F);
+    fetch(m, y.up, a->up_saved ? a->up_saved + r0 * F : NULL, rows * F);
     if (l->down_in.normed || !l->down_in.tern) bt_op_glu(a->h, y.gate, y.up, act, rows * F);
     bt_site_restore(&l->down_in, a->h, r0, rows);
     if (l->down_in.normed) bt_site_bwd(&l->down_in, a->dh, dhn, a->h, r0, rows, 0);
@@ -238,7 +238,7 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     bt_rows own = bt_net_own(m, p->M);
     const float *dx = bt_net_all(m, a->dx, p->M);
     float *dgate = a->dgate ? a->dgate : a->gate, *dup = a->dup ? a->dup : a->up;
-    fetch_residual(m, a->x_mid, a->x_mid_kept, own.n * C);
+    load_residual(m, a->x_mid, a->x_mid_kept, own.n * C);
     bt_net_restore(m, &l->ffn_in, a->x_mid, p->M);
     for (size_t w0 = 0, n; w0 < p->M; w0 += n) {        /* all of it at once, or rows whose dgate and dup stay in L3 (bt_acts_wide) */
         n = p->M - w0 < wide ? p->M - w0 : wide;
@@ -276,7 +276,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     bt_acts *a = &l->a;
     bt_attn_shape shape = attn_shape(c, p->T);
     size_t H = (size_t)c->H, KV = (size_t)c->KV;
-    shape.run = H / bt_part_cuts(m->setup.part, m->setup.cuts);
+    shape.run = H / bt_slice_cuts(m->setup.slice, m->setup.cuts);
     const float *dx = bt_net_all(m, a->dx, p->M);
     fetch(m, a->o, a->o_kept, p->M * shape.ldo);
     fetch(m, a->q, a->q_kept, p->M * shape.ldq);
@@ -298,7 +298,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     bt_net_kv_sum(m, a->dv, p->M);
     const float *dk = unrotate(p, l, true, a->dk, a->kr, a->k);
     const float *dq = unrotate(p, l, false, a->dq, a->qr, a->q);
-    fetch_residual(m, a->x, a->x_kept, bt_net_own(m, p->M).n * (size_t)c->C);
+    load_residual(m, a->x, a->x_kept, bt_net_own(m, p->M).n * (size_t)c->C);
     bt_net_restore(m, &l->attn_in, a->x, p->M);
     bt_net_dx(m, (bt_dx_term[]){{&l->v, a->dv}, {&l->k, dk}, {&l->q, dq}}, 3, 0, p->M);
     dw_done(p, &l->v, a->dv, &l->attn_in, a->x);
@@ -319,7 +319,7 @@ void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_
         ffn_backward(&p, l);
         attn_backward(&p, l);
     }
-    if (!bt_part_first(m->setup.part)) return;
+    if (!bt_slice_is_first_stage(m->setup.slice)) return;
     bt_net_embed_bwd(m, inputs, p.M);
     done(&p, &m->params.tensors[0]);
 }

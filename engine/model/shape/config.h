@@ -14,7 +14,7 @@ typedef enum { BT_LIN_BITNET158, BT_LIN_BITNET1, BT_LIN_DENSE } bt_linear_kind;
 
 typedef struct bt_model_cfg {
     int L, C, H, KV, D, F, T, V;        /* layers, width, heads, kv heads, head size, ffn width, sequence length, vocabulary */
-    int group, skip;                    /* of a part (bt_part_cfg): query heads to a kv head (0: H / KV), of the first one's how many come before the part */
+    int group, skip;                    /* of a part (bt_slice_cfg): query heads to a kv head (0: H / KV), of the first one's how many come before the part */
     bt_norm_kind norm;
     bt_act act;
     bt_linear_kind linear;

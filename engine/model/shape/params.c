@@ -42,13 +42,13 @@ static void rows_for(param_row rows[BT_P_COUNT], const bt_model_cfg *c) {
 
 typedef struct table {                          /* both shapes of every row: the tensor's, and its block's in this part */
     const bt_model_cfg *c;
-    bt_part part;
+    bt_model_slice slice;
     param_row whole[BT_P_COUNT], block[BT_P_COUNT];
 } table;
 
 /* where the block lies, and who else holds it */
 static void place(bt_tensor *t, const table *b) {
-    size_t n = (size_t)b->part.count, i = (size_t)b->part.index, kv = (size_t)b->c->KV, shared = kv < n ? n / kv : 1;
+    size_t n = (size_t)b->slice.tp_size, i = (size_t)b->slice.tp_rank, kv = (size_t)b->c->KV, shared = kv < n ? n / kv : 1;
     size_t group = (size_t)(b->c->H / b->c->KV), head = (size_t)b->c->H * i / n;
     t->copies = 1;
     switch (t->shard) {
@@ -58,12 +58,12 @@ static void place(bt_tensor *t, const table *b) {
     case BT_SHARD_KVROW:                           /* fewer kv heads than parts: neighbours hold the same head */
         t->row0 = head / group * (size_t)b->c->D;
         t->copies = (int)shared;
-        if (shared > 1) t->counted_from = i % shared == 0 ? 0 : t->count;
-        else if (head % group) t->counted_from = (size_t)b->c->D * t->cols;
+        if (shared > 1) t->first_counted = i % shared == 0 ? 0 : t->count;
+        else if (head % group) t->first_counted = (size_t)b->c->D * t->cols;
         break;
     case BT_SHARD_NONE:
         t->copies = (int)n;
-        t->counted_from = i == 0 ? 0 : t->count;
+        t->first_counted = i == 0 ? 0 : t->count;
         break;
     }
 }
@@ -77,9 +77,9 @@ static uint64_t hash_shape(uint64_t h, const bt_tensor *t) {
 
 /* rows of a stage: what lies before its layers comes with the first, what lies after them with the last */
 static bool in_stage(const table *b, const param_row *r, int layer) {
-    bt_layer_run own = bt_part_layers(b->c, b->part);
+    bt_layer_run own = bt_slice_layers(b->c, b->slice);
     if (layer >= 0) return layer >= own.first && layer < own.first + own.n;
-    return r->id == BT_P_EMBED ? bt_part_first(b->part) : bt_part_last(b->part);
+    return r->id == BT_P_EMBED ? bt_slice_is_first_stage(b->slice) : bt_slice_is_last_stage(b->slice);
 }
 
 static bool add(bt_params *p, const table *b, size_t row, int layer) {
@@ -118,61 +118,61 @@ static bool add(bt_params *p, const table *b, size_t row, int layer) {
     return true;
 }
 
-bool bt_part_heads_fit(const bt_model_cfg *c, int n) { return c->H % n == 0 && (c->KV % n == 0 || n % c->KV == 0 || n < c->KV); }
+bool bt_slice_heads_fit(const bt_model_cfg *c, int n) { return c->H % n == 0 && (c->KV % n == 0 || n % c->KV == 0 || n < c->KV); }
 
-size_t bt_part_joins(const bt_model_cfg *c, bt_part part) {
-    size_t joins = 0, n = (size_t)part.count;
-    if (part.count <= 1 || part.count >= c->KV) return 0;
-    for (size_t i = 1; i <= (size_t)part.index && i < n; i++) joins += (size_t)c->H / n * i % (size_t)(c->H / c->KV) != 0;
+size_t bt_slice_joins(const bt_model_cfg *c, bt_model_slice slice) {
+    size_t joins = 0, n = (size_t)slice.tp_size;
+    if (slice.tp_size <= 1 || slice.tp_size >= c->KV) return 0;
+    for (size_t i = 1; i <= (size_t)slice.tp_rank && i < n; i++) joins += (size_t)c->H / n * i % (size_t)(c->H / c->KV) != 0;
     return joins;
 }
 
 /* ---- stages --------------------------------------------------------------------------------------------------------- */
 
-bool bt_part_first(bt_part part) { return part.stage == 0; }
-bool bt_part_last(bt_part part) { return part.stages <= 1 || part.stage == part.stages - 1; }
+bool bt_slice_is_first_stage(bt_model_slice slice) { return slice.pp_stage == 0; }
+bool bt_slice_is_last_stage(bt_model_slice slice) { return slice.pp_size <= 1 || slice.pp_stage == slice.pp_size - 1; }
 
 /* The last stage has the head besides its layers: of all numbers of layers for it the one that makes the slowest stage fastest. */
-bt_layer_run bt_part_layers(const bt_model_cfg *c, bt_part part) {
-    if (part.stages <= 1) return (bt_layer_run){0, c->L};
+bt_layer_run bt_slice_layers(const bt_model_cfg *c, bt_model_slice slice) {
+    if (slice.pp_size <= 1) return (bt_layer_run){0, c->L};
     bt_model_counts n = bt_model_count(c);
     double head = n.flop_head * c->L / (n.flop_linear + n.flop_attention), best = INFINITY;
-    int others = part.stages - 1, last = 1;
+    int others = slice.pp_size - 1, last = 1;
     for (int k = 1; k <= c->L - others; k++) {
         double slowest = fmax((double)((c->L - k + others - 1) / others), (double)k + head);
         if (slowest < best) best = slowest, last = k;
     }
     int64_t rest = c->L - last;
-    if (part.stage == others) return (bt_layer_run){(int)rest, last};
-    int first = (int)(rest * part.stage / others);
-    return (bt_layer_run){first, (int)(rest * (part.stage + 1) / others) - first};
+    if (slice.pp_stage == others) return (bt_layer_run){(int)rest, last};
+    int first = (int)(rest * slice.pp_stage / others);
+    return (bt_layer_run){first, (int)(rest * (slice.pp_stage + 1) / others) - first};
 }
 
-static bt_code check_stages(const bt_model_cfg *c, bt_part part, bt_err *err) {
-    if (part.stages <= c->L) return BT_OK;
-    return bt_fail(err, BT_ARG, "--pp %d: more pipeline stages than the %d layers of the model (use --pp %d)", part.stages, c->L, c->L);
+static bt_code check_stages(const bt_model_cfg *c, bt_model_slice slice, bt_err *err) {
+    if (slice.pp_size <= c->L) return BT_OK;
+    return bt_fail(err, BT_ARG, "--pp %d: more pipeline stages than the %d layers of the model (use --pp %d)", slice.pp_size, c->L, c->L);
 }
 
 /* the largest k <= most that shares out all three */
 static int legal_parts(const bt_model_cfg *c, int most) {
     for (int k = most; k > 1; k--)
-        if (bt_part_heads_fit(c, k) && c->F % k == 0 && k <= c->V) return k;
+        if (bt_slice_heads_fit(c, k) && c->F % k == 0 && k <= c->V) return k;
     return 1;
 }
 
-bt_code bt_part_cfg(bt_model_cfg *out, const bt_model_cfg *c, bt_part part, bt_err *err) {
-    int n = part.count;
+bt_code bt_slice_cfg(bt_model_cfg *out, const bt_model_cfg *c, bt_model_slice slice, bt_err *err) {
+    int n = slice.tp_size;
     int64_t widest = (int64_t)c->H * c->D > c->F ? (int64_t)c->H * c->D : c->F;
-    BT_TRY(check_stages(c, part, err));
+    BT_TRY(check_stages(c, slice, err));
     *out = *c;
-    out->L = bt_part_layers(c, part).n;
+    out->L = bt_slice_layers(c, slice).n;
     if (n <= 1) return BT_OK;
     if (c->linear != BT_LIN_DENSE && widest > WHOLE_NUMBERS / 127) {
         return bt_fail(err, BT_ARG, "--tp %d: sums of %lld int8 products are no longer exact in fp32 (at most %d; use --tp 1)", n, (long long)widest, WHOLE_NUMBERS / 127);
     }
     const struct { const char *name; int value; bool fits; } rows[] = {
         {"model.heads", c->H, c->H % n == 0},
-        {"model.kv_heads", c->KV, bt_part_heads_fit(c, n)},
+        {"model.kv_heads", c->KV, bt_slice_heads_fit(c, n)},
         {"model.d_ff", c->F, c->F % n == 0},
         {"model.vocab", c->V, c->V >= n},
     };
@@ -185,24 +185,24 @@ bt_code bt_part_cfg(bt_model_cfg *out, const bt_model_cfg *c, bt_part part, bt_e
     }
     out->H = c->H / n;
     out->group = c->H / c->KV;
-    out->skip = out->H * part.index % out->group;
+    out->skip = out->H * slice.tp_rank % out->group;
     out->KV = (out->skip + out->H + out->group - 1) / out->group;
     out->F = c->F / n;
-    out->V = (int)(bt_part_vocab(c, (bt_part){.index = part.index + 1, .count = n}) - bt_part_vocab(c, part));
+    out->V = (int)(bt_slice_vocab(c, (bt_model_slice){.tp_rank = slice.tp_rank + 1, .tp_size = n}) - bt_slice_vocab(c, slice));
     return BT_OK;
 }
 
-size_t bt_part_vocab(const bt_model_cfg *c, bt_part part) {
-    return part.count <= 1 ? 0 : (size_t)c->V * (size_t)part.index / (size_t)part.count;
+size_t bt_slice_vocab(const bt_model_cfg *c, bt_model_slice slice) {
+    return slice.tp_size <= 1 ? 0 : (size_t)c->V * (size_t)slice.tp_rank / (size_t)slice.tp_size;
 }
 
-bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_part part, bt_err *err) {
+bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_model_slice slice, bt_err *err) {
     memset(p, 0, sizeof *p);
     BT_TRY(bt_model_cfg_check(c, err));
     bt_model_cfg local;
-    if (part.count < 1) part.index = 0, part.count = 1;
-    BT_TRY(bt_part_cfg(&local, c, part, err));
-    table b = {.c = c, .part = part};
+    if (slice.tp_size < 1) slice.tp_rank = 0, slice.tp_size = 1;
+    BT_TRY(bt_slice_cfg(&local, c, slice, err));
+    table b = {.c = c, .slice = slice};
     rows_for(b.whole, c);
     rows_for(b.block, &local);
     const param_row *rows = b.whole;

@@ -16,12 +16,12 @@ typedef enum {
 
 typedef enum { BT_SHARD_NONE, BT_SHARD_ROW, BT_SHARD_KVROW, BT_SHARD_COL, BT_SHARD_VOCAB } bt_shard_axis;
 
-/* Part `index` of `count` of a model: what a rank of a tensor-parallel team holds; and of it the layers of stage `stage` of `stages` of a
+/* Part `index` of `count` of a model: what a rank of a tensor-parallel tensor-parallel group holds; and of it the layers of stage `stage` of `stages` of a
  * pipeline, the first with the embedding, the last with final norm and head. All zero: the whole model. */
-typedef struct bt_part { int index, count, stage, stages; } bt_part;
+typedef struct bt_model_slice { int tp_rank, tp_size, pp_stage, pp_size; } bt_model_slice;
 
 /* cuts that this part of the model holds; at least 1 */
-static inline size_t bt_part_cuts(bt_part part, int cuts) { return cuts > 1 ? (size_t)(cuts / (part.count > 1 ? part.count : 1)) : 1; }
+static inline size_t bt_slice_cuts(bt_model_slice slice, int cuts) { return cuts > 1 ? (size_t)(cuts / (slice.tp_size > 1 ? slice.tp_size : 1)) : 1; }
 
 typedef struct bt_tensor {
     char name[48];
@@ -31,7 +31,7 @@ typedef struct bt_tensor {
     size_t whole_rows, whole_cols;          /* of the tensor */
     size_t row0, col0;                      /* where in it the block begins */
     int copies;                             /* parts that hold this very block */
-    size_t counted_from;                    /* sums over the parts take the elements from here on; others take those before: none, all, or a kv head's */
+    size_t first_counted;                    /* sums over the parts take the elements from here on; others take those before: none, all, or a kv head's */
     size_t offset;                          /* elements, in the flat arrays */
     float init_std;                         /* 0: initialised to one */
     bool decay, tern;                       /* tern is false for linear = dense */
@@ -49,19 +49,19 @@ typedef struct bt_params {
     size_t (*index)[BT_P_COUNT];            /* index[layer + 1][id]: tensor index, SIZE_MAX when absent; row 0 is global */
 } bt_params;
 
-bool bt_part_first(bt_part part);                                        /* has the embedding; so has a whole model */
-bool bt_part_last(bt_part part);                                         /* has final norm and head */
+bool bt_slice_is_first_stage(bt_model_slice slice);                                        /* has the embedding; so has a whole model */
+bool bt_slice_is_last_stage(bt_model_slice slice);                                         /* has final norm and head */
 /* layers of a stage, as even as the head's work on the last stage lets them be; at least one each where stages <= layers */
 typedef struct bt_layer_run { int first, n; } bt_layer_run;
-bt_layer_run bt_part_layers(const bt_model_cfg *whole, bt_part part);
+bt_layer_run bt_slice_layers(const bt_model_cfg *whole, bt_model_slice slice);
 /* the shape of one part: its layers, heads, kv heads, feed-forward width and vocabulary; BT_ARG names numbers that cannot be shared out */
-bt_code bt_part_cfg(bt_model_cfg *out, const bt_model_cfg *whole, bt_part part, bt_err *err) BT_MUST_CHECK;
-size_t bt_part_vocab(const bt_model_cfg *whole, bt_part part);          /* first token id of the part */
+bt_code bt_slice_cfg(bt_model_cfg *out, const bt_model_cfg *whole, bt_model_slice slice, bt_err *err) BT_MUST_CHECK;
+size_t bt_slice_vocab(const bt_model_cfg *whole, bt_model_slice slice);          /* first token id of the part */
 /* n parts of equally many heads, and every kv head in one of them, in two neighbours, or shared by equally many that have no other */
-bool bt_part_heads_fit(const bt_model_cfg *whole, int n);
-/* kv heads that two neighbours share, of those between the parts 0 .. part.index: one at most between two */
-size_t bt_part_joins(const bt_model_cfg *whole, bt_part part);
-bt_code bt_params_init(bt_params *p, const bt_model_cfg *whole, bt_part part, bt_err *err) BT_MUST_CHECK;
+bool bt_slice_heads_fit(const bt_model_cfg *whole, int n);
+/* kv heads that two neighbours share, of those between the parts 0 .. slice.tp_rank: one at most between two */
+size_t bt_slice_joins(const bt_model_cfg *whole, bt_model_slice slice);
+bt_code bt_params_init(bt_params *p, const bt_model_cfg *whole, bt_model_slice slice, bt_err *err) BT_MUST_CHECK;
 void bt_params_release(bt_params *p);
 const bt_tensor *bt_params_get(const bt_params *p, int layer, bt_param_id id);     /* NULL when absent */
 const bt_tensor *bt_params_named(const bt_params *p, const char *name);

@@ -1,11 +1,11 @@
 /* tp_cuts.c - sums that tensor parallelism would cut, as a tree over equal parts of the whole model (reproducible training).
  *
- *     cuts     0   1   2   3   4   5   6   7        one rank adds all of it; of two each adds its half and a team's sum makes the
- *              0+1     2+3     4+5     6+7          last step; of eight the team makes all steps
+ *     cuts     0   1   2   3   4   5   6   7        one rank adds all of it; of two each adds its half and a tensor-parallel group's sum makes the
+ *              0+1     2+3     4+5     6+7          last step; of eight the tensor-parallel group makes all steps
  *              (0+1)+(2+3)     (4+5)+(6+7)
  *              all
  *
- *     cuts     0   1   2   3   4   5                any number: the tree of a team (base/tp_group.h). Ranks that hold 1, 2, 4, ... cuts
+ *     cuts     0   1   2   3   4   5                any number: the tree of a tensor-parallel group (base/tp_group.h). Ranks that hold 1, 2, 4, ... cuts
  *              0+1     2+3     4+5                  hold whole branches: here one rank, three, six
  *              (0+1)+(2+3)
  *              all
@@ -26,7 +26,7 @@ enum { CUT_ROWS = 64, DX_BYTES = 7 << 16 };
 
 typedef struct dx_job { bt_model *m; const bt_dx_term *terms; size_t n, at, r0, rows; } dx_job;     /* rows r0.., the at-th of dy */
 
-static size_t query_heads_of_cut(const bt_model_setup *s) { return (size_t)s->cfg.H / bt_part_cuts(s->part, s->cuts); }
+static size_t query_heads_of_cut(const bt_model_setup *s) { return (size_t)s->cfg.H / bt_slice_cuts(s->slice, s->cuts); }
 static size_t group_of(const bt_model_cfg *c) { return (size_t)(c->group ? c->group : c->H / c->KV); }
 
 bool bt_net_kv_uneven(const bt_model_setup *s) {
@@ -62,7 +62,7 @@ static void dx_cut(const dx_job *j, size_t cut, size_t cuts, float *out) {
     }
 }
 
-static size_t left_of(size_t cuts) { return (size_t)bt_team_left((int)cuts); }
+static size_t left_of(size_t cuts) { return (size_t)bt_tp_left((int)cuts); }
 
 static void dx_tree(const dx_job *j, size_t first, size_t n, size_t cuts, float *out, float *spare) {
     size_t elems = j->rows * (size_t)j->m->setup.cfg.C;
@@ -168,7 +168,7 @@ void bt_net_norm_bwd(bt_model *m, const bt_gain *g, float *dx, const float *dy, 
     size_t n = s->sequence ? s->cuts : s->all_cuts, first = s->sequence ? s->first_cut : 0;
     memset(s->gains, 0, n * C * sizeof *s->gains);
     for (size_t i = 0; i < n; i++) {            /* rows as one rank would cut them, whichever of them are here */
-        size_t begin = bt_team_first(M, (int)(first + i), (int)s->all_cuts) - own.first, end = bt_team_first(M, (int)(first + i + 1), (int)s->all_cuts) - own.first;
+        size_t begin = bt_tp_first_row(M, (int)(first + i), (int)s->all_cuts) - own.first, end = bt_tp_first_row(M, (int)(first + i + 1), (int)s->all_cuts) - own.first;
         bt_op_row_dgain(s->gains + i * C, dy + begin * C, x + begin * C, own_rstd + begin, end - begin, C);
     }
     add_up(s->gains, n, C);
@@ -202,7 +202,7 @@ void bt_net_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, const 
 /* ---- kv heads that cuts share ---------------------------------------------------------------------------------------- */
 
 size_t bt_net_kv_runs(const bt_model_setup *s) {
-    size_t cuts = bt_part_cuts(s->part, s->cuts), kv = (size_t)s->cfg.KV;
+    size_t cuts = bt_slice_cuts(s->slice, s->cuts), kv = (size_t)s->cfg.KV;
     if (bt_net_kv_uneven(s)) return cuts > 1 ? 2 : 1;
     return kv < cuts ? cuts / kv : 1;
 }
@@ -213,5 +213,5 @@ void bt_net_kv_sum(bt_model *m, float *d, size_t M) {
     add_up(d, bt_net_kv_runs(&m->setup), n);
     if (m->setup.cuts <= 1) return;
     bt_split_join(m, d, M, k->N, (size_t)m->setup.cfg.D);
-    if (k->tensor->copies > 1) m->split->team->sum(m->split->team, d, n, k->tensor->copies);
+    if (k->tensor->copies > 1) m->split->tp_group->sum(m->split->tp_group, d, n, k->tensor->copies);
 }

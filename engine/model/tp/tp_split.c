@@ -19,18 +19,18 @@
 
 /* ---- rows ----------------------------------------------------------------------------------------------------------- */
 
-static bt_rows share_of(const bt_team *t, size_t M) {
-    size_t first = bt_team_first(M, t->rank, t->size);
-    return (bt_rows){first, bt_team_first(M, t->rank + 1, t->size) - first};
+static bt_rows share_of(const bt_tp_group *t, size_t M) {
+    size_t first = bt_tp_first_row(M, t->rank, t->size);
+    return (bt_rows){first, bt_tp_first_row(M, t->rank + 1, t->size) - first};
 }
 
 bt_rows bt_net_own(const bt_model *m, size_t M) {
-    return m->split && m->split->sequence ? share_of(m->split->team, M) : (bt_rows){0, M};
+    return m->split && m->split->sequence ? share_of(m->split->tp_group, M) : (bt_rows){0, M};
 }
 
 static void gather_floats(bt_model *m, float *x, size_t M) {
-    bt_team_rows rows = {x, (size_t)m->setup.cfg.C * sizeof(float)};
-    m->split->team->gather(m->split->team, &rows, 1, M);
+    bt_tp_rows rows = {x, (size_t)m->setup.cfg.C * sizeof(float)};
+    m->split->tp_group->gather(m->split->tp_group, &rows, 1, M);
 }
 
 static void gather_site(bt_model *m, const bt_site *s, size_t M) {
@@ -39,8 +39,8 @@ static void gather_site(bt_model *m, const bt_site *s, size_t M) {
         gather_floats(m, s->xn, M);
         return;
     }
-    bt_team_rows rows[] = {{s->xq, s->K}, {s->dq, sizeof(float)}};
-    m->split->team->gather(m->split->team, rows, 2, M);
+    bt_tp_rows rows[] = {{s->xq, s->K}, {s->dq, sizeof(float)}};
+    m->split->tp_group->gather(m->split->tp_group, rows, 2, M);
 }
 
 void bt_net_site(bt_model *m, const bt_site *s, const float *x, size_t M) {
@@ -59,7 +59,7 @@ const float *bt_net_all(bt_model *m, const float *own_rows, size_t M) {
     if (!m->split || !m->split->sequence) return own_rows;
     bt_rows own = bt_net_own(m, M);
     size_t C = (size_t)m->setup.cfg.C;
-    float *all = m->split->team->common;
+    float *all = m->split->tp_group->common;
     bt_net_copy(all + own.first * C, own_rows, own.n * C);
     gather_floats(m, all, M);
     return all;
@@ -67,8 +67,8 @@ const float *bt_net_all(bt_model *m, const float *own_rows, size_t M) {
 
 float *bt_net_own_sum(bt_model *m, float *x, size_t M) {
     if (!m->split) return x;
-    assert(x == m->split->team->partial);
-    m->split->team->reduce(m->split->team, M, (size_t)m->setup.cfg.C);
+    assert(x == m->split->tp_group->partial);
+    m->split->tp_group->reduce(m->split->tp_group, M, (size_t)m->setup.cfg.C);
     if (!m->split->sequence) gather_floats(m, x, M);
     return x + bt_net_own(m, M).first * (size_t)m->setup.cfg.C;
 }
@@ -81,13 +81,13 @@ void bt_net_out_part(bt_model *m, float *y, const bt_linear *l, const bt_site *s
         return;
     }
     float *part = m->layers[0].a.dxn + r0 * l->N;
-    if (l->tern && m->split->team->size == 1) bt_linear_fwd(l, y + r0 * l->N, s, src, r0, rows, m->setup.prec, BT_ACC);     /* the same bits at once */
+    if (l->tern && m->split->tp_group->size == 1) bt_linear_fwd(l, y + r0 * l->N, s, src, r0, rows, m->setup.prec, BT_ACC);     /* the same bits at once */
     else if (l->tern) bt_op_tern_fwd(part, l->N, s->xq + r0 * l->K, m->split->ones, l->packed, 1.0f, rows, l->N, l->K, 0);
     else bt_net_depth(m, part, &(bt_depth_product){.a = bt_site_floats(s, src) + r0 * l->K, .b = l->w, .lda = l->K, .ldb = l->K, .M = rows, .N = l->N, .K = l->K, .tb = 1, .prec = m->setup.prec});
 }
 
 void bt_net_out_sum(bt_model *m, float *y, const bt_linear *l, const bt_site *s, size_t M) {
-    if (!m->split || (l->tern && m->split->team->size == 1)) return;
+    if (!m->split || (l->tern && m->split->tp_group->size == 1)) return;
     bt_rows own = bt_net_own(m, M);
     const float *sum = bt_net_own_sum(m, m->layers[0].a.dxn, M);
     if (!l->tern) {
@@ -104,19 +104,19 @@ void bt_net_out_sum(bt_model *m, float *y, const bt_linear *l, const bt_site *s,
 /* what n ranks from `first` say of a row, rows apart */
 static bt_row_stat whole_row(const bt_row_stat *of, size_t rows, int first, int n) {
     if (n == 1) return of[(size_t)first * rows];
-    int left = bt_team_left(n);
+    int left = bt_tp_left(n);
     return bt_row_stat_join(whole_row(of, rows, first, left), whole_row(of, rows, first + left, n - left));
 }
 
 static double whole_dot(const double *of, size_t rows, int first, int n) {
     if (n == 1) return of[(size_t)first * rows];
-    int left = bt_team_left(n);
+    int left = bt_tp_left(n);
     return whole_dot(of, rows, first, left) + whole_dot(of, rows, first + left, n - left);
 }
 
 void bt_split_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows) {
     bt_split *p = s->split;
-    bt_team *t = p->team;
+    bt_tp_group *t = p->tp_group;
     if (!s->tern && !s->normed) {
         if (s->xn) bt_net_copy(s->xn + r0 * s->K, x, rows * s->K);
         return;
@@ -135,7 +135,7 @@ void bt_split_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows)
 
 void bt_split_site_bwd(const bt_site *s, float *dx, const float *dy, const float *x, size_t r0, size_t rows) {
     bt_split *p = s->split;
-    bt_team *t = p->team;
+    bt_tp_group *t = p->tp_group;
     if (s->gain.dw) bt_op_row_dgain(s->gain.dw, dy, x, s->rstd + r0, rows, s->K);
     double *mine = (double *)(void *)p->mine, *all = (double *)(void *)p->all;
     bt_op_row_dot(mine, dy, x, s->gain.w, rows, s->K, p->cuts);
@@ -170,13 +170,13 @@ void bt_net_embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
  * gradient needs, the same on all ranks. a = largest, b = gradient scale / sum, index = targets of this part */
 static bt_row_stat whole_lse(const bt_row_stat *of, size_t rows, int first, int n) {
     if (n == 1) return of[(size_t)first * rows];
-    int left = bt_team_left(n);
+    int left = bt_tp_left(n);
     return bt_row_lse_join(whole_lse(of, rows, first, left), whole_lse(of, rows, first + left, n - left));
 }
 
 static void part_losses(bt_model *m, const int32_t *targets, float dscale, float *row_loss, size_t rows) {
     bt_split *p = m->split;
-    bt_team *t = p->team;
+    bt_tp_group *t = p->tp_group;
     size_t V = (size_t)m->setup.cfg.V;
     for (size_t r = 0; r < rows; r++) {
         size_t at = (size_t)(int64_t)targets[r] - p->vocab0;
@@ -234,7 +234,7 @@ void bt_split_grad(const bt_model *m, const bt_tensor *t) {
     bool heads = t->id == BT_P_Q_NORM || t->id == BT_P_K_NORM || t->shard == BT_SHARD_KVROW;
     if (m->split->all_cuts > 1 && t->shard == BT_SHARD_KVROW) return;          /* made of the sum of dk or dv: whole already */
     if (t->shard == BT_SHARD_KVROW) bt_split_join(m, m->g + t->offset, 1, 0, (size_t)m->setup.cfg.D * t->cols);
-    if (t->copies > 1 && (heads || m->split->sequence)) m->split->team->sum(m->split->team, m->g + t->offset, t->count, t->copies);
+    if (t->copies > 1 && (heads || m->split->sequence)) m->split->tp_group->sum(m->split->tp_group, m->g + t->offset, t->count, t->copies);
 }
 
 void bt_split_join(const bt_model *m, float *x, size_t rows, size_t ld, size_t width) {
@@ -247,13 +247,13 @@ void bt_split_join(const bt_model *m, float *x, size_t rows, size_t ld, size_t w
     memset(s->joined, 0, s->joins * elems * sizeof *x);
     for (size_t i = 0; i < n; i++)
         for (size_t r = 0; r < rows; r++) memcpy(s->joined + (s->join_at + i) * elems + r * width, x + r * ld + head[i] * width, width * sizeof *x);
-    s->team->sum(s->team, s->joined, s->joins * elems, s->team->size);
+    s->tp_group->sum(s->tp_group, s->joined, s->joins * elems, s->tp_group->size);
     for (size_t i = 0; i < n; i++)
         for (size_t r = 0; r < rows; r++) memcpy(x + r * ld + head[i] * width, s->joined + (s->join_at + i) * elems + r * width, width * sizeof *x);
 }
 
 void bt_split_totals(const bt_model *m, double (*totals)[2]) {
-    bt_team *t = m->split->team;
+    bt_tp_group *t = m->split->tp_group;
     size_t n = m->params.n;
     double (*all)[2] = totals + n;
     t->share(t, totals, all, n * sizeof *totals);

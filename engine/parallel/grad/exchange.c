@@ -41,8 +41,8 @@ struct bt_exchange {
     bt_comm *gather;
     int n, me;                          /* data-parallel ranks */
     size_t part;                        /* elements */
-    bt_fold *shapes;                    /* (n) nodes of every rank */
-    bt_fold mine;                       /* with arrays */
+    bt_tree_sum *shapes;                    /* (n) nodes of every rank */
+    bt_tree_sum mine;                       /* with arrays */
     bt_arena arena;
     slot slots[SLOTS];
     int *arrived;                       /* requests that came in this poll */
@@ -118,17 +118,17 @@ static void add_up(bt_exchange *x, slot *s) {
     bt_range own = own_range(x, s->bucket);
     size_t n = own.end - own.begin;
     float *keep = x->cfg.grads + own.begin;
-    bt_fold f = {.n = 0};
+    bt_tree_sum f = {.n = 0};
     for (int d = 0; d < x->n; d++) {
         size_t before = 0;                              /* nodes that arrived from peers posted before d */
         for (int k = 1; (x->me + k) % x->n != d && d != x->me; k++) before += x->shapes[(x->me + k) % x->n].n;
         for (size_t i = 0; i < x->shapes[d].n; i++) {
             bt_node node = x->shapes[d].at[i];
             node.x = d == x->me ? x->mine.at[i].x + own.begin : s->staging + (before + i) * n;
-            bt_fold_push(&f, node, keep, n, bt_k()->add);
+            bt_tree_sum_push(&f, node, keep, n, bt_k()->add);
         }
     }
-    float *root = bt_fold_root(&f, keep, n, bt_k()->add);
+    float *root = bt_tree_sum_root(&f, keep, n, bt_k()->add);
     if (root != keep) memcpy(keep, root, n * sizeof(float));
 }
 
@@ -231,7 +231,7 @@ bt_coll bt_exchange_kind(const bt_exchange *x) { return x->cfg.sharded ? BT_COLL
 
 void bt_exchange_reset(bt_exchange *x) { x->asked = x->posted = x->done = 0; }
 
-void bt_exchange_nodes(bt_exchange *x, const bt_fold *nodes) {
+void bt_exchange_nodes(bt_exchange *x, const bt_tree_sum *nodes) {
     assert(nodes->n == x->shapes[x->me].n);
     x->mine = *nodes;
 }
@@ -256,9 +256,9 @@ bt_unit_run bt_unit_run_of(int64_t units, const int64_t *shares, int n, int d) {
     return r;
 }
 
-static bt_fold shape_of(int64_t units, const int64_t *shares, int n, int d) {
+static bt_tree_sum shape_of(int64_t units, const int64_t *shares, int n, int d) {
     bt_unit_run r = bt_unit_run_of(units, shares, n, d);
-    return bt_fold_shape(r.first, r.count);
+    return bt_tree_sum_shape(r.first, r.count);
 }
 
 static size_t foreign_nodes(int64_t units, const int64_t *shares, int n, int me) {

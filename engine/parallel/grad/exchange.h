@@ -34,7 +34,7 @@ void bt_exchange_destroy(bt_exchange *x);               /* accepts NULL */
 size_t bt_exchange_staging(const bt_buckets *b, int dp_size, int dp_rank, int64_t units);   /* bytes that create takes, for even shares */
 bt_coll bt_exchange_kind(const bt_exchange *x);         /* reduce-scatter when sharded, else all-reduce */
 void bt_exchange_reset(bt_exchange *x);
-void bt_exchange_nodes(bt_exchange *x, const bt_fold *nodes);       /* the arrays in which this rank's nodes lie */
+void bt_exchange_nodes(bt_exchange *x, const bt_tree_sum *nodes);       /* the arrays in which this rank's nodes lie */
 bt_code bt_exchange_start(bt_exchange *x, size_t bucket, bt_err *err) BT_MUST_CHECK;
 bt_code bt_exchange_progress(bt_exchange *x, size_t *done, bt_err *err) BT_MUST_CHECK;      /* buckets 0 .. done-1 have arrived */
 

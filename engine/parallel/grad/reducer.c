@@ -19,7 +19,7 @@ struct bt_reducer {
     bool alone;                         /* in the data-parallel group */
     bt_buckets buckets;
     bt_exchange *exchange;              /* NULL when alone */
-    bt_partial *partial;                /* NULL unless several units are added here */
+    bt_unit_accumulator *partial;                /* NULL unless several units are added here */
     size_t started, done;               /* buckets 0 .. started-1 are on their way, 0 .. done-1 have arrived */
     int64_t busy_since, busy_ns, polled_at;
     bt_clock_sync clock;
@@ -52,7 +52,7 @@ static bt_code build(bt_reducer *r, bt_err *err) {
     cut(&r->buckets, c->n, c->bucket_bytes, c->shards, n);
     if (c->units > 0) {
         bt_unit_run mine = bt_unit_run_of(c->units, c->shares, n, me);
-        BT_TRY(bt_partial_create(&r->partial, c->grads, c->n, mine.first, mine.count, err));
+        BT_TRY(bt_accumulator_create(&r->partial, c->grads, c->n, mine.first, mine.count, err));
     }
     if (r->alone) return BT_OK;
     if (c->discard && bt_shards_ragged(c->shards)) (void)madvise(c->grads, c->n * sizeof(float), MADV_NOHUGEPAGE);
@@ -83,7 +83,7 @@ void bt_reducer_destroy(bt_reducer *r) {
     if (!r) return;
     bt_threads_off_idle(poll, r);
     bt_exchange_destroy(r->exchange);
-    bt_partial_destroy(r->partial);
+    bt_accumulator_destroy(r->partial);
     free(r);
 }
 
@@ -96,11 +96,11 @@ static void keep_failure(bt_reducer *r, bt_code code) {
 /* Adds up what this rank holds of the bucket, then lets it go. */
 static void start_bucket(bt_reducer *r) {
     bt_range b = bt_bucket_at(&r->buckets, r->started);
-    if (r->partial) bt_partial_range(r->partial, b);
+    if (r->partial) bt_accumulator_range(r->partial, b);
     if (r->alone) {
-        bt_fold nodes = bt_partial_nodes(r->partial);
+        bt_tree_sum nodes = bt_accumulator_nodes(r->partial);
         for (size_t i = 0; i < nodes.n; i++) nodes.at[i].x += b.begin;
-        (void)bt_fold_root(&nodes, r->cfg.grads + b.begin, b.end - b.begin, bt_op_add);
+        (void)bt_tree_sum_root(&nodes, r->cfg.grads + b.begin, b.end - b.begin, bt_op_add);
         r->done++;
     } else {
         if (r->done == r->started) r->busy_since = bt_now_ns();
@@ -127,12 +127,12 @@ static bool idle(const bt_reducer *r) { return r->alone && !r->partial; }
 /* ---- a step --------------------------------------------------------------------------------------------------------- */
 
 void bt_reducer_begin(bt_reducer *r) {
-    if (r->partial) bt_partial_begin(r->partial);
+    if (r->partial) bt_accumulator_begin(r->partial);
 }
 
-float *bt_reducer_unit(bt_reducer *r) { return r->partial ? bt_partial_unit(r->partial) : r->cfg.grads; }
+float *bt_reducer_unit(bt_reducer *r) { return r->partial ? bt_accumulator_unit(r->partial) : r->cfg.grads; }
 
-void bt_reducer_unit_done(bt_reducer *r) { bt_partial_unit_done(r->partial); }
+void bt_reducer_unit_done(bt_reducer *r) { bt_accumulator_unit_done(r->partial); }
 
 void bt_reducer_last(bt_reducer *r) {
     bt_buckets_reset(&r->buckets);
@@ -141,8 +141,8 @@ void bt_reducer_last(bt_reducer *r) {
     r->polled_at = 0;
     r->failed = false;
     if (r->alone) return;
-    bt_fold one = {.at = {{bt_comm_rank(r->cfg.mesh->dp), 0, r->cfg.grads}}, .n = 1};
-    bt_fold nodes = r->partial ? bt_partial_nodes(r->partial) : one;
+    bt_tree_sum one = {.at = {{bt_comm_rank(r->cfg.mesh->dp), 0, r->cfg.grads}}, .n = 1};
+    bt_tree_sum nodes = r->partial ? bt_accumulator_nodes(r->partial) : one;
     bt_exchange_reset(r->exchange);
     bt_exchange_nodes(r->exchange, &nodes);
     if (r->cfg.overlap) bt_threads_on_idle(poll, r);

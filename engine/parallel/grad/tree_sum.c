@@ -4,7 +4,7 @@
 #include <assert.h>
 
 /* the sum of two neighbours, in one of their arrays */
-static bt_node join(bt_node left, bt_node right, const float *keep, size_t n, bt_fold_add add) {
+static bt_node join(bt_node left, bt_node right, const float *keep, size_t n, bt_tree_sum_add add) {
     float *x = NULL;
     if (left.x) {
         x = right.x == keep ? right.x : left.x;
@@ -13,21 +13,21 @@ static bt_node join(bt_node left, bt_node right, const float *keep, size_t n, bt
     return (bt_node){left.index >> 1, left.level + 1, x};
 }
 
-void bt_fold_push(bt_fold *f, bt_node node, const float *keep, size_t n, bt_fold_add add) {
+void bt_tree_sum_push(bt_tree_sum *f, bt_node node, const float *keep, size_t n, bt_tree_sum_add add) {
     while (f->n > 0 && (node.index & 1) && f->at[f->n - 1].level == node.level) node = join(f->at[--f->n], node, keep, n, add);
-    assert(f->n < BT_FOLD_MAX);
+    assert(f->n < BT_TREE_SUM_MAX);
     f->at[f->n++] = node;
 }
 
-float *bt_fold_root(bt_fold *f, const float *keep, size_t n, bt_fold_add add) {
+float *bt_tree_sum_root(bt_tree_sum *f, const float *keep, size_t n, bt_tree_sum_add add) {
     if (f->n == 0) return NULL;
     bt_node root = f->at[--f->n];
     while (f->n > 0) root = join(f->at[--f->n], root, keep, n, add);
     return root.x;
 }
 
-bt_fold bt_fold_shape(int64_t first, int64_t count) {
-    bt_fold f = {.n = 0};
-    for (int64_t u = first; u < first + count; u++) bt_fold_push(&f, (bt_node){u, 0, NULL}, NULL, 0, NULL);
+bt_tree_sum bt_tree_sum_shape(int64_t first, int64_t count) {
+    bt_tree_sum f = {.n = 0};
+    for (int64_t u = first; u < first + count; u++) bt_tree_sum_push(&f, (bt_node){u, 0, NULL}, NULL, 0, NULL);
     return f;
 }

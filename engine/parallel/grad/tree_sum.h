@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { BT_FOLD_MAX = 64 };
+enum { BT_TREE_SUM_MAX = 64 };
 
 typedef struct bt_node {
     int64_t index;                      /* sum of the units [index << level, (index + 1) << level) */
@@ -22,19 +22,19 @@ typedef struct bt_node {
     float *x;                           /* NULL: only the shape is wanted */
 } bt_node;
 
-typedef struct bt_fold {
-    bt_node at[BT_FOLD_MAX];            /* left to right */
+typedef struct bt_tree_sum {
+    bt_node at[BT_TREE_SUM_MAX];            /* left to right */
     size_t n;
-} bt_fold;
+} bt_tree_sum;
 
-typedef void (*bt_fold_add)(float *into, const float *x, size_t n);     /* into += x */
+typedef void (*bt_tree_sum_add)(float *into, const float *x, size_t n);     /* into += x */
 
 /* Appends a node of n elements, right of all others, and adds siblings. A sum lands in its left part's array, or, where the
  * right part's array is `keep`, in that. */
-void bt_fold_push(bt_fold *f, bt_node node, const float *keep, size_t n, bt_fold_add add);
+void bt_tree_sum_push(bt_tree_sum *f, bt_node node, const float *keep, size_t n, bt_tree_sum_add add);
 /* Adds what is left into one array and returns it (NULL for no node). */
-float *bt_fold_root(bt_fold *f, const float *keep, size_t n, bt_fold_add add);
+float *bt_tree_sum_root(bt_tree_sum *f, const float *keep, size_t n, bt_tree_sum_add add);
 /* the nodes left of the units [first, first + count) */
-bt_fold bt_fold_shape(int64_t first, int64_t count);
+bt_tree_sum bt_tree_sum_shape(int64_t first, int64_t count);
 
 #endif

@@ -11,15 +11,15 @@
 
 enum { GRAIN = 16384 };
 
-struct bt_partial {
+struct bt_unit_accumulator {
     float *grads;
     size_t n;
     int64_t first, count, done;
     bt_arena arena;
-    float *buffers[BT_FOLD_MAX];
+    float *buffers[BT_TREE_SUM_MAX];
     size_t n_buffers;
     float *unit;                        /* where the unit at work is written */
-    bt_fold fold;                       /* of the units done so far */
+    bt_tree_sum fold;                       /* of the units done so far */
 };
 
 /* ---- passes over whole arrays --------------------------------------------------------------------------------------- */
@@ -39,21 +39,21 @@ static void add_range(void *ctx, int thread, size_t begin, size_t end) {
 static size_t most_waiting(int64_t first, int64_t count) {
     size_t most = 0;
     for (int64_t k = 1; k < count; k++) {
-        bt_fold f = bt_fold_shape(first, k);
+        bt_tree_sum f = bt_tree_sum_shape(first, k);
         if (f.n > most) most = f.n;
     }
     return most;
 }
 
-size_t bt_partial_bytes(size_t n, int64_t first, int64_t count) { return most_waiting(first, count) * n * sizeof(float); }
+size_t bt_accumulator_bytes(size_t n, int64_t first, int64_t count) { return most_waiting(first, count) * n * sizeof(float); }
 
-bt_code bt_partial_create(bt_partial **out, float *grads, size_t n, int64_t first, int64_t count, bt_err *err) {
+bt_code bt_accumulator_create(bt_unit_accumulator **out, float *grads, size_t n, int64_t first, int64_t count, bt_err *err) {
     *out = NULL;
-    bt_partial *p = calloc(1, sizeof *p);
+    bt_unit_accumulator *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(err, BT_NOMEM, "cannot take memory for the partial sums");
-    *p = (bt_partial){.grads = grads, .n = n, .first = first, .count = count, .n_buffers = most_waiting(first, count)};
+    *p = (bt_unit_accumulator){.grads = grads, .n = n, .first = first, .count = count, .n_buffers = most_waiting(first, count)};
     bt_arena_plan(&p->arena, "partial sums");
-    size_t offsets[BT_FOLD_MAX];
+    size_t offsets[BT_TREE_SUM_MAX];
     for (size_t i = 0; i < p->n_buffers; i++) offsets[i] = bt_arena_reserve(&p->arena, n, sizeof(float));
     bt_code code = bt_arena_commit(&p->arena, err);
     if (code != BT_OK) {
@@ -65,7 +65,7 @@ bt_code bt_partial_create(bt_partial **out, float *grads, size_t n, int64_t firs
     return BT_OK;
 }
 
-void bt_partial_destroy(bt_partial *p) {
+void bt_accumulator_destroy(bt_unit_accumulator *p) {
     if (!p) return;
     bt_arena_release(&p->arena);
     free(p);
@@ -73,12 +73,12 @@ void bt_partial_destroy(bt_partial *p) {
 
 /* ---- use ------------------------------------------------------------------------------------------------------------ */
 
-void bt_partial_begin(bt_partial *p) {
+void bt_accumulator_begin(bt_unit_accumulator *p) {
     p->done = 0;
     p->fold.n = 0;
 }
 
-static float *free_buffer(const bt_partial *p) {
+static float *free_buffer(const bt_unit_accumulator *p) {
     for (size_t i = 0; i < p->n_buffers; i++) {
         bool used = false;
         for (size_t k = 0; k < p->fold.n; k++) used |= p->fold.at[k].x == p->buffers[i];
@@ -89,12 +89,12 @@ static float *free_buffer(const bt_partial *p) {
 }
 
 /* it is added to the node before it, which waits for nothing else */
-static bool completes_a_pair(const bt_partial *p) {
-    const bt_fold *f = &p->fold;
+static bool completes_a_pair(const bt_unit_accumulator *p) {
+    const bt_tree_sum *f = &p->fold;
     return f->n > 0 && ((p->first + p->done) & 1) && f->at[f->n - 1].level == 0;
 }
 
-float *bt_partial_unit(bt_partial *p) {
+float *bt_accumulator_unit(bt_unit_accumulator *p) {
     p->unit = p->grads;
     if (p->done == p->count - 1 || completes_a_pair(p)) return p->unit;
     p->unit = free_buffer(p);
@@ -102,8 +102,8 @@ float *bt_partial_unit(bt_partial *p) {
     return p->unit;
 }
 
-void bt_partial_unit_done(bt_partial *p) {
-    bt_fold *f = &p->fold;
+void bt_accumulator_unit_done(bt_unit_accumulator *p) {
+    bt_tree_sum *f = &p->fold;
     bt_node node = {p->first + p->done, 0, p->unit};
     if (p->unit == p->grads) {                          /* the sum lands in its sibling's array, the next unit finds zeros */
         pass job = {f->at[f->n - 1].x, p->grads};
@@ -113,20 +113,20 @@ void bt_partial_unit_done(bt_partial *p) {
     }
     p->done++;
     assert(p->done < p->count);
-    bt_fold_push(f, node, NULL, p->n, bt_op_add);
+    bt_tree_sum_push(f, node, NULL, p->n, bt_op_add);
 }
 
 /* the nodes with the last unit, their arrays beginning at `begin`; adds n elements, or nothing when only the shape is wanted */
-static bt_fold with_last(const bt_partial *p, size_t begin, size_t n) {
-    bt_fold f = p->fold;
+static bt_tree_sum with_last(const bt_unit_accumulator *p, size_t begin, size_t n) {
+    bt_tree_sum f = p->fold;
     for (size_t i = 0; i < f.n; i++) f.at[i].x += begin;
-    bt_fold_push(&f, (bt_node){p->first + p->count - 1, 0, p->grads + begin}, p->grads + begin, n, bt_op_add);
+    bt_tree_sum_push(&f, (bt_node){p->first + p->count - 1, 0, p->grads + begin}, p->grads + begin, n, bt_op_add);
     return f;
 }
 
-void bt_partial_range(bt_partial *p, bt_range r) {
+void bt_accumulator_range(bt_unit_accumulator *p, bt_range r) {
     assert(p->done == p->count - 1);
     if (p->fold.n > 0 && r.end > r.begin) with_last(p, r.begin, r.end - r.begin);
 }
 
-bt_fold bt_partial_nodes(const bt_partial *p) { return with_last(p, 0, 0); }
+bt_tree_sum bt_accumulator_nodes(const bt_unit_accumulator *p) { return with_last(p, 0, 0); }

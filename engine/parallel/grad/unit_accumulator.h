@@ -12,16 +12,16 @@
 #include "engine/parallel/grad/bucket.h"
 #include "engine/parallel/grad/tree_sum.h"
 
-typedef struct bt_partial bt_partial;
+typedef struct bt_unit_accumulator bt_unit_accumulator;
 
-bt_code bt_partial_create(bt_partial **out, float *grads, size_t n, int64_t first_unit, int64_t n_units, bt_err *err) BT_MUST_CHECK;
-void bt_partial_destroy(bt_partial *p);                 /* accepts NULL */
-size_t bt_partial_bytes(size_t n, int64_t first_unit, int64_t n_units);
-void bt_partial_begin(bt_partial *p);
-float *bt_partial_unit(bt_partial *p);                  /* where the next unit's gradients are to be added, zeros: `grads` or an array beside */
-void bt_partial_unit_done(bt_partial *p);               /* it is written there; leaves zeros in `grads` */
-/* joins the last unit's finished range to its siblings; afterwards bt_partial_nodes is true of this range */
-void bt_partial_range(bt_partial *p, bt_range r);
-bt_fold bt_partial_nodes(const bt_partial *p);          /* arrays from their beginnings; the last node's is `grads` */
+bt_code bt_accumulator_create(bt_unit_accumulator **out, float *grads, size_t n, int64_t first_unit, int64_t n_units, bt_err *err) BT_MUST_CHECK;
+void bt_accumulator_destroy(bt_unit_accumulator *p);                 /* accepts NULL */
+size_t bt_accumulator_bytes(size_t n, int64_t first_unit, int64_t n_units);
+void bt_accumulator_begin(bt_unit_accumulator *p);
+float *bt_accumulator_unit(bt_unit_accumulator *p);                  /* where the next unit's gradients are to be added, zeros: `grads` or an array beside */
+void bt_accumulator_unit_done(bt_unit_accumulator *p);               /* it is written there; leaves zeros in `grads` */
+/* joins the last unit's finished range to its siblings; afterwards bt_accumulator_nodes is true of this range */
+void bt_accumulator_range(bt_unit_accumulator *p, bt_range r);
+bt_tree_sum bt_accumulator_nodes(const bt_unit_accumulator *p);          /* arrays from their beginnings; the last node's is `grads` */
 
 #endif

@@ -39,7 +39,7 @@ const bt_traffic *bt_traffic_get(bt_coll c, bt_axis a);
 void bt_traffic_reset(void);
 
 /* What this rank received from each other rank of the world, where an exchange goes straight between two ranks: gradients, gathered
- * weights, teams over MPI. flight: from asking for a message until it was seen to be here, of the `timed` ones (gradients). */
+ * weights, tensor-parallel groups over MPI. flight: from asking for a message until it was seen to be here, of the `timed` ones (gradients). */
 enum { BT_PAIRS_MAX = 32 };                     /* in larger worlds nothing is counted: n^2 numbers are no picture */
 typedef struct bt_pair { int64_t messages, bytes, timed, flight_ns; } bt_pair;
 void bt_pair_add(int from, const bt_pair *more);        /* `from`: rank of the world */

@@ -8,7 +8,7 @@
 
 enum { TAG = 30000 };
 
-struct bt_pieces {
+struct bt_shard_all_gather {
     const bt_mesh *mesh;
     const bt_shards *shards;
     bt_range *ranges;
@@ -18,7 +18,7 @@ struct bt_pieces {
 };
 
 /* the next part of [at->begin, at->end) that is gathered; advances *k. Empty when there is none */
-static bt_range next_part(const bt_pieces *p, bt_range piece, size_t *k) {
+static bt_range next_part(const bt_shard_all_gather *p, bt_range piece, size_t *k) {
     for (; *k < p->n_ranges; (*k)++) {
         size_t begin = p->ranges[*k].begin > piece.begin ? p->ranges[*k].begin : piece.begin;
         size_t end = p->ranges[*k].end < piece.end ? p->ranges[*k].end : piece.end;
@@ -30,7 +30,7 @@ static bt_range next_part(const bt_pieces *p, bt_range piece, size_t *k) {
 }
 
 /* messages of all stripes and shards together, sent and received */
-static size_t most_requests(const bt_pieces *p) {
+static size_t most_requests(const bt_shard_all_gather *p) {
     size_t parts = 0;
     for (size_t i = 0; i < p->shards->n_stripes; i++) {
         for (int s = 0; s < p->shards->n; s++) {
@@ -44,35 +44,35 @@ static size_t most_requests(const bt_pieces *p) {
     return parts * (size_t)p->shards->n;                /* own parts go to n - 1 others, the others' come once */
 }
 
-bt_code bt_pieces_create(bt_pieces **out, const bt_mesh *mesh, const bt_shards *shards, const bt_range *ranges, size_t n_ranges, bt_err *err) {
+bt_code bt_shard_all_gather_create(bt_shard_all_gather **out, const bt_mesh *mesh, const bt_shards *shards, const bt_range *ranges, size_t n_ranges, bt_err *err) {
     *out = NULL;
-    bt_pieces *p = calloc(1, sizeof *p);
-    if (p) *p = (bt_pieces){.mesh = mesh, .shards = shards, .ranges = calloc(n_ranges + 1, sizeof *p->ranges), .n_ranges = n_ranges};
+    bt_shard_all_gather *p = calloc(1, sizeof *p);
+    if (p) *p = (bt_shard_all_gather){.mesh = mesh, .shards = shards, .ranges = calloc(n_ranges + 1, sizeof *p->ranges), .n_ranges = n_ranges};
     if (p && p->ranges) {
         memcpy(p->ranges, ranges, n_ranges * sizeof *ranges);
         p->requests = calloc(most_requests(p) + 1, sizeof *p->requests);
     }
     if (!p || !p->requests) {
-        bt_pieces_destroy(p);
+        bt_shard_all_gather_destroy(p);
         return bt_fail(err, BT_NOMEM, "cannot take memory for %zu stripes of %d shards", shards->n_stripes, shards->n);
     }
     *out = p;
     return BT_OK;
 }
 
-void bt_pieces_destroy(bt_pieces *p) {
+void bt_shard_all_gather_destroy(bt_shard_all_gather *p) {
     if (!p) return;
     free(p->ranges);
     free(p->requests);
     free(p);
 }
 
-static bt_code receive(bt_pieces *p, float *to, size_t n, int from, bt_err *err) {
+static bt_code receive(bt_shard_all_gather *p, float *to, size_t n, int from, bt_err *err) {
     bt_pair_add(bt_mesh_peer(p->mesh, BT_AXIS_SHARD, from), &(bt_pair){.messages = 1, .bytes = (int64_t)(n * sizeof *to)});
     return bt_mpi_check(MPI_Irecv(to, (int)n, MPI_FLOAT, from, TAG, p->mesh->shard->mpi, &p->requests[p->started++]), "gathering of weights", err);
 }
 
-static bt_code send(bt_pieces *p, const float *from, size_t n, int to, bt_err *err) {
+static bt_code send(bt_shard_all_gather *p, const float *from, size_t n, int to, bt_err *err) {
     uint64_t bytes = (uint64_t)n * sizeof *from;
     bt_comm_count(bytes, bytes);
     bt_traffic_add(BT_COLL_ALL_GATHER, p->mesh->shard->axis, &(bt_traffic){.bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes});
@@ -80,7 +80,7 @@ static bt_code send(bt_pieces *p, const float *from, size_t n, int to, bt_err *e
 }
 
 /* Both sides walk the same parts in the same order, so messages with one tag match. */
-bt_code bt_pieces_gather_start(bt_pieces *p, float *flat, size_t stripe, bt_err *err) {
+bt_code bt_shard_all_gather_start(bt_shard_all_gather *p, float *flat, size_t stripe, bt_err *err) {
     const bt_comm *c = p->mesh->shard;
     for (int d = 1; d < c->size; d++) {
         int from = (c->rank + d) % c->size;
@@ -101,7 +101,7 @@ bt_code bt_pieces_gather_start(bt_pieces *p, float *flat, size_t stripe, bt_err 
     return BT_OK;
 }
 
-bt_code bt_pieces_finish(bt_pieces *p, bt_err *err) {
+bt_code bt_shard_all_gather_finish(bt_shard_all_gather *p, bt_err *err) {
     int n = p->started;
     p->started = 0;
     if (n == 0) return BT_OK;

@@ -6,13 +6,13 @@
 #include "engine/parallel/mpi/mesh.h"
 #include "engine/parallel/shard/shard_map.h"
 
-typedef struct bt_pieces bt_pieces;
+typedef struct bt_shard_all_gather bt_shard_all_gather;
 
 /* ranges: the parts of the flat array that are gathered, ascending and disjoint; copied */
-bt_code bt_pieces_create(bt_pieces **out, const bt_mesh *mesh, const bt_shards *shards, const bt_range *ranges, size_t n_ranges, bt_err *err) BT_MUST_CHECK;
-void bt_pieces_destroy(bt_pieces *p);                   /* accepts NULL */
+bt_code bt_shard_all_gather_create(bt_shard_all_gather **out, const bt_mesh *mesh, const bt_shards *shards, const bt_range *ranges, size_t n_ranges, bt_err *err) BT_MUST_CHECK;
+void bt_shard_all_gather_destroy(bt_shard_all_gather *p);                   /* accepts NULL */
 /* every shard's part of the stripe to every shard, in place; stripes in the same order on all ranks */
-bt_code bt_pieces_gather_start(bt_pieces *p, float *flat, size_t stripe, bt_err *err) BT_MUST_CHECK;
-bt_code bt_pieces_finish(bt_pieces *p, bt_err *err) BT_MUST_CHECK;      /* waits for all that was started */
+bt_code bt_shard_all_gather_start(bt_shard_all_gather *p, float *flat, size_t stripe, bt_err *err) BT_MUST_CHECK;
+bt_code bt_shard_all_gather_finish(bt_shard_all_gather *p, bt_err *err) BT_MUST_CHECK;      /* waits for all that was started */
 
 #endif

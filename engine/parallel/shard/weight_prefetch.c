@@ -2,7 +2,7 @@
  *
  * Nobody deadlocks: before a rank waits for visit v it has sent what the others need up to v + AHEAD, so whoever is at the least visit
  * finds everything on its way. What a message needs of its sender beyond that is MPI's progress, and a rank that waits for
- * something else (a team) calls the idle hooks. */
+ * something else (a tensor-parallel group) calls the idle hooks. */
 #include "engine/parallel/shard/weight_prefetch.h"
 
 #include <assert.h>
@@ -16,14 +16,14 @@
 /* SENDS: to one rank on their way; nobody gets more than AHEAD visits before another, so a rank that still visits never waits for room */
 enum { TAG = 30001, AHEAD = 8, RING = 2, SENDS = 4 * AHEAD, POLL_NS = 50000 };
 
-struct bt_feed {
-    bt_feed_cfg cfg;
+struct bt_prefetch {
+    bt_prefetch_cfg cfg;
     int rank, size;
     MPI_Comm mpi;
     size_t slot_bytes;
     unsigned char *ring;                /* (RING, slot_bytes) */
     MPI_Request *asks, *sends;          /* (RING, shards); (SENDS, shards) */
-    bt_walk walk;
+    bt_passes walk;
     size_t *visits;                     /* (shards) of this walk */
     size_t most_visits;
     size_t sent;                        /* visits that everybody was sent what they need for */
@@ -33,53 +33,53 @@ struct bt_feed {
 
 /* ---- plan ----------------------------------------------------------------------------------------------------------- */
 
-size_t bt_feed_visits(bt_walk walk, size_t n, size_t passes) {
+size_t bt_prefetch_visits(bt_passes walk, size_t n, size_t passes) {
     if (n == 0 || passes == 0) return 0;
     if (n == 1) return 1;
-    return walk == BT_WALK_FORTH ? passes * n : passes * 2 * (n - 1) + 1;
+    return walk == BT_PASSES_FORWARD ? passes * n : passes * 2 * (n - 1) + 1;
 }
 
-static size_t part_of(const bt_feed *f, size_t visit) {
+static size_t part_of(const bt_prefetch *f, size_t visit) {
     size_t n = f->cfg.n_parts;
     if (n == 1) return 0;
-    if (f->walk == BT_WALK_FORTH) return visit % n;
+    if (f->walk == BT_PASSES_FORWARD) return visit % n;
     size_t k = visit % (2 * (n - 1));
     return k < n ? k : 2 * (n - 1) - k;
 }
 
-static size_t begin_of(const bt_feed *f, int shard, size_t part) { return f->cfg.at[(size_t)shard * (f->cfg.n_parts + 1) + part]; }
-static size_t bytes_of(const bt_feed *f, int shard, size_t part) { return begin_of(f, shard, part + 1) - begin_of(f, shard, part); }
+static size_t begin_of(const bt_prefetch *f, int shard, size_t part) { return f->cfg.at[(size_t)shard * (f->cfg.n_parts + 1) + part]; }
+static size_t bytes_of(const bt_prefetch *f, int shard, size_t part) { return begin_of(f, shard, part + 1) - begin_of(f, shard, part); }
 
 /* where a shard's bytes of the part lie in a slot; of `size`: their sum */
-static size_t place_in_slot(const bt_feed *f, int shard, size_t part) {
+static size_t place_in_slot(const bt_prefetch *f, int shard, size_t part) {
     size_t at = 0;
     for (int s = 0; s < shard; s++) if (s != f->rank) at += bytes_of(f, s, part);
     return at;
 }
 
-size_t bt_feed_bytes(size_t longest) { return RING * longest; }
+size_t bt_prefetch_bytes(size_t longest) { return RING * longest; }
 
-bt_code bt_feed_create(bt_feed **out, const bt_feed_cfg *cfg, bt_err *err) {
+bt_code bt_prefetch_create(bt_prefetch **out, const bt_prefetch_cfg *cfg, bt_err *err) {
     *out = NULL;
     const bt_comm *c = cfg->mesh->shard;
-    bt_feed *f = calloc(1, sizeof *f);
+    bt_prefetch *f = calloc(1, sizeof *f);
     if (!f) return bt_fail(err, BT_NOMEM, "cannot take memory for the gathering of %zu parts", cfg->n_parts);
-    *f = (bt_feed){.cfg = *cfg, .rank = c->rank, .size = c->size, .mpi = c->mpi};
+    *f = (bt_prefetch){.cfg = *cfg, .rank = c->rank, .size = c->size, .mpi = c->mpi};
     size_t n = (size_t)f->size, longest = 0;
     for (size_t p = 0; p < cfg->n_parts; p++) {
         size_t bytes = place_in_slot(f, f->size, p);
         if (bytes > f->slot_bytes) f->slot_bytes = bytes;
         for (int s = 0; s < f->size; s++) if (bytes_of(f, s, p) > longest) longest = bytes_of(f, s, p);
     }
-    f->ring = malloc(bt_feed_bytes(f->slot_bytes) + 1);
+    f->ring = malloc(bt_prefetch_bytes(f->slot_bytes) + 1);
     f->asks = calloc(RING * n, sizeof *f->asks);
     f->sends = calloc(SENDS * n, sizeof *f->sends);
     f->visits = calloc(n, sizeof *f->visits);
     bt_code code = BT_OK;
-    if (!f->ring || !f->asks || !f->sends || !f->visits) code = bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for weights on their way", (double)bt_feed_bytes(f->slot_bytes) / 1048576.0);
+    if (!f->ring || !f->asks || !f->sends || !f->visits) code = bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for weights on their way", (double)bt_prefetch_bytes(f->slot_bytes) / 1048576.0);
     else if (longest > INT_MAX) code = bt_fail(err, BT_UNSUPPORTED, "a shard's codes of one layer are %zu bytes: more than one message holds (use more shards)", longest);
     if (code != BT_OK) {
-        bt_feed_destroy(f);
+        bt_prefetch_destroy(f);
         return code;
     }
     for (size_t i = 0; i < RING * n; i++) f->asks[i] = MPI_REQUEST_NULL;
@@ -92,7 +92,7 @@ bt_code bt_feed_create(bt_feed **out, const bt_feed_cfg *cfg, bt_err *err) {
 
 static bt_code check(int rc, bt_err *err) { return bt_mpi_check(rc, "gathering of a layer's weights", err); }
 
-static bt_code send_up_to(bt_feed *f, size_t end, bt_err *err) {
+static bt_code send_up_to(bt_prefetch *f, size_t end, bt_err *err) {
     if (end > f->most_visits) end = f->most_visits;
     for (; f->sent < end; f->sent++) {
         size_t part = part_of(f, f->sent), n = bytes_of(f, f->rank, part);
@@ -109,7 +109,7 @@ static bt_code send_up_to(bt_feed *f, size_t end, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code ask_ahead(bt_feed *f, bt_err *err) {
+static bt_code ask_ahead(bt_prefetch *f, bt_err *err) {
     for (; f->asked < f->visits[f->rank] && f->asked < f->place + RING; f->asked++) {
         size_t part = part_of(f, f->asked), slot = f->asked % RING;
         if (f->arrived == f->asked) f->busy_since = bt_now_ns();
@@ -125,7 +125,7 @@ static bt_code ask_ahead(bt_feed *f, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code progress(bt_feed *f, bt_err *err) {
+static bt_code progress(bt_prefetch *f, bt_err *err) {
     while (f->arrived < f->asked) {
         int done = 0;
         BT_TRY(check(MPI_Testall(f->size, f->asks + f->arrived % RING * (size_t)f->size, &done, MPI_STATUSES_IGNORE), err));
@@ -137,8 +137,8 @@ static bt_code progress(bt_feed *f, bt_err *err) {
 }
 
 /* What fails here fails again in `wait`, which tells. With nothing to come it still moves what others wait for. */
-void bt_feed_poll(void *feed) {
-    bt_feed *f = feed;
+void bt_prefetch_poll(void *feed) {
+    bt_prefetch *f = feed;
     int64_t now = bt_now_ns();
     int flag;
     if (now - f->polled_at < POLL_NS) return;
@@ -147,9 +147,9 @@ void bt_feed_poll(void *feed) {
     else (void)MPI_Iprobe(MPI_ANY_SOURCE, TAG, f->mpi, &flag, MPI_STATUS_IGNORE);
 }
 
-void bt_feed_destroy(bt_feed *f) {
+void bt_prefetch_destroy(bt_prefetch *f) {
     if (!f) return;
-    bt_threads_off_idle(bt_feed_poll, f);
+    bt_threads_off_idle(bt_prefetch_poll, f);
     free(f->ring);
     free(f->asks);
     free(f->sends);
@@ -159,20 +159,20 @@ void bt_feed_destroy(bt_feed *f) {
 
 /* ---- a walk --------------------------------------------------------------------------------------------------------- */
 
-bt_code bt_feed_begin(bt_feed *f, bt_walk walk, const size_t *passes, bt_err *err) {
+bt_code bt_prefetch_begin(bt_prefetch *f, bt_passes walk, const size_t *passes, bt_err *err) {
     f->walk = walk;
     f->most_visits = f->sent = f->asked = f->arrived = f->place = 0;
     f->busy_ns = 0;
     for (int s = 0; s < f->size; s++) {
-        f->visits[s] = bt_feed_visits(walk, f->cfg.n_parts, passes[s]);
+        f->visits[s] = bt_prefetch_visits(walk, f->cfg.n_parts, passes[s]);
         if (f->visits[s] > f->most_visits) f->most_visits = f->visits[s];
     }
-    bt_threads_on_idle(bt_feed_poll, f);
+    bt_threads_on_idle(bt_prefetch_poll, f);
     BT_TRY(ask_ahead(f, err));
     return send_up_to(f, AHEAD, err);
 }
 
-bt_code bt_feed_wait(bt_feed *f, size_t part, bt_err *err) {
+bt_code bt_prefetch_wait(bt_prefetch *f, size_t part, bt_err *err) {
     assert(f->place < f->visits[f->rank] && part == part_of(f, f->place));
     (void)part;
     BT_TRY(send_up_to(f, f->place + AHEAD, err));
@@ -183,25 +183,25 @@ bt_code bt_feed_wait(bt_feed *f, size_t part, bt_err *err) {
     }
 }
 
-const unsigned char *bt_feed_from(const bt_feed *f, int shard) {
+const unsigned char *bt_prefetch_from(const bt_prefetch *f, int shard) {
     size_t part = part_of(f, f->place);
     if (shard == f->rank) return f->cfg.own + begin_of(f, shard, part);
     return f->ring + f->place % RING * f->slot_bytes + place_in_slot(f, shard, part);
 }
 
-bt_code bt_feed_next(bt_feed *f, bt_err *err) {
+bt_code bt_prefetch_next(bt_prefetch *f, bt_err *err) {
     f->place++;
     return ask_ahead(f, err);
 }
 
-bt_code bt_feed_serve(bt_feed *f, bt_err *err) { return send_up_to(f, f->most_visits, err); }
+bt_code bt_prefetch_drain_sends(bt_prefetch *f, bt_err *err) { return send_up_to(f, f->most_visits, err); }
 
-bt_code bt_feed_end(bt_feed *f, bt_err *err) {
-    BT_TRY(bt_feed_serve(f, err));
+bt_code bt_prefetch_end(bt_prefetch *f, bt_err *err) {
+    BT_TRY(bt_prefetch_drain_sends(f, err));
     assert(f->place == f->visits[f->rank]);
-    bt_threads_off_idle(bt_feed_poll, f);
+    bt_threads_off_idle(bt_prefetch_poll, f);
     bt_traffic_add(BT_COLL_ALL_GATHER, BT_AXIS_SHARD, &(bt_traffic){.rounds = (int64_t)f->place});
     return check(MPI_Waitall(SENDS * f->size, f->sends, MPI_STATUSES_IGNORE), err);
 }
 
-int64_t bt_feed_busy_ns(const bt_feed *f) { return f->busy_ns; }
+int64_t bt_prefetch_busy_ns(const bt_prefetch *f) { return f->busy_ns; }

@@ -21,28 +21,28 @@
 
 #include "engine/parallel/mpi/mesh.h"
 
-typedef struct bt_feed bt_feed;
-typedef enum { BT_WALK_FORTH, BT_WALK_BACK } bt_walk;
+typedef struct bt_prefetch bt_prefetch;
+typedef enum { BT_PASSES_FORWARD, BT_PASSES_FORWARD_BACKWARD } bt_passes;
 
-typedef struct bt_feed_cfg {
+typedef struct bt_prefetch_cfg {
     const bt_mesh *mesh;                /* borrowed */
     size_t n_parts;
     const size_t *at;                   /* (shards, n_parts + 1) where the parts of each shard's bytes begin; borrowed */
     const unsigned char *own;           /* this shard's bytes; borrowed */
-} bt_feed_cfg;
+} bt_prefetch_cfg;
 
-size_t bt_feed_visits(bt_walk walk, size_t n_parts, size_t passes);
-size_t bt_feed_bytes(size_t longest);                 /* that create takes for parts of at most so many bytes of others */
-bt_code bt_feed_create(bt_feed **out, const bt_feed_cfg *cfg, bt_err *err) BT_MUST_CHECK;
-void bt_feed_destroy(bt_feed *f);                   /* accepts NULL */
+size_t bt_prefetch_visits(bt_passes walk, size_t n_parts, size_t passes);
+size_t bt_prefetch_bytes(size_t longest);                 /* that create takes for parts of at most so many bytes of others */
+bt_code bt_prefetch_create(bt_prefetch **out, const bt_prefetch_cfg *cfg, bt_err *err) BT_MUST_CHECK;
+void bt_prefetch_destroy(bt_prefetch *f);                   /* accepts NULL */
 /* passes: of each shard, (shards) */
-bt_code bt_feed_begin(bt_feed *f, bt_walk walk, const size_t *passes, bt_err *err) BT_MUST_CHECK;
-bt_code bt_feed_wait(bt_feed *f, size_t part, bt_err *err) BT_MUST_CHECK;           /* the next part of the walk is here */
-const unsigned char *bt_feed_from(const bt_feed *f, int shard);                     /* its bytes of that part; own: as given */
-bt_code bt_feed_next(bt_feed *f, bt_err *err) BT_MUST_CHECK;                        /* they are no longer needed */
-void bt_feed_poll(void *feed);                          /* between begin and end, as often as you like: at most every 50 us it does something */
-bt_code bt_feed_serve(bt_feed *f, bt_err *err) BT_MUST_CHECK;
-bt_code bt_feed_end(bt_feed *f, bt_err *err) BT_MUST_CHECK;
-int64_t bt_feed_busy_ns(const bt_feed *f);          /* from asking until it was seen to be here, since begin */
+bt_code bt_prefetch_begin(bt_prefetch *f, bt_passes walk, const size_t *passes, bt_err *err) BT_MUST_CHECK;
+bt_code bt_prefetch_wait(bt_prefetch *f, size_t part, bt_err *err) BT_MUST_CHECK;           /* the next part of the walk is here */
+const unsigned char *bt_prefetch_from(const bt_prefetch *f, int shard);                     /* its bytes of that part; own: as given */
+bt_code bt_prefetch_next(bt_prefetch *f, bt_err *err) BT_MUST_CHECK;                        /* they are no longer needed */
+void bt_prefetch_poll(void *feed);                          /* between begin and end, as often as you like: at most every 50 us it does something */
+bt_code bt_prefetch_drain_sends(bt_prefetch *f, bt_err *err) BT_MUST_CHECK;
+bt_code bt_prefetch_end(bt_prefetch *f, bt_err *err) BT_MUST_CHECK;
+int64_t bt_prefetch_busy_ns(const bt_prefetch *f);          /* from asking until it was seen to be here, since begin */
 
 #endif

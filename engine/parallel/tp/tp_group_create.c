@@ -1,33 +1,33 @@
-/* tp_group_create.c - which kind of team; see tp_group_create.h. */
+/* tp_group_create.c - which kind of tensor-parallel group; see tp_group_create.h. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/parallel/tp/tp_group_internal.h"
 
-bool bt_team_messages_only;
+bool bt_tp_messages_only;
 
-bt_code bt_team_create(bt_team **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) {
+bt_code bt_tp_group_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) {
     *out = NULL;
     if (bt_comm_size(tp) == 1) return BT_OK;
-    if (!bt_team_messages_only) BT_TRY(bt_team_memory_create(out, tp, rows, cols, err));
-    return *out ? BT_OK : bt_team_messages_create(out, tp, rows, cols, err);
+    if (!bt_tp_messages_only) BT_TRY(bt_tp_group_shm_create(out, tp, rows, cols, err));
+    return *out ? BT_OK : bt_tp_group_messages_create(out, tp, rows, cols, err);
 }
 
-/* ---- a team of one: every exchange finds what it wants in place ------------------------------------------------------ */
+/* ---- a tensor-parallel group of one: every exchange finds what it wants in place ------------------------------------------------------ */
 
-static void solo_gather(bt_team *t, const bt_team_rows *arrays, size_t n_arrays, size_t rows) { (void)t, (void)arrays, (void)n_arrays, (void)rows; }
-static void solo_reduce(bt_team *t, size_t rows, size_t cols) { (void)t, (void)rows, (void)cols; }
-static void solo_share(bt_team *t, const void *mine, void *all, size_t bytes) {
+static void solo_gather(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays, size_t rows) { (void)t, (void)arrays, (void)n_arrays, (void)rows; }
+static void solo_reduce(bt_tp_group *t, size_t rows, size_t cols) { (void)t, (void)rows, (void)cols; }
+static void solo_share(bt_tp_group *t, const void *mine, void *all, size_t bytes) {
     (void)t;
     memcpy(all, mine, bytes);
 }
-static void solo_sum(bt_team *t, float *x, size_t n, int group_size) { (void)t, (void)x, (void)n, (void)group_size; }
-static void solo_destroy(bt_team *t) {
+static void solo_sum(bt_tp_group *t, float *x, size_t n, int group_size) { (void)t, (void)x, (void)n, (void)group_size; }
+static void solo_destroy(bt_tp_group *t) {
     free(t->partial);
     free(t);
 }
 
-bt_code bt_team_solo(bt_team **out, size_t rows, size_t cols, bt_err *err) {
+bt_code bt_tp_group_solo(bt_tp_group **out, size_t rows, size_t cols, bt_err *err) {
     *out = calloc(1, sizeof **out);
     float *partial = aligned_alloc(64, (rows * cols + 16) / 16 * 64);
     if (!*out || !partial) {
@@ -36,22 +36,22 @@ bt_code bt_team_solo(bt_team **out, size_t rows, size_t cols, bt_err *err) {
         *out = NULL;
         return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for sums over parts of the model", (double)(rows * cols) * sizeof(float) / 1048576.0);
     }
-    **out = (bt_team){.size = 1, .partial = partial, .common = partial, .why = BT_ERR_INIT, .gather = solo_gather, .reduce = solo_reduce, .share = solo_share,
+    **out = (bt_tp_group){.size = 1, .partial = partial, .common = partial, .why = BT_ERR_INIT, .gather = solo_gather, .reduce = solo_reduce, .share = solo_share,
                       .sum = solo_sum, .destroy = solo_destroy};
     return BT_OK;
 }
 
-void bt_team_destroy(bt_team *t) {
+void bt_tp_group_destroy(bt_tp_group *t) {
     if (t) t->destroy(t);
 }
 
-size_t bt_team_bytes(int size, size_t rows, size_t cols, bool solo) {
+size_t bt_tp_group_bytes(int size, size_t rows, size_t cols, bool solo) {
     if (size == 1) return solo ? rows * cols * sizeof(float) : 0;
-    size_t a = bt_team_memory_bytes(size, rows, cols), b = bt_team_messages_bytes(size, rows, cols);
+    size_t a = bt_tp_group_shm_bytes(size, rows, cols), b = bt_tp_group_messages_bytes(size, rows, cols);
     return a > b ? a : b;
 }
 
-bt_code bt_team_check(const bt_team *t, bt_err *err) {
+bt_code bt_tp_group_check(const bt_tp_group *t, bt_err *err) {
     if (!t || t->failed == BT_OK) return BT_OK;
     if (err) *err = t->why;
     return t->failed;

@@ -1,4 +1,4 @@
-/* tp_group_create.h - the exchanges of a tensor-parallel team (engine/base/tp_group.h) over the tp axis of a mesh.
+/* tp_group_create.h - the exchanges of a tensor-parallel tensor-parallel group (engine/base/tp_group.h) over the tp axis of a mesh.
  *
  *     one host      through memory that all ranks map: products are written where the others add them, gathered rows of gradients
  *                   lie there once; a late rank is waited for with a futex, so that it gets the core it needs
@@ -14,12 +14,12 @@
 #include "engine/parallel/mpi/comm.h"
 
 /* rows, cols: the largest matrix exchanged. Borrows tp; collective over it; on one rank alone: NULL */
-bt_code bt_team_create(bt_team **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) BT_MUST_CHECK;
-/* a team of one rank, for a model that is cut into parts on one rank already (reproducible training); exchanges nothing */
-bt_code bt_team_solo(bt_team **out, size_t rows, size_t cols, bt_err *err) BT_MUST_CHECK;
-void bt_team_destroy(bt_team *t);                       /* accepts NULL */
-size_t bt_team_bytes(int size, size_t rows, size_t cols, bool solo);    /* that a rank sees at most; solo: alone it has a team too */
-extern bool bt_team_messages_only;                      /* for tests: as if the ranks were on several hosts */
-bt_code bt_team_check(const bt_team *t, bt_err *err) BT_MUST_CHECK;             /* the first failure since create; NULL is fine */
+bt_code bt_tp_group_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) BT_MUST_CHECK;
+/* a tensor-parallel group of one rank, for a model that is cut into parts on one rank already (reproducible training); exchanges nothing */
+bt_code bt_tp_group_solo(bt_tp_group **out, size_t rows, size_t cols, bt_err *err) BT_MUST_CHECK;
+void bt_tp_group_destroy(bt_tp_group *t);                       /* accepts NULL */
+size_t bt_tp_group_bytes(int size, size_t rows, size_t cols, bool solo);    /* that a rank sees at most; solo: alone it has a tensor-parallel group too */
+extern bool bt_tp_messages_only;                      /* for tests: as if the ranks were on several hosts */
+bt_code bt_tp_group_check(const bt_tp_group *t, bt_err *err) BT_MUST_CHECK;             /* the first failure since create; NULL is fine */
 
 #endif

@@ -1,4 +1,4 @@
-/* tp_group_internal.h - the two kinds of team. Private to engine/parallel. */
+/* tp_group_internal.h - the two kinds of tensor-parallel group. Private to engine/parallel. */
 #ifndef BT_ENGINE_PARALLEL_TP_TP_GROUP_INTERNAL_H
 #define BT_ENGINE_PARALLEL_TP_TP_GROUP_INTERNAL_H
 
@@ -6,14 +6,14 @@
 #include "engine/parallel/tp/tp_group_create.h"
 #include "engine/parallel/mpi/traffic.h"
 
-bt_code bt_team_messages_create(bt_team **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) BT_MUST_CHECK;
-size_t bt_team_messages_bytes(int size, size_t rows, size_t cols);
+bt_code bt_tp_group_messages_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) BT_MUST_CHECK;
+size_t bt_tp_group_messages_bytes(int size, size_t rows, size_t cols);
 /* *out is NULL on every rank when any of them cannot see the others' memory */
-bt_code bt_team_memory_create(bt_team **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) BT_MUST_CHECK;
-size_t bt_team_memory_bytes(int size, size_t rows, size_t cols);
+bt_code bt_tp_group_shm_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) BT_MUST_CHECK;
+size_t bt_tp_group_shm_bytes(int size, size_t rows, size_t cols);
 
-/* an exchange of the team is over: into its own time, and into its row of traffic.h */
-static inline void bt_team_done(bt_team *t, const bt_traffic_mark *mark, bt_coll kind) {
+/* an exchange of the tensor-parallel group is over: into its own time, and into its row of traffic.h */
+static inline void bt_tp_group_done(bt_tp_group *t, const bt_traffic_mark *mark, bt_coll kind) {
     t->comm_ns += bt_now_ns() - mark->begin_ns;
     bt_traffic_end(mark, kind, BT_AXIS_TP);
 }

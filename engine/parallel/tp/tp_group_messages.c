@@ -1,4 +1,4 @@
-/* tp_group_messages.c - a team over MPI: messages go straight between each two ranks; both sides walk the same chunks in the same order. */
+/* tp_group_messages.c - a tensor-parallel group over MPI: messages go straight between each two ranks; both sides walk the same chunks in the same order. */
 #include "engine/parallel/tp/tp_group_internal.h"
 
 #include <stdlib.h>
@@ -12,57 +12,57 @@ enum { TAG = 30100, SLOTS = 8, CHUNK_BYTES = 256 << 10 };
 /* SLOTS: chunks on their way at most. A chunk is below the eager limit that monitor/job/launch/launch.c sets between hosts: it leaves without asking,
  * so a receiver that computes, or waits for a core, holds nobody up twice. */
 
-typedef struct mpi_team {
-    bt_team t;                              /* first: a bt_team is this */
+typedef struct message_group {
+    bt_tp_group t;                              /* first: a bt_tp_group is this */
     bt_comm *comm;
     size_t slots;                           /* up to SLOTS: a sum has no more chunks */
     float *staging;                         /* (slots, size, CHUNK_BYTES) */
     float **parts;                          /* (size) of a sum */
-    MPI_Request *requests;                  /* (SLOTS, 2 size BT_TEAM_ARRAYS) */
+    MPI_Request *requests;                  /* (SLOTS, 2 size BT_TP_ARRAYS) */
     int n_requests[SLOTS];
-} mpi_team;
+} message_group;
 
 typedef struct group { int first, n; } group;       /* neighbouring ranks that exchange */
 
 enum { CHUNK_ELEMS = CHUNK_BYTES / sizeof(float) };
 
-static mpi_team *of(bt_team *t) { return (mpi_team *)t; }
-static group everybody(const bt_team *t) { return (group){0, t->size}; }
+static message_group *of(bt_tp_group *t) { return (message_group *)t; }
+static group everybody(const bt_tp_group *t) { return (group){0, t->size}; }
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
-static void check(mpi_team *m, int rc) {
-    if (m->t.failed == BT_OK) m->t.failed = bt_mpi_check(rc, "exchange of a tensor-parallel team", &m->t.why);
+static void check(message_group *m, int rc) {
+    if (m->t.failed == BT_OK) m->t.failed = bt_mpi_check(rc, "exchange of a tensor-parallel group", &m->t.why);
 }
 
-static MPI_Request *next(mpi_team *m, int slot) {
-    return &m->requests[(size_t)slot * 2 * BT_TEAM_ARRAYS * (size_t)m->t.size + (size_t)m->n_requests[slot]++];
+static MPI_Request *next(message_group *m, int slot) {
+    return &m->requests[(size_t)slot * 2 * BT_TP_ARRAYS * (size_t)m->t.size + (size_t)m->n_requests[slot]++];
 }
 
-static void receive(mpi_team *m, int slot, void *to, size_t bytes, int from) {
+static void receive(message_group *m, int slot, void *to, size_t bytes, int from) {
     if (bytes == 0 || m->t.failed != BT_OK) return;
     bt_pair_add(bt_comm_rank(bt_comm_world()) - m->comm->rank + from, &(bt_pair){.messages = 1, .bytes = (int64_t)bytes});     /* tp is the fastest axis */
     check(m, MPI_Irecv(to, (int)bytes, MPI_BYTE, from, TAG, m->comm->mpi, next(m, slot)));
 }
 
-static void send(mpi_team *m, int slot, const void *from, size_t bytes, int to) {
+static void send(message_group *m, int slot, const void *from, size_t bytes, int to) {
     if (bytes == 0 || m->t.failed != BT_OK) return;
     bt_comm_count(bytes, bytes);
     check(m, MPI_Isend(from, (int)bytes, MPI_BYTE, to, TAG, m->comm->mpi, next(m, slot)));
 }
 
-static void finish(mpi_team *m, int slot) {
-    MPI_Request *all = &m->requests[(size_t)slot * 2 * BT_TEAM_ARRAYS * (size_t)m->t.size];
+static void finish(message_group *m, int slot) {
+    MPI_Request *all = &m->requests[(size_t)slot * 2 * BT_TP_ARRAYS * (size_t)m->t.size];
     if (m->n_requests[slot] > 0 && m->t.failed == BT_OK) check(m, MPI_Waitall(m->n_requests[slot], all, MPI_STATUSES_IGNORE));
     m->n_requests[slot] = 0;
 }
 
 /* ---- the exchanges among a group ------------------------------------------------------------------------------------- */
 
-static void gather_among(mpi_team *m, group g, const bt_team_rows *arrays, size_t n_arrays, size_t rows) {
+static void gather_among(message_group *m, group g, const bt_tp_rows *arrays, size_t n_arrays, size_t rows) {
     int me = m->t.rank - g.first;
-    size_t most = 0, mine = bt_team_first(rows, me, g.n), end = bt_team_first(rows, me + 1, g.n), widest = 1;
+    size_t most = 0, mine = bt_tp_first_row(rows, me, g.n), end = bt_tp_first_row(rows, me + 1, g.n), widest = 1;
     for (int k = 0; k < g.n; k++) {
-        size_t n = bt_team_first(rows, k + 1, g.n) - bt_team_first(rows, k, g.n);
+        size_t n = bt_tp_first_row(rows, k + 1, g.n) - bt_tp_first_row(rows, k, g.n);
         if (n > most) most = n;
     }
     for (size_t i = 0; i < n_arrays; i++) if (arrays[i].row_bytes > widest) widest = arrays[i].row_bytes;
@@ -72,7 +72,7 @@ static void gather_among(mpi_team *m, group g, const bt_team_rows *arrays, size_
         finish(m, slot);
         for (int d = 1; d < g.n; d++) {
             int from = (me + d) % g.n, to = (me - d + g.n) % g.n;
-            size_t theirs = bt_team_first(rows, from, g.n), theirs_end = bt_team_first(rows, from + 1, g.n);
+            size_t theirs = bt_tp_first_row(rows, from, g.n), theirs_end = bt_tp_first_row(rows, from + 1, g.n);
             for (size_t i = 0; i < n_arrays; i++) {
                 size_t w = arrays[i].row_bytes;
                 unsigned char *x = arrays[i].x;
@@ -88,13 +88,13 @@ static void gather_among(mpi_team *m, group g, const bt_team_rows *arrays, size_
 typedef struct span { size_t begin, n; } span;
 
 static span chunk_of(group g, int k, size_t rows, size_t cols, size_t c) {
-    size_t begin = bt_team_first(rows, k, g.n) * cols + c * CHUNK_ELEMS, end = bt_team_first(rows, k + 1, g.n) * cols;
+    size_t begin = bt_tp_first_row(rows, k, g.n) * cols + c * CHUNK_ELEMS, end = bt_tp_first_row(rows, k + 1, g.n) * cols;
     return (span){begin, begin < end ? least(CHUNK_ELEMS, end - begin) : 0};
 }
 
-static float *stage(const mpi_team *m, int slot, int k) { return m->staging + ((size_t)slot * (size_t)m->t.size + (size_t)k) * CHUNK_ELEMS; }
+static float *stage(const message_group *m, int slot, int k) { return m->staging + ((size_t)slot * (size_t)m->t.size + (size_t)k) * CHUNK_ELEMS; }
 
-static void start_chunk(mpi_team *m, group g, float *x, size_t rows, size_t cols, size_t c) {
+static void start_chunk(message_group *m, group g, float *x, size_t rows, size_t cols, size_t c) {
     int me = m->t.rank - g.first, slot = (int)(c % m->slots);
     span own = chunk_of(g, me, rows, cols, c);
     for (int d = 1; d < g.n; d++) receive(m, slot, stage(m, slot, (me + d) % g.n), own.n * sizeof(float), g.first + (me + d) % g.n);
@@ -108,14 +108,14 @@ static void start_chunk(mpi_team *m, group g, float *x, size_t rows, size_t cols
 /* adds n parts from `first` as a tree into the first one's place, and returns it */
 static float *add_parts(float *const *parts, int first, int n, size_t elems) {
     if (n == 1) return parts[first];
-    int left = bt_team_left(n);
+    int left = bt_tp_left(n);
     float *sum = add_parts(parts, first, left, elems);
     bt_op_add(sum, add_parts(parts, first + left, n - left, elems), elems);
     return sum;
 }
 
 /* the same bits whoever owns the chunk */
-static void add_chunk(mpi_team *m, group g, float *x, size_t rows, size_t cols, size_t c) {
+static void add_chunk(message_group *m, group g, float *x, size_t rows, size_t cols, size_t c) {
     int me = m->t.rank - g.first, slot = (int)(c % m->slots);
     span own = chunk_of(g, me, rows, cols, c);
     if (own.n == 0) return;
@@ -129,10 +129,10 @@ static void add_chunk(mpi_team *m, group g, float *x, size_t rows, size_t cols, 
     if (sum != x + own.begin) memcpy(x + own.begin, sum, own.n * sizeof(float));
 }
 
-static void reduce_among(mpi_team *m, group g, float *x, size_t rows, size_t cols) {
+static void reduce_among(message_group *m, group g, float *x, size_t rows, size_t cols) {
     size_t chunks = 0;
     for (int k = 0; k < g.n; k++) {
-        size_t n = (bt_team_first(rows, k + 1, g.n) - bt_team_first(rows, k, g.n)) * cols;
+        size_t n = (bt_tp_first_row(rows, k + 1, g.n) - bt_tp_first_row(rows, k, g.n)) * cols;
         if ((n + CHUNK_ELEMS - 1) / CHUNK_ELEMS > chunks) chunks = (n + CHUNK_ELEMS - 1) / CHUNK_ELEMS;
     }
     for (size_t c = 0; c < chunks && c < m->slots; c++) start_chunk(m, g, x, rows, cols, c);
@@ -143,39 +143,39 @@ static void reduce_among(mpi_team *m, group g, float *x, size_t rows, size_t col
     }
 }
 
-/* ---- bt_team --------------------------------------------------------------------------------------------------------- */
+/* ---- bt_tp_group --------------------------------------------------------------------------------------------------------- */
 
-static void team_gather(bt_team *t, const bt_team_rows *arrays, size_t n_arrays, size_t rows) {
+static void group_all_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays, size_t rows) {
     bt_traffic_mark mark = bt_traffic_begin();
     gather_among(of(t), everybody(t), arrays, n_arrays, rows);
-    bt_team_done(t, &mark, BT_COLL_ALL_GATHER);
+    bt_tp_group_done(t, &mark, BT_COLL_ALL_GATHER);
 }
 
-static void team_reduce(bt_team *t, size_t rows, size_t cols) {
+static void group_reduce_scatter(bt_tp_group *t, size_t rows, size_t cols) {
     bt_traffic_mark mark = bt_traffic_begin();
     reduce_among(of(t), everybody(t), t->partial, rows, cols);
-    bt_team_done(t, &mark, BT_COLL_REDUCE_SCATTER);
+    bt_tp_group_done(t, &mark, BT_COLL_REDUCE_SCATTER);
 }
 
-static void team_share(bt_team *t, const void *mine, void *all, size_t bytes) {
+static void group_all_gather(bt_tp_group *t, const void *mine, void *all, size_t bytes) {
     bt_traffic_mark mark = bt_traffic_begin();
     unsigned char *x = all;
     memcpy(x + (size_t)t->rank * bytes, mine, bytes);
-    bt_team_rows rows = {all, bytes};
+    bt_tp_rows rows = {all, bytes};
     gather_among(of(t), everybody(t), &rows, 1, (size_t)t->size);
-    bt_team_done(t, &mark, BT_COLL_ALL_GATHER);
+    bt_tp_group_done(t, &mark, BT_COLL_ALL_GATHER);
 }
 
-static void team_sum(bt_team *t, float *x, size_t n, int size) {
+static void group_all_reduce(bt_tp_group *t, float *x, size_t n, int size) {
     bt_traffic_mark mark = bt_traffic_begin();
     group g = {t->rank / size * size, size};
-    bt_team_rows rows = {x, sizeof(float)};
+    bt_tp_rows rows = {x, sizeof(float)};
     reduce_among(of(t), g, x, n, 1);
     gather_among(of(t), g, &rows, 1, n);
-    bt_team_done(t, &mark, BT_COLL_ALL_REDUCE);
+    bt_tp_group_done(t, &mark, BT_COLL_ALL_REDUCE);
 }
 
-static void team_destroy(bt_team *t) {
+static void group_destroy(bt_tp_group *t) {
     free(t->partial);
     free(t->common);
     free(of(t)->staging);
@@ -189,27 +189,27 @@ static size_t slots_for(int size, size_t rows, size_t cols) {
     return chunks < 2 ? 2 : least(chunks, SLOTS);
 }
 
-size_t bt_team_messages_bytes(int size, size_t rows, size_t cols) {
+size_t bt_tp_group_messages_bytes(int size, size_t rows, size_t cols) {
     return 2 * rows * cols * sizeof(float) + slots_for(size, rows, cols) * (size_t)size * CHUNK_BYTES;
 }
 
-bt_code bt_team_messages_create(bt_team **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) {
+bt_code bt_tp_group_messages_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) {
     int n = bt_comm_size(tp);
     *out = NULL;
-    mpi_team *m = calloc(1, sizeof *m);
-    if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for a tensor-parallel team");
-    m->t = (bt_team){.rank = bt_comm_rank(tp), .size = n, .why = BT_ERR_INIT, .gather = team_gather, .reduce = team_reduce, .share = team_share,
-                     .sum = team_sum, .destroy = team_destroy};
+    message_group *m = calloc(1, sizeof *m);
+    if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for a tensor-parallel group");
+    m->t = (bt_tp_group){.rank = bt_comm_rank(tp), .size = n, .why = BT_ERR_INIT, .gather = group_all_gather_rows, .reduce = group_reduce_scatter, .share = group_all_gather,
+                     .sum = group_all_reduce, .destroy = group_destroy};
     m->comm = tp;
     m->t.partial = aligned_alloc(64, (rows * cols + 16) / 16 * 64);
     m->t.common = aligned_alloc(64, (rows * cols + 16) / 16 * 64);
     m->slots = slots_for(n, rows, cols);
     m->staging = malloc(m->slots * (size_t)n * CHUNK_BYTES);
     m->parts = calloc((size_t)n, sizeof *m->parts);
-    m->requests = calloc(m->slots * 2 * BT_TEAM_ARRAYS * (size_t)n, sizeof *m->requests);
+    m->requests = calloc(m->slots * 2 * BT_TP_ARRAYS * (size_t)n, sizeof *m->requests);
     if (!m->t.partial || !m->t.common || !m->staging || !m->parts || !m->requests) {
-        team_destroy(&m->t);
-        return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for the exchanges of %d tensor-parallel ranks", (double)bt_team_messages_bytes(n, rows, cols) / 1048576.0, n);
+        group_destroy(&m->t);
+        return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for the exchanges of %d tensor-parallel ranks", (double)bt_tp_group_messages_bytes(n, rows, cols) / 1048576.0, n);
     }
     *out = &m->t;
     return BT_OK;

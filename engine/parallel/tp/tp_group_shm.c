@@ -1,4 +1,4 @@
-/* tp_group_shm.c - a team on one host: one mapping that all its ranks see.
+/* tp_group_shm.c - a tensor-parallel group on one host: one mapping that all its ranks see.
  *
  *     | a line per rank | common (M, C) | rank 0: partial (M, C), two outboxes | rank 1: ... |
  *
@@ -35,20 +35,20 @@ typedef struct line {                       /* of one rank, alone on its cache l
     char rest[112];
 } line;
 
-typedef struct memory_team {
-    bt_team t;                              /* first: a bt_team is this */
+typedef struct shm_group {
+    bt_tp_group t;                              /* first: a bt_tp_group is this */
     unsigned char *base;
     size_t bytes, common_at, ranks_at, per_rank, outbox_at, outbox_bytes;
     uint32_t meetings;
-} memory_team;
+} shm_group;
 
-static memory_team *of(bt_team *t) { return (memory_team *)t; }
+static shm_group *of(bt_tp_group *t) { return (shm_group *)t; }
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t paged(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
 /* ---- layout ---------------------------------------------------------------------------------------------------------- */
 
-static void lay_out(memory_team *m, int size, size_t rows, size_t cols) {
+static void lay_out(shm_group *m, int size, size_t rows, size_t cols) {
     size_t matrix = paged(rows * cols * sizeof(float)), own = ((rows + (size_t)size - 1) / (size_t)size) * (cols * sizeof(float) + sizeof(float));
     size_t stats = rows * sizeof(bt_row_stat);
     m->outbox_bytes = paged(own > stats ? own : stats);
@@ -60,11 +60,11 @@ static void lay_out(memory_team *m, int size, size_t rows, size_t cols) {
     m->bytes = m->ranks_at + (size_t)size * m->per_rank;
 }
 
-static line *line_of(const memory_team *m, int rank) { return (line *)(void *)m->base + rank; }
-static float *partial_of(const memory_team *m, int rank) { return (float *)(void *)(m->base + m->ranks_at + (size_t)rank * m->per_rank); }
+static line *line_of(const shm_group *m, int rank) { return (line *)(void *)m->base + rank; }
+static float *partial_of(const shm_group *m, int rank) { return (float *)(void *)(m->base + m->ranks_at + (size_t)rank * m->per_rank); }
 
 /* of the meeting to come */
-static unsigned char *outbox_of(const memory_team *m, int rank) {
+static unsigned char *outbox_of(const shm_group *m, int rank) {
     return m->base + m->ranks_at + (size_t)rank * m->per_rank + m->outbox_at + (m->meetings & 1) * m->outbox_bytes;
 }
 
@@ -94,7 +94,7 @@ static void wait_for(line *l, uint32_t meeting) {
     }
 }
 
-static void meet(memory_team *m) {
+static void meet(shm_group *m) {
     uint32_t meeting = ++m->meetings;
     line *mine = line_of(m, m->t.rank);
     int64_t start = bt_now_ns();
@@ -109,7 +109,7 @@ static void meet(memory_team *m) {
 static void count(uint64_t bytes) { bt_comm_count(bytes, bytes); }
 
 /* bytes [from, from + n) of a rank's own rows of the arrays, one array after the other, into the box or out of it */
-static void copy_rows(const bt_team_rows *arrays, size_t n_arrays, size_t first, size_t end, size_t from, size_t n, unsigned char *box, bool out) {
+static void copy_rows(const bt_tp_rows *arrays, size_t n_arrays, size_t first, size_t end, size_t from, size_t n, unsigned char *box, bool out) {
     size_t at = 0;
     for (size_t i = 0; i < n_arrays; i++) {
         size_t w = arrays[i].row_bytes, len = (end - first) * w, begin = at > from ? at : from, stop = least(at + len, from + n);
@@ -122,12 +122,12 @@ static void copy_rows(const bt_team_rows *arrays, size_t n_arrays, size_t first,
     }
 }
 
-static void gather_rows(memory_team *m, const bt_team_rows *arrays, size_t n_arrays, size_t rows) {
+static void gather_rows(shm_group *m, const bt_tp_rows *arrays, size_t n_arrays, size_t rows) {
     int size = m->t.size, me = m->t.rank;
     size_t width = 0, longest = 0, mine = 0;
     for (size_t i = 0; i < n_arrays; i++) width += arrays[i].row_bytes;
     for (int k = 0; k < size; k++) {
-        size_t bytes = (bt_team_first(rows, k + 1, size) - bt_team_first(rows, k, size)) * width;
+        size_t bytes = (bt_tp_first_row(rows, k + 1, size) - bt_tp_first_row(rows, k, size)) * width;
         if (bytes > longest) longest = bytes;
         if (k == me) mine = bytes;
     }
@@ -138,29 +138,29 @@ static void gather_rows(memory_team *m, const bt_team_rows *arrays, size_t n_arr
     }
     for (size_t from = 0; from < longest; from += m->outbox_bytes) {
         uint32_t box = m->meetings;
-        copy_rows(arrays, n_arrays, bt_team_first(rows, me, size), bt_team_first(rows, me + 1, size), from, m->outbox_bytes, outbox_of(m, me), false);
+        copy_rows(arrays, n_arrays, bt_tp_first_row(rows, me, size), bt_tp_first_row(rows, me + 1, size), from, m->outbox_bytes, outbox_of(m, me), false);
         meet(m);
         m->meetings = box;                              /* the boxes this meeting was about */
         for (int d = 1; d < size; d++) {
             int k = (me + d) % size;
-            copy_rows(arrays, n_arrays, bt_team_first(rows, k, size), bt_team_first(rows, k + 1, size), from, m->outbox_bytes, outbox_of(m, k), true);
+            copy_rows(arrays, n_arrays, bt_tp_first_row(rows, k, size), bt_tp_first_row(rows, k + 1, size), from, m->outbox_bytes, outbox_of(m, k), true);
         }
         m->meetings = box + 1;
     }
 }
 
-typedef struct add_job { const memory_team *m; float *x; size_t begin; } add_job;
+typedef struct add_job { const shm_group *m; float *x; size_t begin; } add_job;
 
-static const float *box_of(const memory_team *m, int rank) { return (const float *)(const void *)outbox_of(m, rank); }
-static const float *matrix_of(const memory_team *m, int rank) { return partial_of(m, rank); }
+static const float *box_of(const shm_group *m, int rank) { return (const float *)(const void *)outbox_of(m, rank); }
+static const float *matrix_of(const shm_group *m, int rank) { return partial_of(m, rank); }
 
 /* sum := elements at .. of n ranks from `first`, as a tree; behind it lies room for a sum at every level */
-static void add_tree(const memory_team *m, const float *(*of_rank)(const memory_team *, int), int first, int n, size_t at, size_t elems, float *sum) {
+static void add_tree(const shm_group *m, const float *(*of_rank)(const shm_group *, int), int first, int n, size_t at, size_t elems, float *sum) {
     if (n == 1) {
         memcpy(sum, of_rank(m, first) + at, elems * sizeof *sum);
         return;
     }
-    int left = bt_team_left(n);
+    int left = bt_tp_left(n);
     add_tree(m, of_rank, first, left, at, elems, sum);
     if (n - left > 1) add_tree(m, of_rank, first + left, n - left, at, elems, sum + SUM_ELEMS);
     bt_k()->add(sum, n - left > 1 ? sum + SUM_ELEMS : of_rank(m, first + left) + at, elems);
@@ -169,7 +169,7 @@ static void add_tree(const memory_team *m, const float *(*of_rank)(const memory_
 /* the same bits whoever owns the rows */
 static void add_range(void *ctx, int thread, size_t from, size_t to) {
     const add_job *j = ctx;
-    const memory_team *m = j->m;
+    const shm_group *m = j->m;
     (void)thread;
     if (m->t.size == 2) {                               /* two numbers: their order is no matter */
         bt_k()->add(j->x + j->begin + from, partial_of(m, 1 - m->t.rank) + j->begin + from, to - from);
@@ -183,35 +183,35 @@ static void add_range(void *ctx, int thread, size_t from, size_t to) {
     }
 }
 
-/* ---- bt_team --------------------------------------------------------------------------------------------------------- */
+/* ---- bt_tp_group --------------------------------------------------------------------------------------------------------- */
 
-static void team_gather(bt_team *t, const bt_team_rows *arrays, size_t n_arrays, size_t rows) {
+static void group_all_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays, size_t rows) {
     bt_traffic_mark mark = bt_traffic_begin();
     gather_rows(of(t), arrays, n_arrays, rows);
-    bt_team_done(t, &mark, BT_COLL_ALL_GATHER);
+    bt_tp_group_done(t, &mark, BT_COLL_ALL_GATHER);
 }
 
-static void team_reduce(bt_team *t, size_t rows, size_t cols) {
+static void group_reduce_scatter(bt_tp_group *t, size_t rows, size_t cols) {
     bt_traffic_mark mark = bt_traffic_begin();
-    size_t first = bt_team_first(rows, t->rank, t->size) * cols, n = bt_team_first(rows, t->rank + 1, t->size) * cols - first;
+    size_t first = bt_tp_first_row(rows, t->rank, t->size) * cols, n = bt_tp_first_row(rows, t->rank + 1, t->size) * cols - first;
     count((rows * cols - n) * sizeof(float));
     meet(of(t));
     add_job j = {of(t), t->partial, first};
     bt_parallel_for(n, BT_SUM_BLOCK, add_range, &j);
-    bt_team_done(t, &mark, BT_COLL_REDUCE_SCATTER);
+    bt_tp_group_done(t, &mark, BT_COLL_REDUCE_SCATTER);
 }
 
-static void team_share(bt_team *t, const void *mine, void *all, size_t bytes) {
+static void group_all_gather(bt_tp_group *t, const void *mine, void *all, size_t bytes) {
     bt_traffic_mark mark = bt_traffic_begin();
     memcpy((unsigned char *)all + (size_t)t->rank * bytes, mine, bytes);
-    bt_team_rows rows = {all, bytes};
+    bt_tp_rows rows = {all, bytes};
     gather_rows(of(t), &rows, 1, (size_t)t->size);
-    bt_team_done(t, &mark, BT_COLL_ALL_GATHER);
+    bt_tp_group_done(t, &mark, BT_COLL_ALL_GATHER);
 }
 
-static void team_sum(bt_team *t, float *x, size_t n, int group_size) {
+static void group_all_reduce(bt_tp_group *t, float *x, size_t n, int group_size) {
     bt_traffic_mark mark = bt_traffic_begin();
-    memory_team *m = of(t);
+    shm_group *m = of(t);
     size_t most = m->outbox_bytes / sizeof(float);
     int first = t->rank / group_size * group_size;
     count(2 * (uint64_t)(group_size - 1) * n * sizeof(float) / (uint64_t)group_size);
@@ -229,18 +229,18 @@ static void team_sum(bt_team *t, float *x, size_t n, int group_size) {
         }
         m->meetings = box + 1;
     }
-    bt_team_done(t, &mark, BT_COLL_ALL_REDUCE);
+    bt_tp_group_done(t, &mark, BT_COLL_ALL_REDUCE);
 }
 
-static void team_destroy(bt_team *t) {
+static void group_destroy(bt_tp_group *t) {
     if (of(t)->base) munmap(of(t)->base, of(t)->bytes);
     free(t);
 }
 
 /* ---- create ---------------------------------------------------------------------------------------------------------- */
 
-size_t bt_team_memory_bytes(int size, size_t rows, size_t cols) {
-    memory_team m;
+size_t bt_tp_group_shm_bytes(int size, size_t rows, size_t cols) {
+    shm_group m;
     lay_out(&m, size, rows, cols);
     return m.bytes;
 }
@@ -254,7 +254,7 @@ static bool one_host(const bt_comm *tp) {
     return n == tp->size;
 }
 
-static bool map(memory_team *m, int fd) {
+static bool map(shm_group *m, int fd) {
     void *base = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base != MAP_FAILED) m->base = base;
     return base != MAP_FAILED;
@@ -262,15 +262,15 @@ static bool map(memory_team *m, int fd) {
 
 typedef struct ticket { int64_t pid, fd; uint64_t token; } ticket;
 
-static int first_rank_opens(memory_team *m, ticket *t) {
-    int fd = memfd_create("bitrain-team", MFD_CLOEXEC);
+static int first_rank_opens(shm_group *m, ticket *t) {
+    int fd = memfd_create("bitrain-tp", MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, (off_t)m->bytes) != 0 || !map(m, fd)) return fd;
     *t = (ticket){getpid(), fd, bt_splitmix64((uint64_t)bt_now_ns() ^ (uint64_t)getpid() << 32) | 1};
     line_of(m, 0)->token = t->token;
     return fd;
 }
 
-static int others_open(memory_team *m, const ticket *t) {
+static int others_open(shm_group *m, const ticket *t) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)t->pid, (long long)t->fd);
     int fd = t->token ? open(path, O_RDWR | O_CLOEXEC) : -1;
@@ -281,15 +281,15 @@ static int others_open(memory_team *m, const ticket *t) {
     return fd;
 }
 
-bt_code bt_team_memory_create(bt_team **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) {
+bt_code bt_tp_group_shm_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) {
     *out = NULL;
-    memory_team *m = calloc(1, sizeof *m);
+    shm_group *m = calloc(1, sizeof *m);
     int64_t seen = m != NULL && one_host(tp);
     int fd = -1;
     ticket t = {0};
     if (m) {
-        m->t = (bt_team){.rank = tp->rank, .size = tp->size, .why = BT_ERR_INIT, .gather = team_gather, .reduce = team_reduce, .share = team_share,
-                         .sum = team_sum, .destroy = team_destroy};
+        m->t = (bt_tp_group){.rank = tp->rank, .size = tp->size, .why = BT_ERR_INIT, .gather = group_all_gather_rows, .reduce = group_reduce_scatter, .share = group_all_gather,
+                         .sum = group_all_reduce, .destroy = group_destroy};
         lay_out(m, tp->size, rows, cols);
         if (seen && tp->rank == 0) fd = first_rank_opens(m, &t);
     }
@@ -299,7 +299,7 @@ bt_code bt_team_memory_create(bt_team **out, bt_comm *tp, size_t rows, size_t co
     if (code == BT_OK) code = bt_all_reduce_i64(tp, &seen, 1, BT_MIN, err);
     if (fd >= 0) close(fd);                             /* the mapping stays */
     if (code != BT_OK || !seen) {
-        if (m) team_destroy(&m->t);
+        if (m) group_destroy(&m->t);
         return code;
     }
     m->t.partial = partial_of(m, tp->rank);

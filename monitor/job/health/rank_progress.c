@@ -31,7 +31,7 @@ static seen look(const bt_place *p) {
 static bool before(const seen *a, const seen *b) { return a->step != b->step ? a->step < b->step : places[a->at].order < places[b->at].order; }
 
 /* the rank furthest behind, how many are there with it, and the one furthest ahead; false: no rank has come */
-static bool survey(const bt_places *p, seen *last, int *n_last, int *who, seen *first, int *known) {
+static bool survey(const bt_rank_progress *p, seen *last, int *n_last, int *who, seen *first, int *known) {
     *known = *n_last = 0;
     *who = -1;
     for (int r = 0; r < p->n; r++) {
@@ -51,7 +51,7 @@ static int say(char *out, size_t size, const seen *s) {
 }
 
 /* those without a slot: "rank 3", "ranks 2, 3 and 5 more"; the only one, or -1 */
-static int say_unseen(const bt_places *p, char *out, size_t size) {
+static int say_unseen(const bt_rank_progress *p, char *out, size_t size) {
     int n = 0, only = -1;
     size_t used = 0;
     out[0] = '\0';
@@ -65,12 +65,12 @@ static int say_unseen(const bt_places *p, char *out, size_t size) {
 }
 
 /* all that are seen wait in one place for somebody who is not seen */
-static bool waits_for_unseen(const bt_places *p, const seen *last, const seen *first, int known) {
+static bool waits_for_unseen(const bt_rank_progress *p, const seen *last, const seen *first, int known) {
     return known < p->n && places[last->at].waits && last->at != BT_AT_START && last->at != BT_AT_PAUSE && last->at != BT_AT_END && !before(last, first);
 }
 
 /* when the last of those that are seen came there */
-static int64_t latest(const bt_places *p) {
+static int64_t latest(const bt_rank_progress *p) {
     int64_t ns = 0;
     for (int r = 0; r < p->n; r++) {
         seen s = look(&p->slot[r]);
@@ -79,7 +79,7 @@ static int64_t latest(const bt_places *p) {
     return ns;
 }
 
-bool bt_places_tell(const bt_places *p, int64_t now_ns, char *out, size_t size, int *rank) {
+bool bt_rank_progress_tell(const bt_rank_progress *p, int64_t now_ns, char *out, size_t size, int *rank) {
     seen last, first;
     int n_last, who, known;
     char here[80], there[80];
@@ -101,7 +101,7 @@ bool bt_places_tell(const bt_places *p, int64_t now_ns, char *out, size_t size, 
     return true;
 }
 
-bool bt_places_slow(bt_places *p, int64_t now_ns, double limit_s, char *out, size_t size, int *rank) {
+bool bt_rank_progress_slow(bt_rank_progress *p, int64_t now_ns, double limit_s, char *out, size_t size, int *rank) {
     seen last, first;
     int n_last, known;
     char here[80];
@@ -114,7 +114,7 @@ bool bt_places_slow(bt_places *p, int64_t now_ns, double limit_s, char *out, siz
     return true;
 }
 
-bool bt_places_missing(bt_places *p, int64_t now_ns, double limit_s, char *out, size_t size, int *rank) {
+bool bt_rank_progress_missing(bt_rank_progress *p, int64_t now_ns, double limit_s, char *out, size_t size, int *rank) {
     seen last, first;
     int n_last, who, known;
     char here[80], unseen[64];
@@ -136,8 +136,8 @@ static bt_place *map(int fd, size_t bytes) {
     return m == MAP_FAILED ? NULL : m;
 }
 
-bt_code bt_places_open(bt_places *p, const char *path, int ranks, bt_err *err) {
-    *p = (bt_places){.n = ranks};
+bt_code bt_rank_progress_open(bt_rank_progress *p, const char *path, int ranks, bt_err *err) {
+    *p = (bt_rank_progress){.n = ranks};
     size_t bytes = (size_t)ranks * sizeof(bt_place);
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
@@ -146,18 +146,18 @@ bt_code bt_places_open(bt_places *p, const char *path, int ranks, bt_err *err) {
     p->told = calloc((size_t)ranks, sizeof *p->told);
     close(fd);
     if (p->slot && p->told) return BT_OK;
-    bt_places_close(p);
+    bt_rank_progress_close(p);
     unlink(path);
     return bt_fail_errno(err, BT_IO, rc, "cannot take %zu bytes for '%s'", bytes, path);
 }
 
-void bt_places_close(bt_places *p) {
+void bt_rank_progress_close(bt_rank_progress *p) {
     if (p->slot) munmap(p->slot, (size_t)p->n * sizeof(bt_place));
     free(p->told);
-    *p = (bt_places){0};
+    *p = (bt_rank_progress){0};
 }
 
-bt_place *bt_places_map(const char *path, int rank) {
+bt_place *bt_rank_progress_map(const char *path, int rank) {
     struct stat st;
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) return NULL;

@@ -51,7 +51,7 @@ static void sweep(const char *base) {
     closedir(d);
 }
 
-void bt_scratch_sweep(void) {
+void bt_job_dirs_sweep(void) {
     sweep(tmp_base());
     sweep("/dev/shm");
 }
@@ -77,7 +77,7 @@ static bool shm_has_room(int ranks) {
     return (uint64_t)v.f_bavail * v.f_frsize >= (uint64_t)ranks * SHM_PER_RANK;
 }
 
-bt_code bt_scratch_create(bt_scratch *s, int ranks, bt_err *err) {
+bt_code bt_job_dirs_create(bt_job_dirs *s, int ranks, bt_err *err) {
     memset(s, 0, sizeof *s);
     s->lock = s->shm_lock = -1;
     snprintf(s->tmp, sizeof s->tmp, "%s/bitrain-%u-XXXXXX", tmp_base(), (unsigned)getuid());
@@ -102,11 +102,11 @@ bt_code bt_scratch_create(bt_scratch *s, int ranks, bt_err *err) {
     }
     return BT_OK;
 failed:
-    bt_scratch_remove(s);
+    bt_job_dirs_remove(s);
     return err ? err->code : BT_IO;
 }
 
-void bt_scratch_remove(bt_scratch *s) {
+void bt_job_dirs_remove(bt_job_dirs *s) {
     if (!s->tmp[0]) return;
     if (s->shm[0]) remove_tree(s->shm);
     remove_tree(s->tmp);
@@ -118,7 +118,7 @@ void bt_scratch_remove(bt_scratch *s) {
 
 static void attempt_folder(char out[280], const char *base, int attempt) { snprintf(out, 280, "%s/%d", base, attempt); }
 
-bt_code bt_scratch_attempt(const bt_scratch *s, int attempt, char tmp[280], char shm[280], bt_err *err) {
+bt_code bt_job_dirs_attempt(const bt_job_dirs *s, int attempt, char tmp[280], char shm[280], bt_err *err) {
     attempt_folder(tmp, s->tmp, attempt);
     attempt_folder(shm, s->shm, attempt);
     if (mkdir(tmp, 0700) != 0 && errno != EEXIST) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", tmp);
@@ -126,7 +126,7 @@ bt_code bt_scratch_attempt(const bt_scratch *s, int attempt, char tmp[280], char
     return BT_OK;
 }
 
-void bt_scratch_attempt_end(const bt_scratch *s, int attempt) {
+void bt_job_dirs_attempt_end(const bt_job_dirs *s, int attempt) {
     char folder[280];
     attempt_folder(folder, s->tmp, attempt);
     remove_tree(folder);

@@ -8,17 +8,17 @@
 
 #include "engine/base/status.h"
 
-typedef struct bt_scratch {
+typedef struct bt_job_dirs {
     char tmp[256], shm[256];            /* shm may be a folder inside tmp when /dev/shm is absent or too small */
     int lock;                           /* of tmp, to be inherited by mpirun */
     int shm_lock;                       /* of shm, -1 when it lies inside tmp */
-} bt_scratch;
+} bt_job_dirs;
 
-void bt_scratch_sweep(void);                                                    /* removes folders nobody holds */
-bt_code bt_scratch_create(bt_scratch *s, int ranks, bt_err *err) BT_MUST_CHECK;
-void bt_scratch_remove(bt_scratch *s);                                          /* accepts an all-zero struct */
+void bt_job_dirs_sweep(void);                                                    /* removes folders nobody holds */
+bt_code bt_job_dirs_create(bt_job_dirs *s, int ranks, bt_err *err) BT_MUST_CHECK;
+void bt_job_dirs_remove(bt_job_dirs *s);                                          /* accepts an all-zero struct */
 /* tmp/N and shm/N for attempt N: made before it, removed with all they hold after it */
-bt_code bt_scratch_attempt(const bt_scratch *s, int attempt, char tmp[280], char shm[280], bt_err *err) BT_MUST_CHECK;
-void bt_scratch_attempt_end(const bt_scratch *s, int attempt);
+bt_code bt_job_dirs_attempt(const bt_job_dirs *s, int attempt, char tmp[280], char shm[280], bt_err *err) BT_MUST_CHECK;
+void bt_job_dirs_attempt_end(const bt_job_dirs *s, int attempt);
 
 #endif

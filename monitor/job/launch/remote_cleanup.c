@@ -45,7 +45,7 @@ static int read_hosts(const char *path, char (*out)[NAME_MAX_BYTES]) {
     return n;
 }
 
-void bt_far_sweep(const char *hosts) {
+void bt_remote_sweep(const char *hosts) {
     static char names[HOSTS_MAX][NAME_MAX_BYTES];               /* one caller: the supervisor */
     const char *agent = getenv("OMPI_MCA_plm_rsh_agent");
     char *argv[HOSTS_MAX + 8];

@@ -6,6 +6,6 @@
 #define BT_MONITOR_JOB_LAUNCH_REMOTE_CLEANUP_H
 
 /* hosts: host file of mpirun; "": nothing to do. Returns at once */
-void bt_far_sweep(const char *hosts);
+void bt_remote_sweep(const char *hosts);
 
 #endif

@@ -21,9 +21,9 @@ static void on_signal(int signal) { told = signal; }
 
 /* the whole lines of `heard` from *at on: results are kept, all go to `o` for its error lines */
 static void look_at(bt_text *heard, size_t *at, bt_text *result) {
-    const size_t mark = strlen(BT_ONCE_RESULT);
+    const size_t mark = strlen(BT_RUN_ONCE_RESULT);
     for (char *line = heard->data + *at, *end; (end = strchr(line, '\n')) != NULL; line = end + 1, *at = (size_t)(line - heard->data)) {
-        if (strncmp(line, BT_ONCE_RESULT, mark) != 0) continue;
+        if (strncmp(line, BT_RUN_ONCE_RESULT, mark) != 0) continue;
         size_t n = (size_t)(end - line) - mark;
         if (n > 0 && line[mark + n - 1] == '\r') n--;       /* mpirun gives the ranks a terminal */
         bt_text_clear(result);
@@ -82,9 +82,9 @@ static bt_code watch(bt_child *child, bt_text *result, bt_err *err) {
     return code;
 }
 
-bt_code bt_once_run(const bt_once *o, bt_text *result, bt_err *err) {
+bt_code bt_run_once_run(const bt_run_once *o, bt_text *result, bt_err *err) {
     char program[PATH_MAX], tmp[280], shm[280];
-    bt_scratch scratch = {.lock = -1, .shm_lock = -1};
+    bt_job_dirs scratch = {.lock = -1, .shm_lock = -1};
     bt_child child = {.out = -1};
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     if (n <= 0) return bt_fail_errno(err, BT_IO, errno, "cannot find the path of this program");
@@ -94,10 +94,10 @@ bt_code bt_once_run(const bt_once *o, bt_text *result, bt_err *err) {
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, &old_int);
     sigaction(SIGTERM, &act, &old_term);
-    bt_scratch_sweep();
-    bt_code code = bt_scratch_create(&scratch, o->ranks, err);
+    bt_job_dirs_sweep();
+    bt_code code = bt_job_dirs_create(&scratch, o->ranks, err);
     if (code == BT_OK) {
-        code = bt_scratch_attempt(&scratch, 1, tmp, shm, err);
+        code = bt_job_dirs_attempt(&scratch, 1, tmp, shm, err);
         if (code == BT_OK) {
             bt_launch l = {.ranks = o->ranks, .hosts = o->hosts, .mpirun_args = o->mpirun_args, .tmp = tmp, .shm = shm, .program = program, .words = o->words,
                            .n_words = o->n_words};
@@ -106,8 +106,8 @@ bt_code bt_once_run(const bt_once *o, bt_text *result, bt_err *err) {
             code = bt_launch_start(&l, &child, err);
         }
         if (code == BT_OK) code = watch(&child, result, err);
-        bt_scratch_attempt_end(&scratch, 1);
-        bt_scratch_remove(&scratch);
+        bt_job_dirs_attempt_end(&scratch, 1);
+        bt_job_dirs_remove(&scratch);
     }
     sigaction(SIGINT, &old_int, NULL);
     sigaction(SIGTERM, &old_term, NULL);

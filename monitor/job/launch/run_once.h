@@ -1,6 +1,6 @@
 /* run_once.h - this program once on several ranks, watched to its end: no wire, no restart, no record. For benchmarks.
  *
- * What the ranks print is kept: the last line that begins with BT_ONCE_RESULT is the result, an error line becomes the error,
+ * What the ranks print is kept: the last line that begins with BT_RUN_ONCE_RESULT is the result, an error line becomes the error,
  * the rest goes to the log callback when something failed. INT and TERM end the ranks and return BT_STOPPED. */
 #ifndef BT_MONITOR_JOB_LAUNCH_RUN_ONCE_H
 #define BT_MONITOR_JOB_LAUNCH_RUN_ONCE_H
@@ -10,15 +10,15 @@
 #include "engine/base/status.h"
 #include "engine/base/text.h"
 
-#define BT_ONCE_RESULT "bitrain result: "
+#define BT_RUN_ONCE_RESULT "bitrain result: "
 
-typedef struct bt_once {
+typedef struct bt_run_once {
     int ranks;
     const char *hosts, *mpirun_args;    /* "" for none */
     const char *const *words;           /* argv after the program's name */
     size_t n_words;
-} bt_once;
+} bt_run_once;
 
-bt_code bt_once_run(const bt_once *o, bt_text *result, bt_err *err) BT_MUST_CHECK;
+bt_code bt_run_once_run(const bt_run_once *o, bt_text *result, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -27,7 +27,7 @@ static void become(const char *const *argv, int out, pid_t parent) {
     _exit(127);
 }
 
-bt_code bt_companion_start(bt_companion *c, const char *const *argv, bt_err *err) {
+bt_code bt_viewer_start(bt_viewer *c, const char *const *argv, bt_err *err) {
     int out[2];
     memset(c, 0, sizeof *c);
     c->out = -1;
@@ -45,7 +45,7 @@ bt_code bt_companion_start(bt_companion *c, const char *const *argv, bt_err *err
     return BT_OK;
 }
 
-const char *bt_companion_line(bt_companion *c, bool *ended) {
+const char *bt_viewer_line(bt_viewer *c, bool *ended) {
     *ended = false;
     while (c->out >= 0) {
         char ch;
@@ -69,7 +69,7 @@ const char *bt_companion_line(bt_companion *c, bool *ended) {
     return NULL;
 }
 
-void bt_companion_stop(bt_companion *c) {
+void bt_viewer_stop(bt_viewer *c) {
     if (c->pid <= 0) return;
     const int64_t until = bt_now_ns() + 2000000000;
     kill(c->pid, SIGTERM);

@@ -9,17 +9,17 @@
 
 #include "engine/base/status.h"
 
-typedef struct bt_companion {
+typedef struct bt_viewer {
     pid_t pid;                          /* 0: none */
     int out;                            /* its stdout and stderr; -1: none */
     char line[512];
     size_t n;
-} bt_companion;
+} bt_viewer;
 
 /* argv[0] is the program's path; the list ends with NULL */
-bt_code bt_companion_start(bt_companion *c, const char *const *argv, bt_err *err) BT_MUST_CHECK;
+bt_code bt_viewer_start(bt_viewer *c, const char *const *argv, bt_err *err) BT_MUST_CHECK;
 /* the next whole line of what it printed, without newline; NULL: nothing now. ended: it is gone, `out` is closed */
-const char *bt_companion_line(bt_companion *c, bool *ended);
-void bt_companion_stop(bt_companion *c);        /* accepts an all-zero struct */
+const char *bt_viewer_line(bt_viewer *c, bool *ended);
+void bt_viewer_stop(bt_viewer *c);        /* accepts an all-zero struct */
 
 #endif

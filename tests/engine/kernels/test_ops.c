@@ -95,13 +95,13 @@ static void one_pass(bt_act act) {
     static int8_t xq[2][R * F];
     fill(gate, R * F, 21), fill(up, R * F, 22), fill(dy, R * F, 23), fill(gain, F, 24);
     bt_op_glu(h, gate, up, act, R * F);
-    bt_op_keep(kept[0], gate, R * F);
-    bt_op_keep(kept[1], up, R * F);
+    bt_op_save_bf16(kept[0], gate, R * F);
+    bt_op_save_bf16(kept[1], up, R * F);
     for (int normed = 0; normed < 2; normed++) {
         memset(kept[2], 0, 2 * sizeof kept[2]);
         if (normed) bt_op_rmsnorm_quant(xq[0], dq[0], rstd[0], NULL, h, gain, 1e-5f, R, F);
         else bt_op_quant(xq[0], dq[0], h, R, F);
-        bt_glu_quant j = {.xq = xq[1], .dq = dq[1], .rstd = normed ? rstd[1] : NULL, .h = spare, .gate_kept = kept[2], .up_kept = kept[3], .gate = gate,
+        bt_glu_quant j = {.xq = xq[1], .dq = dq[1], .rstd = normed ? rstd[1] : NULL, .h = spare, .gate_saved = kept[2], .up_saved = kept[3], .gate = gate,
                           .up = up, .gain = gain, .eps = 1e-5f, .act = act, .rows = R, .F = F};
         bt_op_glu_quant(&j);
         same_bits("glu_quant codes", xq[1], xq[0], R * F);
@@ -109,10 +109,10 @@ static void one_pass(bt_act act) {
         if (normed) same_bits("glu_quant rstd", rstd[1], rstd[0], sizeof rstd[0]);
         same_bits("glu_quant kept", kept[2], kept[0], 2 * sizeof kept[0]);
     }
-    bt_op_fetch(gate, kept[0], R * F);
-    bt_op_fetch(up, kept[1], R * F);
+    bt_op_load_bf16(gate, kept[0], R * F);
+    bt_op_load_bf16(up, kept[1], R * F);
     bt_op_glu_bwd(dgate[0], dup[0], dy, gate, up, act, R * F);
-    bt_op_glu_bwd_kept(dgate[1], dup[1], dy, kept[0], kept[1], act, R * F);
+    bt_op_glu_bwd_saved(dgate[1], dup[1], dy, kept[0], kept[1], act, R * F);
     same_bits("glu_bwd_kept dgate", dgate[1], dgate[0], sizeof dgate[0]);
     same_bits("glu_bwd_kept dup", dup[1], dup[0], sizeof dup[0]);
     static float dgain[2][F], sums[R * F], dh[R * F];           /* and through the norm */

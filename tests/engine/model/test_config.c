@@ -71,7 +71,7 @@ static void table_agrees_with_counts(void **state) {
             c.qk_norm = (bits / 6) & 1;
             bt_params p;
             bt_err err = BT_ERR_INIT;
-            assert_int_equal(bt_params_init(&p, &c, (bt_part){0}, &err), BT_OK);
+            assert_int_equal(bt_params_init(&p, &c, (bt_model_slice){0}, &err), BT_OK);
             bt_model_counts n = bt_model_count(&c);
             uint64_t linear = 0, all = 0, end = 0;
             for (size_t k = 0; k < p.n; k++) {
@@ -101,7 +101,7 @@ static void names_and_hash_follow_the_layout(void **state) {
     bt_model_cfg c = bt_preset_find("nano")->model;
     bt_params a, b;
     bt_err err = BT_ERR_INIT;
-    assert_int_equal(bt_params_init(&a, &c, (bt_part){0}, &err), BT_OK);
+    assert_int_equal(bt_params_init(&a, &c, (bt_model_slice){0}, &err), BT_OK);
     assert_string_equal(a.tensors[0].name, "embed");
     assert_string_equal(a.tensors[1].name, "layers.0.attn_norm");
     assert_string_equal(a.tensors[a.n - 1].name, "final_norm");
@@ -110,11 +110,11 @@ static void names_and_hash_follow_the_layout(void **state) {
     assert_null(bt_params_get(&a, 0, BT_P_Q_NORM));
     assert_null(bt_params_get(&a, -1, BT_P_HEAD));
     c.init_std = 0.5;                           /* does not change the layout */
-    assert_int_equal(bt_params_init(&b, &c, (bt_part){0}, &err), BT_OK);
+    assert_int_equal(bt_params_init(&b, &c, (bt_model_slice){0}, &err), BT_OK);
     assert_int_equal(bt_params_hash(&a), bt_params_hash(&b));
     bt_params_release(&b);
     c.F += 16;
-    assert_int_equal(bt_params_init(&b, &c, (bt_part){0}, &err), BT_OK);
+    assert_int_equal(bt_params_init(&b, &c, (bt_model_slice){0}, &err), BT_OK);
     assert_int_not_equal(bt_params_hash(&a), bt_params_hash(&b));
     bt_params_release(&b);
     bt_params_release(&a);

@@ -1,5 +1,5 @@
-/* Ten losses of a tiny run per variant, kept in golden_losses.txt: a change of numerics shows here first.
- * Rewrite the file after a change that is meant:   build/tests/t.engine.train.golden --write > tests/engine/train/golden_losses.txt */
+/* Ten losses of a tiny run per variant, kept in golden_trainer_losses.txt: a change of numerics shows here first.
+ * Rewrite the file after a change that is meant:   build/tests/t.engine.train.golden --write > tests/engine/train/golden_trainer_losses.txt */
 #include "tests/tiny_run.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ static void explain(const struct variant *v, const double losses[STEPS], const d
 static void ten_losses_of_every_variant(void **state) {
     (void)state;
     char path[1024], name[64];
-    snprintf(path, sizeof path, "%s/tests/engine/train/golden_losses.txt", getenv("BT_SRC") ? getenv("BT_SRC") : ".");
+    snprintf(path, sizeof path, "%s/tests/engine/train/golden_trainer_losses.txt", getenv("BT_SRC") ? getenv("BT_SRC") : ".");
     FILE *f = fopen(path, "r");
     if (!f) fail_msg("cannot open '%s' (set BT_SRC)", path);
     for (int k = 0; k < N_VARIANTS; k++) {

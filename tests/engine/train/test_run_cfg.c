@@ -10,7 +10,7 @@
 
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
-#include "engine/train/run_cfg.h"
+#include "engine/config/run_cfg.h"
 
 static bt_run_cfg c;
 static bt_opts o;

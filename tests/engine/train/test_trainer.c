@@ -10,7 +10,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/model/net/model.h"
-#include "engine/train/meter.h"
+#include "engine/observe/meter.h"
 
 static bt_run_cfg cfg;
 static fake_sink sink, other;

@@ -152,31 +152,31 @@ static void test_kill_session(void **state) {
 static void test_scratch(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
-    bt_scratch a, b;
+    bt_job_dirs a, b;
     char tmp[280], shm[280], path[320];
     struct stat st;
-    assert_int_equal(bt_scratch_create(&a, 2, &err), BT_OK);
-    assert_int_equal(bt_scratch_attempt(&a, 0, tmp, shm, &err), BT_OK);
+    assert_int_equal(bt_job_dirs_create(&a, 2, &err), BT_OK);
+    assert_int_equal(bt_job_dirs_attempt(&a, 0, tmp, shm, &err), BT_OK);
     snprintf(path, sizeof path, "%s/vader_segment.x", shm);
     close(open(path, O_CREAT | O_WRONLY, 0600));
-    bt_scratch_sweep();                                                     /* held: stays */
+    bt_job_dirs_sweep();                                                     /* held: stays */
     assert_int_equal(stat(path, &st), 0);
-    bt_scratch_attempt_end(&a, 0);
+    bt_job_dirs_attempt_end(&a, 0);
     assert_int_equal(stat(shm, &st), -1);
     assert_int_equal(stat(a.shm, &st), 0);
 
     /* both holders die: the next sweep takes it */
-    assert_int_equal(bt_scratch_create(&b, 2, &err), BT_OK);
+    assert_int_equal(bt_job_dirs_create(&b, 2, &err), BT_OK);
     close(b.lock);
     if (b.shm_lock >= 0) close(b.shm_lock);
-    bt_scratch_sweep();
+    bt_job_dirs_sweep();
     assert_int_equal(stat(b.tmp, &st), -1);
     assert_int_equal(stat(b.shm, &st), -1);
     assert_int_equal(stat(a.tmp, &st), 0);
-    bt_scratch_remove(&a);
+    bt_job_dirs_remove(&a);
     assert_int_equal(a.lock, -1);
-    bt_scratch none = {0};
-    bt_scratch_remove(&none);
+    bt_job_dirs none = {0};
+    bt_job_dirs_remove(&none);
 }
 
 int main(void) {

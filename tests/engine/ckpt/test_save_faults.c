@@ -1,4 +1,4 @@
-/* test_faults.c - a save is interrupted at every single system call it makes: by SIGKILL (in a child), by a full disk, by an
+/* test_save_faults.c - a save is interrupted at every single system call it makes: by SIGKILL (in a child), by a full disk, by an
  * I/O error, by a short write. Whatever the call: some committed checkpoint loads, bit for bit; a failed save leaves nothing.
  *
  * The system calls are taken over by defining them here: the statically linked engine calls these instead of libc's.

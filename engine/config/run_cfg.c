@@ -1,6 +1,6 @@
 /* run_cfg.c - the settings of a run: the table, where values come from, presets. Checks between settings and automatic
  * values are in run_resolve.c. */
-#include "engine/train/run_cfg.h"
+#include "engine/config/run_cfg.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #define BT_TEXT(f, key, flag, bytes, def, help) {key, flag, BT_OPT_TEXT, FIELD(f), def, 0, 0, NULL, NULL, help},
 #define BT_LIST(f, key, flag, bytes, def, help) {key, flag, BT_OPT_LIST, FIELD(f), def, 0, 0, NULL, NULL, help},
 const bt_opt bt_run_opts[] = {
-#include "engine/train/options.def"
+#include "engine/config/options.def"
 };
 #undef BT_INT
 #undef BT_REAL

@@ -33,24 +33,24 @@ static int drop(void **state) {
     return rmdir(folder);
 }
 
-static void put(bt_places *p, int rank, bt_place_id at, int64_t step, double since_s) {
+static void put(bt_rank_progress *p, int rank, bt_place_id at, int64_t step, double since_s) {
     bt_place_enter(&p->slot[rank], at, step);
     atomic_store(&p->slot[rank].since_ns, (int64_t)(since_s * 1e9));
 }
 
-static void open_places(bt_places *p, int n) {
+static void open_places(bt_rank_progress *p, int n) {
     bt_err err = BT_ERR_INIT;
-    if (bt_places_open(p, path, n, &err) != BT_OK) fail_msg("%s", err.msg);
+    if (bt_rank_progress_open(p, path, n, &err) != BT_OK) fail_msg("%s", err.msg);
 }
 
-static const char *told(const bt_places *p, double now_s, int *rank) {
+static const char *told(const bt_rank_progress *p, double now_s, int *rank) {
     static char out[200];
-    return bt_places_tell(p, (int64_t)(now_s * 1e9), out, sizeof out, rank) ? out : NULL;
+    return bt_rank_progress_tell(p, (int64_t)(now_s * 1e9), out, sizeof out, rank) ? out : NULL;
 }
 
 static void who_is_behind(void **state) {
     (void)state;
-    bt_places p;
+    bt_rank_progress p;
     int rank;
     open_places(&p, 8);
     assert_null(told(&p, 100, &rank));                          /* nobody has come */
@@ -66,41 +66,41 @@ static void who_is_behind(void **state) {
     put(&p, 2, BT_AT_RECORD, 16, 58);                           /* a whole step behind */
     told(&p, 100, &rank);
     assert_int_equal(rank, 2);
-    bt_places_close(&p);
-    assert_false(bt_places_tell(&p, 0, (char[8]){0}, 8, &rank));
+    bt_rank_progress_close(&p);
+    assert_false(bt_rank_progress_tell(&p, 0, (char[8]){0}, 8, &rank));
 }
 
 static void slow_is_said_once(void **state) {
     (void)state;
-    bt_places p;
+    bt_rank_progress p;
     char out[200];
     int rank;
     open_places(&p, 4);
     for (int r = 0; r < 4; r++) put(&p, r, BT_AT_EXCHANGE, 3, 10);
-    assert_false(bt_places_slow(&p, 50 * SECOND, 2, out, sizeof out, &rank));   /* all wait: for the network, or for another host */
+    assert_false(bt_rank_progress_slow(&p, 50 * SECOND, 2, out, sizeof out, &rank));   /* all wait: for the network, or for another host */
     put(&p, 1, BT_AT_COMPUTE, 3, 9);
-    assert_false(bt_places_slow(&p, 10 * SECOND, 2, out, sizeof out, &rank));   /* not for long */
-    assert_true(bt_places_slow(&p, 12 * SECOND, 2, out, sizeof out, &rank));
+    assert_false(bt_rank_progress_slow(&p, 10 * SECOND, 2, out, sizeof out, &rank));   /* not for long */
+    assert_true(bt_rank_progress_slow(&p, 12 * SECOND, 2, out, sizeof out, &rank));
     assert_int_equal(rank, 1);
     assert_string_equal(out, "rank 1 is in forward and backward of step 4 since 3.0 s, the others wait for it");
-    assert_false(bt_places_slow(&p, 13 * SECOND, 2, out, sizeof out, &rank));
+    assert_false(bt_rank_progress_slow(&p, 13 * SECOND, 2, out, sizeof out, &rank));
     put(&p, 1, BT_AT_DATA, 4, 14);
     for (int r = 0; r < 4; r++) if (r != 1) put(&p, r, BT_AT_EXCHANGE, 4, 14);
-    assert_true(bt_places_slow(&p, 17 * SECOND, 2, out, sizeof out, &rank));    /* another stay */
+    assert_true(bt_rank_progress_slow(&p, 17 * SECOND, 2, out, sizeof out, &rank));    /* another stay */
     put(&p, 1, BT_AT_CHECKPOINT, 3, 14);
-    assert_false(bt_places_slow(&p, 90 * SECOND, 2, out, sizeof out, &rank));   /* may wait itself: not accused */
-    bt_places_close(&p);
+    assert_false(bt_rank_progress_slow(&p, 90 * SECOND, 2, out, sizeof out, &rank));   /* may wait itself: not accused */
+    bt_rank_progress_close(&p);
 }
 
 static void the_dead_have_been_somewhere(void **state) {
     (void)state;
-    bt_places p;
+    bt_rank_progress p;
     int rank;
     open_places(&p, 2);
     put(&p, 0, BT_AT_EXCHANGE, 7, 1);
     pid_t child = fork();
     if (child == 0) {
-        bt_place *mine = bt_places_map(path, 1);
+        bt_place *mine = bt_rank_progress_map(path, 1);
         if (!mine) _exit(1);
         bt_place_enter(mine, BT_AT_DATA, 7);
         raise(SIGKILL);
@@ -111,16 +111,16 @@ static void the_dead_have_been_somewhere(void **state) {
     assert_int_equal(atomic_load(&p.slot[1].pid), child);
     assert_non_null(strstr(told(&p, (double)bt_now_ns() / 1e9, &rank), "rank 1 is in data of step 8 since"));
     assert_int_equal(rank, 1);
-    assert_null(bt_places_map(path, 2));                        /* no such slot; no such file */
-    assert_null(bt_places_map("/nowhere/places", 0));
-    bt_places_close(&p);
+    assert_null(bt_rank_progress_map(path, 2));                        /* no such slot; no such file */
+    assert_null(bt_rank_progress_map("/nowhere/places", 0));
+    bt_rank_progress_close(&p);
 }
 
 /* ranks of other hosts have no slot here: that they are late shows in how long the others wait */
 static void a_far_rank_that_does_not_come(void **state) {
     (void)state;
     char out[200];
-    bt_places p;
+    bt_rank_progress p;
     int rank;
     open_places(&p, 4);
     put(&p, 0, BT_AT_EXCHANGE, 17, 60);
@@ -128,18 +128,18 @@ static void a_far_rank_that_does_not_come(void **state) {
     assert_string_equal(told(&p, 70, &rank), "the ranks of this host are in the exchange of step 18 since 10.0 s; ranks 2, 3 are not");
     assert_int_equal(rank, -1);
     put(&p, 2, BT_AT_EXCHANGE, 17, 61);
-    assert_false(bt_places_missing(&p, 70 * SECOND, 10, out, sizeof out, &rank));       /* the last of them came 9 s ago */
-    assert_true(bt_places_missing(&p, 72 * SECOND, 10, out, sizeof out, &rank));
+    assert_false(bt_rank_progress_missing(&p, 70 * SECOND, 10, out, sizeof out, &rank));       /* the last of them came 9 s ago */
+    assert_true(bt_rank_progress_missing(&p, 72 * SECOND, 10, out, sizeof out, &rank));
     assert_string_equal(out, "rank 3 is not in the exchange of step 18, where the others wait since 11.0 s");
     assert_int_equal(rank, 3);
-    assert_false(bt_places_missing(&p, 80 * SECOND, 10, out, sizeof out, &rank));       /* once a stay */
+    assert_false(bt_rank_progress_missing(&p, 80 * SECOND, 10, out, sizeof out, &rank));       /* once a stay */
     put(&p, 1, BT_AT_DATA, 17, 58);
-    assert_false(bt_places_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));       /* it is one of ours */
+    assert_false(bt_rank_progress_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));       /* it is one of ours */
     for (int r = 0; r < 3; r++) put(&p, r, BT_AT_PAUSE, 18, 60);
-    assert_false(bt_places_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));
+    assert_false(bt_rank_progress_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));
     for (int r = 0; r < 4; r++) put(&p, r, BT_AT_EXCHANGE, 19, 60);
-    assert_false(bt_places_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));       /* all are seen: the network is slow, nobody is late */
-    bt_places_close(&p);
+    assert_false(bt_rank_progress_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));       /* all are seen: the network is slow, nobody is late */
+    bt_rank_progress_close(&p);
 }
 
 int main(void) {

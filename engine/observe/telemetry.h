@@ -5,8 +5,8 @@
  * Rank 0 keeps the last BT_HISTORY steps for the medians of the run's result.
  * Order:    init -> { post, poll* }* -> flush -> release. Collective: post and flush on all ranks alike.
  * No allocation after init. */
-#ifndef BT_ENGINE_TRAIN_TELEMETRY_H
-#define BT_ENGINE_TRAIN_TELEMETRY_H
+#ifndef BT_ENGINE_OBSERVE_TELEMETRY_H
+#define BT_ENGINE_OBSERVE_TELEMETRY_H
 
 #include "engine/base/sink.h"
 #include "engine/parallel/mpi/comm.h"

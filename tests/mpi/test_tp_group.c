@@ -1,5 +1,5 @@
 /* mpi: 4
- * The exchanges of a tensor-parallel team on 4 ranks and on 2 x 2, through memory and through messages: what base/tp_group.h promises, for
+ * The exchanges of a tensor-parallel tensor-parallel group on 4 ranks and on 2 x 2, through memory and through messages: what base/tp_group.h promises, for
  * row counts that do not divide, arrays larger than an outbox, and groups. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,34 +22,34 @@ static int me, n;
 
 static float value(size_t i, int rank) { return (float)(bt_rng_unit(3, (uint64_t)rank, i) - 0.5); }
 static float tree_sum(size_t i, int first, int many) {
-    int left = many > 1 ? bt_team_left(many) : 0;
+    int left = many > 1 ? bt_tp_left(many) : 0;
     return many == 1 ? value(i, first) : tree_sum(i, first, left) + tree_sum(i, first + left, many - left);
 }
 static unsigned char byte_of(size_t i, int rank) { return (unsigned char)bt_rng_u64(4, (uint64_t)rank, i); }
 
-static bt_team *team_of(bool messages) {
+static bt_tp_group *tp_group_of(bool messages) {
     bt_err err = BT_ERR_INIT;
-    bt_team *t = NULL;
-    bt_team_messages_only = messages;
-    if (bt_team_create(&t, axis, MOST_ROWS, COLS, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_tp_group *t = NULL;
+    bt_tp_messages_only = messages;
+    if (bt_tp_group_create(&t, axis, MOST_ROWS, COLS, &err) != BT_OK) fail_msg("%s", err.msg);
     assert_int_equal(t->rank, me);
     assert_int_equal(t->size, n);
     return t;
 }
 
-static void gathers(bt_team *t, size_t rows) {
+static void gathers(bt_tp_group *t, size_t rows) {
     unsigned char *a = malloc(rows * 5);
     float *b = t->common;
-    size_t first = bt_team_first(rows, me, n), end = bt_team_first(rows, me + 1, n);
+    size_t first = bt_tp_first_row(rows, me, n), end = bt_tp_first_row(rows, me + 1, n);
     memset(a, 0, rows * 5);
     for (size_t i = first * 5; i < end * 5; i++) a[i] = byte_of(i, me);
     float *c = calloc(rows * COLS, sizeof *c);
     for (size_t i = first * COLS; i < end * COLS; i++) b[i] = c[i] = value(i, me);
-    bt_team_rows both[] = {{a, 5}, {c, COLS * sizeof(float)}}, one = {b, COLS * sizeof(float)};
+    bt_tp_rows both[] = {{a, 5}, {c, COLS * sizeof(float)}}, one = {b, COLS * sizeof(float)};
     t->gather(t, both, 2, rows);
     t->gather(t, &one, 1, rows);
     for (int k = 0; k < n; k++) {
-        for (size_t r = bt_team_first(rows, k, n); r < bt_team_first(rows, k + 1, n); r++) {
+        for (size_t r = bt_tp_first_row(rows, k, n); r < bt_tp_first_row(rows, k + 1, n); r++) {
             for (size_t i = r * 5; i < (r + 1) * 5; i++) assert_int_equal(a[i], byte_of(i, k));
             for (size_t i = r * COLS; i < (r + 1) * COLS; i++) assert_true(b[i] == value(i, k) && c[i] == value(i, k));
         }
@@ -58,16 +58,16 @@ static void gathers(bt_team *t, size_t rows) {
     free(c);
 }
 
-static void reduces(bt_team *t, size_t rows) {
+static void reduces(bt_tp_group *t, size_t rows) {
     for (size_t i = 0; i < rows * COLS; i++) t->partial[i] = value(i, me);
     t->reduce(t, rows, COLS);
-    for (size_t i = bt_team_first(rows, me, n) * COLS; i < bt_team_first(rows, me + 1, n) * COLS; i++) {
+    for (size_t i = bt_tp_first_row(rows, me, n) * COLS; i < bt_tp_first_row(rows, me + 1, n) * COLS; i++) {
         float sum = tree_sum(i, 0, n);
         assert_true(t->partial[i] == sum);
     }
 }
 
-static void shares_and_sums(bt_team *t, size_t count) {
+static void shares_and_sums(bt_tp_group *t, size_t count) {
     float *mine = malloc(count * sizeof *mine), *all = malloc((size_t)n * count * sizeof *all);
     for (size_t i = 0; i < count; i++) mine[i] = value(i, me);
     t->share(t, mine, all, count * sizeof *mine);
@@ -87,20 +87,20 @@ static void shares_and_sums(bt_team *t, size_t count) {
 
 static void exchanges(bool messages) {
     bt_err err = BT_ERR_INIT;
-    bt_team *t = team_of(messages);
+    bt_tp_group *t = tp_group_of(messages);
     for (size_t k = 0; k < 2 * N_ROWS; k++) {
         size_t rows = row_counts[k % N_ROWS];
         uint64_t before = bt_comm_bytes_wire();
         reduces(t, rows);
-        size_t own = bt_team_first(rows, me + 1, n) - bt_team_first(rows, me, n);
+        size_t own = bt_tp_first_row(rows, me + 1, n) - bt_tp_first_row(rows, me, n);
         assert_true(bt_comm_bytes_wire() - before == (rows - own) * COLS * sizeof(float));
         gathers(t, rows);
         shares_and_sums(t, rows);
         assert_true(t->comm_ns >= t->wait_ns && t->comm_ns > 0);
     }
     shares_and_sums(t, LONG);
-    assert_int_equal(bt_team_check(t, &err), BT_OK);
-    bt_team_destroy(t);
+    assert_int_equal(bt_tp_group_check(t, &err), BT_OK);
+    bt_tp_group_destroy(t);
 }
 
 static void through_memory(void **state) { (void)state; exchanges(false); }

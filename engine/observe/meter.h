@@ -5,8 +5,8 @@
  * One window follows the other without a gap: what is done after `close` (recording) is charged to the next window, except
  * time handed to `exclude` (a pause, an evaluation), which belongs to no step.
  * Order:    open -> { add*, set* -> close }*. Threads: the training thread. */
-#ifndef BT_ENGINE_TRAIN_METER_H
-#define BT_ENGINE_TRAIN_METER_H
+#ifndef BT_ENGINE_OBSERVE_METER_H
+#define BT_ENGINE_OBSERVE_METER_H
 
 #include <stdint.h>
 

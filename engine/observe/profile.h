@@ -2,8 +2,8 @@
  *
  * Order:    step after every step, hold around what belongs to no step, tell once at the end. The first two steps of an attempt are
  *           warm-up (one, where there are only two). Cost: two clock reads an operation. */
-#ifndef BT_ENGINE_TRAIN_PROFILE_H
-#define BT_ENGINE_TRAIN_PROFILE_H
+#ifndef BT_ENGINE_OBSERVE_PROFILE_H
+#define BT_ENGINE_OBSERVE_PROFILE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* profile.c - the profile of ops.c over whole steps, held against measured peaks. */
-#include "engine/train/profile.h"
+#include "engine/observe/profile.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* telemetry.c - gather, combine, hand to the sink. */
-#include "engine/train/telemetry.h"
+#include "engine/observe/telemetry.h"
 
 #include <math.h>
 #include <stdio.h>

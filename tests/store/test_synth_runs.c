@@ -1,6 +1,6 @@
 /* timeout: 60
  * truth of synthetic runs through the views; with arguments it makes databases for the tests of commands and screens:
- *   t.store.synth FILE NAME [ranks=4] [steps=200] [straggler=1] [phase=data_ms] [excess=0.2] [fail_at=120] [resume_from=100] [down_s=3] [slow=1] [jitter=0] [pace_ms=0] */
+ *   t.store.synth_runs FILE NAME [ranks=4] [steps=200] [straggler=1] [phase=data_ms] [excess=0.2] [fail_at=120] [resume_from=100] [down_s=3] [slow=1] [jitter=0] [pace_ms=0] */
 #include "store_test.h"
 #include "synth_run.h"
 

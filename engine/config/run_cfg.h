@@ -1,6 +1,6 @@
 /* run_cfg.h - the settings of a run: struct and table from options.def, presets, cross-field checks, automatic values. */
-#ifndef BT_ENGINE_TRAIN_RUN_CFG_H
-#define BT_ENGINE_TRAIN_RUN_CFG_H
+#ifndef BT_ENGINE_CONFIG_RUN_CFG_H
+#define BT_ENGINE_CONFIG_RUN_CFG_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@ typedef struct bt_run_cfg {
 #define BT_ENUM(field, key, flag, def, choices, help) int field;
 #define BT_TEXT(field, key, flag, bytes, def, help) char field[bytes];
 #define BT_LIST(field, key, flag, bytes, def, help) char field[bytes];
-#include "engine/train/options.def"
+#include "engine/config/options.def"
 #undef BT_INT
 #undef BT_REAL
 #undef BT_BOOL

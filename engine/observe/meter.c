@@ -1,5 +1,5 @@
 /* meter.c - windows of one rank's time, with the system's own figures beside it. */
-#include "engine/train/meter.h"
+#include "engine/observe/meter.h"
 
 #include <fcntl.h>
 #include <math.h>

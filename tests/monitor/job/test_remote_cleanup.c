@@ -50,9 +50,9 @@ static void segments_nobody_has_mapped_go(void **state) {
     put_file(agent, script, 0700);
     strcat(agent, " -x");                                       /* an agent may have words of its own */
     setenv("OMPI_MCA_plm_rsh_agent", agent, 1);
-    bt_far_sweep("");
+    bt_remote_sweep("");
     assert_int_equal(access(asked, F_OK), -1);
-    bt_far_sweep(hosts);
+    bt_remote_sweep(hosts);
     for (int i = 0; i < 300 && access(left, F_OK) == 0; i++) bt_sleep_ns(50000000);
     assert_int_equal(access(left, F_OK), -1);
     assert_int_equal(access(used, F_OK), 0);

@@ -44,20 +44,20 @@ static void any_cut_gives_the_same_bits(void **state) {
         for (int64_t ranks = 1; ranks <= units && ranks <= 9; ranks++) {
             static float work[MAX_UNITS][N];
             memcpy(work, leaves, sizeof work);
-            bt_fold all = {.n = 0};
+            bt_tree_sum all = {.n = 0};
             for (int64_t r = 0; r < ranks; r++) {           /* each rank folds its own, then its nodes join the others' */
-                bt_fold mine = {.n = 0};
+                bt_tree_sum mine = {.n = 0};
                 int64_t a = units * r / ranks, b = units * (r + 1) / ranks;
-                for (int64_t u = a; u < b; u++) bt_fold_push(&mine, (bt_node){u, 0, work[u]}, u == b - 1 ? work[u] : NULL, N, add);
-                bt_fold shape = bt_fold_shape(a, b - a);
+                for (int64_t u = a; u < b; u++) bt_tree_sum_push(&mine, (bt_node){u, 0, work[u]}, u == b - 1 ? work[u] : NULL, N, add);
+                bt_tree_sum shape = bt_tree_sum_shape(a, b - a);
                 assert_int_equal(shape.n, mine.n);
                 for (size_t i = 0; i < mine.n; i++) {
                     assert_int_equal(shape.at[i].index, mine.at[i].index);
                     assert_int_equal(shape.at[i].level, mine.at[i].level);
-                    bt_fold_push(&all, mine.at[i], NULL, N, add);
+                    bt_tree_sum_push(&all, mine.at[i], NULL, N, add);
                 }
             }
-            assert_memory_equal(bt_fold_root(&all, NULL, N, add), want, sizeof want);
+            assert_memory_equal(bt_tree_sum_root(&all, NULL, N, add), want, sizeof want);
         }
     }
 }
@@ -66,11 +66,11 @@ static void the_kept_array_receives_the_sum(void **state) {
     (void)state;
     static float work[7][N];
     memcpy(work, leaves, sizeof work);
-    bt_fold f = {.n = 0};
-    for (int u = 0; u < 7; u++) bt_fold_push(&f, (bt_node){u, 0, work[u]}, work[6], N, add);
-    assert_ptr_equal(bt_fold_root(&f, work[6], N, add), work[6]);
+    bt_tree_sum f = {.n = 0};
+    for (int u = 0; u < 7; u++) bt_tree_sum_push(&f, (bt_node){u, 0, work[u]}, work[6], N, add);
+    assert_ptr_equal(bt_tree_sum_root(&f, work[6], N, add), work[6]);
     f.n = 0;
-    assert_null(bt_fold_root(&f, NULL, N, add));
+    assert_null(bt_tree_sum_root(&f, NULL, N, add));
 }
 
 static void shards_cover_the_array_once(void **state) {

@@ -12,7 +12,7 @@
 #include "engine/model/net/model.h"
 #include "engine/train/balance.h"
 #include "engine/train/loss_scale.h"
-#include "engine/train/run_cfg.h"
+#include "engine/config/run_cfg.h"
 
 enum {
     MICRO_TOKENS = 2048,        /* of an automatic micro-batch at most, */
@@ -92,7 +92,7 @@ typedef struct shared_parts { const bt_model_cfg *m; int parts; } shared_parts;
 static bool shares_parts(const void *ctx, int tp) {
     const shared_parts *s = ctx;
     bt_model_cfg part;
-    return bt_cuts_shared(s->parts, tp) && bt_part_cfg(&part, s->m, (bt_part){.count = tp}, NULL) == BT_OK;
+    return bt_cuts_shared(s->parts, tp) && bt_slice_cfg(&part, s->m, (bt_model_slice){.tp_size = tp}, NULL) == BT_OK;
 }
 
 /* parts that so many ranks can share: as many as there would be without them, or one a rank */
@@ -143,7 +143,7 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
         bool may = c->precision == BT_PREC_BF16 && c->linear != BT_LIN_DENSE;
         c->grad = may && bt_kernels_int8_pays(c->isa) ? BT_GRAD_INT8 : BT_GRAD_FLOAT;
     }
-    BT_TRY(bt_part_cfg(&part, &m, (bt_part){.count = (int)c->tp, .stages = (int)c->pp}, err));
+    BT_TRY(bt_slice_cfg(&part, &m, (bt_model_slice){.tp_size = (int)c->tp, .pp_size = (int)c->pp}, err));
     return resolve_parts(c, &m, err);
 }
 
@@ -155,7 +155,7 @@ static bt_code check_shards(const bt_run_cfg *c, bt_err *err) {
     bt_run_cfg_model(c, &m);
     int64_t blocks = INT64_MAX;
     for (int k = 0; k < (int)(c->tp * c->pp); k++) {     /* of the smallest part: layers, vocabularies and kv heads may differ */
-        BT_TRY(bt_params_init(&p, &m, (bt_part){.index = k % (int)c->tp, .count = (int)c->tp, .stage = k / (int)c->tp, .stages = (int)c->pp}, err));
+        BT_TRY(bt_params_init(&p, &m, (bt_model_slice){.tp_rank = k % (int)c->tp, .tp_size = (int)c->tp, .pp_stage = k / (int)c->tp, .pp_size = (int)c->pp}, err));
         int64_t here = (int64_t)((p.total + BT_SUM_BLOCK - 1) / BT_SUM_BLOCK);
         if (here < blocks) blocks = here;
         bt_params_release(&p);
@@ -290,7 +290,7 @@ static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-/* Every rank of a team has tokens of its own. */
+/* Every rank of a tensor-parallel group has tokens of its own. */
 static bt_code check_sequence(const bt_run_cfg *c, bt_err *err) {
     int64_t tokens = c->micro_batch * c->seq_len;
     if (c->tp == 1 || !c->sequence || tokens >= c->tp) return BT_OK;
