@@ -12,9 +12,12 @@ typedef struct help_cfg {
 } help_cfg;
 
 static const bt_opt help_opts[] = {
-    {"markdown", "--markdown", BT_OPT_BOOL, offsetof(help_cfg, markdown), sizeof(bool), "false", 0, 0, NULL, NULL, "the generated blocks of README.md"},
-    {"man", "--man", BT_OPT_BOOL, offsetof(help_cfg, man), sizeof(bool), "false", 0, 0, NULL, NULL, "the man page, as roff"},
-    {"completion", "--completion", BT_OPT_TEXT, offsetof(help_cfg, completion), 16, "", 0, 0, NULL, NULL, "completion script of a shell: bash"},
+    {"markdown", "--markdown", BT_OPT_BOOL, offsetof(help_cfg, markdown), sizeof(bool), "false", 0,
+     0, NULL, NULL, "the generated blocks of README.md"},
+    {"man", "--man", BT_OPT_BOOL, offsetof(help_cfg, man), sizeof(bool), "false", 0, 0, NULL, NULL,
+     "the man page, as roff"},
+    {"completion", "--completion", BT_OPT_TEXT, offsetof(help_cfg, completion), 16, "", 0, 0, NULL,
+     NULL, "completion script of a shell: bash"},
 };
 
 static const bt_opt *options(size_t *n) {
@@ -23,8 +26,13 @@ static const bt_opt *options(size_t *n) {
 }
 
 static bt_code topic(const char *word, bt_text *out, bt_err *err) {
-    static const struct { const char *name; void (*print)(bt_text *out); } topics[] = {
-        {"options", bt_help_options}, {"metrics", bt_help_metrics}, {"keys", bt_keys_help}, {"exit-codes", bt_help_exit_codes}};
+    static const struct {
+        const char *name;
+        void (*print)(bt_text *out);
+    } topics[] = {{"options", bt_help_options},
+                  {"metrics", bt_help_metrics},
+                  {"keys", bt_keys_help},
+                  {"exit-codes", bt_help_exit_codes}};
     enum { N_TOPICS = sizeof topics / sizeof topics[0] };
     const bt_command *c = bt_command_find(word);
     if (c) {
@@ -43,8 +51,12 @@ static bt_code topic(const char *word, bt_text *out, bt_err *err) {
     for (size_t i = 0; i < bt_commands_n && i < 64; i++)
         if (!bt_commands[i]->hidden) names[n++] = bt_commands[i]->name;
     const char *near = bt_nearest(word, names, n);
-    return near ? bt_fail(err, BT_ARG, "no help about '%s' (did you mean '%s'?)", word, near)
-                : bt_fail(err, BT_ARG, "no help about '%s' (a command, 'options', 'metrics', 'keys' or 'exit-codes')", word);
+    return near
+               ? bt_fail(err, BT_ARG, "no help about '%s' (did you mean '%s'?)", word, near)
+               : bt_fail(
+                     err, BT_ARG,
+                     "no help about '%s' (a command, 'options', 'metrics', 'keys' or 'exit-codes')",
+                     word);
 }
 
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
@@ -59,12 +71,18 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bt_text out;
     bt_text_init(&out);
     bt_code code = BT_OK;
-    if (cfg.markdown) bt_help_markdown(&out);
-    else if (cfg.man) bt_help_man(&out);
-    else if (strcmp(cfg.completion, "bash") == 0) bt_help_completion_bash(&out);
-    else if (cfg.completion[0]) code = bt_fail(err, BT_ARG, "no completion for '%s': only bash", cfg.completion);
-    else if (word) code = topic(word, &out, err);
-    else bt_help_overview(stdout);
+    if (cfg.markdown)
+        bt_help_markdown(&out);
+    else if (cfg.man)
+        bt_help_man(&out);
+    else if (strcmp(cfg.completion, "bash") == 0)
+        bt_help_completion_bash(&out);
+    else if (cfg.completion[0])
+        code = bt_fail(err, BT_ARG, "no completion for '%s': only bash", cfg.completion);
+    else if (word)
+        code = topic(word, &out, err);
+    else
+        bt_help_overview(stdout);
     if (code == BT_OK && out.failed) code = bt_fail(err, BT_NOMEM, "no memory for the help text");
     if (code == BT_OK) fputs(bt_text_str(&out), stdout);
     bt_text_release(&out);
@@ -75,12 +93,13 @@ const bt_command bt_cmd_help = {
     .name = "help",
     .summary = "help on commands, options, metrics and exit codes",
     .args = "[COMMAND|options|metrics|keys|exit-codes]",
-    .examples = "bitrain help                       # the commands\n"
-                "bitrain help train                 # examples and options of one command\n"
-                "bitrain help options               # every setting of a run\n"
-                "bitrain help metrics               # every figure that is recorded\n"
-                "bitrain help keys                  # the keys of bitrain top\n"
-                "bitrain help --completion bash > ~/.local/share/bash-completion/completions/bitrain",
+    .examples =
+        "bitrain help                       # the commands\n"
+        "bitrain help train                 # examples and options of one command\n"
+        "bitrain help options               # every setting of a run\n"
+        "bitrain help metrics               # every figure that is recorded\n"
+        "bitrain help keys                  # the keys of bitrain top\n"
+        "bitrain help --completion bash > ~/.local/share/bash-completion/completions/bitrain",
     .options = options,
     .run = run,
 };

@@ -8,11 +8,16 @@
 #include "engine/config/run_cfg.h"
 
 void bt_help_overview(FILE *to) {
-    fputs("bitrain " BITRAIN_VERSION ": trains BitNet language models on CPUs over MPI and shows what the training does\n\n"
-          "usage: bitrain COMMAND [options]\n\n", to);
+    fputs("bitrain " BITRAIN_VERSION
+          ": trains BitNet language models on CPUs over MPI and shows what the training does\n\n"
+          "usage: bitrain COMMAND [options]\n\n",
+          to);
     for (size_t i = 0; i < bt_commands_n; i++)
-        if (!bt_commands[i]->hidden) fprintf(to, "  %-10s %s\n", bt_commands[i]->name, bt_commands[i]->summary);
-    fputs("\n'bitrain COMMAND --help' shows examples and options; 'bitrain help options' every setting, 'bitrain help metrics' every figure.\n", to);
+        if (!bt_commands[i]->hidden)
+            fprintf(to, "  %-10s %s\n", bt_commands[i]->name, bt_commands[i]->summary);
+    fputs("\n'bitrain COMMAND --help' shows examples and options; 'bitrain help options' every "
+          "setting, 'bitrain help metrics' every figure.\n",
+          to);
 }
 
 static void indent_lines(bt_text *out, const char *lines) {
@@ -29,8 +34,8 @@ static void indent_lines(bt_text *out, const char *lines) {
 void bt_help_command(const bt_command *c, FILE *to) {
     bt_text out;
     bt_text_init(&out);
-    bt_text_printf(&out, "bitrain %s - %s\n\nusage: bitrain %s%s%s [options]\n", c->name, c->summary, c->name, c->args && *c->args ? " " : "",
-                   c->args ? c->args : "");
+    bt_text_printf(&out, "bitrain %s - %s\n\nusage: bitrain %s%s%s [options]\n", c->name,
+                   c->summary, c->name, c->args && *c->args ? " " : "", c->args ? c->args : "");
     if (c->examples && *c->examples) {
         bt_text_put(&out, "\nexamples:\n");
         indent_lines(&out, c->examples);
@@ -42,25 +47,31 @@ void bt_help_command(const bt_command *c, FILE *to) {
         bt_opt_help(options, n, &out);
     }
     bool of_run = options == bt_run_opts;
-    if (of_run) bt_text_put(&out, "  --set KEY=VALUE         any setting by its key; 'bitrain help options' lists them all\n");
+    if (of_run)
+        bt_text_put(&out, "  --set KEY=VALUE         any setting by its key; 'bitrain help "
+                          "options' lists them all\n");
     fputs(bt_text_str(&out), to);
     bt_text_release(&out);
 }
 
 static void option_row(const bt_opt *o, bt_text *out) {
     char range[80] = "";
-    if (o->type == BT_OPT_INT || o->type == BT_OPT_REAL) snprintf(range, sizeof range, "%.15g..%.15g", o->min, o->max);
+    if (o->type == BT_OPT_INT || o->type == BT_OPT_REAL)
+        snprintf(range, sizeof range, "%.15g..%.15g", o->min, o->max);
     if (o->type == BT_OPT_ENUM) snprintf(range, sizeof range, "%s", o->choices);
     if (o->type == BT_OPT_BOOL) snprintf(range, sizeof range, "true|false");
     bt_text_printf(out, "  %-22s %-15s %s", o->key, o->flag ? o->flag : "", o->help);
-    if (*o->def) bt_text_printf(out, " [%s%s%s]", o->def, o->unit ? " " : "", o->unit ? o->unit : "");
+    if (*o->def)
+        bt_text_printf(out, " [%s%s%s]", o->def, o->unit ? " " : "", o->unit ? o->unit : "");
     if (*range) bt_text_printf(out, " (%s)", range);
     bt_text_put(out, "\n");
 }
 
 void bt_help_options(bt_text *out) {
-    bt_text_put(out, "Settings of a run. By key in a YAML file and with --set KEY=VALUE, by flag, and in the environment\n"
-                     "(optim.lr is BITRAIN_OPTIM_LR or BITRAIN_LR). Stronger first: flag, --set, environment, file, preset, default.\n");
+    bt_text_put(out, "Settings of a run. By key in a YAML file and with --set KEY=VALUE, by flag, "
+                     "and in the environment\n"
+                     "(optim.lr is BITRAIN_OPTIM_LR or BITRAIN_LR). Stronger first: flag, --set, "
+                     "environment, file, preset, default.\n");
     const char *group = "";
     size_t group_n = 0;
     for (size_t i = 0; i < bt_run_opts_n; i++) {
@@ -75,18 +86,22 @@ void bt_help_options(bt_text *out) {
 
 static void metric_rows(bt_text *out, const char *title, const bt_metric *m, size_t n) {
     bt_text_printf(out, "%s\n", title);
-    for (size_t i = 0; i < n; i++) bt_text_printf(out, "  %-20s %-9s %s\n", m[i].key, bt_unit_name(m[i].unit), m[i].help);
+    for (size_t i = 0; i < n; i++)
+        bt_text_printf(out, "  %-20s %-9s %s\n", m[i].key, bt_unit_name(m[i].unit), m[i].help);
 }
 
 void bt_help_metrics(bt_text *out) {
     metric_rows(out, "per step (view 'steps'):", bt_step_metrics, BT_MS_COUNT);
     metric_rows(out, "\nper step and rank (view 'rank_steps'):", bt_rank_metrics, BT_MR_COUNT);
     metric_rows(out, "\nper ternary tensor (view 'layers'):", bt_layer_metrics, BT_ML_COUNT);
-    metric_rows(out, "\nper rank and kind of exchange (view 'comm_ops'):", bt_comm_metrics, BT_MC_COUNT);
-    metric_rows(out, "\nper two ranks that exchange directly (view 'comm_pairs'):", bt_pair_metrics, BT_MP_COUNT);
+    metric_rows(out, "\nper rank and kind of exchange (view 'comm_ops'):", bt_comm_metrics,
+                BT_MC_COUNT);
+    metric_rows(out, "\nper two ranks that exchange directly (view 'comm_pairs'):", bt_pair_metrics,
+                BT_MP_COUNT);
 }
 
 void bt_help_exit_codes(bt_text *out) {
-    bt_text_put(out, "0 success, 1 failure, 2 wrong usage, 3 not found, 4 busy or refused, 5 a check failed, 6 corrupt input or state,\n"
+    bt_text_put(out, "0 success, 1 failure, 2 wrong usage, 3 not found, 4 busy or refused, 5 a "
+                     "check failed, 6 corrupt input or state,\n"
                      "130 interrupted, 143 terminated\n");
 }

@@ -1,4 +1,5 @@
-/* help.h - everything `bitrain help` can print, made from commands.def, the commands' option tables and metrics.def. */
+/* help.h - everything `bitrain help` can print, made from commands.def, the commands' option tables
+ * and metrics.def. */
 #ifndef BT_CLI_HELP_H
 #define BT_CLI_HELP_H
 
@@ -7,13 +8,15 @@
 #include "cli/common/command.h"
 #include "engine/base/text.h"
 
-void bt_help_overview(FILE *to);                                /* the list of commands */
-void bt_help_command(const bt_command *command, FILE *to);      /* examples first, then options */
-void bt_help_options(bt_text *out);                             /* every setting of a run: key, flag, default, range */
+void bt_help_overview(FILE *to);                           /* the list of commands */
+void bt_help_command(const bt_command *command, FILE *to); /* examples first, then options */
+/* every setting of a run: key, flag, default, range */
+void bt_help_options(bt_text *out);
 void bt_help_metrics(bt_text *out);
 void bt_help_exit_codes(bt_text *out);
-void bt_help_markdown(bt_text *out);                            /* README's generated blocks, between their markers */
-void bt_help_man(bt_text *out);                                 /* roff */
+/* README's generated blocks, between their markers */
+void bt_help_markdown(bt_text *out);
+void bt_help_man(bt_text *out); /* roff */
 void bt_help_completion_bash(bt_text *out);
 
 #endif

@@ -1,18 +1,21 @@
-/* help_generate.c - documents made from the same tables: README blocks, man page, bash completion. */
+/* help_generate.c - documents made from the same tables: README blocks, man page, bash
+ * completion. */
 #include <ctype.h>
 #include <string.h>
 
 #include "cli/help.h"
-#include "monitor/tui/draw/keys.h"
 #include "engine/base/metric.h"
 #include "engine/config/run_cfg.h"
+#include "monitor/tui/draw/keys.h"
 
-/* ---- markdown ----------------------------------------------------------------------------------------------------- */
+/* ---- markdown -------------------------------------------------------------------------------- */
 
 static void md_cell(bt_text *out, const char *s) {
     for (; s && *s; s++) {
-        if (*s == '|') bt_text_put(out, "\\|");
-        else bt_text_putn(out, s, 1);
+        if (*s == '|')
+            bt_text_put(out, "\\|");
+        else
+            bt_text_putn(out, s, 1);
     }
 }
 
@@ -31,7 +34,9 @@ static void md_commands(bt_text *out) {
 }
 
 static void md_options(bt_text *out) {
-    bt_text_put(out, "<!-- generated: options -->\n| flag | key | default | meaning |\n|---|---|---|---|\n");
+    bt_text_put(
+        out,
+        "<!-- generated: options -->\n| flag | key | default | meaning |\n|---|---|---|---|\n");
     for (size_t i = 0; i < bt_run_opts_n; i++) {
         const bt_opt *o = &bt_run_opts[i];
         bt_text_put(out, "| ");
@@ -62,7 +67,9 @@ static void md_metric_rows(bt_text *out, const char *view, const bt_metric *m, s
 }
 
 static void md_metrics(bt_text *out) {
-    bt_text_put(out, "<!-- generated: metrics -->\n| view | column | unit | meaning |\n|---|---|---|---|\n");
+    bt_text_put(
+        out,
+        "<!-- generated: metrics -->\n| view | column | unit | meaning |\n|---|---|---|---|\n");
     md_metric_rows(out, "steps", bt_step_metrics, BT_MS_COUNT);
     md_metric_rows(out, "rank_steps", bt_rank_metrics, BT_MR_COUNT);
     md_metric_rows(out, "layers", bt_layer_metrics, BT_ML_COUNT);
@@ -79,20 +86,25 @@ void bt_help_markdown(bt_text *out) {
     md_metrics(out);
 }
 
-/* ---- man page ----------------------------------------------------------------------------------------------------- */
+/* ---- man page -------------------------------------------------------------------------------- */
 
 /* text of a roff line: backslashes and hyphens escaped, a leading dot or quote made harmless */
 static void roff(bt_text *out, const char *s) {
     if (*s == '.' || *s == '\'') bt_text_put(out, "\\&");
     for (; *s; s++) {
-        if (*s == '\\') bt_text_put(out, "\\e");
-        else if (*s == '-') bt_text_put(out, "\\-");
-        else if (*s == '\n') bt_text_put(out, s[1] == '.' || s[1] == '\'' ? "\n\\&" : "\n");
-        else bt_text_putn(out, s, 1);
+        if (*s == '\\')
+            bt_text_put(out, "\\e");
+        else if (*s == '-')
+            bt_text_put(out, "\\-");
+        else if (*s == '\n')
+            bt_text_put(out, s[1] == '.' || s[1] == '\'' ? "\n\\&" : "\n");
+        else
+            bt_text_putn(out, s, 1);
     }
 }
 
-static void man_item(bt_text *out, const char *name, const char *arg, const char *text, const char *def, const char *unit) {
+static void man_item(bt_text *out, const char *name, const char *arg, const char *text,
+                     const char *def, const char *unit) {
     bt_text_put(out, ".TP\n\\fB");
     roff(out, name);
     bt_text_put(out, "\\fR");
@@ -131,20 +143,26 @@ static void man_command(bt_text *out, const bt_command *c) {
     const bt_opt *o = c->options ? c->options(&n) : NULL;
     for (size_t i = 0; i < n; i++) {
         bool flagged = o[i].flag != NULL;
-        if (flagged) man_item(out, o[i].flag, bt_opt_argument(&o[i]), o[i].help, o[i].type == BT_OPT_BOOL ? "" : o[i].def, o[i].unit);
+        if (flagged)
+            man_item(out, o[i].flag, bt_opt_argument(&o[i]), o[i].help,
+                     o[i].type == BT_OPT_BOOL ? "" : o[i].def, o[i].unit);
     }
 }
 
 void bt_help_man(bt_text *out) {
     bt_text_put(out, ".TH BITRAIN 1 \"\" \"bitrain " BITRAIN_VERSION "\" \"User Commands\"\n"
-                     ".SH NAME\nbitrain \\- train BitNet language models on CPUs over MPI and show what the training does\n"
+                     ".SH NAME\nbitrain \\- train BitNet language models on CPUs over MPI and show "
+                     "what the training does\n"
                      ".SH SYNOPSIS\n.B bitrain\n.I COMMAND\n[options]\n.SH COMMANDS\n");
     for (size_t i = 0; i < bt_commands_n; i++)
         if (!bt_commands[i]->hidden) man_command(out, bt_commands[i]);
-    bt_text_put(out, ".SH SETTINGS\nBy key in a YAML file and with \\fB\\-\\-set\\fR \\fIKEY=VALUE\\fR; in the environment as BITRAIN_ and the key in\n"
-                     "capitals with underscores. Stronger first: flag, \\-\\-set, environment, file, preset, default.\n");
+    bt_text_put(out, ".SH SETTINGS\nBy key in a YAML file and with \\fB\\-\\-set\\fR "
+                     "\\fIKEY=VALUE\\fR; in the environment as BITRAIN_ and the key in\n"
+                     "capitals with underscores. Stronger first: flag, \\-\\-set, environment, "
+                     "file, preset, default.\n");
     for (size_t i = 0; i < bt_run_opts_n; i++)
-        man_item(out, bt_run_opts[i].key, bt_opt_argument(&bt_run_opts[i]), bt_run_opts[i].help, bt_run_opts[i].def, bt_run_opts[i].unit);
+        man_item(out, bt_run_opts[i].key, bt_opt_argument(&bt_run_opts[i]), bt_run_opts[i].help,
+                 bt_run_opts[i].def, bt_run_opts[i].unit);
     bt_text keys;
     bt_text_init(&keys);
     bt_keys_help(&keys);
@@ -158,13 +176,15 @@ void bt_help_man(bt_text *out) {
     bt_help_exit_codes(&codes);
     roff(out, bt_text_str(&codes));
     bt_text_release(&codes);
-    bt_text_put(out, ".SH ENVIRONMENT\n"
-                     ".TP\n\\fBBITRAIN_STORE\\fR\nthe metrics database, where \\-\\-store is not given\n"
-                     ".TP\n\\fBXDG_DATA_HOME\\fR\nfolder of the default database, bitrain/bitrain.db in it\n"
-                     ".TP\n\\fBNO_COLOR\\fR\nno colour on terminals\n");
+    bt_text_put(
+        out,
+        ".SH ENVIRONMENT\n"
+        ".TP\n\\fBBITRAIN_STORE\\fR\nthe metrics database, where \\-\\-store is not given\n"
+        ".TP\n\\fBXDG_DATA_HOME\\fR\nfolder of the default database, bitrain/bitrain.db in it\n"
+        ".TP\n\\fBNO_COLOR\\fR\nno colour on terminals\n");
 }
 
-/* ---- bash completion ---------------------------------------------------------------------------------------------- */
+/* ---- bash completion ------------------------------------------------------------------------- */
 
 static void completion_words(bt_text *out, const bt_command *c) {
     size_t n = 0;
@@ -176,7 +196,8 @@ static void completion_words(bt_text *out, const bt_command *c) {
     bt_text_put(out, "' ;;\n");
 }
 
-/* values of enumerations: "--precision) fp32 bf16 fp16"; the same flag means the same everywhere (DESIGN 5) */
+/* values of enumerations: "--precision) fp32 bf16 fp16"; the same flag means the same everywhere
+ * (DESIGN 5) */
 static void completion_values(bt_text *out) {
     for (size_t i = 0; i < bt_run_opts_n; i++) {
         const bt_opt *o = &bt_run_opts[i];
@@ -187,14 +208,20 @@ static void completion_values(bt_text *out) {
     }
 }
 
-/* one alternative of a command's argument: a kind of thing in capitals, or the word itself. False: a file. */
+/* one alternative of a command's argument: a kind of thing in capitals, or the word itself. False:
+ * a file. */
 static bool completion_choice(bt_text *out, const char *word, size_t n) {
-    const struct { const char *kind; size_t n; } kinds[] = {{"RUN", 3}, {"METRIC", 6}, {"COMMAND", 7}};
+    const struct {
+        const char *kind;
+        size_t n;
+    } kinds[] = {{"RUN", 3}, {"METRIC", 6}, {"COMMAND", 7}};
     size_t k = 0;
     while (k < 3 && (kinds[k].n != n || strncmp(kinds[k].kind, word, n) != 0)) k++;
     if (k == 0) bt_text_put(out, "last $(_bitrain_runs) ");
-    for (size_t i = 0; k == 1 && i < BT_MS_COUNT; i++) bt_text_printf(out, "%s ", bt_step_metrics[i].key);
-    for (size_t i = 0; k == 1 && i < BT_MR_COUNT; i++) bt_text_printf(out, "%s ", bt_rank_metrics[i].key);
+    for (size_t i = 0; k == 1 && i < BT_MS_COUNT; i++)
+        bt_text_printf(out, "%s ", bt_step_metrics[i].key);
+    for (size_t i = 0; k == 1 && i < BT_MR_COUNT; i++)
+        bt_text_printf(out, "%s ", bt_rank_metrics[i].key);
     for (size_t i = 0; k == 2 && i < bt_commands_n; i++)
         if (!bt_commands[i]->hidden) bt_text_printf(out, "%s ", bt_commands[i]->name);
     bool literal = n > 0 && word[0] >= 'a' && word[0] <= 'z';
@@ -202,7 +229,8 @@ static bool completion_choice(bt_text *out, const char *word, size_t n) {
     return k < 3 || literal;
 }
 
-/* "RUN pause|stop [KEY=VALUE]": what stands at word 2, 3, ... of the command line; "..." means from there on */
+/* "RUN pause|stop [KEY=VALUE]": what stands at word 2, 3, ... of the command line; "..." means from
+ * there on */
 static void completion_places(bt_text *out, const bt_command *c) {
     int place = 2;
     for (const char *a = c->args ? c->args : ""; *a; place++) {
@@ -219,8 +247,12 @@ static void completion_places(bt_text *out, const bt_command *c) {
             if (m) known |= completion_choice(&words, w, m);
             w += whole ? whole : 1;
         }
-        if (known) bt_text_printf(out, "        %s:%d) COMPREPLY=($(compgen -W \"%s\" -- \"$cur\"))", c->name, place, bt_text_str(&words));
-        if (known && more) bt_text_printf(out, " ;;\n        %s:*) COMPREPLY=($(compgen -W \"%s\" -- \"$cur\"))", c->name, bt_text_str(&words));
+        if (known)
+            bt_text_printf(out, "        %s:%d) COMPREPLY=($(compgen -W \"%s\" -- \"$cur\"))",
+                           c->name, place, bt_text_str(&words));
+        if (known && more)
+            bt_text_printf(out, " ;;\n        %s:*) COMPREPLY=($(compgen -W \"%s\" -- \"$cur\"))",
+                           c->name, bt_text_str(&words));
         if (known) bt_text_put(out, " ;;\n");
         bt_text_release(&words);
         a += n;
@@ -228,20 +260,25 @@ static void completion_places(bt_text *out, const bt_command *c) {
 }
 
 void bt_help_completion_bash(bt_text *out) {
-    bt_text_put(out, "# bash completion of bitrain, made by 'bitrain help --completion bash'\n"
-                     "_bitrain() {\n"
-                     "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
-                     "    COMPREPLY=()\n"
-                     "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-                     "        COMPREPLY=($(compgen -W '");
+    bt_text_put(out,
+                "# bash completion of bitrain, made by 'bitrain help --completion bash'\n"
+                "_bitrain() {\n"
+                "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+                "    COMPREPLY=()\n"
+                "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+                "        COMPREPLY=($(compgen -W '");
     for (size_t i = 0; i < bt_commands_n; i++)
-        if (!bt_commands[i]->hidden) bt_text_printf(out, "%s%s", i ? " " : "", bt_commands[i]->name);
-    bt_text_put(out, " --help --version' -- \"$cur\"))\n        return\n    fi\n    case $prev in\n");
+        if (!bt_commands[i]->hidden)
+            bt_text_printf(out, "%s%s", i ? " " : "", bt_commands[i]->name);
+    bt_text_put(out,
+                " --help --version' -- \"$cur\"))\n        return\n    fi\n    case $prev in\n");
     completion_values(out);
     bt_text_put(out, "        --set) COMPREPLY=($(compgen -S = -W '");
-    for (size_t i = 0; i < bt_run_opts_n; i++) bt_text_printf(out, "%s%s", i ? " " : "", bt_run_opts[i].key);
+    for (size_t i = 0; i < bt_run_opts_n; i++)
+        bt_text_printf(out, "%s%s", i ? " " : "", bt_run_opts[i].key);
     bt_text_put(out, "' -- \"$cur\")); compopt -o nospace; return ;;\n"
-                     "        --resume) COMPREPLY=($(compgen -W \"last $(_bitrain_runs)\" -- \"$cur\")); return ;;\n"
+                     "        --resume) COMPREPLY=($(compgen -W \"last $(_bitrain_runs)\" -- "
+                     "\"$cur\")); return ;;\n"
                      "    esac\n"
                      "    case ${COMP_WORDS[1]} in\n");
     for (size_t i = 0; i < bt_commands_n; i++)

@@ -1,4 +1,5 @@
-/* main.c - finds the command, runs it, shows its error once, turns the code into the exit status. */
+/* main.c - finds the command, runs it, shows its error once, turns the code into the exit
+ * status. */
 #include <errno.h>
 #include <locale.h>
 #include <stdio.h>
@@ -44,8 +45,10 @@ static void show_error(const char *command, bt_code code, const bt_err *err) {
     char plain[sizeof err->msg];
     bt_text_plain(plain, sizeof plain, err->msg[0] ? err->msg : bt_code_name(code));
     fflush(stdout);
-    if (err->rank >= 0) fprintf(stderr, "bitrain %s: rank %d: %s\n", command, err->rank, plain);
-    else fprintf(stderr, "bitrain %s: %s\n", command, plain);
+    if (err->rank >= 0)
+        fprintf(stderr, "bitrain %s: rank %d: %s\n", command, err->rank, plain);
+    else
+        fprintf(stderr, "bitrain %s: %s\n", command, plain);
 }
 
 static bool asks_for_help(int argc, char **argv) {
@@ -62,14 +65,18 @@ static int unknown_command(const char *word) {
         if (!bt_commands[i]->hidden) names[n++] = bt_commands[i]->name;
     bt_text_plain(plain, sizeof plain, word);
     const char *near = bt_nearest(word, names, n);
-    if (near) fprintf(stderr, "bitrain: unknown command '%s' (did you mean '%s'?)\n", plain, near);
-    else fprintf(stderr, "bitrain: unknown command '%s' ('bitrain help' lists the commands)\n", plain);
+    if (near)
+        fprintf(stderr, "bitrain: unknown command '%s' (did you mean '%s'?)\n", plain, near);
+    else
+        fprintf(stderr, "bitrain: unknown command '%s' ('bitrain help' lists the commands)\n",
+                plain);
     return bt_exit_code(BT_ARG);
 }
 
 static int run(int argc, char **argv) {
     const char *term = getenv("TERM");
-    if (argc < 2 && BITRAIN_HAVE_SCREENS && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term && term[0] && strcmp(term, "dumb") != 0)
+    if (argc < 2 && BITRAIN_HAVE_SCREENS && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term &&
+        term[0] && strcmp(term, "dumb") != 0)
         return run(3, (char *[]){argv[0], (char *)"top", (char *)"--home", NULL});
     if (argc < 2) {
         bt_help_overview(stderr);
@@ -98,7 +105,7 @@ static int run(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    setlocale(LC_CTYPE, "");            /* braille and box drawing; numbers keep the C locale */
+    setlocale(LC_CTYPE, ""); /* braille and box drawing; numbers keep the C locale */
     bt_log_set(log_line, NULL, BT_LOG_WARN);
     int status = run(argc, argv);
     errno = 0;

@@ -3,7 +3,8 @@
  *   writer   exactly one at a time in the whole system (lock file FILE.lock); owns WAL checkpoints.
  *   readers  any number, read-only, any process of this host.
  * Base tables hold integers in microseconds and bytes; the views are the public contract.
- * Paths: --store, else $BITRAIN_STORE, else $XDG_DATA_HOME/bitrain/bitrain.db, else ~/.local/share/bitrain/bitrain.db. */
+ * Paths: --store, else $BITRAIN_STORE, else $XDG_DATA_HOME/bitrain/bitrain.db, else
+ *        ~/.local/share/bitrain/bitrain.db. */
 #ifndef BT_STORE_STORE_H
 #define BT_STORE_STORE_H
 
@@ -15,78 +16,102 @@
 #include "engine/base/status.h"
 #include "engine/base/text.h"
 
-bt_code bt_store_path(char *out, size_t size, const char *given, bt_err *err) BT_MUST_CHECK;   /* given may be "" */
+/* given may be "" */
+bt_code bt_store_path(char *out, size_t size, const char *given, bt_err *err) BT_MUST_CHECK;
 
 /* what the place of a database is like, for `bitrain doctor`; nothing is created */
 typedef struct bt_store_look {
-    const char *sqlite;                 /* version of the library */
-    char folder[1024];                  /* the deepest folder of the path that exists */
-    const char *refused;                /* name of a file system that cannot hold the database (NFS, ...), or NULL */
+    const char *sqlite; /* version of the library */
+    char folder[1024];  /* the deepest folder of the path that exists */
+    /* name of a file system that cannot hold the database (NFS, ...), or NULL */
+    const char *refused;
     bool writable;
     uint64_t free_bytes;
 } bt_store_look;
 bt_code bt_store_look_at(bt_store_look *out, const char *path, bt_err *err) BT_MUST_CHECK;
 
-/* ---- writing --------------------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 typedef struct bt_writer bt_writer;
 
-#define BT_RING_FILE "metrics.ring"     /* in a run's folder of checkpoints: what its rank 0 recorded and nobody committed yet */
+#define BT_RING_FILE \
+    "metrics.ring" /* in a run's folder of checkpoints: what its rank 0 recorded and nobody committed yet */
 
 typedef struct bt_run_start {
-    const char *name;                   /* must not exist, or `resume` is true and it must */
+    const char *name; /* must not exist, or `resume` is true and it must */
     bool resume;
-    int64_t from_step;                  /* of this attempt */
-    const char *reason;                 /* of the attempt: "start", "resume", "restart after rank 3 died (signal 9)" */
-    const char *argv;                   /* the command line */
-    const char *config_json;            /* every option and its origin */
+    int64_t from_step; /* of this attempt */
+    /* of the attempt: "start", "resume", "restart after rank 3 died (signal 9)" */
+    const char *reason;
+    const char *argv;        /* the command line */
+    const char *config_json; /* every option and its origin */
     const char *host, *user, *build, *mpi, *note;
-    const char *out_dir;                /* checkpoint folder */
+    const char *out_dir; /* checkpoint folder */
     int world_size;
     uint64_t seed;
-    int pid;                            /* of the process that owns the run */
-    int64_t started_us;                 /* of this attempt, for records of another time (import, tests); 0: now */
+    int pid; /* of the process that owns the run */
+    /* of this attempt, for records of another time (import, tests); 0: now */
+    int64_t started_us;
 } bt_run_start;
 
-/* opens or creates the file, migrates, takes the lock (waits lock_wait_s, then BT_BUSY naming the holder) */
-bt_code bt_writer_open(bt_writer **out, const char *path, double lock_wait_s, bt_err *err) BT_MUST_CHECK;
+/* opens or creates the file, migrates, takes the lock (waits lock_wait_s, then BT_BUSY naming the
+ * holder) */
+bt_code bt_writer_open(bt_writer **out, const char *path, double lock_wait_s, bt_err *err)
+    BT_MUST_CHECK;
 /* first transaction: run and attempt. attempt receives its number (0, 1, ...) */
-bt_code bt_writer_begin(bt_writer *w, const bt_run_start *s, int *attempt, bt_err *err) BT_MUST_CHECK;
-/* the sink of the current attempt: copies into a bounded queue; a thread commits (each step up to 20 steps/s, else every 50 ms) */
+bt_code bt_writer_begin(bt_writer *w, const bt_run_start *s, int *attempt, bt_err *err)
+    BT_MUST_CHECK;
+/* the sink of the current attempt: copies into a bounded queue; a thread commits (each step up to
+ * 20 steps/s, else every 50 ms) */
 const bt_sink *bt_writer_sink(bt_writer *w);
-/* After kill -9 of rank 0 or of its supervisor: the records that rank 0 left in its ring file and the database lacks become rows
- * of their attempt, before it ends or the next one begins. No ring, or one of another run: nothing. steps receives how many came back */
-bt_code bt_writer_recover(bt_writer *w, const char *run, const char *ring_path, int64_t *steps, bt_err *err) BT_MUST_CHECK;
-/* the same for a writer that lives in rank 0 itself: from now on what its sink hears is kept in the file, until the attempt has ended */
+/* After kill -9 of rank 0 or of its supervisor: the records that rank 0 left in its ring file and
+ * the database lacks become rows of their attempt, before it ends or the next one begins. No ring,
+ * or one of another run: nothing. steps receives how many came back */
+bt_code bt_writer_recover(bt_writer *w, const char *run, const char *ring_path, int64_t *steps,
+                          bt_err *err) BT_MUST_CHECK;
+/* the same for a writer that lives in rank 0 itself: from now on what its sink hears is kept in the
+ * file, until the attempt has ended */
 bt_code bt_writer_keep(bt_writer *w, const char *ring_path, int attempt, bt_err *err) BT_MUST_CHECK;
-int64_t bt_writer_committed_step(const bt_writer *w);       /* newest step that survives kill -9; -1: none */
-uint64_t bt_writer_dropped(const bt_writer *w);             /* per-rank records dropped because the disk could not follow */
-bt_code bt_writer_flush(bt_writer *w, bt_err *err) BT_MUST_CHECK;       /* everything queued is committed */
-/* ends the attempt: state "done", "stopped", "failed"; exit_kind free text; then the next begin may follow */
-bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, int exit_code, bt_err *err) BT_MUST_CHECK;
-void bt_writer_close(bt_writer *w);                         /* flushes, checkpoints the WAL, releases the lock; accepts NULL */
+/* newest step that survives kill -9; -1: none */
+int64_t bt_writer_committed_step(const bt_writer *w);
+/* per-rank records dropped because the disk could not follow */
+uint64_t bt_writer_dropped(const bt_writer *w);
+/* everything queued is committed */
+bt_code bt_writer_flush(bt_writer *w, bt_err *err) BT_MUST_CHECK;
+/* ends the attempt: state "done", "stopped", "failed"; exit_kind free text; then the next begin may
+ * follow */
+bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, int exit_code,
+                      bt_err *err) BT_MUST_CHECK;
+/* flushes, checkpoints the WAL, releases the lock; accepts NULL */
+void bt_writer_close(bt_writer *w);
 
-/* ---- reading --------------------------------------------------------------------------------------------------------- */
-typedef struct bt_db bt_db;             /* a read-only connection */
+/* ---- reading --------------------------------------------------------------------------------- */
+typedef struct bt_db bt_db; /* a read-only connection */
 
-bt_code bt_db_open(bt_db **out, const char *path, bt_err *err) BT_MUST_CHECK;   /* BT_NOTFOUND: no file yet; BT_FORMAT: not ours, corrupt or newer */
+/* BT_NOTFOUND: no file yet; BT_FORMAT: not ours, corrupt or newer */
+bt_code bt_db_open(bt_db **out, const char *path, bt_err *err) BT_MUST_CHECK;
 void bt_db_close(bt_db *db);
-int64_t bt_db_version(bt_db *db);       /* changes with every foreign commit */
-/* "last" -> newest run; a name -> itself if it exists (BT_NOTFOUND names the nearest). run receives the name. */
+int64_t bt_db_version(bt_db *db); /* changes with every foreign commit */
+/* "last" -> newest run; a name -> itself if it exists (BT_NOTFOUND names the nearest). run receives
+ * the name. */
 bt_code bt_db_run(bt_db *db, const char *wanted, char run[BT_NAME_MAX], bt_err *err) BT_MUST_CHECK;
 
-/* any read-only statement: rows as text cells to a callback (NULL cell = SQL NULL; type: 'i' 'r' 't' 'b' 'n').
- * params bind ?1.. as text. Return false from the callback to stop. Limits: rows (0: none), seconds (0: none). */
+/* any read-only statement: rows as text cells to a callback (NULL cell = SQL NULL; type: 'i' 'r'
+ * 't' 'b' 'n'). params bind ?1.. as text. Return false from the callback to stop. Limits: rows (0:
+ * none), seconds (0: none). */
 typedef struct bt_row {
     int n;
     const char *const *names, *const *cells;
     const char *types;
-    const double *nums;                 /* NaN where the cell is not a number */
+    const double *nums; /* NaN where the cell is not a number */
 } bt_row;
 typedef bool (*bt_row_fn)(void *ctx, const bt_row *row);
-bt_code bt_db_query(bt_db *db, const char *sql, const char *const *params, int n_params, int64_t max_rows, double max_s,
-                    bt_row_fn fn, void *ctx, bool *truncated, bt_err *err) BT_MUST_CHECK;
+bt_code bt_db_query(bt_db *db, const char *sql, const char *const *params, int n_params,
+                    int64_t max_rows, double max_s, bt_row_fn fn, void *ctx, bool *truncated,
+                    bt_err *err) BT_MUST_CHECK;
 
 /* typed helpers used by commands, top and the dashboard */
-bt_code bt_db_value(bt_db *db, const char *sql, const char *run, double *out, bt_err *err) BT_MUST_CHECK;   /* one number, ?1 = run; NaN for NULL or no row */
+/* one number, ?1 = run; NaN for NULL or no row */
+bt_code bt_db_value(bt_db *db, const char *sql, const char *run, double *out, bt_err *err)
+    BT_MUST_CHECK;
 
 #endif

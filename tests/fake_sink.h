@@ -6,10 +6,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "engine/base/sink.h"
 
@@ -24,18 +24,42 @@ typedef struct fake_step {
 typedef struct fake_sink {
     fake_step steps[FAKE_STEPS];
     size_t n_steps, n_events, n_facts, n_layers, n_layer_calls, n_ranks, n_checkpoints;
-    struct { char kind[32], title[256], body[256]; int64_t step; bt_event_level level; } events[FAKE_EVENTS];
-    struct { char key[64], value[128]; } facts[FAKE_FACTS];
-    struct { char tensor[48]; int layer; double v[BT_ML_COUNT]; } layers[256];      /* of the last call */
+    struct {
+        char kind[32], title[256], body[256];
+        int64_t step;
+        bt_event_level level;
+    } events[FAKE_EVENTS];
+    struct {
+        char key[64], value[128];
+    } facts[FAKE_FACTS];
+    /* of the last call */
+    struct {
+        char tensor[48];
+        int layer;
+        double v[BT_ML_COUNT];
+    } layers[256];
     bt_rank_info ranks[FAKE_RANKS];
     size_t n_comm, n_comm_calls;
-    struct { char op[24], axis[16]; int rank; int64_t step; double v[BT_MC_COUNT]; } comm[128];         /* of the last call */
+    /* of the last call */
+    struct {
+        char op[24], axis[16];
+        int rank;
+        int64_t step;
+        double v[BT_MC_COUNT];
+    } comm[128];
     size_t n_pairs, n_pair_calls;
-    struct { int rank, peer; int64_t step; double v[BT_MP_COUNT]; } pairs[FAKE_RANKS * FAKE_RANKS];     /* of the last call */
-    size_t unsaid_checkpoints;                                  /* whose last step had not been recorded before */
-    bt_ckpt_record last_checkpoint;                             /* from here on: addresses of this process */
+    /* of the last call */
+    struct {
+        int rank, peer;
+        int64_t step;
+        double v[BT_MP_COUNT];
+    } pairs[FAKE_RANKS * FAKE_RANKS];
+    /* whose last step had not been recorded before */
+    size_t unsaid_checkpoints;
+    /* from here on: addresses of this process */
+    bt_ckpt_record last_checkpoint;
     char checkpoint_path[1024];
-    void (*on_step)(void *arg, const bt_step_record *r);        /* a test's own hook */
+    void (*on_step)(void *arg, const bt_step_record *r); /* a test's own hook */
     void (*on_event)(void *arg, const bt_event *e);
     void *arg;
 } fake_sink;
@@ -126,8 +150,15 @@ static void fake_on_checkpoint(void *ctx, const bt_ckpt_record *c) {
 }
 
 static inline bt_sink fake_sink_of(fake_sink *f) {
-    return (bt_sink){.ctx = f, .ranks = fake_on_ranks, .fact = fake_on_fact, .step = fake_on_step, .layers = fake_on_layers, .comm = fake_on_comm,
-                     .event = fake_on_event, .checkpoint = fake_on_checkpoint, .pairs = fake_on_pairs};
+    return (bt_sink){.ctx = f,
+                     .ranks = fake_on_ranks,
+                     .fact = fake_on_fact,
+                     .step = fake_on_step,
+                     .layers = fake_on_layers,
+                     .comm = fake_on_comm,
+                     .event = fake_on_event,
+                     .checkpoint = fake_on_checkpoint,
+                     .pairs = fake_on_pairs};
 }
 
 static inline size_t fake_events_of(const fake_sink *f, const char *kind) {
@@ -137,7 +168,8 @@ static inline size_t fake_events_of(const fake_sink *f, const char *kind) {
 }
 
 static inline const char *fake_fact(const fake_sink *f, const char *key) {
-    for (size_t i = 0; i < f->n_facts; i++) if (strcmp(f->facts[i].key, key) == 0) return f->facts[i].value;
+    for (size_t i = 0; i < f->n_facts; i++)
+        if (strcmp(f->facts[i].key, key) == 0) return f->facts[i].value;
     return NULL;
 }
 

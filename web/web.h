@@ -1,11 +1,14 @@
 /* web.h - the browser dashboard's server: a read-only viewer of the metrics database on loopback.
  *
  * Order:    start -> wait for a stop request of the caller -> stop.
- * Safe by default: loopback; a random token always (URL fragment, exchanged at /api/v1/login for a cookie); Host and Origin
- *           allow-lists; strict content policy; GET and HEAD only unless `control`; assets come from a compiled-in table,
- *           no client text ever becomes a path; every request has a deadline; connections are capped.
- * Threads:  start and stop from one thread. Inside: one epoll thread answers everything and owns the database connection;
- *           one publisher thread watches the database and wakes the event streams.
+ * Safe by default: loopback; a random token always (URL fragment, exchanged at /api/v1/login for a
+ *                  cookie); Host and Origin
+ *           allow-lists; strict content policy; GET and HEAD only unless `control`; assets come
+ *           from a compiled-in table, no client text ever becomes a path; every request has a
+ *           deadline; connections are capped.
+ * Threads:  start and stop from one thread. Inside: one epoll thread answers everything and owns
+ *           the database connection; one publisher thread watches the database and wakes the event
+ *           streams.
  * Errors:   BT_BUSY when the port is taken (the message says what to do next). */
 #ifndef BT_WEB_WEB_H
 #define BT_WEB_WEB_H
@@ -19,21 +22,22 @@
 typedef struct bt_web bt_web;
 
 typedef struct bt_web_cfg {
-    const char *store;              /* database file */
-    const char *host;               /* address to bind, "127.0.0.1" */
-    int port;                       /* 0: any free one */
-    const char *socket;             /* path of a Unix socket (mode 0600, no token needed) instead of host and port, or "" */
-    bool control;                   /* allow POST /api/v1/control */
-    bool query;                     /* allow GET /api/v1/query: SQL, read-only, behind limits */
-    const char *allow_hosts;        /* further Host names, separated by ',', or "" */
-    const char *token;              /* 32 hex digits, or "" to make one */
-    int64_t heartbeat_ns;           /* of an event stream with nothing to say; 0: 15 s */
-    int64_t deadline_ns;            /* from the first byte of a request to its end; 0: 5 s */
+    const char *store; /* database file */
+    const char *host;  /* address to bind, "127.0.0.1" */
+    int port;          /* 0: any free one */
+    /* path of a Unix socket (mode 0600, no token needed) instead of host and port, or "" */
+    const char *socket;
+    bool control;            /* allow POST /api/v1/control */
+    bool query;              /* allow GET /api/v1/query: SQL, read-only, behind limits */
+    const char *allow_hosts; /* further Host names, separated by ',', or "" */
+    const char *token;       /* 32 hex digits, or "" to make one */
+    int64_t heartbeat_ns;    /* of an event stream with nothing to say; 0: 15 s */
+    int64_t deadline_ns;     /* from the first byte of a request to its end; 0: 5 s */
 } bt_web_cfg;
 
 bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 int bt_web_port(const bt_web *w);
-const char *bt_web_token(const bt_web *w);      /* 32 hex digits */
-void bt_web_stop(bt_web *w);                    /* accepts NULL */
+const char *bt_web_token(const bt_web *w); /* 32 hex digits */
+void bt_web_stop(bt_web *w);               /* accepts NULL */
 
 #endif

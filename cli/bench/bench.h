@@ -1,4 +1,5 @@
-/* bench.h - the verbs of `bitrain bench`: one file bench_<verb>.c and one row in cmd_bench.c each. */
+/* bench.h - the verbs of `bitrain bench`: one file bench_<verb>.c and one row in cmd_bench.c
+ * each. */
 #ifndef BT_CLI_BENCH_BENCH_H
 #define BT_CLI_BENCH_BENCH_H
 
@@ -6,7 +7,8 @@
 
 typedef struct bt_bench_verb {
     const char *name, *summary;
-    bt_code (*run)(int argc, char **argv, int *exit_status, bt_err *err);       /* argv after the verb */
+    /* argv after the verb */
+    bt_code (*run)(int argc, char **argv, int *exit_status, bt_err *err);
 } bt_bench_verb;
 
 bt_code bt_bench_kernels_verb(int argc, char **argv, int *exit_status, bt_err *err);

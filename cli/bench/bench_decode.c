@@ -1,7 +1,9 @@
-/* bench_decode.c - `bitrain bench decode`: one token after another with a key-value cache, against memory bandwidth.
+/* bench_decode.c - `bitrain bench decode`: one token after another with a key-value cache, against
+ * memory bandwidth.
  *
- * Every token reads all weights once: the ternary ones packed in 2 bits, the head in floats. Weights are the preset's random
- * ones, which costs the same as trained ones. Median over the tokens; the products of packed weights also by themselves. */
+ * Every token reads all weights once: the ternary ones packed in 2 bits, the head in floats.
+ * Weights are the preset's random ones, which costs the same as trained ones. Median over the
+ * tokens; the products of packed weights also by themselves. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,12 +13,13 @@
 #include "cli/common/command.h"
 #include "cli/common/database.h"
 #include "engine/base/clock.h"
+#include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/bench/peak.h"
-#include "engine/kernels/table/cpu.h"
 #include "engine/kernels/ops/ops.h"
-#include "engine/model/net/generate.h"
+#include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/ternary.h"
+#include "engine/model/net/generate.h"
 
 typedef struct decode_cfg {
     char preset[32], isa[16];
@@ -25,28 +28,31 @@ typedef struct decode_cfg {
 } decode_cfg;
 
 static const bt_opt decode_opts[] = {
-    {"preset", "--preset", BT_OPT_TEXT, offsetof(decode_cfg, preset), 32, "base", 0, 0, NULL, NULL, "nano small base bitnet-2b4t qwen3-0.6b"},
-    {"threads", "--threads", BT_OPT_INT, offsetof(decode_cfg, threads), sizeof(int64_t), "1", 1, 1024, NULL, NULL, "threads"},
-    {"tokens", "--tokens", BT_OPT_INT, offsetof(decode_cfg, tokens), sizeof(int64_t), "64", 4, 100000, "tokens", NULL, "tokens written after a prompt of 16"},
-    {"isa", "--isa", BT_OPT_TEXT, offsetof(decode_cfg, isa), 16, "auto", 0, 0, NULL, NULL, "fastest kernel set allowed: " BT_ISA_WORDS},
-    {"json", "--json", BT_OPT_BOOL, offsetof(decode_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "one JSON object"},
+    {"preset", "--preset", BT_OPT_TEXT, offsetof(decode_cfg, preset), 32, "base", 0, 0, NULL, NULL,
+     "nano small base bitnet-2b4t qwen3-0.6b"},
+    {"threads", "--threads", BT_OPT_INT, offsetof(decode_cfg, threads), sizeof(int64_t), "1", 1,
+     1024, NULL, NULL, "threads"},
+    {"tokens", "--tokens", BT_OPT_INT, offsetof(decode_cfg, tokens), sizeof(int64_t), "64", 4,
+     100000, "tokens", NULL, "tokens written after a prompt of 16"},
+    {"isa", "--isa", BT_OPT_TEXT, offsetof(decode_cfg, isa), 16, "auto", 0, 0, NULL, NULL,
+     "fastest kernel set allowed: " BT_ISA_WORDS},
+    {"json", "--json", BT_OPT_BOOL, offsetof(decode_cfg, json), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "one JSON object"},
 };
 
 typedef struct decoded {
-    double token_ms, packed_ms;                 /* median of a token; of its products with packed weights */
-    double packed_bytes, head_bytes;            /* read by a token */
-    double read;                                /* bytes per second this machine reads from memory */
+    /* median of a token; of its products with packed weights */
+    double token_ms, packed_ms;
+    double packed_bytes, head_bytes; /* read by a token */
+    /* bytes per second this machine reads from memory */
+    double read;
 } decoded;
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 static double packed_ms(void) {
     bt_op_profile rows[BT_OPS_MAX];
     size_t n = bt_ops_profile_rows(rows, BT_OPS_MAX);
-    for (size_t i = 0; i < n; i++) if (strcmp(rows[i].name, "tern_gemv") == 0) return (double)rows[i].ns / 1e6;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(rows[i].name, "tern_gemv") == 0) return (double)rows[i].ns / 1e6;
     return NAN;
 }
 
@@ -65,8 +71,8 @@ static bt_code decode(const decode_cfg *cfg, bt_gen *g, decoded *out, bt_err *er
         packed[i] = packed_ms();
     }
     bt_ops_profile(false);
-    qsort(ms, (size_t)cfg->tokens, sizeof *ms, by_value);
-    qsort(packed, (size_t)cfg->tokens, sizeof *packed, by_value);
+    qsort(ms, (size_t)cfg->tokens, sizeof *ms, bt_compare_doubles);
+    qsort(packed, (size_t)cfg->tokens, sizeof *packed, bt_compare_doubles);
     out->token_ms = ms[cfg->tokens / 2];
     out->packed_ms = packed[cfg->tokens / 2];
     free(ms);
@@ -74,13 +80,19 @@ static bt_code decode(const decode_cfg *cfg, bt_gen *g, decoded *out, bt_err *er
 }
 
 static void put_result(bt_text *text, const decode_cfg *cfg, const decoded *d) {
-    double rate = d->packed_bytes / d->packed_ms / 1e6, all = (d->packed_bytes + d->head_bytes) / d->token_ms / 1e6;
+    double rate = d->packed_bytes / d->packed_ms / 1e6,
+           all = (d->packed_bytes + d->head_bytes) / d->token_ms / 1e6;
     if (!cfg->json) {
-        bt_text_printf(text, "%s, %d thread%s, %s kernels, %s\n", cfg->preset, (int)cfg->threads, cfg->threads == 1 ? "" : "s", bt_kernels_isa(), bt_cpu_get()->model);
-        bt_text_printf(text, "  %-16s %.1f tokens/s, %.2f ms a token\n", "speed", 1e3 / d->token_ms, d->token_ms);
-        bt_text_printf(text, "  %-16s %.1f MiB in %.2f ms = %.1f GB/s, %.0f %% of what memory gives\n", "packed weights", d->packed_bytes / 1048576, d->packed_ms,
-                       rate, 100 * rate * 1e9 / d->read);
-        bt_text_printf(text, "  %-16s %.1f MiB a token = %.1f GB/s, %.0f %%\n", "with the head", (d->packed_bytes + d->head_bytes) / 1048576, all, 100 * all * 1e9 / d->read);
+        bt_text_printf(text, "%s, %d thread%s, %s kernels, %s\n", cfg->preset, (int)cfg->threads,
+                       cfg->threads == 1 ? "" : "s", bt_kernels_isa(), bt_cpu_get()->model);
+        bt_text_printf(text, "  %-16s %.1f tokens/s, %.2f ms a token\n", "speed", 1e3 / d->token_ms,
+                       d->token_ms);
+        bt_text_printf(text,
+                       "  %-16s %.1f MiB in %.2f ms = %.1f GB/s, %.0f %% of what memory gives\n",
+                       "packed weights", d->packed_bytes / 1048576, d->packed_ms, rate,
+                       100 * rate * 1e9 / d->read);
+        bt_text_printf(text, "  %-16s %.1f MiB a token = %.1f GB/s, %.0f %%\n", "with the head",
+                       (d->packed_bytes + d->head_bytes) / 1048576, all, 100 * all * 1e9 / d->read);
         bt_text_printf(text, "  %-16s %.1f GB/s read\n", "memory", d->read / 1e9);
         return;
     }
@@ -108,7 +120,8 @@ static bt_code run_preset(const decode_cfg *cfg, const bt_preset *p, bt_err *err
     bt_gen *g = NULL;
     bt_text text;
     decoded d = {.read = bt_peak_read(256)};
-    bt_model_setup setup = {.cfg = p->model, .B = 1, .prec = BT_PREC_BF16, .n_threads = (int)cfg->threads};
+    bt_model_setup setup = {
+        .cfg = p->model, .B = 1, .prec = BT_PREC_BF16, .n_threads = (int)cfg->threads};
     bt_text_init(&text);
     bt_code code = bt_model_create(&m, &setup, err);
     if (code != BT_OK) goto done;
@@ -142,9 +155,13 @@ bt_code bt_bench_decode(int argc, char **argv, int *exit_status, bt_err *err) {
     BT_TRY(bt_opts_init(&o, decode_opts, sizeof decode_opts / sizeof *decode_opts, &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, NULL, 0, &words, &help, err));
     const bt_preset *p = bt_preset_find(cfg.preset);
-    if (!p) return bt_fail(err, BT_ARG, "unknown preset '%s' (nano small base bitnet-2b4t qwen3-0.6b)", cfg.preset);
+    if (!p)
+        return bt_fail(err, BT_ARG, "unknown preset '%s' (nano small base bitnet-2b4t qwen3-0.6b)",
+                       cfg.preset);
     if (p->model.T < 16 + cfg.tokens)
-        return bt_fail(err, BT_ARG, "--tokens %d and a prompt of 16 are more than the context of '%s', %d", (int)cfg.tokens, p->name, p->model.T);
+        return bt_fail(err, BT_ARG,
+                       "--tokens %d and a prompt of 16 are more than the context of '%s', %d",
+                       (int)cfg.tokens, p->name, p->model.T);
     BT_TRY(bt_kernels_select(cfg.isa, err));
     BT_TRY(bt_threads_init((int)cfg.threads, err));
     bt_code code = run_preset(&cfg, p, err);

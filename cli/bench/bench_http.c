@@ -1,9 +1,12 @@
-/* bench_http.c - `bitrain bench http`: what the dashboard's server costs and how it holds out, on a run and a server of its own.
+/* bench_http.c - `bitrain bench http`: what the dashboard's server costs and how it holds out, on a
+ * run and a server of its own.
  *
  * first byte    of the page on a new connection; start: from starting `bitrain dash` to its first answer
- * series        /series of a fresh server over the whole run, of rank 0, and zoomed to random ranges: 1024 columns, five axes
+ * series        /series of a fresh server over the whole run, of rank 0, and zoomed to random
+ *               ranges: 1024 columns, five axes
  * requests      a second of the run's head (small JSON) from 16 connections
- * attacked      an honest request on a new connection among 200 clients that send a byte a second and 1000 that say nothing
+ * attacked      an honest request on a new connection among 200 clients that send a byte a second
+ *               and 1000 that say nothing
  * stream        from a step's commit to its event at a client, a step every 100 ms; the server's memory after it */
 #include <math.h>
 #include <pthread.h>
@@ -30,12 +33,18 @@ typedef struct http_cfg {
 } http_cfg;
 
 static const bt_opt http_opts[] = {
-    {"ranks", "--ranks", BT_OPT_INT, offsetof(http_cfg, ranks), sizeof(int64_t), "8", 1, 4096, NULL, NULL, "ranks of the run that is looked at"},
-    {"steps", "--steps", BT_OPT_INT, offsetof(http_cfg, steps), sizeof(int64_t), "50000", 100, 1e8, NULL, "steps", "its length"},
-    {"load_s", "--load-s", BT_OPT_INT, offsetof(http_cfg, load_s), sizeof(int64_t), "3", 1, 3600, NULL, "s", "how long each load lasts; the attack twice that"},
-    {"stream_s", "--stream-s", BT_OPT_INT, offsetof(http_cfg, stream_s), sizeof(int64_t), "10", 1, 86400, NULL, "s", "how long a client follows a live run"},
-    {"dir", "--dir", BT_OPT_TEXT, offsetof(http_cfg, dir), 512, "", 0, 0, NULL, NULL, "folder for the database of the measurement (default: $TMPDIR or /tmp)"},
-    {"json", "--json", BT_OPT_BOOL, offsetof(http_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "one JSON object"},
+    {"ranks", "--ranks", BT_OPT_INT, offsetof(http_cfg, ranks), sizeof(int64_t), "8", 1, 4096, NULL,
+     NULL, "ranks of the run that is looked at"},
+    {"steps", "--steps", BT_OPT_INT, offsetof(http_cfg, steps), sizeof(int64_t), "50000", 100, 1e8,
+     NULL, "steps", "its length"},
+    {"load_s", "--load-s", BT_OPT_INT, offsetof(http_cfg, load_s), sizeof(int64_t), "3", 1, 3600,
+     NULL, "s", "how long each load lasts; the attack twice that"},
+    {"stream_s", "--stream-s", BT_OPT_INT, offsetof(http_cfg, stream_s), sizeof(int64_t), "10", 1,
+     86400, NULL, "s", "how long a client follows a live run"},
+    {"dir", "--dir", BT_OPT_TEXT, offsetof(http_cfg, dir), 512, "", 0, 0, NULL, NULL,
+     "folder for the database of the measurement (default: $TMPDIR or /tmp)"},
+    {"json", "--json", BT_OPT_BOOL, offsetof(http_cfg, json), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "one JSON object"},
 };
 
 static const char token[] = "0123456789abcdef0123456789abcdef";
@@ -46,7 +55,8 @@ typedef struct http_bench {
     char dir[600], db[640];
     bt_viewer server;
     int port;
-    double start_ms, first_byte_p50, first_byte_p95, cold_p95, cold_max, rank_ms, zoom_p50, zoom_p95, zoom_max, per_s, per_s_tiny, honest_p50, honest_p99, honest_max;
+    double start_ms, first_byte_p50, first_byte_p95, cold_p95, cold_max, rank_ms, zoom_p50,
+        zoom_p95, zoom_max, per_s, per_s_tiny, honest_p50, honest_p99, honest_max;
     double attacked_cores, event_p50, event_p95, rss_before, rss_after;
     int64_t honest, honest_failed, events;
 } http_bench;
@@ -61,12 +71,18 @@ static bt_code start_server(http_bench *b, bt_err *err) {
     setenv("BITRAIN_DASH_TOKEN", token, 1);
     setenv("XDG_RUNTIME_DIR", b->dir, 1);
     int64_t t0 = bt_now_ns();
-    BT_TRY(bt_viewer_start(&b->server, (const char *const[]){program, "dash", "--store", b->db, "--port", "0", "--json", NULL}, err));
+    BT_TRY(bt_viewer_start(&b->server,
+                           (const char *const[]){program, "dash", "--store", b->db, "--port", "0",
+                                                 "--json", NULL},
+                           err));
     bool ended = false;
     for (b->port = 0; !ended && !b->port && bt_now_ns() - t0 < 10000000000;) {
-        const char *line = bt_viewer_line(&b->server, &ended), *at = line ? strstr(line, "\"port\":") : NULL;
-        if (at) b->port = atoi(at + 7);
-        else bt_sleep_ns(500000);
+        const char *line = bt_viewer_line(&b->server, &ended),
+                   *at = line ? strstr(line, "\"port\":") : NULL;
+        if (at)
+            b->port = atoi(at + 7);
+        else
+            bt_sleep_ns(500000);
     }
     if (!b->port) return bt_fail(err, BT_IO, "the dashboard did not start");
     bt_http h = {.fd = -1, .port = b->port, .token = token};
@@ -94,13 +110,16 @@ static double cpu_of(int pid) {
     FILE *f = fopen(path, "r");
     const char *after = f && fgets(text, sizeof text, f) ? strrchr(text, ')') : NULL;
     if (f) fclose(f);
-    if (!after || sscanf(after, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2) return NAN;
+    if (!after ||
+        sscanf(after, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2)
+        return NAN;
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
 static bt_code ask(bt_http *h, const char *path, bt_err *err) {
     if (bt_http_get(h, path) == 0 && h->status == 200) return BT_OK;
-    return bt_fail(err, BT_IO, "'%s' was answered with status %d: %.100s", path, h->status, h->body ? h->body : "");
+    return bt_fail(err, BT_IO, "'%s' was answered with status %d: %.100s", path, h->status,
+                   h->body ? h->body : "");
 }
 
 /* ---- one client ---- */
@@ -124,8 +143,16 @@ static bt_code first_bytes(http_bench *b, bt_err *err) {
 /* what the pages ask for when a run is opened, of a server that has read nothing yet */
 static bt_code series(http_bench *b, bt_err *err) {
     static const char *const whole[] = {
-        "metric=loss&metric=val_loss&x=step", "metric=grad_norm&x=tokens", "metric=lr&x=time", "metric=tokens_per_s&x=active", "metric=step_ms&x=bytes",
-        "metric=bytes_logical&metric=bytes_wire", "metric=comm_overhead&metric=overlap", "metric=rss_mib", "metric=mfu", "metric=loss&metric=grad_norm&metric=lr&metric=tokens_per_s&metric=step_ms"};
+        "metric=loss&metric=val_loss&x=step",
+        "metric=grad_norm&x=tokens",
+        "metric=lr&x=time",
+        "metric=tokens_per_s&x=active",
+        "metric=step_ms&x=bytes",
+        "metric=bytes_logical&metric=bytes_wire",
+        "metric=comm_overhead&metric=overlap",
+        "metric=rss_mib",
+        "metric=mfu",
+        "metric=loss&metric=grad_norm&metric=lr&metric=tokens_per_s&metric=step_ms"};
     enum { WHOLE = sizeof whole / sizeof whole[0] };
     bt_http h = {.fd = -1, .port = b->port, .token = token};
     char path[512];
@@ -136,12 +163,16 @@ static bt_code series(http_bench *b, bt_err *err) {
         code = ask(&h, path, err);
         cold[i] = (double)h.done_ns / 1e6;
     }
-    snprintf(path, sizeof path, "/api/v1/runs/bench/series?metric=step_ms&metric=wait_ms&metric=data_ms&rank=0&width=1024");
+    snprintf(
+        path, sizeof path,
+        "/api/v1/runs/bench/series?metric=step_ms&metric=wait_ms&metric=data_ms&rank=0&width=1024");
     if (code == BT_OK) code = ask(&h, path, err);
     b->rank_ms = (double)h.done_ns / 1e6;
     for (int i = 0; i < ZOOMS && code == BT_OK; i++) {
-        double width = (double)b->cfg->steps * pow(10, -3 * bt_rng_unit(2, 0, (uint64_t)i)), from = ((double)b->cfg->steps - width) * bt_rng_unit(2, 1, (uint64_t)i);
-        snprintf(path, sizeof path, "/api/v1/runs/bench/series?%s&width=1024&x0=%.0f&x1=%.0f", whole[i % WHOLE], from, from + width);
+        double width = (double)b->cfg->steps * pow(10, -3 * bt_rng_unit(2, 0, (uint64_t)i)),
+               from = ((double)b->cfg->steps - width) * bt_rng_unit(2, 1, (uint64_t)i);
+        snprintf(path, sizeof path, "/api/v1/runs/bench/series?%s&width=1024&x0=%.0f&x1=%.0f",
+                 whole[i % WHOLE], from, from + width);
         code = ask(&h, path, err);
         zoom[i] = (double)h.done_ns / 1e6;
     }
@@ -159,14 +190,23 @@ static bt_code series(http_bench *b, bt_err *err) {
 
 /* ---- many clients ---- */
 
-typedef struct load { int port; const char *path; atomic_bool *stop; int64_t done; bool failed; pthread_t thread; } load;
+typedef struct load {
+    int port;
+    const char *path;
+    atomic_bool *stop;
+    int64_t done;
+    bool failed;
+    pthread_t thread;
+} load;
 
 static void *keep_asking(void *ctx) {
     load *l = ctx;
     bt_http h = {.fd = -1, .port = l->port, .token = token};
     while (!atomic_load(l->stop) && !l->failed) {
-        if (bt_http_get(&h, l->path) != 0 || h.status != 200) l->failed = true;
-        else l->done++;
+        if (bt_http_get(&h, l->path) != 0 || h.status != 200)
+            l->failed = true;
+        else
+            l->done++;
     }
     bt_http_close(&h);
     return NULL;
@@ -179,7 +219,8 @@ static bt_code requests(http_bench *b, const char *path, double *per_s, bt_err *
     bool failed = false;
     for (int i = 0; i < CLIENTS; i++) {
         all[i] = (load){.port = b->port, .path = path, .stop = &stop};
-        if (pthread_create(&all[i].thread, NULL, keep_asking, &all[i]) != 0) return bt_fail(err, BT_NOMEM, "cannot start a client");
+        if (pthread_create(&all[i].thread, NULL, keep_asking, &all[i]) != 0)
+            return bt_fail(err, BT_NOMEM, "cannot start a client");
     }
     bt_sleep_ns(b->cfg->load_s * 1000000000);
     atomic_store(&stop, true);
@@ -257,7 +298,13 @@ static bt_code attacked(http_bench *b, bt_err *err) {
 
 /* ---- a live run and one who follows it ---- */
 
-typedef struct follow { int port; int64_t *seen_ns; int64_t most, n; atomic_bool *stop; pthread_t thread; } follow;
+typedef struct follow {
+    int port;
+    int64_t *seen_ns;
+    int64_t most, n;
+    atomic_bool *stop;
+    pthread_t thread;
+} follow;
 
 /* notes when the event of each newest step arrives */
 static void *follow_run(void *ctx) {
@@ -266,7 +313,10 @@ static void *follow_run(void *ctx) {
     char text[512];
     size_t n = 0;
     int fd = bt_http_connect(f->port);
-    int len = snprintf(text, sizeof text, "GET /api/v1/runs/live/stream HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\n\r\n", f->port, token);
+    int len = snprintf(text, sizeof text,
+                       "GET /api/v1/runs/live/stream HTTP/1.1\r\nHost: "
+                       "127.0.0.1:%d\r\nAuthorization: Bearer %s\r\n\r\n",
+                       f->port, token);
     struct timeval limit = {.tv_usec = 200000};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     if (fd < 0 || send(fd, text, (size_t)len, MSG_NOSIGNAL) != len) return NULL;
@@ -280,7 +330,8 @@ static void *follow_run(void *ctx) {
         char *last = NULL;
         for (char *p = buf; (p = strstr(p, "\"newest_step\":")); p++) {
             long step = strtol(p + 14, NULL, 10);
-            for (int64_t s = step; s >= 0 && s < f->most && !f->seen_ns[s]; s--) f->seen_ns[s] = now;
+            for (int64_t s = step; s >= 0 && s < f->most && !f->seen_ns[s]; s--)
+                f->seen_ns[s] = now;
             f->n++;
             last = p;
         }
@@ -295,9 +346,15 @@ static bt_code stream(http_bench *b, bt_err *err) {
     bt_writer *w = NULL;
     atomic_bool stop = false;
     int64_t *committed = calloc((size_t)steps, sizeof *committed);
-    follow f = {.port = b->port, .seen_ns = calloc((size_t)steps, sizeof *f.seen_ns), .most = steps, .stop = &stop};
-    double values[BT_MS_COUNT], *all = malloc(sizeof *all * (size_t)b->cfg->ranks * BT_MR_COUNT), *late = malloc(sizeof *late * (size_t)steps);
-    bt_code code = committed && f.seen_ns && all && late ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the measurement");
+    follow f = {.port = b->port,
+                .seen_ns = calloc((size_t)steps, sizeof *f.seen_ns),
+                .most = steps,
+                .stop = &stop};
+    double values[BT_MS_COUNT], *all = malloc(sizeof *all * (size_t)b->cfg->ranks * BT_MR_COUNT),
+                                *late = malloc(sizeof *late * (size_t)steps);
+    bt_code code = committed && f.seen_ns && all && late
+                       ? BT_OK
+                       : bt_fail(err, BT_NOMEM, "no memory for the measurement");
     if (code == BT_OK) code = bt_writer_open(&w, b->db, 5, err);
     if (code == BT_OK) code = bt_bench_begin(w, "live", (int)b->cfg->ranks, err);
     if (code == BT_OK) code = bt_writer_flush(w, err);
@@ -307,7 +364,12 @@ static bt_code stream(http_bench *b, bt_err *err) {
     for (int64_t i = 0; i < steps && following; i++) {
         int64_t next = bt_now_ns() + every_ns;
         bt_bench_step(i, (int)b->cfg->ranks, values, all);
-        bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, &(bt_step_record){.step = i, .wall_us = bt_wall_us(), .values = values, .n_ranks = (int)b->cfg->ranks, .rank_values = all});
+        bt_writer_sink(w)->step(bt_writer_sink(w)->ctx,
+                                &(bt_step_record){.step = i,
+                                                  .wall_us = bt_wall_us(),
+                                                  .values = values,
+                                                  .n_ranks = (int)b->cfg->ranks,
+                                                  .rank_values = all});
         while (bt_writer_committed_step(w) < i && bt_now_ns() < next) bt_sleep_ns(100000);
         committed[i] = bt_now_ns();
         if (next > bt_now_ns()) bt_sleep_ns(next - bt_now_ns());
@@ -319,7 +381,9 @@ static bt_code stream(http_bench *b, bt_err *err) {
     int64_t n = 0;
     for (int64_t i = 0; following && i < steps; i++)
         if (f.seen_ns[i]) late[n++] = fmax(0, (double)(f.seen_ns[i] - committed[i]) / 1e6);
-    if (code == BT_OK && n < steps * 9 / 10) code = bt_fail(err, BT_IO, "only %lld of %lld steps arrived at the client", (long long)n, (long long)steps);
+    if (code == BT_OK && n < steps * 9 / 10)
+        code = bt_fail(err, BT_IO, "only %lld of %lld steps arrived at the client", (long long)n,
+                       (long long)steps);
     if (code == BT_OK) {
         qsort(late, (size_t)n, sizeof *late, bt_bench_by_value);
         b->event_p50 = late[n / 2];
@@ -340,29 +404,37 @@ static bt_code stream(http_bench *b, bt_err *err) {
 static bt_code print_result(const http_bench *b, bt_err *err) {
     const bt_figure rows[] = {
         {"start_ms", "starting bitrain dash until its first answer", b->start_ms, "ms"},
-        {"first_byte_ms_p50", "first byte of the page, new connection, median", b->first_byte_p50, "ms"},
+        {"first_byte_ms_p50", "first byte of the page, new connection, median", b->first_byte_p50,
+         "ms"},
         {"first_byte_ms_p95", "first byte of the page, 95 %", b->first_byte_p95, "ms"},
-        {"series_cold_ms_p95", "/series of the whole run, asked the first time, 95 %", b->cold_p95, "ms"},
-        {"series_cold_ms_max", "/series of the whole run, asked the first time, largest", b->cold_max, "ms"},
+        {"series_cold_ms_p95", "/series of the whole run, asked the first time, 95 %", b->cold_p95,
+         "ms"},
+        {"series_cold_ms_max", "/series of the whole run, asked the first time, largest",
+         b->cold_max, "ms"},
         {"series_rank_ms", "/series of one rank, asked the first time", b->rank_ms, "ms"},
         {"series_zoom_ms_p50", "/series zoomed to a random range, median", b->zoom_p50, "ms"},
         {"series_zoom_ms_p95", "/series zoomed to a random range, 95 %", b->zoom_p95, "ms"},
         {"series_zoom_ms_max", "/series zoomed to a random range, largest", b->zoom_max, "ms"},
         {"requests_per_s", "requests for a run's head, 16 connections", b->per_s, "/s"},
         {"requests_tiny_per_s", "requests for a constant, 16 connections", b->per_s_tiny, "/s"},
-        {"attacked_ms_p50", "honest request among 200 slow and 1000 idle clients, median", b->honest_p50, "ms"},
+        {"attacked_ms_p50", "honest request among 200 slow and 1000 idle clients, median",
+         b->honest_p50, "ms"},
         {"attacked_ms_p99", "honest request among them, 99 %", b->honest_p99, "ms"},
         {"attacked_ms_max", "honest request among them, largest", b->honest_max, "ms"},
         {"attacked_failed", "honest requests refused", (double)b->honest_failed, ""},
-        {"attacked_cores", "what the attack takes of the machine: cores the server is busy", b->attacked_cores, "cores"},
+        {"attacked_cores", "what the attack takes of the machine: cores the server is busy",
+         b->attacked_cores, "cores"},
         {"event_ms_p50", "step committed until its event arrives, median", b->event_p50, "ms"},
         {"event_ms_p95", "step committed until its event arrives, 95 %", b->event_p95, "ms"},
         {"rss_before_mib", "memory of the server before the stream", b->rss_before, "MiB"},
         {"rss_after_mib", "memory of the server after it", b->rss_after, "MiB"},
     };
-    const bt_figure sizes[] = {{"steps", "steps", (double)b->cfg->steps, ""}, {"ranks", "ranks", (double)b->cfg->ranks, ""}, {"stream_s", "s of stream", (double)b->cfg->stream_s, ""},
+    const bt_figure sizes[] = {{"steps", "steps", (double)b->cfg->steps, ""},
+                               {"ranks", "ranks", (double)b->cfg->ranks, ""},
+                               {"stream_s", "s of stream", (double)b->cfg->stream_s, ""},
                                {"stream_events", "events of it", (double)b->events, ""}};
-    return bt_bench_print(b->cfg->json, "dashboard server", sizes, sizeof sizes / sizeof sizes[0], rows, sizeof rows / sizeof rows[0], err);
+    return bt_bench_print(b->cfg->json, "dashboard server", sizes, sizeof sizes / sizeof sizes[0],
+                          rows, sizeof rows / sizeof rows[0], err);
 }
 
 static bt_code measure(http_bench *b, bt_err *err) {
@@ -386,7 +458,9 @@ bt_code bt_bench_http(int argc, char **argv, int *exit_status, bt_err *err) {
     BT_TRY(bt_opts_init(&o, http_opts, sizeof http_opts / sizeof http_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, NULL, 0, &n, &help, err));
 #ifndef BITRAIN_HAVE_WEB
-    return bt_fail(err, BT_UNSUPPORTED, "cannot measure the dashboard: this program was built without it (libmicrohttpd-dev and npm make it; then build again)");
+    return bt_fail(err, BT_UNSUPPORTED,
+                   "cannot measure the dashboard: this program was built without it "
+                   "(libmicrohttpd-dev and npm make it; then build again)");
 #endif
     http_bench b = {.cfg = &cfg};
     BT_TRY(bt_bench_folder(b.dir, sizeof b.dir, cfg.dir, err));

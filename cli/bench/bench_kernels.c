@@ -1,4 +1,5 @@
-/* bench_kernels.c - `bitrain bench kernels`: every slot of every kernel set, in percent of what the machine is measured to do. */
+/* bench_kernels.c - `bitrain bench kernels`: every slot of every kernel set, in percent of what the
+ * machine is measured to do. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,11 +20,16 @@ typedef struct kernels_cfg {
 } kernels_cfg;
 
 static const bt_opt kernels_opts[] = {
-    {"isa", "--isa", BT_OPT_TEXT, offsetof(kernels_cfg, isa), 16, "all", 0, 0, NULL, NULL, "kernel set: all (the plain ones left out), or one of " BT_ISA_WORDS},
-    {"slot", "--slot", BT_OPT_TEXT, offsetof(kernels_cfg, slot), 32, "", 0, 0, NULL, NULL, "only slots whose name begins so"},
-    {"threads", "--threads", BT_OPT_INT, offsetof(kernels_cfg, threads), sizeof(int64_t), "1", 1, 1024, NULL, NULL, "threads"},
-    {"seconds", "--seconds", BT_OPT_REAL, offsetof(kernels_cfg, seconds), sizeof(double), "0.1", 0, 60, "s", NULL, "spent on each row"},
-    {"json", "--json", BT_OPT_BOOL, offsetof(kernels_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "one JSON object"},
+    {"isa", "--isa", BT_OPT_TEXT, offsetof(kernels_cfg, isa), 16, "all", 0, 0, NULL, NULL,
+     "kernel set: all (the plain ones left out), or one of " BT_ISA_WORDS},
+    {"slot", "--slot", BT_OPT_TEXT, offsetof(kernels_cfg, slot), 32, "", 0, 0, NULL, NULL,
+     "only slots whose name begins so"},
+    {"threads", "--threads", BT_OPT_INT, offsetof(kernels_cfg, threads), sizeof(int64_t), "1", 1,
+     1024, NULL, NULL, "threads"},
+    {"seconds", "--seconds", BT_OPT_REAL, offsetof(kernels_cfg, seconds), sizeof(double), "0.1", 0,
+     60, "s", NULL, "spent on each row"},
+    {"json", "--json", BT_OPT_BOOL, offsetof(kernels_cfg, json), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "one JSON object"},
 };
 
 typedef struct report {
@@ -37,8 +43,9 @@ static void put_row(void *ctx, const bt_bench_row *r) {
     report *p = ctx;
     double frac = r->bound > 0 ? r->best / r->bound : NAN;
     p->rows++;
-    if (!p->json) {                             /* a row at a time: the whole table takes minutes */
-        printf("%-8s %-18s %-15s %9.1f %9.1f %-6s", r->isa, r->slot, r->size, r->best, r->median, r->unit);
+    if (!p->json) { /* a row at a time: the whole table takes minutes */
+        printf("%-8s %-18s %-15s %9.1f %9.1f %-6s", r->isa, r->slot, r->size, r->best, r->median,
+               r->unit);
         if (isfinite(frac)) printf(" %5.1f %% of %s", 100 * frac, r->bound_name);
         printf("\n");
         fflush(stdout);
@@ -75,12 +82,20 @@ bt_code bt_bench_kernels_verb(int argc, char **argv, int *exit_status, bt_err *e
         bt_json_int(&p.j, "threads", cfg.threads);
         bt_json_array(&p.j, "rows");
     } else {
-        printf("%s, %d thread%s\n%-8s %-18s %-15s %9s %9s\n", bt_cpu_get()->model, (int)cfg.threads, cfg.threads == 1 ? "" : "s", "isa", "slot", "size", "best", "median");
+        printf("%s, %d thread%s\n%-8s %-18s %-15s %9s %9s\n", bt_cpu_get()->model, (int)cfg.threads,
+               cfg.threads == 1 ? "" : "s", "isa", "slot", "size", "best", "median");
     }
-    bt_bench_kernels_cfg bench = {.isa = cfg.isa, .slot = cfg.slot[0] ? cfg.slot : NULL, .seconds = cfg.seconds, .row = put_row, .ctx = &p};
+    bt_bench_kernels_cfg bench = {.isa = cfg.isa,
+                                  .slot = cfg.slot[0] ? cfg.slot : NULL,
+                                  .seconds = cfg.seconds,
+                                  .row = put_row,
+                                  .ctx = &p};
     bt_code code = bt_bench_kernels(&bench, err);
     bt_threads_release();
-    if (code == BT_OK && p.rows == 0) code = bt_fail(err, BT_ARG, "no slot begins with '%s' (bitrain bench kernels --isa auto lists them)", cfg.slot);
+    if (code == BT_OK && p.rows == 0)
+        code = bt_fail(err, BT_ARG,
+                       "no slot begins with '%s' (bitrain bench kernels --isa auto lists them)",
+                       cfg.slot);
     if (code == BT_OK && p.json) {
         bt_json_end(&p.j, ']');
         bt_json_end(&p.j, '}');

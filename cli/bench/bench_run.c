@@ -19,13 +19,20 @@ int bt_bench_by_value(const void *a, const void *b) {
 double bt_bench_cpu_s(void) {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
-    return (double)u.ru_utime.tv_sec + (double)u.ru_stime.tv_sec + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
+    return (double)u.ru_utime.tv_sec + (double)u.ru_stime.tv_sec +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
-static double noise(int64_t step, uint64_t stream) { return bt_rng_unit(1, stream, (uint64_t)step); }
+static double noise(int64_t step, uint64_t stream) {
+    return bt_rng_unit(1, stream, (uint64_t)step);
+}
 
 void bt_bench_step(int64_t step, int ranks, double *values, double *all) {
-    static const double base[BT_MR_COUNT] = {[BT_MR_DATA] = 4, [BT_MR_FWD] = 90, [BT_MR_BWD] = 180, [BT_MR_COMM_EXPOSED] = 12, [BT_MR_OPTIM] = 15};
+    static const double base[BT_MR_COUNT] = {[BT_MR_DATA] = 4,
+                                             [BT_MR_FWD] = 90,
+                                             [BT_MR_BWD] = 180,
+                                             [BT_MR_COMM_EXPOSED] = 12,
+                                             [BT_MR_OPTIM] = 15};
     double slowest = 0;
     for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
     for (int r = 0; r < ranks; r++) {
@@ -64,17 +71,29 @@ void bt_bench_step(int64_t step, int ranks, double *values, double *all) {
 
 bt_code bt_bench_begin(bt_writer *w, const char *name, int ranks, bt_err *err) {
     int attempt;
-    bt_run_start s = {.name = name, .reason = "start", .argv = "bitrain bench store", .config_json = "{}", .host = "bench", .user = "", .build = BITRAIN_VERSION, .mpi = "",
-                      .note = "", .out_dir = "", .world_size = ranks, .pid = (int)getpid()};
+    bt_run_start s = {.name = name,
+                      .reason = "start",
+                      .argv = "bitrain bench store",
+                      .config_json = "{}",
+                      .host = "bench",
+                      .user = "",
+                      .build = BITRAIN_VERSION,
+                      .mpi = "",
+                      .note = "",
+                      .out_dir = "",
+                      .world_size = ranks,
+                      .pid = (int)getpid()};
     return bt_writer_begin(w, &s, &attempt, err);
 }
 
 /* the steps are made beforehand, a stretch at a time, so that making them is not measured */
 enum { STRETCH = 1024 };
 
-bt_code bt_bench_write_run(const char *path, int64_t steps, int ranks, bool with_ranks, double *wall_s, double *used_s, bt_err *err) {
+bt_code bt_bench_write_run(const char *path, int64_t steps, int ranks, bool with_ranks,
+                           double *wall_s, double *used_s, bt_err *err) {
     bt_writer *w = NULL;
-    double *values = malloc(sizeof *values * STRETCH * BT_MS_COUNT), *all = malloc(sizeof *all * STRETCH * (size_t)ranks * BT_MR_COUNT);
+    double *values = malloc(sizeof *values * STRETCH * BT_MS_COUNT),
+           *all = malloc(sizeof *all * STRETCH * (size_t)ranks * BT_MR_COUNT);
     if (!values || !all) {
         free(values);
         free(all);
@@ -85,13 +104,19 @@ bt_code bt_bench_write_run(const char *path, int64_t steps, int ranks, bool with
     *wall_s = *used_s = 0;
     for (int64_t first = 0; first < steps && code == BT_OK; first += STRETCH) {
         int64_t n = steps - first < STRETCH ? steps - first : STRETCH;
-        for (int64_t i = 0; i < n; i++) bt_bench_step(first + i, ranks, values + i * BT_MS_COUNT, all + i * ranks * BT_MR_COUNT);
+        for (int64_t i = 0; i < n; i++)
+            bt_bench_step(first + i, ranks, values + i * BT_MS_COUNT,
+                          all + i * ranks * BT_MR_COUNT);
         int64_t t0 = bt_now_ns();
         double c0 = bt_bench_cpu_s();
         const bt_sink *sink = bt_writer_sink(w);
         for (int64_t i = 0; i < n; i++) {
-            sink->step(sink->ctx, &(bt_step_record){.step = first + i, .wall_us = 1700000000000000 + (first + i) * 300000, .values = values + i * BT_MS_COUNT,
-                                                    .n_ranks = with_ranks ? ranks : 0, .rank_values = all + i * ranks * BT_MR_COUNT});
+            sink->step(sink->ctx,
+                       &(bt_step_record){.step = first + i,
+                                         .wall_us = 1700000000000000 + (first + i) * 300000,
+                                         .values = values + i * BT_MS_COUNT,
+                                         .n_ranks = with_ranks ? ranks : 0,
+                                         .rank_values = all + i * ranks * BT_MR_COUNT});
         }
         code = bt_writer_flush(w, err);
         *wall_s += (double)(bt_now_ns() - t0) / 1e9;
@@ -106,11 +131,16 @@ bt_code bt_bench_write_run(const char *path, int64_t steps, int ranks, bool with
 
 bt_code bt_bench_folder(char *out, size_t size, const char *given, bt_err *err) {
     const char *tmp = getenv("TMPDIR");
-    snprintf(out, size, "%.500s/bitrain-bench-XXXXXX", given[0] ? given : tmp && tmp[0] ? tmp : "/tmp");
-    return mkdtemp(out) ? BT_OK : bt_fail(err, BT_IO, "cannot make a folder like '%s' (--dir)", out);
+    snprintf(out, size, "%.500s/bitrain-bench-XXXXXX",
+             given[0]        ? given
+             : tmp && tmp[0] ? tmp
+                             : "/tmp");
+    return mkdtemp(out) ? BT_OK
+                        : bt_fail(err, BT_IO, "cannot make a folder like '%s' (--dir)", out);
 }
 
-bt_code bt_bench_print(bool json, const char *title, const bt_figure *sizes, size_t n_sizes, const bt_figure *rows, size_t n_rows, bt_err *err) {
+bt_code bt_bench_print(bool json, const char *title, const bt_figure *sizes, size_t n_sizes,
+                       const bt_figure *rows, size_t n_rows, bt_err *err) {
     bt_text out;
     bt_json j;
     bt_text_init(&out);
@@ -123,8 +153,10 @@ bt_code bt_bench_print(bool json, const char *title, const bt_figure *sizes, siz
     if (json) return bt_cli_put(&out, err);
     bt_text_release(&out);
     printf("%s:", title);
-    for (size_t i = 0; i < n_sizes; i++) printf("%s %.0f %s", i ? "," : "", sizes[i].value, sizes[i].words);
+    for (size_t i = 0; i < n_sizes; i++)
+        printf("%s %.0f %s", i ? "," : "", sizes[i].value, sizes[i].words);
     putchar('\n');
-    for (size_t i = 0; i < n_rows; i++) printf("  %-58s %12.4g %s\n", rows[i].words, rows[i].value, rows[i].unit);
+    for (size_t i = 0; i < n_rows; i++)
+        printf("  %-58s %12.4g %s\n", rows[i].words, rows[i].value, rows[i].unit);
     return BT_OK;
 }

@@ -1,4 +1,5 @@
-/* bench_run.h - runs that look like real ones, for the measurements of the database and of the dashboard. */
+/* bench_run.h - runs that look like real ones, for the measurements of the database and of the
+ * dashboard. */
 #ifndef BT_CLI_BENCH_BENCH_RUN_H
 #define BT_CLI_BENCH_BENCH_RUN_H
 
@@ -10,17 +11,25 @@
 
 /* BT_MS_COUNT values of a step, and BT_MR_COUNT of each of its ranks */
 void bt_bench_step(int64_t step, int ranks, double *values, double *all);
-double bt_bench_cpu_s(void);           /* processor time of this process */
+double bt_bench_cpu_s(void); /* processor time of this process */
 bt_code bt_bench_begin(bt_writer *w, const char *name, int ranks, bt_err *err) BT_MUST_CHECK;
-/* a whole run "bench"; wall and processor time of the writing alone (steps are made beforehand, a stretch at a time) */
-bt_code bt_bench_write_run(const char *path, int64_t steps, int ranks, bool with_ranks, double *wall_s, double *used_s, bt_err *err) BT_MUST_CHECK;
-int bt_bench_by_value(const void *a, const void *b);        /* for qsort of doubles */
+/* a whole run "bench"; wall and processor time of the writing alone (steps are made beforehand, a
+ * stretch at a time) */
+bt_code bt_bench_write_run(const char *path, int64_t steps, int ranks, bool with_ranks,
+                           double *wall_s, double *used_s, bt_err *err) BT_MUST_CHECK;
+int bt_bench_by_value(const void *a, const void *b); /* for qsort of doubles */
 
 /* a folder of the measurement's own in `given`, else $TMPDIR, else /tmp */
 bt_code bt_bench_folder(char *out, size_t size, const char *given, bt_err *err) BT_MUST_CHECK;
 
-typedef struct bt_figure { const char *key, *words; double value; const char *unit; } bt_figure;
-/* one JSON object (version, the sizes as whole numbers, the figures), or the title and a line for each figure */
-bt_code bt_bench_print(bool json, const char *title, const bt_figure *sizes, size_t n_sizes, const bt_figure *rows, size_t n_rows, bt_err *err) BT_MUST_CHECK;
+typedef struct bt_figure {
+    const char *key, *words;
+    double value;
+    const char *unit;
+} bt_figure;
+/* one JSON object (version, the sizes as whole numbers, the figures), or the title and a line for
+ * each figure */
+bt_code bt_bench_print(bool json, const char *title, const bt_figure *sizes, size_t n_sizes,
+                       const bt_figure *rows, size_t n_rows, bt_err *err) BT_MUST_CHECK;
 
 #endif

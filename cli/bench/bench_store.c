@@ -1,12 +1,13 @@
-/* bench_store.c - `bitrain bench store`: what recording costs and how fast it is read back, in a database of its own.
+/* bench_store.c - `bitrain bench store`: what recording costs and how fast it is read back, in a
+ * database of its own.
  *
  * ingest      per-rank rows a second through the whole writer (queue, transactions, summaries), until all are committed
  * bytes       of the file per rank row: a run with rank values minus the same run without them
  * push        time the training thread spends in the sink for a step
  * commit      from the sink's call to the commit, one step at a time
  * runs        the list of `bitrain runs` over many runs
- * first view  opening the file and loading every part of the view of the whole run: best of five, and its processor time;
- *             again: the same once more */
+ * first view  opening the file and loading every part of the view of the whole run: best of five,
+ *             and its processor time; again: the same once more */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,8 +20,8 @@
 #include "cli/bench/bench_run.h"
 #include "engine/base/clock.h"
 #include "engine/base/opt.h"
-#include "store/write/manage.h"
 #include "store/view/view.h"
+#include "store/write/manage.h"
 
 typedef struct store_cfg {
     char dir[512], keep[512];
@@ -29,21 +30,34 @@ typedef struct store_cfg {
 } store_cfg;
 
 static const bt_opt store_opts[] = {
-    {"ranks", "--ranks", BT_OPT_INT, offsetof(store_cfg, ranks), sizeof(int64_t), "8", 1, 4096, NULL, NULL, "ranks of the run that is written"},
-    {"steps", "--steps", BT_OPT_INT, offsetof(store_cfg, steps), sizeof(int64_t), "50000", 100, 1e8, NULL, "steps", "its length"},
-    {"runs", "--runs", BT_OPT_INT, offsetof(store_cfg, runs), sizeof(int64_t), "1000", 1, 1e5, NULL, NULL, "runs that are listed"},
-    {"dir", "--dir", BT_OPT_TEXT, offsetof(store_cfg, dir), 512, "", 0, 0, NULL, NULL, "folder for the database of the measurement (default: $TMPDIR or /tmp)"},
-    {"keep", "--keep", BT_OPT_TEXT, offsetof(store_cfg, keep), 512, "", 0, 0, NULL, NULL, "leave the database behind as this file (for tests/bench/top_cost.py)"},
-    {"json", "--json", BT_OPT_BOOL, offsetof(store_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "one JSON object"},
+    {"ranks", "--ranks", BT_OPT_INT, offsetof(store_cfg, ranks), sizeof(int64_t), "8", 1, 4096,
+     NULL, NULL, "ranks of the run that is written"},
+    {"steps", "--steps", BT_OPT_INT, offsetof(store_cfg, steps), sizeof(int64_t), "50000", 100, 1e8,
+     NULL, "steps", "its length"},
+    {"runs", "--runs", BT_OPT_INT, offsetof(store_cfg, runs), sizeof(int64_t), "1000", 1, 1e5, NULL,
+     NULL, "runs that are listed"},
+    {"dir", "--dir", BT_OPT_TEXT, offsetof(store_cfg, dir), 512, "", 0, 0, NULL, NULL,
+     "folder for the database of the measurement (default: $TMPDIR or /tmp)"},
+    {"keep", "--keep", BT_OPT_TEXT, offsetof(store_cfg, keep), 512, "", 0, 0, NULL, NULL,
+     "leave the database behind as this file (for tests/bench/top_cost.py)"},
+    {"json", "--json", BT_OPT_BOOL, offsetof(store_cfg, json), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "one JSON object"},
 };
 
-enum { PROBES = 60 };                   /* 60 ms apart: each finds the writer asleep, as steps slower than 20/s do */
+/* 60 ms apart: each finds the writer asleep, as steps slower than 20/s do */
+enum { PROBES = 60 };
 
 typedef struct figures {
-    double rows_per_s, rows_per_cpu_s, steps_per_s, bytes_per_row, bytes_per_step, push_us_p50, push_us_p95, commit_ms_p50, commit_ms_p95, runs_ms, first_view_ms, first_view_cpu_ms, again_ms;
+    double rows_per_s, rows_per_cpu_s, steps_per_s, bytes_per_row, bytes_per_step, push_us_p50,
+        push_us_p95, commit_ms_p50, commit_ms_p95, runs_ms, first_view_ms, first_view_cpu_ms,
+        again_ms;
 } figures;
 
-typedef struct bench { const store_cfg *cfg; char dir[600], db[640]; figures out; } bench;
+typedef struct bench {
+    const store_cfg *cfg;
+    char dir[600], db[640];
+    figures out;
+} bench;
 
 static double file_bytes(const char *path) {
     struct stat st;
@@ -54,7 +68,8 @@ static double file_bytes(const char *path) {
 
 static bt_code probe_latency(bench *b, bt_err *err) {
     bt_writer *w = NULL;
-    double push[PROBES], done[PROBES], values[BT_MS_COUNT], *all = malloc(sizeof *all * (size_t)b->cfg->ranks * BT_MR_COUNT);
+    double push[PROBES], done[PROBES], values[BT_MS_COUNT],
+        *all = malloc(sizeof *all * (size_t)b->cfg->ranks * BT_MR_COUNT);
     if (!all) return bt_fail(err, BT_NOMEM, "no memory for %lld ranks", (long long)b->cfg->ranks);
     bt_code code = bt_writer_open(&w, b->db, 5, err);
     if (code == BT_OK) code = bt_bench_begin(w, "latency", (int)b->cfg->ranks, err);
@@ -62,7 +77,12 @@ static bt_code probe_latency(bench *b, bt_err *err) {
         bt_bench_step(i, (int)b->cfg->ranks, values, all);
         bt_sleep_ns(60000000);
         int64_t t0 = bt_now_ns();
-        bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, &(bt_step_record){.step = i, .wall_us = bt_wall_us(), .values = values, .n_ranks = (int)b->cfg->ranks, .rank_values = all});
+        bt_writer_sink(w)->step(bt_writer_sink(w)->ctx,
+                                &(bt_step_record){.step = i,
+                                                  .wall_us = bt_wall_us(),
+                                                  .values = values,
+                                                  .n_ranks = (int)b->cfg->ranks,
+                                                  .rank_values = all});
         push[i] = (double)(bt_now_ns() - t0) / 1e3;
         while (bt_writer_committed_step(w) < i && bt_now_ns() - t0 < 2000000000) bt_sleep_ns(50000);
         done[i] = (double)(bt_now_ns() - t0) / 1e6;
@@ -104,14 +124,18 @@ static bt_code measure_list(bench *b, bt_err *err) {
     bt_writer_close(w);
     int64_t t0 = bt_now_ns();
     if (code == BT_OK) code = bt_db_open(&db, path, err);
-    if (code == BT_OK) code = bt_db_query(db, "SELECT run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, started_s, duration_s, spark, tags FROM runs ORDER BY started DESC", NULL, 0,
-                                          0, 0, count_row, &rows, NULL, err);
+    if (code == BT_OK)
+        code = bt_db_query(db,
+                           "SELECT run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, "
+                           "started_s, duration_s, spark, tags FROM runs ORDER BY started DESC",
+                           NULL, 0, 0, 0, count_row, &rows, NULL, err);
     b->out.runs_ms = (double)(bt_now_ns() - t0) / 1e6;
     bt_db_close(db);
     return code;
 }
 
-static bt_code look(const char *path, const bt_view_ask *ask, double *first_ms, double *cpu_ms, double *again_ms, bt_err *err) {
+static bt_code look(const char *path, const bt_view_ask *ask, double *first_ms, double *cpu_ms,
+                    double *again_ms, bt_err *err) {
     bt_db *db = NULL;
     bt_view *v = NULL;
     int64_t t0 = bt_now_ns();
@@ -170,7 +194,8 @@ static bt_code measure(bench *b, bt_err *err) {
     b->out.rows_per_s = rows / wall;
     b->out.rows_per_cpu_s = rows / used;
     b->out.steps_per_s = (double)b->cfg->steps / wall;
-    BT_TRY(bt_bench_write_run(bare, b->cfg->steps, (int)b->cfg->ranks, false, &ignored, &ignored, err));
+    BT_TRY(bt_bench_write_run(bare, b->cfg->steps, (int)b->cfg->ranks, false, &ignored, &ignored,
+                              err));
     b->out.bytes_per_step = file_bytes(bare) / (double)b->cfg->steps;
     b->out.bytes_per_row = (bytes - file_bytes(bare)) / rows;
     BT_TRY(measure_view(b, err));
@@ -183,7 +208,8 @@ static bt_code measure(bench *b, bt_err *err) {
 static bt_code print_result(const bench *b, bt_err *err) {
     const bt_figure rows[] = {
         {"rank_rows_per_s", "rank rows written", b->out.rows_per_s, "/s"},
-        {"rank_rows_per_cpu_s", "rank rows written per second of processor time", b->out.rows_per_cpu_s, "/s"},
+        {"rank_rows_per_cpu_s", "rank rows written per second of processor time",
+         b->out.rows_per_cpu_s, "/s"},
         {"steps_per_s", "steps written", b->out.steps_per_s, "/s"},
         {"bytes_per_rank_row", "file, per rank row", b->out.bytes_per_row, "bytes"},
         {"bytes_per_step", "file, per step without ranks", b->out.bytes_per_step, "bytes"},
@@ -196,12 +222,17 @@ static bt_code print_result(const bench *b, bt_err *err) {
         {"first_view_cpu_ms", "its processor time", b->out.first_view_cpu_ms, "ms"},
         {"view_again_ms", "the same once more", b->out.again_ms, "ms"},
     };
-    const bt_figure sizes[] = {{"ranks", "ranks", (double)b->cfg->ranks, ""}, {"steps", "steps", (double)b->cfg->steps, ""}, {"runs", "runs listed", (double)b->cfg->runs, ""}};
-    return bt_bench_print(b->cfg->json, "metrics database", sizes, sizeof sizes / sizeof sizes[0], rows, sizeof rows / sizeof rows[0], err);
+    const bt_figure sizes[] = {{"ranks", "ranks", (double)b->cfg->ranks, ""},
+                               {"steps", "steps", (double)b->cfg->steps, ""},
+                               {"runs", "runs listed", (double)b->cfg->runs, ""}};
+    return bt_bench_print(b->cfg->json, "metrics database", sizes, sizeof sizes / sizeof sizes[0],
+                          rows, sizeof rows / sizeof rows[0], err);
 }
 
 static void remove_files(const bench *b) {
-    static const char *const names[] = {"m.db", "bare.db", "runs.db"}, *const ends[] = {"", "-wal", "-shm", ".lock"};
+    static const char *const names[] = {"m.db", "bare.db", "runs.db"}, *const ends[] = {"", "-wal",
+                                                                                        "-shm",
+                                                                                        ".lock"};
     char path[700];
     for (size_t i = 0; i < 3; i++) {
         for (size_t k = 0; k < 4; k++) {
@@ -224,7 +255,10 @@ bt_code bt_bench_store(int argc, char **argv, int *exit_status, bt_err *err) {
     BT_TRY(bt_bench_folder(b.dir, sizeof b.dir, cfg.dir, err));
     snprintf(b.db, sizeof b.db, "%s/m.db", b.dir);
     bt_code code = measure(&b, err);
-    if (code == BT_OK && cfg.keep[0] && rename(b.db, cfg.keep) != 0) code = bt_fail_errno(err, BT_IO, errno, "cannot move the database to '%s' (name a file in the folder of --dir)", cfg.keep);
+    if (code == BT_OK && cfg.keep[0] && rename(b.db, cfg.keep) != 0)
+        code = bt_fail_errno(
+            err, BT_IO, errno,
+            "cannot move the database to '%s' (name a file in the folder of --dir)", cfg.keep);
     remove_files(&b);
     return code == BT_OK ? print_result(&b, err) : code;
 }

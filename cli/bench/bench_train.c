@@ -1,8 +1,10 @@
-/* bench_train.c - `bitrain bench train`: whole steps, everything else switched off (no record, no checkpoint, no validation).
+/* bench_train.c - `bitrain bench train`: whole steps, everything else switched off (no record, no
+ * checkpoint, no validation).
  *
- * The work is that of the peer program: constant learning rate, synth:chain, the preset's batch. `--steps` are timed after
- * WARMUP steps that are not. With train.reproducible the same work is done twice in each mode, in turn, and the difference is the
- * mode's cost. One rank runs here; several are started by mpirun as `bitrain bench train` again. */
+ * The work is that of the peer program: constant learning rate, synth:chain, the preset's batch.
+ * `--steps` are timed after WARMUP steps that are not. With train.reproducible the same work is
+ * done twice in each mode, in turn, and the difference is the mode's cost. One rank runs here;
+ * several are started by mpirun as `bitrain bench train` again. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,33 +16,44 @@
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/mpi/comm.h"
-#include "monitor/job/launch/run_once.h"
 #include "monitor/job/launch/output.h"
+#include "monitor/job/launch/run_once.h"
 
 enum { WARMUP = 2, STEPS = 5 };
 
-typedef struct reproducible_cost { bool known; double step_frac, cpu_frac; } reproducible_cost;     /* beyond the plain mode's time */
+/* beyond the plain mode's time */
+typedef struct reproducible_cost {
+    bool known;
+    double step_frac, cpu_frac;
+} reproducible_cost;
 
-/* what differs from `train` unless somebody says otherwise; weaker than any flag, file or variable */
-static const struct { const char *key, *value; } quiet[] = {
-    {"data.path", "synth:chain"}, {"optim.schedule", "constant"}, {"optim.warmup", "0"}, {"launch.ranks", "1"}, {"train.stats_every", "0"},
-    {"data.val_frac", "0"},       {"ckpt.final", "false"},        {"ckpt.minutes", "0"}, {"run.seed", "1"}};
+/* what differs from `train` unless somebody says otherwise; weaker than any flag, file or
+ * variable */
+static const struct {
+    const char *key, *value;
+} quiet[] = {{"data.path", "synth:chain"}, {"optim.schedule", "constant"}, {"optim.warmup", "0"},
+             {"launch.ranks", "1"},        {"train.stats_every", "0"},     {"data.val_frac", "0"},
+             {"ckpt.final", "false"},      {"ckpt.minutes", "0"},          {"run.seed", "1"}};
 
-static bt_code read_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv, int ranks, bt_err *err) {
+static bt_code read_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv, int ranks,
+                             bt_err *err) {
     bool help = false;
     BT_TRY(bt_run_cfg_read(o, cfg, argc, argv, &help, err));
-    for (size_t i = 0; i < sizeof quiet / sizeof quiet[0]; i++) BT_TRY(bt_opts_set(o, quiet[i].key, quiet[i].value, BT_FROM_PRESET, "bench", err));
+    for (size_t i = 0; i < sizeof quiet / sizeof quiet[0]; i++)
+        BT_TRY(bt_opts_set(o, quiet[i].key, quiet[i].value, BT_FROM_PRESET, "bench", err));
     size_t steps = bt_opt_find(o->table, o->n, "train.steps");
     if (o->origin[steps] <= BT_FROM_PRESET) cfg->steps = STEPS;
     cfg->steps += WARMUP;
     cfg->out[0] = '\0';
     cfg->stop_after = 0;
-    return bt_run_cfg_settle(o, cfg, ranks ? ranks : bt_run_cfg_ranks(cfg, bt_cpu_get()->cores), err);
+    return bt_run_cfg_settle(o, cfg, ranks ? ranks : bt_run_cfg_ranks(cfg, bt_cpu_get()->cores),
+                             err);
 }
 
-/* ---- the result ------------------------------------------------------------------------------------------------------ */
+/* ---- the result ------------------------------------------------------------------------------ */
 
-static void put_json(bt_text *out, const bt_run_cfg *c, const bt_train_result *r, const reproducible_cost *cost) {
+static void put_json(bt_text *out, const bt_run_cfg *c, const bt_train_result *r,
+                     const reproducible_cost *cost) {
     static const char *const precisions[] = {"fp32", "bf16", "fp16"};
     bt_json j;
     bt_json_begin(&j, out);
@@ -54,7 +67,8 @@ static void put_json(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
     bt_json_num(&j, "gflops", r->flop_token * r->tokens_per_s / 1e9);
     bt_json_num(&j, "peak_gflops", r->peak_flops > 0 ? r->peak_flops / 1e9 : NAN);
     for (int i = 0; i < BT_MR_COUNT; i++)
-        if (bt_rank_metrics[i].unit == BT_UNIT_MS) bt_json_num(&j, bt_rank_metrics[i].key, r->step_ms[i]);
+        if (bt_rank_metrics[i].unit == BT_UNIT_MS)
+            bt_json_num(&j, bt_rank_metrics[i].key, r->step_ms[i]);
     bt_json_num(&j, "bytes_wire", r->step_ms[BT_MR_BYTES_WIRE]);
     bt_json_num(&j, "rss_mib", r->rss_mib);
     if (cost->known) {
@@ -93,38 +107,52 @@ static void put_json(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
     bt_json_end(&j, '}');
 }
 
-static void put_text(bt_text *out, const bt_run_cfg *c, const bt_train_result *r, const reproducible_cost *cost) {
-    static const bt_rank_metric phases[] = {BT_MR_DATA, BT_MR_FWD, BT_MR_BWD, BT_MR_COMM_EXPOSED, BT_MR_WAIT, BT_MR_OPTIM, BT_MR_MONITOR, BT_MR_OTHER};
+static void put_text(bt_text *out, const bt_run_cfg *c, const bt_train_result *r,
+                     const reproducible_cost *cost) {
+    static const bt_rank_metric phases[] = {BT_MR_DATA,         BT_MR_FWD,  BT_MR_BWD,
+                                            BT_MR_COMM_EXPOSED, BT_MR_WAIT, BT_MR_OPTIM,
+                                            BT_MR_MONITOR,      BT_MR_OTHER};
     char rate[32], ms[32], percent[32] = "unknown";
     const int ranks = bt_comm_size(bt_comm_world());
-    bt_text_printf(out, "%s, %lld tokens a step, %d rank%s x %d thread%s, %s kernels, %s\n", c->preset, (long long)c->batch_tokens, ranks, ranks == 1 ? "" : "s",
-                   bt_threads_count(), bt_threads_count() == 1 ? "" : "s", bt_kernels_isa(), bt_cpu_get()->model);
+    bt_text_printf(out, "%s, %lld tokens a step, %d rank%s x %d thread%s, %s kernels, %s\n",
+                   c->preset, (long long)c->batch_tokens, ranks, ranks == 1 ? "" : "s",
+                   bt_threads_count(), bt_threads_count() == 1 ? "" : "s", bt_kernels_isa(),
+                   bt_cpu_get()->model);
     if (isfinite(r->mfu)) bt_metric_format(percent, sizeof percent, r->mfu, BT_UNIT_FRAC);
-    bt_text_printf(out, "  %-14s %s tokens (%.0f to %.0f), mfu %s, %.1f GFLOP/s\n", "speed", bt_metric_format(rate, sizeof rate, r->tokens_per_s, BT_UNIT_PER_S),
-                   (double)c->batch_tokens / (r->step_ms_max / 1e3), (double)c->batch_tokens / (r->step_ms_min / 1e3), percent,
+    bt_text_printf(out, "  %-14s %s tokens (%.0f to %.0f), mfu %s, %.1f GFLOP/s\n", "speed",
+                   bt_metric_format(rate, sizeof rate, r->tokens_per_s, BT_UNIT_PER_S),
+                   (double)c->batch_tokens / (r->step_ms_max / 1e3),
+                   (double)c->batch_tokens / (r->step_ms_min / 1e3), percent,
                    r->flop_token * r->tokens_per_s / 1e9);
-    bt_text_printf(out, "  %-14s %s", "step", bt_metric_format(ms, sizeof ms, r->step_ms[BT_MR_STEP_TIME], BT_UNIT_MS));
+    bt_text_printf(out, "  %-14s %s", "step",
+                   bt_metric_format(ms, sizeof ms, r->step_ms[BT_MR_STEP_TIME], BT_UNIT_MS));
     for (size_t i = 0; i < sizeof phases / sizeof phases[0]; i++) {
         const char *key = bt_rank_metrics[phases[i]].key;
-        bt_text_printf(out, "%s %.*s %s", i ? "," : " =", (int)(strlen(key) - 3), key, bt_metric_format(ms, sizeof ms, r->step_ms[phases[i]], BT_UNIT_MS));
+        bt_text_printf(out, "%s %.*s %s", i ? "," : " =", (int)(strlen(key) - 3), key,
+                       bt_metric_format(ms, sizeof ms, r->step_ms[phases[i]], BT_UNIT_MS));
     }
     bt_text_printf(out, "\n  %-14s %.0f MiB peak, all ranks\n", "memory", r->rss_mib);
     if (cost->known)
-        bt_text_printf(out, "  %-14s costs %+.1f %% of a plain step, %+.1f %% of its processor time\n", "reproducible", 100 * cost->step_frac, 100 * cost->cpu_frac);
-    bt_text_printf(out, "  %-14s %.4f after %lld steps, %llu parameters\n", "loss", r->loss, (long long)r->steps, (unsigned long long)r->params);
+        bt_text_printf(out,
+                       "  %-14s costs %+.1f %% of a plain step, %+.1f %% of its processor time\n",
+                       "reproducible", 100 * cost->step_frac, 100 * cost->cpu_frac);
+    bt_text_printf(out, "  %-14s %.4f after %lld steps, %llu parameters\n", "loss", r->loss,
+                   (long long)r->steps, (unsigned long long)r->params);
     for (size_t i = 0; i < r->profile.n; i++) {
         char line[200];
         bt_profile_text(line, sizeof line, &r->profile.rows[i]);
         bt_text_printf(out, "  %s\n", line);
     }
-    bt_text_printf(out, "  (median of %lld steps after %d)\n", (long long)r->steps - WARMUP, WARMUP);
+    bt_text_printf(out, "  (median of %lld steps after %d)\n", (long long)r->steps - WARMUP,
+                   WARMUP);
 }
 
-/* ---- here, or on ranks ----------------------------------------------------------------------------------------------- */
+/* ---- here, or on ranks ----------------------------------------------------------------------- */
 
 static bt_code measure(const bt_run_cfg *cfg, bt_train_result *r, bt_err *err) {
     bt_trainer *t = NULL;
-    const bt_trainer_setup setup = {.cfg = cfg, .resume_dir = "", .warmup_steps = WARMUP, .measure_peak = true};
+    const bt_trainer_setup setup = {
+        .cfg = cfg, .resume_dir = "", .warmup_steps = WARMUP, .measure_peak = true};
     BT_TRY(bt_rank_prepare(cfg, err));
     BT_TRY(bt_trainer_create(&t, &setup, err));
     bt_code code = bt_trainer_run(t, r, err);
@@ -132,8 +160,10 @@ static bt_code measure(const bt_run_cfg *cfg, bt_train_result *r, bt_err *err) {
     return code;
 }
 
-/* plain, reproducible, plain, reproducible: what disturbs the machine meets both; r is the last run's */
-static bt_code measure_cost(const bt_run_cfg *cfg, const bt_run_cfg *plain, bt_train_result *r, reproducible_cost *cost, bt_err *err) {
+/* plain, reproducible, plain, reproducible: what disturbs the machine meets both; r is the last
+ * run's */
+static bt_code measure_cost(const bt_run_cfg *cfg, const bt_run_cfg *plain, bt_train_result *r,
+                            reproducible_cost *cost, bt_err *err) {
     double step[2] = {0, 0}, cpu[2] = {0, 0};
     for (int i = 0; i < 4; i++) {
         BT_TRY(measure(i % 2 ? cfg : plain, r, err));
@@ -178,7 +208,8 @@ static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bool marked, bt_e
     bt_text out;
     BT_TRY(bt_comm_init(err));
     bt_comm *world = bt_comm_world();
-    bt_code code = bt_agree(world, read_settings(&o, cfg, argc, argv, bt_comm_size(world), err), err);
+    bt_code code = bt_agree(world, read_settings(&o, cfg, argc, argv, bt_comm_size(world), err),
+                            err);
     reproducible_cost cost = {0};
     bt_run_cfg *plain = NULL;
     if (code == BT_OK && cfg->reproducible) {
@@ -189,8 +220,10 @@ static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bool marked, bt_e
     }
     if (code == BT_OK && bt_comm_rank(world) == 0) {
         bt_text_init(&out);
-        if (cfg->json) put_json(&out, cfg, &r, &cost);
-        else put_text(&out, cfg, &r, &cost);
+        if (cfg->json)
+            put_json(&out, cfg, &r, &cost);
+        else
+            put_text(&out, cfg, &r, &cost);
         if (cfg->json && !marked) bt_text_put(&out, "\n");
         print_result(&out, marked);
         bt_text_release(&out);
@@ -200,11 +233,14 @@ static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bool marked, bt_e
     return code;
 }
 
-/* A rank under on_ranks: its parent reads the first error line it sees. All write one, because the first to leave ends the rest. */
+/* A rank under on_ranks: its parent reads the first error line it sees. All write one, because the
+ * first to leave ends the rest. */
 static void report(bt_code code, const bt_err *err, int *exit_status) {
     char line[640];
     *exit_status = bt_exit_code(code);
-    bt_output_error_line(line, sizeof line, err->rank >= 0 ? err->rank : bt_comm_rank(bt_comm_world()), code, err->msg);
+    bt_output_error_line(line, sizeof line,
+                         err->rank >= 0 ? err->rank : bt_comm_rank(bt_comm_world()), code,
+                         err->msg);
     fputs(line, stderr);
     if (bt_comm_size(bt_comm_world()) > 1) bt_comm_abort(*exit_status);
 }
@@ -215,12 +251,17 @@ static bt_code on_ranks(int argc, char **argv, const bt_run_cfg *cfg, bt_err *er
     words[0] = "bench";
     words[1] = "train";
     for (int i = 0; i < argc; i++) words[2 + i] = argv[i];
-    const bt_run_once once = {.ranks = (int)cfg->ranks, .hosts = cfg->hosts, .mpirun_args = cfg->mpirun_args, .words = words, .n_words = (size_t)argc + 2};
+    const bt_run_once once = {.ranks = (int)cfg->ranks,
+                              .hosts = cfg->hosts,
+                              .mpirun_args = cfg->mpirun_args,
+                              .words = words,
+                              .n_words = (size_t)argc + 2};
     bt_text result;
     bt_text_init(&result);
     bt_code code = bt_run_once_run(&once, &result, err);
     if (code == BT_OK) {
-        for (char *p = result.data; p && *p; p++) if (*p == '\t') *p = '\n';
+        for (char *p = result.data; p && *p; p++)
+            if (*p == '\t') *p = '\n';
         fputs(bt_text_str(&result), stdout);
         if (result.len && result.data[result.len - 1] != '\n') fputc('\n', stdout);
     }

@@ -18,7 +18,8 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     const char *names[N_VERBS];
     for (size_t i = 0; i < N_VERBS; i++) {
         names[i] = verbs[i].name;
-        if (argc > 0 && strcmp(argv[0], verbs[i].name) == 0) return verbs[i].run(argc - 1, argv + 1, exit_status, err);
+        if (argc > 0 && strcmp(argv[0], verbs[i].name) == 0)
+            return verbs[i].run(argc - 1, argv + 1, exit_status, err);
     }
     bt_text all;
     bt_text_init(&all);
@@ -28,8 +29,10 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
         code = bt_fail(err, BT_ARG, "what to measure is missing (%s)", bt_text_str(&all));
     } else {
         const char *near = bt_nearest(argv[0], names, N_VERBS);
-        code = near ? bt_fail(err, BT_ARG, "cannot measure '%.80s' (did you mean '%s'?)", argv[0], near)
-                    : bt_fail(err, BT_ARG, "cannot measure '%.80s' (%s)", argv[0], bt_text_str(&all));
+        code =
+            near
+                ? bt_fail(err, BT_ARG, "cannot measure '%.80s' (did you mean '%s'?)", argv[0], near)
+                : bt_fail(err, BT_ARG, "cannot measure '%.80s' (%s)", argv[0], bt_text_str(&all));
     }
     bt_text_release(&all);
     return code;
@@ -37,7 +40,8 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 
 const bt_command bt_cmd_bench = {
     .name = "bench",
-    .summary = "measure kernels, training, generation, the metrics database or the dashboard on this machine",
+    .summary = "measure kernels, training, generation, the metrics database or the dashboard on "
+               "this machine",
     .args = "kernels|train|decode|store|http [OPTIONS]",
     .examples = "bitrain bench train --preset small --threads 1 --data synth:chain --json\n"
                 "bitrain bench train --preset nano --ranks 2 --threads 1 --steps 20\n"

@@ -15,7 +15,9 @@
 #include "engine/base/clock.h"
 
 int bt_http_connect(int port) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct timeval limit = {.tv_sec = 20};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
     if (fd < 0) return -1;
@@ -43,7 +45,10 @@ static int fail(bt_http *h) {
 int bt_http_get(bt_http *h, const char *path) {
     char text[2048];
     if (h->fd < 0 && (h->fd = bt_http_connect(h->port)) < 0) return -1;
-    int n = snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\nAccept-Encoding: gzip\r\n\r\n", path, h->port, h->token);
+    int n = snprintf(text, sizeof text,
+                     "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer "
+                     "%s\r\nAccept-Encoding: gzip\r\n\r\n",
+                     path, h->port, h->token);
     int64_t t0 = bt_now_ns();
     if (send(h->fd, text, (size_t)n, MSG_NOSIGNAL) != n) return fail(h);
     h->n = 0;
@@ -64,7 +69,8 @@ int bt_http_get(bt_http *h, const char *path) {
         if (!end) continue;
         head = (size_t)(end - h->body) + 4;
         char *length = strcasestr(h->body, "content-length:");
-        if (!length || length > end || sscanf(h->body, "HTTP/1.1 %d", &h->status) != 1) return fail(h);
+        if (!length || length > end || sscanf(h->body, "HTTP/1.1 %d", &h->status) != 1)
+            return fail(h);
         want = head + strtoul(length + 15, NULL, 10);
     }
     h->done_ns = bt_now_ns() - t0;

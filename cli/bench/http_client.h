@@ -1,4 +1,5 @@
-/* http_client.h - just enough of a client to measure our own server on this machine's loopback: one connection, blocking. */
+/* http_client.h - just enough of a client to measure our own server on this machine's loopback: one
+ * connection, blocking. */
 #ifndef BT_CLI_BENCH_HTTP_CLIENT_H
 #define BT_CLI_BENCH_HTTP_CLIENT_H
 
@@ -6,15 +7,15 @@
 #include <stdint.h>
 
 typedef struct bt_http {
-    int fd, port;                       /* fd -1: closed; the next request opens it */
+    int fd, port; /* fd -1: closed; the next request opens it */
     const char *token;
-    char *body;                         /* of the last answer, NUL-terminated; owned */
+    char *body; /* of the last answer, NUL-terminated; owned */
     size_t n, cap;
     int status;
-    int64_t first_byte_ns, done_ns;     /* since the request was sent */
+    int64_t first_byte_ns, done_ns; /* since the request was sent */
 } bt_http;
 
-int bt_http_connect(int port);          /* a socket, or -1; reads time out after 20 s */
+int bt_http_connect(int port); /* a socket, or -1; reads time out after 20 s */
 /* GET path; 0 when an answer came (whatever its status), -1 when the connection failed */
 int bt_http_get(bt_http *h, const char *path);
 void bt_http_close(bt_http *h);

@@ -7,14 +7,15 @@
 
 typedef struct bt_command {
     const char *name;
-    const char *summary;                        /* one line, for `bitrain help` */
-    const char *args;                           /* "[CONFIG.yaml]", "RUN METRIC" */
-    const char *examples;                       /* lines, shown first in --help */
-    const bt_opt *(*options)(size_t *n);        /* its option table, or NULL */
-    /* argv after the command word. Returns BT_OK or fills err; main prints err and turns the code into the exit status.
-     * A command that must exit with another status (130, ...) sets *exit_status. */
+    const char *summary;                 /* one line, for `bitrain help` */
+    const char *args;                    /* "[CONFIG.yaml]", "RUN METRIC" */
+    const char *examples;                /* lines, shown first in --help */
+    const bt_opt *(*options)(size_t *n); /* its option table, or NULL */
+    /* argv after the command word. Returns BT_OK or fills err; main prints err and turns the code
+     * into the exit status. A command that must exit with another status (130, ...) sets
+     * *exit_status. */
     bt_code (*run)(int argc, char **argv, int *exit_status, bt_err *err);
-    int hidden;                                 /* not in the list of `bitrain help` (rank) */
+    int hidden; /* not in the list of `bitrain help` (rank) */
 } bt_command;
 
 extern const bt_command *const bt_commands[];

@@ -85,7 +85,9 @@ double bt_cli_num(const bt_row *row, const char *column) {
 const char *bt_cli_when(char buf[32], double epoch_s) {
     struct tm tm;
     time_t t = (time_t)(isfinite(epoch_s) ? epoch_s : 0);
-    if (!isfinite(epoch_s) || !localtime_r(&t, &tm) || strftime(buf, 32, "%Y-%m-%d %H:%M", &tm) == 0) strcpy(buf, "-");
+    if (!isfinite(epoch_s) || !localtime_r(&t, &tm) ||
+        strftime(buf, 32, "%Y-%m-%d %H:%M", &tm) == 0)
+        strcpy(buf, "-");
     return buf;
 }
 
@@ -103,10 +105,11 @@ void bt_cli_spark(char *out, size_t size, const char *json, int width) {
     size_t used = 0;
     out[0] = 0;
     if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0 || *json != '[') return;
-    for (const char *p = json + 1; *p && *p != ']' && n < 64; ) {
+    for (const char *p = json + 1; *p && *p != ']' && n < 64;) {
         char *end;
         double x = strtod(p, &end);
-        if (end == p) end += strcspn(end, ",]");
+        if (end == p)
+            end += strcspn(end, ",]");
         else {
             v[n++] = x;
             lo = fmin(lo, x);

@@ -1,4 +1,5 @@
-/* database.h - what the commands over the metrics database share: opening it, rows as CSV, times for people. */
+/* database.h - what the commands over the metrics database share: opening it, rows as CSV, times
+ * for people. */
 #ifndef BT_CLI_COMMON_DATABASE_H
 #define BT_CLI_COMMON_DATABASE_H
 
@@ -7,24 +8,31 @@
 #include "store/read/row_json.h"
 #include "store/store.h"
 
-enum { BT_ROWS_MAX = 10000 };           /* a list that grows longer is cut, and says so */
-#define BT_QUERY_S 10.0                 /* seconds a user's query may take unless told otherwise */
+/* a list that grows longer is cut, and says so */
+enum { BT_ROWS_MAX = 10000 };
+#define BT_QUERY_S 10.0 /* seconds a user's query may take unless told otherwise */
 
 /* store: the value of --store, "" for the default place */
 bt_code bt_cli_open(bt_db **out, const char *store, bt_err *err) BT_MUST_CHECK;
 
 /* ---- rows ---- */
 void bt_cli_csv_names(FILE *to, const bt_row *row);
-void bt_cli_csv_row(FILE *to, const bt_row *row);                       /* quoted as in RFC 4180, lines end with LF */
-bt_code bt_cli_put(bt_text *t, bt_err *err) BT_MUST_CHECK;              /* writes to stdout with a newline, releases */
+/* quoted as in RFC 4180, lines end with LF */
+void bt_cli_csv_row(FILE *to, const bt_row *row);
+/* writes to stdout with a newline, releases */
+bt_code bt_cli_put(bt_text *t, bt_err *err) BT_MUST_CHECK;
 
 /* ---- people ---- */
-const char *bt_cli_cell(const bt_row *row, const char *column);         /* "" for NULL or no such column */
-double bt_cli_num(const bt_row *row, const char *column);               /* NaN for NULL or no such column */
-const char *bt_cli_when(char buf[32], double epoch_s);                  /* "2025-03-01 14:02" in local time; "-" for NaN */
+/* "" for NULL or no such column */
+const char *bt_cli_cell(const bt_row *row, const char *column);
+/* NaN for NULL or no such column */
+double bt_cli_num(const bt_row *row, const char *column);
+/* "2025-03-01 14:02" in local time; "-" for NaN */
+const char *bt_cli_when(char buf[32], double epoch_s);
 /* "running" of a process that is gone is "lost" */
 const char *bt_cli_state(const char *state, const char *host, double pid);
-/* JSON array of losses -> blocks "▇▅▃▁", at most width characters; "" where the terminal has no UTF-8 */
+/* JSON array of losses -> blocks "▇▅▃▁", at most width characters; "" where the terminal has no
+ * UTF-8 */
 void bt_cli_spark(char *out, size_t size, const char *json, int width);
 
 #endif

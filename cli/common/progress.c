@@ -17,10 +17,13 @@ void bt_progress_begin(bt_progress *p, bool quiet) {
     *p = (bt_progress){.begun_ns = bt_now_ns()};
     p->on = !quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
     p->blocks = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-    p->next_ns = p->begun_ns + (int64_t)3 * EVERY_MS * 1000000;        /* what is done at once needs no bar */
+    /* what is done at once needs no bar */
+    p->next_ns = p->begun_ns + (int64_t)3 * EVERY_MS * 1000000;
 }
 
-double bt_progress_seconds(const bt_progress *p) { return (double)(bt_now_ns() - p->begun_ns) * 1e-9; }
+double bt_progress_seconds(const bt_progress *p) {
+    return (double)(bt_now_ns() - p->begun_ns) * 1e-9;
+}
 
 void bt_progress_show(bt_progress *p, const char *what, double done, const char *note) {
     if (!p->on || bt_now_ns() < p->next_ns) return;
@@ -30,9 +33,11 @@ void bt_progress_show(bt_progress *p, const char *what, double done, const char 
     if (done > 1) done = 1;
     double seconds = bt_progress_seconds(p);
     char bar[BAR * 4] = "", eta[32] = "";
-    for (int i = 0; i < BAR; i++) strcat(bar, i < (int)(done * BAR) ? (p->blocks ? "█" : "#") : (p->blocks ? "░" : "-"));
+    for (int i = 0; i < BAR; i++)
+        strcat(bar, i < (int)(done * BAR) ? (p->blocks ? "█" : "#") : (p->blocks ? "░" : "-"));
     if (done > 0.02) bt_duration(eta, sizeof eta, seconds * (1 - done) / done);
-    fprintf(stderr, "\r\033[K%s %s %3.0f %%  %s%s%s", what, bar, 100 * done, note, *eta ? "  left " : "", eta);
+    fprintf(stderr, "\r\033[K%s %s %3.0f %%  %s%s%s", what, bar, 100 * done, note,
+            *eta ? "  left " : "", eta);
 }
 
 void bt_progress_end(bt_progress *p) {

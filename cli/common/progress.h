@@ -1,4 +1,5 @@
-/* progress.h - one line on a terminal's standard error that shows how far a command is; nothing anywhere else. */
+/* progress.h - one line on a terminal's standard error that shows how far a command is; nothing
+ * anywhere else. */
 #ifndef BT_CLI_COMMON_PROGRESS_H
 #define BT_CLI_COMMON_PROGRESS_H
 
@@ -13,7 +14,7 @@ typedef struct bt_progress {
 void bt_progress_begin(bt_progress *p, bool quiet);
 /* done 0..1; about ten times a second at most. note: "12.3 M tokens" */
 void bt_progress_show(bt_progress *p, const char *what, double done, const char *note);
-void bt_progress_end(bt_progress *p);           /* clears the line */
+void bt_progress_end(bt_progress *p); /* clears the line */
 double bt_progress_seconds(const bt_progress *p);
 
 #endif

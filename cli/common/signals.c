@@ -12,7 +12,7 @@ static volatile sig_atomic_t seen;
 static int is_direct;
 
 static void on_stop(int sig) {
-    if (is_direct && seen && sig != SIGUSR1) _exit(128 + sig);     /* the second time: now */
+    if (is_direct && seen && sig != SIGUSR1) _exit(128 + sig); /* the second time: now */
     seen = sig;
     atomic_fetch_or(&the_box->bits, (uint32_t)BT_REQ_STOP);
 }
@@ -34,7 +34,7 @@ void bt_signals_rank(bt_request_box *box, int direct) {
 
 int bt_signals_seen(void) { return seen; }
 
-/* ---- terminal -------------------------------------------------------------------------------------------------------- */
+/* ---- terminal -------------------------------------------------------------------------------- */
 
 static struct termios saved;
 static int guarded = -1;
@@ -43,7 +43,8 @@ void bt_signals_restore_terminal(void) {
     if (guarded >= 0) tcsetattr(guarded, TCSANOW, &saved);
 }
 
-static void on_fatal(int sig) {         /* SA_RESETHAND: raising it again ends us as it would have */
+/* SA_RESETHAND: raising it again ends us as it would have */
+static void on_fatal(int sig) {
     bt_signals_restore_terminal();
     raise(sig);
 }

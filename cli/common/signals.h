@@ -4,12 +4,13 @@
 
 #include "engine/train/run_request.h"
 
-/* USR1 = checkpoint and stop. With direct (no supervisor above) TERM and INT mean the same, and a second one ends at once. PIPE is
- * ignored. The box must live as long as the process. */
+/* USR1 = checkpoint and stop. With direct (no supervisor above) TERM and INT mean the same, and a
+ * second one ends at once. PIPE is ignored. The box must live as long as the process. */
 void bt_signals_rank(bt_request_box *box, int direct);
-int bt_signals_seen(void);          /* the signal that asked for the stop, 0: none */
+int bt_signals_seen(void); /* the signal that asked for the stop, 0: none */
 
-/* remembers how the terminal `fd` was and puts it back at exit and on fatal signals; call once, before raw mode */
+/* remembers how the terminal `fd` was and puts it back at exit and on fatal signals; call once,
+ * before raw mode */
 void bt_signals_guard_terminal(int fd);
 void bt_signals_restore_terminal(void);
 

@@ -18,7 +18,8 @@ static int characters(const char *s) {
 
 static bool like_a_figure(const char *s) {
     if (*s == '-' || *s == '+') s++;
-    return (*s == 0 || (*s >= '0' && *s <= '9') || *s == '.') && !strchr(s, ':');        /* 2025-03-01 14:02 is none */
+    /* 2025-03-01 14:02 is none */
+    return (*s == 0 || (*s >= '0' && *s <= '9') || *s == '.') && !strchr(s, ':');
 }
 
 void bt_table_cell(bt_table *t, const char *text) {
@@ -43,7 +44,7 @@ void bt_table_cellf(bt_table *t, const char *fmt, ...) {
 
 void bt_table_end_row(bt_table *t) {
     if (t->at > t->n_columns) t->n_columns = t->at;
-    bt_text_putn(&t->cells, "\n", 2);   /* no cell holds a newline: it ends the row */
+    bt_text_putn(&t->cells, "\n", 2); /* no cell holds a newline: it ends the row */
     t->n_rows++;
     t->at = 0;
 }
@@ -64,8 +65,10 @@ void bt_table_print(const bt_table *t, FILE *to, const char *indent) {
         bool last = strcmp(next, "\n") == 0;
         int pad = t->width[column] - characters(p);
         fputs(column ? "  " : indent, to);
-        if (t->right[column]) fprintf(to, "%*s%s", pad, "", p);
-        else fprintf(to, "%s%*s", p, last ? 0 : pad, "");
+        if (t->right[column])
+            fprintf(to, "%*s%s", pad, "", p);
+        else
+            fprintf(to, "%s%*s", p, last ? 0 : pad, "");
         column++;
         p = next;
     }

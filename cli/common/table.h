@@ -1,6 +1,7 @@
 /* table.h - rows of short texts in aligned columns, for people.
  *
- * Order: init -> (cell* -> end_row)* -> print -> release. The first row is the heading. Widths count characters, not bytes. */
+ * Order: init -> (cell* -> end_row)* -> print -> release. The first row is the heading. Widths
+ *        count characters, not bytes. */
 #ifndef BT_CLI_COMMON_TABLE_H
 #define BT_CLI_COMMON_TABLE_H
 
@@ -11,14 +12,15 @@
 enum { BT_TABLE_COLUMNS = 256 };
 
 typedef struct bt_table {
-    bt_text cells;                      /* NUL-separated, row by row */
-    int n_columns, n_rows, at;          /* columns of the widest row; finished rows; cells of the open row */
+    bt_text cells; /* NUL-separated, row by row */
+    /* columns of the widest row; finished rows; cells of the open row */
+    int n_columns, n_rows, at;
     int width[BT_TABLE_COLUMNS];
-    bool right[BT_TABLE_COLUMNS];       /* all cells below the heading look like figures */
+    bool right[BT_TABLE_COLUMNS]; /* all cells below the heading look like figures */
 } bt_table;
 
 void bt_table_init(bt_table *t);
-void bt_table_cell(bt_table *t, const char *text);                  /* made safe for a terminal */
+void bt_table_cell(bt_table *t, const char *text); /* made safe for a terminal */
 void bt_table_cellf(bt_table *t, const char *fmt, ...) BT_PRINTF(2, 3);
 void bt_table_end_row(bt_table *t);
 void bt_table_print(const bt_table *t, FILE *to, const char *indent);

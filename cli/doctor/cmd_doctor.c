@@ -1,4 +1,5 @@
-/* cmd_doctor.c - `bitrain doctor`: examines this machine and says what is wrong and how to mend it. */
+/* cmd_doctor.c - `bitrain doctor`: examines this machine and says what is wrong and how to mend
+ * it. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,12 +21,17 @@ typedef struct doctor_cfg {
 
 #define FIELD(f) offsetof(doctor_cfg, f), sizeof(((doctor_cfg *)0)->f)
 static const bt_opt doctor_opts[] = {
-    {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL, "print one JSON object"},
+    {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL,
+     "print one JSON object"},
     {"quick", "--quick", BT_OPT_BOOL, FIELD(quick), "false", 0, 0, NULL, NULL, "start no MPI job"},
-    {"ranks", "--ranks", BT_OPT_INT, FIELD(ranks), "2", 1, 4096, NULL, NULL, "ranks of the MPI job that visits the nodes"},
-    {"hosts", "--hosts", BT_OPT_TEXT, FIELD(hosts), "", 0, 0, NULL, NULL, "host file, one 'host slots=N' per line: the nodes to visit"},
-    {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database to examine (default: $BITRAIN_STORE, else the data directory)"},
-    {"isa", "--isa", BT_OPT_TEXT, FIELD(isa), "auto", 0, 0, NULL, NULL, "fastest kernel set allowed: " BT_ISA_WORDS},
+    {"ranks", "--ranks", BT_OPT_INT, FIELD(ranks), "2", 1, 4096, NULL, NULL,
+     "ranks of the MPI job that visits the nodes"},
+    {"hosts", "--hosts", BT_OPT_TEXT, FIELD(hosts), "", 0, 0, NULL, NULL,
+     "host file, one 'host slots=N' per line: the nodes to visit"},
+    {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL,
+     "metrics database to examine (default: $BITRAIN_STORE, else the data directory)"},
+    {"isa", "--isa", BT_OPT_TEXT, FIELD(isa), "auto", 0, 0, NULL, NULL,
+     "fastest kernel set allowed: " BT_ISA_WORDS},
 };
 
 static const bt_opt *options(size_t *n) {
@@ -65,17 +71,20 @@ static size_t count(const bt_doctor *d, bt_doc_state state) {
 static void print_text(const bt_doctor *d) {
     static const char *const colour[] = {"", "\033[32m", "\033[33m", "\033[31m"};
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
-    bool colours = isatty(STDOUT_FILENO) && !(no_color && *no_color) && term && strcmp(term, "dumb") != 0;
+    bool colours = isatty(STDOUT_FILENO) && !(no_color && *no_color) && term &&
+                   strcmp(term, "dumb") != 0;
     for (size_t i = 0; i < d->n; i++) {
         const bt_finding *f = &d->findings[i];
         char text[sizeof f->text];
         bt_text_plain(text, sizeof text, f->text);
         bool coloured = colours && f->state != BT_DOC_INFO;
-        printf("%s%-4s%s  %-11s %s\n", coloured ? colour[f->state] : "", f->state == BT_DOC_INFO ? "" : state_names[f->state], coloured ? "\033[0m" : "",
+        printf("%s%-4s%s  %-11s %s\n", coloured ? colour[f->state] : "",
+               f->state == BT_DOC_INFO ? "" : state_names[f->state], coloured ? "\033[0m" : "",
                f->topic, text);
         if (f->way_out[0]) printf("%18s-> %s\n", "", f->way_out);
     }
-    printf("\nok %zu, warnings %zu, failures %zu\n", count(d, BT_DOC_OK), count(d, BT_DOC_WARN), count(d, BT_DOC_FAIL));
+    printf("\nok %zu, warnings %zu, failures %zu\n", count(d, BT_DOC_OK), count(d, BT_DOC_WARN),
+           count(d, BT_DOC_FAIL));
 }
 
 static bt_code print_json(const bt_doctor *d, bt_err *err) {
@@ -116,12 +125,14 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     char path[1024];
     (void)exit_status;
     BT_TRY(bt_opts_init(&o, doctor_opts, sizeof doctor_opts / sizeof doctor_opts[0], &cfg, err));
-    if (argc == 1 && strcmp(argv[0], "mpi-probe") == 0 && bt_comm_am_rank()) return bt_doctor_probe_rank(err);
+    if (argc == 1 && strcmp(argv[0], "mpi-probe") == 0 && bt_comm_am_rank())
+        return bt_doctor_probe_rank(err);
     BT_TRY(bt_opts_argv(&o, argc, argv, &word, 0, &n_words, &help, err));
-    if (cfg.hosts[0] && access(cfg.hosts, R_OK) != 0) return bt_fail_errno(err, BT_NOTFOUND, errno, "cannot read the host file '%s'", cfg.hosts);
+    if (cfg.hosts[0] && access(cfg.hosts, R_OK) != 0)
+        return bt_fail_errno(err, BT_NOTFOUND, errno, "cannot read the host file '%s'", cfg.hosts);
     BT_TRY(bt_store_path(path, sizeof path, cfg.store, err));
 
-    static bt_doctor d;                     /* 70 KiB: not for a stack */
+    static bt_doctor d; /* 70 KiB: not for a stack */
     d.store = path;
     d.isa = cfg.isa;
     d.quick = cfg.quick;
@@ -134,8 +145,10 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bt_doctor_store(&d);
     bt_doctor_screens(&d);
     bt_doctor_environment(&d);
-    if (cfg.json) BT_TRY(print_json(&d, err));
-    else print_text(&d);
+    if (cfg.json)
+        BT_TRY(print_json(&d, err));
+    else
+        print_text(&d);
     if (d.worst < BT_DOC_FAIL) return BT_OK;
     size_t failed = count(&d, BT_DOC_FAIL);
     return bt_fail(err, BT_CHECK, "%zu check%s failed", failed, failed == 1 ? "" : "s");
@@ -145,9 +158,11 @@ const bt_command bt_cmd_doctor = {
     .name = "doctor",
     .summary = "examines this machine, or all nodes: processor, kernels, MPI, memory, store",
     .args = "",
-    .examples = "bitrain doctor                     # what is there, what is wrong, and the way out\n"
-                "bitrain doctor --json | jq '.findings[] | select(.state == \"warn\")'\n"
-                "bitrain doctor --hosts nodes.txt --ranks 8     # starts 8 ranks there and compares the nodes",
+    .examples =
+        "bitrain doctor                     # what is there, what is wrong, and the way out\n"
+        "bitrain doctor --json | jq '.findings[] | select(.state == \"warn\")'\n"
+        "bitrain doctor --hosts nodes.txt --ranks 8     # starts 8 ranks there and compares the "
+        "nodes",
     .options = options,
     .run = run,
 };

@@ -1,4 +1,5 @@
-/* doctor.h - the findings of `bitrain doctor`: each a line with a state and, where something is wrong, the way out. */
+/* doctor.h - the findings of `bitrain doctor`: each a line with a state and, where something is
+ * wrong, the way out. */
 #ifndef BT_CLI_DOCTOR_DOCTOR_H
 #define BT_CLI_DOCTOR_DOCTOR_H
 
@@ -12,34 +13,38 @@ typedef enum { BT_DOC_INFO, BT_DOC_OK, BT_DOC_WARN, BT_DOC_FAIL } bt_doc_state;
 
 typedef struct bt_finding {
     bt_doc_state state;
-    const char *topic;                  /* "cpu", "mpi", ... */
-    char text[400], way_out[300];       /* way_out "" when nothing is to be done */
+    const char *topic;            /* "cpu", "mpi", ... */
+    char text[400], way_out[300]; /* way_out "" when nothing is to be done */
 } bt_finding;
 
 typedef struct bt_doctor {
-    const char *store;                  /* path of the metrics database */
-    const char *isa;                    /* fastest kernel set allowed, "auto" */
-    bool quick;                         /* start no MPI job */
-    const char *hosts;                  /* host file whose nodes the job visits, "" */
-    int ranks;                          /* of that job */
+    const char *store; /* path of the metrics database */
+    const char *isa;   /* fastest kernel set allowed, "auto" */
+    bool quick;        /* start no MPI job */
+    const char *hosts; /* host file whose nodes the job visits, "" */
+    int ranks;         /* of that job */
     bt_finding findings[96];
     size_t n;
     bt_doc_state worst;
 } bt_doctor;
 
-bt_finding *bt_doc(bt_doctor *d, bt_doc_state state, const char *topic, const char *fmt, ...) BT_PRINTF(4, 5);
+bt_finding *bt_doc(bt_doctor *d, bt_doc_state state, const char *topic, const char *fmt, ...)
+    BT_PRINTF(4, 5);
 void bt_doc_way_out(bt_finding *f, const char *fmt, ...) BT_PRINTF(2, 3);
 
 /* the checks, in the order of the report */
-void bt_doctor_processor(bt_doctor *d);         /* processor, cores, quotas */
-void bt_doctor_kernels(bt_doctor *d);           /* the winner of each slot, OpenBLAS */
-void bt_doctor_memory(bt_doctor *d);            /* memory, /dev/shm, limits */
-void bt_doctor_mpi(bt_doctor *d);               /* version, mpirun, launch flags, a job that visits the nodes */
-void bt_doctor_store(bt_doctor *d);             /* place, file system, SQLite, the database itself */
-void bt_doctor_screens(bt_doctor *d);           /* terminal, dashboard */
-void bt_doctor_environment(bt_doctor *d);       /* BITRAIN_ variables nobody reads */
+void bt_doctor_processor(bt_doctor *d); /* processor, cores, quotas */
+void bt_doctor_kernels(bt_doctor *d);   /* the winner of each slot, OpenBLAS */
+void bt_doctor_memory(bt_doctor *d);    /* memory, /dev/shm, limits */
+/* version, mpirun, launch flags, a job that visits the nodes */
+void bt_doctor_mpi(bt_doctor *d);
+/* place, file system, SQLite, the database itself */
+void bt_doctor_store(bt_doctor *d);
+void bt_doctor_screens(bt_doctor *d);     /* terminal, dashboard */
+void bt_doctor_environment(bt_doctor *d); /* BITRAIN_ variables nobody reads */
 
-/* what a rank of that job does (`bitrain doctor mpi-probe`): says what its node is and sums some numbers */
+/* what a rank of that job does (`bitrain doctor mpi-probe`): says what its node is and sums some
+ * numbers */
 bt_code bt_doctor_probe_rank(bt_err *err);
 
 #endif

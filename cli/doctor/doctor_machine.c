@@ -31,7 +31,8 @@ static bool file_has_word(const char *path, const char *word) {
     size_t cap = 0, n = strlen(word);
     bool found = false;
     while (!found && getline(&line, &cap, f) > 0)
-        for (const char *p = line; (p = strstr(p, word)) && !found; p += n) found = (p == line || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\n');
+        for (const char *p = line; (p = strstr(p, word)) && !found; p += n)
+            found = (p == line || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\n');
     free(line);
     fclose(f);
     return found;
@@ -41,54 +42,85 @@ static const char *bytes(char *buf, size_t size, double n) {
     return bt_metric_format(buf, size, n, BT_UNIT_BYTES);
 }
 
-/* ---- processor ------------------------------------------------------------------------------------------------------ */
+/* ---- processor ------------------------------------------------------------------------------- */
 
 static void quota(bt_doctor *d, int cores) {
     char line[64];
     long long us = 0, period = 0;
-    if (!first_line("/sys/fs/cgroup/cpu.max", line, sizeof line) || sscanf(line, "%lld %lld", &us, &period) != 2 || period <= 0) return;
+    if (!first_line("/sys/fs/cgroup/cpu.max", line, sizeof line) ||
+        sscanf(line, "%lld %lld", &us, &period) != 2 || period <= 0)
+        return;
     double allowed = (double)us / (double)period;
     if (allowed + 0.01 < cores)
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "cores", "%d cores are visible but the container may use %.1f of them: threads will be held up", cores, allowed),
-                       "use --ranks and --threads with a product of %d, or lift the quota", allowed < 1 ? 1 : (int)allowed);
+        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "cores",
+                              "%d cores are visible but the container may use %.1f of them: "
+                              "threads will be held up",
+                              cores, allowed),
+                       "use --ranks and --threads with a product of %d, or lift the quota",
+                       allowed < 1 ? 1 : (int)allowed);
 }
 
 void bt_doctor_processor(bt_doctor *d) {
     const bt_cpu *c = bt_cpu_get();
-    const struct { const char *name; bool has; } features[] = {
-        {"avx2", c->avx2}, {"fma", c->fma}, {"f16c", c->f16c}, {"avx-vnni", c->avx_vnni}, {"avx512", c->avx512}, {"avx512-vnni", c->avx512_vnni},
-        {"avx512-bf16", c->avx512_bf16}, {"avx512-vbmi", c->avx512_vbmi}, {"amx-int8", c->amx_int8}, {"amx-bf16", c->amx_bf16}};
+    const struct {
+        const char *name;
+        bool has;
+    } features[] = {{"avx2", c->avx2},
+                    {"fma", c->fma},
+                    {"f16c", c->f16c},
+                    {"avx-vnni", c->avx_vnni},
+                    {"avx512", c->avx512},
+                    {"avx512-vnni", c->avx512_vnni},
+                    {"avx512-bf16", c->avx512_bf16},
+                    {"avx512-vbmi", c->avx512_vbmi},
+                    {"amx-int8", c->amx_int8},
+                    {"amx-bf16", c->amx_bf16}};
     char list[200] = "", l1[24], l2[24], l3[24];
     for (size_t i = 0; i < sizeof features / sizeof features[0]; i++) {
         size_t n = strlen(list);
         if (features[i].has) snprintf(list + n, sizeof list - n, " %s", features[i].name);
     }
     bt_doc(d, BT_DOC_OK, "cpu", "%s", c->model[0] ? c->model : "unknown model");
-    bt_finding *f = bt_doc(d, c->avx2 ? BT_DOC_OK : BT_DOC_WARN, "cpu", "can do%s", list[0] ? list : " nothing beyond the base instruction set");
-    if (!c->avx2) bt_doc_way_out(f, "expect OpenBLAS speed only; on a virtual machine ask for the host's CPU model");
-    bt_doc(d, BT_DOC_INFO, "cpu", "caches: L1d %s, L2 %s, L3 %s", bytes(l1, sizeof l1, (double)c->l1d_bytes), bytes(l2, sizeof l2, (double)c->l2_bytes),
+    bt_finding *f = bt_doc(d, c->avx2 ? BT_DOC_OK : BT_DOC_WARN, "cpu", "can do%s",
+                           list[0] ? list : " nothing beyond the base instruction set");
+    if (!c->avx2)
+        bt_doc_way_out(
+            f, "expect OpenBLAS speed only; on a virtual machine ask for the host's CPU model");
+    bt_doc(d, BT_DOC_INFO, "cpu", "caches: L1d %s, L2 %s, L3 %s",
+           bytes(l1, sizeof l1, (double)c->l1d_bytes), bytes(l2, sizeof l2, (double)c->l2_bytes),
            bytes(l3, sizeof l3, (double)c->l3_bytes));
     if (!c->amx_tile && file_has_word("/proc/cpuinfo", "amx_tile"))
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "cpu", "the processor has AMX but the kernel gives no permission for it"),
-                       "Linux 5.16 or newer, and a sandbox that allows arch_prctl(ARCH_REQ_XCOMP_PERM)");
+        bt_doc_way_out(
+            bt_doc(d, BT_DOC_WARN, "cpu",
+                   "the processor has AMX but the kernel gives no permission for it"),
+            "Linux 5.16 or newer, and a sandbox that allows arch_prctl(ARCH_REQ_XCOMP_PERM)");
 
-    if (c->amx_tile) bt_doc(d, BT_DOC_INFO, "cpu", "AMX kernels are tested bit for bit, but their speed has never been measured: compare with --isa avx512");
+    if (c->amx_tile)
+        bt_doc(d, BT_DOC_INFO, "cpu",
+               "AMX kernels are tested bit for bit, but their speed has never been measured: "
+               "compare with --isa avx512");
 
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     if (online > c->cores)
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "cores", "this process may use %d of %ld cores (affinity)", c->cores, online),
+        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "cores",
+                              "this process may use %d of %ld cores (affinity)", c->cores, online),
                        "taskset -p shows the mask; a batch system sets it to what was asked for");
-    else bt_doc(d, BT_DOC_OK, "cores", "%d, all usable", c->cores);
+    else
+        bt_doc(d, BT_DOC_OK, "cores", "%d, all usable", c->cores);
     quota(d, c->cores);
     char clock[64];
-    if (first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource", clock, sizeof clock) &&
+    if (first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource", clock,
+                   sizeof clock) &&
         (strcmp(clock, "hpet") == 0 || strcmp(clock, "acpi_pm") == 0))
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "clock", "clock source '%s' takes about a microsecond to read", clock), "boot with clocksource=tsc if the machine allows it");
+        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "clock",
+                              "clock source '%s' takes about a microsecond to read", clock),
+                       "boot with clocksource=tsc if the machine allows it");
 }
 
-/* ---- kernels and OpenBLAS ------------------------------------------------------------------------------------------- */
+/* ---- kernels and OpenBLAS -------------------------------------------------------------------- */
 
-/* The core type OpenBLAS picks when nobody tells it, asked in a child: a library loaded once stays as it is. */
+/* The core type OpenBLAS picks when nobody tells it, asked in a child: a library loaded once stays
+ * as it is. */
 static bool blas_left_alone(char *out, size_t size) {
     int ends[2];
     if (pipe(ends) != 0) return false;
@@ -97,7 +129,8 @@ static bool blas_left_alone(char *out, size_t size) {
     if (pid == 0) {
         unsetenv("OPENBLAS_CORETYPE");
         setenv("OPENBLAS_NUM_THREADS", "1", 1);
-        void *lib = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL), *symbol = lib ? dlsym(lib, "openblas_get_corename") : NULL;
+        void *lib = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL),
+             *symbol = lib ? dlsym(lib, "openblas_get_corename") : NULL;
         char *(*corename)(void) = NULL;
         memcpy(&corename, &symbol, sizeof symbol);
         const char *name = corename ? corename() : "";
@@ -119,16 +152,23 @@ static void openblas(bt_doctor *d) {
     bool known = blas_left_alone(alone, sizeof alone);
     bt_err err = BT_ERR_INIT;
     if (bt_blas_load(&err) != BT_OK) {
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "openblas", "%s", err.msg), "without it, processors without a vector set of ours use plain loops: apt-get install libopenblas0-pthread");
+        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "openblas", "%s", err.msg),
+                       "without it, processors without a vector set of ours use plain loops: "
+                       "apt-get install libopenblas0-pthread");
         return;
     }
     const char *used = bt_blas_corename();
     if (told_copy[0] && deserved && strcasecmp(told_copy, deserved) != 0)
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "openblas", "OPENBLAS_CORETYPE=%s makes it use %s kernels; this processor deserves %s", told_copy, used, deserved),
-                       "unset OPENBLAS_CORETYPE");
+        bt_doc_way_out(
+            bt_doc(d, BT_DOC_WARN, "openblas",
+                   "OPENBLAS_CORETYPE=%s makes it use %s kernels; this processor deserves %s",
+                   told_copy, used, deserved),
+            "unset OPENBLAS_CORETYPE");
     else if (known && strcasecmp(alone, used) != 0)
-        bt_doc(d, BT_DOC_OK, "openblas", "took this processor for %s; bitrain makes it use %s", alone, used);
-    else bt_doc(d, BT_DOC_OK, "openblas", "uses %s", used);
+        bt_doc(d, BT_DOC_OK, "openblas", "took this processor for %s; bitrain makes it use %s",
+               alone, used);
+    else
+        bt_doc(d, BT_DOC_OK, "openblas", "uses %s", used);
     bt_doc(d, BT_DOC_INFO, "openblas", "%s", bt_blas_config());
 }
 
@@ -151,13 +191,14 @@ void bt_doctor_kernels(bt_doctor *d) {
         char list[360] = "";
         for (size_t k = i; k < bt_kernels_slots(); k++) {
             size_t n = strlen(list);
-            if (strcmp(bt_kernels_slot_winner(k), winner) == 0) snprintf(list + n, sizeof list - n, " %s", bt_kernels_slot_name(k));
+            if (strcmp(bt_kernels_slot_winner(k), winner) == 0)
+                snprintf(list + n, sizeof list - n, " %s", bt_kernels_slot_name(k));
         }
         bt_doc(d, BT_DOC_INFO, "kernels", "%s:%s", winner, list);
     }
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static double meminfo_bytes(const char *key) {
     FILE *f = fopen("/proc/meminfo", "re");
@@ -172,53 +213,82 @@ static double meminfo_bytes(const char *key) {
 
 static void memory(bt_doctor *d) {
     char a[24], b[24], line[64];
-    double total = meminfo_bytes("MemTotal"), available = meminfo_bytes("MemAvailable"), limit = 0, used = 0;
-    if (first_line("/sys/fs/cgroup/memory.max", line, sizeof line)) limit = strtod(line, NULL);         /* "max" reads as 0 */
-    if (limit > 0 && first_line("/sys/fs/cgroup/memory.current", line, sizeof line)) used = strtod(line, NULL);
+    double total = meminfo_bytes("MemTotal"), available = meminfo_bytes("MemAvailable"), limit = 0,
+           used = 0;
+    /* "max" reads as 0 */
+    if (first_line("/sys/fs/cgroup/memory.max", line, sizeof line)) limit = strtod(line, NULL);
+    if (limit > 0 && first_line("/sys/fs/cgroup/memory.current", line, sizeof line))
+        used = strtod(line, NULL);
     if (limit > 0 && limit - used < available) available = limit - used;
-    bt_finding *f = bt_doc(d, available < 512.0 * 1048576 ? BT_DOC_WARN : BT_DOC_OK, "memory", "%s free of %s", bytes(a, sizeof a, available),
+    bt_finding *f = bt_doc(d, available < 512.0 * 1048576 ? BT_DOC_WARN : BT_DOC_OK, "memory",
+                           "%s free of %s", bytes(a, sizeof a, available),
                            bytes(b, sizeof b, limit > 0 && limit < total ? limit : total));
-    if (f->state == BT_DOC_WARN) bt_doc_way_out(f, "preset nano needs about 200 MiB; 'bitrain train --dry-run' prints what a run takes");
+    if (f->state == BT_DOC_WARN)
+        bt_doc_way_out(
+            f,
+            "preset nano needs about 200 MiB; 'bitrain train --dry-run' prints what a run takes");
 }
 
 static void shm(bt_doctor *d) {
     struct statvfs fs;
     char a[24];
     if (statvfs("/dev/shm", &fs) != 0) {
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "/dev/shm", "does not exist: ranks of one host talk through it"), "mount -t tmpfs tmpfs /dev/shm");
+        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "/dev/shm",
+                              "does not exist: ranks of one host talk through it"),
+                       "mount -t tmpfs tmpfs /dev/shm");
         return;
     }
     double room = (double)fs.f_bavail * (double)fs.f_frsize;
     bool writable = access("/dev/shm", W_OK | X_OK) == 0;
-    bt_doc_state state = !writable || room < 16.0 * 1048576 ? BT_DOC_FAIL : room < 128.0 * 1048576 ? BT_DOC_WARN : BT_DOC_OK;
-    bt_finding *f = bt_doc(d, state, "/dev/shm", "%s free%s", bytes(a, sizeof a, room), writable ? "" : ", not writable");
-    if (state != BT_DOC_OK) bt_doc_way_out(f, "each rank needs about 8 MiB there; containers: --shm-size=1g, else remove old files");
+    bt_doc_state state = !writable || room < 16.0 * 1048576 ? BT_DOC_FAIL
+                         : room < 128.0 * 1048576           ? BT_DOC_WARN
+                                                            : BT_DOC_OK;
+    bt_finding *f = bt_doc(d, state, "/dev/shm", "%s free%s", bytes(a, sizeof a, room),
+                           writable ? "" : ", not writable");
+    if (state != BT_DOC_OK)
+        bt_doc_way_out(
+            f,
+            "each rank needs about 8 MiB there; containers: --shm-size=1g, else remove old files");
 }
 
 static void limits(bt_doctor *d) {
-    const struct { int which; const char *name; rlim_t least; const char *why; } rows[] = {
+    const struct {
+        int which;
+        const char *name;
+        rlim_t least;
+        const char *why;
+    } rows[] = {
         {RLIMIT_NOFILE, "open files (ulimit -n)", 256, "ranks, sockets and shards"},
         {RLIMIT_STACK, "stack (ulimit -s)", 1 << 20, "threads"},
-        {RLIMIT_AS, "address space (ulimit -v)", (rlim_t)2 << 30, "arenas and shared segments are mapped"},
+        {RLIMIT_AS, "address space (ulimit -v)", (rlim_t)2 << 30,
+         "arenas and shared segments are mapped"},
         {RLIMIT_FSIZE, "file size (ulimit -f)", (rlim_t)1 << 30, "checkpoints"},
     };
     bool fine = true;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct rlimit r;
-        if (getrlimit((__rlimit_resource_t)rows[i].which, &r) != 0 || r.rlim_cur == RLIM_INFINITY || r.rlim_cur >= rows[i].least) continue;
+        if (getrlimit((__rlimit_resource_t)rows[i].which, &r) != 0 || r.rlim_cur == RLIM_INFINITY ||
+            r.rlim_cur >= rows[i].least)
+            continue;
         fine = false;
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "limits", "%s is %" PRIu64 ", wanted for %s: %" PRIu64, rows[i].name, (uint64_t)r.rlim_cur, rows[i].why,
-                              (uint64_t)rows[i].least), "raise it with ulimit, or in /etc/security/limits.conf");
+        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "limits",
+                              "%s is %" PRIu64 ", wanted for %s: %" PRIu64, rows[i].name,
+                              (uint64_t)r.rlim_cur, rows[i].why, (uint64_t)rows[i].least),
+                       "raise it with ulimit, or in /etc/security/limits.conf");
     }
-    if (fine) bt_doc(d, BT_DOC_OK, "limits", "open files, stack, address space and file size are large enough");
+    if (fine)
+        bt_doc(d, BT_DOC_OK, "limits",
+               "open files, stack, address space and file size are large enough");
 }
 
 void bt_doctor_memory(bt_doctor *d) {
     memory(d);
     shm(d);
     char pages[96];
-    if (first_line("/sys/kernel/mm/transparent_hugepage/enabled", pages, sizeof pages) && strstr(pages, "[never]"))
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "memory", "huge pages are switched off: large models lose a few per cent"),
+    if (first_line("/sys/kernel/mm/transparent_hugepage/enabled", pages, sizeof pages) &&
+        strstr(pages, "[never]"))
+        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "memory",
+                              "huge pages are switched off: large models lose a few per cent"),
                        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
     limits(d);
 }

@@ -1,4 +1,5 @@
-/* doctor_mpi.c - MPI: version, launch flags with their reasons, and a real job that visits the nodes. */
+/* doctor_mpi.c - MPI: version, launch flags with their reasons, and a real job that visits the
+ * nodes. */
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -14,12 +15,13 @@
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/mpi/comm.h"
-#include "monitor/job/launch/launch.h"
 #include "monitor/job/launch/job_dirs.h"
+#include "monitor/job/launch/launch.h"
 
-enum { ROUNDS = 20, FLOATS = 262144 };          /* all-reduces of 1 MiB */
+/* all-reduces of 1 MiB */
+enum { ROUNDS = 20, FLOATS = 262144 };
 
-/* ---- a rank --------------------------------------------------------------------------------------------------------- */
+/* ---- a rank ---------------------------------------------------------------------------------- */
 
 typedef struct node_card {
     char host[64], cpu[64], isa[16];
@@ -36,7 +38,8 @@ static bt_code visit(node_card *card, double *us, bt_err *err) {
         if (i == 0) start = bt_now_ns();
         for (size_t k = 0; k < FLOATS; k++) x[k] = 1;
         code = bt_all_reduce_f32(world, x, FLOATS, BT_SUM, err);
-        card->failed |= code == BT_OK && (x[0] != (float)bt_comm_size(world) || x[FLOATS - 1] != (float)bt_comm_size(world));
+        card->failed |= code == BT_OK && (x[0] != (float)bt_comm_size(world) ||
+                                          x[FLOATS - 1] != (float)bt_comm_size(world));
     }
     *us = (double)(bt_now_ns() - start) / 1e3 / ROUNDS;
     free(x);
@@ -62,7 +65,8 @@ bt_code bt_doctor_probe_rank(bt_err *err) {
     code = bt_agree(world, code, err);
     if (code == BT_OK) code = bt_gather(world, &mine, sizeof mine, all, 0, err);
     for (int r = 0; code == BT_OK && all && r < bt_comm_size(world); r++)
-        printf("node %d|%s|%d|%s|%d|%s\n", r, all[r].host, all[r].cores, all[r].isa, all[r].failed, all[r].cpu);
+        printf("node %d|%s|%d|%s|%d|%s\n", r, all[r].host, all[r].cores, all[r].isa, all[r].failed,
+               all[r].cpu);
     if (code == BT_OK && all) printf("all_reduce_us %.1f\n", us);
     fflush(stdout);
     free(all);
@@ -70,7 +74,7 @@ bt_code bt_doctor_probe_rank(bt_err *err) {
     return code;
 }
 
-/* ---- the job -------------------------------------------------------------------------------------------------------- */
+/* ---- the job --------------------------------------------------------------------------------- */
 
 /* everything mpirun says within limit_s; false when it had to be killed */
 static bool drain(const bt_child *child, bt_text *out, double limit_s, int *status) {
@@ -98,20 +102,31 @@ static bool drain(const bt_child *child, bt_text *out, double limit_s, int *stat
 static void unlike_nodes(bt_doctor *d, const char *said) {
     char first_isa[16] = "", first_host[64] = "";
     bool unlike = false;
-    for (const char *line = said; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+    for (const char *line = said; line && *line;
+         line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
         char host[64], isa[16], cpu[64];
         int rank, cores, failed;
-        if (sscanf(line, "node %d|%63[^|]|%d|%15[^|]|%d|%63[^\n]", &rank, host, &cores, isa, &failed, cpu) != 6) continue;
-        if (failed) bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi", "rank %d on '%s' received wrong sums", rank, host), "memory or network of that node is broken");
-        if (d->hosts[0]) bt_doc(d, BT_DOC_INFO, "node", "rank %d: %s, %d cores, %s, %s", rank, host, cores, isa, cpu);
+        if (sscanf(line, "node %d|%63[^|]|%d|%15[^|]|%d|%63[^\n]", &rank, host, &cores, isa,
+                   &failed, cpu) != 6)
+            continue;
+        if (failed)
+            bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi", "rank %d on '%s' received wrong sums",
+                                  rank, host),
+                           "memory or network of that node is broken");
+        if (d->hosts[0])
+            bt_doc(d, BT_DOC_INFO, "node", "rank %d: %s, %d cores, %s, %s", rank, host, cores, isa,
+                   cpu);
         if (!first_isa[0]) {
             memcpy(first_isa, isa, sizeof isa);
             memcpy(first_host, host, sizeof host);
         }
         if (!unlike && strcmp(first_isa, isa) != 0) {
             unlike = true;
-            bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "node", "unlike processors: '%s' has %s, '%s' has %s; the slowest sets the pace and bits may differ", first_host,
-                                  first_isa, host, isa), "use --isa with the least of them");
+            bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "node",
+                                  "unlike processors: '%s' has %s, '%s' has %s; the slowest sets "
+                                  "the pace and bits may differ",
+                                  first_host, first_isa, host, isa),
+                           "use --isa with the least of them");
         }
     }
 }
@@ -131,22 +146,35 @@ static void try_job(bt_doctor *d, const char *program) {
     bt_code code = bt_job_dirs_create(&scratch, d->ranks, &err);
     if (code == BT_OK) code = bt_job_dirs_attempt(&scratch, 0, tmp, shm, &err);
     if (code == BT_OK) {
-        bt_launch l = {.ranks = d->ranks, .hosts = d->hosts, .mpirun_args = "", .tmp = tmp, .shm = shm, .program = program, .words = words, .n_words = 2};
+        bt_launch l = {.ranks = d->ranks,
+                       .hosts = d->hosts,
+                       .mpirun_args = "",
+                       .tmp = tmp,
+                       .shm = shm,
+                       .program = program,
+                       .words = words,
+                       .n_words = 2};
         code = bt_launch_start(&l, &child, &err);
     }
     if (code != BT_OK) {
         bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi", "%s", err.msg), "see the lines above");
     } else if (!drain(&child, &said, limit_s, &status)) {
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi", "a job of %d ranks did not end within %.0f s", d->ranks, limit_s),
+        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi", "a job of %d ranks did not end within %.0f s",
+                              d->ranks, limit_s),
                        "a firewall between the nodes, or no ssh without a password");
     } else if (status != 0 || !strstr(bt_text_str(&said), "all_reduce_us ")) {
         char plain[260];
         const char *s = bt_text_str(&said) + strspn(bt_text_str(&said), "-\n ");
         bt_text_plain(plain, sizeof plain, s);
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi", "a job of %d ranks failed: %s", d->ranks, *plain ? plain : "it said nothing"), "try it by hand: mpirun -np %d hostname", d->ranks);
+        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi", "a job of %d ranks failed: %s", d->ranks,
+                              *plain ? plain : "it said nothing"),
+                       "try it by hand: mpirun -np %d hostname", d->ranks);
     } else {
-        double seconds = (double)(bt_now_ns() - start) / 1e9, us = strtod(strstr(bt_text_str(&said), "all_reduce_us ") + 14, NULL);
-        bt_doc(d, BT_DOC_OK, "mpi", "a job of %d ranks took %.2f s from start to end; all-reduce of 1 MiB: %.2f ms", d->ranks, seconds, us / 1e3);
+        double seconds = (double)(bt_now_ns() - start) / 1e9,
+               us = strtod(strstr(bt_text_str(&said), "all_reduce_us ") + 14, NULL);
+        bt_doc(d, BT_DOC_OK, "mpi",
+               "a job of %d ranks took %.2f s from start to end; all-reduce of 1 MiB: %.2f ms",
+               d->ranks, seconds, us / 1e3);
         unlike_nodes(d, bt_text_str(&said));
     }
     bt_job_dirs_attempt_end(&scratch, 0);
@@ -154,7 +182,7 @@ static void try_job(bt_doctor *d, const char *program) {
     bt_text_release(&said);
 }
 
-/* ---- the topic ------------------------------------------------------------------------------------------------------ */
+/* ---- the topic ------------------------------------------------------------------------------- */
 
 static bool in_path(const char *program, char *found, size_t size) {
     const char *path = getenv("PATH");
@@ -168,9 +196,16 @@ static bool in_path(const char *program, char *found, size_t size) {
 }
 
 static void launch_flags(bt_doctor *d) {
-    const bt_launch l = {.ranks = d->ranks, .hosts = d->hosts, .mpirun_args = "", .tmp = "", .shm = "", .program = ""};
+    const bt_launch l = {.ranks = d->ranks,
+                         .hosts = d->hosts,
+                         .mpirun_args = "",
+                         .tmp = "",
+                         .shm = "",
+                         .program = ""};
     for (size_t i = 0; i < bt_launch_rows_n; i++)
-        if (bt_launch_applies(bt_launch_rows[i].when, &l)) bt_doc(d, BT_DOC_INFO, "mpirun", "%s: %s", bt_launch_rows[i].words, bt_launch_rows[i].reason);
+        if (bt_launch_applies(bt_launch_rows[i].when, &l))
+            bt_doc(d, BT_DOC_INFO, "mpirun", "%s: %s", bt_launch_rows[i].words,
+                   bt_launch_rows[i].reason);
 }
 
 void bt_doctor_mpi(bt_doctor *d) {
@@ -178,11 +213,14 @@ void bt_doctor_mpi(bt_doctor *d) {
     bt_comm_library(text, sizeof text);
     bt_doc(d, BT_DOC_OK, "mpi", "%s", text);
     if (bt_comm_am_rank())
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "mpi", "this shell runs inside an MPI job"), "outside of it, 'bitrain train' starts its own ranks");
+        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "mpi", "this shell runs inside an MPI job"),
+                       "outside of it, 'bitrain train' starts its own ranks");
     const char *mpirun = getenv("BITRAIN_MPIRUN");
     if (!mpirun || !*mpirun) mpirun = "mpirun";
     if (strchr(mpirun, '/') ? access(mpirun, X_OK) != 0 : !in_path(mpirun, path, sizeof path)) {
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi", "'%s' is not there: 'bitrain train' cannot start ranks", mpirun), "apt-get install openmpi-bin");
+        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi",
+                              "'%s' is not there: 'bitrain train' cannot start ranks", mpirun),
+                       "apt-get install openmpi-bin");
         return;
     }
     launch_flags(d);

@@ -11,7 +11,7 @@
 
 extern char **environ;
 
-/* ---- store ---------------------------------------------------------------------------------------------------------- */
+/* ---- store ----------------------------------------------------------------------------------- */
 
 static bool count_row(void *ctx, const bt_row *row) {
     snprintf(ctx, 32, "%s", row->cells[0] ? row->cells[0] : "0");
@@ -24,11 +24,19 @@ static void database(bt_doctor *d) {
     bt_code code = bt_db_open(&db, d->store, &err);
     char runs[32] = "0";
     bool truncated;
-    if (code == BT_OK) code = bt_db_query(db, "SELECT count(*) FROM runs", NULL, 0, 1, 10, count_row, runs, &truncated, &err);
+    if (code == BT_OK)
+        code = bt_db_query(db, "SELECT count(*) FROM runs", NULL, 0, 1, 10, count_row, runs,
+                           &truncated, &err);
     bt_db_close(db);
-    if (code == BT_NOTFOUND) bt_doc(d, BT_DOC_INFO, "store", "'%s' does not exist yet; the first run makes it", d->store);
-    else if (code != BT_OK) bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "store", "%s", err.msg), "move the file away, or use --store FILE");
-    else bt_doc(d, BT_DOC_OK, "store", "'%s' holds %s run%s", d->store, runs, strcmp(runs, "1") == 0 ? "" : "s");
+    if (code == BT_NOTFOUND)
+        bt_doc(d, BT_DOC_INFO, "store", "'%s' does not exist yet; the first run makes it",
+               d->store);
+    else if (code != BT_OK)
+        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "store", "%s", err.msg),
+                       "move the file away, or use --store FILE");
+    else
+        bt_doc(d, BT_DOC_OK, "store", "'%s' holds %s run%s", d->store, runs,
+               strcmp(runs, "1") == 0 ? "" : "s");
 }
 
 void bt_doctor_store(bt_doctor *d) {
@@ -36,48 +44,63 @@ void bt_doctor_store(bt_doctor *d) {
     bt_store_look look;
     char room[24];
     if (bt_store_look_at(&look, d->store, &err) != BT_OK) {
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "store", "%s", err.msg), "use --store FILE or BITRAIN_STORE");
+        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "store", "%s", err.msg),
+                       "use --store FILE or BITRAIN_STORE");
         return;
     }
-    /* Before 3.51.3 a WAL reset could lose a commit when two connections write at the same moment (sqlite.org/wal.html);
-     * bitrain's lock file leaves one writer. */
+    /* Before 3.51.3 a WAL reset could lose a commit when two connections write at the same moment
+     * (sqlite.org/wal.html); bitrain's lock file leaves one writer. */
     bt_doc(d, BT_DOC_OK, "sqlite", "%s; one writer at a time, by lock file", look.sqlite);
     if (look.refused)
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "store", "'%s' is on %s, where SQLite's write-ahead log does not work", look.folder, look.refused),
-                       "put the database on a local disk: --store FILE or BITRAIN_STORE; checkpoints (--out) may stay there");
+        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "store",
+                              "'%s' is on %s, where SQLite's write-ahead log does not work",
+                              look.folder, look.refused),
+                       "put the database on a local disk: --store FILE or BITRAIN_STORE; "
+                       "checkpoints (--out) may stay there");
     if (!look.writable)
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "store", "'%s' cannot be written", look.folder), "use --store FILE or BITRAIN_STORE");
+        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "store", "'%s' cannot be written", look.folder),
+                       "use --store FILE or BITRAIN_STORE");
     bool little = look.free_bytes < (uint64_t)512 << 20;
-    bt_finding *f = bt_doc(d, little ? BT_DOC_WARN : BT_DOC_OK, "store", "%s free at '%s'",
-                           bt_metric_format(room, sizeof room, (double)look.free_bytes, BT_UNIT_BYTES), look.folder);
-    if (little) bt_doc_way_out(f, "checkpoints go beside the database: make room, or use --out DIR");
+    bt_finding *f = bt_doc(
+        d, little ? BT_DOC_WARN : BT_DOC_OK, "store", "%s free at '%s'",
+        bt_metric_format(room, sizeof room, (double)look.free_bytes, BT_UNIT_BYTES), look.folder);
+    if (little)
+        bt_doc_way_out(f, "checkpoints go beside the database: make room, or use --out DIR");
     if (!look.refused) database(d);
 }
 
-/* ---- screens -------------------------------------------------------------------------------------------------------- */
+/* ---- screens --------------------------------------------------------------------------------- */
 
 void bt_doctor_screens(bt_doctor *d) {
 #ifdef BITRAIN_HAVE_TUI
     bt_doc(d, BT_DOC_OK, "screens", "ncurses: bitrain top draws");
 #else
-    bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "screens", "built without ncurses: bitrain top prints text only"), "apt-get install libncurses-dev, build again");
+    bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "screens",
+                          "built without ncurses: bitrain top prints text only"),
+                   "apt-get install libncurses-dev, build again");
 #endif
 #ifdef BITRAIN_HAVE_WEB
     bt_doc(d, BT_DOC_OK, "screens", "libmicrohttpd: bitrain dash serves");
 #else
-    bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "screens", "built without the dashboard: no bitrain dash"), "apt-get install libmicrohttpd-dev npm, ./bootstrap build");
+    bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "screens",
+                          "built without the dashboard: no bitrain dash"),
+                   "apt-get install libmicrohttpd-dev npm, ./bootstrap build");
 #endif
     const char *term = getenv("TERM"), *locale = getenv("LC_ALL");
     if (!locale || !*locale) locale = getenv("LC_CTYPE");
     if (!locale || !*locale) locale = getenv("LANG");
-    bool utf8 = locale && (strstr(locale, "UTF-8") || strstr(locale, "utf8") || strstr(locale, "UTF8") || strstr(locale, "utf-8"));
+    bool utf8 = locale && (strstr(locale, "UTF-8") || strstr(locale, "utf8") ||
+                           strstr(locale, "UTF8") || strstr(locale, "utf-8"));
     if (!utf8)
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "terminal", "locale '%s' has no UTF-8: curves are drawn with plain letters", locale ? locale : ""),
+        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "terminal",
+                              "locale '%s' has no UTF-8: curves are drawn with plain letters",
+                              locale ? locale : ""),
                        "export LC_ALL=C.UTF-8");
-    else bt_doc(d, BT_DOC_OK, "terminal", "%s, %s", term ? term : "no TERM", locale);
+    else
+        bt_doc(d, BT_DOC_OK, "terminal", "%s, %s", term ? term : "no TERM", locale);
 }
 
-/* ---- environment ---------------------------------------------------------------------------------------------------- */
+/* ---- environment ----------------------------------------------------------------------------- */
 
 static void upper(char *out, size_t size, const char *name) {
     size_t n = 0;
@@ -113,7 +136,9 @@ void bt_doctor_environment(bt_doctor *d) {
         }
         const char *near = bt_nearest(var, candidates, n);
         bt_finding *f = bt_doc(d, BT_DOC_WARN, "environment", "nobody reads BITRAIN_%s", shown);
-        if (near) bt_doc_way_out(f, "did you mean BITRAIN_%s?", near);
-        else bt_doc_way_out(f, "'bitrain help options' lists the settings");
+        if (near)
+            bt_doc_way_out(f, "did you mean BITRAIN_%s?", near);
+        else
+            bt_doc_way_out(f, "'bitrain help options' lists the settings");
     }
 }

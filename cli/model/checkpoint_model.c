@@ -32,7 +32,9 @@ static bt_code folder_of(const bt_trained_how *how, char out[PATH_MAX], bt_err *
     out[0] = '\0';
     BT_TRY(bt_cli_open(&db, how->store, err));
     bt_code code = bt_db_run(db, how->which, run, err);
-    if (code == BT_OK) code = bt_db_query(db, "SELECT out_dir FROM runs WHERE run = ?1", (const char *const[]){run}, 1, 1, 5, keep_out, out, NULL, err);
+    if (code == BT_OK)
+        code = bt_db_query(db, "SELECT out_dir FROM runs WHERE run = ?1",
+                           (const char *const[]){run}, 1, 1, 5, keep_out, out, NULL, err);
     bt_db_close(db);
     BT_TRY(code);
     return out[0] ? BT_OK : bt_fail(err, BT_NOTFOUND, "run '%s' has no checkpoint folder", run);
@@ -46,12 +48,14 @@ static bt_code read_config(bt_trained *t, bt_err *err) {
     const char *key;
     if (!json_is_object(config)) {
         json_decref(config);
-        return bt_fail(err, BT_FORMAT, "the settings in checkpoint '%s' cannot be read: %s", t->path, e.text);
+        return bt_fail(err, BT_FORMAT, "the settings in checkpoint '%s' cannot be read: %s",
+                       t->path, e.text);
     }
     bt_code code = BT_OK;
     json_object_foreach(config, key, v) {
-        if (bt_opt_find(o.table, o.n, key) == o.n) continue;       /* of another version */
-        if (code == BT_OK && json_is_string(v)) code = bt_opts_set(&o, key, json_string_value(v), BT_FROM_FILE, "the checkpoint", err);
+        if (bt_opt_find(o.table, o.n, key) == o.n) continue; /* of another version */
+        if (code == BT_OK && json_is_string(v))
+            code = bt_opts_set(&o, key, json_string_value(v), BT_FROM_FILE, "the checkpoint", err);
     }
     json_decref(config);
     return code;
@@ -59,12 +63,18 @@ static bt_code read_config(bt_trained *t, bt_err *err) {
 
 static bt_code load_weights(bt_trained *t, bt_err *err) {
     const bt_params *p = bt_model_params(t->model);
-    if (t->meta.params_hash != bt_params_hash(p)) return bt_fail(err, BT_FORMAT, "checkpoint '%s' does not hold the model its settings describe", t->path);
+    if (t->meta.params_hash != bt_params_hash(p))
+        return bt_fail(err, BT_FORMAT,
+                       "checkpoint '%s' does not hold the model its settings describe", t->path);
     bt_ckpt_slice *slices = calloc(p->n + 1, sizeof *slices);
     if (!slices) return bt_fail(err, BT_NOMEM, "no memory for %zu tensors", p->n);
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *x = &p->tensors[i];
-        slices[i] = (bt_ckpt_slice){.tensor = x->name, .state = "weight", .tensor_elems = x->count, .first = 0, .count = x->count,
+        slices[i] = (bt_ckpt_slice){.tensor = x->name,
+                                    .state = "weight",
+                                    .tensor_elems = x->count,
+                                    .first = 0,
+                                    .count = x->count,
                                     .data = bt_model_weights(t->model) + x->offset};
     }
     bt_code code = bt_ckpt_load(t->path, slices, p->n, err);
@@ -78,10 +88,13 @@ bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     BT_TRY(folder_of(how, folder, err));
     BT_TRY(bt_ckpt_open_meta(folder, t->path, sizeof t->path, &t->meta, err));
     BT_TRY(read_config(t, err));
-    BT_TRY(bt_tokenizer_parse(&t->tokenizer, bt_text_str(&t->meta.tokenizer), t->meta.tokenizer.len, err));
+    BT_TRY(bt_tokenizer_parse(&t->tokenizer, bt_text_str(&t->meta.tokenizer), t->meta.tokenizer.len,
+                              err));
     BT_TRY(bt_kernels_select(how->isa[0] ? how->isa : t->cfg.isa, err));
     BT_TRY(bt_threads_init(how->threads ? (int)how->threads : bt_cpu_get()->cores, err));
-    bt_model_setup setup = {.B = how->B ? how->B : (int)t->cfg.micro_batch, .prec = (bt_prec)t->cfg.precision, .train = false,
+    bt_model_setup setup = {.B = how->B ? how->B : (int)t->cfg.micro_batch,
+                            .prec = (bt_prec)t->cfg.precision,
+                            .train = false,
                             .n_threads = bt_threads_count()};
     bt_run_cfg_model(&t->cfg, &setup.cfg);
     BT_TRY(bt_model_create(&t->model, &setup, err));

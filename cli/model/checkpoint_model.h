@@ -1,28 +1,29 @@
-/* checkpoint_model.h - a trained model in this process, from a run, "last" or a checkpoint folder. One process, no MPI. */
+/* checkpoint_model.h - a trained model in this process, from a run, "last" or a checkpoint folder.
+ * One process, no MPI. */
 #ifndef BT_CLI_MODEL_CHECKPOINT_MODEL_H
 #define BT_CLI_MODEL_CHECKPOINT_MODEL_H
 
 #include <limits.h>
 
 #include "engine/ckpt/ckpt.h"
+#include "engine/config/run_cfg.h"
 #include "engine/data/tokenizer/tokenizer.h"
 #include "engine/model/net/model.h"
-#include "engine/config/run_cfg.h"
 
 typedef struct bt_trained {
-    char path[PATH_MAX];                /* of the checkpoint */
+    char path[PATH_MAX]; /* of the checkpoint */
     bt_ckpt_meta meta;
-    bt_run_cfg cfg;                     /* as it was trained */
+    bt_run_cfg cfg; /* as it was trained */
     bt_tokenizer *tokenizer;
-    bt_model *model;                    /* quantised, forward only */
+    bt_model *model; /* quantised, forward only */
 } bt_trained;
 
 typedef struct bt_trained_how {
-    const char *which;                  /* RUN, "last", a folder */
-    const char *store;                  /* "" default */
-    const char *isa;                    /* "" as the run */
-    int64_t threads;                    /* 0: all cores */
-    int B;                              /* sequences at once; 0: the run's micro-batch */
+    const char *which; /* RUN, "last", a folder */
+    const char *store; /* "" default */
+    const char *isa;   /* "" as the run */
+    int64_t threads;   /* 0: all cores */
+    int B;             /* sequences at once; 0: the run's micro-batch */
 } bt_trained_how;
 
 bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;

@@ -21,17 +21,27 @@ typedef struct data_cfg {
 } data_cfg;
 
 static const bt_opt data_opts[] = {
-    {"data", "--data", BT_OPT_LIST, offsetof(data_cfg, data), 4096, "", 0, 0, NULL, NULL, "text, .jsonl, .bts, folders, builtin (words behind the verb do the same)"},
-    {"out", "--out", BT_OPT_TEXT, offsetof(data_cfg, out), 1024, "", 0, 0, NULL, NULL, "token shard to write (.bts)"},
-    {"force", "--force", BT_OPT_BOOL, offsetof(data_cfg, force), sizeof(bool), "false", 0, 0, NULL, NULL, "replace the file"},
-    {"tokenizer", "--tokenizer", BT_OPT_TEXT, offsetof(data_cfg, tokenizer), 1024, "bytes", 0, 0, NULL, NULL, "bytes, or a tokenizer file"},
-    {"field", "--field", BT_OPT_TEXT, offsetof(data_cfg, field), 64, "text", 0, 0, NULL, NULL, "field of a JSONL object that holds the text"},
-    {"shard_tokens", "--shard-tokens", BT_OPT_INT, offsetof(data_cfg, shard_tokens), sizeof(int64_t), "0", 0, 1e15, NULL, "tokens",
+    {"data", "--data", BT_OPT_LIST, offsetof(data_cfg, data), 4096, "", 0, 0, NULL, NULL,
+     "text, .jsonl, .bts, folders, builtin (words behind the verb do the same)"},
+    {"out", "--out", BT_OPT_TEXT, offsetof(data_cfg, out), 1024, "", 0, 0, NULL, NULL,
+     "token shard to write (.bts)"},
+    {"force", "--force", BT_OPT_BOOL, offsetof(data_cfg, force), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "replace the file"},
+    {"tokenizer", "--tokenizer", BT_OPT_TEXT, offsetof(data_cfg, tokenizer), 1024, "bytes", 0, 0,
+     NULL, NULL, "bytes, or a tokenizer file"},
+    {"field", "--field", BT_OPT_TEXT, offsetof(data_cfg, field), 64, "text", 0, 0, NULL, NULL,
+     "field of a JSONL object that holds the text"},
+    {"shard_tokens", "--shard-tokens", BT_OPT_INT, offsetof(data_cfg, shard_tokens),
+     sizeof(int64_t), "0", 0, 1e15, NULL, "tokens",
      "begin another shard (x-00000.bts, x-00001.bts, ...) behind a document (0: one shard)"},
-    {"sample", "--sample", BT_OPT_INT, offsetof(data_cfg, sample), sizeof(int64_t), "0", 0, 100000, NULL, "tokens", "show the first tokens of each shard as text"},
-    {"verify", "--verify", BT_OPT_BOOL, offsetof(data_cfg, verify), sizeof(bool), "true", 0, 0, NULL, NULL, "check every byte of shards (--no-verify: header and tables only)"},
-    {"json", "--json", BT_OPT_BOOL, offsetof(data_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "one JSON object"},
-    {"quiet", "--quiet", BT_OPT_BOOL, offsetof(data_cfg, quiet), sizeof(bool), "false", 0, 0, NULL, NULL, "no progress bar"},
+    {"sample", "--sample", BT_OPT_INT, offsetof(data_cfg, sample), sizeof(int64_t), "0", 0, 100000,
+     NULL, "tokens", "show the first tokens of each shard as text"},
+    {"verify", "--verify", BT_OPT_BOOL, offsetof(data_cfg, verify), sizeof(bool), "true", 0, 0,
+     NULL, NULL, "check every byte of shards (--no-verify: header and tables only)"},
+    {"json", "--json", BT_OPT_BOOL, offsetof(data_cfg, json), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "one JSON object"},
+    {"quiet", "--quiet", BT_OPT_BOOL, offsetof(data_cfg, quiet), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "no progress bar"},
 };
 enum { N_OPTS = sizeof data_opts / sizeof data_opts[0] };
 
@@ -42,20 +52,26 @@ static const bt_opt *options(size_t *n) {
 
 /* ---- prepare ---- */
 
-typedef struct watch { bt_progress bar; } watch;
+typedef struct watch {
+    bt_progress bar;
+} watch;
 
 static void show_ids(void *ctx, double done, uint64_t ids) {
     watch *w = ctx;
     char count[32], note[64], rate[32];
-    snprintf(note, sizeof note, "%s tokens, %s", bt_metric_format(count, sizeof count, (double)ids, BT_UNIT_COUNT),
-             bt_metric_format(rate, sizeof rate, (double)ids / bt_progress_seconds(&w->bar), BT_UNIT_PER_S));
+    snprintf(note, sizeof note, "%s tokens, %s",
+             bt_metric_format(count, sizeof count, (double)ids, BT_UNIT_COUNT),
+             bt_metric_format(rate, sizeof rate, (double)ids / bt_progress_seconds(&w->bar),
+                              BT_UNIT_PER_S));
     bt_progress_show(&w->bar, "tokenising", done, note);
 }
 
 static bt_code check_out(const data_cfg *cfg, bt_err *err) {
     size_t n = strlen(cfg->out);
     char first[1100];
-    if (n && (n < 5 || strcmp(cfg->out + n - 4, ".bts") != 0)) return bt_fail(err, BT_ARG, "--out '%s' does not end with .bts, so it would be read as text", cfg->out);
+    if (n && (n < 5 || strcmp(cfg->out + n - 4, ".bts") != 0))
+        return bt_fail(err, BT_ARG,
+                       "--out '%s' does not end with .bts, so it would be read as text", cfg->out);
     if (cfg->shard_tokens) {
         snprintf(first, sizeof first, "%.*s-00000.bts", n ? (int)n - 4 : 0, cfg->out);
         if (n) BT_TRY(bt_verbs_may_write(first, cfg->force, err));
@@ -65,13 +81,19 @@ static bt_code check_out(const data_cfg *cfg, bt_err *err) {
 
 static bt_code only_text(const bt_sources *s, bt_err *err) {
     for (size_t i = 0; i < s->n; i++) {
-        if (s->items[i].kind == BT_SOURCE_SHARD) return bt_fail(err, BT_ARG, "'%s' holds tokens already; prepare takes text", s->items[i].path);
-        if (s->items[i].kind == BT_SOURCE_SYNTH) return bt_fail(err, BT_ARG, "'%s' needs no preparing: pass it to 'bitrain train --data'", s->items[i].path);
+        if (s->items[i].kind == BT_SOURCE_SHARD)
+            return bt_fail(err, BT_ARG, "'%s' holds tokens already; prepare takes text",
+                           s->items[i].path);
+        if (s->items[i].kind == BT_SOURCE_SYNTH)
+            return bt_fail(err, BT_ARG,
+                           "'%s' needs no preparing: pass it to 'bitrain train --data'",
+                           s->items[i].path);
     }
     return BT_OK;
 }
 
-static bt_code report(const data_cfg *cfg, const bt_tokenizer *t, const bt_prepare_result *r, double seconds, bt_err *err) {
+static bt_code report(const data_cfg *cfg, const bt_tokenizer *t, const bt_prepare_result *r,
+                      double seconds, bt_err *err) {
     double per_token = (double)r->source_bytes / (double)(r->ids ? r->ids : 1);
     if (cfg->json) {
         bt_text out = {0};
@@ -95,30 +117,44 @@ static bt_code report(const data_cfg *cfg, const bt_tokenizer *t, const bt_prepa
         return bt_cli_put(&out, err);
     }
     char tokens[32], docs[32], bytes[32], file[32], took[32];
-    printf("%s tokens of %s (%.2f bytes each) from %s documents, %s of text, in %s: %s in %d shard%s\n", bt_metric_format(tokens, sizeof tokens, (double)r->ids, BT_UNIT_COUNT),
-           bt_tokenizer_kind(t), per_token, bt_metric_format(docs, sizeof docs, (double)r->documents, BT_UNIT_COUNT),
-           bt_metric_format(bytes, sizeof bytes, (double)r->source_bytes, BT_UNIT_BYTES), bt_duration(took, sizeof took, seconds),
-           bt_metric_format(file, sizeof file, (double)r->file_bytes, BT_UNIT_BYTES), r->shards, r->shards == 1 ? "" : "s");
+    printf("%s tokens of %s (%.2f bytes each) from %s documents, %s of text, in %s: %s in %d "
+           "shard%s\n",
+           bt_metric_format(tokens, sizeof tokens, (double)r->ids, BT_UNIT_COUNT),
+           bt_tokenizer_kind(t), per_token,
+           bt_metric_format(docs, sizeof docs, (double)r->documents, BT_UNIT_COUNT),
+           bt_metric_format(bytes, sizeof bytes, (double)r->source_bytes, BT_UNIT_BYTES),
+           bt_duration(took, sizeof took, seconds),
+           bt_metric_format(file, sizeof file, (double)r->file_bytes, BT_UNIT_BYTES), r->shards,
+           r->shards == 1 ? "" : "s");
     return BT_OK;
 }
 
-static bt_code prepare_sources(const data_cfg *cfg, const bt_sources *s, const bt_tokenizer *t, bt_err *err) {
+static bt_code prepare_sources(const data_cfg *cfg, const bt_sources *s, const bt_tokenizer *t,
+                               bt_err *err) {
     bt_prepare_result r;
     watch w;
     bt_progress_begin(&w.bar, cfg->quiet);
-    bt_prepare_cfg c = {.files = s->items, .n_files = s->n, .field = cfg->field, .tokenizer = t, .path = cfg->out, .split_ids = (uint64_t)cfg->shard_tokens,
-                        .progress = show_ids, .ctx = &w};
+    bt_prepare_cfg c = {.files = s->items,
+                        .n_files = s->n,
+                        .field = cfg->field,
+                        .tokenizer = t,
+                        .path = cfg->out,
+                        .split_ids = (uint64_t)cfg->shard_tokens,
+                        .progress = show_ids,
+                        .ctx = &w};
     bt_code code = bt_prepare(&c, &r, NULL, err);
     bt_progress_end(&w.bar);
     BT_TRY(code);
     return report(cfg, t, &r, bt_progress_seconds(&w.bar), err);
 }
 
-static bt_code list_sources(const data_cfg *cfg, const char *const *words, size_t n, bt_sources *out, bt_err *err) {
+static bt_code list_sources(const data_cfg *cfg, const char *const *words, size_t n,
+                            bt_sources *out, bt_err *err) {
     char cache[PATH_MAX];
     bt_text paths;
     BT_TRY(bt_verbs_paths(&paths, cfg->data, words, n, err));
-    bt_code code = paths.len ? bt_verbs_corpus(bt_text_str(&paths), cache, sizeof cache, err) : bt_fail(err, BT_ARG, "no data named (a file, a folder, or builtin)");
+    bt_code code = paths.len ? bt_verbs_corpus(bt_text_str(&paths), cache, sizeof cache, err)
+                             : bt_fail(err, BT_ARG, "no data named (a file, a folder, or builtin)");
     if (code == BT_OK) code = bt_sources_list(out, bt_text_str(&paths), cache, err);
     bt_text_release(&paths);
     return code;
@@ -140,10 +176,10 @@ static bt_code prepare(void *ctx, const char *const *words, size_t n, bt_err *er
 
 /* ---- inspect ---- */
 
-typedef struct finding {                /* about one file */
+typedef struct finding { /* about one file */
     const char *path, *kind;
-    bt_shard_info shard;                /* of a shard */
-    bool is_shard, fits;                /* made with the given tokenizer */
+    bt_shard_info shard; /* of a shard */
+    bool is_shard, fits; /* made with the given tokenizer */
     uint64_t tokens, source_bytes, documents, file_bytes;
     bt_text sample;
 } finding;
@@ -153,7 +189,8 @@ static void show_check(void *ctx, double done) {
     bt_progress_show(&w->bar, "checking", done, "");
 }
 
-static bt_code look_at_shard(const data_cfg *cfg, const bt_tokenizer *t, finding *f, watch *w, bt_err *err) {
+static bt_code look_at_shard(const data_cfg *cfg, const bt_tokenizer *t, finding *f, watch *w,
+                             bt_err *err) {
     bt_shard *s;
     BT_TRY(bt_shard_open(&s, f->path, err));
     bt_code code = cfg->verify ? bt_shard_verify(s, show_check, w, err) : BT_OK;
@@ -166,10 +203,15 @@ static bt_code look_at_shard(const data_cfg *cfg, const bt_tokenizer *t, finding
     f->file_bytes = f->shard.file_bytes;
     f->fits = f->shard.vocab_hash == bt_tokenizer_hash(t);
     size_t n = (uint64_t)cfg->sample < f->tokens ? (size_t)cfg->sample : (size_t)f->tokens;
-    if (code == BT_OK && n && !f->fits) code = bt_fail(err, BT_ARG, "'%s' was made with another tokenizer than '%s': no sample (pass it with --tokenizer)", f->path, cfg->tokenizer);
+    if (code == BT_OK && n && !f->fits)
+        code = bt_fail(
+            err, BT_ARG,
+            "'%s' was made with another tokenizer than '%s': no sample (pass it with --tokenizer)",
+            f->path, cfg->tokenizer);
     if (code == BT_OK && n) {
         int32_t *ids = malloc(n * sizeof *ids);
-        code = ids ? bt_shard_read(s, 0, n, ids, err) : bt_fail(err, BT_NOMEM, "cannot take memory for %zu tokens", n);
+        code = ids ? bt_shard_read(s, 0, n, ids, err)
+                   : bt_fail(err, BT_NOMEM, "cannot take memory for %zu tokens", n);
         if (code == BT_OK) bt_tokenizer_decode(t, ids, n, &f->sample);
         free(ids);
     }
@@ -178,7 +220,8 @@ static bt_code look_at_shard(const data_cfg *cfg, const bt_tokenizer *t, finding
 }
 
 /* counts documents and tokens without writing anything */
-static bt_code look_at_text(const data_cfg *cfg, const bt_tokenizer *t, const bt_source *source, finding *f, watch *w, bt_err *err) {
+static bt_code look_at_text(const data_cfg *cfg, const bt_tokenizer *t, const bt_source *source,
+                            finding *f, watch *w, bt_err *err) {
     bt_documents *d;
     bt_piece p;
     int32_t *ids = NULL;
@@ -189,11 +232,13 @@ static bt_code look_at_text(const data_cfg *cfg, const bt_tokenizer *t, const bt
     f->file_bytes = source->bytes;
     uint64_t in_document = 0;
     while ((code = bt_documents_next(d, &p, err)) == BT_OK && p.text) {
-        if (p.n && (code = bt_tokenizer_encode(t, p.text, p.n, &ids, &count, &cap, err)) != BT_OK) break;
+        if (p.n && (code = bt_tokenizer_encode(t, p.text, p.n, &ids, &count, &cap, err)) != BT_OK)
+            break;
         if (p.n) f->tokens += count;
         f->source_bytes += p.n;
         in_document += p.n;
-        if (f->sample.len < (size_t)cfg->sample) bt_text_putn(&f->sample, p.text, p.n < (size_t)cfg->sample ? p.n : (size_t)cfg->sample);
+        if (f->sample.len < (size_t)cfg->sample)
+            bt_text_putn(&f->sample, p.text, p.n < (size_t)cfg->sample ? p.n : (size_t)cfg->sample);
         if (p.document_ends) {
             f->documents += in_document > 0;
             in_document = 0;
@@ -238,8 +283,12 @@ static void put_row(bt_table *table, const data_cfg *cfg, const finding *f) {
     bt_table_cellf(table, "%.2f", (double)f->source_bytes / (double)(f->tokens ? f->tokens : 1));
     bt_table_cell(table, bt_metric_format(b, sizeof b, (double)f->documents, BT_UNIT_COUNT));
     bt_table_cell(table, bt_metric_format(b, sizeof b, (double)f->file_bytes, BT_UNIT_BYTES));
-    if (f->is_shard) bt_table_cellf(table, "%u, %016llx%s", f->shard.vocab, (unsigned long long)f->shard.vocab_hash, f->fits ? "" : " (another than given)");
-    else bt_table_cell(table, cfg->tokenizer);
+    if (f->is_shard)
+        bt_table_cellf(table, "%u, %016llx%s", f->shard.vocab,
+                       (unsigned long long)f->shard.vocab_hash,
+                       f->fits ? "" : " (another than given)");
+    else
+        bt_table_cell(table, cfg->tokenizer);
     bt_table_cell(table, !f->is_shard ? "-" : cfg->verify ? "ok" : "not checked");
     bt_table_end_row(table);
 }
@@ -248,7 +297,8 @@ static void print_samples(const finding *all, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (!all[i].sample.len) continue;
         printf("\n%s begins:\n", all[i].path);
-        for (const char *s = bt_text_str(&all[i].sample); *s;) {       /* line by line: control bytes stay off the terminal */
+        /* line by line: control bytes stay off the terminal */
+        for (const char *s = bt_text_str(&all[i].sample); *s;) {
             char line[4096], plain[4096];
             size_t k = strcspn(s, "\n");
             snprintf(line, sizeof line, "%.*s", (int)k, s);
@@ -277,7 +327,8 @@ static bt_code print_findings(const data_cfg *cfg, const finding *all, size_t n,
         bt_json_end(&j, '}');
         return bt_cli_put(&out, err);
     }
-    static const char *const heads[] = {"FILE", "KIND", "TOKENS", "BYTES/TOKEN", "DOCUMENTS", "SIZE", "TOKENIZER", "CHECK"};
+    static const char *const heads[] = {"FILE",      "KIND", "TOKENS",    "BYTES/TOKEN",
+                                        "DOCUMENTS", "SIZE", "TOKENIZER", "CHECK"};
     bt_table table;
     bt_table_init(&table);
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) bt_table_cell(&table, heads[i]);
@@ -289,7 +340,8 @@ static bt_code print_findings(const data_cfg *cfg, const finding *all, size_t n,
     return BT_OK;
 }
 
-static bt_code inspect_sources(const data_cfg *cfg, const bt_sources *s, const bt_tokenizer *t, bt_err *err) {
+static bt_code inspect_sources(const data_cfg *cfg, const bt_sources *s, const bt_tokenizer *t,
+                               bt_err *err) {
     finding *all = calloc(s->n, sizeof *all);
     watch w;
     if (!all) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu files", s->n);
@@ -297,9 +349,13 @@ static bt_code inspect_sources(const data_cfg *cfg, const bt_sources *s, const b
     bt_progress_begin(&w.bar, cfg->quiet);
     for (size_t i = 0; code == BT_OK && i < s->n; i++) {
         all[i].path = s->items[i].path;
-        if (s->items[i].kind == BT_SOURCE_SYNTH) code = bt_fail(err, BT_ARG, "'%s' is made on the fly; there is nothing to inspect", all[i].path);
-        else if (s->items[i].kind == BT_SOURCE_SHARD) code = look_at_shard(cfg, t, &all[i], &w, err);
-        else code = look_at_text(cfg, t, &s->items[i], &all[i], &w, err);
+        if (s->items[i].kind == BT_SOURCE_SYNTH)
+            code = bt_fail(err, BT_ARG, "'%s' is made on the fly; there is nothing to inspect",
+                           all[i].path);
+        else if (s->items[i].kind == BT_SOURCE_SHARD)
+            code = look_at_shard(cfg, t, &all[i], &w, err);
+        else
+            code = look_at_text(cfg, t, &s->items[i], &all[i], &w, err);
     }
     bt_progress_end(&w.bar);
     if (code == BT_OK) code = print_findings(cfg, all, s->n, err);
@@ -322,22 +378,25 @@ static bt_code inspect(void *ctx, const char *const *words, size_t n, bt_err *er
 
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     static const bt_verb verbs[] = {
-        {"prepare", " data out force tokenizer field shard_tokens json quiet ", 0, 1000, "PATH...", prepare},
+        {"prepare", " data out force tokenizer field shard_tokens json quiet ", 0, 1000, "PATH...",
+         prepare},
         {"inspect", " data tokenizer field sample verify json quiet ", 0, 1000, "PATH...", inspect},
     };
     static data_cfg cfg;
     (void)exit_status;
-    return bt_verbs_run("data", verbs, sizeof verbs / sizeof *verbs, data_opts, N_OPTS, &cfg, argc, argv, err);
+    return bt_verbs_run("data", verbs, sizeof verbs / sizeof *verbs, data_opts, N_OPTS, &cfg, argc,
+                        argv, err);
 }
 
 const bt_command bt_cmd_data = {
     .name = "data",
     .summary = "text or JSONL to checked token shards; what data files hold",
     .args = "prepare|inspect PATH...",
-    .examples = "bitrain data prepare books/ --tokenizer books.json --out books.bts\n"
-                "bitrain data prepare crawl.jsonl --field content --shard-tokens 1e9 --out crawl.bts\n"
-                "bitrain data inspect books.bts --tokenizer books.json --sample 200\n"
-                "bitrain data inspect builtin --json\n",
+    .examples =
+        "bitrain data prepare books/ --tokenizer books.json --out books.bts\n"
+        "bitrain data prepare crawl.jsonl --field content --shard-tokens 1e9 --out crawl.bts\n"
+        "bitrain data inspect books.bts --tokenizer books.json --sample 200\n"
+        "bitrain data inspect builtin --json\n",
     .options = options,
     .run = run,
 };

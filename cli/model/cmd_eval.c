@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/model/checkpoint_model.h"
 #include "cli/common/command.h"
+#include "cli/model/checkpoint_model.h"
 #include "engine/base/clock.h"
 #include "engine/train/evaluate.h"
 
@@ -19,11 +19,16 @@ typedef struct eval_cfg {
 
 #define FIELD(f) offsetof(eval_cfg, f), sizeof(((eval_cfg *)0)->f)
 static const bt_opt eval_opts[] = {
-    {"data", "--data", BT_OPT_LIST, FIELD(data), "", 0, 0, NULL, NULL, "text, .jsonl, token shards or folders, all of it (default: the run's validation split)"},
-    {"field", "--field", BT_OPT_TEXT, FIELD(field), "", 0, 0, NULL, NULL, "field of a JSONL object that holds the text (default: as the run)"},
-    {"tokens", "--tokens", BT_OPT_INT, FIELD(tokens), "0", 0, 1e12, NULL, "tokens", "at most this many (0: all there are; of endless data what the run used)"},
-    {"threads", "--threads", BT_OPT_INT, FIELD(threads), "0", 0, 1024, NULL, NULL, "threads (0: all cores)"},
-    {"isa", "--isa", BT_OPT_TEXT, FIELD(isa), "", 0, 0, NULL, NULL, "fastest kernel set allowed (default: as the run)"},
+    {"data", "--data", BT_OPT_LIST, FIELD(data), "", 0, 0, NULL, NULL,
+     "text, .jsonl, token shards or folders, all of it (default: the run's validation split)"},
+    {"field", "--field", BT_OPT_TEXT, FIELD(field), "", 0, 0, NULL, NULL,
+     "field of a JSONL object that holds the text (default: as the run)"},
+    {"tokens", "--tokens", BT_OPT_INT, FIELD(tokens), "0", 0, 1e12, NULL, "tokens",
+     "at most this many (0: all there are; of endless data what the run used)"},
+    {"threads", "--threads", BT_OPT_INT, FIELD(threads), "0", 0, 1024, NULL, NULL,
+     "threads (0: all cores)"},
+    {"isa", "--isa", BT_OPT_TEXT, FIELD(isa), "", 0, 0, NULL, NULL,
+     "fastest kernel set allowed (default: as the run)"},
     {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL, "one JSON object"},
     {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database"},
 };
@@ -33,21 +38,26 @@ static const bt_opt *options(size_t *n) {
     return eval_opts;
 }
 
-/* The loader reads its tokenizer from a file; the checkpoint carries its own, which may be nowhere else any more. */
-static bt_code tokenizer_file(const bt_trained *t, char *path, size_t size, bool *made, bt_err *err) {
+/* The loader reads its tokenizer from a file; the checkpoint carries its own, which may be nowhere
+ * else any more. */
+static bt_code tokenizer_file(const bt_trained *t, char *path, size_t size, bool *made,
+                              bt_err *err) {
     *made = false;
     snprintf(path, size, "%s", t->cfg.tokenizer);
     if (strcmp(path, "bytes") == 0) return BT_OK;
     bt_tokenizer *file = NULL;
     bt_err ignored = BT_ERR_INIT;
-    const bool same = bt_tokenizer_load(&file, path, &ignored) == BT_OK && bt_tokenizer_hash(file) == t->meta.vocab_hash;
+    const bool same = bt_tokenizer_load(&file, path, &ignored) == BT_OK &&
+                      bt_tokenizer_hash(file) == t->meta.vocab_hash;
     bt_tokenizer_free(file);
     if (same) return BT_OK;
     snprintf(path, size, "/tmp/bitrain-tokenizer-XXXXXX");
     int fd = mkstemp(path);
-    if (fd < 0) return bt_fail(err, BT_IO, "cannot create '%s' for the checkpoint's tokenizer", path);
+    if (fd < 0)
+        return bt_fail(err, BT_IO, "cannot create '%s' for the checkpoint's tokenizer", path);
     *made = true;
-    const bool ok = write(fd, bt_text_str(&t->meta.tokenizer), t->meta.tokenizer.len) == (ssize_t)t->meta.tokenizer.len;
+    const bool ok = write(fd, bt_text_str(&t->meta.tokenizer), t->meta.tokenizer.len) ==
+                    (ssize_t)t->meta.tokenizer.len;
     close(fd);
     return ok ? BT_OK : bt_fail(err, BT_IO, "cannot write '%s'", path);
 }
@@ -59,22 +69,33 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
     const bt_model_cfg *m = bt_model_config(t->model);
     const bool own = cfg->data[0] != '\0';
     bt_code code = tokenizer_file(t, tokenizer, sizeof tokenizer, &made, err);
-    const bt_loader_cfg data = {.paths = own ? cfg->data : t->cfg.data, .val_paths = own ? cfg->data : t->cfg.val_data, .tokenizer = tokenizer,
-                                .field = cfg->field[0] ? cfg->field : t->cfg.field, .cache_dir = own ? "" : t->cfg.cache, .val_frac = t->cfg.val_frac,
-                                .B = (int)t->cfg.micro_batch, .T = m->T, .V = m->V, .seed = (uint64_t)t->cfg.seed};
+    const bt_loader_cfg data = {.paths = own ? cfg->data : t->cfg.data,
+                                .val_paths = own ? cfg->data : t->cfg.val_data,
+                                .tokenizer = tokenizer,
+                                .field = cfg->field[0] ? cfg->field : t->cfg.field,
+                                .cache_dir = own ? "" : t->cfg.cache,
+                                .val_frac = t->cfg.val_frac,
+                                .B = (int)t->cfg.micro_batch,
+                                .T = m->T,
+                                .V = m->V,
+                                .seed = (uint64_t)t->cfg.seed};
     const bool endless = strncmp(data.val_paths[0] ? data.val_paths : data.paths, "synth:", 6) == 0;
     const int64_t all = endless ? t->cfg.eval_tokens : INT64_MAX / 2;
-    if (code == BT_OK) code = bt_evaluator_open(&e, &data, cfg->tokens ? cfg->tokens : all, bt_comm_world(), err);
+    if (code == BT_OK)
+        code = bt_evaluator_open(&e, &data, cfg->tokens ? cfg->tokens : all, bt_comm_world(), err);
     if (code == BT_OK) code = bt_evaluator_run(e, t->model, NULL, out, err);
     bt_evaluator_close(e);
     if (made) unlink(tokenizer);
     return code;
 }
 
-static void print(const bt_trained *t, const eval_cfg *cfg, const bt_eval_result *r, double seconds) {
+static void print(const bt_trained *t, const eval_cfg *cfg, const bt_eval_result *r,
+                  double seconds) {
     if (!cfg->json) {
-        printf("%s, step %lld: %.4f nats per token, perplexity %.3f, %.4f bits per byte (%lld tokens of %s)\n", t->meta.run, (long long)t->meta.step, r->nats, exp(r->nats),
-               r->bits_per_byte, (long long)r->tokens, cfg->data[0] ? "the data given" : "the validation split");
+        printf("%s, step %lld: %.4f nats per token, perplexity %.3f, %.4f bits per byte (%lld "
+               "tokens of %s)\n",
+               t->meta.run, (long long)t->meta.step, r->nats, exp(r->nats), r->bits_per_byte,
+               (long long)r->tokens, cfg->data[0] ? "the data given" : "the validation split");
         return;
     }
     bt_text out;
@@ -106,7 +127,8 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bool help;
     BT_TRY(bt_opts_init(&o, eval_opts, sizeof eval_opts / sizeof eval_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, &which, 1, &n, &help, err));
-    const bt_trained_how how = {.which = which, .store = cfg.store, .isa = cfg.isa, .threads = cfg.threads};
+    const bt_trained_how how = {
+        .which = which, .store = cfg.store, .isa = cfg.isa, .threads = cfg.threads};
     bt_code code = bt_trained_load(&t, &how, err);
     const int64_t began = bt_now_ns();
     if (code == BT_OK) code = measure(&t, &cfg, &r, err);
@@ -119,9 +141,10 @@ const bt_command bt_cmd_eval = {
     .name = "eval",
     .summary = "measure a trained model on text",
     .args = "[RUN|DIR]",
-    .examples = "bitrain eval last                               the validation split of the newest run\n"
-                "bitrain eval abl-3 --data book.txt --json\n"
-                "bitrain eval runs/abl-3/step-000000002000 --tokens 1M\n",
+    .examples =
+        "bitrain eval last                               the validation split of the newest run\n"
+        "bitrain eval abl-3 --data book.txt --json\n"
+        "bitrain eval runs/abl-3/step-000000002000 --tokens 1M\n",
     .options = options,
     .run = run,
 };

@@ -1,4 +1,5 @@
-/* cmd_tokenizer.c - `bitrain tokenizer`: train, import, inspect tokenizers; turn text into ids and back. */
+/* cmd_tokenizer.c - `bitrain tokenizer`: train, import, inspect tokenizers; turn text into ids and
+ * back. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -22,15 +23,24 @@ typedef struct tokenizer_cfg {
 } tokenizer_cfg;
 
 static const bt_opt tokenizer_opts[] = {
-    {"data", "--data", BT_OPT_LIST, offsetof(tokenizer_cfg, data), 4096, "", 0, 0, NULL, NULL, "text, .jsonl, folders, builtin (words behind 'train' do the same)"},
-    {"vocab", "--vocab", BT_OPT_INT, offsetof(tokenizer_cfg, vocab), sizeof(int64_t), "8192", 257, 1048576, NULL, "tokens", "size of the vocabulary: 256 bytes, end of text, merges"},
-    {"out", "--out", BT_OPT_TEXT, offsetof(tokenizer_cfg, out), 1024, "", 0, 0, NULL, NULL, "tokenizer file to write"},
-    {"force", "--force", BT_OPT_BOOL, offsetof(tokenizer_cfg, force), sizeof(bool), "false", 0, 0, NULL, NULL, "replace the file"},
-    {"field", "--field", BT_OPT_TEXT, offsetof(tokenizer_cfg, field), 64, "text", 0, 0, NULL, NULL, "field of a JSONL object that holds the text"},
-    {"text", "--text", BT_OPT_TEXT, offsetof(tokenizer_cfg, text), 4096, "", 0, 0, NULL, NULL, "a text to show in tokens (inspect) or to encode"},
-    {"top", "--top", BT_OPT_INT, offsetof(tokenizer_cfg, top), sizeof(int64_t), "12", 0, 1048576, NULL, "tokens", "longest tokens shown by inspect"},
-    {"json", "--json", BT_OPT_BOOL, offsetof(tokenizer_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "one JSON object"},
-    {"quiet", "--quiet", BT_OPT_BOOL, offsetof(tokenizer_cfg, quiet), sizeof(bool), "false", 0, 0, NULL, NULL, "no progress bar"},
+    {"data", "--data", BT_OPT_LIST, offsetof(tokenizer_cfg, data), 4096, "", 0, 0, NULL, NULL,
+     "text, .jsonl, folders, builtin (words behind 'train' do the same)"},
+    {"vocab", "--vocab", BT_OPT_INT, offsetof(tokenizer_cfg, vocab), sizeof(int64_t), "8192", 257,
+     1048576, NULL, "tokens", "size of the vocabulary: 256 bytes, end of text, merges"},
+    {"out", "--out", BT_OPT_TEXT, offsetof(tokenizer_cfg, out), 1024, "", 0, 0, NULL, NULL,
+     "tokenizer file to write"},
+    {"force", "--force", BT_OPT_BOOL, offsetof(tokenizer_cfg, force), sizeof(bool), "false", 0, 0,
+     NULL, NULL, "replace the file"},
+    {"field", "--field", BT_OPT_TEXT, offsetof(tokenizer_cfg, field), 64, "text", 0, 0, NULL, NULL,
+     "field of a JSONL object that holds the text"},
+    {"text", "--text", BT_OPT_TEXT, offsetof(tokenizer_cfg, text), 4096, "", 0, 0, NULL, NULL,
+     "a text to show in tokens (inspect) or to encode"},
+    {"top", "--top", BT_OPT_INT, offsetof(tokenizer_cfg, top), sizeof(int64_t), "12", 0, 1048576,
+     NULL, "tokens", "longest tokens shown by inspect"},
+    {"json", "--json", BT_OPT_BOOL, offsetof(tokenizer_cfg, json), sizeof(bool), "false", 0, 0,
+     NULL, NULL, "one JSON object"},
+    {"quiet", "--quiet", BT_OPT_BOOL, offsetof(tokenizer_cfg, quiet), sizeof(bool), "false", 0, 0,
+     NULL, NULL, "no progress bar"},
 };
 enum { N_OPTS = sizeof tokenizer_opts / sizeof tokenizer_opts[0] };
 
@@ -48,11 +58,16 @@ static void put_token(const bt_tokenizer *t, int32_t id, bt_text *out) {
     for (size_t i = 0; i < n; i += k ? k : 1) {
         unsigned char c = (unsigned char)s[i];
         k = bt_utf8_char(s + i, n - i);
-        if (c == '\n') bt_text_put(out, "\\n");
-        else if (c == '\t') bt_text_put(out, "\\t");
-        else if (c == '\r') bt_text_put(out, "\\r");
-        else if (!k || c < 0x20 || c == 0x7F || (k == 2 && bt_utf8_decode(s + i, 2) < 0xA0)) bt_text_printf(out, "\\x%02x", c), k = 1;
-        else bt_text_putn(out, s + i, k);
+        if (c == '\n')
+            bt_text_put(out, "\\n");
+        else if (c == '\t')
+            bt_text_put(out, "\\t");
+        else if (c == '\r')
+            bt_text_put(out, "\\r");
+        else if (!k || c < 0x20 || c == 0x7F || (k == 2 && bt_utf8_decode(s + i, 2) < 0xA0))
+            bt_text_printf(out, "\\x%02x", c), k = 1;
+        else
+            bt_text_putn(out, s + i, k);
     }
 }
 
@@ -79,7 +94,8 @@ static void print_about(const char *path, const bt_tokenizer *t) {
     bt_text eot = {0};
     bt_tokenizer_look(t, &about);
     if (bt_tokenizer_eot(t) >= 0) put_token(t, bt_tokenizer_eot(t), &eot);
-    printf("%-12s %s\n%-12s %s\n%-12s %d tokens: %zu merges, %d special", "tokenizer", path, "kind", about.kind, "vocabulary", bt_tokenizer_vocab(t), about.merges, about.specials);
+    printf("%-12s %s\n%-12s %s\n%-12s %d tokens: %zu merges, %d special", "tokenizer", path, "kind",
+           about.kind, "vocabulary", bt_tokenizer_vocab(t), about.merges, about.specials);
     if (about.holes) printf(", %d unused ids", about.holes);
     printf("\n%-12s %s\n%-12s %s\n", "words", about.pattern, "normalizer", about.normalizer);
     if (eot.len) printf("%-12s %d %s\n", "end of text", bt_tokenizer_eot(t), bt_text_str(&eot));
@@ -90,12 +106,14 @@ static void print_about(const char *path, const bt_tokenizer *t) {
 static bt_code write_file(const tokenizer_cfg *cfg, const bt_tokenizer *t, bt_err *err) {
     bt_text json = {0};
     bt_tokenizer_save(t, &json);
-    bt_code code = json.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for the tokenizer file") : bt_file_replace(cfg->out, bt_text_str(&json), json.len, err);
+    bt_code code = json.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for the tokenizer file")
+                               : bt_file_replace(cfg->out, bt_text_str(&json), json.len, err);
     bt_text_release(&json);
     return code;
 }
 
-static bt_code report_written(const tokenizer_cfg *cfg, const bt_tokenizer *t, double seconds, bt_err *err) {
+static bt_code report_written(const tokenizer_cfg *cfg, const bt_tokenizer *t, double seconds,
+                              bt_err *err) {
     if (cfg->json) {
         bt_text out = {0};
         bt_json j;
@@ -107,7 +125,9 @@ static bt_code report_written(const tokenizer_cfg *cfg, const bt_tokenizer *t, d
         return bt_cli_put(&out, err);
     }
     print_about(cfg->out, t);
-    printf("\nbitrain data prepare TEXT --tokenizer %s --out data.bts\nbitrain train --data data.bts --tokenizer %s --set model.vocab=%d\n", cfg->out, cfg->out, bt_tokenizer_vocab(t));
+    printf("\nbitrain data prepare TEXT --tokenizer %s --out data.bts\nbitrain train --data "
+           "data.bts --tokenizer %s --set model.vocab=%d\n",
+           cfg->out, cfg->out, bt_tokenizer_vocab(t));
     return BT_OK;
 }
 
@@ -129,7 +149,9 @@ static bt_code read_all(const char *path, char **data, size_t *n, bt_err *err) {
 
 /* ---- verbs ---- */
 
-static void show_training(void *ctx, double done, const char *what) { bt_progress_show(ctx, what, done, ""); }
+static void show_training(void *ctx, double done, const char *what) {
+    bt_progress_show(ctx, what, done, "");
+}
 
 static bt_code train(void *ctx, const char *const *words, size_t n, bt_err *err) {
     const tokenizer_cfg *cfg = ctx;
@@ -141,7 +163,12 @@ static bt_code train(void *ctx, const char *const *words, size_t n, bt_err *err)
     BT_TRY(bt_verbs_paths(&paths, cfg->data, words, n, err));
     bt_progress_begin(&bar, cfg->quiet);
     bt_code code = bt_verbs_corpus(bt_text_str(&paths), cache, sizeof cache, err);
-    bt_tok_train_cfg c = {.paths = bt_text_str(&paths), .field = cfg->field, .cache_dir = cache, .vocab = (int)cfg->vocab, .progress = show_training, .ctx = &bar};
+    bt_tok_train_cfg c = {.paths = bt_text_str(&paths),
+                          .field = cfg->field,
+                          .cache_dir = cache,
+                          .vocab = (int)cfg->vocab,
+                          .progress = show_training,
+                          .ctx = &bar};
     if (code == BT_OK) code = bt_tokenizer_train(&t, &c, err);
     bt_progress_end(&bar);
     bt_text_release(&paths);
@@ -202,12 +229,14 @@ static int32_t *longest(const bt_tokenizer *t, size_t *n) {
     return ids;
 }
 
-static bt_code inspect_loaded(const tokenizer_cfg *cfg, const char *path, const bt_tokenizer *t, bt_err *err) {
+static bt_code inspect_loaded(const tokenizer_cfg *cfg, const char *path, const bt_tokenizer *t,
+                              bt_err *err) {
     size_t top = (size_t)cfg->top, count = 0, cap = 0;
     int32_t *ids = NULL, *big = longest(t, &top);
     bt_text out = {0};
     bt_code code = big ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory to sort the tokens");
-    if (code == BT_OK && *cfg->text) code = bt_tokenizer_encode(t, cfg->text, strlen(cfg->text), &ids, &count, &cap, err);
+    if (code == BT_OK && *cfg->text)
+        code = bt_tokenizer_encode(t, cfg->text, strlen(cfg->text), &ids, &count, &cap, err);
     if (code == BT_OK && cfg->json) {
         bt_json j;
         bt_json_begin(&j, &out);
@@ -235,7 +264,9 @@ static bt_code inspect_loaded(const tokenizer_cfg *cfg, const char *path, const 
             bt_text_put(&out, "|");
             put_token(t, ids[i], &out);
         }
-        if (*cfg->text) printf("%-12s %zu tokens, %.2f bytes each: %s|\n", "text", count, (double)strlen(cfg->text) / (double)(count ? count : 1), bt_text_str(&out));
+        if (*cfg->text)
+            printf("%-12s %zu tokens, %.2f bytes each: %s|\n", "text", count,
+                   (double)strlen(cfg->text) / (double)(count ? count : 1), bt_text_str(&out));
         bt_text_release(&out);
     }
     free(big);
@@ -252,7 +283,8 @@ static bt_code inspect(void *ctx, const char *const *words, size_t n, bt_err *er
     return code;
 }
 
-static bt_code print_ids(const tokenizer_cfg *cfg, const bt_tokenizer *t, const int32_t *ids, size_t count, size_t bytes, bt_err *err) {
+static bt_code print_ids(const tokenizer_cfg *cfg, const bt_tokenizer *t, const int32_t *ids,
+                         size_t count, size_t bytes, bt_err *err) {
     if (!cfg->json) {
         for (size_t i = 0; i < count; i++) printf("%s%d", i ? " " : "", ids[i]);
         putchar('\n');
@@ -276,10 +308,12 @@ static bt_code encode(void *ctx, const char *const *words, size_t n, bt_err *err
     char *data = NULL;
     int32_t *ids = NULL;
     size_t bytes = strlen(cfg->text), count = 0, cap = 0;
-    if (*cfg->text && n > 1) return bt_fail(err, BT_ARG, "both --text and the file '%s' given", words[1]);
+    if (*cfg->text && n > 1)
+        return bt_fail(err, BT_ARG, "both --text and the file '%s' given", words[1]);
     BT_TRY(bt_tokenizer_load(&t, words[0], err));
     bt_code code = *cfg->text ? BT_OK : read_all(n > 1 ? words[1] : NULL, &data, &bytes, err);
-    if (code == BT_OK) code = bt_tokenizer_encode(t, data ? data : cfg->text, bytes, &ids, &count, &cap, err);
+    if (code == BT_OK)
+        code = bt_tokenizer_encode(t, data ? data : cfg->text, bytes, &ids, &count, &cap, err);
     if (code == BT_OK) code = print_ids(cfg, t, ids, count, bytes, err);
     free(data);
     free(ids);
@@ -294,8 +328,11 @@ static bt_code decode_ids(const bt_tokenizer *t, const char *s, bt_text *out, bt
         char *end;
         errno = 0;
         long id = strtol(s, &end, 10);
-        if (end == s || (*end && !strchr(" \t\r\n,[]", *end))) return bt_fail(err, BT_ARG, "'%.20s' is not a token id", s);
-        if (errno || id < 0 || id >= bt_tokenizer_vocab(t)) return bt_fail(err, BT_ARG, "token id %.*s is outside 0..%d", (int)(end - s), s, bt_tokenizer_vocab(t) - 1);
+        if (end == s || (*end && !strchr(" \t\r\n,[]", *end)))
+            return bt_fail(err, BT_ARG, "'%.20s' is not a token id", s);
+        if (errno || id < 0 || id >= bt_tokenizer_vocab(t))
+            return bt_fail(err, BT_ARG, "token id %.*s is outside 0..%d", (int)(end - s), s,
+                           bt_tokenizer_vocab(t) - 1);
         bt_tokenizer_decode(t, &(int32_t){(int32_t)id}, 1, out);
         s = end;
     }
@@ -311,7 +348,8 @@ static bt_code decode(void *ctx, const char *const *words, size_t n, bt_err *err
     bt_code code = n > 1 ? BT_OK : read_all(NULL, &data, &bytes, err);
     if (code == BT_OK && data) code = decode_ids(t, data, &out, err);
     for (size_t i = 1; code == BT_OK && i < n; i++) code = decode_ids(t, words[i], &out, err);
-    if (code == BT_OK && out.failed) code = bt_fail(err, BT_NOMEM, "cannot take memory for the text");
+    if (code == BT_OK && out.failed)
+        code = bt_fail(err, BT_NOMEM, "cannot take memory for the text");
     if (code == BT_OK && out.len) fwrite(out.data, 1, out.len, stdout);
     free(data);
     bt_text_release(&out);
@@ -329,17 +367,20 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     };
     static tokenizer_cfg cfg;
     (void)exit_status;
-    return bt_verbs_run("tokenizer", verbs, sizeof verbs / sizeof *verbs, tokenizer_opts, N_OPTS, &cfg, argc, argv, err);
+    return bt_verbs_run("tokenizer", verbs, sizeof verbs / sizeof *verbs, tokenizer_opts, N_OPTS,
+                        &cfg, argc, argv, err);
 }
 
 const bt_command bt_cmd_tokenizer = {
     .name = "tokenizer",
     .summary = "train, import and inspect tokenizers; text to token ids and back",
     .args = "train|inspect|encode|decode|import",
-    .examples = "bitrain tokenizer train books/ --vocab 8192 --out books.json\n"
-                "bitrain tokenizer inspect books.json --text 'It is a truth universally acknowledged'\n"
-                "bitrain tokenizer encode books.json < a.txt | bitrain tokenizer decode books.json\n"
-                "bitrain tokenizer import tokenizer.json --out llama3.json   # Hugging Face, byte-level BPE\n",
+    .examples =
+        "bitrain tokenizer train books/ --vocab 8192 --out books.json\n"
+        "bitrain tokenizer inspect books.json --text 'It is a truth universally acknowledged'\n"
+        "bitrain tokenizer encode books.json < a.txt | bitrain tokenizer decode books.json\n"
+        "bitrain tokenizer import tokenizer.json --out llama3.json   # Hugging Face, byte-level "
+        "BPE\n",
     .options = options,
     .run = run,
 };

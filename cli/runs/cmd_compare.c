@@ -1,4 +1,5 @@
-/* cmd_compare.c - `bitrain compare RUN RUN...`: settings, results at matched progress, speed, first differing step; a gate for scripts. */
+/* cmd_compare.c - `bitrain compare RUN RUN...`: settings, results at matched progress, speed, first
+ * differing step; a gate for scripts. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 #include "store/read/compare_runs.h"
 
 enum { RUNS_MAX = 12, GATES_MAX = 16 };
-#define NEARLY 0.98                     /* of the point compared at: a run of 2 M tokens may end some steps before */
+#define NEARLY 0.98 /* of the point compared at: a run of 2 M tokens may end some steps before */
 
 typedef struct compare_cfg {
     char store[1024], metric[64], at[64], fail_if[2048];
@@ -20,13 +21,18 @@ typedef struct compare_cfg {
 } compare_cfg;
 
 static const bt_opt compare_opts[] = {
-    {"json", "--json", BT_OPT_BOOL, offsetof(compare_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "one JSON object"},
-    {"metric", "--metric", BT_OPT_TEXT, offsetof(compare_cfg, metric), 64, "loss", 0, 0, NULL, NULL, "metric compared at matched progress"},
-    {"at", "--at", BT_OPT_TEXT, offsetof(compare_cfg, at), 64, "", 0, 0, NULL, NULL, "tokens=N, step=N or time=N (default: the end of the shortest run, in tokens)"},
-    {"window", "--window", BT_OPT_INT, offsetof(compare_cfg, window), sizeof(int64_t), "20", 1, 1000, NULL, "records", "values averaged"},
-    {"fail_if", "--fail-if", BT_OPT_LIST, offsetof(compare_cfg, fail_if), 2048, "", 0, 0, NULL, NULL,
-     "exit 5 when a run fulfils this against the first: 'loss > +0.5% @ tokens=2M'"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(compare_cfg, store), 1024, "", 0, 0, NULL, NULL, "metrics database"},
+    {"json", "--json", BT_OPT_BOOL, offsetof(compare_cfg, json), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "one JSON object"},
+    {"metric", "--metric", BT_OPT_TEXT, offsetof(compare_cfg, metric), 64, "loss", 0, 0, NULL, NULL,
+     "metric compared at matched progress"},
+    {"at", "--at", BT_OPT_TEXT, offsetof(compare_cfg, at), 64, "", 0, 0, NULL, NULL,
+     "tokens=N, step=N or time=N (default: the end of the shortest run, in tokens)"},
+    {"window", "--window", BT_OPT_INT, offsetof(compare_cfg, window), sizeof(int64_t), "20", 1,
+     1000, NULL, "records", "values averaged"},
+    {"fail_if", "--fail-if", BT_OPT_LIST, offsetof(compare_cfg, fail_if), 2048, "", 0, 0, NULL,
+     NULL, "exit 5 when a run fulfils this against the first: 'loss > +0.5% @ tokens=2M'"},
+    {"store", "--store", BT_OPT_TEXT, offsetof(compare_cfg, store), 1024, "", 0, 0, NULL, NULL,
+     "metrics database"},
 };
 
 static const bt_opt *options(size_t *n) {
@@ -34,9 +40,19 @@ static const bt_opt *options(size_t *n) {
     return compare_opts;
 }
 
-typedef struct result { char run[BT_NAME_MAX]; double steps, tokens, best_val, tokens_per_s, step_ms, mfu, goodput; bt_level level; bt_first_difference first; } result;
+typedef struct result {
+    char run[BT_NAME_MAX];
+    double steps, tokens, best_val, tokens_per_s, step_ms, mfu, goodput;
+    bt_level level;
+    bt_first_difference first;
+} result;
 
-typedef struct check { char text[200]; bt_gate gate; bt_gate_result results[RUNS_MAX]; bt_level levels[RUNS_MAX]; } check;
+typedef struct check {
+    char text[200];
+    bt_gate gate;
+    bt_gate_result results[RUNS_MAX];
+    bt_level levels[RUNS_MAX];
+} check;
 
 typedef struct comparison {
     bt_db *db;
@@ -70,27 +86,34 @@ static bt_code all_reach(comparison *c, bt_at at, bt_err *err) {
         double end;
         char a[64], b[64];
         BT_TRY(bt_db_common_end(c->db, &c->names[i], 1, at.axis, &end, err));
-        end += at.axis == BT_AT_STEP;                           /* of 29 steps the last has number 28 */
+        /* of 29 steps the last has number 28 */
+        end += at.axis == BT_AT_STEP;
         if (end >= NEARLY * at.x) continue;
-        return bt_fail(err, BT_ARG, "run '%s' has only %s %s: it cannot be compared at %s", c->names[i], bt_metric_format(a, sizeof a, end, BT_UNIT_COUNT),
+        return bt_fail(err, BT_ARG, "run '%s' has only %s %s: it cannot be compared at %s",
+                       c->names[i], bt_metric_format(a, sizeof a, end, BT_UNIT_COUNT),
                        axis_words[at.axis], bt_metric_format(b, sizeof b, at.x, BT_UNIT_COUNT));
     }
     return BT_OK;
 }
 
-static bt_code levels(comparison *c, const char *metric, bt_at at, bt_level out[RUNS_MAX], bt_err *err) {
-    if (isnan(at.x)) BT_TRY(bt_db_common_end(c->db, c->names, c->n, at.axis, &at.x, err));
-    else BT_TRY(all_reach(c, at, err));
-    for (size_t i = 0; i < c->n; i++) BT_TRY(bt_db_level(c->db, c->names[i], metric, &at, (int)c->cfg->window, &out[i], err));
+static bt_code levels(comparison *c, const char *metric, bt_at at, bt_level out[RUNS_MAX],
+                      bt_err *err) {
+    if (isnan(at.x))
+        BT_TRY(bt_db_common_end(c->db, c->names, c->n, at.axis, &at.x, err));
+    else
+        BT_TRY(all_reach(c, at, err));
+    for (size_t i = 0; i < c->n; i++)
+        BT_TRY(bt_db_level(c->db, c->names[i], metric, &at, (int)c->cfg->window, &out[i], err));
     return BT_OK;
 }
 
 static bt_code run_checks(comparison *c, bt_err *err) {
     char text[sizeof c->cfg->fail_if], *rest = text;
     snprintf(text, sizeof text, "%s", c->cfg->fail_if);
-    for (char *line; (line = strsep(&rest, "\n")) != NULL; ) {
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;) {
         if (!*line) continue;
-        if (c->n_checks == GATES_MAX) return bt_fail(err, BT_ARG, "more than %d conditions", GATES_MAX);
+        if (c->n_checks == GATES_MAX)
+            return bt_fail(err, BT_ARG, "more than %d conditions", GATES_MAX);
         check *k = &c->checks[c->n_checks++];
         snprintf(k->text, sizeof k->text, "%s", line);
         BT_TRY(bt_gate_parse(line, &k->gate, err));
@@ -110,7 +133,8 @@ static bt_code load(comparison *c, const char *const *words, size_t n, bt_err *e
         result *r = &c->runs[i];
         c->names[i] = r->run;
         BT_TRY(bt_db_run(c->db, words[i], r->run, err));
-        BT_TRY(bt_db_query(c->db, "SELECT * FROM runs WHERE run = ?1", &c->names[i], 1, 0, 0, take_summary, r, NULL, err));
+        BT_TRY(bt_db_query(c->db, "SELECT * FROM runs WHERE run = ?1", &c->names[i], 1, 0, 0,
+                           take_summary, r, NULL, err));
         if (i) BT_TRY(bt_db_first_difference(c->db, c->names[0], r->run, &r->first, err));
     }
     c->at = (bt_at){BT_AT_TOKENS, NAN};
@@ -118,7 +142,10 @@ static bt_code load(comparison *c, const char *const *words, size_t n, bt_err *e
         bt_gate g;
         char as_gate[96];
         snprintf(as_gate, sizeof as_gate, "x > 0 @ %s", c->cfg->at);
-        if (bt_gate_parse(as_gate, &g, err) != BT_OK) return bt_fail(err, BT_ARG, "--at '%s' is not understood (tokens=2M, step=500 or time=60)", c->cfg->at);
+        if (bt_gate_parse(as_gate, &g, err) != BT_OK)
+            return bt_fail(err, BT_ARG,
+                           "--at '%s' is not understood (tokens=2M, step=500 or time=60)",
+                           c->cfg->at);
         c->at = g.at;
     }
     if (isnan(c->at.x)) BT_TRY(bt_db_common_end(c->db, c->names, n, c->at.axis, &c->at.x, err));
@@ -132,10 +159,14 @@ static bt_code load(comparison *c, const char *const *words, size_t n, bt_err *e
 /* SQL of (key, value in run 1, value in run 2, ...) where not all are equal */
 static void diff_sql(size_t n, const char *view, bt_text *sql) {
     bt_text_put(sql, "SELECT key");
-    for (size_t i = 1; i <= n; i++) bt_text_printf(sql, ", max(CASE WHEN run = ?%zu THEN value END)", i);
+    for (size_t i = 1; i <= n; i++)
+        bt_text_printf(sql, ", max(CASE WHEN run = ?%zu THEN value END)", i);
     bt_text_printf(sql, " FROM %s WHERE run IN (", view);
     for (size_t i = 1; i <= n; i++) bt_text_printf(sql, "%s?%zu", i > 1 ? "," : "", i);
-    bt_text_printf(sql, ") AND key NOT IN ('run.name', 'run.store', 'run.out', 'run.resume') GROUP BY key HAVING count(*) < %zu OR count(DISTINCT value) > 1 ORDER BY key", n);
+    bt_text_printf(sql,
+                   ") AND key NOT IN ('run.name', 'run.store', 'run.out', 'run.resume') GROUP BY "
+                   "key HAVING count(*) < %zu OR count(DISTINCT value) > 1 ORDER BY key",
+                   n);
 }
 
 static bool diff_cells(void *ctx, const bt_row *row) {
@@ -156,11 +187,13 @@ static bool diff_json(void *ctx, const bt_row *row) {
     return true;
 }
 
-static bt_code each_difference(comparison *c, const char *view, bt_row_fn fn, void *ctx, bt_err *err) {
+static bt_code each_difference(comparison *c, const char *view, bt_row_fn fn, void *ctx,
+                               bt_err *err) {
     bt_text sql;
     bt_text_init(&sql);
     diff_sql(c->n, view, &sql);
-    bt_code code = bt_db_query(c->db, bt_text_str(&sql), c->names, (int)c->n, 0, 0, fn, ctx, NULL, err);
+    bt_code code = bt_db_query(c->db, bt_text_str(&sql), c->names, (int)c->n, 0, 0, fn, ctx, NULL,
+                               err);
     bt_text_release(&sql);
     return code;
 }
@@ -172,7 +205,8 @@ static bt_code print_differences(comparison *c, const char *title, const char *v
     for (size_t i = 0; i < c->n; i++) bt_table_cell(&t, c->names[i]);
     bt_table_end_row(&t);
     bt_code code = each_difference(c, view, diff_cells, &t, err);
-    if (code == BT_OK && t.n_rows == 1) printf("%s: none differ\n\n", title);
+    if (code == BT_OK && t.n_rows == 1)
+        printf("%s: none differ\n\n", title);
     else if (code == BT_OK) {
         printf("%s that differ\n", title);
         bt_table_print(&t, stdout, "  ");
@@ -185,15 +219,18 @@ static bt_code print_differences(comparison *c, const char *title, const char *v
 /* ---- text ---- */
 
 static void delta_cell(bt_table *t, double v, double base) {
-    if (isfinite(v) && isfinite(base) && base != 0) bt_table_cellf(t, "%+.2f %%", 100 * (v - base) / fabs(base));
-    else bt_table_cell(t, "-");
+    if (isfinite(v) && isfinite(base) && base != 0)
+        bt_table_cellf(t, "%+.2f %%", 100 * (v - base) / fabs(base));
+    else
+        bt_table_cell(t, "-");
 }
 
 static void print_results(comparison *c) {
     bt_table t;
     char b[64], x[64];
     bt_table_init(&t);
-    const char *heads[] = {"RUN", "STEPS", "TOKENS", c->cfg->metric, "NOISE", "AGAINST", "BEST VAL", "TOKENS/S", "AGAINST", "STEP", "MFU"};
+    const char *heads[] = {"RUN",      "STEPS",    "TOKENS",  c->cfg->metric, "NOISE", "AGAINST",
+                           "BEST VAL", "TOKENS/S", "AGAINST", "STEP",         "MFU"};
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) bt_table_cell(&t, heads[i]);
     bt_table_end_row(&t);
     for (size_t i = 0; i < c->n; i++) {
@@ -202,26 +239,39 @@ static void print_results(comparison *c) {
         bt_table_cell(&t, bt_metric_format(b, sizeof b, r->steps, BT_UNIT_COUNT));
         bt_table_cell(&t, bt_metric_format(b, sizeof b, r->tokens, BT_UNIT_COUNT));
         bt_table_cellf(&t, "%.6g", r->level.value);
-        if (isnan(r->level.noise)) bt_table_cell(&t, "-");
-        else bt_table_cellf(&t, "%.2g", r->level.noise);
-        if (i) delta_cell(&t, r->level.value, c->runs[0].level.value);
-        else bt_table_cell(&t, "base");
+        if (isnan(r->level.noise))
+            bt_table_cell(&t, "-");
+        else
+            bt_table_cellf(&t, "%.2g", r->level.noise);
+        if (i)
+            delta_cell(&t, r->level.value, c->runs[0].level.value);
+        else
+            bt_table_cell(&t, "base");
         bt_table_cell(&t, bt_metric_format(b, sizeof b, r->best_val, BT_UNIT_NATS));
         bt_table_cell(&t, bt_metric_format(b, sizeof b, r->tokens_per_s, BT_UNIT_PER_S));
-        if (i) delta_cell(&t, r->tokens_per_s, c->runs[0].tokens_per_s);
-        else bt_table_cell(&t, "base");
+        if (i)
+            delta_cell(&t, r->tokens_per_s, c->runs[0].tokens_per_s);
+        else
+            bt_table_cell(&t, "base");
         bt_table_cell(&t, bt_metric_format(b, sizeof b, r->step_ms, BT_UNIT_MS));
         bt_table_cell(&t, bt_metric_format(b, sizeof b, r->mfu, BT_UNIT_FRAC));
         bt_table_end_row(&t);
     }
-    printf("results: %s at %s %s, mean of %lld records\n", c->cfg->metric, bt_metric_format(x, sizeof x, c->at.x, BT_UNIT_COUNT), axis_words[c->at.axis], (long long)c->cfg->window);
+    printf("results: %s at %s %s, mean of %lld records\n", c->cfg->metric,
+           bt_metric_format(x, sizeof x, c->at.x, BT_UNIT_COUNT), axis_words[c->at.axis],
+           (long long)c->cfg->window);
     bt_table_print(&t, stdout, "  ");
     bt_table_release(&t);
     for (size_t i = 1; i < c->n; i++) {
         const bt_first_difference *f = &c->runs[i].first;
-        if (f->common == 0) printf("%s and %s have no step in common\n", c->names[0], c->names[i]);
-        else if (f->step < 0) printf("%s and %s: the same losses to the last bit in all %lld common steps\n", c->names[0], c->names[i], (long long)f->common);
-        else printf("%s and %s: losses differ from step %lld on (%.9g, %.9g)\n", c->names[0], c->names[i], (long long)f->step + 1, f->a, f->b);
+        if (f->common == 0)
+            printf("%s and %s have no step in common\n", c->names[0], c->names[i]);
+        else if (f->step < 0)
+            printf("%s and %s: the same losses to the last bit in all %lld common steps\n",
+                   c->names[0], c->names[i], (long long)f->common);
+        else
+            printf("%s and %s: losses differ from step %lld on (%.9g, %.9g)\n", c->names[0],
+                   c->names[i], (long long)f->step + 1, f->a, f->b);
     }
 }
 
@@ -230,7 +280,8 @@ static void print_checks(const comparison *c) {
     for (size_t k = 0; k < c->n_checks; k++) {
         for (size_t i = 1; i < c->n; i++) {
             const check *q = &c->checks[k];
-            printf("check '%s': %s %s (%.6g, base %.6g)\n", q->text, c->names[i], q->results[i] == BT_GATE_HOLDS ? "passes" : words[q->results[i]],
+            printf("check '%s': %s %s (%.6g, base %.6g)\n", q->text, c->names[i],
+                   q->results[i] == BT_GATE_HOLDS ? "passes" : words[q->results[i]],
                    q->levels[i].value, q->levels[0].value);
         }
     }
@@ -265,11 +316,14 @@ static void json_run(bt_json *j, const comparison *c, size_t i) {
     bt_json_num(j, "mfu", r->mfu);
     bt_json_num(j, "goodput", r->goodput);
     if (i) {
-        bt_json_num(j, "value_change", (r->level.value - c->runs[0].level.value) / fabs(c->runs[0].level.value));
+        bt_json_num(j, "value_change",
+                    (r->level.value - c->runs[0].level.value) / fabs(c->runs[0].level.value));
         bt_json_num(j, "speed_change", r->tokens_per_s / c->runs[0].tokens_per_s - 1);
         bt_json_int(j, "common_steps", r->first.common);
-        if (r->first.step >= 0) bt_json_int(j, "first_different_step", r->first.step);
-        else bt_json_null(j, "first_different_step");
+        if (r->first.step >= 0)
+            bt_json_int(j, "first_different_step", r->first.step);
+        else
+            bt_json_null(j, "first_different_step");
     }
     bt_json_end(j, '}');
 }
@@ -284,7 +338,9 @@ static void json_checks(bt_json *j, const comparison *c) {
             bt_json_str(j, "run", c->names[i]);
             json_level(j, &c->checks[k].levels[i]);
             bt_json_num(j, "base", c->checks[k].levels[0].value);
-            bt_json_str(j, "result", c->checks[k].results[i] == BT_GATE_HOLDS ? "passes" : words[c->checks[k].results[i]]);
+            bt_json_str(j, "result",
+                        c->checks[k].results[i] == BT_GATE_HOLDS ? "passes"
+                                                                 : words[c->checks[k].results[i]]);
             bt_json_end(j, '}');
         }
     }
@@ -328,14 +384,19 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bool help;
     BT_TRY(bt_opts_init(&o, compare_opts, sizeof compare_opts / sizeof compare_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, words, RUNS_MAX, &n, &help, err));
-    if (n < 2) return bt_fail(err, BT_ARG, "two runs at least are needed, the first is the base (`bitrain runs` lists them)");
+    if (n < 2)
+        return bt_fail(
+            err, BT_ARG,
+            "two runs at least are needed, the first is the base (`bitrain runs` lists them)");
     comparison *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(err, BT_NOMEM, "cannot compare: out of memory");
     c->cfg = &cfg;
     bt_code code = bt_cli_open(&c->db, cfg.store, err);
     if (code == BT_OK) code = load(c, words, n, err);
     if (code == BT_OK) code = cfg.json ? print_json(c, err) : print_text(c, err);
-    if (code == BT_OK && c->n_failed) code = bt_fail(err, BT_CHECK, "%zu check%s failed", c->n_failed, c->n_failed == 1 ? "" : "s");
+    if (code == BT_OK && c->n_failed)
+        code = bt_fail(err, BT_CHECK, "%zu check%s failed", c->n_failed,
+                       c->n_failed == 1 ? "" : "s");
     bt_db_close(c->db);
     free(c);
     return code;
@@ -347,7 +408,8 @@ const bt_command bt_cmd_compare = {
     .args = "RUN RUN...",
     .examples = "bitrain compare base-1 abl-3            # the first run is the base\n"
                 "bitrain compare base-1 abl-3 --at tokens=2M --metric loss --json\n"
-                "bitrain compare base-1 abl-3 --fail-if 'loss > +0.5% @ tokens=2M' 'tokens_per_s < -5%'   # exit 5\n",
+                "bitrain compare base-1 abl-3 --fail-if 'loss > +0.5% @ tokens=2M' 'tokens_per_s < "
+                "-5%'   # exit 5\n",
     .options = options,
     .run = run,
 };

@@ -6,11 +6,16 @@
 #include "cli/common/database.h"
 #include "store/wire/control_client.h"
 
-typedef struct ctl_cfg { char store[1024]; bool json; } ctl_cfg;
+typedef struct ctl_cfg {
+    char store[1024];
+    bool json;
+} ctl_cfg;
 
 static const bt_opt ctl_opts[] = {
-    {"json", "--json", BT_OPT_BOOL, offsetof(ctl_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "one JSON object: run, verb, answer"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(ctl_cfg, store), 1024, "", 0, 0, NULL, NULL, "metrics database"},
+    {"json", "--json", BT_OPT_BOOL, offsetof(ctl_cfg, json), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "one JSON object: run, verb, answer"},
+    {"store", "--store", BT_OPT_TEXT, offsetof(ctl_cfg, store), 1024, "", 0, 0, NULL, NULL,
+     "metrics database"},
 };
 
 static const bt_opt *options(size_t *n) {
@@ -31,8 +36,10 @@ static void print(const char *run, const char *verb, const char *answer, bool js
     bt_json_object(&j, NULL);
     bt_json_str(&j, "run", run);
     bt_json_str(&j, "verb", verb);
-    if (object) bt_json_raw(&j, "answer", answer);
-    else bt_json_str(&j, "answer", answer);
+    if (object)
+        bt_json_raw(&j, "answer", answer);
+    else
+        bt_json_str(&j, "answer", answer);
     bt_json_end(&j, '}');
     puts(object && !json ? answer : bt_text_str(&out));
     bt_text_release(&out);
@@ -48,11 +55,18 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bt_db *db = NULL;
     BT_TRY(bt_opts_init(&o, ctl_opts, sizeof ctl_opts / sizeof ctl_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, words, 3, &n, &help, err));
-    if (n < 2) return bt_fail(err, BT_ARG, "ctl wants a run and a verb: bitrain ctl RUN pause|resume|checkpoint|stop|eval|status|set KEY=VALUE");
+    if (n < 2)
+        return bt_fail(err, BT_ARG,
+                       "ctl wants a run and a verb: bitrain ctl RUN "
+                       "pause|resume|checkpoint|stop|eval|status|set KEY=VALUE");
     if ((strcmp(words[1], "set") == 0) != (n == 3))
-        return bt_fail(err, BT_ARG, n == 3 ? "'%s' takes no value ('set KEY=VALUE' does)" : "'%s' wants KEY=VALUE (lr, optim.lr or lr_factor)", words[1]);
+        return bt_fail(err, BT_ARG,
+                       n == 3 ? "'%s' takes no value ('set KEY=VALUE' does)"
+                              : "'%s' wants KEY=VALUE (lr, optim.lr or lr_factor)",
+                       words[1]);
     char request[BT_CONTROL_LINE], answer[16 * BT_CONTROL_LINE], name[BT_NAME_MAX];
-    if (snprintf(request, sizeof request, "%s%s%s #ctl", words[1], n == 3 ? " " : "", n == 3 ? words[2] : "") >= (int)sizeof request)
+    if (snprintf(request, sizeof request, "%s%s%s #ctl", words[1], n == 3 ? " " : "",
+                 n == 3 ? words[2] : "") >= (int)sizeof request)
         return bt_fail(err, BT_ARG, "'%.60s...' is too long", words[n - 1]);
     BT_TRY(bt_cli_open(&db, cfg.store, err));
     bt_code code = bt_db_run(db, words[0], name, err);
@@ -67,7 +81,8 @@ const bt_command bt_cmd_ctl = {
     .summary = "control a live run",
     .args = "RUN pause|resume|checkpoint|stop|eval|status|set [KEY=VALUE]",
     .examples = "bitrain ctl last checkpoint\n"
-                "bitrain ctl abl-3 set lr=2e-4           the peak learning rate; lr_factor=0.5 halves the schedule\n"
+                "bitrain ctl abl-3 set lr=2e-4           the peak learning rate; lr_factor=0.5 "
+                "halves the schedule\n"
                 "bitrain ctl abl-3 stop                  checkpoint, then stop\n"
                 "bitrain ctl last status\n",
     .options = options,

@@ -21,13 +21,21 @@ typedef struct export_cfg {
 } export_cfg;
 
 static const bt_opt export_opts[] = {
-    {"format", "--format", BT_OPT_ENUM, offsetof(export_cfg, format), sizeof(int), "csv", 0, 0, "csv|jsonl|tensorboard|trace", NULL, "kind of file"},
-    {"what", "--what", BT_OPT_ENUM, offsetof(export_cfg, what), sizeof(int), "steps", 0, 0, "steps|rank_steps|layers|events|all_steps|comm_ops|comm_pairs", NULL, "view to export as csv or jsonl"},
-    {"from", "--from", BT_OPT_INT, offsetof(export_cfg, from), sizeof(int64_t), "-1", -1, 1e15, NULL, NULL, "first step (-1: the beginning; trace: the newest 20 steps)"},
-    {"to", "--to", BT_OPT_INT, offsetof(export_cfg, to), sizeof(int64_t), "-1", -1, 1e15, NULL, NULL, "last step (-1: the end)"},
-    {"out", "--out", BT_OPT_TEXT, offsetof(export_cfg, out), 1024, "", 0, 0, NULL, NULL, "file, or folder of event files (default: standard output; tensorboard: runs_tb)"},
-    {"per_rank", "--per-rank", BT_OPT_BOOL, offsetof(export_cfg, per_rank), sizeof(bool), "false", 0, 0, NULL, NULL, "tensorboard: a folder for each rank as well"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(export_cfg, store), 1024, "", 0, 0, NULL, NULL, "metrics database"},
+    {"format", "--format", BT_OPT_ENUM, offsetof(export_cfg, format), sizeof(int), "csv", 0, 0,
+     "csv|jsonl|tensorboard|trace", NULL, "kind of file"},
+    {"what", "--what", BT_OPT_ENUM, offsetof(export_cfg, what), sizeof(int), "steps", 0, 0,
+     "steps|rank_steps|layers|events|all_steps|comm_ops|comm_pairs", NULL,
+     "view to export as csv or jsonl"},
+    {"from", "--from", BT_OPT_INT, offsetof(export_cfg, from), sizeof(int64_t), "-1", -1, 1e15,
+     NULL, NULL, "first step (-1: the beginning; trace: the newest 20 steps)"},
+    {"to", "--to", BT_OPT_INT, offsetof(export_cfg, to), sizeof(int64_t), "-1", -1, 1e15, NULL,
+     NULL, "last step (-1: the end)"},
+    {"out", "--out", BT_OPT_TEXT, offsetof(export_cfg, out), 1024, "", 0, 0, NULL, NULL,
+     "file, or folder of event files (default: standard output; tensorboard: runs_tb)"},
+    {"per_rank", "--per-rank", BT_OPT_BOOL, offsetof(export_cfg, per_rank), sizeof(bool), "false",
+     0, 0, NULL, NULL, "tensorboard: a folder for each rank as well"},
+    {"store", "--store", BT_OPT_TEXT, offsetof(export_cfg, store), 1024, "", 0, 0, NULL, NULL,
+     "metrics database"},
 };
 
 static const bt_opt *options(size_t *n) {
@@ -36,16 +44,28 @@ static const bt_opt *options(size_t *n) {
 }
 
 static const char *const queries[] = {
-    "SELECT * FROM steps WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY attempt, step",
-    "SELECT * FROM rank_steps WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY attempt, step, rank",
-    "SELECT * FROM layers WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY attempt, step, layer, tensor",
-    "SELECT * FROM events WHERE run = ?1 AND coalesce(step, CAST(?2 AS INTEGER)) BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY seq",
-    "SELECT * FROM all_steps WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY attempt, step",
-    "SELECT * FROM comm_ops WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY attempt, step, rank, op, axis",
-    "SELECT * FROM comm_pairs WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY attempt, step, rank, peer",
+    "SELECT * FROM steps WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS "
+    "INTEGER) ORDER BY attempt, step",
+    "SELECT * FROM rank_steps WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS "
+    "INTEGER) ORDER BY attempt, step, rank",
+    "SELECT * FROM layers WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS "
+    "INTEGER) ORDER BY attempt, step, layer, tensor",
+    "SELECT * FROM events WHERE run = ?1 AND coalesce(step, CAST(?2 AS INTEGER)) BETWEEN CAST(?2 "
+    "AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY seq",
+    "SELECT * FROM all_steps WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS "
+    "INTEGER) ORDER BY attempt, step",
+    "SELECT * FROM comm_ops WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS "
+    "INTEGER) ORDER BY attempt, step, rank, op, axis",
+    "SELECT * FROM comm_pairs WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS "
+    "INTEGER) ORDER BY attempt, step, rank, peer",
 };
 
-typedef struct sheet { FILE *to; int format; int64_t rows; bt_text line; } sheet;
+typedef struct sheet {
+    FILE *to;
+    int format;
+    int64_t rows;
+    bt_text line;
+} sheet;
 
 static bool write_row(void *ctx, const bt_row *row) {
     sheet *s = ctx;
@@ -64,7 +84,8 @@ static bool write_row(void *ctx, const bt_row *row) {
     return !ferror(s->to);
 }
 
-static bt_code write_sheet(bt_db *db, const char *run, const export_cfg *cfg, FILE *to, bt_err *err) {
+static bt_code write_sheet(bt_db *db, const char *run, const export_cfg *cfg, FILE *to,
+                           bt_err *err) {
     char a[24], b[24];
     const char *params[] = {run, a, b};
     sheet s = {.to = to, .format = cfg->format};
@@ -73,17 +94,21 @@ static bt_code write_sheet(bt_db *db, const char *run, const export_cfg *cfg, FI
     bt_text_init(&s.line);
     bt_code code = bt_db_query(db, queries[cfg->what], params, 3, 0, 0, write_row, &s, NULL, err);
     bt_text_release(&s.line);
-    if (code == BT_OK && s.rows == 0) fprintf(stderr, "bitrain export: run '%s' has no such rows\n", run);
+    if (code == BT_OK && s.rows == 0)
+        fprintf(stderr, "bitrain export: run '%s' has no such rows\n", run);
     return code;
 }
 
-static bt_code write_trace(bt_db *db, const char *run, const export_cfg *cfg, FILE *to, bt_err *err) {
+static bt_code write_trace(bt_db *db, const char *run, const export_cfg *cfg, FILE *to,
+                           bt_err *err) {
     double steps;
     BT_TRY(bt_db_value(db, "SELECT steps FROM runs WHERE run = ?1", run, &steps, err));
     if (!(steps > 0)) return bt_fail(err, BT_NOTFOUND, "run '%s' has no steps yet", run);
     int64_t last = cfg->to >= 0 ? cfg->to : (int64_t)steps - 1;
     int64_t first = cfg->from >= 0 ? cfg->from : last - TRACE_STEPS + 1;
-    if (first > last) return bt_fail(err, BT_NOTFOUND, "run '%s' has no step %" PRId64 ": its last is %" PRId64, run, first, last);
+    if (first > last)
+        return bt_fail(err, BT_NOTFOUND, "run '%s' has no step %" PRId64 ": its last is %" PRId64,
+                       run, first, last);
     return bt_export_trace(db, run, first < 0 ? 0 : first, last, to, err);
 }
 
@@ -92,12 +117,15 @@ static bt_code write_file(bt_db *db, const char *run, const export_cfg *cfg, bt_
     char part[1040];
     FILE *to = stdout;
     snprintf(part, sizeof part, "%s.part", cfg->out);
-    if (cfg->out[0] && !(to = fopen(part, "wb"))) return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", part);
-    bt_code code = cfg->format == TRACE ? write_trace(db, run, cfg, to, err) : write_sheet(db, run, cfg, to, err);
+    if (cfg->out[0] && !(to = fopen(part, "wb")))
+        return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", part);
+    bt_code code = cfg->format == TRACE ? write_trace(db, run, cfg, to, err)
+                                        : write_sheet(db, run, cfg, to, err);
     if (!cfg->out[0]) return code;
     bool bad = ferror(to) != 0;
     if (fclose(to) != 0) bad = true;
-    if (code == BT_OK && (bad || rename(part, cfg->out) != 0)) code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", cfg->out);
+    if (code == BT_OK && (bad || rename(part, cfg->out) != 0))
+        code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", cfg->out);
     if (code != BT_OK) remove(part);
     return code;
 }
@@ -105,8 +133,10 @@ static bt_code write_file(bt_db *db, const char *run, const export_cfg *cfg, bt_
 static bt_code write_events(bt_db *db, const char *run, const export_cfg *cfg, bt_err *err) {
     char path[1200];
     int64_t points = 0;
-    BT_TRY(bt_export_tensorboard(db, run, cfg->out[0] ? cfg->out : "runs_tb", cfg->per_rank, path, &points, err));
-    fprintf(stderr, "%" PRId64 " points in '%s' (tensorboard --logdir %s)\n", points, path, cfg->out[0] ? cfg->out : "runs_tb");
+    BT_TRY(bt_export_tensorboard(db, run, cfg->out[0] ? cfg->out : "runs_tb", cfg->per_rank, path,
+                                 &points, err));
+    fprintf(stderr, "%" PRId64 " points in '%s' (tensorboard --logdir %s)\n", points, path,
+            cfg->out[0] ? cfg->out : "runs_tb");
     return BT_OK;
 }
 
@@ -121,11 +151,16 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bt_db *db = NULL;
     BT_TRY(bt_opts_init(&o, export_opts, sizeof export_opts / sizeof export_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, &word, 1, &n, &help, err));
-    if (!word) return bt_fail(err, BT_ARG, "no run given (`bitrain runs` lists them, 'last' is the newest)");
-    if (cfg.from >= 0 && cfg.to >= 0 && cfg.from > cfg.to) return bt_fail(err, BT_ARG, "--from %" PRId64 " is after --to %" PRId64, cfg.from, cfg.to);
+    if (!word)
+        return bt_fail(err, BT_ARG,
+                       "no run given (`bitrain runs` lists them, 'last' is the newest)");
+    if (cfg.from >= 0 && cfg.to >= 0 && cfg.from > cfg.to)
+        return bt_fail(err, BT_ARG, "--from %" PRId64 " is after --to %" PRId64, cfg.from, cfg.to);
     BT_TRY(bt_cli_open(&db, cfg.store, err));
     bt_code code = bt_db_run(db, word, name, err);
-    if (code == BT_OK) code = cfg.format == TENSORBOARD ? write_events(db, name, &cfg, err) : write_file(db, name, &cfg, err);
+    if (code == BT_OK)
+        code = cfg.format == TENSORBOARD ? write_events(db, name, &cfg, err)
+                                         : write_file(db, name, &cfg, err);
     bt_db_close(db);
     return code;
 }
@@ -137,7 +172,8 @@ const bt_command bt_cmd_export = {
     .examples = "bitrain export abl-3 > abl-3.csv\n"
                 "bitrain export abl-3 --format jsonl --what rank_steps --from 1000 --to 1999\n"
                 "bitrain export abl-3 --format tensorboard --out tb && tensorboard --logdir tb\n"
-                "bitrain export abl-3 --format trace --out trace.json     # chrome://tracing, ui.perfetto.dev\n",
+                "bitrain export abl-3 --format trace --out trace.json     # chrome://tracing, "
+                "ui.perfetto.dev\n",
     .options = options,
     .run = run,
 };

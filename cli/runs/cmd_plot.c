@@ -20,16 +20,26 @@ typedef struct plot_cfg {
 } plot_cfg;
 
 static const bt_opt plot_opts[] = {
-    {"rank", "--rank", BT_OPT_INT, offsetof(plot_cfg, rank), sizeof(int64_t), "-1", -1, 1e6, NULL, NULL, "a metric of one rank (-1: of the step as a whole)"},
-    {"x", "--x", BT_OPT_TEXT, offsetof(plot_cfg, x), 16, "step", 0, 0, NULL, NULL, "x axis: step tokens time active bytes"},
-    {"steps", "--steps", BT_OPT_TEXT, offsetof(plot_cfg, from_to), 48, "", 0, 0, NULL, NULL, "only these steps, as 100..200"},
-    {"smooth", "--smooth", BT_OPT_REAL, offsetof(plot_cfg, smooth), sizeof(double), "0", 0, 0.9999, NULL, NULL, "exponential average that keeps this share per step"},
-    {"log", "--log", BT_OPT_BOOL, offsetof(plot_cfg, log_y), sizeof(bool), "false", 0, 0, NULL, NULL, "logarithmic y axis"},
-    {"baseline", "--baseline", BT_OPT_TEXT, offsetof(plot_cfg, baseline), BT_NAME_MAX, "", 0, 0, NULL, NULL, "a second run, drawn faintly behind"},
-    {"size", "--size", BT_OPT_TEXT, offsetof(plot_cfg, size), 24, "", 0, 0, NULL, NULL, "size as 100x20 (default: the terminal's width, 18 rows)"},
-    {"ascii", "--ascii", BT_OPT_BOOL, offsetof(plot_cfg, ascii), sizeof(bool), "false", 0, 0, NULL, NULL, "draw with ASCII characters only"},
-    {"json", "--json", BT_OPT_BOOL, offsetof(plot_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "the points instead of a picture"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(plot_cfg, store), 1024, "", 0, 0, NULL, NULL, "metrics database"},
+    {"rank", "--rank", BT_OPT_INT, offsetof(plot_cfg, rank), sizeof(int64_t), "-1", -1, 1e6, NULL,
+     NULL, "a metric of one rank (-1: of the step as a whole)"},
+    {"x", "--x", BT_OPT_TEXT, offsetof(plot_cfg, x), 16, "step", 0, 0, NULL, NULL,
+     "x axis: step tokens time active bytes"},
+    {"steps", "--steps", BT_OPT_TEXT, offsetof(plot_cfg, from_to), 48, "", 0, 0, NULL, NULL,
+     "only these steps, as 100..200"},
+    {"smooth", "--smooth", BT_OPT_REAL, offsetof(plot_cfg, smooth), sizeof(double), "0", 0, 0.9999,
+     NULL, NULL, "exponential average that keeps this share per step"},
+    {"log", "--log", BT_OPT_BOOL, offsetof(plot_cfg, log_y), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "logarithmic y axis"},
+    {"baseline", "--baseline", BT_OPT_TEXT, offsetof(plot_cfg, baseline), BT_NAME_MAX, "", 0, 0,
+     NULL, NULL, "a second run, drawn faintly behind"},
+    {"size", "--size", BT_OPT_TEXT, offsetof(plot_cfg, size), 24, "", 0, 0, NULL, NULL,
+     "size as 100x20 (default: the terminal's width, 18 rows)"},
+    {"ascii", "--ascii", BT_OPT_BOOL, offsetof(plot_cfg, ascii), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "draw with ASCII characters only"},
+    {"json", "--json", BT_OPT_BOOL, offsetof(plot_cfg, json), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "the points instead of a picture"},
+    {"store", "--store", BT_OPT_TEXT, offsetof(plot_cfg, store), 1024, "", 0, 0, NULL, NULL,
+     "metrics database"},
 };
 
 static const bt_opt *options(size_t *n) {
@@ -50,10 +60,13 @@ static bt_code find_metric(const char *word, bool of_rank, int *out, bt_err *err
     }
     if (!of_rank) {
         for (int i = 0; i < BT_MR_COUNT; i++)
-            if (strcmp(word, bt_rank_metrics[i].key) == 0) return bt_fail(err, BT_ARG, "'%s' is a metric of ranks: say which, as in --rank 0", word);
+            if (strcmp(word, bt_rank_metrics[i].key) == 0)
+                return bt_fail(err, BT_ARG, "'%s' is a metric of ranks: say which, as in --rank 0",
+                               word);
     }
     const char *near = bt_nearest(word, names, (size_t)n);
-    return near ? bt_fail(err, BT_ARG, "no metric '%s' (did you mean '%s'?)", word, near) : bt_fail(err, BT_ARG, "no metric '%s' (see: bitrain help metrics)", word);
+    return near ? bt_fail(err, BT_ARG, "no metric '%s' (did you mean '%s'?)", word, near)
+                : bt_fail(err, BT_ARG, "no metric '%s' (see: bitrain help metrics)", word);
 }
 
 static bt_code picture_size(const char *given, int *w, int *h, bt_err *err) {
@@ -63,8 +76,10 @@ static bt_code picture_size(const char *given, int *w, int *h, bt_err *err) {
     *h = 18;
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &ws) == 0 && ws.ws_col > 0) *w = ws.ws_col;
     char rest;
-    if (given[0] && (sscanf(given, "%dx%d%c", w, h, &rest) != 2 || *w < 1 || *h < 1 || *w > 1000 || *h > 500))
-        return bt_fail(err, BT_ARG, "'%s' is not a size (as in --size 100x20, at most 1000x500)", given);
+    if (given[0] &&
+        (sscanf(given, "%dx%d%c", w, h, &rest) != 2 || *w < 1 || *h < 1 || *w > 1000 || *h > 500))
+        return bt_fail(err, BT_ARG, "'%s' is not a size (as in --size 100x20, at most 1000x500)",
+                       given);
     return BT_OK;
 }
 
@@ -73,8 +88,11 @@ static void foot(bt_canvas *c, int y, const bt_view_series *s) {
     char first[32], last[32], lo[32], hi[32];
     for (size_t i = 0; i < s->n; i++)
         if (!isnan(s->min[i])) least = fmin(least, s->min[i]), most = fmax(most, s->max[i]);
-    bt_canvas_textf(c, 0, y, c->w, (bt_style){.fg = BT_C_LABEL}, "first %s · last %s · min %s · max %s%s", bt_metric_format(first, sizeof first, s->first[0], s->unit),
-                    bt_metric_format(last, sizeof last, s->last[s->n - 1], s->unit), bt_metric_format(lo, sizeof lo, least, s->unit),
+    bt_canvas_textf(c, 0, y, c->w, (bt_style){.fg = BT_C_LABEL},
+                    "first %s · last %s · min %s · max %s%s",
+                    bt_metric_format(first, sizeof first, s->first[0], s->unit),
+                    bt_metric_format(last, sizeof last, s->last[s->n - 1], s->unit),
+                    bt_metric_format(lo, sizeof lo, least, s->unit),
                     bt_metric_format(hi, sizeof hi, most, s->unit), s->exact ? "" : " · sampled");
 }
 
@@ -89,8 +107,10 @@ static bt_code draw(const plot_cfg *cfg, const bt_view *v, const char *run, bt_e
     if (cfg->ascii) caps.chars = BT_CHARS_ASCII;
     if (!isatty(STDOUT_FILENO)) caps.depth = BT_DEPTH_MONO;
     BT_TRY(bt_canvas_init(&c, w, h, caps.chars, err));
-    snprintf(title, sizeof title, cfg->rank >= 0 ? "%s · %s · rank %lld" : "%s · %s", run, s->key, (long long)cfg->rank);
-    bt_canvas_rule(&c, (bt_rect){0, 0, w, 1}, (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, title, s->unit == BT_UNIT_NATS ? "nats" : bt_unit_name(s->unit));
+    snprintf(title, sizeof title, cfg->rank >= 0 ? "%s · %s · rank %lld" : "%s · %s", run, s->key,
+             (long long)cfg->rank);
+    bt_canvas_rule(&c, (bt_rect){0, 0, w, 1}, (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD},
+                   title, s->unit == BT_UNIT_NATS ? "nats" : bt_unit_name(s->unit));
     double *ema = cfg->smooth > 0 ? malloc((s->n + 1) * sizeof *ema) : NULL;
     if (ema) bt_view_ema(s, cfg->smooth, ema);
     bt_plot p;
@@ -102,9 +122,23 @@ static bt_code draw(const plot_cfg *cfg, const bt_view *v, const char *run, bt_e
     p.y_unit = s->unit;
     bt_plot_series lines[3];
     size_t n = 0;
-    if (v->n_series > 1) lines[n++] = (bt_plot_series){.name = cfg->baseline, .x = v->series[1].x, .y = v->series[1].mean, .n = v->series[1].n, .color = BT_C_FAINT};
-    lines[n++] = (bt_plot_series){.name = s->key, .x = s->x, .y = ema ? NULL : s->mean, .lo = s->min, .hi = s->max, .n = s->n, .color = BT_C_ACCENT, .band = BT_C_BAND};
-    if (ema) lines[n++] = (bt_plot_series){.name = "smooth", .x = s->x, .y = ema, .n = s->n, .color = BT_C_ACCENT};
+    if (v->n_series > 1)
+        lines[n++] = (bt_plot_series){.name = cfg->baseline,
+                                      .x = v->series[1].x,
+                                      .y = v->series[1].mean,
+                                      .n = v->series[1].n,
+                                      .color = BT_C_FAINT};
+    lines[n++] = (bt_plot_series){.name = s->key,
+                                  .x = s->x,
+                                  .y = ema ? NULL : s->mean,
+                                  .lo = s->min,
+                                  .hi = s->max,
+                                  .n = s->n,
+                                  .color = BT_C_ACCENT,
+                                  .band = BT_C_BAND};
+    if (ema)
+        lines[n++] = (bt_plot_series){
+            .name = "smooth", .x = s->x, .y = ema, .n = s->n, .color = BT_C_ACCENT};
     bt_plot_draw(&c, (bt_rect){0, 1, w, h - 2}, &p, lines, n);
     foot(&c, h - 1, s);
     bt_code code = bt_term_open_text(&term, stdout, caps, w, h, false, err);
@@ -131,7 +165,8 @@ static bt_code parse_steps(const char *text, bt_view_ask *ask, bt_err *err) {
     long long a, b;
     char rest;
     if (!text[0]) return BT_OK;
-    if (sscanf(text, "%lld..%lld%c", &a, &b, &rest) != 2 || a < 1 || b < a) return bt_fail(err, BT_ARG, "'%s' is not a range of steps (as in --steps 100..200)", text);
+    if (sscanf(text, "%lld..%lld%c", &a, &b, &rest) != 2 || a < 1 || b < a)
+        return bt_fail(err, BT_ARG, "'%s' is not a range of steps (as in --steps 100..200)", text);
     ask->step0 = a - 1;
     ask->step1 = b - 1;
     return BT_OK;
@@ -146,7 +181,8 @@ static bt_code show(const plot_cfg *cfg, bt_db *db, const char *wanted, int metr
     BT_TRY(picture_size(cfg->size, &w, &h, err));
     BT_TRY(bt_db_run(db, wanted, run, err));
     if (cfg->baseline[0]) BT_TRY(bt_db_run(db, cfg->baseline, baseline, err));
-    if (!bt_x_axis_parse(cfg->x, &ask.x)) return bt_fail(err, BT_ARG, "no x axis '%s' (step, tokens, time, active, bytes)", cfg->x);
+    if (!bt_x_axis_parse(cfg->x, &ask.x))
+        return bt_fail(err, BT_ARG, "no x axis '%s' (step, tokens, time, active, bytes)", cfg->x);
     BT_TRY(parse_steps(cfg->from_to, &ask, err));
     ask.parts = BT_VIEW_HEAD | BT_VIEW_SERIES;
     ask.run = run;
@@ -158,8 +194,11 @@ static bt_code show(const plot_cfg *cfg, bt_db *db, const char *wanted, int metr
     if (code == BT_OK) code = bt_view_load(v, &ask, err);
     const char *key = cfg->rank >= 0 ? bt_rank_metrics[metric].key : bt_step_metrics[metric].key;
     if (code == BT_OK && (v->n_series == 0 || v->series[0].n == 0)) {
-        if (cfg->rank >= 0) code = bt_fail(err, BT_NOTFOUND, "run '%s' has no '%s' of rank %lld", run, key, (long long)cfg->rank);
-        else code = bt_fail(err, BT_NOTFOUND, "run '%s' has no '%s' there yet", run, key);
+        if (cfg->rank >= 0)
+            code = bt_fail(err, BT_NOTFOUND, "run '%s' has no '%s' of rank %lld", run, key,
+                           (long long)cfg->rank);
+        else
+            code = bt_fail(err, BT_NOTFOUND, "run '%s' has no '%s' there yet", run, key);
     }
     if (code == BT_OK) code = cfg->json ? print_points(v, run, err) : draw(cfg, v, run, err);
     bt_view_close(v);
@@ -176,7 +215,8 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     int metric = 0;
     BT_TRY(bt_opts_init(&o, plot_opts, sizeof plot_opts / sizeof plot_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, words, 2, &n_words, &help, err));
-    if (n_words == 0) return bt_fail(err, BT_ARG, "plot needs a run (as in: bitrain plot last loss)");
+    if (n_words == 0)
+        return bt_fail(err, BT_ARG, "plot needs a run (as in: bitrain plot last loss)");
     BT_TRY(find_metric(n_words > 1 ? words[1] : "loss", cfg.rank >= 0, &metric, err));
     bt_db *db = NULL;
     BT_TRY(bt_cli_open(&db, cfg.store, err));

@@ -17,13 +17,20 @@ typedef struct query_cfg {
 } query_cfg;
 
 static const bt_opt query_opts[] = {
-    {"json", "--json", BT_OPT_BOOL, offsetof(query_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "an array of objects, one a row"},
-    {"csv", "--csv", BT_OPT_BOOL, offsetof(query_cfg, csv), sizeof(bool), "false", 0, 0, NULL, NULL, "comma-separated values with a heading"},
-    {"limit", "--limit", BT_OPT_INT, offsetof(query_cfg, limit), sizeof(int64_t), "10000", 0, 1e15, NULL, "rows", "at most this many rows (0: all)"},
-    {"timeout", "--timeout", BT_OPT_REAL, offsetof(query_cfg, timeout), sizeof(double), "10", 0, 1e6, NULL, "s", "stop the query after this time (0: never)"},
-    {"lens", "--lens", BT_OPT_TEXT, offsetof(query_cfg, lens), 64, "", 0, 0, NULL, NULL, "a named question about RUN instead of SQL"},
-    {"lenses", "--lenses", BT_OPT_BOOL, offsetof(query_cfg, lenses), sizeof(bool), "false", 0, 0, NULL, NULL, "list the named questions"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(query_cfg, store), 1024, "", 0, 0, NULL, NULL, "metrics database"},
+    {"json", "--json", BT_OPT_BOOL, offsetof(query_cfg, json), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "an array of objects, one a row"},
+    {"csv", "--csv", BT_OPT_BOOL, offsetof(query_cfg, csv), sizeof(bool), "false", 0, 0, NULL, NULL,
+     "comma-separated values with a heading"},
+    {"limit", "--limit", BT_OPT_INT, offsetof(query_cfg, limit), sizeof(int64_t), "10000", 0, 1e15,
+     NULL, "rows", "at most this many rows (0: all)"},
+    {"timeout", "--timeout", BT_OPT_REAL, offsetof(query_cfg, timeout), sizeof(double), "10", 0,
+     1e6, NULL, "s", "stop the query after this time (0: never)"},
+    {"lens", "--lens", BT_OPT_TEXT, offsetof(query_cfg, lens), 64, "", 0, 0, NULL, NULL,
+     "a named question about RUN instead of SQL"},
+    {"lenses", "--lenses", BT_OPT_BOOL, offsetof(query_cfg, lenses), sizeof(bool), "false", 0, 0,
+     NULL, NULL, "list the named questions"},
+    {"store", "--store", BT_OPT_TEXT, offsetof(query_cfg, store), 1024, "", 0, 0, NULL, NULL,
+     "metrics database"},
 };
 
 static const bt_opt *options(size_t *n) {
@@ -55,8 +62,10 @@ static bool print_row(void *ctx, const bt_row *row) {
         for (int i = 0; first && i < row->n; i++) bt_table_cell(&p->table, row->names[i]);
         if (first) bt_table_end_row(&p->table);
         for (int i = 0; i < row->n; i++) {
-            if (row->types[i] == 'r') bt_table_cellf(&p->table, "%.6g", row->nums[i]);
-            else bt_table_cell(&p->table, row->cells[i] ? row->cells[i] : "-");
+            if (row->types[i] == 'r')
+                bt_table_cellf(&p->table, "%.6g", row->nums[i]);
+            else
+                bt_table_cell(&p->table, row->cells[i] ? row->cells[i] : "-");
         }
         bt_table_end_row(&p->table);
     }
@@ -66,23 +75,33 @@ static bool print_row(void *ctx, const bt_row *row) {
 static bt_code read_stdin(bt_text *sql, bt_err *err) {
     char buf[4096];
     size_t n;
-    while ((n = fread(buf, 1, sizeof buf, stdin)) > 0 && sql->len < 1 << 20) bt_text_putn(sql, buf, n);
-    if (ferror(stdin)) return bt_fail_errno(err, BT_IO, errno, "cannot read the query from standard input");
+    while ((n = fread(buf, 1, sizeof buf, stdin)) > 0 && sql->len < 1 << 20)
+        bt_text_putn(sql, buf, n);
+    if (ferror(stdin))
+        return bt_fail_errno(err, BT_IO, errno, "cannot read the query from standard input");
     return sql->failed ? bt_fail(err, BT_NOMEM, "no memory for the query") : BT_OK;
 }
 
-static bt_code print_query(const query_cfg *cfg, bt_db *db, const char *sql, const char *run_name, bt_err *err) {
+static bt_code print_query(const query_cfg *cfg, bt_db *db, const char *sql, const char *run_name,
+                           bt_err *err) {
     printer p = {.cfg = cfg};
     bool cut = false;
     bt_table_init(&p.table);
-    bt_code code = bt_db_query(db, sql, &run_name, run_name ? 1 : 0, cfg->limit, cfg->timeout, print_row, &p, &cut, err);
-    if (cfg->json && p.rows) fputs("]\n", stdout);
-    else if (cfg->json && code == BT_OK) fputs("[]\n", stdout);
+    bt_code code = bt_db_query(db, sql, &run_name, run_name ? 1 : 0, cfg->limit, cfg->timeout,
+                               print_row, &p, &cut, err);
+    if (cfg->json && p.rows)
+        fputs("]\n", stdout);
+    else if (cfg->json && code == BT_OK)
+        fputs("[]\n", stdout);
     if (code == BT_OK && !cfg->json && !cfg->csv) {
-        if (p.rows) bt_table_print(&p.table, stdout, "");
-        else fputs("no rows\n", stderr);
+        if (p.rows)
+            bt_table_print(&p.table, stdout, "");
+        else
+            fputs("no rows\n", stderr);
     }
-    if (cut) fprintf(stderr, "bitrain query: only the first %lld rows are shown (--limit 0 shows all)\n", (long long)p.rows);
+    if (cut)
+        fprintf(stderr, "bitrain query: only the first %lld rows are shown (--limit 0 shows all)\n",
+                (long long)p.rows);
     bt_table_release(&p.table);
     return code;
 }
@@ -110,8 +129,10 @@ static bt_code print_lenses(const query_cfg *cfg, bt_err *err) {
         bt_table_end_row(&t);
     }
     bt_json_end(&j, ']');
-    if (code == BT_OK && cfg->json) code = bt_cli_put(&out, err);
-    else bt_text_release(&out);
+    if (code == BT_OK && cfg->json)
+        code = bt_cli_put(&out, err);
+    else
+        bt_text_release(&out);
     if (code == BT_OK && !cfg->json) bt_table_print(&t, stdout, "");
     for (size_t i = 0; i < n; i++) bt_lens_release(&all[i]);
     free(all);
@@ -133,7 +154,8 @@ static bt_code ask_sql(const query_cfg *cfg, bt_db *db, const char *word, bt_err
     bt_text sql;
     bt_text_init(&sql);
     bt_code code = strcmp(word, "-") == 0 ? read_stdin(&sql, err) : BT_OK;
-    if (code == BT_OK) code = print_query(cfg, db, strcmp(word, "-") == 0 ? bt_text_str(&sql) : word, NULL, err);
+    if (code == BT_OK)
+        code = print_query(cfg, db, strcmp(word, "-") == 0 ? bt_text_str(&sql) : word, NULL, err);
     bt_text_release(&sql);
     return code;
 }
@@ -150,7 +172,9 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     BT_TRY(bt_opts_argv(&o, argc, argv, &word, 1, &n, &help, err));
     if (cfg.json && cfg.csv) return bt_fail(err, BT_ARG, "--json and --csv exclude each other");
     if (cfg.lenses) return print_lenses(&cfg, err);
-    if (!word && !cfg.lens[0]) return bt_fail(err, BT_ARG, "no query given (try: bitrain query \"SELECT run, loss FROM runs\")");
+    if (!word && !cfg.lens[0])
+        return bt_fail(err, BT_ARG,
+                       "no query given (try: bitrain query \"SELECT run, loss FROM runs\")");
     BT_TRY(bt_cli_open(&db, cfg.store, err));
     bt_code code = cfg.lens[0] ? ask_lens(&cfg, db, word, err) : ask_sql(&cfg, db, word, err);
     bt_db_close(db);
@@ -161,12 +185,14 @@ const bt_command bt_cmd_query = {
     .name = "query",
     .summary = "ask the metrics database in SQL, read-only",
     .args = "SQL | --lens NAME [RUN] | --lenses",
-    .examples = "bitrain query \"SELECT run, tokens, loss FROM runs ORDER BY loss\"\n"
-                "bitrain query \"SELECT rank, avg(wait_ms) FROM rank_steps WHERE run = 'demo' GROUP BY rank\" --json\n"
-                "bitrain query \"SELECT step, loss FROM steps WHERE run = 'demo'\" --csv > demo.csv\n"
-                "bitrain query --lens slow-ranks demo\n"
-                "bitrain query \"SELECT view, key, unit, meaning FROM metrics\"\n"
-                "bitrain query \"SELECT name FROM sqlite_schema WHERE type = 'view'\"\n",
+    .examples =
+        "bitrain query \"SELECT run, tokens, loss FROM runs ORDER BY loss\"\n"
+        "bitrain query \"SELECT rank, avg(wait_ms) FROM rank_steps WHERE run = 'demo' GROUP BY "
+        "rank\" --json\n"
+        "bitrain query \"SELECT step, loss FROM steps WHERE run = 'demo'\" --csv > demo.csv\n"
+        "bitrain query --lens slow-ranks demo\n"
+        "bitrain query \"SELECT view, key, unit, meaning FROM metrics\"\n"
+        "bitrain query \"SELECT name FROM sqlite_schema WHERE type = 'view'\"\n",
     .options = options,
     .run = run,
 };

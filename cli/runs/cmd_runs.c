@@ -6,9 +6,9 @@
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
+#include "cli/common/table.h"
 #include "cli/runs/run_filter.h"
 #include "cli/runs/runs_verbs.h"
-#include "cli/common/table.h"
 #include "engine/base/metric.h"
 
 typedef struct runs_cfg {
@@ -18,15 +18,23 @@ typedef struct runs_cfg {
 } runs_cfg;
 
 static const bt_opt runs_opts[] = {
-    {"json", "--json", BT_OPT_BOOL, offsetof(runs_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "one JSON object with all columns of the view 'runs'"},
-    {"limit", "--limit", BT_OPT_INT, offsetof(runs_cfg, limit), sizeof(int64_t), "30", 0, 1e9, NULL, "runs", "at most this many (0: all)"},
-    {"sort", "--sort", BT_OPT_TEXT, offsetof(runs_cfg, sort), 64, "started", 0, 0, NULL, NULL, "column to sort by; newest or largest first"},
-    {"reverse", "--reverse", BT_OPT_BOOL, offsetof(runs_cfg, reverse), sizeof(bool), "false", 0, 0, NULL, NULL, "oldest or smallest first"},
-    {"yes", "--yes", BT_OPT_BOOL, offsetof(runs_cfg, yes), sizeof(bool), "false", 0, 0, NULL, NULL, "rm: do not ask"},
-    {"keep_steps", "--keep-steps", BT_OPT_INT, offsetof(runs_cfg, keep_steps), sizeof(int64_t), "-1", -1, 1e15, NULL, "steps",
+    {"json", "--json", BT_OPT_BOOL, offsetof(runs_cfg, json), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "one JSON object with all columns of the view 'runs'"},
+    {"limit", "--limit", BT_OPT_INT, offsetof(runs_cfg, limit), sizeof(int64_t), "30", 0, 1e9, NULL,
+     "runs", "at most this many (0: all)"},
+    {"sort", "--sort", BT_OPT_TEXT, offsetof(runs_cfg, sort), 64, "started", 0, 0, NULL, NULL,
+     "column to sort by; newest or largest first"},
+    {"reverse", "--reverse", BT_OPT_BOOL, offsetof(runs_cfg, reverse), sizeof(bool), "false", 0, 0,
+     NULL, NULL, "oldest or smallest first"},
+    {"yes", "--yes", BT_OPT_BOOL, offsetof(runs_cfg, yes), sizeof(bool), "false", 0, 0, NULL, NULL,
+     "rm: do not ask"},
+    {"keep_steps", "--keep-steps", BT_OPT_INT, offsetof(runs_cfg, keep_steps), sizeof(int64_t),
+     "-1", -1, 1e15, NULL, "steps",
      "gc: rank rows stay for the newest N steps of a run, from now on (0: for ever, -1: as it is)"},
-    {"rebuild", "--rebuild", BT_OPT_BOOL, offsetof(runs_cfg, rebuild), sizeof(bool), "false", 0, 0, NULL, NULL, "gc: make the summaries again from the rows"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(runs_cfg, store), 1024, "", 0, 0, NULL, NULL, "metrics database"},
+    {"rebuild", "--rebuild", BT_OPT_BOOL, offsetof(runs_cfg, rebuild), sizeof(bool), "false", 0, 0,
+     NULL, NULL, "gc: make the summaries again from the rows"},
+    {"store", "--store", BT_OPT_TEXT, offsetof(runs_cfg, store), 1024, "", 0, 0, NULL, NULL,
+     "metrics database"},
 };
 
 static const bt_opt *options(size_t *n) {
@@ -34,7 +42,8 @@ static const bt_opt *options(size_t *n) {
     return runs_opts;
 }
 
-static const char *figure(char *buf, size_t size, const bt_row *row, const char *column, bt_unit unit) {
+static const char *figure(char *buf, size_t size, const bt_row *row, const char *column,
+                          bt_unit unit) {
     return bt_metric_format(buf, size, bt_cli_num(row, column), unit);
 }
 
@@ -42,7 +51,8 @@ static bool list_row(void *ctx, const bt_row *row) {
     bt_table *t = ctx;
     char b[64], spark[64];
     bt_table_cell(t, bt_cli_cell(row, "run"));
-    bt_table_cell(t, bt_cli_state(bt_cli_cell(row, "state"), bt_cli_cell(row, "host"), bt_cli_num(row, "pid")));
+    bt_table_cell(t, bt_cli_state(bt_cli_cell(row, "state"), bt_cli_cell(row, "host"),
+                                  bt_cli_num(row, "pid")));
     bt_table_cell(t, bt_cli_cell(row, "ranks"));
     bt_table_cell(t, figure(b, sizeof b, row, "steps", BT_UNIT_COUNT));
     bt_table_cell(t, figure(b, sizeof b, row, "tokens", BT_UNIT_COUNT));
@@ -52,7 +62,8 @@ static bool list_row(void *ctx, const bt_row *row) {
     bt_table_cell(t, bt_cli_when(b, bt_cli_num(row, "started_s")));
     bt_table_cell(t, bt_duration(b, sizeof b, bt_cli_num(row, "duration_s")));
     bt_cli_spark(spark, sizeof spark, bt_cli_cell(row, "spark"), 16);
-    bt_table_cellf(t, "%s%s%s", spark, bt_cli_cell(row, "tags")[0] ? " " : "", bt_cli_cell(row, "tags"));
+    bt_table_cellf(t, "%s%s%s", spark, bt_cli_cell(row, "tags")[0] ? " " : "",
+                   bt_cli_cell(row, "tags"));
     bt_table_end_row(t);
     return true;
 }
@@ -62,10 +73,16 @@ static bool json_run(void *ctx, const bt_row *row) {
     bt_json_object(j, NULL);
     for (int i = 0; i < row->n; i++) {
         const char *name = row->names[i];
-        bool json_text = (strcmp(name, "config") == 0 || strcmp(name, "spark") == 0) && row->cells[i] && strchr("{[", row->cells[i][0]);
-        if (strcmp(name, "state") == 0) bt_json_str(j, name, bt_cli_state(row->cells[i], bt_cli_cell(row, "host"), bt_cli_num(row, "pid")));
-        else if (json_text) bt_json_raw(j, name, row->cells[i]);
-        else bt_row_cell_json(j, name, row, i);
+        bool json_text = (strcmp(name, "config") == 0 || strcmp(name, "spark") == 0) &&
+                         row->cells[i] && strchr("{[", row->cells[i][0]);
+        if (strcmp(name, "state") == 0)
+            bt_json_str(j, name,
+                        bt_cli_state(row->cells[i], bt_cli_cell(row, "host"),
+                                     bt_cli_num(row, "pid")));
+        else if (json_text)
+            bt_json_raw(j, name, row->cells[i]);
+        else
+            bt_row_cell_json(j, name, row, i);
     }
     bt_json_end(j, '}');
     return true;
@@ -73,15 +90,20 @@ static bool json_run(void *ctx, const bt_row *row) {
 
 static bt_code order_by(bt_db *db, const runs_cfg *cfg, bt_text *sql, bt_err *err) {
     double known = 0;
-    BT_TRY(bt_db_value(db, "SELECT count(*) FROM pragma_table_info('runs') WHERE name = ?1", cfg->sort, &known, err));
-    if (!(known > 0)) return bt_fail(err, BT_ARG, "cannot sort by '%s': no such column (see: bitrain runs --json)", cfg->sort);
-    bt_text_printf(sql, " ORDER BY \"%s\" %s NULLS LAST, started_s DESC", cfg->sort, cfg->reverse ? "ASC" : "DESC");
+    BT_TRY(bt_db_value(db, "SELECT count(*) FROM pragma_table_info('runs') WHERE name = ?1",
+                       cfg->sort, &known, err));
+    if (!(known > 0))
+        return bt_fail(err, BT_ARG,
+                       "cannot sort by '%s': no such column (see: bitrain runs --json)", cfg->sort);
+    bt_text_printf(sql, " ORDER BY \"%s\" %s NULLS LAST, started_s DESC", cfg->sort,
+                   cfg->reverse ? "ASC" : "DESC");
     if (cfg->limit > 0) bt_text_printf(sql, " LIMIT %lld", (long long)cfg->limit);
     return BT_OK;
 }
 
 static bt_code print_table(bt_db *db, const bt_run_filter *f, const char *sql, bt_err *err) {
-    static const char *const heads[] = {"RUN", "STATE", "RANKS", "STEPS", "TOKENS", "LOSS", "VAL", "TOKENS/S", "STARTED", "DURATION", ""};
+    static const char *const heads[] = {"RUN", "STATE",    "RANKS",   "STEPS",    "TOKENS", "LOSS",
+                                        "VAL", "TOKENS/S", "STARTED", "DURATION", ""};
     bt_table t;
     bt_table_init(&t);
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) bt_table_cell(&t, heads[i]);
@@ -92,7 +114,8 @@ static bt_code print_table(bt_db *db, const bt_run_filter *f, const char *sql, b
     return code;
 }
 
-static bt_code print_json(bt_db *db, const bt_run_filter *f, const char *sql, double total, bt_err *err) {
+static bt_code print_json(bt_db *db, const bt_run_filter *f, const char *sql, double total,
+                          bt_err *err) {
     bt_text out;
     bt_json j;
     bt_text_init(&out);
@@ -114,24 +137,34 @@ static bool take_number(void *ctx, const bt_row *row) {
     return false;
 }
 
-static bt_code list(bt_db *db, const runs_cfg *cfg, const char *const *words, size_t n, bt_err *err) {
+static bt_code list(bt_db *db, const runs_cfg *cfg, const char *const *words, size_t n,
+                    bt_err *err) {
     bt_run_filter f;
     bt_text sql;
     double total = 0;
     bt_text_init(&sql);
     bt_code code = bt_run_filter_init(&f, db, words, n, err);
     bt_text_printf(&sql, "SELECT count(*) FROM runs%s", bt_text_str(&f.where));
-    if (code == BT_OK) code = bt_db_query(db, bt_text_str(&sql), f.params, f.n_params, 0, 0, take_number, &total, NULL, err);
+    if (code == BT_OK)
+        code = bt_db_query(db, bt_text_str(&sql), f.params, f.n_params, 0, 0, take_number, &total,
+                           NULL, err);
     bt_text_clear(&sql);
-    bt_text_printf(&sql, "SELECT %s FROM runs%s", cfg->json ? "*" : "run, state, host, pid, ranks, steps, tokens, loss, best_val, tokens_per_s, started_s,"
-                   " duration_s, spark, tags", bt_text_str(&f.where));
+    bt_text_printf(&sql, "SELECT %s FROM runs%s",
+                   cfg->json ? "*"
+                             : "run, state, host, pid, ranks, steps, tokens, loss, best_val, "
+                               "tokens_per_s, started_s,"
+                               " duration_s, spark, tags",
+                   bt_text_str(&f.where));
     if (code == BT_OK) code = order_by(db, cfg, &sql, err);
-    if (code == BT_OK && cfg->json) code = print_json(db, &f, bt_text_str(&sql), total, err);
+    if (code == BT_OK && cfg->json)
+        code = print_json(db, &f, bt_text_str(&sql), total, err);
     else if (code == BT_OK) {
         code = print_table(db, &f, bt_text_str(&sql), err);
-        if (code == BT_OK && total < 1) fprintf(stderr, n ? "no run fits\n" : "no run yet (start one with `bitrain train`)\n");
+        if (code == BT_OK && total < 1)
+            fprintf(stderr, n ? "no run fits\n" : "no run yet (start one with `bitrain train`)\n");
         else if (code == BT_OK && cfg->limit > 0 && total > (double)cfg->limit)
-            fprintf(stderr, "%lld of %.0f runs (--limit 0 shows all)\n", (long long)cfg->limit, total);
+            fprintf(stderr, "%lld of %.0f runs (--limit 0 shows all)\n", (long long)cfg->limit,
+                    total);
     }
     bt_run_filter_release(&f);
     bt_text_release(&sql);
@@ -151,7 +184,11 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     BT_TRY(bt_opts_init(&o, runs_opts, sizeof runs_opts / sizeof runs_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, words, WORDS_MAX, &n, &help, err));
     if (n && bt_runs_is_verb(words[0])) {
-        bt_runs_verb_cfg verb = {.store = cfg.store, .yes = cfg.yes, .rebuild = cfg.rebuild, .json = cfg.json, .keep_steps = cfg.keep_steps};
+        bt_runs_verb_cfg verb = {.store = cfg.store,
+                                 .yes = cfg.yes,
+                                 .rebuild = cfg.rebuild,
+                                 .json = cfg.json,
+                                 .keep_steps = cfg.keep_steps};
         return bt_runs_verb(words[0], words + 1, n - 1, &verb, err);
     }
     if (n > BT_FILTER_WORDS) return bt_fail(err, BT_ARG, "at most %d filters", BT_FILTER_WORDS);
@@ -165,14 +202,16 @@ const bt_command bt_cmd_runs = {
     .name = "runs",
     .summary = "list, remove, tag and note the runs of the metrics database",
     .args = "[FILTER...] | rm RUN... | tag RUN [+|-]TAG... | note RUN TEXT | gc",
-    .examples = "bitrain runs                            # the newest 30\n"
-                "bitrain runs abl state:done 'loss<2.5'  # name, tag or note has 'abl'; columns compared\n"
-                "bitrain runs lr=3e-4 --sort loss --reverse\n"
-                "bitrain runs --json | jq '.runs[].run'\n"
-                "bitrain runs tag abl-3 paper -draft     # then: bitrain runs tags:paper\n"
-                "bitrain runs note abl-3 no warm-up\n"
-                "bitrain runs rm abl-1 abl-2             # records only; checkpoints stay\n"
-                "bitrain runs gc --keep-steps 20000      # drop old per-rank rows (their summaries stay), give space back\n",
+    .examples =
+        "bitrain runs                            # the newest 30\n"
+        "bitrain runs abl state:done 'loss<2.5'  # name, tag or note has 'abl'; columns compared\n"
+        "bitrain runs lr=3e-4 --sort loss --reverse\n"
+        "bitrain runs --json | jq '.runs[].run'\n"
+        "bitrain runs tag abl-3 paper -draft     # then: bitrain runs tags:paper\n"
+        "bitrain runs note abl-3 no warm-up\n"
+        "bitrain runs rm abl-1 abl-2             # records only; checkpoints stay\n"
+        "bitrain runs gc --keep-steps 20000      # drop old per-rank rows (their summaries stay), "
+        "give space back\n",
     .options = options,
     .run = run,
 };

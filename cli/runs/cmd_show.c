@@ -15,9 +15,12 @@ typedef struct show_cfg {
 } show_cfg;
 
 static const bt_opt show_opts[] = {
-    {"json", "--json", BT_OPT_BOOL, offsetof(show_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "one JSON object"},
-    {"all", "--all", BT_OPT_BOOL, offsetof(show_cfg, all), sizeof(bool), "false", 0, 0, NULL, NULL, "every setting, rank, fact and event, not the telling ones"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(show_cfg, store), 1024, "", 0, 0, NULL, NULL, "metrics database"},
+    {"json", "--json", BT_OPT_BOOL, offsetof(show_cfg, json), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "one JSON object"},
+    {"all", "--all", BT_OPT_BOOL, offsetof(show_cfg, all), sizeof(bool), "false", 0, 0, NULL, NULL,
+     "every setting, rank, fact and event, not the telling ones"},
+    {"store", "--store", BT_OPT_TEXT, offsetof(show_cfg, store), 1024, "", 0, 0, NULL, NULL,
+     "metrics database"},
 };
 
 static const bt_opt *options(size_t *n) {
@@ -27,11 +30,19 @@ static const bt_opt *options(size_t *n) {
 
 enum { RECENT_STEPS = 1000, FEW = 10 };
 
-typedef struct shown { bt_db *db; const char *run; bool all; bt_table table; double ms[BT_PHASE_COUNT], step_ms, worst[BT_PHASE_COUNT]; int worst_rank[BT_PHASE_COUNT], n_ranks; } shown;
+typedef struct shown {
+    bt_db *db;
+    const char *run;
+    bool all;
+    bt_table table;
+    double ms[BT_PHASE_COUNT], step_ms, worst[BT_PHASE_COUNT];
+    int worst_rank[BT_PHASE_COUNT], n_ranks;
+} shown;
 
 /* ---- phases ---- */
 
-static bool phase_row(void *ctx, const bt_row *row) {           /* rank, step_ms, one column a phase */
+/* rank, step_ms, one column a phase */
+static bool phase_row(void *ctx, const bt_row *row) {
     shown *s = ctx;
     for (int i = 0; i < BT_PHASE_COUNT; i++) {
         double ms = row->nums[i + 2];
@@ -52,8 +63,12 @@ static bt_code load_phases(shown *s, bt_err *err) {
     bt_text sql;
     bt_text_init(&sql);
     bt_text_put(&sql, "SELECT rank, avg(step_ms)");
-    for (int i = 0; i < BT_PHASE_COUNT; i++) bt_text_printf(&sql, ", avg(%s)", bt_rank_metrics[bt_phases[i].metric].key);
-    bt_text_printf(&sql, " FROM rank_steps WHERE run = ?1 AND step > (SELECT max(steps) FROM runs WHERE run = ?1) - %d GROUP BY rank", RECENT_STEPS + 1);
+    for (int i = 0; i < BT_PHASE_COUNT; i++)
+        bt_text_printf(&sql, ", avg(%s)", bt_rank_metrics[bt_phases[i].metric].key);
+    bt_text_printf(&sql,
+                   " FROM rank_steps WHERE run = ?1 AND step > (SELECT max(steps) FROM runs WHERE "
+                   "run = ?1) - %d GROUP BY rank",
+                   RECENT_STEPS + 1);
     bt_code code = bt_db_query(s->db, bt_text_str(&sql), &s->run, 1, 0, 0, phase_row, s, NULL, err);
     bt_text_release(&sql);
     for (int i = 0; i < BT_PHASE_COUNT && s->n_ranks; i++) s->ms[i] /= s->n_ranks;
@@ -71,7 +86,9 @@ static void print_phases(const shown *s) {
     for (int i = 0; i < BT_PHASE_COUNT; i++) {
         bt_table_cell(&t, bt_phases[i].title);
         bt_table_cell(&t, bt_metric_format(b, sizeof b, s->ms[i], BT_UNIT_MS));
-        bt_table_cell(&t, bt_metric_format(b, sizeof b, s->step_ms > 0 ? s->ms[i] / s->step_ms : NAN, BT_UNIT_FRAC));
+        bt_table_cell(&t,
+                      bt_metric_format(b, sizeof b, s->step_ms > 0 ? s->ms[i] / s->step_ms : NAN,
+                                       BT_UNIT_FRAC));
         bt_table_cell(&t, bt_metric_format(b, sizeof b, s->worst[i], BT_UNIT_MS));
         bt_table_cellf(&t, "%d", s->worst_rank[i]);
         bt_table_end_row(&t);
@@ -79,7 +96,8 @@ static void print_phases(const shown *s) {
     bt_table_cell(&t, "step");
     bt_table_cell(&t, bt_metric_format(b, sizeof b, s->step_ms, BT_UNIT_MS));
     bt_table_end_row(&t);
-    printf("\nwhere a step goes (the newest %d steps, %d rank%s)\n", RECENT_STEPS, s->n_ranks, s->n_ranks == 1 ? "" : "s");
+    printf("\nwhere a step goes (the newest %d steps, %d rank%s)\n", RECENT_STEPS, s->n_ranks,
+           s->n_ranks == 1 ? "" : "s");
     bt_table_print(&t, stdout, "  ");
     bt_table_release(&t);
 }
@@ -89,29 +107,43 @@ static void print_phases(const shown *s) {
 static bool head_row(void *ctx, const bt_row *row) {
     char a[64], b[64], c[64], d[64], spark[200];
     (void)ctx;
-    const char *state = bt_cli_state(bt_cli_cell(row, "state"), bt_cli_cell(row, "host"), bt_cli_num(row, "pid"));
+    const char *state = bt_cli_state(bt_cli_cell(row, "state"), bt_cli_cell(row, "host"),
+                                     bt_cli_num(row, "pid"));
     double attempts = bt_cli_num(row, "attempts"), ranks = bt_cli_num(row, "ranks");
     char note[300], host[80];
     bt_text_plain(note, sizeof note, bt_cli_cell(row, "note"));
     bt_text_plain(host, sizeof host, bt_cli_cell(row, "host"));
-    printf("%s  %s%s%s%s\n", bt_cli_cell(row, "run"), state, bt_cli_cell(row, "exit_kind")[0] ? " (" : "", bt_cli_cell(row, "exit_kind"),
+    printf("%s  %s%s%s%s\n", bt_cli_cell(row, "run"), state,
+           bt_cli_cell(row, "exit_kind")[0] ? " (" : "", bt_cli_cell(row, "exit_kind"),
            bt_cli_cell(row, "exit_kind")[0] ? ")" : "");
-    printf("  started   %s on %s, %s, %.0f rank%s, %.0f attempt%s\n", bt_cli_when(a, bt_cli_num(row, "started_s")), host,
-           bt_duration(b, sizeof b, bt_cli_num(row, "duration_s")), ranks, ranks == 1 ? "" : "s", attempts, attempts == 1 ? "" : "s");
-    printf("  progress  %s steps, %s tokens, loss %s", bt_metric_format(a, sizeof a, bt_cli_num(row, "steps"), BT_UNIT_COUNT),
-           bt_metric_format(b, sizeof b, bt_cli_num(row, "tokens"), BT_UNIT_COUNT), bt_metric_format(c, sizeof c, bt_cli_num(row, "loss"), BT_UNIT_NATS));
+    printf("  started   %s on %s, %s, %.0f rank%s, %.0f attempt%s\n",
+           bt_cli_when(a, bt_cli_num(row, "started_s")), host,
+           bt_duration(b, sizeof b, bt_cli_num(row, "duration_s")), ranks, ranks == 1 ? "" : "s",
+           attempts, attempts == 1 ? "" : "s");
+    printf("  progress  %s steps, %s tokens, loss %s",
+           bt_metric_format(a, sizeof a, bt_cli_num(row, "steps"), BT_UNIT_COUNT),
+           bt_metric_format(b, sizeof b, bt_cli_num(row, "tokens"), BT_UNIT_COUNT),
+           bt_metric_format(c, sizeof c, bt_cli_num(row, "loss"), BT_UNIT_NATS));
     if (isfinite(bt_cli_num(row, "best_val")))
-        printf(", best validation %s at step %s", bt_metric_format(d, sizeof d, bt_cli_num(row, "best_val"), BT_UNIT_NATS), bt_cli_cell(row, "best_val_step"));
-    printf("\n  speed     %s tokens, step %s, mfu %s, goodput %s\n", bt_metric_format(a, sizeof a, bt_cli_num(row, "tokens_per_s"), BT_UNIT_PER_S),
-           bt_metric_format(b, sizeof b, bt_cli_num(row, "step_ms"), BT_UNIT_MS), bt_metric_format(c, sizeof c, bt_cli_num(row, "mfu"), BT_UNIT_FRAC),
+        printf(", best validation %s at step %s",
+               bt_metric_format(d, sizeof d, bt_cli_num(row, "best_val"), BT_UNIT_NATS),
+               bt_cli_cell(row, "best_val_step"));
+    printf("\n  speed     %s tokens, step %s, mfu %s, goodput %s\n",
+           bt_metric_format(a, sizeof a, bt_cli_num(row, "tokens_per_s"), BT_UNIT_PER_S),
+           bt_metric_format(b, sizeof b, bt_cli_num(row, "step_ms"), BT_UNIT_MS),
+           bt_metric_format(c, sizeof c, bt_cli_num(row, "mfu"), BT_UNIT_FRAC),
            bt_metric_format(d, sizeof d, bt_cli_num(row, "goodput"), BT_UNIT_FRAC));
-    printf("  cost      communication %s, %s on the wire, %s on the largest rank\n", bt_metric_format(a, sizeof a, bt_cli_num(row, "comm_overhead"), BT_UNIT_FRAC),
-           bt_metric_format(b, sizeof b, bt_cli_num(row, "bytes_wire"), BT_UNIT_BYTES), bt_metric_format(c, sizeof c, bt_cli_num(row, "rss_mib"), BT_UNIT_MIB));
+    printf("  cost      communication %s, %s on the wire, %s on the largest rank\n",
+           bt_metric_format(a, sizeof a, bt_cli_num(row, "comm_overhead"), BT_UNIT_FRAC),
+           bt_metric_format(b, sizeof b, bt_cli_num(row, "bytes_wire"), BT_UNIT_BYTES),
+           bt_metric_format(c, sizeof c, bt_cli_num(row, "rss_mib"), BT_UNIT_MIB));
     bt_cli_spark(spark, sizeof spark, bt_cli_cell(row, "spark"), 60);
     if (spark[0]) printf("  loss      %s\n", spark);
     if (note[0]) printf("  note      %s\n", note);
     if (bt_cli_cell(row, "tags")[0]) printf("  tags      %s\n", bt_cli_cell(row, "tags"));
-    if (bt_cli_num(row, "dropped") > 0) printf("  dropped   %s rank records: the disk could not follow\n", bt_cli_cell(row, "dropped"));
+    if (bt_cli_num(row, "dropped") > 0)
+        printf("  dropped   %s rank records: the disk could not follow\n",
+               bt_cli_cell(row, "dropped"));
     bt_text_plain(note, sizeof note, bt_cli_cell(row, "argv"));
     printf("  command   %s\n", note);
     return true;
@@ -124,18 +156,22 @@ static bool table_row(void *ctx, const bt_row *row) {
     for (int i = 0; t->n_rows == 0 && i < row->n; i++) bt_table_cell(t, row->names[i]);
     if (t->n_rows == 0) bt_table_end_row(t);
     for (int i = 0; i < row->n; i++) {
-        if (row->types[i] == 'r') bt_table_cellf(t, "%.6g", row->nums[i]);
-        else bt_table_cell(t, row->cells[i] ? row->cells[i] : "-");
+        if (row->types[i] == 'r')
+            bt_table_cellf(t, "%.6g", row->nums[i]);
+        else
+            bt_table_cell(t, row->cells[i] ? row->cells[i] : "-");
     }
     bt_table_end_row(t);
     return true;
 }
 
-static bt_code print_list(shown *s, const char *title, const char *sql, const char *count_sql, bt_err *err) {
+static bt_code print_list(shown *s, const char *title, const char *sql, const char *count_sql,
+                          bt_err *err) {
     bt_table t;
     double total = 0;
     bt_table_init(&t);
-    bt_code code = bt_db_query(s->db, sql, &s->run, 1, s->all ? 0 : FEW, 0, table_row, &t, NULL, err);
+    bt_code code = bt_db_query(s->db, sql, &s->run, 1, s->all ? 0 : FEW, 0, table_row, &t, NULL,
+                               err);
     if (code == BT_OK && t.n_rows > 1) code = bt_db_value(s->db, count_sql, s->run, &total, err);
     if (code == BT_OK && t.n_rows > 1) {
         printf("\n%s", title);
@@ -147,27 +183,49 @@ static bt_code print_list(shown *s, const char *title, const char *sql, const ch
     return code;
 }
 
-static const struct { const char *title, *sql, *all_sql, *count; } lists[] = {
-    {"settings (those given; --all shows every one)", "SELECT key, value, coalesce(nullif(place, ''), origin) AS \"from\" FROM configs WHERE run = ?1 AND (coalesce(origin, '') NOT IN ('default', 'preset') OR key = 'model.preset') LIMIT 60",
-     "SELECT key, value, origin, place AS \"where\" FROM configs WHERE run = ?1", "SELECT 0 WHERE ?1 <> ''"},
-    {"attempts", "SELECT attempt, from_step, started, round(ended_s - started_s, 1) AS took_s, world_size AS ranks, reason, coalesce(exit_kind, '') AS ended FROM attempts WHERE run = ?1 ORDER BY attempt DESC", NULL,
-     "SELECT count(*) FROM attempts WHERE run = ?1"},
-    {"ranks", "SELECT rank, host, pid, isa, threads, pp, dp_replicate AS dp_rep, dp_shard, tp FROM ranks WHERE run = ?1 AND attempt = (SELECT max(attempt) FROM attempts WHERE run = ?1) ORDER BY rank", NULL,
-     "SELECT count(*) FROM ranks WHERE run = ?1 AND attempt = (SELECT max(attempt) FROM attempts WHERE run = ?1)"},
-    {"checkpoints", "SELECT step, attempt, bytes, took_ms, path FROM checkpoints WHERE run = ?1 ORDER BY step DESC", NULL, "SELECT count(*) FROM checkpoints WHERE run = ?1"},
-    {"newest events", "SELECT time, attempt, step, rank, kind, level, title FROM events WHERE run = ?1 ORDER BY seq DESC", NULL, "SELECT count(*) FROM events WHERE run = ?1"},
-    {"facts", "SELECT key, value FROM facts WHERE run = ?1 ORDER BY key", NULL, "SELECT count(*) FROM facts WHERE run = ?1"},
+static const struct {
+    const char *title, *sql, *all_sql, *count;
+} lists[] = {
+    {"settings (those given; --all shows every one)",
+     "SELECT key, value, coalesce(nullif(place, ''), origin) AS \"from\" FROM configs WHERE run = "
+     "?1 AND (coalesce(origin, '') NOT IN ('default', 'preset') OR key = 'model.preset') LIMIT 60",
+     "SELECT key, value, origin, place AS \"where\" FROM configs WHERE run = ?1",
+     "SELECT 0 WHERE ?1 <> ''"},
+    {"attempts",
+     "SELECT attempt, from_step, started, round(ended_s - started_s, 1) AS took_s, world_size AS "
+     "ranks, reason, coalesce(exit_kind, '') AS ended FROM attempts WHERE run = ?1 ORDER BY "
+     "attempt DESC",
+     NULL, "SELECT count(*) FROM attempts WHERE run = ?1"},
+    {"ranks",
+     "SELECT rank, host, pid, isa, threads, pp, dp_replicate AS dp_rep, dp_shard, tp FROM ranks "
+     "WHERE run = ?1 AND attempt = (SELECT max(attempt) FROM attempts WHERE run = ?1) ORDER BY "
+     "rank",
+     NULL,
+     "SELECT count(*) FROM ranks WHERE run = ?1 AND attempt = (SELECT max(attempt) FROM attempts "
+     "WHERE run = ?1)"},
+    {"checkpoints",
+     "SELECT step, attempt, bytes, took_ms, path FROM checkpoints WHERE run = ?1 ORDER BY step "
+     "DESC",
+     NULL, "SELECT count(*) FROM checkpoints WHERE run = ?1"},
+    {"newest events",
+     "SELECT time, attempt, step, rank, kind, level, title FROM events WHERE run = ?1 ORDER BY seq "
+     "DESC",
+     NULL, "SELECT count(*) FROM events WHERE run = ?1"},
+    {"facts", "SELECT key, value FROM facts WHERE run = ?1 ORDER BY key", NULL,
+     "SELECT count(*) FROM facts WHERE run = ?1"},
 };
 
 static bt_code print_text(shown *s, bt_err *err) {
-    BT_TRY(bt_db_query(s->db, "SELECT * FROM runs WHERE run = ?1", &s->run, 1, 0, 0, head_row, NULL, NULL, err));
+    BT_TRY(bt_db_query(s->db, "SELECT * FROM runs WHERE run = ?1", &s->run, 1, 0, 0, head_row, NULL,
+                       NULL, err));
     BT_TRY(load_phases(s, err));
     if (s->n_ranks) print_phases(s);
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         const char *sql = s->all && lists[i].all_sql ? lists[i].all_sql : lists[i].sql;
         bool every = s->all;
-        if (i == 0) s->all = true;      /* its SQL has its own limit */
-        bt_code code = print_list(s, i == 0 && every ? "settings" : lists[i].title, sql, lists[i].count, err);
+        if (i == 0) s->all = true; /* its SQL has its own limit */
+        bt_code code = print_list(s, i == 0 && every ? "settings" : lists[i].title, sql,
+                                  lists[i].count, err);
         s->all = every;
         BT_TRY(code);
     }
@@ -180,10 +238,16 @@ static bool run_object(void *ctx, const bt_row *row) {
     bt_json *j = ctx;
     for (int i = 0; i < row->n; i++) {
         const char *name = row->names[i];
-        bool text = (strcmp(name, "config") == 0 || strcmp(name, "spark") == 0) && row->cells[i] && strchr("{[", row->cells[i][0]);
-        if (strcmp(name, "state") == 0) bt_json_str(j, name, bt_cli_state(row->cells[i], bt_cli_cell(row, "host"), bt_cli_num(row, "pid")));
-        else if (text) bt_json_raw(j, name, row->cells[i]);
-        else bt_row_cell_json(j, name, row, i);
+        bool text = (strcmp(name, "config") == 0 || strcmp(name, "spark") == 0) && row->cells[i] &&
+                    strchr("{[", row->cells[i][0]);
+        if (strcmp(name, "state") == 0)
+            bt_json_str(j, name,
+                        bt_cli_state(row->cells[i], bt_cli_cell(row, "host"),
+                                     bt_cli_num(row, "pid")));
+        else if (text)
+            bt_json_raw(j, name, row->cells[i]);
+        else
+            bt_row_cell_json(j, name, row, i);
     }
     return true;
 }
@@ -194,15 +258,19 @@ static bool fact_member(void *ctx, const bt_row *row) {
 }
 
 static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
-    static const struct { const char *key, *sql; } arrays[] = {
+    static const struct {
+        const char *key, *sql;
+    } arrays[] = {
         {"attempts_list", "SELECT * FROM attempts WHERE run = ?1 ORDER BY attempt"},
         {"ranks_list", "SELECT * FROM ranks WHERE run = ?1 ORDER BY attempt, rank"},
         {"checkpoints", "SELECT * FROM checkpoints WHERE run = ?1 ORDER BY step"},
         {"events", "SELECT * FROM events WHERE run = ?1 ORDER BY seq"},
     };
-    BT_TRY(bt_db_query(s->db, "SELECT * FROM runs WHERE run = ?1", &s->run, 1, 0, 0, run_object, j, NULL, err));
+    BT_TRY(bt_db_query(s->db, "SELECT * FROM runs WHERE run = ?1", &s->run, 1, 0, 0, run_object, j,
+                       NULL, err));
     bt_json_object(j, "facts");
-    BT_TRY(bt_db_query(s->db, "SELECT key, value FROM facts WHERE run = ?1 ORDER BY key", &s->run, 1, 0, 0, fact_member, j, NULL, err));
+    BT_TRY(bt_db_query(s->db, "SELECT key, value FROM facts WHERE run = ?1 ORDER BY key", &s->run,
+                       1, 0, 0, fact_member, j, NULL, err));
     bt_json_end(j, '}');
     BT_TRY(load_phases(s, err));
     bt_json_object(j, "phases");
@@ -216,7 +284,8 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
         bt_json_end(j, '}');
     }
     bt_json_end(j, '}');
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++) BT_TRY(bt_rows_json(j, arrays[i].key, s->db, arrays[i].sql, &s->run, 1, 0, 0, err));
+    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
+        BT_TRY(bt_rows_json(j, arrays[i].key, s->db, arrays[i].sql, &s->run, 1, 0, 0, err));
     return BT_OK;
 }
 
@@ -244,7 +313,10 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     char name[BT_NAME_MAX];
     BT_TRY(bt_opts_init(&o, show_opts, sizeof show_opts / sizeof show_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, &word, 1, &n, &help, err));
-    if (!word) return bt_fail(err, BT_ARG, "no run given (`bitrain runs` lists them, `bitrain show last` shows the newest)");
+    if (!word)
+        return bt_fail(
+            err, BT_ARG,
+            "no run given (`bitrain runs` lists them, `bitrain show last` shows the newest)");
     shown s = {.all = cfg.all};
     BT_TRY(bt_cli_open(&s.db, cfg.store, err));
     bt_code code = bt_db_run(s.db, word, name, err);

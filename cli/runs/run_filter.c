@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const ops[] = {"!=", "<=", ">=", ":", "=", "<", ">"};      /* longer ones first */
+/* longer ones first */
+static const char *const ops[] = {"!=", "<=", ">=", ":", "=", "<", ">"};
 
 /* every name "runs" has, "\nname\n"... */
 static bool take_name(void *ctx, const bt_row *row) {
@@ -25,9 +26,13 @@ static void compare(bt_run_filter *f, const char *lhs, const char *op, const cha
     strtod(value, &end);
     bool number = *value && *end == 0;
     f->params[f->n_params++] = value;
-    if (strcmp(op, ":") == 0 && !number) bt_text_printf(&f->where, "instr(lower(%s), lower(?%d)) > 0", lhs, f->n_params);
-    else if (number) bt_text_printf(&f->where, "CAST(%s AS REAL) %s CAST(?%d AS REAL)", lhs, strcmp(op, ":") == 0 ? "=" : op, f->n_params);
-    else bt_text_printf(&f->where, "%s %s ?%d", lhs, op, f->n_params);
+    if (strcmp(op, ":") == 0 && !number)
+        bt_text_printf(&f->where, "instr(lower(%s), lower(?%d)) > 0", lhs, f->n_params);
+    else if (number)
+        bt_text_printf(&f->where, "CAST(%s AS REAL) %s CAST(?%d AS REAL)", lhs,
+                       strcmp(op, ":") == 0 ? "=" : op, f->n_params);
+    else
+        bt_text_printf(&f->where, "%s %s ?%d", lhs, op, f->n_params);
 }
 
 static void add_word(bt_run_filter *f, const bt_text *columns, const char *word, size_t at) {
@@ -43,16 +48,23 @@ static void add_word(bt_run_filter *f, const bt_text *columns, const char *word,
     bt_text_put(&f->where, f->where.len ? " AND (" : " WHERE (");
     if (!op || found == word) {
         f->params[f->n_params++] = word;
-        bt_text_printf(&f->where, "instr(run, ?%d) > 0 OR instr(coalesce(tags, ''), ?%d) > 0 OR instr(coalesce(note, ''), ?%d) > 0", f->n_params, f->n_params, f->n_params);
+        bt_text_printf(&f->where,
+                       "instr(run, ?%d) > 0 OR instr(coalesce(tags, ''), ?%d) > 0 OR "
+                       "instr(coalesce(note, ''), ?%d) > 0",
+                       f->n_params, f->n_params, f->n_params);
     } else {
         char *key = f->buf[at];
         snprintf(key, sizeof f->buf[at], "%.*s", (int)(found - word), word);
         const char *value = found + strlen(op);
-        if (known_column(columns, key)) compare(f, key, op, value);
+        if (known_column(columns, key))
+            compare(f, key, op, value);
         else {
             f->params[f->n_params++] = key;
-            bt_text_printf(&f->where, "EXISTS (SELECT 1 FROM (SELECT value, run AS r, key FROM configs UNION ALL SELECT value, run, key FROM facts)"
-                                      " WHERE r = runs.run AND (key = ?%d OR key LIKE '%%.' || ?%d) AND ", f->n_params, f->n_params);
+            bt_text_printf(&f->where,
+                           "EXISTS (SELECT 1 FROM (SELECT value, run AS r, key FROM configs UNION "
+                           "ALL SELECT value, run, key FROM facts)"
+                           " WHERE r = runs.run AND (key = ?%d OR key LIKE '%%.' || ?%d) AND ",
+                           f->n_params, f->n_params);
             compare(f, "value", op, value);
             bt_text_put(&f->where, ")");
         }
@@ -60,15 +72,18 @@ static void add_word(bt_run_filter *f, const bt_text *columns, const char *word,
     bt_text_put(&f->where, ")");
 }
 
-bt_code bt_run_filter_init(bt_run_filter *f, bt_db *db, const char *const *words, size_t n, bt_err *err) {
+bt_code bt_run_filter_init(bt_run_filter *f, bt_db *db, const char *const *words, size_t n,
+                           bt_err *err) {
     bt_text columns;
     memset(f, 0, sizeof *f);
     bt_text_init(&f->where);
     bt_text_init(&columns);
     bt_text_put(&columns, "\n");
-    bt_code code = bt_db_query(db, "SELECT name FROM pragma_table_info('runs')", NULL, 0, 0, 0, take_name, &columns, NULL, err);
+    bt_code code = bt_db_query(db, "SELECT name FROM pragma_table_info('runs')", NULL, 0, 0, 0,
+                               take_name, &columns, NULL, err);
     for (size_t i = 0; i < n && code == BT_OK; i++) add_word(f, &columns, words[i], i);
-    if (code == BT_OK && (f->where.failed || columns.failed)) code = bt_fail(err, BT_NOMEM, "no memory for the filter");
+    if (code == BT_OK && (f->where.failed || columns.failed))
+        code = bt_fail(err, BT_NOMEM, "no memory for the filter");
     bt_text_release(&columns);
     return code;
 }

@@ -1,4 +1,5 @@
-/* run_filter.h - words that choose runs: "abl", "state:done", "loss<2.5", "optim.lr=3e-4", "tags:paper". */
+/* run_filter.h - words that choose runs: "abl", "state:done", "loss<2.5", "optim.lr=3e-4",
+ * "tags:paper". */
 #ifndef BT_CLI_RUNS_RUN_FILTER_H
 #define BT_CLI_RUNS_RUN_FILTER_H
 
@@ -8,15 +9,17 @@
 enum { BT_FILTER_WORDS = 16 };
 
 typedef struct bt_run_filter {
-    bt_text where;                      /* " WHERE ..." or "" */
+    bt_text where; /* " WHERE ..." or "" */
     const char *params[2 * BT_FILTER_WORDS];
-    char buf[BT_FILTER_WORDS][160];     /* keys of the words, NUL-terminated */
+    char buf[BT_FILTER_WORDS][160]; /* keys of the words, NUL-terminated */
     int n_params;
 } bt_run_filter;
 
-/* a plain word is looked for in name, tags and note; KEY OP VALUE compares a column of `runs`, else a setting, else a fact.
+/* a plain word is looked for in name, tags and note; KEY OP VALUE compares a column of `runs`, else
+ * a setting, else a fact.
  * OP: : (contains, or equal for numbers) = != < <= > >= */
-bt_code bt_run_filter_init(bt_run_filter *f, bt_db *db, const char *const *words, size_t n, bt_err *err) BT_MUST_CHECK;
+bt_code bt_run_filter_init(bt_run_filter *f, bt_db *db, const char *const *words, size_t n,
+                           bt_err *err) BT_MUST_CHECK;
 void bt_run_filter_release(bt_run_filter *f);
 
 #endif

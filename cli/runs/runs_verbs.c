@@ -12,8 +12,10 @@
 enum { NAMES_MAX = 64 };
 #define WAIT_S 5.0
 
-/* words as names of runs that exist: "last" and misspelt ones are settled before anything changes */
-static bt_code resolve(const char *path, const char *const *words, size_t n, char names[][BT_NAME_MAX], bt_err *err) {
+/* words as names of runs that exist: "last" and misspelt ones are settled before anything
+ * changes */
+static bt_code resolve(const char *path, const char *const *words, size_t n,
+                       char names[][BT_NAME_MAX], bt_err *err) {
     bt_db *db = NULL;
     if (n == 0) return bt_fail(err, BT_ARG, "no run given (`bitrain runs` lists them)");
     if (n > NAMES_MAX) return bt_fail(err, BT_ARG, "at most %d runs at once", NAMES_MAX);
@@ -26,20 +28,25 @@ static bt_code resolve(const char *path, const char *const *words, size_t n, cha
 
 static bool print_out_dir(void *ctx, const bt_row *row) {
     (void)ctx;
-    if (row->cells[0] && access(row->cells[0], F_OK) == 0) fprintf(stderr, "checkpoints of '%s' stay in '%s'\n", row->cells[1], row->cells[0]);
+    if (row->cells[0] && access(row->cells[0], F_OK) == 0)
+        fprintf(stderr, "checkpoints of '%s' stay in '%s'\n", row->cells[1], row->cells[0]);
     return true;
 }
 
 static bt_code confirm(size_t n, bool yes, bt_err *err) {
     char answer[8] = "";
     if (yes) return BT_OK;
-    if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) return bt_fail(err, BT_BUSY, "removing %zu run%s for good needs --yes", n, n == 1 ? "" : "s");
+    if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+        return bt_fail(err, BT_BUSY, "removing %zu run%s for good needs --yes", n,
+                       n == 1 ? "" : "s");
     fprintf(stderr, "remove the records of %zu run%s for good? [y/N] ", n, n == 1 ? "" : "s");
-    if (!fgets(answer, sizeof answer, stdin) || (answer[0] != 'y' && answer[0] != 'Y')) return bt_fail(err, BT_BUSY, "nothing was removed");
+    if (!fgets(answer, sizeof answer, stdin) || (answer[0] != 'y' && answer[0] != 'Y'))
+        return bt_fail(err, BT_BUSY, "nothing was removed");
     return BT_OK;
 }
 
-static bt_code run_rm(const char *path, const char *const *words, size_t n, const bt_runs_verb_cfg *cfg, bt_err *err) {
+static bt_code run_rm(const char *path, const char *const *words, size_t n,
+                      const bt_runs_verb_cfg *cfg, bt_err *err) {
     char names[NAMES_MAX][BT_NAME_MAX];
     const char *list[NAMES_MAX];
     bt_db *db = NULL;
@@ -49,7 +56,9 @@ static bt_code run_rm(const char *path, const char *const *words, size_t n, cons
     for (size_t i = 0; i < n; i++) {
         list[i] = names[i];
         bt_err ignored;
-        if (bt_db_query(db, "SELECT out_dir, run FROM runs WHERE run = ?1", &list[i], 1, 0, 0, print_out_dir, NULL, NULL, &ignored) != BT_OK) continue;
+        if (bt_db_query(db, "SELECT out_dir, run FROM runs WHERE run = ?1", &list[i], 1, 0, 0,
+                        print_out_dir, NULL, NULL, &ignored) != BT_OK)
+            continue;
     }
     bt_db_close(db);
     BT_TRY(bt_runs_remove(path, list, n, WAIT_S, err));
@@ -57,7 +66,8 @@ static bt_code run_rm(const char *path, const char *const *words, size_t n, cons
     return BT_OK;
 }
 
-static bt_code run_tag(const char *path, const char *const *words, size_t n, const bt_runs_verb_cfg *cfg, bt_err *err) {
+static bt_code run_tag(const char *path, const char *const *words, size_t n,
+                       const bt_runs_verb_cfg *cfg, bt_err *err) {
     char name[1][BT_NAME_MAX], tags[256];
     (void)cfg;
     BT_TRY(resolve(path, words, n ? 1 : 0, name, err));
@@ -66,36 +76,53 @@ static bt_code run_tag(const char *path, const char *const *words, size_t n, con
     return BT_OK;
 }
 
-static bt_code run_note(const char *path, const char *const *words, size_t n, const bt_runs_verb_cfg *cfg, bt_err *err) {
+static bt_code run_note(const char *path, const char *const *words, size_t n,
+                        const bt_runs_verb_cfg *cfg, bt_err *err) {
     char name[1][BT_NAME_MAX];
     bt_text text;
     (void)cfg;
     BT_TRY(resolve(path, words, n ? 1 : 0, name, err));
     bt_text_init(&text);
     for (size_t i = 1; i < n; i++) bt_text_printf(&text, "%s%s", i > 1 ? " " : "", words[i]);
-    bt_code code = text.failed ? bt_fail(err, BT_NOMEM, "no memory for the note") : bt_run_note(path, name[0], bt_text_str(&text), WAIT_S, err);
+    bt_code code = text.failed ? bt_fail(err, BT_NOMEM, "no memory for the note")
+                               : bt_run_note(path, name[0], bt_text_str(&text), WAIT_S, err);
     if (code == BT_OK) printf("%s: %s\n", name[0], text.len ? "noted" : "no note");
     bt_text_release(&text);
     return code;
 }
 
-static bt_code run_gc(const char *path, const char *const *words, size_t n, const bt_runs_verb_cfg *cfg, bt_err *err) {
+static bt_code run_gc(const char *path, const char *const *words, size_t n,
+                      const bt_runs_verb_cfg *cfg, bt_err *err) {
     bt_gc_result r;
     char a[32], b[32];
     if (n) return bt_fail(err, BT_ARG, "'bitrain runs gc' takes no word, not '%.60s'", words[0]);
-    BT_TRY(bt_store_gc(path, &(bt_gc_cfg){.keep_rank_steps = cfg->keep_steps, .rebuild = cfg->rebuild, .compact = true}, WAIT_S, &r, err));
+    BT_TRY(bt_store_gc(
+        path,
+        &(bt_gc_cfg){.keep_rank_steps = cfg->keep_steps, .rebuild = cfg->rebuild, .compact = true},
+        WAIT_S, &r, err));
     if (cfg->json) {
-        printf("{\"version\":1,\"orphan_rows\":%lld,\"rank_rows\":%lld,\"bytes_before\":%lld,\"bytes_after\":%lld}\n", (long long)r.orphan_rows, (long long)r.rank_rows,
-               (long long)r.bytes_before, (long long)r.bytes_after);
+        printf("{\"version\":1,\"orphan_rows\":%lld,\"rank_rows\":%lld,\"bytes_before\":%lld,"
+               "\"bytes_after\":%lld}\n",
+               (long long)r.orphan_rows, (long long)r.rank_rows, (long long)r.bytes_before,
+               (long long)r.bytes_after);
         return BT_OK;
     }
-    printf("%s -> %s; %lld old rank rows went, %lld rows of removed runs\n", bt_metric_format(a, sizeof a, (double)r.bytes_before, BT_UNIT_BYTES),
-           bt_metric_format(b, sizeof b, (double)r.bytes_after, BT_UNIT_BYTES), (long long)r.rank_rows, (long long)r.orphan_rows);
+    printf("%s -> %s; %lld old rank rows went, %lld rows of removed runs\n",
+           bt_metric_format(a, sizeof a, (double)r.bytes_before, BT_UNIT_BYTES),
+           bt_metric_format(b, sizeof b, (double)r.bytes_after, BT_UNIT_BYTES),
+           (long long)r.rank_rows, (long long)r.orphan_rows);
     return BT_OK;
 }
 
-static const struct { const char *name; bt_code (*run)(const char *path, const char *const *words, size_t n, const bt_runs_verb_cfg *cfg, bt_err *err); } verbs[] = {
-    {"rm", run_rm}, {"tag", run_tag}, {"note", run_note}, {"gc", run_gc},
+static const struct {
+    const char *name;
+    bt_code (*run)(const char *path, const char *const *words, size_t n,
+                   const bt_runs_verb_cfg *cfg, bt_err *err);
+} verbs[] = {
+    {"rm", run_rm},
+    {"tag", run_tag},
+    {"note", run_note},
+    {"gc", run_gc},
 };
 
 bool bt_runs_is_verb(const char *word) {
@@ -105,7 +132,8 @@ bool bt_runs_is_verb(const char *word) {
     return false;
 }
 
-bt_code bt_runs_verb(const char *verb, const char *const *words, size_t n, const bt_runs_verb_cfg *cfg, bt_err *err) {
+bt_code bt_runs_verb(const char *verb, const char *const *words, size_t n,
+                     const bt_runs_verb_cfg *cfg, bt_err *err) {
     char path[1024];
     BT_TRY(bt_store_path(path, sizeof path, cfg->store, err));
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {

@@ -5,20 +5,24 @@
 #include <unistd.h>
 
 #include "cli/common/command.h"
-#include "cli/train/rank_run.h"
 #include "cli/common/signals.h"
+#include "cli/train/rank_run.h"
 #include "engine/base/log.h"
 #include "engine/parallel/mpi/comm.h"
-#include "monitor/job/launch/output.h"
 #include "monitor/job/health/rank_progress.h"
+#include "monitor/job/launch/output.h"
 #include "store/wire/wire.h"
 
 static bt_request_box box;
 
 static void on_control(void *ctx, const bt_ctl *c) {
     (void)ctx;
-    static const uint32_t bits[BT_CTL_COUNT] = {[BT_CTL_PAUSE] = BT_REQ_PAUSE, [BT_CTL_RESUME] = BT_REQ_RESUME, [BT_CTL_CHECKPOINT] = BT_REQ_CHECKPOINT,
-                                                [BT_CTL_STOP] = BT_REQ_STOP, [BT_CTL_LR] = BT_REQ_LR, [BT_CTL_EVAL] = BT_REQ_EVAL};
+    static const uint32_t bits[BT_CTL_COUNT] = {[BT_CTL_PAUSE] = BT_REQ_PAUSE,
+                                                [BT_CTL_RESUME] = BT_REQ_RESUME,
+                                                [BT_CTL_CHECKPOINT] = BT_REQ_CHECKPOINT,
+                                                [BT_CTL_STOP] = BT_REQ_STOP,
+                                                [BT_CTL_LR] = BT_REQ_LR,
+                                                [BT_CTL_EVAL] = BT_REQ_EVAL};
     if (c->verb <= 0 || c->verb >= BT_CTL_COUNT) return;
     if (c->verb == BT_CTL_LR) {
         uint64_t factor;
@@ -28,29 +32,44 @@ static void on_control(void *ctx, const bt_ctl *c) {
     atomic_fetch_or(&box.bits, bits[c->verb]);
 }
 
-/* The supervisor is gone: nobody restarts us and nobody records. Save and go. RESUME: a pause must not hold us. */
+/* The supervisor is gone: nobody restarts us and nobody records. Save and go. RESUME: a pause must
+ *                         not hold us. */
 static void on_lost(void *ctx) {
     (void)ctx;
     atomic_fetch_or(&box.bits, (uint32_t)(BT_REQ_STOP | BT_REQ_RESUME));
 }
 
-typedef struct words { const char *wire, *resume_from, *ring, *places; int attempt, fence; } words;
+typedef struct words {
+    const char *wire, *resume_from, *ring, *places;
+    int attempt, fence;
+} words;
 
 static bt_code own_words(int *argc, char ***argv, words *w, bt_err *err) {
     *w = (words){.wire = "", .resume_from = "", .ring = "", .places = ""};
     while (*argc >= 2 && strcmp((*argv)[0], "--set") != 0) {
         const char *name = (*argv)[0], *value = (*argv)[1];
-        if (strcmp(name, "--wire") == 0) w->wire = value;
-        else if (strcmp(name, "--resume-from") == 0) w->resume_from = value;
-        else if (strcmp(name, "--ring") == 0) w->ring = value;
-        else if (strcmp(name, "--places") == 0) w->places = value;
-        else if (strcmp(name, "--attempt") == 0) w->attempt = atoi(value);
-        else if (strcmp(name, "--fence") == 0) w->fence = atoi(value);
-        else return bt_fail(err, BT_ARG, "unknown word '%s' ('bitrain rank' is started by 'bitrain train')", name);
+        if (strcmp(name, "--wire") == 0)
+            w->wire = value;
+        else if (strcmp(name, "--resume-from") == 0)
+            w->resume_from = value;
+        else if (strcmp(name, "--ring") == 0)
+            w->ring = value;
+        else if (strcmp(name, "--places") == 0)
+            w->places = value;
+        else if (strcmp(name, "--attempt") == 0)
+            w->attempt = atoi(value);
+        else if (strcmp(name, "--fence") == 0)
+            w->fence = atoi(value);
+        else
+            return bt_fail(err, BT_ARG,
+                           "unknown word '%s' ('bitrain rank' is started by 'bitrain train')",
+                           name);
         *argc -= 2;
         *argv += 2;
     }
-    if (!bt_comm_am_rank()) return bt_fail(err, BT_ARG, "this is no MPI job ('bitrain rank' is started by 'bitrain train')");
+    if (!bt_comm_am_rank())
+        return bt_fail(err, BT_ARG,
+                       "this is no MPI job ('bitrain rank' is started by 'bitrain train')");
     return BT_OK;
 }
 
@@ -82,7 +101,10 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
         const bt_wire_handlers handlers = {.control = on_control, .on_lost = on_lost};
         code = bt_wire_connect(&wire, w->wire, w->attempt, &handlers, err);
         if (code != BT_OK && cfg.hosts[0])
-            code = bt_fail(err, BT_IO, "rank 0 cannot reach 'bitrain train' at '%s': name this host first in the host file", w->wire);
+            code = bt_fail(err, BT_IO,
+                           "rank 0 cannot reach 'bitrain train' at '%s': name this host first in "
+                           "the host file",
+                           w->wire);
         bt_err why = BT_ERR_INIT;
         if (code == BT_OK && w->ring[0] && bt_wire_keep(wire, w->ring, &why) != BT_OK)
             bt_log(BT_LOG_WARN, "the newest records would be lost in a crash: %s", why.msg);
@@ -92,7 +114,10 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
         bt_train_result result;
         bt_text sample;
         bt_text_init(&sample);
-        const bt_rank_run run = {.cfg = &cfg, .sink = wire && !cfg.no_monitor ? bt_wire_sink(wire) : NULL, .requests = &box, .place = bt_rank_progress_map(w->places, bt_comm_rank(world)),
+        const bt_rank_run run = {.cfg = &cfg,
+                                 .sink = wire && !cfg.no_monitor ? bt_wire_sink(wire) : NULL,
+                                 .requests = &box,
+                                 .place = bt_rank_progress_map(w->places, bt_comm_rank(world)),
                                  .resume_dir = w->resume_from,
                                  .attempt = w->fence};
         code = bt_rank_train(&run, &result, cfg.quiet ? NULL : &sample, in_step, err);
@@ -108,8 +133,10 @@ static void report(bt_code code, const bt_err *err) {
     const int me = bt_comm_rank(bt_comm_world());
     if (err->rank >= 0 && err->rank != me) return;
     char line[640];
-    int n = bt_output_error_line(line, sizeof line, err->rank >= 0 ? err->rank : me, code, err->msg);
-    ssize_t k = write(STDERR_FILENO, line, (size_t)(n < (int)sizeof line ? n : (int)sizeof line - 1));
+    int n = bt_output_error_line(line, sizeof line, err->rank >= 0 ? err->rank : me, code,
+                                 err->msg);
+    ssize_t k = write(STDERR_FILENO, line,
+                      (size_t)(n < (int)sizeof line ? n : (int)sizeof line - 1));
     (void)k;
 }
 
@@ -125,10 +152,15 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
         *exit_status = bt_exit_code(code);
         bt_rank_leave(in_step, err, *exit_status);
         bt_comm_finalize();
-        return BT_OK;                   /* said already */
+        return BT_OK; /* said already */
     }
     bt_comm_finalize();
     return BT_OK;
 }
 
-const bt_command bt_cmd_rank = {.name = "rank", .summary = "one MPI rank of a run (started by train)", .args = "", .examples = "", .run = run, .hidden = 1};
+const bt_command bt_cmd_rank = {.name = "rank",
+                                .summary = "one MPI rank of a run (started by train)",
+                                .args = "",
+                                .examples = "",
+                                .run = run,
+                                .hidden = 1};

@@ -1,4 +1,5 @@
-/* cmd_train.c - train or resume: settings, the run's record, and the supervisor; or, under a foreign mpirun, a rank itself. */
+/* cmd_train.c - train or resume: settings, the run's record, and the supervisor; or, under a
+ * foreign mpirun, a rank itself. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -8,12 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/common/run_name.h"
 #include "cli/common/command.h"
+#include "cli/common/run_name.h"
+#include "cli/common/signals.h"
 #include "cli/train/live_line.h"
 #include "cli/train/print_config.h"
 #include "cli/train/rank_run.h"
-#include "cli/common/signals.h"
 #include "cli/train/train_direct.h"
 #include "cli/train/train_parts.h"
 #include "engine/base/log.h"
@@ -25,7 +26,7 @@
 #include "monitor/job/supervisor.h"
 #include "store/write/manage.h"
 
-/* ---- plan ------------------------------------------------------------------------------------------------------------ */
+/* ---- plan ------------------------------------------------------------------------------------ */
 
 static void keep_argv(bt_train_plan *p, int argc, char **argv) {
     bt_text_put(&p->argv, "bitrain train");
@@ -36,7 +37,8 @@ static void keep_argv(bt_train_plan *p, int argc, char **argv) {
 }
 
 /* world: 0 when the ranks are ours to start */
-bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, bool *help, bt_err *err) {
+bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, bool *help,
+                           bt_err *err) {
     char given[PATH_MAX];
     memset(p, 0, sizeof *p);
     p->run_lock = -1;
@@ -47,23 +49,34 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     BT_TRY(bt_store_path(given, sizeof given, p->cfg.store, err));
     BT_TRY(bt_train_absolute(given, p->store, err));
     snprintf(p->reason, sizeof p->reason, "start");
-    if (p->cfg.resume[0]) BT_TRY(bt_train_resume(p, err));
-    else if (p->cfg.name[0]) snprintf(p->run, sizeof p->run, "%s", p->cfg.name);
+    if (p->cfg.resume[0])
+        BT_TRY(bt_train_resume(p, err));
+    else if (p->cfg.name[0])
+        snprintf(p->run, sizeof p->run, "%s", p->cfg.name);
     p->ranks = world ? world : bt_run_cfg_ranks(&p->cfg, bt_cpu_get()->cores);
     BT_TRY(bt_run_cfg_settle(&p->opts, &p->cfg, p->ranks, err));
     if (p->from.step >= p->cfg.steps)
-        return bt_fail(err, BT_BUSY, "run '%s' has done its %" PRId64 " steps (give a larger --steps to go further)", p->run, p->cfg.steps);
-    if (p->cfg.hosts[0] && !world) BT_TRY(bt_host_file_check(p->cfg.hosts, p->ranks, p->cfg.mpirun_args, err));
+        return bt_fail(err, BT_BUSY,
+                       "run '%s' has done its %" PRId64
+                       " steps (give a larger --steps to go further)",
+                       p->run, p->cfg.steps);
+    if (p->cfg.hosts[0] && !world)
+        BT_TRY(bt_host_file_check(p->cfg.hosts, p->ranks, p->cfg.mpirun_args, err));
 #ifndef BITRAIN_HAVE_WEB
-    if (p->cfg.dash) return bt_fail(err, BT_UNSUPPORTED, "--dash: this program was built without the dashboard (libmicrohttpd-dev and npm make it; then build again)");
+    if (p->cfg.dash)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "--dash: this program was built without the dashboard (libmicrohttpd-dev "
+                       "and npm make it; then build again)");
 #endif
     if (!p->run[0]) BT_TRY(bt_run_make_name(p->store, p->run, err));
     BT_TRY(bt_train_place(p, err));
     bt_run_cfg_json(&p->opts, &p->config_json);
-    return p->config_json.failed || p->argv.failed ? bt_fail(err, BT_NOMEM, "no memory for the settings") : BT_OK;
+    return p->config_json.failed || p->argv.failed
+               ? bt_fail(err, BT_NOMEM, "no memory for the settings")
+               : BT_OK;
 }
 
-/* ---- under the supervisor -------------------------------------------------------------------------------------------- */
+/* ---- under the supervisor -------------------------------------------------------------------- */
 
 static const char **rank_words(const bt_train_plan *p, size_t *n, bt_err *err) {
     const char **words = calloc(2 * p->opts.n + 1, sizeof *words);
@@ -79,7 +92,8 @@ static const char **rank_words(const bt_train_plan *p, size_t *n, bt_err *err) {
         words[(*n)++] = "--set";
         words[(*n)++] = strdup(bt_text_str(&value));
     }
-    if (!words || value.failed) bt_fail(err, BT_NOMEM, "no memory for the command line of the ranks");
+    if (!words || value.failed)
+        bt_fail(err, BT_NOMEM, "no memory for the command line of the ranks");
     bt_text_release(&value);
     return words;
 }
@@ -93,7 +107,9 @@ static bt_code resume_point(void *ctx, bt_resume_point *at, bt_text *why, bt_err
     return bt_train_newest(((const bt_train_plan *)ctx)->out, at, why, err);
 }
 
-static int fence(void *ctx, int attempt) { return bt_ckpt_next_attempt(((const bt_train_plan *)ctx)->out, attempt); }
+static int fence(void *ctx, int attempt) {
+    return bt_ckpt_next_attempt(((const bt_train_plan *)ctx)->out, attempt);
+}
 
 static bt_code own_path(char *out, size_t size, bt_err *err) {
     ssize_t n = readlink("/proc/self/exe", out, size - 1);
@@ -106,7 +122,8 @@ static bt_code own_path(char *out, size_t size, bt_err *err) {
 static const char *judge(const bt_job_result *r, int *status) {
     if (r->end.kind == BT_END_DONE) {
         *status = r->stopped && r->signal ? 128 + r->signal : 0;
-        return r->stopped || bt_train_result_says(r->result_json, "stopped", NULL, 0) ? "stopped" : "done";
+        return r->stopped || bt_train_result_says(r->result_json, "stopped", NULL, 0) ? "stopped"
+                                                                                      : "done";
     }
     if (r->end.kind == BT_END_STOPPED_NOW) {
         *status = r->signal ? 128 + r->signal : 130;
@@ -122,42 +139,55 @@ void bt_train_recover(const bt_train_plan *p, bt_writer *writer) {
     int64_t steps;
     bt_err trouble = BT_ERR_INIT;
     snprintf(path, sizeof path, "%s/%s", p->out, BT_JOB_RING);
-    if (bt_writer_recover(writer, p->run, path, &steps, &trouble) != BT_OK) fprintf(stderr, "warning: metrics: records left behind by the killed run: %s\n", trouble.msg);
+    if (bt_writer_recover(writer, p->run, path, &steps, &trouble) != BT_OK)
+        fprintf(stderr, "warning: metrics: records left behind by the killed run: %s\n",
+                trouble.msg);
 }
 
-static bt_code finish(bt_train_plan *p, bt_writer *writer, const bt_job_result *r, int attempt, int *status, bt_err *err) {
+static bt_code finish(bt_train_plan *p, bt_writer *writer, const bt_job_result *r, int attempt,
+                      int *status, bt_err *err) {
     const char *state = judge(r, status);
     bt_err trouble = BT_ERR_INIT;
-    if (writer && bt_writer_end(writer, state, r->stopped ? "stopped" : bt_end_name(r->end.kind), *status, &trouble) != BT_OK)
+    if (writer && bt_writer_end(writer, state, r->stopped ? "stopped" : bt_end_name(r->end.kind),
+                                *status, &trouble) != BT_OK)
         fprintf(stderr, "warning: metrics: %s\n", trouble.msg);
     bt_train_summary(p, state, attempt, r->result_json);
     char trouble_text[240];
     if (bt_train_result_says(r->result_json, "trouble", trouble_text, sizeof trouble_text)) {
         *status = 1;
-        return bt_fail(err, BT_IO, "the run is %s, but its last checkpoint could not be written: %s", state, trouble_text);
+        return bt_fail(err, BT_IO,
+                       "the run is %s, but its last checkpoint could not be written: %s", state,
+                       trouble_text);
     }
     if (r->end.kind == BT_END_DONE || r->end.kind == BT_END_STOPPED_NOW) return BT_OK;
     char told[640];
     bt_end_tell(&r->end, told, sizeof told);
-    bt_code code = r->end.kind == BT_END_ERROR && r->end.code != BT_OK ? r->end.code : *status == 4 ? BT_BUSY : BT_IO;
+    bt_code code = r->end.kind == BT_END_ERROR && r->end.code != BT_OK ? r->end.code
+                   : *status == 4                                      ? BT_BUSY
+                                                                       : BT_IO;
     if (r->end.kind == BT_END_ERROR) {
-        bt_fail(err, code, "%s%s%s", r->end.message, r->restarts ? "; no further restart: " : "", r->restarts ? r->why_not_again : "");
+        bt_fail(err, code, "%s%s%s", r->end.message, r->restarts ? "; no further restart: " : "",
+                r->restarts ? r->why_not_again : "");
         err->rank = r->end.rank;
         return code;
     }
-    return bt_fail(err, code, "%.400s; no restart: %s (see '%.200s/log.txt')", told, r->why_not_again, p->out);
+    return bt_fail(err, code, "%.400s; no restart: %s (see '%.200s/log.txt')", told,
+                   r->why_not_again, p->out);
 }
 
 static void copy_aside(const void *store) {
     bt_err why = BT_ERR_INIT;
-    if (bt_store_backup(store, &why) != BT_OK) return;          /* nobody listens; the next run tries again */
+    /* nobody listens; the next run tries again */
+    if (bt_store_backup(store, &why) != BT_OK) return;
 }
 
-/* one file holds all runs: its loss would be the loss of them all. A copy of 16 MiB takes some 20 ms; a larger one does not hold up the prompt */
+/* one file holds all runs: its loss would be the loss of them all. A copy of 16 MiB takes some 20
+ * ms; a larger one does not hold up the prompt */
 static void back_up(const bt_train_plan *p) {
     struct stat st;
     bt_err why = BT_ERR_INIT;
-    if (stat(p->store, &st) == 0 && st.st_size > 16 << 20 && bt_job_aside(copy_aside, p->store)) return;
+    if (stat(p->store, &st) == 0 && st.st_size > 16 << 20 && bt_job_aside(copy_aside, p->store))
+        return;
     if (bt_store_backup(p->store, &why) != BT_OK) bt_log(BT_LOG_INFO, "%s", why.msg);
 }
 
@@ -166,9 +196,19 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     bt_writer *writer = NULL;
     bt_live *live = NULL;
     bt_job_result result = {0};
-    bt_job_setup s = {.program = program, .run = p->run, .out_dir = p->out, .ranks = p->ranks, .hosts = p->cfg.hosts, .mpirun_args = p->cfg.mpirun_args,
-                      .max_restarts = p->cfg.max_restarts, .hang_s = p->cfg.hang_s, .lr = p->cfg.lr, .from = p->from,
-                      .resume_point = resume_point, .fence = fence, .resume_ctx = p};
+    bt_job_setup s = {.program = program,
+                      .run = p->run,
+                      .out_dir = p->out,
+                      .ranks = p->ranks,
+                      .hosts = p->cfg.hosts,
+                      .mpirun_args = p->cfg.mpirun_args,
+                      .max_restarts = p->cfg.max_restarts,
+                      .hang_s = p->cfg.hang_s,
+                      .lr = p->cfg.lr,
+                      .from = p->from,
+                      .resume_point = resume_point,
+                      .fence = fence,
+                      .resume_ctx = p};
     BT_TRY(own_path(program, sizeof program, err));
     bt_job_block_signals();
     const char **words = rank_words(p, &s.n_words, err);
@@ -189,17 +229,22 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     s.writer = writer;
     char port[16];
     snprintf(port, sizeof port, "%" PRId64, p->cfg.port);
-    const char *const viewer[] = {program, "dash", "--store", p->store, "--port", port, "--control", NULL};
+    const char *const viewer[] = {program,  "dash", "--store",   p->store,
+                                  "--port", port,   "--control", NULL};
     if (p->cfg.dash) s.viewer = viewer;
-    if (code == BT_OK) code = bt_live_open(&live, p->cfg.steps, bt_text_str(&greeting), p->cfg.quiet || p->cfg.json, err);
+    if (code == BT_OK)
+        code = bt_live_open(&live, p->cfg.steps, bt_text_str(&greeting),
+                            p->cfg.quiet || p->cfg.json, err);
     if (code == BT_OK) {
         s.ui = bt_live_ui(live);
         code = bt_job_run(&s, &result, err);
         bt_live_finish(live);
-        if (code == BT_OK) code = finish(p, writer, &result, s.attempt + result.restarts, status, err);
+        if (code == BT_OK)
+            code = finish(p, writer, &result, s.attempt + result.restarts, status, err);
         else if (writer) {
             bt_err ignored = BT_ERR_INIT;
-            if (bt_writer_end(writer, "failed", err->msg, bt_exit_code(code), &ignored) != BT_OK) bt_log(BT_LOG_WARN, "%s", ignored.msg);
+            if (bt_writer_end(writer, "failed", err->msg, bt_exit_code(code), &ignored) != BT_OK)
+                bt_log(BT_LOG_WARN, "%s", ignored.msg);
         }
     }
     bt_live_close(live);
@@ -211,12 +256,13 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     return code;
 }
 
-/* ---- command --------------------------------------------------------------------------------------------------------- */
+/* ---- command --------------------------------------------------------------------------------- */
 
 bool bt_train_only_prints(const bt_train_plan *p) { return p->cfg.print_config || p->cfg.dry_run; }
 
 bt_code bt_train_print_plan(const bt_train_plan *p, bt_err *err) {
-    return p->cfg.print_config ? bt_print_config(&p->opts, p->cfg.json, stdout, err) : bt_train_dry_run(p, err);
+    return p->cfg.print_config ? bt_print_config(&p->opts, p->cfg.json, stdout, err)
+                               : bt_train_dry_run(p, err);
 }
 
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
@@ -225,10 +271,13 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     if (!p) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     p->run_lock = -1;
     bt_code code;
-    if (bt_comm_am_rank()) code = bt_train_direct(p, argc, argv, exit_status, err);
+    if (bt_comm_am_rank())
+        code = bt_train_direct(p, argc, argv, exit_status, err);
     else {
         code = bt_train_make_plan(p, argc, argv, 0, &help, err);
-        if (code == BT_OK) code = bt_train_only_prints(p) ? bt_train_print_plan(p, err) : supervise(p, exit_status, err);
+        if (code == BT_OK)
+            code = bt_train_only_prints(p) ? bt_train_print_plan(p, err)
+                                           : supervise(p, exit_status, err);
     }
     bt_train_plan_release(p);
     free(p);
@@ -244,12 +293,14 @@ const bt_command bt_cmd_train = {
     .name = "train",
     .summary = "train a model, or go on with a run",
     .args = "[CONFIG.yaml]",
-    .examples = "bitrain train                                   the built-in text and the nano preset on this machine\n"
-                "bitrain train --preset small --data books/ --ranks 4 --steps 2000\n"
-                "bitrain train conf.yaml --set optim.lr=2e-4 --name abl-3\n"
-                "bitrain train --resume last\n"
-                "bitrain train conf.yaml --print-config          every setting and where it came from\n"
-                "bitrain train conf.yaml --dry-run               memory, layout and command, then stop\n",
+    .examples =
+        "bitrain train                                   the built-in text and the nano preset on "
+        "this machine\n"
+        "bitrain train --preset small --data books/ --ranks 4 --steps 2000\n"
+        "bitrain train conf.yaml --set optim.lr=2e-4 --name abl-3\n"
+        "bitrain train --resume last\n"
+        "bitrain train conf.yaml --print-config          every setting and where it came from\n"
+        "bitrain train conf.yaml --dry-run               memory, layout and command, then stop\n",
     .options = options,
     .run = run,
 };

@@ -13,50 +13,48 @@
 #include "cli/common/signals.h"
 #include "engine/base/clock.h"
 #include "engine/base/metric.h"
+#include "engine/base/small.h"
 
 static const int64_t DRAW_NS = 200000000, LINE_NS = 10000000000, RATE_NS = 250000000;
 enum { RATES = 32 };
 
 struct bt_live {
     int64_t steps;
-    char *greeting;                     /* not shown yet; NULL: shown */
+    char *greeting; /* not shown yet; NULL: shown */
     bool quiet, color;
-    bool tty;                           /* stderr is a terminal */
-    bool keys, raw;                     /* stdin too, and it is ours */
-    bool shown;                         /* the rewriting line stands there */
-    bool dirty;                         /* a step came since it was drawn */
+    bool tty;       /* stderr is a terminal */
+    bool keys, raw; /* stdin too, and it is ours */
+    bool shown;     /* the rewriting line stands there */
+    bool dirty;     /* a step came since it was drawn */
     int64_t drawn_ns, line_ns;
-    int64_t rate_ns, rate_step;         /* where the newest rate ends; small steps come many at once */
-    int64_t step, first_step;           /* newest and first of this attempt, -1 none */
+    /* where the newest rate ends; small steps come many at once */
+    int64_t rate_ns, rate_step;
+    int64_t step, first_step; /* newest and first of this attempt, -1 none */
     int64_t printed_step;
     double loss, val_loss, tokens_per_s, step_ms, lr, loss_scale;
-    double rate[RATES];                 /* seconds a step, over RATE_NS or a step; newest last in ring order */
+    /* seconds a step, over RATE_NS or a step; newest last in ring order */
+    double rate[RATES];
     int n_rates, at_rate;
-    int slowest;                        /* rank whose busy time is largest, -1 unknown */
-    double slow_frac;                   /* by how much above the median */
+    int slowest;      /* rank whose busy time is largest, -1 unknown */
+    double slow_frac; /* by how much above the median */
     bt_job_view view;
     bt_sink sink;
 };
 
-/* ---- words ----------------------------------------------------------------------------------------------------------- */
-
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
+/* ---- words ----------------------------------------------------------------------------------- */
 
 static double step_s(const bt_live *l) {
     double sorted[RATES];
     if (l->n_rates == 0) return l->step_ms > 0 ? l->step_ms / 1e3 : NAN;
     memcpy(sorted, l->rate, (size_t)l->n_rates * sizeof *sorted);
-    qsort(sorted, (size_t)l->n_rates, sizeof *sorted, ascending);
+    qsort(sorted, (size_t)l->n_rates, sizeof *sorted, bt_compare_doubles);
     return sorted[l->n_rates / 2];
 }
 
 static double eta_s(const bt_live *l) { return (double)(l->steps - 1 - l->step) * step_s(l); }
 
 static void put(const char *s, size_t n) {
-    while (n > 0) {                     /* a closed stderr is fine */
+    while (n > 0) { /* a closed stderr is fine */
         ssize_t k = write(STDERR_FILENO, s, n);
         if (k < 0 && errno == EINTR) continue;
         if (k <= 0) return;
@@ -86,20 +84,25 @@ static void compose(const bt_live *l, char *line, size_t size) {
     if (!run) add(line, size, "%s", l->view.state);
     if (l->view.restart_in_s > 0) add(line, size, " in %.0f s", l->view.restart_in_s);
     if (l->step < 0) {
-        if (run) add(line, size, "starting %d rank%s", l->view.ranks, l->view.ranks == 1 ? "" : "s");
+        if (run)
+            add(line, size, "starting %d rank%s", l->view.ranks, l->view.ranks == 1 ? "" : "s");
         return;
     }
-    add(line, size, "%sstep %lld/%lld  loss %.4f", run ? "" : "  ", (long long)l->step + 1, (long long)l->steps, l->loss);
+    add(line, size, "%sstep %lld/%lld  loss %.4f", run ? "" : "  ", (long long)l->step + 1,
+        (long long)l->steps, l->loss);
     if (isfinite(l->val_loss)) add(line, size, "  val %.4f", l->val_loss);
     add(line, size, "  %s tok/s", bt_metric_format(a, sizeof a, l->tokens_per_s, BT_UNIT_COUNT));
     if (l->loss_scale > 1) add(line, size, "  scale 2^%d", ilogb(l->loss_scale));
-    if (isfinite(eta_s(l)) && l->step + 1 < l->steps) add(line, size, "  ETA %s", bt_duration(b, sizeof b, eta_s(l)));
-    if (l->slowest >= 0 && l->slow_frac > 0.02) add(line, size, "  slowest rank %d (+%.0f %%)", l->slowest, 100 * l->slow_frac);
+    if (isfinite(eta_s(l)) && l->step + 1 < l->steps)
+        add(line, size, "  ETA %s", bt_duration(b, sizeof b, eta_s(l)));
+    if (l->slowest >= 0 && l->slow_frac > 0.02)
+        add(line, size, "  slowest rank %d (+%.0f %%)", l->slowest, 100 * l->slow_frac);
     if (l->view.late) add(line, size, "  no step for %.0f s", l->view.silence_s);
-    if (l->view.dropped) add(line, size, "  %llu records dropped", (unsigned long long)l->view.dropped);
+    if (l->view.dropped)
+        add(line, size, "  %llu records dropped", (unsigned long long)l->view.dropped);
 }
 
-/* ---- drawing --------------------------------------------------------------------------------------------------------- */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 static void erase(bt_live *l) {
     if (l->shown) put("\r\033[K", 4);
@@ -129,8 +132,10 @@ static void draw(bt_live *l) {
 static void print_line(bt_live *l) {
     if (l->quiet || l->step < 0 || l->printed_step == l->step) return;
     char line[512];
-    snprintf(line, sizeof line, "step=%lld steps=%lld loss=%.6g tokens_per_s=%.6g step_ms=%.6g lr=%.4g", (long long)l->step + 1, (long long)l->steps, l->loss,
-             l->tokens_per_s, l->step_ms, l->lr);
+    snprintf(line, sizeof line,
+             "step=%lld steps=%lld loss=%.6g tokens_per_s=%.6g step_ms=%.6g lr=%.4g",
+             (long long)l->step + 1, (long long)l->steps, l->loss, l->tokens_per_s, l->step_ms,
+             l->lr);
     if (l->loss_scale > 1) add(line, sizeof line, " loss_scale=%.0f", l->loss_scale);
     if (isfinite(l->val_loss)) add(line, sizeof line, " val_loss=%.6g", l->val_loss);
     if (isfinite(eta_s(l))) add(line, sizeof line, " eta_s=%.1f", eta_s(l));
@@ -141,7 +146,7 @@ static void print_line(bt_live *l) {
     l->printed_step = l->step;
 }
 
-/* ---- callbacks ------------------------------------------------------------------------------------------------------- */
+/* ---- callbacks ------------------------------------------------------------------------------- */
 
 /* A slow rank waits least: what it does itself tells, not how long its step took. */
 static void find_slowest(bt_live *l, const bt_step_record *r) {
@@ -150,11 +155,13 @@ static void find_slowest(bt_live *l, const bt_step_record *r) {
     if (!busy) return;
     for (int i = 0; i < r->n_ranks; i++) {
         const double *v = r->rank_values + (size_t)i * BT_MR_COUNT;
-        busy[i] = v[BT_MR_STEP_TIME] - (isfinite(v[BT_MR_WAIT]) ? v[BT_MR_WAIT] : 0) - (isfinite(v[BT_MR_COMM_EXPOSED]) ? v[BT_MR_COMM_EXPOSED] : 0);
+        busy[i] = v[BT_MR_STEP_TIME] - (isfinite(v[BT_MR_WAIT]) ? v[BT_MR_WAIT] : 0) -
+                  (isfinite(v[BT_MR_COMM_EXPOSED]) ? v[BT_MR_COMM_EXPOSED] : 0);
         if (busy[i] > worst) worst = busy[l->slowest = i];
     }
-    qsort(busy, (size_t)r->n_ranks, sizeof *busy, ascending);
-    double median = r->n_ranks % 2 ? busy[r->n_ranks / 2] : (busy[r->n_ranks / 2 - 1] + busy[r->n_ranks / 2]) / 2;
+    qsort(busy, (size_t)r->n_ranks, sizeof *busy, bt_compare_doubles);
+    double median = r->n_ranks % 2 ? busy[r->n_ranks / 2]
+                                   : (busy[r->n_ranks / 2 - 1] + busy[r->n_ranks / 2]) / 2;
     l->slow_frac = median > 0 ? worst / median - 1 : 0;
     free(busy);
 }
@@ -177,7 +184,8 @@ static void on_step(void *ctx, const bt_step_record *r) {
     l->loss = r->values[BT_MS_LOSS];
     /* on a terminal the eye wants the trend, in a log the value of the step */
     const double speed = r->values[BT_MS_TOKENS_PER_S];
-    l->tokens_per_s = l->tty && isfinite(l->tokens_per_s) ? 0.7 * l->tokens_per_s + 0.3 * speed : speed;
+    l->tokens_per_s = l->tty && isfinite(l->tokens_per_s) ? 0.7 * l->tokens_per_s + 0.3 * speed
+                                                          : speed;
     if (l->view.state && strcmp(l->view.state, "starting") == 0) l->view.state = "running";
     l->step_ms = r->values[BT_MS_STEP_TIME];
     l->lr = r->values[BT_MS_LR];
@@ -187,7 +195,8 @@ static void on_step(void *ctx, const bt_step_record *r) {
     l->dirty = true;
     if (l->tty) {
         if (now - l->drawn_ns > DRAW_NS) draw(l);
-    } else if (l->line_ns == 0 || now - l->line_ns >= LINE_NS) print_line(l);
+    } else if (l->line_ns == 0 || now - l->line_ns >= LINE_NS)
+        print_line(l);
 }
 
 static void on_event(void *ctx, const bt_event *e) {
@@ -196,12 +205,21 @@ static void on_event(void *ctx, const bt_event *e) {
     if (l->quiet && e->level == BT_EV_INFO) return;
     char plain[512], line[640];
     bt_text_plain(plain, sizeof plain, e->title ? e->title : e->kind);
-    const char *tint = !l->color || e->level == BT_EV_INFO ? "" : e->level == BT_EV_WARN ? "\033[33m" : "\033[31m";
+    const char *tint = !l->color || e->level == BT_EV_INFO ? ""
+                       : e->level == BT_EV_WARN            ? "\033[33m"
+                                                           : "\033[31m";
     if (l->tty) {
         erase(l);
-        snprintf(line, sizeof line, "%s%s%s%s\n", tint, e->level == BT_EV_INFO ? "" : e->level == BT_EV_WARN ? "warning: " : "error: ", plain, tint[0] ? "\033[0m" : "");
+        snprintf(line, sizeof line, "%s%s%s%s\n", tint,
+                 e->level == BT_EV_INFO   ? ""
+                 : e->level == BT_EV_WARN ? "warning: "
+                                          : "error: ",
+                 plain, tint[0] ? "\033[0m" : "");
     } else {
-        snprintf(line, sizeof line, "event=%s level=%s step=%lld text=\"%s\"\n", e->kind, e->level == BT_EV_INFO ? "info" : e->level == BT_EV_WARN ? "warning" : "error",
+        snprintf(line, sizeof line, "event=%s level=%s step=%lld text=\"%s\"\n", e->kind,
+                 e->level == BT_EV_INFO   ? "info"
+                 : e->level == BT_EV_WARN ? "warning"
+                                          : "error",
                  (long long)e->step, plain);
     }
     put(line, strlen(line));
@@ -217,17 +235,21 @@ static void on_attempt(void *ctx, int attempt, int64_t from_step) {
 
 static void on_tick(void *ctx, const bt_job_view *v) {
     bt_live *l = ctx;
-    const bool changed = !l->view.state || strcmp(l->view.state, v->state) != 0 || v->restart_in_s > 0 || v->late;
+    const bool changed = !l->view.state || strcmp(l->view.state, v->state) != 0 ||
+                         v->restart_in_s > 0 || v->late;
     l->view = *v;
     if (changed || l->dirty) draw(l);
 }
 
-/* ---- keys ------------------------------------------------------------------------------------------------------------ */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 static void enter_raw(bt_live *l) {
     struct termios t;
-    if (!l->keys || l->raw || tcgetpgrp(STDIN_FILENO) != getpgrp() || tcgetattr(STDIN_FILENO, &t) != 0) return;
-    t.c_lflag &= ~(tcflag_t)(ICANON | ECHO);            /* ISIG stays: Ctrl-C and Ctrl-Z are signals */
+    if (!l->keys || l->raw || tcgetpgrp(STDIN_FILENO) != getpgrp() ||
+        tcgetattr(STDIN_FILENO, &t) != 0)
+        return;
+    /* ISIG stays: Ctrl-C and Ctrl-Z are signals */
+    t.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
     t.c_cc[VMIN] = 0;
     t.c_cc[VTIME] = 0;
     l->raw = tcsetattr(STDIN_FILENO, TCSANOW, &t) == 0;
@@ -238,14 +260,23 @@ static void leave_raw(bt_live *l) {
     l->raw = false;
 }
 
-static const struct { char key; const char *verb, *help; } keys[] = {
-    {'p', NULL, "pause, or go on"}, {'c', "checkpoint", "checkpoint now"}, {'s', "stop", "checkpoint and stop"}, {'e', "eval", "validation now"},
-    {'+', NULL, "learning rate times 1.25"}, {'-', NULL, "learning rate divided by 1.25"}, {'?', NULL, "this help"},
+static const struct {
+    char key;
+    const char *verb, *help;
+} keys[] = {
+    {'p', NULL, "pause, or go on"},
+    {'c', "checkpoint", "checkpoint now"},
+    {'s', "stop", "checkpoint and stop"},
+    {'e', "eval", "validation now"},
+    {'+', NULL, "learning rate times 1.25"},
+    {'-', NULL, "learning rate divided by 1.25"},
+    {'?', NULL, "this help"},
 };
 
 static void show_help(bt_live *l) {
     char line[400] = "";
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) add(line, sizeof line, "%s%c %s", i ? "  " : "keys: ", keys[i].key, keys[i].help);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        add(line, sizeof line, "%s%c %s", i ? "  " : "keys: ", keys[i].key, keys[i].help);
     add(line, sizeof line, "  Ctrl-C checkpoint and stop, twice: now\n");
     erase(l);
     put(line, strlen(line));
@@ -260,11 +291,15 @@ static void on_key(bt_live *l, bt_job *job, char c) {
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (keys[i].key == c) verb = keys[i].verb;
     if (c == 'p') verb = bt_job_paused(job) ? "resume" : "pause";
-    if (c == '+' || c == '=') bt_job_multiply_lr(job, 1.25, "key +");
-    else if (c == '-') bt_job_multiply_lr(job, 1 / 1.25, "key -");
-    else if (c == '?' || c == 'h') show_help(l);
+    if (c == '+' || c == '=')
+        bt_job_multiply_lr(job, 1.25, "key +");
+    else if (c == '-')
+        bt_job_multiply_lr(job, 1 / 1.25, "key -");
+    else if (c == '?' || c == 'h')
+        show_help(l);
     else if (verb && bt_job_ask(job, verb, "", by, &err) != BT_OK) {
-        const bt_event e = {.kind = "refused", .level = BT_EV_WARN, .step = l->step, .rank = -1, .title = err.msg};
+        const bt_event e = {
+            .kind = "refused", .level = BT_EV_WARN, .step = l->step, .rank = -1, .title = err.msg};
         on_event(l, &e);
     }
 }
@@ -275,7 +310,7 @@ static void on_input(void *ctx, bt_job *job) {
     if (!l->raw) enter_raw(l);
     ssize_t n = l->raw ? read(STDIN_FILENO, buf, sizeof buf) : -1;
     for (ssize_t i = 0; i < n; i++) on_key(l, job, buf[i]);
-    if (n <= 0) bt_sleep_ns(20000000);  /* in the background, or at its end: it must not spin */
+    if (n <= 0) bt_sleep_ns(20000000); /* in the background, or at its end: it must not spin */
 }
 
 static void on_away(void *ctx, bool away) {
@@ -297,7 +332,7 @@ static bool on_hangup(void *ctx) {
     return had;
 }
 
-/* ---- public ---------------------------------------------------------------------------------------------------------- */
+/* ---- public ---------------------------------------------------------------------------------- */
 
 bt_code bt_live_open(bt_live **out, int64_t steps, const char *greeting, bool quiet, bt_err *err) {
     bt_live *l = calloc(1, sizeof *l);
@@ -322,8 +357,15 @@ bt_code bt_live_open(bt_live **out, int64_t steps, const char *greeting, bool qu
 }
 
 bt_job_ui bt_live_ui(bt_live *l) {
-    return (bt_job_ui){.ctx = l, .step = on_step, .event = on_event, .attempt = on_attempt, .tick = on_tick, .input_fd = l->keys ? STDIN_FILENO : -1,
-                       .input = on_input, .away = on_away, .hangup = on_hangup};
+    return (bt_job_ui){.ctx = l,
+                       .step = on_step,
+                       .event = on_event,
+                       .attempt = on_attempt,
+                       .tick = on_tick,
+                       .input_fd = l->keys ? STDIN_FILENO : -1,
+                       .input = on_input,
+                       .away = on_away,
+                       .hangup = on_hangup};
 }
 
 const bt_sink *bt_live_sink(bt_live *l) { return &l->sink; }
@@ -333,7 +375,8 @@ void bt_live_finish(bt_live *l) {
         draw(l);
         if (l->shown) put("\n", 1);
         l->shown = false;
-    } else if (!l->tty) print_line(l);
+    } else if (!l->tty)
+        print_line(l);
     leave_raw(l);
 }
 

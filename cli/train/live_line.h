@@ -1,7 +1,8 @@
 /* live_line.h - what `bitrain train` shows while it runs: on stderr, never in the way of the run.
  *
- * A terminal gets one rewriting line and permanent lines for events; anything else one key=value line at most every 10 s (and the
- * first and last). Keys are read from stdin when both are terminals. A terminal that goes away is forgotten. */
+ * A terminal gets one rewriting line and permanent lines for events; anything else one key=value
+ * line at most every 10 s (and the first and last). Keys are read from stdin when both are
+ * terminals. A terminal that goes away is forgotten. */
 #ifndef BT_CLI_TRAIN_LIVE_LINE_H
 #define BT_CLI_TRAIN_LIVE_LINE_H
 
@@ -12,11 +13,15 @@
 
 typedef struct bt_live bt_live;
 
-/* greeting: lines shown before the first news of the ranks; a run that never gets that far has its error line only */
-bt_code bt_live_open(bt_live **out, int64_t steps, const char *greeting, bool quiet, bt_err *err) BT_MUST_CHECK;
-bt_job_ui bt_live_ui(bt_live *l);           /* callbacks for the supervisor; valid until close */
-const bt_sink *bt_live_sink(bt_live *l);    /* the same as a sink, for rank 0 without a supervisor */
-void bt_live_finish(bt_live *l);            /* last key=value line, end of the rewriting line, terminal as it was */
-void bt_live_close(bt_live *l);             /* accepts NULL */
+/* greeting: lines shown before the first news of the ranks; a run that never gets that far has its
+ * error line only */
+bt_code bt_live_open(bt_live **out, int64_t steps, const char *greeting, bool quiet, bt_err *err)
+    BT_MUST_CHECK;
+bt_job_ui bt_live_ui(bt_live *l); /* callbacks for the supervisor; valid until close */
+/* the same as a sink, for rank 0 without a supervisor */
+const bt_sink *bt_live_sink(bt_live *l);
+/* last key=value line, end of the rewriting line, terminal as it was */
+void bt_live_finish(bt_live *l);
+void bt_live_close(bt_live *l); /* accepts NULL */
 
 #endif

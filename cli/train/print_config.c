@@ -14,16 +14,20 @@ static bool of_this_call(const char *key) {
 /* Good for one run only: a file with the name of a run that exists could not start another. */
 static bool made_up(const bt_opts *o, size_t i) {
     const char *key = o->table[i].key;
-    return strcmp(o->where[i], "auto") == 0 && (strcmp(key, "run.name") == 0 || strcmp(key, "run.out") == 0);
+    return strcmp(o->where[i], "auto") == 0 &&
+           (strcmp(key, "run.name") == 0 || strcmp(key, "run.out") == 0);
 }
 
-/* a YAML scalar that reads back as exactly this text: double quotes wherever plain text could mean something */
+/* a YAML scalar that reads back as exactly this text: double quotes wherever plain text could mean
+ * something */
 static void scalar(bt_text *out, const char *s, size_t n) {
     bool plain = n > 0;
     for (size_t i = 0; plain && i < n; i++) {
         char c = s[i];
-        bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' || c == '/' || c == '+';
-        plain = word || (i > 0 && c == '-') || (i == 0 && c == '-' && n > 1 && s[1] >= '0' && s[1] <= '9');
+        bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                    c == '_' || c == '.' || c == '/' || c == '+';
+        plain = word || (i > 0 && c == '-') ||
+                (i == 0 && c == '-' && n > 1 && s[1] >= '0' && s[1] <= '9');
     }
     if (plain) {
         bt_text_putn(out, s, n);
@@ -32,9 +36,12 @@ static void scalar(bt_text *out, const char *s, size_t n) {
     bt_text_put(out, "\"");
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)s[i];
-        if (c == '"' || c == '\\') bt_text_printf(out, "\\%c", c);
-        else if (c < 0x20 || c == 0x7F) bt_text_printf(out, "\\x%02x", c);
-        else bt_text_putn(out, s + i, 1);
+        if (c == '"' || c == '\\')
+            bt_text_printf(out, "\\%c", c);
+        else if (c < 0x20 || c == 0x7F)
+            bt_text_printf(out, "\\x%02x", c);
+        else
+            bt_text_putn(out, s + i, 1);
     }
     bt_text_put(out, "\"");
 }
@@ -62,7 +69,8 @@ static void value_line(const bt_opts *o, size_t i, bt_text *out) {
     size_t used = out->len - start;
     const char *origin = bt_origin_name(o->origin[i]);
     bool automatic = strcmp(o->where[i], "auto") == 0;
-    bt_text_printf(out, "%*s# %s", used < COLUMN ? (int)(COLUMN - used) : 1, "", automatic ? "auto" : origin);
+    bt_text_printf(out, "%*s# %s", used < COLUMN ? (int)(COLUMN - used) : 1, "",
+                   automatic ? "auto" : origin);
     if (!automatic && strcmp(o->where[i], origin) != 0) bt_text_printf(out, ", %s", o->where[i]);
     bt_text_put(out, "\n");
     if (value.failed) out->failed = true;

@@ -1,4 +1,5 @@
-/* print_config.h - `bitrain train --print-config`: every setting, its value and where it came from. */
+/* print_config.h - `bitrain train --print-config`: every setting, its value and where it came
+ * from. */
 #ifndef BT_CLI_TRAIN_PRINT_CONFIG_H
 #define BT_CLI_TRAIN_PRINT_CONFIG_H
 

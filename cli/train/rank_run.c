@@ -19,17 +19,18 @@
 #include "engine/parallel/mpi/comm.h"
 #include "engine/train/plan.h"
 
-/* ---- cores ----------------------------------------------------------------------------------------------------------- */
+/* ---- cores ----------------------------------------------------------------------------------- */
 
-/* This rank's contiguous share of the cores the job may use, unless whoever started us has shared them out already.
- * Threads inherit it; inside the share the kernel places them. */
+/* This rank's contiguous share of the cores the job may use, unless whoever started us has shared
+ * them out already. Threads inherit it; inside the share the kernel places them. */
 static void take_cores(int threads) {
     cpu_set_t all, mine;
     const int n = bt_comm_local_size(), r = bt_comm_local_rank();
     if (n < 2 || sched_getaffinity(0, sizeof all, &all) != 0) return;
     const int count = CPU_COUNT(&all);
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    if (count < n || (long)count * n <= online) return;        /* too few to share, or shared out by the launcher */
+    /* too few to share, or shared out by the launcher */
+    if (count < n || (long)count * n <= online) return;
     CPU_ZERO(&mine);
     int at = 0;
     for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
@@ -37,8 +38,11 @@ static void take_cores(int threads) {
         if (at >= count * r / n && at < count * (r + 1) / n) CPU_SET(cpu, &mine);
         at++;
     }
-    if (threads > CPU_COUNT(&mine)) return;                    /* more threads than the share: let the kernel move them */
-    if (sched_setaffinity(0, sizeof mine, &mine) != 0) bt_log(BT_LOG_DEBUG, "rank %d could not be bound to its cores", bt_comm_rank(bt_comm_world()));
+    /* more threads than the share: let the kernel move them */
+    if (threads > CPU_COUNT(&mine)) return;
+    if (sched_setaffinity(0, sizeof mine, &mine) != 0)
+        bt_log(BT_LOG_DEBUG, "rank %d could not be bound to its cores",
+               bt_comm_rank(bt_comm_world()));
 }
 
 bt_code bt_rank_prepare(const bt_run_cfg *cfg, bt_err *err) {
@@ -53,7 +57,7 @@ bt_code bt_rank_prepare(const bt_run_cfg *cfg, bt_err *err) {
     return bt_agree(bt_comm_world(), code, err);
 }
 
-/* ---- a sample of what was learned ------------------------------------------------------------------------------------ */
+/* ---- a sample of what was learned ------------------------------------------------------------ */
 
 static const int64_t SAMPLE_NS = 3000000000;
 enum { SAMPLE_TOKENS = 240 };
@@ -63,7 +67,8 @@ static bt_code write_sample(const bt_run_cfg *cfg, bt_model *model, bt_text *out
     bt_gen *gen = NULL;
     int32_t *ids = NULL;
     size_t n = 0, cap = 0;
-    const bt_sampling how = {.temperature = 0.8, .top_k = 0, .top_p = 0.95, .seed = (uint64_t)cfg->seed};
+    const bt_sampling how = {
+        .temperature = 0.8, .top_k = 0, .top_p = 0.95, .seed = (uint64_t)cfg->seed};
     const int64_t until = bt_now_ns() + SAMPLE_NS;
     bt_code code = bt_tokenizer_load(&tok, cfg->tokenizer, err);
     if (code == BT_OK) code = bt_tokenizer_encode(tok, "\n", 1, &ids, &n, &cap, err);
@@ -80,33 +85,46 @@ static bt_code write_sample(const bt_run_cfg *cfg, bt_model *model, bt_text *out
     return code;
 }
 
-/* A rank of a tensor-parallel tensor-parallel group holds a part of the model, one of ZeRO-3 a layer at a time; the checkpoint has all of it. */
-static bt_code sample_of_checkpoint(const bt_run_cfg *cfg, const char *checkpoint, bt_text *out, bt_err *err) {
+/* A rank of a tensor-parallel tensor-parallel group holds a part of the model, one of ZeRO-3 a
+ * layer at a time; the checkpoint has all of it. */
+static bt_code sample_of_checkpoint(const bt_run_cfg *cfg, const char *checkpoint, bt_text *out,
+                                    bt_err *err) {
     bt_trained whole;
-    const bt_trained_how how = {.which = checkpoint, .isa = cfg->isa, .threads = bt_threads_count(), .B = 1};
+    const bt_trained_how how = {
+        .which = checkpoint, .isa = cfg->isa, .threads = bt_threads_count(), .B = 1};
     bt_code code = bt_trained_load(&whole, &how, err);
     if (code == BT_OK) code = write_sample(cfg, whole.model, out, err);
     bt_trained_release(&whole);
     return code;
 }
 
-/* ---- training -------------------------------------------------------------------------------------------------------- */
+/* ---- training -------------------------------------------------------------------------------- */
 
-bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sample, bool *in_step, bt_err *err) {
+bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sample, bool *in_step,
+                      bt_err *err) {
     *in_step = false;
     memset(out, 0, sizeof *out);
     bt_trainer *trainer = NULL;
-    const bt_trainer_setup setup = {.cfg = r->cfg, .sink = r->sink, .requests = r->requests, .place = r->place, .resume_dir = r->resume_dir, .attempt = r->attempt, .measure_peak = true};
+    const bt_trainer_setup setup = {.cfg = r->cfg,
+                                    .sink = r->sink,
+                                    .requests = r->requests,
+                                    .place = r->place,
+                                    .resume_dir = r->resume_dir,
+                                    .attempt = r->attempt,
+                                    .measure_peak = true};
     BT_TRY(bt_trainer_create(&trainer, &setup, err));
     bt_code code = bt_trainer_run(trainer, out, err);
     *in_step = code != BT_OK;
     const bool text = strncmp(r->cfg->data, "synth:", 6) != 0;
-    const bool wanted = code == BT_OK && sample && text && !out->stopped && bt_comm_rank(bt_comm_world()) == 0;
+    const bool wanted = code == BT_OK && sample && text && !out->stopped &&
+                        bt_comm_rank(bt_comm_world()) == 0;
     const bool part = r->cfg->tp > 1 || bt_plan_weight_source(r->cfg) == BT_WEIGHTS_PREFETCHED;
     bt_err why = BT_ERR_INIT;
-    bt_code told = wanted && !part ? write_sample(r->cfg, bt_trainer_model(trainer), sample, &why) : BT_OK;
+    bt_code told = wanted && !part ? write_sample(r->cfg, bt_trainer_model(trainer), sample, &why)
+                                   : BT_OK;
     bt_trainer_destroy(trainer);
-    if (wanted && part && out->checkpoint[0]) told = sample_of_checkpoint(r->cfg, out->checkpoint, sample, &why);
+    if (wanted && part && out->checkpoint[0])
+        told = sample_of_checkpoint(r->cfg, out->checkpoint, sample, &why);
     if (told != BT_OK) bt_log(BT_LOG_WARN, "no sample of text: %s", why.msg);
     return code;
 }
@@ -134,6 +152,7 @@ void bt_result_put(bt_json *j, const bt_train_result *r) {
     if (r->trouble[0]) bt_json_str(j, "trouble", r->trouble);
     bt_json_object(j, "step_ms");
     for (int i = 0; i < BT_MR_COUNT; i++)
-        if (bt_rank_metrics[i].unit == BT_UNIT_MS) bt_json_num(j, bt_rank_metrics[i].key, r->step_ms[i]);
+        if (bt_rank_metrics[i].unit == BT_UNIT_MS)
+            bt_json_num(j, bt_rank_metrics[i].key, r->step_ms[i]);
     bt_json_end(j, '}');
 }

@@ -1,4 +1,5 @@
-/* rank_run.h - what one rank does, under our supervisor (`bitrain rank`) or under a foreign mpirun or srun (`bitrain train`). */
+/* rank_run.h - what one rank does, under our supervisor (`bitrain rank`) or under a foreign mpirun
+ * or srun (`bitrain train`). */
 #ifndef BT_CLI_TRAIN_RANK_RUN_H
 #define BT_CLI_TRAIN_RANK_RUN_H
 
@@ -11,19 +12,21 @@
 bt_code bt_rank_prepare(const bt_run_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 
 typedef struct bt_rank_run {
-    const bt_run_cfg *cfg;              /* resolved */
-    const bt_sink *sink;                /* rank 0's; NULL: record nothing */
+    const bt_run_cfg *cfg; /* resolved */
+    const bt_sink *sink;   /* rank 0's; NULL: record nothing */
     bt_request_box *requests;
-    bt_place *place;                    /* black box; NULL: nobody looks */
-    const char *resume_dir;             /* "" fresh */
-    int attempt;                        /* number that fences its checkpoints */
+    bt_place *place;        /* black box; NULL: nobody looks */
+    const char *resume_dir; /* "" fresh */
+    int attempt;            /* number that fences its checkpoints */
 } bt_rank_run;
 
-/* create, run, on rank 0 a sample of text; sample may be NULL. in_step: it failed after the first step began, where the other
- * ranks may wait inside a collective for ever */
-bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sample, bool *in_step, bt_err *err) BT_MUST_CHECK;
-/* ends the job when a rank failed in mid-step; who is not the one to tell why leaves the one who is half a second. Returns
- * without doing anything before the first step, where all ranks fail together. */
+/* create, run, on rank 0 a sample of text; sample may be NULL. in_step: it failed after the first
+ * step began, where the other ranks may wait inside a collective for ever */
+bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sample, bool *in_step,
+                      bt_err *err) BT_MUST_CHECK;
+/* ends the job when a rank failed in mid-step; who is not the one to tell why leaves the one who is
+ * half a second. Returns without doing anything before the first step, where all ranks fail
+ * together. */
 void bt_rank_leave(bool in_step, const bt_err *err, int exit_status);
 
 /* the result as people and programs get it; `run` and the like are added by the command */

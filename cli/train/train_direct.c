@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/common/signals.h"
 #include "cli/train/live_line.h"
 #include "cli/train/rank_run.h"
-#include "cli/common/signals.h"
 #include "engine/base/log.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/parallel/mpi/comm.h"
@@ -15,7 +15,10 @@
 static bt_request_box box;
 
 /* rank 0 alone: screen and database behind one sink */
-typedef struct both { const bt_sink *store, *screen; bt_sink sink; } both;
+typedef struct both {
+    const bt_sink *store, *screen;
+    bt_sink sink;
+} both;
 
 static void to_step(void *ctx, const bt_step_record *r) {
     const both *b = ctx;
@@ -45,9 +48,16 @@ static void to_checkpoint(void *ctx, const bt_ckpt_record *c) {
 }
 
 /* what rank 0 decided and the others need */
-typedef struct decided { char run[BT_NAME_MAX], out[PATH_MAX], resume_dir[PATH_MAX]; int attempt, fence; } decided;
+typedef struct decided {
+    char run[BT_NAME_MAX], out[PATH_MAX], resume_dir[PATH_MAX];
+    int attempt, fence;
+} decided;
 
-typedef struct head { bt_writer *writer; bt_live *live; both sinks; } head;    /* rank 0's own */
+typedef struct head {
+    bt_writer *writer;
+    bt_live *live;
+    both sinks;
+} head; /* rank 0's own */
 
 static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
     char host[BT_HOST_MAX], user[64];
@@ -63,16 +73,24 @@ static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
         char ring[PATH_MAX + 32];
         bt_err why = BT_ERR_INIT;
         snprintf(ring, sizeof ring, "%s/%s", p->out, BT_RING_FILE);
-        if (bt_writer_keep(h->writer, ring, d->attempt, &why) != BT_OK) bt_log(BT_LOG_WARN, "the newest records would be lost in a crash: %s", why.msg);
+        if (bt_writer_keep(h->writer, ring, d->attempt, &why) != BT_OK)
+            bt_log(BT_LOG_WARN, "the newest records would be lost in a crash: %s", why.msg);
     }
     bt_text greeting;
     bt_text_init(&greeting);
     bt_train_greeting(p, &greeting);
-    bt_code code = bt_live_open(&h->live, p->cfg.steps, bt_text_str(&greeting), p->cfg.quiet || p->cfg.json, err);
+    bt_code code = bt_live_open(&h->live, p->cfg.steps, bt_text_str(&greeting),
+                                p->cfg.quiet || p->cfg.json, err);
     bt_text_release(&greeting);
     BT_TRY(code);
-    h->sinks = (both){.store = h->writer ? bt_writer_sink(h->writer) : NULL, .screen = bt_live_sink(h->live),
-                      .sink = {.ctx = &h->sinks, .ranks = to_ranks, .fact = to_fact, .step = to_step, .layers = to_layers, .event = to_event,
+    h->sinks = (both){.store = h->writer ? bt_writer_sink(h->writer) : NULL,
+                      .screen = bt_live_sink(h->live),
+                      .sink = {.ctx = &h->sinks,
+                               .ranks = to_ranks,
+                               .fact = to_fact,
+                               .step = to_step,
+                               .layers = to_layers,
+                               .event = to_event,
                                .checkpoint = to_checkpoint}};
     d->fence = bt_ckpt_next_attempt(p->out, d->attempt);
     snprintf(d->run, sizeof d->run, "%s", p->run);
@@ -81,16 +99,24 @@ static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code close_head(const bt_train_plan *p, head *h, int attempt, bt_code code, const bt_train_result *r, const bt_text *sample, int *status, bt_err *err) {
+static bt_code close_head(const bt_train_plan *p, head *h, int attempt, bt_code code,
+                          const bt_train_result *r, const bt_text *sample, int *status,
+                          bt_err *err) {
     bt_err trouble = BT_ERR_INIT;
     const char *state = code != BT_OK ? "failed" : r->stopped ? "stopped" : "done";
     if (code == BT_OK && r->stopped && bt_signals_seen()) *status = 128 + bt_signals_seen();
     if (h->live) bt_live_finish(h->live);
     if (h->writer && code != BT_OK) {
-        const bt_event e = {.kind = "failure", .level = BT_EV_ERROR, .step = r->steps - 1, .rank = err->rank, .title = err->msg};
+        const bt_event e = {.kind = "failure",
+                            .level = BT_EV_ERROR,
+                            .step = r->steps - 1,
+                            .rank = err->rank,
+                            .title = err->msg};
         bt_writer_sink(h->writer)->event(bt_writer_sink(h->writer)->ctx, &e);
     }
-    if (h->writer && bt_writer_end(h->writer, state, state, code == BT_OK && *status >= 0 ? *status : bt_exit_code(code), &trouble) != BT_OK)
+    if (h->writer && bt_writer_end(h->writer, state, state,
+                                   code == BT_OK && *status >= 0 ? *status : bt_exit_code(code),
+                                   &trouble) != BT_OK)
         bt_log(BT_LOG_WARN, "%s", trouble.msg);
     if (code == BT_OK) {
         bt_text text;
@@ -132,24 +158,32 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
     if (code == BT_OK && first) code = open_head(p, &h, &d, err);
     code = bt_agree(world, code, err);
     if (code == BT_OK) code = bt_broadcast(world, &d, sizeof d, 0, err);
-    if (code == BT_OK) {                /* a made-up name, and the folder that follows from it, are rank 0's */
+    /* a made-up name, and the folder that follows from it, are rank 0's */
+    if (code == BT_OK) {
         memcpy(p->run, d.run, sizeof d.run);
         code = bt_opts_set(&p->opts, "run.name", d.run, BT_FROM_FLAG, "rank 0", err);
-        if (code == BT_OK) code = bt_opts_set(&p->opts, "run.out", d.out, BT_FROM_FLAG, "rank 0", err);
+        if (code == BT_OK)
+            code = bt_opts_set(&p->opts, "run.out", d.out, BT_FROM_FLAG, "rank 0", err);
         code = bt_agree(world, code, err);
     }
     if (code == BT_OK) code = bt_rank_prepare(&p->cfg, err);
     bool in_step = false;
     if (code == BT_OK) {
-        const bt_rank_run r = {.cfg = &p->cfg, .sink = first ? &h.sinks.sink : NULL, .requests = &box, .resume_dir = d.resume_dir, .attempt = d.fence};
+        const bt_rank_run r = {.cfg = &p->cfg,
+                               .sink = first ? &h.sinks.sink : NULL,
+                               .requests = &box,
+                               .resume_dir = d.resume_dir,
+                               .attempt = d.fence};
         code = bt_rank_train(&r, &result, p->cfg.quiet ? NULL : &sample, &in_step, err);
     }
     if (first) code = close_head(p, &h, d.attempt, code, &result, &sample, status, err);
     bt_text_release(&sample);
     if (code != BT_OK) {
-        /* said before the end of MPI: mpirun may end a rank as soon as another has left with an error */
+        /* said before the end of MPI: mpirun may end a rank as soon as another has left with an
+         * error */
         const int me = bt_comm_rank(world);
-        if (err->rank == me || (err->rank < 0 && (in_step || me == 0))) fprintf(stderr, "bitrain train: rank %d: %s\n", me, err->msg);
+        if (err->rank == me || (err->rank < 0 && (in_step || me == 0)))
+            fprintf(stderr, "bitrain train: rank %d: %s\n", me, err->msg);
         *status = bt_exit_code(code);
         bt_rank_leave(in_step, err, *status);
         code = BT_STOPPED;

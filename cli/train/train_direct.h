@@ -1,14 +1,17 @@
-/* train_direct.h - `bitrain train` started by mpirun or srun: every process is a rank, rank 0 writes the database itself. */
+/* train_direct.h - `bitrain train` started by mpirun or srun: every process is a rank, rank 0
+ * writes the database itself. */
 #ifndef BT_CLI_TRAIN_TRAIN_DIRECT_H
 #define BT_CLI_TRAIN_TRAIN_DIRECT_H
 
 #include "cli/train/train_parts.h"
 
-bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *exit_status, bt_err *err) BT_MUST_CHECK;
+bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *exit_status, bt_err *err)
+    BT_MUST_CHECK;
 /* cmd_train.c; world 0: the ranks are ours to start */
-bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, bool *help, bt_err *err) BT_MUST_CHECK;
+bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, bool *help,
+                           bt_err *err) BT_MUST_CHECK;
 
-bool bt_train_only_prints(const bt_train_plan *p);         /* --print-config or --dry-run */
+bool bt_train_only_prints(const bt_train_plan *p); /* --print-config or --dry-run */
 bt_code bt_train_print_plan(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -1,4 +1,5 @@
-/* train_parts.h - the pieces of `bitrain train`: settings, a run's identity, what is printed before and after. */
+/* train_parts.h - the pieces of `bitrain train`: settings, a run's identity, what is printed before
+ * and after. */
 #ifndef BT_CLI_TRAIN_TRAIN_PARTS_H
 #define BT_CLI_TRAIN_TRAIN_PARTS_H
 
@@ -11,46 +12,57 @@
 
 typedef struct bt_train_plan {
     bt_opts opts;
-    bt_run_cfg cfg;                     /* settled */
+    bt_run_cfg cfg; /* settled */
     int ranks;
     char run[BT_NAME_MAX];
     char store[PATH_MAX], out[PATH_MAX];
-    bool resume;                        /* the run's record exists and goes on */
-    bt_resume_point from;               /* checkpoint to start from */
-    int run_lock;                       /* held from before the checkpoint is chosen; -1: not (yet) */
-    char reason[160];                   /* of the attempt */
-    bt_text why;                        /* checkpoints passed over, one line each */
+    bool resume;          /* the run's record exists and goes on */
+    bt_resume_point from; /* checkpoint to start from */
+    /* held from before the checkpoint is chosen; -1: not (yet) */
+    int run_lock;
+    char reason[160]; /* of the attempt */
+    bt_text why;      /* checkpoints passed over, one line each */
     bt_text config_json, argv;
 } bt_train_plan;
 
 void bt_train_plan_release(bt_train_plan *p);
 
-/* train_resume.c: --resume RUN|last|DIR puts the stored settings under the flags of now (p->opts read, not yet settled);
- * refuses what cannot change (BT_BUSY). Fills run, out, resume, from, reason. */
+/* train_resume.c: --resume RUN|last|DIR puts the stored settings under the flags of now (p->opts
+ * read, not yet settled); refuses what cannot change (BT_BUSY). Fills run, out, resume, from,
+ * reason. */
 bt_code bt_train_resume(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* newest checkpoint of an out folder that holds; BT_NOTFOUND when there is none at all */
-bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *why, bt_err *err) BT_MUST_CHECK;
+bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *why, bt_err *err)
+    BT_MUST_CHECK;
 
 /* train_place.c */
 /* out and cache folders, as settings too */
 bt_code bt_train_place(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
-/* out exists and nobody else trains there; once. Ranks but the first, and plans that are only printed, take no lock */
+/* out exists and nobody else trains there; once. Ranks but the first, and plans that are only
+ * printed, take no lock */
 bt_code bt_train_lock(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
-void bt_train_recover(const bt_train_plan *p, bt_writer *writer);       /* before a resumed run begins: rows its killed rank 0 left in a ring */
+/* before a resumed run begins: rows its killed rank 0 left in a ring */
+void bt_train_recover(const bt_train_plan *p, bt_writer *writer);
 /* the built-in corpus exists when the run wants it */
 bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
-/* that, the database, and the data itself: opened as the ranks will, so that what is wrong with it is said before a job starts */
+/* that, the database, and the data itself: opened as the ranks will, so that what is wrong with it
+ * is said before a job starts */
 bt_code bt_train_inputs(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_absolute(const char *path, char out[PATH_MAX], bt_err *err) BT_MUST_CHECK;
 
-/* train_plan.c: work, layout, memory of every rank, command of mpirun; as text or (run.json) as one JSON object */
+/* train_plan.c: work, layout, memory of every rank, command of mpirun; as text or (run.json) as one
+ * JSON object */
 bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* train_print.c */
-void bt_train_greeting(const bt_train_plan *p, bt_text *out);   /* lines: what begins, and checkpoints passed over */
-/* the end of a run: result_json is what rank 0 told, may be NULL. state: "done" "stopped" "failed" */
-void bt_train_summary(const bt_train_plan *p, const char *state, int attempt, const char *result_json);
+/* lines: what begins, and checkpoints passed over */
+void bt_train_greeting(const bt_train_plan *p, bt_text *out);
+/* the end of a run: result_json is what rank 0 told, may be NULL. state: "done" "stopped"
+ * "failed" */
+void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
+                      const char *result_json);
 /* a true flag, or a text that is there (copied into buf unless NULL), in what rank 0 told */
 bool bt_train_result_says(const char *result_json, const char *key, char *buf, size_t size);
-void bt_train_fill_start(const bt_train_plan *p, bt_run_start *s, char host[BT_HOST_MAX], char user[64]);
+void bt_train_fill_start(const bt_train_plan *p, bt_run_start *s, char host[BT_HOST_MAX],
+                         char user[64]);
 
 #endif

@@ -1,4 +1,5 @@
-/* train_place.c - where a run keeps its things: absolute paths, the out folder, the cache, the built-in corpus. */
+/* train_place.c - where a run keeps its things: absolute paths, the out folder, the cache, the
+ * built-in corpus. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,15 +13,18 @@
 #include "monitor/job/launch/builtin.h"
 #include "monitor/job/run_lock.h"
 
-enum { LOCK_WAIT_S = 60 };                      /* for ranks that save a large model before they leave */
+/* for ranks that save a large model before they leave */
+enum { LOCK_WAIT_S = 60 };
 
 bt_code bt_train_absolute(const char *path, char out[PATH_MAX], bt_err *err) {
     char cwd[PATH_MAX];
     if (path[0] == '/') {
         if (snprintf(out, PATH_MAX, "%s", path) < PATH_MAX) return BT_OK;
     } else {
-        if (!getcwd(cwd, sizeof cwd)) return bt_fail_errno(err, BT_IO, errno, "cannot find the current folder");
-        if (snprintf(out, PATH_MAX, "%s/%s", strcmp(cwd, "/") == 0 ? "" : cwd, path) < PATH_MAX) return BT_OK;
+        if (!getcwd(cwd, sizeof cwd))
+            return bt_fail_errno(err, BT_IO, errno, "cannot find the current folder");
+        if (snprintf(out, PATH_MAX, "%s/%s", strcmp(cwd, "/") == 0 ? "" : cwd, path) < PATH_MAX)
+            return BT_OK;
     }
     return bt_fail(err, BT_ARG, "path '%s' is too long", path);
 }
@@ -31,10 +35,12 @@ bt_code bt_train_place(bt_train_plan *p, bt_err *err) {
     char *slash = strrchr(folder, '/');
     if (slash) *slash = '\0';
     if (!p->out[0]) {
-        if (p->cfg.out[0]) BT_TRY(bt_train_absolute(p->cfg.out, p->out, err));
+        if (p->cfg.out[0])
+            BT_TRY(bt_train_absolute(p->cfg.out, p->out, err));
         else {
             snprintf(path, sizeof path, "%s/runs/%s", folder, p->run);
-            if (strlen(path) >= sizeof p->out || strlen(path) >= sizeof p->cfg.out) return bt_fail(err, BT_ARG, "folder '%.200s' is too long", path);
+            if (strlen(path) >= sizeof p->out || strlen(path) >= sizeof p->cfg.out)
+                return bt_fail(err, BT_ARG, "folder '%.200s' is too long", path);
             memcpy(p->out, path, strlen(path) + 1);
         }
     }
@@ -46,7 +52,9 @@ bt_code bt_train_place(bt_train_plan *p, bt_err *err) {
 }
 
 bt_code bt_train_lock(bt_train_plan *p, bt_err *err) {
-    if (p->run_lock >= 0 || p->cfg.print_config || p->cfg.dry_run || bt_comm_rank(bt_comm_world()) != 0) return BT_OK;
+    if (p->run_lock >= 0 || p->cfg.print_config || p->cfg.dry_run ||
+        bt_comm_rank(bt_comm_world()) != 0)
+        return BT_OK;
     BT_TRY(bt_ckpt_prepare(p->out, false, err));
     return bt_run_lock(&p->run_lock, p->out, p->run, LOCK_WAIT_S, err);
 }
@@ -66,14 +74,26 @@ bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) {
     return bt_builtin_make(path, err);
 }
 
-/* The data as rank 0 will see it. What is missing, binary or too short is said here in one line, before a run is recorded
- * and a job started; tokenised text is in the cache afterwards, where all ranks find it. */
+/* The data as rank 0 will see it. What is missing, binary or too short is said here in one line,
+ * before a run is recorded and a job started; tokenised text is in the cache afterwards, where all
+ * ranks find it. */
 static bt_code open_split(const bt_run_cfg *c, bt_split split, bt_err *err) {
     bt_loader *loader = NULL;
     const int all = (int)(c->batch_tokens / c->seq_len), mine = split == BT_SPLIT_TRAIN ? all : 1;
-    bt_loader_cfg cfg = {.paths = c->data, .val_paths = c->val_data, .tokenizer = c->tokenizer, .field = c->field, .cache_dir = c->cache, .split = split,
-                         .val_frac = c->val_frac, .shuffle = c->shuffle, .B = 1, .T = (int)c->seq_len, .V = (int)c->vocab, .seed = (uint64_t)c->seed,
-                         .sequences_per_step = mine, .n_sequences = mine};
+    bt_loader_cfg cfg = {.paths = c->data,
+                         .val_paths = c->val_data,
+                         .tokenizer = c->tokenizer,
+                         .field = c->field,
+                         .cache_dir = c->cache,
+                         .split = split,
+                         .val_frac = c->val_frac,
+                         .shuffle = c->shuffle,
+                         .B = 1,
+                         .T = (int)c->seq_len,
+                         .V = (int)c->vocab,
+                         .seed = (uint64_t)c->seed,
+                         .sequences_per_step = mine,
+                         .n_sequences = mine};
     BT_TRY(bt_loader_open(&loader, &cfg, err));
     bt_loader_close(loader);
     return BT_OK;
@@ -82,13 +102,14 @@ static bt_code open_split(const bt_run_cfg *c, bt_split split, bt_err *err) {
 bt_code bt_train_inputs(const bt_train_plan *p, bt_err *err) {
     const bt_run_cfg *c = &p->cfg;
     bt_db *db = NULL;
-    if (!c->no_monitor) {                               /* a file that is no database of ours must not leave a run's folder behind */
+    /* a file that is no database of ours must not leave a run's folder behind */
+    if (!c->no_monitor) {
         bt_code code = bt_db_open(&db, p->store, err);
         bt_db_close(db);
         if (code != BT_OK && code != BT_NOTFOUND) return code;
     }
     BT_TRY(bt_train_corpus(p, err));
-    if (c->hosts[0]) return BT_OK;                      /* the ranks' disks are not ours */
+    if (c->hosts[0]) return BT_OK; /* the ranks' disks are not ours */
     BT_TRY(open_split(c, BT_SPLIT_TRAIN, err));
     return c->val_frac > 0 || c->val_data[0] ? open_split(c, BT_SPLIT_VAL, err) : BT_OK;
 }

@@ -1,4 +1,5 @@
-/* train_plan.c - `bitrain train --dry-run`: the work, the layout, and who would hold what, in bytes, without starting a job. */
+/* train_plan.c - `bitrain train --dry-run`: the work, the layout, and who would hold what, in
+ * bytes, without starting a job. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ static bool same_bytes(const rank_plan *a, const rank_plan *b) {
     return same;
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------------------ */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
     bt_model_cfg m;
@@ -38,67 +39,100 @@ static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
     bt_run_cfg_model(&p->cfg, &m);
     const bt_model_counts counts = bt_model_count(&m);
     printf("run        %s in '%s', metrics in '%s'\n", p->run, p->out, p->store);
-    printf("model      %s: %d layers, width %d, %d heads (%d kv) of %d, feed-forward %d, sequences of %d, vocabulary %d: %" PRIu64 " parameters\n", p->cfg.preset, m.L,
-           m.C, m.H, m.KV, m.D, m.F, m.T, m.V, counts.params);
-    printf("work       %" PRId64 " steps of %" PRId64 " tokens: %s", p->cfg.steps, p->cfg.batch_tokens,
-           bt_metric_format(buf, sizeof buf, (double)p->cfg.steps * (double)p->cfg.batch_tokens, BT_UNIT_COUNT));
-    printf(" tokens, %.3g FLOP\n", counts.flop_token * (double)p->cfg.steps * (double)p->cfg.batch_tokens);
-    printf("layout     %d rank%s: pp %d x dp_replicate %d x dp_shard %d x tp %d; a rank has %" PRId64 " micro-batch%s of %" PRId64 " sequence%s a step\n", p->ranks,
-           p->ranks == 1 ? "" : "s", mesh->pp, mesh->dp_replicate, mesh->dp_shard, mesh->tp, p->cfg.accum, p->cfg.accum == 1 ? "" : "es", p->cfg.micro_batch,
-           p->cfg.micro_batch == 1 ? "" : "s");
+    printf("model      %s: %d layers, width %d, %d heads (%d kv) of %d, feed-forward %d, sequences "
+           "of %d, vocabulary %d: %" PRIu64 " parameters\n",
+           p->cfg.preset, m.L, m.C, m.H, m.KV, m.D, m.F, m.T, m.V, counts.params);
+    printf("work       %" PRId64 " steps of %" PRId64 " tokens: %s", p->cfg.steps,
+           p->cfg.batch_tokens,
+           bt_metric_format(buf, sizeof buf, (double)p->cfg.steps * (double)p->cfg.batch_tokens,
+                            BT_UNIT_COUNT));
+    printf(" tokens, %.3g FLOP\n",
+           counts.flop_token * (double)p->cfg.steps * (double)p->cfg.batch_tokens);
+    printf(
+        "layout     %d rank%s: pp %d x dp_replicate %d x dp_shard %d x tp %d; a rank has %" PRId64
+        " micro-batch%s of %" PRId64 " sequence%s a step\n",
+        p->ranks, p->ranks == 1 ? "" : "s", mesh->pp, mesh->dp_replicate, mesh->dp_shard, mesh->tp,
+        p->cfg.accum, p->cfg.accum == 1 ? "" : "es", p->cfg.micro_batch,
+        p->cfg.micro_batch == 1 ? "" : "s");
 }
 
 /* what the stages of ZeRO make of P parameters, T of them ternary, over S shards */
-typedef struct shares { double P, T, S, L; bool latent, grads; bt_weight_source panels; } shares;
+typedef struct shares {
+    double P, T, S, L;
+    bool latent, grads;
+    bt_weight_source panels;
+} shares;
 
 static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
     bt_model_cfg m;
     bt_params p;
     shares s = {.S = cfg->zero > 0 ? mesh->dp_shard : 1};
     bt_run_cfg_model(cfg, &m);
-    if (bt_params_init(&p, &m, (bt_model_slice){.tp_size = mesh->tp, .pp_size = mesh->pp}, NULL) != BT_OK) return s;
+    if (bt_params_init(&p, &m, (bt_model_slice){.tp_size = mesh->tp, .pp_size = mesh->pp}, NULL) !=
+        BT_OK)
+        return s;
     s.P = (double)p.count;
-    for (size_t i = 0; i < p.n; i++) if (p.tensors[i].tern) s.T += (double)p.tensors[i].count;
+    for (size_t i = 0; i < p.n; i++)
+        if (p.tensors[i].tern) s.T += (double)p.tensors[i].count;
     bt_params_release(&p);
     s.L = (double)cfg->n_layers;
     s.panels = bt_plan_weight_source(cfg);
     s.latent = cfg->zero >= 3 && mesh->dp_shard > 1;
-    s.grads = cfg->zero >= 2 && mesh->dp_shard > 1 && cfg->accum == 1 && strcmp(cfg->balance, "even") == 0;
+    s.grads = cfg->zero >= 2 && mesh->dp_shard > 1 && cfg->accum == 1 &&
+              strcmp(cfg->balance, "even") == 0;
     return s;
 }
 
 static const char *formula(char *buf, size_t size, const shares *s, const char *arena) {
     char bytes[32], quantised[32];
-    double weight = (double)bt_k()->tern_bytes(1024, 1024) / 1048576 + (s->panels == BT_WEIGHTS_LOCAL);       /* packed, and a byte for its code */
-    snprintf(quantised, sizeof quantised, "%.3g T%s", weight, s->panels == BT_WEIGHTS_PREFETCHED ? " / L" : "");
-    const struct { const char *arena, *text; double bytes; } rows[] = {
-        {"params", s->latent ? "4 (P - T) + 4 T / S" : "4 P", s->latent ? 4 * (s->P - s->T) + 4 * s->T / s->S : 4 * s->P},
+    /* packed, and a byte for its code */
+    double weight = (double)bt_k()->tern_bytes(1024, 1024) / 1048576 +
+                    (s->panels == BT_WEIGHTS_LOCAL);
+    snprintf(quantised, sizeof quantised, "%.3g T%s", weight,
+             s->panels == BT_WEIGHTS_PREFETCHED ? " / L" : "");
+    const struct {
+        const char *arena, *text;
+        double bytes;
+    } rows[] = {
+        {"params", s->latent ? "4 (P - T) + 4 T / S" : "4 P",
+         s->latent ? 4 * (s->P - s->T) + 4 * s->T / s->S : 4 * s->P},
         {"grads", s->grads ? "4 P / S" : "4 P", s->grads ? 4 * s->P / s->S : 4 * s->P},
         {"quantised", quantised, weight * s->T / (s->panels == BT_WEIGHTS_PREFETCHED ? s->L : 1)},
         {"optimizer", s->S > 1 ? "8 P / S" : "8 P", 8 * s->P / s->S},
     };
     buf[0] = '\0';
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strcmp(arena, rows[i].arena) == 0) snprintf(buf, size, "%s = %s", rows[i].text, bt_metric_format(bytes, sizeof bytes, rows[i].bytes, BT_UNIT_BYTES));
+        if (strcmp(arena, rows[i].arena) == 0)
+            snprintf(buf, size, "%s = %s", rows[i].text,
+                     bt_metric_format(bytes, sizeof bytes, rows[i].bytes, BT_UNIT_BYTES));
     return buf;
 }
 
 static void print_reasons(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, const rank_plan *r) {
     char buf[32], text[64], of[32], shards[64] = "";
     shares s = shares_of(cfg, mesh);
-    if (s.S > 1) snprintf(shards, sizeof shards, s.panels == BT_WEIGHTS_PREFETCHED ? ", S = %.0f shards, L = %.0f layers" : ", S = %.0f shards", s.S, s.L);
-    printf("memory of a rank, and by formula: P = %s parameters%s, T = ", bt_metric_format(buf, sizeof buf, s.P, BT_UNIT_COUNT), mesh->tp * mesh->pp > 1 ? " of its part" : "");
+    if (s.S > 1)
+        snprintf(shards, sizeof shards,
+                 s.panels == BT_WEIGHTS_PREFETCHED ? ", S = %.0f shards, L = %.0f layers"
+                                                   : ", S = %.0f shards",
+                 s.S, s.L);
+    printf("memory of a rank, and by formula: P = %s parameters%s, T = ",
+           bt_metric_format(buf, sizeof buf, s.P, BT_UNIT_COUNT),
+           mesh->tp * mesh->pp > 1 ? " of its part" : "");
     printf("%s of them ternary%s\n", bt_metric_format(of, sizeof of, s.T, BT_UNIT_COUNT), shards);
     for (size_t i = 0; i < r->n; i++)
-        printf("  %-14s %10s  %-30s  %s\n", r->rows[i].name, bt_metric_format(buf, sizeof buf, (double)r->rows[i].bytes, BT_UNIT_BYTES), formula(text, sizeof text, &s, r->rows[i].name),
-               r->rows[i].why);
-    printf("  %-14s %10s\n", "together", bt_metric_format(buf, sizeof buf, (double)r->bytes, BT_UNIT_BYTES));
+        printf("  %-14s %10s  %-30s  %s\n", r->rows[i].name,
+               bt_metric_format(buf, sizeof buf, (double)r->rows[i].bytes, BT_UNIT_BYTES),
+               formula(text, sizeof text, &s, r->rows[i].name), r->rows[i].why);
+    printf("  %-14s %10s\n", "together",
+           bt_metric_format(buf, sizeof buf, (double)r->bytes, BT_UNIT_BYTES));
 }
 
 static void print_line(const rank_plan *r, int rank) {
     char buf[32];
     printf("%11d %4d %5d %5d %4d", rank, r->at.pp, r->at.dp_replicate, r->at.dp_shard, r->at.tp);
-    for (size_t i = 0; i < r->n; i++) printf(" %12s", bt_metric_format(buf, sizeof buf, (double)r->rows[i].bytes, BT_UNIT_BYTES));
+    for (size_t i = 0; i < r->n; i++)
+        printf(" %12s", bt_metric_format(buf, sizeof buf, (double)r->rows[i].bytes, BT_UNIT_BYTES));
     printf(" %12s\n", bt_metric_format(buf, sizeof buf, (double)r->bytes, BT_UNIT_BYTES));
 }
 
@@ -123,12 +157,19 @@ static void print_ranks(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, int ra
         }
         print_line(&now, r);
     }
-    if (alike) printf("%11s the other %d are replicas: each holds what the rank %d before it holds\n", "", alike, replica);
+    if (alike)
+        printf("%11s the other %d are replicas: each holds what the rank %d before it holds\n", "",
+               alike, replica);
     printf("%11s %s\n", "all ranks", bt_metric_format(buf, sizeof buf, sum, BT_UNIT_BYTES));
 }
 
 static void print_launch(const bt_train_plan *p) {
-    const bt_launch l = {.ranks = p->ranks, .hosts = p->cfg.hosts, .mpirun_args = p->cfg.mpirun_args, .tmp = "TMP", .shm = "SHM", .program = "bitrain"};
+    const bt_launch l = {.ranks = p->ranks,
+                         .hosts = p->cfg.hosts,
+                         .mpirun_args = p->cfg.mpirun_args,
+                         .tmp = "TMP",
+                         .shm = "SHM",
+                         .program = "bitrain"};
     bt_text words;
     bt_text_init(&words);
     bt_launch_command(&l, &words);
@@ -138,7 +179,7 @@ static void print_launch(const bt_train_plan *p) {
     bt_text_release(&words);
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------------------------ */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void put_rank(bt_json *j, const rank_plan *r, int rank) {
     bt_json_object(j, NULL);
@@ -154,7 +195,8 @@ static void put_rank(bt_json *j, const rank_plan *r, int rank) {
     bt_json_end(j, '}');
 }
 
-static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const bt_mesh_shape *mesh, bt_err *err) {
+static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const bt_mesh_shape *mesh,
+                          bt_err *err) {
     bt_model_cfg m;
     bt_text out;
     bt_json j;
@@ -177,7 +219,9 @@ static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const b
     }
     bt_json_end(&j, ']');
     bt_json_end(&j, '}');
-    bt_code code = out.failed ? bt_fail(err, BT_NOMEM, "no memory for the plan of %d ranks", p->ranks) : BT_OK;
+    bt_code code = out.failed
+                       ? bt_fail(err, BT_NOMEM, "no memory for the plan of %d ranks", p->ranks)
+                       : BT_OK;
     if (code == BT_OK) puts(bt_text_str(&out));
     bt_text_release(&out);
     return code;
@@ -185,12 +229,13 @@ static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const b
 
 bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
     bt_mesh_shape mesh;
-    bt_run_cfg *cfg = malloc(sizeof *cfg);              /* lists make it large */
+    bt_run_cfg *cfg = malloc(sizeof *cfg); /* lists make it large */
     if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     *cfg = p->cfg;
-    if (cfg->threads < 1) cfg->threads = 1;             /* other hosts decide for themselves */
+    if (cfg->threads < 1) cfg->threads = 1; /* other hosts decide for themselves */
     bt_run_cfg_mesh(cfg, &mesh);
-    bt_code code = bt_kernels_select(cfg->isa, err);    /* the packed form of weights is the set's own */
+    /* the packed form of weights is the set's own */
+    bt_code code = bt_kernels_select(cfg->isa, err);
     if (code == BT_OK && cfg->json) {
         code = print_json(p, cfg, &mesh, err);
     } else if (code == BT_OK) {

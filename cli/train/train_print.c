@@ -20,20 +20,36 @@ void bt_train_plan_release(bt_train_plan *p) {
     bt_text_release(&p->argv);
 }
 
-void bt_train_fill_start(const bt_train_plan *p, bt_run_start *s, char host[BT_HOST_MAX], char user[64]) {
+void bt_train_fill_start(const bt_train_plan *p, bt_run_start *s, char host[BT_HOST_MAX],
+                         char user[64]) {
     memset(host, 0, BT_HOST_MAX);
     gethostname(host, BT_HOST_MAX - 1);
     const struct passwd *pw = getpwuid(getuid());
     snprintf(user, 64, "%s", pw ? pw->pw_name : "");
-    *s = (bt_run_start){.name = p->run, .resume = p->resume, .from_step = p->from.step, .reason = p->reason, .argv = bt_text_str(&p->argv),
-                        .config_json = bt_text_str(&p->config_json), .host = host, .user = user, .build = "bitrain " BITRAIN_VERSION " (" __VERSION__ ")",
-                        .mpi = BITRAIN_MPI, .note = p->cfg.note, .out_dir = p->out, .world_size = p->ranks, .seed = (uint64_t)p->cfg.seed, .pid = (int)getpid()};
+    *s = (bt_run_start){.name = p->run,
+                        .resume = p->resume,
+                        .from_step = p->from.step,
+                        .reason = p->reason,
+                        .argv = bt_text_str(&p->argv),
+                        .config_json = bt_text_str(&p->config_json),
+                        .host = host,
+                        .user = user,
+                        .build = "bitrain " BITRAIN_VERSION " (" __VERSION__ ")",
+                        .mpi = BITRAIN_MPI,
+                        .note = p->cfg.note,
+                        .out_dir = p->out,
+                        .world_size = p->ranks,
+                        .seed = (uint64_t)p->cfg.seed,
+                        .pid = (int)getpid()};
 }
 
 void bt_train_greeting(const bt_train_plan *p, bt_text *out) {
-    bt_text_printf(out, "run %s: %s for %" PRId64 " steps of %" PRId64 " tokens, %d rank%s", p->run, p->cfg.preset, p->cfg.steps, p->cfg.batch_tokens, p->ranks,
+    bt_text_printf(out, "run %s: %s for %" PRId64 " steps of %" PRId64 " tokens, %d rank%s", p->run,
+                   p->cfg.preset, p->cfg.steps, p->cfg.batch_tokens, p->ranks,
                    p->ranks == 1 ? "" : "s");
-    if (p->cfg.threads) bt_text_printf(out, " x %" PRId64 " thread%s", p->cfg.threads, p->cfg.threads == 1 ? "" : "s");
+    if (p->cfg.threads)
+        bt_text_printf(out, " x %" PRId64 " thread%s", p->cfg.threads,
+                       p->cfg.threads == 1 ? "" : "s");
     if (p->from.dir[0] || p->resume) bt_text_printf(out, ", %s", p->reason);
     bt_text_put(out, "\n");
     for (char *line = p->why.data, *end; line && *line; line = end) {
@@ -43,7 +59,7 @@ void bt_train_greeting(const bt_train_plan *p, bt_text *out) {
     }
 }
 
-/* ---- summary --------------------------------------------------------------------------------------------------------- */
+/* ---- summary --------------------------------------------------------------------------------- */
 
 static double number(const json_t *o, const char *key) {
     const json_t *v = json_object_get(o, key);
@@ -85,7 +101,8 @@ static void print_sample(const char *sample) {
     }
 }
 
-void bt_train_summary(const bt_train_plan *p, const char *state, int attempt, const char *result_json) {
+void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
+                      const char *result_json) {
     json_t *r = result_json ? json_loads(result_json, 0, NULL) : NULL;
     if (!r) r = json_object();
     if (p->cfg.json) {
@@ -93,19 +110,22 @@ void bt_train_summary(const bt_train_plan *p, const char *state, int attempt, co
         json_decref(r);
         return;
     }
-    if (strcmp(state, "failed") == 0) {             /* the error says it all */
+    if (strcmp(state, "failed") == 0) { /* the error says it all */
         json_decref(r);
         return;
     }
     char a[32], b[32];
-    const double steps = number(r, "steps"), loss = number(r, "loss"), val = number(r, "val_loss"), bpb = number(r, "val_bits_per_byte"),
-                 speed = number(r, "tokens_per_s");
-    const char *ckpt = json_string_value(json_object_get(r, "checkpoint")), *sample = json_string_value(json_object_get(r, "sample"));
+    const double steps = number(r, "steps"), loss = number(r, "loss"), val = number(r, "val_loss"),
+                 bpb = number(r, "val_bits_per_byte"), speed = number(r, "tokens_per_s");
+    const char *ckpt = json_string_value(json_object_get(r, "checkpoint")),
+               *sample = json_string_value(json_object_get(r, "sample"));
     printf("run %s %s", p->run, state);
     if (isfinite(steps)) printf(" after step %.0f", steps);
-    if (isfinite(number(r, "tokens"))) printf(", %s tokens", bt_metric_format(a, sizeof a, number(r, "tokens"), BT_UNIT_COUNT));
+    if (isfinite(number(r, "tokens")))
+        printf(", %s tokens", bt_metric_format(a, sizeof a, number(r, "tokens"), BT_UNIT_COUNT));
     if (isfinite(loss)) printf(", loss %.4f", loss);
-    if (isfinite(speed)) printf(", %s tokens/s", bt_metric_format(b, sizeof b, speed, BT_UNIT_COUNT));
+    if (isfinite(speed))
+        printf(", %s tokens/s", bt_metric_format(b, sizeof b, speed, BT_UNIT_COUNT));
     printf("\n");
     if (isfinite(bpb)) printf("validation: %.4f bits per byte (%.4f nats per token)\n", bpb, val);
     if (ckpt && ckpt[0]) printf("checkpoint: %s\n", ckpt);
@@ -113,9 +133,14 @@ void bt_train_summary(const bt_train_plan *p, const char *state, int attempt, co
     if (sample && sample[0] && done && !p->cfg.quiet) print_sample(sample);
     if (!p->cfg.quiet && ckpt && ckpt[0]) {
         printf("\ntry next:\n");
-        if (done) printf("  bitrain show %s\n  bitrain generate %s --prompt 'In the beginning'\n", p->run, p->run);
-        else printf("  bitrain train --resume %s\n  bitrain show %s\n", p->run, p->run);
-        printf("  bitrain query \"SELECT step, loss, tokens_per_s FROM steps WHERE run='%s' ORDER BY step DESC LIMIT 5\"\n", p->run);
+        if (done)
+            printf("  bitrain show %s\n  bitrain generate %s --prompt 'In the beginning'\n", p->run,
+                   p->run);
+        else
+            printf("  bitrain train --resume %s\n  bitrain show %s\n", p->run, p->run);
+        printf("  bitrain query \"SELECT step, loss, tokens_per_s FROM steps WHERE run='%s' ORDER "
+               "BY step DESC LIMIT 5\"\n",
+               p->run);
     }
     json_decref(r);
 }

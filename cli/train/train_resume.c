@@ -9,9 +9,14 @@
 #include "cli/train/train_parts.h"
 #include "engine/ckpt/ckpt.h"
 
-/* Settings of now, whatever the run had: where and how it is shown and started, and how far this time. */
-static const char *const not_kept[] = {"run.name", "run.store", "run.out", "run.resume", "run.quiet", "run.json", "run.dash", "run.port", "run.no_monitor", "run.note", "run.print_config", "run.dry_run",
-                                       "launch.ranks", "launch.threads", "launch.hosts", "launch.max_restarts", "launch.hang_s", "launch.mpirun_args", "train.stop_after"};
+/* Settings of now, whatever the run had: where and how it is shown and started, and how far this
+ * time. */
+static const char *const not_kept[] = {
+    "run.name",       "run.store",          "run.out",          "run.resume",
+    "run.quiet",      "run.json",           "run.dash",         "run.port",
+    "run.no_monitor", "run.note",           "run.print_config", "run.dry_run",
+    "launch.ranks",   "launch.threads",     "launch.hosts",     "launch.max_restarts",
+    "launch.hang_s",  "launch.mpirun_args", "train.stop_after"};
 
 static bool kept(const char *key) {
     for (size_t i = 0; i < sizeof not_kept / sizeof *not_kept; i++)
@@ -27,13 +32,19 @@ static bool text_of(const json_t *v, bt_text *out) {
         if (where && strcmp(where, "auto") == 0) return false;
         v = json_object_get(v, "value");
     }
-    if (json_is_string(v)) bt_text_put(out, json_string_value(v));
-    else if (json_is_boolean(v)) bt_text_put(out, json_is_true(v) ? "true" : "false");
-    else if (json_is_integer(v)) bt_text_printf(out, "%lld", (long long)json_integer_value(v));
-    else if (json_is_real(v)) bt_text_printf(out, "%.17g", json_real_value(v));
+    if (json_is_string(v))
+        bt_text_put(out, json_string_value(v));
+    else if (json_is_boolean(v))
+        bt_text_put(out, json_is_true(v) ? "true" : "false");
+    else if (json_is_integer(v))
+        bt_text_printf(out, "%lld", (long long)json_integer_value(v));
+    else if (json_is_real(v))
+        bt_text_printf(out, "%.17g", json_real_value(v));
     else if (json_is_array(v)) {
-        for (size_t i = 0; i < json_array_size(v); i++) bt_text_printf(out, "%s%s", i ? "\n" : "", json_string_value(json_array_get(v, i)));
-    } else return false;
+        for (size_t i = 0; i < json_array_size(v); i++)
+            bt_text_printf(out, "%s%s", i ? "\n" : "", json_string_value(json_array_get(v, i)));
+    } else
+        return false;
     return !out->failed;
 }
 
@@ -46,14 +57,17 @@ static bool same_value(const char *a, const char *b) {
 /* The model's shape is in the weights: it may be said again, not changed. */
 static bt_code check_fixed(const bt_train_plan *p, size_t i, const char *stored, bt_err *err) {
     const bt_opt *opt = &p->opts.table[i];
-    const bool fixed = strncmp(opt->key, "model.", 6) == 0 && strcmp(opt->key, "model.init_from") != 0;
+    const bool fixed = strncmp(opt->key, "model.", 6) == 0 &&
+                       strcmp(opt->key, "model.init_from") != 0;
     if (!fixed || p->opts.origin[i] < BT_FROM_SET) return BT_OK;
     bt_text now;
     bt_text_init(&now);
     bt_opt_value(&p->opts, i, &now);
     bt_code code = BT_OK;
     if (!same_value(bt_text_str(&now), stored))
-        code = bt_fail(err, BT_BUSY, "%s is %s in run '%s' and cannot become %s when it is resumed (a new run can start from its weights: --set model.init_from=DIR)",
+        code = bt_fail(err, BT_BUSY,
+                       "%s is %s in run '%s' and cannot become %s when it is resumed (a new run "
+                       "can start from its weights: --set model.init_from=DIR)",
                        opt->key, stored, p->run, bt_text_str(&now));
     bt_text_release(&now);
     return code;
@@ -67,11 +81,16 @@ static bt_code put_under(bt_train_plan *p, const json_t *config, bool all_final,
         const char *key = p->opts.table[i].key;
         const json_t *v = json_object_get(config, key);
         if (!v || !kept(key)) continue;
-        /* in a checkpoint's flat list every automatic value is final; those that depend on the number of ranks are found anew */
-        if (all_final && (strcmp(key, "train.micro_batch") == 0 || strcmp(key, "train.accum") == 0 || strncmp(key, "mesh.", 5) == 0)) continue;
+        /* in a checkpoint's flat list every automatic value is final; those that depend on the
+         * number of ranks are found anew */
+        if (all_final && (strcmp(key, "train.micro_batch") == 0 ||
+                          strcmp(key, "train.accum") == 0 || strncmp(key, "mesh.", 5) == 0))
+            continue;
         if (!text_of(v, &value)) continue;
         code = check_fixed(p, i, bt_text_str(&value), err);
-        if (code == BT_OK) code = bt_opts_set(&p->opts, key, bt_text_str(&value), BT_FROM_ENV, "the run's record", err);
+        if (code == BT_OK)
+            code = bt_opts_set(&p->opts, key, bt_text_str(&value), BT_FROM_ENV, "the run's record",
+                               err);
     }
     bt_text_release(&value);
     return code;
@@ -82,7 +101,8 @@ static bt_code apply_config(bt_train_plan *p, const char *text, bool all_final, 
     json_t *config = json_loads(text, 0, &e);
     if (!json_is_object(config)) {
         json_decref(config);
-        return bt_fail(err, BT_FORMAT, "the stored settings of run '%s' cannot be read: %s", p->run, e.text);
+        return bt_fail(err, BT_FORMAT, "the stored settings of run '%s' cannot be read: %s", p->run,
+                       e.text);
     }
     bt_code code = put_under(p, config, all_final, err);
     json_decref(config);
@@ -98,9 +118,12 @@ bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *why, bt_er
     return BT_OK;
 }
 
-/* ---- RUN ------------------------------------------------------------------------------------------------------------- */
+/* ---- RUN ------------------------------------------------------------------------------------- */
 
-typedef struct row { char out[PATH_MAX]; bt_text config; } row;
+typedef struct row {
+    char out[PATH_MAX];
+    bt_text config;
+} row;
 
 static bool keep_row(void *ctx, const bt_row *r) {
     row *to = ctx;
@@ -117,7 +140,9 @@ static bt_code read_run(const char *store, const char *run, row *r, bt_err *err)
     BT_TRY(bt_db_open(&db, store, err));
     char name[BT_NAME_MAX];
     bt_code code = bt_db_run(db, run, name, err);
-    if (code == BT_OK) code = bt_db_query(db, "SELECT out_dir, config FROM runs WHERE run = ?1", (const char *const[]){name}, 1, 1, 5, keep_row, r, NULL, err);
+    if (code == BT_OK)
+        code = bt_db_query(db, "SELECT out_dir, config FROM runs WHERE run = ?1",
+                           (const char *const[]){name}, 1, 1, 5, keep_row, r, NULL, err);
     bt_db_close(db);
     return code;
 }
@@ -130,9 +155,13 @@ static bt_code resume_run(bt_train_plan *p, bt_err *err) {
     bt_db_close(db);
     BT_TRY(code);
     if (p->cfg.name[0] && strcmp(p->cfg.name, p->run) != 0)
-        return bt_fail(err, BT_BUSY, "a resumed run keeps its name '%s' (to branch off under '%s', resume its checkpoint folder)", p->run, p->cfg.name);
+        return bt_fail(err, BT_BUSY,
+                       "a resumed run keeps its name '%s' (to branch off under '%s', resume its "
+                       "checkpoint folder)",
+                       p->run, p->cfg.name);
     code = read_run(p->store, p->run, &r, err);
-    if (code == BT_OK && !r.config.len) code = bt_fail(err, BT_FORMAT, "run '%s' has no stored settings", p->run);
+    if (code == BT_OK && !r.config.len)
+        code = bt_fail(err, BT_FORMAT, "run '%s' has no stored settings", p->run);
     if (code == BT_OK) code = apply_config(p, bt_text_str(&r.config), false, err);
     bt_text_release(&r.config);
     BT_TRY(code);
@@ -146,11 +175,12 @@ static bt_code resume_run(bt_train_plan *p, bt_err *err) {
         snprintf(p->reason, sizeof p->reason, "resume: no checkpoint yet, from the beginning");
         return BT_OK;
     }
-    if (code == BT_OK) snprintf(p->reason, sizeof p->reason, "resume after step %lld", (long long)p->from.step);
+    if (code == BT_OK)
+        snprintf(p->reason, sizeof p->reason, "resume after step %lld", (long long)p->from.step);
     return code;
 }
 
-/* ---- DIR ------------------------------------------------------------------------------------------------------------- */
+/* ---- DIR ------------------------------------------------------------------------------------- */
 
 static bool same_place(const char *a, const char *b) {
     struct stat x, y;
@@ -175,18 +205,25 @@ static bt_code resume_folder(bt_train_plan *p, bt_err *err) {
     bt_err ignored = BT_ERR_INIT;
     const bool known = read_run(p->store, p->run, &r, &ignored) == BT_OK;
     bt_text_release(&r.config);
-    if (p->cfg.out[0]) BT_TRY(bt_train_absolute(p->cfg.out, p->out, err));
-    else if (known) snprintf(p->out, sizeof p->out, "%s", r.out);
+    if (p->cfg.out[0])
+        BT_TRY(bt_train_absolute(p->cfg.out, p->out, err));
+    else if (known)
+        snprintf(p->out, sizeof p->out, "%s", r.out);
     if (known && !same_place(r.out, parent))
-        return bt_fail(err, BT_BUSY, "run '%s' exists and keeps its checkpoints in '%s', not in '%s' (branch off under another --name)", p->run, r.out, parent);
+        return bt_fail(err, BT_BUSY,
+                       "run '%s' exists and keeps its checkpoints in '%s', not in '%s' (branch off "
+                       "under another --name)",
+                       p->run, r.out, parent);
     p->resume = known;
-    snprintf(p->reason, sizeof p->reason, "resume from '%.100s' after step %lld", p->from.dir, (long long)p->from.step);
+    snprintf(p->reason, sizeof p->reason, "resume from '%.100s' after step %lld", p->from.dir,
+             (long long)p->from.step);
     return BT_OK;
 }
 
 bt_code bt_train_resume(bt_train_plan *p, bt_err *err) {
     struct stat st;
     const char *what = p->cfg.resume;
-    const bool folder = strchr(what, '/') != NULL || (strcmp(what, "last") != 0 && stat(what, &st) == 0 && S_ISDIR(st.st_mode));
+    const bool folder = strchr(what, '/') != NULL ||
+                        (strcmp(what, "last") != 0 && stat(what, &st) == 0 && S_ISDIR(st.st_mode));
     return folder ? resume_folder(p, err) : resume_run(p, err);
 }

@@ -19,14 +19,22 @@ typedef struct dash_cfg {
 } dash_cfg;
 
 static const bt_opt dash_opts[] = {
-    {"port", "--port", BT_OPT_INT, offsetof(dash_cfg, port), sizeof(int64_t), "8158", 0, 65535, NULL, NULL, "port (0: any free one)"},
-    {"host", "--host", BT_OPT_TEXT, offsetof(dash_cfg, host), 128, "127.0.0.1", 0, 0, NULL, NULL, "address to listen on"},
-    {"allow_host", "--allow-host", BT_OPT_TEXT, offsetof(dash_cfg, allow), 512, "", 0, 0, NULL, NULL, "further names this page may be reached by, separated by commas"},
-    {"socket", "--socket", BT_OPT_TEXT, offsetof(dash_cfg, socket), 108, "", 0, 0, NULL, NULL, "listen on this Unix socket, open to you alone, instead of a port"},
-    {"enable_query", "--enable-query", BT_OPT_BOOL, offsetof(dash_cfg, query), sizeof(bool), "false", 0, 0, NULL, NULL, "take read-only SQL at /api/v1/query (10 000 rows, 2 s)"},
-    {"control", "--control", BT_OPT_BOOL, offsetof(dash_cfg, control), sizeof(bool), "false", 0, 0, NULL, NULL, "buttons for pause, checkpoint, stop and learning rate"},
-    {"json", "--json", BT_OPT_BOOL, offsetof(dash_cfg, json), sizeof(bool), "false", 0, 0, NULL, NULL, "print address and token as one JSON object"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(dash_cfg, store), 1024, "", 0, 0, NULL, NULL, "metrics database"},
+    {"port", "--port", BT_OPT_INT, offsetof(dash_cfg, port), sizeof(int64_t), "8158", 0, 65535,
+     NULL, NULL, "port (0: any free one)"},
+    {"host", "--host", BT_OPT_TEXT, offsetof(dash_cfg, host), 128, "127.0.0.1", 0, 0, NULL, NULL,
+     "address to listen on"},
+    {"allow_host", "--allow-host", BT_OPT_TEXT, offsetof(dash_cfg, allow), 512, "", 0, 0, NULL,
+     NULL, "further names this page may be reached by, separated by commas"},
+    {"socket", "--socket", BT_OPT_TEXT, offsetof(dash_cfg, socket), 108, "", 0, 0, NULL, NULL,
+     "listen on this Unix socket, open to you alone, instead of a port"},
+    {"enable_query", "--enable-query", BT_OPT_BOOL, offsetof(dash_cfg, query), sizeof(bool),
+     "false", 0, 0, NULL, NULL, "take read-only SQL at /api/v1/query (10 000 rows, 2 s)"},
+    {"control", "--control", BT_OPT_BOOL, offsetof(dash_cfg, control), sizeof(bool), "false", 0, 0,
+     NULL, NULL, "buttons for pause, checkpoint, stop and learning rate"},
+    {"json", "--json", BT_OPT_BOOL, offsetof(dash_cfg, json), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "print address and token as one JSON object"},
+    {"store", "--store", BT_OPT_TEXT, offsetof(dash_cfg, store), 1024, "", 0, 0, NULL, NULL,
+     "metrics database"},
 };
 
 static const bt_opt *options(size_t *n) {
@@ -34,18 +42,24 @@ static const bt_opt *options(size_t *n) {
     return dash_opts;
 }
 
-/* $XDG_RUNTIME_DIR/bitrain/dash-PORT.token, else beside the database: for scripts of the same user, 0600 */
-static bt_code keep_token(const char *store, int port, const char *token, char *path, size_t size, bt_err *err) {
+/* $XDG_RUNTIME_DIR/bitrain/dash-PORT.token, else beside the database: for scripts of the same user,
+ * 0600 */
+static bt_code keep_token(const char *store, int port, const char *token, char *path, size_t size,
+                          bt_err *err) {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
     char dir[900];
-    if (runtime && *runtime) snprintf(dir, sizeof dir, "%.800s/bitrain", runtime);
+    if (runtime && *runtime)
+        snprintf(dir, sizeof dir, "%.800s/bitrain", runtime);
     else {
         snprintf(dir, sizeof dir, "%.880s", store);
         char *slash = strrchr(dir, '/');
-        if (slash) *slash = '\0';
-        else snprintf(dir, sizeof dir, ".");
+        if (slash)
+            *slash = '\0';
+        else
+            snprintf(dir, sizeof dir, ".");
     }
-    if (mkdir(dir, 0700) != 0 && errno != EEXIST) return bt_fail_errno(err, BT_IO, errno, "cannot create folder '%s'", dir);
+    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
+        return bt_fail_errno(err, BT_IO, errno, "cannot create folder '%s'", dir);
     snprintf(path, size, "%s/dash-%d.token", dir, port);
     unlink(path);
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -56,7 +70,8 @@ static bt_code keep_token(const char *store, int port, const char *token, char *
 }
 
 static void say_mode(const dash_cfg *c) {
-    fprintf(stderr, "%s; Ctrl-C ends it\n", c->control ? "pages may pause, checkpoint and stop runs" : "read-only");
+    fprintf(stderr, "%s; Ctrl-C ends it\n",
+            c->control ? "pages may pause, checkpoint and stop runs" : "read-only");
 }
 
 /* a socket has no address of its own: ssh brings a port of the reader's machine to it */
@@ -76,17 +91,23 @@ static void print_socket(const dash_cfg *c) {
     printf("%s\n", c->json ? bt_text_str(&out) : shown);
     fflush(stdout);
     bt_text_release(&out);
-    fprintf(stderr, "from your own machine:  ssh -L 8158:%s %s   then open http://localhost:8158/ there (no token: only you may open the socket)\n", shown, node);
+    fprintf(stderr,
+            "from your own machine:  ssh -L 8158:%s %s   then open http://localhost:8158/ there "
+            "(no token: only you may open the socket)\n",
+            shown, node);
     say_mode(c);
 }
 
 static void print_address(const dash_cfg *c, const bt_web *web, const char *token_file) {
-    const char *shown = strcmp(c->host, "0.0.0.0") == 0 || strcmp(c->host, "::") == 0 ? "localhost" : c->host;
-    const char *ssh = getenv("SSH_CONNECTION"), *open = strchr(shown, ':') ? "[" : "", *close = *open ? "]" : "";
+    const char *shown = strcmp(c->host, "0.0.0.0") == 0 || strcmp(c->host, "::") == 0 ? "localhost"
+                                                                                      : c->host;
+    const char *ssh = getenv("SSH_CONNECTION"), *open = strchr(shown, ':') ? "[" : "",
+               *close = *open ? "]" : "";
     char node[128] = "NODE", url[320];
     bt_text out;
     bt_json j;
-    snprintf(url, sizeof url, "http://%s%s%s:%d/#token=%s", open, shown, close, bt_web_port(web), bt_web_token(web));
+    snprintf(url, sizeof url, "http://%s%s%s:%d/#token=%s", open, shown, close, bt_web_port(web),
+             bt_web_token(web));
     bt_text_init(&out);
     bt_json_begin(&j, &out);
     bt_json_object(&j, NULL);
@@ -101,12 +122,16 @@ static void print_address(const dash_cfg *c, const bt_web *web, const char *toke
     bt_text_release(&out);
     if (ssh && *ssh) {
         gethostname(node, sizeof node - 1);
-        fprintf(stderr, "from your own machine:  ssh -L %d:127.0.0.1:%d %s   then open that address there\n", bt_web_port(web), bt_web_port(web), node);
+        fprintf(
+            stderr,
+            "from your own machine:  ssh -L %d:127.0.0.1:%d %s   then open that address there\n",
+            bt_web_port(web), bt_web_port(web), node);
     }
     say_mode(c);
 }
 
-/* none yet and one that is held now are served all the same: they change; a file that is no database of ours does not */
+/* none yet and one that is held now are served all the same: they change; a file that is no
+ * database of ours does not */
 static bt_code check_store(const char *store, bt_err *err) {
     bt_db *db = NULL;
     bt_err why = BT_ERR_INIT;
@@ -127,7 +152,8 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     BT_TRY(bt_opts_argv(&o, argc, argv, NULL, 0, &n_pos, &help, err));
     BT_TRY(bt_store_path(store, sizeof store, c.store, err));
     BT_TRY(check_store(store, err));
-    sigset_t ends;                                      /* blocked before any thread exists, so all inherit it */
+    /* blocked before any thread exists, so all inherit it */
+    sigset_t ends;
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);
@@ -135,13 +161,24 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     sigprocmask(SIG_BLOCK, &ends, NULL);
     signal(SIGPIPE, SIG_IGN);
     bt_web *web = NULL;
-    bt_web_cfg cfg = {.store = store, .host = c.host, .port = (int)c.port, .socket = c.socket, .control = c.control, .query = c.query, .allow_hosts = c.allow, .token = getenv("BITRAIN_DASH_TOKEN")};
+    bt_web_cfg cfg = {.store = store,
+                      .host = c.host,
+                      .port = (int)c.port,
+                      .socket = c.socket,
+                      .control = c.control,
+                      .query = c.query,
+                      .allow_hosts = c.allow,
+                      .token = getenv("BITRAIN_DASH_TOKEN")};
     BT_TRY(bt_web_start(&web, &cfg, err));
-    bt_code code = c.socket[0] ? BT_OK : keep_token(store, bt_web_port(web), bt_web_token(web), token_file, sizeof token_file, err);
+    bt_code code = c.socket[0] ? BT_OK
+                               : keep_token(store, bt_web_port(web), bt_web_token(web), token_file,
+                                            sizeof token_file, err);
     if (code == BT_OK) {
         int got = 0;
-        if (c.socket[0]) print_socket(&c);
-        else print_address(&c, web, token_file);
+        if (c.socket[0])
+            print_socket(&c);
+        else
+            print_address(&c, web, token_file);
         sigwait(&ends, &got);
         if (token_file[0]) unlink(token_file);
     }
@@ -155,7 +192,8 @@ const bt_command bt_cmd_dash = {
     .args = "",
     .examples = "bitrain dash                    prints an address with a token: open it\n"
                 "bitrain dash --port 0 --control any free port, with buttons that steer live runs\n"
-                "bitrain dash --socket ~/bt.sock a socket that only you can open: for machines that others share\n",
+                "bitrain dash --socket ~/bt.sock a socket that only you can open: for machines "
+                "that others share\n",
     .options = options,
     .run = run,
 };

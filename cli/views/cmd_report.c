@@ -1,4 +1,5 @@
-/* cmd_report.c - `bitrain report RUN -o FILE`: a run's dashboard as one HTML file that opens without a server. */
+/* cmd_report.c - `bitrain report RUN -o FILE`: a run's dashboard as one HTML file that opens
+ * without a server. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,12 +10,16 @@
 #include "store/store.h"
 #include "web/api/report.h"
 
-typedef struct report_cfg { char store[1024], out[1024]; } report_cfg;
+typedef struct report_cfg {
+    char store[1024], out[1024];
+} report_cfg;
 
 static const bt_opt report_opts[] = {
-    {"out", "--out", BT_OPT_TEXT, offsetof(report_cfg, out), 1024, "", 0, 0, NULL, NULL, "file to write (default: standard output)"},
+    {"out", "--out", BT_OPT_TEXT, offsetof(report_cfg, out), 1024, "", 0, 0, NULL, NULL,
+     "file to write (default: standard output)"},
     {"o", "-o", BT_OPT_TEXT, offsetof(report_cfg, out), 1024, "", 0, 0, NULL, NULL, "the same"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(report_cfg, store), 1024, "", 0, 0, NULL, NULL, "metrics database"},
+    {"store", "--store", BT_OPT_TEXT, offsetof(report_cfg, store), 1024, "", 0, 0, NULL, NULL,
+     "metrics database"},
 };
 
 static const bt_opt *options(size_t *n) {
@@ -35,7 +40,8 @@ static bt_code write_file(const char *path, const bt_text *page, bt_err *err) {
         remove(part);
         return code;
     }
-    fprintf(stderr, "%s in '%s': open it in a browser, no server needed\n", bt_metric_format(size, sizeof size, (double)page->len, BT_UNIT_BYTES), path);
+    fprintf(stderr, "%s in '%s': open it in a browser, no server needed\n",
+            bt_metric_format(size, sizeof size, (double)page->len, BT_UNIT_BYTES), path);
     return BT_OK;
 }
 
@@ -50,13 +56,20 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bt_text page;
     BT_TRY(bt_opts_init(&o, report_opts, sizeof report_opts / sizeof report_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, &word, 1, &n, &help, err));
-    if (!word) return bt_fail(err, BT_ARG, "no run given (`bitrain runs` lists them, 'last' is the newest)");
-    if (!cfg.out[0] && isatty(STDOUT_FILENO)) return bt_fail(err, BT_ARG, "a report is a page for browsers: give it a file (-o %.64s.html)", bt_name_ok(word) ? word : "report");
+    if (!word)
+        return bt_fail(err, BT_ARG,
+                       "no run given (`bitrain runs` lists them, 'last' is the newest)");
+    if (!cfg.out[0] && isatty(STDOUT_FILENO))
+        return bt_fail(err, BT_ARG,
+                       "a report is a page for browsers: give it a file (-o %.64s.html)",
+                       bt_name_ok(word) ? word : "report");
     BT_TRY(bt_store_path(store, sizeof store, cfg.store, err));
     bt_text_init(&page);
     bt_code code = bt_report(&page, store, word, err);
-    if (code == BT_OK && cfg.out[0]) code = write_file(cfg.out, &page, err);
-    else if (code == BT_OK && fwrite(page.data, 1, page.len, stdout) != page.len) code = bt_fail_errno(err, BT_IO, errno, "cannot write the report");
+    if (code == BT_OK && cfg.out[0])
+        code = write_file(cfg.out, &page, err);
+    else if (code == BT_OK && fwrite(page.data, 1, page.len, stdout) != page.len)
+        code = bt_fail_errno(err, BT_IO, errno, "cannot write the report");
     bt_text_release(&page);
     return code;
 }

@@ -1,7 +1,8 @@
 /* arena.h - big memory: planned, then taken once, freed as one block.
  *
  * Order:    plan -> reserve* -> commit -> at* -> release. `reserve` only adds sizes and returns an offset;
- *           `commit` maps the whole block (zeroed, huge pages asked for); `at` turns an offset into a pointer.
+ *           `commit` maps the whole block (zeroed, huge pages asked for); `at` turns an offset into
+ *           a pointer.
  * Owns:     one mapping. Pointers into it live until `release`.
  * Threads:  one caller until commit; `at` from any thread afterwards.
  * Errors:   overflow of the plan shows at commit (BT_NOMEM), naming the arena and its size. */
@@ -13,20 +14,22 @@
 
 #include "engine/base/status.h"
 
-#define BT_ALIGN 64                             /* bytes; whatever a kernel touches is aligned to this */
-#define BT_ARENA_PAGE ((size_t)2 << 20)         /* bytes; larger blocks begin at multiples of this: huge pages */
+#define BT_ALIGN 64 /* bytes; whatever a kernel touches is aligned to this */
+#define BT_ARENA_PAGE \
+    ((size_t)2 << 20) /* bytes; larger blocks begin at multiples of this: huge pages */
 
 typedef struct bt_arena {
-    const char *name;                           /* borrowed, a literal */
-    size_t bytes;                               /* planned so far */
+    const char *name; /* borrowed, a literal */
+    size_t bytes;     /* planned so far */
     bool overflow;
-    unsigned char *base;                        /* NULL until commit */
+    unsigned char *base; /* NULL until commit */
 } bt_arena;
 
 void bt_arena_plan(bt_arena *a, const char *name);
-size_t bt_arena_reserve(bt_arena *a, size_t count, size_t elem_bytes);      /* offset in bytes, BT_ALIGN aligned */
+/* offset in bytes, BT_ALIGN aligned */
+size_t bt_arena_reserve(bt_arena *a, size_t count, size_t elem_bytes);
 bt_code bt_arena_commit(bt_arena *a, bt_err *err) BT_MUST_CHECK;
 void *bt_arena_at(const bt_arena *a, size_t offset);
-void bt_arena_release(bt_arena *a);             /* accepts an all-zero struct */
+void bt_arena_release(bt_arena *a); /* accepts an all-zero struct */
 
 #endif

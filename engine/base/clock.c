@@ -18,5 +18,5 @@ int64_t bt_wall_us(void) {
 
 void bt_sleep_ns(int64_t ns) {
     struct timespec left = {ns / 1000000000, ns % 1000000000};
-    while (nanosleep(&left, &left) != 0 && errno == EINTR) { }
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) {}
 }

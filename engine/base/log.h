@@ -1,16 +1,19 @@
 /* log.h - levelled text lines to one callback; the engine never prints.
  *
- * cli sets the callback (stderr of a rank is drained by the supervisor; the supervisor writes the log file).
- * Threads: bt_log from any thread; the callback must cope (the default one writes one line with one write()). */
+ * cli sets the callback (stderr of a rank is drained by the supervisor; the supervisor writes the
+ * log file).
+ * Threads: bt_log from any thread; the callback must cope (the default one writes one line with one
+ *          write()). */
 #ifndef BT_ENGINE_BASE_LOG_H
 #define BT_ENGINE_BASE_LOG_H
 
 #include "engine/base/status.h"
 
 typedef enum { BT_LOG_DEBUG, BT_LOG_INFO, BT_LOG_WARN, BT_LOG_ERROR } bt_log_level;
-typedef void (*bt_log_fn)(void *ctx, bt_log_level level, const char *line);     /* line has no newline */
+/* line has no newline */
+typedef void (*bt_log_fn)(void *ctx, bt_log_level level, const char *line);
 
-void bt_log_set(bt_log_fn fn, void *ctx, bt_log_level lowest);      /* fn NULL: silent */
+void bt_log_set(bt_log_fn fn, void *ctx, bt_log_level lowest); /* fn NULL: silent */
 void bt_log(bt_log_level level, const char *fmt, ...) BT_PRINTF(2, 3);
 const char *bt_log_level_name(bt_log_level level);
 

@@ -53,7 +53,8 @@ const char *bt_panel_name(bt_metric_panel panel) {
 }
 
 /* three or four significant digits with a prefix: 8.93 k, 15.1 M */
-static void with_prefix(char *buf, size_t size, double v, double base, const char *const *prefixes, const char *suffix) {
+static void with_prefix(char *buf, size_t size, double v, double base, const char *const *prefixes,
+                        const char *suffix) {
     int i = 0;
     double a = fabs(v);
     while (a >= 999.5 && prefixes[i + 1]) {
@@ -76,12 +77,18 @@ const char *bt_metric_format(char *buf, size_t size, double value, bt_unit unit)
     double a = fabs(value);
     switch (unit) {
     case BT_UNIT_MS:
-        if (a >= 99999.5) snprintf(buf, size, "%.0f s", value / 1e3);
-        else if (a >= 9999.5) snprintf(buf, size, "%.1f s", value / 1e3);
-        else if (a >= 99.95) snprintf(buf, size, "%.0f ms", value);
-        else if (a >= 9.995) snprintf(buf, size, "%.1f ms", value);
-        else if (a >= 0.0995 || a == 0) snprintf(buf, size, "%.2f ms", value);
-        else snprintf(buf, size, "%.0f us", value * 1e3);
+        if (a >= 99999.5)
+            snprintf(buf, size, "%.0f s", value / 1e3);
+        else if (a >= 9999.5)
+            snprintf(buf, size, "%.1f s", value / 1e3);
+        else if (a >= 99.95)
+            snprintf(buf, size, "%.0f ms", value);
+        else if (a >= 9.995)
+            snprintf(buf, size, "%.1f ms", value);
+        else if (a >= 0.0995 || a == 0)
+            snprintf(buf, size, "%.2f ms", value);
+        else
+            snprintf(buf, size, "%.0f us", value * 1e3);
         break;
     case BT_UNIT_MIB: with_prefix(buf, size, value * 1048576.0, 1024.0, binary, "B"); break;
     case BT_UNIT_BYTES: with_prefix(buf, size, value, 1024.0, binary, "B"); break;
@@ -89,7 +96,9 @@ const char *bt_metric_format(char *buf, size_t size, double value, bt_unit unit)
     case BT_UNIT_PER_S: with_prefix(buf, size, value, 1000.0, si, "/s"); break;
     case BT_UNIT_FRAC: snprintf(buf, size, "%.1f %%", value * 100.0); break;
     case BT_UNIT_NATS: snprintf(buf, size, "%.4f", value); break;
-    case BT_UNIT_NONE: snprintf(buf, size, a != 0 && (a < 1e-2 || a >= 1e5) ? "%.3g" : "%.4g", value); break;
+    case BT_UNIT_NONE:
+        snprintf(buf, size, a != 0 && (a < 1e-2 || a >= 1e5) ? "%.3g" : "%.4g", value);
+        break;
     }
     return buf;
 }

@@ -1,22 +1,25 @@
 /* normal.c - normals of the counter-based generator: Box-Muller in double over blocks of pairs.
  *
- * A model's first weights are as many normals as it has parameters, so log, sine and cosine are straight-line polynomials here
- * (fdlibm's, below one unit in the last place each) that the compiler turns into vectors, compiled for three processors. Every
- * product is rounded alone (-ffp-contract=off), so that all three give the same bits.
+ * A model's first weights are as many normals as it has parameters, so log, sine and cosine are
+ * straight-line polynomials here (fdlibm's, below one unit in the last place each) that the
+ * compiler turns into vectors, compiled for three processors. Every product is rounded alone
+ * (-ffp-contract=off), so that all three give the same bits.
  *
- * The result is what libm's functions give, bit for bit: a double so near the middle of two floats that the last places decide
- * which one it becomes (one in four million) is computed again with libm. */
+ * The result is what libm's functions give, bit for bit: a double so near the middle of two floats
+ * that the last places decide which one it becomes (one in four million) is computed again with
+ * libm. */
 #include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "engine/base/rng.h"
 
-enum { PAIRS = 32 };                            /* of a block */
+/* of a block */
+enum { PAIRS = 32 };
 
 static const double TWO_PI = 6.283185307179586;
 
-/* ---- one pair, as defined ------------------------------------------------------------------------------------------- */
+/* ---- one pair, as defined -------------------------------------------------------------------- */
 
 /* Pair p gives the normals of indices 2p and 2p+1, so a slice may begin anywhere. */
 static void exact_pair(double out[2], uint64_t pair, uint64_t seed, uint64_t stream) {
@@ -26,7 +29,7 @@ static void exact_pair(double out[2], uint64_t pair, uint64_t seed, uint64_t str
     out[1] = r * sin(a);
 }
 
-/* ---- a lane --------------------------------------------------------------------------------------------------------- */
+/* ---- a lane ---------------------------------------------------------------------------------- */
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE double as_double(uint64_t b) {
@@ -41,17 +44,19 @@ INLINE uint64_t as_bits(double d) {
     return b;
 }
 
-INLINE uint64_t mix(uint64_t i) {               /* bt_splitmix64, inline */
+INLINE uint64_t mix(uint64_t i) { /* bt_splitmix64, inline */
     uint64_t z = i + 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return z ^ (z >> 31);
 }
 
-/* 53 bits as bt_rng_unit takes them; both halves beside a power of two are exact, and so is their sum */
+/* 53 bits as bt_rng_unit takes them; both halves beside a power of two are exact, and so is their
+ * sum */
 INLINE double unit(uint64_t z) {
     uint64_t n = z >> 11;
-    double low = as_double((n & 0xffffffffu) | 0x4330000000000000u), high = as_double((n >> 32) | 0x4530000000000000u);
+    double low = as_double((n & 0xffffffffu) | 0x4330000000000000u),
+           high = as_double((n >> 32) | 0x4530000000000000u);
     return ((high - 0x1.00000001p84) + low) * 0x1p-53;
 }
 
@@ -61,12 +66,17 @@ INLINE double log_of(double x) {
     double k = as_double((b >> 52) + 0x4330000000000000u) - (0x1p52 + 1023.0);
     double f = as_double((b & 0xfffffffffffffu) + 0x3fe6a09e00000000u) - 1.0;
     double half = 0.5 * f * f, s = f / (2.0 + f), z = s * s, w = z * z;
-    double odd = z * (6.666666666666735130e-01 + w * (2.857142874366239149e-01 + w * (1.818357216161805012e-01 + w * 1.479819860511658591e-01)));
-    double even = w * (3.999999999940941908e-01 + w * (2.222219843214978396e-01 + w * 1.531383769920937332e-01));
-    return s * (half + (odd + even)) + k * 1.90821492927058770002e-10 - half + f + k * 6.93147180369123816490e-01;
+    double odd = z * (6.666666666666735130e-01 +
+                      w * (2.857142874366239149e-01 +
+                           w * (1.818357216161805012e-01 + w * 1.479819860511658591e-01)));
+    double even = w * (3.999999999940941908e-01 +
+                       w * (2.222219843214978396e-01 + w * 1.531383769920937332e-01));
+    return s * (half + (odd + even)) + k * 1.90821492927058770002e-10 - half + f +
+           k * 6.93147180369123816490e-01;
 }
 
-/* a in [0, 2 pi]: less the nearest n quarter turns in three parts of pi/2, the last two of which leave x + y */
+/* a in [0, 2 pi]: less the nearest n quarter turns in three parts of pi/2, the last two of which
+ * leave x + y */
 INLINE void sin_cos(double *sine, double *cosine, double a) {
     double t = a * 6.36619772367581382433e-01 + 0x1.8p52, n = t - 0x1.8p52;
     uint64_t turns = as_bits(t);
@@ -74,11 +84,15 @@ INLINE void sin_cos(double *sine, double *cosine, double a) {
     double rest = ((r - q) - w) - n * 2.02226624879595063154e-21;
     double x = q + rest, y = (q - x) + rest;
     double z = x * x, zz = z * z, v = z * x, half = 0.5 * z, one = 1.0 - half;
-    double ps = 8.33333333332248946124e-03 + z * (-1.98412698298579493134e-04 + z * 2.75573137070700676789e-06) +
+    double ps = 8.33333333332248946124e-03 +
+                z * (-1.98412698298579493134e-04 + z * 2.75573137070700676789e-06) +
                 z * zz * (-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10);
     double s = x - ((z * (0.5 * y - v * ps) - y) + v * 1.66666666666666324348e-01);
-    double pc = z * (4.16666666666666019037e-02 + z * (-1.38888888888741095749e-03 + z * 2.48015872894767294178e-05)) +
-                zz * zz * (-2.75573143513906633035e-07 + z * (2.08757232129817482790e-09 + z * -1.13596475577881948265e-11));
+    double pc = z * (4.16666666666666019037e-02 +
+                     z * (-1.38888888888741095749e-03 + z * 2.48015872894767294178e-05)) +
+                zz * zz *
+                    (-2.75573143513906633035e-07 +
+                     z * (2.08757232129817482790e-09 + z * -1.13596475577881948265e-11));
     double c = one + (((1.0 - one) - half) + (z * pc - x * y));
     uint64_t swap = 0 - (turns & 1), sb = as_bits(s), cb = as_bits(c), other = (sb ^ cb) & swap;
     *sine = as_double((sb ^ other) ^ (turns & 2) << 62);
@@ -109,29 +123,36 @@ INLINE bool block(double out[2 * PAIRS], uint64_t pair, double sigma, uint64_t b
     return near != 0;
 }
 
-/* ---- for this processor --------------------------------------------------------------------------------------------- */
+/* ---- for this processor ---------------------------------------------------------------------- */
 typedef bool (*block_fn)(double out[2 * PAIRS], uint64_t pair, double sigma, uint64_t base);
 
-static bool block_any(double out[2 * PAIRS], uint64_t pair, double sigma, uint64_t base) { return block(out, pair, sigma, base); }
-
-#if defined(__x86_64__)
-__attribute__((target("avx2"))) static bool block_avx2(double out[2 * PAIRS], uint64_t pair, double sigma, uint64_t base) {
+static bool block_any(double out[2 * PAIRS], uint64_t pair, double sigma, uint64_t base) {
     return block(out, pair, sigma, base);
 }
 
-__attribute__((target("avx512f,avx512dq"))) static bool block_avx512(double out[2 * PAIRS], uint64_t pair, double sigma, uint64_t base) {
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static bool block_avx2(double out[2 * PAIRS], uint64_t pair,
+                                                       double sigma, uint64_t base) {
+    return block(out, pair, sigma, base);
+}
+
+__attribute__((target("avx512f,avx512dq"))) static bool block_avx512(double out[2 * PAIRS],
+                                                                     uint64_t pair, double sigma,
+                                                                     uint64_t base) {
     return block(out, pair, sigma, base);
 }
 
 static block_fn fastest(void) {
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) return block_avx512;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq"))
+        return block_avx512;
     return __builtin_cpu_supports("avx2") ? block_avx2 : block_any;
 }
 #else
 static block_fn fastest(void) { return block_any; }
 #endif
 
-void bt_rng_normal(float *out, size_t n, uint64_t first, float sigma, uint64_t seed, uint64_t stream) {
+void bt_rng_normal(float *out, size_t n, uint64_t first, float sigma, uint64_t seed,
+                   uint64_t stream) {
     block_fn fill = fastest();
     uint64_t base = bt_splitmix64(bt_splitmix64(seed) ^ stream), last = first + n;
     double normals[2 * PAIRS];
@@ -143,7 +164,8 @@ void bt_rng_normal(float *out, size_t n, uint64_t first, float sigma, uint64_t s
             normals[i] *= (double)sigma;
             normals[i + 1] *= (double)sigma;
         }
-        uint64_t at = 2 * pair, from = at < first ? first : at, to = at + 2 * PAIRS < last ? at + 2 * PAIRS : last;
+        uint64_t at = 2 * pair, from = at < first ? first : at,
+                 to = at + 2 * PAIRS < last ? at + 2 * PAIRS : last;
         for (uint64_t i = from; i < to; i++) out[i - first] = (float)normals[i - at];
     }
 }

@@ -1,4 +1,5 @@
-/* opt.c - option tables: typing, ranges, origins, environment, help. The argument vector is in opt_argv.c, YAML in opt_yaml.c. */
+/* opt.c - option tables: typing, ranges, origins, environment, help. The argument vector is in
+ * opt_argv.c, YAML in opt_yaml.c. */
 #include "engine/base/opt.h"
 
 #include <ctype.h>
@@ -10,9 +11,7 @@
 
 #include "engine/base/opt_private.h"
 
-static void *field(const bt_opts *o, size_t i) {
-    return (char *)o->values + o->table[i].offset;
-}
+static void *field(const bt_opts *o, size_t i) { return (char *)o->values + o->table[i].offset; }
 
 const char *bt_origin_name(bt_opt_origin origin) {
     static const char *const names[] = {"default", "preset", "file", "env", "set", "flag"};
@@ -25,7 +24,7 @@ size_t bt_opt_find(const bt_opt *table, size_t n, const char *key) {
     return n;
 }
 
-/* ---- one value ---------------------------------------------------------------------------------------------------- */
+/* ---- one value ------------------------------------------------------------------------------- */
 
 /* strtod without hexadecimal, infinities and NaN; *end as strtod */
 static double number(const char *text, char **end) {
@@ -94,14 +93,18 @@ static void choice_at(const char *choices, int index, bt_text *out) {
     bt_text_putn(out, c, strcspn(c, "|"));
 }
 
-static bt_code wrong(const bt_opts *o, size_t i, const char *text, bt_opt_origin from, const char *where, const char *wanted, bt_err *err) {
+static bt_code wrong(const bt_opts *o, size_t i, const char *text, bt_opt_origin from,
+                     const char *where, const char *wanted, bt_err *err) {
     char shown[64], subject[160];
     const bt_opt *opt = &o->table[i];
     bt_text_plain(shown, sizeof shown, text);
     bool names_itself = from == BT_FROM_FLAG || from == BT_FROM_ENV;
-    if (names_itself) snprintf(subject, sizeof subject, "%s", where);
-    else if (from == BT_FROM_SET) snprintf(subject, sizeof subject, "--set %s", opt->key);
-    else snprintf(subject, sizeof subject, "%s: %s", where, opt->key);
+    if (names_itself)
+        snprintf(subject, sizeof subject, "%s", where);
+    else if (from == BT_FROM_SET)
+        snprintf(subject, sizeof subject, "--set %s", opt->key);
+    else
+        snprintf(subject, sizeof subject, "%s: %s", where, opt->key);
     return bt_fail(err, BT_ARG, "%s must be %s, not '%s'", subject, wanted, shown);
 }
 
@@ -113,16 +116,19 @@ static void range_text(const bt_opt *opt, const char *noun, char *buf, size_t si
     }
 }
 
-static bt_code set_index(bt_opts *o, size_t i, const char *text, bt_opt_origin from, const char *where, bt_err *err) {
+static bt_code set_index(bt_opts *o, size_t i, const char *text, bt_opt_origin from,
+                         const char *where, bt_err *err) {
     const bt_opt *opt = &o->table[i];
     void *to = field(o, i);
-    bool keep = o->origin[i] > from;                /* a stronger source has spoken; still check this one's text */
+    /* a stronger source has spoken; still check this one's text */
+    bool keep = o->origin[i] > from;
     char wanted[200];
     switch (opt->type) {
     case BT_OPT_INT: {
         int64_t v;
         range_text(opt, "a whole number", wanted, sizeof wanted);
-        if (!parse_int(text, &v) || (double)v < opt->min || (double)v > opt->max) return wrong(o, i, text, from, where, wanted, err);
+        if (!parse_int(text, &v) || (double)v < opt->min || (double)v > opt->max)
+            return wrong(o, i, text, from, where, wanted, err);
         if (!keep) memcpy(to, &v, sizeof v);
         break;
     }
@@ -130,7 +136,8 @@ static bt_code set_index(bt_opts *o, size_t i, const char *text, bt_opt_origin f
         char *end;
         double v = number(text, &end);
         range_text(opt, "a number", wanted, sizeof wanted);
-        if (end == text || *end || !(v >= opt->min && v <= opt->max)) return wrong(o, i, text, from, where, wanted, err);
+        if (end == text || *end || !(v >= opt->min && v <= opt->max))
+            return wrong(o, i, text, from, where, wanted, err);
         if (!keep) memcpy(to, &v, sizeof v);
         break;
     }
@@ -156,26 +163,34 @@ static bt_code set_index(bt_opts *o, size_t i, const char *text, bt_opt_origin f
     }
     if (!keep) {
         o->origin[i] = from;
-        size_t n = strlen(where);                   /* the end of a long path says more than its beginning */
+        /* the end of a long path says more than its beginning */
+        size_t n = strlen(where);
         const size_t room = sizeof o->where[i] - 1;
-        if (n <= room) memcpy(o->where[i], where, n + 1);
-        else snprintf(o->where[i], sizeof o->where[i], "...%s", where + n - (room - 3));
+        if (n <= room)
+            memcpy(o->where[i], where, n + 1);
+        else
+            snprintf(o->where[i], sizeof o->where[i], "...%s", where + n - (room - 3));
     }
     return BT_OK;
 }
 
-bt_code bt_opts_set(bt_opts *o, const char *key, const char *text, bt_opt_origin from, const char *where, bt_err *err) {
+bt_code bt_opts_set(bt_opts *o, const char *key, const char *text, bt_opt_origin from,
+                    const char *where, bt_err *err) {
     size_t i = bt_opt_find(o->table, o->n, key);
     if (i < o->n) return set_index(o, i, text, from, where, err);
     char shown[96];
     bt_text_plain(shown, sizeof shown, key);
     const char *near = bt_opt_nearest(o->table, o->n, key);
     bool in_file = from == BT_FROM_FILE;
-    if (near) return bt_fail(err, BT_ARG, "%s%sunknown option '%s' (did you mean '%s'?)", in_file ? where : "", in_file ? ": " : "", shown, near);
-    return bt_fail(err, BT_ARG, "%s%sunknown option '%s' ('bitrain help options' lists them)", in_file ? where : "", in_file ? ": " : "", shown);
+    if (near)
+        return bt_fail(err, BT_ARG, "%s%sunknown option '%s' (did you mean '%s'?)",
+                       in_file ? where : "", in_file ? ": " : "", shown, near);
+    return bt_fail(err, BT_ARG, "%s%sunknown option '%s' ('bitrain help options' lists them)",
+                   in_file ? where : "", in_file ? ": " : "", shown);
 }
 
-/* the key meant: by spelling, by last word ("lr" for "optim.lr"), by flag ("lr-schedule" for "optim.schedule") */
+/* the key meant: by spelling, by last word ("lr" for "optim.lr"), by flag ("lr-schedule" for
+ * "optim.schedule") */
 const char *bt_opt_nearest(const bt_opt *table, size_t n, const char *key) {
     const char *names[BT_OPT_MAX] = {0}, *last[BT_OPT_MAX] = {0};
     if (n > BT_OPT_MAX) return NULL;
@@ -204,15 +219,17 @@ const char *bt_opt_nearest(const bt_opt *table, size_t n, const char *key) {
 
 bt_code bt_opts_init(bt_opts *o, const bt_opt *table, size_t n, void *values, bt_err *err) {
     memset(o, 0, sizeof *o);
-    if (n > BT_OPT_MAX) return bt_fail(err, BT_ARG, "option table has %zu rows, room for %d", n, BT_OPT_MAX);
+    if (n > BT_OPT_MAX)
+        return bt_fail(err, BT_ARG, "option table has %zu rows, room for %d", n, BT_OPT_MAX);
     o->table = table;
     o->n = n;
     o->values = values;
-    for (size_t i = 0; i < n; i++) BT_TRY(set_index(o, i, table[i].def, BT_FROM_DEFAULT, "default", err));
+    for (size_t i = 0; i < n; i++)
+        BT_TRY(set_index(o, i, table[i].def, BT_FROM_DEFAULT, "default", err));
     return BT_OK;
 }
 
-/* ---- environment -------------------------------------------------------------------------------------------------- */
+/* ---- environment ----------------------------------------------------------------------------- */
 
 static void env_name(char *out, size_t size, const char *name) {
     size_t n = (size_t)snprintf(out, size, "BITRAIN_");
@@ -239,7 +256,7 @@ bt_code bt_opts_env(bt_opts *o, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- back to text ------------------------------------------------------------------------------------------------- */
+/* ---- back to text ---------------------------------------------------------------------------- */
 
 static void real_text(double v, bt_text *out) {
     char buf[40];
@@ -279,15 +296,13 @@ void bt_opt_value(const bt_opts *o, size_t i, bt_text *out) {
         break;
     }
     case BT_OPT_TEXT:
-    case BT_OPT_LIST:
-        bt_text_put(out, from);
-        break;
+    case BT_OPT_LIST: bt_text_put(out, from); break;
     }
 }
 
 const char *bt_opt_argument(const bt_opt *opt) {
     switch (opt->type) {
-    case BT_OPT_INT:  return "N";
+    case BT_OPT_INT: return "N";
     case BT_OPT_REAL: return "X";
     case BT_OPT_BOOL: return "";
     case BT_OPT_ENUM: return opt->choices;
@@ -305,11 +320,15 @@ void bt_opt_help(const bt_opt *table, size_t n, bt_text *out) {
         const char *arg = bt_opt_argument(&table[i]);
         bt_text_printf(out, "  %s%s%s", table[i].flag, *arg ? " " : "", arg);
         size_t used = out->len - start;
-        if (used + 2 > COLUMN) bt_text_printf(out, "\n%*s", COLUMN, "");
-        else bt_text_printf(out, "%*s", (int)(COLUMN - used), "");
+        if (used + 2 > COLUMN)
+            bt_text_printf(out, "\n%*s", COLUMN, "");
+        else
+            bt_text_printf(out, "%*s", (int)(COLUMN - used), "");
         bt_text_put(out, table[i].help);
         bool silent = table[i].type == BT_OPT_BOOL || !*table[i].def;
-        if (!silent) bt_text_printf(out, " (default %s%s%s)", table[i].def, table[i].unit ? " " : "", table[i].unit ? table[i].unit : "");
+        if (!silent)
+            bt_text_printf(out, " (default %s%s%s)", table[i].def, table[i].unit ? " " : "",
+                           table[i].unit ? table[i].unit : "");
         bt_text_put(out, "\n");
     }
 }

@@ -1,8 +1,8 @@
 /* opt.h - typed options declared in tables: parsing, defaults, validation, origins, help.
  *
- * A table describes the fields of one struct. Settings may come from several sources; a later `bt_opt_set` with a
- * stronger origin wins, a weaker one is ignored: flag > set > env > file > preset > default.
- * Text decides nothing: the table's type does (YAML scalars arrive as text too).
+ * A table describes the fields of one struct. Settings may come from several sources; a later
+ * `bt_opt_set` with a stronger origin wins, a weaker one is ignored: flag > set > env > file >
+ * preset > default. Text decides nothing: the table's type does (YAML scalars arrive as text too).
  * Threads: none shared. */
 #ifndef BT_ENGINE_BASE_OPT_H
 #define BT_ENGINE_BASE_OPT_H
@@ -15,54 +15,74 @@
 #include "engine/base/text.h"
 
 typedef enum {
-    BT_OPT_INT,         /* int64_t; accepts 4096, 4k (4000), 4Ki (4096), 2M, 1e6 when whole */
-    BT_OPT_REAL,        /* double */
-    BT_OPT_BOOL,        /* bool; true/false/on/off/yes/no/1/0; a bare --flag means true, --no-flag false */
-    BT_OPT_TEXT,        /* char[size] */
-    BT_OPT_ENUM,        /* int: index into choices */
-    BT_OPT_LIST         /* char[size]: items separated by '\n'; the flag takes all following words up to the next option */
+    BT_OPT_INT,  /* int64_t; accepts 4096, 4k (4000), 4Ki (4096), 2M, 1e6 when whole */
+    BT_OPT_REAL, /* double */
+    /* bool; true/false/on/off/yes/no/1/0; a bare --flag means true, --no-flag false */
+    BT_OPT_BOOL,
+    BT_OPT_TEXT, /* char[size] */
+    BT_OPT_ENUM, /* int: index into choices */
+    /* char[size]: items separated by '\n'; the flag takes all following words up to the next
+     * option */
+    BT_OPT_LIST
 } bt_opt_type;
 
-typedef enum { BT_FROM_DEFAULT, BT_FROM_PRESET, BT_FROM_FILE, BT_FROM_ENV, BT_FROM_SET, BT_FROM_FLAG } bt_opt_origin;
+typedef enum {
+    BT_FROM_DEFAULT,
+    BT_FROM_PRESET,
+    BT_FROM_FILE,
+    BT_FROM_ENV,
+    BT_FROM_SET,
+    BT_FROM_FLAG
+} bt_opt_origin;
 
 typedef struct bt_opt {
-    const char *key;                    /* "optim.lr": in YAML, --set and --print-config; BITRAIN_OPTIM_LR in the environment */
-    const char *flag;                   /* "--lr", or NULL: reachable by --set only */
+    /* "optim.lr": in YAML, --set and --print-config; BITRAIN_OPTIM_LR in the environment */
+    const char *key;
+    const char *flag; /* "--lr", or NULL: reachable by --set only */
     bt_opt_type type;
-    size_t offset, size;                /* of the field in the struct */
-    const char *def;                    /* default as text; "" for empty text */
-    double min, max;                    /* INT and REAL, inclusive */
-    const char *choices;                /* ENUM: "bf16|fp32|fp16" */
-    const char *unit;                   /* "tokens", "ms", or NULL */
-    const char *help;                   /* one line */
+    size_t offset, size; /* of the field in the struct */
+    const char *def;     /* default as text; "" for empty text */
+    double min, max;     /* INT and REAL, inclusive */
+    const char *choices; /* ENUM: "bf16|fp32|fp16" */
+    const char *unit;    /* "tokens", "ms", or NULL */
+    const char *help;    /* one line */
 } bt_opt;
 
 enum { BT_OPT_MAX = 160 };
 
-typedef struct bt_opt_set_state {       /* origins of one struct's fields */
+typedef struct bt_opt_set_state { /* origins of one struct's fields */
     const bt_opt *table;
     size_t n;
-    void *values;                       /* the struct */
+    void *values; /* the struct */
     bt_opt_origin origin[BT_OPT_MAX];
-    char where[BT_OPT_MAX][48];         /* "conf.yaml:12", "--lr", "BITRAIN_OPTIM_LR", "preset nano" */
+    /* "conf.yaml:12", "--lr", "BITRAIN_OPTIM_LR", "preset nano" */
+    char where[BT_OPT_MAX][48];
 } bt_opts;
 
-bt_code bt_opts_init(bt_opts *o, const bt_opt *table, size_t n, void *values, bt_err *err) BT_MUST_CHECK;   /* sets defaults */
-/* sets one key; unknown key names the nearest; wrong type or range says what is allowed. where: for messages and origins */
-bt_code bt_opts_set(bt_opts *o, const char *key, const char *text, bt_opt_origin from, const char *where, bt_err *err) BT_MUST_CHECK;
+/* sets defaults */
+bt_code bt_opts_init(bt_opts *o, const bt_opt *table, size_t n, void *values, bt_err *err)
+    BT_MUST_CHECK;
+/* sets one key; unknown key names the nearest; wrong type or range says what is allowed. where: for
+ * messages and origins */
+bt_code bt_opts_set(bt_opts *o, const char *key, const char *text, bt_opt_origin from,
+                    const char *where, bt_err *err) BT_MUST_CHECK;
 /* every BITRAIN_<KEY> (BITRAIN_OPTIM_LR) or, after it, BITRAIN_<FLAG> (BITRAIN_LR) that is set */
 bt_code bt_opts_env(bt_opts *o, bt_err *err) BT_MUST_CHECK;
-/* YAML, strict subset: nested mappings of scalars and lists of scalars. No aliases, anchors, tags, duplicates, second document. */
+/* YAML, strict subset: nested mappings of scalars and lists of scalars. No aliases, anchors, tags,
+ * duplicates, second document. */
 bt_code bt_opts_yaml(bt_opts *o, const char *path, bt_err *err) BT_MUST_CHECK;
-/* argv without the command; consumes options, collects up to max_pos positional words (more is an error naming the word);
- * understands `--`, `--flag=value`, `--set key=value`. `--help`/-h sets *help. */
-bt_code bt_opts_argv(bt_opts *o, int argc, char *const *argv, const char **positional, size_t max_pos, size_t *n_pos, bool *help,
-                     bt_err *err) BT_MUST_CHECK;
+/* argv without the command; consumes options, collects up to max_pos positional words (more is an
+ * error naming the word); understands `--`, `--flag=value`, `--set key=value`. `--help`/-h sets
+ * *help. */
+bt_code bt_opts_argv(bt_opts *o, int argc, char *const *argv, const char **positional,
+                     size_t max_pos, size_t *n_pos, bool *help, bt_err *err) BT_MUST_CHECK;
 /* value of option i as text that bt_opts_set reads back to the same value */
 void bt_opt_value(const bt_opts *o, size_t i, bt_text *out);
 const char *bt_origin_name(bt_opt_origin origin);
-const char *bt_opt_argument(const bt_opt *opt);                         /* "N", "X", "a|b", "TEXT", "PATH...", "" */
-size_t bt_opt_find(const bt_opt *table, size_t n, const char *key);     /* n when absent */
-void bt_opt_help(const bt_opt *table, size_t n, bt_text *out);          /* "  --lr X   help (default 2e-3)" lines */
+/* "N", "X", "a|b", "TEXT", "PATH...", "" */
+const char *bt_opt_argument(const bt_opt *opt);
+size_t bt_opt_find(const bt_opt *table, size_t n, const char *key); /* n when absent */
+/* "  --lr X   help (default 2e-3)" lines */
+void bt_opt_help(const bt_opt *table, size_t n, bt_text *out);
 
 #endif

@@ -6,20 +6,24 @@
 
 #include "engine/base/opt_private.h"
 
-typedef struct scan {                       /* the words still to be read */
+typedef struct scan { /* the words still to be read */
     int argc, at;
     char *const *argv;
 } scan;
 
 static bool looks_like_option(const char *word) {
-    return word[0] == '-' && word[1] != '\0' && !(word[1] >= '0' && word[1] <= '9') && word[1] != '.';
+    return word[0] == '-' && word[1] != '\0' && !(word[1] >= '0' && word[1] <= '9') &&
+           word[1] != '.';
 }
 
-/* index of the option named by the first n letters of word; o->n when none. negated: it was --no-<flag> */
+/* index of the option named by the first n letters of word; o->n when none. negated: it was
+ * --no-<flag> */
 static size_t find_flag(const bt_opts *o, const char *word, size_t n, bool *negated) {
     *negated = false;
     for (size_t i = 0; i < o->n; i++)
-        if (o->table[i].flag && strlen(o->table[i].flag) == n && strncmp(o->table[i].flag, word, n) == 0) return i;
+        if (o->table[i].flag && strlen(o->table[i].flag) == n &&
+            strncmp(o->table[i].flag, word, n) == 0)
+            return i;
     if (n > 5 && strncmp(word, "--no-", 5) == 0)
         for (size_t i = 0; i < o->n; i++) {
             const char *flag = o->table[i].flag;
@@ -46,7 +50,9 @@ static bt_code unknown_flag(const bt_opts *o, const char *word, size_t n, bt_err
     if (near) return bt_fail(err, BT_ARG, "unknown option '%s' (did you mean '%s'?)", shown, near);
     if (strncmp(given, "--", 2) == 0) {
         const char *key = bt_opt_nearest(o->table, o->n, given + 2);
-        if (key) return bt_fail(err, BT_ARG, "unknown option '%s' (did you mean '--set %s=VALUE'?)", shown, key);
+        if (key)
+            return bt_fail(err, BT_ARG, "unknown option '%s' (did you mean '--set %s=VALUE'?)",
+                           shown, key);
     }
     return bt_fail(err, BT_ARG, "unknown option '%s' ('--help' lists the options)", shown);
 }
@@ -56,7 +62,8 @@ static bt_code set_pair(bt_opts *o, const char *pair, bt_err *err) {
     const char *eq = strchr(pair, '=');
     bt_text_plain(shown, sizeof shown, pair);
     if (!eq) return bt_fail(err, BT_ARG, "--set needs key=value, not '%s'", shown);
-    if ((size_t)(eq - pair) >= sizeof key) return bt_fail(err, BT_ARG, "unknown option '%s'", shown);
+    if ((size_t)(eq - pair) >= sizeof key)
+        return bt_fail(err, BT_ARG, "unknown option '%s'", shown);
     memcpy(key, pair, (size_t)(eq - pair));
     key[eq - pair] = '\0';
     return bt_opts_set(o, key, eq + 1, BT_FROM_SET, "--set", err);
@@ -69,13 +76,16 @@ static bt_code set_list(bt_opts *o, size_t i, const char *given, scan *s, bt_err
     bt_text_init(&items);
     if (o->origin[i] == BT_FROM_FLAG) bt_opt_value(o, i, &items);
     size_t before = items.len;
-    if (given) bt_text_printf(&items, "%s%s", items.len ? "\n" : "", given);
+    if (given)
+        bt_text_printf(&items, "%s%s", items.len ? "\n" : "", given);
     else
         for (; s->at < s->argc && !looks_like_option(s->argv[s->at]); s->at++)
             bt_text_printf(&items, "%s%s", items.len ? "\n" : "", s->argv[s->at]);
-    bt_code code = items.failed          ? bt_fail(err, BT_NOMEM, "no memory for the words of %s", opt->flag)
-                   : items.len == before ? bt_fail(err, BT_ARG, "%s needs at least one value", opt->flag)
-                                         : bt_opts_set(o, opt->key, bt_text_str(&items), BT_FROM_FLAG, opt->flag, err);
+    bt_code code = items.failed ? bt_fail(err, BT_NOMEM, "no memory for the words of %s", opt->flag)
+                   : items.len == before
+                       ? bt_fail(err, BT_ARG, "%s needs at least one value", opt->flag)
+                       : bt_opts_set(o, opt->key, bt_text_str(&items), BT_FROM_FLAG, opt->flag,
+                                     err);
     bt_text_release(&items);
     return code;
 }
@@ -97,12 +107,13 @@ static bt_code set_flag(bt_opts *o, const char *word, scan *s, bt_err *err) {
     if (opt->type == BT_OPT_LIST) return set_list(o, i, value, s, err);
     if (opt->type == BT_OPT_BOOL && !value) value = negated ? "false" : "true";
     if (!value && s->at < s->argc && !looks_like_option(s->argv[s->at])) value = s->argv[s->at++];
-    if (!value) return bt_fail(err, BT_ARG, "%s needs a value (%s)", opt->flag, bt_opt_argument(opt));
+    if (!value)
+        return bt_fail(err, BT_ARG, "%s needs a value (%s)", opt->flag, bt_opt_argument(opt));
     return bt_opts_set(o, opt->key, value, BT_FROM_FLAG, opt->flag, err);
 }
 
-bt_code bt_opts_argv(bt_opts *o, int argc, char *const *argv, const char **positional, size_t max_pos, size_t *n_pos, bool *help,
-                     bt_err *err) {
+bt_code bt_opts_argv(bt_opts *o, int argc, char *const *argv, const char **positional,
+                     size_t max_pos, size_t *n_pos, bool *help, bt_err *err) {
     scan s = {argc, 0, argv};
     bool options_ended = false;
     *n_pos = 0;

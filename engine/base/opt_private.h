@@ -4,6 +4,7 @@
 
 #include "engine/base/opt.h"
 
-const char *bt_opt_nearest(const bt_opt *table, size_t n, const char *key);     /* key of the option meant, or NULL */
+/* key of the option meant, or NULL */
+const char *bt_opt_nearest(const bt_opt *table, size_t n, const char *key);
 
 #endif

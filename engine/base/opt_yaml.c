@@ -1,8 +1,9 @@
 /* opt_yaml.c - a configuration file into an option table.
  *
- * A strict subset of YAML through libyaml's event parser: nested mappings whose leaves are scalars or lists of scalars.
- * Mapping keys join with dots ("optim:" over "lr:" is optim.lr; "optim.lr:" works as well). Scalars stay text; the option's
- * type decides. Anchors, aliases, tags, directives, duplicate keys and further documents are refused with file:line:column. */
+ * A strict subset of YAML through libyaml's event parser: nested mappings whose leaves are scalars
+ * or lists of scalars. Mapping keys join with dots ("optim:" over "lr:" is optim.lr; "optim.lr:"
+ * works as well). Scalars stay text; the option's type decides. Anchors, aliases, tags, directives,
+ * duplicate keys and further documents are refused with file:line:column. */
 #include "engine/base/opt.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@ typedef struct reader {
     yaml_parser_t parser;
     yaml_event_t event;
     bool have_event;
-    unsigned seen_line[BT_OPT_MAX];         /* 0: this option has not occurred in the file */
+    unsigned seen_line[BT_OPT_MAX]; /* 0: this option has not occurred in the file */
     bt_err *err;
 } reader;
 
@@ -34,10 +35,13 @@ static bt_code next(reader *r) {
     r->have_event = false;
     if (!yaml_parser_parse(&r->parser, &r->event)) {
         char what[200];
-        snprintf(what, sizeof what, "not valid YAML: %s", r->parser.problem ? r->parser.problem : "unknown problem");
-        if (r->parser.error == YAML_MEMORY_ERROR) return bt_fail(r->err, BT_NOMEM, "no memory to read '%s'", r->path);
+        snprintf(what, sizeof what, "not valid YAML: %s",
+                 r->parser.problem ? r->parser.problem : "unknown problem");
+        if (r->parser.error == YAML_MEMORY_ERROR)
+            return bt_fail(r->err, BT_NOMEM, "no memory to read '%s'", r->path);
         if (r->parser.error == YAML_READER_ERROR)
-            return bt_fail(r->err, BT_ARG, "%s: byte %zu: %s", r->path, r->parser.problem_offset, what);
+            return bt_fail(r->err, BT_ARG, "%s: byte %zu: %s", r->path, r->parser.problem_offset,
+                           what);
         return fail_at(r, r->parser.problem_mark, BT_ARG, what);
     }
     r->have_event = true;
@@ -48,7 +52,8 @@ static bt_code next(reader *r) {
 static bt_code plain_only(const reader *r) {
     const yaml_event_t *e = &r->event;
     const yaml_char_t *anchor = NULL, *tag = NULL;
-    if (e->type == YAML_ALIAS_EVENT) return fail_at(r, e->start_mark, BT_ARG, "aliases are not supported");
+    if (e->type == YAML_ALIAS_EVENT)
+        return fail_at(r, e->start_mark, BT_ARG, "aliases are not supported");
     if (e->type == YAML_SCALAR_EVENT) {
         anchor = e->data.scalar.anchor;
         tag = e->data.scalar.tag;
@@ -72,7 +77,8 @@ static bt_code set_value(reader *r, const char *key, const char *text, yaml_mark
     snprintf(where, sizeof where, "%s:%zu", r->path, mark.line + 1);
     if (i < r->o->n) {
         if (r->seen_line[i]) {
-            snprintf(what, sizeof what, "'%.100s' was already set on line %u", key, r->seen_line[i]);
+            snprintf(what, sizeof what, "'%.100s' was already set on line %u", key,
+                     r->seen_line[i]);
             return fail_at(r, mark, BT_ARG, what);
         }
         r->seen_line[i] = (unsigned)mark.line + 1;
@@ -92,12 +98,16 @@ static bt_code read_list(reader *r, const char *key, yaml_mark_t mark) {
     bt_text_init(&items);
     while ((code = next(r)) == BT_OK && r->event.type != YAML_SEQUENCE_END_EVENT) {
         code = plain_only(r);
-        if (code == BT_OK && (r->event.type != YAML_SCALAR_EVENT || strchr((const char *)r->event.data.scalar.value, '\n')))
-            code = fail_at(r, r->event.start_mark, BT_ARG, "a list holds plain one-line values only");
+        if (code == BT_OK && (r->event.type != YAML_SCALAR_EVENT ||
+                              strchr((const char *)r->event.data.scalar.value, '\n')))
+            code = fail_at(r, r->event.start_mark, BT_ARG,
+                           "a list holds plain one-line values only");
         if (code != BT_OK) break;
-        bt_text_printf(&items, "%s%s", items.len ? "\n" : "", (const char *)r->event.data.scalar.value);
+        bt_text_printf(&items, "%s%s", items.len ? "\n" : "",
+                       (const char *)r->event.data.scalar.value);
     }
-    if (code == BT_OK && items.failed) code = bt_fail(r->err, BT_NOMEM, "no memory to read '%s'", r->path);
+    if (code == BT_OK && items.failed)
+        code = bt_fail(r->err, BT_NOMEM, "no memory to read '%s'", r->path);
     if (code == BT_OK) code = set_value(r, key, bt_text_str(&items), mark);
     bt_text_release(&items);
     return code;
@@ -118,12 +128,16 @@ static bt_code unknown_group(const reader *r, const char *prefix, yaml_mark_t ma
         return fail_at(r, mark, BT_ARG, what);
     }
     for (size_t i = 0; i < r->o->n; i++) {
-        snprintf(groups[i], sizeof groups[i], "%.*s", (int)strcspn(r->o->table[i].key, "."), r->o->table[i].key);
+        snprintf(groups[i], sizeof groups[i], "%.*s", (int)strcspn(r->o->table[i].key, "."),
+                 r->o->table[i].key);
         names[i] = groups[i];
     }
     const char *near = bt_nearest(prefix, names, r->o->n);
-    if (near) snprintf(what, sizeof what, "unknown group '%.100s' (did you mean '%s'?)", prefix, near);
-    else snprintf(what, sizeof what, "unknown group '%.100s' ('bitrain help options' lists them)", prefix);
+    if (near)
+        snprintf(what, sizeof what, "unknown group '%.100s' (did you mean '%s'?)", prefix, near);
+    else
+        snprintf(what, sizeof what, "unknown group '%.100s' ('bitrain help options' lists them)",
+                 prefix);
     return fail_at(r, mark, BT_ARG, what);
 }
 
@@ -135,8 +149,10 @@ static bt_code read_mapping(reader *r, const char *prefix, int depth) {
         if (r->event.type == YAML_MAPPING_END_EVENT) return BT_OK;
         BT_TRY(plain_only(r));
         yaml_mark_t mark = r->event.start_mark;
-        if (r->event.type != YAML_SCALAR_EVENT) return fail_at(r, mark, BT_ARG, "a key must be a plain word");
-        int n = snprintf(key, sizeof key, "%s%s%s", prefix, *prefix ? "." : "", (const char *)r->event.data.scalar.value);
+        if (r->event.type != YAML_SCALAR_EVENT)
+            return fail_at(r, mark, BT_ARG, "a key must be a plain word");
+        int n = snprintf(key, sizeof key, "%s%s%s", prefix, *prefix ? "." : "",
+                         (const char *)r->event.data.scalar.value);
         if (n >= MAX_KEY) return fail_at(r, mark, BT_ARG, "the key is too long to be an option");
         BT_TRY(next(r));
         BT_TRY(plain_only(r));
@@ -153,28 +169,34 @@ static bt_code read_mapping(reader *r, const char *prefix, int depth) {
 }
 
 static bt_code read_stream(reader *r) {
-    BT_TRY(next(r));                                    /* stream start */
+    BT_TRY(next(r)); /* stream start */
     BT_TRY(next(r));
-    if (r->event.type == YAML_STREAM_END_EVENT) return BT_OK;           /* empty, or comments only */
+    /* empty, or comments only */
+    if (r->event.type == YAML_STREAM_END_EVENT) return BT_OK;
     if (r->event.data.document_start.version_directive ||
-        r->event.data.document_start.tag_directives.start != r->event.data.document_start.tag_directives.end)
+        r->event.data.document_start.tag_directives.start !=
+            r->event.data.document_start.tag_directives.end)
         return fail_at(r, r->event.start_mark, BT_ARG, "directives are not supported");
     BT_TRY(next(r));
     BT_TRY(plain_only(r));
     bool empty = r->event.type == YAML_SCALAR_EVENT && r->event.data.scalar.length == 0;
     if (!empty) {
-        if (r->event.type != YAML_MAPPING_START_EVENT) return fail_at(r, r->event.start_mark, BT_ARG, "expected 'key: value' lines");
+        if (r->event.type != YAML_MAPPING_START_EVENT)
+            return fail_at(r, r->event.start_mark, BT_ARG, "expected 'key: value' lines");
         BT_TRY(read_mapping(r, "", 0));
     }
-    BT_TRY(next(r));                                    /* document end */
+    BT_TRY(next(r)); /* document end */
     BT_TRY(next(r));
-    if (r->event.type != YAML_STREAM_END_EVENT) return fail_at(r, r->event.start_mark, BT_ARG, "a second document is not supported");
+    if (r->event.type != YAML_STREAM_END_EVENT)
+        return fail_at(r, r->event.start_mark, BT_ARG, "a second document is not supported");
     return BT_OK;
 }
 
 static bt_code slurp(const char *path, char **data, size_t *n, bt_err *err) {
     FILE *f = fopen(path, "rbe");
-    if (!f) return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno, "cannot open '%s'", path);
+    if (!f)
+        return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno, "cannot open '%s'",
+                             path);
     *data = malloc(MAX_FILE_BYTES + 1);
     if (!*data) {
         fclose(f);
@@ -185,7 +207,9 @@ static bt_code slurp(const char *path, char **data, size_t *n, bt_err *err) {
     int failed = ferror(f) ? errno : 0;
     fclose(f);
     if (failed) return bt_fail_errno(err, BT_IO, failed, "cannot read '%s'", path);
-    if (*n > MAX_FILE_BYTES) return bt_fail(err, BT_ARG, "'%s' is larger than %d bytes: not a configuration file", path, MAX_FILE_BYTES);
+    if (*n > MAX_FILE_BYTES)
+        return bt_fail(err, BT_ARG, "'%s' is larger than %d bytes: not a configuration file", path,
+                       MAX_FILE_BYTES);
     return BT_OK;
 }
 

@@ -1,9 +1,11 @@
-/* place.h - the black box of a rank: where its training thread is, readable by another process, also after kill -9.
+/* place.h - the black box of a rank: where its training thread is, readable by another process,
+ * also after kill -9.
  *
- * One slot a rank, 64 bytes, in a file that the ranks of a host and their supervisor map. A rank that has no file writes
- * into memory of its own: nobody looks, nothing else changes.
+ * One slot a rank, 64 bytes, in a file that the ranks of a host and their supervisor map. A rank
+ * that has no file writes into memory of its own: nobody looks, nothing else changes.
  * Order in a step: data and compute alternate, once a micro-batch; then exchange .. record.
- * Cost: two stores and a reading of the clock (CLOCK_MONOTONIC, the same for all processes of a host) a change of place. */
+ * Cost: two stores and a reading of the clock (CLOCK_MONOTONIC, the same for all processes of a
+ *       host) a change of place. */
 #ifndef BT_ENGINE_BASE_PLACE_H
 #define BT_ENGINE_BASE_PLACE_H
 
@@ -13,13 +15,22 @@
 #include "engine/base/clock.h"
 
 typedef enum {
-    BT_AT_NOWHERE,                      /* the rank has not come yet */
-    BT_AT_START, BT_AT_DATA, BT_AT_COMPUTE, BT_AT_EXCHANGE, BT_AT_OPTIMIZER, BT_AT_CHECKPOINT, BT_AT_EVALUATION, BT_AT_RECORD,
-    BT_AT_PAUSE, BT_AT_END, BT_AT_COUNT
+    BT_AT_NOWHERE, /* the rank has not come yet */
+    BT_AT_START,
+    BT_AT_DATA,
+    BT_AT_COMPUTE,
+    BT_AT_EXCHANGE,
+    BT_AT_OPTIMIZER,
+    BT_AT_CHECKPOINT,
+    BT_AT_EVALUATION,
+    BT_AT_RECORD,
+    BT_AT_PAUSE,
+    BT_AT_END,
+    BT_AT_COUNT
 } bt_place_id;
 
 typedef struct bt_place {
-    _Atomic int32_t at;                 /* bt_place_id */
+    _Atomic int32_t at; /* bt_place_id */
     _Atomic int32_t pid;
     _Atomic int64_t step, since_ns;
     char unused[40];

@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
-typedef struct bt_range { size_t begin, end; } bt_range;
+typedef struct bt_range {
+    size_t begin, end;
+} bt_range;
 
 #endif

@@ -6,7 +6,7 @@
 
 bt_code bt_failv(bt_err *err, bt_code code, const char *fmt, va_list ap) {
     if (err) {
-        char text[sizeof err->msg];                 /* fmt's arguments may point into err->msg */
+        char text[sizeof err->msg]; /* fmt's arguments may point into err->msg */
         vsnprintf(text, sizeof text, fmt, ap);
         memcpy(err->msg, text, sizeof text);
         err->code = code;
@@ -31,17 +31,23 @@ bt_code bt_fail_errno(bt_err *err, bt_code code, int errnum, const char *fmt, ..
     if (err) {
         size_t n = strlen(err->msg);
         char reason[128];
-        const char *text = strerror_r(errnum, reason, sizeof reason);       /* the GNU variant returns the text */
+        /* the GNU variant returns the text */
+        const char *text = strerror_r(errnum, reason, sizeof reason);
         snprintf(err->msg + n, sizeof err->msg - n, ": %s", text);
     }
     return code;
 }
 
-static const struct { const char *name; int exit_code; } codes[BT_CODE_COUNT] = {
-    [BT_OK] = {"ok", 0},           [BT_ARG] = {"argument", 2},     [BT_NOMEM] = {"memory", 1},
-    [BT_IO] = {"io", 1},           [BT_FORMAT] = {"format", 6},    [BT_MPI] = {"mpi", 1},
-    [BT_DB] = {"database", 1},     [BT_UNSUPPORTED] = {"unsupported", 1}, [BT_STOPPED] = {"stopped", 0},
-    [BT_NOTFOUND] = {"not found", 3}, [BT_BUSY] = {"busy", 4},     [BT_CHECK] = {"check", 5},
+static const struct {
+    const char *name;
+    int exit_code;
+} codes[BT_CODE_COUNT] = {
+    [BT_OK] = {"ok", 0},           [BT_ARG] = {"argument", 2},
+    [BT_NOMEM] = {"memory", 1},    [BT_IO] = {"io", 1},
+    [BT_FORMAT] = {"format", 6},   [BT_MPI] = {"mpi", 1},
+    [BT_DB] = {"database", 1},     [BT_UNSUPPORTED] = {"unsupported", 1},
+    [BT_STOPPED] = {"stopped", 0}, [BT_NOTFOUND] = {"not found", 3},
+    [BT_BUSY] = {"busy", 4},       [BT_CHECK] = {"check", 5},
 };
 
 int bt_exit_code(bt_code code) {

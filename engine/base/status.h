@@ -1,8 +1,8 @@
 /* status.h - how every function of bitrain reports failure.
  *
- * A failing function fills one bt_err where the cause is known and returns its code; callers carry it upwards
- * untouched; cli shows it once. Messages: what failed first, lower case, no full stop, subject in single quotes,
- * numbers with units and, where known, the way out.
+ * A failing function fills one bt_err where the cause is known and returns its code; callers carry
+ * it upwards untouched; cli shows it once. Messages: what failed first, lower case, no full stop,
+ * subject in single quotes, numbers with units and, where known, the way out.
  * Threads: a bt_err belongs to its caller; nothing here is shared. */
 #ifndef BT_ENGINE_BASE_STATUS_H
 #define BT_ENGINE_BASE_STATUS_H
@@ -15,35 +15,43 @@
 
 typedef enum {
     BT_OK = 0,
-    BT_ARG,             /* caller or user gave something wrong                public exit code 2 */
-    BT_NOMEM,           /* memory could not be had                                             1 */
-    BT_IO,              /* file, socket or system call                                         1 */
-    BT_FORMAT,          /* input or state is corrupt or of another program                     6 */
-    BT_MPI,             /* communication                                                       1 */
-    BT_DB,              /* SQLite                                                              1 */
-    BT_UNSUPPORTED,     /* understood, but not on this build or machine                        1 */
-    BT_STOPPED,         /* asked to stop; not a fault                                          0 */
-    BT_NOTFOUND,        /* run, file or key does not exist                                     3 */
-    BT_BUSY,            /* somebody else holds it, or refused                                  4 */
-    BT_CHECK,           /* a check the user asked for did not hold                             5 */
+    BT_ARG,         /* caller or user gave something wrong                public exit code 2 */
+    BT_NOMEM,       /* memory could not be had                                             1 */
+    BT_IO,          /* file, socket or system call                                         1 */
+    BT_FORMAT,      /* input or state is corrupt or of another program                     6 */
+    BT_MPI,         /* communication                                                       1 */
+    BT_DB,          /* SQLite                                                              1 */
+    BT_UNSUPPORTED, /* understood, but not on this build or machine                        1 */
+    BT_STOPPED,     /* asked to stop; not a fault                                          0 */
+    BT_NOTFOUND,    /* run, file or key does not exist                                     3 */
+    BT_BUSY,        /* somebody else holds it, or refused                                  4 */
+    BT_CHECK,       /* a check the user asked for did not hold                             5 */
     BT_CODE_COUNT
 } bt_code;
 
 typedef struct bt_err {
     bt_code code;
-    int rank;           /* rank that failed, -1 when unknown or not in an MPI job */
+    int rank; /* rank that failed, -1 when unknown or not in an MPI job */
     char msg[480];
 } bt_err;
 
-#define BT_ERR_INIT {BT_OK, -1, {0}}
+#define BT_ERR_INIT \
+    { \
+        BT_OK, -1, { 0 } \
+    }
 
-bt_code bt_fail(bt_err *err, bt_code code, const char *fmt, ...) BT_PRINTF(3, 4);      /* err may be NULL; returns code */
+/* err may be NULL; returns code */
+bt_code bt_fail(bt_err *err, bt_code code, const char *fmt, ...) BT_PRINTF(3, 4);
 bt_code bt_failv(bt_err *err, bt_code code, const char *fmt, va_list ap);
 /* "cannot open 'x': No such file or directory": appends ": strerror(errnum)" */
 bt_code bt_fail_errno(bt_err *err, bt_code code, int errnum, const char *fmt, ...) BT_PRINTF(4, 5);
-int bt_exit_code(bt_code code);                 /* the public exit code (DESIGN 5) of a failure */
+int bt_exit_code(bt_code code); /* the public exit code (DESIGN 5) of a failure */
 const char *bt_code_name(bt_code code);
 
-#define BT_TRY(call) do { bt_code bt_try_c_ = (call); if (bt_try_c_ != BT_OK) return bt_try_c_; } while (0)
+#define BT_TRY(call) \
+    do { \
+        bt_code bt_try_c_ = (call); \
+        if (bt_try_c_ != BT_OK) return bt_try_c_; \
+    } while (0)
 
 #endif

@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void bt_text_init(bt_text *t) {
-    memset(t, 0, sizeof *t);
-}
+void bt_text_init(bt_text *t) { memset(t, 0, sizeof *t); }
 
 void bt_text_release(bt_text *t) {
     if (!t) return;
@@ -49,9 +47,7 @@ void bt_text_putn(bt_text *t, const char *s, size_t n) {
     t->data[t->len] = '\0';
 }
 
-void bt_text_put(bt_text *t, const char *s) {
-    bt_text_putn(t, s, strlen(s));
-}
+void bt_text_put(bt_text *t, const char *s) { bt_text_putn(t, s, strlen(s)); }
 
 void bt_text_printf(bt_text *t, const char *fmt, ...) {
     va_list ap, again;
@@ -71,24 +67,26 @@ void bt_text_printf(bt_text *t, const char *fmt, ...) {
     va_end(ap);
 }
 
-const char *bt_text_str(const bt_text *t) {
-    return t->data ? t->data : "";
-}
+const char *bt_text_str(const bt_text *t) { return t->data ? t->data : ""; }
 
-/* ---- UTF-8 -------------------------------------------------------------------------------------------------------- */
+/* ---- UTF-8 ----------------------------------------------------------------------------------- */
 
-/* length of the well-formed character at s (1..4) and its code point; 0 when it is not well-formed (RFC 3629) */
+/* length of the well-formed character at s (1..4) and its code point; 0 when it is not well-formed
+ * (RFC 3629) */
 static size_t utf8_char(const char *s, uint32_t *code) {
     const unsigned char *u = (const unsigned char *)s;
     if (u[0] < 0x80) {
         *code = u[0];
         return 1;
     }
-    size_t n = u[0] >= 0xC2 && u[0] <= 0xDF ? 2 : (u[0] & 0xF0) == 0xE0 ? 3 : u[0] >= 0xF0 && u[0] <= 0xF4 ? 4 : 0;
+    size_t n = u[0] >= 0xC2 && u[0] <= 0xDF   ? 2
+               : (u[0] & 0xF0) == 0xE0        ? 3
+               : u[0] >= 0xF0 && u[0] <= 0xF4 ? 4
+                                              : 0;
     if (n == 0) return 0;
     uint32_t c = u[0] & (0xFFu >> (n + 1));
     for (size_t i = 1; i < n; i++) {
-        if ((u[i] & 0xC0) != 0x80) return 0;            /* also stops at the terminating NUL */
+        if ((u[i] & 0xC0) != 0x80) return 0; /* also stops at the terminating NUL */
         c = c << 6 | (u[i] & 0x3F);
     }
     static const uint32_t lowest[5] = {0, 0, 0x80, 0x800, 0x10000};
@@ -112,7 +110,8 @@ void bt_text_plain(char *out, size_t size, const char *s) {
             from = " ";
         } else if (c < 0x20 || (c >= 0x7F && c < 0xA0)) {
             continue;
-        } else if ((c >= 0x202A && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069)) {      /* bidirectional overrides reorder a line */
+        } else if ((c >= 0x202A && c <= 0x202E) ||
+                   (c >= 0x2066 && c <= 0x2069)) { /* bidirectional overrides reorder a line */
             continue;
         }
         if (used + n >= size) break;
@@ -122,7 +121,7 @@ void bt_text_plain(char *out, size_t size, const char *s) {
     out[used] = '\0';
 }
 
-/* ---- JSON --------------------------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void json_text(bt_text *t, const char *s) {
     bt_text_putn(t, "\"", 1);
@@ -130,7 +129,7 @@ static void json_text(bt_text *t, const char *s) {
         uint32_t c = 0;
         size_t n = utf8_char(s, &c);
         if (n == 0) {
-            bt_text_put(t, "\xEF\xBF\xBD");             /* U+FFFD */
+            bt_text_put(t, "\xEF\xBF\xBD"); /* U+FFFD */
             s++;
             continue;
         }
@@ -175,13 +174,9 @@ void bt_json_begin(bt_json *j, bt_text *out) {
     j->first[0] = true;
 }
 
-void bt_json_object(bt_json *j, const char *key) {
-    open_level(j, key, "{");
-}
+void bt_json_object(bt_json *j, const char *key) { open_level(j, key, "{"); }
 
-void bt_json_array(bt_json *j, const char *key) {
-    open_level(j, key, "[");
-}
+void bt_json_array(bt_json *j, const char *key) { open_level(j, key, "["); }
 
 void bt_json_end(bt_json *j, char close) {
     bt_text_putn(j->out, &close, 1);
@@ -231,9 +226,10 @@ void bt_json_raw(bt_json *j, const char *key, const char *json) {
     bt_text_put(j->out, json);
 }
 
-/* ---- names -------------------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
-enum { NAME_LIMIT = 64 };               /* longer words are nobody's typing mistake */
+/* longer words are nobody's typing mistake */
+enum { NAME_LIMIT = 64 };
 
 /* optimal string alignment: insert, delete, replace, swap neighbours, each costs 1 */
 static size_t edit_distance(const char *a, size_t na, const char *b, size_t nb) {
@@ -246,7 +242,9 @@ static size_t edit_distance(const char *a, size_t na, const char *b, size_t nb) 
             size_t best = last[j - 1] + (a[i - 1] != b[j - 1]);
             if (last[j] + 1 < best) best = last[j] + 1;
             if (now[j - 1] + 1 < best) best = now[j - 1] + 1;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < best) best = before[j - 2] + 1;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                before[j - 2] + 1 < best)
+                best = before[j - 2] + 1;
             now[j] = best;
         }
     }
@@ -263,7 +261,8 @@ const char *bt_nearest(const char *word, const char *const *candidates, size_t n
         if (nc == 0 || nc > NAME_LIMIT) continue;
         size_t d = edit_distance(word, nw, candidates[i], nc);
         size_t longer = nw > nc ? nw : nc;
-        if (d * 3 > longer + 1 || d >= longer) continue;            /* a third of the letters may be wrong */
+        /* a third of the letters may be wrong */
+        if (d * 3 > longer + 1 || d >= longer) continue;
         if (d < best_distance) {
             best_distance = d;
             best = candidates[i];
@@ -289,9 +288,12 @@ const char *bt_duration(char *buf, size_t size, double seconds) {
         snprintf(buf, size, "%.1fs", seconds);
     } else {
         long long s = (long long)(seconds + 0.5);
-        if (s < 3600)       snprintf(buf, size, "%lldm %02llds", s / 60, s % 60);
-        else if (s < 86400) snprintf(buf, size, "%lldh %02lldm", s / 3600, s % 3600 / 60);
-        else                snprintf(buf, size, "%lldd %02lldh", s / 86400, s % 86400 / 3600);
+        if (s < 3600)
+            snprintf(buf, size, "%lldm %02llds", s / 60, s % 60);
+        else if (s < 86400)
+            snprintf(buf, size, "%lldh %02lldm", s / 3600, s % 3600 / 60);
+        else
+            snprintf(buf, size, "%lldd %02lldh", s / 86400, s % 86400 / 3600);
     }
     return buf;
 }

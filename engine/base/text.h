@@ -18,15 +18,17 @@ typedef struct bt_text {
 } bt_text;
 
 void bt_text_init(bt_text *t);
-void bt_text_release(bt_text *t);               /* accepts an all-zero struct */
+void bt_text_release(bt_text *t); /* accepts an all-zero struct */
 void bt_text_clear(bt_text *t);
 void bt_text_put(bt_text *t, const char *s);
 void bt_text_putn(bt_text *t, const char *s, size_t n);
 void bt_text_printf(bt_text *t, const char *fmt, ...) BT_PRINTF(2, 3);
-const char *bt_text_str(const bt_text *t);      /* "" when empty */
+const char *bt_text_str(const bt_text *t); /* "" when empty */
 
-/* JSON: begin/end nest; `key` before each value inside an object (NULL inside an array). Commas are automatic.
- * Numbers: shortest text that reads back the same double; NaN and infinities become null. Strings: invalid UTF-8 is replaced. */
+/* JSON: begin/end nest; `key` before each value inside an object (NULL inside an array). Commas are
+ *       automatic.
+ * Numbers: shortest text that reads back the same double; NaN and infinities become null. Strings:
+ *          invalid UTF-8 is replaced. */
 typedef struct bt_json {
     bt_text *out;
     int depth;
@@ -36,18 +38,20 @@ typedef struct bt_json {
 void bt_json_begin(bt_json *j, bt_text *out);
 void bt_json_object(bt_json *j, const char *key);
 void bt_json_array(bt_json *j, const char *key);
-void bt_json_end(bt_json *j, char close);       /* '}' or ']' */
-void bt_json_str(bt_json *j, const char *key, const char *s);          /* s NULL: null */
+void bt_json_end(bt_json *j, char close);                     /* '}' or ']' */
+void bt_json_str(bt_json *j, const char *key, const char *s); /* s NULL: null */
 void bt_json_num(bt_json *j, const char *key, double v);
 void bt_json_int(bt_json *j, const char *key, int64_t v);
 void bt_json_bool(bt_json *j, const char *key, bool v);
 void bt_json_null(bt_json *j, const char *key);
-void bt_json_raw(bt_json *j, const char *key, const char *json);       /* already JSON */
+void bt_json_raw(bt_json *j, const char *key, const char *json); /* already JSON */
 
-/* names: the candidate nearest to `word` (edit distance), or NULL when none is near enough to be meant */
+/* names: the candidate nearest to `word` (edit distance), or NULL when none is near enough to be
+ * meant */
 const char *bt_nearest(const char *word, const char *const *candidates, size_t n);
-bool bt_name_ok(const char *name);              /* [a-z0-9][a-z0-9._-]{0,63} */
-/* copies s without C0, C1 and escape bytes, invalid UTF-8 replaced by '?'; for anything shown on a terminal */
+bool bt_name_ok(const char *name); /* [a-z0-9][a-z0-9._-]{0,63} */
+/* copies s without C0, C1 and escape bytes, invalid UTF-8 replaced by '?'; for anything shown on a
+ * terminal */
 void bt_text_plain(char *out, size_t size, const char *s);
 /* "3m 12s", "1h 04m", "12.3s" */
 const char *bt_duration(char *buf, size_t size, double seconds);

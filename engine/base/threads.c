@@ -1,5 +1,6 @@
-/* threads.c - a fixed pool: one generation counter, one countdown. Whoever waits spins a little, then sleeps on a futex:
- * a waiter that spins on holds the very core its late partner needs when the machine has other work. */
+/* threads.c - a fixed pool: one generation counter, one countdown. Whoever waits spins a little,
+ * then sleeps on a futex: a waiter that spins on holds the very core its late partner needs when
+ * the machine has other work. */
 #include "engine/base/threads.h"
 
 #include <assert.h>
@@ -15,16 +16,21 @@
 
 #include "engine/base/clock.h"
 
-enum { SPIN_NS = 50000, POLL_NS = 200000, HOOKS = 4 };    /* POLL_NS: between two polls of the idle hooks while asleep */
+/* POLL_NS: between two polls of the idle hooks while asleep */
+enum { SPIN_NS = 50000, POLL_NS = 200000, HOOKS = 4 };
 
-typedef struct hook { void (*poll)(void *); void *ctx; } hook;
+typedef struct hook {
+    void (*poll)(void *);
+    void *ctx;
+} hook;
 
 static struct {
     int count;
-    pthread_t *threads;                 /* count - 1 workers */
-    _Atomic uint32_t generation;        /* futex: a new job, or quit */
-    _Atomic uint32_t pending;           /* futex: workers still running the job */
-    _Atomic uint32_t asleep;            /* workers in futex_wait, and the caller: nobody asleep saves the system call */
+    pthread_t *threads;          /* count - 1 workers */
+    _Atomic uint32_t generation; /* futex: a new job, or quit */
+    _Atomic uint32_t pending;    /* futex: workers still running the job */
+    /* workers in futex_wait, and the caller: nobody asleep saves the system call */
+    _Atomic uint32_t asleep;
     _Atomic int quit;
     size_t n, grain;
     bt_range_fn fn;
@@ -40,10 +46,11 @@ static void futex_wait(_Atomic uint32_t *word, uint32_t seen, int64_t timeout_ns
     atomic_fetch_sub(&pool.asleep, 1);
 }
 
-/* After the word has changed. The sleeper counts itself before the kernel compares the word, so either it is counted
- * here or it sees the new word: both are sequentially consistent. */
+/* After the word has changed. The sleeper counts itself before the kernel compares the word, so
+ * either it is counted here or it sees the new word: both are sequentially consistent. */
 static void futex_wake_all(_Atomic uint32_t *word) {
-    if (atomic_load(&pool.asleep)) syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+    if (atomic_load(&pool.asleep))
+        syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
 /* Returns when *word no longer is `seen` (until_zero: when it is 0). */
@@ -66,7 +73,8 @@ static void wait_change(_Atomic uint32_t *word, uint32_t seen, int until_zero, i
 }
 
 static void run_range(int thread) {
-    size_t units = (pool.n + pool.grain - 1) / pool.grain, c = (size_t)pool.count, t = (size_t)thread;
+    size_t units = (pool.n + pool.grain - 1) / pool.grain, c = (size_t)pool.count,
+           t = (size_t)thread;
     size_t begin = units * t / c * pool.grain, end = units * (t + 1) / c * pool.grain;
     if (end > pool.n) end = pool.n;
     if (begin < end) pool.fn(pool.ctx, thread, begin, end);
@@ -74,7 +82,8 @@ static void run_range(int thread) {
 
 static void *worker(void *arg) {
     int thread = (int)(intptr_t)arg;
-    uint32_t seen = 0;                  /* generation at creation; bt_threads_init resets it before starting workers */
+    /* generation at creation; bt_threads_init resets it before starting workers */
+    uint32_t seen = 0;
     for (;;) {
         wait_change(&pool.generation, seen, 0, 0);
         seen = atomic_load_explicit(&pool.generation, memory_order_acquire);
@@ -97,7 +106,8 @@ void bt_threads_release(void) {
 }
 
 bt_code bt_threads_init(int count, bt_err *err) {
-    if (count < 1 || count > 1024) return bt_fail(err, BT_ARG, "threads must be 1..1024, not %d", count);
+    if (count < 1 || count > 1024)
+        return bt_fail(err, BT_ARG, "threads must be 1..1024, not %d", count);
     bt_threads_release();
     atomic_store(&pool.quit, 0);
     atomic_store(&pool.generation, 0);
@@ -109,7 +119,8 @@ bt_code bt_threads_init(int count, bt_err *err) {
         if (rc) {
             pool.count = i + 1;
             bt_threads_release();
-            return bt_fail_errno(err, BT_NOMEM, rc, "cannot start compute thread %d of %d", i + 1, count);
+            return bt_fail_errno(err, BT_NOMEM, rc, "cannot start compute thread %d of %d", i + 1,
+                                 count);
         }
     }
     pool.count = count;
@@ -126,7 +137,8 @@ void bt_threads_on_idle(void (*poll)(void *), void *ctx) {
 
 void bt_threads_off_idle(void (*poll)(void *), void *ctx) {
     int n = 0;
-    for (int i = 0; i < pool.n_hooks; i++) if (pool.hooks[i].poll != poll || pool.hooks[i].ctx != ctx) pool.hooks[n++] = pool.hooks[i];
+    for (int i = 0; i < pool.n_hooks; i++)
+        if (pool.hooks[i].poll != poll || pool.hooks[i].ctx != ctx) pool.hooks[n++] = pool.hooks[i];
     pool.n_hooks = n;
 }
 

@@ -1,7 +1,9 @@
-/* kernel_rates.h - every slot of every kernel set at model-shaped sizes, against what the machine is measured to do.
+/* kernel_rates.h - every slot of every kernel set at model-shaped sizes, against what the machine
+ * is measured to do.
  *
- * Products are held against the register-only rate of the instruction they use (int8, bf16 or fp32 of that set), everything
- * else against the memory triad; `bound` is that rate. Runs on the pool as it is; the kernel choice is "auto" afterwards.
+ * Products are held against the register-only rate of the instruction they use (int8, bf16 or fp32
+ * of that set), everything else against the memory triad; `bound` is that rate. Runs on the pool as
+ * it is; the kernel choice is "auto" afterwards.
  * Threads: the training thread. Cost: about 0.1 s a row, more for slow sets. */
 #ifndef BT_ENGINE_BENCH_KERNEL_RATES_H
 #define BT_ENGINE_BENCH_KERNEL_RATES_H
@@ -9,18 +11,22 @@
 #include "engine/base/status.h"
 
 typedef struct bt_bench_row {
-    const char *isa, *slot, *size;              /* "avx512", "tern_dx bf16", "4096x512x512"; slot "peak ...": a bound itself */
-    const char *unit;                           /* "GOP/s" or "GB/s" */
-    double best, median;                        /* of the repetitions, in unit */
-    double bound;                               /* in unit; 0 when unknown */
-    const char *bound_name;                     /* "int8 peak", "triad", ... */
+    /* "avx512", "tern_dx bf16", "4096x512x512"; slot "peak ...": a bound itself */
+    const char *isa, *slot, *size;
+    const char *unit;       /* "GOP/s" or "GB/s" */
+    double best, median;    /* of the repetitions, in unit */
+    double bound;           /* in unit; 0 when unknown */
+    const char *bound_name; /* "int8 peak", "triad", ... */
 } bt_bench_row;
 
 typedef struct bt_bench_kernels_cfg {
-    const char *isa;                            /* one set only; NULL or "all": every set this machine has */
-    const char *slot;                           /* only slots whose name begins with this; NULL: all */
-    double seconds;                             /* spent on each row, at least 3 repetitions */
-    void (*row)(void *ctx, const bt_bench_row *row);    /* called as soon as a row is measured; texts live until it returns */
+    /* one set only; NULL or "all": every set this machine has */
+    const char *isa;
+    /* only slots whose name begins with this; NULL: all */
+    const char *slot;
+    double seconds; /* spent on each row, at least 3 repetitions */
+    /* called as soon as a row is measured; texts live until it returns */
+    void (*row)(void *ctx, const bt_bench_row *row);
     void *ctx;
 } bt_bench_kernels_cfg;
 

@@ -6,13 +6,14 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 
-enum { BURSTS = 40 };                            /* short ones: on a busy machine few escape the scheduler */
+/* short ones: on a busy machine few escape the scheduler */
+enum { BURSTS = 40 };
 static const int64_t BURST_NS = 1000000;
 
 typedef struct burst {
     bt_peak kind;
     size_t rounds;
-    double ops[1024];                           /* by thread */
+    double ops[1024]; /* by thread */
 } burst;
 
 static void run_burst(void *ctx, int thread, size_t begin, size_t end) {
@@ -38,7 +39,7 @@ double bt_peak_rate(bt_peak kind, int threads) {
     b.kind = kind;
     b.rounds = 64;
     int64_t ns = 0;
-    for (;;) {                                  /* find the length of a burst */
+    for (;;) { /* find the length of a burst */
         if (time_burst(&b, threads, &ns) == 0) return 0;
         if (ns > BURST_NS / 4) break;
         b.rounds *= ns > BURST_NS / 32 ? 4 : 16;
@@ -57,7 +58,9 @@ double bt_peak_flops(int threads) {
     return bf16 > 0 ? bf16 : bt_peak_rate(BT_PEAK_FP32, threads);
 }
 
-typedef struct triad { float *a, *b, *c; } triad;
+typedef struct triad {
+    float *a, *b, *c;
+} triad;
 
 static void run_triad(void *ctx, int thread, size_t begin, size_t end) {
     const triad *t = ctx;
@@ -69,7 +72,8 @@ double bt_peak_triad(size_t mib) {
     bt_arena mem;
     size_t n = mib * 1048576 / 12 / 4096 * 4096;
     bt_arena_plan(&mem, "triad");
-    size_t a = bt_arena_reserve(&mem, n, 4), b = bt_arena_reserve(&mem, n, 4), c = bt_arena_reserve(&mem, n, 4);
+    size_t a = bt_arena_reserve(&mem, n, 4), b = bt_arena_reserve(&mem, n, 4),
+           c = bt_arena_reserve(&mem, n, 4);
     if (bt_arena_commit(&mem, NULL) != BT_OK) return 0;
     triad t = {bt_arena_at(&mem, a), bt_arena_at(&mem, b), bt_arena_at(&mem, c)};
     for (size_t i = 0; i < n; i++) t.b[i] = t.c[i] = 1.0f;

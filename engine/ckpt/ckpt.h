@@ -2,18 +2,22 @@
  *
  *     DIR/attempt                                    number of the newest attempt that began here (the fence)
  *     DIR/step-000000000100/  manifest.json          the only commit point (renamed into place last)
- *                             data-00000-GENERATION.btck ...  one per writing rank: sections = slices of named tensors
- *     a section: {tensor name, state name ("weight", "exp_avg", ...), first element, count, XXH3-64}, then the data;
- *     the file ends with an index and a footer; every byte is covered by a hash named in the manifest or the file itself
- *     (drawn in format.h). GENERATION is a random number of the save: saving a step again never touches the older files
- *     before the new manifest replaces the old one.
+ *                             data-00000-GENERATION.btck ...  one per writing rank: sections =
+ *                             slices of named tensors
+ *     a section: {tensor name, state name ("weight", "exp_avg", ...), first element, count,
+ *     XXH3-64}, then the data; the file ends with an index and a footer; every byte is covered by a
+ *     hash named in the manifest or the file itself (drawn in format.h). GENERATION is a random
+ *     number of the save: saving a step again never touches the older files before the new manifest
+ *     replaces the old one.
  *
- * Commit:   reserve the space (a full disk shows before any byte), write beside (.tmp), fsync, rename, fsync folder, read
- *           back; gather hashes; rank 0 writes and renames the manifest. A commit by an attempt older than the newest that
- *           began in DIR is refused (BT_BUSY). A failed save leaves nothing behind and every older checkpoint untouched.
- * Load:     newest (attempt, step) that all ranks together can verify, by agreement: every rank checks heads and indices of
- *           all files, file i is read whole by rank i mod world size, and what a rank loads it hashes again. Why others were
- *           passed over goes to the caller. Any rank reads any slice.
+ * Commit:   reserve the space (a full disk shows before any byte), write beside (.tmp), fsync,
+ *           rename, fsync folder, read back; gather hashes; rank 0 writes and renames the manifest.
+ *           A commit by an attempt older than the newest that began in DIR is refused (BT_BUSY). A
+ *           failed save leaves nothing behind and every older checkpoint untouched.
+ * Load:     newest (attempt, step) that all ranks together can verify, by agreement: every rank
+ *           checks heads and indices of all files, file i is read whole by rank i mod world size,
+ *           and what a rank loads it hashes again. Why others were passed over goes to the caller.
+ *           Any rank reads any slice.
  * Keep:     the newest `keep` by (attempt, step); older ones go only after the new one was read back and committed.
  * Threads:  the training thread; collective over the communicator given. */
 #ifndef BT_ENGINE_CKPT_CKPT_H
@@ -27,43 +31,51 @@
 #include "engine/base/text.h"
 #include "engine/parallel/mpi/comm.h"
 
-typedef struct bt_ckpt_slice {              /* what this rank contributes (save) or wants (load) */
-    const char *tensor;                     /* "layers.3.attn_q" */
-    const char *state;                      /* "weight", "exp_avg", "exp_avg_sq", ... */
-    uint64_t tensor_elems;                  /* of the whole tensor */
-    uint64_t first, count;                  /* elements of the whole tensor */
+typedef struct bt_ckpt_slice { /* what this rank contributes (save) or wants (load) */
+    const char *tensor;        /* "layers.3.attn_q" */
+    const char *state;         /* "weight", "exp_avg", "exp_avg_sq", ... */
+    uint64_t tensor_elems;     /* of the whole tensor */
+    uint64_t first, count;     /* elements of the whole tensor */
     float *data;
-    uint32_t width, stride;                 /* a block of columns: `width` elements, every `stride`; 0, 0: one run */
+    /* a block of columns: `width` elements, every `stride`; 0, 0: one run */
+    uint32_t width, stride;
 } bt_ckpt_slice;
 
-typedef struct bt_ckpt_meta {               /* small state, JSON in the manifest */
-    int64_t step, tokens;                   /* updates and tokens done */
+typedef struct bt_ckpt_meta { /* small state, JSON in the manifest */
+    int64_t step, tokens;     /* updates and tokens done */
     int attempt;
     char run[64];
-    bt_text config;                         /* every option, as JSON object text */
-    bt_text tokenizer;                      /* serialised tokenizer */
+    bt_text config;    /* every option, as JSON object text */
+    bt_text tokenizer; /* serialised tokenizer */
     uint64_t params_hash, data_hash, vocab_hash;
     double lr_factor, loss_scale;
     char isa[32], build[64];
-    bt_text extra;                          /* JSON object text: further trainer state */
+    bt_text extra; /* JSON object text: further trainer state */
 } bt_ckpt_meta;
 
 void bt_ckpt_meta_release(bt_ckpt_meta *m);
 
-/* the folder exists and can be written; fresh: and holds no checkpoint of anybody (BT_BUSY). One process, before anything starts */
+/* the folder exists and can be written; fresh: and holds no checkpoint of anybody (BT_BUSY). One
+ * process, before anything starts */
 bt_code bt_ckpt_prepare(const char *dir, bool fresh, bt_err *err) BT_MUST_CHECK;
 /* number for the next attempt in this folder: at least `at_least`, above all that began here */
 int bt_ckpt_next_attempt(const char *dir, int at_least);
-/* announce an attempt: later commits by lower attempts fail. Rank 0 calls it, before the first step. */
+/* announce an attempt: later commits by lower attempts fail. Rank 0 calls it, before the first
+ * step. */
 bt_code bt_ckpt_begin(const char *dir, int attempt, bt_err *err) BT_MUST_CHECK;
-bt_code bt_ckpt_save(bt_comm *c, const char *dir, const bt_ckpt_meta *meta, const bt_ckpt_slice *slices, size_t n, int keep,
-                     char *path, size_t path_size, int64_t *bytes, char hash[33], bt_err *err) BT_MUST_CHECK;
-/* newest (or, if dir itself is one checkpoint, that) verified by all ranks; path receives it. BT_NOTFOUND when there is none;
- * BT_FORMAT when all are damaged. `why` (may be NULL) gets one line per checkpoint passed over. */
-bt_code bt_ckpt_find(bt_comm *c, const char *dir, char *path, size_t path_size, bt_ckpt_meta *meta, bt_text *why, bt_err *err) BT_MUST_CHECK;
+bt_code bt_ckpt_save(bt_comm *c, const char *dir, const bt_ckpt_meta *meta,
+                     const bt_ckpt_slice *slices, size_t n, int keep, char *path, size_t path_size,
+                     int64_t *bytes, char hash[33], bt_err *err) BT_MUST_CHECK;
+/* newest (or, if dir itself is one checkpoint, that) verified by all ranks; path receives it.
+ * BT_NOTFOUND when there is none; BT_FORMAT when all are damaged. `why` (may be NULL) gets one line
+ * per checkpoint passed over. */
+bt_code bt_ckpt_find(bt_comm *c, const char *dir, char *path, size_t path_size, bt_ckpt_meta *meta,
+                     bt_text *why, bt_err *err) BT_MUST_CHECK;
 /* reads the slices; every wanted element must be covered */
-bt_code bt_ckpt_load(const char *path, const bt_ckpt_slice *slices, size_t n, bt_err *err) BT_MUST_CHECK;
+bt_code bt_ckpt_load(const char *path, const bt_ckpt_slice *slices, size_t n, bt_err *err)
+    BT_MUST_CHECK;
 /* metadata only, one process, no MPI (generate, eval, show) */
-bt_code bt_ckpt_open_meta(const char *path_or_dir, char *path, size_t path_size, bt_ckpt_meta *meta, bt_err *err) BT_MUST_CHECK;
+bt_code bt_ckpt_open_meta(const char *path_or_dir, char *path, size_t path_size, bt_ckpt_meta *meta,
+                          bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -13,7 +13,8 @@
 
 static bool step_of(const char *name, int64_t *step) {
     char again[32];
-    if (strlen(name) >= sizeof again || sscanf(name, "step-%18" SCNd64, step) != 1 || *step < 0) return false;
+    if (strlen(name) >= sizeof again || sscanf(name, "step-%18" SCNd64, step) != 1 || *step < 0)
+        return false;
     snprintf(again, sizeof again, "step-%012" PRId64, *step);
     return strcmp(again, name) == 0;
 }
@@ -28,10 +29,12 @@ static int newest_first(const void *a, const void *b) {
 bt_code ckpt_list_read(const char *dir, ckpt_list *out, bt_err *err) {
     memset(out, 0, sizeof *out);
     DIR *d = opendir(dir);
-    if (!d) return bt_fail_errno(err, errno == ENOENT || errno == ENOTDIR ? BT_NOTFOUND : BT_IO, errno, "cannot open checkpoint folder '%s'", dir);
+    if (!d)
+        return bt_fail_errno(err, errno == ENOENT || errno == ENOTDIR ? BT_NOTFOUND : BT_IO, errno,
+                             "cannot open checkpoint folder '%s'", dir);
     size_t cap = 0;
     bt_code code = BT_OK;
-    for (struct dirent *e; (e = readdir(d)); ) {
+    for (struct dirent *e; (e = readdir(d));) {
         int64_t step;
         char path[PATH_MAX];
         if (!step_of(e->d_name, &step)) continue;
@@ -50,17 +53,22 @@ bt_code ckpt_list_read(const char *dir, ckpt_list *out, bt_err *err) {
         x->step = step;
         x->attempt = -1;
         struct stat st;
-        x->committed = snprintf(path, sizeof path, "%s/%s/manifest.json", dir, x->name) < (int)sizeof path && stat(path, &st) == 0;
+        x->committed = snprintf(path, sizeof path, "%s/%s/manifest.json", dir, x->name) <
+                           (int)sizeof path &&
+                       stat(path, &st) == 0;
         ckpt_manifest m;
-        if (x->committed && snprintf(path, sizeof path, "%s/%s", dir, x->name) < (int)sizeof path && ckpt_manifest_read(path, &m, NULL) == BT_OK) {
+        if (x->committed && snprintf(path, sizeof path, "%s/%s", dir, x->name) < (int)sizeof path &&
+            ckpt_manifest_read(path, &m, NULL) == BT_OK) {
             x->readable = true;
             x->attempt = m.meta.attempt;
             ckpt_manifest_release(&m);
         }
     }
     closedir(d);
-    if (code != BT_OK) ckpt_list_release(out);
-    else if (out->n > 1) qsort(out->entries, out->n, sizeof *out->entries, newest_first);
+    if (code != BT_OK)
+        ckpt_list_release(out);
+    else if (out->n > 1)
+        qsort(out->entries, out->n, sizeof *out->entries, newest_first);
     return code;
 }
 
@@ -78,7 +86,7 @@ void ckpt_remove_file(const char *folder, const char *name) {
 static void remove_data(const char *folder, uint64_t keep) {
     DIR *d = opendir(folder);
     if (!d) return;
-    for (struct dirent *e; (e = readdir(d)); ) {
+    for (struct dirent *e; (e = readdir(d));) {
         char name[CKPT_FILE_NAME_MAX + 8];
         size_t n = strlen(e->d_name);
         if (n >= sizeof name) continue;
@@ -91,7 +99,9 @@ static void remove_data(const char *folder, uint64_t keep) {
     closedir(d);
 }
 
-void ckpt_remove_other_generations(const char *folder, uint64_t generation) { remove_data(folder, generation); }
+void ckpt_remove_other_generations(const char *folder, uint64_t generation) {
+    remove_data(folder, generation);
+}
 
 void ckpt_remove(const char *folder, bt_err *err) {
     ckpt_remove_file(folder, "manifest.json");

@@ -1,23 +1,28 @@
-/* ckpt_list.h - the checkpoints of a folder, newest first, and their removal. Private to engine/ckpt. */
+/* ckpt_list.h - the checkpoints of a folder, newest first, and their removal. Private to
+ * engine/ckpt. */
 #ifndef BT_ENGINE_CKPT_CKPT_LIST_H
 #define BT_ENGINE_CKPT_CKPT_LIST_H
 
 #include "engine/ckpt/format.h"
 
 typedef struct ckpt_entry {
-    char name[32];                      /* "step-000000000100" */
+    char name[32]; /* "step-000000000100" */
     int64_t step;
-    int attempt;                        /* -1 when the manifest cannot be read */
-    bool committed;                     /* has a manifest */
-    bool readable;                      /* whose seal holds */
+    int attempt;    /* -1 when the manifest cannot be read */
+    bool committed; /* has a manifest */
+    bool readable;  /* whose seal holds */
 } ckpt_entry;
 
-typedef struct ckpt_list { ckpt_entry *entries; size_t n; } ckpt_list;
+typedef struct ckpt_list {
+    ckpt_entry *entries;
+    size_t n;
+} ckpt_list;
 
 /* newest first: unreadable ones (so that their reason is told), then by (attempt, step) */
 bt_code ckpt_list_read(const char *dir, ckpt_list *out, bt_err *err) BT_MUST_CHECK;
 void ckpt_list_release(ckpt_list *l);
-/* manifest first (un-commits), then our files, then the folder; foreign files stay and keep the folder. err may be NULL */
+/* manifest first (un-commits), then our files, then the folder; foreign files stay and keep the
+ * folder. err may be NULL */
 void ckpt_remove(const char *folder, bt_err *err);
 void ckpt_remove_file(const char *folder, const char *name);
 void ckpt_remove_other_generations(const char *folder, uint64_t generation);

@@ -1,4 +1,5 @@
-/* format.h - the bytes of one data file (.btck), and reading and writing them. Private to engine/ckpt.
+/* format.h - the bytes of one data file (.btck), and reading and writing them. Private to
+ * engine/ckpt.
  *
  *     file_head    64 bytes   magic, version, generation, step, rank, number of sections, hash of itself
  *     section_head 144 bytes  tensor, state, where in the tensor, hash of the data, hash of itself    \ n times
@@ -6,8 +7,9 @@
  *     index        n * 8 bytes: offset of each section_head
  *     file_foot    48 bytes   magic, size of the file, offset and hash of the index, hash of itself
  *
- * Every byte lies under one of these hashes, and the manifest holds the XXH3-128 of the whole file besides.
- * The generation is a random number made per save: a file of another save cannot slip into a manifest. */
+ * Every byte lies under one of these hashes, and the manifest holds the XXH3-128 of the whole file
+ * besides. The generation is a random number made per save: a file of another save cannot slip into
+ * a manifest. */
 #ifndef BT_ENGINE_CKPT_FORMAT_H
 #define BT_ENGINE_CKPT_FORMAT_H
 
@@ -19,26 +21,28 @@
 #include "engine/ckpt/ckpt.h"
 
 enum { CKPT_VERSION = 1, CKPT_FILE_NAME_MAX = 64 };
-#define CKPT_SECTION_ELEMS ((uint64_t)4 << 20)      /* longest section: a reader of a part must hash all of it */
+#define CKPT_SECTION_ELEMS \
+    ((uint64_t)4 << 20) /* longest section: a reader of a part must hash all of it */
 #define CKPT_FILE_MAGIC "BTCKDAT1"
 #define CKPT_FOOT_MAGIC "BTCKEND1"
-#define CKPT_SECTION_MAGIC 0x74636573u              /* "sect" */
+#define CKPT_SECTION_MAGIC 0x74636573u /* "sect" */
 
 typedef struct file_head {
     char magic[8];
     uint32_t version, rank;
     uint64_t generation, n_sections, file_bytes;
     int64_t step;
-    uint64_t reserved;                              /* 0 */
-    uint64_t self_hash;                             /* XXH3-64 of what precedes */
+    uint64_t reserved;  /* 0 */
+    uint64_t self_hash; /* XXH3-64 of what precedes */
 } file_head;
 
 typedef struct section_head {
-    uint32_t magic, elem_bytes;                     /* 4: fp32 */
-    char tensor[56], state[32];                     /* NUL-padded */
+    uint32_t magic, elem_bytes; /* 4: fp32 */
+    char tensor[56], state[32]; /* NUL-padded */
     uint64_t tensor_elems, first, count;
-    uint64_t data_hash;                             /* XXH3-64 of the count * elem_bytes bytes that follow */
-    uint32_t width, stride;                         /* of a block of columns, as in bt_ckpt_slice */
+    /* XXH3-64 of the count * elem_bytes bytes that follow */
+    uint64_t data_hash;
+    uint32_t width, stride; /* of a block of columns, as in bt_ckpt_slice */
     uint64_t self_hash;
 } section_head;
 
@@ -47,30 +51,41 @@ typedef struct file_foot {
     uint64_t file_bytes, index_offset, n_sections, index_hash, self_hash;
 } file_foot;
 
-_Static_assert(sizeof(file_head) == 64 && sizeof(section_head) == 144 && sizeof(file_foot) == 48, "layout on disk");
+_Static_assert(sizeof(file_head) == 64 && sizeof(section_head) == 144 && sizeof(file_foot) == 48,
+               "layout on disk");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "checkpoints are little-endian");
 
-typedef struct ckpt_file {                          /* one row of the manifest */
+typedef struct ckpt_file { /* one row of the manifest */
     char name[CKPT_FILE_NAME_MAX];
     uint64_t bytes, n_sections;
-    char hash[33];                                  /* XXH3-128, hex */
+    char hash[33]; /* XXH3-128, hex */
     int rank;
 } ckpt_file;
 
 /* ---- section_file.c ---- */
 void ckpt_file_name(char *out, size_t size, int rank, uint64_t generation);
-bool ckpt_file_name_ok(const char *name);           /* exactly what ckpt_file_name makes: no '/', no '..' */
-/* writes FOLDER/NAME.tmp (space reserved first), fsyncs, renames, fsyncs the folder, reads it all back; nothing is left on failure */
-bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation, int64_t step, const bt_ckpt_slice *slices, size_t n,
-                        bt_err *err) BT_MUST_CHECK;
-/* head, foot and index only: existence, size, generation. sections (may be NULL) receives a malloc'ed array with offsets */
-typedef struct ckpt_section { section_head head; uint64_t data_offset; uint32_t file; } ckpt_section;
-bt_code ckpt_file_open(const char *folder, const ckpt_file *f, uint64_t generation, int64_t step, int *fd, ckpt_section **sections,
-                       bt_err *err) BT_MUST_CHECK;
-/* elements from the first to the last of a slice or section, those between its rows included; 0: impossible */
+/* exactly what ckpt_file_name makes: no '/', no '..' */
+bool ckpt_file_name_ok(const char *name);
+/* writes FOLDER/NAME.tmp (space reserved first), fsyncs, renames, fsyncs the folder, reads it all
+ * back; nothing is left on failure */
+bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation, int64_t step,
+                        const bt_ckpt_slice *slices, size_t n, bt_err *err) BT_MUST_CHECK;
+/* head, foot and index only: existence, size, generation. sections (may be NULL) receives a
+ * malloc'ed array with offsets */
+typedef struct ckpt_section {
+    section_head head;
+    uint64_t data_offset;
+    uint32_t file;
+} ckpt_section;
+bt_code ckpt_file_open(const char *folder, const ckpt_file *f, uint64_t generation, int64_t step,
+                       int *fd, ckpt_section **sections, bt_err *err) BT_MUST_CHECK;
+/* elements from the first to the last of a slice or section, those between its rows included; 0:
+ * impossible */
 uint64_t ckpt_span(uint64_t count, uint32_t width, uint32_t stride);
-/* every byte against the manifest's hash; a mismatch is located (section, byte range, likely cause) */
-bt_code ckpt_file_verify(const char *folder, const ckpt_file *f, uint64_t generation, int64_t step, bt_err *err) BT_MUST_CHECK;
+/* every byte against the manifest's hash; a mismatch is located (section, byte range, likely
+ * cause) */
+bt_code ckpt_file_verify(const char *folder, const ckpt_file *f, uint64_t generation, int64_t step,
+                         bt_err *err) BT_MUST_CHECK;
 
 /* ---- manifest.c ---- */
 typedef struct ckpt_manifest {
@@ -79,24 +94,30 @@ typedef struct ckpt_manifest {
     int world_size;
     ckpt_file *files;
     size_t n_files;
-    char seal[33];                                  /* XXH3-128 of the body */
+    char seal[33]; /* XXH3-128 of the body */
 } ckpt_manifest;
 void ckpt_manifest_release(ckpt_manifest *m);
 /* the text of the file; seal receives its hash */
-bt_code ckpt_manifest_text(const bt_ckpt_meta *meta, uint64_t generation, int world_size, const ckpt_file *files, size_t n_files,
-                           bt_text *out, char seal[33], bt_err *err) BT_MUST_CHECK;
+bt_code ckpt_manifest_text(const bt_ckpt_meta *meta, uint64_t generation, int world_size,
+                           const ckpt_file *files, size_t n_files, bt_text *out, char seal[33],
+                           bt_err *err) BT_MUST_CHECK;
 bt_code ckpt_manifest_read(const char *folder, ckpt_manifest *out, bt_err *err) BT_MUST_CHECK;
 
 /* ---- io.c ---- */
-bt_code ckpt_write_all(int fd, const void *data, size_t n, uint64_t offset, const char *path, bt_err *err) BT_MUST_CHECK;
-bt_code ckpt_read_all(int fd, void *data, size_t n, uint64_t offset, const char *path, bt_err *err) BT_MUST_CHECK;
+bt_code ckpt_write_all(int fd, const void *data, size_t n, uint64_t offset, const char *path,
+                       bt_err *err) BT_MUST_CHECK;
+bt_code ckpt_read_all(int fd, void *data, size_t n, uint64_t offset, const char *path, bt_err *err)
+    BT_MUST_CHECK;
 bt_code ckpt_sync_folder(const char *folder, bt_err *err) BT_MUST_CHECK;
 bt_code ckpt_mkdirs(const char *path, bt_err *err) BT_MUST_CHECK;
-/* NAME.tmp, fsync, rename to NAME, fsync of the folder; `before_rename` (may be NULL) may refuse at the last moment */
+/* NAME.tmp, fsync, rename to NAME, fsync of the folder; `before_rename` (may be NULL) may refuse at
+ * the last moment */
 bt_code ckpt_replace_file(const char *folder, const char *name, const void *data, size_t n,
-                          bt_code (*before_rename)(void *ctx, bt_err *err), void *ctx, bt_err *err) BT_MUST_CHECK;
+                          bt_code (*before_rename)(void *ctx, bt_err *err), void *ctx, bt_err *err)
+    BT_MUST_CHECK;
 /* whole file into malloc'ed, NUL-terminated memory; larger than limit is BT_FORMAT */
-bt_code ckpt_slurp(const char *path, size_t limit, char **data, size_t *n, bt_err *err) BT_MUST_CHECK;
+bt_code ckpt_slurp(const char *path, size_t limit, char **data, size_t *n, bt_err *err)
+    BT_MUST_CHECK;
 void ckpt_hash_hex(char out[33], const void *data, size_t n);
 
 #endif

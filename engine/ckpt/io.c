@@ -11,14 +11,18 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { PIECE = 8 << 20 };                           /* bytes of one system call */
+/* bytes of one system call */
+enum { PIECE = 8 << 20 };
 
-bt_code ckpt_write_all(int fd, const void *data, size_t n, uint64_t offset, const char *path, bt_err *err) {
+bt_code ckpt_write_all(int fd, const void *data, size_t n, uint64_t offset, const char *path,
+                       bt_err *err) {
     const char *p = data;
     while (n > 0) {
         ssize_t k = pwrite(fd, p, n < PIECE ? n : PIECE, (off_t)offset);
         if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) return bt_fail_errno(err, BT_IO, k < 0 ? errno : EIO, "cannot write '%s' at byte %llu", path, (unsigned long long)offset);
+        if (k <= 0)
+            return bt_fail_errno(err, BT_IO, k < 0 ? errno : EIO, "cannot write '%s' at byte %llu",
+                                 path, (unsigned long long)offset);
         p += k;
         n -= (size_t)k;
         offset += (uint64_t)k;
@@ -26,13 +30,18 @@ bt_code ckpt_write_all(int fd, const void *data, size_t n, uint64_t offset, cons
     return BT_OK;
 }
 
-bt_code ckpt_read_all(int fd, void *data, size_t n, uint64_t offset, const char *path, bt_err *err) {
+bt_code ckpt_read_all(int fd, void *data, size_t n, uint64_t offset, const char *path,
+                      bt_err *err) {
     char *p = data;
     while (n > 0) {
         ssize_t k = pread(fd, p, n < PIECE ? n : PIECE, (off_t)offset);
         if (k < 0 && errno == EINTR) continue;
-        if (k < 0) return bt_fail_errno(err, BT_IO, errno, "cannot read '%s' at byte %llu", path, (unsigned long long)offset);
-        if (k == 0) return bt_fail(err, BT_FORMAT, "'%s' ends at byte %llu, more was expected (truncated)", path, (unsigned long long)offset);
+        if (k < 0)
+            return bt_fail_errno(err, BT_IO, errno, "cannot read '%s' at byte %llu", path,
+                                 (unsigned long long)offset);
+        if (k == 0)
+            return bt_fail(err, BT_FORMAT, "'%s' ends at byte %llu, more was expected (truncated)",
+                           path, (unsigned long long)offset);
         p += k;
         n -= (size_t)k;
         offset += (uint64_t)k;
@@ -46,35 +55,41 @@ bt_code ckpt_sync_folder(const char *folder, bt_err *err) {
     int rc = fsync(fd), e = errno;
     close(fd);
     /* some file systems know no fsync of a folder */
-    if (rc != 0 && e != EINVAL) return bt_fail_errno(err, BT_IO, e, "cannot sync folder '%s'", folder);
+    if (rc != 0 && e != EINVAL)
+        return bt_fail_errno(err, BT_IO, e, "cannot sync folder '%s'", folder);
     return BT_OK;
 }
 
 bt_code ckpt_mkdirs(const char *path, bt_err *err) {
     char buf[PATH_MAX];
     size_t n = strlen(path);
-    if (n == 0 || n >= sizeof buf) return bt_fail(err, BT_ARG, "cannot create folder '%s': the path is empty or too long", path);
+    if (n == 0 || n >= sizeof buf)
+        return bt_fail(err, BT_ARG, "cannot create folder '%s': the path is empty or too long",
+                       path);
     memcpy(buf, path, n + 1);
-    for (char *p = buf + 1; ; p++) {
+    for (char *p = buf + 1;; p++) {
         if (*p != '/' && *p != '\0') continue;
         char was = *p;
         *p = '\0';
         if (mkdir(buf, 0777) != 0 && errno != EEXIST) {
             int e = errno;
             struct stat st;
-            if (stat(buf, &st) != 0 || !S_ISDIR(st.st_mode)) return bt_fail_errno(err, BT_IO, e, "cannot create folder '%s'", buf);
+            if (stat(buf, &st) != 0 || !S_ISDIR(st.st_mode))
+                return bt_fail_errno(err, BT_IO, e, "cannot create folder '%s'", buf);
         }
         *p = was;
         if (was == '\0') break;
     }
     struct stat st;
-    if (stat(path, &st) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot create folder '%s'", path);
+    if (stat(path, &st) != 0)
+        return bt_fail_errno(err, BT_IO, errno, "cannot create folder '%s'", path);
     if (!S_ISDIR(st.st_mode)) return bt_fail(err, BT_IO, "'%s' is not a folder", path);
     return BT_OK;
 }
 
 bt_code ckpt_replace_file(const char *folder, const char *name, const void *data, size_t n,
-                          bt_code (*before_rename)(void *ctx, bt_err *err), void *ctx, bt_err *err) {
+                          bt_code (*before_rename)(void *ctx, bt_err *err), void *ctx,
+                          bt_err *err) {
     char tmp[PATH_MAX], path[PATH_MAX];
     if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path - 4)
         return bt_fail(err, BT_ARG, "path '%s/%s' is too long", folder, name);
@@ -82,10 +97,13 @@ bt_code ckpt_replace_file(const char *folder, const char *name, const void *data
     int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", tmp);
     bt_code code = ckpt_write_all(fd, data, n, 0, tmp, err);
-    if (code == BT_OK && fsync(fd) != 0) code = bt_fail_errno(err, BT_IO, errno, "cannot sync '%s'", tmp);
-    if (close(fd) != 0 && code == BT_OK) code = bt_fail_errno(err, BT_IO, errno, "cannot close '%s'", tmp);
+    if (code == BT_OK && fsync(fd) != 0)
+        code = bt_fail_errno(err, BT_IO, errno, "cannot sync '%s'", tmp);
+    if (close(fd) != 0 && code == BT_OK)
+        code = bt_fail_errno(err, BT_IO, errno, "cannot close '%s'", tmp);
     if (code == BT_OK && before_rename) code = before_rename(ctx, err);
-    if (code == BT_OK && rename(tmp, path) != 0) code = bt_fail_errno(err, BT_IO, errno, "cannot rename '%s'", tmp);
+    if (code == BT_OK && rename(tmp, path) != 0)
+        code = bt_fail_errno(err, BT_IO, errno, "cannot rename '%s'", tmp);
     if (code != BT_OK) {
         unlink(tmp);
         return code;
@@ -97,15 +115,24 @@ bt_code ckpt_slurp(const char *path, size_t limit, char **data, size_t *n, bt_er
     *data = NULL;
     *n = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno, "cannot open '%s'", path);
+    if (fd < 0)
+        return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno, "cannot open '%s'",
+                             path);
     struct stat st;
     bt_code code = BT_OK;
     char *buf = NULL;
-    if (fstat(fd, &st) != 0) code = bt_fail_errno(err, BT_IO, errno, "cannot stat '%s'", path);
-    else if (!S_ISREG(st.st_mode)) code = bt_fail(err, BT_FORMAT, "'%s' is not a regular file", path);
-    else if ((uint64_t)st.st_size > limit) code = bt_fail(err, BT_FORMAT, "'%s' is %lld bytes, limit %zu", path, (long long)st.st_size, limit);
-    else if (!(buf = malloc((size_t)st.st_size + 1))) code = bt_fail(err, BT_NOMEM, "cannot allocate %lld bytes for '%s'", (long long)st.st_size, path);
-    else code = ckpt_read_all(fd, buf, (size_t)st.st_size, 0, path, err);
+    if (fstat(fd, &st) != 0)
+        code = bt_fail_errno(err, BT_IO, errno, "cannot stat '%s'", path);
+    else if (!S_ISREG(st.st_mode))
+        code = bt_fail(err, BT_FORMAT, "'%s' is not a regular file", path);
+    else if ((uint64_t)st.st_size > limit)
+        code = bt_fail(err, BT_FORMAT, "'%s' is %lld bytes, limit %zu", path, (long long)st.st_size,
+                       limit);
+    else if (!(buf = malloc((size_t)st.st_size + 1)))
+        code = bt_fail(err, BT_NOMEM, "cannot allocate %lld bytes for '%s'", (long long)st.st_size,
+                       path);
+    else
+        code = ckpt_read_all(fd, buf, (size_t)st.st_size, 0, path, err);
     close(fd);
     if (code != BT_OK) {
         free(buf);

@@ -10,15 +10,19 @@
 
 #include "engine/ckpt/ckpt_list.h"
 
-/* ---- verification ---------------------------------------------------------------------------------------------------- */
+/* ---- verification ---------------------------------------------------------------------------- */
 
-/* this rank's share: heads and indices of all files, every byte of file i when i mod size == rank */
+/* this rank's share: heads and indices of all files, every byte of file i when i mod size ==
+ * rank */
 static bt_code verify_share(const char *folder, int rank, int size, ckpt_manifest *m, bt_err *err) {
     BT_TRY(ckpt_manifest_read(folder, m, err));
     bt_code code = BT_OK;
     for (size_t i = 0; i < m->n_files && code == BT_OK; i++) {
-        if (i % (size_t)size == (size_t)rank) code = ckpt_file_verify(folder, &m->files[i], m->generation, m->meta.step, err);
-        else code = ckpt_file_open(folder, &m->files[i], m->generation, m->meta.step, NULL, NULL, err);
+        if (i % (size_t)size == (size_t)rank)
+            code = ckpt_file_verify(folder, &m->files[i], m->generation, m->meta.step, err);
+        else
+            code = ckpt_file_open(folder, &m->files[i], m->generation, m->meta.step, NULL, NULL,
+                                  err);
     }
     if (code != BT_OK) ckpt_manifest_release(m);
     return code;
@@ -27,14 +31,19 @@ static bt_code verify_share(const char *folder, int rank, int size, ckpt_manifes
 static bool is_checkpoint(const char *path) {
     char manifest[PATH_MAX];
     struct stat st;
-    return snprintf(manifest, sizeof manifest, "%s/manifest.json", path) < (int)sizeof manifest && stat(manifest, &st) == 0;
+    return snprintf(manifest, sizeof manifest, "%s/manifest.json", path) < (int)sizeof manifest &&
+           stat(manifest, &st) == 0;
 }
 
 /* c NULL: one process. All ranks try the candidates of rank 0's list in its order. */
 static int rank_of(bt_comm *c) { return c ? bt_comm_rank(c) : 0; }
 static int size_of(bt_comm *c) { return c ? bt_comm_size(c) : 1; }
-static bt_code agree(bt_comm *c, bt_code code, bt_err *err) { return c ? bt_agree(c, code, err) : code; }
-static bt_code broadcast(bt_comm *c, void *x, size_t bytes, bt_err *err) { return c ? bt_broadcast(c, x, bytes, 0, err) : BT_OK; }
+static bt_code agree(bt_comm *c, bt_code code, bt_err *err) {
+    return c ? bt_agree(c, code, err) : code;
+}
+static bt_code broadcast(bt_comm *c, void *x, size_t bytes, bt_err *err) {
+    return c ? bt_broadcast(c, x, bytes, 0, err) : BT_OK;
+}
 
 static bt_code try_one(bt_comm *c, const char *folder, ckpt_manifest *m, bt_err *err) {
     memset(m, 0, sizeof *m);
@@ -44,9 +53,11 @@ static bt_code try_one(bt_comm *c, const char *folder, ckpt_manifest *m, bt_err 
     mine = code == BT_OK;
     if (mine) memcpy(seal, m->seal, 33);
     BT_TRY(broadcast(c, seal, sizeof seal, err));
-    /* on folders that are not shared every node must hold the same checkpoint, not one of the same name */
+    /* on folders that are not shared every node must hold the same checkpoint, not one of the same
+     * name */
     if (mine && seal[0] && strcmp(seal, m->seal) != 0)
-        code = bt_fail(err, BT_FORMAT, "'%s' is another checkpoint on this host than on rank 0's", folder);
+        code = bt_fail(err, BT_FORMAT, "'%s' is another checkpoint on this host than on rank 0's",
+                       folder);
     code = agree(c, code, err);
     if (code != BT_OK && mine) ckpt_manifest_release(m);
     return code;
@@ -55,12 +66,19 @@ static bt_code try_one(bt_comm *c, const char *folder, ckpt_manifest *m, bt_err 
 static void tell_why(bt_text *why, const char *folder, const bt_err *e) {
     if (!why) return;
     const char *base = strrchr(folder, '/');
-    if (e->rank >= 0) bt_text_printf(why, "%s passed over (rank %d): %s\n", base ? base + 1 : folder, e->rank, e->msg);
-    else bt_text_printf(why, "%s passed over: %s\n", base ? base + 1 : folder, e->msg);
+    if (e->rank >= 0)
+        bt_text_printf(why, "%s passed over (rank %d): %s\n", base ? base + 1 : folder, e->rank,
+                       e->msg);
+    else
+        bt_text_printf(why, "%s passed over: %s\n", base ? base + 1 : folder, e->msg);
 }
 
-static bt_code find(bt_comm *c, const char *dir, char *path, size_t path_size, ckpt_manifest *m, bt_text *why, bt_err *err) {
-    struct { int64_t direct, n; int32_t code; } plan = {0, 0, BT_OK};
+static bt_code find(bt_comm *c, const char *dir, char *path, size_t path_size, ckpt_manifest *m,
+                    bt_text *why, bt_err *err) {
+    struct {
+        int64_t direct, n;
+        int32_t code;
+    } plan = {0, 0, BT_OK};
     ckpt_list list = {0};
     bt_code code = BT_OK;
     if (rank_of(c) == 0) {
@@ -77,8 +95,12 @@ static bt_code find(bt_comm *c, const char *dir, char *path, size_t path_size, c
         bool skip = false;
         if (rank_of(c) == 0) {
             if (plan.direct) snprintf(folder, sizeof folder, "%s", dir);
-            else if (!list.entries[i].committed) skip = true;           /* a save that was cut short; begin sweeps it */
-            else if (snprintf(folder, sizeof folder, "%s/%s", dir, list.entries[i].name) >= (int)sizeof folder) skip = true;
+            /* a save that was cut short; begin sweeps it */
+            else if (!list.entries[i].committed)
+                skip = true;
+            else if (snprintf(folder, sizeof folder, "%s/%s", dir, list.entries[i].name) >=
+                     (int)sizeof folder)
+                skip = true;
             if (skip) folder[0] = '\0';
         }
         code = broadcast(c, folder, sizeof folder, err);
@@ -88,40 +110,45 @@ static bt_code find(bt_comm *c, const char *dir, char *path, size_t path_size, c
         if (try_one(c, folder, m, &last) == BT_OK) {
             snprintf(path, path_size, "%s", folder);
             done = true;
-        } else tell_why(why, folder, &last);
+        } else
+            tell_why(why, folder, &last);
     }
     ckpt_list_release(&list);
     if (code != BT_OK || done) return code;
     if (!any) return bt_fail(err, BT_NOTFOUND, "no checkpoint in '%s'", dir);
-    return bt_fail(err, BT_FORMAT, "no checkpoint in '%s' can be used; the last one tried: %.300s", dir, last.msg);
+    return bt_fail(err, BT_FORMAT, "no checkpoint in '%s' can be used; the last one tried: %.300s",
+                   dir, last.msg);
 }
 
-bt_code bt_ckpt_find(bt_comm *c, const char *dir, char *path, size_t path_size, bt_ckpt_meta *meta, bt_text *why, bt_err *err) {
+bt_code bt_ckpt_find(bt_comm *c, const char *dir, char *path, size_t path_size, bt_ckpt_meta *meta,
+                     bt_text *why, bt_err *err) {
     ckpt_manifest m;
     memset(&m, 0, sizeof m);
     BT_TRY(find(c, dir, path, path_size, &m, why, err));
     if (meta) {
-        *meta = m.meta;                             /* takes the texts */
+        *meta = m.meta; /* takes the texts */
         memset(&m.meta, 0, sizeof m.meta);
     }
     ckpt_manifest_release(&m);
     return BT_OK;
 }
 
-bt_code bt_ckpt_open_meta(const char *path_or_dir, char *path, size_t path_size, bt_ckpt_meta *meta, bt_err *err) {
+bt_code bt_ckpt_open_meta(const char *path_or_dir, char *path, size_t path_size, bt_ckpt_meta *meta,
+                          bt_err *err) {
     return bt_ckpt_find(NULL, path_or_dir, path, path_size, meta, NULL, err);
 }
 
-/* ---- slices ---------------------------------------------------------------------------------------------------------- */
+/* ---- slices ---------------------------------------------------------------------------------- */
 
 typedef struct reader {
     const char *folder;
     ckpt_manifest m;
-    ckpt_section *sections;                         /* of all files, sorted by (tensor, state, first) */
+    /* of all files, sorted by (tensor, state, first) */
+    ckpt_section *sections;
     size_t n;
-    int fd;                                         /* of file `open`, -1 */
+    int fd; /* of file `open`, -1 */
     uint32_t open;
-    float *scratch;                                 /* CKPT_SECTION_ELEMS, on first need */
+    float *scratch; /* CKPT_SECTION_ELEMS, on first need */
 } reader;
 
 static int by_place(const void *a, const void *b) {
@@ -175,8 +202,10 @@ static bt_code read_section(reader *r, const ckpt_section *s, float *out, bt_err
     size_t bytes = s->head.count * sizeof(float);
     BT_TRY(ckpt_read_all(r->fd, out, bytes, s->data_offset, f->name, err));
     if (XXH3_64bits(out, bytes) != s->head.data_hash)
-        return bt_fail(err, BT_FORMAT, "'%s/%s': bytes %llu..%llu ('%s' %s) are damaged", r->folder, f->name, (unsigned long long)s->data_offset,
-                       (unsigned long long)(s->data_offset + bytes - 1), s->head.tensor, s->head.state);
+        return bt_fail(err, BT_FORMAT, "'%s/%s': bytes %llu..%llu ('%s' %s) are damaged", r->folder,
+                       f->name, (unsigned long long)s->data_offset,
+                       (unsigned long long)(s->data_offset + bytes - 1), s->head.tensor,
+                       s->head.state);
     return BT_OK;
 }
 
@@ -184,20 +213,25 @@ static size_t lower_bound(const reader *r, const ckpt_section *key) {
     size_t lo = 0, hi = r->n;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
-        if (by_place(&r->sections[mid], key) < 0) lo = mid + 1;
-        else hi = mid;
+        if (by_place(&r->sections[mid], key) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
     return lo;
 }
 
 /* a slice or section as rows of elements of its tensor; its data lie without the gaps */
-typedef struct rows { uint64_t first, count, width, stride; } rows;
+typedef struct rows {
+    uint64_t first, count, width, stride;
+} rows;
 
 static rows rows_of(uint64_t first, uint64_t count, uint32_t width, uint32_t stride) {
     return width ? (rows){first, count, width, stride} : (rows){first, count, count, count};
 }
 
-/* the run that holds element `at`, or the next one: where it begins, in the tensor and in the data */
+/* the run that holds element `at`, or the next one: where it begins, in the tensor and in the
+ * data */
 static bool run_at(const rows *x, uint64_t at, uint64_t *begin, uint64_t *data) {
     uint64_t row = at <= x->first || x->width == 0 ? 0 : (at - x->first) / x->stride;
     if (row * x->stride + x->first + x->width <= at) row++;
@@ -210,13 +244,15 @@ static bool run_at(const rows *x, uint64_t at, uint64_t *begin, uint64_t *data) 
 static uint64_t common(const rows *want, float *to, const rows *have, const float *from) {
     uint64_t at = want->first > have->first ? want->first : have->first, n = 0, w, wd, h, hd;
     while (run_at(want, at, &w, &wd) && run_at(have, at, &h, &hd)) {
-        uint64_t begin = w > h ? w : h, end = w + want->width < h + have->width ? w + want->width : h + have->width;
+        uint64_t begin = w > h ? w : h,
+                 end = w + want->width < h + have->width ? w + want->width : h + have->width;
         if (begin < at) begin = at;
         if (begin < end) {
-            if (from) memcpy(to + wd + (begin - w), from + hd + (begin - h), (end - begin) * sizeof *to);
+            if (from)
+                memcpy(to + wd + (begin - w), from + hd + (begin - h), (end - begin) * sizeof *to);
             n += end - begin;
         }
-        at = end > at ? end : begin;            /* apart: on to where the later one begins */
+        at = end > at ? end : begin; /* apart: on to where the later one begins */
     }
     return n;
 }
@@ -234,11 +270,15 @@ static bt_code fill(reader *r, const bt_ckpt_slice *w, bt_err *err) {
         const ckpt_section *s = &r->sections[i];
         if (strcmp(s->head.tensor, w->tensor) != 0 || strcmp(s->head.state, w->state) != 0) break;
         if (s->head.tensor_elems != w->tensor_elems)
-            return bt_fail(err, BT_FORMAT, "'%s' of checkpoint '%s' has %llu elements, the model %llu: another model shape", w->tensor, r->folder,
-                           (unsigned long long)s->head.tensor_elems, (unsigned long long)w->tensor_elems);
+            return bt_fail(
+                err, BT_FORMAT,
+                "'%s' of checkpoint '%s' has %llu elements, the model %llu: another model shape",
+                w->tensor, r->folder, (unsigned long long)s->head.tensor_elems,
+                (unsigned long long)w->tensor_elems);
         const rows have = rows_of(s->head.first, s->head.count, s->head.width, s->head.stride);
         if (common(&want, NULL, &have, NULL) == 0) continue;
-        if (!w->width && !s->head.width && have.first >= want.first && have.first + have.count <= want.first + want.count) {
+        if (!w->width && !s->head.width && have.first >= want.first &&
+            have.first + have.count <= want.first + want.count) {
             BT_TRY(read_section(r, s, w->data + (have.first - want.first), err));
             filled += have.count;
             continue;
@@ -249,8 +289,10 @@ static bt_code fill(reader *r, const bt_ckpt_slice *w, bt_err *err) {
         filled += common(&want, w->data, &have, r->scratch);
     }
     if (filled != w->count)
-        return bt_fail(err, BT_FORMAT, "checkpoint '%s' holds %llu of the %llu elements asked for of '%s' (%s)", r->folder, (unsigned long long)filled,
-                       (unsigned long long)w->count, w->tensor, w->state);
+        return bt_fail(err, BT_FORMAT,
+                       "checkpoint '%s' holds %llu of the %llu elements asked for of '%s' (%s)",
+                       r->folder, (unsigned long long)filled, (unsigned long long)w->count,
+                       w->tensor, w->state);
     return BT_OK;
 }
 

@@ -32,7 +32,7 @@ void ckpt_manifest_release(ckpt_manifest *m) {
     memset(m, 0, sizeof *m);
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static json_t *hex64(uint64_t v) {
     char buf[17];
@@ -51,8 +51,9 @@ static json_t *object_of(const bt_text *t, const char *what, bt_err *err) {
 
 static json_t *real_or_null(double v) { return isfinite(v) ? json_real(v) : json_null(); }
 
-bt_code ckpt_manifest_text(const bt_ckpt_meta *meta, uint64_t generation, int world_size, const ckpt_file *files, size_t n_files,
-                           bt_text *out, char seal[33], bt_err *err) {
+bt_code ckpt_manifest_text(const bt_ckpt_meta *meta, uint64_t generation, int world_size,
+                           const ckpt_file *files, size_t n_files, bt_text *out, char seal[33],
+                           bt_err *err) {
     json_t *config = object_of(&meta->config, "config", err);
     json_t *extra = config ? object_of(&meta->extra, "extra state", err) : NULL;
     if (!config || !extra) {
@@ -61,19 +62,28 @@ bt_code ckpt_manifest_text(const bt_ckpt_meta *meta, uint64_t generation, int wo
     }
     json_t *list = json_array();
     for (size_t i = 0; i < n_files; i++)
-        json_array_append_new(list, json_pack("{s:s, s:i, s:I, s:I, s:s}", "name", files[i].name, "rank", files[i].rank, "bytes",
-                                              (json_int_t)files[i].bytes, "sections", (json_int_t)files[i].n_sections, "xxh3_128", files[i].hash));
-    json_t *body = json_pack("{s:s, s:i, s:s, s:I, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:o, s:o, s:s%, s:o}",
-                             "format", FORMAT_NAME, "version", CKPT_VERSION, "run", meta->run, "step", (json_int_t)meta->step,
-                             "tokens", (json_int_t)meta->tokens, "attempt", meta->attempt, "world_size", world_size,
-                             "generation", hex64(generation), "params_hash", hex64(meta->params_hash), "data_hash", hex64(meta->data_hash),
-                             "vocab_hash", hex64(meta->vocab_hash), "lr_factor", real_or_null(meta->lr_factor),
-                             "loss_scale", real_or_null(meta->loss_scale), "isa", meta->isa, "build", meta->build,
-                             "files", list, "extra", extra,
-                             "tokenizer", bt_text_str(&meta->tokenizer), meta->tokenizer.len, "config", config);
-    char *text = body ? json_dumps(body, JSON_INDENT(1) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(17)) : NULL;
+        json_array_append_new(
+            list, json_pack("{s:s, s:i, s:I, s:I, s:s}", "name", files[i].name, "rank",
+                            files[i].rank, "bytes", (json_int_t)files[i].bytes, "sections",
+                            (json_int_t)files[i].n_sections, "xxh3_128", files[i].hash));
+    json_t *body = json_pack("{s:s, s:i, s:s, s:I, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, "
+                             "s:s, s:s, s:o, s:o, s:s%, s:o}",
+                             "format", FORMAT_NAME, "version", CKPT_VERSION, "run", meta->run,
+                             "step", (json_int_t)meta->step, "tokens", (json_int_t)meta->tokens,
+                             "attempt", meta->attempt, "world_size", world_size, "generation",
+                             hex64(generation), "params_hash", hex64(meta->params_hash),
+                             "data_hash", hex64(meta->data_hash), "vocab_hash",
+                             hex64(meta->vocab_hash), "lr_factor", real_or_null(meta->lr_factor),
+                             "loss_scale", real_or_null(meta->loss_scale), "isa", meta->isa,
+                             "build", meta->build, "files", list, "extra", extra, "tokenizer",
+                             bt_text_str(&meta->tokenizer), meta->tokenizer.len, "config", config);
+    char *text = body ? json_dumps(body,
+                                   JSON_INDENT(1) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(17))
+                      : NULL;
     json_decref(body);
-    if (!text) return bt_fail(err, BT_ARG, "cannot write the manifest: a text in it is not UTF-8, or memory is short");
+    if (!text)
+        return bt_fail(err, BT_ARG,
+                       "cannot write the manifest: a text in it is not UTF-8, or memory is short");
     ckpt_hash_hex(seal, text, strlen(text));
     bt_text_put(out, FRAME_HEAD);
     bt_text_put(out, seal);
@@ -84,7 +94,7 @@ bt_code ckpt_manifest_text(const bt_ckpt_meta *meta, uint64_t generation, int wo
     return out->failed ? bt_fail(err, BT_NOMEM, "cannot allocate the manifest") : BT_OK;
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static bool get_hex64(const json_t *o, const char *key, uint64_t *out) {
     const char *s = json_string_value(json_object_get(o, key));
@@ -110,9 +120,12 @@ static bool get_text(const json_t *o, const char *key, char *out, size_t size) {
 
 static bool get_real(const json_t *o, const char *key, double *out) {
     const json_t *v = json_object_get(o, key);
-    if (json_is_null(v)) *out = NAN;
-    else if (json_is_number(v)) *out = json_number_value(v);
-    else return false;
+    if (json_is_null(v))
+        *out = NAN;
+    else if (json_is_number(v))
+        *out = json_number_value(v);
+    else
+        return false;
     return true;
 }
 
@@ -127,7 +140,8 @@ static bool get_object(const json_t *o, const char *key, bt_text *out) {
 
 static bt_code read_files(const json_t *body, const char *path, ckpt_manifest *m, bt_err *err) {
     const json_t *list = json_object_get(body, "files");
-    if (!json_is_array(list) || json_array_size(list) == 0) return bt_fail(err, BT_FORMAT, "'%s' names no data files", path);
+    if (!json_is_array(list) || json_array_size(list) == 0)
+        return bt_fail(err, BT_FORMAT, "'%s' names no data files", path);
     m->n_files = json_array_size(list);
     m->files = calloc(m->n_files, sizeof *m->files);
     if (!m->files) return bt_fail(err, BT_NOMEM, "cannot allocate %zu file rows", m->n_files);
@@ -136,15 +150,21 @@ static bt_code read_files(const json_t *body, const char *path, ckpt_manifest *m
         ckpt_file *f = &m->files[i];
         int64_t rank, bytes, sections;
         const char *name = json_string_value(json_object_get(row, "name"));
-        if (!name || !ckpt_file_name_ok(name)) return bt_fail(err, BT_FORMAT, "'%s': file name '%.80s' is not allowed", path, name ? name : "");
-        if (!get_text(row, "name", f->name, sizeof f->name) || !get_int(row, "rank", 0, INT_MAX, &rank) || !get_int(row, "bytes", 0, INT64_MAX, &bytes) ||
-            !get_int(row, "sections", 0, INT64_MAX / 4096, &sections) || !get_text(row, "xxh3_128", f->hash, sizeof f->hash) || strlen(f->hash) != 32)
+        if (!name || !ckpt_file_name_ok(name))
+            return bt_fail(err, BT_FORMAT, "'%s': file name '%.80s' is not allowed", path,
+                           name ? name : "");
+        if (!get_text(row, "name", f->name, sizeof f->name) ||
+            !get_int(row, "rank", 0, INT_MAX, &rank) ||
+            !get_int(row, "bytes", 0, INT64_MAX, &bytes) ||
+            !get_int(row, "sections", 0, INT64_MAX / 4096, &sections) ||
+            !get_text(row, "xxh3_128", f->hash, sizeof f->hash) || strlen(f->hash) != 32)
             return bt_fail(err, BT_FORMAT, "'%s': row %zu of 'files' is not valid", path, i);
         f->rank = (int)rank;
         f->bytes = (uint64_t)bytes;
         f->n_sections = (uint64_t)sections;
         for (size_t k = 0; k < i; k++)
-            if (strcmp(m->files[k].name, f->name) == 0) return bt_fail(err, BT_FORMAT, "'%s' names '%s' twice", path, f->name);
+            if (strcmp(m->files[k].name, f->name) == 0)
+                return bt_fail(err, BT_FORMAT, "'%s' names '%s' twice", path, f->name);
     }
     return BT_OK;
 }
@@ -153,27 +173,45 @@ static bt_code read_body(const json_t *body, const char *path, ckpt_manifest *m,
     bt_ckpt_meta *t = &m->meta;
     int64_t version = 0, attempt = 0, world = 0;
     char format[32];
-    if (!get_text(body, "format", format, sizeof format) || strcmp(format, FORMAT_NAME) != 0) return bt_fail(err, BT_FORMAT, "'%s' is not a checkpoint manifest", path);
+    if (!get_text(body, "format", format, sizeof format) || strcmp(format, FORMAT_NAME) != 0)
+        return bt_fail(err, BT_FORMAT, "'%s' is not a checkpoint manifest", path);
     if (!get_int(body, "version", 1, INT_MAX, &version) || version != CKPT_VERSION)
-        return bt_fail(err, BT_FORMAT, "'%s' has version %lld, this program reads %d", path, (long long)version, CKPT_VERSION);
+        return bt_fail(err, BT_FORMAT, "'%s' has version %lld, this program reads %d", path,
+                       (long long)version, CKPT_VERSION);
     const json_t *tok = json_object_get(body, "tokenizer");
     const char *bad = NULL;
-    if (!get_text(body, "run", t->run, sizeof t->run)) bad = "run";
-    else if (!get_int(body, "step", 0, INT64_MAX, &t->step)) bad = "step";
-    else if (!get_int(body, "tokens", 0, INT64_MAX, &t->tokens)) bad = "tokens";
-    else if (!get_int(body, "attempt", 0, INT_MAX, &attempt)) bad = "attempt";
-    else if (!get_int(body, "world_size", 1, INT_MAX, &world)) bad = "world_size";
-    else if (!get_hex64(body, "generation", &m->generation)) bad = "generation";
-    else if (!get_hex64(body, "params_hash", &t->params_hash)) bad = "params_hash";
-    else if (!get_hex64(body, "data_hash", &t->data_hash)) bad = "data_hash";
-    else if (!get_hex64(body, "vocab_hash", &t->vocab_hash)) bad = "vocab_hash";
-    else if (!get_real(body, "lr_factor", &t->lr_factor)) bad = "lr_factor";
-    else if (!get_real(body, "loss_scale", &t->loss_scale)) bad = "loss_scale";
-    else if (!get_text(body, "isa", t->isa, sizeof t->isa)) bad = "isa";
-    else if (!get_text(body, "build", t->build, sizeof t->build)) bad = "build";
-    else if (!json_is_string(tok)) bad = "tokenizer";
-    else if (!get_object(body, "config", &t->config)) bad = "config";
-    else if (!get_object(body, "extra", &t->extra)) bad = "extra";
+    if (!get_text(body, "run", t->run, sizeof t->run))
+        bad = "run";
+    else if (!get_int(body, "step", 0, INT64_MAX, &t->step))
+        bad = "step";
+    else if (!get_int(body, "tokens", 0, INT64_MAX, &t->tokens))
+        bad = "tokens";
+    else if (!get_int(body, "attempt", 0, INT_MAX, &attempt))
+        bad = "attempt";
+    else if (!get_int(body, "world_size", 1, INT_MAX, &world))
+        bad = "world_size";
+    else if (!get_hex64(body, "generation", &m->generation))
+        bad = "generation";
+    else if (!get_hex64(body, "params_hash", &t->params_hash))
+        bad = "params_hash";
+    else if (!get_hex64(body, "data_hash", &t->data_hash))
+        bad = "data_hash";
+    else if (!get_hex64(body, "vocab_hash", &t->vocab_hash))
+        bad = "vocab_hash";
+    else if (!get_real(body, "lr_factor", &t->lr_factor))
+        bad = "lr_factor";
+    else if (!get_real(body, "loss_scale", &t->loss_scale))
+        bad = "loss_scale";
+    else if (!get_text(body, "isa", t->isa, sizeof t->isa))
+        bad = "isa";
+    else if (!get_text(body, "build", t->build, sizeof t->build))
+        bad = "build";
+    else if (!json_is_string(tok))
+        bad = "tokenizer";
+    else if (!get_object(body, "config", &t->config))
+        bad = "config";
+    else if (!get_object(body, "extra", &t->extra))
+        bad = "extra";
     if (bad) return bt_fail(err, BT_FORMAT, "'%s': field '%s' is missing or not valid", path, bad);
     bt_text_putn(&t->tokenizer, json_string_value(tok), json_string_length(tok));
     t->attempt = (int)attempt;
@@ -184,28 +222,36 @@ static bt_code read_body(const json_t *body, const char *path, ckpt_manifest *m,
 bt_code ckpt_manifest_read(const char *folder, ckpt_manifest *m, bt_err *err) {
     memset(m, 0, sizeof *m);
     char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s/manifest.json", folder) >= (int)sizeof path) return bt_fail(err, BT_ARG, "path '%s' is too long", folder);
+    if (snprintf(path, sizeof path, "%s/manifest.json", folder) >= (int)sizeof path)
+        return bt_fail(err, BT_ARG, "path '%s' is too long", folder);
     char *text = NULL;
     size_t n = 0;
     BT_TRY(ckpt_slurp(path, MANIFEST_LIMIT, &text, &n, err));
-    const size_t head = strlen(FRAME_HEAD), middle = strlen(FRAME_MIDDLE), tail = strlen(FRAME_TAIL), frame = head + 32 + middle + tail;
+    const size_t head = strlen(FRAME_HEAD), middle = strlen(FRAME_MIDDLE),
+                 tail = strlen(FRAME_TAIL), frame = head + 32 + middle + tail;
     bt_code code = BT_OK;
     json_t *body = NULL;
-    if (n <= frame || memcmp(text, FRAME_HEAD, head) != 0 || memcmp(text + head + 32, FRAME_MIDDLE, middle) != 0 ||
+    if (n <= frame || memcmp(text, FRAME_HEAD, head) != 0 ||
+        memcmp(text + head + 32, FRAME_MIDDLE, middle) != 0 ||
         memcmp(text + n - tail, FRAME_TAIL, tail) != 0) {
-        code = bt_fail(err, BT_FORMAT, "'%s' (%zu bytes) is truncated, damaged or not a checkpoint manifest", path, n);
+        code = bt_fail(err, BT_FORMAT,
+                       "'%s' (%zu bytes) is truncated, damaged or not a checkpoint manifest", path,
+                       n);
         goto done;
     }
     const char *from = text + head + 32 + middle;
     ckpt_hash_hex(m->seal, from, n - frame);
     if (memcmp(m->seal, text + head, 32) != 0) {
-        code = bt_fail(err, BT_FORMAT, "'%s' has hash %s, its seal says %.32s (damaged)", path, m->seal, text + head);
+        code = bt_fail(err, BT_FORMAT, "'%s' has hash %s, its seal says %.32s (damaged)", path,
+                       m->seal, text + head);
         goto done;
     }
     json_error_t e;
     body = json_loadb(from, n - frame, JSON_REJECT_DUPLICATES, &e);
-    if (!body) code = bt_fail(err, BT_FORMAT, "'%s' is not JSON at byte %d: %s", path, e.position, e.text);
-    else code = read_body(body, path, m, err);
+    if (!body)
+        code = bt_fail(err, BT_FORMAT, "'%s' is not JSON at byte %d: %s", path, e.position, e.text);
+    else
+        code = read_body(body, path, m, err);
 done:
     json_decref(body);
     free(text);

@@ -1,4 +1,5 @@
-/* section_file.c - one data file: written with its space reserved first and read back; opened and verified byte by byte. */
+/* section_file.c - one data file: written with its space reserved first and read back; opened and
+ * verified byte by byte. */
 #include "engine/ckpt/format.h"
 
 #include <ctype.h>
@@ -20,18 +21,24 @@ bool ckpt_file_name_ok(const char *name) {
     int rank = -1;
     unsigned long long generation = 0;
     char again[CKPT_FILE_NAME_MAX];
-    if (strlen(name) >= sizeof again || sscanf(name, "data-%7d-%16llx.btck", &rank, &generation) != 2 || rank < 0) return false;
+    if (strlen(name) >= sizeof again ||
+        sscanf(name, "data-%7d-%16llx.btck", &rank, &generation) != 2 || rank < 0)
+        return false;
     ckpt_file_name(again, sizeof again, rank, generation);
     return strcmp(again, name) == 0;
 }
 
-static uint64_t seal64(const void *s, size_t bytes) { return XXH3_64bits(s, bytes - sizeof(uint64_t)); }
+static uint64_t seal64(const void *s, size_t bytes) {
+    return XXH3_64bits(s, bytes - sizeof(uint64_t));
+}
 
-/* ---- writing --------------------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 uint64_t ckpt_span(uint64_t count, uint32_t width, uint32_t stride) {
     if (width == 0) return stride == 0 ? count : 0;
-    if (count == 0 || width > stride || count % width != 0 || count / width - 1 > (UINT64_MAX - width) / stride) return 0;
+    if (count == 0 || width > stride || count % width != 0 ||
+        count / width - 1 > (UINT64_MAX - width) / stride)
+        return 0;
     return (count / width - 1) * stride + width;
 }
 
@@ -55,15 +62,23 @@ static uint64_t count_sections(const bt_ckpt_slice *slices, size_t n, uint64_t *
 static bt_code check_slice(const bt_ckpt_slice *s, bt_err *err) {
     section_head h;
     if (strlen(s->tensor) >= sizeof h.tensor || strlen(s->state) >= sizeof h.state)
-        return bt_fail(err, BT_ARG, "tensor name '%s' or state '%s' is too long for a checkpoint", s->tensor, s->state);
+        return bt_fail(err, BT_ARG, "tensor name '%s' or state '%s' is too long for a checkpoint",
+                       s->tensor, s->state);
     uint64_t span = ckpt_span(s->count, s->width, s->stride);
-    if (s->first > s->tensor_elems || (span == 0) != (s->count == 0) || span > s->tensor_elems - s->first || s->tensor_elems > SIZE_MAX / sizeof(float))
-        return bt_fail(err, BT_ARG, "slice %llu+%llu of '%s' exceeds its %llu elements", (unsigned long long)s->first,
-                       (unsigned long long)s->count, s->tensor, (unsigned long long)s->tensor_elems);
+    if (s->first > s->tensor_elems || (span == 0) != (s->count == 0) ||
+        span > s->tensor_elems - s->first || s->tensor_elems > SIZE_MAX / sizeof(float))
+        return bt_fail(err, BT_ARG, "slice %llu+%llu of '%s' exceeds its %llu elements",
+                       (unsigned long long)s->first, (unsigned long long)s->count, s->tensor,
+                       (unsigned long long)s->tensor_elems);
     return BT_OK;
 }
 
-typedef struct out_file { int fd; const char *path; uint64_t at; XXH3_state_t *hash; } out_file;
+typedef struct out_file {
+    int fd;
+    const char *path;
+    uint64_t at;
+    XXH3_state_t *hash;
+} out_file;
 
 static bt_code put(out_file *o, const void *data, size_t n, bt_err *err) {
     BT_TRY(ckpt_write_all(o->fd, data, n, o->at, o->path, err));
@@ -72,7 +87,8 @@ static bt_code put(out_file *o, const void *data, size_t n, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code put_sections(out_file *o, const bt_ckpt_slice *slices, size_t n, uint64_t *index, bt_err *err) {
+static bt_code put_sections(out_file *o, const bt_ckpt_slice *slices, size_t n, uint64_t *index,
+                            bt_err *err) {
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
         const bt_ckpt_slice *s = &slices[i];
@@ -102,8 +118,8 @@ static void hex128(char out[33], XXH128_hash_t h) {
     snprintf(out, 33, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
 }
 
-static bt_code write_body(out_file *o, ckpt_file *f, uint64_t generation, int64_t step, const bt_ckpt_slice *slices, size_t n,
-                          uint64_t *index, bt_err *err) {
+static bt_code write_body(out_file *o, ckpt_file *f, uint64_t generation, int64_t step,
+                          const bt_ckpt_slice *slices, size_t n, uint64_t *index, bt_err *err) {
     file_head head;
     memset(&head, 0, sizeof head);
     memcpy(head.magic, CKPT_FILE_MAGIC, 8);
@@ -130,16 +146,18 @@ static bt_code write_body(out_file *o, ckpt_file *f, uint64_t generation, int64_
     return BT_OK;
 }
 
-bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation, int64_t step, const bt_ckpt_slice *slices, size_t n,
-                        bt_err *err) {
+bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation, int64_t step,
+                        const bt_ckpt_slice *slices, size_t n, bt_err *err) {
     char tmp[PATH_MAX], path[PATH_MAX];
     ckpt_file_name(f->name, sizeof f->name, f->rank, generation);
-    if (snprintf(path, sizeof path, "%s/%s", folder, f->name) >= (int)sizeof path - 4) return bt_fail(err, BT_ARG, "path '%s' is too long", folder);
+    if (snprintf(path, sizeof path, "%s/%s", folder, f->name) >= (int)sizeof path - 4)
+        return bt_fail(err, BT_ARG, "path '%s' is too long", folder);
     snprintf(tmp, sizeof tmp, "%s/%s.tmp", folder, f->name);
     for (size_t i = 0; i < n; i++) BT_TRY(check_slice(&slices[i], err));
     uint64_t data_bytes;
     f->n_sections = count_sections(slices, n, &data_bytes);
-    f->bytes = sizeof(file_head) + f->n_sections * (sizeof(section_head) + 8) + data_bytes + sizeof(file_foot);
+    f->bytes = sizeof(file_head) + f->n_sections * (sizeof(section_head) + 8) + data_bytes +
+               sizeof(file_foot);
 
     bt_code code = BT_OK;
     uint64_t *index = calloc(f->n_sections + 1, sizeof *index);
@@ -158,17 +176,20 @@ bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation, i
     /* a full disk shows here, before any byte of data */
     int e = posix_fallocate(fd, 0, (off_t)f->bytes);
     if (e != 0 && e != EOPNOTSUPP && e != EINVAL) {
-        code = bt_fail_errno(err, BT_IO, e, "cannot reserve %llu bytes for '%s'", (unsigned long long)f->bytes, tmp);
+        code = bt_fail_errno(err, BT_IO, e, "cannot reserve %llu bytes for '%s'",
+                             (unsigned long long)f->bytes, tmp);
         goto done;
     }
     out_file o = {fd, tmp, 0, hash};
     code = write_body(&o, f, generation, step, slices, n, index, err);
     /* after a failed fsync the page cache may lie: the file is void, never retried */
-    if (code == BT_OK && fsync(fd) != 0) code = bt_fail_errno(err, BT_IO, errno, "cannot sync '%s'", tmp);
+    if (code == BT_OK && fsync(fd) != 0)
+        code = bt_fail_errno(err, BT_IO, errno, "cannot sync '%s'", tmp);
     int rc = close(fd);
     fd = -1;
     if (code == BT_OK && rc != 0) code = bt_fail_errno(err, BT_IO, errno, "cannot close '%s'", tmp);
-    if (code == BT_OK && rename(tmp, path) != 0) code = bt_fail_errno(err, BT_IO, errno, "cannot rename '%s'", tmp);
+    if (code == BT_OK && rename(tmp, path) != 0)
+        code = bt_fail_errno(err, BT_IO, errno, "cannot rename '%s'", tmp);
     if (code == BT_OK) {
         code = ckpt_sync_folder(folder, err);
         if (code == BT_OK) code = ckpt_file_verify(folder, f, generation, step, err);
@@ -182,98 +203,131 @@ done:
     return code;
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-static bt_code read_head(int fd, const char *path, const ckpt_file *f, uint64_t generation, int64_t step, bt_err *err) {
+static bt_code read_head(int fd, const char *path, const ckpt_file *f, uint64_t generation,
+                         int64_t step, bt_err *err) {
     struct stat st;
     if (fstat(fd, &st) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot stat '%s'", path);
     if (!S_ISREG(st.st_mode)) return bt_fail(err, BT_FORMAT, "'%s' is not a regular file", path);
     if ((uint64_t)st.st_size != f->bytes)
-        return bt_fail(err, BT_FORMAT, "'%s' is %lld bytes, the manifest says %llu (%s)", path, (long long)st.st_size,
-                       (unsigned long long)f->bytes, (uint64_t)st.st_size < f->bytes ? "truncated" : "something was appended");
-    if (f->bytes < sizeof(file_head) + sizeof(file_foot)) return bt_fail(err, BT_FORMAT, "'%s' is too short for a checkpoint file", path);
+        return bt_fail(err, BT_FORMAT, "'%s' is %lld bytes, the manifest says %llu (%s)", path,
+                       (long long)st.st_size, (unsigned long long)f->bytes,
+                       (uint64_t)st.st_size < f->bytes ? "truncated" : "something was appended");
+    if (f->bytes < sizeof(file_head) + sizeof(file_foot))
+        return bt_fail(err, BT_FORMAT, "'%s' is too short for a checkpoint file", path);
     file_head h;
     BT_TRY(ckpt_read_all(fd, &h, sizeof h, 0, path, err));
-    if (memcmp(h.magic, CKPT_FILE_MAGIC, 8) != 0) return bt_fail(err, BT_FORMAT, "'%s' is not a checkpoint file (wrong magic at byte 0)", path);
-    if (h.self_hash != seal64(&h, sizeof h)) return bt_fail(err, BT_FORMAT, "'%s': bytes 0..63 (head) are damaged", path);
-    if (h.version != CKPT_VERSION) return bt_fail(err, BT_FORMAT, "'%s' has version %u, this program reads %d", path, h.version, CKPT_VERSION);
+    if (memcmp(h.magic, CKPT_FILE_MAGIC, 8) != 0)
+        return bt_fail(err, BT_FORMAT, "'%s' is not a checkpoint file (wrong magic at byte 0)",
+                       path);
+    if (h.self_hash != seal64(&h, sizeof h))
+        return bt_fail(err, BT_FORMAT, "'%s': bytes 0..63 (head) are damaged", path);
+    if (h.version != CKPT_VERSION)
+        return bt_fail(err, BT_FORMAT, "'%s' has version %u, this program reads %d", path,
+                       h.version, CKPT_VERSION);
     if (h.generation != generation || h.step != step || h.rank != (uint32_t)f->rank)
-        return bt_fail(err, BT_FORMAT, "'%s' belongs to another save (generation %016llx step %lld rank %u, expected %016llx step %lld rank %d)",
-                       path, (unsigned long long)h.generation, (long long)h.step, h.rank, (unsigned long long)generation, (long long)step, f->rank);
+        return bt_fail(err, BT_FORMAT,
+                       "'%s' belongs to another save (generation %016llx step %lld rank %u, "
+                       "expected %016llx step %lld rank %d)",
+                       path, (unsigned long long)h.generation, (long long)h.step, h.rank,
+                       (unsigned long long)generation, (long long)step, f->rank);
     if (h.n_sections != f->n_sections || h.file_bytes != f->bytes)
-        return bt_fail(err, BT_FORMAT, "'%s': head and manifest disagree about %llu sections or %llu bytes", path,
+        return bt_fail(err, BT_FORMAT,
+                       "'%s': head and manifest disagree about %llu sections or %llu bytes", path,
                        (unsigned long long)f->n_sections, (unsigned long long)f->bytes);
     return BT_OK;
 }
 
-static bt_code read_index(int fd, const char *path, const ckpt_file *f, uint64_t **index, uint64_t *index_offset, bt_err *err) {
+static bt_code read_index(int fd, const char *path, const ckpt_file *f, uint64_t **index,
+                          uint64_t *index_offset, bt_err *err) {
     file_foot foot;
     BT_TRY(ckpt_read_all(fd, &foot, sizeof foot, f->bytes - sizeof foot, path, err));
     if (memcmp(foot.magic, CKPT_FOOT_MAGIC, 8) != 0 || foot.self_hash != seal64(&foot, sizeof foot))
         return bt_fail(err, BT_FORMAT, "'%s': its last 48 bytes (foot) are damaged", path);
     uint64_t room = f->bytes - sizeof(file_head) - sizeof foot;
-    if (foot.n_sections != f->n_sections || foot.n_sections > room / (sizeof(section_head) + 8) || foot.file_bytes != f->bytes ||
+    if (foot.n_sections != f->n_sections || foot.n_sections > room / (sizeof(section_head) + 8) ||
+        foot.file_bytes != f->bytes ||
         foot.index_offset != f->bytes - sizeof foot - foot.n_sections * 8)
         return bt_fail(err, BT_FORMAT, "'%s': the foot does not describe this file", path);
     *index = malloc(foot.n_sections * 8 + 8);
     if (!*index) return bt_fail(err, BT_NOMEM, "cannot allocate the index of '%s'", path);
     BT_TRY(ckpt_read_all(fd, *index, foot.n_sections * 8, foot.index_offset, path, err));
     if (XXH3_64bits(*index, foot.n_sections * 8) != foot.index_hash)
-        return bt_fail(err, BT_FORMAT, "'%s': bytes %llu..%llu (index) are damaged", path, (unsigned long long)foot.index_offset,
+        return bt_fail(err, BT_FORMAT, "'%s': bytes %llu..%llu (index) are damaged", path,
+                       (unsigned long long)foot.index_offset,
                        (unsigned long long)(f->bytes - sizeof foot - 1));
     *index_offset = foot.index_offset;
     return BT_OK;
 }
 
-static bt_code read_sections(int fd, const char *path, const ckpt_file *f, const uint64_t *index, uint64_t index_offset, ckpt_section *out,
-                             bt_err *err) {
-    uint64_t expected = sizeof(file_head);              /* sections lie without holes */
+static bt_code read_sections(int fd, const char *path, const ckpt_file *f, const uint64_t *index,
+                             uint64_t index_offset, ckpt_section *out, bt_err *err) {
+    uint64_t expected = sizeof(file_head); /* sections lie without holes */
     for (uint64_t i = 0; i < f->n_sections; i++) {
         section_head *h = &out[i].head;
         if (index[i] != expected || index_offset - index[i] < sizeof *h)
-            return bt_fail(err, BT_FORMAT, "'%s': section %llu is not where it should be (byte %llu)", path, (unsigned long long)i, (unsigned long long)expected);
+            return bt_fail(err, BT_FORMAT,
+                           "'%s': section %llu is not where it should be (byte %llu)", path,
+                           (unsigned long long)i, (unsigned long long)expected);
         BT_TRY(ckpt_read_all(fd, h, sizeof *h, index[i], path, err));
         if (h->magic != CKPT_SECTION_MAGIC || h->self_hash != seal64(h, sizeof *h))
-            return bt_fail(err, BT_FORMAT, "'%s': bytes %llu..%llu (head of section %llu) are damaged", path, (unsigned long long)index[i],
+            return bt_fail(err, BT_FORMAT,
+                           "'%s': bytes %llu..%llu (head of section %llu) are damaged", path,
+                           (unsigned long long)index[i],
                            (unsigned long long)(index[i] + sizeof *h - 1), (unsigned long long)i);
         out[i].data_offset = index[i] + sizeof *h;
-        if (h->elem_bytes != sizeof(float) || h->count > CKPT_SECTION_ELEMS || h->count * sizeof(float) > index_offset - out[i].data_offset ||
-            h->first > h->tensor_elems || ckpt_span(h->count, h->width, h->stride) > h->tensor_elems - h->first ||
-            (h->count > 0 && ckpt_span(h->count, h->width, h->stride) == 0) || h->tensor[sizeof h->tensor - 1] || h->state[sizeof h->state - 1])
-            return bt_fail(err, BT_FORMAT, "'%s': section %llu describes an impossible slice", path, (unsigned long long)i);
+        if (h->elem_bytes != sizeof(float) || h->count > CKPT_SECTION_ELEMS ||
+            h->count * sizeof(float) > index_offset - out[i].data_offset ||
+            h->first > h->tensor_elems ||
+            ckpt_span(h->count, h->width, h->stride) > h->tensor_elems - h->first ||
+            (h->count > 0 && ckpt_span(h->count, h->width, h->stride) == 0) ||
+            h->tensor[sizeof h->tensor - 1] || h->state[sizeof h->state - 1])
+            return bt_fail(err, BT_FORMAT, "'%s': section %llu describes an impossible slice", path,
+                           (unsigned long long)i);
         expected = out[i].data_offset + h->count * sizeof(float);
     }
-    if (expected != index_offset) return bt_fail(err, BT_FORMAT, "'%s': sections end at byte %llu, the index begins at %llu", path,
-                                                 (unsigned long long)expected, (unsigned long long)index_offset);
+    if (expected != index_offset)
+        return bt_fail(err, BT_FORMAT, "'%s': sections end at byte %llu, the index begins at %llu",
+                       path, (unsigned long long)expected, (unsigned long long)index_offset);
     return BT_OK;
 }
 
-bt_code ckpt_file_open(const char *folder, const ckpt_file *f, uint64_t generation, int64_t step, int *fd_out, ckpt_section **sections,
-                       bt_err *err) {
+bt_code ckpt_file_open(const char *folder, const ckpt_file *f, uint64_t generation, int64_t step,
+                       int *fd_out, ckpt_section **sections, bt_err *err) {
     char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s/%s", folder, f->name) >= (int)sizeof path) return bt_fail(err, BT_ARG, "path '%s' is too long", folder);
+    if (snprintf(path, sizeof path, "%s/%s", folder, f->name) >= (int)sizeof path)
+        return bt_fail(err, BT_ARG, "path '%s' is too long", folder);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) return bt_fail_errno(err, errno == ENOENT || errno == ELOOP ? BT_FORMAT : BT_IO, errno, "cannot open '%s'", path);
+    if (fd < 0)
+        return bt_fail_errno(err, errno == ENOENT || errno == ELOOP ? BT_FORMAT : BT_IO, errno,
+                             "cannot open '%s'", path);
     uint64_t *index = NULL, index_offset = 0;
     ckpt_section *list = NULL;
     bt_code code = read_head(fd, path, f, generation, step, err);
     if (code == BT_OK) code = read_index(fd, path, f, &index, &index_offset, err);
     if (code == BT_OK && sections) {
         list = calloc(f->n_sections + 1, sizeof *list);
-        code = list ? read_sections(fd, path, f, index, index_offset, list, err) : bt_fail(err, BT_NOMEM, "cannot allocate the sections of '%s'", path);
+        code = list ? read_sections(fd, path, f, index, index_offset, list, err)
+                    : bt_fail(err, BT_NOMEM, "cannot allocate the sections of '%s'", path);
     }
     free(index);
-    if (code == BT_OK && sections) *sections = list;
-    else free(list);
-    if (code == BT_OK && fd_out) *fd_out = fd;
-    else close(fd);
+    if (code == BT_OK && sections)
+        *sections = list;
+    else
+        free(list);
+    if (code == BT_OK && fd_out)
+        *fd_out = fd;
+    else
+        close(fd);
     return code;
 }
 
 enum { VERIFY_BYTES = 1 << 20 };
 
 /* the section whose data does not match, for the message */
-static bt_code locate(int fd, const char *path, const ckpt_file *f, const ckpt_section *sections, unsigned char *buf, bt_err *err) {
+static bt_code locate(int fd, const char *path, const ckpt_file *f, const ckpt_section *sections,
+                      unsigned char *buf, bt_err *err) {
     XXH3_state_t *hash = XXH3_createState();
     if (!hash) return bt_fail(err, BT_NOMEM, "cannot allocate a hash state");
     bt_code code = BT_OK;
@@ -281,7 +335,7 @@ static bt_code locate(int fd, const char *path, const ckpt_file *f, const ckpt_s
         const ckpt_section *s = &sections[i];
         uint64_t bytes = s->head.count * sizeof(float), hole = 0, hole_at = 0;
         XXH3_64bits_reset(hash);
-        for (uint64_t at = 0; at < bytes && code == BT_OK; ) {
+        for (uint64_t at = 0; at < bytes && code == BT_OK;) {
             size_t k = bytes - at < VERIFY_BYTES ? (size_t)(bytes - at) : VERIFY_BYTES;
             code = ckpt_read_all(fd, buf, k, s->data_offset + at, path, err);
             if (code != BT_OK) break;
@@ -296,17 +350,23 @@ static bt_code locate(int fd, const char *path, const ckpt_file *f, const ckpt_s
         uint64_t found = XXH3_64bits_digest(hash);
         if (code == BT_OK && found != s->head.data_hash) {
             char cause[64] = "bits changed";
-            if (hole) snprintf(cause, sizeof cause, "perhaps the zeros from byte %llu", (unsigned long long)hole_at);
-            code = bt_fail(err, BT_FORMAT, "'%s': bytes %llu..%llu ('%s' %s) have hash %016llx, expected %016llx (%s)", path,
-                           (unsigned long long)s->data_offset, (unsigned long long)(s->data_offset + bytes - 1), s->head.tensor, s->head.state,
-                           (unsigned long long)found, (unsigned long long)s->head.data_hash, cause);
+            if (hole)
+                snprintf(cause, sizeof cause, "perhaps the zeros from byte %llu",
+                         (unsigned long long)hole_at);
+            code = bt_fail(
+                err, BT_FORMAT,
+                "'%s': bytes %llu..%llu ('%s' %s) have hash %016llx, expected %016llx (%s)", path,
+                (unsigned long long)s->data_offset,
+                (unsigned long long)(s->data_offset + bytes - 1), s->head.tensor, s->head.state,
+                (unsigned long long)found, (unsigned long long)s->head.data_hash, cause);
         }
     }
     XXH3_freeState(hash);
     return code;
 }
 
-bt_code ckpt_file_verify(const char *folder, const ckpt_file *f, uint64_t generation, int64_t step, bt_err *err) {
+bt_code ckpt_file_verify(const char *folder, const ckpt_file *f, uint64_t generation, int64_t step,
+                         bt_err *err) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%s", folder, f->name);
     int fd = -1;
@@ -320,7 +380,7 @@ bt_code ckpt_file_verify(const char *folder, const ckpt_file *f, uint64_t genera
         goto done;
     }
     XXH3_128bits_reset(hash);
-    for (uint64_t at = 0; at < f->bytes; ) {
+    for (uint64_t at = 0; at < f->bytes;) {
         size_t k = f->bytes - at < VERIFY_BYTES ? (size_t)(f->bytes - at) : VERIFY_BYTES;
         code = ckpt_read_all(fd, buf, k, at, path, err);
         if (code != BT_OK) goto done;
@@ -332,7 +392,8 @@ bt_code ckpt_file_verify(const char *folder, const ckpt_file *f, uint64_t genera
     if (strcmp(found, f->hash) != 0) {
         code = locate(fd, path, f, sections, buf, err);
         if (code == BT_OK)
-            code = bt_fail(err, BT_FORMAT, "'%s' has hash %s, the manifest says %s", path, found, f->hash);
+            code = bt_fail(err, BT_FORMAT, "'%s' has hash %s, the manifest says %s", path, found,
+                           f->hash);
     }
 done:
     close(fd);

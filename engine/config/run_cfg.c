@@ -1,17 +1,23 @@
-/* run_cfg.c - the settings of a run: the table, where values come from, presets. Checks between settings and automatic
- * values are in run_resolve.c. */
+/* run_cfg.c - the settings of a run: the table, where values come from, presets. Checks between
+ * settings and automatic values are in run_resolve.c. */
 #include "engine/config/run_cfg.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define FIELD(f) offsetof(bt_run_cfg, f), sizeof(((bt_run_cfg *)0)->f)
-#define BT_INT(f, key, flag, def, min, max, unit, help) {key, flag, BT_OPT_INT, FIELD(f), #def, min, max, NULL, unit, help},
-#define BT_REAL(f, key, flag, def, min, max, unit, help) {key, flag, BT_OPT_REAL, FIELD(f), #def, min, max, NULL, unit, help},
-#define BT_BOOL(f, key, flag, def, help) {key, flag, BT_OPT_BOOL, FIELD(f), def, 0, 0, NULL, NULL, help},
-#define BT_ENUM(f, key, flag, def, choices, help) {key, flag, BT_OPT_ENUM, FIELD(f), def, 0, 0, choices, NULL, help},
-#define BT_TEXT(f, key, flag, bytes, def, help) {key, flag, BT_OPT_TEXT, FIELD(f), def, 0, 0, NULL, NULL, help},
-#define BT_LIST(f, key, flag, bytes, def, help) {key, flag, BT_OPT_LIST, FIELD(f), def, 0, 0, NULL, NULL, help},
+#define BT_INT(f, key, flag, def, min, max, unit, help) \
+    {key, flag, BT_OPT_INT, FIELD(f), #def, min, max, NULL, unit, help},
+#define BT_REAL(f, key, flag, def, min, max, unit, help) \
+    {key, flag, BT_OPT_REAL, FIELD(f), #def, min, max, NULL, unit, help},
+#define BT_BOOL(f, key, flag, def, help) \
+    {key, flag, BT_OPT_BOOL, FIELD(f), def, 0, 0, NULL, NULL, help},
+#define BT_ENUM(f, key, flag, def, choices, help) \
+    {key, flag, BT_OPT_ENUM, FIELD(f), def, 0, 0, choices, NULL, help},
+#define BT_TEXT(f, key, flag, bytes, def, help) \
+    {key, flag, BT_OPT_TEXT, FIELD(f), def, 0, 0, NULL, NULL, help},
+#define BT_LIST(f, key, flag, bytes, def, help) \
+    {key, flag, BT_OPT_LIST, FIELD(f), def, 0, 0, NULL, NULL, help},
 const bt_opt bt_run_opts[] = {
 #include "engine/config/options.def"
 };
@@ -23,7 +29,8 @@ const bt_opt bt_run_opts[] = {
 #undef BT_LIST
 const size_t bt_run_opts_n = sizeof bt_run_opts / sizeof bt_run_opts[0];
 
-bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv, bool *help, bt_err *err) {
+bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv, bool *help,
+                        bt_err *err) {
     const char *file = NULL;
     size_t n_files = 0;
     memset(cfg, 0, sizeof *cfg);
@@ -35,7 +42,7 @@ bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv
     return bt_run_cfg_preset(o, cfg, err);
 }
 
-/* ---- presets -------------------------------------------------------------------------------------------------------- */
+/* ---- presets --------------------------------------------------------------------------------- */
 
 static bool said(const bt_opts *o, const char *key) {
     size_t i = bt_opt_find(o->table, o->n, key);
@@ -61,25 +68,47 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
             snprintf(list + used, sizeof list - used, "%s%s", i ? " " : "", names[i]);
         }
         const char *near = bt_nearest(cfg->preset, names, n);
-        if (near) return bt_fail(err, BT_ARG, "unknown preset '%s' (did you mean '%s'? there are %s)", cfg->preset, near, list);
+        if (near)
+            return bt_fail(err, BT_ARG, "unknown preset '%s' (did you mean '%s'? there are %s)",
+                           cfg->preset, near, list);
         return bt_fail(err, BT_ARG, "unknown preset '%s' (there are %s)", cfg->preset, list);
     }
     const bt_model_cfg *m = &p->model;
     char where[48];
     snprintf(where, sizeof where, "preset %s", p->name);
-    const struct { const char *key; int64_t value; } whole[] = {
-        {"model.layers", m->L}, {"model.d_model", m->C}, {"model.heads", m->H}, {"model.kv_heads", m->KV}, {"model.d_ff", m->F},
-        {"model.seq_len", m->T}, {"model.vocab", m->V}, {"train.batch_tokens", p->batch_tokens},
+    const struct {
+        const char *key;
+        int64_t value;
+    } whole[] = {
+        {"model.layers", m->L}, {"model.d_model", m->C},
+        {"model.heads", m->H},  {"model.kv_heads", m->KV},
+        {"model.d_ff", m->F},   {"model.seq_len", m->T},
+        {"model.vocab", m->V},  {"train.batch_tokens", p->batch_tokens},
     };
-    bool synth = strncmp(cfg->data, "synth:", 6) == 0, subln = said(o, "model.norm") ? cfg->norm == (int)BT_NORM_SUBLN : m->norm == BT_NORM_SUBLN;
+    bool synth = strncmp(cfg->data, "synth:", 6) == 0,
+         subln = said(o, "model.norm") ? cfg->norm == (int)BT_NORM_SUBLN : m->norm == BT_NORM_SUBLN;
     double std = p->text_std > 0 && subln && !synth ? p->text_std : m->init_std;
-    const struct { const char *key; double value; } real[] = {
-        {"model.rope_theta", m->rope_theta}, {"model.norm_eps", m->norm_eps}, {"model.init_std", std}, {"optim.lr", p->lr},
+    const struct {
+        const char *key;
+        double value;
+    } real[] = {
+        {"model.rope_theta", m->rope_theta},
+        {"model.norm_eps", m->norm_eps},
+        {"model.init_std", std},
+        {"optim.lr", p->lr},
     };
-    const struct { const char *key; int value; } word[] = {
-        {"model.norm", (int)m->norm}, {"model.act", (int)m->act}, {"model.linear", (int)m->linear},
+    const struct {
+        const char *key;
+        int value;
+    } word[] = {
+        {"model.norm", (int)m->norm},
+        {"model.act", (int)m->act},
+        {"model.linear", (int)m->linear},
     };
-    const struct { const char *key; bool value; } yes[] = {{"model.tied", m->tied}, {"model.qk_norm", m->qk_norm}};
+    const struct {
+        const char *key;
+        bool value;
+    } yes[] = {{"model.tied", m->tied}, {"model.qk_norm", m->qk_norm}};
     char text[64];
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
         snprintf(text, sizeof text, "%lld", (long long)whole[i].value);
@@ -94,8 +123,10 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
         BT_TRY(bt_opts_set(o, word[i].key, text, BT_FROM_PRESET, where, err));
     }
     for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++)
-        BT_TRY(bt_opts_set(o, yes[i].key, yes[i].value ? "true" : "false", BT_FROM_PRESET, where, err));
-    if (m->D * m->H != m->C) {                              /* else d_model / heads, whatever they become */
+        BT_TRY(bt_opts_set(o, yes[i].key, yes[i].value ? "true" : "false", BT_FROM_PRESET, where,
+                           err));
+    /* else d_model / heads, whatever they become */
+    if (m->D * m->H != m->C) {
         snprintf(text, sizeof text, "%d", m->D);
         BT_TRY(bt_opts_set(o, "model.head_dim", text, BT_FROM_PRESET, where, err));
     }
@@ -106,28 +137,43 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
     }
     if (cfg->micro_batch && cfg->accum && !said(o, "train.batch_tokens"))
         BT_TRY(bt_opts_set(o, "train.batch_tokens", "0", BT_FROM_PRESET, "auto", err));
-    if (synth) {             /* the stream for comparisons: other trainers run it at a constant rate */
-        BT_TRY(bt_opts_set(o, "optim.schedule", "constant", BT_FROM_PRESET, "as the data is synth", err));
+    /* the stream for comparisons: other trainers run it at a constant rate */
+    if (synth) {
+        BT_TRY(bt_opts_set(o, "optim.schedule", "constant", BT_FROM_PRESET, "as the data is synth",
+                           err));
         BT_TRY(bt_opts_set(o, "optim.warmup", "0", BT_FROM_PRESET, "as the data is synth", err));
     }
     return BT_OK;
 }
 
-/* ---- views ---------------------------------------------------------------------------------------------------------- */
+/* ---- views ----------------------------------------------------------------------------------- */
 
 void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out) {
     *out = (bt_model_cfg){
-        .L = (int)cfg->n_layers, .C = (int)cfg->d_model, .H = (int)cfg->n_heads, .KV = (int)cfg->n_kv_heads,
+        .L = (int)cfg->n_layers,
+        .C = (int)cfg->d_model,
+        .H = (int)cfg->n_heads,
+        .KV = (int)cfg->n_kv_heads,
         .D = (int)(cfg->head_dim ? cfg->head_dim : cfg->d_model / cfg->n_heads),
-        .F = (int)cfg->d_ff, .T = (int)cfg->seq_len, .V = (int)cfg->vocab,
-        .norm = (bt_norm_kind)cfg->norm, .act = (bt_act)cfg->act, .linear = (bt_linear_kind)cfg->linear,
-        .tied = cfg->tied, .qk_norm = cfg->qk_norm,
-        .rope_theta = cfg->rope_theta, .norm_eps = cfg->norm_eps, .init_std = cfg->init_std,
+        .F = (int)cfg->d_ff,
+        .T = (int)cfg->seq_len,
+        .V = (int)cfg->vocab,
+        .norm = (bt_norm_kind)cfg->norm,
+        .act = (bt_act)cfg->act,
+        .linear = (bt_linear_kind)cfg->linear,
+        .tied = cfg->tied,
+        .qk_norm = cfg->qk_norm,
+        .rope_theta = cfg->rope_theta,
+        .norm_eps = cfg->norm_eps,
+        .init_std = cfg->init_std,
     };
 }
 
 void bt_run_cfg_mesh(const bt_run_cfg *cfg, bt_mesh_shape *out) {
-    *out = (bt_mesh_shape){.pp = (int)cfg->pp, .dp_replicate = (int)cfg->dp_replicate, .dp_shard = (int)cfg->dp_shard, .tp = (int)cfg->tp};
+    *out = (bt_mesh_shape){.pp = (int)cfg->pp,
+                           .dp_replicate = (int)cfg->dp_replicate,
+                           .dp_shard = (int)cfg->dp_shard,
+                           .tp = (int)cfg->tp};
 }
 
 void bt_run_cfg_json(const bt_opts *o, bt_text *out) {

@@ -1,4 +1,5 @@
-/* run_cfg.h - the settings of a run: struct and table from options.def, presets, cross-field checks, automatic values. */
+/* run_cfg.h - the settings of a run: struct and table from options.def, presets, cross-field
+ * checks, automatic values. */
 #ifndef BT_ENGINE_CONFIG_RUN_CFG_H
 #define BT_ENGINE_CONFIG_RUN_CFG_H
 
@@ -25,25 +26,32 @@ typedef struct bt_run_cfg {
 #undef BT_LIST
 } bt_run_cfg;
 
-enum { BT_GRAD_AUTO, BT_GRAD_FLOAT, BT_GRAD_INT8 };             /* train.grad; never AUTO once resolved */
-enum { BT_GATHER_LAYER, BT_GATHER_STEP };                       /* parallel.gather */
+/* train.grad; never AUTO once resolved */
+enum { BT_GRAD_AUTO, BT_GRAD_FLOAT, BT_GRAD_INT8 };
+/* parallel.gather */
+enum { BT_GATHER_LAYER, BT_GATHER_STEP };
 
 extern const bt_opt bt_run_opts[];
 extern const size_t bt_run_opts_n;
 
-/* All sources but automatic values, for `bitrain train` and the ranks alike: table defaults, options of argv (its one
- * positional word is a configuration file), that file, the environment, the preset. help: --help was among the words. */
-bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv, bool *help, bt_err *err) BT_MUST_CHECK;
+/* All sources but automatic values, for `bitrain train` and the ranks alike: table defaults,
+ * options of argv (its one positional word is a configuration file), that file, the environment,
+ * the preset. help: --help was among the words. */
+bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv, bool *help,
+                        bt_err *err) BT_MUST_CHECK;
 /* puts the preset's values under everything already set (origin preset) */
 bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) BT_MUST_CHECK;
-/* cross-field checks and automatic values for `world_size` ranks; after this every number is final. Messages name the numbers. */
+/* cross-field checks and automatic values for `world_size` ranks; after this every number is final.
+ * Messages name the numbers. */
 bt_code bt_run_cfg_resolve(bt_run_cfg *cfg, int world_size, bt_err *err) BT_MUST_CHECK;
 /* the same, and marks in `o` which values were chosen here ("auto") */
 bt_code bt_run_cfg_settle(bt_opts *o, bt_run_cfg *cfg, int world_size, bt_err *err) BT_MUST_CHECK;
-/* how many ranks to start when nobody has started them: --ranks, else what the mesh asks for, else two where there are two
- * cores and a step has an even number of sequences. cores: this process may run on */
+/* how many ranks to start when nobody has started them: --ranks, else what the mesh asks for, else
+ * two where there are two cores and a step has an even number of sequences. cores: this process may
+ * run on */
 int bt_run_cfg_ranks(const bt_run_cfg *cfg, int cores);
-/* {"optim.lr": {"value": 0.002, "origin": "preset", "where": "preset nano"}, ...}, the config_json of a run's record */
+/* {"optim.lr": {"value": 0.002, "origin": "preset", "where": "preset nano"}, ...}, the config_json
+ * of a run's record */
 void bt_run_cfg_json(const bt_opts *o, bt_text *out);
 void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out);
 void bt_run_cfg_mesh(const bt_run_cfg *cfg, bt_mesh_shape *out);

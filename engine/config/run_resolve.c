@@ -1,37 +1,44 @@
 /* run_resolve.c - checks between settings, and the values nobody gave.
  *
- * Every message names the numbers that do not fit and the nearest ones that do. Resolving twice changes nothing. */
+ * Every message names the numbers that do not fit and the nearest ones that do. Resolving twice
+ * changes nothing. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/config/run_cfg.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/model/net/model.h"
 #include "engine/train/balance.h"
 #include "engine/train/loss_scale.h"
-#include "engine/config/run_cfg.h"
 
 enum {
-    MICRO_TOKENS = 2048,        /* of an automatic micro-batch at most, */
-    MICRO_RESIDUAL = 2048 * 512,        /* and their residual's elements: its activations stay near the second-level caches */
-    UNIT_TOKENS = 1024,         /* of an automatic unit of reproducible training at most: four in a default batch */
-    PIPE_MICROS = 4,            /* micro-batches for each stage of a pipeline: a fifth of the time it fills and drains */
-    UNEVEN_MICROS = 4,          /* micro-batches of a rank at least, where their number may differ between ranks */
-    EVAL_APART = 25,            /* steps between automatic validations at least */
+    MICRO_TOKENS = 2048, /* of an automatic micro-batch at most, */
+    /* and their residual's elements: its activations stay near the second-level caches */
+    MICRO_RESIDUAL = 2048 * 512,
+    /* of an automatic unit of reproducible training at most: four in a default batch */
+    UNIT_TOKENS = 1024,
+    /* micro-batches for each stage of a pipeline: a fifth of the time it fills and drains */
+    PIPE_MICROS = 4,
+    /* micro-batches of a rank at least, where their number may differ between ranks */
+    UNEVEN_MICROS = 4,
+    EVAL_APART = 25, /* steps between automatic validations at least */
 };
 
-/* ---- arithmetic of layouts ------------------------------------------------------------------------------------------ */
+/* ---- arithmetic of layouts ------------------------------------------------------------------- */
 
-static int64_t divisor_below(int64_t n, int64_t most) {         /* the largest divisor of n that is <= most; 1 <= most */
+/* the largest divisor of n that is <= most; 1 <= most */
+static int64_t divisor_below(int64_t n, int64_t most) {
     for (int64_t d = most < n ? most : n; d > 1; d--)
         if (n % d == 0) return d;
     return 1;
 }
 
-static int64_t divisor_above(int64_t n, int64_t least) {        /* the smallest divisor of n that is >= least; n when least > n */
+/* the smallest divisor of n that is >= least; n when least > n */
+static int64_t divisor_above(int64_t n, int64_t least) {
     for (int64_t d = least; d < n; d++)
         if (n % d == 0) return d;
     return n;
@@ -40,59 +47,78 @@ static int64_t divisor_above(int64_t n, int64_t least) {        /* the smallest 
 /* "4" or "4 or 6": the multiples of `unit` next to x */
 static const char *multiples(char *buf, size_t size, int64_t x, int64_t unit) {
     int64_t below = x / unit * unit, above = below + unit;
-    if (below > 0) snprintf(buf, size, "%" PRId64 " or %" PRId64, below, above);
-    else snprintf(buf, size, "%" PRId64, above);
+    if (below > 0)
+        snprintf(buf, size, "%" PRId64 " or %" PRId64, below, above);
+    else
+        snprintf(buf, size, "%" PRId64, above);
     return buf;
 }
 
 static const char *divisors(char *buf, size_t size, int64_t n, int64_t x) {
     int64_t below = divisor_below(n, x < 1 ? 1 : x), above = divisor_above(n, x);
-    if (below != above) snprintf(buf, size, "%" PRId64 " or %" PRId64, below, above);
-    else snprintf(buf, size, "%" PRId64, below);
+    if (below != above)
+        snprintf(buf, size, "%" PRId64 " or %" PRId64, below, above);
+    else
+        snprintf(buf, size, "%" PRId64, below);
     return buf;
 }
 
-/* ---- single topics -------------------------------------------------------------------------------------------------- */
+/* ---- single topics --------------------------------------------------------------------------- */
 
 /* What the options can say but no code does yet. A part that lands removes its row. */
 static bt_code check_words(const bt_run_cfg *c, bt_err *err) {
     const char *isas[16];
     size_t n_isas = 0;
-    while (n_isas < 16 && bt_kernels_isa_name(n_isas)) isas[n_isas] = bt_kernels_isa_name(n_isas), n_isas++;
+    while (n_isas < 16 && bt_kernels_isa_name(n_isas))
+        isas[n_isas] = bt_kernels_isa_name(n_isas), n_isas++;
     if (c->name[0] && !bt_name_ok(c->name))
-        return bt_fail(err, BT_ARG, "run name '%s' is not allowed: lower-case letters, digits, '.', '_', '-', 64 at most, a letter or digit first", c->name);
-    if (c->name[0] && strcmp(c->name, "last") == 0) return bt_fail(err, BT_ARG, "'last' means the newest run and cannot be a run's name");
+        return bt_fail(err, BT_ARG,
+                       "run name '%s' is not allowed: lower-case letters, digits, '.', '_', '-', "
+                       "64 at most, a letter or digit first",
+                       c->name);
+    if (c->name[0] && strcmp(c->name, "last") == 0)
+        return bt_fail(err, BT_ARG, "'last' means the newest run and cannot be a run's name");
     bool known = false;
     for (size_t i = 0; i < n_isas; i++) known |= strcmp(c->isa, isas[i]) == 0;
     if (!known) {
         const char *near = bt_nearest(c->isa, isas, n_isas);
-        return bt_fail(err, BT_ARG, "unknown isa '%s'%s%s%s (" BT_ISA_WORDS ")", c->isa, near ? ": did you mean '" : "",
-                       near ? near : "", near ? "'?" : "");
+        return bt_fail(err, BT_ARG, "unknown isa '%s'%s%s%s (" BT_ISA_WORDS ")", c->isa,
+                       near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     if (c->resume[0] && c->init_from[0])
-        return bt_fail(err, BT_ARG, "--resume goes on with a run and model.init_from starts a new one: give one of them");
+        return bt_fail(
+            err, BT_ARG,
+            "--resume goes on with a run and model.init_from starts a new one: give one of them");
     return BT_OK;
 }
 
 /* "5 or 8": what `fits` next to x, from 1 to `most` */
-static const char *nearest(char *buf, size_t size, bool (*fits)(const void *ctx, int n), const void *ctx, int64_t x, int most) {
+static const char *nearest(char *buf, size_t size, bool (*fits)(const void *ctx, int n),
+                           const void *ctx, int64_t x, int most) {
     int below = x <= most ? (int)x - 1 : most, above = x < most ? (int)x + 1 : most + 1;
     while (below > 0 && !fits(ctx, below)) below--;
     while (above <= most && !fits(ctx, above)) above++;
-    if (above > most) snprintf(buf, size, "%d", below);
-    else if (below < 1) snprintf(buf, size, "%d", above);
-    else snprintf(buf, size, "%d or %d", below, above);
+    if (above > most)
+        snprintf(buf, size, "%d", below);
+    else if (below < 1)
+        snprintf(buf, size, "%d", above);
+    else
+        snprintf(buf, size, "%d or %d", below, above);
     return buf;
 }
 
 static bool makes_parts(const void *model, int n) { return bt_model_cuts_fit(model, n); }
 
-typedef struct shared_parts { const bt_model_cfg *m; int parts; } shared_parts;
+typedef struct shared_parts {
+    const bt_model_cfg *m;
+    int parts;
+} shared_parts;
 
 static bool shares_parts(const void *ctx, int tp) {
     const shared_parts *s = ctx;
     bt_model_cfg part;
-    return bt_cuts_shared(s->parts, tp) && bt_slice_cfg(&part, s->m, (bt_model_slice){.tp_size = tp}, NULL) == BT_OK;
+    return bt_cuts_shared(s->parts, tp) &&
+           bt_slice_cfg(&part, s->m, (bt_model_slice){.tp_size = tp}, NULL) == BT_OK;
 }
 
 /* parts that so many ranks can share: as many as there would be without them, or one a rank */
@@ -102,48 +128,69 @@ static int parts_for(const bt_model_cfg *m, int tp) {
     return bt_model_cuts_fit(m, n) ? n : 0;
 }
 
-/* Reproducible training adds over equal parts of the model, of which every tensor-parallel rank has 1, 2, 4, ... */
+/* Reproducible training adds over equal parts of the model, of which every tensor-parallel rank has
+ * 1, 2, 4, ... */
 static bt_code resolve_parts(bt_run_cfg *c, const bt_model_cfg *m, bt_err *err) {
-    char buf[48], or[64] = "";
+    char buf[48], or [64] = "";
     if (!c->reproducible) {
         c->parts = 0;
         return BT_OK;
     }
     if (c->parts == 0) c->parts = bt_model_cuts(m);
     if (!bt_model_cuts_fit(m, (int)c->parts))
-        return bt_fail(err, BT_ARG, "train.parts %" PRId64 ": heads %d, kv heads %d and d_ff %d do not make so many equal parts (use %s)", c->parts, m->H, m->KV, m->F,
-                       nearest(buf, sizeof buf, makes_parts, m, c->parts, BT_CUTS_MAX));
+        return bt_fail(
+            err, BT_ARG,
+            "train.parts %" PRId64
+            ": heads %d, kv heads %d and d_ff %d do not make so many equal parts (use %s)",
+            c->parts, m->H, m->KV, m->F,
+            nearest(buf, sizeof buf, makes_parts, m, c->parts, BT_CUTS_MAX));
     if (c->tp > 1 && strcmp(c->isa, "blas") == 0)
-        return bt_fail(err, BT_ARG, "train.reproducible with --tp %" PRId64 ": what OpenBLAS rounds depends on how wide a rank's part is (use --isa auto or generic)", c->tp);
+        return bt_fail(err, BT_ARG,
+                       "train.reproducible with --tp %" PRId64
+                       ": what OpenBLAS rounds depends on how wide a rank's part is (use --isa "
+                       "auto or generic)",
+                       c->tp);
     if (bt_cuts_shared((int)c->parts, (int)c->tp)) return BT_OK;
     shared_parts shared = {m, (int)c->parts};
     int parts = parts_for(m, (int)c->tp);
     if (parts) snprintf(or, sizeof or, ", or train.parts=%d in all runs to be compared", parts);
-    return bt_fail(err, BT_ARG, "train.reproducible: --tp %" PRId64 " cannot share out the %" PRId64 " part%s of this model, 1, 2, 4, ... to a rank (use --tp %s%s)", c->tp, c->parts,
-                   c->parts == 1 ? "" : "s", nearest(buf, sizeof buf, shares_parts, &shared, c->tp, BT_CUTS_MAX), or);
+    return bt_fail(err, BT_ARG,
+                   "train.reproducible: --tp %" PRId64 " cannot share out the %" PRId64
+                   " part%s of this model, 1, 2, 4, ... to a rank (use --tp %s%s)",
+                   c->tp, c->parts, c->parts == 1 ? "" : "s",
+                   nearest(buf, sizeof buf, shares_parts, &shared, c->tp, BT_CUTS_MAX), or);
 }
 
 static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
     char buf[64];
     if (c->head_dim == 0) {
         if (c->d_model % c->n_heads != 0)
-            return bt_fail(err, BT_ARG, "model.heads %" PRId64 " does not divide model.d_model %" PRId64 " (use %s heads, or set model.head_dim)",
-                           c->n_heads, c->d_model, divisors(buf, sizeof buf, c->d_model, c->n_heads));
+            return bt_fail(err, BT_ARG,
+                           "model.heads %" PRId64 " does not divide model.d_model %" PRId64
+                           " (use %s heads, or set model.head_dim)",
+                           c->n_heads, c->d_model,
+                           divisors(buf, sizeof buf, c->d_model, c->n_heads));
         c->head_dim = c->d_model / c->n_heads;
     }
     if (c->n_heads % c->n_kv_heads != 0)
-        return bt_fail(err, BT_ARG, "model.kv_heads %" PRId64 " does not divide model.heads %" PRId64 " (use %s kv_heads)", c->n_kv_heads, c->n_heads,
+        return bt_fail(err, BT_ARG,
+                       "model.kv_heads %" PRId64 " does not divide model.heads %" PRId64
+                       " (use %s kv_heads)",
+                       c->n_kv_heads, c->n_heads,
                        divisors(buf, sizeof buf, c->n_heads, c->n_kv_heads));
     bt_model_cfg m, part;
     bt_run_cfg_model(c, &m);
     BT_TRY(bt_model_cfg_check(&m, err));
     if (c->grad == BT_GRAD_INT8 && c->linear == BT_LIN_DENSE)
-        return bt_fail(err, BT_ARG, "--grad int8 rounds the gradients of ternary layers, and model.linear=dense has none (use --grad float)");
+        return bt_fail(err, BT_ARG,
+                       "--grad int8 rounds the gradients of ternary layers, and model.linear=dense "
+                       "has none (use --grad float)");
     if (c->grad == BT_GRAD_AUTO) {
         bool may = c->precision == BT_PREC_BF16 && c->linear != BT_LIN_DENSE;
         c->grad = may && bt_kernels_int8_pays(c->isa) ? BT_GRAD_INT8 : BT_GRAD_FLOAT;
     }
-    BT_TRY(bt_slice_cfg(&part, &m, (bt_model_slice){.tp_size = (int)c->tp, .pp_size = (int)c->pp}, err));
+    BT_TRY(bt_slice_cfg(&part, &m, (bt_model_slice){.tp_size = (int)c->tp, .pp_size = (int)c->pp},
+                        err));
     return resolve_parts(c, &m, err);
 }
 
@@ -154,25 +201,45 @@ static bt_code check_shards(const bt_run_cfg *c, bt_err *err) {
     if (c->dp_shard == 1) return BT_OK;
     bt_run_cfg_model(c, &m);
     int64_t blocks = INT64_MAX;
-    for (int k = 0; k < (int)(c->tp * c->pp); k++) {     /* of the smallest part: layers, vocabularies and kv heads may differ */
-        BT_TRY(bt_params_init(&p, &m, (bt_model_slice){.tp_rank = k % (int)c->tp, .tp_size = (int)c->tp, .pp_stage = k / (int)c->tp, .pp_size = (int)c->pp}, err));
+    /* of the smallest part: layers, vocabularies and kv heads may differ */
+    for (int k = 0; k < (int)(c->tp * c->pp); k++) {
+        BT_TRY(bt_params_init(&p, &m,
+                              (bt_model_slice){.tp_rank = k % (int)c->tp,
+                                               .tp_size = (int)c->tp,
+                                               .pp_stage = k / (int)c->tp,
+                                               .pp_size = (int)c->pp},
+                              err));
         int64_t here = (int64_t)((p.total + BT_SUM_BLOCK - 1) / BT_SUM_BLOCK);
         if (here < blocks) blocks = here;
         bt_params_release(&p);
     }
     if (c->dp_shard <= blocks) return BT_OK;
-    return bt_fail(err, BT_ARG, "--dp-shard %" PRId64 ": more shards than blocks of %d parameters, of which %s has %" PRId64 " (use --dp-shard %" PRId64 ")", c->dp_shard, BT_SUM_BLOCK,
-                   c->pp > 1 ? "a pipeline stage" : c->tp > 1 ? "a tensor-parallel rank" : "the model", blocks, divisor_below(c->dp_replicate * c->dp_shard, blocks));
+    return bt_fail(err, BT_ARG,
+                   "--dp-shard %" PRId64
+                   ": more shards than blocks of %d parameters, of which %s has %" PRId64
+                   " (use --dp-shard %" PRId64 ")",
+                   c->dp_shard, BT_SUM_BLOCK,
+                   c->pp > 1   ? "a pipeline stage"
+                   : c->tp > 1 ? "a tensor-parallel rank"
+                               : "the model",
+                   blocks, divisor_below(c->dp_replicate * c->dp_shard, blocks));
 }
 
 static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
     bt_mesh_shape s;
     if (c->ranks && c->ranks != world_size)
-        return bt_fail(err, BT_ARG, "launch.ranks is %" PRId64 " but the job was started with %d (leave --ranks out under mpirun)", c->ranks, world_size);
+        return bt_fail(err, BT_ARG,
+                       "launch.ranks is %" PRId64
+                       " but the job was started with %d (leave --ranks out under mpirun)",
+                       c->ranks, world_size);
     c->ranks = world_size;
     if (c->dp_shard > 1 && c->zero == 0)
-        return bt_fail(err, BT_ARG, "--dp-shard %" PRId64 " needs --zero 1, 2 or 3 (or leave it out: --ranks alone gives replicas)", c->dp_shard);
-    if (c->zero > 0 && c->dp_shard == 1 && c->dp_replicate == 0) {     /* all data-parallel ranks share the state */
+        return bt_fail(err, BT_ARG,
+                       "--dp-shard %" PRId64
+                       " needs --zero 1, 2 or 3 (or leave it out: --ranks alone gives replicas)",
+                       c->dp_shard);
+    /* all data-parallel ranks share the state */
+    if (c->zero > 0 && c->dp_shard == 1 && c->dp_replicate == 0) {
         int64_t inner = c->tp * c->pp;
         if (world_size % inner == 0) c->dp_shard = world_size / inner;
     }
@@ -180,19 +247,30 @@ static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
     BT_TRY(bt_mesh_resolve(&s, world_size, err));
     c->dp_replicate = s.dp_replicate;
     if (c->zero == 3 && c->dp_shard > 1 && c->linear == BT_LIN_DENSE)
-        return bt_fail(err, BT_ARG, "--zero 3 gathers ternary codes, and model.linear=dense has none (use --zero 2)");
+        return bt_fail(
+            err, BT_ARG,
+            "--zero 3 gathers ternary codes, and model.linear=dense has none (use --zero 2)");
     if (c->zero > 0 && c->dp_shard == 1 && c->dp_replicate > 1)
-        return bt_fail(err, BT_ARG, "--zero %" PRId64 " with --dp-replicate %" PRId64 " leaves one shard, which shares nothing out (use --dp-shard %" PRId64 ", or leave --dp-replicate out)",
+        return bt_fail(err, BT_ARG,
+                       "--zero %" PRId64 " with --dp-replicate %" PRId64
+                       " leaves one shard, which shares nothing out (use --dp-shard %" PRId64
+                       ", or leave --dp-replicate out)",
                        c->zero, c->dp_replicate, divisor_above(c->dp_replicate, 2));
-    if (c->pp > 1) c->gather = BT_GATHER_STEP;          /* a stage goes forward and back in turn: layers would come for every half pass */
+    /* a stage goes forward and back in turn: layers would come for every half pass */
+    if (c->pp > 1) c->gather = BT_GATHER_STEP;
     if (c->pp > 1 && c->reproducible && c->parts <= 1)
-        return bt_fail(err, BT_ARG, "train.reproducible: --pp %" PRId64 " needs train.parts of 2 or more, which this model's heads and widths do not share out (use --pp 1)", c->pp);
+        return bt_fail(err, BT_ARG,
+                       "train.reproducible: --pp %" PRId64
+                       " needs train.parts of 2 or more, which this model's heads and widths do "
+                       "not share out (use --pp 1)",
+                       c->pp);
     return check_shards(c, err);
 }
 
-/* Reproducible training works in units that depend on the batch alone: the number of ranks, --micro-batch and --accum change
- * who works on which units, and no bit. */
-static bt_code resolve_units(bt_run_cfg *c, bool to_move, int64_t sequences, int64_t dp, bt_err *err) {
+/* Reproducible training works in units that depend on the batch alone: the number of ranks,
+ * --micro-batch and --accum change who works on which units, and no bit. */
+static bt_code resolve_units(bt_run_cfg *c, bool to_move, int64_t sequences, int64_t dp,
+                             bt_err *err) {
     char buf[64];
     int64_t least = to_move && dp > 1 ? 2 * dp : dp;
     if (c->unit == 0) {
@@ -200,16 +278,26 @@ static bt_code resolve_units(bt_run_cfg *c, bool to_move, int64_t sequences, int
         c->unit = divisor_below(sequences, most < 1 ? 1 : most);
     }
     if (sequences % c->unit != 0)
-        return bt_fail(err, BT_ARG, "train.unit %" PRId64 " does not divide the %" PRId64 " sequences of a step (use %s)", c->unit, sequences,
-                       divisors(buf, sizeof buf, sequences, c->unit));
+        return bt_fail(err, BT_ARG,
+                       "train.unit %" PRId64 " does not divide the %" PRId64
+                       " sequences of a step (use %s)",
+                       c->unit, sequences, divisors(buf, sizeof buf, sequences, c->unit));
     int64_t units = sequences / c->unit;
     if (units < least && sequences < least)
-        return bt_fail(err, BT_ARG, "parallel.balance=auto: %" PRId64 " sequences a step are too few for %" PRId64 " data-parallel ranks, %" PRId64
-                       " are needed (use parallel.balance=even)", sequences, dp, least);
+        return bt_fail(err, BT_ARG,
+                       "parallel.balance=auto: %" PRId64
+                       " sequences a step are too few for %" PRId64 " data-parallel ranks, %" PRId64
+                       " are needed (use parallel.balance=even)",
+                       sequences, dp, least);
     if (units < least)
-        return bt_fail(err, BT_ARG, "train.reproducible: %" PRId64 " unit%s of %" PRId64 " sequences a step %s too few for %" PRId64
-                       " data-parallel ranks%s (set train.unit=%" PRId64 ", the same for every run to be compared)", units, units == 1 ? "" : "s", c->unit, units == 1 ? "is" : "are", dp,
-                       to_move ? " of unlike speed" : "", divisor_below(sequences, sequences / least));
+        return bt_fail(err, BT_ARG,
+                       "train.reproducible: %" PRId64 " unit%s of %" PRId64
+                       " sequences a step %s too few for %" PRId64
+                       " data-parallel ranks%s (set train.unit=%" PRId64
+                       ", the same for every run to be compared)",
+                       units, units == 1 ? "" : "s", c->unit, units == 1 ? "is" : "are", dp,
+                       to_move ? " of unlike speed" : "",
+                       divisor_below(sequences, sequences / least));
     c->micro_batch = c->unit;
     c->accum = (units + dp - 1) / dp;
     return BT_OK;
@@ -220,26 +308,39 @@ static int64_t micro_tokens(const bt_run_cfg *c) {
     return wide < MICRO_TOKENS ? wide : MICRO_TOKENS;
 }
 
-/* Unequal numbers of micro-batches: the micro-batch must divide the batch, and there must be something to share out. */
-static bt_code resolve_uneven(bt_run_cfg *c, bt_balance_kind kind, int64_t sequences, int64_t dp, bt_err *err) {
+/* Unequal numbers of micro-batches: the micro-batch must divide the batch, and there must be
+ * something to share out. */
+static bt_code resolve_uneven(bt_run_cfg *c, bt_balance_kind kind, int64_t sequences, int64_t dp,
+                              bt_err *err) {
     char buf[64];
     int64_t least = kind == BT_BALANCE_AUTO ? 2 * dp : dp;
     if (!c->micro_batch) {
-        int64_t most = c->accum ? sequences / dp / c->accum : sequences / dp / UNEVEN_MICROS, cached = micro_tokens(c) / c->seq_len;
+        int64_t most = c->accum ? sequences / dp / c->accum : sequences / dp / UNEVEN_MICROS,
+                cached = micro_tokens(c) / c->seq_len;
         if (!c->accum && most > cached) most = cached;
         c->micro_batch = divisor_below(sequences, most < 1 ? 1 : most);
     }
     if (sequences % c->micro_batch != 0)
-        return bt_fail(err, BT_ARG, "train.micro_batch %" PRId64 " does not divide the %" PRId64 " sequences of a step (use %s)", c->micro_batch, sequences,
+        return bt_fail(err, BT_ARG,
+                       "train.micro_batch %" PRId64 " does not divide the %" PRId64
+                       " sequences of a step (use %s)",
+                       c->micro_batch, sequences,
                        divisors(buf, sizeof buf, sequences, c->micro_batch));
     int64_t micros = sequences / c->micro_batch, mean = (micros + dp - 1) / dp;
     if (micros < least)
-        return bt_fail(err, BT_ARG, "parallel.balance=%.32s: %" PRId64 " micro-batches a step are too few for %" PRId64 " data-parallel ranks, %" PRId64
-                       " are needed (use --batch-tokens %" PRId64 "%s, or parallel.balance=even)", c->balance, micros, dp, least,
-                       least * c->micro_batch * c->seq_len, sequences >= least ? " or a smaller --micro-batch" : "");
+        return bt_fail(err, BT_ARG,
+                       "parallel.balance=%.32s: %" PRId64
+                       " micro-batches a step are too few for %" PRId64
+                       " data-parallel ranks, %" PRId64 " are needed (use --batch-tokens %" PRId64
+                       "%s, or parallel.balance=even)",
+                       c->balance, micros, dp, least, least * c->micro_batch * c->seq_len,
+                       sequences >= least ? " or a smaller --micro-batch" : "");
     if (c->accum && c->accum != mean)
-        return bt_fail(err, BT_ARG, "micro_batch %" PRId64 " makes %" PRId64 " micro-batches for %" PRId64 " ranks, %" PRId64 " each on average, but train.accum is %" PRId64
-                       " (leave it out)", c->micro_batch, micros, dp, mean, c->accum);
+        return bt_fail(err, BT_ARG,
+                       "micro_batch %" PRId64 " makes %" PRId64 " micro-batches for %" PRId64
+                       " ranks, %" PRId64 " each on average, but train.accum is %" PRId64
+                       " (leave it out)",
+                       c->micro_batch, micros, dp, mean, c->accum);
     c->accum = mean;
     return BT_OK;
 }
@@ -249,43 +350,62 @@ static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
     int64_t dp = c->dp_replicate * c->dp_shard, T = c->seq_len;
     if (c->batch_tokens == 0) {
         if (!c->micro_batch || !c->accum)
-            return bt_fail(err, BT_ARG, "train.batch_tokens 0 needs train.micro_batch and train.accum: the batch is their product over the ranks");
+            return bt_fail(err, BT_ARG,
+                           "train.batch_tokens 0 needs train.micro_batch and train.accum: the "
+                           "batch is their product over the ranks");
         if (c->micro_batch * c->accum > 1000000000 / T / dp)
-            return bt_fail(err, BT_ARG, "micro_batch %" PRId64 " x accum %" PRId64 " x %" PRId64 " ranks x seq_len %" PRId64 " is above 1e9 tokens a step",
+            return bt_fail(err, BT_ARG,
+                           "micro_batch %" PRId64 " x accum %" PRId64 " x %" PRId64
+                           " ranks x seq_len %" PRId64 " is above 1e9 tokens a step",
                            c->micro_batch, c->accum, dp, T);
         c->batch_tokens = c->micro_batch * c->accum * dp * T;
     }
     if (c->batch_tokens % T != 0)
-        return bt_fail(err, BT_ARG, "train.batch_tokens %" PRId64 " is not a multiple of model.seq_len %" PRId64 " (use --batch-tokens %s)",
+        return bt_fail(err, BT_ARG,
+                       "train.batch_tokens %" PRId64 " is not a multiple of model.seq_len %" PRId64
+                       " (use --batch-tokens %s)",
                        c->batch_tokens, T, multiples(a, sizeof a, c->batch_tokens, T));
     int64_t sequences = c->batch_tokens / T;
     if (sequences < dp)
-        return bt_fail(err, BT_ARG, "more data-parallel ranks (%" PRId64 ") than sequences in a step (%" PRId64 " = train.batch_tokens %" PRId64
-                       " / model.seq_len %" PRId64 "): use at most %" PRId64 " rank%s, or --batch-tokens %" PRId64, dp, sequences, c->batch_tokens, T,
-                       sequences, sequences == 1 ? "" : "s", dp * T);
+        return bt_fail(err, BT_ARG,
+                       "more data-parallel ranks (%" PRId64 ") than sequences in a step (%" PRId64
+                       " = train.batch_tokens %" PRId64 " / model.seq_len %" PRId64
+                       "): use at most %" PRId64 " rank%s, or --batch-tokens %" PRId64,
+                       dp, sequences, c->batch_tokens, T, sequences, sequences == 1 ? "" : "s",
+                       dp * T);
     bt_balance_kind balance;
     BT_TRY(bt_balance_parse(c->balance, &balance, NULL, (size_t)dp, err));
     if (c->reproducible) return resolve_units(c, balance == BT_BALANCE_AUTO, sequences, dp, err);
     if (balance != BT_BALANCE_EVEN) return resolve_uneven(c, balance, sequences, dp, err);
     if (sequences % dp != 0)
-        return bt_fail(err, BT_ARG, "%" PRId64 " data-parallel ranks do not divide the %" PRId64 " sequences of a step (train.batch_tokens %" PRId64
-                       " / model.seq_len %" PRId64 "): use %s ranks, or --batch-tokens %s", dp, sequences, c->batch_tokens, T,
-                       divisors(a, sizeof a, sequences, dp), multiples(b, sizeof b, c->batch_tokens, dp * T));
+        return bt_fail(err, BT_ARG,
+                       "%" PRId64 " data-parallel ranks do not divide the %" PRId64
+                       " sequences of a step (train.batch_tokens %" PRId64
+                       " / model.seq_len %" PRId64 "): use %s ranks, or --batch-tokens %s",
+                       dp, sequences, c->batch_tokens, T, divisors(a, sizeof a, sequences, dp),
+                       multiples(b, sizeof b, c->batch_tokens, dp * T));
     int64_t mine = sequences / dp;
     if (!c->micro_batch && !c->accum) {
-        int64_t most = micro_tokens(c) / T, many = c->pp > 1 ? mine / (PIPE_MICROS * c->pp) : most;       /* a pipeline is empty for its first and last few */
+        /* a pipeline is empty for its first and last few */
+        int64_t most = micro_tokens(c) / T, many = c->pp > 1 ? mine / (PIPE_MICROS * c->pp) : most;
         if (many < most) most = many;
         c->micro_batch = divisor_below(mine, most < 1 ? 1 : most);
     }
     int64_t given = c->micro_batch ? c->micro_batch : c->accum;
     if (mine % given != 0)
-        return bt_fail(err, BT_ARG, "train.%s %" PRId64 " does not divide the %" PRId64 " sequences of a rank's step (use %s)",
-                       c->micro_batch ? "micro_batch" : "accum", given, mine, divisors(a, sizeof a, mine, given));
+        return bt_fail(err, BT_ARG,
+                       "train.%s %" PRId64 " does not divide the %" PRId64
+                       " sequences of a rank's step (use %s)",
+                       c->micro_batch ? "micro_batch" : "accum", given, mine,
+                       divisors(a, sizeof a, mine, given));
     if (!c->micro_batch) c->micro_batch = mine / c->accum;
     if (!c->accum) c->accum = mine / c->micro_batch;
     if (c->micro_batch * c->accum != mine)
-        return bt_fail(err, BT_ARG, "micro_batch %" PRId64 " x accum %" PRId64 " = %" PRId64 " sequences, but a rank's step has %" PRId64
-                       " (use --accum %" PRId64 ", or --batch-tokens %" PRId64 ")", c->micro_batch, c->accum, c->micro_batch * c->accum, mine,
+        return bt_fail(err, BT_ARG,
+                       "micro_batch %" PRId64 " x accum %" PRId64 " = %" PRId64
+                       " sequences, but a rank's step has %" PRId64 " (use --accum %" PRId64
+                       ", or --batch-tokens %" PRId64 ")",
+                       c->micro_batch, c->accum, c->micro_batch * c->accum, mine,
                        mine / c->micro_batch, c->micro_batch * c->accum * dp * T);
     return BT_OK;
 }
@@ -294,14 +414,19 @@ static bt_code resolve_batch(bt_run_cfg *c, bt_err *err) {
 static bt_code check_sequence(const bt_run_cfg *c, bt_err *err) {
     int64_t tokens = c->micro_batch * c->seq_len;
     if (c->tp == 1 || !c->sequence || tokens >= c->tp) return BT_OK;
-    return bt_fail(err, BT_ARG, "--tp %" PRId64 ": a micro-batch has %" PRId64 " x %" PRId64 " tokens, fewer than ranks to share them (use mesh.sequence=false, or --seq-len %" PRId64 ")", c->tp,
-                   c->micro_batch, c->seq_len, (c->tp + c->micro_batch - 1) / c->micro_batch);
+    return bt_fail(
+        err, BT_ARG,
+        "--tp %" PRId64 ": a micro-batch has %" PRId64 " x %" PRId64
+        " tokens, fewer than ranks to share them (use mesh.sequence=false, or --seq-len %" PRId64
+        ")",
+        c->tp, c->micro_batch, c->seq_len, (c->tp + c->micro_batch - 1) / c->micro_batch);
 }
 
 static bt_code check_numbers(const bt_run_cfg *c, bt_err *err) {
     if (bt_loss_scale_is(c->loss_scale)) return BT_OK;
     double below = exp2(floor(log2(c->loss_scale)));
-    return bt_fail(err, BT_ARG, "train.loss_scale %.17g is not a power of two (use %.0f or %.0f)", c->loss_scale, below, 2 * below);
+    return bt_fail(err, BT_ARG, "train.loss_scale %.17g is not a power of two (use %.0f or %.0f)",
+                   c->loss_scale, below, 2 * below);
 }
 
 static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
@@ -309,8 +434,10 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
     if (c->tokens) {
         int64_t steps = (c->tokens + c->batch_tokens - 1) / c->batch_tokens;
         if (c->steps && c->steps != steps)
-            return bt_fail(err, BT_ARG, "train.tokens %" PRId64 " at %" PRId64 " tokens a step is %" PRId64 " steps, but train.steps is %" PRId64
-                           " (give one of them)", c->tokens, c->batch_tokens, steps, c->steps);
+            return bt_fail(err, BT_ARG,
+                           "train.tokens %" PRId64 " at %" PRId64 " tokens a step is %" PRId64
+                           " steps, but train.steps is %" PRId64 " (give one of them)",
+                           c->tokens, c->batch_tokens, steps, c->steps);
         c->steps = steps;
     }
     if (!c->steps) c->steps = p ? p->steps : 1000;
@@ -331,21 +458,28 @@ static bt_code resolve_data(bt_run_cfg *c, bt_err *err) {
     bool synthetic = strncmp(c->data, "synth:", 6) == 0;
     if (!c->data[0]) memcpy(c->data, "builtin", sizeof "builtin");
     if (!synthetic && strcmp(c->tokenizer, "bytes") == 0 && c->vocab < 256)
-        return bt_fail(err, BT_ARG, "model.vocab %" PRId64 " is too small for the byte tokenizer, which has 256 tokens (set model.vocab=256)", c->vocab);
+        return bt_fail(
+            err, BT_ARG,
+            "model.vocab %" PRId64
+            " is too small for the byte tokenizer, which has 256 tokens (set model.vocab=256)",
+            c->vocab);
     return BT_OK;
 }
 
-/* Ranks know how many they are on their host; before the job starts that is known without a host file only. */
+/* Ranks know how many they are on their host; before the job starts that is known without a host
+ * file only. */
 static void resolve_threads(bt_run_cfg *c, int world_size) {
     int here = world_size;
     if (c->threads) return;
-    if (bt_comm_size(bt_comm_world()) > 1) here = bt_comm_local_size();
-    else if (c->hosts[0] && world_size > 1) return;
+    if (bt_comm_size(bt_comm_world()) > 1)
+        here = bt_comm_local_size();
+    else if (c->hosts[0] && world_size > 1)
+        return;
     int share = bt_cpu_get()->cores / here;
     c->threads = share > 1 ? share : 1;
 }
 
-/* ---- public --------------------------------------------------------------------------------------------------------- */
+/* ---- public ---------------------------------------------------------------------------------- */
 
 bt_code bt_run_cfg_resolve(bt_run_cfg *c, int world_size, bt_err *err) {
     BT_TRY(check_words(c, err));
@@ -361,13 +495,14 @@ bt_code bt_run_cfg_resolve(bt_run_cfg *c, int world_size, bt_err *err) {
 }
 
 bt_code bt_run_cfg_settle(bt_opts *o, bt_run_cfg *cfg, int world_size, bt_err *err) {
-    bt_run_cfg *before = malloc(sizeof *before);            /* lists make it large */
+    bt_run_cfg *before = malloc(sizeof *before); /* lists make it large */
     if (!before) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     *before = *cfg;
     bt_code code = bt_run_cfg_resolve(cfg, world_size, err);
     for (size_t i = 0; code == BT_OK && i < o->n; i++) {
         const bt_opt *opt = &o->table[i];
-        bool changed = memcmp((const char *)before + opt->offset, (const char *)cfg + opt->offset, opt->size) != 0;
+        bool changed = memcmp((const char *)before + opt->offset, (const char *)cfg + opt->offset,
+                              opt->size) != 0;
         if (changed) memcpy(o->where[i], "auto", sizeof "auto");
     }
     free(before);
@@ -376,7 +511,9 @@ bt_code bt_run_cfg_settle(bt_opts *o, bt_run_cfg *cfg, int world_size, bt_err *e
 
 int bt_run_cfg_ranks(const bt_run_cfg *c, int cores) {
     int64_t inner = c->pp * c->dp_shard * c->tp;
-    int64_t asked = c->ranks ? c->ranks : inner > 1 || c->dp_replicate ? inner * (c->dp_replicate ? c->dp_replicate : 1) : 0;
+    int64_t asked = c->ranks                       ? c->ranks
+                    : inner > 1 || c->dp_replicate ? inner * (c->dp_replicate ? c->dp_replicate : 1)
+                                                   : 0;
     if (asked) return asked > 65536 ? 65536 : (int)asked;
     int64_t sequences = c->batch_tokens ? c->batch_tokens / c->seq_len : 2;
     return cores >= 2 && sequences % 2 == 0 ? 2 : 1;

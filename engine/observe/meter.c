@@ -11,13 +11,15 @@
 #include "engine/base/clock.h"
 #include "engine/parallel/mpi/comm.h"
 
-static const bt_rank_metric terms[] = {BT_MR_DATA, BT_MR_FWD, BT_MR_BWD, BT_MR_COMM_EXPOSED, BT_MR_WAIT, BT_MR_OPTIM, BT_MR_CKPT, BT_MR_MONITOR};
+static const bt_rank_metric terms[] = {BT_MR_DATA, BT_MR_FWD,   BT_MR_BWD,  BT_MR_COMM_EXPOSED,
+                                       BT_MR_WAIT, BT_MR_OPTIM, BT_MR_CKPT, BT_MR_MONITOR};
 enum { N_TERMS = sizeof terms / sizeof terms[0] };
 
 static int64_t cpu_now_ns(void) {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
-    return ((int64_t)u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000000 + ((int64_t)u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1000;
+    return ((int64_t)u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000000 +
+           ((int64_t)u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1000;
 }
 
 /* plain read: stdio would allocate inside a step */

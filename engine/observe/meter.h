@@ -2,8 +2,9 @@
  *
  *     step = data + fwd + bwd + comm_exposed + wait + optim + ckpt + monitor + other          (other is computed)
  *
- * One window follows the other without a gap: what is done after `close` (recording) is charged to the next window, except
- * time handed to `exclude` (a pause, an evaluation), which belongs to no step.
+ * One window follows the other without a gap: what is done after `close` (recording) is charged to
+ * the next window, except time handed to `exclude` (a pause, an evaluation), which belongs to no
+ * step.
  * Order:    open -> { add*, set* -> close }*. Threads: the training thread. */
 #ifndef BT_ENGINE_OBSERVE_METER_H
 #define BT_ENGINE_OBSERVE_METER_H
@@ -14,18 +15,21 @@
 
 typedef struct bt_meter {
     int64_t begin_ns, excluded_ns, cpu_ns;
-    uint64_t bytes_logical, bytes_wire;         /* counters at the window's beginning */
-    int64_t phase_ns[BT_MR_COUNT];              /* of the phases above, and of COMM_BUSY */
-    double values[BT_MR_COUNT];                 /* what was set, in the metric's unit */
+    uint64_t bytes_logical, bytes_wire; /* counters at the window's beginning */
+    int64_t phase_ns[BT_MR_COUNT];      /* of the phases above, and of COMM_BUSY */
+    double values[BT_MR_COUNT];         /* what was set, in the metric's unit */
 } bt_meter;
 
-void bt_meter_open(bt_meter *m);                                        /* the first window begins now */
+/* the first window begins now */
+void bt_meter_open(bt_meter *m);
 void bt_meter_add(bt_meter *m, bt_rank_metric phase, int64_t ns);
 void bt_meter_set(bt_meter *m, bt_rank_metric metric, double value);
 void bt_meter_exclude(bt_meter *m, int64_t ns);
-void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]);              /* and the next window begins */
-double bt_meter_phases_ms(const double values[BT_MR_COUNT]);            /* the right-hand side of the law */
-double bt_rss_mib(void);                                                /* resident now */
+/* and the next window begins */
+void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]);
+/* the right-hand side of the law */
+double bt_meter_phases_ms(const double values[BT_MR_COUNT]);
+double bt_rss_mib(void); /* resident now */
 double bt_rss_peak_mib(void);
 
 #endif

@@ -9,7 +9,8 @@
 #include "engine/bench/peak.h"
 #include "engine/kernels/ops/ops.h"
 
-_Static_assert((int)BT_PROFILE_ROWS == (int)BT_OPS_MAX + 1, "a row for each operation, and one for the rest");
+_Static_assert((int)BT_PROFILE_ROWS == (int)BT_OPS_MAX + 1,
+               "a row for each operation, and one for the rest");
 
 enum { WARMUP = 2, TRIAD_MIB = 192 };
 
@@ -32,7 +33,8 @@ static int by_time(const void *a, const void *b) {
 
 static bool integer(const char *op) {
     static const char *const ops[] = {"tern_fwd", "tern_dx8", "tern_dw8", "w8_dx8"};
-    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) if (strcmp(op, ops[i]) == 0) return true;
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (strcmp(op, ops[i]) == 0) return true;
     return false;
 }
 
@@ -43,28 +45,45 @@ void bt_profile_close(bt_profile *p, bt_prec prec) {
     p->n = 0;
     if (p->steps == 0) return;
     size_t n = bt_ops_profile_rows(ops, BT_OPS_MAX);
-    double rate[3], triad = bt_peak_triad(TRIAD_MIB) / 1e9, steps = (double)p->steps, rest = p->step_ms / steps;
+    double rate[3], triad = bt_peak_triad(TRIAD_MIB) / 1e9, steps = (double)p->steps,
+                    rest = p->step_ms / steps;
     for (int k = 0; k < 3; k++) rate[k] = bt_peak_rate((bt_peak)k, bt_threads_count()) / 1e9;
     for (size_t i = 0; i < n; i++) {
         const bt_op_profile *o = &ops[i];
         bt_profile_row *r = &p->rows[p->n++];
-        *r = (bt_profile_row){.name = o->name, .ms = (double)o->ns / 1e6 / steps, .calls = (double)o->calls / steps, .unit = "", .bound_name = ""};
-        bt_peak kind = integer(o->name) ? BT_PEAK_INT8 : prec == BT_PREC_BF16 ? BT_PEAK_BF16 : BT_PEAK_FP32;
+        *r = (bt_profile_row){.name = o->name,
+                              .ms = (double)o->ns / 1e6 / steps,
+                              .calls = (double)o->calls / steps,
+                              .unit = "",
+                              .bound_name = ""};
+        bt_peak kind = integer(o->name)       ? BT_PEAK_INT8
+                       : prec == BT_PREC_BF16 ? BT_PEAK_BF16
+                                              : BT_PEAK_FP32;
         if (rate[kind] == 0) kind = BT_PEAK_FP32;
         r->frac = r->ms * steps / p->step_ms;
         rest -= r->ms;
         if (o->ns == 0) continue;
-        if (o->ops > 0) r->rate = o->ops / (double)o->ns, r->bound = rate[kind], r->unit = "GOP/s", r->bound_name = peaks[kind];
-        else if (o->bytes > 0) r->rate = o->bytes / (double)o->ns, r->bound = triad, r->unit = "GB/s", r->bound_name = "triad";
+        if (o->ops > 0)
+            r->rate = o->ops / (double)o->ns, r->bound = rate[kind], r->unit = "GOP/s",
+            r->bound_name = peaks[kind];
+        else if (o->bytes > 0)
+            r->rate = o->bytes / (double)o->ns, r->bound = triad, r->unit = "GB/s",
+            r->bound_name = "triad";
     }
     qsort(p->rows, p->n, sizeof *p->rows, by_time);
-    p->rows[p->n++] = (bt_profile_row){.name = "other", .ms = rest, .frac = rest * steps / p->step_ms, .unit = "", .bound_name = ""};
+    p->rows[p->n++] = (bt_profile_row){.name = "other",
+                                       .ms = rest,
+                                       .frac = rest * steps / p->step_ms,
+                                       .unit = "",
+                                       .bound_name = ""};
 }
 
 int bt_profile_text(char *out, size_t size, const bt_profile_row *r) {
     if (r->bound > 0) {
-        return snprintf(out, size, "%-14s %9.3f ms %5.1f %% of a step, %6.0f calls, %7.1f %s, %.0f %% of %s", r->name, r->ms, 100 * r->frac, r->calls, r->rate,
-                        r->unit, 100 * r->rate / r->bound, r->bound_name);
+        return snprintf(out, size,
+                        "%-14s %9.3f ms %5.1f %% of a step, %6.0f calls, %7.1f %s, %.0f %% of %s",
+                        r->name, r->ms, 100 * r->frac, r->calls, r->rate, r->unit,
+                        100 * r->rate / r->bound, r->bound_name);
     }
     return snprintf(out, size, "%-14s %9.3f ms %5.1f %% of a step", r->name, r->ms, 100 * r->frac);
 }

@@ -1,7 +1,9 @@
-/* profile.h - where a step goes, per operation (train.profile): rank 0's operations against what its cores could do at most.
+/* profile.h - where a step goes, per operation (train.profile): rank 0's operations against what
+ * its cores could do at most.
  *
- * Order:    step after every step, hold around what belongs to no step, tell once at the end. The first two steps of an attempt are
- *           warm-up (one, where there are only two). Cost: two clock reads an operation. */
+ * Order:    step after every step, hold around what belongs to no step, tell once at the end. The
+ *           first two steps of an attempt are warm-up (one, where there are only two). Cost: two
+ *           clock reads an operation. */
 #ifndef BT_ENGINE_OBSERVE_PROFILE_H
 #define BT_ENGINE_OBSERVE_PROFILE_H
 
@@ -10,26 +12,32 @@
 
 #include "engine/kernels/table/kernels.h"
 
-enum { BT_PROFILE_ROWS = 41 };                  /* operations, and what is none */
+/* operations, and what is none */
+enum { BT_PROFILE_ROWS = 41 };
 
 typedef struct bt_profile_row {
     const char *name;
-    double ms, frac;                            /* of a step */
-    double calls;                               /* a step */
-    double rate, bound;                         /* G/s; bound: the measured peak; 0 where there is nothing to count */
-    const char *unit, *bound_name;              /* "GOP/s" of "bf16 peak", "GB/s" of "triad" */
+    double ms, frac; /* of a step */
+    double calls;    /* a step */
+    /* G/s; bound: the measured peak; 0 where there is nothing to count */
+    double rate, bound;
+    const char *unit, *bound_name; /* "GOP/s" of "bf16 peak", "GB/s" of "triad" */
 } bt_profile_row;
 
 typedef struct bt_profile {
-    double step_ms;                             /* of the profiled steps together */
+    double step_ms; /* of the profiled steps together */
     int64_t steps;
     size_t n;
-    bt_profile_row rows[BT_PROFILE_ROWS];       /* by time, the largest first; "other" is the last */
+    /* by time, the largest first; "other" is the last */
+    bt_profile_row rows[BT_PROFILE_ROWS];
 } bt_profile;
 
-void bt_profile_step(bt_profile *p, int64_t done, int64_t total, double step_ms);    /* `done` of the attempt's `total` steps are done */
-void bt_profile_hold(bool hold);                /* evaluations and checkpoints are not part of a step */
-void bt_profile_close(bt_profile *p, bt_prec prec);     /* measures the peaks (0.4 s), fills the rows */
-int bt_profile_text(char *out, size_t size, const bt_profile_row *r);   /* one line; as snprintf */
+/* `done` of the attempt's `total` steps are done */
+void bt_profile_step(bt_profile *p, int64_t done, int64_t total, double step_ms);
+/* evaluations and checkpoints are not part of a step */
+void bt_profile_hold(bool hold);
+/* measures the peaks (0.4 s), fills the rows */
+void bt_profile_close(bt_profile *p, bt_prec prec);
+int bt_profile_text(char *out, size_t size, const bt_profile_row *r); /* one line; as snprintf */
 
 #endif

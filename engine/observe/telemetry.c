@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/small.h"
 
 bt_code bt_telemetry_init(bt_telemetry *t, bt_comm *comm, const bt_sink *sink, bt_err *err) {
     memset(t, 0, sizeof *t);
@@ -19,7 +20,9 @@ bt_code bt_telemetry_init(bt_telemetry *t, bt_comm *comm, const bt_sink *sink, b
         t->all = calloc((size_t)bt_comm_size(comm) * BT_MR_COUNT, sizeof *t->all);
         t->history = calloc(BT_HISTORY, sizeof *t->history);
     }
-    if (!t->mine || (root && (!t->all || !t->history))) return bt_fail(err, BT_NOMEM, "cannot take memory for the measurements of %d ranks", bt_comm_size(comm));
+    if (!t->mine || (root && (!t->all || !t->history)))
+        return bt_fail(err, BT_NOMEM, "cannot take memory for the measurements of %d ranks",
+                       bt_comm_size(comm));
     return BT_OK;
 }
 
@@ -30,11 +33,12 @@ void bt_telemetry_release(bt_telemetry *t) {
     memset(t, 0, sizeof *t);
 }
 
-/* ---- from the ranks' values to the step's --------------------------------------------------------------------------- */
+/* ---- from the ranks' values to the step's ---------------------------------------------------- */
 
 static void combine(bt_telemetry *t, double *step, double *mean) {
     int n = bt_comm_size(t->comm), overlapping = 0;
-    double loss = 0, share = 0, slowest = 0, overhead = 0, overlap = 0, logical = 0, wire = 0, largest = 0;
+    double loss = 0, share = 0, slowest = 0, overhead = 0, overlap = 0, logical = 0, wire = 0,
+           largest = 0;
     memset(mean, 0, BT_MR_COUNT * sizeof *mean);
     for (int r = 0; r < n; r++) {
         const double *v = t->all + (size_t)r * BT_MR_COUNT;
@@ -55,7 +59,8 @@ static void combine(bt_telemetry *t, double *step, double *mean) {
     if (isnan(step[BT_MS_LOSS])) step[BT_MS_LOSS] = loss / share;
     step[BT_MS_STEP_TIME] = slowest;
     step[BT_MS_TOKENS_PER_S] = (double)t->step_tokens / (slowest / 1e3);
-    step[BT_MS_MFU] = t->peak_flops > 0 ? t->flop_token * step[BT_MS_TOKENS_PER_S] / t->peak_flops : NAN;
+    step[BT_MS_MFU] = t->peak_flops > 0 ? t->flop_token * step[BT_MS_TOKENS_PER_S] / t->peak_flops
+                                        : NAN;
     step[BT_MS_COMM_OVERHEAD] = overhead / n;
     step[BT_MS_OVERLAP] = overlapping ? overlap / overlapping : NAN;
     step[BT_MS_BYTES_LOGICAL] = logical;
@@ -68,21 +73,28 @@ static void hand_on(bt_telemetry *t) {
     if (bt_comm_rank(t->comm) != 0) return;
     double mean[BT_MR_COUNT];
     combine(t, t->step_values, mean);
-    if (t->seen >= t->warmup) memcpy(t->history[(t->seen - t->warmup) % BT_HISTORY], mean, sizeof mean);
+    if (t->seen >= t->warmup)
+        memcpy(t->history[(t->seen - t->warmup) % BT_HISTORY], mean, sizeof mean);
     t->last_loss = t->step_values[BT_MS_LOSS];
     t->seen++;
     if (!t->sink.step) return;
-    bt_step_record record = {.step = t->step, .wall_us = t->wall_us, .values = t->step_values, .n_ranks = bt_comm_size(t->comm), .rank_values = t->all};
+    bt_step_record record = {.step = t->step,
+                             .wall_us = t->wall_us,
+                             .values = t->step_values,
+                             .n_ranks = bt_comm_size(t->comm),
+                             .rank_values = t->all};
     t->sink.step(t->sink.ctx, &record);
 }
 
-bt_code bt_telemetry_post(bt_telemetry *t, int64_t step, const double step_values[BT_MS_COUNT], const double rank_values[BT_MR_COUNT], bt_err *err) {
+bt_code bt_telemetry_post(bt_telemetry *t, int64_t step, const double step_values[BT_MS_COUNT],
+                          const double rank_values[BT_MR_COUNT], bt_err *err) {
     BT_TRY(bt_telemetry_flush(t, err));
     t->step = step;
     t->wall_us = bt_wall_us();
     memcpy(t->step_values, step_values, sizeof t->step_values);
     memcpy(t->mine, rank_values, BT_MR_COUNT * sizeof *t->mine);
-    BT_TRY(bt_gather_start(t->comm, t->mine, BT_MR_COUNT * sizeof *t->mine, t->all, 0, &t->gather, err));
+    BT_TRY(bt_gather_start(t->comm, t->mine, BT_MR_COUNT * sizeof *t->mine, t->all, 0, &t->gather,
+                           err));
     t->pending = true;
     return bt_telemetry_poll(t, err);
 }
@@ -102,20 +114,16 @@ bt_code bt_telemetry_flush(bt_telemetry *t, bt_err *err) {
     return BT_OK;
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static int64_t remembered(const bt_telemetry *t) {
     int64_t n = t->history ? t->seen - t->warmup : 0;
     return n < 0 ? 0 : n > BT_HISTORY ? BT_HISTORY : n;
 }
 
-void bt_telemetry_extremes(const bt_telemetry *t, bt_rank_metric metric, double *least, double *most) {
+void bt_telemetry_extremes(const bt_telemetry *t, bt_rank_metric metric, double *least,
+                           double *most) {
     *least = *most = NAN;
     for (int64_t i = 0; i < remembered(t); i++) {
-        *least = fmin(*least, t->history[i][metric]);           /* fmin(NaN, x) is x */
+        *least = fmin(*least, t->history[i][metric]); /* fmin(NaN, x) is x */
         *most = fmax(*most, t->history[i][metric]);
     }
 }
@@ -125,17 +133,24 @@ double bt_telemetry_median(const bt_telemetry *t, bt_rank_metric metric) {
     double sorted[BT_HISTORY];
     if (n == 0) return NAN;
     for (int64_t i = 0; i < n; i++) sorted[i] = t->history[i][metric];
-    qsort(sorted, (size_t)n, sizeof *sorted, ascending);
+    qsort(sorted, (size_t)n, sizeof *sorted, bt_compare_doubles);
     return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-void bt_telemetry_event(const bt_telemetry *t, const char *kind, bt_event_level level, int64_t step, const char *body, const char *fmt, ...) {
+void bt_telemetry_event(const bt_telemetry *t, const char *kind, bt_event_level level, int64_t step,
+                        const char *body, const char *fmt, ...) {
     if (!t->sink.event) return;
     char title[512];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(title, sizeof title, fmt, ap);
     va_end(ap);
-    bt_event e = {.kind = kind, .level = level, .step = step, .rank = -1, .wall_us = bt_wall_us(), .title = title, .body = body};
+    bt_event e = {.kind = kind,
+                  .level = level,
+                  .step = step,
+                  .rank = -1,
+                  .wall_us = bt_wall_us(),
+                  .title = title,
+                  .body = body};
     t->sink.event(t->sink.ctx, &e);
 }

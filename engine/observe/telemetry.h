@@ -1,8 +1,10 @@
-/* telemetry.h - the values of a step, from every rank to rank 0 and into the sink, without stopping anybody.
+/* telemetry.h - the values of a step, from every rank to rank 0 and into the sink, without stopping
+ * anybody.
  *
- * `post` starts a small gather of this rank's values and returns; it arrives while the next step computes, and `poll` (called
- * between micro-batches) hands it on. So a record may reach the sink a moment after its step; `flush` waits for it.
- * Rank 0 keeps the last BT_HISTORY steps for the medians of the run's result.
+ * `post` starts a small gather of this rank's values and returns; it arrives while the next step
+ * computes, and `poll` (called between micro-batches) hands it on. So a record may reach the sink a
+ * moment after its step; `flush` waits for it. Rank 0 keeps the last BT_HISTORY steps for the
+ * medians of the run's result.
  * Order:    init -> { post, poll* }* -> flush -> release. Collective: post and flush on all ranks alike.
  * No allocation after init. */
 #ifndef BT_ENGINE_OBSERVE_TELEMETRY_H
@@ -15,30 +17,37 @@ enum { BT_HISTORY = 1024 };
 
 typedef struct bt_telemetry {
     bt_comm *comm;
-    bt_sink sink;                               /* all NULL where nobody listens */
-    double *mine, *all;                         /* (BT_MR_COUNT), on rank 0 (size, BT_MR_COUNT) */
+    bt_sink sink;       /* all NULL where nobody listens */
+    double *mine, *all; /* (BT_MR_COUNT), on rank 0 (size, BT_MR_COUNT) */
     double step_values[BT_MS_COUNT];
     int64_t step, wall_us;
     bt_request gather;
     bool pending;
-    double flop_token, peak_flops;              /* peak of all ranks together; 0: unknown */
+    double flop_token, peak_flops; /* peak of all ranks together; 0: unknown */
     int64_t step_tokens;
     double last_loss;
-    int64_t seen, warmup;                       /* steps recorded; the first `warmup` are left out of the history */
-    double (*history)[BT_MR_COUNT];             /* (BT_HISTORY) mean of the ranks, but STEP_TIME: slowest rank */
+    /* steps recorded; the first `warmup` are left out of the history */
+    int64_t seen, warmup;
+    /* (BT_HISTORY) mean of the ranks, but STEP_TIME: slowest rank */
+    double (*history)[BT_MR_COUNT];
 } bt_telemetry;
 
-bt_code bt_telemetry_init(bt_telemetry *t, bt_comm *comm, const bt_sink *sink, bt_err *err) BT_MUST_CHECK;
+bt_code bt_telemetry_init(bt_telemetry *t, bt_comm *comm, const bt_sink *sink, bt_err *err)
+    BT_MUST_CHECK;
 void bt_telemetry_release(bt_telemetry *t);
-/* step_values: what rank 0 knows (loss is made from the ranks' losses here); rank_values: this rank's */
-bt_code bt_telemetry_post(bt_telemetry *t, int64_t step, const double step_values[BT_MS_COUNT], const double rank_values[BT_MR_COUNT],
-                          bt_err *err) BT_MUST_CHECK;
+/* step_values: what rank 0 knows (loss is made from the ranks' losses here); rank_values: this
+ * rank's */
+bt_code bt_telemetry_post(bt_telemetry *t, int64_t step, const double step_values[BT_MS_COUNT],
+                          const double rank_values[BT_MR_COUNT], bt_err *err) BT_MUST_CHECK;
 bt_code bt_telemetry_poll(bt_telemetry *t, bt_err *err) BT_MUST_CHECK;
 bt_code bt_telemetry_flush(bt_telemetry *t, bt_err *err) BT_MUST_CHECK;
-double bt_telemetry_median(const bt_telemetry *t, bt_rank_metric metric);       /* NaN before the first record */
-void bt_telemetry_extremes(const bt_telemetry *t, bt_rank_metric metric, double *least, double *most);      /* of the same steps */
+/* NaN before the first record */
+double bt_telemetry_median(const bt_telemetry *t, bt_rank_metric metric);
+/* of the same steps */
+void bt_telemetry_extremes(const bt_telemetry *t, bt_rank_metric metric, double *least,
+                           double *most);
 /* an event from this rank; reaches the sink on rank 0 only. body: JSON object or NULL */
-void bt_telemetry_event(const bt_telemetry *t, const char *kind, bt_event_level level, int64_t step, const char *body, const char *fmt, ...)
-    BT_PRINTF(6, 7);
+void bt_telemetry_event(const bt_telemetry *t, const char *kind, bt_event_level level, int64_t step,
+                        const char *body, const char *fmt, ...) BT_PRINTF(6, 7);
 
 #endif

@@ -8,7 +8,11 @@
 
 size_t bt_norm_blocks(size_t n) { return (n + BT_SUM_BLOCK - 1) / BT_SUM_BLOCK; }
 
-typedef struct fill { double *blocks; const float *x; size_t begin, end; } fill;
+typedef struct fill {
+    double *blocks;
+    const float *x;
+    size_t begin, end;
+} fill;
 
 static void fill_range(void *ctx, int thread, size_t from, size_t to) {
     (void)thread;

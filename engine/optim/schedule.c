@@ -1,7 +1,8 @@
-/* schedule.c - learning-rate curves as pure functions of the step (numerics.md section 3 for `bitnet`).
+/* schedule.c - learning-rate curves as pure functions of the step (numerics.md section 3 for
+ * `bitnet`).
  *
- * Update number t = step + 1 runs over 1..steps. Warm-up rises linearly and reaches the peak at t = warmup; the curve
- * after it spans the rest and reaches its final value at the last update. */
+ * Update number t = step + 1 runs over 1..steps. Warm-up rises linearly and reaches the peak at t =
+ * warmup; the curve after it spans the rest and reaches its final value at the last update. */
 #include <math.h>
 
 #include "engine/optim/optim.h"
@@ -15,8 +16,9 @@ static double progress(const bt_schedule *s, int64_t step) {
     return done <= 0 ? 0.0 : (double)done / (double)span;
 }
 
-/* Two lines that both end at zero after `steps`; the second begins at half time, with its own peak: an abrupt drop
- * (BitNet training FAQ: t < T/2: p1 (1 - t/T), then p2 (1 - t/T); t counts all steps, warm-up included). */
+/* Two lines that both end at zero after `steps`; the second begins at half time, with its own peak:
+ * an abrupt drop (BitNet training FAQ: t < T/2: p1 (1 - t/T), then p2 (1 - t/T); t counts all
+ * steps, warm-up included). */
 static double bitnet(const bt_schedule *s, int64_t step) {
     double peak = 2 * step < s->steps ? s->lr : s->lr2 > 0 ? s->lr2 : s->lr * (2.0 / 3.0);
     double left = 1.0 - (double)step / (double)s->steps;
@@ -25,7 +27,8 @@ static double bitnet(const bt_schedule *s, int64_t step) {
 
 double bt_schedule_lr(const bt_schedule *s, int64_t step) {
     if (step < 0) step = 0;
-    double warm = s->warmup > 0 && step + 1 < s->warmup ? (double)(step + 1) / (double)s->warmup : 1.0;
+    double warm = s->warmup > 0 && step + 1 < s->warmup ? (double)(step + 1) / (double)s->warmup
+                                                        : 1.0;
     if (s->kind == BT_SCHED_BITNET) return warm * bitnet(s, step);
     if (warm < 1.0) return warm * s->lr;
     double p = progress(s, step), low = s->lr * s->lr_min_frac;
@@ -34,7 +37,7 @@ double bt_schedule_lr(const bt_schedule *s, int64_t step) {
     case BT_SCHED_BITNET: return s->lr;
     case BT_SCHED_COSINE: return low + 0.5 * (s->lr - low) * (1.0 + cos(PI * p));
     case BT_SCHED_LINEAR: return s->lr + (low - s->lr) * p;
-    case BT_SCHED_WSD: {                        /* warm-up, stable, decay: the last decay_frac of all steps falls linearly */
+    case BT_SCHED_WSD: { /* warm-up, stable, decay: the last decay_frac of all steps falls linearly */
         double left = (double)(s->steps - step - 1), tail = s->decay_frac * (double)s->steps;
         if (tail <= 0 || left >= tail) return s->lr;
         return low + (s->lr - low) * (left > 0 ? left / tail : 0.0);

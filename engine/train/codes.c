@@ -1,4 +1,5 @@
-/* codes.c - see codes.h. The history's form is that of the slot code_history, by chunks: the last two codes of a weight. */
+/* codes.c - see codes.h. The history's form is that of the slot code_history, by chunks: the last
+ * two codes of a weight. */
 #include "engine/train/codes.h"
 
 #include <stdatomic.h>
@@ -8,12 +9,14 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
 
-enum { CHUNK = 16384 };                 /* weights a thread takes at a time; even */
+/* weights a thread takes at a time; even */
+enum { CHUNK = 16384 };
 
 struct bt_codes {
     bt_model *model;
     bt_codes_cfg cfg;
-    uint8_t *history;                   /* two weights a byte, each slice and chunk beginning with a byte */
+    /* two weights a byte, each slice and chunk beginning with a byte */
+    uint8_t *history;
     int samples;
 };
 
@@ -44,7 +47,8 @@ bt_code bt_codes_create(bt_codes **out, bt_model *m, const bt_codes_cfg *cfg, bt
     if (c) *c = (bt_codes){.model = m, .cfg = *cfg, .history = calloc(bytes + 1, 1)};
     if (!c || !c->history) {
         bt_codes_destroy(c);
-        return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for the history of ternary codes", (double)bytes / 1048576.0);
+        return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for the history of ternary codes",
+                       (double)bytes / 1048576.0);
     }
     *out = c;
     return BT_OK;
@@ -60,7 +64,7 @@ int bt_codes_samples(const bt_codes *c) { return c->samples; }
 
 typedef struct look {
     const bt_codes *c;
-    size_t tensor, first;               /* element of the tensor that the slice begins with */
+    size_t tensor, first; /* element of the tensor that the slice begins with */
     const float *w;
     uint8_t *history;
     size_t n;
@@ -100,8 +104,15 @@ void bt_codes_sample(bt_codes *c, bt_code_counts *counts) {
         bt_quant_stat q = bt_model_quant_stat(c->model, k);
         for (size_t i = 0; t->tern && i < c->cfg.shards->n_stripes; i++) {
             bt_range r = bt_codes_slice(&c->cfg, t, i);
-            look j = {.c = c, .tensor = k, .first = r.begin - t->offset, .w = bt_model_weights(c->model) + r.begin, .history = history,
-                      .n = r.end - r.begin, .mean = (float)q.mean, .inv_scale = 1 / (float)q.scale, .threshold = binary ? 0.0f : 0.5f};
+            look j = {.c = c,
+                      .tensor = k,
+                      .first = r.begin - t->offset,
+                      .w = bt_model_weights(c->model) + r.begin,
+                      .history = history,
+                      .n = r.end - r.begin,
+                      .mean = (float)q.mean,
+                      .inv_scale = 1 / (float)q.scale,
+                      .threshold = binary ? 0.0f : 0.5f};
             if (j.n == 0) continue;
             bt_parallel_for((j.n + CHUNK - 1) / CHUNK, 1, look_at_range, &j);
             history += (j.n + 1) / 2;

@@ -3,10 +3,11 @@
  *     flip          the code differs from that of the previous sample
  *     sign flip     -1 <-> +1 since then
  *     oscillation   it differs, and is again what it was two samples ago: a weight that cannot decide
- *     boundary      the latent weight lies within BT_CODES_BAND scales of a threshold: it could flip at this learning rate.
- *                   Gaussian latents have 5.9 % there
- * The codes of the last two samples are kept in 4 bits a weight; the ranks that hold a tensor alike share it out, so that a
- * rank keeps, and looks at, 1/dp of the weights. Cost: about 2 ns for each of these weights and sample, on all threads.
+ *     boundary      the latent weight lies within BT_CODES_BAND scales of a threshold: it could
+ *                   flip at this learning rate. Gaussian latents have 5.9 % there
+ * The codes of the last two samples are kept in 4 bits a weight; the ranks that hold a tensor alike
+ * share it out, so that a rank keeps, and looks at, 1/dp of the weights. Cost: about 2 ns for each
+ * of these weights and sample, on all threads.
  * Order: create -> sample* -> destroy, after the model's quantise. No allocation after create. */
 #ifndef BT_ENGINE_TRAIN_CODES_H
 #define BT_ENGINE_TRAIN_CODES_H
@@ -18,22 +19,28 @@
 #define BT_CODES_BAND 0.05f
 
 typedef struct bt_codes bt_codes;
-typedef struct bt_code_counts { double flips, sign_flips, back, near; } bt_code_counts;
+typedef struct bt_code_counts {
+    double flips, sign_flips, back, near;
+} bt_code_counts;
 
 typedef struct bt_codes_cfg {
     const bt_shards *shards;
-    int shard;                          /* whose latent weights are here */
-    int part, parts;                    /* of the ranks that hold the same */
-    const bt_weights *weights;          /* who has the codes; NULL: the model, all of them. Plans need none */
+    int shard;       /* whose latent weights are here */
+    int part, parts; /* of the ranks that hold the same */
+    /* who has the codes; NULL: the model, all of them. Plans need none */
+    const bt_weights *weights;
 } bt_codes_cfg;
 
-/* the part of tensor t in stripe i that this rank looks at; empty: none. Of the ranks of a tensor-parallel group the one that counts t looks */
+/* the part of tensor t in stripe i that this rank looks at; empty: none. Of the ranks of a
+ * tensor-parallel group the one that counts t looks */
 bt_range bt_codes_slice(const bt_codes_cfg *cfg, const bt_tensor *t, size_t i);
 size_t bt_codes_bytes(const bt_params *p, const bt_codes_cfg *cfg);
-bt_code bt_codes_create(bt_codes **out, bt_model *m, const bt_codes_cfg *cfg, bt_err *err) BT_MUST_CHECK;
-void bt_codes_destroy(bt_codes *c);                             /* accepts NULL */
-/* this rank's share of each tensor's counts, (tensors); flips mean something from the second sample on, back from the third */
+bt_code bt_codes_create(bt_codes **out, bt_model *m, const bt_codes_cfg *cfg, bt_err *err)
+    BT_MUST_CHECK;
+void bt_codes_destroy(bt_codes *c); /* accepts NULL */
+/* this rank's share of each tensor's counts, (tensors); flips mean something from the second sample
+ * on, back from the third */
 void bt_codes_sample(bt_codes *c, bt_code_counts *counts);
-int bt_codes_samples(const bt_codes *c);                        /* taken so far, at most 3 */
+int bt_codes_samples(const bt_codes *c); /* taken so far, at most 3 */
 
 #endif

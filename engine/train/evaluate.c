@@ -10,19 +10,24 @@
 struct bt_evaluator {
     bt_comm *dp;
     int B, T;
-    int64_t n_micro;                    /* of this rank */
-    double *sums;                       /* (ranks * n_micro) token losses of every micro-batch, in order */
-    int32_t *inputs, *targets;          /* (n_micro, B, T); targets of padding are -1 */
+    int64_t n_micro; /* of this rank */
+    /* (ranks * n_micro) token losses of every micro-batch, in order */
+    double *sums;
+    int32_t *inputs, *targets; /* (n_micro, B, T); targets of padding are -1 */
     double bytes_per_token;
 };
 
-/* This rank's micro-batches; sequences at or after `wanted` are padding and train nothing, count nothing. */
+/* This rank's micro-batches; sequences at or after `wanted` are padding and train nothing, count
+ * nothing. */
 static bt_code read_share(bt_evaluator *e, bt_loader_cfg *cfg, int64_t wanted, bt_err *err) {
     size_t per_micro = (size_t)e->B * (size_t)e->T;
     e->inputs = calloc((size_t)e->n_micro * per_micro, sizeof *e->inputs);
     e->targets = calloc((size_t)e->n_micro * per_micro, sizeof *e->targets);
     e->sums = calloc((size_t)e->n_micro * (size_t)bt_comm_size(e->dp), sizeof *e->sums);
-    if (!e->inputs || !e->targets || !e->sums) return bt_fail(err, BT_NOMEM, "cannot keep %zu validation tokens in memory (lower train.eval_tokens)", (size_t)e->n_micro * per_micro);
+    if (!e->inputs || !e->targets || !e->sums)
+        return bt_fail(err, BT_NOMEM,
+                       "cannot keep %zu validation tokens in memory (lower train.eval_tokens)",
+                       (size_t)e->n_micro * per_micro);
 
     bt_loader *l = NULL;
     BT_TRY(bt_loader_open(&l, cfg, err));
@@ -44,7 +49,8 @@ static bt_code read_share(bt_evaluator *e, bt_loader_cfg *cfg, int64_t wanted, b
     return code;
 }
 
-bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t tokens, bt_comm *dp, bt_err *err) {
+bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t tokens,
+                          bt_comm *dp, bt_err *err) {
     *out = NULL;
     bt_evaluator *e = calloc(1, sizeof *e);
     if (!e) return bt_fail(err, BT_NOMEM, "cannot take memory for the evaluation");
@@ -84,11 +90,13 @@ bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t
 }
 
 /* one stage's part of a micro-batch; its loss comes out of the last */
-static bt_code pass(bt_model *m, bt_pipe *pipe, const int32_t *inputs, const int32_t *targets, double *loss, bt_err *err) {
+static bt_code pass(bt_model *m, bt_pipe *pipe, const int32_t *inputs, const int32_t *targets,
+                    double *loss, bt_err *err) {
     const bt_model_slice part = bt_model_slice_of(m);
     bt_micro_times took;
     bt_pipe_times unmeasured = {0};
-    if (!bt_slice_is_first_stage(part)) BT_TRY(bt_pipe_recv(pipe, BT_PIPE_DOWN, bt_model_stage_in(m), &unmeasured, err));
+    if (!bt_slice_is_first_stage(part))
+        BT_TRY(bt_pipe_recv(pipe, BT_PIPE_DOWN, bt_model_stage_in(m), &unmeasured, err));
     if (bt_slice_is_last_stage(part)) {
         *loss = bt_model_eval_micro(m, inputs, targets);
         return BT_OK;
@@ -97,8 +105,10 @@ static bt_code pass(bt_model *m, bt_pipe *pipe, const int32_t *inputs, const int
     return bt_pipe_send(pipe, BT_PIPE_DOWN, bt_model_stage_out(m), &unmeasured, err);
 }
 
-bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_result *out, bt_err *err) {
-    size_t per_micro = (size_t)e->B * (size_t)e->T, all = (size_t)e->n_micro * (size_t)bt_comm_size(e->dp);
+bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_result *out,
+                         bt_err *err) {
+    size_t per_micro = (size_t)e->B * (size_t)e->T,
+           all = (size_t)e->n_micro * (size_t)bt_comm_size(e->dp);
     double *mine = e->sums + (size_t)e->n_micro * (size_t)bt_comm_rank(e->dp), nats = 0;
     int64_t tokens = 0;
     bt_pipe_times unmeasured = {0};
@@ -111,7 +121,8 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
     }
     if (pipe) BT_TRY(bt_pipe_end(pipe, &unmeasured, err));
     if (pipe) BT_TRY(bt_pipe_sum(pipe, mine, (size_t)e->n_micro, &unmeasured, err));
-    BT_TRY(bt_all_reduce_f64(e->dp, e->sums, all, BT_SUM, err));        /* x + 0 is x: then one order for any number of ranks */
+    /* x + 0 is x: then one order for any number of ranks */
+    BT_TRY(bt_all_reduce_f64(e->dp, e->sums, all, BT_SUM, err));
     BT_TRY(bt_all_reduce_i64(e->dp, &tokens, 1, BT_SUM, err));
     for (size_t i = 0; i < all; i++) nats += e->sums[i];
     out->nats = nats / (double)tokens;

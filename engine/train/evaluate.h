@@ -1,7 +1,9 @@
-/* evaluate.h - the validation loss: the same sequences every time, shared out over the data-parallel ranks.
+/* evaluate.h - the validation loss: the same sequences every time, shared out over the
+ * data-parallel ranks.
  *
- * The sequences are read once, at open, and kept (8 bytes a token and rank's share): an evaluation touches no file.
- * Collective over dp and, with a pipe, over the stages of a pipeline. Threads: the training thread. */
+ * The sequences are read once, at open, and kept (8 bytes a token and rank's share): an evaluation
+ * touches no file. Collective over dp and, with a pipe, over the stages of a pipeline. Threads: the
+ * training thread. */
 #ifndef BT_ENGINE_TRAIN_EVALUATE_H
 #define BT_ENGINE_TRAIN_EVALUATE_H
 
@@ -12,14 +14,21 @@
 
 typedef struct bt_evaluator bt_evaluator;
 
-typedef struct bt_eval_result { double nats, bits_per_byte; int64_t tokens; } bt_eval_result;
+typedef struct bt_eval_result {
+    double nats, bits_per_byte;
+    int64_t tokens;
+} bt_eval_result;
 
-/* `data` names the sources; its split, B, T and shares are set here. tokens: how many to use, capped by the split */
-bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t tokens, bt_comm *dp, bt_err *err) BT_MUST_CHECK;
+/* `data` names the sources; its split, B, T and shares are set here. tokens: how many to use,
+ * capped by the split */
+bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t tokens,
+                          bt_comm *dp, bt_err *err) BT_MUST_CHECK;
 /* pipe: NULL where the model is whole */
-bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_result *out, bt_err *err) BT_MUST_CHECK;
-int64_t bt_evaluator_micros(const bt_evaluator *e);            /* that a rank runs; on all the same */
+bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_result *out,
+                         bt_err *err) BT_MUST_CHECK;
+/* that a rank runs; on all the same */
+int64_t bt_evaluator_micros(const bt_evaluator *e);
 size_t bt_evaluator_bytes(const bt_evaluator *e);
-void bt_evaluator_close(bt_evaluator *e);               /* accepts NULL */
+void bt_evaluator_close(bt_evaluator *e); /* accepts NULL */
 
 #endif

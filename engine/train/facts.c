@@ -80,26 +80,39 @@ static void tell_arenas(bt_trainer *t) {
 /* Tensor-parallel ranks exchange many times a layer: between hosts that is the network's work. */
 static void tell_groups(bt_trainer *t, const bt_rank_info *all) {
     int tp = t->mesh.shape.tp, apart = 0;
-    for (int first = 0; first < t->n_ranks; first += tp) {              /* tp is the fastest axis: a tensor-parallel group's ranks are neighbours */
+    /* tp is the fastest axis: a tensor-parallel group's ranks are neighbours */
+    for (int first = 0; first < t->n_ranks; first += tp) {
         bool one = true;
-        for (int r = first + 1; r < first + tp; r++) one &= strcmp(all[r].host, all[first].host) == 0;
+        for (int r = first + 1; r < first + tp; r++)
+            one &= strcmp(all[r].host, all[first].host) == 0;
         apart += !one;
     }
     if (!apart) return;
-    bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, t->at.step, NULL, "%d of %d tensor-parallel groups lie on several hosts: what --tp %d exchanges crosses the network "
-                       "(slots of a host: a multiple of %d; or --dp-shard instead)", apart, t->n_ranks / tp, tp, tp);
+    bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, t->at.step, NULL,
+                       "%d of %d tensor-parallel groups lie on several hosts: what --tp %d "
+                       "exchanges crosses the network "
+                       "(slots of a host: a multiple of %d; or --dp-shard instead)",
+                       apart, t->n_ranks / tp, tp, tp);
 }
 
 static bt_code tell_ranks(bt_trainer *t, bt_err *err) {
-    bt_rank_info mine = {.rank = t->rank, .pid = (int)getpid(), .threads = bt_threads_count(), .pp = t->mesh.me.pp,
-                         .dp_replicate = t->mesh.me.dp_replicate, .dp_shard = t->mesh.me.dp_shard, .tp = t->mesh.me.tp};
+    bt_rank_info mine = {.rank = t->rank,
+                         .pid = (int)getpid(),
+                         .threads = bt_threads_count(),
+                         .pp = t->mesh.me.pp,
+                         .dp_replicate = t->mesh.me.dp_replicate,
+                         .dp_shard = t->mesh.me.dp_shard,
+                         .tp = t->mesh.me.tp};
     gethostname(mine.host, sizeof mine.host - 1);
     snprintf(mine.isa, sizeof mine.isa, "%s", bt_kernels_isa());
     bt_rank_info *all = t->rank == 0 ? calloc((size_t)t->n_ranks, sizeof *all) : NULL;
-    bt_code code = t->rank == 0 && !all ? bt_fail(err, BT_NOMEM, "cannot take memory for %d ranks", t->n_ranks) : BT_OK;
+    bt_code code = t->rank == 0 && !all
+                       ? bt_fail(err, BT_NOMEM, "cannot take memory for %d ranks", t->n_ranks)
+                       : BT_OK;
     code = bt_agree(t->mesh.world, code, err);
     if (code == BT_OK) code = bt_gather(t->mesh.world, &mine, sizeof mine, all, 0, err);
-    if (code == BT_OK && all && t->telemetry.sink.ranks) t->telemetry.sink.ranks(t->telemetry.sink.ctx, all, (size_t)t->n_ranks);
+    if (code == BT_OK && all && t->telemetry.sink.ranks)
+        t->telemetry.sink.ranks(t->telemetry.sink.ctx, all, (size_t)t->n_ranks);
     if (code == BT_OK && all) tell_groups(t, all);
     free(all);
     return code;

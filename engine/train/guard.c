@@ -4,7 +4,8 @@
 #include <math.h>
 
 const char *bt_guard_find(const bt_params *p, const double *squares) {
-    for (size_t i = 0; i < p->n; i++) if (!isfinite(squares[i])) return p->tensors[i].name;
+    for (size_t i = 0; i < p->n; i++)
+        if (!isfinite(squares[i])) return p->tensors[i].name;
     return NULL;
 }
 
@@ -20,6 +21,9 @@ bool bt_guard_step(bt_guard *g, double grad_norm, bool loss_finite) {
 
 bt_code bt_guard_verdict(const bt_guard *g, int64_t step, const char *tensor, bt_err *err) {
     if (g->in_row < BT_GUARD_PATIENCE) return BT_OK;
-    return bt_fail(err, BT_CHECK, "step %lld: %s is not finite for %d steps in a row (last: '%s'; lower optim.lr, or resume from an earlier checkpoint)",
-                   (long long)step, tensor ? "the gradient" : "the loss", g->in_row, tensor ? tensor : "loss");
+    return bt_fail(err, BT_CHECK,
+                   "step %lld: %s is not finite for %d steps in a row (last: '%s'; lower optim.lr, "
+                   "or resume from an earlier checkpoint)",
+                   (long long)step, tensor ? "the gradient" : "the loss", g->in_row,
+                   tensor ? tensor : "loss");
 }

@@ -1,28 +1,32 @@
-/* loss_scale.h - fp16 training: the loss is multiplied by a power of two before backward, so that small gradients survive fp16's
- * range, and gradients are divided by it before the norm and the update.
+/* loss_scale.h - fp16 training: the loss is multiplied by a power of two before backward, so that
+ * small gradients survive fp16's range, and gradients are divided by it before the norm and the
+ * update.
  *
  *     all gradients finite        good step; after `every` of them in a row the scale doubles
  *     some gradient is not        overflow: the step is not applied, the scale is halved
- * Every rank holds the same scale, because every rank sees the same gradient norm; a power of two changes no bit of a gradient
- * that stays inside the range of fp32. Latent weights, moments and sums are fp32 always. */
+ * Every rank holds the same scale, because every rank sees the same gradient norm; a power of two
+ * changes no bit of a gradient that stays inside the range of fp32. Latent weights, moments and
+ * sums are fp32 always. */
 #ifndef BT_ENGINE_TRAIN_LOSS_SCALE_H
 #define BT_ENGINE_TRAIN_LOSS_SCALE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BT_LOSS_SCALE_MOST 0x1p40               /* far above what any fp16 product lets pass */
+#define BT_LOSS_SCALE_MOST 0x1p40 /* far above what any fp16 product lets pass */
 
 typedef struct bt_loss_scale {
-    bool on;                            /* false: the scale is 1 for ever */
+    bool on; /* false: the scale is 1 for ever */
     double value;
-    int64_t good, every;                /* good steps since the last change; that make it double */
+    int64_t good, every; /* good steps since the last change; that make it double */
 } bt_loss_scale;
 
-bool bt_loss_scale_is(double value);                    /* a scale that can be: a power of two, 1 .. BT_LOSS_SCALE_MOST */
+/* a scale that can be: a power of two, 1 .. BT_LOSS_SCALE_MOST */
+bool bt_loss_scale_is(double value);
 void bt_loss_scale_init(bt_loss_scale *s, bool on, double first, int64_t every);
 /* A gradient is not finite. False: not the scale's fault (off, or 1 already). */
 bool bt_loss_scale_overflow(bt_loss_scale *s);
-bool bt_loss_scale_good(bt_loss_scale *s);              /* a step was applied; true when the scale grew */
+/* a step was applied; true when the scale grew */
+bool bt_loss_scale_good(bt_loss_scale *s);
 
 #endif

@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include "engine/base/metric.h"
+#include "engine/base/small.h"
 #include "engine/train/plan.h"
 
-/* ---- what there is -------------------------------------------------------------------------------------------------- */
+/* ---- what there is --------------------------------------------------------------------------- */
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
-
-/* the number behind `key` in a file of "key value" lines ("" : the file's first word); false when there is none */
+/* the number behind `key` in a file of "key value" lines ("" : the file's first word); false when
+ * there is none */
 static bool number_in(const char *path, const char *key, size_t unit, size_t *out) {
     char line[256];
     bool found = false;
@@ -25,7 +25,7 @@ static bool number_in(const char *path, const char *key, size_t unit, size_t *ou
         if (strncmp(line, key, n) != 0) continue;
         char *end;
         unsigned long long v = strtoull(line + n, &end, 10);
-        if (end == line + n) continue;                  /* "max" */
+        if (end == line + n) continue; /* "max" */
         *out = (size_t)v * unit;
         found = true;
     }
@@ -34,7 +34,8 @@ static bool number_in(const char *path, const char *key, size_t unit, size_t *ou
 }
 
 /* room below the limits of a control group and all above it; its file cache can be had back */
-static size_t cgroup_room(const char *root, const char *group, const char *limit_name, const char *usage_name) {
+static size_t cgroup_room(const char *root, const char *group, const char *limit_name,
+                          const char *usage_name) {
     char folder[512], path[640];
     size_t room = SIZE_MAX;
     snprintf(folder, sizeof folder, "%s%s", root, group);
@@ -46,8 +47,8 @@ static size_t cgroup_room(const char *root, const char *group, const char *limit
         if (limited && number_in(path, "", 1, &used)) {
             snprintf(path, sizeof path, "%s/memory.stat", folder);
             (void)number_in(path, "inactive_file ", 1, &cache);
-            used -= least(used, cache);
-            room = least(room, limit > used ? limit - used : 0);
+            used -= bt_min_size(used, cache);
+            room = bt_min_size(room, limit > used ? limit - used : 0);
         }
         char *up = strrchr(folder, '/');
         if (!up || strlen(folder) <= strlen(root)) return room;
@@ -61,12 +62,17 @@ static size_t cgroups_room(void) {
     FILE *f = fopen("/proc/self/cgroup", "r");
     while (f && fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = '\0';
-        char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
+        char *controllers = strchr(line, ':'),
+             *group = controllers ? strchr(controllers + 1, ':') : NULL;
         if (!group) continue;
         *group++ = '\0';
         if (strcmp(group, "/") == 0) group = "";
-        if (controllers[1] == '\0') room = least(room, cgroup_room("/sys/fs/cgroup", group, "memory.max", "memory.current"));
-        else if (strstr(controllers, "memory")) room = least(room, cgroup_room("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes", "memory.usage_in_bytes"));
+        if (controllers[1] == '\0')
+            room = bt_min_size(room, cgroup_room("/sys/fs/cgroup", group, "memory.max",
+                                                 "memory.current"));
+        else if (strstr(controllers, "memory"))
+            room = bt_min_size(room, cgroup_room("/sys/fs/cgroup/memory", group,
+                                                 "memory.limit_in_bytes", "memory.usage_in_bytes"));
     }
     if (f) fclose(f);
     return room;
@@ -76,7 +82,8 @@ void bt_memory_room_of(bt_memory_room *room) {
     struct rlimit limit;
     size_t available, swap = 0, pages;
     *room = (bt_memory_room){SIZE_MAX, SIZE_MAX, "memory available"};
-    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && number_in("/proc/self/statm", "", (size_t)sysconf(_SC_PAGESIZE), &pages)) {
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+        number_in("/proc/self/statm", "", (size_t)sysconf(_SC_PAGESIZE), &pages)) {
         room->process = limit.rlim_cur > pages ? (size_t)limit.rlim_cur - pages : 0;
     }
     if (number_in("/proc/meminfo", "MemAvailable:", 1024, &available)) {
@@ -90,13 +97,17 @@ void bt_memory_room_of(bt_memory_room *room) {
     }
 }
 
-/* ---- what would help ------------------------------------------------------------------------------------------------ */
+/* ---- what would help ------------------------------------------------------------------------- */
 
 enum { TRIES = 12 };
 
-typedef struct remedy { char words[48]; size_t bytes; } remedy;
+typedef struct remedy {
+    char words[48];
+    size_t bytes;
+} remedy;
 
-static size_t bytes_with(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, int recompute, int zero, bool small, bool by_layers) {
+static size_t bytes_with(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, int recompute,
+                         int zero, bool small, bool by_layers) {
     *spare = *cfg;
     if (by_layers) spare->gather = BT_GATHER_LAYER;
     spare->recompute = recompute;
@@ -111,24 +122,37 @@ static size_t bytes_with(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, int
     return bt_plan_bytes(spare, rank);
 }
 
-/* Settings from the cheapest in speed to the dearest; each that helps is kept with what the rank would need then. */
+/* Settings from the cheapest in speed to the dearest; each that helps is kept with what the rank
+ * would need then. */
 static size_t remedies(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, remedy out[TRIES]) {
     size_t n = 0, now = bt_plan_bytes(cfg, rank);
     bool many = cfg->dp_replicate * cfg->dp_shard > 1, dense = cfg->linear == BT_LIN_DENSE;
     int top = many ? dense ? 2 : 3 : 0;
-    const struct { bool possible; const char *words; int recompute, zero; bool small, by_layers; } rows[] = {
-        {cfg->micro_batch > 1 && !cfg->reproducible, "--micro-batch 1", (int)cfg->recompute, (int)cfg->zero, true, false},
+    const struct {
+        bool possible;
+        const char *words;
+        int recompute, zero;
+        bool small, by_layers;
+    } rows[] = {
+        {cfg->micro_batch > 1 && !cfg->reproducible, "--micro-batch 1", (int)cfg->recompute,
+         (int)cfg->zero, true, false},
         {cfg->zero < 1 && many, "--zero 1", (int)cfg->recompute, 1, false, false},
         {cfg->zero < 2 && many, "--zero 2", (int)cfg->recompute, 2, false, false},
         {cfg->zero < 3 && many && !dense, "--zero 3", (int)cfg->recompute, 3, false, false},
-        {cfg->zero == 3 && many && cfg->gather == BT_GATHER_STEP, "--set parallel.gather=layer", (int)cfg->recompute, (int)cfg->zero, false, true},
+        {cfg->zero == 3 && many && cfg->gather == BT_GATHER_STEP, "--set parallel.gather=layer",
+         (int)cfg->recompute, (int)cfg->zero, false, true},
         {cfg->recompute < 1, "--recompute selective", 1, (int)cfg->zero, false, false},
         {cfg->recompute < 2, "--recompute full", 2, (int)cfg->zero, false, false},
-        {true, top == 3 ? "--zero 3 --recompute full --micro-batch 1" : top == 2 ? "--zero 2 --recompute full --micro-batch 1" : "--recompute full --micro-batch 1", 2, top, true, false},
+        {true,
+         top == 3   ? "--zero 3 --recompute full --micro-batch 1"
+         : top == 2 ? "--zero 2 --recompute full --micro-batch 1"
+                    : "--recompute full --micro-batch 1",
+         2, top, true, false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (!rows[i].possible) continue;
-        size_t bytes = bytes_with(cfg, rank, spare, rows[i].recompute, rows[i].zero, rows[i].small, rows[i].by_layers);
+        size_t bytes = bytes_with(cfg, rank, spare, rows[i].recompute, rows[i].zero, rows[i].small,
+                                  rows[i].by_layers);
         if (bytes >= now) continue;
         snprintf(out[n].words, sizeof out[n].words, "%s", rows[i].words);
         out[n++].bytes = bytes;
@@ -147,32 +171,43 @@ static void name_largest(const bt_run_cfg *cfg, int rank, char *text, size_t siz
     bt_arena_row rows[BT_PLAN_MAX];
     char bytes[32];
     size_t n = bt_plan_memory(cfg, rank, rows), first = 0, second = 1;
-    for (size_t i = 1; i < n; i++) if (rows[i].bytes > rows[first].bytes) first = i;
+    for (size_t i = 1; i < n; i++)
+        if (rows[i].bytes > rows[first].bytes) first = i;
     if (first == 1) second = 0;
-    for (size_t i = 0; i < n; i++) if (i != first && rows[i].bytes > rows[second].bytes) second = i;
+    for (size_t i = 0; i < n; i++)
+        if (i != first && rows[i].bytes > rows[second].bytes) second = i;
     text[0] = '\0';
-    add(text, size, "%s %s", rows[first].name, bt_metric_format(bytes, sizeof bytes, (double)rows[first].bytes, BT_UNIT_BYTES));
-    add(text, size, ", %s %s", rows[second].name, bt_metric_format(bytes, sizeof bytes, (double)rows[second].bytes, BT_UNIT_BYTES));
+    add(text, size, "%s %s", rows[first].name,
+        bt_metric_format(bytes, sizeof bytes, (double)rows[first].bytes, BT_UNIT_BYTES));
+    add(text, size, ", %s %s", rows[second].name,
+        bt_metric_format(bytes, sizeof bytes, (double)rows[second].bytes, BT_UNIT_BYTES));
 }
 
-bt_code bt_memory_check(const bt_run_cfg *cfg, int rank, int local_ranks, const bt_memory_room *room, bt_err *err) {
-    size_t need = bt_plan_bytes(cfg, rank), host = room->host == SIZE_MAX ? SIZE_MAX : room->host / (size_t)local_ranks, have = least(host, room->process);
+bt_code bt_memory_check(const bt_run_cfg *cfg, int rank, int local_ranks,
+                        const bt_memory_room *room, bt_err *err) {
+    size_t need = bt_plan_bytes(cfg, rank),
+           host = room->host == SIZE_MAX ? SIZE_MAX : room->host / (size_t)local_ranks,
+           have = bt_min_size(host, room->process);
     if (!cfg->memory_check || need <= have) return BT_OK;
 
     char needs[32], has[32], bytes[32], largest[64], help[160] = "";
     remedy all[TRIES];
-    bt_run_cfg *spare = malloc(sizeof *spare);          /* lists make it large */
+    bt_run_cfg *spare = malloc(sizeof *spare); /* lists make it large */
     size_t n = spare ? remedies(cfg, rank, spare, all) : 0, fitting = 0;
     for (size_t i = 0; i < n && fitting < 2; i++) {
         if (all[i].bytes > have) continue;
-        add(help, sizeof help, fitting++ ? " or %s (%s)" : "use %s (%s)", all[i].words, bt_metric_format(bytes, sizeof bytes, (double)all[i].bytes, BT_UNIT_BYTES));
+        add(help, sizeof help, fitting++ ? " or %s (%s)" : "use %s (%s)", all[i].words,
+            bt_metric_format(bytes, sizeof bytes, (double)all[i].bytes, BT_UNIT_BYTES));
     }
     if (fitting == 0 && n > 0) {
-        add(help, sizeof help, "even %s needs %s: ", all[n - 1].words, bt_metric_format(bytes, sizeof bytes, (double)all[n - 1].bytes, BT_UNIT_BYTES));
+        add(help, sizeof help, "even %s needs %s: ", all[n - 1].words,
+            bt_metric_format(bytes, sizeof bytes, (double)all[n - 1].bytes, BT_UNIT_BYTES));
         add(help, sizeof help, "%s%s", "more hosts, or a smaller model", "");
     }
     free(spare);
     name_largest(cfg, rank, largest, sizeof largest);
-    return bt_fail(err, BT_NOMEM, "a rank needs %s (%s), but has %s of %s: %s", bt_metric_format(needs, sizeof needs, (double)need, BT_UNIT_BYTES), largest,
-                   bt_metric_format(has, sizeof has, (double)have, BT_UNIT_BYTES), room->process < host ? "address space" : room->host_limit, help);
+    return bt_fail(err, BT_NOMEM, "a rank needs %s (%s), but has %s of %s: %s",
+                   bt_metric_format(needs, sizeof needs, (double)need, BT_UNIT_BYTES), largest,
+                   bt_metric_format(has, sizeof has, (double)have, BT_UNIT_BYTES),
+                   room->process < host ? "address space" : room->host_limit, help);
 }

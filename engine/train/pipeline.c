@@ -1,11 +1,15 @@
-/* pipeline.c - a step's micro-batches through the stages of a pipeline, one forward and one backward in turn (1F1B, PipeDream-Flush).
+/* pipeline.c - a step's micro-batches through the stages of a pipeline, one forward and one
+ * backward in turn (1F1B, PipeDream-Flush).
  *
- *     stage 0   F0 F1 F2 F3 .. .. B0 F4 B1 F5 B2 ...        stage s of n begins with n-1-s forward passes, then has at most n-s
- *     stage 1      F0 F1 F2 .. B0 F3 B1 F4 B2               micro-batches in flight; of m micro-batches a share (n-1) / (m+n-1)
+ *     stage 0   F0 F1 F2 F3 .. .. B0 F4 B1 F5 B2 ...        stage s of n begins with n-1-s forward
+ *               passes, then has at most n-s
+ *     stage 1      F0 F1 F2 .. B0 F3 B1 F4 B2               micro-batches in flight; of m
+ *                  micro-batches a share (n-1) / (m+n-1)
  *     stage 2         F0 F1 B0 F2 B1 F3 B2                  of the time is the pipeline filling and draining
  *     stage 3            F0 B0 F1 B1 F2 B2
- * The gradients of a micro-batch are those of one rank: residuals and their gradients travel as floats. The head's part of a tied
- * embedding's gradient goes from the last stage to the first, where the embedding is updated; its new values come back. */
+ * The gradients of a micro-batch are those of one rank: residuals and their gradients travel as
+ * floats. The head's part of a tied embedding's gradient goes from the last stage to the first,
+ * where the embedding is updated; its new values come back. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,28 +23,36 @@ struct bt_pipeline {
     bt_pipe *pipe;
     bool first, last;
     int slots;
-    size_t tokens, tied;                /* of a micro-batch; elements of a table that first and last stage share */
-    int32_t *inputs;                    /* (slots, tokens) the first stage's backward needs them again */
-    float *head_grads;                  /* (tied) first stage */
+    /* of a micro-batch; elements of a table that first and last stage share */
+    size_t tokens, tied;
+    /* (slots, tokens) the first stage's backward needs them again */
+    int32_t *inputs;
+    float *head_grads; /* (tied) first stage */
 };
 
 size_t bt_pipeline_bytes(const bt_model_setup *s, const bt_mesh_shape *shape) {
     if (shape->pp == 1) return 0;
     bool first = bt_slice_is_first_stage(s->slice);
     size_t tokens = (size_t)s->B * (size_t)s->cfg.T;
-    return bt_pipe_bytes(shape, s->slice.pp_stage, bt_stage_elems(s)) + (size_t)s->in_flight * tokens * sizeof(int32_t) + (first ? bt_stage_tied_elems(s) * sizeof(float) : 0);
+    return bt_pipe_bytes(shape, s->slice.pp_stage, bt_stage_elems(s)) +
+           (size_t)s->in_flight * tokens * sizeof(int32_t) +
+           (first ? bt_stage_tied_elems(s) * sizeof(float) : 0);
 }
 
 bt_code bt_pipeline_create(bt_trainer *t, const bt_model_setup *s, bt_err *err) {
     if (t->mesh.shape.pp == 1) return BT_OK;
     bt_pipeline *p = t->pipeline = calloc(1, sizeof *p);
     if (p) {
-        *p = (bt_pipeline){.first = bt_slice_is_first_stage(s->slice), .last = bt_slice_is_last_stage(s->slice), .slots = s->in_flight, .tokens = (size_t)s->B * (size_t)s->cfg.T,
+        *p = (bt_pipeline){.first = bt_slice_is_first_stage(s->slice),
+                           .last = bt_slice_is_last_stage(s->slice),
+                           .slots = s->in_flight,
+                           .tokens = (size_t)s->B * (size_t)s->cfg.T,
                            .tied = bt_stage_tied_elems(s)};
         p->inputs = calloc((size_t)p->slots * p->tokens, sizeof *p->inputs);
         p->head_grads = p->first ? calloc(p->tied + 1, sizeof *p->head_grads) : NULL;
     }
-    if (!p || !p->inputs || (p->first && !p->head_grads)) return bt_fail(err, BT_NOMEM, "cannot take memory for a pipeline stage");
+    if (!p || !p->inputs || (p->first && !p->head_grads))
+        return bt_fail(err, BT_NOMEM, "cannot take memory for a pipeline stage");
     return bt_pipe_create(&p->pipe, &t->mesh, bt_stage_elems(s), err);
 }
 
@@ -65,7 +77,7 @@ bt_code bt_pipeline_tie(bt_trainer *t, int64_t *comm_ns, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- a micro-batch -------------------------------------------------------------------------------------------------- */
+/* ---- a micro-batch --------------------------------------------------------------------------- */
 
 static bt_code forward(bt_trainer *t, int64_t i, bt_pipe_times *times, bt_err *err) {
     bt_pipeline *p = t->pipeline;
@@ -75,15 +87,18 @@ static bt_code forward(bt_trainer *t, int64_t i, bt_pipe_times *times, bt_err *e
     bt_batch batch;
     BT_TRY(bt_step_batch(t, &batch, err));
     bt_model_slot(t->model, slot);
-    if (p->first) memcpy(inputs, batch.inputs, p->tokens * sizeof *inputs);
-    else BT_TRY(bt_pipe_recv(p->pipe, BT_PIPE_DOWN, bt_model_stage_in(t->model), times, err));
+    if (p->first)
+        memcpy(inputs, batch.inputs, p->tokens * sizeof *inputs);
+    else
+        BT_TRY(bt_pipe_recv(p->pipe, BT_PIPE_DOWN, bt_model_stage_in(t->model), times, err));
     bt_layout_meter_tp(t, NULL);
     bt_model_stage_forward(t->model, inputs, &took);
     BT_TRY(bt_step_computed(t, &took, err));
     return bt_pipe_send(p->pipe, BT_PIPE_DOWN, bt_model_stage_out(t->model), times, err);
 }
 
-/* What the last stage's head made of the tied embedding's gradient, in the order of one rank: before the embedding's own. */
+/* What the last stage's head made of the tied embedding's gradient, in the order of one rank:
+ * before the embedding's own. */
 static bt_code take_head_grads(bt_trainer *t, bt_pipe_times *times, bt_err *err) {
     bt_pipeline *p = t->pipeline;
     BT_TRY(bt_pipe_share(p->pipe, BT_PIPE_UP, p->head_grads, p->tied, times, err));
@@ -109,16 +124,23 @@ static bt_code backward(bt_trainer *t, int64_t i, double scale, bt_pipe_times *t
     bt_batch batch;
     if (p->last) BT_TRY(bt_step_batch(t, &batch, err));
     bt_model_slot(t->model, slot);
-    if (p->last) BT_TRY(bt_pipe_recv(p->pipe, BT_PIPE_DOWN, bt_model_stage_in(t->model), times, err));
-    else BT_TRY(bt_pipe_recv(p->pipe, BT_PIPE_UP, bt_model_stage_dx(t->model), times, err));
+    if (p->last)
+        BT_TRY(bt_pipe_recv(p->pipe, BT_PIPE_DOWN, bt_model_stage_in(t->model), times, err));
+    else
+        BT_TRY(bt_pipe_recv(p->pipe, BT_PIPE_UP, bt_model_stage_dx(t->model), times, err));
     bt_grad_ready_fn ready = bt_step_unit(t, i);
     if (tie && p->first) BT_TRY(take_head_grads(t, times, err));
     bt_layout_meter_tp(t, NULL);
-    if (p->last) t->micro_losses[t->first_micro + i] = bt_model_train_micro(t->model, batch.inputs, batch.targets, scale, ready, t->reducer, &took);
-    else bt_model_stage_backward(t->model, inputs, ready, t->reducer, &took);
+    if (p->last)
+        t->micro_losses[t->first_micro + i] = bt_model_train_micro(
+            t->model, batch.inputs, batch.targets, scale, ready, t->reducer, &took);
+    else
+        bt_model_stage_backward(t->model, inputs, ready, t->reducer, &took);
     BT_TRY(bt_step_computed(t, &took, err));
-    if (!p->first) BT_TRY(bt_pipe_send(p->pipe, BT_PIPE_UP, bt_model_stage_dx(t->model), times, err));
-    if (tie && p->last) BT_TRY(give_head_grads(t, times, err));            /* after what the first stage needs to come and take them */
+    if (!p->first)
+        BT_TRY(bt_pipe_send(p->pipe, BT_PIPE_UP, bt_model_stage_dx(t->model), times, err));
+    /* after what the first stage needs to come and take them */
+    if (tie && p->last) BT_TRY(give_head_grads(t, times, err));
     return bt_step_unit_done(t, i, err);
 }
 

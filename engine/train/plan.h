@@ -1,18 +1,21 @@
-/* plan.h - the memory of one rank, for any layout, before anything is taken: --dry-run, the run's facts, the README's table.
- * Pure arithmetic; any rank of any world can be asked for. */
+/* plan.h - the memory of one rank, for any layout, before anything is taken: --dry-run, the run's
+ * facts, the README's table. Pure arithmetic; any rank of any world can be asked for. */
 #ifndef BT_ENGINE_TRAIN_PLAN_H
 #define BT_ENGINE_TRAIN_PLAN_H
 
-#include "engine/model/net/model.h"
 #include "engine/config/run_cfg.h"
+#include "engine/model/net/model.h"
 
 enum { BT_PLAN_MAX = 16 };
 
-bt_weight_source bt_plan_weight_source(const bt_run_cfg *cfg);                /* where a rank has its ternary weights from */
-bt_model_setup bt_plan_model(const bt_run_cfg *cfg, int rank);  /* without its tensor-parallel group */
-/* cfg is resolved; rows as in bt_model_plan, then optimizer, exchange, partial sums, code history (where there are any), program. Packed forms are those of
- * the kernel set selected. Returns their number */
+/* where a rank has its ternary weights from */
+bt_weight_source bt_plan_weight_source(const bt_run_cfg *cfg);
+/* without its tensor-parallel group */
+bt_model_setup bt_plan_model(const bt_run_cfg *cfg, int rank);
+/* cfg is resolved; rows as in bt_model_plan, then optimizer, exchange, partial sums, code history
+ * (where there are any), program. Packed forms are those of the kernel set selected. Returns their
+ * number */
 size_t bt_plan_memory(const bt_run_cfg *cfg, int rank, bt_arena_row rows[BT_PLAN_MAX]);
-size_t bt_plan_bytes(const bt_run_cfg *cfg, int rank);          /* of all rows */
+size_t bt_plan_bytes(const bt_run_cfg *cfg, int rank); /* of all rows */
 
 #endif

@@ -12,10 +12,11 @@ static void be_slow(const bt_trainer *t, bt_micro_times *took) {
     bt_sleep_ns(more);
     took->bwd_ns += more;
 }
-/* In reproducible training every unit's gradients are made whole over the tensor-parallel group by themselves. */
+/* In reproducible training every unit's gradients are made whole over the tensor-parallel group by
+ * themselves. */
 static void ignore_ready(void *ctx, size_t begin, size_t end) { (void)ctx, (void)begin, (void)end; }
 
-/* ---- a micro-batch -------------------------------------------------------------------------------------------------- */
+/* ---- a micro-batch --------------------------------------------------------------------------- */
 
 bt_code bt_step_batch(bt_trainer *t, bt_batch *out, bt_err *err) {
     int64_t start = bt_now_ns();
@@ -64,18 +65,20 @@ static bt_code one_micro(bt_trainer *t, int64_t i, double scale, bt_err *err) {
     bt_micro_times took;
     bt_batch batch;
     BT_TRY(bt_step_batch(t, &batch, err));
-    bt_layout_meter_tp(t, NULL);              /* what others measured, or nobody wants to know */
+    bt_layout_meter_tp(t, NULL); /* what others measured, or nobody wants to know */
     bt_grad_ready_fn ready = bt_step_unit(t, i);
-    t->micro_losses[t->first_micro + i] = bt_model_train_micro(t->model, batch.inputs, batch.targets, scale, ready, t->reducer, &took);
+    t->micro_losses[t->first_micro + i] = bt_model_train_micro(
+        t->model, batch.inputs, batch.targets, scale, ready, t->reducer, &took);
     BT_TRY(bt_step_computed(t, &took, err));
     return bt_step_unit_done(t, i, err);
 }
 
-/* ---- a step --------------------------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
-/* Adds the gradients of this rank's samples, scaled so that the sum over all ranks is the mean over the batch's tokens.
- * Only the last micro-batch lets finished gradients leave while backward goes on. In reproducible training every
- * micro-batch is a unit by itself, added to the others in a fixed order. */
+/* Adds the gradients of this rank's samples, scaled so that the sum over all ranks is the mean over
+ * the batch's tokens. Only the last micro-batch lets finished gradients leave while backward goes
+ * on. In reproducible training every micro-batch is a unit by itself, added to the others in a
+ * fixed order. */
 static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     double scale = t->loss_scale.value / (double)t->cfg.batch_tokens, sum = 0;
     int64_t start = bt_now_ns();
@@ -90,7 +93,8 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
     for (int64_t i = 0; i < t->n_micro && !t->pipeline; i++) BT_TRY(one_micro(t, i, scale, err));
     for (int64_t i = 0; i < t->n_micro; i++) sum += t->micro_losses[t->first_micro + i];
     int64_t wait_ns = 0;
-    BT_TRY(bt_weights_drain_sends(t->weights, &wait_ns, err));    /* ranks that have more micro-batches still come for layers */
+    /* ranks that have more micro-batches still come for layers */
+    BT_TRY(bt_weights_drain_sends(t->weights, &wait_ns, err));
     bt_meter_add(&t->meter, BT_MR_WAIT, wait_ns);
     out->loss = sum / (double)(t->n_micro * t->cfg.micro_batch * t->cfg.seq_len);
     bt_meter_set(&t->meter, BT_MR_LOSS, out->loss);
@@ -104,7 +108,8 @@ static bt_code add_losses(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     if (!t->cfg.reproducible) return BT_OK;
     int64_t start = bt_now_ns();
     double sum = 0;
-    for (int64_t i = 0; i < t->micros; i++) if (i < t->first_micro || i >= t->first_micro + t->n_micro) t->micro_losses[i] = 0;
+    for (int64_t i = 0; i < t->micros; i++)
+        if (i < t->first_micro || i >= t->first_micro + t->n_micro) t->micro_losses[i] = 0;
     BT_TRY(bt_all_reduce_f64(t->mesh.dp, t->micro_losses, (size_t)t->micros, BT_SUM, err));
     for (int64_t i = 0; i < t->micros; i++) sum += t->micro_losses[i];
     out->global_loss = sum / (double)t->cfg.batch_tokens;
@@ -112,7 +117,8 @@ static bt_code add_losses(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     return BT_OK;
 }
 
-/* Waits until every rank holds the summed gradients, and until all know what rank 0 was asked to do. */
+/* Waits until every rank holds the summed gradients, and until all know what rank 0 was asked to
+ * do. */
 static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     memset(t->notes, 0, sizeof t->notes);
     bt_control_ask(t);
@@ -132,7 +138,9 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
     bt_meter_add(&t->meter, BT_MR_COMM_EXPOSED, weights.blocked_ns);
     BT_TRY(add_losses(t, out, err));
     if (t->notes[NOTE_GRAD_FINGERPRINT] != -t->notes[NOTE_GRAD_FINGERPRINT_NEG]) {
-        return bt_fail(err, BT_CHECK, "the ranks' gradients of step %lld differ: unlike builds or processors, or a hardware fault (resume from a checkpoint)",
+        return bt_fail(err, BT_CHECK,
+                       "the ranks' gradients of step %lld differ: unlike builds or processors, or "
+                       "a hardware fault (resume from a checkpoint)",
                        (long long)t->at.step - 1);
     }
     return BT_OK;
@@ -156,10 +164,13 @@ static void tell_scale(bt_trainer *t, const char *fmt, ...) {
     bt_telemetry_event(&t->telemetry, "loss_scale", BT_EV_INFO, t->at.step, body, "%s", title);
 }
 
-/* The norm is the same on all ranks, so all skip the step together. A loss that is not finite is no matter of its scale. */
+/* The norm is the same on all ranks, so all skip the step together. A loss that is not finite is no
+ * matter of its scale. */
 static bool overflowed(bt_trainer *t, double grad_norm) {
-    if (isfinite(grad_norm) || t->notes[NOTE_BAD_LOSS] || !bt_loss_scale_overflow(&t->loss_scale)) return false;
-    tell_scale(t, "fp16 gradients overflowed, step not applied: loss scale %.0f", t->loss_scale.value);
+    if (isfinite(grad_norm) || t->notes[NOTE_BAD_LOSS] || !bt_loss_scale_overflow(&t->loss_scale))
+        return false;
+    tell_scale(t, "fp16 gradients overflowed, step not applied: loss scale %.0f",
+               t->loss_scale.value);
     return true;
 }
 
@@ -183,16 +194,19 @@ static bt_code update_weights(bt_trainer *t, bt_step_outcome *out, bt_err *err) 
         const double *squares;
         BT_TRY(bt_layout_tensor_squares(t, &squares, err));
         const char *tensor = bt_guard_find(&t->table, squares);
-        bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, t->at.step, NULL, "step not applied: %s%s is not finite",
-                           tensor ? "gradient of " : "loss", tensor ? tensor : "");
+        bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, t->at.step, NULL,
+                           "step not applied: %s%s is not finite", tensor ? "gradient of " : "loss",
+                           tensor ? tensor : "");
         return bt_guard_verdict(&t->guard, t->at.step, tensor, err);
     }
-    double clip = t->cfg.clip / (out->grad_norm + 1e-6);            /* as torch.nn.utils.clip_grad_norm_ */
+    /* as torch.nn.utils.clip_grad_norm_ */
+    double clip = t->cfg.clip / (out->grad_norm + 1e-6);
     float grad_scale = (float)(t->cfg.clip > 0 && clip < 1 ? clip * t->unscale : t->unscale);
     BT_TRY(bt_layout_update(t, grad_scale, (float)out->lr, (float)out->weight_decay, err));
     t->at.updates++;
     if (bt_loss_scale_good(&t->loss_scale)) {
-        tell_scale(t, "%" PRId64 " steps without overflow: loss scale %.0f", t->loss_scale.every, t->loss_scale.value);
+        tell_scale(t, "%" PRId64 " steps without overflow: loss scale %.0f", t->loss_scale.every,
+                   t->loss_scale.value);
     }
     return BT_OK;
 }

@@ -14,14 +14,17 @@ static double as_double(int64_t bits) {
     return v;
 }
 
-/* takes the box; positive doubles order like their bits, so the largest note of all ranks is rank 0's */
+/* takes the box; positive doubles order like their bits, so the largest note of all ranks is rank
+ * 0's */
 static void take(bt_trainer *t, int64_t *control, int64_t *lr) {
     if (!t->requests) return;
     uint32_t bits = atomic_exchange(&t->requests->bits, 0);
     if (bits & BT_REQ_LR) {
         int64_t factor = (int64_t)atomic_load(&t->requests->lr_factor_bits);
-        if (as_double(factor) > 0 && as_double(factor) < 1e6) *lr = factor;
-        else bits &= ~(uint32_t)BT_REQ_LR;
+        if (as_double(factor) > 0 && as_double(factor) < 1e6)
+            *lr = factor;
+        else
+            bits &= ~(uint32_t)BT_REQ_LR;
     }
     *control |= bits;
 }
@@ -30,7 +33,8 @@ void bt_control_ask(bt_trainer *t) {
     if (t->rank != 0) return;
     take(t, &t->notes[NOTE_CONTROL], &t->notes[NOTE_LR]);
     double minutes = (double)(bt_now_ns() - t->ckpt_at_ns) / 60e9;
-    if (t->cfg.ckpt_minutes > 0 && t->cfg.ckpt_every == 0 && minutes >= t->cfg.ckpt_minutes) t->notes[NOTE_CONTROL] |= REQ_CKPT_DUE;
+    if (t->cfg.ckpt_minutes > 0 && t->cfg.ckpt_every == 0 && minutes >= t->cfg.ckpt_minutes)
+        t->notes[NOTE_CONTROL] |= REQ_CKPT_DUE;
 }
 
 static bt_code act(bt_trainer *t, int64_t control, int64_t lr, bt_err *err) {
@@ -39,15 +43,21 @@ static bt_code act(bt_trainer *t, int64_t control, int64_t lr, bt_err *err) {
         t->at.lr_factor = as_double(lr);
         char body[64];
         snprintf(body, sizeof body, "{\"lr_factor\":%.17g}", t->at.lr_factor);
-        bt_telemetry_event(&t->telemetry, "control", BT_EV_INFO, step, body, "learning rate times %g from now on", t->at.lr_factor);
+        bt_telemetry_event(&t->telemetry, "control", BT_EV_INFO, step, body,
+                           "learning rate times %g from now on", t->at.lr_factor);
     }
     if (control & BT_REQ_EVAL) {
-        bt_telemetry_event(&t->telemetry, "control", BT_EV_INFO, step, NULL, "evaluation asked for");
-        if (t->evaluator) BT_TRY(bt_trainer_evaluate(t, err));
-        else bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, step, NULL, "no validation data: data.val_frac is 0");
+        bt_telemetry_event(&t->telemetry, "control", BT_EV_INFO, step, NULL,
+                           "evaluation asked for");
+        if (t->evaluator)
+            BT_TRY(bt_trainer_evaluate(t, err));
+        else
+            bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, step, NULL,
+                               "no validation data: data.val_frac is 0");
     }
     if (control & BT_REQ_CHECKPOINT) {
-        bt_telemetry_event(&t->telemetry, "control", BT_EV_INFO, step, NULL, "checkpoint asked for");
+        bt_telemetry_event(&t->telemetry, "control", BT_EV_INFO, step, NULL,
+                           "checkpoint asked for");
         BT_TRY(bt_telemetry_flush(&t->telemetry, err));
         BT_TRY(bt_state_save(t, err));
     }
@@ -58,7 +68,8 @@ static bt_code act(bt_trainer *t, int64_t control, int64_t lr, bt_err *err) {
     return BT_OK;
 }
 
-/* All ranks sleep between looks: a blocking broadcast would burn every core for the length of the pause. */
+/* All ranks sleep between looks: a blocking broadcast would burn every core for the length of the
+ * pause. */
 static bt_code hear_next(bt_trainer *t, int64_t said[2], bt_err *err) {
     said[0] = said[1] = 0;
     while (t->rank == 0 && said[0] == 0) {
@@ -85,7 +96,8 @@ static bt_code pause_here(bt_trainer *t, bt_err *err) {
         BT_TRY(act(t, said[0], said[1], err));
         if (said[0] & BT_REQ_RESUME) break;
     }
-    bt_telemetry_event(&t->telemetry, "control", BT_EV_INFO, t->at.step - 1, NULL, "%s after a pause of %.1f s", t->stop ? "stopping" : "going on",
+    bt_telemetry_event(&t->telemetry, "control", BT_EV_INFO, t->at.step - 1, NULL,
+                       "%s after a pause of %.1f s", t->stop ? "stopping" : "going on",
                        (double)(bt_now_ns() - began) / 1e9);
     return BT_OK;
 }
@@ -96,7 +108,8 @@ bt_code bt_control_obey(bt_trainer *t, bt_err *err) {
     if (control == 0) return BT_OK;
     int64_t began = bt_now_ns();
     BT_TRY(act(t, control, t->notes[NOTE_LR], err));
-    if ((control & BT_REQ_PAUSE) && !(control & BT_REQ_RESUME) && !t->stop) BT_TRY(pause_here(t, err));
+    if ((control & BT_REQ_PAUSE) && !(control & BT_REQ_RESUME) && !t->stop)
+        BT_TRY(pause_here(t, err));
     bt_meter_exclude(&t->meter, bt_now_ns() - began);
     return BT_OK;
 }

@@ -8,44 +8,49 @@
 
 #include "engine/base/place.h"
 #include "engine/base/sink.h"
+#include "engine/config/run_cfg.h"
 #include "engine/observe/profile.h"
 #include "engine/train/run_request.h"
-#include "engine/config/run_cfg.h"
 
 typedef struct bt_trainer bt_trainer;
 
 typedef struct bt_trainer_setup {
-    const bt_run_cfg *cfg;              /* resolved: no "auto" values left (bt_run_cfg_resolve) */
-    const bt_sink *sink;                /* used on rank 0; NULL: record nothing */
-    bt_request_box *requests;           /* may be NULL */
-    bt_place *place;                    /* black box of this rank; may be NULL */
-    const char *resume_dir;             /* checkpoint folder, "" for a fresh start */
-    int64_t warmup_steps;               /* first steps left out of the result's medians */
-    bool measure_peak;                  /* of all ranks' cores together, for mfu (under 0.15 s); else mfu is unknown */
-    int attempt;                        /* fences checkpoints: an older attempt never commits after a newer one began */
+    const bt_run_cfg *cfg;    /* resolved: no "auto" values left (bt_run_cfg_resolve) */
+    const bt_sink *sink;      /* used on rank 0; NULL: record nothing */
+    bt_request_box *requests; /* may be NULL */
+    bt_place *place;          /* black box of this rank; may be NULL */
+    const char *resume_dir;   /* checkpoint folder, "" for a fresh start */
+    int64_t warmup_steps;     /* first steps left out of the result's medians */
+    /* of all ranks' cores together, for mfu (under 0.15 s); else mfu is unknown */
+    bool measure_peak;
+    /* fences checkpoints: an older attempt never commits after a newer one began */
+    int attempt;
 } bt_trainer_setup;
 
 typedef struct bt_train_result {
-    int64_t steps, tokens;              /* done so far, all attempts */
-    double loss, val_loss;              /* last; NaN when unknown */
+    int64_t steps, tokens; /* done so far, all attempts */
+    double loss, val_loss; /* last; NaN when unknown */
     double val_bits_per_byte;
-    double tokens_per_s, mfu;           /* median over the steps of this attempt; rank 0 only */
-    double step_ms[BT_MR_COUNT];        /* median per rank metric (phases), mean of ranks, in the metric's unit; rank 0 only */
-    double step_ms_min, step_ms_max;    /* rank 0 only */
-    double flop_token, peak_flops;      /* peak 0: not measured */
-    double loss_scale;                  /* that the next step would use; NaN unless fp16 */
-    int64_t skipped;                    /* steps that were not applied, all attempts */
-    double rss_mib;                     /* peak, sum of all ranks */
+    double tokens_per_s, mfu; /* median over the steps of this attempt; rank 0 only */
+    /* median per rank metric (phases), mean of ranks, in the metric's unit; rank 0 only */
+    double step_ms[BT_MR_COUNT];
+    double step_ms_min, step_ms_max; /* rank 0 only */
+    double flop_token, peak_flops;   /* peak 0: not measured */
+    double loss_scale;               /* that the next step would use; NaN unless fp16 */
+    int64_t skipped;                 /* steps that were not applied, all attempts */
+    double rss_mib;                  /* peak, sum of all ranks */
     uint64_t params;
-    bool stopped;                       /* asked to stop before the end */
-    char checkpoint[1024];              /* newest, "" when none */
-    bt_profile profile;                 /* train.profile: of rank 0; n 0 otherwise */
-    char trouble[240];                  /* why the last checkpoint could not be written, "" when it could */
+    bool stopped;          /* asked to stop before the end */
+    char checkpoint[1024]; /* newest, "" when none */
+    bt_profile profile;    /* train.profile: of rank 0; n 0 otherwise */
+    /* why the last checkpoint could not be written, "" when it could */
+    char trouble[240];
 } bt_train_result;
 
 bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trainer_run(bt_trainer *t, bt_train_result *out, bt_err *err) BT_MUST_CHECK;
-void bt_trainer_destroy(bt_trainer *t);                 /* accepts NULL */
-struct bt_model *bt_trainer_model(bt_trainer *t);       /* borrowed: to sample text after training, or to look inside */
+void bt_trainer_destroy(bt_trainer *t); /* accepts NULL */
+/* borrowed: to sample text after training, or to look inside */
+struct bt_model *bt_trainer_model(bt_trainer *t);
 
 #endif

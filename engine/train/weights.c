@@ -7,39 +7,44 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/small.h"
 #include "engine/kernels/table/ternary.h"
 
-/* one run of a ternary tensor's codes: elements first .. first+n, with shard's other codes at byte `at` */
-typedef struct code_run { size_t tensor, first, n, at; int shard; } code_run;
+/* one run of a ternary tensor's codes: elements first .. first+n, with shard's other codes at byte
+ * `at` */
+typedef struct code_run {
+    size_t tensor, first, n, at;
+    int shard;
+} code_run;
 
 struct bt_weights {
-    bt_layer_source source;             /* first: a bt_layer_source is this */
+    bt_layer_source source; /* first: a bt_layer_source is this */
     bt_model *model;
     const bt_mesh *mesh;
     const bt_shards *shards;
-    bool ternary;                       /* ZeRO 3 */
+    bool ternary; /* ZeRO 3 */
     bt_weight_source panels;
-    bt_shard_all_gather *pieces;                  /* fp32 values; NULL: one shard */
-    double *sums;                       /* of |w|, by blocks; exchanged */
-    code_run *runs;                     /* of all shards, in the order of the flat array */
+    bt_shard_all_gather *pieces; /* fp32 values; NULL: one shard */
+    double *sums;                /* of |w|, by blocks; exchanged */
+    code_run *runs;              /* of all shards, in the order of the flat array */
     size_t n_runs, n_layers;
-    size_t *layer_run;                  /* (layers + 1) first run of each */
-    size_t *at;                         /* (shards, layers + 1) first byte of each layer among a shard's codes */
-    unsigned char *own;                 /* this shard's codes */
+    size_t *layer_run; /* (layers + 1) first run of each */
+    /* (shards, layers + 1) first byte of each layer among a shard's codes */
+    size_t *at;
+    unsigned char *own; /* this shard's codes */
     bt_prefetch *feed;
-    size_t *passes;                     /* (shards) */
-    int placed;                         /* layer whose panels are in place; -1: none */
-    bt_code failed;                     /* in a pass, where nobody can be told */
+    size_t *passes; /* (shards) */
+    int placed;     /* layer whose panels are in place; -1: none */
+    bt_code failed; /* in a pass, where nobody can be told */
     bt_err why;
 };
 
-/* ---- plan ----------------------------------------------------------------------------------------------------------- */
+/* ---- plan ------------------------------------------------------------------------------------ */
 
-static size_t most(size_t a, size_t b) { return a > b ? a : b; }
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
-
-/* Calls `each` for the runs of all shards in the order of the flat array; r->at is not yet known. */
-static void walk_runs(const bt_params *p, const bt_shards *s, void (*each)(void *ctx, const bt_tensor *t, code_run *r), void *ctx) {
+/* Calls `each` for the runs of all shards in the order of the flat array; r->at is not yet
+ * known. */
+static void walk_runs(const bt_params *p, const bt_shards *s,
+                      void (*each)(void *ctx, const bt_tensor *t, code_run *r), void *ctx) {
     size_t k = 0;
     for (size_t i = 0; i < s->n_stripes; i++) {
         for (int d = 0; d < s->n; d++) {
@@ -47,22 +52,29 @@ static void walk_runs(const bt_params *p, const bt_shards *s, void (*each)(void 
             while (k < p->n && p->tensors[k].offset + p->tensors[k].count <= r.begin) k++;
             for (size_t x = k; x < p->n && p->tensors[x].offset < r.end; x++) {
                 const bt_tensor *t = &p->tensors[x];
-                size_t begin = most(r.begin, t->offset), end = least(r.end, t->offset + t->count);
-                if (t->tern && begin < end) each(ctx, t, &(code_run){x, begin - t->offset, end - begin, 0, d});
+                size_t begin = bt_max_size(r.begin, t->offset),
+                       end = bt_min_size(r.end, t->offset + t->count);
+                if (t->tern && begin < end)
+                    each(ctx, t, &(code_run){x, begin - t->offset, end - begin, 0, d});
             }
         }
     }
 }
 
-typedef struct measure { int shard, layer; size_t own, others, longest; } measure;
+typedef struct measure {
+    int shard, layer;
+    size_t own, others, longest;
+} measure;
 
 static void measure_run(void *ctx, const bt_tensor *t, code_run *r) {
     measure *m = ctx;
     if (t->layer != m->layer) m->others = 0;
     m->layer = t->layer;
-    if (r->shard == m->shard) m->own += bt_tern2_row_bytes(r->n);
-    else m->others += bt_tern2_row_bytes(r->n);
-    m->longest = most(m->longest, m->others);
+    if (r->shard == m->shard)
+        m->own += bt_tern2_row_bytes(r->n);
+    else
+        m->others += bt_tern2_row_bytes(r->n);
+    m->longest = bt_max_size(m->longest, m->others);
 }
 
 size_t bt_weights_bytes(const bt_params *p, const bt_shards *s, int zero, int shard) {
@@ -75,12 +87,14 @@ size_t bt_weights_bytes(const bt_params *p, const bt_shards *s, int zero, int sh
 size_t bt_weights_latent_bytes(const bt_params *p, const bt_shards *s, int zero, int shard) {
     size_t elems = 0;
     if (zero < 3 || s->n == 1) return p->total * sizeof(float);
-    for (size_t k = 0; k < p->n; k++) if (!p->tensors[k].tern) elems += p->tensors[k].count;
+    for (size_t k = 0; k < p->n; k++)
+        if (!p->tensors[k].tern) elems += p->tensors[k].count;
     for (size_t i = 0; i < s->n_stripes; i++) {
         bt_range r = bt_shards_piece(s, i, shard);
         for (size_t k = 0; k < p->n; k++) {
             const bt_tensor *t = &p->tensors[k];
-            size_t begin = most(r.begin, t->offset), end = least(r.end, t->offset + t->count);
+            size_t begin = bt_max_size(r.begin, t->offset),
+                   end = bt_min_size(r.end, t->offset + t->count);
             if (t->tern && begin < end) elems += end - begin;
         }
     }
@@ -90,7 +104,7 @@ size_t bt_weights_latent_bytes(const bt_params *p, const bt_shards *s, int zero,
 static void count_run(void *ctx, const bt_tensor *t, code_run *r) {
     bt_weights *w = ctx;
     w->n_runs++;
-    w->n_layers = most(w->n_layers, (size_t)t->layer + 1);
+    w->n_layers = bt_max_size(w->n_layers, (size_t)t->layer + 1);
     (void)r;
 }
 
@@ -113,13 +127,18 @@ static bt_code plan_runs(bt_weights *w, bt_err *err) {
     w->at = calloc(shards * (w->n_layers + 1), sizeof *w->at);
     w->passes = calloc(shards, sizeof *w->passes);
     w->sums = calloc(bt_model_quant_sums(w->model) + 1, sizeof *w->sums);
-    if (!w->runs || !w->layer_run || !w->at || !w->passes || !w->sums) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu runs of ternary codes", w->n_runs);
+    if (!w->runs || !w->layer_run || !w->at || !w->passes || !w->sums)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for %zu runs of ternary codes",
+                       w->n_runs);
     w->n_runs = 0;
     walk_runs(p, w->shards, add_run, w);
     size_t bytes = w->at[(size_t)me * (w->n_layers + 1) + w->n_layers];
     w->own = calloc(bytes + 1, 1);
-    if (!w->own) return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for the ternary codes of this shard", (double)bytes / 1048576.0);
-    return bt_prefetch_create(&w->feed, &(bt_prefetch_cfg){w->mesh, w->n_layers, w->at, w->own}, err);
+    if (!w->own)
+        return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for the ternary codes of this shard",
+                       (double)bytes / 1048576.0);
+    return bt_prefetch_create(&w->feed, &(bt_prefetch_cfg){w->mesh, w->n_layers, w->at, w->own},
+                              err);
 }
 
 /* what travels as fp32: everything, or all but ternary tensors */
@@ -138,17 +157,19 @@ static bt_code plan_pieces(bt_weights *w, bt_err *err) {
     return code;
 }
 
-/* The layers' latents lie in pieces, and each layer's norms, which all ranks hold, lie between: huge pages would bring the
- * others' pieces in with them. */
+/* The layers' latents lie in pieces, and each layer's norms, which all ranks hold, lie between:
+ * huge pages would bring the others' pieces in with them. */
 static void use_small_pages(bt_model *m) {
     const bt_params *p = bt_model_params(m);
     size_t from = p->total, to = 0;
     for (size_t k = 0; k < p->n; k++) {
         if (!p->tensors[k].tern) continue;
-        from = least(from, p->tensors[k].offset);
-        to = most(to, p->tensors[k].offset + p->tensors[k].count);
+        from = bt_min_size(from, p->tensors[k].offset);
+        to = bt_max_size(to, p->tensors[k].offset + p->tensors[k].count);
     }
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), a = (uintptr_t)(bt_model_weights(m) + from) / page * page, b = (uintptr_t)(bt_model_weights(m) + to);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE),
+              a = (uintptr_t)(bt_model_weights(m) + from) / page * page,
+              b = (uintptr_t)(bt_model_weights(m) + to);
     if (from < to) (void)madvise((void *)a, (b - a + page - 1) / page * page, MADV_NOHUGEPAGE);
 }
 
@@ -159,8 +180,14 @@ bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *e
     *out = NULL;
     bt_weights *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(err, BT_NOMEM, "cannot take memory for the weights' owners");
-    *w = (bt_weights){.source = {.need = need, .poll = poll}, .model = cfg->model, .mesh = cfg->mesh, .shards = cfg->shards, .ternary = cfg->zero >= 3 && cfg->shards->n > 1,
-                      .panels = cfg->panels, .placed = -1, .why = BT_ERR_INIT};
+    *w = (bt_weights){.source = {.need = need, .poll = poll},
+                      .model = cfg->model,
+                      .mesh = cfg->mesh,
+                      .shards = cfg->shards,
+                      .ternary = cfg->zero >= 3 && cfg->shards->n > 1,
+                      .panels = cfg->panels,
+                      .placed = -1,
+                      .why = BT_ERR_INIT};
     if (w->ternary) use_small_pages(w->model);
     bt_code code = cfg->shards->n > 1 ? plan_pieces(w, err) : BT_OK;
     if (code == BT_OK && w->ternary) code = plan_runs(w, err);
@@ -187,24 +214,31 @@ void bt_weights_destroy(bt_weights *w) {
 }
 
 bool bt_weights_holds(const bt_weights *w, const bt_tensor *t) { return !w->ternary || !t->tern; }
-bool bt_weights_counts(const bt_weights *w) { return w->ternary ? w->mesh->me.dp_replicate == 0 : w->mesh->me.dp == 0; }
+bool bt_weights_counts(const bt_weights *w) {
+    return w->ternary ? w->mesh->me.dp_replicate == 0 : w->mesh->me.dp == 0;
+}
 
-const int8_t *bt_weights_codes(const bt_weights *w, size_t tensor, size_t first, size_t n, int8_t *spare) {
+const int8_t *bt_weights_codes(const bt_weights *w, size_t tensor, size_t first, size_t n,
+                               int8_t *spare) {
     const int8_t *codes = bt_model_codes(w->model, tensor);
     if (codes) return codes + first;
-    for (size_t k = w->layer_run[bt_model_params(w->model)->tensors[tensor].layer]; k < w->n_runs; k++) {
+    for (size_t k = w->layer_run[bt_model_params(w->model)->tensors[tensor].layer]; k < w->n_runs;
+         k++) {
         const code_run *r = &w->runs[k];
-        if (r->tensor != tensor || r->shard != w->mesh->me.dp_shard || first < r->first || first + n > r->first + r->n) continue;
+        if (r->tensor != tensor || r->shard != w->mesh->me.dp_shard || first < r->first ||
+            first + n > r->first + r->n)
+            continue;
         bt_tern2_read(spare, w->own + r->at, first - r->first, n);
         return spare;
     }
     return NULL;
 }
 
-/* ---- once a step ---------------------------------------------------------------------------------------------------- */
+/* ---- once a step ----------------------------------------------------------------------------- */
 
 bt_code bt_weights_gather(bt_weights *w, size_t stripe, bt_err *err) {
-    return w->pieces ? bt_shard_all_gather_start(w->pieces, bt_model_weights(w->model), stripe, err) : BT_OK;
+    return w->pieces ? bt_shard_all_gather_start(w->pieces, bt_model_weights(w->model), stripe, err)
+                     : BT_OK;
 }
 
 static bt_code sum_of_all(bt_weights *w, int64_t *comm_ns, bt_err *err) {
@@ -215,14 +249,18 @@ static bt_code sum_of_all(bt_weights *w, int64_t *comm_ns, bt_err *err) {
         bt_model_quant_fill(w->model, w->sums, r.begin, r.end);
     }
     int64_t start = bt_now_ns();
-    BT_TRY(bt_all_reduce_f64(w->mesh->shard, w->sums, n, BT_SUM, err));         /* x + 0 is x: no bit changes */
+    /* x + 0 is x: no bit changes */
+    BT_TRY(bt_all_reduce_f64(w->mesh->shard, w->sums, n, BT_SUM, err));
     *comm_ns += bt_now_ns() - start;
     bt_model_quant_scales(w->model, w->sums);
     return BT_OK;
 }
 
-static bt_code start_walk(bt_weights *w, bt_passes walk, const int64_t *micros, int64_t each, bt_err *err) {
-    for (int s = 0; s < w->shards->n; s++) w->passes[s] = (size_t)(micros ? micros[w->mesh->me.dp_replicate * w->shards->n + s] : each);
+static bt_code start_walk(bt_weights *w, bt_passes walk, const int64_t *micros, int64_t each,
+                          bt_err *err) {
+    for (int s = 0; s < w->shards->n; s++)
+        w->passes[s] = (size_t)(micros ? micros[w->mesh->me.dp_replicate * w->shards->n + s]
+                                       : each);
     w->placed = -1;
     w->source.comm_ns = 0;
     return bt_prefetch_begin(w->feed, walk, w->passes, err);
@@ -234,7 +272,9 @@ static bt_code end_walk(bt_weights *w, bt_weights_times *times, bt_err *err) {
     times->blocked_ns = w->source.comm_ns + bt_now_ns() - start;
     times->busy_ns = bt_prefetch_busy_ns(w->feed);
     if (times->busy_ns < times->blocked_ns) times->busy_ns = times->blocked_ns;
-    bt_traffic_add(BT_COLL_ALL_GATHER, BT_AXIS_SHARD, &(bt_traffic){.calls = 1, .busy_ns = times->busy_ns, .exposed_ns = times->blocked_ns});
+    bt_traffic_add(
+        BT_COLL_ALL_GATHER, BT_AXIS_SHARD,
+        &(bt_traffic){.calls = 1, .busy_ns = times->busy_ns, .exposed_ns = times->blocked_ns});
     return BT_OK;
 }
 
@@ -254,7 +294,8 @@ static bt_code quantise_shards(bt_weights *w, int64_t *comm_ns, bt_err *err) {
     BT_TRY(sum_of_all(w, comm_ns, err));
     for (size_t k = 0; k < w->n_runs; k++) {
         const code_run *r = &w->runs[k];
-        if (r->shard == w->mesh->me.dp_shard) BT_TRY(bt_model_quant_own(w->model, r->tensor, r->first, r->n, w->own + r->at, err));
+        if (r->shard == w->mesh->me.dp_shard)
+            BT_TRY(bt_model_quant_own(w->model, r->tensor, r->first, r->n, w->own + r->at, err));
     }
     bt_model_quant_done(w->model);
     return w->panels == BT_WEIGHTS_GATHERED ? place_all(w, comm_ns, err) : BT_OK;
@@ -271,7 +312,7 @@ bt_code bt_weights_quantise(bt_weights *w, int64_t *comm_ns, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- a layer ahead -------------------------------------------------------------------------------------------------- */
+/* ---- a layer ahead --------------------------------------------------------------------------- */
 
 static bt_code fetch(bt_weights *w, size_t layer, bt_err *err) {
     int64_t start = bt_now_ns();
@@ -280,8 +321,10 @@ static bt_code fetch(bt_weights *w, size_t layer, bt_err *err) {
     for (size_t k = w->layer_run[layer]; k < w->layer_run[layer + 1]; k++) {
         const code_run *r = &w->runs[k];
         size_t at = r->at - w->at[(size_t)r->shard * (w->n_layers + 1) + layer];
-        BT_TRY(bt_model_quant_take(w->model, r->tensor, r->first, r->n, bt_prefetch_from(w->feed, r->shard) + at, err));
-        if (k + 1 == w->layer_run[layer + 1] || w->runs[k + 1].tensor != r->tensor) bt_model_quant_place(w->model, r->tensor);
+        BT_TRY(bt_model_quant_take(w->model, r->tensor, r->first, r->n,
+                                   bt_prefetch_from(w->feed, r->shard) + at, err));
+        if (k + 1 == w->layer_run[layer + 1] || w->runs[k + 1].tensor != r->tensor)
+            bt_model_quant_place(w->model, r->tensor);
     }
     return bt_prefetch_next(w->feed, err);
 }
@@ -302,7 +345,8 @@ bt_code bt_weights_check(const bt_weights *w, bt_err *err) {
 
 static bool by_layers(const bt_weights *w) { return w->panels == BT_WEIGHTS_PREFETCHED; }
 
-bt_code bt_weights_begin(bt_weights *w, bt_passes walk, const int64_t *micros, int64_t each, bt_err *err) {
+bt_code bt_weights_begin(bt_weights *w, bt_passes walk, const int64_t *micros, int64_t each,
+                         bt_err *err) {
     return by_layers(w) ? start_walk(w, walk, micros, each, err) : BT_OK;
 }
 

@@ -1,56 +1,73 @@
-/* weights.h - the weights after an update, from the ranks that own their pieces to all that compute with them.
+/* weights.h - the weights after an update, from the ranks that own their pieces to all that compute
+ * with them.
  *
  *     one shard     nothing travels
  *     ZeRO 1, 2     every piece travels as fp32, while the next is updated: every rank holds all latent weights
- *     ZeRO 3        embedding, norms and head travel as fp32; ternary weights as 2-bit codes, under scales made of all ranks'
- *                   sums. A rank never holds latent ternary weights that are not its own: those pages are never touched.
- *                   Of its own pieces it keeps the codes, in 2 bits. The others' come by layers:
- *                       BT_WEIGHTS_PREFETCHED   ahead of each layer's pass, and are gone after it; what is there over a turn (the last
- *                                         layer of forward, the first of a backward before the next micro-batch) stays
+ *     ZeRO 3        embedding, norms and head travel as fp32; ternary weights as 2-bit codes, under
+ *                   scales made of all ranks' sums. A rank never holds latent ternary weights that
+ *                   are not its own: those pages are never touched. Of its own pieces it keeps the
+ *                       codes, in 2 bits. The others' come by layers:
+ *                       BT_WEIGHTS_PREFETCHED   ahead of each layer's pass, and are gone after it;
+ *                       what is there over a turn (the last
+ *                                         layer of forward, the first of a backward before the next
+ *                                         micro-batch) stays
  *                       BT_WEIGHTS_GATHERED     once a step, and the panels of all layers stay
  *
- * Bytes a rank sends a step, of T ternary parameters in L layers, S shards and m micro-batches (2 bits, runs padded to 128 codes):
- *     (S-1)/S T/4 x  1 (ALL)  or  (2 m (L-1) + 1) / L  (LAYER; an evaluation: its micro-batches)
+ * Bytes a rank sends a step, of T ternary parameters in L layers, S shards and m micro-batches (2
+ *     bits, runs padded to 128 codes): (S-1)/S T/4 x  1 (ALL)  or  (2 m (L-1) + 1) / L  (LAYER; an
+ *     evaluation: its micro-batches)
  *
- * Order:    create -> quantise -> { begin -> passes -> serve -> end }* -> { gather (pieces from the last to the first, each after its
- *           update) -> quantise -> ... }* -> destroy. serve: before this rank waits for others otherwise.
+ * Order:    create -> quantise -> { begin -> passes -> serve -> end }* -> { gather (pieces from the
+ *           last to the first, each after its update) -> quantise -> ... }* -> destroy. serve:
+ *           before this rank waits for others otherwise.
  * Collective over the shard axis. No allocation after create. */
 #ifndef BT_ENGINE_TRAIN_WEIGHTS_H
 #define BT_ENGINE_TRAIN_WEIGHTS_H
 
 #include "engine/model/net/model.h"
-#include "engine/parallel/shard/weight_prefetch.h"
 #include "engine/parallel/shard/shard_all_gather.h"
+#include "engine/parallel/shard/weight_prefetch.h"
 
 typedef struct bt_weights bt_weights;
 
 typedef struct bt_weights_cfg {
-    bt_model *model;                    /* all borrowed */
+    bt_model *model; /* all borrowed */
     const bt_mesh *mesh;
     const bt_shards *shards;
     int zero;
-    bt_weight_source panels;                   /* the model's */
+    bt_weight_source panels; /* the model's */
 } bt_weights_cfg;
 
-typedef struct bt_weights_times { int64_t busy_ns, blocked_ns; } bt_weights_times;
+typedef struct bt_weights_times {
+    int64_t busy_ns, blocked_ns;
+} bt_weights_times;
 
 bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *err) BT_MUST_CHECK;
-void bt_weights_destroy(bt_weights *w);                 /* accepts NULL */
-size_t bt_weights_bytes(const bt_params *p, const bt_shards *shards, int zero, int shard);         /* that create takes */
-size_t bt_weights_latent_bytes(const bt_params *p, const bt_shards *shards, int zero, int shard);    /* of latent weights a rank holds */
-/* a part of the flat array that this rank computes with as fp32, from its own updates or gathered */
+void bt_weights_destroy(bt_weights *w); /* accepts NULL */
+/* that create takes */
+size_t bt_weights_bytes(const bt_params *p, const bt_shards *shards, int zero, int shard);
+/* of latent weights a rank holds */
+size_t bt_weights_latent_bytes(const bt_params *p, const bt_shards *shards, int zero, int shard);
+/* a part of the flat array that this rank computes with as fp32, from its own updates or
+ * gathered */
 bool bt_weights_holds(const bt_weights *w, const bt_tensor *t);
 /* the counts in bt_model_quant_stat are to be added up from the ranks where this is true */
 bool bt_weights_counts(const bt_weights *w);
-/* n codes of the last quantise, of a piece whose latent weights are here; `spare` has room for them. NULL: not here */
-const int8_t *bt_weights_codes(const bt_weights *w, size_t tensor, size_t first, size_t n, int8_t *spare);
-bt_code bt_weights_gather(bt_weights *w, size_t stripe, bt_err *err) BT_MUST_CHECK;     /* starts; quantise waits */
-/* scales and own codes, and panels of all weights unless they come by layers; *comm_ns grows by the time blocked on other ranks */
+/* n codes of the last quantise, of a piece whose latent weights are here; `spare` has room for
+ * them. NULL: not here */
+const int8_t *bt_weights_codes(const bt_weights *w, size_t tensor, size_t first, size_t n,
+                               int8_t *spare);
+/* starts; quantise waits */
+bt_code bt_weights_gather(bt_weights *w, size_t stripe, bt_err *err) BT_MUST_CHECK;
+/* scales and own codes, and panels of all weights unless they come by layers; *comm_ns grows by the
+ * time blocked on other ranks */
 bt_code bt_weights_quantise(bt_weights *w, int64_t *comm_ns, bt_err *err) BT_MUST_CHECK;
 
-/* Passes of the model; all four do nothing where panels do not come by layers. begin: micro-batches of each data-parallel rank, or (NULL)
- * `each` of all; forward only (BT_PASSES_FORWARD) or with backward (BT_PASSES_FORWARD_BACKWARD). check: after a pass. */
-bt_code bt_weights_begin(bt_weights *w, bt_passes walk, const int64_t *micros, int64_t each, bt_err *err) BT_MUST_CHECK;
+/* Passes of the model; all four do nothing where panels do not come by layers. begin: micro-batches
+ * of each data-parallel rank, or (NULL) `each` of all; forward only (BT_PASSES_FORWARD) or with
+ * backward (BT_PASSES_FORWARD_BACKWARD). check: after a pass. */
+bt_code bt_weights_begin(bt_weights *w, bt_passes walk, const int64_t *micros, int64_t each,
+                         bt_err *err) BT_MUST_CHECK;
 bt_code bt_weights_check(const bt_weights *w, bt_err *err) BT_MUST_CHECK;
 bt_code bt_weights_drain_sends(bt_weights *w, int64_t *wait_ns, bt_err *err) BT_MUST_CHECK;
 bt_code bt_weights_end(bt_weights *w, bt_weights_times *times, bt_err *err) BT_MUST_CHECK;

@@ -17,18 +17,24 @@
 enum { MAX_ASKERS = 16 };
 static const int64_t PATIENCE_NS = 5000000000;
 
-typedef struct asker { int fd; int64_t since_ns; size_t n; char line[BT_CONTROL_LINE]; } asker;
+typedef struct asker {
+    int fd;
+    int64_t since_ns;
+    size_t n;
+    char line[BT_CONTROL_LINE];
+} asker;
 
 struct bt_control_server {
     int listen_fd, epoll_fd;
     char path[sizeof((struct sockaddr_un *)0)->sun_path];
-    asker askers[MAX_ASKERS];           /* fd -1: free */
+    asker askers[MAX_ASKERS]; /* fd -1: free */
 };
 
 bt_code bt_control_listen(bt_control_server **out, const char *path, bt_err *err) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     *out = NULL;
-    if (strlen(path) >= sizeof a.sun_path) return bt_fail(err, BT_ARG, "socket path '%s' is too long", path);
+    if (strlen(path) >= sizeof a.sun_path)
+        return bt_fail(err, BT_ARG, "socket path '%s' is too long", path);
     memcpy(a.sun_path, path, strlen(path) + 1);
     bt_control_server *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(err, BT_NOMEM, "cannot allocate the control socket");
@@ -36,8 +42,10 @@ bt_code bt_control_listen(bt_control_server **out, const char *path, bt_err *err
     s->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event e = {.events = EPOLLIN, .data.fd = s->listen_fd};
-    if (s->listen_fd < 0 || s->epoll_fd < 0 || bind(s->listen_fd, (const struct sockaddr *)&a, sizeof a) != 0 || chmod(path, 0600) != 0 ||
-        listen(s->listen_fd, MAX_ASKERS) != 0 || epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->listen_fd, &e) != 0) {
+    if (s->listen_fd < 0 || s->epoll_fd < 0 ||
+        bind(s->listen_fd, (const struct sockaddr *)&a, sizeof a) != 0 || chmod(path, 0600) != 0 ||
+        listen(s->listen_fd, MAX_ASKERS) != 0 ||
+        epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->listen_fd, &e) != 0) {
         bt_code code = bt_fail_errno(err, BT_IO, errno, "cannot listen at '%s'", path);
         bt_control_close(s);
         return code;
@@ -60,14 +68,15 @@ static void accept_askers(bt_control_server *s, int64_t now) {
         if (fd < 0) return;
         struct ucred who;
         socklen_t n = sizeof who;
-        asker *at = &s->askers[0];      /* all busy: the oldest goes */
+        asker *at = &s->askers[0]; /* all busy: the oldest goes */
         for (int i = 0; i < MAX_ASKERS; i++) {
             asker *a = &s->askers[i];
             if (a->fd < 0 || (at->fd >= 0 && a->since_ns < at->since_ns)) at = a;
             if (a->fd < 0) break;
         }
         struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
-        bool ours = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 && (who.uid == geteuid() || who.uid == 0);
+        bool ours = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 &&
+                    (who.uid == geteuid() || who.uid == 0);
         if (!ours || epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e) != 0) {
             close(fd);
             continue;
@@ -80,19 +89,24 @@ static void accept_askers(bt_control_server *s, int64_t now) {
 /* VERB [KEY=VALUE] [#WHO] */
 static void answer(asker *a, bt_control_fn fn, void *ctx) {
     char *rest = NULL, *verb = strtok_r(a->line, " \t\r", &rest), *arg = "", *who = "ctl";
-    for (char *w; verb && (w = strtok_r(NULL, " \t\r", &rest)); ) {
-        if (w[0] == '#') who = w + 1;
-        else arg = w;
+    for (char *w; verb && (w = strtok_r(NULL, " \t\r", &rest));) {
+        if (w[0] == '#')
+            who = w + 1;
+        else
+            arg = w;
     }
     bt_text said, line;
     bt_err err = BT_ERR_INIT;
     bt_text_init(&said);
     bt_text_init(&line);
-    bt_code code = verb ? fn(ctx, verb, arg, who, &said, &err) : bt_fail(&err, BT_ARG, "an empty request");
-    if (code == BT_OK) bt_text_printf(&line, "ok %s\n", bt_text_str(&said));
-    else bt_text_printf(&line, "no %d %s\n", (int)code, err.msg);
+    bt_code code = verb ? fn(ctx, verb, arg, who, &said, &err)
+                        : bt_fail(&err, BT_ARG, "an empty request");
+    if (code == BT_OK)
+        bt_text_printf(&line, "ok %s\n", bt_text_str(&said));
+    else
+        bt_text_printf(&line, "no %d %s\n", (int)code, err.msg);
     ssize_t n = send(a->fd, bt_text_str(&line), line.len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    (void)n;                            /* who does not read his answer goes without */
+    (void)n; /* who does not read his answer goes without */
     bt_text_release(&said);
     bt_text_release(&line);
 }

@@ -1,6 +1,8 @@
-/* control_server.h - the supervisor's end of store/wire/control_client.h: a 0600 Unix socket, single-threaded, driven by poll.
+/* control_server.h - the supervisor's end of store/wire/control_client.h: a 0600 Unix socket,
+ * single-threaded, driven by poll.
  *
- * At most 16 askers at once, one line of at most BT_CONTROL_LINE bytes each, gone after 5 s: nobody can hold the supervisor up. */
+ * At most 16 askers at once, one line of at most BT_CONTROL_LINE bytes each, gone after 5 s: nobody
+ * can hold the supervisor up. */
 #ifndef BT_MONITOR_JOB_CONTROL_SERVER_H
 #define BT_MONITOR_JOB_CONTROL_SERVER_H
 
@@ -8,12 +10,15 @@
 #include "engine/base/text.h"
 
 typedef struct bt_control_server bt_control_server;
-/* one request: verb, argument ("" or KEY=VALUE), who; writes the text of the answer; returns BT_OK or fills err */
-typedef bt_code (*bt_control_fn)(void *ctx, const char *verb, const char *arg, const char *who, bt_text *answer, bt_err *err);
+/* one request: verb, argument ("" or KEY=VALUE), who; writes the text of the answer; returns BT_OK
+ * or fills err */
+typedef bt_code (*bt_control_fn)(void *ctx, const char *verb, const char *arg, const char *who,
+                                 bt_text *answer, bt_err *err);
 
 bt_code bt_control_listen(bt_control_server **out, const char *path, bt_err *err) BT_MUST_CHECK;
-int bt_control_fd(const bt_control_server *s);              /* readable when there is something to serve */
+/* readable when there is something to serve */
+int bt_control_fd(const bt_control_server *s);
 void bt_control_serve(bt_control_server *s, bt_control_fn fn, void *ctx);
-void bt_control_close(bt_control_server *s);                /* removes the socket; accepts NULL */
+void bt_control_close(bt_control_server *s); /* removes the socket; accepts NULL */
 
 #endif

@@ -2,14 +2,14 @@
 #ifndef BT_MONITOR_JOB_JOB_H
 #define BT_MONITOR_JOB_JOB_H
 
-#include "monitor/job/launch/viewer_process.h"
 #include "monitor/job/control_server.h"
 #include "monitor/job/health/health.h"
-#include "monitor/job/launch/launch.h"
-#include "monitor/job/launch/output.h"
 #include "monitor/job/health/rank_progress.h"
 #include "monitor/job/health/restart.h"
 #include "monitor/job/launch/job_dirs.h"
+#include "monitor/job/launch/launch.h"
+#include "monitor/job/launch/output.h"
+#include "monitor/job/launch/viewer_process.h"
 #include "monitor/job/supervisor.h"
 
 enum { BT_JOB_LOCAL_RANKS = 256, BT_JOB_REMOTE_RANKS = 64 };
@@ -22,39 +22,52 @@ struct bt_job {
     bt_control_server *control;
     bt_output output;
     bt_health health;
-    bt_rank_progress places;                   /* of this attempt */
+    bt_rank_progress places; /* of this attempt */
     bt_restart_history history;
-    bt_child child;                     /* pid 0: none runs */
+    bt_child child; /* pid 0: none runs */
     bt_viewer viewer;
-    bt_sink tap;                        /* what the wire delivers goes to the writer and to the screen */
-    int signals;                        /* signalfd */
-    bt_resume_point from;               /* where this attempt began */
+    /* what the wire delivers goes to the writer and to the screen */
+    bt_sink tap;
+    int signals;          /* signalfd */
+    bt_resume_point from; /* where this attempt began */
 
     int attempt;
-    int64_t last_step;                  /* recorded in this attempt, -1: none */
+    int64_t last_step; /* recorded in this attempt, -1: none */
     int64_t started_ns, restart_at_ns;
     int64_t oom_before;
-    struct { int rank, pid; } ranks[BT_JOB_LOCAL_RANKS];
-    int n_ranks;                        /* of this host, as they told */
-    struct { int rank; char host[BT_HOST_MAX]; } far[BT_JOB_REMOTE_RANKS];     /* of other hosts, for messages */
+    struct {
+        int rank, pid;
+    } ranks[BT_JOB_LOCAL_RANKS];
+    int n_ranks; /* of this host, as they told */
+    /* of other hosts, for messages */
+    struct {
+        int rank;
+        char host[BT_HOST_MAX];
+    } far[BT_JOB_REMOTE_RANKS];
     int n_remote;
-    bool connected;                     /* a rank greeted in this attempt */
-    bool complete;                      /* and told its result */
+    bool connected; /* a rank greeted in this attempt */
+    bool complete;  /* and told its result */
 
     bool stop_asked, stop_now, hung, paused, restarting;
-    bool no_input;                      /* the keyboard is gone */
-    uint32_t pending;                   /* verbs (1 << bt_ctl_verb) for a rank that is not there yet */
-    int64_t stop_ns;                    /* when stop_now was asked */
-    double lr_factor, told_factor;      /* wanted; that the ranks have (from their checkpoint, or told) */
+    bool no_input; /* the keyboard is gone */
+    /* verbs (1 << bt_ctl_verb) for a rank that is not there yet */
+    uint32_t pending;
+    int64_t stop_ns; /* when stop_now was asked */
+    /* wanted; that the ranks have (from their checkpoint, or told) */
+    double lr_factor, told_factor;
 };
 
-void bt_job_run_sink(bt_job *job);           /* fills job->tap */
-void bt_job_event(bt_job *job, const char *kind, bt_event_level level, int rank, const char *fmt, ...) BT_PRINTF(5, 6);
-void bt_job_show(bt_job *job, bt_event_level level, const char *text);   /* on the screen only */
-void bt_job_record(bt_job *job, const char *kind, bt_event_level level, int rank, const char *title);     /* not on the screen */
+void bt_job_run_sink(bt_job *job); /* fills job->tap */
+void bt_job_event(bt_job *job, const char *kind, bt_event_level level, int rank, const char *fmt,
+                  ...) BT_PRINTF(5, 6);
+void bt_job_show(bt_job *job, bt_event_level level, const char *text); /* on the screen only */
+/* not on the screen */
+void bt_job_record(bt_job *job, const char *kind, bt_event_level level, int rank,
+                   const char *title);
 void bt_job_signal(bt_job *job, int signal);
 void bt_job_send_pending(bt_job *job);
-bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char *who, bt_text *answer, bt_err *err);
+bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char *who,
+                       bt_text *answer, bt_err *err);
 void bt_job_look(const bt_job *job, bt_job_view *v);
 
 #endif

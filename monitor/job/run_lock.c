@@ -38,20 +38,22 @@ static void sign(int fd, const char *out_dir) {
     char who[WHO];
     signature(who, (long)getpid());
     strcat(who, "\n");
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, who, strlen(who), 0) < 0) bt_log(BT_LOG_DEBUG, "the lock of '%s' could not be signed", out_dir);
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, who, strlen(who), 0) < 0)
+        bt_log(BT_LOG_DEBUG, "the lock of '%s' could not be signed", out_dir);
 }
 
 bt_code bt_run_lock(int *out, const char *out_dir, const char *run, double wait_s, bt_err *err) {
     char path[PATH_MAX], who[WHO] = "";
     *out = -1;
-    if (snprintf(path, sizeof path, "%s/run.lock", out_dir) >= (int)sizeof path) return bt_fail(err, BT_ARG, "folder '%s' is too long", out_dir);
+    if (snprintf(path, sizeof path, "%s/run.lock", out_dir) >= (int)sizeof path)
+        return bt_fail(err, BT_ARG, "folder '%s' is too long", out_dir);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot write to '%s'", out_dir);
     const int64_t began = bt_now_ns();
     bool told = false;
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EINTR) continue;
-        if (errno != EWOULDBLOCK) {                         /* no locks here */
+        if (errno != EWOULDBLOCK) { /* no locks here */
             close(fd);
             return BT_OK;
         }
@@ -59,11 +61,15 @@ bt_code bt_run_lock(int *out, const char *out_dir, const char *run, double wait_
         const double waited = (double)(bt_now_ns() - began) / 1e9;
         if (lives || waited > wait_s) {
             close(fd);
-            return bt_fail(err, BT_BUSY, "run '%s' is being trained by %s in '%s'", run, who[0] ? who : "another process", out_dir);
+            return bt_fail(err, BT_BUSY, "run '%s' is being trained by %s in '%s'", run,
+                           who[0] ? who : "another process", out_dir);
         }
         if (waited > 1 && !told) {
             told = true;
-            bt_log(BT_LOG_WARN, "waiting for the ranks of run '%s' that lost their supervisor: they save and leave", run);
+            bt_log(
+                BT_LOG_WARN,
+                "waiting for the ranks of run '%s' that lost their supervisor: they save and leave",
+                run);
         }
         bt_sleep_ns(20000000);
     }

@@ -1,4 +1,5 @@
-/* run_sink.c - what a run says of itself passes here: to the database, to the screen, to the health check. */
+/* run_sink.c - what a run says of itself passes here: to the database, to the screen, to the health
+ * check. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,9 @@
 #include "engine/base/clock.h"
 #include "monitor/job/job.h"
 
-static const bt_sink *store_of(const bt_job *job) { return job->s->writer ? bt_writer_sink(job->s->writer) : NULL; }
+static const bt_sink *store_of(const bt_job *job) {
+    return job->s->writer ? bt_writer_sink(job->s->writer) : NULL;
+}
 
 static void on_ranks(void *ctx, const bt_rank_info *ranks, size_t n) {
     bt_job *job = ctx;
@@ -82,18 +85,33 @@ static void on_checkpoint(void *ctx, const bt_ckpt_record *c) {
 }
 
 void bt_job_run_sink(bt_job *job) {
-    job->tap = (bt_sink){.ctx = job, .ranks = on_ranks, .fact = on_fact, .step = on_step, .layers = on_layers, .comm = on_comm, .event = on_event,
-                         .checkpoint = on_checkpoint, .pairs = on_pairs};
+    job->tap = (bt_sink){.ctx = job,
+                         .ranks = on_ranks,
+                         .fact = on_fact,
+                         .step = on_step,
+                         .layers = on_layers,
+                         .comm = on_comm,
+                         .event = on_event,
+                         .checkpoint = on_checkpoint,
+                         .pairs = on_pairs};
 }
 
-static void tell(bt_job *job, bool screen, const char *kind, bt_event_level level, int rank, const char *title) {
-    bt_event e = {.kind = kind, .level = level, .step = job->last_step, .rank = rank, .wall_us = bt_wall_us(), .title = title, .body = NULL};
+static void tell(bt_job *job, bool screen, const char *kind, bt_event_level level, int rank,
+                 const char *title) {
+    bt_event e = {.kind = kind,
+                  .level = level,
+                  .step = job->last_step,
+                  .rank = rank,
+                  .wall_us = bt_wall_us(),
+                  .title = title,
+                  .body = NULL};
     const bt_sink *store = store_of(job);
     if (store && store->event) store->event(store->ctx, &e);
     if (screen && job->s->ui.event) job->s->ui.event(job->s->ui.ctx, &e);
 }
 
-void bt_job_event(bt_job *job, const char *kind, bt_event_level level, int rank, const char *fmt, ...) {
+void bt_job_event(bt_job *job, const char *kind, bt_event_level level, int rank, const char *fmt,
+                  ...) {
     char title[480];
     va_list ap;
     va_start(ap, fmt);
@@ -103,8 +121,17 @@ void bt_job_event(bt_job *job, const char *kind, bt_event_level level, int rank,
 }
 
 void bt_job_show(bt_job *job, bt_event_level level, const char *text) {
-    const bt_event e = {.kind = "notice", .level = level, .step = job->last_step, .rank = -1, .wall_us = bt_wall_us(), .title = text, .body = NULL};
+    const bt_event e = {.kind = "notice",
+                        .level = level,
+                        .step = job->last_step,
+                        .rank = -1,
+                        .wall_us = bt_wall_us(),
+                        .title = text,
+                        .body = NULL};
     if (job->s->ui.event) job->s->ui.event(job->s->ui.ctx, &e);
 }
 
-void bt_job_record(bt_job *job, const char *kind, bt_event_level level, int rank, const char *title) { tell(job, false, kind, level, rank, title); }
+void bt_job_record(bt_job *job, const char *kind, bt_event_level level, int rank,
+                   const char *title) {
+    tell(job, false, kind, level, rank, title);
+}

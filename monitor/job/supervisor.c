@@ -1,4 +1,5 @@
-/* supervisor.c - the life of a run: locks, sockets, attempt after attempt, and the loop that waits on everything. */
+/* supervisor.c - the life of a run: locks, sockets, attempt after attempt, and the loop that waits
+ * on everything. */
 #include "monitor/job/supervisor.h"
 
 #include <errno.h>
@@ -16,14 +17,15 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
-#include "monitor/job/launch/remote_cleanup.h"
 #include "monitor/job/job.h"
 #include "monitor/job/launch/proc.h"
+#include "monitor/job/launch/remote_cleanup.h"
 
-enum { VIEWER_NICE = 10 };              /* whoever watches, or attacks the watcher, comes after the ranks */
+/* whoever watches, or attacks the watcher, comes after the ranks */
+enum { VIEWER_NICE = 10 };
 static const int64_t TICK_NS = 200000000, KILL_AFTER_NS = 300000000, LAST_WORDS_NS = 2000000000;
 
-/* ---- signals --------------------------------------------------------------------------------------------------------- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 static void signal_set(sigset_t *set) {
     sigemptyset(set);
@@ -36,7 +38,7 @@ void bt_job_block_signals(void) {
     signal_set(&set);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGTTOU, SIG_IGN);           /* a status line from the background is no reason to stop */
+    signal(SIGTTOU, SIG_IGN); /* a status line from the background is no reason to stop */
 }
 
 static void go_away(bt_job *job) {
@@ -44,7 +46,7 @@ static void go_away(bt_job *job) {
     if (ui->away) ui->away(ui->ctx, true);
     raise(SIGSTOP);
     if (ui->away) ui->away(ui->ctx, false);
-    bt_health_sign(&job->health, bt_now_ns());      /* while we were stopped nothing was heard */
+    bt_health_sign(&job->health, bt_now_ns()); /* while we were stopped nothing was heard */
 }
 
 static void take_signals(bt_job *job) {
@@ -54,8 +56,11 @@ static void take_signals(bt_job *job) {
         case SIGTSTP: go_away(job); break;
         case SIGHUP:
             job->no_input = true;
-            if (job->s->ui.hangup && job->s->ui.hangup(job->s->ui.ctx)) bt_job_event(job, "terminal", BT_EV_INFO, -1, "the terminal was closed; training goes on");
-            else bt_job_signal(job, SIGHUP);
+            if (job->s->ui.hangup && job->s->ui.hangup(job->s->ui.ctx))
+                bt_job_event(job, "terminal", BT_EV_INFO, -1,
+                             "the terminal was closed; training goes on");
+            else
+                bt_job_signal(job, SIGHUP);
             break;
         case SIGQUIT: bt_job_stop_now(job); break;
         case SIGINT:
@@ -63,20 +68,22 @@ static void take_signals(bt_job *job) {
         case SIGCONT:
             if (job->s->ui.away) job->s->ui.away(job->s->ui.ctx, false);
             break;
-        default: break;                 /* CHLD: waitpid looks */
+        default: break; /* CHLD: waitpid looks */
         }
     }
 }
 
-/* ---- the control file ----------------------------------------------------------------------------- */
+/* ---- the control file ------------------------------------------------------------------------ */
 
 static void write_control_file(const bt_job *job, const char *socket_path) {
     char path[PATH_MAX], line[PATH_MAX];
     if (snprintf(path, sizeof path, "%s/control", job->s->out_dir) >= (int)sizeof path) return;
     unlink(path);
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644), n = snprintf(line, sizeof line, "%s\n", socket_path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644),
+        n = snprintf(line, sizeof line, "%s\n", socket_path);
     if (fd < 0) return;
-    if (write(fd, line, (size_t)n) != n) unlink(path);              /* a full disk: no remote control, no harm */
+    /* a full disk: no remote control, no harm */
+    if (write(fd, line, (size_t)n) != n) unlink(path);
     close(fd);
 }
 
@@ -85,9 +92,11 @@ static void remove_control_file(const bt_job *job) {
     if (snprintf(path, sizeof path, "%s/control", job->s->out_dir) < (int)sizeof path) unlink(path);
 }
 
-/* ---- records that outlive their rank ---------------------------------------------------------------------------------- */
+/* ---- records that outlive their rank --------------------------------------------------------- */
 
-static bool ring_path(const bt_job *job, char *out, size_t size) { return snprintf(out, size, "%s/%s", job->s->out_dir, BT_JOB_RING) < (int)size; }
+static bool ring_path(const bt_job *job, char *out, size_t size) {
+    return snprintf(out, size, "%s/%s", job->s->out_dir, BT_JOB_RING) < (int)size;
+}
 
 /* what rank 0 recorded and could not say any more */
 static void recover_records(bt_job *job) {
@@ -96,13 +105,14 @@ static void recover_records(bt_job *job) {
     bt_err err = BT_ERR_INIT;
     if (!job->s->writer || !ring_path(job, path, sizeof path)) return;
     if (bt_writer_recover(job->s->writer, job->s->run, path, &steps, &err) != BT_OK) {
-        bt_job_event(job, "warning", BT_EV_WARN, -1, "records that rank 0 left behind stay in '%s': %s", path, err.msg);
+        bt_job_event(job, "warning", BT_EV_WARN, -1,
+                     "records that rank 0 left behind stay in '%s': %s", path, err.msg);
         return;
     }
     unlink(path);
 }
 
-/* ---- one attempt ----------------------------------------------------------------------------------------------------- */
+/* ---- one attempt ----------------------------------------------------------------------------- */
 
 static bt_code start_attempt(bt_job *job, bt_err *err) {
     const bt_job_setup *s = job->s;
@@ -113,16 +123,27 @@ static bt_code start_attempt(bt_job *job, bt_err *err) {
     snprintf(fence, sizeof fence, "%d", s->fence(s->resume_ctx, job->attempt));
     snprintf(places, sizeof places, "%s/places", tmp);
     bt_err why = BT_ERR_INIT;
-    if (bt_rank_progress_open(&job->places, places, s->ranks, &why) != BT_OK) bt_log(BT_LOG_DEBUG, "%s", why.msg);
+    if (bt_rank_progress_open(&job->places, places, s->ranks, &why) != BT_OK)
+        bt_log(BT_LOG_DEBUG, "%s", why.msg);
     if (!s->writer || !ring_path(job, ring, sizeof ring)) ring[0] = '\0';
-    else unlink(ring);                  /* of a run of that name before; those worth something were recovered */
-    const char *own[] = {"rank", "--wire", wire, "--attempt", number, "--fence", fence, "--resume-from", job->from.dir, "--ring", ring, "--places", places};
+    /* of a run of that name before; those worth something were recovered */
+    else
+        unlink(ring);
+    const char *own[] = {"rank", "--wire",        wire,          "--attempt", number, "--fence",
+                         fence,  "--resume-from", job->from.dir, "--ring",    ring,   "--places",
+                         places};
     enum { N_OWN = sizeof own / sizeof *own };
     const char **words = calloc(N_OWN + s->n_words + 1, sizeof *words);
     if (!words) return bt_fail(err, BT_NOMEM, "cannot allocate the command line of the ranks");
     memcpy(words, own, sizeof own);
     memcpy(words + N_OWN, s->words, s->n_words * sizeof *words);
-    bt_launch l = {.ranks = s->ranks, .hosts = s->hosts, .mpirun_args = s->mpirun_args, .tmp = tmp, .shm = shm, .program = s->program, .words = words,
+    bt_launch l = {.ranks = s->ranks,
+                   .hosts = s->hosts,
+                   .mpirun_args = s->mpirun_args,
+                   .tmp = tmp,
+                   .shm = shm,
+                   .program = s->program,
+                   .words = words,
                    .n_words = N_OWN + s->n_words};
     const int keep[] = {s->run_lock, job->scratch.lock, job->scratch.shm_lock};
     for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
@@ -141,7 +162,8 @@ static bt_code start_attempt(bt_job *job, bt_err *err) {
 
 static void serve_wire(bt_job *job) {
     bt_err err = BT_ERR_INIT;
-    if (bt_wire_serve(job->wire, job->attempt, &job->tap, &err) != BT_OK) bt_job_event(job, "warning", BT_EV_WARN, 0, "%s", err.msg);
+    if (bt_wire_serve(job->wire, job->attempt, &job->tap, &err) != BT_OK)
+        bt_job_event(job, "warning", BT_EV_WARN, 0, "%s", err.msg);
     if (!job->connected && bt_wire_connected(job->wire)) {
         job->connected = true;
         if (job->paused) job->pending |= 1u << BT_CTL_PAUSE;
@@ -159,8 +181,12 @@ static void name_stopped(const bt_job *job, char *out, size_t size, int *rank) {
         if (list[i].state != 'T' && list[i].state != 't') continue;
         for (int r = 0; r < job->n_ranks; r++)
             if (job->ranks[r].pid == list[i].pid) *rank = job->ranks[r].rank;
-        if (*rank >= 0) snprintf(out, size, "; rank %d (pid %d) is stopped by a signal", *rank, (int)list[i].pid);
-        else snprintf(out, size, "; pid %d (%s) is stopped by a signal", (int)list[i].pid, list[i].name);
+        if (*rank >= 0)
+            snprintf(out, size, "; rank %d (pid %d) is stopped by a signal", *rank,
+                     (int)list[i].pid);
+        else
+            snprintf(out, size, "; pid %d (%s) is stopped by a signal", (int)list[i].pid,
+                     list[i].name);
         return;
     }
 }
@@ -188,9 +214,12 @@ static void check_slow(bt_job *job, int64_t now) {
     double limit = 10 * bt_health_median_s(&job->health);
     if (limit <= 0 || job->health.paused || job->stop_asked) return;
     if (limit < 2) limit = 2;
-    if (bt_rank_progress_slow(&job->places, now, limit, what, sizeof what, &rank)) bt_job_event(job, "slow", BT_EV_WARN, rank, "%s", what);
-    else if (job->s->hosts[0] && bt_rank_progress_missing(&job->places, now, limit, what, sizeof what, &rank))
-        bt_job_event(job, "slow", BT_EV_WARN, rank, "%s%s%s%s", what, rank >= 0 ? " (host " : "", rank >= 0 ? host_of(job, rank) : "", rank >= 0 ? ")" : "");
+    if (bt_rank_progress_slow(&job->places, now, limit, what, sizeof what, &rank))
+        bt_job_event(job, "slow", BT_EV_WARN, rank, "%s", what);
+    else if (job->s->hosts[0] &&
+             bt_rank_progress_missing(&job->places, now, limit, what, sizeof what, &rank))
+        bt_job_event(job, "slow", BT_EV_WARN, rank, "%s%s%s%s", what, rank >= 0 ? " (host " : "",
+                     rank >= 0 ? host_of(job, rank) : "", rank >= 0 ? ")" : "");
 }
 
 static void check_health(bt_job *job) {
@@ -201,25 +230,31 @@ static void check_health(bt_job *job) {
     switch (bt_health_check(&job->health, now, job->stop_asked ? 0 : job->s->hang_s)) {
     case BT_HEALTH_LATE:
         name_culprit(job, now, who, sizeof who, &rank);
-        bt_job_event(job, "stalled", BT_EV_WARN, rank, "no step for %.0f s (expected within %.0f s)%s", bt_health_silence_s(&job->health, now),
-                     bt_health_limit_s(&job->health), who);
+        bt_job_event(job, "stalled", BT_EV_WARN, rank,
+                     "no step for %.0f s (expected within %.0f s)%s",
+                     bt_health_silence_s(&job->health, now), bt_health_limit_s(&job->health), who);
         break;
-    case BT_HEALTH_RECOVERED: bt_job_event(job, "recovered", BT_EV_INFO, -1, "steps come again"); break;
+    case BT_HEALTH_RECOVERED:
+        bt_job_event(job, "recovered", BT_EV_INFO, -1, "steps come again");
+        break;
     case BT_HEALTH_DEAD:
         name_culprit(job, now, who, sizeof who, &rank);
-        bt_job_event(job, "failure", BT_EV_ERROR, rank, "no step for %.0f s: the ranks are ended%s", bt_health_silence_s(&job->health, now), who);
+        bt_job_event(job, "failure", BT_EV_ERROR, rank, "no step for %.0f s: the ranks are ended%s",
+                     bt_health_silence_s(&job->health, now), who);
         job->hung = true;
         bt_proc_kill_session(job->child.pid, 1);
         break;
     case BT_HEALTH_FINE: break;
     }
-    if (job->stop_now && now - job->stop_ns > KILL_AFTER_NS) bt_proc_kill_session(job->child.pid, 0);
+    if (job->stop_now && now - job->stop_ns > KILL_AFTER_NS)
+        bt_proc_kill_session(job->child.pid, 0);
 }
 
 /* Its first line is the address; a secret is in it, so it goes to the screen and nowhere else. */
 static void hear_viewer(bt_job *job) {
     bool ended = false;
-    for (const char *line; (line = bt_viewer_line(&job->viewer, &ended)); ) bt_job_show(job, BT_EV_INFO, line);
+    for (const char *line; (line = bt_viewer_line(&job->viewer, &ended));)
+        bt_job_show(job, BT_EV_INFO, line);
     if (ended) {
         bt_viewer_stop(&job->viewer);
         bt_job_show(job, BT_EV_WARN, "the dashboard ended; training goes on");
@@ -247,8 +282,10 @@ static void wait_once(bt_job *job, int64_t until_ns) {
     if (p[2].revents) serve_wire(job);
     if (p[3].revents) bt_control_serve(job->control, bt_job_request, job);
     if (p[5].revents) hear_viewer(job);
-    if (p[4].revents & POLLIN && ui->input) ui->input(ui->ctx, job);
-    else if (p[4].revents) job->no_input = true;
+    if (p[4].revents & POLLIN && ui->input)
+        ui->input(ui->ctx, job);
+    else if (p[4].revents)
+        job->no_input = true;
 }
 
 static void tick(bt_job *job, int64_t *next) {
@@ -279,31 +316,46 @@ static bt_end watch_attempt(bt_job *job) {
         tick(job, &next);
         wait_once(job, next);
         check_health(job);
-        if (!job->result->signal && job->stop_asked && !job->connected && bt_now_ns() - job->started_ns > 5000000000 && (job->pending & (1u << BT_CTL_STOP))) {
+        if (!job->result->signal && job->stop_asked && !job->connected &&
+            bt_now_ns() - job->started_ns > 5000000000 && (job->pending & (1u << BT_CTL_STOP))) {
             job->pending &= ~(1u << BT_CTL_STOP);
-            kill(job->child.pid, SIGUSR1);      /* no wire yet: the forwarded signal says the same */
+            /* no wire yet: the forwarded signal says the same */
+            kill(job->child.pid, SIGUSR1);
         }
     }
-    if (bt_proc_kill_session(job->child.pid, 2) > 0) bt_job_event(job, "warning", BT_EV_WARN, -1, "processes of the ranks do not end");
+    if (bt_proc_kill_session(job->child.pid, 2) > 0)
+        bt_job_event(job, "warning", BT_EV_WARN, -1, "processes of the ranks do not end");
     hear_last_words(job);
     job->child.pid = 0;
     recover_records(job);
     bt_rank_progress_close(&job->places);
     bt_job_dirs_attempt_end(&job->scratch, job->attempt);
-    const bt_end_facts f = {.wait_status = status, .hung = job->hung, .stop_now = job->stop_now, .started = job->connected,
-                            .oom = job->oom_before >= 0 && bt_proc_oom_kills() > job->oom_before, .reported = job->output.reported, .code = job->output.code,
-                            .rank = job->output.rank, .signal = job->output.signal, .step = job->last_step, .message = job->output.message,
-                            .last_line = job->output.said[0] ? job->output.said : job->output.last_line};
+    const bt_end_facts f = {.wait_status = status,
+                            .hung = job->hung,
+                            .stop_now = job->stop_now,
+                            .started = job->connected,
+                            .oom = job->oom_before >= 0 && bt_proc_oom_kills() > job->oom_before,
+                            .reported = job->output.reported,
+                            .code = job->output.code,
+                            .rank = job->output.rank,
+                            .signal = job->output.signal,
+                            .step = job->last_step,
+                            .message = job->output.message,
+                            .last_line = job->output.said[0] ? job->output.said
+                                                             : job->output.last_line};
     bt_end end = bt_end_classify(&f);
-    /* The work is done and saved: a rank that stumbles on its way out is no reason to do it again. */
+    /* The work is done and saved: a rank that stumbles on its way out is no reason to do it
+     * again. */
     if (job->complete && !f.reported && end.kind != BT_END_DONE && end.kind != BT_END_STOPPED_NOW) {
-        bt_job_event(job, "warning", BT_EV_WARN, end.rank, "the run was complete, but mpirun then ended with exit code %d (see log.txt)", end.status);
+        bt_job_event(job, "warning", BT_EV_WARN, end.rank,
+                     "the run was complete, but mpirun then ended with exit code %d (see log.txt)",
+                     end.status);
         end.kind = BT_END_DONE;
     }
     return end;
 }
 
-/* ---- attempt after attempt ------------------------------------------------------------------------------------------- */
+/* ---- attempt after attempt ------------------------------------------------------------------- */
 
 static bt_code next_attempt(bt_job *job, const char *reason, bt_err *err) {
     const bt_job_setup *s = job->s;
@@ -321,7 +373,8 @@ static bt_code next_attempt(bt_job *job, const char *reason, bt_err *err) {
         start.from_step = job->from.step;
         start.reason = reason;
         code = bt_writer_begin(s->writer, &start, &job->attempt, err);
-    } else job->attempt++;
+    } else
+        job->attempt++;
     if (code == BT_OK) {
         job->last_step = -1;
         bt_output_reset(&job->output, job->attempt);
@@ -329,7 +382,8 @@ static bt_code next_attempt(bt_job *job, const char *reason, bt_err *err) {
             why.data[strcspn(why.data, "\n")] = '\0';
             bt_job_event(job, "warning", BT_EV_WARN, -1, "%s", why.data);
         }
-        bt_job_event(job, "restarted", BT_EV_WARN, -1, "attempt %d goes on after step %lld: %s", job->attempt, (long long)job->from.step, reason);
+        bt_job_event(job, "restarted", BT_EV_WARN, -1, "attempt %d goes on after step %lld: %s",
+                     job->attempt, (long long)job->from.step, reason);
     }
     bt_text_release(&why);
     return code;
@@ -358,17 +412,24 @@ static bt_code attempts(bt_job *job, bt_err *err) {
         if (end.kind != BT_END_DONE) bt_remote_sweep(s->hosts);
         if (end.kind == BT_END_DONE || end.kind == BT_END_STOPPED_NOW) return BT_OK;
         bt_end_tell(&end, told, sizeof told);
-        const bt_restart r = bt_restart_decide(&job->history, &end, job->from.step, s->max_restarts);
+        const bt_restart r = bt_restart_decide(&job->history, &end, job->from.step,
+                                               s->max_restarts);
         if (r.again) bt_job_event(job, "failure", BT_EV_ERROR, end.rank, "%s", told);
-        else bt_job_record(job, "failure", BT_EV_ERROR, end.rank, told);        /* the last word is the caller's */
+        /* the last word is the caller's */
+        else
+            bt_job_record(job, "failure", BT_EV_ERROR, end.rank, told);
         if (!r.again || job->stop_asked) {
-            snprintf(job->result->why_not_again, sizeof job->result->why_not_again, "%s", job->stop_asked ? "a stop was asked for" : r.why);
+            snprintf(job->result->why_not_again, sizeof job->result->why_not_again, "%s",
+                     job->stop_asked ? "a stop was asked for" : r.why);
             return BT_OK;
         }
         bt_err ended = BT_ERR_INIT;
-        if (s->writer && bt_writer_end(s->writer, "failed", bt_end_name(end.kind), end.status, &ended) != BT_OK) bt_log(BT_LOG_WARN, "%s", ended.msg);
+        if (s->writer &&
+            bt_writer_end(s->writer, "failed", bt_end_name(end.kind), end.status, &ended) != BT_OK)
+            bt_log(BT_LOG_WARN, "%s", ended.msg);
         if (wait_for_restart(job, r.delay_s)) {
-            snprintf(job->result->why_not_again, sizeof job->result->why_not_again, "a stop was asked for");
+            snprintf(job->result->why_not_again, sizeof job->result->why_not_again,
+                     "a stop was asked for");
             return BT_OK;
         }
         BT_TRY(next_attempt(job, told, err));
@@ -376,7 +437,9 @@ static bt_code attempts(bt_job *job, bt_err *err) {
     }
 }
 
-static void on_note(void *ctx, const char *text) { bt_job_event(ctx, "warning", BT_EV_WARN, -1, "%s", text); }
+static void on_note(void *ctx, const char *text) {
+    bt_job_event(ctx, "warning", BT_EV_WARN, -1, "%s", text);
+}
 
 static bt_code open_job(bt_job *job, bt_err *err) {
     char path[PATH_MAX];
@@ -397,7 +460,8 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     job->output.note = on_note;
     job->output.note_ctx = job;
     bt_err why = BT_ERR_INIT;
-    if (job->s->viewer && bt_viewer_start(&job->viewer, job->s->viewer, &why) != BT_OK) bt_job_show(job, BT_EV_WARN, why.msg);
+    if (job->s->viewer && bt_viewer_start(&job->viewer, job->s->viewer, &why) != BT_OK)
+        bt_job_show(job, BT_EV_WARN, why.msg);
     if (job->viewer.pid > 0) setpriority(PRIO_PROCESS, (id_t)job->viewer.pid, VIEWER_NICE);
     return BT_OK;
 }
@@ -419,7 +483,8 @@ bt_code bt_job_run(const bt_job_setup *s, bt_job_result *out, bt_err *err) {
     if (!job) return bt_fail(err, BT_NOMEM, "cannot allocate the supervisor");
     job->s = s;
     job->result = out;
-    job->signals = job->viewer.out = job->output.log = job->scratch.lock = job->scratch.shm_lock = -1;
+    job->signals = job->viewer.out = job->output.log = job->scratch.lock = job->scratch.shm_lock =
+        -1;
     job->attempt = s->attempt;
     job->from = s->from;
     job->last_step = -1;

@@ -1,11 +1,13 @@
-/* supervisor.h - one run from the outside: starts the ranks, listens, records, controls, restarts. Knows no MPI.
+/* supervisor.h - one run from the outside: starts the ranks, listens, records, controls, restarts.
+ * Knows no MPI.
  *
- * It lives in its own process beside the job: mpirun runs in a session of its own, so neither Ctrl-C nor a closed terminal
- * reaches the ranks; their output is drained for life. TERM and INT: first = checkpoint and stop, second = now. HUP: with a
- * terminal, the terminal is let go and training goes on; without one it is a TERM. PIPE is ignored.
+ * It lives in its own process beside the job: mpirun runs in a session of its own, so neither
+ * Ctrl-C nor a closed terminal reaches the ranks; their output is drained for life. TERM and INT:
+ * first = checkpoint and stop, second = now. HUP: with a terminal, the terminal is let go and
+ * training goes on; without one it is a TERM. PIPE is ignored.
  * Order:    bt_job_run blocks until the run is over; everything else is called from its callbacks.
- * Threads:  one (the writer has its own). Signals are taken by a signalfd: call before starting other threads
- *           bt_job_block_signals. */
+ * Threads:  one (the writer has its own). Signals are taken by a signalfd: call before starting
+ *           other threads bt_job_block_signals. */
 #ifndef BT_MONITOR_JOB_SUPERVISOR_H
 #define BT_MONITOR_JOB_SUPERVISOR_H
 
@@ -21,75 +23,83 @@
 
 typedef struct bt_job bt_job;
 
-#define BT_JOB_RING BT_RING_FILE        /* in out_dir: the newest records of rank 0 (bt_writer_recover) */
+#define BT_JOB_RING BT_RING_FILE /* in out_dir: the newest records of rank 0 (bt_writer_recover) */
 
-typedef struct bt_job_view {            /* for the live line and `ctl status` */
-    const char *state;                  /* "starting" "running" "paused" "stopping" "restarting" */
+typedef struct bt_job_view { /* for the live line and `ctl status` */
+    const char *state;       /* "starting" "running" "paused" "stopping" "restarting" */
     int attempt, ranks, restarts;
     int64_t step, from_step, committed_step;
     double silence_s, restart_in_s;
     uint64_t dropped;
-    bool late;                          /* no step for longer than expected */
+    bool late; /* no step for longer than expected */
 } bt_job_view;
 
-typedef struct bt_job_ui {              /* any function may be NULL */
+typedef struct bt_job_ui { /* any function may be NULL */
     void *ctx;
     void (*step)(void *ctx, const bt_step_record *r);
     void (*event)(void *ctx, const bt_event *e);
     void (*attempt)(void *ctx, int attempt, int64_t from_step);
-    void (*tick)(void *ctx, const bt_job_view *v);          /* about 5 a second */
-    int input_fd;                       /* -1: none */
-    void (*input)(void *ctx, bt_job *job);                  /* it is readable; false from bt_job_wants_input ends it */
-    void (*away)(void *ctx, bool away);                     /* Ctrl-Z: give the terminal back, take it again */
-    bool (*hangup)(void *ctx);          /* the terminal went: true if there was one */
+    void (*tick)(void *ctx, const bt_job_view *v); /* about 5 a second */
+    int input_fd;                                  /* -1: none */
+    /* it is readable; false from bt_job_wants_input ends it */
+    void (*input)(void *ctx, bt_job *job);
+    /* Ctrl-Z: give the terminal back, take it again */
+    void (*away)(void *ctx, bool away);
+    bool (*hangup)(void *ctx); /* the terminal went: true if there was one */
 } bt_job_ui;
 
 typedef struct bt_resume_point {
-    char dir[1024];                     /* of the checkpoint, "": from the beginning */
-    int64_t step;                       /* steps it has done */
-    double lr_factor;                   /* that it carries; 1 at the beginning */
+    char dir[1024];   /* of the checkpoint, "": from the beginning */
+    int64_t step;     /* steps it has done */
+    double lr_factor; /* that it carries; 1 at the beginning */
 } bt_resume_point;
 
 typedef struct bt_job_setup {
-    const char *program;                /* absolute path of bitrain */
-    const char *run, *out_dir;          /* out_dir exists */
-    int run_lock;                       /* of bt_run_lock, -1 none; mpirun inherits it */
+    const char *program;       /* absolute path of bitrain */
+    const char *run, *out_dir; /* out_dir exists */
+    int run_lock;              /* of bt_run_lock, -1 none; mpirun inherits it */
     int ranks;
-    const char *hosts, *mpirun_args;    /* "" */
-    const char *const *words;           /* of `bitrain rank`: "--set", "optim.lr=0.002", ... */
+    const char *hosts, *mpirun_args; /* "" */
+    const char *const *words;        /* of `bitrain rank`: "--set", "optim.lr=0.002", ... */
     size_t n_words;
     int64_t max_restarts;
-    double hang_s;                      /* restart after this long without a step; 0: never */
-    double lr;                          /* peak learning rate, for `set lr=` */
-    bt_writer *writer;                  /* attempt already begun; NULL: record nothing */
-    bt_run_start start;                 /* for the attempts that follow: from_step, reason and resume are filled in */
+    double hang_s;     /* restart after this long without a step; 0: never */
+    double lr;         /* peak learning rate, for `set lr=` */
+    bt_writer *writer; /* attempt already begun; NULL: record nothing */
+    /* for the attempts that follow: from_step, reason and resume are filled in */
+    bt_run_start start;
     int attempt;
-    bt_resume_point from;               /* of the first attempt */
-    /* newest usable checkpoint after a failure; BT_NOTFOUND: begin anew. `why` gets a line per checkpoint passed over */
+    bt_resume_point from; /* of the first attempt */
+    /* newest usable checkpoint after a failure; BT_NOTFOUND: begin anew. `why` gets a line per
+     * checkpoint passed over */
     bt_code (*resume_point)(void *ctx, bt_resume_point *p, bt_text *why, bt_err *err);
     /* number that fences the attempt's checkpoints: above every one that began in out_dir */
     int (*fence)(void *ctx, int attempt);
-    void *resume_ctx;                   /* of both */
-    const char *const *viewer;          /* argv of a viewer to start beside the run, NULL-terminated; NULL: none */
+    void *resume_ctx; /* of both */
+    /* argv of a viewer to start beside the run, NULL-terminated; NULL: none */
+    const char *const *viewer;
     bt_job_ui ui;
 } bt_job_setup;
 
 typedef struct bt_job_result {
-    bool stopped;                       /* asked to stop, and did in order */
-    int signal;                         /* that asked; 0: key, ctl, --stop-after or nobody */
-    bt_end end;                         /* of the last attempt */
+    bool stopped; /* asked to stop, and did in order */
+    int signal;   /* that asked; 0: key, ctl, --stop-after or nobody */
+    bt_end end;   /* of the last attempt */
     char why_not_again[160];
     int attempts, restarts;
-    char *result_json;                  /* the fact "result" of rank 0, malloc'ed; NULL when none came */
+    /* the fact "result" of rank 0, malloc'ed; NULL when none came */
+    char *result_json;
 } bt_job_result;
 
 void bt_job_block_signals(void);
 bt_code bt_job_run(const bt_job_setup *s, bt_job_result *out, bt_err *err) BT_MUST_CHECK;
 void bt_job_result_release(bt_job_result *r);
 
-/* from callbacks: a control as people know it. verb: pause resume checkpoint stop eval set; by: "key p", "ctl", "web" */
-bt_code bt_job_ask(bt_job *job, const char *verb, const char *arg, const char *by, bt_err *err) BT_MUST_CHECK;
-void bt_job_multiply_lr(bt_job *job, double factor, const char *by);    /* keys + and - */
+/* from callbacks: a control as people know it. verb: pause resume checkpoint stop eval set; by:
+ * "key p", "ctl", "web" */
+bt_code bt_job_ask(bt_job *job, const char *verb, const char *arg, const char *by, bt_err *err)
+    BT_MUST_CHECK;
+void bt_job_multiply_lr(bt_job *job, double factor, const char *by); /* keys + and - */
 bool bt_job_paused(const bt_job *job);
 void bt_job_stop_now(bt_job *job);
 

@@ -1,4 +1,5 @@
-/* frame.c - the frame around every screen: run, numbers, tabs, status, hints; and the summary for a small terminal. */
+/* frame.c - the frame around every screen: run, numbers, tabs, status, hints; and the summary for a
+ * small terminal. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,8 +8,13 @@
 #include "engine/base/clock.h"
 #include "monitor/tui/screens/screens.h"
 
-enum { FULL_W = 78, FULL_H = 18,        /* made for 80x24; a row or two less, as under a multiplexer's status line, still fits */
-       CHART_W = 36, CHART_H = 7 };     /* a summary with this much room left shows the loss too */
+/* made for 80x24; a row or two less, as under a multiplexer's status line, still fits */
+enum {
+    FULL_W = 78,
+    FULL_H = 18,
+    CHART_W = 36,
+    CHART_H = 7
+}; /* a summary with this much room left shows the loss too */
 
 bool bt_top_small(const bt_top *t) {
     int w, h;
@@ -16,10 +22,17 @@ bool bt_top_small(const bt_top *t) {
     return w < FULL_W || h < FULL_H;
 }
 
-/* ---- pieces of text in a row, left to right, the least important dropped first -------------------------------------------------- */
+/* ---- pieces of text in a row, left to right, the least important dropped first --------------- */
 
-typedef struct item { char label[24], value[160]; uint8_t color; int importance; } item;
-typedef struct items { item it[24]; int n; } items;
+typedef struct item {
+    char label[24], value[160];
+    uint8_t color;
+    int importance;
+} item;
+typedef struct items {
+    item it[24];
+    int n;
+} items;
 
 static void add(items *l, int importance, uint8_t color, const char *label, const char *value) {
     if (l->n == 24 || !value[0] || strcmp(value, "-") == 0) return;
@@ -30,7 +43,9 @@ static void add(items *l, int importance, uint8_t color, const char *label, cons
     snprintf(i->value, sizeof i->value, "%s", value);
 }
 
-static int item_width(const item *i) { return bt_canvas_text_width(i->label) + bt_canvas_text_width(i->value) + (i->label[0] ? 1 : 0); }
+static int item_width(const item *i) {
+    return bt_canvas_text_width(i->label) + bt_canvas_text_width(i->value) + (i->label[0] ? 1 : 0);
+}
 
 static void draw_items(bt_canvas *c, int x, int y, int w, const items *l, uint8_t bg) {
     bool keep[24];
@@ -47,14 +62,22 @@ static void draw_items(bt_canvas *c, int x, int y, int w, const items *l, uint8_
     int end = x + w;
     for (int i = 0; i < l->n && x < end; i++) {
         if (!keep[i]) continue;
-        if (l->it[i].label[0]) x += bt_canvas_text(c, x, y, end - x, (bt_style){.fg = BT_C_LABEL, .bg = bg}, l->it[i].label) + 1;
-        x += bt_canvas_text(c, x, y, end - x, (bt_style){.fg = l->it[i].color, .bg = bg, .attr = BT_ATTR_BOLD}, l->it[i].value) + 2;
+        if (l->it[i].label[0])
+            x += bt_canvas_text(c, x, y, end - x, (bt_style){.fg = BT_C_LABEL, .bg = bg},
+                                l->it[i].label) +
+                 1;
+        x += bt_canvas_text(c, x, y, end - x,
+                            (bt_style){.fg = l->it[i].color, .bg = bg, .attr = BT_ATTR_BOLD},
+                            l->it[i].value) +
+             2;
     }
 }
 
-/* ---- lines one to three -------------------------------------------------------------------------------------------------------------- */
+/* ---- lines one to three ---------------------------------------------------------------------- */
 
-static const char *trend_mark(const bt_view_head *h) { return isnan(h->loss_trend) ? "" : h->loss_trend < 0 ? " ▼" : " ▲"; }
+static const char *trend_mark(const bt_view_head *h) {
+    return isnan(h->loss_trend) ? "" : h->loss_trend < 0 ? " ▼" : " ▲";
+}
 
 static void run_items(const bt_top *t, items *l) {
     const bt_view_head *h = &t->view->head;
@@ -71,18 +94,22 @@ static void run_items(const bt_top *t, items *l) {
     add(l, 0, bt_state_color(h->state), "", b);
     if (h->live) {
         snprintf(b, sizeof b, "%s ago", bt_fmt_age(c, sizeof c, h->age_s));
-        add(l, h->state == BT_STATE_RUNNING ? 6 : 1, h->state == BT_STATE_RUNNING ? BT_C_LABEL : BT_C_WARN, "", b);
+        add(l, h->state == BT_STATE_RUNNING ? 6 : 1,
+            h->state == BT_STATE_RUNNING ? BT_C_LABEL : BT_C_WARN, "", b);
     }
     if (h->n_attempts > 1) {
         snprintf(b, sizeof b, "%d", h->attempt);
         add(l, 4, BT_C_TEXT, "attempt", b);
     }
     snprintf(b, sizeof b, "%d/%d", h->ranks_reporting, h->world_size);
-    add(l, 3, h->ranks_reporting < h->world_size && h->ranks_reporting > 0 ? BT_C_WARN : BT_C_TEXT, "ranks", b);
+    add(l, 3, h->ranks_reporting < h->world_size && h->ranks_reporting > 0 ? BT_C_WARN : BT_C_TEXT,
+        "ranks", b);
     add(l, 5, BT_C_TEXT, "", bt_fmt_age(b, sizeof b, h->elapsed_s < 10 ? 10 : h->elapsed_s));
     if (!isnan(h->eta_s) && h->state != BT_STATE_PAUSED) {
         int n = snprintf(b, sizeof b, "%s", bt_fmt_age(c, sizeof c, floor(h->eta_s)));
-        if (h->eta_err_s >= 10) snprintf(b + n, sizeof b - (size_t)n, " ±%s", bt_fmt_age(c, sizeof c, fmax(10, h->eta_err_s)));
+        if (h->eta_err_s >= 10)
+            snprintf(b + n, sizeof b - (size_t)n, " ±%s",
+                     bt_fmt_age(c, sizeof c, fmax(10, h->eta_err_s)));
         add(l, 2, BT_C_TEXT, "left", b);
     }
     add(l, 7, BT_C_LABEL, "", h->isa);
@@ -98,7 +125,8 @@ static void number_items(const bt_top *t, items *l) {
         return;
     }
     int n = snprintf(b, sizeof b, "%s", bt_fmt_int(c, sizeof c, h->step + 1));
-    if (h->steps_total > h->step) snprintf(b + n, sizeof b - (size_t)n, "/%s", bt_fmt_int(d, sizeof d, h->steps_total));
+    if (h->steps_total > h->step)
+        snprintf(b + n, sizeof b - (size_t)n, "/%s", bt_fmt_int(d, sizeof d, h->steps_total));
     add(l, 0, BT_C_BRIGHT, "step", b);
     add(l, 5, BT_C_TEXT, "tokens", bt_fmt(b, sizeof b, h->tokens, BT_UNIT_COUNT));
     snprintf(b, sizeof b, "%s%s", bt_fmt(c, sizeof c, h->loss_ema, BT_UNIT_NATS), trend_mark(h));
@@ -114,14 +142,16 @@ static void number_items(const bt_top *t, items *l) {
     }
     add(l, 2, BT_C_TEXT, "p50/95", b);
     add(l, 4, BT_C_TEXT, "overlap", bt_fmt_percent(b, sizeof b, h->overlap));
-    add(l, 3, h->wait_frac > 0.15 ? BT_C_WARN : BT_C_TEXT, "wait", bt_fmt_percent(b, sizeof b, h->wait_frac));
-    add(l, 4, h->goodput < 0.8 ? BT_C_WARN : BT_C_TEXT, "goodput", bt_fmt_percent(b, sizeof b, h->goodput));
+    add(l, 3, h->wait_frac > 0.15 ? BT_C_WARN : BT_C_TEXT, "wait",
+        bt_fmt_percent(b, sizeof b, h->wait_frac));
+    add(l, 4, h->goodput < 0.8 ? BT_C_WARN : BT_C_TEXT, "goodput",
+        bt_fmt_percent(b, sizeof b, h->goodput));
     if (h->alerts > 0) {
         snprintf(b, sizeof b, "%d", h->alerts);
         add(l, 3, h->errors ? BT_C_BAD : BT_C_WARN, "alerts", b);
     }
     add(l, 7, BT_C_TEXT, "mfu", bt_fmt_percent(b, sizeof b, h->mfu));
-    if (h->loss_scale > 1) {                            /* fp16 only */
+    if (h->loss_scale > 1) { /* fp16 only */
         snprintf(b, sizeof b, "2^%d", ilogb(h->loss_scale));
         add(l, 6, BT_C_TEXT, "scale", b);
     }
@@ -133,20 +163,26 @@ static void draw_tabs(bt_top *t, int y) {
     for (int i = 1; i < BT_SCREEN_COUNT; i++) {
         bool on = (int)t->screen == i;
         char digit[4] = {(char)('0' + i), ' ', 0};
-        x += bt_canvas_text(&t->canvas, x, y, t->canvas.w - x, (bt_style){.fg = on ? BT_C_ACCENT : BT_C_FAINT, .attr = on ? BT_ATTR_BOLD : 0}, digit);
+        x += bt_canvas_text(
+            &t->canvas, x, y, t->canvas.w - x,
+            (bt_style){.fg = on ? BT_C_ACCENT : BT_C_FAINT, .attr = on ? BT_ATTR_BOLD : 0}, digit);
         x += bt_canvas_text(&t->canvas, x, y, t->canvas.w - x,
-                            (bt_style){.fg = on ? BT_C_ACCENT : BT_C_LABEL, .attr = on ? BT_ATTR_BOLD | BT_ATTR_UNDERLINE : 0}, bt_screens[i].title) + 2;
+                            (bt_style){.fg = on ? BT_C_ACCENT : BT_C_LABEL,
+                                       .attr = on ? BT_ATTR_BOLD | BT_ATTR_UNDERLINE : 0},
+                            bt_screens[i].title) +
+             2;
     }
 }
 
-/* ---- the last two lines -------------------------------------------------------------------------------------------------------------- */
+/* ---- the last two lines ---------------------------------------------------------------------- */
 
 static void where_in_time(const bt_top *t, items *l) {
     const bt_view_head *h = &t->view->head;
     char b[64], c[64];
     if (t->frozen) add(l, 0, BT_C_WARN, "", "FROZEN");
     if (t->at_step >= 0 && t->at_step < h->newest_step) {
-        double here = bt_view_time_of(t->view, t->run, h->step), there = bt_view_time_of(t->view, t->run, h->newest_step);
+        double here = bt_view_time_of(t->view, t->run, h->step),
+               there = bt_view_time_of(t->view, t->run, h->newest_step);
         snprintf(b, sizeof b, "%s in the past", bt_fmt_age(c, sizeof c, there - here));
         add(l, 0, BT_C_WARN, "view is", b);
     }
@@ -167,15 +203,25 @@ static void where_in_time(const bt_top *t, items *l) {
 static void draw_status(bt_top *t, int y) {
     items l = {.n = 0};
     char right[128], span[32];
-    bool message = bt_now_ns() < t->message_until_ns && t->message[0] && !(t->input == BT_INPUT_FORM && t->message_color == BT_C_BAD);   /* the form says it in full */
-    if (message) bt_canvas_text(&t->canvas, 1, y, t->canvas.w - 2, (bt_style){.fg = t->message_color, .attr = BT_ATTR_BOLD}, t->message);
-    else if (t->has_run) where_in_time(t, &l);
-    snprintf(span, sizeof span, "%s", t->span_s > 0 ? bt_duration(right, sizeof right, t->span_s) : "all");
-    snprintf(right, sizeof right, "span %s · x %s%s%s", span, bt_x_axis_name(t->x), t->log_y ? " · log y" : "", t->baseline[0] ? " · baseline " : "");
-    if (t->baseline[0]) snprintf(right + strlen(right), sizeof right - strlen(right), "%.40s", t->baseline);
+    /* the form says it in full */
+    bool message = bt_now_ns() < t->message_until_ns && t->message[0] &&
+                   !(t->input == BT_INPUT_FORM && t->message_color == BT_C_BAD);
+    if (message)
+        bt_canvas_text(&t->canvas, 1, y, t->canvas.w - 2,
+                       (bt_style){.fg = t->message_color, .attr = BT_ATTR_BOLD}, t->message);
+    else if (t->has_run)
+        where_in_time(t, &l);
+    snprintf(span, sizeof span, "%s",
+             t->span_s > 0 ? bt_duration(right, sizeof right, t->span_s) : "all");
+    snprintf(right, sizeof right, "span %s · x %s%s%s", span, bt_x_axis_name(t->x),
+             t->log_y ? " · log y" : "", t->baseline[0] ? " · baseline " : "");
+    if (t->baseline[0])
+        snprintf(right + strlen(right), sizeof right - strlen(right), "%.40s", t->baseline);
     int w = bt_canvas_text_width(right);
     if (message && bt_canvas_text_width(t->message) + w + 4 > t->canvas.w) return;
-    if (t->has_run) bt_canvas_text_right(&t->canvas, t->canvas.w - 1, y, w, (bt_style){.fg = BT_C_FAINT}, right);
+    if (t->has_run)
+        bt_canvas_text_right(&t->canvas, t->canvas.w - 1, y, w, (bt_style){.fg = BT_C_FAINT},
+                             right);
     draw_items(&t->canvas, 1, y, t->canvas.w - w - 4, &l, BT_C_NONE);
 }
 
@@ -189,7 +235,8 @@ static void draw_hints(bt_top *t, int y) {
         int w = bt_canvas_text_width(key) + bt_canvas_text_width(bt_binds[i].hint) + 1;
         if (x + w > t->canvas.w - 1) break;
         x += bt_canvas_text(&t->canvas, x, y, w, (bt_style){.fg = BT_C_SECOND}, key) + 1;
-        x += bt_canvas_text(&t->canvas, x, y, w, (bt_style){.fg = BT_C_FAINT}, bt_binds[i].hint) + 2;
+        x += bt_canvas_text(&t->canvas, x, y, w, (bt_style){.fg = BT_C_FAINT}, bt_binds[i].hint) +
+             2;
     }
 }
 
@@ -198,20 +245,28 @@ static void draw_input(bt_top *t, int y) {
     bt_canvas_fill(c, (bt_rect){0, y, c->w, 1}, ' ', (bt_style){.bg = BT_C_BAR});
     bt_style s = {.fg = BT_C_BRIGHT, .bg = BT_C_BAR, .attr = BT_ATTR_BOLD};
     if (t->input == BT_INPUT_CONFIRM) {
-        const char *what = t->confirm == BT_DO_CHECKPOINT ? "write a checkpoint now" : t->confirm == BT_DO_STOP ? "checkpoint and stop" :
-                           t->view->head.state == BT_STATE_PAUSED ? "resume" : "pause";
-        bt_canvas_textf(c, 1, y, c->w - 2, (bt_style){.fg = BT_C_WARN, .bg = BT_C_BAR, .attr = BT_ATTR_BOLD}, "%s: %s?  y yes   n no", t->run, what);
+        const char *what = t->confirm == BT_DO_CHECKPOINT           ? "write a checkpoint now"
+                           : t->confirm == BT_DO_STOP               ? "checkpoint and stop"
+                           : t->view->head.state == BT_STATE_PAUSED ? "resume"
+                                                                    : "pause";
+        bt_canvas_textf(c, 1, y, c->w - 2,
+                        (bt_style){.fg = BT_C_WARN, .bg = BT_C_BAR, .attr = BT_ATTR_BOLD},
+                        "%s: %s?  y yes   n no", t->run, what);
         return;
     }
-    int x = 1 + bt_canvas_text(c, 1, y, c->w - 2, s, t->input == BT_INPUT_FILTER ? "/" : t->input == BT_INPUT_NOTE ? "note: " : ":");
+    int x = 1 + bt_canvas_text(c, 1, y, c->w - 2, s,
+                               t->input == BT_INPUT_FILTER ? "/"
+                               : t->input == BT_INPUT_NOTE ? "note: "
+                                                           : ":");
     int w = bt_canvas_text_width(t->line), room = c->w - x - 2;
     const char *from = t->line;
-    while (w > room && *from) bt_glyph_next(&from), w = bt_canvas_text_width(from);      /* the end stays in view */
+    /* the end stays in view */
+    while (w > room && *from) bt_glyph_next(&from), w = bt_canvas_text_width(from);
     x += bt_canvas_text(c, x, y, room, s, from);
     bt_canvas_put(c, x, y, '_', (bt_style){.fg = BT_C_ACCENT, .bg = BT_C_BAR});
 }
 
-/* ---- a small terminal ------------------------------------------------------------------------------------------------------------------ */
+/* ---- a small terminal ------------------------------------------------------------------------ */
 
 static bool chart_fits(const bt_top *t) {
     int w, h;
@@ -227,7 +282,10 @@ unsigned bt_top_small_parts(const bt_top *t) {
 /* what stands without a word in a line needs one in a column */
 static const char *label_of(const item *x) {
     if (x->label[0] || x->importance == 0) return x->label;
-    return strstr(x->value, " ago") ? "seen" : x->importance == 5 ? "for" : x->importance == 7 ? "isa" : "";
+    return strstr(x->value, " ago") ? "seen"
+           : x->importance == 5     ? "for"
+           : x->importance == 7     ? "isa"
+                                    : "";
 }
 
 static void collect(const bt_top *t, items *all) {
@@ -239,10 +297,13 @@ static void collect(const bt_top *t, items *all) {
     const bt_view_rank *late = k->steps > 0 && k->n > 1 ? &k->rank[k->order[0]] : NULL;
     if (late && late->verdict != BT_VERDICT_OK && late->fault < BT_PHASE_COUNT) {
         char says[80];
-        snprintf(says, sizeof says, "rank %d %s: %s %.0f %%", late->rank, bt_verdict_name(late->verdict), bt_phases[late->fault].name, 100 * late->fault_frac);
+        snprintf(says, sizeof says, "rank %d %s: %s %.0f %%", late->rank,
+                 bt_verdict_name(late->verdict), bt_phases[late->fault].name,
+                 100 * late->fault_frac);
         add(&b, 3, BT_C_WARN, "", says);
     }
-    for (int level = 0; level < 10; level++) {                  /* the most important first, as many as there is room for */
+    /* the most important first, as many as there is room for */
+    for (int level = 0; level < 10; level++) {
         for (int i = 0; i < a.n && all->n < 24; i++)
             if (a.it[i].importance == level) all->it[all->n++] = a.it[i];
         for (int i = 0; i < b.n && all->n < 24; i++)
@@ -255,29 +316,46 @@ static void draw_numbers(bt_top *t, bt_rect r) {
     items all;
     collect(t, &all);
     int head = bt_canvas_text_width(all.it[0].value), columns = r.w >= 52 ? 2 : 1, from = 1;
-    bt_canvas_text(c, r.x, r.y, r.w, (bt_style){.fg = all.it[0].color, .attr = BT_ATTR_BOLD}, all.it[0].value);
-    if (all.n > 1 && head + 1 + bt_canvas_text_width(all.it[1].value) <= r.w) {     /* name and state share a line */
-        bt_canvas_text(c, r.x + head + 1, r.y, r.w - head - 1, (bt_style){.fg = all.it[1].color, .attr = BT_ATTR_BOLD}, all.it[1].value);
+    bt_canvas_text(c, r.x, r.y, r.w, (bt_style){.fg = all.it[0].color, .attr = BT_ATTR_BOLD},
+                   all.it[0].value);
+    /* name and state share a line */
+    if (all.n > 1 && head + 1 + bt_canvas_text_width(all.it[1].value) <= r.w) {
+        bt_canvas_text(c, r.x + head + 1, r.y, r.w - head - 1,
+                       (bt_style){.fg = all.it[1].color, .attr = BT_ATTR_BOLD}, all.it[1].value);
         from = 2;
     }
-    int lines = (all.n - from + columns - 1) / columns, chart = chart_fits(t) && t->has_run ? CHART_H : 0;
+    int lines = (all.n - from + columns - 1) / columns,
+        chart = chart_fits(t) && t->has_run ? CHART_H : 0;
     if (lines > r.h - 1 - chart) lines = r.h - 1 - chart;
     for (int i = 0; i < lines * columns && from + i < all.n; i++) {
         const item *x = &all.it[from + i];
-        int at = r.x + i / lines * (r.w / columns), end = i / lines + 1 < columns ? r.x + r.w / columns - 1 : r.x + r.w, y = r.y + 1 + i % lines;
-        if (label_of(x)[0]) at += bt_canvas_text(c, at, y, end - at, (bt_style){.fg = BT_C_LABEL}, label_of(x)) + 1;
-        bt_canvas_text(c, at, y, end - at, (bt_style){.fg = x->color, .attr = BT_ATTR_BOLD}, x->value);
+        int at = r.x + i / lines * (r.w / columns),
+            end = i / lines + 1 < columns ? r.x + r.w / columns - 1 : r.x + r.w,
+            y = r.y + 1 + i % lines;
+        if (label_of(x)[0])
+            at += bt_canvas_text(c, at, y, end - at, (bt_style){.fg = BT_C_LABEL}, label_of(x)) + 1;
+        bt_canvas_text(c, at, y, end - at, (bt_style){.fg = x->color, .attr = BT_ATTR_BOLD},
+                       x->value);
     }
-    if (chart) bt_top_chart(t, (bt_rect){r.x, r.y + 1 + lines, r.w, r.h - 1 - lines}, t->metric == BT_MS_LOSS ? BT_TS_LOSS : BT_TS_CHOSEN, bt_step_metrics[t->metric].key, false, false);
+    if (chart)
+        bt_top_chart(t, (bt_rect){r.x, r.y + 1 + lines, r.w, r.h - 1 - lines},
+                     t->metric == BT_MS_LOSS ? BT_TS_LOSS : BT_TS_CHOSEN,
+                     bt_step_metrics[t->metric].key, false, false);
 }
 
 /* a run a line: name and state, then the loss */
 static void draw_names(bt_top *t, bt_rect r) {
     const bt_view_runs *y = &t->view->runs;
-    if (y->n == 0) bt_canvas_text(&t->canvas, r.x, r.y, r.w, (bt_style){.fg = BT_C_LABEL}, "no run yet");
+    if (y->n == 0)
+        bt_canvas_text(&t->canvas, r.x, r.y, r.w, (bt_style){.fg = BT_C_LABEL}, "no run yet");
     for (int i = 0; i < r.h && (size_t)i < y->n; i++) {
-        int at = r.x + bt_canvas_text(&t->canvas, r.x, r.y + i, r.w, (bt_style){.fg = BT_C_BRIGHT}, y->run[i].run) + 1;
-        bt_canvas_text(&t->canvas, at, r.y + i, r.x + r.w - at, (bt_style){.fg = bt_state_color(y->run[i].state)}, bt_run_state_name(y->run[i].state));
+        int at = r.x +
+                 bt_canvas_text(&t->canvas, r.x, r.y + i, r.w, (bt_style){.fg = BT_C_BRIGHT},
+                                y->run[i].run) +
+                 1;
+        bt_canvas_text(&t->canvas, at, r.y + i, r.x + r.w - at,
+                       (bt_style){.fg = bt_state_color(y->run[i].state)},
+                       bt_run_state_name(y->run[i].state));
     }
 }
 
@@ -285,19 +363,26 @@ static void draw_small(bt_top *t) {
     bt_canvas *c = &t->canvas;
     bt_rect r = {0, 0, c->w, c->h};
     bool message = t->message[0] && bt_now_ns() < t->message_until_ns, list = r.w >= 30 && r.h >= 5;
-    if (t->input != BT_INPUT_NONE && t->input != BT_INPUT_FORM) draw_input(t, --r.h);
-    else if (message && r.h > 1) bt_canvas_text(c, 0, --r.h, r.w, (bt_style){.fg = t->message_color}, t->message);
+    if (t->input != BT_INPUT_NONE && t->input != BT_INPUT_FORM)
+        draw_input(t, --r.h);
+    else if (message && r.h > 1)
+        bt_canvas_text(c, 0, --r.h, r.w, (bt_style){.fg = t->message_color}, t->message);
     bt_rect old = bt_canvas_clip(c, r);
     t->page = r.h - 1;
-    if (!t->has_run) t->screen = BT_SCREEN_RUNS;                /* the other screens have nothing to say, and no room to say it */
-    if (t->help && list) bt_screen_help_draw(t, r);
-    else if (t->screen == BT_SCREEN_RUNS && list) bt_screen_runs(t, r);
-    else if (t->screen == BT_SCREEN_RUNS) draw_names(t, r);
-    else draw_numbers(t, r);
+    /* the other screens have nothing to say, and no room to say it */
+    if (!t->has_run) t->screen = BT_SCREEN_RUNS;
+    if (t->help && list)
+        bt_screen_help_draw(t, r);
+    else if (t->screen == BT_SCREEN_RUNS && list)
+        bt_screen_runs(t, r);
+    else if (t->screen == BT_SCREEN_RUNS)
+        draw_names(t, r);
+    else
+        draw_numbers(t, r);
     bt_canvas_unclip(c, old);
 }
 
-/* ---- all of it ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static void draw_full(bt_top *t) {
     bt_canvas *c = &t->canvas;
@@ -307,8 +392,10 @@ static void draw_full(bt_top *t) {
     char clock_text[32];
     time_t now = (time_t)(t->cfg.now_us ? t->cfg.now_us / 1000000 : bt_wall_us() / 1000000);
     struct tm tm;
-    strftime(clock_text, sizeof clock_text, "%H:%M:%S", t->cfg.now_us ? gmtime_r(&now, &tm) : localtime_r(&now, &tm));
-    bt_canvas_text_right(c, c->w - 1, 0, 10, (bt_style){.fg = BT_C_LABEL, .bg = BT_C_BAR}, clock_text);
+    strftime(clock_text, sizeof clock_text, "%H:%M:%S",
+             t->cfg.now_us ? gmtime_r(&now, &tm) : localtime_r(&now, &tm));
+    bt_canvas_text_right(c, c->w - 1, 0, 10, (bt_style){.fg = BT_C_LABEL, .bg = BT_C_BAR},
+                         clock_text);
     draw_items(c, 1, 0, c->w - 12, &l, BT_C_BAR);
     number_items(t, &l);
     draw_items(c, 1, 1, c->w - 2, &l, BT_C_NONE);
@@ -317,15 +404,22 @@ static void draw_full(bt_top *t) {
     bt_rect body = {1, 3, c->w - 2, c->h - (keys ? 5 : 4)};
     bt_rect old = bt_canvas_clip(c, body);
     t->page = body.h - 2;
-    if (t->help) bt_screen_help_draw(t, body);
-    else if (t->load_error.code != BT_OK && t->view->head.run[0] == 0 && t->screen != BT_SCREEN_RUNS) bt_top_empty(t, body, t->load_error.msg);
-    else if (!t->has_run && t->screen != BT_SCREEN_RUNS) bt_top_empty(t, body, "no run is chosen: press 7 for the list of runs");
-    else bt_screens[t->screen].draw(t, body);
+    if (t->help)
+        bt_screen_help_draw(t, body);
+    else if (t->load_error.code != BT_OK && t->view->head.run[0] == 0 &&
+             t->screen != BT_SCREEN_RUNS)
+        bt_top_empty(t, body, t->load_error.msg);
+    else if (!t->has_run && t->screen != BT_SCREEN_RUNS)
+        bt_top_empty(t, body, "no run is chosen: press 7 for the list of runs");
+    else
+        bt_screens[t->screen].draw(t, body);
     bt_canvas_unclip(c, old);
     draw_status(t, c->h - (keys ? 2 : 1));
     if (!keys) return;
-    if (t->input == BT_INPUT_NONE || t->input == BT_INPUT_FORM) draw_hints(t, c->h - 1);
-    else draw_input(t, c->h - 1);
+    if (t->input == BT_INPUT_NONE || t->input == BT_INPUT_FORM)
+        draw_hints(t, c->h - 1);
+    else
+        draw_input(t, c->h - 1);
 }
 
 bt_code bt_top_draw(bt_top *t, bt_err *err) {
@@ -336,9 +430,12 @@ bt_code bt_top_draw(bt_top *t, bt_err *err) {
         BT_TRY(bt_canvas_init(&t->canvas, w, h, bt_term_caps_of(t->term).chars, err));
     }
     bt_canvas_clear(&t->canvas);
-    t->n_rows = t->n_all = 0, t->columns = 0;                   /* a screen that lists something says what */
-    if (bt_top_small(t)) draw_small(t);
-    else draw_full(t);
+    /* a screen that lists something says what */
+    t->n_rows = t->n_all = 0, t->columns = 0;
+    if (bt_top_small(t))
+        draw_small(t);
+    else
+        draw_full(t);
     t->dirty = false;
     return BT_OK;
 }

@@ -1,4 +1,5 @@
-/* top.c - the loop: a key, news from the database, a frame; at most ten frames a second, none when nothing moves. */
+/* top.c - the loop: a key, news from the database, a frame; at most ten frames a second, none when
+ * nothing moves. */
 #include "monitor/tui/top.h"
 
 #include <stdlib.h>
@@ -10,14 +11,15 @@
 
 #define SECOND INT64_C(1000000000)
 
-static double cpu_s(void) {             /* a busy machine must not make us slower than we are */
+static double cpu_s(void) { /* a busy machine must not make us slower than we are */
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Watching costs less than 1 % of a core: a share of the time that passes may be spent, on whatever it is. What is not spent is
- * saved for a costly moment; what is owed is paid back by looking less often, as seldom as a look pays for itself and no more. */
+/* Watching costs less than 1 % of a core: a share of the time that passes may be spent, on whatever
+ * it is. What is not spent is saved for a costly moment; what is owed is paid back by looking less
+ * often, as seldom as a look pays for itself and no more. */
 static const double share = 0.0075, most_saved_s = 0.005, often_enough_s = 0.2;
 
 static void spend(bt_top *t, bool looked) {
@@ -27,11 +29,13 @@ static void spend(bt_top *t, bool looked) {
     t->saved_s += share * (double)(now - t->saved_ns) / 1e9;
     t->saved_ns = now;
     t->saved_s = (t->saved_s > most_saved_s ? most_saved_s : t->saved_s) - s;
-    double owed = s > t->look_s ? s : t->look_s;                /* never more than for one look: a frame that only ticks forgives none of it */
+    /* never more than for one look: a frame that only ticks forgives none of it */
+    double owed = s > t->look_s ? s : t->look_s;
     if (t->saved_s < -owed) t->saved_s = -owed;
-    if (t->saved_s < -5 * share) t->saved_s = -5 * share;      /* five seconds at most */
+    if (t->saved_s < -5 * share) t->saved_s = -5 * share; /* five seconds at most */
     if (!looked) return;
-    double most = 0.002 + 2 * t->look_s;                        /* one costly moment is not the rule */
+    /* one costly moment is not the rule */
+    double most = 0.002 + 2 * t->look_s;
     t->look_s = 0.8 * t->look_s + 0.2 * (s < most ? s : most);
 }
 
@@ -45,7 +49,8 @@ static int64_t load_interval_ns(const bt_top *t) {
 static void try_load(bt_top *t) {
     bt_err err = BT_ERR_INIT;
     char name[BT_NAME_MAX];
-    if (t->pending[0] && bt_db_run(t->cfg.db, t->pending, name, &err) == BT_OK) {       /* it has begun: watch it */
+    /* it has begun: watch it */
+    if (t->pending[0] && bt_db_run(t->cfg.db, t->pending, name, &err) == BT_OK) {
         t->pending[0] = 0;
         if (bt_top_select_run(t, name)) t->screen = BT_SCREEN_OVERVIEW;
     }
@@ -55,8 +60,8 @@ static void try_load(bt_top *t) {
     if (code != BT_OK) bt_top_message(t, BT_C_BAD, "%s", err.msg);
 }
 
-/* keys act on rows as they stand on the canvas, so a key that asked for other data waits for it to be drawn; showing a canvas
- * is what has a rate */
+/* keys act on rows as they stand on the canvas, so a key that asked for other data waits for it to
+ * be drawn; showing a canvas is what has a rate */
 static void take_keys(bt_top *t, int timeout_ms) {
     int32_t key = bt_term_key(t->term, timeout_ms);
     while (key != BT_KEY_NONE && !t->quit) {
@@ -76,9 +81,11 @@ static bt_code first_frame(bt_top *t, bt_err *err) {
     return code;
 }
 
-/* until there is something to do again; a moment more, so that a wait is not followed by another one of nothing */
+/* until there is something to do again; a moment more, so that a wait is not followed by another
+ * one of nothing */
 static int wait_ms(const bt_top *t, int64_t looked, int64_t show) {
-    int64_t look = t->frozen ? INT64_MAX : looked + load_interval_ns(t), next = look < show ? look : show, left = next - bt_now_ns();
+    int64_t look = t->frozen ? INT64_MAX : looked + load_interval_ns(t),
+            next = look < show ? look : show, left = next - bt_now_ns();
     return left <= 0 ? 0 : (int)(left / 1000000) + 1;
 }
 
@@ -86,7 +93,7 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
     bt_top *t = calloc(1, sizeof *t);
     if (!t) return bt_fail(err, BT_NOMEM, "cannot allocate the screens");
     bt_code code = bt_top_open(t, cfg, term, err);
-    int64_t looked = 0, shown = 0;                              /* when that began */
+    int64_t looked = 0, shown = 0; /* when that began */
     const int64_t pace = cfg->frame_ns > 0 ? cfg->frame_ns : SECOND / 10;
     bool unshown = false;
     t->reload = true;
@@ -94,11 +101,13 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
     if (code == BT_OK) code = first_frame(t, err);
     while (code == BT_OK && !t->quit) {
         int64_t now = bt_now_ns();
-        bool looks = false, tick = now - shown >= SECOND;       /* ages and the clock; frozen means still */
+        /* ages and the clock; frozen means still */
+        bool looks = false, tick = now - shown >= SECOND;
         if (tick) t->dirty = true;
         if (t->reload || (!t->frozen && now >= looked + load_interval_ns(t))) {
             int64_t version = bt_db_version(cfg->db);
-            looks = t->reload || version != t->seen_version || (tick && t->has_run && t->view->head.live);
+            looks = t->reload || version != t->seen_version ||
+                    (tick && t->has_run && t->view->head.live);
             if (looks) {
                 t->seen_version = version;
                 try_load(t);
@@ -115,7 +124,8 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
             unshown = false;
         }
         spend(t, looks);
-        if (code == BT_OK) take_keys(t, wait_ms(t, looked, unshown ? shown + pace : shown + SECOND));
+        if (code == BT_OK)
+            take_keys(t, wait_ms(t, looked, unshown ? shown + pace : shown + SECOND));
     }
     if (t->view) bt_top_close(t);
     free(t);

@@ -1,7 +1,8 @@
 /* top.h - `bitrain top`: the screens over the view model, interactive or as one frame of text.
  *
- * Reads the metrics database only. What changes a run (control verbs, starting one) is done by functions the caller hands
- * in, so the screens know neither sockets nor processes; without them the keys say that they cannot.
+ * Reads the metrics database only. What changes a run (control verbs, starting one) is done by
+ * functions the caller hands in, so the screens know neither sockets nor processes; without them
+ * the keys say that they cannot.
  * Threads: one caller. */
 #ifndef BT_MONITOR_TUI_TOP_H
 #define BT_MONITOR_TUI_TOP_H
@@ -15,25 +16,30 @@
 typedef struct bt_top_actions {
     void *ctx;
     /* sends "checkpoint", "stop", "pause", "resume" to a live run; reply: one line for people */
-    bt_code (*control)(void *ctx, const char *run, const char *verb, char *reply, size_t size, bt_err *err);
-    /* starts a run with the words of a `bitrain train` command line, detached; it is in the database when it has begun.
-     * name: the one asked for, or "" and then receives the one made up */
-    bt_code (*start)(void *ctx, int argc, const char *const *argv, char name[BT_NAME_MAX], bt_err *err);
+    bt_code (*control)(void *ctx, const char *run, const char *verb, char *reply, size_t size,
+                       bt_err *err);
+    /* starts a run with the words of a `bitrain train` command line, detached; it is in the
+     * database when it has begun. name: the one asked for, or "" and then receives the one made
+     * up */
+    bt_code (*start)(void *ctx, int argc, const char *const *argv, char name[BT_NAME_MAX],
+                     bt_err *err);
     /* writes an event: "annotation" at a step, "acknowledged" (step -1) */
-    bt_code (*mark)(void *ctx, const char *run, int64_t step, const char *kind, const char *text, bt_err *err);
+    bt_code (*mark)(void *ctx, const char *run, int64_t step, const char *kind, const char *text,
+                    bt_err *err);
 } bt_top_actions;
 
 typedef struct bt_top_cfg {
-    bt_db *db;                      /* borrowed */
-    const char *store;              /* its path, for messages and files */
-    const char *run;                /* "" : none, opens the list of runs */
-    int screen;                     /* 1..8 */
+    bt_db *db;         /* borrowed */
+    const char *store; /* its path, for messages and files */
+    const char *run;   /* "" : none, opens the list of runs */
+    int screen;        /* 1..8 */
     bt_x_axis x;
-    double span_s;                  /* 0: all */
-    int64_t at_step;                /* -1: now */
-    const char *baseline;           /* "" : none */
-    int64_t now_us;                 /* 0: the clock; tests fix it */
-    int64_t frame_ns;               /* at least this long between frames (0: 100 ms); tests do not wait */
+    double span_s;        /* 0: all */
+    int64_t at_step;      /* -1: now */
+    const char *baseline; /* "" : none */
+    int64_t now_us;       /* 0: the clock; tests fix it */
+    /* at least this long between frames (0: 100 ms); tests do not wait */
+    int64_t frame_ns;
     bt_top_actions actions;
 } bt_top_cfg;
 
@@ -42,6 +48,6 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) BT
 bt_code bt_top_frame(const bt_top_cfg *cfg, bt_term *term, bt_err *err) BT_MUST_CHECK;
 /* the parts of the view that a screen shows, as JSON; screen 0: all of them */
 bt_code bt_top_json(const bt_top_cfg *cfg, bt_text *out, bt_err *err) BT_MUST_CHECK;
-int bt_top_screen_by_name(const char *name);    /* "ranks" or "2" -> 2; 0: unknown */
+int bt_top_screen_by_name(const char *name); /* "ranks" or "2" -> 2; 0: unknown */
 
 #endif

@@ -1,4 +1,5 @@
-/* top_keys.c - what each key does. Input lines (filter, command, confirmation, form) take keys before the table does. */
+/* top_keys.c - what each key does. Input lines (filter, command, confirmation, form) take keys
+ * before the table does. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,7 +8,7 @@
 
 #include "monitor/tui/screens/top_state.h"
 
-/* ---- time ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- time ------------------------------------------------------------------------------------ */
 
 static void set_step(bt_top *t, int64_t step) {
     int64_t newest = t->view->head.newest_step;
@@ -23,7 +24,8 @@ static void scrub(bt_top *t, int dir) {
     bt_err err = BT_ERR_INIT;
     if (t->span_s > 0) {
         double now = bt_view_time_of(t->view, t->run, here);
-        if (bt_view_step_at(t->view, t->run, now + dir * t->span_s / 20, &to, &err) != BT_OK) to = -1;
+        if (bt_view_step_at(t->view, t->run, now + dir * t->span_s / 20, &to, &err) != BT_OK)
+            to = -1;
         if (to == here || to < 0) to = here + dir;
     } else {
         int64_t by = (h->newest_step + 1) / 20;
@@ -35,9 +37,12 @@ static void scrub(bt_top *t, int dir) {
 static void to_event(bt_top *t, int dir) {
     int64_t step = -1;
     bt_err err = BT_ERR_INIT;
-    if (bt_view_event_step(t->view, t->run, t->view->head.step, dir, &step, &err) != BT_OK) bt_top_message(t, BT_C_BAD, "%s", err.msg);
-    else if (step < 0) bt_top_message(t, BT_C_LABEL, dir < 0 ? "no earlier event" : "no later event");
-    else set_step(t, step);
+    if (bt_view_event_step(t->view, t->run, t->view->head.step, dir, &step, &err) != BT_OK)
+        bt_top_message(t, BT_C_BAD, "%s", err.msg);
+    else if (step < 0)
+        bt_top_message(t, BT_C_LABEL, dir < 0 ? "no earlier event" : "no later event");
+    else
+        set_step(t, step);
 }
 
 static void change_span(bt_top *t, int by) {
@@ -47,7 +52,7 @@ static void change_span(bt_top *t, int by) {
     t->reload = true;
 }
 
-/* ---- lists ------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 static void move(bt_top *t, int by) {
     bt_list *l = &t->list[t->screen];
@@ -56,7 +61,8 @@ static void move(bt_top *t, int by) {
         return;
     }
     l->touched = true;
-    if (t->screen == BT_SCREEN_RUNS) t->cursor_run[0] = 0;     /* the cursor moves on to another run */
+    /* the cursor moves on to another run */
+    if (t->screen == BT_SCREEN_RUNS) t->cursor_run[0] = 0;
     int to = l->selected + by, last = (int)t->n_rows - 1;
     l->selected = to > last ? (last > 0 ? last : 0) : to < 0 ? 0 : to;
 }
@@ -64,7 +70,7 @@ static void move(bt_top *t, int by) {
 static void sort_by(bt_top *t, int by) {
     bt_list *l = &t->list[t->screen];
     if (t->columns == 0) return;
-    do {                                                        /* -1: the screen's own order */
+    do { /* -1: the screen's own order */
         l->sort += by;
         if (l->sort >= BT_LIST_COLUMNS) l->sort = -1;
         if (l->sort < -1) l->sort = BT_LIST_COLUMNS - 1;
@@ -73,7 +79,9 @@ static void sort_by(bt_top *t, int by) {
 
 static const char *run_under_cursor(const bt_top *t) {
     const bt_list *l = &t->list[BT_SCREEN_RUNS];
-    if (t->screen != BT_SCREEN_RUNS || t->n_rows == 0 || (size_t)l->selected >= t->n_rows || t->rows[l->selected] >= t->view->runs.n) return NULL;
+    if (t->screen != BT_SCREEN_RUNS || t->n_rows == 0 || (size_t)l->selected >= t->n_rows ||
+        t->rows[l->selected] >= t->view->runs.n)
+        return NULL;
     return t->view->runs.run[t->rows[l->selected]].run;
 }
 
@@ -96,18 +104,22 @@ static void toggle_mark(bt_top *t) {
     if (!run) return;
     for (int i = 0; i < t->n_marked; i++) {
         if (strcmp(t->marked[i], run) != 0) continue;
-        memmove(t->marked[i], t->marked[i + 1], (size_t)(t->n_marked - i - 1) * sizeof t->marked[0]);
+        memmove(t->marked[i], t->marked[i + 1],
+                (size_t)(t->n_marked - i - 1) * sizeof t->marked[0]);
         t->n_marked--;
         return;
     }
-    if (t->n_marked == BT_MARKED_MAX) bt_top_message(t, BT_C_WARN, "%d runs are marked already", BT_MARKED_MAX);
-    else snprintf(t->marked[t->n_marked++], sizeof t->marked[0], "%s", run);
+    if (t->n_marked == BT_MARKED_MAX)
+        bt_top_message(t, BT_C_WARN, "%d runs are marked already", BT_MARKED_MAX);
+    else
+        snprintf(t->marked[t->n_marked++], sizeof t->marked[0], "%s", run);
     move(t, 1);
 }
 
 static void compare(bt_top *t) {
     if (t->n_marked < 2) {
-        bt_top_message(t, BT_C_LABEL, "mark two or more runs with Space on the Runs screen, then press c");
+        bt_top_message(t, BT_C_LABEL,
+                       "mark two or more runs with Space on the Runs screen, then press c");
         return;
     }
     t->screen = BT_SCREEN_RUNS;
@@ -119,8 +131,10 @@ static void set_baseline(bt_top *t, const char *run) {
     char name[BT_NAME_MAX];
     bt_err err = BT_ERR_INIT;
     t->reload = true;
-    if (bt_db_run(t->cfg.db, run, name, &err) != BT_OK) bt_top_message(t, BT_C_BAD, "%s", err.msg);
-    else if (t->has_run && strcmp(name, t->run) == 0) bt_top_message(t, BT_C_WARN, "%s is the run in view: choose another as its baseline", name);
+    if (bt_db_run(t->cfg.db, run, name, &err) != BT_OK)
+        bt_top_message(t, BT_C_BAD, "%s", err.msg);
+    else if (t->has_run && strcmp(name, t->run) == 0)
+        bt_top_message(t, BT_C_WARN, "%s is the run in view: choose another as its baseline", name);
     else {
         snprintf(t->baseline, sizeof t->baseline, "%s", name);
         bt_top_message(t, BT_C_ACCENT, "baseline: %s", t->baseline);
@@ -136,9 +150,12 @@ static void drop_baseline(bt_top *t) {
 /* the run under the cursor of the list; on other screens its name is asked for */
 static void baseline(bt_top *t) {
     const char *run = run_under_cursor(t);
-    if (t->baseline[0] && (!run || strcmp(run, t->baseline) == 0)) drop_baseline(t);
-    else if (run) set_baseline(t, run);
-    else t->input = BT_INPUT_COMMAND, snprintf(t->line, sizeof t->line, "baseline ");
+    if (t->baseline[0] && (!run || strcmp(run, t->baseline) == 0))
+        drop_baseline(t);
+    else if (run)
+        set_baseline(t, run);
+    else
+        t->input = BT_INPUT_COMMAND, snprintf(t->line, sizeof t->line, "baseline ");
 }
 
 static void go_screen(bt_top *t, int screen) {
@@ -152,19 +169,24 @@ static void go_screen(bt_top *t, int screen) {
 
 /* a pane of the overview that has a screen of its own opens that */
 static void expand(bt_top *t) {
-    static const bt_screen_id screen_of[] = {BT_SCREEN_NONE, BT_SCREEN_STEP, BT_SCREEN_RANKS, BT_SCREEN_EVENTS};
-    if (t->screen == BT_SCREEN_OVERVIEW && t->pane > 0 && t->pane < 4) go_screen(t, (int)screen_of[t->pane]);
-    else t->expanded = !t->expanded;
+    static const bt_screen_id screen_of[] = {BT_SCREEN_NONE, BT_SCREEN_STEP, BT_SCREEN_RANKS,
+                                             BT_SCREEN_EVENTS};
+    if (t->screen == BT_SCREEN_OVERVIEW && t->pane > 0 && t->pane < 4)
+        go_screen(t, (int)screen_of[t->pane]);
+    else
+        t->expanded = !t->expanded;
 }
 
 static void open_selected(bt_top *t) {
     const char *run = run_under_cursor(t);
-    if (run && bt_top_select_run(t, run)) t->screen = BT_SCREEN_OVERVIEW;
+    if (run && bt_top_select_run(t, run))
+        t->screen = BT_SCREEN_OVERVIEW;
     else if (t->screen == BT_SCREEN_EVENTS && (size_t)t->list[t->screen].selected < t->n_rows) {
         const bt_view_event *e = &t->view->events.event[t->rows[t->list[t->screen].selected]];
         if (e->step >= 0) set_step(t, e->step), t->screen = BT_SCREEN_OVERVIEW;
     } else if (t->screen == BT_SCREEN_RANKS) {
-        t->list[BT_SCREEN_STEP].selected = t->n_rows ? (int)t->rows[t->list[t->screen].selected] : 0;
+        t->list[BT_SCREEN_STEP].selected = t->n_rows ? (int)t->rows[t->list[t->screen].selected]
+                                                     : 0;
         t->list[BT_SCREEN_STEP].sort = -1;
         t->list[BT_SCREEN_STEP].touched = true;
         t->screen = BT_SCREEN_STEP;
@@ -176,18 +198,26 @@ static void open_selected(bt_top *t) {
 
 /* innermost first; what is left over does nothing */
 static void back(bt_top *t) {
-    if (t->help) t->help = false;
-    else if (t->comparing) t->comparing = false;
-    else if (t->filter_on) bt_top_filter_set(t, "");
-    else if (t->expanded) t->expanded = false;
-    else if (t->screen == BT_SCREEN_RANKS && t->n_marked_ranks) t->n_marked_ranks = 0;
-    else if (t->at_step >= 0) set_step(t, INT64_MAX);
-    else if (t->screen != BT_SCREEN_OVERVIEW && t->has_run) t->screen = BT_SCREEN_OVERVIEW;
-    else t->message_until_ns = 0;
+    if (t->help)
+        t->help = false;
+    else if (t->comparing)
+        t->comparing = false;
+    else if (t->filter_on)
+        bt_top_filter_set(t, "");
+    else if (t->expanded)
+        t->expanded = false;
+    else if (t->screen == BT_SCREEN_RANKS && t->n_marked_ranks)
+        t->n_marked_ranks = 0;
+    else if (t->at_step >= 0)
+        set_step(t, INT64_MAX);
+    else if (t->screen != BT_SCREEN_OVERVIEW && t->has_run)
+        t->screen = BT_SCREEN_OVERVIEW;
+    else
+        t->message_until_ns = 0;
     t->reload = true;
 }
 
-/* ---- writing the screen -------------------------------------------------------------------------------------------------------------------- */
+/* ---- writing the screen ---------------------------------------------------------------------- */
 
 static bool write_file(const char *path, const char *text) {
     FILE *f = fopen(path, "w");
@@ -200,7 +230,8 @@ static void write_screen(bt_top *t) {
     char base[160], path[200];
     bt_text text, json;
     bt_json j;
-    snprintf(base, sizeof base, "%s-%s-%lld", t->has_run ? t->run : "bitrain", bt_screens[t->screen].name, (long long)(t->view->head.step + 1));
+    snprintf(base, sizeof base, "%s-%s-%lld", t->has_run ? t->run : "bitrain",
+             bt_screens[t->screen].name, (long long)(t->view->head.step + 1));
     bt_text_init(&text);
     bt_text_init(&json);
     bt_canvas_dump(&t->canvas, &text);
@@ -211,13 +242,15 @@ static void write_screen(bt_top *t) {
     bool ok = write_file(path, bt_text_str(&text));
     snprintf(path, sizeof path, "%s.json", base);
     ok = ok && write_file(path, bt_text_str(&json));
-    if (ok) bt_top_message(t, BT_C_GOOD, "wrote %s.txt and %s.json", base, base);
-    else bt_top_message(t, BT_C_BAD, "cannot write '%s': %s", path, strerror(errno));
+    if (ok)
+        bt_top_message(t, BT_C_GOOD, "wrote %s.txt and %s.json", base, base);
+    else
+        bt_top_message(t, BT_C_BAD, "cannot write '%s': %s", path, strerror(errno));
     bt_text_release(&text);
     bt_text_release(&json);
 }
 
-/* ---- command line and control ------------------------------------------------------------------------------------------------------------------ */
+/* ---- command line and control ---------------------------------------------------------------- */
 
 static void choose_metric(bt_top *t, const char *name) {
     const char *names[BT_MS_COUNT];
@@ -230,27 +263,38 @@ static void choose_metric(bt_top *t, const char *name) {
         return;
     }
     const char *near = bt_nearest(name, names, BT_MS_COUNT);
-    if (near) bt_top_message(t, BT_C_WARN, "no metric '%s' (did you mean '%s'?)", name, near);
-    else bt_top_message(t, BT_C_WARN, "no metric '%s' ('bitrain help metrics' lists them)", name);
+    if (near)
+        bt_top_message(t, BT_C_WARN, "no metric '%s' (did you mean '%s'?)", name, near);
+    else
+        bt_top_message(t, BT_C_WARN, "no metric '%s' ('bitrain help metrics' lists them)", name);
 }
 
 static void run_command(bt_top *t, char *line) {
-    static const char *const words[] = {"step", "rank", "run", "metric", "baseline", "x", "span", "screen", "quit", "q", "help", "new"};
+    static const char *const words[] = {"step", "rank",   "run",  "metric", "baseline", "x",
+                                        "span", "screen", "quit", "q",      "help",     "new"};
     char *word = strtok(line, " "), *arg = strtok(NULL, " "), *end = NULL;
     if (!word) return;
-    if (strcmp(word, "quit") == 0 || strcmp(word, "q") == 0) t->quit = true;
-    else if (strcmp(word, "help") == 0) t->help = true;
-    else if (strcmp(word, "new") == 0) bt_form_open(t);
-    else if (!arg && (strcmp(word, "step") == 0 || strcmp(word, "rank") == 0 || strcmp(word, "run") == 0 || strcmp(word, "x") == 0 || strcmp(word, "span") == 0 || strcmp(word, "metric") == 0))
+    if (strcmp(word, "quit") == 0 || strcmp(word, "q") == 0)
+        t->quit = true;
+    else if (strcmp(word, "help") == 0)
+        t->help = true;
+    else if (strcmp(word, "new") == 0)
+        bt_form_open(t);
+    else if (!arg &&
+             (strcmp(word, "step") == 0 || strcmp(word, "rank") == 0 || strcmp(word, "run") == 0 ||
+              strcmp(word, "x") == 0 || strcmp(word, "span") == 0 || strcmp(word, "metric") == 0))
         bt_top_message(t, BT_C_WARN, ":%s needs a value", word);
     else if (strcmp(word, "step") == 0) {
         long long n = strtoll(arg, &end, 10);
-        if (*end || n < 1) bt_top_message(t, BT_C_WARN, "'%s' is not a step", arg);
-        else set_step(t, n - 1);
+        if (*end || n < 1)
+            bt_top_message(t, BT_C_WARN, "'%s' is not a step", arg);
+        else
+            set_step(t, n - 1);
     } else if (strcmp(word, "rank") == 0) {
         long n = strtol(arg, &end, 10);
         if (*end || n < 0 || (size_t)n >= t->view->ranks.n) {
-            bt_top_message(t, BT_C_WARN, "no rank '%s' (0 to %zu)", arg, t->view->ranks.n ? t->view->ranks.n - 1 : 0);
+            bt_top_message(t, BT_C_WARN, "no rank '%s' (0 to %zu)", arg,
+                           t->view->ranks.n ? t->view->ranks.n - 1 : 0);
         } else {
             t->screen = BT_SCREEN_STEP;
             t->list[BT_SCREEN_STEP].selected = (int)n;
@@ -259,62 +303,92 @@ static void run_command(bt_top *t, char *line) {
             bt_top_filter_set(t, "");
         }
     } else if (strcmp(word, "run") == 0) {
-        if (bt_top_select_run(t, arg) && t->screen == BT_SCREEN_RUNS) t->screen = BT_SCREEN_OVERVIEW;
+        if (bt_top_select_run(t, arg) && t->screen == BT_SCREEN_RUNS)
+            t->screen = BT_SCREEN_OVERVIEW;
     } else if (strcmp(word, "metric") == 0) {
         choose_metric(t, arg);
     } else if (strcmp(word, "baseline") == 0) {
-        if (arg) set_baseline(t, arg);
-        else drop_baseline(t);
+        if (arg)
+            set_baseline(t, arg);
+        else
+            drop_baseline(t);
     } else if (strcmp(word, "x") == 0) {
-        if (!bt_x_axis_parse(arg, &t->x)) bt_top_message(t, BT_C_WARN, "no x axis '%s' (step, tokens, time, active, bytes)", arg);
+        if (!bt_x_axis_parse(arg, &t->x))
+            bt_top_message(t, BT_C_WARN, "no x axis '%s' (step, tokens, time, active, bytes)", arg);
     } else if (strcmp(word, "span") == 0) {
         bool all = strcmp(arg, "all") == 0;
         double s = all ? 0 : strtod(arg, &end);
         const char *unit = all || end == arg ? "" : end;
         s *= *unit == 'm' ? 60 : *unit == 'h' ? 3600 : 1;
-        if (!all && (end == arg || !(s > 0) || isinf(s) || (*unit && !strchr("smh", *unit)) || (*unit && unit[1]))) bt_top_message(t, BT_C_WARN, "'%s' is not a span (90s, 5m, 2h, all)", arg);
-        else t->span_s = s;
+        if (!all && (end == arg || !(s > 0) || isinf(s) || (*unit && !strchr("smh", *unit)) ||
+                     (*unit && unit[1])))
+            bt_top_message(t, BT_C_WARN, "'%s' is not a span (90s, 5m, 2h, all)", arg);
+        else
+            t->span_s = s;
     } else if (strcmp(word, "screen") == 0 && arg && bt_top_screen_by_name(arg)) {
         t->screen = (bt_screen_id)bt_top_screen_by_name(arg);
     } else {
         const char *near = bt_nearest(word, words, sizeof words / sizeof words[0]);
-        if (near) bt_top_message(t, BT_C_WARN, "no command ':%s' (did you mean ':%s'?)", word, near);
-        else bt_top_message(t, BT_C_WARN, "no command ':%s' (step, rank, run, metric, baseline, x, span, screen, new, quit)", word);
+        if (near)
+            bt_top_message(t, BT_C_WARN, "no command ':%s' (did you mean ':%s'?)", word, near);
+        else
+            bt_top_message(
+                t, BT_C_WARN,
+                "no command ':%s' (step, rank, run, metric, baseline, x, span, screen, new, quit)",
+                word);
     }
     t->reload = true;
 }
 
 static void ask_control(bt_top *t, bt_action what) {
-    if (!t->has_run || !t->view->head.live) bt_top_message(t, BT_C_LABEL, "the run is not live");
-    else if (!t->cfg.actions.control) bt_top_message(t, BT_C_WARN, "control is not available here: use 'bitrain ctl'");
-    else t->input = BT_INPUT_CONFIRM, t->confirm = what;
+    if (!t->has_run || !t->view->head.live)
+        bt_top_message(t, BT_C_LABEL, "the run is not live");
+    else if (!t->cfg.actions.control)
+        bt_top_message(t, BT_C_WARN, "control is not available here: use 'bitrain ctl'");
+    else
+        t->input = BT_INPUT_CONFIRM, t->confirm = what;
 }
 
 static void send_control(bt_top *t) {
     char reply[200] = "";
     bt_err err = BT_ERR_INIT;
-    const char *verb = t->confirm == BT_DO_CHECKPOINT ? "checkpoint" : t->confirm == BT_DO_STOP ? "stop" : t->view->head.state == BT_STATE_PAUSED ? "resume" : "pause";
-    if (t->cfg.actions.control(t->cfg.actions.ctx, t->run, verb, reply, sizeof reply, &err) != BT_OK) bt_top_message(t, BT_C_BAD, "%s", err.msg);
-    else if (!reply[0] || strcmp(reply, verb) == 0) bt_top_message(t, BT_C_GOOD, "%s: %s asked for", t->run, verb);
-    else bt_top_message(t, BT_C_GOOD, "%s", reply);
+    const char *verb = t->confirm == BT_DO_CHECKPOINT           ? "checkpoint"
+                       : t->confirm == BT_DO_STOP               ? "stop"
+                       : t->view->head.state == BT_STATE_PAUSED ? "resume"
+                                                                : "pause";
+    if (t->cfg.actions.control(t->cfg.actions.ctx, t->run, verb, reply, sizeof reply, &err) !=
+        BT_OK)
+        bt_top_message(t, BT_C_BAD, "%s", err.msg);
+    else if (!reply[0] || strcmp(reply, verb) == 0)
+        bt_top_message(t, BT_C_GOOD, "%s: %s asked for", t->run, verb);
+    else
+        bt_top_message(t, BT_C_GOOD, "%s", reply);
     t->reload = true;
 }
 
-static void mark_run(bt_top *t, int64_t step, const char *kind, const char *text, const char *done) {
+static void mark_run(bt_top *t, int64_t step, const char *kind, const char *text,
+                     const char *done) {
     bt_err err = BT_ERR_INIT;
-    if (t->cfg.actions.mark(t->cfg.actions.ctx, t->run, step, kind, text, &err) != BT_OK) bt_top_message(t, BT_C_BAD, "%s", err.msg);
-    else bt_top_message(t, BT_C_GOOD, "%s", done);
+    if (t->cfg.actions.mark(t->cfg.actions.ctx, t->run, step, kind, text, &err) != BT_OK)
+        bt_top_message(t, BT_C_BAD, "%s", err.msg);
+    else
+        bt_top_message(t, BT_C_GOOD, "%s", done);
     t->reload = true;
 }
 
 static void ask_note(bt_top *t, bt_action what) {
     char text[64];
-    if (!t->has_run) bt_top_message(t, BT_C_LABEL, "no run is chosen");
-    else if (!t->cfg.actions.mark) bt_top_message(t, BT_C_WARN, "notes are not available here");
-    else if (what == BT_DO_ANNOTATE) t->input = BT_INPUT_NOTE, t->line[0] = 0;
-    else if (t->view->head.alerts == 0) bt_top_message(t, BT_C_LABEL, "no alerts to acknowledge");
+    if (!t->has_run)
+        bt_top_message(t, BT_C_LABEL, "no run is chosen");
+    else if (!t->cfg.actions.mark)
+        bt_top_message(t, BT_C_WARN, "notes are not available here");
+    else if (what == BT_DO_ANNOTATE)
+        t->input = BT_INPUT_NOTE, t->line[0] = 0;
+    else if (t->view->head.alerts == 0)
+        bt_top_message(t, BT_C_LABEL, "no alerts to acknowledge");
     else {
-        snprintf(text, sizeof text, "%d alert%s acknowledged", t->view->head.alerts, t->view->head.alerts == 1 ? "" : "s");
+        snprintf(text, sizeof text, "%d alert%s acknowledged", t->view->head.alerts,
+                 t->view->head.alerts == 1 ? "" : "s");
         mark_run(t, -1, "acknowledged", text, text);
     }
 }
@@ -322,8 +396,10 @@ static void ask_note(bt_top *t, bt_action what) {
 static void input_key(bt_top *t, int32_t key) {
     if (t->input == BT_INPUT_CONFIRM) {
         t->input = BT_INPUT_NONE;
-        if (key == 'y' || key == 'Y') send_control(t);
-        else bt_top_message(t, BT_C_LABEL, "nothing was done");
+        if (key == 'y' || key == 'Y')
+            send_control(t);
+        else
+            bt_top_message(t, BT_C_LABEL, "nothing was done");
         return;
     }
     if (key == BT_KEY_ESC || key == BT_CTRL('C')) {
@@ -333,30 +409,50 @@ static void input_key(bt_top *t, int32_t key) {
         bt_input was = t->input;
         t->input = BT_INPUT_NONE;
         if (was == BT_INPUT_COMMAND) run_command(t, t->line);
-        if (was == BT_INPUT_NOTE && t->line[0]) mark_run(t, t->view->head.step, "annotation", t->line, "noted at this step");
+        if (was == BT_INPUT_NOTE && t->line[0])
+            mark_run(t, t->view->head.step, "annotation", t->line, "noted at this step");
     } else if (bt_line_edit(t->line, sizeof t->line, key) && t->input == BT_INPUT_FILTER) {
         bt_top_filter_set(t, t->line);
     }
 }
 
-/* ---- the table --------------------------------------------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static void look(bt_top *t, bt_action a) {
     int panes = bt_screens[t->screen].panes;
     switch (a) {
-    case BT_DO_PANE_NEXT: if (panes > 1) t->pane = (t->pane + 1) % panes; else go_screen(t, t->screen % (BT_SCREEN_COUNT - 1) + 1); break;
-    case BT_DO_PANE_PREV: if (panes > 1) t->pane = (t->pane + panes - 1) % panes; else go_screen(t, (t->screen + BT_SCREEN_COUNT - 3) % (BT_SCREEN_COUNT - 1) + 1); break;
+    case BT_DO_PANE_NEXT:
+        if (panes > 1)
+            t->pane = (t->pane + 1) % panes;
+        else
+            go_screen(t, t->screen % (BT_SCREEN_COUNT - 1) + 1);
+        break;
+    case BT_DO_PANE_PREV:
+        if (panes > 1)
+            t->pane = (t->pane + panes - 1) % panes;
+        else
+            go_screen(t, (t->screen + BT_SCREEN_COUNT - 3) % (BT_SCREEN_COUNT - 1) + 1);
+        break;
     case BT_DO_EXPAND: expand(t); break;
-    case BT_DO_VALUE: t->heat = (bt_heat_value)((t->heat + 1) % BT_HEAT_VALUES); t->reload = true; break;
+    case BT_DO_VALUE:
+        t->heat = (bt_heat_value)((t->heat + 1) % BT_HEAT_VALUES);
+        t->reload = true;
+        break;
     case BT_DO_MODE: t->mode++; break;
     case BT_DO_FILTER:
-    case BT_DO_COMMAND: t->input = a == BT_DO_FILTER ? BT_INPUT_FILTER : BT_INPUT_COMMAND; t->line[0] = 0; break;
+    case BT_DO_COMMAND:
+        t->input = a == BT_DO_FILTER ? BT_INPUT_FILTER : BT_INPUT_COMMAND;
+        t->line[0] = 0;
+        break;
     case BT_DO_MATCH_NEXT: move(t, 1); break;
     case BT_DO_MATCH_PREV: move(t, -1); break;
     case BT_DO_SORT_PREV: sort_by(t, -1); break;
     case BT_DO_SORT_NEXT: sort_by(t, 1); break;
     case BT_DO_SORT_INVERT: t->list[t->screen].invert = !t->list[t->screen].invert; break;
-    case BT_DO_REDRAW: bt_term_redraw(t->term); t->reload = true; break;
+    case BT_DO_REDRAW:
+        bt_term_redraw(t->term);
+        t->reload = true;
+        break;
     case BT_DO_UP: move(t, -1); break;
     case BT_DO_DOWN: move(t, 1); break;
     case BT_DO_PAGE_UP: move(t, -(t->page > 1 ? t->page - 1 : 1)); break;
@@ -378,11 +474,20 @@ static void act(bt_top *t, bt_action a) {
     case BT_DO_EVENT_PREV: to_event(t, -1); break;
     case BT_DO_EVENT_NEXT: to_event(t, 1); break;
     case BT_DO_FIRST: set_step(t, 0); break;
-    case BT_DO_LIVE: t->frozen = false; set_step(t, INT64_MAX); break;
-    case BT_DO_FREEZE: t->frozen = !t->frozen; t->reload = !t->frozen; break;
+    case BT_DO_LIVE:
+        t->frozen = false;
+        set_step(t, INT64_MAX);
+        break;
+    case BT_DO_FREEZE:
+        t->frozen = !t->frozen;
+        t->reload = !t->frozen;
+        break;
     case BT_DO_SPAN_MORE: change_span(t, 1); break;
     case BT_DO_SPAN_LESS: change_span(t, -1); break;
-    case BT_DO_X_AXIS: t->x = (bt_x_axis)((t->x + 1) % BT_X_COUNT); t->reload = true; break;
+    case BT_DO_X_AXIS:
+        t->x = (bt_x_axis)((t->x + 1) % BT_X_COUNT);
+        t->reload = true;
+        break;
     case BT_DO_LOG_Y: t->log_y = !t->log_y; break;
     case BT_DO_SMOOTH: t->smooth = (t->smooth + 1) % 4; break;
     case BT_DO_MARK: toggle_mark(t); break;
@@ -395,7 +500,10 @@ static void act(bt_top *t, bt_action a) {
     case BT_DO_ACKNOWLEDGE:
     case BT_DO_ANNOTATE: ask_note(t, a); break;
     case BT_DO_WRITE: write_screen(t); break;
-    case BT_DO_HELP: t->help = !t->help; t->help_top = 0; break;
+    case BT_DO_HELP:
+        t->help = !t->help;
+        t->help_top = 0;
+        break;
     case BT_DO_QUIT: t->quit = true; break;
     default: look(t, a);
     }
@@ -403,11 +511,18 @@ static void act(bt_top *t, bt_action a) {
 
 void bt_top_key(bt_top *t, int32_t key) {
     t->dirty = true;
-    if (key == BT_KEY_HANGUP) t->quit = true;
-    else if (key == BT_KEY_RESIZE) t->reload = true;
-    else if (t->input == BT_INPUT_FORM) bt_form_key(t, key);
-    else if (t->input != BT_INPUT_NONE) input_key(t, key);
-    else if (t->help && key == 'q') t->help = false;
-    else if (bt_keys_action(key) == BT_DO_SCREEN) go_screen(t, key - '0');
-    else act(t, bt_keys_action(key));
+    if (key == BT_KEY_HANGUP)
+        t->quit = true;
+    else if (key == BT_KEY_RESIZE)
+        t->reload = true;
+    else if (t->input == BT_INPUT_FORM)
+        bt_form_key(t, key);
+    else if (t->input != BT_INPUT_NONE)
+        input_key(t, key);
+    else if (t->help && key == 'q')
+        t->help = false;
+    else if (bt_keys_action(key) == BT_DO_SCREEN)
+        go_screen(t, key - '0');
+    else
+        act(t, bt_keys_action(key));
 }

@@ -13,10 +13,18 @@ const double bt_top_spans[] = {60, 300, 900, 3600, 4 * 3600, 24 * 3600, 7 * 24 *
 const int bt_top_spans_n = sizeof bt_top_spans / sizeof bt_top_spans[0];
 
 static const bt_step_metric series_of[BT_TS_COUNT] = {
-    [BT_TS_LOSS] = BT_MS_LOSS,           [BT_TS_VAL] = BT_MS_VAL_LOSS,           [BT_TS_GRAD] = BT_MS_GRAD_NORM,
-    [BT_TS_LR] = BT_MS_LR,               [BT_TS_SPEED] = BT_MS_TOKENS_PER_S,     [BT_TS_STEP] = BT_MS_STEP_TIME,
-    [BT_TS_OVERHEAD] = BT_MS_COMM_OVERHEAD, [BT_TS_OVERLAP] = BT_MS_OVERLAP,     [BT_TS_LOGICAL] = BT_MS_BYTES_LOGICAL,
-    [BT_TS_WIRE] = BT_MS_BYTES_WIRE,     [BT_TS_RSS] = BT_MS_RSS_MAX,            [BT_TS_MFU] = BT_MS_MFU,
+    [BT_TS_LOSS] = BT_MS_LOSS,
+    [BT_TS_VAL] = BT_MS_VAL_LOSS,
+    [BT_TS_GRAD] = BT_MS_GRAD_NORM,
+    [BT_TS_LR] = BT_MS_LR,
+    [BT_TS_SPEED] = BT_MS_TOKENS_PER_S,
+    [BT_TS_STEP] = BT_MS_STEP_TIME,
+    [BT_TS_OVERHEAD] = BT_MS_COMM_OVERHEAD,
+    [BT_TS_OVERLAP] = BT_MS_OVERLAP,
+    [BT_TS_LOGICAL] = BT_MS_BYTES_LOGICAL,
+    [BT_TS_WIRE] = BT_MS_BYTES_WIRE,
+    [BT_TS_RSS] = BT_MS_RSS_MAX,
+    [BT_TS_MFU] = BT_MS_MFU,
 };
 
 bool bt_top_select_run(bt_top *t, const char *run) {
@@ -35,13 +43,22 @@ bool bt_top_select_run(bt_top *t, const char *run) {
 }
 
 bt_code bt_top_open(bt_top *t, const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
-    *t = (bt_top){.cfg = *cfg, .term = term, .at_step = cfg->at_step, .x = cfg->x, .span_s = cfg->span_s, .smooth = 2, .metric = BT_MS_LOSS, .seen_version = -1};
-    t->screen = cfg->screen >= 1 && cfg->screen < BT_SCREEN_COUNT ? (bt_screen_id)cfg->screen : BT_SCREEN_OVERVIEW;
+    *t = (bt_top){.cfg = *cfg,
+                  .term = term,
+                  .at_step = cfg->at_step,
+                  .x = cfg->x,
+                  .span_s = cfg->span_s,
+                  .smooth = 2,
+                  .metric = BT_MS_LOSS,
+                  .seen_version = -1};
+    t->screen = cfg->screen >= 1 && cfg->screen < BT_SCREEN_COUNT ? (bt_screen_id)cfg->screen
+                                                                  : BT_SCREEN_OVERVIEW;
     t->span = bt_top_spans_n - 1;
     for (int i = 0; i < bt_top_spans_n; i++)
         if (bt_top_spans[i] > 0 && fabs(bt_top_spans[i] - cfg->span_s) < 1) t->span = i;
     for (int i = 0; i < BT_SCREEN_COUNT; i++) t->list[i].sort = -1;
-    if (cfg->baseline && cfg->baseline[0]) BT_TRY(bt_db_run(cfg->db, cfg->baseline, t->baseline, err));
+    if (cfg->baseline && cfg->baseline[0])
+        BT_TRY(bt_db_run(cfg->db, cfg->baseline, t->baseline, err));
     if (cfg->run && cfg->run[0]) {
         BT_TRY(bt_db_run(cfg->db, cfg->run, t->run, err));
         t->has_run = true;
@@ -77,7 +94,8 @@ static void fill_ask(const bt_top *t, unsigned parts, bt_view_ask *ask) {
     ask->max_runs = 2000;
     ask->heat_columns = w > 24 ? w - 12 : 12;
     ask->n_series = BT_TS_COUNT;
-    for (int i = 0; i < BT_TS_CHOSEN; i++) ask->series[i] = (bt_series_ask){.rank = -1, .metric = (int)series_of[i]};
+    for (int i = 0; i < BT_TS_CHOSEN; i++)
+        ask->series[i] = (bt_series_ask){.rank = -1, .metric = (int)series_of[i]};
     ask->series[BT_TS_CHOSEN] = (bt_series_ask){.rank = -1, .metric = t->metric};
 }
 
@@ -86,12 +104,15 @@ static void sample_ranks(bt_top *t) {
     char here[BT_HOST_MAX];
     int pids[BT_PROCS_MAX], n = 0;
     int64_t now = bt_now_ns();
-    if (now - t->procs.sampled_ns < INT64_C(1000000000) || gethostname(here, sizeof here) != 0) return;
+    if (now - t->procs.sampled_ns < INT64_C(1000000000) || gethostname(here, sizeof here) != 0)
+        return;
     here[sizeof here - 1] = 0;
     for (size_t i = 0; i < t->view->ranks.n && n < BT_PROCS_MAX; i++)
         if (strcmp(t->view->ranks.rank[i].host, here) == 0) pids[n++] = t->view->ranks.rank[i].pid;
-    if (n > 0) bt_procs_sample(&t->procs, pids, n, now);
-    else t->procs.n = 0;
+    if (n > 0)
+        bt_procs_sample(&t->procs, pids, n, now);
+    else
+        t->procs.n = 0;
 }
 
 bt_code bt_top_load(bt_top *t, bt_err *err) {
@@ -101,8 +122,10 @@ bt_code bt_top_load(bt_top *t, bt_err *err) {
     fill_ask(t, t->has_run ? parts : BT_VIEW_RUNS, &ask);
     bt_code code = t->comparing ? bt_compare_load(t, err) : BT_OK;
     if (code == BT_OK) code = bt_view_load(t->view, &ask, err);
-    if (code == BT_OK && (parts & BT_VIEW_HEAT) && t->view->ranks.n == 1 && ask.heat == BT_HEAT_BUSY && !ask.baseline) {
-        ask.heat = BT_HEAT_STEP;                                /* a single rank is its own median: time says more */
+    if (code == BT_OK && (parts & BT_VIEW_HEAT) && t->view->ranks.n == 1 &&
+        ask.heat == BT_HEAT_BUSY && !ask.baseline) {
+        /* a single rank is its own median: time says more */
+        ask.heat = BT_HEAT_STEP;
         code = bt_view_load(t->view, &ask, err);
     }
     if (code == BT_OK && t->screen == BT_SCREEN_EVENTS && t->has_run) bt_top_log_load(t);
@@ -116,7 +139,8 @@ bt_code bt_top_load(bt_top *t, bt_err *err) {
 bool bt_top_load_numbers(bt_top *t) {
     bt_view_ask ask;
     bt_err err = BT_ERR_INIT;
-    unsigned parts = bt_screens[t->screen].parts, slow = BT_VIEW_SERIES | BT_VIEW_HEAT | BT_VIEW_LAYERS;
+    unsigned parts = bt_screens[t->screen].parts,
+             slow = BT_VIEW_SERIES | BT_VIEW_HEAT | BT_VIEW_LAYERS;
     if (!t->has_run || !(parts & slow)) return false;
     fill_ask(t, parts & ~slow, &ask);
     if (bt_view_load(t->view, &ask, &err) != BT_OK) return false;
@@ -128,9 +152,12 @@ bt_code bt_top_json(const bt_top_cfg *cfg, bt_text *out, bt_err *err) {
     bt_term *term = NULL;
     bt_top *t = calloc(1, sizeof *t);
     if (!t) return bt_fail(err, BT_NOMEM, "cannot allocate the screens");
-    bt_code code = bt_term_open_text(&term, NULL, (bt_term_caps){BT_CHARS_ASCII, BT_DEPTH_MONO, false}, 160, 50, false, err);
+    bt_code code = bt_term_open_text(
+        &term, NULL, (bt_term_caps){BT_CHARS_ASCII, BT_DEPTH_MONO, false}, 160, 50, false, err);
     if (code == BT_OK) code = bt_top_open(t, cfg, term, err);
-    unsigned parts = cfg->screen >= 1 && cfg->screen < BT_SCREEN_COUNT ? bt_screens[cfg->screen].parts : BT_VIEW_ALL & ~(unsigned)BT_VIEW_RUNS;
+    unsigned parts = cfg->screen >= 1 && cfg->screen < BT_SCREEN_COUNT
+                         ? bt_screens[cfg->screen].parts
+                         : BT_VIEW_ALL & ~(unsigned)BT_VIEW_RUNS;
     if (!t->has_run) parts = BT_VIEW_RUNS;
     if (code == BT_OK) {
         bt_view_ask ask;

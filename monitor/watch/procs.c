@@ -35,7 +35,9 @@ static double switches_of(int pid) {
     for (struct dirent *e; (e = readdir(d));) {
         if (e->d_name[0] == '.') continue;
         snprintf(path, sizeof path, "/proc/%d/task/%.16s/status", pid, e->d_name);
-        if (slurp(path, buf, sizeof buf)) sum += after(buf, "\nvoluntary_ctxt_switches:") + after(buf, "\nnonvoluntary_ctxt_switches:");
+        if (slurp(path, buf, sizeof buf))
+            sum += after(buf, "\nvoluntary_ctxt_switches:") +
+                   after(buf, "\nnonvoluntary_ctxt_switches:");
     }
     closedir(d);
     return sum;
@@ -46,12 +48,15 @@ static bool sample_process(int pid, double *out) {
     unsigned long minor = 0, major = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     if (!slurp(path, buf, sizeof buf)) return false;
-    const char *p = strrchr(buf, ')');                          /* a name may hold anything */
-    if (!p || sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %lu %*u %lu", &minor, &major) != 2) return false;
+    const char *p = strrchr(buf, ')'); /* a name may hold anything */
+    if (!p || sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %lu %*u %lu", &minor, &major) != 2)
+        return false;
     out[FAULTS] = (double)(minor + major);
     out[SWITCHES] = switches_of(pid);
     snprintf(path, sizeof path, "/proc/%d/io", pid);
-    out[DISK] = slurp(path, buf, sizeof buf) ? after(buf, "\nread_bytes:") + after(buf, "\nwrite_bytes:") : NAN;
+    out[DISK] = slurp(path, buf, sizeof buf)
+                    ? after(buf, "\nread_bytes:") + after(buf, "\nwrite_bytes:")
+                    : NAN;
     return true;
 }
 
@@ -62,7 +67,8 @@ static double network_bytes(void) {
     for (char *line = strtok(buf, "\n"); line; line = strtok(NULL, "\n")) {
         char *colon = strchr(line, ':');
         double in, out;
-        if (!colon || sscanf(colon + 1, "%lf %*f %*f %*f %*f %*f %*f %*f %lf", &in, &out) != 2) continue;
+        if (!colon || sscanf(colon + 1, "%lf %*f %*f %*f %*f %*f %*f %*f %lf", &in, &out) != 2)
+            continue;
         *colon = 0;
         if (strcmp(line + strspn(line, " "), "lo") != 0) sum += in + out;
     }

@@ -1,7 +1,10 @@
-/* export_tensorboard.c - event files by hand: TFRecord framing, and the three protobuf messages a scalar needs.
+/* export_tensorboard.c - event files by hand: TFRecord framing, and the three protobuf messages a
+ * scalar needs.
  *
- * record  = u64 length, u32 masked CRC32C of the length, payload, u32 masked CRC32C of the payload (little endian)
- * Event   {1: wall_time double, 2: step varint, 3: file_version string, 5: Summary{1: Value{1: tag, 2: simple_value float}}}
+ * record  = u64 length, u32 masked CRC32C of the length, payload, u32 masked CRC32C of the payload
+ *         (little endian)
+ * Event   {1: wall_time double, 2: step varint, 3: file_version string, 5: Summary{1: Value{1: tag,
+ *         2: simple_value float}}}
  * (tensorflow/core/util/event.proto, lib/io/record_writer.cc) */
 #include <errno.h>
 #include <math.h>
@@ -33,10 +36,13 @@ static uint32_t masked(const void *data, size_t n) {
 
 /* ---- protobuf ---- */
 
-typedef struct message { unsigned char bytes[512]; size_t n; } message;
+typedef struct message {
+    unsigned char bytes[512];
+    size_t n;
+} message;
 
 static void put(message *m, const void *p, size_t n) {
-    if (m->n + n > sizeof m->bytes) return;             /* tags are bounded, so this cannot be */
+    if (m->n + n > sizeof m->bytes) return; /* tags are bounded, so this cannot be */
     memcpy(m->bytes + m->n, p, n);
     m->n += n;
 }
@@ -99,9 +105,10 @@ typedef struct writing {
     FILE *f;
     double created_s;
     int64_t points;
-    const bt_metric *metrics;           /* of the columns from `first_metric` on; NULL: the tag comes from the row */
+    /* of the columns from `first_metric` on; NULL: the tag comes from the row */
+    const bt_metric *metrics;
     int first_metric;
-    const char *prefix;                 /* "" or "mean_" */
+    const char *prefix; /* "" or "mean_" */
 } writing;
 
 /* step, time_s, then metrics in table order */
@@ -124,7 +131,8 @@ static bool scalars_of_layer(void *ctx, const bt_row *row) {
     for (int i = 4; i < row->n; i++) {
         char tag[160];
         if (row->types[i] == 'n') continue;
-        snprintf(tag, sizeof tag, "ternary/%s/layer%s.%.60s", bt_layer_metrics[i - 4].key, row->cells[2], row->cells[3]);
+        snprintf(tag, sizeof tag, "ternary/%s/layer%s.%.60s", bt_layer_metrics[i - 4].key,
+                 row->cells[2], row->cells[3]);
         write_scalar(w->f, w->created_s + row->nums[1], (int64_t)row->nums[0], tag, row->nums[i]);
         w->points++;
     }
@@ -138,15 +146,20 @@ static void columns(bt_text *sql, const char *format, const bt_metric *m, int n)
 /* ---- files ---- */
 
 static bt_code make_folder(const char *path, bt_err *err) {
-    if (mkdir(path, 0755) != 0 && errno != EEXIST) return bt_fail_errno(err, BT_IO, errno, "cannot make folder '%s'", path);
+    if (mkdir(path, 0755) != 0 && errno != EEXIST)
+        return bt_fail_errno(err, BT_IO, errno, "cannot make folder '%s'", path);
     return BT_OK;
 }
 
-typedef struct target { char path[1200], part[1216]; FILE *f; } target;
+typedef struct target {
+    char path[1200], part[1216];
+    FILE *f;
+} target;
 
 /* one name a run, so that a second export replaces the first: TensorBoard would show both */
 static bt_code begin_file(target *t, const char *folder, double created_s, bt_err *err) {
-    snprintf(t->path, sizeof t->path, "%s/events.out.tfevents.%.0f.bitrain.0.0", folder, floor(created_s));
+    snprintf(t->path, sizeof t->path, "%s/events.out.tfevents.%.0f.bitrain.0.0", folder,
+             floor(created_s));
     snprintf(t->part, sizeof t->part, "%s.part", t->path);
     t->f = fopen(t->part, "wb");
     if (!t->f) return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", t->part);
@@ -157,7 +170,8 @@ static bt_code begin_file(target *t, const char *folder, double created_s, bt_er
 static bt_code end_file(target *t, bt_code code, bt_err *err) {
     bool bad = fflush(t->f) != 0 || ferror(t->f);
     if (fclose(t->f) != 0) bad = true;
-    if (code == BT_OK && (bad || rename(t->part, t->path) != 0)) code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", t->path);
+    if (code == BT_OK && (bad || rename(t->part, t->path) != 0))
+        code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", t->path);
     if (code != BT_OK) remove(t->part);
     return code;
 }
@@ -174,26 +188,33 @@ static bt_code write_main(bt_db *db, const char *run, writing *w, bt_err *err) {
     bt_text_clear(&sql);
     bt_text_put(&sql, "SELECT s.step, s.time_s, l.layer, l.tensor");
     columns(&sql, ", l.\"%s\"", bt_layer_metrics, BT_ML_COUNT);
-    bt_text_put(&sql, " FROM layers l JOIN steps s ON s.run = l.run AND s.attempt = l.attempt AND s.step = l.step WHERE l.run = ?1 AND s.run = ?1 ORDER BY l.attempt, l.step");
-    if (code == BT_OK) code = bt_db_query(db, bt_text_str(&sql), &run, 1, 0, 0, scalars_of_layer, w, NULL, err);
+    bt_text_put(&sql, " FROM layers l JOIN steps s ON s.run = l.run AND s.attempt = l.attempt AND "
+                      "s.step = l.step WHERE l.run = ?1 AND s.run = ?1 ORDER BY l.attempt, l.step");
+    if (code == BT_OK)
+        code = bt_db_query(db, bt_text_str(&sql), &run, 1, 0, 0, scalars_of_layer, w, NULL, err);
     bt_text_clear(&sql);
     bt_text_put(&sql, "SELECT r.step, s.time_s");
     columns(&sql, ", avg(r.\"%s\")", bt_rank_metrics, BT_MR_COUNT);
-    bt_text_put(&sql, " FROM rank_steps r JOIN steps s ON s.run = r.run AND s.attempt = r.attempt AND s.step = r.step WHERE r.run = ?1 AND s.run = ?1 GROUP BY r.attempt, r.step");
+    bt_text_put(&sql,
+                " FROM rank_steps r JOIN steps s ON s.run = r.run AND s.attempt = r.attempt AND "
+                "s.step = r.step WHERE r.run = ?1 AND s.run = ?1 GROUP BY r.attempt, r.step");
     w->metrics = bt_rank_metrics;
     w->prefix = "mean_";
-    if (code == BT_OK) code = bt_db_query(db, bt_text_str(&sql), &run, 1, 0, 0, scalars_of_row, w, NULL, err);
+    if (code == BT_OK)
+        code = bt_db_query(db, bt_text_str(&sql), &run, 1, 0, 0, scalars_of_row, w, NULL, err);
     if (code == BT_OK && sql.failed) code = bt_fail(err, BT_NOMEM, "cannot export: out of memory");
     bt_text_release(&sql);
     return code;
 }
 
-static bt_code write_rank(bt_db *db, const char *run, int rank, const char *folder, double created_s, int64_t *n_points, bt_err *err) {
+static bt_code write_rank(bt_db *db, const char *run, int rank, const char *folder,
+                          double created_s, int64_t *n_points, bt_err *err) {
     target t;
     bt_text sql;
     char sub[1100], number[16];
     const char *params[] = {run, number};
-    writing w = {.created_s = created_s, .metrics = bt_rank_metrics, .first_metric = 2, .prefix = ""};
+    writing w = {
+        .created_s = created_s, .metrics = bt_rank_metrics, .first_metric = 2, .prefix = ""};
     snprintf(sub, sizeof sub, "%s/rank%d", folder, rank);
     snprintf(number, sizeof number, "%d", rank);
     BT_TRY(make_folder(sub, err));
@@ -202,14 +223,19 @@ static bt_code write_rank(bt_db *db, const char *run, int rank, const char *fold
     bt_text_init(&sql);
     bt_text_put(&sql, "SELECT r.step, s.time_s");
     columns(&sql, ", r.\"%s\"", bt_rank_metrics, BT_MR_COUNT);
-    bt_text_put(&sql, " FROM rank_steps r JOIN steps s ON s.run = r.run AND s.attempt = r.attempt AND s.step = r.step WHERE r.run = ?1 AND s.run = ?1 AND r.rank = ?2 ORDER BY r.attempt, r.step");
-    bt_code code = bt_db_query(db, bt_text_str(&sql), params, 2, 0, 0, scalars_of_row, &w, NULL, err);
+    bt_text_put(
+        &sql,
+        " FROM rank_steps r JOIN steps s ON s.run = r.run AND s.attempt = r.attempt AND s.step = "
+        "r.step WHERE r.run = ?1 AND s.run = ?1 AND r.rank = ?2 ORDER BY r.attempt, r.step");
+    bt_code code = bt_db_query(db, bt_text_str(&sql), params, 2, 0, 0, scalars_of_row, &w, NULL,
+                               err);
     bt_text_release(&sql);
     *n_points += w.points;
     return end_file(&t, code, err);
 }
 
-bt_code bt_export_tensorboard(bt_db *db, const char *run, const char *dir, bool per_rank, char path[1200], int64_t *n_points, bt_err *err) {
+bt_code bt_export_tensorboard(bt_db *db, const char *run, const char *dir, bool per_rank,
+                              char path[1200], int64_t *n_points, bt_err *err) {
     char folder[1060];
     double created_s, ranks;
     target t;
@@ -217,7 +243,8 @@ bt_code bt_export_tensorboard(bt_db *db, const char *run, const char *dir, bool 
     if (strlen(dir) > 960) return bt_fail(err, BT_ARG, "folder name is too long");
     snprintf(folder, sizeof folder, "%s/%s", dir, run);
     BT_TRY(bt_db_value(db, "SELECT started_s FROM runs WHERE run = ?1", run, &created_s, err));
-    BT_TRY(bt_db_value(db, "SELECT max(rank) + 1 FROM rank_steps WHERE run = ?1", run, &ranks, err));
+    BT_TRY(
+        bt_db_value(db, "SELECT max(rank) + 1 FROM rank_steps WHERE run = ?1", run, &ranks, err));
     BT_TRY(make_folder(dir, err));
     BT_TRY(make_folder(folder, err));
     BT_TRY(begin_file(&t, folder, created_s, err));
@@ -226,7 +253,8 @@ bt_code bt_export_tensorboard(bt_db *db, const char *run, const char *dir, bool 
     bt_code code = write_main(db, run, &w, err);
     BT_TRY(end_file(&t, code, err));
     *n_points = w.points;
-    for (int r = 0; per_rank && r < ranks; r++) BT_TRY(write_rank(db, run, r, folder, created_s, n_points, err));
+    for (int r = 0; per_rank && r < ranks; r++)
+        BT_TRY(write_rank(db, run, r, folder, created_s, n_points, err));
     snprintf(path, 1200, "%s", t.path);
     return BT_OK;
 }

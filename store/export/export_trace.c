@@ -6,16 +6,22 @@
 
 #include "store/export/export.h"
 
-static const struct { bt_rank_metric metric; const char *name; } phases[] = {
-    {BT_MR_DATA, "data"}, {BT_MR_FWD, "forward"}, {BT_MR_BWD, "backward"}, {BT_MR_COMM_EXPOSED, "communication"}, {BT_MR_WAIT, "wait"},
-    {BT_MR_OPTIM, "optimizer"}, {BT_MR_CKPT, "checkpoint"}, {BT_MR_MONITOR, "monitor"}, {BT_MR_OTHER, "other"},
+static const struct {
+    bt_rank_metric metric;
+    const char *name;
+} phases[] = {
+    {BT_MR_DATA, "data"},       {BT_MR_FWD, "forward"},
+    {BT_MR_BWD, "backward"},    {BT_MR_COMM_EXPOSED, "communication"},
+    {BT_MR_WAIT, "wait"},       {BT_MR_OPTIM, "optimizer"},
+    {BT_MR_CKPT, "checkpoint"}, {BT_MR_MONITOR, "monitor"},
+    {BT_MR_OTHER, "other"},
 };
 enum { N_PHASES = sizeof phases / sizeof phases[0] };
 
 typedef struct tracing {
     FILE *to;
     bool any;
-    int64_t origin_us;                  /* start of the first step: ts 0 */
+    int64_t origin_us; /* start of the first step: ts 0 */
 } tracing;
 
 static void next_event(tracing *t) {
@@ -23,9 +29,13 @@ static void next_event(tracing *t) {
     t->any = true;
 }
 
-static void span(tracing *t, int rank, int lane, const char *name, double ts, double dur, int64_t step) {
+static void span(tracing *t, int rank, int lane, const char *name, double ts, double dur,
+                 int64_t step) {
     next_event(t);
-    fprintf(t->to, "{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%" PRId64 "}}", name, rank, lane, ts, dur, step);
+    fprintf(t->to,
+            "{\"name\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":"
+            "{\"step\":%" PRId64 "}}",
+            name, rank, lane, ts, dur, step);
 }
 
 /* step, end_us, step_ms of the slowest, loss, tokens_per_s */
@@ -36,7 +46,10 @@ static bool step_row(void *ctx, const bt_row *row) {
     for (int i = 0; i < 2; i++) {
         if (row->types[3 + i] == 'n') continue;
         next_event(t);
-        fprintf(t->to, "{\"name\":\"%s\",\"ph\":\"C\",\"pid\":0,\"tid\":0,\"ts\":%.3f,\"args\":{\"%s\":%.9g}}", names[i], start, names[i], row->nums[3 + i]);
+        fprintf(
+            t->to,
+            "{\"name\":\"%s\",\"ph\":\"C\",\"pid\":0,\"tid\":0,\"ts\":%.3f,\"args\":{\"%s\":%.9g}}",
+            names[i], start, names[i], row->nums[3 + i]);
     }
     return !ferror(t->to);
 }
@@ -69,16 +82,25 @@ static bool name_row(void *ctx, const bt_row *row) {
     bt_text_init(&name);
     bt_json_begin(&j, &name);
     char label[160];
-    snprintf(label, sizeof label, "rank %d%s%s", rank, row->cells[1] ? " on " : "", row->cells[1] ? row->cells[1] : "");
+    snprintf(label, sizeof label, "rank %d%s%s", rank, row->cells[1] ? " on " : "",
+             row->cells[1] ? row->cells[1] : "");
     bt_json_str(&j, NULL, label);
     next_event(t);
-    fprintf(t->to, "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":%s}}", rank, bt_text_str(&name));
+    fprintf(t->to,
+            "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":%s}}",
+            rank, bt_text_str(&name));
     bt_text_release(&name);
     next_event(t);
-    fprintf(t->to, "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"sort_index\":%d}}", rank, rank);
+    fprintf(t->to,
+            "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"sort_"
+            "index\":%d}}",
+            rank, rank);
     for (int i = 0; i < 2; i++) {
         next_event(t);
-        fprintf(t->to, "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}", rank, i, lanes[i]);
+        fprintf(t->to,
+                "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":"
+                "\"%s\"}}",
+                rank, i, lanes[i]);
     }
     return !ferror(t->to);
 }
@@ -92,7 +114,8 @@ static bool event_row(void *ctx, const bt_row *row) {
     bt_json_begin(&j, &title);
     bt_json_str(&j, NULL, row->cells[1] ? row->cells[1] : "");
     next_event(t);
-    fprintf(t->to, "{\"name\":%s,\"ph\":\"i\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,\"s\":\"%s\"}", bt_text_str(&title), row->types[2] == 'n' ? 0 : (int)row->nums[2],
+    fprintf(t->to, "{\"name\":%s,\"ph\":\"i\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,\"s\":\"%s\"}",
+            bt_text_str(&title), row->types[2] == 'n' ? 0 : (int)row->nums[2],
             row->nums[0] - (double)t->origin_us, row->types[2] == 'n' ? "g" : "p");
     bt_text_release(&title);
     return !ferror(t->to);
@@ -107,31 +130,51 @@ static bool take_origin(void *ctx, const bt_row *row) {
 #define END_US "(s.time_s + u.started_s) * 1e6"
 #define WINDOW " s.run = ?1 AND s.step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER)"
 
-bt_code bt_export_trace(bt_db *db, const char *run, int64_t first, int64_t last, FILE *to, bt_err *err) {
+bt_code bt_export_trace(bt_db *db, const char *run, int64_t first, int64_t last, FILE *to,
+                        bt_err *err) {
     char a[24], b[24];
     const char *params[] = {run, a, b};
     double origin = NAN;
     tracing t = {.to = to};
     snprintf(a, sizeof a, "%" PRId64, first);
     snprintf(b, sizeof b, "%" PRId64, last);
-    BT_TRY(bt_db_query(db, "SELECT min(" END_US " - s.step_ms * 1e3) FROM steps s JOIN runs u ON u.run = s.run WHERE" WINDOW, params, 3, 0, 0, take_origin, &origin, NULL, err));
-    if (isnan(origin)) return bt_fail(err, BT_NOTFOUND, "run '%s' has no steps %" PRId64 " to %" PRId64, run, first, last);
+    BT_TRY(bt_db_query(db,
+                       "SELECT min(" END_US
+                       " - s.step_ms * 1e3) FROM steps s JOIN runs u ON u.run = s.run WHERE" WINDOW,
+                       params, 3, 0, 0, take_origin, &origin, NULL, err));
+    if (isnan(origin))
+        return bt_fail(err, BT_NOTFOUND, "run '%s' has no steps %" PRId64 " to %" PRId64, run,
+                       first, last);
     t.origin_us = (int64_t)origin;
     bt_text sql;
     bt_text_init(&sql);
     bt_text_put(&sql, "SELECT r.step, " END_US ", s.step_ms, r.rank, r.step_ms");
-    for (int i = 0; i < N_PHASES; i++) bt_text_printf(&sql, ", r.%s", bt_rank_metrics[phases[i].metric].key);
-    bt_text_put(&sql, " FROM steps s JOIN runs u ON u.run = s.run JOIN rank_steps r ON r.run = s.run AND r.attempt = s.attempt AND r.step = s.step"
+    for (int i = 0; i < N_PHASES; i++)
+        bt_text_printf(&sql, ", r.%s", bt_rank_metrics[phases[i].metric].key);
+    bt_text_put(&sql, " FROM steps s JOIN runs u ON u.run = s.run JOIN rank_steps r ON r.run = "
+                      "s.run AND r.attempt = s.attempt AND r.step = s.step"
                       " WHERE r.run = ?1 AND" WINDOW " ORDER BY s.attempt, s.step, r.rank");
-    fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"note\":\"phases of a step are sums; their order inside the step is drawn, not measured\"},\"traceEvents\":[", to);
-    bt_code code = bt_db_query(db, "SELECT rank, max(host) FROM ranks WHERE run = ?1 GROUP BY rank", params, 1, 0, 0, name_row, &t, NULL, err);
-    if (code == BT_OK) code = bt_db_query(db, "SELECT s.step, " END_US ", s.step_ms, s.loss, s.tokens_per_s FROM steps s JOIN runs u ON u.run = s.run WHERE" WINDOW
-                                          " ORDER BY s.attempt, s.step", params, 3, 0, 0, step_row, &t, NULL, err);
-    if (code == BT_OK) code = bt_db_query(db, bt_text_str(&sql), params, 3, 0, 0, rank_row, &t, NULL, err);
-    if (code == BT_OK) code = bt_db_query(db, "SELECT (s.time_s + u.started_s) * 1e6, s.title, s.rank FROM events s JOIN runs u ON u.run = s.run WHERE" WINDOW, params, 3, 0, 0,
-                                          event_row, &t, NULL, err);
+    fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"note\":\"phases of a step are sums; their "
+          "order inside the step is drawn, not measured\"},\"traceEvents\":[",
+          to);
+    bt_code code = bt_db_query(db, "SELECT rank, max(host) FROM ranks WHERE run = ?1 GROUP BY rank",
+                               params, 1, 0, 0, name_row, &t, NULL, err);
+    if (code == BT_OK)
+        code = bt_db_query(db,
+                           "SELECT s.step, " END_US
+                           ", s.step_ms, s.loss, s.tokens_per_s FROM steps s JOIN runs u ON u.run "
+                           "= s.run WHERE" WINDOW " ORDER BY s.attempt, s.step",
+                           params, 3, 0, 0, step_row, &t, NULL, err);
+    if (code == BT_OK)
+        code = bt_db_query(db, bt_text_str(&sql), params, 3, 0, 0, rank_row, &t, NULL, err);
+    if (code == BT_OK)
+        code = bt_db_query(db,
+                           "SELECT (s.time_s + u.started_s) * 1e6, s.title, s.rank FROM events s "
+                           "JOIN runs u ON u.run = s.run WHERE" WINDOW,
+                           params, 3, 0, 0, event_row, &t, NULL, err);
     fputs("\n]}\n", to);
     bt_text_release(&sql);
-    if (code == BT_OK && ferror(to)) code = bt_fail_errno(err, BT_IO, errno, "cannot write the trace");
+    if (code == BT_OK && ferror(to))
+        code = bt_fail_errno(err, BT_IO, errno, "cannot write the trace");
     return code;
 }

@@ -5,12 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/write/rollup.h"
 #include "store/sql/sql.h"
+#include "store/write/rollup.h"
 
 enum { ATTEMPTS_MAX = 4096 };
 
-typedef struct span { int64_t aid, first, end, raw_from; int attempt; } span;      /* live steps first <= step < end of an attempt */
+/* live steps first <= step < end of an attempt */
+typedef struct span {
+    int64_t aid, first, end, raw_from;
+    int attempt;
+} span;
 
 typedef struct walk {
     sqlite3 *db;
@@ -22,14 +26,16 @@ typedef struct walk {
     bt_column step_cols[BT_MS_COUNT], rank_cols[BT_MR_COUNT];
     sqlite3_stmt *level[BT_ROLL_LEVELS + 1], *one, *raw_steps, *raw_ranks;
     const span *at;
-    bt_block_stat *decoded;             /* [slots.n_steps] */
+    bt_block_stat *decoded; /* [slots.n_steps] */
     bt_block_stat steps[BT_MS_COUNT], *ranks;
     int cap_ranks;
-    int64_t delivered;                  /* steps below this are */
+    int64_t delivered; /* steps below this are */
     bool stopped;
 } walk;
 
-static bt_code trouble(walk *w, int rc, bt_err *err) { return bt_sql_fail(w->db, rc, w->path, "read", err); }
+static bt_code trouble(walk *w, int rc, bt_err *err) {
+    return bt_sql_fail(w->db, rc, w->path, "read", err);
+}
 
 static bt_code room_for(walk *w, int n_ranks, bt_err *err) {
     if (n_ranks <= w->cap_ranks) return BT_OK;
@@ -41,7 +47,8 @@ static bt_code room_for(walk *w, int n_ranks, bt_err *err) {
 }
 
 static void deliver(walk *w, int64_t step0, int64_t step1, bt_block_stat wall, int n_ranks) {
-    if (step0 < w->delivered) step0 = w->delivered;             /* the first block of an attempt may begin before the attempt */
+    /* the first block of an attempt may begin before the attempt */
+    if (step0 < w->delivered) step0 = w->delivered;
     w->delivered = step1 + 1;
     bt_block b = {step0, step1, w->at->attempt, w->steps, wall, n_ranks, n_ranks ? w->ranks : NULL};
     if (!w->fn(w->ctx, &b)) w->stopped = true;
@@ -49,9 +56,9 @@ static void deliver(walk *w, int64_t step0, int64_t step1, bt_block_stat wall, i
 
 /* ---- raw rows ---- */
 
-static double cell(sqlite3_stmt *st, int i) { return sqlite3_column_type(st, i) == SQLITE_NULL ? NAN : sqlite3_column_double(st, i); }
-
-static bt_block_stat single(double v) { return isnan(v) ? (bt_block_stat){0} : (bt_block_stat){1, v, v, v, v, v}; }
+static bt_block_stat single(double v) {
+    return isnan(v) ? (bt_block_stat){0} : (bt_block_stat){1, v, v, v, v, v};
+}
 
 static void bind_range(sqlite3_stmt *st, int64_t aid, int64_t first, int64_t end) {
     sqlite3_bind_int64(st, 1, aid);
@@ -60,14 +67,18 @@ static void bind_range(sqlite3_stmt *st, int64_t aid, int64_t first, int64_t end
 }
 
 /* the ranks of one step: k stands on its first row or before */
-static bt_code take_ranks(walk *w, sqlite3_stmt *k, int *rc, int64_t step, int *n_ranks, bt_err *err) {
+static bt_code take_ranks(walk *w, sqlite3_stmt *k, int *rc, int64_t step, int *n_ranks,
+                          bt_err *err) {
     *n_ranks = 0;
     for (; *rc == SQLITE_ROW && sqlite3_column_int64(k, 0) <= step; *rc = sqlite3_step(k)) {
         int rank = sqlite3_column_int(k, 1);
         if (sqlite3_column_int64(k, 0) < step || rank < 0 || rank > 1000000) continue;
         BT_TRY(room_for(w, rank + 1, err));
-        for (; *n_ranks <= rank; ++*n_ranks) memset(w->ranks + (size_t)*n_ranks * BT_MR_COUNT, 0, sizeof *w->ranks * BT_MR_COUNT);
-        for (int i = 0; i < BT_MR_COUNT; i++) w->ranks[(size_t)rank * BT_MR_COUNT + (size_t)i] = single(cell(k, 2 + i) / w->rank_cols[i].scale);
+        for (; *n_ranks <= rank; ++*n_ranks)
+            memset(w->ranks + (size_t)*n_ranks * BT_MR_COUNT, 0, sizeof *w->ranks * BT_MR_COUNT);
+        for (int i = 0; i < BT_MR_COUNT; i++)
+            w->ranks[(size_t)rank * BT_MR_COUNT + (size_t)i] =
+                single(bt_sql_number(k, 2 + i) / w->rank_cols[i].scale);
     }
     return *rc == SQLITE_ROW || *rc == SQLITE_DONE ? BT_OK : trouble(w, *rc, err);
 }
@@ -81,9 +92,11 @@ static bt_code walk_raw(walk *w, int64_t first, int64_t end, bt_err *err) {
     while (code == BT_OK && !w->stopped && (rc = sqlite3_step(w->raw_steps)) == SQLITE_ROW) {
         int64_t step = sqlite3_column_int64(w->raw_steps, 0);
         int n_ranks = 0;
-        for (int i = 0; i < BT_MS_COUNT; i++) w->steps[i] = single(cell(w->raw_steps, 2 + i) / w->step_cols[i].scale);
+        for (int i = 0; i < BT_MS_COUNT; i++)
+            w->steps[i] = single(bt_sql_number(w->raw_steps, 2 + i) / w->step_cols[i].scale);
         code = take_ranks(w, w->raw_ranks, &rank_rc, step, &n_ranks, err);
-        if (code == BT_OK) deliver(w, step, step, single((double)sqlite3_column_int64(w->raw_steps, 1)), n_ranks);
+        if (code == BT_OK)
+            deliver(w, step, step, single((double)sqlite3_column_int64(w->raw_steps, 1)), n_ranks);
     }
     if (code == BT_OK && !w->stopped && rc != SQLITE_DONE) code = trouble(w, rc, err);
     sqlite3_reset(w->raw_steps);
@@ -99,13 +112,17 @@ static bt_code take_rank_block(walk *w, int level, int64_t block, int *n_ranks, 
     *n_ranks = 0;
     sqlite3_bind_int64(w->one, 1, bt_roll_key(w->at->aid, BT_ROLL_RANKS, level, block));
     int rc = sqlite3_step(w->one);
-    if (rc == SQLITE_ROW && bt_roll_decode_ranks(sqlite3_column_blob(w->one, 0), (size_t)sqlite3_column_bytes(w->one, 0), &b)) {
+    if (rc == SQLITE_ROW && bt_roll_decode_ranks(sqlite3_column_blob(w->one, 0),
+                                                 (size_t)sqlite3_column_bytes(w->one, 0), &b)) {
         code = room_for(w, b.n_ranks, err);
         for (int k = 0; code == BT_OK && k < b.n_ranks; k++) {
-            for (int i = 0; i < BT_MR_COUNT; i++) bt_rank_block_stat(&b, k, w->slots.rank[i], &w->ranks[(size_t)k * BT_MR_COUNT + (size_t)i]);
+            for (int i = 0; i < BT_MR_COUNT; i++)
+                bt_rank_block_stat(&b, k, w->slots.rank[i],
+                                   &w->ranks[(size_t)k * BT_MR_COUNT + (size_t)i]);
         }
         *n_ranks = b.n_ranks;
-    } else if (rc != SQLITE_DONE && rc != SQLITE_ROW) code = trouble(w, rc, err);
+    } else if (rc != SQLITE_DONE && rc != SQLITE_ROW)
+        code = trouble(w, rc, err);
     sqlite3_reset(w->one);
     return code;
 }
@@ -113,19 +130,25 @@ static bt_code take_rank_block(walk *w, int level, int64_t block, int *n_ranks, 
 static bt_code take_block(walk *w, int level, sqlite3_stmt *st, int64_t block, bt_err *err) {
     int n_ranks = 0;
     int64_t size = (int64_t)1 << (BT_ROLL_SHIFT * level);
-    if (!bt_roll_decode_steps(sqlite3_column_blob(st, 1), (size_t)sqlite3_column_bytes(st, 1), w->decoded, w->slots.n_steps))
-        return bt_fail(err, BT_FORMAT, "metrics database '%s' has a damaged summary (mend it with `bitrain runs gc --rebuild`)", w->path);
+    if (!bt_roll_decode_steps(sqlite3_column_blob(st, 1), (size_t)sqlite3_column_bytes(st, 1),
+                              w->decoded, w->slots.n_steps))
+        return bt_fail(err, BT_FORMAT,
+                       "metrics database '%s' has a damaged summary (mend it with `bitrain runs gc "
+                       "--rebuild`)",
+                       w->path);
     for (int i = 0; i < BT_MS_COUNT; i++) w->steps[i] = w->decoded[w->slots.step[i]];
     if (w->ask->ranks) BT_TRY(take_rank_block(w, level, block, &n_ranks, err));
     deliver(w, block * size, (block + 1) * size - 1, w->decoded[0], n_ranks);
     return BT_OK;
 }
 
-/* steps first <= step < end: whole blocks of this level, what is left over and what has no block from the level below */
+/* steps first <= step < end: whole blocks of this level, what is left over and what has no block
+ * from the level below */
 static bt_code walk_level(walk *w, int level, int64_t first, int64_t end, bt_err *err) {
     if (first >= end || w->stopped) return BT_OK;
     if (level == 0) return walk_raw(w, first, end, err);
-    int64_t size = (int64_t)1 << (BT_ROLL_SHIFT * level), a = (first + size - 1) / size, b = end / size, pos = first;
+    int64_t size = (int64_t)1 << (BT_ROLL_SHIFT * level), a = (first + size - 1) / size,
+            b = end / size, pos = first;
     if (a >= b) return walk_level(w, level - 1, first, end, err);
     sqlite3_stmt *st = w->level[level];
     sqlite3_bind_int64(st, 1, bt_roll_key(w->at->aid, BT_ROLL_STEPS, level, a));
@@ -133,7 +156,8 @@ static bt_code walk_level(walk *w, int level, int64_t first, int64_t end, bt_err
     bt_code code = BT_OK;
     int rc = SQLITE_DONE;
     while (code == BT_OK && !w->stopped && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-        int64_t block = sqlite3_column_int64(st, 0) - bt_roll_key(w->at->aid, BT_ROLL_STEPS, level, 0);
+        int64_t block = sqlite3_column_int64(st, 0) -
+                        bt_roll_key(w->at->aid, BT_ROLL_STEPS, level, 0);
         code = walk_level(w, level - 1, pos, block * size, err);
         if (code == BT_OK && !w->stopped) code = take_block(w, level, st, block, err);
         pos = (block + 1) * size;
@@ -149,12 +173,19 @@ static bt_code live_spans(walk *w, span **out, int *n, bt_err *err) {
     sqlite3_stmt *st = NULL;
     *out = calloc(ATTEMPTS_MAX, sizeof **out);
     if (!*out) return bt_fail(err, BT_NOMEM, "cannot read metrics: out of memory");
-    BT_TRY(bt_sql_prepare(w->db, w->path, "SELECT a.id, a.attempt, a.live_to, a.raw_from FROM attempt a JOIN run r ON r.id = a.run WHERE r.name = ? AND a.live_to > 0"
-                          " ORDER BY a.attempt", &st, err));
+    BT_TRY(bt_sql_prepare(w->db, w->path,
+                          "SELECT a.id, a.attempt, a.live_to, a.raw_from FROM attempt a JOIN run r "
+                          "ON r.id = a.run WHERE r.name = ? AND a.live_to > 0"
+                          " ORDER BY a.attempt",
+                          &st, err));
     sqlite3_bind_text(st, 1, w->ask->run, -1, SQLITE_STATIC);
     while (sqlite3_step(st) == SQLITE_ROW && *n < ATTEMPTS_MAX) {
         int64_t to = sqlite3_column_int64(st, 2);
-        span s = {.aid = sqlite3_column_int64(st, 0), .attempt = sqlite3_column_int(st, 1), .first = 0, .end = to, .raw_from = sqlite3_column_int64(st, 3)};
+        span s = {.aid = sqlite3_column_int64(st, 0),
+                  .attempt = sqlite3_column_int(st, 1),
+                  .first = 0,
+                  .end = to,
+                  .raw_from = sqlite3_column_int64(st, 3)};
         if (s.first < w->ask->step0) s.first = w->ask->step0;
         if (s.end > w->ask->step1 + 1) s.end = w->ask->step1 + 1;
         if (s.first < s.end) (*out)[(*n)++] = s;
@@ -168,7 +199,9 @@ static bt_code prepare(walk *w, bt_err *err) {
     w->decoded = calloc((size_t)w->slots.n_steps, sizeof *w->decoded);
     if (!w->decoded) return bt_fail(err, BT_NOMEM, "cannot read metrics: out of memory");
     for (int level = 1; level <= BT_ROLL_LEVELS; level++)
-        BT_TRY(bt_sql_prepare(w->db, w->path, "SELECT key, data FROM roll WHERE key >= ? AND key < ? ORDER BY key", &w->level[level], err));
+        BT_TRY(bt_sql_prepare(w->db, w->path,
+                              "SELECT key, data FROM roll WHERE key >= ? AND key < ? ORDER BY key",
+                              &w->level[level], err));
     BT_TRY(bt_sql_prepare(w->db, w->path, "SELECT data FROM roll WHERE key = ?", &w->one, err));
     BT_TRY(bt_raw_rows(w->db, w->path, BT_SCOPE_STEP, w->step_cols, &w->raw_steps, err));
     return bt_raw_rows(w->db, w->path, BT_SCOPE_RANK, w->rank_cols, &w->raw_ranks, err);
@@ -176,11 +209,13 @@ static bt_code prepare(walk *w, bt_err *err) {
 
 static int level_for(int64_t max_steps) {
     int level = 0;
-    while (level < BT_ROLL_LEVELS && (int64_t)1 << (BT_ROLL_SHIFT * (level + 1)) <= max_steps) level++;
+    while (level < BT_ROLL_LEVELS && (int64_t)1 << (BT_ROLL_SHIFT * (level + 1)) <= max_steps)
+        level++;
     return level;
 }
 
-bt_code bt_blocks_walk(bt_db *db, const bt_blocks_ask *ask, bt_block_fn fn, void *ctx, bt_err *err) {
+bt_code bt_blocks_walk(bt_db *db, const bt_blocks_ask *ask, bt_block_fn fn, void *ctx,
+                       bt_err *err) {
     walk w = {.db = bt_db_handle(db), .path = bt_db_path(db), .ask = ask, .fn = fn, .ctx = ctx};
     span *spans = NULL;
     int n = 0, level = level_for(ask->max_steps);
@@ -188,8 +223,11 @@ bt_code bt_blocks_walk(bt_db *db, const bt_blocks_ask *ask, bt_block_fn fn, void
     if (code == BT_OK) code = live_spans(&w, &spans, &n, err);
     for (int i = 0; i < n && code == BT_OK && !w.stopped; i++) {
         const span *s = w.at = &spans[i];
-        int64_t summed = ask->ranks && level == 0 && s->raw_from > s->first ? (s->raw_from < s->end ? s->raw_from : s->end) : s->first;
-        code = walk_level(&w, 1, s->first, summed, err);       /* where rank rows are gone, their summaries answer */
+        int64_t summed = ask->ranks && level == 0 && s->raw_from > s->first
+                             ? (s->raw_from < s->end ? s->raw_from : s->end)
+                             : s->first;
+        /* where rank rows are gone, their summaries answer */
+        code = walk_level(&w, 1, s->first, summed, err);
         if (code == BT_OK) code = walk_level(&w, level, summed, s->end, err);
     }
     for (int i = 1; i <= BT_ROLL_LEVELS; i++) sqlite3_finalize(w.level[i]);

@@ -9,14 +9,20 @@
 
 enum { WINDOW_MAX = 1000 };
 
-static const struct { const char *name, *column; } axes[] = {
-    [BT_AT_TOKENS] = {"tokens", "tokens"}, [BT_AT_STEP] = {"step", "step"}, [BT_AT_TIME] = {"time", "time_s"}};
+static const struct {
+    const char *name, *column;
+} axes[] = {[BT_AT_TOKENS] = {"tokens", "tokens"},
+            [BT_AT_STEP] = {"step", "step"},
+            [BT_AT_TIME] = {"time", "time_s"}};
 
 /* ---- level ---- */
 
-typedef struct window { double y[WINDOW_MAX], x_newest; int n; } window;
+typedef struct window {
+    double y[WINDOW_MAX], x_newest;
+    int n;
+} window;
 
-static bool take_point(void *ctx, const bt_row *row) {          /* newest first */
+static bool take_point(void *ctx, const bt_row *row) { /* newest first */
     window *w = ctx;
     if (w->n == 0) w->x_newest = row->nums[1];
     w->y[w->n++] = row->nums[0];
@@ -52,9 +58,11 @@ static bool has_column(bt_db *db, const char *view, const char *column) {
     return bt_db_value(db, sql, column, &n, &ignored) == BT_OK && n > 0;
 }
 
-bt_code bt_db_level(bt_db *db, const char *run, const char *metric, const bt_at *at, int n, bt_level *out, bt_err *err) {
+bt_code bt_db_level(bt_db *db, const char *run, const char *metric, const bt_at *at, int n,
+                    bt_level *out, bt_err *err) {
     bool of_step = has_column(db, "steps", metric);
-    if (!of_step && !has_column(db, "runs", metric)) return bt_fail(err, BT_ARG, "no metric '%s' (see: bitrain help metrics)", metric);
+    if (!of_step && !has_column(db, "runs", metric))
+        return bt_fail(err, BT_ARG, "no metric '%s' (see: bitrain help metrics)", metric);
     window *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(err, BT_NOMEM, "cannot compare: out of memory");
     char sql[320], limit[40];
@@ -62,18 +70,32 @@ bt_code bt_db_level(bt_db *db, const char *run, const char *metric, const bt_at 
     snprintf(limit, sizeof limit, "%.17g", isnan(at->x) ? INFINITY : at->x);
     if (isnan(at->x) || isinf(at->x)) snprintf(limit, sizeof limit, "9e999");
     if (of_step) {
-        snprintf(sql, sizeof sql, "SELECT \"%s\", %s FROM steps WHERE run = ?1 AND %s <= CAST(?2 AS REAL) AND \"%s\" IS NOT NULL ORDER BY step DESC LIMIT %d", metric,
-                 axes[at->axis].column, axes[at->axis].column, metric, n < 1 ? 1 : n > WINDOW_MAX ? WINDOW_MAX : n);
-    } else snprintf(sql, sizeof sql, "SELECT \"%s\", %s FROM runs WHERE run = ?1 AND \"%s\" IS NOT NULL", metric, at->axis == BT_AT_TIME ? "duration_s" : at->axis == BT_AT_STEP ? "steps" : "tokens", metric);
+        snprintf(sql, sizeof sql,
+                 "SELECT \"%s\", %s FROM steps WHERE run = ?1 AND %s <= CAST(?2 AS REAL) AND "
+                 "\"%s\" IS NOT NULL ORDER BY step DESC LIMIT %d",
+                 metric, axes[at->axis].column, axes[at->axis].column, metric,
+                 n < 1            ? 1
+                 : n > WINDOW_MAX ? WINDOW_MAX
+                                  : n);
+    } else
+        snprintf(sql, sizeof sql,
+                 "SELECT \"%s\", %s FROM runs WHERE run = ?1 AND \"%s\" IS NOT NULL", metric,
+                 at->axis == BT_AT_TIME   ? "duration_s"
+                 : at->axis == BT_AT_STEP ? "steps"
+                                          : "tokens",
+                 metric);
     bt_code code = bt_db_query(db, sql, params, of_step ? 2 : 1, 0, 0, take_point, w, NULL, err);
     level_of(w, out);
     free(w);
     return code;
 }
 
-bt_code bt_db_common_end(bt_db *db, const char *const *runs, size_t n, bt_at_axis axis, double *out, bt_err *err) {
-    static const char *const ends[] = {"SELECT tokens FROM runs WHERE run = ?1", "SELECT steps - 1 FROM runs WHERE run = ?1",
-                                       "SELECT (SELECT max(time_s) FROM steps WHERE run = ?1 AND step = (SELECT steps - 1 FROM runs WHERE run = ?1))"};
+bt_code bt_db_common_end(bt_db *db, const char *const *runs, size_t n, bt_at_axis axis, double *out,
+                         bt_err *err) {
+    static const char newest_time[] = "SELECT max(time_s) FROM steps WHERE run = ?1 AND "
+                                      "step = (SELECT steps - 1 FROM runs WHERE run = ?1)";
+    static const char *const ends[] = {"SELECT tokens FROM runs WHERE run = ?1",
+                                       "SELECT steps - 1 FROM runs WHERE run = ?1", newest_time};
     *out = INFINITY;
     for (size_t i = 0; i < n; i++) {
         double end;
@@ -94,14 +116,20 @@ static bool take_difference(void *ctx, const bt_row *row) {
     return false;
 }
 
-bt_code bt_db_first_difference(bt_db *db, const char *a, const char *b, bt_first_difference *out, bt_err *err) {
+bt_code bt_db_first_difference(bt_db *db, const char *a, const char *b, bt_first_difference *out,
+                               bt_err *err) {
     const char *params[] = {a, b};
     *out = (bt_first_difference){.step = -1, .a = NAN, .b = NAN};
-    BT_TRY(bt_db_query(db, "SELECT x.step, x.loss, y.loss FROM steps x JOIN steps y ON y.step = x.step WHERE x.run = ?1 AND y.run = ?2 AND x.loss IS NOT y.loss"
-                       " ORDER BY x.attempt, x.step LIMIT 1", params, 2, 0, 0, take_difference, out, NULL, err));
+    BT_TRY(bt_db_query(db,
+                       "SELECT x.step, x.loss, y.loss FROM steps x JOIN steps y ON y.step = x.step "
+                       "WHERE x.run = ?1 AND y.run = ?2 AND x.loss IS NOT y.loss"
+                       " ORDER BY x.attempt, x.step LIMIT 1",
+                       params, 2, 0, 0, take_difference, out, NULL, err));
     bt_first_difference count = {0};
-    BT_TRY(bt_db_query(db, "SELECT count(*), 0, 0 FROM steps x JOIN steps y ON y.step = x.step WHERE x.run = ?1 AND y.run = ?2", params, 2, 0, 0, take_difference, &count,
-                       NULL, err));
+    BT_TRY(bt_db_query(db,
+                       "SELECT count(*), 0, 0 FROM steps x JOIN steps y ON y.step = x.step WHERE "
+                       "x.run = ?1 AND y.run = ?2",
+                       params, 2, 0, 0, take_difference, &count, NULL, err));
     out->common = count.step;
     return BT_OK;
 }
@@ -113,14 +141,23 @@ static const char *skip(const char *p) {
     return p;
 }
 
-static double with_suffix(const char **p) {                     /* 2M, 1.5e6, 10k */
+static double with_suffix(const char **p) { /* 2M, 1.5e6, 10k */
     char *end;
     double v = strtod(*p, &end);
     if (end == *p) return NAN;
     switch (*end) {
-    case 'k': v *= 1e3; end++; break;
-    case 'M': v *= 1e6; end++; break;
-    case 'G': v *= 1e9; end++; break;
+    case 'k':
+        v *= 1e3;
+        end++;
+        break;
+    case 'M':
+        v *= 1e6;
+        end++;
+        break;
+    case 'G':
+        v *= 1e9;
+        end++;
+        break;
     default: break;
     }
     *p = end;
@@ -165,18 +202,23 @@ bt_code bt_gate_parse(const char *text, bt_gate *g, bt_err *err) {
     }
     if (*p == 0) return BT_OK;
 bad:
-    return bt_fail(err, BT_ARG, "condition '%s' is not understood at '%.20s' (METRIC >|< [+|-]NUMBER[%%] [@ tokens|step|time=N], as 'loss > +0.5%% @ tokens=2M')", shown, p);
+    return bt_fail(err, BT_ARG,
+                   "condition '%s' is not understood at '%.20s' (METRIC >|< [+|-]NUMBER[%%] [@ "
+                   "tokens|step|time=N], as 'loss > +0.5%% @ tokens=2M')",
+                   shown, p);
 }
 
 bt_gate_result bt_gate_check(const bt_gate *g, const bt_level *run, const bt_level *base) {
     double limit = g->limit, noise = 0;
     if (g->relative) {
         if (!base || isnan(base->value)) return BT_GATE_FAILS;
-        limit = g->percent ? base->value + fabs(base->value) * g->limit / 100 : base->value + g->limit;
+        limit = g->percent ? base->value + fabs(base->value) * g->limit / 100
+                           : base->value + g->limit;
         double a = isnan(run->noise) ? 0 : run->noise, b = isnan(base->noise) ? 0 : base->noise;
         noise = 2 * sqrt(a * a + b * b);
     }
-    if (isnan(run->value)) return BT_GATE_FAILS;                /* a run without the figure cannot pass */
+    /* a run without the figure cannot pass */
+    if (isnan(run->value)) return BT_GATE_FAILS;
     bool beyond = g->greater ? run->value > limit : run->value < limit;
     if (!beyond) return BT_GATE_HOLDS;
     return g->relative && fabs(run->value - base->value) <= noise ? BT_GATE_NOISE : BT_GATE_FAILS;

@@ -1,4 +1,5 @@
-/* dead_runs.c - records of runs that were killed together with their ranks become rows when somebody next looks. */
+/* dead_runs.c - records of runs that were killed together with their ranks become rows when
+ * somebody next looks. */
 #include "store/read/dead_runs.h"
 
 #include <errno.h>
@@ -10,14 +11,18 @@
 #include "store/record/ring.h"
 #include "store/sql/sql.h"
 
-typedef struct lost { char run[BT_NAME_MAX], ring[BT_PATH_BYTES]; } lost;
+typedef struct lost {
+    char run[BT_NAME_MAX], ring[BT_PATH_BYTES];
+} lost;
 
 /* the next run of this host whose supervisor is dead and whose ring nobody writes any more */
 static bool next_lost(sqlite3_stmt *st, lost *l) {
     while (sqlite3_step(st) == SQLITE_ROW) {
         const int pid = sqlite3_column_int(st, 2);
         snprintf(l->run, sizeof l->run, "%s", (const char *)sqlite3_column_text(st, 0));
-        if (snprintf(l->ring, sizeof l->ring, "%s/%s", (const char *)sqlite3_column_text(st, 1), BT_RING_FILE) >= (int)sizeof l->ring) continue;
+        if (snprintf(l->ring, sizeof l->ring, "%s/%s", (const char *)sqlite3_column_text(st, 1),
+                     BT_RING_FILE) >= (int)sizeof l->ring)
+            continue;
         if (kill(pid, 0) != 0 && errno == ESRCH && bt_ring_left(l->ring)) return true;
     }
     return false;
@@ -30,7 +35,10 @@ void bt_store_rescue(bt_db *db, double wait_s) {
     lost l;
     bt_err err = BT_ERR_INIT;
     gethostname(here, sizeof here - 1);
-    bt_code code = bt_sql_prepare(bt_db_handle(db), bt_db_path(db), "SELECT name, out_dir, pid FROM run WHERE state = 'running' AND host = ? AND out_dir <> '' AND pid > 0", &st, &err);
+    bt_code code = bt_sql_prepare(bt_db_handle(db), bt_db_path(db),
+                                  "SELECT name, out_dir, pid FROM run WHERE state = 'running' AND "
+                                  "host = ? AND out_dir <> '' AND pid > 0",
+                                  &st, &err);
     if (code == BT_OK) sqlite3_bind_text(st, 1, here, -1, SQLITE_STATIC);
     while (code == BT_OK && next_lost(st, &l)) {
         int64_t steps = 0;

@@ -4,8 +4,9 @@
 
 #include "store/store.h"
 
-/* a reader's courtesy: runs of this host that were killed together with their ranks have records that never became rows; they do now.
- * Does nothing where there are none, or when the writer is busy for wait_s */
+/* a reader's courtesy: runs of this host that were killed together with their ranks have records
+ * that never became rows; they do now. Does nothing where there are none, or when the writer is
+ * busy for wait_s */
 void bt_store_rescue(bt_db *db, double wait_s);
 
 #endif

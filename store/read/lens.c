@@ -9,7 +9,9 @@
 
 enum { FILE_BYTES = 64 << 10, LENSES_MAX = 256 };
 
-static const struct { const char *name, *about, *sql; } shipped[] = {
+static const struct {
+    const char *name, *about, *sql;
+} shipped[] = {
 #define BT_LENS(name, about, sql) {name, about, sql},
 #include "store/read/lens.def"
 #undef BT_LENS
@@ -21,11 +23,15 @@ void bt_lens_release(bt_lens *l) {
 }
 
 static bool folder(char *out, size_t size) {
-    const char *own = getenv("BITRAIN_LENSES"), *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    const char *own = getenv("BITRAIN_LENSES"), *config = getenv("XDG_CONFIG_HOME"),
+               *home = getenv("HOME");
     int n = 0;
-    if (own && own[0]) n = snprintf(out, size, "%s", own);
-    else if (config && config[0] == '/') n = snprintf(out, size, "%s/bitrain/lenses", config);
-    else if (home && home[0] == '/') n = snprintf(out, size, "%s/.config/bitrain/lenses", home);
+    if (own && own[0])
+        n = snprintf(out, size, "%s", own);
+    else if (config && config[0] == '/')
+        n = snprintf(out, size, "%s/bitrain/lenses", config);
+    else if (home && home[0] == '/')
+        n = snprintf(out, size, "%s/.config/bitrain/lenses", home);
     return n > 0 && (size_t)n < size;
 }
 
@@ -36,14 +42,19 @@ static bt_code read_lens(const char *dir, const char *name, bt_lens *out, bt_err
     snprintf(out->name, sizeof out->name, "%s", name);
     snprintf(out->file, sizeof out->file, "%s/%s.sql", dir, name);
     FILE *f = fopen(out->file, "rb");
-    if (!f) return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno, "cannot read lens '%s'", out->file);
-    while ((n = fread(buf, 1, sizeof buf, f)) > 0 && out->sql.len <= FILE_BYTES) bt_text_putn(&out->sql, buf, n);
+    if (!f)
+        return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno,
+                             "cannot read lens '%s'", out->file);
+    while ((n = fread(buf, 1, sizeof buf, f)) > 0 && out->sql.len <= FILE_BYTES)
+        bt_text_putn(&out->sql, buf, n);
     bool bad = ferror(f) != 0;
     fclose(f);
     const char *sql = bt_text_str(&out->sql);
     bt_code code = BT_OK;
-    if (bad || out->sql.failed) code = bt_fail(err, BT_IO, "cannot read lens '%s'", out->file);
-    else if (out->sql.len > FILE_BYTES || strlen(sql) != out->sql.len) code = bt_fail(err, BT_FORMAT, "lens '%s' is not a text of at most 64 KiB", out->file);
+    if (bad || out->sql.failed)
+        code = bt_fail(err, BT_IO, "cannot read lens '%s'", out->file);
+    else if (out->sql.len > FILE_BYTES || strlen(sql) != out->sql.len)
+        code = bt_fail(err, BT_FORMAT, "lens '%s' is not a text of at most 64 KiB", out->file);
     if (code != BT_OK) {
         bt_lens_release(out);
         return code;
@@ -71,7 +82,9 @@ static bool is_file(const struct dirent *e, char name[64]) {
     return bt_name_ok(name);
 }
 
-static int by_name(const void *a, const void *b) { return strcmp(((const bt_lens *)a)->name, ((const bt_lens *)b)->name); }
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const bt_lens *)a)->name, ((const bt_lens *)b)->name);
+}
 
 bt_code bt_lens_list(bt_lens **out, size_t *n, bt_err *err) {
     char dir[1024], name[64];
@@ -88,7 +101,8 @@ bt_code bt_lens_list(bt_lens **out, size_t *n, bt_err *err) {
     size_t own = *n;
     for (size_t i = 0; i < N_SHIPPED; i++) {
         bool hidden = false;
-        for (size_t k = 0; k < own; k++) hidden = hidden || strcmp((*out)[k].name, shipped[i].name) == 0;
+        for (size_t k = 0; k < own; k++)
+            hidden = hidden || strcmp((*out)[k].name, shipped[i].name) == 0;
         if (!hidden) BT_TRY(take_shipped(i, &(*out)[(*n)++], err));
     }
     return BT_OK;
@@ -113,7 +127,8 @@ bt_code bt_lens_find(const char *name, bt_lens *out, bt_err *err) {
         const char *near = bt_nearest(name, names, n);
         bt_text_plain(shown, sizeof shown, name);
         code = near ? bt_fail(err, BT_NOTFOUND, "no lens '%s' (did you mean '%s'?)", shown, near)
-                    : bt_fail(err, BT_NOTFOUND, "no lens '%s' (`bitrain query --lenses` lists them)", shown);
+                    : bt_fail(err, BT_NOTFOUND,
+                              "no lens '%s' (`bitrain query --lenses` lists them)", shown);
     }
     for (size_t i = 0; i < n; i++) bt_lens_release(&all[i]);
     free(all);

@@ -1,18 +1,24 @@
 /* lens.h - named SQL questions about a run: those of lens.def, and the user's own.
  *
- * A user's lens is a file NAME.sql in $BITRAIN_LENSES, else $XDG_CONFIG_HOME/bitrain/lenses, else ~/.config/bitrain/lenses:
- * one SELECT, ?1 is the run; a first line "-- words" says what it answers. It hides a shipped lens of the same name. */
+ * A user's lens is a file NAME.sql in $BITRAIN_LENSES, else $XDG_CONFIG_HOME/bitrain/lenses, else
+ * ~/.config/bitrain/lenses: one SELECT, ?1 is the run; a first line "-- words" says what it
+ * answers. It hides a shipped lens of the same name. */
 #ifndef BT_STORE_READ_LENS_H
 #define BT_STORE_READ_LENS_H
 
 #include "engine/base/status.h"
 #include "engine/base/text.h"
 
-typedef struct bt_lens { char name[64], about[200], file[1100]; bt_text sql; } bt_lens;     /* file "": shipped */
+/* file "": shipped */
+typedef struct bt_lens {
+    char name[64], about[200], file[1100];
+    bt_text sql;
+} bt_lens;
 
 /* BT_NOTFOUND names the nearest; release when BT_OK */
 bt_code bt_lens_find(const char *name, bt_lens *out, bt_err *err) BT_MUST_CHECK;
-/* every lens, own ones first; a file that cannot be read is passed over. n receives how many; release each, free the list */
+/* every lens, own ones first; a file that cannot be read is passed over. n receives how many;
+ * release each, free the list */
 bt_code bt_lens_list(bt_lens **out, size_t *n, bt_err *err) BT_MUST_CHECK;
 void bt_lens_release(bt_lens *l);
 

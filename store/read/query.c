@@ -14,19 +14,24 @@ enum { MAX_COLUMNS = 256, CELL_BYTES = 32 };
 struct bt_db {
     char path[BT_PATH_BYTES];
     sqlite3 *db;
-    int64_t deadline_ns;                /* of the running query; 0: none */
-    sqlite3_stmt *begin, *end;          /* of a snapshot */
-    sqlite3_stmt *version;              /* asked many times a second */
-    bool snapping;                      /* our own BEGIN or COMMIT is at work: allowed */
+    int64_t deadline_ns;       /* of the running query; 0: none */
+    sqlite3_stmt *begin, *end; /* of a snapshot */
+    sqlite3_stmt *version;     /* asked many times a second */
+    bool snapping;             /* our own BEGIN or COMMIT is at work: allowed */
 };
 
 /* ---- open ---- */
 
-/* reading is all a statement may do: no ATTACH, no temp tables, no extension, and of the pragmas those that describe */
-static int authorize(void *ctx, int action, const char *a, const char *b, const char *db, const char *trigger) {
-    static const char *const pragmas[] = {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo", "database_list",
-                                          "data_version", "user_version", "application_id", "page_count", "page_size", "freelist_count",
-                                          "compile_options", "function_list", "quick_check", "integrity_check", "collation_list"};
+/* reading is all a statement may do: no ATTACH, no temp tables, no extension, and of the pragmas
+ * those that describe */
+static int authorize(void *ctx, int action, const char *a, const char *b, const char *db,
+                     const char *trigger) {
+    static const char *const pragmas[] = {"table_info",     "table_xinfo",     "table_list",
+                                          "index_list",     "index_info",      "index_xinfo",
+                                          "database_list",  "data_version",    "user_version",
+                                          "application_id", "page_count",      "page_size",
+                                          "freelist_count", "compile_options", "function_list",
+                                          "quick_check",    "integrity_check", "collation_list"};
     (void)db;
     (void)trigger;
     switch (action) {
@@ -37,10 +42,14 @@ static int authorize(void *ctx, int action, const char *a, const char *b, const 
     case SQLITE_FUNCTION: return b && strcmp(b, "load_extension") == 0 ? SQLITE_DENY : SQLITE_OK;
     case SQLITE_PRAGMA:
         for (size_t i = 0; i < sizeof pragmas / sizeof pragmas[0]; i++) {
-            if (a && sqlite3_stricmp(a, pragmas[i]) == 0 && (!b || strcmp(a, "user_version") != 0)) return SQLITE_OK;
+            if (a && sqlite3_stricmp(a, pragmas[i]) == 0 && (!b || strcmp(a, "user_version") != 0))
+                return SQLITE_OK;
         }
         return SQLITE_DENY;
-    case SQLITE_UPDATE: return a && strcmp(a, "sqlite_master") == 0 ? SQLITE_OK : SQLITE_DENY;     /* asked when json_each and the like declare themselves */
+    case SQLITE_UPDATE:
+        return a && strcmp(a, "sqlite_master") == 0
+                   ? SQLITE_OK
+                   : SQLITE_DENY; /* asked when json_each and the like declare themselves */
     default: return SQLITE_DENY;
     }
 }
@@ -58,10 +67,13 @@ static bt_code update_file(const char *path, bt_err *err) {
     return BT_OK;
 }
 
-/* between its creation and its first transaction a file is empty: a viewer that starts with the first run looks again */
+/* between its creation and its first transaction a file is empty: a viewer that starts with the
+ * first run looks again */
 static bt_code check_soon(sqlite3 *db, const char *path, bool *outdated, bt_err *err) {
     bt_code code = bt_schema_check(db, path, outdated, err);
-    for (int i = 0; i < 10 && code == BT_FORMAT && bt_sql_int(db, "SELECT count(*) FROM sqlite_schema", 1) == 0; i++) {
+    for (int i = 0; i < 10 && code == BT_FORMAT &&
+                    bt_sql_int(db, "SELECT count(*) FROM sqlite_schema", 1) == 0;
+         i++) {
         bt_sleep_ns(30000000);
         code = bt_schema_check(db, path, outdated, err);
     }
@@ -80,8 +92,13 @@ bt_code bt_db_open(bt_db **out, const char *path, bt_err *err) {
         bt_err why = BT_ERR_INIT;
         sqlite3_close(d->db);
         d->db = NULL;
-        if (update_file(path, &why) != BT_OK) code = bt_fail(err, BT_FORMAT, "metrics database '%.200s' is of an older bitrain and cannot be updated: %.200s", path, why.msg);
-        else code = bt_sql_open_ro(&d->db, path, err);
+        if (update_file(path, &why) != BT_OK)
+            code = bt_fail(
+                err, BT_FORMAT,
+                "metrics database '%.200s' is of an older bitrain and cannot be updated: %.200s",
+                path, why.msg);
+        else
+            code = bt_sql_open_ro(&d->db, path, err);
     }
     if (code != BT_OK) {
         bt_db_close(d);
@@ -110,7 +127,8 @@ void bt_db_close(bt_db *d) {
 
 static int run_kept(bt_db *d, sqlite3_stmt **st, const char *sql) {
     d->snapping = true;
-    int rc = *st ? SQLITE_OK : sqlite3_prepare_v3(d->db, sql, -1, SQLITE_PREPARE_PERSISTENT, st, NULL);
+    int rc = *st ? SQLITE_OK
+                 : sqlite3_prepare_v3(d->db, sql, -1, SQLITE_PREPARE_PERSISTENT, st, NULL);
     if (rc == SQLITE_OK) rc = sqlite3_step(*st);
     sqlite3_reset(*st);
     d->snapping = false;
@@ -130,8 +148,12 @@ sqlite3 *bt_db_handle(bt_db *d) { return d->db; }
 const char *bt_db_path(const bt_db *d) { return d->path; }
 
 int64_t bt_db_version(bt_db *d) {
-    int rc = d->version ? SQLITE_OK : sqlite3_prepare_v3(d->db, "PRAGMA data_version", -1, SQLITE_PREPARE_PERSISTENT, &d->version, NULL);
-    int64_t version = rc == SQLITE_OK && sqlite3_step(d->version) == SQLITE_ROW ? sqlite3_column_int64(d->version, 0) : -1;
+    int rc = d->version ? SQLITE_OK
+                        : sqlite3_prepare_v3(d->db, "PRAGMA data_version", -1,
+                                             SQLITE_PREPARE_PERSISTENT, &d->version, NULL);
+    int64_t version = rc == SQLITE_OK && sqlite3_step(d->version) == SQLITE_ROW
+                          ? sqlite3_column_int64(d->version, 0)
+                          : -1;
     sqlite3_reset(d->version);
     return version;
 }
@@ -140,19 +162,23 @@ int64_t bt_db_version(bt_db *d) {
 
 static bt_code query_fail(bt_db *d, int rc, const char *sql, double max_s, bt_err *err) {
     switch (rc & 0xff) {
-    case SQLITE_INTERRUPT: return bt_fail(err, BT_BUSY, "query took longer than %.3g s and was stopped", max_s);
+    case SQLITE_INTERRUPT:
+        return bt_fail(err, BT_BUSY, "query took longer than %.3g s and was stopped", max_s);
     case SQLITE_AUTH: return bt_fail(err, BT_ARG, "query may only read: %s", sqlite3_errmsg(d->db));
     case SQLITE_READONLY: return bt_fail(err, BT_ARG, "query may only read the database");
     case SQLITE_ERROR: {
         int at = sqlite3_error_offset(d->db);
-        if (at >= 0) return bt_fail(err, BT_ARG, "query is not understood: %s, at '%.40s'", sqlite3_errmsg(d->db), sql + at);
+        if (at >= 0)
+            return bt_fail(err, BT_ARG, "query is not understood: %s, at '%.40s'",
+                           sqlite3_errmsg(d->db), sql + at);
         return bt_fail(err, BT_ARG, "query is not understood: %s", sqlite3_errmsg(d->db));
     }
     default: return bt_sql_fail(d->db, rc, d->path, "read", err);
     }
 }
 
-static const char *real_text(char *out, double v) {             /* the shortest text that reads back the same */
+/* the shortest text that reads back the same */
+static const char *real_text(char *out, double v) {
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(out, CELL_BYTES, "%.*g", digits, v);
         if (digits == 17 || strtod(out, NULL) == v) break;
@@ -177,15 +203,20 @@ typedef struct cells {
 static void read_row(sqlite3_stmt *st, int n, cells *c) {
     for (int i = 0; i < n; i++) {
         int type = sqlite3_column_type(st, i);
-        c->nums[i] = type == SQLITE_INTEGER || type == SQLITE_FLOAT ? sqlite3_column_double(st, i) : NAN;
+        c->nums[i] = type == SQLITE_INTEGER || type == SQLITE_FLOAT ? sqlite3_column_double(st, i)
+                                                                    : NAN;
         c->types[i] = "?irtbn"[type];
-        if (type == SQLITE_NULL) c->text[i] = NULL;
-        else if (type == SQLITE_FLOAT) c->text[i] = real_text(c->reals[i], c->nums[i]);
-        else c->text[i] = (const char *)sqlite3_column_text(st, i);
+        if (type == SQLITE_NULL)
+            c->text[i] = NULL;
+        else if (type == SQLITE_FLOAT)
+            c->text[i] = real_text(c->reals[i], c->nums[i]);
+        else
+            c->text[i] = (const char *)sqlite3_column_text(st, i);
     }
 }
 
-static bt_code each_row(bt_db *d, sqlite3_stmt *st, const char *sql, int64_t max_rows, double max_s, bt_row_fn fn, void *ctx, bool *truncated, bt_err *err) {
+static bt_code each_row(bt_db *d, sqlite3_stmt *st, const char *sql, int64_t max_rows, double max_s,
+                        bt_row_fn fn, void *ctx, bool *truncated, bt_err *err) {
     int n = sqlite3_column_count(st), rc;
     cells *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(err, BT_NOMEM, "cannot read metrics: out of memory");
@@ -208,18 +239,23 @@ static bt_code each_row(bt_db *d, sqlite3_stmt *st, const char *sql, int64_t max
     return code;
 }
 
-bt_code bt_db_query(bt_db *d, const char *sql, const char *const *params, int n_params, int64_t max_rows, double max_s, bt_row_fn fn, void *ctx,
-                    bool *truncated, bt_err *err) {
+bt_code bt_db_query(bt_db *d, const char *sql, const char *const *params, int n_params,
+                    int64_t max_rows, double max_s, bt_row_fn fn, void *ctx, bool *truncated,
+                    bt_err *err) {
     sqlite3_stmt *st = NULL;
     const char *tail = NULL;
     if (truncated) *truncated = false;
     d->deadline_ns = max_s > 0 ? bt_now_ns() + (int64_t)(max_s * 1e9) : 0;
     int rc = sqlite3_prepare_v2(d->db, sql, -1, &st, &tail);
     bt_code code = BT_OK;
-    if (rc != SQLITE_OK) code = query_fail(d, rc, sql, max_s, err);
-    else if (!st) code = bt_fail(err, BT_ARG, "query is empty");
-    else if (tail && !blank(tail)) code = bt_fail(err, BT_ARG, "query has a second statement: '%.40s'", tail);
-    else if (!sqlite3_stmt_readonly(st)) code = bt_fail(err, BT_ARG, "query may only read the database");
+    if (rc != SQLITE_OK)
+        code = query_fail(d, rc, sql, max_s, err);
+    else if (!st)
+        code = bt_fail(err, BT_ARG, "query is empty");
+    else if (tail && !blank(tail))
+        code = bt_fail(err, BT_ARG, "query has a second statement: '%.40s'", tail);
+    else if (!sqlite3_stmt_readonly(st))
+        code = bt_fail(err, BT_ARG, "query may only read the database");
     for (int i = 0; i < n_params && code == BT_OK; i++) {
         if (params[i]) sqlite3_bind_text(st, i + 1, params[i], -1, SQLITE_STATIC);
     }
@@ -241,7 +277,10 @@ bt_code bt_db_value(bt_db *d, const char *sql, const char *run, double *out, bt_
 
 /* ---- names of runs ---- */
 
-typedef struct names { char list[512][BT_NAME_MAX]; size_t n; } names;
+typedef struct names {
+    char list[512][BT_NAME_MAX];
+    size_t n;
+} names;
 
 static bool take_name(void *ctx, const bt_row *row) {
     names *all = ctx;
@@ -253,20 +292,30 @@ bt_code bt_db_run(bt_db *d, const char *wanted, char run[BT_NAME_MAX], bt_err *e
     names *all = calloc(1, sizeof *all);
     if (!all) return bt_fail(err, BT_NOMEM, "cannot read metrics: out of memory");
     bool last = strcmp(wanted, "last") == 0;
-    bt_code code = last ? bt_db_query(d, "SELECT name FROM run ORDER BY max(created_us, coalesce(last_us, 0)) DESC, id DESC LIMIT 1", NULL, 0, 0, 0, take_name, all, NULL, err)
-                        : bt_db_query(d, "SELECT name FROM run WHERE name = ?1", &wanted, 1, 0, 0, take_name, all, NULL, err);
-    if (code == BT_OK && all->n == 1) snprintf(run, BT_NAME_MAX, "%s", all->list[0]);
-    else if (code == BT_OK && last) code = bt_fail(err, BT_NOTFOUND, "no run in '%s' yet (start one with `bitrain train`)", d->path);
+    bt_code code = last ? bt_db_query(d,
+                                      "SELECT name FROM run ORDER BY max(created_us, "
+                                      "coalesce(last_us, 0)) DESC, id DESC LIMIT 1",
+                                      NULL, 0, 0, 0, take_name, all, NULL, err)
+                        : bt_db_query(d, "SELECT name FROM run WHERE name = ?1", &wanted, 1, 0, 0,
+                                      take_name, all, NULL, err);
+    if (code == BT_OK && all->n == 1)
+        snprintf(run, BT_NAME_MAX, "%s", all->list[0]);
+    else if (code == BT_OK && last)
+        code = bt_fail(err, BT_NOTFOUND, "no run in '%s' yet (start one with `bitrain train`)",
+                       d->path);
     else if (code == BT_OK) {
         const char *candidates[512];
         all->n = 0;
-        code = bt_db_query(d, "SELECT name FROM run ORDER BY id DESC LIMIT 512", NULL, 0, 0, 0, take_name, all, NULL, err);
+        code = bt_db_query(d, "SELECT name FROM run ORDER BY id DESC LIMIT 512", NULL, 0, 0, 0,
+                           take_name, all, NULL, err);
         for (size_t i = 0; i < all->n; i++) candidates[i] = all->list[i];
         const char *near = bt_nearest(wanted, candidates, all->n);
         char shown[BT_NAME_MAX];
         bt_text_plain(shown, sizeof shown, wanted);
-        if (code == BT_OK && near) code = bt_fail(err, BT_NOTFOUND, "no run '%s' (did you mean '%s'?)", shown, near);
-        else if (code == BT_OK) code = bt_fail(err, BT_NOTFOUND, "no run '%s' (`bitrain runs` lists them)", shown);
+        if (code == BT_OK && near)
+            code = bt_fail(err, BT_NOTFOUND, "no run '%s' (did you mean '%s'?)", shown, near);
+        else if (code == BT_OK)
+            code = bt_fail(err, BT_NOTFOUND, "no run '%s' (`bitrain runs` lists them)", shown);
     }
     free(all);
     return code;

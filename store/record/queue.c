@@ -43,10 +43,11 @@ static uint64_t drop_rank_values(bt_record **at) {
 static void evict(bt_queue *q) {
     size_t target = q->max_bytes - q->max_bytes / 8;
     bt_record *last = NULL;
-    for (bt_record **at = &q->head; *at; ) {
+    for (bt_record **at = &q->head; *at;) {
         bt_record *r = *at;
         size_t before = weight(r);
-        if (q->bytes > target && (r->kind == BT_REC_LAYERS || r->kind == BT_REC_COMM || r->kind == BT_REC_PAIRS)) {
+        if (q->bytes > target &&
+            (r->kind == BT_REC_LAYERS || r->kind == BT_REC_COMM || r->kind == BT_REC_PAIRS)) {
             int64_t rows = 0;
             memcpy(&rows, r->data, sizeof rows);
             q->dropped += (uint64_t)rows;
@@ -68,19 +69,25 @@ static void evict(bt_queue *q) {
 static void wake(bt_queue *q) {
     if (q->wake_fd >= 0) {
         uint64_t one = 1;
-        ssize_t ignored = write(q->wake_fd, &one, sizeof one);      /* a full eventfd is awake already */
+        /* a full eventfd is awake already */
+        ssize_t ignored = write(q->wake_fd, &one, sizeof one);
         (void)ignored;
-    } else pthread_cond_signal(&q->work);
+    } else
+        pthread_cond_signal(&q->work);
 }
 
 void bt_queue_push(bt_queue *q, bt_record *r) {
     pthread_mutex_lock(&q->mu);
     bt_ring_append(q->ring, r);
-    if (!r) q->dropped++;
-    else if (q->closed) free(r);
+    if (!r)
+        q->dropped++;
+    else if (q->closed)
+        free(r);
     else {
-        if (q->tail) q->tail->next = r;
-        else q->head = r;
+        if (q->tail)
+            q->tail->next = r;
+        else
+            q->head = r;
         q->tail = r;
         q->bytes += weight(r);
         if (q->bytes > q->max_bytes) evict(q);
@@ -148,7 +155,8 @@ bool bt_queue_wait_drained(bt_queue *q, int64_t ns) {
     until.tv_nsec = ns % 1000000000;
     pthread_mutex_lock(&q->mu);
     int rc = 0;
-    while ((q->head || q->in_flight) && rc == 0) rc = pthread_cond_timedwait(&q->drained, &q->mu, &until);
+    while ((q->head || q->in_flight) && rc == 0)
+        rc = pthread_cond_timedwait(&q->drained, &q->mu, &until);
     bool empty = !q->head && !q->in_flight;
     pthread_mutex_unlock(&q->mu);
     return empty;
@@ -171,15 +179,26 @@ uint64_t bt_queue_dropped(bt_queue *q) {
     return n;
 }
 
-static void on_ranks(void *ctx, const bt_rank_info *ranks, size_t n) { bt_queue_push(ctx, bt_record_ranks(ranks, n)); }
-static void on_fact(void *ctx, const char *key, const char *value) { bt_queue_push(ctx, bt_record_fact(key, value)); }
+static void on_ranks(void *ctx, const bt_rank_info *ranks, size_t n) {
+    bt_queue_push(ctx, bt_record_ranks(ranks, n));
+}
+static void on_fact(void *ctx, const char *key, const char *value) {
+    bt_queue_push(ctx, bt_record_fact(key, value));
+}
 static void on_step(void *ctx, const bt_step_record *r) { bt_queue_push(ctx, bt_record_step(r)); }
-static void on_layers(void *ctx, const bt_layer_record *r, size_t n) { bt_queue_push(ctx, bt_record_layers(r, n)); }
-static void on_comm(void *ctx, const bt_comm_record *r, size_t n) { bt_queue_push(ctx, bt_record_comm(r, n)); }
-static void on_pairs(void *ctx, const bt_pair_record *r, size_t n) { bt_queue_push(ctx, bt_record_pairs(r, n)); }
+static void on_layers(void *ctx, const bt_layer_record *r, size_t n) {
+    bt_queue_push(ctx, bt_record_layers(r, n));
+}
+static void on_comm(void *ctx, const bt_comm_record *r, size_t n) {
+    bt_queue_push(ctx, bt_record_comm(r, n));
+}
+static void on_pairs(void *ctx, const bt_pair_record *r, size_t n) {
+    bt_queue_push(ctx, bt_record_pairs(r, n));
+}
 static void on_event(void *ctx, const bt_event *e) { bt_queue_push(ctx, bt_record_event(e)); }
 static void on_ckpt(void *ctx, const bt_ckpt_record *c) { bt_queue_push(ctx, bt_record_ckpt(c)); }
 
 void bt_queue_sink(bt_queue *q, bt_sink *out) {
-    *out = (bt_sink){q, on_ranks, on_fact, on_step, on_layers, on_comm, on_event, on_ckpt, on_pairs};
+    *out = (bt_sink){q,       on_ranks, on_fact, on_step, on_layers,
+                     on_comm, on_event, on_ckpt, on_pairs};
 }

@@ -1,12 +1,16 @@
-/* record.c - bytes of records: host byte order (both ends share a machine), every item padded to 8. */
+/* record.c - bytes of records: host byte order (both ends share a machine), every item padded to
+ * 8. */
 #include "store/record/record.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- encoding: one pass that measures (r NULL), one that writes ---- */
+/* ---- encoding: one pass that measures (r NULL), one that writes ------------------------------ */
 
-typedef struct out { unsigned char *at; size_t n; } out;
+typedef struct out {
+    unsigned char *at;
+    size_t n;
+} out;
 
 static void put(out *o, const void *p, size_t n) {
     if (o->at) {
@@ -18,7 +22,7 @@ static void put(out *o, const void *p, size_t n) {
 
 static void put_i64(out *o, int64_t v) { put(o, &v, sizeof v); }
 
-static void put_str(out *o, const char *s) {            /* length + 1, bytes, NUL; 0 for NULL */
+static void put_str(out *o, const char *s) { /* length + 1, bytes, NUL; 0 for NULL */
     size_t n = s ? strlen(s) + 1 : 0;
     put_i64(o, (int64_t)n);
     if (n) put(o, s, n);
@@ -55,7 +59,7 @@ static void encode_step(out *o, const void *items, size_t n) {
     (void)n;
     put_i64(o, r->step);
     put_i64(o, r->wall_us);
-    put_i64(o, ranks);                  /* third word: cut_ranks() relies on it */
+    put_i64(o, ranks); /* third word: cut_ranks() relies on it */
     put(o, r->values, sizeof(double) * BT_MS_COUNT);
     if (ranks) put(o, r->rank_values, sizeof(double) * (size_t)ranks * BT_MR_COUNT);
 }
@@ -73,7 +77,8 @@ static void encode_layers(out *o, const void *items, size_t n) {
 
 static void encode_comm(out *o, const void *items, size_t n) {
     const bt_comm_record *r = items;
-    put_i64(o, (int64_t)n);             /* first word: make_room() relies on it, as in encode_layers */
+    /* first word: make_room() relies on it, as in encode_layers */
+    put_i64(o, (int64_t)n);
     for (size_t i = 0; i < n; i++) {
         put_i64(o, r[i].step);
         put_i64(o, r[i].rank);
@@ -116,18 +121,32 @@ static void encode_ckpt(out *o, const void *items, size_t n) {
     put_str(o, c->hash);
 }
 
-bt_record *bt_record_ranks(const bt_rank_info *ranks, size_t n) { return build(BT_REC_RANKS, encode_ranks, ranks, n); }
-bt_record *bt_record_fact(const char *key, const char *value) { return build(BT_REC_FACT, encode_fact, (const char *[]){key, value}, 2); }
+bt_record *bt_record_ranks(const bt_rank_info *ranks, size_t n) {
+    return build(BT_REC_RANKS, encode_ranks, ranks, n);
+}
+bt_record *bt_record_fact(const char *key, const char *value) {
+    return build(BT_REC_FACT, encode_fact, (const char *[]){key, value}, 2);
+}
 bt_record *bt_record_step(const bt_step_record *r) { return build(BT_REC_STEP, encode_step, r, 1); }
-bt_record *bt_record_layers(const bt_layer_record *r, size_t n) { return build(BT_REC_LAYERS, encode_layers, r, n); }
-bt_record *bt_record_comm(const bt_comm_record *r, size_t n) { return build(BT_REC_COMM, encode_comm, r, n); }
-bt_record *bt_record_pairs(const bt_pair_record *r, size_t n) { return build(BT_REC_PAIRS, encode_pairs, r, n); }
+bt_record *bt_record_layers(const bt_layer_record *r, size_t n) {
+    return build(BT_REC_LAYERS, encode_layers, r, n);
+}
+bt_record *bt_record_comm(const bt_comm_record *r, size_t n) {
+    return build(BT_REC_COMM, encode_comm, r, n);
+}
+bt_record *bt_record_pairs(const bt_pair_record *r, size_t n) {
+    return build(BT_REC_PAIRS, encode_pairs, r, n);
+}
 bt_record *bt_record_event(const bt_event *e) { return build(BT_REC_EVENT, encode_event, e, 1); }
 bt_record *bt_record_ckpt(const bt_ckpt_record *c) { return build(BT_REC_CKPT, encode_ckpt, c, 1); }
 
 /* ---- decoding ---- */
 
-typedef struct in { const unsigned char *at; size_t left; bool bad; } in;
+typedef struct in {
+    const unsigned char *at;
+    size_t left;
+    bool bad;
+} in;
 
 static const void *get(in *i, size_t n) {
     size_t padded = n + (-n & 7);
@@ -157,7 +176,7 @@ static const char *get_str(in *i) {
     return i->bad ? NULL : s;
 }
 
-static const char *get_text(in *i) {                    /* a string that may not be NULL */
+static const char *get_text(in *i) { /* a string that may not be NULL */
     const char *s = get_str(i);
     if (!s) i->bad = true;
     return s;
@@ -195,7 +214,9 @@ static bool deliver_step(in *i, const bt_sink *s) {
     r.wall_us = get_i64(i);
     int64_t ranks = get_i64(i);
     r.values = get(i, sizeof(double) * BT_MS_COUNT);
-    if (i->bad || ranks < 0 || ranks > INT32_MAX || (uint64_t)ranks > i->left / (sizeof(double) * BT_MR_COUNT)) return false;
+    if (i->bad || ranks < 0 || ranks > INT32_MAX ||
+        (uint64_t)ranks > i->left / (sizeof(double) * BT_MR_COUNT))
+        return false;
     r.n_ranks = (int)ranks;
     r.rank_values = ranks ? get(i, sizeof(double) * (size_t)ranks * BT_MR_COUNT) : NULL;
     if (i->bad || i->left || r.step < 0) return false;
@@ -205,7 +226,8 @@ static bool deliver_step(in *i, const bt_sink *s) {
 
 static bool deliver_layers(in *i, const bt_sink *s) {
     int64_t n = get_i64(i);
-    size_t least = 4 * 8 + sizeof(double) * BT_ML_COUNT;        /* step, layer, length, one padded string, values */
+    /* step, layer, length, one padded string, values */
+    size_t least = 4 * 8 + sizeof(double) * BT_ML_COUNT;
     if (i->bad || n < 0 || (uint64_t)n > i->left / least) return false;
     bt_layer_record *list = malloc(sizeof *list * (size_t)(n ? n : 1));
     if (!list) return true;
@@ -225,7 +247,8 @@ static bool deliver_layers(in *i, const bt_sink *s) {
 
 static bool deliver_comm(in *i, const bt_sink *s) {
     int64_t n = get_i64(i);
-    size_t least = 6 * 8 + sizeof(double) * BT_MC_COUNT;        /* step, rank, two lengths, two padded strings, values */
+    /* step, rank, two lengths, two padded strings, values */
+    size_t least = 6 * 8 + sizeof(double) * BT_MC_COUNT;
     if (i->bad || n < 0 || (uint64_t)n > i->left / least) return false;
     bt_comm_record *list = malloc(sizeof *list * (size_t)(n ? n : 1));
     if (!list) return true;
@@ -246,13 +269,17 @@ static bool deliver_comm(in *i, const bt_sink *s) {
 
 static bool deliver_pairs(in *i, const bt_sink *s) {
     int64_t n = get_i64(i);
-    if (i->bad || n < 0 || (uint64_t)n > i->left / (3 * 8 + sizeof(double) * BT_MP_COUNT)) return false;
+    if (i->bad || n < 0 || (uint64_t)n > i->left / (3 * 8 + sizeof(double) * BT_MP_COUNT))
+        return false;
     bt_pair_record *list = malloc(sizeof *list * (size_t)(n ? n : 1));
     if (!list) return true;
     bool ok = true;
     for (int64_t k = 0; k < n && ok; k++) {
         int64_t step = get_i64(i), rank = get_i64(i), peer = get_i64(i);
-        list[k] = (bt_pair_record){.step = step, .rank = (int)rank, .peer = (int)peer, .values = get(i, sizeof(double) * BT_MP_COUNT)};
+        list[k] = (bt_pair_record){.step = step,
+                                   .rank = (int)rank,
+                                   .peer = (int)peer,
+                                   .values = get(i, sizeof(double) * BT_MP_COUNT)};
         ok = !i->bad && step >= 0 && rank >= 0 && small(rank) && peer >= 0 && small(peer);
     }
     ok = ok && i->left == 0;
@@ -267,7 +294,8 @@ static bool deliver_event(in *i, const bt_sink *s) {
     e.kind = get_text(i);
     e.title = get_text(i);
     e.body = get_str(i);
-    if (i->bad || i->left || level < BT_EV_INFO || level > BT_EV_ERROR || !small(rank)) return false;
+    if (i->bad || i->left || level < BT_EV_INFO || level > BT_EV_ERROR || !small(rank))
+        return false;
     if (s->event) s->event(s->ctx, &e);
     return true;
 }

@@ -1,10 +1,11 @@
 /* record.h - private to store/: everything a sink hears, as bytes, and a bounded queue of it.
  *
- * One encoding serves the writer's queue and the frames of the wire: a sink encodes each call into a bt_record and queues
- * it; the other side delivers records to a sink. Delivery checks every length, count and string against the record.
+ * One encoding serves the writer's queue and the frames of the wire: a sink encodes each call into
+ * a bt_record and queues it; the other side delivers records to a sink. Delivery checks every
+ * length, count and string against the record.
  * Queue:    pushed from one thread (the training thread, or the supervisor), taken by one other. push never waits.
- *           When it holds more than max_bytes the oldest per-rank values, layer and exchange records go first, and are counted;
- *           step values, events and checkpoints stay. */
+ *           When it holds more than max_bytes the oldest per-rank values, layer and exchange
+ *           records go first, and are counted; step values, events and checkpoints stay. */
 #ifndef BT_STORE_RECORD_RECORD_H
 #define BT_STORE_RECORD_RECORD_H
 
@@ -15,7 +16,17 @@
 
 #include "engine/base/sink.h"
 
-typedef enum { BT_REC_RANKS = 1, BT_REC_FACT, BT_REC_STEP, BT_REC_LAYERS, BT_REC_EVENT, BT_REC_CKPT, BT_REC_COMM, BT_REC_PAIRS, BT_REC_COUNT } bt_rec_kind;
+typedef enum {
+    BT_REC_RANKS = 1,
+    BT_REC_FACT,
+    BT_REC_STEP,
+    BT_REC_LAYERS,
+    BT_REC_EVENT,
+    BT_REC_CKPT,
+    BT_REC_COMM,
+    BT_REC_PAIRS,
+    BT_REC_COUNT
+} bt_rec_kind;
 
 typedef struct bt_record {
     struct bt_record *next;
@@ -38,27 +49,34 @@ void bt_records_free(bt_record *list);
 
 typedef struct bt_queue {
     pthread_mutex_t mu;
-    pthread_cond_t work, drained;       /* CLOCK_MONOTONIC */
+    pthread_cond_t work, drained; /* CLOCK_MONOTONIC */
     bt_record *head, *tail;
     size_t bytes, max_bytes, in_flight;
-    uint64_t dropped;                   /* rank, layer and exchange rows that gave way */
-    bool sleeping;                      /* the taker waits for work: a push must wake it */
-    bool flush_requested, stop;                   /* flush requested; end */
-    bool closed;                        /* nobody takes any more: a push frees its record */
-    int wake_fd;                        /* eventfd written instead of `work` when >= 0 */
-    struct bt_ring *ring;               /* of ring.h: keeps what is pushed, also after `closed`; borrowed, NULL none */
+    uint64_t dropped;           /* rank, layer and exchange rows that gave way */
+    bool sleeping;              /* the taker waits for work: a push must wake it */
+    bool flush_requested, stop; /* flush requested; end */
+    bool closed;                /* nobody takes any more: a push frees its record */
+    int wake_fd;                /* eventfd written instead of `work` when >= 0 */
+    /* of ring.h: keeps what is pushed, also after `closed`; borrowed, NULL none */
+    struct bt_ring *ring;
 } bt_queue;
 
 bool bt_queue_init(bt_queue *q, size_t max_bytes);
 void bt_queue_release(bt_queue *q);
-void bt_queue_push(bt_queue *q, bt_record *r);                      /* takes r; NULL counts as dropped */
-bt_record *bt_queue_take(bt_queue *q, size_t max_bytes);            /* oldest first; they are in flight until `done` or `untake` */
+/* takes r; NULL counts as dropped */
+void bt_queue_push(bt_queue *q, bt_record *r);
+/* oldest first; they are in flight until `done` or `untake` */
+bt_record *bt_queue_take(bt_queue *q, size_t max_bytes);
 void bt_queue_done(bt_queue *q);
-void bt_queue_requeue(bt_queue *q, bt_record *list);                 /* back to the front */
-void bt_queue_set(bt_queue *q, bool *flag, bool value);             /* &q->hurry or &q->stop, and wakes the taker */
-bool bt_queue_wait_drained(bt_queue *q, int64_t ns);                /* false: still not empty after ns */
-void bt_queue_close(bt_queue *q);                                   /* sets closed, frees what waits */
+void bt_queue_requeue(bt_queue *q, bt_record *list); /* back to the front */
+/* &q->hurry or &q->stop, and wakes the taker */
+void bt_queue_set(bt_queue *q, bool *flag, bool value);
+/* false: still not empty after ns */
+bool bt_queue_wait_drained(bt_queue *q, int64_t ns);
+/* sets closed, frees what waits */
+void bt_queue_close(bt_queue *q);
 uint64_t bt_queue_dropped(bt_queue *q);
-void bt_queue_sink(bt_queue *q, bt_sink *out);                      /* a sink that encodes and pushes */
+/* a sink that encodes and pushes */
+void bt_queue_sink(bt_queue *q, bt_sink *out);
 
 #endif

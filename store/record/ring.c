@@ -12,22 +12,27 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "store/sql/sql.h"
 #include "store/record/wire_frame.h"
+#include "store/sql/sql.h"
 
-enum { MAGIC = 0x62745231, HEADER_BYTES = 4096, LEAST_BYTES = 64 << 10 };        /* "btR1" */
+/* "btR1" */
+enum { MAGIC = 0x62745231, HEADER_BYTES = 4096, LEAST_BYTES = 64 << 10 };
 
 typedef struct header {
     uint32_t magic, attempt;
-    uint64_t bytes;                     /* of the circle */
-    bt_hello hello;                     /* whose metric table this is */
-    _Atomic uint64_t tail, head;        /* positions of the oldest record and behind the newest */
+    uint64_t bytes;              /* of the circle */
+    bt_hello hello;              /* whose metric table this is */
+    _Atomic uint64_t tail, head; /* positions of the oldest record and behind the newest */
 } header;
 
-typedef struct entry { uint32_t kind, bytes; uint64_t sum; } entry;    /* kind 0: the rest of the circle is not used */
+/* kind 0: the rest of the circle is not used */
+typedef struct entry {
+    uint32_t kind, bytes;
+    uint64_t sum;
+} entry;
 
 struct bt_ring {
-    int fd;                             /* locked as long as this end lives */
+    int fd; /* locked as long as this end lives */
     header *map;
     unsigned char *circle;
     size_t bytes;
@@ -53,13 +58,15 @@ static size_t span_of(const entry *e) { return sizeof *e + padded(e->bytes); }
 
 static bt_code take_file(const char *path, size_t all, int *fd, bt_err *err) {
     struct statfs fs;
-    unlink(path);                       /* never write into a file that somebody may still read */
+    unlink(path); /* never write into a file that somebody may still read */
     *fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (*fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
     const char *far = fstatfs(*fd, &fs) == 0 ? bt_fs_refusal((long)fs.f_type) : NULL;
     if (far) return bt_fail(err, BT_UNSUPPORTED, "'%s' lies on %s", path, far);
-    int rc = posix_fallocate(*fd, 0, (off_t)all);                   /* a full disk shows here, not as SIGBUS in a step */
-    return rc == 0 ? BT_OK : bt_fail_errno(err, BT_IO, rc, "cannot take %zu bytes for '%s'", all, path);
+    /* a full disk shows here, not as SIGBUS in a step */
+    int rc = posix_fallocate(*fd, 0, (off_t)all);
+    return rc == 0 ? BT_OK
+                   : bt_fail_errno(err, BT_IO, rc, "cannot take %zu bytes for '%s'", all, path);
 }
 
 bt_code bt_ring_create(bt_ring **out, const char *path, int attempt, size_t bytes, bt_err *err) {
@@ -70,8 +77,10 @@ bt_code bt_ring_create(bt_ring **out, const char *path, int attempt, size_t byte
     bt_ring *r = calloc(1, sizeof *r);
     if (!r) return bt_fail(err, BT_NOMEM, "cannot keep records in '%s': out of memory", path);
     bt_code code = take_file(path, all, &fd, err);
-    void *map = code == BT_OK ? mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
-    if (code == BT_OK && map == MAP_FAILED) code = bt_fail_errno(err, BT_IO, errno, "cannot map '%s'", path);
+    void *map = code == BT_OK ? mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                              : MAP_FAILED;
+    if (code == BT_OK && map == MAP_FAILED)
+        code = bt_fail_errno(err, BT_IO, errno, "cannot map '%s'", path);
     if (code != BT_OK) {
         if (fd >= 0) {
             close(fd);
@@ -80,7 +89,7 @@ bt_code bt_ring_create(bt_ring **out, const char *path, int attempt, size_t byte
         free(r);
         return code;
     }
-    flock(fd, LOCK_EX | LOCK_NB);       /* nobody else knows the file yet */
+    flock(fd, LOCK_EX | LOCK_NB); /* nobody else knows the file yet */
     r->fd = fd;
     r->map = map;
     r->circle = (unsigned char *)map + HEADER_BYTES;
@@ -110,7 +119,8 @@ void bt_ring_append(bt_ring *r, const bt_record *rec) {
     if (!r || !rec || sizeof(entry) + padded(rec->bytes) > r->bytes / 8) return;
     header *h = r->map;
     entry e = {.kind = rec->kind, .bytes = rec->bytes};
-    uint64_t head = atomic_load_explicit(&h->head, memory_order_relaxed), tail = atomic_load_explicit(&h->tail, memory_order_relaxed);
+    uint64_t head = atomic_load_explicit(&h->head, memory_order_relaxed),
+             tail = atomic_load_explicit(&h->tail, memory_order_relaxed);
     size_t rest = r->bytes - head % r->bytes, need = span_of(&e);
     bool skip = rest < need;
     uint64_t end = head + (skip ? rest : 0) + need;
@@ -145,16 +155,22 @@ static bt_code read_whole(const char *path, unsigned char **out, size_t *n, bt_e
     struct stat st;
     *out = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return errno == ENOENT ? bt_fail(err, BT_NOTFOUND, "no '%s'", path) : bt_fail_errno(err, BT_IO, errno, "cannot open '%s'", path);
+    if (fd < 0)
+        return errno == ENOENT ? bt_fail(err, BT_NOTFOUND, "no '%s'", path)
+                               : bt_fail_errno(err, BT_IO, errno, "cannot open '%s'", path);
     bt_code code = BT_OK;
-    if (fstat(fd, &st) != 0 || st.st_size < HEADER_BYTES + LEAST_BYTES || st.st_size > 1 << 30) code = bt_fail(err, BT_FORMAT, "'%s' is not a ring of records", path);
+    if (fstat(fd, &st) != 0 || st.st_size < HEADER_BYTES + LEAST_BYTES || st.st_size > 1 << 30)
+        code = bt_fail(err, BT_FORMAT, "'%s' is not a ring of records", path);
     *n = 0;
-    if (code == BT_OK && !(*out = malloc((size_t)st.st_size))) code = bt_fail(err, BT_NOMEM, "cannot read '%s': out of memory", path);
+    if (code == BT_OK && !(*out = malloc((size_t)st.st_size)))
+        code = bt_fail(err, BT_NOMEM, "cannot read '%s': out of memory", path);
     while (code == BT_OK && *n < (size_t)st.st_size) {
         ssize_t k = read(fd, *out + *n, (size_t)st.st_size - *n);
         if (k < 0 && errno == EINTR) continue;
-        if (k <= 0) code = bt_fail(err, BT_IO, "cannot read '%s'", path);
-        else *n += (size_t)k;
+        if (k <= 0)
+            code = bt_fail(err, BT_IO, "cannot read '%s'", path);
+        else
+            *n += (size_t)k;
     }
     close(fd);
     return code;
@@ -175,7 +191,9 @@ static bt_record *walk(const unsigned char *circle, size_t bytes, uint64_t tail,
         entry e = entry_at(circle, bytes, tail);
         if (e.kind) {
             size_t from = tail % bytes + sizeof e;
-            if (e.bytes > bytes || padded(e.bytes) > bytes - from || sum_of(&e, circle + from) != e.sum) break;
+            if (e.bytes > bytes || padded(e.bytes) > bytes - from ||
+                sum_of(&e, circle + from) != e.sum)
+                break;
             *at = copy_of(&e, circle + from);
             if (!*at) break;
             at = &(*at)->next;
@@ -195,7 +213,8 @@ bt_code bt_ring_read(const char *path, int *attempt, bt_record **list, bt_err *e
         memcpy(&h, all, sizeof h);
         bt_hello mine = bt_hello_mine();
         uint64_t head = atomic_load(&h.head), tail = atomic_load(&h.tail);
-        if (h.magic != MAGIC || h.bytes != n - HEADER_BYTES || tail > head || head - tail > h.bytes || tail % 8 || memcmp(&h.hello, &mine, sizeof mine) != 0)
+        if (h.magic != MAGIC || h.bytes != n - HEADER_BYTES || tail > head ||
+            head - tail > h.bytes || tail % 8 || memcmp(&h.hello, &mine, sizeof mine) != 0)
             code = bt_fail(err, BT_FORMAT, "'%s' is not a ring of records of this program", path);
         else {
             *attempt = (int)h.attempt;

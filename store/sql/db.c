@@ -13,18 +13,29 @@ bt_code bt_sql_fail(sqlite3 *db, int rc, const char *path, const char *doing, bt
     switch (rc & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-        return bt_fail(err, BT_BUSY, "cannot %s '%s': another program holds the database (close it, or wait)", doing, path);
-    case SQLITE_NOTADB: return bt_fail(err, BT_FORMAT, "'%s' is not a metrics database of bitrain (not an SQLite file)", path);
+        return bt_fail(err, BT_BUSY,
+                       "cannot %s '%s': another program holds the database (close it, or wait)",
+                       doing, path);
+    case SQLITE_NOTADB:
+        return bt_fail(err, BT_FORMAT,
+                       "'%s' is not a metrics database of bitrain (not an SQLite file)", path);
     case SQLITE_CORRUPT:
-        return bt_fail(err, BT_FORMAT, "metrics database '%s' is damaged: %s (move it away; `sqlite3 FILE .recover` saves what is readable)", path, why);
+        return bt_fail(err, BT_FORMAT,
+                       "metrics database '%s' is damaged: %s (move it away; `sqlite3 FILE "
+                       ".recover` saves what is readable)",
+                       path, why);
     case SQLITE_FULL: return bt_fail(err, BT_IO, "cannot %s '%s': the disk is full", doing, path);
     case SQLITE_IOERR: {
         int e = db ? sqlite3_system_errno(db) : 0;
-        return bt_fail(err, BT_IO, "cannot %s '%s': %s%s%s", doing, path, why, e ? ": " : "", e ? strerror(e) : "");
+        return bt_fail(err, BT_IO, "cannot %s '%s': %s%s%s", doing, path, why, e ? ": " : "",
+                       e ? strerror(e) : "");
     }
     case SQLITE_CANTOPEN:
     case SQLITE_PERM:
-    case SQLITE_READONLY: return bt_fail(err, BT_IO, "cannot %s '%s': %s (check the permissions of the file and its folder)", doing, path, why);
+    case SQLITE_READONLY:
+        return bt_fail(err, BT_IO,
+                       "cannot %s '%s': %s (check the permissions of the file and its folder)",
+                       doing, path, why);
     case SQLITE_NOMEM: return bt_fail(err, BT_NOMEM, "cannot %s '%s': out of memory", doing, path);
     default: return bt_fail(err, BT_DB, "cannot %s '%s': %s", doing, path, why);
     }
@@ -35,14 +46,16 @@ bt_code bt_sql_exec(sqlite3 *db, const char *path, const char *sql, bt_err *err)
     return rc == SQLITE_OK ? BT_OK : bt_sql_fail(db, rc, path, "use", err);
 }
 
-bt_code bt_sql_prepare(sqlite3 *db, const char *path, const char *sql, sqlite3_stmt **out, bt_err *err) {
+bt_code bt_sql_prepare(sqlite3 *db, const char *path, const char *sql, sqlite3_stmt **out,
+                       bt_err *err) {
     int rc = sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, out, NULL);
     return rc == SQLITE_OK ? BT_OK : bt_sql_fail(db, rc, path, "use", err);
 }
 
 int64_t bt_sql_int(sqlite3 *db, const char *sql, int64_t otherwise) {
     sqlite3_stmt *st = NULL;
-    if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW) otherwise = sqlite3_column_int64(st, 0);
+    if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) == SQLITE_OK && sqlite3_step(st) == SQLITE_ROW)
+        otherwise = sqlite3_column_int64(st, 0);
     sqlite3_finalize(st);
     return otherwise;
 }
@@ -55,7 +68,9 @@ static bt_code make_folders(const char *path, bt_err *err) {
         if (mkdir(dir, 0755) != 0 && errno != EEXIST) {
             struct stat st;
             int e = errno;
-            if (stat(dir, &st) != 0) return bt_fail_errno(err, BT_IO, e, "cannot make folder '%s' for the metrics database", dir);
+            if (stat(dir, &st) != 0)
+                return bt_fail_errno(err, BT_IO, e,
+                                     "cannot make folder '%s' for the metrics database", dir);
         }
         *p = '/';
     }
@@ -66,23 +81,33 @@ static bt_code check_place(const char *path, bt_err *err) {
     char dir[BT_PATH_BYTES];
     snprintf(dir, sizeof dir, "%s", path);
     char *slash = strrchr(dir, '/');
-    if (slash) slash[slash == dir] = 0;
-    else snprintf(dir, sizeof dir, ".");
+    if (slash)
+        slash[slash == dir] = 0;
+    else
+        snprintf(dir, sizeof dir, ".");
     struct statfs fs;
     struct stat st;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) return bt_fail(err, BT_FORMAT, "'%s' is not a file", path);
-    if (statfs(dir, &fs) != 0) return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno, "cannot look at folder '%s' of the metrics database", dir);
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return bt_fail(err, BT_FORMAT, "'%s' is not a file", path);
+    if (statfs(dir, &fs) != 0)
+        return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno,
+                             "cannot look at folder '%s' of the metrics database", dir);
     const char *name = bt_fs_refusal((long)fs.f_type);
     if (name) {
-        return bt_fail(err, BT_UNSUPPORTED, "metrics database cannot live in '%s': %s is shared between hosts and SQLite's log is not "
-                       "(use --store FILE on a local disk)", dir, name);
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "metrics database cannot live in '%s': %s is shared between hosts and "
+                       "SQLite's log is not "
+                       "(use --store FILE on a local disk)",
+                       dir, name);
     }
     return BT_OK;
 }
 
-static bt_code open_with(sqlite3 **out, const char *name, int flags, const char *path, bt_err *err) {
+static bt_code open_with(sqlite3 **out, const char *name, int flags, const char *path,
+                         bt_err *err) {
     sqlite3 *db = NULL;
-    int rc = sqlite3_open_v2(name, &db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE, NULL);
+    int rc = sqlite3_open_v2(name, &db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE,
+                             NULL);
     if (rc != SQLITE_OK) {
         bt_code code = bt_sql_fail(db, rc, path, "open", err);
         sqlite3_close(db);
@@ -100,9 +125,13 @@ bt_code bt_sql_open_rw(sqlite3 **out, const char *path, bt_err *err) {
     BT_TRY(make_folders(path, err));
     BT_TRY(check_place(path, err));
     BT_TRY(open_with(&db, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, path, err));
-    sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);       /* checkpoints only under the lock file */
-    bt_code code = bt_sql_exec(db, path,
-        "PRAGMA busy_timeout=2000; PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY; PRAGMA foreign_keys=ON; PRAGMA wal_autocheckpoint=0", err);
+    /* checkpoints only under the lock file */
+    sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    bt_code code =
+        bt_sql_exec(db, path,
+                    "PRAGMA busy_timeout=2000; PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY; "
+                    "PRAGMA foreign_keys=ON; PRAGMA wal_autocheckpoint=0",
+                    err);
     if (code != BT_OK) {
         sqlite3_close(db);
         return code;
@@ -116,7 +145,8 @@ static void as_uri(char *out, size_t size, const char *path, const char *tail) {
     size_t n = (size_t)snprintf(out, size, "file:");
     for (const char *p = path; *p && n + 4 < size; p++) {
         unsigned char c = (unsigned char)*p;
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("/._-", c);
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                     strchr("/._-", c);
         n += (size_t)snprintf(out + n, size - n, plain ? "%c" : "%%%02X", c);
     }
     snprintf(out + n, size - n, "?%s", tail);
@@ -127,8 +157,11 @@ static bt_code open_ro_as(sqlite3 **out, const char *path, const char *tail, bt_
     sqlite3 *db = NULL;
     as_uri(uri, sizeof uri, path, tail);
     BT_TRY(open_with(&db, uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, path, err));
-    int rc = sqlite3_exec(db, "PRAGMA busy_timeout=2000; PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY; PRAGMA query_only=ON;"
-                              "SELECT count(*) FROM sqlite_schema", NULL, NULL, NULL);
+    int rc = sqlite3_exec(db,
+                          "PRAGMA busy_timeout=2000; PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY; "
+                          "PRAGMA query_only=ON;"
+                          "SELECT count(*) FROM sqlite_schema",
+                          NULL, NULL, NULL);
     if (rc != SQLITE_OK) {
         bt_code code = bt_sql_fail(db, rc, path, "read", err);
         sqlite3_close(db);
@@ -144,13 +177,19 @@ bt_code bt_sql_open_ro(sqlite3 **out, const char *path, bt_err *err) {
     *out = NULL;
     if (stat(path, &st) != 0) {
         int e = errno;
-        if (e == ENOENT || e == ENOTDIR) return bt_fail(err, BT_NOTFOUND, "no metrics database at '%s': nothing has been trained there yet (see --store)", path);
+        if (e == ENOENT || e == ENOTDIR)
+            return bt_fail(
+                err, BT_NOTFOUND,
+                "no metrics database at '%s': nothing has been trained there yet (see --store)",
+                path);
         return bt_fail_errno(err, BT_IO, e, "cannot open metrics database '%s'", path);
     }
     BT_TRY(check_place(path, err));
     bt_code code = open_ro_as(out, path, "mode=ro", err);
     snprintf(wal, sizeof wal, "%s-wal", path);
-    /* a finished file in a folder we may not write: without a log there is nobody to coordinate with */
-    if (code == BT_IO && stat(wal, &st) != 0 && errno == ENOENT) code = open_ro_as(out, path, "mode=ro&immutable=1", err);
+    /* a finished file in a folder we may not write: without a log there is nobody to coordinate
+     * with */
+    if (code == BT_IO && stat(wal, &st) != 0 && errno == ENOENT)
+        code = open_ro_as(out, path, "mode=ro&immutable=1", err);
     return code;
 }

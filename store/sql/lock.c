@@ -24,10 +24,12 @@ bt_code bt_lock_open(bt_lock *l, const char *db_path, bt_err *err) {
     return open_file(l, err);
 }
 
-/* the lock file is an inode: when somebody removed or replaced it, a lock on the old one excludes nobody */
+/* the lock file is an inode: when somebody removed or replaced it, a lock on the old one excludes
+ * nobody */
 static bool still_the_file(const bt_lock *l) {
     struct stat a, b;
-    return fstat(l->fd, &a) == 0 && stat(l->path, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+    return fstat(l->fd, &a) == 0 && stat(l->path, &b) == 0 && a.st_ino == b.st_ino &&
+           a.st_dev == b.st_dev;
 }
 
 static void sign(const bt_lock *l) {
@@ -35,7 +37,8 @@ static void sign(const bt_lock *l) {
     size_t n = strlen(l->me);
     ssize_t got = pread(l->fd, text, sizeof text - 1, 0);
     if (got == (ssize_t)n && memcmp(text, l->me, n) == 0) return;
-    if (ftruncate(l->fd, 0) != 0 || pwrite(l->fd, l->me, n, 0) < 0) return;    /* a full disk: the lock holds all the same */
+    /* a full disk: the lock holds all the same */
+    if (ftruncate(l->fd, 0) != 0 || pwrite(l->fd, l->me, n, 0) < 0) return;
 }
 
 static void holder(const bt_lock *l, char *out, size_t size) {
@@ -56,11 +59,14 @@ bt_code bt_lock_take(bt_lock *l, double wait_s, bt_err *err) {
             bt_lock_close(l);
             continue;
         }
-        if (errno != EWOULDBLOCK && errno != EINTR) return bt_fail_errno(err, BT_IO, errno, "cannot lock '%s'", l->path);
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return bt_fail_errno(err, BT_IO, errno, "cannot lock '%s'", l->path);
         if (bt_now_ns() >= deadline) {
             char who[128];
             holder(l, who, sizeof who);
-            return bt_fail(err, BT_BUSY, "metrics database is being written by %s: '%s' stayed locked for %.3g s", who, l->path, wait_s);
+            return bt_fail(err, BT_BUSY,
+                           "metrics database is being written by %s: '%s' stayed locked for %.3g s",
+                           who, l->path, wait_s);
         }
         bt_sleep_ns(pause);
         if (pause < 5000000) pause *= 2;
@@ -72,6 +78,7 @@ void bt_lock_drop(bt_lock *l) {
 }
 
 void bt_lock_close(bt_lock *l) {
-    if (l->fd >= 0) close(l->fd);       /* the file stays: removing it would race with whoever waits for it */
+    /* the file stays: removing it would race with whoever waits for it */
+    if (l->fd >= 0) close(l->fd);
     l->fd = -1;
 }

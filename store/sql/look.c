@@ -35,12 +35,15 @@ bt_code bt_store_look_at(bt_store_look *out, const char *path, bt_err *err) {
         return bt_fail(err, BT_ARG, "path of the metrics database is too long");
     while (up(out->folder))
         if (stat(out->folder, &st) == 0) break;
-    if (stat(out->folder, &st) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot look at '%s'", out->folder);
+    if (stat(out->folder, &st) != 0)
+        return bt_fail_errno(err, BT_IO, errno, "cannot look at '%s'", out->folder);
     if (!S_ISDIR(st.st_mode)) return bt_fail(err, BT_IO, "'%s' is not a folder", out->folder);
     if (statfs(out->folder, &fs) != 0 || statvfs(out->folder, &space) != 0)
-        return bt_fail_errno(err, BT_IO, errno, "cannot look at the file system of '%s'", out->folder);
+        return bt_fail_errno(err, BT_IO, errno, "cannot look at the file system of '%s'",
+                             out->folder);
     out->refused = bt_fs_refusal((long)fs.f_type);
-    out->writable = access(out->folder, W_OK | X_OK) == 0 && (access(path, F_OK) != 0 || access(path, R_OK | W_OK) == 0);
+    out->writable = access(out->folder, W_OK | X_OK) == 0 &&
+                    (access(path, F_OK) != 0 || access(path, R_OK | W_OK) == 0);
     out->free_bytes = (uint64_t)space.f_bavail * space.f_frsize;
     return BT_OK;
 }

@@ -8,28 +8,44 @@
 #include "store/store.h"
 
 bt_code bt_store_path(char *out, size_t size, const char *given, bt_err *err) {
-    const char *env = getenv("BITRAIN_STORE"), *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    const char *env = getenv("BITRAIN_STORE"), *data = getenv("XDG_DATA_HOME"),
+               *home = getenv("HOME");
     int n;
-    if (given && given[0]) n = snprintf(out, size, "%s", given);
-    else if (env && env[0]) n = snprintf(out, size, "%s", env);
-    else if (data && data[0] == '/') n = snprintf(out, size, "%s/bitrain/bitrain.db", data);
-    else if (home && home[0] == '/') n = snprintf(out, size, "%s/.local/share/bitrain/bitrain.db", home);
-    else return bt_fail(err, BT_ARG, "no place for the metrics database: neither HOME nor XDG_DATA_HOME is set (use --store FILE)");
+    if (given && given[0])
+        n = snprintf(out, size, "%s", given);
+    else if (env && env[0])
+        n = snprintf(out, size, "%s", env);
+    else if (data && data[0] == '/')
+        n = snprintf(out, size, "%s/bitrain/bitrain.db", data);
+    else if (home && home[0] == '/')
+        n = snprintf(out, size, "%s/.local/share/bitrain/bitrain.db", home);
+    else
+        return bt_fail(err, BT_ARG,
+                       "no place for the metrics database: neither HOME nor XDG_DATA_HOME is set "
+                       "(use --store FILE)");
     if (n < 0 || (size_t)n >= size || n >= BT_PATH_BYTES - 16)
-        return bt_fail(err, BT_ARG, "path of the metrics database is too long (%d bytes, at most %d)", n, BT_PATH_BYTES - 17);
+        return bt_fail(err, BT_ARG,
+                       "path of the metrics database is too long (%d bytes, at most %d)", n,
+                       BT_PATH_BYTES - 17);
     if (strncmp(out, "file:", 5) == 0 || strcmp(out, ":memory:") == 0)
         return bt_fail(err, BT_ARG, "'%s' is not a file path (use --store FILE)", out);
     return BT_OK;
 }
 
-/* SQLite's WAL needs shared memory between all processes: one host, one kernel (sqlite.org/wal.html) */
+/* SQLite's WAL needs shared memory between all processes: one host, one kernel
+ * (sqlite.org/wal.html) */
 const char *bt_fs_refusal(long f_type) {
-    static const struct { long magic; const char *name; } refused[] = {
-        {NFS_SUPER_MAGIC, "NFS"},    {SMB_SUPER_MAGIC, "SMB"},    {0xFF534D42L, "CIFS"},       {0xFE534D42L, "SMB2"},
-        {0x0BD00BD0L, "Lustre"},     {0x47504653L, "GPFS"},       {0x19830326L, "BeeGFS"},     {0x00C36400L, "CephFS"},
-        {AFS_SUPER_MAGIC, "AFS"},    {0x6B414653L, "AFS"},        {CODA_SUPER_MAGIC, "Coda"},  {NCP_SUPER_MAGIC, "NCP"},
-        {OCFS2_SUPER_MAGIC, "OCFS2"}, {0x01161970L, "GFS2"},      {0x65735546L, "FUSE"},       {V9FS_MAGIC, "9p"},
-        {0xAAD7AAEAL, "PanFS"},      {0x013111A8L, "IBRIX"},      {0x20030528L, "OrangeFS"},   {0x858458F6L, "remote ramfs"},
+    static const struct {
+        long magic;
+        const char *name;
+    } refused[] = {
+        {NFS_SUPER_MAGIC, "NFS"},     {SMB_SUPER_MAGIC, "SMB"},      {0xFF534D42L, "CIFS"},
+        {0xFE534D42L, "SMB2"},        {0x0BD00BD0L, "Lustre"},       {0x47504653L, "GPFS"},
+        {0x19830326L, "BeeGFS"},      {0x00C36400L, "CephFS"},       {AFS_SUPER_MAGIC, "AFS"},
+        {0x6B414653L, "AFS"},         {CODA_SUPER_MAGIC, "Coda"},    {NCP_SUPER_MAGIC, "NCP"},
+        {OCFS2_SUPER_MAGIC, "OCFS2"}, {0x01161970L, "GFS2"},         {0x65735546L, "FUSE"},
+        {V9FS_MAGIC, "9p"},           {0xAAD7AAEAL, "PanFS"},        {0x013111A8L, "IBRIX"},
+        {0x20030528L, "OrangeFS"},    {0x858458F6L, "remote ramfs"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         if (refused[i].magic == f_type) return refused[i].name;

@@ -1,13 +1,17 @@
-/* sql.h - private to store/: one SQLite connection with our settings, errors in our words, the writer lock, the schema.
+/* sql.h - private to store/: one SQLite connection with our settings, errors in our words, the
+ * writer lock, the schema.
  *
- * Lock:     FILE.lock, taken with flock around every transaction that writes and around every WAL checkpoint, so that two
- *           processes never do either at once (SQLite before 3.51.3 can corrupt a WAL file then). Its text names the holder.
- * Schema:   base tables from metrics.def plus the `metric` table inside the file; the views are made from that table, so a
- *           file written by a newer bitrain with more metrics keeps its columns. user_version grows by migrations only.
+ * Lock:     FILE.lock, taken with flock around every transaction that writes and around every WAL
+ *           checkpoint, so that two processes never do either at once (SQLite before 3.51.3 can
+ *           corrupt a WAL file then). Its text names the holder.
+ * Schema:   base tables from metrics.def plus the `metric` table inside the file; the views are
+ *           made from that table, so a file written by a newer bitrain with more metrics keeps its
+ *           columns. user_version grows by migrations only.
  * Threads:  a connection and a lock belong to one thread at a time. */
 #ifndef BT_STORE_SQL_SQL_H
 #define BT_STORE_SQL_SQL_H
 
+#include <math.h>
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,58 +21,88 @@
 #include "engine/base/text.h"
 #include "store/store.h"
 
-enum { BT_SCHEMA_VERSION = 5, BT_APPLICATION_ID = 0x62697472, BT_PATH_BYTES = 1024 };     /* "bitr" */
-#define BT_LIVE_FOREVER INT64_MAX                       /* attempt.live_to of the newest attempt */
+/* "bitr" */
+enum { BT_SCHEMA_VERSION = 5, BT_APPLICATION_ID = 0x62697472, BT_PATH_BYTES = 1024 };
+#define BT_LIVE_FOREVER INT64_MAX /* attempt.live_to of the newest attempt */
 
 /* ---- connection ---- */
-bt_code bt_sql_open_rw(sqlite3 **out, const char *path, bt_err *err) BT_MUST_CHECK;   /* creates folders and file; no schema yet */
+/* creates folders and file; no schema yet */
+bt_code bt_sql_open_rw(sqlite3 **out, const char *path, bt_err *err) BT_MUST_CHECK;
 bt_code bt_sql_open_ro(sqlite3 **out, const char *path, bt_err *err) BT_MUST_CHECK;
-/* turns a result code into an error that names the file: BT_BUSY, BT_FORMAT, BT_IO, BT_NOMEM or BT_DB */
+/* turns a result code into an error that names the file: BT_BUSY, BT_FORMAT, BT_IO, BT_NOMEM or
+ * BT_DB */
 bt_code bt_sql_fail(sqlite3 *db, int rc, const char *path, const char *doing, bt_err *err);
 bt_code bt_sql_exec(sqlite3 *db, const char *path, const char *sql, bt_err *err) BT_MUST_CHECK;
-bt_code bt_sql_prepare(sqlite3 *db, const char *path, const char *sql, sqlite3_stmt **out, bt_err *err) BT_MUST_CHECK;
-int64_t bt_sql_int(sqlite3 *db, const char *sql, int64_t otherwise);                 /* first cell of the first row */
-const char *bt_fs_refusal(long f_type);                 /* name of a file system WAL cannot live on, or NULL */
+bt_code bt_sql_prepare(sqlite3 *db, const char *path, const char *sql, sqlite3_stmt **out,
+                       bt_err *err) BT_MUST_CHECK;
+/* first cell of the first row */
+int64_t bt_sql_int(sqlite3 *db, const char *sql, int64_t otherwise);
+/* name of a file system WAL cannot live on, or NULL */
+const char *bt_fs_refusal(long f_type);
+
+/* a cell as a number; NaN for NULL */
+static inline double bt_sql_number(sqlite3_stmt *st, int i) {
+    return sqlite3_column_type(st, i) == SQLITE_NULL ? NAN : sqlite3_column_double(st, i);
+}
 
 /* ---- the connection behind a bt_db (query.c) ---- */
 sqlite3 *bt_db_handle(bt_db *db);
 const char *bt_db_path(const bt_db *db);
-/* between the two every query sees the same instant, and the file is locked once, not once a query */
+/* between the two every query sees the same instant, and the file is locked once, not once a
+ * query */
 bt_code bt_db_snapshot(bt_db *db, bt_err *err) BT_MUST_CHECK;
-void bt_db_snapshot_end(bt_db *db);     /* also without a snapshot */
+void bt_db_snapshot_end(bt_db *db); /* also without a snapshot */
 
 /* ---- lock ---- */
 typedef struct bt_lock {
     int fd;
     char path[BT_PATH_BYTES + 8];
-    char me[128];                                       /* "pid 4711 on host" */
+    char me[128]; /* "pid 4711 on host" */
 } bt_lock;
 bt_code bt_lock_open(bt_lock *l, const char *db_path, bt_err *err) BT_MUST_CHECK;
-bt_code bt_lock_take(bt_lock *l, double wait_s, bt_err *err) BT_MUST_CHECK;          /* BT_BUSY names the holder */
+/* BT_BUSY names the holder */
+bt_code bt_lock_take(bt_lock *l, double wait_s, bt_err *err) BT_MUST_CHECK;
 void bt_lock_drop(bt_lock *l);
-void bt_lock_close(bt_lock *l);                         /* accepts fd -1 */
+void bt_lock_close(bt_lock *l); /* accepts fd -1 */
 
 /* ---- schema ---- */
-typedef enum { BT_SCOPE_STEP, BT_SCOPE_RANK, BT_SCOPE_LAYER, BT_SCOPE_COMM, BT_SCOPE_PAIR, BT_SCOPE_COUNT } bt_scope;
-typedef struct bt_column {                              /* how a metric is kept in its base table */
-    char name[64];                                      /* "step_us" */
+typedef enum {
+    BT_SCOPE_STEP,
+    BT_SCOPE_RANK,
+    BT_SCOPE_LAYER,
+    BT_SCOPE_COMM,
+    BT_SCOPE_PAIR,
+    BT_SCOPE_COUNT
+} bt_scope;
+typedef struct bt_column { /* how a metric is kept in its base table */
+    char name[64];         /* "step_us" */
     bool integer;
-    double scale;                                       /* stored = value * scale */
+    double scale; /* stored = value * scale */
 } bt_column;
-/* rank_step.key: (attempt.id, step, rank) in one integer. A rowid is appended to full pages; a composite key leaves them a fifth
- * empty. Beyond these bounds a row is not kept (and counted as dropped). */
-enum { BT_RANK_BITS = 16, BT_STEP_BITS = 30, BT_AID_SHIFT = BT_RANK_BITS + BT_STEP_BITS, BT_AID_BITS = 63 - BT_AID_SHIFT };
+/* rank_step.key: (attempt.id, step, rank) in one integer. A rowid is appended to full pages; a
+ * composite key leaves them a fifth empty. Beyond these bounds a row is not kept (and counted as
+ * dropped). */
+enum {
+    BT_RANK_BITS = 16,
+    BT_STEP_BITS = 30,
+    BT_AID_SHIFT = BT_RANK_BITS + BT_STEP_BITS,
+    BT_AID_BITS = 63 - BT_AID_SHIFT
+};
 static inline int64_t bt_rank_key(int64_t aid, int64_t step, int64_t rank) {
-    return (int64_t)(((uint64_t)aid << BT_AID_SHIFT) + ((uint64_t)step << BT_RANK_BITS) + (uint64_t)rank);
+    return (int64_t)(((uint64_t)aid << BT_AID_SHIFT) + ((uint64_t)step << BT_RANK_BITS) +
+                     (uint64_t)rank);
 }
-static inline int64_t bt_rank_key_end(int64_t aid, int64_t step) {     /* first key of this step or, beyond the last step, of the next attempt */
+/* first key of this step or, beyond the last step, of the next attempt */
+static inline int64_t bt_rank_key_end(int64_t aid, int64_t step) {
     int64_t last = INT64_C(1) << BT_STEP_BITS;
     return bt_rank_key(aid, step < last ? step : last, 0);
 }
-int bt_scope_metrics(bt_scope scope, const bt_metric **list);       /* how many */
+int bt_scope_metrics(bt_scope scope, const bt_metric **list); /* how many */
 void bt_column_of(bt_scope scope, const bt_metric *m, bt_column *out);
-void bt_schema_insert(bt_scope scope, bt_text *sql);    /* INSERT OR REPLACE of keys, then metrics in table order */
-/* caller holds the lock: creates, migrates, adds columns of new metrics; BT_FORMAT for a file that is not ours or newer */
+/* INSERT OR REPLACE of keys, then metrics in table order */
+void bt_schema_insert(bt_scope scope, bt_text *sql);
+/* caller holds the lock: creates, migrates, adds columns of new metrics; BT_FORMAT for a file that
+ * is not ours or newer */
 bt_code bt_schema_apply(sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
 /* is it ours and of this version? *outdated: older, or lacks a metric of this program */
 bt_code bt_schema_check(sqlite3 *db, const char *path, bool *outdated, bt_err *err) BT_MUST_CHECK;

@@ -6,19 +6,25 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/small.h"
 #include "store/sql/sql.h"
 #include "store/view/view_impl.h"
 
 const bt_phase_row bt_phases[BT_PHASE_COUNT] = {
-    [BT_PH_DATA] = {"data", 'd', BT_MR_DATA, "data"},       [BT_PH_FWD] = {"fwd", 'f', BT_MR_FWD, "forward"},
-    [BT_PH_BWD] = {"bwd", 'b', BT_MR_BWD, "backward"},          [BT_PH_COMM] = {"comm", 'c', BT_MR_COMM_EXPOSED, "communication"},
-    [BT_PH_WAIT] = {"wait", 'w', BT_MR_WAIT, "waiting"},       [BT_PH_OPTIM] = {"optim", 'o', BT_MR_OPTIM, "optimizer"},
-    [BT_PH_CKPT] = {"ckpt", 'k', BT_MR_CKPT, "checkpoint"},       [BT_PH_MONITOR] = {"monitor", 'm', BT_MR_MONITOR, "monitoring"},
+    [BT_PH_DATA] = {"data", 'd', BT_MR_DATA, "data"},
+    [BT_PH_FWD] = {"fwd", 'f', BT_MR_FWD, "forward"},
+    [BT_PH_BWD] = {"bwd", 'b', BT_MR_BWD, "backward"},
+    [BT_PH_COMM] = {"comm", 'c', BT_MR_COMM_EXPOSED, "communication"},
+    [BT_PH_WAIT] = {"wait", 'w', BT_MR_WAIT, "waiting"},
+    [BT_PH_OPTIM] = {"optim", 'o', BT_MR_OPTIM, "optimizer"},
+    [BT_PH_CKPT] = {"ckpt", 'k', BT_MR_CKPT, "checkpoint"},
+    [BT_PH_MONITOR] = {"monitor", 'm', BT_MR_MONITOR, "monitoring"},
     [BT_PH_OTHER] = {"other", 'x', BT_MR_OTHER, "other"},
 };
 
 const char *bt_run_state_name(bt_run_state s) {
-    static const char *const names[] = {"RUNNING", "PAUSED", "STALLED", "RESTARTING", "STALE", "DONE", "STOPPED", "FAILED"};
+    static const char *const names[] = {"RUNNING", "PAUSED", "STALLED", "RESTARTING",
+                                        "STALE",   "DONE",   "STOPPED", "FAILED"};
     return (unsigned)s < sizeof names / sizeof names[0] ? names[s] : "";
 }
 
@@ -27,7 +33,10 @@ const char *bt_verdict_name(bt_verdict v) {
     return (unsigned)v < sizeof names / sizeof names[0] ? names[v] : "";
 }
 
-static const struct { const char *name, *title; bt_unit unit; } axes[BT_X_COUNT] = {
+static const struct {
+    const char *name, *title;
+    bt_unit unit;
+} axes[BT_X_COUNT] = {
     {"step", "step", BT_UNIT_COUNT},
     {"tokens", "tokens", BT_UNIT_COUNT},
     {"time", "wall time", BT_UNIT_NONE},
@@ -37,7 +46,9 @@ static const struct { const char *name, *title; bt_unit unit; } axes[BT_X_COUNT]
 
 const char *bt_x_axis_name(bt_x_axis x) { return (unsigned)x < BT_X_COUNT ? axes[x].name : ""; }
 const char *bt_x_axis_title(bt_x_axis x) { return (unsigned)x < BT_X_COUNT ? axes[x].title : ""; }
-bt_unit bt_x_axis_unit(bt_x_axis x) { return (unsigned)x < BT_X_COUNT ? axes[x].unit : BT_UNIT_NONE; }
+bt_unit bt_x_axis_unit(bt_x_axis x) {
+    return (unsigned)x < BT_X_COUNT ? axes[x].unit : BT_UNIT_NONE;
+}
 
 bool bt_x_axis_parse(const char *word, bt_x_axis *x) {
     for (int i = 0; i < BT_X_COUNT; i++) {
@@ -50,7 +61,8 @@ bool bt_x_axis_parse(const char *word, bt_x_axis *x) {
 }
 
 const char *bt_heat_value_name(bt_heat_value v) {
-    static const char *const names[] = {"busy", "step", "wait", "data", "comm", "memory", "fwd", "bwd", "optim", "loss"};
+    static const char *const names[] = {"busy",   "step", "wait", "data",  "comm",
+                                        "memory", "fwd",  "bwd",  "optim", "loss"};
     return (unsigned)v < BT_HEAT_VALUES ? names[v] : "";
 }
 
@@ -66,18 +78,20 @@ bt_code bt_view_grow(void **p, size_t *cap, size_t need, size_t elem, bt_err *er
     return BT_OK;
 }
 
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* short arrays, thousands of times a second: no call per comparison */
 void bt_sort_doubles(double *v, size_t n) {
     if (n > 512) {
-        qsort(v, n, sizeof *v, by_value);
+        qsort(v, n, sizeof *v, bt_compare_doubles);
         return;
     }
-    for (size_t gap = n < 8 ? 1 : n < 64 ? 7 : 57;; gap = gap == 57 ? 23 : gap == 23 ? 10 : gap == 10 ? 4 : gap == 7 ? 3 : 1) {
+    for (size_t gap = n < 8    ? 1
+                      : n < 64 ? 7
+                               : 57;
+         ; gap = gap == 57   ? 23
+                 : gap == 23 ? 10
+                 : gap == 10 ? 4
+                 : gap == 7  ? 3
+                             : 1) {
         for (size_t i = gap; i < n; i++) {
             double x = v[i];
             size_t j = i;
@@ -103,8 +117,10 @@ double bt_lower_median(double *v, size_t n) {
             v[i++] = v[j];
             v[j--] = x;
         }
-        if (k <= j) hi = j;
-        else lo = j + 1;
+        if (k <= j)
+            hi = j;
+        else
+            lo = j + 1;
     }
     return v[k];
 }
@@ -163,12 +179,15 @@ void bt_view_close(bt_view *v) {
     free(v);
 }
 
-void bt_view_ask_init(bt_view_ask *ask) { *ask = (bt_view_ask){.parts = BT_VIEW_HEAD, .at_step = -1, .x = BT_X_STEP}; }
+void bt_view_ask_init(bt_view_ask *ask) {
+    *ask = (bt_view_ask){.parts = BT_VIEW_HEAD, .at_step = -1, .x = BT_X_STEP};
+}
 
 static bt_code load_parts(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     if (ask->parts & BT_VIEW_RUNS) BT_TRY(bt_view_load_runs(v, ask, err));
     if (!ask->run || !(ask->parts & ~(unsigned)BT_VIEW_RUNS)) return BT_OK;
-    BT_TRY(bt_view_load_head(v, ask, err));                 /* decides the instant: every other part follows it */
+    /* decides the instant: every other part follows it */
+    BT_TRY(bt_view_load_head(v, ask, err));
     BT_TRY(bt_view_load_ranks(v, ask, err));
     if (ask->parts & BT_VIEW_SERIES) BT_TRY(bt_view_load_series(v, ask, err));
     if (ask->parts & BT_VIEW_HEAT) BT_TRY(bt_view_load_heat(v, ask, err));

@@ -1,18 +1,22 @@
-/* view.h - the view model: what a screen of a run says, as plain numbers. `bitrain top`, `top --json`, the dashboard and
- * reports all render these structs, so they cannot disagree.
+/* view.h - the view model: what a screen of a run says, as plain numbers. `bitrain top`, `top
+ * --json`, the dashboard and reports all render these structs, so they cannot disagree.
  *
- * Order:    open -> (load, read the structs)* -> close. `load` fills the parts asked for; pointers inside are valid until the
- *           next load. A part that fails leaves an error; parts loaded before stay as they were.
- * Instant:  everything belongs to one instant: the newest step, or `at_step` (the screen scrubbed back in time).
- * Cost:     bounded by the window and the columns asked for, never by the length of the run: series and heat maps are kept
- *           as min/max/first/last buckets of a power-of-two number of steps; a load after new steps reads the new steps only.
- *           Ranges above BT_VIEW_EXACT_STEPS not yet loaded are sampled, and say so (`exact` false).
+ * Order:    open -> (load, read the structs)* -> close. `load` fills the parts asked for; pointers
+ *           inside are valid until the next load. A part that fails leaves an error; parts loaded
+ *           before stay as they were.
+ * Instant:  everything belongs to one instant: the newest step, or `at_step` (the screen scrubbed
+ *           back in time).
+ * Cost:     bounded by the window and the columns asked for, never by the length of the run: series
+ *           and heat maps are kept as min/max/first/last buckets of a power-of-two number of steps;
+ *           a load after new steps reads the new steps only. Ranges above BT_VIEW_EXACT_STEPS not
+ *           yet loaded are sampled, and say so (`exact` false).
  * Units:    as metrics.def: ms, MiB, bytes, 1/s, fractions 0..1, nats; seconds where the name ends in _s. NaN: unknown.
  * Words (tested against synthetic truth, JSON in store/view/view.md):
  *   median       over ranks: the lower median, so that two ranks are compared with the better one
  *   busy         step - wait. The slow rank waits least: ranks are ordered by busy, never by step time
  *   blame        of a step: goes to the last arriver (smallest wait); amount = second-smallest wait - smallest wait
- *   phase at fault  the last arriver's phase with the largest excess over the ranks' median of that phase
+ *   phase at fault  the last arriver's phase with the largest excess over the ranks' median of that
+ *                   phase
  *   late         of a rank: its arrival after the first arriver's = largest wait of the step - own wait
  *   skew         of a step: last arrival - first arrival = largest wait
  *   score        relative: best rank's median busy / own; own: own best block median / own last block median
@@ -34,178 +38,260 @@
 
 /* ---- what a step consists of ---- */
 typedef enum {
-    BT_PH_DATA, BT_PH_FWD, BT_PH_BWD, BT_PH_COMM, BT_PH_WAIT, BT_PH_OPTIM, BT_PH_CKPT, BT_PH_MONITOR, BT_PH_OTHER, BT_PHASE_COUNT
+    BT_PH_DATA,
+    BT_PH_FWD,
+    BT_PH_BWD,
+    BT_PH_COMM,
+    BT_PH_WAIT,
+    BT_PH_OPTIM,
+    BT_PH_CKPT,
+    BT_PH_MONITOR,
+    BT_PH_OTHER,
+    BT_PHASE_COUNT
 } bt_phase;
-typedef struct bt_phase_row { const char *name; char letter; bt_rank_metric metric; const char *title; } bt_phase_row;   /* title: the word in full */
+/* title: the word in full */
+typedef struct bt_phase_row {
+    const char *name;
+    char letter;
+    bt_rank_metric metric;
+    const char *title;
+} bt_phase_row;
 extern const bt_phase_row bt_phases[BT_PHASE_COUNT];
 
 /* ---- what to load ---- */
 enum {
-    BT_VIEW_HEAD = 1, BT_VIEW_SERIES = 2, BT_VIEW_RANKS = 4, BT_VIEW_HEAT = 8, BT_VIEW_LAYERS = 16, BT_VIEW_EVENTS = 32,
-    BT_VIEW_RUNS = 64, BT_VIEW_COMM = 128, BT_VIEW_ALL = 255
+    BT_VIEW_HEAD = 1,
+    BT_VIEW_SERIES = 2,
+    BT_VIEW_RANKS = 4,
+    BT_VIEW_HEAT = 8,
+    BT_VIEW_LAYERS = 16,
+    BT_VIEW_EVENTS = 32,
+    BT_VIEW_RUNS = 64,
+    BT_VIEW_COMM = 128,
+    BT_VIEW_ALL = 255
 };
 typedef enum { BT_X_STEP, BT_X_TOKENS, BT_X_WALL, BT_X_ACTIVE, BT_X_BYTES, BT_X_COUNT } bt_x_axis;
-typedef enum { BT_HEAT_BUSY, BT_HEAT_STEP, BT_HEAT_WAIT, BT_HEAT_DATA, BT_HEAT_COMM, BT_HEAT_RSS, BT_HEAT_FWD, BT_HEAT_BWD, BT_HEAT_OPTIM, BT_HEAT_LOSS, BT_HEAT_VALUES } bt_heat_value;
+typedef enum {
+    BT_HEAT_BUSY,
+    BT_HEAT_STEP,
+    BT_HEAT_WAIT,
+    BT_HEAT_DATA,
+    BT_HEAT_COMM,
+    BT_HEAT_RSS,
+    BT_HEAT_FWD,
+    BT_HEAT_BWD,
+    BT_HEAT_OPTIM,
+    BT_HEAT_LOSS,
+    BT_HEAT_VALUES
+} bt_heat_value;
 
-enum { BT_VIEW_SERIES_MAX = 16, BT_VIEW_EXACT_STEPS = 65536, BT_VIEW_WINDOW = 128, BT_VIEW_SAMPLES = 32 };
+enum {
+    BT_VIEW_SERIES_MAX = 16,
+    BT_VIEW_EXACT_STEPS = 65536,
+    BT_VIEW_WINDOW = 128,
+    BT_VIEW_SAMPLES = 32
+};
 
 typedef struct bt_series_ask {
-    int rank;                       /* -1: metric is a bt_step_metric; else a bt_rank_metric of this rank */
+    /* -1: metric is a bt_step_metric; else a bt_rank_metric of this rank */
+    int rank;
     int metric;
 } bt_series_ask;
 
 typedef struct bt_view_ask {
-    unsigned parts;                 /* BT_VIEW_* */
-    const char *run;                /* may be NULL when only BT_VIEW_RUNS is asked for */
-    const char *baseline;           /* a second run whose series become ghosts and whom the heat map is held against, or NULL */
-    int64_t now_us;                 /* 0: the clock */
-    int64_t at_step;                /* -1: the newest */
-    double span_s;                  /* series and heat map cover this much wall time up to the instant; 0: all of the run */
-    int64_t step0, step1;           /* an explicit range instead (step1 > 0) */
+    unsigned parts;  /* BT_VIEW_* */
+    const char *run; /* may be NULL when only BT_VIEW_RUNS is asked for */
+    /* a second run whose series become ghosts and whom the heat map is held against, or NULL */
+    const char *baseline;
+    int64_t now_us;  /* 0: the clock */
+    int64_t at_step; /* -1: the newest */
+    /* series and heat map cover this much wall time up to the instant; 0: all of the run */
+    double span_s;
+    int64_t step0, step1; /* an explicit range instead (step1 > 0) */
     bt_x_axis x;
-    int columns;                    /* at most this many buckets a series (0: 256) */
+    int columns; /* at most this many buckets a series (0: 256) */
     bt_series_ask series[BT_VIEW_SERIES_MAX];
     int n_series;
-    int window;                     /* sampled steps in rank statistics (0: BT_VIEW_WINDOW) */
+    int window; /* sampled steps in rank statistics (0: BT_VIEW_WINDOW) */
     bt_heat_value heat;
-    int heat_columns;               /* 0: 120 */
-    int max_events, max_runs;       /* 0: 200, 500 */
+    int heat_columns;         /* 0: 120 */
+    int max_events, max_runs; /* 0: 200, 500 */
 } bt_view_ask;
 
 /* ---- the parts ---- */
-typedef enum { BT_STATE_RUNNING, BT_STATE_PAUSED, BT_STATE_STALLED, BT_STATE_RESTARTING, BT_STATE_STALE, BT_STATE_DONE, BT_STATE_STOPPED, BT_STATE_FAILED } bt_run_state;
-const char *bt_run_state_name(bt_run_state s);          /* "RUNNING" */
+typedef enum {
+    BT_STATE_RUNNING,
+    BT_STATE_PAUSED,
+    BT_STATE_STALLED,
+    BT_STATE_RESTARTING,
+    BT_STATE_STALE,
+    BT_STATE_DONE,
+    BT_STATE_STOPPED,
+    BT_STATE_FAILED
+} bt_run_state;
+const char *bt_run_state_name(bt_run_state s); /* "RUNNING" */
 
 typedef struct bt_view_head {
     char run[BT_NAME_MAX], host[BT_HOST_MAX], note[160], exit_kind[120];
     bt_run_state state;
-    bool live;                      /* not ended */
-    double age_s;                   /* since the last record; NaN: none yet */
+    bool live;    /* not ended */
+    double age_s; /* since the last record; NaN: none yet */
     int attempt, n_attempts, world_size, ranks_reporting;
-    int64_t step, steps_total;      /* step: the one shown, -1 none; steps_total 0: unknown */
-    int64_t newest_step;            /* differs from step when scrubbed */
-    double tokens, loss, loss_ema, loss_trend, val_loss, best_val, grad_norm, lr, loss_scale;  /* trend: change of the EMA a step, sign only is shown */
+    int64_t step, steps_total; /* step: the one shown, -1 none; steps_total 0: unknown */
+    int64_t newest_step;       /* differs from step when scrubbed */
+    /* trend: change of the EMA a step, sign only is shown */
+    double tokens, loss, loss_ema, loss_trend, val_loss, best_val, grad_norm, lr, loss_scale;
     double tokens_per_s, mfu, step_p50_ms, step_p95_ms, step_p99_ms, step_max_ms;
     double overlap, comm_overhead, wait_frac, bytes_wire, bytes_logical, rss_mib;
-    double started_s, elapsed_s, eta_s, eta_err_s;      /* started: seconds since 1970 */
-    double goodput, productive_s, redone_s, down_s, other_s;    /* the last four sum to elapsed_s */
-    double ckpt_s;                  /* spent writing checkpoints, part of the above */
-    int64_t skipped, dropped;       /* steps not applied in the window; records the writer lost */
-    int warnings, errors;           /* events of these levels, whole run */
-    int alerts;                     /* those of them that nobody has acknowledged */
+    double started_s, elapsed_s, eta_s, eta_err_s;           /* started: seconds since 1970 */
+    double goodput, productive_s, redone_s, down_s, other_s; /* the last four sum to elapsed_s */
+    double ckpt_s;            /* spent writing checkpoints, part of the above */
+    int64_t skipped, dropped; /* steps not applied in the window; records the writer lost */
+    int warnings, errors;     /* events of these levels, whole run */
+    int alerts;               /* those of them that nobody has acknowledged */
     char params[32], isa[32], preset[32];
 } bt_view_head;
 
 typedef struct bt_view_series {
     bt_series_ask what;
-    const char *key;                /* "loss" */
+    const char *key; /* "loss" */
     bt_unit unit;
     size_t n;
     const double *x, *first, *last, *min, *max, *mean;
-    const int64_t *step;            /* last step of each bucket */
-    const int64_t *count;           /* rows in it */
-    bool exact;                     /* every row of the range was read */
-    bool ghost;                     /* of the baseline run */
+    const int64_t *step;  /* last step of each bucket */
+    const int64_t *count; /* rows in it */
+    bool exact;           /* every row of the range was read */
+    bool ghost;           /* of the baseline run */
 } bt_view_series;
 
-typedef enum { BT_VERDICT_OK, BT_VERDICT_STEADY, BT_VERDICT_BURSTY, BT_VERDICT_NODE_WIDE, BT_VERDICT_RECOVERING } bt_verdict;
-const char *bt_verdict_name(bt_verdict v);              /* "ok", "late", "bursty", "node-wide", "recovering" */
+typedef enum {
+    BT_VERDICT_OK,
+    BT_VERDICT_STEADY,
+    BT_VERDICT_BURSTY,
+    BT_VERDICT_NODE_WIDE,
+    BT_VERDICT_RECOVERING
+} bt_verdict;
+/* "ok", "late", "bursty", "node-wide", "recovering" */
+const char *bt_verdict_name(bt_verdict v);
 
 typedef struct bt_view_rank {
     int rank, pid, threads, pp, dp_replicate, dp_shard, tp;
     char host[BT_HOST_MAX], isa[32];
-    size_t n;                       /* sampled steps in the window */
-    double mean[BT_MR_COUNT];       /* of every rank metric over the window */
+    size_t n;                 /* sampled steps in the window */
+    double mean[BT_MR_COUNT]; /* of every rank metric over the window */
     double busy_p50_ms, step_p50_ms, step_p95_ms, step_p99_ms, step_max_ms, wait_p50_ms;
-    double score, score_own;        /* 0..1, 1 = as good as the best */
-    double blame_frac, lost_s;      /* share of all blame; seconds others lost */
-    bt_phase fault;                 /* BT_PHASE_COUNT: never blamed */
-    double fault_frac;              /* share of its blame from that phase */
-    double excess_ms;               /* median busy over the ranks' median */
+    double score, score_own;   /* 0..1, 1 = as good as the best */
+    double blame_frac, lost_s; /* share of all blame; seconds others lost */
+    bt_phase fault;            /* BT_PHASE_COUNT: never blamed */
+    double fault_frac;         /* share of its blame from that phase */
+    double excess_ms;          /* median busy over the ranks' median */
     bt_verdict verdict;
-    int64_t since_step;             /* of a verdict other than ok; -1 */
-    double what_if_ms;              /* mean step time without this rank's excess */
-    double late_p50_ms, late_p95_ms;    /* NaN: no other rank */
-    double rss_peak_mib, cpu_frac;  /* processor time / (step time * threads) */
-    char says[160];                 /* "rank 5 is late because of data, 83 % of the time, since step 11840" */
+    int64_t since_step;              /* of a verdict other than ok; -1 */
+    double what_if_ms;               /* mean step time without this rank's excess */
+    double late_p50_ms, late_p95_ms; /* NaN: no other rank */
+    double rss_peak_mib, cpu_frac;   /* processor time / (step time * threads) */
+    /* "rank 5 is late because of data, 83 % of the time, since step 11840" */
+    char says[160];
 } bt_view_rank;
 
 typedef struct bt_view_ranks {
     size_t n;
-    bt_view_rank *rank;             /* by rank number */
-    int *order;                     /* n indices, worst first: those late now, then blame, then excess */
-    int64_t step0, step1;           /* the window */
-    size_t steps;                   /* sampled steps in it */
-    double median[BT_MR_COUNT];     /* lower median over the ranks of their means */
-    double step_ms;                 /* mean step time, slowest rank */
-    double busy_median_ms;          /* lower median of the ranks' busy medians */
-    double tokens_per_s;            /* mean over the window */
-    double skew_p50_ms, skew_p95_ms;    /* NaN: one rank */
+    bt_view_rank *rank; /* by rank number */
+    /* n indices, worst first: those late now, then blame, then excess */
+    int *order;
+    int64_t step0, step1;            /* the window */
+    size_t steps;                    /* sampled steps in it */
+    double median[BT_MR_COUNT];      /* lower median over the ranks of their means */
+    double step_ms;                  /* mean step time, slowest rank */
+    double busy_median_ms;           /* lower median of the ranks' busy medians */
+    double tokens_per_s;             /* mean over the window */
+    double skew_p50_ms, skew_p95_ms; /* NaN: one rank */
 } bt_view_ranks;
 
 typedef struct bt_view_heat {
     bt_heat_value value;
-    size_t rows, cols;              /* rows: ranks */
-    const double *cell;             /* (rows, cols): busy: ratio to the step's median; others ms, MiB, nats; NaN: none */
-    bool against;                   /* cells are ratios to the baseline's value in the same steps (those it lacks: to its mean) */
-    const int64_t *step;            /* first step of each column */
-    const double *time_s;           /* wall time of each column */
+    size_t rows, cols; /* rows: ranks */
+    /* (rows, cols): busy: ratio to the step's median; others ms, MiB, nats; NaN: none */
+    const double *cell;
+    /* cells are ratios to the baseline's value in the same steps (those it lacks: to its mean) */
+    bool against;
+    const int64_t *step;  /* first step of each column */
+    const double *time_s; /* wall time of each column */
     bool exact;
 } bt_view_heat;
 
 typedef struct bt_view_layer {
     int layer;
     char tensor[32];
-    double value[BT_ML_COUNT];      /* newest sample */
-    double neg_frac, entropy_bits;  /* share of -1; bits per weight of the code distribution */
-    double history[BT_ML_COUNT][BT_VIEW_SAMPLES];       /* up to the newest sample, which is the last; NaN padded at the front */
+    double value[BT_ML_COUNT];     /* newest sample */
+    double neg_frac, entropy_bits; /* share of -1; bits per weight of the code distribution */
+    /* up to the newest sample, which is the last; NaN padded at the front */
+    double history[BT_ML_COUNT][BT_VIEW_SAMPLES];
 } bt_view_layer;
 
 typedef struct bt_view_layers {
     size_t n;
     bt_view_layer *layer;
-    int64_t step;                   /* the newest sample; -1 none */
+    int64_t step; /* the newest sample; -1 none */
     size_t samples;
-    int64_t sampled[BT_VIEW_SAMPLES];   /* the step of each place in a history; -1 where there is none */
+    /* the step of each place in a history; -1 where there is none */
+    int64_t sampled[BT_VIEW_SAMPLES];
 } bt_view_layers;
 
 /* one kind of exchange along one axis, per step, mean of the ranks that took part */
 typedef struct bt_view_op {
-    char op[24], axis[16];          /* "all_reduce", "dp" */
+    char op[24], axis[16]; /* "all_reduce", "dp" */
     int ranks;
-    double calls, bytes_logical, bytes_wire, busy_ms, exposed_ms, wait_ms;      /* busy, exposed and wait NaN: ran beside a larger exchange */
-    double overlap;                 /* 1 - exposed / busy; NaN */
-    double rate;                    /* bytes a rank sends a second in flight: bus bandwidth */
-    double lost_max_ms;             /* exposed + wait of the rank that lost most */
+    /* busy, exposed and wait NaN: ran beside a larger exchange */
+    double calls, bytes_logical, bytes_wire, busy_ms, exposed_ms, wait_ms;
+    double overlap;     /* 1 - exposed / busy; NaN */
+    double rate;        /* bytes a rank sends a second in flight: bus bandwidth */
+    double lost_max_ms; /* exposed + wait of the rank that lost most */
     int lost_rank;
-    double model_ms, model_frac;    /* time these bytes take by the link measured at the start, nothing else running; model / busy. NaN: not measured */
+    /* time these bytes take by the link measured at the start, nothing else running; model /
+     * busy. NaN: not measured */
+    double model_ms, model_frac;
 } bt_view_op;
 
-typedef struct bt_view_link { char axis[16]; double latency_us, bytes_per_s; } bt_view_link;    /* of an axis: a round of messages between all its ranks */
-typedef struct bt_view_pair { int rank, peer; double messages, bytes, flight_ms; } bt_view_pair; /* a step, received by rank; flight: mean of a message, NaN */
+/* of an axis: a round of messages between all its ranks */
+typedef struct bt_view_link {
+    char axis[16];
+    double latency_us, bytes_per_s;
+} bt_view_link;
+/* a step, received by rank; flight: mean of a message, NaN */
+typedef struct bt_view_pair {
+    int rank, peer;
+    double messages, bytes, flight_ms;
+} bt_view_pair;
 
 enum { BT_VIEW_LINKS = 8 };
 typedef struct bt_view_comm {
     size_t n;
-    bt_view_op *op;                 /* most lost time first */
-    int64_t step0, step1;           /* summed up, -1: none */
+    bt_view_op *op;       /* most lost time first */
+    int64_t step0, step1; /* summed up, -1: none */
     size_t n_links;
     bt_view_link link[BT_VIEW_LINKS];
-    size_t n_pairs;                 /* none where ranks exchange through MPI's collectives, or are too many */
-    bt_view_pair *pair;             /* by rank, then peer */
+    /* none where ranks exchange through MPI's collectives, or are too many */
+    size_t n_pairs;
+    bt_view_pair *pair; /* by rank, then peer */
     int pair_ranks;
-    int64_t pair0, pair1;           /* steps of the pairs */
+    int64_t pair0, pair1; /* steps of the pairs */
 } bt_view_comm;
 
 typedef struct bt_view_event {
-    int64_t seq, step;              /* step -1: none */
-    int attempt, rank;              /* rank -1: the whole run */
-    double time_s;                  /* since the run began */
+    int64_t seq, step; /* step -1: none */
+    int attempt, rank; /* rank -1: the whole run */
+    double time_s;     /* since the run began */
     bt_event_level level;
     char kind[24], title[200];
 } bt_view_event;
 
-typedef struct bt_view_events { size_t n; bt_view_event *event; int64_t total; } bt_view_events;    /* oldest first; total in the run */
+/* oldest first; total in the run */
+typedef struct bt_view_events {
+    size_t n;
+    bt_view_event *event;
+    int64_t total;
+} bt_view_events;
 
 typedef struct bt_view_run {
     char run[BT_NAME_MAX], host[BT_HOST_MAX], tags[64], note[120];
@@ -214,15 +300,20 @@ typedef struct bt_view_run {
     int64_t steps;
     double tokens, loss, best_val, tokens_per_s, step_ms, goodput, comm_overhead, mfu, rss_mib;
     double started_s, duration_s, age_s;
-    double spark[64];               /* loss, oldest first */
+    double spark[64]; /* loss, oldest first */
     int n_spark;
 } bt_view_run;
 
-typedef struct bt_view_runs { size_t n; bt_view_run *run; int64_t total; } bt_view_runs;    /* newest first */
+/* newest first */
+typedef struct bt_view_runs {
+    size_t n;
+    bt_view_run *run;
+    int64_t total;
+} bt_view_runs;
 
 typedef struct bt_view {
     bt_view_head head;
-    bt_view_series series[2 * BT_VIEW_SERIES_MAX];      /* those asked for, then the ghosts */
+    bt_view_series series[2 * BT_VIEW_SERIES_MAX]; /* those asked for, then the ghosts */
     int n_series;
     bt_x_axis x;
     bt_view_ranks ranks;
@@ -234,29 +325,35 @@ typedef struct bt_view {
     struct bt_view_impl *impl;
 } bt_view;
 
-bt_code bt_view_open(bt_view **out, bt_db *db, bt_err *err) BT_MUST_CHECK;      /* db is borrowed */
-void bt_view_ask_init(bt_view_ask *ask);                /* everything default, no run */
+bt_code bt_view_open(bt_view **out, bt_db *db, bt_err *err) BT_MUST_CHECK; /* db is borrowed */
+void bt_view_ask_init(bt_view_ask *ask); /* everything default, no run */
 /* BT_NOTFOUND: no such run */
 bt_code bt_view_load(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
-void bt_view_close(bt_view *v);                         /* accepts NULL */
+void bt_view_close(bt_view *v); /* accepts NULL */
 
 /* mean step time had these ranks (indices into v->ranks.rank) been at the median; ms */
 double bt_view_what_if(const bt_view *v, const int *ranks, size_t n);
-/* the series' means, exponentially smoothed; keep: share of the average kept per step; out: s->n values */
+/* the series' means, exponentially smoothed; keep: share of the average kept per step; out: s->n
+ * values */
 void bt_view_ema(const bt_view_series *s, double keep, double *out);
 /* nearest event before (dir < 0) or after (dir > 0) this step; -1: none */
-bt_code bt_view_event_step(bt_view *v, const char *run, int64_t step, int dir, int64_t *out, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_event_step(bt_view *v, const char *run, int64_t step, int dir, int64_t *out,
+                           bt_err *err) BT_MUST_CHECK;
 /* newest step whose wall time is not after time_s (since the run began); -1: none */
-bt_code bt_view_step_at(bt_view *v, const char *run, double time_s, int64_t *out, bt_err *err) BT_MUST_CHECK;
-double bt_view_time_of(bt_view *v, const char *run, int64_t step);      /* seconds since the run began; NaN */
+bt_code bt_view_step_at(bt_view *v, const char *run, double time_s, int64_t *out, bt_err *err)
+    BT_MUST_CHECK;
+/* seconds since the run began; NaN */
+double bt_view_time_of(bt_view *v, const char *run, int64_t step);
 
-const char *bt_x_axis_name(bt_x_axis x);                /* "step", "tokens", "time", "active", "bytes" */
+/* "step", "tokens", "time", "active", "bytes" */
+const char *bt_x_axis_name(bt_x_axis x);
 const char *bt_x_axis_title(bt_x_axis x);
 bt_unit bt_x_axis_unit(bt_x_axis x);
 bool bt_x_axis_parse(const char *word, bt_x_axis *x);
 const char *bt_heat_value_name(bt_heat_value v);
 
-/* {"schema": "bitrain.view/1", "head": {...}, ...}: the parts, as documented in store/view/view.md */
+/* {"schema": "bitrain.view/1", "head": {...}, ...}: the parts, as documented in
+ * store/view/view.md */
 void bt_view_json(const bt_view *v, unsigned parts, bt_json *j, const char *key);
 
 #endif

@@ -9,12 +9,20 @@
 
 #include "store/view/view_impl.h"
 
-enum { TAIL = 256 };                    /* newest steps that percentiles, EMA and time left look at */
+/* newest steps that percentiles, EMA and time left look at */
+enum { TAIL = 256 };
 
-typedef struct tail { const bt_tail_row *row; size_t n; } tail;
-typedef struct tail_reading { bt_view_impl *m; bt_err *err; bt_code code; } tail_reading;
+typedef struct tail {
+    const bt_tail_row *row;
+    size_t n;
+} tail;
+typedef struct tail_reading {
+    bt_view_impl *m;
+    bt_err *err;
+    bt_code code;
+} tail_reading;
 
-/* ---- the run's row ------------------------------------------------------------------------------------------------------------ */
+/* ---- the run's row --------------------------------------------------------------------------- */
 
 typedef struct run_row {
     bt_view_head *h;
@@ -24,9 +32,14 @@ typedef struct run_row {
     bool found;
 } run_row;
 
-static void copy_plain(char *out, size_t size, const char *cell) { bt_text_plain(out, size, cell ? cell : ""); }
+static void copy_plain(char *out, size_t size, const char *cell) {
+    bt_text_plain(out, size, cell ? cell : "");
+}
 
-static double number(const bt_row *r, int i) { return r->cells[i] ? strtod(r->cells[i], NULL) : r->nums[i]; }   /* settings may be text */
+/* settings may be text */
+static double number(const bt_row *r, int i) {
+    return r->cells[i] ? strtod(r->cells[i], NULL) : r->nums[i];
+}
 
 static bool on_run(void *ctx, const bt_row *r) {
     run_row *x = ctx;
@@ -52,43 +65,55 @@ static bool on_run(void *ctx, const bt_row *r) {
 
 static bool process_alive(const char *host, int pid) {
     char here[BT_HOST_MAX];
-    if (pid <= 0 || gethostname(here, sizeof here) != 0) return true;       /* not ours to judge */
+    if (pid <= 0 || gethostname(here, sizeof here) != 0) return true; /* not ours to judge */
     here[sizeof here - 1] = 0;
     if (strcmp(here, host) != 0) return true;
     return kill(pid, 0) == 0 || errno != ESRCH;
 }
 
-bt_run_state bt_view_state(const char *state, const char *host, int pid, double age_s, double step_s, bool attempt_ended) {
+bt_run_state bt_view_state(const char *state, const char *host, int pid, double age_s,
+                           double step_s, bool attempt_ended) {
     if (strcmp(state, "done") == 0) return BT_STATE_DONE;
     if (strcmp(state, "stopped") == 0) return BT_STATE_STOPPED;
     if (strcmp(state, "failed") == 0) return BT_STATE_FAILED;
     double quiet = fmax(30, isnan(step_s) ? 30 : 10 * step_s);
-    if (!process_alive(host, pid)) return age_s > 2 || isnan(age_s) ? BT_STATE_STALE : BT_STATE_RUNNING;
+    if (!process_alive(host, pid))
+        return age_s > 2 || isnan(age_s) ? BT_STATE_STALE : BT_STATE_RUNNING;
     if (attempt_ended) return BT_STATE_RESTARTING;
     if (strcmp(state, "paused") == 0) return BT_STATE_PAUSED;
     return age_s > quiet ? BT_STATE_STALLED : BT_STATE_RUNNING;
 }
 
-/* ---- how many steps it will be ---------------------------------------------------------------------------------------------- */
+/* ---- how many steps it will be --------------------------------------------------------------- */
 
-typedef struct settings { double steps, tokens, batch_tokens, fact_steps; bt_view_impl *m; } settings;
+typedef struct settings {
+    double steps, tokens, batch_tokens, fact_steps;
+    bt_view_impl *m;
+} settings;
 
 static bool on_config(void *ctx, const bt_row *r) {
     settings *s = ctx;
     if (!r->cells[0]) return true;
-    if (strcmp(r->cells[0], "train.steps") == 0) s->steps = number(r, 1);
-    else if (strcmp(r->cells[0], "train.tokens") == 0) s->tokens = number(r, 1);
-    else if (strcmp(r->cells[0], "train.batch_tokens") == 0) s->batch_tokens = number(r, 1);
-    else copy_plain(s->m->preset, sizeof s->m->preset, r->cells[1]);
+    if (strcmp(r->cells[0], "train.steps") == 0)
+        s->steps = number(r, 1);
+    else if (strcmp(r->cells[0], "train.tokens") == 0)
+        s->tokens = number(r, 1);
+    else if (strcmp(r->cells[0], "train.batch_tokens") == 0)
+        s->batch_tokens = number(r, 1);
+    else
+        copy_plain(s->m->preset, sizeof s->m->preset, r->cells[1]);
     return true;
 }
 
 static bool on_fact(void *ctx, const bt_row *r) {
     settings *s = ctx;
     if (!r->cells[0]) return true;
-    if (strcmp(r->cells[0], "steps_total") == 0) s->fact_steps = number(r, 1);
-    else if (strcmp(r->cells[0], "isa") == 0) copy_plain(s->m->isa, sizeof s->m->isa, r->cells[1]);
-    else copy_plain(s->m->params, sizeof s->m->params, r->cells[1]);
+    if (strcmp(r->cells[0], "steps_total") == 0)
+        s->fact_steps = number(r, 1);
+    else if (strcmp(r->cells[0], "isa") == 0)
+        copy_plain(s->m->isa, sizeof s->m->isa, r->cells[1]);
+    else
+        copy_plain(s->m->params, sizeof s->m->params, r->cells[1]);
     return true;
 }
 
@@ -98,13 +123,24 @@ static bt_code load_settings(bt_view *v, double steps, bt_err *err) {
     bt_view_head *h = &v->head;
     const char *run = h->run;
     settings s = {NAN, NAN, NAN, NAN, m};
-    bool kept = strcmp(m->settings_run, run) == 0 && m->settings_attempts == h->n_attempts && m->settings_whole;
+    bool kept = strcmp(m->settings_run, run) == 0 && m->settings_attempts == h->n_attempts &&
+                m->settings_whole;
     if (!kept) {
         m->params[0] = m->preset[0] = m->isa[0] = 0;
-        BT_TRY(bt_vq_rows(m, "SELECT key, value FROM configs WHERE run = ?1 AND key IN ('train.steps', 'train.tokens', 'train.batch_tokens', "
-                           "'model.preset')", run, NULL, 0, on_config, &s, err));
-        BT_TRY(bt_vq_rows(m, "SELECT key, value FROM facts WHERE run = ?1 AND key IN ('steps_total', 'params', 'isa')", run, NULL, 0, on_fact, &s, err));
-        m->steps_total = (int64_t)(s.fact_steps > 0 ? s.fact_steps : s.steps > 0 ? s.steps : s.tokens > 0 && s.batch_tokens > 0 ? ceil(s.tokens / s.batch_tokens) : 0);
+        BT_TRY(bt_vq_rows(m,
+                          "SELECT key, value FROM configs WHERE run = ?1 AND key IN "
+                          "('train.steps', 'train.tokens', 'train.batch_tokens', "
+                          "'model.preset')",
+                          run, NULL, 0, on_config, &s, err));
+        BT_TRY(bt_vq_rows(m,
+                          "SELECT key, value FROM facts WHERE run = ?1 AND key IN ('steps_total', "
+                          "'params', 'isa')",
+                          run, NULL, 0, on_fact, &s, err));
+        m->steps_total = (int64_t)(s.fact_steps > 0 ? s.fact_steps
+                                   : s.steps > 0    ? s.steps
+                                   : s.tokens > 0 && s.batch_tokens > 0
+                                       ? ceil(s.tokens / s.batch_tokens)
+                                       : 0);
         snprintf(m->settings_run, sizeof m->settings_run, "%s", run);
         m->settings_attempts = h->n_attempts;
         m->settings_whole = steps > 0;
@@ -116,7 +152,7 @@ static bt_code load_settings(bt_view *v, double steps, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- the newest steps --------------------------------------------------------------------------------------------------------- */
+/* ---- the newest steps ------------------------------------------------------------------------ */
 
 static bool on_tail(void *ctx, const double *col, int n) {
     tail_reading *t = ctx;
@@ -147,12 +183,13 @@ static bt_code tail_query(bt_view_impl *m, bt_err *err) {
     return bt_view_sql(&m->tail_sql, &sql, err);
 }
 
-/* rows that were read before stay, only newer ones are read. Steps may be recorded every N-th only: without rows of before the
- * range widens until there is enough */
+/* rows that were read before stay, only newer ones are read. Steps may be recorded every N-th only:
+ * without rows of before the range widens until there is enough */
 static bt_code load_tail(bt_view *v, tail *t, bt_err *err) {
     bt_view_impl *m = v->impl;
     int64_t at = m->at_step;
-    bool follows = strcmp(m->tail_run, m->run) == 0 && m->tail_attempts == m->n_attempts && m->n_tail > 0 && at >= m->tail_to && at - m->tail_to < TAIL;
+    bool follows = strcmp(m->tail_run, m->run) == 0 && m->tail_attempts == m->n_attempts &&
+                   m->n_tail > 0 && at >= m->tail_to && at - m->tail_to < TAIL;
     BT_TRY(tail_query(m, err));
     bt_code code = follows && at > m->tail_to ? read_tail(v, m->tail_to + 1, at, err) : BT_OK;
     for (int64_t width = TAIL; code == BT_OK && !follows; width *= 16) {
@@ -163,7 +200,8 @@ static bt_code load_tail(bt_view *v, tail *t, bt_err *err) {
     }
     if (code != BT_OK) m->n_tail = m->tail_first = 0;
     if (m->n_tail - m->tail_first > TAIL) m->tail_first = m->n_tail - TAIL;
-    if (m->tail_first >= 3 * TAIL) {                            /* seldom: the rest moves to the front */
+    /* seldom: the rest moves to the front */
+    if (m->tail_first >= 3 * TAIL) {
         m->n_tail -= m->tail_first;
         memmove(m->tail, m->tail + m->tail_first, m->n_tail * sizeof *m->tail);
         m->tail_first = 0;
@@ -203,12 +241,14 @@ static void smooth_loss(bt_view_head *h, const tail *t) {
     h->loss_trend = t->n >= 8 ? (ema - before) / (double)(t->n / 4) : NAN;
 }
 
-/* time left: remaining steps x recent wall time a step; the error is what the means of eight parts of the tail disagree by */
+/* time left: remaining steps x recent wall time a step; the error is what the means of eight parts
+ * of the tail disagree by */
 static void time_left(bt_view_head *h, const tail *t) {
     h->eta_s = h->eta_err_s = NAN;
     if (!h->live || h->steps_total <= 0 || t->n < 4 || h->state == BT_STATE_STALE) return;
     const bt_tail_row *a = &t->row[0], *b = &t->row[t->n - 1];
-    double per_step = (b->time_s - a->time_s) / (double)(b->step - a->step), left = (double)(h->steps_total - 1 - b->step);
+    double per_step = (b->time_s - a->time_s) / (double)(b->step - a->step),
+           left = (double)(h->steps_total - 1 - b->step);
     if (!(per_step > 0) || left < 0) return;
     h->eta_s = left * per_step;
     if (t->n < 32) return;
@@ -259,9 +299,13 @@ static bt_code from_tail(bt_view *v, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- attempts, events, checkpoints --------------------------------------------------------------------------------------------- */
+/* ---- attempts, events, checkpoints ----------------------------------------------------------- */
 
-typedef struct gaps { double down_s, before_end; bool last_ended; int last; } gaps;
+typedef struct gaps {
+    double down_s, before_end;
+    bool last_ended;
+    int last;
+} gaps;
 
 static bool on_attempt(void *ctx, const double *col, int n) {
     gaps *g = ctx;
@@ -273,33 +317,47 @@ static bool on_attempt(void *ctx, const double *col, int n) {
     return true;
 }
 
-/* "paused" and "going on after a pause of ..." are events of the trainer; the row of the run says only that it is running */
+/* "paused" and "going on after a pause of ..." are events of the trainer; the row of the run says
+ * only that it is running */
 static bool on_pause(void *ctx, const bt_row *r) {
     *(bool *)ctx = r->cells[0] && strcmp(r->cells[0], "paused") == 0;
     return false;
 }
 
-/* a checkpoint is recorded with an event after it: without a new event there is nothing to count anew */
+/* a checkpoint is recorded with an event after it: without a new event there is nothing to count
+ * anew */
 static bt_code load_totals(bt_view *v, gaps *g, bt_err *err) {
     bt_view_head *h = &v->head;
     bt_view_impl *m = v->impl;
     double x[3];
     *g = (gaps){.before_end = NAN, .last = -1};
-    BT_TRY(bt_vq_each(m, "SELECT attempt, started_s, ended_s FROM attempts WHERE run = ?1 ORDER BY attempt", h->run, NULL, 0, on_attempt, g, err));
-    BT_TRY(bt_vq_row(m, "SELECT seq FROM events WHERE run = ?1 ORDER BY seq DESC LIMIT 1", h->run, NULL, 0, x, 1, err));
+    BT_TRY(bt_vq_each(
+        m, "SELECT attempt, started_s, ended_s FROM attempts WHERE run = ?1 ORDER BY attempt",
+        h->run, NULL, 0, on_attempt, g, err));
+    BT_TRY(bt_vq_row(m, "SELECT seq FROM events WHERE run = ?1 ORDER BY seq DESC LIMIT 1", h->run,
+                     NULL, 0, x, 1, err));
     m->event_newest = bt_whole(x[0], -1);
-    if (m->event_newest < 0 || m->event_newest != m->events_at || strcmp(m->events_run, h->run) != 0) {
+    if (m->event_newest < 0 || m->event_newest != m->events_at ||
+        strcmp(m->events_run, h->run) != 0) {
         m->events_at = -1;
-        BT_TRY(bt_vq_row(m, "SELECT sum(took_ms) / 1e3 FROM checkpoints WHERE run = ?1", h->run, NULL, 0, x, 1, err));
+        BT_TRY(bt_vq_row(m, "SELECT sum(took_ms) / 1e3 FROM checkpoints WHERE run = ?1", h->run,
+                         NULL, 0, x, 1, err));
         m->ckpt_s = isnan(x[0]) ? 0 : x[0];
-        BT_TRY(bt_vq_row(m, "SELECT sum(level = 'warning'), sum(level = 'error'), sum(level <> 'info' AND seq > coalesce((SELECT max(seq) FROM events WHERE run = ?1 AND"
-                         " kind = 'acknowledged'), 0)) FROM events WHERE run = ?1", h->run, NULL, 0, x, 3, err));
+        BT_TRY(bt_vq_row(m,
+                         "SELECT sum(level = 'warning'), sum(level = 'error'), sum(level <> 'info' "
+                         "AND seq > coalesce((SELECT max(seq) FROM events WHERE run = ?1 AND"
+                         " kind = 'acknowledged'), 0)) FROM events WHERE run = ?1",
+                         h->run, NULL, 0, x, 3, err));
         m->warnings = (int)bt_whole(x[0], 0);
         m->errors = (int)bt_whole(x[1], 0);
         m->alerts = (int)bt_whole(x[2], 0);
         m->paused = false;
-        BT_TRY(bt_vq_rows(m, "SELECT title FROM (SELECT seq, kind, title FROM events WHERE run = ?1 ORDER BY seq DESC LIMIT 40) WHERE kind = 'control' AND "
-                          "(title = 'paused' OR title LIKE '% after a pause of %') ORDER BY seq DESC LIMIT 1", h->run, NULL, 0, on_pause, &m->paused, err));
+        BT_TRY(bt_vq_rows(
+            m,
+            "SELECT title FROM (SELECT seq, kind, title FROM events WHERE run = ?1 ORDER BY seq "
+            "DESC LIMIT 40) WHERE kind = 'control' AND "
+            "(title = 'paused' OR title LIKE '% after a pause of %') ORDER BY seq DESC LIMIT 1",
+            h->run, NULL, 0, on_pause, &m->paused, err));
         snprintf(m->events_run, sizeof m->events_run, "%s", h->run);
         m->events_at = m->event_newest;
     }
@@ -316,14 +374,40 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
     bt_view_head *h = &v->head;
     const char *run = ask->run;
-    *h = (bt_view_head){.step = -1, .newest_step = -1, .tokens = NAN, .loss = NAN, .loss_ema = NAN, .loss_trend = NAN, .val_loss = NAN,
-                        .best_val = NAN, .grad_norm = NAN, .lr = NAN, .loss_scale = NAN, .tokens_per_s = NAN, .mfu = NAN, .step_p50_ms = NAN, .step_p95_ms = NAN,
-                        .step_p99_ms = NAN, .step_max_ms = NAN, .overlap = NAN, .comm_overhead = NAN, .wait_frac = NAN, .bytes_wire = NAN,
-                        .bytes_logical = NAN, .rss_mib = NAN, .eta_s = NAN, .eta_err_s = NAN, .age_s = NAN, .goodput = NAN};
+    *h = (bt_view_head){.step = -1,
+                        .newest_step = -1,
+                        .tokens = NAN,
+                        .loss = NAN,
+                        .loss_ema = NAN,
+                        .loss_trend = NAN,
+                        .val_loss = NAN,
+                        .best_val = NAN,
+                        .grad_norm = NAN,
+                        .lr = NAN,
+                        .loss_scale = NAN,
+                        .tokens_per_s = NAN,
+                        .mfu = NAN,
+                        .step_p50_ms = NAN,
+                        .step_p95_ms = NAN,
+                        .step_p99_ms = NAN,
+                        .step_max_ms = NAN,
+                        .overlap = NAN,
+                        .comm_overhead = NAN,
+                        .wait_frac = NAN,
+                        .bytes_wire = NAN,
+                        .bytes_logical = NAN,
+                        .rss_mib = NAN,
+                        .eta_s = NAN,
+                        .eta_err_s = NAN,
+                        .age_s = NAN,
+                        .goodput = NAN};
     snprintf(h->run, sizeof h->run, "%s", run);
     run_row x = {.h = h};
-    BT_TRY(bt_vq_rows(m, "SELECT state, ranks, steps, started_s, updated_s, ended_s, host, pid, productive_s, redone_s, attempts, note, exit_kind, "
-                       "dropped, best_val FROM runs WHERE run = ?1", run, NULL, 0, on_run, &x, err));
+    BT_TRY(bt_vq_rows(m,
+                      "SELECT state, ranks, steps, started_s, updated_s, ended_s, host, pid, "
+                      "productive_s, redone_s, attempts, note, exit_kind, "
+                      "dropped, best_val FROM runs WHERE run = ?1",
+                      run, NULL, 0, on_run, &x, err));
     if (!x.found) return bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
     gaps g;
     BT_TRY(load_totals(v, &g, err));
@@ -344,10 +428,16 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     h->live = h->state < BT_STATE_DONE;
     if (m->at_step >= 0) BT_TRY(from_tail(v, err));
     h->state = bt_view_state(x.state, h->host, x.pid, h->age_s, h->step_p95_ms / 1e3, g.last_ended);
-    if (m->paused && (h->state == BT_STATE_RUNNING || h->state == BT_STATE_STALLED)) h->state = BT_STATE_PAUSED;
-    double end_s = h->state == BT_STATE_STALE ? (isnan(x.last_s) ? x.created_s : x.last_s) : h->live ? now_s : !isnan(x.ended_s) ? x.ended_s : isnan(x.last_s) ? x.created_s : x.last_s;
+    if (m->paused && (h->state == BT_STATE_RUNNING || h->state == BT_STATE_STALLED))
+        h->state = BT_STATE_PAUSED;
+    double end_s = h->state == BT_STATE_STALE ? (isnan(x.last_s) ? x.created_s : x.last_s)
+                   : h->live                  ? now_s
+                   : !isnan(x.ended_s)        ? x.ended_s
+                   : isnan(x.last_s)          ? x.created_s
+                                              : x.last_s;
     h->elapsed_s = fmax(0, end_s - x.created_s);
-    if (h->productive_s + h->redone_s + h->down_s > h->elapsed_s)       /* a step is timed on its slowest rank, so steps of ranks that drift overlap */
+    /* a step is timed on its slowest rank, so steps of ranks that drift overlap */
+    if (h->productive_s + h->redone_s + h->down_s > h->elapsed_s)
         h->productive_s = fmax(0, h->elapsed_s - h->redone_s - h->down_s);
     h->other_s = fmax(0, h->elapsed_s - h->productive_s - h->redone_s - h->down_s);
     if (h->elapsed_s > 0) h->goodput = fmin(1, h->productive_s / h->elapsed_s);

@@ -1,5 +1,6 @@
-/* view_heat.c - rank x time: one value per rank and column of steps: busy as a ratio to the ranks' median of the same step, others as
- * they are; with a baseline all as a ratio to the baseline's same steps. */
+/* view_heat.c - rank x time: one value per rank and column of steps: busy as a ratio to the ranks'
+ * median of the same step, others as they are; with a baseline all as a ratio to the baseline's
+ * same steps. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,21 +8,27 @@
 #include "store/read/blocks.h"
 #include "store/view/view_impl.h"
 
-enum { ROWS_BUDGET = 24576 };           /* rank rows read for one picture: beyond it each column is sampled */
+/* rank rows read for one picture: beyond it each column is sampled */
+enum { ROWS_BUDGET = 24576 };
 
-static const struct { bt_rank_metric metric; bool ratio; } values[BT_HEAT_VALUES] = {
-    [BT_HEAT_BUSY] = {BT_MR_STEP_TIME, true}, [BT_HEAT_STEP] = {BT_MR_STEP_TIME, false}, [BT_HEAT_WAIT] = {BT_MR_WAIT, false},
-    [BT_HEAT_DATA] = {BT_MR_DATA, false},     [BT_HEAT_COMM] = {BT_MR_COMM_EXPOSED, false}, [BT_HEAT_RSS] = {BT_MR_RSS, false},
-    [BT_HEAT_FWD] = {BT_MR_FWD, false},       [BT_HEAT_BWD] = {BT_MR_BWD, false}, [BT_HEAT_OPTIM] = {BT_MR_OPTIM, false}, [BT_HEAT_LOSS] = {BT_MR_LOSS, false},
+static const struct {
+    bt_rank_metric metric;
+    bool ratio;
+} values[BT_HEAT_VALUES] = {
+    [BT_HEAT_BUSY] = {BT_MR_STEP_TIME, true},     [BT_HEAT_STEP] = {BT_MR_STEP_TIME, false},
+    [BT_HEAT_WAIT] = {BT_MR_WAIT, false},         [BT_HEAT_DATA] = {BT_MR_DATA, false},
+    [BT_HEAT_COMM] = {BT_MR_COMM_EXPOSED, false}, [BT_HEAT_RSS] = {BT_MR_RSS, false},
+    [BT_HEAT_FWD] = {BT_MR_FWD, false},           [BT_HEAT_BWD] = {BT_MR_BWD, false},
+    [BT_HEAT_OPTIM] = {BT_MR_OPTIM, false},       [BT_HEAT_LOSS] = {BT_MR_LOSS, false},
 };
 
 typedef struct picture {
     bt_view *v;
     bt_heat_cache *c;
-    double *now;                        /* values of the step being read, by rank */
+    double *now; /* values of the step being read, by rank */
     double *work;
-    int64_t step;                       /* -1: none read yet */
-    double weight;                      /* steps the values being read stand for */
+    int64_t step;  /* -1: none read yet */
+    double weight; /* steps the values being read stand for */
 } picture;
 
 static void end_step(picture *p) {
@@ -32,7 +39,9 @@ static void end_step(picture *p) {
         if (!isnan(p->now[k])) p->work[n++] = p->now[k];
     double median = c->ratio ? bt_lower_median(p->work, n) : 1;
     for (size_t k = 0; k < c->rows && col < c->stride; k++) {
-        if (!isnan(p->now[k]) && median > 0) c->sum[k * c->stride + col] += p->weight * p->now[k] / median, c->count[k * c->stride + col] += p->weight;
+        if (!isnan(p->now[k]) && median > 0)
+            c->sum[k * c->stride + col] += p->weight * p->now[k] / median,
+                c->count[k * c->stride + col] += p->weight;
         p->now[k] = NAN;
     }
     p->step = -1;
@@ -46,7 +55,8 @@ static bool on_row(void *ctx, const double *col, int n) {
     p->step = (int64_t)col[0];
     p->weight = 1;
     size_t k = (size_t)col[1];
-    if (k < p->c->rows) p->now[k] = p->c->value == BT_HEAT_BUSY ? col[2] - (isnan(col[3]) ? 0 : col[3]) : col[2];
+    if (k < p->c->rows)
+        p->now[k] = p->c->value == BT_HEAT_BUSY ? col[2] - (isnan(col[3]) ? 0 : col[3]) : col[2];
     return true;
 }
 
@@ -57,14 +67,22 @@ static bool on_block(void *ctx, const bt_block *b) {
     p->step = b->step0;
     p->weight = b->wall_us.n;
     for (int k = 0; k < b->n_ranks && (size_t)k < p->c->rows; k++) {
-        const bt_block_stat *v = b->ranks + (size_t)k * BT_MR_COUNT, *x = &v[values[p->c->value].metric], *w = &v[BT_MR_WAIT];
-        if (x->n > 0) p->now[k] = x->sum / x->n - (p->c->value == BT_HEAT_BUSY && w->n > 0 ? w->sum / w->n : 0);
+        const bt_block_stat *v = b->ranks + (size_t)k * BT_MR_COUNT,
+                            *x = &v[values[p->c->value].metric], *w = &v[BT_MR_WAIT];
+        if (x->n > 0)
+            p->now[k] = x->sum / x->n -
+                        (p->c->value == BT_HEAT_BUSY && w->n > 0 ? w->sum / w->n : 0);
     }
     return true;
 }
 
 static bt_code read_blocks(picture *p, int64_t from, int64_t to, bt_err *err) {
-    bt_blocks_ask ask = {.run = p->c->run, .step0 = from, .step1 = to, .max_steps = p->c->size >= 64 && p->c->size < 4096 ? p->c->size / 4 : p->c->size, .ranks = true};
+    bt_blocks_ask ask = {.run = p->c->run,
+                         .step0 = from,
+                         .step1 = to,
+                         .max_steps = p->c->size >= 64 && p->c->size < 4096 ? p->c->size / 4
+                                                                            : p->c->size,
+                         .ranks = true};
     bt_code code = bt_blocks_walk(p->v->impl->db, &ask, on_block, p, err);
     end_step(p);
     return code;
@@ -81,9 +99,12 @@ static bt_code read_columns(picture *p, int64_t from, int64_t to, bt_err *err) {
     if (part > c->size) part = c->size;
     bt_text sql;
     bt_text_init(&sql);
-    bt_text_printf(&sql, "SELECT step, rank, \"%s\", wait_ms FROM rank_steps WHERE run = ?1 AND step BETWEEN ?2 AND ?3 ORDER BY step",
+    bt_text_printf(&sql,
+                   "SELECT step, rank, \"%s\", wait_ms FROM rank_steps WHERE run = ?1 AND step "
+                   "BETWEEN ?2 AND ?3 ORDER BY step",
                    bt_rank_metrics[values[p->c->value].metric].key);
-    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory") : BT_OK;
+    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory")
+                              : BT_OK;
     for (int64_t a = from; a <= to && code == BT_OK;) {
         int64_t next = all ? to + 1 : (a / c->size + 1) * c->size, last = all ? to : a + part - 1;
         double args[] = {(double)a, (double)(last < to ? last : to)};
@@ -100,15 +121,18 @@ static bt_code column_times(bt_view *v, bt_err *err) {
     for (size_t c = 0; c < v->heat.cols; c++) m->heat_time[c] = NAN;
     if (v->heat.cols == 0) return BT_OK;
     /* wall time is close to linear between the ends: two look-ups, not one a column */
-    double a = bt_view_time_of(v, m->run, m->heat_step[0]), b = bt_view_time_of(v, m->run, m->at_step);
+    double a = bt_view_time_of(v, m->run, m->heat_step[0]),
+           b = bt_view_time_of(v, m->run, m->at_step);
     int64_t s0 = m->heat_step[0], s1 = m->at_step;
     for (size_t c = 0; c < v->heat.cols; c++)
-        m->heat_time[c] = s1 > s0 ? a + (b - a) * (double)(m->heat_step[c] - s0) / (double)(s1 - s0) : a;
+        m->heat_time[c] = s1 > s0 ? a + (b - a) * (double)(m->heat_step[c] - s0) / (double)(s1 - s0)
+                                  : a;
     (void)err;
     return BT_OK;
 }
 
-/* steps a column: sixteenths of a power of two, so that a long run that grows is read anew once in many steps only */
+/* steps a column: sixteenths of a power of two, so that a long run that grows is read anew once in
+ * many steps only */
 static int64_t column_size(int64_t from, int64_t to, int columns) {
     int64_t size = (to - from + columns) / columns, unit = 1;
     while (size / unit >= 16) unit *= 2;
@@ -117,17 +141,27 @@ static int64_t column_size(int64_t from, int64_t to, int columns) {
     return size;
 }
 
-typedef struct heat_want { const char *run; int attempts; size_t rows; bt_heat_value value; bool ratio; } heat_want;
+typedef struct heat_want {
+    const char *run;
+    int attempts;
+    size_t rows;
+    bt_heat_value value;
+    bool ratio;
+} heat_want;
 
 static bool same_heat(const bt_heat_cache *c, const heat_want *w) {
-    return strcmp(c->run, w->run) == 0 && c->attempts == w->attempts && c->value == w->value && c->ratio == w->ratio && c->rows == w->rows;
+    return strcmp(c->run, w->run) == 0 && c->attempts == w->attempts && c->value == w->value &&
+           c->ratio == w->ratio && c->rows == w->rows;
 }
 
 /* what was read before and still fits moves to its place; what is new is read */
-static bt_code prepare(bt_heat_cache *c, const heat_want *w, int64_t from, int64_t to, int columns, bt_err *err) {
-    int64_t size = column_size(from, to, columns), first_key = from / size, gone = first_key - c->first_key;
+static bt_code prepare(bt_heat_cache *c, const heat_want *w, int64_t from, int64_t to, int columns,
+                       bt_err *err) {
+    int64_t size = column_size(from, to, columns), first_key = from / size,
+            gone = first_key - c->first_key;
     size_t stride = (size_t)columns, rows = w->rows;
-    bool kept = same_heat(c, w) && c->stride == stride && c->size == size && gone >= 0 && c->next > from && c->next <= to + 1;
+    bool kept = same_heat(c, w) && c->stride == stride && c->size == size && gone >= 0 &&
+                c->next > from && c->next <= to + 1;
     if (!kept) {
         BT_TRY(BT_GROW(c->sum, c->cap_sum, rows * stride, err));
         BT_TRY(BT_GROW(c->count, c->cap_count, rows * stride, err));
@@ -158,7 +192,8 @@ static bt_code prepare(bt_heat_cache *c, const heat_want *w, int64_t from, int64
 }
 
 /* newest: last step the run has; columns reach to `to` all the same */
-static bt_code fill(bt_view *v, bt_heat_cache *c, const heat_want *w, int64_t from, int64_t to, int64_t newest, int columns, bt_err *err) {
+static bt_code fill(bt_view *v, bt_heat_cache *c, const heat_want *w, int64_t from, int64_t to,
+                    int64_t newest, int columns, bt_err *err) {
     bt_view_impl *m = v->impl;
     BT_TRY(prepare(c, w, from, to, columns, err));
     BT_TRY(BT_GROW(m->heat_work, m->cap_heat_work, 2 * c->rows, err));
@@ -166,8 +201,10 @@ static bt_code fill(bt_view *v, bt_heat_cache *c, const heat_want *w, int64_t fr
     int64_t last = to < newest ? to : newest;
     for (size_t k = 0; k < c->rows; k++) p.now[k] = NAN;
     bt_code code = c->next <= last ? read_columns(&p, c->next, last, err) : BT_OK;
-    if (code != BT_OK) c->next = 0;
-    else if (c->next <= last) c->next = last + 1;
+    if (code != BT_OK)
+        c->next = 0;
+    else if (c->next <= last)
+        c->next = last + 1;
     return code;
 }
 
@@ -178,7 +215,8 @@ static double mean_at(const bt_heat_cache *c, size_t row, size_t col) {
 
 /* ---- against a baseline ---- */
 
-/* the baseline's value for a rank in a column: that rank's, or with another number of ranks their median */
+/* the baseline's value for a rank in a column: that rank's, or with another number of ranks their
+ * median */
 static double base_at(const bt_heat_cache *b, size_t rows, size_t row, size_t col, double *work) {
     size_t n = 0;
     if (b->rows == rows) return mean_at(b, row, col);
@@ -189,7 +227,8 @@ static double base_at(const bt_heat_cache *b, size_t rows, size_t row, size_t co
     return bt_lower_median(work, n);
 }
 
-/* cells become ratios to the baseline's same steps; steps the baseline does not have are held against its mean */
+/* cells become ratios to the baseline's same steps; steps the baseline does not have are held
+ * against its mean */
 static bt_code divide(bt_view *v, bt_err *err) {
     bt_view_impl *m = v->impl;
     const bt_heat_cache *b = &m->heat_base;
@@ -210,10 +249,13 @@ static bt_code divide(bt_view *v, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code load_baseline(bt_view *v, const bt_view_ask *ask, int64_t from, int64_t to, int columns, bt_err *err) {
+static bt_code load_baseline(bt_view *v, const bt_view_ask *ask, int64_t from, int64_t to,
+                             int columns, bt_err *err) {
     double x[3];
-    BT_TRY(bt_vq_row(v->impl, "SELECT attempts, steps, ranks FROM runs WHERE run = ?1", ask->baseline, NULL, 0, x, 3, err));
-    heat_want w = {ask->baseline, (int)bt_whole(x[0], 0), (size_t)bt_whole(x[2], 0), ask->heat, false};
+    BT_TRY(bt_vq_row(v->impl, "SELECT attempts, steps, ranks FROM runs WHERE run = ?1",
+                     ask->baseline, NULL, 0, x, 3, err));
+    heat_want w = {ask->baseline, (int)bt_whole(x[0], 0), (size_t)bt_whole(x[2], 0), ask->heat,
+                   false};
     int64_t newest = bt_whole(x[1], 0) - 1;
     if (w.rows == 0 || w.rows > 65536 || newest < 0) return BT_OK;
     BT_TRY(fill(v, &v->impl->heat_base, &w, from, to, newest, columns, err));
@@ -231,7 +273,8 @@ bt_code bt_view_load_heat(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     v->heat = (bt_view_heat){.value = ask->heat, .exact = true};
     BT_TRY(bt_view_range(v, ask, &from, &to, err));
     if (to < from || v->ranks.n == 0) return BT_OK;
-    heat_want w = {m->run, m->n_attempts, v->ranks.n, ask->heat, values[ask->heat].ratio && !against};
+    heat_want w = {m->run, m->n_attempts, v->ranks.n, ask->heat,
+                   values[ask->heat].ratio && !against};
     BT_TRY(fill(v, c, &w, from, to, to, columns, err));
     BT_TRY(BT_GROW(m->heat_cell, m->cap_heat_cell, c->rows * c->cols, err));
     BT_TRY(BT_GROW(m->heat_time, m->cap_heat_time, c->cols, err));

@@ -1,8 +1,10 @@
-/* view_impl.h - private to store/view*.c: numeric queries with kept statements, growing arrays, bucketed row streams.
+/* view_impl.h - private to store/view*.c: numeric queries with kept statements, growing arrays,
+ * bucketed row streams.
  *
- * A stream reads the rows of one run (whole steps, or one rank) into buckets of 2^k steps aligned to multiples of their size.
- * New steps are added to the last buckets; when there are too many buckets, neighbours merge: nothing is read twice and a
- * growing run does not make its picture jitter. */
+ * A stream reads the rows of one run (whole steps, or one rank) into buckets of 2^k steps aligned
+ * to multiples of their size. New steps are added to the last buckets; when there are too many
+ * buckets, neighbours merge: nothing is read twice and a growing run does not make its picture
+ * jitter. */
 #ifndef BT_STORE_VIEW_VIEW_IMPL_H
 #define BT_STORE_VIEW_VIEW_IMPL_H
 
@@ -11,52 +13,65 @@
 enum { BT_VQ_STATEMENTS = 48, BT_VQ_COLUMNS = 40 };
 
 typedef struct bt_bucket {
-    int64_t key, step, rows;        /* key = step / size; step: last one in it */
-    double tokens, time_s, active_s, bytes;     /* at its last row */
+    int64_t key, step, rows;                /* key = step / size; step: last one in it */
+    double tokens, time_s, active_s, bytes; /* at its last row */
 } bt_bucket;
 
-typedef struct bt_stat { double first, last, min, max, sum; int64_t n; } bt_stat;
+typedef struct bt_stat {
+    double first, last, min, max, sum;
+    int64_t n;
+} bt_stat;
 
 typedef struct bt_stream {
     char run[BT_NAME_MAX];
     int rank, n_metrics, metric[BT_VIEW_SERIES_MAX];
-    int n_attempts;                 /* of the run when it was read: a restart may replay steps */
-    int64_t from, next, size;       /* covers steps from .. next-1 in buckets of `size` */
+    int n_attempts;           /* of the run when it was read: a restart may replay steps */
+    int64_t from, next, size; /* covers steps from .. next-1 in buckets of `size` */
     size_t n, cap;
     bt_bucket *bucket;
-    bt_stat *stat;                  /* (n, n_metrics) */
+    bt_stat *stat; /* (n, n_metrics) */
     double active_s, bytes;
-    bool exact, ghost;              /* ghost: of a baseline */
+    bool exact, ghost; /* ghost: of a baseline */
     char *sql;
-    /* what screens see of it: (metric, value, column). Buckets below `settled` stand there already; filled: those with a value */
+    /* what screens see of it: (metric, value, column). Buckets below `settled` stand there already;
+     * filled: those with a value */
     bt_x_axis x;
     size_t settled, columns, filled[BT_VIEW_SERIES_MAX];
     bool skip[BT_VIEW_SERIES_MAX];
     double *shown;
     int64_t *shown_int;
-    uint64_t used;                  /* the load that asked for it last */
+    uint64_t used; /* the load that asked for it last */
 } bt_stream;
 
 /* busy .. saved are filled in when its step is judged */
-typedef struct bt_rank_row { int64_t step; int rank; double v[BT_MR_COUNT], busy, late, saved; } bt_rank_row;
+typedef struct bt_rank_row {
+    int64_t step;
+    int rank;
+    double v[BT_MR_COUNT], busy, late, saved;
+} bt_rank_row;
 
-typedef struct bt_judged {          /* a step of the rank window */
+typedef struct bt_judged { /* a step of the rank window */
     int64_t step;
     size_t rows;
-    int blamed;                     /* rank; -1: nobody */
+    int blamed; /* rank; -1: nobody */
     bt_phase fault;
     double amount, slowest, skew, wait_sum, step_sum;
 } bt_judged;
 
-typedef struct bt_tail_row { int64_t step; double time_s, v[BT_MS_COUNT]; } bt_tail_row;
+typedef struct bt_tail_row {
+    int64_t step;
+    double time_s, v[BT_MS_COUNT];
+} bt_tail_row;
 
-typedef struct bt_heat_cache {      /* sums behind the heat map: columns of `size` steps, kept while a run grows */
+/* sums behind the heat map: columns of `size` steps, kept while a run grows */
+typedef struct bt_heat_cache {
     char run[BT_NAME_MAX];
     int attempts;
     bt_heat_value value;
-    bool ratio;                     /* to the median of the step */
-    size_t rows, cols, stride;      /* arrays are (rows, stride), the first cols in use */
-    int64_t size, first_key, next;  /* column i holds steps (first_key + i) * size ..; next: first step not read */
+    bool ratio;                /* to the median of the step */
+    size_t rows, cols, stride; /* arrays are (rows, stride), the first cols in use */
+    /* column i holds steps (first_key + i) * size ..; next: first step not read */
+    int64_t size, first_key, next;
     bool exact;
     double *sum, *count;
     size_t cap_sum, cap_count;
@@ -64,56 +79,61 @@ typedef struct bt_heat_cache {      /* sums behind the heat map: columns of `siz
 
 typedef struct bt_view_impl {
     bt_db *db;
-    struct { char *sql; void *stmt; } statement[BT_VQ_STATEMENTS];
+    struct {
+        char *sql;
+        void *stmt;
+    } statement[BT_VQ_STATEMENTS];
     int n_statements;
     int64_t now_us;
     /* of the run in view */
     char run[BT_NAME_MAX];
-    int n_attempts, attempt;        /* attempt of the newest step */
+    int n_attempts, attempt; /* attempt of the newest step */
     int64_t newest_step, at_step;
     double created_s, last_s, ended_s;
     /* of the run's settings */
     char settings_run[BT_NAME_MAX], params[32], preset[32], isa[32];
     int settings_attempts;
-    bool settings_whole;            /* there was a step already: facts come before */
+    bool settings_whole; /* there was a step already: facts come before */
     int64_t steps_total;
     /* caches */
     bt_stream *stream;
     size_t n_streams;
     uint64_t loads;
     char *tail_sql, *rank_sql;
-    bt_tail_row *tail;              /* newest steps up to tail_to, for percentiles, EMA and time left: from tail_first on */
+    /* newest steps up to tail_to, for percentiles, EMA and time left: from tail_first on */
+    bt_tail_row *tail;
     size_t n_tail, tail_first, cap_tail;
     int64_t tail_to;
     char tail_run[BT_NAME_MAX];
     int tail_attempts;
-    bt_rank_row *row;               /* rank window, ordered by step, rank: from row_first on */
+    bt_rank_row *row; /* rank window, ordered by step, rank: from row_first on */
     size_t n_rows, row_first, cap_rows;
-    bt_judged *judged;              /* its steps, from judged_first on */
+    bt_judged *judged; /* its steps, from judged_first on */
     size_t n_judged, judged_first, cap_judged;
-    int64_t row_to;                 /* newest step read */
+    int64_t row_to; /* newest step read */
     char row_run[BT_NAME_MAX];
     int row_attempts, row_window;
-    bt_view_rank *named;            /* the ranks of the newest attempt, without numbers */
+    bt_view_rank *named; /* the ranks of the newest attempt, without numbers */
     size_t n_named, cap_named;
     char named_run[BT_NAME_MAX];
     int named_attempts;
-    int64_t event_newest;           /* seq of the run's newest event; what follows was read when it was events_at */
+    /* seq of the run's newest event; what follows was read when it was events_at */
+    int64_t event_newest;
     char events_run[BT_NAME_MAX];
     int64_t events_at;
     int warnings, errors, alerts;
     bool paused;
     double ckpt_s;
-    char list_run[BT_NAME_MAX];     /* what v->events holds */
+    char list_run[BT_NAME_MAX]; /* what v->events holds */
     int64_t list_at, list_step;
     int list_max;
-    char layer_run[BT_NAME_MAX];    /* what v->layers holds */
+    char layer_run[BT_NAME_MAX]; /* what v->layers holds */
     int layer_attempts;
     int64_t layer_newest;
     double layer_span;
-    char pair_run[BT_NAME_MAX];     /* what v->comm.pair holds, up to step pair1 */
+    char pair_run[BT_NAME_MAX]; /* what v->comm.pair holds, up to step pair1 */
     int pair_attempts;
-    double *work;                   /* scratch of the statistics */
+    double *work; /* scratch of the statistics */
     size_t cap_work;
     /* arrays behind the public pointers */
     bt_heat_cache heat, heat_base;
@@ -125,17 +145,21 @@ typedef struct bt_view_impl {
 
 /* numeric rows: NULL and text give NaN. ?1 = run, ?2.. = args. fn returns false to stop */
 typedef bool (*bt_vq_fn)(void *ctx, const double *col, int n);
-bt_code bt_vq_each(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args, bt_vq_fn fn, void *ctx, bt_err *err) BT_MUST_CHECK;
+bt_code bt_vq_each(bt_view_impl *m, const char *sql, const char *run, const double *args,
+                   int n_args, bt_vq_fn fn, void *ctx, bt_err *err) BT_MUST_CHECK;
 /* the same with text: cells[i] is NULL unless it is text */
-bt_code bt_vq_rows(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args, bt_row_fn fn, void *ctx, bt_err *err) BT_MUST_CHECK;
-bt_code bt_vq_row(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args, double *out, int n_out, bt_err *err) BT_MUST_CHECK;
+bt_code bt_vq_rows(bt_view_impl *m, const char *sql, const char *run, const double *args,
+                   int n_args, bt_row_fn fn, void *ctx, bt_err *err) BT_MUST_CHECK;
+bt_code bt_vq_row(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args,
+                  double *out, int n_out, bt_err *err) BT_MUST_CHECK;
 void bt_vq_release(bt_view_impl *m);
 /* the text of a query that is asked often, to be freed; releases sql */
 bt_code bt_view_sql(char **keep, bt_text *sql, bt_err *err) BT_MUST_CHECK;
 
 /* makes room for `need` elements; BT_NOMEM */
 bt_code bt_view_grow(void **p, size_t *cap, size_t need, size_t elem, bt_err *err) BT_MUST_CHECK;
-#define BT_GROW(ptr, cap, need, err) bt_view_grow((void **)&(ptr), &(cap), (need), sizeof *(ptr), err)
+#define BT_GROW(ptr, cap, need, err) \
+    bt_view_grow((void **)&(ptr), &(cap), (need), sizeof *(ptr), err)
 
 bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_series(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
@@ -147,19 +171,25 @@ bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_
 bt_code bt_view_load_runs(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 
 /* the steps a range of the ask covers, up to the instant */
-bt_code bt_view_range(bt_view *v, const bt_view_ask *ask, int64_t *from, int64_t *to, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_range(bt_view *v, const bt_view_ask *ask, int64_t *from, int64_t *to, bt_err *err)
+    BT_MUST_CHECK;
 /* rank rows of `window` sampled steps up to `to` into impl->row */
 bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) BT_MUST_CHECK;
 /* verdicts from per-block medians (blocks, ranks); fills verdict, since_step, score_own */
-void bt_view_verdicts(bt_view_ranks *r, const double *busy_median, const int64_t *block_step, size_t blocks);
+void bt_view_verdicts(bt_view_ranks *r, const double *busy_median, const int64_t *block_step,
+                      size_t blocks);
 void bt_view_stream_release(bt_stream *s);
 
-static inline int64_t bt_whole(double v, int64_t none) { return v >= -9e15 && v <= 9e15 ? (int64_t)v : none; }     /* NaN: none */
-double bt_lower_median(double *v, size_t n);        /* reorders v; NaN when n is 0 */
-double bt_quantile(double *sorted, size_t n, double q);     /* nearest rank */
+/* NaN: none */
+static inline int64_t bt_whole(double v, int64_t none) {
+    return v >= -9e15 && v <= 9e15 ? (int64_t)v : none;
+}
+double bt_lower_median(double *v, size_t n);            /* reorders v; NaN when n is 0 */
+double bt_quantile(double *sorted, size_t n, double q); /* nearest rank */
 void bt_sort_doubles(double *v, size_t n);
 
 /* state of a run from its row: text of `state`, newest record, owner */
-bt_run_state bt_view_state(const char *state, const char *host, int pid, double age_s, double step_s, bool attempt_ended);
+bt_run_state bt_view_state(const char *state, const char *host, int pid, double age_s,
+                           double step_s, bool attempt_ended);
 
 #endif

@@ -1,10 +1,12 @@
-/* view_json.c - the view as one JSON object. Names and units are a contract (store/view/view.md): add, never rename. */
+/* view_json.c - the view as one JSON object. Names and units are a contract (store/view/view.md):
+ * add, never rename. */
 #include <math.h>
 
 #include "store/view/view_impl.h"
 
 static void state(bt_json *j, bt_run_state s) {
-    static const char *const words[] = {"running", "paused", "stalled", "restarting", "stale", "done", "stopped", "failed"};
+    static const char *const words[] = {"running", "paused", "stalled", "restarting",
+                                        "stale",   "done",   "stopped", "failed"};
     bt_json_str(j, "state", words[s]);
 }
 
@@ -26,17 +28,46 @@ static void head(const bt_view_head *h, bt_json *j) {
     bt_json_int(j, "ranks_reporting", h->ranks_reporting);
     bt_json_int(j, "step", h->step);
     bt_json_int(j, "newest_step", h->newest_step);
-    if (h->steps_total > 0) bt_json_int(j, "steps_total", h->steps_total);
-    else bt_json_null(j, "steps_total");
-    const struct { const char *key; double v; } nums[] = {
-        {"tokens", h->tokens}, {"loss", h->loss}, {"loss_ema", h->loss_ema}, {"loss_trend_per_step", h->loss_trend}, {"val_loss", h->val_loss},
-        {"best_val_loss", h->best_val}, {"grad_norm", h->grad_norm}, {"lr", h->lr}, {"loss_scale", h->loss_scale}, {"tokens_per_s", h->tokens_per_s}, {"mfu", h->mfu},
-        {"step_p50_ms", h->step_p50_ms}, {"step_p95_ms", h->step_p95_ms}, {"step_p99_ms", h->step_p99_ms}, {"step_max_ms", h->step_max_ms},
-        {"overlap", h->overlap}, {"comm_overhead", h->comm_overhead}, {"wait_frac", h->wait_frac}, {"bytes_wire_per_step", h->bytes_wire},
-        {"bytes_logical_per_step", h->bytes_logical}, {"rss_mib", h->rss_mib}, {"started_s", h->started_s}, {"elapsed_s", h->elapsed_s},
-        {"eta_s", h->eta_s}, {"eta_err_s", h->eta_err_s}, {"goodput", h->goodput}, {"productive_s", h->productive_s}, {"redone_s", h->redone_s},
-        {"down_s", h->down_s}, {"other_s", h->other_s}, {"checkpoint_s", h->ckpt_s}};
-    for (size_t i = 0; i < sizeof nums / sizeof nums[0]; i++) bt_json_num(j, nums[i].key, nums[i].v);
+    if (h->steps_total > 0)
+        bt_json_int(j, "steps_total", h->steps_total);
+    else
+        bt_json_null(j, "steps_total");
+    const struct {
+        const char *key;
+        double v;
+    } nums[] = {{"tokens", h->tokens},
+                {"loss", h->loss},
+                {"loss_ema", h->loss_ema},
+                {"loss_trend_per_step", h->loss_trend},
+                {"val_loss", h->val_loss},
+                {"best_val_loss", h->best_val},
+                {"grad_norm", h->grad_norm},
+                {"lr", h->lr},
+                {"loss_scale", h->loss_scale},
+                {"tokens_per_s", h->tokens_per_s},
+                {"mfu", h->mfu},
+                {"step_p50_ms", h->step_p50_ms},
+                {"step_p95_ms", h->step_p95_ms},
+                {"step_p99_ms", h->step_p99_ms},
+                {"step_max_ms", h->step_max_ms},
+                {"overlap", h->overlap},
+                {"comm_overhead", h->comm_overhead},
+                {"wait_frac", h->wait_frac},
+                {"bytes_wire_per_step", h->bytes_wire},
+                {"bytes_logical_per_step", h->bytes_logical},
+                {"rss_mib", h->rss_mib},
+                {"started_s", h->started_s},
+                {"elapsed_s", h->elapsed_s},
+                {"eta_s", h->eta_s},
+                {"eta_err_s", h->eta_err_s},
+                {"goodput", h->goodput},
+                {"productive_s", h->productive_s},
+                {"redone_s", h->redone_s},
+                {"down_s", h->down_s},
+                {"other_s", h->other_s},
+                {"checkpoint_s", h->ckpt_s}};
+    for (size_t i = 0; i < sizeof nums / sizeof nums[0]; i++)
+        bt_json_num(j, nums[i].key, nums[i].v);
     bt_json_int(j, "skipped", h->skipped);
     bt_json_int(j, "dropped", h->dropped);
     bt_json_int(j, "warnings", h->warnings);
@@ -63,8 +94,10 @@ static void series(const bt_view *v, bt_json *j) {
         const bt_view_series *s = &v->series[i];
         bt_json_object(j, NULL);
         bt_json_str(j, "metric", s->key);
-        if (s->what.rank >= 0) bt_json_int(j, "rank", s->what.rank);
-        else bt_json_null(j, "rank");
+        if (s->what.rank >= 0)
+            bt_json_int(j, "rank", s->what.rank);
+        else
+            bt_json_null(j, "rank");
         bt_json_str(j, "unit", bt_unit_name(s->unit));
         bt_json_str(j, "x_axis", bt_x_axis_name(v->x));
         bt_json_bool(j, "exact", s->exact);
@@ -84,7 +117,8 @@ static void series(const bt_view *v, bt_json *j) {
 
 static void phases(bt_json *j, const char *key, const double *mean) {
     bt_json_object(j, key);
-    for (int p = 0; p < BT_PHASE_COUNT; p++) bt_json_num(j, bt_rank_metrics[bt_phases[p].metric].key, mean[bt_phases[p].metric]);
+    for (int p = 0; p < BT_PHASE_COUNT; p++)
+        bt_json_num(j, bt_rank_metrics[bt_phases[p].metric].key, mean[bt_phases[p].metric]);
     bt_json_end(j, '}');
 }
 
@@ -147,13 +181,18 @@ static void stragglers(const bt_view_ranks *r, bt_json *j) {
         bt_json_str(j, "phase", x->fault < BT_PHASE_COUNT ? bt_phases[x->fault].name : NULL);
         bt_json_num(j, "phase_frac", x->fault_frac);
         bt_json_str(j, "verdict", bt_verdict_name(x->verdict));
-        if (x->since_step >= 0) bt_json_int(j, "since_step", x->since_step);
-        else bt_json_null(j, "since_step");
+        if (x->since_step >= 0)
+            bt_json_int(j, "since_step", x->since_step);
+        else
+            bt_json_null(j, "since_step");
         bt_json_object(j, "what_if");
         bt_json_num(j, "step_ms", x->what_if_ms);
         bt_json_num(j, "saved_ms", r->step_ms - x->what_if_ms);
-        bt_json_num(j, "saved_frac", r->step_ms > 0 ? (r->step_ms - x->what_if_ms) / r->step_ms : NAN);
-        bt_json_num(j, "tokens_per_day", x->what_if_ms > 0 ? r->tokens_per_s * (r->step_ms / x->what_if_ms - 1) * 86400 : NAN);
+        bt_json_num(j, "saved_frac",
+                    r->step_ms > 0 ? (r->step_ms - x->what_if_ms) / r->step_ms : NAN);
+        bt_json_num(j, "tokens_per_day",
+                    x->what_if_ms > 0 ? r->tokens_per_s * (r->step_ms / x->what_if_ms - 1) * 86400
+                                      : NAN);
         bt_json_end(j, '}');
         bt_json_str(j, "says", x->says[0] ? x->says : NULL);
         bt_json_end(j, '}');
@@ -188,7 +227,11 @@ static void system_part(const bt_view_ranks *r, bt_json *j) {
 static void heatmap(const bt_view_heat *h, bt_json *j) {
     bt_json_object(j, "heatmap");
     bt_json_str(j, "value", bt_heat_value_name(h->value));
-    bt_json_str(j, "unit", h->against || h->value == BT_HEAT_BUSY ? "ratio" : h->value == BT_HEAT_RSS ? "MiB" : h->value == BT_HEAT_LOSS ? "nats" : "ms");
+    bt_json_str(j, "unit",
+                h->against || h->value == BT_HEAT_BUSY ? "ratio"
+                : h->value == BT_HEAT_RSS              ? "MiB"
+                : h->value == BT_HEAT_LOSS             ? "nats"
+                                                       : "ms");
     bt_json_bool(j, "against_baseline", h->against);
     bt_json_int(j, "rows", (int64_t)h->rows);
     bt_json_int(j, "cols", (int64_t)h->cols);
@@ -203,14 +246,22 @@ static void heatmap(const bt_view_heat *h, bt_json *j) {
 
 static void layers(const bt_view_layers *l, bt_json *j) {
     bt_json_object(j, "layers");
-    static const struct { const char *key; bt_layer_metric metric; } told[] = {
-        {"zero_history", BT_ML_ZERO}, {"flip_history", BT_ML_FLIP}, {"oscillation_history", BT_ML_OSCILLATION}, {"boundary_history", BT_ML_BOUNDARY}, {"grad_norm_history", BT_ML_GRAD_NORM},
-        {"update_history", BT_ML_UPDATE}};
+    static const struct {
+        const char *key;
+        bt_layer_metric metric;
+    } told[] = {{"zero_history", BT_ML_ZERO},
+                {"flip_history", BT_ML_FLIP},
+                {"oscillation_history", BT_ML_OSCILLATION},
+                {"boundary_history", BT_ML_BOUNDARY},
+                {"grad_norm_history", BT_ML_GRAD_NORM},
+                {"update_history", BT_ML_UPDATE}};
     bt_json_int(j, "step", l->step);
     bt_json_array(j, "sampled");
     for (int i = 0; i < BT_VIEW_SAMPLES; i++) {
-        if (l->sampled[i] >= 0) bt_json_int(j, NULL, l->sampled[i]);
-        else bt_json_null(j, NULL);
+        if (l->sampled[i] >= 0)
+            bt_json_int(j, NULL, l->sampled[i]);
+        else
+            bt_json_null(j, NULL);
     }
     bt_json_end(j, ']');
     bt_json_array(j, "rows");
@@ -222,7 +273,8 @@ static void layers(const bt_view_layers *l, bt_json *j) {
         for (int k = 0; k < BT_ML_COUNT; k++) bt_json_num(j, bt_layer_metrics[k].key, x->value[k]);
         bt_json_num(j, "neg_frac", x->neg_frac);
         bt_json_num(j, "entropy_bits", x->entropy_bits);
-        for (size_t k = 0; k < sizeof told / sizeof told[0]; k++) numbers(j, told[k].key, x->history[told[k].metric], BT_VIEW_SAMPLES);
+        for (size_t k = 0; k < sizeof told / sizeof told[0]; k++)
+            numbers(j, told[k].key, x->history[told[k].metric], BT_VIEW_SAMPLES);
         bt_json_end(j, '}');
     }
     bt_json_end(j, ']');
@@ -268,17 +320,30 @@ static void comm(const bt_view_comm *l, bt_json *j) {
     bt_json_array(j, "rows");
     for (size_t i = 0; i < l->n; i++) {
         const bt_view_op *x = &l->op[i];
-        const struct { const char *key; double v; } nums[] = {
-            {"calls", x->calls}, {"bytes_logical", x->bytes_logical}, {"bytes_wire", x->bytes_wire}, {"busy_ms", x->busy_ms}, {"exposed_ms", x->exposed_ms},
-            {"wait_ms", x->wait_ms}, {"overlap", x->overlap}, {"rate_bytes_per_s", x->rate}, {"lost_max_ms", x->lost_max_ms},
-            {"model_ms", x->model_ms}, {"model_frac", x->model_frac}};
+        const struct {
+            const char *key;
+            double v;
+        } nums[] = {{"calls", x->calls},
+                    {"bytes_logical", x->bytes_logical},
+                    {"bytes_wire", x->bytes_wire},
+                    {"busy_ms", x->busy_ms},
+                    {"exposed_ms", x->exposed_ms},
+                    {"wait_ms", x->wait_ms},
+                    {"overlap", x->overlap},
+                    {"rate_bytes_per_s", x->rate},
+                    {"lost_max_ms", x->lost_max_ms},
+                    {"model_ms", x->model_ms},
+                    {"model_frac", x->model_frac}};
         bt_json_object(j, NULL);
         bt_json_str(j, "op", x->op);
         bt_json_str(j, "axis", x->axis);
         bt_json_int(j, "ranks", x->ranks);
-        for (size_t k = 0; k < sizeof nums / sizeof nums[0]; k++) bt_json_num(j, nums[k].key, nums[k].v);
-        if (x->lost_rank >= 0) bt_json_int(j, "lost_max_rank", x->lost_rank);
-        else bt_json_null(j, "lost_max_rank");
+        for (size_t k = 0; k < sizeof nums / sizeof nums[0]; k++)
+            bt_json_num(j, nums[k].key, nums[k].v);
+        if (x->lost_rank >= 0)
+            bt_json_int(j, "lost_max_rank", x->lost_rank);
+        else
+            bt_json_null(j, "lost_max_rank");
         bt_json_end(j, '}');
     }
     bt_json_end(j, ']');
@@ -298,10 +363,14 @@ static void events(const bt_view_events *e, bt_json *j) {
         bt_json_int(j, "seq", x->seq);
         bt_json_num(j, "time_s", x->time_s);
         bt_json_int(j, "attempt", x->attempt);
-        if (x->step >= 0) bt_json_int(j, "step", x->step);
-        else bt_json_null(j, "step");
-        if (x->rank >= 0) bt_json_int(j, "rank", x->rank);
-        else bt_json_null(j, "rank");
+        if (x->step >= 0)
+            bt_json_int(j, "step", x->step);
+        else
+            bt_json_null(j, "step");
+        if (x->rank >= 0)
+            bt_json_int(j, "rank", x->rank);
+        else
+            bt_json_null(j, "rank");
         bt_json_str(j, "kind", x->kind);
         bt_json_str(j, "level", levels[x->level]);
         bt_json_str(j, "title", x->title);
@@ -326,11 +395,23 @@ static void runs(const bt_view_runs *l, bt_json *j) {
         bt_json_int(j, "ranks", x->ranks);
         bt_json_int(j, "attempts", x->attempts);
         bt_json_int(j, "steps", x->steps);
-        const struct { const char *key; double v; } nums[] = {
-            {"tokens", x->tokens}, {"loss", x->loss}, {"best_val_loss", x->best_val}, {"tokens_per_s", x->tokens_per_s}, {"step_ms", x->step_ms},
-            {"goodput", x->goodput}, {"comm_overhead", x->comm_overhead}, {"mfu", x->mfu}, {"rss_mib", x->rss_mib}, {"started_s", x->started_s},
-            {"duration_s", x->duration_s}, {"age_s", x->age_s}};
-        for (size_t k = 0; k < sizeof nums / sizeof nums[0]; k++) bt_json_num(j, nums[k].key, nums[k].v);
+        const struct {
+            const char *key;
+            double v;
+        } nums[] = {{"tokens", x->tokens},
+                    {"loss", x->loss},
+                    {"best_val_loss", x->best_val},
+                    {"tokens_per_s", x->tokens_per_s},
+                    {"step_ms", x->step_ms},
+                    {"goodput", x->goodput},
+                    {"comm_overhead", x->comm_overhead},
+                    {"mfu", x->mfu},
+                    {"rss_mib", x->rss_mib},
+                    {"started_s", x->started_s},
+                    {"duration_s", x->duration_s},
+                    {"age_s", x->age_s}};
+        for (size_t k = 0; k < sizeof nums / sizeof nums[0]; k++)
+            bt_json_num(j, nums[k].key, nums[k].v);
         numbers(j, "loss_spark", x->spark, (size_t)x->n_spark);
         bt_json_end(j, '}');
     }

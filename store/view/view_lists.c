@@ -8,13 +8,19 @@
 
 enum { HISTORY = BT_VIEW_SAMPLES };
 
-/* ---- layers -------------------------------------------------------------------------------------------------------------------- */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
-typedef struct layer_reading { bt_view *v; bt_err *err; bt_code code; int64_t from, to; int slot; } layer_reading;
+typedef struct layer_reading {
+    bt_view *v;
+    bt_err *err;
+    bt_code code;
+    int64_t from, to;
+    int slot;
+} layer_reading;
 
 static double entropy(double zero, double pos, double neg) {
     double p[3] = {zero, pos, neg}, h = 0;
-    if (isnan(zero) || isnan(pos)) return NAN;                  /* not a ternary tensor */
+    if (isnan(zero) || isnan(pos)) return NAN; /* not a ternary tensor */
     for (int i = 0; i < 3; i++)
         if (p[i] > 0) h -= p[i] * log2(p[i]);
     return h;
@@ -23,7 +29,8 @@ static double entropy(double zero, double pos, double neg) {
 static bt_view_layer *layer_of(layer_reading *r, int layer, const char *tensor) {
     bt_view_layers *l = &r->v->layers;
     for (size_t i = 0; i < l->n; i++)
-        if (l->layer[i].layer == layer && strcmp(l->layer[i].tensor, tensor) == 0) return &l->layer[i];
+        if (l->layer[i].layer == layer && strcmp(l->layer[i].tensor, tensor) == 0)
+            return &l->layer[i];
     r->code = BT_GROW(l->layer, r->v->impl->cap_layers, l->n + 1, r->err);
     if (r->code != BT_OK) return NULL;
     bt_view_layer *x = &l->layer[l->n++];
@@ -47,8 +54,10 @@ static bool on_layer(void *ctx, const bt_row *row) {
     return true;
 }
 
-/* newest sampled step not after `to` in this view; samples are stats_every steps apart, so the range widens. -1: none */
-static bt_code sample_before(bt_view *v, const char *newest_sql, int64_t to, int64_t *out, bt_err *err) {
+/* newest sampled step not after `to` in this view; samples are stats_every steps apart, so the
+ * range widens. -1: none */
+static bt_code sample_before(bt_view *v, const char *newest_sql, int64_t to, int64_t *out,
+                             bt_err *err) {
     *out = -1;
     for (int64_t width = 32; to >= 0; width *= 8) {
         double args[] = {(double)(to - width + 1 > 0 ? to - width + 1 : 0), (double)to}, x;
@@ -67,25 +76,29 @@ static bt_code read_sample(layer_reading *r, int64_t step, bt_err *err) {
     for (int i = 0; i < BT_ML_COUNT; i++) bt_text_printf(&sql, ", \"%s\"", bt_layer_metrics[i].key);
     bt_text_put(&sql, " FROM layers WHERE run = ?1 AND step = ?2 ORDER BY layer, tensor");
     bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory")
-                              : bt_vq_rows(r->v->impl, bt_text_str(&sql), r->v->impl->run, &at, 1, on_layer, r, err);
+                              : bt_vq_rows(r->v->impl, bt_text_str(&sql), r->v->impl->run, &at, 1,
+                                           on_layer, r, err);
     bt_text_release(&sql);
     return code == BT_OK ? r->code : code;
 }
 
 static int by_layer(const void *a, const void *b) {
     const bt_view_layer *x = a, *y = b;
-    return x->layer != y->layer ? (x->layer > y->layer) - (x->layer < y->layer) : strcmp(x->tensor, y->tensor);
+    return x->layer != y->layer ? (x->layer > y->layer) - (x->layer < y->layer)
+                                : strcmp(x->tensor, y->tensor);
 }
 
-static const char newest_layers[] = "SELECT max(step) FROM layers WHERE run = ?1 AND step BETWEEN ?2 AND ?3";
+static const char newest_layers[] =
+    "SELECT max(step) FROM layers WHERE run = ?1 AND step BETWEEN ?2 AND ?3";
 
 bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     int64_t from, to, newest, at;
     bt_view_impl *m = v->impl;
     BT_TRY(bt_view_range(v, ask, &from, &to, err));
     BT_TRY(sample_before(v, newest_layers, to, &newest, err));
-    bool same = strcmp(m->layer_run, m->run) == 0 && m->layer_attempts == m->n_attempts && m->layer_newest == newest && m->layer_span == ask->span_s;
-    if (same && v->layers.n > 0) return BT_OK;      /* nothing new was sampled */
+    bool same = strcmp(m->layer_run, m->run) == 0 && m->layer_attempts == m->n_attempts &&
+                m->layer_newest == newest && m->layer_span == ask->span_s;
+    if (same && v->layers.n > 0) return BT_OK; /* nothing new was sampled */
     snprintf(m->layer_run, sizeof m->layer_run, "%s", m->run);
     m->layer_attempts = m->n_attempts;
     m->layer_newest = newest;
@@ -99,8 +112,12 @@ bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     int64_t oldest = newest, sample[HISTORY];
     int n = 0;
     if (from < newest) {
-        double args[] = {(double)from, (double)newest}, x;      /* the first sample of the range: few rows before it */
-        BT_TRY(bt_vq_row(v->impl, "SELECT step FROM layers WHERE run = ?1 AND step BETWEEN ?2 AND ?3 ORDER BY step LIMIT 1", v->impl->run, args, 2, &x, 1, err));
+        /* the first sample of the range: few rows before it */
+        double args[] = {(double)from, (double)newest}, x;
+        BT_TRY(bt_vq_row(v->impl,
+                         "SELECT step FROM layers WHERE run = ?1 AND step BETWEEN ?2 AND ?3 ORDER "
+                         "BY step LIMIT 1",
+                         v->impl->run, args, 2, &x, 1, err));
         if (!isnan(x)) oldest = (int64_t)x;
     }
     for (int i = 0; i < HISTORY; i++) {
@@ -108,7 +125,8 @@ bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
         BT_TRY(sample_before(v, newest_layers, want, &at, err));
         if (at >= 0 && (n == 0 || at > sample[n - 1])) sample[n++] = at;
     }
-    for (int i = 0; i < n; i++) {                               /* the newest is the last of the history */
+    /* the newest is the last of the history */
+    for (int i = 0; i < n; i++) {
         r.slot = HISTORY - n + i;
         v->layers.sampled[r.slot] = sample[i];
         BT_TRY(read_sample(&r, sample[i], err));
@@ -119,9 +137,13 @@ bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- exchanges ------------------------------------------------------------------------------------------------------------------- */
+/* ---- exchanges ------------------------------------------------------------------------------- */
 
-typedef struct op_reading { bt_view *v; bt_err *err; bt_code code; } op_reading;
+typedef struct op_reading {
+    bt_view *v;
+    bt_err *err;
+    bt_code code;
+} op_reading;
 
 static bool on_op(void *ctx, const bt_row *row) {
     op_reading *r = ctx;
@@ -130,8 +152,19 @@ static bool on_op(void *ctx, const bt_row *row) {
     if (r->code != BT_OK) return false;
     const double *v = row->nums;
     bt_view_op *x = &l->op[l->n++];
-    *x = (bt_view_op){.ranks = (int)bt_whole(v[2], 0), .calls = v[4], .bytes_logical = v[5], .bytes_wire = v[6], .busy_ms = v[7], .exposed_ms = v[8], .wait_ms = v[9],
-                      .lost_max_ms = v[10], .lost_rank = (int)bt_whole(v[11], -1), .model_ms = v[12], .overlap = NAN, .rate = NAN, .model_frac = NAN};
+    *x = (bt_view_op){.ranks = (int)bt_whole(v[2], 0),
+                      .calls = v[4],
+                      .bytes_logical = v[5],
+                      .bytes_wire = v[6],
+                      .busy_ms = v[7],
+                      .exposed_ms = v[8],
+                      .wait_ms = v[9],
+                      .lost_max_ms = v[10],
+                      .lost_rank = (int)bt_whole(v[11], -1),
+                      .model_ms = v[12],
+                      .overlap = NAN,
+                      .rate = NAN,
+                      .model_frac = NAN};
     bt_text_plain(x->op, sizeof x->op, row->cells[0] ? row->cells[0] : "");
     bt_text_plain(x->axis, sizeof x->axis, row->cells[1] ? row->cells[1] : "");
     if (!(x->busy_ms + x->wait_ms > 0)) {
@@ -148,10 +181,13 @@ static bool on_op(void *ctx, const bt_row *row) {
 
 static bool on_link(void *ctx, const bt_row *row) {
     bt_view_comm *l = &((op_reading *)ctx)->v->comm;
-    const char *key = row->cells[0], *axis = key ? key + strlen("link.") : "", *what = strchr(axis, '.');
+    const char *key = row->cells[0], *axis = key ? key + strlen("link.") : "",
+               *what = strchr(axis, '.');
     size_t n = what ? (size_t)(what - axis) : 0, i = 0;
     if (n == 0 || n >= sizeof l->link[0].axis) return true;
-    while (i < l->n_links && (strlen(l->link[i].axis) != n || strncmp(l->link[i].axis, axis, n) != 0)) i++;
+    while (i < l->n_links &&
+           (strlen(l->link[i].axis) != n || strncmp(l->link[i].axis, axis, n) != 0))
+        i++;
     if (i == BT_VIEW_LINKS) return true;
     bt_view_link *x = &l->link[i];
     if (i == l->n_links) {
@@ -162,12 +198,18 @@ static bool on_link(void *ctx, const bt_row *row) {
         bt_text_plain(x->axis, sizeof x->axis, plain);
     }
     double v = row->cells[1] ? strtod(row->cells[1], NULL) : NAN;
-    if (strcmp(what, ".latency_s") == 0) x->latency_us = v * 1e6;
-    else if (strcmp(what, ".bytes_per_s") == 0) x->bytes_per_s = v;
+    if (strcmp(what, ".latency_s") == 0)
+        x->latency_us = v * 1e6;
+    else if (strcmp(what, ".bytes_per_s") == 0)
+        x->bytes_per_s = v;
     return true;
 }
 
-typedef struct pair_reading { bt_view *v; bt_err *err; bt_code code; } pair_reading;
+typedef struct pair_reading {
+    bt_view *v;
+    bt_err *err;
+    bt_code code;
+} pair_reading;
 
 static bool on_pair(void *ctx, const double *col, int n) {
     pair_reading *r = ctx;
@@ -176,7 +218,10 @@ static bool on_pair(void *ctx, const double *col, int n) {
     if (r->code != BT_OK || n < 7) return false;
     double steps = col[2] > 0 ? col[2] : 1;
     bt_view_pair *x = &l->pair[l->n_pairs++];
-    *x = (bt_view_pair){.rank = (int)bt_whole(col[0], 0), .peer = (int)bt_whole(col[1], 0), .messages = col[3] / steps, .bytes = col[4] / steps,
+    *x = (bt_view_pair){.rank = (int)bt_whole(col[0], 0),
+                        .peer = (int)bt_whole(col[1], 0),
+                        .messages = col[3] / steps,
+                        .bytes = col[4] / steps,
                         .flight_ms = col[5] > 0 ? col[6] / col[5] : NAN};
     int last = x->rank > x->peer ? x->rank : x->peer;
     if (last >= l->pair_ranks) l->pair_ranks = last + 1;
@@ -188,8 +233,11 @@ static bt_code load_pairs(bt_view *v, int64_t to, bt_err *err) {
     bt_view_impl *m = v->impl;
     bt_view_comm *l = &v->comm;
     int64_t newest;
-    BT_TRY(sample_before(v, "SELECT max(step) FROM comm_pairs WHERE run = ?1 AND step BETWEEN ?2 AND ?3", to, &newest, err));
-    if (strcmp(m->pair_run, m->run) == 0 && m->pair_attempts == m->n_attempts && newest == l->pair1) return BT_OK;
+    BT_TRY(sample_before(
+        v, "SELECT max(step) FROM comm_pairs WHERE run = ?1 AND step BETWEEN ?2 AND ?3", to,
+        &newest, err));
+    if (strcmp(m->pair_run, m->run) == 0 && m->pair_attempts == m->n_attempts && newest == l->pair1)
+        return BT_OK;
     l->n_pairs = 0;
     l->pair_ranks = 0;
     l->pair0 = l->pair1 = newest;
@@ -197,8 +245,10 @@ static bt_code load_pairs(bt_view *v, int64_t to, bt_err *err) {
     if (newest >= 0) {
         pair_reading r = {v, err, BT_OK};
         double at = (double)newest;
-        BT_TRY(bt_vq_each(m, "SELECT rank, peer, steps, messages, bytes_wire, timed, flight_ms FROM comm_pairs WHERE run = ?1 AND step = ?2 ORDER BY rank, peer", m->run, &at, 1,
-                          on_pair, &r, err));
+        BT_TRY(bt_vq_each(m,
+                          "SELECT rank, peer, steps, messages, bytes_wire, timed, flight_ms FROM "
+                          "comm_pairs WHERE run = ?1 AND step = ?2 ORDER BY rank, peer",
+                          m->run, &at, 1, on_pair, &r, err));
         if (r.code != BT_OK) return r.code;
     }
     snprintf(m->pair_run, sizeof m->pair_run, "%s", m->run);
@@ -214,19 +264,34 @@ bt_code bt_view_load_comm(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     op_reading r = {.v = v, .err = err};
     BT_TRY(bt_view_range(v, ask, &from, &to, err));
     BT_TRY(load_pairs(v, to, err));
-    BT_TRY(bt_vq_rows(v->impl, "SELECT key, value FROM facts WHERE run = ?1 AND key BETWEEN 'link.' AND 'link/' ORDER BY key", v->impl->run, NULL, 0, on_link, &r, err));
-    BT_TRY(sample_before(v, "SELECT max(step) FROM comm_ops WHERE run = ?1 AND step BETWEEN ?2 AND ?3", to, &l->step1, err));
+    BT_TRY(bt_vq_rows(v->impl,
+                      "SELECT key, value FROM facts WHERE run = ?1 AND key BETWEEN 'link.' AND "
+                      "'link/' ORDER BY key",
+                      v->impl->run, NULL, 0, on_link, &r, err));
+    BT_TRY(sample_before(v,
+                         "SELECT max(step) FROM comm_ops WHERE run = ?1 AND step BETWEEN ?2 AND ?3",
+                         to, &l->step1, err));
     if (l->step1 < 0) return BT_OK;
     double at = (double)l->step1;
-    BT_TRY(bt_vq_rows(v->impl, "SELECT op, axis, count(*), steps, sum(calls) * 1.0 / sum(steps), sum(bytes_logical) * 1.0 / sum(steps), sum(bytes_wire) * 1.0 / sum(steps),"
-                      " sum(busy_ms) / sum(steps), sum(exposed_ms) / sum(steps), sum(wait_ms) / sum(steps), max((exposed_ms + wait_ms) / steps), rank, sum(model_ms) / sum(steps)"
-                      " FROM comm_ops WHERE run = ?1 AND step = ?2 GROUP BY op, axis ORDER BY sum(exposed_ms + wait_ms) DESC, sum(bytes_wire) DESC, op, axis", v->impl->run, &at, 1, on_op, &r, err));
+    BT_TRY(bt_vq_rows(
+        v->impl,
+        "SELECT op, axis, count(*), steps, sum(calls) * 1.0 / sum(steps), sum(bytes_logical) * 1.0 "
+        "/ sum(steps), sum(bytes_wire) * 1.0 / sum(steps),"
+        " sum(busy_ms) / sum(steps), sum(exposed_ms) / sum(steps), sum(wait_ms) / sum(steps), "
+        "max((exposed_ms + wait_ms) / steps), rank, sum(model_ms) / sum(steps)"
+        " FROM comm_ops WHERE run = ?1 AND step = ?2 GROUP BY op, axis ORDER BY sum(exposed_ms + "
+        "wait_ms) DESC, sum(bytes_wire) DESC, op, axis",
+        v->impl->run, &at, 1, on_op, &r, err));
     return r.code;
 }
 
-/* ---- events ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
-typedef struct event_reading { bt_view *v; bt_err *err; bt_code code; } event_reading;
+typedef struct event_reading {
+    bt_view *v;
+    bt_err *err;
+    bt_code code;
+} event_reading;
 
 static bool on_event(void *ctx, const bt_row *row) {
     event_reading *r = ctx;
@@ -236,9 +301,16 @@ static bool on_event(void *ctx, const bt_row *row) {
     const char *const *c = row->cells;
     const double *v = row->nums;
     bt_view_event *x = &e->event[e->n++];
-    *x = (bt_view_event){.seq = bt_whole(v[0], 0), .attempt = (int)bt_whole(v[1], 0), .time_s = v[2], .step = bt_whole(v[3], -1), .rank = (int)bt_whole(v[4], -1)};
+    *x = (bt_view_event){.seq = bt_whole(v[0], 0),
+                         .attempt = (int)bt_whole(v[1], 0),
+                         .time_s = v[2],
+                         .step = bt_whole(v[3], -1),
+                         .rank = (int)bt_whole(v[4], -1)};
     bt_text_plain(x->kind, sizeof x->kind, c[5] ? c[5] : "");
-    x->level = !c[6] ? BT_EV_INFO : strcmp(c[6], "error") == 0 ? BT_EV_ERROR : strcmp(c[6], "warning") == 0 ? BT_EV_WARN : BT_EV_INFO;
+    x->level = !c[6]                          ? BT_EV_INFO
+               : strcmp(c[6], "error") == 0   ? BT_EV_ERROR
+               : strcmp(c[6], "warning") == 0 ? BT_EV_WARN
+                                              : BT_EV_INFO;
     bt_text_plain(x->title, sizeof x->title, c[7] ? c[7] : "");
     return true;
 }
@@ -250,15 +322,20 @@ bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     int max = ask->max_events > 0 ? ask->max_events : 200;
     int64_t until_step = m->at_step < m->newest_step ? m->at_step : -1;
     double x;
-    if (m->event_newest >= 0 && m->list_at == m->event_newest && m->list_step == until_step && m->list_max == max && strcmp(m->list_run, m->run) == 0) return BT_OK;
+    if (m->event_newest >= 0 && m->list_at == m->event_newest && m->list_step == until_step &&
+        m->list_max == max && strcmp(m->list_run, m->run) == 0)
+        return BT_OK;
     m->list_run[0] = 0;
     v->events.n = 0;
     BT_TRY(bt_vq_row(m, "SELECT count(*) FROM events WHERE run = ?1", m->run, NULL, 0, &x, 1, err));
     v->events.total = isnan(x) ? 0 : (int64_t)x;
     double until = until_step >= 0 ? bt_view_time_of(v, m->run, until_step) : INFINITY;
     double args[] = {max, isfinite(until) ? until + 1e-3 : 1e15};
-    BT_TRY(bt_vq_rows(m, "SELECT * FROM (SELECT seq, attempt, time_s, step, rank, kind, level, title FROM events WHERE run = ?1 AND time_s <= ?3 "
-                      "ORDER BY seq DESC LIMIT ?2) ORDER BY seq", m->run, args, 2, on_event, &r, err));
+    BT_TRY(bt_vq_rows(m,
+                      "SELECT * FROM (SELECT seq, attempt, time_s, step, rank, kind, level, title "
+                      "FROM events WHERE run = ?1 AND time_s <= ?3 "
+                      "ORDER BY seq DESC LIMIT ?2) ORDER BY seq",
+                      m->run, args, 2, on_event, &r, err));
     if (r.code != BT_OK) return r.code;
     snprintf(m->list_run, sizeof m->list_run, "%s", m->run);
     m->list_at = m->event_newest;
@@ -267,9 +344,13 @@ bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- runs ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
-typedef struct run_reading { bt_view *v; bt_err *err; bt_code code; } run_reading;
+typedef struct run_reading {
+    bt_view *v;
+    bt_err *err;
+    bt_code code;
+} run_reading;
 
 static int read_spark(const char *json, double *out, int max) {
     int n = 0;
@@ -278,7 +359,7 @@ static int read_spark(const char *json, double *out, int max) {
         if (!*p) break;
         char *end;
         double v = strtod(p, &end);
-        if (end == p) {                                         /* null */
+        if (end == p) { /* null */
             v = NAN;
             end = (char *)p + strcspn(p, ",] ");
             if (end == p) break;
@@ -297,16 +378,28 @@ static bool on_run(void *ctx, const bt_row *row) {
     const char *const *c = row->cells;
     const double *v = row->nums;
     bt_view_run *x = &l->run[l->n++];
-    *x = (bt_view_run){.ranks = (int)bt_whole(v[2], 0), .steps = bt_whole(v[3], 0), .tokens = v[4], .loss = v[5], .best_val = v[6],
-                       .tokens_per_s = v[7], .step_ms = v[8], .goodput = v[9], .comm_overhead = v[10], .mfu = v[11],
-                       .rss_mib = v[12], .started_s = v[13], .duration_s = v[14], .attempts = (int)bt_whole(v[20], 0)};
+    *x = (bt_view_run){.ranks = (int)bt_whole(v[2], 0),
+                       .steps = bt_whole(v[3], 0),
+                       .tokens = v[4],
+                       .loss = v[5],
+                       .best_val = v[6],
+                       .tokens_per_s = v[7],
+                       .step_ms = v[8],
+                       .goodput = v[9],
+                       .comm_overhead = v[10],
+                       .mfu = v[11],
+                       .rss_mib = v[12],
+                       .started_s = v[13],
+                       .duration_s = v[14],
+                       .attempts = (int)bt_whole(v[20], 0)};
     bt_text_plain(x->run, sizeof x->run, c[0] ? c[0] : "");
     bt_text_plain(x->host, sizeof x->host, c[16] ? c[16] : "");
     bt_text_plain(x->tags, sizeof x->tags, c[18] ? c[18] : "");
     bt_text_plain(x->note, sizeof x->note, c[19] ? c[19] : "");
     double updated = v[15], now = (double)r->v->impl->now_us / 1e6;
     x->age_s = fmax(0, now - (isnan(updated) ? x->started_s : updated));
-    x->state = bt_view_state(c[1] ? c[1] : "", x->host, (int)bt_whole(v[17], 0), x->age_s, x->step_ms / 1e3, false);
+    x->state = bt_view_state(c[1] ? c[1] : "", x->host, (int)bt_whole(v[17], 0), x->age_s,
+                             x->step_ms / 1e3, false);
     if (x->state < BT_STATE_STALE && now > x->started_s) x->duration_s = now - x->started_s;
     x->n_spark = read_spark(c[21], x->spark, 64);
     return true;
@@ -319,8 +412,11 @@ bt_code bt_view_load_runs(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     BT_TRY(bt_vq_row(v->impl, "SELECT count(*) FROM runs", NULL, NULL, 0, &x, 1, err));
     v->runs.total = isnan(x) ? 0 : (int64_t)x;
     double limit = ask->max_runs > 0 ? ask->max_runs : 500;
-    BT_TRY(bt_vq_rows(v->impl, "SELECT run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, step_ms, goodput, comm_overhead, mfu, rss_mib, started_s, "
-                      "duration_s, updated_s, host, pid, tags, note, attempts, spark FROM runs ORDER BY started_s DESC, run LIMIT ?2",
+    BT_TRY(bt_vq_rows(v->impl,
+                      "SELECT run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, "
+                      "step_ms, goodput, comm_overhead, mfu, rss_mib, started_s, "
+                      "duration_s, updated_s, host, pid, tags, note, attempts, spark FROM runs "
+                      "ORDER BY started_s DESC, run LIMIT ?2",
                       NULL, &limit, 1, on_run, &r, err));
     return r.code;
 }

@@ -1,4 +1,5 @@
-/* view_ranks.c - who is slow and why: statistics of the newest sampled steps, blame, phase at fault, what-if. */
+/* view_ranks.c - who is slow and why: statistics of the newest sampled steps, blame, phase at
+ * fault, what-if. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,9 +9,13 @@
 
 enum { BLOCKS = 8, ROWS_MAX = 131072 };
 
-/* ---- the window of rows ------------------------------------------------------------------------------------------------------------ */
+/* ---- the window of rows ---------------------------------------------------------------------- */
 
-typedef struct reading { bt_view_impl *m; bt_err *err; bt_code code; } reading;
+typedef struct reading {
+    bt_view_impl *m;
+    bt_err *err;
+    bt_code code;
+} reading;
 
 static bool on_row(void *ctx, const double *col, int n) {
     reading *r = ctx;
@@ -30,7 +35,8 @@ static bt_code rank_query(bt_view_impl *m, bt_err *err) {
     bt_text_init(&sql);
     bt_text_put(&sql, "SELECT step, rank");
     for (int i = 0; i < BT_MR_COUNT; i++) bt_text_printf(&sql, ", \"%s\"", bt_rank_metrics[i].key);
-    bt_text_put(&sql, " FROM rank_steps WHERE run = ?1 AND step BETWEEN ?2 AND ?3 ORDER BY step, rank");
+    bt_text_put(&sql,
+                " FROM rank_steps WHERE run = ?1 AND step BETWEEN ?2 AND ?3 ORDER BY step, rank");
     return bt_view_sql(&m->rank_sql, &sql, err);
 }
 
@@ -41,7 +47,9 @@ static bt_code read_rows(bt_view *v, int64_t from, int64_t to, bt_err *err) {
     return code == BT_OK ? r.code : code;
 }
 
-static void forget(bt_view_impl *m) { m->n_rows = m->row_first = m->n_judged = m->judged_first = 0; }
+static void forget(bt_view_impl *m) {
+    m->n_rows = m->row_first = m->n_judged = m->judged_first = 0;
+}
 
 static size_t sampled_steps(const bt_view_impl *m) {
     size_t n = 0;
@@ -51,13 +59,16 @@ static size_t sampled_steps(const bt_view_impl *m) {
 
 bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) {
     bt_view_impl *m = v->impl;
-    bool follows = strcmp(m->row_run, m->run) == 0 && m->row_attempts == m->n_attempts && m->row_window == window && m->n_rows > 0 && to >= m->row_to && to - m->row_to < 4 * window;
+    bool follows = strcmp(m->row_run, m->run) == 0 && m->row_attempts == m->n_attempts &&
+                   m->row_window == window && m->n_rows > 0 && to >= m->row_to &&
+                   to - m->row_to < 4 * window;
     BT_TRY(rank_query(m, err));
     bt_code code = BT_OK;
     if (follows) {
         if (to > m->row_to) code = read_rows(v, m->row_to + 1, to, err);
     } else {
-        for (int64_t width = window; code == BT_OK; width *= 8) {       /* ranks may be sampled every N-th step only */
+        /* ranks may be sampled every N-th step only */
+        for (int64_t width = window; code == BT_OK; width *= 8) {
             int64_t from = to - width + 1 > 0 ? to - width + 1 : 0;
             forget(m);
             code = read_rows(v, from, to, err);
@@ -74,7 +85,8 @@ bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) {
 
 /* of the steps that were judged the last `window` stay; seldom they move to the front */
 static void keep_last(bt_view_impl *m, size_t window) {
-    for (; m->n_judged - m->judged_first > window; m->judged_first++) m->row_first += m->judged[m->judged_first].rows;
+    for (; m->n_judged - m->judged_first > window; m->judged_first++)
+        m->row_first += m->judged[m->judged_first].rows;
     if (m->judged_first < 2 * window) return;
     m->n_rows -= m->row_first;
     m->n_judged -= m->judged_first;
@@ -83,17 +95,40 @@ static void keep_last(bt_view_impl *m, size_t window) {
     m->row_first = m->judged_first = 0;
 }
 
-/* ---- who the ranks are --------------------------------------------------------------------------------------------------------------- */
+/* ---- who the ranks are ----------------------------------------------------------------------- */
 
-typedef struct naming { bt_view_ranks *r; bt_view_impl *m; bt_err *err; bt_code code; } naming;
+typedef struct naming {
+    bt_view_ranks *r;
+    bt_view_impl *m;
+    bt_err *err;
+    bt_code code;
+} naming;
 
-static bt_code rank_at(bt_view_impl *m, bt_view_ranks *r, int rank, bt_view_rank **out, bt_err *err) {
-    if (rank < 0 || rank > 1000000) return bt_fail(err, BT_FORMAT, "metrics database has the impossible rank %d", rank);
+static bt_code rank_at(bt_view_impl *m, bt_view_ranks *r, int rank, bt_view_rank **out,
+                       bt_err *err) {
+    if (rank < 0 || rank > 1000000)
+        return bt_fail(err, BT_FORMAT, "metrics database has the impossible rank %d", rank);
     while (r->n <= (size_t)rank) {
         BT_TRY(BT_GROW(r->rank, m->cap_ranks, r->n + 1, err));
-        r->rank[r->n] = (bt_view_rank){.rank = (int)r->n, .fault = BT_PHASE_COUNT, .since_step = -1, .busy_p50_ms = NAN, .step_p50_ms = NAN,
-                                       .step_p95_ms = NAN, .step_p99_ms = NAN, .step_max_ms = NAN, .wait_p50_ms = NAN, .score = NAN, .score_own = NAN,
-                                       .blame_frac = NAN, .fault_frac = NAN, .excess_ms = NAN, .what_if_ms = NAN, .late_p50_ms = NAN, .late_p95_ms = NAN, .rss_peak_mib = NAN, .cpu_frac = NAN};
+        r->rank[r->n] = (bt_view_rank){.rank = (int)r->n,
+                                       .fault = BT_PHASE_COUNT,
+                                       .since_step = -1,
+                                       .busy_p50_ms = NAN,
+                                       .step_p50_ms = NAN,
+                                       .step_p95_ms = NAN,
+                                       .step_p99_ms = NAN,
+                                       .step_max_ms = NAN,
+                                       .wait_p50_ms = NAN,
+                                       .score = NAN,
+                                       .score_own = NAN,
+                                       .blame_frac = NAN,
+                                       .fault_frac = NAN,
+                                       .excess_ms = NAN,
+                                       .what_if_ms = NAN,
+                                       .late_p50_ms = NAN,
+                                       .late_p95_ms = NAN,
+                                       .rss_peak_mib = NAN,
+                                       .cpu_frac = NAN};
         for (int k = 0; k < BT_MR_COUNT; k++) r->rank[r->n].mean[k] = NAN;
         r->n++;
     }
@@ -117,12 +152,14 @@ static bool on_rank(void *ctx, const bt_row *row) {
     return true;
 }
 
-/* the attempt whose steps are shown may be older than the newest one. Once all ranks of an attempt have told who they are they are known */
+/* the attempt whose steps are shown may be older than the newest one. Once all ranks of an attempt
+ * have told who they are they are known */
 static bt_code name_ranks(bt_view *v, bt_err *err) {
     bt_view_impl *m = v->impl;
     bt_view_ranks *r = &v->ranks;
     const char *run = m->run;
-    if (m->n_named > 0 && m->n_named == (size_t)v->head.world_size && m->named_attempts == m->n_attempts && strcmp(m->named_run, run) == 0) {
+    if (m->n_named > 0 && m->n_named == (size_t)v->head.world_size &&
+        m->named_attempts == m->n_attempts && strcmp(m->named_run, run) == 0) {
         BT_TRY(BT_GROW(r->rank, m->cap_ranks, m->n_named, err));
         memcpy(r->rank, m->named, m->n_named * sizeof *r->rank);
         r->n = m->n_named;
@@ -130,8 +167,11 @@ static bt_code name_ranks(bt_view *v, bt_err *err) {
     }
     naming x = {r, m, err, BT_OK};
     m->n_named = 0;
-    BT_TRY(bt_vq_rows(m, "SELECT rank, host, isa, pid, threads, pp, dp_replicate, dp_shard, tp FROM ranks WHERE run = ?1 AND attempt = "
-                       "(SELECT max(attempt) FROM ranks WHERE run = ?1) ORDER BY rank", run, NULL, 0, on_rank, &x, err));
+    BT_TRY(bt_vq_rows(m,
+                      "SELECT rank, host, isa, pid, threads, pp, dp_replicate, dp_shard, tp FROM "
+                      "ranks WHERE run = ?1 AND attempt = "
+                      "(SELECT max(attempt) FROM ranks WHERE run = ?1) ORDER BY rank",
+                      run, NULL, 0, on_rank, &x, err));
     if (x.code != BT_OK || r->n == 0) return x.code;
     BT_TRY(BT_GROW(m->named, m->cap_named, r->n, err));
     memcpy(m->named, r->rank, r->n * sizeof *r->rank);
@@ -141,13 +181,16 @@ static bt_code name_ranks(bt_view *v, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- steps ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 static double known(double x) { return isnan(x) ? 0 : x; }
-static double busy_of(const bt_rank_row *r) { return r->v[BT_MR_STEP_TIME] - known(r->v[BT_MR_WAIT]); }
+static double busy_of(const bt_rank_row *r) {
+    return r->v[BT_MR_STEP_TIME] - known(r->v[BT_MR_WAIT]);
+}
 
 /* phase of `row` with the largest excess over the ranks' median */
-static bt_phase phase_at_fault(const bt_rank_row *row, const bt_rank_row *rows, size_t n, double *work) {
+static bt_phase phase_at_fault(const bt_rank_row *row, const bt_rank_row *rows, size_t n,
+                               double *work) {
     bt_phase worst = BT_PHASE_COUNT;
     double most = 0;
     for (int p = 0; p < BT_PHASE_COUNT; p++) {
@@ -176,8 +219,10 @@ static void blame_step(bt_judged *j, const bt_rank_row *rows, size_t n, double *
     double least = INFINITY, second = INFINITY;
     for (size_t i = 0; i < n; i++) {
         double w = known(rows[i].v[BT_MR_WAIT]);
-        if (w < least || (w <= least && rows[i].busy > rows[last].busy)) second = least, least = w, last = i;
-        else second = fmin(second, w);
+        if (w < least || (w <= least && rows[i].busy > rows[last].busy))
+            second = least, least = w, last = i;
+        else
+            second = fmin(second, w);
     }
     if (n < 2 || !(second - least > 0)) return;
     j->amount = second - least;
@@ -190,8 +235,10 @@ static void what_if_step(bt_rank_row *rows, size_t n, double *work) {
     double first = -INFINITY, second = -INFINITY;
     for (size_t i = 0; i < n; i++) {
         double b = work[i] = rows[i].busy;
-        if (b > first) second = first, first = b;
-        else second = fmax(second, b);
+        if (b > first)
+            second = first, first = b;
+        else
+            second = fmax(second, b);
     }
     double median = bt_lower_median(work, n);
     if (n == 1) second = median;
@@ -237,25 +284,31 @@ double bt_view_what_if(const bt_view *v, const int *ranks, size_t n) {
     size_t steps = m->n_judged - m->judged_first, a = m->row_first;
     for (size_t i = 0; out && i < n; i++)
         if (ranks[i] >= 0 && (size_t)ranks[i] < v->ranks.n) out[ranks[i]] = true;
-    for (size_t i = m->judged_first; out && work && i < m->n_judged; a += m->judged[i++].rows) saved += saved_in(m->row + a, m->judged[i].rows, out, work);
+    for (size_t i = m->judged_first; out && work && i < m->n_judged; a += m->judged[i++].rows)
+        saved += saved_in(m->row + a, m->judged[i].rows, out, work);
     double result = out && work ? v->ranks.step_ms - saved / (double)steps : NAN;
     free(out);
     free(work);
     return result;
 }
 
-/* ---- one rank over the window ----------------------------------------------------------------------------------------------------------- */
+/* ---- one rank over the window ---------------------------------------------------------------- */
 
 /* rows grouped by rank, in step order: rows of rank k are row[start[k]] .. row[start[k + 1] - 1] */
-typedef struct grouped { const bt_rank_row **row; size_t *start; } grouped;
+typedef struct grouped {
+    const bt_rank_row **row;
+    size_t *start;
+} grouped;
 
 static bt_code group_rows(const bt_view_impl *m, size_t n_ranks, grouped *g, bt_err *err) {
     g->row = malloc((m->n_rows - m->row_first + 1) * sizeof(*g->row));
     g->start = calloc(n_ranks + 2, sizeof *g->start);
-    if (!g->row || !g->start) return bt_fail(err, BT_NOMEM, "cannot judge %zu ranks: out of memory", n_ranks);
+    if (!g->row || !g->start)
+        return bt_fail(err, BT_NOMEM, "cannot judge %zu ranks: out of memory", n_ranks);
     for (size_t i = m->row_first; i < m->n_rows; i++) g->start[m->row[i].rank + 2]++;
     for (size_t k = 2; k < n_ranks + 2; k++) g->start[k] += g->start[k - 1];
-    for (size_t i = m->row_first; i < m->n_rows; i++) g->row[g->start[m->row[i].rank + 1]++] = &m->row[i];
+    for (size_t i = m->row_first; i < m->n_rows; i++)
+        g->row[g->start[m->row[i].rank + 1]++] = &m->row[i];
     return BT_OK;
 }
 
@@ -276,7 +329,8 @@ static size_t column_of(const grouped *g, int rank, int metric, double *out) {
 static size_t busy_column(const grouped *g, int rank, int64_t first, int64_t last, double *out) {
     size_t n = 0;
     for (size_t i = g->start[rank]; i < g->start[rank + 1]; i++)
-        if (g->row[i]->step >= first && g->row[i]->step <= last && !isnan(g->row[i]->busy)) out[n++] = g->row[i]->busy;
+        if (g->row[i]->step >= first && g->row[i]->step <= last && !isnan(g->row[i]->busy))
+            out[n++] = g->row[i]->busy;
     return n;
 }
 
@@ -330,17 +384,25 @@ static void measure_arrivals(bt_view *v, const grouped *g, double *work) {
 }
 
 /* medians of busy in up to BLOCKS equal parts of the window: (blocks, ranks) */
-static size_t block_medians(const bt_view *v, const grouped *g, double *median, int64_t *block_step, double *work) {
+static size_t block_medians(const bt_view *v, const grouped *g, double *median, int64_t *block_step,
+                            double *work) {
     const bt_judged *j = v->impl->judged + v->impl->judged_first;
-    size_t steps = v->ranks.steps, blocks = steps / 4 < BLOCKS ? steps / 4 : BLOCKS, n_ranks = v->ranks.n;
+    size_t steps = v->ranks.steps, blocks = steps / 4 < BLOCKS ? steps / 4 : BLOCKS,
+           n_ranks = v->ranks.n;
     for (size_t b = 0; b < blocks; b++) {
-        int64_t first = block_step[b] = j[b * steps / blocks].step, last = j[(b + 1) * steps / blocks - 1].step;
-        for (size_t k = 0; k < n_ranks; k++) median[b * n_ranks + k] = bt_lower_median(work, busy_column(g, (int)k, first, last, work));
+        int64_t first = block_step[b] = j[b * steps / blocks].step,
+                last = j[(b + 1) * steps / blocks - 1].step;
+        for (size_t k = 0; k < n_ranks; k++)
+            median[b * n_ranks + k] = bt_lower_median(work,
+                                                      busy_column(g, (int)k, first, last, work));
     }
     return blocks;
 }
 
-static bool late_now(const bt_view_rank *x) { return x->verdict == BT_VERDICT_STEADY || x->verdict == BT_VERDICT_BURSTY || x->verdict == BT_VERDICT_NODE_WIDE; }
+static bool late_now(const bt_view_rank *x) {
+    return x->verdict == BT_VERDICT_STEADY || x->verdict == BT_VERDICT_BURSTY ||
+           x->verdict == BT_VERDICT_NODE_WIDE;
+}
 
 /* who is late now comes before who was: the first of the list is whom to look at */
 static int by_blame(const void *a, const void *b, void *ctx) {
@@ -348,13 +410,14 @@ static int by_blame(const void *a, const void *b, void *ctx) {
     const bt_view_rank *x = &r->rank[*(const int *)a], *y = &r->rank[*(const int *)b];
     bool x_late = late_now(x), y_late = late_now(y);
     if (x_late != y_late) return y_late - x_late;
-    double d = known(y->lost_s) - known(x->lost_s), e = known(y->busy_p50_ms) - known(x->busy_p50_ms);
+    double d = known(y->lost_s) - known(x->lost_s),
+           e = known(y->busy_p50_ms) - known(x->busy_p50_ms);
     return d > 0 ? 1 : d < 0 ? -1 : e > 0 ? 1 : e < 0 ? -1 : x->rank - y->rank;
 }
 
 typedef struct tally {
     double blame, fault[BT_PHASE_COUNT];
-    double saved;                       /* what-if, summed over the steps */
+    double saved; /* what-if, summed over the steps */
 } tally;
 
 static void compare_ranks(bt_view_ranks *r, const tally *t, double *work) {
@@ -362,7 +425,8 @@ static void compare_ranks(bt_view_ranks *r, const tally *t, double *work) {
     size_t n = 0;
     for (size_t k = 0; k < r->n; k++) {
         total += t[k].blame;
-        if (!isnan(r->rank[k].busy_p50_ms)) best = fmin(best, r->rank[k].busy_p50_ms), work[n++] = r->rank[k].busy_p50_ms;
+        if (!isnan(r->rank[k].busy_p50_ms))
+            best = fmin(best, r->rank[k].busy_p50_ms), work[n++] = r->rank[k].busy_p50_ms;
     }
     r->busy_median_ms = bt_lower_median(work, n);
     for (int i = 0; i < BT_MR_COUNT; i++) {
@@ -388,18 +452,29 @@ static void compare_ranks(bt_view_ranks *r, const tally *t, double *work) {
 
 static void say(bt_view_rank *x) {
     char phase[64] = "", since[48] = "";
-    if (x->fault < BT_PHASE_COUNT) snprintf(phase, sizeof phase, " because of %s, %.0f %% of the time", bt_phases[x->fault].name, 100 * x->fault_frac);
-    if (x->since_step >= 0) snprintf(since, sizeof since, ", since step %lld", (long long)x->since_step + 1);
+    if (x->fault < BT_PHASE_COUNT)
+        snprintf(phase, sizeof phase, " because of %s, %.0f %% of the time",
+                 bt_phases[x->fault].name, 100 * x->fault_frac);
+    if (x->since_step >= 0)
+        snprintf(since, sizeof since, ", since step %lld", (long long)x->since_step + 1);
     switch (x->verdict) {
-    case BT_VERDICT_STEADY: snprintf(x->says, sizeof x->says, "rank %d is late%s%s", x->rank, phase, since); break;
-    case BT_VERDICT_BURSTY: snprintf(x->says, sizeof x->says, "rank %d is late now and then%s", x->rank, phase); break;
-    case BT_VERDICT_NODE_WIDE: snprintf(x->says, sizeof x->says, "every rank of %s is late%s%s", x->host, phase, since); break;
-    case BT_VERDICT_RECOVERING: snprintf(x->says, sizeof x->says, "rank %d was late%s and is recovering", x->rank, phase); break;
+    case BT_VERDICT_STEADY:
+        snprintf(x->says, sizeof x->says, "rank %d is late%s%s", x->rank, phase, since);
+        break;
+    case BT_VERDICT_BURSTY:
+        snprintf(x->says, sizeof x->says, "rank %d is late now and then%s", x->rank, phase);
+        break;
+    case BT_VERDICT_NODE_WIDE:
+        snprintf(x->says, sizeof x->says, "every rank of %s is late%s%s", x->host, phase, since);
+        break;
+    case BT_VERDICT_RECOVERING:
+        snprintf(x->says, sizeof x->says, "rank %d was late%s and is recovering", x->rank, phase);
+        break;
     default: x->says[0] = 0;
     }
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static void sum_up(bt_view *v, tally *t) {
     const bt_view_impl *m = v->impl;
@@ -426,7 +501,8 @@ static bt_code statistics(bt_view *v, bt_err *err) {
     BT_TRY(BT_GROW(m->work, m->cap_work, rows + r->n + (size_t)BLOCKS * r->n + 16, err));
     grouped g = {0};
     tally *t = calloc(r->n, sizeof *t);
-    bt_code code = t ? group_rows(m, r->n, &g, err) : bt_fail(err, BT_NOMEM, "cannot judge %zu ranks: out of memory", r->n);
+    bt_code code = t ? group_rows(m, r->n, &g, err)
+                     : bt_fail(err, BT_NOMEM, "cannot judge %zu ranks: out of memory", r->n);
     if (code == BT_OK) {
         double *work = m->work, *median = m->work + rows + r->n;
         int64_t block_step[BLOCKS];
@@ -448,16 +524,20 @@ bt_code bt_view_load_ranks(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
     bt_view_ranks *r = &v->ranks;
     int window = ask->window > 0 ? ask->window : BT_VIEW_WINDOW;
-    if (v->head.world_size > 0 && window * v->head.world_size > ROWS_MAX) window = ROWS_MAX / v->head.world_size > 8 ? ROWS_MAX / v->head.world_size : 8;
+    if (v->head.world_size > 0 && window * v->head.world_size > ROWS_MAX)
+        window = ROWS_MAX / v->head.world_size > 8 ? ROWS_MAX / v->head.world_size : 8;
     r->n = r->steps = 0;
     r->step0 = r->step1 = -1;
     r->step_ms = r->busy_median_ms = r->skew_p50_ms = r->skew_p95_ms = NAN;
     r->tokens_per_s = v->head.tokens_per_s;
     for (int i = 0; i < BT_MR_COUNT; i++) r->median[i] = NAN;
     BT_TRY(name_ranks(v, err));
-    if (m->at_step < 0) forget(m);
-    else BT_TRY(bt_view_rank_window(v, m->at_step, window, err));
-    for (size_t i = m->row_first; i < m->n_rows; i++) BT_TRY(rank_at(m, r, m->row[i].rank, NULL, err));
+    if (m->at_step < 0)
+        forget(m);
+    else
+        BT_TRY(bt_view_rank_window(v, m->at_step, window, err));
+    for (size_t i = m->row_first; i < m->n_rows; i++)
+        BT_TRY(rank_at(m, r, m->row[i].rank, NULL, err));
     BT_TRY(BT_GROW(r->order, m->cap_order, r->n + 1, err));
     for (size_t k = 0; k < r->n; k++) r->order[k] = (int)k;
     v->head.ranks_reporting = 0;

@@ -1,4 +1,5 @@
-/* view_series.c - rows of a run in buckets of 2^k steps: min, max, first, last, mean of each metric. */
+/* view_series.c - rows of a run in buckets of 2^k steps: min, max, first, last, mean of each
+ * metric. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +7,8 @@
 #include "store/read/blocks.h"
 #include "store/view/view_impl.h"
 
-enum { STREAMS_MAX = 2 * BT_VIEW_SERIES_MAX, VALUES = 6 };      /* x, first, last, min, max, mean of a bucket */
+/* x, first, last, min, max, mean of a bucket */
+enum { STREAMS_MAX = 2 * BT_VIEW_SERIES_MAX, VALUES = 6 };
 
 void bt_view_stream_release(bt_stream *s) {
     free(s->bucket);
@@ -17,7 +19,7 @@ void bt_view_stream_release(bt_stream *s) {
     *s = (bt_stream){0};
 }
 
-/* ---- buckets -------------------------------------------------------------------------------------------------------------------- */
+/* ---- buckets --------------------------------------------------------------------------------- */
 
 static void stat_add(bt_stat *t, double v) {
     if (isnan(v)) return;
@@ -63,7 +65,8 @@ static void coarsen(bt_stream *s) {
         int64_t key = s->bucket[i].key / 2;
         if (out > 0 && s->bucket[out - 1].key == key) {
             bucket_merge(&s->bucket[out - 1], &s->bucket[i]);
-            for (size_t k = 0; k < per; k++) stat_merge(&s->stat[(out - 1) * per + k], &s->stat[i * per + k]);
+            for (size_t k = 0; k < per; k++)
+                stat_merge(&s->stat[(out - 1) * per + k], &s->stat[i * per + k]);
         } else {
             s->bucket[out] = s->bucket[i];
             s->bucket[out].key = key;
@@ -86,9 +89,14 @@ static void drop_before(bt_stream *s, int64_t from) {
     s->n -= k;
 }
 
-/* ---- reading -------------------------------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-typedef struct reading { bt_stream *s; bt_err *err; bt_code code; double created_us; } reading;
+typedef struct reading {
+    bt_stream *s;
+    bt_err *err;
+    bt_code code;
+    double created_us;
+} reading;
 
 /* the bucket of a step, opened when it is the first of it; NULL: no memory */
 static bt_bucket *bucket_for(reading *r, int64_t step) {
@@ -124,7 +132,8 @@ static bool on_row(void *ctx, const double *col, int n) {
     b->time_s = col[2];
     b->active_s = s->active_s;
     b->bytes = s->bytes;
-    for (int k = 0; k < s->n_metrics && 5 + k < n; k++) stat_add(&s->stat[(s->n - 1) * per + (size_t)k], col[5 + k]);
+    for (int k = 0; k < s->n_metrics && 5 + k < n; k++)
+        stat_add(&s->stat[(s->n - 1) * per + (size_t)k], col[5 + k]);
     return true;
 }
 
@@ -134,13 +143,16 @@ static bt_code stream_query(bt_stream *s, bt_err *err) {
     bt_text_init(sql);
     if (s->rank < 0) {
         bt_text_put(sql, "SELECT step, tokens, time_s, step_ms, bytes_wire");
-        for (int k = 0; k < s->n_metrics; k++) bt_text_printf(sql, ", \"%s\"", bt_step_metrics[s->metric[k]].key);
+        for (int k = 0; k < s->n_metrics; k++)
+            bt_text_printf(sql, ", \"%s\"", bt_step_metrics[s->metric[k]].key);
         bt_text_put(sql, " FROM steps WHERE run = ?1 AND step BETWEEN ?2 AND ?3 ORDER BY step");
     } else {
         bt_text_put(sql, "SELECT k.step, s.tokens, s.time_s, k.step_ms, k.bytes_wire");
-        for (int k = 0; k < s->n_metrics; k++) bt_text_printf(sql, ", k.\"%s\"", bt_rank_metrics[s->metric[k]].key);
-        bt_text_put(sql, " FROM rank_steps k LEFT JOIN steps s ON s.run = ?1 AND s.step = k.step"
-                         " WHERE k.run = ?1 AND k.step BETWEEN ?2 AND ?3 AND k.rank = ?4 ORDER BY k.step");
+        for (int k = 0; k < s->n_metrics; k++)
+            bt_text_printf(sql, ", k.\"%s\"", bt_rank_metrics[s->metric[k]].key);
+        bt_text_put(
+            sql, " FROM rank_steps k LEFT JOIN steps s ON s.run = ?1 AND s.step = k.step"
+                 " WHERE k.run = ?1 AND k.step BETWEEN ?2 AND ?3 AND k.rank = ?4 ORDER BY k.step");
     }
     return bt_view_sql(&s->sql, sql, err);
 }
@@ -163,7 +175,8 @@ static bool on_block(void *ctx, const bt_block *k) {
     b->bytes = s->bytes;
     for (int i = 0; i < s->n_metrics; i++) {
         const bt_block_stat *m = &v[s->metric[i]];
-        stat_merge(&s->stat[(s->n - 1) * (size_t)s->n_metrics + (size_t)i], &(bt_stat){m->first, m->last, m->min, m->max, m->sum, (int64_t)m->n});
+        stat_merge(&s->stat[(s->n - 1) * (size_t)s->n_metrics + (size_t)i],
+                   &(bt_stat){m->first, m->last, m->min, m->max, m->sum, (int64_t)m->n});
     }
     return true;
 }
@@ -173,10 +186,13 @@ enum { LONG_STRETCH = 8192 };
 static bt_code stream_blocks(bt_view *v, bt_stream *s, int64_t to, bt_err *err) {
     double created_s;
     reading r = {.s = s, .err = err};
-    bt_blocks_ask ask = {.run = s->run, .step0 = s->next, .step1 = to, .max_steps = s->size, .ranks = s->rank >= 0};
-    BT_TRY(bt_db_value(v->impl->db, "SELECT started_s FROM runs WHERE run = ?1", s->run, &created_s, err));
+    bt_blocks_ask ask = {
+        .run = s->run, .step0 = s->next, .step1 = to, .max_steps = s->size, .ranks = s->rank >= 0};
+    BT_TRY(bt_db_value(v->impl->db, "SELECT started_s FROM runs WHERE run = ?1", s->run, &created_s,
+                       err));
     r.created_us = created_s * 1e6;
-    if (s->rank >= 0 && s->size < 256) s->exact = false;       /* the smallest blocks know the means of ranks only */
+    /* the smallest blocks know the means of ranks only */
+    if (s->rank >= 0 && s->size < 256) s->exact = false;
     bt_code code = bt_blocks_walk(v->impl->db, &ask, on_block, &r, err);
     if (code == BT_OK) code = r.code;
     if (code == BT_OK) s->next = to + 1;
@@ -189,7 +205,8 @@ static bt_code stream_read(bt_view *v, bt_stream *s, int64_t to, bt_err *err) {
     if (to - s->next >= LONG_STRETCH && s->size >= 16) return stream_blocks(v, s, to, err);
     BT_TRY(stream_query(s, err));
     reading r = {.s = s, .err = err};
-    int64_t stretch = to - s->next + 1, part = s->size, limit = BT_VIEW_EXACT_STEPS / (s->rank < 0 ? 1 : 8);
+    int64_t stretch = to - s->next + 1, part = s->size,
+            limit = BT_VIEW_EXACT_STEPS / (s->rank < 0 ? 1 : 8);
     if (stretch > limit) {
         part = limit * s->size / stretch;
         part = part < 1 ? 1 : part;
@@ -197,7 +214,8 @@ static bt_code stream_read(bt_view *v, bt_stream *s, int64_t to, bt_err *err) {
     }
     bt_code code = BT_OK;
     for (int64_t a = s->next; a <= to && code == BT_OK;) {
-        int64_t end = part == s->size ? to : (a / s->size + 1) * s->size - 1, last = part == s->size ? to : a + part - 1;
+        int64_t end = part == s->size ? to : (a / s->size + 1) * s->size - 1,
+                last = part == s->size ? to : a + part - 1;
         double args[] = {(double)a, (double)(last < to ? last : to), (double)s->rank};
         code = bt_vq_each(v->impl, s->sql, s->run, args, s->rank < 0 ? 2 : 3, on_row, &r, err);
         if (code == BT_OK) code = r.code;
@@ -214,12 +232,14 @@ static int64_t bucket_size(int64_t steps, int columns) {
 }
 
 static bool same_stream(const bt_stream *s, const bt_stream *want) {
-    return s->rank == want->rank && s->ghost == want->ghost && s->n_metrics == want->n_metrics && strcmp(s->run, want->run) == 0 &&
+    return s->rank == want->rank && s->ghost == want->ghost && s->n_metrics == want->n_metrics &&
+           strcmp(s->run, want->run) == 0 &&
            memcmp(s->metric, want->metric, sizeof s->metric[0] * (size_t)s->n_metrics) == 0;
 }
 
 /* a kept stream that can serve the range, brought up to date; else a fresh one */
-static bt_code stream_for(bt_view *v, const bt_stream *want, int64_t from, int64_t to, int columns, bt_stream **out, bt_err *err) {
+static bt_code stream_for(bt_view *v, const bt_stream *want, int64_t from, int64_t to, int columns,
+                          bt_stream **out, bt_err *err) {
     bt_view_impl *m = v->impl;
     if (!m->stream) {
         m->stream = calloc(STREAMS_MAX, sizeof *m->stream);
@@ -228,7 +248,8 @@ static bt_code stream_for(bt_view *v, const bt_stream *want, int64_t from, int64
     bt_stream *s = NULL;
     for (size_t i = 0; i < m->n_streams && !s; i++)
         if (same_stream(&m->stream[i], want)) s = &m->stream[i];
-    if (!s && m->n_streams == STREAMS_MAX) {                    /* what was not asked for longest makes room; what this load asks for fits */
+    /* what was not asked for longest makes room; what this load asks for fits */
+    if (!s && m->n_streams == STREAMS_MAX) {
         s = &m->stream[0];
         for (size_t i = 1; i < m->n_streams; i++)
             if (m->stream[i].used < s->used) s = &m->stream[i];
@@ -238,15 +259,18 @@ static bt_code stream_for(bt_view *v, const bt_stream *want, int64_t from, int64
     }
     s->used = m->loads;
     int64_t size = bucket_size(to - from + 1, columns);
-    bool usable = s->n > 0 && s->n_attempts == want->n_attempts && s->from <= from && s->next <= to + 1 && s->size <= size && s->next > from;
+    bool usable = s->n > 0 && s->n_attempts == want->n_attempts && s->from <= from &&
+                  s->next <= to + 1 && s->size <= size && s->next > from;
     if (!usable) {
         const bt_stream old = *s;
         *s = *want;
         s->bucket = old.bucket;
         s->stat = old.stat;
         s->cap = old.cap;
-        if (same_stream(&old, want)) s->sql = old.sql;
-        else free(old.sql);
+        if (same_stream(&old, want))
+            s->sql = old.sql;
+        else
+            free(old.sql);
         s->shown = old.shown;
         s->shown_int = old.shown_int;
         s->columns = old.n_metrics == want->n_metrics ? old.columns : 0;
@@ -262,7 +286,7 @@ static bt_code stream_for(bt_view *v, const bt_stream *want, int64_t from, int64
     return stream_read(v, s, to, err);
 }
 
-/* ---- into the public arrays ------------------------------------------------------------------------------------------------------ */
+/* ---- into the public arrays ------------------------------------------------------------------ */
 
 static double x_of(const bt_bucket *b, bt_x_axis x) {
     switch (x) {
@@ -289,11 +313,13 @@ static bt_code room_to_show(bt_stream *s, size_t columns, bt_err *err) {
     return BT_OK;
 }
 
-/* the newest bucket may still grow, the others are as they will stay: they are written once. A metric that most buckets lack
- * (validation loss) is a sparse line; one that a few lack has holes, which show as NaN */
+/* the newest bucket may still grow, the others are as they will stay: they are written once. A
+ * metric that most buckets lack (validation loss) is a sparse line; one that a few lack has holes,
+ * which show as NaN */
 static void emit(bt_stream *s, bt_x_axis axis, size_t k, bt_view_series *out) {
     size_t per = (size_t)s->n_metrics, cap = s->columns, from = s->settled, with = s->filled[k];
-    double *x = s->shown + k * VALUES * cap, *first = x + cap, *last = x + 2 * cap, *min = x + 3 * cap, *max = x + 4 * cap, *mean = x + 5 * cap;
+    double *x = s->shown + k * VALUES * cap, *first = x + cap, *last = x + 2 * cap,
+           *min = x + 3 * cap, *max = x + 4 * cap, *mean = x + 5 * cap;
     int64_t *step = s->shown_int + k * 2 * cap, *count = step + cap;
     for (size_t i = from; i < s->n; i++) with += s->stat[i * per + k].n > 0;
     bool skip = with * 2 < s->n;
@@ -316,23 +342,35 @@ static void emit(bt_stream *s, bt_x_axis axis, size_t k, bt_view_series *out) {
         n++;
     }
     s->filled[k] = with - (s->n > 0 && s->stat[(s->n - 1) * per + k].n > 0 ? 1 : 0);
-    *out = (bt_view_series){.what = {s->rank, s->metric[k]}, .n = n, .x = x, .first = first, .last = last, .min = min, .max = max, .mean = mean,
-                            .step = step, .count = count, .exact = s->exact};
-    const bt_metric *metric = s->rank < 0 ? &bt_step_metrics[s->metric[k]] : &bt_rank_metrics[s->metric[k]];
+    *out = (bt_view_series){.what = {s->rank, s->metric[k]},
+                            .n = n,
+                            .x = x,
+                            .first = first,
+                            .last = last,
+                            .min = min,
+                            .max = max,
+                            .mean = mean,
+                            .step = step,
+                            .count = count,
+                            .exact = s->exact};
+    const bt_metric *metric = s->rank < 0 ? &bt_step_metrics[s->metric[k]]
+                                          : &bt_rank_metrics[s->metric[k]];
     out->key = metric->key;
     out->unit = metric->unit;
 }
 
 static bt_code run_attempts(bt_view *v, const char *run, int *n, int64_t *newest, bt_err *err) {
     double x[2];
-    BT_TRY(bt_vq_row(v->impl, "SELECT attempts, steps FROM runs WHERE run = ?1", run, NULL, 0, x, 2, err));
+    BT_TRY(bt_vq_row(v->impl, "SELECT attempts, steps FROM runs WHERE run = ?1", run, NULL, 0, x, 2,
+                     err));
     *n = isnan(x[0]) ? 0 : (int)x[0];
     *newest = isnan(x[1]) ? -1 : (int64_t)x[1] - 1;
     return BT_OK;
 }
 
 /* one stream for each rank asked for (-1: whole steps) */
-static bt_code load_run(bt_view *v, const bt_view_ask *ask, const char *run, int n_attempts, int64_t from, int64_t to, bool ghost, bt_err *err) {
+static bt_code load_run(bt_view *v, const bt_view_ask *ask, const char *run, int n_attempts,
+                        int64_t from, int64_t to, bool ghost, bt_err *err) {
     int columns = ask->columns > 0 ? ask->columns : 256;
     bool done[BT_VIEW_SERIES_MAX] = {false};
     for (int i = 0; i < ask->n_series; i++) {
@@ -382,8 +420,8 @@ bt_code bt_view_load_series(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     return BT_OK;
 }
 
-/* a bucket of n steps moves the average as n single steps would; divided by the weights so far, so that the first values do
- * not pull for ever */
+/* a bucket of n steps moves the average as n single steps would; divided by the weights so far, so
+ * that the first values do not pull for ever */
 void bt_view_ema(const bt_view_series *s, double keep, double *out) {
     double sum = 0, weight = 0;
     for (size_t i = 0; i < s->n; i++) {
@@ -398,14 +436,19 @@ void bt_view_ema(const bt_view_series *s, double keep, double *out) {
     }
 }
 
-/* ---- time and steps ---------------------------------------------------------------------------------------------------------------- */
+/* ---- time and steps -------------------------------------------------------------------------- */
 
-/* time_s of the first recorded step at or after this one; steps are recorded every N-th, so look ahead in growing strides */
-static bt_code time_from(bt_view *v, const char *run, int64_t step, int64_t last, double out[2], bt_err *err) {
+/* time_s of the first recorded step at or after this one; steps are recorded every N-th, so look
+ * ahead in growing strides */
+static bt_code time_from(bt_view *v, const char *run, int64_t step, int64_t last, double out[2],
+                         bt_err *err) {
     out[0] = out[1] = NAN;
     for (int64_t width = 1; step <= last; step += width, width *= 16) {
         double args[] = {(double)step, (double)(step + width - 1)};
-        BT_TRY(bt_vq_row(v->impl, "SELECT time_s, step FROM steps WHERE run = ?1 AND step BETWEEN ?2 AND ?3 ORDER BY step LIMIT 1", run, args, 2, out, 2, err));
+        BT_TRY(bt_vq_row(v->impl,
+                         "SELECT time_s, step FROM steps WHERE run = ?1 AND step BETWEEN ?2 AND ?3 "
+                         "ORDER BY step LIMIT 1",
+                         run, args, 2, out, 2, err));
         if (!isnan(out[0])) break;
     }
     return BT_OK;
@@ -418,7 +461,7 @@ bt_code bt_view_step_at(bt_view *v, const char *run, double time_s, int64_t *out
     *out = -1;
     BT_TRY(run_attempts(v, run, &attempts, &newest, err));
     int64_t hi = newest;
-    while (lo <= hi) {                  /* time grows with the step: newest one not after time_s */
+    while (lo <= hi) { /* time grows with the step: newest one not after time_s */
         int64_t mid = lo + (hi - lo) / 2;
         BT_TRY(time_from(v, run, mid, newest, x, err));
         if (!isnan(x[0]) && x[0] <= time_s) {
@@ -454,9 +497,12 @@ bt_code bt_view_range(bt_view *v, const bt_view_ask *ask, int64_t *from, int64_t
     return BT_OK;
 }
 
-bt_code bt_view_event_step(bt_view *v, const char *run, int64_t step, int dir, int64_t *out, bt_err *err) {
+bt_code bt_view_event_step(bt_view *v, const char *run, int64_t step, int dir, int64_t *out,
+                           bt_err *err) {
     double args[] = {(double)step}, x;
-    BT_TRY(bt_vq_row(v->impl, dir < 0 ? "SELECT max(step) FROM events WHERE run = ?1 AND step < ?2" : "SELECT min(step) FROM events WHERE run = ?1 AND step > ?2",
+    BT_TRY(bt_vq_row(v->impl,
+                     dir < 0 ? "SELECT max(step) FROM events WHERE run = ?1 AND step < ?2"
+                             : "SELECT min(step) FROM events WHERE run = ?1 AND step > ?2",
                      run, args, 1, &x, 1, err));
     *out = isnan(x) ? -1 : (int64_t)x;
     return BT_OK;

@@ -36,12 +36,15 @@ static bt_code statement(bt_view_impl *m, const char *sql, sqlite3_stmt **out, b
     return BT_OK;
 }
 
-static bt_code begin(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args, sqlite3_stmt **out, int *n, bt_err *err) {
+static bt_code begin(bt_view_impl *m, const char *sql, const char *run, const double *args,
+                     int n_args, sqlite3_stmt **out, int *n, bt_err *err) {
     BT_TRY(statement(m, sql, out, err));
     if (run) sqlite3_bind_text(*out, 1, run, -1, SQLITE_STATIC);
     for (int i = 0; i < n_args; i++) {
-        if (args[i] == floor(args[i]) && fabs(args[i]) < 9e15) sqlite3_bind_int64(*out, i + 2, (int64_t)args[i]);
-        else sqlite3_bind_double(*out, i + 2, args[i]);
+        if (args[i] == floor(args[i]) && fabs(args[i]) < 9e15)
+            sqlite3_bind_int64(*out, i + 2, (int64_t)args[i]);
+        else
+            sqlite3_bind_double(*out, i + 2, args[i]);
     }
     *n = sqlite3_column_count(*out);
     if (*n > BT_VQ_COLUMNS) *n = BT_VQ_COLUMNS;
@@ -50,15 +53,20 @@ static bt_code begin(bt_view_impl *m, const char *sql, const char *run, const do
 
 /* a reset ends the read transaction: nothing is held between loads */
 static bt_code finish(bt_view_impl *m, sqlite3_stmt *st, int rc, bt_err *err) {
-    bt_code code = rc == SQLITE_DONE ? BT_OK : bt_sql_fail(bt_db_handle(m->db), rc, bt_db_path(m->db), "read", err);
+    bt_code code = rc == SQLITE_DONE
+                       ? BT_OK
+                       : bt_sql_fail(bt_db_handle(m->db), rc, bt_db_path(m->db), "read", err);
     sqlite3_reset(st);
     sqlite3_clear_bindings(st);
     return code;
 }
 
-static double number_at(sqlite3_stmt *st, int i, int type) { return type == SQLITE_INTEGER || type == SQLITE_FLOAT ? sqlite3_column_double(st, i) : NAN; }
+static double number_at(sqlite3_stmt *st, int i, int type) {
+    return type == SQLITE_INTEGER || type == SQLITE_FLOAT ? sqlite3_column_double(st, i) : NAN;
+}
 
-bt_code bt_vq_each(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args, bt_vq_fn fn, void *ctx, bt_err *err) {
+bt_code bt_vq_each(bt_view_impl *m, const char *sql, const char *run, const double *args,
+                   int n_args, bt_vq_fn fn, void *ctx, bt_err *err) {
     sqlite3_stmt *st = NULL;
     double col[BT_VQ_COLUMNS];
     int n, rc;
@@ -72,7 +80,8 @@ bt_code bt_vq_each(bt_view_impl *m, const char *sql, const char *run, const doub
     return finish(m, st, rc, err);
 }
 
-bt_code bt_vq_rows(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args, bt_row_fn fn, void *ctx, bt_err *err) {
+bt_code bt_vq_rows(bt_view_impl *m, const char *sql, const char *run, const double *args,
+                   int n_args, bt_row_fn fn, void *ctx, bt_err *err) {
     sqlite3_stmt *st = NULL;
     const char *cell[BT_VQ_COLUMNS];
     double num[BT_VQ_COLUMNS];
@@ -92,7 +101,10 @@ bt_code bt_vq_rows(bt_view_impl *m, const char *sql, const char *run, const doub
     return finish(m, st, rc, err);
 }
 
-typedef struct one_row { double *out; int n; } one_row;
+typedef struct one_row {
+    double *out;
+    int n;
+} one_row;
 
 static bool take_row(void *ctx, const double *col, int n) {
     one_row *o = ctx;
@@ -100,7 +112,8 @@ static bool take_row(void *ctx, const double *col, int n) {
     return false;
 }
 
-bt_code bt_vq_row(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args, double *out, int n_out, bt_err *err) {
+bt_code bt_vq_row(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args,
+                  double *out, int n_out, bt_err *err) {
     for (int i = 0; i < n_out; i++) out[i] = NAN;
     one_row o = {out, n_out};
     return bt_vq_each(m, sql, run, args, n_args, take_row, &o, err);

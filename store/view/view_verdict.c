@@ -1,10 +1,12 @@
-/* view_verdict.c - steady, bursty, node-wide, recovering: what the medians of the last blocks of steps say of a rank. */
+/* view_verdict.c - steady, bursty, node-wide, recovering: what the medians of the last blocks of
+ * steps say of a rank. */
 #include <math.h>
 #include <string.h>
 
 #include "store/view/view_impl.h"
 
-#define LATE 0.9                        /* best / own below this is late; below 0.75 for three blocks is an alert elsewhere */
+#define LATE \
+    0.9 /* best / own below this is late; below 0.75 for three blocks is an alert elsewhere */
 enum { IN_A_ROW = 3 };
 
 static double best_of(const double *median, size_t n) {
@@ -15,7 +17,8 @@ static double best_of(const double *median, size_t n) {
 }
 
 /* scores of one rank per block: 1 = as good as the best rank of that block */
-static void judge(bt_view_rank *x, size_t k, const double *median, const int64_t *block_step, size_t blocks, size_t n) {
+static void judge(bt_view_rank *x, size_t k, const double *median, const int64_t *block_step,
+                  size_t blocks, size_t n) {
     size_t late = 0, run = 0;
     double own_best = INFINITY;
     int64_t since = -1;
@@ -34,9 +37,12 @@ static void judge(bt_view_rank *x, size_t k, const double *median, const int64_t
     x->score_own = now > 0 ? own_best / now : NAN;
     size_t need = blocks < IN_A_ROW ? blocks : IN_A_ROW;
     if (blocks == 0) return;
-    if (run >= need) x->verdict = BT_VERDICT_STEADY, x->since_step = since;
-    else if (late >= IN_A_ROW && run == 0) x->verdict = BT_VERDICT_RECOVERING;
-    else if (late > 0) x->verdict = BT_VERDICT_BURSTY;
+    if (run >= need)
+        x->verdict = BT_VERDICT_STEADY, x->since_step = since;
+    else if (late >= IN_A_ROW && run == 0)
+        x->verdict = BT_VERDICT_RECOVERING;
+    else if (late > 0)
+        x->verdict = BT_VERDICT_BURSTY;
 }
 
 /* all ranks of a host late, and the host is not the only one: the machine, not the rank */
@@ -51,13 +57,15 @@ static void node_wide(bt_view_ranks *r) {
                 continue;
             }
             here++;
-            late += r->rank[i].verdict == BT_VERDICT_STEADY || r->rank[i].verdict == BT_VERDICT_NODE_WIDE;
+            late += r->rank[i].verdict == BT_VERDICT_STEADY ||
+                    r->rank[i].verdict == BT_VERDICT_NODE_WIDE;
         }
         if (here >= 2 && late == here && elsewhere > 0) x->verdict = BT_VERDICT_NODE_WIDE;
     }
 }
 
-void bt_view_verdicts(bt_view_ranks *r, const double *busy_median, const int64_t *block_step, size_t blocks) {
+void bt_view_verdicts(bt_view_ranks *r, const double *busy_median, const int64_t *block_step,
+                      size_t blocks) {
     for (size_t k = 0; k < r->n; k++) judge(&r->rank[k], k, busy_median, block_step, blocks, r->n);
     node_wide(r);
 }

@@ -24,7 +24,8 @@ static bool keep_cell(void *ctx, const bt_row *row) {
 bt_code bt_control_find(bt_db *db, const char *run, char *path, size_t size, bt_err *err) {
     char name[BT_NAME_MAX], out[PATH_MAX] = "", file[PATH_MAX + 16];
     BT_TRY(bt_db_run(db, run, name, err));
-    BT_TRY(bt_db_query(db, "SELECT out_dir FROM runs WHERE run = ?1", (const char *const[]){name}, 1, 1, 2, keep_cell, out, NULL, err));
+    BT_TRY(bt_db_query(db, "SELECT out_dir FROM runs WHERE run = ?1", (const char *const[]){name},
+                       1, 1, 2, keep_cell, out, NULL, err));
     snprintf(file, sizeof file, "%s/control", out);
     FILE *f = out[0] ? fopen(file, "re") : NULL;
     char line[PATH_MAX] = "";
@@ -33,8 +34,13 @@ bt_code bt_control_find(bt_db *db, const char *run, char *path, size_t size, bt_
         fclose(f);
     }
     line[strcspn(line, "\n")] = '\0';
-    if (!line[0]) return bt_fail(err, BT_BUSY, "run '%s' is not live (nothing controls it now; continue it with 'bitrain train --resume %s')", name, name);
-    if (strlen(line) >= size) return bt_fail(err, BT_FORMAT, "'%s' names a socket that is too long", file);
+    if (!line[0])
+        return bt_fail(err, BT_BUSY,
+                       "run '%s' is not live (nothing controls it now; continue it with 'bitrain "
+                       "train --resume %s')",
+                       name, name);
+    if (strlen(line) >= size)
+        return bt_fail(err, BT_FORMAT, "'%s' names a socket that is too long", file);
     memcpy(path, line, strlen(line) + 1);
     return BT_OK;
 }
@@ -50,14 +56,17 @@ static bt_code wait_for(int fd, short what, int64_t until, const char *path, bt_
     }
 }
 
-static bt_code exchange(int fd, const char *path, const char *request, char *line, size_t size, bt_err *err) {
+static bt_code exchange(int fd, const char *path, const char *request, char *line, size_t size,
+                        bt_err *err) {
     const int64_t until = bt_now_ns() + PATIENCE_NS;
     char out[BT_CONTROL_LINE];
     int n = snprintf(out, sizeof out, "%s\n", request);
-    if (n < 0 || n >= (int)sizeof out || strchr(request, '\n')) return bt_fail(err, BT_ARG, "the request is too long or has more than one line");
+    if (n < 0 || n >= (int)sizeof out || strchr(request, '\n'))
+        return bt_fail(err, BT_ARG, "the request is too long or has more than one line");
     BT_TRY(wait_for(fd, POLLOUT, until, path, err));
-    if (send(fd, out, (size_t)n, MSG_NOSIGNAL) != n) return bt_fail_errno(err, BT_IO, errno, "cannot write to '%s'", path);
-    for (size_t at = 0; at + 1 < size; ) {
+    if (send(fd, out, (size_t)n, MSG_NOSIGNAL) != n)
+        return bt_fail_errno(err, BT_IO, errno, "cannot write to '%s'", path);
+    for (size_t at = 0; at + 1 < size;) {
         BT_TRY(wait_for(fd, POLLIN, until, path, err));
         ssize_t k = recv(fd, line + at, size - 1 - at, 0);
         if (k < 0 && errno == EINTR) continue;
@@ -72,9 +81,11 @@ static bt_code exchange(int fd, const char *path, const char *request, char *lin
     return bt_fail(err, BT_FORMAT, "the answer from '%s' is too long", path);
 }
 
-bt_code bt_control_call(const char *path, const char *request, char *reply, size_t size, bt_err *err) {
+bt_code bt_control_call(const char *path, const char *request, char *reply, size_t size,
+                        bt_err *err) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof a.sun_path) return bt_fail(err, BT_ARG, "socket path '%s' is too long", path);
+    if (strlen(path) >= sizeof a.sun_path)
+        return bt_fail(err, BT_ARG, "socket path '%s' is too long", path);
     memcpy(a.sun_path, path, strlen(path) + 1);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create a socket");
@@ -82,8 +93,10 @@ bt_code bt_control_call(const char *path, const char *request, char *reply, size
     bt_code code;
     if (connect(fd, (const struct sockaddr *)&a, sizeof a) != 0) {
         bool gone = errno == ENOENT || errno == ECONNREFUSED;
-        code = gone ? bt_fail(err, BT_BUSY, "the run is not live: nobody listens at '%s'", path) : bt_fail_errno(err, BT_IO, errno, "cannot connect to '%s'", path);
-    } else code = exchange(fd, path, request, line, sizeof line, err);
+        code = gone ? bt_fail(err, BT_BUSY, "the run is not live: nobody listens at '%s'", path)
+                    : bt_fail_errno(err, BT_IO, errno, "cannot connect to '%s'", path);
+    } else
+        code = exchange(fd, path, request, line, sizeof line, err);
     close(fd);
     BT_TRY(code);
     int refused = 0, at = 0;
@@ -91,12 +104,14 @@ bt_code bt_control_call(const char *path, const char *request, char *reply, size
         snprintf(reply, size, "%s", line[2] ? line + 3 : "");
         return BT_OK;
     }
-    if (sscanf(line, "no %d %n", &refused, &at) == 1 && at > 0 && refused > BT_OK && refused < BT_CODE_COUNT)
+    if (sscanf(line, "no %d %n", &refused, &at) == 1 && at > 0 && refused > BT_OK &&
+        refused < BT_CODE_COUNT)
         return bt_fail(err, (bt_code)refused, "%s", line + at);
     return bt_fail(err, BT_FORMAT, "the run answered something else than 'ok' or 'no'");
 }
 
-bt_code bt_control_request(bt_db *db, const char *run, const char *request, char *reply, size_t size, bt_err *err) {
+bt_code bt_control_request(bt_db *db, const char *run, const char *request, char *reply,
+                           size_t size, bt_err *err) {
     char path[PATH_MAX];
     BT_TRY(bt_control_find(db, run, path, sizeof path, err));
     return bt_control_call(path, request, reply, size, err);

@@ -25,19 +25,20 @@ struct bt_wire {
     uint32_t attempt;
     bt_wire_handlers handlers;
     bt_queue q;
-    bt_ring *ring;                      /* NULL: records are not kept */
+    bt_ring *ring; /* NULL: records are not kept */
     bt_sink sink;
     pthread_t thread;
     bool running;
     /* of the thread */
-    bt_record *batch, *current;         /* taken from the queue; being sent */
-    bt_frame head;                      /* of current */
-    size_t sent;                        /* bytes of head + payload of current */
+    bt_record *batch, *current; /* taken from the queue; being sent */
+    bt_frame head;              /* of current */
+    size_t sent;                /* bytes of head + payload of current */
     unsigned char in[1024];
     size_t in_n;
 };
 
-static const char *const verbs[BT_CTL_COUNT] = {NULL, "pause", "resume", "checkpoint", "stop", "lr", "eval"};
+static const char *const verbs[BT_CTL_COUNT] = {NULL,   "pause", "resume", "checkpoint",
+                                                "stop", "lr",    "eval"};
 
 const char *bt_ctl_name(bt_ctl_verb v) { return v > 0 && v < BT_CTL_COUNT ? verbs[v] : "?"; }
 
@@ -55,7 +56,10 @@ bt_code bt_wire_address(struct sockaddr_un *out, const char *socket_path, bt_err
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
     size_t n = strlen(socket_path);
     if (n == 0 || n >= sizeof out->sun_path)
-        return bt_fail(err, BT_ARG, "socket path '%.120s' has %zu bytes, at most %zu are possible (set a shorter TMPDIR)", socket_path, n, sizeof out->sun_path - 1);
+        return bt_fail(
+            err, BT_ARG,
+            "socket path '%.120s' has %zu bytes, at most %zu are possible (set a shorter TMPDIR)",
+            socket_path, n, sizeof out->sun_path - 1);
     memcpy(out->sun_path, socket_path, n + 1);
     return BT_OK;
 }
@@ -74,11 +78,16 @@ static int send_some(bt_wire *w) {
         }
         size_t total = sizeof w->head + w->current->bytes;
         bool in_head = w->sent < sizeof w->head;
-        const unsigned char *from = in_head ? (const unsigned char *)&w->head + w->sent : w->current->data + (w->sent - sizeof w->head);
+        const unsigned char *from = in_head ? (const unsigned char *)&w->head + w->sent
+                                            : w->current->data + (w->sent - sizeof w->head);
         size_t n = in_head ? sizeof w->head - w->sent : total - w->sent;
-        if (w->current->bytes > BT_FRAME_MAX) w->sent = total;      /* cannot be framed: a record of 16 MiB is a mistake */
+        /* cannot be framed: a record of 16 MiB is a mistake */
+        if (w->current->bytes > BT_FRAME_MAX)
+            w->sent = total;
         else {
-            ssize_t done = send(w->fd, from, n, MSG_DONTWAIT | MSG_NOSIGNAL | (in_head && w->current->bytes ? MSG_MORE : 0));
+            ssize_t done = send(w->fd, from, n,
+                                MSG_DONTWAIT | MSG_NOSIGNAL |
+                                    (in_head && w->current->bytes ? MSG_MORE : 0));
             if (done < 0 && errno == EINTR) continue;
             if (done < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? 1 : -1;
             w->sent += (size_t)done;
@@ -104,7 +113,9 @@ static bool hear(bt_wire *w) {
     while (w->in_n - at >= sizeof(bt_control_frame)) {
         bt_control_frame f;
         memcpy(&f, w->in + at, sizeof f);
-        if (f.head.magic != BT_FRAME_MAGIC || f.head.kind != BT_FRAME_CONTROL || f.head.bytes != sizeof f - sizeof f.head) return false;
+        if (f.head.magic != BT_FRAME_MAGIC || f.head.kind != BT_FRAME_CONTROL ||
+            f.head.bytes != sizeof f - sizeof f.head)
+            return false;
         at += sizeof f;
         bool known = f.verb > 0 && f.verb < BT_CTL_COUNT && isfinite(f.value);
         if (known && f.head.attempt == w->attempt && w->handlers.control)
@@ -123,14 +134,15 @@ static void *wire_loop(void *arg) {
     int64_t give_up = 0;
     while (alive) {
         pthread_mutex_lock(&w->q.mu);
-        w->q.sleeping = true;           /* from here on a push wakes the poll below */
+        w->q.sleeping = true; /* from here on a push wakes the poll below */
         bool stop = w->q.stop;
         pthread_mutex_unlock(&w->q.mu);
         if (stop && !give_up) give_up = bt_now_ns() + CLOSE_NS;
         int more = send_some(w);
         if (more < 0) alive = false;
         if (!alive || (stop && (more == 0 || bt_now_ns() > give_up))) break;
-        struct pollfd p[2] = {{w->fd, (short)(POLLIN | (more ? POLLOUT : 0)), 0}, {w->wake_fd, POLLIN, 0}};
+        struct pollfd p[2] = {{w->fd, (short)(POLLIN | (more ? POLLOUT : 0)), 0},
+                              {w->wake_fd, POLLIN, 0}};
         if (poll(p, 2, stop ? 100 : -1) < 0 && errno != EINTR) break;
         if (p[1].revents & POLLIN) {
             uint64_t ignored;
@@ -146,8 +158,12 @@ static void *wire_loop(void *arg) {
 }
 
 static bt_code send_hello(bt_wire *w, const char *socket_path, bt_err *err) {
-    struct { bt_frame head; bt_hello body; } f = {{BT_FRAME_MAGIC, BT_FRAME_HELLO, w->attempt, sizeof(bt_hello)}, bt_hello_mine()};
-    if (send(w->fd, &f, sizeof f, MSG_NOSIGNAL) != (ssize_t)sizeof f) return bt_fail_errno(err, BT_IO, errno, "cannot greet the supervisor at '%s'", socket_path);
+    struct {
+        bt_frame head;
+        bt_hello body;
+    } f = {{BT_FRAME_MAGIC, BT_FRAME_HELLO, w->attempt, sizeof(bt_hello)}, bt_hello_mine()};
+    if (send(w->fd, &f, sizeof f, MSG_NOSIGNAL) != (ssize_t)sizeof f)
+        return bt_fail_errno(err, BT_IO, errno, "cannot greet the supervisor at '%s'", socket_path);
     return BT_OK;
 }
 
@@ -156,26 +172,30 @@ static bt_code open_socket(bt_wire *w, const char *socket_path, bt_err *err) {
     BT_TRY(bt_wire_address(&a, socket_path, err));
     w->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (w->fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot make a socket");
-    if (connect(w->fd, (const struct sockaddr *)&a, sizeof a) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot reach the supervisor at '%s'", socket_path);
+    if (connect(w->fd, (const struct sockaddr *)&a, sizeof a) != 0)
+        return bt_fail_errno(err, BT_IO, errno, "cannot reach the supervisor at '%s'", socket_path);
     return send_hello(w, socket_path, err);
 }
 
 static bt_code start(bt_wire *w, bt_err *err) {
     sigset_t all, old;
     w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (w->wake_fd < 0 || !bt_queue_init(&w->q, QUEUE_BYTES)) return bt_fail(err, BT_NOMEM, "cannot send metrics: no descriptor or memory left");
+    if (w->wake_fd < 0 || !bt_queue_init(&w->q, QUEUE_BYTES))
+        return bt_fail(err, BT_NOMEM, "cannot send metrics: no descriptor or memory left");
     w->q.wake_fd = w->wake_fd;
     bt_queue_sink(&w->q, &w->sink);
-    sigfillset(&all);                   /* signals belong to the training thread */
+    sigfillset(&all); /* signals belong to the training thread */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int rc = pthread_create(&w->thread, NULL, wire_loop, w);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc != 0) return bt_fail_errno(err, BT_NOMEM, rc, "cannot start the thread that sends metrics");
+    if (rc != 0)
+        return bt_fail_errno(err, BT_NOMEM, rc, "cannot start the thread that sends metrics");
     w->running = true;
     return BT_OK;
 }
 
-bt_code bt_wire_connect(bt_wire **out, const char *socket_path, int attempt, const bt_wire_handlers *h, bt_err *err) {
+bt_code bt_wire_connect(bt_wire **out, const char *socket_path, int attempt,
+                        const bt_wire_handlers *h, bt_err *err) {
     *out = NULL;
     bt_wire *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(err, BT_NOMEM, "cannot send metrics: out of memory");
@@ -210,7 +230,7 @@ void bt_wire_close(bt_wire *w) {
         pthread_join(w->thread, NULL);
         bt_frame bye = {BT_FRAME_MAGIC, BT_FRAME_BYE, w->attempt, 0};
         ssize_t sent = w->current ? 0 : send(w->fd, &bye, sizeof bye, MSG_DONTWAIT | MSG_NOSIGNAL);
-        (void)sent;                     /* not said: the supervisor sees the end all the same */
+        (void)sent; /* not said: the supervisor sees the end all the same */
     }
     bt_records_free(w->batch);
     if (w->q.max_bytes) bt_queue_release(&w->q);

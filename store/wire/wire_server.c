@@ -1,7 +1,8 @@
-/* wire_server.c - the supervisor's end: accepts ranks, checks every frame, delivers those of the current attempt.
+/* wire_server.c - the supervisor's end: accepts ranks, checks every frame, delivers those of the
+ * current attempt.
  *
- * Several generations may be connected at once; the newest connection of the attempt being served gets the controls.
- * Who breaks the protocol is cut off; serving goes on. */
+ * Several generations may be connected at once; the newest connection of the attempt being served
+ * gets the controls. Who breaks the protocol is cut off; serving goes on. */
 #include "store/wire/wire.h"
 
 #include <errno.h>
@@ -18,24 +19,24 @@
 enum { MAX_PEERS = 8, READ_BYTES = 64 << 10, SERVE_BYTES = 4 << 20 };
 
 typedef struct peer {
-    int fd;                             /* -1: free */
+    int fd; /* -1: free */
     bool greeted;
     uint32_t attempt;
     bt_frame head;
-    size_t head_n, body_n;              /* received of head, of body */
-    unsigned char *body;                /* malloc'd, so aligned for doubles */
+    size_t head_n, body_n; /* received of head, of body */
+    unsigned char *body;   /* malloc'd, so aligned for doubles */
 } peer;
 
 struct bt_wire_server {
     int listen_fd, epoll_fd;
     char path[sizeof((struct sockaddr_un *)0)->sun_path];
     peer peers[MAX_PEERS];
-    int current;                        /* index of the rank that gets controls, -1: none */
+    int current; /* index of the rank that gets controls, -1: none */
 };
 
 static void drop_peer(bt_wire_server *s, int i) {
     peer *p = &s->peers[i];
-    if (p->fd >= 0) close(p->fd);       /* closing takes it out of the epoll set */
+    if (p->fd >= 0) close(p->fd); /* closing takes it out of the epoll set */
     free(p->body);
     *p = (peer){.fd = -1};
     if (s->current == i) s->current = -1;
@@ -51,16 +52,20 @@ static void accept_peers(bt_wire_server *s) {
         for (int i = 0; i < MAX_PEERS; i++) {
             if (s->peers[i].fd < 0) at = i;
         }
-        for (int i = 0; at < 0 && i < MAX_PEERS; i++) {        /* full: one that never greeted makes room */
+        /* full: one that never greeted makes room */
+        for (int i = 0; at < 0 && i < MAX_PEERS; i++) {
             if (!s->peers[i].greeted) {
                 drop_peer(s, i);
                 at = i;
             }
         }
         struct epoll_event e = {.events = EPOLLIN, .data.fd = fd};
-        bool ours = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 && (who.uid == geteuid() || who.uid == 0);
-        if (!ours || at < 0 || epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e) != 0) close(fd);
-        else s->peers[at].fd = fd;
+        bool ours = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 &&
+                    (who.uid == geteuid() || who.uid == 0);
+        if (!ours || at < 0 || epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e) != 0)
+            close(fd);
+        else
+            s->peers[at].fd = fd;
     }
 }
 
@@ -83,12 +88,14 @@ static bool take_frame(bt_wire_server *s, int i, int attempt, const bt_sink *int
         if (p->attempt == (uint32_t)attempt) s->current = i;
         return true;
     }
-    if (p->head.kind == BT_FRAME_BYE || p->attempt != (uint32_t)attempt) return true;     /* fenced: an older generation is heard no more */
+    /* fenced: an older generation is heard no more */
+    if (p->head.kind == BT_FRAME_BYE || p->attempt != (uint32_t)attempt) return true;
     return bt_record_deliver(p->head.kind, p->body, p->head.bytes, into);
 }
 
 /* feeds bytes to the peer's frame in the making; false: it broke the protocol */
-static bool feed(bt_wire_server *s, int i, const unsigned char *data, size_t n, int attempt, const bt_sink *into) {
+static bool feed(bt_wire_server *s, int i, const unsigned char *data, size_t n, int attempt,
+                 const bt_sink *into) {
     peer *p = &s->peers[i];
     while (n > 0) {
         if (p->head_n < sizeof p->head) {
@@ -119,7 +126,7 @@ static bool feed(bt_wire_server *s, int i, const unsigned char *data, size_t n, 
 /* false: the peer is gone, in order or not; *broke tells which */
 static bool serve_peer(bt_wire_server *s, int i, int attempt, const bt_sink *into, bool *broke) {
     unsigned char buf[READ_BYTES];
-    for (size_t total = 0; total < SERVE_BYTES; ) {
+    for (size_t total = 0; total < SERVE_BYTES;) {
         ssize_t n = recv(s->peers[i].fd, buf, sizeof buf, 0);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
@@ -147,10 +154,12 @@ bt_code bt_wire_listen(bt_wire_server **out, const char *socket_path, bt_err *er
     s->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     e.data.fd = s->listen_fd;
-    bool ok = s->listen_fd >= 0 && s->epoll_fd >= 0 && bind(s->listen_fd, (const struct sockaddr *)&a, sizeof a) == 0;
+    bool ok = s->listen_fd >= 0 && s->epoll_fd >= 0 &&
+              bind(s->listen_fd, (const struct sockaddr *)&a, sizeof a) == 0;
     if (ok) snprintf(s->path, sizeof s->path, "%s", socket_path);
     /* nobody can connect between bind and listen, so the mode is right before the first chance */
-    ok = ok && chmod(socket_path, 0600) == 0 && listen(s->listen_fd, 16) == 0 && epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->listen_fd, &e) == 0;
+    ok = ok && chmod(socket_path, 0600) == 0 && listen(s->listen_fd, 16) == 0 &&
+         epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->listen_fd, &e) == 0;
     if (!ok) {
         int why = errno;
         bt_wire_server_close(s);
@@ -161,7 +170,7 @@ bt_code bt_wire_listen(bt_wire_server **out, const char *socket_path, bt_err *er
 }
 
 int bt_wire_poll_fds(const bt_wire_server *s, int fds[2]) {
-    fds[0] = s->epoll_fd;               /* readable when a rank connects or says something */
+    fds[0] = s->epoll_fd; /* readable when a rank connects or says something */
     fds[1] = -1;
     return 1;
 }
@@ -176,20 +185,30 @@ bt_code bt_wire_serve(bt_wire_server *s, int attempt, const bt_sink *into, bt_er
         bool broke = false;
         if (p->greeted && p->attempt == (uint32_t)attempt && s->current < 0) s->current = i;
         if (serve_peer(s, i, attempt, into, &broke)) continue;
-        if (broke && s->current == i) code = bt_fail(err, BT_FORMAT, "rank 0 of attempt %d sent a frame that makes no sense; its connection was closed", attempt);
+        if (broke && s->current == i)
+            code = bt_fail(
+                err, BT_FORMAT,
+                "rank 0 of attempt %d sent a frame that makes no sense; its connection was closed",
+                attempt);
         drop_peer(s, i);
     }
     return code;
 }
 
 bt_code bt_wire_send_control(bt_wire_server *s, const bt_ctl *c, bt_err *err) {
-    if (s->current < 0) return bt_fail(err, BT_BUSY, "no rank is connected to be told '%s'", bt_ctl_name(c->verb));
+    if (s->current < 0)
+        return bt_fail(err, BT_BUSY, "no rank is connected to be told '%s'", bt_ctl_name(c->verb));
     peer *p = &s->peers[s->current];
-    bt_control_frame f = {{BT_FRAME_MAGIC, BT_FRAME_CONTROL, p->attempt, sizeof f - sizeof f.head}, (uint32_t)c->verb, 0, c->value};
+    bt_control_frame f = {{BT_FRAME_MAGIC, BT_FRAME_CONTROL, p->attempt, sizeof f - sizeof f.head},
+                          (uint32_t)c->verb,
+                          0,
+                          c->value};
     ssize_t n = send(p->fd, &f, sizeof f, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n == (ssize_t)sizeof f) return BT_OK;
-    if (n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) drop_peer(s, s->current);      /* half a frame cannot be mended */
-    return bt_fail(err, BT_BUSY, "rank 0 does not listen: '%s' was not delivered", bt_ctl_name(c->verb));
+    /* half a frame cannot be mended */
+    if (n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) drop_peer(s, s->current);
+    return bt_fail(err, BT_BUSY, "rank 0 does not listen: '%s' was not delivered",
+                   bt_ctl_name(c->verb));
 }
 
 bool bt_wire_connected(const bt_wire_server *s) { return s->current >= 0; }

@@ -1,4 +1,5 @@
-/* apply.c - records into rows. The summary columns of `run` change in the transaction of the data. */
+/* apply.c - records into rows. The summary columns of `run` change in the transaction of the
+ * data. */
 #include "store/write/apply.h"
 
 #include <math.h>
@@ -7,36 +8,59 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/small.h"
 #include "store/write/rollup.h"
 
 enum { SPARK = 64, RECENT = 64 };
 
 typedef struct summary {
-    int64_t last_step, last_us, tokens, bytes_wire, rss_kib, first_time_us, redone_us, best_val_step;
-    int64_t run_step;                   /* highest step any attempt reached: steps up to it are done again */
-    int64_t first_step;                 /* lowest recorded step of this attempt, -1: none yet */
-    int64_t attempt_step, attempt_us;   /* newest step of this attempt and when it ended; -1: none */
+    int64_t last_step, last_us, tokens, bytes_wire, rss_kib, first_time_us, redone_us,
+        best_val_step;
+    /* highest step any attempt reached: steps up to it are done again */
+    int64_t run_step;
+    int64_t first_step; /* lowest recorded step of this attempt, -1: none yet */
+    /* newest step of this attempt and when it ended; -1: none */
+    int64_t attempt_step, attempt_us;
     double loss, val_loss, best_val, mfu, comm_overhead;
-    double speed[RECENT], took_us[RECENT];              /* of the newest steps; the medians are shown */
+    /* of the newest steps; the medians are shown */
+    double speed[RECENT], took_us[RECENT];
     uint64_t n_recent;
-    double spark[SPARK];                /* loss; point i stands for steps [i, i+1) * stride */
+    double spark[SPARK]; /* loss; point i stands for steps [i, i+1) * stride */
     int n_spark;
     int64_t stride;
 } summary;
 
-enum { ST_STEP, ST_RANK_STEP, ST_LAYER, ST_COMM, ST_PAIR, ST_RANK, ST_FACT, ST_EVENT, ST_CKPT, ST_CLIP, ST_FROM, ST_SUMMARY, ST_BEGIN, ST_COMMIT,
-       ST_ROLLBACK, ST_EVENT_KNOWN, ST_COUNT };
+enum {
+    ST_STEP,
+    ST_RANK_STEP,
+    ST_LAYER,
+    ST_COMM,
+    ST_PAIR,
+    ST_RANK,
+    ST_FACT,
+    ST_EVENT,
+    ST_CKPT,
+    ST_CLIP,
+    ST_FROM,
+    ST_SUMMARY,
+    ST_BEGIN,
+    ST_COMMIT,
+    ST_ROLLBACK,
+    ST_EVENT_KNOWN,
+    ST_COUNT
+};
 
 struct bt_apply {
     sqlite3 *db;
     const char *path;
     sqlite3_stmt *st[ST_COUNT];
-    bt_column step_cols[BT_MS_COUNT], rank_cols[BT_MR_COUNT], layer_cols[BT_ML_COUNT], comm_cols[BT_MC_COUNT], pair_cols[BT_MP_COUNT];
+    bt_column step_cols[BT_MS_COUNT], rank_cols[BT_MR_COUNT], layer_cols[BT_ML_COUNT],
+        comm_cols[BT_MC_COUNT], pair_cols[BT_MP_COUNT];
     bt_apply_attempt at;
-    summary now, saved;                 /* saved: of the last commit */
-    int rc;                             /* first failure of the running transaction */
-    bool touched;                       /* a step arrived: the summary changes */
-    bool again;                         /* records that may have been stored before */
+    summary now, saved; /* saved: of the last commit */
+    int rc;             /* first failure of the running transaction */
+    bool touched;       /* a step arrived: the summary changes */
+    bool again;         /* records that may have been stored before */
     bt_roll *roll;
     uint64_t skipped;
     bt_sink sink;
@@ -45,8 +69,10 @@ struct bt_apply {
 /* ---- binding ---- */
 
 static bool bind_metric(sqlite3_stmt *st, int at, double v, const bt_column *c) {
-    if (!isfinite(v)) sqlite3_bind_null(st, at);
-    else if (!c->integer) sqlite3_bind_double(st, at, v);
+    if (!isfinite(v))
+        sqlite3_bind_null(st, at);
+    else if (!c->integer)
+        sqlite3_bind_double(st, at, v);
     else {
         double x = v * c->scale;
         sqlite3_bind_int64(st, at, x >= 9.2e18 ? INT64_MAX : x <= -9.2e18 ? INT64_MIN : llround(x));
@@ -55,11 +81,14 @@ static bool bind_metric(sqlite3_stmt *st, int at, double v, const bt_column *c) 
 }
 
 static void bind_text(sqlite3_stmt *st, int at, const char *s) {
-    if (s) sqlite3_bind_text(st, at, s, -1, SQLITE_STATIC);
-    else sqlite3_bind_null(st, at);
+    if (s)
+        sqlite3_bind_text(st, at, s, -1, SQLITE_STATIC);
+    else
+        sqlite3_bind_null(st, at);
 }
 
-/* runs a bound statement. A row that can never be stored is skipped; anything else fails the transaction. */
+/* runs a bound statement. A row that can never be stored is skipped; anything else fails the
+ * transaction. */
 static void run(bt_apply *a, sqlite3_stmt *st) {
     if (a->rc != SQLITE_OK) return;
     int rc = sqlite3_step(st);
@@ -74,7 +103,7 @@ static void run(bt_apply *a, sqlite3_stmt *st) {
     }
 }
 
-/* ---- the sink: called by bt_record_deliver inside a transaction ---- */
+/* ---- the sink: called by bt_record_deliver inside a transaction ------------------------------ */
 
 static void on_ranks(void *ctx, const bt_rank_info *ranks, size_t n) {
     bt_apply *a = ctx;
@@ -105,7 +134,8 @@ static void on_fact(void *ctx, const char *key, const char *value) {
 static void spark_add(summary *s, int64_t step, double loss) {
     if (!isfinite(loss)) return;
     while (step / s->stride >= SPARK) {
-        for (int i = 0; i < SPARK / 2; i++) {           /* the later half of a pair stands for both, unless it is missing */
+        /* the later half of a pair stands for both, unless it is missing */
+        for (int i = 0; i < SPARK / 2; i++) {
             double even = s->spark[2 * i], odd = 2 * i + 1 < s->n_spark ? s->spark[2 * i + 1] : NAN;
             s->spark[i] = isnan(odd) ? even : odd;
         }
@@ -115,7 +145,8 @@ static void spark_add(summary *s, int64_t step, double loss) {
     int at = (int)(step / s->stride);
     for (; s->n_spark < at; s->n_spark++) s->spark[s->n_spark] = NAN;
     s->spark[at] = loss;
-    s->n_spark = at + 1;                /* a replayed step takes the curve back to where it is now */
+    /* a replayed step takes the curve back to where it is now */
+    s->n_spark = at + 1;
 }
 
 /* an amount that a sum of them can hold */
@@ -125,14 +156,17 @@ static void summarise(summary *s, const bt_step_record *r) {
     const double *v = r->values;
     double took = v[BT_MS_STEP_TIME] * 1e3;
     if (isfinite(took) && took >= 0 && took < 1e15) {
-        /* with train.log_every > 1 a record stands for the steps since the one before, as far as the clock allows */
+        /* with train.log_every > 1 a record stands for the steps since the one before, as far as
+         * the clock allows */
         int64_t spent = llround(took), gap = r->step - s->attempt_step;
         if (s->attempt_us >= 0 && gap > 1 && r->wall_us > s->attempt_us) {
             double all = took * (double)gap, wall = (double)(r->wall_us - s->attempt_us);
             spent = llround(all < wall ? all : wall);
         }
-        if (r->step > s->run_step) s->first_time_us += spent;
-        else s->redone_us += spent;
+        if (r->step > s->run_step)
+            s->first_time_us += spent;
+        else
+            s->redone_us += spent;
         s->took_us[s->n_recent % RECENT] = took;
         s->speed[s->n_recent % RECENT] = v[BT_MS_TOKENS_PER_S];
         s->n_recent++;
@@ -153,7 +187,8 @@ static void summarise(summary *s, const bt_step_record *r) {
     if (isfinite(v[BT_MS_MFU])) s->mfu = v[BT_MS_MFU];
     if (isfinite(v[BT_MS_COMM_OVERHEAD])) s->comm_overhead = v[BT_MS_COMM_OVERHEAD];
     if (counts(v[BT_MS_BYTES_WIRE])) s->bytes_wire += llround(v[BT_MS_BYTES_WIRE]);
-    if (counts(v[BT_MS_RSS_MAX]) && v[BT_MS_RSS_MAX] * 1024 > (double)s->rss_kib) s->rss_kib = llround(v[BT_MS_RSS_MAX] * 1024);
+    if (counts(v[BT_MS_RSS_MAX]) && v[BT_MS_RSS_MAX] * 1024 > (double)s->rss_kib)
+        s->rss_kib = llround(v[BT_MS_RSS_MAX] * 1024);
     spark_add(s, r->step, s->loss);
 }
 
@@ -176,8 +211,10 @@ static void on_step(void *ctx, const bt_step_record *r) {
     bt_apply *a = ctx;
     sqlite3_stmt *st = a->st[ST_STEP];
     if (a->again && r->step <= a->now.attempt_step) return;
-    int64_t flags = 0;                  /* bit i: metric i was infinite; bit 62: the loss was not a number */
-    if (a->now.first_step < 0 || r->step < a->now.first_step) {        /* the steps of earlier attempts end here */
+    /* bit i: metric i was infinite; bit 62: the loss was not a number */
+    int64_t flags = 0;
+    /* the steps of earlier attempts end here */
+    if (a->now.first_step < 0 || r->step < a->now.first_step) {
         sqlite3_bind_int64(a->st[ST_CLIP], 1, r->step);
         sqlite3_bind_int64(a->st[ST_CLIP], 2, a->at.run);
         sqlite3_bind_int(a->st[ST_CLIP], 3, a->at.attempt);
@@ -189,7 +226,8 @@ static void on_step(void *ctx, const bt_step_record *r) {
         }
     }
     for (int i = 0; i < BT_MS_COUNT; i++) {
-        if (!bind_metric(st, 5 + i, r->values[i], &a->step_cols[i]) && (isinf(r->values[i]) != 0)) flags |= INT64_C(1) << i;
+        if (!bind_metric(st, 5 + i, r->values[i], &a->step_cols[i]) && (isinf(r->values[i]) != 0))
+            flags |= INT64_C(1) << i;
     }
     if (isnan(r->values[BT_MS_LOSS])) flags |= INT64_C(1) << 62;
     sqlite3_bind_int64(st, 1, a->at.aid);
@@ -211,7 +249,8 @@ static void on_layers(void *ctx, const bt_layer_record *list, size_t n) {
         sqlite3_bind_int64(st, 2, list[k].step);
         sqlite3_bind_int(st, 3, list[k].layer);
         bind_text(st, 4, list[k].tensor);
-        for (int i = 0; i < BT_ML_COUNT; i++) bind_metric(st, 5 + i, list[k].values[i], &a->layer_cols[i]);
+        for (int i = 0; i < BT_ML_COUNT; i++)
+            bind_metric(st, 5 + i, list[k].values[i], &a->layer_cols[i]);
         run(a, st);
     }
 }
@@ -237,7 +276,8 @@ static void on_comm(void *ctx, const bt_comm_record *list, size_t n) {
         sqlite3_bind_int(st, 3, list[k].rank);
         bind_text(st, 4, list[k].op);
         bind_text(st, 5, list[k].axis);
-        for (int i = 0; i < BT_MC_COUNT; i++) bind_metric(st, 6 + i, list[k].values[i], &a->comm_cols[i]);
+        for (int i = 0; i < BT_MC_COUNT; i++)
+            bind_metric(st, 6 + i, list[k].values[i], &a->comm_cols[i]);
         run(a, st);
     }
 }
@@ -250,7 +290,8 @@ static void on_pairs(void *ctx, const bt_pair_record *list, size_t n) {
         sqlite3_bind_int64(st, 2, list[k].step);
         sqlite3_bind_int(st, 3, list[k].rank);
         sqlite3_bind_int(st, 4, list[k].peer);
-        for (int i = 0; i < BT_MP_COUNT; i++) bind_metric(st, 5 + i, list[k].values[i], &a->pair_cols[i]);
+        for (int i = 0; i < BT_MP_COUNT; i++)
+            bind_metric(st, 5 + i, list[k].values[i], &a->pair_cols[i]);
         run(a, st);
     }
 }
@@ -262,16 +303,21 @@ static void on_event(void *ctx, const bt_event *e) {
     sqlite3_bind_int64(st, 1, a->at.run);
     sqlite3_bind_int64(st, 2, a->at.aid);
     sqlite3_bind_int64(st, 3, e->wall_us);
-    if (e->step >= 0) sqlite3_bind_int64(st, 4, e->step);
-    else sqlite3_bind_null(st, 4);
-    if (e->rank >= 0) sqlite3_bind_int(st, 5, e->rank);
-    else sqlite3_bind_null(st, 5);
+    if (e->step >= 0)
+        sqlite3_bind_int64(st, 4, e->step);
+    else
+        sqlite3_bind_null(st, 4);
+    if (e->rank >= 0)
+        sqlite3_bind_int(st, 5, e->rank);
+    else
+        sqlite3_bind_null(st, 5);
     bind_text(st, 6, e->kind);
     sqlite3_bind_int(st, 7, (int)e->level);
     bind_text(st, 8, e->title);
     bind_text(st, 9, e->body);
     run(a, st);
-    if (e->step >= 0 && e->kind && strcmp(e->kind, "resumed") == 0) {  /* the engine knows which checkpoint it found; the event names its last step */
+    /* the engine knows which checkpoint it found; the event names its last step */
+    if (e->step >= 0 && e->kind && strcmp(e->kind, "resumed") == 0) {
         sqlite3_bind_int64(a->st[ST_FROM], 1, e->step + 1);
         sqlite3_bind_int64(a->st[ST_FROM], 2, a->at.aid);
         run(a, a->st[ST_FROM]);
@@ -294,11 +340,6 @@ static void on_ckpt(void *ctx, const bt_ckpt_record *c) {
 
 /* ---- summary ---- */
 
-static int by_value(const void *x, const void *y) {
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
 static double median(const double *v, uint64_t n) {
     double sorted[RECENT];
     size_t m = 0;
@@ -306,15 +347,17 @@ static double median(const double *v, uint64_t n) {
         if (isfinite(v[i])) sorted[m++] = v[i];
     }
     if (m == 0) return NAN;
-    qsort(sorted, m, sizeof sorted[0], by_value);
+    qsort(sorted, m, sizeof sorted[0], bt_compare_doubles);
     return m % 2 ? sorted[m / 2] : (sorted[m / 2 - 1] + sorted[m / 2]) / 2;
 }
 
 static void spark_text(const summary *s, char *out, size_t size) {
     size_t n = (size_t)snprintf(out, size, "[");
     for (int i = 0; i < s->n_spark && n + 16 < size; i++) {
-        if (isnan(s->spark[i])) n += (size_t)snprintf(out + n, size - n, "%snull", i ? "," : "");
-        else n += (size_t)snprintf(out + n, size - n, "%s%.4g", i ? "," : "", s->spark[i]);
+        if (isnan(s->spark[i]))
+            n += (size_t)snprintf(out + n, size - n, "%snull", i ? "," : "");
+        else
+            n += (size_t)snprintf(out + n, size - n, "%s%.4g", i ? "," : "", s->spark[i]);
     }
     snprintf(out + n, size - n, "]");
 }
@@ -322,10 +365,10 @@ static void spark_text(const summary *s, char *out, size_t size) {
 static void spark_parse(summary *s, const char *text) {
     s->n_spark = 0;
     if (!text || *text != '[') return;
-    for (const char *p = text + 1; *p && *p != ']' && s->n_spark < SPARK; ) {
+    for (const char *p = text + 1; *p && *p != ']' && s->n_spark < SPARK;) {
         char *end;
         double v = strtod(p, &end);
-        if (end == p) {                 /* null */
+        if (end == p) { /* null */
             v = NAN;
             end += strcspn(end, ",]");
         }
@@ -346,8 +389,10 @@ static void write_summary(bt_apply *a, uint64_t dropped) {
     bind_metric(st, 4, s->loss, &real);
     bind_metric(st, 5, s->val_loss, &real);
     bind_metric(st, 6, s->best_val, &real);
-    if (s->best_val_step >= 0) sqlite3_bind_int64(st, 7, s->best_val_step);
-    else sqlite3_bind_null(st, 7);
+    if (s->best_val_step >= 0)
+        sqlite3_bind_int64(st, 7, s->best_val_step);
+    else
+        sqlite3_bind_null(st, 7);
     bind_metric(st, 8, median(s->speed, s->n_recent), &real);
     bind_metric(st, 9, median(s->took_us, s->n_recent), &(bt_column){.integer = true, .scale = 1});
     bind_metric(st, 10, s->mfu, &real);
@@ -362,35 +407,49 @@ static void write_summary(bt_apply *a, uint64_t dropped) {
     run(a, st);
 }
 
-static double cell(sqlite3_stmt *st, int i) { return sqlite3_column_type(st, i) == SQLITE_NULL ? NAN : sqlite3_column_double(st, i); }
-
 bt_code bt_apply_set_attempt(bt_apply *a, const bt_apply_attempt *t, bt_err *err) {
     sqlite3_stmt *st = NULL;
     summary *s = &a->now;
     a->at = *t;
-    *s = (summary){.last_step = -1, .run_step = -1, .first_step = -1, .attempt_step = -1, .attempt_us = -1, .best_val_step = -1, .stride = 1,
-                   .loss = NAN, .val_loss = NAN, .best_val = NAN, .mfu = NAN, .comm_overhead = NAN};
-    BT_TRY(bt_sql_prepare(a->db, a->path, "SELECT last_step, last_us, tokens, loss, val_loss, best_val, best_val_step, mfu, comm_overhead, bytes_wire,"
-                          " rss_kib, first_time_us, redone_us, spark, (SELECT max(m) FROM (SELECT (SELECT max(step) FROM step WHERE aid = a.id) AS m"
-                          " FROM attempt a WHERE a.run = ?1)) FROM run WHERE id = ?1", &st, err));
+    *s = (summary){.last_step = -1,
+                   .run_step = -1,
+                   .first_step = -1,
+                   .attempt_step = -1,
+                   .attempt_us = -1,
+                   .best_val_step = -1,
+                   .stride = 1,
+                   .loss = NAN,
+                   .val_loss = NAN,
+                   .best_val = NAN,
+                   .mfu = NAN,
+                   .comm_overhead = NAN};
+    BT_TRY(bt_sql_prepare(a->db, a->path,
+                          "SELECT last_step, last_us, tokens, loss, val_loss, best_val, "
+                          "best_val_step, mfu, comm_overhead, bytes_wire,"
+                          " rss_kib, first_time_us, redone_us, spark, (SELECT max(m) FROM (SELECT "
+                          "(SELECT max(step) FROM step WHERE aid = a.id) AS m"
+                          " FROM attempt a WHERE a.run = ?1)) FROM run WHERE id = ?1",
+                          &st, err));
     sqlite3_bind_int64(st, 1, t->run);
     if (sqlite3_step(st) == SQLITE_ROW && sqlite3_column_type(st, 0) != SQLITE_NULL) {
         s->last_step = sqlite3_column_int64(st, 0);
         s->last_us = sqlite3_column_int64(st, 1);
         s->tokens = sqlite3_column_int64(st, 2);
-        s->loss = cell(st, 3);
-        s->val_loss = cell(st, 4);
-        s->best_val = cell(st, 5);
-        if (sqlite3_column_type(st, 6) != SQLITE_NULL) s->best_val_step = sqlite3_column_int64(st, 6);
-        s->mfu = cell(st, 7);
-        s->comm_overhead = cell(st, 8);
+        s->loss = bt_sql_number(st, 3);
+        s->val_loss = bt_sql_number(st, 4);
+        s->best_val = bt_sql_number(st, 5);
+        if (sqlite3_column_type(st, 6) != SQLITE_NULL)
+            s->best_val_step = sqlite3_column_int64(st, 6);
+        s->mfu = bt_sql_number(st, 7);
+        s->comm_overhead = bt_sql_number(st, 8);
         s->bytes_wire = sqlite3_column_int64(st, 9);
         s->rss_kib = sqlite3_column_int64(st, 10);
         s->first_time_us = sqlite3_column_int64(st, 11);
         s->redone_us = sqlite3_column_int64(st, 12);
         spark_parse(s, (const char *)sqlite3_column_text(st, 13));
         while (s->last_step / s->stride >= SPARK) s->stride *= 2;
-        s->run_step = sqlite3_column_type(st, 14) == SQLITE_NULL ? s->last_step : sqlite3_column_int64(st, 14);
+        s->run_step = sqlite3_column_type(st, 14) == SQLITE_NULL ? s->last_step
+                                                                 : sqlite3_column_int64(st, 14);
     }
     sqlite3_finalize(st);
     a->saved = a->now;
@@ -440,23 +499,35 @@ int64_t bt_apply_last_us(const bt_apply *a) { return a->saved.attempt_us; }
 uint64_t bt_apply_skipped(const bt_apply *a) { return a->skipped; }
 
 static const char *const fixed_sql[ST_COUNT] = {
-    [ST_RANK] = "INSERT OR REPLACE INTO rank(aid, rank, host, pid, isa, threads, pp, dp_replicate, dp_shard, tp) VALUES (?,?,?,?,?,?,?,?,?,?)",
+    [ST_RANK] = "INSERT OR REPLACE INTO rank(aid, rank, host, pid, isa, threads, pp, dp_replicate, "
+                "dp_shard, tp) VALUES (?,?,?,?,?,?,?,?,?,?)",
     [ST_FACT] = "INSERT OR REPLACE INTO fact(run, key, value, attempt) VALUES (?,?,?,?)",
-    [ST_EVENT] = "INSERT INTO event(run, aid, t_us, step, rank, kind, level, title, body) VALUES (?,?,?,?,?,?,?,?,?)",
-    [ST_CKPT] = "INSERT OR REPLACE INTO ckpt(run, step, attempt, t_us, path, bytes, took_us, hash) VALUES (?,?,?,?,?,?,?,?)",
+    [ST_EVENT] = "INSERT INTO event(run, aid, t_us, step, rank, kind, level, title, body) VALUES "
+                 "(?,?,?,?,?,?,?,?,?)",
+    [ST_CKPT] = "INSERT OR REPLACE INTO ckpt(run, step, attempt, t_us, path, bytes, took_us, hash) "
+                "VALUES (?,?,?,?,?,?,?,?)",
     [ST_CLIP] = "UPDATE attempt SET live_to = min(live_to, ?) WHERE run = ? AND attempt < ?",
     [ST_FROM] = "UPDATE attempt SET from_step = ? WHERE id = ?",
-    [ST_SUMMARY] = "UPDATE run SET last_step=?, last_us=?, tokens=?, loss=?, val_loss=?, best_val=?, best_val_step=?, tokens_per_s=?, step_us=?,"
-                   " mfu=?, comm_overhead=?, bytes_wire=?, rss_kib=?, first_time_us=?, redone_us=?, spark=?, dropped=?, rev=rev+1 WHERE id=?",
-    [ST_EVENT_KNOWN] = "SELECT 1 FROM event WHERE run = ? AND aid = ? AND t_us = ? AND kind = ? AND title IS ?",
+    [ST_SUMMARY] = "UPDATE run SET last_step=?, last_us=?, tokens=?, loss=?, val_loss=?, "
+                   "best_val=?, best_val_step=?, tokens_per_s=?, step_us=?,"
+                   " mfu=?, comm_overhead=?, bytes_wire=?, rss_kib=?, first_time_us=?, "
+                   "redone_us=?, spark=?, dropped=?, rev=rev+1 WHERE id=?",
+    [ST_EVENT_KNOWN] =
+        "SELECT 1 FROM event WHERE run = ? AND aid = ? AND t_us = ? AND kind = ? AND title IS ?",
     [ST_BEGIN] = "BEGIN IMMEDIATE",
     [ST_COMMIT] = "COMMIT",
     [ST_ROLLBACK] = "ROLLBACK",
 };
 
 static bt_code prepare_all(bt_apply *a, bt_err *err) {
-    static const struct { int st; bt_scope scope; } wide[] = {{ST_STEP, BT_SCOPE_STEP}, {ST_RANK_STEP, BT_SCOPE_RANK}, {ST_LAYER, BT_SCOPE_LAYER}, {ST_COMM, BT_SCOPE_COMM},
-                                                             {ST_PAIR, BT_SCOPE_PAIR}};
+    static const struct {
+        int st;
+        bt_scope scope;
+    } wide[] = {{ST_STEP, BT_SCOPE_STEP},
+                {ST_RANK_STEP, BT_SCOPE_RANK},
+                {ST_LAYER, BT_SCOPE_LAYER},
+                {ST_COMM, BT_SCOPE_COMM},
+                {ST_PAIR, BT_SCOPE_PAIR}};
     bt_column *cols[] = {a->step_cols, a->rank_cols, a->layer_cols, a->comm_cols, a->pair_cols};
     for (size_t i = 0; i < sizeof wide / sizeof wide[0]; i++) {
         const bt_metric *list;
@@ -465,7 +536,9 @@ static bt_code prepare_all(bt_apply *a, bt_err *err) {
         bt_text sql;
         bt_text_init(&sql);
         bt_schema_insert(wide[i].scope, &sql);
-        bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "out of memory") : bt_sql_prepare(a->db, a->path, bt_text_str(&sql), &a->st[wide[i].st], err);
+        bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "out of memory")
+                                  : bt_sql_prepare(a->db, a->path, bt_text_str(&sql),
+                                                   &a->st[wide[i].st], err);
         bt_text_release(&sql);
         if (code != BT_OK) return code;
     }
@@ -481,7 +554,8 @@ bt_code bt_apply_open(bt_apply **out, sqlite3 *db, const char *path, bt_err *err
     if (!a) return bt_fail(err, BT_NOMEM, "cannot write metrics: out of memory");
     a->db = db;
     a->path = path;
-    a->sink = (bt_sink){a, on_ranks, on_fact, on_step, on_layers, on_comm, on_event, on_ckpt, on_pairs};
+    a->sink = (bt_sink){a,       on_ranks, on_fact, on_step, on_layers,
+                        on_comm, on_event, on_ckpt, on_pairs};
     bt_code code = prepare_all(a, err);
     if (code == BT_OK) code = bt_roll_open(&a->roll, db, path, err);
     if (code != BT_OK) {

@@ -9,17 +9,23 @@
 
 #include "engine/base/clock.h"
 
-typedef struct known_run { int64_t id, attempts, pid, created_us; char state[32], host[BT_HOST_MAX]; } known_run;
+typedef struct known_run {
+    int64_t id, attempts, pid, created_us;
+    char state[32], host[BT_HOST_MAX];
+} known_run;
 
 static void copy_cell(char *out, size_t size, sqlite3_stmt *st, int i) {
     const char *s = (const char *)sqlite3_column_text(st, i);
     snprintf(out, size, "%s", s ? s : "");
 }
 
-static bt_code find_run(sqlite3 *db, const char *path, const char *name, known_run *k, bt_err *err) {
+static bt_code find_run(sqlite3 *db, const char *path, const char *name, known_run *k,
+                        bt_err *err) {
     sqlite3_stmt *st = NULL;
     *k = (known_run){0};
-    BT_TRY(bt_sql_prepare(db, path, "SELECT id, n_attempts, pid, state, host, created_us FROM run WHERE name = ?", &st, err));
+    BT_TRY(bt_sql_prepare(
+        db, path, "SELECT id, n_attempts, pid, state, host, created_us FROM run WHERE name = ?",
+        &st, err));
     sqlite3_bind_text(st, 1, name, -1, SQLITE_STATIC);
     int rc = sqlite3_step(st);
     if (rc == SQLITE_ROW) {
@@ -30,29 +36,41 @@ static bt_code find_run(sqlite3 *db, const char *path, const char *name, known_r
         copy_cell(k->host, sizeof k->host, st, 4);
         k->created_us = sqlite3_column_int64(st, 5);
     }
-    bt_code code = rc == SQLITE_ROW || rc == SQLITE_DONE ? BT_OK : bt_sql_fail(db, rc, path, "read", err);
+    bt_code code = rc == SQLITE_ROW || rc == SQLITE_DONE ? BT_OK
+                                                         : bt_sql_fail(db, rc, path, "read", err);
     sqlite3_finalize(st);
     return code;
 }
 
 static bt_code may_begin(const bt_run_start *s, const known_run *k, bt_err *err) {
     if (!bt_name_ok(s->name)) {
-        return bt_fail(err, BT_ARG, "'%.64s' is not a run name: lower-case letters, digits, '.', '_' and '-', at most 63, starting with a letter or digit", s->name);
+        return bt_fail(err, BT_ARG,
+                       "'%.64s' is not a run name: lower-case letters, digits, '.', '_' and '-', "
+                       "at most 63, starting with a letter or digit",
+                       s->name);
     }
-    if (!s->resume && k->id) return bt_fail(err, BT_BUSY, "run '%s' exists already (choose another --name, or continue it with --resume %s)", s->name, s->name);
+    if (!s->resume && k->id)
+        return bt_fail(
+            err, BT_BUSY,
+            "run '%s' exists already (choose another --name, or continue it with --resume %s)",
+            s->name, s->name);
     if (s->resume && !k->id) return bt_fail(err, BT_NOTFOUND, "no run '%s' to resume", s->name);
-    if (s->resume && strcmp(k->state, "running") == 0 && k->pid > 0 && k->pid != s->pid && s->host && strcmp(k->host, s->host) == 0
-        && (kill((pid_t)k->pid, 0) == 0 || errno == EPERM)) {
-        return bt_fail(err, BT_BUSY, "run '%s' is being trained by pid %lld on %s", s->name, (long long)k->pid, k->host);
+    if (s->resume && strcmp(k->state, "running") == 0 && k->pid > 0 && k->pid != s->pid &&
+        s->host && strcmp(k->host, s->host) == 0 &&
+        (kill((pid_t)k->pid, 0) == 0 || errno == EPERM)) {
+        return bt_fail(err, BT_BUSY, "run '%s' is being trained by pid %lld on %s", s->name,
+                       (long long)k->pid, k->host);
     }
     return BT_OK;
 }
 
-bt_code bt_put_row(sqlite3 *db, const char *path, const char *sql, const char *types, const char *const *texts, const int64_t *ints, bt_err *err) {
+bt_code bt_put_row(sqlite3 *db, const char *path, const char *sql, const char *types,
+                   const char *const *texts, const int64_t *ints, bt_err *err) {
     sqlite3_stmt *st = NULL;
     BT_TRY(bt_sql_prepare(db, path, sql, &st, err));
     for (int i = 0; types[i]; i++) {
-        if (types[i] == 'i') sqlite3_bind_int64(st, i + 1, *ints++);
+        if (types[i] == 'i')
+            sqlite3_bind_int64(st, i + 1, *ints++);
         else {
             const char *t = *texts++;
             if (t) sqlite3_bind_text(st, i + 1, t, -1, SQLITE_STATIC);
@@ -64,72 +82,119 @@ bt_code bt_put_row(sqlite3 *db, const char *path, const char *sql, const char *t
     return code;
 }
 
-#define TEXTS(...) (const char *const[]){__VA_ARGS__}
-#define INTS(...) (const int64_t[]){__VA_ARGS__}
+#define TEXTS(...) \
+    (const char *const[]) { __VA_ARGS__ }
+#define INTS(...) \
+    (const int64_t[]) { __VA_ARGS__ }
 
-static bt_code insert_run(sqlite3 *db, const char *path, const bt_run_start *s, int64_t created_us, int64_t *id, bt_err *err) {
-    BT_TRY(bt_put_row(db, path, "INSERT INTO run(name, created_us, host, user, pid, build, mpi, note, out_dir, world, seed, state) VALUES (?,?,?,?,?,?,?,?,?,?,?,'running')",
-                      "tittittttii", TEXTS(s->name, s->host, s->user, s->build, s->mpi, s->note, s->out_dir),
+static bt_code insert_run(sqlite3 *db, const char *path, const bt_run_start *s, int64_t created_us,
+                          int64_t *id, bt_err *err) {
+    BT_TRY(bt_put_row(db, path,
+                      "INSERT INTO run(name, created_us, host, user, pid, build, mpi, note, "
+                      "out_dir, world, seed, state) VALUES (?,?,?,?,?,?,?,?,?,?,?,'running')",
+                      "tittittttii",
+                      TEXTS(s->name, s->host, s->user, s->build, s->mpi, s->note, s->out_dir),
                       INTS(created_us, s->pid, s->world_size, (int64_t)s->seed), err));
     *id = sqlite3_last_insert_rowid(db);
-    return bt_put_row(db, path, "INSERT OR REPLACE INTO run_doc(run, argv, config) VALUES (?,?,?)", "itt", TEXTS(s->argv, s->config_json), INTS(*id), err);
+    return bt_put_row(db, path, "INSERT OR REPLACE INTO run_doc(run, argv, config) VALUES (?,?,?)",
+                      "itt", TEXTS(s->argv, s->config_json), INTS(*id), err);
 }
 
-static bt_code continue_run(sqlite3 *db, const char *path, const bt_run_start *s, int64_t id, int64_t now, bt_err *err) {
-    BT_TRY(bt_put_row(db, path, "UPDATE attempt SET ended_us = coalesce((SELECT last_us FROM run WHERE id = ?1), ?2), exit_kind = 'lost' WHERE run = ?1 AND ended_us IS NULL",
+static bt_code continue_run(sqlite3 *db, const char *path, const bt_run_start *s, int64_t id,
+                            int64_t now, bt_err *err) {
+    BT_TRY(bt_put_row(db, path,
+                      "UPDATE attempt SET ended_us = coalesce((SELECT last_us FROM run WHERE id = "
+                      "?1), ?2), exit_kind = 'lost' WHERE run = ?1 AND ended_us IS NULL",
                       "ii", NULL, INTS(id, now), err));
-    BT_TRY(bt_put_row(db, path, "UPDATE run SET state='running', ended_us=NULL, exit_kind=NULL, exit_code=NULL, pid=?1, world=?2, host=coalesce(?3, host),"
-                      " build=coalesce(?4, build), mpi=coalesce(?5, mpi), out_dir=coalesce(?6, out_dir), note=coalesce(nullif(?7, ''), note), rev=rev+1 WHERE id=?8",
-                      "iittttti", TEXTS(s->host, s->build, s->mpi, s->out_dir, s->note), INTS(s->pid, s->world_size, id), err));
-    return bt_put_row(db, path, "UPDATE run_doc SET argv=coalesce(?1, argv), config=coalesce(?2, config) WHERE run=?3", "tti", TEXTS(s->argv, s->config_json), INTS(id), err);
+    BT_TRY(bt_put_row(db, path,
+                      "UPDATE run SET state='running', ended_us=NULL, exit_kind=NULL, "
+                      "exit_code=NULL, pid=?1, world=?2, host=coalesce(?3, host),"
+                      " build=coalesce(?4, build), mpi=coalesce(?5, mpi), out_dir=coalesce(?6, "
+                      "out_dir), note=coalesce(nullif(?7, ''), note), rev=rev+1 WHERE id=?8",
+                      "iittttti", TEXTS(s->host, s->build, s->mpi, s->out_dir, s->note),
+                      INTS(s->pid, s->world_size, id), err));
+    return bt_put_row(
+        db, path,
+        "UPDATE run_doc SET argv=coalesce(?1, argv), config=coalesce(?2, config) WHERE run=?3",
+        "tti", TEXTS(s->argv, s->config_json), INTS(id), err);
 }
 
-static bt_code insert_attempt(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a, int64_t now, bt_err *err) {
-    a->aid = bt_sql_int(db, "SELECT max(value, (SELECT coalesce(max(id), 0) + 1 FROM attempt)) FROM meta WHERE key = 'next_aid'", 1);
-    BT_TRY(bt_put_row(db, path, "INSERT INTO attempt(id, run, attempt, started_us, from_step, live_to, world, pid, host, reason) VALUES (?,?,?,?,?,?,?,?,?,?)", "iiiiiiiitt",
-                      TEXTS(s->host, s->reason), INTS(a->aid, a->run, a->attempt, now, s->from_step, BT_LIVE_FOREVER, s->world_size, s->pid), err));
-    return bt_put_row(db, path, "UPDATE meta SET value = ? WHERE key = 'next_aid'", "i", NULL, INTS(a->aid + 1), err);
+static bt_code insert_attempt(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a,
+                              int64_t now, bt_err *err) {
+    a->aid = bt_sql_int(db,
+                        "SELECT max(value, (SELECT coalesce(max(id), 0) + 1 FROM attempt)) FROM "
+                        "meta WHERE key = 'next_aid'",
+                        1);
+    BT_TRY(bt_put_row(db, path,
+                      "INSERT INTO attempt(id, run, attempt, started_us, from_step, live_to, "
+                      "world, pid, host, reason) VALUES (?,?,?,?,?,?,?,?,?,?)",
+                      "iiiiiiiitt", TEXTS(s->host, s->reason),
+                      INTS(a->aid, a->run, a->attempt, now, s->from_step, BT_LIVE_FOREVER,
+                           s->world_size, s->pid),
+                      err));
+    return bt_put_row(db, path, "UPDATE meta SET value = ? WHERE key = 'next_aid'", "i", NULL,
+                      INTS(a->aid + 1), err);
 }
 
-bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a, bt_err *err) {
+bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a,
+                         bt_err *err) {
     known_run k;
     int64_t now = s->started_us ? s->started_us : bt_wall_us();
     BT_TRY(find_run(db, path, s->name, &k, err));
     BT_TRY(may_begin(s, &k, err));
-    *a = (bt_attempt){.run = k.id, .created_us = k.id ? k.created_us : now, .attempt = (int)k.attempts};
-    if (!k.id) BT_TRY(insert_run(db, path, s, now, &a->run, err));
-    else BT_TRY(continue_run(db, path, s, k.id, now, err));
+    *a = (bt_attempt){
+        .run = k.id, .created_us = k.id ? k.created_us : now, .attempt = (int)k.attempts};
+    if (!k.id)
+        BT_TRY(insert_run(db, path, s, now, &a->run, err));
+    else
+        BT_TRY(continue_run(db, path, s, k.id, now, err));
     BT_TRY(insert_attempt(db, path, s, a, now, err));
-    return bt_put_row(db, path, "UPDATE run SET n_attempts = n_attempts + 1 WHERE id = ?", "i", NULL, INTS(a->run), err);
+    return bt_put_row(db, path, "UPDATE run SET n_attempts = n_attempts + 1 WHERE id = ?", "i",
+                      NULL, INTS(a->run), err);
 }
 
-bt_code bt_attempt_end(sqlite3 *db, const char *path, const bt_attempt *a, const char *state, const char *exit_kind, int exit_code, int64_t now, bt_err *err) {
-    BT_TRY(bt_put_row(db, path, "UPDATE run SET state=?, exit_kind=?, exit_code=?, ended_us=?, rev=rev+1 WHERE id=?", "ttiii", TEXTS(state, exit_kind),
-                      INTS(exit_code, now, a->run), err));
-    return bt_put_row(db, path, "UPDATE attempt SET exit_kind=?, exit_code=?, ended_us=? WHERE id=?", "tiii", TEXTS(exit_kind), INTS(exit_code, now, a->aid), err);
+bt_code bt_attempt_end(sqlite3 *db, const char *path, const bt_attempt *a, const char *state,
+                       const char *exit_kind, int exit_code, int64_t now, bt_err *err) {
+    BT_TRY(bt_put_row(
+        db, path,
+        "UPDATE run SET state=?, exit_kind=?, exit_code=?, ended_us=?, rev=rev+1 WHERE id=?",
+        "ttiii", TEXTS(state, exit_kind), INTS(exit_code, now, a->run), err));
+    return bt_put_row(db, path,
+                      "UPDATE attempt SET exit_kind=?, exit_code=?, ended_us=? WHERE id=?", "tiii",
+                      TEXTS(exit_kind), INTS(exit_code, now, a->aid), err);
 }
 
-bt_code bt_attempt_restore(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a, bt_err *err) {
+bt_code bt_attempt_restore(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a,
+                           bt_err *err) {
     known_run k;
     char sql[120];
     BT_TRY(find_run(db, path, s->name, &k, err));
     a->run = k.id;
     if (!k.id) BT_TRY(insert_run(db, path, s, a->created_us, &a->run, err));
-    snprintf(sql, sizeof sql, "SELECT id FROM attempt WHERE run = %lld AND attempt = %d", (long long)a->run, a->attempt);
+    snprintf(sql, sizeof sql, "SELECT id FROM attempt WHERE run = %lld AND attempt = %d",
+             (long long)a->run, a->attempt);
     a->aid = bt_sql_int(db, sql, 0);
     if (!a->aid) BT_TRY(insert_attempt(db, path, s, a, bt_wall_us(), err));
-    return bt_put_row(db, path, "UPDATE run SET n_attempts = max(n_attempts, ?), state = 'running', ended_us = NULL WHERE id = ?", "ii", NULL, INTS(a->attempt + 1, a->run), err);
+    return bt_put_row(db, path,
+                      "UPDATE run SET n_attempts = max(n_attempts, ?), state = 'running', ended_us "
+                      "= NULL WHERE id = ?",
+                      "ii", NULL, INTS(a->attempt + 1, a->run), err);
 }
 
 /* ---- copies ---- */
 
 static const size_t text_fields[] = {
-    offsetof(bt_run_start, name), offsetof(bt_run_start, reason), offsetof(bt_run_start, argv), offsetof(bt_run_start, config_json), offsetof(bt_run_start, host),
-    offsetof(bt_run_start, user), offsetof(bt_run_start, build),  offsetof(bt_run_start, mpi),  offsetof(bt_run_start, note),        offsetof(bt_run_start, out_dir),
+    offsetof(bt_run_start, name),  offsetof(bt_run_start, reason),
+    offsetof(bt_run_start, argv),  offsetof(bt_run_start, config_json),
+    offsetof(bt_run_start, host),  offsetof(bt_run_start, user),
+    offsetof(bt_run_start, build), offsetof(bt_run_start, mpi),
+    offsetof(bt_run_start, note),  offsetof(bt_run_start, out_dir),
 };
 enum { N_TEXTS = sizeof text_fields / sizeof text_fields[0] };
 
-static const char **field(bt_run_start *s, size_t i) { return (const char **)(void *)((char *)s + text_fields[i]); }
+static const char **field(bt_run_start *s, size_t i) {
+    return (const char **)(void *)((char *)s + text_fields[i]);
+}
 
 bt_code bt_run_start_copy(bt_run_start *out, const bt_run_start *s, bt_err *err) {
     *out = *s;

@@ -1,4 +1,5 @@
-/* attempt.h - private to store/: the rows that begin and end an attempt of a run. Inside the caller's transaction. */
+/* attempt.h - private to store/: the rows that begin and end an attempt of a run. Inside the
+ * caller's transaction. */
 #ifndef BT_STORE_WRITE_ATTEMPT_H
 #define BT_STORE_WRITE_ATTEMPT_H
 
@@ -6,17 +7,23 @@
 #include "store/store.h"
 
 typedef struct bt_attempt {
-    int64_t run, aid, created_us;       /* run.id, attempt.id, when the run began */
+    int64_t run, aid, created_us; /* run.id, attempt.id, when the run began */
     int attempt;
 } bt_attempt;
 
 /* binds in order: 't' from texts (NULL allowed), 'i' from ints; then runs the statement once */
-bt_code bt_put_row(sqlite3 *db, const char *path, const char *sql, const char *types, const char *const *texts, const int64_t *ints, bt_err *err) BT_MUST_CHECK;
+bt_code bt_put_row(sqlite3 *db, const char *path, const char *sql, const char *types,
+                   const char *const *texts, const int64_t *ints, bt_err *err) BT_MUST_CHECK;
 
-bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *out, bt_err *err) BT_MUST_CHECK;
-bt_code bt_attempt_end(sqlite3 *db, const char *path, const bt_attempt *a, const char *state, const char *exit_kind, int exit_code, int64_t now_us, bt_err *err) BT_MUST_CHECK;
-/* the file was lost: finds what was saved of this attempt and makes again what was not; run and aid may change */
-bt_code bt_attempt_restore(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a, bt_err *err) BT_MUST_CHECK;
+bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *out,
+                         bt_err *err) BT_MUST_CHECK;
+bt_code bt_attempt_end(sqlite3 *db, const char *path, const bt_attempt *a, const char *state,
+                       const char *exit_kind, int exit_code, int64_t now_us, bt_err *err)
+    BT_MUST_CHECK;
+/* the file was lost: finds what was saved of this attempt and makes again what was not; run and aid
+ * may change */
+bt_code bt_attempt_restore(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a,
+                           bt_err *err) BT_MUST_CHECK;
 
 /* a deep copy, to be able to restore; release accepts an all-zero struct */
 bt_code bt_run_start_copy(bt_run_start *out, const bt_run_start *s, bt_err *err) BT_MUST_CHECK;

@@ -1,4 +1,5 @@
-/* backup.c - a copy of the whole file beside it, taken through SQLite so that it is one moment of it; two are kept. */
+/* backup.c - a copy of the whole file beside it, taken through SQLite so that it is one moment of
+ * it; two are kept. */
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -11,8 +12,8 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
-#include "store/write/manage.h"
 #include "store/sql/sql.h"
+#include "store/write/manage.h"
 
 /* a copy may take a tenth of what is free: it must never be what fills the disk */
 static bool has_room(const char *path) {
@@ -22,7 +23,8 @@ static bool has_room(const char *path) {
     return (uint64_t)st.st_size <= (uint64_t)v.f_bavail * v.f_frsize / 10;
 }
 
-/* BITRAIN_TEST_BACKUP=GATE holds the copy at two places until GATE.copy and GATE.rename exist: what a kill does there is tested. */
+/* BITRAIN_TEST_BACKUP=GATE holds the copy at two places until GATE.copy and GATE.rename exist: what
+ * a kill does there is tested. */
 static bool gated(void) { return getenv("BITRAIN_TEST_BACKUP") != NULL; }
 static void wait_at(const char *place) {
     char gate[BT_PATH_BYTES];
@@ -33,20 +35,27 @@ static void wait_at(const char *place) {
 
 static bt_code copy_into(sqlite3 *from, const char *path, const char *fresh, bt_err *err) {
     sqlite3 *to = NULL;
-    int rc = sqlite3_open_v2(fresh, &to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
+    int rc = sqlite3_open_v2(
+        fresh, &to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
     sqlite3_backup *b = rc == SQLITE_OK ? sqlite3_backup_init(to, "main", from, "main") : NULL;
     if (b) {
-        if (gated()) sqlite3_backup_step(b, 2048);      /* more than is kept in memory */
+        if (gated()) sqlite3_backup_step(b, 2048); /* more than is kept in memory */
         wait_at("copy");
-        rc = sqlite3_backup_step(b, -1);                /* one read transaction; writers go on in the log */
+        /* one read transaction; writers go on in the log */
+        rc = sqlite3_backup_step(b, -1);
         sqlite3_backup_finish(b);
-    } else if (rc == SQLITE_OK) rc = sqlite3_errcode(to);
-    bt_code code = rc == SQLITE_DONE ? BT_OK : bt_fail(err, BT_IO, "cannot copy metrics database '%s' into '%s': %s", path, fresh, sqlite3_errstr(rc));
+    } else if (rc == SQLITE_OK)
+        rc = sqlite3_errcode(to);
+    bt_code code = rc == SQLITE_DONE
+                       ? BT_OK
+                       : bt_fail(err, BT_IO, "cannot copy metrics database '%s' into '%s': %s",
+                                 path, fresh, sqlite3_errstr(rc));
     sqlite3_close(to);
     return code;
 }
 
-/* The file is locked while somebody makes it: what can be locked was left behind by a kill. -1: it cannot be made */
+/* The file is locked while somebody makes it: what can be locked was left behind by a kill. -1: it
+ * cannot be made */
 static int claim(const char *fresh) {
     unlink(fresh);
     int fd = open(fresh, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -69,24 +78,35 @@ static void sweep(const char *path) {
     if (glob(pattern, 0, NULL, &found) != 0) return;
     for (size_t i = 0; i < found.gl_pathc; i++) {
         snprintf(fresh, sizeof fresh, "%s", found.gl_pathv[i]);
-        for (char *at = fresh + strlen(path), *end; (end = strstr(at, ".tmp")) != NULL; at = end + 4) end[4] = 0;
+        for (char *at = fresh + strlen(path), *end; (end = strstr(at, ".tmp")) != NULL;
+             at = end + 4)
+            end[4] = 0;
         if (abandoned(fresh)) unlink(found.gl_pathv[i]);
     }
     globfree(&found);
 }
 
-/* The newest becomes the older one, the fresh one the newest; whenever we are killed, there is a whole file of each name. */
+/* The newest becomes the older one, the fresh one the newest; whenever we are killed, there is a
+ * whole file of each name. */
 static bt_code take_places(const char *fresh, const char *newest, const char *older, bt_err *err) {
     char second[BT_PATH_BYTES + 64];
-    snprintf(second, sizeof second, "%s.1", fresh);                     /* the newest under another name: a link */
+    /* the newest under another name: a link */
+    snprintf(second, sizeof second, "%s.1", fresh);
     unlink(second);
     bool linked = link(newest, second) == 0;
-    if (!linked && errno == ENOENT) linked = true;                      /* the first backup has none before it */
-    else if (linked && rename(second, older) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot keep '%s' as '%s'", newest, older);
-    unlink(second);                                                     /* where the older one was the newest already, rename left it */
-    if (!linked && rename(newest, older) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot keep '%s' as '%s'", newest, older);      /* no links here */
+    /* the first backup has none before it */
+    if (!linked && errno == ENOENT)
+        linked = true;
+    else if (linked && rename(second, older) != 0)
+        return bt_fail_errno(err, BT_IO, errno, "cannot keep '%s' as '%s'", newest, older);
+    /* where the older one was the newest already, rename left it */
+    unlink(second);
+    /* no links here */
+    if (!linked && rename(newest, older) != 0)
+        return bt_fail_errno(err, BT_IO, errno, "cannot keep '%s' as '%s'", newest, older);
     wait_at("rename");
-    if (rename(fresh, newest) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot rename '%s'", fresh);
+    if (rename(fresh, newest) != 0)
+        return bt_fail_errno(err, BT_IO, errno, "cannot rename '%s'", fresh);
     return BT_OK;
 }
 
@@ -94,7 +114,9 @@ bt_code bt_store_backup(const char *path, bt_err *err) {
     char fresh[BT_PATH_BYTES + 48], newest[BT_PATH_BYTES + 16], older[BT_PATH_BYTES + 16];
     sqlite3 *from = NULL;
     sweep(path);
-    if (!has_room(path)) return bt_fail(err, BT_UNSUPPORTED, "no backup of '%s': it would take more than a tenth of the free room", path);
+    if (!has_room(path))
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "no backup of '%s': it would take more than a tenth of the free room", path);
     snprintf(fresh, sizeof fresh, "%s.backup-%ld.tmp", path, (long)getpid());
     snprintf(newest, sizeof newest, "%s.backup", path);
     snprintf(older, sizeof older, "%s.backup.1", path);

@@ -9,14 +9,19 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
-#include "store/write/retain.h"
 #include "store/record/ring.h"
-#include "store/write/rollup.h"
 #include "store/sql/sql.h"
+#include "store/write/retain.h"
+#include "store/write/rollup.h"
 
 enum { CHUNK_ROWS = 20000 };
 
-typedef struct session { const char *path; sqlite3 *db; bt_lock lock; double wait_s; } session;
+typedef struct session {
+    const char *path;
+    sqlite3 *db;
+    bt_lock lock;
+    double wait_s;
+} session;
 
 /* ---- a writer for a moment ---- */
 
@@ -55,12 +60,16 @@ static bt_code end(session *s, bt_code code, bt_err *err) {
 }
 
 /* one statement with texts bound in order; *changes may be NULL */
-static bt_code run_text(session *s, const char *sql, const char *const *texts, int64_t *changes, bt_err *err) {
+static bt_code run_text(session *s, const char *sql, const char *const *texts, int64_t *changes,
+                        bt_err *err) {
     sqlite3_stmt *st = NULL;
     BT_TRY(bt_sql_prepare(s->db, s->path, sql, &st, err));
-    for (int i = 0; i < sqlite3_bind_parameter_count(st); i++) sqlite3_bind_text(st, i + 1, texts[i], -1, SQLITE_STATIC);
+    for (int i = 0; i < sqlite3_bind_parameter_count(st); i++)
+        sqlite3_bind_text(st, i + 1, texts[i], -1, SQLITE_STATIC);
     int rc = sqlite3_step(st);
-    bt_code code = rc == SQLITE_DONE || rc == SQLITE_ROW ? BT_OK : bt_sql_fail(s->db, rc, s->path, "write", err);
+    bt_code code = rc == SQLITE_DONE || rc == SQLITE_ROW
+                       ? BT_OK
+                       : bt_sql_fail(s->db, rc, s->path, "write", err);
     sqlite3_finalize(st);
     if (changes) *changes = sqlite3_changes64(s->db);
     return code;
@@ -73,32 +82,49 @@ static bt_code may_remove(session *s, const char *run, bt_err *err) {
     char here[BT_HOST_MAX] = "";
     bt_code code = BT_OK;
     gethostname(here, sizeof here - 1);
-    BT_TRY(bt_sql_prepare(s->db, s->path, "SELECT state, host, pid FROM run WHERE name = ?", &st, err));
+    BT_TRY(bt_sql_prepare(s->db, s->path, "SELECT state, host, pid FROM run WHERE name = ?", &st,
+                          err));
     sqlite3_bind_text(st, 1, run, -1, SQLITE_STATIC);
-    if (sqlite3_step(st) != SQLITE_ROW) code = bt_fail(err, BT_NOTFOUND, "no run '%s' (`bitrain runs` lists them)", run);
+    if (sqlite3_step(st) != SQLITE_ROW)
+        code = bt_fail(err, BT_NOTFOUND, "no run '%s' (`bitrain runs` lists them)", run);
     else {
-        const char *state = (const char *)sqlite3_column_text(st, 0), *host = (const char *)sqlite3_column_text(st, 1);
+        const char *state = (const char *)sqlite3_column_text(st, 0),
+                   *host = (const char *)sqlite3_column_text(st, 1);
         int pid = sqlite3_column_int(st, 2);
         bool elsewhere = host && strcmp(host, here) != 0;
-        if (state && strcmp(state, "running") == 0 && pid > 0 && !elsewhere && (kill(pid, 0) == 0 || errno == EPERM))
-            code = bt_fail(err, BT_BUSY, "run '%s' is being trained by pid %d (stop it first: bitrain ctl %s stop)", run, pid, run);
+        if (state && strcmp(state, "running") == 0 && pid > 0 && !elsewhere &&
+            (kill(pid, 0) == 0 || errno == EPERM))
+            code =
+                bt_fail(err, BT_BUSY,
+                        "run '%s' is being trained by pid %d (stop it first: bitrain ctl %s stop)",
+                        run, pid, run);
     }
     sqlite3_finalize(st);
     return code;
 }
 
-/* the long tables: how to find the attempts that have rows, and to delete the first CHUNK_ROWS of one (%1$lld: the attempt) */
-static const struct { const char *first, *next, *drop; } long_tables[] = {
-    {"(SELECT min(key) FROM rank_step) >> 46", "(SELECT min(key) FROM rank_step WHERE key >= (x + 1) << 46) >> 46",
-     "DELETE FROM rank_step WHERE key BETWEEN %1$lld << 46 AND (SELECT max(key) FROM (SELECT key FROM rank_step WHERE key >= %1$lld << 46 AND key < (%1$lld + 1) << 46 ORDER BY key LIMIT %2$d))"},
+/* the long tables: how to find the attempts that have rows, and to delete the first CHUNK_ROWS of
+ * one (%1$lld: the attempt) */
+static const struct {
+    const char *first, *next, *drop;
+} long_tables[] = {
+    {"(SELECT min(key) FROM rank_step) >> 46",
+     "(SELECT min(key) FROM rank_step WHERE key >= (x + 1) << 46) >> 46",
+     "DELETE FROM rank_step WHERE key BETWEEN %1$lld << 46 AND (SELECT max(key) FROM (SELECT key "
+     "FROM rank_step WHERE key >= %1$lld << 46 AND key < (%1$lld + 1) << 46 ORDER BY key LIMIT "
+     "%2$d))"},
     {"(SELECT min(aid) FROM step)", "(SELECT min(aid) FROM step WHERE aid > x)",
-     "DELETE FROM step WHERE aid = %1$lld AND step <= (SELECT max(step) FROM (SELECT step FROM step WHERE aid = %1$lld ORDER BY step LIMIT %2$d))"},
+     "DELETE FROM step WHERE aid = %1$lld AND step <= (SELECT max(step) FROM (SELECT step FROM "
+     "step WHERE aid = %1$lld ORDER BY step LIMIT %2$d))"},
     {"(SELECT min(aid) FROM layer_stat)", "(SELECT min(aid) FROM layer_stat WHERE aid > x)",
-     "DELETE FROM layer_stat WHERE aid = %1$lld AND step <= (SELECT max(step) FROM (SELECT step FROM layer_stat WHERE aid = %1$lld ORDER BY step LIMIT %2$d))"},
+     "DELETE FROM layer_stat WHERE aid = %1$lld AND step <= (SELECT max(step) FROM (SELECT step "
+     "FROM layer_stat WHERE aid = %1$lld ORDER BY step LIMIT %2$d))"},
     {"(SELECT min(aid) FROM comm_op)", "(SELECT min(aid) FROM comm_op WHERE aid > x)",
-     "DELETE FROM comm_op WHERE aid = %1$lld AND step <= (SELECT max(step) FROM (SELECT step FROM comm_op WHERE aid = %1$lld ORDER BY step LIMIT %2$d))"},
+     "DELETE FROM comm_op WHERE aid = %1$lld AND step <= (SELECT max(step) FROM (SELECT step FROM "
+     "comm_op WHERE aid = %1$lld ORDER BY step LIMIT %2$d))"},
     {"(SELECT min(aid) FROM comm_pair)", "(SELECT min(aid) FROM comm_pair WHERE aid > x)",
-     "DELETE FROM comm_pair WHERE aid = %1$lld AND step <= (SELECT max(step) FROM (SELECT step FROM comm_pair WHERE aid = %1$lld ORDER BY step LIMIT %2$d))"},
+     "DELETE FROM comm_pair WHERE aid = %1$lld AND step <= (SELECT max(step) FROM (SELECT step "
+     "FROM comm_pair WHERE aid = %1$lld ORDER BY step LIMIT %2$d))"},
 };
 
 /* rows that no attempt owns: the rest of a removed run. In chunks, the lock is free in between. */
@@ -106,9 +132,13 @@ static bt_code sweep(session *s, int64_t *rows, bt_err *err) {
     for (size_t i = 0; i < sizeof long_tables / sizeof long_tables[0]; i++) {
         for (int64_t gone = 1; gone > 0; *rows += gone) {
             char sql[480], find[480];
-            snprintf(find, sizeof find, "SELECT min(x) FROM (WITH RECURSIVE ids(x) AS (SELECT %s UNION ALL SELECT %s FROM ids WHERE x IS NOT NULL)"
-                     " SELECT x FROM ids WHERE x NOT IN (SELECT id FROM attempt))", long_tables[i].first, long_tables[i].next);
-            int64_t aid = bt_sql_int(s->db, find, 0);           /* NULL reads as 0: no attempt has it */
+            snprintf(find, sizeof find,
+                     "SELECT min(x) FROM (WITH RECURSIVE ids(x) AS (SELECT %s UNION ALL SELECT %s "
+                     "FROM ids WHERE x IS NOT NULL)"
+                     " SELECT x FROM ids WHERE x NOT IN (SELECT id FROM attempt))",
+                     long_tables[i].first, long_tables[i].next);
+            /* NULL reads as 0: no attempt has it */
+            int64_t aid = bt_sql_int(s->db, find, 0);
             gone = 0;
             if (aid == 0) break;
             snprintf(sql, sizeof sql, long_tables[i].drop, (long long)aid, CHUNK_ROWS);
@@ -119,19 +149,23 @@ static bt_code sweep(session *s, int64_t *rows, bt_err *err) {
     }
     int64_t gone = 0;
     BT_TRY(begin(s, err));
-    bt_code code = run_text(s, "DELETE FROM roll WHERE (key >> 42) NOT IN (SELECT id FROM attempt)", NULL, &gone, err);
+    bt_code code = run_text(s, "DELETE FROM roll WHERE (key >> 42) NOT IN (SELECT id FROM attempt)",
+                            NULL, &gone, err);
     if (code == BT_OK) *rows += gone;
     return end(s, code, err);
 }
 
-bt_code bt_runs_remove(const char *path, const char *const *runs, size_t n, double wait_s, bt_err *err) {
+bt_code bt_runs_remove(const char *path, const char *const *runs, size_t n, double wait_s,
+                       bt_err *err) {
     session s;
     int64_t rows = 0;
     BT_TRY(enter(&s, path, wait_s, err));
     bt_code code = begin(&s, err);
-    if (code == BT_OK) {                /* all or none; what hangs on the run goes with it, the long tables follow */
+    /* all or none; what hangs on the run goes with it, the long tables follow */
+    if (code == BT_OK) {
         for (size_t i = 0; i < n && code == BT_OK; i++) code = may_remove(&s, runs[i], err);
-        for (size_t i = 0; i < n && code == BT_OK; i++) code = run_text(&s, "DELETE FROM run WHERE name = ?", &runs[i], NULL, err);
+        for (size_t i = 0; i < n && code == BT_OK; i++)
+            code = run_text(&s, "DELETE FROM run WHERE name = ?", &runs[i], NULL, err);
         code = end(&s, code, err);
     }
     if (code == BT_OK) code = sweep(&s, &rows, err);
@@ -157,7 +191,9 @@ static bt_code edit_tags(char tags[256], const char *word, bt_err *err) {
     bool remove = word[0] == '-';
     const char *name = word + (word[0] == '-' || word[0] == '+');
     size_t n = strlen(name), at;
-    if (!bt_name_ok(name)) return bt_fail(err, BT_ARG, "'%.64s' is not a tag: lower-case letters, digits, '.', '_' and '-'", name);
+    if (!bt_name_ok(name))
+        return bt_fail(err, BT_ARG,
+                       "'%.64s' is not a tag: lower-case letters, digits, '.', '_' and '-'", name);
     bool there = has_word(tags, name, n, &at);
     if (remove && there) {
         size_t gone = n + (tags[at + n] == ' ');
@@ -167,13 +203,15 @@ static bt_code edit_tags(char tags[256], const char *word, bt_err *err) {
     }
     if (!remove && !there) {
         size_t len = strlen(tags);
-        if (len + n + 2 > 256) return bt_fail(err, BT_ARG, "too many tags: together they may have 254 letters");
+        if (len + n + 2 > 256)
+            return bt_fail(err, BT_ARG, "too many tags: together they may have 254 letters");
         snprintf(tags + len, 256 - len, "%s%s", len ? " " : "", name);
     }
     return BT_OK;
 }
 
-bt_code bt_run_tag(const char *path, const char *run, const char *const *words, size_t n, double wait_s, char result[256], bt_err *err) {
+bt_code bt_run_tag(const char *path, const char *run, const char *const *words, size_t n,
+                   double wait_s, char result[256], bt_err *err) {
     session s;
     sqlite3_stmt *st = NULL;
     result[0] = 0;
@@ -182,25 +220,30 @@ bt_code bt_run_tag(const char *path, const char *run, const char *const *words, 
     if (code == BT_OK) {
         code = bt_sql_prepare(s.db, path, "SELECT tags FROM run WHERE name = ?", &st, err);
         if (code == BT_OK) sqlite3_bind_text(st, 1, run, -1, SQLITE_STATIC);
-        if (code == BT_OK && sqlite3_step(st) != SQLITE_ROW) code = bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
+        if (code == BT_OK && sqlite3_step(st) != SQLITE_ROW)
+            code = bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
         const char *tags = code == BT_OK ? (const char *)sqlite3_column_text(st, 0) : NULL;
         snprintf(result, 256, "%s", tags ? tags : "");
         sqlite3_finalize(st);
         for (size_t i = 0; i < n && code == BT_OK; i++) code = edit_tags(result, words[i], err);
-        if (code == BT_OK) code = run_text(&s, "UPDATE run SET tags = nullif(?, ''), rev = rev + 1 WHERE name = ?", (const char *[]){result, run}, NULL, err);
+        if (code == BT_OK)
+            code = run_text(&s, "UPDATE run SET tags = nullif(?, ''), rev = rev + 1 WHERE name = ?",
+                            (const char *[]){result, run}, NULL, err);
         code = end(&s, code, err);
     }
     leave(&s);
     return code;
 }
 
-bt_code bt_run_note(const char *path, const char *run, const char *text, double wait_s, bt_err *err) {
+bt_code bt_run_note(const char *path, const char *run, const char *text, double wait_s,
+                    bt_err *err) {
     session s;
     int64_t changed = 0;
     BT_TRY(enter(&s, path, wait_s, err));
     bt_code code = begin(&s, err);
     if (code == BT_OK) {
-        code = run_text(&s, "UPDATE run SET note = nullif(?, ''), rev = rev + 1 WHERE name = ?", (const char *[]){text, run}, &changed, err);
+        code = run_text(&s, "UPDATE run SET note = nullif(?, ''), rev = rev + 1 WHERE name = ?",
+                        (const char *[]){text, run}, &changed, err);
         if (code == BT_OK && changed == 0) code = bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
         code = end(&s, code, err);
     }
@@ -208,7 +251,8 @@ bt_code bt_run_note(const char *path, const char *run, const char *text, double 
     return code;
 }
 
-bt_code bt_run_mark(const char *path, const char *run, int64_t step, const char *kind, const char *title, double wait_s, bt_err *err) {
+bt_code bt_run_mark(const char *path, const char *run, int64_t step, const char *kind,
+                    const char *title, double wait_s, bt_err *err) {
     session s;
     int64_t changed = 0;
     char at[24], now[24];
@@ -216,11 +260,16 @@ bt_code bt_run_mark(const char *path, const char *run, int64_t step, const char 
     snprintf(now, sizeof now, "%lld", (long long)bt_wall_us());
     BT_TRY(enter(&s, path, wait_s, err));
     bt_code code = begin(&s, err);
-    if (code == BT_OK) {                /* at a step: when and in which attempt that step was */
-        code = run_text(&s, "INSERT INTO event(run, aid, t_us, step, kind, level, title)"
-                        " SELECT r.id, coalesce(p.aid, (SELECT max(id) FROM attempt WHERE run = r.id)), coalesce(p.wall_us, CAST(?3 AS INTEGER)), p.step, ?4, 0, ?5 FROM run r"
-                        " LEFT JOIN (SELECT a.run AS run, s.aid AS aid, s.step AS step, s.wall_us AS wall_us FROM attempt a JOIN step s ON s.aid = a.id AND s.step < a.live_to"
-                        " WHERE s.step = CAST(?2 AS INTEGER)) p ON p.run = r.id WHERE r.name = ?1", (const char *[]){run, at, now, kind, title}, &changed, err);
+    if (code == BT_OK) { /* at a step: when and in which attempt that step was */
+        code = run_text(
+            &s,
+            "INSERT INTO event(run, aid, t_us, step, kind, level, title)"
+            " SELECT r.id, coalesce(p.aid, (SELECT max(id) FROM attempt WHERE run = r.id)), "
+            "coalesce(p.wall_us, CAST(?3 AS INTEGER)), p.step, ?4, 0, ?5 FROM run r"
+            " LEFT JOIN (SELECT a.run AS run, s.aid AS aid, s.step AS step, s.wall_us AS wall_us "
+            "FROM attempt a JOIN step s ON s.aid = a.id AND s.step < a.live_to"
+            " WHERE s.step = CAST(?2 AS INTEGER)) p ON p.run = r.id WHERE r.name = ?1",
+            (const char *[]){run, at, now, kind, title}, &changed, err);
         if (code == BT_OK && changed == 0) code = bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
         code = end(&s, code, err);
     }
@@ -234,7 +283,8 @@ static int64_t file_bytes(const char *path) {
     struct stat a, b;
     char wal[BT_PATH_BYTES + 8];
     snprintf(wal, sizeof wal, "%s-wal", path);
-    return (stat(path, &a) == 0 ? (int64_t)a.st_size : 0) + (stat(wal, &b) == 0 ? (int64_t)b.st_size : 0);
+    return (stat(path, &a) == 0 ? (int64_t)a.st_size : 0) +
+           (stat(wal, &b) == 0 ? (int64_t)b.st_size : 0);
 }
 
 /* fn for each attempt */
@@ -246,7 +296,8 @@ static bt_code each_attempt(session *s, attempt_fn fn, void *ctx, bt_err *err) {
         snprintf(sql, sizeof sql, "SELECT min(id) FROM attempt WHERE id > %lld", (long long)aid);
         aid = bt_sql_int(s->db, sql, 0);
         if (aid == 0) return BT_OK;
-        snprintf(sql, sizeof sql, "SELECT coalesce(max(step), -1) FROM step WHERE aid = %lld", (long long)aid);
+        snprintf(sql, sizeof sql, "SELECT coalesce(max(step), -1) FROM step WHERE aid = %lld",
+                 (long long)aid);
         int64_t newest = bt_sql_int(s->db, sql, -1);
         if (newest >= 0) BT_TRY(fn(s, aid, newest, ctx, err));
     }
@@ -263,17 +314,24 @@ static bt_code retain_attempt(session *s, int64_t aid, int64_t newest, void *ctx
     return BT_OK;
 }
 
-typedef struct rebuilding { bt_roll *roll; bool all; } rebuilding;
+typedef struct rebuilding {
+    bt_roll *roll;
+    bool all;
+} rebuilding;
 
-/* attempts of before there were summaries, or all; not those of which rows are gone, nor one that is being written */
+/* attempts of before there were summaries, or all; not those of which rows are gone, nor one that
+ * is being written */
 static bt_code rebuild_attempt(session *s, int64_t aid, int64_t newest, void *ctx, bt_err *err) {
     const rebuilding *x = ctx;
     char sql[200];
     (void)newest;
-    snprintf(sql, sizeof sql, "SELECT raw_from > 0 OR ended_us IS NULL FROM attempt WHERE id = %lld", (long long)aid);
+    snprintf(sql, sizeof sql,
+             "SELECT raw_from > 0 OR ended_us IS NULL FROM attempt WHERE id = %lld",
+             (long long)aid);
     if (bt_sql_int(s->db, sql, 1)) return BT_OK;
-    snprintf(sql, sizeof sql, "SELECT count(*) FROM (SELECT 1 FROM roll WHERE key >= %lld AND key < %lld LIMIT 1)", (long long)bt_roll_key(aid, 0, 0, 0),
-             (long long)bt_roll_key(aid + 1, 0, 0, 0));
+    snprintf(sql, sizeof sql,
+             "SELECT count(*) FROM (SELECT 1 FROM roll WHERE key >= %lld AND key < %lld LIMIT 1)",
+             (long long)bt_roll_key(aid, 0, 0, 0), (long long)bt_roll_key(aid + 1, 0, 0, 0));
     if (!x->all && bt_sql_int(s->db, sql, 1) > 0) return BT_OK;
     BT_TRY(begin(s, err));
     bt_code code = bt_roll_rebuild(x->roll, aid, err);
@@ -291,7 +349,8 @@ static bt_code rebuild_all(session *s, bool all, bt_err *err) {
 static bt_code compact(session *s, bt_err *err) {
     BT_TRY(bt_lock_take(&s->lock, s->wait_s, err));
     bt_code code = bt_sql_exec(s->db, s->path, "PRAGMA incremental_vacuum", err);
-    if (code == BT_OK) sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+    if (code == BT_OK)
+        sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
     bt_lock_drop(&s->lock);
     return code;
 }
@@ -299,7 +358,9 @@ static bt_code compact(session *s, bt_err *err) {
 static bt_code gc(session *s, const bt_gc_cfg *cfg, bt_gc_result *out, bt_err *err) {
     if (cfg->keep_rank_steps >= 0) {
         char sql[120];
-        snprintf(sql, sizeof sql, "INSERT OR REPLACE INTO meta(key, value) VALUES ('keep_rank_steps', %lld)", (long long)cfg->keep_rank_steps);
+        snprintf(sql, sizeof sql,
+                 "INSERT OR REPLACE INTO meta(key, value) VALUES ('keep_rank_steps', %lld)",
+                 (long long)cfg->keep_rank_steps);
         BT_TRY(begin(s, err));
         BT_TRY(end(s, run_text(s, sql, NULL, NULL, err), err));
     }
@@ -309,7 +370,8 @@ static bt_code gc(session *s, const bt_gc_cfg *cfg, bt_gc_result *out, bt_err *e
     return cfg->compact ? compact(s, err) : BT_OK;
 }
 
-bt_code bt_store_gc(const char *path, const bt_gc_cfg *cfg, double wait_s, bt_gc_result *out, bt_err *err) {
+bt_code bt_store_gc(const char *path, const bt_gc_cfg *cfg, double wait_s, bt_gc_result *out,
+                    bt_err *err) {
     session s;
     *out = (bt_gc_result){0};
     BT_TRY(enter(&s, path, wait_s, err));

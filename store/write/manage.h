@@ -1,28 +1,40 @@
 /* manage.h - changing recorded runs: removing, tagging, noting; and keeping the file small.
  *
- * Each call is a writer for a moment: it takes the lock file (waits wait_s, then BT_BUSY) and works in short transactions,
- * so that a run in progress is never held up. A run that a living process trains cannot be removed (BT_BUSY). */
+ * Each call is a writer for a moment: it takes the lock file (waits wait_s, then BT_BUSY) and works
+ * in short transactions, so that a run in progress is never held up. A run that a living process
+ * trains cannot be removed (BT_BUSY). */
 #ifndef BT_STORE_WRITE_MANAGE_H
 #define BT_STORE_WRITE_MANAGE_H
 
 #include "store/store.h"
 
 typedef struct bt_gc_cfg {
-    int64_t keep_rank_steps;            /* new retention for all runs from now on: the newest N steps; 0: for ever; -1: as it is */
-    bool rebuild;                       /* make all summaries again from the rows */
-    bool compact;                       /* give free pages back to the file system */
+    /* new retention for all runs from now on: the newest N steps; 0: for ever; -1: as it is */
+    int64_t keep_rank_steps;
+    bool rebuild; /* make all summaries again from the rows */
+    bool compact; /* give free pages back to the file system */
 } bt_gc_cfg;
 
-typedef struct bt_gc_result { int64_t orphan_rows, rank_rows, bytes_before, bytes_after; } bt_gc_result;
+typedef struct bt_gc_result {
+    int64_t orphan_rows, rank_rows, bytes_before, bytes_after;
+} bt_gc_result;
 
-bt_code bt_runs_remove(const char *path, const char *const *runs, size_t n, double wait_s, bt_err *err) BT_MUST_CHECK;
-/* words: "paper" or "+paper" adds, "-paper" removes; result receives the tags now, separated by spaces */
-bt_code bt_run_tag(const char *path, const char *run, const char *const *words, size_t n, double wait_s, char result[256], bt_err *err) BT_MUST_CHECK;
-bt_code bt_run_note(const char *path, const char *run, const char *text, double wait_s, bt_err *err) BT_MUST_CHECK;
-/* an event of somebody who looks at the run: kind "annotation" at a step (-1: now), or "acknowledged": the alerts so far have been seen */
-bt_code bt_run_mark(const char *path, const char *run, int64_t step, const char *kind, const char *title, double wait_s, bt_err *err) BT_MUST_CHECK;
-/* FILE.backup, a copy of this moment; the one before becomes FILE.backup.1. BT_UNSUPPORTED: no room for it. Needs no lock: it reads */
+bt_code bt_runs_remove(const char *path, const char *const *runs, size_t n, double wait_s,
+                       bt_err *err) BT_MUST_CHECK;
+/* words: "paper" or "+paper" adds, "-paper" removes; result receives the tags now, separated by
+ * spaces */
+bt_code bt_run_tag(const char *path, const char *run, const char *const *words, size_t n,
+                   double wait_s, char result[256], bt_err *err) BT_MUST_CHECK;
+bt_code bt_run_note(const char *path, const char *run, const char *text, double wait_s, bt_err *err)
+    BT_MUST_CHECK;
+/* an event of somebody who looks at the run: kind "annotation" at a step (-1: now), or
+ * "acknowledged": the alerts so far have been seen */
+bt_code bt_run_mark(const char *path, const char *run, int64_t step, const char *kind,
+                    const char *title, double wait_s, bt_err *err) BT_MUST_CHECK;
+/* FILE.backup, a copy of this moment; the one before becomes FILE.backup.1. BT_UNSUPPORTED: no room
+ * for it. Needs no lock: it reads */
 bt_code bt_store_backup(const char *path, bt_err *err) BT_MUST_CHECK;
-bt_code bt_store_gc(const char *path, const bt_gc_cfg *cfg, double wait_s, bt_gc_result *out, bt_err *err) BT_MUST_CHECK;
+bt_code bt_store_gc(const char *path, const bt_gc_cfg *cfg, double wait_s, bt_gc_result *out,
+                    bt_err *err) BT_MUST_CHECK;
 
 #endif

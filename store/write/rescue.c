@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 /* parents first; the order is that of the key, so that a table can be read from both ends */
-static const struct { const char *name, *up, *down; } tables[] = {
+static const struct {
+    const char *name, *up, *down;
+} tables[] = {
     {"run", "id", "id DESC"},
     {"run_doc", "run", "run DESC"},
     {"attempt", "id", "id DESC"},
@@ -27,7 +29,8 @@ static const struct { const char *name, *up, *down; } tables[] = {
 };
 
 bool bt_rescue_wanted(int rc) {
-    return (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB || rc == SQLITE_IOERR_SHORT_READ;
+    return (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB ||
+           rc == SQLITE_IOERR_SHORT_READ;
 }
 
 /* ---- moving ---- */
@@ -42,22 +45,28 @@ static bt_code move_aside(const char *path, bt_rescue_result *out, bt_err *err) 
     gmtime_r(&now, &tm);
     strftime(when, sizeof when, "%Y%m%dT%H%M%SZ", &tm);
     for (int i = 0; i == 0 || access(out->moved_to, F_OK) == 0; i++) {
-        if (i == 0) snprintf(out->moved_to, sizeof out->moved_to, "%s.corrupt-%s", path, when);
-        else snprintf(out->moved_to, sizeof out->moved_to, "%s.corrupt-%s-%d", path, when, i);
+        if (i == 0)
+            snprintf(out->moved_to, sizeof out->moved_to, "%s.corrupt-%s", path, when);
+        else
+            snprintf(out->moved_to, sizeof out->moved_to, "%s.corrupt-%s-%d", path, when, i);
     }
-    if (rename(path, out->moved_to) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot move the damaged database '%s' aside", path);
+    if (rename(path, out->moved_to) != 0)
+        return bt_fail_errno(err, BT_IO, errno, "cannot move the damaged database '%s' aside",
+                             path);
     snprintf(from, sizeof from, "%s-wal", path);
     snprintf(to, sizeof to, "%s-wal", out->moved_to);
-    rename(from, to);                   /* the newest rows are in the log; without one there is nothing to move */
+    /* the newest rows are in the log; without one there is nothing to move */
+    rename(from, to);
     snprintf(from, sizeof from, "%s-shm", path);
-    unlink(from);                       /* an index of the log, made anew when the file is opened */
+    unlink(from); /* an index of the log, made anew when the file is opened */
     return BT_OK;
 }
 
 /* ---- copying ---- */
 
 /* columns both files have: "a", "b" */
-static bt_code common_columns(sqlite3 *from, sqlite3 *to, const char *path, const char *table, bt_text *out, int *n, bt_err *err) {
+static bt_code common_columns(sqlite3 *from, sqlite3 *to, const char *path, const char *table,
+                              bt_text *out, int *n, bt_err *err) {
     sqlite3_stmt *st = NULL, *has = NULL;
     char sql[120];
     snprintf(sql, sizeof sql, "SELECT name FROM pragma_table_info('%s')", table);
@@ -69,7 +78,8 @@ static bt_code common_columns(sqlite3 *from, sqlite3 *to, const char *path, cons
             const char *name = (const char *)sqlite3_column_text(st, 0);
             sqlite3_reset(has);
             sqlite3_bind_text(has, 1, name, -1, SQLITE_TRANSIENT);
-            if (sqlite3_step(has) == SQLITE_ROW) bt_text_printf(out, "%s\"%s\"", (*n)++ ? ", " : "", name);
+            if (sqlite3_step(has) == SQLITE_ROW)
+                bt_text_printf(out, "%s\"%s\"", (*n)++ ? ", " : "", name);
         }
     }
     sqlite3_finalize(st);
@@ -86,16 +96,20 @@ static bool copy_rows(sqlite3 *from, const char *select, sqlite3_stmt *put, int 
         for (int i = 0; i < n; i++) sqlite3_bind_value(put, i + 1, sqlite3_column_value(get, i));
         int done = sqlite3_step(put);
         sqlite3_reset(put);
-        if (done != SQLITE_DONE) continue;              /* a row the new file's rules refuse: damaged */
-        if (sqlite3_changes(sqlite3_db_handle(put)) == 0) met = true;
-        else ++*rows;
+        /* a row the new file's rules refuse: damaged */
+        if (done != SQLITE_DONE) continue;
+        if (sqlite3_changes(sqlite3_db_handle(put)) == 0)
+            met = true;
+        else
+            ++*rows;
         rc = SQLITE_OK;
     }
     sqlite3_finalize(get);
     return met || rc == SQLITE_DONE;
 }
 
-static bt_code copy_table(sqlite3 *from, sqlite3 *to, const char *path, size_t t, bt_rescue_result *out, bt_err *err) {
+static bt_code copy_table(sqlite3 *from, sqlite3 *to, const char *path, size_t t,
+                          bt_rescue_result *out, bt_err *err) {
     bt_text columns, sql;
     sqlite3_stmt *put = NULL;
     int n = 0;
@@ -104,17 +118,20 @@ static bt_code copy_table(sqlite3 *from, sqlite3 *to, const char *path, size_t t
     bt_code code = common_columns(from, to, path, tables[t].name, &columns, &n, err);
     if (code == BT_OK && n == 0) out->unreadable++;
     if (code == BT_OK && n > 0) {
-        bt_text_printf(&sql, "INSERT OR IGNORE INTO %s(%s) VALUES (", tables[t].name, bt_text_str(&columns));
+        bt_text_printf(&sql, "INSERT OR IGNORE INTO %s(%s) VALUES (", tables[t].name,
+                       bt_text_str(&columns));
         for (int i = 0; i < n; i++) bt_text_put(&sql, i ? ",?" : "?");
         bt_text_put(&sql, ")");
         code = bt_sql_prepare(to, path, bt_text_str(&sql), &put, err);
     }
     if (put) {
         bt_text_clear(&sql);
-        bt_text_printf(&sql, "SELECT %s FROM %s ORDER BY %s", bt_text_str(&columns), tables[t].name, tables[t].up);
+        bt_text_printf(&sql, "SELECT %s FROM %s ORDER BY %s", bt_text_str(&columns), tables[t].name,
+                       tables[t].up);
         bool whole = copy_rows(from, bt_text_str(&sql), put, n, &out->rows);
         bt_text_clear(&sql);
-        bt_text_printf(&sql, "SELECT %s FROM %s ORDER BY %s", bt_text_str(&columns), tables[t].name, tables[t].down);
+        bt_text_printf(&sql, "SELECT %s FROM %s ORDER BY %s", bt_text_str(&columns), tables[t].name,
+                       tables[t].down);
         if (!whole) {
             copy_rows(from, bt_text_str(&sql), put, n, &out->rows);
             out->unreadable++;
@@ -126,12 +143,17 @@ static bt_code copy_table(sqlite3 *from, sqlite3 *to, const char *path, size_t t
     return code;
 }
 
-static bt_code copy_all(sqlite3 *from, sqlite3 *to, const char *path, bt_rescue_result *out, bt_err *err) {
+static bt_code copy_all(sqlite3 *from, sqlite3 *to, const char *path, bt_rescue_result *out,
+                        bt_err *err) {
     BT_TRY(bt_sql_exec(to, path, "PRAGMA foreign_keys=OFF; BEGIN IMMEDIATE", err));
-    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++) BT_TRY(copy_table(from, to, path, t, out, err));
-    return bt_sql_exec(to, path, "DELETE FROM attempt WHERE run NOT IN (SELECT id FROM run);"
-                       "UPDATE meta SET value = max(value, (SELECT coalesce(max(id), 0) + 1 FROM attempt)) WHERE key = 'next_aid';"
-                       "COMMIT; PRAGMA foreign_keys=ON", err);
+    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
+        BT_TRY(copy_table(from, to, path, t, out, err));
+    return bt_sql_exec(to, path,
+                       "DELETE FROM attempt WHERE run NOT IN (SELECT id FROM run);"
+                       "UPDATE meta SET value = max(value, (SELECT coalesce(max(id), 0) + 1 FROM "
+                       "attempt)) WHERE key = 'next_aid';"
+                       "COMMIT; PRAGMA foreign_keys=ON",
+                       err);
 }
 
 bt_code bt_rescue(const char *path, bt_rescue_result *out, bt_err *err) {
@@ -142,8 +164,10 @@ bt_code bt_rescue(const char *path, bt_rescue_result *out, bt_err *err) {
     if (code == BT_OK) code = bt_schema_apply(to, path, err);
     if (code == BT_OK && out->moved_to[0]) {
         bt_err ignored;
-        if (bt_sql_open_rw(&from, out->moved_to, &ignored) != BT_OK) out->unreadable = (int)(sizeof tables / sizeof tables[0]);
-        else code = copy_all(from, to, path, out, err);
+        if (bt_sql_open_rw(&from, out->moved_to, &ignored) != BT_OK)
+            out->unreadable = (int)(sizeof tables / sizeof tables[0]);
+        else
+            code = copy_all(from, to, path, out, err);
     }
     if (to && !sqlite3_get_autocommit(to)) sqlite3_exec(to, "ROLLBACK", NULL, NULL, NULL);
     sqlite3_close(from);

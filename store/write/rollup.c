@@ -9,7 +9,8 @@
 
 void bt_block_stat_add(bt_block_stat *s, double v) {
     if (!isfinite(v)) return;
-    if (s->n == 0) *s = (bt_block_stat){1, v, v, v, v, v};
+    if (s->n == 0)
+        *s = (bt_block_stat){1, v, v, v, v, v};
     else {
         s->n += 1;
         if (v < s->min) s->min = v;
@@ -34,7 +35,8 @@ void bt_block_stat_merge(bt_block_stat *into, const bt_block_stat *later) {
 
 /* ---- blobs ---- */
 
-/* steps: u16 version, u16 entries; entry: u16 slot, u16 constant, u32 n, then 1 (all values equal) or 5 doubles */
+/* steps: u16 version, u16 entries; entry: u16 slot, u16 constant, u32 n, then 1 (all values equal)
+ * or 5 doubles */
 enum { VERSION = 1 };
 
 static size_t encode_steps(const bt_block_stat *s, int n_slots, unsigned char *out) {
@@ -80,13 +82,16 @@ bool bt_roll_decode_steps(const void *blob, size_t bytes, bt_block_stat *out, in
         at += take;
         if (what[1]) v[1] = v[2] = v[3] = v[0];
         if (what[1]) v[4] = v[0] * n;
-        if (what[0] < n_slots && n > 0) out[what[0]] = (bt_block_stat){n, v[0], v[1], v[2], v[3], v[4]};
+        if (what[0] < n_slots && n > 0)
+            out[what[0]] = (bt_block_stat){n, v[0], v[1], v[2], v[3], v[4]};
     }
     return true;
 }
 
-/* ranks: u16 version, u16 slots, u32 ranks, then floats: level 1 (count, mean...) a rank, else 6 a rank and slot */
-static size_t encode_ranks(const bt_block_stat *s, int n_ranks, int n_slots, int level, float *out) {
+/* ranks: u16 version, u16 slots, u32 ranks, then floats: level 1 (count, mean...) a rank, else 6 a
+ * rank and slot */
+static size_t encode_ranks(const bt_block_stat *s, int n_ranks, int n_slots, int level,
+                           float *out) {
     uint16_t head[2] = {level == 1 ? VERSION : VERSION | 0x100, (uint16_t)n_slots};
     uint32_t ranks = (uint32_t)n_ranks;
     memcpy(out, head, 4);
@@ -99,9 +104,11 @@ static size_t encode_ranks(const bt_block_stat *s, int n_ranks, int n_slots, int
         if (level == 1) *p++ = (float)most;
         for (int i = 0; i < n_slots; i++) {
             const bt_block_stat *t = &row[i];
-            if (level == 1) *p++ = t->n > 0 ? (float)(t->sum / t->n) : NAN;
+            if (level == 1)
+                *p++ = t->n > 0 ? (float)(t->sum / t->n) : NAN;
             else {
-                const float six[6] = {(float)t->n, (float)t->min, (float)t->max, (float)t->first, (float)t->last, (float)t->sum};
+                const float six[6] = {(float)t->n,     (float)t->min,  (float)t->max,
+                                      (float)t->first, (float)t->last, (float)t->sum};
                 memcpy(p, six, sizeof six);
                 p += 6;
             }
@@ -119,7 +126,8 @@ bool bt_roll_decode_ranks(const void *blob, size_t bytes, bt_rank_block *out) {
     bool full = (head[0] & 0x100) != 0;
     size_t per_rank = full ? (size_t)head[1] * 24 : ((size_t)head[1] + 1) * 4;
     if ((head[0] & 0xFF) != VERSION || head[1] == 0 || ranks > (bytes - 8) / per_rank) return false;
-    *out = (bt_rank_block){(int)ranks, head[1], full, (const float *)(const void *)((const char *)blob + 8)};
+    *out = (bt_rank_block){(int)ranks, head[1], full,
+                           (const float *)(const void *)((const char *)blob + 8)};
     return true;
 }
 
@@ -136,11 +144,13 @@ void bt_rank_block_stat(const bt_rank_block *b, int rank, int slot, bt_block_sta
     float n, mean;
     memcpy(&n, row, sizeof n);
     memcpy(&mean, row + 1 + slot, sizeof mean);
-    if (n > 0 && isfinite(mean)) *out = (bt_block_stat){n, mean, mean, mean, mean, (double)n * mean};
+    if (n > 0 && isfinite(mean))
+        *out = (bt_block_stat){n, mean, mean, mean, mean, (double)n * mean};
 }
 
 int64_t bt_roll_key(int64_t aid, int kind, int level, int64_t block) {
-    return (int64_t)((uint64_t)aid << 42 | (uint64_t)kind << 41 | (uint64_t)level << 38 | (uint64_t)block);
+    return (int64_t)((uint64_t)aid << 42 | (uint64_t)kind << 41 | (uint64_t)level << 38 |
+                     (uint64_t)block);
 }
 
 /* ---- slots ---- */
@@ -150,9 +160,12 @@ bt_code bt_slots_load(sqlite3 *db, const char *path, bt_slots *out, bt_err *err)
     memset(out, -1, sizeof *out);
     out->n_steps = 1;
     out->n_ranks = 0;
-    BT_TRY(bt_sql_prepare(db, path, "SELECT scope, key FROM metric WHERE scope IN ('step', 'rank') ORDER BY pos", &st, err));
+    BT_TRY(bt_sql_prepare(
+        db, path, "SELECT scope, key FROM metric WHERE scope IN ('step', 'rank') ORDER BY pos", &st,
+        err));
     while (sqlite3_step(st) == SQLITE_ROW) {
-        const char *scope = (const char *)sqlite3_column_text(st, 0), *key = (const char *)sqlite3_column_text(st, 1);
+        const char *scope = (const char *)sqlite3_column_text(st, 0),
+                   *key = (const char *)sqlite3_column_text(st, 1);
         bool step = strcmp(scope, "step") == 0;
         int slot = step ? out->n_steps++ : out->n_ranks++;
         for (int i = 0; step && i < BT_MS_COUNT; i++) {
@@ -166,19 +179,23 @@ bt_code bt_slots_load(sqlite3 *db, const char *path, bt_slots *out, bt_err *err)
     return BT_OK;
 }
 
-bt_code bt_raw_rows(sqlite3 *db, const char *path, bt_scope scope, bt_column *cols, sqlite3_stmt **out, bt_err *err) {
+bt_code bt_raw_rows(sqlite3 *db, const char *path, bt_scope scope, bt_column *cols,
+                    sqlite3_stmt **out, bt_err *err) {
     const bt_metric *list;
     bool steps = scope == BT_SCOPE_STEP;
     int n = bt_scope_metrics(scope, &list);
     bt_text sql;
     bt_text_init(&sql);
-    bt_text_put(&sql, steps ? "SELECT step, wall_us" : "SELECT (key >> 16) & 0x3fffffff, key & 0xffff");
+    bt_text_put(&sql,
+                steps ? "SELECT step, wall_us" : "SELECT (key >> 16) & 0x3fffffff, key & 0xffff");
     for (int i = 0; i < n; i++) {
         bt_column_of(scope, &list[i], &cols[i]);
         bt_text_printf(&sql, ", \"%s\"", cols[i].name);
     }
-    bt_text_put(&sql, steps ? " FROM step WHERE aid = ? AND step >= ? AND step < ? ORDER BY step" : " FROM rank_step WHERE key >= ? AND key < ? ORDER BY key");
-    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "out of memory") : bt_sql_prepare(db, path, bt_text_str(&sql), out, err);
+    bt_text_put(&sql, steps ? " FROM step WHERE aid = ? AND step >= ? AND step < ? ORDER BY step"
+                            : " FROM rank_step WHERE key >= ? AND key < ? ORDER BY key");
+    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "out of memory")
+                              : bt_sql_prepare(db, path, bt_text_str(&sql), out, err);
     bt_text_release(&sql);
     return code;
 }
@@ -191,23 +208,28 @@ struct bt_roll {
     sqlite3_stmt *put, *drop, *read_steps, *read_ranks, *read_blocks;
     bt_slots slots;
     bt_column step_cols[BT_MS_COUNT], rank_cols[BT_MR_COUNT];
-    int64_t aid, last, block[BT_ROLL_LEVELS + 1];       /* last: newest step, -1 none; block: the open one, -1 none */
+    /* last: newest step, -1 none; block: the open one, -1 none */
+    int64_t aid, last, block[BT_ROLL_LEVELS + 1];
     bool stale, silent;
     int n_ranks;
-    bt_block_stat *steps[BT_ROLL_LEVELS + 1], *ranks[BT_ROLL_LEVELS + 1];    /* [slot]; [rank][slot] */
-    float *blob;                        /* room for the largest */
+    /* [slot]; [rank][slot] */
+    bt_block_stat *steps[BT_ROLL_LEVELS + 1], *ranks[BT_ROLL_LEVELS + 1];
+    float *blob; /* room for the largest */
     size_t blob_floats;
 };
 
 static void clear(bt_roll *r, int level) {
     memset(r->steps[level], 0, sizeof(bt_block_stat) * (size_t)r->slots.n_steps);
-    if (r->n_ranks) memset(r->ranks[level], 0, sizeof(bt_block_stat) * (size_t)r->n_ranks * (size_t)r->slots.n_ranks);
+    if (r->n_ranks)
+        memset(r->ranks[level], 0,
+               sizeof(bt_block_stat) * (size_t)r->n_ranks * (size_t)r->slots.n_ranks);
 }
 
 static bool grow(bt_roll *r, int n_ranks) {
     if (n_ranks <= r->n_ranks) return true;
     size_t row = (size_t)r->slots.n_ranks, floats = 2 + (size_t)n_ranks * (6 * row + 1);
-    if (floats < r->blob_floats) floats = r->blob_floats;       /* a lone rank needs less than the step's own summary */
+    /* a lone rank needs less than the step's own summary */
+    if (floats < r->blob_floats) floats = r->blob_floats;
     float *blob = realloc(r->blob, floats * sizeof *blob);
     if (!blob) return false;
     r->blob = blob;
@@ -215,7 +237,8 @@ static bool grow(bt_roll *r, int n_ranks) {
     for (int level = 1; level <= BT_ROLL_LEVELS; level++) {
         bt_block_stat *more = realloc(r->ranks[level], sizeof *more * (size_t)n_ranks * row);
         if (!more) return false;
-        memset(more + (size_t)r->n_ranks * row, 0, sizeof *more * (size_t)(n_ranks - r->n_ranks) * row);
+        memset(more + (size_t)r->n_ranks * row, 0,
+               sizeof *more * (size_t)(n_ranks - r->n_ranks) * row);
         r->ranks[level] = more;
     }
     r->n_ranks = n_ranks;
@@ -237,7 +260,8 @@ static bool any(const bt_block_stat *s, size_t n) {
     return false;
 }
 
-/* volatile: gcc 12 -O2 loses the rounding of the last of six (double)(float) conversions in a row (its SLP vectoriser) */
+/* volatile: gcc 12 -O2 loses the rounding of the last of six (double)(float) conversions in a row
+ * (its SLP vectoriser) */
 static double rounded(double v) {
     volatile float f = (float)v;
     return f;
@@ -246,7 +270,8 @@ static double rounded(double v) {
 /* what a reader of the file would see: floats */
 static void as_stored(bt_block_stat *s, size_t n) {
     for (size_t i = 0; i < n; i++)
-        s[i] = (bt_block_stat){rounded(s[i].n), rounded(s[i].min), rounded(s[i].max), rounded(s[i].first), rounded(s[i].last), rounded(s[i].sum)};
+        s[i] = (bt_block_stat){rounded(s[i].n),     rounded(s[i].min),  rounded(s[i].max),
+                               rounded(s[i].first), rounded(s[i].last), rounded(s[i].sum)};
 }
 
 /* writes the open block of a level, folds it into the level above, leaves it empty */
@@ -255,14 +280,20 @@ static int close_block(bt_roll *r, int level) {
     size_t n_rank_stats = (size_t)r->n_ranks * (size_t)r->slots.n_ranks;
     bool ranks = n_rank_stats && any(r->ranks[level], n_rank_stats);
     if (!r->silent) {
-        rc = put_blob(r, BT_ROLL_STEPS, level, encode_steps(r->steps[level], r->slots.n_steps, (unsigned char *)r->blob));
-        if (rc == SQLITE_OK && ranks) rc = put_blob(r, BT_ROLL_RANKS, level, encode_ranks(r->ranks[level], r->n_ranks, r->slots.n_ranks, level, r->blob));
+        rc = put_blob(r, BT_ROLL_STEPS, level,
+                      encode_steps(r->steps[level], r->slots.n_steps, (unsigned char *)r->blob));
+        if (rc == SQLITE_OK && ranks)
+            rc = put_blob(r, BT_ROLL_RANKS, level,
+                          encode_ranks(r->ranks[level], r->n_ranks, r->slots.n_ranks, level,
+                                       r->blob));
     }
     if (level > 1 && ranks) as_stored(r->ranks[level], n_rank_stats);
     if (level < BT_ROLL_LEVELS) {
         r->block[level + 1] = r->block[level] >> BT_ROLL_SHIFT;
-        for (int i = 0; i < r->slots.n_steps; i++) bt_block_stat_merge(&r->steps[level + 1][i], &r->steps[level][i]);
-        for (size_t i = 0; ranks && i < n_rank_stats; i++) bt_block_stat_merge(&r->ranks[level + 1][i], &r->ranks[level][i]);
+        for (int i = 0; i < r->slots.n_steps; i++)
+            bt_block_stat_merge(&r->steps[level + 1][i], &r->steps[level][i]);
+        for (size_t i = 0; ranks && i < n_rank_stats; i++)
+            bt_block_stat_merge(&r->ranks[level + 1][i], &r->ranks[level][i]);
     }
     clear(r, level);
     r->block[level] = -1;
@@ -272,20 +303,19 @@ static int close_block(bt_roll *r, int level) {
 static int enter_step(bt_roll *r, int64_t step) {
     int rc = SQLITE_OK;
     for (int level = 1; level <= BT_ROLL_LEVELS && rc == SQLITE_OK; level++) {
-        if (r->block[level] >= 0 && r->block[level] != step >> (BT_ROLL_SHIFT * level)) rc = close_block(r, level);
+        if (r->block[level] >= 0 && r->block[level] != step >> (BT_ROLL_SHIFT * level))
+            rc = close_block(r, level);
     }
     r->block[1] = step >> BT_ROLL_SHIFT;
     r->last = step;
     return rc;
 }
 
-static double as_kept(double v, const bt_column *c) {   /* as the file will say it */
+static double as_kept(double v, const bt_column *c) { /* as the file will say it */
     return c->integer && isfinite(v) ? (double)llround(v * c->scale) / c->scale : v;
 }
 
 /* ---- reading back ---- */
-
-static double cell(sqlite3_stmt *st, int i) { return sqlite3_column_type(st, i) == SQLITE_NULL ? NAN : sqlite3_column_double(st, i); }
 
 /* raw rows first <= step < end of the attempt through the open blocks, in order of steps */
 static int replay(bt_roll *r, int64_t first, int64_t end) {
@@ -303,12 +333,17 @@ static int replay(bt_roll *r, int64_t first, int64_t end) {
         int64_t step = sqlite3_column_int64(s, 0);
         failed = enter_step(r, step);
         bt_block_stat_add(&r->steps[1][0], (double)sqlite3_column_int64(s, 1));
-        for (int i = 0; i < BT_MS_COUNT; i++) bt_block_stat_add(&r->steps[1][r->slots.step[i]], cell(s, 2 + i) / r->step_cols[i].scale);
-        for (; rank_rc == SQLITE_ROW && sqlite3_column_int64(k, 0) <= step; rank_rc = sqlite3_step(k)) {
+        for (int i = 0; i < BT_MS_COUNT; i++)
+            bt_block_stat_add(&r->steps[1][r->slots.step[i]],
+                              bt_sql_number(s, 2 + i) / r->step_cols[i].scale);
+        for (; rank_rc == SQLITE_ROW && sqlite3_column_int64(k, 0) <= step;
+             rank_rc = sqlite3_step(k)) {
             int rank = sqlite3_column_int(k, 1);
             if (sqlite3_column_int64(k, 0) < step || rank < 0 || !grow(r, rank + 1)) continue;
             bt_block_stat *row = r->ranks[1] + (size_t)rank * (size_t)r->slots.n_ranks;
-            for (int i = 0; i < BT_MR_COUNT; i++) bt_block_stat_add(&row[r->slots.rank[i]], cell(k, 2 + i) / r->rank_cols[i].scale);
+            for (int i = 0; i < BT_MR_COUNT; i++)
+                bt_block_stat_add(&row[r->slots.rank[i]],
+                                  bt_sql_number(k, 2 + i) / r->rank_cols[i].scale);
         }
     }
     sqlite3_reset(s);
@@ -330,12 +365,14 @@ static void fold_blob(bt_roll *r, int kind, int level, const void *blob, size_t 
         for (int i = 0; i < b.n_slots && i < r->slots.n_ranks; i++) {
             bt_block_stat one;
             bt_rank_block_stat(&b, k, i, &one);
-            bt_block_stat_merge(&r->ranks[level][(size_t)k * (size_t)r->slots.n_ranks + (size_t)i], &one);
+            bt_block_stat_merge(&r->ranks[level][(size_t)k * (size_t)r->slots.n_ranks + (size_t)i],
+                                &one);
         }
     }
 }
 
-/* opens the blocks as they were before `step` came: levels 3.. from closed blocks below, 1 and 2 from raw rows */
+/* opens the blocks as they were before `step` came: levels 3.. from closed blocks below, 1 and 2
+ * from raw rows */
 static int load(bt_roll *r, int64_t step) {
     int rc = SQLITE_OK;
     for (int level = 1; level <= BT_ROLL_LEVELS; level++) {
@@ -343,19 +380,21 @@ static int load(bt_roll *r, int64_t step) {
         r->block[level] = -1;
     }
     for (int level = 3; level <= BT_ROLL_LEVELS; level++) {
-        int64_t from = (step >> (BT_ROLL_SHIFT * level)) << BT_ROLL_SHIFT, to = step >> (BT_ROLL_SHIFT * (level - 1));
+        int64_t from = (step >> (BT_ROLL_SHIFT * level)) << BT_ROLL_SHIFT,
+                to = step >> (BT_ROLL_SHIFT * (level - 1));
         for (int kind = BT_ROLL_STEPS; kind <= BT_ROLL_RANKS && from < to; kind++) {
             sqlite3_bind_int64(r->read_blocks, 1, bt_roll_key(r->aid, kind, level - 1, from));
             sqlite3_bind_int64(r->read_blocks, 2, bt_roll_key(r->aid, kind, level - 1, to));
             while ((rc = sqlite3_step(r->read_blocks)) == SQLITE_ROW) {
                 r->block[level] = step >> (BT_ROLL_SHIFT * level);
-                fold_blob(r, kind, level, sqlite3_column_blob(r->read_blocks, 1), (size_t)sqlite3_column_bytes(r->read_blocks, 1));
+                fold_blob(r, kind, level, sqlite3_column_blob(r->read_blocks, 1),
+                          (size_t)sqlite3_column_bytes(r->read_blocks, 1));
             }
             sqlite3_reset(r->read_blocks);
             if (rc != SQLITE_DONE) return rc;
         }
     }
-    r->silent = true;                   /* the closed ones among them are in the file */
+    r->silent = true; /* the closed ones among them are in the file */
     rc = replay(r, step >> (2 * BT_ROLL_SHIFT) << (2 * BT_ROLL_SHIFT), step);
     r->silent = false;
     return rc;
@@ -364,7 +403,8 @@ static int load(bt_roll *r, int64_t step) {
 static int drop_from(bt_roll *r, int64_t step) {
     for (int kind = BT_ROLL_STEPS; kind <= BT_ROLL_RANKS; kind++) {
         for (int level = 1; level <= BT_ROLL_LEVELS; level++) {
-            sqlite3_bind_int64(r->drop, 1, bt_roll_key(r->aid, kind, level, step >> (BT_ROLL_SHIFT * level)));
+            sqlite3_bind_int64(r->drop, 1,
+                               bt_roll_key(r->aid, kind, level, step >> (BT_ROLL_SHIFT * level)));
             sqlite3_bind_int64(r->drop, 2, bt_roll_key(r->aid, kind, level + 1, 0));
             int rc = sqlite3_step(r->drop);
             sqlite3_reset(r->drop);
@@ -402,12 +442,15 @@ int bt_roll_add(bt_roll *r, const bt_step_record *rec) {
     rc = enter_step(r, rec->step);
     if (rc != SQLITE_OK) return rc;
     bt_block_stat_add(&r->steps[1][0], (double)rec->wall_us);
-    for (int i = 0; i < BT_MS_COUNT; i++) bt_block_stat_add(&r->steps[1][r->slots.step[i]], as_kept(rec->values[i], &r->step_cols[i]));
+    for (int i = 0; i < BT_MS_COUNT; i++)
+        bt_block_stat_add(&r->steps[1][r->slots.step[i]],
+                          as_kept(rec->values[i], &r->step_cols[i]));
     if (!grow(r, rec->n_ranks)) return SQLITE_NOMEM;
     for (int k = 0; k < rec->n_ranks; k++) {
         bt_block_stat *row = r->ranks[1] + (size_t)k * (size_t)r->slots.n_ranks;
         const double *v = rec->rank_values + (size_t)k * BT_MR_COUNT;
-        for (int i = 0; i < BT_MR_COUNT; i++) bt_block_stat_add(&row[r->slots.rank[i]], as_kept(v[i], &r->rank_cols[i]));
+        for (int i = 0; i < BT_MR_COUNT; i++)
+            bt_block_stat_add(&row[r->slots.rank[i]], as_kept(v[i], &r->rank_cols[i]));
     }
     return SQLITE_OK;
 }
@@ -421,9 +464,13 @@ bt_code bt_roll_rebuild(bt_roll *r, int64_t aid, bt_err *err) {
 
 static bt_code prepare_all(bt_roll *r, bt_err *err) {
     BT_TRY(bt_slots_load(r->db, r->path, &r->slots, err));
-    BT_TRY(bt_sql_prepare(r->db, r->path, "INSERT OR REPLACE INTO roll(key, data) VALUES (?, ?)", &r->put, err));
-    BT_TRY(bt_sql_prepare(r->db, r->path, "DELETE FROM roll WHERE key >= ? AND key < ?", &r->drop, err));
-    BT_TRY(bt_sql_prepare(r->db, r->path, "SELECT key, data FROM roll WHERE key >= ? AND key < ? ORDER BY key", &r->read_blocks, err));
+    BT_TRY(bt_sql_prepare(r->db, r->path, "INSERT OR REPLACE INTO roll(key, data) VALUES (?, ?)",
+                          &r->put, err));
+    BT_TRY(bt_sql_prepare(r->db, r->path, "DELETE FROM roll WHERE key >= ? AND key < ?", &r->drop,
+                          err));
+    BT_TRY(bt_sql_prepare(r->db, r->path,
+                          "SELECT key, data FROM roll WHERE key >= ? AND key < ? ORDER BY key",
+                          &r->read_blocks, err));
     BT_TRY(bt_raw_rows(r->db, r->path, BT_SCOPE_STEP, r->step_cols, &r->read_steps, err));
     return bt_raw_rows(r->db, r->path, BT_SCOPE_RANK, r->rank_cols, &r->read_ranks, err);
 }
@@ -435,14 +482,16 @@ bt_code bt_roll_open(bt_roll **out, sqlite3 *db, const char *path, bt_err *err) 
     r->db = db;
     r->path = path;
     bt_code code = prepare_all(r, err);
-    r->blob_floats = 2 + (size_t)r->slots.n_steps * 12;         /* an entry of `steps` is at most 48 bytes */
+    /* an entry of `steps` is at most 48 bytes */
+    r->blob_floats = 2 + (size_t)r->slots.n_steps * 12;
     r->blob = malloc(r->blob_floats * sizeof *r->blob);
     bool full = r->blob != NULL;
     for (int level = 1; level <= BT_ROLL_LEVELS && code == BT_OK; level++) {
         r->steps[level] = calloc((size_t)r->slots.n_steps, sizeof *r->steps[level]);
         full = full && r->steps[level];
     }
-    if (code == BT_OK && !full) code = bt_fail(err, BT_NOMEM, "cannot write metrics: out of memory");
+    if (code == BT_OK && !full)
+        code = bt_fail(err, BT_NOMEM, "cannot write metrics: out of memory");
     if (code != BT_OK) {
         bt_roll_close(r);
         return code;

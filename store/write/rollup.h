@@ -1,12 +1,13 @@
 /* rollup.h - private to store/: the pyramid of summaries over steps, written as the run goes.
  *
- * A block of level L covers 16^L consecutive steps, aligned at multiples of 16^L; a row is written when its block is left.
- *   kind STEPS: per metric n, min, max, first, last, sum (double); slot 0 is the wall clock of the step, in microseconds
- *   kind RANKS: one matrix for all ranks. Level 1: count and means (float). Levels 2..5: n, min, max, first, last, sum (float)
- * The newest, still open block of each level is not in the file: readers take lower levels and raw rows there.
- * Slots follow the order of the file's `metric` table, which only grows.
- * Values are those of the file (rounded to its integers), so that blocks written as the run goes equal blocks made later
- * from the raw rows, bit for bit. */
+ * A block of level L covers 16^L consecutive steps, aligned at multiples of 16^L; a row is written
+ *   when its block is left. kind STEPS: per metric n, min, max, first, last, sum (double); slot 0
+ *   is the wall clock of the step, in microseconds kind RANKS: one matrix for all ranks. Level 1:
+ *   count and means (float). Levels 2..5: n, min, max, first, last, sum (float)
+ * The newest, still open block of each level is not in the file: readers take lower levels and raw
+ * rows there. Slots follow the order of the file's `metric` table, which only grows.
+ * Values are those of the file (rounded to its integers), so that blocks written as the run goes
+ * equal blocks made later from the raw rows, bit for bit. */
 #ifndef BT_STORE_WRITE_ROLLUP_H
 #define BT_STORE_WRITE_ROLLUP_H
 
@@ -18,36 +19,54 @@
 enum { BT_ROLL_LEVELS = 5, BT_ROLL_SHIFT = 4 };
 enum { BT_ROLL_STEPS = 0, BT_ROLL_RANKS = 1 };
 
-typedef struct bt_block_stat { double n, min, max, first, last, sum; } bt_block_stat;      /* n 0: no value */
-void bt_block_stat_add(bt_block_stat *s, double v);                             /* NaN and infinities are left out */
+/* n 0: no value */
+typedef struct bt_block_stat {
+    double n, min, max, first, last, sum;
+} bt_block_stat;
+/* NaN and infinities are left out */
+void bt_block_stat_add(bt_block_stat *s, double v);
 void bt_block_stat_merge(bt_block_stat *into, const bt_block_stat *later);
 
 /* slots of the file's metrics */
-typedef struct bt_slots { int n_steps, n_ranks, step[BT_MS_COUNT], rank[BT_MR_COUNT]; } bt_slots;     /* slot of our metric i; n_steps counts the clock */
+/* slot of our metric i; n_steps counts the clock */
+typedef struct bt_slots {
+    int n_steps, n_ranks, step[BT_MS_COUNT], rank[BT_MR_COUNT];
+} bt_slots;
 bt_code bt_slots_load(sqlite3 *db, const char *path, bt_slots *out, bt_err *err) BT_MUST_CHECK;
 
-/* The rows of one attempt in a range of steps with all metrics of a scope, in the order of the metric table: the two
- * statements through which a walk and the roll-up read raw rows. BT_SCOPE_STEP: step, wall_us, metrics from column 2 on,
- * parameters (aid, first, end). BT_SCOPE_RANK: step, rank, metrics, parameters (first key, end key). cols receives how
- * each is stored; it has room for all metrics of the scope. The caller finalises *out. */
-bt_code bt_raw_rows(sqlite3 *db, const char *path, bt_scope scope, bt_column *cols, sqlite3_stmt **out, bt_err *err) BT_MUST_CHECK;
+/* The rows of one attempt in a range of steps with all metrics of a scope, in the order of the
+ * metric table: the two statements through which a walk and the roll-up read raw rows.
+ * BT_SCOPE_STEP: step, wall_us, metrics from column 2 on, parameters (aid, first, end).
+ * BT_SCOPE_RANK: step, rank, metrics, parameters (first key, end key). cols receives how each is
+ * stored; it has room for all metrics of the scope. The caller finalises *out. */
+bt_code bt_raw_rows(sqlite3 *db, const char *path, bt_scope scope, bt_column *cols,
+                    sqlite3_stmt **out, bt_err *err) BT_MUST_CHECK;
 
-int64_t bt_roll_key(int64_t aid, int kind, int level, int64_t block);      /* rowid: blocks of one level lie together, in order */
+/* rowid: blocks of one level lie together, in order */
+int64_t bt_roll_key(int64_t aid, int kind, int level, int64_t block);
 
 typedef struct bt_roll bt_roll;
 bt_code bt_roll_open(bt_roll **out, sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
 void bt_roll_close(bt_roll *r);
-void bt_roll_start(bt_roll *r, int64_t aid);                        /* a new attempt: nothing is open */
-int bt_roll_add(bt_roll *r, const bt_step_record *rec);             /* inside a transaction; SQLITE_OK or what failed. Going back is allowed. */
-void bt_roll_forget(bt_roll *r);                                    /* the transaction failed: what is open is read again from the file */
+/* a new attempt: nothing is open */
+void bt_roll_start(bt_roll *r, int64_t aid);
+/* inside a transaction; SQLITE_OK or what failed. Going back is allowed. */
+int bt_roll_add(bt_roll *r, const bt_step_record *rec);
+/* the transaction failed: what is open is read again from the file */
+void bt_roll_forget(bt_roll *r);
 /* deletes and makes again all blocks of an attempt; inside a transaction */
 bt_code bt_roll_rebuild(bt_roll *r, int64_t aid, bt_err *err) BT_MUST_CHECK;
 
 /* ---- decoding ---- */
 /* fills out[n_slots]; slots that are not in the blob get n = 0. false: malformed */
 bool bt_roll_decode_steps(const void *blob, size_t bytes, bt_block_stat *out, int n_slots);
-typedef struct bt_rank_block { int n_ranks, n_slots; bool full; const float *data; } bt_rank_block;
+typedef struct bt_rank_block {
+    int n_ranks, n_slots;
+    bool full;
+    const float *data;
+} bt_rank_block;
 bool bt_roll_decode_ranks(const void *blob, size_t bytes, bt_rank_block *out);
-void bt_rank_block_stat(const bt_rank_block *b, int rank, int slot, bt_block_stat *out);  /* means only: min = max = first = last = mean */
+/* means only: min = max = first = last = mean */
+void bt_rank_block_stat(const bt_rank_block *b, int rank, int slot, bt_block_stat *out);
 
 #endif

@@ -1,8 +1,10 @@
-/* writer.c - the one writer of this process: begin and end of attempts, and the thread that commits what the sink queued.
+/* writer.c - the one writer of this process: begin and end of attempts, and the thread that commits
+ * what the sink queued.
  *
- * The thread commits at once when the last commit is 50 ms old, else when it has become so: each step up to 20 steps/s.
- * A failed transaction (locked by a foreign program, disk full, I/O error) keeps its records at the front of the queue and
- * is tried again, at first after 20 ms, at last every second: training never waits and never dies for its records. */
+ * The thread commits at once when the last commit is 50 ms old, else when it has become so: each
+ * step up to 20 steps/s. A failed transaction (locked by a foreign program, disk full, I/O error)
+ * keeps its records at the front of the queue and is tried again, at first after 20 ms, at last
+ * every second: training never waits and never dies for its records. */
 #include "store/store.h"
 
 #include <errno.h>
@@ -19,33 +21,39 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "store/record/ring.h"
 #include "store/write/apply.h"
 #include "store/write/attempt.h"
 #include "store/write/rescue.h"
 #include "store/write/retain.h"
-#include "store/record/ring.h"
 
-enum { QUEUE_BYTES = 64 << 20, BATCH_BYTES = 8 << 20, WAL_PAGES_IDLE = 1024, WAL_PAGES_BUSY = 16384 };
-static const int64_t PACE_NS = 50000000, RETRY_NS = 20000000, RETRY_MAX_NS = 1000000000, BUSY_PATIENCE_NS = 30000000000,
-                     RESCUE_PAUSE_NS = 5000000000;
+enum {
+    QUEUE_BYTES = 64 << 20,
+    BATCH_BYTES = 8 << 20,
+    WAL_PAGES_IDLE = 1024,
+    WAL_PAGES_BUSY = 16384
+};
+static const int64_t PACE_NS = 50000000, RETRY_NS = 20000000, RETRY_MAX_NS = 1000000000,
+                     BUSY_PATIENCE_NS = 30000000000, RESCUE_PAUSE_NS = 5000000000;
 
 struct bt_writer {
     char path[BT_PATH_BYTES];
     double lock_wait_s;
-    pthread_mutex_t db_mu;              /* guards what follows, up to the thread */
+    pthread_mutex_t db_mu; /* guards what follows, up to the thread */
     sqlite3 *db;
     bt_lock lock;
     bt_apply *apply;
-    bt_attempt at;                      /* aid 0: none is open */
-    bt_run_start start;                 /* our copy, in case the file must be made again */
-    int64_t rescued_ns;                 /* when that happened last */
-    bool past;                          /* records of another time: the attempt ends with its last step, not now */
-    bool retain;                        /* there may be rank rows too old to keep */
-    int wal_pages;                      /* in the log after the newest commit */
-    bt_err trouble;                     /* why the newest transaction failed; BT_OK: it did not */
+    bt_attempt at;      /* aid 0: none is open */
+    bt_run_start start; /* our copy, in case the file must be made again */
+    int64_t rescued_ns; /* when that happened last */
+    /* records of another time: the attempt ends with its last step, not now */
+    bool past;
+    bool retain;    /* there may be rank rows too old to keep */
+    int wal_pages;  /* in the log after the newest commit */
+    bt_err trouble; /* why the newest transaction failed; BT_OK: it did not */
     pthread_t thread;
     bool running;
-    bt_ring *ring;                      /* of bt_writer_keep, NULL: none */
+    bt_ring *ring; /* of bt_writer_keep, NULL: none */
     char ring_path[BT_PATH_BYTES];
     bt_queue q;
     bt_sink sink;
@@ -65,14 +73,16 @@ static int on_wal(void *ctx, sqlite3 *db, const char *name, int pages) {
 static void checkpoint(bt_writer *w, int mode, double wait_s) {
     bt_err ignored;
     if (bt_lock_take(&w->lock, wait_s, &ignored) != BT_OK) return;
-    sqlite3_wal_checkpoint_v2(w->db, NULL, mode, NULL, NULL);   /* what readers still need stays for the next time */
+    /* what readers still need stays for the next time */
+    sqlite3_wal_checkpoint_v2(w->db, NULL, mode, NULL, NULL);
     bt_lock_drop(&w->lock);
     w->wal_pages = 0;
 }
 
 /* the applier knows which attempt is open; the writer is open from here on */
 static bt_code point_at(bt_writer *w, const bt_attempt *a, int64_t from_step, bt_err *err) {
-    bt_apply_attempt at = {.run = a->run, .aid = a->aid, .from_step = from_step, .attempt = a->attempt};
+    bt_apply_attempt at = {
+        .run = a->run, .aid = a->aid, .from_step = from_step, .attempt = a->attempt};
     BT_TRY(bt_apply_set_attempt(w->apply, &at, err));
     w->at = *a;
     return BT_OK;
@@ -80,35 +90,48 @@ static bt_code point_at(bt_writer *w, const bt_attempt *a, int64_t from_step, bt
 
 static bool file_is_gone(bt_writer *w) {
     int moved = 0;
-    return sqlite3_file_control(w->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved;
+    return sqlite3_file_control(w->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
+           moved;
 }
 
 static bt_code connect_again(bt_writer *w, bt_err *err);
 
-/* the file is damaged or gone: the run goes on in another one, which gets what could be saved. Under the lock file. */
+/* the file is damaged or gone: the run goes on in another one, which gets what could be saved.
+ * Under the lock file. */
 static bt_code begin_anew(bt_writer *w, bool gone, bt_err *err) {
     bt_rescue_result r = {0};
     bt_attempt a = w->at;
-    if (w->rescued_ns && bt_now_ns() - w->rescued_ns < RESCUE_PAUSE_NS) return bt_fail(err, BT_FORMAT, "metrics database '%s' was damaged again", w->path);
+    if (w->rescued_ns && bt_now_ns() - w->rescued_ns < RESCUE_PAUSE_NS)
+        return bt_fail(err, BT_FORMAT, "metrics database '%s' was damaged again", w->path);
     w->rescued_ns = bt_now_ns();
     bt_apply_close(w->apply);
     sqlite3_close(w->db);
     w->apply = NULL;
     w->db = NULL;
     struct stat st;
-    if (!gone || stat(w->path, &st) != 0) BT_TRY(bt_rescue(w->path, &r, err));     /* else another run has made a new one already */
+    /* else another run has made a new one already */
+    if (!gone || stat(w->path, &st) != 0) BT_TRY(bt_rescue(w->path, &r, err));
     BT_TRY(connect_again(w, err));
     BT_TRY(bt_sql_exec(w->db, w->path, "BEGIN IMMEDIATE", err));
     char title[BT_PATH_BYTES + 160];
-    if (r.moved_to[0]) snprintf(title, sizeof title, "metrics database was damaged: moved to '%s', %lld rows saved%s", r.moved_to, (long long)r.rows, r.unreadable ? ", some lost" : "");
-    else snprintf(title, sizeof title, "metrics database had been removed: records go on in a new one");
+    if (r.moved_to[0])
+        snprintf(title, sizeof title,
+                 "metrics database was damaged: moved to '%s', %lld rows saved%s", r.moved_to,
+                 (long long)r.rows, r.unreadable ? ", some lost" : "");
+    else
+        snprintf(title, sizeof title,
+                 "metrics database had been removed: records go on in a new one");
     bt_code code = bt_attempt_restore(w->db, w->path, &w->start, &a, err);
     if (code == BT_OK) {
-        code = bt_put_row(w->db, w->path, "INSERT INTO event(run, aid, t_us, kind, level, title) VALUES (?,?,?,'warning',2,?)", "iiit", (const char *const[]){title},
-                          (const int64_t[]){a.run, a.aid, bt_wall_us()}, err);
+        code = bt_put_row(
+            w->db, w->path,
+            "INSERT INTO event(run, aid, t_us, kind, level, title) VALUES (?,?,?,'warning',2,?)",
+            "iiit", (const char *const[]){title}, (const int64_t[]){a.run, a.aid, bt_wall_us()},
+            err);
     }
     if (code == BT_OK) code = bt_sql_exec(w->db, w->path, "COMMIT", err);
-    if (code != BT_OK && !sqlite3_get_autocommit(w->db)) sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
+    if (code != BT_OK && !sqlite3_get_autocommit(w->db))
+        sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
     if (code == BT_OK) bt_log(BT_LOG_ERROR, "%s", title);
     if (code == BT_OK) code = point_at(w, &a, w->start.from_step, err);
     if (code == BT_OK) bt_apply_reread(w->apply);
@@ -131,18 +154,22 @@ static bt_code commit(bt_writer *w, bt_record *list) {
     uint64_t dropped = bt_queue_dropped(&w->q);
     pthread_mutex_lock(&w->db_mu);
     bt_code code = w->at.aid ? bt_lock_take(&w->lock, 1.0, &err) : BT_OK;
-    if (code == BT_OK && w->at.aid) {   /* records outside an attempt belong to nobody */
-        if (!w->apply) code = connect_again(w, &err);          /* an earlier attempt to begin anew failed half-way */
+    if (code == BT_OK && w->at.aid) { /* records outside an attempt belong to nobody */
+        /* an earlier attempt to begin anew failed half-way */
+        if (!w->apply) code = connect_again(w, &err);
         if (code == BT_OK) code = write_list(w, list, dropped, &err);
         bt_lock_drop(&w->lock);
     }
-    if (code == BT_OK && w->trouble.code != BT_OK) bt_log(BT_LOG_INFO, "metrics database writes again");
-    if (code != BT_OK && w->trouble.code != code) bt_log(BT_LOG_WARN, "metrics wait in memory: %s", err.msg);
+    if (code == BT_OK && w->trouble.code != BT_OK)
+        bt_log(BT_LOG_INFO, "metrics database writes again");
+    if (code != BT_OK && w->trouble.code != code)
+        bt_log(BT_LOG_WARN, "metrics wait in memory: %s", err.msg);
     w->trouble = err;
     w->trouble.code = code;
     if (code == BT_OK && w->apply) {
         int64_t before = atomic_exchange(&w->committed, bt_apply_last_step(w->apply));
-        if (bt_apply_last_step(w->apply) / BT_RETAIN_CHUNK != before / BT_RETAIN_CHUNK) w->retain = true;
+        if (bt_apply_last_step(w->apply) / BT_RETAIN_CHUNK != before / BT_RETAIN_CHUNK)
+            w->retain = true;
         atomic_store(&w->skipped, bt_apply_skipped(w->apply));
     }
     if (w->db && w->wal_pages > WAL_PAGES_BUSY) checkpoint(w, SQLITE_CHECKPOINT_PASSIVE, 0);
@@ -154,16 +181,18 @@ static bt_code commit(bt_writer *w, bt_record *list) {
 static void tidy(bt_writer *w) {
     bt_err ignored;
     int64_t rows = 0;
-    pthread_mutex_lock(&w->db_mu);      /* nothing to do: two comparisons */
+    pthread_mutex_lock(&w->db_mu); /* nothing to do: two comparisons */
     if (w->db && w->wal_pages > WAL_PAGES_IDLE) checkpoint(w, SQLITE_CHECKPOINT_PASSIVE, 0);
     if (w->retain && w->apply && w->at.aid && bt_lock_take(&w->lock, 0, &ignored) == BT_OK) {
-        if (bt_retain_chunk(w->db, w->at.aid, bt_apply_last_step(w->apply), &w->retain, &rows) != SQLITE_OK) w->retain = false;
+        if (bt_retain_chunk(w->db, w->at.aid, bt_apply_last_step(w->apply), &w->retain, &rows) !=
+            SQLITE_OK)
+            w->retain = false;
         bt_lock_drop(&w->lock);
     }
     pthread_mutex_unlock(&w->db_mu);
 }
 
-static void wait_until(bt_queue *q, int64_t ns) {       /* q->mu is held */
+static void wait_until(bt_queue *q, int64_t ns) { /* q->mu is held */
     struct timespec t = {ns / 1000000000, ns % 1000000000};
     pthread_cond_timedwait(&q->work, &q->mu, &t);
 }
@@ -215,7 +244,8 @@ static void *write_loop(void *arg) {
         while (!w->q.stop && bt_now_ns() < until) wait_until(&w->q, until);
         pthread_mutex_unlock(&w->q.mu);
         pause = pause * 2 < RETRY_MAX_NS ? pause * 2 : RETRY_MAX_NS;
-        if (stop) break;                /* told to stop while the disk does not take it: close() has waited long enough */
+        /* told to stop while the disk does not take it: close() has waited long enough */
+        if (stop) break;
     }
     return NULL;
 }
@@ -223,11 +253,12 @@ static void *write_loop(void *arg) {
 static bt_code start_thread(bt_writer *w, bt_err *err) {
     sigset_t all, old;
     if (w->running) return BT_OK;
-    sigfillset(&all);                   /* signals belong to the main thread */
+    sigfillset(&all); /* signals belong to the main thread */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int rc = pthread_create(&w->thread, NULL, write_loop, w);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc != 0) return bt_fail_errno(err, BT_NOMEM, rc, "cannot start the thread that writes metrics");
+    if (rc != 0)
+        return bt_fail_errno(err, BT_NOMEM, rc, "cannot start the thread that writes metrics");
     w->running = true;
     return BT_OK;
 }
@@ -244,7 +275,7 @@ static bt_code connect_again(bt_writer *w, bt_err *err) {
 }
 
 static bt_code open_database(bt_writer *w, bt_err *err) {
-    BT_TRY(bt_sql_open_rw(&w->db, w->path, err));       /* makes the folders the lock file needs */
+    BT_TRY(bt_sql_open_rw(&w->db, w->path, err)); /* makes the folders the lock file needs */
     BT_TRY(bt_lock_open(&w->lock, w->path, err));
     BT_TRY(bt_lock_take(&w->lock, w->lock_wait_s, err));
     bt_code code = connect_again(w, err);
@@ -261,7 +292,9 @@ bt_code bt_writer_open(bt_writer **out, const char *path, double lock_wait_s, bt
     w->lock.fd = -1;
     atomic_store(&w->committed, -1);
     pthread_mutex_init(&w->db_mu, NULL);
-    bt_code code = bt_queue_init(&w->q, QUEUE_BYTES) ? BT_OK : bt_fail(err, BT_NOMEM, "cannot write metrics: out of memory");
+    bt_code code = bt_queue_init(&w->q, QUEUE_BYTES)
+                       ? BT_OK
+                       : bt_fail(err, BT_NOMEM, "cannot write metrics: out of memory");
     if (code == BT_OK) code = open_database(w, err);
     if (code == BT_OK) code = start_thread(w, err);
     if (code != BT_OK) {
@@ -290,7 +323,8 @@ static bt_code enter(bt_writer *w, bt_err *err) {
 
 static bt_code leave(bt_writer *w, bt_code code, bt_err *err) {
     if (code == BT_OK) code = bt_sql_exec(w->db, w->path, "COMMIT", err);
-    if (code != BT_OK && !sqlite3_get_autocommit(w->db)) sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
+    if (code != BT_OK && !sqlite3_get_autocommit(w->db))
+        sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
     bt_lock_drop(&w->lock);
     return code;
 }
@@ -313,7 +347,9 @@ bt_code bt_writer_begin(bt_writer *w, const bt_run_start *s, int *attempt, bt_er
 
 const bt_sink *bt_writer_sink(bt_writer *w) { return &w->sink; }
 int64_t bt_writer_committed_step(const bt_writer *w) { return atomic_load(&w->committed); }
-uint64_t bt_writer_dropped(const bt_writer *w) { return bt_queue_dropped((bt_queue *)&w->q) + atomic_load(&w->skipped); }
+uint64_t bt_writer_dropped(const bt_writer *w) {
+    return bt_queue_dropped((bt_queue *)&w->q) + atomic_load(&w->skipped);
+}
 
 /* ---- flush, end, close ---- */
 
@@ -326,14 +362,17 @@ static bt_code trouble_of(bt_writer *w, bt_err *err) {
 }
 
 bt_code bt_writer_flush(bt_writer *w, bt_err *err) {
-    int64_t start = bt_now_ns(), patience = (int64_t)((w->lock_wait_s > 1 ? w->lock_wait_s : 1) * 1e9);
+    int64_t start = bt_now_ns(),
+            patience = (int64_t)((w->lock_wait_s > 1 ? w->lock_wait_s : 1) * 1e9);
     bt_code code = BT_OK;
     bt_queue_set(&w->q, &w->q.flush_requested, true);
     while (!bt_queue_wait_drained(&w->q, 50000000)) {
         code = trouble_of(w, err);
         int64_t spent = bt_now_ns() - start;
-        if (code == BT_OK) start = bt_now_ns();        /* it moves */
-        else if (spent > (code == BT_BUSY ? BUSY_PATIENCE_NS : patience)) break;
+        if (code == BT_OK)
+            start = bt_now_ns(); /* it moves */
+        else if (spent > (code == BT_BUSY ? BUSY_PATIENCE_NS : patience))
+            break;
         code = BT_OK;
     }
     bt_queue_set(&w->q, &w->q.flush_requested, false);
@@ -349,7 +388,8 @@ static void let_go(bt_writer *w) {
 }
 
 bt_code bt_writer_keep(bt_writer *w, const char *ring_path, int attempt, bt_err *err) {
-    if (snprintf(w->ring_path, sizeof w->ring_path, "%s", ring_path) >= (int)sizeof w->ring_path) return bt_fail(err, BT_ARG, "path '%.100s...' is too long", ring_path);
+    if (snprintf(w->ring_path, sizeof w->ring_path, "%s", ring_path) >= (int)sizeof w->ring_path)
+        return bt_fail(err, BT_ARG, "path '%.100s...' is too long", ring_path);
     BT_TRY(bt_ring_create(&w->ring, w->ring_path, attempt, BT_RING_BYTES, err));
     pthread_mutex_lock(&w->q.mu);
     w->q.ring = w->ring;
@@ -357,14 +397,20 @@ bt_code bt_writer_keep(bt_writer *w, const char *ring_path, int attempt, bt_err 
     return BT_OK;
 }
 
-bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, int exit_code, bt_err *err) {
+bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, int exit_code,
+                      bt_err *err) {
     if (!w->at.aid) return BT_OK;
     bt_code flushed = bt_writer_flush(w, err);
     bt_err own = BT_ERR_INIT;
     pthread_mutex_lock(&w->db_mu);
-    int64_t now = w->past && w->apply && bt_apply_last_us(w->apply) >= 0 ? bt_apply_last_us(w->apply) : bt_wall_us();
+    int64_t now = w->past && w->apply && bt_apply_last_us(w->apply) >= 0
+                      ? bt_apply_last_us(w->apply)
+                      : bt_wall_us();
     bt_code code = enter(w, &own);
-    if (code == BT_OK) code = leave(w, bt_attempt_end(w->db, w->path, &w->at, state, exit_kind, exit_code, now, &own), &own);
+    if (code == BT_OK)
+        code = leave(w,
+                     bt_attempt_end(w->db, w->path, &w->at, state, exit_kind, exit_code, now, &own),
+                     &own);
     w->at = (bt_attempt){0};
     pthread_mutex_unlock(&w->db_mu);
     if (w->ring && flushed == BT_OK && code == BT_OK) unlink(w->ring_path);
@@ -376,25 +422,36 @@ bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, in
 
 /* ---- recover ---- */
 
-typedef struct lost_attempt { bt_apply_attempt at; int64_t known; } lost_attempt;
+typedef struct lost_attempt {
+    bt_apply_attempt at;
+    int64_t known;
+} lost_attempt;
 
 /* the run's newest attempt, when it is this one; aid 0 otherwise */
-static bt_code find_lost(bt_writer *w, const char *run, int attempt, lost_attempt *out, bt_err *err) {
+static bt_code find_lost(bt_writer *w, const char *run, int attempt, lost_attempt *out,
+                         bt_err *err) {
     sqlite3_stmt *st = NULL;
     *out = (lost_attempt){.known = -1};
-    BT_TRY(bt_sql_prepare(w->db, w->path, "SELECT a.run, a.id, a.from_step, (SELECT max(step) FROM step WHERE aid = a.id) FROM attempt a JOIN run r ON r.id = a.run"
-                          " WHERE r.name = ?1 AND a.attempt = ?2 AND r.n_attempts = ?2 + 1", &st, err));
+    BT_TRY(bt_sql_prepare(w->db, w->path,
+                          "SELECT a.run, a.id, a.from_step, (SELECT max(step) FROM step WHERE aid "
+                          "= a.id) FROM attempt a JOIN run r ON r.id = a.run"
+                          " WHERE r.name = ?1 AND a.attempt = ?2 AND r.n_attempts = ?2 + 1",
+                          &st, err));
     sqlite3_bind_text(st, 1, run, -1, SQLITE_STATIC);
     sqlite3_bind_int(st, 2, attempt);
     if (sqlite3_step(st) == SQLITE_ROW) {
-        out->at = (bt_apply_attempt){.run = sqlite3_column_int64(st, 0), .aid = sqlite3_column_int64(st, 1), .from_step = sqlite3_column_int64(st, 2), .attempt = attempt};
+        out->at = (bt_apply_attempt){.run = sqlite3_column_int64(st, 0),
+                                     .aid = sqlite3_column_int64(st, 1),
+                                     .from_step = sqlite3_column_int64(st, 2),
+                                     .attempt = attempt};
         if (sqlite3_column_type(st, 3) != SQLITE_NULL) out->known = sqlite3_column_int64(st, 3);
     }
     sqlite3_finalize(st);
     return BT_OK;
 }
 
-/* facts are told before the first step and are there; the one told at the end is the supervisor's */
+/* facts are told before the first step and are there; the one told at the end is the
+ * supervisor's */
 static void without_facts(bt_record **list) {
     for (bt_record **at = list; *at;) {
         bt_record *r = *at;
@@ -417,7 +474,8 @@ static int64_t steps_after(const bt_record *list, int64_t known) {
     return n;
 }
 
-static bt_code store_lost(bt_writer *w, const char *run, int attempt, const bt_record *list, int64_t *steps, bt_err *err) {
+static bt_code store_lost(bt_writer *w, const char *run, int attempt, const bt_record *list,
+                          int64_t *steps, bt_err *err) {
     lost_attempt lost;
     BT_TRY(find_lost(w, run, attempt, &lost, err));
     if (!lost.at.aid) return BT_OK;
@@ -432,7 +490,8 @@ static bt_code store_lost(bt_writer *w, const char *run, int attempt, const bt_r
     return BT_OK;
 }
 
-bt_code bt_writer_recover(bt_writer *w, const char *run, const char *ring_path, int64_t *steps, bt_err *err) {
+bt_code bt_writer_recover(bt_writer *w, const char *run, const char *ring_path, int64_t *steps,
+                          bt_err *err) {
     bt_record *list = NULL;
     bt_err own = BT_ERR_INIT;
     int attempt = -1;
@@ -458,7 +517,8 @@ void bt_writer_close(bt_writer *w) {
     if (!w) return;
     bt_err ignored;
     if (w->running) {
-        if (w->at.aid && bt_writer_flush(w, &ignored) != BT_OK) bt_log(BT_LOG_WARN, "metrics were lost at the end: %s", ignored.msg);
+        if (w->at.aid && bt_writer_flush(w, &ignored) != BT_OK)
+            bt_log(BT_LOG_WARN, "metrics were lost at the end: %s", ignored.msg);
         bt_queue_set(&w->q, &w->q.stop, true);
         pthread_join(w->thread, NULL);
     }

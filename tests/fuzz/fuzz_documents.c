@@ -1,4 +1,5 @@
-/* fuzz_documents.c - any bytes as text or JSON lines (first byte): read to the end or refused with a message. */
+/* fuzz_documents.c - any bytes as text or JSON lines (first byte): read to the end or refused with
+ * a message. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     if (fd < 0) return 0;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     bt_source f = {path, data[0] & 1 ? BT_SOURCE_JSONL : BT_SOURCE_TEXT, n - 1, 0, 0};
-    if (write(fd, data + 1, n - 1) == (ssize_t)(n - 1) && bt_documents_open(&d, &f, 1, data[0] & 2 ? "a.b" : "text", &err) == BT_OK) {
+    if (write(fd, data + 1, n - 1) == (ssize_t)(n - 1) &&
+        bt_documents_open(&d, &f, 1, data[0] & 2 ? "a.b" : "text", &err) == BT_OK) {
         bt_code code;
         size_t total = 0;
         while ((code = bt_documents_next(d, &p, &err)) == BT_OK && p.text) {

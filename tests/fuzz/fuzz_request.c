@@ -1,5 +1,6 @@
-/* fuzz_request.c - any bytes as what a client may say: a line each for path, Host, Origin, Sec-Fetch-Site, Authorization, Cookie,
- * Last-Event-ID, then key=value arguments. Judged without sockets; what is let through must be what the rules allow. */
+/* fuzz_request.c - any bytes as what a client may say: a line each for path, Host, Origin,
+ * Sec-Fetch-Site, Authorization, Cookie, Last-Event-ID, then key=value arguments. Judged without
+ * sockets; what is let through must be what the rules allow. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +14,16 @@ static const char token[] = "0123456789abcdef0123456789abcdef";
 static void judge(char *line[7]) {
     char run[BT_NAME_MAX], verb[32];
     bt_req_host_ok(line[1], "127.0.0.1", "box.example", 8158);
-    if (bt_req_host_ok(line[1], "127.0.0.1", "", 8158) && strcspn(line[1], "lL1[") != 0) abort();          /* only these names may begin so */
-    if (bt_req_origin_ok(line[2], line[3], "127.0.0.1", "", 8158) && strcmp(line[3], "cross-site") == 0) abort();
-    if (bt_req_token_ok(line[4], line[5], token, 8158) && !strstr(line[4], token) && !strstr(line[5], token)) abort();
-    if (bt_req_run_path(line[0], run, verb, sizeof verb) && (!bt_name_ok(run) || strchr(verb, '/'))) abort();
+    /* only these names may begin so */
+    if (bt_req_host_ok(line[1], "127.0.0.1", "", 8158) && strcspn(line[1], "lL1[") != 0) abort();
+    if (bt_req_origin_ok(line[2], line[3], "127.0.0.1", "", 8158) &&
+        strcmp(line[3], "cross-site") == 0)
+        abort();
+    if (bt_req_token_ok(line[4], line[5], token, 8158) && !strstr(line[4], token) &&
+        !strstr(line[5], token))
+        abort();
+    if (bt_req_run_path(line[0], run, verb, sizeof verb) && (!bt_name_ok(run) || strchr(verb, '/')))
+        abort();
     bt_cursor c;
     bt_cursor_parse(&c, line[6]);
     if (c.attempt != -1 && (c.attempt < 0 || c.step < -1 || c.seq < 0)) abort();

@@ -1,5 +1,5 @@
-/* fuzz_shard.c - any bytes as a token shard: opened, checked and read without a fault. Every second input has its hashes made
- * right, so that the checks behind them are reached too. */
+/* fuzz_shard.c - any bytes as a token shard: opened, checked and read without a fault. Every second
+ * input has its hashes made right, so that the checks behind them are reached too. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -30,12 +30,15 @@ static void seal(uint8_t *s, size_t n) {
     h.tables_at = (end + 7) / 8 * 8;
     h.n_blocks = (h.count * h.id_bytes + BT_SHARD_BLOCK - 1) / BT_SHARD_BLOCK;
     for (uint64_t i = 0, at = h.tables_at; i < h.n_blocks && at + 16 <= n; i++, at += 16) {
-        uint64_t from = sizeof h + i * BT_SHARD_BLOCK, k = end - from < BT_SHARD_BLOCK ? end - from : BT_SHARD_BLOCK, hash = XXH3_64bits(s + from, k);
+        uint64_t from = sizeof h + i * BT_SHARD_BLOCK,
+                 k = end - from < BT_SHARD_BLOCK ? end - from : BT_SHARD_BLOCK,
+                 hash = XXH3_64bits(s + from, k);
         memcpy(s + at, &hash, 8);
     }
     if (h.tables_at + h.n_blocks * 16 <= n) h.n_segments = (n - h.tables_at - h.n_blocks * 16) / 16;
     h.content_hash = XXH3_64bits_withSeed(NULL, 0, h.count);
-    for (uint64_t i = 0, at = h.tables_at; i < h.n_blocks && at + 16 <= n; i++, at += 16) h.content_hash = XXH3_64bits_withSeed(s + at, 8, h.content_hash);
+    for (uint64_t i = 0, at = h.tables_at; i < h.n_blocks && at + 16 <= n; i++, at += 16)
+        h.content_hash = XXH3_64bits_withSeed(s + at, 8, h.content_hash);
     h.tables_hash = XXH3_64bits(s + end, n - end);
     h.header_hash = XXH3_64bits(&h, offsetof(bt_shard_header, header_hash));
     memcpy(s, &h, sizeof h);
@@ -50,13 +53,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     int fd = memfd_create("fuzz", 0);
     bt_shard *shard;
     bt_err err;
-    if (fd >= 0 && write(fd, s, m) == (ssize_t)m && bt_shard_open_fd(&shard, fd, "fuzz", &err) == BT_OK) {
+    if (fd >= 0 && write(fd, s, m) == (ssize_t)m &&
+        bt_shard_open_fd(&shard, fd, "fuzz", &err) == BT_OK) {
         int32_t ids[64];
         uint64_t count = bt_shard_about(shard)->count, bytes;
         uint32_t *lengths = calloc(bt_shard_about(shard)->vocab, sizeof *lengths);
         for (uint64_t i = 0; i < 4; i++) {
             uint64_t first = i * count / 4;
-            if (bt_shard_read(shard, first, count - first < 64 ? (size_t)(count - first) : 64, ids, &err) != BT_OK) break;
+            if (bt_shard_read(shard, first, count - first < 64 ? (size_t)(count - first) : 64, ids,
+                              &err) != BT_OK)
+                break;
             if (bt_shard_bytes_before(shard, first, lengths, &bytes, &err) != BT_OK) break;
         }
         (void)(bt_shard_verify(shard, NULL, NULL, &err) == BT_OK);

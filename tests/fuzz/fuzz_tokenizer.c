@@ -1,5 +1,6 @@
-/* fuzz_tokenizer.c - any bytes as a tokenizer file, ours or Hugging Face's (first byte); and any bytes as text through a small
- * tokenizer: decode(encode(x)) == x. A broken hash is mended once, so that what lies behind the check is reached. */
+/* fuzz_tokenizer.c - any bytes as a tokenizer file, ours or Hugging Face's (first byte); and any
+ * bytes as text through a small tokenizer: decode(encode(x)) == x. A broken hash is mended once, so
+ * that what lies behind the check is reached. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,16 +25,19 @@ static void round_trip(const bt_tokenizer *t, const char *s, size_t n) {
     free(ids);
 }
 
-static bt_tokenizer *small(void) {      /* three merges over the bytes */
+static bt_tokenizer *small(void) { /* three merges over the bytes */
     bt_tokenizer_draft d;
     bt_tokenizer *t;
     bt_err err;
     bt_code code = bt_draft_begin(&d, &err);
-    for (int i = 0; code == BT_OK && i < 256; i++) code = bt_draft_token(&d, &(char){(char)i}, 1, BT_TOKEN_PLAIN, &err);
+    for (int i = 0; code == BT_OK && i < 256; i++)
+        code = bt_draft_token(&d, &(char){(char)i}, 1, BT_TOKEN_PLAIN, &err);
     static const char *const more[] = {"th", "the", "  ", "aa", "aaaa"};
     static const int pairs[][2] = {{'t', 'h'}, {256, 'e'}, {' ', ' '}, {'a', 'a'}, {259, 259}};
-    for (int i = 0; code == BT_OK && i < 5; i++) code = bt_draft_token(&d, more[i], strlen(more[i]), BT_TOKEN_PLAIN, &err);
-    for (int i = 0; code == BT_OK && i < 5; i++) code = bt_draft_merge(&d, pairs[i][0], pairs[i][1], &err);
+    for (int i = 0; code == BT_OK && i < 5; i++)
+        code = bt_draft_token(&d, more[i], strlen(more[i]), BT_TOKEN_PLAIN, &err);
+    for (int i = 0; code == BT_OK && i < 5; i++)
+        code = bt_draft_merge(&d, pairs[i][0], pairs[i][1], &err);
     if (code != BT_OK || bt_draft_seal(&d, &t, &err) != BT_OK) abort();
     return t;
 }
@@ -42,7 +46,8 @@ static void own_file(const char *s, size_t n) {
     bt_tokenizer *t;
     bt_err err;
     bt_code code = bt_tokenizer_parse(&t, s, n, &err);
-    char *gives = code == BT_FORMAT ? strstr(err.msg, "its content gives ") : NULL, *hash = NULL, *copy = NULL;
+    char *gives = code == BT_FORMAT ? strstr(err.msg, "its content gives ") : NULL, *hash = NULL,
+         *copy = NULL;
     if (gives && (copy = malloc(n + 1))) {
         memcpy(copy, s, n);
         copy[n] = '\0';
@@ -74,8 +79,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     if (!t) t = small();
     if (!n) return 0;
     const char *s = (const char *)data + 1;
-    if (data[0] % 3 == 0) own_file(s, n - 1);
-    else if (data[0] % 3 == 1) foreign_file(s, n - 1);
-    else round_trip(t, s, n - 1);
+    if (data[0] % 3 == 0)
+        own_file(s, n - 1);
+    else if (data[0] % 3 == 1)
+        foreign_file(s, n - 1);
+    else
+        round_trip(t, s, n - 1);
     return 0;
 }

@@ -1,9 +1,12 @@
-/* soak_top.c - `top` under the sanitizers on runs that are being written, badly, while it looks: soak_top [ROUNDS [SEED]]
+/* soak_top.c - `top` under the sanitizers on runs that are being written, badly, while it looks:
+ * soak_top [ROUNDS [SEED]]
  *
- * Every round makes a database with a run that stops in the middle of something, and lets seeded keys and sizes loose on it while more
- * of it is written: values that are not finite or absurd, steps with some ranks missing, leaps and replays, attempts that end and begin,
- * titles full of escape sequences. Even rounds draw into a cell grid; odd ones run the program's own terminal code in a pseudo-terminal.
- * After each the file is cut off somewhere and every screen drawn from what is left. The seed of a round is printed before it. */
+ * Every round makes a database with a run that stops in the middle of something, and lets seeded
+ * keys and sizes loose on it while more of it is written: values that are not finite or absurd,
+ * steps with some ranks missing, leaps and replays, attempts that end and begin, titles full of
+ * escape sequences. Even rounds draw into a cell grid; odd ones run the program's own terminal code
+ * in a pseudo-terminal. After each the file is cut off somewhere and every screen drawn from what
+ * is left. The seed of a round is printed before it. */
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
@@ -38,16 +41,33 @@ static uint32_t any(scribe *s, uint32_t n) { return monkey_dice(&s->dice, n); }
 static void attempt(scribe *s) {
     bt_err err = BT_ERR_INIT;
     int number;
-    bt_run_start start = {.name = "half", .reason = "start", .argv = "bitrain train \033]0;x\007", .host = "here", .user = "nobody", .build = "soak", .mpi = "none",
-                          .config_json = any(s, 2) ? "{\"train.steps\":{\"value\":200}}" : "{not json", .out_dir = ".", .world_size = s->s.ranks, .seed = 1,
-                          .pid = (int)getpid(), .started_us = s->clock_us, .resume = s->step > 0, .from_step = s->step};
+    bt_run_start start = {.name = "half",
+                          .reason = "start",
+                          .argv = "bitrain train \033]0;x\007",
+                          .host = "here",
+                          .user = "nobody",
+                          .build = "soak",
+                          .mpi = "none",
+                          .config_json = any(s, 2) ? "{\"train.steps\":{\"value\":200}}"
+                                                   : "{not json",
+                          .out_dir = ".",
+                          .world_size = s->s.ranks,
+                          .seed = 1,
+                          .pid = (int)getpid(),
+                          .started_us = s->clock_us,
+                          .resume = s->step > 0,
+                          .from_step = s->step};
     if (bt_writer_begin(s->w, &start, &number, &err) != BT_OK) give_up("begin", err.msg);
     s->open = true;
-    if (any(s, 4) == 0) return;                                 /* and nobody says who he is */
+    if (any(s, 4) == 0) return; /* and nobody says who he is */
     bt_rank_info info[64] = {{0}};
     int known = 1 + (int)any(s, (uint32_t)s->s.ranks);
     for (int r = 0; r < known; r++) {
-        info[r] = (bt_rank_info){.rank = r, .pid = (int)getpid(), .threads = (int)any(s, 3), .isa = "\033[7mgeneric", .dp_replicate = r};
+        info[r] = (bt_rank_info){.rank = r,
+                                 .pid = (int)getpid(),
+                                 .threads = (int)any(s, 3),
+                                 .isa = "\033[7mgeneric",
+                                 .dp_replicate = r};
         snprintf(info[r].host, sizeof info[r].host, "n\xc3%d", r / 2);
     }
     const bt_sink *sink = bt_writer_sink(s->w);
@@ -73,7 +93,11 @@ static void step(scribe *s) {
     for (int i = 0; i < s->s.ranks * BT_MR_COUNT; i++) ranks[i] = absurd(s, ranks[i]);
     s->clock_us += any(s, 10) ? 120000 : -5000000;
     int n = any(s, 8) ? s->s.ranks : (int)any(s, (uint32_t)s->s.ranks + 1);
-    sink->step(sink->ctx, &(bt_step_record){.step = s->step, .wall_us = s->clock_us, .values = values, .n_ranks = n, .rank_values = ranks});
+    sink->step(sink->ctx, &(bt_step_record){.step = s->step,
+                                            .wall_us = s->clock_us,
+                                            .values = values,
+                                            .n_ranks = n,
+                                            .rank_values = ranks});
     if (any(s, 12) == 0) bt_synth_layers(sink, s->step);
     if (any(s, 12) == 0) bt_synth_comm(sink, &s->s, s->step, 1 + any(s, 20));
     if (any(s, 12) == 0) bt_synth_pairs(sink, &s->s, s->step, 1 + any(s, 20));
@@ -82,11 +106,22 @@ static void step(scribe *s) {
 }
 
 static void event(scribe *s) {
-    static const char *const titles[] = {"paused", "going on after a pause of 3 s", "\033[2J\033]52;c;AAAA\007", "\xff\xfe\x80", "", "日本語のとても長い題名 日本語のとても長い題名 日本語のとても長い題名"};
-    static const char *const kinds[] = {"control", "checkpoint", "acknowledged", "warning", "\033[31m", "resumed"};
+    static const char *const titles[] = {
+        "paused",
+        "going on after a pause of 3 s",
+        "\033[2J\033]52;c;AAAA\007",
+        "\xff\xfe\x80",
+        "",
+        "日本語のとても長い題名 日本語のとても長い題名 日本語のとても長い題名"};
+    static const char *const kinds[] = {"control", "checkpoint", "acknowledged",
+                                        "warning", "\033[31m",   "resumed"};
     const bt_sink *sink = bt_writer_sink(s->w);
-    sink->event(sink->ctx, &(bt_event){.kind = kinds[any(s, 6)], .step = any(s, 3) ? s->step : -1, .rank = (int)any(s, 4) - 1, .wall_us = s->clock_us,
-                                       .level = (bt_event_level)any(s, 3), .title = titles[any(s, 6)]});
+    sink->event(sink->ctx, &(bt_event){.kind = kinds[any(s, 6)],
+                                       .step = any(s, 3) ? s->step : -1,
+                                       .rank = (int)any(s, 4) - 1,
+                                       .wall_us = s->clock_us,
+                                       .level = (bt_event_level)any(s, 3),
+                                       .title = titles[any(s, 6)]});
 }
 
 static void write_more(void *ctx) {
@@ -101,14 +136,17 @@ static void write_more(void *ctx) {
     if (any(s, 3) == 0 && bt_writer_flush(s->w, &err) != BT_OK) give_up("flush", err.msg);
     if (any(s, 120) == 0) {
         static const char *const ends[] = {"failed", "done", "stopped"};
-        if (bt_writer_end(s->w, ends[any(s, 3)], "\033[1mrank 1 died", 1, &err) != BT_OK) give_up("end", err.msg);
+        if (bt_writer_end(s->w, ends[any(s, 3)], "\033[1mrank 1 died", 1, &err) != BT_OK)
+            give_up("end", err.msg);
         s->open = false;
     }
 }
 
 static void scribe_open(scribe *s, uint32_t seed) {
     bt_err err = BT_ERR_INIT;
-    *s = (scribe){.dice = seed * 2654435761u + 1, .s = bt_synth_default("half"), .clock_us = bt_wall_us() - 60000000};
+    *s = (scribe){.dice = seed * 2654435761u + 1,
+                  .s = bt_synth_default("half"),
+                  .clock_us = bt_wall_us() - 60000000};
     s->s.ranks = 1 + (int)any(s, any(s, 3) ? 4 : 40);
     s->s.straggler = (int)any(s, 5) - 1;
     s->s.excess = 2;
@@ -121,15 +159,32 @@ static void scribe_open(scribe *s, uint32_t seed) {
 /* ---- the cell grid ---- */
 
 static bt_top_cfg config(bt_db *db, uint32_t *dice) {
-    return (bt_top_cfg){.db = db, .store = "m.db", .run = "half", .screen = 1 + (int)monkey_dice(dice, 8), .at_step = -1, .baseline = monkey_dice(dice, 4) ? "" : "half", .frame_ns = 1,
-                        .actions = {.control = fake_control, .start = fake_start, .mark = fake_mark}};
+    return (
+        bt_top_cfg){.db = db,
+                    .store = "m.db",
+                    .run = "half",
+                    .screen = 1 + (int)monkey_dice(dice, 8),
+                    .at_step = -1,
+                    .baseline = monkey_dice(dice, 4) ? "" : "half",
+                    .frame_ns = 1,
+                    .actions = {.control = fake_control, .start = fake_start, .mark = fake_mark}};
 }
 
 static void in_a_grid(scribe *s, uint32_t seed) {
     bt_err err = BT_ERR_INIT;
     bt_db *db = NULL;
-    monkey m = {.base = {{(bt_chars)(seed % 3), (bt_color_depth)(seed / 3 % 3), true}, monkey_size, monkey_key, monkey_present, NULL, monkey_close},
-                .dice = seed * 7919u, .left = KEYS, .w = 80, .h = 24, .meanwhile = write_more, .ctx = s};
+    monkey m = {.base = {{(bt_chars)(seed % 3), (bt_color_depth)(seed / 3 % 3), true},
+                         monkey_size,
+                         monkey_key,
+                         monkey_present,
+                         NULL,
+                         monkey_close},
+                .dice = seed * 7919u,
+                .left = KEYS,
+                .w = 80,
+                .h = 24,
+                .meanwhile = write_more,
+                .ctx = s};
     if (bt_db_open(&db, "m.db", &err) != BT_OK) give_up("open", err.msg);
     bt_top_cfg cfg = config(db, &m.dice);
     if (bt_top_interactive(&cfg, &m.base, &err) != BT_OK) give_up("top", err.msg);
@@ -155,7 +210,8 @@ static int view(const char *seed) {
 }
 
 static pid_t start_view(const char *self, uint32_t seed, int *fd) {
-    static const char *const terms[][2] = {{"xterm-256color", "C.UTF-8"}, {"xterm", "C.UTF-8"}, {"vt100", "C"}, {"linux", "C"}};
+    static const char *const terms[][2] = {
+        {"xterm-256color", "C.UTF-8"}, {"xterm", "C.UTF-8"}, {"vt100", "C"}, {"linux", "C"}};
     char number[16];
     struct winsize ws = {.ws_row = 24, .ws_col = 80};
     snprintf(number, sizeof number, "%u", seed);
@@ -184,22 +240,29 @@ static void say_log(void) {
 }
 
 static void in_a_terminal(scribe *s, const char *self, uint32_t seed) {
-    static const char *const bytes[] = {"\033[A", "\033[B", "\033OC", "\033OD", "\033[5~", "\033[6~", "\033[H", "\033[F", "\033[Z", "\033[1;5D", "\033OP", "\033", "\t", "\r", "\x0c", "\x7f",
-                                        "\x1a", "\xe6\x97\xa5", "\xff", "\033[", "\033[200~", "\033[<0;10;10M"};
+    static const char *const bytes[] = {
+        "\033[A", "\033[B", "\033OC",    "\033OD",        "\033[5~", "\033[6~",
+        "\033[H", "\033[F", "\033[Z",    "\033[1;5D",     "\033OP",  "\033",
+        "\t",     "\r",     "\x0c",      "\x7f",          "\x1a",    "\xe6\x97\xa5",
+        "\xff",   "\033[",  "\033[200~", "\033[<0;10;10M"};
     uint32_t dice = seed * 7919u;
     int fd = -1, status = 0;
     pid_t pid = start_view(self, seed, &fd);
-    drain(fd, 20000);                                           /* its first frame */
+    drain(fd, 20000); /* its first frame */
     for (int i = 0; i < KEYS; i++) {
         char key[2] = {(char)(' ' + monkey_dice(&dice, 95)), 0};
-        const char *send = monkey_dice(&dice, 3) ? key : bytes[monkey_dice(&dice, sizeof bytes / sizeof bytes[0])];
+        const char *send = monkey_dice(&dice, 3)
+                               ? key
+                               : bytes[monkey_dice(&dice, sizeof bytes / sizeof bytes[0])];
         if (key[0] == 'q') key[0] = '2';
         write_more(s);
         if (monkey_dice(&dice, 20) == 0) {
-            struct winsize ws = {.ws_row = (unsigned short)(1 + monkey_dice(&dice, 70)), .ws_col = (unsigned short)(1 + monkey_dice(&dice, 220))};
+            struct winsize ws = {.ws_row = (unsigned short)(1 + monkey_dice(&dice, 70)),
+                                 .ws_col = (unsigned short)(1 + monkey_dice(&dice, 220))};
             ioctl(fd, TIOCSWINSZ, &ws);
         }
-        if (write(fd, send, strlen(send)) < 0) break;           /* it has ended: the status says why */
+        /* it has ended: the status says why */
+        if (write(fd, send, strlen(send)) < 0) break;
         drain(fd, i % 16 == 0 ? 120 : 1);
     }
     kill(pid, SIGTERM);
@@ -209,7 +272,11 @@ static void in_a_terminal(scribe *s, const char *self, uint32_t seed) {
     }
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || kill(pid, 0) == 0) {
         char why[64];
-        snprintf(why, sizeof why, WIFSIGNALED(status) ? "signal %d" : kill(pid, 0) == 0 ? "still there (%d)" : "exit status %d", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+        snprintf(why, sizeof why,
+                 WIFSIGNALED(status) ? "signal %d"
+                 : kill(pid, 0) == 0 ? "still there (%d)"
+                                     : "exit status %d",
+                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
         say_log();
         kill(pid, SIGKILL);
         give_up("the viewer did not end well", why);
@@ -224,16 +291,24 @@ static void from_a_torn_file(uint32_t seed) {
     bt_db *db = NULL;
     struct stat st;
     uint32_t dice = seed;
-    if (system("cp m.db torn.db; cp m.db-wal torn.db-wal 2>/dev/null") != 0 && access("torn.db", R_OK) != 0) give_up("cp", "no copy");
-    const char *cut = monkey_dice(&dice, 2) && stat("torn.db-wal", &st) == 0 ? "torn.db-wal" : "torn.db";
-    if (stat(cut, &st) == 0 && truncate(cut, st.st_size * monkey_dice(&dice, 100) / 100) != 0) give_up("truncate", cut);
+    if (system("cp m.db torn.db; cp m.db-wal torn.db-wal 2>/dev/null") != 0 &&
+        access("torn.db", R_OK) != 0)
+        give_up("cp", "no copy");
+    const char *cut = monkey_dice(&dice, 2) && stat("torn.db-wal", &st) == 0 ? "torn.db-wal"
+                                                                             : "torn.db";
+    if (stat(cut, &st) == 0 && truncate(cut, st.st_size * monkey_dice(&dice, 100) / 100) != 0)
+        give_up("truncate", cut);
     for (int k = 0; k < 8 && bt_db_open(&db, "torn.db", &err) == BT_OK; k++) {
         bt_term *term = NULL;
         FILE *nowhere = fopen("/dev/null", "w");
         bt_top_cfg cfg = config(db, &dice);
         cfg.screen = k + 1;
-        if (!nowhere || bt_term_open_text(&term, nowhere, (bt_term_caps){BT_CHARS_BRAILLE, BT_DEPTH_256, false}, 120, 40, false, &err) != BT_OK) give_up("text", err.msg);
-        if (bt_top_frame(&cfg, term, &err) != BT_OK && !err.msg[0]) give_up("torn file", "an error without a word");
+        if (!nowhere ||
+            bt_term_open_text(&term, nowhere, (bt_term_caps){BT_CHARS_BRAILLE, BT_DEPTH_256, false},
+                              120, 40, false, &err) != BT_OK)
+            give_up("text", err.msg);
+        if (bt_top_frame(&cfg, term, &err) != BT_OK && !err.msg[0])
+            give_up("torn file", "an error without a word");
         bt_term_close(term);
         fclose(nowhere);
         bt_db_close(db);
@@ -245,16 +320,20 @@ static void from_a_torn_file(uint32_t seed) {
 
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "--view") == 0) return view(argv[2]);
-    uint32_t rounds = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 100, seed = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 1;
+    uint32_t rounds = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 100,
+             seed = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 1;
     char self[PATH_MAX], dir[] = "/tmp/bt_soak_XXXXXX", clean[64];
-    if (!realpath(argv[0], self) || !mkdtemp(dir) || chdir(dir) != 0) give_up(argv[0], "no place to work");
+    if (!realpath(argv[0], self) || !mkdtemp(dir) || chdir(dir) != 0)
+        give_up(argv[0], "no place to work");
     for (uint32_t r = 0; r < rounds; r++) {
         scribe s;
         printf("soak_top: round %u: soak_top 1 %u\n", r + 1, seed + r);
         fflush(stdout);
         scribe_open(&s, seed + r);
-        if ((seed + r) % 2 == 0) in_a_grid(&s, seed + r);
-        else in_a_terminal(&s, self, seed + r);
+        if ((seed + r) % 2 == 0)
+            in_a_grid(&s, seed + r);
+        else
+            in_a_terminal(&s, self, seed + r);
         from_a_torn_file(seed + r);
         bt_writer_close(s.w);
         if (system("rm -rf ./* ") != 0) give_up("rm", dir);

@@ -1,9 +1,10 @@
-/* layouts.h - the same global batch on one rank and on all of them. Each process first runs the whole batch alone (before
- * MPI starts it is a world of one), then takes part in the distributed run. What rank 0's sink heard is given to all ranks,
- * so that all compare and fail alike.
- * The learning rate is small because ternary training is chaotic: one code that rounds the other way after a sum in another
- * order is a different model, and at 3e-3 the curves part by 1e-3 within ten steps (test_parting.c shows the code). Of eight seeds five
- * with tp 2 and three with two replicas have a loss more than 1e-6 off within the 20 steps, none 1e-4; of six with tp 8 one. */
+/* layouts.h - the same global batch on one rank and on all of them. Each process first runs the
+ * whole batch alone (before MPI starts it is a world of one), then takes part in the distributed
+ * run. What rank 0's sink heard is given to all ranks, so that all compare and fail alike.
+ * The learning rate is small because ternary training is chaotic: one code that rounds the other
+ * way after a sum in another order is a different model, and at 3e-3 the curves part by 1e-3 within
+ * ten steps (test_parting.c shows the code). Of eight seeds five with tp 2 and three with two
+ * replicas have a loss more than 1e-6 off within the 20 steps, none 1e-4; of six with tp 8 one. */
 #ifndef BT_TESTS_MPI_LAYOUTS_H
 #define BT_TESTS_MPI_LAYOUTS_H
 
@@ -11,16 +12,18 @@
 
 #include "engine/base/clock.h"
 #include "engine/model/net/model.h"
+#include "engine/observe/meter.h"
 #include "engine/parallel/mpi/comm.h"
 #include "engine/parallel/shard/shard_map.h"
-#include "engine/observe/meter.h"
 #include "tests/tiny_run.h"
 
 enum { LAYOUT_STEPS = 20 };
 
 static fake_sink alone, together;
 
-#define LAYOUT_BASE "--lr", "3e-4", "--steps", "20", "--set", "train.stats_every=4", "--set", "data.val_frac=0.1", "--set", "train.eval_every=6", "--set", "train.eval_tokens=480"
+#define LAYOUT_BASE \
+    "--lr", "3e-4", "--steps", "20", "--set", "train.stats_every=4", "--set", "data.val_frac=0.1", \
+        "--set", "train.eval_every=6", "--set", "train.eval_tokens=480"
 
 /* runs and leaves what rank 0 heard in f, on every rank */
 static inline bt_train_result layout_run(fake_sink *f, const char *const *words, float **weights) {
@@ -42,13 +45,17 @@ static inline bt_train_result layout_run(fake_sink *f, const char *const *words,
     }
     bt_trainer_destroy(t);
     bt_threads_release();
-    assert_int_equal(bt_broadcast(bt_comm_world(), f, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
-    assert_int_equal(bt_broadcast(bt_comm_world(), &r, sizeof r, 0, &err), BT_OK);      /* medians are known to rank 0 */
+    assert_int_equal(
+        bt_broadcast(bt_comm_world(), f, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
+    /* medians are known to rank 0 */
+    assert_int_equal(bt_broadcast(bt_comm_world(), &r, sizeof r, 0, &err), BT_OK);
     return r;
 }
 
-static inline void layout_near(double a, double b, double tolerance, const char *what, size_t step) {
-    if (!(fabs(a - b) <= tolerance * fabs(a))) fail_msg("step %zu: %s is %.9g alone, %.9g together", step, what, a, b);
+static inline void layout_near(double a, double b, double tolerance, const char *what,
+                               size_t step) {
+    if (!(fabs(a - b) <= tolerance * fabs(a)))
+        fail_msg("step %zu: %s is %.9g alone, %.9g together", step, what, a, b);
 }
 
 /* the distributed run tells the same story as the lonely one */
@@ -61,28 +68,38 @@ static inline void layout_compare(double tolerance) {
         assert_int_equal(b->step, i);
         assert_int_equal(b->n_ranks, size);
         layout_near(a->v[BT_MS_LOSS], b->v[BT_MS_LOSS], tolerance, "loss", i);
-        layout_near(a->v[BT_MS_GRAD_NORM], b->v[BT_MS_GRAD_NORM], 100 * tolerance, "grad_norm", i);      /* a sensitive thing */
+        /* a sensitive thing */
+        layout_near(a->v[BT_MS_GRAD_NORM], b->v[BT_MS_GRAD_NORM], 100 * tolerance, "grad_norm", i);
         assert_true(a->v[BT_MS_TOKENS] == b->v[BT_MS_TOKENS]);
         assert_true(a->v[BT_MS_LR] == b->v[BT_MS_LR]);
         assert_true(isnan(a->v[BT_MS_VAL_LOSS]) == isnan(b->v[BT_MS_VAL_LOSS]));
-        if (!isnan(a->v[BT_MS_VAL_LOSS])) layout_near(a->v[BT_MS_VAL_LOSS], b->v[BT_MS_VAL_LOSS], tolerance, "val_loss", i);
+        if (!isnan(a->v[BT_MS_VAL_LOSS]))
+            layout_near(a->v[BT_MS_VAL_LOSS], b->v[BT_MS_VAL_LOSS], tolerance, "val_loss", i);
     }
     assert_int_equal(alone.n_layer_calls, together.n_layer_calls);
     assert_int_equal(alone.n_layers, together.n_layers);
     for (size_t i = 0; i < alone.n_layers; i++) {
-        double zeros = alone.layers[i].v[BT_ML_ZERO] - together.layers[i].v[BT_ML_ZERO], ones = alone.layers[i].v[BT_ML_POS] - together.layers[i].v[BT_ML_POS];
-        if (fabs(zeros) > 0.01 || fabs(ones) > 0.01) fail_msg("%s: shares of codes 0 and 1 are %g and %g other together", alone.layers[i].tensor, zeros, ones);
+        double zeros = alone.layers[i].v[BT_ML_ZERO] - together.layers[i].v[BT_ML_ZERO],
+               ones = alone.layers[i].v[BT_ML_POS] - together.layers[i].v[BT_ML_POS];
+        if (fabs(zeros) > 0.01 || fabs(ones) > 0.01)
+            fail_msg("%s: shares of codes 0 and 1 are %g and %g other together",
+                     alone.layers[i].tensor, zeros, ones);
     }
-    for (size_t i = 0; i < alone.n_layers; i++) layout_near(alone.layers[i].v[BT_ML_UPDATE], together.layers[i].v[BT_ML_UPDATE], 0.02, alone.layers[i].tensor, LAYOUT_STEPS - 4);
+    for (size_t i = 0; i < alone.n_layers; i++)
+        layout_near(alone.layers[i].v[BT_ML_UPDATE], together.layers[i].v[BT_ML_UPDATE], 0.02,
+                    alone.layers[i].tensor, LAYOUT_STEPS - 4);
 }
 
 static inline const double *layout_op(const char *op, const char *axis, int rank) {
     for (size_t i = 0; i < together.n_comm; i++)
-        if (together.comm[i].rank == rank && strcmp(together.comm[i].op, op) == 0 && strcmp(together.comm[i].axis, axis) == 0) return together.comm[i].v;
+        if (together.comm[i].rank == rank && strcmp(together.comm[i].op, op) == 0 &&
+            strcmp(together.comm[i].axis, axis) == 0)
+            return together.comm[i].v;
     return NULL;
 }
 
-/* the exchanges by kind since the sample before the last add up to what the meter of each rank counted in these steps */
+/* the exchanges by kind since the sample before the last add up to what the meter of each rank
+ * counted in these steps */
 static inline void layout_traffic(void) {
     enum { EVERY = 4, NEWEST = (LAYOUT_STEPS - 1) / EVERY * EVERY };
     assert_int_equal(together.n_comm_calls, NEWEST / EVERY + 1);
@@ -95,13 +112,17 @@ static inline void layout_traffic(void) {
             assert_true(v[BT_MC_EXPOSED] >= 0 && v[BT_MC_WAIT] >= 0 && v[BT_MC_BUSY] >= 0);
             by_kind += v[BT_MC_BYTES_WIRE];
         }
-        for (size_t i = NEWEST - EVERY + 1; i <= NEWEST; i++) by_step += together.steps[i].r[r][BT_MR_BYTES_WIRE];
-        if (!(fabs(by_kind - by_step) <= 0.02 * by_step + 4096)) fail_msg("rank %d: %.0f bytes by kind of exchange, %.0f by step", r, by_kind, by_step);
+        for (size_t i = NEWEST - EVERY + 1; i <= NEWEST; i++)
+            by_step += together.steps[i].r[r][BT_MR_BYTES_WIRE];
+        if (!(fabs(by_kind - by_step) <= 0.02 * by_step + 4096))
+            fail_msg("rank %d: %.0f bytes by kind of exchange, %.0f by step", r, by_kind, by_step);
     }
 }
 
-/* Who got what from whom: the second sample tells, of the steps since the first. `bytes`: of a step, all ranks together, where only
- * gradients go straight between ranks; even: small buckets, so every pair has the same part of it */
+/* Who got what from whom: the second sample tells, of the steps since the first. `bytes`: of a
+ *                         step, all ranks together, where only
+ * gradients go straight between ranks; even: small buckets, so every pair has the same part of
+ * it */
 static inline void layout_pairs(double bytes, bool even) {
     enum { EVERY = 4 };
     int n = bt_comm_size(bt_comm_world());
@@ -111,25 +132,33 @@ static inline void layout_pairs(double bytes, bool even) {
     for (size_t i = 0; i < together.n_pairs; i++) {
         const double *v = together.pairs[i].v;
         double mine = v[BT_MP_BYTES] / EVERY;
-        assert_true(together.pairs[i].rank != together.pairs[i].peer && together.pairs[i].step == EVERY && v[BT_MP_STEPS] == EVERY);
-        assert_true(v[BT_MP_TIMED] > 0 && v[BT_MP_TIMED] <= v[BT_MP_MESSAGES] && v[BT_MP_FLIGHT] > 0);
-        if (even && !(fabs(mine * n * (n - 1) - bytes) <= 0.05 * bytes)) fail_msg("%g bytes a step from rank %d to %d of %g", mine, together.pairs[i].peer, together.pairs[i].rank, bytes);
+        assert_true(together.pairs[i].rank != together.pairs[i].peer &&
+                    together.pairs[i].step == EVERY && v[BT_MP_STEPS] == EVERY);
+        assert_true(v[BT_MP_TIMED] > 0 && v[BT_MP_TIMED] <= v[BT_MP_MESSAGES] &&
+                    v[BT_MP_FLIGHT] > 0);
+        if (even && !(fabs(mine * n * (n - 1) - bytes) <= 0.05 * bytes))
+            fail_msg("%g bytes a step from rank %d to %d of %g", mine, together.pairs[i].peer,
+                     together.pairs[i].rank, bytes);
         sum += mine;
     }
-    if (!(fabs(sum - bytes) <= 0.01 * bytes)) fail_msg("%g bytes a step between all ranks, not %g", sum, bytes);
+    if (!(fabs(sum - bytes) <= 0.01 * bytes))
+        fail_msg("%g bytes a step between all ranks, not %g", sum, bytes);
 }
 
 /* the norm of every tensor's gradient, of one step, as one rank has it */
 static inline void layout_same_gradients(const fake_sink *lonely) {
     assert_int_equal(lonely->n_layers, together.n_layers);
     for (size_t i = 0; i < together.n_layers; i++) {
-        layout_near(lonely->layers[i].v[BT_ML_GRAD_NORM], together.layers[i].v[BT_ML_GRAD_NORM], 1e-5, together.layers[i].tensor, 0);
+        layout_near(lonely->layers[i].v[BT_ML_GRAD_NORM], together.layers[i].v[BT_ML_GRAD_NORM],
+                    1e-5, together.layers[i].tensor, 0);
     }
 }
 
-/* ---- one step on a model wide enough that its notes and norms weigh nothing beside its gradients: 0.6 M parameters ------ */
+/* ---- one step on a model of 0.6 M parameters: notes and norms weigh nothing beside gradients -- */
 
-#define LAYOUT_WIDE "--set", "model.d_model=128", "--set", "model.d_ff=384", "--set", "train.stats_every=0", "--set", "data.val_frac=0", "--set", "train.bucket_bytes=65536"
+#define LAYOUT_WIDE \
+    "--set", "model.d_model=128", "--set", "model.d_ff=384", "--set", "train.stats_every=0", \
+        "--set", "data.val_frac=0", "--set", "train.bucket_bytes=65536"
 
 /* the trainer stays, with its gradients (scaled by nothing: clipping is the update's) */
 static inline bt_trainer *layout_one_step(bt_run_cfg *cfg, const char *const *words) {
@@ -145,7 +174,10 @@ static inline bt_trainer *layout_one_step(bt_run_cfg *cfg, const char *const *wo
     return t;
 }
 
-typedef struct layout_grads { bt_params params; float *x; } layout_grads;
+typedef struct layout_grads {
+    bt_params params;
+    float *x;
+} layout_grads;
 
 static inline layout_grads layout_lonely_grads(const char *const *words) {
     bt_run_cfg cfg;
@@ -173,9 +205,10 @@ static inline double layout_rms(const float *x, size_t n) {
     return sqrt(sum / (double)n);
 }
 
-/* What this rank holds of every tensor's gradient is, element by element, one rank's; and every element is held by somebody in every
- * replica. tolerance: of the tensor's rms and the element. */
-static inline void layout_check_grads(const char *name, const char *const *words, const layout_grads *lonely, double tolerance) {
+/* What this rank holds of every tensor's gradient is, element by element, one rank's; and every
+ * element is held by somebody in every replica. tolerance: of the tensor's rms and the element. */
+static inline void layout_check_grads(const char *name, const char *const *words,
+                                      const layout_grads *lonely, double tolerance) {
     bt_run_cfg cfg;
     bt_mesh_shape mesh;
     bt_shards shards;
@@ -186,7 +219,8 @@ static inline void layout_check_grads(const char *name, const char *const *words
     bt_run_cfg_mesh(&cfg, &mesh);
     bt_mesh_coord me = bt_mesh_coord_of(&mesh, bt_comm_rank(bt_comm_world()));
     bool sharded = cfg.zero > 0 && mesh.dp_shard > 1;
-    bt_shards_init(&shards, p->total, (size_t)cfg.bucket_bytes, mesh.dp_replicate, sharded ? mesh.dp_shard : 1);
+    bt_shards_init(&shards, p->total, (size_t)cfg.bucket_bytes, mesh.dp_replicate,
+                   sharded ? mesh.dp_shard : 1);
     double compared = 0;
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *x = &p->tensors[i], *whole = bt_params_named(&lonely->params, x->name);
@@ -194,10 +228,13 @@ static inline void layout_check_grads(const char *name, const char *const *words
         double rms = layout_rms(of, whole->count);
         for (size_t s = 0; s < shards.n_stripes; s++) {
             bt_range piece = bt_shards_piece(&shards, s, sharded ? me.dp_shard : 0);
-            size_t from = x->offset > piece.begin ? x->offset : piece.begin, to = x->offset + x->count < piece.end ? x->offset + x->count : piece.end;
+            size_t from = x->offset > piece.begin ? x->offset : piece.begin,
+                   to = x->offset + x->count < piece.end ? x->offset + x->count : piece.end;
             for (size_t e = from; e < to; e++) {
                 double a = (double)of[bt_tensor_place(x, e - x->offset)], b = (double)grads[e];
-                if (!(fabs(a - b) <= tolerance * (rms + fabs(a)))) fail_msg("%s: %s[%zu] is %.9g alone, %.9g together (rms %.3g)", name, x->name, e - x->offset, a, b, rms);
+                if (!(fabs(a - b) <= tolerance * (rms + fabs(a))))
+                    fail_msg("%s: %s[%zu] is %.9g alone, %.9g together (rms %.3g)", name, x->name,
+                             e - x->offset, a, b, rms);
                 compared += e - x->offset >= x->first_counted;
             }
         }
@@ -205,19 +242,24 @@ static inline void layout_check_grads(const char *name, const char *const *words
     bt_trainer_destroy(t);
     bt_threads_release();
     assert_int_equal(bt_all_reduce_f64(bt_comm_world(), &compared, 1, BT_SUM, &err), BT_OK);
-    assert_true(compared == (double)lonely->params.count * mesh.dp_replicate * (sharded ? 1 : mesh.dp_shard));
+    assert_true(compared ==
+                (double)lonely->params.count * mesh.dp_replicate * (sharded ? 1 : mesh.dp_shard));
 }
 
-/* how often ZeRO-3 sends every ternary weight in a step: for each layer's pass but the first of a turn; --set parallel.gather=step: once */
+/* how often ZeRO-3 sends every ternary weight in a step: for each layer's pass but the first of a
+ * turn; --set parallel.gather=step: once */
 static inline double layout_gathers(const char *name, double micro_batches, double layers) {
     return strstr(name, "once a step") ? 1 : (2 * micro_batches * (layers - 1) + 1) / layers;
 }
 
-/* Bytes on the wire of a step, mean of the ranks, with so many sequences in a micro-batch. r, linear: of the run, where wanted. */
-static inline double layout_bytes(const char *const *words, const char *micro_batch, double micro_batches, bt_train_result *r, double *linear) {
+/* Bytes on the wire of a step, mean of the ranks, with so many sequences in a micro-batch. r,
+ * linear: of the run, where wanted. */
+static inline double layout_bytes(const char *const *words, const char *micro_batch,
+                                  double micro_batches, bt_train_result *r, double *linear) {
     char unit[32];
     snprintf(unit, sizeof unit, "train.unit=%s", micro_batch);
-    const char *all[64] = {LAYOUT_WIDE, "--steps", "2", "--micro-batch", micro_batch, "--set", unit};
+    const char *all[64] = {LAYOUT_WIDE, "--steps", "2", "--micro-batch",
+                           micro_batch, "--set",   unit};
     size_t n = 0;
     double got = 0;
     while (all[n]) n++;
@@ -238,7 +280,8 @@ static inline void layout_part(fake_sink *f, const char *const *words, const cha
     bt_err err = BT_ERR_INIT;
     tiny_cfg(&cfg, words);
     (void)tiny_run(&cfg, f, NULL, resume_dir);
-    assert_int_equal(bt_broadcast(bt_comm_world(), f, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
+    assert_int_equal(
+        bt_broadcast(bt_comm_world(), f, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
 }
 
 /* a folder that all ranks know, made and removed by rank 0 when all have come */
@@ -268,8 +311,10 @@ static inline void layout_conserves(void) {
             assert_true(v[BT_MR_COMM_EXPOSED] >= 0 && v[BT_MR_WAIT] >= 0 && v[BT_MR_COMM_BUSY] > 0);
             assert_true(v[BT_MR_STEP_TIME] <= together.steps[i].v[BT_MS_STEP_TIME]);
         }
-        assert_true(together.steps[i].v[BT_MS_COMM_OVERHEAD] >= 0 && together.steps[i].v[BT_MS_COMM_OVERHEAD] <= 1);
-        assert_true(together.steps[i].v[BT_MS_OVERLAP] >= 0 && together.steps[i].v[BT_MS_OVERLAP] <= 1);
+        assert_true(together.steps[i].v[BT_MS_COMM_OVERHEAD] >= 0 &&
+                    together.steps[i].v[BT_MS_COMM_OVERHEAD] <= 1);
+        assert_true(together.steps[i].v[BT_MS_OVERLAP] >= 0 &&
+                    together.steps[i].v[BT_MS_OVERLAP] <= 1);
     }
 }
 

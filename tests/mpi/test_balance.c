@@ -1,6 +1,7 @@
 /* mpi: 3
- * Unequal micro-batches: given shares and measured ones tell the story of one rank in every ZeRO stage, tensor by tensor; every
- * sample is seen once; a rank that is slowed down ends with less work. */
+ * Unequal micro-batches: given shares and measured ones tell the story of one rank in every ZeRO
+ * stage, tensor by tensor; every sample is seen once; a rank that is slowed down ends with less
+ * work. */
 #include <unistd.h>
 
 #include "tests/mpi/layouts.h"
@@ -10,9 +11,12 @@ static fake_sink alone_first;
 static const char *const cuts[][14] = {
     {"--balance", "1,2,5", "--micro-batch", "2", NULL},
     {"--balance", "6,1,1", "--micro-batch", "1", NULL},
-    {"--balance", "1,9,1", "--micro-batch", "2", "--zero", "1", "--set", "train.bucket_bytes=4096", NULL},
-    {"--balance", "2,1,1", "--micro-batch", "4", "--zero", "2", "--set", "train.bucket_bytes=4096", NULL},
-    {"--balance", "1,1,6", "--micro-batch", "2", "--zero", "3", "--set", "train.bucket_bytes=4096", NULL},
+    {"--balance", "1,9,1", "--micro-batch", "2", "--zero", "1", "--set", "train.bucket_bytes=4096",
+     NULL},
+    {"--balance", "2,1,1", "--micro-batch", "4", "--zero", "2", "--set", "train.bucket_bytes=4096",
+     NULL},
+    {"--balance", "1,1,6", "--micro-batch", "2", "--zero", "3", "--set", "train.bucket_bytes=4096",
+     NULL},
 };
 static const int64_t counts[][3] = {{1, 2, 5}, {12, 2, 2}, {1, 6, 1}, {2, 1, 1}, {1, 1, 6}};
 enum { N_CUTS = sizeof cuts / sizeof cuts[0] };
@@ -24,7 +28,8 @@ static void same_story_as_one_rank(void **state) {
         layout_compare(1e-4);
         layout_conserves();
         for (size_t i = 0; i < LAYOUT_STEPS; i++) {
-            for (int r = 0; r < 3; r++) assert_true(together.steps[i].r[r][BT_MR_MICRO_BATCHES] == (double)counts[k][r]);
+            for (int r = 0; r < 3; r++)
+                assert_true(together.steps[i].r[r][BT_MR_MICRO_BATCHES] == (double)counts[k][r]);
         }
     }
 }
@@ -39,8 +44,9 @@ static void gradients_equal_tensor_by_tensor(void **state) {
     }
 }
 
-/* Rank 1 sleeps seven times its computing: whatever else the machine does, it must end with the least work, and every step's
- * samples stay those of one rank. The last part resumes on another layout. */
+/* Rank 1 sleeps seven times its computing: whatever else the machine does, it must end with the
+ * least work, and every step's samples stay those of one rank. The last part resumes on another
+ * layout. */
 static void a_slow_rank_gets_less(void **state) {
     (void)state;
     static fake_sink first, second;
@@ -48,17 +54,24 @@ static void a_slow_rank_gets_less(void **state) {
     bt_err err = BT_ERR_INIT;
     layout_folder(dir);
     assert_int_equal(setenv("BITRAIN_TEST_SLOW", "1:8", 1), 0);
-    const char *words[] = {"--balance", "auto", "--micro-batch", "1", "--zero", "3", "--out", dir, "--stop-after", "10", NULL};
+    const char *words[] = {"--balance", "auto", "--micro-batch", "1",  "--zero", "3",
+                           "--out",     dir,    "--stop-after",  "10", NULL};
     layout_run(&first, words, NULL);
     assert_int_equal(unsetenv("BITRAIN_TEST_SLOW"), 0);
     const double *r1 = first.steps[9].r[1];
-    for (int r = 0; r < 3; r++) assert_true(r == 1 || first.steps[9].r[r][BT_MR_MICRO_BATCHES] > r1[BT_MR_MICRO_BATCHES]);
+    for (int r = 0; r < 3; r++)
+        assert_true(r == 1 || first.steps[9].r[r][BT_MR_MICRO_BATCHES] > r1[BT_MR_MICRO_BATCHES]);
     assert_true(fake_events_of(&first, "balance") >= 1);
-    const char *rest[] = {"--balance", "5,1,2", "--micro-batch", "2", "--zero", "1", "--lr", "3e-4", "--steps", "20", "--set", "data.val_frac=0.1", NULL};
+    const char *rest[] = {"--balance", "5,1,2", "--micro-batch", "2",
+                          "--zero",    "1",     "--lr",          "3e-4",
+                          "--steps",   "20",    "--set",         "data.val_frac=0.1",
+                          NULL};
     bt_run_cfg cfg;
     tiny_cfg(&cfg, rest);
     tiny_run(&cfg, &second, NULL, dir);
-    assert_int_equal(bt_broadcast(bt_comm_world(), &second, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
+    assert_int_equal(bt_broadcast(bt_comm_world(), &second, offsetof(fake_sink, last_checkpoint), 0,
+                                  &err),
+                     BT_OK);
     for (size_t i = 0; i < LAYOUT_STEPS; i++) {
         const fake_step *s = i < 10 ? &first.steps[i] : &second.steps[i - 10];
         double micros = 0;
@@ -81,7 +94,8 @@ int main(void) {
         cmocka_unit_test(a_slow_rank_gets_less),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    if (failed) bt_comm_abort(1);                       /* others may wait for a rank that has given up */
+    /* others may wait for a rank that has given up */
+    if (failed) bt_comm_abort(1);
     bt_comm_finalize();
     return failed;
 }

@@ -1,14 +1,15 @@
 /* mpi: 3
- * Collectives against what they must compute, in one call and in many chunks; bt_agree with failing ranks; byte counters. */
+ * Collectives against what they must compute, in one call and in many chunks; bt_agree with failing
+ * ranks; byte counters. */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "engine/parallel/mpi/comm_internal.h"
 #include "engine/parallel/mpi/mesh.h"
@@ -44,10 +45,13 @@ static void check_collectives(void) {
     int32_t mine[5], *all = calloc((size_t)size * 5, sizeof *all);
     for (int i = 0; i < 5; i++) mine[i] = 10 * rank + i;
     assert_int_equal(bt_all_gather(w, mine, sizeof mine, all, &err), BT_OK);
-    for (int r = 0; r < size; r++) for (int i = 0; i < 5; i++) assert_int_equal(all[5 * r + i], 10 * r + i);
+    for (int r = 0; r < size; r++)
+        for (int i = 0; i < 5; i++) assert_int_equal(all[5 * r + i], 10 * r + i);
     memset(all, 0, (size_t)size * sizeof mine);
     assert_int_equal(bt_gather(w, mine, sizeof mine, rank == 1 ? all : NULL, 1, &err), BT_OK);
-    if (rank == 1) for (int r = 0; r < size; r++) for (int i = 0; i < 5; i++) assert_int_equal(all[5 * r + i], 10 * r + i);
+    if (rank == 1)
+        for (int r = 0; r < size; r++)
+            for (int i = 0; i < 5; i++) assert_int_equal(all[5 * r + i], 10 * r + i);
     free(all);
     assert_int_equal(bt_barrier(w, &err), BT_OK);
 }
@@ -83,24 +87,28 @@ static void requests_complete_and_keep_their_order(void **state) {
     assert_false(rb.active);
     assert_int_equal(bt_request_wait(&ra, &err), BT_OK);
     assert_int_equal(bt_request_wait(&rc, &err), BT_OK);
-    assert_int_equal(bt_request_wait(&rc, &err), BT_OK);        /* finished requests may be waited for again */
+    /* finished requests may be waited for again */
+    assert_int_equal(bt_request_wait(&rc, &err), BT_OK);
     assert_true(a[4095] == (float)(size * (size - 1) / 2) && b[32] == (float)size);
     assert_int_equal(latest, 100 + size - 1);
 
     double mine[2] = {rank, 2 * rank}, all[64];
     assert_int_equal(bt_gather_start(w, mine, sizeof mine, all, 0, &ra, &err), BT_OK);
     assert_int_equal(bt_request_wait(&ra, &err), BT_OK);
-    if (rank == 0) for (int r = 0; r < size; r++) assert_true(all[2 * r] == r && all[2 * r + 1] == 2 * r);
+    if (rank == 0)
+        for (int r = 0; r < size; r++) assert_true(all[2 * r] == r && all[2 * r + 1] == 2 * r);
 }
 
 static void agree_tells_everybody_the_lowest_failing_rank(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_agree(w, BT_OK, &err), BT_OK);
-    for (int bad = 0; bad < size; bad++) {                      /* ranks bad.. fail, each in its own way */
+    /* ranks bad.. fail, each in its own way */
+    for (int bad = 0; bad < size; bad++) {
         bt_err mine = BT_ERR_INIT;
         bt_code code = BT_OK;
-        if (rank >= bad) code = bt_fail(&mine, rank == bad ? BT_IO : BT_NOMEM, "rank %d cannot open 'x'", rank);
+        if (rank >= bad)
+            code = bt_fail(&mine, rank == bad ? BT_IO : BT_NOMEM, "rank %d cannot open 'x'", rank);
         assert_int_equal(bt_agree(w, code, &mine), BT_IO);
         char expect[64];
         snprintf(expect, sizeof expect, "rank %d cannot open 'x'", bad);
@@ -108,7 +116,7 @@ static void agree_tells_everybody_the_lowest_failing_rank(void **state) {
         assert_int_equal(mine.rank, bad);
         assert_int_equal(mine.code, BT_IO);
     }
-    assert_int_equal(bt_agree(w, BT_OK, &err), BT_OK);          /* still usable */
+    assert_int_equal(bt_agree(w, BT_OK, &err), BT_OK); /* still usable */
 }
 
 static void bytes_follow_the_ring_formula(void **state) {
@@ -117,7 +125,8 @@ static void bytes_follow_the_ring_formula(void **state) {
     static float x[3 * 5 * 7 * 64];
     uint64_t before = bt_comm_bytes_logical();
     assert_int_equal(bt_all_reduce_f32(w, x, 3 * 5 * 7 * 64, BT_SUM, &err), BT_OK);
-    assert_int_equal(bt_comm_bytes_logical() - before, 2 * sizeof x * (size_t)(size - 1) / (size_t)size);
+    assert_int_equal(bt_comm_bytes_logical() - before,
+                     2 * sizeof x * (size_t)(size - 1) / (size_t)size);
     assert_int_equal(bt_comm_bytes_logical(), bt_comm_bytes_wire());
 }
 
@@ -157,7 +166,8 @@ int main(void) {
         cmocka_unit_test(bytes_follow_the_ring_formula),
         cmocka_unit_test(axes_of_a_mesh_connect_the_right_ranks),
     };
-    int failed = size > 1 ? cmocka_run_group_tests(tests, NULL, NULL) : 1;     /* a world of one would prove nothing */
+    /* a world of one would prove nothing */
+    int failed = size > 1 ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
     bt_comm_finalize();
     return failed;
 }

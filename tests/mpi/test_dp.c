@@ -1,5 +1,6 @@
 /* mpi: 2
- * Data parallelism on two ranks: the loss, the weights, the bytes and the controls of one rank at the same global batch. */
+ * Data parallelism on two ranks: the loss, the weights, the bytes and the controls of one rank at
+ * the same global batch. */
 #include <pthread.h>
 
 #include "tests/mpi/layouts.h"
@@ -19,11 +20,14 @@ static void same_story_as_one_rank(void **state) {
         layout_compare(1e-4);
         layout_conserves();
         layout_traffic();
-        layout_pairs(2.0 * (bt_comm_size(bt_comm_world()) - 1) * 4 * (double)r.params, k == 3);      /* gradients to the owners of parts, sums back */
+        /* gradients to the owners of parts, sums back */
+        layout_pairs(2.0 * (bt_comm_size(bt_comm_world()) - 1) * 4 * (double)r.params, k == 3);
         const double *g = layout_op("all_reduce", "dp", 1);
         assert_non_null(g);
-        assert_true(g[BT_MC_BUSY] > 0 && g[BT_MC_CALLS] >= 4 && g[BT_MC_BYTES_LOGICAL] > 4 * 4 * 1000);
-        assert_true(g[BT_MC_MODEL] > 0 && isfinite(g[BT_MC_MODEL]) && atof(fake_fact(&together, "link.dp.bytes_per_s")) > 0);
+        assert_true(g[BT_MC_BUSY] > 0 && g[BT_MC_CALLS] >= 4 &&
+                    g[BT_MC_BYTES_LOGICAL] > 4 * 4 * 1000);
+        assert_true(g[BT_MC_MODEL] > 0 && isfinite(g[BT_MC_MODEL]) &&
+                    atof(fake_fact(&together, "link.dp.bytes_per_s")) > 0);
     }
 }
 
@@ -45,11 +49,13 @@ static void ranks_end_with_the_same_weights(void **state) {
     free(high);
 }
 
-/* Gradients travel once a step however many micro-batches there are: 2 (n-1)/n of the array, and a little for notes and meters. */
+/* Gradients travel once a step however many micro-batches there are: 2 (n-1)/n of the array, and a
+ * little for notes and meters. */
 static void gradients_travel_on_the_last_micro_batch_only(void **state) {
     (void)state;
     int n = bt_comm_size(bt_comm_world());
-    static const char *const once[] = {"--micro-batch", "4", NULL}, *const often[] = {"--micro-batch", "1", NULL};
+    static const char *const once[] = {"--micro-batch", "4", NULL}, *const often[] = {
+                                                                        "--micro-batch", "1", NULL};
     double bytes[2];
     for (int k = 0; k < 2; k++) {
         bt_train_result r = layout_run(&together, k ? often : once, NULL);
@@ -86,14 +92,15 @@ static void a_pause_and_a_stop_reach_every_rank_at_the_same_step(void **state) {
     TINY(&cfg, "--steps", "40");
     memset(&together, 0, sizeof together);
     together.on_step = ask_on_rank_zero;
-    bt_trainer *t = tiny_create(&cfg, &together, bt_comm_rank(bt_comm_world()) == 0 ? &box : NULL, "");
+    bt_trainer *t = tiny_create(&cfg, &together, bt_comm_rank(bt_comm_world()) == 0 ? &box : NULL,
+                                "");
     bt_train_result r;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_trainer_run(t, &r, &err), BT_OK);
     bt_trainer_destroy(t);
     if (bt_comm_rank(bt_comm_world()) == 0) {
         pthread_join(resumer, NULL);
-        assert_int_equal(fake_events_of(&together, "control"), 3);      /* paused, going on, stop */
+        assert_int_equal(fake_events_of(&together, "control"), 3); /* paused, going on, stop */
     }
     double least = (double)r.steps, most = (double)r.steps;
     assert_int_equal(bt_all_reduce_f64(bt_comm_world(), &least, 1, BT_MIN, &err), BT_OK);
@@ -106,7 +113,8 @@ static void a_failing_rank_fails_everybody(void **state) {
     (void)state;
     bt_run_cfg cfg;
     TINY(&cfg, "--steps", "2");
-    if (bt_comm_rank(bt_comm_world()) == 1) snprintf(cfg.data, sizeof cfg.data, "/nowhere/text-%d.txt", 1);
+    if (bt_comm_rank(bt_comm_world()) == 1)
+        snprintf(cfg.data, sizeof cfg.data, "/nowhere/text-%d.txt", 1);
     bt_trainer_setup s = {.cfg = &cfg, .resume_dir = "", .attempt = 1};
     bt_trainer *t = NULL;
     bt_err err = BT_ERR_INIT;
@@ -128,7 +136,8 @@ int main(void) {
         cmocka_unit_test(a_failing_rank_fails_everybody),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    if (failed) bt_comm_abort(1);                       /* others may wait for a rank that has given up */
+    /* others may wait for a rank that has given up */
+    if (failed) bt_comm_abort(1);
     bt_comm_finalize();
     return failed;
 }

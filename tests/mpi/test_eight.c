@@ -1,28 +1,41 @@
 /* mpi: 8
  * timeout: 240
- * Eight ranks, far more than there are cores: tensor parallelism with fewer kv heads and another vocabulary than ranks, and all axes of
- * the mesh together. The story of one rank; gradients element by element; bytes on the wire as the formula says, within 1 %, and those of
- * gradients once a step; a checkpoint of one layout goes on in five others; the bits of one rank when reproducible. */
+ * Eight ranks, far more than there are cores: tensor parallelism with fewer kv heads and another
+ * vocabulary than ranks, and all axes of the mesh together. The story of one rank; gradients
+ * element by element; bytes on the wire as the formula says, within 1 %, and those of gradients
+ * once a step; a checkpoint of one layout goes on in five others; the bits of one rank when
+ * reproducible. */
 #include <unistd.h>
 
 #include "tests/mpi/tp.h"
 
-#define STRIPES "--set", "train.bucket_bytes=4096"      /* the least: several stripes even in a tiny model */
+#define STRIPES \
+    "--set", "train.bucket_bytes=4096" /* the least: several stripes even in a tiny model */
 #define HEADS "--set", "model.heads=8", "--set", "model.head_dim=4", "--set", "model.d_ff=192"
 
 static const tp_shape shapes[] = {
-    {"eight heads", {HEADS, "--set", "model.kv_heads=2", "--seed", "2"}},        /* seed 1 parts at step 5, by one code (test_parting.c) */
-    {"unequal vocabulary, heads' norms", {HEADS, "--set", "model.kv_heads=4", "--set", "model.vocab=61", "--set", "model.qk_norm=true"}},
+    /* seed 1 parts at step 5, by one code (test_parting.c) */
+    {"eight heads", {HEADS, "--set", "model.kv_heads=2", "--seed", "2"}},
+    {"unequal vocabulary, heads' norms",
+     {HEADS, "--set", "model.kv_heads=4", "--set", "model.vocab=61", "--set",
+      "model.qk_norm=true"}},
 };
 static const tp_layout layouts[] = {
     {"tp 8, four ranks a kv head", 0, {"--tp", "8"}},
-    {"tp 8, residual on all ranks, full recompute", 0, {"--tp", "8", "--set", "mesh.sequence=false", "--recompute", "full"}},
+    {"tp 8, residual on all ranks, full recompute",
+     0,
+     {"--tp", "8", "--set", "mesh.sequence=false", "--recompute", "full"}},
     {"tp 8, seven or eight tokens a rank", 1, {"--tp", "8", "--recompute", "selective"}},
     {"tp 4, 2 replicas", 1, {"--tp", "4", "--micro-batch", "2"}},
     {"tp 4, zero 2", 0, {STRIPES, "--tp", "4", "--zero", "2", "--dp-shard", "2"}},
-    {"tp 2, zero 3, 2 replicas of 2 shards", 1, {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--dp-replicate", "2", "--micro-batch", "1"}},
+    {"tp 2, zero 3, 2 replicas of 2 shards",
+     1,
+     {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--dp-replicate", "2",
+      "--micro-batch", "1"}},
     {"8 replicas", 0, {"--micro-batch", "1"}},
-    {"zero 3, 8 shards, full recompute", 1, {STRIPES, "--zero", "3", "--micro-batch", "2", "--recompute", "full"}},
+    {"zero 3, 8 shards, full recompute",
+     1,
+     {STRIPES, "--zero", "3", "--micro-batch", "2", "--recompute", "full"}},
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
@@ -31,19 +44,35 @@ static void same_story_as_one_rank(void **state) {
     for (size_t k = 0; k < N_LAYOUTS; k++) tp_compare(shapes, &layouts[k]);
 }
 
-/* ---- the wide model --------------------------------------------------------------------------------------------------- */
+/* ---- the wide model -------------------------------------------------------------------------- */
 
-#define WIDE_HEADS "--set", "model.heads=8", "--set", "model.head_dim=16", "--set", "model.kv_heads=2"
+#define WIDE_HEADS \
+    "--set", "model.heads=8", "--set", "model.head_dim=16", "--set", "model.kv_heads=2"
 
-typedef struct wide { const char *name, *micro; int tp, shards; bool sequence; const char *words[20]; } wide;
+typedef struct wide {
+    const char *name, *micro;
+    int tp, shards;
+    bool sequence;
+    const char *words[20];
+} wide;
 
 /* micro: all sequences of a rank in one micro-batch; then one by one */
 static const wide wides[] = {
     {"tp 8", "16", 8, 1, true, {WIDE_HEADS, "--tp", "8"}},
-    {"tp 8, residual on all ranks", "16", 8, 1, false, {WIDE_HEADS, "--tp", "8", "--set", "mesh.sequence=false"}},
+    {"tp 8, residual on all ranks",
+     "16",
+     8,
+     1,
+     false,
+     {WIDE_HEADS, "--tp", "8", "--set", "mesh.sequence=false"}},
     {"tp 4, 2 replicas", "8", 4, 1, true, {WIDE_HEADS, "--tp", "4"}},
     {"tp 4, zero 2", "8", 4, 2, true, {WIDE_HEADS, "--tp", "4", "--zero", "2", "--dp-shard", "2"}},
-    {"tp 2, zero 3, 2 replicas of 2 shards", "4", 2, 2, true, {WIDE_HEADS, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--dp-replicate", "2"}},
+    {"tp 2, zero 3, 2 replicas of 2 shards",
+     "4",
+     2,
+     2,
+     true,
+     {WIDE_HEADS, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--dp-replicate", "2"}},
     {"zero 3, 8 shards", "2", 1, 8, true, {WIDE_HEADS, "--zero", "3"}},
 };
 enum { N_WIDES = sizeof wides / sizeof *wides };
@@ -52,10 +81,12 @@ static layout_grads lonely_grads;
 
 static void gradients_equal_element_by_element(void **state) {
     (void)state;
-    for (size_t k = 0; k < N_WIDES; k++) layout_check_grads(wides[k].name, wides[k].words, &lonely_grads, 1e-4);
+    for (size_t k = 0; k < N_WIDES; k++)
+        layout_check_grads(wides[k].name, wides[k].words, &lonely_grads, 1e-4);
 }
 
-/* Of the part of the model that a rank holds, with n data-parallel ranks in R replicas of S shards (test_layouts.c):
+/* Of the part of the model that a rank holds, with n data-parallel ranks in R replicas of S shards
+ *     (test_layouts.c):
  *     gradients        (n-1)/n to their owners, (R-1)/n to the replicas (plain: (n-1)/n to all)
  *     weights          1/S to S-1 others: 32 bits a parameter, a ternary one 2 in every gather (ZeRO-3)
  * and of the tensor-parallel group (test_tp.c), for M tokens of its replica's step:
@@ -67,19 +98,25 @@ static double formula(const wide *w, const bt_model_cfg *c, double micros) {
     bt_params p;
     double bytes = 0, T = w->tp, n = 8 / T, S = w->shards, R = n / S, M = 512 / n, row = 4.0 * c->C;
     for (int t = 0; t < w->tp; t++) {
-        assert_int_equal(bt_params_init(&p, c, (bt_model_slice){.tp_rank = t, .tp_size = w->tp}, NULL), BT_OK);
+        assert_int_equal(
+            bt_params_init(&p, c, (bt_model_slice){.tp_rank = t, .tp_size = w->tp}, NULL), BT_OK);
         bool gather = strstr(w->name, "zero 3") != NULL;
         double grads = 4 * (double)p.count, weights = 0, copies = 0;
         for (size_t i = 0; i < p.n; i++) {
             const bt_tensor *x = &p.tensors[i];
             bool heads = x->shard == BT_SHARD_KVROW;
-            weights += (double)x->count * (gather && x->tern ? 0.25 * layout_gathers(w->name, micros, c->L) : 4);
-            if (x->copies > 1 && (heads || w->sequence)) copies += 8.0 * (x->copies - 1) / x->copies * (double)x->count;
+            weights += (double)x->count *
+                       (gather && x->tern ? 0.25 * layout_gathers(w->name, micros, c->L) : 4);
+            if (x->copies > 1 && (heads || w->sequence))
+                copies += 8.0 * (x->copies - 1) / x->copies * (double)x->count;
         }
-        bytes += (grads * (n - 1) / n + grads * (R - 1) / n + (S > 1 ? weights * (S - 1) / S : 0) + copies) / T;
+        bytes += (grads * (n - 1) / n + grads * (R - 1) / n + (S > 1 ? weights * (S - 1) / S : 0) +
+                  copies) /
+                 T;
         bt_params_release(&p);
     }
-    double share = (T - 1) / T, each = w->sequence ? c->L * (2 * (c->C + 4.0) + 6 * row) + 4 * row : 2 * (c->L * 4 * row + 2 * row);
+    double share = (T - 1) / T, each = w->sequence ? c->L * (2 * (c->C + 4.0) + 6 * row) + 4 * row
+                                                   : 2 * (c->L * 4 * row + 2 * row);
     return bytes + M * share * each + (T - 1) * M * (c->L * 48.0 + 16);
 }
 
@@ -88,7 +125,9 @@ static void bytes_follow_the_formula(void **state) {
     for (size_t k = 0; k < N_WIDES; k++) {
         const wide *w = &wides[k];
         bt_train_result r;
-        double linear, sequences = atof(w->micro), got[2] = {layout_bytes(w->words, w->micro, 1, &r, &linear), layout_bytes(w->words, "1", sequences, &r, &linear)};
+        double linear, sequences = atof(w->micro),
+                       got[2] = {layout_bytes(w->words, w->micro, 1, &r, &linear),
+                                 layout_bytes(w->words, "1", sequences, &r, &linear)};
         bt_run_cfg cfg;
         bt_model_cfg m;
         const char *words[40] = {LAYOUT_WIDE, "--micro-batch", "1"};
@@ -100,20 +139,27 @@ static void bytes_follow_the_formula(void **state) {
         const double micros[2] = {1, sequences};
         for (size_t i = 0; i < 2; i++) {
             double want = formula(w, &m, micros[i]);
-            if (!(fabs(got[i] / want - 1) < 0.01)) fail_msg("%s: %.0f bytes a step and rank, the formula says %.0f", w->name, got[i], want);
+            if (!(fabs(got[i] / want - 1) < 0.01))
+                fail_msg("%s: %.0f bytes a step and rank, the formula says %.0f", w->name, got[i],
+                         want);
         }
-        if (!strstr(w->name, "zero 3") && got[0] != got[1]) fail_msg("%s: %.0f bytes with one micro-batch, %.0f with %.0f: gradients travel once a step", w->name, got[0], got[1], sequences);
+        if (!strstr(w->name, "zero 3") && got[0] != got[1])
+            fail_msg(
+                "%s: %.0f bytes with one micro-batch, %.0f with %.0f: gradients travel once a step",
+                w->name, got[0], got[1], sequences);
     }
 }
 
-/* ---- checkpoints ------------------------------------------------------------------------------------------------------ */
+/* ---- checkpoints ----------------------------------------------------------------------------- */
 
 static void a_checkpoint_goes_on_in_five_layouts(void **state) {
     (void)state;
     static const tp_layout all[] = {
         {"tp 8", 1, {"--tp", "8"}},
         {"tp 4, zero 2", 1, {STRIPES, "--tp", "4", "--zero", "2", "--dp-shard", "2"}},
-        {"tp 2, zero 3, 2 replicas of 2 shards", 1, {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--dp-replicate", "2"}},
+        {"tp 2, zero 3, 2 replicas of 2 shards",
+         1,
+         {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--dp-replicate", "2"}},
         {"zero 3, 8 shards", 1, {STRIPES, "--zero", "3", "--micro-batch", "2"}},
         {"8 replicas", 1, {"--micro-batch", "2"}},
         {"tp 8, residual on all ranks", 1, {"--tp", "8", "--set", "mesh.sequence=false"}},
@@ -121,14 +167,16 @@ static void a_checkpoint_goes_on_in_five_layouts(void **state) {
     tp_goes_on(shapes, &all[0], all + 1, sizeof all / sizeof *all - 1);
 }
 
-/* ---- bits ------------------------------------------------------------------------------------------------------------- */
+/* ---- bits ------------------------------------------------------------------------------------ */
 
 #define EXACT "--set", "train.reproducible=true", "--set", "train.unit=2", "--lr", "5e-3"
 static const tp_layout exact[] = {
     {"one rank", 1, {EXACT}},
     {"tp 8", 1, {EXACT, "--tp", "8"}},
     {"tp 8, four ranks a kv head", 0, {EXACT, "--tp", "8"}},
-    {"tp 2, zero 3, 2 replicas of 2 shards", 1, {EXACT, STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--dp-replicate", "2"}},
+    {"tp 2, zero 3, 2 replicas of 2 shards",
+     1,
+     {EXACT, STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--dp-replicate", "2"}},
     {"zero 2, 8 shards", 1, {EXACT, STRIPES, "--zero", "2"}},
 };
 static fake_sink lonely_exact[2];
@@ -139,7 +187,9 @@ static void reproducible_bits(void **state) {
         tp_run(&together, &shapes[exact[k].shape], &exact[k]);
         for (size_t i = 0; i < LAYOUT_STEPS; i++) {
             const double *a = lonely_exact[exact[k].shape].steps[i].v, *b = together.steps[i].v;
-            if (a[BT_MS_LOSS] != b[BT_MS_LOSS] || a[BT_MS_GRAD_NORM] != b[BT_MS_GRAD_NORM]) fail_msg("%s: step %zu: loss %.17g alone, %.17g", exact[k].name, i, a[BT_MS_LOSS], b[BT_MS_LOSS]);
+            if (a[BT_MS_LOSS] != b[BT_MS_LOSS] || a[BT_MS_GRAD_NORM] != b[BT_MS_GRAD_NORM])
+                fail_msg("%s: step %zu: loss %.17g alone, %.17g", exact[k].name, i, a[BT_MS_LOSS],
+                         b[BT_MS_LOSS]);
         }
     }
 }

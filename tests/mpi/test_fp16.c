@@ -1,7 +1,8 @@
 /* mpi: 2
  * timeout: 240
- * fp16 with a dynamic loss scale, on one rank and on two in every ZeRO stage: near fp32, the same story in every layout, the same
- * bits when reproducible, an overflow that skips one step everywhere, and a checkpoint that keeps the scale. */
+ * fp16 with a dynamic loss scale, on one rank and on two in every ZeRO stage: near fp32, the same
+ * story in every layout, the same bits when reproducible, an overflow that skips one step
+ * everywhere, and a checkpoint that keeps the scale. */
 #include <unistd.h>
 
 #include "tests/mpi/layouts.h"
@@ -10,9 +11,12 @@
 #define STRIPES "--set", "train.bucket_bytes=4096"
 
 static fake_sink full, exact, overflowing;
-static int most_exponent;                               /* of the largest scale that no step of the run overflows */
+/* of the largest scale that no step of the run overflows */
+static int most_exponent;
 
-static void set_scale(char *text, size_t size, int exponent) { snprintf(text, size, "train.loss_scale=%.0f", ldexp(1, exponent)); }
+static void set_scale(char *text, size_t size, int exponent) {
+    snprintf(text, size, "train.loss_scale=%.0f", ldexp(1, exponent));
+}
 
 static void near_fp32(void **state) {
     (void)state;
@@ -22,9 +26,12 @@ static void near_fp32(void **state) {
         assert_true(full.steps[i].v[BT_MS_LOSS_SCALE] == 1);
     }
     /* gradients are told unscaled, and they are fp16's */
-    layout_near(full.steps[0].v[BT_MS_GRAD_NORM], alone.steps[0].v[BT_MS_GRAD_NORM], 2e-3, "grad_norm", 0);
+    layout_near(full.steps[0].v[BT_MS_GRAD_NORM], alone.steps[0].v[BT_MS_GRAD_NORM], 2e-3,
+                "grad_norm", 0);
     assert_true(full.steps[0].v[BT_MS_GRAD_NORM] != alone.steps[0].v[BT_MS_GRAD_NORM]);
-    for (size_t i = 0; i < full.n_layers; i++) layout_near(full.layers[i].v[BT_ML_GRAD_NORM], alone.layers[i].v[BT_ML_GRAD_NORM], 0.1, full.layers[i].tensor, 8);
+    for (size_t i = 0; i < full.n_layers; i++)
+        layout_near(full.layers[i].v[BT_ML_GRAD_NORM], alone.layers[i].v[BT_ML_GRAD_NORM], 0.1,
+                    full.layers[i].tensor, 8);
 }
 
 static void same_story_in_every_layout(void **state) {
@@ -43,7 +50,8 @@ static void same_story_in_every_layout(void **state) {
     }
 }
 
-static const char *const units[] = {FP16, "--set", "train.reproducible=true", "--set", "train.unit=2", "--set", "train.loss_scale_every=4", NULL};
+static const char *const units[] = {FP16,           "--set", "train.reproducible=true",  "--set",
+                                    "train.unit=2", "--set", "train.loss_scale_every=4", NULL};
 
 static void same_bits_when_reproducible(void **state) {
     (void)state;
@@ -73,7 +81,9 @@ static void overflow_skips_one_step_on_all_ranks(void **state) {
             assert_true(v[BT_MS_LOSS_SCALE] == ldexp(1, most_exponent + (skipped == 0)));
             assert_true(isfinite(v[BT_MS_GRAD_NORM]) == (v[BT_MS_SKIPPED] == 0));
             layout_near(lonely[BT_MS_LOSS], v[BT_MS_LOSS], 1e-4, "loss", i);
-            if (v[BT_MS_SKIPPED] == 1 && i + 1 < LAYOUT_STEPS) assert_true(v[BT_MS_LR] == together.steps[i + 1].v[BT_MS_LR]);    /* no update */
+            /* no update */
+            if (v[BT_MS_SKIPPED] == 1 && i + 1 < LAYOUT_STEPS)
+                assert_true(v[BT_MS_LR] == together.steps[i + 1].v[BT_MS_LR]);
             skipped += v[BT_MS_SKIPPED] == 1;
         }
         assert_int_equal(skipped, 1);
@@ -89,20 +99,30 @@ static void a_checkpoint_keeps_the_scale(void **state) {
     bt_err err = BT_ERR_INIT;
     set_scale(text, sizeof text, most_exponent + 1);
     layout_folder(dir);
-    const char *words[] = {FP16, STRIPES, "--zero", "2", "--set", text, "--set", "train.loss_scale_every=3", "--out", dir, "--stop-after", "6", NULL};
-    const char *whole[] = {FP16, STRIPES, "--zero", "2", "--set", text, "--set", "train.loss_scale_every=3", NULL};
+    const char *words[] = {FP16,    STRIPES, "--zero",       "2",
+                           "--set", text,    "--set",        "train.loss_scale_every=3",
+                           "--out", dir,     "--stop-after", "6",
+                           NULL};
+    const char *whole[] = {
+        FP16, STRIPES, "--zero", "2", "--set", text, "--set", "train.loss_scale_every=3", NULL};
     layout_run(&together, whole, NULL);
     layout_run(&first, words, NULL);
-    const char *rest[] = {FP16, STRIPES, "--zero", "2", "--set", "train.loss_scale_every=3", "--out", dir, "--lr", "3e-4", "--steps", "20", NULL};
+    const char *rest[] = {FP16,    STRIPES, "--zero", "2",    "--set",   "train.loss_scale_every=3",
+                          "--out", dir,     "--lr",   "3e-4", "--steps", "20",
+                          NULL};
     bt_run_cfg cfg;
     tiny_cfg(&cfg, rest);
     tiny_run(&cfg, &second, NULL, dir);
-    assert_int_equal(bt_broadcast(bt_comm_world(), &second, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
+    assert_int_equal(bt_broadcast(bt_comm_world(), &second, offsetof(fake_sink, last_checkpoint), 0,
+                                  &err),
+                     BT_OK);
     assert_int_equal(second.n_steps, LAYOUT_STEPS - 6);
     int halved = 0;
     for (size_t i = 0; i < LAYOUT_STEPS; i++) {
-        const double *a = together.steps[i].v, *b = i < 6 ? first.steps[i].v : second.steps[i - 6].v;
-        assert_true(a[BT_MS_LOSS_SCALE] == b[BT_MS_LOSS_SCALE] && a[BT_MS_LOSS] == b[BT_MS_LOSS] && a[BT_MS_SKIPPED] == b[BT_MS_SKIPPED]);
+        const double *a = together.steps[i].v,
+                     *b = i < 6 ? first.steps[i].v : second.steps[i - 6].v;
+        assert_true(a[BT_MS_LOSS_SCALE] == b[BT_MS_LOSS_SCALE] && a[BT_MS_LOSS] == b[BT_MS_LOSS] &&
+                    a[BT_MS_SKIPPED] == b[BT_MS_SKIPPED]);
         halved += a[BT_MS_SKIPPED] == 1;
     }
     assert_true(halved >= 2 && halved <= 10);
@@ -125,7 +145,8 @@ int main(void) {
     static const char *const fp16[] = {FP16, NULL};
     layout_run(&full, NULL, NULL);
     layout_run(&exact, units, NULL);
-    (void)skips(34, &overflowing);                      /* halves until it passes: near the largest that always does */
+    /* halves until it passes: near the largest that always does */
+    (void)skips(34, &overflowing);
     most_exponent = ilogb(overflowing.steps[LAYOUT_STEPS - 1].v[BT_MS_LOSS_SCALE]);
     while (skips(most_exponent, &overflowing) > 0) most_exponent--;
     while (skips(most_exponent + 1, &overflowing) == 0) most_exponent++;
@@ -139,7 +160,8 @@ int main(void) {
         cmocka_unit_test(a_checkpoint_keeps_the_scale),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    if (failed) bt_comm_abort(1);                       /* others may wait for a rank that has given up */
+    /* others may wait for a rank that has given up */
+    if (failed) bt_comm_abort(1);
     bt_comm_finalize();
     return failed;
 }

@@ -1,22 +1,30 @@
 /* mpi: 3
- * The gather of ZeRO-3 on three ranks. Bytes by parts in every walk, with shards that have none of a part and ranks that pass
- * unequally often, one of them late. Then whole runs: gathered for each layer or once a step, the same bits; the statistics of one
- * rank; memory of one layer instead of all. */
+ * The gather of ZeRO-3 on three ranks. Bytes by parts in every walk, with shards that have none of
+ * a part and ranks that pass unequally often, one of them late. Then whole runs: gathered for each
+ * layer or once a step, the same bits; the statistics of one rank; memory of one layer instead of
+ * all. */
 #include <unistd.h>
 
 #include "engine/parallel/shard/weight_prefetch.h"
 #include "tests/mpi/layouts.h"
 
-enum { PARTS = 5, RANKS = 3, LONGEST = 200000 };         /* some messages go at once, some ask first */
+/* some messages go at once, some ask first */
+enum { PARTS = 5, RANKS = 3, LONGEST = 200000 };
 
-static size_t size_of(int shard, size_t part) { return shard == 1 && part == 2 ? 0 : part == 3 ? LONGEST : 7 + 31 * part + 100 * (size_t)shard; }
-static unsigned char byte_of(int round, int shard, size_t part, size_t i) { return (unsigned char)(31 * round + 17 * shard + 5 * (int)part + (int)(i % 251)); }
+static size_t size_of(int shard, size_t part) {
+    return shard == 1 && part == 2 ? 0 : part == 3 ? LONGEST : 7 + 31 * part + 100 * (size_t)shard;
+}
+static unsigned char byte_of(int round, int shard, size_t part, size_t i) {
+    return (unsigned char)(31 * round + 17 * shard + 5 * (int)part + (int)(i % 251));
+}
 
 static void check_part(const bt_prefetch *f, int round, size_t part) {
     for (int s = 0; s < RANKS; s++) {
         const unsigned char *x = bt_prefetch_from(f, s);
         for (size_t i = 0; i < size_of(s, part); i++) {
-            if (x[i] != byte_of(round, s, part, i)) fail_msg("round %d: byte %zu of part %zu of shard %d is %d", round, i, part, s, x[i]);
+            if (x[i] != byte_of(round, s, part, i))
+                fail_msg("round %d: byte %zu of part %zu of shard %d is %d", round, i, part, s,
+                         x[i]);
         }
     }
 }
@@ -28,7 +36,7 @@ static size_t walk(bt_prefetch *f, bt_passes kind, int round, size_t passes, boo
     for (size_t p = 0; p < passes; p++) {
         for (size_t k = 0; k < (kind == BT_PASSES_FORWARD_BACKWARD ? 2 * PARTS : PARTS); k++) {
             size_t part = k < PARTS ? k : 2 * PARTS - 1 - k;
-            if (part == here) continue;                 /* of the turn */
+            if (part == here) continue; /* of the turn */
             if (came > 0) assert_int_equal(bt_prefetch_next(f, &err), BT_OK);
             if (late) bt_sleep_ns(2000000);
             assert_int_equal(bt_prefetch_wait(f, part, &err), BT_OK);
@@ -48,14 +56,26 @@ static void parts_come_in_every_walk(void **state) {
     bt_err err = BT_ERR_INIT;
     static unsigned char own[2 * LONGEST];
     size_t at[RANKS * (PARTS + 1)] = {0};
-    assert_int_equal(bt_mesh_create(&mesh, &(bt_mesh_shape){1, 1, RANKS, 1}, bt_comm_world(), &err), BT_OK);
-    for (int s = 0; s < RANKS; s++) for (size_t p = 0; p < PARTS; p++) at[s * (PARTS + 1) + (int)p + 1] = at[s * (PARTS + 1) + (int)p] + size_of(s, p);
+    assert_int_equal(bt_mesh_create(&mesh, &(bt_mesh_shape){1, 1, RANKS, 1}, bt_comm_world(), &err),
+                     BT_OK);
+    for (int s = 0; s < RANKS; s++)
+        for (size_t p = 0; p < PARTS; p++)
+            at[s * (PARTS + 1) + (int)p + 1] = at[s * (PARTS + 1) + (int)p] + size_of(s, p);
     int me = mesh.me.dp_shard;
-    assert_int_equal(bt_prefetch_create(&f, &(bt_prefetch_cfg){&mesh, PARTS, at, own}, &err), BT_OK);
-    static const struct { bt_passes walk; size_t passes[RANKS]; int late; } rounds[] = {
-        {BT_PASSES_FORWARD, {1, 1, 1}, -1}, {BT_PASSES_FORWARD_BACKWARD, {1, 1, 1}, 0}, {BT_PASSES_FORWARD_BACKWARD, {1, 9, 2}, 1}, {BT_PASSES_FORWARD, {3, 3, 3}, 2}, {BT_PASSES_FORWARD_BACKWARD, {4, 4, 4}, -1}, {BT_PASSES_FORWARD_BACKWARD, {7, 0, 1}, 2}};
+    assert_int_equal(bt_prefetch_create(&f, &(bt_prefetch_cfg){&mesh, PARTS, at, own}, &err),
+                     BT_OK);
+    static const struct {
+        bt_passes walk;
+        size_t passes[RANKS];
+        int late;
+    } rounds[] = {
+        {BT_PASSES_FORWARD, {1, 1, 1}, -1},          {BT_PASSES_FORWARD_BACKWARD, {1, 1, 1}, 0},
+        {BT_PASSES_FORWARD_BACKWARD, {1, 9, 2}, 1},  {BT_PASSES_FORWARD, {3, 3, 3}, 2},
+        {BT_PASSES_FORWARD_BACKWARD, {4, 4, 4}, -1}, {BT_PASSES_FORWARD_BACKWARD, {7, 0, 1}, 2}};
     for (int r = 0; r < (int)(sizeof rounds / sizeof *rounds); r++) {
-        for (size_t p = 0; p < PARTS; p++) for (size_t i = 0; i < size_of(me, p); i++) own[at[me * (PARTS + 1) + (int)p] + i] = byte_of(r, me, p, i);
+        for (size_t p = 0; p < PARTS; p++)
+            for (size_t i = 0; i < size_of(me, p); i++)
+                own[at[me * (PARTS + 1) + (int)p] + i] = byte_of(r, me, p, i);
         uint64_t before = bt_comm_bytes_wire(), want = 0;
         assert_int_equal(bt_prefetch_begin(f, rounds[r].walk, rounds[r].passes, &err), BT_OK);
         size_t came = walk(f, rounds[r].walk, r, rounds[r].passes[me], rounds[r].late == me);
@@ -76,15 +96,17 @@ static void parts_come_in_every_walk(void **state) {
     bt_mesh_release(&mesh);
 }
 
-/* ---- runs ------------------------------------------------------------------------------------------------------------- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
-#define SHARDED "--set", "train.bucket_bytes=4096", "--zero", "3", "--micro-batch", "1", "--balance", "4,3,1"
+#define SHARDED \
+    "--set", "train.bucket_bytes=4096", "--zero", "3", "--micro-batch", "1", "--balance", "4,3,1"
 
 static const char *const by_layer[][20] = {
     {SHARDED, NULL},
     {SHARDED, "--recompute", "full", "--set", "model.layers=1", NULL},
     {SHARDED, "--recompute", "selective", "--set", "model.layers=5", "--threads", "2", NULL},
-    {SHARDED, "--set", "train.reproducible=true", "--set", "train.unit=1", "--set", "model.linear=bitnet1", NULL},
+    {SHARDED, "--set", "train.reproducible=true", "--set", "train.unit=1", "--set",
+     "model.linear=bitnet1", NULL},
 };
 
 static void once_a_step_has_the_same_bits(void **state) {
@@ -103,8 +125,11 @@ static void once_a_step_has_the_same_bits(void **state) {
         assert_int_equal(layer.n_steps, LAYOUT_STEPS);
         for (size_t i = 0; i < LAYOUT_STEPS; i++) {
             const double *a = layer.steps[i].v, *b = together.steps[i].v;
-            if (a[BT_MS_LOSS] != b[BT_MS_LOSS] || a[BT_MS_GRAD_NORM] != b[BT_MS_GRAD_NORM]) fail_msg("%zu: step %zu: loss %.17g by layers, %.17g once a step", k, i, a[BT_MS_LOSS], b[BT_MS_LOSS]);
-            assert_true(isnan(a[BT_MS_VAL_LOSS]) ? isnan(b[BT_MS_VAL_LOSS]) : a[BT_MS_VAL_LOSS] == b[BT_MS_VAL_LOSS]);
+            if (a[BT_MS_LOSS] != b[BT_MS_LOSS] || a[BT_MS_GRAD_NORM] != b[BT_MS_GRAD_NORM])
+                fail_msg("%zu: step %zu: loss %.17g by layers, %.17g once a step", k, i,
+                         a[BT_MS_LOSS], b[BT_MS_LOSS]);
+            assert_true(isnan(a[BT_MS_VAL_LOSS]) ? isnan(b[BT_MS_VAL_LOSS])
+                                                 : a[BT_MS_VAL_LOSS] == b[BT_MS_VAL_LOSS]);
         }
         assert_int_equal(memcmp(layer.layers, together.layers, sizeof layer.layers), 0);
     }
@@ -114,7 +139,8 @@ static void once_a_step_has_the_same_bits(void **state) {
 static void statistics_are_those_of_one_rank(void **state) {
     (void)state;
     static const char *const words[] = {SHARDED, NULL};
-    static const int same[] = {BT_ML_ZERO, BT_ML_POS, BT_ML_FLIP, BT_ML_SIGN_FLIP, BT_ML_OSCILLATION, BT_ML_BOUNDARY};
+    static const int same[] = {BT_ML_ZERO,      BT_ML_POS,         BT_ML_FLIP,
+                               BT_ML_SIGN_FLIP, BT_ML_OSCILLATION, BT_ML_BOUNDARY};
     layout_run(&together, words, NULL);
     layout_compare(1e-4);
     layout_conserves();
@@ -123,7 +149,9 @@ static void statistics_are_those_of_one_rank(void **state) {
     for (size_t i = 0; i < alone.n_layers; i++) {
         for (size_t k = 0; k < sizeof same / sizeof *same; k++) {
             double a = alone.layers[i].v[same[k]], b = together.layers[i].v[same[k]];
-            if (isnan(a) ? !isnan(b) : !(fabs(a - b) <= 2e-3)) fail_msg("%s: %s is %.6g alone, %.6g together", alone.layers[i].tensor, bt_layer_metrics[same[k]].key, a, b);
+            if (isnan(a) ? !isnan(b) : !(fabs(a - b) <= 2e-3))
+                fail_msg("%s: %s is %.6g alone, %.6g together", alone.layers[i].tensor,
+                         bt_layer_metrics[same[k]].key, a, b);
         }
     }
 }
@@ -134,20 +162,26 @@ static void memory_is_that_of_one_layer(void **state) {
     double quantised[2], exchange[2], zero2;
     static const char *const modes[] = {"parallel.gather=layer", "parallel.gather=step"};
     for (size_t k = 0; k < 2; k++) {
-        const char *words[] = {SHARDED, "--steps", "1", "--set", "model.layers=12", "--set", modes[k], NULL};
+        const char *words[] = {SHARDED,           "--steps", "1",      "--set",
+                               "model.layers=12", "--set",   modes[k], NULL};
         layout_run(&together, words, NULL);
         quantised[k] = atof(fake_fact(&together, "arena.quantised"));
         exchange[k] = atof(fake_fact(&together, "arena.exchange"));
     }
-    const char *words[] = {SHARDED, "--steps", "1", "--set", "model.layers=12", "--zero", "2", NULL};
+    const char *words[] = {SHARDED,           "--steps", "1", "--set",
+                           "model.layers=12", "--zero",  "2", NULL};
     layout_run(&together, words, NULL);
     zero2 = atof(fake_fact(&together, "arena.quantised"));
-    double linear = atof(fake_fact(&together, "params.linear")), layer = linear / LAYERS, taken = 32 * 64;
+    double linear = atof(fake_fact(&together, "params.linear")), layer = linear / LAYERS,
+           taken = 32 * 64;
     assert_true(exchange[0] == exchange[1]);
-    assert_true(zero2 >= 2 * linear);                                   /* a code and a byte at least in its packed form */
-    double panels = (zero2 - linear) / LAYERS;                          /* of one layer */
-    if (!(fabs(quantised[0] - panels - taken) <= 0.02 * panels)) fail_msg("%.0f bytes by layers, %.0f are a layer's panels", quantised[0], panels);
-    if (!(fabs(quantised[1] - LAYERS * panels - taken) <= 0.02 * LAYERS * panels)) fail_msg("%.0f bytes once a step, %.0f are a layer's panels", quantised[1], panels);
+    /* a code and a byte at least in its packed form */
+    assert_true(zero2 >= 2 * linear);
+    double panels = (zero2 - linear) / LAYERS; /* of one layer */
+    if (!(fabs(quantised[0] - panels - taken) <= 0.02 * panels))
+        fail_msg("%.0f bytes by layers, %.0f are a layer's panels", quantised[0], panels);
+    if (!(fabs(quantised[1] - LAYERS * panels - taken) <= 0.02 * LAYERS * panels))
+        fail_msg("%.0f bytes once a step, %.0f are a layer's panels", quantised[1], panels);
     assert_true(quantised[0] < 3 * layer);
 }
 

@@ -1,26 +1,39 @@
 /* mpi: 4
  * timeout: 400
- * Pipelines on four ranks, alone and with every other axis: the story of one rank, its gradients element by element, its bits in
- * reproducible training; bytes as the formula says; a checkpoint of one layout goes on in others. */
+ * Pipelines on four ranks, alone and with every other axis: the story of one rank, its gradients
+ * element by element, its bits in reproducible training; bytes as the formula says; a checkpoint of
+ * one layout goes on in others. */
 #include "tests/mpi/tp.h"
 
-/* Five layers at 3e-4 turn a code within twenty steps in some layouts (another sum order): tests/mpi/layouts.h tells why that is another model. */
+/* Five layers at 3e-4 turn a code within twenty steps in some layouts (another sum order):
+ * tests/mpi/layouts.h tells why that is another model. */
 #define DEEP "--set", "model.layers=5", "--lr", "1e-4"
 
 static const tp_shape shapes[] = {
     {"five layers", {DEEP}},
-    {"three layers, untied, silu, unequal vocabulary", {"--set", "model.layers=3", "--lr", "1e-4", "--set", "model.vocab=61", "--set", "model.tied=false", "--set", "model.act=silu"}},
+    {"three layers, untied, silu, unequal vocabulary",
+     {"--set", "model.layers=3", "--lr", "1e-4", "--set", "model.vocab=61", "--set",
+      "model.tied=false", "--set", "model.act=silu"}},
     {"dense, heads' norms", {DEEP, "--set", "model.linear=dense", "--set", "model.qk_norm=true"}},
     {"bf16", {DEEP, "--precision", "bf16"}},
 };
 static const tp_layout layouts[] = {
     {"pp 4, 8 micro-batches", 0, {"--pp", "4", "--micro-batch", "2"}},
     {"pp 4, one micro-batch", 0, {"--pp", "4", "--micro-batch", "16"}},
-    {"pp 2 x 2 replicas, selective recompute", 0, {"--pp", "2", "--micro-batch", "2", "--recompute", "selective"}},
-    {"pp 2 x 2 shards, zero 2", 0, {"--pp", "2", "--micro-batch", "2", "--zero", "2", "--set", "train.bucket_bytes=4096"}},
-    {"pp 2 x 2 shards, zero 3, full recompute", 0, {"--pp", "2", "--micro-batch", "1", "--zero", "3", "--recompute", "full"}},
+    {"pp 2 x 2 replicas, selective recompute",
+     0,
+     {"--pp", "2", "--micro-batch", "2", "--recompute", "selective"}},
+    {"pp 2 x 2 shards, zero 2",
+     0,
+     {"--pp", "2", "--micro-batch", "2", "--zero", "2", "--set", "train.bucket_bytes=4096"}},
+    {"pp 2 x 2 shards, zero 3, full recompute",
+     0,
+     {"--pp", "2", "--micro-batch", "1", "--zero", "3", "--recompute", "full"}},
     {"pp 2 x tp 2", 0, {"--pp", "2", "--tp", "2", "--micro-batch", "4"}},
-    {"pp 2 x tp 2, residual on both ranks, 2 threads", 1, {"--pp", "2", "--tp", "2", "--set", "mesh.sequence=false", "--micro-batch", "2", "--threads", "2"}},
+    {"pp 2 x tp 2, residual on both ranks, 2 threads",
+     1,
+     {"--pp", "2", "--tp", "2", "--set", "mesh.sequence=false", "--micro-batch", "2", "--threads",
+      "2"}},
     {"pp 2", 1, {"--pp", "2", "--micro-batch", "2"}},
     {"pp 2, unlike shares", 2, {"--pp", "2", "--micro-batch", "2", "--balance", "3,1"}},
     {"pp 4", 3, {"--pp", "4", "--micro-batch", "2"}},
@@ -41,11 +54,13 @@ static void gradients_equal_element_by_element(void **state) {
         {DEEP, "--pp", "2", "--tp", "2", NULL},
         {DEEP, "--pp", "2", "--zero", "2", "--set", "train.bucket_bytes=65536", NULL},
     };
-    for (size_t k = 0; k < sizeof words / sizeof *words; k++) layout_check_grads(words[k][5], words[k], &lonely_grads, 1e-5);
+    for (size_t k = 0; k < sizeof words / sizeof *words; k++)
+        layout_check_grads(words[k][5], words[k], &lonely_grads, 1e-5);
 }
 
 static void run_reproducible(fake_sink *f, const char *const *more) {
-    const char *words[32] = {DEEP, "--set", "train.reproducible=true", "--lr", "5e-3", "--set", "train.unit=2"};
+    const char *words[32] = {DEEP,    "--set",       "train.reproducible=true", "--lr", "5e-3",
+                             "--set", "train.unit=2"};
     size_t n = 0;
     while (words[n]) n++;
     while (*more) words[n++] = *more++;
@@ -69,23 +84,33 @@ static void reproducible_keeps_the_bits(void **state) {
         for (size_t i = 0; i < LAYOUT_STEPS; i++) {
             const double *a = exact.steps[i].v, *b = together.steps[i].v;
             if (a[BT_MS_LOSS] != b[BT_MS_LOSS] || a[BT_MS_GRAD_NORM] != b[BT_MS_GRAD_NORM])
-                fail_msg("layout %zu, step %zu: loss %.17g, norm %.17g alone; %.17g, %.17g together", k, i, a[BT_MS_LOSS], a[BT_MS_GRAD_NORM], b[BT_MS_LOSS], b[BT_MS_GRAD_NORM]);
-            assert_true((isnan(a[BT_MS_VAL_LOSS]) && isnan(b[BT_MS_VAL_LOSS])) || a[BT_MS_VAL_LOSS] == b[BT_MS_VAL_LOSS]);
+                fail_msg(
+                    "layout %zu, step %zu: loss %.17g, norm %.17g alone; %.17g, %.17g together", k,
+                    i, a[BT_MS_LOSS], a[BT_MS_GRAD_NORM], b[BT_MS_LOSS], b[BT_MS_GRAD_NORM]);
+            assert_true((isnan(a[BT_MS_VAL_LOSS]) && isnan(b[BT_MS_VAL_LOSS])) ||
+                        a[BT_MS_VAL_LOSS] == b[BT_MS_VAL_LOSS]);
         }
     }
 }
 
-/* A micro-batch's residual (M, C) leaves every stage but the last, its gradient every stage but the first; once a step the first and the
- * last send each other the tied table (V, C): gradients up, weights down. All in fp32. */
+/* A micro-batch's residual (M, C) leaves every stage but the last, its gradient every stage but the
+ * first; once a step the first and the last send each other the tied table (V, C): gradients up,
+ * weights down. All in fp32. */
 static void bytes_follow_the_formula(void **state) {
     (void)state;
     double steps = 4, M = 4 * 32, C = 32, V = 64, micros = 4;
-    tp_run(&together, &shapes[0], &(tp_layout){"pp 4", 0, {"--pp", "4", "--micro-batch", "4", "--set", "train.stats_every=4", "--eval-every", "100"}});
+    tp_run(&together, &shapes[0],
+           &(tp_layout){"pp 4",
+                        0,
+                        {"--pp", "4", "--micro-batch", "4", "--set", "train.stats_every=4",
+                         "--eval-every", "100"}});
     for (int r = 0; r < 4; r++) {
         const double *v = layout_op("send", "pp", r);
         assert_non_null(v);
         double want = 4 * micros * M * C * ((r < 3) + (r > 0)) + 4 * V * C * (r == 0 || r == 3);
-        if (v[BT_MC_BYTES_WIRE] != steps * want) fail_msg("stage %d: %.0f bytes in %.0f steps, the formula says %.0f", r, v[BT_MC_BYTES_WIRE], steps, steps * want);
+        if (v[BT_MC_BYTES_WIRE] != steps * want)
+            fail_msg("stage %d: %.0f bytes in %.0f steps, the formula says %.0f", r,
+                     v[BT_MC_BYTES_WIRE], steps, steps * want);
     }
 }
 

@@ -1,12 +1,17 @@
 /* mpi: 6
  * timeout: 200
- * Three stages, two replicas, and one of them with more micro-batches than the mean: as many are in flight as the pipeline has stages. */
+ * Three stages, two replicas, and one of them with more micro-batches than the mean: as many are in
+ * flight as the pipeline has stages. */
 #include "tests/mpi/tp.h"
 
 static const tp_shape shapes[] = {{"four layers", {"--set", "model.layers=4", "--lr", "1e-4"}}};
 static const tp_layout layouts[] = {
-    {"pp 3 x 2 replicas, shares 3 and 1", 0, {"--pp", "3", "--micro-batch", "4", "--balance", "3,1"}},
-    {"pp 3 x 2 shards, zero 2, shares 1 and 7", 0, {"--pp", "3", "--micro-batch", "2", "--balance", "1,7", "--zero", "2"}},
+    {"pp 3 x 2 replicas, shares 3 and 1",
+     0,
+     {"--pp", "3", "--micro-batch", "4", "--balance", "3,1"}},
+    {"pp 3 x 2 shards, zero 2, shares 1 and 7",
+     0,
+     {"--pp", "3", "--micro-batch", "2", "--balance", "1,7", "--zero", "2"}},
     {"pp 3 x tp 2", 0, {"--pp", "3", "--tp", "2", "--micro-batch", "4"}},
 };
 

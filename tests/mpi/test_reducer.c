@@ -1,30 +1,31 @@
 /* mpi: 3
- * The reducer sums what every rank contributed, whatever the bucket size and the order in which pieces become ready;
- * notes become the largest; wait goes to those who came early. */
+ * The reducer sums what every rank contributed, whatever the bucket size and the order in which
+ * pieces become ready; notes become the largest; wait goes to those who came early. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 #include <stdlib.h>
+#include <cmocka.h>
 
 #include "engine/base/clock.h"
-#include "engine/parallel/mpi/clock_sync.h"
 #include "engine/parallel/grad/reducer.h"
+#include "engine/parallel/mpi/clock_sync.h"
 
 static bt_comm *w;
 static int rank, size;
 enum { N = 10007 };
 static float grads[N];
 
-static bt_mesh plain;                                   /* all ranks are replicas */
+static bt_mesh plain; /* all ranks are replicas */
 
 static void one_round(bt_reducer *r, size_t piece, bt_reduce_times *times) {
     bt_err err = BT_ERR_INIT;
     for (int i = 0; i < N; i++) grads[i] = -1;
     bt_reducer_begin(r);
     bt_reducer_last(r);
-    for (size_t end = N; end > 0;) {                    /* as backward: write a piece, then say so */
+    /* as backward: write a piece, then say so */
+    for (size_t end = N; end > 0;) {
         size_t begin = end > piece ? end - piece : 0;
         for (size_t i = begin; i < end; i++) grads[i] = (float)((i % 97) * (size_t)(rank + 1));
         bt_reducer_ready(r, begin, end);
@@ -32,7 +33,8 @@ static void one_round(bt_reducer *r, size_t piece, bt_reduce_times *times) {
     }
     int64_t notes[3] = {rank, -rank, rank == 1 ? 77 : 0};
     if (bt_reducer_finish(r, notes, 3, times, &err) != BT_OK) fail_msg("%s", err.msg);
-    for (size_t i = 0; i < N; i++) assert_true(grads[i] == (float)((i % 97) * (size_t)(size * (size + 1) / 2)));
+    for (size_t i = 0; i < N; i++)
+        assert_true(grads[i] == (float)((i % 97) * (size_t)(size * (size + 1) / 2)));
     assert_int_equal(notes[0], size - 1);
     assert_int_equal(notes[1], 0);
     assert_int_equal(notes[2], 77);
@@ -42,23 +44,29 @@ static void one_round(bt_reducer *r, size_t piece, bt_reduce_times *times) {
 static void sums_are_right_for_any_cut(void **state) {
     (void)state;
     static const size_t bucket_bytes[] = {64, 1000, 16384, 1 << 20}, pieces[] = {1, 13, 1000, N};
-    for (int overlap = 0; overlap < 2; overlap++) for (size_t b = 0; b < 4; b++) {
-        bt_reducer_cfg cfg = {.mesh = &plain, .grads = grads, .n = N, .bucket_bytes = bucket_bytes[b], .overlap = overlap};
-        bt_reducer *r = NULL;
-        bt_err err = BT_ERR_INIT;
-        assert_int_equal(bt_reducer_create(&r, &cfg, &err), BT_OK);
-        for (size_t p = 0; p < 4; p++) {
-            bt_reduce_times times;
-            one_round(r, pieces[p], &times);
+    for (int overlap = 0; overlap < 2; overlap++)
+        for (size_t b = 0; b < 4; b++) {
+            bt_reducer_cfg cfg = {.mesh = &plain,
+                                  .grads = grads,
+                                  .n = N,
+                                  .bucket_bytes = bucket_bytes[b],
+                                  .overlap = overlap};
+            bt_reducer *r = NULL;
+            bt_err err = BT_ERR_INIT;
+            assert_int_equal(bt_reducer_create(&r, &cfg, &err), BT_OK);
+            for (size_t p = 0; p < 4; p++) {
+                bt_reduce_times times;
+                one_round(r, pieces[p], &times);
+            }
+            bt_reducer_destroy(r);
         }
-        bt_reducer_destroy(r);
-    }
 }
 
 /* The last rank comes 200 ms late: the others wait for it, and it waits for nobody. */
 static void who_comes_early_waits(void **state) {
     (void)state;
-    bt_reducer_cfg cfg = {.mesh = &plain, .grads = grads, .n = N, .bucket_bytes = 4096, .overlap = true};
+    bt_reducer_cfg cfg = {
+        .mesh = &plain, .grads = grads, .n = N, .bucket_bytes = 4096, .overlap = true};
     bt_reducer *r = NULL;
     bt_err err = BT_ERR_INIT;
     bt_reduce_times times;
@@ -66,8 +74,10 @@ static void who_comes_early_waits(void **state) {
     assert_int_equal(bt_barrier(w, &err), BT_OK);
     if (rank == size - 1) bt_sleep_ns(200000000);
     one_round(r, 500, &times);
-    if (rank == size - 1) assert_true(times.wait_ns < 50000000);
-    else assert_true(times.wait_ns > 100000000 && times.exposed_ns < times.wait_ns);
+    if (rank == size - 1)
+        assert_true(times.wait_ns < 50000000);
+    else
+        assert_true(times.wait_ns > 100000000 && times.exposed_ns < times.wait_ns);
     bt_reducer_destroy(r);
 }
 
@@ -75,9 +85,10 @@ static void one_rank_alone_exchanges_nothing(void **state) {
     (void)state;
     bt_mesh self;
     bt_err err = BT_ERR_INIT;
-    bt_mesh_shape s = {1, 1, 1, size};                  /* tensor parallel: no replicas */
+    bt_mesh_shape s = {1, 1, 1, size}; /* tensor parallel: no replicas */
     assert_int_equal(bt_mesh_create(&self, &s, w, &err), BT_OK);
-    bt_reducer_cfg cfg = {.mesh = &self, .grads = grads, .n = N, .bucket_bytes = 4096, .overlap = true};
+    bt_reducer_cfg cfg = {
+        .mesh = &self, .grads = grads, .n = N, .bucket_bytes = 4096, .overlap = true};
     bt_reducer *r = NULL;
     bt_reduce_times times;
     assert_int_equal(bt_reducer_create(&r, &cfg, &err), BT_OK);
@@ -88,12 +99,13 @@ static void one_rank_alone_exchanges_nothing(void **state) {
     int64_t note = rank;
     assert_int_equal(bt_reducer_finish(r, &note, 1, &times, &err), BT_OK);
     for (int i = 0; i < N; i++) assert_true(grads[i] == 5);
-    assert_int_equal(note, size - 1);                   /* notes still travel over the world */
+    assert_int_equal(note, size - 1); /* notes still travel over the world */
     bt_reducer_destroy(r);
     bt_mesh_release(&self);
 }
 
-/* On one host the true offset is 0, so what ping-pong measures must lie within the error it states. */
+/* On one host the true offset is 0, so what ping-pong measures must lie within the error it
+ * states. */
 static void ping_pong_bounds_its_own_error(void **state) {
     (void)state;
     bt_clock_sync s;

@@ -1,6 +1,6 @@
 /* mpi: 3
- * train.reproducible: three ranks (16 sequences in 4, 8 or 16 units: unequal shares), any ZeRO stage, any micro-batch asked
- * for: the bits of one rank. */
+ * train.reproducible: three ranks (16 sequences in 4, 8 or 16 units: unequal shares), any ZeRO
+ * stage, any micro-batch asked for: the bits of one rank. */
 #include "tests/mpi/layouts.h"
 
 #ifndef RANKS
@@ -8,7 +8,8 @@
 #define SHARES "9,1,6"
 #endif
 
-static const char *const units[] = {"4", "2", "1"};     /* sequences of one; 4, 8, 16 units a step */
+/* sequences of one; 4, 8, 16 units a step */
+static const char *const units[] = {"4", "2", "1"};
 
 static const char *const cuts[][10] = {
     {NULL},
@@ -20,7 +21,8 @@ static const char *const cuts[][10] = {
     {"--set", "train.bucket_bytes=4096", "--zero", "3", NULL},
     {"--zero", "3", NULL},
 #ifdef HYBRID
-    {"--set", "train.bucket_bytes=4096", "--zero", "3", "--dp-replicate", "2", "--dp-shard", "2", NULL},
+    {"--set", "train.bucket_bytes=4096", "--zero", "3", "--dp-replicate", "2", "--dp-shard", "2",
+     NULL},
 #endif
 };
 enum { N_CUTS = sizeof cuts / sizeof cuts[0] };
@@ -28,7 +30,8 @@ enum { N_CUTS = sizeof cuts / sizeof cuts[0] };
 static fake_sink lonely[3];
 
 static bt_train_result run(fake_sink *f, int unit, const char *const *more) {
-    const char *words[32] = {"--set", "train.reproducible=true", "--lr", "5e-3", "--set"};      /* a rate at which other orders part quickly */
+    /* a rate at which other orders part quickly */
+    const char *words[32] = {"--set", "train.reproducible=true", "--lr", "5e-3", "--set"};
     char text[32];
     snprintf(text, sizeof text, "train.unit=%s", units[unit]);
     size_t n = 5;
@@ -40,36 +43,45 @@ static bt_train_result run(fake_sink *f, int unit, const char *const *more) {
 static void the_bits_of_one_rank(void **state) {
     (void)state;
     static const bt_step_metric exact[] = {BT_MS_LOSS, BT_MS_GRAD_NORM, BT_MS_LR, BT_MS_TOKENS};
-    for (int u = 0; u < 3; u++) for (size_t k = 0; k < N_CUTS; k++) {
-        if (u > 0 && k != 0 && k != 6) continue;                /* plain and ZeRO-3 */
-        run(&together, u, cuts[k]);
-        assert_int_equal(together.n_steps, LAYOUT_STEPS);
-        for (size_t i = 0; i < LAYOUT_STEPS; i++) {
-            const double *a = lonely[u].steps[i].v, *b = together.steps[i].v;
-            for (size_t m = 0; m < 4; m++) {
-                if (a[exact[m]] != b[exact[m]]) {
-                    fail_msg("unit %s, cut %zu, step %zu: %s is %.17g alone, %.17g on " RANKS " ranks", units[u], k, i, bt_step_metrics[exact[m]].key, a[exact[m]], b[exact[m]]);
+    for (int u = 0; u < 3; u++)
+        for (size_t k = 0; k < N_CUTS; k++) {
+            if (u > 0 && k != 0 && k != 6) continue; /* plain and ZeRO-3 */
+            run(&together, u, cuts[k]);
+            assert_int_equal(together.n_steps, LAYOUT_STEPS);
+            for (size_t i = 0; i < LAYOUT_STEPS; i++) {
+                const double *a = lonely[u].steps[i].v, *b = together.steps[i].v;
+                for (size_t m = 0; m < 4; m++) {
+                    if (a[exact[m]] != b[exact[m]]) {
+                        fail_msg("unit %s, cut %zu, step %zu: %s is %.17g alone, %.17g on " RANKS
+                                 " ranks",
+                                 units[u], k, i, bt_step_metrics[exact[m]].key, a[exact[m]],
+                                 b[exact[m]]);
+                    }
                 }
+                assert_true((isnan(a[BT_MS_VAL_LOSS]) && isnan(b[BT_MS_VAL_LOSS])) ||
+                            a[BT_MS_VAL_LOSS] == b[BT_MS_VAL_LOSS]);
             }
-            assert_true((isnan(a[BT_MS_VAL_LOSS]) && isnan(b[BT_MS_VAL_LOSS])) || a[BT_MS_VAL_LOSS] == b[BT_MS_VAL_LOSS]);
+            layout_conserves();
         }
-        layout_conserves();
-    }
 }
 
 #ifdef EQUAL_SHARES
-/* the test above must be able to fail: without the fixed order this rate makes other bits at once */
+/* the test above must be able to fail: without the fixed order this rate makes other bits at
+ * once */
 static void without_it_the_bits_differ(void **state) {
     (void)state;
-    static const char *const words[] = {"--set", "train.reproducible=false", "--micro-batch", "1", "--lr", "5e-3", NULL};
+    static const char *const words[] = {
+        "--set", "train.reproducible=false", "--micro-batch", "1", "--lr", "5e-3", NULL};
     bool differs = false;
     layout_run(&together, words, NULL);
-    for (size_t i = 0; i < LAYOUT_STEPS; i++) differs |= together.steps[i].v[BT_MS_LOSS] != lonely[2].steps[i].v[BT_MS_LOSS];
+    for (size_t i = 0; i < LAYOUT_STEPS; i++)
+        differs |= together.steps[i].v[BT_MS_LOSS] != lonely[2].steps[i].v[BT_MS_LOSS];
     assert_true(differs);
 }
 #endif
 
-/* uneven shares of units, given and measured: the same tree, so the same bits; a rank that sleeps ends with fewer units */
+/* uneven shares of units, given and measured: the same tree, so the same bits; a rank that sleeps
+ * ends with fewer units */
 static void the_bits_of_one_rank_whoever_does_more(void **state) {
     (void)state;
     static const char *const shared[][10] = {
@@ -86,7 +98,8 @@ static void the_bits_of_one_rank_whoever_does_more(void **state) {
         if (measured) assert_true(fake_events_of(&together, "balance") >= 1);
         for (size_t i = 0; i < LAYOUT_STEPS; i++) {
             assert_true(lonely[2].steps[i].v[BT_MS_LOSS] == together.steps[i].v[BT_MS_LOSS]);
-            assert_true(lonely[2].steps[i].v[BT_MS_GRAD_NORM] == together.steps[i].v[BT_MS_GRAD_NORM]);
+            assert_true(lonely[2].steps[i].v[BT_MS_GRAD_NORM] ==
+                        together.steps[i].v[BT_MS_GRAD_NORM]);
         }
         const double *of = together.steps[LAYOUT_STEPS - 1].r[1];
         assert_true(of[BT_MR_MICRO_BATCHES] < 16.0 / together.steps[0].n_ranks);
@@ -96,9 +109,10 @@ static void the_bits_of_one_rank_whoever_does_more(void **state) {
 
 static void units_are_worked_on_once(void **state) {
     (void)state;
-    run(&together, 1, NULL);                            /* 8 units */
+    run(&together, 1, NULL); /* 8 units */
     double sum = 0;
-    for (int r = 0; r < together.steps[0].n_ranks; r++) sum += together.steps[0].r[r][BT_MR_MICRO_BATCHES];
+    for (int r = 0; r < together.steps[0].n_ranks; r++)
+        sum += together.steps[0].r[r][BT_MR_MICRO_BATCHES];
     assert_true(sum == 8);
 }
 

@@ -1,5 +1,6 @@
 /* mpi: 3
- * What test_reproducible_tp.c asks of two ranks and eight parts, of three and six: any number of parts is added as one tree. */
+ * What test_reproducible_tp.c asks of two ranks and eight parts, of three and six: any number of
+ * parts is added as one tree. */
 #define RANKS 3
 #define TP "3"
 #define REST_TP "1"

@@ -1,14 +1,17 @@
 /* mpi: 2
- * Tensor parallelism on two ranks: the story of one rank in every kind of model and recompute; bytes as the formula says; reproducible
- * training keeps its bits however the batch is cut. */
+ * Tensor parallelism on two ranks: the story of one rank in every kind of model and recompute;
+ * bytes as the formula says; reproducible training keeps its bits however the batch is cut. */
 #include "engine/parallel/tp/tp_group_create.h"
 #include "tests/mpi/tp.h"
 
 static const tp_shape shapes[] = {
     {"tiny", {NULL}},
-    {"unequal vocabulary, untied, silu", {"--set", "model.vocab=61", "--set", "model.tied=false", "--set", "model.act=silu"}},
-    {"norm in the linears, one kv head", {"--set", "model.norm=bitlinear", "--set", "model.kv_heads=1"}},
-    {"no norm before o and down, heads' norms", {"--set", "model.norm=pre", "--set", "model.qk_norm=true"}},
+    {"unequal vocabulary, untied, silu",
+     {"--set", "model.vocab=61", "--set", "model.tied=false", "--set", "model.act=silu"}},
+    {"norm in the linears, one kv head",
+     {"--set", "model.norm=bitlinear", "--set", "model.kv_heads=1"}},
+    {"no norm before o and down, heads' norms",
+     {"--set", "model.norm=pre", "--set", "model.qk_norm=true"}},
     {"dense", {"--set", "model.linear=dense", "--set", "model.qk_norm=true"}},
     {"binary", {"--set", "model.linear=bitnet1"}},
     {"bf16", {"--precision", "bf16"}},
@@ -16,16 +19,22 @@ static const tp_shape shapes[] = {
 static const tp_layout layouts[] = {
     {"tp 2", 0, {"--tp", "2"}},
     {"tp 2, residual on both ranks", 0, {"--tp", "2", "--set", "mesh.sequence=false"}},
-    {"tp 2, selective recompute, 2 micro-batches, 2 threads", 0, {"--tp", "2", "--micro-batch", "8", "--recompute", "selective", "--threads", "2"}},
+    {"tp 2, selective recompute, 2 micro-batches, 2 threads",
+     0,
+     {"--tp", "2", "--micro-batch", "8", "--recompute", "selective", "--threads", "2"}},
     {"tp 2, full recompute", 0, {"--tp", "2", "--recompute", "full"}},
     {"tp 2", 1, {"--tp", "2"}},
     {"tp 2", 2, {"--tp", "2"}},
     {"tp 2", 3, {"--tp", "2"}},
     {"tp 2", 4, {"--tp", "2"}},
-    {"tp 2, full recompute, residual on both ranks", 4, {"--tp", "2", "--recompute", "full", "--set", "mesh.sequence=false"}},
+    {"tp 2, full recompute, residual on both ranks",
+     4,
+     {"--tp", "2", "--recompute", "full", "--set", "mesh.sequence=false"}},
     {"tp 2", 5, {"--tp", "2"}},
     {"tp 2", 6, {"--tp", "2"}},
-    {"tp 2, full recompute, residual on both ranks", 6, {"--tp", "2", "--recompute", "full", "--set", "mesh.sequence=false"}},
+    {"tp 2, full recompute, residual on both ranks",
+     6,
+     {"--tp", "2", "--recompute", "full", "--set", "mesh.sequence=false"}},
 };
 
 static void same_story_as_one_rank(void **state) {
@@ -43,26 +52,31 @@ static void messages_make_no_difference(void **state) {
     bt_tp_messages_only = false;
     for (size_t i = 0; i < LAYOUT_STEPS; i++) {
         const double *a = memory.steps[i].v, *b = together.steps[i].v;
-        assert_true(a[BT_MS_LOSS] == b[BT_MS_LOSS] && a[BT_MS_GRAD_NORM] == b[BT_MS_GRAD_NORM] && a[BT_MS_BYTES_WIRE] == b[BT_MS_BYTES_WIRE]);
+        assert_true(a[BT_MS_LOSS] == b[BT_MS_LOSS] && a[BT_MS_GRAD_NORM] == b[BT_MS_GRAD_NORM] &&
+                    a[BT_MS_BYTES_WIRE] == b[BT_MS_BYTES_WIRE]);
     }
     layout_conserves();
 }
 
 /* M tokens a step, n ranks; every rank sends, of what the tensor-parallel group adds or gathers,
- *     by tokens        (n-1)/n of: per layer 2 int8 rows and scales, 2 rows of whole numbers, 2 + 2 rows of gradients (fp32);
- *                      4 rows more for embedding and head
+ *     by tokens        (n-1)/n of: per layer 2 int8 rows and scales, 2 rows of whole numbers, 2 + 2
+ *                      rows of gradients (fp32); 4 rows more for embedding and head
  *     on every rank    2 (n-1)/n of 4 rows per layer, of 3 for embedding and head
- *     and to n-1 others 16 bytes a token for the statistics of o, down (forward), 8 (backward) a layer, and 16 for the loss
+ *     and to n-1 others 16 bytes a token for the statistics of o, down (forward), 8 (backward) a
+ *     layer, and 16 for the loss
  * and per step small sums: norm gains, scales of tensors. */
 static void bytes_follow_the_formula(void **state) {
     (void)state;
     double n = 2, M = 512, L = 2, C = 32, row = 4 * C, share = (n - 1) / n;
     double small = (n - 1) * M * (L * (2 * 16 + 2 * 8) + 16);
-    double wants[] = {M * share * (L * (2 * (C + 4) + 6 * row) + 4 * row) + small, M * share * 2 * (L * 4 * row + 2 * row) + small};
+    double wants[] = {M * share * (L * (2 * (C + 4) + 6 * row) + 4 * row) + small,
+                      M * share * 2 * (L * 4 * row + 2 * row) + small};
     for (size_t k = 0; k < 2; k++) {
         bt_train_result r = tp_run(&together, &shapes[0], &layouts[k]);
         double got = r.step_ms[BT_MR_BYTES_WIRE], want = wants[k];
-        if (!(got >= want && got < 1.01 * want)) fail_msg("%s: %.0f bytes a step and rank, the formula says %.0f", layouts[k].name, got, want);
+        if (!(got >= want && got < 1.01 * want))
+            fail_msg("%s: %.0f bytes a step and rank, the formula says %.0f", layouts[k].name, got,
+                     want);
     }
 }
 
@@ -70,13 +84,19 @@ static void reproducible_bits_however_the_batch_is_cut(void **state) {
     (void)state;
     static const tp_layout cuts[] = {
         {"whole", 0, {"--tp", "2", "--set", "train.reproducible=true", "--set", "train.unit=2"}},
-        {"cut", 0, {"--tp", "2", "--set", "train.reproducible=true", "--set", "train.unit=2", "--micro-batch", "2", "--threads", "2"}},
+        {"cut",
+         0,
+         {"--tp", "2", "--set", "train.reproducible=true", "--set", "train.unit=2", "--micro-batch",
+          "2", "--threads", "2"}},
     };
     static fake_sink first;
     tp_run(&first, &shapes[0], &cuts[0]);
     tp_run(&together, &shapes[0], &cuts[1]);
-    for (size_t i = 0; i < first.n_steps; i++) assert_true(first.steps[i].v[BT_MS_LOSS] == together.steps[i].v[BT_MS_LOSS]);
-    for (size_t i = 0; i < LAYOUT_STEPS; i++) layout_near(tp_lonely[0].run.steps[i].v[BT_MS_LOSS], first.steps[i].v[BT_MS_LOSS], 1e-4, "loss", i);
+    for (size_t i = 0; i < first.n_steps; i++)
+        assert_true(first.steps[i].v[BT_MS_LOSS] == together.steps[i].v[BT_MS_LOSS]);
+    for (size_t i = 0; i < LAYOUT_STEPS; i++)
+        layout_near(tp_lonely[0].run.steps[i].v[BT_MS_LOSS], first.steps[i].v[BT_MS_LOSS], 1e-4,
+                    "loss", i);
 }
 
 int main(void) {

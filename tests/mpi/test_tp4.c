@@ -1,24 +1,33 @@
 /* mpi: 4
- * Tensor parallelism on four ranks, alone and with ZeRO, replicas and shared kv heads: the story of one rank; a checkpoint of one layout
- * goes on in others; reproducible training keeps its bits for any data-parallel layout of the same tensor-parallel group. */
+ * Tensor parallelism on four ranks, alone and with ZeRO, replicas and shared kv heads: the story of
+ * one rank; a checkpoint of one layout goes on in others; reproducible training keeps its bits for
+ * any data-parallel layout of the same tensor-parallel group. */
 #include <unistd.h>
 
 #include "tests/mpi/tp.h"
 
-#define STRIPES "--set", "train.bucket_bytes=4096"      /* the least: several stripes even in a tiny model */
+#define STRIPES \
+    "--set", "train.bucket_bytes=4096" /* the least: several stripes even in a tiny model */
 
 static const tp_shape shapes[] = {
     {"tiny", {NULL}},
-    {"unequal vocabulary, heads' norms", {"--set", "model.vocab=63", "--set", "model.qk_norm=true"}},
+    {"unequal vocabulary, heads' norms",
+     {"--set", "model.vocab=63", "--set", "model.qk_norm=true"}},
 };
 static const tp_layout layouts[] = {
     {"tp 4, two ranks a kv head", 0, {"--tp", "4"}},
     {"tp 4, zero 3 of one shard", 1, {"--tp", "4", "--zero", "3"}},
     {"tp 2, 2 replicas", 1, {"--tp", "2", "--micro-batch", "2"}},
     {"tp 2, zero 1", 0, {STRIPES, "--tp", "2", "--zero", "1", "--dp-shard", "2"}},
-    {"tp 2, zero 2, full recompute", 0, {STRIPES, "--tp", "2", "--zero", "2", "--dp-shard", "2", "--recompute", "full"}},
-    {"tp 2, zero 3", 1, {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--micro-batch", "2"}},
-    {"tp 2, zero 3, residual on both ranks", 0, {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--set", "mesh.sequence=false"}},
+    {"tp 2, zero 2, full recompute",
+     0,
+     {STRIPES, "--tp", "2", "--zero", "2", "--dp-shard", "2", "--recompute", "full"}},
+    {"tp 2, zero 3",
+     1,
+     {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--micro-batch", "2"}},
+    {"tp 2, zero 3, residual on both ranks",
+     0,
+     {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--set", "mesh.sequence=false"}},
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
@@ -31,7 +40,10 @@ static void reproducible_bits_for_any_data_parallel_layout(void **state) {
     (void)state;
     static const tp_layout cuts[] = {
         {"replicas", 0, {"--tp", "2", "--set", "train.reproducible=true", "--set", "train.unit=2"}},
-        {"zero 3", 0, {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--set", "train.reproducible=true", "--set", "train.unit=2"}},
+        {"zero 3",
+         0,
+         {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--set",
+          "train.reproducible=true", "--set", "train.unit=2"}},
     };
     static fake_sink first;
     tp_run(&first, &shapes[0], &cuts[0]);
@@ -42,12 +54,14 @@ static void reproducible_bits_for_any_data_parallel_layout(void **state) {
     }
 }
 
-/* ---- a checkpoint of each layout goes on in others -------------------------------------------------------------------- */
+/* ---- a checkpoint of each layout goes on in others ------------------------------------------- */
 
 static char dir[64];
 
-static void run_part(fake_sink *f, const tp_layout *l, const char *stop_after, const char *resume_dir) {
-    const char *words[12 + TP_WORDS] = {"--steps", "6", "--lr", "1e-3", "--stop-after", stop_after, "--out", dir};
+static void run_part(fake_sink *f, const tp_layout *l, const char *stop_after,
+                     const char *resume_dir) {
+    const char *words[12 + TP_WORDS] = {"--steps",      "6",        "--lr",  "1e-3",
+                                        "--stop-after", stop_after, "--out", dir};
     size_t n = 8;
     for (size_t i = 0; i < TP_WORDS && l->words[i]; i++) words[n++] = l->words[i];
     layout_part(f, words, resume_dir);
@@ -74,7 +88,8 @@ static void a_checkpoint_of_one_layout_goes_on_in_others(void **state) {
         assert_int_equal(second.n_steps, 2);
         run_part(&second, &others[(k + 3) % N], "0", dir);
         assert_int_equal(second.n_steps, 1);
-        layout_near(whole.steps[5].v[BT_MS_LOSS], second.steps[0].v[BT_MS_LOSS], 1e-5, others[k].name, 5);
+        layout_near(whole.steps[5].v[BT_MS_LOSS], second.steps[0].v[BT_MS_LOSS], 1e-5,
+                    others[k].name, 5);
         layout_remove(dir);
     }
 }

@@ -1,6 +1,7 @@
 /* mpi: 4
- * The exchanges of a tensor-parallel tensor-parallel group on 4 ranks and on 2 x 2, through memory and through messages: what base/tp_group.h promises, for
- * row counts that do not divide, arrays larger than an outbox, and groups. */
+ * The exchanges of a tensor-parallel tensor-parallel group on 4 ranks and on 2 x 2, through memory
+ * and through messages: what base/tp_group.h promises, for row counts that do not divide, arrays
+ * larger than an outbox, and groups. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,9 +24,12 @@ static int me, n;
 static float value(size_t i, int rank) { return (float)(bt_rng_unit(3, (uint64_t)rank, i) - 0.5); }
 static float tree_sum(size_t i, int first, int many) {
     int left = many > 1 ? bt_tp_left(many) : 0;
-    return many == 1 ? value(i, first) : tree_sum(i, first, left) + tree_sum(i, first + left, many - left);
+    return many == 1 ? value(i, first)
+                     : tree_sum(i, first, left) + tree_sum(i, first + left, many - left);
 }
-static unsigned char byte_of(size_t i, int rank) { return (unsigned char)bt_rng_u64(4, (uint64_t)rank, i); }
+static unsigned char byte_of(size_t i, int rank) {
+    return (unsigned char)bt_rng_u64(4, (uint64_t)rank, i);
+}
 
 static bt_tp_group *tp_group_of(bool messages) {
     bt_err err = BT_ERR_INIT;
@@ -51,7 +55,8 @@ static void gathers(bt_tp_group *t, size_t rows) {
     for (int k = 0; k < n; k++) {
         for (size_t r = bt_tp_first_row(rows, k, n); r < bt_tp_first_row(rows, k + 1, n); r++) {
             for (size_t i = r * 5; i < (r + 1) * 5; i++) assert_int_equal(a[i], byte_of(i, k));
-            for (size_t i = r * COLS; i < (r + 1) * COLS; i++) assert_true(b[i] == value(i, k) && c[i] == value(i, k));
+            for (size_t i = r * COLS; i < (r + 1) * COLS; i++)
+                assert_true(b[i] == value(i, k) && c[i] == value(i, k));
         }
     }
     free(a);
@@ -61,7 +66,8 @@ static void gathers(bt_tp_group *t, size_t rows) {
 static void reduces(bt_tp_group *t, size_t rows) {
     for (size_t i = 0; i < rows * COLS; i++) t->partial[i] = value(i, me);
     t->reduce(t, rows, COLS);
-    for (size_t i = bt_tp_first_row(rows, me, n) * COLS; i < bt_tp_first_row(rows, me + 1, n) * COLS; i++) {
+    for (size_t i = bt_tp_first_row(rows, me, n) * COLS;
+         i < bt_tp_first_row(rows, me + 1, n) * COLS; i++) {
         float sum = tree_sum(i, 0, n);
         assert_true(t->partial[i] == sum);
     }
@@ -71,7 +77,8 @@ static void shares_and_sums(bt_tp_group *t, size_t count) {
     float *mine = malloc(count * sizeof *mine), *all = malloc((size_t)n * count * sizeof *all);
     for (size_t i = 0; i < count; i++) mine[i] = value(i, me);
     t->share(t, mine, all, count * sizeof *mine);
-    for (int k = 0; k < n; k++) for (size_t i = 0; i < count; i++) assert_true(all[(size_t)k * count + i] == value(i, k));
+    for (int k = 0; k < n; k++)
+        for (size_t i = 0; i < count; i++) assert_true(all[(size_t)k * count + i] == value(i, k));
     for (int group = n; group >= 1; group /= 2) {
         for (size_t i = 0; i < count; i++) mine[i] = value(i, me);
         t->sum(t, mine, count, group);
@@ -103,11 +110,18 @@ static void exchanges(bool messages) {
     bt_tp_group_destroy(t);
 }
 
-static void through_memory(void **state) { (void)state; exchanges(false); }
-static void through_messages(void **state) { (void)state; exchanges(true); }
+static void through_memory(void **state) {
+    (void)state;
+    exchanges(false);
+}
+static void through_messages(void **state) {
+    (void)state;
+    exchanges(true);
+}
 
 static int on_axis(bt_comm *c) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(through_memory), cmocka_unit_test(through_messages)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(through_memory),
+                                       cmocka_unit_test(through_messages)};
     axis = c;
     me = bt_comm_rank(c);
     n = bt_comm_size(c);
@@ -118,7 +132,9 @@ int main(void) {
     bt_err err = BT_ERR_INIT;
     bt_comm *half = NULL;
     if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != 4) return 1;
-    if (bt_comm_split(&half, bt_comm_world(), bt_comm_rank(bt_comm_world()) / 2, bt_comm_rank(bt_comm_world()), &err) != BT_OK) return 1;
+    if (bt_comm_split(&half, bt_comm_world(), bt_comm_rank(bt_comm_world()) / 2,
+                      bt_comm_rank(bt_comm_world()), &err) != BT_OK)
+        return 1;
     int failed = on_axis(bt_comm_world()) + on_axis(half);
     if (failed) bt_comm_abort(1);
     bt_comm_free(half);

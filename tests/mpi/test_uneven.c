@@ -1,51 +1,63 @@
 /* mpi: 4
  * timeout: 240
- * Tensor-parallel ranks that begin inside a kv head, as those of the published BitNet shape (20 heads, 5 kv heads) do: two neighbours
- * hold the head between them. The story of one rank; gradients element by element; every element counted and saved once; a checkpoint
- * goes on in other layouts; the bits of one rank when reproducible, of int8 gradients and heads' norms too. */
+ * Tensor-parallel ranks that begin inside a kv head, as those of the published BitNet shape (20
+ * heads, 5 kv heads) do: two neighbours hold the head between them. The story of one rank;
+ * gradients element by element; every element counted and saved once; a checkpoint goes on in other
+ * layouts; the bits of one rank when reproducible, of int8 gradients and heads' norms too. */
 #include "engine/parallel/tp/tp_group_create.h"
 #include "tests/mpi/tp.h"
 
-#define HEADS(h, kv) "--set", "model.heads=" h, "--set", "model.kv_heads=" kv, "--set", "model.head_dim=4"
+#define HEADS(h, kv) \
+    "--set", "model.heads=" h, "--set", "model.kv_heads=" kv, "--set", "model.head_dim=4"
 #define STRIPES "--set", "train.bucket_bytes=4096"
 
 static const tp_shape shapes[] = {
     {"20 heads, 5 kv heads", {HEADS("20", "5"), "--seed", "2"}},
-    {"6 heads, 3 kv heads, heads' norms, dense", {HEADS("6", "3"), "--set", "model.qk_norm=true", "--set", "model.linear=dense"}},
-    {"28 heads, 7 kv heads: three in some parts", {HEADS("28", "7"), "--set", "model.qk_norm=true"}},
+    {"6 heads, 3 kv heads, heads' norms, dense",
+     {HEADS("6", "3"), "--set", "model.qk_norm=true", "--set", "model.linear=dense"}},
+    {"28 heads, 7 kv heads: three in some parts",
+     {HEADS("28", "7"), "--set", "model.qk_norm=true"}},
 };
 static const tp_layout layouts[] = {
     {"tp 4", 0, {"--tp", "4"}},
-    {"tp 2, 2 replicas, full recompute", 0, {"--tp", "2", "--recompute", "full", "--micro-batch", "2"}},
+    {"tp 2, 2 replicas, full recompute",
+     0,
+     {"--tp", "2", "--recompute", "full", "--micro-batch", "2"}},
     {"tp 2, zero 3", 0, {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2"}},
     {"tp 2, zero 1", 1, {STRIPES, "--tp", "2", "--zero", "1", "--dp-shard", "2"}},
-    {"tp 4, residual on all ranks", 2, {"--tp", "4", "--set", "mesh.sequence=false", "--recompute", "selective"}},
+    {"tp 4, residual on all ranks",
+     2,
+     {"--tp", "4", "--set", "mesh.sequence=false", "--recompute", "selective"}},
     {"tp 2, zero 2", 2, {STRIPES, "--tp", "2", "--zero", "2", "--dp-shard", "2"}},
 };
 
 static void same_story_as_one_rank(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) tp_compare(shapes, &layouts[k]);
-    bt_tp_messages_only = true;               /* as between hosts */
+    bt_tp_messages_only = true; /* as between hosts */
     tp_compare(shapes, &layouts[0]);
     bt_tp_messages_only = false;
 }
 
-/* ---- gradients and bytes ---------------------------------------------------------------------------------------------- */
+/* ---- gradients and bytes --------------------------------------------------------------------- */
 
 #define WIDE HEADS("20", "5"), "--set", "model.qk_norm=true"
 static layout_grads lonely_grads;
 
 static void gradients_equal_element_by_element(void **state) {
     (void)state;
-    static const struct { const char *name, *words[20]; } rows[] = {
+    static const struct {
+        const char *name, *words[20];
+    } rows[] = {
         {"tp 4", {WIDE, "--tp", "4"}},
         {"tp 2, zero 2", {WIDE, "--tp", "2", "--zero", "2", "--dp-shard", "2"}},
     };
-    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) layout_check_grads(rows[k].name, rows[k].words, &lonely_grads, 1e-4);
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
+        layout_check_grads(rows[k].name, rows[k].words, &lonely_grads, 1e-4);
 }
 
-/* test_eight.c's formula for tp 4 alone, and once a step 2 (T-1)/T of the three kv heads that two ranks share, of k and v */
+/* test_eight.c's formula for tp 4 alone, and once a step 2 (T-1)/T of the three kv heads that two
+ * ranks share, of k and v */
 static void bytes_follow_the_formula(void **state) {
     (void)state;
     static const char *const words[] = {HEADS("20", "5"), "--tp", "4", NULL};
@@ -57,15 +69,19 @@ static void bytes_follow_the_formula(void **state) {
     tiny_cfg(&cfg, (const char *const[]){LAYOUT_WIDE, HEADS("20", "5"), "--tp", "4", NULL});
     bt_run_cfg_model(&cfg, &m);
     bt_params p;
-    assert_int_equal(bt_params_init(&p, &m, (bt_model_slice){.tp_rank = 0, .tp_size = 4}, NULL), BT_OK);
-    for (size_t i = 0; i < p.n; i++) copies += p.tensors[i].copies == 4 ? 8 * share * (double)p.tensors[i].count : 0;
+    assert_int_equal(bt_params_init(&p, &m, (bt_model_slice){.tp_rank = 0, .tp_size = 4}, NULL),
+                     BT_OK);
+    for (size_t i = 0; i < p.n; i++)
+        copies += p.tensors[i].copies == 4 ? 8 * share * (double)p.tensors[i].count : 0;
     bt_params_release(&p);
-    double row = 4.0 * m.C, want = M * share * (m.L * (2 * (m.C + 4.0) + 6 * row) + 4 * row) + (T - 1) * M * (m.L * 48.0 + 16) + copies;
+    double row = 4.0 * m.C, want = M * share * (m.L * (2 * (m.C + 4.0) + 6 * row) + 4 * row) +
+                                   (T - 1) * M * (m.L * 48.0 + 16) + copies;
     want += m.L * 2 * 8 * share * 3 * m.D * m.C;
-    if (!(fabs(got / want - 1) < 0.01)) fail_msg("%.0f bytes a step and rank, the formula says %.0f", got, want);
+    if (!(fabs(got / want - 1) < 0.01))
+        fail_msg("%.0f bytes a step and rank, the formula says %.0f", got, want);
 }
 
-/* ---- checkpoints ------------------------------------------------------------------------------------------------------ */
+/* ---- checkpoints ----------------------------------------------------------------------------- */
 
 static void a_checkpoint_goes_on_in_other_layouts(void **state) {
     (void)state;
@@ -75,17 +91,22 @@ static void a_checkpoint_goes_on_in_other_layouts(void **state) {
         {"tp 2, zero 3", 0, {STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2"}},
         {"tp 2, zero 1", 0, {STRIPES, "--tp", "2", "--zero", "1", "--dp-shard", "2"}},
     };
-    for (size_t from = 0; from < 3; from += 2) tp_goes_on(shapes, &all[from], all, sizeof all / sizeof *all);      /* written by uneven parts, and by their shards */
+    /* written by uneven parts, and by their shards */
+    for (size_t from = 0; from < 3; from += 2)
+        tp_goes_on(shapes, &all[from], all, sizeof all / sizeof *all);
 }
 
-/* ---- bits ------------------------------------------------------------------------------------------------------------- */
+/* ---- bits ------------------------------------------------------------------------------------ */
 
 #define EXACT "--set", "train.reproducible=true", "--set", "train.unit=2", "--lr", "5e-3"
 static const tp_shape exact_shapes[] = {
     {"20 heads, 5 kv heads: four parts", {HEADS("20", "5")}},
-    {"28 heads, 7 kv heads, heads' norms, int8 gradients", {HEADS("28", "7"), "--set", "model.qk_norm=true", "--grad", "int8"}},
-    {"6 heads, 3 kv heads, binary, bf16: two parts", {HEADS("6", "3"), "--set", "model.linear=bitnet1", "--precision", "bf16"}},
-    {"28 heads, 7 kv heads, heads' norms, dense", {HEADS("28", "7"), "--set", "model.qk_norm=true", "--set", "model.linear=dense"}},
+    {"28 heads, 7 kv heads, heads' norms, int8 gradients",
+     {HEADS("28", "7"), "--set", "model.qk_norm=true", "--grad", "int8"}},
+    {"6 heads, 3 kv heads, binary, bf16: two parts",
+     {HEADS("6", "3"), "--set", "model.linear=bitnet1", "--precision", "bf16"}},
+    {"28 heads, 7 kv heads, heads' norms, dense",
+     {HEADS("28", "7"), "--set", "model.qk_norm=true", "--set", "model.linear=dense"}},
 };
 static const tp_layout exact[] = {
     {"tp 4", 0, {EXACT, "--tp", "4"}},
@@ -106,43 +127,56 @@ static void reproducible_bits(void **state) {
         tp_run(&together, &exact_shapes[exact[k].shape], &exact[k]);
         for (size_t i = 0; i < LAYOUT_STEPS; i++) {
             const double *a = lonely_exact[exact[k].shape].steps[i].v, *b = together.steps[i].v;
-            if (a[BT_MS_LOSS] != b[BT_MS_LOSS] || a[BT_MS_GRAD_NORM] != b[BT_MS_GRAD_NORM]) fail_msg("step %zu: loss %.17g alone, %.17g", i, a[BT_MS_LOSS], b[BT_MS_LOSS]);
+            if (a[BT_MS_LOSS] != b[BT_MS_LOSS] || a[BT_MS_GRAD_NORM] != b[BT_MS_GRAD_NORM])
+                fail_msg("step %zu: loss %.17g alone, %.17g", i, a[BT_MS_LOSS], b[BT_MS_LOSS]);
         }
     }
 }
 
-/* ---- which models can be shared out ----------------------------------------------------------------------------------- */
+/* ---- which models can be shared out ---------------------------------------------------------- */
 
 static void parts_meet_in_one_kv_head(void **state) {
     (void)state;
     bt_model_cfg m = bt_preset_find("bitnet-2b4t")->model, p;
-    static const struct { int tp, index, kv, skip; size_t row0, others; } rows[] = {
-        {2, 0, 3, 0, 0, 0}, {2, 1, 3, 2, 2, 1}, {4, 0, 2, 0, 0, 0}, {4, 1, 2, 1, 1, 1}, {4, 2, 2, 2, 2, 1}, {4, 3, 2, 3, 3, 1},
+    static const struct {
+        int tp, index, kv, skip;
+        size_t row0, others;
+    } rows[] = {
+        {2, 0, 3, 0, 0, 0}, {2, 1, 3, 2, 2, 1}, {4, 0, 2, 0, 0, 0},
+        {4, 1, 2, 1, 1, 1}, {4, 2, 2, 2, 2, 1}, {4, 3, 2, 3, 3, 1},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bt_model_slice of = {.tp_rank = rows[i].index, .tp_size = rows[i].tp};
         bt_params t;
         m.L = 1;
         assert_int_equal(bt_slice_cfg(&p, &m, of, NULL), BT_OK);
-        assert_true(p.KV == rows[i].kv && p.skip == rows[i].skip && p.group == 4 && p.H == 20 / of.tp_size);
+        assert_true(p.KV == rows[i].kv && p.skip == rows[i].skip && p.group == 4 &&
+                    p.H == 20 / of.tp_size);
         assert_int_equal(bt_params_init(&t, &m, of, NULL), BT_OK);
         const bt_tensor *k = bt_params_get(&t, 0, BT_P_ATTN_K);
-        assert_true(k->row0 == rows[i].row0 * 128 && k->rows == (size_t)rows[i].kv * 128 && k->first_counted == rows[i].others * 128 * 2560);
+        assert_true(k->row0 == rows[i].row0 * 128 && k->rows == (size_t)rows[i].kv * 128 &&
+                    k->first_counted == rows[i].others * 128 * 2560);
         bt_params_release(&t);
     }
-    assert_true(bt_model_cuts(&m) == 4 && bt_slice_joins(&m, (bt_model_slice){.tp_rank = 4, .tp_size = 4}) == 3 && bt_slice_joins(&m, (bt_model_slice){.tp_rank = 2, .tp_size = 2}) == 1);
+    assert_true(bt_model_cuts(&m) == 4 &&
+                bt_slice_joins(&m, (bt_model_slice){.tp_rank = 4, .tp_size = 4}) == 3 &&
+                bt_slice_joins(&m, (bt_model_slice){.tp_rank = 2, .tp_size = 2}) == 1);
     bt_err err = BT_ERR_INIT;
-    assert_int_equal(bt_slice_cfg(&p, &m, (bt_model_slice){.tp_rank = 0, .tp_size = 5}, &err), BT_ARG);
+    assert_int_equal(bt_slice_cfg(&p, &m, (bt_model_slice){.tp_rank = 0, .tp_size = 5}, &err),
+                     BT_ARG);
     assert_string_equal(err.msg, "--tp 5 cannot share out model.d_ff = 6912 (use --tp 4)");
     m.H = 30;
-    m.KV = 3;                                   /* five parts of six heads would have one kv head in three of them */
-    assert_int_equal(bt_slice_cfg(&p, &m, (bt_model_slice){.tp_rank = 0, .tp_size = 10}, &err), BT_ARG);
+    /* five parts of six heads would have one kv head in three of them */
+    m.KV = 3;
+    assert_int_equal(bt_slice_cfg(&p, &m, (bt_model_slice){.tp_rank = 0, .tp_size = 10}, &err),
+                     BT_ARG);
     assert_string_equal(err.msg, "--tp 10 cannot share out model.kv_heads = 3 (use --tp 6)");
 }
 
 int main(void) {
     lonely_grads = layout_lonely_grads((const char *const[]){WIDE, NULL});
-    for (size_t i = 0; i < N_EXACT; i++) tp_run(&lonely_exact[i], &exact_shapes[i], &(tp_layout){"one rank", 0, {EXACT}});
+    for (size_t i = 0; i < N_EXACT; i++)
+        tp_run(&lonely_exact[i], &exact_shapes[i], &(tp_layout){"one rank", 0, {EXACT}});
     if (!tp_begin(shapes, sizeof shapes / sizeof *shapes, 4)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_meet_in_one_kv_head),

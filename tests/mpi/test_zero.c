@@ -1,24 +1,39 @@
 /* mpi: 4
- * ZeRO 1, 2 and 3 on four ranks in every cut of shards and replicas: the story of one rank; bytes as the formula says; memory of
- * the moments shared out. test_layouts.c takes checkpoints from one layout to another. */
+ * ZeRO 1, 2 and 3 on four ranks in every cut of shards and replicas: the story of one rank; bytes
+ * as the formula says; memory of the moments shared out. test_layouts.c takes checkpoints from one
+ * layout to another. */
 #include <unistd.h>
 
 #include "tests/mpi/layouts.h"
 
-#define STRIPES "--set", "train.bucket_bytes=4096"      /* the least: several stripes even in a tiny model */
+#define STRIPES \
+    "--set", "train.bucket_bytes=4096" /* the least: several stripes even in a tiny model */
 
-static const struct layout { const char *name, *words[14]; int shards; bool ternary; } layouts[] = {
+static const struct layout {
+    const char *name, *words[14];
+    int shards;
+    bool ternary;
+} layouts[] = {
     {"zero 1, 4 shards", {STRIPES, "--zero", "1", "--dp-shard", "4"}, 4, false},
-    {"zero 1, 2 replicas of 2 shards", {STRIPES, "--zero", "1", "--dp-replicate", "2", "--dp-shard", "2"}, 2, false},
+    {"zero 1, 2 replicas of 2 shards",
+     {STRIPES, "--zero", "1", "--dp-replicate", "2", "--dp-shard", "2"},
+     2,
+     false},
     {"zero 2, 4 shards", {STRIPES, "--zero", "2", "--dp-shard", "4"}, 4, false},
-    {"zero 2, 2 replicas of 2 shards, 4 micro-batches", {STRIPES, "--zero", "2", "--dp-replicate", "2", "--dp-shard", "2", "--micro-batch", "1"}, 2, false},
+    {"zero 2, 2 replicas of 2 shards, 4 micro-batches",
+     {STRIPES, "--zero", "2", "--dp-replicate", "2", "--dp-shard", "2", "--micro-batch", "1"},
+     2,
+     false},
     {"zero 2, no overlap, one stripe", {"--zero", "2", "--set", "train.overlap=false"}, 4, false},
     {"zero 3, 4 shards", {STRIPES, "--zero", "3", "--dp-shard", "4"}, 4, true},
-    {"zero 3, 2 replicas of 2 shards, 2 threads", {STRIPES, "--zero", "3", "--dp-replicate", "2", "--dp-shard", "2", "--threads", "2"}, 2, true},
+    {"zero 3, 2 replicas of 2 shards, 2 threads",
+     {STRIPES, "--zero", "3", "--dp-replicate", "2", "--dp-shard", "2", "--threads", "2"},
+     2,
+     true},
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
-static fake_sink alone_first;                           /* its statistics are those of step 0 */
+static fake_sink alone_first; /* its statistics are those of step 0 */
 
 static void same_story_as_one_rank(void **state) {
     (void)state;
@@ -40,20 +55,24 @@ static void gradients_equal_tensor_by_tensor(void **state) {
     }
 }
 
-/* reduce-scatter (n-1)/n to the owners, (R-1)/R of the pieces among replicas... counted straight from the exchange:
+/* reduce-scatter (n-1)/n to the owners, (R-1)/R of the pieces among replicas... counted straight
+ *     from the exchange:
  *     sums to owners      every rank sends (n-1)/n of the gradients
  *     replicas            every rank sends its 1/n to R-1 others
- *     weights             every rank sends its 1/S to S-1 others: 32 bits a parameter, or (ZeRO-3) 2 and a little a ternary one,
- *                         in every gather */
+ *     weights             every rank sends its 1/S to S-1 others: 32 bits a parameter, or (ZeRO-3)
+ *                         2 and a little a ternary one, in every gather */
 static void bytes_follow_the_formula(void **state) {
     (void)state;
     for (size_t k = 0; k < N_LAYOUTS; k++) {
         bt_train_result r = layout_run(&together, layouts[k].words, NULL);
-        double n = 4, S = layouts[k].shards, R = n / S, P = 4.0 * (double)r.params, got = r.step_ms[BT_MR_BYTES_LOGICAL];
+        double n = 4, S = layouts[k].shards, R = n / S, P = 4.0 * (double)r.params,
+               got = r.step_ms[BT_MR_BYTES_LOGICAL];
         double ternary = layouts[k].ternary ? atof(fake_fact(&together, "params.linear")) : 0;
         double weights = P - 4 * ternary + layout_gathers("", 1, 2) * 2.1 / 8 * ternary;
         double want = P * ((n - 1) / n + (R - 1) / n) + weights * (S - 1) / S;
-        if (!(got >= 0.99 * want && got < 1.03 * want + 2048)) fail_msg("%s: %.0f bytes a step and rank, the formula says %.0f", layouts[k].name, got, want);
+        if (!(got >= 0.99 * want && got < 1.03 * want + 2048))
+            fail_msg("%s: %.0f bytes a step and rank, the formula says %.0f", layouts[k].name, got,
+                     want);
     }
 }
 
@@ -61,13 +80,18 @@ static void moments_are_shared_out(void **state) {
     (void)state;
     for (size_t k = 0; k < N_LAYOUTS; k++) {
         bt_train_result r = layout_run(&together, layouts[k].words, NULL);
-        double whole = 8.0 * (double)r.params / layouts[k].shards, mine = atof(fake_fact(&together, "arena.optimizer"));
-        double blocks = 8.0 * BT_SUM_BLOCK * 4;         /* a stripe is rounded up to a block for each rank */
-        if (!(mine <= whole + blocks && mine > 0)) fail_msg("%s: %.0f bytes of moments here, %.0f are a shard's", layouts[k].name, mine, whole);
+        double whole = 8.0 * (double)r.params / layouts[k].shards,
+               mine = atof(fake_fact(&together, "arena.optimizer"));
+        /* a stripe is rounded up to a block for each rank */
+        double blocks = 8.0 * BT_SUM_BLOCK * 4;
+        if (!(mine <= whole + blocks && mine > 0))
+            fail_msg("%s: %.0f bytes of moments here, %.0f are a shard's", layouts[k].name, mine,
+                     whole);
     }
 }
 
-/* ZeRO-3: every latent ternary weight lies with one rank of a replica and nowhere else (untouched memory reads as zero). */
+/* ZeRO-3: every latent ternary weight lies with one rank of a replica and nowhere else (untouched
+ * memory reads as zero). */
 static void latent_weights_lie_with_their_owner_only(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
@@ -81,10 +105,11 @@ static void latent_weights_lie_with_their_owner_only(void **state) {
         assert_int_equal(bt_trainer_run(t, &r, &err), BT_OK);
         const bt_params *p = bt_model_params(bt_trainer_model(t));
         const float *w = bt_model_weights(bt_trainer_model(t));
-        double here[2] = {0, 0}, all;                   /* latent values held; values there are */
+        double here[2] = {0, 0}, all; /* latent values held; values there are */
         for (size_t i = 0; i < p->n; i++) {
             if (!p->tensors[i].tern) continue;
-            for (size_t e = 0; e < p->tensors[i].count; e++) here[0] += w[p->tensors[i].offset + e] != 0;
+            for (size_t e = 0; e < p->tensors[i].count; e++)
+                here[0] += w[p->tensors[i].offset + e] != 0;
             here[1] += (double)p->tensors[i].count;
         }
         all = here[0];

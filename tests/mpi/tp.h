@@ -1,5 +1,6 @@
-/* tp.h - tests of tensor-parallel layouts, for several numbers of ranks: the same story as one rank of the same shape, gradients and
- * ternary statistics tensor by tensor (those of step 0), phases that add up. */
+/* tp.h - tests of tensor-parallel layouts, for several numbers of ranks: the same story as one rank
+ * of the same shape, gradients and ternary statistics tensor by tensor (those of step 0), phases
+ * that add up. */
 #ifndef BT_TESTS_MPI_TP_H
 #define BT_TESTS_MPI_TP_H
 
@@ -7,8 +8,14 @@
 
 enum { TP_SHAPE = 16, TP_WORDS = 16, TP_SHAPES = 8 };
 
-typedef struct tp_shape { const char *name, *words[TP_SHAPE]; } tp_shape;
-typedef struct tp_layout { const char *name; int shape; const char *words[TP_WORDS]; } tp_layout;
+typedef struct tp_shape {
+    const char *name, *words[TP_SHAPE];
+} tp_shape;
+typedef struct tp_layout {
+    const char *name;
+    int shape;
+    const char *words[TP_WORDS];
+} tp_layout;
 
 static struct { fake_sink run; } tp_lonely[TP_SHAPES];
 
@@ -26,13 +33,15 @@ static inline void tp_same_tensors(void) {
         for (int v = 0; v < BT_ML_COUNT; v++) {
             double a = alone.layers[i].v[v], b = together.layers[i].v[v];
             assert_true(isnan(a) == isnan(b));
-            if (!isnan(a)) layout_near(a, b, v == BT_ML_UPDATE ? 1e-3 : 1e-5, together.layers[i].tensor, (size_t)v);
+            if (!isnan(a))
+                layout_near(a, b, v == BT_ML_UPDATE ? 1e-3 : 1e-5, together.layers[i].tensor,
+                            (size_t)v);
         }
     }
 }
 
-/* Sums in another order may turn a rounding of the ternary or int8 grid, and one code is another model: the bound is that of
- * fp32 over all steps, the gradients' that of one step. */
+/* Sums in another order may turn a rounding of the ternary or int8 grid, and one code is another
+ * model: the bound is that of fp32 over all steps, the gradients' that of one step. */
 static inline void tp_compare(const tp_shape *shapes, const tp_layout *l) {
     alone = tp_lonely[l->shape].run;
     print_message("%s, %s\n", shapes[l->shape].name, l->name);
@@ -40,26 +49,32 @@ static inline void tp_compare(const tp_shape *shapes, const tp_layout *l) {
     layout_compare(1e-4);
     layout_conserves();
     const double *tp_group = layout_op("reduce_scatter", "tp", 0);
-    bool one = strstr(l->name, "tp ") == NULL;                                  /* no tensor-parallel group: a rank each */
-    assert_true(((tp_group ? tp_group : layout_op("all_reduce", "tp", 0)) == NULL) == one);     /* what the tensor-parallel group exchanged has its own rows */
+    /* no tensor-parallel group: a rank each */
+    bool one = strstr(l->name, "tp ") == NULL;
+    /* what the tensor-parallel group exchanged has its own rows */
+    assert_true(((tp_group ? tp_group : layout_op("all_reduce", "tp", 0)) == NULL) == one);
     assert_true(r.params > 0);
     tp_same_tensors();
 }
 
-/* A checkpoint that `writer` wrote after five of eight steps goes on in all the others with the losses that it would have had. */
-static inline void tp_part(fake_sink *f, const tp_shape *shapes, const tp_layout *l, const char *dir, const char *stop_after, const char *resume_dir) {
+/* A checkpoint that `writer` wrote after five of eight steps goes on in all the others with the
+ * losses that it would have had. */
+static inline void tp_part(fake_sink *f, const tp_shape *shapes, const tp_layout *l,
+                           const char *dir, const char *stop_after, const char *resume_dir) {
     const char *words[64] = {"--steps", "8", "--lr", "1e-3", "--stop-after", stop_after};
     size_t n = 6;
     if (dir) {
         words[n++] = "--out";
         words[n++] = dir;
     }
-    for (size_t i = 0; i < TP_SHAPE && shapes[l->shape].words[i]; i++) words[n++] = shapes[l->shape].words[i];
+    for (size_t i = 0; i < TP_SHAPE && shapes[l->shape].words[i]; i++)
+        words[n++] = shapes[l->shape].words[i];
     for (size_t i = 0; i < TP_WORDS && l->words[i]; i++) words[n++] = l->words[i];
     layout_part(f, words, resume_dir);
 }
 
-static inline void tp_goes_on(const tp_shape *shapes, const tp_layout *writer, const tp_layout *others, size_t n) {
+static inline void tp_goes_on(const tp_shape *shapes, const tp_layout *writer,
+                              const tp_layout *others, size_t n) {
     static fake_sink whole, first, rest;
     char dir[64];
     layout_folder(dir);
@@ -68,7 +83,9 @@ static inline void tp_goes_on(const tp_shape *shapes, const tp_layout *writer, c
     for (size_t k = 0; k < n; k++) {
         tp_part(&rest, shapes, &others[k], NULL, "0", dir);
         assert_int_equal(rest.n_steps, 3);
-        for (size_t i = 0; i < 3; i++) layout_near(whole.steps[5 + i].v[BT_MS_LOSS], rest.steps[i].v[BT_MS_LOSS], 1e-4, others[k].name, 5 + i);
+        for (size_t i = 0; i < 3; i++)
+            layout_near(whole.steps[5 + i].v[BT_MS_LOSS], rest.steps[i].v[BT_MS_LOSS], 1e-4,
+                        others[k].name, 5 + i);
     }
     layout_remove(dir);
 }

@@ -1,4 +1,5 @@
-/* store_test.h - what the tests of store/ share: a folder that goes away, records with values a test can foretell. */
+/* store_test.h - what the tests of store/ share: a folder that goes away, records with values a
+ * test can foretell. */
 #ifndef BT_TESTS_STORE_TEST_H
 #define BT_TESTS_STORE_TEST_H
 
@@ -17,7 +18,9 @@
 #include "engine/base/clock.h"
 #include "store/store.h"
 
-typedef struct bt_tmp { char dir[64], db[96]; } bt_tmp;
+typedef struct bt_tmp {
+    char dir[64], db[96];
+} bt_tmp;
 
 static inline int bt_tmp_make(void **state) {
     bt_tmp *t = calloc(1, sizeof *t);
@@ -37,27 +40,52 @@ static inline int bt_tmp_drop(void **state) {
     return rc == 0 ? 0 : -1;
 }
 
-#define OK(call) do { bt_err ok_e_ = BT_ERR_INIT, *err = &ok_e_; bt_code ok_c_ = (call); \
-    if (ok_c_ != BT_OK) fail_msg("%s: %s: %s", #call, bt_code_name(ok_c_), ok_e_.msg); } while (0)
+#define OK(call) \
+    do { \
+        bt_err ok_e_ = BT_ERR_INIT, *err = &ok_e_; \
+        bt_code ok_c_ = (call); \
+        if (ok_c_ != BT_OK) fail_msg("%s: %s: %s", #call, bt_code_name(ok_c_), ok_e_.msg); \
+    } while (0)
 
 /* the value of metric i at a step: exact in the unit it is stored in */
 static inline double bt_truth(int64_t step, int i) { return (1000 + (double)step * 100 + i) / 8.0; }
-static inline double bt_rank_truth(int64_t step, int rank, int i) { return (4000 + (double)step * 64 + rank * 8 + i) / 8.0; }
+static inline double bt_rank_truth(int64_t step, int rank, int i) {
+    return (4000 + (double)step * 64 + rank * 8 + i) / 8.0;
+}
 
-typedef struct bt_fake { double values[BT_MS_COUNT], ranks[16 * BT_MR_COUNT]; bt_step_record r; } bt_fake;
+typedef struct bt_fake {
+    double values[BT_MS_COUNT], ranks[16 * BT_MR_COUNT];
+    bt_step_record r;
+} bt_fake;
 
 static inline const bt_step_record *bt_fake_step(bt_fake *f, int64_t step, int n_ranks) {
     for (int i = 0; i < BT_MS_COUNT; i++) f->values[i] = bt_truth(step, i);
     for (int k = 0; k < n_ranks; k++) {
-        for (int i = 0; i < BT_MR_COUNT; i++) f->ranks[k * BT_MR_COUNT + i] = bt_rank_truth(step, k, i);
+        for (int i = 0; i < BT_MR_COUNT; i++)
+            f->ranks[k * BT_MR_COUNT + i] = bt_rank_truth(step, k, i);
     }
-    f->r = (bt_step_record){.step = step, .wall_us = bt_wall_us(), .values = f->values, .n_ranks = n_ranks, .rank_values = f->ranks};
+    f->r = (bt_step_record){.step = step,
+                            .wall_us = bt_wall_us(),
+                            .values = f->values,
+                            .n_ranks = n_ranks,
+                            .rank_values = f->ranks};
     return &f->r;
 }
 
 static inline bt_run_start bt_fake_run(const char *name) {
-    return (bt_run_start){.name = name, .reason = "start", .argv = "bitrain train", .config_json = "{\"train.steps\":{\"value\":10,\"origin\":\"flag\"}}",
-                          .host = "here", .user = "me", .build = "test", .mpi = "none", .note = "", .out_dir = "/tmp", .world_size = 2, .seed = 1, .pid = (int)getpid()};
+    return (bt_run_start){.name = name,
+                          .reason = "start",
+                          .argv = "bitrain train",
+                          .config_json = "{\"train.steps\":{\"value\":10,\"origin\":\"flag\"}}",
+                          .host = "here",
+                          .user = "me",
+                          .build = "test",
+                          .mpi = "none",
+                          .note = "",
+                          .out_dir = "/tmp",
+                          .world_size = 2,
+                          .seed = 1,
+                          .pid = (int)getpid()};
 }
 
 static inline double bt_number(const char *path, const char *sql, const char *run) {

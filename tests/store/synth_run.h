@@ -1,7 +1,10 @@
-/* synth_run.h - makes runs whose truth is known: who is slow, in which phase, what was done again, how long nobody worked.
+/* synth_run.h - makes runs whose truth is known: who is slow, in which phase, what was done again,
+ * how long nobody worked.
  *
- * Every rank has the same phases, except the straggler whose `phase` takes (1 + excess) times as long. All meet once a step:
- *   busy_r = data + fwd + bwd + comm_exposed + optim      step = max busy      wait_r = step - busy_r      overlap = 1 - exposed/busy = 0.5
+ * Every rank has the same phases, except the straggler whose `phase` takes (1 + excess) times as
+ *   long. All meet once a step:
+ *   busy_r = data + fwd + bwd + comm_exposed + optim      step = max busy      wait_r = step -
+ *   busy_r      overlap = 1 - exposed/busy = 0.5
  * The run fails after step `fail_at` and goes on from `resume_from`, `down_s` later. */
 #ifndef BT_TESTS_SYNTH_RUN_H
 #define BT_TESTS_SYNTH_RUN_H
@@ -17,22 +20,33 @@
 
 typedef struct bt_synth {
     const char *name;
-    const char *out_dir;                /* NULL: "/nowhere" */
-    int ranks, straggler;               /* straggler -1: none */
-    bt_rank_metric phase;               /* of the straggler */
-    double excess;                      /* 0.2: 20 % longer */
-    double jitter;                      /* share by which each phase of each rank varies, without bias */
-    double slow;                        /* factor on all times */
-    int64_t steps, fail_at, resume_from;        /* fail_at 0: never */
+    const char *out_dir;  /* NULL: "/nowhere" */
+    int ranks, straggler; /* straggler -1: none */
+    bt_rank_metric phase; /* of the straggler */
+    double excess;        /* 0.2: 20 % longer */
+    /* share by which each phase of each rank varies, without bias */
+    double jitter;
+    double slow;                         /* factor on all times */
+    int64_t steps, fail_at, resume_from; /* fail_at 0: never */
     double down_s;
     int64_t start_us;
-    int64_t layers_every;               /* 0: no ternary statistics */
-    bool live;                          /* the run does not end: as one that is being trained, or whose process was killed */
-    double pace_ms;                     /* > 0: written live, a step every so often, by the clock; says "step N MICROSECONDS" at each commit */
+    int64_t layers_every; /* 0: no ternary statistics */
+    /* the run does not end: as one that is being trained, or whose process was killed */
+    bool live;
+    /* > 0: written live, a step every so often, by the clock; says "step N MICROSECONDS" at each
+     * commit */
+    double pace_ms;
 } bt_synth;
 
 static inline bt_synth bt_synth_default(const char *name) {
-    return (bt_synth){.name = name, .ranks = 4, .straggler = -1, .phase = BT_MR_DATA, .slow = 1, .steps = 200, .start_us = INT64_C(1700000000000000), .layers_every = 20};
+    return (bt_synth){.name = name,
+                      .ranks = 4,
+                      .straggler = -1,
+                      .phase = BT_MR_DATA,
+                      .slow = 1,
+                      .steps = 200,
+                      .start_us = INT64_C(1700000000000000),
+                      .layers_every = 20};
 }
 
 /* milliseconds of a phase of a rank without straggling */
@@ -49,7 +63,7 @@ static inline double bt_synth_base(bt_rank_metric m) {
 
 static inline double bt_synth_loss(int64_t step) { return 2 + 3 * exp(-(double)step / 100); }
 
-static inline double bt_synth_noise(int64_t step, int rank, int m) {           /* -1 .. 1 */
+static inline double bt_synth_noise(int64_t step, int rank, int m) { /* -1 .. 1 */
     uint64_t x = (uint64_t)step * 1000003u + (uint64_t)rank * 997u + (uint64_t)m * 31u + 7u;
     x ^= x >> 31;
     x *= 0x7fb5d329728ea185u;
@@ -60,19 +74,21 @@ static inline double bt_synth_noise(int64_t step, int rank, int m) {           /
 }
 
 static inline double bt_synth_step(const bt_synth *s, int64_t step, double *values, double *ranks) {
-    static const bt_rank_metric phases[] = {BT_MR_DATA, BT_MR_FWD, BT_MR_BWD, BT_MR_COMM_EXPOSED, BT_MR_OPTIM};
+    static const bt_rank_metric phases[] = {BT_MR_DATA, BT_MR_FWD, BT_MR_BWD, BT_MR_COMM_EXPOSED,
+                                            BT_MR_OPTIM};
     double slowest = 0, overhead = 0, wire = 0;
     for (int r = 0; r < s->ranks; r++) {
         double *v = ranks + (size_t)r * BT_MR_COUNT, busy = 0;
         memset(v, 0, sizeof *v * BT_MR_COUNT);
         for (size_t p = 0; p < 5; p++) {
-            double ms = bt_synth_base(phases[p]) * s->slow * (1 + s->jitter * bt_synth_noise(step, r, (int)p));
+            double ms = bt_synth_base(phases[p]) * s->slow *
+                        (1 + s->jitter * bt_synth_noise(step, r, (int)p));
             if (r == s->straggler && phases[p] == s->phase) ms *= 1 + s->excess;
             v[phases[p]] = ms;
             busy += ms;
         }
         v[BT_MR_LOSS] = bt_synth_loss(step);
-        v[BT_MR_STEP_TIME] = busy;      /* becomes step below */
+        v[BT_MR_STEP_TIME] = busy; /* becomes step below */
         v[BT_MR_COMM_BUSY] = 2 * v[BT_MR_COMM_EXPOSED];
         v[BT_MR_BYTES_LOGICAL] = 4000000;
         v[BT_MR_BYTES_WIRE] = 1000000;
@@ -111,27 +127,56 @@ static inline void bt_synth_layers(const bt_sink *sink, int64_t step) {
     bt_layer_record list[8];
     double v[8][BT_ML_COUNT];
     for (int i = 0; i < 8; i++) {
-        const double row[BT_ML_COUNT] = {0.31 + 0.01 * i, 0.345 - 0.005 * i, 0.1 / (1 + (double)step / 40), 0.02, 0.5, 0.002 / (1 + (double)step / 40), 0.01 / (1 + (double)step / 40), 0.059 + 0.002 * i, 1e-3 * (1 + i)};
+        const double row[BT_ML_COUNT] = {0.31 + 0.01 * i,
+                                         0.345 - 0.005 * i,
+                                         0.1 / (1 + (double)step / 40),
+                                         0.02,
+                                         0.5,
+                                         0.002 / (1 + (double)step / 40),
+                                         0.01 / (1 + (double)step / 40),
+                                         0.059 + 0.002 * i,
+                                         1e-3 * (1 + i)};
         memcpy(v[i], row, sizeof row);
-        list[i] = (bt_layer_record){.step = step, .layer = i / 4, .tensor = tensors[i % 4], .values = v[i]};
+        list[i] = (bt_layer_record){
+            .step = step, .layer = i / 4, .tensor = tensors[i % 4], .values = v[i]};
     }
     sink->layers(sink->ctx, list, 8);
 }
 
-/* sums over `steps` steps: gradients (40 ms in flight, 8 exposed, the last rank waits as long as its number in ms), weights, small change */
-static inline void bt_synth_comm(const bt_sink *sink, const bt_synth *s, int64_t step, double steps) {
+/* sums over `steps` steps: gradients (40 ms in flight, 8 exposed, the last rank waits as long as
+ * its number in ms), weights, small change */
+static inline void bt_synth_comm(const bt_sink *sink, const bt_synth *s, int64_t step,
+                                 double steps) {
     bt_comm_record *list = calloc((size_t)s->ranks * 3, sizeof *list);
-    double (*v)[BT_MC_COUNT] = calloc((size_t)s->ranks * 3, sizeof *v);
+    double(*v)[BT_MC_COUNT] = calloc((size_t)s->ranks * 3, sizeof *v);
     for (int r = 0; r < s->ranks; r++) {
-        const double rows[3][BT_MC_COUNT] = {
-            {[BT_MC_STEPS] = 1, [BT_MC_CALLS] = 4, [BT_MC_BYTES_LOGICAL] = 3200000, [BT_MC_BYTES_WIRE] = 800000, [BT_MC_BUSY] = 40, [BT_MC_EXPOSED] = 8, [BT_MC_WAIT] = r, [BT_MC_MODEL] = 10},
-            {[BT_MC_STEPS] = 1, [BT_MC_CALLS] = 2, [BT_MC_BYTES_LOGICAL] = 800000, [BT_MC_BYTES_WIRE] = 200000, [BT_MC_BUSY] = 0.5, [BT_MC_EXPOSED] = 0.5, [BT_MC_MODEL] = 0.25},
-            {[BT_MC_STEPS] = 1, [BT_MC_CALLS] = 1, [BT_MC_BYTES_LOGICAL] = 48, [BT_MC_BYTES_WIRE] = 48, [BT_MC_MODEL] = NAN}};
-        static const char *const names[3][2] = {{"all_reduce", "dp"}, {"all_gather", "shard"}, {"all_reduce", "world"}};
+        const double rows[3][BT_MC_COUNT] = {{[BT_MC_STEPS] = 1,
+                                              [BT_MC_CALLS] = 4,
+                                              [BT_MC_BYTES_LOGICAL] = 3200000,
+                                              [BT_MC_BYTES_WIRE] = 800000,
+                                              [BT_MC_BUSY] = 40,
+                                              [BT_MC_EXPOSED] = 8,
+                                              [BT_MC_WAIT] = r,
+                                              [BT_MC_MODEL] = 10},
+                                             {[BT_MC_STEPS] = 1,
+                                              [BT_MC_CALLS] = 2,
+                                              [BT_MC_BYTES_LOGICAL] = 800000,
+                                              [BT_MC_BYTES_WIRE] = 200000,
+                                              [BT_MC_BUSY] = 0.5,
+                                              [BT_MC_EXPOSED] = 0.5,
+                                              [BT_MC_MODEL] = 0.25},
+                                             {[BT_MC_STEPS] = 1,
+                                              [BT_MC_CALLS] = 1,
+                                              [BT_MC_BYTES_LOGICAL] = 48,
+                                              [BT_MC_BYTES_WIRE] = 48,
+                                              [BT_MC_MODEL] = NAN}};
+        static const char *const names[3][2] = {
+            {"all_reduce", "dp"}, {"all_gather", "shard"}, {"all_reduce", "world"}};
         for (int k = 0; k < 3; k++) {
             int at = 3 * r + k;
             for (int m = 0; m < BT_MC_COUNT; m++) v[at][m] = rows[k][m] * steps;
-            list[at] = (bt_comm_record){.step = step, .rank = r, .op = names[k][0], .axis = names[k][1], .values = v[at]};
+            list[at] = (bt_comm_record){
+                .step = step, .rank = r, .op = names[k][0], .axis = names[k][1], .values = v[at]};
         }
     }
     sink->comm(sink->ctx, list, (size_t)s->ranks * 3);
@@ -139,15 +184,20 @@ static inline void bt_synth_comm(const bt_sink *sink, const bt_synth *s, int64_t
     free(v);
 }
 
-/* every rank gets 100 kB a step from every other in 4 messages of 2 ms; from the straggler each takes 10 ms */
-static inline void bt_synth_pairs(const bt_sink *sink, const bt_synth *s, int64_t step, double steps) {
+/* every rank gets 100 kB a step from every other in 4 messages of 2 ms; from the straggler each
+ * takes 10 ms */
+static inline void bt_synth_pairs(const bt_sink *sink, const bt_synth *s, int64_t step,
+                                  double steps) {
     size_t n = 0;
     bt_pair_record *list = calloc((size_t)(s->ranks * s->ranks), sizeof *list);
-    double (*v)[BT_MP_COUNT] = calloc((size_t)(s->ranks * s->ranks), sizeof *v);
+    double(*v)[BT_MP_COUNT] = calloc((size_t)(s->ranks * s->ranks), sizeof *v);
     for (int r = 0; r < s->ranks; r++) {
         for (int p = 0; p < s->ranks; p++) {
             if (p == r) continue;
-            const double row[BT_MP_COUNT] = {[BT_MP_STEPS] = steps, [BT_MP_MESSAGES] = 4 * steps, [BT_MP_BYTES] = 1e5 * steps, [BT_MP_TIMED] = 4 * steps,
+            const double row[BT_MP_COUNT] = {[BT_MP_STEPS] = steps,
+                                             [BT_MP_MESSAGES] = 4 * steps,
+                                             [BT_MP_BYTES] = 1e5 * steps,
+                                             [BT_MP_TIMED] = 4 * steps,
                                              [BT_MP_FLIGHT] = (p == s->straggler ? 40 : 8) * steps};
             memcpy(v[n], row, sizeof row);
             list[n] = (bt_pair_record){.step = step, .rank = r, .peer = p, .values = v[n]};
@@ -168,30 +218,51 @@ static inline void bt_synth_pace(const bt_synth *s, bt_writer *w, int64_t step) 
     if (until > bt_now_ns()) bt_sleep_ns(until - bt_now_ns());
 }
 
-static inline int64_t bt_synth_attempt(const bt_synth *s, bt_writer *w, int64_t from, int64_t to, int64_t clock_us) {
+static inline int64_t bt_synth_attempt(const bt_synth *s, bt_writer *w, int64_t from, int64_t to,
+                                       int64_t clock_us) {
     const bt_sink *sink = bt_writer_sink(w);
-    double *values = malloc(sizeof *values * BT_MS_COUNT), *ranks = malloc(sizeof *ranks * BT_MR_COUNT * (size_t)s->ranks);
+    double *values = malloc(sizeof *values * BT_MS_COUNT),
+           *ranks = malloc(sizeof *ranks * BT_MR_COUNT * (size_t)s->ranks);
     bt_rank_info *info = calloc((size_t)s->ranks, sizeof *info);
     for (int r = 0; r < s->ranks; r++) {
-        info[r] = (bt_rank_info){.rank = r, .pid = 1000 + r, .threads = 2, .isa = "generic", .dp_replicate = r};
+        info[r] = (bt_rank_info){
+            .rank = r, .pid = 1000 + r, .threads = 2, .isa = "generic", .dp_replicate = r};
         snprintf(info[r].host, sizeof info[r].host, "node%d", r / 8);
     }
     sink->ranks(sink->ctx, info, (size_t)s->ranks);
     sink->fact(sink->ctx, "params", "3144384");
     sink->fact(sink->ctx, "link.dp.latency_s", "2e-05");
     sink->fact(sink->ctx, "link.dp.bytes_per_s", "80000000");
-    sink->event(sink->ctx, &(bt_event){.kind = from ? "resumed" : "started", .step = from - 1, .rank = -1, .wall_us = clock_us, .title = from ? "resumed" : "training"});
+    sink->event(sink->ctx, &(bt_event){.kind = from ? "resumed" : "started",
+                                       .step = from - 1,
+                                       .rank = -1,
+                                       .wall_us = clock_us,
+                                       .title = from ? "resumed" : "training"});
     for (int64_t step = from; step < to; step++) {
         clock_us += llround(bt_synth_step(s, step, values, ranks) * 1e3);
         if (s->pace_ms > 0) clock_us = bt_wall_us();
-        sink->step(sink->ctx, &(bt_step_record){.step = step, .wall_us = clock_us, .values = values, .n_ranks = s->ranks, .rank_values = ranks});
+        sink->step(sink->ctx, &(bt_step_record){.step = step,
+                                                .wall_us = clock_us,
+                                                .values = values,
+                                                .n_ranks = s->ranks,
+                                                .rank_values = ranks});
         if (s->layers_every && step % s->layers_every == 0) bt_synth_layers(sink, step);
-        if (s->layers_every && step % s->layers_every == 0) bt_synth_comm(sink, s, step, (double)(step > from ? s->layers_every : 1));
-        if (s->layers_every && step % s->layers_every == 0 && s->ranks <= 32) bt_synth_pairs(sink, s, step, (double)(step > from ? s->layers_every : 1));
+        if (s->layers_every && step % s->layers_every == 0)
+            bt_synth_comm(sink, s, step, (double)(step > from ? s->layers_every : 1));
+        if (s->layers_every && step % s->layers_every == 0 && s->ranks <= 32)
+            bt_synth_pairs(sink, s, step, (double)(step > from ? s->layers_every : 1));
         if (s->pace_ms > 0) bt_synth_pace(s, w, step);
         if ((step + 1) % 100 == 0) {
-            sink->checkpoint(sink->ctx, &(bt_ckpt_record){.step = step + 1, .path = "/nowhere/step", .bytes = 12 << 20, .took_us = 40000, .hash = "c0ffee"});
-            sink->event(sink->ctx, &(bt_event){.kind = "checkpoint", .step = step, .rank = -1, .wall_us = clock_us, .title = "checkpoint"});
+            sink->checkpoint(sink->ctx, &(bt_ckpt_record){.step = step + 1,
+                                                          .path = "/nowhere/step",
+                                                          .bytes = 12 << 20,
+                                                          .took_us = 40000,
+                                                          .hash = "c0ffee"});
+            sink->event(sink->ctx, &(bt_event){.kind = "checkpoint",
+                                               .step = step,
+                                               .rank = -1,
+                                               .wall_us = clock_us,
+                                               .title = "checkpoint"});
         }
     }
     free(values);
@@ -204,9 +275,22 @@ static inline bt_code bt_synth_make(const char *path, const bt_synth *s, bt_err 
     bt_writer *w = NULL;
     int attempt;
     int64_t clock_us = s->start_us;
-    bt_run_start start = {.name = s->name, .reason = "start", .argv = "bitrain train --name synth", .host = "nodes", .user = "nobody", .build = "synth", .mpi = "none",
-                          .config_json = "{\"optim.lr\":{\"value\":0.002,\"origin\":\"preset\",\"where\":\"preset nano\"},\"train.steps\":{\"value\":200,\"origin\":\"flag\",\"where\":\"--steps\"}}",
-                          .out_dir = s->out_dir ? s->out_dir : "/nowhere", .world_size = s->ranks, .seed = 1, .pid = 1, .started_us = clock_us};
+    bt_run_start start = {
+        .name = s->name,
+        .reason = "start",
+        .argv = "bitrain train --name synth",
+        .host = "nodes",
+        .user = "nobody",
+        .build = "synth",
+        .mpi = "none",
+        .config_json =
+            "{\"optim.lr\":{\"value\":0.002,\"origin\":\"preset\",\"where\":\"preset "
+            "nano\"},\"train.steps\":{\"value\":200,\"origin\":\"flag\",\"where\":\"--steps\"}}",
+        .out_dir = s->out_dir ? s->out_dir : "/nowhere",
+        .world_size = s->ranks,
+        .seed = 1,
+        .pid = 1,
+        .started_us = clock_us};
     char here[BT_HOST_MAX] = "nodes";
     if (s->pace_ms > 0) {
         gethostname(here, sizeof here - 1);

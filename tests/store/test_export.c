@@ -1,9 +1,10 @@
 /* timeout: 60
- * event files are read back by a second, independent decoder; traces add up; comparisons know their noise. */
+ * event files are read back by a second, independent decoder; traces add up; comparisons know their
+ * noise. */
 #include <sys/stat.h>
 
-#include "store/read/compare_runs.h"
 #include "store/export/export.h"
+#include "store/read/compare_runs.h"
 #include "store_test.h"
 #include "synth_run.h"
 
@@ -33,7 +34,12 @@ static uint64_t varint(const unsigned char **p) {
     }
 }
 
-typedef struct scalar { char tag[128], version[32]; double wall, value; int64_t step; bool has_value; } scalar;
+typedef struct scalar {
+    char tag[128], version[32];
+    double wall, value;
+    int64_t step;
+    bool has_value;
+} scalar;
 
 static void decode_message(const unsigned char *p, size_t n, int depth, scalar *s) {
     const unsigned char *end = p + n;
@@ -53,11 +59,16 @@ static void decode_message(const unsigned char *p, size_t n, int depth, scalar *
         case 2: {
             uint64_t m = varint(&p);
             assert_true(m <= (size_t)(end - p));
-            if (depth == 0 && field == 3) snprintf(s->version, sizeof s->version, "%.*s", (int)m, (const char *)p);
-            else if (depth == 0 && field == 5) decode_message(p, m, 1, s);
-            else if (depth == 1 && field == 1) decode_message(p, m, 2, s);
-            else if (depth == 2 && field == 1) snprintf(s->tag, sizeof s->tag, "%.*s", (int)m, (const char *)p);
-            else fail_msg("field %u at depth %d", field, depth);
+            if (depth == 0 && field == 3)
+                snprintf(s->version, sizeof s->version, "%.*s", (int)m, (const char *)p);
+            else if (depth == 0 && field == 5)
+                decode_message(p, m, 1, s);
+            else if (depth == 1 && field == 1)
+                decode_message(p, m, 2, s);
+            else if (depth == 2 && field == 1)
+                snprintf(s->tag, sizeof s->tag, "%.*s", (int)m, (const char *)p);
+            else
+                fail_msg("field %u at depth %d", field, depth);
             p += m;
             break;
         }
@@ -76,7 +87,11 @@ static void decode_message(const unsigned char *p, size_t n, int depth, scalar *
     assert_ptr_equal(p, end);
 }
 
-typedef struct tally { int records, losses, layers, means; double last_wall; int64_t last_step; } tally;
+typedef struct tally {
+    int records, losses, layers, means;
+    double last_wall;
+    int64_t last_step;
+} tally;
 
 static void read_events(const char *path, tally *t) {
     unsigned char head[12], *body = NULL;
@@ -102,7 +117,8 @@ static void read_events(const char *path, tally *t) {
         }
         assert_true(s.has_value && s.wall > 1.6e9);
         if (strcmp(s.tag, "train/loss") == 0) {
-            assert_int_equal(s.step, t->last_step + 1);         /* live steps only: no zigzag at the restart */
+            /* live steps only: no zigzag at the restart */
+            assert_int_equal(s.step, t->last_step + 1);
             assert_true(fabs(s.value - bt_synth_loss(s.step)) < 1e-6);
             assert_true(s.wall > t->last_wall);
             t->last_wall = s.wall;
@@ -137,7 +153,7 @@ static void tensorboard_files_are_sound(void **state) {
     tally got;
     struct stat st;
     make(t);
-    assert_true(bt_crc32c("123456789", 9) == 0xE3069283u);      /* the check value of CRC-32C */
+    assert_true(bt_crc32c("123456789", 9) == 0xE3069283u); /* the check value of CRC-32C */
     OK(bt_db_open(&db, t->db, err));
     OK(bt_export_tensorboard(db, "s", t->dir, true, path, &points, err));
     read_events(path, &got);
@@ -145,10 +161,10 @@ static void tensorboard_files_are_sound(void **state) {
     assert_int_equal(got.layers, 10);
     assert_int_equal(got.means, 200);
     assert_int_equal(got.last_step, 199);
-    assert_true(points > got.records);                          /* the ranks' files too */
+    assert_true(points > got.records); /* the ranks' files too */
     OK(bt_export_tensorboard(db, "s", t->dir, true, path, &again, err));
     assert_true(points == again);
-    read_events(path, &got);            /* replaced, not added to */
+    read_events(path, &got); /* replaced, not added to */
     assert_int_equal(got.losses, 200);
     char rank[1300], part[1300];
     snprintf(rank, sizeof rank, "%s/s/rank3", t->dir);
@@ -160,7 +176,8 @@ static void tensorboard_files_are_sound(void **state) {
 
 /* ---- compare ---- */
 
-static void write_noisy(const char *path, const char *name, double shift, double noise, int64_t steps) {
+static void write_noisy(const char *path, const char *name, double shift, double noise,
+                        int64_t steps) {
     bt_writer *w = NULL;
     int attempt;
     double values[BT_MS_COUNT];
@@ -170,8 +187,11 @@ static void write_noisy(const char *path, const char *name, double shift, double
     for (int64_t step = 0; step < steps; step++) {
         for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
         values[BT_MS_TOKENS] = 1000.0 * (double)(step + 1);
-        values[BT_MS_LOSS] = 3 - 0.001 * (double)step + shift + noise * bt_synth_noise(step, (int)(shift * 100), 0);
-        bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, &(bt_step_record){.step = step, .wall_us = bt_wall_us(), .values = values});
+        values[BT_MS_LOSS] = 3 - 0.001 * (double)step + shift +
+                             noise * bt_synth_noise(step, (int)(shift * 100), 0);
+        bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, &(bt_step_record){.step = step,
+                                                                          .wall_us = bt_wall_us(),
+                                                                          .values = values});
     }
     OK(bt_writer_end(w, "done", "finished", 0, err));
     bt_writer_close(w);
@@ -193,7 +213,9 @@ static void a_difference_inside_the_noise_is_none(void **state) {
     assert_int_equal(base.n, 40);
     assert_true(base.x == 500000);
     assert_true(fabs(base.value - (3 - 0.001 * 479.5)) < 0.05);
-    assert_true(base.noise > 0.1 / sqrt(3) / sqrt(40) / 2 && base.noise < 0.1 / sqrt(3) / sqrt(40) * 2);    /* uniform noise, n = 40 */
+    /* uniform noise, n = 40 */
+    assert_true(base.noise > 0.1 / sqrt(3) / sqrt(40) / 2 &&
+                base.noise < 0.1 / sqrt(3) / sqrt(40) * 2);
     OK(bt_gate_parse("loss > +0.1% @ tokens=500k", &g, err));
     assert_int_equal(bt_gate_check(&g, &worse, &base), BT_GATE_FAILS);
     assert_int_equal(bt_gate_check(&g, &base, &base), BT_GATE_HOLDS);
@@ -203,7 +225,8 @@ static void a_difference_inside_the_noise_is_none(void **state) {
     near.value = base.value + 4 * base.noise;
     assert_int_equal(bt_gate_check(&g, &near, &base), BT_GATE_FAILS);
     near.value = NAN;
-    assert_int_equal(bt_gate_check(&g, &near, &base), BT_GATE_FAILS);   /* a run without the figure cannot pass */
+    /* a run without the figure cannot pass */
+    assert_int_equal(bt_gate_check(&g, &near, &base), BT_GATE_FAILS);
     double end = 0;
     OK(bt_db_common_end(db, (const char *[]){"base", "worse"}, 2, BT_AT_TOKENS, &end, err));
     assert_true(end == 800000);
@@ -218,14 +241,26 @@ static void a_difference_inside_the_noise_is_none(void **state) {
 
 static void conditions_are_parsed(void **state) {
     (void)state;
-    static const char *const wrong[] = {"", "loss", "loss >", "> 3", "loss = 3", "loss > x", "loss > 3 @", "loss > 3 @ tokens", "loss > 3 @ mood=2", "loss > 3 4", "loss > 3 @ step=x"};
+    static const char *const wrong[] = {"",
+                                        "loss",
+                                        "loss >",
+                                        "> 3",
+                                        "loss = 3",
+                                        "loss > x",
+                                        "loss > 3 @",
+                                        "loss > 3 @ tokens",
+                                        "loss > 3 @ mood=2",
+                                        "loss > 3 4",
+                                        "loss > 3 @ step=x"};
     bt_gate g;
     bt_err why;
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) assert_int_equal(bt_gate_parse(wrong[i], &g, &why), BT_ARG);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_int_equal(bt_gate_parse(wrong[i], &g, &why), BT_ARG);
     OK(bt_gate_parse("tokens_per_s<-5%", &g, err));
     assert_true(!g.greater && g.relative && g.percent && g.limit == -5 && isnan(g.at.x));
     OK(bt_gate_parse("  best_val  >  2.3  @ step = 2k", &g, err));
-    assert_true(g.greater && !g.relative && g.limit == 2.3 && g.at.axis == BT_AT_STEP && g.at.x == 2000);
+    assert_true(g.greater && !g.relative && g.limit == 2.3 && g.at.axis == BT_AT_STEP &&
+                g.at.x == 2000);
     assert_string_equal(g.metric, "best_val");
     OK(bt_gate_parse("step_ms > +10", &g, err));
     assert_true(g.relative && !g.percent && g.limit == 10);
@@ -234,7 +269,8 @@ static void conditions_are_parsed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(tensorboard_files_are_sound, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_difference_inside_the_noise_is_none, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_difference_inside_the_noise_is_none, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test(conditions_are_parsed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

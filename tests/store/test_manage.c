@@ -3,8 +3,8 @@
 #include <sqlite3.h>
 
 #include "store/read/blocks.h"
-#include "store/write/manage.h"
 #include "store/sql/sql.h"
+#include "store/write/manage.h"
 #include "store_test.h"
 #include "synth_run.h"
 
@@ -30,24 +30,32 @@ static void a_removed_run_leaves_nothing(void **state) {
     const bt_tmp *t = *state;
     const char *both[] = {"a", "c"}, *wrong[] = {"b", "nobody"};
     bt_err why;
-    make(t->db, "a", 7000);             /* more rank rows than one chunk */
+    make(t->db, "a", 7000); /* more rank rows than one chunk */
     make(t->db, "b", 300);
     make(t->db, "c", 100);
     int64_t b_rows = 4 * (300 + 10);
     assert_int_equal(bt_runs_remove(t->db, wrong, 2, 1, &why), BT_NOTFOUND);
-    assert_true(bt_number(t->db, "SELECT count(*) FROM runs", NULL) == 3);      /* all or none */
+    assert_true(bt_number(t->db, "SELECT count(*) FROM runs", NULL) == 3); /* all or none */
     OK(bt_runs_remove(t->db, both, 2, 1, err));
     assert_true(bt_number(t->db, "SELECT count(*) FROM runs", NULL) == 1);
     assert_int_equal(count(t->db, "SELECT count(*) FROM rank_step"), b_rows);
     assert_int_equal(count(t->db, "SELECT count(*) FROM step"), 310);
     assert_int_equal(count(t->db, "SELECT count(*) FROM attempt"), 2);
     assert_int_equal(count(t->db, "SELECT count(*) FROM run_doc"), 1);
-    assert_int_equal(count(t->db, "SELECT count(*) FROM event WHERE run NOT IN (SELECT id FROM run)"), 0);
-    assert_int_equal(count(t->db, "SELECT count(*) FROM roll WHERE (key >> 42) NOT IN (SELECT id FROM attempt)"), 0);
-    assert_int_equal(count(t->db, "SELECT count(*) FROM layer_stat WHERE aid NOT IN (SELECT id FROM attempt)"), 0);
-    assert_int_equal(count(t->db, "SELECT count(*) FROM comm_pair WHERE aid NOT IN (SELECT id FROM attempt)"), 0);
-    assert_int_equal(count(t->db, "SELECT count(*) FROM comm_op WHERE aid NOT IN (SELECT id FROM attempt)"), 0);
-    make(t->db, "a", 50);               /* the name is free, and no old row comes back */
+    assert_int_equal(
+        count(t->db, "SELECT count(*) FROM event WHERE run NOT IN (SELECT id FROM run)"), 0);
+    assert_int_equal(
+        count(t->db, "SELECT count(*) FROM roll WHERE (key >> 42) NOT IN (SELECT id FROM attempt)"),
+        0);
+    assert_int_equal(
+        count(t->db, "SELECT count(*) FROM layer_stat WHERE aid NOT IN (SELECT id FROM attempt)"),
+        0);
+    assert_int_equal(
+        count(t->db, "SELECT count(*) FROM comm_pair WHERE aid NOT IN (SELECT id FROM attempt)"),
+        0);
+    assert_int_equal(
+        count(t->db, "SELECT count(*) FROM comm_op WHERE aid NOT IN (SELECT id FROM attempt)"), 0);
+    make(t->db, "a", 50); /* the name is free, and no old row comes back */
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 50);
     assert_true(bt_number(t->db, "SELECT count(*) FROM all_steps WHERE run = ?1", "a") == 60);
 }
@@ -62,7 +70,7 @@ static void orphans_are_swept(void **state) {
     OK(bt_sql_open_rw(&db, t->db, err));
     OK(bt_sql_exec(db, t->db, "DELETE FROM run WHERE name = 'a'", err));
     sqlite3_close(db);
-    make(t->db, "d", 60);               /* a new attempt does not inherit them */
+    make(t->db, "d", 60); /* a new attempt does not inherit them */
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "d") == 240);
     OK(bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = -1, .compact = true}, 1, &r, err));
     assert_true(r.orphan_rows >= 310 * 5);
@@ -104,24 +112,37 @@ static void tags_and_notes(void **state) {
     assert_int_equal(bt_run_tag(t->db, "a", (const char *[]){"No Good"}, 1, 1, tags, &why), BT_ARG);
     assert_int_equal(bt_run_tag(t->db, "b", (const char *[]){"x"}, 1, 1, tags, &why), BT_NOTFOUND);
     OK(bt_run_note(t->db, "a", "it's \"good\"; DROP TABLE run", 1, err));
-    assert_string_equal(bt_word(t->db, "SELECT note FROM runs WHERE run = ?1", "a"), "it's \"good\"; DROP TABLE run");
+    assert_string_equal(bt_word(t->db, "SELECT note FROM runs WHERE run = ?1", "a"),
+                        "it's \"good\"; DROP TABLE run");
     OK(bt_run_note(t->db, "a", "", 1, err));
     OK(bt_run_mark(t->db, "a", 3, "annotation", "it's here", 1, err));
-    assert_true(bt_number(t->db, "SELECT e.time_s - s.time_s FROM events e JOIN steps s ON s.run = e.run AND s.step = e.step WHERE e.run = ?1 AND e.kind = 'annotation' AND e.title = 'it''s here'", "a") == 0);
+    assert_true(
+        bt_number(
+            t->db,
+            "SELECT e.time_s - s.time_s FROM events e JOIN steps s ON s.run = e.run AND s.step = "
+            "e.step WHERE e.run = ?1 AND e.kind = 'annotation' AND e.title = 'it''s here'",
+            "a") == 0);
     OK(bt_run_mark(t->db, "a", -1, "acknowledged", "1 alert acknowledged", 1, err));
-    assert_true(bt_number(t->db, "SELECT count(*) FROM events WHERE run = ?1 AND step IS NULL AND kind = 'acknowledged'", "a") == 1);
+    assert_true(
+        bt_number(
+            t->db,
+            "SELECT count(*) FROM events WHERE run = ?1 AND step IS NULL AND kind = 'acknowledged'",
+            "a") == 1);
     assert_int_equal(bt_run_mark(t->db, "b", 0, "annotation", "x", 1, &why), BT_NOTFOUND);
     assert_string_equal(bt_word(t->db, "SELECT note FROM runs WHERE run = ?1", "a"), "NULL");
     assert_int_equal(bt_run_note(t->db, "b", "x", 1, &why), BT_NOTFOUND);
     assert_int_equal(bt_run_note("/tmp/no/such/file.db", "b", "x", 1, &why), BT_NOTFOUND);
 }
 
-typedef struct sums { double busy[4], n[4]; } sums;
+typedef struct sums {
+    double busy[4], n[4];
+} sums;
 
 static bool add_block(void *ctx, const bt_block *b) {
     sums *s = ctx;
     for (int k = 0; k < b->n_ranks && k < 4; k++) {
-        s->busy[k] += b->ranks[k * BT_MR_COUNT + BT_MR_STEP_TIME].sum - b->ranks[k * BT_MR_COUNT + BT_MR_WAIT].sum;
+        s->busy[k] += b->ranks[k * BT_MR_COUNT + BT_MR_STEP_TIME].sum -
+                      b->ranks[k * BT_MR_COUNT + BT_MR_WAIT].sum;
         s->n[k] += b->ranks[k * BT_MR_COUNT + BT_MR_STEP_TIME].n;
     }
     return true;
@@ -131,7 +152,11 @@ static void mean_busy(const char *path, int64_t max_steps, double out[4]) {
     bt_db *db = NULL;
     sums s = {0};
     OK(bt_db_open(&db, path, err));
-    OK(bt_blocks_walk(db, &(bt_blocks_ask){.run = "a", .step0 = 0, .step1 = 100000, .max_steps = max_steps, .ranks = true}, add_block, &s, err));
+    OK(bt_blocks_walk(
+        db,
+        &(bt_blocks_ask){
+            .run = "a", .step0 = 0, .step1 = 100000, .max_steps = max_steps, .ranks = true},
+        add_block, &s, err));
     bt_db_close(db);
     for (int k = 0; k < 4; k++) {
         assert_true(s.n[k] == 6000);
@@ -143,13 +168,21 @@ static void old_rank_rows_go_and_their_means_stay(void **state) {
     const bt_tmp *t = *state;
     bt_gc_result r;
     double before[4], fine[4], coarse[4];
-    make(t->db, "a", 6000);             /* attempt 0: 0..2999, attempt 1: 2990..5999 */
+    make(t->db, "a", 6000); /* attempt 0: 0..2999, attempt 1: 2990..5999 */
     mean_busy(t->db, 1, before);
     OK(bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = 1000, .compact = true}, 1, &r, err));
     assert_true(r.rank_rows > 4 * 3000);
-    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step BETWEEN 5000 AND 5999", "a") == 4000);
-    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step BETWEEN 2000 AND 2989", "a") == 3960);        /* the newest of attempt 0 */
-    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step < 1500", "a") == 0);
+    assert_true(
+        bt_number(t->db,
+                  "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step BETWEEN 5000 AND 5999",
+                  "a") == 4000);
+    /* the newest of attempt 0 */
+    assert_true(
+        bt_number(t->db,
+                  "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step BETWEEN 2000 AND 2989",
+                  "a") == 3960);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step < 1500",
+                          "a") == 0);
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 6000);
     mean_busy(t->db, 1, fine);
     mean_busy(t->db, 4096, coarse);
@@ -157,7 +190,8 @@ static void old_rank_rows_go_and_their_means_stay(void **state) {
         assert_true(fabs(fine[k] - before[k]) < 1e-5 * before[k]);
         assert_true(fabs(coarse[k] - before[k]) < 1e-5 * before[k]);
     }
-    OK(bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = -1, .rebuild = true}, 1, &r, err));      /* does not wipe what it cannot make again */
+    /* does not wipe what it cannot make again */
+    OK(bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = -1, .rebuild = true}, 1, &r, err));
     assert_int_equal(r.rank_rows, 0);
     mean_busy(t->db, 4096, coarse);
     assert_true(fabs(coarse[2] - before[2]) < 1e-5 * before[2]);
@@ -177,7 +211,12 @@ static void a_long_run_keeps_its_newest(void **state) {
     const bt_sink *sink = bt_writer_sink(w);
     for (int64_t step = 0; step < 6000; step++) {
         sink->step(sink->ctx, bt_fake_step(&f, step, 2));
-        if (step == 1000) sink->event(sink->ctx, &(bt_event){.kind = "warning", .level = BT_EV_WARN, .step = 1000, .rank = 0, .title = "odd"});
+        if (step == 1000)
+            sink->event(sink->ctx, &(bt_event){.kind = "warning",
+                                               .level = BT_EV_WARN,
+                                               .step = 1000,
+                                               .rank = 0,
+                                               .title = "odd"});
         if (step % 500 == 0) OK(bt_writer_flush(w, err));
     }
     OK(bt_writer_flush(w, err));
@@ -187,10 +226,13 @@ static void a_long_run_keeps_its_newest(void **state) {
         raw_from = count(t->db, "SELECT raw_from FROM attempt");
     }
     bt_writer_close(w);
-    assert_int_equal(raw_from, 3840);   /* 15 chunks of 256; the next would reach into the newest 2000 */
+    /* 15 chunks of 256; the next would reach into the newest 2000 */
+    assert_int_equal(raw_from, 3840);
     assert_true(bt_number(t->db, "SELECT min(step) FROM rank_steps WHERE run = ?1", "a") == 800);
-    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step < 3840", "a") == 401 * 2);
-    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step >= 3840", "a") == 2160 * 2);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step < 3840",
+                          "a") == 401 * 2);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step >= 3840",
+                          "a") == 2160 * 2);
 }
 
 /* also while another run writes: of one moment, whole, and the one before is kept */
@@ -202,7 +244,7 @@ static void backups(void **state) {
     int attempt;
     bt_run_start s = bt_fake_run("second");
     bt_err why = BT_ERR_INIT;
-    assert_int_equal(bt_store_backup(t->db, &why), BT_UNSUPPORTED);     /* nothing there yet */
+    assert_int_equal(bt_store_backup(t->db, &why), BT_UNSUPPORTED); /* nothing there yet */
     make(t->db, "first", 40);
     OK(bt_store_backup(t->db, err));
     OK(bt_writer_open(&w, t->db, 5, err));
@@ -217,12 +259,14 @@ static void backups(void **state) {
     snprintf(copy, sizeof copy, "%s.backup", t->db);
     snprintf(older, sizeof older, "%s.backup.1", t->db);
     snprintf(tmp, sizeof tmp, "%s.backup-%ld.tmp", t->db, (long)getpid());
-    assert_int_equal(count(copy, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"), 1);
+    assert_int_equal(
+        count(copy, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check = 'ok'"), 1);
     assert_true(bt_number(copy, "SELECT count(*) FROM steps WHERE run = ?1", "first") == 40);
     assert_true(bt_number(copy, "SELECT count(*) FROM steps WHERE run = ?1", "second") >= 21);
     assert_int_equal(count(older, "SELECT count(*) FROM run"), 1);
     assert_int_not_equal(access(tmp, F_OK), 0);
-    OK(bt_writer_open(&w, copy, 5, err));                               /* it can be trained into, as the file itself */
+    /* it can be trained into, as the file itself */
+    OK(bt_writer_open(&w, copy, 5, err));
     s.name = "third";
     OK(bt_writer_begin(w, &s, &attempt, err));
     bt_writer_close(w);
@@ -234,7 +278,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(orphans_are_swept, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_living_run_is_not_removed, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(tags_and_notes, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(old_rank_rows_go_and_their_means_stay, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(old_rank_rows_go_and_their_means_stay, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(backups, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_long_run_keeps_its_newest, bt_tmp_make, bt_tmp_drop),
     };

@@ -1,5 +1,5 @@
-/* test_ring.c - records in a mapped ring: all of them come back, also after kill -9 in the middle of an append; and what the
- * database lacks of them becomes rows once, whoever died.
+/* test_ring.c - records in a mapped ring: all of them come back, also after kill -9 in the middle
+ * of an append; and what the database lacks of them becomes rows once, whoever died.
  * timeout: 60 */
 #include <fcntl.h>
 #include <signal.h>
@@ -7,9 +7,9 @@
 #include <sys/wait.h>
 
 #include "store/read/dead_runs.h"
-#include "store/write/manage.h"
 #include "store/record/record.h"
 #include "store/record/ring.h"
+#include "store/write/manage.h"
 #include "store_test.h"
 
 static bt_record *numbered(int64_t n, size_t words) {
@@ -31,8 +31,10 @@ static size_t check_chain(const bt_record *list, int64_t last) {
             memcpy(&word, r->data + 8 * i, 8);
             assert_int_equal(word, here);
         }
-        if (first < 0) first = here;
-        else assert_int_equal(here, n + 1);
+        if (first < 0)
+            first = here;
+        else
+            assert_int_equal(here, n + 1);
         n = here;
     }
     if (last >= 0) assert_int_equal(n, last);
@@ -50,7 +52,8 @@ static void keeps_the_newest(void **state) {
     OK(bt_ring_read(path, &attempt, &list, err));
     assert_null(list);
     assert_int_equal(attempt, 3);
-    for (int64_t n = 0; n < 5000; n++) {                /* many times round, of all sizes, ends that fit and ends that do not */
+    /* many times round, of all sizes, ends that fit and ends that do not */
+    for (int64_t n = 0; n < 5000; n++) {
         bt_record *r = numbered(n, 1 + (size_t)(n * 37 % 300));
         bt_ring_append(ring, r);
         bt_records_free(r);
@@ -61,10 +64,10 @@ static void keeps_the_newest(void **state) {
         bt_records_free(list);
     }
     bt_ring_close(ring);
-    OK(bt_ring_create(&ring, path, 4, 64 << 10, err));  /* an attempt begins with an empty one */
+    OK(bt_ring_create(&ring, path, 4, 64 << 10, err)); /* an attempt begins with an empty one */
     OK(bt_ring_read(path, &attempt, &list, err));
     assert_null(list);
-    bt_record *big = numbered(1, 4000);                 /* would push everything else out */
+    bt_record *big = numbered(1, 4000); /* would push everything else out */
     bt_ring_append(ring, big);
     bt_records_free(big);
     OK(bt_ring_read(path, &attempt, &list, err));
@@ -76,7 +79,8 @@ static void kill_9_in_an_append(void **state) {
     bt_tmp *t = *state;
     char path[128];
     snprintf(path, sizeof path, "%s/r", t->dir);
-    _Atomic int64_t *done = mmap(NULL, sizeof *done, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    _Atomic int64_t *done = mmap(NULL, sizeof *done, PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int round = 0; round < 25; round++) {
         *done = -1;
         pid_t child = fork();
@@ -126,7 +130,8 @@ static void other_files_are_not_read(void **state) {
     bt_ring_close(ring);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     assert_int_equal(read(fd, junk, sizeof junk), sizeof junk);
-    for (int i = 0; i < 4000; i++) {                    /* any byte may be another: whole records or none, never a crash */
+    /* any byte may be another: whole records or none, never a crash */
+    for (int i = 0; i < 4000; i++) {
         off_t at = i * 7919 % (i % 2 ? 128 : 10000);
         char other = (char)(junk[at] ^ 1 << i % 8);
         assert_int_equal(pwrite(fd, &other, 1, at), 1);
@@ -150,7 +155,11 @@ static void step_into(const bt_sink *sink, int64_t step) {
 }
 
 static void event_into(const bt_sink *sink, int64_t step, const char *title) {
-    sink->event(sink->ctx, &(bt_event){.kind = "checkpoint", .step = step, .rank = -1, .wall_us = 1700000000000000 + step, .title = title});
+    sink->event(sink->ctx, &(bt_event){.kind = "checkpoint",
+                                       .step = step,
+                                       .rank = -1,
+                                       .wall_us = 1700000000000000 + step,
+                                       .title = title});
 }
 
 static void fill_ring(const char *path, int attempt, int64_t steps) {
@@ -160,7 +169,8 @@ static void fill_ring(const char *path, int attempt, int64_t steps) {
     OK(bt_ring_create(&ring, path, attempt, BT_RING_BYTES, err));
     assert_true(bt_queue_init(&q, 1 << 20));
     q.ring = ring;
-    q.closed = true;                                    /* the supervisor has gone: the queue takes nothing, the ring does */
+    /* the supervisor has gone: the queue takes nothing, the ring does */
+    q.closed = true;
     bt_queue_sink(&q, &sink);
     sink.fact(sink.ctx, "result", "not for the table of facts");
     for (int64_t s = 0; s < steps; s++) {
@@ -174,13 +184,16 @@ static void fill_ring(const char *path, int attempt, int64_t steps) {
 static void check_rows(const bt_tmp *t, const char *run) {
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", run) == 60);
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", run) == 120);
-    assert_true(bt_number(t->db, "SELECT count(*) FROM events WHERE run = ?1 AND kind = 'checkpoint'", run) == 6);
+    assert_true(bt_number(t->db,
+                          "SELECT count(*) FROM events WHERE run = ?1 AND kind = 'checkpoint'",
+                          run) == 6);
     assert_true(bt_number(t->db, "SELECT count(*) FROM facts WHERE run = ?1", run) == 0);
     assert_true(bt_number(t->db, "SELECT steps FROM runs WHERE run = ?1", run) == 60);
     assert_true(bt_number(t->db, "SELECT redone_s FROM runs WHERE run = ?1", run) == 0);
     for (int64_t s = 0; s < 60; s += 7) {
         char sql[128];
-        snprintf(sql, sizeof sql, "SELECT loss FROM steps WHERE run = ?1 AND step = %lld", (long long)s);
+        snprintf(sql, sizeof sql, "SELECT loss FROM steps WHERE run = ?1 AND step = %lld",
+                 (long long)s);
         assert_true(fabs(bt_number(t->db, sql, run) - bt_truth(s, BT_MS_LOSS)) < 1e-9);
     }
 }
@@ -200,13 +213,13 @@ static void of_an_open_attempt(void **state) {
         step_into(bt_writer_sink(w), i);
         if (i % 10 == 9) event_into(bt_writer_sink(w), i, "checkpoint");
     }
-    OK(bt_writer_recover(w, "open", path, &steps, err));        /* no ring: nothing */
+    OK(bt_writer_recover(w, "open", path, &steps, err)); /* no ring: nothing */
     assert_int_equal(steps, 0);
     fill_ring(path, attempt, 60);
     OK(bt_writer_recover(w, "open", path, &steps, err));
     assert_int_equal(steps, 19);
     assert_int_equal(bt_writer_committed_step(w), 59);
-    OK(bt_writer_recover(w, "open", path, &steps, err));        /* again: nothing more */
+    OK(bt_writer_recover(w, "open", path, &steps, err)); /* again: nothing more */
     assert_int_equal(steps, 0);
     OK(bt_writer_end(w, "done", "x", 0, err));
     bt_writer_close(w);
@@ -224,7 +237,9 @@ static void of_a_killed_supervisor(void **state) {
         int attempt;
         bt_err err;
         bt_run_start s = bt_fake_run("orphan");
-        if (bt_writer_open(&w, t->db, 5, &err) != BT_OK || bt_writer_begin(w, &s, &attempt, &err) != BT_OK) _exit(1);
+        if (bt_writer_open(&w, t->db, 5, &err) != BT_OK ||
+            bt_writer_begin(w, &s, &attempt, &err) != BT_OK)
+            _exit(1);
         for (int64_t i = 0; i < 37; i++) {
             step_into(bt_writer_sink(w), i);
             if (i % 10 == 9) event_into(bt_writer_sink(w), i, "checkpoint");
@@ -241,13 +256,14 @@ static void of_a_killed_supervisor(void **state) {
     s.resume = true;
     s.from_step = 60;
     OK(bt_writer_open(&w, t->db, 5, err));
-    OK(bt_writer_recover(w, "another", path, &steps, err));     /* of another run: nothing */
+    OK(bt_writer_recover(w, "another", path, &steps, err)); /* of another run: nothing */
     assert_int_equal(steps, 0);
     OK(bt_writer_recover(w, "orphan", path, &steps, err));
     assert_int_equal(steps, 23);
     OK(bt_writer_begin(w, &s, &attempt, err));
     assert_int_equal(attempt, 1);
-    fill_ring(path, 0, 80);                                     /* of an attempt that is not the newest: nothing */
+    /* of an attempt that is not the newest: nothing */
+    fill_ring(path, 0, 80);
     OK(bt_writer_recover(w, "orphan", path, &steps, err));
     assert_int_equal(steps, 0);
     OK(bt_writer_end(w, "done", "x", 0, err));
@@ -255,12 +271,14 @@ static void of_a_killed_supervisor(void **state) {
     check_rows(t, "orphan");
 }
 
-/* rank 0 writes the database itself and is killed anywhere, again and again; then somebody looks at the runs: no step that was
- * said is missing, none is there twice, and a ring whose rank lives is left alone */
+/* rank 0 writes the database itself and is killed anywhere, again and again; then somebody looks at
+ * the runs: no step that was said is missing, none is there twice, and a ring whose rank lives is
+ * left alone */
 static void whoever_looks_finds_all_that_was_said(void **state) {
     bt_tmp *t = *state;
     char path[128], host[BT_HOST_MAX] = "";
-    _Atomic int64_t *said = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    _Atomic int64_t *said = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                                 0);
     uint32_t seed = 5;
     int64_t next = 0, last = -1, rescued = 0;
     snprintf(path, sizeof path, "%s/" BT_RING_FILE, t->dir);
@@ -278,11 +296,14 @@ static void whoever_looks_finds_all_that_was_said(void **state) {
             s.resume = kills > 0;
             s.from_step = next;
             s.pid = (int)getpid();
-            if (bt_writer_open(&w, t->db, 5, &err) != BT_OK || bt_writer_begin(w, &s, &attempt, &err) != BT_OK || bt_writer_keep(w, path, attempt, &err) != BT_OK) _exit(1);
+            if (bt_writer_open(&w, t->db, 5, &err) != BT_OK ||
+                bt_writer_begin(w, &s, &attempt, &err) != BT_OK ||
+                bt_writer_keep(w, path, attempt, &err) != BT_OK)
+                _exit(1);
             for (int64_t step = next;; step++) {
                 step_into(bt_writer_sink(w), step);
                 *said = step;
-                bt_sleep_ns(100000);    /* the ring holds more than two commits are apart */
+                bt_sleep_ns(100000); /* the ring holds more than two commits are apart */
             }
         }
         int status = 0;
@@ -301,13 +322,17 @@ static void whoever_looks_finds_all_that_was_said(void **state) {
         bt_db_close(db);
         assert_int_not_equal(access(path, F_OK), 0);
         last = (int64_t)bt_number(t->db, "SELECT max(step) FROM steps WHERE run = ?1", "direct");
-        if (last < *said) fail_msg("kill %d: step %lld was said, the newest is %lld", kills, (long long)*said, (long long)last);
+        if (last < *said)
+            fail_msg("kill %d: step %lld was said, the newest is %lld", kills, (long long)*said,
+                     (long long)last);
         rescued += !((double)last <= before);
         next = last - 3 > 0 ? last - 3 : 0;
     }
     assert_true(rescued > 0);
-    assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "direct") == (double)(last + 1));
-    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "direct") == 2 * (double)(last + 1));
+    assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "direct") ==
+                (double)(last + 1));
+    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "direct") ==
+                2 * (double)(last + 1));
     munmap(said, 4096);
 }
 
@@ -318,7 +343,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(other_files_are_not_read, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(of_an_open_attempt, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(of_a_killed_supervisor, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(whoever_looks_finds_all_that_was_said, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(whoever_looks_finds_all_that_was_said, bt_tmp_make,
+                                        bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* timeout: 100
- * the pyramid says what the raw rows say: for any range and resolution, after restarts, replays, kills and failed transactions. */
+ * the pyramid says what the raw rows say: for any range and resolution, after restarts, replays,
+ * kills and failed transactions. */
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
@@ -7,12 +8,16 @@
 #include <sys/wait.h>
 
 #include "store/read/blocks.h"
-#include "store/write/rollup.h"
 #include "store/view/view_impl.h"
+#include "store/write/rollup.h"
 #include "store_test.h"
 #include "synth_run.h"
 
-typedef struct folded { bt_block_stat loss, val, data[4]; int64_t blocks, end; bool disordered; } folded;
+typedef struct folded {
+    bt_block_stat loss, val, data[4];
+    int64_t blocks, end;
+    bool disordered;
+} folded;
 
 static bool fold_block(void *ctx, const bt_block *b) {
     folded *f = ctx;
@@ -21,7 +26,8 @@ static bool fold_block(void *ctx, const bt_block *b) {
     f->blocks++;
     bt_block_stat_merge(&f->loss, &b->steps[BT_MS_LOSS]);
     bt_block_stat_merge(&f->val, &b->steps[BT_MS_VAL_LOSS]);
-    for (int k = 0; k < b->n_ranks && k < 4; k++) bt_block_stat_merge(&f->data[k], &b->ranks[k * BT_MR_COUNT + BT_MR_DATA]);
+    for (int k = 0; k < b->n_ranks && k < 4; k++)
+        bt_block_stat_merge(&f->data[k], &b->ranks[k * BT_MR_COUNT + BT_MR_DATA]);
     return true;
 }
 
@@ -52,18 +58,26 @@ static void check_range(bt_db *db, int64_t step0, int64_t step1, int64_t max_ste
     folded f = {0}, raw = {0};
     char a[24], b[24];
     const char *params[] = {"s", a, b};
-    bt_blocks_ask ask = {.run = "s", .step0 = step0, .step1 = step1, .max_steps = max_steps, .ranks = true};
+    bt_blocks_ask ask = {
+        .run = "s", .step0 = step0, .step1 = step1, .max_steps = max_steps, .ranks = true};
     snprintf(a, sizeof a, "%lld", (long long)step0);
     snprintf(b, sizeof b, "%lld", (long long)step1);
     OK(bt_blocks_walk(db, &ask, fold_block, &f, err));
-    OK(bt_db_query(db, "SELECT loss, val_loss FROM steps WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY step", params, 3, 0, 0, add_step, &raw, NULL, err));
-    OK(bt_db_query(db, "SELECT rank, data_ms FROM rank_steps WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY step", params, 3, 0, 0, add_rank, &raw, NULL, err));
+    OK(bt_db_query(db,
+                   "SELECT loss, val_loss FROM steps WHERE run = ?1 AND step BETWEEN CAST(?2 AS "
+                   "INTEGER) AND CAST(?3 AS INTEGER) ORDER BY step",
+                   params, 3, 0, 0, add_step, &raw, NULL, err));
+    OK(bt_db_query(db,
+                   "SELECT rank, data_ms FROM rank_steps WHERE run = ?1 AND step BETWEEN CAST(?2 "
+                   "AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY step",
+                   params, 3, 0, 0, add_rank, &raw, NULL, err));
     assert_false(f.disordered);
     same(&f.loss, &raw.loss, 1e-15 * (double)(step1 - step0 + 2), true);
     same(&f.val, &raw.val, 1e-15 * (double)(step1 - step0 + 2), true);
     /* ranks: floats; blocks of 16 know means only */
     for (int k = 0; k < 4; k++) same(&f.data[k], &raw.data[k], 3e-7, max_steps < 16);
-    if (max_steps >= 4096 && step1 - step0 > 8192) assert_true(f.blocks < (step1 - step0) / 4096 + 16 * 3 * 6);
+    if (max_steps >= 4096 && step1 - step0 > 8192)
+        assert_true(f.blocks < (step1 - step0) / 4096 + 16 * 3 * 6);
 }
 
 static void check_ranges(const char *path) {
@@ -88,7 +102,9 @@ static char *pyramid(const char *path) {
     bt_text_init(&t);
     sqlite3_open(path, &db);
     sqlite3_prepare_v2(db, "SELECT key, hex(data) FROM roll ORDER BY key", -1, &st, NULL);
-    while (sqlite3_step(st) == SQLITE_ROW) bt_text_printf(&t, "%s %s\n", (const char *)sqlite3_column_text(st, 0), (const char *)sqlite3_column_text(st, 1));
+    while (sqlite3_step(st) == SQLITE_ROW)
+        bt_text_printf(&t, "%s %s\n", (const char *)sqlite3_column_text(st, 0),
+                       (const char *)sqlite3_column_text(st, 1));
     sqlite3_finalize(st);
     sqlite3_close(db);
     return t.data;
@@ -117,7 +133,8 @@ static void written_as_it_goes_equals_made_later(const char *path) {
         while (before[i] && before[i] == after[i]) i++;
         size_t line = i;
         while (line > 0 && before[line - 1] != '\n') line--;
-        fail_msg("pyramids differ in '%.30s' at byte %zu: '%.40s' is '%.40s'", before + line, (i - line) / 2, before + i, after + i);
+        fail_msg("pyramids differ in '%.30s' at byte %zu: '%.40s' is '%.40s'", before + line,
+                 (i - line) / 2, before + i, after + i);
     }
     free(before);
     free(after);
@@ -159,7 +176,8 @@ static void a_run_with_a_restart(void **state) {
     written_as_it_goes_equals_made_later(t->db);
 }
 
-/* recorded every 7th step, ranks every 21st; goes back twice inside the attempt; transactions that fail in between */
+/* recorded every 7th step, ranks every 21st; goes back twice inside the attempt; transactions that
+ * fail in between */
 static void gaps_returns_and_failures(void **state) {
     const bt_tmp *t = *state;
     static const struct { int64_t first, last; } legs[] = {{6, 4206}, {1406, 4507}, {4416, 9799}};
@@ -178,12 +196,19 @@ static void gaps_returns_and_failures(void **state) {
         for (int64_t step = legs[leg].first; step <= legs[leg].last; step += 7) {
             bt_synth_step(&s, step + leg, values, ranks);
             if (step % 5 == 0) values[BT_MS_LOSS] = NAN;
-            sink->step(sink->ctx, &(bt_step_record){.step = step, .wall_us = step * 1000, .values = values, .n_ranks = step % 3 == 0 ? 4 : 0, .rank_values = ranks});
-            if (step % 1200 < 7) {      /* somebody locks the file for a moment: this transaction fails and is tried again */
+            sink->step(sink->ctx, &(bt_step_record){.step = step,
+                                                    .wall_us = step * 1000,
+                                                    .values = values,
+                                                    .n_ranks = step % 3 == 0 ? 4 : 0,
+                                                    .rank_values = ranks});
+            /* somebody locks the file for a moment: this transaction fails and is tried again */
+            if (step % 1200 < 7) {
                 OK(bt_writer_flush(w, err));
-                assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+                assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL),
+                                 SQLITE_OK);
             }
-            if (step % 1200 >= 100 && step % 1200 < 107) sqlite3_exec(other, "COMMIT", NULL, NULL, NULL);
+            if (step % 1200 >= 100 && step % 1200 < 107)
+                sqlite3_exec(other, "COMMIT", NULL, NULL, NULL);
         }
         sqlite3_exec(other, "COMMIT", NULL, NULL, NULL);
         OK(bt_writer_flush(w, err));
@@ -205,10 +230,16 @@ static void child_writes(const char *path, int64_t next, _Atomic int64_t *writte
     s.jitter = 0.3;
     start.resume = next > 0;
     start.from_step = next;
-    if (bt_writer_open(&w, path, 5, &err) != BT_OK || bt_writer_begin(w, &start, &attempt, &err) != BT_OK) _exit(1);
+    if (bt_writer_open(&w, path, 5, &err) != BT_OK ||
+        bt_writer_begin(w, &start, &attempt, &err) != BT_OK)
+        _exit(1);
     for (int64_t step = next;; step++) {
         bt_synth_step(&s, step, values, ranks);
-        bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, &(bt_step_record){.step = step, .wall_us = step, .values = values, .n_ranks = 4, .rank_values = ranks});
+        bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, &(bt_step_record){.step = step,
+                                                                          .wall_us = step,
+                                                                          .values = values,
+                                                                          .n_ranks = 4,
+                                                                          .rank_values = ranks});
         if (step % 40 == 0) (void)!bt_writer_flush(w, &err);
         atomic_store(written, bt_writer_committed_step(w));
     }
@@ -216,7 +247,8 @@ static void child_writes(const char *path, int64_t next, _Atomic int64_t *writte
 
 static void a_writer_killed_again_and_again(void **state) {
     const bt_tmp *t = *state;
-    _Atomic int64_t *written = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    _Atomic int64_t *written = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                                    -1, 0);
     uint32_t seed = 5;
     int64_t next = 0;
     for (int round = 0; round < 12; round++) {
@@ -244,7 +276,8 @@ static void damaged_blobs_are_refused(void **state) {
     unsigned char blob[256];
     uint32_t x = 1;
     for (int round = 0; round < 20000; round++) {
-        for (size_t i = 0; i < sizeof blob; i++) blob[i] = (unsigned char)((x = x * 1664525u + 1013904223u) >> 24);
+        for (size_t i = 0; i < sizeof blob; i++)
+            blob[i] = (unsigned char)((x = x * 1664525u + 1013904223u) >> 24);
         blob[0] = 1;
         blob[1] = (unsigned char)(round & 1);
         blob[2] = (unsigned char)(round % 7);

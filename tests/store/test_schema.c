@@ -1,5 +1,6 @@
 /* timeout: 60
- * the file: whose it is, which version, what its views hold, how older ones are brought up to date. */
+ * the file: whose it is, which version, what its views hold, how older ones are brought up to
+ * date. */
 #include <sqlite3.h>
 #include <sys/stat.h>
 
@@ -33,7 +34,11 @@ static void a_new_file_is_ours(void **state) {
     make_new(t->db);
     assert_int_equal(one_int(t->db, "PRAGMA application_id"), BT_APPLICATION_ID);
     assert_int_equal(one_int(t->db, "PRAGMA user_version"), BT_SCHEMA_VERSION);
-    assert_string_equal(bt_word(t->db, "SELECT (SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE '%STRICT%' AND name NOT LIKE 'sqlite_%')", NULL), "0");
+    assert_string_equal(bt_word(t->db,
+                                "SELECT (SELECT count(*) FROM sqlite_schema WHERE type = 'table' "
+                                "AND sql NOT LIKE '%STRICT%' AND name NOT LIKE 'sqlite_%')",
+                                NULL),
+                        "0");
     sqlite3 *db = NULL;
     sqlite3_open(t->db, &db);
     sqlite3_stmt *st = NULL;
@@ -47,13 +52,19 @@ static void a_new_file_is_ours(void **state) {
 /* DESIGN 6: names that scripts rely on */
 static void views_have_the_promised_columns(void **state) {
     const bt_tmp *t = *state;
-    static const struct { const char *view, *columns; } promised[] = {
-        {"steps", "run attempt step time_s tokens loss val_loss grad_norm lr tokens_per_s step_ms mfu comm_overhead bytes_wire"},
-        {"rank_steps", "run attempt step rank loss step_ms data_ms fwd_ms bwd_ms comm_exposed_ms comm_busy_ms wait_ms optim_ms ckpt_ms monitor_ms other_ms bytes_logical bytes_wire rss_mib"},
+    static const struct {
+        const char *view, *columns;
+    } promised[] = {
+        {"steps", "run attempt step time_s tokens loss val_loss grad_norm lr tokens_per_s step_ms "
+                  "mfu comm_overhead bytes_wire"},
+        {"rank_steps",
+         "run attempt step rank loss step_ms data_ms fwd_ms bwd_ms comm_exposed_ms comm_busy_ms "
+         "wait_ms optim_ms ckpt_ms monitor_ms other_ms bytes_logical bytes_wire rss_mib"},
         {"ranks", "run attempt rank host pid isa threads pp dp_replicate dp_shard tp"},
         {"attempts", "run attempt from_step started ended reason world_size"},
         {"layers", "run attempt step layer tensor zero_frac pos_frac flip_frac scale grad_norm"},
-        {"runs", "run state ranks steps tokens loss val_loss tokens_per_s started ended goodput host build argv config"},
+        {"runs", "run state ranks steps tokens loss val_loss tokens_per_s started ended goodput "
+                 "host build argv config"},
         {"events", "run attempt step rank kind level title body"},
         {"checkpoints", "run attempt step path bytes took_ms hash"},
         {"metrics", "key unit meaning"},
@@ -66,22 +77,27 @@ static void views_have_the_promised_columns(void **state) {
     for (size_t i = 0; i < sizeof promised / sizeof promised[0]; i++) {
         char list[400], sql[128], *rest = list;
         snprintf(list, sizeof list, "%s", promised[i].columns);
-        snprintf(sql, sizeof sql, "SELECT count(*) FROM pragma_table_info('%s') WHERE name = ?1", promised[i].view);
-        for (char *word; (word = strsep(&rest, " ")) != NULL; ) {
+        snprintf(sql, sizeof sql, "SELECT count(*) FROM pragma_table_info('%s') WHERE name = ?1",
+                 promised[i].view);
+        for (char *word; (word = strsep(&rest, " ")) != NULL;) {
             double n = 0;
             OK(bt_db_value(db, sql, word, &n, err));
             if (n != 1) fail_msg("view %s has no column %s", promised[i].view, word);
         }
     }
-    for (int s = 0; s < BT_SCOPE_COUNT; s++) {          /* and one for each row of metrics.def, with its unit */
+    /* and one for each row of metrics.def, with its unit */
+    for (int s = 0; s < BT_SCOPE_COUNT; s++) {
         const bt_metric *list;
         int n = bt_scope_metrics((bt_scope)s, &list);
         for (int k = 0; k < n; k++) {
-            static const char *const names[] = {"steps", "rank_steps", "layers", "comm_ops", "comm_pairs"};
+            static const char *const names[] = {"steps", "rank_steps", "layers", "comm_ops",
+                                                "comm_pairs"};
             char sql[200];
             double found = 0;
-            snprintf(sql, sizeof sql, "SELECT count(*) FROM pragma_table_info('%s') i JOIN metrics m ON m.view = '%s' AND m.key = i.name WHERE i.name = ?1 AND m.unit = '%s'", names[s], names[s],
-                     bt_unit_name(list[k].unit));
+            snprintf(sql, sizeof sql,
+                     "SELECT count(*) FROM pragma_table_info('%s') i JOIN metrics m ON m.view = "
+                     "'%s' AND m.key = i.name WHERE i.name = ?1 AND m.unit = '%s'",
+                     names[s], names[s], bt_unit_name(list[k].unit));
             OK(bt_db_value(db, sql, list[k].key, &found, err));
             if (found != 1) fail_msg("%s.%s", names[s], list[k].key);
         }
@@ -112,7 +128,7 @@ static void others_files_are_left_alone(void **state) {
     long before = file_bytes(t->db);
     refused(t->db, BT_FORMAT, "another program");
     assert_int_equal(file_bytes(t->db), before);
-    assert_int_equal(file_bytes(wal), -1);              /* not even turned into WAL mode */
+    assert_int_equal(file_bytes(wal), -1); /* not even turned into WAL mode */
     unlink(t->db);
     run_sql(t->db, "PRAGMA application_id = 77; CREATE TABLE songs(a)");
     refused(t->db, BT_FORMAT, "another program");
@@ -151,7 +167,8 @@ static char *slurp(const char *path) {
 
 static void load_fixture(const char *path) {
     char name[512];
-    snprintf(name, sizeof name, "%s/tests/store/schema_v1.sql", getenv("BT_SRC") ? getenv("BT_SRC") : ".");
+    snprintf(name, sizeof name, "%s/tests/store/schema_v1.sql",
+             getenv("BT_SRC") ? getenv("BT_SRC") : ".");
     char *sql = slurp(name);
     assert_non_null(sql);
     run_sql(path, sql);
@@ -161,8 +178,11 @@ static void load_fixture(const char *path) {
 static void check_fixture(const char *path) {
     assert_true(bt_number(path, "SELECT count(*) FROM steps WHERE run = ?1", "old-1") == 12);
     assert_true(bt_number(path, "SELECT count(*) FROM rank_steps WHERE run = ?1", "old-1") == 24);
-    assert_true(bt_number(path, "SELECT loss FROM steps WHERE run = ?1 AND step = 7", "old-1") == 2 + 3 * exp(-0.07));
-    assert_true(bt_number(path, "SELECT data_ms FROM rank_steps WHERE run = ?1 AND step = 7 AND rank = 1", "old-1") == 10);
+    assert_true(bt_number(path, "SELECT loss FROM steps WHERE run = ?1 AND step = 7", "old-1") ==
+                2 + 3 * exp(-0.07));
+    assert_true(bt_number(path,
+                          "SELECT data_ms FROM rank_steps WHERE run = ?1 AND step = 7 AND rank = 1",
+                          "old-1") == 10);
     assert_true(bt_number(path, "SELECT count(*) FROM attempts WHERE run = ?1", "old-1") == 2);
     assert_true(bt_number(path, "SELECT steps FROM runs WHERE run = ?1", "old-1") == 12);
 }
@@ -184,34 +204,53 @@ static void an_older_file_is_brought_up_to_date(void **state) {
     OK(bt_writer_begin(w, &s, &attempt, err));
     assert_int_equal(attempt, 2);
     bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, 12, 2));
-    const double v[BT_MC_COUNT] = {[BT_MC_STEPS] = 1, [BT_MC_BYTES_WIRE] = 8};     /* a table that version 4 brought */
-    bt_writer_sink(w)->comm(bt_writer_sink(w)->ctx, &(bt_comm_record){.step = 12, .rank = 1, .op = "all_reduce", .axis = "dp", .values = v}, 1);
-    const double pair[BT_MP_COUNT] = {[BT_MP_STEPS] = 1, [BT_MP_FLIGHT] = 2.5};     /* and version 5 */
-    bt_writer_sink(w)->pairs(bt_writer_sink(w)->ctx, &(bt_pair_record){.step = 12, .rank = 1, .peer = 3, .values = pair}, 1);
+    /* a table that version 4 brought */
+    const double v[BT_MC_COUNT] = {[BT_MC_STEPS] = 1, [BT_MC_BYTES_WIRE] = 8};
+    bt_writer_sink(w)->comm(
+        bt_writer_sink(w)->ctx,
+        &(bt_comm_record){.step = 12, .rank = 1, .op = "all_reduce", .axis = "dp", .values = v}, 1);
+    /* and version 5 */
+    const double pair[BT_MP_COUNT] = {[BT_MP_STEPS] = 1, [BT_MP_FLIGHT] = 2.5};
+    bt_writer_sink(w)->pairs(bt_writer_sink(w)->ctx,
+                             &(bt_pair_record){.step = 12, .rank = 1, .peer = 3, .values = pair},
+                             1);
     bt_writer_close(w);
-    assert_true(bt_number(t->db, "SELECT flight_ms FROM comm_pairs WHERE run = ?1 AND step = 12 AND rank = 1 AND peer = 3", "old-1") == 2.5);
-    assert_true(bt_number(t->db, "SELECT bytes_wire FROM comm_ops WHERE run = ?1 AND rank = 1 AND axis = 'dp'", "old-1") == 8);
-    assert_true(bt_number(t->db, "SELECT count(*) FROM metrics WHERE view = ?1", "comm_ops") == BT_MC_COUNT);
+    assert_true(bt_number(t->db,
+                          "SELECT flight_ms FROM comm_pairs WHERE run = ?1 AND step = 12 AND rank "
+                          "= 1 AND peer = 3",
+                          "old-1") == 2.5);
+    assert_true(
+        bt_number(t->db,
+                  "SELECT bytes_wire FROM comm_ops WHERE run = ?1 AND rank = 1 AND axis = 'dp'",
+                  "old-1") == 8);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM metrics WHERE view = ?1", "comm_ops") ==
+                BT_MC_COUNT);
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "old-1") == 13);
     assert_string_equal(bt_word(t->db, "SELECT quick_check FROM pragma_quick_check", NULL), "ok");
 }
 
-/* a metric this program has and the file has not: a column is added; one the file has and we have not stays */
+/* a metric this program has and the file has not: a column is added; one the file has and we have
+ * not stays */
 static void new_metrics_become_columns(void **state) {
     const bt_tmp *t = *state;
     make_new(t->db);
-    run_sql(t->db, "DROP VIEW steps; DROP VIEW all_steps; DROP VIEW rank_steps; DELETE FROM metric WHERE key = 'mfu'; ALTER TABLE step DROP COLUMN mfu;"
-                   "ALTER TABLE step ADD COLUMN sparkle_us INTEGER; INSERT INTO metric VALUES ('step', 'sparkle_ms', 99, 'ms', 'train', 'of the future', 'sparkle_us', 1000.0);");
+    run_sql(t->db,
+            "DROP VIEW steps; DROP VIEW all_steps; DROP VIEW rank_steps; DELETE FROM metric WHERE "
+            "key = 'mfu'; ALTER TABLE step DROP COLUMN mfu;"
+            "ALTER TABLE step ADD COLUMN sparkle_us INTEGER; INSERT INTO metric VALUES ('step', "
+            "'sparkle_ms', 99, 'ms', 'train', 'of the future', 'sparkle_us', 1000.0);");
     bt_writer *w = NULL;
     int attempt;
     bt_fake f;
-    assert_string_equal(bt_word(t->db, "SELECT count(*) FROM steps", NULL), "0");       /* a reader updates the file */
+    /* a reader updates the file */
+    assert_string_equal(bt_word(t->db, "SELECT count(*) FROM steps", NULL), "0");
     OK(bt_writer_open(&w, t->db, 1, err));
     bt_run_start s = bt_fake_run("a");
     OK(bt_writer_begin(w, &s, &attempt, err));
     bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, 3, 0));
     bt_writer_close(w);
-    assert_true(fabs(bt_number(t->db, "SELECT mfu FROM steps WHERE run = ?1", "a") - bt_truth(3, BT_MS_MFU)) < 1e-12);
+    assert_true(fabs(bt_number(t->db, "SELECT mfu FROM steps WHERE run = ?1", "a") -
+                     bt_truth(3, BT_MS_MFU)) < 1e-12);
     run_sql(t->db, "UPDATE step SET sparkle_us = 2500");
     assert_true(bt_number(t->db, "SELECT sparkle_ms FROM steps WHERE run = ?1", "a") == 2.5);
 }
@@ -237,8 +276,8 @@ static void places_are_chosen_and_refused(void **state) {
     assert_int_equal(bt_store_path(out, sizeof out, ":memory:", &why), BT_ARG);
     assert_string_equal(bt_fs_refusal(0x6969), "NFS");
     assert_string_equal(bt_fs_refusal(0x0BD00BD0), "Lustre");
-    assert_null(bt_fs_refusal(0xEF53));                 /* ext4 */
-    assert_null(bt_fs_refusal(0x01021994));             /* tmpfs */
+    assert_null(bt_fs_refusal(0xEF53));     /* ext4 */
+    assert_null(bt_fs_refusal(0x01021994)); /* tmpfs */
     snprintf(deep, sizeof deep, "%s/some/new/folders/m.db", t->dir);
     make_new(deep);
     assert_true(file_bytes(deep) > 0);
@@ -263,7 +302,8 @@ static bool ignore_row(void *ctx, const bt_row *row) {
     return row->n > 0;
 }
 
-/* bytes turned over anywhere in the file: whatever is asked either answers or says what is wrong, and the program lives */
+/* bytes turned over anywhere in the file: whatever is asked either answers or says what is wrong,
+ * and the program lives */
 static void damaged_bytes_only_give_errors(void **state) {
     const bt_tmp *t = *state;
     char copy[128];
@@ -283,7 +323,8 @@ static void damaged_bytes_only_give_errors(void **state) {
         memcpy(bad, good, n);
         for (int k = 0; k <= round % 20; k++) {
             x = x * 1664525u + 1013904223u;
-            size_t at = (x >> 8) % (round % 3 ? n : 400);       /* every third time in the header and the schema's root */
+            /* every third time in the header and the schema's root */
+            size_t at = (x >> 8) % (round % 3 ? n : 400);
             x = x * 1664525u + 1013904223u;
             bad[at] ^= (unsigned char)(1 + (x >> 16) % 255);
         }
@@ -291,10 +332,18 @@ static void damaged_bytes_only_give_errors(void **state) {
         assert_true(fwrite(bad, 1, round % 5 ? n : n - 4096 * (1 + (x >> 10) % 8), f) > 0);
         fclose(f);
         bt_code code = bt_db_open(&db, copy, &why);
-        static const char *const questions[] = {"SELECT * FROM runs", "SELECT * FROM steps WHERE run = 'old-1'", "SELECT rank, avg(wait_ms) FROM rank_steps GROUP BY rank",
-                                                "SELECT * FROM layers", "SELECT * FROM events", "SELECT * FROM attempts", "SELECT * FROM configs", "SELECT * FROM all_steps ORDER BY loss"};
+        static const char *const questions[] = {
+            "SELECT * FROM runs",
+            "SELECT * FROM steps WHERE run = 'old-1'",
+            "SELECT rank, avg(wait_ms) FROM rank_steps GROUP BY rank",
+            "SELECT * FROM layers",
+            "SELECT * FROM events",
+            "SELECT * FROM attempts",
+            "SELECT * FROM configs",
+            "SELECT * FROM all_steps ORDER BY loss"};
         for (size_t q = 0; code == BT_OK && q < sizeof questions / sizeof questions[0]; q++) {
-            if (bt_db_query(db, questions[q], NULL, 0, 0, 2, ignore_row, NULL, NULL, &why) != BT_OK) refused_count++;
+            if (bt_db_query(db, questions[q], NULL, 0, 0, 2, ignore_row, NULL, NULL, &why) != BT_OK)
+                refused_count++;
         }
         refused_count += code != BT_OK;
         bt_db_close(db);
@@ -314,7 +363,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(others_files_are_left_alone, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_newer_file_is_refused, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_damaged_file_is_refused, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(an_older_file_is_brought_up_to_date, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(an_older_file_is_brought_up_to_date, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(new_metrics_become_columns, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(places_are_chosen_and_refused, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(damaged_bytes_only_give_errors, bt_tmp_make, bt_tmp_drop),

@@ -17,9 +17,12 @@ static void layers_and_lists(void **state) {
     assert_int_equal(v->layers.step, 180);
     assert_int_equal(v->layers.samples, 10);
     const bt_view_layer *x = &v->layers.layer[0];
-    assert_true(fabs(x->value[BT_ML_BOUNDARY] - 0.059) < 0.02 && fabs(x->value[BT_ML_SIGN_FLIP] * 50 - x->value[BT_ML_FLIP]) < 1e-6 && fabs(x->value[BT_ML_OSCILLATION] * 10 - x->value[BT_ML_FLIP]) < 1e-6);
+    assert_true(fabs(x->value[BT_ML_BOUNDARY] - 0.059) < 0.02 &&
+                fabs(x->value[BT_ML_SIGN_FLIP] * 50 - x->value[BT_ML_FLIP]) < 1e-6 &&
+                fabs(x->value[BT_ML_OSCILLATION] * 10 - x->value[BT_ML_FLIP]) < 1e-6);
     NEAR(x->value[BT_ML_ZERO] + x->value[BT_ML_POS] + x->neg_frac, 1);
-    NEAR(x->entropy_bits, -(0.32 * log2(0.32) + 0.34 * log2(0.34) + 0.34 * log2(0.34)));       /* attn_o comes first */
+    /* attn_o comes first */
+    NEAR(x->entropy_bits, -(0.32 * log2(0.32) + 0.34 * log2(0.34) + 0.34 * log2(0.34)));
     NEAR(x->value[BT_ML_UPDATE], 2e-3);
     NEAR(x->history[BT_ML_UPDATE][31], 2e-3);
     NEAR(x->history[BT_ML_FLIP][31], 0.1 / (1 + 180 / 40.0));
@@ -80,16 +83,29 @@ static void what_is_shown_has_no_escapes(void **state) {
     strcpy(info.host, "h\033[2J");
     sink->ranks(sink->ctx, &info, 1);
     sink->fact(sink->ctx, "params", "1\0332");
-    sink->event(sink->ctx, &(bt_event){.kind = "warn\033ing", .level = BT_EV_WARN, .step = -1, .rank = -1, .wall_us = bt_wall_us(), .title = "red\033[31m\nline"});
+    sink->event(sink->ctx, &(bt_event){.kind = "warn\033ing",
+                                       .level = BT_EV_WARN,
+                                       .step = -1,
+                                       .rank = -1,
+                                       .wall_us = bt_wall_us(),
+                                       .title = "red\033[31m\nline"});
     OK(bt_writer_flush(w, err));
     bt_view *v = open_view(t->db, &db);
     bt_view_ask a = ask_all("loud");
     OK(bt_view_load(v, &a, err));
-    const char *texts[] = {v->head.host, v->head.note, v->head.params, v->ranks.rank[0].host, v->ranks.rank[0].isa, v->events.event[0].title, v->events.event[0].kind,
-                           v->runs.run[0].note, v->runs.run[0].host};
+    const char *texts[] = {v->head.host,
+                           v->head.note,
+                           v->head.params,
+                           v->ranks.rank[0].host,
+                           v->ranks.rank[0].isa,
+                           v->events.event[0].title,
+                           v->events.event[0].kind,
+                           v->runs.run[0].note,
+                           v->runs.run[0].host};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_true(texts[i][0] != 0);
-        for (const unsigned char *p = (const unsigned char *)texts[i]; *p; p++) assert_true(*p >= 0x20 && *p != 0x7f);
+        for (const unsigned char *p = (const unsigned char *)texts[i]; *p; p++)
+            assert_true(*p >= 0x20 && *p != 0x7f);
         assert_null(strstr(texts[i], "\xc2\x9b"));
     }
     assert_int_equal(v->head.warnings, 1);
@@ -109,12 +125,14 @@ static void exchanges_are_means_of_the_ranks(void **state) {
     assert_int_equal(v->comm.n, 3);
     assert_int_equal(v->comm.step1, s.steps / 20 * 20 - (s.steps % 20 == 0 ? 20 : 0));
     assert_int_equal(v->comm.step0, v->comm.step1 - 19);
-    const bt_view_op *x = &v->comm.op[0];           /* most lost time first: the gradients */
+    const bt_view_op *x = &v->comm.op[0]; /* most lost time first: the gradients */
     assert_string_equal(x->op, "all_reduce");
     assert_string_equal(x->axis, "dp");
     assert_int_equal(x->ranks, s.ranks);
-    assert_true(fabs(x->calls - 4) < 1e-9 && fabs(x->bytes_logical - 3200000) < 1e-6 && fabs(x->bytes_wire - 800000) < 1e-6);
-    assert_true(fabs(x->busy_ms - 40) < 1e-9 && fabs(x->exposed_ms - 8) < 1e-9 && fabs(x->wait_ms - (s.ranks - 1) / 2.0) < 1e-9);
+    assert_true(fabs(x->calls - 4) < 1e-9 && fabs(x->bytes_logical - 3200000) < 1e-6 &&
+                fabs(x->bytes_wire - 800000) < 1e-6);
+    assert_true(fabs(x->busy_ms - 40) < 1e-9 && fabs(x->exposed_ms - 8) < 1e-9 &&
+                fabs(x->wait_ms - (s.ranks - 1) / 2.0) < 1e-9);
     assert_true(fabs(x->overlap - 0.8) < 1e-9 && fabs(x->rate - 800000 / 0.04) < 1e-3);
     assert_int_equal(x->lost_rank, s.ranks - 1);
     assert_true(fabs(x->lost_max_ms - (8 + s.ranks - 1)) < 1e-9);
@@ -138,15 +156,16 @@ static void exchanges_are_means_of_the_ranks(void **state) {
         NEAR(p->bytes, 1e5);
         NEAR(p->flight_ms, p->peer == s.straggler ? 10 : 2);
     }
-    assert_true(isnan(v->comm.op[2].busy_ms) && isnan(v->comm.op[2].rate) && v->comm.op[2].calls > 0.99);
-    a.at_step = 0;                                  /* the first sample has one step */
+    assert_true(isnan(v->comm.op[2].busy_ms) && isnan(v->comm.op[2].rate) &&
+                v->comm.op[2].calls > 0.99);
+    a.at_step = 0; /* the first sample has one step */
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->comm.step0, 0);
     assert_int_equal(v->comm.step1, 0);
     assert_true(fabs(v->comm.op[0].busy_ms - 40) < 1e-9);
     assert_int_equal(v->comm.pair0, 0);
     assert_int_equal(v->comm.pair1, 0);
-    a.run = "alone";                                /* nobody to exchange with */
+    a.run = "alone"; /* nobody to exchange with */
     s = bt_synth_default("alone");
     s.ranks = 1;
     OK(bt_synth_make(t->db, &s, err));
@@ -176,7 +195,7 @@ static void nothing_yet_and_nobody_there(void **state) {
     assert_int_equal(v->ranks.steps, 0);
     assert_int_equal(v->layers.n, 0);
     assert_int_equal(v->heat.cols, 0);
-    a.now_us = bt_wall_us() + 3600 * INT64_C(1000000);          /* an hour without a record */
+    a.now_us = bt_wall_us() + 3600 * INT64_C(1000000); /* an hour without a record */
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->head.state, BT_STATE_STALLED);
     a.run = "nobody";
@@ -186,14 +205,19 @@ static void nothing_yet_and_nobody_there(void **state) {
     bt_writer_close(w);
 }
 
-typedef struct standing { bt_writer *w; int seen; } standing;
+typedef struct standing {
+    bt_writer *w;
+    int seen;
+} standing;
 
 static bool stands_still(void *ctx, const bt_row *row) {
     standing *s = ctx;
     (void)row;
-    if (s->seen++ == 0) {                                       /* in the middle of a read: the run goes on and is safe on disk */
+    /* in the middle of a read: the run goes on and is safe on disk */
+    if (s->seen++ == 0) {
         bt_fake f;
-        for (int64_t step = 100; step < 160; step++) bt_writer_sink(s->w)->step(bt_writer_sink(s->w)->ctx, bt_fake_step(&f, step, 2));
+        for (int64_t step = 100; step < 160; step++)
+            bt_writer_sink(s->w)->step(bt_writer_sink(s->w)->ctx, bt_fake_step(&f, step, 2));
         int64_t t0 = bt_now_ns();
         OK(bt_writer_flush(s->w, err));
         assert_int_equal(bt_writer_committed_step(s->w), 159);
@@ -211,11 +235,13 @@ static void a_reader_that_stands_still_holds_nobody_up(void **state) {
     int attempt;
     OK(bt_writer_open(&s.w, t->db, 1, err));
     OK(bt_writer_begin(s.w, &start, &attempt, err));
-    for (int64_t step = 0; step < 100; step++) bt_writer_sink(s.w)->step(bt_writer_sink(s.w)->ctx, bt_fake_step(&f, step, 2));
+    for (int64_t step = 0; step < 100; step++)
+        bt_writer_sink(s.w)->step(bt_writer_sink(s.w)->ctx, bt_fake_step(&f, step, 2));
     OK(bt_writer_flush(s.w, err));
     bt_view *v = open_view(t->db, &db);
-    OK(bt_vq_rows(v->impl, "SELECT step FROM steps WHERE run = ?1", "s", NULL, 0, stands_still, &s, err));
-    assert_int_equal(s.seen, 100);                              /* what it sees is of one instant */
+    OK(bt_vq_rows(v->impl, "SELECT step FROM steps WHERE run = ?1", "s", NULL, 0, stands_still, &s,
+                  err));
+    assert_int_equal(s.seen, 100); /* what it sees is of one instant */
     bt_view_close(v);
     bt_db_close(db);
     bt_writer_close(s.w);
@@ -235,12 +261,15 @@ static void json_says_what_the_structs_say(void **state) {
     bt_json_begin(&j, &out);
     bt_view_json(v, BT_VIEW_ALL, &j, NULL);
     const char *p = bt_text_str(&out);
-    assert_non_null(strstr(p, "{\"schema\":\"bitrain.view/1\",\"head\":{\"run\":\"s\",\"state\":\"done\""));
+    assert_non_null(
+        strstr(p, "{\"schema\":\"bitrain.view/1\",\"head\":{\"run\":\"s\",\"state\":\"done\""));
     assert_non_null(strstr(p, "\"stragglers\":[{\"rank\":5,"));
     assert_non_null(strstr(p, "\"phase\":\"data\""));
     assert_non_null(strstr(p, "\"what_if\":{\"step_ms\":113"));
     assert_null(strstr(p, "nan"));
-    for (const char *key = strtok((char[]){"head breakdown system series heatmap layers comm events runs"}, " "); key; key = strtok(NULL, " ")) {
+    for (const char *key =
+             strtok((char[]){"head breakdown system series heatmap layers comm events runs"}, " ");
+         key; key = strtok(NULL, " ")) {
         char quoted[32];
         snprintf(quoted, sizeof quoted, ",\"%s\":", key);
         if (!strstr(p, quoted)) fail_msg("no %s in the JSON", key);

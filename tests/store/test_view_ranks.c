@@ -1,5 +1,6 @@
 /* timeout: 60
- * who is slow and why, against synthetic runs with known truth: ranking, blame, phase, what-if, verdicts, heat map. */
+ * who is slow and why, against synthetic runs with known truth: ranking, blame, phase, what-if,
+ * verdicts, heat map. */
 #include "view_test.h"
 
 static void the_slow_rank_is_named_with_its_phase(void **state) {
@@ -40,17 +41,19 @@ static void the_slow_rank_is_named_with_its_phase(void **state) {
     for (int k = 0; k < 8; k++) {
         double sum = 0;
         for (int p = 0; p < BT_PHASE_COUNT; p++) sum += r->rank[k].mean[bt_phases[p].metric];
-        NEAR(sum, r->rank[k].mean[BT_MR_STEP_TIME]);            /* the conservation law */
+        NEAR(sum, r->rank[k].mean[BT_MR_STEP_TIME]); /* the conservation law */
     }
     bt_view_close(v);
     bt_db_close(db);
 }
 
-/* ---- verdicts ------------------------------------------------------------------------------------------------------------------- */
+/* ---- verdicts -------------------------------------------------------------------------------- */
 
-typedef double (*busy_fn)(int64_t step, int rank);     /* milliseconds of forward; the rest is zero */
+/* milliseconds of forward; the rest is zero */
+typedef double (*busy_fn)(int64_t step, int rank);
 
-static void write_busy(const char *path, const char *name, int ranks, int per_host, int64_t steps, busy_fn busy) {
+static void write_busy(const char *path, const char *name, int ranks, int per_host, int64_t steps,
+                       busy_fn busy) {
     bt_writer *w = NULL;
     bt_run_start start = bt_fake_run(name);
     int attempt;
@@ -79,7 +82,11 @@ static void write_busy(const char *path, const char *name, int ranks, int per_ho
         values[BT_MS_STEP_TIME] = most;
         values[BT_MS_LOSS] = 1;
         clock_us += (int64_t)(most * 1e3);
-        sink->step(sink->ctx, &(bt_step_record){.step = s, .wall_us = clock_us, .values = values, .n_ranks = ranks, .rank_values = rv});
+        sink->step(sink->ctx, &(bt_step_record){.step = s,
+                                                .wall_us = clock_us,
+                                                .values = values,
+                                                .n_ranks = ranks,
+                                                .rank_values = rv});
     }
     OK(bt_writer_end(w, "done", "test", 0, err));
     bt_writer_close(w);
@@ -118,13 +125,15 @@ static void verdicts_tell_patterns_apart(void **state) {
     assert_in_range(x.since_step, 150, 170);
     assert_int_equal(x.fault, BT_PH_FWD);
     NEAR(x.score_own, 100.0 / 150);
-    assert_non_null(strstr(x.says, "rank 1 is late because of fwd, 100 % of the time, since step 1"));
+    assert_non_null(
+        strstr(x.says, "rank 1 is late because of fwd, 100 % of the time, since step 1"));
     assert_int_equal(verdict_of(t->db, "bursty", 2).verdict, BT_VERDICT_BURSTY);
     assert_int_equal(verdict_of(t->db, "recovering", 0).verdict, BT_VERDICT_RECOVERING);
     x = verdict_of(t->db, "node", 6);
     assert_int_equal(x.verdict, BT_VERDICT_NODE_WIDE);
     assert_non_null(strstr(x.says, "every rank of node1 is late"));
-    x = verdict_of(t->db, "two", 1);                            /* of two ranks the median is the better one */
+    /* of two ranks the median is the better one */
+    x = verdict_of(t->db, "two", 1);
     NEAR(x.excess_ms, 50);
     NEAR(x.what_if_ms, 100);
 }
@@ -150,7 +159,9 @@ static void heat_map_shows_who_and_when(void **state) {
     bt_db_close(db);
 }
 
-static double busy_turns(int64_t s, int r) { return r == 0 && s < 180 ? 300 : r == 2 && s >= 220 ? 150 : 100; }
+static double busy_turns(int64_t s, int r) {
+    return r == 0 && s < 180 ? 300 : r == 2 && s >= 220 ? 150 : 100;
+}
 
 /* rank 0 has cost most by far, but rank 2 is the one to look at; 20 steps are enough to say so */
 static void late_now_comes_before_late_before(void **state) {
@@ -169,9 +180,13 @@ static void late_now_comes_before_late_before(void **state) {
     bt_db_close(db);
 }
 
-static double busy_eighty(int64_t s, int r) { (void)s; return r == 3 ? 160 : 80; }
+static double busy_eighty(int64_t s, int r) {
+    (void)s;
+    return r == 3 ? 160 : 80;
+}
 
-/* rank by rank and step by step; by the median rank where the numbers of ranks differ; by the mean where the baseline has no steps */
+/* rank by rank and step by step; by the median rank where the numbers of ranks differ; by the mean
+ * where the baseline has no steps */
 static void heat_map_against_a_baseline(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -186,7 +201,8 @@ static void heat_map_against_a_baseline(void **state) {
     OK(bt_view_load(v, &a, err));
     assert_true(v->heat.against);
     for (size_t k = 0; k < 4; k++)
-        for (size_t c = 0; c < 24; c++) NEAR(v->heat.cell[k * 24 + c], (k == 1 && c >= 16 ? 150 : 100) / (k == 3 ? 160. : 80.));
+        for (size_t c = 0; c < 24; c++)
+            NEAR(v->heat.cell[k * 24 + c], (k == 1 && c >= 16 ? 150 : 100) / (k == 3 ? 160. : 80.));
     a.heat = BT_HEAT_FWD;
     a.baseline = "small";
     OK(bt_view_load(v, &a, err));
@@ -197,7 +213,8 @@ static void heat_map_against_a_baseline(void **state) {
     a.step1 = 239;
     a.baseline = "base";
     OK(bt_view_load(v, &a, err));
-    assert_false(v->heat.against);                              /* nothing to hold it against: plain milliseconds */
+    /* nothing to hold it against: plain milliseconds */
+    assert_false(v->heat.against);
     NEAR(v->heat.cell[0], 100);
     a.baseline = NULL;
     a.step1 = 0;
@@ -210,10 +227,8 @@ static void heat_map_against_a_baseline(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
-        T(the_slow_rank_is_named_with_its_phase),
-        T(verdicts_tell_patterns_apart),
-        T(heat_map_shows_who_and_when),
-        T(heat_map_against_a_baseline),
+        T(the_slow_rank_is_named_with_its_phase), T(verdicts_tell_patterns_apart),
+        T(heat_map_shows_who_and_when),           T(heat_map_against_a_baseline),
         T(late_now_comes_before_late_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

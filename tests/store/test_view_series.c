@@ -1,5 +1,6 @@
 /* timeout: 60
- * series in buckets and the run as a whole: goodput, axes, the past, a run that grows, long runs from their summaries. */
+ * series in buckets and the run as a whole: goodput, axes, the past, a run that grows, long runs
+ * from their summaries. */
 #include "view_test.h"
 
 static void goodput_adds_up(void **state) {
@@ -44,7 +45,7 @@ static void a_series_holds_every_step_once(void **state) {
     const bt_view_series *l = &v->series[0], *val = &v->series[1], *wait = &v->series[2];
     int64_t rows = 0;
     assert_int_equal(v->n_series, 3);
-    assert_int_equal(l->n, 13);         /* 200 steps in buckets of 16 */
+    assert_int_equal(l->n, 13); /* 200 steps in buckets of 16 */
     assert_true(l->exact);
     for (size_t i = 0; i < l->n; i++) {
         int64_t first = (int64_t)i * 16, last = first + 15 > 199 ? 199 : first + 15;
@@ -57,7 +58,7 @@ static void a_series_holds_every_step_once(void **state) {
         rows += l->count[i];
     }
     assert_int_equal(rows, 200);
-    assert_int_equal(val->n, 4);        /* sparse: points, no holes */
+    assert_int_equal(val->n, 4); /* sparse: points, no holes */
     NEAR(val->last[3], bt_synth_loss(199) + 0.05);
     assert_int_equal(wait->what.rank, 2);
     for (size_t i = 0; i < wait->n; i++) NEAR(wait->mean[i], 2);
@@ -71,7 +72,11 @@ static void every_axis_is_right(void **state) {
     bt_db *db = NULL;
     OK(bt_synth_make(t->db, &s, err));
     bt_view *v = open_view(t->db, &db);
-    const double last[BT_X_COUNT] = {[BT_X_STEP] = 199, [BT_X_TOKENS] = 200 * 4096, [BT_X_WALL] = 200 * 0.113, [BT_X_ACTIVE] = 200 * 0.113, [BT_X_BYTES] = 200 * 4e6};
+    const double last[BT_X_COUNT] = {[BT_X_STEP] = 199,
+                                     [BT_X_TOKENS] = 200 * 4096,
+                                     [BT_X_WALL] = 200 * 0.113,
+                                     [BT_X_ACTIVE] = 200 * 0.113,
+                                     [BT_X_BYTES] = 200 * 4e6};
     for (int x = 0; x < BT_X_COUNT; x++) {
         bt_view_ask a = ask_all("s");
         a.x = (bt_x_axis)x;
@@ -98,7 +103,8 @@ static void the_past_is_what_it_was(void **state) {
     NEAR(v->head.loss, bt_synth_loss(60));
     assert_int_equal(v->ranks.step1, 60);
     assert_int_equal(v->series[0].step[v->series[0].n - 1], 60);
-    for (size_t i = 0; i < v->events.n; i++) assert_true(v->events.event[i].time_s <= 61 * 0.115 + 0.01);
+    for (size_t i = 0; i < v->events.n; i++)
+        assert_true(v->events.event[i].time_s <= 61 * 0.115 + 0.01);
     a.at_step = -1;
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->series[0].step[v->series[0].n - 1], 199);
@@ -113,7 +119,7 @@ static void the_past_is_what_it_was(void **state) {
     assert_int_equal(step, 99);
     OK(bt_view_event_step(v, "s", 60, -1, &step, err));
     assert_int_equal(step, -1);
-    a.span_s = 4.6;                     /* 40 steps */
+    a.span_s = 4.6; /* 40 steps */
     OK(bt_view_load(v, &a, err));
     assert_in_range(v->series[0].step[0], 158, 161);
     assert_int_equal(v->series[0].step[v->series[0].n - 1], 199);
@@ -132,11 +138,13 @@ static void same_numbers(const bt_view *v, const bt_view *fresh) {
     bt_view_json(fresh, BT_VIEW_ALL & ~(unsigned)BT_VIEW_RUNS, &j, NULL);
     assert_false(a.failed || b.failed);
     const char *x = bt_text_str(&a), *y = bt_text_str(&b);
-    while (*x && *y) {                                          /* sums in another order differ in their last digits */
+    /* sums in another order differ in their last digits */
+    while (*x && *y) {
         if ((*x >= '0' && *x <= '9') && (*y >= '0' && *y <= '9')) {
             char *xe, *ye;
             double p = strtod(x, &xe), q = strtod(y, &ye);
-            if (fabs(p - q) > 1e-9 * (1 + fabs(p))) fail_msg("%.60s\n instead of\n %.60s", x - 40, y - 40);
+            if (fabs(p - q) > 1e-9 * (1 + fabs(p)))
+                fail_msg("%.60s\n instead of\n %.60s", x - 40, y - 40);
             x = xe, y = ye;
         } else if (*x++ != *y++) {
             fail_msg("%.100s\n instead of\n %.100s", x - 60, y - 60);
@@ -162,10 +170,11 @@ static void following_equals_looking_afresh(void **state) {
     bt_view *v = open_view(t->db, &db);
     bt_view_ask a = ask_all("s");
     a.columns = 32;
-    a.window = 24;                                              /* it slides */
+    a.window = 24; /* it slides */
     for (int part = 0; part < 24; part++) {
         a.x = (bt_x_axis)(part / 2 % BT_X_COUNT);
-        a.baseline = part % 5 >= 3 ? "s" : NULL;                /* a run may be held against itself */
+        /* a run may be held against itself */
+        a.baseline = part % 5 >= 3 ? "s" : NULL;
         if (part == 8) {
             OK(bt_writer_end(w, "failed", "test", 1, err));
             start.resume = true;
@@ -205,7 +214,8 @@ static void long_runs_are_read_from_summaries(void **state) {
     for (int64_t s = 0; s < STEPS; s++) {
         values[BT_MS_LOSS] = (double)s;
         values[BT_MS_STEP_TIME] = 1;
-        sink->step(sink->ctx, &(bt_step_record){.step = s, .wall_us = 1000000 + s * 1000, .values = values});
+        sink->step(sink->ctx,
+                   &(bt_step_record){.step = s, .wall_us = 1000000 + s * 1000, .values = values});
         if (s % 4096 == 0) OK(bt_writer_flush(w, err));
     }
     OK(bt_writer_end(w, "done", "test", 0, err));
@@ -218,15 +228,17 @@ static void long_runs_are_read_from_summaries(void **state) {
     a.n_series = 1;
     a.series[0] = (bt_series_ask){.rank = -1, .metric = BT_MS_LOSS};
     OK(bt_view_load(v, &a, err));
-    assert_true(v->series[0].exact);    /* nothing is sampled: minima, maxima and counts are those of all rows */
+    /* nothing is sampled: minima, maxima and counts are those of all rows */
+    assert_true(v->series[0].exact);
     assert_true(v->series[0].n > 100);
     int64_t rows = 0;
     for (size_t i = 0; i < v->series[0].n; i++) rows += v->series[0].count[i];
     assert_int_equal(rows, STEPS);
     NEAR(v->series[0].min[0], 0);
     NEAR(v->series[0].max[v->series[0].n - 1], STEPS - 1);
-    for (size_t i = 1; i < v->series[0].n; i++) assert_true(v->series[0].mean[i] > v->series[0].mean[i - 1]);
-    a.step0 = 1000;                     /* zoomed in, every row is read */
+    for (size_t i = 1; i < v->series[0].n; i++)
+        assert_true(v->series[0].mean[i] > v->series[0].mean[i - 1]);
+    a.step0 = 1000; /* zoomed in, every row is read */
     a.step1 = 1099;
     OK(bt_view_load(v, &a, err));
     assert_true(v->series[0].exact);

@@ -1,5 +1,6 @@
 /* timeout: 60
- * frames between rank and supervisor: everything arrives once and equal, older generations are fenced, garbage is cut off. */
+ * frames between rank and supervisor: everything arrives once and equal, older generations are
+ * fenced, garbage is cut off. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -7,11 +8,15 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include "store/wire/wire.h"
 #include "store/record/wire_frame.h"
+#include "store/wire/wire.h"
 #include "store_test.h"
 
-typedef struct heard { int comm, pairs, ranks, facts, steps, layers, events, ckpts, bad; int64_t last_step; char title[64]; } heard;
+typedef struct heard {
+    int comm, pairs, ranks, facts, steps, layers, events, ckpts, bad;
+    int64_t last_step;
+    char title[64];
+} heard;
 
 static void h_ranks(void *ctx, const bt_rank_info *r, size_t n) {
     heard *h = ctx;
@@ -28,7 +33,8 @@ static void h_step(void *ctx, const bt_step_record *r) {
     h->steps++;
     h->last_step = r->step;
     for (int i = 0; i < BT_MS_COUNT; i++) h->bad += r->values[i] != bt_truth(r->step, i);
-    for (int k = 0; k < r->n_ranks; k++) h->bad += r->rank_values[k * BT_MR_COUNT + 3] != bt_rank_truth(r->step, k, 3);
+    for (int k = 0; k < r->n_ranks; k++)
+        h->bad += r->rank_values[k * BT_MR_COUNT + 3] != bt_rank_truth(r->step, k, 3);
 }
 static void h_layers(void *ctx, const bt_layer_record *r, size_t n) {
     heard *h = ctx;
@@ -38,7 +44,8 @@ static void h_layers(void *ctx, const bt_layer_record *r, size_t n) {
 static void h_comm(void *ctx, const bt_comm_record *r, size_t n) {
     heard *h = ctx;
     h->comm += (int)n;
-    h->bad += strcmp(r[0].op, "all_reduce") != 0 || strcmp(r[n - 1].axis, "shard") != 0 || r[n - 1].rank != 1 || r[n - 1].values[BT_MC_CALLS] != 4;
+    h->bad += strcmp(r[0].op, "all_reduce") != 0 || strcmp(r[n - 1].axis, "shard") != 0 ||
+              r[n - 1].rank != 1 || r[n - 1].values[BT_MC_CALLS] != 4;
 }
 static void h_pairs(void *ctx, const bt_pair_record *r, size_t n) {
     heard *h = ctx;
@@ -57,9 +64,12 @@ static void h_ckpt(void *ctx, const bt_ckpt_record *c) {
     h->bad += strcmp(c->hash, "00ff") != 0;
 }
 
-static bt_sink hearing(heard *h) { return (bt_sink){h, h_ranks, h_fact, h_step, h_layers, h_comm, h_event, h_ckpt, h_pairs}; }
+static bt_sink hearing(heard *h) {
+    return (bt_sink){h, h_ranks, h_fact, h_step, h_layers, h_comm, h_event, h_ckpt, h_pairs};
+}
 
-static void serve_for(bt_wire_server *s, int attempt, heard *h, int ms, const int *count, int wanted) {
+static void serve_for(bt_wire_server *s, int attempt, heard *h, int ms, const int *count,
+                      int wanted) {
     bt_sink sink = hearing(h);
     int64_t end = bt_now_ns() + (int64_t)ms * 1000000;
     while (bt_now_ns() < end && (!count || *count < wanted)) {
@@ -72,7 +82,11 @@ static void serve_for(bt_wire_server *s, int attempt, heard *h, int ms, const in
     }
 }
 
-typedef struct verbs { _Atomic int n, lost; _Atomic double value; _Atomic int verb; } verbs;
+typedef struct verbs {
+    _Atomic int n, lost;
+    _Atomic double value;
+    _Atomic int verb;
+} verbs;
 static void on_control(void *ctx, const bt_ctl *c) {
     verbs *t = ctx;
     atomic_store(&t->verb, (int)c->verb);
@@ -102,14 +116,24 @@ static void everything_arrives_both_ways(void **state) {
     double lv[BT_ML_COUNT] = {0.5, 0.25};
     sink->ranks(sink->ctx, ranks, 2);
     sink->fact(sink->ctx, "key", "value");
-    for (int64_t step = 0; step < 500; step++) sink->step(sink->ctx, bt_fake_step(&f, step, step % 2 ? 16 : 0));
-    sink->layers(sink->ctx, (bt_layer_record[]){{.step = 1, .layer = 0, .tensor = "attn_q", .values = lv}}, 1);
+    for (int64_t step = 0; step < 500; step++)
+        sink->step(sink->ctx, bt_fake_step(&f, step, step % 2 ? 16 : 0));
+    sink->layers(sink->ctx,
+                 (bt_layer_record[]){{.step = 1, .layer = 0, .tensor = "attn_q", .values = lv}}, 1);
     const double cv[BT_MC_COUNT] = {[BT_MC_CALLS] = 4};
-    sink->comm(sink->ctx, (bt_comm_record[]){{.step = 1, .rank = 0, .op = "all_reduce", .axis = "dp", .values = cv}, {.step = 1, .rank = 1, .op = "all_gather", .axis = "shard", .values = cv}}, 2);
+    sink->comm(sink->ctx,
+               (bt_comm_record[]){
+                   {.step = 1, .rank = 0, .op = "all_reduce", .axis = "dp", .values = cv},
+                   {.step = 1, .rank = 1, .op = "all_gather", .axis = "shard", .values = cv}},
+               2);
     const double pv[BT_MP_COUNT] = {[BT_MP_FLIGHT] = 1.5};
-    sink->pairs(sink->ctx, (bt_pair_record[]){{.step = 1, .rank = 0, .peer = 1, .values = pv}, {.step = 1, .rank = 1, .peer = 5, .values = pv}}, 2);
+    sink->pairs(sink->ctx,
+                (bt_pair_record[]){{.step = 1, .rank = 0, .peer = 1, .values = pv},
+                                   {.step = 1, .rank = 1, .peer = 5, .values = pv}},
+                2);
     sink->checkpoint(sink->ctx, &(bt_ckpt_record){.step = 3, .path = "p", .hash = "00ff"});
-    sink->event(sink->ctx, &(bt_event){.kind = "started", .step = -1, .rank = -1, .title = "it runs"});
+    sink->event(sink->ctx,
+                &(bt_event){.kind = "started", .step = -1, .rank = -1, .title = "it runs"});
     serve_for(s, 7, &h, 5000, &h.events, 1);
     assert_int_equal(h.steps, 500);
     assert_int_equal(h.ranks, 2);
@@ -123,7 +147,7 @@ static void everything_arrives_both_ways(void **state) {
     for (int i = 0; i < 500 && atomic_load(&told.n) == 0; i++) bt_sleep_ns(10000000);
     assert_int_equal(atomic_load(&told.verb), BT_CTL_LR);
     assert_true(atomic_load(&told.value) == 0.5);
-    sink->step(sink->ctx, bt_fake_step(&f, 500, 16));           /* sent by close */
+    sink->step(sink->ctx, bt_fake_step(&f, 500, 16)); /* sent by close */
     bt_wire_close(w);
     serve_for(s, 7, &h, 2000, &h.steps, 501);
     assert_int_equal(h.steps, 501);
@@ -155,7 +179,8 @@ static void an_older_generation_is_ignored(void **state) {
     assert_true(bt_wire_connected(s));
     bt_wire_close(new);
     serve_for(s, 2, &h, 100, NULL, 0);
-    assert_false(bt_wire_connected(s));                         /* the old one is connected, but nobody to talk to */
+    /* the old one is connected, but nobody to talk to */
+    assert_false(bt_wire_connected(s));
     bt_wire_close(old);
     bt_wire_server_close(s);
 }
@@ -174,7 +199,8 @@ static void a_lost_supervisor_is_told_once(void **state) {
     OK(bt_wire_connect(&w, path, 1, &(bt_wire_handlers){&told, on_control, on_lost}, err));
     bt_wire_server_close(s);
     for (int i = 0; i < 500 && atomic_load(&told.lost) == 0; i++) bt_sleep_ns(10000000);
-    for (int64_t step = 0; step < 100; step++) bt_wire_sink(w)->step(bt_wire_sink(w)->ctx, bt_fake_step(&f, step, 16));
+    for (int64_t step = 0; step < 100; step++)
+        bt_wire_sink(w)->step(bt_wire_sink(w)->ctx, bt_fake_step(&f, step, 16));
     assert_int_equal(atomic_load(&told.lost), 1);
     bt_wire_close(w);
 }
@@ -187,11 +213,13 @@ static void a_slow_reader_costs_rank_rows_only(void **state) {
     bt_wire_server *s = NULL;
     bt_wire *w = NULL;
     bt_fake f;
-    const int n = 30000;                /* 30000 x 16 ranks x 17 values = 65 MB, twice what the queue holds */
+    /* 30000 x 16 ranks x 17 values = 65 MB, twice what the queue holds */
+    const int n = 30000;
     snprintf(path, sizeof path, "%s/sock", t->dir);
     OK(bt_wire_listen(&s, path, err));
     OK(bt_wire_connect(&w, path, 1, NULL, err));
-    for (int64_t step = 0; step < n; step++) bt_wire_sink(w)->step(bt_wire_sink(w)->ctx, bt_fake_step(&f, step, 16));
+    for (int64_t step = 0; step < n; step++)
+        bt_wire_sink(w)->step(bt_wire_sink(w)->ctx, bt_fake_step(&f, step, 16));
     assert_true(bt_wire_dropped(w) > 0);
     serve_for(s, 1, &h, 20000, &h.steps, n);
     assert_int_equal(h.steps, n);
@@ -225,10 +253,21 @@ static void garbage_is_survived(void **state) {
     bt_fake f;
     snprintf(path, sizeof path, "%s/sock", t->dir);
     OK(bt_wire_listen(&s, path, err));
-    bt_record *good[] = {bt_record_step(bt_fake_step(&f, 5, 4)), bt_record_event(&(bt_event){.kind = "k", .title = "t", .body = "{}"}), bt_record_fact("key", "value"),
-                         bt_record_ckpt(&(bt_ckpt_record){.path = "p", .hash = "00ff"}), bt_record_ranks((bt_rank_info[]){{.host = "n2"}}, 1),
-                         bt_record_comm((bt_comm_record[]){{.op = "all_reduce", .axis = "shard", .rank = 1, .values = (double[BT_MC_COUNT]){[BT_MC_CALLS] = 4}}}, 1),
-                         bt_record_pairs(&(bt_pair_record){.rank = 0, .peer = 5, .values = (double[BT_MP_COUNT]){[BT_MP_FLIGHT] = 1.5}}, 1)};
+    bt_record *good[] = {
+        bt_record_step(bt_fake_step(&f, 5, 4)),
+        bt_record_event(&(bt_event){.kind = "k", .title = "t", .body = "{}"}),
+        bt_record_fact("key", "value"),
+        bt_record_ckpt(&(bt_ckpt_record){.path = "p", .hash = "00ff"}),
+        bt_record_ranks((bt_rank_info[]){{.host = "n2"}}, 1),
+        bt_record_comm((bt_comm_record[]){{.op = "all_reduce",
+                                           .axis = "shard",
+                                           .rank = 1,
+                                           .values = (double[BT_MC_COUNT]){[BT_MC_CALLS] = 4}}},
+                       1),
+        bt_record_pairs(&(bt_pair_record){.rank = 0,
+                                          .peer = 5,
+                                          .values = (double[BT_MP_COUNT]){[BT_MP_FLIGHT] = 1.5}},
+                        1)};
     bt_sink sink = hearing(&h);
     for (int round = 0; round < 600; round++) {
         unsigned char bytes[8192];
@@ -249,9 +288,9 @@ static void garbage_is_survived(void **state) {
             memcpy(bytes + n + 16, r->data, r->bytes);
             n += 16 + r->bytes;
             bytes[next_random(&seed) % n] ^= (unsigned char)(1u << (next_random(&seed) % 8));
-            if (round % 3 == 2) n -= next_random(&seed) % 40;   /* and cut short */
+            if (round % 3 == 2) n -= next_random(&seed) % 40; /* and cut short */
         }
-        for (size_t at = 0; at < n; ) {
+        for (size_t at = 0; at < n;) {
             size_t k = next_random(&seed) % 700 + 1;
             if (k > n - at) k = n - at;
             if (send(fd, bytes + at, k, MSG_NOSIGNAL) < 0) break;
@@ -263,7 +302,7 @@ static void garbage_is_survived(void **state) {
         close(fd);
     }
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) free(good[i]);
-    h = (heard){0};                     /* and an honest rank is served as ever */
+    h = (heard){0}; /* and an honest rank is served as ever */
     bt_wire *w = NULL;
     OK(bt_wire_connect(&w, path, 1, NULL, err));
     bt_wire_sink(w)->step(bt_wire_sink(w)->ctx, bt_fake_step(&f, 5, 16));
@@ -274,16 +313,21 @@ static void garbage_is_survived(void **state) {
     bt_wire_server_close(s);
 }
 
-/* every cut and every single-bit damage of a record is refused or delivered, never read out of bounds (run under ASan too) */
+/* every cut and every single-bit damage of a record is refused or delivered, never read out of
+ * bounds (run under ASan too) */
 static void records_check_every_length(void **state) {
     (void)state;
     bt_fake f;
     heard h = {0};
     bt_sink sink = hearing(&h);
     double lv[BT_ML_COUNT] = {0.5, 0.25};
-    bt_record *good[] = {bt_record_step(bt_fake_step(&f, 5, 2)), bt_record_event(&(bt_event){.kind = "k", .title = "title", .body = "{}"}),
-                         bt_record_layers((bt_layer_record[]){{.tensor = "attn_q", .values = lv}, {.tensor = "x", .values = lv}}, 2),
-                         bt_record_ranks((bt_rank_info[]){{.host = "n2"}, {.host = "n2"}}, 2), bt_record_fact("key", NULL)};
+    bt_record *good[] = {bt_record_step(bt_fake_step(&f, 5, 2)),
+                         bt_record_event(&(bt_event){.kind = "k", .title = "title", .body = "{}"}),
+                         bt_record_layers((bt_layer_record[]){{.tensor = "attn_q", .values = lv},
+                                                              {.tensor = "x", .values = lv}},
+                                          2),
+                         bt_record_ranks((bt_rank_info[]){{.host = "n2"}, {.host = "n2"}}, 2),
+                         bt_record_fact("key", NULL)};
     for (int k = 0; k < 5; k++) {
         bt_record *r = good[k];
         assert_true(bt_record_deliver(r->kind, r->data, r->bytes, &sink));
@@ -308,7 +352,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(everything_arrives_both_ways, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(an_older_generation_is_ignored, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_lost_supervisor_is_told_once, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_slow_reader_costs_rank_rows_only, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_slow_reader_costs_rank_rows_only, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(garbage_is_survived, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test(records_check_every_length),
     };

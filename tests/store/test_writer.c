@@ -1,5 +1,6 @@
 /* timeout: 60
- * what goes into the writer comes out of the views: values, attempts, summary; names and states are checked. */
+ * what goes into the writer comes out of the views: values, attempts, summary; names and states are
+ * checked. */
 #include "store_test.h"
 
 static void values_are_conserved(void **state) {
@@ -21,17 +22,22 @@ static void values_are_conserved(void **state) {
     for (int i = 0; i < BT_MS_COUNT; i++) {
         char sql[200];
         double got;
-        snprintf(sql, sizeof sql, "SELECT %s FROM steps WHERE run = ?1 AND step = 17", bt_step_metrics[i].key);
+        snprintf(sql, sizeof sql, "SELECT %s FROM steps WHERE run = ?1 AND step = 17",
+                 bt_step_metrics[i].key);
         OK(bt_db_value(db, sql, "a", &got, err));
-        bool whole = bt_step_metrics[i].unit == BT_UNIT_BYTES || bt_step_metrics[i].unit == BT_UNIT_COUNT;
+        bool whole = bt_step_metrics[i].unit == BT_UNIT_BYTES ||
+                     bt_step_metrics[i].unit == BT_UNIT_COUNT;
         assert_true(fabs(got - bt_truth(17, i)) <= (whole ? 0.5 : 1e-12));
     }
     for (int i = 0; i < BT_MR_COUNT; i++) {
         char sql[200];
         double got;
-        snprintf(sql, sizeof sql, "SELECT %s FROM rank_steps WHERE run = ?1 AND step = 17 AND rank = 2", bt_rank_metrics[i].key);
+        snprintf(sql, sizeof sql,
+                 "SELECT %s FROM rank_steps WHERE run = ?1 AND step = 17 AND rank = 2",
+                 bt_rank_metrics[i].key);
         OK(bt_db_value(db, sql, "a", &got, err));
-        bool whole = bt_rank_metrics[i].unit == BT_UNIT_BYTES || bt_rank_metrics[i].unit == BT_UNIT_COUNT;
+        bool whole = bt_rank_metrics[i].unit == BT_UNIT_BYTES ||
+                     bt_rank_metrics[i].unit == BT_UNIT_COUNT;
         assert_true(fabs(got - bt_rank_truth(17, 2, i)) <= (whole ? 0.5 : 1e-9));
     }
     bt_db_close(db);
@@ -40,7 +46,12 @@ static void values_are_conserved(void **state) {
     OK(bt_writer_end(w, "done", "finished", 0, err));
     bt_writer_close(w);
     assert_string_equal(bt_word(t->db, "SELECT state FROM runs WHERE run = ?1", "a"), "done");
-    assert_string_equal(bt_word(t->db, "SELECT value FROM configs WHERE run = ?1 AND key = 'train.steps' AND origin = 'flag'", "a"), "10");
+    assert_string_equal(
+        bt_word(
+            t->db,
+            "SELECT value FROM configs WHERE run = ?1 AND key = 'train.steps' AND origin = 'flag'",
+            "a"),
+        "10");
 }
 
 static void unknown_values_are_null(void **state) {
@@ -60,8 +71,10 @@ static void unknown_values_are_null(void **state) {
     bt_writer_close(w);
     assert_string_equal(bt_word(t->db, "SELECT val_loss FROM steps WHERE run = ?1", "a"), "NULL");
     assert_string_equal(bt_word(t->db, "SELECT loss FROM steps WHERE run = ?1", "a"), "NULL");
-    assert_true(bt_number(t->db, "SELECT flags FROM steps WHERE run = ?1", "a") == (double)(1 << BT_MS_LOSS));
-    assert_string_equal(bt_word(t->db, "SELECT bytes_wire FROM steps WHERE run = ?1", "a"), "9223372036854775807");
+    assert_true(bt_number(t->db, "SELECT flags FROM steps WHERE run = ?1", "a") ==
+                (double)(1 << BT_MS_LOSS));
+    assert_string_equal(bt_word(t->db, "SELECT bytes_wire FROM steps WHERE run = ?1", "a"),
+                        "9223372036854775807");
 }
 
 static void everything_else_arrives(void **state) {
@@ -72,24 +85,50 @@ static void everything_else_arrives(void **state) {
     bt_run_start s = bt_fake_run("a");
     OK(bt_writer_begin(w, &s, &attempt, err));
     const bt_sink *sink = bt_writer_sink(w);
-    bt_rank_info ranks[2] = {{.rank = 0, .pid = 11, .threads = 2, .host = "n1", .isa = "avx512"}, {.rank = 1, .pid = 12, .threads = 2, .host = "n2", .isa = "amx", .dp_replicate = 1}};
+    bt_rank_info ranks[2] = {
+        {.rank = 0, .pid = 11, .threads = 2, .host = "n1", .isa = "avx512"},
+        {.rank = 1, .pid = 12, .threads = 2, .host = "n2", .isa = "amx", .dp_replicate = 1}};
     sink->ranks(sink->ctx, ranks, 2);
     sink->fact(sink->ctx, "params", "3000000");
     sink->fact(sink->ctx, "params", "3000001");
     double v[BT_ML_COUNT] = {0.31, 0.345, 1e-7, 0.02, 1.5};
-    bt_layer_record layers[2] = {{.step = 20, .layer = 0, .tensor = "attn_q", .values = v}, {.step = 20, .layer = 1, .tensor = "ffn_down", .values = v}};
+    bt_layer_record layers[2] = {{.step = 20, .layer = 0, .tensor = "attn_q", .values = v},
+                                 {.step = 20, .layer = 1, .tensor = "ffn_down", .values = v}};
     sink->layers(sink->ctx, layers, 2);
-    bt_event e = {.kind = "warning", .level = BT_EV_WARN, .step = 3, .rank = -1, .wall_us = bt_wall_us(), .title = "it's \"odd\"", .body = "{\"a\":1}"};
+    bt_event e = {.kind = "warning",
+                  .level = BT_EV_WARN,
+                  .step = 3,
+                  .rank = -1,
+                  .wall_us = bt_wall_us(),
+                  .title = "it's \"odd\"",
+                  .body = "{\"a\":1}"};
     sink->event(sink->ctx, &e);
-    bt_ckpt_record c = {.step = 20, .path = "/tmp/x", .bytes = 1 << 20, .took_us = 1500, .hash = "ab"};
+    bt_ckpt_record c = {
+        .step = 20, .path = "/tmp/x", .bytes = 1 << 20, .took_us = 1500, .hash = "ab"};
     sink->checkpoint(sink->ctx, &c);
     OK(bt_writer_flush(w, err));
-    assert_string_equal(bt_word(t->db, "SELECT host || isa FROM ranks WHERE run = ?1 AND rank = 1 AND dp_replicate = 1", "a"), "n2amx");
-    assert_string_equal(bt_word(t->db, "SELECT value FROM facts WHERE run = ?1 AND key = 'params'", "a"), "3000001");
-    assert_true(bt_number(t->db, "SELECT flip_frac FROM layers WHERE run = ?1 AND layer = 1 AND tensor = 'ffn_down'", "a") == 1e-7);
-    assert_string_equal(bt_word(t->db, "SELECT title FROM events WHERE run = ?1 AND kind = 'warning' AND level = 'warning' AND rank IS NULL", "a"), "it's \"odd\"");
-    assert_true(bt_number(t->db, "SELECT took_ms FROM checkpoints WHERE run = ?1 AND step = 20", "a") == 1.5);
-    assert_true(bt_number(t->db, "SELECT count(*) FROM metrics", NULL) == BT_MS_COUNT + BT_MR_COUNT + BT_ML_COUNT + BT_MC_COUNT + BT_MP_COUNT);
+    assert_string_equal(
+        bt_word(t->db,
+                "SELECT host || isa FROM ranks WHERE run = ?1 AND rank = 1 AND dp_replicate = 1",
+                "a"),
+        "n2amx");
+    assert_string_equal(bt_word(t->db, "SELECT value FROM facts WHERE run = ?1 AND key = 'params'",
+                                "a"),
+                        "3000001");
+    assert_true(
+        bt_number(
+            t->db,
+            "SELECT flip_frac FROM layers WHERE run = ?1 AND layer = 1 AND tensor = 'ffn_down'",
+            "a") == 1e-7);
+    assert_string_equal(bt_word(t->db,
+                                "SELECT title FROM events WHERE run = ?1 AND kind = 'warning' AND "
+                                "level = 'warning' AND rank IS NULL",
+                                "a"),
+                        "it's \"odd\"");
+    assert_true(bt_number(t->db, "SELECT took_ms FROM checkpoints WHERE run = ?1 AND step = 20",
+                          "a") == 1.5);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM metrics", NULL) ==
+                BT_MS_COUNT + BT_MR_COUNT + BT_ML_COUNT + BT_MC_COUNT + BT_MP_COUNT);
     bt_writer_close(w);
 }
 
@@ -98,7 +137,10 @@ static void a_replayed_step_supersedes(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
     bt_fake f;
-    const struct { int64_t from, first, last; } attempts[] = {{0, 0, 99}, {0, 60, 79}, {70, 70, 119}};     /* the second is told a wrong start */
+    /* the second is told a wrong start */
+    const struct {
+        int64_t from, first, last;
+    } attempts[] = {{0, 0, 99}, {0, 60, 79}, {70, 70, 119}};
     OK(bt_writer_open(&w, t->db, 1, err));
     for (int a = 0; a < 3; a++) {
         int attempt;
@@ -108,14 +150,17 @@ static void a_replayed_step_supersedes(void **state) {
         OK(bt_writer_begin(w, &s, &attempt, err));
         assert_int_equal(attempt, a);
         const bt_sink *sink = bt_writer_sink(w);
-        for (int64_t step = attempts[a].first; step <= attempts[a].last; step++) sink->step(sink->ctx, bt_fake_step(&f, step, 2));
+        for (int64_t step = attempts[a].first; step <= attempts[a].last; step++)
+            sink->step(sink->ctx, bt_fake_step(&f, step, 2));
         OK(bt_writer_end(w, "failed", "killed", 1, err));
     }
     bt_writer_close(w);
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 120);
-    assert_true(bt_number(t->db, "SELECT count(DISTINCT step) FROM steps WHERE run = ?1", "a") == 120);
+    assert_true(bt_number(t->db, "SELECT count(DISTINCT step) FROM steps WHERE run = ?1", "a") ==
+                120);
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "a") == 240);
-    assert_true(bt_number(t->db, "SELECT sum(attempt) FROM steps WHERE run = ?1", "a") == 10 * 1 + 50 * 2);
+    assert_true(bt_number(t->db, "SELECT sum(attempt) FROM steps WHERE run = ?1", "a") ==
+                10 * 1 + 50 * 2);
     assert_true(bt_number(t->db, "SELECT count(*) FROM all_steps WHERE run = ?1", "a") == 170);
     assert_true(bt_number(t->db, "SELECT sum(1 - live) FROM all_steps WHERE run = ?1", "a") == 50);
     assert_true(bt_number(t->db, "SELECT attempts FROM runs WHERE run = ?1", "a") == 3);
@@ -124,8 +169,10 @@ static void a_replayed_step_supersedes(void **state) {
     for (int64_t step = 0; step < 120; step++) first += bt_truth(step, BT_MS_STEP_TIME) / 1e3;
     for (int64_t step = 60; step < 80; step++) again += bt_truth(step, BT_MS_STEP_TIME) / 1e3;
     for (int64_t step = 70; step < 100; step++) again += bt_truth(step, BT_MS_STEP_TIME) / 1e3;
-    assert_true(fabs(bt_number(t->db, "SELECT productive_s FROM runs WHERE run = ?1", "a") - first) < 1e-6);
-    assert_true(fabs(bt_number(t->db, "SELECT redone_s FROM runs WHERE run = ?1", "a") - again) < 1e-6);
+    assert_true(
+        fabs(bt_number(t->db, "SELECT productive_s FROM runs WHERE run = ?1", "a") - first) < 1e-6);
+    assert_true(fabs(bt_number(t->db, "SELECT redone_s FROM runs WHERE run = ?1", "a") - again) <
+                1e-6);
 }
 
 static void names_and_states_are_checked(void **state) {
@@ -145,7 +192,8 @@ static void names_and_states_are_checked(void **state) {
     assert_int_equal(bt_writer_begin(w2, &s, &attempt, &why), BT_BUSY);
     assert_non_null(strstr(why.msg, "exists already"));
     s.resume = true;
-    s.pid = 1;                          /* somebody else wants to resume what this living process trains */
+    /* somebody else wants to resume what this living process trains */
+    s.pid = 1;
     assert_int_equal(bt_writer_begin(w2, &s, &attempt, &why), BT_BUSY);
     assert_non_null(strstr(why.msg, "is being trained by pid"));
     bt_writer_close(w);

@@ -1,5 +1,6 @@
 /* timeout: 110
- * what may happen to the writer: killed at any moment, locked out, a full disk, many at once. No acknowledged step is lost. */
+ * what may happen to the writer: killed at any moment, locked out, a full disk, many at once. No
+ * acknowledged step is lost. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -19,7 +20,8 @@ static void quick_check(const char *path) {
 }
 
 /* writes steps for ever and tells through shared memory which are committed */
-static void child_writes(const char *path, bool resume, int64_t from, _Atomic int64_t *acknowledged) {
+static void child_writes(const char *path, bool resume, int64_t from,
+                         _Atomic int64_t *acknowledged) {
     bt_writer *w = NULL;
     bt_err err = BT_ERR_INIT;
     int attempt;
@@ -27,20 +29,23 @@ static void child_writes(const char *path, bool resume, int64_t from, _Atomic in
     bt_run_start s = bt_fake_run("a");
     s.resume = resume;
     s.from_step = from;
-    if (bt_writer_open(&w, path, 5, &err) != BT_OK || bt_writer_begin(w, &s, &attempt, &err) != BT_OK) {
+    if (bt_writer_open(&w, path, 5, &err) != BT_OK ||
+        bt_writer_begin(w, &s, &attempt, &err) != BT_OK) {
         fprintf(stderr, "child: %s\n", err.msg);
         _exit(1);
     }
     for (int64_t step = from;; step++) {
         bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, step, 4));
-        if (step % 8 == 0) (void)!bt_writer_flush(w, &err);    /* many small transactions, so that a kill often hits one */
+        /* many small transactions, so that a kill often hits one */
+        if (step % 8 == 0) (void)!bt_writer_flush(w, &err);
         atomic_store(acknowledged, bt_writer_committed_step(w));
     }
 }
 
 static void kill_9_loses_no_acknowledged_step(void **state) {
     const bt_tmp *t = *state;
-    _Atomic int64_t *ack = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    _Atomic int64_t *ack = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                                0);
     uint32_t seed = 7;
     int64_t next = 0;
     for (int kills = 0; kills < 40; kills++) {
@@ -49,18 +54,22 @@ static void kill_9_loses_no_acknowledged_step(void **state) {
         if (pid == 0) child_writes(t->db, kills > 0, next, ack);
         while (atomic_load(ack) < next && waitpid(pid, NULL, WNOHANG) == 0) bt_sleep_ns(200000);
         seed = seed * 1664525u + 1013904223u;
-        bt_sleep_ns((int64_t)(seed >> 8) % 12000000);          /* anywhere in a transaction, a checkpoint or between */
+        /* anywhere in a transaction, a checkpoint or between */
+        bt_sleep_ns((int64_t)(seed >> 8) % 12000000);
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
         int64_t acknowledged = atomic_load(ack);
         assert_true(acknowledged >= next);
         double last = bt_number(t->db, "SELECT max(step) FROM steps WHERE run = ?1", "a");
-        if (last < (double)acknowledged) fail_msg("kill %d: step %lld was acknowledged, the newest is %.0f", kills, (long long)acknowledged, last);
-        next = (int64_t)last - 3 > 0 ? (int64_t)last - 3 : 0;  /* the next attempt replays a few */
+        if (last < (double)acknowledged)
+            fail_msg("kill %d: step %lld was acknowledged, the newest is %.0f", kills,
+                     (long long)acknowledged, last);
+        next = (int64_t)last - 3 > 0 ? (int64_t)last - 3 : 0; /* the next attempt replays a few */
     }
     quick_check(t->db);
     double n = bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a");
-    assert_true(n == bt_number(t->db, "SELECT count(DISTINCT step) FROM steps WHERE run = ?1", "a"));
+    assert_true(n ==
+                bt_number(t->db, "SELECT count(DISTINCT step) FROM steps WHERE run = ?1", "a"));
     assert_true(n == bt_number(t->db, "SELECT max(step) + 1 FROM steps WHERE run = ?1", "a"));
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "a") == 4 * n);
     assert_true(bt_number(t->db, "SELECT count(*) FROM attempts WHERE run = ?1", "a") == 40);
@@ -84,7 +93,8 @@ static void a_foreign_lock_costs_nothing(void **state) {
     for (int64_t step = 1; step < 2000; step++) sink->step(sink->ctx, bt_fake_step(&f, step, 4));
     bt_sleep_ns(300000000);
     assert_int_equal(bt_writer_committed_step(w), 0);
-    assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 1);       /* readers are not disturbed */
+    /* readers are not disturbed */
+    assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 1);
     assert_int_equal(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
     OK(bt_writer_flush(w, err));
@@ -94,7 +104,8 @@ static void a_foreign_lock_costs_nothing(void **state) {
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "a") == 8000);
 }
 
-/* two writers of this program: the lock file names who holds it, and a stopped holder makes the other wait, not fail later */
+/* two writers of this program: the lock file names who holds it, and a stopped holder makes the
+ * other wait, not fail later */
 static void a_stopped_writer_is_named(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -102,10 +113,11 @@ static void a_stopped_writer_is_named(void **state) {
     char lock[128], text[128];
     snprintf(lock, sizeof lock, "%s.lock", t->db);
     pid_t pid = fork();
-    if (pid == 0) {                     /* holds the lock and never lets go */
+    if (pid == 0) { /* holds the lock and never lets go */
         bt_writer *mine = NULL;
         int fd;
-        if (bt_writer_open(&mine, t->db, 1, &why) != BT_OK || (fd = open(lock, O_RDWR)) < 0) _exit(1);
+        if (bt_writer_open(&mine, t->db, 1, &why) != BT_OK || (fd = open(lock, O_RDWR)) < 0)
+            _exit(1);
         flock(fd, LOCK_EX);
         if (write(fd, "pid 4711 on elsewhere", 21) != 21) _exit(1);
         pause();
@@ -123,7 +135,7 @@ static void a_stopped_writer_is_named(void **state) {
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
     assert_non_null(strstr(why.msg, "pid 4711 on elsewhere"));
-    OK(bt_writer_open(&w, t->db, 0.05, err));           /* a dead holder holds nothing */
+    OK(bt_writer_open(&w, t->db, 0.05, err)); /* a dead holder holds nothing */
     bt_writer_close(w);
 }
 
@@ -141,7 +153,8 @@ static void several_runs_share_a_new_file(void **state) {
             char name[16];
             snprintf(name, sizeof name, "run-%d", i);
             bt_run_start s = bt_fake_run(name);
-            bool ok = bt_writer_open(&w, t->db, 10, &err) == BT_OK && bt_writer_begin(w, &s, &attempt, &err) == BT_OK;
+            bool ok = bt_writer_open(&w, t->db, 10, &err) == BT_OK &&
+                      bt_writer_begin(w, &s, &attempt, &err) == BT_OK;
             for (int64_t step = 0; ok && step < STEPS; step++) {
                 bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, step, 4));
                 if (step % 50 == i) ok = bt_writer_flush(w, &err) == BT_OK;
@@ -162,8 +175,12 @@ static void several_runs_share_a_new_file(void **state) {
         char name[16];
         snprintf(name, sizeof name, "run-%d", i);
         assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", name) == STEPS);
-        assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", name) == 4 * STEPS);
-        assert_true(bt_number(t->db, "SELECT max(abs(data_ms - (4000 + step * 64 + rank * 8 + 2) / 8.0)) FROM rank_steps WHERE run = ?1", name) == 0);
+        assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", name) ==
+                    4 * STEPS);
+        assert_true(bt_number(t->db,
+                              "SELECT max(abs(data_ms - (4000 + step * 64 + rank * 8 + 2) / 8.0)) "
+                              "FROM rank_steps WHERE run = ?1",
+                              name) == 0);
         assert_string_equal(bt_word(t->db, "SELECT state FROM runs WHERE run = ?1", name), "done");
     }
 }
@@ -175,16 +192,21 @@ static int on_a_tiny_disk(const char *dir) {
     bt_err err = BT_ERR_INIT;
     int attempt;
     bt_fake f;
-    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 || mount("tiny", dir, "tmpfs", 0, "size=1m") != 0) return 77;
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tiny", dir, "tmpfs", 0, "size=1m") != 0)
+        return 77;
     snprintf(db, sizeof db, "%s/m.db", dir);
     snprintf(filler, sizeof filler, "%s/filler", dir);
     bt_run_start s = bt_fake_run("a");
-    if (bt_writer_open(&w, db, 0.3, &err) != BT_OK || bt_writer_begin(w, &s, &attempt, &err) != BT_OK) return 1;
+    if (bt_writer_open(&w, db, 0.3, &err) != BT_OK ||
+        bt_writer_begin(w, &s, &attempt, &err) != BT_OK)
+        return 1;
     int fd = open(filler, O_WRONLY | O_CREAT, 0600);
     static const char zeros[4096];
     while (write(fd, zeros, sizeof zeros) > 0) continue;
     close(fd);
-    for (int64_t step = 0; step < 400; step++) bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, step, 4));
+    for (int64_t step = 0; step < 400; step++)
+        bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, step, 4));
     if (bt_writer_flush(w, &err) != BT_IO || !strstr(err.msg, "the disk is full")) return 2;
     int64_t before = bt_writer_committed_step(w);
     if (before >= 399) return 3;
@@ -194,7 +216,10 @@ static int on_a_tiny_disk(const char *dir) {
     bt_writer_close(w);
     bt_db *d = NULL;
     double n = 0;
-    if (bt_db_open(&d, db, &err) != BT_OK || bt_db_value(d, "SELECT count(*) FROM rank_steps WHERE run = ?1", "a", &n, &err) != BT_OK || n != 1600) return 7;
+    if (bt_db_open(&d, db, &err) != BT_OK ||
+        bt_db_value(d, "SELECT count(*) FROM rank_steps WHERE run = ?1", "a", &n, &err) != BT_OK ||
+        n != 1600)
+        return 7;
     bt_db_close(d);
     return 0;
 }
@@ -219,7 +244,8 @@ static void a_disk_that_does_not_follow_drops_rank_rows_only(void **state) {
     sqlite3 *db = NULL;
     int attempt;
     bt_fake f;
-    const int64_t n = 50000;            /* 50000 x 16 ranks x 17 values = 109 MB, the queue holds 64 MiB */
+    /* 50000 x 16 ranks x 17 values = 109 MB, the queue holds 64 MiB */
+    const int64_t n = 50000;
     OK(bt_writer_open(&w, t->db, 1, err));
     bt_run_start s = bt_fake_run("a");
     OK(bt_writer_begin(w, &s, &attempt, err));
@@ -235,9 +261,13 @@ static void a_disk_that_does_not_follow_drops_rank_rows_only(void **state) {
     OK(bt_writer_end(w, "done", "finished", 0, err));
     bt_writer_close(w);
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == (double)n);
-    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "a") == (double)(16 * n) - (double)dropped);
-    assert_true(bt_number(t->db, "SELECT dropped FROM runs WHERE run = ?1", "a") == (double)dropped);
-    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step = 49999", "a") == 16);     /* the newest are kept */
+    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "a") ==
+                (double)(16 * n) - (double)dropped);
+    assert_true(bt_number(t->db, "SELECT dropped FROM runs WHERE run = ?1", "a") ==
+                (double)dropped);
+    /* the newest are kept */
+    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step = 49999",
+                          "a") == 16);
 }
 
 /* somebody removes the file while a run is recorded: the run goes on in a new one */
@@ -263,11 +293,15 @@ static void a_removed_file_is_made_again(void **state) {
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 100);
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "a") == 400);
     assert_true(bt_number(t->db, "SELECT attempt FROM attempts WHERE run = ?1", "a") == 0);
-    assert_string_equal(bt_word(t->db, "SELECT state || ' ' || argv FROM runs WHERE run = ?1", "a"), "done bitrain train");
-    assert_non_null(strstr(bt_word(t->db, "SELECT title FROM events WHERE run = ?1 AND level = 'error'", "a"), "had been removed"));
+    assert_string_equal(bt_word(t->db, "SELECT state || ' ' || argv FROM runs WHERE run = ?1", "a"),
+                        "done bitrain train");
+    assert_non_null(
+        strstr(bt_word(t->db, "SELECT title FROM events WHERE run = ?1 AND level = 'error'", "a"),
+               "had been removed"));
 }
 
-/* pages in the middle turn to rubbish and the log is cut: moved aside, what is readable is saved, the run goes on */
+/* pages in the middle turn to rubbish and the log is cut: moved aside, what is readable is saved,
+ * the run goes on */
 static void a_damaged_file_is_moved_and_saved(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL, *done = NULL;
@@ -277,7 +311,8 @@ static void a_damaged_file_is_moved_and_saved(void **state) {
     bt_run_start s = bt_fake_run("before");
     OK(bt_writer_open(&done, t->db, 1, err));
     OK(bt_writer_begin(done, &s, &attempt, err));
-    for (int64_t step = 0; step < 500; step++) bt_writer_sink(done)->step(bt_writer_sink(done)->ctx, bt_fake_step(&f, step, 4));
+    for (int64_t step = 0; step < 500; step++)
+        bt_writer_sink(done)->step(bt_writer_sink(done)->ctx, bt_fake_step(&f, step, 4));
     OK(bt_writer_end(done, "done", "finished", 0, err));
     bt_writer_close(done);
     s = bt_fake_run("a");
@@ -286,42 +321,52 @@ static void a_damaged_file_is_moved_and_saved(void **state) {
     const bt_sink *sink = bt_writer_sink(w);
     for (int64_t step = 0; step < 2000; step++) sink->step(sink->ctx, bt_fake_step(&f, step, 4));
     OK(bt_writer_flush(w, err));
-    sqlite3 *db = NULL;                 /* everything is in the file itself, then it is damaged */
+    sqlite3 *db = NULL; /* everything is in the file itself, then it is damaged */
     sqlite3_open(t->db, &db);
-    assert_int_equal(sqlite3_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL),
+                     SQLITE_OK);
     sqlite3_close(db);
     struct stat st;
     assert_int_equal(stat(t->db, &st), 0);
     int fd = open(t->db, O_WRONLY);
     static const char rubbish[4096] = {1, 2, 3};
-    for (off_t page = st.st_size / 4096 / 2; page < st.st_size / 4096; page++) assert_int_equal(pwrite(fd, rubbish, 4096, page * 4096), 4096);
+    for (off_t page = st.st_size / 4096 / 2; page < st.st_size / 4096; page++)
+        assert_int_equal(pwrite(fd, rubbish, 4096, page * 4096), 4096);
     close(fd);
-    for (int64_t step = 2000; step < 40000; step++) sink->step(sink->ctx, bt_fake_step(&f, step, 4));
+    for (int64_t step = 2000; step < 40000; step++)
+        sink->step(sink->ctx, bt_fake_step(&f, step, 4));
     OK(bt_writer_flush(w, err));
     OK(bt_writer_end(w, "done", "finished", 0, err));
     bt_writer_close(w);
-    snprintf(cmd, sizeof cmd, "ls %s.corrupt-* | grep -v -e wal -e shm | head -1 > %s/moved", t->db, t->dir);
+    snprintf(cmd, sizeof cmd, "ls %s.corrupt-* | grep -v -e wal -e shm | head -1 > %s/moved", t->db,
+             t->dir);
     assert_int_equal(system(cmd), 0);
     snprintf(name, sizeof name, "%s/moved", t->dir);
     assert_true(stat(name, &st) == 0);
     assert_true(st.st_size > 0);
     quick_check(t->db);
-    assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1 AND step >= 2000", "a") == 38000);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1 AND step >= 2000",
+                          "a") == 38000);
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "before") > 0);
     assert_string_equal(bt_word(t->db, "SELECT state FROM runs WHERE run = ?1", "a"), "done");
-    assert_non_null(strstr(bt_word(t->db, "SELECT title FROM events WHERE run = ?1 AND level = 'error'", "a"), "was damaged: moved to"));
+    assert_non_null(
+        strstr(bt_word(t->db, "SELECT title FROM events WHERE run = ?1 AND level = 'error'", "a"),
+               "was damaged: moved to"));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(kill_9_loses_no_acknowledged_step, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(kill_9_loses_no_acknowledged_step, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_foreign_lock_costs_nothing, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_stopped_writer_is_named, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(several_runs_share_a_new_file, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_full_disk_only_delays, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_removed_file_is_made_again, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_damaged_file_is_moved_and_saved, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_disk_that_does_not_follow_drops_rank_rows_only, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_damaged_file_is_moved_and_saved, bt_tmp_make,
+                                        bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_disk_that_does_not_follow_drops_rank_rows_only,
+                                        bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

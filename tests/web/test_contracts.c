@@ -1,6 +1,7 @@
 /* timeout: 60
  * labels: web
- * The JSON of every route: names, kinds and, where the truth is known, values. Scripts and Grafana live on these names. */
+ * The JSON of every route: names, kinds and, where the truth is known, values. Scripts and Grafana
+ * live on these names. */
 #include "web_test.h"
 
 /* "head.loss": the member of a member; "rows.0" the first of an array */
@@ -43,43 +44,98 @@ static void has(json_t *j, const char *route, const char *list) {
     snprintf(copy, sizeof copy, "%s", list);
     for (char *word; (word = strsep(&next, " "));) {
         json_t *x = at(j, word + 2);
-        if (!of_kind(x, word[0])) fail_msg("%s: '%s' is not of kind '%c'", route, word + 2, word[0]);
+        if (!of_kind(x, word[0]))
+            fail_msg("%s: '%s' is not of kind '%c'", route, word + 2, word[0]);
     }
 }
 
-typedef struct contract { const char *route, *run, *args, *holds; } contract;
+typedef struct contract {
+    const char *route, *run, *args, *holds;
+} contract;
 static const contract contracts[] = {
     {"/api/v1/server", NULL, "", "b:control b:query"},
-    {"/api/v1/metrics", NULL, "", "a:metrics s:metrics.0.scope s:metrics.0.key s:metrics.0.unit s:metrics.0.panel s:metrics.0.help a:phases s:phases.0.name s:phases.0.key"},
-    {"/api/v1/runs", NULL, "limit=10", "s:schema n:runs.total a:runs.rows s:runs.rows.0.run s:runs.rows.0.state s:runs.rows.0.host s:runs.rows.0.tags s:runs.rows.0.note n:runs.rows.0.ranks "
-     "n:runs.rows.0.attempts n:runs.rows.0.steps n:runs.rows.0.tokens n:runs.rows.0.loss ?:runs.rows.0.best_val_loss n:runs.rows.0.tokens_per_s n:runs.rows.0.step_ms n:runs.rows.0.goodput "
-     "n:runs.rows.0.comm_overhead n:runs.rows.0.started_s n:runs.rows.0.duration_s a:runs.rows.0.loss_spark"},
-    {"/api/v1/settings", NULL, "name=optim.lr&name=train.steps", "a:names s:names.0 o:settings o:settings.base"},
-    {"", "base", "", "s:run o:config s:command a:attempts n:attempts.0.attempt n:attempts.0.from_step n:attempts.0.started_s n:attempts.0.ended_s s:attempts.0.reason n:attempts.0.world_size "
-     "a:redone n:redone.0.from_step n:redone.0.to_step n:redone.0.from_s a:ranks a:checkpoints n:checkpoints.0.step n:checkpoints.0.bytes n:checkpoints.0.took_ms s:checkpoints.0.path a:facts s:facts.0.key s:facts.0.value"},
-    {"superseded", "base", "", "a:superseded n:superseded.0.attempt n:superseded.0.step n:superseded.0.loss"},
-    {"head", "base", "", "s:schema s:head.run s:head.state b:head.live ?:head.age_s n:head.step n:head.newest_step n:head.tokens n:head.loss n:head.loss_ema n:head.val_loss n:head.best_val_loss "
-     "n:head.grad_norm n:head.lr n:head.tokens_per_s ?:head.mfu n:head.step_p50_ms n:head.step_p95_ms n:head.overlap n:head.comm_overhead n:head.rss_mib n:head.elapsed_s n:head.goodput "
-     "n:head.productive_s n:head.redone_s n:head.down_s n:head.other_s n:head.checkpoint_s n:head.warnings n:head.errors ?:head.eta_s"},
-    {"series", "base", "metric=loss&metric=val_loss&x=tokens&width=50", "a:series s:series.0.metric s:series.0.unit s:series.0.x_axis b:series.0.exact b:series.0.baseline a:series.0.x a:series.0.step "
-     "a:series.0.first a:series.0.last a:series.0.min a:series.0.max a:series.0.mean a:series.0.n s:series.1.metric"},
-    {"heatmap", "base", "value=busy&cols=30", "s:heatmap.value s:heatmap.unit n:heatmap.rows n:heatmap.cols b:heatmap.exact a:heatmap.step a:heatmap.time_s a:heatmap.cells a:heatmap.cells.0"},
-    {"breakdown", "base", "", "n:breakdown.step0 n:breakdown.step1 n:breakdown.steps n:breakdown.step_ms n:breakdown.busy_median_ms o:breakdown.median a:breakdown.ranks n:breakdown.ranks.0.rank "
-     "n:breakdown.ranks.0.step_ms o:breakdown.ranks.0.phases n:breakdown.ranks.0.phases.other_ms n:breakdown.ranks.0.comm_busy_ms n:breakdown.ranks.0.bytes_wire n:breakdown.skew_p50_ms n:breakdown.skew_p95_ms"},
-    {"stragglers", "base", "", "a:stragglers n:stragglers.0.rank s:stragglers.0.host n:stragglers.0.busy_p50_ms n:stragglers.0.wait_p50_ms n:stragglers.0.late_p50_ms n:stragglers.0.late_p95_ms n:stragglers.0.excess_ms n:stragglers.0.score n:stragglers.0.score_own "
-     "n:stragglers.0.blame n:stragglers.0.lost_s s:stragglers.0.phase n:stragglers.0.phase_frac s:stragglers.0.verdict n:stragglers.0.since_step n:stragglers.0.what_if.step_ms n:stragglers.0.what_if.saved_ms "
-     "n:stragglers.0.what_if.saved_frac n:stragglers.0.what_if.tokens_per_day s:stragglers.0.says a:what_if_worst a:system n:system.0.pid s:system.0.isa n:system.0.rss_mib n:system.0.cpu_frac"},
-    {"comm", "base", "", "n:head.comm_overhead n:head.overlap n:head.bytes_wire_per_step n:head.bytes_logical_per_step a:breakdown.ranks n:comm.step0 n:comm.step1 a:comm.rows s:comm.rows.0.op s:comm.rows.0.axis "
-     "n:comm.rows.0.ranks n:comm.rows.0.calls n:comm.rows.0.bytes_logical n:comm.rows.0.bytes_wire ?:comm.rows.0.busy_ms ?:comm.rows.0.exposed_ms ?:comm.rows.0.wait_ms ?:comm.rows.0.overlap "
-     "?:comm.rows.0.rate_bytes_per_s ?:comm.rows.0.lost_max_ms ?:comm.rows.0.lost_max_rank ?:comm.rows.0.model_ms ?:comm.rows.0.model_frac a:comm.links n:comm.pairs.ranks n:comm.pairs.step0 "
-     "n:comm.pairs.rows.0.rank n:comm.pairs.rows.0.peer n:comm.pairs.rows.0.messages n:comm.pairs.rows.0.bytes ?:comm.pairs.rows.0.flight_ms"},
-    {"layers", "base", "", "n:layers.step a:layers.rows n:layers.rows.0.layer s:layers.rows.0.tensor n:layers.rows.0.zero_frac n:layers.rows.0.pos_frac n:layers.rows.0.neg_frac n:layers.rows.0.flip_frac "
-     "n:layers.rows.0.entropy_bits n:layers.rows.0.scale n:layers.rows.0.grad_norm a:layers.rows.0.flip_history a:layers.rows.0.zero_history "
-     "a:layers.sampled a:layers.rows.0.oscillation_history a:layers.rows.0.boundary_history a:layers.rows.0.grad_norm_history ?:layers.rows.0.update_ratio a:layers.rows.0.update_history"},
-    {"events", "base", "limit=5", "n:events.total a:events.rows n:events.rows.0.seq n:events.rows.0.time_s n:events.rows.0.attempt ?:events.rows.0.step ?:events.rows.0.rank s:events.rows.0.kind "
+    {"/api/v1/metrics", NULL, "",
+     "a:metrics s:metrics.0.scope s:metrics.0.key s:metrics.0.unit s:metrics.0.panel "
+     "s:metrics.0.help a:phases s:phases.0.name s:phases.0.key"},
+    {"/api/v1/runs", NULL, "limit=10",
+     "s:schema n:runs.total a:runs.rows s:runs.rows.0.run s:runs.rows.0.state s:runs.rows.0.host "
+     "s:runs.rows.0.tags s:runs.rows.0.note n:runs.rows.0.ranks "
+     "n:runs.rows.0.attempts n:runs.rows.0.steps n:runs.rows.0.tokens n:runs.rows.0.loss "
+     "?:runs.rows.0.best_val_loss n:runs.rows.0.tokens_per_s n:runs.rows.0.step_ms "
+     "n:runs.rows.0.goodput "
+     "n:runs.rows.0.comm_overhead n:runs.rows.0.started_s n:runs.rows.0.duration_s "
+     "a:runs.rows.0.loss_spark"},
+    {"/api/v1/settings", NULL, "name=optim.lr&name=train.steps",
+     "a:names s:names.0 o:settings o:settings.base"},
+    {"", "base", "",
+     "s:run o:config s:command a:attempts n:attempts.0.attempt n:attempts.0.from_step "
+     "n:attempts.0.started_s n:attempts.0.ended_s s:attempts.0.reason n:attempts.0.world_size "
+     "a:redone n:redone.0.from_step n:redone.0.to_step n:redone.0.from_s a:ranks a:checkpoints "
+     "n:checkpoints.0.step n:checkpoints.0.bytes n:checkpoints.0.took_ms s:checkpoints.0.path "
+     "a:facts s:facts.0.key s:facts.0.value"},
+    {"superseded", "base", "",
+     "a:superseded n:superseded.0.attempt n:superseded.0.step n:superseded.0.loss"},
+    {"head", "base", "",
+     "s:schema s:head.run s:head.state b:head.live ?:head.age_s n:head.step n:head.newest_step "
+     "n:head.tokens n:head.loss n:head.loss_ema n:head.val_loss n:head.best_val_loss "
+     "n:head.grad_norm n:head.lr n:head.tokens_per_s ?:head.mfu n:head.step_p50_ms "
+     "n:head.step_p95_ms n:head.overlap n:head.comm_overhead n:head.rss_mib n:head.elapsed_s "
+     "n:head.goodput "
+     "n:head.productive_s n:head.redone_s n:head.down_s n:head.other_s n:head.checkpoint_s "
+     "n:head.warnings n:head.errors ?:head.eta_s"},
+    {"series", "base", "metric=loss&metric=val_loss&x=tokens&width=50",
+     "a:series s:series.0.metric s:series.0.unit s:series.0.x_axis b:series.0.exact "
+     "b:series.0.baseline a:series.0.x a:series.0.step "
+     "a:series.0.first a:series.0.last a:series.0.min a:series.0.max a:series.0.mean a:series.0.n "
+     "s:series.1.metric"},
+    {"heatmap", "base", "value=busy&cols=30",
+     "s:heatmap.value s:heatmap.unit n:heatmap.rows n:heatmap.cols b:heatmap.exact a:heatmap.step "
+     "a:heatmap.time_s a:heatmap.cells a:heatmap.cells.0"},
+    {"breakdown", "base", "",
+     "n:breakdown.step0 n:breakdown.step1 n:breakdown.steps n:breakdown.step_ms "
+     "n:breakdown.busy_median_ms o:breakdown.median a:breakdown.ranks n:breakdown.ranks.0.rank "
+     "n:breakdown.ranks.0.step_ms o:breakdown.ranks.0.phases n:breakdown.ranks.0.phases.other_ms "
+     "n:breakdown.ranks.0.comm_busy_ms n:breakdown.ranks.0.bytes_wire n:breakdown.skew_p50_ms "
+     "n:breakdown.skew_p95_ms"},
+    {"stragglers", "base", "",
+     "a:stragglers n:stragglers.0.rank s:stragglers.0.host n:stragglers.0.busy_p50_ms "
+     "n:stragglers.0.wait_p50_ms n:stragglers.0.late_p50_ms n:stragglers.0.late_p95_ms "
+     "n:stragglers.0.excess_ms n:stragglers.0.score n:stragglers.0.score_own "
+     "n:stragglers.0.blame n:stragglers.0.lost_s s:stragglers.0.phase n:stragglers.0.phase_frac "
+     "s:stragglers.0.verdict n:stragglers.0.since_step n:stragglers.0.what_if.step_ms "
+     "n:stragglers.0.what_if.saved_ms "
+     "n:stragglers.0.what_if.saved_frac n:stragglers.0.what_if.tokens_per_day s:stragglers.0.says "
+     "a:what_if_worst a:system n:system.0.pid s:system.0.isa n:system.0.rss_mib "
+     "n:system.0.cpu_frac"},
+    {"comm", "base", "",
+     "n:head.comm_overhead n:head.overlap n:head.bytes_wire_per_step n:head.bytes_logical_per_step "
+     "a:breakdown.ranks n:comm.step0 n:comm.step1 a:comm.rows s:comm.rows.0.op s:comm.rows.0.axis "
+     "n:comm.rows.0.ranks n:comm.rows.0.calls n:comm.rows.0.bytes_logical n:comm.rows.0.bytes_wire "
+     "?:comm.rows.0.busy_ms ?:comm.rows.0.exposed_ms ?:comm.rows.0.wait_ms ?:comm.rows.0.overlap "
+     "?:comm.rows.0.rate_bytes_per_s ?:comm.rows.0.lost_max_ms ?:comm.rows.0.lost_max_rank "
+     "?:comm.rows.0.model_ms ?:comm.rows.0.model_frac a:comm.links n:comm.pairs.ranks "
+     "n:comm.pairs.step0 "
+     "n:comm.pairs.rows.0.rank n:comm.pairs.rows.0.peer n:comm.pairs.rows.0.messages "
+     "n:comm.pairs.rows.0.bytes ?:comm.pairs.rows.0.flight_ms"},
+    {"layers", "base", "",
+     "n:layers.step a:layers.rows n:layers.rows.0.layer s:layers.rows.0.tensor "
+     "n:layers.rows.0.zero_frac n:layers.rows.0.pos_frac n:layers.rows.0.neg_frac "
+     "n:layers.rows.0.flip_frac "
+     "n:layers.rows.0.entropy_bits n:layers.rows.0.scale n:layers.rows.0.grad_norm "
+     "a:layers.rows.0.flip_history a:layers.rows.0.zero_history "
+     "a:layers.sampled a:layers.rows.0.oscillation_history a:layers.rows.0.boundary_history "
+     "a:layers.rows.0.grad_norm_history ?:layers.rows.0.update_ratio "
+     "a:layers.rows.0.update_history"},
+    {"events", "base", "limit=5",
+     "n:events.total a:events.rows n:events.rows.0.seq n:events.rows.0.time_s "
+     "n:events.rows.0.attempt ?:events.rows.0.step ?:events.rows.0.rank s:events.rows.0.kind "
      "s:events.rows.0.level s:events.rows.0.title"},
-    {"/api/v1/compare", NULL, "runs=base,other&metric=loss&x=tokens", "a:runs a:levels s:levels.0.run n:levels.0.tokens n:levels.0.value ?:levels.0.first_different_step n:levels.1.common_steps a:configs o:configs.0.config s:configs.0.command"},
-    {"/api/v1/query", NULL, "sql=SELECT run, steps FROM runs ORDER BY run", "a:columns s:columns.0 a:rows a:rows.0 b:truncated"},
+    {"/api/v1/compare", NULL, "runs=base,other&metric=loss&x=tokens",
+     "a:runs a:levels s:levels.0.run n:levels.0.tokens n:levels.0.value "
+     "?:levels.0.first_different_step n:levels.1.common_steps a:configs o:configs.0.config "
+     "s:configs.0.command"},
+    {"/api/v1/query", NULL, "sql=SELECT run, steps FROM runs ORDER BY run",
+     "a:columns s:columns.0 a:rows a:rows.0 b:truncated"},
 };
 
 static void every_route_keeps_its_names(void **state) {
@@ -93,10 +149,13 @@ static void every_route_keeps_its_names(void **state) {
         has(j, c->route, c->holds);
         json_decref(j);
     }
-    for (size_t r = 0; r < bt_routes_n; r++) {          /* and none is without a contract */
+    for (size_t r = 0; r < bt_routes_n; r++) { /* and none is without a contract */
         bool there = bt_routes[r].guard == BT_ROUTE_CONTROL || bt_routes[r].path[0] == '\0';
-        for (size_t i = 0; i < sizeof contracts / sizeof contracts[0]; i++) there |= strcmp(contracts[i].route, bt_routes[r].path) == 0;
-        if (!there && strcmp(bt_routes[r].path, "/healthz") != 0 && strcmp(bt_routes[r].path, "/metrics") != 0) fail_msg("no contract for route '%s'", bt_routes[r].path);
+        for (size_t i = 0; i < sizeof contracts / sizeof contracts[0]; i++)
+            there |= strcmp(contracts[i].route, bt_routes[r].path) == 0;
+        if (!there && strcmp(bt_routes[r].path, "/healthz") != 0 &&
+            strcmp(bt_routes[r].path, "/metrics") != 0)
+            fail_msg("no contract for route '%s'", bt_routes[r].path);
     }
     bt_api_close(api);
 }
@@ -110,8 +169,10 @@ static void the_numbers_are_those_of_the_run(void **state) {
     assert_int_equal((int)num(j, "stragglers.0.rank"), 2);
     assert_string_equal(str(j, "stragglers.0.phase"), "data");
     assert_string_equal(str(j, "stragglers.0.verdict"), "late");
-    assert_true(fabs(num(j, "stragglers.0.excess_ms") - 40) < 1e-9 && fabs(num(j, "stragglers.0.what_if.step_ms") - 113) < 1e-9);
-    assert_true(fabs(num(j, "what_if_worst.0") - 113) < 1e-9 && fabs(num(j, "breakdown.step_ms") - 153) < 1e-9);
+    assert_true(fabs(num(j, "stragglers.0.excess_ms") - 40) < 1e-9 &&
+                fabs(num(j, "stragglers.0.what_if.step_ms") - 113) < 1e-9);
+    assert_true(fabs(num(j, "what_if_worst.0") - 113) < 1e-9 &&
+                fabs(num(j, "breakdown.step_ms") - 153) < 1e-9);
     json_decref(j);
     j = bt_web_json(api, "", "base", "");
     assert_int_equal((int)num(j, "redone.0.from_step"), 180);
@@ -122,7 +183,7 @@ static void the_numbers_are_those_of_the_run(void **state) {
     assert_int_equal((int)json_array_size(at(j, "series.0.step")), 10);
     assert_true(fabs(num(j, "series.0.mean.3") - bt_synth_loss(103)) < 1e-12);
     json_decref(j);
-    j = bt_web_json(api, "series", "base", "metric=loss&width=16");         /* extremes survive */
+    j = bt_web_json(api, "series", "base", "metric=loss&width=16"); /* extremes survive */
     size_t n = json_array_size(at(j, "series.0.min"));
     assert_true(n > 0 && n <= 16);
     assert_true(fabs(num(j, "series.0.max.0") - bt_synth_loss(0)) < 1e-12);
@@ -130,12 +191,17 @@ static void the_numbers_are_those_of_the_run(void **state) {
     j = bt_web_json(api, "/api/v1/query", NULL, "sql=SELECT steps FROM runs WHERE run = 'base'");
     assert_int_equal((int)num(j, "rows.0.0"), 300);
     json_decref(j);
-    j = bt_web_json(api, "/api/v1/query", NULL, "sql=WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 20000) SELECT x FROM c");
+    j = bt_web_json(api, "/api/v1/query", NULL,
+                    "sql=WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 20000) "
+                    "SELECT x FROM c");
     assert_int_equal((int)json_array_size(at(j, "rows")), 10000);
     assert_true(json_is_true(at(j, "truncated")));
     json_decref(j);
-    j = bt_web_json(api, "/api/v1/query", NULL, "sql=WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 9000) SELECT printf('%01000d', x) FROM c");
-    assert_true(json_array_size(at(j, "rows")) > 4000 && json_array_size(at(j, "rows")) < 4400);       /* 4 MiB */
+    j = bt_web_json(api, "/api/v1/query", NULL,
+                    "sql=WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 9000) "
+                    "SELECT printf('%01000d', x) FROM c");
+    /* 4 MiB */
+    assert_true(json_array_size(at(j, "rows")) > 4000 && json_array_size(at(j, "rows")) < 4400);
     assert_true(json_is_true(at(j, "truncated")));
     json_decref(j);
     j = bt_web_json(api, "/api/v1/compare", NULL, "runs=base,other");
@@ -146,7 +212,11 @@ static void the_numbers_are_those_of_the_run(void **state) {
 }
 
 static void bad_questions_are_refused_with_a_reason(void **state) {
-    static const struct { const char *route, *run, *args; bt_code code; const char *says; } rows[] = {
+    static const struct {
+        const char *route, *run, *args;
+        bt_code code;
+        const char *says;
+    } rows[] = {
         {"series", "base", "", BT_ARG, "'metric' is missing"},
         {"series", "base", "metric=nonsense", BT_ARG, "no metric 'nonsense'"},
         {"series", "base", "metric=loss&rank=99999999", BT_ARG, "'rank'"},
@@ -167,7 +237,9 @@ static void bad_questions_are_refused_with_a_reason(void **state) {
         {"/api/v1/query", NULL, "sql=ATTACH '/etc/passwd' AS x", BT_ARG, ""},
         {"/api/v1/query", NULL, "sql=SELECT load_extension('x')", BT_ARG, ""},
         {"/api/v1/query", NULL, "sql=PRAGMA journal_mode=DELETE", BT_ARG, ""},
-        {"/api/v1/query", NULL, "sql=WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT sum(x) FROM c", BT_OK, ""},
+        {"/api/v1/query", NULL,
+         "sql=WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT sum(x) FROM c",
+         BT_OK, ""},
     };
     const bt_tmp *t = *state;
     bt_api *api = NULL, *closed = NULL;
@@ -180,10 +252,12 @@ static void bad_questions_are_refused_with_a_reason(void **state) {
         err = (bt_err)BT_ERR_INIT;
         bt_code code = bt_web_ask(api, rows[i].route, rows[i].run, rows[i].args, &a, &err);
         bt_text_release(&a.body);
-        if (code == BT_OK || (rows[i].code != BT_OK && code != rows[i].code && rows[i].says[0]) || !err.msg[0] || !strstr(err.msg, rows[i].says))
+        if (code == BT_OK || (rows[i].code != BT_OK && code != rows[i].code && rows[i].says[0]) ||
+            !err.msg[0] || !strstr(err.msg, rows[i].says))
             fail_msg("%s?%s: %s: %s", rows[i].route, rows[i].args, bt_code_name(code), err.msg);
     }
-    assert_int_equal(bt_web_ask(closed, "/api/v1/query", NULL, "sql=SELECT 1", &a, &err), BT_UNSUPPORTED);
+    assert_int_equal(bt_web_ask(closed, "/api/v1/query", NULL, "sql=SELECT 1", &a, &err),
+                     BT_UNSUPPORTED);
     bt_text_release(&a.body);
     bt_api_close(api);
     bt_api_close(closed);
@@ -208,8 +282,10 @@ static void the_documentation_names_the_routes(void **state) {
     for (size_t i = 0; i < bt_routes_n; i++) {
         char word[120];
         const bt_route *r = &bt_routes[i];
-        if (r->per_run) snprintf(word, sizeof word, r->path[0] ? "/%s`" : "/api/v1/runs/RUN%s`", r->path);
-        else snprintf(word, sizeof word, "`%s %s`", r->method, r->path);
+        if (r->per_run)
+            snprintf(word, sizeof word, r->path[0] ? "/%s`" : "/api/v1/runs/RUN%s`", r->path);
+        else
+            snprintf(word, sizeof word, "`%s %s`", r->method, r->path);
         if (!strstr(doc, word)) fail_msg("web/README.md does not name %s", word);
         listed++;
     }
@@ -219,7 +295,8 @@ static void the_documentation_names_the_routes(void **state) {
         char *end = strchr(line + 2, '|');
         for (char *p = line; p < end; p++) in_doc += *p == '`';
     }
-    assert_int_equal(in_doc / 2, listed + 2);                   /* login and stream are the server's own */
+    /* login and stream are the server's own */
+    assert_int_equal(in_doc / 2, listed + 2);
     free(doc);
 }
 
@@ -227,7 +304,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_route_keeps_its_names, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(the_numbers_are_those_of_the_run, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(bad_questions_are_refused_with_a_reason, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(bad_questions_are_refused_with_a_reason, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test(the_documentation_names_the_routes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,12 +1,16 @@
 /* timeout: 60
  * labels: web
- * /metrics: every line of the text format is well formed, each family is described once, the values are the run's, and
- * web/grafana.json asks for nothing that is not there. (`promtool check metrics` agrees: tests/README.md.) */
+ * /metrics: every line of the text format is well formed, each family is described once, the values
+ * are the run's, and web/grafana.json asks for nothing that is not there. (`promtool check metrics`
+ * agrees: tests/README.md.) */
 #include <ctype.h>
 
 #include "web_test.h"
 
-typedef struct seen { char name[64][64]; int n; } seen;
+typedef struct seen {
+    char name[64][64];
+    int n;
+} seen;
 
 static bool known(const seen *s, const char *name, size_t n) {
     for (int i = 0; i < s->n; i++)
@@ -23,7 +27,8 @@ static size_t name_len(const char *s) {
 /* name{label="value",...} number */
 static void check_sample(const char *line, const seen *families) {
     size_t n = name_len(line);
-    if (strncmp(line, "bitrain_", 8) != 0 || !known(families, line, n)) fail_msg("a sample without HELP and TYPE before it: %.100s", line);
+    if (strncmp(line, "bitrain_", 8) != 0 || !known(families, line, n))
+        fail_msg("a sample without HELP and TYPE before it: %.100s", line);
     const char *p = line + n;
     if (*p == '{') {
         do {
@@ -53,9 +58,11 @@ static void parse(char *text, seen *families) {
         } else if (strncmp(line, "# TYPE ", 7) == 0) {
             snprintf(type, sizeof type, "%s", line + 7);
             const char *name = families->name[families->n - 1], *kind = type + strlen(name) + 1;
-            assert_true(strncmp(type, name, strlen(name)) == 0 && (strcmp(kind, "gauge") == 0 || strcmp(kind, "counter") == 0));
+            assert_true(strncmp(type, name, strlen(name)) == 0 &&
+                        (strcmp(kind, "gauge") == 0 || strcmp(kind, "counter") == 0));
             size_t n = strlen(name);
-            if ((strcmp(kind, "counter") == 0) != (n > 6 && strcmp(name + n - 6, "_total") == 0)) fail_msg("only counters end in _total: %s %s", name, kind);
+            if ((strcmp(kind, "counter") == 0) != (n > 6 && strcmp(name + n - 6, "_total") == 0))
+                fail_msg("only counters end in _total: %s %s", name, kind);
         } else {
             check_sample(line, families);
         }
@@ -84,17 +91,24 @@ static void the_text_is_well_formed_and_true(void **state) {
     const bt_tmp *t = *state;
     bt_web_runs(t->db);
     char *text = metrics_of(t->db);
-    assert_null(strstr(text, "run=\"base\""));                  /* runs that ended are none of Prometheus' business */
+    /* runs that ended are none of Prometheus' business */
+    assert_null(strstr(text, "run=\"base\""));
     assert_true(value_of(text, "\nbitrain_live_runs ") == 1);
     assert_true(value_of(text, "bitrain_steps_total{run=\"live\"} ") == 60);
     assert_true(value_of(text, "bitrain_tokens_total{run=\"live\"} ") == 60 * 4096);
     assert_true(fabs(value_of(text, "bitrain_loss{run=\"live\"} ") - bt_synth_loss(59)) < 1e-12);
     assert_true(fabs(value_of(text, "bitrain_step_seconds{run=\"live\"} ") - 0.113) < 1e-9);
-    assert_true(fabs(value_of(text, "bitrain_rank_phase_seconds{run=\"live\",rank=\"3\",phase=\"data\"} ") - 0.010) < 1e-9);
-    assert_true(value_of(text, "bitrain_resident_memory_bytes{run=\"live\",rank=\"2\"} ") == 102.0 * 1048576);
+    assert_true(
+        fabs(value_of(text, "bitrain_rank_phase_seconds{run=\"live\",rank=\"3\",phase=\"data\"} ") -
+             0.010) < 1e-9);
+    assert_true(value_of(text, "bitrain_resident_memory_bytes{run=\"live\",rank=\"2\"} ") ==
+                102.0 * 1048576);
     assert_true(value_of(text, "bitrain_comm_wire_bytes_total{run=\"live\"} ") == 60 * 4e6);
-    assert_true(value_of(text, "bitrain_events_total{run=\"live\",kind=\"started\",level=\"info\"} ") == 1);
-    assert_true(fabs(value_of(text, "bitrain_zero_ratio{run=\"live\",layer=\"0\",tensor=\"attn_q\"} ") - 0.31) < 1e-9);
+    assert_true(
+        value_of(text, "bitrain_events_total{run=\"live\",kind=\"started\",level=\"info\"} ") == 1);
+    assert_true(
+        fabs(value_of(text, "bitrain_zero_ratio{run=\"live\",layer=\"0\",tensor=\"attn_q\"} ") -
+             0.31) < 1e-9);
     seen families = {.n = 0};
     parse(text, &families);
     assert_true(families.n > 20);
@@ -116,7 +130,8 @@ static void grafana_asks_for_what_is_there(void **state) {
     int asked = 0;
     for (const char *p = all; (p = strstr(p, "bitrain_")); asked++) {
         size_t n = name_len(p);
-        if (!known(&families, p, n)) fail_msg("the Grafana dashboard asks for '%.*s', which /metrics has not", (int)n, p);
+        if (!known(&families, p, n))
+            fail_msg("the Grafana dashboard asks for '%.*s', which /metrics has not", (int)n, p);
         p += n;
     }
     assert_true(asked > 20);
@@ -127,8 +142,10 @@ static void grafana_asks_for_what_is_there(void **state) {
         assert_true(json_array_size(json_object_get(panel, "targets")) > 0);
     }
     assert_true(i > 10);
-    for (int f = 0; f < families.n; f++) {              /* and draws all of it */
-        if (strstr(all, families.name[f]) || strcmp(families.name[f], "bitrain_live_runs") == 0 || strcmp(families.name[f], "bitrain_build_info") == 0) continue;
+    for (int f = 0; f < families.n; f++) { /* and draws all of it */
+        if (strstr(all, families.name[f]) || strcmp(families.name[f], "bitrain_live_runs") == 0 ||
+            strcmp(families.name[f], "bitrain_build_info") == 0)
+            continue;
         fail_msg("no panel draws %s", families.name[f]);
     }
     free(all);

@@ -17,17 +17,49 @@
 
 static void hosts(void **state) {
     (void)state;
-    static const struct { const char *host; bool ok; } rows[] = {
-        {"localhost", true}, {"LOCALHOST:8158", true}, {"127.0.0.1:8158", true}, {"[::1]:8158", true}, {"[::1]", true}, {"box.example:8158", true}, {"box2.example", true},
-        {"evil.example", false}, {"127.0.0.1:8159", false}, {"127.0.0.1:", false}, {"127.0.0.1:8158x", false}, {"127.0.0.1:8158:8158", false}, {"127.0.0.1:-8158", false},
-        {"127.0.0.1:0", false}, {"127.0.0.1:99999999999999999999", false}, {"localhost.evil.example", false}, {"evil.example:8158", false}, {"", false}, {"[::1", false}, {"[::1]evil", false}, {"::1", false},
-        {"127.1", false}, {"2130706433", false}, {"0x7f.1", false}, {"localhost\t", false}, {" localhost", false}, {"localhost,evil", false}, {"box", false}, {"box.example,box2.example", false}, {",", false}};
+    static const struct {
+        const char *host;
+        bool ok;
+    } rows[] = {{"localhost", true},
+                {"LOCALHOST:8158", true},
+                {"127.0.0.1:8158", true},
+                {"[::1]:8158", true},
+                {"[::1]", true},
+                {"box.example:8158", true},
+                {"box2.example", true},
+                {"evil.example", false},
+                {"127.0.0.1:8159", false},
+                {"127.0.0.1:", false},
+                {"127.0.0.1:8158x", false},
+                {"127.0.0.1:8158:8158", false},
+                {"127.0.0.1:-8158", false},
+                {"127.0.0.1:0", false},
+                {"127.0.0.1:99999999999999999999", false},
+                {"localhost.evil.example", false},
+                {"evil.example:8158", false},
+                {"", false},
+                {"[::1", false},
+                {"[::1]evil", false},
+                {"::1", false},
+                {"127.1", false},
+                {"2130706433", false},
+                {"0x7f.1", false},
+                {"localhost\t", false},
+                {" localhost", false},
+                {"localhost,evil", false},
+                {"box", false},
+                {"box.example,box2.example", false},
+                {",", false}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (bt_req_host_ok(rows[i].host, "127.0.0.1", "box.example,box2.example", 8158) != rows[i].ok) fail_msg("Host '%s'", rows[i].host);
+        if (bt_req_host_ok(rows[i].host, "127.0.0.1", "box.example,box2.example", 8158) !=
+            rows[i].ok)
+            fail_msg("Host '%s'", rows[i].host);
     assert_false(bt_req_host_ok(NULL, "127.0.0.1", "", 1));
     assert_true(bt_req_host_ok("10.0.0.5:1", "10.0.0.5", "", 1));
-    assert_false(bt_req_host_ok("0.0.0.0:1", "0.0.0.0", "", 1));           /* a wildcard is an address to bind, not a name */
-    assert_true(bt_req_host_ok("localhost:9999", "127.0.0.1", "", 0));     /* a Unix socket behind some forwarded port */
+    /* a wildcard is an address to bind, not a name */
+    assert_false(bt_req_host_ok("0.0.0.0:1", "0.0.0.0", "", 1));
+    /* a Unix socket behind some forwarded port */
+    assert_true(bt_req_host_ok("localhost:9999", "127.0.0.1", "", 0));
     assert_false(bt_req_host_ok("evil.example:9999", "127.0.0.1", "", 0));
 }
 
@@ -37,7 +69,16 @@ static void origins(void **state) {
     assert_true(bt_req_origin_ok(NULL, "same-origin", "127.0.0.1", "", 80));
     assert_true(bt_req_origin_ok("http://localhost:80", "same-origin", "127.0.0.1", "", 80));
     assert_false(bt_req_origin_ok("http://localhost:80", "cross-site", "127.0.0.1", "", 80));
-    static const char *const bad[] = {"null", "", "http://evil.example", "https://127.0.0.1:81", "ftp://127.0.0.1:80", "http://127.0.0.1:80/", "http://127.0.0.1:80@evil", "http://", "HTTP://localhost:80", "file://"};
+    static const char *const bad[] = {"null",
+                                      "",
+                                      "http://evil.example",
+                                      "https://127.0.0.1:81",
+                                      "ftp://127.0.0.1:80",
+                                      "http://127.0.0.1:80/",
+                                      "http://127.0.0.1:80@evil",
+                                      "http://",
+                                      "HTTP://localhost:80",
+                                      "file://"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (bt_req_origin_ok(bad[i], NULL, "127.0.0.1", "", 80)) fail_msg("Origin '%s'", bad[i]);
 }
@@ -47,21 +88,40 @@ static void tokens(void **state) {
     static const char t[] = "0123456789abcdef0123456789abcdef";
     assert_true(bt_req_token_ok("Bearer 0123456789abcdef0123456789abcdef", NULL, t, 7));
     assert_true(bt_req_token_ok(NULL, "bitrain_7=0123456789abcdef0123456789abcdef", t, 7));
-    assert_true(bt_req_token_ok(NULL, "a=b; bitrain_7=0123456789abcdef0123456789abcdef; c=d", t, 7));
+    assert_true(
+        bt_req_token_ok(NULL, "a=b; bitrain_7=0123456789abcdef0123456789abcdef; c=d", t, 7));
     assert_true(bt_req_token_ok("Basic xyz", "bitrain_7=0123456789abcdef0123456789abcdef", t, 7));
-    static const char *const bad_auth[] = {"Bearer ", "Bearer 0123456789abcdef0123456789abcdee", "Bearer 0123456789abcdef0123456789abcdef0", "Bearer 0123456789abcdef", "bearer 0123456789abcdef0123456789abcdef",
-        "0123456789abcdef0123456789abcdef", "Bearer  0123456789abcdef0123456789abcdef", "Bearer 0123456789ABCDEF0123456789ABCDEF", "Bearer 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"};
+    static const char *const bad_auth[] = {
+        "Bearer ",
+        "Bearer 0123456789abcdef0123456789abcdee",
+        "Bearer 0123456789abcdef0123456789abcdef0",
+        "Bearer 0123456789abcdef",
+        "bearer 0123456789abcdef0123456789abcdef",
+        "0123456789abcdef0123456789abcdef",
+        "Bearer  0123456789abcdef0123456789abcdef",
+        "Bearer 0123456789ABCDEF0123456789ABCDEF",
+        "Bearer 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"};
     for (size_t i = 0; i < sizeof bad_auth / sizeof bad_auth[0]; i++)
         if (bt_req_token_ok(bad_auth[i], NULL, t, 7)) fail_msg("Authorization '%s'", bad_auth[i]);
-    static const char *const bad_cookie[] = {"", "bitrain_7=", "bitrain_8=0123456789abcdef0123456789abcdef", "xbitrain_7=0123456789abcdef0123456789abcdef", "bitrain_7=0123456789abcdef0123456789abcde", ";;;", "bitrain_7",
+    static const char *const bad_cookie[] = {
+        "",
+        "bitrain_7=",
+        "bitrain_8=0123456789abcdef0123456789abcdef",
+        "xbitrain_7=0123456789abcdef0123456789abcdef",
+        "bitrain_7=0123456789abcdef0123456789abcde",
+        ";;;",
+        "bitrain_7",
         "bitrain_7=wrong; bitrain_7=0123456789abcdef0123456789abcdef"};
     for (size_t i = 0; i < sizeof bad_cookie / sizeof bad_cookie[0]; i++)
         if (bt_req_token_ok(NULL, bad_cookie[i], t, 7)) fail_msg("Cookie '%s'", bad_cookie[i]);
-    assert_false(bt_req_token_ok("Bearer wrong", "bitrain_7=0123456789abcdef0123456789abcdef", t, 7));     /* a wrong token is wrong */
+    /* a wrong token is wrong */
+    assert_false(
+        bt_req_token_ok("Bearer wrong", "bitrain_7=0123456789abcdef0123456789abcdef", t, 7));
     assert_false(bt_token_equal("", 0, t));
 }
 
-/* instructions that a child takes for one comparison, by stepping it through; -1: nobody may trace here */
+/* instructions that a child takes for one comparison, by stepping it through; -1: nobody may trace
+ * here */
 static long steps_of(const char *given, size_t n, const char *token) {
     bool (*volatile equal)(const char *, size_t, const char *) = bt_token_equal;
     int status;
@@ -77,7 +137,9 @@ static long steps_of(const char *given, size_t n, const char *token) {
     }
     if (waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) return -1;
     do {
-        if (ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) != 0 || waitpid(child, &status, 0) != child) steps = -1;
+        if (ptrace(PTRACE_SINGLESTEP, child, NULL, NULL) != 0 ||
+            waitpid(child, &status, 0) != child)
+            steps = -1;
     } while (steps >= 0 && ++steps < 1000000 && WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP);
     kill(child, SIGKILL);
     waitpid(child, &status, 0);
@@ -88,11 +150,17 @@ static long steps_of(const char *given, size_t n, const char *token) {
 static void a_guess_learns_nothing_from_time(void **state) {
     (void)state;
     static const char t[] = "0123456789abcdef0123456789abcdef";
-    static const char *const guesses[] = {"0123456789abcdef0123456789abcdef", "x123456789abcdef0123456789abcdef", "0123456789abcdef0123456789abcdex", "01234567xxxxxxxxxxxxxxxxxxxxxxxx", "ffffffffffffffffffffffffffffffff"};
+    static const char *const guesses[] = {"0123456789abcdef0123456789abcdef",
+                                          "x123456789abcdef0123456789abcdef",
+                                          "0123456789abcdef0123456789abcdex",
+                                          "01234567xxxxxxxxxxxxxxxxxxxxxxxx",
+                                          "ffffffffffffffffffffffffffffffff"};
     const long right = steps_of(guesses[0], 32, t);
     if (right < 0) skip();
-    assert_true(right > 32 * 3);                               /* that it looked at each letter is seen */
-    for (size_t i = 1; i < sizeof guesses / sizeof guesses[0]; i++) assert_int_equal((int)steps_of(guesses[i], 32, t), (int)right);
+    /* that it looked at each letter is seen */
+    assert_true(right > 32 * 3);
+    for (size_t i = 1; i < sizeof guesses / sizeof guesses[0]; i++)
+        assert_int_equal((int)steps_of(guesses[i], 32, t), (int)right);
 }
 
 static void run_paths(void **state) {
@@ -102,9 +170,26 @@ static void run_paths(void **state) {
     assert_string_equal(run, "demo");
     assert_string_equal(verb, "head");
     assert_true(bt_req_run_path("/api/v1/runs/a.b_c-1", run, verb, sizeof verb) && !verb[0]);
-    static const char *const bad[] = {"/api/v1/runs/", "/api/v1/runs/../x", "/api/v1/runs/..", "/api/v1/runs/.hidden", "/api/v1/runs/Demo/head", "/api/v1/runs/a b", "/api/v1/runs/a/head/", "/api/v1/runs/a/head/x",
-        "/api/v1/runs/a/", "/api/v1/runs//head", "/api/v1/runsx/a", "/api/v1/runs/a%2fb", "/api/v1/runs/a\\b", "/api/v1/runs/\xc3\xa9", "/api/v1/runs/a/0123456789012345678901234567890123456789",
-        "/api/v1/runs/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/head", "", "/"};
+    static const char *const bad[] = {"/api/v1/runs/",
+                                      "/api/v1/runs/../x",
+                                      "/api/v1/runs/..",
+                                      "/api/v1/runs/.hidden",
+                                      "/api/v1/runs/Demo/head",
+                                      "/api/v1/runs/a b",
+                                      "/api/v1/runs/a/head/",
+                                      "/api/v1/runs/a/head/x",
+                                      "/api/v1/runs/a/",
+                                      "/api/v1/runs//head",
+                                      "/api/v1/runsx/a",
+                                      "/api/v1/runs/a%2fb",
+                                      "/api/v1/runs/a\\b",
+                                      "/api/v1/runs/\xc3\xa9",
+                                      "/api/v1/runs/a/0123456789012345678901234567890123456789",
+                                      "/api/v1/runs/"
+                                      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+                                      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/head",
+                                      "",
+                                      "/"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (bt_req_run_path(bad[i], run, verb, sizeof verb)) fail_msg("path '%s'", bad[i]);
 }
@@ -113,8 +198,9 @@ static void arguments(void **state) {
     (void)state;
     bt_req *r = calloc(1, sizeof *r);
     int64_t v = 5;
-    assert_true(bt_req_int(r, "limit", 1, 10, &v) && v == 5);              /* absent: unchanged */
-    static const char *const bad[] = {"", "x", "1x", "0", "11", "1e1", "9999999999999999999999", "-1", "0x5", "5 "};
+    assert_true(bt_req_int(r, "limit", 1, 10, &v) && v == 5); /* absent: unchanged */
+    static const char *const bad[] = {"",   "x",   "1x", "0", "11", "1e1", "9999999999999999999999",
+                                      "-1", "0x5", "5 "};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         memset(r, 0, sizeof *r);
         bt_req_add_arg(r, "limit", bad[i]);
@@ -142,7 +228,9 @@ static void cursors(void **state) {
     bt_cursor c;
     bt_cursor_parse(&c, "1.200.33");
     assert_true(c.attempt == 1 && c.step == 200 && c.seq == 33);
-    static const char *const bad[] = {NULL, "", "1", "1.2", "1.2.3.4", "a.b.c", "-1.2.3", "1.-2.3", "1.2.3x", "99999999999999999999.1.1"};
+    static const char *const bad[] = {
+        NULL,    "",       "1",      "1.2",    "1.2.3.4",
+        "a.b.c", "-1.2.3", "1.-2.3", "1.2.3x", "99999999999999999999.1.1"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0] - 1; i++) {
         bt_cursor_parse(&c, bad[i]);
         if (c.attempt != -1) fail_msg("Last-Event-ID '%s'", bad[i] ? bad[i] : "(none)");
@@ -150,6 +238,10 @@ static void cursors(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(hosts), cmocka_unit_test(origins), cmocka_unit_test(tokens), cmocka_unit_test(a_guess_learns_nothing_from_time), cmocka_unit_test(run_paths), cmocka_unit_test(arguments), cmocka_unit_test(cursors)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hosts),     cmocka_unit_test(origins),
+        cmocka_unit_test(tokens),    cmocka_unit_test(a_guess_learns_nothing_from_time),
+        cmocka_unit_test(run_paths), cmocka_unit_test(arguments),
+        cmocka_unit_test(cursors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

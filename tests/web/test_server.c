@@ -1,6 +1,7 @@
 /* timeout: 60
  * labels: web
- * The server over its sockets: event streams that resume, keep alive and stay few; requests that outlive their deadline. */
+ * The server over its sockets: event streams that resume, keep alive and stay few; requests that
+ * outlive their deadline. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -14,16 +15,30 @@ static const char token[] = "0123456789abcdef0123456789abcdef";
 
 static bt_web *serve(const bt_tmp *t, int64_t heartbeat_ns, int64_t deadline_ns, bool control) {
     bt_web *w = NULL;
-    OK(bt_web_start(&w, &(bt_web_cfg){.store = t->db, .host = "127.0.0.1", .socket = "", .token = token, .control = control, .heartbeat_ns = heartbeat_ns, .deadline_ns = deadline_ns}, err));
+    OK(bt_web_start(&w,
+                    &(bt_web_cfg){.store = t->db,
+                                  .host = "127.0.0.1",
+                                  .socket = "",
+                                  .token = token,
+                                  .control = control,
+                                  .heartbeat_ns = heartbeat_ns,
+                                  .deadline_ns = deadline_ns},
+                    err));
     return w;
 }
 
 /* ---- a client ---- */
 
-typedef struct client { int fd; char text[1 << 16]; size_t n; } client;
+typedef struct client {
+    int fd;
+    char text[1 << 16];
+    size_t n;
+} client;
 
 static void dial(client *c, const bt_web *w) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)bt_web_port(w)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)bt_web_port(w)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct timeval limit = {.tv_sec = 20};
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     c->n = 0;
@@ -32,12 +47,16 @@ static void dial(client *c, const bt_web *w) {
     assert_int_equal(connect(c->fd, (struct sockaddr *)&at, sizeof at), 0);
 }
 
-static void say(const client *c, const char *text) { assert_int_equal(send(c->fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text)); }
+static void say(const client *c, const char *text) {
+    assert_int_equal(send(c->fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
+}
 
 static void ask(client *c, const bt_web *w, const char *path, const char *more) {
     char text[1024];
     dial(c, w);
-    snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\n%s\r\n", path, bt_web_port(w), token, more);
+    snprintf(text, sizeof text,
+             "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\n%s\r\n", path,
+             bt_web_port(w), token, more);
     say(c, text);
 }
 
@@ -67,8 +86,23 @@ static void go_on(const bt_tmp *t) {
     int attempt;
     bt_synth s = bt_synth_default("live");
     OK(bt_writer_open(&w, t->db, 10, err));
-    OK(bt_writer_begin(w, &(bt_run_start){.name = "live", .reason = "resume", .argv = "bitrain train", .config_json = "{}", .host = "nodes", .user = "nobody", .build = "synth", .mpi = "none",
-                                          .out_dir = "/nowhere", .world_size = s.ranks, .seed = 1, .pid = 1, .resume = true, .from_step = 60, .started_us = s.start_us + 60000000}, &attempt, err));
+    OK(bt_writer_begin(w,
+                       &(bt_run_start){.name = "live",
+                                       .reason = "resume",
+                                       .argv = "bitrain train",
+                                       .config_json = "{}",
+                                       .host = "nodes",
+                                       .user = "nobody",
+                                       .build = "synth",
+                                       .mpi = "none",
+                                       .out_dir = "/nowhere",
+                                       .world_size = s.ranks,
+                                       .seed = 1,
+                                       .pid = 1,
+                                       .resume = true,
+                                       .from_step = 60,
+                                       .started_us = s.start_us + 60000000},
+                       &attempt, err));
     bt_synth_attempt(&s, w, 60, 80, s.start_us + 60000000);
     OK(bt_writer_flush(w, err));
     bt_writer_close(w);
@@ -90,11 +124,11 @@ static void a_stream_says_what_is_new_and_goes_on_where_it_was(void **state) {
     const char *id = hear(&c, 0, "id: 0.59.");
     hear(&c, 0, "event: tick\ndata: {");
     hear(&c, 0, "\"newest_step\":59");
-    hear(&c, 0, ": hb\n\n");                                   /* alive, nothing to say */
+    hear(&c, 0, ": hb\n\n"); /* alive, nothing to say */
     snprintf(last, sizeof last, "%.*s", (int)strcspn(id + 4, "\n"), id + 4);
     hang_up(&c);
     snprintf(more, sizeof more, "Last-Event-ID: %s\r\n", last);
-    ask(&again, w, live, more);                                /* the same place again: no news */
+    ask(&again, w, live, more); /* the same place again: no news */
     hear(&again, 0, ": hb\n\n");
     assert_null(strstr(again.text, "event:"));
     size_t before = again.n;
@@ -102,14 +136,15 @@ static void a_stream_says_what_is_new_and_goes_on_where_it_was(void **state) {
     hear(&again, before, "\"newest_step\":79");
     hear(&again, before, "id: 1.79.");
     hang_up(&again);
-    ask(&c, w, live, more);                                    /* back after a while: what was missed comes at once, as one state */
+    /* back after a while: what was missed comes at once, as one state */
+    ask(&c, w, live, more);
     hear(&c, 0, "id: 1.79.");
     hear(&c, 0, ": hb\n\n");
     assert_int_equal(times(c.text, "event: tick"), 1);
     hang_up(&c);
-    ask(&c, w, live, "Last-Event-ID: <script>\r\n");           /* nonsense: as if new */
+    ask(&c, w, live, "Last-Event-ID: <script>\r\n"); /* nonsense: as if new */
     hear(&c, 0, "event: tick");
-    bt_web_stop(w);                                            /* ends although a stream is open */
+    bt_web_stop(w); /* ends although a stream is open */
     hang_up(&c);
 }
 
@@ -136,7 +171,8 @@ static void who_is_far_behind_is_told_to_start_anew(void **state) {
     bt_web_stop(w);
 }
 
-/* whoever reads slowly gets the newest state next, never a queue: one question yields one event, whatever was missed */
+/* whoever reads slowly gets the newest state next, never a queue: one question yields one event,
+ * whatever was missed */
 static void what_was_missed_is_one_event(void **state) {
     const bt_tmp *t = *state;
     bt_api *api = NULL;
@@ -172,10 +208,11 @@ static void streams_are_few(void **state) {
     hear(late, 0, "Retry-After:");
     hear(late, 0, "\"code\":\"too_many_streams\"");
     hang_up(late);
-    ask(late, w, "/api/v1/runs/live/head", "");                /* all else is still answered */
+    ask(late, w, "/api/v1/runs/live/head", ""); /* all else is still answered */
     hear(late, 0, "HTTP/1.1 200");
     hang_up(late);
-    hang_up(&all[0]);                                          /* the next heartbeat to it fails, and its place is free */
+    /* the next heartbeat to it fails, and its place is free */
+    hang_up(&all[0]);
     for (int tries = 0;; tries++) {
         ask(late, w, live, "");
         hear(late, 0, "\r\n\r\n");
@@ -210,22 +247,28 @@ static void a_request_has_a_deadline_as_a_whole(void **state) {
     bt_web_runs(t->db);
     bt_web *w = serve(t, 100000000, 300000000, true);
     dial(&c, w);
-    say(&c, "GET /healthz HTTP/1.1\r\nX-Slow: ");              /* a header that never ends */
+    say(&c, "GET /healthz HTTP/1.1\r\nX-Slow: "); /* a header that never ends */
     assert_true(is_cut(&c, 'a'));
     hang_up(&c);
-    dial(&c, w);                                               /* a body that never ends */
-    snprintf(text, sizeof text, "POST /api/v1/control HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer %s\r\nContent-Length: 60000\r\n\r\n", bt_web_port(w), token);
+    dial(&c, w); /* a body that never ends */
+    snprintf(text, sizeof text,
+             "POST /api/v1/control HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAuthorization: Bearer "
+             "%s\r\nContent-Length: 60000\r\n\r\n",
+             bt_web_port(w), token);
     say(&c, text);
     assert_true(is_cut(&c, ' '));
     hang_up(&c);
-    dial(&c, w);                                               /* a second request on a connection whose first was well */
-    snprintf(text, sizeof text, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n", bt_web_port(w));
+    /* a second request on a connection whose first was well */
+    dial(&c, w);
+    snprintf(text, sizeof text, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n",
+             bt_web_port(w));
     say(&c, text);
     hear(&c, 0, "\r\n\r\nok\n");
     say(&c, "GET /healthz HT");
     assert_true(is_cut(&c, 'T'));
     hang_up(&c);
-    ask(&c, w, live, "");                                      /* a stream has none: ten heartbeats are three deadlines */
+    /* a stream has none: ten heartbeats are three deadlines */
+    ask(&c, w, live, "");
     hear(&c, 0, "event: tick");
     while (times(c.text, ": hb\n\n") < 10) hear(&c, c.n, ": hb\n\n");
     hang_up(&c);
@@ -235,17 +278,24 @@ static void a_request_has_a_deadline_as_a_whole(void **state) {
 int main(void) {
     bt_web *w = NULL;
     bt_err why = BT_ERR_INIT;
-    if (bt_web_start(&w, &(bt_web_cfg){.store = "/nowhere/m.db", .host = "127.0.0.1", .socket = "", .token = token}, &why) != BT_OK) {
+    if (bt_web_start(
+            &w,
+            &(bt_web_cfg){
+                .store = "/nowhere/m.db", .host = "127.0.0.1", .socket = "", .token = token},
+            &why) != BT_OK) {
         printf("SKIP: %s\n", why.msg);
         return 77;
     }
     bt_web_stop(w);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_stream_says_what_is_new_and_goes_on_where_it_was, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(who_is_far_behind_is_told_to_start_anew, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_stream_says_what_is_new_and_goes_on_where_it_was,
+                                        bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(who_is_far_behind_is_told_to_start_anew, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(what_was_missed_is_one_event, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(streams_are_few, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_request_has_a_deadline_as_a_whole, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_request_has_a_deadline_as_a_whole, bt_tmp_make,
+                                        bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* web_test.h - what tests of the dashboard's answers share: a store with runs of known truth, a request, its answer as JSON. */
+/* web_test.h - what tests of the dashboard's answers share: a store with runs of known truth, a
+ * request, its answer as JSON. */
 #ifndef BT_TESTS_WEB_TEST_H
 #define BT_TESTS_WEB_TEST_H
 
@@ -8,8 +9,8 @@
 #include "../store/synth_run.h"
 #include "web/api/api.h"
 
-/* "base": 4 ranks, 300 steps, rank 2 late because of data, failed at 200 and done again from 180. "other": the same losses, no
- * straggler. "live": 60 steps, not ended. */
+/* "base": 4 ranks, 300 steps, rank 2 late because of data, failed at 200 and done again from 180.
+ * "other": the same losses, no straggler. "live": 60 steps, not ended. */
 static inline void bt_web_runs(const char *db) {
     bt_err err = BT_ERR_INIT;
     bt_synth s = bt_synth_default("base");
@@ -29,8 +30,10 @@ static inline void bt_web_runs(const char *db) {
     assert_int_equal(bt_synth_make(db, &s, &err), BT_OK);
 }
 
-/* the answer of a route ("series" of a run, or "/api/v1/runs"); args "metric=loss&x=tokens" (no escapes). The JSON is the caller's. */
-static inline bt_code bt_web_ask(bt_api *api, const char *route, const char *run, const char *args, bt_answer *a, bt_err *err) {
+/* the answer of a route ("series" of a run, or "/api/v1/runs"); args "metric=loss&x=tokens" (no
+ * escapes). The JSON is the caller's. */
+static inline bt_code bt_web_ask(bt_api *api, const char *route, const char *run, const char *args,
+                                 bt_answer *a, bt_err *err) {
     bt_req *r = calloc(1, sizeof *r);
     char copy[1024], *next = copy;
     snprintf(copy, sizeof copy, "%s", args);
@@ -41,7 +44,8 @@ static inline bt_code bt_web_ask(bt_api *api, const char *route, const char *run
     }
     const bt_route *found = NULL;
     for (size_t i = 0; i < bt_routes_n; i++)
-        if (strcmp(bt_routes[i].path, route) == 0 && bt_routes[i].per_run == (run != NULL)) found = &bt_routes[i];
+        if (strcmp(bt_routes[i].path, route) == 0 && bt_routes[i].per_run == (run != NULL))
+            found = &bt_routes[i];
     assert_non_null(found);
     *a = (bt_answer){.status = 200, .type = "application/json"};
     bt_text_init(&a->body);
@@ -50,11 +54,13 @@ static inline bt_code bt_web_ask(bt_api *api, const char *route, const char *run
     return code;
 }
 
-static inline json_t *bt_web_json(bt_api *api, const char *route, const char *run, const char *args) {
+static inline json_t *bt_web_json(bt_api *api, const char *route, const char *run,
+                                  const char *args) {
     bt_err err = BT_ERR_INIT;
     bt_answer a;
     json_error_t why;
-    if (bt_web_ask(api, route, run, args, &a, &err) != BT_OK) fail_msg("%s?%s: %s", route, args, err.msg);
+    if (bt_web_ask(api, route, run, args, &a, &err) != BT_OK)
+        fail_msg("%s?%s: %s", route, args, err.msg);
     json_t *j = json_loads(bt_text_str(&a.body), JSON_REJECT_DUPLICATES, &why);
     if (!j) fail_msg("%s?%s is no JSON: %s", route, args, why.text);
     bt_text_release(&a.body);

@@ -8,12 +8,17 @@
 
 #include "engine/base/metric.h"
 
-enum { VIEWS = 8 };                     /* runs whose loaded series are kept; the one not asked for longest goes */
+/* runs whose loaded series are kept; the one not asked for longest goes */
+enum { VIEWS = 8 };
 
 struct bt_api {
     char store[1024];
     bt_db *db;
-    struct { char run[BT_NAME_MAX]; bt_view *view; uint64_t used; } view[VIEWS];
+    struct {
+        char run[BT_NAME_MAX];
+        bt_view *view;
+        uint64_t used;
+    } view[VIEWS];
     uint64_t clock;
     bt_api_allows allows;
 };
@@ -78,11 +83,13 @@ static bt_code common(const bt_req *r, bt_view_ask *ask, bt_err *err) {
     if (!bt_req_int(r, "width", 1, 4096, &v)) return bad_arg(err, "width", "1 to 4096 pixels");
     if (v > 0) ask->columns = (int)v;
     const char *x = bt_req_arg(r, "x");
-    if (x && !bt_x_axis_parse(x, &ask->x)) return bad_arg(err, "x", "step, tokens, time, active or bytes");
+    if (x && !bt_x_axis_parse(x, &ask->x))
+        return bad_arg(err, "x", "step, tokens, time, active or bytes");
     return BT_OK;
 }
 
-static bt_code answer_view(bt_api *a, const bt_req *r, const char *run, bt_view_ask *ask, bt_answer *out, bt_err *err) {
+static bt_code answer_view(bt_api *a, const bt_req *r, const char *run, bt_view_ask *ask,
+                           bt_answer *out, bt_err *err) {
     BT_TRY(common(r, ask, err));
     ask->run = run;
     bt_view *v = bt_api_view(a, run, err);
@@ -94,7 +101,8 @@ static bt_code answer_view(bt_api *a, const bt_req *r, const char *run, bt_view_
     return BT_OK;
 }
 
-static bt_code answer_parts(bt_api *a, const bt_req *r, const char *run, unsigned parts, bt_answer *out, bt_err *err) {
+static bt_code answer_parts(bt_api *a, const bt_req *r, const char *run, unsigned parts,
+                            bt_answer *out, bt_err *err) {
     bt_view_ask ask;
     bt_view_ask_init(&ask);
     ask.parts = parts;
@@ -136,8 +144,11 @@ bt_code bt_api_heatmap(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     ask.heat_columns = (int)cols;
     const char *value = bt_req_arg(r, "value");
     int i = 0;
-    while (value && i < BT_HEAT_VALUES && strcmp(bt_heat_value_name((bt_heat_value)i), value) != 0) i++;
-    if (i == BT_HEAT_VALUES) return bad_arg(err, "value", "busy, step, wait, data, comm, memory, fwd, bwd, optim or loss");
+    while (value && i < BT_HEAT_VALUES && strcmp(bt_heat_value_name((bt_heat_value)i), value) != 0)
+        i++;
+    if (i == BT_HEAT_VALUES)
+        return bad_arg(err, "value",
+                       "busy, step, wait, data, comm, memory, fwd, bwd, optim or loss");
     ask.heat = (bt_heat_value)i;
     return answer_view(a, r, run, &ask, out, err);
 }
@@ -145,15 +156,19 @@ bt_code bt_api_heatmap(bt_api *a, const bt_req *r, const char *run, bt_answer *o
 /* every metric argument, for the run as a whole or for one rank */
 static bt_code wanted_series(const bt_req *r, bt_view_ask *ask, bt_err *err) {
     int64_t rank = -1;
-    if (!bt_req_int(r, "rank", -1, 1000000, &rank)) return bad_arg(err, "rank", "a rank, or absent for all together");
+    if (!bt_req_int(r, "rank", -1, 1000000, &rank))
+        return bad_arg(err, "rank", "a rank, or absent for all together");
     const bt_metric *table = rank < 0 ? bt_step_metrics : bt_rank_metrics;
     int n = rank < 0 ? (int)BT_MS_COUNT : (int)BT_MR_COUNT;
     for (int k = 0; k < r->n_args; k++) {
         if (strcmp(r->arg[k].key, "metric") != 0) continue;
         int m = 0;
         while (m < n && strcmp(table[m].key, r->arg[k].value) != 0) m++;
-        if (m == n) return bt_fail(err, BT_ARG, "no metric '%s' %s (/api/v1/metrics lists them)", r->arg[k].value, rank < 0 ? "of a step" : "of a rank");
-        if (ask->n_series == BT_VIEW_SERIES_MAX) return bt_fail(err, BT_ARG, "at most %d metrics a request", BT_VIEW_SERIES_MAX);
+        if (m == n)
+            return bt_fail(err, BT_ARG, "no metric '%s' %s (/api/v1/metrics lists them)",
+                           r->arg[k].value, rank < 0 ? "of a step" : "of a rank");
+        if (ask->n_series == BT_VIEW_SERIES_MAX)
+            return bt_fail(err, BT_ARG, "at most %d metrics a request", BT_VIEW_SERIES_MAX);
         ask->series[ask->n_series++] = (bt_series_ask){.rank = (int)rank, .metric = m};
     }
     if (ask->n_series == 0) return bt_fail(err, BT_ARG, "query argument 'metric' is missing");
@@ -195,14 +210,19 @@ bt_code bt_api_runs(bt_api *a, const bt_req *r, const char *run, bt_answer *out,
 }
 
 bt_code bt_api_health(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
-    (void)a; (void)r; (void)run; (void)err;
+    (void)a;
+    (void)r;
+    (void)run;
+    (void)err;
     out->type = "text/plain; charset=utf-8";
     bt_text_put(&out->body, "ok\n");
     return BT_OK;
 }
 
 bt_code bt_api_server(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
-    (void)r; (void)run; (void)err;
+    (void)r;
+    (void)run;
+    (void)err;
     bt_json j;
     bt_json_begin(&j, &out->body);
     bt_json_object(&j, NULL);
@@ -225,7 +245,10 @@ static void metric_rows(bt_json *j, const char *scope, const bt_metric *table, i
 }
 
 bt_code bt_api_metrics(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
-    (void)a; (void)r; (void)run; (void)err;
+    (void)a;
+    (void)r;
+    (void)run;
+    (void)err;
     bt_json j;
     bt_json_begin(&j, &out->body);
     bt_json_object(&j, NULL);

@@ -1,4 +1,5 @@
-/* api.h - the answers: routes.def names them, api_*.c make them. A handler reads the request and writes the body.
+/* api.h - the answers: routes.def names them, api_*.c make them. A handler reads the request and
+ * writes the body.
  *
  * Threads: the server's one thread; `bt_api` (connection, cached views) is its own. */
 #ifndef BT_WEB_API_API_H
@@ -10,28 +11,35 @@
 #include "web/http/http_request.h"
 
 typedef struct bt_answer {
-    int status;                         /* 200 unless said otherwise */
-    const char *type;                   /* "application/json" unless said otherwise */
+    int status;       /* 200 unless said otherwise */
+    const char *type; /* "application/json" unless said otherwise */
     bt_text body;
 } bt_answer;
 
 typedef struct bt_api bt_api;
 
-typedef struct bt_api_allows { bool control, query; } bt_api_allows;        /* what the server takes beyond reading */
+/* what the server takes beyond reading */
+typedef struct bt_api_allows {
+    bool control, query;
+} bt_api_allows;
 
-bt_code bt_api_open(bt_api **out, const char *store, const bt_api_allows *allows, bt_err *err) BT_MUST_CHECK;
+bt_code bt_api_open(bt_api **out, const char *store, const bt_api_allows *allows, bt_err *err)
+    BT_MUST_CHECK;
 void bt_api_close(bt_api *a);
-bt_db *bt_api_db(bt_api *a, bt_err *err);                   /* opens on first use: the file may appear later; NULL + err */
-bt_view *bt_api_view(bt_api *a, const char *run, bt_err *err);      /* cached by run; NULL + err */
+/* opens on first use: the file may appear later; NULL + err */
+bt_db *bt_api_db(bt_api *a, bt_err *err);
+bt_view *bt_api_view(bt_api *a, const char *run, bt_err *err); /* cached by run; NULL + err */
 
-typedef bt_code (*bt_api_fn)(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err);
+typedef bt_code (*bt_api_fn)(bt_api *a, const bt_req *r, const char *run, bt_answer *out,
+                             bt_err *err);
 
 bt_api_allows bt_api_allowed(const bt_api *a);
 
 typedef enum { BT_ROUTE_OPEN, BT_ROUTE_TOKEN, BT_ROUTE_CONTROL } bt_route_guard;
 typedef struct bt_route {
     const char *method;
-    const char *path;                   /* exact; or, with per_run, the verb after /api/v1/runs/{run}/ ("" for the run itself) */
+    /* exact; or, with per_run, the verb after /api/v1/runs/{run}/ ("" for the run itself) */
+    const char *path;
     bool per_run;
     bt_route_guard guard;
     bt_api_fn fn;
@@ -39,19 +47,26 @@ typedef struct bt_route {
 } bt_route;
 extern const bt_route bt_routes[];
 extern const size_t bt_routes_n;
-/* the route of a request, NULL when none; run receives the name of a per-run route; allowed: methods the path has */
+/* the route of a request, NULL when none; run receives the name of a per-run route; allowed:
+ * methods the path has */
 const bt_route *bt_route_find(const bt_req *r, char run[BT_NAME_MAX], bool *path_known);
 
 /* a JSON error: {"error":{"code","message","hint"}} */
-void bt_answer_error(bt_answer *out, int status, const char *code, const char *message, const char *hint);
-int bt_status_of(bt_code code);         /* HTTP status of a failure */
+void bt_answer_error(bt_answer *out, int status, const char *code, const char *message,
+                     const char *hint);
+int bt_status_of(bt_code code); /* HTTP status of a failure */
 
-/* text of the events of a stream since `cursor`, which is moved on; empty when nothing is new (stream.c) */
-typedef struct bt_cursor { int64_t attempt, step, seq; } bt_cursor;
-void bt_cursor_parse(bt_cursor *c, const char *text);       /* Last-Event-ID; anything odd means: from now, with a first full state */
+/* text of the events of a stream since `cursor`, which is moved on; empty when nothing is new
+ * (stream.c) */
+typedef struct bt_cursor {
+    int64_t attempt, step, seq;
+} bt_cursor;
+/* Last-Event-ID; anything odd means: from now, with a first full state */
+void bt_cursor_parse(bt_cursor *c, const char *text);
 bt_code bt_stream_since(bt_api *a, const char *run, bt_cursor *cursor, bt_text *out, bt_err *err);
 
-#define BT_ROUTE(method, path, per_run, guard, fn, help) bt_code fn(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err);
+#define BT_ROUTE(method, path, per_run, guard, fn, help) \
+    bt_code fn(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err);
 #include "web/api/routes.def"
 #undef BT_ROUTE
 

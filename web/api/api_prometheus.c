@@ -1,5 +1,6 @@
-/* api_prometheus.c - /metrics: live runs in the Prometheus text format 0.0.4. Base units, prefix bitrain_, a `run` label each;
- * counters end in _total, shares are ratios 0..1. grafana.json draws them (a test holds its names against this output). */
+/* api_prometheus.c - /metrics: live runs in the Prometheus text format 0.0.4. Base units, prefix
+ * bitrain_, a `run` label each; counters end in _total, shares are ratios 0..1. grafana.json draws
+ * them (a test holds its names against this output). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,11 +10,11 @@
 
 enum { LIVE_MAX = 64, RANKS_MAX = 512, TENSORS_MAX = 512 };
 
-/* ---- families: one value a run, taken from the head ---- */
+/* ---- families: one value a run, taken from the head ------------------------------------------ */
 
 typedef struct family {
     const char *name, *type, *help;
-    double (*of)(const bt_view_head *h);        /* NULL: rows of its own, written below */
+    double (*of)(const bt_view_head *h); /* NULL: rows of its own, written below */
 } family;
 
 static double steps_of(const bt_view_head *h) { return (double)(h->newest_step + 1); }
@@ -29,7 +30,9 @@ static double mfu_of(const bt_view_head *h) { return h->mfu; }
 static double goodput_of(const bt_view_head *h) { return h->goodput; }
 static double overhead_of(const bt_view_head *h) { return h->comm_overhead; }
 static double overlap_of(const bt_view_head *h) { return h->overlap; }
-static double stamp_of(const bt_view_head *h) { return round((double)bt_wall_us() / 1e3 - h->age_s * 1e3) / 1e3; }
+static double stamp_of(const bt_view_head *h) {
+    return round((double)bt_wall_us() / 1e3 - h->age_s * 1e3) / 1e3;
+}
 static double attempts_of(const bt_view_head *h) { return h->n_attempts; }
 static double ranks_of(const bt_view_head *h) { return h->world_size; }
 
@@ -37,15 +40,19 @@ enum { WIRE, EVENTS, PHASES, SCORES, MEMORY, ZEROS, FLIPS, FIRST_PLAIN };
 static const family families[] = {
     [WIRE] = {"comm_wire_bytes_total", "counter", "bytes sent on the wire by all ranks", NULL},
     [EVENTS] = {"events_total", "counter", "events of the run by kind and level", NULL},
-    [PHASES] = {"rank_phase_seconds", "gauge", "mean time of a step's phase on a rank, newest steps", NULL},
-    [SCORES] = {"rank_score_ratio", "gauge", "best rank's busy time over this rank's: 0.5 means twice as slow", NULL},
+    [PHASES] = {"rank_phase_seconds", "gauge",
+                "mean time of a step's phase on a rank, newest steps", NULL},
+    [SCORES] = {"rank_score_ratio", "gauge",
+                "best rank's busy time over this rank's: 0.5 means twice as slow", NULL},
     [MEMORY] = {"resident_memory_bytes", "gauge", "resident memory of a rank", NULL},
     [ZEROS] = {"zero_ratio", "gauge", "share of a ternary tensor's codes that are 0", NULL},
-    [FLIPS] = {"flip_ratio", "gauge", "share of a ternary tensor's codes that differ from the sample before", NULL},
+    [FLIPS] = {"flip_ratio", "gauge",
+               "share of a ternary tensor's codes that differ from the sample before", NULL},
     [FIRST_PLAIN] = {"steps_total", "counter", "optimizer updates done", steps_of},
     {"tokens_total", "counter", "tokens trained", tokens_of},
     {"loss", "gauge", "cross-entropy per token in nats", loss_of},
-    {"validation_loss", "gauge", "cross-entropy per token of the validation split in nats", val_loss_of},
+    {"validation_loss", "gauge", "cross-entropy per token of the validation split in nats",
+     val_loss_of},
     {"gradient_norm", "gauge", "global L2 norm before clipping", norm_of},
     {"learning_rate", "gauge", "learning rate of the newest step", lr_of},
     {"tokens_per_second", "gauge", "trained tokens per second, all ranks", rate_of},
@@ -53,9 +60,11 @@ static const family families[] = {
     {"step_p95_seconds", "gauge", "95th percentile of the newest steps' times", step_p95_of},
     {"model_flops_utilization_ratio", "gauge", "model FLOP/s over the measured peak", mfu_of},
     {"goodput_ratio", "gauge", "first-time productive time over elapsed time", goodput_of},
-    {"communication_overhead_ratio", "gauge", "exposed communication and waiting over step time", overhead_of},
+    {"communication_overhead_ratio", "gauge", "exposed communication and waiting over step time",
+     overhead_of},
     {"overlap_ratio", "gauge", "share of the transfer time hidden behind compute", overlap_of},
-    {"last_record_timestamp_seconds", "gauge", "when the newest record was written, since 1970", stamp_of},
+    {"last_record_timestamp_seconds", "gauge", "when the newest record was written, since 1970",
+     stamp_of},
     {"attempts", "gauge", "launches of the run so far", attempts_of},
     {"ranks", "gauge", "ranks of the newest attempt", ranks_of},
 };
@@ -83,7 +92,8 @@ static void rank_rows(bt_text *rows, const char *run, const bt_view_ranks *r) {
     for (size_t i = 0; i < r->n && i < RANKS_MAX; i++) {
         const bt_view_rank *x = &r->rank[i];
         for (int p = 0; p < BT_PHASE_COUNT; p++) {
-            snprintf(labels, sizeof labels, "run=\"%s\",rank=\"%d\",phase=\"%s\"", run, x->rank, bt_phases[p].name);
+            snprintf(labels, sizeof labels, "run=\"%s\",rank=\"%d\",phase=\"%s\"", run, x->rank,
+                     bt_phases[p].name);
             put(rows, PHASES, labels, x->mean[bt_phases[p].metric] / 1e3);
         }
         snprintf(labels, sizeof labels, "run=\"%s\",rank=\"%d\"", run, x->rank);
@@ -96,18 +106,23 @@ static void tensor_rows(bt_text *rows, const char *run, const bt_view_layers *l)
     char labels[240], name[80];
     for (size_t i = 0; i < l->n && i < TENSORS_MAX; i++) {
         const bt_view_layer *x = &l->layer[i];
-        snprintf(labels, sizeof labels, "run=\"%s\",layer=\"%d\",tensor=\"%s\"", run, x->layer, label(name, sizeof name, x->tensor));
+        snprintf(labels, sizeof labels, "run=\"%s\",layer=\"%d\",tensor=\"%s\"", run, x->layer,
+                 label(name, sizeof name, x->tensor));
         put(rows, ZEROS, labels, x->value[BT_ML_ZERO]);
         put(rows, FLIPS, labels, x->value[BT_ML_FLIP]);
     }
 }
 
-typedef struct event_rows { bt_text *rows; const char *run; } event_rows;
+typedef struct event_rows {
+    bt_text *rows;
+    const char *run;
+} event_rows;
 
 static bool on_events(void *ctx, const bt_row *row) {
     const event_rows *e = ctx;
     char labels[240], kind[80], level[40];
-    snprintf(labels, sizeof labels, "run=\"%s\",kind=\"%s\",level=\"%s\"", e->run, label(kind, sizeof kind, row->cells[0]), label(level, sizeof level, row->cells[1]));
+    snprintf(labels, sizeof labels, "run=\"%s\",kind=\"%s\",level=\"%s\"", e->run,
+             label(kind, sizeof kind, row->cells[0]), label(level, sizeof level, row->cells[1]));
     put(e->rows, EVENTS, labels, row->nums[2]);
     return true;
 }
@@ -118,7 +133,8 @@ static bt_code run_rows(bt_api *a, bt_text *rows, const char *run, bt_err *err) 
     bt_view_ask_init(&ask);
     ask.parts = BT_VIEW_HEAD | BT_VIEW_RANKS | BT_VIEW_LAYERS | BT_VIEW_SERIES;
     ask.run = run;
-    ask.x = BT_X_BYTES;                                 /* where the newest point lies on this axis: all bytes so far */
+    /* where the newest point lies on this axis: all bytes so far */
+    ask.x = BT_X_BYTES;
     ask.series[0] = (bt_series_ask){.rank = -1, .metric = BT_MS_TOKENS};
     ask.n_series = 1;
     ask.columns = 64;
@@ -126,15 +142,22 @@ static bt_code run_rows(bt_api *a, bt_text *rows, const char *run, bt_err *err) 
     if (!v) return err->code;
     BT_TRY(bt_view_load(v, &ask, err));
     snprintf(labels, sizeof labels, "run=\"%s\"", run);
-    for (int f = FIRST_PLAIN; f < (int)N_FAMILIES; f++) put(rows, f, labels, families[f].of(&v->head));
+    for (int f = FIRST_PLAIN; f < (int)N_FAMILIES; f++)
+        put(rows, f, labels, families[f].of(&v->head));
     if (v->n_series && v->series[0].n) put(rows, WIRE, labels, v->series[0].x[v->series[0].n - 1]);
     rank_rows(rows, run, &v->ranks);
     tensor_rows(rows, run, &v->layers);
     event_rows e = {rows, run};
-    return bt_db_query(bt_api_db(a, err), "SELECT kind, level, count(*) FROM events WHERE run = ?1 GROUP BY kind, level ORDER BY kind, level", &run, 1, 100, 2, on_events, &e, NULL, err);
+    return bt_db_query(bt_api_db(a, err),
+                       "SELECT kind, level, count(*) FROM events WHERE run = ?1 GROUP BY kind, "
+                       "level ORDER BY kind, level",
+                       &run, 1, 100, 2, on_events, &e, NULL, err);
 }
 
-typedef struct live { char run[LIVE_MAX][BT_NAME_MAX]; int n; } live;
+typedef struct live {
+    char run[LIVE_MAX][BT_NAME_MAX];
+    int n;
+} live;
 
 static bool keep_name(void *ctx, const bt_row *row) {
     live *l = ctx;
@@ -143,24 +166,33 @@ static bool keep_name(void *ctx, const bt_row *row) {
 }
 
 /* one run at a time is loaded, so rows are gathered by family and printed family by family */
-bt_code bt_api_prometheus(bt_api *a, const bt_req *r, const char *unused, bt_answer *out, bt_err *err) {
+bt_code bt_api_prometheus(bt_api *a, const bt_req *r, const char *unused, bt_answer *out,
+                          bt_err *err) {
     (void)r;
     (void)unused;
     live l = {.n = 0};
     bt_text rows[N_FAMILIES] = {{0}};
     bt_db *db = bt_api_db(a, err);
     if (!db) return err->code;
-    bt_code code = bt_db_query(db, "SELECT run FROM runs WHERE ended_s IS NULL ORDER BY started_s DESC LIMIT 64", NULL, 0, LIVE_MAX, 2, keep_name, &l, NULL, err);
+    bt_code code = bt_db_query(
+        db, "SELECT run FROM runs WHERE ended_s IS NULL ORDER BY started_s DESC LIMIT 64", NULL, 0,
+        LIVE_MAX, 2, keep_name, &l, NULL, err);
     for (int i = 0; i < l.n && code == BT_OK; i++) code = run_rows(a, rows, l.run[i], err);
     out->type = "text/plain; version=0.0.4; charset=utf-8";
     for (int f = 0; f < (int)N_FAMILIES; f++) {
         const family *x = &families[f];
         if (rows[f].failed) out->body.failed = true;
-        if (rows[f].len) bt_text_printf(&out->body, "# HELP bitrain_%s %s\n# TYPE bitrain_%s %s\n", x->name, x->help, x->name, x->type);
+        if (rows[f].len)
+            bt_text_printf(&out->body, "# HELP bitrain_%s %s\n# TYPE bitrain_%s %s\n", x->name,
+                           x->help, x->name, x->type);
         bt_text_put(&out->body, bt_text_str(&rows[f]));
         bt_text_release(&rows[f]);
     }
-    bt_text_printf(&out->body, "# HELP bitrain_live_runs runs that have not ended\n# TYPE bitrain_live_runs gauge\nbitrain_live_runs %d\n"
-                               "# HELP bitrain_build_info version of the program that answers\n# TYPE bitrain_build_info gauge\nbitrain_build_info{version=\"%s\"} 1\n", l.n, BITRAIN_VERSION);
+    bt_text_printf(&out->body,
+                   "# HELP bitrain_live_runs runs that have not ended\n# TYPE bitrain_live_runs "
+                   "gauge\nbitrain_live_runs %d\n"
+                   "# HELP bitrain_build_info version of the program that answers\n# TYPE "
+                   "bitrain_build_info gauge\nbitrain_build_info{version=\"%s\"} 1\n",
+                   l.n, BITRAIN_VERSION);
     return code;
 }

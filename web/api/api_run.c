@@ -1,4 +1,5 @@
-/* api_run.c - one run in full, several compared, and the one thing that can be asked of a live one. */
+/* api_run.c - one run in full, several compared, and the one thing that can be asked of a live
+ * one. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,14 +12,17 @@
 
 /* ---- one run ---- */
 static bool put_config(void *ctx, const bt_row *row) {
-    if (row->cells[0]) bt_json_raw(ctx, "config", row->cells[0]);
-    else bt_json_null(ctx, "config");
+    if (row->cells[0])
+        bt_json_raw(ctx, "config", row->cells[0]);
+    else
+        bt_json_null(ctx, "config");
     bt_json_str(ctx, "command", row->cells[1]);
     return false;
 }
 
 /* an object that names its run */
-static bt_code begin(bt_api *a, const char *run, bt_db **db, char name[BT_NAME_MAX], bt_answer *out, bt_json *j, bt_err *err) {
+static bt_code begin(bt_api *a, const char *run, bt_db **db, char name[BT_NAME_MAX], bt_answer *out,
+                     bt_json *j, bt_err *err) {
     *db = bt_api_db(a, err);
     if (!*db) return err->code;
     BT_TRY(bt_db_run(*db, run, name, err));
@@ -29,13 +33,22 @@ static bt_code begin(bt_api *a, const char *run, bt_db **db, char name[BT_NAME_M
 }
 
 bt_code bt_api_run(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
-    static const struct { const char *key, *sql; } parts[] = {
-        {"attempts", "SELECT attempt, from_step, started_s, ended_s, reason, world_size, exit_kind, exit_code FROM attempts WHERE run = ?1 ORDER BY attempt"},
-        {"redone", "SELECT a.attempt, a.live_to AS from_step, (SELECT s.step FROM all_steps s WHERE s.run = ?1 AND s.attempt = a.attempt ORDER BY s.step DESC LIMIT 1) AS to_step,"
-                   " (SELECT s.time_s FROM all_steps s WHERE s.run = ?1 AND s.attempt = a.attempt AND s.step >= a.live_to ORDER BY s.step LIMIT 1) AS from_s"
-                   " FROM attempts a WHERE a.run = ?1 AND a.live_to IS NOT NULL AND to_step >= a.live_to ORDER BY a.attempt"},
-        {"ranks", "SELECT * FROM ranks WHERE run = ?1 AND attempt = (SELECT max(attempt) FROM ranks WHERE run = ?1) ORDER BY rank"},
-        {"checkpoints", "SELECT step, attempt, time_s, bytes, took_ms, path, hash FROM checkpoints WHERE run = ?1 ORDER BY time_s DESC LIMIT 100"},
+    static const struct {
+        const char *key, *sql;
+    } parts[] = {
+        {"attempts", "SELECT attempt, from_step, started_s, ended_s, reason, world_size, "
+                     "exit_kind, exit_code FROM attempts WHERE run = ?1 ORDER BY attempt"},
+        {"redone",
+         "SELECT a.attempt, a.live_to AS from_step, (SELECT s.step FROM all_steps s WHERE s.run = "
+         "?1 AND s.attempt = a.attempt ORDER BY s.step DESC LIMIT 1) AS to_step,"
+         " (SELECT s.time_s FROM all_steps s WHERE s.run = ?1 AND s.attempt = a.attempt AND s.step "
+         ">= a.live_to ORDER BY s.step LIMIT 1) AS from_s"
+         " FROM attempts a WHERE a.run = ?1 AND a.live_to IS NOT NULL AND to_step >= a.live_to "
+         "ORDER BY a.attempt"},
+        {"ranks", "SELECT * FROM ranks WHERE run = ?1 AND attempt = (SELECT max(attempt) FROM "
+                  "ranks WHERE run = ?1) ORDER BY rank"},
+        {"checkpoints", "SELECT step, attempt, time_s, bytes, took_ms, path, hash FROM checkpoints "
+                        "WHERE run = ?1 ORDER BY time_s DESC LIMIT 100"},
         {"facts", "SELECT key, value FROM facts WHERE run = ?1 ORDER BY key"},
     };
     (void)r;
@@ -44,17 +57,24 @@ bt_code bt_api_run(bt_api *a, const bt_req *r, const char *run, bt_answer *out, 
     bt_db *db;
     bt_json j;
     BT_TRY(begin(a, run, &db, name, out, &j, err));
-    BT_TRY(bt_db_query(db, "SELECT config, argv FROM runs WHERE run = ?1", &p, 1, 1, BT_WEB_QUERY_S, put_config, &j, NULL, err));
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) BT_TRY(bt_rows_json(&j, parts[i].key, db, parts[i].sql, &p, 1, BT_WEB_ROWS_MAX, BT_WEB_QUERY_S, err));
+    BT_TRY(bt_db_query(db, "SELECT config, argv FROM runs WHERE run = ?1", &p, 1, 1, BT_WEB_QUERY_S,
+                       put_config, &j, NULL, err));
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        BT_TRY(bt_rows_json(&j, parts[i].key, db, parts[i].sql, &p, 1, BT_WEB_ROWS_MAX,
+                            BT_WEB_QUERY_S, err));
     bt_json_end(&j, '}');
     return BT_OK;
 }
 
-bt_code bt_api_superseded(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+bt_code bt_api_superseded(bt_api *a, const bt_req *r, const char *run, bt_answer *out,
+                          bt_err *err) {
     static const char sql[] =
-        "SELECT s.attempt, s.step, s.loss FROM (SELECT a.attempt AS attempt, a.live_to AS live_to, (SELECT t.step FROM all_steps t WHERE t.run = ?1 AND t.attempt = a.attempt"
-        " ORDER BY t.step DESC LIMIT 1) AS last FROM attempts a WHERE a.run = ?1 AND a.live_to IS NOT NULL) r JOIN all_steps s ON s.run = ?1 AND s.attempt = r.attempt AND"
-        " s.step >= r.live_to WHERE (s.step - r.live_to) % (1 + (r.last - r.live_to) / 256) = 0 ORDER BY s.attempt, s.step";
+        "SELECT s.attempt, s.step, s.loss FROM (SELECT a.attempt AS attempt, a.live_to AS live_to, "
+        "(SELECT t.step FROM all_steps t WHERE t.run = ?1 AND t.attempt = a.attempt"
+        " ORDER BY t.step DESC LIMIT 1) AS last FROM attempts a WHERE a.run = ?1 AND a.live_to IS "
+        "NOT NULL) r JOIN all_steps s ON s.run = ?1 AND s.attempt = r.attempt AND"
+        " s.step >= r.live_to WHERE (s.step - r.live_to) % (1 + (r.last - r.live_to) / 256) = 0 "
+        "ORDER BY s.attempt, s.step";
     (void)r;
     char name[BT_NAME_MAX];
     const char *p = name;
@@ -69,7 +89,8 @@ bt_code bt_api_superseded(bt_api *a, const bt_req *r, const char *run, bt_answer
 /* ---- comparing ---- */
 enum { COMPARE_MAX = 12, QUERY_ROWS = 10000, QUERY_BYTES = 4 << 20 };
 
-static bt_code compared_series(bt_api *a, const bt_req *r, const char *run, bt_x_axis x, int metric, bt_json *j, bt_err *err) {
+static bt_code compared_series(bt_api *a, const bt_req *r, const char *run, bt_x_axis x, int metric,
+                               bt_json *j, bt_err *err) {
     bt_view_ask ask;
     int64_t width = 0;
     bt_view_ask_init(&ask);
@@ -78,7 +99,8 @@ static bt_code compared_series(bt_api *a, const bt_req *r, const char *run, bt_x
     ask.x = x;
     ask.series[0] = (bt_series_ask){.rank = -1, .metric = metric};
     ask.n_series = 1;
-    if (!bt_req_int(r, "width", 1, 4096, &width)) return bt_fail(err, BT_ARG, "query argument 'width' must be 1 to 4096 pixels");
+    if (!bt_req_int(r, "width", 1, 4096, &width))
+        return bt_fail(err, BT_ARG, "query argument 'width' must be 1 to 4096 pixels");
     ask.columns = (int)width;
     bt_view *v = bt_api_view(a, run, err);
     if (!v) return err->code;
@@ -92,22 +114,30 @@ bt_code bt_api_compare(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     char names[COMPARE_MAX][BT_NAME_MAX];
     int n = 0, metric = BT_MS_LOSS;
     bt_x_axis x = BT_X_TOKENS;
-    const char *list = bt_req_arg(r, "runs"), *key = bt_req_arg(r, "metric"), *axis = bt_req_arg(r, "x");
+    const char *list = bt_req_arg(r, "runs"), *key = bt_req_arg(r, "metric"),
+               *axis = bt_req_arg(r, "x");
     bt_db *db = bt_api_db(a, err);
     if (!db) return err->code;
     for (; list && *list; list += strcspn(list, ","), list += *list == ',') {
         size_t len = strcspn(list, ",");
         char name[BT_NAME_MAX];
-        if (n == COMPARE_MAX) return bt_fail(err, BT_ARG, "at most %d runs are compared", COMPARE_MAX);
+        if (n == COMPARE_MAX)
+            return bt_fail(err, BT_ARG, "at most %d runs are compared", COMPARE_MAX);
         snprintf(name, sizeof name, "%.*s", (int)len, list);
-        if (len >= sizeof name || !bt_name_ok(name)) return bt_fail(err, BT_ARG, "'runs' must be run names separated by commas");
+        if (len >= sizeof name || !bt_name_ok(name))
+            return bt_fail(err, BT_ARG, "'runs' must be run names separated by commas");
         BT_TRY(bt_db_run(db, name, names[n++], err));
     }
     if (n == 0) return bt_fail(err, BT_ARG, "query argument 'runs' is missing (runs=a,b)");
-    if (axis && !bt_x_axis_parse(axis, &x)) return bt_fail(err, BT_ARG, "query argument 'x' must be step, tokens, time, active or bytes");
+    if (axis && !bt_x_axis_parse(axis, &x))
+        return bt_fail(err, BT_ARG,
+                       "query argument 'x' must be step, tokens, time, active or bytes");
     if (key) {
-        for (metric = 0; metric < (int)BT_MS_COUNT && strcmp(bt_step_metrics[metric].key, key) != 0; metric++) { }
-        if (metric == (int)BT_MS_COUNT) return bt_fail(err, BT_ARG, "no metric '%s' of a step (/api/v1/metrics lists them)", key);
+        for (metric = 0; metric < (int)BT_MS_COUNT && strcmp(bt_step_metrics[metric].key, key) != 0;
+             metric++) {}
+        if (metric == (int)BT_MS_COUNT)
+            return bt_fail(err, BT_ARG, "no metric '%s' of a step (/api/v1/metrics lists them)",
+                           key);
     }
     bt_json j;
     bt_json_begin(&j, &out->body);
@@ -115,7 +145,8 @@ bt_code bt_api_compare(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     bt_json_array(&j, "runs");
     for (int i = 0; i < n; i++) BT_TRY(compared_series(a, r, names[i], x, metric, &j, err));
     bt_json_end(&j, ']');
-    bt_json_array(&j, "levels");                        /* the metric where the shortest run ended */
+    /* the metric where the shortest run ended */
+    bt_json_array(&j, "levels");
     double end = NAN;
     const char *all[COMPARE_MAX];
     for (int i = 0; i < n; i++) all[i] = names[i];
@@ -131,8 +162,10 @@ bt_code bt_api_compare(bt_api *a, const bt_req *r, const char *run, bt_answer *o
         bt_json_num(&j, "tokens", level.x);
         bt_json_num(&j, "value", level.value);
         bt_json_num(&j, "noise", level.noise);
-        if (i > 0 && diff.step >= 0) bt_json_int(&j, "first_different_step", diff.step);
-        else bt_json_null(&j, "first_different_step");
+        if (i > 0 && diff.step >= 0)
+            bt_json_int(&j, "first_different_step", diff.step);
+        else
+            bt_json_null(&j, "first_different_step");
         bt_json_int(&j, "common_steps", diff.common);
         bt_json_end(&j, '}');
     }
@@ -142,7 +175,8 @@ bt_code bt_api_compare(bt_api *a, const bt_req *r, const char *run, bt_answer *o
         const char *p = names[i];
         bt_json_object(&j, NULL);
         bt_json_str(&j, "run", names[i]);
-        BT_TRY(bt_db_query(db, "SELECT config, argv FROM runs WHERE run = ?1", &p, 1, 1, BT_WEB_QUERY_S, put_config, &j, NULL, err));
+        BT_TRY(bt_db_query(db, "SELECT config, argv FROM runs WHERE run = ?1", &p, 1, 1,
+                           BT_WEB_QUERY_S, put_config, &j, NULL, err));
         bt_json_end(&j, '}');
     }
     bt_json_end(&j, ']');
@@ -151,7 +185,10 @@ bt_code bt_api_compare(bt_api *a, const bt_req *r, const char *run, bt_answer *o
 }
 
 /* ---- SQL ---- */
-typedef struct table { bt_json *j; bool first; } table;
+typedef struct table {
+    bt_json *j;
+    bool first;
+} table;
 
 static bool put_cells(void *ctx, const bt_row *row) {
     table *t = ctx;
@@ -168,11 +205,15 @@ static bool put_cells(void *ctx, const bt_row *row) {
     return t->j->out->len < QUERY_BYTES;
 }
 
-/* bt_db_query is the guard: a read-only connection, one statement, an allow-list of what it may touch, a deadline */
+/* bt_db_query is the guard: a read-only connection, one statement, an allow-list of what it may
+ * touch, a deadline */
 bt_code bt_api_query(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
     (void)run;
     const char *sql = bt_req_arg(r, "sql");
-    if (!bt_api_allowed(a).query) return bt_fail(err, BT_UNSUPPORTED, "this server takes no SQL (start it with --enable-query, or use `bitrain query`)");
+    if (!bt_api_allowed(a).query)
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "this server takes no SQL (start it with --enable-query, or use `bitrain query`)");
     if (!sql || !*sql) return bt_fail(err, BT_ARG, "query argument 'sql' is missing");
     bt_db *db = bt_api_db(a, err);
     if (!db) return err->code;
@@ -190,21 +231,29 @@ bt_code bt_api_query(bt_api *a, const bt_req *r, const char *run, bt_answer *out
 }
 
 /* ---- control ---- */
-/* {"run": "demo", "verb": "checkpoint"} or {"run": "demo", "verb": "set", "value": "lr_factor=0.5"} -> one line to the supervisor */
+/* {"run": "demo", "verb": "checkpoint"} or {"run": "demo", "verb": "set", "value": "lr_factor=0.5"}
+ * -> one line to the supervisor */
 static bt_code control_line(const char *body, char *run, char *line, size_t size, bt_err *err) {
     static const char *const verbs[] = {"pause", "resume", "checkpoint", "stop", "eval", "set"};
     json_error_t why;
     json_t *root = json_loads(body ? body : "", JSON_REJECT_DUPLICATES, &why);
-    const char *name = json_string_value(json_object_get(root, "run")), *verb = json_string_value(json_object_get(root, "verb"));
+    const char *name = json_string_value(json_object_get(root, "run")),
+               *verb = json_string_value(json_object_get(root, "verb"));
     const char *value = json_string_value(json_object_get(root, "value"));
     bt_code code = BT_OK;
     bool known = false;
-    for (size_t i = 0; verb && i < sizeof verbs / sizeof verbs[0]; i++) known |= strcmp(verb, verbs[i]) == 0;
-    if (!root) code = bt_fail(err, BT_ARG, "the body is not JSON: %s", why.text);
-    else if (!name || !bt_name_ok(name)) code = bt_fail(err, BT_ARG, "'run' must be a run's name");
-    else if (!known) code = bt_fail(err, BT_ARG, "'verb' must be pause, resume, checkpoint, stop, eval or set");
-    else if (value && (strlen(value) > 200 || strpbrk(value, "\n\r#"))) code = bt_fail(err, BT_ARG, "'value' must be one line KEY=VALUE");
-    else if (strcmp(verb, "set") == 0 && !value) code = bt_fail(err, BT_ARG, "'value' is missing (lr=2e-4 or lr_factor=0.5)");
+    for (size_t i = 0; verb && i < sizeof verbs / sizeof verbs[0]; i++)
+        known |= strcmp(verb, verbs[i]) == 0;
+    if (!root)
+        code = bt_fail(err, BT_ARG, "the body is not JSON: %s", why.text);
+    else if (!name || !bt_name_ok(name))
+        code = bt_fail(err, BT_ARG, "'run' must be a run's name");
+    else if (!known)
+        code = bt_fail(err, BT_ARG, "'verb' must be pause, resume, checkpoint, stop, eval or set");
+    else if (value && (strlen(value) > 200 || strpbrk(value, "\n\r#")))
+        code = bt_fail(err, BT_ARG, "'value' must be one line KEY=VALUE");
+    else if (strcmp(verb, "set") == 0 && !value)
+        code = bt_fail(err, BT_ARG, "'value' is missing (lr=2e-4 or lr_factor=0.5)");
     else {
         snprintf(run, BT_NAME_MAX, "%s", name);
         snprintf(line, size, "%s%s%s #dashboard", verb, value ? " " : "", value ? value : "");
@@ -213,7 +262,8 @@ static bt_code control_line(const char *body, char *run, char *line, size_t size
     return code;
 }
 
-bt_code bt_api_control(bt_api *a, const bt_req *r, const char *unused, bt_answer *out, bt_err *err) {
+bt_code bt_api_control(bt_api *a, const bt_req *r, const char *unused, bt_answer *out,
+                       bt_err *err) {
     (void)unused;
     char run[BT_NAME_MAX], line[BT_CONTROL_LINE], reply[BT_CONTROL_LINE];
     bt_db *db = bt_api_db(a, err);

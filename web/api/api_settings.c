@@ -1,6 +1,8 @@
-/* api_settings.c - what runs were set to, beside each other: the table of runs shows and filters by any setting.
+/* api_settings.c - what runs were set to, beside each other: the table of runs shows and filters by
+ * any setting.
  *
- *     {"names": ["data.path", ...], "settings": {"base": {"optim.lr": 0.002}, ...}}        names: of the newest run; settings: those asked for */
+ *     {"names": ["data.path", ...], "settings": {"base": {"optim.lr": 0.002}, ...}}        names:
+ *     of the newest run; settings: those asked for */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +11,11 @@
 
 enum { MOST = 16 };
 
-typedef struct asked { bt_json *j; const char *name[MOST]; int n; } asked;
+typedef struct asked {
+    bt_json *j;
+    const char *name[MOST];
+    int n;
+} asked;
 
 static bool put_name(void *ctx, const bt_row *row) {
     bt_json_str(ctx, NULL, row->cells[0]);
@@ -29,7 +35,9 @@ static bt_code read_names(const bt_req *r, asked *a, bt_err *err) {
         const char *name = r->arg[k].value;
         if (strcmp(r->arg[k].key, "name") != 0) continue;
         if (a->n == MOST) return bt_fail(err, BT_ARG, "at most %d settings a request", (int)MOST);
-        if (!*name || strlen(name) > 64 || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_.") != strlen(name)) return bt_fail(err, BT_ARG, "query argument 'name' must name a setting, like optim.lr");
+        if (!*name || strlen(name) > 64 ||
+            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_.") != strlen(name))
+            return bt_fail(err, BT_ARG, "query argument 'name' must name a setting, like optim.lr");
         a->name[a->n++] = name;
     }
     return BT_OK;
@@ -48,12 +56,14 @@ static bt_code put_runs(bt_db *db, asked *a, bt_err *err) {
     }
     bt_text_put(&sql, " FROM runs ORDER BY started_s DESC, run");
     bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "no memory for a query")
-                              : bt_db_query(db, bt_text_str(&sql), params, a->n, 10000, BT_WEB_QUERY_S, put_settings, a, NULL, err);
+                              : bt_db_query(db, bt_text_str(&sql), params, a->n, 10000,
+                                            BT_WEB_QUERY_S, put_settings, a, NULL, err);
     bt_text_release(&sql);
     return code;
 }
 
-bt_code bt_api_settings(bt_api *api, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+bt_code bt_api_settings(bt_api *api, const bt_req *r, const char *run, bt_answer *out,
+                        bt_err *err) {
     (void)run;
     bt_json j;
     asked a = {.j = &j};
@@ -63,8 +73,10 @@ bt_code bt_api_settings(bt_api *api, const bt_req *r, const char *run, bt_answer
     bt_json_begin(&j, &out->body);
     bt_json_object(&j, NULL);
     bt_json_array(&j, "names");
-    BT_TRY(bt_db_query(db, "SELECT key FROM json_each((SELECT config FROM runs WHERE config IS NOT NULL ORDER BY started_s DESC LIMIT 1))", NULL, 0, BT_WEB_ROWS_MAX, BT_WEB_QUERY_S,
-                       put_name, &j, NULL, err));
+    BT_TRY(bt_db_query(db,
+                       "SELECT key FROM json_each((SELECT config FROM runs WHERE config IS NOT "
+                       "NULL ORDER BY started_s DESC LIMIT 1))",
+                       NULL, 0, BT_WEB_ROWS_MAX, BT_WEB_QUERY_S, put_name, &j, NULL, err));
     bt_json_end(&j, ']');
     bt_json_object(&j, "settings");
     if (a.n) BT_TRY(put_runs(db, &a, err));

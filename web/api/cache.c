@@ -4,9 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct kept { bt_text key; bt_answer answer; int64_t version, made_ns; } kept;
+typedef struct kept {
+    bt_text key;
+    bt_answer answer;
+    int64_t version, made_ns;
+} kept;
 
-struct bt_cache { kept entry[BT_CACHE_ANSWERS]; bt_text key; int next; };
+struct bt_cache {
+    kept entry[BT_CACHE_ANSWERS];
+    bt_text key;
+    int next;
+};
 
 bt_cache *bt_cache_open(void) { return calloc(1, sizeof(bt_cache)); }
 
@@ -24,7 +32,8 @@ static void make_key(bt_text *key, const bt_req *r) {
     bt_text_clear(key);
     bt_text_put(key, r->path);
     for (int i = 0; i < r->n_args; i++) {
-        bt_text_put(key, "\n");                 /* no argument's key or value can forge a border: each is counted */
+        /* no argument's key or value can forge a border: each is counted */
+        bt_text_put(key, "\n");
         bt_text_printf(key, "%zu %zu ", strlen(r->arg[i].key), strlen(r->arg[i].value));
         bt_text_put(key, r->arg[i].key);
         bt_text_put(key, r->arg[i].value);
@@ -36,13 +45,16 @@ const bt_answer *bt_cache_find(bt_cache *c, const bt_req *r, int64_t version, in
     make_key(&c->key, r);
     for (int i = 0; i < BT_CACHE_ANSWERS; i++) {
         const kept *k = &c->entry[i];
-        if (k->version == version && now_ns - k->made_ns < BT_CACHE_NS && k->made_ns && k->key.len == c->key.len && !c->key.failed &&
-            strcmp(bt_text_str(&k->key), bt_text_str(&c->key)) == 0) return &k->answer;
+        if (k->version == version && now_ns - k->made_ns < BT_CACHE_NS && k->made_ns &&
+            k->key.len == c->key.len && !c->key.failed &&
+            strcmp(bt_text_str(&k->key), bt_text_str(&c->key)) == 0)
+            return &k->answer;
     }
     return NULL;
 }
 
-void bt_cache_keep(bt_cache *c, const bt_req *r, int64_t version, int64_t now_ns, const bt_answer *a) {
+void bt_cache_keep(bt_cache *c, const bt_req *r, int64_t version, int64_t now_ns,
+                   const bt_answer *a) {
     if (!c || a->status != 200 || a->body.failed || a->body.len > BT_CACHE_BYTES) return;
     kept *k = &c->entry[c->next];
     c->next = (c->next + 1) % BT_CACHE_ANSWERS;

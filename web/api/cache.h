@@ -1,7 +1,9 @@
-/* cache.h - the newest answers, kept for a moment: several readers of one run cost no more than one.
+/* cache.h - the newest answers, kept for a moment: several readers of one run cost no more than
+ * one.
  *
- * An answer is given again while nothing was committed since and it is younger than BT_CACHE_NS (ages and states move with the
- * clock alone). Bounded: few, none above BT_CACHE_BYTES. Threads: the server's one. */
+ * An answer is given again while nothing was committed since and it is younger than BT_CACHE_NS
+ * (ages and states move with the clock alone). Bounded: few, none above BT_CACHE_BYTES. Threads:
+ * the server's one. */
 #ifndef BT_WEB_API_CACHE_H
 #define BT_WEB_API_CACHE_H
 
@@ -12,10 +14,11 @@ enum { BT_CACHE_ANSWERS = 24, BT_CACHE_BYTES = 131072 };
 
 typedef struct bt_cache bt_cache;
 
-bt_cache *bt_cache_open(void);                  /* NULL: no memory; a NULL cache keeps nothing */
+bt_cache *bt_cache_open(void); /* NULL: no memory; a NULL cache keeps nothing */
 void bt_cache_close(bt_cache *c);
 /* the answer to the same path and arguments, or NULL; valid until the next keep */
 const bt_answer *bt_cache_find(bt_cache *c, const bt_req *r, int64_t version, int64_t now_ns);
-void bt_cache_keep(bt_cache *c, const bt_req *r, int64_t version, int64_t now_ns, const bt_answer *a);
+void bt_cache_keep(bt_cache *c, const bt_req *r, int64_t version, int64_t now_ns,
+                   const bt_answer *a);
 
 #endif

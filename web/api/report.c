@@ -1,4 +1,5 @@
-/* report.c - see report.h. What the page would ask a server for is asked here and kept under the same names (api.js reads them). */
+/* report.c - see report.h. What the page would ask a server for is asked here and kept under the
+ * same names (api.js reads them). */
 #include "web/api/report.h"
 
 #include <ctype.h>
@@ -15,10 +16,15 @@ enum { COLUMNS = 600, RANK_COLUMNS = 240, RANKS = 16, HEAT_COLUMNS = 180 };
 
 /* ---- the answers ---- */
 
-typedef struct keeper { bt_api *api; const char *run; bt_json *j; } keeper;
+typedef struct keeper {
+    bt_api *api;
+    const char *run;
+    bt_json *j;
+} keeper;
 
 /* one answer under "runs/NAME/what?key"; args: key, value, ..., NULL */
-static bt_code keep(const keeper *k, bt_api_fn fn, const char *name, const char *const *args, bt_err *err) {
+static bt_code keep(const keeper *k, bt_api_fn fn, const char *name, const char *const *args,
+                    bt_err *err) {
     bt_answer a = {.status = 200};
     bt_req *r = calloc(1, sizeof *r);
     char key[256];
@@ -42,7 +48,8 @@ static bt_code keep_series(const keeper *k, const char *rank, bt_err *err) {
     const int all = rank ? (int)BT_MR_COUNT : (int)BT_MS_COUNT;
     int used = 0;
     for (int m = 0; m < all && used < BT_VIEW_SERIES_MAX; m++) {
-        if (rank && (m == BT_MR_LOSS || m == BT_MR_MICRO_BATCHES)) continue;        /* no page draws them */
+        /* no page draws them */
+        if (rank && (m == BT_MR_LOSS || m == BT_MR_MICRO_BATCHES)) continue;
         args[n++] = "metric";
         args[n++] = rank ? bt_rank_metrics[m].key : bt_step_metrics[m].key;
         used++;
@@ -59,27 +66,42 @@ static bt_code keep_series(const keeper *k, const char *rank, bt_err *err) {
 }
 
 static bt_code keep_all(const keeper *k, bt_err *err) {
-    static const struct { const char *name; bt_api_fn fn; } plain[] = {
-        {"", bt_api_run}, {"/head", bt_api_head}, {"/superseded", bt_api_superseded}, {"/breakdown", bt_api_ranks}, {"/stragglers", bt_api_ranks}, {"/comm", bt_api_comm}, {"/layers", bt_api_layers}};
+    static const struct {
+        const char *name;
+        bt_api_fn fn;
+    } plain[] = {{"", bt_api_run},
+                 {"/head", bt_api_head},
+                 {"/superseded", bt_api_superseded},
+                 {"/breakdown", bt_api_ranks},
+                 {"/stragglers", bt_api_ranks},
+                 {"/comm", bt_api_comm},
+                 {"/layers", bt_api_layers}};
     char name[64], number[16];
     BT_TRY(keep(k, bt_api_events, "/events", (const char *const[]){"limit", "1000", NULL}, err));
-    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) BT_TRY(keep(k, plain[i].fn, plain[i].name, NULL, err));
+    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+        BT_TRY(keep(k, plain[i].fn, plain[i].name, NULL, err));
     int ranks[RANKS], n = 0;
     bt_view *v = bt_api_view(k->api, k->run, err);
     if (!v) return err->code;
-    for (size_t i = 0; i < v->ranks.n && n < RANKS; i++) ranks[n++] = v->ranks.rank[v->ranks.order[i]].rank;       /* worst first */
-    for (int h = 0; h <= (int)BT_HEAT_RSS; h++) {               /* those the page offers */
+    /* worst first */
+    for (size_t i = 0; i < v->ranks.n && n < RANKS; i++)
+        ranks[n++] = v->ranks.rank[v->ranks.order[i]].rank;
+    for (int h = 0; h <= (int)BT_HEAT_RSS; h++) { /* those the page offers */
         const char *value = bt_heat_value_name((bt_heat_value)h);
         snprintf(name, sizeof name, "/heatmap?value=%s", value);
         snprintf(number, sizeof number, "%d", HEAT_COLUMNS);
-        BT_TRY(keep(k, bt_api_heatmap, name, (const char *const[]){"value", value, "cols", number, NULL}, err));
+        BT_TRY(keep(k, bt_api_heatmap, name,
+                    (const char *const[]){"value", value, "cols", number, NULL}, err));
     }
     BT_TRY(keep_series(k, NULL, err));
-    for (int x = 1; x < (int)BT_X_COUNT; x++) {                 /* where the steps lie on the other axes */
+    /* where the steps lie on the other axes */
+    for (int x = 1; x < (int)BT_X_COUNT; x++) {
         const char *axis = bt_x_axis_name((bt_x_axis)x);
         snprintf(name, sizeof name, "/axis?x=%s", axis);
         snprintf(number, sizeof number, "%d", COLUMNS);
-        BT_TRY(keep(k, bt_api_series, name, (const char *const[]){"metric", "tokens", "x", axis, "width", number, NULL}, err));
+        BT_TRY(keep(k, bt_api_series, name,
+                    (const char *const[]){"metric", "tokens", "x", axis, "width", number, NULL},
+                    err));
     }
     for (int i = 0; i < n; i++) {
         snprintf(number, sizeof number, "%d", ranks[i]);
@@ -90,7 +112,8 @@ static bt_code keep_all(const keeper *k, bt_err *err) {
 
 /* ---- the file ---- */
 
-/* JSON into a data block: markup characters as \u00XX (they stand in strings only), fractions to seven digits */
+/* JSON into a data block: markup characters as \u00XX (they stand in strings only), fractions to
+ *                         seven digits */
 static void put_data(bt_text *out, const char *s) {
     bool text = false;
     while (*s) {
@@ -102,8 +125,11 @@ static void put_data(bt_text *out, const char *s) {
         } else if (!text && (isdigit((unsigned char)*s) || *s == '-')) {
             size_t n = strspn(s, "0123456789+-.eE");
             double v = strtod(s, NULL);
-            if (n > 9 && n < 32 && memchr(s, '.', n)) bt_text_printf(out, fabs(v) < 1e7 ? "%.7g" : "%.13g", v);     /* times of day to the millisecond */
-            else bt_text_putn(out, s, n);
+            /* times of day to the millisecond */
+            if (n > 9 && n < 32 && memchr(s, '.', n))
+                bt_text_printf(out, fabs(v) < 1e7 ? "%.7g" : "%.13g", v);
+            else
+                bt_text_putn(out, s, n);
             s += n;
         } else {
             if (*s == '"') text = !text;
@@ -115,7 +141,8 @@ static void put_data(bt_text *out, const char *s) {
 }
 
 static void base64_of_hex(char out[48], const char *hex) {
-    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static const char letters[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     unsigned char b[33] = {0};
     for (int i = 0; i < 32; i++) {
         char two[3] = {hex[2 * i], hex[2 * i + 1], '\0'};
@@ -126,7 +153,7 @@ static void base64_of_hex(char out[48], const char *hex) {
         unsigned v = (unsigned)b[i] << 16 | (unsigned)b[i + 1] << 8 | b[i + 2];
         for (int k = 18; k >= 0; k -= 6) out[n++] = letters[v >> k & 63];
     }
-    out[43] = '=';                                      /* 32 bytes: 43 letters and a pad */
+    out[43] = '='; /* 32 bytes: 43 letters and a pad */
     out[44] = '\0';
 }
 
@@ -135,16 +162,27 @@ static void put_page(bt_text *out, const char *run, const char *data) {
     base64_of_hex(sheet, bt_page_sheet.sha256);
     base64_of_hex(uplot, bt_page_uplot.sha256);
     base64_of_hex(script, bt_page_script.sha256);
-    bt_text_printf(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'sha256-%s' 'sha256-%s'; style-src 'sha256-%s'; "
-                        "img-src data:; base-uri 'none'; form-action 'none'\">\n"
-                        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n"
-                        "<meta name=\"referrer\" content=\"no-referrer\">\n<link rel=\"icon\" href=\"data:,\">\n"
-                        "<title>%s · bitrain report</title>\n<style>", uplot, script, sheet, run);      /* a run's name is [a-z0-9._-] */
+    bt_text_printf(
+        out,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src "
+        "'sha256-%s' 'sha256-%s'; style-src 'sha256-%s'; "
+        "img-src data:; base-uri 'none'; form-action 'none'\">\n"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta "
+        "name=\"color-scheme\" content=\"light dark\">\n"
+        "<meta name=\"referrer\" content=\"no-referrer\">\n<link rel=\"icon\" href=\"data:,\">\n"
+        /* a run's name is [a-z0-9._-] */
+        "<title>%s · bitrain report</title>\n<style>",
+        uplot, script, sheet, run);
     bt_text_putn(out, bt_page_sheet.text, bt_page_sheet.n);
-    bt_text_put(out, "</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">Skip to the content</a>\n<header id=\"top\"></header>\n"
-                     "<main id=\"main\" tabindex=\"-1\"><noscript>This report draws with JavaScript.</noscript></main>\n"
-                     "<div id=\"toast\" role=\"status\" aria-live=\"polite\"></div><div id=\"said\" class=\"sr\" role=\"status\" aria-live=\"polite\"></div>\n<script type=\"application/json\" id=\"bitrain-data\">");
+    bt_text_put(out,
+                "</style>\n</head>\n<body>\n<a class=\"skip\" href=\"#main\">Skip to the "
+                "content</a>\n<header id=\"top\"></header>\n"
+                "<main id=\"main\" tabindex=\"-1\"><noscript>This report draws with "
+                "JavaScript.</noscript></main>\n"
+                "<div id=\"toast\" role=\"status\" aria-live=\"polite\"></div><div id=\"said\" "
+                "class=\"sr\" role=\"status\" aria-live=\"polite\"></div>\n<script "
+                "type=\"application/json\" id=\"bitrain-data\">");
     put_data(out, data);
     bt_text_put(out, "</script>\n<script>");
     bt_text_putn(out, bt_page_uplot.text, bt_page_uplot.n);
@@ -174,7 +212,8 @@ bt_code bt_report(bt_text *out, const char *store, const char *wanted, bt_err *e
         bt_json_end(&j, '}');
     }
     if (code == BT_OK && !data.failed) put_page(out, run, bt_text_str(&data));
-    if (code == BT_OK && (data.failed || out->failed)) code = bt_fail(err, BT_NOMEM, "no memory for the report");
+    if (code == BT_OK && (data.failed || out->failed))
+        code = bt_fail(err, BT_NOMEM, "no memory for the report");
     bt_text_release(&data);
     bt_api_close(api);
     return code;

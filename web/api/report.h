@@ -1,7 +1,9 @@
-/* report.h - a run as one self-contained HTML file: the dashboard's own pages over answers kept in the file.
+/* report.h - a run as one self-contained HTML file: the dashboard's own pages over answers kept in
+ * the file.
  *
- * Opens without a server or network, under a content policy that allows exactly the three embedded texts (by hash) and nothing
- * else. Text of the run stands in a JSON block whose markup characters are escaped, so no name or log line can become markup.
+ * Opens without a server or network, under a content policy that allows exactly the three embedded
+ * texts (by hash) and nothing else. Text of the run stands in a JSON block whose markup characters
+ * are escaped, so no name or log line can become markup.
  * Size:     a few MB at most whatever the run's length: series of COLUMNS points, the worst ranks only. */
 #ifndef BT_WEB_API_REPORT_H
 #define BT_WEB_API_REPORT_H

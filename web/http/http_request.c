@@ -12,7 +12,8 @@
 
 void bt_req_add_arg(bt_req *r, const char *key, const char *value) {
     if (!value) value = "";
-    if (r->n_args == BT_REQ_ARGS || strlen(key) >= sizeof r->arg[0].key || strlen(value) >= BT_REQ_VALUE) {
+    if (r->n_args == BT_REQ_ARGS || strlen(key) >= sizeof r->arg[0].key ||
+        strlen(value) >= BT_REQ_VALUE) {
         r->args_overflow = true;
         return;
     }
@@ -79,12 +80,16 @@ bool bt_req_host_ok(const char *host, const char *bound, const char *extra, int 
     return host_listed(host, n, bound, extra);
 }
 
-bool bt_req_origin_ok(const char *origin, const char *fetch_site, const char *bound, const char *extra, int port) {
+bool bt_req_origin_ok(const char *origin, const char *fetch_site, const char *bound,
+                      const char *extra, int port) {
     if (fetch_site && strcmp(fetch_site, "cross-site") == 0) return false;
     if (!origin) return true;
-    if (strncmp(origin, "http://", 7) == 0) origin += 7;
-    else if (strncmp(origin, "https://", 8) == 0) origin += 8;
-    else return false;                                  /* "null" too */
+    if (strncmp(origin, "http://", 7) == 0)
+        origin += 7;
+    else if (strncmp(origin, "https://", 8) == 0)
+        origin += 8;
+    else
+        return false; /* "null" too */
     return bt_req_host_ok(origin, bound, extra, port);
 }
 
@@ -104,7 +109,8 @@ bool bt_req_token_ok(const char *authorization, const char *cookie, const char *
     for (const char *c = cookie; c && *c;) {
         while (*c == ' ') c++;
         size_t len = strcspn(c, ";");
-        if (len > (size_t)n && strncmp(c, name, (size_t)n) == 0) return bt_token_equal(c + n, len - (size_t)n, token);
+        if (len > (size_t)n && strncmp(c, name, (size_t)n) == 0)
+            return bt_token_equal(c + n, len - (size_t)n, token);
         c += len + (c[len] == ';');
     }
     return false;

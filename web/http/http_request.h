@@ -1,5 +1,5 @@
-/* http_request.h - what a request says, and whether it may be answered: pure functions over bounded text (a fuzz target).
- * No sockets, no database, no allocation. Threads: none shared. */
+/* http_request.h - what a request says, and whether it may be answered: pure functions over bounded
+ * text (a fuzz target). No sockets, no database, no allocation. Threads: none shared. */
 #ifndef BT_WEB_HTTP_HTTP_REQUEST_H
 #define BT_WEB_HTTP_HTTP_REQUEST_H
 
@@ -11,34 +11,43 @@
 
 enum { BT_REQ_ARGS = 24, BT_REQ_VALUE = 2048, BT_TOKEN_HEX = 32 };
 
-typedef struct bt_arg { char key[24], value[BT_REQ_VALUE]; } bt_arg;
+typedef struct bt_arg {
+    char key[24], value[BT_REQ_VALUE];
+} bt_arg;
 
 typedef struct bt_req {
-    const char *method, *path;          /* path as the server decoded it */
-    const char *host, *origin, *fetch_site, *cookie, *authorization, *last_event_id, *if_none_match, *intent;    /* headers; NULL when absent */
-    bool gzip_ok;                       /* Accept-Encoding takes gzip */
+    const char *method, *path; /* path as the server decoded it */
+    /* headers; NULL when absent */
+    const char *host, *origin, *fetch_site, *cookie, *authorization, *last_event_id, *if_none_match,
+        *intent;
+    bool gzip_ok; /* Accept-Encoding takes gzip */
     bt_arg arg[BT_REQ_ARGS];
     int n_args;
-    bool args_overflow;                 /* more, or longer, than fits: refused */
-    const char *body;                   /* of a POST; NUL-terminated */
+    bool args_overflow; /* more, or longer, than fits: refused */
+    const char *body;   /* of a POST; NUL-terminated */
 } bt_req;
 
 /* adds one query argument; sets args_overflow when it does not fit. value may be NULL ("?a"). */
 void bt_req_add_arg(bt_req *r, const char *key, const char *value);
-const char *bt_req_arg(const bt_req *r, const char *key);                      /* first value, or NULL */
-bool bt_req_int(const bt_req *r, const char *key, int64_t lo, int64_t hi, int64_t *out);    /* true and unchanged when absent; false: not a number in range */
+/* first value, or NULL */
+const char *bt_req_arg(const bt_req *r, const char *key);
+/* true and unchanged when absent; false: not a number in range */
+bool bt_req_int(const bt_req *r, const char *key, int64_t lo, int64_t hi, int64_t *out);
 bool bt_req_num(const bt_req *r, const char *key, double *out);
 
-/* Host header against localhost, 127.0.0.1, [::1], `bound` and the comma list `extra`; an optional port must equal `port` (0: a Unix
- * socket, which any local port may be forwarded to) */
+/* Host header against localhost, 127.0.0.1, [::1], `bound` and the comma list `extra`; an optional
+ * port must equal `port` (0: a Unix socket, which any local port may be forwarded to) */
 bool bt_req_host_ok(const char *host, const char *bound, const char *extra, int port);
 /* Origin absent, or http(s):// + an allowed host; and not a cross-site fetch */
-bool bt_req_origin_ok(const char *origin, const char *fetch_site, const char *bound, const char *extra, int port);
+bool bt_req_origin_ok(const char *origin, const char *fetch_site, const char *bound,
+                      const char *extra, int port);
 /* token in "Authorization: Bearer T" or in cookie bitrain_PORT=T; constant-time compare */
 bool bt_req_token_ok(const char *authorization, const char *cookie, const char *token, int port);
-bool bt_token_equal(const char *given, size_t n, const char *token);           /* constant time in the token */
+/* constant time in the token */
+bool bt_token_equal(const char *given, size_t n, const char *token);
 
-/* "/api/v1/runs/NAME/VERB" -> NAME and VERB ("" when absent); false when the path is of another form or NAME is no run name */
+/* "/api/v1/runs/NAME/VERB" -> NAME and VERB ("" when absent); false when the path is of another
+ * form or NAME is no run name */
 bool bt_req_run_path(const char *path, char run[BT_NAME_MAX], char *verb, size_t verb_size);
 
 #endif

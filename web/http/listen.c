@@ -28,8 +28,11 @@ static unsigned long listening_inode(const char *table, int port) {
     while (!found && fgets(line, sizeof line, f)) {
         unsigned local, state;
         unsigned long inode;
-        if (sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*x:%*x %*x:%*x %*x %*u %*d %lu", &local, &state, &inode) == 3 &&
-            (int)local == port && state == STATE_LISTEN) found = inode;
+        if (sscanf(line,
+                   " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*x:%*x %*x:%*x %*x %*u %*d %lu",
+                   &local, &state, &inode) == 3 &&
+            (int)local == port && state == STATE_LISTEN)
+            found = inode;
     }
     fclose(f);
     return found;
@@ -76,21 +79,30 @@ void bt_listen_holder(int port, char *out, size_t size) {
 static bt_code taken(const char *host, int port, bt_err *err) {
     char who[128];
     bt_listen_holder(port, who, sizeof who);
-    return bt_fail(err, BT_BUSY, "port %d of %s is in use%s%s (choose one with --port N, or --port 0 for any free one)", port, host, who[0] ? " by " : "", who);
+    return bt_fail(
+        err, BT_BUSY,
+        "port %d of %s is in use%s%s (choose one with --port N, or --port 0 for any free one)",
+        port, host, who[0] ? " by " : "", who);
 }
 
 bt_code bt_listen_tcp(const char *host, int port, int *out, int *port_found, bt_err *err) {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found = NULL;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
+                    *found = NULL;
     char text[16], service[16] = "0";
     snprintf(text, sizeof text, "%d", port);
     int rc = getaddrinfo(host, text, &hints, &found);
     if (rc) return bt_fail(err, BT_ARG, "cannot listen on '%s': %s", host, gai_strerror(rc));
     int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
     bt_code code = BT_OK;
-    if (fd < 0) code = bt_fail_errno(err, BT_IO, errno, "cannot make a socket");
-    else setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (code == BT_OK && (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0)) {
-        code = errno == EADDRINUSE ? taken(host, port, err) : bt_fail_errno(err, BT_IO, errno, "cannot listen on %s port %d", host, port);
+    if (fd < 0)
+        code = bt_fail_errno(err, BT_IO, errno, "cannot make a socket");
+    else
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (code == BT_OK &&
+        (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0)) {
+        code = errno == EADDRINUSE
+                   ? taken(host, port, err)
+                   : bt_fail_errno(err, BT_IO, errno, "cannot listen on %s port %d", host, port);
     }
     freeaddrinfo(found);
     if (code != BT_OK) {
@@ -108,21 +120,31 @@ bt_code bt_listen_tcp(const char *host, int port, int *out, int *port_found, bt_
 
 bt_code bt_listen_unix(const char *path, int *out, bt_err *err) {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof at.sun_path) return bt_fail(err, BT_ARG, "socket path '%s' is longer than %zu letters", path, sizeof at.sun_path - 1);
+    if (strlen(path) >= sizeof at.sun_path)
+        return bt_fail(err, BT_ARG, "socket path '%s' is longer than %zu letters", path,
+                       sizeof at.sun_path - 1);
     snprintf(at.sun_path, sizeof at.sun_path, "%s", path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot make a socket");
     struct stat st;
     bt_code code = BT_OK;
     if (lstat(path, &st) == 0) {
-        if (!S_ISSOCK(st.st_mode)) code = bt_fail(err, BT_BUSY, "'%s' exists and is no socket", path);
-        else if (connect(fd, (struct sockaddr *)&at, sizeof at) == 0) code = bt_fail(err, BT_BUSY, "'%s' is in use by another program", path);
-        else if (errno != ECONNREFUSED || unlink(path) != 0) code = bt_fail_errno(err, BT_BUSY, errno, "cannot replace the socket '%s'", path);
+        if (!S_ISSOCK(st.st_mode))
+            code = bt_fail(err, BT_BUSY, "'%s' exists and is no socket", path);
+        else if (connect(fd, (struct sockaddr *)&at, sizeof at) == 0)
+            code = bt_fail(err, BT_BUSY, "'%s' is in use by another program", path);
+        else if (errno != ECONNREFUSED || unlink(path) != 0)
+            code = bt_fail_errno(err, BT_BUSY, errno, "cannot replace the socket '%s'", path);
     }
-    mode_t before = umask(0177);                        /* never open to others, not even for a moment */
-    if (code == BT_OK && (bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, BACKLOG) != 0)) code = bt_fail_errno(err, BT_IO, errno, "cannot listen on '%s'", path);
+    /* never open to others, not even for a moment */
+    mode_t before = umask(0177);
+    if (code == BT_OK &&
+        (bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, BACKLOG) != 0))
+        code = bt_fail_errno(err, BT_IO, errno, "cannot listen on '%s'", path);
     umask(before);
-    if (code == BT_OK) *out = fd;
-    else close(fd);
+    if (code == BT_OK)
+        *out = fd;
+    else
+        close(fd);
     return code;
 }

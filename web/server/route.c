@@ -24,7 +24,8 @@ const bt_route *bt_route_find(const bt_req *r, char run[BT_NAME_MAX], bool *path
     return NULL;
 }
 
-void bt_answer_error(bt_answer *out, int status, const char *code, const char *message, const char *hint) {
+void bt_answer_error(bt_answer *out, int status, const char *code, const char *message,
+                     const char *hint) {
     bt_json j;
     out->status = status;
     out->type = "application/json";

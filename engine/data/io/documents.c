@@ -14,19 +14,20 @@ enum { PIECE = 1 << 20, LINE_MAX_BYTES = 256 << 20, JSON_DEPTH = 64 };
 
 struct bt_documents {
     const bt_source *files;
-    size_t n_files, at;                 /* files[at] is open, or about to be */
+    size_t n_files, at; /* files[at] is open, or about to be */
     const char *field;
     int fd;
-    uint64_t offset;                    /* read from the open file */
-    uint64_t done, total;               /* bytes of all files */
+    uint64_t offset;      /* read from the open file */
+    uint64_t done, total; /* bytes of all files */
     char *buf;
-    size_t begin, end, cap;             /* unconsumed bytes of the file: buf[begin..end) */
+    size_t begin, end, cap; /* unconsumed bytes of the file: buf[begin..end) */
     bool eof;
-    uint64_t line;                      /* JSONL, 1-based */
-    json_t *object;                     /* owns the current JSONL text */
+    uint64_t line;  /* JSONL, 1-based */
+    json_t *object; /* owns the current JSONL text */
 };
 
-bt_code bt_documents_open(bt_documents **out, const bt_source *files, size_t n, const char *field, bt_err *err) {
+bt_code bt_documents_open(bt_documents **out, const bt_source *files, size_t n, const char *field,
+                          bt_err *err) {
     *out = NULL;
     bt_documents *d = calloc(1, sizeof *d);
     if (d) d->buf = malloc(2 * PIECE);
@@ -60,7 +61,9 @@ static const char *path_of(const bt_documents *d) { return d->files[d->at].path;
 
 static bt_code open_file(bt_documents *d, bt_err *err) {
     d->fd = open(path_of(d), O_RDONLY | O_CLOEXEC);
-    if (d->fd < 0) return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno, "cannot open data '%s'", path_of(d));
+    if (d->fd < 0)
+        return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno,
+                             "cannot open data '%s'", path_of(d));
     (void)posix_fadvise(d->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     d->offset = d->line = 0;
     d->begin = d->end = 0;
@@ -70,8 +73,9 @@ static bt_code open_file(bt_documents *d, bt_err *err) {
 
 static bt_code close_file(bt_documents *d, bt_err *err) {
     if (d->offset != d->files[d->at].bytes)
-        return bt_fail(err, BT_BUSY, "data '%s' was changed while it was read (%llu bytes, had %llu)", path_of(d), (unsigned long long)d->offset,
-                       (unsigned long long)d->files[d->at].bytes);
+        return bt_fail(err, BT_BUSY,
+                       "data '%s' was changed while it was read (%llu bytes, had %llu)", path_of(d),
+                       (unsigned long long)d->offset, (unsigned long long)d->files[d->at].bytes);
     close(d->fd);
     d->fd = -1;
     d->at++;
@@ -87,7 +91,8 @@ static bt_code fill(bt_documents *d, size_t want, bt_err *err) {
     }
     if (want > d->cap) {
         char *p = realloc(d->buf, want);
-        if (!p) return bt_fail(err, BT_NOMEM, "cannot take %zu bytes to read '%s'", want, path_of(d));
+        if (!p)
+            return bt_fail(err, BT_NOMEM, "cannot take %zu bytes to read '%s'", want, path_of(d));
         d->buf = p;
         d->cap = want;
     }
@@ -104,10 +109,16 @@ static bt_code fill(bt_documents *d, size_t want, bt_err *err) {
 
 /* ---- plain text ---- */
 
-static const struct { const char *magic; size_t n; const char *what, *remedy; } known[] = {
+static const struct {
+    const char *magic;
+    size_t n;
+    const char *what, *remedy;
+} known[] = {
     {"\x1f\x8b", 2, "gzip-compressed", "decompress it first"},
     {"\x28\xb5\x2f\xfd", 4, "zstd-compressed", "decompress it first"},
-    {"\xfd" "7zXZ", 5, "xz-compressed", "decompress it first"},
+    {"\xfd"
+     "7zXZ",
+     5, "xz-compressed", "decompress it first"},
     {"BZh", 3, "bzip2-compressed", "decompress it first"},
     {"PK\x03\x04", 4, "a zip archive", "unpack it first"},
     {"\xff\xfe", 2, "UTF-16 text", "convert it with 'iconv -f UTF-16 -t UTF-8'"},
@@ -118,26 +129,32 @@ static const struct { const char *magic; size_t n; const char *what, *remedy; } 
 };
 
 static bt_code refuse_binary(const bt_documents *d, size_t nul, bt_err *err) {
-    if (d->offset == d->end)            /* the first bytes of the file are still in the buffer */
+    if (d->offset == d->end) /* the first bytes of the file are still in the buffer */
         for (size_t i = 0; i < sizeof known / sizeof *known; i++)
             if (d->end >= known[i].n && memcmp(d->buf, known[i].magic, known[i].n) == 0)
-                return bt_fail(err, BT_FORMAT, "data '%s' is %s: %s", path_of(d), known[i].what, known[i].remedy);
+                return bt_fail(err, BT_FORMAT, "data '%s' is %s: %s", path_of(d), known[i].what,
+                               known[i].remedy);
     uint64_t at = d->offset - d->end + nul;
-    return bt_fail(err, BT_FORMAT, "data '%s' is binary, not text: NUL at byte %llu", path_of(d), (unsigned long long)at);
+    return bt_fail(err, BT_FORMAT, "data '%s' is binary, not text: NUL at byte %llu", path_of(d),
+                   (unsigned long long)at);
 }
 
 /* Unicode space behind or before a cut; text is UTF-8 or not */
-static bool space_before(const unsigned char *s, size_t i) {            /* the character that ends at s[i] */
+/* the character that ends at s[i] */
+static bool space_before(const unsigned char *s, size_t i) {
     unsigned char c = s[i];
     if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r');
     if (i >= 1 && s[i - 1] == 0xC2) return c == 0x85 || c == 0xA0;
     if (i < 2) return false;
     if (s[i - 2] == 0xE1) return s[i - 1] == 0x9A && c == 0x80;
-    if (s[i - 2] == 0xE2) return (s[i - 1] == 0x80 && (c <= 0x8A || c == 0xA8 || c == 0xA9 || c == 0xAF)) || (s[i - 1] == 0x81 && c == 0x9F);
+    if (s[i - 2] == 0xE2)
+        return (s[i - 1] == 0x80 && (c <= 0x8A || c == 0xA8 || c == 0xA9 || c == 0xAF)) ||
+               (s[i - 1] == 0x81 && c == 0x9F);
     return s[i - 2] == 0xE3 && s[i - 1] == 0x80 && c == 0x80;
 }
 
-static bool space_after(const unsigned char *s, size_t left) {          /* the character that begins at s[0] */
+/* the character that begins at s[0] */
+static bool space_after(const unsigned char *s, size_t left) {
     if (s[0] < 0x80) return space_before(s, 0);
     if (s[0] == 0xC2) return left < 2 || space_before(s, 1);
     if (s[0] == 0xE1 || s[0] == 0xE2 || s[0] == 0xE3) return left < 3 || space_before(s, 2);
@@ -164,7 +181,8 @@ static size_t character_border(const char *text, size_t n) {
 static bt_code next_text(bt_documents *d, bt_piece *out, bt_err *err) {
     bool first = d->offset == 0;
     BT_TRY(fill(d, PIECE + 4, err));
-    if (first && d->end >= 3 && memcmp(d->buf, "\xef\xbb\xbf", 3) == 0) d->begin = 3;       /* byte order mark */
+    /* byte order mark */
+    if (first && d->end >= 3 && memcmp(d->buf, "\xef\xbb\xbf", 3) == 0) d->begin = 3;
     const char *text = d->buf + d->begin;
     size_t have = d->end - d->begin, n = have;
     const char *nul = memchr(text, 0, have);
@@ -188,8 +206,12 @@ bool bt_json_depth_ok(const char *json, size_t n, int limit) {
         case '"':
             for (i++; i < n && json[i] != '"'; i++) i += json[i] == '\\';
             break;
-        case '{': case '[': if (++depth > limit) return false; break;
-        case '}': case ']': depth--; break;
+        case '{':
+        case '[':
+            if (++depth > limit) return false;
+            break;
+        case '}':
+        case ']': depth--; break;
         default: break;
         }
     }
@@ -214,15 +236,26 @@ static json_t *field_of(json_t *object, const char *field) {
 
 static bt_code parse_line(bt_documents *d, const char *s, size_t n, bt_piece *out, bt_err *err) {
     unsigned long long line = d->line;
-    if (!bt_json_depth_ok(s, n, JSON_DEPTH)) return bt_fail(err, BT_FORMAT, "'%s' line %llu: JSON nested deeper than %d", path_of(d), line, JSON_DEPTH);
+    if (!bt_json_depth_ok(s, n, JSON_DEPTH))
+        return bt_fail(err, BT_FORMAT, "'%s' line %llu: JSON nested deeper than %d", path_of(d),
+                       line, JSON_DEPTH);
     json_error_t why;
     json_decref(d->object);
     d->object = json_loadb(s, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
-    if (!d->object) return bt_fail(err, BT_FORMAT, "'%s' line %llu, column %d: not valid JSON: %s", path_of(d), line, why.column, why.text);
-    if (!json_is_object(d->object)) return bt_fail(err, BT_FORMAT, "'%s' line %llu: not a JSON object", path_of(d), line);
+    if (!d->object)
+        return bt_fail(err, BT_FORMAT, "'%s' line %llu, column %d: not valid JSON: %s", path_of(d),
+                       line, why.column, why.text);
+    if (!json_is_object(d->object))
+        return bt_fail(err, BT_FORMAT, "'%s' line %llu: not a JSON object", path_of(d), line);
     json_t *v = field_of(d->object, d->field);
-    if (!v) return bt_fail(err, BT_FORMAT, "'%s' line %llu: no field '%s' (name the one that holds the text with data.field)", path_of(d), line, d->field);
-    if (!json_is_string(v)) return bt_fail(err, BT_FORMAT, "'%s' line %llu: field '%s' is not a string", path_of(d), line, d->field);
+    if (!v)
+        return bt_fail(
+            err, BT_FORMAT,
+            "'%s' line %llu: no field '%s' (name the one that holds the text with data.field)",
+            path_of(d), line, d->field);
+    if (!json_is_string(v))
+        return bt_fail(err, BT_FORMAT, "'%s' line %llu: field '%s' is not a string", path_of(d),
+                       line, d->field);
     *out = (bt_piece){json_string_value(v), json_string_length(v), true, false};
     return BT_OK;
 }
@@ -241,11 +274,14 @@ static bt_code next_json(bt_documents *d, bt_piece *out, bt_err *err) {
         for (;;) {
             BT_TRY(fill(d, want, err));
             size_t have = d->end - d->begin;
-            newline = have > searched ? memchr(d->buf + d->begin + searched, '\n', have - searched) : NULL;
+            newline = have > searched ? memchr(d->buf + d->begin + searched, '\n', have - searched)
+                                      : NULL;
             if (newline || d->eof) break;
             searched = have;
             if (have >= LINE_MAX_BYTES)
-                return bt_fail(err, BT_FORMAT, "'%s' line %llu is longer than %d bytes: not JSON lines?", path_of(d), (unsigned long long)d->line + 1, LINE_MAX_BYTES);
+                return bt_fail(err, BT_FORMAT,
+                               "'%s' line %llu is longer than %d bytes: not JSON lines?",
+                               path_of(d), (unsigned long long)d->line + 1, LINE_MAX_BYTES);
             want = 2 * have;
         }
         const char *s = d->buf + d->begin;
@@ -270,5 +306,6 @@ bt_code bt_documents_next(bt_documents *d, bt_piece *out, bt_err *err) {
         return BT_OK;
     }
     if (d->fd < 0) BT_TRY(open_file(d, err));
-    return d->files[d->at].kind == BT_SOURCE_JSONL ? next_json(d, out, err) : next_text(d, out, err);
+    return d->files[d->at].kind == BT_SOURCE_JSONL ? next_json(d, out, err)
+                                                   : next_text(d, out, err);
 }

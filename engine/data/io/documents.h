@@ -1,9 +1,10 @@
 /* documents.h - reads text and JSONL files document by document, in pieces of bounded size.
  *
- * A text file is one document; each line of a JSONL file is one. A piece ends where every pre-tokeniser splits anyway
- * (bt_text_cut), so tokens do not depend on the size of the pieces.
- * Refuses:  NUL bytes in text (compressed or binary files, UTF-16), lines that are not JSON objects with the field as a
- *           string, nesting deeper than 64, duplicate keys; the message names file and byte or line.
+ * A text file is one document; each line of a JSONL file is one. A piece ends where every
+ * pre-tokeniser splits anyway (bt_text_cut), so tokens do not depend on the size of the pieces.
+ * Refuses:  NUL bytes in text (compressed or binary files, UTF-16), lines that are not JSON objects
+ *           with the field as a string, nesting deeper than 64, duplicate keys; the message names
+ *           file and byte or line.
  * Owns:     one open file and its buffers; a piece stays valid until the following `next`. */
 #ifndef BT_ENGINE_DATA_IO_DOCUMENTS_H
 #define BT_ENGINE_DATA_IO_DOCUMENTS_H
@@ -18,19 +19,20 @@
 typedef struct bt_documents bt_documents;
 
 typedef struct bt_piece {
-    const char *text;                   /* NULL: no more files */
-    size_t n;                           /* may be 0 */
-    bool document_ends, file_ends;      /* behind this piece */
+    const char *text;              /* NULL: no more files */
+    size_t n;                      /* may be 0 */
+    bool document_ends, file_ends; /* behind this piece */
 } bt_piece;
 
 /* files: of kind TEXT or JSONL, borrowed; field: "text", or "meta.body" for a nested one */
-bt_code bt_documents_open(bt_documents **out, const bt_source *files, size_t n, const char *field, bt_err *err) BT_MUST_CHECK;
+bt_code bt_documents_open(bt_documents **out, const bt_source *files, size_t n, const char *field,
+                          bt_err *err) BT_MUST_CHECK;
 bt_code bt_documents_next(bt_documents *d, bt_piece *out, bt_err *err) BT_MUST_CHECK;
-double bt_documents_done(const bt_documents *d);        /* share of the bytes read, 0..1 */
-void bt_documents_close(bt_documents *d);               /* accepts NULL */
+double bt_documents_done(const bt_documents *d); /* share of the bytes read, 0..1 */
+void bt_documents_close(bt_documents *d);        /* accepts NULL */
 
-/* the last place in text[0..n) where cutting changes no token, or n when there is none: behind a newline between two
- * characters that are not space, or before a blank between ASCII letters. */
+/* the last place in text[0..n) where cutting changes no token, or n when there is none: behind a
+ * newline between two characters that are not space, or before a blank between ASCII letters. */
 size_t bt_text_cut(const char *text, size_t n);
 /* nesting of a JSON text is at most `limit` deep (parsers recurse) */
 bool bt_json_depth_ok(const char *json, size_t n, int limit);

@@ -10,12 +10,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-bt_code bt_file_pread(int fd, const char *name, void *buf, size_t n, uint64_t offset, size_t *got, bt_err *err) {
+bt_code bt_file_pread(int fd, const char *name, void *buf, size_t n, uint64_t offset, size_t *got,
+                      bt_err *err) {
     size_t done = 0;
     while (done < n) {
         ssize_t r = pread(fd, (char *)buf + done, n - done, (off_t)(offset + done));
         if (r < 0 && errno == EINTR) continue;
-        if (r < 0) return bt_fail_errno(err, BT_IO, errno, "cannot read '%s' at byte %llu", name, (unsigned long long)(offset + done));
+        if (r < 0)
+            return bt_fail_errno(err, BT_IO, errno, "cannot read '%s' at byte %llu", name,
+                                 (unsigned long long)(offset + done));
         if (r == 0) break;
         done += (size_t)r;
     }
@@ -23,12 +26,14 @@ bt_code bt_file_pread(int fd, const char *name, void *buf, size_t n, uint64_t of
     return BT_OK;
 }
 
-bt_code bt_file_pwrite(int fd, const char *name, const void *buf, size_t n, uint64_t offset, bt_err *err) {
+bt_code bt_file_pwrite(int fd, const char *name, const void *buf, size_t n, uint64_t offset,
+                       bt_err *err) {
     size_t done = 0;
     while (done < n) {
         ssize_t r = pwrite(fd, (const char *)buf + done, n - done, (off_t)(offset + done));
         if (r < 0 && errno == EINTR) continue;
-        if (r <= 0) return bt_fail_errno(err, BT_IO, r < 0 ? errno : ENOSPC, "cannot write '%s'", name);
+        if (r <= 0)
+            return bt_fail_errno(err, BT_IO, r < 0 ? errno : ENOSPC, "cannot write '%s'", name);
         done += (size_t)r;
     }
     return BT_OK;
@@ -38,7 +43,9 @@ bt_code bt_file_slurp(const char *path, size_t limit, char **data, size_t *n, bt
     *data = NULL;
     *n = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno, "cannot open '%s'", path);
+    if (fd < 0)
+        return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno, "cannot open '%s'",
+                             path);
     bt_code code = BT_OK;
     struct stat st;
     char *buf = NULL;
@@ -48,9 +55,11 @@ bt_code bt_file_slurp(const char *path, size_t limit, char **data, size_t *n, bt
     } else if (!S_ISREG(st.st_mode)) {
         code = bt_fail(err, BT_ARG, "'%s' is not a file", path);
     } else if ((uint64_t)st.st_size > limit) {
-        code = bt_fail(err, BT_FORMAT, "'%s' has %lld bytes; at most %zu are allowed", path, (long long)st.st_size, limit);
+        code = bt_fail(err, BT_FORMAT, "'%s' has %lld bytes; at most %zu are allowed", path,
+                       (long long)st.st_size, limit);
     } else if (!(buf = malloc((size_t)st.st_size + 1))) {
-        code = bt_fail(err, BT_NOMEM, "cannot take %lld bytes for '%s'", (long long)st.st_size, path);
+        code = bt_fail(err, BT_NOMEM, "cannot take %lld bytes for '%s'", (long long)st.st_size,
+                       path);
     } else {
         code = bt_file_pread(fd, path, buf, (size_t)st.st_size, 0, &got, err);
     }
@@ -72,9 +81,12 @@ bt_code bt_file_replace(const char *path, const char *data, size_t n, bt_err *er
     int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", tmp);
     bt_code code = bt_file_pwrite(fd, tmp, data, n, 0, err);
-    if (code == BT_OK && fsync(fd) != 0) code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", tmp);
-    if (close(fd) != 0 && code == BT_OK) code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", tmp);
-    if (code == BT_OK && rename(tmp, path) != 0) code = bt_fail_errno(err, BT_IO, errno, "cannot rename '%s' to '%s'", tmp, path);
+    if (code == BT_OK && fsync(fd) != 0)
+        code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", tmp);
+    if (close(fd) != 0 && code == BT_OK)
+        code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", tmp);
+    if (code == BT_OK && rename(tmp, path) != 0)
+        code = bt_fail_errno(err, BT_IO, errno, "cannot rename '%s' to '%s'", tmp, path);
     if (code != BT_OK) {
         unlink(tmp);
         return code;
@@ -91,7 +103,8 @@ bt_code bt_file_mkdirs(const char *path, bt_err *err) {
         if (i < n && path[i] != '/') continue;
         memcpy(part, path, i);
         part[i] = '\0';
-        if (mkdir(part, 0777) != 0 && errno != EEXIST) return bt_fail_errno(err, BT_IO, errno, "cannot create the folder '%s'", part);
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return bt_fail_errno(err, BT_IO, errno, "cannot create the folder '%s'", part);
     }
     return BT_OK;
 }
@@ -103,6 +116,7 @@ void bt_file_sync_folder_of(const char *path) {
     snprintf(folder, sizeof folder, "%.*s", n, path);
     int fd = open(!slash ? "." : n ? folder : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return;
-    (void)fsync(fd);                    /* some file systems cannot sync a folder; the file itself is safe */
+    /* some file systems cannot sync a folder; the file itself is safe */
+    (void)fsync(fd);
     close(fd);
 }

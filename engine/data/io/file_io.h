@@ -1,4 +1,5 @@
-/* file_io.h - small file helpers of engine/data: whole reads and writes that survive EINTR and short counts, folders, names. */
+/* file_io.h - small file helpers of engine/data: whole reads and writes that survive EINTR and
+ * short counts, folders, names. */
 #ifndef BT_ENGINE_DATA_IO_FILE_IO_H
 #define BT_ENGINE_DATA_IO_FILE_IO_H
 
@@ -8,13 +9,17 @@
 #include "engine/base/status.h"
 
 /* reads n bytes at offset; *got < n only at the end of the file */
-bt_code bt_file_pread(int fd, const char *name, void *buf, size_t n, uint64_t offset, size_t *got, bt_err *err) BT_MUST_CHECK;
-bt_code bt_file_pwrite(int fd, const char *name, const void *buf, size_t n, uint64_t offset, bt_err *err) BT_MUST_CHECK;
+bt_code bt_file_pread(int fd, const char *name, void *buf, size_t n, uint64_t offset, size_t *got,
+                      bt_err *err) BT_MUST_CHECK;
+bt_code bt_file_pwrite(int fd, const char *name, const void *buf, size_t n, uint64_t offset,
+                       bt_err *err) BT_MUST_CHECK;
 /* a file of at most `limit` bytes into malloc'ed memory with a NUL behind it */
-bt_code bt_file_slurp(const char *path, size_t limit, char **data, size_t *n, bt_err *err) BT_MUST_CHECK;
+bt_code bt_file_slurp(const char *path, size_t limit, char **data, size_t *n, bt_err *err)
+    BT_MUST_CHECK;
 /* writes beside, fsyncs, renames: the old file or the whole new one */
 bt_code bt_file_replace(const char *path, const char *data, size_t n, bt_err *err) BT_MUST_CHECK;
-bt_code bt_file_mkdirs(const char *path, bt_err *err) BT_MUST_CHECK;    /* like mkdir -p */
-void bt_file_sync_folder_of(const char *path);                          /* makes a rename durable; best effort */
+bt_code bt_file_mkdirs(const char *path, bt_err *err) BT_MUST_CHECK; /* like mkdir -p */
+/* makes a rename durable; best effort */
+void bt_file_sync_folder_of(const char *path);
 
 #endif

@@ -1,4 +1,5 @@
-/* json.h - one JSON object from untrusted text: bounded depth, no double keys. The only jansson in a header of engine/data. */
+/* json.h - one JSON object from untrusted text: bounded depth, no double keys. The only jansson in
+ * a header of engine/data. */
 #ifndef BT_ENGINE_DATA_IO_JSON_H
 #define BT_ENGINE_DATA_IO_JSON_H
 
@@ -6,6 +7,7 @@
 
 #include "engine/base/status.h"
 
-bt_code bt_json_parse(json_t **out, const char *json, size_t n, bt_err *err) BT_MUST_CHECK;     /* *out is NULL on failure */
+/* *out is NULL on failure */
+bt_code bt_json_parse(json_t **out, const char *json, size_t n, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-
 enum { MAX_DEPTH = 32 };
 
 static bool ends_with(const char *s, const char *end) {
@@ -19,10 +18,12 @@ static bool ends_with(const char *s, const char *end) {
 
 static bt_source_kind kind_of(const char *path) {
     if (ends_with(path, ".bts")) return BT_SOURCE_SHARD;
-    return ends_with(path, ".jsonl") || ends_with(path, ".ndjson") ? BT_SOURCE_JSONL : BT_SOURCE_TEXT;
+    return ends_with(path, ".jsonl") || ends_with(path, ".ndjson") ? BT_SOURCE_JSONL
+                                                                   : BT_SOURCE_TEXT;
 }
 
-static bt_code add(bt_sources *s, const char *path, bt_source_kind kind, const struct stat *st, size_t word, bt_err *err) {
+static bt_code add(bt_sources *s, const char *path, bt_source_kind kind, const struct stat *st,
+                   size_t word, bt_err *err) {
     if (s->n == s->cap) {
         size_t cap = s->cap ? 2 * s->cap : 32;
         bt_source *p = realloc(s->items, cap * sizeof *p);
@@ -32,18 +33,24 @@ static bt_code add(bt_sources *s, const char *path, bt_source_kind kind, const s
     }
     char *copy = strdup(path);
     if (!copy) return bt_fail(err, BT_NOMEM, "cannot take memory for a list of %zu files", s->n);
-    s->items[s->n++] = (bt_source){copy, kind, st ? (uint64_t)st->st_size : 0,
-                                   st ? (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec : 0, word};
+    s->items[s->n++] =
+        (bt_source){copy, kind, st ? (uint64_t)st->st_size : 0,
+                    st ? (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec : 0, word};
     return BT_OK;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
+static int by_name(const struct dirent **a, const struct dirent **b) {
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
 static int visible(const struct dirent *e) { return e->d_name[0] != '.'; }
 
 static bt_code add_path(bt_sources *s, const char *path, int depth, size_t word, bt_err *err);
 
 static bt_code add_folder(bt_sources *s, const char *folder, int depth, size_t word, bt_err *err) {
-    if (depth >= MAX_DEPTH) return bt_fail(err, BT_ARG, "folders are nested deeper than %d at '%s' (a link that points upwards?)", MAX_DEPTH, folder);
+    if (depth >= MAX_DEPTH)
+        return bt_fail(err, BT_ARG,
+                       "folders are nested deeper than %d at '%s' (a link that points upwards?)",
+                       MAX_DEPTH, folder);
     struct dirent **names;
     int n = scandir(folder, &names, visible, by_name);
     if (n < 0) return bt_fail_errno(err, BT_IO, errno, "cannot list the folder '%s'", folder);
@@ -52,7 +59,8 @@ static bt_code add_folder(bt_sources *s, const char *folder, int depth, size_t w
         char path[PATH_MAX];
         size_t len = strlen(folder);
         const char *slash = len && folder[len - 1] == '/' ? "" : "/";
-        if (code == BT_OK && snprintf(path, sizeof path, "%s%s%s", folder, slash, names[i]->d_name) >= (int)sizeof path)
+        if (code == BT_OK && snprintf(path, sizeof path, "%s%s%s", folder, slash,
+                                      names[i]->d_name) >= (int)sizeof path)
             code = bt_fail(err, BT_ARG, "a path below '%s' is too long", folder);
         if (code == BT_OK) code = add_path(s, path, depth + 1, word, err);
         free(names[i]);
@@ -63,29 +71,40 @@ static bt_code add_folder(bt_sources *s, const char *folder, int depth, size_t w
 
 static bt_code add_path(bt_sources *s, const char *path, int depth, size_t word, bt_err *err) {
     struct stat st;
-    if (stat(path, &st) != 0) return bt_fail_errno(err, errno == ENOENT || errno == ENOTDIR ? BT_NOTFOUND : BT_IO, errno, "cannot open data '%s'", path);
+    if (stat(path, &st) != 0)
+        return bt_fail_errno(err, errno == ENOENT || errno == ENOTDIR ? BT_NOTFOUND : BT_IO, errno,
+                             "cannot open data '%s'", path);
     if (S_ISDIR(st.st_mode)) return add_folder(s, path, depth, word, err);
     if (S_ISREG(st.st_mode)) return add(s, path, kind_of(path), &st, word, err);
-    if (depth > 0) return BT_OK;        /* sockets and pipes inside a folder are no data */
+    if (depth > 0) return BT_OK; /* sockets and pipes inside a folder are no data */
     return bt_fail(err, BT_ARG, "data '%s' is neither a file nor a folder", path);
 }
 
-void bt_builtin_path(char *out, size_t size, const char *cache_dir) { snprintf(out, size, "%s/builtin-kjv.txt", cache_dir); }
+void bt_builtin_path(char *out, size_t size, const char *cache_dir) {
+    snprintf(out, size, "%s/builtin-kjv.txt", cache_dir);
+}
 
 static bt_code add_builtin(bt_sources *s, const char *cache_dir, size_t word, bt_err *err) {
     char path[PATH_MAX];
     struct stat st;
-    if (!*cache_dir) return bt_fail(err, BT_ARG, "the built-in corpus needs a cache folder; pass --data");
+    if (!*cache_dir)
+        return bt_fail(err, BT_ARG, "the built-in corpus needs a cache folder; pass --data");
     bt_builtin_path(path, sizeof path, cache_dir);
     if (stat(path, &st) != 0)
-        return bt_fail(err, BT_NOTFOUND, "the built-in corpus is not at '%s': install bible-kjv or pass --data", path);
+        return bt_fail(err, BT_NOTFOUND,
+                       "the built-in corpus is not at '%s': install bible-kjv or pass --data",
+                       path);
     return add(s, path, BT_SOURCE_TEXT, &st, word, err);
 }
 
-static bt_code add_word(bt_sources *s, const char *w, const char *cache_dir, size_t word, bt_err *err) {
+static bt_code add_word(bt_sources *s, const char *w, const char *cache_dir, size_t word,
+                        bt_err *err) {
     if (strcmp(w, "builtin") == 0) return add_builtin(s, cache_dir, word, err);
-    if (strcmp(w, "synth:chain") == 0 || strcmp(w, "synth:random") == 0) return add(s, w, BT_SOURCE_SYNTH, NULL, word, err);
-    if (strncmp(w, "synth:", 6) == 0) return bt_fail(err, BT_ARG, "there is no synthetic data '%s' (synth:chain, synth:random)", w);
+    if (strcmp(w, "synth:chain") == 0 || strcmp(w, "synth:random") == 0)
+        return add(s, w, BT_SOURCE_SYNTH, NULL, word, err);
+    if (strncmp(w, "synth:", 6) == 0)
+        return bt_fail(err, BT_ARG, "there is no synthetic data '%s' (synth:chain, synth:random)",
+                       w);
     size_t before = s->n;
     BT_TRY(add_path(s, w, 0, word, err));
     if (s->n == before) return bt_fail(err, BT_ARG, "the folder '%s' holds no files", w);

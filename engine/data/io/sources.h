@@ -1,8 +1,9 @@
 /* sources.h - from the words after --data to the list of files behind them.
  *
- * A word is a text file, a .jsonl (.ndjson) file, a token shard (.bts), a folder (all of these below it, recursively, in
- * byte order of their paths; names that begin with a dot are passed over), "builtin", or synth:NAME.
- * Every other file name counts as plain text; documents.c refuses binary content. */
+ * A word is a text file, a .jsonl (.ndjson) file, a token shard (.bts), a folder (all of these
+ * below it, recursively, in byte order of their paths; names that begin with a dot are passed
+ * over), "builtin", or synth:NAME. Every other file name counts as plain text; documents.c refuses
+ * binary content. */
 #ifndef BT_ENGINE_DATA_IO_SOURCES_H
 #define BT_ENGINE_DATA_IO_SOURCES_H
 
@@ -15,11 +16,11 @@
 typedef enum { BT_SOURCE_TEXT, BT_SOURCE_JSONL, BT_SOURCE_SHARD, BT_SOURCE_SYNTH } bt_source_kind;
 
 typedef struct bt_source {
-    char *path;                         /* of synth: "synth:chain" */
+    char *path; /* of synth: "synth:chain" */
     bt_source_kind kind;
     uint64_t bytes;
     int64_t mtime_ns;
-    size_t word;                        /* which word it came from, 0-based */
+    size_t word; /* which word it came from, 0-based */
 } bt_source;
 
 typedef struct bt_sources {
@@ -28,10 +29,12 @@ typedef struct bt_sources {
 } bt_sources;
 
 /* paths: '\n'-separated words; "" means "builtin". Nothing found is an error. */
-bt_code bt_sources_list(bt_sources *out, const char *paths, const char *cache_dir, bt_err *err) BT_MUST_CHECK;
-void bt_sources_release(bt_sources *s);                 /* accepts an all-zero struct */
+bt_code bt_sources_list(bt_sources *out, const char *paths, const char *cache_dir, bt_err *err)
+    BT_MUST_CHECK;
+void bt_sources_release(bt_sources *s); /* accepts an all-zero struct */
 
-/* where the text of "builtin" is expected; bt_builtin_make (monitor/job/launch/builtin.h) puts it there before ranks start */
+/* where the text of "builtin" is expected; bt_builtin_make (monitor/job/launch/builtin.h) puts it
+ * there before ranks start */
 void bt_builtin_path(char *out, size_t size, const char *cache_dir);
 
 #endif

@@ -8,9 +8,11 @@
 #include "engine/data/shards/prepare.h"
 #include "engine/data/shards/shard.h"
 
-enum { MAX_OPEN = 128 };                /* descriptors; further shards are parked */
+/* descriptors; further shards are parked */
+enum { MAX_OPEN = 128 };
 
-typedef struct extent {                 /* ids [from, from + count) of a shard are ids [at, at + count) of the stream */
+/* ids [from, from + count) of a shard are ids [at, at + count) of the stream */
+typedef struct extent {
     bt_shard *shard;
     uint64_t from, count, at;
 } extent;
@@ -21,7 +23,7 @@ struct bt_corpus {
     extent *extents;
     size_t n_extents, cap;
     uint64_t count, source_bytes, hash;
-    bt_shard *open[MAX_OPEN];           /* a ring: the oldest makes room */
+    bt_shard *open[MAX_OPEN]; /* a ring: the oldest makes room */
     size_t oldest, n_open;
 };
 
@@ -47,7 +49,8 @@ uint64_t bt_corpus_count(const bt_corpus *c) { return c->count; }
 uint64_t bt_corpus_source_bytes(const bt_corpus *c) { return c->source_bytes; }
 uint64_t bt_corpus_hash(const bt_corpus *c) { return c->hash; }
 
-static bt_code add_extent(bt_corpus *c, bt_shard *shard, uint64_t from, uint64_t count, bt_err *err) {
+static bt_code add_extent(bt_corpus *c, bt_shard *shard, uint64_t from, uint64_t count,
+                          bt_err *err) {
     if (!count) return BT_OK;
     extent *last = c->n_extents ? &c->extents[c->n_extents - 1] : NULL;
     if (last && last->shard == shard && last->from + last->count == from) {
@@ -69,7 +72,8 @@ static bt_code add_extent(bt_corpus *c, bt_shard *shard, uint64_t from, uint64_t
 }
 
 /* the split's part of every segment, and its exact source bytes */
-static bt_code add_shard(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg, bool whole, const uint32_t *lengths, bt_err *err) {
+static bt_code add_shard(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg, bool whole,
+                         const uint32_t *lengths, bt_err *err) {
     const bt_shard_info *info = bt_shard_about(s);
     uint64_t at = 0;
     for (uint64_t i = 0; i < info->n_segments; i++) {
@@ -90,13 +94,19 @@ static bt_code add_shard(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg, bo
 static bt_code check_vocab(const bt_shard *s, const bt_tokenizer *t, bt_err *err) {
     const bt_shard_info *info = bt_shard_about(s);
     if (info->vocab_hash == bt_tokenizer_hash(t)) return BT_OK;
-    return bt_fail(err, BT_FORMAT, "token shard '%s' was made with another tokenizer (%u tokens, hash %016llx) than this run's '%s' (%d tokens, hash %016llx): "
-                   "pass that one with --tokenizer", bt_shard_name(s), info->vocab, (unsigned long long)info->vocab_hash, bt_tokenizer_kind(t),
-                   bt_tokenizer_vocab(t), (unsigned long long)bt_tokenizer_hash(t));
+    return bt_fail(err, BT_FORMAT,
+                   "token shard '%s' was made with another tokenizer (%u tokens, hash %016llx) "
+                   "than this run's '%s' (%d tokens, hash %016llx): "
+                   "pass that one with --tokenizer",
+                   bt_shard_name(s), info->vocab, (unsigned long long)info->vocab_hash,
+                   bt_tokenizer_kind(t), bt_tokenizer_vocab(t),
+                   (unsigned long long)bt_tokenizer_hash(t));
 }
 
-/* one shard for sources[i]: itself, or the cached one of this word's neighbouring text files; *next is behind them */
-static bt_code open_next(bt_shard **s, const bt_sources *sources, size_t i, size_t *next, const bt_loader_cfg *cfg, const bt_tokenizer *t, bt_err *err) {
+/* one shard for sources[i]: itself, or the cached one of this word's neighbouring text files; *next
+ * is behind them */
+static bt_code open_next(bt_shard **s, const bt_sources *sources, size_t i, size_t *next,
+                         const bt_loader_cfg *cfg, const bt_tokenizer *t, bt_err *err) {
     const bt_source *items = sources->items;
     *next = i + 1;
     if (items[i].kind == BT_SOURCE_SHARD) {
@@ -105,17 +115,24 @@ static bt_code open_next(bt_shard **s, const bt_sources *sources, size_t i, size
         if (code != BT_OK) bt_shard_close(*s);
         return code;
     }
-    while (*next < sources->n && items[*next].kind != BT_SOURCE_SHARD && items[*next].word == items[i].word) ++*next;
-    bt_prepare_cfg p = {.files = items + i, .n_files = *next - i, .field = cfg->field, .tokenizer = t};
+    while (*next < sources->n && items[*next].kind != BT_SOURCE_SHARD &&
+           items[*next].word == items[i].word)
+        ++*next;
+    bt_prepare_cfg p = {
+        .files = items + i, .n_files = *next - i, .field = cfg->field, .tokenizer = t};
     return bt_prepare_cached(&p, cfg->cache_dir, s, err);
 }
 
-bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_loader_cfg *cfg, const bt_tokenizer *tokenizer, bool whole, bt_err *err) {
+bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_loader_cfg *cfg,
+                       const bt_tokenizer *tokenizer, bool whole, bt_err *err) {
     *out = NULL;
     bt_corpus *c = calloc(1, sizeof *c);
     uint32_t *lengths = bt_id_lengths(tokenizer);
     if (c) c->shards = calloc(sources->n, sizeof *c->shards);
-    bt_code code = c && lengths && c->shards ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for %zu data files", sources->n);
+    bt_code code = c && lengths && c->shards
+                       ? BT_OK
+                       : bt_fail(err, BT_NOMEM, "cannot take memory for %zu data files",
+                                 sources->n);
     for (size_t i = 0, next; code == BT_OK && i < sources->n; i = next) {
         bt_shard *s;
         code = open_next(&s, sources, i, &next, cfg, tokenizer, err);
@@ -135,12 +152,17 @@ bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_load
 
 bt_code bt_corpus_read(bt_corpus *c, uint64_t first, size_t n, int32_t *out, bt_err *err) {
     if (first > c->count || n > c->count - first)
-        return bt_fail(err, BT_ARG, "ids %llu..%llu are outside the data of %llu", (unsigned long long)first, (unsigned long long)(first + n), (unsigned long long)c->count);
+        return bt_fail(err, BT_ARG, "ids %llu..%llu are outside the data of %llu",
+                       (unsigned long long)first, (unsigned long long)(first + n),
+                       (unsigned long long)c->count);
     if (!n) return BT_OK;
-    size_t lo = 0, hi = c->n_extents;   /* the last extent that begins at or before `first` */
+    size_t lo = 0, hi = c->n_extents; /* the last extent that begins at or before `first` */
     while (hi - lo > 1) {
         size_t mid = (lo + hi) / 2;
-        if (c->extents[mid].at <= first) lo = mid; else hi = mid;
+        if (c->extents[mid].at <= first)
+            lo = mid;
+        else
+            hi = mid;
     }
     for (; n; lo++) {
         const extent *e = &c->extents[lo];

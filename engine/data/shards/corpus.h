@@ -1,25 +1,27 @@
 /* corpus.h - all the data of one split as a single stream of ids.
  *
- * Every text file, and every segment of a shard, gives its first part to training and its last val_frac to validation;
- * the stream is those parts one after the other in the order of the sources. No id is in both splits.
+ * Every text file, and every segment of a shard, gives its first part to training and its last
+ * val_frac to validation; the stream is those parts one after the other in the order of the
+ * sources. No id is in both splits.
  * Threads:  one caller. */
 #ifndef BT_ENGINE_DATA_SHARDS_CORPUS_H
 #define BT_ENGINE_DATA_SHARDS_CORPUS_H
 
 #include "engine/base/status.h"
-#include "engine/data/shards/loader.h"
 #include "engine/data/io/sources.h"
+#include "engine/data/shards/loader.h"
 #include "engine/data/tokenizer/tokenizer.h"
 
 typedef struct bt_corpus bt_corpus;
 
 /* the split of cfg from `sources` (no synth) */
-bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_loader_cfg *cfg, const bt_tokenizer *tokenizer, bool whole,
-                       bt_err *err) BT_MUST_CHECK;
-bt_code bt_corpus_read(bt_corpus *c, uint64_t first, size_t n, int32_t *out, bt_err *err) BT_MUST_CHECK;
+bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_loader_cfg *cfg,
+                       const bt_tokenizer *tokenizer, bool whole, bt_err *err) BT_MUST_CHECK;
+bt_code bt_corpus_read(bt_corpus *c, uint64_t first, size_t n, int32_t *out, bt_err *err)
+    BT_MUST_CHECK;
 uint64_t bt_corpus_count(const bt_corpus *c);
 uint64_t bt_corpus_source_bytes(const bt_corpus *c);
 uint64_t bt_corpus_hash(const bt_corpus *c);
-void bt_corpus_close(bt_corpus *c);                     /* accepts NULL */
+void bt_corpus_close(bt_corpus *c); /* accepts NULL */
 
 #endif

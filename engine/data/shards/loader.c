@@ -14,35 +14,36 @@
 #include "engine/data/shards/synth.h"
 #include "engine/data/tokenizer/tokenizer.h"
 
-enum { STREAM_ORDER = 0x6461746f };     /* the random stream of epoch orders */
-#define SYNTH_VAL_SEED (1ull << 62)     /* validation takes the same chain with other noise */
+/* the random stream of epoch orders */
+enum { STREAM_ORDER = 0x6461746f };
+#define SYNTH_VAL_SEED (1ull << 62) /* validation takes the same chain with other noise */
 
-typedef struct slot {                   /* one micro-batch */
-    int32_t *inputs, *targets;          /* (B, T) each, in one block */
-    bool full;                          /* guarded by the lock */
+typedef struct slot {          /* one micro-batch */
+    int32_t *inputs, *targets; /* (B, T) each, in one block */
+    bool full;                 /* guarded by the lock */
 } slot;
 
 struct bt_loader {
     int B, T;
     bool shuffle;
     uint64_t seed;
-    int64_t step;                       /* of the next micro-batch the reader makes */
+    int64_t step; /* of the next micro-batch the reader makes */
     int sequences_per_step, first_sequence, n_sequences, done_sequences;
-    bt_corpus *corpus;                  /* NULL: synth */
+    bt_corpus *corpus; /* NULL: synth */
     bt_synth synth;
-    uint64_t n_epoch;                   /* sequences of an epoch */
-    int64_t tokens;                     /* -1: endless */
+    uint64_t n_epoch; /* sequences of an epoch */
+    int64_t tokens;   /* -1: endless */
     double bytes_per_token;
     uint64_t hash;
-    int32_t *row;                       /* T + 1 ids */
+    int32_t *row; /* T + 1 ids */
 
     pthread_t reader;
     bool started;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     slot slots[2];
-    int give;                           /* slot of the next `next` */
-    bool held, quit;                    /* the trainer holds slots[give ^ 1] */
+    int give;        /* slot of the next `next` */
+    bool held, quit; /* the trainer holds slots[give ^ 1] */
     bt_code failed;
     bt_err why;
     _Atomic uint64_t stall_ns;
@@ -103,7 +104,7 @@ static void *read_ahead(void *arg) {
 
 static bt_code start_reader(bt_loader *l, bt_err *err) {
     sigset_t all, old;
-    sigfillset(&all);                   /* signals belong to the other threads */
+    sigfillset(&all); /* signals belong to the other threads */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int rc = pthread_create(&l->reader, NULL, read_ahead, l);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -114,7 +115,7 @@ static bt_code start_reader(bt_loader *l, bt_err *err) {
 
 bt_code bt_loader_next(bt_loader *l, bt_batch *out, bt_err *err) {
     pthread_mutex_lock(&l->lock);
-    if (l->held) {                      /* the batch handed out before goes back to the reader */
+    if (l->held) { /* the batch handed out before goes back to the reader */
         l->slots[l->give ^ 1].full = false;
         l->held = false;
         pthread_cond_broadcast(&l->changed);
@@ -123,7 +124,8 @@ bt_code bt_loader_next(bt_loader *l, bt_batch *out, bt_err *err) {
     if (!s->full && l->failed == BT_OK) {
         int64_t from = bt_now_ns();
         while (!s->full && l->failed == BT_OK) pthread_cond_wait(&l->changed, &l->lock);
-        atomic_fetch_add_explicit(&l->stall_ns, (uint64_t)(bt_now_ns() - from), memory_order_relaxed);
+        atomic_fetch_add_explicit(&l->stall_ns, (uint64_t)(bt_now_ns() - from),
+                                  memory_order_relaxed);
     }
     bool full = s->full;
     if (full) {
@@ -142,22 +144,32 @@ bt_code bt_loader_next(bt_loader *l, bt_batch *out, bt_err *err) {
 /* ---- open and close ---- */
 
 static bt_code check_share(int first, int n, int per_step, int B, bt_err *err) {
-    if (n < B || n % B != 0) return bt_fail(err, BT_ARG, "%d sequences of this rank are not a multiple of the micro-batch of %d", n, B);
-    if (first < 0 || n > per_step - first) return bt_fail(err, BT_ARG, "sequences %d..%d are outside a step of %d", first, first + n, per_step);
+    if (n < B || n % B != 0)
+        return bt_fail(err, BT_ARG,
+                       "%d sequences of this rank are not a multiple of the micro-batch of %d", n,
+                       B);
+    if (first < 0 || n > per_step - first)
+        return bt_fail(err, BT_ARG, "sequences %d..%d are outside a step of %d", first, first + n,
+                       per_step);
     return BT_OK;
 }
 
 static bt_code check_cfg(const bt_loader_cfg *c, bt_err *err) {
-    if (c->B < 1 || c->T < 1 || c->V < 1) return bt_fail(err, BT_ARG, "a batch of %d sequences of %d tokens from %d ids cannot be", c->B, c->T, c->V);
+    if (c->B < 1 || c->T < 1 || c->V < 1)
+        return bt_fail(err, BT_ARG, "a batch of %d sequences of %d tokens from %d ids cannot be",
+                       c->B, c->T, c->V);
     BT_TRY(check_share(c->first_sequence, c->n_sequences, c->sequences_per_step, c->B, err));
-    if (c->first_step < 0) return bt_fail(err, BT_ARG, "step %lld cannot be the first", (long long)c->first_step);
-    if (!(c->val_frac >= 0 && c->val_frac < 1)) return bt_fail(err, BT_ARG, "data.val_frac must be in 0..1, not %g", c->val_frac);
+    if (c->first_step < 0)
+        return bt_fail(err, BT_ARG, "step %lld cannot be the first", (long long)c->first_step);
+    if (!(c->val_frac >= 0 && c->val_frac < 1))
+        return bt_fail(err, BT_ARG, "data.val_frac must be in 0..1, not %g", c->val_frac);
     return BT_OK;
 }
 
 static bt_code open_synth(bt_loader *l, const bt_loader_cfg *cfg, const char *name) {
     uint64_t facts[2] = {(uint64_t)cfg->V, cfg->split};
-    bt_synth_init(&l->synth, name, cfg->V, cfg->split == BT_SPLIT_VAL ? cfg->seed + SYNTH_VAL_SEED : cfg->seed);
+    bt_synth_init(&l->synth, name, cfg->V,
+                  cfg->split == BT_SPLIT_VAL ? cfg->seed + SYNTH_VAL_SEED : cfg->seed);
     l->tokens = -1;
     l->bytes_per_token = 1;
     l->hash = XXH3_64bits_withSeed(facts, sizeof facts, bt_hash_name(name));
@@ -166,19 +178,26 @@ static bt_code open_synth(bt_loader *l, const bt_loader_cfg *cfg, const char *na
 
 static bt_code too_short(const bt_loader_cfg *cfg, uint64_t count, bool own_val, bt_err *err) {
     if (cfg->split == BT_SPLIT_TRAIN)
-        return bt_fail(err, BT_ARG, "the data has %llu tokens for training; one sequence needs %d (give more data, or a shorter model.seq_len)",
+        return bt_fail(err, BT_ARG,
+                       "the data has %llu tokens for training; one sequence needs %d (give more "
+                       "data, or a shorter model.seq_len)",
                        (unsigned long long)count, cfg->T + 1);
-    return bt_fail(err, BT_NOTFOUND, "the validation data has %llu tokens; one sequence needs %d (%s)", (unsigned long long)count, cfg->T + 1,
+    return bt_fail(err, BT_NOTFOUND,
+                   "the validation data has %llu tokens; one sequence needs %d (%s)",
+                   (unsigned long long)count, cfg->T + 1,
                    own_val ? "give more --val-data" : "raise data.val_frac or give --val-data");
 }
 
-static bt_code open_corpus(bt_loader *l, const bt_loader_cfg *cfg, const bt_sources *sources, bool whole, bt_err *err) {
+static bt_code open_corpus(bt_loader *l, const bt_loader_cfg *cfg, const bt_sources *sources,
+                           bool whole, bt_err *err) {
     bt_tokenizer *t;
-    BT_TRY(bt_tokenizer_load(&t, cfg->tokenizer && *cfg->tokenizer ? cfg->tokenizer : "bytes", err));
+    BT_TRY(
+        bt_tokenizer_load(&t, cfg->tokenizer && *cfg->tokenizer ? cfg->tokenizer : "bytes", err));
     bt_code code = BT_OK;
     if (bt_tokenizer_vocab(t) > cfg->V)
-        code = bt_fail(err, BT_ARG, "the tokenizer '%s' has %d tokens, the model %d: set model.vocab=%d", cfg->tokenizer, bt_tokenizer_vocab(t), cfg->V,
-                       bt_tokenizer_vocab(t));
+        code = bt_fail(err, BT_ARG,
+                       "the tokenizer '%s' has %d tokens, the model %d: set model.vocab=%d",
+                       cfg->tokenizer, bt_tokenizer_vocab(t), cfg->V, bt_tokenizer_vocab(t));
     if (code == BT_OK) code = bt_corpus_open(&l->corpus, sources, cfg, t, whole, err);
     bt_tokenizer_free(t);
     BT_TRY(code);
@@ -194,8 +213,14 @@ static bt_code open_corpus(bt_loader *l, const bt_loader_cfg *cfg, const bt_sour
 static bt_code open_sources(bt_loader *l, const bt_loader_cfg *cfg, bt_err *err) {
     bool own_val = cfg->val_paths && *cfg->val_paths, val = cfg->split == BT_SPLIT_VAL;
     bt_sources sources;
-    BT_TRY(bt_sources_list(&sources, own_val && val ? cfg->val_paths : cfg->paths ? cfg->paths : "", cfg->cache_dir ? cfg->cache_dir : "", err));
-    bt_code code = sources.items[0].kind == BT_SOURCE_SYNTH ? open_synth(l, cfg, sources.items[0].path) : open_corpus(l, cfg, &sources, own_val, err);
+    BT_TRY(bt_sources_list(&sources,
+                           own_val && val ? cfg->val_paths
+                           : cfg->paths   ? cfg->paths
+                                          : "",
+                           cfg->cache_dir ? cfg->cache_dir : "", err));
+    bt_code code = sources.items[0].kind == BT_SOURCE_SYNTH
+                       ? open_synth(l, cfg, sources.items[0].path)
+                       : open_corpus(l, cfg, &sources, own_val, err);
     bt_sources_release(&sources);
     return code;
 }
@@ -209,7 +234,9 @@ static bt_code take_buffers(bt_loader *l, bt_err *err) {
         ok = l->slots[i].inputs != NULL;
         l->slots[i].targets = ok ? l->slots[i].inputs + n : NULL;
     }
-    return ok ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for batches of %d x %d tokens", l->B, l->T);
+    return ok ? BT_OK
+              : bt_fail(err, BT_NOMEM, "cannot take memory for batches of %d x %d tokens", l->B,
+                        l->T);
 }
 
 bt_code bt_loader_open(bt_loader **out, const bt_loader_cfg *cfg, bt_err *err) {
@@ -248,7 +275,8 @@ static void stop_reader(bt_loader *l) {
     l->started = false;
 }
 
-bt_code bt_loader_move(bt_loader *l, int64_t step, int first_sequence, int n_sequences, bt_err *err) {
+bt_code bt_loader_move(bt_loader *l, int64_t step, int first_sequence, int n_sequences,
+                       bt_err *err) {
     BT_TRY(check_share(first_sequence, n_sequences, l->sequences_per_step, l->B, err));
     stop_reader(l);
     l->step = step;
@@ -271,7 +299,9 @@ void bt_loader_close(bt_loader *l) {
     free(l);
 }
 
-uint64_t bt_loader_stall_ns(const bt_loader *l) { return atomic_load_explicit(&l->stall_ns, memory_order_relaxed); }
+uint64_t bt_loader_stall_ns(const bt_loader *l) {
+    return atomic_load_explicit(&l->stall_ns, memory_order_relaxed);
+}
 int64_t bt_loader_tokens(const bt_loader *l) { return l->tokens; }
 int64_t bt_loader_sequences(const bt_loader *l) { return l->tokens < 0 ? -1 : (int64_t)l->n_epoch; }
 double bt_loader_bytes_per_token(const bt_loader *l) { return l->bytes_per_token; }

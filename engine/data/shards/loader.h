@@ -1,9 +1,10 @@
 /* loader.h - hands each rank its own stream of token batches.
  *
- * The stream is a pure function of (sources, split, seed, global sample index): sample g of a step is sequence number
- * step * (sequences per step) + g of the epoch order; a resumed run, even on another number of ranks, sees the tokens it
- * would have seen. `synth:chain` reproduces bench/peer_torch.py's stream exactly (sequence j is the j-th stretch of T+1
- * tokens of the chain, seed = the run's seed, no shuffling, no end).
+ * The stream is a pure function of (sources, split, seed, global sample index): sample g of a step
+ * is sequence number step * (sequences per step) + g of the epoch order; a resumed run, even on
+ * another number of ranks, sees the tokens it would have seen. `synth:chain` reproduces
+ * bench/peer_torch.py's stream exactly (sequence j is the j-th stretch of T+1 tokens of the chain,
+ * seed = the run's seed, no shuffling, no end).
  * Order:    open -> { next* -> [move] }* -> close. A batch stays valid until the following `next`.
  * Owns:     its sources and two batch buffers; a private reader thread stays one batch ahead.
  * Cost:     `next` is O(1) when the reader keeps up; bt_loader_stall_ns tells when it does not. */
@@ -19,38 +20,48 @@
 typedef struct bt_loader bt_loader;
 
 typedef struct bt_batch {
-    const int32_t *inputs;              /* (B, T) token ids in [0, V) */
-    const int32_t *targets;             /* (B, T) inputs shifted left by one */
+    const int32_t *inputs;  /* (B, T) token ids in [0, V) */
+    const int32_t *targets; /* (B, T) inputs shifted left by one */
 } bt_batch;
 
 typedef enum { BT_SPLIT_TRAIN, BT_SPLIT_VAL } bt_split;
 
 typedef struct bt_loader_cfg {
-    const char *paths;                  /* '\n'-separated: .txt, .jsonl, .bts token shards, folders, "synth:chain", "builtin" */
-    const char *val_paths;              /* "" : the last val_frac of each file is the validation split */
-    const char *tokenizer;              /* "bytes" or a tokenizer file */
-    const char *field;                  /* of JSONL objects */
-    const char *cache_dir;              /* where tokenised shards of text are kept (created); "" keeps them in memory */
+    /* '\n'-separated: .txt, .jsonl, .bts token shards, folders, "synth:chain", "builtin" */
+    const char *paths;
+    /* "" : the last val_frac of each file is the validation split */
+    const char *val_paths;
+    const char *tokenizer; /* "bytes" or a tokenizer file */
+    const char *field;     /* of JSONL objects */
+    /* where tokenised shards of text are kept (created); "" keeps them in memory */
+    const char *cache_dir;
     bt_split split;
     double val_frac;
     bool shuffle;
-    int B, T, V;                        /* B sequences of T tokens a micro-batch; every id must be < V */
+    /* B sequences of T tokens a micro-batch; every id must be < V */
+    int B, T, V;
     uint64_t seed;
-    int64_t first_step;                 /* where a resumed run begins */
-    int sequences_per_step;             /* of all ranks */
-    int first_sequence, n_sequences;    /* this rank's part of a step: [first, first + n); n is a multiple of B */
+    int64_t first_step;     /* where a resumed run begins */
+    int sequences_per_step; /* of all ranks */
+    /* this rank's part of a step: [first, first + n); n is a multiple of B */
+    int first_sequence, n_sequences;
 } bt_loader_cfg;
 
 bt_code bt_loader_open(bt_loader **out, const bt_loader_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 /* micro-batches of a step in order, then those of the next step */
 bt_code bt_loader_next(bt_loader *l, bt_batch *out, bt_err *err) BT_MUST_CHECK;
-/* goes on with sequences [first, first + n) of `step`, whatever was read ahead: a rank's share of the batch has changed */
-bt_code bt_loader_move(bt_loader *l, int64_t step, int first_sequence, int n_sequences, bt_err *err) BT_MUST_CHECK;
-uint64_t bt_loader_stall_ns(const bt_loader *l);        /* time the trainer waited, since open */
-int64_t bt_loader_tokens(const bt_loader *l);           /* tokens of the split; -1: endless */
-int64_t bt_loader_sequences(const bt_loader *l);        /* sequences of one epoch of the split; -1: endless */
-double bt_loader_bytes_per_token(const bt_loader *l);   /* source text bytes per token of the split (bits per byte); 1 for synth */
-uint64_t bt_loader_hash(const bt_loader *l);            /* of the sources: a checkpoint refuses other data unless told */
-void bt_loader_close(bt_loader *l);                     /* accepts NULL */
+/* goes on with sequences [first, first + n) of `step`, whatever was read ahead: a rank's share of
+ * the batch has changed */
+bt_code bt_loader_move(bt_loader *l, int64_t step, int first_sequence, int n_sequences, bt_err *err)
+    BT_MUST_CHECK;
+uint64_t bt_loader_stall_ns(const bt_loader *l); /* time the trainer waited, since open */
+int64_t bt_loader_tokens(const bt_loader *l);    /* tokens of the split; -1: endless */
+/* sequences of one epoch of the split; -1: endless */
+int64_t bt_loader_sequences(const bt_loader *l);
+/* source text bytes per token of the split (bits per byte); 1 for synth */
+double bt_loader_bytes_per_token(const bt_loader *l);
+/* of the sources: a checkpoint refuses other data unless told */
+uint64_t bt_loader_hash(const bt_loader *l);
+void bt_loader_close(bt_loader *l); /* accepts NULL */
 
 #endif

@@ -16,17 +16,18 @@
 #include "engine/data/io/documents.h"
 #include "engine/data/io/file_io.h"
 
-enum { CACHE_VERSION = 1 };             /* raise when the same text gives other ids */
+/* raise when the same text gives other ids */
+enum { CACHE_VERSION = 1 };
 
-typedef struct run {                    /* one call of bt_prepare */
+typedef struct run { /* one call of bt_prepare */
     const bt_prepare_cfg *cfg;
     bt_documents *docs;
     bt_shard_writer *writer;
     uint32_t *lengths;
     int32_t *ids;
     size_t ids_cap;
-    uint64_t document_bytes;            /* of the current document so far */
-    char last;                          /* its last byte */
+    uint64_t document_bytes; /* of the current document so far */
+    char last;               /* its last byte */
     bt_prepare_result sum;
 } run;
 
@@ -44,14 +45,16 @@ uint32_t *bt_id_lengths(const bt_tokenizer *t) {
 static bt_code shard_path(const run *r, char *out, size_t size, bt_err *err) {
     const char *path = r->cfg->path, *dot = strrchr(path, '.');
     int stem = dot && strcmp(dot, ".bts") == 0 ? (int)(dot - path) : (int)strlen(path);
-    int n = r->cfg->split_ids ? snprintf(out, size, "%.*s-%05d.bts", stem, path, r->sum.shards) : snprintf(out, size, "%s", path);
+    int n = r->cfg->split_ids ? snprintf(out, size, "%.*s-%05d.bts", stem, path, r->sum.shards)
+                              : snprintf(out, size, "%s", path);
     return n < (int)size ? BT_OK : bt_fail(err, BT_ARG, "the path '%.200s' is too long", path);
 }
 
 static bt_code begin_shard(run *r, bt_err *err) {
     char path[PATH_MAX];
     if (r->cfg->path) BT_TRY(shard_path(r, path, sizeof path, err));
-    return bt_shard_writer_create(&r->writer, r->cfg->path ? path : NULL, (uint32_t)bt_tokenizer_vocab(r->cfg->tokenizer),
+    return bt_shard_writer_create(&r->writer, r->cfg->path ? path : NULL,
+                                  (uint32_t)bt_tokenizer_vocab(r->cfg->tokenizer),
                                   bt_tokenizer_hash(r->cfg->tokenizer), err);
 }
 
@@ -108,20 +111,27 @@ static bt_code stream(run *r, bt_err *err) {
         if (p.document_ends) BT_TRY(end_document(r, err));
         if (p.file_ends) BT_TRY(bt_shard_end_segment(r->writer, err));
         if (r->cfg->progress && told >= 1 << 20) {
-            r->cfg->progress(r->cfg->ctx, bt_documents_done(r->docs), r->sum.ids + bt_shard_written(r->writer));
+            r->cfg->progress(r->cfg->ctx, bt_documents_done(r->docs),
+                             r->sum.ids + bt_shard_written(r->writer));
             told = 0;
         }
-        if (r->cfg->split_ids && p.document_ends && bt_shard_written(r->writer) >= r->cfg->split_ids) BT_TRY(end_shard(r, NULL, err));
+        if (r->cfg->split_ids && p.document_ends &&
+            bt_shard_written(r->writer) >= r->cfg->split_ids)
+            BT_TRY(end_shard(r, NULL, err));
     }
 }
 
-bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shard **opened, bt_err *err) {
+bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shard **opened,
+                   bt_err *err) {
     run r = {.cfg = cfg, .lengths = bt_id_lengths(cfg->tokenizer)};
     if (opened) *opened = NULL;
-    bt_code code = r.lengths ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for %d token lengths", bt_tokenizer_vocab(cfg->tokenizer));
+    bt_code code = r.lengths ? BT_OK
+                             : bt_fail(err, BT_NOMEM, "cannot take memory for %d token lengths",
+                                       bt_tokenizer_vocab(cfg->tokenizer));
     if (code == BT_OK) code = bt_documents_open(&r.docs, cfg->files, cfg->n_files, cfg->field, err);
     if (code == BT_OK) code = stream(&r, err);
-    if (code == BT_OK && !r.writer && !r.sum.shards) code = begin_shard(&r, err);        /* no text at all: an empty shard */
+    /* no text at all: an empty shard */
+    if (code == BT_OK && !r.writer && !r.sum.shards) code = begin_shard(&r, err);
     if (code == BT_OK && r.writer) code = end_shard(&r, opened, err);
     bt_shard_abandon(r.writer);
     bt_documents_close(r.docs);
@@ -142,18 +152,21 @@ static uint64_t cache_key(const bt_prepare_cfg *cfg) {
         uint64_t facts[3] = {f->bytes, (uint64_t)f->mtime_ns, f->kind};
         h = XXH3_64bits_withSeed(path, strlen(path), h);
         h = XXH3_64bits_withSeed(facts, sizeof facts, h);
-        if (f->kind == BT_SOURCE_JSONL && cfg->field) h = XXH3_64bits_withSeed(cfg->field, strlen(cfg->field), h);
+        if (f->kind == BT_SOURCE_JSONL && cfg->field)
+            h = XXH3_64bits_withSeed(cfg->field, strlen(cfg->field), h);
     }
     return h;
 }
 
 static void cache_name(const bt_prepare_cfg *cfg, const char *cache_dir, char *out, size_t size) {
-    const char *path = cfg->files[0].path, *slash = strrchr(path, '/'), *stem = slash ? slash + 1 : path;
+    const char *path = cfg->files[0].path, *slash = strrchr(path, '/'),
+               *stem = slash ? slash + 1 : path;
     char safe[41];
     size_t n = 0;
     for (; stem[n] && stem[n] != '.' && n < sizeof safe - 1; n++) {
         unsigned char c = (unsigned char)stem[n];
-        bool plain = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '-' || c == '_';
+        bool plain = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '-' ||
+                     c == '_';
         safe[n] = plain ? (char)c : '_';
     }
     safe[n] = '\0';
@@ -171,12 +184,14 @@ static void remove_leftovers(const char *path) {
 }
 
 /* under the lock: still not there, or damaged */
-static bt_code open_or_make(const bt_prepare_cfg *cfg, const char *path, bt_shard **opened, bt_err *err) {
+static bt_code open_or_make(const bt_prepare_cfg *cfg, const char *path, bt_shard **opened,
+                            bt_err *err) {
     bt_err why;
     bt_code code = bt_shard_open(opened, path, &why);
     if (code == BT_OK) return BT_OK;
     if (code != BT_NOTFOUND) bt_log(BT_LOG_WARN, "%s; making it again", why.msg);
-    bt_log(BT_LOG_INFO, "tokenising '%s'%s into the cache", cfg->files[0].path, cfg->n_files > 1 ? " and others" : "");
+    bt_log(BT_LOG_INFO, "tokenising '%s'%s into the cache", cfg->files[0].path,
+           cfg->n_files > 1 ? " and others" : "");
     remove_leftovers(path);
     bt_prepare_cfg c = *cfg;
     c.path = path;
@@ -187,23 +202,27 @@ static bt_code lock(const char *path, int *fd, bt_err *err) {
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (*fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
     if (flock(*fd, LOCK_EX | LOCK_NB) == 0) return BT_OK;
-    if (errno == EWOULDBLOCK) bt_log(BT_LOG_INFO, "another process tokenises the same data; waiting for it");
+    if (errno == EWOULDBLOCK)
+        bt_log(BT_LOG_INFO, "another process tokenises the same data; waiting for it");
     int rc;
-    do rc = flock(*fd, LOCK_EX); while (rc != 0 && errno == EINTR);
+    do rc = flock(*fd, LOCK_EX);
+    while (rc != 0 && errno == EINTR);
     if (rc == 0) return BT_OK;
     bt_code code = bt_fail_errno(err, BT_IO, errno, "cannot lock '%s'", path);
     close(*fd);
     return code;
 }
 
-bt_code bt_prepare_cached(const bt_prepare_cfg *cfg, const char *cache_dir, bt_shard **opened, bt_err *err) {
+bt_code bt_prepare_cached(const bt_prepare_cfg *cfg, const char *cache_dir, bt_shard **opened,
+                          bt_err *err) {
     *opened = NULL;
     bt_prepare_cfg c = *cfg;
     c.path = NULL;
     c.split_ids = 0;
     if (!cache_dir || !*cache_dir) return bt_prepare(&c, NULL, opened, err);
     char path[PATH_MAX], lock_path[PATH_MAX];
-    if (strlen(cache_dir) + 80 > sizeof path) return bt_fail(err, BT_ARG, "the path '%.200s' is too long", cache_dir);
+    if (strlen(cache_dir) + 80 > sizeof path)
+        return bt_fail(err, BT_ARG, "the path '%.200s' is too long", cache_dir);
     cache_name(cfg, cache_dir, path, sizeof path);
     if (bt_shard_open(opened, path, NULL) == BT_OK) return BT_OK;
     int fd;
@@ -211,11 +230,12 @@ bt_code bt_prepare_cached(const bt_prepare_cfg *cfg, const char *cache_dir, bt_s
     snprintf(lock_path, sizeof lock_path, "%.*s.lock", (int)strlen(path), path);
     bt_code code = bt_file_mkdirs(cache_dir, &why);
     if (code == BT_OK) code = lock(lock_path, &fd, &why);
-    if (code != BT_OK) {                /* a read-only home must not stop a run */
+    if (code != BT_OK) { /* a read-only home must not stop a run */
         bt_log(BT_LOG_WARN, "no token cache (%s); keeping the tokens in memory", why.msg);
         return bt_prepare(&c, NULL, opened, err);
     }
     code = open_or_make(&c, path, opened, err);
-    close(fd);                          /* the lock file stays: removing it would let a waiter and a newcomer both hold "the" lock */
+    /* the lock file stays: removing it would let a waiter and a newcomer both hold "the" lock */
+    close(fd);
     return code;
 }

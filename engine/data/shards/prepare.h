@@ -1,26 +1,29 @@
 /* prepare.h - text to token ids: documents through a tokenizer into a token shard, streaming.
  *
- * Behind each document comes a separator: the end-of-text token, or a newline where the vocabulary has none (bytes) and the
- * document does not end with one already. Empty documents vanish.
- * Cached shards are keyed by (path, size, time of change) of every file, field and tokenizer; a lock file lets one process
- * of many do the work while the others wait; a damaged cache file is made again. */
+ * Behind each document comes a separator: the end-of-text token, or a newline where the vocabulary
+ * has none (bytes) and the document does not end with one already. Empty documents vanish.
+ * Cached shards are keyed by (path, size, time of change) of every file, field and tokenizer; a
+ * lock file lets one process of many do the work while the others wait; a damaged cache file is
+ * made again. */
 #ifndef BT_ENGINE_DATA_SHARDS_PREPARE_H
 #define BT_ENGINE_DATA_SHARDS_PREPARE_H
 
 #include "engine/base/status.h"
-#include "engine/data/shards/shard.h"
 #include "engine/data/io/sources.h"
+#include "engine/data/shards/shard.h"
 #include "engine/data/tokenizer/tokenizer.h"
 
 typedef struct bt_prepare_cfg {
-    const bt_source *files;             /* TEXT and JSONL */
+    const bt_source *files; /* TEXT and JSONL */
     size_t n_files;
-    const char *field;                  /* of JSONL objects */
+    const char *field; /* of JSONL objects */
     const bt_tokenizer *tokenizer;
-    const char *path;                   /* of the shard; NULL: anonymous memory */
-    uint64_t split_ids;                 /* > 0: begin another shard behind the document that reaches this many ids;
-                                           x.bts then becomes x-00000.bts, x-00001.bts, ... */
-    void (*progress)(void *ctx, double done, uint64_t ids);     /* may be NULL; about every MiB of text */
+    const char *path; /* of the shard; NULL: anonymous memory */
+    /* > 0: begin another shard behind the document that reaches this many ids; x.bts then
+     * becomes x-00000.bts, x-00001.bts, ... */
+    uint64_t split_ids;
+    /* may be NULL; about every MiB of text */
+    void (*progress)(void *ctx, double done, uint64_t ids);
     void *ctx;
 } bt_prepare_cfg;
 
@@ -29,9 +32,12 @@ typedef struct bt_prepare_result {
     int shards;
 } bt_prepare_result;
 
-bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shard **opened, bt_err *err) BT_MUST_CHECK;
-/* the shard of these files from the cache, made first when it is not there. cache_dir "": in memory */
-bt_code bt_prepare_cached(const bt_prepare_cfg *cfg, const char *cache_dir, bt_shard **opened, bt_err *err) BT_MUST_CHECK;
+bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shard **opened,
+                   bt_err *err) BT_MUST_CHECK;
+/* the shard of these files from the cache, made first when it is not there. cache_dir "": in
+ * memory */
+bt_code bt_prepare_cached(const bt_prepare_cfg *cfg, const char *cache_dir, bt_shard **opened,
+                          bt_err *err) BT_MUST_CHECK;
 /* bytes of every id for the shard functions; specials 0. malloc'ed, NULL when there is no memory */
 uint32_t *bt_id_lengths(const bt_tokenizer *t);
 

@@ -14,21 +14,22 @@
 #include "engine/data/shards/shard_open.h"
 
 struct bt_shard {
-    int fd;                             /* -1: parked */
+    int fd; /* -1: parked */
     char *name;
-    struct stat seen;                   /* at open: the file must stay what it was */
+    struct stat seen; /* at open: the file must stay what it was */
     bt_shard_info info;
     uint64_t tables_at;
     bt_shard_block *blocks;
     bt_shard_segment_row *segments;
-    unsigned char *checked;             /* one byte a block */
-    unsigned char *raw;                 /* a block */
+    unsigned char *checked; /* one byte a block */
+    unsigned char *raw;     /* a block */
 };
 
 /* "'x.bts' is corrupt: what": every refusal names the file and, where there is one, the byte */
 #define CORRUPT(err, name, ...) bt_shard_corrupt(err, name, __VA_ARGS__)
 
-static bt_code BT_PRINTF(3, 4) bt_shard_corrupt(bt_err *err, const char *name, const char *fmt, ...) {
+static bt_code BT_PRINTF(3, 4)
+    bt_shard_corrupt(bt_err *err, const char *name, const char *fmt, ...) {
     bt_err what;
     va_list ap;
     va_start(ap, fmt);
@@ -37,34 +38,58 @@ static bt_code BT_PRINTF(3, 4) bt_shard_corrupt(bt_err *err, const char *name, c
     return bt_fail(err, BT_FORMAT, "token shard '%s' %s", name, what.msg);
 }
 
-static bt_code check_header(const bt_shard_header *h, uint64_t file_bytes, const char *name, bt_err *err) {
-    if (memcmp(h->magic, BT_SHARD_MAGIC, 8) != 0) return CORRUPT(err, name, "is not a token shard: wrong magic at byte 0 (make one with 'bitrain data prepare')");
-    if (h->endian == 0x04030201u) return CORRUPT(err, name, "was written on a machine of the other byte order (byte 8)");
-    if (h->endian != BT_SHARD_ENDIAN) return CORRUPT(err, name, "is corrupt: byte order mark 0x%08x at byte 8", h->endian);
+static bt_code check_header(const bt_shard_header *h, uint64_t file_bytes, const char *name,
+                            bt_err *err) {
+    if (memcmp(h->magic, BT_SHARD_MAGIC, 8) != 0)
+        return CORRUPT(
+            err, name,
+            "is not a token shard: wrong magic at byte 0 (make one with 'bitrain data prepare')");
+    if (h->endian == 0x04030201u)
+        return CORRUPT(err, name, "was written on a machine of the other byte order (byte 8)");
+    if (h->endian != BT_SHARD_ENDIAN)
+        return CORRUPT(err, name, "is corrupt: byte order mark 0x%08x at byte 8", h->endian);
     if (h->version != BT_SHARD_VERSION)
-        return CORRUPT(err, name, "has format version %u at byte 12; this program reads version %d", h->version, BT_SHARD_VERSION);
+        return CORRUPT(err, name, "has format version %u at byte 12; this program reads version %d",
+                       h->version, BT_SHARD_VERSION);
     uint64_t hash = XXH3_64bits(h, offsetof(bt_shard_header, header_hash));
     if (hash != h->header_hash)
-        return CORRUPT(err, name, "is corrupt: the header's hash is %016llx, its bytes 0..119 give %016llx",
+        return CORRUPT(err, name,
+                       "is corrupt: the header's hash is %016llx, its bytes 0..119 give %016llx",
                        (unsigned long long)h->header_hash, (unsigned long long)hash);
-    if (h->id_bytes != 1 && h->id_bytes != 2 && h->id_bytes != 4) return CORRUPT(err, name, "is corrupt: id size %u at byte 16 (1, 2 or 4)", h->id_bytes);
+    if (h->id_bytes != 1 && h->id_bytes != 2 && h->id_bytes != 4)
+        return CORRUPT(err, name, "is corrupt: id size %u at byte 16 (1, 2 or 4)", h->id_bytes);
     if (h->vocab < 1 || h->vocab > BT_SHARD_MAX_VOCAB)
-        return CORRUPT(err, name, "is corrupt: vocabulary of %u at byte 20 (1..%d)", h->vocab, BT_SHARD_MAX_VOCAB);
-    if (h->block_bytes != BT_SHARD_BLOCK) return CORRUPT(err, name, "is corrupt: block size %u at byte 80 (%d)", h->block_bytes, BT_SHARD_BLOCK);
-    if (h->zero32 || h->zero64) return CORRUPT(err, name, "is corrupt: reserved header bytes are not zero");
+        return CORRUPT(err, name, "is corrupt: vocabulary of %u at byte 20 (1..%d)", h->vocab,
+                       BT_SHARD_MAX_VOCAB);
+    if (h->block_bytes != BT_SHARD_BLOCK)
+        return CORRUPT(err, name, "is corrupt: block size %u at byte 80 (%d)", h->block_bytes,
+                       BT_SHARD_BLOCK);
+    if (h->zero32 || h->zero64)
+        return CORRUPT(err, name, "is corrupt: reserved header bytes are not zero");
     if (h->file_bytes != file_bytes)
-        return CORRUPT(err, name, "is %s: it has %llu bytes, its header says %llu", file_bytes < h->file_bytes ? "truncated" : "corrupt (trailing bytes)",
+        return CORRUPT(err, name, "is %s: it has %llu bytes, its header says %llu",
+                       file_bytes < h->file_bytes ? "truncated" : "corrupt (trailing bytes)",
                        (unsigned long long)file_bytes, (unsigned long long)h->file_bytes);
     /* counts against the bytes that are there, before anything is multiplied */
-    if (h->count > (file_bytes - sizeof *h) / h->id_bytes) return CORRUPT(err, name, "is corrupt: %llu ids at byte 32 do not fit into it", (unsigned long long)h->count);
+    if (h->count > (file_bytes - sizeof *h) / h->id_bytes)
+        return CORRUPT(err, name, "is corrupt: %llu ids at byte 32 do not fit into it",
+                       (unsigned long long)h->count);
     uint64_t ids_end = sizeof *h + h->count * h->id_bytes, tables_at = (ids_end + 7) / 8 * 8;
-    if (h->tables_at != tables_at) return CORRUPT(err, name, "is corrupt: table offset %llu at byte 64, should be %llu", (unsigned long long)h->tables_at, (unsigned long long)tables_at);
+    if (h->tables_at != tables_at)
+        return CORRUPT(err, name, "is corrupt: table offset %llu at byte 64, should be %llu",
+                       (unsigned long long)h->tables_at, (unsigned long long)tables_at);
     uint64_t n_blocks = (h->count * h->id_bytes + BT_SHARD_BLOCK - 1) / BT_SHARD_BLOCK;
-    if (h->n_blocks != n_blocks) return CORRUPT(err, name, "is corrupt: %llu blocks at byte 56, should be %llu", (unsigned long long)h->n_blocks, (unsigned long long)n_blocks);
-    if (tables_at > file_bytes || h->n_segments > file_bytes / sizeof(bt_shard_segment_row)
-        || tables_at + n_blocks * sizeof(bt_shard_block) + h->n_segments * sizeof(bt_shard_segment_row) != file_bytes)
-        return CORRUPT(err, name, "is corrupt: %llu blocks and %llu segments do not fill its %llu bytes", (unsigned long long)n_blocks,
-                       (unsigned long long)h->n_segments, (unsigned long long)file_bytes);
+    if (h->n_blocks != n_blocks)
+        return CORRUPT(err, name, "is corrupt: %llu blocks at byte 56, should be %llu",
+                       (unsigned long long)h->n_blocks, (unsigned long long)n_blocks);
+    if (tables_at > file_bytes || h->n_segments > file_bytes / sizeof(bt_shard_segment_row) ||
+        tables_at + n_blocks * sizeof(bt_shard_block) +
+                h->n_segments * sizeof(bt_shard_segment_row) !=
+            file_bytes)
+        return CORRUPT(err, name,
+                       "is corrupt: %llu blocks and %llu segments do not fill its %llu bytes",
+                       (unsigned long long)n_blocks, (unsigned long long)h->n_segments,
+                       (unsigned long long)file_bytes);
     return BT_OK;
 }
 
@@ -74,19 +99,29 @@ static bt_code check_tables(const bt_shard *s, const bt_shard_header *h, bt_err 
     uint64_t before = 0;
     for (uint64_t i = 0; i < h->n_blocks; i++) {
         content = XXH3_64bits_withSeed(&s->blocks[i].hash, sizeof s->blocks[i].hash, content);
-        if (s->blocks[i].source_bytes < before) return CORRUPT(err, s->name, "is corrupt: source bytes of block %llu go backwards", (unsigned long long)i);
+        if (s->blocks[i].source_bytes < before)
+            return CORRUPT(err, s->name, "is corrupt: source bytes of block %llu go backwards",
+                           (unsigned long long)i);
         before = s->blocks[i].source_bytes;
     }
-    if (before != h->source_bytes) return CORRUPT(err, s->name, "is corrupt: the blocks hold %llu source bytes, the header says %llu", (unsigned long long)before, (unsigned long long)h->source_bytes);
-    if (content != h->content_hash) return CORRUPT(err, s->name, "is corrupt: content hash at byte 96 differs from the block table");
+    if (before != h->source_bytes)
+        return CORRUPT(err, s->name,
+                       "is corrupt: the blocks hold %llu source bytes, the header says %llu",
+                       (unsigned long long)before, (unsigned long long)h->source_bytes);
+    if (content != h->content_hash)
+        return CORRUPT(err, s->name,
+                       "is corrupt: content hash at byte 96 differs from the block table");
     uint64_t ids = 0, bytes = 0;
     for (uint64_t i = 0; i < h->n_segments; i++) {
-        if (s->segments[i].count > h->count - ids || s->segments[i].source_bytes > h->source_bytes - bytes)
-            return CORRUPT(err, s->name, "is corrupt: segment %llu passes the end", (unsigned long long)i);
+        if (s->segments[i].count > h->count - ids ||
+            s->segments[i].source_bytes > h->source_bytes - bytes)
+            return CORRUPT(err, s->name, "is corrupt: segment %llu passes the end",
+                           (unsigned long long)i);
         ids += s->segments[i].count;
         bytes += s->segments[i].source_bytes;
     }
-    if (ids != h->count || bytes != h->source_bytes) return CORRUPT(err, s->name, "is corrupt: the segments do not cover its ids");
+    if (ids != h->count || bytes != h->source_bytes)
+        return CORRUPT(err, s->name, "is corrupt: the segments do not cover its ids");
     return BT_OK;
 }
 
@@ -100,16 +135,22 @@ static bt_code read_tables(bt_shard *s, const bt_shard_header *h, bt_err *err) {
     s->raw = malloc(BT_SHARD_BLOCK);
     bt_code code = BT_OK;
     if (!all || !s->blocks || !s->segments || !s->checked || !s->raw) {
-        code = bt_fail(err, BT_NOMEM, "cannot take %zu bytes for the tables of '%s'", 2 * n, s->name);
+        code = bt_fail(err, BT_NOMEM, "cannot take %zu bytes for the tables of '%s'", 2 * n,
+                       s->name);
     } else if ((code = bt_file_pread(s->fd, s->name, all, n, ids_end, &got, err)) != BT_OK) {
         ;
     } else if (got != n) {
-        code = CORRUPT(err, s->name, "was truncated while it was opened (byte %llu)", (unsigned long long)(ids_end + got));
+        code = CORRUPT(err, s->name, "was truncated while it was opened (byte %llu)",
+                       (unsigned long long)(ids_end + got));
     } else if (XXH3_64bits(all, n) != h->tables_hash) {
-        code = CORRUPT(err, s->name, "is corrupt: its tables (bytes %llu..%llu) do not match their hash", (unsigned long long)ids_end, (unsigned long long)h->file_bytes - 1);
+        code = CORRUPT(err, s->name,
+                       "is corrupt: its tables (bytes %llu..%llu) do not match their hash",
+                       (unsigned long long)ids_end, (unsigned long long)h->file_bytes - 1);
     } else {
         for (size_t i = 0; i < pad && code == BT_OK; i++)
-            if (all[i]) code = CORRUPT(err, s->name, "is corrupt: byte %llu should be zero", (unsigned long long)(ids_end + i));
+            if (all[i])
+                code = CORRUPT(err, s->name, "is corrupt: byte %llu should be zero",
+                               (unsigned long long)(ids_end + i));
         size_t block_bytes = (size_t)h->n_blocks * sizeof *s->blocks;
         memcpy(s->blocks, all + pad, block_bytes);
         memcpy(s->segments, all + pad + block_bytes, (size_t)h->n_segments * sizeof *s->segments);
@@ -138,9 +179,12 @@ bt_code bt_shard_open_fd(bt_shard **out, int fd, const char *name, bt_err *err) 
     } else if ((code = bt_file_pread(fd, name, &h, sizeof h, 0, &got, err)) != BT_OK) {
         ;
     } else if (got < sizeof h) {
-        code = CORRUPT(err, name, "is truncated: %zu bytes, the header alone has %zu", got, sizeof h);
+        code = CORRUPT(err, name, "is truncated: %zu bytes, the header alone has %zu", got,
+                       sizeof h);
     } else if ((code = check_header(&h, (uint64_t)s->seen.st_size, name, err)) == BT_OK) {
-        s->info = (bt_shard_info){h.id_bytes, h.vocab, h.vocab_hash, h.count, h.source_bytes, h.documents, h.n_segments, h.n_blocks, h.file_bytes, h.content_hash};
+        s->info = (bt_shard_info){h.id_bytes,     h.vocab,       h.vocab_hash, h.count,
+                                  h.source_bytes, h.documents,   h.n_segments, h.n_blocks,
+                                  h.file_bytes,   h.content_hash};
         s->tables_at = h.tables_at;
         code = read_tables(s, &h, err);
     }
@@ -155,7 +199,9 @@ bt_code bt_shard_open_fd(bt_shard **out, int fd, const char *name, bt_err *err) 
 bt_code bt_shard_open(bt_shard **out, const char *path, bt_err *err) {
     *out = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno, "cannot open '%s'", path);
+    if (fd < 0)
+        return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno, "cannot open '%s'",
+                             path);
     return bt_shard_open_fd(out, fd, path, err);
 }
 
@@ -191,21 +237,42 @@ static int32_t id_at(const unsigned char *raw, size_t i, uint32_t id_bytes) {
 }
 
 /* n raw ids at `first` into out; every one is < vocab afterwards */
-static bt_code widen(const bt_shard *s, const unsigned char *raw, uint64_t first, size_t n, int32_t *out, bt_err *err) {
+static bt_code widen(const bt_shard *s, const unsigned char *raw, uint64_t first, size_t n,
+                     int32_t *out, bt_err *err) {
     uint32_t vocab = s->info.vocab, worst = 0;
     switch (s->info.id_bytes) {
-    case 1: for (size_t i = 0; i < n; i++) { out[i] = raw[i]; worst |= (uint32_t)out[i] >= vocab; } break;
-    case 2: for (size_t i = 0; i < n; i++) { out[i] = id_at(raw, i, 2); worst |= (uint32_t)out[i] >= vocab; } break;
-    default: for (size_t i = 0; i < n; i++) { out[i] = id_at(raw, i, 4); worst |= (uint32_t)out[i] >= vocab; } break;
+    case 1:
+        for (size_t i = 0; i < n; i++) {
+            out[i] = raw[i];
+            worst |= (uint32_t)out[i] >= vocab;
+        }
+        break;
+    case 2:
+        for (size_t i = 0; i < n; i++) {
+            out[i] = id_at(raw, i, 2);
+            worst |= (uint32_t)out[i] >= vocab;
+        }
+        break;
+    default:
+        for (size_t i = 0; i < n; i++) {
+            out[i] = id_at(raw, i, 4);
+            worst |= (uint32_t)out[i] >= vocab;
+        }
+        break;
     }
     if (!worst) return BT_OK;
     size_t i = 0;
     while ((uint32_t)out[i] < vocab) i++;
-    return CORRUPT(err, s->name, "is corrupt: id %u at byte %llu (position %llu) is outside its vocabulary of %u", (uint32_t)out[i],
-                   (unsigned long long)(sizeof(bt_shard_header) + (first + i) * s->info.id_bytes), (unsigned long long)(first + i), vocab);
+    return CORRUPT(err, s->name,
+                   "is corrupt: id %u at byte %llu (position %llu) is outside its vocabulary of %u",
+                   (uint32_t)out[i],
+                   (unsigned long long)(sizeof(bt_shard_header) + (first + i) * s->info.id_bytes),
+                   (unsigned long long)(first + i), vocab);
 }
 
-static bool same_file(const struct stat *a, const struct stat *b) { return a->st_dev == b->st_dev && a->st_ino == b->st_ino; }
+static bool same_file(const struct stat *a, const struct stat *b) {
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
 
 void bt_shard_park(bt_shard *s) {
     struct stat now;
@@ -229,15 +296,21 @@ static bt_code open_again(bt_shard *s, bt_err *err) {
 static bt_code check_unchanged(bt_shard *s, bt_err *err) {
     struct stat now;
     if (s->fd < 0) BT_TRY(open_again(s, err));
-    if (fstat(s->fd, &now) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot examine '%s'", s->name);
-    if (now.st_size == s->seen.st_size && now.st_mtim.tv_sec == s->seen.st_mtim.tv_sec && now.st_mtim.tv_nsec == s->seen.st_mtim.tv_nsec) return BT_OK;
-    return CORRUPT(err, s->name, "was changed while in use (%lld bytes, had %lld)", (long long)now.st_size, (long long)s->seen.st_size);
+    if (fstat(s->fd, &now) != 0)
+        return bt_fail_errno(err, BT_IO, errno, "cannot examine '%s'", s->name);
+    if (now.st_size == s->seen.st_size && now.st_mtim.tv_sec == s->seen.st_mtim.tv_sec &&
+        now.st_mtim.tv_nsec == s->seen.st_mtim.tv_nsec)
+        return BT_OK;
+    return CORRUPT(err, s->name, "was changed while in use (%lld bytes, had %lld)",
+                   (long long)now.st_size, (long long)s->seen.st_size);
 }
 
 static bt_code read_raw(bt_shard *s, uint64_t offset, size_t n, unsigned char *raw, bt_err *err) {
     size_t got;
     BT_TRY(bt_file_pread(s->fd, s->name, raw, n, offset, &got, err));
-    if (got != n) return CORRUPT(err, s->name, "was truncated while in use (byte %llu is missing)", (unsigned long long)(offset + got));
+    if (got != n)
+        return CORRUPT(err, s->name, "was truncated while in use (byte %llu is missing)",
+                       (unsigned long long)(offset + got));
     return BT_OK;
 }
 
@@ -248,13 +321,17 @@ static size_t block_size(const bt_shard *s, uint64_t block) {
 
 /* leaves the block in s->raw */
 static bt_code check_block(bt_shard *s, uint64_t block, bt_err *err) {
-    size_t n = block_size(s, block), ids = n / s->info.id_bytes, per = BT_SHARD_BLOCK / s->info.id_bytes;
+    size_t n = block_size(s, block), ids = n / s->info.id_bytes,
+           per = BT_SHARD_BLOCK / s->info.id_bytes;
     uint64_t at = sizeof(bt_shard_header) + block * BT_SHARD_BLOCK;
     BT_TRY(read_raw(s, at, n, s->raw, err));
     uint64_t hash = XXH3_64bits(s->raw, n);
     if (hash != s->blocks[block].hash)
-        return CORRUPT(err, s->name, "is corrupt: block %llu (bytes %llu..%llu) has hash %016llx, expected %016llx", (unsigned long long)block,
-                       (unsigned long long)at, (unsigned long long)(at + n - 1), (unsigned long long)hash, (unsigned long long)s->blocks[block].hash);
+        return CORRUPT(
+            err, s->name,
+            "is corrupt: block %llu (bytes %llu..%llu) has hash %016llx, expected %016llx",
+            (unsigned long long)block, (unsigned long long)at, (unsigned long long)(at + n - 1),
+            (unsigned long long)hash, (unsigned long long)s->blocks[block].hash);
     int32_t wide[1024];
     for (size_t i = 0; i < ids; i += 1024) {
         size_t k = ids - i < 1024 ? ids - i : 1024;
@@ -266,8 +343,9 @@ static bt_code check_block(bt_shard *s, uint64_t block, bt_err *err) {
 
 bt_code bt_shard_read(bt_shard *s, uint64_t first, size_t n, int32_t *out, bt_err *err) {
     if (first > s->info.count || n > s->info.count - first)
-        return bt_fail(err, BT_ARG, "ids %llu..%llu are outside token shard '%s' of %llu", (unsigned long long)first, (unsigned long long)(first + n),
-                       s->name, (unsigned long long)s->info.count);
+        return bt_fail(err, BT_ARG, "ids %llu..%llu are outside token shard '%s' of %llu",
+                       (unsigned long long)first, (unsigned long long)(first + n), s->name,
+                       (unsigned long long)s->info.count);
     if (!n) return BT_OK;
     BT_TRY(check_unchanged(s, err));
     uint32_t w = s->info.id_bytes;
@@ -285,17 +363,20 @@ bt_code bt_shard_read(bt_shard *s, uint64_t first, size_t n, int32_t *out, bt_er
     return BT_OK;
 }
 
-bt_code bt_shard_bytes_before(bt_shard *s, uint64_t first, const uint32_t *id_lengths, uint64_t *bytes, bt_err *err) {
+bt_code bt_shard_bytes_before(bt_shard *s, uint64_t first, const uint32_t *id_lengths,
+                              uint64_t *bytes, bt_err *err) {
     uint64_t per = BT_SHARD_BLOCK / s->info.id_bytes, block = first / per;
     *bytes = block ? s->blocks[block - 1].source_bytes : 0;
     if (first % per == 0) return BT_OK;
     BT_TRY(check_unchanged(s, err));
     BT_TRY(check_block(s, block, err));
-    for (size_t i = 0; i < first % per; i++) *bytes += id_lengths[id_at(s->raw, i, s->info.id_bytes)];
+    for (size_t i = 0; i < first % per; i++)
+        *bytes += id_lengths[id_at(s->raw, i, s->info.id_bytes)];
     return BT_OK;
 }
 
-bt_code bt_shard_verify(bt_shard *s, void (*progress)(void *ctx, double done), void *ctx, bt_err *err) {
+bt_code bt_shard_verify(bt_shard *s, void (*progress)(void *ctx, double done), void *ctx,
+                        bt_err *err) {
     BT_TRY(check_unchanged(s, err));
     for (uint64_t b = 0; b < s->info.n_blocks; b++) {
         BT_TRY(check_block(s, b, err));

@@ -8,13 +8,13 @@
  *     +    n_blocks   x { u64 XXH3 of the block, u64 source bytes up to the end of the block }
  *     +    n_segments x { u64 ids, u64 source bytes }: the text files the ids came from, in order
  *
- * The header holds XXH3 of itself and of everything behind the ids; so each byte of the file is covered. Source bytes are
- * the bytes the ids decode to; special tokens count none.
+ * The header holds XXH3 of itself and of everything behind the ids; so each byte of the file is
+ * covered. Source bytes are the bytes the ids decode to; special tokens count none.
  * Writer:   streams; memory is one block plus 16 bytes a MiB. The file appears under its name by rename, complete and
  *           fsynced, or not at all.
  * Reader:   pread only (a file that shrinks or changes gives an error, never SIGBUS). Open checks header and tables; a
- *           block is checked (hash, every id < vocab) when first touched, and its ids again on every read. A changed
- *           size or time of the file is an error on the next read.
+ *           block is checked (hash, every id < vocab) when first touched, and its ids again on
+ *           every read. A changed size or time of the file is an error on the next read.
  * Threads:  one caller per object. */
 #ifndef BT_ENGINE_DATA_SHARDS_SHARD_H
 #define BT_ENGINE_DATA_SHARDS_SHARD_H
@@ -31,40 +31,47 @@ typedef struct bt_shard bt_shard;
 typedef struct bt_shard_writer bt_shard_writer;
 
 typedef struct bt_shard_info {
-    uint32_t id_bytes;                  /* 1, 2 or 4 */
-    uint32_t vocab;                     /* ids are < vocab */
-    uint64_t vocab_hash;                /* bt_tokenizer_hash of the tokenizer */
-    uint64_t count;                     /* ids */
+    uint32_t id_bytes;   /* 1, 2 or 4 */
+    uint32_t vocab;      /* ids are < vocab */
+    uint64_t vocab_hash; /* bt_tokenizer_hash of the tokenizer */
+    uint64_t count;      /* ids */
     uint64_t source_bytes, documents;
     uint64_t n_segments, n_blocks, file_bytes;
-    uint64_t content_hash;              /* of all ids: equal content, equal hash */
+    uint64_t content_hash; /* of all ids: equal content, equal hash */
 } bt_shard_info;
 
 bt_code bt_shard_open(bt_shard **out, const char *path, bt_err *err) BT_MUST_CHECK;
-void bt_shard_close(bt_shard *s);                                       /* accepts NULL */
-/* gives the file descriptor back until the next read, which opens the same file again or says that it was replaced; a shard
- * in memory, or one already replaced, stays open */
+void bt_shard_close(bt_shard *s); /* accepts NULL */
+/* gives the file descriptor back until the next read, which opens the same file again or says that
+ * it was replaced; a shard in memory, or one already replaced, stays open */
 void bt_shard_park(bt_shard *s);
 bool bt_shard_is_parked(const bt_shard *s);
 const bt_shard_info *bt_shard_about(const bt_shard *s);
 const char *bt_shard_name(const bt_shard *s);
-bt_code bt_shard_read(bt_shard *s, uint64_t first, size_t n, int32_t *out, bt_err *err) BT_MUST_CHECK;
+bt_code bt_shard_read(bt_shard *s, uint64_t first, size_t n, int32_t *out, bt_err *err)
+    BT_MUST_CHECK;
 /* ids and source bytes of segment i */
 void bt_shard_segment(const bt_shard *s, uint64_t i, uint64_t *count, uint64_t *source_bytes);
-/* source bytes of the ids before `first`: exact at block borders, else id_lengths (bytes of each id) of that block are added */
-bt_code bt_shard_bytes_before(bt_shard *s, uint64_t first, const uint32_t *id_lengths, uint64_t *bytes, bt_err *err) BT_MUST_CHECK;
+/* source bytes of the ids before `first`: exact at block borders, else id_lengths (bytes of each
+ * id) of that block are added */
+bt_code bt_shard_bytes_before(bt_shard *s, uint64_t first, const uint32_t *id_lengths,
+                              uint64_t *bytes, bt_err *err) BT_MUST_CHECK;
 /* checks every block now; progress (may be NULL) gets 0..1 */
-bt_code bt_shard_verify(bt_shard *s, void (*progress)(void *ctx, double done), void *ctx, bt_err *err) BT_MUST_CHECK;
+bt_code bt_shard_verify(bt_shard *s, void (*progress)(void *ctx, double done), void *ctx,
+                        bt_err *err) BT_MUST_CHECK;
 
 /* path NULL: anonymous memory instead of a file */
-bt_code bt_shard_writer_create(bt_shard_writer **out, const char *path, uint32_t vocab, uint64_t vocab_hash, bt_err *err) BT_MUST_CHECK;
-bt_code bt_shard_append(bt_shard_writer *w, const int32_t *ids, size_t n, const uint32_t *id_lengths, bt_err *err) BT_MUST_CHECK;
+bt_code bt_shard_writer_create(bt_shard_writer **out, const char *path, uint32_t vocab,
+                               uint64_t vocab_hash, bt_err *err) BT_MUST_CHECK;
+bt_code bt_shard_append(bt_shard_writer *w, const int32_t *ids, size_t n,
+                        const uint32_t *id_lengths, bt_err *err) BT_MUST_CHECK;
 void bt_shard_end_document(bt_shard_writer *w);
 bt_code bt_shard_end_segment(bt_shard_writer *w, bt_err *err) BT_MUST_CHECK;
-uint64_t bt_shard_written(const bt_shard_writer *w);                    /* ids so far */
-/* completes the file. `opened` (may be NULL) receives a reader; required for anonymous memory. The writer is gone afterwards,
- * also on failure. */
+uint64_t bt_shard_written(const bt_shard_writer *w); /* ids so far */
+/* completes the file. `opened` (may be NULL) receives a reader; required for anonymous memory. The
+ * writer is gone afterwards, also on failure. */
 bt_code bt_shard_finish(bt_shard_writer *w, bt_shard **opened, bt_err *err) BT_MUST_CHECK;
-void bt_shard_abandon(bt_shard_writer *w);                              /* removes the unfinished file; accepts NULL */
+/* removes the unfinished file; accepts NULL */
+void bt_shard_abandon(bt_shard_writer *w);
 
 #endif

@@ -1,4 +1,5 @@
-/* shard_writer.c - writing .bts files: ids stream through one block; header and tables come last, then the name. */
+/* shard_writer.c - writing .bts files: ids stream through one block; header and tables come last,
+ * then the name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,11 +16,12 @@
 
 struct bt_shard_writer {
     int fd;
-    char *path, *tmp;                   /* NULL: anonymous memory */
-    bool tmp_exists;                    /* false: the file has no name yet, and vanishes with the process */
+    char *path, *tmp; /* NULL: anonymous memory */
+    /* false: the file has no name yet, and vanishes with the process */
+    bool tmp_exists;
     bt_shard_header h;
     unsigned char *block;
-    size_t fill;                        /* bytes in block */
+    size_t fill; /* bytes in block */
     bt_shard_block *blocks;
     size_t blocks_cap;
     bt_shard_segment_row *segments, segment;
@@ -40,12 +42,15 @@ void bt_shard_abandon(bt_shard_writer *w) {
     free(w);
 }
 
-/* a file without a name in the folder of path: nothing is left behind by a killed process. -1 where that does not exist. */
+/* a file without a name in the folder of path: nothing is left behind by a killed process. -1 where
+ * that does not exist. */
 static int open_unnamed(const char *path) {
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');
-    if (access("/proc/self/fd", F_OK) != 0) return -1;          /* give_name needs it */
-    if (snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".") >= (int)sizeof folder) return -1;
+    if (access("/proc/self/fd", F_OK) != 0) return -1; /* give_name needs it */
+    if (snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1,
+                 slash ? path : ".") >= (int)sizeof folder)
+        return -1;
     return open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
 }
 
@@ -54,18 +59,23 @@ static bt_code give_name(bt_shard_writer *w, bt_err *err) {
         char self[64];
         snprintf(self, sizeof self, "/proc/self/fd/%d", w->fd);
         unlink(w->tmp);
-        if (linkat(AT_FDCWD, self, AT_FDCWD, w->tmp, AT_SYMLINK_FOLLOW) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", w->tmp);
+        if (linkat(AT_FDCWD, self, AT_FDCWD, w->tmp, AT_SYMLINK_FOLLOW) != 0)
+            return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", w->tmp);
         w->tmp_exists = true;
     }
-    if (rename(w->tmp, w->path) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot rename '%s' to '%s'", w->tmp, w->path);
+    if (rename(w->tmp, w->path) != 0)
+        return bt_fail_errno(err, BT_IO, errno, "cannot rename '%s' to '%s'", w->tmp, w->path);
     w->tmp_exists = false;
     bt_file_sync_folder_of(w->path);
     return BT_OK;
 }
 
-bt_code bt_shard_writer_create(bt_shard_writer **out, const char *path, uint32_t vocab, uint64_t vocab_hash, bt_err *err) {
+bt_code bt_shard_writer_create(bt_shard_writer **out, const char *path, uint32_t vocab,
+                               uint64_t vocab_hash, bt_err *err) {
     *out = NULL;
-    if (vocab < 1 || vocab > BT_SHARD_MAX_VOCAB) return bt_fail(err, BT_ARG, "a vocabulary has 1..%d tokens, not %u", BT_SHARD_MAX_VOCAB, vocab);
+    if (vocab < 1 || vocab > BT_SHARD_MAX_VOCAB)
+        return bt_fail(err, BT_ARG, "a vocabulary has 1..%d tokens, not %u", BT_SHARD_MAX_VOCAB,
+                       vocab);
     bt_shard_writer *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(err, BT_NOMEM, "cannot take memory for a token shard");
     w->fd = -1;
@@ -109,7 +119,9 @@ static bt_code grow(void **rows, size_t *cap, size_t used, size_t row_bytes, bt_
     if (used < *cap) return BT_OK;
     size_t cap2 = *cap ? 2 * *cap : 64;
     void *p = realloc(*rows, cap2 * row_bytes);
-    if (!p) return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for the tables of a token shard", cap2 * row_bytes);
+    if (!p)
+        return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for the tables of a token shard",
+                       cap2 * row_bytes);
     *rows = p;
     *cap = cap2;
     return BT_OK;
@@ -119,16 +131,21 @@ static bt_code flush_block(bt_shard_writer *w, bt_err *err) {
     void *rows = w->blocks;
     BT_TRY(grow(&rows, &w->blocks_cap, (size_t)w->h.n_blocks, sizeof *w->blocks, err));
     w->blocks = rows;
-    BT_TRY(bt_file_pwrite(w->fd, name_of(w), w->block, w->fill, sizeof w->h + w->h.n_blocks * BT_SHARD_BLOCK, err));
-    w->blocks[w->h.n_blocks++] = (bt_shard_block){XXH3_64bits(w->block, w->fill), w->h.source_bytes};
+    BT_TRY(bt_file_pwrite(w->fd, name_of(w), w->block, w->fill,
+                          sizeof w->h + w->h.n_blocks * BT_SHARD_BLOCK, err));
+    w->blocks[w->h.n_blocks++] = (bt_shard_block){XXH3_64bits(w->block, w->fill),
+                                                  w->h.source_bytes};
     w->fill = 0;
     return BT_OK;
 }
 
-bt_code bt_shard_append(bt_shard_writer *w, const int32_t *ids, size_t n, const uint32_t *id_lengths, bt_err *err) {
+bt_code bt_shard_append(bt_shard_writer *w, const int32_t *ids, size_t n,
+                        const uint32_t *id_lengths, bt_err *err) {
     for (size_t i = 0; i < n; i++) {
         uint32_t id = (uint32_t)ids[i];
-        if (id >= w->h.vocab) return bt_fail(err, BT_ARG, "id %d is outside the vocabulary of %u", ids[i], w->h.vocab);
+        if (id >= w->h.vocab)
+            return bt_fail(err, BT_ARG, "id %d is outside the vocabulary of %u", ids[i],
+                           w->h.vocab);
         switch (w->h.id_bytes) {
         case 1: w->block[w->fill] = (unsigned char)id; break;
         case 2: memcpy(w->block + w->fill, &(uint16_t){(uint16_t)id}, 2); break;
@@ -161,13 +178,17 @@ static bt_code write_tables(bt_shard_writer *w, bt_err *err) {
     uint64_t ids_end = sizeof w->h + w->h.count * w->h.id_bytes;
     w->h.tables_at = (ids_end + 7) / 8 * 8;
     size_t pad = (size_t)(w->h.tables_at - ids_end);
-    size_t blocks = (size_t)w->h.n_blocks * sizeof *w->blocks, segments = (size_t)w->h.n_segments * sizeof *w->segments, n = pad + blocks + segments;
+    size_t blocks = (size_t)w->h.n_blocks * sizeof *w->blocks,
+           segments = (size_t)w->h.n_segments * sizeof *w->segments, n = pad + blocks + segments;
     w->h.file_bytes = ids_end + n;
     w->h.content_hash = XXH3_64bits_withSeed(NULL, 0, w->h.count);
     for (uint64_t i = 0; i < w->h.n_blocks; i++)
-        w->h.content_hash = XXH3_64bits_withSeed(&w->blocks[i].hash, sizeof w->blocks[i].hash, w->h.content_hash);
+        w->h.content_hash = XXH3_64bits_withSeed(&w->blocks[i].hash, sizeof w->blocks[i].hash,
+                                                 w->h.content_hash);
     unsigned char *all = calloc(n + 1, 1);
-    if (!all) return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for the tables of '%s'", n, name_of(w));
+    if (!all)
+        return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for the tables of '%s'", n,
+                       name_of(w));
     if (blocks) memcpy(all + pad, w->blocks, blocks);
     if (segments) memcpy(all + pad + blocks, w->segments, segments);
     w->h.tables_hash = XXH3_64bits(all, n);

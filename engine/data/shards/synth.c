@@ -25,7 +25,8 @@ static void skip_to(bt_synth *s, uint64_t to) {
 
 void bt_synth_read(bt_synth *s, uint64_t first, size_t n, int32_t *out) {
     if (s->random) {
-        for (size_t i = 0; i < n; i++) out[i] = (int32_t)(bt_splitmix64(s->seed + first + i) % s->V);
+        for (size_t i = 0; i < n; i++)
+            out[i] = (int32_t)(bt_splitmix64(s->seed + first + i) % s->V);
         return;
     }
     skip_to(s, first);

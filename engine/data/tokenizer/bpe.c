@@ -1,5 +1,6 @@
-/* bpe.c - see bpe.h. A text is cut into words (pretok.h); a word seen before comes from the cache, another is merged pair by
- * pair, lowest rank first, leftmost first. Short words search the best pair linearly, long ones keep a heap. */
+/* bpe.c - see bpe.h. A text is cut into words (pretok.h); a word seen before comes from the cache,
+ * another is merged pair by pair, lowest rank first, leftmost first. Short words search the best
+ * pair linearly, long ones keep a heap. */
 #include "engine/data/tokenizer/bpe.h"
 
 #include <pthread.h>
@@ -13,18 +14,32 @@
 
 enum { SHORT_WORD = 48, CACHE_WORD = 64, CACHE_SLOTS = 1 << 17, NO_RANK = INT32_MAX };
 
-typedef struct merge_slot { uint64_t pair; int32_t rank, id; } merge_slot;      /* pair 0: free (stored + 1) */
+/* pair 0: free (stored + 1) */
+typedef struct merge_slot {
+    uint64_t pair;
+    int32_t rank, id;
+} merge_slot;
 
-typedef struct cached { uint64_t hash; uint32_t text, ids; uint16_t n_text, n_ids; } cached;
+typedef struct cached {
+    uint64_t hash;
+    uint32_t text, ids;
+    uint16_t n_text, n_ids;
+} cached;
 
-typedef struct node { int32_t id, prev, next; } node;                           /* a symbol of a long word; id -1: gone */
-typedef struct candidate { int32_t rank, at, left, right; } candidate;
+/* a symbol of a long word; id -1: gone */
+typedef struct node {
+    int32_t id, prev, next;
+} node;
+typedef struct candidate {
+    int32_t rank, at, left, right;
+} candidate;
 
-typedef struct encoder {                /* what one encoding call works with */
+typedef struct encoder { /* what one encoding call works with */
     bt_pretok *pretok;
     cached *slots;
     size_t used;
-    char *text;                         /* CACHE_SLOTS / 2 words of at most CACHE_WORD bytes, and their ids */
+    /* CACHE_SLOTS / 2 words of at most CACHE_WORD bytes, and their ids */
+    char *text;
     int32_t *ids;
     size_t n_text, n_ids;
     node *nodes;
@@ -33,11 +48,12 @@ typedef struct encoder {                /* what one encoding call works with */
 } encoder;
 
 struct bt_bpe {
-    int32_t *tokens;                    /* hash table of ids, -1: free */
+    int32_t *tokens; /* hash table of ids, -1: free */
     size_t tokens_mask;
     merge_slot *merges;
     size_t merges_mask;
-    pthread_mutex_t lock;               /* the kept encoder, with its warm cache; a second caller makes its own */
+    /* the kept encoder, with its warm cache; a second caller makes its own */
+    pthread_mutex_t lock;
     encoder *kept;
 };
 
@@ -54,14 +70,19 @@ static bool token_is(const bt_tokenizer *t, int32_t id, const char *bytes, size_
 }
 
 static int32_t find_token(const bt_tokenizer *t, const bt_bpe *b, const char *bytes, size_t n) {
-    for (size_t i = XXH3_64bits(bytes, n) & b->tokens_mask; b->tokens[i] >= 0; i = (i + 1) & b->tokens_mask)
+    for (size_t i = XXH3_64bits(bytes, n) & b->tokens_mask; b->tokens[i] >= 0;
+         i = (i + 1) & b->tokens_mask)
         if (token_is(t, b->tokens[i], bytes, n)) return b->tokens[i];
     return -1;
 }
 
-int32_t bt_bpe_find(const bt_tokenizer *t, const char *bytes, size_t n) { return t->bpe ? find_token(t, t->bpe, bytes, n) : -1; }
+int32_t bt_bpe_find(const bt_tokenizer *t, const char *bytes, size_t n) {
+    return t->bpe ? find_token(t, t->bpe, bytes, n) : -1;
+}
 
-static uint64_t pair_of(int32_t left, int32_t right) { return ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) + 1; }
+static uint64_t pair_of(int32_t left, int32_t right) {
+    return ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) + 1;
+}
 static uint64_t mix(uint64_t x) {
     x *= 0x9E3779B97F4A7C15u;
     return x ^ x >> 29;
@@ -86,7 +107,8 @@ static bt_code add_tokens(bt_bpe *b, const bt_tokenizer *t, bt_err *err) {
         const char *bytes = t->bytes + t->at[id];
         size_t n = t->at[id + 1] - t->at[id];
         int32_t twin = find_token(t, b, bytes, n);
-        if (twin >= 0) return bt_fail(err, BT_FORMAT, "tokens %d and %d are the same bytes", twin, id);
+        if (twin >= 0)
+            return bt_fail(err, BT_FORMAT, "tokens %d and %d are the same bytes", twin, id);
         size_t i = XXH3_64bits(bytes, n) & b->tokens_mask;
         while (b->tokens[i] >= 0) i = (i + 1) & b->tokens_mask;
         b->tokens[i] = id;
@@ -98,12 +120,18 @@ static bt_code add_merges(bt_bpe *b, bt_tokenizer *t, bt_err *err) {
     size_t size = table_size(t->n_merges);
     b->merges = calloc(size, sizeof *b->merges);
     char *joined = malloc(2 * BT_MAX_TOKEN_BYTES);
-    bt_code code = b->merges && joined ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for %zu merges", t->n_merges);
+    bt_code code = b->merges && joined
+                       ? BT_OK
+                       : bt_fail(err, BT_NOMEM, "cannot take memory for %zu merges", t->n_merges);
     b->merges_mask = size - 1;
     for (size_t r = 0; code == BT_OK && r < t->n_merges; r++) {
         bt_merge *m = &t->merges[r];
-        if (m->left < 0 || m->right < 0 || m->left >= t->V || m->right >= t->V || t->special[m->left] || t->special[m->right]) {
-            code = bt_fail(err, BT_FORMAT, "merge %zu joins %d and %d, which are no ordinary tokens of a vocabulary of %d", r, m->left, m->right, t->V);
+        if (m->left < 0 || m->right < 0 || m->left >= t->V || m->right >= t->V ||
+            t->special[m->left] || t->special[m->right]) {
+            code = bt_fail(
+                err, BT_FORMAT,
+                "merge %zu joins %d and %d, which are no ordinary tokens of a vocabulary of %d", r,
+                m->left, m->right, t->V);
             break;
         }
         size_t nl = t->at[m->left + 1] - t->at[m->left], nr = t->at[m->right + 1] - t->at[m->right];
@@ -111,9 +139,11 @@ static bt_code add_merges(bt_bpe *b, bt_tokenizer *t, bt_err *err) {
         memcpy(joined + nl, t->bytes + t->at[m->right], nr);
         m->id = find_token(t, b, joined, nl + nr);
         if (m->id < 0) {
-            code = bt_fail(err, BT_FORMAT, "merge %zu of %d and %d makes bytes that are no token", r, m->left, m->right);
+            code = bt_fail(err, BT_FORMAT, "merge %zu of %d and %d makes bytes that are no token",
+                           r, m->left, m->right);
         } else if (find_merge(b, m->left, m->right)) {
-            code = bt_fail(err, BT_FORMAT, "merge %zu of %d and %d is there twice", r, m->left, m->right);
+            code = bt_fail(err, BT_FORMAT, "merge %zu of %d and %d is there twice", r, m->left,
+                           m->right);
         } else {
             size_t i = mix(pair_of(m->left, m->right)) & b->merges_mask;
             while (b->merges[i].pair) i = (i + 1) & b->merges_mask;
@@ -143,7 +173,8 @@ static bt_code encoder_create(encoder **out, bt_pattern pattern, bt_err *err) {
     e->slots = calloc(CACHE_SLOTS, sizeof *e->slots);
     e->text = malloc((size_t)CACHE_SLOTS / 2 * CACHE_WORD);
     e->ids = malloc((size_t)CACHE_SLOTS / 2 * CACHE_WORD * sizeof *e->ids);
-    if (code == BT_OK && (!e->slots || !e->text || !e->ids)) code = bt_fail(err, BT_NOMEM, "cannot take memory to encode text");
+    if (code == BT_OK && (!e->slots || !e->text || !e->ids))
+        code = bt_fail(err, BT_NOMEM, "cannot take memory to encode text");
     if (code == BT_OK) {
         *out = e;
     } else {
@@ -185,7 +216,7 @@ static void look_up(const bt_bpe *b, const int32_t *ids, size_t i, int32_t *rank
 }
 
 static size_t merge_short(const bt_tokenizer *t, const char *word, size_t n, int32_t *ids) {
-    int32_t rank[SHORT_WORD], made[SHORT_WORD];         /* of the pair that begins at i */
+    int32_t rank[SHORT_WORD], made[SHORT_WORD]; /* of the pair that begins at i */
     for (size_t i = 0; i < n; i++) ids[i] = t->byte_id[(unsigned char)word[i]];
     for (size_t i = 0; i + 1 < n; i++) look_up(t->bpe, ids, i, rank, made);
     while (n > 1) {
@@ -206,11 +237,14 @@ static size_t merge_short(const bt_tokenizer *t, const char *word, size_t n, int
     return n;
 }
 
-static bool sooner(const candidate *a, const candidate *b) { return a->rank != b->rank ? a->rank < b->rank : a->at < b->at; }
+static bool sooner(const candidate *a, const candidate *b) {
+    return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
+}
 
 static void heap_push(encoder *e, candidate c) {
     size_t i = e->n_heap++;
-    for (; i && sooner(&c, &e->heap[(i - 1) / 2]); i = (i - 1) / 2) e->heap[i] = e->heap[(i - 1) / 2];
+    for (; i && sooner(&c, &e->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        e->heap[i] = e->heap[(i - 1) / 2];
     e->heap[i] = c;
 }
 
@@ -234,19 +268,23 @@ static void offer(encoder *e, const bt_bpe *b, int32_t at) {
 }
 
 /* at most 3n candidates: n at first, two a merge */
-static bt_code merge_long(const bt_tokenizer *t, encoder *e, const char *word, size_t n, int32_t *ids, size_t *count, bt_err *err) {
-    if (n > INT32_MAX / 4) return bt_fail(err, BT_UNSUPPORTED, "a word of %zu bytes is too long for the tokenizer", n);
+static bt_code merge_long(const bt_tokenizer *t, encoder *e, const char *word, size_t n,
+                          int32_t *ids, size_t *count, bt_err *err) {
+    if (n > INT32_MAX / 4)
+        return bt_fail(err, BT_UNSUPPORTED, "a word of %zu bytes is too long for the tokenizer", n);
     if (n > e->nodes_cap) {
         free(e->nodes);
         free(e->heap);
         e->nodes = malloc(n * sizeof *e->nodes);
         e->heap = malloc(3 * n * sizeof *e->heap);
         e->nodes_cap = e->nodes && e->heap ? n : 0;
-        if (!e->nodes_cap) return bt_fail(err, BT_NOMEM, "cannot take memory for a word of %zu bytes", n);
+        if (!e->nodes_cap)
+            return bt_fail(err, BT_NOMEM, "cannot take memory for a word of %zu bytes", n);
     }
     int32_t last = (int32_t)n - 1;
     e->n_heap = 0;
-    for (int32_t i = 0; i <= last; i++) e->nodes[i] = (node){t->byte_id[(unsigned char)word[i]], i - 1, i < last ? i + 1 : -1};
+    for (int32_t i = 0; i <= last; i++)
+        e->nodes[i] = (node){t->byte_id[(unsigned char)word[i]], i - 1, i < last ? i + 1 : -1};
     for (int32_t i = 0; i < last; i++) offer(e, t->bpe, i);
     while (e->n_heap) {
         candidate c = heap_pop(e);
@@ -265,7 +303,8 @@ static bt_code merge_long(const bt_tokenizer *t, encoder *e, const char *word, s
     return BT_OK;
 }
 
-static bt_code merge_word(const bt_tokenizer *t, encoder *e, const char *word, size_t n, int32_t *ids, size_t *count, bt_err *err) {
+static bt_code merge_word(const bt_tokenizer *t, encoder *e, const char *word, size_t n,
+                          int32_t *ids, size_t *count, bt_err *err) {
     int32_t whole = t->ignore_merges ? find_token(t, t->bpe, word, n) : -1;
     if (whole >= 0) {
         ids[0] = whole;
@@ -279,9 +318,10 @@ static bt_code merge_word(const bt_tokenizer *t, encoder *e, const char *word, s
 
 /* ---- encoding ---- */
 
-static bt_code encode_word(const bt_tokenizer *t, encoder *e, const char *word, size_t n, int32_t *ids, size_t *count, bt_err *err) {
+static bt_code encode_word(const bt_tokenizer *t, encoder *e, const char *word, size_t n,
+                           int32_t *ids, size_t *count, bt_err *err) {
     if (n > CACHE_WORD) return merge_word(t, e, word, n, ids, count, err);
-    uint64_t hash = XXH3_64bits(word, n) | 1;           /* 0: free slot */
+    uint64_t hash = XXH3_64bits(word, n) | 1; /* 0: free slot */
     size_t i = hash >> 16 & (CACHE_SLOTS - 1);
     for (; e->slots[i].hash; i = (i + 1) & (CACHE_SLOTS - 1)) {
         const cached *c = &e->slots[i];
@@ -296,7 +336,8 @@ static bt_code encode_word(const bt_tokenizer *t, encoder *e, const char *word, 
         e->used = e->n_text = e->n_ids = 0;
         i = hash >> 16 & (CACHE_SLOTS - 1);
     }
-    e->slots[i] = (cached){hash, (uint32_t)e->n_text, (uint32_t)e->n_ids, (uint16_t)n, (uint16_t)*count};
+    e->slots[i] = (cached){hash, (uint32_t)e->n_text, (uint32_t)e->n_ids, (uint16_t)n,
+                           (uint16_t)*count};
     memcpy(e->text + e->n_text, word, n);
     memcpy(e->ids + e->n_ids, ids, *count * sizeof *ids);
     e->n_text += n;
@@ -315,12 +356,14 @@ static bt_code grow_ids(int32_t **ids, size_t *cap, size_t want, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code encode_with(const bt_tokenizer *t, encoder *e, const char *text, size_t n, int32_t **ids, size_t *count, size_t *cap, bt_err *err) {
+static bt_code encode_with(const bt_tokenizer *t, encoder *e, const char *text, size_t n,
+                           int32_t **ids, size_t *count, size_t *cap, bt_err *err) {
     size_t done = 0;
     for (size_t at = 0, end; at < n; at = end) {
         size_t k;
         BT_TRY(bt_pretok_next(e->pretok, text, n, at, &end, err));
-        if (done + (end - at) > *cap) BT_TRY(grow_ids(ids, cap, done + (end - at) + (n - at) / 3, err));
+        if (done + (end - at) > *cap)
+            BT_TRY(grow_ids(ids, cap, done + (end - at) + (n - at) / 3, err));
         BT_TRY(encode_word(t, e, text + at, end - at, *ids + done, &k, err));
         done += k;
     }
@@ -328,7 +371,8 @@ static bt_code encode_with(const bt_tokenizer *t, encoder *e, const char *text, 
     return BT_OK;
 }
 
-/* NFC of the UTF-8 stretches; other bytes stay. *out is NULL when nothing needs to change (ASCII). */
+/* NFC of the UTF-8 stretches; other bytes stay. *out is NULL when nothing needs to change
+ * (ASCII). */
 static bt_code normalise(const char *text, size_t n, char **out, size_t *out_n, bt_err *err) {
     *out = NULL;
     size_t ascii = 0;
@@ -342,10 +386,12 @@ static bt_code normalise(const char *text, size_t n, char **out, size_t *out_n, 
             continue;
         }
         utf8proc_uint8_t *nfc;
-        utf8proc_ssize_t m = utf8proc_map((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)k, &nfc, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
+        utf8proc_ssize_t m = utf8proc_map((const utf8proc_uint8_t *)text + at, (utf8proc_ssize_t)k,
+                                          &nfc, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
         if (m < 0) {
             bt_text_release(&all);
-            return bt_fail(err, BT_NOMEM, "cannot normalise %zu bytes of text: %s", k, utf8proc_errmsg(m));
+            return bt_fail(err, BT_NOMEM, "cannot normalise %zu bytes of text: %s", k,
+                           utf8proc_errmsg(m));
         }
         bt_text_putn(&all, (const char *)nfc, (size_t)m);
         free(nfc);
@@ -360,7 +406,8 @@ static bt_code normalise(const char *text, size_t n, char **out, size_t *out_n, 
     return BT_OK;
 }
 
-bt_code bt_bpe_encode(const bt_tokenizer *t, const char *text, size_t n, int32_t **ids, size_t *count, size_t *cap, bt_err *err) {
+bt_code bt_bpe_encode(const bt_tokenizer *t, const char *text, size_t n, int32_t **ids,
+                      size_t *count, size_t *cap, bt_err *err) {
     bt_bpe *b = t->bpe;
     char *nfc = NULL;
     *count = 0;

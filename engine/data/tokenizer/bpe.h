@@ -1,4 +1,5 @@
-/* bpe.h - byte-pair encoding with given merges: lookup tables, word cache, encoder. Inside engine/data. */
+/* bpe.h - byte-pair encoding with given merges: lookup tables, word cache, encoder. Inside
+ * engine/data. */
 #ifndef BT_ENGINE_DATA_TOKENIZER_BPE_H
 #define BT_ENGINE_DATA_TOKENIZER_BPE_H
 
@@ -10,10 +11,13 @@
 typedef struct bt_bpe bt_bpe;
 struct bt_tokenizer;
 
-/* builds the tables of t and gives each of its merges the id it makes; refuses merges that leave the vocabulary and double tokens */
+/* builds the tables of t and gives each of its merges the id it makes; refuses merges that leave
+ * the vocabulary and double tokens */
 bt_code bt_bpe_create(bt_bpe **out, struct bt_tokenizer *t, bt_err *err) BT_MUST_CHECK;
-void bt_bpe_destroy(bt_bpe *b);                         /* accepts NULL */
-bt_code bt_bpe_encode(const struct bt_tokenizer *t, const char *text, size_t n, int32_t **ids, size_t *count, size_t *cap, bt_err *err) BT_MUST_CHECK;
-int32_t bt_bpe_find(const struct bt_tokenizer *t, const char *bytes, size_t n);     /* id of a token that is no special, or -1 */
+void bt_bpe_destroy(bt_bpe *b); /* accepts NULL */
+bt_code bt_bpe_encode(const struct bt_tokenizer *t, const char *text, size_t n, int32_t **ids,
+                      size_t *count, size_t *cap, bt_err *err) BT_MUST_CHECK;
+/* id of a token that is no special, or -1 */
+int32_t bt_bpe_find(const struct bt_tokenizer *t, const char *bytes, size_t n);
 
 #endif

@@ -7,11 +7,13 @@
  *   normalizer     "none" or "nfc"
  *   ignore_merges  true: a word that is a token becomes it without merging
  *   eot            id of the end-of-text token, -1: none
- *   hash           16 hex digits over all that decides which ids a text gets; a file without it, or with another, is refused
+ *   hash           16 hex digits over all that decides which ids a text gets; a file without it, or
+ *                  with another, is refused
  *   tokens         by id: a string in GPT-2's printable byte alphabet, {"special": "<|endoftext|>"}, or null for a hole
  *   merges         [[left id, right id], ...] by rank; the joined bytes are a token
  *
- * Refused: nesting deeper than 64, invalid UTF-8, double keys, unknown keys, double tokens, merges that leave the vocabulary,
+ * Refused: nesting deeper than 64, invalid UTF-8, double keys, unknown keys, double tokens, merges
+ *          that leave the vocabulary,
  * more than 2^20 tokens, a missing byte. No pattern is ever compiled from a file. */
 #include <jansson.h>
 #include <stdio.h>
@@ -23,8 +25,11 @@
 #include "engine/data/tokenizer/tokenizer_impl.h"
 #include "engine/data/tokenizer/utf8.h"
 
-/* GPT-2's alphabet: printable Latin-1 stands for itself, the other 68 bytes (0x00-0x20, 0x7F-0xA0, 0xAD) are U+0100.. in order */
-static bool stands_for_itself(unsigned c) { return (c >= 0x21 && c <= 0x7E) || (c >= 0xA1 && c <= 0xAC) || (c >= 0xAE && c <= 0xFF); }
+/* GPT-2's alphabet: printable Latin-1 stands for itself, the other 68 bytes (0x00-0x20, 0x7F-0xA0,
+ * 0xAD) are U+0100.. in order */
+static bool stands_for_itself(unsigned c) {
+    return (c >= 0x21 && c <= 0x7E) || (c >= 0xA1 && c <= 0xAC) || (c >= 0xAE && c <= 0xFF);
+}
 
 static uint32_t byte_to_char(unsigned char byte) {
     if (stands_for_itself(byte)) return byte;
@@ -114,7 +119,8 @@ void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
 
 /* ---- reading ---- */
 
-static const char *const keys[] = {"format", "version", "kind", "pattern", "normalizer", "ignore_merges", "eot", "hash", "tokens", "merges"};
+static const char *const keys[] = {"format",        "version", "kind", "pattern", "normalizer",
+                                   "ignore_merges", "eot",     "hash", "tokens",  "merges"};
 
 static bt_code check_keys(json_t *o, bt_err *err) {
     const char *key;
@@ -122,7 +128,9 @@ static bt_code check_keys(json_t *o, bt_err *err) {
     json_object_foreach(o, key, value) {
         bool ok = false;
         for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) ok |= strcmp(key, keys[i]) == 0;
-        if (!ok) return bt_fail(err, BT_FORMAT, "there is a key '%.60s' that this format does not have", key);
+        if (!ok)
+            return bt_fail(err, BT_FORMAT, "there is a key '%.60s' that this format does not have",
+                           key);
     }
     return BT_OK;
 }
@@ -139,10 +147,15 @@ static bt_code read_rules(json_t *o, bt_tokenizer *t, bt_err *err) {
     BT_TRY(text_of(o, "normalizer", &normalizer, err));
     int p = 0;
     while (p < BT_PATTERN_COUNT && strcmp(bt_pattern_name((bt_pattern)p), pattern) != 0) p++;
-    if (p == BT_PATTERN_COUNT) return bt_fail(err, BT_FORMAT, "there is no pattern '%.60s' (gpt2, llama3, qwen2)", pattern);
-    if (strcmp(normalizer, "none") != 0 && strcmp(normalizer, "nfc") != 0) return bt_fail(err, BT_FORMAT, "there is no normalizer '%.60s' (none, nfc)", normalizer);
-    if (!json_is_boolean(ignore)) return bt_fail(err, BT_FORMAT, "'ignore_merges' is not true or false");
-    if (!json_is_integer(eot) || json_integer_value(eot) < -1 || json_integer_value(eot) >= BT_MAX_VOCAB)
+    if (p == BT_PATTERN_COUNT)
+        return bt_fail(err, BT_FORMAT, "there is no pattern '%.60s' (gpt2, llama3, qwen2)",
+                       pattern);
+    if (strcmp(normalizer, "none") != 0 && strcmp(normalizer, "nfc") != 0)
+        return bt_fail(err, BT_FORMAT, "there is no normalizer '%.60s' (none, nfc)", normalizer);
+    if (!json_is_boolean(ignore))
+        return bt_fail(err, BT_FORMAT, "'ignore_merges' is not true or false");
+    if (!json_is_integer(eot) || json_integer_value(eot) < -1 ||
+        json_integer_value(eot) >= BT_MAX_VOCAB)
         return bt_fail(err, BT_FORMAT, "'eot' is not a token id");
     t->pattern = (bt_pattern)p;
     t->nfc = normalizer[1] == 'f';
@@ -155,11 +168,14 @@ static bt_code read_token(json_t *v, bt_tokenizer_draft *d, bt_text *word, bt_er
     json_t *special = json_object_get(v, "special");
     if (json_is_null(v)) return bt_draft_token(d, "", 0, BT_TOKEN_HOLE, err);
     if (json_is_object(v) && json_object_size(v) == 1 && json_is_string(special))
-        return bt_draft_token(d, json_string_value(special), json_string_length(special), BT_TOKEN_SPECIAL, err);
-    if (!json_is_string(v)) return bt_fail(err, BT_FORMAT, "token %d is neither a text, a special nor null", d->t->V);
+        return bt_draft_token(d, json_string_value(special), json_string_length(special),
+                              BT_TOKEN_SPECIAL, err);
+    if (!json_is_string(v))
+        return bt_fail(err, BT_FORMAT, "token %d is neither a text, a special nor null", d->t->V);
     bt_text_clear(word);
     if (!bt_alphabet_decode(json_string_value(v), json_string_length(v), word))
-        return bt_fail(err, BT_FORMAT, "token %d holds a character outside the byte alphabet", d->t->V);
+        return bt_fail(err, BT_FORMAT, "token %d holds a character outside the byte alphabet",
+                       d->t->V);
     if (word->failed) return bt_fail(err, BT_NOMEM, "cannot take memory for token %d", d->t->V);
     return bt_draft_token(d, bt_text_str(word), word->len, BT_TOKEN_PLAIN, err);
 }
@@ -167,14 +183,17 @@ static bt_code read_token(json_t *v, bt_tokenizer_draft *d, bt_text *word, bt_er
 static bt_code read_lists(json_t *o, bt_tokenizer_draft *d, bt_text *word, bt_err *err) {
     json_t *tokens = json_object_get(o, "tokens"), *merges = json_object_get(o, "merges"), *v;
     size_t i;
-    if (!json_is_array(tokens) || !json_is_array(merges)) return bt_fail(err, BT_FORMAT, "the lists 'tokens' and 'merges' are missing");
+    if (!json_is_array(tokens) || !json_is_array(merges))
+        return bt_fail(err, BT_FORMAT, "the lists 'tokens' and 'merges' are missing");
     json_array_foreach(tokens, i, v) BT_TRY(read_token(v, d, word, err));
     json_array_foreach(merges, i, v) {
         json_t *l = json_array_get(v, 0), *r = json_array_get(v, 1);
-        if (json_array_size(v) != 2 || !json_is_integer(l) || !json_is_integer(r)) return bt_fail(err, BT_FORMAT, "merge %zu is not a pair of ids", i);
+        if (json_array_size(v) != 2 || !json_is_integer(l) || !json_is_integer(r))
+            return bt_fail(err, BT_FORMAT, "merge %zu is not a pair of ids", i);
         json_int_t a = json_integer_value(l), b = json_integer_value(r);
         if (a < 0 || a >= d->t->V || b < 0 || b >= d->t->V)
-            return bt_fail(err, BT_FORMAT, "merge %zu of %lld and %lld leaves the vocabulary of %d", i, (long long)a, (long long)b, d->t->V);
+            return bt_fail(err, BT_FORMAT, "merge %zu of %lld and %lld leaves the vocabulary of %d",
+                           i, (long long)a, (long long)b, d->t->V);
         BT_TRY(bt_draft_merge(d, (int32_t)a, (int32_t)b, err));
     }
     return BT_OK;
@@ -199,20 +218,27 @@ static bt_code read_bpe(bt_tokenizer **out, json_t *o, bt_err *err) {
     if (strcmp(found, hash) == 0) return BT_OK;
     bt_tokenizer_free(*out);
     *out = NULL;
-    return bt_fail(err, BT_FORMAT, "its hash is %.20s, its content gives %s (damaged, or edited by hand)", hash, found);
+    return bt_fail(err, BT_FORMAT,
+                   "its hash is %.20s, its content gives %s (damaged, or edited by hand)", hash,
+                   found);
 }
 
 static bt_code read_object(bt_tokenizer **out, json_t *o, bt_err *err) {
     const char *format = json_string_value(json_object_get(o, "format")), *kind;
     if (!format || strcmp(format, "bitrain-tokenizer") != 0) {
-        if (json_object_get(o, "model")) return bt_fail(err, BT_FORMAT, "it looks like Hugging Face's tokenizer.json: use 'bitrain tokenizer import'");
+        if (json_object_get(o, "model"))
+            return bt_fail(
+                err, BT_FORMAT,
+                "it looks like Hugging Face's tokenizer.json: use 'bitrain tokenizer import'");
         return bt_fail(err, BT_FORMAT, "it is not a bitrain tokenizer");
     }
     json_t *version = json_object_get(o, "version");
-    if (!json_is_integer(version) || json_integer_value(version) != 1) return bt_fail(err, BT_FORMAT, "its format version is not 1");
+    if (!json_is_integer(version) || json_integer_value(version) != 1)
+        return bt_fail(err, BT_FORMAT, "its format version is not 1");
     BT_TRY(check_keys(o, err));
     BT_TRY(text_of(o, "kind", &kind, err));
-    if (strcmp(kind, "bytes") == 0 && json_object_size(o) == 3) return bt_tokenizer_load(out, "bytes", err);
+    if (strcmp(kind, "bytes") == 0 && json_object_size(o) == 3)
+        return bt_tokenizer_load(out, "bytes", err);
     if (strcmp(kind, "bpe") == 0) return read_bpe(out, o, err);
     return bt_fail(err, BT_FORMAT, "there is no kind '%.60s' of tokenizer (bpe, bytes)", kind);
 }
@@ -220,21 +246,26 @@ static bt_code read_object(bt_tokenizer **out, json_t *o, bt_err *err) {
 bt_code bt_json_parse(json_t **out, const char *json, size_t n, bt_err *err) {
     json_error_t why;
     *out = NULL;
-    if (!bt_json_depth_ok(json, n, 64)) return bt_fail(err, BT_FORMAT, "its JSON is nested deeper than 64");
+    if (!bt_json_depth_ok(json, n, 64))
+        return bt_fail(err, BT_FORMAT, "its JSON is nested deeper than 64");
     *out = json_loadb(json, n, JSON_REJECT_DUPLICATES, &why);
-    if (!*out) return bt_fail(err, BT_FORMAT, "line %d, column %d: not valid JSON: %s", why.line, why.column, why.text);
+    if (!*out)
+        return bt_fail(err, BT_FORMAT, "line %d, column %d: not valid JSON: %s", why.line,
+                       why.column, why.text);
     if (json_is_object(*out)) return BT_OK;
     json_decref(*out);
     *out = NULL;
     return bt_fail(err, BT_FORMAT, "it is not a JSON object");
 }
 
-bt_code bt_tokenizer_parse_own(bt_tokenizer **out, const char *json, size_t n, const char *name, bt_err *err) {
+bt_code bt_tokenizer_parse_own(bt_tokenizer **out, const char *json, size_t n, const char *name,
+                               bt_err *err) {
     json_t *o;
     bt_err why = BT_ERR_INIT;
     *out = NULL;
     bt_code code = bt_json_parse(&o, json, n, &why);
     if (code == BT_OK) code = read_object(out, o, &why);
     json_decref(o);
-    return code == BT_OK ? BT_OK : bt_fail(err, code, "tokenizer '%s' cannot be used: %s", name, why.msg);
+    return code == BT_OK ? BT_OK
+                         : bt_fail(err, code, "tokenizer '%s' cannot be used: %s", name, why.msg);
 }

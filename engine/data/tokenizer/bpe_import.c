@@ -1,9 +1,11 @@
 /* bpe_import.c - Hugging Face's tokenizer.json to our tables.
  *
- * Taken: byte-level BPE (GPT-2, Llama 3, Qwen families): merges as "a b" or ["a", "b"], the three word patterns of pretok.h
- * compared as text (nothing from the file is compiled), normaliser none or NFC, ignore_merges. All added tokens become
- * specials: text never turns into them (Hugging Face turns the literal text of one into it). Ids nobody names are holes.
- * Refused with its name: another model type, pattern, normaliser, prefix space, dropout, byte fallback, word affixes. */
+ * Taken: byte-level BPE (GPT-2, Llama 3, Qwen families): merges as "a b" or ["a", "b"], the three
+ *        word patterns of pretok.h
+ * compared as text (nothing from the file is compiled), normaliser none or NFC, ignore_merges. All
+ * added tokens become specials: text never turns into them (Hugging Face turns the literal text of
+ * one into it). Ids nobody names are holes. Refused with its name: another model type, pattern,
+ * normaliser, prefix space, dropout, byte fallback, word affixes. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +21,20 @@ static const char *type_of(json_t *o) {
     return type ? type : "none";
 }
 
-static bool absent(json_t *v) { return !v || json_is_null(v) || (json_is_string(v) && !*json_string_value(v)); }
+static bool absent(json_t *v) {
+    return !v || json_is_null(v) || (json_is_string(v) && !*json_string_value(v));
+}
 static bool is_on(json_t *v) { return v && !json_is_null(v) && !json_is_false(v); }
 
 /* ---- rules ---- */
 
 static bt_code find_pattern(const char *regex, bt_pattern *out, bt_err *err) {
-    static const struct { const char *regex; bt_pattern pattern; } other_spellings[] = {
-        {"'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", BT_PATTERN_GPT2},
+    static const struct {
+        const char *regex;
+        bt_pattern pattern;
+    } other_spellings[] = {
+        {"'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+         BT_PATTERN_GPT2},
     };
     for (int p = 0; p < BT_PATTERN_COUNT; p++) {
         if (strcmp(regex, bt_pattern_regex((bt_pattern)p)) != 0) continue;
@@ -38,15 +46,22 @@ static bt_code find_pattern(const char *regex, bt_pattern *out, bt_err *err) {
         *out = other_spellings[i].pattern;
         return BT_OK;
     }
-    return bt_fail(err, BT_UNSUPPORTED, "its word pattern is not GPT-2's, Llama 3's or Qwen's: '%.120s'", regex);
+    return bt_fail(err, BT_UNSUPPORTED,
+                   "its word pattern is not GPT-2's, Llama 3's or Qwen's: '%.120s'", regex);
 }
 
 static bt_code read_byte_level(json_t *o, bt_tokenizer *t, bool first, bt_err *err) {
     json_t *use_regex = json_object_get(o, "use_regex");
-    if (strcmp(type_of(o), "ByteLevel") != 0) return bt_fail(err, BT_UNSUPPORTED, "its pre-tokeniser '%.40s' is not ByteLevel", type_of(o));
-    if (is_on(json_object_get(o, "add_prefix_space"))) return bt_fail(err, BT_UNSUPPORTED, "it puts a blank before each text (add_prefix_space)");
-    if (first && json_is_false(use_regex)) return bt_fail(err, BT_UNSUPPORTED, "it does not cut text into words (use_regex is false)");
-    if (!first && !json_is_false(use_regex)) return bt_fail(err, BT_UNSUPPORTED, "it cuts text into words twice (use_regex is true after a Split)");
+    if (strcmp(type_of(o), "ByteLevel") != 0)
+        return bt_fail(err, BT_UNSUPPORTED, "its pre-tokeniser '%.40s' is not ByteLevel",
+                       type_of(o));
+    if (is_on(json_object_get(o, "add_prefix_space")))
+        return bt_fail(err, BT_UNSUPPORTED, "it puts a blank before each text (add_prefix_space)");
+    if (first && json_is_false(use_regex))
+        return bt_fail(err, BT_UNSUPPORTED, "it does not cut text into words (use_regex is false)");
+    if (!first && !json_is_false(use_regex))
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "it cuts text into words twice (use_regex is true after a Split)");
     if (first) t->pattern = BT_PATTERN_GPT2;
     return BT_OK;
 }
@@ -55,10 +70,16 @@ static bt_code read_pre_tokenizer(json_t *o, bt_tokenizer *t, bt_err *err) {
     if (strcmp(type_of(o), "Sequence") != 0) return read_byte_level(o, t, true, err);
     json_t *steps = json_object_get(o, "pretokenizers"), *split = json_array_get(steps, 0);
     if (json_array_size(steps) == 1) return read_byte_level(split, t, true, err);
-    if (json_array_size(steps) != 2) return bt_fail(err, BT_UNSUPPORTED, "its pre-tokeniser has %zu steps; Split and ByteLevel are understood", json_array_size(steps));
-    const char *regex = json_string_value(json_object_get(json_object_get(split, "pattern"), "Regex"));
+    if (json_array_size(steps) != 2)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "its pre-tokeniser has %zu steps; Split and ByteLevel are understood",
+                       json_array_size(steps));
+    const char *regex =
+        json_string_value(json_object_get(json_object_get(split, "pattern"), "Regex"));
     const char *behavior = json_string_value(json_object_get(split, "behavior"));
-    if (strcmp(type_of(split), "Split") != 0 || !regex) return bt_fail(err, BT_UNSUPPORTED, "its first pre-tokeniser '%.40s' is not a Split by pattern", type_of(split));
+    if (strcmp(type_of(split), "Split") != 0 || !regex)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "its first pre-tokeniser '%.40s' is not a Split by pattern", type_of(split));
     if (!behavior || strcmp(behavior, "Isolated") != 0 || is_on(json_object_get(split, "invert")))
         return bt_fail(err, BT_UNSUPPORTED, "its Split is not 'Isolated'");
     BT_TRY(find_pattern(regex, &t->pattern, err));
@@ -68,18 +89,24 @@ static bt_code read_pre_tokenizer(json_t *o, bt_tokenizer *t, bt_err *err) {
 static bt_code read_normalizer(json_t *o, bt_tokenizer *t, bt_err *err) {
     if (absent(o)) return BT_OK;
     json_t *steps = json_object_get(o, "normalizers");
-    if (strcmp(type_of(o), "Sequence") == 0 && json_array_size(steps) <= 1) return read_normalizer(json_array_get(steps, 0), t, err);
-    if (strcmp(type_of(o), "NFC") != 0) return bt_fail(err, BT_UNSUPPORTED, "its normaliser '%.40s' is not NFC", type_of(o));
+    if (strcmp(type_of(o), "Sequence") == 0 && json_array_size(steps) <= 1)
+        return read_normalizer(json_array_get(steps, 0), t, err);
+    if (strcmp(type_of(o), "NFC") != 0)
+        return bt_fail(err, BT_UNSUPPORTED, "its normaliser '%.40s' is not NFC", type_of(o));
     t->nfc = true;
     return BT_OK;
 }
 
 static bt_code read_model_rules(json_t *model, bt_tokenizer *t, bt_err *err) {
     json_t *dropout = json_object_get(model, "dropout");
-    if (json_object_get(model, "type") && strcmp(type_of(model), "BPE") != 0) return bt_fail(err, BT_UNSUPPORTED, "its model '%.40s' is not BPE", type_of(model));
-    if (!absent(dropout) && json_number_value(dropout) != 0) return bt_fail(err, BT_UNSUPPORTED, "it drops merges at random (dropout)");
-    if (is_on(json_object_get(model, "byte_fallback"))) return bt_fail(err, BT_UNSUPPORTED, "it uses byte_fallback: not a byte-level vocabulary");
-    if (!absent(json_object_get(model, "continuing_subword_prefix")) || !absent(json_object_get(model, "end_of_word_suffix")))
+    if (json_object_get(model, "type") && strcmp(type_of(model), "BPE") != 0)
+        return bt_fail(err, BT_UNSUPPORTED, "its model '%.40s' is not BPE", type_of(model));
+    if (!absent(dropout) && json_number_value(dropout) != 0)
+        return bt_fail(err, BT_UNSUPPORTED, "it drops merges at random (dropout)");
+    if (is_on(json_object_get(model, "byte_fallback")))
+        return bt_fail(err, BT_UNSUPPORTED, "it uses byte_fallback: not a byte-level vocabulary");
+    if (!absent(json_object_get(model, "continuing_subword_prefix")) ||
+        !absent(json_object_get(model, "end_of_word_suffix")))
         return bt_fail(err, BT_UNSUPPORTED, "it marks words with a prefix or suffix");
     t->ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
     return BT_OK;
@@ -87,16 +114,20 @@ static bt_code read_model_rules(json_t *model, bt_tokenizer *t, bt_err *err) {
 
 /* ---- tokens ---- */
 
-typedef struct names {                  /* by id; borrowed from the JSON tree */
+typedef struct names { /* by id; borrowed from the JSON tree */
     const char **text;
     unsigned char *special;
     int32_t V;
 } names;
 
 static bt_code put_name(names *all, json_int_t id, const char *text, bool special, bt_err *err) {
-    if (id < 0 || id >= BT_MAX_VOCAB) return bt_fail(err, BT_FORMAT, "token id %lld is outside 0..%d", (long long)id, BT_MAX_VOCAB - 1);
-    if (all->text[id] && !special) return bt_fail(err, BT_FORMAT, "two tokens have the id %lld", (long long)id);
-    if (all->special[id]) return bt_fail(err, BT_FORMAT, "two added tokens have the id %lld", (long long)id);
+    if (id < 0 || id >= BT_MAX_VOCAB)
+        return bt_fail(err, BT_FORMAT, "token id %lld is outside 0..%d", (long long)id,
+                       BT_MAX_VOCAB - 1);
+    if (all->text[id] && !special)
+        return bt_fail(err, BT_FORMAT, "two tokens have the id %lld", (long long)id);
+    if (all->special[id])
+        return bt_fail(err, BT_FORMAT, "two added tokens have the id %lld", (long long)id);
     all->text[id] = text;
     all->special[id] = special;
     if (id >= all->V) all->V = (int32_t)id + 1;
@@ -108,19 +139,22 @@ static bt_code collect(names *all, json_t *vocab, json_t *added, bt_err *err) {
     json_t *id, *token;
     size_t i;
     json_object_foreach(vocab, key, id) {
-        if (!json_is_integer(id)) return bt_fail(err, BT_FORMAT, "the id of token '%.40s' is not a whole number", key);
+        if (!json_is_integer(id))
+            return bt_fail(err, BT_FORMAT, "the id of token '%.40s' is not a whole number", key);
         BT_TRY(put_name(all, json_integer_value(id), key, false, err));
     }
     json_array_foreach(added, i, token) {
         json_t *content = json_object_get(token, "content"), *number = json_object_get(token, "id");
-        if (!json_is_string(content) || !json_string_length(content) || !json_is_integer(number)) return bt_fail(err, BT_FORMAT, "added token %zu has no content or id", i);
+        if (!json_is_string(content) || !json_string_length(content) || !json_is_integer(number))
+            return bt_fail(err, BT_FORMAT, "added token %zu has no content or id", i);
         BT_TRY(put_name(all, json_integer_value(number), json_string_value(content), true, err));
     }
     return all->V ? BT_OK : bt_fail(err, BT_FORMAT, "its vocabulary is empty");
 }
 
 static bt_code draft_tokens(const names *all, bt_tokenizer_draft *d, bt_err *err) {
-    static const char *const ends[] = {"<|endoftext|>", "<|end_of_text|>", "<|im_end|>", "<|eot_id|>", "</s>"};
+    static const char *const ends[] = {"<|endoftext|>", "<|end_of_text|>", "<|im_end|>",
+                                       "<|eot_id|>", "</s>"};
     size_t best = sizeof ends / sizeof *ends;
     bt_text word = {0};
     bt_code code = BT_OK;
@@ -136,17 +170,22 @@ static bt_code draft_tokens(const names *all, bt_tokenizer_draft *d, bt_err *err
                     d->t->eot = id;
                 }
         } else if (!bt_alphabet_decode(all->text[id], strlen(all->text[id]), &word)) {
-            code = bt_fail(err, BT_UNSUPPORTED, "token %d '%.40s' is not in the byte alphabet: not a byte-level vocabulary", id, all->text[id]);
+            code =
+                bt_fail(err, BT_UNSUPPORTED,
+                        "token %d '%.40s' is not in the byte alphabet: not a byte-level vocabulary",
+                        id, all->text[id]);
         } else {
             code = bt_draft_token(d, bt_text_str(&word), word.len, BT_TOKEN_PLAIN, err);
         }
     }
-    if (code == BT_OK && word.failed) code = bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
+    if (code == BT_OK && word.failed)
+        code = bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
     bt_text_release(&word);
     return code;
 }
 
-static bt_code merge_parts(json_t *merge, size_t i, char *left, char *right, size_t size, bt_err *err) {
+static bt_code merge_parts(json_t *merge, size_t i, char *left, char *right, size_t size,
+                           bt_err *err) {
     const char *a, *b;
     size_t na;
     if (json_is_string(merge)) {
@@ -158,7 +197,8 @@ static bt_code merge_parts(json_t *merge, size_t i, char *left, char *right, siz
         a = json_string_value(json_array_get(merge, 0));
         b = json_string_value(json_array_get(merge, 1));
         na = a ? strlen(a) : 0;
-        if (!a || !b || json_array_size(merge) != 2) return bt_fail(err, BT_FORMAT, "merge %zu is not a pair", i);
+        if (!a || !b || json_array_size(merge) != 2)
+            return bt_fail(err, BT_FORMAT, "merge %zu is not a pair", i);
     }
     if (!na || !*b || strchr(b, ' ')) return bt_fail(err, BT_FORMAT, "merge %zu is not a pair", i);
     if (na >= size || strlen(b) >= size) return bt_fail(err, BT_FORMAT, "merge %zu is too long", i);
@@ -175,15 +215,22 @@ static bt_code draft_merges(json_t *vocab, json_t *merges, bt_tokenizer_draft *d
     json_array_foreach(merges, i, merge) {
         BT_TRY(merge_parts(merge, i, left, right, sizeof left, err));
         json_t *l = json_object_get(vocab, left), *r = json_object_get(vocab, right);
-        if (!l || !r) return bt_fail(err, BT_FORMAT, "merge %zu names '%.40s', which is no token", i, l ? right : left);
-        BT_TRY(bt_draft_merge(d, (int32_t)json_integer_value(l), (int32_t)json_integer_value(r), err));
+        if (!l || !r)
+            return bt_fail(err, BT_FORMAT, "merge %zu names '%.40s', which is no token", i,
+                           l ? right : left);
+        BT_TRY(
+            bt_draft_merge(d, (int32_t)json_integer_value(l), (int32_t)json_integer_value(r), err));
     }
     return BT_OK;
 }
 
 static bt_code build(bt_tokenizer **out, json_t *root, names *all, bt_err *err) {
-    json_t *model = json_object_get(root, "model"), *vocab = json_object_get(model, "vocab"), *merges = json_object_get(model, "merges");
-    if (!json_is_object(vocab) || !json_is_array(merges)) return bt_fail(err, BT_UNSUPPORTED, "it has no model with 'vocab' and 'merges': not a byte-level BPE tokenizer.json");
+    json_t *model = json_object_get(root, "model"), *vocab = json_object_get(model, "vocab"),
+           *merges = json_object_get(model, "merges");
+    if (!json_is_object(vocab) || !json_is_array(merges))
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "it has no model with 'vocab' and 'merges': not a byte-level BPE tokenizer.json");
     bt_tokenizer_draft d;
     BT_TRY(collect(all, vocab, json_object_get(root, "added_tokens"), err));
     BT_TRY(bt_draft_begin(&d, err));
@@ -204,7 +251,9 @@ bt_code bt_tokenizer_import(bt_tokenizer **out, const char *path, bt_err *err) {
     bt_err why = BT_ERR_INIT;
     *out = NULL;
     names all = {calloc(BT_MAX_VOCAB, sizeof *all.text), calloc(BT_MAX_VOCAB, 1), 0};
-    bt_code code = all.text && all.special ? BT_OK : bt_fail(&why, BT_NOMEM, "cannot take memory for its tokens");
+    bt_code code = all.text && all.special
+                       ? BT_OK
+                       : bt_fail(&why, BT_NOMEM, "cannot take memory for its tokens");
     if (code == BT_OK && (code = bt_file_slurp(path, MAX_FILE, &json, &n, err)) != BT_OK) goto done;
     if (code == BT_OK) code = bt_json_parse(&root, json, n, &why);
     free(json);

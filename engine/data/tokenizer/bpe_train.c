@@ -1,9 +1,13 @@
-/* bpe_train.c - learns merges: count the words of a text once, then join the commonest pair again and again.
+/* bpe_train.c - learns merges: count the words of a text once, then join the commonest pair again
+ * and again.
  *
- * Ids: 0..255 bytes, 256 end of text, 257.. merges in the order learnt. Ties go to the smaller (left, right), so the result
- * is a function of the text alone. Each pair knows the words it occurs in; a merge touches only those. The heap holds pairs
- * with the count they had when pushed; a popped one whose count has changed is pushed again with the new count.
- * Cost: one pass over the text, memory for its distinct words; then ~log of the number of pairs per changed count. */
+ * Ids: 0..255 bytes, 256 end of text, 257.. merges in the order learnt. Ties go to the smaller
+ *      (left, right), so the result
+ * is a function of the text alone. Each pair knows the words it occurs in; a merge touches only
+ * those. The heap holds pairs with the count they had when pushed; a popped one whose count has
+ * changed is pushed again with the new count.
+ * Cost: one pass over the text, memory for its distinct words; then ~log of the number of pairs per
+ *       changed count. */
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -13,33 +17,45 @@
 
 enum { EOT = 256, FIRST_MERGE = 257, MAX_WORD = 256 };
 
-typedef struct word { uint64_t hash; uint64_t count; uint32_t at, n; } word;       /* symbols[at .. at + n) */
+/* symbols[at .. at + n) */
+typedef struct word {
+    uint64_t hash;
+    uint64_t count;
+    uint32_t at, n;
+} word;
 
 typedef struct pair {
     int32_t left, right;
     int64_t count;
-    uint32_t *words;                    /* indices of words it occurred in when added; some twice, some no more */
+    /* indices of words it occurred in when added; some twice, some no more */
+    uint32_t *words;
     uint32_t n_words, cap;
 } pair;
 
-typedef struct entry { int64_t count; uint32_t pair; } entry;
+typedef struct entry {
+    int64_t count;
+    uint32_t pair;
+} entry;
 
 typedef struct trainer {
     const bt_tok_train_cfg *cfg;
     bt_pretok *pretok;
-    word *words;                        /* hash table while counting, then a dense list */
+    word *words; /* hash table while counting, then a dense list */
     size_t words_size, n_words;
     int32_t *symbols;
     size_t n_symbols, symbols_cap;
     pair *pairs;
     size_t n_pairs, pairs_cap;
-    uint32_t *index;                    /* hash table: pair number + 1 */
+    uint32_t *index; /* hash table: pair number + 1 */
     size_t index_size;
     entry *heap;
     size_t n_heap, heap_cap;
 } trainer;
 
-static bt_code no_memory(bt_err *err) { return bt_fail(err, BT_NOMEM, "cannot take memory to train a tokenizer (train it on less text)"); }
+static bt_code no_memory(bt_err *err) {
+    return bt_fail(err, BT_NOMEM,
+                   "cannot take memory to train a tokenizer (train it on less text)");
+}
 
 /* rows with room for `want`; NULL when there is no memory (the old ones stay) */
 static void *grown(void *rows, size_t *cap, size_t want, size_t row_bytes) {
@@ -84,7 +100,9 @@ static bt_code count_word(trainer *t, const char *s, size_t n, bt_err *err) {
         t->words[k].count++;
         return BT_OK;
     }
-    int32_t *symbols = t->n_symbols + n > UINT32_MAX ? NULL : grown(t->symbols, &t->symbols_cap, t->n_symbols + n, sizeof *symbols);
+    int32_t *symbols = t->n_symbols + n > UINT32_MAX
+                           ? NULL
+                           : grown(t->symbols, &t->symbols_cap, t->n_symbols + n, sizeof *symbols);
     if (!symbols) return no_memory(err);
     t->symbols = symbols;
     for (size_t i = 0; i < n; i++) t->symbols[t->n_symbols + i] = (unsigned char)s[i];
@@ -97,7 +115,8 @@ static bt_code count_word(trainer *t, const char *s, size_t n, bt_err *err) {
 static bt_code count_text(trainer *t, const char *s, size_t n, bt_err *err) {
     for (size_t at = 0, end; at < n; at = end) {
         BT_TRY(bt_pretok_next(t->pretok, s, n, at, &end, err));
-        for (size_t i = at; i < end; i += MAX_WORD)         /* a line of dashes need not become one token */
+        /* a line of dashes need not become one token */
+        for (size_t i = at; i < end; i += MAX_WORD)
             BT_TRY(count_word(t, s + i, end - i < MAX_WORD ? end - i : MAX_WORD, err));
     }
     return BT_OK;
@@ -107,13 +126,15 @@ static bt_code count_files(trainer *t, const bt_sources *sources, bt_err *err) {
     bt_documents *docs;
     for (size_t i = 0; i < sources->n; i++)
         if (sources->items[i].kind != BT_SOURCE_TEXT && sources->items[i].kind != BT_SOURCE_JSONL)
-            return bt_fail(err, BT_ARG, "a tokenizer is trained on text, not on '%s'", sources->items[i].path);
+            return bt_fail(err, BT_ARG, "a tokenizer is trained on text, not on '%s'",
+                           sources->items[i].path);
     BT_TRY(bt_documents_open(&docs, sources->items, sources->n, t->cfg->field, err));
     bt_code code;
     bt_piece p;
     while ((code = bt_documents_next(docs, &p, err)) == BT_OK && p.text) {
         if ((code = count_text(t, p.text, p.n, err)) != BT_OK) break;
-        if (t->cfg->progress) t->cfg->progress(t->cfg->ctx, bt_documents_done(docs) * 0.5, "counting words");
+        if (t->cfg->progress)
+            t->cfg->progress(t->cfg->ctx, bt_documents_done(docs) * 0.5, "counting words");
     }
     bt_documents_close(docs);
     return code;
@@ -192,7 +213,8 @@ static bool push(trainer *t, entry e) {
     if (!heap) return false;
     t->heap = heap;
     size_t i = t->n_heap++;
-    for (; i && better(t, &e, &t->heap[(i - 1) / 2]); i = (i - 1) / 2) t->heap[i] = t->heap[(i - 1) / 2];
+    for (; i && better(t, &e, &t->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        t->heap[i] = t->heap[(i - 1) / 2];
     t->heap[i] = e;
     return true;
 }
@@ -209,8 +231,8 @@ static entry pop(trainer *t) {
     return top;
 }
 
-/* joins left and right everywhere in word w. All pairs of the word lose its count, all pairs it has afterwards gain it;
- * only those with the new symbol are new here. */
+/* joins left and right everywhere in word w. All pairs of the word lose its count, all pairs it has
+ * afterwards gain it; only those with the new symbol are new here. */
 static bool merge_in_word(trainer *t, uint32_t w, int32_t left, int32_t right, int32_t made) {
     int32_t *s = t->symbols + t->words[w].at;
     int64_t count = (int64_t)t->words[w].count;
@@ -226,8 +248,10 @@ static bool merge_in_word(trainer *t, uint32_t w, int32_t left, int32_t right, i
         bool fresh = s[i] == made || s[i + 1] == made;
         pair *p = find_pair(t, s[i], s[i + 1], fresh);
         if (!p) return false;
-        if (!fresh) p->count += count;
-        else if (!add_occurrence(t, p, w)) return false;
+        if (!fresh)
+            p->count += count;
+        else if (!add_occurrence(t, p, w))
+            return false;
     }
     return true;
 }
@@ -254,20 +278,22 @@ static bool commonest(trainer *t, uint32_t *best) {
             *best = e.pair;
             return true;
         }
-        if (now > 0) push(t, (entry){now, e.pair});     /* there is room: one was just taken out */
+        if (now > 0) push(t, (entry){now, e.pair}); /* there is room: one was just taken out */
     }
     return false;
 }
 
 static bool merge_everywhere(trainer *t, uint32_t best, int32_t made) {
-    pair p = t->pairs[best];            /* its row may move */
+    pair p = t->pairs[best]; /* its row may move */
     size_t before = t->n_pairs;
     bool ok = true;
-    for (uint32_t i = 0; ok && i < p.n_words; i++) ok = merge_in_word(t, p.words[i], p.left, p.right, made);
+    for (uint32_t i = 0; ok && i < p.n_words; i++)
+        ok = merge_in_word(t, p.words[i], p.left, p.right, made);
     free(p.words);
     t->pairs[best].words = NULL;
     t->pairs[best].n_words = t->pairs[best].cap = 0;
-    for (size_t i = before; ok && i < t->n_pairs; i++) ok = push(t, (entry){t->pairs[i].count, (uint32_t)i});
+    for (size_t i = before; ok && i < t->n_pairs; i++)
+        ok = push(t, (entry){t->pairs[i].count, (uint32_t)i});
     return ok;
 }
 
@@ -285,9 +311,11 @@ static bt_code learn(trainer *t, bt_tokenizer_draft *d, bt_err *err) {
         s = bt_tokenizer_bytes(d->t, right, &n);
         bt_text_putn(&joined, s, n);
         if (joined.failed || !merge_everywhere(t, best, made)) code = no_memory(err);
-        if (code == BT_OK) code = bt_draft_token(d, bt_text_str(&joined), joined.len, BT_TOKEN_PLAIN, err);
+        if (code == BT_OK)
+            code = bt_draft_token(d, bt_text_str(&joined), joined.len, BT_TOKEN_PLAIN, err);
         if (code == BT_OK) code = bt_draft_merge(d, left, right, err);
-        if (t->cfg->progress && made % 64 == 0) t->cfg->progress(t->cfg->ctx, 0.5 + 0.5 * made / vocab, "merging");
+        if (t->cfg->progress && made % 64 == 0)
+            t->cfg->progress(t->cfg->ctx, 0.5 + 0.5 * made / vocab, "merging");
     }
     bt_text_release(&joined);
     return code;
@@ -313,11 +341,15 @@ static bt_code train(trainer *t, const bt_sources *sources, bt_tokenizer **out, 
     d.t->pattern = BT_PATTERN_GPT2;
     d.t->eot = EOT;
     bt_code code = BT_OK;
-    for (int i = 0; code == BT_OK && i < 256; i++) code = bt_draft_token(&d, &(char){(char)i}, 1, BT_TOKEN_PLAIN, err);
+    for (int i = 0; code == BT_OK && i < 256; i++)
+        code = bt_draft_token(&d, &(char){(char)i}, 1, BT_TOKEN_PLAIN, err);
     if (code == BT_OK) code = bt_draft_token(&d, "<|endoftext|>", 13, BT_TOKEN_SPECIAL, err);
     if (code == BT_OK) code = learn(t, &d, err);
     if (code == BT_OK && d.t->V < t->cfg->vocab)
-        code = bt_fail(err, BT_ARG, "the text gives only %d tokens, %d are wanted: ask for fewer or give more text", d.t->V, t->cfg->vocab);
+        code =
+            bt_fail(err, BT_ARG,
+                    "the text gives only %d tokens, %d are wanted: ask for fewer or give more text",
+                    d.t->V, t->cfg->vocab);
     if (code == BT_OK) return bt_draft_seal(&d, out, err);
     bt_draft_release(&d);
     return code;
@@ -328,7 +360,8 @@ bt_code bt_tokenizer_train(bt_tokenizer **out, const bt_tok_train_cfg *cfg, bt_e
     bt_sources sources;
     *out = NULL;
     if (cfg->vocab < FIRST_MERGE || cfg->vocab > BT_MAX_VOCAB)
-        return bt_fail(err, BT_ARG, "a BPE vocabulary has %d..%d tokens, not %d", FIRST_MERGE, BT_MAX_VOCAB, cfg->vocab);
+        return bt_fail(err, BT_ARG, "a BPE vocabulary has %d..%d tokens, not %d", FIRST_MERGE,
+                       BT_MAX_VOCAB, cfg->vocab);
     BT_TRY(bt_sources_list(&sources, cfg->paths, cfg->cache_dir ? cfg->cache_dir : "", err));
     bt_code code = train(&t, &sources, out, err);
     release(&t);

@@ -1,4 +1,5 @@
-/* tokenizer.c - the byte tokenizer, and what bytes and BPE have in common: building, checking, hashing, decoding. */
+/* tokenizer.c - the byte tokenizer, and what bytes and BPE have in common: building, checking,
+ * hashing, decoding. */
 #include "engine/data/tokenizer/tokenizer.h"
 
 #include <stdio.h>
@@ -25,10 +26,17 @@ int bt_tokenizer_vocab(const bt_tokenizer *t) { return t->V; }
 uint64_t bt_tokenizer_hash(const bt_tokenizer *t) { return t->hash; }
 int32_t bt_tokenizer_eot(const bt_tokenizer *t) { return t->eot; }
 const char *bt_tokenizer_kind(const bt_tokenizer *t) { return t->kind; }
-bool bt_tokenizer_is_special(const bt_tokenizer *t, int32_t id) { return id >= 0 && id < t->V && t->special[id]; }
+bool bt_tokenizer_is_special(const bt_tokenizer *t, int32_t id) {
+    return id >= 0 && id < t->V && t->special[id];
+}
 
 void bt_tokenizer_look(const bt_tokenizer *t, bt_tokenizer_about *out) {
-    *out = (bt_tokenizer_about){t->kind, t->is_bytes ? "none" : bt_pattern_name(t->pattern), t->nfc ? "nfc" : "none", t->n_merges, 0, 0};
+    *out = (bt_tokenizer_about){t->kind,
+                                t->is_bytes ? "none" : bt_pattern_name(t->pattern),
+                                t->nfc ? "nfc" : "none",
+                                t->n_merges,
+                                0,
+                                0};
     for (int i = 0; i < t->V; i++) {
         out->specials += t->special[i] == BT_TOKEN_SPECIAL;
         out->holes += t->special[i] == BT_TOKEN_HOLE;
@@ -52,7 +60,8 @@ void bt_tokenizer_decode(const bt_tokenizer *t, const int32_t *ids, size_t n, bt
     }
 }
 
-static bt_code encode_bytes(const char *text, size_t n, int32_t **ids, size_t *count, size_t *cap, bt_err *err) {
+static bt_code encode_bytes(const char *text, size_t n, int32_t **ids, size_t *count, size_t *cap,
+                            bt_err *err) {
     if (n > *cap) {
         int32_t *p = realloc(*ids, n * sizeof *p);
         if (!p) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu token ids", n);
@@ -64,7 +73,8 @@ static bt_code encode_bytes(const char *text, size_t n, int32_t **ids, size_t *c
     return BT_OK;
 }
 
-bt_code bt_tokenizer_encode(const bt_tokenizer *t, const char *text, size_t n, int32_t **ids, size_t *count, size_t *cap, bt_err *err) {
+bt_code bt_tokenizer_encode(const bt_tokenizer *t, const char *text, size_t n, int32_t **ids,
+                            size_t *count, size_t *cap, bt_err *err) {
     *count = 0;
     if (t->is_bytes) return encode_bytes(text, n, ids, count, cap, err);
     return bt_bpe_encode(t, text, n, ids, count, cap, err);
@@ -86,9 +96,13 @@ void bt_draft_release(bt_tokenizer_draft *d) {
 
 bt_code bt_draft_token(bt_tokenizer_draft *d, const char *bytes, size_t n, int kind, bt_err *err) {
     bt_tokenizer *t = d->t;
-    if (t->V == BT_MAX_VOCAB) return bt_fail(err, BT_FORMAT, "a vocabulary has at most %d tokens", BT_MAX_VOCAB);
-    if (n > BT_MAX_TOKEN_BYTES) return bt_fail(err, BT_FORMAT, "token %d has %zu bytes; at most %d are allowed", t->V, n, BT_MAX_TOKEN_BYTES);
-    if (d->bytes_n + n > INT32_MAX) return bt_fail(err, BT_FORMAT, "the tokens hold more than 2 GiB");
+    if (t->V == BT_MAX_VOCAB)
+        return bt_fail(err, BT_FORMAT, "a vocabulary has at most %d tokens", BT_MAX_VOCAB);
+    if (n > BT_MAX_TOKEN_BYTES)
+        return bt_fail(err, BT_FORMAT, "token %d has %zu bytes; at most %d are allowed", t->V, n,
+                       BT_MAX_TOKEN_BYTES);
+    if (d->bytes_n + n > INT32_MAX)
+        return bt_fail(err, BT_FORMAT, "the tokens hold more than 2 GiB");
     if (t->V + 1 >= d->V_cap) {
         int cap = d->V_cap ? 2 * d->V_cap : 1024;
         uint32_t *at = realloc(t->at, ((size_t)cap + 1) * sizeof *at);
@@ -128,7 +142,8 @@ bt_code bt_draft_merge(bt_tokenizer_draft *d, int32_t left, int32_t right, bt_er
 
 /* every rule that decides which ids a text gets; not eot, which decides none */
 static uint64_t content_hash(const bt_tokenizer *t) {
-    uint32_t rules[6] = {(uint32_t)t->is_bytes, t->ignore_merges, t->nfc, t->pattern, (uint32_t)t->V, (uint32_t)t->n_merges};
+    uint32_t rules[6] = {(uint32_t)t->is_bytes, t->ignore_merges,     t->nfc, t->pattern,
+                         (uint32_t)t->V,        (uint32_t)t->n_merges};
     uint64_t h = XXH3_64bits(rules, sizeof rules);
     h = XXH3_64bits_withSeed(t->at, ((size_t)t->V + 1) * sizeof *t->at, h);
     h = XXH3_64bits_withSeed(t->bytes, t->at[t->V], h);
@@ -148,12 +163,16 @@ static bt_code seal(bt_tokenizer *t, bt_err *err) {
         t->byte_id[c] = i;
     }
     for (int i = 0; i < 256; i++)
-        if (!seen[i]) return bt_fail(err, BT_FORMAT, "no token stands for the byte 0x%02x: not a byte-level vocabulary", (unsigned)i);
-    if (t->eot >= t->V || (t->eot >= 0 && t->special[t->eot] != BT_TOKEN_SPECIAL)) return bt_fail(err, BT_FORMAT, "the end-of-text token %d is not a special token", t->eot);
+        if (!seen[i])
+            return bt_fail(err, BT_FORMAT,
+                           "no token stands for the byte 0x%02x: not a byte-level vocabulary",
+                           (unsigned)i);
+    if (t->eot >= t->V || (t->eot >= 0 && t->special[t->eot] != BT_TOKEN_SPECIAL))
+        return bt_fail(err, BT_FORMAT, "the end-of-text token %d is not a special token", t->eot);
     if (t->is_bytes) {
         snprintf(t->kind, sizeof t->kind, "bytes");
     } else {
-        BT_TRY(bt_bpe_create(&t->bpe, t, err));         /* also resolves the merges */
+        BT_TRY(bt_bpe_create(&t->bpe, t, err)); /* also resolves the merges */
         snprintf(t->kind, sizeof t->kind, "bpe %d", t->V);
     }
     t->hash = content_hash(t);
@@ -177,7 +196,8 @@ static bt_code make_bytes(bt_tokenizer **out, bt_err *err) {
     BT_TRY(bt_draft_begin(&d, err));
     d.t->is_bytes = true;
     bt_code code = BT_OK;
-    for (int i = 0; i < 256 && code == BT_OK; i++) code = bt_draft_token(&d, &(char){(char)i}, 1, BT_TOKEN_PLAIN, err);
+    for (int i = 0; i < 256 && code == BT_OK; i++)
+        code = bt_draft_token(&d, &(char){(char)i}, 1, BT_TOKEN_PLAIN, err);
     if (code == BT_OK) return bt_draft_seal(&d, out, err);
     bt_draft_release(&d);
     return code;
@@ -185,7 +205,9 @@ static bt_code make_bytes(bt_tokenizer **out, bt_err *err) {
 
 /* ---- files ---- */
 
-bt_code bt_tokenizer_parse(bt_tokenizer **out, const char *json, size_t n, bt_err *err) { return bt_tokenizer_parse_own(out, json, n, "of the checkpoint", err); }
+bt_code bt_tokenizer_parse(bt_tokenizer **out, const char *json, size_t n, bt_err *err) {
+    return bt_tokenizer_parse_own(out, json, n, "of the checkpoint", err);
+}
 
 bt_code bt_tokenizer_load(bt_tokenizer **out, const char *name, bt_err *err) {
     *out = NULL;
@@ -193,7 +215,11 @@ bt_code bt_tokenizer_load(bt_tokenizer **out, const char *name, bt_err *err) {
     char *json;
     size_t n;
     bt_code code = bt_file_slurp(name, MAX_FILE, &json, &n, err);
-    if (code == BT_NOTFOUND) return bt_fail(err, BT_NOTFOUND, "there is no tokenizer '%s' ('bytes', or a file made by 'bitrain tokenizer train')", name);
+    if (code == BT_NOTFOUND)
+        return bt_fail(
+            err, BT_NOTFOUND,
+            "there is no tokenizer '%s' ('bytes', or a file made by 'bitrain tokenizer train')",
+            name);
     BT_TRY(code);
     code = bt_tokenizer_parse_own(out, json, n, name, err);
     free(json);

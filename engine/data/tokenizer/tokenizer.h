@@ -1,4 +1,5 @@
-/* tokenizer.h - bytes, or byte-level BPE trained here. Files are JSON of our own (`bitrain tokenizer train`), see tokenizer.c.
+/* tokenizer.h - bytes, or byte-level BPE trained here. Files are JSON of our own (`bitrain
+ * tokenizer train`), see tokenizer.c.
  * Threads: constant after load; encode needs the caller's output only. */
 #ifndef BT_ENGINE_DATA_TOKENIZER_TOKENIZER_H
 #define BT_ENGINE_DATA_TOKENIZER_TOKENIZER_H
@@ -12,14 +13,19 @@
 
 typedef struct bt_tokenizer bt_tokenizer;
 
-bt_code bt_tokenizer_load(bt_tokenizer **out, const char *name, bt_err *err) BT_MUST_CHECK;     /* "bytes" or a file */
+/* "bytes" or a file */
+bt_code bt_tokenizer_load(bt_tokenizer **out, const char *name, bt_err *err) BT_MUST_CHECK;
 void bt_tokenizer_free(bt_tokenizer *t);
 int bt_tokenizer_vocab(const bt_tokenizer *t);
 uint64_t bt_tokenizer_hash(const bt_tokenizer *t);
-int32_t bt_tokenizer_eot(const bt_tokenizer *t);                        /* end-of-text token, -1: none (bytes) */
-bool bt_tokenizer_is_special(const bt_tokenizer *t, int32_t id);        /* stands for no bytes of a text */
-/* encodes n bytes; text never becomes a special token; *ids is grown with realloc (caller frees), *count is set */
-bt_code bt_tokenizer_encode(const bt_tokenizer *t, const char *text, size_t n, int32_t **ids, size_t *count, size_t *cap, bt_err *err) BT_MUST_CHECK;
+/* end-of-text token, -1: none (bytes) */
+int32_t bt_tokenizer_eot(const bt_tokenizer *t);
+/* stands for no bytes of a text */
+bool bt_tokenizer_is_special(const bt_tokenizer *t, int32_t id);
+/* encodes n bytes; text never becomes a special token; *ids is grown with realloc (caller frees),
+ * *count is set */
+bt_code bt_tokenizer_encode(const bt_tokenizer *t, const char *text, size_t n, int32_t **ids,
+                            size_t *count, size_t *cap, bt_err *err) BT_MUST_CHECK;
 /* bytes of one token (not NUL-terminated), valid as long as t */
 const char *bt_tokenizer_bytes(const bt_tokenizer *t, int32_t id, size_t *n);
 /* decode(encode(x)) == x for any bytes */
@@ -27,7 +33,8 @@ void bt_tokenizer_decode(const bt_tokenizer *t, const int32_t *ids, size_t n, bt
 /* the name of a tokenizer in messages: "bytes" or "bpe 8192" */
 const char *bt_tokenizer_kind(const bt_tokenizer *t);
 typedef struct bt_tokenizer_about {
-    const char *kind, *pattern, *normalizer;    /* "bpe 8192", "gpt2", "nfc"; "none" where there is none */
+    /* "bpe 8192", "gpt2", "nfc"; "none" where there is none */
+    const char *kind, *pattern, *normalizer;
     size_t merges;
     int specials, holes;
 } bt_tokenizer_about;
@@ -35,19 +42,22 @@ void bt_tokenizer_look(const bt_tokenizer *t, bt_tokenizer_about *out);
 
 /* the serialised form, for embedding in checkpoints, and back */
 void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out);
-bt_code bt_tokenizer_parse(bt_tokenizer **out, const char *json, size_t n, bt_err *err) BT_MUST_CHECK;
+bt_code bt_tokenizer_parse(bt_tokenizer **out, const char *json, size_t n, bt_err *err)
+    BT_MUST_CHECK;
 
-/* Hugging Face's tokenizer.json of a byte-level BPE (GPT-2, Llama 3 and Qwen patterns); anything else is refused by name */
+/* Hugging Face's tokenizer.json of a byte-level BPE (GPT-2, Llama 3 and Qwen patterns); anything
+ * else is refused by name */
 bt_code bt_tokenizer_import(bt_tokenizer **out, const char *path, bt_err *err) BT_MUST_CHECK;
 
 typedef struct bt_tok_train_cfg {
-    const char *paths;                  /* as the loader's */
+    const char *paths; /* as the loader's */
     const char *field;
-    const char *cache_dir;              /* where "builtin" is */
-    int vocab;                          /* 257 .. 1048576 */
+    const char *cache_dir; /* where "builtin" is */
+    int vocab;             /* 257 .. 1048576 */
     void (*progress)(void *ctx, double done, const char *what);
     void *ctx;
 } bt_tok_train_cfg;
-bt_code bt_tokenizer_train(bt_tokenizer **out, const bt_tok_train_cfg *cfg, bt_err *err) BT_MUST_CHECK;
+bt_code bt_tokenizer_train(bt_tokenizer **out, const bt_tok_train_cfg *cfg, bt_err *err)
+    BT_MUST_CHECK;
 
 #endif

@@ -1,7 +1,9 @@
-/* tokenizer_impl.h - inside engine/data: the tables of a tokenizer, shared by the files that build, read and use them.
+/* tokenizer_impl.h - inside engine/data: the tables of a tokenizer, shared by the files that build,
+ * read and use them.
  *
- * A tokenizer is a list of V byte strings (ids 0..V-1; some are specials), all 256 single bytes among them, plus merges
- * (left id, right id) -> id in order of rank. The byte tokenizer has no merges and is used without them. */
+ * A tokenizer is a list of V byte strings (ids 0..V-1; some are specials), all 256 single bytes
+ * among them, plus merges (left id, right id) -> id in order of rank. The byte tokenizer has no
+ * merges and is used without them. */
 #ifndef BT_ENGINE_DATA_TOKENIZER_TOKENIZER_IMPL_H
 #define BT_ENGINE_DATA_TOKENIZER_TOKENIZER_IMPL_H
 
@@ -12,31 +14,37 @@
 #include "engine/data/tokenizer/pretok.h"
 #include "engine/data/tokenizer/tokenizer.h"
 
-enum { BT_TOKEN_PLAIN, BT_TOKEN_SPECIAL, BT_TOKEN_HOLE };      /* a hole is an id that nothing uses */
+/* a hole is an id that nothing uses */
+enum { BT_TOKEN_PLAIN, BT_TOKEN_SPECIAL, BT_TOKEN_HOLE };
 enum { BT_MAX_VOCAB = 1 << 20, BT_MAX_TOKEN_BYTES = 1 << 16 };
 
-typedef struct bt_merge { int32_t left, right, id; } bt_merge;
+typedef struct bt_merge {
+    int32_t left, right, id;
+} bt_merge;
 
 struct bt_tokenizer {
     int V;
     bool is_bytes;
-    bool ignore_merges;                 /* a word that is a token becomes it without merging (Llama 3) */
-    bool nfc;                           /* text is normalised to NFC first (Qwen) */
+    /* a word that is a token becomes it without merging (Llama 3) */
+    bool ignore_merges;
+    bool nfc; /* text is normalised to NFC first (Qwen) */
     bt_pattern pattern;
     int32_t eot;
     char kind[24];
     uint64_t hash;
 
-    char *bytes;                        /* of all tokens, one after the other */
-    uint32_t *at;                       /* [V + 1] token i is bytes[at[i] .. at[i+1]) */
-    unsigned char *special;             /* [V] BT_TOKEN_PLAIN, .. */
+    char *bytes;            /* of all tokens, one after the other */
+    uint32_t *at;           /* [V + 1] token i is bytes[at[i] .. at[i+1]) */
+    unsigned char *special; /* [V] BT_TOKEN_PLAIN, .. */
     int32_t byte_id[256];
     bt_merge *merges;
     size_t n_merges;
-    bt_bpe *bpe;                        /* lookup tables and caches of the encoder; NULL for bytes */
+    /* lookup tables and caches of the encoder; NULL for bytes */
+    bt_bpe *bpe;
 };
 
-/* builders: begin, add every token in id order, add merges, seal (checks all rules, computes the hash). err names the rule. */
+/* builders: begin, add every token in id order, add merges, seal (checks all rules, computes the
+ * hash). err names the rule. */
 typedef struct bt_tokenizer_draft {
     bt_tokenizer *t;
     size_t bytes_n, bytes_cap, merges_cap;
@@ -44,15 +52,20 @@ typedef struct bt_tokenizer_draft {
 } bt_tokenizer_draft;
 
 bt_code bt_draft_begin(bt_tokenizer_draft *d, bt_err *err) BT_MUST_CHECK;
-bt_code bt_draft_token(bt_tokenizer_draft *d, const char *bytes, size_t n, int kind, bt_err *err) BT_MUST_CHECK;
-bt_code bt_draft_merge(bt_tokenizer_draft *d, int32_t left, int32_t right, bt_err *err) BT_MUST_CHECK;
-bt_code bt_draft_seal(bt_tokenizer_draft *d, bt_tokenizer **out, bt_err *err) BT_MUST_CHECK;      /* frees the draft on failure */
+bt_code bt_draft_token(bt_tokenizer_draft *d, const char *bytes, size_t n, int kind, bt_err *err)
+    BT_MUST_CHECK;
+bt_code bt_draft_merge(bt_tokenizer_draft *d, int32_t left, int32_t right, bt_err *err)
+    BT_MUST_CHECK;
+/* frees the draft on failure */
+bt_code bt_draft_seal(bt_tokenizer_draft *d, bt_tokenizer **out, bt_err *err) BT_MUST_CHECK;
 void bt_draft_release(bt_tokenizer_draft *d);
 
 /* our own JSON (bpe_file.c) and Hugging Face's (bpe_import.c) */
-bt_code bt_tokenizer_parse_own(bt_tokenizer **out, const char *json, size_t n, const char *name, bt_err *err) BT_MUST_CHECK;
+bt_code bt_tokenizer_parse_own(bt_tokenizer **out, const char *json, size_t n, const char *name,
+                               bt_err *err) BT_MUST_CHECK;
 
-bool bt_alphabet_decode(const char *s, size_t n, bt_text *out);         /* GPT-2's printable byte alphabet; false: another character */
+/* GPT-2's printable byte alphabet; false: another character */
+bool bt_alphabet_decode(const char *s, size_t n, bt_text *out);
 void bt_alphabet_encode(const char *bytes, size_t n, bt_text *out);
 
 #endif

@@ -11,7 +11,12 @@ size_t bt_utf8_char(const char *s, size_t n) {
     if (c < 0xC2 || c > 0xF4) return 0;
     size_t k = c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
     if (n < k) return 0;
-    unsigned char low = c == 0xE0 ? 0xA0 : c == 0xF0 ? 0x90 : 0x80, high = c == 0xED ? 0x9F : c == 0xF4 ? 0x8F : 0xBF;
+    unsigned char low = c == 0xE0   ? 0xA0
+                        : c == 0xF0 ? 0x90
+                                    : 0x80,
+                  high = c == 0xED   ? 0x9F
+                         : c == 0xF4 ? 0x8F
+                                     : 0xBF;
     if (u[1] < low || u[1] > high) return 0;
     for (size_t i = 2; i < k; i++)
         if ((u[i] & 0xC0) != 0x80) return 0;

@@ -1,13 +1,16 @@
-/* utf8.h - what is UTF-8 and what is not (Unicode table 3-7: no overlong forms, no surrogates, at most U+10FFFF). */
+/* utf8.h - what is UTF-8 and what is not (Unicode table 3-7: no overlong forms, no surrogates, at
+ * most U+10FFFF). */
 #ifndef BT_ENGINE_DATA_TOKENIZER_UTF8_H
 #define BT_ENGINE_DATA_TOKENIZER_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-size_t bt_utf8_char(const char *s, size_t n);           /* bytes of the character at s, 0 when there is none */
-size_t bt_utf8_valid(const char *s, size_t n);          /* bytes of the longest valid beginning */
-size_t bt_utf8_encode(char out[4], uint32_t c);            /* encodes a code point */
-uint32_t bt_utf8_decode(const char *s, size_t n);          /* code point of the valid character of n bytes at s */
+/* bytes of the character at s, 0 when there is none */
+size_t bt_utf8_char(const char *s, size_t n);
+size_t bt_utf8_valid(const char *s, size_t n);  /* bytes of the longest valid beginning */
+size_t bt_utf8_encode(char out[4], uint32_t c); /* encodes a code point */
+/* code point of the valid character of n bytes at s */
+uint32_t bt_utf8_decode(const char *s, size_t n);
 
 #endif

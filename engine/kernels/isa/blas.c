@@ -1,13 +1,16 @@
-/* blas.c - products through OpenBLAS sgemm, for processors without a vector set of ours, and as an independent judge.
+/* blas.c - products through OpenBLAS sgemm, for processors without a vector set of ours, and as an
+ * independent judge.
  *
- * The library is opened at run time with its core type in the environment (blas.h says why), one BLAS thread.
- * Ternary weights stay one byte; blocks of them are widened to floats in scratch just before the sgemm that eats them:
- *     fwd  y tile (MB, NB) = xq block (MB, K) as floats . w block (NB, K)^T, then the row scale
+ * The library is opened at run time with its core type in the environment (blas.h says why), one
+ * BLAS thread. Ternary weights stay one byte; blocks of them are widened to floats in scratch just
+ *     before the sgemm that eats them: fwd  y tile (MB, NB) = xq block (MB, K) as floats . w block
+ *     (NB, K)^T, then the row scale
  *     dx   (rows, K) += dy (rows, NB) . w block (NB, K)
  *     dw   (outputs, K) += dy block (MB, outputs)^T . dq xq block (MB, K)
- * What sgemm rounds depends on how many rows it is given (other kernels at the edges), so it always gets the same CHUNK of
- * rows, whatever range a thread has.
- * int8 and codes are exact in fp32 and |sum| <= 128 K < 2^24 for K <= 131071, so tern_fwd equals the integer result. */
+ * What sgemm rounds depends on how many rows it is given (other kernels at the edges), so it always
+ * gets the same CHUNK of rows, whatever range a thread has.
+ * int8 and codes are exact in fp32 and |sum| <= 128 K < 2^24 for K <= 131071, so tern_fwd equals
+ * the integer result. */
 #include "engine/kernels/isa/blas.h"
 
 #include <dlfcn.h>
@@ -18,11 +21,12 @@
 
 #include <cblas.h>
 
-#include "engine/kernels/table/cpu.h"
 #include "engine/kernels/isa/isa_generic.h"
+#include "engine/kernels/table/cpu.h"
 
-typedef void (*sgemm_fn)(enum CBLAS_ORDER, enum CBLAS_TRANSPOSE, enum CBLAS_TRANSPOSE, blasint, blasint, blasint, float, const float *, blasint,
-                         const float *, blasint, float, float *, blasint);
+typedef void (*sgemm_fn)(enum CBLAS_ORDER, enum CBLAS_TRANSPOSE, enum CBLAS_TRANSPOSE, blasint,
+                         blasint, blasint, float, const float *, blasint, const float *, blasint,
+                         float, float *, blasint);
 
 static struct {
     pthread_mutex_t lock;
@@ -44,17 +48,21 @@ static void copy_text(char *out, size_t size, char *(*get)(void)) {
 static bt_code load(bt_err *err) {
     static const char *const names[] = {"libopenblas.so.0", "libopenblas.so"};
     const char *core = bt_cpu_blas_core();
-    if (core) setenv("OPENBLAS_CORETYPE", core, 0);         /* a setting of the user's stays */
+    if (core) setenv("OPENBLAS_CORETYPE", core, 0); /* a setting of the user's stays */
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
-    for (size_t i = 0; i < 2 && !blas.handle; i++) blas.handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; i < 2 && !blas.handle; i++)
+        blas.handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     if (!blas.handle) {
         const char *why = dlerror();
-        return bt_fail(err, BT_UNSUPPORTED, "cannot load OpenBLAS (Debian: libopenblas0-pthread): %s", why ? why : "not found");
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "cannot load OpenBLAS (Debian: libopenblas0-pthread): %s",
+                       why ? why : "not found");
     }
     void *sgemm = symbol("cblas_sgemm");
     void *config = symbol("openblas_get_config"), *name = symbol("openblas_get_corename");
     char *(*get_config)(void) = NULL, *(*get_core)(void) = NULL;
-    memcpy(&blas.sgemm, &sgemm, sizeof sgemm);              /* POSIX: a data pointer of dlsym may hold a function */
+    /* POSIX: a data pointer of dlsym may hold a function */
+    memcpy(&blas.sgemm, &sgemm, sizeof sgemm);
     memcpy(&get_config, &config, sizeof config);
     memcpy(&get_core, &name, sizeof name);
     if (!blas.sgemm) return bt_fail(err, BT_UNSUPPORTED, "OpenBLAS has no 'cblas_sgemm'");
@@ -76,18 +84,20 @@ const char *bt_blas_config(void) { return blas.config; }
 /* rows and outputs widened at a time, rows of one sgemm, queries of an attention tile */
 enum { MB = 512, NB = 256, CHUNK = 128, TQ = BT_ATTN_ROWS };
 
-static void sgemm(int ta, int tb, size_t M, size_t N, size_t K, float alpha, const float *a, size_t lda, const float *b, size_t ldb, float beta,
-                  float *c, size_t ldc) {
+static void sgemm(int ta, int tb, size_t M, size_t N, size_t K, float alpha, const float *a,
+                  size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc) {
     if (M == 0 || N == 0) return;
-    blas.sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, (blasint)M, (blasint)N, (blasint)K, alpha, a,
-               (blasint)(lda ? lda : 1), b, (blasint)(ldb ? ldb : 1), beta, c, (blasint)(ldc ? ldc : 1));
+    blas.sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans,
+               (blasint)M, (blasint)N, (blasint)K, alpha, a, (blasint)(lda ? lda : 1), b,
+               (blasint)(ldb ? ldb : 1), beta, c, (blasint)(ldc ? ldc : 1));
 }
 
 /* the same, CHUNK rows of c at a time */
-static void sgemm_rows(int ta, int tb, size_t M, size_t N, size_t K, float alpha, const float *a, size_t lda, const float *b, size_t ldb,
-                       float beta, float *c, size_t ldc) {
+static void sgemm_rows(int ta, int tb, size_t M, size_t N, size_t K, float alpha, const float *a,
+                       size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc) {
     for (size_t m = 0; m < M; m += CHUNK) {
-        sgemm(ta, tb, M - m < CHUNK ? M - m : CHUNK, N, K, alpha, ta ? a + m : a + m * lda, lda, b, ldb, beta, c + m * ldc, ldc);
+        sgemm(ta, tb, M - m < CHUNK ? M - m : CHUNK, N, K, alpha, ta ? a + m : a + m * lda, lda, b,
+              ldb, beta, c + m * ldc, ldc);
     }
 }
 
@@ -95,8 +105,9 @@ static void widen(float *restrict out, const int8_t *restrict in, size_t n) {
     for (size_t i = 0; i < n; i++) out[i] = (float)in[i];
 }
 
-static void blas_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed, float scale, size_t m0, size_t m1,
-                          size_t N, size_t K, int flags, void *scratch) {
+static void blas_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq,
+                          const void *packed, float scale, size_t m0, size_t m1, size_t N, size_t K,
+                          int flags, void *scratch) {
     const int8_t *w = packed;
     float *a = scratch, *b = a + MB * K, *t = b + NB * K;
     if (K > 131071) {
@@ -112,27 +123,32 @@ static void blas_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *d
             sgemm(0, 1, rows, cols, K, 1, a, K, b, K, 0, t, NB);
             for (size_t i = 0; i < rows; i++) {
                 float s = dq[m + i] * scale, *out = y + (m + i) * ldy + n;
-                if (flags & BT_ACC) for (size_t j = 0; j < cols; j++) out[j] += t[i * NB + j] * s;
-                else for (size_t j = 0; j < cols; j++) out[j] = t[i * NB + j] * s;
+                if (flags & BT_ACC)
+                    for (size_t j = 0; j < cols; j++) out[j] += t[i * NB + j] * s;
+                else
+                    for (size_t j = 0; j < cols; j++) out[j] = t[i * NB + j] * s;
             }
         }
     }
 }
 
-static void blas_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1, size_t N,
-                         size_t K, bt_prec prec, int flags, void *scratch) {
+static void blas_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
+                         float scale, size_t m0, size_t m1, size_t N, size_t K, bt_prec prec,
+                         int flags, void *scratch) {
     const int8_t *w = packed;
     float *b = scratch;
     (void)prec;
     for (size_t n = 0; n < N || n == 0; n += NB) {
         size_t rows = N - n < NB ? N - n : NB;
         widen(b, w + n * K, rows * K);
-        sgemm_rows(0, 0, m1 - m0, K, rows, scale, dy + m0 * lddy + n, lddy, b, K, n > 0 || flags & BT_ACC ? 1.0f : 0.0f, dx + m0 * lddx, lddx);
+        sgemm_rows(0, 0, m1 - m0, K, rows, scale, dy + m0 * lddy + n, lddy, b, K,
+                   n > 0 || flags & BT_ACC ? 1.0f : 0.0f, dx + m0 * lddx, lddx);
     }
 }
 
-static void blas_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, size_t n0,
-                         size_t n1, bt_prec prec, void *scratch) {
+static void blas_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
+                         size_t M, size_t N, size_t K, size_t n0, size_t n1, bt_prec prec,
+                         void *scratch) {
     float *b = scratch;
     (void)N;
     (void)prec;
@@ -145,44 +161,54 @@ static void blas_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *
     }
 }
 
-static void blas_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b, size_t ldb, int tb, float alpha, size_t M,
-                      size_t N, size_t K, bt_prec prec, int flags, void *scratch) {
+static void blas_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b,
+                      size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
+                      int flags, void *scratch) {
     (void)prec;
     (void)scratch;
     sgemm_rows(ta, tb, M, N, K, alpha, a, lda, b, ldb, flags & BT_ACC ? 1.0f : 0.0f, c, ldc);
 }
 
-/* exp for x <= 0 without branches, so that compilers vectorise the loop around it; relative error below 2^-21 */
+/* exp for x <= 0 without branches, so that compilers vectorise the loop around it; relative error
+ * below 2^-21 */
 static inline float exp_neg(float x) {
     x = x < -87.0f ? -87.0f : x;
-    float n = x * 1.44269504f + 12582912.0f;    /* rounds to an integer in the low bits */
+    float n = x * 1.44269504f + 12582912.0f; /* rounds to an integer in the low bits */
     uint32_t bits;
     memcpy(&bits, &n, 4);
     n -= 12582912.0f;
     float f = x - n * 0.693359375f + n * 2.12194440e-4f;
-    float p = 1.0f + f * (1.0f + f * (0.5f + f * (0.16666667f + f * (0.041666510f + f * (0.0083333410f + f * 0.0013981999f)))));
+    float p = 1.0f +
+              f * (1.0f +
+                   f * (0.5f + f * (0.16666667f +
+                                    f * (0.041666510f + f * (0.0083333410f + f * 0.0013981999f)))));
     bits = (bits << 23) + 0x3f800000u;
     float pow2;
     memcpy(&pow2, &bits, 4);
     return p * pow2;
 }
 
-/* keys [from, to) that queries [t, t + rows) may see, and where row i's own span begins and ends inside them */
-typedef struct span { size_t from, to; } span;
+/* keys [from, to) that queries [t, t + rows) may see, and where row i's own span begins and ends
+ * inside them */
+typedef struct span {
+    size_t from, to;
+} span;
 
 static span keys_of(const bt_attn_shape *s, size_t first, size_t last) {
     return (span){s->window && first + 1 > s->window ? first + 1 - s->window : 0, last + 1};
 }
 
-static void blas_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v, const bt_attn_shape *s, size_t t0, size_t t1,
-                          bt_prec prec, void *scratch) {
-    float *p = scratch;                         /* (TQ, keys) */
+static void blas_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v,
+                          const bt_attn_shape *s, size_t t0, size_t t1, bt_prec prec,
+                          void *scratch) {
+    float *p = scratch; /* (TQ, keys) */
     (void)prec;
     for (size_t t = t0; t < t1; t += TQ) {
         size_t rows = t1 - t < TQ ? t1 - t : TQ;
         span all = keys_of(s, t, t + rows - 1);
         size_t n = all.to - all.from;
-        sgemm(0, 1, rows, n, s->D, s->scale, q + t * s->ldq, s->ldq, k + all.from * s->ldk, s->ldk, 0, p, n);
+        sgemm(0, 1, rows, n, s->D, s->scale, q + t * s->ldq, s->ldq, k + all.from * s->ldk, s->ldk,
+              0, p, n);
         for (size_t i = 0; i < rows; i++) {
             span own = keys_of(s, t + i, t + i);
             float *row = p + i * n, top = -INFINITY;
@@ -197,13 +223,15 @@ static void blas_attn_fwd(float *o, float *lse, const float *q, const float *k, 
             memset(row + b, 0, (n - b) * sizeof *row);
             lse[t + i] = top + (float)log(sum);
         }
-        sgemm(0, 0, rows, s->D, n, 1, p, n, v + all.from * s->ldv, s->ldv, 0, o + t * s->ldo, s->ldo);
+        sgemm(0, 0, rows, s->D, n, 1, p, n, v + all.from * s->ldv, s->ldv, 0, o + t * s->ldo,
+              s->ldo);
     }
 }
 
-static void blas_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q, const float *k,
-                          const float *v, const bt_attn_shape *s, bt_prec prec, void *scratch) {
-    float *p = scratch, *ds = p + TQ * s->T;    /* (TQ, keys) each */
+static void blas_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o,
+                          const float *lse, const float *q, const float *k, const float *v,
+                          const bt_attn_shape *s, bt_prec prec, void *scratch) {
+    float *p = scratch, *ds = p + TQ * s->T; /* (TQ, keys) each */
     (void)prec;
     for (size_t t = 0; t < s->T; t += TQ) {
         size_t rows = s->T - t < TQ ? s->T - t : TQ;
@@ -228,8 +256,10 @@ static void blas_attn_bwd(float *dq, float *dk, float *dv, const float *dout, co
             memset(dr + b, 0, (n - b) * sizeof *dr);
         }
         sgemm(0, 0, rows, s->D, n, 1, ds, n, kk, s->ldk, 0, dq + t * s->ldq, s->ldq);
-        sgemm(1, 0, n, s->D, rows, 1, ds, n, q + t * s->ldq, s->ldq, 1, dk + all.from * s->ldk, s->ldk);
-        sgemm(1, 0, n, s->D, rows, 1, p, n, dout + t * s->ldo, s->ldo, 1, dv + all.from * s->ldv, s->ldv);
+        sgemm(1, 0, n, s->D, rows, 1, ds, n, q + t * s->ldq, s->ldq, 1, dk + all.from * s->ldk,
+              s->ldk);
+        sgemm(1, 0, n, s->D, rows, 1, p, n, dout + t * s->ldo, s->ldo, 1, dv + all.from * s->ldv,
+              s->ldv);
     }
 }
 
@@ -243,11 +273,21 @@ static size_t blas_scratch_bytes(size_t M, size_t N, size_t K, size_t T, size_t 
 
 const bt_kernels *bt_kernels_blas(void) {
     static const bt_kernels table = {
-        .name = "blas", .row_grain = CHUNK,
-        .tern_bytes = bt_generic_tern_bytes, .tern_pack = bt_generic_tern_pack,
-        .tern_fwd = blas_tern_fwd, .tern_dx = blas_tern_dx, .tern_dx8 = bt_generic_tern_dx8, .tern_dw = blas_tern_dw,
-        .w8_bytes = bt_generic_w8_bytes, .w8_pack = bt_generic_w8_pack, .w8_dx8 = bt_generic_w8_dx8,
-        .gemm = blas_gemm, .attn_fwd = blas_attn_fwd, .attn_bwd = blas_attn_bwd, .scratch_bytes = blas_scratch_bytes,
+        .name = "blas",
+        .row_grain = CHUNK,
+        .tern_bytes = bt_generic_tern_bytes,
+        .tern_pack = bt_generic_tern_pack,
+        .tern_fwd = blas_tern_fwd,
+        .tern_dx = blas_tern_dx,
+        .tern_dx8 = bt_generic_tern_dx8,
+        .tern_dw = blas_tern_dw,
+        .w8_bytes = bt_generic_w8_bytes,
+        .w8_pack = bt_generic_w8_pack,
+        .w8_dx8 = bt_generic_w8_dx8,
+        .gemm = blas_gemm,
+        .attn_fwd = blas_attn_fwd,
+        .attn_bwd = blas_attn_bwd,
+        .scratch_bytes = blas_scratch_bytes,
     };
     return bt_blas_load(NULL) == BT_OK ? &table : NULL;
 }

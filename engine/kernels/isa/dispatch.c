@@ -1,4 +1,5 @@
-/* dispatch.c - merges the kernel sets this CPU and the user allow, slowest to fastest, and remembers who won each slot. */
+/* dispatch.c - merges the kernel sets this CPU and the user allow, slowest to fastest, and
+ * remembers who won each slot. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,13 +27,17 @@ static const char *const slot_names[SLOT_COUNT] = {
 enum { SETS = 5, AVX2 = 2, AVX512 = 3, AMX = 4 };
 
 /* what --isa may say: the fastest set, and instructions it is to do without */
-typedef struct cap { const char *name; size_t set; unsigned hide; } cap;
+typedef struct cap {
+    const char *name;
+    size_t set;
+    unsigned hide;
+} cap;
 static const cap caps[] = {
     {"generic", 0, 0},
     {"blas", 1, 0},
-    {"avx2-plain", AVX2, BT_HIDE_AVX_VNNI},                     /* Haswell to Zen 3 */
+    {"avx2-plain", AVX2, BT_HIDE_AVX_VNNI}, /* Haswell to Zen 3 */
     {"avx2", AVX2, 0},
-    {"avx512-plain", AVX512, BT_HIDE_VNNI | BT_HIDE_BF16},      /* Skylake-X */
+    {"avx512-plain", AVX512, BT_HIDE_VNNI | BT_HIDE_BF16}, /* Skylake-X */
     {"avx512", AVX512, 0},
     {"amx", AMX, 0},
 };
@@ -40,22 +45,27 @@ enum { CAPS = sizeof caps / sizeof *caps };
 
 static bool is_auto(const char *isa) { return !isa || !isa[0] || strcmp(isa, "auto") == 0; }
 static const cap *cap_of(const char *isa) {
-    for (size_t i = 0; i < CAPS; i++) if (strcmp(isa, caps[i].name) == 0) return &caps[i];
+    for (size_t i = 0; i < CAPS; i++)
+        if (strcmp(isa, caps[i].name) == 0) return &caps[i];
     return NULL;
 }
-const char *bt_kernels_isa_name(size_t i) { return i == 0 ? "auto" : i <= CAPS ? caps[i - 1].name : NULL; }
+const char *bt_kernels_isa_name(size_t i) {
+    return i == 0 ? "auto" : i <= CAPS ? caps[i - 1].name : NULL;
+}
 
 static struct {
     bt_kernels table;
-    const bt_kernels *used[SETS];               /* sets that were merged, slowest first */
+    const bt_kernels *used[SETS]; /* sets that were merged, slowest first */
     size_t n_used;
     const char *winner[SLOT_COUNT];
-    bool ready, capped;                         /* capped: instructions are hidden because `isa` said so */
+    /* capped: instructions are hidden because `isa` said so */
+    bool ready, capped;
 } choice;
 
-static const bt_kernels *set_at(size_t i) {     /* NULL: not on this machine */
+static const bt_kernels *set_at(size_t i) { /* NULL: not on this machine */
     const bt_cpu *c = bt_cpu_get();
-    bool avx2 = c->avx2 && c->fma && c->f16c, avx512 = avx2 && c->avx512, amx = avx512 && c->avx512_bf16 && c->amx_int8 && c->amx_bf16;
+    bool avx2 = c->avx2 && c->fma && c->f16c, avx512 = avx2 && c->avx512,
+         amx = avx512 && c->avx512_bf16 && c->amx_int8 && c->amx_bf16;
     switch (i) {
     case 0: return &bt_kernels_generic;
     case 1: return bt_kernels_blas();
@@ -83,12 +93,21 @@ static size_t merged_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
 
 static void merge(const bt_kernels *set) {
     bt_kernels *t = &choice.table;
-    bool tern = set->tern_bytes && set->tern_pack && set->tern_fwd && set->tern_dx && set->tern_dx8 && set->w8_bytes && set->w8_pack && set->w8_dx8;
+    bool tern = set->tern_bytes && set->tern_pack && set->tern_fwd && set->tern_dx &&
+                set->tern_dx8 && set->w8_bytes && set->w8_pack && set->w8_dx8;
     choice.used[choice.n_used++] = set;
     t->name = set->name;
     if (set->gemm) t->row_grain = set->row_grain;
-#define BT_SLOT(slot) if (set->slot) { t->slot = set->slot; choice.winner[SLOT_##slot] = set->name; }
-#define BT_TERN_SLOT(slot) if (tern) { t->slot = set->slot; choice.winner[SLOT_##slot] = set->name; }
+#define BT_SLOT(slot) \
+    if (set->slot) { \
+        t->slot = set->slot; \
+        choice.winner[SLOT_##slot] = set->name; \
+    }
+#define BT_TERN_SLOT(slot) \
+    if (tern) { \
+        t->slot = set->slot; \
+        choice.winner[SLOT_##slot] = set->name; \
+    }
 #include "engine/kernels/table/slots.def"
 #undef BT_SLOT
 #undef BT_TERN_SLOT
@@ -101,10 +120,12 @@ static void start(void) {
     choice.ready = true;
 }
 
-static const char *missing(size_t i) {          /* why set i is not on this machine */
+static const char *missing(size_t i) { /* why set i is not on this machine */
     const bt_cpu *c = bt_cpu_get();
-    if (i == AMX && c->avx512 && !c->amx_tile) return "no AMX here, or the system gives no permission for its tiles";
-    if (i == AMX && c->avx512) return "AMX for int8 and bf16, and AVX-512 with bf16, are needed together";
+    if (i == AMX && c->avx512 && !c->amx_tile)
+        return "no AMX here, or the system gives no permission for its tiles";
+    if (i == AMX && c->avx512)
+        return "AMX for int8 and bf16, and AVX-512 with bf16, are needed together";
     return i >= AVX512 ? "no AVX-512 (F, BW, VL, DQ) here" : "no AVX2 with FMA and F16C here";
 }
 
@@ -112,17 +133,26 @@ bt_code bt_kernels_select(const char *isa, bt_err *err) {
     const bool automatic = is_auto(isa);
     const cap *wanted = automatic ? NULL : cap_of(isa);
     size_t best = 0;
-    if (!automatic && !wanted) return bt_fail(err, BT_ARG, "unknown kernel set '%s' (" BT_ISA_WORDS ")", isa);
+    if (!automatic && !wanted)
+        return bt_fail(err, BT_ARG, "unknown kernel set '%s' (" BT_ISA_WORDS ")", isa);
     if (wanted && !set_at(wanted->set)) {
         if (wanted->set == 1) BT_TRY(bt_blas_load(err));
-        return bt_fail(err, BT_UNSUPPORTED, "kernel set '%s' does not run on this processor (%s): %s", isa, bt_cpu_get()->model, missing(wanted->set));
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "kernel set '%s' does not run on this processor (%s): %s", isa,
+                       bt_cpu_get()->model, missing(wanted->set));
     }
-    if (wanted) bt_cpu_hide(wanted->hide);
-    else if (choice.capped) bt_cpu_hide(0);
-    for (size_t i = SETS - 1; automatic && i > 1 && best == 0; i--) if (set_at(i)) best = i;
+    if (wanted)
+        bt_cpu_hide(wanted->hide);
+    else if (choice.capped)
+        bt_cpu_hide(0);
+    for (size_t i = SETS - 1; automatic && i > 1 && best == 0; i--)
+        if (set_at(i)) best = i;
     if (wanted) best = wanted->set;
-    bool vector = false;                        /* a vector set serves every product itself: OpenBLAS stays unloaded */
-    for (size_t i = 2; i <= best; i++) if (set_at(i) && set_at(i)->gemm && set_at(i)->tern_fwd && set_at(i)->attn_fwd) vector = true;
+    /* a vector set serves every product itself: OpenBLAS stays unloaded */
+    bool vector = false;
+    for (size_t i = 2; i <= best; i++)
+        if (set_at(i) && set_at(i)->gemm && set_at(i)->tern_fwd && set_at(i)->attn_fwd)
+            vector = true;
     start();
     choice.capped = wanted && wanted->hide;
     for (size_t i = 1; i <= (automatic && best == 0 ? 1 : best); i++) {
@@ -136,7 +166,8 @@ bt_code bt_kernels_select(const char *isa, bt_err *err) {
 
 bool bt_kernels_int8_pays(const char *isa) {
     const cap *wanted = is_auto(isa) ? NULL : cap_of(isa);
-    for (size_t i = AVX2; i < SETS; i++) if (set_at(i) && (is_auto(isa) || (wanted && wanted->set == i))) return true;
+    for (size_t i = AVX2; i < SETS; i++)
+        if (set_at(i) && (is_auto(isa) || (wanted && wanted->set == i))) return true;
     return false;
 }
 

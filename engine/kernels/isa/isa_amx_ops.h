@@ -1,6 +1,7 @@
-/* isa_amx_ops.h - the eight tile operations that the AMX set is written in: the instructions, or (BT_AMX_EMULATED) the same in
- * software, bit for bit for integers and by the manual's order of sums for bf16, so that everything above them is tested on
- * machines without AMX. The emulation traps where the processor would fault: a shape that does not fit, a tile not configured. */
+/* isa_amx_ops.h - the eight tile operations that the AMX set is written in: the instructions, or
+ * (BT_AMX_EMULATED) the same in software, bit for bit for integers and by the manual's order of
+ * sums for bf16, so that everything above them is tested on machines without AMX. The emulation
+ * traps where the processor would fault: a shape that does not fit, a tile not configured. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_AMX_OPS_H
 #define BT_ENGINE_KERNELS_ISA_ISA_AMX_OPS_H
 
@@ -9,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-typedef struct amx_config {                     /* the memory format of ldtilecfg */
+typedef struct amx_config { /* the memory format of ldtilecfg */
     uint8_t palette, start_row, reserved[14];
     uint16_t colsb[16];
     uint8_t rows[16];
@@ -31,13 +32,21 @@ static void amx_configure(const amx_config *c) {
 
 #else
 
-static _Thread_local struct { amx_config cfg; uint8_t tile[8][16][64]; } amx;
+static _Thread_local struct {
+    amx_config cfg;
+    uint8_t tile[8][16][64];
+} amx;
 
-#define AMX_MUST(cond) do { if (!(cond)) __builtin_trap(); } while (0)
+#define AMX_MUST(cond) \
+    do { \
+        if (!(cond)) __builtin_trap(); \
+    } while (0)
 
 static void amx_configure(const amx_config *c) {
     AMX_MUST(c->palette == 1 && c->start_row == 0);
-    for (int t = 0; t < 16; t++) AMX_MUST(c->rows[t] <= 16 && c->colsb[t] <= 64 && (t < 8 || c->rows[t] == 0) && !c->rows[t] == !c->colsb[t]);
+    for (int t = 0; t < 16; t++)
+        AMX_MUST(c->rows[t] <= 16 && c->colsb[t] <= 64 && (t < 8 || c->rows[t] == 0) &&
+                 !c->rows[t] == !c->colsb[t]);
     memset(&amx, 0, sizeof amx);
     amx.cfg = *c;
 }
@@ -47,23 +56,29 @@ static void amx_zero(int t) {
 }
 static void amx_load(int t, const void *p, size_t stride) {
     amx_zero(t);
-    for (size_t r = 0; r < amx.cfg.rows[t]; r++) memcpy(amx.tile[t][r], (const char *)p + r * stride, amx.cfg.colsb[t]);
+    for (size_t r = 0; r < amx.cfg.rows[t]; r++)
+        memcpy(amx.tile[t][r], (const char *)p + r * stride, amx.cfg.colsb[t]);
 }
 static void amx_store(int t, void *p, size_t stride) {
     AMX_MUST(amx.cfg.rows[t]);
-    for (size_t r = 0; r < amx.cfg.rows[t]; r++) memcpy((char *)p + r * stride, amx.tile[t][r], amx.cfg.colsb[t]);
+    for (size_t r = 0; r < amx.cfg.rows[t]; r++)
+        memcpy((char *)p + r * stride, amx.tile[t][r], amx.cfg.colsb[t]);
 }
 static void amx_fit(int c, int a, int b) {
-    AMX_MUST(amx.cfg.rows[c] && amx.cfg.rows[c] == amx.cfg.rows[a] && amx.cfg.colsb[c] == amx.cfg.colsb[b] && amx.cfg.colsb[a] == 4 * amx.cfg.rows[b]);
+    AMX_MUST(amx.cfg.rows[c] && amx.cfg.rows[c] == amx.cfg.rows[a] &&
+             amx.cfg.colsb[c] == amx.cfg.colsb[b] && amx.cfg.colsb[a] == 4 * amx.cfg.rows[b]);
 }
-static void amx_dot_su8(int c, int a, int b) {                      /* TDPBSUD: four products of signed a and unsigned b a dword, wrapping */
+/* TDPBSUD: four products of signed a and unsigned b a dword, wrapping */
+static void amx_dot_su8(int c, int a, int b) {
     amx_fit(c, a, b);
-    for (size_t m = 0; m < amx.cfg.rows[c]; m++) for (size_t n = 0; n < amx.cfg.colsb[c] / 4u; n++) {
-        uint32_t sum;
-        memcpy(&sum, amx.tile[c][m] + 4 * n, 4);
-        for (size_t k = 0; k < amx.cfg.colsb[a]; k++) sum += (uint32_t)((int8_t)amx.tile[a][m][k] * amx.tile[b][k / 4][4 * n + k % 4]);
-        memcpy(amx.tile[c][m] + 4 * n, &sum, 4);
-    }
+    for (size_t m = 0; m < amx.cfg.rows[c]; m++)
+        for (size_t n = 0; n < amx.cfg.colsb[c] / 4u; n++) {
+            uint32_t sum;
+            memcpy(&sum, amx.tile[c][m] + 4 * n, 4);
+            for (size_t k = 0; k < amx.cfg.colsb[a]; k++)
+                sum += (uint32_t)((int8_t)amx.tile[a][m][k] * amx.tile[b][k / 4][4 * n + k % 4]);
+            memcpy(amx.tile[c][m] + 4 * n, &sum, 4);
+        }
 }
 static float amx_widen(const uint8_t *p) {
     uint16_t half;
@@ -73,17 +88,20 @@ static float amx_widen(const uint8_t *p) {
     memcpy(&f, &bits, 4);
     return f;
 }
-static void amx_dot_bf16(int c, int a, int b) {                     /* TDPBF16PS: even and odd products by themselves, then added to c */
+/* TDPBF16PS: even and odd products by themselves, then added to c */
+static void amx_dot_bf16(int c, int a, int b) {
     amx_fit(c, a, b);
-    for (size_t m = 0; m < amx.cfg.rows[c]; m++) for (size_t n = 0; n < amx.cfg.colsb[c] / 4u; n++) {
-        float sum[2] = {0, 0}, all;
-        for (size_t k = 0; k < amx.cfg.colsb[a] / 2u; k++) {
-            sum[k % 2] += amx_widen(amx.tile[a][m] + 2 * k) * amx_widen(amx.tile[b][k / 2] + 4 * n + 2 * (k % 2));
+    for (size_t m = 0; m < amx.cfg.rows[c]; m++)
+        for (size_t n = 0; n < amx.cfg.colsb[c] / 4u; n++) {
+            float sum[2] = {0, 0}, all;
+            for (size_t k = 0; k < amx.cfg.colsb[a] / 2u; k++) {
+                sum[k % 2] += amx_widen(amx.tile[a][m] + 2 * k) *
+                              amx_widen(amx.tile[b][k / 2] + 4 * n + 2 * (k % 2));
+            }
+            memcpy(&all, amx.tile[c][m] + 4 * n, 4);
+            all += sum[0] + sum[1];
+            memcpy(amx.tile[c][m] + 4 * n, &all, 4);
         }
-        memcpy(&all, amx.tile[c][m] + 4 * n, 4);
-        all += sum[0] + sum[1];
-        memcpy(amx.tile[c][m] + 4 * n, &all, 4);
-    }
 }
 
 #endif

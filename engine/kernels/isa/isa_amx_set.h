@@ -1,12 +1,15 @@
-/* isa_amx_set.h - the AMX set, included by isa_amx.c (instructions) and isa_emulated_amx.c (software tiles, tests only).
+/* isa_amx_set.h - the AMX set, included by isa_amx.c (instructions) and isa_emulated_amx.c
+ * (software tiles, tests only).
  *
- * It is the AVX-512 set with other tiles: 32 x 32 results in four tile registers instead of 14 x 32 in vectors. Forward and int8
- * gradients run on tdpbsud, bf16 products and attention on tdpbf16ps; fp32 operands stay on vectors; rows come from avx512.
+ * It is the AVX-512 set with other tiles: 32 x 32 results in four tile registers instead of 14 x 32
+ * in vectors. Forward and int8 gradients run on tdpbsud, bf16 products and attention on tdpbf16ps;
+ * fp32 operands stay on vectors; rows come from avx512.
  *
- * Blocking (isa_products.h, isa_int8.h), from the probe of a Xeon with 2 MiB of L2 and 48 KiB of L1 a core: operands as tiles of
- * 1 KiB on end (74-81 % of peak from L2 against about 50 % for rows with a stride), A in blocks of 128 rows x 4 KiB that stay
- * in L2, K cut at 4 KiB only, results written once in row order. That probe reached 49-61 % of the int8 peak with a fused
- * epilogue. This code has not been timed on such a machine. */
+ * Blocking (isa_products.h, isa_int8.h), from the probe of a Xeon with 2 MiB of L2 and 48 KiB of L1
+ * a core: operands as tiles of 1 KiB on end (74-81 % of peak from L2 against about 50 % for rows
+ * with a stride), A in blocks of 128 rows x 4 KiB that stay in L2, K cut at 4 KiB only, results
+ * written once in row order. That probe reached 49-61 % of the int8 peak with a fused epilogue.
+ * This code has not been timed on such a machine. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_AMX_SET_H
 #define BT_ENGINE_KERNELS_ISA_ISA_AMX_SET_H
 
@@ -15,19 +18,31 @@
 #if defined(__AVX512F__)
 #define BT_AMX_TILES 1
 
-#pragma GCC diagnostic ignored "-Wunused-function"     /* vector tiles that the shared headers define for the other sets */
+/* vector tiles that the shared headers define for the other sets */
+#pragma GCC diagnostic ignored "-Wunused-function"
 #include "engine/kernels/isa/isa_attention.h"
 #include "engine/kernels/isa/isa_int8.h"
 #include "engine/kernels/isa/isa_products.h"
 #include "engine/kernels/isa/isa_rows.h"
 
 /* four independent results; operands stay where they are */
-#define PEAK_LOOP(name, dot)                                                                            \
-    static void name(size_t rounds) {                                                                   \
-        amx_shape(32, CHUNK);                                                                           \
-        amx_zero(0); amx_zero(1); amx_zero(2); amx_zero(3);                                             \
-        amx_zero(4); amx_zero(5); amx_zero(6); amx_zero(7);                                             \
-        for (size_t r = 0; r < rounds * 16; r++) { dot(0, 4, 6); dot(1, 4, 7); dot(2, 5, 6); dot(3, 5, 7); }    \
+#define PEAK_LOOP(name, dot) \
+    static void name(size_t rounds) { \
+        amx_shape(32, CHUNK); \
+        amx_zero(0); \
+        amx_zero(1); \
+        amx_zero(2); \
+        amx_zero(3); \
+        amx_zero(4); \
+        amx_zero(5); \
+        amx_zero(6); \
+        amx_zero(7); \
+        for (size_t r = 0; r < rounds * 16; r++) { \
+            dot(0, 4, 6); \
+            dot(1, 4, 7); \
+            dot(2, 5, 6); \
+            dot(3, 5, 7); \
+        } \
     }
 PEAK_LOOP(peak_i8, amx_dot_su8)
 PEAK_LOOP(peak_bf16, amx_dot_bf16)
@@ -39,25 +54,35 @@ static double peak_ops(bt_peak kind, size_t rounds) {
 }
 
 /* tiles multiply bf16 only; other operands have the AVX-512 set, whose packed form is the same */
-static void amx_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b, size_t ldb, int tb, float alpha, size_t M,
-                     size_t N, size_t K, bt_prec prec, int flags, void *scratch) {
-    (prec == BT_PREC_BF16 ? prod_gemm : bt_kernels_avx512.gemm)(c, ldc, a, lda, ta, b, ldb, tb, alpha, M, N, K, prec, flags, scratch);
+static void amx_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b,
+                     size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
+                     int flags, void *scratch) {
+    (prec == BT_PREC_BF16 ? prod_gemm : bt_kernels_avx512.gemm)(
+        c, ldc, a, lda, ta, b, ldb, tb, alpha, M, N, K, prec, flags, scratch);
 }
-static void amx_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1, size_t N,
-                        size_t K, bt_prec prec, int flags, void *scratch) {
-    (prec == BT_PREC_BF16 ? prod_tern_dx : bt_kernels_avx512.tern_dx)(dx, lddx, dy, lddy, packed, scale, m0, m1, N, K, prec, flags, scratch);
+static void amx_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
+                        float scale, size_t m0, size_t m1, size_t N, size_t K, bt_prec prec,
+                        int flags, void *scratch) {
+    (prec == BT_PREC_BF16 ? prod_tern_dx : bt_kernels_avx512.tern_dx)(
+        dx, lddx, dy, lddy, packed, scale, m0, m1, N, K, prec, flags, scratch);
 }
-static void amx_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, size_t n0,
-                        size_t n1, bt_prec prec, void *scratch) {
-    (prec == BT_PREC_BF16 ? prod_tern_dw : bt_kernels_avx512.tern_dw)(dw, dy, lddy, xq, dq, M, N, K, n0, n1, prec, scratch);
+static void amx_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
+                        size_t M, size_t N, size_t K, size_t n0, size_t n1, bt_prec prec,
+                        void *scratch) {
+    (prec == BT_PREC_BF16 ? prod_tern_dw : bt_kernels_avx512.tern_dw)(dw, dy, lddy, xq, dq, M, N, K,
+                                                                      n0, n1, prec, scratch);
 }
-static void amx_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v, const bt_attn_shape *s, size_t t0, size_t t1,
-                         bt_prec prec, void *scratch) {
-    (prec == BT_PREC_BF16 ? attn_fwd : bt_kernels_avx512.attn_fwd)(o, lse, q, k, v, s, t0, t1, prec, scratch);
+static void amx_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v,
+                         const bt_attn_shape *s, size_t t0, size_t t1, bt_prec prec,
+                         void *scratch) {
+    (prec == BT_PREC_BF16 ? attn_fwd : bt_kernels_avx512.attn_fwd)(o, lse, q, k, v, s, t0, t1, prec,
+                                                                   scratch);
 }
-static void amx_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q, const float *k,
-                         const float *v, const bt_attn_shape *s, bt_prec prec, void *scratch) {
-    (prec == BT_PREC_BF16 ? attn_bwd : bt_kernels_avx512.attn_bwd)(dq, dk, dv, dout, o, lse, q, k, v, s, prec, scratch);
+static void amx_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o,
+                         const float *lse, const float *q, const float *k, const float *v,
+                         const bt_attn_shape *s, bt_prec prec, void *scratch) {
+    (prec == BT_PREC_BF16 ? attn_bwd : bt_kernels_avx512.attn_bwd)(dq, dk, dv, dout, o, lse, q, k,
+                                                                   v, s, prec, scratch);
 }
 
 static size_t amx_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
@@ -65,10 +90,13 @@ static size_t amx_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
     return most(own, bt_kernels_avx512.scratch_bytes(M, N, K, T, D));
 }
 
-#define BT_AMX_TABLE(set_name)                                                                                              \
-    {.name = set_name, .row_grain = MR, .gemm = amx_gemm, .tern_bytes = prod_tern_bytes, .tern_pack = prod_tern_pack,       \
-     .tern_dx = amx_tern_dx, .tern_dw = amx_tern_dw, BT_INT8_SLOTS, .attn_fwd = amx_attn_fwd, .attn_bwd = amx_attn_bwd,     \
-     .peak_ops = peak_ops, .scratch_bytes = amx_scratch}
+#define BT_AMX_TABLE(set_name) \
+    { \
+        .name = set_name, .row_grain = MR, .gemm = amx_gemm, .tern_bytes = prod_tern_bytes, \
+        .tern_pack = prod_tern_pack, .tern_dx = amx_tern_dx, .tern_dw = amx_tern_dw, \
+        BT_INT8_SLOTS, .attn_fwd = amx_attn_fwd, .attn_bwd = amx_attn_bwd, .peak_ops = peak_ops, \
+        .scratch_bytes = amx_scratch \
+    }
 
-#endif  /* __AVX512F__ */
+#endif /* __AVX512F__ */
 #endif

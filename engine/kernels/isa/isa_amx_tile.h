@@ -1,15 +1,18 @@
-/* isa_amx_tile.h - register tiles of the AMX products, in place of the vector tiles of isa_avx512_tile.h (which includes this).
- * Operand forms, epilogues and blocking are those of the vector sets:
+/* isa_amx_tile.h - register tiles of the AMX products, in place of the vector tiles of
+ * isa_avx512_tile.h (which includes this). Operand forms, epilogues and blocking are those of the
+ * vector sets:
  *
  *                          B: 16 groups x 32 columns, 2 KiB on end    | tile 6 | tile 7 |
  *     A: 32 rows x 16 groups, two tiles of 1 KiB on end    tile 4 ->  | C 0    | C 1    |
  *                                                          tile 5 ->  | C 2    | C 3    |
  *
- * 4 tile products (16 x 16 x 64 bytes each) against 4 tile loads. One tile product takes 16 cycles, a load from L1 8, so loads
- * bound nothing while both operands come from L1/L2. int8 and scaled C leave through 4 KiB of stack (L1), where the epilogue of the
- * vector set takes them: about 100 cycles beside 64 a chunk of 16 groups, which only the processor's own reordering hides; other C is
- * loaded and stored by the tiles. Edges go through the tile configuration: fewer rows, fewer groups; nothing is read beyond an operand.
- * int8: tdpbsud, signed A by unsigned B (code + 1, or xq + 128). Speed is not measured: no machine with AMX was at hand. */
+ * 4 tile products (16 x 16 x 64 bytes each) against 4 tile loads. One tile product takes 16 cycles,
+ * a load from L1 8, so loads bound nothing while both operands come from L1/L2. int8 and scaled C
+ * leave through 4 KiB of stack (L1), where the epilogue of the vector set takes them: about 100
+ * cycles beside 64 a chunk of 16 groups, which only the processor's own reordering hides; other C
+ * is loaded and stored by the tiles. Edges go through the tile configuration: fewer rows, fewer
+ * groups; nothing is read beyond an operand. int8: tdpbsud, signed A by unsigned B (code + 1, or xq
+ * + 128). Speed is not measured: no machine with AMX was at hand. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_AMX_TILE_H
 #define BT_ENGINE_KERNELS_ISA_ISA_AMX_TILE_H
 
@@ -18,8 +21,8 @@
 
 #if defined(BT_AMX_TILES)
 
-/* The configuration is per thread and this program's alone (OpenBLAS, which might use tiles, is not loaded beside vector sets):
- * it changes only when the shape does. Changing it zeroes all tiles. */
+/* The configuration is per thread and this program's alone (OpenBLAS, which might use tiles, is not
+ * loaded beside vector sets): it changes only when the shape does. Changing it zeroes all tiles. */
 static void amx_shape(size_t rows, size_t groups) {
     static _Thread_local size_t now;
     size_t want = rows << 8 | groups, high = rows < 16 ? rows : 16, low = rows > 16 ? rows - 16 : 0;
@@ -34,7 +37,8 @@ static void amx_shape(size_t rows, size_t groups) {
     now = want;
 }
 
-enum { AMX_LD = NR * 4 };                       /* bytes of a row of a B panel, and of a C buffer */
+/* bytes of a row of a B panel, and of a C buffer */
+enum { AMX_LD = NR * 4 };
 
 static void amx_out(char *c, size_t ldc, int low) {
     amx_store(0, c, ldc);
@@ -52,81 +56,100 @@ static void amx_in(const char *c, size_t ldc, int low) {
 }
 
 /* c (rows, 32) dwords = a b (+ c); ldc, lda, a_step in bytes */
-#define AMX_PRODUCT(name, dot)                                                                          \
-    static void name(char *c, size_t ldc, int acc, size_t rows, const char *a, size_t lda, size_t a_step, const char *b, size_t groups) {    \
-        size_t whole = groups / CHUNK, rest = groups % CHUNK;                                           \
-        int low = rows > 16;                                                                            \
-        amx_shape(rows, whole ? CHUNK : rest);                                                          \
-        if (acc) amx_in(c, ldc, low);                                                                   \
-        else {                                                                                          \
-            amx_zero(0);                                                                                \
-            amx_zero(1);                                                                                \
-            if (low) { amx_zero(2); amx_zero(3); }                                                      \
-        }                                                                                               \
-        for (size_t i = 0; i <= whole; i++, a += a_step, b += CHUNK * AMX_LD) {                         \
-            if (i == whole) {                                                                           \
-                if (rest == 0) break;                                                                   \
-                if (whole) {                    /* the last groups: another shape, C by way of memory */    \
-                    amx_out(c, ldc, low);                                                               \
-                    amx_shape(rows, rest);                                                              \
-                    amx_in(c, ldc, low);                                                                \
-                }                                                                                       \
-            }                                                                                           \
-            amx_load(4, a, lda);                                                                        \
-            amx_load(6, b, AMX_LD);                                                                     \
-            dot(0, 4, 6);                                                                               \
-            amx_load(7, b + 64, AMX_LD);                                                                \
-            dot(1, 4, 7);                                                                               \
-            if (low) {                                                                                  \
-                amx_load(5, a + 16 * lda, lda);                                                         \
-                dot(2, 5, 6);                                                                           \
-                dot(3, 5, 7);                                                                           \
-            }                                                                                           \
-        }                                                                                               \
-        amx_out(c, ldc, low);                                                                           \
+#define AMX_PRODUCT(name, dot) \
+    static void name(char *c, size_t ldc, int acc, size_t rows, const char *a, size_t lda, \
+                     size_t a_step, const char *b, size_t groups) { \
+        size_t whole = groups / CHUNK, rest = groups % CHUNK; \
+        int low = rows > 16; \
+        amx_shape(rows, whole ? CHUNK : rest); \
+        if (acc) \
+            amx_in(c, ldc, low); \
+        else { \
+            amx_zero(0); \
+            amx_zero(1); \
+            if (low) { \
+                amx_zero(2); \
+                amx_zero(3); \
+            } \
+        } \
+        for (size_t i = 0; i <= whole; i++, a += a_step, b += CHUNK * AMX_LD) { \
+            if (i == whole) { \
+                if (rest == 0) break; \
+                if (whole) { /* the last groups: another shape, C by way of memory */ \
+                    amx_out(c, ldc, low); \
+                    amx_shape(rows, rest); \
+                    amx_in(c, ldc, low); \
+                } \
+            } \
+            amx_load(4, a, lda); \
+            amx_load(6, b, AMX_LD); \
+            dot(0, 4, 6); \
+            amx_load(7, b + 64, AMX_LD); \
+            dot(1, 4, 7); \
+            if (low) { \
+                amx_load(5, a + 16 * lda, lda); \
+                dot(2, 5, 6); \
+                dot(3, 5, 7); \
+            } \
+        } \
+        amx_out(c, ldc, low); \
     }
 
 AMX_PRODUCT(amx_product_i8, amx_dot_su8)
 AMX_PRODUCT(amx_product_bf16, amx_dot_bf16)
 
-/* Without a scale and with all columns there (dW, attention's dQ, dK, dV, most of the head) tiles load and store C itself. */
-static void amx_bf16(size_t rows, const tile_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {
+/* Without a scale and with all columns there (dW, attention's dQ, dK, dV, most of the head) tiles
+ * load and store C itself. */
+static void amx_bf16(size_t rows, const tile_out *o, const uint32_t *a, size_t lda,
+                     const uint32_t *b, size_t groups) {
     const int whole = o->cols >= NR, direct = groups && whole && o->alpha == 1.0f;
     _Alignas(64) float c[MR][NR];
     ask_for(o->c, o->ldc, rows);
     size_t step = o->a_step ? 4 * o->a_step : 4 * CHUNK;
     if (direct) {
-        amx_product_bf16((char *)o->c, 4 * o->ldc, o->acc, rows, (const char *)a, 4 * lda, step, (const char *)b, groups);
+        amx_product_bf16((char *)o->c, 4 * o->ldc, o->acc, rows, (const char *)a, 4 * lda, step,
+                         (const char *)b, groups);
         return;
     }
-    if (groups) amx_product_bf16((char *)c, AMX_LD, 0, rows, (const char *)a, 4 * lda, step, (const char *)b, groups);
-    else memset(c, 0, rows * sizeof c[0]);
+    if (groups)
+        amx_product_bf16((char *)c, AMX_LD, 0, rows, (const char *)a, 4 * lda, step,
+                         (const char *)b, groups);
+    else
+        memset(c, 0, rows * sizeof c[0]);
     const tile_out own = *o;
     for (size_t i = 0; i < rows; i++) {
         __m512 v[2] = {_mm512_load_ps(c[i]), _mm512_load_ps(&c[i][16])};
-        if (whole) tile_store(&own, (int)i, v, 1);
-        else tile_store(&own, (int)i, v, 0);
+        if (whole)
+            tile_store(&own, (int)i, v, 1);
+        else
+            tile_store(&own, (int)i, v, 0);
     }
 }
 
-static void amx_i8(size_t rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b, size_t groups) {
+static void amx_i8(size_t rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b,
+                   size_t groups) {
     const int whole = o->cols >= NR;
     _Alignas(64) int32_t c[MR][NR];
     ask_for(o->y, o->ldy, rows);
-    if (groups) amx_product_i8((char *)c, AMX_LD, 0, rows, (const char *)a, lda, o->a_step ? o->a_step : 4 * CHUNK, (const char *)b, groups);
-    else memset(c, 0, rows * sizeof c[0]);
+    if (groups)
+        amx_product_i8((char *)c, AMX_LD, 0, rows, (const char *)a, lda,
+                       o->a_step ? o->a_step : 4 * CHUNK, (const char *)b, groups);
+    else
+        memset(c, 0, rows * sizeof c[0]);
     const tile_i8_out own = *o;
     for (size_t i = 0; i < rows; i++) {
         __m512i v[2] = {_mm512_load_si512(c[i]), _mm512_load_si512(&c[i][16])};
-        if (whole) tile_store_i8(&own, (int)i, v, 1);
-        else tile_store_i8(&own, (int)i, v, 0);
+        if (whole)
+            tile_store_i8(&own, (int)i, v, 1);
+        else
+            tile_store_i8(&own, (int)i, v, 0);
     }
 }
 
 static tile_i8_fn tile_i8(void) { return amx_i8; }
 static tile_i8_fn tile_u8(void) { return amx_i8; }
-#define TILE_F32 run_f32                        /* not called: fp32 operands go to the AVX-512 set */
+#define TILE_F32 run_f32 /* not called: fp32 operands go to the AVX-512 set */
 #define TILE_BF16 amx_bf16
 
-#endif  /* BT_AMX_TILES */
+#endif /* BT_AMX_TILES */
 #endif

@@ -1,17 +1,19 @@
-/* isa_attention.h - causal attention of one head over a set's tiles: exact softmax forward, flash-style backward.
- * Included once by each set's file.
+/* isa_attention.h - causal attention of one head over a set's tiles: exact softmax forward,
+ * flash-style backward. Included once by each set's file.
  *
  * Forward, TQ = 64 queries at a time (n: keys they may see; all operands packed once per head):
  *     S (TQ, n) = scale Q K^T       panels of NR keys; those above the diagonal are skipped
  *     rows of S -> exp(S - max)     in L2; converted to an A operand in place of S's bf16
  *     O (TQ, D) = P V / sum         depth n, one register tile per 14 queries and 32 columns of O
- * Backward, KB = 128 keys outside, TQ queries inside, so dK^T and dV^T of a key block stay in L1/L2 while queries stream:
+ * Backward, KB = 128 keys outside, TQ queries inside, so dK^T and dV^T of a key block stay in L1/L2
+ *     while queries stream:
  *     S = scale Q K^T, dP = dO V^T                   (TQ, KB) each, 32 KiB
  *     P = exp(S - lse), dS = scale P (dP - delta)    one pass over both
  *     dQ += dS K      dK^T += Q^T dS      dV^T += dO^T P
- * dS and P serve as B operands in the layout they are computed in (rows = depth), so nothing is transposed per tile; dK^T and
- * dV^T are transposed once at the end of a key block. 5 products of 2 TQ KB D operations against ~30 vector instructions
- * per 16 scores: products are 80 % of the time at D = 64. */
+ * dS and P serve as B operands in the layout they are computed in (rows = depth), so nothing is
+ * transposed per tile; dK^T and dV^T are transposed once at the end of a key block. 5 products of 2
+ * TQ KB D operations against ~30 vector instructions per 16 scores: products are 80 % of the time
+ * at D = 64. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_ATTENTION_H
 #define BT_ENGINE_KERNELS_ISA_ISA_ATTENTION_H
 
@@ -25,7 +27,9 @@
 enum { TQ = BT_ATTN_ROWS, KB = 128, PAD = 16 };
 
 /* scratch handed out from one block, every piece 64-byte aligned */
-typedef struct pool { char *at; } pool;
+typedef struct pool {
+    char *at;
+} pool;
 static void *piece(pool *p, size_t dwords_) {
     void *r = p->at;
     p->at += up(dwords_ * 4, 64);
@@ -33,16 +37,20 @@ static void *piece(pool *p, size_t dwords_) {
 }
 
 static size_t attn_dwords(size_t T, size_t D) {
-    size_t keys = up(T, KB), forward = keys * D + up(D, NR) * keys + TQ * D + TQ * keys + TQ * (keys + PAD) + 8 * PAD;
-    size_t backward = 2 * keys * D + 2 * D * (keys + PAD) + 2 * KB * D + up(D, NR) * KB + 2 * TQ * KB + TQ * (KB + PAD) + 2 * KB * TQ +
-                      2 * D * KB + keys + 20 * PAD;
+    size_t keys = up(T, KB),
+           forward = keys * D + up(D, NR) * keys + TQ * D + TQ * keys + TQ * (keys + PAD) + 8 * PAD;
+    size_t backward = 2 * keys * D + 2 * D * (keys + PAD) + 2 * KB * D + up(D, NR) * KB +
+                      2 * TQ * KB + TQ * (KB + PAD) + 2 * KB * TQ + 2 * D * KB + keys + 20 * PAD;
     return most(forward, backward);
 }
 
 /* keys [from, to) that query t may see */
-static size_t first_key(const bt_attn_shape *s, size_t t) { return s->window && t + 1 > s->window ? t + 1 - s->window : 0; }
+static size_t first_key(const bt_attn_shape *s, size_t t) {
+    return s->window && t + 1 > s->window ? t + 1 - s->window : 0;
+}
 
-/* c (rows, cols) = alpha a b (+ c): a in A form, b panels of `panel` dwords; the depth is `groups` */
+/* c (rows, cols) = alpha a b (+ c): a in A form, b panels of `panel` dwords; the depth is
+ * `groups` */
 typedef struct small_product {
     const form *f;
     const uint32_t *a, *b;
@@ -52,7 +60,8 @@ typedef struct small_product {
     int acc;
 } small_product;
 
-/* tiles whose first column lies beyond `diagonal` + their last row are all masked: not computed (SIZE_MAX: compute all) */
+/* tiles whose first column lies beyond `diagonal` + their last row are all masked: not computed
+ * (SIZE_MAX: compute all) */
 static void small(const small_product *p, size_t diagonal) {
     size_t tiles = (p->rows + MR - 1) / MR;
     for (size_t j = 0; j < p->cols; j += NR) {
@@ -61,12 +70,14 @@ static void small(const small_product *p, size_t diagonal) {
             size_t r0 = p->rows * t / tiles, r1 = p->rows * (t + 1) / tiles;
             if (diagonal != SIZE_MAX && j >= diagonal + r1) continue;
             o.c = p->c + r0 * p->ldc + j;
-            p->f->tile(r1 - r0, &o, p->a + r0 * p->lda, p->lda, p->b + j / NR * p->panel, p->groups);
+            p->f->tile(r1 - r0, &o, p->a + r0 * p->lda, p->lda, p->b + j / NR * p->panel,
+                       p->groups);
         }
     }
 }
 
-/* the depth are keys, of which row r sees the first `diagonal` + r + 1: a tile goes only as deep as its last row */
+/* the depth are keys, of which row r sees the first `diagonal` + r + 1: a tile goes only as deep as
+ * its last row */
 static void small_deep(const small_product *p, size_t diagonal) {
     size_t tiles = (p->rows + MR - 1) / MR;
     for (size_t t = 0; t < tiles; t++) {
@@ -88,7 +99,7 @@ BT_INLINE vf inside(vf v, size_t i, size_t a, size_t b) {
     return i < a ? v_where_n(v_set(0), v, a - i) : v;
 }
 
-/* ---- scores, in powers of two ---------------------------------------------------------------------------------------- */
+/* ---- scores, in powers of two ---------------------------------------------------------------- */
 #define LOG2_E 1.44269504088896340736
 #define LN_2 0.69314718055994530942
 
@@ -99,25 +110,32 @@ static float row_most(const float *row, size_t a, size_t b) {
         top = v_max(top, v_load(row + i));
         top2 = v_max(top2, v_load(row + i + VL));
     }
-    for (; i < b; i += VL) top = v_max(top, i + VL <= b ? v_load(row + i) : v_where_n(v_load_n(row + i, b - i), top, b - i));
+    for (; i < b; i += VL)
+        top = v_max(top, i + VL <= b ? v_load(row + i)
+                                     : v_where_n(v_load_n(row + i, b - i), top, b - i));
     return v_hmax(v_max(top, top2));
 }
 
-/* 2^(row - max) over [a, b), zero elsewhere in [0, n), as an A row; returns the sum, and the maximum */
-BT_INLINE float softmax_row(uint32_t *dst, const float *row, size_t a, size_t b, size_t n, float *max, const bt_prec prec) {
+/* 2^(row - max) over [a, b), zero elsewhere in [0, n), as an A row; returns the sum, and the
+ * maximum */
+BT_INLINE float softmax_row(uint32_t *dst, const float *row, size_t a, size_t b, size_t n,
+                            float *max, const bt_prec prec) {
     vf sum[2] = {v_set(0), v_set(0)}, m = v_set(*max = row_most(row, a, b));
     for (size_t i = 0; i < n; i += NR) {
         vf e[2] = {v_set(0), v_set(0)};
         if (i < b && i + NR > a) {
-            BT_UNROLL for (size_t h = 0; h < 2; h++) e[h] = v_exp2(v_sub(v_load(row + i + h * VL), m));
-            if (i < a || i + NR > b) BT_UNROLL for (size_t h = 0; h < 2; h++) e[h] = inside(e[h], i + h * VL, a, b);
+            BT_UNROLL for (size_t h = 0; h < 2; h++)
+                e[h] = v_exp2(v_sub(v_load(row + i + h * VL), m));
+            if (i < a || i + NR > b)
+                BT_UNROLL for (size_t h = 0; h < 2; h++) e[h] = inside(e[h], i + h * VL, a, b);
             BT_UNROLL for (size_t h = 0; h < 2; h++) sum[h] = v_add(sum[h], e[h]);
         }
         a_put(dst, i, e, prec);
     }
     return v_hsum(v_add(sum[0], sum[1]));
 }
-static float softmax_put(uint32_t *dst, const float *row, size_t a, size_t b, size_t n, float *max, bt_prec prec) {
+static float softmax_put(uint32_t *dst, const float *row, size_t a, size_t b, size_t n, float *max,
+                         bt_prec prec) {
     if (prec == BT_PREC_BF16) return softmax_row(dst, row, a, b, n, max, BT_PREC_BF16);
     if (prec == BT_PREC_FP16) return softmax_row(dst, row, a, b, n, max, BT_PREC_FP16);
     return softmax_row(dst, row, a, b, n, max, BT_PREC_FP32);
@@ -127,15 +145,19 @@ static float softmax_put(uint32_t *dst, const float *row, size_t a, size_t b, si
 typedef struct scores {
     const bt_attn_shape *shape;
     size_t t, j, rows, n;
-    const float *s, *dp;                        /* (TQ, KB): scores in powers of two, dP; columns beyond n hold anything */
-    const float *lse, *delta;                   /* of query t */
-    uint32_t *sa, *sb, *pb;                     /* dS as A rows of ld_a; dS and P as B panels of TQ rows */
+    /* (TQ, KB): scores in powers of two, dP; columns beyond n hold anything */
+    const float *s, *dp;
+    const float *lse, *delta; /* of query t */
+    /* dS as A rows of ld_a; dS and P as B panels of TQ rows */
+    uint32_t *sa, *sb, *pb;
     size_t ld_a;
 } scores;
 
-/* keys c .. c+NR of query i: P = 2^(s - lse), dS = scale P (dP - delta); zeros where it sees none of them */
+/* keys c .. c+NR of query i: P = 2^(s - lse), dS = scale P (dP - delta); zeros where it sees none
+ * of them */
 BT_INLINE void score(const scores *k, size_t i, size_t c, vf p[2], vf ds[2]) {
-    size_t low = first_key(k->shape, k->t + i), a = low > k->j ? low - k->j : 0, b = i < k->rows ? least(k->n, k->t + i + 1 - k->j) : 0;
+    size_t low = first_key(k->shape, k->t + i), a = low > k->j ? low - k->j : 0,
+           b = i < k->rows ? least(k->n, k->t + i + 1 - k->j) : 0;
     p[0] = p[1] = ds[0] = ds[1] = v_set(0);
     if (c >= b || c + NR <= a) return;
     vf l = v_set(k->lse[i] * (float)LOG2_E), d = v_set(k->delta[i]), scale = v_set(k->shape->scale);
@@ -167,45 +189,56 @@ BT_INLINE void score_block(const scores *k, const bt_prec prec) {
     }
 }
 static void score_put(const scores *k, bt_prec prec) {
-    if (prec == BT_PREC_BF16) score_block(k, BT_PREC_BF16);
-    else if (prec == BT_PREC_FP16) score_block(k, BT_PREC_FP16);
-    else score_block(k, BT_PREC_FP32);
+    if (prec == BT_PREC_BF16)
+        score_block(k, BT_PREC_BF16);
+    else if (prec == BT_PREC_FP16)
+        score_block(k, BT_PREC_FP16);
+    else
+        score_block(k, BT_PREC_FP32);
 }
 
-/* ---- slots ----------------------------------------------------------------------------------------------------------- */
-static void attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v, const bt_attn_shape *s, size_t t0, size_t t1,
-                     bt_prec prec, void *scratch) {
+/* ---- slots ----------------------------------------------------------------------------------- */
+static void attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v,
+                     const bt_attn_shape *s, size_t t0, size_t t1, bt_prec prec, void *scratch) {
     const form *f = form_of(prec);
     size_t keys = up(t1, NR), g = f->group, dg = (s->D + g - 1) / g, kg = keys / g, ld_p = kg + PAD;
     pool mem = {scratch};
-    uint32_t *kt = piece(&mem, keys * dg), *vb = piece(&mem, up(s->D, NR) * kg), *qa = piece(&mem, TQ * dg), *pa = piece(&mem, TQ * ld_p);
+    uint32_t *kt = piece(&mem, keys * dg), *vb = piece(&mem, up(s->D, NR) * kg),
+             *qa = piece(&mem, TQ * dg), *pa = piece(&mem, TQ * ld_p);
     float *sc = piece(&mem, TQ * keys);
     if (t1 <= t0) return;
     size_t low = first_key(s, t0) / NR * NR;
-    for (size_t j = low; j < t1; j += NR) f->b_cols(kt + j * dg, k + j * s->ldk, s->ldk, least(NR, t1 - j), s->D);
+    for (size_t j = low; j < t1; j += NR)
+        f->b_cols(kt + j * dg, k + j * s->ldk, s->ldk, least(NR, t1 - j), s->D);
     for (size_t d = 0; d < s->D; d += NR) {
-        f->b_rows(vb + d * kg + low / g * NR, v + low * s->ldv + d, s->ldv, least(NR, s->D - d), t1 - low);
+        f->b_rows(vb + d * kg + low / g * NR, v + low * s->ldv + d, s->ldv, least(NR, s->D - d),
+                  t1 - low);
         for (size_t j = (t1 + g - 1) / g; j < kg; j++) memset(vb + d * kg + j * NR, 0, NR * 4);
     }
     for (size_t t = t0; t < t1; t += TQ) {
-        size_t rows = least(TQ, t1 - t), from = first_key(s, t) / NR * NR, n = up(t + rows, NR) - from;
+        size_t rows = least(TQ, t1 - t), from = first_key(s, t) / NR * NR,
+               n = up(t + rows, NR) - from;
         f->a_rows(qa, dg, q + t * s->ldq, s->ldq, rows, s->D);
-        small_product qk = {f, qa, kt + from * dg, dg, dg * NR, rows, n, dg, sc, s->scale * (float)LOG2_E, n, 0};
+        small_product qk = {f,  qa, kt + from * dg,           dg, dg * NR, rows, n,
+                            dg, sc, s->scale * (float)LOG2_E, n,  0};
         small(&qk, t - from);
         float inv[TQ];
         for (size_t i = 0; i < rows; i++) {
-            float top, sum = softmax_put(pa + i * ld_p, sc + i * n, first_key(s, t + i) - from, t + i + 1 - from, n, &top, f->prec);
+            float top, sum = softmax_put(pa + i * ld_p, sc + i * n, first_key(s, t + i) - from,
+                                         t + i + 1 - from, n, &top, f->prec);
             inv[i] = 1.0f / sum;
             lse[t + i] = (float)((double)top * LN_2) + logf(sum);
         }
-        small_product pv = {f, pa, vb + from / g * NR, ld_p, kg * NR, rows, s->D, n / g, o + t * s->ldo, 1, s->ldo, 0};
+        small_product pv = {f,    pa,    vb + from / g * NR, ld_p, kg * NR, rows,
+                            s->D, n / g, o + t * s->ldo,     1,    s->ldo,  0};
         small_deep(&pv, t - from);
         for (size_t i = 0; i < rows; i++) rows_scale(o + (t + i) * s->ldo, inv[i], s->D);
     }
 }
 
 /* out[j][d] += in[d][j] for n keys; tmp holds KB * TQ floats */
-static void add_transposed(float *out, size_t ldo, const float *in, size_t D, size_t n, float *tmp) {
+static void add_transposed(float *out, size_t ldo, const float *in, size_t D, size_t n,
+                           float *tmp) {
     for (size_t d = 0; d < D; d += TQ) {
         size_t wide = least(TQ, D - d);
         form_f32.a_cols((uint32_t *)(void *)tmp, TQ, in + d * KB, KB, NULL, n, wide);
@@ -213,15 +246,20 @@ static void add_transposed(float *out, size_t ldo, const float *in, size_t D, si
     }
 }
 
-static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q, const float *k,
-                     const float *v, const bt_attn_shape *s, bt_prec prec, void *scratch) {
+static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o,
+                     const float *lse, const float *q, const float *k, const float *v,
+                     const bt_attn_shape *s, bt_prec prec, void *scratch) {
     const form *f = form_of(prec);
-    size_t T = s->T, D = s->D, g = f->group, dg = (D + g - 1) / g, ld_t = up(T, KB) / g + PAD, ld_s = KB / g + PAD;
+    size_t T = s->T, D = s->D, g = f->group, dg = (D + g - 1) / g, ld_t = up(T, KB) / g + PAD,
+           ld_s = KB / g + PAD;
     pool mem = {scratch};
-    uint32_t *qa = piece(&mem, T * dg), *ga = piece(&mem, T * dg), *qt = piece(&mem, D * ld_t), *gt = piece(&mem, D * ld_t);
-    uint32_t *kt = piece(&mem, KB * dg), *vt = piece(&mem, KB * dg), *kb = piece(&mem, up(D, NR) * KB / g), *sa = piece(&mem, TQ * ld_s);
+    uint32_t *qa = piece(&mem, T * dg), *ga = piece(&mem, T * dg), *qt = piece(&mem, D * ld_t),
+             *gt = piece(&mem, D * ld_t);
+    uint32_t *kt = piece(&mem, KB * dg), *vt = piece(&mem, KB * dg),
+             *kb = piece(&mem, up(D, NR) * KB / g), *sa = piece(&mem, TQ * ld_s);
     uint32_t *sb = piece(&mem, KB * TQ / g), *pb = piece(&mem, KB * TQ / g);
-    float *p = piece(&mem, TQ * KB), *ds = piece(&mem, TQ * KB), *dkt = piece(&mem, D * KB), *dvt = piece(&mem, D * KB), *delta = piece(&mem, T);
+    float *p = piece(&mem, TQ * KB), *ds = piece(&mem, TQ * KB), *dkt = piece(&mem, D * KB),
+          *dvt = piece(&mem, D * KB), *delta = piece(&mem, T);
     f->a_rows(qa, dg, q, s->ldq, T, D);
     f->a_rows(ga, dg, dout, s->ldo, T, D);
     f->a_cols(qt, ld_t, q, s->ldq, NULL, D, T);
@@ -236,23 +274,35 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const f
             f->b_cols(kt + c * dg, k + (j + c) * s->ldk, s->ldk, least(NR, keys - c), D);
             f->b_cols(vt + c * dg, v + (j + c) * s->ldv, s->ldv, least(NR, keys - c), D);
         }
-        for (size_t d = 0; d < D; d += NR) f->b_rows(kb + d * (KB / g), k + j * s->ldk + d, s->ldk, least(NR, D - d), keys);
+        for (size_t d = 0; d < D; d += NR)
+            f->b_rows(kb + d * (KB / g), k + j * s->ldk + d, s->ldk, least(NR, D - d), keys);
         memset(dkt, 0, D * KB * sizeof *dkt);
         memset(dvt, 0, D * KB * sizeof *dvt);
-        for (size_t t = j / TQ * TQ; t < last; t += TQ) {           /* KB is a multiple of TQ: t >= j */
-            size_t rows = least(TQ, T - t), n = least(keys, t + rows - j), n_pad = up(n, NR), tg = (rows + g - 1) / g;
-            small_product qk = {f, qa + t * dg, kt, dg, dg * NR, rows, n_pad, dg, p, s->scale * (float)LOG2_E, KB, 0};
+        /* KB is a multiple of TQ: t >= j */
+        for (size_t t = j / TQ * TQ; t < last; t += TQ) {
+            size_t rows = least(TQ, T - t), n = least(keys, t + rows - j), n_pad = up(n, NR),
+                   tg = (rows + g - 1) / g;
+            small_product qk = {
+                f, qa + t * dg, kt, dg, dg * NR, rows, n_pad, dg, p, s->scale * (float)LOG2_E, KB,
+                0};
             small_product gv = {f, ga + t * dg, vt, dg, dg * NR, rows, n_pad, dg, ds, 1, KB, 0};
             small(&qk, t - j);
             small(&gv, t - j);
             scores here = {s, t, j, rows, n, p, ds, lse + t, delta + t, sa, sb, pb, ld_s};
             score_put(&here, f->prec);
-            small_product sk = {f, sa, kb, ld_s, KB / g * NR, rows, D, (n + g - 1) / g, dq + t * s->ldq, 1, s->ldq, 1};
+            small_product sk = {
+                f, sa,     kb, ld_s, KB / g * NR, rows, D, (n + g - 1) / g, dq + t * s->ldq,
+                1, s->ldq, 1};
             small_deep(&sk, t - j);
-            for (size_t c = 0; c < n; c += NR) {                    /* a panel of keys is seen from its own first query on */
+            /* a panel of keys is seen from its own first query on */
+            for (size_t c = 0; c < n; c += NR) {
                 size_t skip = j + c > t ? (j + c - t) / g : 0, at = c * (TQ / g) + skip * NR;
-                small_product qs = {f, qt + t / g + skip, sb + at, ld_t, 0, D, least(NR, n - c), tg - skip, dkt + c, 1, KB, 1};
-                small_product gp = {f, gt + t / g + skip, pb + at, ld_t, 0, D, least(NR, n - c), tg - skip, dvt + c, 1, KB, 1};
+                small_product qs = {
+                    f,         qt + t / g + skip, sb + at, ld_t, 0, D, least(NR, n - c),
+                    tg - skip, dkt + c,           1,       KB,   1};
+                small_product gp = {
+                    f,         gt + t / g + skip, pb + at, ld_t, 0, D, least(NR, n - c),
+                    tg - skip, dvt + c,           1,       KB,   1};
                 small(&qs, SIZE_MAX);
                 small(&gp, SIZE_MAX);
             }
@@ -264,5 +314,5 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const f
 
 #define BT_ATTENTION_SLOTS .attn_fwd = attn_fwd, .attn_bwd = attn_bwd
 
-#endif  /* __AVX2__ */
+#endif /* __AVX2__ */
 #endif

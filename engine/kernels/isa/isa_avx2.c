@@ -1,4 +1,5 @@
-/* isa_avx2.c - the AVX2 and FMA set. Rows: isa_rows.h. Tiles and operand forms: isa_avx2_tile.h. Blocking: isa_products.h.
+/* isa_avx2.c - the AVX2 and FMA set. Rows: isa_rows.h. Tiles and operand forms: isa_avx2_tile.h.
+ * Blocking: isa_products.h.
  * Attention: isa_attention.h. */
 #include "engine/kernels/table/kernels.h"
 
@@ -17,7 +18,8 @@ static void peak_f32(size_t rounds) {
     vf x[CHAINS], half = v_set(0.5f);
     BT_UNROLL for (int i = 0; i < CHAINS; i++) x[i] = v_set(0);
     for (size_t r = 0; r < rounds * TURNS; r++) {
-        BT_UNROLL for (int i = 0; i < CHAINS; i++) __asm__("vfmadd213ps %1, %1, %0" : "+x"(x[i]) : "x"(half));
+        BT_UNROLL for (int i = 0; i < CHAINS;
+                       i++) __asm__("vfmadd213ps %1, %1, %0" : "+x"(x[i]) : "x"(half));
     }
     BT_UNROLL for (int i = 0; i < CHAINS; i++) __asm__ volatile("" ::"x"(x[i]));
 }
@@ -31,7 +33,8 @@ static void peak_vnni(size_t rounds) {
     BT_UNROLL for (int i = 0; i < CHAINS; i++) __asm__ volatile("" ::"x"(x[i]));
 }
 
-static void peak_maddubs(size_t rounds) {           /* the pair of instructions a group costs without VNNI */
+/* the pair of instructions a group costs without VNNI */
+static void peak_maddubs(size_t rounds) {
     __m256i x[CHAINS], one = _mm256_set1_epi8(1);
     BT_UNROLL for (int i = 0; i < CHAINS; i++) x[i] = _mm256_setzero_si256();
     for (size_t r = 0; r < rounds * TURNS; r++) {
@@ -55,6 +58,14 @@ static size_t avx2_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
 }
 
 const bt_kernels bt_kernels_avx2 = {
-    .name = "avx2", BT_ROWS_SLOTS, BT_SPLIT_SLOTS, BT_PRODUCT_SLOTS, BT_INT8_SLOTS, BT_ATTENTION_SLOTS, .tern_gemv = prod_tern_gemv, .peak_ops = peak_ops, .scratch_bytes = avx2_scratch,
+    .name = "avx2",
+    BT_ROWS_SLOTS,
+    BT_SPLIT_SLOTS,
+    BT_PRODUCT_SLOTS,
+    BT_INT8_SLOTS,
+    BT_ATTENTION_SLOTS,
+    .tern_gemv = prod_tern_gemv,
+    .peak_ops = peak_ops,
+    .scratch_bytes = avx2_scratch,
 };
 #endif

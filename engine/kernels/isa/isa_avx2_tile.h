@@ -1,13 +1,16 @@
-/* isa_avx2_tile.h - register tiles and operand forms of the AVX2 products (isa_tile.h): 6 x 16, two vectors of columns.
+/* isa_avx2_tile.h - register tiles and operand forms of the AVX2 products (isa_tile.h): 6 x 16, two
+ * vectors of columns.
  *
- * Floats: 12 vfmadd231ps against 8 loads a group. bf16 has no instruction here, so its permission is not used.
- * int8 x ternary: code + 1 is 0..2, so vpmaddubsw yields pairs within +-512 and 32 groups add up in 16 bits without
- * saturating; vpmaddwd then widens them into 32-bit sums. With AVX-VNNI vpdpbusd does it in one instruction a group. */
+ * Floats: 12 vfmadd231ps against 8 loads a group. bf16 has no instruction here, so its permission
+ *         is not used.
+ * int8 x ternary: code + 1 is 0..2, so vpmaddubsw yields pairs within +-512 and 32 groups add up in
+ * 16 bits without saturating; vpmaddwd then widens them into 32-bit sums. With AVX-VNNI vpdpbusd
+ * does it in one instruction a group. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_AVX2_TILE_H
 #define BT_ENGINE_KERNELS_ISA_ISA_AVX2_TILE_H
 
-#include "engine/kernels/table/cpu.h"
 #include "engine/kernels/isa/isa_tile.h"
+#include "engine/kernels/table/cpu.h"
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
 #include <string.h>
@@ -16,7 +19,8 @@ BT_INLINE __m256i y_dpbusd(__m256i acc, __m256i u, __m256i s) {
     __asm__("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(u), "x"(s));
     return acc;
 }
-BT_INLINE __m256i y_maddubs(__m256i acc, __m256i u, __m256i s) {    /* gcc 12 spills the accumulators when given the intrinsics */
+/* gcc 12 spills the accumulators when given the intrinsics */
+BT_INLINE __m256i y_maddubs(__m256i acc, __m256i u, __m256i s) {
     __m256i t;
     __asm__("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0" : "+x"(acc), "=&x"(t) : "x"(u), "x"(s));
     return acc;
@@ -26,18 +30,24 @@ BT_INLINE __m256i y_madd(__m256i acc, __m256i a, __m256i b) {
     __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(acc), "=&x"(t) : "x"(a), "x"(b));
     return acc;
 }
-BT_INLINE __m256i four(const int8_t *p) {                           /* bytes p[0..3] in every dword */
+/* bytes p[0..3] in every dword */
+BT_INLINE __m256i four(const int8_t *p) {
     int32_t w;
     memcpy(&w, p, 4);
     return _mm256_set1_epi32(w);
 }
-BT_INLINE vf load_tail(const float *p, size_t have) { return have >= VL ? v_load(p) : have ? v_load_n(p, have) : v_set(0); }
+BT_INLINE vf load_tail(const float *p, size_t have) {
+    return have >= VL ? v_load(p) : have ? v_load_n(p, have) : v_set(0);
+}
 BT_INLINE void put(float *p, vf v, size_t have, int acc) {
-    if (have >= VL) v_store(p, acc ? v_add(v, v_load(p)) : v);
-    else if (have) v_store_n(p, acc ? v_add(v, v_load_n(p, have)) : v, have);
+    if (have >= VL)
+        v_store(p, acc ? v_add(v, v_load(p)) : v);
+    else if (have)
+        v_store_n(p, acc ? v_add(v, v_load_n(p, have)) : v, have);
 }
 
-BT_INLINE void tile_f32(const int rows, const tile_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups) {
+BT_INLINE void tile_f32(const int rows, const tile_out *o, const uint32_t *a, size_t lda,
+                        const uint32_t *b, size_t groups) {
     vf acc[MR][2];
     const float *fa = (const float *)(const void *)a, *fb = (const float *)(const void *)b;
     ask_for(o->c, o->ldc, (size_t)rows);
@@ -52,17 +62,20 @@ BT_INLINE void tile_f32(const int rows, const tile_out *o, const uint32_t *a, si
     }
     BT_UNROLL for (int i = 0; i < rows; i++) BT_UNROLL for (int j = 0; j < 2; j++) {
         size_t from = (size_t)j * VL;
-        put(o->c + (size_t)i * o->ldc + from, v_mul(acc[i][j], v_set(o->alpha)), o->cols > from ? o->cols - from : 0, o->acc);
+        put(o->c + (size_t)i * o->ldc + from, v_mul(acc[i][j], v_set(o->alpha)),
+            o->cols > from ? o->cols - from : 0, o->acc);
     }
 }
 
 BT_INLINE void tile_store_i8(const tile_i8_out *o, int i, int j, __m256i sum) {
     size_t from = (size_t)j * VL;
     vf f = _mm256_cvtepi32_ps(_mm256_sub_epi32(sum, _mm256_set1_epi32(o->sums[i])));
-    put(o->y + (size_t)i * o->ldy + from, v_mul(f, v_set(o->dq[i] * o->scale)), o->cols > from ? o->cols - from : 0, o->acc);
+    put(o->y + (size_t)i * o->ldy + from, v_mul(f, v_set(o->dq[i] * o->scale)),
+        o->cols > from ? o->cols - from : 0, o->acc);
 }
 
-BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b, size_t groups) {
+BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda,
+                         const uint8_t *b, size_t groups) {
     __m256i acc[MR][2];
     ask_for(o->y, o->ldy, (size_t)rows);
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm256_setzero_si256();
@@ -74,10 +87,12 @@ BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const int8_t *a, 
             acc[i][1] = y_dpbusd(acc[i][1], b1, ai);
         }
     }
-    BT_UNROLL for (int i = 0; i < rows; i++) BT_UNROLL for (int j = 0; j < 2; j++) tile_store_i8(o, i, j, acc[i][j]);
+    BT_UNROLL for (int i = 0; i < rows; i++) BT_UNROLL for (int j = 0; j < 2; j++)
+        tile_store_i8(o, i, j, acc[i][j]);
 }
 
-BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b, size_t groups) {
+BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda,
+                            const uint8_t *b, size_t groups) {
     __m256i total[MR][2];
     ask_for(o->y, o->ldy, (size_t)rows);
     const __m256i ones = _mm256_set1_epi16(1);
@@ -98,11 +113,14 @@ BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *
             total[i][j] = _mm256_add_epi32(total[i][j], _mm256_madd_epi16(acc[i][j], ones));
         }
     }
-    for (int i = 0; i < rows; i++) for (int j = 0; j < 2; j++) tile_store_i8(o, i, j, total[i][j]);
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < 2; j++) tile_store_i8(o, i, j, total[i][j]);
 }
 
-/* The same for any unsigned b: its even and odd bytes as 16-bit words, two vpmaddwd a group; three rows at a time, for b takes four registers */
-BT_INLINE void tile_words(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b, size_t groups) {
+/* The same for any unsigned b: its even and odd bytes as 16-bit words, two vpmaddwd a group; three
+ * rows at a time, for b takes four registers */
+BT_INLINE void tile_words(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda,
+                          const uint8_t *b, size_t groups) {
     ask_for(o->y, o->ldy, (size_t)rows);
     const __m256i low = _mm256_set1_epi16(255);
     for (int r0 = 0; r0 < rows; r0 += 3, a += 3 * lda) {
@@ -113,38 +131,47 @@ BT_INLINE void tile_words(const int rows, const tile_i8_out *o, const int8_t *a,
         BT_UNROLL for (int i = 0; i < 3; i++) acc[i][0] = acc[i][1] = _mm256_setzero_si256();
         for (size_t g = 0; g < groups; g++, p += 4 * NR) {
             __m256i b0 = bytes32(p), b1 = bytes32(p + 32);
-            __m256i e0 = _mm256_and_si256(b0, low), d0 = _mm256_srli_epi16(b0, 8), e1 = _mm256_and_si256(b1, low), d1 = _mm256_srli_epi16(b1, 8);
+            __m256i e0 = _mm256_and_si256(b0, low), d0 = _mm256_srli_epi16(b0, 8),
+                    e1 = _mm256_and_si256(b1, low), d1 = _mm256_srli_epi16(b1, 8);
             BT_UNROLL for (int i = 0; i < 3; i++) {
-                __m256i ai = four(row[i] + 4 * g), ae = _mm256_srai_epi16(_mm256_slli_epi16(ai, 8), 8), ad = _mm256_srai_epi16(ai, 8);
+                __m256i ai = four(row[i] + 4 * g),
+                        ae = _mm256_srai_epi16(_mm256_slli_epi16(ai, 8), 8),
+                        ad = _mm256_srai_epi16(ai, 8);
                 acc[i][0] = y_madd(y_madd(acc[i][0], e0, ae), d0, ad);
                 acc[i][1] = y_madd(y_madd(acc[i][1], e1, ae), d1, ad);
             }
         }
-        for (int i = 0; i < have; i++) for (int j = 0; j < 2; j++) tile_store_i8(o, r0 + i, j, acc[i][j]);
+        for (int i = 0; i < have; i++)
+            for (int j = 0; j < 2; j++) tile_store_i8(o, r0 + i, j, acc[i][j]);
     }
 }
 
 /* one body per row count, so that every accumulator has a register */
-#define TILE_SWITCH(name, body, out, ta, tb)                                                                                \
-    static void name(size_t rows, const out *o, const ta *a, size_t lda, const tb *b, size_t groups) {                      \
-        switch (rows) {                                                                                                     \
-        TILE_CASES_6(body)                                                                                                  \
-        default: break;                                                                                                     \
-        }                                                                                                                   \
+#define TILE_SWITCH(name, body, out, ta, tb) \
+    static void name(size_t rows, const out *o, const ta *a, size_t lda, const tb *b, \
+                     size_t groups) { \
+        switch (rows) { \
+            TILE_CASES_6(body) \
+        default: break; \
+        } \
     }
 TILE_SWITCH(run_f32, tile_f32, tile_out, uint32_t, uint32_t)
 TILE_SWITCH(run_vnni, tile_vnni, tile_i8_out, int8_t, uint8_t)
 TILE_SWITCH(run_maddubs, tile_maddubs, tile_i8_out, int8_t, uint8_t)
 TILE_SWITCH(run_words, tile_words, tile_i8_out, int8_t, uint8_t)
 
-static tile_i8_fn tile_i8(void) { return bt_cpu_get()->avx_vnni ? run_vnni : run_maddubs; }            /* b is code + 1 */
-static tile_i8_fn tile_u8(void) { return bt_cpu_get()->avx_vnni ? run_vnni : run_words; }              /* b is any byte */
+/* b is code + 1 */
+static tile_i8_fn tile_i8(void) { return bt_cpu_get()->avx_vnni ? run_vnni : run_maddubs; }
+/* b is any byte */
+static tile_i8_fn tile_u8(void) { return bt_cpu_get()->avx_vnni ? run_vnni : run_words; }
 
 static int32_t sum_i8(const int8_t *x, size_t n) {
     const __m256i flip = _mm256_set1_epi8((char)0x80);
     __m256i s = _mm256_setzero_si256();
     size_t i = 0;
-    for (; i + 32 <= n; i += 32) s = _mm256_add_epi64(s, _mm256_sad_epu8(_mm256_xor_si256(bytes32(x + i), flip), _mm256_setzero_si256()));
+    for (; i + 32 <= n; i += 32)
+        s = _mm256_add_epi64(s, _mm256_sad_epu8(_mm256_xor_si256(bytes32(x + i), flip),
+                                                _mm256_setzero_si256()));
     int64_t part[4];
     memcpy(part, &s, sizeof part);
     int64_t sum = part[0] + part[1] + part[2] + part[3] - (int64_t)(i * 128);
@@ -152,7 +179,7 @@ static int32_t sum_i8(const int8_t *x, size_t n) {
     return (int32_t)sum;
 }
 
-/* ---- operand forms --------------------------------------------------------------------------------------------------- */
+/* ---- operand forms --------------------------------------------------------------------------- */
 BT_INLINE void transpose8(vf r[8]) {
     vf t[8], u[8];
     BT_UNROLL for (int i = 0; i < 8; i += 2) {
@@ -180,21 +207,25 @@ BT_INLINE void transpose(vi r[VL]) {
 
 /* NR values that are at hand: columns k.. of A row `dst`; a group of a B panel */
 BT_INLINE void a_put(uint32_t *dst, size_t k, const vf x[2], const bt_prec prec) {
-    BT_UNROLL for (int h = 0; h < 2; h++) v_store((float *)(void *)(dst + k) + h * VL, rounded(x[h], prec));
+    BT_UNROLL for (int h = 0; h < 2; h++)
+        v_store((float *)(void *)(dst + k) + h * VL, rounded(x[h], prec));
 }
 BT_INLINE void b_put(uint32_t *dst, const vf x[2], const vf next[2], const bt_prec prec) {
     (void)next;
     a_put(dst, 0, x, prec);
 }
 
-static void a_rows_f32(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows, size_t k) {
+static void a_rows_f32(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows,
+                       size_t k) {
     for (size_t i = 0; i < rows; i++) memcpy(dst + i * ld, src + i * lds, k * 4);
 }
-static void a_rows_half(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows, size_t k) {
+static void a_rows_half(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows,
+                        size_t k) {
     for (size_t i = 0; i < rows; i++) round_row((float *)(void *)(dst + i * ld), src + i * lds, k);
 }
 
-BT_INLINE void a_cols(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k, const bt_prec prec) {
+BT_INLINE void a_cols(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale,
+                      size_t rows, size_t k, const bt_prec prec) {
     float *out = (float *)(void *)dst;
     for (size_t r = 0; r < rows; r += 8) {
         size_t have = rows - r < 8 ? rows - r : 8;
@@ -211,43 +242,58 @@ BT_INLINE void a_cols(uint32_t *dst, size_t ld, const float *src, size_t lds, co
         }
     }
 }
-static void a_cols_f32(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k) {
+static void a_cols_f32(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale,
+                       size_t rows, size_t k) {
     a_cols(dst, ld, src, lds, scale, rows, k, BT_PREC_FP32);
 }
-static void a_cols_half(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k) {
+static void a_cols_half(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale,
+                        size_t rows, size_t k) {
     a_cols(dst, ld, src, lds, scale, rows, k, BT_PREC_FP16);
 }
 
-BT_INLINE void b_rows(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k, const bt_prec prec) {
+BT_INLINE void b_rows(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k,
+                      const bt_prec prec) {
     float *out = (float *)(void *)dst;
     for (size_t j = 0; j < k; j++, out += NR) {
         v_store(out, rounded(load_tail(src + j * lds, cols), prec));
         v_store(out + VL, rounded(load_tail(src + j * lds + VL, cols > VL ? cols - VL : 0), prec));
     }
 }
-static void b_rows_f32(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) { b_rows(dst, src, lds, cols, k, BT_PREC_FP32); }
-static void b_rows_half(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) { b_rows(dst, src, lds, cols, k, BT_PREC_FP16); }
+static void b_rows_f32(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) {
+    b_rows(dst, src, lds, cols, k, BT_PREC_FP32);
+}
+static void b_rows_half(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) {
+    b_rows(dst, src, lds, cols, k, BT_PREC_FP16);
+}
 
-BT_INLINE void b_cols(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k, const bt_prec prec) {
+BT_INLINE void b_cols(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k,
+                      const bt_prec prec) {
     float *out = (float *)(void *)dst;
     for (size_t h = 0; h < NR; h += 8) {
         for (size_t j = 0; j < k; j += 8) {
             vf t[8];
-            for (size_t i = 0; i < 8; i++) t[i] = h + i < cols ? rounded(load_tail(src + (h + i) * lds + j, k - j), prec) : v_set(0);
+            for (size_t i = 0; i < 8; i++)
+                t[i] = h + i < cols ? rounded(load_tail(src + (h + i) * lds + j, k - j), prec)
+                                    : v_set(0);
             transpose8(t);
             for (size_t i = 0; i < 8 && j + i < k; i++) v_store(out + (j + i) * NR + h, t[i]);
         }
     }
 }
-static void b_cols_f32(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) { b_cols(dst, src, lds, cols, k, BT_PREC_FP32); }
-static void b_cols_half(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) { b_cols(dst, src, lds, cols, k, BT_PREC_FP16); }
+static void b_cols_f32(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) {
+    b_cols(dst, src, lds, cols, k, BT_PREC_FP32);
+}
+static void b_cols_half(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k) {
+    b_cols(dst, src, lds, cols, k, BT_PREC_FP16);
+}
 
 static void b_i8_f32(uint32_t *dst, const int8_t *src, size_t lds, size_t cols, size_t k) {
     float *out = (float *)(void *)dst;
     for (size_t j = 0; j < k; j++, out += NR) {
         for (size_t h = 0; h < NR; h += VL) {
             size_t have = cols > h ? cols - h : 0;
-            v_store(out + h, have ? v_from_i8_n(src + j * lds + h, have < VL ? have : VL) : v_set(0));
+            v_store(out + h,
+                    have ? v_from_i8_n(src + j * lds + h, have < VL ? have : VL) : v_set(0));
         }
     }
 }
@@ -259,15 +305,18 @@ static void b_codes_f32(uint32_t *dst, const uint8_t *fours, size_t k) {
         for (size_t h = 0; h < NR; h += VL) {
             __m256i w = bytes32(fours + 4 * h);
             BT_UNROLL for (int i = 0; i < 4; i++) {
-                __m256i c = _mm256_sub_epi32(_mm256_and_si256(_mm256_srli_epi32(w, 8 * i), low), one);
+                __m256i c = _mm256_sub_epi32(_mm256_and_si256(_mm256_srli_epi32(w, 8 * i), low),
+                                             one);
                 v_store((float *)(void *)(dst + i * NR + h), _mm256_cvtepi32_ps(c));
             }
         }
     }
 }
 
-static const form form_f32 = {1, BT_PREC_FP32, a_rows_f32, a_cols_f32, b_rows_f32, b_cols_f32, b_i8_f32, b_codes_f32, run_f32};
-static const form form_half = {1, BT_PREC_FP16, a_rows_half, a_cols_half, b_rows_half, b_cols_half, b_i8_f32, b_codes_f32, run_f32};
+static const form form_f32 = {1,          BT_PREC_FP32, a_rows_f32,  a_cols_f32, b_rows_f32,
+                              b_cols_f32, b_i8_f32,     b_codes_f32, run_f32};
+static const form form_half = {1,           BT_PREC_FP16, a_rows_half, a_cols_half, b_rows_half,
+                               b_cols_half, b_i8_f32,     b_codes_f32, run_f32};
 static const form *form_of(bt_prec prec) { return prec == BT_PREC_FP16 ? &form_half : &form_f32; }
 
 #endif

@@ -1,10 +1,12 @@
-/* isa_avx512.c - the AVX-512 set (F, BW, VL, DQ); VNNI and bf16 instructions are used where CPUID shows them.
+/* isa_avx512.c - the AVX-512 set (F, BW, VL, DQ); VNNI and bf16 instructions are used where CPUID
+ * shows them.
  *
  *                      with the extension       without it
  *   int8 x ternary     vpdpbusd                 vpmaddubsw + vpaddw, widened every 32 groups
  *   bf16 products      vdpbf16ps                fp32 vfmadd231ps (bt_prec is a permission)
  *
- * Rows: isa_rows.h. Tiles and operand forms: isa_avx512_tile.h. Blocking: isa_products.h. Attention: isa_attention.h. */
+ * Rows: isa_rows.h. Tiles and operand forms: isa_avx512_tile.h. Blocking: isa_products.h.
+ *       Attention: isa_attention.h. */
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 
@@ -18,28 +20,32 @@
 
 /* 16 independent chains; x -> 0.5 x + 0.5 stays finite, integer sums wrap harmlessly */
 enum { CHAINS = 16, TURNS = 64 };
-#define PEAK_LOOP(name, vec, zero, term)                                                            \
-    static void name(size_t rounds) {                                                               \
-        vec x[CHAINS];                                                                              \
-        const __m512 half = v_set(0.5f);                                                            \
-        const __m512i one = _mm512_set1_epi8(1), bf = _mm512_set1_epi32(0x3f003f00);                \
-        (void)half, (void)one, (void)bf;                                                            \
-        BT_UNROLL for (int i = 0; i < CHAINS; i++) x[i] = zero;                                     \
-        for (size_t r = 0; r < rounds * TURNS; r++) {                                               \
-            BT_UNROLL for (int i = 0; i < CHAINS; i++) term;                                        \
-        }                                                                                           \
-        BT_UNROLL for (int i = 0; i < CHAINS; i++) __asm__ volatile("" ::"v"(x[i]));                \
+#define PEAK_LOOP(name, vec, zero, term) \
+    static void name(size_t rounds) { \
+        vec x[CHAINS]; \
+        const __m512 half = v_set(0.5f); \
+        const __m512i one = _mm512_set1_epi8(1), bf = _mm512_set1_epi32(0x3f003f00); \
+        (void)half, (void)one, (void)bf; \
+        BT_UNROLL for (int i = 0; i < CHAINS; i++) x[i] = zero; \
+        for (size_t r = 0; r < rounds * TURNS; r++) { \
+            BT_UNROLL for (int i = 0; i < CHAINS; i++) term; \
+        } \
+        BT_UNROLL for (int i = 0; i < CHAINS; i++) __asm__ volatile("" ::"v"(x[i])); \
     }
 PEAK_LOOP(peak_f32, __m512, v_set(0), __asm__("vfmadd213ps %1, %1, %0" : "+v"(x[i]) : "v"(half)))
 PEAK_LOOP(peak_bf16, __m512, v_set(0), x[i] = x_dpbf16(x[i], bf, bf))
 PEAK_LOOP(peak_i8, __m512i, _mm512_setzero_si512(), x[i] = x_dpbusd(x[i], one, one))
-PEAK_LOOP(peak_maddubs, __m512i, _mm512_setzero_si512(), x[i] = x_maddubs(x[i], one, one))     /* the pair a group costs without VNNI */
+/* the pair a group costs without VNNI */
+PEAK_LOOP(peak_maddubs, __m512i, _mm512_setzero_si512(), x[i] = x_maddubs(x[i], one, one))
 
 static double peak_ops(bt_peak kind, size_t rounds) {
     const bt_cpu *c = bt_cpu_get();
     double per = kind == BT_PEAK_FP32 ? 32 : kind == BT_PEAK_BF16 ? 64 : 128;
     if (kind == BT_PEAK_BF16 && !c->avx512_bf16) return 0;
-    (kind == BT_PEAK_FP32 ? peak_f32 : kind == BT_PEAK_BF16 ? peak_bf16 : c->avx512_vnni ? peak_i8 : peak_maddubs)(rounds);
+    (kind == BT_PEAK_FP32   ? peak_f32
+     : kind == BT_PEAK_BF16 ? peak_bf16
+     : c->avx512_vnni       ? peak_i8
+                            : peak_maddubs)(rounds);
     return per * CHAINS * TURNS * (double)rounds;
 }
 
@@ -49,6 +55,14 @@ static size_t avx512_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
 }
 
 const bt_kernels bt_kernels_avx512 = {
-    .name = "avx512", BT_ROWS_SLOTS, BT_SPLIT_SLOTS, BT_PRODUCT_SLOTS, BT_INT8_SLOTS, BT_ATTENTION_SLOTS, .tern_gemv = prod_tern_gemv, .peak_ops = peak_ops, .scratch_bytes = avx512_scratch,
+    .name = "avx512",
+    BT_ROWS_SLOTS,
+    BT_SPLIT_SLOTS,
+    BT_PRODUCT_SLOTS,
+    BT_INT8_SLOTS,
+    BT_ATTENTION_SLOTS,
+    .tern_gemv = prod_tern_gemv,
+    .peak_ops = peak_ops,
+    .scratch_bytes = avx512_scratch,
 };
 #endif

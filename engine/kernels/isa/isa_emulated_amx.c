@@ -1,4 +1,5 @@
-/* isa_emulated_amx.c - the AMX set on tiles in software, for tests on machines without AMX; no user can choose it. */
+/* isa_emulated_amx.c - the AMX set on tiles in software, for tests on machines without AMX; no user
+ * can choose it. */
 #include "engine/kernels/table/kernels.h"
 
 #if defined(__AVX512F__)

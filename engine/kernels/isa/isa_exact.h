@@ -1,5 +1,6 @@
-/* isa_exact.h - the sums of exact.h in plain loops, one text that every set compiles with its own instructions. No vector types:
- * without rounding any order gives the same bits, so the compiler may vectorise as it likes. */
+/* isa_exact.h - the sums of exact.h in plain loops, one text that every set compiles with its own
+ * instructions. No vector types: without rounding any order gives the same bits, so the compiler
+ * may vectorise as it likes. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_EXACT_H
 #define BT_ENGINE_KERNELS_ISA_ISA_EXACT_H
 
@@ -8,7 +9,8 @@
 
 #include "engine/kernels/table/exact.h"
 
-enum { EXACT_LANES = 32, MOST_LANES = 64 };     /* independent chains: what the latency of an addition asks for */
+/* independent chains: what the latency of an addition asks for */
+enum { EXACT_LANES = 32, MOST_LANES = 64 };
 
 static inline double exact_value(float x, const bt_exact_of of) {
     double d = (double)x;
@@ -16,7 +18,8 @@ static inline double exact_value(float x, const bt_exact_of of) {
 }
 
 /* d + (1.5 * 2^52 * unit) - (the same) rounds d to a multiple of the unit */
-static inline void exact_sum(double sum[2], const float *x, size_t n, const bt_exact_of of, double coarse, double fine) {
+static inline void exact_sum(double sum[2], const float *x, size_t n, const bt_exact_of of,
+                             double coarse, double fine) {
     double a[EXACT_LANES] = {0}, b[EXACT_LANES] = {0};
     size_t i = 0;
     for (; i + EXACT_LANES <= n; i += EXACT_LANES) {
@@ -37,7 +40,8 @@ static inline void exact_sum(double sum[2], const float *x, size_t n, const bt_e
     }
 }
 
-static void exact_add(double sum[2], const float *x, size_t n, bt_exact_of of, double coarse, double fine) {
+static void exact_add(double sum[2], const float *x, size_t n, bt_exact_of of, double coarse,
+                      double fine) {
     switch (of) {
     case BT_EXACT_VALUE: exact_sum(sum, x, n, BT_EXACT_VALUE, coarse, fine); break;
     case BT_EXACT_ABS: exact_sum(sum, x, n, BT_EXACT_ABS, coarse, fine); break;

@@ -1,5 +1,6 @@
-/* isa_generic.c - every slot in plain loops: the oracle that faster sets are tested against. Rows and flat arrays here,
- * products in isa_generic_gemm.c. Sums over a row run in double, so the oracle's own error is far below any bound. */
+/* isa_generic.c - every slot in plain loops: the oracle that faster sets are tested against. Rows
+ * and flat arrays here, products in isa_generic_gemm.c. Sums over a row run in double, so the
+ * oracle's own error is far below any bound. */
 #include "engine/kernels/isa/isa_generic.h"
 
 #include <math.h>
@@ -14,16 +15,19 @@ static float row_rstd(const float *x, float eps, size_t C) {
     return (float)(1.0 / sqrt(sum / (double)C + (double)eps));
 }
 
-static void rmsnorm(float *y, float *rstd, const float *x, const float *gain, float eps, size_t rows, size_t C) {
+static void rmsnorm(float *y, float *rstd, const float *x, const float *gain, float eps,
+                    size_t rows, size_t C) {
     for (size_t r = 0; r < rows; r++) {
         float s = row_rstd(x + r * C, eps, C);
         if (rstd) rstd[r] = s;
-        for (size_t c = 0; y && c < C; c++) y[r * C + c] = x[r * C + c] * s * (gain ? gain[c] : 1.0f);
+        for (size_t c = 0; y && c < C; c++)
+            y[r * C + c] = x[r * C + c] * s * (gain ? gain[c] : 1.0f);
     }
 }
 
 /* dx = rstd * (g dy - x * rstd^2 * mean(g dy x)) */
-static void rmsnorm_dx(float *dx, const float *dy, const float *x, const float *gain, const float *rstd, int acc, size_t rows, size_t C) {
+static void rmsnorm_dx(float *dx, const float *dy, const float *x, const float *gain,
+                       const float *rstd, int acc, size_t rows, size_t C) {
     for (size_t r = 0; r < rows; r++) {
         const float *xr = x + r * C, *dyr = dy + r * C;
         double dot = 0;
@@ -36,7 +40,8 @@ static void rmsnorm_dx(float *dx, const float *dy, const float *x, const float *
     }
 }
 
-static void rmsnorm_dgain(float *dgain, const float *dy, const float *x, const float *rstd, size_t rows, size_t C, size_t c0, size_t c1) {
+static void rmsnorm_dgain(float *dgain, const float *dy, const float *x, const float *rstd,
+                          size_t rows, size_t C, size_t c0, size_t c1) {
     for (size_t r = 0; r < rows; r++) {
         for (size_t c = c0; c < c1; c++) dgain[c] += dy[r * C + c] * x[r * C + c] * rstd[r];
     }
@@ -57,7 +62,8 @@ static void quant_rows(int8_t *xq, float *dq, const float *x, size_t rows, size_
     for (size_t r = 0; r < rows; r++) quant_row(xq + r * C, dq + r, x + r * C, C);
 }
 
-static void rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const float *x, const float *gain, float eps, size_t rows, size_t C) {
+static void rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const float *x,
+                          const float *gain, float eps, size_t rows, size_t C) {
     for (size_t r = 0; r < rows; r++) {
         const float *xr = x + r * C;
         float s = row_rstd(xr, eps, C), a = 1e-5f;
@@ -76,8 +82,8 @@ static void rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const fl
     }
 }
 
-static void rope(float *x, size_t ld, const float *cosines, const float *sines, const int32_t *pos, int inverse, size_t rows, size_t heads,
-                 size_t D) {
+static void rope(float *x, size_t ld, const float *cosines, const float *sines, const int32_t *pos,
+                 int inverse, size_t rows, size_t heads, size_t D) {
     size_t half = D / 2;
     for (size_t r = 0; r < rows; r++) {
         const float *co = cosines + (size_t)pos[r] * half, *si = sines + (size_t)pos[r] * half;
@@ -107,7 +113,8 @@ static void glu(float *y, const float *gate, const float *up, bt_act act, size_t
     for (size_t i = 0; i < n; i++) y[i] = act_value(gate[i], act) * up[i];
 }
 
-static void glu_bwd(float *dgate, float *dup, const float *dy, const float *gate, const float *up, bt_act act, size_t n) {
+static void glu_bwd(float *dgate, float *dup, const float *dy, const float *gate, const float *up,
+                    bt_act act, size_t n) {
     for (size_t i = 0; i < n; i++) {
         float g = gate[i], u = up[i];
         dgate[i] = dy[i] * u * act_slope(g, act);
@@ -115,7 +122,8 @@ static void glu_bwd(float *dgate, float *dup, const float *dy, const float *gate
     }
 }
 
-static void softmax_xent(float *loss, float *logits, const int32_t *targets, float dscale, size_t rows, size_t V) {
+static void softmax_xent(float *loss, float *logits, const int32_t *targets, float dscale,
+                         size_t rows, size_t V) {
     for (size_t r = 0; r < rows; r++) {
         float *l = logits + r * V, top = -INFINITY;
         if (targets[r] < 0) {
@@ -128,7 +136,8 @@ static void softmax_xent(float *loss, float *logits, const int32_t *targets, flo
         for (size_t i = 0; i < V; i++) sum += (double)expf(l[i] - top);
         loss[r] = (float)(log(sum) + (double)top - (double)l[targets[r]]);
         for (size_t i = 0; dscale != 0 && i < V; i++) {
-            l[i] = (float)((double)expf(l[i] - top) / sum - (i == (size_t)targets[r] ? 1.0 : 0.0)) * dscale;
+            l[i] = (float)((double)expf(l[i] - top) / sum - (i == (size_t)targets[r] ? 1.0 : 0.0)) *
+                   dscale;
         }
     }
 }
@@ -145,7 +154,8 @@ static void to_bf16(uint16_t *y, const float *x, size_t n) {
     for (size_t i = 0; i < n; i++) {
         uint32_t b;
         memcpy(&b, x + i, sizeof b);
-        y[i] = (b & 0x7fffffffu) > 0x7f800000u ? (uint16_t)(b >> 16 | 0x40u) : (uint16_t)((b + 0x7fffu + (b >> 16 & 1u)) >> 16);
+        y[i] = (b & 0x7fffffffu) > 0x7f800000u ? (uint16_t)(b >> 16 | 0x40u)
+                                               : (uint16_t)((b + 0x7fffu + (b >> 16 & 1u)) >> 16);
     }
 }
 
@@ -175,8 +185,8 @@ static double sum(const float *x, size_t n) {
 }
 
 /* decoupled weight decay: Loshchilov and Hutter, arXiv:1711.05101 */
-static void adamw(float *w, const float *g, float *m, float *v, float grad_scale, float lr, float b1, float b2, float eps, float decay,
-                  float c1, float c2, size_t n) {
+static void adamw(float *w, const float *g, float *m, float *v, float grad_scale, float lr,
+                  float b1, float b2, float eps, float decay, float c1, float c2, size_t n) {
     float keep = 1.0f - lr * decay, step = lr / c1, root = 1.0f / sqrtf(c2);
     for (size_t i = 0; i < n; i++) {
         float grad = g[i] * grad_scale;
@@ -186,7 +196,8 @@ static void adamw(float *w, const float *g, float *m, float *v, float grad_scale
     }
 }
 
-static bt_tern_stats tern_codes(int8_t *codes, const float *w, float mean, float inv_scale, int sign, size_t n) {
+static bt_tern_stats tern_codes(int8_t *codes, const float *w, float mean, float inv_scale,
+                                int sign, size_t n) {
     bt_tern_stats st = {0, 0, 0};
     for (size_t i = 0; i < n; i++) {
         float x = w[i] - mean, q = rintf(x * inv_scale);
@@ -207,7 +218,8 @@ static void gemv(float *y, const float *w, const float *x, size_t K, size_t n0, 
     }
 }
 
-/* independent chains of whatever vectors the baseline has; the values stay finite: x -> 0.5 x + 1 */
+/* independent chains of whatever vectors the baseline has; the values stay finite: x -> 0.5 x +
+ * 1 */
 static double peak_ops(bt_peak kind, size_t rounds) {
     enum { CHAINS = 32, TURNS = 64 };
     float x[CHAINS] = {0};
@@ -222,19 +234,48 @@ static double peak_ops(bt_peak kind, size_t rounds) {
 
 const bt_kernels bt_kernels_generic = {
     .name = "generic",
-    .rmsnorm = rmsnorm, .rmsnorm_dx = rmsnorm_dx, .rmsnorm_dgain = rmsnorm_dgain,
-    .quant_rows = quant_rows, .rmsnorm_quant = rmsnorm_quant, .rope = rope,
-    .glu = glu, .glu_bwd = glu_bwd, .softmax_xent = softmax_xent,
-    .row_stats = bt_generic_row_stats, .row_apply = bt_generic_row_apply, .row_dot = bt_generic_row_dot, .row_dx = bt_generic_row_dx,
-    .row_axpy = bt_generic_row_axpy, .row_lse = bt_generic_row_lse, .row_softmax = bt_generic_row_softmax,
-    .add = add, .scale = scale, .to_bf16 = to_bf16, .from_bf16 = from_bf16, .sum_squares = sum_squares, .sum_abs = sum_abs, .sum = sum, .adamw = adamw,
-    BT_EXACT_SLOTS, BT_STATS_SLOTS,
+    .rmsnorm = rmsnorm,
+    .rmsnorm_dx = rmsnorm_dx,
+    .rmsnorm_dgain = rmsnorm_dgain,
+    .quant_rows = quant_rows,
+    .rmsnorm_quant = rmsnorm_quant,
+    .rope = rope,
+    .glu = glu,
+    .glu_bwd = glu_bwd,
+    .softmax_xent = softmax_xent,
+    .row_stats = bt_generic_row_stats,
+    .row_apply = bt_generic_row_apply,
+    .row_dot = bt_generic_row_dot,
+    .row_dx = bt_generic_row_dx,
+    .row_axpy = bt_generic_row_axpy,
+    .row_lse = bt_generic_row_lse,
+    .row_softmax = bt_generic_row_softmax,
+    .add = add,
+    .scale = scale,
+    .to_bf16 = to_bf16,
+    .from_bf16 = from_bf16,
+    .sum_squares = sum_squares,
+    .sum_abs = sum_abs,
+    .sum = sum,
+    .adamw = adamw,
+    BT_EXACT_SLOTS,
+    BT_STATS_SLOTS,
     .tern_codes = tern_codes,
-    .tern_bytes = bt_generic_tern_bytes, .tern_pack = bt_generic_tern_pack,
-    .tern_fwd = bt_generic_tern_fwd, .tern_dx = bt_generic_tern_dx, .tern_dw = bt_generic_tern_dw,
-    .tern_dx8 = bt_generic_tern_dx8, .tern_dw8 = bt_generic_tern_dw8,
-    .w8_bytes = bt_generic_w8_bytes, .w8_pack = bt_generic_w8_pack, .w8_dx8 = bt_generic_w8_dx8,
-    .gemm = bt_generic_gemm, .attn_fwd = bt_generic_attn_fwd, .attn_bwd = bt_generic_attn_bwd,
-    .tern_gemv = bt_generic_tern_gemv, .gemv = gemv, .peak_ops = peak_ops,
+    .tern_bytes = bt_generic_tern_bytes,
+    .tern_pack = bt_generic_tern_pack,
+    .tern_fwd = bt_generic_tern_fwd,
+    .tern_dx = bt_generic_tern_dx,
+    .tern_dw = bt_generic_tern_dw,
+    .tern_dx8 = bt_generic_tern_dx8,
+    .tern_dw8 = bt_generic_tern_dw8,
+    .w8_bytes = bt_generic_w8_bytes,
+    .w8_pack = bt_generic_w8_pack,
+    .w8_dx8 = bt_generic_w8_dx8,
+    .gemm = bt_generic_gemm,
+    .attn_fwd = bt_generic_attn_fwd,
+    .attn_bwd = bt_generic_attn_bwd,
+    .tern_gemv = bt_generic_tern_gemv,
+    .gemv = gemv,
+    .peak_ops = peak_ops,
     .scratch_bytes = bt_generic_scratch_bytes,
 };

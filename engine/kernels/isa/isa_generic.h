@@ -5,37 +5,54 @@
 #include "engine/kernels/table/kernels.h"
 
 size_t bt_generic_tern_bytes(size_t N, size_t K);
-void bt_generic_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
-void bt_generic_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed, float scale, size_t m0, size_t m1,
-                         size_t N, size_t K, int flags, void *scratch);
-void bt_generic_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1,
-                        size_t N, size_t K, bt_prec prec, int flags, void *scratch);
-void bt_generic_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K,
-                        size_t n0, size_t n1, bt_prec prec, void *scratch);
-void bt_generic_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1,
-                         size_t N, size_t K, const bt_noise *noise, int flags, void *scratch);
-void bt_generic_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K,
-                         size_t n0, size_t n1, const bt_noise *noise, void *scratch);
+void bt_generic_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
+                          size_t n1);
+void bt_generic_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq,
+                         const void *packed, float scale, size_t m0, size_t m1, size_t N, size_t K,
+                         int flags, void *scratch);
+void bt_generic_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
+                        float scale, size_t m0, size_t m1, size_t N, size_t K, bt_prec prec,
+                        int flags, void *scratch);
+void bt_generic_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
+                        size_t M, size_t N, size_t K, size_t n0, size_t n1, bt_prec prec,
+                        void *scratch);
+void bt_generic_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
+                         float scale, size_t m0, size_t m1, size_t N, size_t K,
+                         const bt_noise *noise, int flags, void *scratch);
+void bt_generic_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
+                         size_t M, size_t N, size_t K, size_t n0, size_t n1, const bt_noise *noise,
+                         void *scratch);
 size_t bt_generic_w8_bytes(size_t N, size_t K);
-void bt_generic_w8_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
-void bt_generic_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, const float *row_scale, size_t m0, size_t m1,
-                       size_t N, size_t K, const bt_noise *noise, int flags, void *scratch);
-void bt_generic_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b, size_t ldb, int tb, float alpha,
-                     size_t M, size_t N, size_t K, bt_prec prec, int flags, void *scratch);
-void bt_generic_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v, const bt_attn_shape *s, size_t t0,
-                         size_t t1, bt_prec prec, void *scratch);
-void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q,
-                         const float *k, const float *v, const bt_attn_shape *s, bt_prec prec, void *scratch);
-void bt_generic_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale, size_t K, size_t n0, size_t n1);
+void bt_generic_w8_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
+                        size_t n1);
+void bt_generic_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
+                       const float *row_scale, size_t m0, size_t m1, size_t N, size_t K,
+                       const bt_noise *noise, int flags, void *scratch);
+void bt_generic_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b,
+                     size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
+                     int flags, void *scratch);
+void bt_generic_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v,
+                         const bt_attn_shape *s, size_t t0, size_t t1, bt_prec prec, void *scratch);
+void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o,
+                         const float *lse, const float *q, const float *k, const float *v,
+                         const bt_attn_shape *s, bt_prec prec, void *scratch);
+void bt_generic_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale,
+                          size_t K, size_t n0, size_t n1);
 size_t bt_generic_scratch_bytes(size_t M, size_t N, size_t K, size_t T, size_t D);
 
 /* isa_generic_split.c */
-void bt_generic_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C);
-void bt_generic_row_apply(int8_t *xq, float *dq, float *y, const float *x, const float *gain, const float *rstd, size_t rows, size_t C);
-void bt_generic_row_dot(double *out, const float *dy, const float *x, const float *gain, size_t rows, size_t C);
-void bt_generic_row_dx(float *dx, const float *dy, const float *x, const float *gain, const float *rstd, const float *mean, size_t rows, size_t C);
+void bt_generic_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows,
+                          size_t C);
+void bt_generic_row_apply(int8_t *xq, float *dq, float *y, const float *x, const float *gain,
+                          const float *rstd, size_t rows, size_t C);
+void bt_generic_row_dot(double *out, const float *dy, const float *x, const float *gain,
+                        size_t rows, size_t C);
+void bt_generic_row_dx(float *dx, const float *dy, const float *x, const float *gain,
+                       const float *rstd, const float *mean, size_t rows, size_t C);
 void bt_generic_row_axpy(float *y, const float *x, const float *a, size_t rows, size_t C);
-void bt_generic_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows, size_t V);
-void bt_generic_row_softmax(float *logits, const float *top, const float *k, const int32_t *targets, float dscale, size_t rows, size_t V);
+void bt_generic_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows,
+                        size_t V);
+void bt_generic_row_softmax(float *logits, const float *top, const float *k, const int32_t *targets,
+                            float dscale, size_t rows, size_t V);
 
 #endif

@@ -1,5 +1,6 @@
-/* isa_generic_gemm.c - the products of the generic set. Operands stay fp32 or are rounded to fp16 (bt_prec is a permission, not a
- * duty: bf16 is not used, attention is fp32 always); the packed form of a ternary matrix is a copy of its codes. */
+/* isa_generic_gemm.c - the products of the generic set. Operands stay fp32 or are rounded to fp16
+ * (bt_prec is a permission, not a duty: bf16 is not used, attention is fp32 always); the packed
+ * form of a ternary matrix is a copy of its codes. */
 #include "engine/kernels/isa/isa_generic.h"
 
 #include <math.h>
@@ -11,7 +12,8 @@ static float operand(float x, bt_prec prec) { return prec == BT_PREC_FP16 ? bt_h
 
 size_t bt_generic_tern_bytes(size_t N, size_t K) { return N * K; }
 
-void bt_generic_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1) {
+void bt_generic_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
+                          size_t n1) {
     (void)N;
     if (n1 > n0) memcpy((int8_t *)packed + n0 * K, codes + n0 * K, (n1 - n0) * K);
 }
@@ -22,8 +24,9 @@ static int32_t dot_i8(const int8_t *a, const int8_t *b, size_t K) {
     return s;
 }
 
-void bt_generic_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed, float scale, size_t m0, size_t m1,
-                         size_t N, size_t K, int flags, void *scratch) {
+void bt_generic_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq,
+                         const void *packed, float scale, size_t m0, size_t m1, size_t N, size_t K,
+                         int flags, void *scratch) {
     const int8_t *w = packed;
     (void)scratch;
     for (size_t m = m0; m < m1; m++) {
@@ -34,8 +37,9 @@ void bt_generic_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq
     }
 }
 
-void bt_generic_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1,
-                        size_t N, size_t K, bt_prec prec, int flags, void *scratch) {
+void bt_generic_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
+                        float scale, size_t m0, size_t m1, size_t N, size_t K, bt_prec prec,
+                        int flags, void *scratch) {
     const int8_t *w = packed;
     (void)scratch;
     for (size_t m = m0; m < m1; m++) {
@@ -48,8 +52,9 @@ void bt_generic_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, co
     }
 }
 
-void bt_generic_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K,
-                        size_t n0, size_t n1, bt_prec prec, void *scratch) {
+void bt_generic_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
+                        size_t M, size_t N, size_t K, size_t n0, size_t n1, bt_prec prec,
+                        void *scratch) {
     (void)N;
     (void)scratch;
     for (size_t m = 0; m < M; m++) {
@@ -65,11 +70,14 @@ static float to_int8(uint32_t top) { return 127.0f / bt_noise_bits(top); }
 static float from_int8(uint32_t top) { return bt_noise_bits(top) / 127.0f; }
 
 static int rounded(float v, uint32_t word, size_t byte) {
-    return v >= -128.0f && v <= 128.0f ? bt_noise_round(v, word >> (8 * byte) & 255u) : 0;          /* not finite: the scale says so */
+    /* not finite: the scale says so */
+    return v >= -128.0f && v <= 128.0f ? bt_noise_round(v, word >> (8 * byte) & 255u) : 0;
 }
 
-/* out (+)= the row's gradients, each times by[n] (NULL: 1) and rounded with `key`, times w (N, K) and scale; sum: memory of (K) */
-static void row_dx8(float *out, const float *row, const float *by, const int8_t *w, float scale, size_t N, size_t K, uint32_t key, int flags, int32_t *sum) {
+/* out (+)= the row's gradients, each times by[n] (NULL: 1) and rounded with `key`, times w (N, K)
+ * and scale; sum: memory of (K) */
+static void row_dx8(float *out, const float *row, const float *by, const int8_t *w, float scale,
+                    size_t N, size_t K, uint32_t key, int flags, int32_t *sum) {
     uint32_t top = BT_NOISE_LEAST;
     for (size_t n = 0; n < N; n++) top = bt_noise_absmax(top, by ? row[n] * by[n] : row[n]);
     memset(sum, 0, K * sizeof *sum);
@@ -84,26 +92,34 @@ static void row_dx8(float *out, const float *row, const float *by, const int8_t 
     }
 }
 
-void bt_generic_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1,
-                         size_t N, size_t K, const bt_noise *noise, int flags, void *scratch) {
-    for (size_t m = m0; m < m1; m++) row_dx8(dx + m * lddx, dy + m * lddy, NULL, packed, scale, N, K, noise->rows[m] ^ noise->salt, flags, scratch);
+void bt_generic_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
+                         float scale, size_t m0, size_t m1, size_t N, size_t K,
+                         const bt_noise *noise, int flags, void *scratch) {
+    for (size_t m = m0; m < m1; m++)
+        row_dx8(dx + m * lddx, dy + m * lddy, NULL, packed, scale, N, K,
+                noise->rows[m] ^ noise->salt, flags, scratch);
 }
 
 size_t bt_generic_w8_bytes(size_t N, size_t K) { return N * K; }
 
-void bt_generic_w8_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1) {
+void bt_generic_w8_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
+                        size_t n1) {
     (void)N;
     memcpy((int8_t *)packed + n0 * K, codes, (n1 - n0) * K);
 }
 
-void bt_generic_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, const float *row_scale, size_t m0, size_t m1,
-                       size_t N, size_t K, const bt_noise *noise, int flags, void *scratch) {
-    for (size_t m = m0; m < m1; m++) row_dx8(dx + m * lddx, dy + m * lddy, row_scale, packed, 1, N, K, noise->rows[m] ^ noise->salt, flags, scratch);
+void bt_generic_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
+                       const float *row_scale, size_t m0, size_t m1, size_t N, size_t K,
+                       const bt_noise *noise, int flags, void *scratch) {
+    for (size_t m = m0; m < m1; m++)
+        row_dx8(dx + m * lddx, dy + m * lddy, row_scale, packed, 1, N, K,
+                noise->rows[m] ^ noise->salt, flags, scratch);
 }
 
-void bt_generic_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K,
-                         size_t n0, size_t n1, const bt_noise *noise, void *scratch) {
-    int32_t *sum = scratch;                     /* (K) */
+void bt_generic_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
+                         size_t M, size_t N, size_t K, size_t n0, size_t n1, const bt_noise *noise,
+                         void *scratch) {
+    int32_t *sum = scratch; /* (K) */
     (void)N;
     for (size_t b = 0; b < M; b += BT_GRAD_BLOCK) {
         size_t end = M - b < BT_GRAD_BLOCK ? M : b + BT_GRAD_BLOCK;
@@ -112,7 +128,8 @@ void bt_generic_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *
             for (size_t m = b; m < end; m++) top = bt_noise_absmax(top, dy[m * lddy + n] * dq[m]);
             memset(sum, 0, K * sizeof *sum);
             for (size_t m = b; m < end; m++) {
-                uint32_t word = bt_noise_word(noise->rows[m / 4 * 4] ^ noise->salt ^ BT_NOISE_DW, noise->first + (uint32_t)n);
+                uint32_t word = bt_noise_word(noise->rows[m / 4 * 4] ^ noise->salt ^ BT_NOISE_DW,
+                                              noise->first + (uint32_t)n);
                 int q = rounded(dy[m * lddy + n] * dq[m] * to_int8(top), word, m % 4);
                 for (size_t k = 0; k < K; k++) sum[k] += q * xq[m * K + k];
             }
@@ -121,22 +138,29 @@ void bt_generic_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *
     }
 }
 
-void bt_generic_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b, size_t ldb, int tb, float alpha,
-                     size_t M, size_t N, size_t K, bt_prec prec, int flags, void *scratch) {
+void bt_generic_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b,
+                     size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
+                     int flags, void *scratch) {
     (void)scratch;
     for (size_t m = 0; m < M; m++) {
         float *out = c + m * ldc;
         if (!(flags & BT_ACC)) memset(out, 0, N * sizeof *out);
         for (size_t k = 0; k < K; k++) {
             float x = alpha * operand(ta ? a[k * lda + m] : a[m * lda + k], prec);
-            if (prec == BT_PREC_FP16) for (size_t n = 0; n < N; n++) out[n] += x * bt_half(tb ? b[n * ldb + k] : b[k * ldb + n]);
-            else if (tb) for (size_t n = 0; n < N; n++) out[n] += x * b[n * ldb + k];
-            else for (size_t n = 0; n < N; n++) out[n] += x * b[k * ldb + n];
+            if (prec == BT_PREC_FP16)
+                for (size_t n = 0; n < N; n++)
+                    out[n] += x * bt_half(tb ? b[n * ldb + k] : b[k * ldb + n]);
+            else if (tb)
+                for (size_t n = 0; n < N; n++) out[n] += x * b[n * ldb + k];
+            else
+                for (size_t n = 0; n < N; n++) out[n] += x * b[k * ldb + n];
         }
     }
 }
 
-static size_t first_key(size_t t, size_t window) { return window && t + 1 > window ? t + 1 - window : 0; }
+static size_t first_key(size_t t, size_t window) {
+    return window && t + 1 > window ? t + 1 - window : 0;
+}
 
 static float dot_f32(const float *a, const float *b, size_t n) {
     float s = 0;
@@ -144,9 +168,10 @@ static float dot_f32(const float *a, const float *b, size_t n) {
     return s;
 }
 
-void bt_generic_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v, const bt_attn_shape *s, size_t t0,
-                         size_t t1, bt_prec prec, void *scratch) {
-    float *p = scratch;                         /* (T) scores of one query */
+void bt_generic_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v,
+                         const bt_attn_shape *s, size_t t0, size_t t1, bt_prec prec,
+                         void *scratch) {
+    float *p = scratch; /* (T) scores of one query */
     (void)prec;
     for (size_t t = t0; t < t1; t++) {
         size_t from = first_key(t, s->window);
@@ -166,9 +191,11 @@ void bt_generic_attn_fwd(float *o, float *lse, const float *q, const float *k, c
     }
 }
 
-/* p = exp(s - lse); ds = p (dp - delta), delta = do . o (Dao et al., arXiv:2205.14135, appendix B) */
-void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q,
-                         const float *k, const float *v, const bt_attn_shape *s, bt_prec prec, void *scratch) {
+/* p = exp(s - lse); ds = p (dp - delta), delta = do . o (Dao et al., arXiv:2205.14135, appendix
+ * B) */
+void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o,
+                         const float *lse, const float *q, const float *k, const float *v,
+                         const bt_attn_shape *s, bt_prec prec, void *scratch) {
     (void)prec;
     (void)scratch;
     for (size_t t = 0; t < s->T; t++) {
@@ -188,13 +215,16 @@ void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, con
     }
 }
 
-/* block of 128 inputs in 32 bytes: bits 2i, 2i+1 of byte j hold code + 1 of input 32 i + j (kernels/table/ternary.h) */
-void bt_generic_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale, size_t K, size_t n0, size_t n1) {
+/* block of 128 inputs in 32 bytes: bits 2i, 2i+1 of byte j hold code + 1 of input 32 i + j
+ * (kernels/table/ternary.h) */
+void bt_generic_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale,
+                          size_t K, size_t n0, size_t n1) {
     size_t row_bytes = (K + 127) / 128 * 32;
     for (size_t n = n0; n < n1; n++) {
         const uint8_t *w = packed2 + n * row_bytes;
         int32_t s = 0;
-        for (size_t k = 0; k < K; k++) s += ((w[k / 128 * 32 + k % 32] >> (k % 128 / 32 * 2) & 3) - 1) * xq[k];
+        for (size_t k = 0; k < K; k++)
+            s += ((w[k / 128 * 32 + k % 32] >> (k % 128 / 32 * 2) & 3) - 1) * xq[k];
         y[n] = (float)s * (dq * scale);
     }
 }

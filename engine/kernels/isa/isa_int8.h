@@ -1,11 +1,14 @@
-/* isa_int8.h - the products of int8 operands over a set's tiles: forward, and backward with gradients rounded to int8 (noise.h).
- * Included once by each set's file.
+/* isa_int8.h - the products of int8 operands over a set's tiles: forward, and backward with
+ * gradients rounded to int8 (noise.h). Included once by each set's file.
  *
  *     tern_fwd   xq (rows, K) x panels of W        rows of a block stay in L2, panels (K, NR) stream: one byte a weight
- *     tern_dx8   dy -> int8 rows (rows, N) x panels of W^T      the same product; rows are rounded on their way into the block
+ *     tern_dx8   dy -> int8 rows (rows, N) x panels of W^T      the same product; rows are rounded
+ *                on their way into the block
  *     w8_dx8     the same for int8 weights, whose scales multiply the gradients before they are rounded
- *     tern_dw8   for each G_ROWS outputs                        dy -> int8, transposed: (G_ROWS, tokens) of G_DEPTH blocks in L2
- *                  for each panel of NR inputs                  xq + 128 in fours of tokens: G_DEPTH (tokens, NR), 16 KiB each, in L1
+ *     tern_dw8   for each G_ROWS outputs                        dy -> int8, transposed: (G_ROWS,
+ *                  tokens) of G_DEPTH blocks in L2
+ *                  for each panel of NR inputs                  xq + 128 in fours of tokens:
+ *                    G_DEPTH (tokens, NR), 16 KiB each, in L1
  *                    tiles of MR outputs                        C (MR, NR) comes and goes once, asked for a tile ahead
  *                      for each BT_GRAD_BLOCK tokens            registers, then C; the depth is not split
  * Sums are exact in int32, so results are the same bits on every set. */
@@ -16,7 +19,8 @@
 
 #if defined(__AVX2__)
 
-typedef struct i8_product {                     /* y (rows, cols) (+)= (float)(a panels - sums) * (dq * scale) */
+/* y (rows, cols) (+)= (float)(a panels - sums) * (dq * scale) */
+typedef struct i8_product {
     tile_i8_fn tile;
     float *y;
     size_t ldy;
@@ -34,26 +38,32 @@ typedef struct i8_product {                     /* y (rows, cols) (+)= (float)(a
 static void run_i8(const i8_product *p) {
     size_t tiles = (p->rows + MR - 1) / MR;
     for (size_t n = 0; n < p->cols; n += NR) {
-        tile_i8_out o = {.ldy = p->ldy, .cols = p->cols - n, .scale = p->scale, .acc = p->acc, .a_step = p->a_step};
+        tile_i8_out o = {.ldy = p->ldy,
+                         .cols = p->cols - n,
+                         .scale = p->scale,
+                         .acc = p->acc,
+                         .a_step = p->a_step};
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = p->rows * t / tiles, r1 = p->rows * (t + 1) / tiles;
             o.y = p->y + r0 * p->ldy + n;
             o.dq = p->dq + r0;
             o.sums = p->sums + r0;
-            p->tile(r1 - r0, &o, p->a + r0 * p->lda, p->lda, p->panels + n * p->groups * 4, p->groups);
+            p->tile(r1 - r0, &o, p->a + r0 * p->lda, p->lda, p->panels + n * p->groups * 4,
+                    p->groups);
         }
     }
 }
 
-/* Rows of int8 that stay in L2, `length` long: where a set wants chunks they are copied into them; else a padded copy where the
- * length is no multiple of a group, or rows would fall into the same cache sets. */
+/* Rows of int8 that stay in L2, `length` long: where a set wants chunks they are copied into them;
+ * else a padded copy where the length is no multiple of a group, or rows would fall into the same
+ * cache sets. */
 enum { I8_ROWS = 16 * MR, I8_BYTES = 262144, I8_CHUNK = 4 * CHUNK };
 
-typedef struct i8_block {                       /* scratch of a block of rows */
+typedef struct i8_block { /* scratch of a block of rows */
     size_t most_rows, length, ld, step;
     int32_t *sums;
     float *dq;
-    int8_t *row;                                /* one row by itself */
+    int8_t *row; /* one row by itself */
     int8_t *rows;
 } i8_block;
 
@@ -68,7 +78,14 @@ static i8_block i8_block_of(void *scratch, size_t K) {
     int32_t *p = scratch;
     int8_t *row = (int8_t *)(p + 2 * I8_ROWS);
     size_t rows = i8_rows(K), stride = i8_stride(K);
-    return (i8_block){rows, K, IN_TILES ? I8_CHUNK : stride, IN_TILES ? rows * I8_CHUNK : 0, p, (float *)(void *)(p + I8_ROWS), row, row + stride};
+    return (i8_block){rows,
+                      K,
+                      IN_TILES ? I8_CHUNK : stride,
+                      IN_TILES ? rows * I8_CHUNK : 0,
+                      p,
+                      (float *)(void *)(p + I8_ROWS),
+                      row,
+                      row + stride};
 }
 
 /* row i of the block := x, zeros up to a group */
@@ -82,12 +99,21 @@ static void i8_put(const i8_block *b, size_t i, const int8_t *x) {
     }
 }
 
-static void prod_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed, float scale, size_t m0, size_t m1,
-                          size_t N, size_t K, int flags, void *scratch) {
+static void prod_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq,
+                          const void *packed, float scale, size_t m0, size_t m1, size_t N, size_t K,
+                          int flags, void *scratch) {
     i8_block b = i8_block_of(scratch, K);
     int copies = IN_TILES || K % 4 || K % 1024 == 0;
-    i8_product p = {.tile = tile_i8(), .ldy = ldy, .lda = copies ? b.ld : K, .a_step = b.step, .sums = b.sums, .panels = packed, .cols = N,
-                    .groups = up(K, 4) / 4, .scale = scale, .acc = flags & BT_ACC};
+    i8_product p = {.tile = tile_i8(),
+                    .ldy = ldy,
+                    .lda = copies ? b.ld : K,
+                    .a_step = b.step,
+                    .sums = b.sums,
+                    .panels = packed,
+                    .cols = N,
+                    .groups = up(K, 4) / 4,
+                    .scale = scale,
+                    .acc = flags & BT_ACC};
     for (size_t m = m0; m < m1; m += b.most_rows) {
         p.rows = least(b.most_rows, m1 - m);
         for (size_t i = 0; i < p.rows; i++) {
@@ -101,21 +127,26 @@ static void prod_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *d
     }
 }
 
-/* ---- noise (noise.h) ------------------------------------------------------------------------------------------------- */
-BT_INLINE vi noise_words(vi x) {                                    /* x: key + lane * BT_NOISE_LANE */
+/* ---- noise (noise.h) ------------------------------------------------------------------------- */
+/* x: key + lane * BT_NOISE_LANE */
+BT_INLINE vi noise_words(vi x) {
     x = vi_mul(vi_xor(x, vi_srl(x, 16)), vi_set(BT_NOISE_MUL1));
     x = vi_mul(vi_xor(x, vi_srl(x, 15)), vi_set(BT_NOISE_MUL2));
     return vi_xor(x, vi_srl(x, 16));
 }
 /* v: the value in steps of 1/256; byte `i` of the words decides */
-#define NOISE_ROUND(v, words, i) vi_sra(vi_add(vi_round(v), vi_and(vi_srl(words, 8 * (i)), vi_set(255))), 8)
+#define NOISE_ROUND(v, words, i) \
+    vi_sra(vi_add(vi_round(v), vi_and(vi_srl(words, 8 * (i)), vi_set(255))), 8)
 
 BT_INLINE vi magnitude(vf x) { return vi_and(vi_bits(x), vi_set(0x7fffffffu)); }
 
 /* a row of n gradients, each times its own factor -> q, its sum and its scale */
-BT_INLINE int32_t quantise_row(int8_t *q, float *scale, const float *dy, const float *by, size_t n, uint32_t key, const int scaled) {
+BT_INLINE int32_t quantise_row(int8_t *q, float *scale, const float *dy, const float *by, size_t n,
+                               uint32_t key, const int scaled) {
 #define GRAD(at) (scaled ? v_mul(v_load(dy + (at)), v_load(by + (at))) : v_load(dy + (at)))
-#define GRAD_TAIL(at) (scaled ? v_mul(load_tail(dy + (at), n - (at)), load_tail(by + (at), n - (at))) : load_tail(dy + (at), n - (at)))
+#define GRAD_TAIL(at) \
+    (scaled ? v_mul(load_tail(dy + (at), n - (at)), load_tail(by + (at), n - (at))) \
+            : load_tail(dy + (at), n - (at)))
     vi top = vi_set(BT_NOISE_LEAST), top2 = top, sum = vi_set(0);
     size_t c = 0;
     for (; c + 2 * VL <= n; c += 2 * VL) {
@@ -129,7 +160,8 @@ BT_INLINE int32_t quantise_row(int8_t *q, float *scale, const float *dy, const f
     *scale = most_ / 127.0f;
     for (c = 0; c < n; c += 64) {
         for (size_t h = 0; h < 16; h += VL) {
-            vi words = noise_words(vi_add(lane, vi_set(key + (uint32_t)(c / 4 + h) * BT_NOISE_LANE)));
+            vi words =
+                noise_words(vi_add(lane, vi_set(key + (uint32_t)(c / 4 + h) * BT_NOISE_LANE)));
             if (c + 64 <= n) {
                 BT_UNROLL for (int i = 0; i < 4; i++) {
                     vi r = NOISE_ROUND(v_mul(GRAD(c + 16 * (size_t)i + h), inv), words, i);
@@ -152,12 +184,17 @@ BT_INLINE int32_t quantise_row(int8_t *q, float *scale, const float *dy, const f
 #undef GRAD
 #undef GRAD_TAIL
 }
-static int32_t grad_row(int8_t *q, float *scale, const float *dy, size_t n, uint32_t key) { return quantise_row(q, scale, dy, NULL, n, key, 0); }
-static int32_t scaled_grad_row(int8_t *q, float *scale, const float *dy, const float *by, size_t n, uint32_t key) {
+static int32_t grad_row(int8_t *q, float *scale, const float *dy, size_t n, uint32_t key) {
+    return quantise_row(q, scale, dy, NULL, n, key, 0);
+}
+static int32_t scaled_grad_row(int8_t *q, float *scale, const float *dy, const float *by, size_t n,
+                               uint32_t key) {
     return quantise_row(q, scale, dy, by, n, key, 1);
 }
 
-typedef struct dx8_source {                     /* gradients (., N), column n times by[n] unless by is NULL; bias: what the panels' bytes have added */
+/* gradients (., N), column n times by[n] unless by is NULL; bias: what the panels' bytes have
+ * added */
+typedef struct dx8_source {
     const float *dy, *by;
     size_t ld, N, m0, m1;
     int32_t bias;
@@ -167,14 +204,16 @@ typedef struct dx8_source {                     /* gradients (., N), column n ti
 /* p: what the blocks share */
 static void run_dx8(i8_product p, float *dx, const dx8_source *s, void *scratch) {
     i8_block b = i8_block_of(scratch, s->N);
-    p.a = b.rows, p.lda = b.ld, p.a_step = b.step, p.dq = b.dq, p.sums = b.sums, p.groups = up(s->N, 4) / 4;
+    p.a = b.rows, p.lda = b.ld, p.a_step = b.step, p.dq = b.dq, p.sums = b.sums,
+    p.groups = up(s->N, 4) / 4;
     for (size_t m = s->m0; m < s->m1; m += b.most_rows) {
         p.rows = least(b.most_rows, s->m1 - m);
         for (size_t i = 0; i < p.rows; i++) {
             int8_t *row = IN_TILES ? b.row : b.rows + i * b.ld;
             const float *dy = s->dy + (m + i) * s->ld;
             uint32_t key = s->noise->rows[m + i] ^ s->noise->salt;
-            b.sums[i] = s->bias * (s->by ? scaled_grad_row(row, &b.dq[i], dy, s->by, s->N, key) : grad_row(row, &b.dq[i], dy, s->N, key));
+            b.sums[i] = s->bias * (s->by ? scaled_grad_row(row, &b.dq[i], dy, s->by, s->N, key)
+                                         : grad_row(row, &b.dq[i], dy, s->N, key));
             i8_put(&b, i, row);
         }
         p.y = dx + m * p.ldy;
@@ -182,58 +221,90 @@ static void run_dx8(i8_product p, float *dx, const dx8_source *s, void *scratch)
     }
 }
 
-static void prod_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1, size_t N,
-                          size_t K, const bt_noise *noise, int flags, void *scratch) {
+static void prod_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
+                          float scale, size_t m0, size_t m1, size_t N, size_t K,
+                          const bt_noise *noise, int flags, void *scratch) {
     dx8_source s = {dy, NULL, lddy, N, m0, m1, 1, noise};
-    run_dx8((i8_product){.tile = tile_i8(), .ldy = lddx, .panels = (const uint8_t *)packed + fwd_bytes(N, K), .cols = K, .scale = scale, .acc = flags & BT_ACC},
+    run_dx8((i8_product){.tile = tile_i8(),
+                         .ldy = lddx,
+                         .panels = (const uint8_t *)packed + fwd_bytes(N, K),
+                         .cols = K,
+                         .scale = scale,
+                         .acc = flags & BT_ACC},
             dx, &s, scratch);
 }
 
-/* ---- int8 weights: [K/NR panels][N/4][NR][4] bytes of code + 128 ------------------------------------------------------- */
+/* ---- int8 weights: [K/NR panels][N/4][NR][4] bytes of code + 128 ----------------------------- */
 static size_t prod_w8_bytes(size_t N, size_t K) { return up(K, NR) * up(N, 4); }
 
-static void prod_w8_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1) {
+static void prod_w8_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
+                         size_t n1) {
     for (size_t n = n0; n < n1; n += 4) {
-        for (size_t k = 0; k < K; k += NR) interleave4((uint8_t *)packed + k * up(N, 4) + n * NR, codes + (n - n0) * K + k, K, least(4, n1 - n), K - k, 128);
+        for (size_t k = 0; k < K; k += NR)
+            interleave4((uint8_t *)packed + k * up(N, 4) + n * NR, codes + (n - n0) * K + k, K,
+                        least(4, n1 - n), K - k, 128);
     }
 }
 
-static void prod_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, const float *row_scale, size_t m0, size_t m1,
-                        size_t N, size_t K, const bt_noise *noise, int flags, void *scratch) {
+static void prod_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
+                        const float *row_scale, size_t m0, size_t m1, size_t N, size_t K,
+                        const bt_noise *noise, int flags, void *scratch) {
     dx8_source s = {dy, row_scale, lddy, N, m0, m1, 128, noise};
-    run_dx8((i8_product){.tile = tile_u8(), .ldy = lddx, .panels = packed, .cols = K, .scale = 1, .acc = flags & BT_ACC}, dx, &s, scratch);
+    run_dx8((i8_product){.tile = tile_u8(),
+                         .ldy = lddx,
+                         .panels = packed,
+                         .cols = K,
+                         .scale = 1,
+                         .acc = flags & BT_ACC},
+            dx, &s, scratch);
 }
 
-/* ---- dw8 ------------------------------------------------------------------------------------------------------------- */
-enum { G_ROWS = 32 * MR, G_DEPTH = 2, G_LD = IN_TILES ? I8_CHUNK : BT_GRAD_BLOCK + 64, G_STEP = IN_TILES ? G_ROWS * I8_CHUNK : 0 };
+/* ---- dw8 ------------------------------------------------------------------------------------- */
+enum {
+    G_ROWS = 32 * MR,
+    G_DEPTH = 2,
+    G_LD = IN_TILES ? I8_CHUNK : BT_GRAD_BLOCK + 64,
+    G_STEP = IN_TILES ? G_ROWS * I8_CHUNK : 0
+};
 enum { G_BYTES = IN_TILES ? G_ROWS * BT_GRAD_BLOCK : G_ROWS * G_LD };
 
-typedef struct grad_block {                     /* scratch: G_ROWS outputs of a block of tokens */
-    int8_t *q;                                  /* (G_ROWS, tokens) */
-    float *scale, *inv;                         /* (G_ROWS); inv in steps of 1/256 */
-    int32_t *sums;                              /* 128 times a row's sum */
-    float *strip;                               /* dy dq of the outputs at work, VL of all tokens by themselves: dy's rows may share a cache set */
+typedef struct grad_block { /* scratch: G_ROWS outputs of a block of tokens */
+    int8_t *q;              /* (G_ROWS, tokens) */
+    float *scale, *inv;     /* (G_ROWS); inv in steps of 1/256 */
+    int32_t *sums;          /* 128 times a row's sum */
+    /* dy dq of the outputs at work, VL of all tokens by themselves: dy's rows may share a cache
+     * set */
+    float *strip;
 } grad_block;
-enum { G_STRIP = 4 * VL };                      /* outputs whose scales stay in registers */
-enum { G_PANEL = BT_GRAD_BLOCK * NR, G_COPY = G_STRIP * BT_GRAD_BLOCK * 4, G_LANES = (G_ROWS + 15) / 16 * 16, G_ALL = G_BYTES + 3 * G_LANES * 4 };
+/* outputs whose scales stay in registers */
+enum { G_STRIP = 4 * VL };
+enum {
+    G_PANEL = BT_GRAD_BLOCK * NR,
+    G_COPY = G_STRIP * BT_GRAD_BLOCK * 4,
+    G_LANES = (G_ROWS + 15) / 16 * 16,
+    G_ALL = G_BYTES + 3 * G_LANES * 4
+};
 enum { G_TILE = MR * NR * 4, G_FRONT = G_TILE + G_COPY + G_DEPTH * G_PANEL };
-static size_t grad_bytes(void) { return G_FRONT + G_DEPTH * G_ALL; }           /* a tile of C, a strip of gradients, panels of xq, the blocks */
+/* a tile of C, a strip of gradients, panels of xq, the blocks */
+static size_t grad_bytes(void) { return G_FRONT + G_DEPTH * G_ALL; }
 static grad_block grad_block_of(void *scratch, size_t i) {
     int8_t *q = (int8_t *)scratch + G_FRONT + i * G_ALL;
     float *f = (float *)(void *)(q + G_BYTES);
-    return (grad_block){q, f, f + G_LANES, (int32_t *)(void *)(f + 2 * G_LANES), (float *)(void *)((int8_t *)scratch + G_TILE)};
+    return (grad_block){q, f, f + G_LANES, (int32_t *)(void *)(f + 2 * G_LANES),
+                        (float *)(void *)((int8_t *)scratch + G_TILE)};
 }
 static uint8_t *grad_panels(void *scratch) { return (uint8_t *)scratch + G_TILE + G_COPY; }
 
 typedef struct grad_source {
-    const float *dy;                            /* first token and output of the block */
+    const float *dy; /* first token and output of the block */
     size_t ld, tokens, rows;
-    const float *dq;                            /* its tokens' */
+    const float *dq; /* its tokens' */
     const uint32_t *keys;
-    uint32_t salt, first;                       /* first: the output's number in the tensor */
+    uint32_t salt, first; /* first: the output's number in the tensor */
 } grad_source;
 
-enum { AHEAD = 8, G_PLANE = BT_GRAD_BLOCK * VL };       /* tokens asked for ahead */
+/* tokens asked for ahead */
+enum { AHEAD = 8, G_PLANE = BT_GRAD_BLOCK * VL };
 
 /* outputs j..j+cols, at most a strip: out of memory into the strip, and their scales */
 static void grad_scales(const grad_block *b, const grad_source *s, size_t j, size_t cols) {
@@ -243,9 +314,13 @@ static void grad_scales(const grad_block *b, const grad_source *s, size_t j, siz
         const float *row = s->dy + m * s->ld + j;
         float *to = b->strip + m * VL;
         vf d = v_set(s->dq[m]);
-        BT_UNROLL for (size_t h = 0; h < G_STRIP; h += 16) _mm_prefetch((const char *)(row + AHEAD * s->ld + h), _MM_HINT_T0);
+        BT_UNROLL for (size_t h = 0; h < G_STRIP; h += 16)
+            _mm_prefetch((const char *)(row + AHEAD * s->ld + h), _MM_HINT_T0);
         BT_UNROLL for (size_t h = 0; h < 4; h++) {
-            vf g = v_mul(cols == G_STRIP ? v_load(row + h * VL) : load_tail(row + h * VL, h * VL < cols ? cols - h * VL : 0), d);
+            vf g = v_mul(cols == G_STRIP
+                             ? v_load(row + h * VL)
+                             : load_tail(row + h * VL, h * VL < cols ? cols - h * VL : 0),
+                         d);
             v_store(to + h * G_PLANE, g);
             top[h] = vi_max(top[h], magnitude(g));
         }
@@ -257,14 +332,18 @@ static void grad_scales(const grad_block *b, const grad_source *s, size_t j, siz
     }
 }
 
-/* 4 VL tokens from m of VL outputs from j, whose gradients are in g; whole: all the tokens are there */
-BT_INLINE void grad_square(const grad_block *b, const grad_source *s, const float *g, size_t j, size_t m, vi *sum, const int whole) {
+/* 4 VL tokens from m of VL outputs from j, whose gradients are in g; whole: all the tokens are
+ * there */
+BT_INLINE void grad_square(const grad_block *b, const grad_source *s, const float *g, size_t j,
+                           size_t m, vi *sum, const int whole) {
     size_t have = least(VL, s->rows - j);
     vf inv = v_load(b->inv + j);
-    vi t[VL], lane = vi_mul(vi_add(vi_lanes(), vi_set(s->first + (uint32_t)j)), vi_set(BT_NOISE_LANE));
+    vi t[VL],
+        lane = vi_mul(vi_add(vi_lanes(), vi_set(s->first + (uint32_t)j)), vi_set(BT_NOISE_LANE));
     BT_UNROLL for (size_t i = 0; i < VL; i++) {
         size_t token = m + 4 * i;
-        vi words = noise_words(vi_add(lane, vi_set((whole || token < s->tokens ? s->keys[token] : 0) ^ s->salt)));
+        vi words = noise_words(
+            vi_add(lane, vi_set((whole || token < s->tokens ? s->keys[token] : 0) ^ s->salt)));
         t[i] = vi_set(0);
         BT_UNROLL for (size_t r = 0; r < 4; r++) {
             if (whole || token + r < s->tokens) {
@@ -275,7 +354,9 @@ BT_INLINE void grad_square(const grad_block *b, const grad_source *s, const floa
         }
     }
     transpose(t);
-    for (size_t i = 0; i < have; i++) vi_store(b->q + (j + i) * G_LD + (IN_TILES ? m / I8_CHUNK * G_STEP + m % I8_CHUNK : m), t[i]);
+    for (size_t i = 0; i < have; i++)
+        vi_store(b->q + (j + i) * G_LD + (IN_TILES ? m / I8_CHUNK * G_STEP + m % I8_CHUNK : m),
+                 t[i]);
 }
 
 static void grad_columns(const grad_block *b, const grad_source *s) {
@@ -286,8 +367,10 @@ static void grad_columns(const grad_block *b, const grad_source *s) {
             const float *g = b->strip + at / VL * G_PLANE;
             vi sum = vi_set(0);
             for (size_t m = 0; m < s->tokens; m += 4 * VL) {
-                if (m + 4 * VL <= s->tokens) grad_square(b, s, g, j + at, m, &sum, 1);
-                else grad_square(b, s, g, j + at, m, &sum, 0);
+                if (m + 4 * VL <= s->tokens)
+                    grad_square(b, s, g, j + at, m, &sum, 1);
+                else
+                    grad_square(b, s, g, j + at, m, &sum, 0);
             }
             vi_store(b->sums + j + at, vi_sll(sum, 7));
         }
@@ -295,39 +378,58 @@ static void grad_columns(const grad_block *b, const grad_source *s) {
 }
 
 /* the blocks of tokens from m, outputs n..n+rows */
-typedef struct grad_span { size_t m, tokens, n, rows; } grad_span;
+typedef struct grad_span {
+    size_t m, tokens, n, rows;
+} grad_span;
 
 /* a panel of xq + 128 */
 static void dw8_panel(uint8_t *panel, const int8_t *x, size_t K, size_t tokens, size_t cols) {
     for (size_t g = 0; 4 * g < tokens; g++) {
-        for (size_t i = 0; i < 4 && 4 * (g + 8) + i < tokens; i++) _mm_prefetch((const char *)(x + (4 * (g + 8) + i) * K), _MM_HINT_T0);
+        for (size_t i = 0; i < 4 && 4 * (g + 8) + i < tokens; i++)
+            _mm_prefetch((const char *)(x + (4 * (g + 8) + i) * K), _MM_HINT_T0);
         interleave4(panel + g * NR * 4, x + 4 * g * K, K, least(4, tokens - 4 * g), cols, 128);
     }
 }
 
 BT_INLINE void dw8_move(float *to, size_t ld_to, const float *from, size_t ld_from, size_t rows) {
-    for (size_t i = 0; i < rows; i++) BT_UNROLL for (size_t j = 0; j < 2; j++) v_store(to + i * ld_to + j * VL, v_load(from + i * ld_from + j * VL));
+    for (size_t i = 0; i < rows; i++)
+        BT_UNROLL for (size_t j = 0; j < 2; j++)
+            v_store(to + i * ld_to + j * VL, v_load(from + i * ld_from + j * VL));
 }
 
-/* A panel's blocks tile by tile: of C, whose rows may lie a power of two apart, each tile is fetched and put back once. */
-static void dw8_tiles(float *c, size_t K, const grad_span *s, const uint8_t *panels, size_t cols, void *scratch) {
-    size_t blocks = (s->tokens + BT_GRAD_BLOCK - 1) / BT_GRAD_BLOCK, tiles = (s->rows + MR - 1) / MR;
+/* A panel's blocks tile by tile: of C, whose rows may lie a power of two apart, each tile is
+ * fetched and put back once. */
+static void dw8_tiles(float *c, size_t K, const grad_span *s, const uint8_t *panels, size_t cols,
+                      void *scratch) {
+    size_t blocks = (s->tokens + BT_GRAD_BLOCK - 1) / BT_GRAD_BLOCK,
+           tiles = (s->rows + MR - 1) / MR;
     tile_i8_fn tile = tile_u8();
     float *own = scratch;
-    int apart = K % 1024 == 0 && cols >= NR;            /* C's rows share a set of L1: the tile's sums in `own` */
+    /* C's rows share a set of L1: the tile's sums in `own` */
+    int apart = K % 1024 == 0 && cols >= NR;
     for (size_t t = 0; t < tiles; t++) {
-        size_t r0 = s->rows * t / tiles, r1 = s->rows * (t + 1) / tiles, next = s->rows * (t + 2) / tiles;
+        size_t r0 = s->rows * t / tiles, r1 = s->rows * (t + 1) / tiles,
+               next = s->rows * (t + 2) / tiles;
         float *y = c + r0 * K;
         if (apart) {
-            if (t + 1 < tiles) for (size_t r = r1; r < next; r++) ask_for(c + r * K, K, 1);
-            else if (cols > NR) for (size_t r = 0; r < s->rows / tiles; r++) ask_for(c + NR + r * K, K, 1);
+            if (t + 1 < tiles)
+                for (size_t r = r1; r < next; r++) ask_for(c + r * K, K, 1);
+            else if (cols > NR)
+                for (size_t r = 0; r < s->rows / tiles; r++) ask_for(c + NR + r * K, K, 1);
             dw8_move(own, NR, y, K, r1 - r0);
         }
         for (size_t i = 0; i < blocks; i++) {
             grad_block b = grad_block_of(scratch, i);
-            tile_i8_out o = {.y = apart ? own : y, .ldy = apart ? NR : K, .cols = cols, .dq = b.scale + r0, .sums = b.sums + r0, .scale = 1, .acc = 1,
+            tile_i8_out o = {.y = apart ? own : y,
+                             .ldy = apart ? NR : K,
+                             .cols = cols,
+                             .dq = b.scale + r0,
+                             .sums = b.sums + r0,
+                             .scale = 1,
+                             .acc = 1,
                              .a_step = G_STEP};
-            tile(r1 - r0, &o, b.q + r0 * G_LD, G_LD, panels + i * G_PANEL, up(least(BT_GRAD_BLOCK, s->tokens - i * BT_GRAD_BLOCK), 4) / 4);
+            tile(r1 - r0, &o, b.q + r0 * G_LD, G_LD, panels + i * G_PANEL,
+                 up(least(BT_GRAD_BLOCK, s->tokens - i * BT_GRAD_BLOCK), 4) / 4);
         }
         if (apart) dw8_move(y, K, own, NR, r1 - r0);
     }
@@ -338,23 +440,33 @@ static void dw8_span(float *dw, size_t K, const grad_span *s, const int8_t *xq, 
     for (size_t k = 0; k < K; k += NR) {
         size_t cols = K - k;
         for (size_t at = 0; at < s->tokens; at += BT_GRAD_BLOCK) {
-            dw8_panel(panels + at * NR, xq + (s->m + at) * K + k, K, least(BT_GRAD_BLOCK, s->tokens - at), cols);
+            dw8_panel(panels + at * NR, xq + (s->m + at) * K + k, K,
+                      least(BT_GRAD_BLOCK, s->tokens - at), cols);
         }
         dw8_tiles(dw + s->n * K + k, K, s, panels, cols, scratch);
     }
 }
 
-static void prod_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, size_t n0,
-                          size_t n1, const bt_noise *noise, void *scratch) {
+static void prod_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq,
+                          const float *dq, size_t M, size_t N, size_t K, size_t n0, size_t n1,
+                          const bt_noise *noise, void *scratch) {
     (void)N;
-    size_t spans = (n1 - n0 + G_ROWS - 1) / G_ROWS, each = spans ? up((n1 - n0 + spans - 1) / spans, 32) : 0;      /* even runs of outputs */
+    /* even runs of outputs */
+    size_t spans = (n1 - n0 + G_ROWS - 1) / G_ROWS,
+           each = spans ? up((n1 - n0 + spans - 1) / spans, 32) : 0;
     for (size_t m = 0; m < M; m += G_DEPTH * BT_GRAD_BLOCK) {
         for (size_t n = n0; n < n1; n += each) {
             grad_span span = {m, least(G_DEPTH * BT_GRAD_BLOCK, M - m), n, least(each, n1 - n)};
             for (size_t at = 0; at < span.tokens; at += BT_GRAD_BLOCK) {
                 grad_block b = grad_block_of(scratch, at / BT_GRAD_BLOCK);
-                grad_source s = {dy + (m + at) * lddy + n, lddy, least(BT_GRAD_BLOCK, span.tokens - at), span.rows, dq + m + at, noise->rows + m + at,
-                                 noise->salt ^ BT_NOISE_DW, noise->first + (uint32_t)n};
+                grad_source s = {dy + (m + at) * lddy + n,
+                                 lddy,
+                                 least(BT_GRAD_BLOCK, span.tokens - at),
+                                 span.rows,
+                                 dq + m + at,
+                                 noise->rows + m + at,
+                                 noise->salt ^ BT_NOISE_DW,
+                                 noise->first + (uint32_t)n};
                 grad_columns(&b, &s);
             }
             dw8_span(dw, K, &span, xq, scratch);
@@ -364,9 +476,9 @@ static void prod_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t 
 
 static size_t int8_scratch(size_t K) { return most(i8_block_bytes(K), grad_bytes()); }
 
-#define BT_INT8_SLOTS                                                                                               \
-    .tern_fwd = prod_tern_fwd, .tern_dx8 = prod_tern_dx8, .tern_dw8 = prod_tern_dw8, .w8_bytes = prod_w8_bytes, .w8_pack = prod_w8_pack, \
-    .w8_dx8 = prod_w8_dx8
+#define BT_INT8_SLOTS \
+    .tern_fwd = prod_tern_fwd, .tern_dx8 = prod_tern_dx8, .tern_dw8 = prod_tern_dw8, \
+    .w8_bytes = prod_w8_bytes, .w8_pack = prod_w8_pack, .w8_dx8 = prod_w8_dx8
 
-#endif  /* __AVX2__ */
+#endif /* __AVX2__ */
 #endif

@@ -1,5 +1,5 @@
-/* isa_products.h - the dense and ternary products over a set's tiles and operand forms: blocking and edges.
- * Included once by each set's file.
+/* isa_products.h - the dense and ternary products over a set's tiles and operand forms: blocking
+ * and edges. Included once by each set's file.
  *
  * Blocking of the float products (BLIS order), sizes in groups of one dword along K:
  *     for each NC columns                         C columns stay in L3 while K passes
@@ -7,9 +7,9 @@
  *         for each MC rows                        pack A block (MC, KC): lives in L2
  *           for each panel of NR columns          (KC, NR): 32 KiB, lives in L1
  *             for each tile of MR rows            registers
- * Rows are cut evenly into tiles of at most MR. The sum for one element runs over K in ascending order in blocks of KC
- * whatever the tile, so results do not depend on how rows were divided among threads.
- * Products of int8: isa_int8.h. */
+ * Rows are cut evenly into tiles of at most MR. The sum for one element runs over K in ascending
+ * order in blocks of KC whatever the tile, so results do not depend on how rows were divided among
+ * threads. Products of int8: isa_int8.h. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_PRODUCTS_H
 #define BT_ENGINE_KERNELS_ISA_ISA_PRODUCTS_H
 
@@ -20,8 +20,18 @@
 #include <string.h>
 
 /* groups, rows, columns; padded row of the A block */
-enum { KC = IN_TILES ? 1024 : 256, MC = IN_TILES ? 4 * MR : NR == 32 ? 8 * MR : 16 * MR, NC = IN_TILES ? 8 * NR : 64 * NR };
-enum { A_LD = IN_TILES ? CHUNK : KC + 16, A_STEP = IN_TILES ? MC * CHUNK : 0, A_DWORDS = IN_TILES ? MC * KC : MC * A_LD };
+enum {
+    KC = IN_TILES ? 1024 : 256,
+    MC = IN_TILES   ? 4 * MR
+         : NR == 32 ? 8 * MR
+                    : 16 * MR,
+    NC = IN_TILES ? 8 * NR : 64 * NR
+};
+enum {
+    A_LD = IN_TILES ? CHUNK : KC + 16,
+    A_STEP = IN_TILES ? MC * CHUNK : 0,
+    A_DWORDS = IN_TILES ? MC * KC : MC * A_LD
+};
 
 typedef struct product {
     const form *f;
@@ -29,29 +39,40 @@ typedef struct product {
     size_t ldc, M, N, K;
     float alpha;
     int acc;
-    const float *a, *a_scale;                   /* a_scale: multiplies a's rows when it is taken by columns */
+    /* a_scale: multiplies a's rows when it is taken by columns */
+    const float *a, *a_scale;
     size_t lda;
-    int a_by_cols;                              /* a is (K, M) */
+    int a_by_cols; /* a is (K, M) */
     enum { B_ROWS, B_COLS, B_I8, B_CODES } b_kind;
-    const void *b;                              /* (K, N) floats, (N, K) floats, (K, N) int8, codes + 1 in panels */
-    size_t ldb;                                 /* B_CODES: bytes of one panel */
+    /* (K, N) floats, (N, K) floats, (K, N) int8, codes + 1 in panels */
+    const void *b;
+    size_t ldb; /* B_CODES: bytes of one panel */
 } product;
 
 static void pack_a(const product *p, uint32_t *dst, size_t m, size_t rows, size_t k, size_t depth) {
     size_t step = IN_TILES ? CHUNK * p->f->group : KC * p->f->group;
     for (size_t end = k + depth; k < end; k += step, dst += A_STEP) {
         size_t n = end - k < step ? end - k : step;
-        if (p->a_by_cols) p->f->a_cols(dst, A_LD, p->a + k * p->lda + m, p->lda, p->a_scale ? p->a_scale + k : NULL, rows, n);
-        else p->f->a_rows(dst, A_LD, p->a + m * p->lda + k, p->lda, rows, n);
+        if (p->a_by_cols)
+            p->f->a_cols(dst, A_LD, p->a + k * p->lda + m, p->lda,
+                         p->a_scale ? p->a_scale + k : NULL, rows, n);
+        else
+            p->f->a_rows(dst, A_LD, p->a + m * p->lda + k, p->lda, rows, n);
     }
 }
 
 static void pack_b(const product *p, uint32_t *dst, size_t n, size_t cols, size_t k, size_t depth) {
     switch (p->b_kind) {
-    case B_ROWS: p->f->b_rows(dst, (const float *)p->b + k * p->ldb + n, p->ldb, cols, depth); break;
-    case B_COLS: p->f->b_cols(dst, (const float *)p->b + n * p->ldb + k, p->ldb, cols, depth); break;
+    case B_ROWS:
+        p->f->b_rows(dst, (const float *)p->b + k * p->ldb + n, p->ldb, cols, depth);
+        break;
+    case B_COLS:
+        p->f->b_cols(dst, (const float *)p->b + n * p->ldb + k, p->ldb, cols, depth);
+        break;
     case B_I8: p->f->b_i8(dst, (const int8_t *)p->b + k * p->ldb + n, p->ldb, cols, depth); break;
-    case B_CODES: p->f->b_codes(dst, (const uint8_t *)p->b + n / NR * p->ldb + k * NR, depth); break;
+    case B_CODES:
+        p->f->b_codes(dst, (const uint8_t *)p->b + n / NR * p->ldb + k * NR, depth);
+        break;
     }
 }
 
@@ -59,10 +80,12 @@ static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
 /* panels x tiles of one packed (rows, depth) x (depth, cols) block */
-static void block(const product *p, const uint32_t *a, const uint32_t *b, size_t m, size_t rows, size_t n, size_t cols, size_t groups, int acc) {
+static void block(const product *p, const uint32_t *a, const uint32_t *b, size_t m, size_t rows,
+                  size_t n, size_t cols, size_t groups, int acc) {
     size_t tiles = (rows + MR - 1) / MR;
     for (size_t j = 0; j < cols; j += NR) {
-        tile_out o = {.ldc = p->ldc, .cols = cols - j, .alpha = p->alpha, .acc = acc, .a_step = A_STEP};
+        tile_out o = {
+            .ldc = p->ldc, .cols = cols - j, .alpha = p->alpha, .acc = acc, .a_step = A_STEP};
         for (size_t t = 0; t < tiles; t++) {
             size_t r0 = rows * t / tiles, r1 = rows * (t + 1) / tiles;
             o.c = p->c + (m + r0) * p->ldc + n + j;
@@ -78,7 +101,8 @@ static void run_product(const product *p, void *scratch) {
         size_t cols = least(NC, p->N - n);
         for (size_t k = 0; k < p->K || k == 0; k += depth_max) {
             size_t depth = least(depth_max, p->K - k), groups = (depth + g - 1) / g;
-            for (size_t j = 0; j < cols; j += NR) pack_b(p, b + j * KC, n + j, least(NR, cols - j), k, depth);
+            for (size_t j = 0; j < cols; j += NR)
+                pack_b(p, b + j * KC, n + j, least(NR, cols - j), k, depth);
             for (size_t m = 0; m < p->M; m += MC) {
                 size_t rows = least(MC, p->M - m);
                 pack_a(p, a, m, rows, k, depth);
@@ -90,22 +114,38 @@ static void run_product(const product *p, void *scratch) {
 
 static size_t product_scratch(void) { return ((size_t)A_DWORDS + NC * KC) * 4; }
 
-/* ---- slots ----------------------------------------------------------------------------------------------------------- */
-static void prod_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b, size_t ldb, int tb, float alpha, size_t M,
-                      size_t N, size_t K, bt_prec prec, int flags, void *scratch) {
-    product p = {.f = form_of(prec), .c = c, .ldc = ldc, .M = M, .N = N, .K = K, .alpha = alpha, .acc = flags & BT_ACC, .a = a, .lda = lda,
-                 .a_by_cols = ta, .b_kind = tb ? B_COLS : B_ROWS, .b = b, .ldb = ldb};
+/* ---- slots ----------------------------------------------------------------------------------- */
+static void prod_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b,
+                      size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
+                      int flags, void *scratch) {
+    product p = {.f = form_of(prec),
+                 .c = c,
+                 .ldc = ldc,
+                 .M = M,
+                 .N = N,
+                 .K = K,
+                 .alpha = alpha,
+                 .acc = flags & BT_ACC,
+                 .a = a,
+                 .lda = lda,
+                 .a_by_cols = ta,
+                 .b_kind = tb ? B_COLS : B_ROWS,
+                 .b = b,
+                 .ldb = ldb};
     run_product(&p, scratch);
 }
 
-/* Packed ternary matrix: [N/NR panels][K/4][NR][4] bytes of code + 1 for fwd, then [K/NR panels][N/4][NR][4] of the transposed
+/* Packed ternary matrix: [N/NR panels][K/4][NR][4] bytes of code + 1 for fwd, then [K/NR
+ *                        panels][N/4][NR][4] of the transposed
  * codes + 1 for dx and dx8. Padding is code 0. */
 static size_t up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 static size_t fwd_bytes(size_t N, size_t K) { return up(N, NR) * up(K, 4); }
 static size_t prod_tern_bytes(size_t N, size_t K) { return fwd_bytes(N, K) + up(K, NR) * up(N, 4); }
 
-/* dst [NR][4]: bytes of up to four rows, interleaved, `bias` added; zeros (plus bias) where there is no row or column */
-static void interleave4(uint8_t *dst, const int8_t *src, size_t ld, size_t rows, size_t cols, int bias) {
+/* dst [NR][4]: bytes of up to four rows, interleaved, `bias` added; zeros (plus bias) where there
+ * is no row or column */
+static void interleave4(uint8_t *dst, const int8_t *src, size_t ld, size_t rows, size_t cols,
+                        int bias) {
     int8_t edge[4][NR];
     const int8_t *r[4] = {src, src + ld, src + 2 * ld, src + 3 * ld};
     if (rows < 4 || cols < NR) {
@@ -115,10 +155,12 @@ static void interleave4(uint8_t *dst, const int8_t *src, size_t ld, size_t rows,
             r[i] = edge[i];
         }
     }
-#if defined(__AVX512F__)                        /* quarters of 8 columns as 0 2 1 3: the unpacks within lanes leave them in order */
+#if defined( \
+    __AVX512F__) /* quarters of 8 columns as 0 2 1 3: the unpacks within lanes leave them in order */
     const __m256i add = _mm256_set1_epi8((char)bias);
     __m256i v[4];
-    BT_UNROLL for (int i = 0; i < 4; i++) v[i] = _mm256_add_epi8(_mm256_permute4x64_epi64(bytes32(r[i]), 0xd8), add);
+    BT_UNROLL for (int i = 0; i < 4; i++)
+        v[i] = _mm256_add_epi8(_mm256_permute4x64_epi64(bytes32(r[i]), 0xd8), add);
     BT_UNROLL for (int h = 0; h < 2; h++, dst += 64) {
         __m256i a = h ? _mm256_unpackhi_epi8(v[0], v[1]) : _mm256_unpacklo_epi8(v[0], v[1]);
         __m256i b = h ? _mm256_unpackhi_epi8(v[2], v[3]) : _mm256_unpacklo_epi8(v[2], v[3]);
@@ -129,8 +171,10 @@ static void interleave4(uint8_t *dst, const int8_t *src, size_t ld, size_t rows,
 #else
     const __m128i add = _mm_set1_epi8((char)bias);
     __m128i v[4];
-    BT_UNROLL for (int i = 0; i < 4; i++) v[i] = _mm_add_epi8(_mm_loadu_si128((const __m128i *)(const void *)r[i]), add);
-    __m128i a = _mm_unpacklo_epi8(v[0], v[1]), b = _mm_unpackhi_epi8(v[0], v[1]), c = _mm_unpacklo_epi8(v[2], v[3]), d = _mm_unpackhi_epi8(v[2], v[3]);
+    BT_UNROLL for (int i = 0; i < 4; i++)
+        v[i] = _mm_add_epi8(_mm_loadu_si128((const __m128i *)(const void *)r[i]), add);
+    __m128i a = _mm_unpacklo_epi8(v[0], v[1]), b = _mm_unpackhi_epi8(v[0], v[1]),
+            c = _mm_unpacklo_epi8(v[2], v[3]), d = _mm_unpackhi_epi8(v[2], v[3]);
     _mm_storeu_si128((__m128i *)(void *)dst, _mm_unpacklo_epi16(a, c));
     _mm_storeu_si128((__m128i *)(void *)(dst + 16), _mm_unpackhi_epi16(a, c));
     _mm_storeu_si128((__m128i *)(void *)(dst + 32), _mm_unpacklo_epi16(b, d));
@@ -145,7 +189,8 @@ static void pack_fwd_panel(uint8_t *dst, const int8_t *codes, size_t K, size_t r
     for (size_t j = 0; j < NR; j += VL) {
         for (size_t g = 0; g < whole; g += VL) {
             vi t[VL];
-            BT_UNROLL for (size_t i = 0; i < VL; i++) t[i] = vi_add8(j + i < rows ? vi_load(codes + (j + i) * K + 4 * g) : vi_set(0), ones);
+            BT_UNROLL for (size_t i = 0; i < VL; i++) t[i] =
+                vi_add8(j + i < rows ? vi_load(codes + (j + i) * K + 4 * g) : vi_set(0), ones);
             transpose(t);
             BT_UNROLL for (size_t i = 0; i < VL; i++) vi_store(dst + ((g + i) * NR + j) * 4, t[i]);
         }
@@ -154,40 +199,73 @@ static void pack_fwd_panel(uint8_t *dst, const int8_t *codes, size_t K, size_t r
         for (size_t j = 0; j < NR; j++) {
             uint32_t w = 0;
             if (j < rows) memcpy(&w, codes + j * K + 4 * g, 4);
-            w = ((w & 0x7f7f7f7fu) + 0x01010101u) ^ (w & 0x80808080u);      /* + 1 in each byte */
+            w = ((w & 0x7f7f7f7fu) + 0x01010101u) ^ (w & 0x80808080u); /* + 1 in each byte */
             memcpy(dst + (g * NR + j) * 4, &w, 4);
         }
     }
     for (size_t k = K / 4 * 4; k < up(K, 4); k++) {
-        for (size_t j = 0; j < NR; j++) dst[(k / 4 * NR + j) * 4 + k % 4] = (uint8_t)((j < rows && k < K ? codes[j * K + k] : 0) + 1);
+        for (size_t j = 0; j < NR; j++)
+            dst[(k / 4 * NR + j) * 4 + k % 4] =
+                (uint8_t)((j < rows && k < K ? codes[j * K + k] : 0) + 1);
     }
 }
 
-static void prod_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1) {
+static void prod_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
+                           size_t n1) {
     uint8_t *fwd = packed, *dx = fwd + fwd_bytes(N, K);
-    for (size_t n = n0; n < n1; n += NR) pack_fwd_panel(fwd + n * up(K, 4), codes + n * K, K, least(NR, n1 - n));
+    for (size_t n = n0; n < n1; n += NR)
+        pack_fwd_panel(fwd + n * up(K, 4), codes + n * K, K, least(NR, n1 - n));
     for (size_t n = n0; n < n1; n += 4) {
-        for (size_t k = 0; k < K; k += NR) interleave4(dx + k * up(N, 4) + n * NR, codes + n * K + k, K, least(4, N - n), K - k, 1);
+        for (size_t k = 0; k < K; k += NR)
+            interleave4(dx + k * up(N, 4) + n * NR, codes + n * K + k, K, least(4, N - n), K - k,
+                        1);
     }
 }
 
-static void prod_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1, size_t N,
-                         size_t K, bt_prec prec, int flags, void *scratch) {
-    product p = {.f = form_of(prec), .c = dx + m0 * lddx, .ldc = lddx, .M = m1 - m0, .N = K, .K = N, .alpha = scale, .acc = flags & BT_ACC,
-                 .a = dy + m0 * lddy, .lda = lddy, .b_kind = B_CODES, .b = (const char *)packed + fwd_bytes(N, K), .ldb = up(N, 4) * NR};
+static void prod_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
+                         float scale, size_t m0, size_t m1, size_t N, size_t K, bt_prec prec,
+                         int flags, void *scratch) {
+    product p = {.f = form_of(prec),
+                 .c = dx + m0 * lddx,
+                 .ldc = lddx,
+                 .M = m1 - m0,
+                 .N = K,
+                 .K = N,
+                 .alpha = scale,
+                 .acc = flags & BT_ACC,
+                 .a = dy + m0 * lddy,
+                 .lda = lddy,
+                 .b_kind = B_CODES,
+                 .b = (const char *)packed + fwd_bytes(N, K),
+                 .ldb = up(N, 4) * NR};
     run_product(&p, scratch);
 }
 
-static void prod_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, size_t n0,
-                         size_t n1, bt_prec prec, void *scratch) {
+static void prod_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
+                         size_t M, size_t N, size_t K, size_t n0, size_t n1, bt_prec prec,
+                         void *scratch) {
     (void)N;
-    product p = {.f = form_of(prec), .c = dw + n0 * K, .ldc = K, .M = n1 - n0, .N = K, .K = M, .alpha = 1, .acc = 1, .a = dy + n0, .a_scale = dq,
-                 .lda = lddy, .a_by_cols = 1, .b_kind = B_I8, .b = xq, .ldb = K};
+    product p = {.f = form_of(prec),
+                 .c = dw + n0 * K,
+                 .ldc = K,
+                 .M = n1 - n0,
+                 .N = K,
+                 .K = M,
+                 .alpha = 1,
+                 .acc = 1,
+                 .a = dy + n0,
+                 .a_scale = dq,
+                 .lda = lddy,
+                 .a_by_cols = 1,
+                 .b_kind = B_I8,
+                 .b = xq,
+                 .ldb = K};
     run_product(&p, scratch);
 }
 
-#define BT_PRODUCT_SLOTS                                                                                                 \
-    .gemm = prod_gemm, .tern_bytes = prod_tern_bytes, .tern_pack = prod_tern_pack, .tern_dx = prod_tern_dx, .tern_dw = prod_tern_dw
+#define BT_PRODUCT_SLOTS \
+    .gemm = prod_gemm, .tern_bytes = prod_tern_bytes, .tern_pack = prod_tern_pack, \
+    .tern_dx = prod_tern_dx, .tern_dw = prod_tern_dw
 
-#endif  /* __AVX2__ */
+#endif /* __AVX2__ */
 #endif

@@ -1,9 +1,12 @@
-/* isa_stats.h - what the statistics of a training look at, in plain loops: one text that every set compiles with its own instructions.
+/* isa_stats.h - what the statistics of a training look at, in plain loops: one text that every set
+ * compiles with its own instructions.
  *
- *     code_history   n codes and the history of two codes each, two weights a byte: byte i has weight i below and weight
- *                    (n + 1) / 2 + i above. A weight's four bits: the code before the last << 2 | the last one, two bits each
+ *     code_history   n codes and the history of two codes each, two weights a byte: byte i has
+ *                    weight i below and weight (n + 1) / 2 + i above. A weight's four bits: the
+ *                    code before the last << 2 | the last one, two bits each
  *     code_near      weights whose |w - mean| / scale lies within `band` of a threshold
- *     adamw_undo     the last update of AdamW from the moments after it: w was (w + step m / (sqrt(v) root + eps)) / keep */
+ *     adamw_undo     the last update of AdamW from the moments after it: w was (w + step m /
+ *                    (sqrt(v) root + eps)) / keep */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_STATS_H
 #define BT_ENGINE_KERNELS_ISA_ISA_STATS_H
 
@@ -16,20 +19,23 @@
 enum { STATS_LANES = 64 };
 
 /* one history (four bits) and one code -> the new history; adds to the three counts */
-#define STATS_LOOK(seen, code, flips, signs, back, next)                                              \
-    do {                                                                                              \
-        uint8_t seen_ = (uint8_t)(seen), last_ = seen_ & 3, now_ = (uint8_t)(code) & 3, flip_ = now_ != last_; \
-        (flips) = (uint8_t)((flips) + flip_);                                                         \
-        (signs) = (uint8_t)((signs) + ((now_ ^ last_) == 2));               /* 01 and 11 */           \
-        (back) = (uint8_t)((back) + (flip_ & (now_ == seen_ >> 2)));                                  \
-        (next) = (uint8_t)(last_ << 2 | now_);                                                        \
+#define STATS_LOOK(seen, code, flips, signs, back, next) \
+    do { \
+        uint8_t seen_ = (uint8_t)(seen), last_ = seen_ & 3, now_ = (uint8_t)(code)&3, \
+                flip_ = now_ != last_; \
+        (flips) = (uint8_t)((flips) + flip_); \
+        (signs) = (uint8_t)((signs) + ((now_ ^ last_) == 2)); /* 01 and 11 */ \
+        (back) = (uint8_t)((back) + (flip_ & (now_ == seen_ >> 2))); \
+        (next) = (uint8_t)(last_ << 2 | now_); \
     } while (0)
 
-static void stats_code_history(uint8_t *history, const int8_t *codes, size_t n, bt_code_seen *seen) {
+static void stats_code_history(uint8_t *history, const int8_t *codes, size_t n,
+                               bt_code_seen *seen) {
     size_t half = (n + 1) / 2, whole = n / 2, i = 0;
     while (i < whole) {
         uint8_t flips[STATS_LANES] = {0}, signs[STATS_LANES] = {0}, back[STATS_LANES] = {0};
-        for (size_t turn = 0; turn < 120 && i + STATS_LANES <= whole; turn++, i += STATS_LANES) {      /* two a turn: below 256 */
+        /* two a turn: below 256 */
+        for (size_t turn = 0; turn < 120 && i + STATS_LANES <= whole; turn++, i += STATS_LANES) {
             for (size_t k = 0; k < STATS_LANES; k++) {
                 uint8_t byte = history[i + k], low, high;
                 STATS_LOOK(byte & 15, codes[i + k], flips[k], signs[k], back[k], low);
@@ -43,7 +49,8 @@ static void stats_code_history(uint8_t *history, const int8_t *codes, size_t n, 
             STATS_LOOK(byte >> 4, codes[half + i], flips[i % 8], signs[i % 8], back[i % 8], high);
             history[i] = (uint8_t)(high << 4 | low);
         }
-        for (size_t k = 0; k < STATS_LANES; k++) seen->flips += flips[k], seen->sign_flips += signs[k], seen->back += back[k];
+        for (size_t k = 0; k < STATS_LANES; k++)
+            seen->flips += flips[k], seen->sign_flips += signs[k], seen->back += back[k];
     }
     if (half > whole) {
         uint8_t flips = 0, signs = 0, back = 0, low;
@@ -53,19 +60,23 @@ static void stats_code_history(uint8_t *history, const int8_t *codes, size_t n, 
     }
 }
 
-static size_t stats_code_near(const float *w, size_t n, float mean, float inv_scale, float threshold, float band) {
+static size_t stats_code_near(const float *w, size_t n, float mean, float inv_scale,
+                              float threshold, float band) {
     uint32_t near[STATS_LANES] = {0};
     size_t i = 0, sum = 0;
     for (; i + STATS_LANES <= n; i += STATS_LANES) {
-        for (size_t k = 0; k < STATS_LANES; k++) near[k] += fabsf(fabsf((w[i + k] - mean) * inv_scale) - threshold) < band;
+        for (size_t k = 0; k < STATS_LANES; k++)
+            near[k] += fabsf(fabsf((w[i + k] - mean) * inv_scale) - threshold) < band;
     }
     for (; i < n; i++) sum += fabsf(fabsf((w[i] - mean) * inv_scale) - threshold) < band;
     for (size_t k = 0; k < STATS_LANES; k++) sum += near[k];
     return sum;
 }
 
-static void stats_adamw_undo(float *restrict change, float *restrict before, const float *restrict w, const float *restrict m, const float *restrict v, size_t n,
-                             float keep, float step, float root, float eps) {
+static void stats_adamw_undo(float *restrict change, float *restrict before,
+                             const float *restrict w, const float *restrict m,
+                             const float *restrict v, size_t n, float keep, float step, float root,
+                             float eps) {
     for (size_t k = 0; k < n; k++) {
         float adam = step * m[k] / (sqrtf(v[k]) * root + eps), old = (w[k] + adam) / keep;
         before[k] = old;
@@ -73,6 +84,7 @@ static void stats_adamw_undo(float *restrict change, float *restrict before, con
     }
 }
 
-#define BT_STATS_SLOTS .code_history = stats_code_history, .code_near = stats_code_near, .adamw_undo = stats_adamw_undo
+#define BT_STATS_SLOTS \
+    .code_history = stats_code_history, .code_near = stats_code_near, .adamw_undo = stats_adamw_undo
 
 #endif

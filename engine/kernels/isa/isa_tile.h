@@ -1,8 +1,9 @@
 /* isa_tile.h - what a set's tiles and operand forms look like to the blocking in isa_products.h.
  *
- * A "group" is one dword along K: one float, two bf16 or four int8. fp16 operands are floats rounded to fp16 as they are packed: no
- * instruction here multiplies fp16 into fp32 sums. An A operand is rows of groups [rows][ld dwords], a B
- * operand panels of NR columns [groups][NR]. Tails along K are zero in A, so B may hold anything finite there. */
+ * A "group" is one dword along K: one float, two bf16 or four int8. fp16 operands are floats
+ * rounded to fp16 as they are packed: no instruction here multiplies fp16 into fp32 sums. An A
+ * operand is rows of groups [rows][ld dwords], a B operand panels of NR columns [groups][NR]. Tails
+ * along K are zero in A, so B may hold anything finite there. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_TILE_H
 #define BT_ENGINE_KERNELS_ISA_ISA_TILE_H
 
@@ -10,25 +11,31 @@
 #include "engine/kernels/table/kernels.h"
 
 #if defined(BT_AMX_TILES)
-enum { MR = 32, NR = 32, IN_TILES = 1 };        /* 2 x 2 of eight tiles */
+/* 2 x 2 of eight tiles */
+enum { MR = 32, NR = 32, IN_TILES = 1 };
 #elif defined(__AVX512F__)
-enum { MR = 14, NR = 32, IN_TILES = 0 };        /* 28 accumulators of 32 registers */
+/* 28 accumulators of 32 registers */
+enum { MR = 14, NR = 32, IN_TILES = 0 };
 #else
-enum { MR = 6, NR = 16, IN_TILES = 0 };         /* 12 accumulators of 16 registers */
+/* 12 accumulators of 16 registers */
+enum { MR = 6, NR = 16, IN_TILES = 0 };
 #endif
-/* IN_TILES: packed A blocks are [K / CHUNK][rows][CHUNK] groups, so that 16 rows of a chunk are 1 KiB on end */
+/* IN_TILES: packed A blocks are [K / CHUNK][rows][CHUNK] groups, so that 16 rows of a chunk are 1
+ * KiB on end */
 enum { CHUNK = 16 };
 
-typedef struct tile_out {                       /* a finished float tile becomes c = alpha * sum (+ c), `cols` columns of it */
+/* a finished float tile becomes c = alpha * sum (+ c), `cols` columns of it */
+typedef struct tile_out {
     float *c;
     size_t ldc, cols;
     float alpha;
     int acc;
-    size_t a_step;                              /* dwords from one CHUNK of A to the next; 0: CHUNK. Tiles of vectors take 0 only */
+    /* dwords from one CHUNK of A to the next; 0: CHUNK. Tiles of vectors take 0 only */
+    size_t a_step;
 } tile_out;
 
-/* int8 products: b holds code + 1 or xq + 128 (unsigned), so sum b x - sums[row] = sum (b - 1) x with sums = sum x, and likewise
- * for 128. y = (float)sum * (dq[row] * scale) (+ y) */
+/* int8 products: b holds code + 1 or xq + 128 (unsigned), so sum b x - sums[row] = sum (b - 1) x
+ * with sums = sum x, and likewise for 128. y = (float)sum * (dq[row] * scale) (+ y) */
 typedef struct tile_i8_out {
     float *y;
     size_t ldy, cols;
@@ -36,21 +43,25 @@ typedef struct tile_i8_out {
     const int32_t *sums;
     float scale;
     int acc;
-    size_t a_step;                              /* bytes, likewise */
+    size_t a_step; /* bytes, likewise */
 } tile_i8_out;
 
 /* rows: 1 .. MR. lda: dwords for floats and bf16, bytes for int8 */
-typedef void (*tile_fn)(size_t rows, const tile_out *o, const uint32_t *a, size_t lda, const uint32_t *b, size_t groups);
-typedef void (*tile_i8_fn)(size_t rows, const tile_i8_out *o, const int8_t *a, size_t lda, const uint8_t *b, size_t groups);
+typedef void (*tile_fn)(size_t rows, const tile_out *o, const uint32_t *a, size_t lda,
+                        const uint32_t *b, size_t groups);
+typedef void (*tile_i8_fn)(size_t rows, const tile_i8_out *o, const int8_t *a, size_t lda,
+                           const uint8_t *b, size_t groups);
 
-typedef struct form {                           /* one operand type */
-    size_t group;                               /* elements of K in a dword */
-    bt_prec prec;                               /* as which they are rounded */
-    /* A from a row-major (rows, k) matrix; from a (k, rows) matrix, its row j times scale[j] unless scale is NULL */
+typedef struct form { /* one operand type */
+    size_t group;     /* elements of K in a dword */
+    bt_prec prec;     /* as which they are rounded */
+    /* A from a row-major (rows, k) matrix; from a (k, rows) matrix, its row j times scale[j] unless
+     * scale is NULL */
     void (*a_rows)(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows, size_t k);
-    void (*a_cols)(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale, size_t rows, size_t k);
-    /* one B panel, cols <= NR, columns beyond are zero: from (k, cols); from (cols, k); from int8 (k, cols); from codes + 1
-     * in fours [k/4][NR][4] */
+    void (*a_cols)(uint32_t *dst, size_t ld, const float *src, size_t lds, const float *scale,
+                   size_t rows, size_t k);
+    /* one B panel, cols <= NR, columns beyond are zero: from (k, cols); from (cols, k); from int8
+     * (k, cols); from codes + 1 in fours [k/4][NR][4] */
     void (*b_rows)(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k);
     void (*b_cols)(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t k);
     void (*b_i8)(uint32_t *dst, const int8_t *src, size_t lds, size_t cols, size_t k);
@@ -59,11 +70,12 @@ typedef struct form {                           /* one operand type */
 } form;
 
 #if defined(__AVX2__)
-/* C misses the caches more often than not: its lines are asked for when a tile begins, and are there when it ends. prefetchw does
- * nothing on processors without it. */
+/* C misses the caches more often than not: its lines are asked for when a tile begins, and are
+ * there when it ends. prefetchw does nothing on processors without it. */
 BT_INLINE void ask_for(const float *c, size_t ldc, const size_t rows) {
     BT_UNROLL for (size_t i = 0; i < rows; i++) {
-        BT_UNROLL for (size_t j = 0; j < NR; j += 16) __asm__ volatile("prefetchw %0" ::"m"(c[i * ldc + j]));
+        BT_UNROLL for (size_t j = 0; j < NR;
+                       j += 16) __asm__ volatile("prefetchw %0" ::"m"(c[i * ldc + j]));
     }
 }
 
@@ -77,7 +89,12 @@ static inline void round_row(float *out, const float *in, size_t n) {
 }
 #endif
 
-#define TILE_CASE(body, n) case n: body(n, o, a, lda, b, groups); break;
-#define TILE_CASES_6(body) TILE_CASE(body, 1) TILE_CASE(body, 2) TILE_CASE(body, 3) TILE_CASE(body, 4) TILE_CASE(body, 5) TILE_CASE(body, 6)
+#define TILE_CASE(body, n) \
+    case n: \
+        body(n, o, a, lda, b, groups); \
+        break;
+#define TILE_CASES_6(body) \
+    TILE_CASE(body, 1) \
+    TILE_CASE(body, 2) TILE_CASE(body, 3) TILE_CASE(body, 4) TILE_CASE(body, 5) TILE_CASE(body, 6)
 
 #endif

@@ -1,8 +1,9 @@
 /* isa_vec.h - one vector of floats: 16 lanes under AVX-512, 8 under AVX2, the same names for both.
  *
- * Included by isa_*.c only, compiled with that file's flags; everything is static inline, so nothing leaks.
- * `_n` forms touch the first n lanes only (0 < n <= VL) and read zeros elsewhere: a row's tail goes through the same
- * arithmetic as its body, so a value never depends on where a range was cut. */
+ * Included by isa_*.c only, compiled with that file's flags; everything is static inline, so
+ * nothing leaks. `_n` forms touch the first n lanes only (0 < n <= VL) and read zeros elsewhere: a
+ * row's tail goes through the same arithmetic as its body, so a value never depends on where a
+ * range was cut. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_VEC_H
 #define BT_ENGINE_KERNELS_ISA_ISA_VEC_H
 
@@ -37,34 +38,51 @@ BT_INLINE vf v_max(vf a, vf b) { return _mm512_max_ps(a, b); }
 BT_INLINE vf v_min(vf a, vf b) { return _mm512_min_ps(a, b); }
 BT_INLINE vf v_sqrt(vf a) { return _mm512_sqrt_ps(a); }
 BT_INLINE vf v_abs(vf a) { return _mm512_abs_ps(a); }
-BT_INLINE vf v_where_n(vf a, vf b, size_t n) { return _mm512_mask_blend_ps(v_first(n), b, a); }    /* a in the first n lanes, else b */
-BT_INLINE vf v_where_eq(vf x, vf y, vf a, vf b) { return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, y, _CMP_EQ_OQ), b, a); }     /* x == y ? a : b */
+/* a in the first n lanes, else b */
+BT_INLINE vf v_where_n(vf a, vf b, size_t n) { return _mm512_mask_blend_ps(v_first(n), b, a); }
+/* x == y ? a : b */
+BT_INLINE vf v_where_eq(vf x, vf y, vf a, vf b) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, y, _CMP_EQ_OQ), b, a);
+}
 BT_INLINE float v_hsum(vf a) { return _mm512_reduce_add_ps(a); }
 BT_INLINE float v_hmax(vf a) { return _mm512_reduce_max_ps(a); }
 typedef __m512d vd;
 BT_INLINE vd d_zero(void) { return _mm512_setzero_pd(); }
-BT_INLINE vd d_add_low(vd s, vf a) { return _mm512_add_pd(s, _mm512_cvtps_pd(_mm512_castps512_ps256(a))); }       /* the lower half of a's lanes */
+/* the lower half of a's lanes */
+BT_INLINE vd d_add_low(vd s, vf a) {
+    return _mm512_add_pd(s, _mm512_cvtps_pd(_mm512_castps512_ps256(a)));
+}
 BT_INLINE vd d_add_high(vd s, vf a) {
-    return _mm512_add_pd(s, _mm512_cvtps_pd(_mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1))));
+    return _mm512_add_pd(
+        s, _mm512_cvtps_pd(_mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1))));
 }
 BT_INLINE double d_hsum(vd a) { return _mm512_reduce_add_pd(a); }
-BT_INLINE vf v_pow2(vf x, vf n) { return _mm512_scalef_ps(x, n); }                                  /* x * 2^n */
-BT_INLINE vf v_rint(vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-BT_INLINE vf v_half(vf a) { return _mm512_cvtph_ps(_mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)); }    /* rounded to fp16 */
+/* x * 2^n */
+BT_INLINE vf v_pow2(vf x, vf n) { return _mm512_scalef_ps(x, n); }
+BT_INLINE vf v_rint(vf a) {
+    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+/* rounded to fp16 */
+BT_INLINE vf v_half(vf a) { return _mm512_cvtph_ps(_mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)); }
 /* half to even, saturated to int8 */
-BT_INLINE void v_store_i8_n(int8_t *p, vf a, size_t n) {            /* whole vectors without a mask: bytes under one are slow on some processors */
-    if (n == VL) _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(a)));
-    else _mm512_mask_cvtsepi32_storeu_epi8(p, v_first(n), _mm512_cvtps_epi32(a));
+/* whole vectors without a mask: bytes under one are slow on some processors */
+BT_INLINE void v_store_i8_n(int8_t *p, vf a, size_t n) {
+    if (n == VL)
+        _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(a)));
+    else
+        _mm512_mask_cvtsepi32_storeu_epi8(p, v_first(n), _mm512_cvtps_epi32(a));
 }
 BT_INLINE vf v_from_i8_n(const int8_t *p, size_t n) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(v_first(n), p)));
 }
 
-typedef __m512i vi;                             /* VL lanes of 32 bits */
+typedef __m512i vi; /* VL lanes of 32 bits */
 BT_INLINE vi vi_set(uint32_t a) { return _mm512_set1_epi32((int)a); }
 BT_INLINE vi vi_load(const void *p) { return _mm512_loadu_si512(p); }
 BT_INLINE void vi_store(void *p, vi a) { _mm512_storeu_si512(p, a); }
-BT_INLINE vi vi_lanes(void) { return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
+BT_INLINE vi vi_lanes(void) {
+    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
 BT_INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
 BT_INLINE vi vi_add8(vi a, vi b) { return _mm512_add_epi8(a, b); }
 BT_INLINE vi vi_mul(vi a, vi b) { return _mm512_mullo_epi32(a, b); }
@@ -74,18 +92,28 @@ BT_INLINE vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
 BT_INLINE vi vi_max(vi a, vi b) { return _mm512_max_epi32(a, b); }
 BT_INLINE vi vi_srl(vi a, int n) { return _mm512_srli_epi32(a, (unsigned)n); }
 BT_INLINE vi vi_sll(vi a, int n) { return _mm512_slli_epi32(a, (unsigned)n); }
-BT_INLINE vi vi_from_u16(const uint16_t *p) { return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
-BT_INLINE void vi_store_u16(uint16_t *p, vi a) { _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(a)); }
-BT_INLINE vi vi_where_nan(vf x, vi a, vi b) { return _mm512_mask_mov_epi32(b, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), a); }       /* x is NaN ? a : b */
+BT_INLINE vi vi_from_u16(const uint16_t *p) {
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+BT_INLINE void vi_store_u16(uint16_t *p, vi a) {
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(a));
+}
+/* x is NaN ? a : b */
+BT_INLINE vi vi_where_nan(vf x, vi a, vi b) {
+    return _mm512_mask_mov_epi32(b, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), a);
+}
 BT_INLINE vi vi_sra(vi a, int n) { return _mm512_srai_epi32(a, (unsigned)n); }
-BT_INLINE vi vi_round(vf a) { return _mm512_cvtps_epi32(a); }                                       /* half to even */
+/* half to even */
+BT_INLINE vi vi_round(vf a) { return _mm512_cvtps_epi32(a); }
 BT_INLINE vi vi_bits(vf a) { return _mm512_castps_si512(a); }
 BT_INLINE vf v_bits(vi a) { return _mm512_castsi512_ps(a); }
 BT_INLINE int32_t vi_hsum(vi a) { return _mm512_reduce_add_epi32(a); }
 BT_INLINE int32_t vi_hmax(vi a) { return _mm512_reduce_max_epi32(a); }
 BT_INLINE void vi_store_i8_n(int8_t *p, vi a, size_t n) {
-    if (n == VL) _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(a));
-    else _mm512_mask_cvtepi32_storeu_epi8(p, v_first(n), a);
+    if (n == VL)
+        _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8(a));
+    else
+        _mm512_mask_cvtepi32_storeu_epi8(p, v_first(n), a);
 }
 
 #else
@@ -110,8 +138,12 @@ BT_INLINE vf v_max(vf a, vf b) { return _mm256_max_ps(a, b); }
 BT_INLINE vf v_min(vf a, vf b) { return _mm256_min_ps(a, b); }
 BT_INLINE vf v_sqrt(vf a) { return _mm256_sqrt_ps(a); }
 BT_INLINE vf v_abs(vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
-BT_INLINE vf v_where_n(vf a, vf b, size_t n) { return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(v_first(n))); }
-BT_INLINE vf v_where_eq(vf x, vf y, vf a, vf b) { return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_EQ_OQ)); }
+BT_INLINE vf v_where_n(vf a, vf b, size_t n) {
+    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(v_first(n)));
+}
+BT_INLINE vf v_where_eq(vf x, vf y, vf a, vf b) {
+    return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_EQ_OQ));
+}
 BT_INLINE float v_hsum(vf a) {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));
@@ -124,16 +156,24 @@ BT_INLINE float v_hmax(vf a) {
 }
 typedef __m256d vd;
 BT_INLINE vd d_zero(void) { return _mm256_setzero_pd(); }
-BT_INLINE vd d_add_low(vd s, vf a) { return _mm256_add_pd(s, _mm256_cvtps_pd(_mm256_castps256_ps128(a))); }
-BT_INLINE vd d_add_high(vd s, vf a) { return _mm256_add_pd(s, _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1))); }
+BT_INLINE vd d_add_low(vd s, vf a) {
+    return _mm256_add_pd(s, _mm256_cvtps_pd(_mm256_castps256_ps128(a)));
+}
+BT_INLINE vd d_add_high(vd s, vf a) {
+    return _mm256_add_pd(s, _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1)));
+}
 BT_INLINE double d_hsum(vd a) {
     __m128d s = _mm_add_pd(_mm256_castpd256_pd128(a), _mm256_extractf128_pd(a, 1));
     return _mm_cvtsd_f64(_mm_add_sd(s, _mm_unpackhi_pd(s, s)));
 }
-BT_INLINE vf v_rint(vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+BT_INLINE vf v_rint(vf a) {
+    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 BT_INLINE vf v_half(vf a) { return _mm256_cvtph_ps(_mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT)); }
-BT_INLINE vf v_pow2(vf x, vf n) {                                   /* n in [-126, 127], a whole number */
-    __m256i e = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
+/* n in [-126, 127], a whole number */
+BT_INLINE vf v_pow2(vf x, vf n) {
+    __m256i e = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)),
+                                  23);
     return _mm256_mul_ps(x, _mm256_castsi256_ps(e));
 }
 BT_INLINE vf v_from_i8_n(const int8_t *p, size_t n) {
@@ -142,7 +182,7 @@ BT_INLINE vf v_from_i8_n(const int8_t *p, size_t n) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(all)));
 }
 
-typedef __m256i vi;                             /* VL lanes of 32 bits */
+typedef __m256i vi; /* VL lanes of 32 bits */
 BT_INLINE vi vi_set(uint32_t a) { return _mm256_set1_epi32((int)a); }
 BT_INLINE vi vi_load(const void *p) { return bytes32(p); }
 BT_INLINE void vi_store(void *p, vi a) { _mm256_storeu_si256((__m256i *)p, a); }
@@ -156,15 +196,19 @@ BT_INLINE vi vi_or(vi a, vi b) { return _mm256_or_si256(a, b); }
 BT_INLINE vi vi_max(vi a, vi b) { return _mm256_max_epi32(a, b); }
 BT_INLINE vi vi_srl(vi a, int n) { return _mm256_srli_epi32(a, n); }
 BT_INLINE vi vi_sll(vi a, int n) { return _mm256_slli_epi32(a, n); }
-BT_INLINE vi vi_from_u16(const uint16_t *p) { return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)); }
-BT_INLINE void vi_store_u16(uint16_t *p, vi a) {                    /* each lane below 2^16 */
-    _mm_storeu_si128((__m128i *)(void *)p, _mm_packus_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1)));
+BT_INLINE vi vi_from_u16(const uint16_t *p) {
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+BT_INLINE void vi_store_u16(uint16_t *p, vi a) { /* each lane below 2^16 */
+    _mm_storeu_si128((__m128i *)(void *)p,
+                     _mm_packus_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1)));
 }
 BT_INLINE vi vi_where_nan(vf x, vi a, vi b) {
     return _mm256_blendv_epi8(b, a, _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
 }
 BT_INLINE vi vi_sra(vi a, int n) { return _mm256_srai_epi32(a, n); }
-BT_INLINE vi vi_round(vf a) { return _mm256_cvtps_epi32(a); }                                       /* half to even */
+/* half to even */
+BT_INLINE vi vi_round(vf a) { return _mm256_cvtps_epi32(a); }
 BT_INLINE vi vi_bits(vf a) { return _mm256_castps_si256(a); }
 BT_INLINE vf v_bits(vi a) { return _mm256_castsi256_ps(a); }
 BT_INLINE __m128i vi_fold(vi a, __m128i (*f)(__m128i, __m128i)) {
@@ -177,19 +221,23 @@ BT_INLINE __m128i fold_max(__m128i a, __m128i b) { return _mm_max_epi32(a, b); }
 BT_INLINE int32_t vi_hsum(vi a) { return _mm_cvtsi128_si32(vi_fold(a, fold_add)); }
 BT_INLINE int32_t vi_hmax(vi a) { return _mm_cvtsi128_si32(vi_fold(a, fold_max)); }
 BT_INLINE void vi_store_i8_n(int8_t *p, vi a, size_t n) {
-    __m128i w = _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1)), b = _mm_packs_epi16(w, w);
+    __m128i w = _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1)),
+            b = _mm_packs_epi16(w, w);
     int64_t all = _mm_cvtsi128_si64(b);
     __builtin_memcpy(p, &all, n);
 }
-BT_INLINE void v_store_i8_n(int8_t *p, vf a, size_t n) { vi_store_i8_n(p, _mm256_cvtps_epi32(a), n); }
+BT_INLINE void v_store_i8_n(int8_t *p, vf a, size_t n) {
+    vi_store_i8_n(p, _mm256_cvtps_epi32(a), n);
+}
 #endif
 
-/* exp, relative error below 2e-7 for |x| <= 87; arguments are clamped there, so the result is finite and positive */
+/* exp, relative error below 2e-7 for |x| <= 87; arguments are clamped there, so the result is
+ * finite and positive */
 BT_INLINE vf v_exp(vf x) {
     x = v_min(v_max(x, v_set(-87.0f)), v_set(87.0f));
     vf n = v_rint(v_mul(x, v_set(1.44269504f)));
     vf f = v_fnma(n, v_set(-2.12194440e-4f), v_fnma(n, v_set(0.693359375f), x));
-    vf p = v_set(1.9875691500e-4f);                                 /* Cephes expf */
+    vf p = v_set(1.9875691500e-4f); /* Cephes expf */
     p = v_fma(p, f, v_set(1.3981999507e-3f));
     p = v_fma(p, f, v_set(8.3334519073e-3f));
     p = v_fma(p, f, v_set(4.1665795894e-2f));
@@ -199,8 +247,8 @@ BT_INLINE vf v_exp(vf x) {
     return v_pow2(p, n);
 }
 
-/* 2^x, relative error below 2e-7 for x in [-126, 127], where arguments are clamped: the attention's exp, whose scores come in powers
- * of two. Minimax on [-1/2, 1/2] */
+/* 2^x, relative error below 2e-7 for x in [-126, 127], where arguments are clamped: the attention's
+ * exp, whose scores come in powers of two. Minimax on [-1/2, 1/2] */
 BT_INLINE vf v_exp2(vf x) {
     x = v_min(v_max(x, v_set(-126.0f)), v_set(127.0f));
     vf n = v_rint(x), f = v_sub(x, n);
@@ -212,5 +260,5 @@ BT_INLINE vf v_exp2(vf x) {
     return v_pow2(p, n);
 }
 
-#endif  /* __AVX2__ */
+#endif /* __AVX2__ */
 #endif

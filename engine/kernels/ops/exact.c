@@ -9,10 +9,12 @@ static double anchor(double unit) { return 6755399441055744.0 * unit; }
 
 bt_exact bt_exact_units(double most, double n) {
     int top, many;
-    (void)frexp(most > 0 ? most : 1, &top);                 /* most < 2^top */
+    (void)frexp(most > 0 ? most : 1, &top); /* most < 2^top */
     (void)frexp(n > 1 ? n : 1, &many);
-    bt_exact u = {ldexp(1, top + many - 51), 0};            /* sums below 2^(top + many): 2^51 units */
-    u.fine = ldexp(u.coarse, many - 51);                    /* what is left of a value is half a unit at most */
+    /* sums below 2^(top + many): 2^51 units */
+    bt_exact u = {ldexp(1, top + many - 51), 0};
+    /* what is left of a value is half a unit at most */
+    u.fine = ldexp(u.coarse, many - 51);
     return u;
 }
 

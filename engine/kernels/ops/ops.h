@@ -1,4 +1,5 @@
-/* ops.h - the kernel table over whole problems: splits work over the thread pool, owns per-thread scratch.
+/* ops.h - the kernel table over whole problems: splits work over the thread pool, owns per-thread
+ * scratch.
  *
  * Order:    bt_ops_plan (largest sizes) before the first call; no allocation afterwards. bt_ops_release at the end.
  * Threads:  called by the training thread only; uses bt_parallel_for.
@@ -9,12 +10,15 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
 
-/* scratch for products up to (M, N, K), attention up to (T, D); grows, never shrinks. Returns bytes taken via out. */
-bt_code bt_ops_plan(size_t M, size_t N, size_t K, size_t T, size_t D, size_t *bytes, bt_err *err) BT_MUST_CHECK;
+/* scratch for products up to (M, N, K), attention up to (T, D); grows, never shrinks. Returns bytes
+ * taken via out. */
+bt_code bt_ops_plan(size_t M, size_t N, size_t K, size_t T, size_t D, size_t *bytes, bt_err *err)
+    BT_MUST_CHECK;
 void bt_ops_release(void);
 
-/* what each operation has cost since bt_ops_profile(true): wall time on the training thread, operations (two per multiply-add;
- * attention: its causal half) and the bytes memory must move at least; 0 where a count means nothing */
+/* what each operation has cost since bt_ops_profile(true): wall time on the training thread,
+ * operations (two per multiply-add; attention: its causal half) and the bytes memory must move at
+ * least; 0 where a count means nothing */
 typedef struct bt_op_profile {
     const char *name;
     uint64_t calls;
@@ -22,19 +26,25 @@ typedef struct bt_op_profile {
     double ops, bytes;
 } bt_op_profile;
 enum { BT_OPS_MAX = 40 };
-void bt_ops_profile(bool on);                   /* true: start from zero */
-void bt_ops_profile_hold(bool hold);            /* true: count nothing until false, keep what there is */
+void bt_ops_profile(bool on); /* true: start from zero */
+/* true: count nothing until false, keep what there is */
+void bt_ops_profile_hold(bool hold);
 size_t bt_ops_profile_rows(bt_op_profile *rows, size_t max);
 
-void bt_op_rmsnorm(float *y, float *rstd, const float *x, const float *gain, float eps, size_t rows, size_t C);
+void bt_op_rmsnorm(float *y, float *rstd, const float *x, const float *gain, float eps, size_t rows,
+                   size_t C);
 /* dgain may be NULL (no gain); adds to dgain; acc != 0 adds to dx */
-void bt_op_rmsnorm_bwd(float *dx, float *dgain, const float *dy, const float *x, const float *gain, const float *rstd, int acc, size_t rows, size_t C);
+void bt_op_rmsnorm_bwd(float *dx, float *dgain, const float *dy, const float *x, const float *gain,
+                       const float *rstd, int acc, size_t rows, size_t C);
 void bt_op_quant(int8_t *xq, float *dq, const float *x, size_t rows, size_t C);
-void bt_op_rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const float *x, const float *gain, float eps, size_t rows, size_t C);
-void bt_op_rope(float *x, size_t ld, const float *cos, const float *sin, const int32_t *pos, int inverse, size_t rows, size_t heads, size_t D);
+void bt_op_rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const float *x,
+                         const float *gain, float eps, size_t rows, size_t C);
+void bt_op_rope(float *x, size_t ld, const float *cos, const float *sin, const int32_t *pos,
+                int inverse, size_t rows, size_t heads, size_t D);
 void bt_op_glu(float *y, const float *gate, const float *up, bt_act act, size_t n);
-/* glu, then rmsnorm_quant (rstd given) or quant of its rows, in one pass: what glu makes is nobody else's. gate_kept, up_kept (NULL: not
- * wanted) receive gate and up as bf16. h: memory of (rows, F), its contents undefined afterwards */
+/* glu, then rmsnorm_quant (rstd given) or quant of its rows, in one pass: what glu makes is nobody
+ * else's. gate_kept, up_kept (NULL: not wanted) receive gate and up as bf16. h: memory of (rows,
+ * F), its contents undefined afterwards */
 typedef struct bt_glu_quant {
     int8_t *xq;
     float *dq, *rstd, *h;
@@ -46,9 +56,11 @@ typedef struct bt_glu_quant {
 } bt_glu_quant;
 void bt_op_glu_quant(const bt_glu_quant *j);
 /* glu_bwd where gate and up lie as bf16 */
-void bt_op_glu_bwd_saved(float *dgate, float *dup, const float *dy, const uint16_t *gate, const uint16_t *up, bt_act act, size_t n);
-/* rmsnorm_bwd over glu, then glu_bwd, in one pass over rows whose gate and up lie as bf16: act(gate) * up is made again. dgain (NULL: no
- * gain) is added to by blocks of BT_GLU_BLOCK rows in order. h, sums: memory of (rows, F), undefined afterwards */
+void bt_op_glu_bwd_saved(float *dgate, float *dup, const float *dy, const uint16_t *gate,
+                         const uint16_t *up, bt_act act, size_t n);
+/* rmsnorm_bwd over glu, then glu_bwd, in one pass over rows whose gate and up lie as bf16:
+ * act(gate) * up is made again. dgain (NULL: no gain) is added to by blocks of BT_GLU_BLOCK rows in
+ * order. h, sums: memory of (rows, F), undefined afterwards */
 enum { BT_GLU_BLOCK = 64 };
 typedef struct bt_glu_norm_bwd {
     float *dgate, *dup, *dgain, *h, *sums;
@@ -58,40 +70,52 @@ typedef struct bt_glu_norm_bwd {
     size_t rows, F;
 } bt_glu_norm_bwd;
 void bt_op_glu_norm_bwd(const bt_glu_norm_bwd *j);
-void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate, const float *up, bt_act act, size_t n);
+void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate, const float *up,
+                   bt_act act, size_t n);
 void bt_op_add(float *y, const float *x, size_t n);
 void bt_op_scale(float *y, float a, size_t n);
 void bt_op_zero(float *y, size_t n);
-void bt_op_save_bf16(uint16_t *y, const float *x, size_t n);     /* rounded to bf16, */
-void bt_op_load_bf16(float *y, const uint16_t *x, size_t n);    /* and back; */
-void bt_op_round_bf16(float *x, size_t n);                  /* both, in place */
-double bt_op_sum_squares(const float *x, size_t n);         /* fixed blocks, added in order */
+void bt_op_save_bf16(uint16_t *y, const float *x, size_t n); /* rounded to bf16, */
+void bt_op_load_bf16(float *y, const uint16_t *x, size_t n); /* and back; */
+void bt_op_round_bf16(float *x, size_t n);                   /* both, in place */
+double bt_op_sum_squares(const float *x, size_t n);          /* fixed blocks, added in order */
 double bt_op_sum_abs(const float *x, size_t n);
 double bt_op_sum(const float *x, size_t n);
-void bt_op_adamw(float *w, const float *g, float *m, float *v, float grad_scale, float lr, float b1, float b2, float eps, float decay,
-                 float c1, float c2, size_t n);
-bt_tern_stats bt_op_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale, int sign, size_t n);
+void bt_op_adamw(float *w, const float *g, float *m, float *v, float grad_scale, float lr, float b1,
+                 float b2, float eps, float decay, float c1, float c2, size_t n);
+bt_tern_stats bt_op_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale, int sign,
+                               size_t n);
 void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K);
-void bt_op_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed, float scale, size_t M, size_t N, size_t K, int flags);
-void bt_op_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t M, size_t N, size_t K, bt_prec prec, int flags);
-void bt_op_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, bt_prec prec);
+void bt_op_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed,
+                    float scale, size_t M, size_t N, size_t K, int flags);
+void bt_op_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
+                   float scale, size_t M, size_t N, size_t K, bt_prec prec, int flags);
+void bt_op_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
+                   size_t M, size_t N, size_t K, bt_prec prec);
 /* dy as int8 with noise (kernels.h); noise->rows belongs to row 0 */
-void bt_op_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t M, size_t N, size_t K,
-                    const bt_noise *noise, int flags);
-void bt_op_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K, const bt_noise *noise);
+void bt_op_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
+                    float scale, size_t M, size_t N, size_t K, const bt_noise *noise, int flags);
+void bt_op_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
+                    size_t M, size_t N, size_t K, const bt_noise *noise);
 /* one token against 2-bit weights (kernels/table/ternary.h) */
-void bt_op_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale, size_t N, size_t K);
+void bt_op_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale,
+                     size_t N, size_t K);
 void bt_op_gemv(float *y, const float *w, const float *x, size_t N, size_t K);
-void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b, size_t ldb, int tb, float alpha,
-                size_t M, size_t N, size_t K, bt_prec prec, int flags);
-/* B sequences of T tokens, H query heads over KV kv heads. q (B*T, ldq), k, v likewise, head h at column h*D; o (B*T, ldo), lse (B, H, T) */
-void bt_op_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v, const bt_attn_shape *s, size_t B, size_t H, size_t KV, bt_prec prec);
-/* writes dq, dk, dv (same layout as q, k, v); with several runs, dk and dv of each run of a kv head's queries by themselves, as
- * arrays of B T rows on end; zeros where a head has fewer */
-void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q, const float *k, const float *v,
-                    const bt_attn_shape *s, size_t B, size_t H, size_t KV, size_t runs, bt_prec prec);
-/* Weights (N, K) as int8, each row rounded to nearest by its own scale; packed in parts of BT_W8_PART rows. Memory is the caller's: packed
- * bt_op_w8_bytes(N, K), scale (N). */
+void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b,
+                size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
+                int flags);
+/* B sequences of T tokens, H query heads over KV kv heads. q (B*T, ldq), k, v likewise, head h at
+ * column h*D; o (B*T, ldo), lse (B, H, T) */
+void bt_op_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v,
+                    const bt_attn_shape *s, size_t B, size_t H, size_t KV, bt_prec prec);
+/* writes dq, dk, dv (same layout as q, k, v); with several runs, dk and dv of each run of a kv
+ * head's queries by themselves, as arrays of B T rows on end; zeros where a head has fewer */
+void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const float *o,
+                    const float *lse, const float *q, const float *k, const float *v,
+                    const bt_attn_shape *s, size_t B, size_t H, size_t KV, size_t runs,
+                    bt_prec prec);
+/* Weights (N, K) as int8, each row rounded to nearest by its own scale; packed in parts of
+ * BT_W8_PART rows. Memory is the caller's: packed bt_op_w8_bytes(N, K), scale (N). */
 enum { BT_W8_PART = 1024 };
 typedef struct bt_w8 {
     void *packed;
@@ -99,19 +123,25 @@ typedef struct bt_w8 {
 } bt_w8;
 size_t bt_op_w8_bytes(size_t N, size_t K);
 void bt_op_w8_pack(const bt_w8 *w, const float *weights, size_t N, size_t K);
-/* dx = dy w; dy times the rows' scales is rounded at random, by row and part; noise->first is the number of w's first row */
-void bt_op_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const bt_w8 *w, size_t M, size_t N, size_t K, const bt_noise *noise);
-/* The head's gradients in int8: w8_dx8 and tern_dw8 of the probabilities, whose first column is word noise.first. The target's own term is
- * not rounded: it is as large as all the others together. Memory is the caller's: xq (chunk, C), dq (chunk). */
+/* dx = dy w; dy times the rows' scales is rounded at random, by row and part; noise->first is the
+ * number of w's first row */
+void bt_op_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const bt_w8 *w, size_t M,
+                  size_t N, size_t K, const bt_noise *noise);
+/* The head's gradients in int8: w8_dx8 and tern_dw8 of the probabilities, whose first column is
+ * word noise.first. The target's own term is not rounded: it is as large as all the others
+ * together. Memory is the caller's: xq (chunk, C), dq (chunk). */
 typedef struct bt_head8 {
-    bt_w8 w;                                    /* (V, C); filled by each call that makes gradients */
+    /* (V, C); filled by each call that makes gradients */
+    bt_w8 w;
     int8_t *xq;
     float *dq;
     bt_noise noise;
 } bt_head8;
 /* dE (V, C) += p^T x, p (rows, V) every ldp floats; h->noise.rows belongs to row 0 */
-void bt_op_head_dE8(float *dE, const float *p, size_t ldp, const float *x, const bt_head8 *h, size_t rows, size_t V, size_t C);
-/* dx[m] -= dscale E[index[m]], dE[index[m]] -= dscale x[m] where from <= index[m] < to; dx or dE may be NULL */
+void bt_op_head_dE8(float *dE, const float *p, size_t ldp, const float *x, const bt_head8 *h,
+                    size_t rows, size_t V, size_t C);
+/* dx[m] -= dscale E[index[m]], dE[index[m]] -= dscale x[m] where from <= index[m] < to; dx or dE
+ * may be NULL */
 typedef struct bt_head_targets {
     float *dx, *dE;
     const float *x, *E;
@@ -121,33 +151,51 @@ typedef struct bt_head_targets {
     size_t rows, C;
 } bt_head_targets;
 void bt_op_head_targets(const bt_head_targets *j);
-/* Head and loss in row chunks, never the whole (M, V) logits: logits = x E^T (x (M, C), E (V, C)); loss summed in fixed order in double;
- * when dscale != 0: dx (M, C) written, dE (V, C) added to, in int8 where int8 is given. chunk rows of logits live in `logits` (chunk, bt_ops_logits_ld(V)), every row's loss in
- * `row_loss` (M): the caller's memory. */
-/* floats from one row of logits to the next: dE reads them by columns, which a power of two would send to one set of the cache */
+/* Head and loss in row chunks, never the whole (M, V) logits: logits = x E^T (x (M, C), E (V, C));
+ * loss summed in fixed order in double; when dscale != 0: dx (M, C) written, dE (V, C) added to, in
+ * int8 where int8 is given. chunk rows of logits live in `logits` (chunk, bt_ops_logits_ld(V)),
+ * every row's loss in `row_loss` (M): the caller's memory. */
+/* floats from one row of logits to the next: dE reads them by columns, which a power of two would
+ * send to one set of the cache */
 static inline size_t bt_ops_logits_ld(size_t V) { return V % 256 ? V : V + 16; }
-double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, const int32_t *targets, float dscale, float *logits, size_t chunk,
-                       float *row_loss, size_t M, size_t V, size_t C, bt_prec prec, const bt_head8 *int8);
-/* ops_split.c: rows of which a rank has some columns, and vocabularies of which it has some tokens (tensor parallelism) */
-/* parts: equal runs of columns, up to BT_ROW_PARTS; theirs are joined as a tree over their order, two neighbours first */
+double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, const int32_t *targets,
+                       float dscale, float *logits, size_t chunk, float *row_loss, size_t M,
+                       size_t V, size_t C, bt_prec prec, const bt_head8 *int8);
+/* ops_split.c: rows of which a rank has some columns, and vocabularies of which it has some tokens
+ * (tensor parallelism) */
+/* parts: equal runs of columns, up to BT_ROW_PARTS; theirs are joined as a tree over their order,
+ * two neighbours first */
 enum { BT_ROW_PARTS = 64 };
-void bt_op_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C, size_t parts);
-void bt_op_row_apply(int8_t *xq, float *dq, float *y, const float *x, const float *gain, const float *rstd, size_t rows, size_t C);
-void bt_op_row_dot(double *out, const float *dy, const float *x, const float *gain, size_t rows, size_t C, size_t parts);
-void bt_op_row_dx(float *dx, const float *dy, const float *x, const float *gain, const float *rstd, const float *mean, size_t rows, size_t C);
-void bt_op_row_dgain(float *dgain, const float *dy, const float *x, const float *rstd, size_t rows, size_t C);     /* adds */
+void bt_op_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C,
+                     size_t parts);
+void bt_op_row_apply(int8_t *xq, float *dq, float *y, const float *x, const float *gain,
+                     const float *rstd, size_t rows, size_t C);
+void bt_op_row_dot(double *out, const float *dy, const float *x, const float *gain, size_t rows,
+                   size_t C, size_t parts);
+void bt_op_row_dx(float *dx, const float *dy, const float *x, const float *gain, const float *rstd,
+                  const float *mean, size_t rows, size_t C);
+/* adds */
+void bt_op_row_dgain(float *dgain, const float *dy, const float *x, const float *rstd, size_t rows,
+                     size_t C);
 void bt_op_row_axpy(float *y, const float *x, const float *a, size_t rows, size_t C);
 /* part p: columns at[p] .. at[p + 1]; of one part at is not read */
-void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows, size_t V, const size_t *at, size_t parts);
-/* out (parts, D): the gain's gradient of each run of heads, x and dy (M, heads, D), rstd (M, heads) */
-void bt_op_heads_dgain(float *out, const float *dy, const float *x, const float *rstd, size_t M, size_t heads, size_t parts, size_t D);
-void bt_op_row_softmax(float *logits, const float *top, const float *k, const int32_t *targets, float dscale, size_t rows, size_t V);
+void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows,
+                   size_t V, const size_t *at, size_t parts);
+/* out (parts, D): the gain's gradient of each run of heads, x and dy (M, heads, D), rstd (M,
+ * heads) */
+void bt_op_heads_dgain(float *out, const float *dy, const float *x, const float *rstd, size_t M,
+                       size_t heads, size_t parts, size_t D);
+void bt_op_row_softmax(float *logits, const float *top, const float *k, const int32_t *targets,
+                       float dscale, size_t rows, size_t V);
 /* tokens first .. first+V-1 only: other tokens' rows become zero; backward passes them over */
-void bt_op_embed_part(float *x, const float *E, const int32_t *tokens, size_t first, size_t V, size_t M, size_t C);
-void bt_op_embed_part_bwd(float *dE, const float *dx, const int32_t *tokens, size_t first, size_t V, size_t M, size_t C);
+void bt_op_embed_part(float *x, const float *E, const int32_t *tokens, size_t first, size_t V,
+                      size_t M, size_t C);
+void bt_op_embed_part_bwd(float *dE, const float *dx, const int32_t *tokens, size_t first, size_t V,
+                          size_t M, size_t C);
 /* bt_parallel_for, timed under `name` (a literal) when the profile is on */
 void bt_ops_run(const char *name, double bytes, size_t n, size_t grain, bt_range_fn fn, void *ctx);
-size_t bt_ops_row_grain(size_t C);                          /* rows of C elements a thread takes at least */
+/* rows of C elements a thread takes at least */
+size_t bt_ops_row_grain(size_t C);
 /* embedding: x[m] = E[token[m]]; backward adds rows in ascending m (threads own columns) */
 void bt_op_embed(float *x, const float *E, const int32_t *tokens, size_t M, size_t C);
 void bt_op_embed_bwd(float *dE, const float *dx, const int32_t *tokens, size_t M, size_t C);

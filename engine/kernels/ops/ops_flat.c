@@ -32,27 +32,32 @@ static void do_glu_bwd(void *ctx, int thread, size_t a, size_t b) {
     bt_k()->glu_bwd(j->y + a, j->y2 + a, j->x + a, j->gate + a, j->up + a, j->act, b - a);
 }
 
-void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate, const float *up, bt_act act, size_t n) {
+void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate, const float *up,
+                   bt_act act, size_t n) {
     flat_job j = {.y = dgate, .y2 = dup, .x = dy, .gate = gate, .up = up, .act = act};
     bt_ops_run("glu_bwd", 20.0 * (double)n, n, FLAT_GRAIN, do_glu_bwd, &j);
 }
 
 static void do_glu_quant(void *ctx, int thread, size_t a, size_t b) {
     const bt_glu_quant *j = ctx;
-    float *h = j->h + a * j->F;                 /* one row, which stays in L1 */
+    float *h = j->h + a * j->F; /* one row, which stays in L1 */
     (void)thread;
     for (size_t r = a; r < b; r++) {
         size_t at = r * j->F;
         if (j->gate_saved) bt_k()->to_bf16(j->gate_saved + at, j->gate + at, j->F);
         if (j->up_saved) bt_k()->to_bf16(j->up_saved + at, j->up + at, j->F);
         bt_k()->glu(h, j->gate + at, j->up + at, j->act, j->F);
-        if (j->rstd) bt_k()->rmsnorm_quant(j->xq + at, j->dq + r, j->rstd + r, NULL, h, j->gain, j->eps, 1, j->F);
-        else bt_k()->quant_rows(j->xq + at, j->dq + r, h, 1, j->F);
+        if (j->rstd)
+            bt_k()->rmsnorm_quant(j->xq + at, j->dq + r, j->rstd + r, NULL, h, j->gain, j->eps, 1,
+                                  j->F);
+        else
+            bt_k()->quant_rows(j->xq + at, j->dq + r, h, 1, j->F);
     }
 }
 
 void bt_op_glu_quant(const bt_glu_quant *j) {
-    bt_ops_run("glu_quant", (j->gate_saved ? 13.0 : 9.0) * (double)(j->rows * j->F), j->rows, bt_ops_row_grain(j->F), do_glu_quant, (void *)(uintptr_t)j);
+    bt_ops_run("glu_quant", (j->gate_saved ? 13.0 : 9.0) * (double)(j->rows * j->F), j->rows,
+               bt_ops_row_grain(j->F), do_glu_quant, (void *)(uintptr_t)j);
 }
 
 typedef struct glu_kept_job {
@@ -74,18 +79,21 @@ static void do_glu_bwd_kept(void *ctx, int thread, size_t a, size_t b) {
     }
 }
 
-void bt_op_glu_bwd_saved(float *dgate, float *dup, const float *dy, const uint16_t *gate, const uint16_t *up, bt_act act, size_t n) {
+void bt_op_glu_bwd_saved(float *dgate, float *dup, const float *dy, const uint16_t *gate,
+                         const uint16_t *up, bt_act act, size_t n) {
     glu_kept_job j = {dgate, dup, dy, gate, up, act};
     bt_ops_run("glu_bwd", 16.0 * (double)n, n, FLAT_GRAIN, do_glu_bwd_kept, &j);
 }
 
-static void do_glu_norm_bwd(void *ctx, int thread, size_t a, size_t b) {       /* blocks of rows */
+static void do_glu_norm_bwd(void *ctx, int thread, size_t a, size_t b) { /* blocks of rows */
     const bt_glu_norm_bwd *j = ctx;
     const bt_kernels *k = bt_k();
     (void)thread;
     for (size_t block = a; block < b; block++) {
-        size_t first = block * BT_GLU_BLOCK, end = first + BT_GLU_BLOCK < j->rows ? first + BT_GLU_BLOCK : j->rows;
-        float *h = j->h + first * j->F, *sums = j->sums + first * j->F;          /* one row each, which stay in L1 */
+        size_t first = block * BT_GLU_BLOCK,
+               end = first + BT_GLU_BLOCK < j->rows ? first + BT_GLU_BLOCK : j->rows;
+        /* one row each, which stay in L1 */
+        float *h = j->h + first * j->F, *sums = j->sums + first * j->F;
         memset(sums, 0, j->F * sizeof *sums);
         for (size_t r = first; r < end; r++) {
             size_t at = r * j->F;
@@ -100,15 +108,17 @@ static void do_glu_norm_bwd(void *ctx, int thread, size_t a, size_t b) {       /
     }
 }
 
-static void do_block_sums(void *ctx, int thread, size_t a, size_t b) {         /* columns */
+static void do_block_sums(void *ctx, int thread, size_t a, size_t b) { /* columns */
     const bt_glu_norm_bwd *j = ctx;
     (void)thread;
-    for (size_t r = 0; r < j->rows; r += BT_GLU_BLOCK) bt_k()->add(j->dgain + a, j->sums + r * j->F + a, b - a);
+    for (size_t r = 0; r < j->rows; r += BT_GLU_BLOCK)
+        bt_k()->add(j->dgain + a, j->sums + r * j->F + a, b - a);
 }
 
 void bt_op_glu_norm_bwd(const bt_glu_norm_bwd *j) {
     void *ctx = (void *)(uintptr_t)j;
-    bt_ops_run("glu_norm_bwd", 16.0 * (double)(j->rows * j->F), (j->rows + BT_GLU_BLOCK - 1) / BT_GLU_BLOCK, 1, do_glu_norm_bwd, ctx);
+    bt_ops_run("glu_norm_bwd", 16.0 * (double)(j->rows * j->F),
+               (j->rows + BT_GLU_BLOCK - 1) / BT_GLU_BLOCK, 1, do_glu_norm_bwd, ctx);
     if (j->dgain) bt_ops_run("glu_norm_bwd", 0, j->F, 64, do_block_sums, ctx);
 }
 
@@ -186,16 +196,29 @@ void bt_op_round_bf16(float *x, size_t n) {
 static void do_adamw(void *ctx, int thread, size_t a, size_t b) {
     const flat_job *j = ctx;
     (void)thread;
-    bt_k()->adamw(j->y + a, j->x + a, j->m + a, j->v + a, j->a, j->lr, j->b1, j->b2, j->eps, j->decay, j->c1, j->c2, b - a);
+    bt_k()->adamw(j->y + a, j->x + a, j->m + a, j->v + a, j->a, j->lr, j->b1, j->b2, j->eps,
+                  j->decay, j->c1, j->c2, b - a);
 }
 
-void bt_op_adamw(float *w, const float *g, float *m, float *v, float grad_scale, float lr, float b1, float b2, float eps, float decay, float c1,
-                 float c2, size_t n) {
-    flat_job j = {.y = w, .x = g, .m = m, .v = v, .a = grad_scale, .lr = lr, .b1 = b1, .b2 = b2, .eps = eps, .decay = decay, .c1 = c1, .c2 = c2};
+void bt_op_adamw(float *w, const float *g, float *m, float *v, float grad_scale, float lr, float b1,
+                 float b2, float eps, float decay, float c1, float c2, size_t n) {
+    flat_job j = {.y = w,
+                  .x = g,
+                  .m = m,
+                  .v = v,
+                  .a = grad_scale,
+                  .lr = lr,
+                  .b1 = b1,
+                  .b2 = b2,
+                  .eps = eps,
+                  .decay = decay,
+                  .c1 = c1,
+                  .c2 = c2};
     bt_ops_run("adamw", 28.0 * (double)n, n, FLAT_GRAIN, do_adamw, &j);
 }
 
-/* Sums: the array is cut into at most SPANS spans of whole BT_SUM_BLOCKs (a cut that depends on n alone); a span is summed
+/* Sums: the array is cut into at most SPANS spans of whole BT_SUM_BLOCKs (a cut that depends on n
+ *       alone); a span is summed
  * block by block by one thread, the spans are added in order. */
 enum { SPANS = 512 };
 
@@ -212,7 +235,8 @@ static void do_sum(void *ctx, int thread, size_t a, size_t b) {
     for (size_t i = a; i < b; i++) {
         size_t end = (i + 1) * j->span < j->n ? (i + 1) * j->span : j->n;
         double s = 0;
-        for (size_t k = i * j->span; k < end; k += BT_SUM_BLOCK) s += j->slot(j->x + k, end - k < BT_SUM_BLOCK ? end - k : BT_SUM_BLOCK);
+        for (size_t k = i * j->span; k < end; k += BT_SUM_BLOCK)
+            s += j->slot(j->x + k, end - k < BT_SUM_BLOCK ? end - k : BT_SUM_BLOCK);
         j->part[i] = s;
     }
 }

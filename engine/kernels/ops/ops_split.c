@@ -15,9 +15,11 @@ typedef struct split_job {
     size_t C, M, first, V, parts;
 } split_job;
 
-static double bytes_of(size_t rows, size_t C, double each) { return each * (double)rows * (double)C; }
+static double bytes_of(size_t rows, size_t C, double each) {
+    return each * (double)rows * (double)C;
+}
 
-/* ---- rows in parts: one kernel call for each part of a row, joined as a tree ----------------------------------------- */
+/* ---- rows in parts: one kernel call for each part of a row, joined as a tree ----------------- */
 
 typedef bt_row_stat (*join_fn)(bt_row_stat x, bt_row_stat y);
 
@@ -31,7 +33,9 @@ static bt_row_stat joined(bt_row_stat *part, size_t n, join_fn join) {
 static void stats_in_parts(const split_job *j, size_t r) {
     bt_row_stat part[BT_ROW_PARTS];
     size_t c = j->C / j->parts;
-    for (size_t p = 0; p < j->parts; p++) bt_k()->row_stats(&part[p], j->x + r * j->C + p * c, j->gain ? j->gain + p * c : NULL, 1, c);
+    for (size_t p = 0; p < j->parts; p++)
+        bt_k()->row_stats(&part[p], j->x + r * j->C + p * c, j->gain ? j->gain + p * c : NULL, 1,
+                          c);
     j->stat[r] = joined(part, j->parts, bt_row_stat_join);
 }
 
@@ -42,7 +46,8 @@ static void do_stats(void *ctx, int thread, size_t a, size_t b) {
     if (j->parts == 1) bt_k()->row_stats(j->stat + a, j->x + a * j->C, j->gain, b - a, j->C);
 }
 
-void bt_op_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C, size_t parts) {
+void bt_op_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C,
+                     size_t parts) {
     split_job j = {.stat = out, .x = x, .gain = gain, .C = C, .parts = parts};
     bt_ops_run("row_stats", bytes_of(rows, C, 4), rows, bt_ops_row_grain(C), do_stats, &j);
 }
@@ -50,11 +55,13 @@ void bt_op_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t
 static void do_apply(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
-    bt_k()->row_apply(j->xq ? j->xq + a * j->C : NULL, j->dq ? j->dq + a : NULL, j->y ? j->y + a * j->C : NULL, j->x + a * j->C, j->gain,
+    bt_k()->row_apply(j->xq ? j->xq + a * j->C : NULL, j->dq ? j->dq + a : NULL,
+                      j->y ? j->y + a * j->C : NULL, j->x + a * j->C, j->gain,
                       j->rstd ? j->rstd + a : NULL, b - a, j->C);
 }
 
-void bt_op_row_apply(int8_t *xq, float *dq, float *y, const float *x, const float *gain, const float *rstd, size_t rows, size_t C) {
+void bt_op_row_apply(int8_t *xq, float *dq, float *y, const float *x, const float *gain,
+                     const float *rstd, size_t rows, size_t C) {
     split_job j = {.xq = xq, .dq = dq, .y = y, .x = x, .gain = gain, .rstd = rstd, .C = C};
     bt_ops_run("row_apply", bytes_of(rows, C, y ? 9 : 5), rows, bt_ops_row_grain(C), do_apply, &j);
 }
@@ -76,10 +83,12 @@ static void do_dot(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
     for (size_t r = a; j->parts > 1 && r < b; r++) dot_in_parts(j, r);
-    if (j->parts == 1) bt_k()->row_dot(j->dot + a, j->dy + a * j->C, j->x + a * j->C, j->gain, b - a, j->C);
+    if (j->parts == 1)
+        bt_k()->row_dot(j->dot + a, j->dy + a * j->C, j->x + a * j->C, j->gain, b - a, j->C);
 }
 
-void bt_op_row_dot(double *out, const float *dy, const float *x, const float *gain, size_t rows, size_t C, size_t parts) {
+void bt_op_row_dot(double *out, const float *dy, const float *x, const float *gain, size_t rows,
+                   size_t C, size_t parts) {
     split_job j = {.dot = out, .dy = dy, .x = x, .gain = gain, .C = C, .parts = parts};
     bt_ops_run("row_dot", bytes_of(rows, C, 8), rows, bt_ops_row_grain(C), do_dot, &j);
 }
@@ -87,10 +96,12 @@ void bt_op_row_dot(double *out, const float *dy, const float *x, const float *ga
 static void do_dx(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
-    bt_k()->row_dx(j->y + a * j->C, j->dy + a * j->C, j->x + a * j->C, j->gain, j->rstd + a, j->mean + a, b - a, j->C);
+    bt_k()->row_dx(j->y + a * j->C, j->dy + a * j->C, j->x + a * j->C, j->gain, j->rstd + a,
+                   j->mean + a, b - a, j->C);
 }
 
-void bt_op_row_dx(float *dx, const float *dy, const float *x, const float *gain, const float *rstd, const float *mean, size_t rows, size_t C) {
+void bt_op_row_dx(float *dx, const float *dy, const float *x, const float *gain, const float *rstd,
+                  const float *mean, size_t rows, size_t C) {
     split_job j = {.y = dx, .dy = dy, .x = x, .gain = gain, .rstd = rstd, .mean = mean, .C = C};
     bt_ops_run("row_dx", bytes_of(rows, C, 12), rows, bt_ops_row_grain(C), do_dx, &j);
 }
@@ -101,12 +112,17 @@ static void do_dgain(void *ctx, int thread, size_t a, size_t b) {
     bt_k()->rmsnorm_dgain(j->y, j->dy, j->x, j->rstd, j->M, j->C, a, b);
 }
 
-void bt_op_row_dgain(float *dgain, const float *dy, const float *x, const float *rstd, size_t rows, size_t C) {
+void bt_op_row_dgain(float *dgain, const float *dy, const float *x, const float *rstd, size_t rows,
+                     size_t C) {
     split_job j = {.y = dgain, .dy = dy, .x = x, .rstd = rstd, .M = rows, .C = C};
     bt_ops_run("rmsnorm_dgain", bytes_of(rows, C, 8), C, 64, do_dgain, &j);
 }
 
-typedef struct heads_job { float *out; const float *dy, *x, *rstd; size_t M, heads, each, D; } heads_job;
+typedef struct heads_job {
+    float *out;
+    const float *dy, *x, *rstd;
+    size_t M, heads, each, D;
+} heads_job;
 
 static void do_heads(void *ctx, int thread, size_t a, size_t b) {
     const heads_job *j = ctx;
@@ -115,12 +131,14 @@ static void do_heads(void *ctx, int thread, size_t a, size_t b) {
     for (size_t p = a; p < b; p++) {
         for (size_t m = 0; m < j->M; m++) {
             size_t head = m * j->heads + p * j->each;
-            bt_k()->rmsnorm_dgain(j->out + p * j->D, j->dy + head * j->D, j->x + head * j->D, j->rstd + head, j->each, j->D, 0, j->D);
+            bt_k()->rmsnorm_dgain(j->out + p * j->D, j->dy + head * j->D, j->x + head * j->D,
+                                  j->rstd + head, j->each, j->D, 0, j->D);
         }
     }
 }
 
-void bt_op_heads_dgain(float *out, const float *dy, const float *x, const float *rstd, size_t M, size_t heads, size_t parts, size_t D) {
+void bt_op_heads_dgain(float *out, const float *dy, const float *x, const float *rstd, size_t M,
+                       size_t heads, size_t parts, size_t D) {
     heads_job j = {out, dy, x, rstd, M, heads, heads / parts, D};
     bt_ops_run("rmsnorm_dgain", bytes_of(M, heads * D, 8), parts, 1, do_heads, &j);
 }
@@ -139,7 +157,8 @@ void bt_op_row_axpy(float *y, const float *x, const float *a, size_t rows, size_
 static void lse_in_parts(const split_job *j, size_t r) {
     bt_row_stat part[BT_ROW_PARTS];
     for (size_t p = 0; p < j->parts; p++) {
-        size_t c = j->at[p + 1] - j->at[p], at = (size_t)(int64_t)j->index[r] - j->at[p];       /* wraps below the part */
+        /* wraps below the part */
+        size_t c = j->at[p + 1] - j->at[p], at = (size_t)(int64_t)j->index[r] - j->at[p];
         int32_t target = j->index[r] >= 0 && at < c ? (int32_t)at : -1;
         bt_k()->row_lse(&part[p], j->x + r * j->C + j->at[p], &target, 1, c);
     }
@@ -153,7 +172,8 @@ static void do_lse(void *ctx, int thread, size_t a, size_t b) {
     if (j->parts == 1) bt_k()->row_lse(j->stat + a, j->x + a * j->C, j->index + a, b - a, j->C);
 }
 
-void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows, size_t V, const size_t *at, size_t parts) {
+void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows,
+                   size_t V, const size_t *at, size_t parts) {
     split_job j = {.stat = out, .x = logits, .index = targets, .at = at, .C = V, .parts = parts};
     bt_ops_run("row_lse", bytes_of(rows, V, 4), rows, 1, do_lse, &j);
 }
@@ -161,18 +181,20 @@ void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets
 static void do_softmax(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
-    bt_k()->row_softmax(j->y + a * j->C, j->x + a, j->mean + a, j->index + a, j->dscale, b - a, j->C);
+    bt_k()->row_softmax(j->y + a * j->C, j->x + a, j->mean + a, j->index + a, j->dscale, b - a,
+                        j->C);
 }
 
-void bt_op_row_softmax(float *logits, const float *top, const float *k, const int32_t *targets, float dscale, size_t rows, size_t V) {
+void bt_op_row_softmax(float *logits, const float *top, const float *k, const int32_t *targets,
+                       float dscale, size_t rows, size_t V) {
     split_job j = {.y = logits, .x = top, .mean = k, .index = targets, .dscale = dscale, .C = V};
     bt_ops_run("row_softmax", bytes_of(rows, V, 8), rows, 1, do_softmax, &j);
 }
 
-/* ---- part of a vocabulary -------------------------------------------------------------------------------------------- */
+/* ---- part of a vocabulary -------------------------------------------------------------------- */
 
-static const float *row_of(const split_job *j, size_t m) {      /* NULL: another part's token */
-    size_t at = (size_t)j->index[m] - j->first;                 /* wraps below first */
+static const float *row_of(const split_job *j, size_t m) { /* NULL: another part's token */
+    size_t at = (size_t)j->index[m] - j->first;            /* wraps below first */
     return at < j->V ? j->x + at * j->C : NULL;
 }
 
@@ -181,17 +203,21 @@ static void do_embed(void *ctx, int thread, size_t a, size_t b) {
     (void)thread;
     for (size_t m = a; m < b; m++) {
         const float *row = row_of(j, m);
-        if (row) memcpy(j->y + m * j->C, row, j->C * sizeof(float));
-        else memset(j->y + m * j->C, 0, j->C * sizeof(float));
+        if (row)
+            memcpy(j->y + m * j->C, row, j->C * sizeof(float));
+        else
+            memset(j->y + m * j->C, 0, j->C * sizeof(float));
     }
 }
 
-void bt_op_embed_part(float *x, const float *E, const int32_t *tokens, size_t first, size_t V, size_t M, size_t C) {
+void bt_op_embed_part(float *x, const float *E, const int32_t *tokens, size_t first, size_t V,
+                      size_t M, size_t C) {
     split_job j = {.y = x, .x = E, .index = tokens, .first = first, .V = V, .C = C};
     bt_ops_run("embed", bytes_of(M, C, 8), M, 16, do_embed, &j);
 }
 
-static void do_embed_bwd(void *ctx, int thread, size_t a, size_t b) {       /* columns a..b, rows in ascending order */
+/* columns a..b, rows in ascending order */
+static void do_embed_bwd(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
     for (size_t m = 0; m < j->M; m++) {
@@ -200,7 +226,8 @@ static void do_embed_bwd(void *ctx, int thread, size_t a, size_t b) {       /* c
     }
 }
 
-void bt_op_embed_part_bwd(float *dE, const float *dx, const int32_t *tokens, size_t first, size_t V, size_t M, size_t C) {
+void bt_op_embed_part_bwd(float *dE, const float *dx, const int32_t *tokens, size_t first, size_t V,
+                          size_t M, size_t C) {
     split_job j = {.y = dE, .dy = dx, .index = tokens, .first = first, .V = V, .M = M, .C = C};
     bt_ops_run("embed_bwd", bytes_of(M, C, 12), C, 64, do_embed_bwd, &j);
 }

@@ -1,4 +1,5 @@
-/* cpu.c - CPUID, then XCR0, then the kernel's permission for AMX: an instruction counts only when all three agree. */
+/* cpu.c - CPUID, then XCR0, then the kernel's permission for AMX: an instruction counts only when
+ * all three agree. */
 #include "engine/kernels/table/cpu.h"
 
 #include <pthread.h>
@@ -12,7 +13,8 @@
 #include <cpuid.h>
 #endif
 
-static bt_cpu found, cpu;                           /* what is there; what is admitted to (bt_cpu_hide) */
+/* what is there; what is admitted to (bt_cpu_hide) */
+static bt_cpu found, cpu;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static int count_cores(void) {
@@ -28,11 +30,14 @@ static size_t cache_size(int name, size_t fallback) {
 }
 
 #if defined(__x86_64__)
-typedef struct regs { uint32_t a, b, c, d; } regs;
+typedef struct regs {
+    uint32_t a, b, c, d;
+} regs;
 
 static regs cpuid(uint32_t leaf, uint32_t sub) {
     regs r = {0};
-    if ((uint32_t)__get_cpuid_max(leaf & 0x80000000u, NULL) >= leaf) __cpuid_count(leaf, sub, r.a, r.b, r.c, r.d);
+    if ((uint32_t)__get_cpuid_max(leaf & 0x80000000u, NULL) >= leaf)
+        __cpuid_count(leaf, sub, r.a, r.b, r.c, r.d);
     return r;
 }
 
@@ -44,7 +49,7 @@ static uint64_t xcr0(void) {
     return (uint64_t)hi << 32 | lo;
 }
 
-static bool ask_for_tiles(void) {                   /* ARCH_REQ_XCOMP_PERM of XFEATURE_XTILEDATA */
+static bool ask_for_tiles(void) { /* ARCH_REQ_XCOMP_PERM of XFEATURE_XTILEDATA */
     return syscall(SYS_arch_prctl, 0x1023, 18) == 0;
 }
 
@@ -61,7 +66,8 @@ static void read_names(void) {
     char *text = cpu.model;
     while (*text == ' ') text++;
     memmove(cpu.model, text, strlen(text) + 1);
-    for (size_t n = strlen(cpu.model); n > 0 && cpu.model[n - 1] == ' '; n--) cpu.model[n - 1] = '\0';
+    for (size_t n = strlen(cpu.model); n > 0 && cpu.model[n - 1] == ' '; n--)
+        cpu.model[n - 1] = '\0';
     uint32_t sig = cpuid(1, 0).a;
     cpu.family = (int)((sig >> 8 & 15) + ((sig >> 8 & 15) == 15 ? sig >> 20 & 255 : 0));
     cpu.model_number = (int)((sig >> 4 & 15) | (sig >> 16 & 15) << 4);
@@ -74,7 +80,8 @@ static void read_caches(void) {
         regs r = cpuid(leaf, i);
         uint32_t type = r.a & 31, level = r.a >> 5 & 7;
         if (type == 0) break;
-        size_t bytes = (size_t)((r.b >> 22) + 1) * ((r.b >> 12 & 1023) + 1) * ((r.b & 4095) + 1) * ((size_t)r.c + 1);
+        size_t bytes = (size_t)((r.b >> 22) + 1) * ((r.b >> 12 & 1023) + 1) * ((r.b & 4095) + 1) *
+                       ((size_t)r.c + 1);
         if (level == 1 && type != 2) cpu.l1d_bytes = bytes;
         if (level == 2) cpu.l2_bytes = bytes;
         if (level == 3) cpu.l3_bytes = bytes;
@@ -83,7 +90,7 @@ static void read_caches(void) {
 
 static void read_features(void) {
     regs f1 = cpuid(1, 0), f7 = cpuid(7, 0), f71 = cpuid(7, 1);
-    if (!bit(f1.c, 27)) return;                                 /* OSXSAVE */
+    if (!bit(f1.c, 27)) return; /* OSXSAVE */
     uint64_t x = xcr0();
     bool ymm = (x & 0x6) == 0x6, zmm = (x & 0xe6) == 0xe6, tile = (x & 0x60000) == 0x60000;
     cpu.avx2 = ymm && bit(f7.b, 5);
@@ -129,7 +136,8 @@ void bt_cpu_hide(unsigned features) {
 
 const char *bt_cpu_blas_core(void) {
     const bt_cpu *c = bt_cpu_get();
-    if (c->avx512) return "SKYLAKEX";               /* also right for newer Intel and for AMD Zen 4 and 5: measured there */
+    /* also right for newer Intel and for AMD Zen 4 and 5: measured there */
+    if (c->avx512) return "SKYLAKEX";
     if (c->avx2 && c->fma) return strcmp(c->vendor, "AuthenticAMD") == 0 ? "ZEN" : "HASWELL";
     return NULL;
 }

@@ -6,21 +6,24 @@
 #include <stddef.h>
 
 typedef struct bt_cpu {
-    char model[64];                     /* brand string */
+    char model[64]; /* brand string */
     char vendor[16];
     int family, model_number;
-    int cores;                          /* this process may run on (affinity) */
+    int cores; /* this process may run on (affinity) */
     size_t l1d_bytes, l2_bytes, l3_bytes;
-    bool avx2, fma, f16c;               /* CPUID and XCR0 both */
-    bool avx512;                        /* F, BW, VL, DQ */
+    bool avx2, fma, f16c; /* CPUID and XCR0 both */
+    bool avx512;          /* F, BW, VL, DQ */
     bool avx512_vnni, avx512_bf16, avx512_vbmi, avx_vnni;
-    bool amx_tile, amx_int8, amx_bf16;  /* CPUID, XCR0 and the kernel's permission (asked for on first call) */
+    /* CPUID, XCR0 and the kernel's permission (asked for on first call) */
+    bool amx_tile, amx_int8, amx_bf16;
 } bt_cpu;
 
 const bt_cpu *bt_cpu_get(void);
-/* pretend these are missing (0: nothing is). dispatch.c does for the plain sets; tests do, before bt_kernels_select("auto") */
+/* pretend these are missing (0: nothing is). dispatch.c does for the plain sets; tests do, before
+ * bt_kernels_select("auto") */
 enum { BT_HIDE_VNNI = 1, BT_HIDE_BF16 = 2, BT_HIDE_AVX_VNNI = 4 };
 void bt_cpu_hide(unsigned features);
-const char *bt_cpu_blas_core(void);     /* OPENBLAS_CORETYPE this CPU deserves: SKYLAKEX, HASWELL, ZEN, ... or NULL: let it choose */
+/* OPENBLAS_CORETYPE this CPU deserves: SKYLAKEX, HASWELL, ZEN, ... or NULL: let it choose */
+const char *bt_cpu_blas_core(void);
 
 #endif

@@ -1,13 +1,16 @@
 /* kernels.h - the table of operations that training is made of; one implementation file per ISA.
  *
- * A slot works on the range it is given, on one thread, and never allocates: whoever calls (ops.c) splits the work over
- * threads and hands in per-thread scratch (64-byte aligned). isa_generic.c fills every slot with plain loops and is the oracle for ever.
- * A faster set fills some slots; the rest fall through to the next slower set (dispatch.c):
- *     generic < blas < avx2 < avx512 < amx
+ * A slot works on the range it is given, on one thread, and never allocates: whoever calls (ops.c)
+ * splits the work over threads and hands in per-thread scratch (64-byte aligned). isa_generic.c
+ * fills every slot with plain loops and is the oracle for ever. A faster set fills some slots; the
+ *     rest fall through to the next slower set (dispatch.c): generic < blas < avx2 < avx512 < amx
  *
- * Layout: row-major, contiguous unless an ld (elements) is given. Pointers to arrays may be unaligned; sizes may be 0.
- * Exactness: integer results equal generic's bit for bit. Float results state a bound in tests/engine/kernels.
- * Determinism: a slot's result for one output element does not depend on the range it was called with, as long as ranges
+ * Layout: row-major, contiguous unless an ld (elements) is given. Pointers to arrays may be
+ *         unaligned; sizes may be 0.
+ * Exactness: integer results equal generic's bit for bit. Float results state a bound in
+ *            tests/engine/kernels.
+ * Determinism: a slot's result for one output element does not depend on the range it was called
+ *              with, as long as ranges
  * begin at multiples of the row grain.
  * Letters: M rows (tokens), N outputs, K inputs of a linear layer; W is (N, K). */
 #ifndef BT_ENGINE_KERNELS_TABLE_KERNELS_H
@@ -22,31 +25,44 @@
 #include "engine/kernels/table/exact.h"
 #include "engine/kernels/table/noise.h"
 
-/* operands of backward and dense products; sums are fp32 always. A permission: a set that gains nothing from a form keeps fp32
- * operands. fp16 overflows to infinity beyond 65504. Order of options.def */
+/* operands of backward and dense products; sums are fp32 always. A permission: a set that gains
+ * nothing from a form keeps fp32 operands. fp16 overflows to infinity beyond 65504. Order of
+ * options.def */
 typedef enum { BT_PREC_FP32, BT_PREC_BF16, BT_PREC_FP16 } bt_prec;
 typedef enum { BT_ACT_RELU2, BT_ACT_SILU } bt_act;
 
-typedef enum { BT_PEAK_FP32, BT_PEAK_BF16, BT_PEAK_INT8 } bt_peak;     /* rates a processor is measured by */
+/* rates a processor is measured by */
+typedef enum { BT_PEAK_FP32, BT_PEAK_BF16, BT_PEAK_INT8 } bt_peak;
 
 /* Flags of a product */
-enum { BT_ACC = 1 };                                    /* add to the output instead of writing it */
+/* add to the output instead of writing it */
+enum { BT_ACC = 1 };
 
-typedef struct bt_code_seen { uint64_t flips, sign_flips, back; } bt_code_seen;
-typedef struct bt_tern_stats {                          /* of one call over a range of codes */
-    uint64_t zero, pos, flips;                          /* flips: codes that differ from what `codes` held before */
+typedef struct bt_code_seen {
+    uint64_t flips, sign_flips, back;
+} bt_code_seen;
+typedef struct bt_tern_stats { /* of one call over a range of codes */
+    /* flips: codes that differ from what `codes` held before */
+    uint64_t zero, pos, flips;
 } bt_tern_stats;
 
 typedef struct bt_attn_shape {
-    size_t T, D;                                        /* sequence length, head size */
-    size_t ldq, ldk, ldv, ldo;                          /* elements between tokens in q/dq, k/dk, v/dv, o/do */
-    float scale;                                        /* 1/sqrt(D) */
-    size_t window;                                      /* 0: whole causal prefix */
-    size_t group, skip;                                 /* query heads to a kv head, 0: H / KV; of the first kv head's how many come before q */
-    size_t run;                                         /* bt_op_attn_bwd with several runs: query heads of each, 0: equal parts of a kv head's */
+    size_t T, D; /* sequence length, head size */
+    /* elements between tokens in q/dq, k/dk, v/dv, o/do */
+    size_t ldq, ldk, ldv, ldo;
+    float scale;   /* 1/sqrt(D) */
+    size_t window; /* 0: whole causal prefix */
+    /* query heads to a kv head, 0: H / KV; of the first kv head's how many come before q */
+    size_t group, skip;
+    /* bt_op_attn_bwd with several runs: query heads of each, 0: equal parts of a kv head's */
+    size_t run;
 } bt_attn_shape;
 
-typedef struct bt_row_stat { double sum; float a, b; } bt_row_stat;    /* of a part of a row: row_stats, row_lse */
+/* of a part of a row: row_stats, row_lse */
+typedef struct bt_row_stat {
+    double sum;
+    float a, b;
+} bt_row_stat;
 
 /* of two parts of a row, left and right: of row_stats, of row_lse */
 static inline bt_row_stat bt_row_stat_join(bt_row_stat x, bt_row_stat y) {
@@ -55,164 +71,216 @@ static inline bt_row_stat bt_row_stat_join(bt_row_stat x, bt_row_stat y) {
 }
 static inline bt_row_stat bt_row_lse_join(bt_row_stat x, bt_row_stat y) {
     float top = fmaxf(x.a, y.a);
-    return (bt_row_stat){x.sum * exp((double)x.a - (double)top) + y.sum * exp((double)y.a - (double)top), top, x.b + y.b};
+    return (bt_row_stat){x.sum * exp((double)x.a - (double)top) +
+                             y.sum * exp((double)y.a - (double)top),
+                         top, x.b + y.b};
 }
 
 typedef struct bt_kernels {
     const char *name;
-    /* products are cut over threads at multiples of this many rows (0: anywhere); then a result does not depend on the cut */
+    /* products are cut over threads at multiples of this many rows (0: anywhere); then a result
+     * does not depend on the cut */
     size_t row_grain;
 
-    /* ---- rows of a (rows, C) matrix ------------------------------------------------------------------------------ */
-    /* rstd[r] = 1/sqrt(mean(x^2) + eps); y = x * rstd * gain (gain NULL: 1). y or rstd may be NULL. */
-    void (*rmsnorm)(float *y, float *rstd, const float *x, const float *gain, float eps, size_t rows, size_t C);
+    /* ---- rows of a (rows, C) matrix ---------------------------------------------------------- */
+    /* rstd[r] = 1/sqrt(mean(x^2) + eps); y = x * rstd * gain (gain NULL: 1). y or rstd may be
+     * NULL. */
+    void (*rmsnorm)(float *y, float *rstd, const float *x, const float *gain, float eps,
+                    size_t rows, size_t C);
     /* dx (+)= gradient of rmsnorm; acc != 0 adds. dx may be dy or x */
-    void (*rmsnorm_dx)(float *dx, const float *dy, const float *x, const float *gain, const float *rstd, int acc, size_t rows, size_t C);
+    void (*rmsnorm_dx)(float *dx, const float *dy, const float *x, const float *gain,
+                       const float *rstd, int acc, size_t rows, size_t C);
     /* dgain[c] += sum over rows of dy * x * rstd, columns c0 <= c < c1, rows in ascending order */
-    void (*rmsnorm_dgain)(float *dgain, const float *dy, const float *x, const float *rstd, size_t rows, size_t C, size_t c0, size_t c1);
-    /* absmax int8 per row, half to even: a = max(max|x|, 1e-5); xq = clamp(rint(x * (127/a)), -128, 127); dq = a/127 */
+    void (*rmsnorm_dgain)(float *dgain, const float *dy, const float *x, const float *rstd,
+                          size_t rows, size_t C, size_t c0, size_t c1);
+    /* absmax int8 per row, half to even: a = max(max|x|, 1e-5); xq = clamp(rint(x * (127/a)), -128,
+     * 127); dq = a/127 */
     void (*quant_rows)(int8_t *xq, float *dq, const float *x, size_t rows, size_t C);
     /* rmsnorm and quant_rows in one pass over x; y (may be NULL) also receives the normed floats */
-    void (*rmsnorm_quant)(int8_t *xq, float *dq, float *rstd, float *y, const float *x, const float *gain, float eps, size_t rows, size_t C);
-    /* rotary embedding, half-split pairs (i, i + D/2), in place on `heads` heads of each row (row stride ld);
-     * pos[r] selects the row of cos/sin (positions, D/2); inverse: rotate back (the gradient) */
-    void (*rope)(float *x, size_t ld, const float *cos, const float *sin, const int32_t *pos, int inverse, size_t rows, size_t heads, size_t D);
+    void (*rmsnorm_quant)(int8_t *xq, float *dq, float *rstd, float *y, const float *x,
+                          const float *gain, float eps, size_t rows, size_t C);
+    /* rotary embedding, half-split pairs (i, i + D/2), in place on `heads` heads of each row (row
+     * stride ld); pos[r] selects the row of cos/sin (positions, D/2); inverse: rotate back (the
+     * gradient) */
+    void (*rope)(float *x, size_t ld, const float *cos, const float *sin, const int32_t *pos,
+                 int inverse, size_t rows, size_t heads, size_t D);
     /* y = act(gate) * up */
     void (*glu)(float *y, const float *gate, const float *up, bt_act act, size_t n);
-    /* dgate = dy * up * act'(gate); dup = dy * act(gate). dgate may be gate, dup may be up (in place). */
-    void (*glu_bwd)(float *dgate, float *dup, const float *dy, const float *gate, const float *up, bt_act act, size_t n);
-    /* per row: loss[r] = logsumexp(logits) - logits[target]; logits := (softmax - onehot) * dscale when dscale != 0.
-     * target < 0: loss 0, gradient 0. */
-    void (*softmax_xent)(float *loss, float *logits, const int32_t *targets, float dscale, size_t rows, size_t V);
+    /* dgate = dy * up * act'(gate); dup = dy * act(gate). dgate may be gate, dup may be up (in
+     * place). */
+    void (*glu_bwd)(float *dgate, float *dup, const float *dy, const float *gate, const float *up,
+                    bt_act act, size_t n);
+    /* per row: loss[r] = logsumexp(logits) - logits[target]; logits := (softmax - onehot) * dscale
+     * when dscale != 0. target < 0: loss 0, gradient 0. */
+    void (*softmax_xent)(float *loss, float *logits, const int32_t *targets, float dscale,
+                         size_t rows, size_t V);
 
-    /* ---- rows of which this caller has some columns only (tensor parallelism): statistics, then what follows from those of the
-     * whole row ---- */
-    /* sum of x^2; x and gain (NULL: 1) where |x gain| is largest, so that absmax has the bits of the whole row's */
+    /* ---- rows of which this caller has some columns only (tensor parallelism): statistics, then
+     * what follows from the statistics of whole rows ---- */
+    /* sum of x^2; x and gain (NULL: 1) where |x gain| is largest, so that absmax has the bits of
+     * the whole row's */
     void (*row_stats)(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C);
-    /* y = x * rstd * gain (y, gain, rstd may be NULL: not wanted, 1, 1); xq (may be NULL): y as absmax int8, where dq[r] holds
-     * max |y| of the whole row when called and the scale afterwards, both as in quant_rows */
-    void (*row_apply)(int8_t *xq, float *dq, float *y, const float *x, const float *gain, const float *rstd, size_t rows, size_t C);
+    /* y = x * rstd * gain (y, gain, rstd may be NULL: not wanted, 1, 1); xq (may be NULL): y as
+     * absmax int8, where dq[r] holds max |y| of the whole row when called and the scale afterwards,
+     * both as in quant_rows */
+    void (*row_apply)(int8_t *xq, float *dq, float *y, const float *x, const float *gain,
+                      const float *rstd, size_t rows, size_t C);
     /* out[r] = sum of g dy x */
-    void (*row_dot)(double *out, const float *dy, const float *x, const float *gain, size_t rows, size_t C);
-    /* dx = rstd * (g dy - x * rstd^2 * mean[r]), mean[r] that of g dy x over the whole row. dx may be dy */
-    void (*row_dx)(float *dx, const float *dy, const float *x, const float *gain, const float *rstd, const float *mean, size_t rows, size_t C);
+    void (*row_dot)(double *out, const float *dy, const float *x, const float *gain, size_t rows,
+                    size_t C);
+    /* dx = rstd * (g dy - x * rstd^2 * mean[r]), mean[r] that of g dy x over the whole row. dx may
+     * be dy */
+    void (*row_dx)(float *dx, const float *dy, const float *x, const float *gain, const float *rstd,
+                   const float *mean, size_t rows, size_t C);
     /* y[r] += x[r] * a[r] */
     void (*row_axpy)(float *y, const float *x, const float *a, size_t rows, size_t C);
     /* a = the largest logit, sum = that of exp(logit - a), b = logits[target] (target < 0: 0) */
-    void (*row_lse)(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows, size_t V);
+    void (*row_lse)(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows,
+                    size_t V);
     /* logits := exp(logits - top[r]) * k[r], less dscale at the target (target < 0: nowhere) */
-    void (*row_softmax)(float *logits, const float *top, const float *k, const int32_t *targets, float dscale, size_t rows, size_t V);
+    void (*row_softmax)(float *logits, const float *top, const float *k, const int32_t *targets,
+                        float dscale, size_t rows, size_t V);
 
-    /* ---- flat arrays --------------------------------------------------------------------------------------------- */
-    void (*add)(float *y, const float *x, size_t n);                                /* y += x */
-    void (*scale)(float *y, float a, size_t n);                                     /* y *= a */
-    void (*to_bf16)(uint16_t *y, const float *x, size_t n);                         /* half to even; NaN stays NaN, the same bits on every set */
-    void (*from_bf16)(float *y, const uint16_t *x, size_t n);                       /* exact */
-    double (*sum_squares)(const float *x, size_t n);                                /* callers pass blocks of fixed size */
+    /* ---- flat arrays ------------------------------------------------------------------------- */
+    void (*add)(float *y, const float *x, size_t n); /* y += x */
+    void (*scale)(float *y, float a, size_t n);      /* y *= a */
+    /* half to even; NaN stays NaN, the same bits on every set */
+    void (*to_bf16)(uint16_t *y, const float *x, size_t n);
+    void (*from_bf16)(float *y, const uint16_t *x, size_t n); /* exact */
+    /* callers pass blocks of fixed size */
+    double (*sum_squares)(const float *x, size_t n);
     double (*sum_abs)(const float *x, size_t n);
     double (*sum)(const float *x, size_t n);
-    void (*exact_add)(double sum[2], const float *x, size_t n, bt_exact_of of, double coarse, double fine); /* exact.h; anchors of the units */
+    /* exact.h; anchors of the units */
+    void (*exact_add)(double sum[2], const float *x, size_t n, bt_exact_of of, double coarse,
+                      double fine);
     uint32_t (*exact_most)(const float *x, size_t n);
-    /* AdamW, decoupled decay: g *= grad_scale; m, v; w -= lr * (mhat / (sqrt(vhat) + eps) + decay * w); c1 = 1-b1^t, c2 = 1-b2^t */
-    void (*adamw)(float *w, const float *g, float *m, float *v, float grad_scale, float lr, float b1, float b2, float eps, float decay,
-                  float c1, float c2, size_t n);
+    /* AdamW, decoupled decay: g *= grad_scale; m, v; w -= lr * (mhat / (sqrt(vhat) + eps) + decay *
+     * w); c1 = 1-b1^t, c2 = 1-b2^t */
+    void (*adamw)(float *w, const float *g, float *m, float *v, float grad_scale, float lr,
+                  float b1, float b2, float eps, float decay, float c1, float c2, size_t n);
 
-    /* ---- statistics: isa_stats.h ----------------------------------------------------------------------------------- */
-    void (*adamw_undo)(float *change, float *before, const float *w, const float *m, const float *v, size_t n, float keep, float step, float root,
-                       float eps);
-    void (*code_history)(uint8_t *history, const int8_t *codes, size_t n, bt_code_seen *seen);      /* adds to seen */
-    size_t (*code_near)(const float *w, size_t n, float mean, float inv_scale, float threshold, float band);
+    /* ---- statistics: isa_stats.h ------------------------------------------------------------- */
+    void (*adamw_undo)(float *change, float *before, const float *w, const float *m, const float *v,
+                       size_t n, float keep, float step, float root, float eps);
+    /* adds to seen */
+    void (*code_history)(uint8_t *history, const int8_t *codes, size_t n, bt_code_seen *seen);
+    size_t (*code_near)(const float *w, size_t n, float mean, float inv_scale, float threshold,
+                        float band);
 
-    /* ---- ternary weights ----------------------------------------------------------------------------------------- */
-    /* codes := clamp(rint((w - mean) * inv_scale), -1, 1), half to even; with sign != 0: sign(w - mean). Returns counts. */
-    bt_tern_stats (*tern_codes)(int8_t *codes, const float *w, float mean, float inv_scale, int sign, size_t n);
-    /* Packed form of codes (N, K), private to the set that made it; good for tern_fwd, tern_dx and tern_dx8 of the same set.
-     * Rows n0..n1 (n0 a multiple of BT_TERN_ROWS) are packed by one call, so threads share the work. */
+    /* ---- ternary weights --------------------------------------------------------------------- */
+    /* codes := clamp(rint((w - mean) * inv_scale), -1, 1), half to even; with sign != 0: sign(w -
+     * mean). Returns counts. */
+    bt_tern_stats (*tern_codes)(int8_t *codes, const float *w, float mean, float inv_scale,
+                                int sign, size_t n);
+    /* Packed form of codes (N, K), private to the set that made it; good for tern_fwd, tern_dx and
+     * tern_dx8 of the same set. Rows n0..n1 (n0 a multiple of BT_TERN_ROWS) are packed by one call,
+     * so threads share the work. */
     size_t (*tern_bytes)(size_t N, size_t K);
     void (*tern_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
-    /* y[m, n] (+)= dq[m] * scale * sum_k xq[m, k] * w[n, k]; sum exact in int32, then (float)sum * (dq[m] * scale). rows m0..m1 */
-    void (*tern_fwd)(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed, float scale, size_t m0, size_t m1,
-                     size_t N, size_t K, int flags, void *scratch);
+    /* y[m, n] (+)= dq[m] * scale * sum_k xq[m, k] * w[n, k]; sum exact in int32, then (float)sum *
+     * (dq[m] * scale). rows m0..m1 */
+    void (*tern_fwd)(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed,
+                     float scale, size_t m0, size_t m1, size_t N, size_t K, int flags,
+                     void *scratch);
     /* dx[m, k] (+)= scale * sum_n dy[m, n] * w[n, k]; rows m0..m1 */
-    void (*tern_dx)(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1,
-                    size_t N, size_t K, bt_prec prec, int flags, void *scratch);
+    void (*tern_dx)(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
+                    float scale, size_t m0, size_t m1, size_t N, size_t K, bt_prec prec, int flags,
+                    void *scratch);
     /* dw[n, k] += sum_m dy[m, n] * dq[m] * xq[m, k]; outputs n0..n1, all M rows */
-    void (*tern_dw)(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K,
-                    size_t n0, size_t n1, bt_prec prec, void *scratch);
-    /* The same two products with dy rounded to int8 (noise.h): sums exact in int32, equal bits on every set.
-     * dx8: a row's scale is s = max|dy[m]| / 127; dx (+)= (float)sum_n(q[m, n] w[n, k]) * (s * scale); noise->rows is row 0's */
-    void (*tern_dx8)(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, float scale, size_t m0, size_t m1,
-                     size_t N, size_t K, const bt_noise *noise, int flags, void *scratch);
-    /* dw8: blocks of BT_GRAD_BLOCK rows; of g = dy[m, n] * dq[m], s = max over the block of |g| / 127;
-     * dw[n, k] += (float)sum_m(q[m, n] xq[m, k]) * s, block after block */
-    void (*tern_dw8)(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq, size_t M, size_t N, size_t K,
-                     size_t n0, size_t n1, const bt_noise *noise, void *scratch);
+    void (*tern_dw)(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
+                    size_t M, size_t N, size_t K, size_t n0, size_t n1, bt_prec prec,
+                    void *scratch);
+    /* The same two products with dy rounded to int8 (noise.h): sums exact in int32, equal bits on
+     * every set. dx8: a row's scale is s = max|dy[m]| / 127; dx (+)= (float)sum_n(q[m, n] w[n, k])
+     * * (s * scale); noise->rows is row 0's */
+    void (*tern_dx8)(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
+                     float scale, size_t m0, size_t m1, size_t N, size_t K, const bt_noise *noise,
+                     int flags, void *scratch);
+    /* dw8: blocks of BT_GRAD_BLOCK rows; of g = dy[m, n] * dq[m], s = max over the block of |g| /
+     * 127; dw[n, k] += (float)sum_m(q[m, n] xq[m, k]) * s, block after block */
+    void (*tern_dw8)(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
+                     size_t M, size_t N, size_t K, size_t n0, size_t n1, const bt_noise *noise,
+                     void *scratch);
 
-    /* ---- int8 weights: the head's, for its gradients ------------------------------------------------------------- */
-    /* Packed form of int8 codes (N, K), private to the set that made it, good for w8_dx8 of the same set. Rows n0..n1 (n0 a multiple of 4)
-     * lie at `codes`; they are packed by one call. */
+    /* ---- int8 weights: the head's, for its gradients ----------------------------------------- */
+    /* Packed form of int8 codes (N, K), private to the set that made it, good for w8_dx8 of the
+     * same set. Rows n0..n1 (n0 a multiple of 4) lie at `codes`; they are packed by one call. */
     size_t (*w8_bytes)(size_t N, size_t K);
     void (*w8_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
-    /* dx8 for weights code[n, k] * row_scale[n]: g = dy[m, n] * row_scale[n] is rounded; s = max|g| / 127 of a row;
-     * dx (+)= (float)sum_n(q[m, n] code[n, k]) * s */
-    void (*w8_dx8)(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed, const float *row_scale, size_t m0, size_t m1,
-                   size_t N, size_t K, const bt_noise *noise, int flags, void *scratch);
+    /* dx8 for weights code[n, k] * row_scale[n]: g = dy[m, n] * row_scale[n] is rounded; s = max|g|
+     * / 127 of a row; dx (+)= (float)sum_n(q[m, n] code[n, k]) * s */
+    void (*w8_dx8)(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
+                   const float *row_scale, size_t m0, size_t m1, size_t N, size_t K,
+                   const bt_noise *noise, int flags, void *scratch);
 
-    /* ---- dense products ------------------------------------------------------------------------------------------ */
-    /* C (M, N) (+)= alpha * op(A) op(B), op = transpose when ta / tb; A is (M, K) or (K, M), B is (K, N) or (N, K).
-     * The caller passes sub-blocks by pointer and ld. */
-    void (*gemm)(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b, size_t ldb, int tb, float alpha,
-                 size_t M, size_t N, size_t K, bt_prec prec, int flags, void *scratch);
+    /* ---- dense products ---------------------------------------------------------------------- */
+    /* C (M, N) (+)= alpha * op(A) op(B), op = transpose when ta / tb; A is (M, K) or (K, M), B is
+     * (K, N) or (N, K). The caller passes sub-blocks by pointer and ld. */
+    void (*gemm)(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b,
+                 size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
+                 int flags, void *scratch);
 
-    /* ---- causal attention of one head of one sequence, tiled over keys: never T x T in memory --------------------- */
-    /* o = softmax(scale q k^T) v for query rows t0..t1; lse[t] = log of the row's normaliser (natural log, of scaled scores);
-     * t0 is a multiple of BT_ATTN_ROWS */
-    void (*attn_fwd)(float *o, float *lse, const float *q, const float *k, const float *v, const bt_attn_shape *s, size_t t0, size_t t1,
-                     bt_prec prec, void *scratch);
-    /* dq written, dk and dv added to, for one query head against its kv head; delta[t] = sum_d do*o is computed inside */
-    void (*attn_bwd)(float *dq, float *dk, float *dv, const float *dout, const float *o, const float *lse, const float *q, const float *k,
-                     const float *v, const bt_attn_shape *s, bt_prec prec, void *scratch);
+    /* ---- causal attention of one head of one sequence, tiled over keys: never T x T in memory ---- */
+    /* o = softmax(scale q k^T) v for query rows t0..t1; lse[t] = log of the row's normaliser
+     * (natural log, of scaled scores); t0 is a multiple of BT_ATTN_ROWS */
+    void (*attn_fwd)(float *o, float *lse, const float *q, const float *k, const float *v,
+                     const bt_attn_shape *s, size_t t0, size_t t1, bt_prec prec, void *scratch);
+    /* dq written, dk and dv added to, for one query head against its kv head; delta[t] = sum_d do*o
+     * is computed inside */
+    void (*attn_bwd)(float *dq, float *dk, float *dv, const float *dout, const float *o,
+                     const float *lse, const float *q, const float *k, const float *v,
+                     const bt_attn_shape *s, bt_prec prec, void *scratch);
 
-    /* ---- decoding: one token ------------------------------------------------------------------------------------- */
-    /* y[n] = dq * scale * sum_k xq[k] w[n, k], n0..n1, from 2-bit packed weights (tern2 layout of kernels/table/ternary.h) */
-    void (*tern_gemv)(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale, size_t K, size_t n0, size_t n1);
+    /* ---- decoding: one token ----------------------------------------------------------------- */
+    /* y[n] = dq * scale * sum_k xq[k] w[n, k], n0..n1, from 2-bit packed weights (tern2 layout of
+     * kernels/table/ternary.h) */
+    void (*tern_gemv)(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale,
+                      size_t K, size_t n0, size_t n1);
     /* y[n] = sum_k w[n, k] x[k], n0..n1: the head of one token */
     void (*gemv)(float *y, const float *w, const float *x, size_t K, size_t n0, size_t n1);
 
-    /* ---- measuring ----------------------------------------------------------------------------------------------- */
-    /* multiply-adds of one kind out of registers alone, `rounds` times a fixed number; returns the operations done (two per
-     * multiply-add), 0 when this set has no instruction of that kind */
+    /* ---- measuring --------------------------------------------------------------------------- */
+    /* multiply-adds of one kind out of registers alone, `rounds` times a fixed number; returns the
+     * operations done (two per multiply-add), 0 when this set has no instruction of that kind */
     double (*peak_ops)(bt_peak kind, size_t rounds);
 
     /* per-thread scratch any slot of this set may need for problems up to these sizes, bytes */
     size_t (*scratch_bytes)(size_t M, size_t N, size_t K, size_t T, size_t D);
 } bt_kernels;
 
-enum { BT_TERN_ROWS = 64 };                     /* granularity of splitting tern_pack and tern_dw over outputs */
-enum { BT_ATTN_ROWS = 64 };                     /* queries of an attention tile */
-enum { BT_SUM_BLOCK = 4096 };                   /* fixed block of sums that are split over threads */
+/* granularity of splitting tern_pack and tern_dw over outputs */
+enum { BT_TERN_ROWS = 64 };
+/* queries of an attention tile */
+enum { BT_ATTN_ROWS = 64 };
+/* fixed block of sums that are split over threads */
+enum { BT_SUM_BLOCK = 4096 };
 
-extern const bt_kernels bt_kernels_generic;     /* complete */
-const bt_kernels *bt_kernels_blas(void);        /* NULL when OpenBLAS cannot be loaded */
+extern const bt_kernels bt_kernels_generic; /* complete */
+const bt_kernels *bt_kernels_blas(void);    /* NULL when OpenBLAS cannot be loaded */
 #if defined(__x86_64__)
 extern const bt_kernels bt_kernels_avx2;
 extern const bt_kernels bt_kernels_avx512;
 extern const bt_kernels bt_kernels_amx;
-extern const bt_kernels bt_kernels_emulated_amx;        /* tests: the same code on tiles in software; needs AVX-512 with bf16 */
+/* tests: the same code on tiles in software; needs AVX-512 with bf16 */
+extern const bt_kernels bt_kernels_emulated_amx;
 #endif
 
-/* dispatch.c - merges the sets this CPU and `isa` allow: "auto", or the fastest allowed set. A plain set does without the
- * extensions its first processors lack (avx2-plain: AVX-VNNI; avx512-plain: VNNI and bf16), as if this one lacked them.
- * Call once, before any model exists; later calls replace the choice (tests). tern_bytes/pack/fwd/dx/dx8 and w8_* always come from one set. */
+/* dispatch.c - merges the sets this CPU and `isa` allow: "auto", or the fastest allowed set. A
+ * plain set does without the extensions its first processors lack (avx2-plain: AVX-VNNI;
+ * avx512-plain: VNNI and bf16), as if this one lacked them. Call once, before any model exists;
+ * later calls replace the choice (tests). tern_bytes/pack/fwd/dx/dx8 and w8_* always come from one
+ * set. */
 bt_code bt_kernels_select(const char *isa, bt_err *err) BT_MUST_CHECK;
 #define BT_ISA_WORDS "auto generic blas avx2-plain avx2 avx512-plain avx512 amx"
-const char *bt_kernels_isa_name(size_t i);      /* the words one by one; NULL after the last */
-/* whether the fastest set of `isa` trains faster with int8 gradients: every vector set does, by 1.3 times even without VNNI */
+const char *bt_kernels_isa_name(size_t i); /* the words one by one; NULL after the last */
+/* whether the fastest set of `isa` trains faster with int8 gradients: every vector set does, by 1.3
+ * times even without VNNI */
 bool bt_kernels_int8_pays(const char *isa);
-const bt_kernels *bt_k(void);                   /* the merged table; generic before select */
-const char *bt_kernels_isa(void);               /* name of the fastest set in use */
-size_t bt_kernels_slots(void);                  /* number of slots, */
-const char *bt_kernels_slot_name(size_t i);     /* their names */
-const char *bt_kernels_slot_winner(size_t i);   /* and the set that serves each */
+const bt_kernels *bt_k(void);                 /* the merged table; generic before select */
+const char *bt_kernels_isa(void);             /* name of the fastest set in use */
+size_t bt_kernels_slots(void);                /* number of slots, */
+const char *bt_kernels_slot_name(size_t i);   /* their names */
+const char *bt_kernels_slot_winner(size_t i); /* and the set that serves each */
 
 #endif

@@ -8,16 +8,20 @@ enum { BLOCK = 128, BLOCK_BYTES = 32 };
 
 size_t bt_tern2_row_bytes(size_t K) { return (K + BLOCK - 1) / BLOCK * BLOCK_BYTES; }
 
-/* Eight codes in a word, one a byte: -1, 0, 1 <-> 0, 1, 2. The top bits keep bytes from borrowing of each other. */
+/* Eight codes in a word, one a byte: -1, 0, 1 <-> 0, 1, 2. The top bits keep bytes from borrowing
+ * of each other. */
 enum { WORDS = BLOCK_BYTES / 8 };
-static const uint64_t ONES = 0x0101010101010101u, TOPS = 0x8080808080808080u, TWO_BITS = 0x0303030303030303u;
+static const uint64_t ONES = 0x0101010101010101u, TOPS = 0x8080808080808080u,
+                      TWO_BITS = 0x0303030303030303u;
 static uint64_t up(uint64_t codes) { return ((codes ^ TOPS) + ONES) ^ TOPS; }
 static uint64_t down(uint64_t stored) { return ((stored | TOPS) - ONES) ^ TOPS; }
 
 static void pack_block(uint8_t *out, const int8_t *codes, size_t have) {
     uint64_t c[4 * WORDS] = {0}, word[WORDS];
     memcpy(c, codes, have);
-    for (size_t j = 0; j < WORDS; j++) word[j] = up(c[j]) | up(c[j + WORDS]) << 2 | up(c[j + 2 * WORDS]) << 4 | up(c[j + 3 * WORDS]) << 6;
+    for (size_t j = 0; j < WORDS; j++)
+        word[j] = up(c[j]) | up(c[j + WORDS]) << 2 | up(c[j + 2 * WORDS]) << 4 |
+                  up(c[j + 3 * WORDS]) << 6;
     memcpy(out, word, BLOCK_BYTES);
 }
 
@@ -34,8 +38,10 @@ void bt_tern2_pack(uint8_t *packed, const int8_t *codes, size_t N, size_t K) {
 static bool unpack_block(int8_t *out, const uint8_t *in, size_t have) {
     uint64_t word[WORDS], c[4 * WORDS], threes = 0;
     memcpy(word, in, BLOCK_BYTES);
-    for (size_t j = 0; j < WORDS; j++) threes |= word[j] & word[j] >> 1 & (ONES | ONES << 2 | ONES << 4 | ONES << 6);
-    for (size_t i = 0; i < 4; i++) for (size_t j = 0; j < WORDS; j++) c[i * WORDS + j] = down(word[j] >> 2 * i & TWO_BITS);
+    for (size_t j = 0; j < WORDS; j++)
+        threes |= word[j] & word[j] >> 1 & (ONES | ONES << 2 | ONES << 4 | ONES << 6);
+    for (size_t i = 0; i < 4; i++)
+        for (size_t j = 0; j < WORDS; j++) c[i * WORDS + j] = down(word[j] >> 2 * i & TWO_BITS);
     memcpy(out, c, have);
     return threes == 0;
 }
@@ -50,7 +56,9 @@ bt_code bt_tern2_unpack(int8_t *codes, const uint8_t *packed, size_t N, size_t K
     for (size_t n = 0; n < N; n++) {
         for (size_t k = 0; k < K; k += BLOCK) {
             if (!unpack_block(codes + n * K + k, packed, K - k < BLOCK ? K - k : BLOCK)) {
-                return bt_fail(err, BT_FORMAT, "row %zu, input %zu holds the code 3, which no ternary weight has", n, k + first_three(packed));
+                return bt_fail(err, BT_FORMAT,
+                               "row %zu, input %zu holds the code 3, which no ternary weight has",
+                               n, k + first_three(packed));
             }
             packed += BLOCK_BYTES;
         }

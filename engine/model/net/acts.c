@@ -8,13 +8,20 @@
 #include <string.h>
 
 enum { SAVED, LIGHT, HEAVY, SHARED, ATTN, FFN };
-enum { BLOCK_BYTES = 4 << 20, BLOCK_BYTES_INT8 = 1 << 20, BLOCK_LEAST = 128, WIDE_ROWS = 2 * BT_GRAD_BLOCK };
+enum {
+    BLOCK_BYTES = 4 << 20,
+    BLOCK_BYTES_INT8 = 1 << 20,
+    BLOCK_LEAST = 128,
+    WIDE_ROWS = 2 * BT_GRAD_BLOCK
+};
 
-/* Codes serve int8 products as they lie: a block's floats stay near its thread's L2. Float products unpack weights for every block. */
+/* Codes serve int8 products as they lie: a block's floats stay near its thread's L2. Float products
+ * unpack weights for every block. */
 size_t bt_acts_block(const bt_model_setup *s, size_t M) {
     bool unpacks = s->cfg.linear == BT_LIN_DENSE || (s->train && !s->grad_int8);
     size_t threads = (size_t)(s->n_threads > 0 ? s->n_threads : bt_threads_count());
-    size_t bytes = unpacks ? BLOCK_BYTES : BLOCK_BYTES_INT8 * threads, rows = bytes / ((size_t)s->cfg.F * sizeof(float)) / 64 * 64;
+    size_t bytes = unpacks ? BLOCK_BYTES : BLOCK_BYTES_INT8 * threads,
+           rows = bytes / ((size_t)s->cfg.F * sizeof(float)) / 64 * 64;
     if (rows < BLOCK_LEAST) rows = BLOCK_LEAST;
     return rows < M ? rows : M;
 }
@@ -27,11 +34,15 @@ static bool kept(int keep, const bt_model_setup *s) {
     return keep == LIGHT ? s->recompute != BT_RECOMPUTE_FULL : s->recompute == BT_RECOMPUTE_NONE;
 }
 
-size_t bt_acts_slots(const bt_model_setup *s) { return s->train && s->in_flight > 1 ? (size_t)s->in_flight : 1; }
+size_t bt_acts_slots(const bt_model_setup *s) {
+    return s->train && s->in_flight > 1 ? (size_t)s->in_flight : 1;
+}
 
-/* What int8 gradients are made from is read by dx and dW both, best while it is in L3; floats' products want many rows at once. */
+/* What int8 gradients are made from is read by dx and dW both, best while it is in L3; floats'
+ * products want many rows at once. */
 size_t bt_acts_wide(const bt_model_setup *s, size_t M) {
-    bool some = s->grad_int8 && s->cfg.linear != BT_LIN_DENSE && bt_acts_half(s) && kept(HEAVY, s) && s->slice.tp_size <= 1 && s->cuts <= 1;
+    bool some = s->grad_int8 && s->cfg.linear != BT_LIN_DENSE && bt_acts_half(s) &&
+                kept(HEAVY, s) && s->slice.tp_size <= 1 && s->cuts <= 1;
     return some && M > WIDE_ROWS ? WIDE_ROWS : M;
 }
 
@@ -41,29 +52,33 @@ void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) 
     size_t M = (size_t)s->B * (size_t)c->T, R = bt_acts_block(s, M), i = 0, W = bt_acts_wide(s, M);
     size_t S = bt_slice_rows(s, M), G = M * bt_net_kv_runs(s);
     bool split = s->slice.tp_size > 1 || s->cuts > 1;
-    bool tern = c->linear != BT_LIN_DENSE, qk = c->qk_norm, normed = c->norm != BT_NORM_PRE, train = s->train;
-    bool light = bt_acts_half(s) && kept(LIGHT, s), heavy = bt_acts_half(s) && kept(HEAVY, s), resid = light && tern;
-    bt_arena halves[2];                     /* of a layer: both begin at the same place */
+    bool tern = c->linear != BT_LIN_DENSE, qk = c->qk_norm, normed = c->norm != BT_NORM_PRE,
+         train = s->train;
+    bool light = bt_acts_half(s) && kept(LIGHT, s), heavy = bt_acts_half(s) && kept(HEAVY, s),
+         resid = light && tern;
+    bt_arena halves[2]; /* of a layer: both begin at the same place */
     int half_of[BT_ACTS_FIELDS];
     bt_arena_plan(&halves[0], "attention");
     bt_arena_plan(&halves[1], "feed-forward");
-#define BT_ACTV(field, type, rows, cols, when, keep, what)                                                    \
-    half_of[i] = -1;                                                                                          \
-    if (when) {                                                                                               \
-        int how = keep;                                                                                       \
-        size_t n_layers = kept(how, s) ? (size_t)c->L * bt_acts_slots(s) : 1;                                 \
-        p->present[i] = true;                                                                                 \
-        if (how >= ATTN) half_of[i] = how - ATTN;                                                             \
-        for (size_t l = 0; l < n_layers; l++) {                                                               \
-            size_t at = bt_arena_reserve(how >= ATTN ? &halves[how - ATTN] : arena, (rows) * (size_t)(cols), sizeof(type)); \
-            if (l == 0) p->first[i] = at;                                                                     \
-            if (l == 1) p->stride[i] = at - p->first[i];                                                      \
-        }                                                                                                     \
-    }                                                                                                         \
+#define BT_ACTV(field, type, rows, cols, when, keep, what) \
+    half_of[i] = -1; \
+    if (when) { \
+        int how = keep; \
+        size_t n_layers = kept(how, s) ? (size_t)c->L * bt_acts_slots(s) : 1; \
+        p->present[i] = true; \
+        if (how >= ATTN) half_of[i] = how - ATTN; \
+        for (size_t l = 0; l < n_layers; l++) { \
+            size_t at = bt_arena_reserve(how >= ATTN ? &halves[how - ATTN] : arena, \
+                                         (rows) * (size_t)(cols), sizeof(type)); \
+            if (l == 0) p->first[i] = at; \
+            if (l == 1) p->stride[i] = at - p->first[i]; \
+        } \
+    } \
     i++;
 #include "engine/model/net/acts.def"
 #undef BT_ACTV
-    size_t larger = halves[0].bytes > halves[1].bytes ? halves[0].bytes : halves[1].bytes, at = bt_arena_reserve(arena, larger, 1);
+    size_t larger = halves[0].bytes > halves[1].bytes ? halves[0].bytes : halves[1].bytes,
+           at = bt_arena_reserve(arena, larger, 1);
     if (halves[0].overflow || halves[1].overflow) arena->overflow = true;
     for (i = 0; i < BT_ACTS_FIELDS; i++) {
         if (half_of[i] >= 0) p->first[i] += at;
@@ -72,8 +87,8 @@ void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) 
 
 void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, size_t layer) {
     size_t i = 0;
-#define BT_ACTV(field, type, rows, cols, when, keep, what)                                        \
-    a->field = p->present[i] ? bt_arena_at(arena, p->first[i] + layer * p->stride[i]) : NULL;     \
+#define BT_ACTV(field, type, rows, cols, when, keep, what) \
+    a->field = p->present[i] ? bt_arena_at(arena, p->first[i] + layer * p->stride[i]) : NULL; \
     i++;
 #include "engine/model/net/acts.def"
 #undef BT_ACTV

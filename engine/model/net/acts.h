@@ -1,13 +1,14 @@
 /* acts.h - the activations of one layer, planned from acts.def into one arena.
  *
  * Order:    plan (adds to the arena) -> commit by the caller -> point (fills one bt_acts per layer).
- * Layout:   saved rows get one buffer per layer and micro-batch in flight (layer L*slot + l), shared rows one buffer that every layer's struct points to. */
+ * Layout:   saved rows get one buffer per layer and micro-batch in flight (layer L*slot + l),
+ *           shared rows one buffer that every layer's struct points to. */
 #ifndef BT_ENGINE_MODEL_NET_ACTS_H
 #define BT_ENGINE_MODEL_NET_ACTS_H
 
 #include "engine/base/arena.h"
-#include "engine/model/shape/config.h"
 #include "engine/model/net/model.h"
+#include "engine/model/shape/config.h"
 
 typedef struct bt_acts {
 #define BT_ACTV(field, type, rows, cols, when, keep, what) type *field;
@@ -15,27 +16,32 @@ typedef struct bt_acts {
 #undef BT_ACTV
 } bt_acts;
 
-enum { BT_ACTS_FIELDS = 0
+enum {
+    BT_ACTS_FIELDS = 0
 #define BT_ACTV(field, type, rows, cols, when, keep, what) +1
 #include "engine/model/net/acts.def"
 #undef BT_ACTV
 };
 
 typedef struct bt_acts_plan {
-    size_t first[BT_ACTS_FIELDS];           /* offset of layer 0's buffer */
-    size_t stride[BT_ACTS_FIELDS];          /* bytes from layer to layer, 0 when shared */
+    size_t first[BT_ACTS_FIELDS];  /* offset of layer 0's buffer */
+    size_t stride[BT_ACTS_FIELDS]; /* bytes from layer to layer, 0 when shared */
     bool present[BT_ACTS_FIELDS];
 } bt_acts_plan;
 
-/* rows of one feed-forward block: its intermediate floats stay in cache. A multiple of BT_GLU_BLOCK, or M: sums over rows go by those blocks,
- * and do not depend on the number of threads */
+/* rows of one feed-forward block: its intermediate floats stay in cache. A multiple of
+ * BT_GLU_BLOCK, or M: sums over rows go by those blocks, and do not depend on the number of
+ * threads */
 size_t bt_acts_block(const bt_model_setup *s, size_t M);
 
 /* backward reads activations rounded to bf16 */
 bool bt_acts_half(const bt_model_setup *s);
-size_t bt_acts_wide(const bt_model_setup *s, size_t M);     /* rows of dgate and dup: backward takes the feed-forward part through all its products by so many */
+/* rows of dgate and dup: backward takes the feed-forward part through all its products by so
+ * many */
+size_t bt_acts_wide(const bt_model_setup *s, size_t M);
 
-size_t bt_acts_slots(const bt_model_setup *s);              /* micro-batches in flight; the kept buffers of one follow those of another */
+/* micro-batches in flight; the kept buffers of one follow those of another */
+size_t bt_acts_slots(const bt_model_setup *s);
 void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s);
 void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, size_t layer);
 

@@ -11,33 +11,46 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
-typedef struct candidate { float weight; int32_t token; } candidate;     /* weight: exp((logit - best) / temperature) */
+/* weight: exp((logit - best) / temperature) */
+typedef struct candidate {
+    float weight;
+    int32_t token;
+} candidate;
 
 struct bt_gen {
     bt_model *m;
     bt_arena arena;
-    float *k, *v;                           /* (L, T, KV * D) */
-    float *scores;                          /* (H, T) */
-    float *logits;                          /* (V) */
-    candidate *candidates;                  /* (V) a heap while sampling */
-    int32_t *tokens;                        /* (T) what the cache holds */
-    size_t length;                          /* tokens in the cache */
+    float *k, *v;          /* (L, T, KV * D) */
+    float *scores;         /* (H, T) */
+    float *logits;         /* (V) */
+    candidate *candidates; /* (V) a heap while sampling */
+    int32_t *tokens;       /* (T) what the cache holds */
+    size_t length;         /* tokens in the cache */
     size_t seen;
 };
 
 bt_code bt_gen_create(bt_gen **out, bt_model *m, bt_err *err) {
     *out = NULL;
-    if (m->setup.slice.tp_size > 1) return bt_fail(err, BT_UNSUPPORTED, "one part of a model cannot generate: load its checkpoint as a whole");
-    if (m->setup.panels == BT_WEIGHTS_PREFETCHED) return bt_fail(err, BT_UNSUPPORTED, "a model whose weights come a layer at a time cannot generate: load its checkpoint as a whole");
+    if (m->setup.slice.tp_size > 1)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "one part of a model cannot generate: load its checkpoint as a whole");
+    if (m->setup.panels == BT_WEIGHTS_PREFETCHED)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "a model whose weights come a layer at a time cannot generate: load its "
+                       "checkpoint as a whole");
     bt_gen *g = calloc(1, sizeof *g);
     if (!g) return bt_fail(err, BT_NOMEM, "cannot take memory for generation");
     g->m = m;
     const bt_model_cfg *c = &m->setup.cfg;
-    size_t T = (size_t)c->T, V = (size_t)c->V, cache = (size_t)c->L * T * (size_t)c->KV * (size_t)c->D;
+    size_t T = (size_t)c->T, V = (size_t)c->V,
+           cache = (size_t)c->L * T * (size_t)c->KV * (size_t)c->D;
     bt_arena_plan(&g->arena, "generation");
-    size_t k = bt_arena_reserve(&g->arena, cache, sizeof(float)), v = bt_arena_reserve(&g->arena, cache, sizeof(float));
-    size_t scores = bt_arena_reserve(&g->arena, (size_t)c->H * T, sizeof(float)), logits = bt_arena_reserve(&g->arena, V, sizeof(float));
-    size_t candidates = bt_arena_reserve(&g->arena, V, sizeof(candidate)), tokens = bt_arena_reserve(&g->arena, T, sizeof(int32_t));
+    size_t k = bt_arena_reserve(&g->arena, cache, sizeof(float)),
+           v = bt_arena_reserve(&g->arena, cache, sizeof(float));
+    size_t scores = bt_arena_reserve(&g->arena, (size_t)c->H * T, sizeof(float)),
+           logits = bt_arena_reserve(&g->arena, V, sizeof(float));
+    size_t candidates = bt_arena_reserve(&g->arena, V, sizeof(candidate)),
+           tokens = bt_arena_reserve(&g->arena, T, sizeof(int32_t));
     bt_code code = bt_arena_commit(&g->arena, err);
     if (code != BT_OK) {
         bt_gen_destroy(g);
@@ -67,9 +80,9 @@ void bt_gen_reset(bt_gen *g) {
 const float *bt_gen_logits(const bt_gen *g) { return g->logits; }
 size_t bt_gen_seen(const bt_gen *g) { return g->seen; }
 
-/* ---- forward over the cache ----------------------------------------------------------------------------------------- */
-/* One token leaves a matrix product nothing to reuse: rows are read once, straight from memory, in sixteen lanes that
- * compilers turn into vectors without being allowed to reorder sums. */
+/* ---- forward over the cache ------------------------------------------------------------------ */
+/* One token leaves a matrix product nothing to reuse: rows are read once, straight from memory, in
+ * sixteen lanes that compilers turn into vectors without being allowed to reorder sums. */
 enum { LANES = 16 };
 
 static float dot(const float *a, const float *b, size_t n) {
@@ -84,7 +97,8 @@ static float dot(const float *a, const float *b, size_t n) {
 }
 
 /* y[0..n) = sum over t of p[t] * v[t * ld + 0..n) */
-static void weighted_sum(float *y, const float *p, const float *v, size_t ld, size_t rows, size_t n) {
+static void weighted_sum(float *y, const float *p, const float *v, size_t ld, size_t rows,
+                         size_t n) {
     size_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         float lane[LANES] = {0};
@@ -106,7 +120,12 @@ static void softmax_row(float *s, size_t n) {
     for (size_t i = 0; i < n; i++) s[i] /= sum;
 }
 
-typedef struct attend_job { const bt_gen *g; float *o; const float *q, *k, *v; size_t n; } attend_job;
+typedef struct attend_job {
+    const bt_gen *g;
+    float *o;
+    const float *q, *k, *v;
+    size_t n;
+} attend_job;
 
 static void attend_heads(void *ctx, int thread, size_t begin, size_t end) {
     (void)thread;
@@ -116,14 +135,16 @@ static void attend_heads(void *ctx, int thread, size_t begin, size_t end) {
     float scale = 1.0f / sqrtf((float)D);
     for (size_t h = begin; h < end; h++) {
         float *s = j->g->scores + h * (size_t)c->T;
-        for (size_t t = 0; t < j->n; t++) s[t] = scale * dot(j->q + h * D, j->k + t * KVD + h / group * D, D);
+        for (size_t t = 0; t < j->n; t++)
+            s[t] = scale * dot(j->q + h * D, j->k + t * KVD + h / group * D, D);
         softmax_row(s, j->n);
         weighted_sum(j->o + h * D, s, j->v + h / group * D, KVD, j->n, D);
     }
 }
 
 /* one query token, all heads, against the first n cached positions */
-static void attend(const bt_gen *g, float *o, const float *q, const float *k, const float *v, size_t n) {
+static void attend(const bt_gen *g, float *o, const float *q, const float *k, const float *v,
+                   size_t n) {
     attend_job j = {g, o, q, k, v, n};
     size_t work = n * (size_t)g->m->setup.cfg.D;
     bt_parallel_for((size_t)g->m->setup.cfg.H, 1 + 16384 / work, attend_heads, &j);
@@ -134,12 +155,20 @@ static void attention(bt_gen *g, bt_layer *l, float *k, float *v, size_t n) {
     size_t D = (size_t)c->D, HD = (size_t)c->H * D, KVD = (size_t)c->KV * D;
     memcpy(k + g->length * KVD, bt_net_k(l), n * KVD * sizeof(float));
     memcpy(v + g->length * KVD, l->a.v, n * KVD * sizeof(float));
-    if (g->length == 0 && n > 1) {          /* a prompt: the training kernel */
-        bt_attn_shape shape = {.T = n, .D = D, .ldq = HD, .ldk = KVD, .ldv = KVD, .ldo = HD, .scale = 1.0f / sqrtf((float)D)};
-        bt_op_attn_fwd(l->a.o, l->a.lse, bt_net_q(l), bt_net_k(l), l->a.v, &shape, 1, (size_t)c->H, (size_t)c->KV, g->m->setup.prec);
+    if (g->length == 0 && n > 1) { /* a prompt: the training kernel */
+        bt_attn_shape shape = {.T = n,
+                               .D = D,
+                               .ldq = HD,
+                               .ldk = KVD,
+                               .ldv = KVD,
+                               .ldo = HD,
+                               .scale = 1.0f / sqrtf((float)D)};
+        bt_op_attn_fwd(l->a.o, l->a.lse, bt_net_q(l), bt_net_k(l), l->a.v, &shape, 1, (size_t)c->H,
+                       (size_t)c->KV, g->m->setup.prec);
         return;
     }
-    for (size_t i = 0; i < n; i++) attend(g, l->a.o + i * HD, bt_net_q(l) + i * HD, k, v, g->length + i + 1);
+    for (size_t i = 0; i < n; i++)
+        attend(g, l->a.o + i * HD, bt_net_q(l) + i * HD, k, v, g->length + i + 1);
 }
 
 /* n tokens at positions length .. length+n-1; there is room */
@@ -168,12 +197,14 @@ bt_code bt_gen_feed(bt_gen *g, const int32_t *tokens, size_t n, bt_err *err) {
     if (n == 0) return bt_fail(err, BT_ARG, "nothing to generate from: the prompt holds no token");
     for (size_t i = 0; i < n; i++) {
         if (tokens[i] < 0 || tokens[i] >= g->m->setup.cfg.V) {
-            return bt_fail(err, BT_ARG, "token %d at position %zu is outside the model's vocabulary of %d", (int)tokens[i], i, g->m->setup.cfg.V);
+            return bt_fail(err, BT_ARG,
+                           "token %d at position %zu is outside the model's vocabulary of %d",
+                           (int)tokens[i], i, g->m->setup.cfg.V);
         }
     }
     g->seen += n;
     while (n > 0) {
-        if (g->length == T) {               /* full: start again from the younger half */
+        if (g->length == T) { /* full: start again from the younger half */
             size_t keep = T / 2;
             g->length = 0;
             if (keep > 0) forward(g, g->tokens + (T - keep), keep);
@@ -186,7 +217,7 @@ bt_code bt_gen_feed(bt_gen *g, const int32_t *tokens, size_t n, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- sampling ------------------------------------------------------------------------------------------------------- */
+/* ---- sampling -------------------------------------------------------------------------------- */
 /* ties go to the smaller token, so that the order is one order */
 static bool likelier(const candidate *a, const candidate *b) {
     return a->weight > b->weight || (a->weight == b->weight && a->token < b->token);
@@ -222,7 +253,8 @@ static int32_t likeliest(const float *logits, size_t V) {
     return (int32_t)best;
 }
 
-/* Leaves the tokens that may be drawn at the end of c, likeliest last; returns how many. *held: their weights' sum. */
+/* Leaves the tokens that may be drawn at the end of c, likeliest last; returns how many. *held:
+ * their weights' sum. */
 static size_t limit(candidate *c, size_t V, size_t k, double p, double *held) {
     double total = *held;
     for (size_t i = V / 2; i-- > 0;) sift_down(c, V, i);
@@ -231,7 +263,8 @@ static size_t limit(candidate *c, size_t V, size_t k, double p, double *held) {
         for (size_t i = 0; i < k; i++) total += (double)pop(c, V - i).weight;
     }
     size_t n = 0;
-    for (*held = 0; n < k && (n == 0 || *held < p * total); n++) *held += (double)(k < V ? c[V - 1 - n] : pop(c, V - n)).weight;
+    for (*held = 0; n < k && (n == 0 || *held < p * total); n++)
+        *held += (double)(k < V ? c[V - 1 - n] : pop(c, V - n)).weight;
     return n;
 }
 
@@ -243,7 +276,9 @@ int32_t bt_gen_sample(bt_gen *g, const bt_sampling *s) {
     double p = s->top_p > 0 && s->top_p < 1 ? s->top_p : 1.0, held = 0;
     candidate *c = g->candidates;
     for (size_t i = 0; i < V; i++) {
-        c[i] = (candidate){(float)exp(((double)g->logits[i] - (double)g->logits[best]) / s->temperature), (int32_t)i};
+        c[i] = (candidate){
+            (float)exp(((double)g->logits[i] - (double)g->logits[best]) / s->temperature),
+            (int32_t)i};
         held += (double)c[i].weight;
     }
     if (k < V || p < 1) n = limit(c, V, k, p, &held);

@@ -9,8 +9,8 @@
 #include "engine/base/rng.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
-#include "engine/model/net/net.h"
 #include "engine/kernels/table/ternary.h"
+#include "engine/model/net/net.h"
 
 enum { LOGITS_BYTES = 16 << 20, LOGITS_LEAST = 256 };
 
@@ -18,16 +18,17 @@ enum { LOGITS_BYTES = 16 << 20, LOGITS_LEAST = 256 };
 typedef struct memory_plan {
     bt_arena params, grads, quant, acts, scratch;
     size_t w, g;
-    size_t *codes, *packed, *packed2;               /* per tensor; NULL when only sizes are wanted */
+    /* per tensor; NULL when only sizes are wanted */
+    size_t *codes, *packed, *packed2;
     size_t row, taken;
     bt_acts_plan acts_plan;
     size_t x_final, final_rstd, row_loss, logits, rope_cos, rope_sin, pos, noise_rows;
-    size_t head_packed, head_scale, head_xq, head_dq;       /* bt_head8 */
-    size_t ones, mine, all, a, b, index;            /* of a part */
-    size_t spare, gains;                            /* of cuts */
-    size_t joined;                                  /* of kv heads that neighbours share */
+    size_t head_packed, head_scale, head_xq, head_dq; /* bt_head8 */
+    size_t ones, mine, all, a, b, index;              /* of a part */
+    size_t spare, gains;                              /* of cuts */
+    size_t joined;                                    /* of kv heads that neighbours share */
     size_t logits_rows;
-    size_t tied, d_tied;                            /* of a last stage */
+    size_t tied, d_tied; /* of a last stage */
 } memory_plan;
 
 static bool split(const bt_model_setup *s) { return s->slice.tp_size > 1 || s->cuts > 1; }
@@ -38,15 +39,19 @@ static size_t logits_rows(size_t V, size_t M, size_t least) {
     return rows < M ? rows : M;
 }
 
-static bool head_int8(const bt_model_setup *s) { return s->train && s->grad_int8 && bt_slice_is_last_stage(s->slice); }
+static bool head_int8(const bt_model_setup *s) {
+    return s->train && s->grad_int8 && bt_slice_is_last_stage(s->slice);
+}
 
 /* a rank's vocabulary in cuts, each packed by itself */
 static size_t head8_bytes(const bt_model_setup *s, const bt_model_cfg *whole) {
     size_t cuts = bt_slice_cuts(s->slice, s->cuts), bytes = 0;
     if (s->cuts <= 1) return bt_op_w8_bytes((size_t)s->cfg.V, (size_t)s->cfg.C);
     for (size_t i = 0; i < cuts; i++) {
-        bt_model_slice cut = {.tp_rank = s->slice.tp_rank * (int)cuts + (int)i, .tp_size = s->cuts}, next = {.tp_rank = cut.tp_rank + 1, .tp_size = s->cuts};
-        bytes += bt_op_w8_bytes(bt_slice_vocab(whole, next) - bt_slice_vocab(whole, cut), (size_t)s->cfg.C);
+        bt_model_slice cut = {.tp_rank = s->slice.tp_rank * (int)cuts + (int)i, .tp_size = s->cuts},
+                       next = {.tp_rank = cut.tp_rank + 1, .tp_size = s->cuts};
+        bytes += bt_op_w8_bytes(bt_slice_vocab(whole, next) - bt_slice_vocab(whole, cut),
+                                (size_t)s->cfg.C);
     }
     return bytes;
 }
@@ -59,7 +64,8 @@ static size_t widest_output(const bt_model_cfg *c) {
 
 size_t bt_slice_rows(const bt_model_setup *s, size_t M) {
     if (s->slice.tp_size <= 1 || !s->sequence) return M;
-    return bt_tp_first_row(M, s->slice.tp_rank + 1, s->slice.tp_size) - bt_tp_first_row(M, s->slice.tp_rank, s->slice.tp_size);
+    return bt_tp_first_row(M, s->slice.tp_rank + 1, s->slice.tp_size) -
+           bt_tp_first_row(M, s->slice.tp_rank, s->slice.tp_size);
 }
 
 bool bt_model_cuts_fit(const bt_model_cfg *c, int n) {
@@ -91,7 +97,9 @@ static size_t packed_bytes(const bt_model_setup *s, const bt_tensor *t) {
 static size_t levels(size_t cuts) { return cuts > 1 ? 1 + levels(cuts / 2) : 0; }
 static int tp_size(const bt_model_setup *s) { return s->slice.tp_size > 1 ? s->slice.tp_size : 1; }
 
-static bool tied_copy(const bt_model_setup *s) { return s->cfg.tied && bt_slice_is_last_stage(s->slice) && !bt_slice_is_first_stage(s->slice); }
+static bool tied_copy(const bt_model_setup *s) {
+    return s->cfg.tied && bt_slice_is_last_stage(s->slice) && !bt_slice_is_first_stage(s->slice);
+}
 
 static void plan_ternary(memory_plan *p, const bt_model_setup *s, const bt_params *params) {
     size_t longest = 0;
@@ -99,20 +107,26 @@ static void plan_ternary(memory_plan *p, const bt_model_setup *s, const bt_param
         const bt_tensor *t = &params->tensors[i];
         if (!t->tern) continue;
         if (t->count > longest) longest = t->count;
-        bool again = s->panels == BT_WEIGHTS_PREFETCHED && t->layer > 0;      /* where the first layer's are */
+        /* where the first layer's are */
+        bool again = s->panels == BT_WEIGHTS_PREFETCHED && t->layer > 0;
         size_t codes = s->panels == BT_WEIGHTS_LOCAL ? bt_arena_reserve(&p->quant, t->count, 1) : 0;
-        size_t packed = again ? 0 : bt_arena_reserve(&p->quant, parts_of(s, t) * packed_bytes(s, t), 1);
-        size_t packed2 = s->train ? 0 : bt_arena_reserve(&p->quant, t->rows, bt_tern2_row_bytes(t->cols));
+        size_t packed = again ? 0
+                              : bt_arena_reserve(&p->quant, parts_of(s, t) * packed_bytes(s, t), 1);
+        size_t packed2 = s->train
+                             ? 0
+                             : bt_arena_reserve(&p->quant, t->rows, bt_tern2_row_bytes(t->cols));
         if (!p->codes) continue;
         p->codes[i] = codes;
-        p->packed[i] = again ? p->packed[bt_params_get(params, 0, t->id) - params->tensors] : packed;
+        p->packed[i] = again ? p->packed[bt_params_get(params, 0, t->id) - params->tensors]
+                             : packed;
         p->packed2[i] = packed2;
     }
     if (s->panels != BT_WEIGHTS_LOCAL) p->taken = bt_arena_reserve(&p->quant, longest, 1);
 }
 
 /* s->cfg is the part's */
-static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params *params, const bt_model_cfg *whole) {
+static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params *params,
+                        const bt_model_cfg *whole) {
     const bt_model_cfg *c = &s->cfg;
     size_t M = (size_t)s->B * (size_t)c->T;
     bt_arena_plan(&p->params, "params");
@@ -127,16 +141,23 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     plan_ternary(p, s, params);
     bt_arena_plan(&p->acts, "activations");
     bt_acts_reserve(&p->acts_plan, &p->acts, s);
-    p->x_final = s->train ? bt_arena_reserve(&p->acts, bt_slice_rows(s, M) * (size_t)c->C, sizeof(float)) : 0;
+    p->x_final = s->train
+                     ? bt_arena_reserve(&p->acts, bt_slice_rows(s, M) * (size_t)c->C, sizeof(float))
+                     : 0;
     bt_arena_plan(&p->scratch, "scratch");
-    if (bt_slice_is_last_stage(s->slice)) p->logits_rows = logits_rows(s->cuts > 1 ? (size_t)whole->V : (size_t)c->V, M, head_int8(s) ? BT_GRAD_BLOCK : LOGITS_LEAST);      /* their gradients are sums over these rows */
+    /* their gradients are sums over these rows */
+    if (bt_slice_is_last_stage(s->slice))
+        p->logits_rows = logits_rows(s->cuts > 1 ? (size_t)whole->V : (size_t)c->V, M,
+                                     head_int8(s) ? BT_GRAD_BLOCK : LOGITS_LEAST);
     p->final_rstd = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->row_loss = bt_arena_reserve(&p->scratch, M, sizeof(float));
-    p->logits = bt_arena_reserve(&p->scratch, p->logits_rows * bt_ops_logits_ld((size_t)c->V), sizeof(float));
+    p->logits = bt_arena_reserve(&p->scratch, p->logits_rows * bt_ops_logits_ld((size_t)c->V),
+                                 sizeof(float));
     p->rope_cos = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
     p->rope_sin = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
     p->pos = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
-    p->noise_rows = s->train && s->grad_int8 ? bt_arena_reserve(&p->scratch, M, sizeof(uint32_t)) : 0;
+    p->noise_rows = s->train && s->grad_int8 ? bt_arena_reserve(&p->scratch, M, sizeof(uint32_t))
+                                             : 0;
     if (head_int8(s)) {
         p->head_packed = bt_arena_reserve(&p->scratch, head8_bytes(s, whole), 1);
         p->head_scale = bt_arena_reserve(&p->scratch, (size_t)c->V, sizeof(float));
@@ -146,12 +167,18 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     p->row = s->train ? 0 : bt_arena_reserve(&p->scratch, widest_output(c), sizeof(float));
     if (!split(s)) return;
     if (s->cuts > 1) {
-        p->spare = bt_arena_reserve(&p->scratch, levels(bt_slice_cuts(s->slice, s->cuts)) * M * (size_t)c->C, sizeof(float));
-        size_t heads = (size_t)c->KV * (size_t)c->D, norms = (size_t)s->cuts * (size_t)(c->C > c->D ? c->C : c->D);
+        p->spare = bt_arena_reserve(&p->scratch,
+                                    levels(bt_slice_cuts(s->slice, s->cuts)) * M * (size_t)c->C,
+                                    sizeof(float));
+        size_t heads = (size_t)c->KV * (size_t)c->D,
+               norms = (size_t)s->cuts * (size_t)(c->C > c->D ? c->C : c->D);
         p->gains = bt_arena_reserve(&p->scratch, heads > norms ? heads : norms, sizeof(float));
     }
-    size_t joins = bt_slice_joins(whole, (bt_model_slice){.tp_rank = s->slice.tp_size, .tp_size = s->slice.tp_size});
-    if (joins && s->train) p->joined = bt_arena_reserve(&p->scratch, joins * (s->cuts > 1 ? M : (size_t)c->C) * (size_t)c->D, sizeof(float));
+    size_t joins = bt_slice_joins(whole, (bt_model_slice){.tp_rank = s->slice.tp_size,
+                                                          .tp_size = s->slice.tp_size});
+    if (joins && s->train)
+        p->joined = bt_arena_reserve(
+            &p->scratch, joins * (s->cuts > 1 ? M : (size_t)c->C) * (size_t)c->D, sizeof(float));
     p->ones = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->mine = bt_arena_reserve(&p->scratch, M, sizeof(bt_row_stat));
     p->all = bt_arena_reserve(&p->scratch, M * (size_t)tp_size(s), sizeof(bt_row_stat));
@@ -163,17 +190,22 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
 size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
     bt_params params;
     bt_model_setup local = *s;
-    if (s->B < 1 || bt_params_init(&params, &s->cfg, s->slice, NULL) != BT_OK || bt_slice_cfg(&local.cfg, &s->cfg, s->slice, NULL) != BT_OK) return 0;
+    if (s->B < 1 || bt_params_init(&params, &s->cfg, s->slice, NULL) != BT_OK ||
+        bt_slice_cfg(&local.cfg, &s->cfg, s->slice, NULL) != BT_OK)
+        return 0;
     memory_plan p = {0};
     plan_memory(&p, &local, &params, &s->cfg);
     bt_params_release(&params);
-    static const char *const quantised_why[] = {"ternary codes (1 byte, to count flips) and their packed forms", "packed ternary weights, and one tensor's codes on their way there",
-                                                "packed ternary weights of one layer, and one tensor's codes"};
+    static const char *const quantised_why[] = {
+        "ternary codes (1 byte, to count flips) and their packed forms",
+        "packed ternary weights, and one tensor's codes on their way there",
+        "packed ternary weights of one layer, and one tensor's codes"};
     const bt_arena_row all[] = {
         {"params", p.params.bytes, "latent weights, fp32"},
         {"grads", p.grads.bytes, "their gradients, fp32"},
         {"quantised", p.quant.bytes, quantised_why[s->panels]},
-        {"activations", p.acts.bytes, "kept for backward per layer, plus the gradients on the way back"},
+        {"activations", p.acts.bytes,
+         "kept for backward per layer, plus the gradients on the way back"},
         {"scratch", p.scratch.bytes, "one chunk of logits, rotary tables, positions"},
     };
     size_t n = sizeof all / sizeof *all;
@@ -181,7 +213,7 @@ size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
     return n < max ? n : max;
 }
 
-/* ---- wiring: tables to pointers ------------------------------------------------------------------------------------- */
+/* ---- wiring: tables to pointers -------------------------------------------------------------- */
 static bt_gain gain_of(bt_model *m, int layer, bt_param_id id) {
     const bt_tensor *t = bt_params_get(&m->params, layer, id);
     if (!t) return (bt_gain){0};
@@ -197,7 +229,8 @@ static bt_linear linear_of(bt_model *m, const memory_plan *p, int layer, bt_para
     l.first_row = t->row0;
     if (t->tern) {
         l.packed_bytes = packed_bytes(&m->setup, t);
-        l.codes = m->setup.panels == BT_WEIGHTS_LOCAL ? bt_arena_at(&m->quant_arena, p->codes[i]) : NULL;
+        l.codes = m->setup.panels == BT_WEIGHTS_LOCAL ? bt_arena_at(&m->quant_arena, p->codes[i])
+                                                      : NULL;
         l.packed = bt_arena_at(&m->quant_arena, p->packed[i]);
         l.packed2 = m->setup.train ? NULL : bt_arena_at(&m->quant_arena, p->packed2[i]);
         l.row = m->setup.train ? NULL : bt_arena_at(&m->scratch_arena, p->row);
@@ -206,7 +239,9 @@ static bt_linear linear_of(bt_model *m, const memory_plan *p, int layer, bt_para
     return l;
 }
 
-static void point_site(bt_site *s, float *rstd, int8_t *xq, float *dq, float *xn) { s->rstd = rstd, s->xq = xq, s->dq = dq, s->xn = xn; }
+static void point_site(bt_site *s, float *rstd, int8_t *xq, float *dq, float *xn) {
+    s->rstd = rstd, s->xq = xq, s->dq = dq, s->xn = xn;
+}
 
 void bt_net_point(bt_model *m, int layer, int slot) {
     bt_layer *l = &m->layers[layer];
@@ -216,7 +251,8 @@ void bt_net_point(bt_model *m, int layer, int slot) {
     xn = m->setup.cfg.linear != BT_LIN_DENSE ? NULL : a->xn;
     if (m->split) a->dxn = m->split->tp_group->partial;
     if (layer > 0) m->layers[layer - 1].x_out = a->x;
-    l->x_out = m->setup.train ? m->x_final : a->x;              /* the last layer's; others are wired by the next */
+    /* the last layer's; others are wired by the next */
+    l->x_out = m->setup.train ? m->x_final : a->x;
     point_site(&l->attn_in, a->attn_rstd, a->attn_xq, a->attn_dq, xn);
     point_site(&l->o_in, a->o_rstd, a->o_xq, a->o_dq, a->on);
     point_site(&l->ffn_in, a->ffn_rstd, a->ffn_xq, a->ffn_dq, xn);
@@ -229,12 +265,32 @@ static void wire_layer(bt_model *m, const memory_plan *p, int i) {
     bool tern = c->linear != BT_LIN_DENSE, normed = c->norm != BT_NORM_PRE;
     size_t C = (size_t)c->C, HD = (size_t)c->H * (size_t)c->D, F = (size_t)c->F;
     float eps = (float)c->norm_eps;
-    int n = m->first_layer + i;                                 /* in the whole model */
-    l->attn_in = (bt_site){.K = C, .normed = true, .tern = tern, .gain = gain_of(m, n, BT_P_ATTN_NORM), .eps = eps, .whole_K = C};
-    l->o_in = (bt_site){.K = HD, .normed = normed, .tern = tern, .gain = gain_of(m, n, BT_P_ATTN_SUBNORM), .eps = eps, .split = m->split,
+    int n = m->first_layer + i; /* in the whole model */
+    l->attn_in = (bt_site){.K = C,
+                           .normed = true,
+                           .tern = tern,
+                           .gain = gain_of(m, n, BT_P_ATTN_NORM),
+                           .eps = eps,
+                           .whole_K = C};
+    l->o_in = (bt_site){.K = HD,
+                        .normed = normed,
+                        .tern = tern,
+                        .gain = gain_of(m, n, BT_P_ATTN_SUBNORM),
+                        .eps = eps,
+                        .split = m->split,
                         .whole_K = (size_t)m->whole.H * (size_t)c->D};
-    l->ffn_in = (bt_site){.K = C, .normed = true, .tern = tern, .gain = gain_of(m, n, BT_P_FFN_NORM), .eps = eps, .whole_K = C};
-    l->down_in = (bt_site){.K = F, .normed = normed, .tern = tern, .gain = gain_of(m, n, BT_P_FFN_SUBNORM), .eps = eps, .split = m->split,
+    l->ffn_in = (bt_site){.K = C,
+                          .normed = true,
+                          .tern = tern,
+                          .gain = gain_of(m, n, BT_P_FFN_NORM),
+                          .eps = eps,
+                          .whole_K = C};
+    l->down_in = (bt_site){.K = F,
+                           .normed = normed,
+                           .tern = tern,
+                           .gain = gain_of(m, n, BT_P_FFN_SUBNORM),
+                           .eps = eps,
+                           .split = m->split,
                            .whole_K = (size_t)m->whole.F};
     bt_net_point(m, i, 0);
     l->q_norm = gain_of(m, n, BT_P_Q_NORM);
@@ -248,11 +304,13 @@ static void wire_layer(bt_model *m, const memory_plan *p, int i) {
     l->down = linear_of(m, p, n, BT_P_FFN_DOWN);
 }
 
-/* In float like the published implementations, so that a model imported from them rotates by the same angles. */
+/* In float like the published implementations, so that a model imported from them rotates by the
+ * same angles. */
 static void fill_rope(bt_model *m) {
     size_t half = (size_t)m->setup.cfg.D / 2;
     for (size_t i = 0; i < half; i++) {
-        float freq = (float)pow(m->setup.cfg.rope_theta, -(double)((float)(2 * i) / (float)m->setup.cfg.D));
+        float freq = (float)pow(m->setup.cfg.rope_theta,
+                                -(double)((float)(2 * i) / (float)m->setup.cfg.D));
         for (size_t t = 0; t < (size_t)m->setup.cfg.T; t++) {
             m->rope_cos[t * half + i] = cosf((float)t * freq);
             m->rope_sin[t * half + i] = sinf((float)t * freq);
@@ -270,11 +328,16 @@ static void wire_split(bt_model *m, const memory_plan *p) {
     x->spare = m->setup.cuts > 1 ? bt_arena_at(&m->scratch_arena, p->spare) : NULL;
     x->gains = m->setup.cuts > 1 ? bt_arena_at(&m->scratch_arena, p->gains) : NULL;
     x->first_cut = (size_t)m->setup.slice.tp_rank * x->cuts;
-    x->joins = bt_slice_joins(&m->whole, (bt_model_slice){.tp_rank = m->setup.slice.tp_size, .tp_size = m->setup.slice.tp_size});
+    x->joins = bt_slice_joins(&m->whole, (bt_model_slice){.tp_rank = m->setup.slice.tp_size,
+                                                          .tp_size = m->setup.slice.tp_size});
     x->joined = x->joins && m->setup.train ? bt_arena_at(&m->scratch_arena, p->joined) : NULL;
     x->join_at = bt_slice_joins(&m->whole, m->setup.slice) - (m->setup.cfg.skip > 0);
     x->vocab0 = bt_slice_vocab(&m->whole, m->setup.slice);
-    for (size_t k = 0; k <= x->cuts && x->all_cuts > 1; k++) x->vocab_at[k] = bt_slice_vocab(&m->whole, (bt_model_slice){.tp_rank = (int)(x->first_cut + k), .tp_size = (int)x->all_cuts}) - x->vocab0;
+    for (size_t k = 0; k <= x->cuts && x->all_cuts > 1; k++)
+        x->vocab_at[k] = bt_slice_vocab(&m->whole,
+                                        (bt_model_slice){.tp_rank = (int)(x->first_cut + k),
+                                                         .tp_size = (int)x->all_cuts}) -
+                         x->vocab0;
     x->ones = bt_arena_at(&m->scratch_arena, p->ones);
     x->mine = bt_arena_at(&m->scratch_arena, p->mine);
     x->all = bt_arena_at(&m->scratch_arena, p->all);
@@ -284,7 +347,9 @@ static void wire_split(bt_model *m, const memory_plan *p) {
     for (size_t i = 0; i < M; i++) x->ones[i] = 1.0f;
 }
 
-static float *at_tensor(float *flat, const bt_tensor *t) { return flat && t ? flat + t->offset : NULL; }
+static float *at_tensor(float *flat, const bt_tensor *t) {
+    return flat && t ? flat + t->offset : NULL;
+}
 
 void bt_model_grads_into(bt_model *m, float *grads) {
     float *g = m->g = grads ? grads : m->own_g;
@@ -292,13 +357,19 @@ void bt_model_grads_into(bt_model *m, float *grads) {
     for (int i = 0; i < m->setup.cfg.L; i++) {
         bt_layer *l = &m->layers[i];
         bt_linear *linears[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
-        bt_gain *gains[] = {&l->attn_in.gain, &l->o_in.gain, &l->ffn_in.gain, &l->down_in.gain, &l->q_norm, &l->k_norm};
-        for (size_t k = 0; k < sizeof linears / sizeof *linears; k++) linears[k]->dw = at_tensor(g, linears[k]->tensor);
-        for (size_t k = 0; k < sizeof gains / sizeof *gains; k++) gains[k]->dw = at_tensor(g, gains[k]->tensor);
+        bt_gain *gains[] = {&l->attn_in.gain, &l->o_in.gain, &l->ffn_in.gain,
+                            &l->down_in.gain, &l->q_norm,    &l->k_norm};
+        for (size_t k = 0; k < sizeof linears / sizeof *linears; k++)
+            linears[k]->dw = at_tensor(g, linears[k]->tensor);
+        for (size_t k = 0; k < sizeof gains / sizeof *gains; k++)
+            gains[k]->dw = at_tensor(g, gains[k]->tensor);
     }
     m->final_norm.dw = at_tensor(g, m->final_norm.tensor);
     m->d_embed = at_tensor(g, embed);
-    m->d_head = m->d_tied ? m->d_tied : at_tensor(g, m->setup.cfg.tied ? embed : bt_params_get(&m->params, -1, BT_P_HEAD));
+    m->d_head = m->d_tied
+                    ? m->d_tied
+                    : at_tensor(g, m->setup.cfg.tied ? embed
+                                                     : bt_params_get(&m->params, -1, BT_P_HEAD));
 }
 
 static void wire(bt_model *m, const memory_plan *p) {
@@ -307,7 +378,9 @@ static void wire(bt_model *m, const memory_plan *p) {
     m->w = bt_arena_at(&m->params_arena, p->w);
     m->own_g = m->setup.train ? bt_arena_at(&m->grads_arena, p->g) : NULL;
     m->taken = m->setup.panels != BT_WEIGHTS_LOCAL ? bt_arena_at(&m->quant_arena, p->taken) : NULL;
-    m->noise_rows = m->setup.train && m->setup.grad_int8 ? bt_arena_at(&m->scratch_arena, p->noise_rows) : NULL;
+    m->noise_rows = m->setup.train && m->setup.grad_int8
+                        ? bt_arena_at(&m->scratch_arena, p->noise_rows)
+                        : NULL;
     m->acts_plan = p->acts_plan;
     m->x_final = m->setup.train ? bt_arena_at(&m->acts_arena, p->x_final) : NULL;
     for (int i = 0; i < c->L; i++) wire_layer(m, p, i);
@@ -318,15 +391,20 @@ static void wire(bt_model *m, const memory_plan *p) {
         m->d_tied = m->setup.train ? bt_arena_at(&m->grads_arena, p->d_tied) : NULL;
     }
     m->embed = at_tensor(m->w, bt_params_get(&m->params, -1, BT_P_EMBED));
-    m->head = m->tied ? m->tied : c->tied ? m->embed : at_tensor(m->w, bt_params_get(&m->params, -1, BT_P_HEAD));
+    m->head = m->tied   ? m->tied
+              : c->tied ? m->embed
+                        : at_tensor(m->w, bt_params_get(&m->params, -1, BT_P_HEAD));
     m->final_rstd = bt_arena_at(&m->scratch_arena, p->final_rstd);
     m->row_loss = bt_arena_at(&m->scratch_arena, p->row_loss);
     m->logits = bt_arena_at(&m->scratch_arena, p->logits);
     m->logits_rows = p->logits_rows;
     if (head_int8(&m->setup)) {
         bt_arena *a = &m->scratch_arena;
-        m->head8 = (bt_head8){{bt_arena_at(a, p->head_packed), bt_arena_at(a, p->head_scale)}, bt_arena_at(a, p->head_xq), bt_arena_at(a, p->head_dq),
-                              {m->noise_rows, (uint32_t)bt_hash_name("head"), (uint32_t)(m->split ? m->split->vocab0 : 0)}};
+        m->head8 = (bt_head8){{bt_arena_at(a, p->head_packed), bt_arena_at(a, p->head_scale)},
+                              bt_arena_at(a, p->head_xq),
+                              bt_arena_at(a, p->head_dq),
+                              {m->noise_rows, (uint32_t)bt_hash_name("head"),
+                               (uint32_t)(m->split ? m->split->vocab0 : 0)}};
     }
     m->rope_cos = bt_arena_at(&m->scratch_arena, p->rope_cos);
     m->rope_sin = bt_arena_at(&m->scratch_arena, p->rope_sin);
@@ -358,7 +436,9 @@ static bt_code plan_kernels(const bt_model *m, bt_err *err) {
 
 bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     *out = NULL;
-    if (s->B < 1) return bt_fail(err, BT_ARG, "a micro-batch of %d sequences is impossible: at least 1", s->B);
+    if (s->B < 1)
+        return bt_fail(err, BT_ARG, "a micro-batch of %d sequences is impossible: at least 1",
+                       s->B);
     bt_model *m = calloc(1, sizeof *m);
     if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for a model");
     m->setup = *s;
@@ -367,8 +447,13 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     bool part = split(s);
     bt_code code = bt_params_init(&m->params, &s->cfg, s->slice, err);
     if (code == BT_OK) code = bt_slice_cfg(&m->setup.cfg, &s->cfg, s->slice, err);
-    if (code == BT_OK && part && (!s->tp_group || s->tp_group->size != tp_size(s))) code = bt_fail(err, BT_ARG, "part %d of %d of a model needs its tensor-parallel group", s->slice.tp_rank, s->slice.tp_size);
-    if (code == BT_OK && s->cuts > 1 && (!bt_model_cuts_fit(&s->cfg, s->cuts) || !bt_cuts_shared(s->cuts, tp_size(s)))) code = bt_fail(err, BT_ARG, "a model cannot be cut into %d equal parts for %d ranks", s->cuts, tp_size(s));
+    if (code == BT_OK && part && (!s->tp_group || s->tp_group->size != tp_size(s)))
+        code = bt_fail(err, BT_ARG, "part %d of %d of a model needs its tensor-parallel group",
+                       s->slice.tp_rank, s->slice.tp_size);
+    if (code == BT_OK && s->cuts > 1 &&
+        (!bt_model_cuts_fit(&s->cfg, s->cuts) || !bt_cuts_shared(s->cuts, tp_size(s))))
+        code = bt_fail(err, BT_ARG, "a model cannot be cut into %d equal parts for %d ranks",
+                       s->cuts, tp_size(s));
     if (code != BT_OK) goto done;
     if (part) m->split = calloc(1, sizeof *m->split);
     m->totals = calloc(m->params.n * (1 + (part ? (size_t)tp_size(s) : 0)), sizeof *m->totals);
@@ -378,7 +463,8 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     p.codes = calloc(m->params.n, sizeof *p.codes);
     p.packed = calloc(m->params.n, sizeof *p.packed);
     p.packed2 = calloc(m->params.n, sizeof *p.packed2);
-    if (!m->layers || !m->quant_sums || !m->totals || (part && !m->split) || !p.codes || !p.packed || !p.packed2) {
+    if (!m->layers || !m->quant_sums || !m->totals || (part && !m->split) || !p.codes ||
+        !p.packed || !p.packed2) {
         code = bt_fail(err, BT_NOMEM, "cannot take memory for %d layers", s->cfg.L);
         goto done;
     }
@@ -388,8 +474,10 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     m->quant_arena = p.quant;
     m->acts_arena = p.acts;
     m->scratch_arena = p.scratch;
-    bt_arena *arenas[] = {&m->params_arena, &m->grads_arena, &m->quant_arena, &m->acts_arena, &m->scratch_arena};
-    for (size_t i = 0; i < sizeof arenas / sizeof *arenas && code == BT_OK; i++) code = bt_arena_commit(arenas[i], err);
+    bt_arena *arenas[] = {&m->params_arena, &m->grads_arena, &m->quant_arena, &m->acts_arena,
+                          &m->scratch_arena};
+    for (size_t i = 0; i < sizeof arenas / sizeof *arenas && code == BT_OK; i++)
+        code = bt_arena_commit(arenas[i], err);
     if (code != BT_OK) goto done;
     wire(m, &p);
     bt_model_noise(m, 0, 0, 0);
@@ -398,8 +486,10 @@ done:
     free(p.codes);
     free(p.packed);
     free(p.packed2);
-    if (code != BT_OK) bt_model_destroy(m);
-    else *out = m;
+    if (code != BT_OK)
+        bt_model_destroy(m);
+    else
+        *out = m;
     return code;
 }
 
@@ -425,59 +515,24 @@ float *bt_model_weights(bt_model *m) { return m->w; }
 float *bt_model_grads(bt_model *m) { return m->own_g; }
 void bt_model_source(bt_model *m, bt_layer_source *s) { m->source = s; }
 
-/* ---- weights -------------------------------------------------------------------------------------------------------- */
-typedef struct init_job { float *w; const bt_tensor *t; size_t first; float std; uint64_t seed, stream; } init_job;
-
-/* A value depends on the element's place in the tensor: runs of a block's row at a time. */
-static void init_range(void *ctx, int thread, size_t begin, size_t end) {
-    (void)thread;
-    const init_job *j = ctx;
-    bool rows = j->t->cols == j->t->whole_cols;
-    for (size_t i = begin, n; i < end; i += n) {
-        n = end - i;
-        if (!rows && n > j->t->cols - (j->first + i) % j->t->cols) n = j->t->cols - (j->first + i) % j->t->cols;
-        bt_rng_normal(j->w + i, n, bt_tensor_place(j->t, j->first + i), j->std, j->seed, j->stream);
-    }
-}
-
-void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end) {
-    for (size_t i = 0; i < m->params.n; i++) {
-        const bt_tensor *t = &m->params.tensors[i];
-        size_t from = t->offset > begin ? t->offset : begin, to = t->offset + t->count < end ? t->offset + t->count : end;
-        if (from >= to) continue;
-        if (t->init_std > 0) {
-            init_job j = {m->w + from, t, from - t->offset, t->init_std, seed, bt_hash_name(t->name)};
-            bt_parallel_for(to - from, 4096, init_range, &j);
-        } else {
-            for (size_t k = from; k < to; k++) m->w[k] = 1.0f;
-        }
-    }
-}
-
-void bt_model_init_weights(bt_model *m, uint64_t seed) { bt_model_init_range(m, seed, 0, m->params.total); }
-
-void bt_model_zero_grads(bt_model *m) { bt_op_zero(m->own_g, m->params.total); }
-
-void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_row) {
-    size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;
-    uint64_t stream = bt_rng_u64(seed, bt_hash_name("gradient noise"), step);
-    for (size_t i = 0; m->noise_rows && i < M; i++) m->noise_rows[i] = (uint32_t)bt_rng_u64(seed, stream, first_row + i);
-}
-
-/* ---- one micro-batch ------------------------------------------------------------------------------------------------ */
+/* ---- one micro-batch ------------------------------------------------------------------------- */
 /* Head and loss; with dscale, also their gradient: a.dxn = d(normed residual), and the head's. */
 static double head_loss(bt_model *m, const int32_t *targets, float dscale) {
     const bt_model_cfg *c = &m->setup.cfg;
     size_t M = (size_t)m->setup.B * (size_t)c->T;
     bt_rows own = bt_net_own(m, M);
-    bt_op_rmsnorm(m->layers[0].a.xn + own.first * (size_t)c->C, m->final_rstd + own.first, m->x_final, m->final_norm.w, (float)c->norm_eps, own.n, (size_t)c->C);
+    bt_op_rmsnorm(m->layers[0].a.xn + own.first * (size_t)c->C, m->final_rstd + own.first,
+                  m->x_final, m->final_norm.w, (float)c->norm_eps, own.n, (size_t)c->C);
     return bt_net_head_loss(m, targets, dscale, M);
 }
 
-static int64_t comm_ns(const bt_model *m) { return (m->split ? m->split->tp_group->comm_ns : 0) + (m->source ? m->source->comm_ns : 0); }
+static int64_t comm_ns(const bt_model *m) {
+    return (m->split ? m->split->tp_group->comm_ns : 0) + (m->source ? m->source->comm_ns : 0);
+}
 
-double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *targets, double grad_scale, bt_grad_ready_fn ready,
-                            void *ready_ctx, bt_micro_times *times) {
+double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *targets,
+                            double grad_scale, bt_grad_ready_fn ready, void *ready_ctx,
+                            bt_micro_times *times) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &m->layers[0].a;
     size_t B = (size_t)m->setup.B, T = (size_t)c->T;
@@ -487,10 +542,11 @@ double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *t
     double loss = head_loss(m, targets, (float)grad_scale);
     int64_t back = bt_now_ns() - comm_ns(m);
     if (!c->tied) bt_net_ready(m, bt_params_get(&m->params, -1, BT_P_HEAD), ready, ready_ctx);
-    bt_net_norm_bwd(m, &m->final_norm, a->dx, bt_net_own_sum(m, a->dxn, B * T), m->x_final, m->final_rstd, 0, B * T);
+    bt_net_norm_bwd(m, &m->final_norm, a->dx, bt_net_own_sum(m, a->dxn, B * T), m->x_final,
+                    m->final_rstd, 0, B * T);
     bt_net_ready(m, m->final_norm.tensor, ready, ready_ctx);
     bt_net_backward(m, inputs, B, T, ready, ready_ctx);
-    if (times) {                                /* of the head's three products one is forward */
+    if (times) { /* of the head's three products one is forward */
         times->fwd_ns = head - begin + (back - head) / 3;
         times->bwd_ns = bt_now_ns() - comm_ns(m) - begin - times->fwd_ns;
     }

@@ -1,18 +1,24 @@
-/* model.h - the network: planned memory, initial weights, quantisation, forward and backward by hand.
+/* model.h - the network: planned memory, initial weights, quantisation, forward and backward by
+ * hand.
  *
- * Order:    create (plans and commits five arenas) -> init_weights or load -> quantise -> { train_micro* -> [optimizer writes
- *           params] -> quantise }* -> destroy. Call `quantise` after every change of the latent weights.
+ * Order:    create (plans and commits five arenas) -> init_weights or load -> quantise -> {
+ *           train_micro* -> [optimizer writes params] -> quantise }* -> destroy. Call `quantise`
+ *           after every change of the latent weights.
  * Owns:     arenas: params, grads, quantised weights, activations, scratch. No allocation after create.
  * Threads:  the training thread; kernels split over the pool.
- * Layout:   params and grads are flat fp32 arrays in the same order: embedding, layers 0..L-1, final norm, head (untied).
- *           Backward finishes tensors from the end of the array to its beginning; the embedding (tied) last.
- * Parts:    a model may be one part of several that a tensor-parallel group of ranks computes with (tensor parallelism): blocks of heads, of the
- *           feed-forward width and of the vocabulary lie in the parts; with `sequence` the residual and its norms are shared out
- *           by tokens, and what is gathered is int8. Quantise, train and eval are then collective over the tensor-parallel group. All is exact
- *           where one rank's arithmetic is: scales, absmax and norm statistics are those of whole tensors and rows, and
- *           ternary products are added up as whole numbers.
- * Stages:   a model may be a run of layers of a pipeline: `forward`, and `backward` of the same micro-batch later, while `in_flight`
- *           micro-batches' activations are kept. The last stage does both at once with train_micro. */
+ * Layout:   params and grads are flat fp32 arrays in the same order: embedding, layers 0..L-1,
+ *           final norm, head (untied). Backward finishes tensors from the end of the array to its
+ *           beginning; the embedding (tied) last.
+ * Parts:    a model may be one part of several that a tensor-parallel group of ranks computes with
+ *           (tensor parallelism): blocks of heads, of the feed-forward width and of the vocabulary
+ *           lie in the parts; with `sequence` the residual and its norms are shared out by tokens,
+ *           and what is gathered is int8. Quantise, train and eval are then collective over the
+ *           tensor-parallel group. All is exact where one rank's arithmetic is: scales, absmax and
+ *           norm statistics are those of whole tensors and rows, and ternary products are added up
+ *           as whole numbers.
+ * Stages:   a model may be a run of layers of a pipeline: `forward`, and `backward` of the same
+ *           micro-batch later, while `in_flight` micro-batches' activations are kept. The last
+ *           stage does both at once with train_micro. */
 #ifndef BT_ENGINE_MODEL_NET_MODEL_H
 #define BT_ENGINE_MODEL_NET_MODEL_H
 
@@ -23,102 +29,142 @@
 
 typedef struct bt_model bt_model;
 
-/* what backward finds kept: everything; all but gate and up; only the residual entering each layer. The same bits each way. */
-typedef enum { BT_RECOMPUTE_NONE, BT_RECOMPUTE_SELECTIVE, BT_RECOMPUTE_FULL } bt_recompute;    /* order of options.def */
+/* what backward finds kept: everything; all but gate and up; only the residual entering each layer.
+ * The same bits each way. */
+/* order of options.def */
+typedef enum { BT_RECOMPUTE_NONE, BT_RECOMPUTE_SELECTIVE, BT_RECOMPUTE_FULL } bt_recompute;
 
-/* Where the ternary weights that the products read (panels) come from. OWN: made here by bt_model_quantise, with the codes beside them.
- * Otherwise their owners have them (ZeRO-3), and this model holds no codes: ALL, panels of all layers, or LAYER, of one at a time,
- * which a bt_layer_source fills before the layer is computed with. */
+/* Where the ternary weights that the products read (panels) come from. OWN: made here by
+ * bt_model_quantise, with the codes beside them. Otherwise their owners have them (ZeRO-3), and
+ * this model holds no codes: ALL, panels of all layers, or LAYER, of one at a time, which a
+ * bt_layer_source fills before the layer is computed with. */
 typedef enum { BT_WEIGHTS_LOCAL, BT_WEIGHTS_GATHERED, BT_WEIGHTS_PREFETCHED } bt_weight_source;
 
 typedef struct bt_layer_source bt_layer_source;
 struct bt_layer_source {
-    void (*need)(bt_layer_source *s, int layer);        /* a pass comes to the layer: forward 0, 1, ...; backward ..., 1, 0. Returns with its panels in place */
-    void (*poll)(bt_layer_source *s);                   /* now and then between: what is on its way may need it */
-    int64_t comm_ns;                                    /* spent waiting for others in `need`: no part of bt_micro_times */
+    /* a pass comes to the layer: forward 0, 1, ...; backward ..., 1, 0. Returns with its panels
+     * in place */
+    void (*need)(bt_layer_source *s, int layer);
+    /* now and then between: what is on its way may need it */
+    void (*poll)(bt_layer_source *s);
+    /* spent waiting for others in `need`: no part of bt_micro_times */
+    int64_t comm_ns;
 };
 
 typedef struct bt_model_setup {
     bt_model_cfg cfg;
-    int B;                              /* sequences of a micro-batch */
-    int in_flight;                      /* micro-batches whose activations are kept at a time: stages of a pipeline; 0: one */
+    int B; /* sequences of a micro-batch */
+    /* micro-batches whose activations are kept at a time: stages of a pipeline; 0: one */
+    int in_flight;
     bt_prec prec;
-    bool train;                         /* false: no gradients, no saved activations */
-    int n_threads;                      /* that work on it, for the size of blocks; 0: those there are now */
+    bool train; /* false: no gradients, no saved activations */
+    /* that work on it, for the size of blocks; 0: those there are now */
+    int n_threads;
     bt_recompute recompute;
-    bool grad_int8;                     /* ternary layers: dy of the backward products as int8, rounded at random (bt_model_noise) */
-    bt_model_slice slice;                       /* all zero: the whole model */
-    int cuts;                           /* sums over heads, widths, vocabulary and (norms) tokens are added as a tree over so many equal parts of
-                                         * the whole model: then they have the same bits in any slice.tp_size. 0 or 1: not */
-    bool sequence;                      /* parts: residual and norms by tokens */
-    bt_tp_group *tp_group;                      /* parts or cuts: who holds the others; borrowed. Plans need none */
+    /* ternary layers: dy of the backward products as int8, rounded at random (bt_model_noise) */
+    bool grad_int8;
+    bt_model_slice slice; /* all zero: the whole model */
+    /* sums over heads, widths, vocabulary and (norms) tokens are added as a tree over so many
+     * equal parts of the whole model: then they have the same bits in any slice.tp_size. 0 or 1:
+     * not */
+    int cuts;
+    bool sequence; /* parts: residual and norms by tokens */
+    /* parts or cuts: who holds the others; borrowed. Plans need none */
+    bt_tp_group *tp_group;
     bt_weight_source panels;
 } bt_model_setup;
 
 enum { BT_CUTS_MAX = 64, BT_CUTS_AUTO = 8 };
-/* n cuts are equal in this model (vocabularies up to one token), and kv heads are whole in them or shared evenly */
+/* n cuts are equal in this model (vocabularies up to one token), and kv heads are whole in them or
+ * shared evenly */
 bool bt_model_cuts_fit(const bt_model_cfg *whole, int n);
-int bt_model_cuts(const bt_model_cfg *whole);           /* the most of them that is a power of two up to BT_CUTS_AUTO */
+/* the most of them that is a power of two up to BT_CUTS_AUTO */
+int bt_model_cuts(const bt_model_cfg *whole);
 /* every part holds a whole branch of the tree: 1, 2, 4, ... cuts, or there is one part */
 bool bt_cuts_shared(int cuts, int parts);
 
 /* tokens of M whose residual this part holds */
 size_t bt_slice_rows(const bt_model_setup *s, size_t M);
 
-typedef struct bt_arena_row { const char *name; size_t bytes; const char *why; } bt_arena_row;
+typedef struct bt_arena_row {
+    const char *name;
+    size_t bytes;
+    const char *why;
+} bt_arena_row;
 
-/* what create would take, without taking it; rows (at most max) for --dry-run. Optimizer moments are the optimizer's. */
+/* what create would take, without taking it; rows (at most max) for --dry-run. Optimizer moments
+ * are the optimizer's. */
 size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max);
 bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) BT_MUST_CHECK;
-void bt_model_destroy(bt_model *m);                     /* accepts NULL */
+void bt_model_destroy(bt_model *m); /* accepts NULL */
 
 const bt_model_cfg *bt_model_config(const bt_model *m); /* of the whole model */
-bt_model_slice bt_model_slice_of(const bt_model *m);               /* as given */
-const bt_params *bt_model_params(const bt_model *m);    /* the tensor table: names, shapes, offsets */
-float *bt_model_weights(bt_model *m);                   /* (params) latent fp32 */
-float *bt_model_grads(bt_model *m);                     /* (params) */
-/* The next micro-batches add their gradients to `grads` (params, borrowed) instead; NULL: to the model's own again. */
+bt_model_slice bt_model_slice_of(const bt_model *m);    /* as given */
+/* the tensor table: names, shapes, offsets */
+const bt_params *bt_model_params(const bt_model *m);
+float *bt_model_weights(bt_model *m); /* (params) latent fp32 */
+float *bt_model_grads(bt_model *m);   /* (params) */
+/* The next micro-batches add their gradients to `grads` (params, borrowed) instead; NULL: to the
+ * model's own again. */
 void bt_model_grads_into(bt_model *m, float *grads);
-void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end);  /* of the flat array: any part as of the whole */
-void bt_model_init_weights(bt_model *m, uint64_t seed); /* N(0, std), o and down N(0, std/sqrt(2L)), norms 1; counter-based */
+/* of the flat array: any part as of the whole */
+void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end);
+/* N(0, std), o and down N(0, std/sqrt(2L)), norms 1; counter-based */
+void bt_model_init_weights(bt_model *m, uint64_t seed);
 
-/* per ternary tensor (a part's block), of the last quantise; the fractions are of the n weights that were quantised here.
- * mean: what b1 takes off, 0 otherwise */
-typedef struct bt_quant_stat { double n, zero_frac, pos_frac, flip_frac, scale, mean; } bt_quant_stat;
+/* per ternary tensor (a part's block), of the last quantise; the fractions are of the n weights
+ * that were quantised here. mean: what b1 takes off, 0 otherwise */
+typedef struct bt_quant_stat {
+    double n, zero_frac, pos_frac, flip_frac, scale, mean;
+} bt_quant_stat;
 /* latent weights -> codes, scales, packed panels. flip_frac is against the previous call. */
 void bt_model_quantise(bt_model *m);
-/* The same in parts, for ranks that hold the latent weights of [begin, end) only (ZeRO-3); begin is a multiple of BT_SUM_BLOCK:
+/* The same in parts, for ranks that hold the latent weights of [begin, end) only (ZeRO-3); begin is
+ *     a multiple of BT_SUM_BLOCK:
  *     once a step     fill (own pieces, into zeros) -> add the ranks' sums -> scales -> own (own runs of codes) -> done
  *     for a layer     of each tensor: take (every run of it) -> place
- * Codes are kept, and travel, in the 2-bit form of kernels/table/ternary.h, bt_tern2_row_bytes(n) for n codes of one tensor. `own` writes new
- * codes over old ones and counts what changed; the first time they are zeros. The panels have the bits of bt_model_quantise.
- * take: BT_FORMAT when the bytes are no codes. */
+ * Codes are kept, and travel, in the 2-bit form of kernels/table/ternary.h, bt_tern2_row_bytes(n)
+ * for n codes of one tensor. `own` writes new codes over old ones and counts what changed; the
+ * first time they are zeros. The panels have the bits of bt_model_quantise. take: BT_FORMAT when
+ * the bytes are no codes. */
 size_t bt_model_quant_sums(const bt_model *m);
 void bt_model_quant_fill(bt_model *m, double *sums, size_t begin, size_t end);
 void bt_model_quant_scales(bt_model *m, const double *sums);
-bt_code bt_model_quant_own(bt_model *m, size_t tensor, size_t first, size_t n, uint8_t *packed, bt_err *err) BT_MUST_CHECK;
+bt_code bt_model_quant_own(bt_model *m, size_t tensor, size_t first, size_t n, uint8_t *packed,
+                           bt_err *err) BT_MUST_CHECK;
 void bt_model_quant_done(bt_model *m);
-bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n, const uint8_t *packed, bt_err *err) BT_MUST_CHECK;
+bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n,
+                            const uint8_t *packed, bt_err *err) BT_MUST_CHECK;
 void bt_model_quant_place(bt_model *m, size_t tensor);
-void bt_model_source(bt_model *m, bt_layer_source *s);                  /* BT_WEIGHTS_PREFETCHED: before the first pass; borrowed */
-bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor);    /* tensor index in bt_params; zeros if not ternary */
-const int8_t *bt_model_codes(const bt_model *m, size_t tensor);         /* (rows, cols) of bt_model_quantise; NULL if not ternary, or with its owners */
+/* BT_WEIGHTS_PREFETCHED: before the first pass; borrowed */
+void bt_model_source(bt_model *m, bt_layer_source *s);
+/* tensor index in bt_params; zeros if not ternary */
+bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor);
+/* (rows, cols) of bt_model_quantise; NULL if not ternary, or with its owners */
+const int8_t *bt_model_codes(const bt_model *m, size_t tensor);
 
-/* backward finished gradients [begin, end) of the flat array: called in descending order during the micro-batch's backward */
+/* backward finished gradients [begin, end) of the flat array: called in descending order during the
+ * micro-batch's backward */
 typedef void (*bt_grad_ready_fn)(void *ctx, size_t begin, size_t end);
 
-typedef struct bt_micro_times { int64_t fwd_ns, bwd_ns; } bt_micro_times;   /* head+loss backward counts as backward */
+/* head+loss backward counts as backward */
+typedef struct bt_micro_times {
+    int64_t fwd_ns, bwd_ns;
+} bt_micro_times;
 
-/* The noise of the next micro-batches' int8 gradients: a function of (seed, step, first_row + row); first_row is the number of
- * the micro-batch's first token in the global batch. Without it, of (0, 0, row). */
+/* The noise of the next micro-batches' int8 gradients: a function of (seed, step, first_row + row);
+ * first_row is the number of the micro-batch's first token in the global batch. Without it, of (0,
+ * 0, row). */
 void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_row);
 
-/* One micro-batch: inputs, targets (B, T), targets < 0 are not trained. Adds gradients of grad_scale * (sum of token losses);
- * returns the sum of token losses. grad_scale is not 0. grads must be zeroed by the caller before the first micro-batch of a step
- * (bt_model_zero_grads). ready may be NULL. In a part, gradients that several parts hold are partial until a backward with `ready`
- * adds them up, before it reports them. */
-double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *targets, double grad_scale, bt_grad_ready_fn ready,
-                            void *ready_ctx, bt_micro_times *times);
+/* One micro-batch: inputs, targets (B, T), targets < 0 are not trained. Adds gradients of
+ * grad_scale * (sum of token losses); returns the sum of token losses. grad_scale is not 0. grads
+ * must be zeroed by the caller before the first micro-batch of a step (bt_model_zero_grads). ready
+ * may be NULL. In a part, gradients that several parts hold are partial until a backward with
+ * `ready` adds them up, before it reports them. */
+double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *targets,
+                            double grad_scale, bt_grad_ready_fn ready, void *ready_ctx,
+                            bt_micro_times *times);
 void bt_model_zero_grads(bt_model *m);
 /* forward only: sum of token losses over (B, T) */
 double bt_model_eval_micro(bt_model *m, const int32_t *inputs, const int32_t *targets);

@@ -1,41 +1,50 @@
-/* quantise.c - latent weights to codes, scales and packed panels, in parts that ranks can share (ZeRO-3).
+/* quantise.c - latent weights to codes, scales and packed panels, in parts that ranks can share
+ * (ZeRO-3).
  *
- * The scale of a tensor is the mean of |w|. Its sum is taken over blocks cut at multiples of BT_SUM_BLOCK of the flat array,
- * added in order: pieces of the flat array begin at such multiples, so whoever holds which piece, the bits are the same.
+ * The scale of a tensor is the mean of |w|. Its sum is taken over blocks cut at multiples of
+ * BT_SUM_BLOCK of the flat array, added in order: pieces of the flat array begin at such multiples,
+ * so whoever holds which piece, the bits are the same.
  *
  * In a part of a model, elements that another part counts add nothing.
- * In a model with cuts the sums are exact (of |w| to a unit that suits means up to 4), since other parts have other blocks.
+ * In a model with cuts the sums are exact (of |w| to a unit that suits means up to 4), since other
+ * parts have other blocks.
  *
- *     sums     block 0 | 1 | 2 | ... of every ternary tensor in turn; for b1 the sums of w itself follow in a second row */
+ *     sums     block 0 | 1 | 2 | ... of every ternary tensor in turn; for b1 the sums of w itself
+ *              follow in a second row */
 #include <assert.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "engine/base/threads.h"
-#include "engine/kernels/table/exact.h"
 #include "engine/kernels/ops/ops.h"
-#include "engine/model/net/net.h"
+#include "engine/kernels/table/exact.h"
 #include "engine/kernels/table/ternary.h"
+#include "engine/model/net/net.h"
 
 static const float SCALE_LEAST = 1e-5f;
 static const double MEAN_MOST = 4;
-enum { WIRE_CHUNK = 8192 };                     /* codes unpacked at a time; a multiple of the 128 of a packed block */
+/* codes unpacked at a time; a multiple of the 128 of a packed block */
+enum { WIRE_CHUNK = 8192 };
 
 static size_t first_block(const bt_tensor *t) { return t->offset / BT_SUM_BLOCK; }
-static size_t blocks_of(const bt_tensor *t) { return (t->offset + t->count - 1) / BT_SUM_BLOCK - first_block(t) + 1; }
+static size_t blocks_of(const bt_tensor *t) {
+    return (t->offset + t->count - 1) / BT_SUM_BLOCK - first_block(t) + 1;
+}
 
 static bt_linear *linear_at(bt_model *m, const bt_tensor *t) {
     if (!t->tern) return NULL;
     bt_layer *l = &m->layers[t->layer - m->first_layer];
     bt_linear *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) if (all[i]->tensor == t) return all[i];
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i]->tensor == t) return all[i];
     return NULL;
 }
 
 static size_t one_row(const bt_model *m) {
     size_t n = 0;
-    for (size_t i = 0; i < m->params.n; i++) if (m->params.tensors[i].tern) n += blocks_of(&m->params.tensors[i]);
+    for (size_t i = 0; i < m->params.n; i++)
+        if (m->params.tensors[i].tern) n += blocks_of(&m->params.tensors[i]);
     return n;
 }
 
@@ -43,9 +52,16 @@ static bool centred(const bt_model *m) { return m->setup.cfg.linear == BT_LIN_BI
 
 size_t bt_model_quant_sums(const bt_model *m) { return one_row(m) * (centred(m) ? 2 : 1); }
 
-/* ---- sums ----------------------------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
-typedef struct sum_job { const float *w; const bt_tensor *t; double *abs, *plain; size_t first; bool exact; bt_exact units; } sum_job;
+typedef struct sum_job {
+    const float *w;
+    const bt_tensor *t;
+    double *abs, *plain;
+    size_t first;
+    bool exact;
+    bt_exact units;
+} sum_job;
 
 static double exact_sum(const sum_job *j, size_t begin, size_t end, bt_exact_of of) {
     double sum[2] = {0, 0};
@@ -62,7 +78,8 @@ static void sum_range(void *ctx, int thread, size_t from, size_t to) {
         if (end > j->t->offset + j->t->count) end = j->t->offset + j->t->count;
         if (j->exact) {
             j->abs[b - first_block(j->t)] = exact_sum(j, begin, end, BT_EXACT_ABS);
-            if (j->plain) j->plain[b - first_block(j->t)] = exact_sum(j, begin, end, BT_EXACT_VALUE);
+            if (j->plain)
+                j->plain[b - first_block(j->t)] = exact_sum(j, begin, end, BT_EXACT_VALUE);
             continue;
         }
         j->abs[b - first_block(j->t)] = bt_k()->sum_abs(j->w + begin, end - begin);
@@ -75,9 +92,16 @@ void bt_model_quant_fill(bt_model *m, double *sums, size_t begin, size_t end) {
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
         if (!t->tern) continue;
-        size_t first = t->offset + t->first_counted, from = first > begin ? first : begin, to = t->offset + t->count < end ? t->offset + t->count : end;
+        size_t first = t->offset + t->first_counted, from = first > begin ? first : begin,
+               to = t->offset + t->count < end ? t->offset + t->count : end;
         if (from < to) {
-            sum_job j = {m->w, t, abs, plain, from / BT_SUM_BLOCK, m->setup.cuts > 1, bt_exact_units(MEAN_MOST, (double)t->whole_rows * (double)t->whole_cols)};
+            sum_job j = {m->w,
+                         t,
+                         abs,
+                         plain,
+                         from / BT_SUM_BLOCK,
+                         m->setup.cuts > 1,
+                         bt_exact_units(MEAN_MOST, (double)t->whole_rows * (double)t->whole_cols)};
             bt_parallel_for((to - 1) / BT_SUM_BLOCK - j.first + 1, 8, sum_range, &j);
         }
         abs += blocks_of(t);
@@ -95,7 +119,7 @@ static double add_up(const double *blocks, size_t n) {
  * b1: sign of the centred weight (arXiv:2310.11453) */
 void bt_model_quant_scales(bt_model *m, const double *sums) {
     const double *abs = sums, *plain = centred(m) ? sums + one_row(m) : NULL;
-    double (*totals)[2] = m->totals;
+    double(*totals)[2] = m->totals;
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
         totals[i][0] = totals[i][1] = 0;
@@ -119,7 +143,7 @@ void bt_model_quant_scales(bt_model *m, const double *sums) {
     }
 }
 
-/* ---- codes ---------------------------------------------------------------------------------------------------------- */
+/* ---- codes ----------------------------------------------------------------------------------- */
 
 static void count(bt_linear *l, bt_tern_stats s, size_t n) {
     l->counts.zero += s.zero;
@@ -128,11 +152,11 @@ static void count(bt_linear *l, bt_tern_stats s, size_t n) {
     l->counted += n;
 }
 
-/* ---- codes in 2 bits: what ranks that hold pieces keep of their own, and give ---------------------------------------- */
+/* ---- codes in 2 bits: what ranks that hold pieces keep of their own, and give ---------------- */
 
 typedef struct wire_job {
-    int8_t *codes;                              /* take: to */
-    uint8_t *packed;                            /* own: old codes to new ones, in place */
+    int8_t *codes;   /* take: to */
+    uint8_t *packed; /* own: old codes to new ones, in place */
     const float *w;
     float mean, inv_scale;
     int sign;
@@ -141,8 +165,12 @@ typedef struct wire_job {
     _Atomic int bad;
 } wire_job;
 
-static size_t chunk_elems(const wire_job *j, size_t k) { return j->n - k * WIRE_CHUNK < WIRE_CHUNK ? j->n - k * WIRE_CHUNK : WIRE_CHUNK; }
-static uint8_t *chunk_at(const wire_job *j, size_t k) { return j->packed + bt_tern2_row_bytes(k * WIRE_CHUNK); }
+static size_t chunk_elems(const wire_job *j, size_t k) {
+    return j->n - k * WIRE_CHUNK < WIRE_CHUNK ? j->n - k * WIRE_CHUNK : WIRE_CHUNK;
+}
+static uint8_t *chunk_at(const wire_job *j, size_t k) {
+    return j->packed + bt_tern2_row_bytes(k * WIRE_CHUNK);
+}
 
 static void own_range(void *ctx, int thread, size_t from, size_t to) {
     (void)thread;
@@ -151,7 +179,8 @@ static void own_range(void *ctx, int thread, size_t from, size_t to) {
     for (size_t k = from; k < to; k++) {
         size_t n = chunk_elems(j, k);
         if (bt_tern2_unpack(codes, chunk_at(j, k), 1, n, NULL) != BT_OK) atomic_store(&j->bad, 1);
-        bt_tern_stats s = bt_k()->tern_codes(codes, j->w + k * WIRE_CHUNK, j->mean, j->inv_scale, j->sign, n);
+        bt_tern_stats s = bt_k()->tern_codes(codes, j->w + k * WIRE_CHUNK, j->mean, j->inv_scale,
+                                             j->sign, n);
         bt_tern2_pack(chunk_at(j, k), codes, 1, n);
         atomic_fetch_add(&j->zero, s.zero);
         atomic_fetch_add(&j->pos, s.pos);
@@ -163,40 +192,59 @@ static void take_range(void *ctx, int thread, size_t from, size_t to) {
     (void)thread;
     wire_job *j = ctx;
     for (size_t k = from; k < to; k++) {
-        if (bt_tern2_unpack(j->codes + k * WIRE_CHUNK, chunk_at(j, k), 1, chunk_elems(j, k), NULL) != BT_OK) atomic_store(&j->bad, 1);
+        if (bt_tern2_unpack(j->codes + k * WIRE_CHUNK, chunk_at(j, k), 1, chunk_elems(j, k),
+                            NULL) != BT_OK)
+            atomic_store(&j->bad, 1);
     }
 }
 
-bt_code bt_model_quant_own(bt_model *m, size_t tensor, size_t first, size_t n, uint8_t *packed, bt_err *err) {
+bt_code bt_model_quant_own(bt_model *m, size_t tensor, size_t first, size_t n, uint8_t *packed,
+                           bt_err *err) {
     const bt_tensor *t = &m->params.tensors[tensor];
     bt_linear *l = linear_at(m, t);
-    wire_job j = {.packed = packed, .w = l->w + first, .mean = l->mean, .inv_scale = 1.0f / l->scale, .sign = centred(m), .n = n};
+    wire_job j = {.packed = packed,
+                  .w = l->w + first,
+                  .mean = l->mean,
+                  .inv_scale = 1.0f / l->scale,
+                  .sign = centred(m),
+                  .n = n};
     bt_parallel_for((n + WIRE_CHUNK - 1) / WIRE_CHUNK, 1, own_range, &j);
-    if (j.bad) return bt_fail(err, BT_CHECK, "the codes kept of '%s' are none that a ternary weight has: a hardware fault?", t->name);
+    if (j.bad)
+        return bt_fail(
+            err, BT_CHECK,
+            "the codes kept of '%s' are none that a ternary weight has: a hardware fault?",
+            t->name);
     count(l, (bt_tern_stats){j.zero, j.pos, j.flips}, n);
     return BT_OK;
 }
 
-bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n, const uint8_t *packed, bt_err *err) {
+bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n,
+                            const uint8_t *packed, bt_err *err) {
     const bt_tensor *t = &m->params.tensors[tensor];
     wire_job j = {.codes = m->taken + first, .packed = (uint8_t *)(uintptr_t)packed, .n = n};
     bt_parallel_for((n + WIRE_CHUNK - 1) / WIRE_CHUNK, 1, take_range, &j);
-    return j.bad ? bt_fail(err, BT_FORMAT, "received codes of '%s' that no ternary weight has", t->name) : BT_OK;
+    return j.bad ? bt_fail(err, BT_FORMAT, "received codes of '%s' that no ternary weight has",
+                           t->name)
+                 : BT_OK;
 }
 
 static void pack(bt_linear *l, const int8_t *codes) {
     size_t rows = l->N / l->parts;
-    for (size_t k = 0; k < l->parts; k++) bt_op_tern_pack(l->packed + k * l->packed_bytes, codes + k * rows * l->K, rows, l->K);
+    for (size_t k = 0; k < l->parts; k++)
+        bt_op_tern_pack(l->packed + k * l->packed_bytes, codes + k * rows * l->K, rows, l->K);
 }
 
-void bt_model_quant_place(bt_model *m, size_t tensor) { pack(linear_at(m, &m->params.tensors[tensor]), m->taken); }
+void bt_model_quant_place(bt_model *m, size_t tensor) {
+    pack(linear_at(m, &m->params.tensors[tensor]), m->taken);
+}
 
-/* ---- all of it ------------------------------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static void pack2_rows(void *ctx, int thread, size_t from, size_t to) {
     (void)thread;
     const bt_linear *l = ctx;
-    bt_tern2_pack(l->packed2 + from * bt_tern2_row_bytes(l->K), l->codes + from * l->K, to - from, l->K);
+    bt_tern2_pack(l->packed2 + from * bt_tern2_row_bytes(l->K), l->codes + from * l->K, to - from,
+                  l->K);
 }
 
 void bt_model_quant_done(bt_model *m) {
@@ -204,8 +252,12 @@ void bt_model_quant_done(bt_model *m) {
         bt_linear *l = linear_at(m, &m->params.tensors[i]);
         if (!l) continue;
         double n = l->counted > 0 ? (double)l->counted : 1;
-        l->stat = (bt_quant_stat){.n = (double)l->counted, .zero_frac = (double)l->counts.zero / n, .pos_frac = (double)l->counts.pos / n,
-                                  .flip_frac = m->quantised ? (double)l->counts.flips / n : 0.0, .scale = (double)l->scale, .mean = (double)l->mean};
+        l->stat = (bt_quant_stat){.n = (double)l->counted,
+                                  .zero_frac = (double)l->counts.zero / n,
+                                  .pos_frac = (double)l->counts.pos / n,
+                                  .flip_frac = m->quantised ? (double)l->counts.flips / n : 0.0,
+                                  .scale = (double)l->scale,
+                                  .mean = (double)l->mean};
     }
     m->quantised = true;
 }
@@ -218,7 +270,8 @@ void bt_model_quantise(bt_model *m) {
         const bt_tensor *t = &m->params.tensors[i];
         bt_linear *l = linear_at(m, t);
         if (!l) continue;
-        count(l, bt_op_tern_codes(l->codes, l->w, l->mean, 1.0f / l->scale, centred(m), t->count), t->count);
+        count(l, bt_op_tern_codes(l->codes, l->w, l->mean, 1.0f / l->scale, centred(m), t->count),
+              t->count);
         pack(l, l->codes);
         if (l->packed2) bt_parallel_for(l->N, 64, pack2_rows, l);
     }
@@ -232,6 +285,8 @@ bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor) {
 }
 
 const int8_t *bt_model_codes(const bt_model *m, size_t tensor) {
-    const bt_linear *l = tensor < m->params.n ? linear_at((bt_model *)(uintptr_t)m, &m->params.tensors[tensor]) : NULL;
+    const bt_linear *l = tensor < m->params.n
+                             ? linear_at((bt_model *)(uintptr_t)m, &m->params.tensors[tensor])
+                             : NULL;
     return l ? l->codes : NULL;
 }

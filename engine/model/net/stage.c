@@ -8,18 +8,24 @@ void bt_model_slot(bt_model *m, int slot) {
     for (int i = 0; i < m->setup.cfg.L; i++) bt_net_point(m, i, slot);
 }
 
-size_t bt_stage_elems(const bt_model_setup *s) { return bt_slice_rows(s, (size_t)s->B * (size_t)s->cfg.T) * (size_t)s->cfg.C; }
+size_t bt_stage_elems(const bt_model_setup *s) {
+    return bt_slice_rows(s, (size_t)s->B * (size_t)s->cfg.T) * (size_t)s->cfg.C;
+}
 
 float *bt_model_stage_in(bt_model *m) { return m->layers[0].a.x; }
 const float *bt_model_stage_out(const bt_model *m) { return m->x_final; }
 float *bt_model_stage_dx(bt_model *m) { return m->layers[0].a.dx; }
 
-static int64_t own_ns(const bt_model *m) { return bt_now_ns() - (m->split ? m->split->tp_group->comm_ns : 0); }
+static int64_t own_ns(const bt_model *m) {
+    return bt_now_ns() - (m->split ? m->split->tp_group->comm_ns : 0);
+}
 
-/* A whole model's passes follow each other so that a tensor-parallel group's memory is never written before all have read it; forward after forward,
- * and backward after backward, would. */
+/* A whole model's passes follow each other so that a tensor-parallel group's memory is never
+ * written before all have read it; forward after forward, and backward after backward, would. */
 static void meet(const bt_model *m) {
-    if (m->split) m->split->tp_group->share(m->split->tp_group, m->split->mine, m->split->all, sizeof *m->split->mine);
+    if (m->split)
+        m->split->tp_group->share(m->split->tp_group, m->split->mine, m->split->all,
+                                  sizeof *m->split->mine);
 }
 
 void bt_model_stage_forward(bt_model *m, const int32_t *inputs, bt_micro_times *times) {
@@ -29,14 +35,15 @@ void bt_model_stage_forward(bt_model *m, const int32_t *inputs, bt_micro_times *
     *times = (bt_micro_times){.fwd_ns = own_ns(m) - begin};
 }
 
-void bt_model_stage_backward(bt_model *m, const int32_t *inputs, bt_grad_ready_fn ready, void *ready_ctx, bt_micro_times *times) {
+void bt_model_stage_backward(bt_model *m, const int32_t *inputs, bt_grad_ready_fn ready,
+                             void *ready_ctx, bt_micro_times *times) {
     meet(m);
     int64_t begin = own_ns(m);
     bt_net_backward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T, ready, ready_ctx);
     *times = (bt_micro_times){.bwd_ns = own_ns(m) - begin};
 }
 
-/* ---- tied table ----------------------------------------------------------------------------------------------------- */
+/* ---- tied table ------------------------------------------------------------------------------ */
 
 size_t bt_stage_tied_elems(const bt_model_setup *s) {
     bt_model_slice p = s->slice;
@@ -44,12 +51,16 @@ size_t bt_stage_tied_elems(const bt_model_setup *s) {
     if (!s->cfg.tied || !mine) return 0;
     size_t first = bt_slice_vocab(&s->cfg, p);
     p.tp_rank++;
-    return ((p.tp_size > 1 ? bt_slice_vocab(&s->cfg, p) : (size_t)s->cfg.V) - first) * (size_t)s->cfg.C;
+    return ((p.tp_size > 1 ? bt_slice_vocab(&s->cfg, p) : (size_t)s->cfg.V) - first) *
+           (size_t)s->cfg.C;
 }
 
 float *bt_model_tied(bt_model *m) {
-    if (bt_slice_is_first_stage(m->setup.slice)) return m->w + bt_params_get(&m->params, -1, BT_P_EMBED)->offset;
+    if (bt_slice_is_first_stage(m->setup.slice))
+        return m->w + bt_params_get(&m->params, -1, BT_P_EMBED)->offset;
     return m->tied;
 }
 
-float *bt_model_tied_grads(bt_model *m) { return bt_slice_is_first_stage(m->setup.slice) ? m->d_embed : m->tied ? m->d_head : NULL; }
+float *bt_model_tied_grads(bt_model *m) {
+    return bt_slice_is_first_stage(m->setup.slice) ? m->d_embed : m->tied ? m->d_head : NULL;
+}

@@ -5,9 +5,10 @@
  *     x_mid   = x + Wo Q([n] o)
  *     gate,up = W{gate,up} Q(n(x_mid))   h = act(gate) * up
  *     x_out   = x_mid + Wdown Q([n] h)
- * The norms in brackets exist for `subln` (with gain) and `bitlinear` (without; there the first and third have none either).
- * Backward walks the same lines upwards and reports every tensor's gradient when it is final, from the end of the flat
- * array to its beginning. The feed-forward part runs in blocks of rows, so that its widest floats stay in cache. */
+ * The norms in brackets exist for `subln` (with gain) and `bitlinear` (without; there the first and
+ * third have none either). Backward walks the same lines upwards and reports every tensor's
+ * gradient when it is final, from the end of the flat array to its beginning. The feed-forward part
+ * runs in blocks of rows, so that its widest floats stay in cache. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -25,21 +26,27 @@ static void poll(const bt_model *m) {
     if (m->source) m->source->poll(m->source);
 }
 
-/* A layer's value into its bf16, where it has one (acts.def); and for backward out of it again, or, recomputed, as if it had been there */
+/* A layer's value into its bf16, where it has one (acts.def); and for backward out of it again, or,
+ * recomputed, as if it had been there */
 static void keep(uint16_t *kept, const float *x, size_t n) {
     if (kept) bt_op_save_bf16(kept, x, n);
 }
 
 static void fetch(const bt_model *m, float *x, const uint16_t *kept, size_t n) {
-    if (kept) bt_op_load_bf16(x, kept, n);
-    else if (bt_acts_half(&m->setup)) bt_op_round_bf16(x, n);
+    if (kept)
+        bt_op_load_bf16(x, kept, n);
+    else if (bt_acts_half(&m->setup))
+        bt_op_round_bf16(x, n);
 }
 
 static void load_residual(const bt_model *m, float *x, const uint16_t *kept, size_t n) {
     if (m->setup.cfg.linear != BT_LIN_DENSE) fetch(m, x, kept, n);
 }
 
-typedef struct copy_job { float *y; const float *x; } copy_job;
+typedef struct copy_job {
+    float *y;
+    const float *x;
+} copy_job;
 
 static void copy_range(void *ctx, int thread, size_t begin, size_t end) {
     (void)thread;
@@ -60,14 +67,23 @@ void bt_net_positions(bt_model *m, size_t B, size_t T, size_t first) {
 
 static bt_attn_shape attn_shape(const bt_model_cfg *c, size_t T) {
     size_t D = (size_t)c->D, HD = (size_t)c->H * D, KVD = (size_t)c->KV * D;
-    return (bt_attn_shape){.T = T, .D = D, .ldq = HD, .ldk = KVD, .ldv = KVD, .ldo = HD, .scale = 1.0f / sqrtf((float)D), .group = (size_t)c->group, .skip = (size_t)c->skip};
+    return (bt_attn_shape){.T = T,
+                           .D = D,
+                           .ldq = HD,
+                           .ldk = KVD,
+                           .ldv = KVD,
+                           .ldo = HD,
+                           .scale = 1.0f / sqrtf((float)D),
+                           .group = (size_t)c->group,
+                           .skip = (size_t)c->skip};
 }
 
 float *bt_net_q(const bt_layer *l) { return l->a.qr ? l->a.qr : l->a.q; }
 float *bt_net_k(const bt_layer *l) { return l->a.kr ? l->a.kr : l->a.k; }
 
 /* heads of q or k: norm (where there is one), then rotate by position */
-static void rotate(const bt_model *m, float *out, float *rstd, const float *x, const bt_gain *gain, size_t heads, size_t M) {
+static void rotate(const bt_model *m, float *out, float *rstd, const float *x, const bt_gain *gain,
+                   size_t heads, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     size_t D = (size_t)c->D;
     if (gain->tensor) bt_op_rmsnorm(out, rstd, x, gain->w, (float)c->norm_eps, M * heads, D);
@@ -95,7 +111,9 @@ void bt_net_attn_out(bt_model *m, bt_layer *l, size_t M) {
 }
 
 /* of one block of rows: where all rows' floats are, or the floats of this block */
-typedef struct gate_and_up { float *gate, *up; } gate_and_up;
+typedef struct gate_and_up {
+    float *gate, *up;
+} gate_and_up;
 
 static gate_and_up gate_up_at(const bt_layer *l, size_t r0) {
     const bt_acts *a = &l->a;
@@ -116,11 +134,22 @@ static void glu(bt_model *m, bt_layer *l, size_t r0, size_t rows) {
     const bt_site *s = &l->down_in;
     size_t F = l->gate.N;
     gate_and_up y = gate_up_at(l, r0);
-    uint16_t *gate_saved = a->gate_saved ? a->gate_saved + r0 * F : NULL, *up_saved = a->gate_saved ? a->up_saved + r0 * F : NULL;
+    uint16_t *gate_saved = a->gate_saved ? a->gate_saved + r0 * F : NULL,
+             *up_saved = a->gate_saved ? a->up_saved + r0 * F : NULL;
     if (s->tern && !s->split) {
-        bt_op_glu_quant(&(bt_glu_quant){.xq = s->xq + r0 * F, .dq = s->dq + r0, .rstd = s->normed ? s->rstd + r0 : NULL, .h = a->h, .gate_saved = gate_saved,
-                                        .up_saved = up_saved, .gate = y.gate, .up = y.up, .gain = s->gain.w, .eps = s->eps, .act = m->setup.cfg.act,
-                                        .rows = rows, .F = F});
+        bt_op_glu_quant(&(bt_glu_quant){.xq = s->xq + r0 * F,
+                                        .dq = s->dq + r0,
+                                        .rstd = s->normed ? s->rstd + r0 : NULL,
+                                        .h = a->h,
+                                        .gate_saved = gate_saved,
+                                        .up_saved = up_saved,
+                                        .gate = y.gate,
+                                        .up = y.up,
+                                        .gain = s->gain.w,
+                                        .eps = s->eps,
+                                        .act = m->setup.cfg.act,
+                                        .rows = rows,
+                                        .F = F});
         return;
     }
     keep(gate_saved, y.gate, rows * F);
@@ -156,7 +185,8 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
     keep(a->x_kept, a->x, own);
     bt_net_qkv(m, l, M);
     poll(m);
-    bt_op_attn_fwd(a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v, &shape, B, (size_t)c->H, (size_t)c->KV, m->setup.prec);
+    bt_op_attn_fwd(a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v, &shape, B, (size_t)c->H,
+                   (size_t)c->KV, m->setup.prec);
     keep(a->q_kept, a->q, M * shape.ldq);
     keep(a->k_kept, a->k, M * shape.ldk);
     keep(a->v_kept, a->v, M * shape.ldv);
@@ -177,8 +207,8 @@ void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T) {
     }
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------------------- */
-typedef struct backward {                       /* one backward pass */
+/* ---- backward -------------------------------------------------------------------------------- */
+typedef struct backward { /* one backward pass */
     bt_model *m;
     size_t B, T, M;
     bt_prec prec;
@@ -190,36 +220,54 @@ void bt_net_ready(const bt_model *m, const bt_tensor *t, bt_grad_ready_fn ready,
     if (!t || !ready) return;
     if (m->split) bt_split_grad(m, t);
     size_t i = (size_t)(t - m->params.tensors);
-    ready(ready_ctx, t->offset, i + 1 < m->params.n ? m->params.tensors[i + 1].offset : m->params.total);
+    ready(ready_ctx, t->offset,
+          i + 1 < m->params.n ? m->params.tensors[i + 1].offset : m->params.total);
 }
 
-static void done(const backward *p, const bt_tensor *t) { bt_net_ready(p->m, t, p->ready, p->ready_ctx); }
+static void done(const backward *p, const bt_tensor *t) {
+    bt_net_ready(p->m, t, p->ready, p->ready_ctx);
+}
 
-static void dw_done(const backward *p, const bt_linear *l, const float *dy, const bt_site *s, const float *src) {
+static void dw_done(const backward *p, const bt_linear *l, const float *dy, const bt_site *s,
+                    const float *src) {
     bt_linear_dw(l, dy, s, src, 0, p->M, p->prec);
     done(p, l->tensor);
 }
 
 /* rows r0 .. r0+rows of dx -> of gate and up; d: row r0's */
-static void glu_backward(const backward *p, bt_layer *l, const float *dx, gate_and_up d, size_t r0, size_t rows) {
+static void glu_backward(const backward *p, bt_layer *l, const float *dx, gate_and_up d, size_t r0,
+                         size_t rows) {
     bt_model *m = p->m;
     bt_acts *a = &l->a;
     size_t F = l->gate.N, C = l->down.N;
     bt_act act = m->setup.cfg.act;
     gate_and_up y = gate_up_at(l, r0);
-    bool alone = a->gate_saved && l->down_in.tern;                           /* h and the floats of gate and up are not needed again */
+    /* h and the floats of gate and up are not needed again */
+    bool alone = a->gate_saved && l->down_in.tern;
     float *dhn = l->down_in.normed ? a->dhn : a->dh;
     if (m->setup.recompute == BT_RECOMPUTE_SELECTIVE) gate_up(m, l, r0, rows);
     bt_linear_dx(&l->down, 0, dhn, dx + r0 * C, r0, rows, p->prec, 0);
     poll(m);
     if (alone && l->down_in.normed && !l->down_in.split) {
-        bt_glu_norm_bwd j = {.dgate = d.gate, .dup = d.up, .dgain = l->down_in.gain.dw, .h = a->h, .sums = a->dh, .dy = dhn, .gain = l->down_in.gain.w,
-                             .rstd = l->down_in.rstd + r0, .gate = a->gate_saved + r0 * F, .up = a->up_saved + r0 * F, .act = act, .rows = rows, .F = F};
+        bt_glu_norm_bwd j = {.dgate = d.gate,
+                             .dup = d.up,
+                             .dgain = l->down_in.gain.dw,
+                             .h = a->h,
+                             .sums = a->dh,
+                             .dy = dhn,
+                             .gain = l->down_in.gain.w,
+                             .rstd = l->down_in.rstd + r0,
+                             .gate = a->gate_saved + r0 * F,
+                             .up = a->up_saved + r0 * F,
+                             .act = act,
+                             .rows = rows,
+                             .F = F};
         bt_op_glu_norm_bwd(&j);
         return;
     }
     if (alone && !l->down_in.normed) {
-        bt_op_glu_bwd_saved(d.gate, d.up, a->dh, a->gate_saved + r0 * F, a->up_saved + r0 * F, act, rows * F);
+        bt_op_glu_bwd_saved(d.gate, d.up, a->dh, a->gate_saved + r0 * F, a->up_saved + r0 * F, act,
+                            rows * F);
         return;
     }
     fetch(m, y.gate, a->gate_saved ? a->gate_saved + r0 * F : NULL, rows * F);
@@ -240,10 +288,12 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     float *dgate = a->dgate ? a->dgate : a->gate, *dup = a->dup ? a->dup : a->up;
     load_residual(m, a->x_mid, a->x_mid_kept, own.n * C);
     bt_net_restore(m, &l->ffn_in, a->x_mid, p->M);
-    for (size_t w0 = 0, n; w0 < p->M; w0 += n) {        /* all of it at once, or rows whose dgate and dup stay in L3 (bt_acts_wide) */
+    /* all of it at once, or rows whose dgate and dup stay in L3 (bt_acts_wide) */
+    for (size_t w0 = 0, n; w0 < p->M; w0 += n) {
         n = p->M - w0 < wide ? p->M - w0 : wide;
         for (size_t i = 0; i < n; i += m->block) {
-            glu_backward(p, l, dx, (gate_and_up){dgate + i * F, dup + i * F}, w0 + i, n - i < m->block ? n - i : m->block);
+            glu_backward(p, l, dx, (gate_and_up){dgate + i * F, dup + i * F}, w0 + i,
+                         n - i < m->block ? n - i : m->block);
         }
         bt_linear_dw(&l->down, dx + w0 * C, &l->down_in, a->h, w0, n, p->prec);
         if (w0 + n == p->M) done(p, l->down.tensor), done(p, l->down_in.gain.tensor);
@@ -254,12 +304,15 @@ static void ffn_backward(const backward *p, bt_layer *l) {
         bt_linear_dw(&l->gate, dgate, &l->ffn_in, a->x_mid, w0, n, p->prec);
     }
     done(p, l->gate.tensor);
-    bt_net_norm_bwd(m, &l->ffn_in.gain, a->dx, bt_net_own_sum(m, a->dxn, p->M), a->x_mid, l->ffn_in.rstd, 1, p->M);
+    bt_net_norm_bwd(m, &l->ffn_in.gain, a->dx, bt_net_own_sum(m, a->dxn, p->M), a->x_mid,
+                    l->ffn_in.rstd, 1, p->M);
     done(p, l->ffn_in.gain.tensor);
 }
 
-/* dy in place: through the rotation, then through the head norm, whose input was x; `spare` is of dy's size */
-static float *unrotate(const backward *p, const bt_layer *l, bool kv, float *dy, float *spare, const float *x) {
+/* dy in place: through the rotation, then through the head norm, whose input was x; `spare` is of
+ * dy's size */
+static float *unrotate(const backward *p, const bt_layer *l, bool kv, float *dy, float *spare,
+                       const float *x) {
     bt_model *m = p->m;
     const bt_gain *gain = kv ? &l->k_norm : &l->q_norm;
     size_t D = (size_t)m->setup.cfg.D, heads = (size_t)(kv ? m->setup.cfg.KV : m->setup.cfg.H);
@@ -288,11 +341,12 @@ static void attn_backward(const backward *p, bt_layer *l) {
     poll(m);
     if (l->o_in.normed) bt_site_bwd(&l->o_in, a->d_o, a->d_on, a->o, 0, p->M, 0);
     done(p, l->o_in.gain.tensor);
-    if (c->qk_norm) {                           /* the rotated heads are not kept */
+    if (c->qk_norm) { /* the rotated heads are not kept */
         rotate(m, a->qr, NULL, a->q, &l->q_norm, H, p->M);
         rotate(m, a->kr, NULL, a->k, &l->k_norm, KV, p->M);
     }
-    bt_op_attn_bwd(a->dq, a->dk, a->dv, a->d_o, a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v, &shape, p->B, H, KV, bt_net_kv_runs(&m->setup), p->prec);
+    bt_op_attn_bwd(a->dq, a->dk, a->dv, a->d_o, a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v,
+                   &shape, p->B, H, KV, bt_net_kv_runs(&m->setup), p->prec);
     poll(m);
     bt_net_kv_sum(m, a->dk, p->M);
     bt_net_kv_sum(m, a->dv, p->M);
@@ -304,14 +358,22 @@ static void attn_backward(const backward *p, bt_layer *l) {
     dw_done(p, &l->v, a->dv, &l->attn_in, a->x);
     dw_done(p, &l->k, dk, &l->attn_in, a->x);
     dw_done(p, &l->q, dq, &l->attn_in, a->x);
-    bt_net_norm_bwd(m, &l->attn_in.gain, a->dx, bt_net_own_sum(m, a->dxn, p->M), a->x, l->attn_in.rstd, 1, p->M);
+    bt_net_norm_bwd(m, &l->attn_in.gain, a->dx, bt_net_own_sum(m, a->dxn, p->M), a->x,
+                    l->attn_in.rstd, 1, p->M);
     done(p, l->attn_in.gain.tensor);
 }
 
-void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_grad_ready_fn ready, void *ready_ctx) {
+void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_grad_ready_fn ready,
+                     void *ready_ctx) {
     assert(m->setup.train);
     const bt_model_cfg *c = &m->setup.cfg;
-    backward p = {.m = m, .B = B, .T = T, .M = B * T, .prec = m->setup.prec, .ready = ready, .ready_ctx = ready_ctx};
+    backward p = {.m = m,
+                  .B = B,
+                  .T = T,
+                  .M = B * T,
+                  .prec = m->setup.prec,
+                  .ready = ready,
+                  .ready_ctx = ready_ctx};
     for (int i = c->L - 1; i >= 0; i--) {
         bt_layer *l = &m->layers[i];
         need(m, i);

@@ -4,28 +4,113 @@
 #include <string.h>
 
 /* Shapes are a contract. Learning rate, warm-up and length are those of the preset's default run.
- * text_std: `nano`, subln, built-in corpus, 240 steps, validation bits per byte: std 0.02 gives 2.70, 0.05 2.40, 0.1 2.30. */
+ * text_std: `nano`, subln, built-in corpus, 240 steps, validation bits per byte: std 0.02 gives
+ * 2.70, 0.05 2.40, 0.1 2.30. */
 static const bt_preset presets[] = {
     {"nano",
-     {.L = 6, .C = 192, .H = 6, .KV = 6, .D = 32, .F = 512, .T = 256, .V = 256, .norm = BT_NORM_SUBLN, .act = BT_ACT_RELU2,
-      .linear = BT_LIN_BITNET158, .tied = true, .rope_theta = 1e4, .norm_eps = 1e-5, .init_std = 0.02},
-     .lr = 2e-3, .text_std = 0.1, .steps = 1000, .warmup = 50, .batch_tokens = 4096},
+     {.L = 6,
+      .C = 192,
+      .H = 6,
+      .KV = 6,
+      .D = 32,
+      .F = 512,
+      .T = 256,
+      .V = 256,
+      .norm = BT_NORM_SUBLN,
+      .act = BT_ACT_RELU2,
+      .linear = BT_LIN_BITNET158,
+      .tied = true,
+      .rope_theta = 1e4,
+      .norm_eps = 1e-5,
+      .init_std = 0.02},
+     .lr = 2e-3,
+     .text_std = 0.1,
+     .steps = 1000,
+     .warmup = 50,
+     .batch_tokens = 4096},
     {"small",
-     {.L = 8, .C = 512, .H = 8, .KV = 4, .D = 64, .F = 1408, .T = 512, .V = 8192, .norm = BT_NORM_SUBLN, .act = BT_ACT_RELU2,
-      .linear = BT_LIN_BITNET158, .tied = true, .rope_theta = 1e4, .norm_eps = 1e-5, .init_std = 0.02},
-     .lr = 1e-3, .steps = 5000, .warmup = 200, .batch_tokens = 4096},
+     {.L = 8,
+      .C = 512,
+      .H = 8,
+      .KV = 4,
+      .D = 64,
+      .F = 1408,
+      .T = 512,
+      .V = 8192,
+      .norm = BT_NORM_SUBLN,
+      .act = BT_ACT_RELU2,
+      .linear = BT_LIN_BITNET158,
+      .tied = true,
+      .rope_theta = 1e4,
+      .norm_eps = 1e-5,
+      .init_std = 0.02},
+     .lr = 1e-3,
+     .steps = 5000,
+     .warmup = 200,
+     .batch_tokens = 4096},
     {"base",
-     {.L = 12, .C = 768, .H = 12, .KV = 4, .D = 64, .F = 2048, .T = 1024, .V = 32000, .norm = BT_NORM_SUBLN, .act = BT_ACT_RELU2,
-      .linear = BT_LIN_BITNET158, .tied = true, .rope_theta = 1e4, .norm_eps = 1e-5, .init_std = 0.02},
-     .lr = 6e-4, .steps = 20000, .warmup = 500, .batch_tokens = 4096},
-    {"bitnet-2b4t",                             /* BitNet b1.58 2B4T: hf config, facts of arXiv:2504.12285 */
-     {.L = 30, .C = 2560, .H = 20, .KV = 5, .D = 128, .F = 6912, .T = 4096, .V = 128256, .norm = BT_NORM_SUBLN, .act = BT_ACT_RELU2,
-      .linear = BT_LIN_BITNET158, .tied = true, .rope_theta = 5e5, .norm_eps = 1e-5, .init_std = 0.02},
-     .lr = 1.2e-3, .steps = 100000, .warmup = 375, .batch_tokens = 1048576},
-    {"qwen3-0.6b",                              /* its published config.json: a full-precision model with QK-norm */
-     {.L = 28, .C = 1024, .H = 16, .KV = 8, .D = 128, .F = 3072, .T = 40960, .V = 151936, .norm = BT_NORM_PRE, .act = BT_ACT_SILU,
-      .linear = BT_LIN_DENSE, .tied = true, .qk_norm = true, .rope_theta = 1e6, .norm_eps = 1e-6, .init_std = 0.02},
-     .lr = 3e-4, .steps = 100000, .warmup = 500, .batch_tokens = 491520},
+     {.L = 12,
+      .C = 768,
+      .H = 12,
+      .KV = 4,
+      .D = 64,
+      .F = 2048,
+      .T = 1024,
+      .V = 32000,
+      .norm = BT_NORM_SUBLN,
+      .act = BT_ACT_RELU2,
+      .linear = BT_LIN_BITNET158,
+      .tied = true,
+      .rope_theta = 1e4,
+      .norm_eps = 1e-5,
+      .init_std = 0.02},
+     .lr = 6e-4,
+     .steps = 20000,
+     .warmup = 500,
+     .batch_tokens = 4096},
+    /* BitNet b1.58 2B4T: hf config, facts of arXiv:2504.12285 */
+    {"bitnet-2b4t",
+     {.L = 30,
+      .C = 2560,
+      .H = 20,
+      .KV = 5,
+      .D = 128,
+      .F = 6912,
+      .T = 4096,
+      .V = 128256,
+      .norm = BT_NORM_SUBLN,
+      .act = BT_ACT_RELU2,
+      .linear = BT_LIN_BITNET158,
+      .tied = true,
+      .rope_theta = 5e5,
+      .norm_eps = 1e-5,
+      .init_std = 0.02},
+     .lr = 1.2e-3,
+     .steps = 100000,
+     .warmup = 375,
+     .batch_tokens = 1048576},
+    /* its published config.json: a full-precision model with QK-norm */
+    {"qwen3-0.6b",
+     {.L = 28,
+      .C = 1024,
+      .H = 16,
+      .KV = 8,
+      .D = 128,
+      .F = 3072,
+      .T = 40960,
+      .V = 151936,
+      .norm = BT_NORM_PRE,
+      .act = BT_ACT_SILU,
+      .linear = BT_LIN_DENSE,
+      .tied = true,
+      .qk_norm = true,
+      .rope_theta = 1e6,
+      .norm_eps = 1e-6,
+      .init_std = 0.02},
+     .lr = 3e-4,
+     .steps = 100000,
+     .warmup = 500,
+     .batch_tokens = 491520},
 };
 
 size_t bt_preset_count(void) { return sizeof presets / sizeof *presets; }
@@ -40,25 +125,39 @@ const bt_preset *bt_preset_find(const char *name) {
 }
 
 bt_code bt_model_cfg_check(const bt_model_cfg *c, bt_err *err) {
-    const struct { const char *name; int value, least; } sizes[] = {
-        {"layers", c->L, 1},   {"d_model", c->C, 1}, {"heads", c->H, 1}, {"kv_heads", c->KV, 1},
+    const struct {
+        const char *name;
+        int value, least;
+    } sizes[] = {
+        {"layers", c->L, 1},   {"d_model", c->C, 1}, {"heads", c->H, 1},   {"kv_heads", c->KV, 1},
         {"head_dim", c->D, 2}, {"d_ff", c->F, 1},    {"seq_len", c->T, 1}, {"vocab", c->V, 2},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (sizes[i].value < sizes[i].least) {
-            return bt_fail(err, BT_ARG, "model.%s is %d but must be at least %d", sizes[i].name, sizes[i].value, sizes[i].least);
+            return bt_fail(err, BT_ARG, "model.%s is %d but must be at least %d", sizes[i].name,
+                           sizes[i].value, sizes[i].least);
         }
     }
     if (c->H % c->KV != 0) {
-        return bt_fail(err, BT_ARG, "model.kv_heads = %d must divide model.heads = %d (%d left over)", c->KV, c->H, c->H % c->KV);
+        return bt_fail(err, BT_ARG,
+                       "model.kv_heads = %d must divide model.heads = %d (%d left over)", c->KV,
+                       c->H, c->H % c->KV);
     }
-    if (c->D % 2 != 0) return bt_fail(err, BT_ARG, "model.head_dim = %d must be even: rotary embedding turns pairs", c->D);
-    if (c->norm < BT_NORM_SUBLN || c->norm > BT_NORM_PRE) return bt_fail(err, BT_ARG, "unknown model.norm %d", (int)c->norm);
-    if (c->act != BT_ACT_RELU2 && c->act != BT_ACT_SILU) return bt_fail(err, BT_ARG, "unknown model.act %d", (int)c->act);
-    if (c->linear < BT_LIN_BITNET158 || c->linear > BT_LIN_DENSE) return bt_fail(err, BT_ARG, "unknown model.linear %d", (int)c->linear);
-    if (!(c->rope_theta > 0)) return bt_fail(err, BT_ARG, "model.rope_theta is %g but must be positive", c->rope_theta);
-    if (!(c->norm_eps > 0)) return bt_fail(err, BT_ARG, "model.norm_eps is %g but must be positive", c->norm_eps);
-    if (!(c->init_std > 0)) return bt_fail(err, BT_ARG, "model.init_std is %g but must be positive", c->init_std);
+    if (c->D % 2 != 0)
+        return bt_fail(err, BT_ARG,
+                       "model.head_dim = %d must be even: rotary embedding turns pairs", c->D);
+    if (c->norm < BT_NORM_SUBLN || c->norm > BT_NORM_PRE)
+        return bt_fail(err, BT_ARG, "unknown model.norm %d", (int)c->norm);
+    if (c->act != BT_ACT_RELU2 && c->act != BT_ACT_SILU)
+        return bt_fail(err, BT_ARG, "unknown model.act %d", (int)c->act);
+    if (c->linear < BT_LIN_BITNET158 || c->linear > BT_LIN_DENSE)
+        return bt_fail(err, BT_ARG, "unknown model.linear %d", (int)c->linear);
+    if (!(c->rope_theta > 0))
+        return bt_fail(err, BT_ARG, "model.rope_theta is %g but must be positive", c->rope_theta);
+    if (!(c->norm_eps > 0))
+        return bt_fail(err, BT_ARG, "model.norm_eps is %g but must be positive", c->norm_eps);
+    if (!(c->init_std > 0))
+        return bt_fail(err, BT_ARG, "model.init_std is %g but must be positive", c->init_std);
     return BT_OK;
 }
 
@@ -76,7 +175,8 @@ bt_model_counts bt_model_count(const bt_model_cfg *c) {
     n.params = n.linear + n.embedding + n.head + n.norms;
     n.flop_linear = 6.0 * (double)n.linear;
     n.flop_head = 6.0 * (double)(V * C);
-    n.flop_attention = 6.0 * (double)L * (double)c->T * (double)HD;     /* the causal half of 12 L T H D */
+    /* the causal half of 12 L T H D */
+    n.flop_attention = 6.0 * (double)L * (double)c->T * (double)HD;
     n.flop_token = n.flop_linear + n.flop_head + n.flop_attention;
     return n;
 }

@@ -7,11 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GLOBAL, LAYER };                         /* scope */
-enum { NORMAL, RESID, ONE };                    /* init */
-enum { ALIGN_ELEMS = 16, WHOLE_NUMBERS = 1 << 24 };     /* fp32 has every whole number up to there */
+/* scope */
+enum { GLOBAL, LAYER };
+/* init */
+enum { NORMAL, RESID, ONE };
+/* fp32 has every whole number up to there */
+enum { ALIGN_ELEMS = 16, WHOLE_NUMBERS = 1 << 24 };
 
-typedef struct param_row {                      /* one row of params.def, evaluated for one configuration */
+/* one row of params.def, evaluated for one configuration */
+typedef struct param_row {
     bt_param_id id;
     const char *name;
     int scope;
@@ -30,7 +34,8 @@ static void rows_for(param_row rows[BT_P_COUNT], const bt_model_cfg *c) {
 #define NONE BT_SHARD_NONE
 #define VOCAB BT_SHARD_VOCAB
 #define BT_PARAM(id_, name_, scope_, rows_, cols_, init_, decay_, tern_, shard_, when_) \
-    rows[i++] = (param_row){BT_P_##id_, name_, scope_, rows_, cols_, init_, decay_, tern_, shard_, when_};
+    rows[i++] = (param_row){BT_P_##id_, name_,  scope_, rows_,  cols_, \
+                            init_,      decay_, tern_,  shard_, when_};
 #include "engine/model/shape/params.def"
 #undef BT_PARAM
 #undef ROW
@@ -40,7 +45,8 @@ static void rows_for(param_row rows[BT_P_COUNT], const bt_model_cfg *c) {
 #undef VOCAB
 }
 
-typedef struct table {                          /* both shapes of every row: the tensor's, and its block's in this part */
+/* both shapes of every row: the tensor's, and its block's in this part */
+typedef struct table {
     const bt_model_cfg *c;
     bt_model_slice slice;
     param_row whole[BT_P_COUNT], block[BT_P_COUNT];
@@ -48,18 +54,21 @@ typedef struct table {                          /* both shapes of every row: the
 
 /* where the block lies, and who else holds it */
 static void place(bt_tensor *t, const table *b) {
-    size_t n = (size_t)b->slice.tp_size, i = (size_t)b->slice.tp_rank, kv = (size_t)b->c->KV, shared = kv < n ? n / kv : 1;
+    size_t n = (size_t)b->slice.tp_size, i = (size_t)b->slice.tp_rank, kv = (size_t)b->c->KV,
+           shared = kv < n ? n / kv : 1;
     size_t group = (size_t)(b->c->H / b->c->KV), head = (size_t)b->c->H * i / n;
     t->copies = 1;
     switch (t->shard) {
     case BT_SHARD_ROW:
     case BT_SHARD_VOCAB: t->row0 = t->whole_rows * i / n; break;
     case BT_SHARD_COL: t->col0 = t->whole_cols * i / n; break;
-    case BT_SHARD_KVROW:                           /* fewer kv heads than parts: neighbours hold the same head */
+    case BT_SHARD_KVROW: /* fewer kv heads than parts: neighbours hold the same head */
         t->row0 = head / group * (size_t)b->c->D;
         t->copies = (int)shared;
-        if (shared > 1) t->first_counted = i % shared == 0 ? 0 : t->count;
-        else if (head % group) t->first_counted = (size_t)b->c->D * t->cols;
+        if (shared > 1)
+            t->first_counted = i % shared == 0 ? 0 : t->count;
+        else if (head % group)
+            t->first_counted = (size_t)b->c->D * t->cols;
         break;
     case BT_SHARD_NONE:
         t->copies = (int)n;
@@ -75,11 +84,13 @@ static uint64_t hash_shape(uint64_t h, const bt_tensor *t) {
     return h;
 }
 
-/* rows of a stage: what lies before its layers comes with the first, what lies after them with the last */
+/* rows of a stage: what lies before its layers comes with the first, what lies after them with the
+ * last */
 static bool in_stage(const table *b, const param_row *r, int layer) {
     bt_layer_run own = bt_slice_layers(b->c, b->slice);
     if (layer >= 0) return layer >= own.first && layer < own.first + own.n;
-    return r->id == BT_P_EMBED ? bt_slice_is_first_stage(b->slice) : bt_slice_is_last_stage(b->slice);
+    return r->id == BT_P_EMBED ? bt_slice_is_first_stage(b->slice)
+                               : bt_slice_is_last_stage(b->slice);
 }
 
 static bool add(bt_params *p, const table *b, size_t row, int layer) {
@@ -89,8 +100,10 @@ static bool add(bt_params *p, const table *b, size_t row, int layer) {
     bt_tensor *t = &p->tensors[p->n];
     t->id = r->id;
     t->layer = layer;
-    if (layer < 0) (void)snprintf(t->name, sizeof t->name, "%s", r->name);
-    else (void)snprintf(t->name, sizeof t->name, "layers.%d.%s", layer, r->name);
+    if (layer < 0)
+        (void)snprintf(t->name, sizeof t->name, "%s", r->name);
+    else
+        (void)snprintf(t->name, sizeof t->name, "layers.%d.%s", layer, r->name);
     t->rows = (size_t)r->rows;
     t->cols = (size_t)r->cols;
     t->whole_rows = (size_t)b->whole[row].rows;
@@ -105,10 +118,14 @@ static bool add(bt_params *p, const table *b, size_t row, int layer) {
     t->linear = r->tern;
     t->tern = r->tern && c->linear != BT_LIN_DENSE;
     t->shard = r->shard;
-    t->init_std = r->init == ONE ? 0.0f : (float)(r->init == RESID ? c->init_std / sqrt(2.0 * c->L) : c->init_std);
+    t->init_std = r->init == ONE
+                      ? 0.0f
+                      : (float)(r->init == RESID ? c->init_std / sqrt(2.0 * c->L) : c->init_std);
     p->index[layer + 1][r->id] = p->n++;
     size_t end = 0, whole;
-    if (__builtin_mul_overflow(t->whole_rows, t->whole_cols, &whole) || __builtin_mul_overflow(t->rows, t->cols, &t->count) || __builtin_add_overflow(p->total, t->count, &end) ||
+    if (__builtin_mul_overflow(t->whole_rows, t->whole_cols, &whole) ||
+        __builtin_mul_overflow(t->rows, t->cols, &t->count) ||
+        __builtin_add_overflow(p->total, t->count, &end) ||
         end > SIZE_MAX / sizeof(float) - ALIGN_ELEMS) {
         return false;
     }
@@ -118,21 +135,27 @@ static bool add(bt_params *p, const table *b, size_t row, int layer) {
     return true;
 }
 
-bool bt_slice_heads_fit(const bt_model_cfg *c, int n) { return c->H % n == 0 && (c->KV % n == 0 || n % c->KV == 0 || n < c->KV); }
+bool bt_slice_heads_fit(const bt_model_cfg *c, int n) {
+    return c->H % n == 0 && (c->KV % n == 0 || n % c->KV == 0 || n < c->KV);
+}
 
 size_t bt_slice_joins(const bt_model_cfg *c, bt_model_slice slice) {
     size_t joins = 0, n = (size_t)slice.tp_size;
     if (slice.tp_size <= 1 || slice.tp_size >= c->KV) return 0;
-    for (size_t i = 1; i <= (size_t)slice.tp_rank && i < n; i++) joins += (size_t)c->H / n * i % (size_t)(c->H / c->KV) != 0;
+    for (size_t i = 1; i <= (size_t)slice.tp_rank && i < n; i++)
+        joins += (size_t)c->H / n * i % (size_t)(c->H / c->KV) != 0;
     return joins;
 }
 
-/* ---- stages --------------------------------------------------------------------------------------------------------- */
+/* ---- stages ---------------------------------------------------------------------------------- */
 
 bool bt_slice_is_first_stage(bt_model_slice slice) { return slice.pp_stage == 0; }
-bool bt_slice_is_last_stage(bt_model_slice slice) { return slice.pp_size <= 1 || slice.pp_stage == slice.pp_size - 1; }
+bool bt_slice_is_last_stage(bt_model_slice slice) {
+    return slice.pp_size <= 1 || slice.pp_stage == slice.pp_size - 1;
+}
 
-/* The last stage has the head besides its layers: of all numbers of layers for it the one that makes the slowest stage fastest. */
+/* The last stage has the head besides its layers: of all numbers of layers for it the one that
+ * makes the slowest stage fastest. */
 bt_layer_run bt_slice_layers(const bt_model_cfg *c, bt_model_slice slice) {
     if (slice.pp_size <= 1) return (bt_layer_run){0, c->L};
     bt_model_counts n = bt_model_count(c);
@@ -150,7 +173,9 @@ bt_layer_run bt_slice_layers(const bt_model_cfg *c, bt_model_slice slice) {
 
 static bt_code check_stages(const bt_model_cfg *c, bt_model_slice slice, bt_err *err) {
     if (slice.pp_size <= c->L) return BT_OK;
-    return bt_fail(err, BT_ARG, "--pp %d: more pipeline stages than the %d layers of the model (use --pp %d)", slice.pp_size, c->L, c->L);
+    return bt_fail(err, BT_ARG,
+                   "--pp %d: more pipeline stages than the %d layers of the model (use --pp %d)",
+                   slice.pp_size, c->L, c->L);
 }
 
 /* the largest k <= most that shares out all three */
@@ -168,9 +193,16 @@ bt_code bt_slice_cfg(bt_model_cfg *out, const bt_model_cfg *c, bt_model_slice sl
     out->L = bt_slice_layers(c, slice).n;
     if (n <= 1) return BT_OK;
     if (c->linear != BT_LIN_DENSE && widest > WHOLE_NUMBERS / 127) {
-        return bt_fail(err, BT_ARG, "--tp %d: sums of %lld int8 products are no longer exact in fp32 (at most %d; use --tp 1)", n, (long long)widest, WHOLE_NUMBERS / 127);
+        return bt_fail(err, BT_ARG,
+                       "--tp %d: sums of %lld int8 products are no longer exact in fp32 (at most "
+                       "%d; use --tp 1)",
+                       n, (long long)widest, WHOLE_NUMBERS / 127);
     }
-    const struct { const char *name; int value; bool fits; } rows[] = {
+    const struct {
+        const char *name;
+        int value;
+        bool fits;
+    } rows[] = {
         {"model.heads", c->H, c->H % n == 0},
         {"model.kv_heads", c->KV, bt_slice_heads_fit(c, n)},
         {"model.d_ff", c->F, c->F % n == 0},
@@ -180,15 +212,19 @@ bt_code bt_slice_cfg(bt_model_cfg *out, const bt_model_cfg *c, bt_model_slice sl
         if (rows[i].fits) continue;
         int below = legal_parts(c, n - 1), above = n + 1;
         while (above <= c->H && legal_parts(c, above) != above) above++;
-        if (above <= c->H) return bt_fail(err, BT_ARG, "--tp %d cannot share out %s = %d (use --tp %d or %d)", n, rows[i].name, rows[i].value, below, above);
-        return bt_fail(err, BT_ARG, "--tp %d cannot share out %s = %d (use --tp %d)", n, rows[i].name, rows[i].value, below);
+        if (above <= c->H)
+            return bt_fail(err, BT_ARG, "--tp %d cannot share out %s = %d (use --tp %d or %d)", n,
+                           rows[i].name, rows[i].value, below, above);
+        return bt_fail(err, BT_ARG, "--tp %d cannot share out %s = %d (use --tp %d)", n,
+                       rows[i].name, rows[i].value, below);
     }
     out->H = c->H / n;
     out->group = c->H / c->KV;
     out->skip = out->H * slice.tp_rank % out->group;
     out->KV = (out->skip + out->H + out->group - 1) / out->group;
     out->F = c->F / n;
-    out->V = (int)(bt_slice_vocab(c, (bt_model_slice){.tp_rank = slice.tp_rank + 1, .tp_size = n}) - bt_slice_vocab(c, slice));
+    out->V = (int)(bt_slice_vocab(c, (bt_model_slice){.tp_rank = slice.tp_rank + 1, .tp_size = n}) -
+                   bt_slice_vocab(c, slice));
     return BT_OK;
 }
 
@@ -228,7 +264,10 @@ bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_model_slice slice
     for (; i < BT_P_COUNT; i++) fits = fits && add(p, &b, i, -1);
     if (!fits) {
         bt_params_release(p);
-        return bt_fail(err, BT_NOMEM, "a model of %d layers, width %d and vocabulary %d is larger than an address can be", c->L, c->C, c->V);
+        return bt_fail(
+            err, BT_NOMEM,
+            "a model of %d layers, width %d and vocabulary %d is larger than an address can be",
+            c->L, c->C, c->V);
     }
     return BT_OK;
 }

@@ -1,7 +1,9 @@
-/* params.h - the tensor table of one model: made from params.def, names and flat offsets, layer by layer.
+/* params.h - the tensor table of one model: made from params.def, names and flat offsets, layer by
+ * layer.
  *
- * A tensor's full name is "layers.3.attn_q" or "embed". Offsets are elements in the flat arrays, each tensor aligned to 16
- * elements (64 bytes); padding is zero and stays zero. Threads: constant after init. */
+ * A tensor's full name is "layers.3.attn_q" or "embed". Offsets are elements in the flat arrays,
+ * each tensor aligned to 16 elements (64 bytes); padding is zero and stays zero. Threads: constant
+ * after init. */
 #ifndef BT_ENGINE_MODEL_SHAPE_PARAMS_H
 #define BT_ENGINE_MODEL_SHAPE_PARAMS_H
 
@@ -14,60 +16,88 @@ typedef enum {
 } bt_param_id;
 #undef BT_PARAM
 
-typedef enum { BT_SHARD_NONE, BT_SHARD_ROW, BT_SHARD_KVROW, BT_SHARD_COL, BT_SHARD_VOCAB } bt_shard_axis;
+typedef enum {
+    BT_SHARD_NONE,
+    BT_SHARD_ROW,
+    BT_SHARD_KVROW,
+    BT_SHARD_COL,
+    BT_SHARD_VOCAB
+} bt_shard_axis;
 
-/* Part `index` of `count` of a model: what a rank of a tensor-parallel tensor-parallel group holds; and of it the layers of stage `stage` of `stages` of a
- * pipeline, the first with the embedding, the last with final norm and head. All zero: the whole model. */
-typedef struct bt_model_slice { int tp_rank, tp_size, pp_stage, pp_size; } bt_model_slice;
+/* Part `index` of `count` of a model: what a rank of a tensor-parallel tensor-parallel group holds;
+ * and of it the layers of stage `stage` of `stages` of a pipeline, the first with the embedding,
+ * the last with final norm and head. All zero: the whole model. */
+typedef struct bt_model_slice {
+    int tp_rank, tp_size, pp_stage, pp_size;
+} bt_model_slice;
 
 /* cuts that this part of the model holds; at least 1 */
-static inline size_t bt_slice_cuts(bt_model_slice slice, int cuts) { return cuts > 1 ? (size_t)(cuts / (slice.tp_size > 1 ? slice.tp_size : 1)) : 1; }
+static inline size_t bt_slice_cuts(bt_model_slice slice, int cuts) {
+    return cuts > 1 ? (size_t)(cuts / (slice.tp_size > 1 ? slice.tp_size : 1)) : 1;
+}
 
 typedef struct bt_tensor {
     char name[48];
     bt_param_id id;
-    int layer;                              /* -1: global */
-    size_t rows, cols, count;               /* of the block in this part of the model; count = rows * cols */
-    size_t whole_rows, whole_cols;          /* of the tensor */
-    size_t row0, col0;                      /* where in it the block begins */
-    int copies;                             /* parts that hold this very block */
-    size_t first_counted;                    /* sums over the parts take the elements from here on; others take those before: none, all, or a kv head's */
-    size_t offset;                          /* elements, in the flat arrays */
-    float init_std;                         /* 0: initialised to one */
-    bool decay, tern;                       /* tern is false for linear = dense */
-    bool linear;                            /* a BitLinear weight, whatever `linear` is */
+    int layer; /* -1: global */
+    /* of the block in this part of the model; count = rows * cols */
+    size_t rows, cols, count;
+    size_t whole_rows, whole_cols; /* of the tensor */
+    size_t row0, col0;             /* where in it the block begins */
+    int copies;                    /* parts that hold this very block */
+    /* sums over the parts take the elements from here on; others take those before: none, all,
+     * or a kv head's */
+    size_t first_counted;
+    size_t offset;    /* elements, in the flat arrays */
+    float init_std;   /* 0: initialised to one */
+    bool decay, tern; /* tern is false for linear = dense */
+    bool linear;      /* a BitLinear weight, whatever `linear` is */
     bt_shard_axis shard;
 } bt_tensor;
 
 typedef struct bt_params {
     bt_tensor *tensors;
     size_t n;
-    size_t total;                           /* elements of the flat arrays, padding included */
-    uint64_t count;                         /* parameters proper, of this part */
-    size_t before;                          /* tensors of earlier stages */
-    uint64_t hash;                          /* of all stages' tensors: bt_params_hash */
-    size_t (*index)[BT_P_COUNT];            /* index[layer + 1][id]: tensor index, SIZE_MAX when absent; row 0 is global */
+    size_t total;   /* elements of the flat arrays, padding included */
+    uint64_t count; /* parameters proper, of this part */
+    size_t before;  /* tensors of earlier stages */
+    uint64_t hash;  /* of all stages' tensors: bt_params_hash */
+    /* index[layer + 1][id]: tensor index, SIZE_MAX when absent; row 0 is global */
+    size_t (*index)[BT_P_COUNT];
 } bt_params;
 
-bool bt_slice_is_first_stage(bt_model_slice slice);                                        /* has the embedding; so has a whole model */
-bool bt_slice_is_last_stage(bt_model_slice slice);                                         /* has final norm and head */
-/* layers of a stage, as even as the head's work on the last stage lets them be; at least one each where stages <= layers */
-typedef struct bt_layer_run { int first, n; } bt_layer_run;
+/* has the embedding; so has a whole model */
+bool bt_slice_is_first_stage(bt_model_slice slice);
+/* has final norm and head */
+bool bt_slice_is_last_stage(bt_model_slice slice);
+/* layers of a stage, as even as the head's work on the last stage lets them be; at least one each
+ * where stages <= layers */
+typedef struct bt_layer_run {
+    int first, n;
+} bt_layer_run;
 bt_layer_run bt_slice_layers(const bt_model_cfg *whole, bt_model_slice slice);
-/* the shape of one part: its layers, heads, kv heads, feed-forward width and vocabulary; BT_ARG names numbers that cannot be shared out */
-bt_code bt_slice_cfg(bt_model_cfg *out, const bt_model_cfg *whole, bt_model_slice slice, bt_err *err) BT_MUST_CHECK;
-size_t bt_slice_vocab(const bt_model_cfg *whole, bt_model_slice slice);          /* first token id of the part */
-/* n parts of equally many heads, and every kv head in one of them, in two neighbours, or shared by equally many that have no other */
+/* the shape of one part: its layers, heads, kv heads, feed-forward width and vocabulary; BT_ARG
+ * names numbers that cannot be shared out */
+bt_code bt_slice_cfg(bt_model_cfg *out, const bt_model_cfg *whole, bt_model_slice slice,
+                     bt_err *err) BT_MUST_CHECK;
+/* first token id of the part */
+size_t bt_slice_vocab(const bt_model_cfg *whole, bt_model_slice slice);
+/* n parts of equally many heads, and every kv head in one of them, in two neighbours, or shared by
+ * equally many that have no other */
 bool bt_slice_heads_fit(const bt_model_cfg *whole, int n);
-/* kv heads that two neighbours share, of those between the parts 0 .. slice.tp_rank: one at most between two */
+/* kv heads that two neighbours share, of those between the parts 0 .. slice.tp_rank: one at most
+ * between two */
 size_t bt_slice_joins(const bt_model_cfg *whole, bt_model_slice slice);
-bt_code bt_params_init(bt_params *p, const bt_model_cfg *whole, bt_model_slice slice, bt_err *err) BT_MUST_CHECK;
+bt_code bt_params_init(bt_params *p, const bt_model_cfg *whole, bt_model_slice slice, bt_err *err)
+    BT_MUST_CHECK;
 void bt_params_release(bt_params *p);
-const bt_tensor *bt_params_get(const bt_params *p, int layer, bt_param_id id);     /* NULL when absent */
+/* NULL when absent */
+const bt_tensor *bt_params_get(const bt_params *p, int layer, bt_param_id id);
 const bt_tensor *bt_params_named(const bt_params *p, const char *name);
 /* element `i` of a block, in the tensor */
 size_t bt_tensor_place(const bt_tensor *t, size_t i);
-/* models of one shape can exchange checkpoints, whatever their parts: hash of every name and whole shape */
+/* models of one shape can exchange checkpoints, whatever their parts: hash of every name and whole
+ * shape */
 uint64_t bt_params_hash(const bt_params *p);
 
 #endif

@@ -1,18 +1,22 @@
-/* tp_cuts.c - sums that tensor parallelism would cut, as a tree over equal parts of the whole model (reproducible training).
+/* tp_cuts.c - sums that tensor parallelism would cut, as a tree over equal parts of the whole model
+ * (reproducible training).
  *
- *     cuts     0   1   2   3   4   5   6   7        one rank adds all of it; of two each adds its half and a tensor-parallel group's sum makes the
+ *     cuts     0   1   2   3   4   5   6   7        one rank adds all of it; of two each adds its
+ *              half and a tensor-parallel group's sum makes the
  *              0+1     2+3     4+5     6+7          last step; of eight the tensor-parallel group makes all steps
  *              (0+1)+(2+3)     (4+5)+(6+7)
  *              all
  *
- *     cuts     0   1   2   3   4   5                any number: the tree of a tensor-parallel group (base/tp_group.h). Ranks that hold 1, 2, 4, ... cuts
+ *     cuts     0   1   2   3   4   5                any number: the tree of a tensor-parallel group
+ *              (base/tp_group.h). Ranks that hold 1, 2, 4, ... cuts
  *              0+1     2+3     4+5                  hold whole branches: here one rank, three, six
  *              (0+1)+(2+3)
  *              all
  *
- * The cut of a product over q, k, v is its heads', over gate and up its columns', of the head its tokens', of a norm's gain a run
- * of the micro-batch's rows. Where several cuts share a kv head, dk and dv are added first, and the first of these cuts has all of the
- * head's k and v. Without cuts (none, or a rank that holds one) everything here is what it would be anyway. */
+ * The cut of a product over q, k, v is its heads', over gate and up its columns', of the head its
+ * tokens', of a norm's gain a run of the micro-batch's rows. Where several cuts share a kv head, dk
+ * and dv are added first, and the first of these cuts has all of the head's k and v. Without cuts
+ * (none, or a rank that holds one) everything here is what it would be anyway. */
 #include <assert.h>
 #include <string.h>
 
@@ -20,31 +24,45 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
-/* Int8 products only (the others unpack weights per call): a thread takes a block of rows through all terms before the next. Of a tree's
- * terms so many rows stay in L2; without a tree it is dx alone, in bytes. */
+/* Int8 products only (the others unpack weights per call): a thread takes a block of rows through
+ * all terms before the next. Of a tree's terms so many rows stay in L2; without a tree it is dx
+ * alone, in bytes. */
 enum { CUT_ROWS = 64, DX_BYTES = 7 << 16 };
 
-typedef struct dx_job { bt_model *m; const bt_dx_term *terms; size_t n, at, r0, rows; } dx_job;     /* rows r0.., the at-th of dy */
+/* rows r0.., the at-th of dy */
+typedef struct dx_job {
+    bt_model *m;
+    const bt_dx_term *terms;
+    size_t n, at, r0, rows;
+} dx_job;
 
-static size_t query_heads_of_cut(const bt_model_setup *s) { return (size_t)s->cfg.H / bt_slice_cuts(s->slice, s->cuts); }
-static size_t group_of(const bt_model_cfg *c) { return (size_t)(c->group ? c->group : c->H / c->KV); }
+static size_t query_heads_of_cut(const bt_model_setup *s) {
+    return (size_t)s->cfg.H / bt_slice_cuts(s->slice, s->cuts);
+}
+static size_t group_of(const bt_model_cfg *c) {
+    return (size_t)(c->group ? c->group : c->H / c->KV);
+}
 
 bool bt_net_kv_uneven(const bt_model_setup *s) {
     size_t each = query_heads_of_cut(s), group = group_of(&s->cfg);
     return s->cuts > 1 && each % group && group % each;
 }
 
-/* the kv head whose queries begin in this cut or a later one: cuts that begin inside a kv head leave it to the one before */
+/* the kv head whose queries begin in this cut or a later one: cuts that begin inside a kv head
+ * leave it to the one before */
 static size_t first_kv(const bt_model_setup *s, size_t cut) {
     size_t group = group_of(&s->cfg);
     return ((size_t)s->cfg.skip + cut * query_heads_of_cut(s) + group - 1) / group;
 }
 
-typedef struct part_run { size_t begin, end; } part_run;
+typedef struct part_run {
+    size_t begin, end;
+} part_run;
 
 /* the layer's parts that a cut adds */
 static part_run parts_in(const bt_model *m, const bt_linear *l, size_t cut, size_t cuts) {
-    if (l->tensor->shard == BT_SHARD_KVROW && bt_net_kv_uneven(&m->setup)) return (part_run){first_kv(&m->setup, cut), first_kv(&m->setup, cut + 1)};
+    if (l->tensor->shard == BT_SHARD_KVROW && bt_net_kv_uneven(&m->setup))
+        return (part_run){first_kv(&m->setup, cut), first_kv(&m->setup, cut + 1)};
     size_t each = cuts / l->parts;
     return cut % each || !l->whole ? (part_run){0, 0} : (part_run){cut / each, cut / each + 1};
 }
@@ -56,7 +74,8 @@ static void dx_cut(const dx_job *j, size_t cut, size_t cuts, float *out) {
         const bt_linear *l = j->terms[i].l;
         part_run run = parts_in(j->m, l, cut, cuts);
         for (size_t part = run.begin; part < run.end; part++) {
-            bt_linear_dx(l, part, out, j->terms[i].dy + j->at * l->N, j->r0, j->rows, j->m->setup.prec, flags);
+            bt_linear_dx(l, part, out, j->terms[i].dy + j->at * l->N, j->r0, j->rows,
+                         j->m->setup.prec, flags);
             flags = BT_ACC;
         }
     }
@@ -64,7 +83,8 @@ static void dx_cut(const dx_job *j, size_t cut, size_t cuts, float *out) {
 
 static size_t left_of(size_t cuts) { return (size_t)bt_tp_left((int)cuts); }
 
-static void dx_tree(const dx_job *j, size_t first, size_t n, size_t cuts, float *out, float *spare) {
+static void dx_tree(const dx_job *j, size_t first, size_t n, size_t cuts, float *out,
+                    float *spare) {
     size_t elems = j->rows * (size_t)j->m->setup.cfg.C;
     if (n == 1) {
         dx_cut(j, first, cuts, out);
@@ -79,17 +99,25 @@ static void dx_tree(const dx_job *j, size_t first, size_t n, size_t cuts, float 
 static size_t cuts_of(const bt_model *m) { return m->split ? m->split->cuts : 1; }
 
 void bt_net_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows) {
-    size_t cuts = cuts_of(m), C = (size_t)m->setup.cfg.C, most = cuts > 1 || C * sizeof(float) > DX_BYTES / CUT_ROWS ? CUT_ROWS : DX_BYTES / (C * sizeof(float)) / 32 * 32;
+    size_t cuts = cuts_of(m), C = (size_t)m->setup.cfg.C,
+           most = cuts > 1 || C * sizeof(float) > DX_BYTES / CUT_ROWS
+                      ? CUT_ROWS
+                      : DX_BYTES / (C * sizeof(float)) / 32 * 32;
     size_t block = m->noise_rows ? most * (size_t)bt_threads_count() : rows;
     for (size_t at = 0; at < rows; at += block) {
         dx_job j = {m, terms, n, at, r0 + at, rows - at < block ? rows - at : block};
-        dx_tree(&j, 0, cuts, cuts, m->layers[0].a.dxn + (r0 + at) * C, m->split ? m->split->spare : NULL);
+        dx_tree(&j, 0, cuts, cuts, m->layers[0].a.dxn + (r0 + at) * C,
+                m->split ? m->split->spare : NULL);
     }
 }
 
-/* ---- dense products whose depth is cut ------------------------------------------------------------------------------- */
+/* ---- dense products whose depth is cut ------------------------------------------------------- */
 
-typedef struct depth_job { const bt_depth_product *p; const bt_split *s; size_t cuts; } depth_job;
+typedef struct depth_job {
+    const bt_depth_product *p;
+    const bt_split *s;
+    size_t cuts;
+} depth_job;
 
 static size_t depth_at(const depth_job *j, size_t cut) {
     if (j->cuts == 1) return cut * j->p->K;
@@ -100,7 +128,8 @@ static size_t depth_at(const depth_job *j, size_t cut) {
 static bt_w8 words_of(const depth_job *j, size_t cut) {
     const bt_head8 *h = j->p->int8;
     size_t before = 0;
-    for (size_t i = 0; i < cut; i++) before += bt_op_w8_bytes(depth_at(j, i + 1) - depth_at(j, i), j->p->N);
+    for (size_t i = 0; i < cut; i++)
+        before += bt_op_w8_bytes(depth_at(j, i + 1) - depth_at(j, i), j->p->N);
     return (bt_w8){(char *)h->w.packed + before, h->w.scale + depth_at(j, cut)};
 }
 
@@ -111,7 +140,14 @@ static void depth_int8(const depth_job *j, size_t cut, float *out) {
     noise.first += (uint32_t)k;
     bt_w8 w = words_of(j, cut);
     bt_op_w8_dx8(out, p->N, p->a + k, p->lda, &w, p->M, end - k, p->N, &noise);
-    bt_op_head_targets(&(bt_head_targets){.dx = out, .E = p->b, .index = p->index, .from = k, .to = end, .dscale = p->dscale, .rows = p->M, .C = p->N});
+    bt_op_head_targets(&(bt_head_targets){.dx = out,
+                                          .E = p->b,
+                                          .index = p->index,
+                                          .from = k,
+                                          .to = end,
+                                          .dscale = p->dscale,
+                                          .rows = p->M,
+                                          .C = p->N});
 }
 
 static void depth_tree(const depth_job *j, size_t first, size_t n, float *out, float *spare) {
@@ -123,7 +159,8 @@ static void depth_tree(const depth_job *j, size_t first, size_t n, float *out, f
     }
     if (n == 1) {
         size_t k = depth_at(j, first);
-        bt_op_gemm(out, p->N, p->a + k, p->lda, 0, p->b + (p->tb ? k : k * p->ldb), p->ldb, p->tb, 1.0f, p->M, p->N, depth_at(j, first + 1) - k, p->prec, 0);
+        bt_op_gemm(out, p->N, p->a + k, p->lda, 0, p->b + (p->tb ? k : k * p->ldb), p->ldb, p->tb,
+                   1.0f, p->M, p->N, depth_at(j, first + 1) - k, p->prec, 0);
         return;
     }
     size_t left = left_of(n);
@@ -143,11 +180,12 @@ void bt_net_pack_words(bt_model *m) {
     depth_job j = {&p, m->split, cuts_of(m)};
     for (size_t cut = 0; cut < j.cuts; cut++) {
         bt_w8 w = words_of(&j, cut);
-        bt_op_w8_pack(&w, m->head + depth_at(&j, cut) * C, depth_at(&j, cut + 1) - depth_at(&j, cut), C);
+        bt_op_w8_pack(&w, m->head + depth_at(&j, cut) * C,
+                      depth_at(&j, cut + 1) - depth_at(&j, cut), C);
     }
 }
 
-/* ---- gains ----------------------------------------------------------------------------------------------------------- */
+/* ---- gains ----------------------------------------------------------------------------------- */
 
 /* n sums of C elements on end: the first becomes all of them, as a tree */
 static void add_up(float *x, size_t n, size_t C) {
@@ -156,7 +194,8 @@ static void add_up(float *x, size_t n, size_t C) {
     }
 }
 
-void bt_net_norm_bwd(bt_model *m, const bt_gain *g, float *dx, const float *dy, const float *x, const float *rstd, int acc, size_t M) {
+void bt_net_norm_bwd(bt_model *m, const bt_gain *g, float *dx, const float *dy, const float *x,
+                     const float *rstd, int acc, size_t M) {
     bt_rows own = bt_net_own(m, M);
     size_t C = (size_t)m->setup.cfg.C;
     const float *own_rstd = rstd + own.first;
@@ -167,16 +206,20 @@ void bt_net_norm_bwd(bt_model *m, const bt_gain *g, float *dx, const float *dy, 
     const bt_split *s = m->split;
     size_t n = s->sequence ? s->cuts : s->all_cuts, first = s->sequence ? s->first_cut : 0;
     memset(s->gains, 0, n * C * sizeof *s->gains);
-    for (size_t i = 0; i < n; i++) {            /* rows as one rank would cut them, whichever of them are here */
-        size_t begin = bt_tp_first_row(M, (int)(first + i), (int)s->all_cuts) - own.first, end = bt_tp_first_row(M, (int)(first + i + 1), (int)s->all_cuts) - own.first;
-        bt_op_row_dgain(s->gains + i * C, dy + begin * C, x + begin * C, own_rstd + begin, end - begin, C);
+    /* rows as one rank would cut them, whichever of them are here */
+    for (size_t i = 0; i < n; i++) {
+        size_t begin = bt_tp_first_row(M, (int)(first + i), (int)s->all_cuts) - own.first,
+               end = bt_tp_first_row(M, (int)(first + i + 1), (int)s->all_cuts) - own.first;
+        bt_op_row_dgain(s->gains + i * C, dy + begin * C, x + begin * C, own_rstd + begin,
+                        end - begin, C);
     }
     add_up(s->gains, n, C);
     bt_op_add(g->dw, s->gains, C);
     bt_op_rmsnorm_bwd(dx, NULL, dy, x, g->w, own_rstd, acc, own.n, C);
 }
 
-void bt_net_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, const float *dy, const float *x, size_t M) {
+void bt_net_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, const float *dy,
+                      const float *x, size_t M) {
     const bt_gain *g = kv ? &l->k_norm : &l->q_norm;
     const float *rstd = kv ? l->a.k_rstd : l->a.q_rstd;
     const bt_linear *of = kv ? &l->k : &l->q;
@@ -187,7 +230,8 @@ void bt_net_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, const 
     float *gains = m->split->gains;
     size_t n = of->parts;
     bt_op_heads_dgain(gains, dy, x, rstd, M, heads, n, D);
-    if (kv && bt_net_kv_uneven(&m->setup)) {                /* a cut's heads one after another, then the cuts */
+    /* a cut's heads one after another, then the cuts */
+    if (kv && bt_net_kv_uneven(&m->setup)) {
         n = m->split->cuts;
         for (size_t i = 0; i < n; i++) {
             size_t first = first_kv(&m->setup, i), end = first_kv(&m->setup, i + 1);
@@ -199,7 +243,7 @@ void bt_net_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, const 
     bt_op_add(g->dw, gains, D);
 }
 
-/* ---- kv heads that cuts share ---------------------------------------------------------------------------------------- */
+/* ---- kv heads that cuts share ---------------------------------------------------------------- */
 
 size_t bt_net_kv_runs(const bt_model_setup *s) {
     size_t cuts = bt_slice_cuts(s->slice, s->cuts), kv = (size_t)s->cfg.KV;

@@ -1,15 +1,20 @@
-/* tp_split.c - what a rank does that holds one part of a model: the exchanges of tensor and sequence parallelism.
+/* tp_split.c - what a rank does that holds one part of a model: the exchanges of tensor and
+ * sequence parallelism.
  *
  *     tokens (rows) of the residual lie with their owners       blocks of columns lie with the parts
  *
- *     x own --norm, int8--> gather --> q k v | gate up  --> o, h columns --{sum x^2, absmax} shared--> int8 columns
+ *     x own --norm, int8--> gather --> q k v | gate up  --> o, h columns --{sum x^2, absmax}
+ *                            shared--> int8 columns
  *                            1 byte + scale a token                              |
  *     x own <-- * scales <-- reduce <-- whole numbers of the columns' product ---+
  *
- * and backward the same way: dx gathered for o and down, gradients of a normed residual reduced to their owners.
- * Exact: a scale is made of all ranks' |w|; a row's statistics of all its columns, added as a tree over the ranks. A ternary
- * product's partial sums travel as whole numbers in fp32, exact below 2^24, so their sum has the bits of one rank's product.
- * Without `sequence` every rank owns all rows: what was reduced is gathered at once. */
+ * and backward the same way: dx gathered for o and down, gradients of a normed residual reduced to
+ * their owners.
+ * Exact: a scale is made of all ranks' |w|; a row's statistics of all its columns, added as a tree
+ *        over the ranks. A ternary
+ * product's partial sums travel as whole numbers in fp32, exact below 2^24, so their sum has the
+ * bits of one rank's product. Without `sequence` every rank owns all rows: what was reduced is
+ * gathered at once. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -17,7 +22,7 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
-/* ---- rows ----------------------------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static bt_rows share_of(const bt_tp_group *t, size_t M) {
     size_t first = bt_tp_first_row(M, t->rank, t->size);
@@ -73,17 +78,32 @@ float *bt_net_own_sum(bt_model *m, float *x, size_t M) {
     return x + bt_net_own(m, M).first * (size_t)m->setup.cfg.C;
 }
 
-/* ---- row-parallel products ------------------------------------------------------------------------------------------ */
+/* ---- row-parallel products ------------------------------------------------------------------- */
 
-void bt_net_out_part(bt_model *m, float *y, const bt_linear *l, const bt_site *s, const float *src, size_t r0, size_t rows) {
+void bt_net_out_part(bt_model *m, float *y, const bt_linear *l, const bt_site *s, const float *src,
+                     size_t r0, size_t rows) {
     if (!m->split) {
         bt_linear_fwd(l, y + r0 * l->N, s, src, r0, rows, m->setup.prec, BT_ACC);
         return;
     }
     float *part = m->layers[0].a.dxn + r0 * l->N;
-    if (l->tern && m->split->tp_group->size == 1) bt_linear_fwd(l, y + r0 * l->N, s, src, r0, rows, m->setup.prec, BT_ACC);     /* the same bits at once */
-    else if (l->tern) bt_op_tern_fwd(part, l->N, s->xq + r0 * l->K, m->split->ones, l->packed, 1.0f, rows, l->N, l->K, 0);
-    else bt_net_depth(m, part, &(bt_depth_product){.a = bt_site_floats(s, src) + r0 * l->K, .b = l->w, .lda = l->K, .ldb = l->K, .M = rows, .N = l->N, .K = l->K, .tb = 1, .prec = m->setup.prec});
+    /* the same bits at once */
+    if (l->tern && m->split->tp_group->size == 1)
+        bt_linear_fwd(l, y + r0 * l->N, s, src, r0, rows, m->setup.prec, BT_ACC);
+    else if (l->tern)
+        bt_op_tern_fwd(part, l->N, s->xq + r0 * l->K, m->split->ones, l->packed, 1.0f, rows, l->N,
+                       l->K, 0);
+    else
+        bt_net_depth(m, part,
+                     &(bt_depth_product){.a = bt_site_floats(s, src) + r0 * l->K,
+                                         .b = l->w,
+                                         .lda = l->K,
+                                         .ldb = l->K,
+                                         .M = rows,
+                                         .N = l->N,
+                                         .K = l->K,
+                                         .tb = 1,
+                                         .prec = m->setup.prec});
 }
 
 void bt_net_out_sum(bt_model *m, float *y, const bt_linear *l, const bt_site *s, size_t M) {
@@ -99,13 +119,14 @@ void bt_net_out_sum(bt_model *m, float *y, const bt_linear *l, const bt_site *s,
     bt_op_row_axpy(y, sum, scales, own.n, l->N);
 }
 
-/* ---- norms and int8 of rows whose columns lie in all parts ---------------------------------------------------------- */
+/* ---- norms and int8 of rows whose columns lie in all parts ----------------------------------- */
 
 /* what n ranks from `first` say of a row, rows apart */
 static bt_row_stat whole_row(const bt_row_stat *of, size_t rows, int first, int n) {
     if (n == 1) return of[(size_t)first * rows];
     int left = bt_tp_left(n);
-    return bt_row_stat_join(whole_row(of, rows, first, left), whole_row(of, rows, first + left, n - left));
+    return bt_row_stat_join(whole_row(of, rows, first, left),
+                            whole_row(of, rows, first + left, n - left));
 }
 
 static double whole_dot(const double *of, size_t rows, int first, int n) {
@@ -126,14 +147,18 @@ void bt_split_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows)
     for (size_t r = 0; r < rows; r++) {
         bt_row_stat row = whole_row(p->all + r, rows, 0, t->size);
         float rstd = 1.0f;
-        if (s->normed) s->rstd[r0 + r] = rstd = (float)(1.0 / sqrt(row.sum / (double)s->whole_K + (double)s->eps));
+        if (s->normed)
+            s->rstd[r0 + r] = rstd =
+                (float)(1.0 / sqrt(row.sum / (double)s->whole_K + (double)s->eps));
         if (s->tern) s->dq[r0 + r] = row.a * rstd * row.b;
     }
-    bt_op_row_apply(s->tern ? s->xq + r0 * s->K : NULL, s->tern ? s->dq + r0 : NULL, s->tern ? NULL : s->xn + r0 * s->K, x, s->gain.w,
+    bt_op_row_apply(s->tern ? s->xq + r0 * s->K : NULL, s->tern ? s->dq + r0 : NULL,
+                    s->tern ? NULL : s->xn + r0 * s->K, x, s->gain.w,
                     s->normed ? s->rstd + r0 : NULL, rows, s->K);
 }
 
-void bt_split_site_bwd(const bt_site *s, float *dx, const float *dy, const float *x, size_t r0, size_t rows) {
+void bt_split_site_bwd(const bt_site *s, float *dx, const float *dy, const float *x, size_t r0,
+                       size_t rows) {
     bt_split *p = s->split;
     bt_tp_group *t = p->tp_group;
     if (s->gain.dw) bt_op_row_dgain(s->gain.dw, dy, x, s->rstd + r0, rows, s->K);
@@ -146,7 +171,7 @@ void bt_split_site_bwd(const bt_site *s, float *dx, const float *dy, const float
     bt_op_row_dx(dx, dy, x, s->gain.w, s->rstd + r0, p->a, rows, s->K);
 }
 
-/* ---- vocabulary ----------------------------------------------------------------------------------------------------- */
+/* ---- vocabulary ------------------------------------------------------------------------------ */
 
 void bt_net_embed(bt_model *m, const int32_t *inputs, size_t M) {
     bt_acts *a = &m->layers[0].a;
@@ -162,19 +187,25 @@ void bt_net_embed(bt_model *m, const int32_t *inputs, size_t M) {
 void bt_net_embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
     bt_acts *a = &m->layers[0].a;
     size_t C = (size_t)m->setup.cfg.C;
-    if (!m->split) bt_op_embed_bwd(m->d_embed, a->dx, inputs, M, C);
-    else bt_op_embed_part_bwd(m->d_embed, bt_net_all(m, a->dx, M), inputs, m->split->vocab0, (size_t)m->setup.cfg.V, M, C);
+    if (!m->split)
+        bt_op_embed_bwd(m->d_embed, a->dx, inputs, M, C);
+    else
+        bt_op_embed_part_bwd(m->d_embed, bt_net_all(m, a->dx, M), inputs, m->split->vocab0,
+                             (size_t)m->setup.cfg.V, M, C);
 }
 
-/* Every part's largest logit, its sum of exp and the target's logit if it is here, in one exchange: the row's loss and what its
- * gradient needs, the same on all ranks. a = largest, b = gradient scale / sum, index = targets of this part */
+/* Every part's largest logit, its sum of exp and the target's logit if it is here, in one exchange:
+ * the row's loss and what its gradient needs, the same on all ranks. a = largest, b = gradient
+ * scale / sum, index = targets of this part */
 static bt_row_stat whole_lse(const bt_row_stat *of, size_t rows, int first, int n) {
     if (n == 1) return of[(size_t)first * rows];
     int left = bt_tp_left(n);
-    return bt_row_lse_join(whole_lse(of, rows, first, left), whole_lse(of, rows, first + left, n - left));
+    return bt_row_lse_join(whole_lse(of, rows, first, left),
+                           whole_lse(of, rows, first + left, n - left));
 }
 
-static void part_losses(bt_model *m, const int32_t *targets, float dscale, float *row_loss, size_t rows) {
+static void part_losses(bt_model *m, const int32_t *targets, float dscale, float *row_loss,
+                        size_t rows) {
     bt_split *p = m->split;
     bt_tp_group *t = p->tp_group;
     size_t V = (size_t)m->setup.cfg.V;
@@ -198,8 +229,9 @@ double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale, size_
     bool grad = dscale != 0.0f;
     bt_prec prec = m->setup.prec;
     if (!m->split) {
-        return bt_op_head_loss(grad ? a->dxn : NULL, grad ? m->d_head : NULL, a->xn, m->head, targets, dscale, m->logits, m->logits_rows, m->row_loss, M, V,
-                               C, prec, m->head8.w.packed ? &m->head8 : NULL);
+        return bt_op_head_loss(grad ? a->dxn : NULL, grad ? m->d_head : NULL, a->xn, m->head,
+                               targets, dscale, m->logits, m->logits_rows, m->row_loss, M, V, C,
+                               prec, m->head8.w.packed ? &m->head8 : NULL);
     }
     if (m->split->sequence) gather_floats(m, a->xn, M);
     double loss = 0;
@@ -211,30 +243,59 @@ double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale, size_
         bt_op_gemm(m->logits, V, x, C, 0, m->head, C, 1, 1.0f, rows, V, C, prec, 0);
         part_losses(m, targets + r0, dscale, m->row_loss + r0, rows);
         if (!grad) continue;
-        bt_op_row_softmax(m->logits, m->split->a, m->split->b, m->split->index, h.w.packed ? 0 : dscale, rows, V);
+        bt_op_row_softmax(m->logits, m->split->a, m->split->b, m->split->index,
+                          h.w.packed ? 0 : dscale, rows, V);
         if (h.w.packed) {
             const int32_t *index = m->split->index;
-            bt_net_depth(m, a->dxn + r0 * C, &(bt_depth_product){.a = m->logits, .b = m->head, .lda = V, .M = rows, .N = C, .K = V, .vocab = true, .int8 = &h,
-                                                                 .index = index, .dscale = dscale});
+            bt_net_depth(m, a->dxn + r0 * C,
+                         &(bt_depth_product){.a = m->logits,
+                                             .b = m->head,
+                                             .lda = V,
+                                             .M = rows,
+                                             .N = C,
+                                             .K = V,
+                                             .vocab = true,
+                                             .int8 = &h,
+                                             .index = index,
+                                             .dscale = dscale});
             bt_op_head_dE8(m->d_head, m->logits, V, x, &h, rows, V, C);
-            bt_op_head_targets(&(bt_head_targets){.dE = m->d_head, .x = x, .index = index, .to = V, .dscale = dscale, .rows = rows, .C = C});
+            bt_op_head_targets(&(bt_head_targets){.dE = m->d_head,
+                                                  .x = x,
+                                                  .index = index,
+                                                  .to = V,
+                                                  .dscale = dscale,
+                                                  .rows = rows,
+                                                  .C = C});
             continue;
         }
-        bt_net_depth(m, a->dxn + r0 * C, &(bt_depth_product){.a = m->logits, .b = m->head, .lda = V, .ldb = C, .M = rows, .N = C, .K = V, .prec = prec, .vocab = true});
+        bt_net_depth(m, a->dxn + r0 * C,
+                     &(bt_depth_product){.a = m->logits,
+                                         .b = m->head,
+                                         .lda = V,
+                                         .ldb = C,
+                                         .M = rows,
+                                         .N = C,
+                                         .K = V,
+                                         .prec = prec,
+                                         .vocab = true});
         bt_op_gemm(m->d_head, C, m->logits, V, 1, x, C, 0, 1.0f, V, C, rows, prec, BT_ACC);
     }
     for (size_t r = 0; r < M; r++) loss += (double)m->row_loss[r];
     return loss;
 }
 
-/* ---- gradients and scales ------------------------------------------------------------------------------------------- */
+/* ---- gradients and scales -------------------------------------------------------------------- */
 
-/* Norms see a rank's own tokens only, heads' norms its own heads, shared kv heads the queries of one part. */
+/* Norms see a rank's own tokens only, heads' norms its own heads, shared kv heads the queries of
+ * one part. */
 void bt_split_grad(const bt_model *m, const bt_tensor *t) {
     bool heads = t->id == BT_P_Q_NORM || t->id == BT_P_K_NORM || t->shard == BT_SHARD_KVROW;
-    if (m->split->all_cuts > 1 && t->shard == BT_SHARD_KVROW) return;          /* made of the sum of dk or dv: whole already */
-    if (t->shard == BT_SHARD_KVROW) bt_split_join(m, m->g + t->offset, 1, 0, (size_t)m->setup.cfg.D * t->cols);
-    if (t->copies > 1 && (heads || m->split->sequence)) m->split->tp_group->sum(m->split->tp_group, m->g + t->offset, t->count, t->copies);
+    /* made of the sum of dk or dv: whole already */
+    if (m->split->all_cuts > 1 && t->shard == BT_SHARD_KVROW) return;
+    if (t->shard == BT_SHARD_KVROW)
+        bt_split_join(m, m->g + t->offset, 1, 0, (size_t)m->setup.cfg.D * t->cols);
+    if (t->copies > 1 && (heads || m->split->sequence))
+        m->split->tp_group->sum(m->split->tp_group, m->g + t->offset, t->count, t->copies);
 }
 
 void bt_split_join(const bt_model *m, float *x, size_t rows, size_t ld, size_t width) {
@@ -246,16 +307,20 @@ void bt_split_join(const bt_model *m, float *x, size_t rows, size_t ld, size_t w
     if ((c->skip + c->H) % c->group != 0) head[n++] = (size_t)c->KV - 1;
     memset(s->joined, 0, s->joins * elems * sizeof *x);
     for (size_t i = 0; i < n; i++)
-        for (size_t r = 0; r < rows; r++) memcpy(s->joined + (s->join_at + i) * elems + r * width, x + r * ld + head[i] * width, width * sizeof *x);
+        for (size_t r = 0; r < rows; r++)
+            memcpy(s->joined + (s->join_at + i) * elems + r * width, x + r * ld + head[i] * width,
+                   width * sizeof *x);
     s->tp_group->sum(s->tp_group, s->joined, s->joins * elems, s->tp_group->size);
     for (size_t i = 0; i < n; i++)
-        for (size_t r = 0; r < rows; r++) memcpy(x + r * ld + head[i] * width, s->joined + (s->join_at + i) * elems + r * width, width * sizeof *x);
+        for (size_t r = 0; r < rows; r++)
+            memcpy(x + r * ld + head[i] * width, s->joined + (s->join_at + i) * elems + r * width,
+                   width * sizeof *x);
 }
 
 void bt_split_totals(const bt_model *m, double (*totals)[2]) {
     bt_tp_group *t = m->split->tp_group;
     size_t n = m->params.n;
-    double (*all)[2] = totals + n;
+    double(*all)[2] = totals + n;
     t->share(t, totals, all, n * sizeof *totals);
     for (size_t i = 0; i < n; i++) {
         totals[i][0] = totals[i][1] = 0;

@@ -6,7 +6,8 @@
 enum { LINE_ELEMS = 16 };
 
 void bt_buckets_init(bt_buckets *b, size_t total, size_t bucket_bytes, int parts) {
-    size_t unit = (size_t)LINE_ELEMS * (size_t)parts, elems = bucket_bytes / sizeof(float) / unit * unit;
+    size_t unit = (size_t)LINE_ELEMS * (size_t)parts,
+           elems = bucket_bytes / sizeof(float) / unit * unit;
     b->total = total;
     b->elems = elems ? elems : unit;
     b->n = (total + b->elems - 1) / b->elems;
@@ -26,6 +27,4 @@ void bt_buckets_finished(bt_buckets *b, size_t begin, size_t end) {
     if (begin < b->low) b->low = begin;
 }
 
-size_t bt_buckets_ready(const bt_buckets *b) {
-    return b->n - (b->low + b->elems - 1) / b->elems;
-}
+size_t bt_buckets_ready(const bt_buckets *b) { return b->n - (b->low + b->elems - 1) / b->elems; }

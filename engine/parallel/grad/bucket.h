@@ -1,4 +1,5 @@
-/* bucket.h - a flat gradient array cut into buckets, from its end backward: backward finishes gradients in that order.
+/* bucket.h - a flat gradient array cut into buckets, from its end backward: backward finishes
+ * gradients in that order.
  *
  *     begin                                                                end
  *     [    bucket n-1     |  ...        |     bucket 1      | bucket 0 (short) ]     <- finished first
@@ -13,17 +14,21 @@
 #include "engine/base/range.h"
 
 typedef struct bt_buckets {
-    size_t total;                       /* elements of the array */
-    size_t elems;                       /* of every bucket but bucket 0 */
+    size_t total; /* elements of the array */
+    size_t elems; /* of every bucket but bucket 0 */
     size_t n;
-    size_t low;                         /* everything from here to the end is finished */
+    size_t low; /* everything from here to the end is finished */
 } bt_buckets;
 
-/* bucket_bytes of fp32, rounded down to `parts` equal parts of whole cache lines, at least one line each */
+/* bucket_bytes of fp32, rounded down to `parts` equal parts of whole cache lines, at least one line
+ * each */
 void bt_buckets_init(bt_buckets *b, size_t total, size_t bucket_bytes, int parts);
 bt_range bt_bucket_at(const bt_buckets *b, size_t i);
-void bt_buckets_reset(bt_buckets *b);                                   /* a new backward begins: nothing is finished */
-void bt_buckets_finished(bt_buckets *b, size_t begin, size_t end);      /* descending; gaps are padding and count as finished */
-size_t bt_buckets_ready(const bt_buckets *b);                           /* buckets 0 .. ready-1 are wholly finished */
+/* a new backward begins: nothing is finished */
+void bt_buckets_reset(bt_buckets *b);
+/* descending; gaps are padding and count as finished */
+void bt_buckets_finished(bt_buckets *b, size_t begin, size_t end);
+/* buckets 0 .. ready-1 are wholly finished */
+size_t bt_buckets_ready(const bt_buckets *b);
 
 #endif

@@ -1,10 +1,13 @@
-/* exchange.h - how a bucket of gradients becomes the sum of all ranks' buckets: every rank sends each part of it to the rank
- * that owns the part; owners add in the order of tree_sum.h; the result stays with its owners (ZeRO) or goes back to all.
+/* exchange.h - how a bucket of gradients becomes the sum of all ranks' buckets: every rank sends
+ * each part of it to the rank that owns the part; owners add in the order of tree_sum.h; the result
+ * stays with its owners (ZeRO) or goes back to all.
  *
- * The volume is a ring's, the order of the sum is ours (MPI's would follow its algorithm, and change with the size of the
- * world), and memory is bounded: BT_STRIPES_IN_FLIGHT buckets are on their way at a time. MPI_Iallreduce, measured on two
- * ranks of one host, took 3 to 8 % more processor time and a temporary copy of every bucket that had been started.
- * Order:    reset -> nodes -> { start (buckets in ascending order) | progress }* until progress says all are done -> reset ...
+ * The volume is a ring's, the order of the sum is ours (MPI's would follow its algorithm, and
+ * change with the size of the world), and memory is bounded: BT_STRIPES_IN_FLIGHT buckets are on
+ * their way at a time. MPI_Iallreduce, measured on two ranks of one host, took 3 to 8 % more
+ * processor time and a temporary copy of every bucket that had been started.
+ * Order:    reset -> nodes -> { start (buckets in ascending order) | progress }* until progress
+ *           says all are done -> reset ...
  * Threads:  the training thread, also from the pool's idle hook: progress does not use the pool.
  * Private to engine/parallel. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_EXCHANGE_H
@@ -18,24 +21,34 @@ typedef struct bt_exchange bt_exchange;
 
 typedef struct bt_exchange_cfg {
     const bt_mesh *mesh;
-    const bt_buckets *buckets;          /* cut into one part for each data-parallel rank */
+    const bt_buckets *buckets; /* cut into one part for each data-parallel rank */
     float *grads;
-    bool sharded;                       /* the sum of a bucket stays in pieces with dp_shard owners */
-    bool discard;                       /* sharded: give the pages of what others own back to the system */
-    int64_t units;                      /* leaves of the tree, in runs: */
-    const int64_t *shares;              /* (n) of each rank; NULL: rank d holds [units d / n, units (d + 1) / n). Read by create only */
+    /* the sum of a bucket stays in pieces with dp_shard owners */
+    bool sharded;
+    /* sharded: give the pages of what others own back to the system */
+    bool discard;
+    int64_t units; /* leaves of the tree, in runs: */
+    /* (n) of each rank; NULL: rank d holds [units d / n, units (d + 1) / n). Read by create only */
+    const int64_t *shares;
 } bt_exchange_cfg;
 
-typedef struct bt_unit_run { int64_t first, count; } bt_unit_run;
+typedef struct bt_unit_run {
+    int64_t first, count;
+} bt_unit_run;
 bt_unit_run bt_unit_run_of(int64_t units, const int64_t *shares, int n, int d);
 
-bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err *err) BT_MUST_CHECK;
-void bt_exchange_destroy(bt_exchange *x);               /* accepts NULL */
-size_t bt_exchange_staging(const bt_buckets *b, int dp_size, int dp_rank, int64_t units);   /* bytes that create takes, for even shares */
-bt_coll bt_exchange_kind(const bt_exchange *x);         /* reduce-scatter when sharded, else all-reduce */
+bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err *err)
+    BT_MUST_CHECK;
+void bt_exchange_destroy(bt_exchange *x); /* accepts NULL */
+/* bytes that create takes, for even shares */
+size_t bt_exchange_staging(const bt_buckets *b, int dp_size, int dp_rank, int64_t units);
+/* reduce-scatter when sharded, else all-reduce */
+bt_coll bt_exchange_kind(const bt_exchange *x);
 void bt_exchange_reset(bt_exchange *x);
-void bt_exchange_nodes(bt_exchange *x, const bt_tree_sum *nodes);       /* the arrays in which this rank's nodes lie */
+/* the arrays in which this rank's nodes lie */
+void bt_exchange_nodes(bt_exchange *x, const bt_tree_sum *nodes);
 bt_code bt_exchange_start(bt_exchange *x, size_t bucket, bt_err *err) BT_MUST_CHECK;
-bt_code bt_exchange_progress(bt_exchange *x, size_t *done, bt_err *err) BT_MUST_CHECK;      /* buckets 0 .. done-1 have arrived */
+/* buckets 0 .. done-1 have arrived */
+bt_code bt_exchange_progress(bt_exchange *x, size_t *done, bt_err *err) BT_MUST_CHECK;
 
 #endif

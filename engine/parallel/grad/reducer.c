@@ -8,36 +8,40 @@
 #include "engine/base/clock.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
-#include "engine/parallel/mpi/clock_sync.h"
 #include "engine/parallel/grad/exchange.h"
 #include "engine/parallel/grad/unit_accumulator.h"
+#include "engine/parallel/mpi/clock_sync.h"
 
-enum { POLL_NS = 50000 };               /* polling more often only steals time from compute (facts: 20 us is no better than 1 ms) */
+/* polling more often only steals time from compute (facts: 20 us is no better than 1 ms) */
+enum { POLL_NS = 50000 };
 
 struct bt_reducer {
     bt_reducer_cfg cfg;
-    bool alone;                         /* in the data-parallel group */
+    bool alone; /* in the data-parallel group */
     bt_buckets buckets;
-    bt_exchange *exchange;              /* NULL when alone */
-    bt_unit_accumulator *partial;                /* NULL unless several units are added here */
-    size_t started, done;               /* buckets 0 .. started-1 are on their way, 0 .. done-1 have arrived */
+    bt_exchange *exchange;        /* NULL when alone */
+    bt_unit_accumulator *partial; /* NULL unless several units are added here */
+    /* buckets 0 .. started-1 are on their way, 0 .. done-1 have arrived */
+    size_t started, done;
     int64_t busy_since, busy_ns, polled_at;
     bt_clock_sync clock;
-    bt_err failure;                     /* of a callback, kept for finish */
+    bt_err failure; /* of a callback, kept for finish */
     bool failed;
 };
 
 static void poll(void *ctx);
 
-/* ---- create --------------------------------------------------------------------------------------------------------- */
+/* ---- create ---------------------------------------------------------------------------------- */
 
-static void cut(bt_buckets *b, size_t n, size_t bucket_bytes, const bt_shards *shards, int dp_size) {
+static void cut(bt_buckets *b, size_t n, size_t bucket_bytes, const bt_shards *shards,
+                int dp_size) {
     bool sharded = shards && shards->n > 1;
     bt_buckets_init(b, n, sharded ? shards->stripe * sizeof(float) : bucket_bytes, dp_size);
     assert(!sharded || b->elems == shards->stripe);
 }
 
-size_t bt_reducer_staging(size_t n, size_t bucket_bytes, const bt_shards *shards, int dp_size, int dp_rank, int64_t units) {
+size_t bt_reducer_staging(size_t n, size_t bucket_bytes, const bt_shards *shards, int dp_size,
+                          int dp_rank, int64_t units) {
     bt_buckets b;
     if (dp_size == 1) return 0;
     cut(&b, n, bucket_bytes, shards, dp_size);
@@ -55,16 +59,23 @@ static bt_code build(bt_reducer *r, bt_err *err) {
         BT_TRY(bt_accumulator_create(&r->partial, c->grads, c->n, mine.first, mine.count, err));
     }
     if (r->alone) return BT_OK;
-    if (c->discard && bt_shards_ragged(c->shards)) (void)madvise(c->grads, c->n * sizeof(float), MADV_NOHUGEPAGE);
-    bt_exchange_cfg x = {.mesh = c->mesh, .buckets = &r->buckets, .grads = c->grads, .sharded = sharded, .discard = c->discard,
-                         .units = c->units > 0 ? c->units : n, .shares = c->units > 0 ? c->shares : NULL};
+    if (c->discard && bt_shards_ragged(c->shards))
+        (void)madvise(c->grads, c->n * sizeof(float), MADV_NOHUGEPAGE);
+    bt_exchange_cfg x = {.mesh = c->mesh,
+                         .buckets = &r->buckets,
+                         .grads = c->grads,
+                         .sharded = sharded,
+                         .discard = c->discard,
+                         .units = c->units > 0 ? c->units : n,
+                         .shares = c->units > 0 ? c->shares : NULL};
     return bt_exchange_create(&r->exchange, &x, err);
 }
 
 bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *err) {
     *out = NULL;
     bt_reducer *r = calloc(1, sizeof *r);
-    bt_code code = r ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the gradient exchange");
+    bt_code code = r ? BT_OK
+                     : bt_fail(err, BT_NOMEM, "cannot take memory for the gradient exchange");
     if (r) {
         r->cfg = *cfg;
         code = build(r, err);
@@ -87,7 +98,7 @@ void bt_reducer_destroy(bt_reducer *r) {
     free(r);
 }
 
-/* ---- buckets -------------------------------------------------------------------------------------------------------- */
+/* ---- buckets --------------------------------------------------------------------------------- */
 
 static void keep_failure(bt_reducer *r, bt_code code) {
     if (code != BT_OK) r->failed = true;
@@ -124,13 +135,15 @@ static void poll(void *ctx) {
 
 static bool idle(const bt_reducer *r) { return r->alone && !r->partial; }
 
-/* ---- a step --------------------------------------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 
 void bt_reducer_begin(bt_reducer *r) {
     if (r->partial) bt_accumulator_begin(r->partial);
 }
 
-float *bt_reducer_unit(bt_reducer *r) { return r->partial ? bt_accumulator_unit(r->partial) : r->cfg.grads; }
+float *bt_reducer_unit(bt_reducer *r) {
+    return r->partial ? bt_accumulator_unit(r->partial) : r->cfg.grads;
+}
 
 void bt_reducer_unit_done(bt_reducer *r) { bt_accumulator_unit_done(r->partial); }
 
@@ -152,16 +165,19 @@ void bt_reducer_ready(void *reducer, size_t begin, size_t end) {
     bt_reducer *r = reducer;
     if (idle(r) || !r->cfg.overlap || r->failed) return;
     bt_buckets_finished(&r->buckets, begin, end);
-    for (size_t ready = bt_buckets_ready(&r->buckets); r->started < ready && !r->failed;) start_bucket(r);
+    for (size_t ready = bt_buckets_ready(&r->buckets); r->started < ready && !r->failed;)
+        start_bucket(r);
     poll(r);
 }
 
-bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_reduce_times *times, bt_err *err) {
+bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_reduce_times *times,
+                          bt_err *err) {
     *times = (bt_reduce_times){0};
     assert(n_notes <= BT_NOTES_MAX);
     int64_t arrival = bt_now_ns();
     bt_threads_off_idle(poll, r);
-    if (!idle(r)) while (r->started < r->buckets.n && !r->failed) start_bucket(r);
+    if (!idle(r))
+        while (r->started < r->buckets.n && !r->failed) start_bucket(r);
     if (bt_comm_size(r->cfg.mesh->world) == 1) return BT_OK;
 
     int64_t said[1 + BT_NOTES_MAX] = {bt_clock_sync_common(&r->clock, arrival)};
@@ -175,15 +191,21 @@ bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_redu
     }
     BT_TRY(bt_request_wait(&arrivals, err));
 
-    int64_t blocked = bt_now_ns() - arrival, skew = said[0] - bt_clock_sync_common(&r->clock, arrival);
+    int64_t blocked = bt_now_ns() - arrival,
+            skew = said[0] - bt_clock_sync_common(&r->clock, arrival);
     if (skew < 3 * r->clock.error_ns) skew = 0;
     times->wait_ns = skew < 0 ? 0 : skew > blocked ? blocked : skew;
     times->exposed_ns = blocked - times->wait_ns;
     times->busy_ns = r->busy_ns;
-    bt_traffic cost = {.calls = r->alone ? 0 : (int64_t)r->buckets.n, .busy_ns = r->alone ? times->exposed_ns : r->busy_ns,
-                       .exposed_ns = times->exposed_ns, .wait_ns = times->wait_ns};
-    if (r->alone) bt_traffic_add(BT_COLL_ALL_REDUCE, BT_AXIS_WORLD, &cost);      /* nothing but the arrivals */
-    else bt_traffic_add(bt_exchange_kind(r->exchange), BT_AXIS_DP, &cost);
+    bt_traffic cost = {.calls = r->alone ? 0 : (int64_t)r->buckets.n,
+                       .busy_ns = r->alone ? times->exposed_ns : r->busy_ns,
+                       .exposed_ns = times->exposed_ns,
+                       .wait_ns = times->wait_ns};
+    /* nothing but the arrivals */
+    if (r->alone)
+        bt_traffic_add(BT_COLL_ALL_REDUCE, BT_AXIS_WORLD, &cost);
+    else
+        bt_traffic_add(bt_exchange_kind(r->exchange), BT_AXIS_DP, &cost);
     for (size_t i = 0; i < n_notes; i++) notes[i] = said[1 + i];
     return BT_OK;
 }

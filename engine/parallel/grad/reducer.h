@@ -1,4 +1,5 @@
-/* reducer.h - sums the gradients of the data-parallel ranks while backward still runs, and measures what that costs.
+/* reducer.h - sums the gradients of the data-parallel ranks while backward still runs, and measures
+ * what that costs.
  *
  *     last micro-batch's backward          finish
  *     |--layer L-1--|--layer L-2--|-- ... --|......|
@@ -6,15 +7,19 @@
  *                     bucket 1 ~~~~~~~~~~~~~~~~~
  *     busy   =  first start .. last done        blocked = finish .. last done = wait + exposed
  *
- * Order:    create -> { begin -> [unit -> unit_done -> ...] -> last -> ready* (from backward) -> finish }* -> destroy. `ready` has the
- *           shape of bt_grad_ready_fn. Between last and finish the reducer is the idle hook of the thread pool: MPI moves
- *           data only inside its calls.
- * Result:   plain: every rank holds the sum. Sharded (ZeRO): a rank holds the sum of its own pieces; the rest of the array
- *           is rubbish, or zero and without memory where discard is set.
- * Units:    reproducible training hands in every logical micro-batch by itself (written where `unit` says, then unit_done, for
- *           all but the last, which is written in the array of gradients); the sum is then the same bits for any number of ranks (tree_sum.h).
+ * Order:    create -> { begin -> [unit -> unit_done -> ...] -> last -> ready* (from backward) ->
+ *           finish }* -> destroy. `ready` has the shape of bt_grad_ready_fn. Between last and
+ *           finish the reducer is the idle hook of the thread pool: MPI moves data only inside its
+ *           calls.
+ * Result:   plain: every rank holds the sum. Sharded (ZeRO): a rank holds the sum of its own
+ *           pieces; the rest of the array is rubbish, or zero and without memory where discard is
+ *           set.
+ * Units:    reproducible training hands in every logical micro-batch by itself (written where
+ *           `unit` says, then unit_done, for all but the last, which is written in the array of
+ *           gradients); the sum is then the same bits for any number of ranks (tree_sum.h).
  * Wait:     ranks tell each other when they arrived at `finish`; what was lost to the last of them is `wait`, only the
- *           rest of the blocked time is `exposed`. Skews below three times the clock error count as exposed.
+ *           rest of the blocked time is `exposed`. Skews below three times the clock error count as
+ *           exposed.
  * Notes:    small integers that travel with the arrival times; every rank of the world gets the largest of each.
  * Errors:   a failure inside ready is reported by finish. No allocation after create.
  * Bits:     the same layout gives the same bits on any MPI; units give them for any layout.
@@ -30,28 +35,40 @@ enum { BT_NOTES_MAX = 8, BT_STRIPES_IN_FLIGHT = 4 };
 typedef struct bt_reducer bt_reducer;
 
 typedef struct bt_reducer_cfg {
-    const bt_mesh *mesh;                /* gradients are summed over its dp ranks; notes travel over its world. Borrowed */
-    float *grads;                       /* flat array, borrowed */
+    /* gradients are summed over its dp ranks; notes travel over its world. Borrowed */
+    const bt_mesh *mesh;
+    float *grads; /* flat array, borrowed */
     size_t n;
-    size_t bucket_bytes;                /* sharded: the stripe is the bucket */
-    bool overlap;                       /* false: everything is exchanged in finish */
-    const bt_shards *shards;            /* NULL or one shard: plain. Borrowed */
-    bool discard;                       /* sharded: give back the memory of the others' pieces (ZeRO-2) */
-    int64_t units;                      /* reproducible: logical micro-batches of the step; 0: a rank's gradient is one sum */
-    const int64_t *shares;              /* units of each dp rank, in order; NULL: even. Read by create only: other shares, another reducer */
+    size_t bucket_bytes;     /* sharded: the stripe is the bucket */
+    bool overlap;            /* false: everything is exchanged in finish */
+    const bt_shards *shards; /* NULL or one shard: plain. Borrowed */
+    /* sharded: give back the memory of the others' pieces (ZeRO-2) */
+    bool discard;
+    /* reproducible: logical micro-batches of the step; 0: a rank's gradient is one sum */
+    int64_t units;
+    /* units of each dp rank, in order; NULL: even. Read by create only: other shares, another
+     * reducer */
+    const int64_t *shares;
 } bt_reducer_cfg;
 
-typedef struct bt_reduce_times { int64_t busy_ns, wait_ns, exposed_ns; } bt_reduce_times;
+typedef struct bt_reduce_times {
+    int64_t busy_ns, wait_ns, exposed_ns;
+} bt_reduce_times;
 
-bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *err) BT_MUST_CHECK;      /* collective over world */
+/* collective over world */
+bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 /* bytes of staging a rank of dp would take, without taking them */
-size_t bt_reducer_staging(size_t n, size_t bucket_bytes, const bt_shards *shards, int dp_size, int dp_rank, int64_t units);
-void bt_reducer_destroy(bt_reducer *r);                                 /* accepts NULL */
-void bt_reducer_begin(bt_reducer *r);                                   /* a step begins */
-float *bt_reducer_unit(bt_reducer *r);                                  /* where the next unit's gradients are to be added; zeros */
-void bt_reducer_unit_done(bt_reducer *r);                               /* it is written there */
-void bt_reducer_last(bt_reducer *r);                                    /* the backward that follows is the step's last */
+size_t bt_reducer_staging(size_t n, size_t bucket_bytes, const bt_shards *shards, int dp_size,
+                          int dp_rank, int64_t units);
+void bt_reducer_destroy(bt_reducer *r); /* accepts NULL */
+void bt_reducer_begin(bt_reducer *r);   /* a step begins */
+/* where the next unit's gradients are to be added; zeros */
+float *bt_reducer_unit(bt_reducer *r);
+void bt_reducer_unit_done(bt_reducer *r); /* it is written there */
+/* the backward that follows is the step's last */
+void bt_reducer_last(bt_reducer *r);
 void bt_reducer_ready(void *reducer, size_t begin, size_t end);
-bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_reduce_times *times, bt_err *err) BT_MUST_CHECK;
+bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_reduce_times *times,
+                          bt_err *err) BT_MUST_CHECK;
 
 #endif

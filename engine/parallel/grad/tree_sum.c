@@ -8,13 +8,15 @@ static bt_node join(bt_node left, bt_node right, const float *keep, size_t n, bt
     float *x = NULL;
     if (left.x) {
         x = right.x == keep ? right.x : left.x;
-        add(x, x == left.x ? right.x : left.x, n);      /* a + b = b + a, bit for bit */
+        add(x, x == left.x ? right.x : left.x, n); /* a + b = b + a, bit for bit */
     }
     return (bt_node){left.index >> 1, left.level + 1, x};
 }
 
-void bt_tree_sum_push(bt_tree_sum *f, bt_node node, const float *keep, size_t n, bt_tree_sum_add add) {
-    while (f->n > 0 && (node.index & 1) && f->at[f->n - 1].level == node.level) node = join(f->at[--f->n], node, keep, n, add);
+void bt_tree_sum_push(bt_tree_sum *f, bt_node node, const float *keep, size_t n,
+                      bt_tree_sum_add add) {
+    while (f->n > 0 && (node.index & 1) && f->at[f->n - 1].level == node.level)
+        node = join(f->at[--f->n], node, keep, n, add);
     assert(f->n < BT_TREE_SUM_MAX);
     f->at[f->n++] = node;
 }
@@ -28,6 +30,7 @@ float *bt_tree_sum_root(bt_tree_sum *f, const float *keep, size_t n, bt_tree_sum
 
 bt_tree_sum bt_tree_sum_shape(int64_t first, int64_t count) {
     bt_tree_sum f = {.n = 0};
-    for (int64_t u = first; u < first + count; u++) bt_tree_sum_push(&f, (bt_node){u, 0, NULL}, NULL, 0, NULL);
+    for (int64_t u = first; u < first + count; u++)
+        bt_tree_sum_push(&f, (bt_node){u, 0, NULL}, NULL, 0, NULL);
     return f;
 }

@@ -1,12 +1,14 @@
 /* tree_sum.h - sums in the order of one fixed binary tree, whoever holds the leaves.
  *
- *     units      0   1   2   3   4   5   6          a node sums an aligned run of 2^level units; at the right edge what is
+ *     units      0   1   2   3   4   5   6          a node sums an aligned run of 2^level units; at
+ *     the right edge what is
  *     level 1    0+1     2+3     4+5     6          missing adds nothing
  *     level 2    (0+1)+(2+3)     (4+5)+6
  *     level 3    all
  *
- * Units arrive in ascending order. Two finished siblings are added at once (a binary counter), so a rank that holds the
- * units [a, b) is left with few nodes; what the ranks hold, pushed rank after rank, gives the same root bits for any cut.
+ * Units arrive in ascending order. Two finished siblings are added at once (a binary counter), so a
+ * rank that holds the units [a, b) is left with few nodes; what the ranks hold, pushed rank after
+ * rank, gives the same root bits for any cut.
  * Threads: one owner. Nothing is allocated; arrays belong to the caller. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_TREE_SUM_H
 #define BT_ENGINE_PARALLEL_GRAD_TREE_SUM_H
@@ -17,21 +19,23 @@
 enum { BT_TREE_SUM_MAX = 64 };
 
 typedef struct bt_node {
-    int64_t index;                      /* sum of the units [index << level, (index + 1) << level) */
+    /* sum of the units [index << level, (index + 1) << level) */
+    int64_t index;
     int level;
-    float *x;                           /* NULL: only the shape is wanted */
+    float *x; /* NULL: only the shape is wanted */
 } bt_node;
 
 typedef struct bt_tree_sum {
-    bt_node at[BT_TREE_SUM_MAX];            /* left to right */
+    bt_node at[BT_TREE_SUM_MAX]; /* left to right */
     size_t n;
 } bt_tree_sum;
 
-typedef void (*bt_tree_sum_add)(float *into, const float *x, size_t n);     /* into += x */
+typedef void (*bt_tree_sum_add)(float *into, const float *x, size_t n); /* into += x */
 
-/* Appends a node of n elements, right of all others, and adds siblings. A sum lands in its left part's array, or, where the
- * right part's array is `keep`, in that. */
-void bt_tree_sum_push(bt_tree_sum *f, bt_node node, const float *keep, size_t n, bt_tree_sum_add add);
+/* Appends a node of n elements, right of all others, and adds siblings. A sum lands in its left
+ * part's array, or, where the right part's array is `keep`, in that. */
+void bt_tree_sum_push(bt_tree_sum *f, bt_node node, const float *keep, size_t n,
+                      bt_tree_sum_add add);
 /* Adds what is left into one array and returns it (NULL for no node). */
 float *bt_tree_sum_root(bt_tree_sum *f, const float *keep, size_t n, bt_tree_sum_add add);
 /* the nodes left of the units [first, first + count) */

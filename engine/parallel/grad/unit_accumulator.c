@@ -18,13 +18,15 @@ struct bt_unit_accumulator {
     bt_arena arena;
     float *buffers[BT_TREE_SUM_MAX];
     size_t n_buffers;
-    float *unit;                        /* where the unit at work is written */
-    bt_tree_sum fold;                       /* of the units done so far */
+    float *unit;      /* where the unit at work is written */
+    bt_tree_sum fold; /* of the units done so far */
 };
 
-/* ---- passes over whole arrays --------------------------------------------------------------------------------------- */
+/* ---- passes over whole arrays ---------------------------------------------------------------- */
 
-typedef struct pass { float *into, *grads; } pass;
+typedef struct pass {
+    float *into, *grads;
+} pass;
 
 static void add_range(void *ctx, int thread, size_t begin, size_t end) {
     (void)thread;
@@ -33,7 +35,7 @@ static void add_range(void *ctx, int thread, size_t begin, size_t end) {
     memset(p->grads + begin, 0, (end - begin) * sizeof(float));
 }
 
-/* ---- plan ----------------------------------------------------------------------------------------------------------- */
+/* ---- plan ------------------------------------------------------------------------------------ */
 
 /* arrays needed beside the gradients: the most nodes that ever wait for the next unit */
 static size_t most_waiting(int64_t first, int64_t count) {
@@ -45,16 +47,24 @@ static size_t most_waiting(int64_t first, int64_t count) {
     return most;
 }
 
-size_t bt_accumulator_bytes(size_t n, int64_t first, int64_t count) { return most_waiting(first, count) * n * sizeof(float); }
+size_t bt_accumulator_bytes(size_t n, int64_t first, int64_t count) {
+    return most_waiting(first, count) * n * sizeof(float);
+}
 
-bt_code bt_accumulator_create(bt_unit_accumulator **out, float *grads, size_t n, int64_t first, int64_t count, bt_err *err) {
+bt_code bt_accumulator_create(bt_unit_accumulator **out, float *grads, size_t n, int64_t first,
+                              int64_t count, bt_err *err) {
     *out = NULL;
     bt_unit_accumulator *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(err, BT_NOMEM, "cannot take memory for the partial sums");
-    *p = (bt_unit_accumulator){.grads = grads, .n = n, .first = first, .count = count, .n_buffers = most_waiting(first, count)};
+    *p = (bt_unit_accumulator){.grads = grads,
+                               .n = n,
+                               .first = first,
+                               .count = count,
+                               .n_buffers = most_waiting(first, count)};
     bt_arena_plan(&p->arena, "partial sums");
     size_t offsets[BT_TREE_SUM_MAX];
-    for (size_t i = 0; i < p->n_buffers; i++) offsets[i] = bt_arena_reserve(&p->arena, n, sizeof(float));
+    for (size_t i = 0; i < p->n_buffers; i++)
+        offsets[i] = bt_arena_reserve(&p->arena, n, sizeof(float));
     bt_code code = bt_arena_commit(&p->arena, err);
     if (code != BT_OK) {
         free(p);
@@ -71,7 +81,7 @@ void bt_accumulator_destroy(bt_unit_accumulator *p) {
     free(p);
 }
 
-/* ---- use ------------------------------------------------------------------------------------------------------------ */
+/* ---- use ------------------------------------------------------------------------------------- */
 
 void bt_accumulator_begin(bt_unit_accumulator *p) {
     p->done = 0;
@@ -105,7 +115,8 @@ float *bt_accumulator_unit(bt_unit_accumulator *p) {
 void bt_accumulator_unit_done(bt_unit_accumulator *p) {
     bt_tree_sum *f = &p->fold;
     bt_node node = {p->first + p->done, 0, p->unit};
-    if (p->unit == p->grads) {                          /* the sum lands in its sibling's array, the next unit finds zeros */
+    /* the sum lands in its sibling's array, the next unit finds zeros */
+    if (p->unit == p->grads) {
         pass job = {f->at[f->n - 1].x, p->grads};
         bt_parallel_for(p->n, GRAIN, add_range, &job);
         f->n--;
@@ -116,11 +127,13 @@ void bt_accumulator_unit_done(bt_unit_accumulator *p) {
     bt_tree_sum_push(f, node, NULL, p->n, bt_op_add);
 }
 
-/* the nodes with the last unit, their arrays beginning at `begin`; adds n elements, or nothing when only the shape is wanted */
+/* the nodes with the last unit, their arrays beginning at `begin`; adds n elements, or nothing when
+ * only the shape is wanted */
 static bt_tree_sum with_last(const bt_unit_accumulator *p, size_t begin, size_t n) {
     bt_tree_sum f = p->fold;
     for (size_t i = 0; i < f.n; i++) f.at[i].x += begin;
-    bt_tree_sum_push(&f, (bt_node){p->first + p->count - 1, 0, p->grads + begin}, p->grads + begin, n, bt_op_add);
+    bt_tree_sum_push(&f, (bt_node){p->first + p->count - 1, 0, p->grads + begin}, p->grads + begin,
+                     n, bt_op_add);
     return f;
 }
 

@@ -1,5 +1,5 @@
-/* clock_sync.c - offsets by ping-pong with rank 0, one rank after the other (a first trip that waits for its turn is
- * merely not the shortest). */
+/* clock_sync.c - offsets by ping-pong with rank 0, one rank after the other (a first trip that
+ * waits for its turn is merely not the shortest). */
 #include "engine/parallel/mpi/clock_sync.h"
 
 #include "engine/base/clock.h"
@@ -12,7 +12,8 @@ static bt_code send_i64(bt_comm *c, int64_t v, int to, bt_err *err) {
 }
 
 static bt_code recv_i64(bt_comm *c, int64_t *v, int from, bt_err *err) {
-    return bt_mpi_check(MPI_Recv(v, 1, MPI_INT64_T, from, TAG, c->mpi, MPI_STATUS_IGNORE), "clock ping", err);
+    return bt_mpi_check(MPI_Recv(v, 1, MPI_INT64_T, from, TAG, c->mpi, MPI_STATUS_IGNORE),
+                        "clock ping", err);
 }
 
 bt_code bt_clock_sync_ping(bt_clock_sync *s, bt_comm *c, bt_err *err) {
@@ -50,4 +51,6 @@ bt_code bt_clock_sync_measure(bt_clock_sync *s, bt_comm *c, bt_err *err) {
     return elsewhere ? bt_clock_sync_ping(s, c, err) : BT_OK;
 }
 
-int64_t bt_clock_sync_common(const bt_clock_sync *s, int64_t now_ns) { return now_ns + s->offset_ns; }
+int64_t bt_clock_sync_common(const bt_clock_sync *s, int64_t now_ns) {
+    return now_ns + s->offset_ns;
+}

@@ -1,7 +1,8 @@
 /* comm.c - MPI start and end, communicators, blocking and non-blocking collectives.
  *
- * A communicator of one never calls MPI, so a single process needs no MPI_Init at all: Open MPI's singleton start would
- * spawn a daemon. Errors are returned (MPI_ERRORS_RETURN) as far as the MPI lets them be. */
+ * A communicator of one never calls MPI, so a single process needs no MPI_Init at all: Open MPI's
+ * singleton start would spawn a daemon. Errors are returned (MPI_ERRORS_RETURN) as far as the MPI
+ * lets them be. */
 #include "engine/parallel/mpi/comm_internal.h"
 
 #include <limits.h>
@@ -10,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Above 16 MiB Open MPI's all-reduce falls off a cliff (temporary buffers mapped and faulted on every call). */
+/* Above 16 MiB Open MPI's all-reduce falls off a cliff (temporary buffers mapped and faulted on
+ * every call). */
 enum { REDUCE_CHUNK_BYTES = 16 << 20 };
 
 static struct bt_comm world = {.mpi = MPI_COMM_NULL, .rank = 0, .size = 1};
@@ -19,7 +21,7 @@ static int local_rank, local_size = 1;
 static uint64_t bytes_logical, bytes_wire;
 size_t bt_comm_chunk_elems = INT_MAX;
 
-/* ---- start and end -------------------------------------------------------------------------------------------------- */
+/* ---- start and end --------------------------------------------------------------------------- */
 
 static bool have(const char *name) {
     const char *v = getenv(name);
@@ -28,8 +30,10 @@ static bool have(const char *name) {
 
 /* SLURM_PROCID alone proves nothing: a batch script has it too. */
 bool bt_comm_am_rank(void) {
-    return have("OMPI_COMM_WORLD_RANK") || have("PMIX_RANK") || have("PMI_RANK") || have("PMI_FD") ||
-           (have("SLURM_PROCID") && have("SLURM_STEP_ID") && (have("PMI_JOBID") || have("PMIX_NAMESPACE")));
+    return have("OMPI_COMM_WORLD_RANK") || have("PMIX_RANK") || have("PMI_RANK") ||
+           have("PMI_FD") ||
+           (have("SLURM_PROCID") && have("SLURM_STEP_ID") &&
+            (have("PMI_JOBID") || have("PMIX_NAMESPACE")));
 }
 
 bt_code bt_mpi_check(int rc, const char *what, bt_err *err) {
@@ -38,7 +42,8 @@ bt_code bt_mpi_check(int rc, const char *what, bt_err *err) {
     int n = 0;
     if (MPI_Error_string(rc, text, &n) != MPI_SUCCESS) n = 0;
     text[n] = '\0';
-    bt_code code = bt_fail(err, BT_MPI, "%s failed: %s", what, text[0] ? text : "unknown MPI error");
+    bt_code code = bt_fail(err, BT_MPI, "%s failed: %s", what,
+                           text[0] ? text : "unknown MPI error");
     if (err) err->rank = world.rank;
     return code;
 }
@@ -47,7 +52,8 @@ static bt_code describe(bt_comm *c, MPI_Comm mpi, bt_err *err) {
     BT_TRY(bt_mpi_check(MPI_Comm_rank(mpi, &c->rank), "MPI_Comm_rank", err));
     BT_TRY(bt_mpi_check(MPI_Comm_size(mpi, &c->size), "MPI_Comm_size", err));
     c->mpi = mpi;
-    return bt_mpi_check(MPI_Comm_set_errhandler(mpi, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", err);
+    return bt_mpi_check(MPI_Comm_set_errhandler(mpi, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler",
+                        err);
 }
 
 void bt_comm_library(char *out, size_t size) {
@@ -61,16 +67,22 @@ void bt_comm_library(char *out, size_t size) {
 bt_code bt_comm_init(bt_err *err) {
     if (mpi_started || !bt_comm_am_rank()) return BT_OK;
     int provided = 0;
-    setenv("HWLOC_COMPONENTS", "-gl,-opencl", 0);       /* MPI maps the machine; its search for a display can wait for a name server */
-    BT_TRY(bt_mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread", err));
+    /* MPI maps the machine; its search for a display can wait for a name server */
+    setenv("HWLOC_COMPONENTS", "-gl,-opencl", 0);
+    BT_TRY(bt_mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided),
+                        "MPI_Init_thread", err));
     mpi_started = true;
-    if (provided < MPI_THREAD_FUNNELED) return bt_fail(err, BT_MPI, "this MPI cannot serve a program with threads (MPI_THREAD_FUNNELED)");
+    if (provided < MPI_THREAD_FUNNELED)
+        return bt_fail(err, BT_MPI,
+                       "this MPI cannot serve a program with threads (MPI_THREAD_FUNNELED)");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 
     MPI_Comm mine = MPI_COMM_NULL, host = MPI_COMM_NULL;
     BT_TRY(bt_mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &mine), "MPI_Comm_dup", err));
     BT_TRY(describe(&world, mine, err));
-    BT_TRY(bt_mpi_check(MPI_Comm_split_type(mine, MPI_COMM_TYPE_SHARED, world.rank, MPI_INFO_NULL, &host), "MPI_Comm_split_type", err));
+    BT_TRY(bt_mpi_check(MPI_Comm_split_type(mine, MPI_COMM_TYPE_SHARED, world.rank, MPI_INFO_NULL,
+                                            &host),
+                        "MPI_Comm_split_type", err));
     BT_TRY(bt_mpi_check(MPI_Comm_rank(host, &local_rank), "MPI_Comm_rank", err));
     BT_TRY(bt_mpi_check(MPI_Comm_size(host, &local_size), "MPI_Comm_size", err));
     return bt_mpi_check(MPI_Comm_free(&host), "MPI_Comm_free", err);
@@ -104,13 +116,14 @@ bt_code bt_comm_split(bt_comm **out, const bt_comm *parent, int color, int key, 
     *c = (bt_comm){.mpi = MPI_COMM_NULL, .rank = 0, .size = 1};
     if (parent->size > 1) {
         MPI_Comm mpi = MPI_COMM_NULL;
-        bt_code code = bt_mpi_check(MPI_Comm_split(parent->mpi, color, key, &mpi), "MPI_Comm_split", err);
+        bt_code code = bt_mpi_check(MPI_Comm_split(parent->mpi, color, key, &mpi), "MPI_Comm_split",
+                                    err);
         if (code == BT_OK) code = describe(c, mpi, err);
         if (code != BT_OK) {
             free(c);
             return code;
         }
-        if (c->size == 1) MPI_Comm_free(&c->mpi);       /* becomes MPI_COMM_NULL */
+        if (c->size == 1) MPI_Comm_free(&c->mpi); /* becomes MPI_COMM_NULL */
     }
     *out = c;
     return BT_OK;
@@ -124,7 +137,7 @@ void bt_comm_free(bt_comm *c) {
     free(c);
 }
 
-/* ---- counting ------------------------------------------------------------------------------------------------------- */
+/* ---- counting -------------------------------------------------------------------------------- */
 
 void bt_comm_count(uint64_t logical, uint64_t wire) {
     bytes_logical += logical;
@@ -136,7 +149,9 @@ static void count_plain(uint64_t bytes) { bt_comm_count(bytes, bytes); }
 /* an exchange that runs beside a larger one: no time of its own */
 static void count_started(const bt_comm *c, bt_coll coll, uint64_t bytes) {
     count_plain(bytes);
-    bt_traffic_add(coll, c->axis, &(bt_traffic){.calls = 1, .bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes});
+    bt_traffic_add(
+        coll, c->axis,
+        &(bt_traffic){.calls = 1, .bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes});
 }
 
 /* bytes each rank sends in a ring all-reduce of `bytes`, whatever algorithm MPI takes */
@@ -147,14 +162,15 @@ static uint64_t ring_bytes(const bt_comm *c, size_t bytes) {
 uint64_t bt_comm_bytes_logical(void) { return bytes_logical; }
 uint64_t bt_comm_bytes_wire(void) { return bytes_wire; }
 
-/* ---- blocking collectives ------------------------------------------------------------------------------------------- */
+/* ---- blocking collectives -------------------------------------------------------------------- */
 
 static size_t chunk_of(size_t left, size_t largest) {
     size_t n = left < largest ? left : largest;
     return n < bt_comm_chunk_elems ? n : bt_comm_chunk_elems;
 }
 
-static bt_code all_reduce(bt_comm *c, void *x, size_t n, MPI_Datatype type, size_t elem_bytes, bt_reduce_op op, bt_err *err) {
+static bt_code all_reduce(bt_comm *c, void *x, size_t n, MPI_Datatype type, size_t elem_bytes,
+                          bt_reduce_op op, bt_err *err) {
     if (c->size == 1) return BT_OK;
     MPI_Op mpi_op = op == BT_SUM ? MPI_SUM : op == BT_MAX ? MPI_MAX : MPI_MIN;
     unsigned char *p = x;
@@ -162,7 +178,8 @@ static bt_code all_reduce(bt_comm *c, void *x, size_t n, MPI_Datatype type, size
     count_plain(ring_bytes(c, n * elem_bytes));
     while (n > 0) {
         size_t k = chunk_of(n, REDUCE_CHUNK_BYTES / elem_bytes);
-        BT_TRY(bt_mpi_check(MPI_Allreduce(MPI_IN_PLACE, p, (int)k, type, mpi_op, c->mpi), "all-reduce", err));
+        BT_TRY(bt_mpi_check(MPI_Allreduce(MPI_IN_PLACE, p, (int)k, type, mpi_op, c->mpi),
+                            "all-reduce", err));
         p += k * elem_bytes;
         n -= k;
     }
@@ -197,8 +214,10 @@ bt_code bt_broadcast(bt_comm *c, void *x, size_t bytes, int root, bt_err *err) {
     return BT_OK;
 }
 
-/* `bytes` of every rank, side by side in `all`: a large contribution goes in several calls, each landing with stride `bytes` */
-static bt_code gather(bt_comm *c, const void *x, size_t bytes, void *all, int root, bool everywhere, bt_err *err) {
+/* `bytes` of every rank, side by side in `all`: a large contribution goes in several calls, each
+ * landing with stride `bytes` */
+static bt_code gather(bt_comm *c, const void *x, size_t bytes, void *all, int root, bool everywhere,
+                      bt_err *err) {
     const unsigned char *src = x;
     unsigned char *dst = all;
     bool receiving = everywhere || c->rank == root;
@@ -207,16 +226,22 @@ static bt_code gather(bt_comm *c, const void *x, size_t bytes, void *all, int ro
         return BT_OK;
     }
     bt_traffic_mark mark = bt_traffic_begin();
-    if (everywhere) count_plain((uint64_t)bytes * (uint64_t)(c->size - 1));
-    else if (!receiving) count_plain(bytes);
+    if (everywhere)
+        count_plain((uint64_t)bytes * (uint64_t)(c->size - 1));
+    else if (!receiving)
+        count_plain(bytes);
     for (size_t done = 0; done < bytes;) {
         size_t k = chunk_of(bytes - done, INT_MAX);
         MPI_Datatype block, spaced;
-        BT_TRY(bt_mpi_check(MPI_Type_contiguous((int)k, MPI_BYTE, &block), "MPI_Type_contiguous", err));
-        BT_TRY(bt_mpi_check(MPI_Type_create_resized(block, 0, (MPI_Aint)bytes, &spaced), "MPI_Type_create_resized", err));
+        BT_TRY(bt_mpi_check(MPI_Type_contiguous((int)k, MPI_BYTE, &block), "MPI_Type_contiguous",
+                            err));
+        BT_TRY(bt_mpi_check(MPI_Type_create_resized(block, 0, (MPI_Aint)bytes, &spaced),
+                            "MPI_Type_create_resized", err));
         BT_TRY(bt_mpi_check(MPI_Type_commit(&spaced), "MPI_Type_commit", err));
-        int rc = everywhere ? MPI_Allgather(src + done, (int)k, MPI_BYTE, dst + done, 1, spaced, c->mpi)
-                            : MPI_Gather(src + done, (int)k, MPI_BYTE, receiving ? dst + done : NULL, 1, spaced, root, c->mpi);
+        int rc = everywhere
+                     ? MPI_Allgather(src + done, (int)k, MPI_BYTE, dst + done, 1, spaced, c->mpi)
+                     : MPI_Gather(src + done, (int)k, MPI_BYTE, receiving ? dst + done : NULL, 1,
+                                  spaced, root, c->mpi);
         MPI_Type_free(&spaced);
         MPI_Type_free(&block);
         BT_TRY(bt_mpi_check(rc, everywhere ? "all-gather" : "gather", err));
@@ -242,7 +267,7 @@ bt_code bt_barrier(bt_comm *c, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- non-blocking --------------------------------------------------------------------------------------------------- */
+/* ---- non-blocking ---------------------------------------------------------------------------- */
 
 /* MPI_Request is a pointer in Open MPI and an int in MPICH: both fit the opaque handle. */
 _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "an MPI_Request fits in bt_request.handle");
@@ -266,7 +291,11 @@ static bt_code started(int rc, MPI_Request q, const char *what, bt_request *r, b
 }
 
 static bt_code fits(size_t n, bt_err *err) {
-    return n <= INT_MAX ? BT_OK : bt_fail(err, BT_ARG, "%zu elements are too many for one non-blocking exchange (at most %d)", n, INT_MAX);
+    return n <= INT_MAX
+               ? BT_OK
+               : bt_fail(err, BT_ARG,
+                         "%zu elements are too many for one non-blocking exchange (at most %d)", n,
+                         INT_MAX);
 }
 
 bt_code bt_all_reduce_f32_start(bt_comm *c, float *x, size_t n, bt_request *r, bt_err *err) {
@@ -279,17 +308,23 @@ bt_code bt_all_reduce_f32_start(bt_comm *c, float *x, size_t n, bt_request *r, b
     return started(rc, q, "all-reduce", r, err);
 }
 
-bt_code bt_all_reduce_i64_start(bt_comm *c, int64_t *x, size_t n, bt_reduce_op op, bt_request *r, bt_err *err) {
+bt_code bt_all_reduce_i64_start(bt_comm *c, int64_t *x, size_t n, bt_reduce_op op, bt_request *r,
+                                bt_err *err) {
     *r = (bt_request){0};
     if (c->size == 1 || n == 0) return BT_OK;
     BT_TRY(fits(n, err));
     MPI_Request q;
-    int rc = MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_INT64_T, op == BT_SUM ? MPI_SUM : op == BT_MAX ? MPI_MAX : MPI_MIN, c->mpi, &q);
+    int rc = MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_INT64_T,
+                            op == BT_SUM   ? MPI_SUM
+                            : op == BT_MAX ? MPI_MAX
+                                           : MPI_MIN,
+                            c->mpi, &q);
     count_started(c, BT_COLL_ALL_REDUCE, ring_bytes(c, n * sizeof *x));
     return started(rc, q, "all-reduce", r, err);
 }
 
-bt_code bt_gather_start(bt_comm *c, const void *x, size_t bytes, void *all, int root, bt_request *r, bt_err *err) {
+bt_code bt_gather_start(bt_comm *c, const void *x, size_t bytes, void *all, int root, bt_request *r,
+                        bt_err *err) {
     *r = (bt_request){0};
     if (c->size == 1) {
         if (bytes) memcpy(all, x, bytes);

@@ -13,46 +13,64 @@
 #include "engine/base/status.h"
 #include "engine/parallel/mpi/traffic.h"
 
-typedef struct bt_comm bt_comm;         /* a communicator; opaque */
+typedef struct bt_comm bt_comm; /* a communicator; opaque */
 
-bool bt_comm_am_rank(void);             /* the environment says: started by mpirun, hydra or srun with PMI (facts/mpi.md section 2) */
-void bt_comm_library(char *out, size_t size);  /* "Open MPI v4.1.4, ..."; before init as well */
+/* the environment says: started by mpirun, hydra or srun with PMI (facts/mpi.md section 2) */
+bool bt_comm_am_rank(void);
+void bt_comm_library(char *out, size_t size); /* "Open MPI v4.1.4, ..."; before init as well */
 bt_code bt_comm_init(bt_err *err) BT_MUST_CHECK;
 void bt_comm_finalize(void);
-void bt_comm_abort(int exit_code);      /* does not return: ends the whole job */
+void bt_comm_abort(int exit_code); /* does not return: ends the whole job */
 bt_comm *bt_comm_world(void);
 int bt_comm_rank(const bt_comm *c);
 int bt_comm_size(const bt_comm *c);
-int bt_comm_local_rank(void);           /* on this host */
+int bt_comm_local_rank(void); /* on this host */
 int bt_comm_local_size(void);
-bt_code bt_comm_split(bt_comm **out, const bt_comm *parent, int color, int key, bt_err *err) BT_MUST_CHECK;
-void bt_comm_set_axis(bt_comm *c, bt_axis axis);     /* whose row in traffic.h its exchanges are; BT_AXIS_WORLD otherwise */
+bt_code bt_comm_split(bt_comm **out, const bt_comm *parent, int color, int key, bt_err *err)
+    BT_MUST_CHECK;
+/* whose row in traffic.h its exchanges are; BT_AXIS_WORLD otherwise */
+void bt_comm_set_axis(bt_comm *c, bt_axis axis);
 void bt_comm_free(bt_comm *c);
 
 typedef enum { BT_SUM, BT_MAX, BT_MIN } bt_reduce_op;
-bt_code bt_all_reduce_f32(bt_comm *c, float *x, size_t n, bt_reduce_op op, bt_err *err) BT_MUST_CHECK;      /* in place, blocking */
-bt_code bt_all_reduce_f64(bt_comm *c, double *x, size_t n, bt_reduce_op op, bt_err *err) BT_MUST_CHECK;
-bt_code bt_all_reduce_i64(bt_comm *c, int64_t *x, size_t n, bt_reduce_op op, bt_err *err) BT_MUST_CHECK;
+/* in place, blocking */
+bt_code bt_all_reduce_f32(bt_comm *c, float *x, size_t n, bt_reduce_op op, bt_err *err)
+    BT_MUST_CHECK;
+bt_code bt_all_reduce_f64(bt_comm *c, double *x, size_t n, bt_reduce_op op, bt_err *err)
+    BT_MUST_CHECK;
+bt_code bt_all_reduce_i64(bt_comm *c, int64_t *x, size_t n, bt_reduce_op op, bt_err *err)
+    BT_MUST_CHECK;
 bt_code bt_broadcast(bt_comm *c, void *x, size_t bytes, int root, bt_err *err) BT_MUST_CHECK;
-bt_code bt_gather(bt_comm *c, const void *x, size_t bytes, void *all, int root, bt_err *err) BT_MUST_CHECK;     /* all: size * bytes on root */
-bt_code bt_all_gather(bt_comm *c, const void *x, size_t bytes, void *all, bt_err *err) BT_MUST_CHECK;
+/* all: size * bytes on root */
+bt_code bt_gather(bt_comm *c, const void *x, size_t bytes, void *all, int root, bt_err *err)
+    BT_MUST_CHECK;
+bt_code bt_all_gather(bt_comm *c, const void *x, size_t bytes, void *all, bt_err *err)
+    BT_MUST_CHECK;
 bt_code bt_barrier(bt_comm *c, bt_err *err) BT_MUST_CHECK;
 
 /* non-blocking: start, then test (which also makes MPI progress) until done */
-typedef struct bt_request { void *handle; bool active; } bt_request;
-bt_code bt_all_reduce_f32_start(bt_comm *c, float *x, size_t n, bt_request *r, bt_err *err) BT_MUST_CHECK;
-bt_code bt_all_reduce_i64_start(bt_comm *c, int64_t *x, size_t n, bt_reduce_op op, bt_request *r, bt_err *err) BT_MUST_CHECK;
-bt_code bt_gather_start(bt_comm *c, const void *x, size_t bytes, void *all, int root, bt_request *r, bt_err *err) BT_MUST_CHECK;
+typedef struct bt_request {
+    void *handle;
+    bool active;
+} bt_request;
+bt_code bt_all_reduce_f32_start(bt_comm *c, float *x, size_t n, bt_request *r, bt_err *err)
+    BT_MUST_CHECK;
+bt_code bt_all_reduce_i64_start(bt_comm *c, int64_t *x, size_t n, bt_reduce_op op, bt_request *r,
+                                bt_err *err) BT_MUST_CHECK;
+bt_code bt_gather_start(bt_comm *c, const void *x, size_t bytes, void *all, int root, bt_request *r,
+                        bt_err *err) BT_MUST_CHECK;
 bt_code bt_request_test(bt_request *r, bool *done, bt_err *err) BT_MUST_CHECK;
 bt_code bt_request_wait(bt_request *r, bt_err *err) BT_MUST_CHECK;
 
-/* Bytes this rank sent since init, all communicators. All-reduce counts as a ring: 2(n-1)/n; reduce-scatter and all-gather
- * (n-1)/n of the whole; broadcast (n-1) at the root; gather the contribution of every rank but the root. */
+/* Bytes this rank sent since init, all communicators. All-reduce counts as a ring: 2(n-1)/n;
+ * reduce-scatter and all-gather (n-1)/n of the whole; broadcast (n-1) at the root; gather the
+ * contribution of every rank but the root. */
 uint64_t bt_comm_bytes_logical(void);
 uint64_t bt_comm_bytes_wire(void);
 
-/* Ranks fail together. After a phase that can fail on one rank alone: every rank learns the lowest failing rank, its code
- * and message, and returns the same error. Returns BT_OK only if all ranks passed BT_OK. */
+/* Ranks fail together. After a phase that can fail on one rank alone: every rank learns the lowest
+ * failing rank, its code and message, and returns the same error. Returns BT_OK only if all ranks
+ * passed BT_OK. */
 bt_code bt_agree(bt_comm *c, bt_code mine, bt_err *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* comm_internal.h - what the files of engine/parallel share: the communicator's fields, MPI error texts, byte counters.
- * Included by engine/parallel only (it shows MPI types). */
+/* comm_internal.h - what the files of engine/parallel share: the communicator's fields, MPI error
+ * texts, byte counters. Included by engine/parallel only (it shows MPI types). */
 #ifndef BT_ENGINE_PARALLEL_MPI_COMM_INTERNAL_H
 #define BT_ENGINE_PARALLEL_MPI_COMM_INTERNAL_H
 
@@ -9,9 +9,10 @@
 #include "engine/parallel/mpi/traffic.h"
 
 struct bt_comm {
-    MPI_Comm mpi;                       /* MPI_COMM_NULL when size == 1: such a communicator never calls MPI */
+    /* MPI_COMM_NULL when size == 1: such a communicator never calls MPI */
+    MPI_Comm mpi;
     int rank, size;
-    bt_axis axis;                       /* of the mesh: names its row in traffic.h */
+    bt_axis axis; /* of the mesh: names its row in traffic.h */
 };
 
 /* BT_MPI with MPI's own words when rc is not MPI_SUCCESS */

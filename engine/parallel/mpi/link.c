@@ -10,7 +10,10 @@
 
 enum { TAG = 30200, ROUNDS = 5, SMALL_BYTES = 64 };
 
-typedef struct room { unsigned char *out, *in; MPI_Request *requests; } room;
+typedef struct room {
+    unsigned char *out, *in;
+    MPI_Request *requests;
+} room;
 
 static bt_code one_round(const bt_comm *c, const room *r, int part, double *took_s, bt_err *err) {
     int n = 0;
@@ -18,18 +21,24 @@ static bt_code one_round(const bt_comm *c, const room *r, int part, double *took
     int64_t start = bt_now_ns();
     for (int k = 1; k < c->size; k++) {
         int from = (c->rank + k) % c->size;
-        BT_TRY(bt_mpi_check(MPI_Irecv(r->in + (size_t)(k - 1) * (size_t)part, part, MPI_BYTE, from, TAG, c->mpi, &r->requests[n++]), "measuring of links", err));
+        BT_TRY(bt_mpi_check(MPI_Irecv(r->in + (size_t)(k - 1) * (size_t)part, part, MPI_BYTE, from,
+                                      TAG, c->mpi, &r->requests[n++]),
+                            "measuring of links", err));
     }
     for (int k = 1; k < c->size; k++) {
         int to = (c->rank - k + c->size) % c->size;
-        BT_TRY(bt_mpi_check(MPI_Isend(r->out + (size_t)(k - 1) * (size_t)part, part, MPI_BYTE, to, TAG, c->mpi, &r->requests[n++]), "measuring of links", err));
+        BT_TRY(bt_mpi_check(MPI_Isend(r->out + (size_t)(k - 1) * (size_t)part, part, MPI_BYTE, to,
+                                      TAG, c->mpi, &r->requests[n++]),
+                            "measuring of links", err));
     }
-    BT_TRY(bt_mpi_check(MPI_Waitall(n, r->requests, MPI_STATUSES_IGNORE), "measuring of links", err));
+    BT_TRY(
+        bt_mpi_check(MPI_Waitall(n, r->requests, MPI_STATUSES_IGNORE), "measuring of links", err));
     *took_s = (double)(bt_now_ns() - start) / 1e9;
     return BT_OK;
 }
 
-/* the shortest of several rounds, of the slowest rank; the first, which may have to connect, is not counted */
+/* the shortest of several rounds, of the slowest rank; the first, which may have to connect, is not
+ * counted */
 static bt_code measure(bt_comm *c, const room *r, int part, double *best, bt_err *err) {
     double took;
     BT_TRY(one_round(c, r, part, &took, err));
@@ -44,10 +53,14 @@ static bt_code measure(bt_comm *c, const room *r, int part, double *best, bt_err
 bt_code bt_link_measure(bt_link *out, bt_comm *c, size_t bytes, bt_err *err) {
     *out = (bt_link){0, 0};
     if (c->size == 1) return BT_OK;
-    size_t others = (size_t)c->size - 1, each = bytes / others < SMALL_BYTES * 64 ? SMALL_BYTES * 64 : bytes / others;
+    size_t others = (size_t)c->size - 1,
+           each = bytes / others < SMALL_BYTES * 64 ? SMALL_BYTES * 64 : bytes / others;
     if (each > 1 << 28) each = 1 << 28;
     room r = {malloc(each * others), malloc(each * others), calloc(2 * others, sizeof *r.requests)};
-    bt_code code = r.out && r.in && r.requests ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take %.1f MiB to measure the links", 2 * (double)(each * others) / 1048576.0);
+    bt_code code = r.out && r.in && r.requests
+                       ? BT_OK
+                       : bt_fail(err, BT_NOMEM, "cannot take %.1f MiB to measure the links",
+                                 2 * (double)(each * others) / 1048576.0);
     code = bt_agree(c, code, err);
     double small = 0, large = 0;
     if (code == BT_OK) {

@@ -1,16 +1,21 @@
-/* link.h - what the links along an axis can do while nothing else runs: the model that exchanges are held against.
+/* link.h - what the links along an axis can do while nothing else runs: the model that exchanges
+ * are held against.
  *
- * Every rank sends to every other at once, as exchange.h and shard_all_gather.h do. A round in which a rank sends `bytes` to the others together
- * takes latency + bytes / rate; two sizes are measured, of several rounds the shortest, of the ranks the slowest.
- * Collective over the communicator; takes about ten rounds, and twice `bytes` of memory while it lasts. */
+ * Every rank sends to every other at once, as exchange.h and shard_all_gather.h do. A round in
+ * which a rank sends `bytes` to the others together takes latency + bytes / rate; two sizes are
+ * measured, of several rounds the shortest, of the ranks the slowest. Collective over the
+ * communicator; takes about ten rounds, and twice `bytes` of memory while it lasts. */
 #ifndef BT_ENGINE_PARALLEL_MPI_LINK_H
 #define BT_ENGINE_PARALLEL_MPI_LINK_H
 
 #include "engine/parallel/mpi/comm.h"
 
-typedef struct bt_link { double latency_s, bytes_per_s; } bt_link;      /* all zero: not known */
+typedef struct bt_link {
+    double latency_s, bytes_per_s;
+} bt_link; /* all zero: not known */
 
-bt_code bt_link_measure(bt_link *out, bt_comm *c, size_t bytes, bt_err *err) BT_MUST_CHECK;     /* a rank that is alone has no links */
-double bt_link_s(const bt_link *l, double rounds, double bytes);        /* NaN when not known */
+/* a rank that is alone has no links */
+bt_code bt_link_measure(bt_link *out, bt_comm *c, size_t bytes, bt_err *err) BT_MUST_CHECK;
+double bt_link_s(const bt_link *l, double rounds, double bytes); /* NaN when not known */
 
 #endif

@@ -5,26 +5,36 @@
 #include <string.h>
 
 bt_code bt_mesh_resolve(bt_mesh_shape *s, int world_size, bt_err *err) {
-    if (world_size < 1) return bt_fail(err, BT_ARG, "a mesh needs at least one rank, not %d", world_size);
+    if (world_size < 1)
+        return bt_fail(err, BT_ARG, "a mesh needs at least one rank, not %d", world_size);
     if (s->pp < 1 || s->dp_shard < 1 || s->tp < 1 || s->dp_replicate < 0) {
-        return bt_fail(err, BT_ARG, "every axis of the mesh must be at least 1: pp %d, dp_replicate %d, dp_shard %d, tp %d", s->pp,
-                       s->dp_replicate, s->dp_shard, s->tp);
+        return bt_fail(
+            err, BT_ARG,
+            "every axis of the mesh must be at least 1: pp %d, dp_replicate %d, dp_shard %d, tp %d",
+            s->pp, s->dp_replicate, s->dp_shard, s->tp);
     }
     int64_t inner = (int64_t)s->pp * s->dp_shard * s->tp;
     if (s->dp_replicate == 0) {
         if (world_size % inner != 0) {
-            return bt_fail(err, BT_ARG, "pp %d x dp_shard %d x tp %d = %lld does not divide the %d ranks (use %lld or %lld ranks)", s->pp,
-                           s->dp_shard, s->tp, (long long)inner, world_size,
-                           (long long)(world_size >= inner ? world_size / inner * inner : inner), (long long)((world_size / inner + 1) * inner));
+            return bt_fail(err, BT_ARG,
+                           "pp %d x dp_shard %d x tp %d = %lld does not divide the %d ranks (use "
+                           "%lld or %lld ranks)",
+                           s->pp, s->dp_shard, s->tp, (long long)inner, world_size,
+                           (long long)(world_size >= inner ? world_size / inner * inner : inner),
+                           (long long)((world_size / inner + 1) * inner));
         }
         s->dp_replicate = (int)(world_size / inner);
     }
     int64_t all = inner * s->dp_replicate;
     if (all != world_size) {
-        char or[48] = "";
-        if (world_size % inner == 0) snprintf(or, sizeof or, ", or --dp-replicate %lld", (long long)(world_size / inner));
-        return bt_fail(err, BT_ARG, "pp %d x dp_replicate %d x dp_shard %d x tp %d = %lld ranks, but the job has %d (use %lld ranks%s)", s->pp, s->dp_replicate, s->dp_shard, s->tp,
-                       (long long)all, world_size, (long long)all, or);
+        char or [48] = "";
+        if (world_size % inner == 0)
+            snprintf(or, sizeof or, ", or --dp-replicate %lld", (long long)(world_size / inner));
+        return bt_fail(err, BT_ARG,
+                       "pp %d x dp_replicate %d x dp_shard %d x tp %d = %lld ranks, but the job "
+                       "has %d (use %lld ranks%s)",
+                       s->pp, s->dp_replicate, s->dp_shard, s->tp, (long long)all, world_size,
+                       (long long)all, or);
     }
     return BT_OK;
 }
@@ -40,7 +50,8 @@ bt_mesh_coord bt_mesh_coord_of(const bt_mesh_shape *s, int rank) {
 }
 
 int bt_mesh_rank_of(const bt_mesh_shape *s, const bt_mesh_coord *c) {
-    return ((c->pp * s->dp_replicate + c->dp_replicate) * s->dp_shard + c->dp_shard) * s->tp + c->tp;
+    return ((c->pp * s->dp_replicate + c->dp_replicate) * s->dp_shard + c->dp_shard) * s->tp +
+           c->tp;
 }
 
 int bt_mesh_peer(const bt_mesh *m, bt_axis axis, int rank) {
@@ -52,7 +63,8 @@ int bt_mesh_peer(const bt_mesh *m, bt_axis axis, int rank) {
     return bt_mesh_rank_of(&m->shape, &c);
 }
 
-/* The ranks that share all coordinates but one axis: their colour is the rank with that axis set to 0. */
+/* The ranks that share all coordinates but one axis: their colour is the rank with that axis set to
+ * 0. */
 bt_code bt_mesh_create(bt_mesh *m, const bt_mesh_shape *s, bt_comm *world, bt_err *err) {
     memset(m, 0, sizeof *m);
     m->shape = *s;

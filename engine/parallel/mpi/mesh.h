@@ -5,21 +5,30 @@
 
 #include "engine/parallel/mpi/comm.h"
 
-typedef struct bt_mesh_shape { int pp, dp_replicate, dp_shard, tp; } bt_mesh_shape;
-typedef struct bt_mesh_coord { int pp, dp_replicate, dp_shard, tp, dp; } bt_mesh_coord;     /* dp = r*S + s */
+typedef struct bt_mesh_shape {
+    int pp, dp_replicate, dp_shard, tp;
+} bt_mesh_shape;
+/* dp = r*S + s */
+typedef struct bt_mesh_coord {
+    int pp, dp_replicate, dp_shard, tp, dp;
+} bt_mesh_coord;
 
 typedef struct bt_mesh {
     bt_mesh_shape shape;
     bt_mesh_coord me;
-    bt_comm *world, *dp, *shard, *replicate, *tp, *pp;      /* an axis of size 1 is a communicator of one */
+    /* an axis of size 1 is a communicator of one */
+    bt_comm *world, *dp, *shard, *replicate, *tp, *pp;
 } bt_mesh;
 
 /* fills a 0 dp_replicate with what is left; says which numbers do not multiply to world_size */
 bt_code bt_mesh_resolve(bt_mesh_shape *s, int world_size, bt_err *err) BT_MUST_CHECK;
 bt_mesh_coord bt_mesh_coord_of(const bt_mesh_shape *s, int rank);
 int bt_mesh_rank_of(const bt_mesh_shape *s, const bt_mesh_coord *c);
-int bt_mesh_peer(const bt_mesh *m, bt_axis axis, int rank);      /* rank of the world of this rank's `rank`th neighbour along dp, shard, replicate or pp */
-bt_code bt_mesh_create(bt_mesh *m, const bt_mesh_shape *s, bt_comm *world, bt_err *err) BT_MUST_CHECK;      /* collective */
+/* rank of the world of this rank's `rank`th neighbour along dp, shard, replicate or pp */
+int bt_mesh_peer(const bt_mesh *m, bt_axis axis, int rank);
+/* collective */
+bt_code bt_mesh_create(bt_mesh *m, const bt_mesh_shape *s, bt_comm *world, bt_err *err)
+    BT_MUST_CHECK;
 void bt_mesh_release(bt_mesh *m);
 
 #endif

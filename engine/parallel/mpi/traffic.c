@@ -51,10 +51,17 @@ void bt_pair_add(int from, const bt_pair *more) {
 const bt_pair *bt_pair_get(int from) { return &pairs[from]; }
 void bt_pairs_reset(void) { memset(pairs, 0, sizeof pairs); }
 
-bt_traffic_mark bt_traffic_begin(void) { return (bt_traffic_mark){bt_now_ns(), bt_comm_bytes_logical(), bt_comm_bytes_wire()}; }
+bt_traffic_mark bt_traffic_begin(void) {
+    return (bt_traffic_mark){bt_now_ns(), bt_comm_bytes_logical(), bt_comm_bytes_wire()};
+}
 
 void bt_traffic_end(const bt_traffic_mark *m, bt_coll c, bt_axis a) {
     int64_t took = bt_now_ns() - m->begin_ns;
-    bt_traffic_add(c, a, &(bt_traffic){.calls = 1, .bytes_logical = (int64_t)(bt_comm_bytes_logical() - m->bytes_logical),
-                                       .bytes_wire = (int64_t)(bt_comm_bytes_wire() - m->bytes_wire), .busy_ns = took, .exposed_ns = took});
+    bt_traffic_add(
+        c, a,
+        &(bt_traffic){.calls = 1,
+                      .bytes_logical = (int64_t)(bt_comm_bytes_logical() - m->bytes_logical),
+                      .bytes_wire = (int64_t)(bt_comm_bytes_wire() - m->bytes_wire),
+                      .busy_ns = took,
+                      .exposed_ns = took});
 }

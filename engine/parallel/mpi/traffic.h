@@ -5,7 +5,8 @@
  * busy    time in flight. Of a blocking exchange: from the call to its end, and all of it is exposed
  * exposed time in which nothing was computed; wait is not part of it
  * wait    time until the last rank arrived, where arrival times are known (the exchange of gradients)
- * Small exchanges that run beside a larger one (arrival times, measurements) are counted, their time is the larger one's.
+ * Small exchanges that run beside a larger one (arrival times, measurements) are counted, their
+ * time is the larger one's.
  * Threads: the training thread. Cost: two readings of the clock an exchange. */
 #ifndef BT_ENGINE_PARALLEL_MPI_TRAFFIC_H
 #define BT_ENGINE_PARALLEL_MPI_TRAFFIC_H
@@ -29,25 +30,34 @@ typedef enum bt_axis {
 #undef BT_COLL
 #undef BT_AXIS
 
-typedef struct bt_traffic { int64_t calls, rounds, bytes_logical, bytes_wire, busy_ns, exposed_ns, wait_ns; } bt_traffic;
+typedef struct bt_traffic {
+    int64_t calls, rounds, bytes_logical, bytes_wire, busy_ns, exposed_ns, wait_ns;
+} bt_traffic;
 
-const char *bt_coll_name(bt_coll c);            /* "all_reduce" */
-const char *bt_axis_name(bt_axis a);            /* "dp" */
+const char *bt_coll_name(bt_coll c); /* "all_reduce" */
+const char *bt_axis_name(bt_axis a); /* "dp" */
 
 void bt_traffic_add(bt_coll c, bt_axis a, const bt_traffic *more);
 const bt_traffic *bt_traffic_get(bt_coll c, bt_axis a);
 void bt_traffic_reset(void);
 
-/* What this rank received from each other rank of the world, where an exchange goes straight between two ranks: gradients, gathered
- * weights, tensor-parallel groups over MPI. flight: from asking for a message until it was seen to be here, of the `timed` ones (gradients). */
-enum { BT_PAIRS_MAX = 32 };                     /* in larger worlds nothing is counted: n^2 numbers are no picture */
-typedef struct bt_pair { int64_t messages, bytes, timed, flight_ns; } bt_pair;
-void bt_pair_add(int from, const bt_pair *more);        /* `from`: rank of the world */
-const bt_pair *bt_pair_get(int from);                   /* below BT_PAIRS_MAX */
+/* What this rank received from each other rank of the world, where an exchange goes straight
+ * between two ranks: gradients, gathered weights, tensor-parallel groups over MPI. flight: from
+ * asking for a message until it was seen to be here, of the `timed` ones (gradients). */
+/* in larger worlds nothing is counted: n^2 numbers are no picture */
+enum { BT_PAIRS_MAX = 32 };
+typedef struct bt_pair {
+    int64_t messages, bytes, timed, flight_ns;
+} bt_pair;
+void bt_pair_add(int from, const bt_pair *more); /* `from`: rank of the world */
+const bt_pair *bt_pair_get(int from);            /* below BT_PAIRS_MAX */
 void bt_pairs_reset(void);
 
 /* around a blocking exchange: its time, and the bytes that comm.h counts meanwhile */
-typedef struct bt_traffic_mark { int64_t begin_ns; uint64_t bytes_logical, bytes_wire; } bt_traffic_mark;
+typedef struct bt_traffic_mark {
+    int64_t begin_ns;
+    uint64_t bytes_logical, bytes_wire;
+} bt_traffic_mark;
 bt_traffic_mark bt_traffic_begin(void);
 void bt_traffic_end(const bt_traffic_mark *m, bt_coll c, bt_axis a);
 

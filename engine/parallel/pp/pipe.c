@@ -11,17 +11,17 @@
 
 enum { DEPTH = 2, TAG = 30400, SHARE_TAG = 30410, SHARE_MOST = 1 << 28, POLL_NS = 50000 };
 
-typedef struct channel {                /* one way to or from one neighbour */
-    int peer;                           /* in the axis; -1: none there */
+typedef struct channel { /* one way to or from one neighbour */
+    int peer;            /* in the axis; -1: none there */
     float *buf[DEPTH];
     MPI_Request requests[DEPTH];
-    int64_t started, done, expected;    /* messages; expected: of a receiving one */
+    int64_t started, done, expected; /* messages; expected: of a receiving one */
 } channel;
 
 struct bt_pipe {
     const bt_mesh *mesh;
     size_t elems;
-    channel in[2], out[2];              /* by way */
+    channel in[2], out[2]; /* by way */
     float *memory;
     int64_t polled_at;
 };
@@ -32,12 +32,17 @@ static void poll(void *pipe) {
     int flag;
     if (now - p->polled_at < POLL_NS) return;
     p->polled_at = now;
-    (void)MPI_Iprobe(MPI_ANY_SOURCE, SHARE_TAG, p->mesh->pp->mpi, &flag, MPI_STATUS_IGNORE);    /* errors show in the calls that wait */
+    /* errors show in the calls that wait */
+    (void)MPI_Iprobe(MPI_ANY_SOURCE, SHARE_TAG, p->mesh->pp->mpi, &flag, MPI_STATUS_IGNORE);
 }
 
-static int channels_of(int stage, int stages) { return (stage > 0 ? 2 : 0) + (stage < stages - 1 ? 2 : 0); }
+static int channels_of(int stage, int stages) {
+    return (stage > 0 ? 2 : 0) + (stage < stages - 1 ? 2 : 0);
+}
 
-size_t bt_pipe_bytes(const bt_mesh_shape *shape, int stage, size_t elems) { return (size_t)channels_of(stage, shape->pp) * DEPTH * elems * sizeof(float); }
+size_t bt_pipe_bytes(const bt_mesh_shape *shape, int stage, size_t elems) {
+    return (size_t)channels_of(stage, shape->pp) * DEPTH * elems * sizeof(float);
+}
 
 static float *open_channel(channel *c, int peer, float *memory, size_t elems) {
     *c = (channel){.peer = peer};
@@ -53,9 +58,16 @@ static float *open_channel(channel *c, int peer, float *memory, size_t elems) {
 bt_code bt_pipe_create(bt_pipe **out, const bt_mesh *mesh, size_t elems, bt_err *err) {
     int n = bt_comm_size(mesh->pp), me = bt_comm_rank(mesh->pp);
     *out = NULL;
-    if (elems > INT_MAX) return bt_fail(err, BT_ARG, "a micro-batch of %zu values is too large to be sent between pipeline stages (use a smaller --micro-batch)", elems);
+    if (elems > INT_MAX)
+        return bt_fail(err, BT_ARG,
+                       "a micro-batch of %zu values is too large to be sent between pipeline "
+                       "stages (use a smaller --micro-batch)",
+                       elems);
     bt_pipe *p = calloc(1, sizeof *p);
-    if (p) *p = (bt_pipe){.mesh = mesh, .elems = elems, .memory = malloc(bt_pipe_bytes(&mesh->shape, me, elems) + 1)};
+    if (p)
+        *p = (bt_pipe){.mesh = mesh,
+                       .elems = elems,
+                       .memory = malloc(bt_pipe_bytes(&mesh->shape, me, elems) + 1)};
     if (!p || !p->memory) {
         bt_pipe_destroy(p);
         return bt_fail(err, BT_NOMEM, "cannot take memory for what pipeline stages send");
@@ -77,12 +89,13 @@ void bt_pipe_destroy(bt_pipe *p) {
     free(p);
 }
 
-/* ---- messages ------------------------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static bt_code post(bt_pipe *p, channel *c, bt_pipe_way way, bt_err *err) {
     while (c->started < c->expected && c->started < c->done + DEPTH) {
         int k = (int)(c->started++ % DEPTH);
-        int rc = MPI_Irecv(c->buf[k], (int)p->elems, MPI_FLOAT, c->peer, TAG + (int)way, p->mesh->pp->mpi, &c->requests[k]);
+        int rc = MPI_Irecv(c->buf[k], (int)p->elems, MPI_FLOAT, c->peer, TAG + (int)way,
+                           p->mesh->pp->mpi, &c->requests[k]);
         BT_TRY(bt_mpi_check(rc, "receiving from a pipeline stage", err));
     }
     return BT_OK;
@@ -111,12 +124,20 @@ static bt_code wait_for(MPI_Request *r, int64_t *waited_ns, const char *what, bt
 static void count_sent(const bt_pipe *p, size_t elems, int64_t took_ns) {
     uint64_t bytes = elems * sizeof(float);
     bt_comm_count(bytes, bytes);
-    bt_traffic_add(BT_COLL_SEND, p->mesh->pp->axis, &(bt_traffic){.calls = 1, .bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes, .busy_ns = took_ns, .exposed_ns = took_ns});
+    bt_traffic_add(BT_COLL_SEND, p->mesh->pp->axis,
+                   &(bt_traffic){.calls = 1,
+                                 .bytes_logical = (int64_t)bytes,
+                                 .bytes_wire = (int64_t)bytes,
+                                 .busy_ns = took_ns,
+                                 .exposed_ns = took_ns});
 }
 
-static void count_received(const bt_pipe *p, int from, size_t elems, int64_t waited_ns, int64_t took_ns) {
-    bt_pair_add(bt_mesh_peer(p->mesh, BT_AXIS_PP, from), &(bt_pair){.messages = 1, .bytes = (int64_t)(elems * sizeof(float))});
-    bt_traffic_add(BT_COLL_SEND, p->mesh->pp->axis, &(bt_traffic){.busy_ns = took_ns, .exposed_ns = took_ns, .wait_ns = waited_ns});
+static void count_received(const bt_pipe *p, int from, size_t elems, int64_t waited_ns,
+                           int64_t took_ns) {
+    bt_pair_add(bt_mesh_peer(p->mesh, BT_AXIS_PP, from),
+                &(bt_pair){.messages = 1, .bytes = (int64_t)(elems * sizeof(float))});
+    bt_traffic_add(BT_COLL_SEND, p->mesh->pp->axis,
+                   &(bt_traffic){.busy_ns = took_ns, .exposed_ns = took_ns, .wait_ns = waited_ns});
 }
 
 bt_code bt_pipe_recv(bt_pipe *p, bt_pipe_way way, float *to, bt_pipe_times *times, bt_err *err) {
@@ -135,13 +156,16 @@ bt_code bt_pipe_recv(bt_pipe *p, bt_pipe_way way, float *to, bt_pipe_times *time
     return BT_OK;
 }
 
-bt_code bt_pipe_send(bt_pipe *p, bt_pipe_way way, const float *from, bt_pipe_times *times, bt_err *err) {
+bt_code bt_pipe_send(bt_pipe *p, bt_pipe_way way, const float *from, bt_pipe_times *times,
+                     bt_err *err) {
     channel *c = &p->out[way];
     int k = (int)(c->started++ % DEPTH);
-    BT_TRY(wait_for(&c->requests[k], &times->waited_ns, "sending to a pipeline stage", err));         /* the message before the last */
+    /* the message before the last */
+    BT_TRY(wait_for(&c->requests[k], &times->waited_ns, "sending to a pipeline stage", err));
     int64_t start = bt_now_ns();
     memcpy(c->buf[k], from, p->elems * sizeof *from);
-    int rc = MPI_Isend(c->buf[k], (int)p->elems, MPI_FLOAT, c->peer, TAG + (int)way, p->mesh->pp->mpi, &c->requests[k]);
+    int rc = MPI_Isend(c->buf[k], (int)p->elems, MPI_FLOAT, c->peer, TAG + (int)way,
+                       p->mesh->pp->mpi, &c->requests[k]);
     BT_TRY(bt_mpi_check(rc, "sending to a pipeline stage", err));
     int64_t took = bt_now_ns() - start;
     count_sent(p, p->elems, took);
@@ -152,26 +176,33 @@ bt_code bt_pipe_send(bt_pipe *p, bt_pipe_way way, const float *from, bt_pipe_tim
 bt_code bt_pipe_end(bt_pipe *p, bt_pipe_times *times, bt_err *err) {
     bt_threads_off_idle(poll, p);
     for (int way = 0; way < 2; way++) {
-        for (int k = 0; k < DEPTH; k++) BT_TRY(wait_for(&p->out[way].requests[k], &times->waited_ns, "sending to a pipeline stage", err));
+        for (int k = 0; k < DEPTH; k++)
+            BT_TRY(wait_for(&p->out[way].requests[k], &times->waited_ns,
+                            "sending to a pipeline stage", err));
     }
     return BT_OK;
 }
 
-/* ---- besides -------------------------------------------------------------------------------------------------------- */
+/* ---- besides --------------------------------------------------------------------------------- */
 
-bt_code bt_pipe_share(bt_pipe *p, bt_pipe_way way, float *x, size_t n, bt_pipe_times *times, bt_err *err) {
-    int last = bt_comm_size(p->mesh->pp) - 1, me = bt_comm_rank(p->mesh->pp), from = way == BT_PIPE_UP ? last : 0, to = last - from;
+bt_code bt_pipe_share(bt_pipe *p, bt_pipe_way way, float *x, size_t n, bt_pipe_times *times,
+                      bt_err *err) {
+    int last = bt_comm_size(p->mesh->pp) - 1, me = bt_comm_rank(p->mesh->pp),
+        from = way == BT_PIPE_UP ? last : 0, to = last - from;
     int64_t start = bt_now_ns();
     if (me != from && me != to) return BT_OK;
     for (size_t i = 0; i < n; i += SHARE_MOST) {
         int part = (int)(n - i < SHARE_MOST ? n - i : SHARE_MOST);
         int rc = me == from ? MPI_Send(x + i, part, MPI_FLOAT, to, SHARE_TAG, p->mesh->pp->mpi)
-                            : MPI_Recv(x + i, part, MPI_FLOAT, from, SHARE_TAG, p->mesh->pp->mpi, MPI_STATUS_IGNORE);
+                            : MPI_Recv(x + i, part, MPI_FLOAT, from, SHARE_TAG, p->mesh->pp->mpi,
+                                       MPI_STATUS_IGNORE);
         BT_TRY(bt_mpi_check(rc, "sharing the tied embedding", err));
     }
     int64_t took = bt_now_ns() - start;
-    if (me == from) count_sent(p, n, took);
-    else count_received(p, from, n, 0, took);
+    if (me == from)
+        count_sent(p, n, took);
+    else
+        count_received(p, from, n, 0, took);
     times->moved_ns += took;
     return BT_OK;
 }

@@ -41,20 +41,28 @@ static size_t most_requests(const bt_shard_all_gather *p) {
             }
         }
     }
-    return parts * (size_t)p->shards->n;                /* own parts go to n - 1 others, the others' come once */
+    /* own parts go to n - 1 others, the others' come once */
+    return parts * (size_t)p->shards->n;
 }
 
-bt_code bt_shard_all_gather_create(bt_shard_all_gather **out, const bt_mesh *mesh, const bt_shards *shards, const bt_range *ranges, size_t n_ranges, bt_err *err) {
+bt_code bt_shard_all_gather_create(bt_shard_all_gather **out, const bt_mesh *mesh,
+                                   const bt_shards *shards, const bt_range *ranges, size_t n_ranges,
+                                   bt_err *err) {
     *out = NULL;
     bt_shard_all_gather *p = calloc(1, sizeof *p);
-    if (p) *p = (bt_shard_all_gather){.mesh = mesh, .shards = shards, .ranges = calloc(n_ranges + 1, sizeof *p->ranges), .n_ranges = n_ranges};
+    if (p)
+        *p = (bt_shard_all_gather){.mesh = mesh,
+                                   .shards = shards,
+                                   .ranges = calloc(n_ranges + 1, sizeof *p->ranges),
+                                   .n_ranges = n_ranges};
     if (p && p->ranges) {
         memcpy(p->ranges, ranges, n_ranges * sizeof *ranges);
         p->requests = calloc(most_requests(p) + 1, sizeof *p->requests);
     }
     if (!p || !p->requests) {
         bt_shard_all_gather_destroy(p);
-        return bt_fail(err, BT_NOMEM, "cannot take memory for %zu stripes of %d shards", shards->n_stripes, shards->n);
+        return bt_fail(err, BT_NOMEM, "cannot take memory for %zu stripes of %d shards",
+                       shards->n_stripes, shards->n);
     }
     *out = p;
     return BT_OK;
@@ -68,15 +76,21 @@ void bt_shard_all_gather_destroy(bt_shard_all_gather *p) {
 }
 
 static bt_code receive(bt_shard_all_gather *p, float *to, size_t n, int from, bt_err *err) {
-    bt_pair_add(bt_mesh_peer(p->mesh, BT_AXIS_SHARD, from), &(bt_pair){.messages = 1, .bytes = (int64_t)(n * sizeof *to)});
-    return bt_mpi_check(MPI_Irecv(to, (int)n, MPI_FLOAT, from, TAG, p->mesh->shard->mpi, &p->requests[p->started++]), "gathering of weights", err);
+    bt_pair_add(bt_mesh_peer(p->mesh, BT_AXIS_SHARD, from),
+                &(bt_pair){.messages = 1, .bytes = (int64_t)(n * sizeof *to)});
+    return bt_mpi_check(MPI_Irecv(to, (int)n, MPI_FLOAT, from, TAG, p->mesh->shard->mpi,
+                                  &p->requests[p->started++]),
+                        "gathering of weights", err);
 }
 
 static bt_code send(bt_shard_all_gather *p, const float *from, size_t n, int to, bt_err *err) {
     uint64_t bytes = (uint64_t)n * sizeof *from;
     bt_comm_count(bytes, bytes);
-    bt_traffic_add(BT_COLL_ALL_GATHER, p->mesh->shard->axis, &(bt_traffic){.bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes});
-    return bt_mpi_check(MPI_Isend(from, (int)n, MPI_FLOAT, to, TAG, p->mesh->shard->mpi, &p->requests[p->started++]), "gathering of weights", err);
+    bt_traffic_add(BT_COLL_ALL_GATHER, p->mesh->shard->axis,
+                   &(bt_traffic){.bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes});
+    return bt_mpi_check(MPI_Isend(from, (int)n, MPI_FLOAT, to, TAG, p->mesh->shard->mpi,
+                                  &p->requests[p->started++]),
+                        "gathering of weights", err);
 }
 
 /* Both sides walk the same parts in the same order, so messages with one tag match. */
@@ -106,7 +120,8 @@ bt_code bt_shard_all_gather_finish(bt_shard_all_gather *p, bt_err *err) {
     p->started = 0;
     if (n == 0) return BT_OK;
     bt_traffic_mark mark = bt_traffic_begin();
-    BT_TRY(bt_mpi_check(MPI_Waitall(n, p->requests, MPI_STATUSES_IGNORE), "gathering of weights", err));
+    BT_TRY(bt_mpi_check(MPI_Waitall(n, p->requests, MPI_STATUSES_IGNORE), "gathering of weights",
+                        err));
     bt_traffic_end(&mark, BT_COLL_ALL_GATHER, p->mesh->shard->axis);
     bt_traffic_add(BT_COLL_ALL_GATHER, p->mesh->shard->axis, &(bt_traffic){.rounds = 1});
     return BT_OK;

@@ -4,36 +4,43 @@
 #include <stdbool.h>
 
 #include "engine/base/arena.h"
+#include "engine/base/small.h"
 #include "engine/kernels/table/kernels.h"
 
 enum { MOST_PAGED = 16, LEAST_STRIPES = 4 };
 
-void bt_shards_init(bt_shards *s, size_t total, size_t stripe_bytes, int dp_replicate, int dp_shard) {
-    *s = (bt_shards){.total = total, .stripe = total, .piece = total, .n_stripes = total > 0, .n = 1};
+void bt_shards_init(bt_shards *s, size_t total, size_t stripe_bytes, int dp_replicate,
+                    int dp_shard) {
+    *s = (bt_shards){
+        .total = total, .stripe = total, .piece = total, .n_stripes = total > 0, .n = 1};
     if (dp_shard == 1 || total == 0) return;
-    size_t huge = BT_ARENA_PAGE / sizeof(float) * (size_t)dp_shard;         /* the least stripe whose pieces are huge pages */
-    bool pages = stripe_bytes >= BT_ARENA_PAGE && dp_shard <= MOST_PAGED && total >= LEAST_STRIPES * huge;
+    /* the least stripe whose pieces are huge pages */
+    size_t huge = BT_ARENA_PAGE / sizeof(float) * (size_t)dp_shard;
+    bool pages = stripe_bytes >= BT_ARENA_PAGE && dp_shard <= MOST_PAGED &&
+                 total >= LEAST_STRIPES * huge;
     size_t unit = pages ? huge : (size_t)BT_SUM_BLOCK * (size_t)dp_shard;
-    if (unit / (size_t)dp_shard % ((size_t)BT_SUM_BLOCK * (size_t)dp_replicate) != 0) unit *= (size_t)dp_replicate;
+    if (unit / (size_t)dp_shard % ((size_t)BT_SUM_BLOCK * (size_t)dp_replicate) != 0)
+        unit *= (size_t)dp_replicate;
     size_t wanted = stripe_bytes / sizeof(float) > unit ? stripe_bytes / sizeof(float) : unit;
-    size_t even = (total + wanted - 1) / wanted;                /* stripes of about that size, all of nearly the same */
+    /* stripes of about that size, all of nearly the same */
+    size_t even = (total + wanted - 1) / wanted;
     s->n = dp_shard;
     s->stripe = ((total + even - 1) / even + unit - 1) / unit * unit;
     s->piece = s->stripe / (size_t)dp_shard;
     s->n_stripes = (total + s->stripe - 1) / s->stripe;
 }
 
-bool bt_shards_ragged(const bt_shards *s) { return s->n > 1 && s->piece * sizeof(float) % BT_ARENA_PAGE != 0; }
-
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+bool bt_shards_ragged(const bt_shards *s) {
+    return s->n > 1 && s->piece * sizeof(float) % BT_ARENA_PAGE != 0;
+}
 
 bt_range bt_shards_stripe(const bt_shards *s, size_t stripe) {
-    return (bt_range){stripe * s->stripe, least((stripe + 1) * s->stripe, s->total)};
+    return (bt_range){stripe * s->stripe, bt_min_size((stripe + 1) * s->stripe, s->total)};
 }
 
 bt_range bt_shards_piece(const bt_shards *s, size_t stripe, int shard) {
     size_t begin = stripe * s->stripe + (size_t)shard * s->piece;
-    return (bt_range){least(begin, s->total), least(begin + s->piece, s->total)};
+    return (bt_range){bt_min_size(begin, s->total), bt_min_size(begin + s->piece, s->total)};
 }
 
 size_t bt_shards_elems(const bt_shards *s, int shard) {

@@ -3,9 +3,10 @@
  *     stripe 0                 stripe 1                 ...           every stripe is cut into one piece per shard:
  *     | 0 | 1 | 2 | 3 |        | 0 | 1 | 2 | 3 |                      backward finishes stripes from the end, and every
  *                                                                     owner has its share of each
- * Pieces begin at multiples of BT_SUM_BLOCK elements, so that block sums never cross an owner; in models of some size at
- * multiples of a huge page, so that memory that is given back or never touched is whole pages. Without shards there is one
- * stripe and one piece: everything. Pure arithmetic. */
+ * Pieces begin at multiples of BT_SUM_BLOCK elements, so that block sums never cross an owner; in
+ * models of some size at multiples of a huge page, so that memory that is given back or never
+ * touched is whole pages. Without shards there is one stripe and one piece: everything. Pure
+ * arithmetic. */
 #ifndef BT_ENGINE_PARALLEL_SHARD_SHARD_MAP_H
 #define BT_ENGINE_PARALLEL_SHARD_SHARD_MAP_H
 
@@ -14,17 +15,22 @@
 #include "engine/base/range.h"
 
 typedef struct bt_shards {
-    size_t total, stripe, piece;        /* elements */
+    size_t total, stripe, piece; /* elements */
     size_t n_stripes;
-    int n;                              /* shards */
+    int n; /* shards */
 } bt_shards;
 
-/* stripes of about stripe_bytes and of equal size, a whole number of blocks for each of the dp_replicate x dp_shard ranks */
-void bt_shards_init(bt_shards *s, size_t total, size_t stripe_bytes, int dp_replicate, int dp_shard);
-/* true when pieces are no whole huge pages: memory that is to be shared out must then consist of small ones */
+/* stripes of about stripe_bytes and of equal size, a whole number of blocks for each of the
+ * dp_replicate x dp_shard ranks */
+void bt_shards_init(bt_shards *s, size_t total, size_t stripe_bytes, int dp_replicate,
+                    int dp_shard);
+/* true when pieces are no whole huge pages: memory that is to be shared out must then consist of
+ * small ones */
 bool bt_shards_ragged(const bt_shards *s);
 bt_range bt_shards_stripe(const bt_shards *s, size_t stripe);
-bt_range bt_shards_piece(const bt_shards *s, size_t stripe, int shard);        /* may be empty (in the last stripe) */
-size_t bt_shards_elems(const bt_shards *s, int shard);                          /* of all its pieces */
+/* may be empty (in the last stripe) */
+bt_range bt_shards_piece(const bt_shards *s, size_t stripe, int shard);
+/* of all its pieces */
+size_t bt_shards_elems(const bt_shards *s, int shard);
 
 #endif

@@ -1,8 +1,9 @@
 /* weight_prefetch.c - messages of one part straight between each two shards; see weight_prefetch.h.
  *
- * Nobody deadlocks: before a rank waits for visit v it has sent what the others need up to v + AHEAD, so whoever is at the least visit
- * finds everything on its way. What a message needs of its sender beyond that is MPI's progress, and a rank that waits for
- * something else (a tensor-parallel group) calls the idle hooks. */
+ * Nobody deadlocks: before a rank waits for visit v it has sent what the others need up to v +
+ *                   AHEAD, so whoever is at the least visit
+ * finds everything on its way. What a message needs of its sender beyond that is MPI's progress,
+ * and a rank that waits for something else (a tensor-parallel group) calls the idle hooks. */
 #include "engine/parallel/shard/weight_prefetch.h"
 
 #include <assert.h>
@@ -13,7 +14,8 @@
 #include "engine/base/threads.h"
 #include "engine/parallel/mpi/comm_internal.h"
 
-/* SENDS: to one rank on their way; nobody gets more than AHEAD visits before another, so a rank that still visits never waits for room */
+/* SENDS: to one rank on their way; nobody gets more than AHEAD visits before another, so a rank
+ *        that still visits never waits for room */
 enum { TAG = 30001, AHEAD = 8, RING = 2, SENDS = 4 * AHEAD, POLL_NS = 50000 };
 
 struct bt_prefetch {
@@ -21,17 +23,17 @@ struct bt_prefetch {
     int rank, size;
     MPI_Comm mpi;
     size_t slot_bytes;
-    unsigned char *ring;                /* (RING, slot_bytes) */
-    MPI_Request *asks, *sends;          /* (RING, shards); (SENDS, shards) */
+    unsigned char *ring;       /* (RING, slot_bytes) */
+    MPI_Request *asks, *sends; /* (RING, shards); (SENDS, shards) */
     bt_passes walk;
-    size_t *visits;                     /* (shards) of this walk */
+    size_t *visits; /* (shards) of this walk */
     size_t most_visits;
-    size_t sent;                        /* visits that everybody was sent what they need for */
-    size_t asked, arrived, place;       /* own visits: asked for, here, and being used */
+    size_t sent;                  /* visits that everybody was sent what they need for */
+    size_t asked, arrived, place; /* own visits: asked for, here, and being used */
     int64_t busy_since, busy_ns, polled_at;
 };
 
-/* ---- plan ----------------------------------------------------------------------------------------------------------- */
+/* ---- plan ------------------------------------------------------------------------------------ */
 
 size_t bt_prefetch_visits(bt_passes walk, size_t n, size_t passes) {
     if (n == 0 || passes == 0) return 0;
@@ -47,13 +49,18 @@ static size_t part_of(const bt_prefetch *f, size_t visit) {
     return k < n ? k : 2 * (n - 1) - k;
 }
 
-static size_t begin_of(const bt_prefetch *f, int shard, size_t part) { return f->cfg.at[(size_t)shard * (f->cfg.n_parts + 1) + part]; }
-static size_t bytes_of(const bt_prefetch *f, int shard, size_t part) { return begin_of(f, shard, part + 1) - begin_of(f, shard, part); }
+static size_t begin_of(const bt_prefetch *f, int shard, size_t part) {
+    return f->cfg.at[(size_t)shard * (f->cfg.n_parts + 1) + part];
+}
+static size_t bytes_of(const bt_prefetch *f, int shard, size_t part) {
+    return begin_of(f, shard, part + 1) - begin_of(f, shard, part);
+}
 
 /* where a shard's bytes of the part lie in a slot; of `size`: their sum */
 static size_t place_in_slot(const bt_prefetch *f, int shard, size_t part) {
     size_t at = 0;
-    for (int s = 0; s < shard; s++) if (s != f->rank) at += bytes_of(f, s, part);
+    for (int s = 0; s < shard; s++)
+        if (s != f->rank) at += bytes_of(f, s, part);
     return at;
 }
 
@@ -63,21 +70,30 @@ bt_code bt_prefetch_create(bt_prefetch **out, const bt_prefetch_cfg *cfg, bt_err
     *out = NULL;
     const bt_comm *c = cfg->mesh->shard;
     bt_prefetch *f = calloc(1, sizeof *f);
-    if (!f) return bt_fail(err, BT_NOMEM, "cannot take memory for the gathering of %zu parts", cfg->n_parts);
+    if (!f)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for the gathering of %zu parts",
+                       cfg->n_parts);
     *f = (bt_prefetch){.cfg = *cfg, .rank = c->rank, .size = c->size, .mpi = c->mpi};
     size_t n = (size_t)f->size, longest = 0;
     for (size_t p = 0; p < cfg->n_parts; p++) {
         size_t bytes = place_in_slot(f, f->size, p);
         if (bytes > f->slot_bytes) f->slot_bytes = bytes;
-        for (int s = 0; s < f->size; s++) if (bytes_of(f, s, p) > longest) longest = bytes_of(f, s, p);
+        for (int s = 0; s < f->size; s++)
+            if (bytes_of(f, s, p) > longest) longest = bytes_of(f, s, p);
     }
     f->ring = malloc(bt_prefetch_bytes(f->slot_bytes) + 1);
     f->asks = calloc(RING * n, sizeof *f->asks);
     f->sends = calloc(SENDS * n, sizeof *f->sends);
     f->visits = calloc(n, sizeof *f->visits);
     bt_code code = BT_OK;
-    if (!f->ring || !f->asks || !f->sends || !f->visits) code = bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for weights on their way", (double)bt_prefetch_bytes(f->slot_bytes) / 1048576.0);
-    else if (longest > INT_MAX) code = bt_fail(err, BT_UNSUPPORTED, "a shard's codes of one layer are %zu bytes: more than one message holds (use more shards)", longest);
+    if (!f->ring || !f->asks || !f->sends || !f->visits)
+        code = bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for weights on their way",
+                       (double)bt_prefetch_bytes(f->slot_bytes) / 1048576.0);
+    else if (longest > INT_MAX)
+        code = bt_fail(err, BT_UNSUPPORTED,
+                       "a shard's codes of one layer are %zu bytes: more than one message holds "
+                       "(use more shards)",
+                       longest);
     if (code != BT_OK) {
         bt_prefetch_destroy(f);
         return code;
@@ -88,9 +104,11 @@ bt_code bt_prefetch_create(bt_prefetch **out, const bt_prefetch_cfg *cfg, bt_err
     return BT_OK;
 }
 
-/* ---- messages ------------------------------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
-static bt_code check(int rc, bt_err *err) { return bt_mpi_check(rc, "gathering of a layer's weights", err); }
+static bt_code check(int rc, bt_err *err) {
+    return bt_mpi_check(rc, "gathering of a layer's weights", err);
+}
 
 static bt_code send_up_to(bt_prefetch *f, size_t end, bt_err *err) {
     if (end > f->most_visits) end = f->most_visits;
@@ -101,9 +119,12 @@ static bt_code send_up_to(bt_prefetch *f, size_t end, bt_err *err) {
             int to = (f->rank - d + f->size) % f->size;
             if (f->sent >= f->visits[to]) continue;
             BT_TRY(check(MPI_Wait(&slot[to], MPI_STATUS_IGNORE), err));
-            BT_TRY(check(MPI_Isend(f->cfg.own + begin_of(f, f->rank, part), (int)n, MPI_BYTE, to, TAG, f->mpi, &slot[to]), err));
+            BT_TRY(check(MPI_Isend(f->cfg.own + begin_of(f, f->rank, part), (int)n, MPI_BYTE, to,
+                                   TAG, f->mpi, &slot[to]),
+                         err));
             bt_comm_count(n, n);
-            bt_traffic_add(BT_COLL_ALL_GATHER, BT_AXIS_SHARD, &(bt_traffic){.bytes_logical = (int64_t)n, .bytes_wire = (int64_t)n});
+            bt_traffic_add(BT_COLL_ALL_GATHER, BT_AXIS_SHARD,
+                           &(bt_traffic){.bytes_logical = (int64_t)n, .bytes_wire = (int64_t)n});
         }
     }
     return BT_OK;
@@ -118,8 +139,11 @@ static bt_code ask_ahead(bt_prefetch *f, bt_err *err) {
             size_t n = bytes_of(f, from, part);
             if (n == 0) continue;
             unsigned char *to = f->ring + slot * f->slot_bytes + place_in_slot(f, from, part);
-            BT_TRY(check(MPI_Irecv(to, (int)n, MPI_BYTE, from, TAG, f->mpi, &f->asks[slot * (size_t)f->size + (size_t)from]), err));
-            bt_pair_add(bt_mesh_peer(f->cfg.mesh, BT_AXIS_SHARD, from), &(bt_pair){.messages = 1, .bytes = (int64_t)n});
+            BT_TRY(check(MPI_Irecv(to, (int)n, MPI_BYTE, from, TAG, f->mpi,
+                                   &f->asks[slot * (size_t)f->size + (size_t)from]),
+                         err));
+            bt_pair_add(bt_mesh_peer(f->cfg.mesh, BT_AXIS_SHARD, from),
+                        &(bt_pair){.messages = 1, .bytes = (int64_t)n});
         }
     }
     return BT_OK;
@@ -128,7 +152,9 @@ static bt_code ask_ahead(bt_prefetch *f, bt_err *err) {
 static bt_code progress(bt_prefetch *f, bt_err *err) {
     while (f->arrived < f->asked) {
         int done = 0;
-        BT_TRY(check(MPI_Testall(f->size, f->asks + f->arrived % RING * (size_t)f->size, &done, MPI_STATUSES_IGNORE), err));
+        BT_TRY(check(MPI_Testall(f->size, f->asks + f->arrived % RING * (size_t)f->size, &done,
+                                 MPI_STATUSES_IGNORE),
+                     err));
         if (!done) return BT_OK;
         f->arrived++;
         if (f->arrived == f->asked) f->busy_ns += bt_now_ns() - f->busy_since;
@@ -136,15 +162,18 @@ static bt_code progress(bt_prefetch *f, bt_err *err) {
     return BT_OK;
 }
 
-/* What fails here fails again in `wait`, which tells. With nothing to come it still moves what others wait for. */
+/* What fails here fails again in `wait`, which tells. With nothing to come it still moves what
+ * others wait for. */
 void bt_prefetch_poll(void *feed) {
     bt_prefetch *f = feed;
     int64_t now = bt_now_ns();
     int flag;
     if (now - f->polled_at < POLL_NS) return;
     f->polled_at = now;
-    if (f->arrived < f->asked) (void)progress(f, NULL);
-    else (void)MPI_Iprobe(MPI_ANY_SOURCE, TAG, f->mpi, &flag, MPI_STATUS_IGNORE);
+    if (f->arrived < f->asked)
+        (void)progress(f, NULL);
+    else
+        (void)MPI_Iprobe(MPI_ANY_SOURCE, TAG, f->mpi, &flag, MPI_STATUS_IGNORE);
 }
 
 void bt_prefetch_destroy(bt_prefetch *f) {
@@ -157,7 +186,7 @@ void bt_prefetch_destroy(bt_prefetch *f) {
     free(f);
 }
 
-/* ---- a walk --------------------------------------------------------------------------------------------------------- */
+/* ---- a walk ---------------------------------------------------------------------------------- */
 
 bt_code bt_prefetch_begin(bt_prefetch *f, bt_passes walk, const size_t *passes, bt_err *err) {
     f->walk = walk;
@@ -194,7 +223,9 @@ bt_code bt_prefetch_next(bt_prefetch *f, bt_err *err) {
     return ask_ahead(f, err);
 }
 
-bt_code bt_prefetch_drain_sends(bt_prefetch *f, bt_err *err) { return send_up_to(f, f->most_visits, err); }
+bt_code bt_prefetch_drain_sends(bt_prefetch *f, bt_err *err) {
+    return send_up_to(f, f->most_visits, err);
+}
 
 bt_code bt_prefetch_end(bt_prefetch *f, bt_err *err) {
     BT_TRY(bt_prefetch_drain_sends(f, err));

@@ -1,19 +1,24 @@
-/* weight_prefetch.h - parts of every shard's bytes to all ranks of the shard axis, one part after another, each a little ahead of its use:
- * the ternary codes of a layer (ZeRO-3). Non-owners have room for two parts, not for all.
+/* weight_prefetch.h - parts of every shard's bytes to all ranks of the shard axis, one part after
+ * another, each a little ahead of its use: the ternary codes of a layer (ZeRO-3). Non-owners have
+ * room for two parts, not for all.
  *
- *     own bytes       | part 0 | 1 | 2 | ... | n-1 |     the same bytes in every visit; sent up to AHEAD visits before this rank's own
- *                                                        place in its walk, so that a rank that is late does not stop the others
+ *     own bytes       | part 0 | 1 | 2 | ... | n-1 |     the same bytes in every visit; sent up to
+ *                     AHEAD visits before this rank's own
+ *                                                        place in its walk, so that a rank that is
+ *                                                        late does not stop the others
  *     others' bytes   | here | next |                    a ring: while one part is used, the next is on its way
  *
  * A rank visits parts in a walk; a part visited twice running is gathered once:
  *     forth             0 1 .. n-1   0 1 .. n-1   ...                      passes x n visits
  *     forth and back    0 1 .. n-1 .. 1 0 1 .. n-1 .. 1 0   ...            passes x 2 (n-1) + 1
- * All ranks of the axis walk alike, but may pass differently often (unequal micro-batches): everybody knows how often. In every visit
- * a rank gets the whole part but its own bytes: of N shards (N-1)/N, so it sends as much.
+ * All ranks of the axis walk alike, but may pass differently often (unequal micro-batches):
+ * everybody knows how often. In every visit a rank gets the whole part but its own bytes: of N
+ * shards (N-1)/N, so it sends as much.
  *
- * Order:    create -> { begin -> (wait -> bytes* -> next)* -> serve -> end }* -> destroy. Own bytes do not change from begin to end.
- *           serve: this rank makes no more visits; it owes the others what they still come for. After it all of them will arrive
- *           without this rank's help beyond MPI's progress, so it may wait for something else.
+ * Order:    create -> { begin -> (wait -> bytes* -> next)* -> serve -> end }* -> destroy. Own bytes
+ *           do not change from begin to end. serve: this rank makes no more visits; it owes the
+ *           others what they still come for. After it all of them will arrive without this rank's
+ *           help beyond MPI's progress, so it may wait for something else.
  * Progress: in its own calls and as an idle hook of the thread pool, from begin to end.
  * Collective over the shard axis. Threads: the training thread. No allocation after create. */
 #ifndef BT_ENGINE_PARALLEL_SHARD_WEIGHT_PREFETCH_H
@@ -25,24 +30,33 @@ typedef struct bt_prefetch bt_prefetch;
 typedef enum { BT_PASSES_FORWARD, BT_PASSES_FORWARD_BACKWARD } bt_passes;
 
 typedef struct bt_prefetch_cfg {
-    const bt_mesh *mesh;                /* borrowed */
+    const bt_mesh *mesh; /* borrowed */
     size_t n_parts;
-    const size_t *at;                   /* (shards, n_parts + 1) where the parts of each shard's bytes begin; borrowed */
-    const unsigned char *own;           /* this shard's bytes; borrowed */
+    /* (shards, n_parts + 1) where the parts of each shard's bytes begin; borrowed */
+    const size_t *at;
+    const unsigned char *own; /* this shard's bytes; borrowed */
 } bt_prefetch_cfg;
 
 size_t bt_prefetch_visits(bt_passes walk, size_t n_parts, size_t passes);
-size_t bt_prefetch_bytes(size_t longest);                 /* that create takes for parts of at most so many bytes of others */
-bt_code bt_prefetch_create(bt_prefetch **out, const bt_prefetch_cfg *cfg, bt_err *err) BT_MUST_CHECK;
-void bt_prefetch_destroy(bt_prefetch *f);                   /* accepts NULL */
+/* that create takes for parts of at most so many bytes of others */
+size_t bt_prefetch_bytes(size_t longest);
+bt_code bt_prefetch_create(bt_prefetch **out, const bt_prefetch_cfg *cfg, bt_err *err)
+    BT_MUST_CHECK;
+void bt_prefetch_destroy(bt_prefetch *f); /* accepts NULL */
 /* passes: of each shard, (shards) */
-bt_code bt_prefetch_begin(bt_prefetch *f, bt_passes walk, const size_t *passes, bt_err *err) BT_MUST_CHECK;
-bt_code bt_prefetch_wait(bt_prefetch *f, size_t part, bt_err *err) BT_MUST_CHECK;           /* the next part of the walk is here */
-const unsigned char *bt_prefetch_from(const bt_prefetch *f, int shard);                     /* its bytes of that part; own: as given */
-bt_code bt_prefetch_next(bt_prefetch *f, bt_err *err) BT_MUST_CHECK;                        /* they are no longer needed */
-void bt_prefetch_poll(void *feed);                          /* between begin and end, as often as you like: at most every 50 us it does something */
+bt_code bt_prefetch_begin(bt_prefetch *f, bt_passes walk, const size_t *passes, bt_err *err)
+    BT_MUST_CHECK;
+/* the next part of the walk is here */
+bt_code bt_prefetch_wait(bt_prefetch *f, size_t part, bt_err *err) BT_MUST_CHECK;
+/* its bytes of that part; own: as given */
+const unsigned char *bt_prefetch_from(const bt_prefetch *f, int shard);
+/* they are no longer needed */
+bt_code bt_prefetch_next(bt_prefetch *f, bt_err *err) BT_MUST_CHECK;
+/* between begin and end, as often as you like: at most every 50 us it does something */
+void bt_prefetch_poll(void *feed);
 bt_code bt_prefetch_drain_sends(bt_prefetch *f, bt_err *err) BT_MUST_CHECK;
 bt_code bt_prefetch_end(bt_prefetch *f, bt_err *err) BT_MUST_CHECK;
-int64_t bt_prefetch_busy_ns(const bt_prefetch *f);          /* from asking until it was seen to be here, since begin */
+/* from asking until it was seen to be here, since begin */
+int64_t bt_prefetch_busy_ns(const bt_prefetch *f);
 
 #endif

@@ -13,15 +13,21 @@ bt_code bt_tp_group_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t c
     return *out ? BT_OK : bt_tp_group_messages_create(out, tp, rows, cols, err);
 }
 
-/* ---- a tensor-parallel group of one: every exchange finds what it wants in place ------------------------------------------------------ */
+/* ---- a tensor-parallel group of one: every exchange finds what it wants in place ------------- */
 
-static void solo_gather(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays, size_t rows) { (void)t, (void)arrays, (void)n_arrays, (void)rows; }
-static void solo_reduce(bt_tp_group *t, size_t rows, size_t cols) { (void)t, (void)rows, (void)cols; }
+static void solo_gather(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays, size_t rows) {
+    (void)t, (void)arrays, (void)n_arrays, (void)rows;
+}
+static void solo_reduce(bt_tp_group *t, size_t rows, size_t cols) {
+    (void)t, (void)rows, (void)cols;
+}
 static void solo_share(bt_tp_group *t, const void *mine, void *all, size_t bytes) {
     (void)t;
     memcpy(all, mine, bytes);
 }
-static void solo_sum(bt_tp_group *t, float *x, size_t n, int group_size) { (void)t, (void)x, (void)n, (void)group_size; }
+static void solo_sum(bt_tp_group *t, float *x, size_t n, int group_size) {
+    (void)t, (void)x, (void)n, (void)group_size;
+}
 static void solo_destroy(bt_tp_group *t) {
     free(t->partial);
     free(t);
@@ -34,10 +40,18 @@ bt_code bt_tp_group_solo(bt_tp_group **out, size_t rows, size_t cols, bt_err *er
         free(*out);
         free(partial);
         *out = NULL;
-        return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for sums over parts of the model", (double)(rows * cols) * sizeof(float) / 1048576.0);
+        return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for sums over parts of the model",
+                       (double)(rows * cols) * sizeof(float) / 1048576.0);
     }
-    **out = (bt_tp_group){.size = 1, .partial = partial, .common = partial, .why = BT_ERR_INIT, .gather = solo_gather, .reduce = solo_reduce, .share = solo_share,
-                      .sum = solo_sum, .destroy = solo_destroy};
+    **out = (bt_tp_group){.size = 1,
+                          .partial = partial,
+                          .common = partial,
+                          .why = BT_ERR_INIT,
+                          .gather = solo_gather,
+                          .reduce = solo_reduce,
+                          .share = solo_share,
+                          .sum = solo_sum,
+                          .destroy = solo_destroy};
     return BT_OK;
 }
 
@@ -47,7 +61,8 @@ void bt_tp_group_destroy(bt_tp_group *t) {
 
 size_t bt_tp_group_bytes(int size, size_t rows, size_t cols, bool solo) {
     if (size == 1) return solo ? rows * cols * sizeof(float) : 0;
-    size_t a = bt_tp_group_shm_bytes(size, rows, cols), b = bt_tp_group_messages_bytes(size, rows, cols);
+    size_t a = bt_tp_group_shm_bytes(size, rows, cols),
+           b = bt_tp_group_messages_bytes(size, rows, cols);
     return a > b ? a : b;
 }
 

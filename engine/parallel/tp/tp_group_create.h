@@ -1,7 +1,9 @@
-/* tp_group_create.h - the exchanges of a tensor-parallel tensor-parallel group (engine/base/tp_group.h) over the tp axis of a mesh.
+/* tp_group_create.h - the exchanges of a tensor-parallel tensor-parallel group
+ * (engine/base/tp_group.h) over the tp axis of a mesh.
  *
- *     one host      through memory that all ranks map: products are written where the others add them, gathered rows of gradients
- *                   lie there once; a late rank is waited for with a futex, so that it gets the core it needs
+ *     one host      through memory that all ranks map: products are written where the others add
+ *                   them, gathered rows of gradients lie there once; a late rank is waited for with
+ *                   a futex, so that it gets the core it needs
  *     otherwise     messages between each two ranks
  * Both give the same bits. Bytes count as if sent, by a rank of n:
  *     gather  (n-1) times its own rows       reduce  everybody else's rows: (n-1)/n of the matrix
@@ -13,13 +15,19 @@
 #include "engine/base/tp_group.h"
 #include "engine/parallel/mpi/comm.h"
 
-/* rows, cols: the largest matrix exchanged. Borrows tp; collective over it; on one rank alone: NULL */
-bt_code bt_tp_group_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) BT_MUST_CHECK;
-/* a tensor-parallel group of one rank, for a model that is cut into parts on one rank already (reproducible training); exchanges nothing */
+/* rows, cols: the largest matrix exchanged. Borrows tp; collective over it; on one rank alone:
+ * NULL */
+bt_code bt_tp_group_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err)
+    BT_MUST_CHECK;
+/* a tensor-parallel group of one rank, for a model that is cut into parts on one rank already
+ * (reproducible training); exchanges nothing */
 bt_code bt_tp_group_solo(bt_tp_group **out, size_t rows, size_t cols, bt_err *err) BT_MUST_CHECK;
-void bt_tp_group_destroy(bt_tp_group *t);                       /* accepts NULL */
-size_t bt_tp_group_bytes(int size, size_t rows, size_t cols, bool solo);    /* that a rank sees at most; solo: alone it has a tensor-parallel group too */
-extern bool bt_tp_messages_only;                      /* for tests: as if the ranks were on several hosts */
-bt_code bt_tp_group_check(const bt_tp_group *t, bt_err *err) BT_MUST_CHECK;             /* the first failure since create; NULL is fine */
+void bt_tp_group_destroy(bt_tp_group *t); /* accepts NULL */
+/* that a rank sees at most; solo: alone it has a tensor-parallel group too */
+size_t bt_tp_group_bytes(int size, size_t rows, size_t cols, bool solo);
+/* for tests: as if the ranks were on several hosts */
+extern bool bt_tp_messages_only;
+/* the first failure since create; NULL is fine */
+bt_code bt_tp_group_check(const bt_tp_group *t, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -3,16 +3,19 @@
 #define BT_ENGINE_PARALLEL_TP_TP_GROUP_INTERNAL_H
 
 #include "engine/base/clock.h"
-#include "engine/parallel/tp/tp_group_create.h"
 #include "engine/parallel/mpi/traffic.h"
+#include "engine/parallel/tp/tp_group_create.h"
 
-bt_code bt_tp_group_messages_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) BT_MUST_CHECK;
+bt_code bt_tp_group_messages_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols,
+                                    bt_err *err) BT_MUST_CHECK;
 size_t bt_tp_group_messages_bytes(int size, size_t rows, size_t cols);
 /* *out is NULL on every rank when any of them cannot see the others' memory */
-bt_code bt_tp_group_shm_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) BT_MUST_CHECK;
+bt_code bt_tp_group_shm_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols,
+                               bt_err *err) BT_MUST_CHECK;
 size_t bt_tp_group_shm_bytes(int size, size_t rows, size_t cols);
 
-/* an exchange of the tensor-parallel group is over: into its own time, and into its row of traffic.h */
+/* an exchange of the tensor-parallel group is over: into its own time, and into its row of
+ * traffic.h */
 static inline void bt_tp_group_done(bt_tp_group *t, const bt_traffic_mark *mark, bt_coll kind) {
     t->comm_ns += bt_now_ns() - mark->begin_ns;
     bt_traffic_end(mark, kind, BT_AXIS_TP);

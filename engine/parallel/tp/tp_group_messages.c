@@ -1,46 +1,54 @@
-/* tp_group_messages.c - a tensor-parallel group over MPI: messages go straight between each two ranks; both sides walk the same chunks in the same order. */
+/* tp_group_messages.c - a tensor-parallel group over MPI: messages go straight between each two
+ * ranks; both sides walk the same chunks in the same order. */
 #include "engine/parallel/tp/tp_group_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/small.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/parallel/mpi/comm_internal.h"
 
 enum { TAG = 30100, SLOTS = 8, CHUNK_BYTES = 256 << 10 };
-/* SLOTS: chunks on their way at most. A chunk is below the eager limit that monitor/job/launch/launch.c sets between hosts: it leaves without asking,
+/* SLOTS: chunks on their way at most. A chunk is below the eager limit that
+ *        monitor/job/launch/launch.c sets between hosts: it leaves without asking,
  * so a receiver that computes, or waits for a core, holds nobody up twice. */
 
 typedef struct message_group {
-    bt_tp_group t;                              /* first: a bt_tp_group is this */
+    bt_tp_group t; /* first: a bt_tp_group is this */
     bt_comm *comm;
-    size_t slots;                           /* up to SLOTS: a sum has no more chunks */
-    float *staging;                         /* (slots, size, CHUNK_BYTES) */
-    float **parts;                          /* (size) of a sum */
-    MPI_Request *requests;                  /* (SLOTS, 2 size BT_TP_ARRAYS) */
+    size_t slots;          /* up to SLOTS: a sum has no more chunks */
+    float *staging;        /* (slots, size, CHUNK_BYTES) */
+    float **parts;         /* (size) of a sum */
+    MPI_Request *requests; /* (SLOTS, 2 size BT_TP_ARRAYS) */
     int n_requests[SLOTS];
 } message_group;
 
-typedef struct group { int first, n; } group;       /* neighbouring ranks that exchange */
+typedef struct group {
+    int first, n;
+} group; /* neighbouring ranks that exchange */
 
 enum { CHUNK_ELEMS = CHUNK_BYTES / sizeof(float) };
 
 static message_group *of(bt_tp_group *t) { return (message_group *)t; }
 static group everybody(const bt_tp_group *t) { return (group){0, t->size}; }
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 static void check(message_group *m, int rc) {
-    if (m->t.failed == BT_OK) m->t.failed = bt_mpi_check(rc, "exchange of a tensor-parallel group", &m->t.why);
+    if (m->t.failed == BT_OK)
+        m->t.failed = bt_mpi_check(rc, "exchange of a tensor-parallel group", &m->t.why);
 }
 
 static MPI_Request *next(message_group *m, int slot) {
-    return &m->requests[(size_t)slot * 2 * BT_TP_ARRAYS * (size_t)m->t.size + (size_t)m->n_requests[slot]++];
+    return &m->requests[(size_t)slot * 2 * BT_TP_ARRAYS * (size_t)m->t.size +
+                        (size_t)m->n_requests[slot]++];
 }
 
 static void receive(message_group *m, int slot, void *to, size_t bytes, int from) {
     if (bytes == 0 || m->t.failed != BT_OK) return;
-    bt_pair_add(bt_comm_rank(bt_comm_world()) - m->comm->rank + from, &(bt_pair){.messages = 1, .bytes = (int64_t)bytes});     /* tp is the fastest axis */
+    /* tp is the fastest axis */
+    bt_pair_add(bt_comm_rank(bt_comm_world()) - m->comm->rank + from,
+                &(bt_pair){.messages = 1, .bytes = (int64_t)bytes});
     check(m, MPI_Irecv(to, (int)bytes, MPI_BYTE, from, TAG, m->comm->mpi, next(m, slot)));
 }
 
@@ -52,32 +60,42 @@ static void send(message_group *m, int slot, const void *from, size_t bytes, int
 
 static void finish(message_group *m, int slot) {
     MPI_Request *all = &m->requests[(size_t)slot * 2 * BT_TP_ARRAYS * (size_t)m->t.size];
-    if (m->n_requests[slot] > 0 && m->t.failed == BT_OK) check(m, MPI_Waitall(m->n_requests[slot], all, MPI_STATUSES_IGNORE));
+    if (m->n_requests[slot] > 0 && m->t.failed == BT_OK)
+        check(m, MPI_Waitall(m->n_requests[slot], all, MPI_STATUSES_IGNORE));
     m->n_requests[slot] = 0;
 }
 
-/* ---- the exchanges among a group ------------------------------------------------------------------------------------- */
+/* ---- the exchanges among a group ------------------------------------------------------------- */
 
-static void gather_among(message_group *m, group g, const bt_tp_rows *arrays, size_t n_arrays, size_t rows) {
+static void gather_among(message_group *m, group g, const bt_tp_rows *arrays, size_t n_arrays,
+                         size_t rows) {
     int me = m->t.rank - g.first;
-    size_t most = 0, mine = bt_tp_first_row(rows, me, g.n), end = bt_tp_first_row(rows, me + 1, g.n), widest = 1;
+    size_t most = 0, mine = bt_tp_first_row(rows, me, g.n),
+           end = bt_tp_first_row(rows, me + 1, g.n), widest = 1;
     for (int k = 0; k < g.n; k++) {
         size_t n = bt_tp_first_row(rows, k + 1, g.n) - bt_tp_first_row(rows, k, g.n);
         if (n > most) most = n;
     }
-    for (size_t i = 0; i < n_arrays; i++) if (arrays[i].row_bytes > widest) widest = arrays[i].row_bytes;
-    size_t step = CHUNK_BYTES / widest ? CHUNK_BYTES / widest : 1, window = 0;      /* rows of one message */
+    for (size_t i = 0; i < n_arrays; i++)
+        if (arrays[i].row_bytes > widest) widest = arrays[i].row_bytes;
+    /* rows of one message */
+    size_t step = CHUNK_BYTES / widest ? CHUNK_BYTES / widest : 1, window = 0;
     for (size_t r = 0; r < most; r += step, window++) {
         int slot = (int)(window % m->slots);
         finish(m, slot);
         for (int d = 1; d < g.n; d++) {
             int from = (me + d) % g.n, to = (me - d + g.n) % g.n;
-            size_t theirs = bt_tp_first_row(rows, from, g.n), theirs_end = bt_tp_first_row(rows, from + 1, g.n);
+            size_t theirs = bt_tp_first_row(rows, from, g.n),
+                   theirs_end = bt_tp_first_row(rows, from + 1, g.n);
             for (size_t i = 0; i < n_arrays; i++) {
                 size_t w = arrays[i].row_bytes;
                 unsigned char *x = arrays[i].x;
-                if (theirs + r < theirs_end) receive(m, slot, x + (theirs + r) * w, least(step, theirs_end - theirs - r) * w, g.first + from);
-                if (mine + r < end) send(m, slot, x + (mine + r) * w, least(step, end - mine - r) * w, g.first + to);
+                if (theirs + r < theirs_end)
+                    receive(m, slot, x + (theirs + r) * w,
+                            bt_min_size(step, theirs_end - theirs - r) * w, g.first + from);
+                if (mine + r < end)
+                    send(m, slot, x + (mine + r) * w, bt_min_size(step, end - mine - r) * w,
+                         g.first + to);
             }
         }
     }
@@ -85,19 +103,26 @@ static void gather_among(message_group *m, group g, const bt_tp_rows *arrays, si
 }
 
 /* elements begin..end of x that rank k owns, of which chunk c */
-typedef struct span { size_t begin, n; } span;
+typedef struct span {
+    size_t begin, n;
+} span;
 
 static span chunk_of(group g, int k, size_t rows, size_t cols, size_t c) {
-    size_t begin = bt_tp_first_row(rows, k, g.n) * cols + c * CHUNK_ELEMS, end = bt_tp_first_row(rows, k + 1, g.n) * cols;
-    return (span){begin, begin < end ? least(CHUNK_ELEMS, end - begin) : 0};
+    size_t begin = bt_tp_first_row(rows, k, g.n) * cols + c * CHUNK_ELEMS,
+           end = bt_tp_first_row(rows, k + 1, g.n) * cols;
+    return (span){begin, begin < end ? bt_min_size(CHUNK_ELEMS, end - begin) : 0};
 }
 
-static float *stage(const message_group *m, int slot, int k) { return m->staging + ((size_t)slot * (size_t)m->t.size + (size_t)k) * CHUNK_ELEMS; }
+static float *stage(const message_group *m, int slot, int k) {
+    return m->staging + ((size_t)slot * (size_t)m->t.size + (size_t)k) * CHUNK_ELEMS;
+}
 
 static void start_chunk(message_group *m, group g, float *x, size_t rows, size_t cols, size_t c) {
     int me = m->t.rank - g.first, slot = (int)(c % m->slots);
     span own = chunk_of(g, me, rows, cols, c);
-    for (int d = 1; d < g.n; d++) receive(m, slot, stage(m, slot, (me + d) % g.n), own.n * sizeof(float), g.first + (me + d) % g.n);
+    for (int d = 1; d < g.n; d++)
+        receive(m, slot, stage(m, slot, (me + d) % g.n), own.n * sizeof(float),
+                g.first + (me + d) % g.n);
     for (int d = 1; d < g.n; d++) {
         int to = (me - d + g.n) % g.n;
         span theirs = chunk_of(g, to, rows, cols, c);
@@ -121,7 +146,8 @@ static void add_chunk(message_group *m, group g, float *x, size_t rows, size_t c
     if (own.n == 0) return;
     for (int k = 0; k < g.n; k++) m->parts[k] = k == me ? x + own.begin : stage(m, slot, k);
     float *sum;
-    if (g.n == 2) {                                     /* two numbers: their order is no matter, and the sum is in place */
+    /* two numbers: their order is no matter, and the sum is in place */
+    if (g.n == 2) {
         bt_op_add(sum = x + own.begin, m->parts[1 - me], own.n);
     } else {
         sum = add_parts(m->parts, 0, g.n, own.n);
@@ -133,7 +159,8 @@ static void reduce_among(message_group *m, group g, float *x, size_t rows, size_
     size_t chunks = 0;
     for (int k = 0; k < g.n; k++) {
         size_t n = (bt_tp_first_row(rows, k + 1, g.n) - bt_tp_first_row(rows, k, g.n)) * cols;
-        if ((n + CHUNK_ELEMS - 1) / CHUNK_ELEMS > chunks) chunks = (n + CHUNK_ELEMS - 1) / CHUNK_ELEMS;
+        if ((n + CHUNK_ELEMS - 1) / CHUNK_ELEMS > chunks)
+            chunks = (n + CHUNK_ELEMS - 1) / CHUNK_ELEMS;
     }
     for (size_t c = 0; c < chunks && c < m->slots; c++) start_chunk(m, g, x, rows, cols, c);
     for (size_t c = 0; c < chunks; c++) {
@@ -143,9 +170,10 @@ static void reduce_among(message_group *m, group g, float *x, size_t rows, size_
     }
 }
 
-/* ---- bt_tp_group --------------------------------------------------------------------------------------------------------- */
+/* ---- bt_tp_group ----------------------------------------------------------------------------- */
 
-static void group_all_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays, size_t rows) {
+static void group_all_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays,
+                                  size_t rows) {
     bt_traffic_mark mark = bt_traffic_begin();
     gather_among(of(t), everybody(t), arrays, n_arrays, rows);
     bt_tp_group_done(t, &mark, BT_COLL_ALL_GATHER);
@@ -185,21 +213,30 @@ static void group_destroy(bt_tp_group *t) {
 }
 
 static size_t slots_for(int size, size_t rows, size_t cols) {
-    size_t own = (rows + (size_t)size - 1) / (size_t)size * cols * sizeof(float), chunks = (own + CHUNK_BYTES - 1) / CHUNK_BYTES;
-    return chunks < 2 ? 2 : least(chunks, SLOTS);
+    size_t own = (rows + (size_t)size - 1) / (size_t)size * cols * sizeof(float),
+           chunks = (own + CHUNK_BYTES - 1) / CHUNK_BYTES;
+    return chunks < 2 ? 2 : bt_min_size(chunks, SLOTS);
 }
 
 size_t bt_tp_group_messages_bytes(int size, size_t rows, size_t cols) {
-    return 2 * rows * cols * sizeof(float) + slots_for(size, rows, cols) * (size_t)size * CHUNK_BYTES;
+    return 2 * rows * cols * sizeof(float) +
+           slots_for(size, rows, cols) * (size_t)size * CHUNK_BYTES;
 }
 
-bt_code bt_tp_group_messages_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) {
+bt_code bt_tp_group_messages_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols,
+                                    bt_err *err) {
     int n = bt_comm_size(tp);
     *out = NULL;
     message_group *m = calloc(1, sizeof *m);
     if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for a tensor-parallel group");
-    m->t = (bt_tp_group){.rank = bt_comm_rank(tp), .size = n, .why = BT_ERR_INIT, .gather = group_all_gather_rows, .reduce = group_reduce_scatter, .share = group_all_gather,
-                     .sum = group_all_reduce, .destroy = group_destroy};
+    m->t = (bt_tp_group){.rank = bt_comm_rank(tp),
+                         .size = n,
+                         .why = BT_ERR_INIT,
+                         .gather = group_all_gather_rows,
+                         .reduce = group_reduce_scatter,
+                         .share = group_all_gather,
+                         .sum = group_all_reduce,
+                         .destroy = group_destroy};
     m->comm = tp;
     m->t.partial = aligned_alloc(64, (rows * cols + 16) / 16 * 64);
     m->t.common = aligned_alloc(64, (rows * cols + 16) / 16 * 64);
@@ -209,7 +246,9 @@ bt_code bt_tp_group_messages_create(bt_tp_group **out, bt_comm *tp, size_t rows,
     m->requests = calloc(m->slots * 2 * BT_TP_ARRAYS * (size_t)n, sizeof *m->requests);
     if (!m->t.partial || !m->t.common || !m->staging || !m->parts || !m->requests) {
         group_destroy(&m->t);
-        return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for the exchanges of %d tensor-parallel ranks", (double)bt_tp_group_messages_bytes(n, rows, cols) / 1048576.0, n);
+        return bt_fail(err, BT_NOMEM,
+                       "cannot take %.1f MiB for the exchanges of %d tensor-parallel ranks",
+                       (double)bt_tp_group_messages_bytes(n, rows, cols) / 1048576.0, n);
     }
     *out = &m->t;
     return BT_OK;

@@ -2,11 +2,12 @@
  *
  *     | a line per rank | common (M, C) | rank 0: partial (M, C), two outboxes | rank 1: ... |
  *
- * An exchange is one meeting: whoever comes has written what the others want; whoever leaves may read it. Nobody waits for readers:
- * `partial` and `common` are written again after the next meeting only, by the contract of base/tp_group.h, and outboxes take turns, so
- * that one is written again after two meetings.
- * The mapping is an anonymous file of the first rank, which the others open through /proc while it is alive: nothing is left behind
- * by a kill, and no limit of /dev/shm applies. */
+ * An exchange is one meeting: whoever comes has written what the others want; whoever leaves may
+ * read it. Nobody waits for readers: `partial` and `common` are written again after the next
+ * meeting only, by the contract of base/tp_group.h, and outboxes take turns, so that one is written
+ * again after two meetings. The mapping is an anonymous file of the first rank, which the others
+ * open through /proc while it is alive: nothing is left behind by a kill, and no limit of /dev/shm
+ * applies. */
 #include "engine/parallel/tp/tp_group_internal.h"
 
 #include <fcntl.h>
@@ -22,34 +23,44 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
+#include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/mpi/comm_internal.h"
 
-enum { PAGE = 4096, OUTBOX_LEAST = 64 << 10, SPIN_NS = 50000, POLL_NS = 200000, NAP_NS = 100000000, SUM_ELEMS = 1024, SUM_LEVELS = 16 };
+enum {
+    PAGE = 4096,
+    OUTBOX_LEAST = 64 << 10,
+    SPIN_NS = 50000,
+    POLL_NS = 200000,
+    NAP_NS = 100000000,
+    SUM_ELEMS = 1024,
+    SUM_LEVELS = 16
+};
 
-typedef struct line {                       /* of one rank, alone on its cache lines */
-    _Atomic uint32_t arrived;               /* futex: meetings this rank has come to */
-    _Atomic uint32_t sleepers;              /* ranks asleep on it */
-    uint64_t token;                         /* rank 0: this very mapping */
+typedef struct line {          /* of one rank, alone on its cache lines */
+    _Atomic uint32_t arrived;  /* futex: meetings this rank has come to */
+    _Atomic uint32_t sleepers; /* ranks asleep on it */
+    uint64_t token;            /* rank 0: this very mapping */
     char rest[112];
 } line;
 
 typedef struct shm_group {
-    bt_tp_group t;                              /* first: a bt_tp_group is this */
+    bt_tp_group t; /* first: a bt_tp_group is this */
     unsigned char *base;
     size_t bytes, common_at, ranks_at, per_rank, outbox_at, outbox_bytes;
     uint32_t meetings;
 } shm_group;
 
 static shm_group *of(bt_tp_group *t) { return (shm_group *)t; }
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static size_t paged(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
-/* ---- layout ---------------------------------------------------------------------------------------------------------- */
+/* ---- layout ---------------------------------------------------------------------------------- */
 
 static void lay_out(shm_group *m, int size, size_t rows, size_t cols) {
-    size_t matrix = paged(rows * cols * sizeof(float)), own = ((rows + (size_t)size - 1) / (size_t)size) * (cols * sizeof(float) + sizeof(float));
+    size_t matrix = paged(rows * cols * sizeof(float)),
+           own = ((rows + (size_t)size - 1) / (size_t)size) *
+                 (cols * sizeof(float) + sizeof(float));
     size_t stats = rows * sizeof(bt_row_stat);
     m->outbox_bytes = paged(own > stats ? own : stats);
     if (m->outbox_bytes < OUTBOX_LEAST) m->outbox_bytes = OUTBOX_LEAST;
@@ -61,20 +72,24 @@ static void lay_out(shm_group *m, int size, size_t rows, size_t cols) {
 }
 
 static line *line_of(const shm_group *m, int rank) { return (line *)(void *)m->base + rank; }
-static float *partial_of(const shm_group *m, int rank) { return (float *)(void *)(m->base + m->ranks_at + (size_t)rank * m->per_rank); }
+static float *partial_of(const shm_group *m, int rank) {
+    return (float *)(void *)(m->base + m->ranks_at + (size_t)rank * m->per_rank);
+}
 
 /* of the meeting to come */
 static unsigned char *outbox_of(const shm_group *m, int rank) {
-    return m->base + m->ranks_at + (size_t)rank * m->per_rank + m->outbox_at + (m->meetings & 1) * m->outbox_bytes;
+    return m->base + m->ranks_at + (size_t)rank * m->per_rank + m->outbox_at +
+           (m->meetings & 1) * m->outbox_bytes;
 }
 
-/* ---- meeting --------------------------------------------------------------------------------------------------------- */
+/* ---- meeting --------------------------------------------------------------------------------- */
 
 static bool came(const line *l, uint32_t meeting) {
     return (int32_t)(atomic_load_explicit(&l->arrived, memory_order_acquire) - meeting) >= 0;
 }
 
-/* A sleeper counts itself before the kernel compares the word: either it is seen here, or it sees the new word. */
+/* A sleeper counts itself before the kernel compares the word: either it is seen here, or it sees
+ * the new word. */
 static void wait_for(line *l, uint32_t meeting) {
     int64_t until = bt_now_ns() + SPIN_NS;
     while (!came(l, meeting)) {
@@ -83,7 +98,8 @@ static void wait_for(line *l, uint32_t meeting) {
             __builtin_ia32_pause();
 #endif
         }
-        int polled = bt_threads_poll();                     /* whoever we wait for may itself wait for what we send */
+        /* whoever we wait for may itself wait for what we send */
+        int polled = bt_threads_poll();
         if (bt_now_ns() < until) continue;
         const struct timespec nap = {.tv_nsec = polled > 0 ? POLL_NS : NAP_NS};
         uint32_t seen = atomic_load(&l->arrived);
@@ -99,24 +115,32 @@ static void meet(shm_group *m) {
     line *mine = line_of(m, m->t.rank);
     int64_t start = bt_now_ns();
     atomic_store(&mine->arrived, meeting);
-    if (atomic_load(&mine->sleepers)) syscall(SYS_futex, &mine->arrived, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
-    for (int k = 0; k < m->t.size; k++) if (k != m->t.rank) wait_for(line_of(m, k), meeting);
+    if (atomic_load(&mine->sleepers))
+        syscall(SYS_futex, &mine->arrived, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+    for (int k = 0; k < m->t.size; k++)
+        if (k != m->t.rank) wait_for(line_of(m, k), meeting);
     m->t.wait_ns += bt_now_ns() - start;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------------ */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static void count(uint64_t bytes) { bt_comm_count(bytes, bytes); }
 
-/* bytes [from, from + n) of a rank's own rows of the arrays, one array after the other, into the box or out of it */
-static void copy_rows(const bt_tp_rows *arrays, size_t n_arrays, size_t first, size_t end, size_t from, size_t n, unsigned char *box, bool out) {
+/* bytes [from, from + n) of a rank's own rows of the arrays, one array after the other, into the
+ * box or out of it */
+static void copy_rows(const bt_tp_rows *arrays, size_t n_arrays, size_t first, size_t end,
+                      size_t from, size_t n, unsigned char *box, bool out) {
     size_t at = 0;
     for (size_t i = 0; i < n_arrays; i++) {
-        size_t w = arrays[i].row_bytes, len = (end - first) * w, begin = at > from ? at : from, stop = least(at + len, from + n);
+        size_t w = arrays[i].row_bytes, len = (end - first) * w, begin = at > from ? at : from,
+               stop = bt_min_size(at + len, from + n);
         if (begin < stop) {
-            unsigned char *x = (unsigned char *)arrays[i].x + first * w + (begin - at), *b = box + (begin - from);
-            if (out) memcpy(x, b, stop - begin);
-            else memcpy(b, x, stop - begin);
+            unsigned char *x = (unsigned char *)arrays[i].x + first * w + (begin - at),
+                          *b = box + (begin - from);
+            if (out)
+                memcpy(x, b, stop - begin);
+            else
+                memcpy(b, x, stop - begin);
         }
         at += len;
     }
@@ -127,7 +151,8 @@ static void gather_rows(shm_group *m, const bt_tp_rows *arrays, size_t n_arrays,
     size_t width = 0, longest = 0, mine = 0;
     for (size_t i = 0; i < n_arrays; i++) width += arrays[i].row_bytes;
     for (int k = 0; k < size; k++) {
-        size_t bytes = (bt_tp_first_row(rows, k + 1, size) - bt_tp_first_row(rows, k, size)) * width;
+        size_t bytes = (bt_tp_first_row(rows, k + 1, size) - bt_tp_first_row(rows, k, size)) *
+                       width;
         if (bytes > longest) longest = bytes;
         if (k == me) mine = bytes;
     }
@@ -138,24 +163,36 @@ static void gather_rows(shm_group *m, const bt_tp_rows *arrays, size_t n_arrays,
     }
     for (size_t from = 0; from < longest; from += m->outbox_bytes) {
         uint32_t box = m->meetings;
-        copy_rows(arrays, n_arrays, bt_tp_first_row(rows, me, size), bt_tp_first_row(rows, me + 1, size), from, m->outbox_bytes, outbox_of(m, me), false);
+        copy_rows(arrays, n_arrays, bt_tp_first_row(rows, me, size),
+                  bt_tp_first_row(rows, me + 1, size), from, m->outbox_bytes, outbox_of(m, me),
+                  false);
         meet(m);
-        m->meetings = box;                              /* the boxes this meeting was about */
+        m->meetings = box; /* the boxes this meeting was about */
         for (int d = 1; d < size; d++) {
             int k = (me + d) % size;
-            copy_rows(arrays, n_arrays, bt_tp_first_row(rows, k, size), bt_tp_first_row(rows, k + 1, size), from, m->outbox_bytes, outbox_of(m, k), true);
+            copy_rows(arrays, n_arrays, bt_tp_first_row(rows, k, size),
+                      bt_tp_first_row(rows, k + 1, size), from, m->outbox_bytes, outbox_of(m, k),
+                      true);
         }
         m->meetings = box + 1;
     }
 }
 
-typedef struct add_job { const shm_group *m; float *x; size_t begin; } add_job;
+typedef struct add_job {
+    const shm_group *m;
+    float *x;
+    size_t begin;
+} add_job;
 
-static const float *box_of(const shm_group *m, int rank) { return (const float *)(const void *)outbox_of(m, rank); }
+static const float *box_of(const shm_group *m, int rank) {
+    return (const float *)(const void *)outbox_of(m, rank);
+}
 static const float *matrix_of(const shm_group *m, int rank) { return partial_of(m, rank); }
 
-/* sum := elements at .. of n ranks from `first`, as a tree; behind it lies room for a sum at every level */
-static void add_tree(const shm_group *m, const float *(*of_rank)(const shm_group *, int), int first, int n, size_t at, size_t elems, float *sum) {
+/* sum := elements at .. of n ranks from `first`, as a tree; behind it lies room for a sum at every
+ * level */
+static void add_tree(const shm_group *m, const float *(*of_rank)(const shm_group *, int), int first,
+                     int n, size_t at, size_t elems, float *sum) {
     if (n == 1) {
         memcpy(sum, of_rank(m, first) + at, elems * sizeof *sum);
         return;
@@ -171,21 +208,23 @@ static void add_range(void *ctx, int thread, size_t from, size_t to) {
     const add_job *j = ctx;
     const shm_group *m = j->m;
     (void)thread;
-    if (m->t.size == 2) {                               /* two numbers: their order is no matter */
-        bt_k()->add(j->x + j->begin + from, partial_of(m, 1 - m->t.rank) + j->begin + from, to - from);
+    if (m->t.size == 2) { /* two numbers: their order is no matter */
+        bt_k()->add(j->x + j->begin + from, partial_of(m, 1 - m->t.rank) + j->begin + from,
+                    to - from);
         return;
     }
     for (size_t i = from; i < to; i += SUM_ELEMS) {
         float sum[SUM_LEVELS * SUM_ELEMS];
-        size_t n = least(SUM_ELEMS, to - i), at = j->begin + i;
+        size_t n = bt_min_size(SUM_ELEMS, to - i), at = j->begin + i;
         add_tree(m, matrix_of, 0, m->t.size, at, n, sum);
         memcpy(j->x + at, sum, n * sizeof *sum);
     }
 }
 
-/* ---- bt_tp_group --------------------------------------------------------------------------------------------------------- */
+/* ---- bt_tp_group ----------------------------------------------------------------------------- */
 
-static void group_all_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays, size_t rows) {
+static void group_all_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays,
+                                  size_t rows) {
     bt_traffic_mark mark = bt_traffic_begin();
     gather_rows(of(t), arrays, n_arrays, rows);
     bt_tp_group_done(t, &mark, BT_COLL_ALL_GATHER);
@@ -193,7 +232,8 @@ static void group_all_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size
 
 static void group_reduce_scatter(bt_tp_group *t, size_t rows, size_t cols) {
     bt_traffic_mark mark = bt_traffic_begin();
-    size_t first = bt_tp_first_row(rows, t->rank, t->size) * cols, n = bt_tp_first_row(rows, t->rank + 1, t->size) * cols - first;
+    size_t first = bt_tp_first_row(rows, t->rank, t->size) * cols,
+           n = bt_tp_first_row(rows, t->rank + 1, t->size) * cols - first;
     count((rows * cols - n) * sizeof(float));
     meet(of(t));
     add_job j = {of(t), t->partial, first};
@@ -216,14 +256,14 @@ static void group_all_reduce(bt_tp_group *t, float *x, size_t n, int group_size)
     int first = t->rank / group_size * group_size;
     count(2 * (uint64_t)(group_size - 1) * n * sizeof(float) / (uint64_t)group_size);
     for (size_t at = 0; at < n; at += most) {
-        size_t k = least(most, n - at);
+        size_t k = bt_min_size(most, n - at);
         uint32_t box = m->meetings;
         memcpy(outbox_of(m, t->rank), x + at, k * sizeof *x);
         meet(m);
         m->meetings = box;
         for (size_t i = 0; i < k; i += SUM_ELEMS) {
             float sum[SUM_LEVELS * SUM_ELEMS];
-            size_t some = least(SUM_ELEMS, k - i);
+            size_t some = bt_min_size(SUM_ELEMS, k - i);
             add_tree(m, box_of, first, group_size, i, some, sum);
             memcpy(x + at + i, sum, some * sizeof *sum);
         }
@@ -237,7 +277,7 @@ static void group_destroy(bt_tp_group *t) {
     free(t);
 }
 
-/* ---- create ---------------------------------------------------------------------------------------------------------- */
+/* ---- create ---------------------------------------------------------------------------------- */
 
 size_t bt_tp_group_shm_bytes(int size, size_t rows, size_t cols) {
     shm_group m;
@@ -248,7 +288,9 @@ size_t bt_tp_group_shm_bytes(int size, size_t rows, size_t cols) {
 static bool one_host(const bt_comm *tp) {
     MPI_Comm host;
     int n = 0;
-    if (MPI_Comm_split_type(tp->mpi, MPI_COMM_TYPE_SHARED, tp->rank, MPI_INFO_NULL, &host) != MPI_SUCCESS) return false;
+    if (MPI_Comm_split_type(tp->mpi, MPI_COMM_TYPE_SHARED, tp->rank, MPI_INFO_NULL, &host) !=
+        MPI_SUCCESS)
+        return false;
     MPI_Comm_size(host, &n);
     MPI_Comm_free(&host);
     return n == tp->size;
@@ -260,12 +302,16 @@ static bool map(shm_group *m, int fd) {
     return base != MAP_FAILED;
 }
 
-typedef struct ticket { int64_t pid, fd; uint64_t token; } ticket;
+typedef struct ticket {
+    int64_t pid, fd;
+    uint64_t token;
+} ticket;
 
 static int first_rank_opens(shm_group *m, ticket *t) {
     int fd = memfd_create("bitrain-tp", MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, (off_t)m->bytes) != 0 || !map(m, fd)) return fd;
-    *t = (ticket){getpid(), fd, bt_splitmix64((uint64_t)bt_now_ns() ^ (uint64_t)getpid() << 32) | 1};
+    *t = (ticket){getpid(), fd,
+                  bt_splitmix64((uint64_t)bt_now_ns() ^ (uint64_t)getpid() << 32) | 1};
     line_of(m, 0)->token = t->token;
     return fd;
 }
@@ -274,22 +320,30 @@ static int others_open(shm_group *m, const ticket *t) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)t->pid, (long long)t->fd);
     int fd = t->token ? open(path, O_RDWR | O_CLOEXEC) : -1;
-    if (fd >= 0 && lseek(fd, 0, SEEK_END) == (off_t)m->bytes && map(m, fd) && line_of(m, 0)->token != t->token) {
+    if (fd >= 0 && lseek(fd, 0, SEEK_END) == (off_t)m->bytes && map(m, fd) &&
+        line_of(m, 0)->token != t->token) {
         munmap(m->base, m->bytes);
         m->base = NULL;
     }
     return fd;
 }
 
-bt_code bt_tp_group_shm_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) {
+bt_code bt_tp_group_shm_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols,
+                               bt_err *err) {
     *out = NULL;
     shm_group *m = calloc(1, sizeof *m);
     int64_t seen = m != NULL && one_host(tp);
     int fd = -1;
     ticket t = {0};
     if (m) {
-        m->t = (bt_tp_group){.rank = tp->rank, .size = tp->size, .why = BT_ERR_INIT, .gather = group_all_gather_rows, .reduce = group_reduce_scatter, .share = group_all_gather,
-                         .sum = group_all_reduce, .destroy = group_destroy};
+        m->t = (bt_tp_group){.rank = tp->rank,
+                             .size = tp->size,
+                             .why = BT_ERR_INIT,
+                             .gather = group_all_gather_rows,
+                             .reduce = group_reduce_scatter,
+                             .share = group_all_gather,
+                             .sum = group_all_reduce,
+                             .destroy = group_destroy};
         lay_out(m, tp->size, rows, cols);
         if (seen && tp->rank == 0) fd = first_rank_opens(m, &t);
     }
@@ -297,7 +351,7 @@ bt_code bt_tp_group_shm_create(bt_tp_group **out, bt_comm *tp, size_t rows, size
     if (code == BT_OK && seen && tp->rank != 0) fd = others_open(m, &t);
     seen = m && m->base;
     if (code == BT_OK) code = bt_all_reduce_i64(tp, &seen, 1, BT_MIN, err);
-    if (fd >= 0) close(fd);                             /* the mapping stays */
+    if (fd >= 0) close(fd); /* the mapping stays */
     if (code != BT_OK || !seen) {
         if (m) group_destroy(&m->t);
         return code;

@@ -1,5 +1,6 @@
 /* health.c - see health.h. */
 #include "monitor/job/health/health.h"
+#include "engine/base/small.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,16 +27,11 @@ void bt_health_pause(bt_health *h, bool paused, int64_t now_ns) {
     if (h->last_ns > 0) h->last_ns = now_ns;
 }
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 double bt_health_median_s(const bt_health *h) {
     double sorted[BT_HEALTH_WINDOW];
     if (h->n == 0) return 0;
     memcpy(sorted, h->gaps, (size_t)h->n * sizeof *sorted);
-    qsort(sorted, (size_t)h->n, sizeof *sorted, ascending);
+    qsort(sorted, (size_t)h->n, sizeof *sorted, bt_compare_doubles);
     return sorted[h->n / 2];
 }
 

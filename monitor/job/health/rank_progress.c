@@ -10,15 +10,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const struct { const char *words; int order; bool waits; } places[BT_AT_COUNT] = {     /* order within a step; waits: may be for others */
-    [BT_AT_NOWHERE] = {"not there yet", 0, false},          [BT_AT_START] = {"at its start", 0, true},
-    [BT_AT_DATA] = {"in data", 1, false},                   [BT_AT_COMPUTE] = {"in forward and backward", 1, false},
-    [BT_AT_EXCHANGE] = {"in the exchange", 2, true},        [BT_AT_OPTIMIZER] = {"in the optimizer", 3, true},
-    [BT_AT_CHECKPOINT] = {"in a checkpoint", 6, true},      [BT_AT_EVALUATION] = {"in an evaluation", 4, true},
-    [BT_AT_RECORD] = {"recording measurements", 5, true}, [BT_AT_PAUSE] = {"in a pause", 7, true}, [BT_AT_END] = {"at its end", 8, true},
+/* order within a step; waits: may be for others */
+static const struct {
+    const char *words;
+    int order;
+    bool waits;
+} places[BT_AT_COUNT] = {
+    [BT_AT_NOWHERE] = {"not there yet", 0, false},
+    [BT_AT_START] = {"at its start", 0, true},
+    [BT_AT_DATA] = {"in data", 1, false},
+    [BT_AT_COMPUTE] = {"in forward and backward", 1, false},
+    [BT_AT_EXCHANGE] = {"in the exchange", 2, true},
+    [BT_AT_OPTIMIZER] = {"in the optimizer", 3, true},
+    [BT_AT_CHECKPOINT] = {"in a checkpoint", 6, true},
+    [BT_AT_EVALUATION] = {"in an evaluation", 4, true},
+    [BT_AT_RECORD] = {"recording measurements", 5, true},
+    [BT_AT_PAUSE] = {"in a pause", 7, true},
+    [BT_AT_END] = {"at its end", 8, true},
 };
 
-typedef struct seen { int at; int64_t step, since_ns; } seen;
+typedef struct seen {
+    int at;
+    int64_t step, since_ns;
+} seen;
 
 static seen look(const bt_place *p) {
     seen s = {.at = atomic_load_explicit(&p->at, memory_order_acquire)};
@@ -28,25 +42,32 @@ static seen look(const bt_place *p) {
     return s;
 }
 
-static bool before(const seen *a, const seen *b) { return a->step != b->step ? a->step < b->step : places[a->at].order < places[b->at].order; }
+static bool before(const seen *a, const seen *b) {
+    return a->step != b->step ? a->step < b->step : places[a->at].order < places[b->at].order;
+}
 
-/* the rank furthest behind, how many are there with it, and the one furthest ahead; false: no rank has come */
-static bool survey(const bt_rank_progress *p, seen *last, int *n_last, int *who, seen *first, int *known) {
+/* the rank furthest behind, how many are there with it, and the one furthest ahead; false: no rank
+ * has come */
+static bool survey(const bt_rank_progress *p, seen *last, int *n_last, int *who, seen *first,
+                   int *known) {
     *known = *n_last = 0;
     *who = -1;
     for (int r = 0; r < p->n; r++) {
         seen s = look(&p->slot[r]);
         if (s.at == BT_AT_NOWHERE) continue;
         if (*known == 0 || before(first, &s)) *first = s;
-        if (*known == 0 || before(&s, last)) *last = s, *n_last = 1, *who = r;
-        else if (!before(last, &s)) ++*n_last;
+        if (*known == 0 || before(&s, last))
+            *last = s, *n_last = 1, *who = r;
+        else if (!before(last, &s))
+            ++*n_last;
         ++*known;
     }
     return *known > 0;
 }
 
 static int say(char *out, size_t size, const seen *s) {
-    if (s->at == BT_AT_START || s->at == BT_AT_END) return snprintf(out, size, "%s", places[s->at].words);
+    if (s->at == BT_AT_START || s->at == BT_AT_END)
+        return snprintf(out, size, "%s", places[s->at].words);
     return snprintf(out, size, "%s of step %lld", places[s->at].words, (long long)s->step + 1);
 }
 
@@ -65,8 +86,10 @@ static int say_unseen(const bt_rank_progress *p, char *out, size_t size) {
 }
 
 /* all that are seen wait in one place for somebody who is not seen */
-static bool waits_for_unseen(const bt_rank_progress *p, const seen *last, const seen *first, int known) {
-    return known < p->n && places[last->at].waits && last->at != BT_AT_START && last->at != BT_AT_PAUSE && last->at != BT_AT_END && !before(last, first);
+static bool waits_for_unseen(const bt_rank_progress *p, const seen *last, const seen *first,
+                             int known) {
+    return known < p->n && places[last->at].waits && last->at != BT_AT_START &&
+           last->at != BT_AT_PAUSE && last->at != BT_AT_END && !before(last, first);
 }
 
 /* when the last of those that are seen came there */
@@ -79,7 +102,8 @@ static int64_t latest(const bt_rank_progress *p) {
     return ns;
 }
 
-bool bt_rank_progress_tell(const bt_rank_progress *p, int64_t now_ns, char *out, size_t size, int *rank) {
+bool bt_rank_progress_tell(const bt_rank_progress *p, int64_t now_ns, char *out, size_t size,
+                           int *rank) {
     seen last, first;
     int n_last, who, known;
     char here[80], there[80];
@@ -92,20 +116,29 @@ bool bt_rank_progress_tell(const bt_rank_progress *p, int64_t now_ns, char *out,
     if (waits_for_unseen(p, &last, &first, known)) {
         char who_not[64];
         *rank = say_unseen(p, who_not, sizeof who_not);
-        snprintf(out, size, "the ranks of this host are %s since %.1f s; rank%s %s %s not", here, s, *rank < 0 ? "s" : "", who_not, *rank < 0 ? "are" : "is");
-    } else if (!before(&last, &first)) snprintf(out, size, "%s %s since %.1f s", known == 1 ? "the rank is" : "all ranks are", here, s);
+        snprintf(out, size, "the ranks of this host are %s since %.1f s; rank%s %s %s not", here, s,
+                 *rank < 0 ? "s" : "", who_not, *rank < 0 ? "are" : "is");
+    } else if (!before(&last, &first))
+        snprintf(out, size, "%s %s since %.1f s", known == 1 ? "the rank is" : "all ranks are",
+                 here, s);
     else if (n_last == 1) {
         *rank = who;
-        snprintf(out, size, "rank %d is %s since %.1f s; %s %s", who, here, s, known == 2 ? "the other" : "others wait", there);
-    } else snprintf(out, size, "%d ranks (first of them rank %d) are %s since %.1f s; others wait %s", n_last, who, here, s, there);
+        snprintf(out, size, "rank %d is %s since %.1f s; %s %s", who, here, s,
+                 known == 2 ? "the other" : "others wait", there);
+    } else
+        snprintf(out, size, "%d ranks (first of them rank %d) are %s since %.1f s; others wait %s",
+                 n_last, who, here, s, there);
     return true;
 }
 
-bool bt_rank_progress_slow(bt_rank_progress *p, int64_t now_ns, double limit_s, char *out, size_t size, int *rank) {
+bool bt_rank_progress_slow(bt_rank_progress *p, int64_t now_ns, double limit_s, char *out,
+                           size_t size, int *rank) {
     seen last, first;
     int n_last, known;
     char here[80];
-    if (!p->slot || !survey(p, &last, &n_last, rank, &first, &known) || n_last != 1 || known < 2 || !before(&last, &first) || places[last.at].waits) return false;
+    if (!p->slot || !survey(p, &last, &n_last, rank, &first, &known) || n_last != 1 || known < 2 ||
+        !before(&last, &first) || places[last.at].waits)
+        return false;
     double s = (double)(now_ns - last.since_ns) / 1e9;
     if (s < limit_s || p->told[*rank] == last.since_ns) return false;
     p->told[*rank] = last.since_ns;
@@ -114,18 +147,24 @@ bool bt_rank_progress_slow(bt_rank_progress *p, int64_t now_ns, double limit_s, 
     return true;
 }
 
-bool bt_rank_progress_missing(bt_rank_progress *p, int64_t now_ns, double limit_s, char *out, size_t size, int *rank) {
+bool bt_rank_progress_missing(bt_rank_progress *p, int64_t now_ns, double limit_s, char *out,
+                              size_t size, int *rank) {
     seen last, first;
     int n_last, who, known;
     char here[80], unseen[64];
-    if (!p->slot || !survey(p, &last, &n_last, &who, &first, &known) || !waits_for_unseen(p, &last, &first, known)) return false;
+    if (!p->slot || !survey(p, &last, &n_last, &who, &first, &known) ||
+        !waits_for_unseen(p, &last, &first, known))
+        return false;
     const int64_t since = latest(p);
     const double s = (double)(now_ns - since) / 1e9;
     *rank = say_unseen(p, unseen, sizeof unseen);
     if (s < limit_s || p->told[who] == since) return false;
     p->told[who] = since;
     say(here, sizeof here, &last);
-    snprintf(out, size, *rank >= 0 ? "rank %s is not %s, where the others wait since %.1f s" : "one of the ranks %s is not %s, where the others wait since %.1f s", unseen, here, s);
+    snprintf(out, size,
+             *rank >= 0 ? "rank %s is not %s, where the others wait since %.1f s"
+                        : "one of the ranks %s is not %s, where the others wait since %.1f s",
+             unseen, here, s);
     return true;
 }
 
@@ -141,7 +180,8 @@ bt_code bt_rank_progress_open(bt_rank_progress *p, const char *path, int ranks, 
     size_t bytes = (size_t)ranks * sizeof(bt_place);
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
-    int rc = posix_fallocate(fd, 0, (off_t)bytes);          /* a page that is missing later would end the rank */
+    /* a page that is missing later would end the rank */
+    int rc = posix_fallocate(fd, 0, (off_t)bytes);
     if (rc == 0) p->slot = map(fd, bytes);
     p->told = calloc((size_t)ranks, sizeof *p->told);
     close(fd);
@@ -162,9 +202,10 @@ bt_place *bt_rank_progress_map(const char *path, int rank) {
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) return NULL;
     bt_place *slots = NULL;
-    if (fstat(fd, &st) == 0 && st.st_size >= (off_t)((size_t)(rank + 1) * sizeof(bt_place))) slots = map(fd, (size_t)st.st_size);
+    if (fstat(fd, &st) == 0 && st.st_size >= (off_t)((size_t)(rank + 1) * sizeof(bt_place)))
+        slots = map(fd, (size_t)st.st_size);
     close(fd);
     if (!slots) return NULL;
     atomic_store(&slots[rank].pid, (int32_t)getpid());
-    return &slots[rank];                /* mapped for life */
+    return &slots[rank]; /* mapped for life */
 }

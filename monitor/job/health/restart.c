@@ -5,11 +5,14 @@
 #include <string.h>
 #include <sys/wait.h>
 
-static const struct { const char *name; bool again; } kinds[] = {
+static const struct {
+    const char *name;
+    bool again;
+} kinds[] = {
     [BT_END_DONE] = {"done", false},
-    [BT_END_ERROR] = {"error", false},              /* IO and MPI errors in mid-run: see decide */
+    [BT_END_ERROR] = {"error", false}, /* IO and MPI errors in mid-run: see decide */
     [BT_END_SIGNAL] = {"signal", true},
-    [BT_END_OOM] = {"out of memory", false},        /* the same memory would be asked for again */
+    [BT_END_OOM] = {"out of memory", false}, /* the same memory would be asked for again */
     [BT_END_NODE_LOST] = {"node lost", true},
     [BT_END_HUNG] = {"hung", true},
     [BT_END_TRANSIENT] = {"transient", true},
@@ -20,9 +23,17 @@ static const struct { const char *name; bool again; } kinds[] = {
     [BT_END_OTHER] = {"unknown", true},
 };
 
-const char *bt_end_name(bt_end_kind kind) { return (unsigned)kind <= BT_END_OTHER ? kinds[kind].name : "?"; }
+const char *bt_end_name(bt_end_kind kind) {
+    return (unsigned)kind <= BT_END_OTHER ? kinds[kind].name : "?";
+}
 
-enum { EX_TRANSIENT = 75, EX_INTEGRITY = 76, EX_MISMATCH = 78, EX_NODE_LOST = 205, EX_TIMEOUT = 110 };
+enum {
+    EX_TRANSIENT = 75,
+    EX_INTEGRITY = 76,
+    EX_MISMATCH = 78,
+    EX_NODE_LOST = 205,
+    EX_TIMEOUT = 110
+};
 
 bt_end bt_end_classify(const bt_end_facts *f) {
     bt_end e;
@@ -34,23 +45,38 @@ bt_end bt_end_classify(const bt_end_facts *f) {
     e.code = f->code;
     e.step = f->step;
     e.started = f->started;
-    if (f->message && f->message[0]) snprintf(e.message, sizeof e.message, "%s", f->message);
-    else if (f->last_line) snprintf(e.message, sizeof e.message, "%s", f->last_line);
+    if (f->message && f->message[0])
+        snprintf(e.message, sizeof e.message, "%s", f->message);
+    else if (f->last_line)
+        snprintf(e.message, sizeof e.message, "%s", f->last_line);
     if (!e.signal && e.status > 128 && e.status < 128 + 65) e.signal = e.status - 128;
 
-    if (f->stop_now) e.kind = BT_END_STOPPED_NOW;
-    else if (f->hung) e.kind = BT_END_HUNG;
-    else if (e.status == 0) e.kind = BT_END_DONE;
-    else if (f->reported) e.kind = BT_END_ERROR;
-    else if (e.status == EX_TRANSIENT) e.kind = BT_END_TRANSIENT;
-    else if (e.status == EX_INTEGRITY) e.kind = BT_END_INTEGRITY;
-    else if (e.status == EX_MISMATCH) e.kind = BT_END_MISMATCH;
-    else if (e.status == EX_NODE_LOST) e.kind = BT_END_NODE_LOST;
-    else if (e.signal == 9 && f->oom) e.kind = BT_END_OOM;
-    else if (e.signal) e.kind = BT_END_SIGNAL;
-    else if (!f->started) e.kind = BT_END_LAUNCH;
-    else if (e.status == EX_TIMEOUT) e.kind = BT_END_HUNG;
-    else e.kind = BT_END_OTHER;
+    if (f->stop_now)
+        e.kind = BT_END_STOPPED_NOW;
+    else if (f->hung)
+        e.kind = BT_END_HUNG;
+    else if (e.status == 0)
+        e.kind = BT_END_DONE;
+    else if (f->reported)
+        e.kind = BT_END_ERROR;
+    else if (e.status == EX_TRANSIENT)
+        e.kind = BT_END_TRANSIENT;
+    else if (e.status == EX_INTEGRITY)
+        e.kind = BT_END_INTEGRITY;
+    else if (e.status == EX_MISMATCH)
+        e.kind = BT_END_MISMATCH;
+    else if (e.status == EX_NODE_LOST)
+        e.kind = BT_END_NODE_LOST;
+    else if (e.signal == 9 && f->oom)
+        e.kind = BT_END_OOM;
+    else if (e.signal)
+        e.kind = BT_END_SIGNAL;
+    else if (!f->started)
+        e.kind = BT_END_LAUNCH;
+    else if (e.status == EX_TIMEOUT)
+        e.kind = BT_END_HUNG;
+    else
+        e.kind = BT_END_OTHER;
     return e;
 }
 
@@ -61,34 +87,54 @@ const char *bt_end_tell(const bt_end *e, char *buf, size_t size) {
     switch (e->kind) {
     case BT_END_DONE: snprintf(buf, size, "done"); break;
     case BT_END_ERROR: snprintf(buf, size, "%s failed %s: %s", who, when, e->message); break;
-    case BT_END_SIGNAL: snprintf(buf, size, "%s was ended by signal %d (%s) %s", who, e->signal, strsignal(e->signal), when); break;
-    case BT_END_OOM: snprintf(buf, size, "%s was killed %s because this machine ran out of memory (try a smaller --micro-batch or --recompute full)", who, when); break;
+    case BT_END_SIGNAL:
+        snprintf(buf, size, "%s was ended by signal %d (%s) %s", who, e->signal,
+                 strsignal(e->signal), when);
+        break;
+    case BT_END_OOM:
+        snprintf(buf, size,
+                 "%s was killed %s because this machine ran out of memory (try a smaller "
+                 "--micro-batch or --recompute full)",
+                 who, when);
+        break;
     case BT_END_NODE_LOST: snprintf(buf, size, "a node was lost %s", when); break;
     case BT_END_HUNG: snprintf(buf, size, "no progress %s", when); break;
     case BT_END_TRANSIENT: snprintf(buf, size, "%s asked for a restart %s", who, when); break;
     case BT_END_INTEGRITY: snprintf(buf, size, "%s found its state damaged %s", who, when); break;
     case BT_END_MISMATCH: snprintf(buf, size, "the nodes differ: %s", e->message); break;
-    case BT_END_LAUNCH: snprintf(buf, size, "mpirun could not start the ranks (exit code %d): %s", e->status, e->message); break;
+    case BT_END_LAUNCH:
+        snprintf(buf, size, "mpirun could not start the ranks (exit code %d): %s", e->status,
+                 e->message);
+        break;
     case BT_END_STOPPED_NOW: snprintf(buf, size, "stopped at once on request %s", when); break;
-    case BT_END_OTHER: snprintf(buf, size, "mpirun ended with exit code %d %s: %s", e->status, when, e->message); break;
+    case BT_END_OTHER:
+        snprintf(buf, size, "mpirun ended with exit code %d %s: %s", e->status, when, e->message);
+        break;
     }
     return buf;
 }
 
-bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t from_step, int64_t max_restarts) {
+bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t from_step,
+                             int64_t max_restarts) {
     bt_restart r;
     memset(&r, 0, sizeof r);
     const bool progress = e->step >= from_step;
-    const bool twice = h->any && h->last.kind == e->kind && h->last.step == e->step && h->last.signal == e->signal && h->last.code == e->code;
+    const bool twice = h->any && h->last.kind == e->kind && h->last.step == e->step &&
+                       h->last.signal == e->signal && h->last.code == e->code;
     r.again = kinds[e->kind].again;
-    if (e->kind == BT_END_ERROR) r.again = progress && (e->code == BT_IO || e->code == BT_MPI || e->code == BT_DB);
-    if (!r.again) snprintf(r.why, sizeof r.why, "%s", e->kind == BT_END_ERROR && e->code == BT_IO ? "it failed before any progress" : "a restart would not help");
+    if (e->kind == BT_END_ERROR)
+        r.again = progress && (e->code == BT_IO || e->code == BT_MPI || e->code == BT_DB);
+    if (!r.again)
+        snprintf(r.why, sizeof r.why, "%s",
+                 e->kind == BT_END_ERROR && e->code == BT_IO ? "it failed before any progress"
+                                                             : "a restart would not help");
     else if (twice) {
         r.again = false;
         snprintf(r.why, sizeof r.why, "the same failure came twice at the same step");
     } else if (h->restarts >= max_restarts) {
         r.again = false;
-        snprintf(r.why, sizeof r.why, "%lld restarts are allowed (launch.max_restarts)", (long long)max_restarts);
+        snprintf(r.why, sizeof r.why, "%lld restarts are allowed (launch.max_restarts)",
+                 (long long)max_restarts);
     }
     h->in_a_row = progress ? 0 : h->in_a_row + 1;
     h->last = *e;

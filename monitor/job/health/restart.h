@@ -9,39 +9,39 @@
 #include "engine/base/status.h"
 
 typedef enum {
-    BT_END_DONE,            /* mpirun exited 0 */
-    BT_END_ERROR,           /* a rank reported an error and left */
-    BT_END_SIGNAL,          /* a rank (or mpirun) was ended by a signal */
-    BT_END_OOM,             /* ... by the kernel for want of memory */
-    BT_END_NODE_LOST,       /* 205: lost a remote daemon */
-    BT_END_HUNG,            /* we ended it: no progress */
-    BT_END_TRANSIENT,       /* 75: a rank asked for a restart */
-    BT_END_INTEGRITY,       /* 76: restart from an older checkpoint */
-    BT_END_MISMATCH,        /* 78: nodes differ */
-    BT_END_LAUNCH,          /* mpirun could not start the ranks */
-    BT_END_STOPPED_NOW,     /* the user wanted it over at once */
+    BT_END_DONE,        /* mpirun exited 0 */
+    BT_END_ERROR,       /* a rank reported an error and left */
+    BT_END_SIGNAL,      /* a rank (or mpirun) was ended by a signal */
+    BT_END_OOM,         /* ... by the kernel for want of memory */
+    BT_END_NODE_LOST,   /* 205: lost a remote daemon */
+    BT_END_HUNG,        /* we ended it: no progress */
+    BT_END_TRANSIENT,   /* 75: a rank asked for a restart */
+    BT_END_INTEGRITY,   /* 76: restart from an older checkpoint */
+    BT_END_MISMATCH,    /* 78: nodes differ */
+    BT_END_LAUNCH,      /* mpirun could not start the ranks */
+    BT_END_STOPPED_NOW, /* the user wanted it over at once */
     BT_END_OTHER
 } bt_end_kind;
 
 typedef struct bt_end {
     bt_end_kind kind;
-    int status;             /* mpirun's exit code, or 128 + signal */
-    int rank, signal;       /* -1, 0 when unknown */
-    bt_code code;           /* of a reported error */
-    int64_t step;           /* last step recorded in this attempt; -1 none */
-    bool started;           /* a rank had connected */
-    char message[480];      /* reported error, or what mpirun said */
+    int status;        /* mpirun's exit code, or 128 + signal */
+    int rank, signal;  /* -1, 0 when unknown */
+    bt_code code;      /* of a reported error */
+    int64_t step;      /* last step recorded in this attempt; -1 none */
+    bool started;      /* a rank had connected */
+    char message[480]; /* reported error, or what mpirun said */
 } bt_end;
 
-typedef struct bt_end_facts {           /* what the supervisor saw */
-    int wait_status;                    /* of waitpid */
+typedef struct bt_end_facts { /* what the supervisor saw */
+    int wait_status;          /* of waitpid */
     bool hung, stop_now, started;
-    bool oom;                           /* the kernel's oom_kill counter rose meanwhile */
-    bool reported;                      /* a rank wrote an error line */
+    bool oom;      /* the kernel's oom_kill counter rose meanwhile */
+    bool reported; /* a rank wrote an error line */
     bt_code code;
-    int rank, signal;                   /* from the error line, or from mpirun's notice */
+    int rank, signal; /* from the error line, or from mpirun's notice */
     int64_t step;
-    const char *message, *last_line;    /* of the report; of the output */
+    const char *message, *last_line; /* of the report; of the output */
 } bt_end_facts;
 
 bt_end bt_end_classify(const bt_end_facts *f);
@@ -49,17 +49,23 @@ const char *bt_end_name(bt_end_kind kind);
 /* "rank 1 was ended by signal 9 (Killed) after step 41" */
 const char *bt_end_tell(const bt_end *e, char *buf, size_t size);
 
-typedef struct bt_restart_history { int restarts, in_a_row; bt_end last; bool any; } bt_restart_history;   /* all zero at first */
+/* all zero at first */
+typedef struct bt_restart_history {
+    int restarts, in_a_row;
+    bt_end last;
+    bool any;
+} bt_restart_history;
 
 typedef struct bt_restart {
     bool again;
     double delay_s;
-    bool older_checkpoint;              /* the newest one must not be used */
-    char why[160];                      /* why not again */
+    bool older_checkpoint; /* the newest one must not be used */
+    char why[160];         /* why not again */
 } bt_restart;
 
 /* from_step: where the ended attempt began. Adds the end to the history. */
-bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t from_step, int64_t max_restarts);
+bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t from_step,
+                             int64_t max_restarts);
 /* public exit code of a run that ends here (DESIGN 5) */
 int bt_end_exit_code(const bt_end *e);
 

@@ -1,5 +1,5 @@
-/* builtin.c - see builtin.h. `bible -f RANGE` prints "Ge1:1 In the beginning ...", a verse a line; the references would be
- * a sixteenth of the text and teach counting, so they go. */
+/* builtin.c - see builtin.h. `bible -f RANGE` prints "Ge1:1 In the beginning ...", a verse a line;
+ * the references would be a sixteenth of the text and teach counting, so they go. */
 #include "monitor/job/launch/builtin.h"
 
 #include <errno.h>
@@ -38,7 +38,10 @@ static bt_code start(pid_t *pid, int *from, bt_err *err) {
     close(ends[1]);
     if (rc) {
         close(ends[0]);
-        if (rc == ENOENT) return bt_fail(err, BT_NOTFOUND, "the built-in corpus needs the program 'bible': install bible-kjv or pass --data");
+        if (rc == ENOENT)
+            return bt_fail(
+                err, BT_NOTFOUND,
+                "the built-in corpus needs the program 'bible': install bible-kjv or pass --data");
         return bt_fail_errno(err, BT_IO, rc, "cannot run 'bible'");
     }
     *from = ends[0];
@@ -72,15 +75,21 @@ static bt_code make(const char *path, const char *tmp, bt_err *err) {
         code = bt_fail_errno(err, BT_IO, errno, "cannot read from 'bible'");
         close(from);
     } else {
-        if (copy(in, out, &verses) != BT_OK) code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", tmp);
+        if (copy(in, out, &verses) != BT_OK)
+            code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", tmp);
         fclose(in);
     }
-    if (fclose(out) != 0 && code == BT_OK) code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", tmp);
+    if (fclose(out) != 0 && code == BT_OK)
+        code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", tmp);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
     if (code != BT_OK) return code;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || verses != VERSES)
-        return bt_fail(err, BT_IO, "'bible' printed %d verses of %d: reinstall bible-kjv and bible-kjv-text, or pass --data", verses, VERSES);
-    if (rename(tmp, path) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot rename '%s' to '%s'", tmp, path);
+        return bt_fail(err, BT_IO,
+                       "'bible' printed %d verses of %d: reinstall bible-kjv and bible-kjv-text, "
+                       "or pass --data",
+                       verses, VERSES);
+    if (rename(tmp, path) != 0)
+        return bt_fail_errno(err, BT_IO, errno, "cannot rename '%s' to '%s'", tmp, path);
     return BT_OK;
 }
 
@@ -89,7 +98,8 @@ static bt_code make_folder_of(const char *path, bt_err *err) {
     for (size_t i = 1; path[i]; i++) {
         if (path[i] != '/') continue;
         snprintf(part, sizeof part, "%.*s", (int)i, path);
-        if (mkdir(part, 0777) != 0 && errno != EEXIST) return bt_fail_errno(err, BT_IO, errno, "cannot create the folder '%s'", part);
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return bt_fail_errno(err, BT_IO, errno, "cannot create the folder '%s'", part);
     }
     return BT_OK;
 }
@@ -97,8 +107,10 @@ static bt_code make_folder_of(const char *path, bt_err *err) {
 bt_code bt_builtin_make(const char *path, bt_err *err) {
     char tmp[PATH_MAX];
     struct stat st;
-    if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) return BT_OK;     /* only ever renamed here complete */
-    if (snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)getpid()) >= (int)sizeof tmp) return bt_fail(err, BT_ARG, "the path '%.200s' is too long", path);
+    /* only ever renamed here complete */
+    if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) return BT_OK;
+    if (snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)getpid()) >= (int)sizeof tmp)
+        return bt_fail(err, BT_ARG, "the path '%.200s' is too long", path);
     BT_TRY(make_folder_of(path, err));
     bt_code code = make(path, tmp, err);
     if (code != BT_OK) unlink(tmp);

@@ -1,6 +1,7 @@
-/* builtin.h - the built-in corpus: the King James Bible of Debian's package bible-kjv (text in the public domain; Crown
- * patent in the UK), one verse a line without its number. Made once, by running `bible`; kept in the cache folder.
- * Call before ranks start: running programs is this folder's privilege. Safe when several do it at once. */
+/* builtin.h - the built-in corpus: the King James Bible of Debian's package bible-kjv (text in the
+ * public domain; Crown patent in the UK), one verse a line without its number. Made once, by
+ * running `bible`; kept in the cache folder. Call before ranks start: running programs is this
+ * folder's privilege. Safe when several do it at once. */
 #ifndef BT_MONITOR_JOB_LAUNCH_BUILTIN_H
 #define BT_MONITOR_JOB_LAUNCH_BUILTIN_H
 

@@ -16,7 +16,8 @@
 static int unnamed_file(void) {
     int fd = open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd >= 0) return fd;
-    char path[] = "/tmp/bitrain_XXXXXX";                        /* a file system without O_TMPFILE */
+    /* a file system without O_TMPFILE */
+    char path[] = "/tmp/bitrain_XXXXXX";
     fd = mkostemp(path, O_CLOEXEC);
     if (fd >= 0) unlink(path);
     return fd;
@@ -28,7 +29,8 @@ static void leave(int out) {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    for (int sig = 1; sig < NSIG; sig++) signal(sig, SIG_DFL);  /* a handler of the screens means nothing there */
+    /* a handler of the screens means nothing there */
+    for (int sig = 1; sig < NSIG; sig++) signal(sig, SIG_DFL);
     setsid();
     if (null >= 0) dup2(null, STDIN_FILENO);
     dup2(out >= 0 ? out : null, STDOUT_FILENO);
@@ -44,7 +46,8 @@ static _Noreturn void become(const char *exe, char *const *argv, int out) {
 
 static void last_line(int fd, char *out, size_t size) {
     char buf[4096], raw[480];
-    off_t end = lseek(fd, 0, SEEK_END), from = end > (off_t)sizeof buf - 1 ? end - (off_t)sizeof buf + 1 : 0;
+    off_t end = lseek(fd, 0, SEEK_END),
+          from = end > (off_t)sizeof buf - 1 ? end - (off_t)sizeof buf + 1 : 0;
     ssize_t n = pread(fd, buf, sizeof buf - 1, from);
     buf[n > 0 ? n : 0] = 0;
     for (n = n > 0 ? n : 0; n > 0 && buf[n - 1] == '\n'; n--) buf[n - 1] = 0;
@@ -62,7 +65,8 @@ bt_code bt_job_detach(int n, const char *const *argv, double patience_s, bt_err 
     if (!words) return bt_fail(err, BT_NOMEM, "cannot start a run: out of memory");
     words[0] = exe;
     for (int i = 0; i < n; i++) words[i + 1] = (char *)argv[i];
-    while (waitpid(-1, NULL, WNOHANG) > 0) {}                   /* runs started before that have ended */
+    /* runs started before that have ended */
+    while (waitpid(-1, NULL, WNOHANG) > 0) {}
     int out = unnamed_file();
     pid_t pid = out >= 0 ? fork() : -1;
     if (pid == 0) become(exe, words, out);
@@ -78,7 +82,8 @@ bt_code bt_job_detach(int n, const char *const *argv, double patience_s, bt_err 
         if (waitpid(pid, &status, WNOHANG) != pid) continue;
         char line[400];
         last_line(out, line, sizeof line);
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) code = bt_fail(err, BT_ARG, "%s", line[0] ? line : "the run ended at once");
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            code = bt_fail(err, BT_ARG, "%s", line[0] ? line : "the run ended at once");
         break;
     }
     close(out);

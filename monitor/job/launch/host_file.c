@@ -1,4 +1,5 @@
-/* host_file.c - see host_file.h. One host a line: a name, then words such as slots=4; '#' begins a comment. */
+/* host_file.c - see host_file.h. One host a line: a name, then words such as slots=4; '#' begins a
+ * comment. */
 #include "monitor/job/launch/host_file.h"
 
 #include <errno.h>
@@ -11,18 +12,25 @@
 enum { LINE_BYTES = 1024, SLOTS_MOST = 65536 };
 #define BLANKS " \t\r\n"
 
-typedef struct seen { int hosts, slots; bool all_say; } seen;
+typedef struct seen {
+    int hosts, slots;
+    bool all_say;
+} seen;
 
 /* value of slots=N; -1: no such word */
 static int slots_in(char *words, const char **wrong) {
     int slots = -1;
     for (char *rest, *w = strtok_r(words, BLANKS, &rest); w; w = strtok_r(NULL, BLANKS, &rest)) {
-        if (strncmp(w, "slots=", 6) != 0 && strncmp(w, "count=", 6) != 0 && strncmp(w, "cpu=", 4) != 0) continue;
+        if (strncmp(w, "slots=", 6) != 0 && strncmp(w, "count=", 6) != 0 &&
+            strncmp(w, "cpu=", 4) != 0)
+            continue;
         const char *value = strchr(w, '=') + 1;
         char *end;
         long n = strtol(value, &end, 10);
-        if (end == value || *end || n < 1 || n > SLOTS_MOST) *wrong = w;
-        else slots = (int)n;
+        if (end == value || *end || n < 1 || n > SLOTS_MOST)
+            *wrong = w;
+        else
+            slots = (int)n;
     }
     return slots;
 }
@@ -34,13 +42,22 @@ static bt_code take_line(seen *s, char *line, const char *path, int number, bt_e
     if (len == 0) return BT_OK;
     char *name = line + from, *rest = name + len + (name[len] != '\0');
     name[len] = '\0';
-    if (*name == '^') return BT_OK;             /* a host to leave out */
-    if (strchr(name, '=')) return bt_fail(err, BT_ARG, "host file '%s', line %d: '%s' is no host (one 'host slots=N' per line)", path, number, name);
+    if (*name == '^') return BT_OK; /* a host to leave out */
+    if (strchr(name, '='))
+        return bt_fail(err, BT_ARG,
+                       "host file '%s', line %d: '%s' is no host (one 'host slots=N' per line)",
+                       path, number, name);
     int slots = slots_in(rest, &wrong);
-    if (wrong) return bt_fail(err, BT_ARG, "host file '%s', line %d: %s must be a whole number from 1 to %d, as in '%s slots=4'", path, number, wrong, SLOTS_MOST, name);
+    if (wrong)
+        return bt_fail(
+            err, BT_ARG,
+            "host file '%s', line %d: %s must be a whole number from 1 to %d, as in '%s slots=4'",
+            path, number, wrong, SLOTS_MOST, name);
     s->hosts++;
-    if (slots < 0) s->all_say = false;
-    else s->slots += slots < SLOTS_MOST - s->slots ? slots : SLOTS_MOST - s->slots;
+    if (slots < 0)
+        s->all_say = false;
+    else
+        s->slots += slots < SLOTS_MOST - s->slots ? slots : SLOTS_MOST - s->slots;
     return BT_OK;
 }
 
@@ -50,13 +67,19 @@ bt_code bt_host_file_check(const char *path, int ranks, const char *more, bt_err
     bt_code code = BT_OK;
     FILE *f = fopen(path, "re");
     if (!f) return bt_fail_errno(err, BT_NOTFOUND, errno, "cannot read host file '%s'", path);
-    for (int number = 1; code == BT_OK && fgets(line, sizeof line, f); number++) code = take_line(&s, line, path, number, err);
+    for (int number = 1; code == BT_OK && fgets(line, sizeof line, f); number++)
+        code = take_line(&s, line, path, number, err);
     bool unread = ferror(f) != 0;
     fclose(f);
     if (code != BT_OK) return code;
     if (unread) return bt_fail(err, BT_IO, "cannot read host file '%s' (a folder?)", path);
-    if (s.hosts == 0) return bt_fail(err, BT_ARG, "host file '%s' names no host (one 'host slots=N' per line)", path);
+    if (s.hosts == 0)
+        return bt_fail(err, BT_ARG, "host file '%s' names no host (one 'host slots=N' per line)",
+                       path);
     if (!s.all_say || ranks <= s.slots || strcasestr(more, "oversubscribe")) return BT_OK;
-    return bt_fail(err, BT_ARG, "host file '%s' has %d slot%s on %d host%s for %d ranks (use --ranks %d, or slots=%d for every host)", path, s.slots, s.slots == 1 ? "" : "s", s.hosts,
-                   s.hosts == 1 ? "" : "s", ranks, s.slots, (ranks + s.hosts - 1) / s.hosts);
+    return bt_fail(err, BT_ARG,
+                   "host file '%s' has %d slot%s on %d host%s for %d ranks (use --ranks %d, or "
+                   "slots=%d for every host)",
+                   path, s.slots, s.slots == 1 ? "" : "s", s.hosts, s.hosts == 1 ? "" : "s", ranks,
+                   s.slots, (ranks + s.hosts - 1) / s.hosts);
 }

@@ -1,12 +1,14 @@
-/* host_file.h - the host file given with --hosts, looked at before mpirun reads it: what is wrong with it, by line, and whether it has
- * room for the ranks. */
+/* host_file.h - the host file given with --hosts, looked at before mpirun reads it: what is wrong
+ * with it, by line, and whether it has room for the ranks. */
 #ifndef BT_MONITOR_JOB_LAUNCH_HOST_FILE_H
 #define BT_MONITOR_JOB_LAUNCH_HOST_FILE_H
 
 #include "engine/base/status.h"
 
-/* BT_NOTFOUND: no such file. BT_ARG: a line that is none, no host at all, or fewer slots than ranks. A host without slots=N has as many
- * as mpirun finds there, and `more` (further words for mpirun) that ask to oversubscribe end the counting too. */
-bt_code bt_host_file_check(const char *path, int ranks, const char *more, bt_err *err) BT_MUST_CHECK;
+/* BT_NOTFOUND: no such file. BT_ARG: a line that is none, no host at all, or fewer slots than
+ * ranks. A host without slots=N has as many as mpirun finds there, and `more` (further words for
+ * mpirun) that ask to oversubscribe end the counting too. */
+bt_code bt_host_file_check(const char *path, int ranks, const char *more, bt_err *err)
+    BT_MUST_CHECK;
 
 #endif

@@ -16,11 +16,12 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { SHM_PER_RANK = 5 << 20 };        /* bytes: a vader segment is 4 MiB */
+/* bytes: a vader segment is 4 MiB */
+enum { SHM_PER_RANK = 5 << 20 };
 
 static const char *tmp_base(void) {
     const char *t = getenv("TMPDIR");
-    return t && t[0] == '/' && strlen(t) < 64 ? t : "/tmp";     /* socket names have 108 bytes */
+    return t && t[0] == '/' && strlen(t) < 64 ? t : "/tmp"; /* socket names have 108 bytes */
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
@@ -29,14 +30,16 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return 0;
 }
 
-static void remove_tree(const char *path) { nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT); }
+static void remove_tree(const char *path) {
+    nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
 
 static void sweep(const char *base) {
     char prefix[48];
     snprintf(prefix, sizeof prefix, "bitrain-%u-", (unsigned)getuid());
     DIR *d = opendir(base);
     if (!d) return;
-    for (struct dirent *e; (e = readdir(d)); ) {
+    for (struct dirent *e; (e = readdir(d));) {
         if (strncmp(e->d_name, prefix, strlen(prefix)) != 0) continue;
         char path[PATH_MAX], lock[PATH_MAX + 8];
         struct stat st;
@@ -56,8 +59,8 @@ void bt_job_dirs_sweep(void) {
     sweep("/dev/shm");
 }
 
-/* The lock is taken before it gets its name, so that a sweep never finds it free. Its text names the job's folder, so that
- * whoever meets one half of a job's scratch knows which job it is of. */
+/* The lock is taken before it gets its name, so that a sweep never finds it free. Its text names
+ * the job's folder, so that whoever meets one half of a job's scratch knows which job it is of. */
 static int make_lock(const char *folder, const char *job, bt_err *err) {
     char fresh[300], name[300];
     snprintf(fresh, sizeof fresh, "%s/lock.new", folder);
@@ -65,7 +68,9 @@ static int make_lock(const char *folder, const char *job, bt_err *err) {
     int fd = open(fresh, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     char line[280];
     int n = snprintf(line, sizeof line, "%s\n", job);
-    if (fd >= 0 && flock(fd, LOCK_EX) == 0 && write(fd, line, (size_t)n) == n && rename(fresh, name) == 0) return fd;
+    if (fd >= 0 && flock(fd, LOCK_EX) == 0 && write(fd, line, (size_t)n) == n &&
+        rename(fresh, name) == 0)
+        return fd;
     bt_fail_errno(err, BT_IO, errno, "cannot lock '%s'", name);
     if (fd >= 0) close(fd);
     return -1;
@@ -82,7 +87,9 @@ bt_code bt_job_dirs_create(bt_job_dirs *s, int ranks, bt_err *err) {
     s->lock = s->shm_lock = -1;
     snprintf(s->tmp, sizeof s->tmp, "%s/bitrain-%u-XXXXXX", tmp_base(), (unsigned)getuid());
     if (!mkdtemp(s->tmp)) {
-        bt_code code = bt_fail_errno(err, BT_IO, errno, "cannot create '%s' (set TMPDIR to a folder that can be written)", s->tmp);
+        bt_code code = bt_fail_errno(
+            err, BT_IO, errno, "cannot create '%s' (set TMPDIR to a folder that can be written)",
+            s->tmp);
         s->tmp[0] = '\0';
         return code;
     }
@@ -96,7 +103,8 @@ bt_code bt_job_dirs_create(bt_job_dirs *s, int ranks, bt_err *err) {
             return BT_OK;
         }
     }
-    if (snprintf(s->shm, sizeof s->shm, "%s/shm", s->tmp) >= (int)sizeof s->shm || mkdir(s->shm, 0700) != 0) {
+    if (snprintf(s->shm, sizeof s->shm, "%s/shm", s->tmp) >= (int)sizeof s->shm ||
+        mkdir(s->shm, 0700) != 0) {
         bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", s->shm);
         goto failed;
     }
@@ -116,13 +124,18 @@ void bt_job_dirs_remove(bt_job_dirs *s) {
     s->lock = s->shm_lock = -1;
 }
 
-static void attempt_folder(char out[280], const char *base, int attempt) { snprintf(out, 280, "%s/%d", base, attempt); }
+static void attempt_folder(char out[280], const char *base, int attempt) {
+    snprintf(out, 280, "%s/%d", base, attempt);
+}
 
-bt_code bt_job_dirs_attempt(const bt_job_dirs *s, int attempt, char tmp[280], char shm[280], bt_err *err) {
+bt_code bt_job_dirs_attempt(const bt_job_dirs *s, int attempt, char tmp[280], char shm[280],
+                            bt_err *err) {
     attempt_folder(tmp, s->tmp, attempt);
     attempt_folder(shm, s->shm, attempt);
-    if (mkdir(tmp, 0700) != 0 && errno != EEXIST) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", tmp);
-    if (mkdir(shm, 0700) != 0 && errno != EEXIST) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", shm);
+    if (mkdir(tmp, 0700) != 0 && errno != EEXIST)
+        return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", tmp);
+    if (mkdir(shm, 0700) != 0 && errno != EEXIST)
+        return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", shm);
     return BT_OK;
 }
 

@@ -1,24 +1,29 @@
-/* job_dirs.h - folders that die with a job: its sockets, mpirun's files, the shared-memory segments of the ranks.
+/* job_dirs.h - folders that die with a job: its sockets, mpirun's files, the shared-memory segments
+ * of the ranks.
  *
- * Each folder holds a file `lock`, which names the job's folder in TMPDIR, with a file lock that the supervisor and mpirun
- * share; when both are gone the lock is free and the next supervisor of the same user sweeps the folder, so a killed pair
- * leaves nothing for ever. */
+ * Each folder holds a file `lock`, which names the job's folder in TMPDIR, with a file lock that
+ * the supervisor and mpirun share; when both are gone the lock is free and the next supervisor of
+ * the same user sweeps the folder, so a killed pair leaves nothing for ever. */
 #ifndef BT_MONITOR_JOB_LAUNCH_JOB_DIRS_H
 #define BT_MONITOR_JOB_LAUNCH_JOB_DIRS_H
 
 #include "engine/base/status.h"
 
 typedef struct bt_job_dirs {
-    char tmp[256], shm[256];            /* shm may be a folder inside tmp when /dev/shm is absent or too small */
-    int lock;                           /* of tmp, to be inherited by mpirun */
-    int shm_lock;                       /* of shm, -1 when it lies inside tmp */
+    /* shm may be a folder inside tmp when /dev/shm is absent or too small */
+    char tmp[256], shm[256];
+    int lock;     /* of tmp, to be inherited by mpirun */
+    int shm_lock; /* of shm, -1 when it lies inside tmp */
 } bt_job_dirs;
 
-void bt_job_dirs_sweep(void);                                                    /* removes folders nobody holds */
+/* removes folders nobody holds */
+void bt_job_dirs_sweep(void);
 bt_code bt_job_dirs_create(bt_job_dirs *s, int ranks, bt_err *err) BT_MUST_CHECK;
-void bt_job_dirs_remove(bt_job_dirs *s);                                          /* accepts an all-zero struct */
+/* accepts an all-zero struct */
+void bt_job_dirs_remove(bt_job_dirs *s);
 /* tmp/N and shm/N for attempt N: made before it, removed with all they hold after it */
-bt_code bt_job_dirs_attempt(const bt_job_dirs *s, int attempt, char tmp[280], char shm[280], bt_err *err) BT_MUST_CHECK;
+bt_code bt_job_dirs_attempt(const bt_job_dirs *s, int attempt, char tmp[280], char shm[280],
+                            bt_err *err) BT_MUST_CHECK;
 void bt_job_dirs_attempt_end(const bt_job_dirs *s, int attempt);
 
 #endif

@@ -17,29 +17,42 @@ extern char **environ;
 const bt_launch_row bt_launch_rows[] = {
     {BT_LAUNCH_ALWAYS, "-np {ranks}", "one process a rank"},
     {BT_LAUNCH_HOSTS, "--hostfile {hosts}", "the hosts given with --hosts"},
-    {BT_LAUNCH_HOSTS, "--map-by slot", "ranks fill a host before the next: those of --tp, then of --dp-shard, lie together"},
-    {BT_LAUNCH_ALWAYS, "--bind-to none", "bitrain places its own threads; the default would pin every one-rank job to core 0"},
-    {BT_LAUNCH_ALWAYS, "--mca pml ob1", "no probing for fabrics: 0.06 s instead of 0.27 s to start"},
+    {BT_LAUNCH_HOSTS, "--map-by slot",
+     "ranks fill a host before the next: those of --tp, then of --dp-shard, lie together"},
+    {BT_LAUNCH_ALWAYS, "--bind-to none",
+     "bitrain places its own threads; the default would pin every one-rank job to core 0"},
+    {BT_LAUNCH_ALWAYS, "--mca pml ob1",
+     "no probing for fabrics: 0.06 s instead of 0.27 s to start"},
     {BT_LAUNCH_LOCAL, "--mca btl self,vader", "one host: shared memory only"},
     {BT_LAUNCH_HOSTS, "--mca btl self,vader,tcp", "shared memory inside a host, TCP between hosts"},
-    {BT_LAUNCH_HOSTS, "--mca btl_tcp_eager_limit 270336", "messages up to 264 KiB leave without asking: tensor-parallel ranks wait for no handshake"},
-    {BT_LAUNCH_ALWAYS, "--mca odls_base_sigkill_timeout 0", "a dead rank ends the job in 7-15 ms instead of 1-2 s, so a restart is quick"},
-    {BT_LAUNCH_HOSTS, "--mca oob_tcp_keepalive_time 2 --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 2",
+    {BT_LAUNCH_HOSTS, "--mca btl_tcp_eager_limit 270336",
+     "messages up to 264 KiB leave without asking: tensor-parallel ranks wait for no handshake"},
+    {BT_LAUNCH_ALWAYS, "--mca odls_base_sigkill_timeout 0",
+     "a dead rank ends the job in 7-15 ms instead of 1-2 s, so a restart is quick"},
+    {BT_LAUNCH_HOSTS,
+     "--mca oob_tcp_keepalive_time 2 --mca oob_tcp_keepalive_intvl 1 --mca "
+     "oob_tcp_keepalive_probes 2",
      "a dead link is noticed after 3.3 s instead of 491 s"},
     {BT_LAUNCH_LOCAL, "--oversubscribe", "more ranks than cores is allowed, on this host"},
-    {BT_LAUNCH_CROWDED, "--mca mpi_yield_when_idle 1", "more ranks than cores: a waiting rank gives its core away"},
+    {BT_LAUNCH_CROWDED, "--mca mpi_yield_when_idle 1",
+     "more ranks than cores: a waiting rank gives its core away"},
     {BT_LAUNCH_ROOT, "--allow-run-as-root", "refused otherwise"},
-    {BT_LAUNCH_NO_CMA, "--mca btl_vader_single_copy_mechanism none", "this kernel or container forbids process_vm_readv"},
-    {BT_LAUNCH_LOCAL, "--mca btl_vader_backing_directory {shm}", "shared-memory segments in a folder of this attempt, so that none is left behind"},
+    {BT_LAUNCH_NO_CMA, "--mca btl_vader_single_copy_mechanism none",
+     "this kernel or container forbids process_vm_readv"},
+    {BT_LAUNCH_LOCAL, "--mca btl_vader_backing_directory {shm}",
+     "shared-memory segments in a folder of this attempt, so that none is left behind"},
     {BT_LAUNCH_ALWAYS, "HWLOC_COMPONENTS=-gl,-opencl",
-     "the map of the machine without displays and graphics cards: asking for a display can wait for a name server, 5 s a process"},
-    {BT_LAUNCH_LOCAL, "--mca orte_tmpdir_base {tmp}", "mpirun's own files in a folder of this attempt"},
+     "the map of the machine without displays and graphics cards: asking for a display can wait "
+     "for a name server, 5 s a process"},
+    {BT_LAUNCH_LOCAL, "--mca orte_tmpdir_base {tmp}",
+     "mpirun's own files in a folder of this attempt"},
     {BT_LAUNCH_HOSTS, "TMPDIR={tmp}", "the same on this host; other hosts have no such folder"},
 };
 const size_t bt_launch_rows_n = sizeof bt_launch_rows / sizeof bt_launch_rows[0];
 
 const char *bt_launch_when_name(bt_launch_when when) {
-    static const char *const names[] = {"always", "one host", "--hosts", "as root", "no process_vm_readv", "ranks > cores"};
+    static const char *const names[] = {
+        "always", "one host", "--hosts", "as root", "no process_vm_readv", "ranks > cores"};
     return (unsigned)when < sizeof names / sizeof *names ? names[when] : "?";
 }
 
@@ -68,7 +81,10 @@ bool bt_launch_applies(bt_launch_when when, const bt_launch *l) {
 }
 
 /* words of the whole command, NUL-terminated one after the other */
-typedef struct words { bt_text text; size_t n; } words;
+typedef struct words {
+    bt_text text;
+    size_t n;
+} words;
 
 static void put_word(words *w, const char *s, size_t n) {
     bt_text_putn(&w->text, s, n);
@@ -79,7 +95,9 @@ static void put_word(words *w, const char *s, size_t n) {
 static void put_filled(words *w, const bt_launch *l, const char *s, size_t n) {
     char ranks[16];
     snprintf(ranks, sizeof ranks, "%d", l->ranks);
-    const struct { const char *name, *value; } holes[] = {{"{ranks}", ranks}, {"{hosts}", l->hosts}, {"{shm}", l->shm}, {"{tmp}", l->tmp}};
+    const struct {
+        const char *name, *value;
+    } holes[] = {{"{ranks}", ranks}, {"{hosts}", l->hosts}, {"{shm}", l->shm}, {"{tmp}", l->tmp}};
     for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
         if (strlen(holes[i].name) == n && strncmp(s, holes[i].name, n) == 0) {
             put_word(w, holes[i].value, strlen(holes[i].value));
@@ -97,7 +115,9 @@ static void put_split(words *w, const bt_launch *l, const char *s) {
     }
 }
 
-static bool is_environment(const bt_launch_row *row) { return row->words[0] >= 'A' && row->words[0] <= 'Z'; }
+static bool is_environment(const bt_launch_row *row) {
+    return row->words[0] >= 'A' && row->words[0] <= 'Z';
+}
 
 static void build(words *w, const bt_launch *l) {
     memset(w, 0, sizeof *w);
@@ -106,7 +126,8 @@ static void build(words *w, const bt_launch *l) {
     if (!mpirun || !mpirun[0]) mpirun = "mpirun";
     put_word(w, mpirun, strlen(mpirun));
     for (size_t i = 0; i < bt_launch_rows_n; i++)
-        if (bt_launch_applies(bt_launch_rows[i].when, l) && !is_environment(&bt_launch_rows[i])) put_split(w, l, bt_launch_rows[i].words);
+        if (bt_launch_applies(bt_launch_rows[i].when, l) && !is_environment(&bt_launch_rows[i]))
+            put_split(w, l, bt_launch_rows[i].words);
     put_split(w, l, l->mpirun_args);
     put_word(w, l->program, strlen(l->program));
     for (size_t i = 0; i < l->n_words; i++) put_word(w, l->words[i], strlen(l->words[i]));
@@ -134,11 +155,26 @@ void bt_launch_command(const bt_launch *l, bt_text *out) {
     bt_text_release(&w.text);
 }
 
-/* What an enclosing MPI job left in the environment would make our mpirun take itself for a rank of it. */
+/* What an enclosing MPI job left in the environment would make our mpirun take itself for a rank of
+ * it. */
 static bool inherited_from_mpi(const char *var) {
-    static const char *const prefixes[] = {"OMPI_COMM_WORLD_", "OMPI_UNIVERSE_", "OMPI_COMMAND", "OMPI_ARGV", "OMPI_NUM_APP", "OMPI_APP_CTX",
-                                           "OMPI_FIRST_RANKS", "OMPI_FILE_LOCATION", "OMPI_MCA_ess", "OMPI_MCA_orte_ess", "OMPI_MCA_orte_hnp",
-                                           "OMPI_MCA_orte_local_daemon", "OMPI_MCA_orte_jobfam", "OMPI_MCA_initial_wdir", "PMIX_", "PMI_", "PRTE_"};
+    static const char *const prefixes[] = {"OMPI_COMM_WORLD_",
+                                           "OMPI_UNIVERSE_",
+                                           "OMPI_COMMAND",
+                                           "OMPI_ARGV",
+                                           "OMPI_NUM_APP",
+                                           "OMPI_APP_CTX",
+                                           "OMPI_FIRST_RANKS",
+                                           "OMPI_FILE_LOCATION",
+                                           "OMPI_MCA_ess",
+                                           "OMPI_MCA_orte_ess",
+                                           "OMPI_MCA_orte_hnp",
+                                           "OMPI_MCA_orte_local_daemon",
+                                           "OMPI_MCA_orte_jobfam",
+                                           "OMPI_MCA_initial_wdir",
+                                           "PMIX_",
+                                           "PMI_",
+                                           "PRTE_"};
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (strncmp(var, prefixes[i], strlen(prefixes[i])) == 0) return true;
     return false;
@@ -153,9 +189,12 @@ static char **make_environment(const bt_launch *l, words *own) {
         const bt_launch_row *row = &bt_launch_rows[i];
         const char *hole = strchr(row->words, '{');
         if (!is_environment(row) || !bt_launch_applies(row->when, l)) continue;
-        bt_text_putn(&own->text, row->words, hole ? (size_t)(hole - row->words) : strlen(row->words));
-        if (hole) put_filled(own, l, hole, strlen(hole));
-        else put_word(own, "", 0);
+        bt_text_putn(&own->text, row->words,
+                     hole ? (size_t)(hole - row->words) : strlen(row->words));
+        if (hole)
+            put_filled(own, l, hole, strlen(hole));
+        else
+            put_word(own, "", 0);
     }
     while (environ[n]) n++;
     char **env = own->text.failed ? NULL : calloc(n + bt_launch_rows_n + 1, sizeof *env);
@@ -164,13 +203,15 @@ static char **make_environment(const bt_launch *l, words *own) {
     const size_t first = k;
     for (size_t i = 0; env && i < n; i++) {
         bool keep = !inherited_from_mpi(environ[i]);
-        for (size_t o = 0; o < first; o++) keep &= strncmp(environ[i], env[o], strcspn(env[o], "=") + 1) != 0;
+        for (size_t o = 0; o < first; o++)
+            keep &= strncmp(environ[i], env[o], strcspn(env[o], "=") + 1) != 0;
         if (keep) env[k++] = environ[i];
     }
     return env;
 }
 
-static int spawn(const bt_launch *l, char **argv, char **env, int null, const int out[2], pid_t *pid) {
+static int spawn(const bt_launch *l, char **argv, char **env, int null, const int out[2],
+                 pid_t *pid) {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
     sigset_t none, all;
@@ -185,11 +226,14 @@ static int spawn(const bt_launch *l, char **argv, char **env, int null, const in
         posix_spawn_file_actions_adddup2(&files, null, 0);
         posix_spawn_file_actions_adddup2(&files, out[1], 1);
         posix_spawn_file_actions_adddup2(&files, out[1], 2);
-        posix_spawn_file_actions_adddup2(&files, out[0], out[0]);      /* onto itself: survives exec */
-        for (int i = 0; i < l->n_inherit; i++) posix_spawn_file_actions_adddup2(&files, l->inherit[i], l->inherit[i]);
+        /* onto itself: survives exec */
+        posix_spawn_file_actions_adddup2(&files, out[0], out[0]);
+        for (int i = 0; i < l->n_inherit; i++)
+            posix_spawn_file_actions_adddup2(&files, l->inherit[i], l->inherit[i]);
         posix_spawnattr_setsigmask(&attr, &none);
         posix_spawnattr_setsigdefault(&attr, &all);
-        posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+        posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
+                                            POSIX_SPAWN_SETSIGDEF);
         e = posix_spawnp(pid, argv[0], &files, &attr, argv, env);
         posix_spawnattr_destroy(&attr);
     }
@@ -205,14 +249,19 @@ bt_code bt_launch_start(const bt_launch *l, bt_child *child, bt_err *err) {
     int out[2] = {-1, -1}, null = -1;
     bt_code code = BT_OK;
     pid_t pid = -1;
-    if (!argv || !env) code = bt_fail(err, BT_NOMEM, "cannot allocate the command line of mpirun");
+    if (!argv || !env)
+        code = bt_fail(err, BT_NOMEM, "cannot allocate the command line of mpirun");
     else if ((null = open("/dev/null", O_RDWR | O_CLOEXEC)) < 0 || pipe2(out, O_CLOEXEC) != 0)
         code = bt_fail_errno(err, BT_IO, errno, "cannot make the pipe for mpirun's output");
     else {
-        fcntl(out[1], F_SETPIPE_SZ, 1 << 20);       /* room for a minute of warnings while we are stopped */
+        /* room for a minute of warnings while we are stopped */
+        fcntl(out[1], F_SETPIPE_SZ, 1 << 20);
         int e = spawn(l, argv, env, null, out, &pid);
-        if (e == ENOENT) code = bt_fail(err, BT_UNSUPPORTED, "cannot start '%s': not found (Debian: install openmpi-bin)", argv[0]);
-        else if (e) code = bt_fail_errno(err, BT_IO, e, "cannot start '%s'", argv[0]);
+        if (e == ENOENT)
+            code = bt_fail(err, BT_UNSUPPORTED,
+                           "cannot start '%s': not found (Debian: install openmpi-bin)", argv[0]);
+        else if (e)
+            code = bt_fail_errno(err, BT_IO, e, "cannot start '%s'", argv[0]);
     }
     if (null >= 0) close(null);
     if (out[1] >= 0) close(out[1]);
@@ -220,7 +269,8 @@ bt_code bt_launch_start(const bt_launch *l, bt_child *child, bt_err *err) {
         fcntl(out[0], F_SETFL, O_NONBLOCK);
         child->pid = pid;
         child->out = out[0];
-    } else if (out[0] >= 0) close(out[0]);
+    } else if (out[0] >= 0)
+        close(out[0]);
     free(env);
     free(argv);
     bt_text_release(&own.text);

@@ -1,6 +1,8 @@
-/* launch.h - how mpirun is started: one table of its arguments with the reason for each, its environment, its session.
+/* launch.h - how mpirun is started: one table of its arguments with the reason for each, its
+ * environment, its session.
  *
- * The table is for Open MPI 4.1 (measured); a word in braces is filled in. Where: local jobs, jobs with a host file, ...
+ * The table is for Open MPI 4.1 (measured); a word in braces is filled in. Where: local jobs, jobs
+ * with a host file, ...
  * Threads: none shared. */
 #ifndef BT_MONITOR_JOB_LAUNCH_LAUNCH_H
 #define BT_MONITOR_JOB_LAUNCH_LAUNCH_H
@@ -12,11 +14,19 @@
 #include "engine/base/status.h"
 #include "engine/base/text.h"
 
-typedef enum { BT_LAUNCH_ALWAYS, BT_LAUNCH_LOCAL, BT_LAUNCH_HOSTS, BT_LAUNCH_ROOT, BT_LAUNCH_NO_CMA, BT_LAUNCH_CROWDED } bt_launch_when;
+typedef enum {
+    BT_LAUNCH_ALWAYS,
+    BT_LAUNCH_LOCAL,
+    BT_LAUNCH_HOSTS,
+    BT_LAUNCH_ROOT,
+    BT_LAUNCH_NO_CMA,
+    BT_LAUNCH_CROWDED
+} bt_launch_when;
 
 typedef struct bt_launch_row {
     bt_launch_when when;
-    const char *words;                  /* separated by blanks; {ranks} {hosts} {shm} {tmp} are filled in; NAME=... is environment */
+    /* separated by blanks; {ranks} {hosts} {shm} {tmp} are filled in; NAME=... is environment */
+    const char *words;
     const char *reason;
 } bt_launch_row;
 
@@ -26,25 +36,26 @@ const char *bt_launch_when_name(bt_launch_when when);
 
 typedef struct bt_launch {
     int ranks;
-    const char *hosts;                  /* host file, "" for this machine */
-    const char *mpirun_args;            /* further words of the user, "" */
-    const char *tmp, *shm;              /* folders of this attempt */
-    const char *program;                /* absolute path of bitrain */
-    const char *const *words;           /* argv of the program, after its name */
+    const char *hosts;        /* host file, "" for this machine */
+    const char *mpirun_args;  /* further words of the user, "" */
+    const char *tmp, *shm;    /* folders of this attempt */
+    const char *program;      /* absolute path of bitrain */
+    const char *const *words; /* argv of the program, after its name */
     size_t n_words;
-    int inherit[4], n_inherit;          /* descriptors mpirun keeps open (locks live as long as it does) */
+    /* descriptors mpirun keeps open (locks live as long as it does) */
+    int inherit[4], n_inherit;
 } bt_launch;
 
 typedef struct bt_child {
-    pid_t pid;                          /* of mpirun; also its session */
-    int out;                            /* its stdout and stderr, to be read for ever */
+    pid_t pid; /* of mpirun; also its session */
+    int out;   /* its stdout and stderr, to be read for ever */
 } bt_child;
 
 bool bt_launch_applies(bt_launch_when when, const bt_launch *l);
 /* the full command, one word per line, for logs and --dry-run */
 void bt_launch_command(const bt_launch *l, bt_text *out);
-/* mpirun in a session of its own, default signals, no stdin. mpirun keeps the read end of its own output open besides, so
- * that it outlives us without SIGPIPE. */
+/* mpirun in a session of its own, default signals, no stdin. mpirun keeps the read end of its own
+ * output open besides, so that it outlives us without SIGPIPE. */
 bt_code bt_launch_start(const bt_launch *l, bt_child *out, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "engine/base/text.h"
 
-#define LOG_LIMIT ((int64_t)64 << 20)                       /* bytes of one run's log */
+#define LOG_LIMIT ((int64_t)64 << 20) /* bytes of one run's log */
 
 static void write_log(bt_output *o, const char *s, size_t n) {
     if (o->log < 0 || o->logged_bytes > LOG_LIMIT) return;
@@ -19,7 +19,8 @@ static void write_log(bt_output *o, const char *s, size_t n) {
         s = end;
         n = sizeof end - 1;
     }
-    ssize_t k = write(o->log, s, n);                        /* a full disk costs the log, not the run */
+    /* a full disk costs the log, not the run */
+    ssize_t k = write(o->log, s, n);
     (void)k;
 }
 
@@ -66,9 +67,10 @@ static void look_at(bt_output *o, const char *line) {
     }
     said = strstr(line, "bitrain: warning: ");
     if (!said) said = strstr(line, "bitrain: error: ");
-    if (said) {                         /* every rank may say the same */
+    if (said) { /* every rank may say the same */
         const char *text = strchr(said + strlen("bitrain: "), ' ') + 1;
-        if (o->note && o->notes < BT_OUTPUT_NOTES && strncmp(text, o->last_note, sizeof o->last_note - 1) != 0) {
+        if (o->note && o->notes < BT_OUTPUT_NOTES &&
+            strncmp(text, o->last_note, sizeof o->last_note - 1) != 0) {
             o->notes++;
             snprintf(o->last_note, sizeof o->last_note, "%s", text);
             o->note(o->note_ctx, text);
@@ -77,15 +79,20 @@ static void look_at(bt_output *o, const char *line) {
     }
     said = strstr(line, "process rank ");
     if (said && !o->reported &&
-        sscanf(said, "process rank %d with PID %d on node %127s exited on signal %d", &rank, &pid, node, &signal) == 4 && !o->signal) {
+        sscanf(said, "process rank %d with PID %d on node %127s exited on signal %d", &rank, &pid,
+               node, &signal) == 4 &&
+        !o->signal) {
         o->rank = rank;
         o->signal = signal;
     }
-    /* what mpirun says, for a job that never started: between its first two rulers, up to an empty line */
+    /* what mpirun says, for a job that never started: between its first two rulers, up to an empty
+     * line */
     const bool ruler = strncmp(line, "----", 4) == 0;
     const char *word = line + strspn(line, " \t");
-    if (o->said_state == 1 && (ruler || !*word)) o->said_state = o->said[0] ? 2 : 1;
-    else if (o->said_state == 0 && ruler) o->said_state = 1;
+    if (o->said_state == 1 && (ruler || !*word))
+        o->said_state = o->said[0] ? 2 : 1;
+    else if (o->said_state == 0 && ruler)
+        o->said_state = 1;
     else if (o->said_state == 1) {
         const size_t n = strlen(o->said);
         snprintf(o->said + n, sizeof o->said - n, "%s%s", n ? " " : "", word);
@@ -118,11 +125,13 @@ bool bt_output_drain(bt_output *o, int fd) {
     char buf[8192];
     for (int round = 0; round < 64; round++) {
         ssize_t n = read(fd, buf, sizeof buf);
-        if (n > 0) bt_output_feed(o, buf, (size_t)n);
+        if (n > 0)
+            bt_output_feed(o, buf, (size_t)n);
         else if (n == 0) {
             if (o->n) end_line(o);
             return false;
-        } else if (errno != EINTR) return true;             /* EAGAIN */
+        } else if (errno != EINTR)
+            return true; /* EAGAIN */
     }
     return true;
 }

@@ -1,7 +1,8 @@
-/* output.h - what the ranks and mpirun print: into the log file, cleaned and bounded; errors and warnings picked out.
+/* output.h - what the ranks and mpirun print: into the log file, cleaned and bounded; errors and
+ * warnings picked out.
  *
- * A rank that fails writes one line `bitrain rank R: error C: message` (bt_output_error_line); mpirun tells of a dead rank
- * in its own words. Both are facts for restart.h. */
+ * A rank that fails writes one line `bitrain rank R: error C: message` (bt_output_error_line);
+ * mpirun tells of a dead rank in its own words. Both are facts for restart.h. */
 #ifndef BT_MONITOR_JOB_LAUNCH_OUTPUT_H
 #define BT_MONITOR_JOB_LAUNCH_OUTPUT_H
 
@@ -14,24 +15,27 @@
 enum { BT_OUTPUT_NOTES = 50 };
 
 typedef struct bt_output {
-    int log;                            /* descriptor of the log file, -1 when it could not be opened */
+    /* descriptor of the log file, -1 when it could not be opened */
+    int log;
     int64_t logged_bytes;
     char line[1024];
     size_t n;
-    bool reported;                      /* an error line was seen: */
+    bool reported; /* an error line was seen: */
     bt_code code;
-    int rank, signal;                   /* -1, 0 unknown */
+    int rank, signal; /* -1, 0 unknown */
     char message[480], last_line[256];
-    char said[256];                     /* mpirun's first paragraph, in one line */
-    int said_state;                     /* 0 before it, 1 inside, 2 over */
-    void (*note)(void *ctx, const char *text);      /* a warning or error of a rank's log, each once; may be NULL */
+    char said[256]; /* mpirun's first paragraph, in one line */
+    int said_state; /* 0 before it, 1 inside, 2 over */
+    /* a warning or error of a rank's log, each once; may be NULL */
+    void (*note)(void *ctx, const char *text);
     void *note_ctx;
-    int notes;                          /* told in this attempt; no more than BT_OUTPUT_NOTES */
+    int notes; /* told in this attempt; no more than BT_OUTPUT_NOTES */
     char last_note[256];
 } bt_output;
 
 void bt_output_open(bt_output *o, const char *log_path, int attempt);
-void bt_output_reset(bt_output *o, int attempt);            /* before the next attempt; the file goes on */
+/* before the next attempt; the file goes on */
+void bt_output_reset(bt_output *o, int attempt);
 void bt_output_feed(bt_output *o, const char *data, size_t n);
 /* reads what is there; false at end of file */
 bool bt_output_drain(bt_output *o, int fd);

@@ -22,7 +22,9 @@ static int read_stat(const char *pid, bt_proc *p, pid_t *session) {
     line[n] = '\0';
     char *open = strchr(line, '('), *close = strrchr(line, ')');
     int ppid, pgrp, sid;
-    if (!open || !close || close < open || sscanf(close + 1, " %c %d %d %d", &p->state, &ppid, &pgrp, &sid) != 4) return 0;
+    if (!open || !close || close < open ||
+        sscanf(close + 1, " %c %d %d %d", &p->state, &ppid, &pgrp, &sid) != 4)
+        return 0;
     *close = '\0';
     snprintf(p->name, sizeof p->name, "%.31s", open + 1);
     p->pid = atoi(line);
@@ -35,7 +37,7 @@ size_t bt_proc_session(pid_t session, bt_proc *out, size_t max) {
     size_t n = 0;
     DIR *d = opendir("/proc");
     if (!d) return 0;
-    for (struct dirent *e; n < max && (e = readdir(d)); ) {
+    for (struct dirent *e; n < max && (e = readdir(d));) {
         bt_proc p;
         pid_t sid;
         if (!isdigit((unsigned char)e->d_name[0]) || !read_stat(e->d_name, &p, &sid)) continue;

@@ -1,4 +1,5 @@
-/* proc.h - what /proc says about the processes of a session, and whether the kernel killed for memory. */
+/* proc.h - what /proc says about the processes of a session, and whether the kernel killed for
+ * memory. */
 #ifndef BT_MONITOR_JOB_LAUNCH_PROC_H
 #define BT_MONITOR_JOB_LAUNCH_PROC_H
 
@@ -6,11 +7,18 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-typedef struct bt_proc { pid_t pid, ppid; char state; char name[32]; } bt_proc;    /* state: R S D T t Z ... */
+/* state: R S D T t Z ... */
+typedef struct bt_proc {
+    pid_t pid, ppid;
+    char state;
+    char name[32];
+} bt_proc;
 
-size_t bt_proc_session(pid_t session, bt_proc *out, size_t max);   /* processes of it that are not zombies */
+/* processes of it that are not zombies */
+size_t bt_proc_session(pid_t session, bt_proc *out, size_t max);
 /* SIGKILL to all of them until none is left, at most wait_s; returns how many are left */
 size_t bt_proc_kill_session(pid_t session, double wait_s);
-int64_t bt_proc_oom_kills(void);                                    /* counter of this kernel; -1 unknown */
+/* counter of this kernel; -1 unknown */
+int64_t bt_proc_oom_kills(void);
 
 #endif

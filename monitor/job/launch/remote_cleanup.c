@@ -14,19 +14,23 @@ extern char **environ;
 
 enum { HOSTS_MAX = 256, NAME_MAX_BYTES = 128 };
 
-/* there; a segment that is being made is mapped within microseconds: two looks tell it from one that was left */
-static const char sweep[] =
-    "look() { for f in /dev/shm/vader_segment.*; do [ -O \"$f\" ] && ! grep -qsF \"$f\" /proc/[0-9]*/maps && echo \"$f\"; done; }; "
-    "first=$(look); [ -n \"$first\" ] && sleep 1 && for f in $(look); do case \" $(echo $first) \" in *\" $f \"*) rm -f \"$f\";; esac; done";
+/* there; a segment that is being made is mapped within microseconds: two looks tell it from one
+ * that was left */
+static const char sweep[] = "look() { for f in /dev/shm/vader_segment.*; do [ -O \"$f\" ] && ! "
+                            "grep -qsF \"$f\" /proc/[0-9]*/maps && echo \"$f\"; done; }; "
+                            "first=$(look); [ -n \"$first\" ] && sleep 1 && for f in $(look); do "
+                            "case \" $(echo $first) \" in *\" $f \"*) rm -f \"$f\";; esac; done";
 
-/* here: the agent with its words, then the hosts; each gets the script as one word, which is what an agent hands on */
-static const char start[] =
-    "agent=$1 script=$2; shift 2; for host in \"$@\"; do timeout -k 1 20 $agent \"$host\" \"$script\" & done </dev/null >/dev/null 2>&1";
+/* here: the agent with its words, then the hosts; each gets the script as one word, which is what
+ * an agent hands on */
+static const char start[] = "agent=$1 script=$2; shift 2; for host in \"$@\"; do timeout -k 1 20 "
+                            "$agent \"$host\" \"$script\" & done </dev/null >/dev/null 2>&1";
 
 static bool is_here(const char *host) {
     char here[NAME_MAX_BYTES] = "";
     gethostname(here, sizeof here - 1);
-    return strcmp(host, here) == 0 || strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0;
+    return strcmp(host, here) == 0 || strcmp(host, "localhost") == 0 ||
+           strncmp(host, "127.", 4) == 0;
 }
 
 static int read_hosts(const char *path, char (*out)[NAME_MAX_BYTES]) {
@@ -46,12 +50,17 @@ static int read_hosts(const char *path, char (*out)[NAME_MAX_BYTES]) {
 }
 
 void bt_remote_sweep(const char *hosts) {
-    static char names[HOSTS_MAX][NAME_MAX_BYTES];               /* one caller: the supervisor */
+    static char names[HOSTS_MAX][NAME_MAX_BYTES]; /* one caller: the supervisor */
     const char *agent = getenv("OMPI_MCA_plm_rsh_agent");
     char *argv[HOSTS_MAX + 8];
     int n = hosts[0] ? read_hosts(hosts, names) : 0, k = 0;
     if (n == 0) return;
-    const char *own[] = {"sh", "-c", start, "sh", agent && agent[0] ? agent : "ssh -x -o BatchMode=yes -o ConnectTimeout=5", sweep};
+    const char *own[] = {"sh",
+                         "-c",
+                         start,
+                         "sh",
+                         agent && agent[0] ? agent : "ssh -x -o BatchMode=yes -o ConnectTimeout=5",
+                         sweep};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) argv[k++] = (char *)own[i];
     for (int i = 0; i < n; i++) argv[k++] = names[i];
     argv[k] = NULL;
@@ -62,6 +71,7 @@ void bt_remote_sweep(const char *hosts) {
     sigemptyset(&none);
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
-    if (posix_spawn(&pid, "/bin/sh", NULL, &attr, argv, environ) == 0) waitpid(pid, NULL, 0);      /* it leaves the work to others and ends */
+    /* it leaves the work to others and ends */
+    if (posix_spawn(&pid, "/bin/sh", NULL, &attr, argv, environ) == 0) waitpid(pid, NULL, 0);
     posix_spawnattr_destroy(&attr);
 }

@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include "engine/base/log.h"
+#include "monitor/job/health/restart.h"
+#include "monitor/job/launch/job_dirs.h"
 #include "monitor/job/launch/launch.h"
 #include "monitor/job/launch/output.h"
 #include "monitor/job/launch/proc.h"
-#include "monitor/job/health/restart.h"
-#include "monitor/job/launch/job_dirs.h"
 
 static volatile sig_atomic_t told;
 static void on_signal(int signal) { told = signal; }
@@ -22,10 +22,11 @@ static void on_signal(int signal) { told = signal; }
 /* the whole lines of `heard` from *at on: results are kept, all go to `o` for its error lines */
 static void look_at(bt_text *heard, size_t *at, bt_text *result) {
     const size_t mark = strlen(BT_RUN_ONCE_RESULT);
-    for (char *line = heard->data + *at, *end; (end = strchr(line, '\n')) != NULL; line = end + 1, *at = (size_t)(line - heard->data)) {
+    for (char *line = heard->data + *at, *end; (end = strchr(line, '\n')) != NULL;
+         line = end + 1, *at = (size_t)(line - heard->data)) {
         if (strncmp(line, BT_RUN_ONCE_RESULT, mark) != 0) continue;
         size_t n = (size_t)(end - line) - mark;
-        if (n > 0 && line[mark + n - 1] == '\r') n--;       /* mpirun gives the ranks a terminal */
+        if (n > 0 && line[mark + n - 1] == '\r') n--; /* mpirun gives the ranks a terminal */
         bt_text_clear(result);
         bt_text_putn(result, line + mark, n);
     }
@@ -50,8 +51,15 @@ static bool listen_to(int fd, bt_output *o, bt_text *heard, bt_text *result) {
 }
 
 static bt_code failure(int status, const bt_output *o, const bt_text *heard, bt_err *err) {
-    const bt_end_facts f = {.wait_status = status, .started = true, .reported = o->reported, .code = o->code, .rank = o->rank, .signal = o->signal, .step = -1,
-                            .message = o->message, .last_line = o->last_line};
+    const bt_end_facts f = {.wait_status = status,
+                            .started = true,
+                            .reported = o->reported,
+                            .code = o->code,
+                            .rank = o->rank,
+                            .signal = o->signal,
+                            .step = -1,
+                            .message = o->message,
+                            .last_line = o->last_line};
     bt_end end = bt_end_classify(&f);
     char text[480];
     if (end.kind == BT_END_ERROR) {
@@ -74,9 +82,12 @@ static bt_code watch(bt_child *child, bt_text *result, bt_err *err) {
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR) {}
     close(child->out);
     bt_code code = BT_OK;
-    if (!ended) code = bt_fail(err, BT_STOPPED, "stopped by signal %d", (int)told);
-    else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) code = failure(status, &output, &heard, err);
-    else if (result->len == 0) code = bt_fail(err, BT_IO, "the ranks ended without a result");
+    if (!ended)
+        code = bt_fail(err, BT_STOPPED, "stopped by signal %d", (int)told);
+    else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        code = failure(status, &output, &heard, err);
+    else if (result->len == 0)
+        code = bt_fail(err, BT_IO, "the ranks ended without a result");
     bt_output_close(&output);
     bt_text_release(&heard);
     return code;
@@ -99,10 +110,17 @@ bt_code bt_run_once_run(const bt_run_once *o, bt_text *result, bt_err *err) {
     if (code == BT_OK) {
         code = bt_job_dirs_attempt(&scratch, 1, tmp, shm, err);
         if (code == BT_OK) {
-            bt_launch l = {.ranks = o->ranks, .hosts = o->hosts, .mpirun_args = o->mpirun_args, .tmp = tmp, .shm = shm, .program = program, .words = o->words,
+            bt_launch l = {.ranks = o->ranks,
+                           .hosts = o->hosts,
+                           .mpirun_args = o->mpirun_args,
+                           .tmp = tmp,
+                           .shm = shm,
+                           .program = program,
+                           .words = o->words,
                            .n_words = o->n_words};
             const int keep[] = {scratch.lock, scratch.shm_lock};
-            for (size_t i = 0; i < 2; i++) if (keep[i] >= 0) l.inherit[l.n_inherit++] = keep[i];
+            for (size_t i = 0; i < 2; i++)
+                if (keep[i] >= 0) l.inherit[l.n_inherit++] = keep[i];
             code = bt_launch_start(&l, &child, err);
         }
         if (code == BT_OK) code = watch(&child, result, err);

@@ -1,7 +1,9 @@
-/* run_once.h - this program once on several ranks, watched to its end: no wire, no restart, no record. For benchmarks.
+/* run_once.h - this program once on several ranks, watched to its end: no wire, no restart, no
+ * record. For benchmarks.
  *
- * What the ranks print is kept: the last line that begins with BT_RUN_ONCE_RESULT is the result, an error line becomes the error,
- * the rest goes to the log callback when something failed. INT and TERM end the ranks and return BT_STOPPED. */
+ * What the ranks print is kept: the last line that begins with BT_RUN_ONCE_RESULT is the result, an
+ * error line becomes the error, the rest goes to the log callback when something failed. INT and
+ * TERM end the ranks and return BT_STOPPED. */
 #ifndef BT_MONITOR_JOB_LAUNCH_RUN_ONCE_H
 #define BT_MONITOR_JOB_LAUNCH_RUN_ONCE_H
 
@@ -14,8 +16,8 @@
 
 typedef struct bt_run_once {
     int ranks;
-    const char *hosts, *mpirun_args;    /* "" for none */
-    const char *const *words;           /* argv after the program's name */
+    const char *hosts, *mpirun_args; /* "" for none */
+    const char *const *words;        /* argv after the program's name */
     size_t n_words;
 } bt_run_once;
 

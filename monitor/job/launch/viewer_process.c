@@ -31,7 +31,8 @@ bt_code bt_viewer_start(bt_viewer *c, const char *const *argv, bt_err *err) {
     int out[2];
     memset(c, 0, sizeof *c);
     c->out = -1;
-    if (pipe2(out, O_CLOEXEC) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot make a pipe for '%s'", argv[1]);
+    if (pipe2(out, O_CLOEXEC) != 0)
+        return bt_fail_errno(err, BT_IO, errno, "cannot make a pipe for '%s'", argv[1]);
     const pid_t parent = getpid(), pid = fork();
     if (pid == 0) become(argv, out[1], parent);
     close(out[1]);
@@ -49,7 +50,7 @@ const char *bt_viewer_line(bt_viewer *c, bool *ended) {
     *ended = false;
     while (c->out >= 0) {
         char ch;
-        ssize_t k = read(c->out, &ch, 1);           /* a handful of lines in a run */
+        ssize_t k = read(c->out, &ch, 1); /* a handful of lines in a run */
         if (k < 0 && errno == EINTR) continue;
         if (k < 0) return NULL;
         if (k == 0) {

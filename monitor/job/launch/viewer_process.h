@@ -1,5 +1,6 @@
-/* viewer_process.h - a viewer started beside a run (`train --dash`): in a session of its own, ended with the run, and by the kernel
- * should the supervisor die. What it prints is lines for the screen; that it fails is news, never a reason to stop training. */
+/* viewer_process.h - a viewer started beside a run (`train --dash`): in a session of its own, ended
+ * with the run, and by the kernel should the supervisor die. What it prints is lines for the
+ * screen; that it fails is news, never a reason to stop training. */
 #ifndef BT_MONITOR_JOB_LAUNCH_VIEWER_PROCESS_H
 #define BT_MONITOR_JOB_LAUNCH_VIEWER_PROCESS_H
 
@@ -10,16 +11,17 @@
 #include "engine/base/status.h"
 
 typedef struct bt_viewer {
-    pid_t pid;                          /* 0: none */
-    int out;                            /* its stdout and stderr; -1: none */
+    pid_t pid; /* 0: none */
+    int out;   /* its stdout and stderr; -1: none */
     char line[512];
     size_t n;
 } bt_viewer;
 
 /* argv[0] is the program's path; the list ends with NULL */
 bt_code bt_viewer_start(bt_viewer *c, const char *const *argv, bt_err *err) BT_MUST_CHECK;
-/* the next whole line of what it printed, without newline; NULL: nothing now. ended: it is gone, `out` is closed */
+/* the next whole line of what it printed, without newline; NULL: nothing now. ended: it is gone,
+ * `out` is closed */
 const char *bt_viewer_line(bt_viewer *c, bool *ended);
-void bt_viewer_stop(bt_viewer *c);        /* accepts an all-zero struct */
+void bt_viewer_stop(bt_viewer *c); /* accepts an all-zero struct */
 
 #endif

@@ -7,13 +7,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- code points ------------------------------------------------------------------------------------------------------ */
+/* ---- code points ----------------------------------------------------------------------------- */
 
 uint32_t bt_glyph_next(const char **p) {
     const unsigned char *s = (const unsigned char *)*p;
     if (!s[0]) return 0;
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    int n = s[0] < 0x80 ? 1 : (s[0] & 0xE0) == 0xC0 ? 2 : (s[0] & 0xF0) == 0xE0 ? 3 : (s[0] & 0xF8) == 0xF0 ? 4 : 0;
+    int n = s[0] < 0x80             ? 1
+            : (s[0] & 0xE0) == 0xC0 ? 2
+            : (s[0] & 0xF0) == 0xE0 ? 3
+            : (s[0] & 0xF8) == 0xF0 ? 4
+                                    : 0;
     uint32_t cp = n == 1 ? s[0] : n == 2 ? s[0] & 0x1FU : n == 3 ? s[0] & 0x0FU : s[0] & 0x07U;
     for (int i = 1; i < n; i++) {
         if ((s[i] & 0xC0) != 0x80) {
@@ -51,7 +55,9 @@ size_t bt_glyph_put(char out[5], uint32_t cp) {
     return n;
 }
 
-typedef struct span { uint32_t lo, hi; } span;
+typedef struct span {
+    uint32_t lo, hi;
+} span;
 
 static bool within(const span *t, size_t n, uint32_t cp) {
     for (size_t i = 0; i < n; i++)
@@ -59,16 +65,23 @@ static bool within(const span *t, size_t n, uint32_t cp) {
     return false;
 }
 
-/* our own, because wcwidth depends on the locale of the day; coarse ranges are enough for names and log lines */
+/* our own, because wcwidth depends on the locale of the day; coarse ranges are enough for names and
+ * log lines */
 int bt_glyph_width(uint32_t cp) {
-    static const span none[] = {{0, 0x1F}, {0x7F, 0x9F}, {0xAD, 0xAD}, {0x300, 0x36F}, {0x483, 0x489}, {0x591, 0x5BD}, {0x610, 0x61A},
-                                {0x61C, 0x61C}, {0x64B, 0x65F}, {0x1AB0, 0x1AFF}, {0x1DC0, 0x1DFF}, {0x200B, 0x200F}, {0x2028, 0x202E},
-                                {0x2060, 0x206F}, {0x20D0, 0x20FF}, {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}, {0xFEFF, 0xFEFF},
-                                {0xFFF9, 0xFFFB}, {0xE0000, 0xE0FFF}};
-    static const span two[] = {{0x1100, 0x115F}, {0x231A, 0x231B}, {0x23E9, 0x23EC}, {0x25FD, 0x25FE}, {0x2614, 0x2615}, {0x2E80, 0x303E},
-                               {0x3041, 0xA4CF}, {0xA960, 0xA97C}, {0xAC00, 0xD7A3}, {0xF900, 0xFAFF}, {0xFE30, 0xFE6F}, {0xFF00, 0xFF60},
-                               {0xFFE0, 0xFFE6}, {0x1F300, 0x1F64F}, {0x1F680, 0x1F6FF}, {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD}};
-    if ((cp >= 0x20 && cp < 0x7F) || (cp >= 0x2500 && cp < 0x25FD) || (cp >= 0x2800 && cp < 0x2900)) return 1;     /* text, lines and blocks, braille */
+    static const span none[] = {
+        {0, 0x1F},        {0x7F, 0x9F},     {0xAD, 0xAD},     {0x300, 0x36F},   {0x483, 0x489},
+        {0x591, 0x5BD},   {0x610, 0x61A},   {0x61C, 0x61C},   {0x64B, 0x65F},   {0x1AB0, 0x1AFF},
+        {0x1DC0, 0x1DFF}, {0x200B, 0x200F}, {0x2028, 0x202E}, {0x2060, 0x206F}, {0x20D0, 0x20FF},
+        {0xFE00, 0xFE0F}, {0xFE20, 0xFE2F}, {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}, {0xE0000, 0xE0FFF}};
+    static const span two[] = {{0x1100, 0x115F},   {0x231A, 0x231B},   {0x23E9, 0x23EC},
+                               {0x25FD, 0x25FE},   {0x2614, 0x2615},   {0x2E80, 0x303E},
+                               {0x3041, 0xA4CF},   {0xA960, 0xA97C},   {0xAC00, 0xD7A3},
+                               {0xF900, 0xFAFF},   {0xFE30, 0xFE6F},   {0xFF00, 0xFF60},
+                               {0xFFE0, 0xFFE6},   {0x1F300, 0x1F64F}, {0x1F680, 0x1F6FF},
+                               {0x1F900, 0x1F9FF}, {0x20000, 0x3FFFD}};
+    /* text, lines and blocks, braille */
+    if ((cp >= 0x20 && cp < 0x7F) || (cp >= 0x2500 && cp < 0x25FD) || (cp >= 0x2800 && cp < 0x2900))
+        return 1;
     if (within(none, sizeof none / sizeof none[0], cp)) return 0;
     return within(two, sizeof two / sizeof two[0], cp) ? 2 : 1;
 }
@@ -76,37 +89,79 @@ int bt_glyph_width(uint32_t cp) {
 /* what our own drawings look like on a terminal without Unicode */
 static uint32_t ascii_of(uint32_t cp) {
     if (cp < 0x7F) return cp;
-    if (cp >= 0x2581 && cp <= 0x2588) return (uint32_t)"_..-=+*#"[cp - 0x2581];      /* heights */
-    if (cp >= 0x2589 && cp <= 0x258F) return cp <= 0x258B ? '#' : cp == 0x258C ? '=' : '-';     /* left parts */
+    if (cp >= 0x2581 && cp <= 0x2588) return (uint32_t) "_..-=+*#"[cp - 0x2581]; /* heights */
+    /* left parts */
+    if (cp >= 0x2589 && cp <= 0x258F) return cp <= 0x258B ? '#' : cp == 0x258C ? '=' : '-';
     switch (cp) {
-    case 0x2500: case 0x2501: case 0x2504: case 0x254C: return '-';
-    case 0x2502: case 0x2503: case 0x2506: case 0x2524: case 0x251C: return '|';
-    case 0x250C: case 0x2510: case 0x2514: case 0x2518: case 0x253C: case 0x252C: case 0x2534:
-    case 0x256D: case 0x256E: case 0x256F: case 0x2570: return '+';
+    case 0x2500:
+    case 0x2501:
+    case 0x2504:
+    case 0x254C: return '-';
+    case 0x2502:
+    case 0x2503:
+    case 0x2506:
+    case 0x2524:
+    case 0x251C: return '|';
+    case 0x250C:
+    case 0x2510:
+    case 0x2514:
+    case 0x2518:
+    case 0x253C:
+    case 0x252C:
+    case 0x2534:
+    case 0x256D:
+    case 0x256E:
+    case 0x256F:
+    case 0x2570: return '+';
     case 0x2591: return '.';
     case 0x2592: return 'o';
     case 0x2593: return '#';
-    case 0x2190: case 0x25C0: case 0x25C2: case 0x2039: return '<';
-    case 0x2192: case 0x25B6: case 0x25B8: case 0x203A: return '>';
-    case 0x2191: case 0x25B2: case 0x25B4: return '^';
-    case 0x2193: case 0x25BC: case 0x25BE: return 'v';
-    case 0x00B7: case 0x2022: return '.';
+    case 0x2190:
+    case 0x25C0:
+    case 0x25C2:
+    case 0x2039: return '<';
+    case 0x2192:
+    case 0x25B6:
+    case 0x25B8:
+    case 0x203A: return '>';
+    case 0x2191:
+    case 0x25B2:
+    case 0x25B4: return '^';
+    case 0x2193:
+    case 0x25BC:
+    case 0x25BE: return 'v';
+    case 0x00B7:
+    case 0x2022: return '.';
     case 0x2026: return '~';
     case 0x00D7: return 'x';
     case 0x00B1: return '~';
-    case 0x2013: case 0x2014: case 0x2212: return '-';
-    case 0x00B5: case 0x03BC: return 'u';
-    case 0x25CF: case 0x25C6: case 0x25A0: case 0x2713: return '*';
-    case 0x25CB: case 0x25C7: case 0x25A1: return 'o';
+    case 0x2013:
+    case 0x2014:
+    case 0x2212: return '-';
+    case 0x00B5:
+    case 0x03BC: return 'u';
+    case 0x25CF:
+    case 0x25C6:
+    case 0x25A0:
+    case 0x2713: return '*';
+    case 0x25CB:
+    case 0x25C7:
+    case 0x25A1: return 'o';
     case 0x2717: return 'x';
     default: return '?';
     }
 }
 
-/* ---- the grid ----------------------------------------------------------------------------------------------------------- */
+/* ---- the grid -------------------------------------------------------------------------------- */
 
 bt_code bt_canvas_init(bt_canvas *c, int w, int h, bt_chars chars, bt_err *err) {
-    *c = (bt_canvas){.w = w < 1 ? 1 : w > 1000 ? 1000 : w, .h = h < 1 ? 1 : h > 500 ? 500 : h, .chars = chars};
+    *c = (bt_canvas){.w = w < 1      ? 1
+                          : w > 1000 ? 1000
+                                     : w,
+                     .h = h < 1     ? 1
+                          : h > 500 ? 500
+                                    : h,
+                     .chars = chars};
     c->cells = malloc((size_t)c->w * (size_t)c->h * sizeof *c->cells);
     if (!c->cells) return bt_fail(err, BT_NOMEM, "cannot allocate a screen of %d x %d", c->w, c->h);
     bt_canvas_clear(c);
@@ -135,7 +190,8 @@ bt_rect bt_canvas_clip(bt_canvas *c, bt_rect r) {
 void bt_canvas_unclip(bt_canvas *c, bt_rect old) { c->clip = old; }
 
 static bool visible(const bt_canvas *c, int x, int y) {
-    return x >= c->clip.x && y >= c->clip.y && x < c->clip.x + c->clip.w && y < c->clip.y + c->clip.h;
+    return x >= c->clip.x && y >= c->clip.y && x < c->clip.x + c->clip.w &&
+           y < c->clip.y + c->clip.h;
 }
 
 /* keeps wide glyphs whole: overwriting one half blanks the other */
@@ -209,8 +265,10 @@ void bt_canvas_fill(bt_canvas *c, bt_rect r, uint32_t glyph, bt_style s) {
 void bt_canvas_box(bt_canvas *c, bt_rect r, bt_style s, const char *title) {
     if (r.w < 2 || r.h < 2) return;
     int x1 = r.x + r.w - 1, y1 = r.y + r.h - 1;
-    for (int x = r.x + 1; x < x1; x++) bt_canvas_put(c, x, r.y, 0x2500, s), bt_canvas_put(c, x, y1, 0x2500, s);
-    for (int y = r.y + 1; y < y1; y++) bt_canvas_put(c, r.x, y, 0x2502, s), bt_canvas_put(c, x1, y, 0x2502, s);
+    for (int x = r.x + 1; x < x1; x++)
+        bt_canvas_put(c, x, r.y, 0x2500, s), bt_canvas_put(c, x, y1, 0x2500, s);
+    for (int y = r.y + 1; y < y1; y++)
+        bt_canvas_put(c, r.x, y, 0x2502, s), bt_canvas_put(c, x1, y, 0x2502, s);
     bt_canvas_put(c, r.x, r.y, 0x256D, s);
     bt_canvas_put(c, x1, r.y, 0x256E, s);
     bt_canvas_put(c, r.x, y1, 0x2570, s);
@@ -222,7 +280,8 @@ void bt_canvas_box(bt_canvas *c, bt_rect r, bt_style s, const char *title) {
     }
 }
 
-void bt_canvas_rule(bt_canvas *c, bt_rect row, bt_style title_style, const char *title, const char *right) {
+void bt_canvas_rule(bt_canvas *c, bt_rect row, bt_style title_style, const char *title,
+                    const char *right) {
     bt_style faint = {.fg = BT_C_FAINT}, label = {.fg = BT_C_LABEL};
     int x = row.x, end = row.x + row.w;
     if (title && title[0]) x += bt_canvas_text(c, x, row.y, row.w, title_style, title) + 1;
@@ -243,7 +302,8 @@ void bt_canvas_bar(bt_canvas *c, int x, int y, int w, double frac, bt_style s) {
     if (eighths > 0 && whole < w) bt_canvas_put(c, x + whole, y, 0x2590U - (uint32_t)eighths, s);
 }
 
-void bt_canvas_spark(bt_canvas *c, bt_rect r, const double *v, size_t n, double lo, double hi, bt_style s) {
+void bt_canvas_spark(bt_canvas *c, bt_rect r, const double *v, size_t n, double lo, double hi,
+                     bt_style s) {
     if (n == 0 || r.w <= 0 || r.h <= 0) return;
     if (isnan(lo) || isnan(hi)) {
         double a = INFINITY, b = -INFINITY;
@@ -255,9 +315,16 @@ void bt_canvas_spark(bt_canvas *c, bt_rect r, const double *v, size_t n, double 
     size_t first = n > (size_t)r.w ? n - (size_t)r.w : 0;
     for (size_t i = first; i < n; i++) {
         if (isnan(v[i])) continue;
-        double frac = hi > lo ? (v[i] - lo) / (hi - lo) : hi > 0 || hi < 0 ? 0.5 : 0;       /* nothing but zeros lies on the floor */
-        int e = (int)lround((frac < 0 ? 0 : frac > 1 ? 1 : frac) * (r.h * 8 - 1)) + 1, x = r.x + (int)(i - first);
-        for (int row = r.h - 1; row >= 0 && e > 0; row--, e -= 8) bt_canvas_put(c, x, r.y + row, 0x2580U + (uint32_t)(e > 8 ? 8 : e), s);
+        /* nothing but zeros lies on the floor */
+        double frac = hi > lo ? (v[i] - lo) / (hi - lo) : hi > 0 || hi < 0 ? 0.5 : 0;
+        int e = (int)lround((frac < 0   ? 0
+                             : frac > 1 ? 1
+                                        : frac) *
+                            (r.h * 8 - 1)) +
+                1,
+            x = r.x + (int)(i - first);
+        for (int row = r.h - 1; row >= 0 && e > 0; row--, e -= 8)
+            bt_canvas_put(c, x, r.y + row, 0x2580U + (uint32_t)(e > 8 ? 8 : e), s);
     }
 }
 
@@ -271,10 +338,11 @@ void bt_canvas_restyle(bt_canvas *c, bt_rect r, uint8_t attr_on, uint8_t bg) {
         }
 }
 
-/* ---- as text -------------------------------------------------------------------------------------------------------------- */
+/* ---- as text --------------------------------------------------------------------------------- */
 
 static bool blank(const bt_cell *cell) {
-    return cell->glyph == ' ' && cell->style.bg == BT_C_NONE && !(cell->style.attr & (BT_ATTR_REVERSE | BT_ATTR_UNDERLINE));
+    return cell->glyph == ' ' && cell->style.bg == BT_C_NONE &&
+           !(cell->style.attr & (BT_ATTR_REVERSE | BT_ATTR_UNDERLINE));
 }
 
 static void put_sgr(bt_text *out, bt_style s, bt_color_depth depth) {
@@ -302,7 +370,8 @@ static void dump(const bt_canvas *c, bool color, bt_color_depth depth, bt_text *
         bt_style now = {0};
         for (int x = 0; x < end; x++) {
             if (row[x].glyph == 0) continue;
-            if (color && memcmp(&row[x].style, &now, sizeof now) != 0) put_sgr(out, now = row[x].style, depth);
+            if (color && memcmp(&row[x].style, &now, sizeof now) != 0)
+                put_sgr(out, now = row[x].style, depth);
             char utf8[5];
             bt_glyph_put(utf8, row[x].glyph);
             bt_text_put(out, utf8);
@@ -315,4 +384,6 @@ static void dump(const bt_canvas *c, bool color, bt_color_depth depth, bt_text *
 
 void bt_canvas_dump(const bt_canvas *c, bt_text *out) { dump(c, false, BT_DEPTH_MONO, out); }
 
-void bt_canvas_dump_ansi(const bt_canvas *c, bt_color_depth depth, bt_text *out) { dump(c, true, depth, out); }
+void bt_canvas_dump_ansi(const bt_canvas *c, bt_color_depth depth, bt_text *out) {
+    dump(c, true, depth, out);
+}

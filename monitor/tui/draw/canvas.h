@@ -1,9 +1,10 @@
 /* canvas.h - a grid of styled cells that every screen draws into; knows no terminal.
  *
- * What reaches a cell is safe to show: control and bidirectional-override characters are dropped, invalid UTF-8 becomes '?',
- * so text from logs, host names and run names cannot speak to the terminal. With BT_CHARS_ASCII every glyph is mapped to
- * ASCII here, once, so screens draw in Unicode and never ask.
- * Coordinates are cells, (0, 0) top left; whatever lies outside the clip rectangle is not drawn.
+ * What reaches a cell is safe to show: control and bidirectional-override characters are dropped,
+ * invalid UTF-8 becomes '?', so text from logs, host names and run names cannot speak to the
+ * terminal. With BT_CHARS_ASCII every glyph is mapped to ASCII here, once, so screens draw in
+ * Unicode and never ask. Coordinates are cells, (0, 0) top left; whatever lies outside the clip
+ * rectangle is not drawn.
  * Owns: the cells. Threads: one caller. */
 #ifndef BT_MONITOR_TUI_DRAW_CANVAS_H
 #define BT_MONITOR_TUI_DRAW_CANVAS_H
@@ -16,56 +17,70 @@
 #include "engine/base/text.h"
 #include "monitor/tui/draw/color.h"
 
-typedef enum { BT_CHARS_ASCII, BT_CHARS_BLOCK, BT_CHARS_BRAILLE } bt_chars;   /* each includes the one before */
+/* each includes the one before */
+typedef enum { BT_CHARS_ASCII, BT_CHARS_BLOCK, BT_CHARS_BRAILLE } bt_chars;
 
 enum { BT_ATTR_BOLD = 1, BT_ATTR_DIM = 2, BT_ATTR_REVERSE = 4, BT_ATTR_UNDERLINE = 8 };
 
 typedef struct bt_style {
-    uint8_t fg, bg;                 /* bt_color */
-    uint8_t attr;                   /* BT_ATTR_* */
+    uint8_t fg, bg; /* bt_color */
+    uint8_t attr;   /* BT_ATTR_* */
 } bt_style;
 
 typedef struct bt_cell {
-    uint32_t glyph;                 /* code point; 0: right half of a wide glyph */
+    uint32_t glyph; /* code point; 0: right half of a wide glyph */
     bt_style style;
 } bt_cell;
 
-typedef struct bt_rect { int x, y, w, h; } bt_rect;
+typedef struct bt_rect {
+    int x, y, w, h;
+} bt_rect;
 
 typedef struct bt_canvas {
     int w, h;
     bt_chars chars;
     bt_rect clip;
-    bt_cell *cells;                 /* (h, w) */
+    bt_cell *cells; /* (h, w) */
 } bt_canvas;
 
 bt_code bt_canvas_init(bt_canvas *c, int w, int h, bt_chars chars, bt_err *err) BT_MUST_CHECK;
-void bt_canvas_release(bt_canvas *c);                                   /* accepts an all-zero struct */
-void bt_canvas_clear(bt_canvas *c);                                     /* blanks, clip = everything */
-bt_rect bt_canvas_clip(bt_canvas *c, bt_rect r);                        /* narrows to r; returns the old clip */
+/* accepts an all-zero struct */
+void bt_canvas_release(bt_canvas *c);
+/* blanks, clip = everything */
+void bt_canvas_clear(bt_canvas *c);
+/* narrows to r; returns the old clip */
+bt_rect bt_canvas_clip(bt_canvas *c, bt_rect r);
 void bt_canvas_unclip(bt_canvas *c, bt_rect old);
 
 void bt_canvas_put(bt_canvas *c, int x, int y, uint32_t glyph, bt_style s);
 /* draws UTF-8 from x, at most max_w columns (cut text ends in '…'); returns the columns used */
 int bt_canvas_text(bt_canvas *c, int x, int y, int max_w, bt_style s, const char *utf8);
-int bt_canvas_textf(bt_canvas *c, int x, int y, int max_w, bt_style s, const char *fmt, ...) BT_PRINTF(6, 7);
-void bt_canvas_text_right(bt_canvas *c, int x_end, int y, int max_w, bt_style s, const char *utf8);  /* ends before x_end */
-int bt_canvas_text_width(const char *utf8);                             /* columns it would take */
+int bt_canvas_textf(bt_canvas *c, int x, int y, int max_w, bt_style s, const char *fmt, ...)
+    BT_PRINTF(6, 7);
+/* ends before x_end */
+void bt_canvas_text_right(bt_canvas *c, int x_end, int y, int max_w, bt_style s, const char *utf8);
+int bt_canvas_text_width(const char *utf8); /* columns it would take */
 void bt_canvas_fill(bt_canvas *c, bt_rect r, uint32_t glyph, bt_style s);
 void bt_canvas_box(bt_canvas *c, bt_rect r, bt_style s, const char *title);
 /* "title ───────── right": the heading of a panel, one row */
-void bt_canvas_rule(bt_canvas *c, bt_rect row, bt_style title_style, const char *title, const char *right);
-void bt_canvas_bar(bt_canvas *c, int x, int y, int w, double frac, bt_style s);     /* horizontal, in eighths of a cell */
-void bt_canvas_spark(bt_canvas *c, bt_rect r, const double *v, size_t n, double lo, double hi, bt_style s);  /* NaN: gap */
-void bt_canvas_restyle(bt_canvas *c, bt_rect r, uint8_t attr_on, uint8_t bg);       /* bg BT_C_NONE: kept */
+void bt_canvas_rule(bt_canvas *c, bt_rect row, bt_style title_style, const char *title,
+                    const char *right);
+/* horizontal, in eighths of a cell */
+void bt_canvas_bar(bt_canvas *c, int x, int y, int w, double frac, bt_style s);
+/* NaN: gap */
+void bt_canvas_spark(bt_canvas *c, bt_rect r, const double *v, size_t n, double lo, double hi,
+                     bt_style s);
+/* bg BT_C_NONE: kept */
+void bt_canvas_restyle(bt_canvas *c, bt_rect r, uint8_t attr_on, uint8_t bg);
 
 /* the grid as text, one line per row, trailing blanks cut */
 void bt_canvas_dump(const bt_canvas *c, bt_text *out);
 /* the same with SGR colour sequences; depth as in color.h */
 void bt_canvas_dump_ansi(const bt_canvas *c, bt_color_depth depth, bt_text *out);
 
-uint32_t bt_glyph_next(const char **p);          /* next code point, '?' for a bad byte; 0 at the end */
-size_t bt_glyph_put(char out[5], uint32_t cp);   /* returns the bytes written, NUL-terminated */
-int bt_glyph_width(uint32_t cp);                /* 0 (combining, control), 1 or 2 */
+/* next code point, '?' for a bad byte; 0 at the end */
+uint32_t bt_glyph_next(const char **p);
+size_t bt_glyph_put(char out[5], uint32_t cp); /* returns the bytes written, NUL-terminated */
+int bt_glyph_width(uint32_t cp);               /* 0 (combining, control), 1 or 2 */
 
 #endif

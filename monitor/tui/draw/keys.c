@@ -1,7 +1,8 @@
 /* keys.c - the key table. */
 #include "monitor/tui/draw/keys.h"
 
-#define BT_BIND(action, group, keys, hint, help, a, b, c, d) {BT_DO_##action, BT_KEYS_##group, keys, hint, help, {a, b, c, d}},
+#define BT_BIND(action, group, keys, hint, help, a, b, c, d) \
+    {BT_DO_##action, BT_KEYS_##group, keys, hint, help, {a, b, c, d}},
 const bt_bind bt_binds[] = {
 #include "monitor/tui/draw/keys.def"
 };
@@ -31,6 +32,7 @@ void bt_keys_help(bt_text *out) {
     for (int g = 0; g < BT_KEYS_GROUPS; g++) {
         bt_text_printf(out, "%s%s\n", g ? "\n" : "", bt_keys_group_name((bt_key_group)g));
         for (size_t i = 0; i < bt_binds_n; i++)
-            if ((int)bt_binds[i].group == g) bt_text_printf(out, "  %-12s  %s\n", bt_binds[i].keys, bt_binds[i].help);
+            if ((int)bt_binds[i].group == g)
+                bt_text_printf(out, "  %-12s  %s\n", bt_binds[i].keys, bt_binds[i].help);
     }
 }

@@ -7,21 +7,40 @@
 
 #include "engine/base/text.h"
 
-#define BT_CTRL(c) ((c) & 0x1F)
+#define BT_CTRL(c) ((c)&0x1F)
 #define BT_KEY_F(n) (BT_KEY_F0 + (n))
 
 /* printable keys are their code point; the rest lies above Unicode */
 enum {
     BT_KEY_NONE = 0,
     BT_KEY_ESC = 0x1B,
-    BT_KEY_BACKSPACE = 0x110000, BT_KEY_UP, BT_KEY_DOWN, BT_KEY_LEFT, BT_KEY_RIGHT, BT_KEY_PAGE_UP, BT_KEY_PAGE_DOWN, BT_KEY_HOME,
-    BT_KEY_END, BT_KEY_BACKTAB, BT_KEY_DELETE, BT_KEY_CTRL_LEFT, BT_KEY_CTRL_RIGHT,
-    BT_KEY_RESIZE,                  /* the terminal has another size */
-    BT_KEY_HANGUP,                  /* the terminal is gone, or somebody asked us to end */
+    BT_KEY_BACKSPACE = 0x110000,
+    BT_KEY_UP,
+    BT_KEY_DOWN,
+    BT_KEY_LEFT,
+    BT_KEY_RIGHT,
+    BT_KEY_PAGE_UP,
+    BT_KEY_PAGE_DOWN,
+    BT_KEY_HOME,
+    BT_KEY_END,
+    BT_KEY_BACKTAB,
+    BT_KEY_DELETE,
+    BT_KEY_CTRL_LEFT,
+    BT_KEY_CTRL_RIGHT,
+    BT_KEY_RESIZE, /* the terminal has another size */
+    BT_KEY_HANGUP, /* the terminal is gone, or somebody asked us to end */
     BT_KEY_F0 = 0x110100
 };
 
-typedef enum { BT_KEYS_VIEW, BT_KEYS_MOVE, BT_KEYS_TIME, BT_KEYS_RUNS, BT_KEYS_CONTROL, BT_KEYS_OTHER, BT_KEYS_GROUPS } bt_key_group;
+typedef enum {
+    BT_KEYS_VIEW,
+    BT_KEYS_MOVE,
+    BT_KEYS_TIME,
+    BT_KEYS_RUNS,
+    BT_KEYS_CONTROL,
+    BT_KEYS_OTHER,
+    BT_KEYS_GROUPS
+} bt_key_group;
 
 #define BT_BIND(action, group, keys, hint, help, a, b, c, d) BT_DO_##action,
 typedef enum {
@@ -41,9 +60,10 @@ typedef struct bt_bind {
 extern const bt_bind bt_binds[];
 extern const size_t bt_binds_n;
 
-bt_action bt_keys_action(int32_t key);          /* '1'..'8' give BT_DO_SCREEN */
+bt_action bt_keys_action(int32_t key); /* '1'..'8' give BT_DO_SCREEN */
 const bt_bind *bt_keys_bind(bt_action action);
 const char *bt_keys_group_name(bt_key_group g);
-void bt_keys_help(bt_text *out);                /* the table as text: for `top --help` and the manual page */
+/* the table as text: for `top --help` and the manual page */
+void bt_keys_help(bt_text *out);
 
 #endif

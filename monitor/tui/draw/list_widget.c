@@ -13,7 +13,8 @@ static int fit_columns(const bt_list_table *t, int width, int *w) {
         if (total - gap <= width || shown <= 1) break;
         int worst = -1;
         for (int i = 0; i < t->n_cols; i++)
-            if (w[i] > 0 && (worst < 0 || t->cols[i].importance >= t->cols[worst].importance)) worst = i;
+            if (w[i] > 0 && (worst < 0 || t->cols[i].importance >= t->cols[worst].importance))
+                worst = i;
         w[worst] = 0;
     }
     for (int i = 0; i < t->n_cols; i++)
@@ -29,8 +30,10 @@ static void draw_cell(bt_canvas *c, bt_rect cell, const bt_list_table *t, size_t
     char buf[256] = "";
     if (t->paint && t->paint(t->ctx, c, cell, row, col)) return;
     t->cell(t->ctx, row, col, buf, sizeof buf, &s);
-    if (t->cols[col].right) bt_canvas_text_right(c, cell.x + cell.w, cell.y, cell.w, s, buf);
-    else bt_canvas_text(c, cell.x, cell.y, cell.w, s, buf);
+    if (t->cols[col].right)
+        bt_canvas_text_right(c, cell.x + cell.w, cell.y, cell.w, s, buf);
+    else
+        bt_canvas_text(c, cell.x, cell.y, cell.w, s, buf);
 }
 
 static void draw_head(bt_canvas *c, bt_rect r, const bt_list_table *t, const int *w, int gap) {
@@ -39,10 +42,17 @@ static void draw_head(bt_canvas *c, bt_rect r, const bt_list_table *t, const int
         if (w[i] == 0) continue;
         char title[64];
         bool sorted = i == t->sort_col;
-        snprintf(title, sizeof title, "%s%s", t->cols[i].title, !sorted ? "" : c->chars == BT_CHARS_ASCII ? (t->descending ? " v" : " ^") : t->descending ? "▾" : "▴");      /* no "blamev" */
+        /* no "blamev" */
+        snprintf(title, sizeof title, "%s%s", t->cols[i].title,
+                 !sorted                      ? ""
+                 : c->chars == BT_CHARS_ASCII ? (t->descending ? " v" : " ^")
+                 : t->descending              ? "▾"
+                                              : "▴");
         bt_style s = {.fg = sorted ? BT_C_ACCENT : BT_C_LABEL};
-        if (t->cols[i].right) bt_canvas_text_right(c, x + w[i], r.y, w[i] + gap, s, title);
-        else bt_canvas_text(c, x, r.y, w[i], s, title);
+        if (t->cols[i].right)
+            bt_canvas_text_right(c, x + w[i], r.y, w[i] + gap, s, title);
+        else
+            bt_canvas_text(c, x, r.y, w[i], s, title);
         x += w[i] + gap;
     }
 }
@@ -67,15 +77,20 @@ int bt_list_draw(bt_canvas *c, bt_rect r, const bt_list_table *t, int *top) {
             draw_cell(c, (bt_rect){x, y, w[k], 1}, t, row, k);
             x += w[k] + gap;
         }
-        if (t->marked && t->marked(t->ctx, row)) bt_canvas_put(c, r.x, y, 0x25CF, (bt_style){.fg = BT_C_ACCENT});
+        if (t->marked && t->marked(t->ctx, row))
+            bt_canvas_put(c, r.x, y, 0x25CF, (bt_style){.fg = BT_C_ACCENT});
         if ((int)row == t->selected) {
             bt_canvas_restyle(c, (bt_rect){r.x, y, r.w, 1}, 0, BT_C_BAR);
             bt_canvas_put(c, r.x, y, 0x25B8, (bt_style){.fg = BT_C_ACCENT, .bg = BT_C_BAR});
         }
     }
-    if (t->n_rows == 0) bt_canvas_text(c, r.x + 1, r.y + 1, r.w - 1, (bt_style){.fg = BT_C_LABEL}, "no row matches");     /* an empty list has its own words */
+    /* an empty list has its own words */
+    if (t->n_rows == 0)
+        bt_canvas_text(c, r.x + 1, r.y + 1, r.w - 1, (bt_style){.fg = BT_C_LABEL},
+                       "no row matches");
     if (*top > 0) bt_canvas_put(c, r.x + r.w - 1, r.y + 1, 0x25B4, (bt_style){.fg = BT_C_LABEL});
-    if (*top + rows < (int)t->n_rows) bt_canvas_put(c, r.x + r.w - 1, r.y + r.h - 1, 0x25BE, (bt_style){.fg = BT_C_LABEL});
+    if (*top + rows < (int)t->n_rows)
+        bt_canvas_put(c, r.x + r.w - 1, r.y + r.h - 1, 0x25BE, (bt_style){.fg = BT_C_LABEL});
     bt_canvas_unclip(c, old);
     return rows;
 }

@@ -1,4 +1,5 @@
-/* list_widget.h - rows and columns with a header, a selection, a sort mark; columns that do not fit are left out by importance. */
+/* list_widget.h - rows and columns with a header, a selection, a sort mark; columns that do not fit
+ * are left out by importance. */
 #ifndef BT_MONITOR_TUI_DRAW_LIST_WIDGET_H
 #define BT_MONITOR_TUI_DRAW_LIST_WIDGET_H
 
@@ -10,9 +11,9 @@ enum { BT_LIST_COLUMNS = 24 };
 
 typedef struct bt_list_col {
     const char *title;
-    int w;                          /* at least; a `grow` column takes what is left */
+    int w; /* at least; a `grow` column takes what is left */
     bool right, grow;
-    int importance;                 /* 0: always shown; larger goes first */
+    int importance; /* 0: always shown; larger goes first */
 } bt_list_col;
 
 typedef struct bt_list_table {
@@ -23,11 +24,12 @@ typedef struct bt_list_table {
     void (*cell)(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *style);
     /* draws the cell itself (bars, sparklines) and returns true; may be NULL */
     bool (*paint)(void *ctx, bt_canvas *c, bt_rect cell, size_t row, int col);
-    bool (*marked)(void *ctx, size_t row);      /* may be NULL */
+    bool (*marked)(void *ctx, size_t row); /* may be NULL */
     void *ctx;
-    int selected;                   /* -1: none */
-    uint32_t *shown;                /* receives which columns fit and have a title, a bit each; may be NULL */
-    int sort_col;                   /* -1: none */
+    int selected; /* -1: none */
+    /* receives which columns fit and have a title, a bit each; may be NULL */
+    uint32_t *shown;
+    int sort_col; /* -1: none */
     bool descending;
 } bt_list_table;
 

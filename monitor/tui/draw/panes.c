@@ -19,11 +19,15 @@ static void share(int total, const bt_want *want, int n, int gap, int *size) {
     for (int i = 0; i < n; i++) size[i] = want[i].min > 0 ? want[i].min : want[i].weight > 0;
     while (needed(want, size, n, gap) > total) drop_least(want, size, n);
     int left = total - needed(want, size, n, gap);
-    while (left > 0) {                                          /* one cell at a time to the item farthest below its share */
+    /* one cell at a time to the item farthest below its share */
+    while (left > 0) {
         int best = -1;
         for (int i = 0; i < n; i++) {
-            if (size[i] == 0 || want[i].weight == 0 || (want[i].max > 0 && size[i] >= want[i].max)) continue;
-            if (best < 0 || (size[i] - want[i].min) * want[best].weight < (size[best] - want[best].min) * want[i].weight) best = i;
+            if (size[i] == 0 || want[i].weight == 0 || (want[i].max > 0 && size[i] >= want[i].max))
+                continue;
+            if (best < 0 || (size[i] - want[i].min) * want[best].weight <
+                                (size[best] - want[best].min) * want[i].weight)
+                best = i;
         }
         if (best < 0) break;
         size[best]++;

@@ -1,7 +1,8 @@
 /* panes.h - rectangles from wishes: a pure function.
  *
- * Each item wants at least `min` rows (or columns) and takes a share of what is left by `weight`, up to `max`.
- * When not even the minima fit, items of the highest `rank` go first; a dropped item gets size 0. */
+ * Each item wants at least `min` rows (or columns) and takes a share of what is left by `weight`,
+ * up to `max`. When not even the minima fit, items of the highest `rank` go first; a dropped item
+ * gets size 0. */
 #ifndef BT_MONITOR_TUI_DRAW_PANES_H
 #define BT_MONITOR_TUI_DRAW_PANES_H
 
@@ -10,9 +11,9 @@
 enum { BT_LAYOUT_MAX = 12 };
 
 typedef struct bt_want {
-    int min, max;                   /* max 0: no limit */
+    int min, max; /* max 0: no limit */
     int weight;
-    int rank;                       /* 0: most important */
+    int rank; /* 0: most important */
 } bt_want;
 
 void bt_layout_rows(bt_rect r, const bt_want *want, int n, int gap, bt_rect *out);

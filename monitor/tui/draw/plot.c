@@ -8,26 +8,32 @@
 
 typedef struct dots {
     bt_canvas *c;
-    bt_rect r;                      /* cells of the drawing area */
-    int dx, dy;                     /* dots per cell */
-    int w, h;                       /* dots */
-    uint8_t *bits;                  /* (r.h, r.w): dots set */
-    uint8_t *color;                 /* (r.h, r.w) */
+    bt_rect r;      /* cells of the drawing area */
+    int dx, dy;     /* dots per cell */
+    int w, h;       /* dots */
+    uint8_t *bits;  /* (r.h, r.w): dots set */
+    uint8_t *color; /* (r.h, r.w) */
 } dots;
 
-typedef struct scale { double x0, x1, y0, y1; bool log_y; double y0_log, y_log; } scale;     /* y_log: between y0 and y1 */
+/* y_log: between y0 and y1 */
+typedef struct scale {
+    double x0, x1, y0, y1;
+    bool log_y;
+    double y0_log, y_log;
+} scale;
 
 void bt_plot_init(bt_plot *p) {
     *p = (bt_plot){.x0 = NAN, .x1 = NAN, .y0 = NAN, .y1 = NAN, .cursor_x = NAN};
 }
 
-/* ---- ticks ---------------------------------------------------------------------------------------------------------------- */
+/* ---- ticks ----------------------------------------------------------------------------------- */
 
 /* the finest of 1, 2, 5 x 10^k that puts no more than max ticks into [lo, hi] */
 static double nice_step(double lo, double hi, size_t max) {
     double mag = pow(10, floor(log10((hi - lo) / (double)max)) - 1);
     for (int i = 0; i < 12; i++) {
-        double step = mag * (double[]){1, 2, 5}[i % 3] * pow(10, i / 3), count = floor(hi / step + 1e-6) - ceil(lo / step - 1e-9) + 1;
+        double step = mag * (double[]){1, 2, 5}[i % 3] * pow(10, i / 3),
+               count = floor(hi / step + 1e-6) - ceil(lo / step - 1e-9) + 1;
         if (count <= (double)max) return step;
     }
     return hi - lo;
@@ -44,7 +50,8 @@ static size_t log_ticks(double lo, double hi, size_t max, double *out) {
                 if (v >= lo * 0.9999 && v <= hi * 1.0001 && n++ < max) out[n - 1] = v;
             }
         if (n >= 2 && n <= max) return n;
-        if (n > 0 && per == 1) {                                    /* decades only, every few of them */
+        /* decades only, every few of them */
+        if (n > 0 && per == 1) {
             every = (int)((n + max - 1) / max);
             n = 0;
             for (int d = d0; d <= d1; d += every) {
@@ -74,8 +81,10 @@ size_t bt_plot_ticks(double lo, double hi, size_t max, bool log, double *out) {
 }
 
 void bt_plot_label(char *buf, size_t size, double v, bt_unit unit, double tick_step) {
-    if (unit == BT_UNIT_NONE || unit == BT_UNIT_NATS || unit == BT_UNIT_MS || unit == BT_UNIT_FRAC) {
-        double shown = unit == BT_UNIT_FRAC ? v * 100 : v, step = unit == BT_UNIT_FRAC ? tick_step * 100 : tick_step;
+    if (unit == BT_UNIT_NONE || unit == BT_UNIT_NATS || unit == BT_UNIT_MS ||
+        unit == BT_UNIT_FRAC) {
+        double shown = unit == BT_UNIT_FRAC ? v * 100 : v,
+               step = unit == BT_UNIT_FRAC ? tick_step * 100 : tick_step;
         if (v != 0 && (fabs(shown) < 1e-3 || fabs(shown) >= 1e5)) {
             snprintf(buf, size, "%.1e", shown);
             char *e = strstr(buf, "e-0");
@@ -83,25 +92,30 @@ void bt_plot_label(char *buf, size_t size, double v, bt_unit unit, double tick_s
             if (e) memmove(e + 2, e + 3, strlen(e + 3) + 1);
         } else {
             int digits = step > 0 ? (int)ceil(-log10(step) - 1e-6) : 2;
-            snprintf(buf, size, "%.*f%s", digits < 0 ? 0 : digits > 4 ? 4 : digits, shown, unit == BT_UNIT_FRAC ? " %" : "");
+            snprintf(buf, size, "%.*f%s",
+                     digits < 0   ? 0
+                     : digits > 4 ? 4
+                                  : digits,
+                     shown, unit == BT_UNIT_FRAC ? " %" : "");
         }
         return;
     }
     bt_metric_format(buf, size, v, unit == BT_UNIT_PER_S ? BT_UNIT_COUNT : unit);
     char *rest = NULL, word[16];
-    const double shown = strtod(buf, &rest), base = unit == BT_UNIT_BYTES || unit == BT_UNIT_MIB ? 1024 : 1000;
+    const double shown = strtod(buf, &rest),
+                 base = unit == BT_UNIT_BYTES || unit == BT_UNIT_MIB ? 1024 : 1000;
     if (rest == buf || shown == 0 || !(v / shown > 0)) return;
     /* as many digits as tell this tick from the next: 1 k, but 220.5 MiB */
     const double factor = pow(base, round(log(v / shown) / log(base)));
     int digits = tick_step > 0 ? (int)ceil(-log10(tick_step / factor) - 1e-6) : 0;
     snprintf(word, sizeof word, "%s", rest);
     int n = snprintf(buf, size, "%.*f", digits < 0 ? 0 : digits > 4 ? 4 : digits, v / factor);
-    while (digits > 0 && n > 1 && buf[n - 1] == '0') n--;       /* 1.0 M -> 1 M */
+    while (digits > 0 && n > 1 && buf[n - 1] == '0') n--; /* 1.0 M -> 1 M */
     if (digits > 0 && buf[n - 1] == '.') n--;
     snprintf(buf + n, size - (size_t)n, "%s", word);
 }
 
-/* ---- dots ------------------------------------------------------------------------------------------------------------------ */
+/* ---- dots ------------------------------------------------------------------------------------ */
 
 static void dot(dots *d, int x, int y, uint8_t color) {
     if (x < 0 || y < 0 || x >= d->w || y >= d->h) return;
@@ -111,7 +125,8 @@ static void dot(dots *d, int x, int y, uint8_t color) {
 }
 
 static void line(dots *d, int x0, int y0, int x1, int y1, uint8_t color) {
-    int dx = abs(x1 - x0), dy = -abs(y1 - y0), sx = x0 < x1 ? 1 : -1, sy = y0 < y1 ? 1 : -1, e = dx + dy;
+    int dx = abs(x1 - x0), dy = -abs(y1 - y0), sx = x0 < x1 ? 1 : -1, sy = y0 < y1 ? 1 : -1,
+        e = dx + dy;
     for (;;) {
         dot(d, x0, y0, color);
         if (x0 == x1 && y0 == y1) return;
@@ -121,16 +136,20 @@ static void line(dots *d, int x0, int y0, int x1, int y1, uint8_t color) {
     }
 }
 
-/* far values are held near the frame, so that a line leaves in the right direction and Bresenham stays short */
+/* far values are held near the frame, so that a line leaves in the right direction and Bresenham
+ * stays short */
 static int to_dot(double frac, int size) {
     double v = frac * (size - 1);
     return (int)lround(v < -2.0 * size ? -2.0 * size : v > 3.0 * size ? 3.0 * size : v);
 }
 
-static int x_dot(const dots *d, const scale *s, double x) { return to_dot((x - s->x0) / (s->x1 - s->x0), d->w); }
+static int x_dot(const dots *d, const scale *s, double x) {
+    return to_dot((x - s->x0) / (s->x1 - s->x0), d->w);
+}
 
 static int y_dot(const dots *d, const scale *s, double y) {
-    double f = s->log_y ? (log(y > 1e-300 ? y : 1e-300) - s->y0_log) / s->y_log : (y - s->y0) / (s->y1 - s->y0);
+    double f = s->log_y ? (log(y > 1e-300 ? y : 1e-300) - s->y0_log) / s->y_log
+                        : (y - s->y0) / (s->y1 - s->y0);
     return d->h - 1 - to_dot(f, d->h);
 }
 
@@ -141,7 +160,8 @@ static void column(dots *d, int x, int y0, int y1, uint8_t color) {
     unsigned rows = 0;
     for (int k = 0; k < d->dy; k++) rows |= 1U << (k * d->dx + x % d->dx);
     for (int cell = y0 / d->dy, last = y1 / d->dy; cell <= last; cell++) {
-        const int above = y0 - cell * d->dy, below = (cell + 1) * d->dy - 1 - y1;      /* dots of this cell outside of it */
+        /* dots of this cell outside of it */
+        const int above = y0 - cell * d->dy, below = (cell + 1) * d->dy - 1 - y1;
         unsigned bits = rows;
         if (above > 0) bits &= ~0U << (above * d->dx);
         if (below > 0) bits &= ~(~0U << ((d->dy - below) * d->dx));
@@ -154,10 +174,13 @@ static void column(dots *d, int x, int y0, int y1, uint8_t color) {
 static void draw_band(dots *d, const scale *s, const bt_plot_series *p) {
     for (size_t i = 0; i < p->n; i++) {
         if (isnan(p->lo[i]) || isnan(p->hi[i])) continue;
-        int x1 = x_dot(d, s, p->x[i]), x0 = i > 0 && !isnan(p->lo[i - 1]) ? x_dot(d, s, p->x[i - 1]) + 1 : x1;
+        int x1 = x_dot(d, s, p->x[i]),
+            x0 = i > 0 && !isnan(p->lo[i - 1]) ? x_dot(d, s, p->x[i - 1]) + 1 : x1;
         int top = y_dot(d, s, p->hi[i]), bottom = y_dot(d, s, p->lo[i]);
         if (top < 0) top = 0;
-        for (int x = x0 < 0 ? 0 : x0 > x1 ? x1 : x0; x <= x1 && x < d->w; x++) column(d, x, top, bottom, p->band ? p->band : BT_C_FAINT);    /* a bucket reaches back to the one before */
+        /* a bucket reaches back to the one before */
+        for (int x = x0 < 0 ? 0 : x0 > x1 ? x1 : x0; x <= x1 && x < d->w; x++)
+            column(d, x, top, bottom, p->band ? p->band : BT_C_FAINT);
     }
 }
 
@@ -170,15 +193,18 @@ static void draw_line(dots *d, const scale *s, const bt_plot_series *p) {
             continue;
         }
         int x = x_dot(d, s, p->x[i]), y = y_dot(d, s, p->y[i]);
-        if (pen) line(d, px, py, x, y, p->color);
-        else dot(d, x, y, p->color);
+        if (pen)
+            line(d, px, py, x, y, p->color);
+        else
+            dot(d, x, y, p->color);
         px = x, py = y, pen = true;
     }
 }
 
 static uint32_t glyph_of(bt_chars chars, unsigned bits) {
     if (chars == BT_CHARS_BRAILLE) {
-        static const uint8_t map[8] = {0x01, 0x08, 0x02, 0x10, 0x04, 0x20, 0x40, 0x80};     /* our row-major bits -> braille */
+        /* our row-major bits -> braille */
+        static const uint8_t map[8] = {0x01, 0x08, 0x02, 0x10, 0x04, 0x20, 0x40, 0x80};
         uint32_t g = 0x2800;
         for (int i = 0; i < 8; i++)
             if (bits & 1U << i) g |= map[i];
@@ -193,13 +219,19 @@ static void flush_dots(dots *d) {
     for (int y = 0; y < d->r.h; y++)
         for (int x = 0; x < d->r.w; x++) {
             size_t i = (size_t)y * (size_t)d->r.w + (size_t)x;
-            if (d->bits[i]) bt_canvas_put(d->c, d->r.x + x, d->r.y + y, glyph_of(d->c->chars, d->bits[i]), (bt_style){.fg = d->color[i]});
+            if (d->bits[i])
+                bt_canvas_put(d->c, d->r.x + x, d->r.y + y, glyph_of(d->c->chars, d->bits[i]),
+                              (bt_style){.fg = d->color[i]});
         }
 }
 
 static bool dots_init(dots *d, bt_canvas *c, bt_rect r) {
-    *d = (dots){.c = c, .r = r, .dx = c->chars == BT_CHARS_BRAILLE ? 2 : 1,
-                .dy = c->chars == BT_CHARS_BRAILLE ? 4 : c->chars == BT_CHARS_BLOCK ? 2 : 3};
+    *d = (dots){.c = c,
+                .r = r,
+                .dx = c->chars == BT_CHARS_BRAILLE ? 2 : 1,
+                .dy = c->chars == BT_CHARS_BRAILLE ? 4
+                      : c->chars == BT_CHARS_BLOCK ? 2
+                                                   : 3};
     d->w = r.w * d->dx;
     d->h = r.h * d->dy;
     d->bits = calloc((size_t)r.w * (size_t)r.h, 2);
@@ -207,7 +239,7 @@ static bool dots_init(dots *d, bt_canvas *c, bt_rect r) {
     return d->bits != NULL;
 }
 
-/* ---- scales and axes ---------------------------------------------------------------------------------------------------------- */
+/* ---- scales and axes ------------------------------------------------------------------------- */
 
 static void widen(double v, bool positive_only, double *lo, double *hi) {
     if (!isfinite(v) || (positive_only && v <= 0)) return;
@@ -220,17 +252,27 @@ static scale find_scale(const bt_plot *p, const bt_plot_series *s, size_t n) {
     for (size_t k = 0; k < n; k++)
         for (size_t i = 0; i < s[k].n; i++) {
             bool any = s[k].y && isfinite(s[k].y[i]);
-            if (s[k].x[i] < p->x0 || s[k].x[i] > p->x1) continue;       /* what is not in view does not stretch the other axis */
+            /* what is not in view does not stretch the other axis */
+            if (s[k].x[i] < p->x0 || s[k].x[i] > p->x1) continue;
             if (s[k].y) widen(s[k].y[i], p->log_y, &y0, &y1);
-            if (s[k].lo) widen(s[k].lo[i], p->log_y, &y0, &y1), widen(s[k].hi[i], p->log_y, &y0, &y1), any = any || isfinite(s[k].lo[i]);
+            if (s[k].lo)
+                widen(s[k].lo[i], p->log_y, &y0, &y1), widen(s[k].hi[i], p->log_y, &y0, &y1),
+                    any = any || isfinite(s[k].lo[i]);
             if (any) widen(s[k].x[i], false, &x0, &x1);
         }
     for (size_t i = 0; i < p->n_levels; i++) widen(p->levels[i].y, p->log_y, &y0, &y1);
-    scale r = {isnan(p->x0) ? x0 : p->x0, isnan(p->x1) ? x1 : p->x1, isnan(p->y0) ? y0 : p->y0, isnan(p->y1) ? y1 : p->y1, p->log_y, 0, 0};
+    scale r = {isnan(p->x0) ? x0 : p->x0,
+               isnan(p->x1) ? x1 : p->x1,
+               isnan(p->y0) ? y0 : p->y0,
+               isnan(p->y1) ? y1 : p->y1,
+               p->log_y,
+               0,
+               0};
     if (!isfinite(r.y0) || !isfinite(r.y1)) r.y0 = p->log_y ? 0.1 : 0, r.y1 = 1;
     if (!isfinite(r.x0) || !isfinite(r.x1)) r.x0 = 0, r.x1 = 1;
     if (r.x1 <= r.x0) r.x1 = r.x0 + 1;
-    if (r.y1 - r.y0 <= 1e-9 * fmax(fabs(r.y0), fabs(r.y1))) r.y1 = r.y0;           /* flat but for rounding */
+    /* flat but for rounding */
+    if (r.y1 - r.y0 <= 1e-9 * fmax(fabs(r.y0), fabs(r.y1))) r.y1 = r.y0;
     bool flat = !(r.y1 > r.y0);
     double pad = flat ? (fabs(r.y0) > 0 ? fabs(r.y0) * 0.05 : 0.5) : (r.y1 - r.y0) * 0.03;
     if (r.log_y) {
@@ -238,7 +280,7 @@ static scale find_scale(const bt_plot *p, const bt_plot_series *s, size_t n) {
         if (isnan(p->y0)) r.y0 /= f;
         if (isnan(p->y1)) r.y1 *= f;
     } else {
-        if (isnan(p->y0)) r.y0 = r.y0 == 0 ? 0 : r.y0 - pad;         /* zero stays on the axis */
+        if (isnan(p->y0)) r.y0 = r.y0 == 0 ? 0 : r.y0 - pad; /* zero stays on the axis */
         if (isnan(p->y1)) r.y1 += pad;
     }
     if (r.y1 <= r.y0) r.y1 = r.y0 + 1;
@@ -247,8 +289,10 @@ static scale find_scale(const bt_plot *p, const bt_plot_series *s, size_t n) {
 }
 
 static void x_label(char *buf, size_t size, const bt_plot *p, double v, double step) {
-    if (p->x_is_time) bt_duration(buf, size, v);
-    else bt_plot_label(buf, size, v, p->x_unit, step);
+    if (p->x_is_time)
+        bt_duration(buf, size, v);
+    else
+        bt_plot_label(buf, size, v, p->x_unit, step);
 }
 
 static void x_axis(bt_canvas *c, bt_rect area, const bt_plot *p, const scale *s) {
@@ -257,13 +301,17 @@ static void x_axis(bt_canvas *c, bt_rect area, const bt_plot *p, const scale *s)
     for (int x = 0; x < area.w; x++) bt_canvas_put(c, area.x + x, y, 0x2500, faint);
     bt_canvas_put(c, area.x - 1, y, 0x2570, faint);
     double ticks[16];
-    size_t n = bt_plot_ticks(s->x0, s->x1, area.w / 14 > 0 ? (size_t)(area.w / 14 > 16 ? 16 : area.w / 14) : 1, false, ticks);
+    size_t n = bt_plot_ticks(s->x0, s->x1,
+                             area.w / 14 > 0 ? (size_t)(area.w / 14 > 16 ? 16 : area.w / 14) : 1,
+                             false, ticks);
     int free_from = area.x - 1;
     for (size_t i = 0; i < n; i++) {
         char buf[32];
-        if (p->x_unit == BT_UNIT_COUNT && ticks[i] > floor(ticks[i])) continue;     /* no half steps */
+        /* no half steps */
+        if (p->x_unit == BT_UNIT_COUNT && ticks[i] > floor(ticks[i])) continue;
         x_label(buf, sizeof buf, p, ticks[i], n > 1 ? ticks[1] - ticks[0] : 1);
-        int x = area.x + (int)lround((ticks[i] - s->x0) / (s->x1 - s->x0) * (area.w - 1)), w = bt_canvas_text_width(buf);
+        int x = area.x + (int)lround((ticks[i] - s->x0) / (s->x1 - s->x0) * (area.w - 1)),
+            w = bt_canvas_text_width(buf);
         bt_canvas_put(c, x, y, 0x252C, faint);
         int at = x - w / 2 < free_from ? free_from : x - w / 2;
         if (at + w > area.x + area.w) at = area.x + area.w - w;
@@ -275,20 +323,29 @@ static void x_axis(bt_canvas *c, bt_rect area, const bt_plot *p, const scale *s)
     if (p->x_name) bt_canvas_text_right(c, area.x + area.w, y + 1, area.w, faint, p->x_name);
     for (size_t i = 0; i < p->n_marks; i++) {
         double f = (p->marks[i].x - s->x0) / (s->x1 - s->x0);
-        if (f >= 0 && f <= 1) bt_canvas_put(c, area.x + (int)lround(f * (area.w - 1)), y, p->marks[i].glyph, (bt_style){.fg = p->marks[i].color});
+        if (f >= 0 && f <= 1)
+            bt_canvas_put(c, area.x + (int)lround(f * (area.w - 1)), y, p->marks[i].glyph,
+                          (bt_style){.fg = p->marks[i].color});
     }
 }
 
 enum { GUTTER_MAX = 9 };
 
-typedef struct y_ticks { size_t n; double v[16]; char text[16][16]; int w; } y_ticks;
+typedef struct y_ticks {
+    size_t n;
+    double v[16];
+    char text[16][16];
+    int w;
+} y_ticks;
 
 static void find_y_ticks(y_ticks *t, const bt_plot *p, const scale *s, int rows) {
     size_t want = rows >= 12 ? (size_t)rows / 4 : rows >= 5 ? 3 : rows >= 3 ? 2 : 1;
     if (want > 16) want = 16;
     t->n = bt_plot_ticks(s->y0, s->y1, want, s->log_y, t->v);
     t->w = 0;
-    const double step = t->n > 1 ? fabs(t->v[1] - t->v[0]) : s->y1 > s->y0 ? nice_step(s->y0, s->y1, want) : 0;
+    const double step = t->n > 1        ? fabs(t->v[1] - t->v[0])
+                        : s->y1 > s->y0 ? nice_step(s->y0, s->y1, want)
+                                        : 0;
     for (size_t i = 0; i < t->n; i++) {
         bt_plot_label(t->text[i], sizeof t->text[i], t->v[i], p->y_unit, step);
         int w = bt_canvas_text_width(t->text[i]);
@@ -297,19 +354,25 @@ static void find_y_ticks(y_ticks *t, const bt_plot *p, const scale *s, int rows)
     if (t->w > GUTTER_MAX) t->w = GUTTER_MAX;
 }
 
-static int row_of(const dots *d, const scale *s, double y) { return d->r.y + y_dot(d, s, y) / d->dy; }
+static int row_of(const dots *d, const scale *s, double y) {
+    return d->r.y + y_dot(d, s, y) / d->dy;
+}
 
 /* the lines lie behind the curves, their words before them */
 static void draw_levels(dots *d, const bt_plot *p, const scale *s, bool words) {
     for (size_t i = 0; i < p->n_levels; i++) {
         if (p->levels[i].y < s->y0 || p->levels[i].y > s->y1) continue;
         int y = row_of(d, s, p->levels[i].y);
-        for (int x = 0; x < d->r.w && !words; x++) bt_canvas_put(d->c, d->r.x + x, y, 0x2504, (bt_style){.fg = BT_C_FAINT});
-        if (words && p->levels[i].label) bt_canvas_text_right(d->c, d->r.x + d->r.w, y, d->r.w, (bt_style){.fg = BT_C_LABEL}, p->levels[i].label);
+        for (int x = 0; x < d->r.w && !words; x++)
+            bt_canvas_put(d->c, d->r.x + x, y, 0x2504, (bt_style){.fg = BT_C_FAINT});
+        if (words && p->levels[i].label)
+            bt_canvas_text_right(d->c, d->r.x + d->r.w, y, d->r.w, (bt_style){.fg = BT_C_LABEL},
+                                 p->levels[i].label);
     }
 }
 
-void bt_plot_draw(bt_canvas *c, bt_rect r, const bt_plot *p, const bt_plot_series *series, size_t n_series) {
+void bt_plot_draw(bt_canvas *c, bt_rect r, const bt_plot *p, const bt_plot_series *series,
+                  size_t n_series) {
     bt_rect old = bt_canvas_clip(c, r);
     scale s = find_scale(p, series, n_series);
     bool axis = r.h >= 4;
@@ -324,7 +387,8 @@ void bt_plot_draw(bt_canvas *c, bt_rect r, const bt_plot *p, const bt_plot_serie
         return;
     }
     if (gutter) {
-        for (int y = 0; y < area.h; y++) bt_canvas_put(c, area.x - 1, area.y + y, 0x2502, (bt_style){.fg = BT_C_FAINT});
+        for (int y = 0; y < area.h; y++)
+            bt_canvas_put(c, area.x - 1, area.y + y, 0x2502, (bt_style){.fg = BT_C_FAINT});
         for (size_t i = 0; i < t.n; i++) {
             int y = row_of(&d, &s, t.v[i]);
             bt_canvas_text_right(c, area.x - 1, y, t.w, (bt_style){.fg = BT_C_LABEL}, t.text[i]);
@@ -341,7 +405,8 @@ void bt_plot_draw(bt_canvas *c, bt_rect r, const bt_plot *p, const bt_plot_serie
     draw_levels(&d, p, &s, true);
     if (!isnan(p->cursor_x) && p->cursor_x >= s.x0 && p->cursor_x <= s.x1)
         for (int y = 0; y < area.h; y++)
-            bt_canvas_put(c, area.x + x_dot(&d, &s, p->cursor_x) / d.dx, area.y + y, 0x2502, (bt_style){.fg = BT_C_WARN});
+            bt_canvas_put(c, area.x + x_dot(&d, &s, p->cursor_x) / d.dx, area.y + y, 0x2502,
+                          (bt_style){.fg = BT_C_WARN});
     free(d.bits);
     bt_canvas_unclip(c, old);
 }

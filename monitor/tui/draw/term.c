@@ -14,12 +14,15 @@ void bt_term_close(bt_term *t) {
 void bt_term_size(bt_term *t, int *w, int *h) { t->size(t, w, h); }
 bt_term_caps bt_term_caps_of(const bt_term *t) { return t->caps; }
 int32_t bt_term_key(bt_term *t, int timeout_ms) { return t->key(t, timeout_ms); }
-bt_code bt_term_present(bt_term *t, const bt_canvas *c, bt_err *err) { return t->present(t, c, err); }
+bt_code bt_term_present(bt_term *t, const bt_canvas *c, bt_err *err) {
+    return t->present(t, c, err);
+}
 void bt_term_redraw(bt_term *t) {
     if (t->redraw) t->redraw(t);
 }
 
-/* The locale of the process may not be set (C locale) although the terminal is UTF-8: the variables decide, as in setlocale */
+/* The locale of the process may not be set (C locale) although the terminal is UTF-8: the variables
+ * decide, as in setlocale */
 static bool utf8_locale(void) {
     const char *v = getenv("LC_ALL");
     if (!v || !v[0]) v = getenv("LC_CTYPE");
@@ -28,23 +31,28 @@ static bool utf8_locale(void) {
 }
 
 bt_term_caps bt_term_caps_of_env(void) {
-    const char *term = getenv("TERM"), *truecolor = getenv("COLORTERM"), *no_color = getenv("NO_COLOR");
+    const char *term = getenv("TERM"), *truecolor = getenv("COLORTERM"),
+               *no_color = getenv("NO_COLOR");
     bt_term_caps caps = {BT_CHARS_ASCII, BT_DEPTH_16, false};
     if (!term) term = "dumb";
     bool console = strcmp(term, "linux") == 0, dumb = strcmp(term, "dumb") == 0 || !term[0];
-    if (utf8_locale() && !dumb) caps.chars = console ? BT_CHARS_BLOCK : BT_CHARS_BRAILLE;    /* the console font has no braille */
-    if (strstr(term, "256") || (truecolor && truecolor[0]) || strstr(term, "kitty") || strstr(term, "alacritty")) caps.depth = BT_DEPTH_256;
-    if (dumb || strncmp(term, "vt", 2) == 0 || (no_color && no_color[0])) caps.depth = BT_DEPTH_MONO;
+    /* the console font has no braille */
+    if (utf8_locale() && !dumb) caps.chars = console ? BT_CHARS_BLOCK : BT_CHARS_BRAILLE;
+    if (strstr(term, "256") || (truecolor && truecolor[0]) || strstr(term, "kitty") ||
+        strstr(term, "alacritty"))
+        caps.depth = BT_DEPTH_256;
+    if (dumb || strncmp(term, "vt", 2) == 0 || (no_color && no_color[0]))
+        caps.depth = BT_DEPTH_MONO;
     return caps;
 }
 
-/* ---- text -------------------------------------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 typedef struct text_term {
     bt_term base;
     FILE *to;
     int w, h;
-    bool clear;                     /* a terminal that can: home and clear before each frame */
+    bool clear; /* a terminal that can: home and clear before each frame */
 } text_term;
 
 static void text_size(bt_term *t, int *w, int *h) {
@@ -62,18 +70,22 @@ static bt_code text_present(bt_term *t, const bt_canvas *c, bt_err *err) {
     text_term *tt = (text_term *)t;
     bt_text out;
     bt_text_init(&out);
-    if (tt->base.caps.depth == BT_DEPTH_MONO) bt_canvas_dump(c, &out);
-    else bt_canvas_dump_ansi(c, tt->base.caps.depth, &out);
+    if (tt->base.caps.depth == BT_DEPTH_MONO)
+        bt_canvas_dump(c, &out);
+    else
+        bt_canvas_dump_ansi(c, tt->base.caps.depth, &out);
     if (tt->clear) fputs("\033[H\033[2J", tt->to);
     fputs(bt_text_str(&out), tt->to);
     bt_text_release(&out);
-    if (fflush(tt->to) != 0 || ferror(tt->to)) return bt_fail_errno(err, BT_IO, errno, "cannot write the screen");
+    if (fflush(tt->to) != 0 || ferror(tt->to))
+        return bt_fail_errno(err, BT_IO, errno, "cannot write the screen");
     return BT_OK;
 }
 
 static void text_close(bt_term *t) { free(t); }
 
-bt_code bt_term_open_text(bt_term **out, FILE *to, bt_term_caps caps, int w, int h, bool clear, bt_err *err) {
+bt_code bt_term_open_text(bt_term **out, FILE *to, bt_term_caps caps, int w, int h, bool clear,
+                          bt_err *err) {
     text_term *t = calloc(1, sizeof *t);
     if (!t) return bt_fail(err, BT_NOMEM, "cannot allocate a terminal");
     t->base = (bt_term){caps, text_size, text_key, text_present, NULL, text_close};
@@ -89,6 +101,7 @@ bt_code bt_term_open_text(bt_term **out, FILE *to, bt_term_caps caps, int w, int
 bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) {
     (void)out;
     (void)want;
-    return bt_fail(err, BT_UNSUPPORTED, "this build has no ncurses; 'bitrain top --plain --watch 5' works without it");
+    return bt_fail(err, BT_UNSUPPORTED,
+                   "this build has no ncurses; 'bitrain top --plain --watch 5' works without it");
 }
 #endif

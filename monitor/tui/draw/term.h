@@ -1,9 +1,12 @@
-/* term.h - a terminal: size, one key at a time, and a canvas made visible. Two kinds, one table of functions.
+/* term.h - a terminal: size, one key at a time, and a canvas made visible. Two kinds, one table of
+ * functions.
  *
- * ncurses  the interactive one (term_ncurses.c, the only file that knows curses). Handles resize, suspend and continue,
- *          and a terminal that goes away (BT_KEY_HANGUP). Only cells that changed are sent.
+ * ncurses  the interactive one (term_ncurses.c, the only file that knows curses). Handles resize,
+ *          suspend and continue, and a terminal that goes away (BT_KEY_HANGUP). Only cells that
+ *          changed are sent.
  * text     prints each frame as text to a stream: pipes, TERM=dumb, `--once`, `--plain --watch N`. Has no keys.
- * Order: open -> (present, key)* -> close. `close` restores the terminal. One per process: curses is global. */
+ * Order: open -> (present, key)* -> close. `close` restores the terminal. One per process: curses
+ *        is global. */
 #ifndef BT_MONITOR_TUI_DRAW_TERM_H
 #define BT_MONITOR_TUI_DRAW_TERM_H
 
@@ -19,22 +22,27 @@ typedef struct bt_term bt_term;
 typedef struct bt_term_caps {
     bt_chars chars;
     bt_color_depth depth;
-    bool keys;                      /* somebody can press keys: tabs and hints are worth a line */
+    bool keys; /* somebody can press keys: tabs and hints are worth a line */
 } bt_term_caps;
 
-/* what the environment allows: locale and TERM decide glyphs; TERM, COLORTERM and NO_COLOR decide colours */
+/* what the environment allows: locale and TERM decide glyphs; TERM, COLORTERM and NO_COLOR decide
+ * colours */
 bt_term_caps bt_term_caps_of_env(void);
 
-bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) BT_MUST_CHECK;  /* BT_UNSUPPORTED: no ncurses in this build */
-bt_code bt_term_open_text(bt_term **out, FILE *to, bt_term_caps caps, int w, int h, bool clear, bt_err *err) BT_MUST_CHECK;
-void bt_term_close(bt_term *t);                                 /* accepts NULL */
+/* BT_UNSUPPORTED: no ncurses in this build */
+bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) BT_MUST_CHECK;
+bt_code bt_term_open_text(bt_term **out, FILE *to, bt_term_caps caps, int w, int h, bool clear,
+                          bt_err *err) BT_MUST_CHECK;
+void bt_term_close(bt_term *t); /* accepts NULL */
 
 void bt_term_size(bt_term *t, int *w, int *h);
 bt_term_caps bt_term_caps_of(const bt_term *t);
 /* waits at most timeout_ms for a key; BT_KEY_NONE when none came */
 int32_t bt_term_key(bt_term *t, int timeout_ms);
-bt_code bt_term_present(bt_term *t, const bt_canvas *c, bt_err *err) BT_MUST_CHECK;  /* BT_IO: nobody reads any more */
-void bt_term_redraw(bt_term *t);                                /* the next present sends everything */
+/* BT_IO: nobody reads any more */
+bt_code bt_term_present(bt_term *t, const bt_canvas *c, bt_err *err) BT_MUST_CHECK;
+/* the next present sends everything */
+void bt_term_redraw(bt_term *t);
 
 /* for implementations */
 struct bt_term {

@@ -1,9 +1,10 @@
 /* term_ncurses.c - the interactive terminal; the only file that knows curses.
  *
- * newterm() rather than initscr(): the latter exits the process on an unknown TERM. Colour pairs are made on demand from
- * (foreground, background) and kept; when the terminal has no more pairs the default pair is used: glyphs carry the meaning
- * too. curses compares with what the terminal shows and sends changed cells only; we compare with the last canvas first, so
- * that a frame in which nothing moved costs no curses call at all. */
+ * newterm() rather than initscr(): the latter exits the process on an unknown TERM. Colour pairs
+ * are made on demand from (foreground, background) and kept; when the terminal has no more pairs
+ * the default pair is used: glyphs carry the meaning too. curses compares with what the terminal
+ * shows and sends changed cells only; we compare with the last canvas first, so that a frame in
+ * which nothing moved costs no curses call at all. */
 #include <errno.h>
 #include <locale.h>
 #include <signal.h>
@@ -22,8 +23,8 @@ enum { PAIRS_MAX = 4096 };
 typedef struct nc_term {
     bt_term base;
     SCREEN *screen;
-    bt_canvas shown;                /* what curses was told last */
-    bool all;                       /* send everything next time */
+    bt_canvas shown; /* what curses was told last */
+    bool all;        /* send everything next time */
     short pair_of[BT_C_COUNT][BT_C_COUNT];
     short pairs, pairs_max;
 } nc_term;
@@ -41,7 +42,8 @@ static void nc_size(bt_term *t, int *w, int *h) {
     *h = LINES;
 }
 
-/* a terminal of eight colours has no bright ones: grey is its own foreground, the others are their dark kin */
+/* a terminal of eight colours has no bright ones: grey is its own foreground, the others are their
+ * dark kin */
 static short terminal_color(const nc_term *t, uint8_t role) {
     int i = bt_color_index(role, t->base.caps.depth);
     if (i >= 8 && COLORS < 16) i = i == 8 ? -1 : i - 8;
@@ -60,14 +62,15 @@ static short pair_for(nc_term *t, uint8_t fg, uint8_t bg) {
 }
 
 static attr_t attr_for(uint8_t a) {
-    return (a & BT_ATTR_BOLD ? A_BOLD : 0) | (a & BT_ATTR_DIM ? A_DIM : 0) | (a & BT_ATTR_REVERSE ? A_REVERSE : 0) |
-           (a & BT_ATTR_UNDERLINE ? A_UNDERLINE : 0);
+    return (a & BT_ATTR_BOLD ? A_BOLD : 0) | (a & BT_ATTR_DIM ? A_DIM : 0) |
+           (a & BT_ATTR_REVERSE ? A_REVERSE : 0) | (a & BT_ATTR_UNDERLINE ? A_UNDERLINE : 0);
 }
 
 static void put_cell(nc_term *t, int x, int y, const bt_cell *cell) {
     wchar_t text[2] = {(wchar_t)cell->glyph, 0};
     cchar_t cc;
-    short pair = t->base.caps.depth == BT_DEPTH_MONO ? 0 : pair_for(t, cell->style.fg, cell->style.bg);
+    short pair = t->base.caps.depth == BT_DEPTH_MONO ? 0
+                                                     : pair_for(t, cell->style.fg, cell->style.bg);
     attr_t attr = attr_for(cell->style.attr);
     if (t->base.caps.depth == BT_DEPTH_MONO && cell->style.bg != BT_C_NONE) attr ^= A_REVERSE;
     setcchar(&cc, text, attr, pair, NULL);
@@ -100,7 +103,8 @@ static bt_code nc_present(bt_term *bt, const bt_canvas *c, bt_err *err) {
 
 static void suspend(nc_term *t) {
     endwin();
-    kill(0, SIGTSTP);               /* the whole foreground job, as the terminal's own Ctrl-Z would */
+    /* the whole foreground job, as the terminal's own Ctrl-Z would */
+    kill(0, SIGTSTP);
     refresh();
     t->all = true;
 }
@@ -130,8 +134,9 @@ static int32_t translate(nc_term *t, int rc, wint_t ch) {
     case KEY_RESIZE: t->all = true; return BT_KEY_RESIZE;
     default: break;
     }
-    if (ch >= (wint_t)KEY_F(1) && ch <= (wint_t)KEY_F(12)) return BT_KEY_F((int32_t)(ch - (wint_t)KEY_F(0)));
-    const char *name = keyname((int)ch);        /* terminfo's extended names of modified arrows */
+    if (ch >= (wint_t)KEY_F(1) && ch <= (wint_t)KEY_F(12))
+        return BT_KEY_F((int32_t)(ch - (wint_t)KEY_F(0)));
+    const char *name = keyname((int)ch); /* terminfo's extended names of modified arrows */
     if (name && strncmp(name, "kLFT", 4) == 0) return BT_KEY_CTRL_LEFT;
     if (name && strncmp(name, "kRIT", 4) == 0) return BT_KEY_CTRL_RIGHT;
     return BT_KEY_NONE;
@@ -145,8 +150,10 @@ static int32_t nc_key(bt_term *bt, int timeout_ms) {
     errno = 0;
     int rc = get_wch(&ch);
     if (end_asked) return BT_KEY_HANGUP;
-    if (rc == ERR) {                /* a timeout, a signal, or the end of input: only the last stays so */
-        if (errno == EIO || (errno != EINTR && timeout_ms > 0 && !isatty(STDIN_FILENO))) return BT_KEY_HANGUP;
+    /* a timeout, a signal, or the end of input: only the last stays so */
+    if (rc == ERR) {
+        if (errno == EIO || (errno != EINTR && timeout_ms > 0 && !isatty(STDIN_FILENO)))
+            return BT_KEY_HANGUP;
         return BT_KEY_NONE;
     }
     return translate(t, rc, ch);
@@ -168,7 +175,7 @@ static void catch_signals(void) {
     end_asked = 0;
     sigaction(SIGTERM, &a, NULL);
     sigaction(SIGHUP, &a, NULL);
-    a.sa_handler = SIG_IGN;         /* a closed pipe shows as a failed write */
+    a.sa_handler = SIG_IGN; /* a closed pipe shows as a failed write */
     sigaction(SIGPIPE, &a, NULL);
 }
 
@@ -176,19 +183,23 @@ bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) {
     nc_term *t = calloc(1, sizeof *t);
     if (!t) return bt_fail(err, BT_NOMEM, "cannot allocate a terminal");
     if (want.chars != BT_CHARS_ASCII && !setlocale(LC_CTYPE, "")) want.chars = BT_CHARS_ASCII;
-    if (want.chars != BT_CHARS_ASCII && MB_CUR_MAX < 2) want.chars = setlocale(LC_CTYPE, "C.UTF-8") ? want.chars : BT_CHARS_ASCII;
+    if (want.chars != BT_CHARS_ASCII && MB_CUR_MAX < 2)
+        want.chars = setlocale(LC_CTYPE, "C.UTF-8") ? want.chars : BT_CHARS_ASCII;
     const char *term = getenv("TERM");
     t->screen = newterm(NULL, stdout, stdin);
     if (!t->screen) {
         free(t);
-        return bt_fail(err, BT_UNSUPPORTED, "cannot drive the terminal '%s'; try 'bitrain top --plain --watch 5'", term ? term : "");
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "cannot drive the terminal '%s'; try 'bitrain top --plain --watch 5'",
+                       term ? term : "");
     }
     set_term(t->screen);
     raw();
     noecho();
     nonl();
     keypad(stdscr, TRUE);
-    typeahead(-1);                  /* a frame is short: no look at the keyboard while it is drawn */
+    /* a frame is short: no look at the keyboard while it is drawn */
+    typeahead(-1);
     set_escdelay(25);
     curs_set(0);
     if (want.depth != BT_DEPTH_MONO && has_colors()) {

@@ -1,4 +1,5 @@
-/* chart_parts.c - what several screens draw: charts, sparklines, phase legends, the sentence for "nothing here". */
+/* chart_parts.c - what several screens draw: charts, sparklines, phase legends, the sentence for
+ * "nothing here". */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,14 +11,18 @@ const double bt_top_smooth[4] = {0, 0.6, 0.9, 0.99};
 
 static const bt_view_series nothing = {.key = "", .exact = true};
 
-const bt_view_series *bt_top_ts(const bt_top *t, bt_top_series s) { return t->view->n_series > (int)s ? &t->view->series[s] : &nothing; }
+const bt_view_series *bt_top_ts(const bt_top *t, bt_top_series s) {
+    return t->view->n_series > (int)s ? &t->view->series[s] : &nothing;
+}
 
 const bt_view_series *bt_top_ghost(const bt_top *t, bt_top_series s) {
     int i = BT_TS_COUNT + (int)s;
     return t->view->n_series > i ? &t->view->series[i] : &nothing;
 }
 
-bool bt_top_letters(const bt_top *t) { return bt_term_caps_of(t->term).depth == BT_DEPTH_MONO || t->canvas.chars == BT_CHARS_ASCII; }
+bool bt_top_letters(const bt_top *t) {
+    return bt_term_caps_of(t->term).depth == BT_DEPTH_MONO || t->canvas.chars == BT_CHARS_ASCII;
+}
 
 bt_style bt_top_title(const bt_top *t, int pane) {
     bool active = bt_screens[t->screen].panes > 1 && t->pane == pane;
@@ -27,10 +32,11 @@ bt_style bt_top_title(const bt_top *t, int pane) {
 void bt_top_empty(bt_top *t, bt_rect r, const char *why) {
     if (t->reading) why = "reading ...";
     int w = bt_canvas_text_width(why);
-    bt_canvas_text(&t->canvas, r.x + (r.w > w ? (r.w - w) / 2 : 0), r.y + r.h / 2, r.w, (bt_style){.fg = BT_C_LABEL}, why);
+    bt_canvas_text(&t->canvas, r.x + (r.w > w ? (r.w - w) / 2 : 0), r.y + r.h / 2, r.w,
+                   (bt_style){.fg = BT_C_LABEL}, why);
 }
 
-/* ---- charts ------------------------------------------------------------------------------------------------------------------ */
+/* ---- charts ---------------------------------------------------------------------------------- */
 
 static double x_of_event(const bt_top *t, const bt_view_series *s, const bt_view_event *e) {
     if (t->x == BT_X_WALL) return e->time_s;
@@ -47,30 +53,42 @@ static size_t event_marks(const bt_top *t, const bt_view_series *s, bt_plot_mark
         double x = x_of_event(t, s, &e->event[i]);
         if (isnan(x)) continue;
         bool bad = e->event[i].level == BT_EV_ERROR, warn = e->event[i].level == BT_EV_WARN;
-        out[n++] = (bt_plot_mark){x, bad ? 0x2717 : warn ? 0x25B2 : 0x25C6, bad ? BT_C_BAD : warn ? BT_C_WARN : BT_C_LABEL};
+        out[n++] = (bt_plot_mark){x,
+                                  bad    ? 0x2717
+                                  : warn ? 0x25B2
+                                         : 0x25C6,
+                                  bad    ? BT_C_BAD
+                                  : warn ? BT_C_WARN
+                                         : BT_C_LABEL};
     }
     return n;
 }
 
-static void chart_title(bt_top *t, bt_rect row, const bt_view_series *s, const char *title, bt_style style, double keep) {
+static void chart_title(bt_top *t, bt_rect row, const bt_view_series *s, const char *title,
+                        bt_style style, double keep) {
     char right[96], smooth[24] = "";
     if (keep > 0) snprintf(smooth, sizeof smooth, " · ema %.2g", keep);
     const char *unit = s->unit == BT_UNIT_NATS ? "nats" : s->unit == BT_UNIT_MS ? "ms" : "";
-    snprintf(right, sizeof right, "%s%s%s%s", unit, smooth, s->exact ? "" : " · sampled", t->baseline[0] ? " · ghost: baseline" : "");
+    snprintf(right, sizeof right, "%s%s%s%s", unit, smooth, s->exact ? "" : " · sampled",
+             t->baseline[0] ? " · ghost: baseline" : "");
     const char *from = unit[0] || strncmp(right, " · ", 4) != 0 ? right : right + 4;
     memmove(right, from, strlen(from) + 1);
     bt_canvas_rule(&t->canvas, row, style, title, right);
 }
 
-void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, bool log_y, bool pane_active) {
+void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, bool log_y,
+                  bool pane_active) {
     if (r.h < 3 || r.w < 12) return;
-    const bt_view_series *s = bt_top_ts(t, which), *g = bt_top_ghost(t, which), *val = bt_top_ts(t, BT_TS_VAL);
+    const bt_view_series *s = bt_top_ts(t, which), *g = bt_top_ghost(t, which),
+                         *val = bt_top_ts(t, BT_TS_VAL);
     double keep = bt_top_smooth[t->smooth];
     bt_style style = {.fg = pane_active ? BT_C_ACCENT : BT_C_TEXT, .attr = BT_ATTR_BOLD};
     chart_title(t, (bt_rect){r.x, r.y, r.w, 1}, s, title, style, keep);
     bt_rect body = {r.x, r.y + 1, r.w, r.h - 1};
     if (s->n == 0) {
-        bt_top_empty(t, body, t->view->head.step < 0 ? "waiting for the first step" : "not recorded by this run");
+        bt_top_empty(t, body,
+                     t->view->head.step < 0 ? "waiting for the first step"
+                                            : "not recorded by this run");
         return;
     }
     double *ema = malloc(s->n * sizeof *ema);
@@ -82,20 +100,38 @@ void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
     p.x_is_time = t->x == BT_X_WALL || t->x == BT_X_ACTIVE;
     p.x_name = bt_x_axis_title(t->x);
     p.y_unit = s->unit;
-    if ((s->unit == BT_UNIT_FRAC || s->unit == BT_UNIT_BYTES || s->unit == BT_UNIT_MIB) && !p.log_y) p.y0 = 0;          /* a share or an amount is seen against nothing and, for overlap, against all */
+    /* a share or an amount is seen against nothing and, for overlap, against all */
+    if ((s->unit == BT_UNIT_FRAC || s->unit == BT_UNIT_BYTES || s->unit == BT_UNIT_MIB) && !p.log_y)
+        p.y0 = 0;
     if (which == BT_TS_OVERLAP && !p.log_y) p.y1 = 1;
     p.marks = marks;
     p.n_marks = event_marks(t, s, marks, 64);
     bt_plot_series lines[4];
     size_t n = 0;
-    if (g->n > 0) p.x0 = s->x[0], p.x1 = s->x[s->n - 1];        /* a long baseline does not squeeze a young run */
-    if (g->n > 0) lines[n++] = (bt_plot_series){.name = t->baseline, .x = g->x, .y = g->mean, .n = g->n, .color = BT_C_FAINT};
-    bool smooth = keep > 0 && ema, band = !smooth || bt_term_caps_of(t->term).depth != BT_DEPTH_MONO;   /* without colour a band hides its line */
-    if (which == BT_TS_LOSS && val->n > 0) lines[n++] = (bt_plot_series){.name = "validation", .x = val->x, .y = val->last, .n = val->n, .color = BT_C_THIRD};
-    if (band) lines[n++] = (bt_plot_series){.name = s->key, .x = s->x, .y = smooth ? NULL : s->mean, .lo = s->min, .hi = s->max, .n = s->n, .color = BT_C_ACCENT, .band = BT_C_BAND};
+    /* a long baseline does not squeeze a young run */
+    if (g->n > 0) p.x0 = s->x[0], p.x1 = s->x[s->n - 1];
+    if (g->n > 0)
+        lines[n++] = (bt_plot_series){
+            .name = t->baseline, .x = g->x, .y = g->mean, .n = g->n, .color = BT_C_FAINT};
+    /* without colour a band hides its line */
+    bool smooth = keep > 0 && ema,
+         band = !smooth || bt_term_caps_of(t->term).depth != BT_DEPTH_MONO;
+    if (which == BT_TS_LOSS && val->n > 0)
+        lines[n++] = (bt_plot_series){
+            .name = "validation", .x = val->x, .y = val->last, .n = val->n, .color = BT_C_THIRD};
+    if (band)
+        lines[n++] = (bt_plot_series){.name = s->key,
+                                      .x = s->x,
+                                      .y = smooth ? NULL : s->mean,
+                                      .lo = s->min,
+                                      .hi = s->max,
+                                      .n = s->n,
+                                      .color = BT_C_ACCENT,
+                                      .band = BT_C_BAND};
     if (smooth) {
         bt_view_ema(s, keep, ema);
-        lines[n++] = (bt_plot_series){.name = "ema", .x = s->x, .y = ema, .n = s->n, .color = BT_C_ACCENT};
+        lines[n++] =
+            (bt_plot_series){.name = "ema", .x = s->x, .y = ema, .n = s->n, .color = BT_C_ACCENT};
     }
     bt_plot_draw(&t->canvas, body, &p, lines, n);
     free(ema);
@@ -107,9 +143,11 @@ void bt_top_spark(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
     char now[32];
     bt_fmt(now, sizeof now, s->n ? s->last[s->n - 1] : NAN, s->unit);
     int w = bt_canvas_text(&t->canvas, r.x, r.y, r.w, (bt_style){.fg = BT_C_LABEL}, title);
-    bt_canvas_text_right(&t->canvas, r.x + r.w, r.y, r.w - w - 1, (bt_style){.fg = BT_C_BRIGHT, .attr = BT_ATTR_BOLD}, now);
+    bt_canvas_text_right(&t->canvas, r.x + r.w, r.y, r.w - w - 1,
+                         (bt_style){.fg = BT_C_BRIGHT, .attr = BT_ATTR_BOLD}, now);
     if (s->n == 0 || r.h < 2) return;
-    /* all of the span in exactly this many columns, each the mean of its buckets; zero is the floor, so that calm looks calm */
+    /* all of the span in exactly this many columns, each the mean of its buckets; zero is the
+     * floor, so that calm looks calm */
     double *cells = malloc((size_t)r.w * sizeof *cells);
     if (!cells) return;
     size_t columns = (size_t)r.w;
@@ -120,7 +158,8 @@ void bt_top_spark(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
             if (!isnan(s->mean[j])) sum += s->mean[j], k++;
         cells[x] = k ? sum / (double)k : NAN;
     }
-    bt_canvas_spark(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, cells, columns, 0, NAN, (bt_style){.fg = color});
+    bt_canvas_spark(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, cells, columns, 0, NAN,
+                    (bt_style){.fg = color});
     free(cells);
 }
 
@@ -148,9 +187,12 @@ void bt_top_phase_legend(bt_top *t, bt_rect row, const double *mean, double tota
         if (!shown[p]) continue;
         int w = legend_item(item, sizeof item, p, mean[bt_phases[p].metric], units);
         if (x + w - 1 > end) break;
-        bt_canvas_put(&t->canvas, x, row.y, bt_top_letters(t) ? (uint32_t)(unsigned char)bt_phases[p].letter : 0x25A0, (bt_style){.fg = bt_phase_color((bt_phase)p)});
+        bt_canvas_put(&t->canvas, x, row.y,
+                      bt_top_letters(t) ? (uint32_t)(unsigned char)bt_phases[p].letter : 0x25A0,
+                      (bt_style){.fg = bt_phase_color((bt_phase)p)});
         bt_canvas_text(&t->canvas, x + 2, row.y, w, (bt_style){.fg = BT_C_LABEL}, item);
         x += w;
     }
-    if (!units && x + 2 <= end) bt_canvas_text(&t->canvas, x, row.y, end - x, (bt_style){.fg = BT_C_LABEL}, "ms");
+    if (!units && x + 2 <= end)
+        bt_canvas_text(&t->canvas, x, row.y, end - x, (bt_style){.fg = BT_C_LABEL}, "ms");
 }

@@ -21,19 +21,28 @@ const char *bt_fmt_int(char *buf, size_t size, int64_t v) {
     return buf;
 }
 
-const char *bt_fmt(char *buf, size_t size, double v, bt_unit unit) { return bt_metric_format(buf, size, v, unit); }
+const char *bt_fmt(char *buf, size_t size, double v, bt_unit unit) {
+    return bt_metric_format(buf, size, v, unit);
+}
 
 const char *bt_fmt_percent(char *buf, size_t size, double frac) {
-    if (isnan(frac)) snprintf(buf, size, "-");
-    else snprintf(buf, size, fabs(frac) < 0.0995 && fabs(frac) >= 0.0005 ? "%.1f %%" : "%.0f %%", frac * 100);
+    if (isnan(frac))
+        snprintf(buf, size, "-");
+    else
+        snprintf(buf, size, fabs(frac) < 0.0995 && fabs(frac) >= 0.0005 ? "%.1f %%" : "%.0f %%",
+                 frac * 100);
     return buf;
 }
 
 const char *bt_fmt_age(char *buf, size_t size, double seconds) {
-    if (isnan(seconds)) snprintf(buf, size, "-");
-    else if (seconds < 10) snprintf(buf, size, "%.1f s", seconds);
-    else if (seconds < 60) snprintf(buf, size, "%.0f s", floor(seconds));
-    else bt_duration(buf, size, floor(seconds));
+    if (isnan(seconds))
+        snprintf(buf, size, "-");
+    else if (seconds < 10)
+        snprintf(buf, size, "%.1f s", seconds);
+    else if (seconds < 60)
+        snprintf(buf, size, "%.0f s", floor(seconds));
+    else
+        bt_duration(buf, size, floor(seconds));
     return buf;
 }
 
@@ -47,6 +56,13 @@ uint8_t bt_state_color(bt_run_state s) {
     }
 }
 
-uint8_t bt_phase_color(bt_phase p) { return p < BT_PHASE_COUNT ? (uint8_t)(BT_C_P_DATA + p) : BT_C_LABEL; }
+uint8_t bt_phase_color(bt_phase p) {
+    return p < BT_PHASE_COUNT ? (uint8_t)(BT_C_P_DATA + p) : BT_C_LABEL;
+}
 
-uint8_t bt_score_color(double score) { return isnan(score) ? BT_C_LABEL : score < 0.75 ? BT_C_BAD : score < 0.9 ? BT_C_WARN : BT_C_TEXT; }
+uint8_t bt_score_color(double score) {
+    return isnan(score)   ? BT_C_LABEL
+           : score < 0.75 ? BT_C_BAD
+           : score < 0.9  ? BT_C_WARN
+                          : BT_C_TEXT;
+}

@@ -4,7 +4,9 @@
 
 #include "monitor/tui/screens/screens.h"
 
-static const struct { const char *label, *flag, *first, *help; } fields[BT_FORM_FIELDS] = {
+static const struct {
+    const char *label, *flag, *first, *help;
+} fields[BT_FORM_FIELDS] = {
     {"preset", "--preset", "nano", "nano, small, base, bitnet-2b4t, qwen3-0.6b"},
     {"data", "--data", "", "a text file, folder or shards; empty: the built-in text"},
     {"steps", "--steps", "", "empty: the preset's"},
@@ -20,7 +22,8 @@ void bt_form_open(bt_top *t) {
         bt_top_message(t, BT_C_WARN, "runs cannot be started from here");
         return;
     }
-    for (int i = 0; i < BT_FORM_FIELDS; i++) snprintf(t->form[i], sizeof t->form[i], "%s", fields[i].first);
+    for (int i = 0; i < BT_FORM_FIELDS; i++)
+        snprintf(t->form[i], sizeof t->form[i], "%s", fields[i].first);
     t->form_field = 0;
     t->input = BT_INPUT_FORM;
     t->screen = BT_SCREEN_RUNS;
@@ -37,13 +40,15 @@ static void start(bt_top *t) {
     if (t->form[CONFIG][0]) argv[n++] = t->form[CONFIG];
     for (int i = 0; i < BT_FORM_FIELDS; i++) {
         if (!fields[i].flag || !t->form[i][0]) continue;
-        if (t->form[CONFIG][0] && strcmp(t->form[i], fields[i].first) == 0) continue;       /* what nobody touched is the config's */
+        /* what nobody touched is the config's */
+        if (t->form[CONFIG][0] && strcmp(t->form[i], fields[i].first) == 0) continue;
         argv[n++] = fields[i].flag;
         argv[n++] = t->form[i];
     }
     if (t->cfg.actions.start(t->cfg.actions.ctx, n, argv, name, &err) != BT_OK) {
         bt_top_message(t, BT_C_BAD, "%s", err.msg);
-        return;                                                 /* the form stays: the user mends the field */
+        /* the form stays: the user mends the field */
+        return;
     }
     t->input = BT_INPUT_NONE;
     snprintf(t->pending, sizeof t->pending, "%s", name);
@@ -53,31 +58,46 @@ static void start(bt_top *t) {
 
 void bt_form_key(bt_top *t, int32_t key) {
     t->dirty = true;
-    if (key == BT_KEY_ESC || key == BT_CTRL('C')) t->input = BT_INPUT_NONE;
-    else if (key == '\r' || key == '\n') start(t);
-    else if (key == BT_KEY_UP || key == BT_KEY_BACKTAB) t->form_field = (t->form_field + BT_FORM_FIELDS - 1) % BT_FORM_FIELDS;
-    else if (key == BT_KEY_DOWN || key == '\t') t->form_field = (t->form_field + 1) % BT_FORM_FIELDS;
-    else bt_line_edit(t->form[t->form_field], sizeof t->form[0], key);
+    if (key == BT_KEY_ESC || key == BT_CTRL('C'))
+        t->input = BT_INPUT_NONE;
+    else if (key == '\r' || key == '\n')
+        start(t);
+    else if (key == BT_KEY_UP || key == BT_KEY_BACKTAB)
+        t->form_field = (t->form_field + BT_FORM_FIELDS - 1) % BT_FORM_FIELDS;
+    else if (key == BT_KEY_DOWN || key == '\t')
+        t->form_field = (t->form_field + 1) % BT_FORM_FIELDS;
+    else
+        bt_line_edit(t->form[t->form_field], sizeof t->form[0], key);
 }
 
 void bt_screen_form_draw(bt_top *t, bt_rect r) {
     bt_canvas *c = &t->canvas;
-    int w = r.w < 76 ? r.w : 76, h = BT_FORM_FIELDS + 5, x = r.x + (r.w - w) / 2, y = r.y + (r.h > h ? (r.h - h) / 3 : 0);
-    if (r.h < h) y = r.y - (t->form_field + 4 > r.h ? t->form_field + 4 - r.h : 0);     /* the field being filled stays in view */
+    int w = r.w < 76 ? r.w : 76, h = BT_FORM_FIELDS + 5, x = r.x + (r.w - w) / 2,
+        y = r.y + (r.h > h ? (r.h - h) / 3 : 0);
+    /* the field being filled stays in view */
+    if (r.h < h) y = r.y - (t->form_field + 4 > r.h ? t->form_field + 4 - r.h : 0);
     bt_canvas_box(c, (bt_rect){x, y, w, h}, (bt_style){.fg = BT_C_ACCENT}, "start a run");
     for (int i = 0; i < BT_FORM_FIELDS; i++) {
         bool on = i == t->form_field;
         int row = y + 2 + i, at = x + 14;
-        bt_canvas_text(c, x + 3, row, 10, (bt_style){.fg = on ? BT_C_ACCENT : BT_C_LABEL, .attr = on ? BT_ATTR_BOLD : 0}, fields[i].label);
+        bt_canvas_text(c, x + 3, row, 10,
+                       (bt_style){.fg = on ? BT_C_ACCENT : BT_C_LABEL,
+                                  .attr = on ? BT_ATTR_BOLD : 0},
+                       fields[i].label);
         const char *from = t->form[i];
         while (bt_canvas_text_width(from) > w - 18) bt_glyph_next(&from);
-        if (t->form[i][0] || on) at += bt_canvas_text(c, at, row, w - 17, (bt_style){.fg = BT_C_BRIGHT, .attr = BT_ATTR_BOLD}, from);
+        if (t->form[i][0] || on)
+            at += bt_canvas_text(c, at, row, w - 17,
+                                 (bt_style){.fg = BT_C_BRIGHT, .attr = BT_ATTR_BOLD}, from);
         if (on) bt_canvas_put(c, at++, row, '_', (bt_style){.fg = BT_C_ACCENT});
-        if (!t->form[i][0]) bt_canvas_text(c, at + on, row, x + w - at - 2 - on, (bt_style){.fg = BT_C_FAINT}, fields[i].help);
+        if (!t->form[i][0])
+            bt_canvas_text(c, at + on, row, x + w - at - 2 - on, (bt_style){.fg = BT_C_FAINT},
+                           fields[i].help);
     }
-    bt_canvas_text(c, x + 3, y + h - 2, w - 6, (bt_style){.fg = BT_C_LABEL}, "Tab next field   Enter start   Esc cancel");
+    bt_canvas_text(c, x + 3, y + h - 2, w - 6, (bt_style){.fg = BT_C_LABEL},
+                   "Tab next field   Enter start   Esc cancel");
     const char *rest = t->message_color == BT_C_BAD ? t->message : "";
-    for (int row = y + h + 1; row < r.y + r.h && *rest; row++) {        /* what is wrong, in full */
+    for (int row = y + h + 1; row < r.y + r.h && *rest; row++) { /* what is wrong, in full */
         char line[160];
         size_t n = strlen(rest), cut = n;
         if (n > (size_t)w) {

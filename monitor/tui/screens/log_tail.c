@@ -22,7 +22,9 @@ static void find_file(bt_top *t) {
     snprintf(t->log.run, sizeof t->log.run, "%s", t->run);
     t->log.size = -1;
     t->log.n = 0;
-    if (bt_db_query(t->cfg.db, "SELECT out_dir FROM runs WHERE run = ?1", &run, 1, 1, 1, take_dir, dir, NULL, &err) != BT_OK || !dir[0] ||
+    if (bt_db_query(t->cfg.db, "SELECT out_dir FROM runs WHERE run = ?1", &run, 1, 1, 1, take_dir,
+                    dir, NULL, &err) != BT_OK ||
+        !dir[0] ||
         (size_t)snprintf(t->log.path, sizeof t->log.path, "%s/log.txt", dir) >= sizeof t->log.path)
         t->log.path[0] = 0;
 }
@@ -33,7 +35,8 @@ static void split(bt_top_log *l) {
         char *end = p + strcspn(p, "\n");
         bool last = !*end;
         *end = 0;
-        if (l->n == BT_LOG_LINES) memmove(l->line, l->line + 1, (BT_LOG_LINES - 1) * sizeof *l->line), l->n--;
+        if (l->n == BT_LOG_LINES)
+            memmove(l->line, l->line + 1, (BT_LOG_LINES - 1) * sizeof *l->line), l->n--;
         if (*p) l->line[l->n++] = p;
         p = end + !last;
     }
@@ -51,7 +54,10 @@ void bt_top_log_load(bt_top *t) {
         l->text[n > 0 ? n : 0] = 0;
         for (ssize_t i = 0; i < n; i++)
             if (!l->text[i]) l->text[i] = ' ';
-        if (from > 0) memmove(l->text, l->text + strcspn(l->text, "\n"), strlen(l->text + strcspn(l->text, "\n")) + 1);    /* the first line is cut */
+        /* the first line is cut */
+        if (from > 0)
+            memmove(l->text, l->text + strcspn(l->text, "\n"),
+                    strlen(l->text + strcspn(l->text, "\n")) + 1);
         split(l);
         l->size = st.st_size;
     }
@@ -59,7 +65,8 @@ void bt_top_log_load(bt_top *t) {
 }
 
 static int level_of(const char *line) {
-    if (strcasestr(line, "error") || strcasestr(line, "abort") || strcasestr(line, "signal")) return BT_EV_ERROR;
+    if (strcasestr(line, "error") || strcasestr(line, "abort") || strcasestr(line, "signal"))
+        return BT_EV_ERROR;
     return strcasestr(line, "warn") ? BT_EV_WARN : BT_EV_INFO;
 }
 
@@ -69,11 +76,16 @@ void bt_top_log_draw(bt_top *t, bt_rect r, bt_event_level least, bt_style title)
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, title, "log", l->path);
     int y = r.y + r.h - 1;
     int shown = 0;
-    for (int i = l->n - 1; i >= 0 && shown < r.h - 1; i--) shown += level_of(l->line[i]) >= (int)least;
+    for (int i = l->n - 1; i >= 0 && shown < r.h - 1; i--)
+        shown += level_of(l->line[i]) >= (int)least;
     y = r.y + shown;
     for (int i = l->n - 1; i >= 0 && y > r.y; i--) {
         int level = level_of(l->line[i]);
         if (level < (int)least) continue;
-        bt_canvas_text(&t->canvas, r.x + 1, y--, r.w - 1, (bt_style){.fg = level == BT_EV_ERROR ? BT_C_BAD : level == BT_EV_WARN ? BT_C_WARN : BT_C_LABEL}, l->line[i]);
+        bt_canvas_text(&t->canvas, r.x + 1, y--, r.w - 1,
+                       (bt_style){.fg = level == BT_EV_ERROR  ? BT_C_BAD
+                                        : level == BT_EV_WARN ? BT_C_WARN
+                                                              : BT_C_LABEL},
+                       l->line[i]);
     }
 }

@@ -1,13 +1,17 @@
-/* pairs.c - who gets what from whom: a matrix rank x rank, as numbers where they fit, else as a heat map. */
+/* pairs.c - who gets what from whom: a matrix rank x rank, as numbers where they fit, else as a
+ * heat map. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "engine/base/small.h"
 #include "monitor/tui/screens/screens.h"
 
 enum { LABEL_W = 9, NUMBER_W = 8 };
 
-static double value_of(const bt_view_pair *p, bool bytes) { return bytes ? p->bytes : p->flight_ms; }
+static double value_of(const bt_view_pair *p, bool bytes) {
+    return bytes ? p->bytes : p->flight_ms;
+}
 
 /* what is alike looks alike: the scale ends at no less than twice its beginning */
 static void scale_of(const bt_view_comm *c, bool bytes, double *lo, double *hi) {
@@ -26,7 +30,8 @@ static void scale_of(const bt_view_comm *c, bool bytes, double *lo, double *hi) 
 static void draw_value(bt_top *t, bt_rect cell, double v, double frac, bool bytes) {
     char b[32];
     bt_canvas *c = &t->canvas;
-    bt_style s = {.fg = bt_color_heat(cell.w > NUMBER_W ? 0.3 + 0.7 * frac : frac)};      /* the darkest colours are no good for text */
+    /* the darkest colours are no good for text */
+    bt_style s = {.fg = bt_color_heat(cell.w > NUMBER_W ? 0.3 + 0.7 * frac : frac)};
     if (isnan(v)) {
         bt_canvas_put(c, cell.x + cell.w - 2, cell.y, 0xB7, (bt_style){.fg = BT_C_FAINT});
     } else if (cell.w > NUMBER_W) {
@@ -34,13 +39,13 @@ static void draw_value(bt_top *t, bt_rect cell, double v, double frac, bool byte
         bt_canvas_text_right(c, cell.x + cell.w - 1, cell.y, cell.w - 1, s, b);
     } else {
         int level = (int)(frac * 8);
-        for (int x = cell.x; x < cell.x + cell.w - (cell.w > 2); x++) bt_canvas_put(c, x, cell.y, 0x2581U + (uint32_t)(level > 7 ? 7 : level < 0 ? 0 : level), s);
+        for (int x = cell.x; x < cell.x + cell.w - (cell.w > 2); x++)
+            bt_canvas_put(c, x, cell.y,
+                          0x2581U + (uint32_t)(level > 7   ? 7
+                                               : level < 0 ? 0
+                                                           : level),
+                          s);
     }
-}
-
-static int by_value(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 /* the median of what comes from one rank (peer >= 0) or from all but it (-1 - peer) */
@@ -51,7 +56,7 @@ static double median_from(const bt_view_comm *c, int peer, double *work) {
         if (wanted && !isnan(c->pair[i].flight_ms)) work[n++] = c->pair[i].flight_ms;
     }
     if (n == 0) return NAN;
-    qsort(work, n, sizeof *work, by_value);
+    qsort(work, n, sizeof *work, bt_compare_doubles);
     return work[(n - 1) / 2];
 }
 
@@ -68,10 +73,14 @@ static void slowest_sender(bt_top *t, bt_rect row) {
     free(work);
     if (slow < 0) return;
     bt_fmt(a, sizeof a, most, BT_UNIT_MS);
-    bt_canvas_textf(&t->canvas, row.x, row.y, row.w, (bt_style){.fg = BT_C_WARN}, "messages from rank %d take %s, those of the others %s", slow, a, bt_fmt(b, sizeof b, others, BT_UNIT_MS));
+    bt_canvas_textf(&t->canvas, row.x, row.y, row.w, (bt_style){.fg = BT_C_WARN},
+                    "messages from rank %d take %s, those of the others %s", slow, a,
+                    bt_fmt(b, sizeof b, others, BT_UNIT_MS));
 }
 
-int bt_pairs_height(const bt_top *t) { return t->view->comm.n_pairs ? t->view->comm.pair_ranks + 3 : 0; }
+int bt_pairs_height(const bt_top *t) {
+    return t->view->comm.n_pairs ? t->view->comm.pair_ranks + 3 : 0;
+}
 
 void bt_pairs_draw(bt_top *t, bt_rect r, bt_style title) {
     const bt_view_comm *c = &t->view->comm;
@@ -81,32 +90,43 @@ void bt_pairs_draw(bt_top *t, bt_rect r, bt_style title) {
     scale_of(c, bytes, &lo, &hi);
     bt_fmt_int(a, sizeof a, c->pair0 + 1);
     bt_fmt_int(b, sizeof b, c->pair1 + 1);
-    if (c->n_pairs > 0) snprintf(right, sizeof right, r.w >= 100 ? "%s · steps %s to %s · t: %s" : "%s%.0s%.0s · t: %s",
-                                 bytes ? "bytes a step" : "a message of gradients, from asking until it is here", a, b, bytes ? "time" : "bytes");
-    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, title, r.w >= 60 ? "who gets it from whom" : "pairs", c->n_pairs ? right : "");
+    if (c->n_pairs > 0)
+        snprintf(right, sizeof right,
+                 r.w >= 100 ? "%s · steps %s to %s · t: %s" : "%s%.0s%.0s · t: %s",
+                 bytes ? "bytes a step" : "a message of gradients, from asking until it is here", a,
+                 b, bytes ? "time" : "bytes");
+    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, title,
+                   r.w >= 60 ? "who gets it from whom" : "pairs", c->n_pairs ? right : "");
     if (c->n_pairs == 0) {
-        bt_top_empty(t, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, "no rank exchanges directly with another, or there are too many");
+        bt_top_empty(t, (bt_rect){r.x, r.y + 1, r.w, r.h - 1},
+                     "no rank exchanges directly with another, or there are too many");
         return;
     }
     int n = c->pair_ranks, w = (r.w - LABEL_W) / n, rows = r.h - 3 < n ? r.h - 3 : n;
     w = w > 12 ? 12 : w < 1 ? 1 : w;
-    bt_canvas_text_right(&t->canvas, r.x + LABEL_W - 1, r.y + 1, LABEL_W, (bt_style){.fg = BT_C_LABEL}, "from");
+    bt_canvas_text_right(&t->canvas, r.x + LABEL_W - 1, r.y + 1, LABEL_W,
+                         (bt_style){.fg = BT_C_LABEL}, "from");
     for (int p = 0; p < n; p++) {
         char label[16];
         snprintf(label, sizeof label, "%d", p);
-        if (w > 2 || p % 2 == 0) bt_canvas_text_right(&t->canvas, r.x + LABEL_W + (p + 1) * w - (w > 1), r.y + 1, 2 * w, (bt_style){.fg = BT_C_LABEL}, label);
+        if (w > 2 || p % 2 == 0)
+            bt_canvas_text_right(&t->canvas, r.x + LABEL_W + (p + 1) * w - (w > 1), r.y + 1, 2 * w,
+                                 (bt_style){.fg = BT_C_LABEL}, label);
     }
     bt_rect old = bt_canvas_clip(&t->canvas, r);
     for (int k = 0; k < rows; k++) {
         char label[24];
         snprintf(label, sizeof label, "to %d", k);
-        bt_canvas_text_right(&t->canvas, r.x + LABEL_W - 1, r.y + 2 + k, LABEL_W, (bt_style){.fg = BT_C_LABEL}, label);
+        bt_canvas_text_right(&t->canvas, r.x + LABEL_W - 1, r.y + 2 + k, LABEL_W,
+                             (bt_style){.fg = BT_C_LABEL}, label);
         draw_value(t, (bt_rect){r.x + LABEL_W + k * w, r.y + 2 + k, w, 1}, NAN, 0, bytes);
     }
     for (size_t i = 0; i < c->n_pairs; i++) {
         const bt_view_pair *p = &c->pair[i];
         double v = value_of(p, bytes);
-        if (p->rank < rows) draw_value(t, (bt_rect){r.x + LABEL_W + p->peer * w, r.y + 2 + p->rank, w, 1}, v, hi > lo ? (v - lo) / (hi - lo) : 0, bytes);
+        if (p->rank < rows)
+            draw_value(t, (bt_rect){r.x + LABEL_W + p->peer * w, r.y + 2 + p->rank, w, 1}, v,
+                       hi > lo ? (v - lo) / (hi - lo) : 0, bytes);
     }
     bt_canvas_unclip(&t->canvas, old);
     slowest_sender(t, (bt_rect){r.x, r.y + 2 + rows, r.w, 1});

@@ -1,4 +1,5 @@
-/* row_filter.c - which rows of a list are shown, and in what order: the filter and the sort column of the current screen. */
+/* row_filter.c - which rows of a list are shown, and in what order: the filter and the sort column
+ * of the current screen. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,19 +24,25 @@ bool bt_top_match(const bt_top *t, const char *text) {
     return strcasestr(text, t->filter) != NULL;
 }
 
-typedef struct order { bt_top *t; bt_row_number number; int col; bool descending; } order;
+typedef struct order {
+    bt_top *t;
+    bt_row_number number;
+    int col;
+    bool descending;
+} order;
 
 static int compare(const void *a, const void *b, void *ctx) {
     order *o = ctx;
     size_t i = *(const size_t *)a, j = *(const size_t *)b;
     double x = o->number(o->t, i, o->col), y = o->number(o->t, j, o->col);
-    if (isnan(x) != isnan(y)) return isnan(x) ? 1 : -1;         /* unknown comes last either way */
+    if (isnan(x) != isnan(y)) return isnan(x) ? 1 : -1; /* unknown comes last either way */
     int c = (x > y) - (x < y);
     if (o->descending) c = -c;
     return c ? c : (i > j) - (i < j);
 }
 
-size_t bt_top_rows(bt_top *t, size_t n, bt_row_text text, bt_row_number number, bool descending_first) {
+size_t bt_top_rows(bt_top *t, size_t n, bt_row_text text, bt_row_number number,
+                   bool descending_first) {
     bt_list *l = &t->list[t->screen];
     char buf[512];
     t->n_all = n;

@@ -1,30 +1,51 @@
-/* screen_comm.c - what the network costs: overhead and overlap over time, each kind of exchange held against the links as measured, bytes,
- * bandwidth and lateness per rank, and who gets what from whom. */
+/* screen_comm.c - what the network costs: overhead and overlap over time, each kind of exchange
+ * held against the links as measured, bytes, bandwidth and lateness per rank, and who gets what
+ * from whom. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "monitor/tui/screens/screens.h"
 
-enum { C_RANK, C_LOGICAL, C_WIRE, C_RATIO, C_BUSY, C_EXPOSED, C_WAIT, C_OVERLAP, C_SHARE, C_LATE, C_RATE, C_COUNT };
+enum {
+    C_RANK,
+    C_LOGICAL,
+    C_WIRE,
+    C_RATIO,
+    C_BUSY,
+    C_EXPOSED,
+    C_WAIT,
+    C_OVERLAP,
+    C_SHARE,
+    C_LATE,
+    C_RATE,
+    C_COUNT
+};
 static const bt_list_col columns[C_COUNT] = {
-    {"rank", 4, true, false, 0},     {"logical", 9, true, false, 3}, {"wire", 9, true, false, 1},    {"ratio", 5, true, false, 5},   {"in flight", 9, true, false, 4},
-    {"exposed", 8, true, false, 1}, {"wait", 8, true, false, 1},    {"overlap", 7, true, false, 2}, {"comm+wait", 9, true, false, 2},
-    {"late p95", 8, true, false, 2}, {"rate", 10, true, false, 2}};
+    {"rank", 4, true, false, 0},      {"logical", 9, true, false, 3},
+    {"wire", 9, true, false, 1},      {"ratio", 5, true, false, 5},
+    {"in flight", 9, true, false, 4}, {"exposed", 8, true, false, 1},
+    {"wait", 8, true, false, 1},      {"overlap", 7, true, false, 2},
+    {"comm+wait", 9, true, false, 2}, {"late p95", 8, true, false, 2},
+    {"rate", 10, true, false, 2}};
 
 static double row_number(bt_top *t, size_t i, int col) {
     const double *m = t->view->ranks.rank[i].mean;
     switch (col) {
     case C_LOGICAL: return m[BT_MR_BYTES_LOGICAL];
     case C_WIRE: return m[BT_MR_BYTES_WIRE];
-    case C_RATIO: return m[BT_MR_BYTES_WIRE] > 0 ? m[BT_MR_BYTES_LOGICAL] / m[BT_MR_BYTES_WIRE] : NAN;
+    case C_RATIO:
+        return m[BT_MR_BYTES_WIRE] > 0 ? m[BT_MR_BYTES_LOGICAL] / m[BT_MR_BYTES_WIRE] : NAN;
     case C_BUSY: return m[BT_MR_COMM_BUSY];
     case C_EXPOSED: return m[BT_MR_COMM_EXPOSED];
     case C_WAIT: return m[BT_MR_WAIT];
-    case C_OVERLAP: return m[BT_MR_COMM_BUSY] > 0 ? fmax(0, 1 - m[BT_MR_COMM_EXPOSED] / m[BT_MR_COMM_BUSY]) : NAN;
+    case C_OVERLAP:
+        return m[BT_MR_COMM_BUSY] > 0 ? fmax(0, 1 - m[BT_MR_COMM_EXPOSED] / m[BT_MR_COMM_BUSY])
+                                      : NAN;
     case C_SHARE: return (m[BT_MR_COMM_EXPOSED] + m[BT_MR_WAIT]) / m[BT_MR_STEP_TIME];
     case C_LATE: return t->view->ranks.rank[i].late_p95_ms;
-    case C_RATE: return m[BT_MR_COMM_BUSY] > 0 ? m[BT_MR_BYTES_WIRE] / (m[BT_MR_COMM_BUSY] / 1e3) : NAN;
+    case C_RATE:
+        return m[BT_MR_COMM_BUSY] > 0 ? m[BT_MR_BYTES_WIRE] / (m[BT_MR_COMM_BUSY] / 1e3) : NAN;
     default: return -(double)i;
     }
 }
@@ -38,12 +59,18 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
     bt_top *t = ctx;
     double v = row_number(t, t->rows[row], col);
     switch (col) {
-    case C_RANK: snprintf(buf, size, "%zu", t->rows[row]); s->fg = BT_C_BRIGHT; break;
+    case C_RANK:
+        snprintf(buf, size, "%zu", t->rows[row]);
+        s->fg = BT_C_BRIGHT;
+        break;
     case C_LOGICAL:
     case C_WIRE: bt_fmt(buf, size, v, BT_UNIT_BYTES); break;
     case C_RATIO: snprintf(buf, size, isnan(v) ? "-" : "%.1fx", v); break;
     case C_OVERLAP:
-    case C_SHARE: bt_fmt_percent(buf, size, v); s->fg = col == C_SHARE && v > 0.3 ? BT_C_WARN : BT_C_TEXT; break;
+    case C_SHARE:
+        bt_fmt_percent(buf, size, v);
+        s->fg = col == C_SHARE && v > 0.3 ? BT_C_WARN : BT_C_TEXT;
+        break;
     case C_RATE: {
         char b[32];
         snprintf(buf, size, isnan(v) ? "-" : "%s/s", bt_fmt(b, sizeof b, v, BT_UNIT_BYTES));
@@ -53,13 +80,32 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
     }
 }
 
-/* ---- kinds of exchange -------------------------------------------------------------------------------------------------------- */
+/* ---- kinds of exchange ----------------------------------------------------------------------- */
 
-enum { O_OP, O_AXIS, O_CALLS, O_LOGICAL, O_WIRE, O_BUSY, O_EXPOSED, O_WAIT, O_OVERLAP, O_MODEL, O_RATE, O_REACHED, O_WORST, O_COUNT };
+enum {
+    O_OP,
+    O_AXIS,
+    O_CALLS,
+    O_LOGICAL,
+    O_WIRE,
+    O_BUSY,
+    O_EXPOSED,
+    O_WAIT,
+    O_OVERLAP,
+    O_MODEL,
+    O_RATE,
+    O_REACHED,
+    O_WORST,
+    O_COUNT
+};
 static const bt_list_col op_columns[O_COUNT] = {
-    {"exchange", 14, false, false, 0}, {"axis", 9, false, false, 0},  {"calls", 6, true, false, 4},   {"logical", 9, true, false, 6}, {"wire", 9, true, false, 2}, {"in flight", 9, true, false, 3},
-    {"exposed", 8, true, false, 1},    {"wait", 8, true, false, 1},   {"overlap", 7, true, false, 3}, {"model", 8, true, false, 2},
-    {"rate", 10, true, false, 5},      {"of link", 7, true, false, 4},   {"lost most", 19, false, false, 7}};
+    {"exchange", 14, false, false, 0}, {"axis", 9, false, false, 0},
+    {"calls", 6, true, false, 4},      {"logical", 9, true, false, 6},
+    {"wire", 9, true, false, 2},       {"in flight", 9, true, false, 3},
+    {"exposed", 8, true, false, 1},    {"wait", 8, true, false, 1},
+    {"overlap", 7, true, false, 3},    {"model", 8, true, false, 2},
+    {"rate", 10, true, false, 5},      {"of link", 7, true, false, 4},
+    {"lost most", 19, false, false, 7}};
 
 static void op_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
     bt_top *t = ctx;
@@ -68,10 +114,15 @@ static void op_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_s
     switch (col) {
     case O_OP:
         snprintf(buf, size, "%s", x->op);
-        for (char *c = buf; *c; c++) if (*c == '_') *c = '-';       /* the field's spelling: all-reduce */
+        /* the field's spelling: all-reduce */
+        for (char *c = buf; *c; c++)
+            if (*c == '_') *c = '-';
         s->fg = BT_C_BRIGHT;
         break;
-    case O_AXIS: snprintf(buf, size, "%s", x->axis); s->fg = BT_C_LABEL; break;
+    case O_AXIS:
+        snprintf(buf, size, "%s", x->axis);
+        s->fg = BT_C_LABEL;
+        break;
     case O_CALLS: snprintf(buf, size, x->calls < 9.95 ? "%.1f" : "%.0f", x->calls); break;
     case O_LOGICAL: bt_fmt(buf, size, floor(x->bytes_logical), BT_UNIT_BYTES); break;
     case O_WIRE: bt_fmt(buf, size, floor(x->bytes_wire), BT_UNIT_BYTES); break;
@@ -79,25 +130,38 @@ static void op_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_s
     case O_EXPOSED: bt_fmt(buf, size, x->exposed_ms, BT_UNIT_MS); break;
     case O_WAIT: bt_fmt(buf, size, x->wait_ms > 0 ? x->wait_ms : NAN, BT_UNIT_MS); break;
     case O_OVERLAP: bt_fmt_percent(buf, size, x->overlap); break;
-    case O_MODEL: bt_fmt(buf, size, x->model_ms, BT_UNIT_MS); s->fg = BT_C_LABEL; break;
+    case O_MODEL:
+        bt_fmt(buf, size, x->model_ms, BT_UNIT_MS);
+        s->fg = BT_C_LABEL;
+        break;
     case O_REACHED: bt_fmt_percent(buf, size, x->model_frac); break;
-    case O_RATE: snprintf(buf, size, isnan(x->rate) || x->bytes_wire < 4096 ? "-" : "%s/s", bt_fmt(b, sizeof b, floor(x->rate), BT_UNIT_BYTES)); break;
+    case O_RATE:
+        snprintf(buf, size, isnan(x->rate) || x->bytes_wire < 4096 ? "-" : "%s/s",
+                 bt_fmt(b, sizeof b, floor(x->rate), BT_UNIT_BYTES));
+        break;
     default:
-        if (x->lost_rank >= 0) snprintf(buf, size, "%s rank %d", bt_fmt(b, sizeof b, x->lost_max_ms, BT_UNIT_MS), x->lost_rank);
-        else snprintf(buf, size, "-");
+        if (x->lost_rank >= 0)
+            snprintf(buf, size, "%s rank %d", bt_fmt(b, sizeof b, x->lost_max_ms, BT_UNIT_MS),
+                     x->lost_rank);
+        else
+            snprintf(buf, size, "-");
         s->fg = BT_C_LABEL;
     }
 }
 
-/* what the links do when nothing else runs: the model that the column is made of; as many as there is room for */
+/* what the links do when nothing else runs: the model that the column is made of; as many as there
+ * is room for */
 static void link_text(const bt_view_comm *c, int room, char *out, size_t size) {
     char one[96], a[32], b[32];
     size_t n = 0;
     out[0] = 0;
     for (size_t i = 0; i < c->n_links; i++) {
         const bt_view_link *l = &c->link[i];
-        snprintf(one, sizeof one, "%s link %s + %s/s · ", l->axis, bt_fmt(a, sizeof a, l->latency_us / 1e3, BT_UNIT_MS), bt_fmt(b, sizeof b, floor(l->bytes_per_s), BT_UNIT_BYTES));
-        if (bt_canvas_text_width(out) + bt_canvas_text_width(one) > room || n + strlen(one) >= size) return;
+        snprintf(one, sizeof one, "%s link %s + %s/s · ", l->axis,
+                 bt_fmt(a, sizeof a, l->latency_us / 1e3, BT_UNIT_MS),
+                 bt_fmt(b, sizeof b, floor(l->bytes_per_s), BT_UNIT_BYTES));
+        if (bt_canvas_text_width(out) + bt_canvas_text_width(one) > room || n + strlen(one) >= size)
+            return;
         n += (size_t)snprintf(out + n, size - n, "%s", one);
     }
 }
@@ -110,8 +174,15 @@ static void exchanges(bt_top *t, bt_rect r, bt_style title) {
     bt_fmt_int(b, sizeof b, c->step1 + 1);
     link_text(c, r.w - 72, link, sizeof link);
     snprintf(right, sizeof right, "%smean of the ranks, steps %s to %s", link, a, b);
-    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, title, "by kind of exchange, per step", right);
-    bt_list_table tab = {.cols = op_columns, .n_cols = O_COUNT, .n_rows = c->n, .cell = op_cell, .ctx = t, .selected = -1, .sort_col = -1};
+    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, title, "by kind of exchange, per step",
+                   right);
+    bt_list_table tab = {.cols = op_columns,
+                         .n_cols = O_COUNT,
+                         .n_rows = c->n,
+                         .cell = op_cell,
+                         .ctx = t,
+                         .selected = -1,
+                         .sort_col = -1};
     bt_list_draw(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, &tab, &top);
 }
 
@@ -119,37 +190,58 @@ static void ranks(bt_top *t, bt_rect r, bt_style title) {
     const bt_view_ranks *k = &t->view->ranks;
     bt_list *l = &t->list[BT_SCREEN_COMM];
     char right[96], b[40], skew[40] = "", c[32];
-    if (!isnan(k->skew_p95_ms)) snprintf(skew, sizeof skew, "arrival skew p95 %s · ", bt_fmt(c, sizeof c, k->skew_p95_ms, BT_UNIT_MS));
-    snprintf(right, sizeof right, "%smean of %s steps", skew, bt_fmt_int(b, sizeof b, (int64_t)k->steps));
+    if (!isnan(k->skew_p95_ms))
+        snprintf(skew, sizeof skew, "arrival skew p95 %s · ",
+                 bt_fmt(c, sizeof c, k->skew_p95_ms, BT_UNIT_MS));
+    snprintf(right, sizeof right, "%smean of %s steps", skew,
+             bt_fmt_int(b, sizeof b, (int64_t)k->steps));
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, title, "per rank and step", right);
     if (k->steps == 0) {
         bt_top_empty(t, r, "no rank has reported a step yet");
         return;
     }
-    bt_list_table tab = {.cols = columns, .n_cols = C_COUNT, .n_rows = t->n_rows, .cell = cell, .ctx = t, .selected = l->selected, .shown = &t->columns, .sort_col = l->sort, .descending = !l->invert};
+    bt_list_table tab = {.cols = columns,
+                         .n_cols = C_COUNT,
+                         .n_rows = t->n_rows,
+                         .cell = cell,
+                         .ctx = t,
+                         .selected = l->selected,
+                         .shown = &t->columns,
+                         .sort_col = l->sort,
+                         .descending = !l->invert};
     t->page = bt_list_draw(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, &tab, &l->top);
 }
 
-/* ---- the screen ---------------------------------------------------------------------------------------------------------------- */
+/* ---- the screen ------------------------------------------------------------------------------ */
 
 enum { PANE_OVERHEAD, PANE_OVERLAP, PANE_WIRE, PANE_KINDS, PANE_RANKS, PANE_PAIRS };
 
 static void charts(bt_top *t, bt_rect r) {
-    static const struct { bt_top_series s; const char *title; } all[] = {
-        {BT_TS_OVERHEAD, "communication overhead"}, {BT_TS_OVERLAP, "overlap"}, {BT_TS_WIRE, "bytes on the wire"}};
+    static const struct {
+        bt_top_series s;
+        const char *title;
+    } all[] = {{BT_TS_OVERHEAD, "communication overhead"},
+               {BT_TS_OVERLAP, "overlap"},
+               {BT_TS_WIRE, "bytes on the wire"}};
     bool wide = r.w > 150;
-    bt_want want[] = {{.min = 30, .weight = 1, .rank = 0}, {.min = 30, .weight = 1, .rank = 1}, {.min = wide ? 40 : 1000, .weight = 1, .rank = 2}};
+    bt_want want[] = {{.min = 30, .weight = 1, .rank = 0},
+                      {.min = 30, .weight = 1, .rank = 1},
+                      {.min = wide ? 40 : 1000, .weight = 1, .rank = 2}};
     bt_rect col[3];
     bt_layout_cols(r, want, 3, 2, col);
     for (int i = 0; i < 3; i++) {
-        int pane = i == PANE_OVERLAP && t->pane == PANE_WIRE && !wide ? PANE_WIRE : i;      /* the third takes the second's place where there are two */
-        if (col[i].w > 0) bt_top_chart(t, col[i], all[pane].s, all[pane].title, false, t->pane == pane);
+        /* the third takes the second's place where there are two */
+        int pane = i == PANE_OVERLAP && t->pane == PANE_WIRE && !wide ? PANE_WIRE : i;
+        if (col[i].w > 0)
+            bt_top_chart(t, col[i], all[pane].s, all[pane].title, false, t->pane == pane);
     }
 }
 
 static void one_pane(bt_top *t, bt_rect r) {
     switch (t->pane) {
-    case PANE_OVERHEAD: bt_top_chart(t, r, BT_TS_OVERHEAD, "communication overhead", false, true); break;
+    case PANE_OVERHEAD:
+        bt_top_chart(t, r, BT_TS_OVERHEAD, "communication overhead", false, true);
+        break;
     case PANE_OVERLAP: bt_top_chart(t, r, BT_TS_OVERLAP, "overlap", false, true); break;
     case PANE_WIRE: bt_top_chart(t, r, BT_TS_WIRE, "bytes on the wire", false, true); break;
     case PANE_KINDS: exchanges(t, r, bt_top_title(t, PANE_KINDS)); break;
@@ -164,17 +256,25 @@ void bt_screen_comm(bt_top *t, bt_rect r) {
         one_pane(t, r);
         return;
     }
-    int need = (int)t->n_rows + 2, kinds = (int)t->view->comm.n, few = kinds > 3 ? 3 : kinds, pairs = bt_pairs_height(t);
-    bool instead = t->pane == PANE_PAIRS && pairs > 0 && r.h < 6 + few + 3 + (need < 4 ? need : 4) + 1 + pairs + 1;     /* no room for all: the matrix for the charts */
-    bt_want rows[] = {{.min = instead ? pairs : 6, .max = instead ? pairs : 0, .weight = 1, .rank = 2}, {.min = kinds ? few + 2 : 1000, .max = kinds + 2, .weight = 2, .rank = 1},
-                      {.min = need < 4 ? need : 4, .max = need, .weight = 2, .rank = 0}, {.min = instead || pairs == 0 ? 1000 : pairs, .max = pairs, .rank = 3}};
+    int need = (int)t->n_rows + 2, kinds = (int)t->view->comm.n, few = kinds > 3 ? 3 : kinds,
+        pairs = bt_pairs_height(t);
+    /* no room for all: the matrix for the charts */
+    bool instead = t->pane == PANE_PAIRS && pairs > 0 &&
+                   r.h < 6 + few + 3 + (need < 4 ? need : 4) + 1 + pairs + 1;
+    bt_want rows[] = {
+        {.min = instead ? pairs : 6, .max = instead ? pairs : 0, .weight = 1, .rank = 2},
+        {.min = kinds ? few + 2 : 1000, .max = kinds + 2, .weight = 2, .rank = 1},
+        {.min = need < 4 ? need : 4, .max = need, .weight = 2, .rank = 0},
+        {.min = instead || pairs == 0 ? 1000 : pairs, .max = pairs, .rank = 3}};
     if (instead) rows[0].min = pairs < r.h - need - 1 ? pairs : 6;
     if (kinds == 0) rows[1].rank = 9;
     if (instead || pairs == 0) rows[3].rank = 10;
     bt_rect out[4];
     bt_layout_rows(r, rows, 4, 1, out);
-    if (out[0].h > 0 && instead) bt_pairs_draw(t, out[0], bt_top_title(t, PANE_PAIRS));
-    else if (out[0].h > 0) charts(t, out[0]);
+    if (out[0].h > 0 && instead)
+        bt_pairs_draw(t, out[0], bt_top_title(t, PANE_PAIRS));
+    else if (out[0].h > 0)
+        charts(t, out[0]);
     if (out[1].h > 2) exchanges(t, out[1], bt_top_title(t, PANE_KINDS));
     if (out[2].h >= 3) ranks(t, out[2], bt_top_title(t, PANE_RANKS));
     if (out[3].h >= 4) bt_pairs_draw(t, out[3], bt_top_title(t, PANE_PAIRS));

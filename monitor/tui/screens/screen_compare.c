@@ -1,4 +1,5 @@
-/* screen_compare.c - the marked runs over each other: loss against tokens, and a table of differences at matched tokens. */
+/* screen_compare.c - the marked runs over each other: loss against tokens, and a table of
+ * differences at matched tokens. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,14 +7,16 @@
 
 #include "monitor/tui/screens/screens.h"
 
-static const uint8_t colors[BT_COMPARE_MAX] = {BT_C_ACCENT, BT_C_THIRD, BT_C_P_OPTIM, BT_C_P_CKPT, BT_C_P_COMM, BT_C_SECOND};
+static const uint8_t colors[BT_COMPARE_MAX] = {BT_C_ACCENT, BT_C_THIRD,  BT_C_P_OPTIM,
+                                               BT_C_P_CKPT, BT_C_P_COMM, BT_C_SECOND};
 
 static bool on_setting(void *ctx, const bt_row *row) {
     bt_top *t = ctx;
     if (t->n_settings == BT_COMPARE_SETTINGS || !row->cells[0]) return false;
     bt_setting *s = &t->setting[t->n_settings++];
     bt_text_plain(s->key, sizeof s->key, row->cells[0]);
-    for (int i = 0; i < BT_COMPARE_MAX && i + 1 < row->n; i++) bt_text_plain(s->value[i], sizeof s->value[i], row->cells[i + 1] ? row->cells[i + 1] : "-");
+    for (int i = 0; i < BT_COMPARE_MAX && i + 1 < row->n; i++)
+        bt_text_plain(s->value[i], sizeof s->value[i], row->cells[i + 1] ? row->cells[i + 1] : "-");
     return true;
 }
 
@@ -29,10 +32,14 @@ static bt_code load_settings(bt_top *t, int n, bt_err *err) {
     }
     bt_text_put(&sql, " FROM configs WHERE key NOT LIKE 'run.%' AND run IN (");
     for (int i = 0; i < n; i++) bt_text_printf(&sql, "%s?%d", i ? ", " : "", i + 1);
-    bt_text_printf(&sql, ") GROUP BY key HAVING count(DISTINCT CAST(value AS TEXT)) > 1 OR count(*) < %d ORDER BY count(*) < %d, key", n, n);
+    bt_text_printf(&sql,
+                   ") GROUP BY key HAVING count(DISTINCT CAST(value AS TEXT)) > 1 OR count(*) < %d "
+                   "ORDER BY count(*) < %d, key",
+                   n, n);
     t->n_settings = 0;
     bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot compare %d runs: out of memory", n)
-                              : bt_db_query(t->cfg.db, bt_text_str(&sql), names, n, 0, 2, on_setting, t, NULL, err);
+                              : bt_db_query(t->cfg.db, bt_text_str(&sql), names, n, 0, 2,
+                                            on_setting, t, NULL, err);
     bt_text_release(&sql);
     return code;
 }
@@ -41,7 +48,8 @@ bt_code bt_compare_load(bt_top *t, bt_err *err) {
     int n = t->n_marked < BT_COMPARE_MAX ? t->n_marked : BT_COMPARE_MAX;
     if (!t->compared) t->compared = calloc(BT_COMPARE_MAX, sizeof *t->compared);
     if (!t->setting) t->setting = calloc(BT_COMPARE_SETTINGS, sizeof *t->setting);
-    if (!t->compared || !t->setting) return bt_fail(err, BT_NOMEM, "cannot compare %d runs: out of memory", n);
+    if (!t->compared || !t->setting)
+        return bt_fail(err, BT_NOMEM, "cannot compare %d runs: out of memory", n);
     BT_TRY(load_settings(t, n, err));
     t->n_compared = 0;
     for (int i = 0; i < n; i++) {
@@ -57,7 +65,11 @@ bt_code bt_compare_load(bt_top *t, bt_err *err) {
         const bt_view_series *s = &t->view->series[0];
         const bt_view_head *h = &t->view->head;
         bt_compared *x = &t->compared[t->n_compared++];
-        *x = (bt_compared){.best_val = h->best_val, .tokens_per_s = h->tokens_per_s, .step_ms = h->step_p50_ms, .overhead = h->comm_overhead, .last_loss = h->loss_ema,
+        *x = (bt_compared){.best_val = h->best_val,
+                           .tokens_per_s = h->tokens_per_s,
+                           .step_ms = h->step_p50_ms,
+                           .overhead = h->comm_overhead,
+                           .last_loss = h->loss_ema,
                            .tokens_total = h->tokens};
         snprintf(x->run, sizeof x->run, "%s", t->marked[i]);
         double *ema = t->view->n_series > 0 ? malloc((s->n + 1) * sizeof *ema) : NULL;
@@ -83,20 +95,37 @@ static double loss_at(const bt_compared *x, double tokens) {
 }
 
 enum { C_RUN, C_MATCHED, C_DELTA, C_LAST, C_VAL, C_TOKENS, C_SPEED, C_STEP, C_OVERHEAD, C_COUNT };
-static const bt_list_col columns[C_COUNT] = {{"run", 16, false, true, 0}, {"loss at", 8, true, false, 0}, {"delta", 8, true, false, 0}, {"last", 7, true, false, 3}, {"best val", 8, true, false, 3},
-                                              {"tokens", 8, true, false, 2}, {"tok/s", 8, true, false, 1}, {"step", 8, true, false, 2}, {"comm+wait", 9, true, false, 4}};
+static const bt_list_col columns[C_COUNT] = {
+    {"run", 16, false, true, 0},     {"loss at", 8, true, false, 0},
+    {"delta", 8, true, false, 0},    {"last", 7, true, false, 3},
+    {"best val", 8, true, false, 3}, {"tokens", 8, true, false, 2},
+    {"tok/s", 8, true, false, 1},    {"step", 8, true, false, 2},
+    {"comm+wait", 9, true, false, 4}};
 
-typedef struct compare_ctx { const bt_top *t; double tokens; } compare_ctx;
+typedef struct compare_ctx {
+    const bt_top *t;
+    double tokens;
+} compare_ctx;
 
 static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
     const compare_ctx *x = ctx;
     const bt_compared *r = &x->t->compared[row];
-    double mine = loss_at(r, x->tokens), base = loss_at(&x->t->compared[0], x->tokens), d = (mine - base) / base;
+    double mine = loss_at(r, x->tokens), base = loss_at(&x->t->compared[0], x->tokens),
+           d = (mine - base) / base;
     switch (col) {
-    case C_RUN: snprintf(buf, size, "%s", r->run); *s = (bt_style){.fg = colors[row % BT_COMPARE_MAX], .attr = BT_ATTR_BOLD}; break;
-    case C_MATCHED: bt_fmt(buf, size, mine, BT_UNIT_NATS); s->fg = BT_C_BRIGHT; break;
+    case C_RUN:
+        snprintf(buf, size, "%s", r->run);
+        *s = (bt_style){.fg = colors[row % BT_COMPARE_MAX], .attr = BT_ATTR_BOLD};
+        break;
+    case C_MATCHED:
+        bt_fmt(buf, size, mine, BT_UNIT_NATS);
+        s->fg = BT_C_BRIGHT;
+        break;
     case C_DELTA:
-        if (row > 0 && !isnan(d)) snprintf(buf, size, "%+.2f %%", 100 * d), s->fg = d > 0.002 ? BT_C_WARN : d < -0.002 ? BT_C_GOOD : BT_C_TEXT;
+        if (row > 0 && !isnan(d))
+            snprintf(buf, size, "%+.2f %%", 100 * d), s->fg = d > 0.002    ? BT_C_WARN
+                                                              : d < -0.002 ? BT_C_GOOD
+                                                                           : BT_C_TEXT;
         break;
     case C_LAST: bt_fmt(buf, size, r->last_loss, BT_UNIT_NATS); break;
     case C_VAL: bt_fmt(buf, size, r->best_val, BT_UNIT_NATS); break;
@@ -112,27 +141,39 @@ static void draw_settings(bt_top *t, bt_rect r) {
     bt_canvas *c = &t->canvas;
     char right[40] = "";
     if (t->n_settings > r.h - 1) snprintf(right, sizeof right, "%d of %d", r.h - 1, t->n_settings);
-    bt_canvas_rule(c, (bt_rect){r.x, r.y, r.w, 1}, (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, t->n_settings ? "settings that differ" : "no setting differs", right);
+    bt_canvas_rule(c, (bt_rect){r.x, r.y, r.w, 1},
+                   (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD},
+                   t->n_settings ? "settings that differ" : "no setting differs", right);
     int w = (r.w - 24) / (t->n_compared ? t->n_compared : 1);
     if (w > 24) w = 24;
     for (int i = 0; i < t->n_settings && i < r.h - 1; i++) {
-        bt_canvas_text(c, r.x + 1, r.y + 1 + i, 21, (bt_style){.fg = BT_C_LABEL}, t->setting[i].key);
-        for (int k = 0; k < t->n_compared; k++) bt_canvas_text(c, r.x + 24 + k * w, r.y + 1 + i, w - 2, (bt_style){.fg = colors[k]}, t->setting[i].value[k]);
+        bt_canvas_text(c, r.x + 1, r.y + 1 + i, 21, (bt_style){.fg = BT_C_LABEL},
+                       t->setting[i].key);
+        for (int k = 0; k < t->n_compared; k++)
+            bt_canvas_text(c, r.x + 24 + k * w, r.y + 1 + i, w - 2, (bt_style){.fg = colors[k]},
+                           t->setting[i].value[k]);
     }
 }
 
 void bt_screen_compare_draw(bt_top *t, bt_rect r) {
     char right[96], b[40];
     compare_ctx x = {t, INFINITY};
-    for (int i = 0; i < t->n_compared; i++) x.tokens = fmin(x.tokens, t->compared[i].n ? t->compared[i].x[t->compared[i].n - 1] : INFINITY);
-    snprintf(right, sizeof right, "matched at %s tokens · Esc: back to the runs", bt_fmt(b, sizeof b, isinf(x.tokens) ? NAN : x.tokens, BT_UNIT_COUNT));
-    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, (bt_style){.fg = BT_C_ACCENT, .attr = BT_ATTR_BOLD}, "compare: loss, ema 0.9", right);
+    for (int i = 0; i < t->n_compared; i++)
+        x.tokens = fmin(x.tokens,
+                        t->compared[i].n ? t->compared[i].x[t->compared[i].n - 1] : INFINITY);
+    snprintf(right, sizeof right, "matched at %s tokens · Esc: back to the runs",
+             bt_fmt(b, sizeof b, isinf(x.tokens) ? NAN : x.tokens, BT_UNIT_COUNT));
+    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1},
+                   (bt_style){.fg = BT_C_ACCENT, .attr = BT_ATTR_BOLD}, "compare: loss, ema 0.9",
+                   right);
     if (t->n_compared == 0) {
         bt_top_empty(t, r, "mark runs with Space first");
         return;
     }
     int settings = t->n_settings + 1 < 5 ? t->n_settings + 1 : 5;
-    bt_want rows[] = {{.min = 8, .weight = 3, .rank = 0}, {.min = t->n_compared + 1, .rank = 1}, {.min = settings, .max = t->n_settings + 1, .weight = 1, .rank = 2}};
+    bt_want rows[] = {{.min = 8, .weight = 3, .rank = 0},
+                      {.min = t->n_compared + 1, .rank = 1},
+                      {.min = settings, .max = t->n_settings + 1, .weight = 1, .rank = 2}};
     bt_rect out[3];
     bt_layout_rows((bt_rect){r.x, r.y + 1, r.w, r.h - 1}, rows, 3, r.h > 22, out);
     bt_plot p;
@@ -143,11 +184,22 @@ void bt_screen_compare_draw(bt_top *t, bt_rect r) {
     p.y_unit = BT_UNIT_NATS;
     bt_plot_series lines[BT_COMPARE_MAX];
     for (int i = 0; i < t->n_compared; i++) {
-        int k = t->n_compared - 1 - i;                          /* the first run is drawn last, on top */
-        lines[i] = (bt_plot_series){.name = t->compared[k].run, .x = t->compared[k].x, .y = t->compared[k].loss, .n = t->compared[k].n, .color = colors[k]};
+        /* the first run is drawn last, on top */
+        int k = t->n_compared - 1 - i;
+        lines[i] = (bt_plot_series){.name = t->compared[k].run,
+                                    .x = t->compared[k].x,
+                                    .y = t->compared[k].loss,
+                                    .n = t->compared[k].n,
+                                    .color = colors[k]};
     }
     bt_plot_draw(&t->canvas, out[0], &p, lines, (size_t)t->n_compared);
-    bt_list_table tab = {.cols = columns, .n_cols = C_COUNT, .n_rows = (size_t)t->n_compared, .cell = cell, .ctx = &x, .selected = -1, .sort_col = -1};
+    bt_list_table tab = {.cols = columns,
+                         .n_cols = C_COUNT,
+                         .n_rows = (size_t)t->n_compared,
+                         .cell = cell,
+                         .ctx = &x,
+                         .selected = -1,
+                         .sort_col = -1};
     int top = 0;
     if (out[1].h > 1) bt_list_draw(&t->canvas, out[1], &tab, &top);
     if (out[2].h > 0) draw_settings(t, out[2]);

@@ -5,7 +5,9 @@
 
 #include "monitor/tui/screens/screens.h"
 
-static uint8_t level_color(const bt_view_event *e) { return e->level == BT_EV_ERROR ? BT_C_BAD : e->level == BT_EV_WARN ? BT_C_WARN : BT_C_LABEL; }
+static uint8_t level_color(const bt_view_event *e) {
+    return e->level == BT_EV_ERROR ? BT_C_BAD : e->level == BT_EV_WARN ? BT_C_WARN : BT_C_LABEL;
+}
 
 static uint32_t mark_of(const bt_view_event *e) {
     if (e->level == BT_EV_ERROR) return 0x2717;
@@ -24,15 +26,25 @@ void bt_event_line(bt_top *t, bt_rect row, const bt_view_event *e, bool with_clo
     bt_canvas_put(c, at, row.y, mark_of(e), (bt_style){.fg = level_color(e)});
     at += 2;
     bt_duration(when, sizeof when, e->time_s);
-    at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL}, with_clock ? "%10s" : "%7s", when) + 2;
+    at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL},
+                          with_clock ? "%10s" : "%7s", when) +
+          2;
     if (with_clock) {
-        at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL}, "%12s", e->step >= 0 ? bt_fmt_int(b, sizeof b, e->step + 1) : "") + 2;
-        if (row.w >= 96) at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_SECOND}, "%-11s", e->kind) + 1;   /* the title says it too */
+        at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL}, "%12s",
+                              e->step >= 0 ? bt_fmt_int(b, sizeof b, e->step + 1) : "") +
+              2;
+        /* the title says it too */
+        if (row.w >= 96)
+            at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_SECOND}, "%-11s",
+                                  e->kind) +
+                  1;
         b[0] = 0;
         if (e->rank >= 0) snprintf(b, sizeof b, "rank %d", e->rank);
         at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL}, "%-8s", b) + 1;
     }
-    bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = e->level == BT_EV_INFO ? BT_C_TEXT : level_color(e)}, e->title[0] ? e->title : e->kind);
+    bt_canvas_text(c, at, row.y, end - at,
+                   (bt_style){.fg = e->level == BT_EV_INFO ? BT_C_TEXT : level_color(e)},
+                   e->title[0] ? e->title : e->kind);
 }
 
 static const char *row_text(bt_top *t, size_t i, char *buf, size_t size) {
@@ -54,15 +66,20 @@ static void lane(bt_top *t, bt_rect r) {
     const bt_view_events *e = &t->view->events;
     double end = fmax(t->view->head.elapsed_s, 1);
     char b[40];
-    for (int x = 0; x < r.w; x++) bt_canvas_put(&t->canvas, r.x + x, r.y, 0x2500, (bt_style){.fg = BT_C_FAINT});
-    for (int level = BT_EV_INFO; level <= BT_EV_ERROR; level++)                 /* the worse is drawn over the better */
+    for (int x = 0; x < r.w; x++)
+        bt_canvas_put(&t->canvas, r.x + x, r.y, 0x2500, (bt_style){.fg = BT_C_FAINT});
+    /* the worse is drawn over the better */
+    for (int level = BT_EV_INFO; level <= BT_EV_ERROR; level++)
         for (size_t i = 0; i < e->n; i++) {
             if ((int)e->event[i].level != level) continue;
             int x = (int)(e->event[i].time_s / end * (r.w - 1));
-            if (x >= 0 && x < r.w) bt_canvas_put(&t->canvas, r.x + x, r.y, mark_of(&e->event[i]), (bt_style){.fg = level_color(&e->event[i])});
+            if (x >= 0 && x < r.w)
+                bt_canvas_put(&t->canvas, r.x + x, r.y, mark_of(&e->event[i]),
+                              (bt_style){.fg = level_color(&e->event[i])});
         }
     bt_canvas_text(&t->canvas, r.x, r.y + 1, r.w, (bt_style){.fg = BT_C_LABEL}, "0");
-    bt_canvas_text_right(&t->canvas, r.x + r.w, r.y + 1, r.w / 2, (bt_style){.fg = BT_C_LABEL}, bt_duration(b, sizeof b, floor(end)));
+    bt_canvas_text_right(&t->canvas, r.x + r.w, r.y + 1, r.w / 2, (bt_style){.fg = BT_C_LABEL},
+                         bt_duration(b, sizeof b, floor(end)));
 }
 
 /* what took no time is left out, and what does not fit as a whole */
@@ -70,12 +87,22 @@ static void goodput(bt_top *t, bt_rect row) {
     const bt_view_head *h = &t->view->head;
     char b[40], text[64];
     bt_style s = {.fg = BT_C_LABEL};
-    int at = row.x + bt_canvas_textf(&t->canvas, row.x, row.y, row.w, s, "goodput %s", bt_fmt_percent(b, sizeof b, h->goodput));
-    const struct { const char *name; double s; } parts[] = {{"productive", h->productive_s}, {"done again", h->redone_s}, {"down", h->down_s}, {"other", h->other_s}, {"checkpoints", h->ckpt_s}};
+    int at = row.x + bt_canvas_textf(&t->canvas, row.x, row.y, row.w, s, "goodput %s",
+                                     bt_fmt_percent(b, sizeof b, h->goodput));
+    const struct {
+        const char *name;
+        double s;
+    } parts[] = {{"productive", h->productive_s},
+                 {"done again", h->redone_s},
+                 {"down", h->down_s},
+                 {"other", h->other_s},
+                 {"checkpoints", h->ckpt_s}};
     for (size_t i = 0; i < 5; i++) {
-        snprintf(text, sizeof text, " · %s %s", parts[i].name, bt_duration(b, sizeof b, parts[i].s));
+        snprintf(text, sizeof text, " · %s %s", parts[i].name,
+                 bt_duration(b, sizeof b, parts[i].s));
         int w = bt_canvas_text_width(text);
-        if (parts[i].s >= 0.05 && at + w <= row.x + row.w) at += bt_canvas_text(&t->canvas, at, row.y, w, s, text);
+        if (parts[i].s >= 0.05 && at + w <= row.x + row.w)
+            at += bt_canvas_text(&t->canvas, at, row.y, w, s, text);
     }
 }
 
@@ -85,12 +112,15 @@ void bt_screen_events(bt_top *t, bt_rect r) {
     bt_list *l = &t->list[BT_SCREEN_EVENTS];
     char right[96];
     int level = t->mode % 3;
-    l->invert = !l->invert;                                     /* newest first unless inverted */
+    l->invert = !l->invert; /* newest first unless inverted */
     bt_top_rows(t, e->n, row_text, NULL, false);
     l->invert = !l->invert;
     keep_level(t, (bt_event_level)level);
-    if (e->total > (int64_t)e->n) snprintf(right, sizeof right, "newest %zu of %lld · %s · t: level", e->n, (long long)e->total, levels[level]);
-    else snprintf(right, sizeof right, "%zu · %s · t: level", e->n, levels[level]);
+    if (e->total > (int64_t)e->n)
+        snprintf(right, sizeof right, "newest %zu of %lld · %s · t: level", e->n,
+                 (long long)e->total, levels[level]);
+    else
+        snprintf(right, sizeof right, "%zu · %s · t: level", e->n, levels[level]);
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0), "events", right);
     if (e->n == 0) {
         bt_top_empty(t, r, "nothing has happened yet");
@@ -98,8 +128,11 @@ void bt_screen_events(bt_top *t, bt_rect r) {
     }
     lane(t, (bt_rect){r.x, r.y + 1, r.w, 1});
     goodput(t, (bt_rect){r.x, r.y + 3, r.w, 1});
-    bt_want rows[] = {{.min = 4, .max = t->log.n ? (int)t->n_rows + 1 : 0, .weight = 2, .rank = 0}, {.min = t->log.n ? 5 : 0, .max = t->log.n + 1, .weight = t->log.n > 0, .rank = 1}};
-    if (t->expanded && t->log.n) rows[t->pane].min = r.h - 4, rows[t->pane].max = 0, rows[t->pane].rank = -1;
+    bt_want rows[] = {
+        {.min = 4, .max = t->log.n ? (int)t->n_rows + 1 : 0, .weight = 2, .rank = 0},
+        {.min = t->log.n ? 5 : 0, .max = t->log.n + 1, .weight = t->log.n > 0, .rank = 1}};
+    if (t->expanded && t->log.n)
+        rows[t->pane].min = r.h - 4, rows[t->pane].max = 0, rows[t->pane].rank = -1;
     bt_rect out[2], list;
     bt_layout_rows((bt_rect){r.x, r.y + 4, r.w, r.h - 4}, rows, 2, 1, out);
     if (out[1].h > 1) bt_top_log_draw(t, out[1], (bt_event_level)level, bt_top_title(t, 1));
@@ -108,7 +141,9 @@ void bt_screen_events(bt_top *t, bt_rect r) {
     if (l->selected < l->top) l->top = l->selected;
     if (l->selected >= l->top + list.h) l->top = l->selected - list.h + 1;
     for (int i = 0; i < list.h && (size_t)(l->top + i) < t->n_rows; i++) {
-        bt_event_line(t, (bt_rect){list.x + 1, list.y + i, list.w - 1, 1}, &e->event[t->rows[l->top + i]], true);
-        if (l->top + i == l->selected) bt_canvas_restyle(&t->canvas, (bt_rect){list.x, list.y + i, list.w, 1}, 0, BT_C_BAR);
+        bt_event_line(t, (bt_rect){list.x + 1, list.y + i, list.w - 1, 1},
+                      &e->event[t->rows[l->top + i]], true);
+        if (l->top + i == l->selected)
+            bt_canvas_restyle(&t->canvas, (bt_rect){list.x, list.y + i, list.w, 1}, 0, BT_C_BAR);
     }
 }

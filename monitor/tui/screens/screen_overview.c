@@ -7,9 +7,16 @@
 #include "monitor/tui/screens/top_state.h"
 
 static void sparks(bt_top *t, bt_rect r) {
-    static const struct { bt_top_series s; const char *title; uint8_t color; } rows[] = {
-        {BT_TS_SPEED, "tokens/s", BT_C_GOOD},     {BT_TS_GRAD, "grad norm", BT_C_SECOND}, {BT_TS_LR, "learning rate", BT_C_THIRD},
-        {BT_TS_STEP, "step time", BT_C_ACCENT},   {BT_TS_OVERHEAD, "comm overhead", BT_C_P_COMM}, {BT_TS_RSS, "memory, largest rank", BT_C_P_CKPT}};
+    static const struct {
+        bt_top_series s;
+        const char *title;
+        uint8_t color;
+    } rows[] = {{BT_TS_SPEED, "tokens/s", BT_C_GOOD},
+                {BT_TS_GRAD, "grad norm", BT_C_SECOND},
+                {BT_TS_LR, "learning rate", BT_C_THIRD},
+                {BT_TS_STEP, "step time", BT_C_ACCENT},
+                {BT_TS_OVERHEAD, "comm overhead", BT_C_P_COMM},
+                {BT_TS_RSS, "memory, largest rank", BT_C_P_CKPT}};
     enum { N = sizeof rows / sizeof rows[0] };
     bt_want want[N];
     bt_rect out[N];
@@ -24,10 +31,14 @@ void bt_step_bar(bt_top *t, bt_rect r) {
     char right[96], a[40], b[40], c[40];
     if (r.h < 2) return;
     bt_fmt(a, sizeof a, k->step_ms, BT_UNIT_MS);
-    snprintf(right, sizeof right, "%s · steps %s-%s", a, bt_fmt_int(b, sizeof b, k->step0 + 1), bt_fmt_int(c, sizeof c, k->step1 + 1));
-    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 1), k->n > 1 ? "where the median rank's step goes" : "where the step goes", k->steps ? right : "");
+    snprintf(right, sizeof right, "%s · steps %s-%s", a, bt_fmt_int(b, sizeof b, k->step0 + 1),
+             bt_fmt_int(c, sizeof c, k->step1 + 1));
+    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 1),
+                   k->n > 1 ? "where the median rank's step goes" : "where the step goes",
+                   k->steps ? right : "");
     if (k->steps == 0) {
-        bt_canvas_text(&t->canvas, r.x, r.y + 1, r.w, (bt_style){.fg = BT_C_LABEL}, "no rank has reported a step yet");
+        bt_canvas_text(&t->canvas, r.x, r.y + 1, r.w, (bt_style){.fg = BT_C_LABEL},
+                       "no rank has reported a step yet");
         return;
     }
     bt_segment seg[BT_PHASE_COUNT];
@@ -37,8 +48,10 @@ void bt_step_bar(bt_top *t, bt_rect r) {
         seg[p] = (bt_segment){isnan(v) ? 0 : v, bt_phase_color((bt_phase)p), bt_phases[p].letter};
         total += seg[p].value > 0 ? seg[p].value : 0;
     }
-    for (int y = 1; y < (r.h > 3 ? 3 : 2); y++) bt_stack_draw(&t->canvas, r.x, r.y + y, r.w, total, seg, BT_PHASE_COUNT, bt_top_letters(t));
-    if (r.h >= 3) bt_top_phase_legend(t, (bt_rect){r.x, r.y + (r.h > 3 ? 3 : 2), r.w, 1}, k->median, total);
+    for (int y = 1; y < (r.h > 3 ? 3 : 2); y++)
+        bt_stack_draw(&t->canvas, r.x, r.y + y, r.w, total, seg, BT_PHASE_COUNT, bt_top_letters(t));
+    if (r.h >= 3)
+        bt_top_phase_legend(t, (bt_rect){r.x, r.y + (r.h > 3 ? 3 : 2), r.w, 1}, k->median, total);
 }
 
 static void straggler_line(bt_top *t, bt_rect row, const bt_view_rank *x) {
@@ -47,25 +60,33 @@ static void straggler_line(bt_top *t, bt_rect row, const bt_view_rank *x) {
     char b[40], d[40], line[160];
     int at = row.x, end = row.x + row.w;
     snprintf(line, sizeof line, "rank %-4d", x->rank);
-    at += bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = bt_score_color(x->score), .attr = BT_ATTR_BOLD}, line);
+    at += bt_canvas_text(c, at, row.y, end - at,
+                         (bt_style){.fg = bt_score_color(x->score), .attr = BT_ATTR_BOLD}, line);
     snprintf(line, sizeof line, "%8s", bt_fmt(b, sizeof b, x->busy_p50_ms, BT_UNIT_MS));
     at += bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = BT_C_TEXT}, line) + 2;
     if (x->fault == BT_PHASE_COUNT || !(x->lost_s > 0)) return;
     snprintf(line, sizeof line, "%5s of the blame", bt_fmt_percent(b, sizeof b, x->blame_frac));
     if (row.w < 60) line[strcspn(line, "%") + 1] = 0;
     at += bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL}, line) + 1;
-    at += bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = bt_phase_color(x->fault)}, bt_phases[x->fault].name) + 2;
+    at += bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = bt_phase_color(x->fault)},
+                         bt_phases[x->fault].name) +
+          2;
     double gain = k->step_ms > 0 ? (k->step_ms - x->what_if_ms) / k->step_ms : 0;
     if (gain < 0.005) return;
     bt_fmt_percent(d, sizeof d, gain);
     snprintf(line, sizeof line, row.w >= 46 ? "without: -%s" : "-%s", d);
-    if (row.w >= 72) snprintf(line, sizeof line, "without: %s (-%s)", bt_fmt(b, sizeof b, x->what_if_ms, BT_UNIT_MS), d);
-    if (bt_canvas_text_width(line) <= end - at) bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = BT_C_TEXT}, line);      /* whole or not at all */
+    if (row.w >= 72)
+        snprintf(line, sizeof line, "without: %s (-%s)",
+                 bt_fmt(b, sizeof b, x->what_if_ms, BT_UNIT_MS), d);
+    /* whole or not at all */
+    if (bt_canvas_text_width(line) <= end - at)
+        bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = BT_C_TEXT}, line);
 }
 
 static void stragglers(bt_top *t, bt_rect r) {
     const bt_view_ranks *k = &t->view->ranks;
-    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 2), "slowest ranks", "by time others lost");
+    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 2), "slowest ranks",
+                   "by time others lost");
     if (k->steps == 0) return;
     for (int i = 0; i < r.h - 1 && (size_t)i < k->n && i < (r.h > 8 ? 8 : 4); i++)
         straggler_line(t, (bt_rect){r.x, r.y + 1 + i, r.w, 1}, &k->rank[k->order[i]]);
@@ -75,7 +96,8 @@ static void last_events(bt_top *t, bt_rect r) {
     const bt_view_events *e = &t->view->events;
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 3), "events", "");
     size_t room = (size_t)(r.h - 1), n = e->n < room ? e->n : room;
-    for (size_t i = 0; i < n; i++) bt_event_line(t, (bt_rect){r.x, r.y + 1 + (int)i, r.w, 1}, &e->event[e->n - 1 - i], false);
+    for (size_t i = 0; i < n; i++)
+        bt_event_line(t, (bt_rect){r.x, r.y + 1 + (int)i, r.w, 1}, &e->event[e->n - 1 - i], false);
 }
 
 void bt_screen_overview(bt_top *t, bt_rect r) {
@@ -85,14 +107,18 @@ void bt_screen_overview(bt_top *t, bt_rect r) {
         bt_top_chart(t, r, chart, title, false, true);
         return;
     }
-    bt_want rows[] = {{.min = 8, .weight = 4, .rank = 0}, {.min = 3, .max = 4, .weight = r.h > 28, .rank = 1}, {.min = 4, .max = 12, .weight = 1, .rank = 2}};
-    bt_want cols[] = {{.min = 44, .weight = 5, .rank = 0}, {.min = 22, .max = 44, .weight = 2, .rank = 1}};
+    bt_want rows[] = {{.min = 8, .weight = 4, .rank = 0},
+                      {.min = 3, .max = 4, .weight = r.h > 28, .rank = 1},
+                      {.min = 4, .max = 12, .weight = 1, .rank = 2}};
+    bt_want cols[] = {{.min = 44, .weight = 5, .rank = 0},
+                      {.min = 22, .max = 44, .weight = 2, .rank = 1}};
     bt_rect row[3], col[2], low[2];
     bt_layout_rows(r, rows, 3, r.h > 24 ? 1 : 0, row);
     bt_layout_cols(row[0], cols, 2, 2, col);
     bt_top_chart(t, col[0], chart, title, false, t->pane == 0);
     if (col[1].h > 0 && col[1].w > 0) {
-        bt_canvas_rule(&t->canvas, (bt_rect){col[1].x, col[1].y, col[1].w, 1}, (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, "now", "");
+        bt_canvas_rule(&t->canvas, (bt_rect){col[1].x, col[1].y, col[1].w, 1},
+                       (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, "now", "");
         sparks(t, (bt_rect){col[1].x, col[1].y + 1, col[1].w, col[1].h - 1});
     }
     if (row[1].h > 0) bt_step_bar(t, row[1]);

@@ -1,4 +1,5 @@
-/* screen_step.c - one stacked bar per rank: where each rank's step goes; absolute, percent, or excess over the median. */
+/* screen_step.c - one stacked bar per rank: where each rank's step goes; absolute, percent, or
+ * excess over the median. */
 #include <math.h>
 #include <stdio.h>
 
@@ -6,8 +7,10 @@
 
 enum { MODE_ABSOLUTE, MODE_PERCENT, MODE_EXCESS, MODES };
 enum { C_RANK, C_BAR, C_P50, C_P95, C_P99, C_MAX, C_BUSY, C_COUNT };
-static const bt_list_col columns[C_COUNT] = {{"rank", 5, true, false, 0}, {"", 24, false, true, 0},      {"p50", 8, true, false, 1}, {"p95", 8, true, false, 3},
-                                              {"p99", 8, true, false, 5},  {"max", 8, true, false, 4}, {"busy", 8, true, false, 2}};
+static const bt_list_col columns[C_COUNT] = {
+    {"rank", 5, true, false, 0}, {"", 24, false, true, 0},   {"p50", 8, true, false, 1},
+    {"p95", 8, true, false, 3},  {"p99", 8, true, false, 5}, {"max", 8, true, false, 4},
+    {"busy", 8, true, false, 2}};
 
 static const char *row_text(bt_top *t, size_t i, char *buf, size_t size) {
     const bt_view_rank *x = &t->view->ranks.rank[i];
@@ -32,7 +35,8 @@ static double full_scale(const bt_view_ranks *k, int mode, const bt_view_rank *x
     for (size_t i = 0; i < k->n; i++) {
         double sum = 0;
         for (int p = 0; p < BT_PHASE_COUNT; p++) {
-            double v = k->rank[i].mean[bt_phases[p].metric], m = mode == MODE_EXCESS ? k->median[bt_phases[p].metric] : 0;
+            double v = k->rank[i].mean[bt_phases[p].metric],
+                   m = mode == MODE_EXCESS ? k->median[bt_phases[p].metric] : 0;
             if (mode == MODE_EXCESS && p == BT_PH_WAIT) continue;
             if (v - m > 0) sum += v - m;
         }
@@ -49,8 +53,10 @@ static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     int mode = t->mode % MODES;
     bt_segment seg[BT_PHASE_COUNT];
     for (int p = 0; p < BT_PHASE_COUNT; p++) {
-        double v = x->mean[bt_phases[p].metric] - (mode == MODE_EXCESS ? k->median[bt_phases[p].metric] : 0);
-        seg[p] = (bt_segment){isnan(v) || v < 0 || (mode == MODE_EXCESS && p == BT_PH_WAIT) ? 0 : v, bt_phase_color((bt_phase)p), bt_phases[p].letter};
+        double v = x->mean[bt_phases[p].metric] -
+                   (mode == MODE_EXCESS ? k->median[bt_phases[p].metric] : 0);
+        seg[p] = (bt_segment){isnan(v) || v < 0 || (mode == MODE_EXCESS && p == BT_PH_WAIT) ? 0 : v,
+                              bt_phase_color((bt_phase)p), bt_phases[p].letter};
     }
     bt_stack_draw(c, r.x, r.y, r.w, full_scale(k, mode, x), seg, BT_PHASE_COUNT, bt_top_letters(t));
     bt_stack_thin(c, r);
@@ -71,12 +77,17 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
 }
 
 void bt_screen_step(bt_top *t, bt_rect r) {
-    static const char *const modes[] = {"milliseconds", "percent of the step", "excess over the median rank"};
+    static const char *const modes[] = {"milliseconds", "percent of the step",
+                                        "excess over the median rank"};
     bt_view_ranks *k = &t->view->ranks;
     bt_list *l = &t->list[BT_SCREEN_STEP];
-    if (!l->touched && k->n > 0) l->selected = k->order[0];        /* the slowest, until the user chooses */
+    /* the slowest, until the user chooses */
+    if (!l->touched && k->n > 0) l->selected = k->order[0];
     bt_top_rows(t, k->n, row_text, row_number, true);
-    bt_want rows[] = {{.min = 10, .weight = 2, .max = r.h > 30 ? r.h / 2 : 0, .rank = 0}, {.min = 1, .rank = 1}, {.min = 6, .weight = 3, .rank = 3}, {.min = r.w < 120 ? 2 : 1, .rank = 2}};
+    bt_want rows[] = {{.min = 10, .weight = 2, .max = r.h > 30 ? r.h / 2 : 0, .rank = 0},
+                      {.min = 1, .rank = 1},
+                      {.min = 6, .weight = 3, .rank = 3},
+                      {.min = r.w < 120 ? 2 : 1, .rank = 2}};
     int need = (int)t->n_rows + 2;
     if (need < rows[0].min) rows[0].min = need > 3 ? need : 3;
     if (rows[0].max == 0 || rows[0].max > need) rows[0].max = need > 3 ? need : 3;
@@ -84,14 +95,24 @@ void bt_screen_step(bt_top *t, bt_rect r) {
     bt_layout_rows(r, rows, 4, 0, out);
     char right[96];
     snprintf(right, sizeof right, "%s · t: another measure", modes[t->mode % MODES]);
-    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0), "where each rank's step goes", right);
+    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0),
+                   "where each rank's step goes", right);
     if (k->steps == 0) {
         bt_top_empty(t, out[0], "no rank has reported a step yet");
         return;
     }
-    bt_list_table tab = {.cols = columns, .n_cols = C_COUNT, .n_rows = t->n_rows, .cell = cell, .paint = paint, .ctx = t, .selected = l->selected,
-                    .shown = &t->columns, .sort_col = l->sort, .descending = !l->invert};
-    t->page = bt_list_draw(&t->canvas, (bt_rect){out[0].x, out[0].y + 1, out[0].w, out[0].h - 1}, &tab, &l->top);
+    bt_list_table tab = {.cols = columns,
+                         .n_cols = C_COUNT,
+                         .n_rows = t->n_rows,
+                         .cell = cell,
+                         .paint = paint,
+                         .ctx = t,
+                         .selected = l->selected,
+                         .shown = &t->columns,
+                         .sort_col = l->sort,
+                         .descending = !l->invert};
+    t->page = bt_list_draw(&t->canvas, (bt_rect){out[0].x, out[0].y + 1, out[0].w, out[0].h - 1},
+                           &tab, &l->top);
     bt_top_phase_legend(t, out[1], k->median, k->step_ms);
     if (out[2].h >= 4) bt_top_chart(t, out[2], BT_TS_STEP, "step time", false, false);
     if (out[3].h > 0 && t->n_rows > 0) bt_what_if_line(t, out[3], &k->rank[t->rows[l->selected]]);

@@ -1,4 +1,5 @@
-/* screen_system.c - processors and memory, per rank; what the ranks of this machine do right now. */
+/* screen_system.c - processors and memory, per rank; what the ranks of this machine do right
+ * now. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,16 +7,42 @@
 
 #include "monitor/tui/screens/screens.h"
 
-enum { C_RANK, C_HOST, C_PID, C_ISA, C_MESH, C_THREADS, C_CPU, C_CPUBAR, C_RSS, C_PEAK, C_FAULTS, C_SWITCHES, C_DISK, C_MICRO, C_MONITOR, C_COUNT };
+enum {
+    C_RANK,
+    C_HOST,
+    C_PID,
+    C_ISA,
+    C_MESH,
+    C_THREADS,
+    C_CPU,
+    C_CPUBAR,
+    C_RSS,
+    C_PEAK,
+    C_FAULTS,
+    C_SWITCHES,
+    C_DISK,
+    C_MICRO,
+    C_MONITOR,
+    C_COUNT
+};
 static const bt_list_col columns[C_COUNT] = {
-    {"rank", 4, true, false, 0}, {"host", 10, false, false, 2}, {"pid", 7, true, false, 3}, {"isa", 8, false, false, 4}, {"pp·dp·sh·tp", 11, false, false, 6}, {"threads", 7, true, false, 4},
-    {"cpu", 6, true, false, 1}, {"", 10, false, true, 5}, {"rss", 9, true, false, 0}, {"peak", 9, true, false, 2}, {"faults/s", 8, true, false, 3},
-    {"switches/s", 10, true, false, 4}, {"disk/s", 9, true, false, 5}, {"micro", 6, true, false, 6}, {"monitor", 8, true, false, 5}};
+    {"rank", 4, true, false, 0},          {"host", 10, false, false, 2},
+    {"pid", 7, true, false, 3},           {"isa", 8, false, false, 4},
+    {"pp·dp·sh·tp", 11, false, false, 6}, {"threads", 7, true, false, 4},
+    {"cpu", 6, true, false, 1},           {"", 10, false, true, 5},
+    {"rss", 9, true, false, 0},           {"peak", 9, true, false, 2},
+    {"faults/s", 8, true, false, 3},      {"switches/s", 10, true, false, 4},
+    {"disk/s", 9, true, false, 5},        {"micro", 6, true, false, 6},
+    {"monitor", 8, true, false, 5}};
 
 /* what /proc says; NaN for a rank of another machine, or of a run that is over */
 static double right_now(const bt_top *t, const bt_view_rank *x, int col) {
-    const bt_proc_now *p = t->view->head.live && t->at_step < 0 ? bt_procs_of(&t->procs, x->pid) : NULL;
-    return !p ? NAN : col == C_FAULTS ? p->faults_per_s : col == C_SWITCHES ? p->switches_per_s : p->disk_per_s;
+    const bt_proc_now *p = t->view->head.live && t->at_step < 0 ? bt_procs_of(&t->procs, x->pid)
+                                                                : NULL;
+    return !p                  ? NAN
+           : col == C_FAULTS   ? p->faults_per_s
+           : col == C_SWITCHES ? p->switches_per_s
+                               : p->disk_per_s;
 }
 
 static double row_number(bt_top *t, size_t i, int col) {
@@ -47,19 +74,39 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
     const bt_view_rank *x = &t->view->ranks.rank[t->rows[row]];
     double v = row_number(t, t->rows[row], col);
     switch (col) {
-    case C_RANK: snprintf(buf, size, "%d", x->rank); s->fg = BT_C_BRIGHT; break;
+    case C_RANK:
+        snprintf(buf, size, "%d", x->rank);
+        s->fg = BT_C_BRIGHT;
+        break;
     case C_HOST: snprintf(buf, size, "%s", x->host); break;
-    case C_ISA: snprintf(buf, size, "%s", x->isa); s->fg = BT_C_LABEL; break;
-    case C_MESH: snprintf(buf, size, "%d·%d·%d·%d", x->pp, x->dp_replicate, x->dp_shard, x->tp); s->fg = BT_C_LABEL; break;
+    case C_ISA:
+        snprintf(buf, size, "%s", x->isa);
+        s->fg = BT_C_LABEL;
+        break;
+    case C_MESH:
+        snprintf(buf, size, "%d·%d·%d·%d", x->pp, x->dp_replicate, x->dp_shard, x->tp);
+        s->fg = BT_C_LABEL;
+        break;
     case C_PID:
-    case C_THREADS: if (v > 0) snprintf(buf, size, "%.0f", v); break;
+    case C_THREADS:
+        if (v > 0) snprintf(buf, size, "%.0f", v);
+        break;
     case C_CPU: bt_fmt_percent(buf, size, v); break;
-    case C_RSS: bt_fmt(buf, size, v, BT_UNIT_MIB); s->fg = BT_C_BRIGHT; break;
+    case C_RSS:
+        bt_fmt(buf, size, v, BT_UNIT_MIB);
+        s->fg = BT_C_BRIGHT;
+        break;
     case C_PEAK: bt_fmt(buf, size, v, BT_UNIT_MIB); break;
     case C_FAULTS:
-    case C_SWITCHES: if (!isnan(v)) bt_fmt(buf, size, floor(v + 0.5), BT_UNIT_COUNT); break;
-    case C_DISK: if (!isnan(v)) bt_fmt(buf, size, floor(v + 0.5), BT_UNIT_BYTES); break;
-    case C_MICRO: if (!isnan(v)) snprintf(buf, size, "%.1f", v); break;
+    case C_SWITCHES:
+        if (!isnan(v)) bt_fmt(buf, size, floor(v + 0.5), BT_UNIT_COUNT);
+        break;
+    case C_DISK:
+        if (!isnan(v)) bt_fmt(buf, size, floor(v + 0.5), BT_UNIT_BYTES);
+        break;
+    case C_MICRO:
+        if (!isnan(v)) snprintf(buf, size, "%.1f", v);
+        break;
     case C_MONITOR: bt_fmt(buf, size, v, BT_UNIT_MS); break;
     default: break;
     }
@@ -68,7 +115,8 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
 static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     bt_top *t = ctx;
     if (col != C_CPUBAR) return false;
-    bt_canvas_bar(c, r.x, r.y, r.w, t->view->ranks.rank[t->rows[row]].cpu_frac, (bt_style){.fg = BT_C_GOOD});
+    bt_canvas_bar(c, r.x, r.y, r.w, t->view->ranks.rank[t->rows[row]].cpu_frac,
+                  (bt_style){.fg = BT_C_GOOD});
     return true;
 }
 
@@ -76,9 +124,13 @@ static void machine(bt_top *t, bt_rect row) {
     const bt_procs *p = &t->procs;
     char text[240], b[40], c[40];
     if (row.h < 1 || p->n == 0 || !t->view->head.live) return;
-    int n = snprintf(text, sizeof text, "this machine: load %.1f on %d processors · memory %s of %s", p->load, p->cpus, bt_fmt(b, sizeof b, p->mem_used_mib, BT_UNIT_MIB),
+    int n = snprintf(text, sizeof text,
+                     "this machine: load %.1f on %d processors · memory %s of %s", p->load, p->cpus,
+                     bt_fmt(b, sizeof b, p->mem_used_mib, BT_UNIT_MIB),
                      bt_fmt(c, sizeof c, p->mem_mib, BT_UNIT_MIB));
-    if (!isnan(p->net_per_s)) n += snprintf(text + n, sizeof text - (size_t)n, " · network %s/s", bt_fmt(b, sizeof b, floor(p->net_per_s), BT_UNIT_BYTES));
+    if (!isnan(p->net_per_s))
+        n += snprintf(text + n, sizeof text - (size_t)n, " · network %s/s",
+                      bt_fmt(b, sizeof b, floor(p->net_per_s), BT_UNIT_BYTES));
     if (!isnan(p->celsius)) snprintf(text + n, sizeof text - (size_t)n, " · %.0f °C", p->celsius);
     bt_canvas_text(&t->canvas, row.x + 1, row.y, row.w - 1, (bt_style){.fg = BT_C_LABEL}, text);
 }
@@ -88,30 +140,45 @@ void bt_screen_system(bt_top *t, bt_rect r) {
     bt_list *l = &t->list[BT_SCREEN_SYSTEM];
     bt_top_rows(t, k->n, row_text, row_number, true);
     if (k->n == 0) {
-        bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0), "processors and memory", "");
+        bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0),
+                       "processors and memory", "");
         bt_top_empty(t, r, "no rank has said who it is yet");
         return;
     }
     int need = (int)t->n_rows + 2;
     bool here = t->procs.n > 0 && t->view->head.live;
-    bt_want rows[] = {{.min = need < 6 ? need : 6, .max = need, .weight = 2, .rank = 0}, {.min = 6, .weight = 1, .rank = 2}, {.min = here, .max = 1, .rank = 1}};
+    bt_want rows[] = {{.min = need < 6 ? need : 6, .max = need, .weight = 2, .rank = 0},
+                      {.min = 6, .weight = 1, .rank = 2},
+                      {.min = here, .max = 1, .rank = 1}};
     bt_rect out[3], col[2];
     bt_layout_rows(r, rows, 3, 1, out);
-    if (here && out[2].h > 0) {                                 /* right under the table */
+    if (here && out[2].h > 0) { /* right under the table */
         out[2].y = out[0].y + out[0].h;
         out[1].y += 2;
         machine(t, out[2]);
     }
     char right[96], many[40];
     double params = strtod(t->view->head.params, NULL);
-    snprintf(right, sizeof right, "%s%s%s", params > 0 ? bt_fmt(many, sizeof many, params, BT_UNIT_COUNT) : "", params > 0 ? " parameters · " : "", "mean of the newest steps");
-    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0), "processors and memory", right);
+    snprintf(right, sizeof right, "%s%s%s",
+             params > 0 ? bt_fmt(many, sizeof many, params, BT_UNIT_COUNT) : "",
+             params > 0 ? " parameters · " : "", "mean of the newest steps");
+    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0),
+                   "processors and memory", right);
     bt_list_col shown[C_COUNT];
     memcpy(shown, columns, sizeof shown);
     if (!here) shown[C_FAULTS].w = shown[C_SWITCHES].w = shown[C_DISK].w = 0;
-    bt_list_table tab = {.cols = shown, .n_cols = C_COUNT, .n_rows = t->n_rows, .cell = cell, .paint = paint, .ctx = t, .selected = l->selected, .shown = &t->columns, .sort_col = l->sort,
-                    .descending = !l->invert};
-    t->page = bt_list_draw(&t->canvas, (bt_rect){out[0].x, out[0].y + 1, out[0].w, out[0].h - 1}, &tab, &l->top);
+    bt_list_table tab = {.cols = shown,
+                         .n_cols = C_COUNT,
+                         .n_rows = t->n_rows,
+                         .cell = cell,
+                         .paint = paint,
+                         .ctx = t,
+                         .selected = l->selected,
+                         .shown = &t->columns,
+                         .sort_col = l->sort,
+                         .descending = !l->invert};
+    t->page = bt_list_draw(&t->canvas, (bt_rect){out[0].x, out[0].y + 1, out[0].w, out[0].h - 1},
+                           &tab, &l->top);
     if (out[1].h < 4) return;
     bt_want two[] = {{.min = 34, .weight = 1, .rank = 0}, {.min = 34, .weight = 1, .rank = 1}};
     bt_layout_cols(out[1], two, 2, 2, col);

@@ -1,17 +1,45 @@
-/* screen_ternary.c - what the ternary weights do: shares of -1, 0, +1, flips, scale, entropy, per layer. */
+/* screen_ternary.c - what the ternary weights do: shares of -1, 0, +1, flips, scale, entropy, per
+ * layer. */
 #include <math.h>
 #include <stdio.h>
 
 #include "monitor/tui/screens/screens.h"
 
-#define ZERO_GAUSS 0.310                /* share of zeros when latents are Gaussian (absmean threshold) */
+#define ZERO_GAUSS 0.310 /* share of zeros when latents are Gaussian (absmean threshold) */
 
-enum { C_LAYER, C_TENSOR, C_SHARES, C_ZERO, C_POS, C_NEG, C_FLIP, C_SIGN, C_OSC, C_NEAR, C_SPARK, C_BITS, C_SCALE, C_GRAD, C_UPDATE, C_COUNT };
-static const bt_list_col columns[C_COUNT] = {
-    {"layer", 5, true, false, 0}, {"tensor", 11, false, false, 0}, {"- 0 +", 12, false, true, 7}, {"zero", 6, true, false, 0}, {"+1", 6, true, false, 5}, {"-1", 6, true, false, 6},
-    {"flips", 7, true, false, 1}, {"- to +", 7, true, false, 2}, {"undone", 7, true, false, 2}, {"edge", 6, true, false, 2},
-    {"zero, flips", 17, false, false, 3}, {"bits", 5, true, false, 4}, {"scale", 9, true, false, 3}, {"grad", 9, true, false, 4},
-    {"update", 9, true, false, 2}};
+enum {
+    C_LAYER,
+    C_TENSOR,
+    C_SHARES,
+    C_ZERO,
+    C_POS,
+    C_NEG,
+    C_FLIP,
+    C_SIGN,
+    C_OSC,
+    C_NEAR,
+    C_SPARK,
+    C_BITS,
+    C_SCALE,
+    C_GRAD,
+    C_UPDATE,
+    C_COUNT
+};
+static const bt_list_col columns[C_COUNT] = {{"layer", 5, true, false, 0},
+                                             {"tensor", 11, false, false, 0},
+                                             {"- 0 +", 12, false, true, 7},
+                                             {"zero", 6, true, false, 0},
+                                             {"+1", 6, true, false, 5},
+                                             {"-1", 6, true, false, 6},
+                                             {"flips", 7, true, false, 1},
+                                             {"- to +", 7, true, false, 2},
+                                             {"undone", 7, true, false, 2},
+                                             {"edge", 6, true, false, 2},
+                                             {"zero, flips", 17, false, false, 3},
+                                             {"bits", 5, true, false, 4},
+                                             {"scale", 9, true, false, 3},
+                                             {"grad", 9, true, false, 4},
+                                             {"update", 9, true, false, 2}};
 
 static double row_number(bt_top *t, size_t i, int col) {
     const bt_view_layer *x = &t->view->layers.layer[i];
@@ -33,7 +61,8 @@ static double row_number(bt_top *t, size_t i, int col) {
 }
 
 static const char *row_text(bt_top *t, size_t i, char *buf, size_t size) {
-    snprintf(buf, size, "layer %d %s", t->view->layers.layer[i].layer, t->view->layers.layer[i].tensor);
+    snprintf(buf, size, "layer %d %s", t->view->layers.layer[i].layer,
+             t->view->layers.layer[i].tensor);
     return buf;
 }
 
@@ -42,15 +71,23 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
     const bt_view_layer *x = &t->view->layers.layer[t->rows[row]];
     double v = row_number(t, t->rows[row], col);
     switch (col) {
-    case C_LAYER: snprintf(buf, size, x->layer < 0 ? "-" : "%d", x->layer); s->fg = BT_C_LABEL; break;
+    case C_LAYER:
+        snprintf(buf, size, x->layer < 0 ? "-" : "%d", x->layer);
+        s->fg = BT_C_LABEL;
+        break;
     case C_TENSOR: snprintf(buf, size, "%s", x->tensor); break;
-    case C_ZERO: snprintf(buf, size, isnan(v) ? "-" : "%.1f %%", 100 * v); s->fg = fabs(v - ZERO_GAUSS) > 0.1 ? BT_C_WARN : BT_C_BRIGHT; break;
+    case C_ZERO:
+        snprintf(buf, size, isnan(v) ? "-" : "%.1f %%", 100 * v);
+        s->fg = fabs(v - ZERO_GAUSS) > 0.1 ? BT_C_WARN : BT_C_BRIGHT;
+        break;
     case C_POS:
     case C_NEG: snprintf(buf, size, isnan(v) ? "-" : "%.1f %%", 100 * v); break;
     case C_NEAR: snprintf(buf, size, isnan(v) ? "-" : "%.1f %%", 100 * v); break;
     case C_SIGN:
     case C_OSC:
-    case C_FLIP: snprintf(buf, size, isnan(v) ? "-" : v < 0.001 ? "%.3f %%" : "%.2f %%", 100 * v); break;
+    case C_FLIP:
+        snprintf(buf, size, isnan(v) ? "-" : v < 0.001 ? "%.3f %%" : "%.2f %%", 100 * v);
+        break;
     case C_UPDATE: snprintf(buf, size, isnan(v) ? "-" : v > 0 ? "%.2e" : "0", v); break;
     case C_BITS: snprintf(buf, size, isnan(v) ? "-" : "%.3f", v); break;
     default: bt_fmt(buf, size, v, BT_UNIT_NONE);
@@ -58,7 +95,9 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
 }
 
 static void shares(bt_top *t, bt_rect r, const bt_view_layer *x) {
-    bt_segment seg[] = {{x->neg_frac, BT_C_SECOND, '-'}, {x->value[BT_ML_ZERO], BT_C_FAINT, '0'}, {x->value[BT_ML_POS], BT_C_THIRD, '+'}};
+    bt_segment seg[] = {{x->neg_frac, BT_C_SECOND, '-'},
+                        {x->value[BT_ML_ZERO], BT_C_FAINT, '0'},
+                        {x->value[BT_ML_POS], BT_C_THIRD, '+'}};
     bt_stack_draw(&t->canvas, r.x, r.y, r.w, 1, seg, 3, bt_top_letters(t));
     bt_stack_thin(&t->canvas, r);
 }
@@ -68,7 +107,8 @@ static double most_flips(const bt_view_layers *l) {
     double most = 0;
     for (size_t i = 0; i < l->n; i++)
         for (int k = 0; k < BT_VIEW_SAMPLES; k++)
-            if (l->layer[i].history[BT_ML_FLIP][k] > most) most = l->layer[i].history[BT_ML_FLIP][k];
+            if (l->layer[i].history[BT_ML_FLIP][k] > most)
+                most = l->layer[i].history[BT_ML_FLIP][k];
     return most;
 }
 
@@ -81,8 +121,10 @@ static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     }
     if (col != C_SPARK) return false;
     int w = (r.w - 1) / 2, skip = 32 - w;
-    bt_canvas_spark(c, (bt_rect){r.x, r.y, w, 1}, x->history[BT_ML_ZERO] + skip, (size_t)w, 0, 2 * ZERO_GAUSS, (bt_style){.fg = BT_C_SECOND});
-    bt_canvas_spark(c, (bt_rect){r.x + w + 1, r.y, w, 1}, x->history[BT_ML_FLIP] + skip, (size_t)w, 0, most_flips(&t->view->layers), (bt_style){.fg = BT_C_THIRD});
+    bt_canvas_spark(c, (bt_rect){r.x, r.y, w, 1}, x->history[BT_ML_ZERO] + skip, (size_t)w, 0,
+                    2 * ZERO_GAUSS, (bt_style){.fg = BT_C_SECOND});
+    bt_canvas_spark(c, (bt_rect){r.x + w + 1, r.y, w, 1}, x->history[BT_ML_FLIP] + skip, (size_t)w,
+                    0, most_flips(&t->view->layers), (bt_style){.fg = BT_C_THIRD});
     return true;
 }
 
@@ -96,16 +138,22 @@ static void summary(bt_top *t, bt_rect r) {
         zero += l->layer[i].value[BT_ML_ZERO];
         bits += l->layer[i].entropy_bits;
         n++;
-        if (!isnan(l->layer[i].value[BT_ML_BOUNDARY])) near += l->layer[i].value[BT_ML_BOUNDARY], nn++;
+        if (!isnan(l->layer[i].value[BT_ML_BOUNDARY]))
+            near += l->layer[i].value[BT_ML_BOUNDARY], nn++;
         if (!isnan(l->layer[i].value[BT_ML_FLIP])) flip += l->layer[i].value[BT_ML_FLIP], nf++;
     }
-    snprintf(right, sizeof right, "step %s · %zu samples · t: %s", bt_fmt_int(b, sizeof b, l->step + 1), l->samples, t->mode % 2 ? "ternary ones only" : "all tensors");
-    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0), "ternary weights", right);
+    snprintf(right, sizeof right, "step %s · %zu samples · t: %s",
+             bt_fmt_int(b, sizeof b, l->step + 1), l->samples,
+             t->mode % 2 ? "ternary ones only" : "all tensors");
+    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0), "ternary weights",
+                   right);
     if (n == 0) return;
     snprintf(f, sizeof f, nf ? "%.2f %%" : "-", nf ? 100 * flip / (double)nf : 0);
     if (nn) snprintf(e, sizeof e, " · edge %.1f %% (5.9)", 100 * near / (double)nn);
-    bt_canvas_textf(&t->canvas, r.x, r.y + 1, r.w, (bt_style){.fg = BT_C_LABEL}, "%zu tensors · %.2f bits · flips %s · zero %.1f %% (31.0)%s%s", n, bits / (double)n, f,
-                    100 * zero / (double)n, e, r.w < 112 ? "" : " · in brackets: Gaussian latents");
+    bt_canvas_textf(&t->canvas, r.x, r.y + 1, r.w, (bt_style){.fg = BT_C_LABEL},
+                    "%zu tensors · %.2f bits · flips %s · zero %.1f %% (31.0)%s%s", n,
+                    bits / (double)n, f, 100 * zero / (double)n, e,
+                    r.w < 112 ? "" : " · in brackets: Gaussian latents");
 }
 
 /* norms and embeddings stay in full precision; `t` shows them as well */
@@ -113,7 +161,8 @@ static void keep_ternary(bt_top *t) {
     size_t n = 0;
     bt_list *l = &t->list[BT_SCREEN_TERNARY];
     for (size_t i = 0; i < t->n_rows; i++)
-        if (t->mode % 2 || !isnan(t->view->layers.layer[t->rows[i]].value[BT_ML_ZERO])) t->rows[n++] = t->rows[i];
+        if (t->mode % 2 || !isnan(t->view->layers.layer[t->rows[i]].value[BT_ML_ZERO]))
+            t->rows[n++] = t->rows[i];
     t->n_rows = n;
     if (l->selected >= (int)n) l->selected = n ? (int)n - 1 : 0;
 }
@@ -124,17 +173,31 @@ void bt_screen_ternary(bt_top *t, bt_rect r) {
     bt_top_rows(t, y->n, row_text, row_number, true);
     keep_ternary(t);
     if (y->n == 0) {
-        bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0), "ternary weights", "");
+        bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0),
+                       "ternary weights", "");
         bt_top_empty(t, r, "no ternary statistics yet (train.stats_every sets how often)");
         return;
     }
     summary(t, r);
-    bt_list_table tab = {.cols = columns, .n_cols = C_COUNT, .n_rows = t->n_rows, .cell = cell, .paint = paint, .ctx = t, .selected = l->selected, .shown = &t->columns, .sort_col = l->sort,
-                    .descending = !l->invert};
-    bool room = (int)t->n_rows + 3 < r.h - 2;           /* then the words are explained below the table */
-    t->page = bt_list_draw(&t->canvas, (bt_rect){r.x, r.y + 2, r.w, r.h - (room ? 4 : 2)}, &tab, &l->top);
+    bt_list_table tab = {.cols = columns,
+                         .n_cols = C_COUNT,
+                         .n_rows = t->n_rows,
+                         .cell = cell,
+                         .paint = paint,
+                         .ctx = t,
+                         .selected = l->selected,
+                         .shown = &t->columns,
+                         .sort_col = l->sort,
+                         .descending = !l->invert};
+    /* then the words are explained below the table */
+    bool room = (int)t->n_rows + 3 < r.h - 2;
+    t->page = bt_list_draw(&t->canvas, (bt_rect){r.x, r.y + 2, r.w, r.h - (room ? 4 : 2)}, &tab,
+                           &l->top);
     if (!room) return;
-    bt_canvas_text(&t->canvas, r.x + 1, r.y + r.h - 1, r.w - 2, (bt_style){.fg = BT_C_FAINT},
-                   r.w < 112 ? "flips, - to +, undone since the last sample · update: of this step / weights"
-                             : "since the last sample: flips, - to + and back, undone (as two samples ago) · edge: latents within 0.05 scale of a threshold · update: of this step / weights");
+    bt_canvas_text(
+        &t->canvas, r.x + 1, r.y + r.h - 1, r.w - 2, (bt_style){.fg = BT_C_FAINT},
+        r.w < 112
+            ? "flips, - to +, undone since the last sample · update: of this step / weights"
+            : "since the last sample: flips, - to + and back, undone (as two samples ago) · edge: "
+              "latents within 0.05 scale of a threshold · update: of this step / weights");
 }

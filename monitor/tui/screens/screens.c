@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-#define BT_SCREEN(id, name, title, parts, panes) [BT_SCREEN_##id] = {#name, title, parts, panes, bt_screen_##name},
+#define BT_SCREEN(id, name, title, parts, panes) \
+    [BT_SCREEN_##id] = {#name, title, parts, panes, bt_screen_##name},
 const bt_screen bt_screens[BT_SCREEN_COUNT] = {
     [BT_SCREEN_NONE] = {"", "", BT_VIEW_HEAD, 1, NULL},
 #include "monitor/tui/screens/screens.def"

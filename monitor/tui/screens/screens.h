@@ -1,4 +1,5 @@
-/* screens.h - private to monitor/tui: the drawing function of each screen (screens.def) and what they lend each other. */
+/* screens.h - private to monitor/tui: the drawing function of each screen (screens.def) and what
+ * they lend each other. */
 #ifndef BT_MONITOR_TUI_SCREENS_SCREENS_H
 #define BT_MONITOR_TUI_SCREENS_SCREENS_H
 
@@ -15,9 +16,10 @@ void bt_screen_help_draw(bt_top *t, bt_rect body);
 void bt_screen_form_draw(bt_top *t, bt_rect body);
 void bt_screen_compare_draw(bt_top *t, bt_rect body);
 
-
-void bt_step_bar(bt_top *t, bt_rect r);                                     /* the median rank's step as one bar */
+/* the median rank's step as one bar */
+void bt_step_bar(bt_top *t, bt_rect r);
 void bt_event_line(bt_top *t, bt_rect row, const bt_view_event *e, bool with_clock);
-void bt_what_if_line(bt_top *t, bt_rect row, const bt_view_rank *x);        /* "without rank 5: 412 -> 371 ms (-10 %), +1.2 M tokens/day" */
+/* "without rank 5: 412 -> 371 ms (-10 %), +1.2 M tokens/day" */
+void bt_what_if_line(bt_top *t, bt_rect row, const bt_view_rank *x);
 
 #endif

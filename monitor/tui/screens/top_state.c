@@ -1,4 +1,5 @@
-/* top_state.c - what both the keys and the screens change of the state: the message line, a line of text. */
+/* top_state.c - what both the keys and the screens change of the state: the message line, a line of
+ * text. */
 #include "monitor/tui/screens/top_state.h"
 
 #include <stdarg.h>
@@ -22,7 +23,8 @@ void bt_top_message(bt_top *t, uint8_t color, const char *fmt, ...) {
 bool bt_line_edit(char *line, size_t size, int32_t key) {
     size_t n = strlen(line);
     if (key == BT_KEY_BACKSPACE) {
-        while (n > 0 && ((unsigned char)line[n - 1] & 0xC0) == 0x80) n--;       /* a whole character */
+        /* a whole character */
+        while (n > 0 && ((unsigned char)line[n - 1] & 0xC0) == 0x80) n--;
         line[n > 0 ? n - 1 : 0] = 0;
         return true;
     }

@@ -5,11 +5,11 @@
 #include <regex.h>
 
 #include "monitor/tui/draw/canvas.h"
+#include "monitor/tui/draw/list_widget.h"
 #include "monitor/tui/draw/panes.h"
 #include "monitor/tui/draw/plot.h"
-#include "monitor/tui/draw/list_widget.h"
-#include "monitor/watch/procs.h"
 #include "monitor/tui/top.h"
+#include "monitor/watch/procs.h"
 
 #define BT_SCREEN(id, name, title, parts, panes) BT_SCREEN_##id,
 typedef enum {
@@ -19,40 +19,67 @@ typedef enum {
 } bt_screen_id;
 #undef BT_SCREEN
 
-typedef enum { BT_INPUT_NONE, BT_INPUT_FILTER, BT_INPUT_COMMAND, BT_INPUT_CONFIRM, BT_INPUT_FORM, BT_INPUT_NOTE } bt_input;
+typedef enum {
+    BT_INPUT_NONE,
+    BT_INPUT_FILTER,
+    BT_INPUT_COMMAND,
+    BT_INPUT_CONFIRM,
+    BT_INPUT_FORM,
+    BT_INPUT_NOTE
+} bt_input;
 
 /* the series every screen draws from, in this order in view->series */
 typedef enum {
-    BT_TS_LOSS, BT_TS_VAL, BT_TS_GRAD, BT_TS_LR, BT_TS_SPEED, BT_TS_STEP, BT_TS_OVERHEAD, BT_TS_OVERLAP, BT_TS_LOGICAL, BT_TS_WIRE,
-    BT_TS_RSS, BT_TS_MFU, BT_TS_CHOSEN, BT_TS_COUNT
+    BT_TS_LOSS,
+    BT_TS_VAL,
+    BT_TS_GRAD,
+    BT_TS_LR,
+    BT_TS_SPEED,
+    BT_TS_STEP,
+    BT_TS_OVERHEAD,
+    BT_TS_OVERLAP,
+    BT_TS_LOGICAL,
+    BT_TS_WIRE,
+    BT_TS_RSS,
+    BT_TS_MFU,
+    BT_TS_CHOSEN,
+    BT_TS_COUNT
 } bt_top_series;
 
-enum { BT_TOP_ROWS = 8192, BT_MARKED_MAX = 12, BT_MARKED_RANKS = 64, BT_COMPARE_MAX = 6, BT_COMPARE_POINTS = 258, BT_COMPARE_SETTINGS = 40, BT_FORM_FIELDS = 7 };
+enum {
+    BT_TOP_ROWS = 8192,
+    BT_MARKED_MAX = 12,
+    BT_MARKED_RANKS = 64,
+    BT_COMPARE_MAX = 6,
+    BT_COMPARE_POINTS = 258,
+    BT_COMPARE_SETTINGS = 40,
+    BT_FORM_FIELDS = 7
+};
 
-typedef struct bt_compared {        /* one run of a comparison */
+typedef struct bt_compared { /* one run of a comparison */
     char run[BT_NAME_MAX];
     size_t n;
     double x[BT_COMPARE_POINTS], loss[BT_COMPARE_POINTS], tokens[BT_COMPARE_POINTS];
     double last_loss, best_val, tokens_per_s, step_ms, overhead, tokens_total;
 } bt_compared;
 
-typedef struct bt_setting {         /* one that differs between the compared runs */
+typedef struct bt_setting { /* one that differs between the compared runs */
     char key[40], value[BT_COMPARE_MAX][40];
 } bt_setting;
 
 enum { BT_LOG_BYTES = 1 << 15, BT_LOG_LINES = 256 };
 
-typedef struct bt_top_log {         /* the end of the run's log.txt, cut into lines */
+typedef struct bt_top_log { /* the end of the run's log.txt, cut into lines */
     char run[BT_NAME_MAX], path[1100];
-    int64_t size;                   /* of the file when it was read */
+    int64_t size; /* of the file when it was read */
     char text[BT_LOG_BYTES];
     const char *line[BT_LOG_LINES];
     int n;
 } bt_top_log;
 
-typedef struct bt_list {            /* selection of one screen's table */
-    int selected, top, sort;        /* sort: column, -1 the screen's own order */
-    bool invert, touched;           /* touched: the user moved it */
+typedef struct bt_list {     /* selection of one screen's table */
+    int selected, top, sort; /* sort: column, -1 the screen's own order */
+    bool invert, touched;    /* touched: the user moved it */
 } bt_list;
 
 typedef struct bt_top {
@@ -67,21 +94,22 @@ typedef struct bt_top {
     bool expanded, help;
     int help_top;
     /* time */
-    int span;                       /* index into bt_top_spans */
+    int span; /* index into bt_top_spans */
     double span_s;
-    int64_t at_step;                /* -1: live */
+    int64_t at_step; /* -1: live */
     bool frozen;
     bt_x_axis x;
     bool log_y;
-    int smooth;                     /* index into bt_top_smooth */
-    int metric;                     /* bt_step_metric of the large chart */
+    int smooth; /* index into bt_top_smooth */
+    int metric; /* bt_step_metric of the large chart */
     bt_heat_value heat;
-    int mode;                       /* of the step bars and the event levels */
+    int mode; /* of the step bars and the event levels */
     bt_list list[BT_SCREEN_COUNT];
-    size_t rows[BT_TOP_ROWS];       /* rows of the current table after filter and sort */
+    size_t rows[BT_TOP_ROWS]; /* rows of the current table after filter and sort */
     size_t n_rows, n_all;
-    int page;                       /* rows that fit, for PgUp and PgDn */
-    uint32_t columns;               /* that the current table shows, a bit each: < and > go from one to the next */
+    int page; /* rows that fit, for PgUp and PgDn */
+    /* that the current table shows, a bit each: < and > go from one to the next */
+    uint32_t columns;
     char filter[128];
     regex_t filter_re;
     bool filter_on, filter_is_re;
@@ -89,31 +117,36 @@ typedef struct bt_top {
     bt_input input;
     char line[512];
     size_t line_len;
-    bt_action confirm;              /* waits for y */
+    bt_action confirm; /* waits for y */
     char message[320];
     uint8_t message_color;
     int64_t message_until_ns;
     char marked[BT_MARKED_MAX][BT_NAME_MAX];
     int n_marked;
     int marked_rank[BT_MARKED_RANKS], n_marked_ranks;
-    char cursor_run[BT_NAME_MAX];   /* the run the cursor of the list stays on while others come and go */
+    /* the run the cursor of the list stays on while others come and go */
+    char cursor_run[BT_NAME_MAX];
     bool comparing;
-    bt_compared *compared;          /* n_compared of them */
+    bt_compared *compared; /* n_compared of them */
     int n_compared;
-    bt_setting *setting;            /* n_settings of them */
+    bt_setting *setting; /* n_settings of them */
     int n_settings;
     bt_top_log log;
-    bt_procs procs;                 /* of the ranks on this machine, while the screen System shows a live run */
-    char pending[BT_NAME_MAX];      /* a run that was started from here and is not in the database yet */
+    /* of the ranks on this machine, while the screen System shows a live run */
+    bt_procs procs;
+    /* a run that was started from here and is not in the database yet */
+    char pending[BT_NAME_MAX];
     int form_field;
     char form[BT_FORM_FIELDS][128];
     /* loop */
     int64_t seen_version;
-    double used_s, saved_s;         /* processor time: this thread's until now; what may be spent, below 0: owed */
-    int64_t saved_ns;               /* when that was so */
-    double look_s;                  /* what a look with its frame costs as a rule */
+    /* processor time: this thread's until now; what may be spent, below 0: owed */
+    double used_s, saved_s;
+    int64_t saved_ns; /* when that was so */
+    double look_s;    /* what a look with its frame costs as a rule */
     bool quit, dirty, reload;
-    bool reading;                   /* the numbers are there, charts and maps of a long run are still being read */
+    /* the numbers are there, charts and maps of a long run are still being read */
+    bool reading;
     bt_err load_error;
 } bt_top;
 
@@ -133,7 +166,8 @@ extern const double bt_top_smooth[4];
 bt_code bt_top_open(bt_top *t, const bt_top_cfg *cfg, bt_term *term, bt_err *err) BT_MUST_CHECK;
 void bt_top_close(bt_top *t);
 bt_code bt_top_load(bt_top *t, bt_err *err) BT_MUST_CHECK;
-bool bt_top_load_numbers(bt_top *t);                            /* without charts and maps; false: reading those will not take long either */
+/* without charts and maps; false: reading those will not take long either */
+bool bt_top_load_numbers(bt_top *t);
 void bt_top_message(bt_top *t, uint8_t color, const char *fmt, ...) BT_PRINTF(3, 4);
 bool bt_top_select_run(bt_top *t, const char *run);
 
@@ -142,29 +176,36 @@ void bt_top_log_load(bt_top *t);
 void bt_top_log_draw(bt_top *t, bt_rect r, bt_event_level least, bt_style title);
 
 /* ---- frame.c ---- */
-bt_code bt_top_draw(bt_top *t, bt_err *err) BT_MUST_CHECK;      /* everything into t->canvas, sized as the terminal */
-bool bt_top_small(const bt_top *t);                             /* below 80x24: the summary, or a short list */
-unsigned bt_top_small_parts(const bt_top *t);                   /* BT_VIEW_* that it shows */
+/* everything into t->canvas, sized as the terminal */
+bt_code bt_top_draw(bt_top *t, bt_err *err) BT_MUST_CHECK;
+/* below 80x24: the summary, or a short list */
+bool bt_top_small(const bt_top *t);
+unsigned bt_top_small_parts(const bt_top *t); /* BT_VIEW_* that it shows */
 
 /* ---- top_keys.c, form.c, screen_compare.c ---- */
 void bt_top_key(bt_top *t, int32_t key);
 void bt_form_open(bt_top *t);
 void bt_form_key(bt_top *t, int32_t key);
-bt_code bt_compare_load(bt_top *t, bt_err *err) BT_MUST_CHECK;  /* the marked runs into t->compared */
-bool bt_line_edit(char *line, size_t size, int32_t key);        /* a key into a line of text; false: not a text key */
+/* the marked runs into t->compared */
+bt_code bt_compare_load(bt_top *t, bt_err *err) BT_MUST_CHECK;
+/* a key into a line of text; false: not a text key */
+bool bt_line_edit(char *line, size_t size, int32_t key);
 
 /* ---- rows.c: filter and sort ---- */
-/* fills t->rows with 0..n-1 that match the filter, sorted by t->list[screen].sort when `order` is given */
+/* fills t->rows with 0..n-1 that match the filter, sorted by t->list[screen].sort when `order` is
+ * given */
 typedef const char *(*bt_row_text)(bt_top *t, size_t row, char *buf, size_t size);
 typedef double (*bt_row_number)(bt_top *t, size_t row, int col);
-size_t bt_top_rows(bt_top *t, size_t n, bt_row_text text, bt_row_number number, bool descending_first);
+size_t bt_top_rows(bt_top *t, size_t n, bt_row_text text, bt_row_number number,
+                   bool descending_first);
 bool bt_top_filter_set(bt_top *t, const char *text);
 bool bt_top_match(const bt_top *t, const char *text);
 
 /* ---- fmt.c ---- */
-const char *bt_fmt_int(char *buf, size_t size, int64_t v);                  /* 1,240 */
-const char *bt_fmt(char *buf, size_t size, double v, bt_unit unit);         /* bt_metric_format; "-" when unknown */
-const char *bt_fmt_percent(char *buf, size_t size, double frac);            /* 62 %, 3.1 % */
+const char *bt_fmt_int(char *buf, size_t size, int64_t v); /* 1,240 */
+/* bt_metric_format; "-" when unknown */
+const char *bt_fmt(char *buf, size_t size, double v, bt_unit unit);
+const char *bt_fmt_percent(char *buf, size_t size, double frac); /* 62 %, 3.1 % */
 const char *bt_fmt_age(char *buf, size_t size, double seconds);
 uint8_t bt_state_color(bt_run_state s);
 uint8_t bt_phase_color(bt_phase p);
@@ -174,11 +215,12 @@ uint8_t bt_score_color(double score);
 const bt_view_series *bt_top_ts(const bt_top *t, bt_top_series s);
 const bt_view_series *bt_top_ghost(const bt_top *t, bt_top_series s);
 /* heading, then a plot of one series with band, smoothing, ghost and event marks */
-void bt_top_chart(bt_top *t, bt_rect r, bt_top_series s, const char *title, bool log_y, bool pane_active);
+void bt_top_chart(bt_top *t, bt_rect r, bt_top_series s, const char *title, bool log_y,
+                  bool pane_active);
 /* heading with newest value and a sparkline below */
 void bt_top_spark(bt_top *t, bt_rect r, bt_top_series s, const char *title, uint8_t color);
 void bt_top_phase_legend(bt_top *t, bt_rect row, const double *mean, double total);
-bool bt_top_letters(const bt_top *t);       /* stacked bars need letters: no colour or no blocks */
+bool bt_top_letters(const bt_top *t); /* stacked bars need letters: no colour or no blocks */
 void bt_top_empty(bt_top *t, bt_rect r, const char *why);
 bt_style bt_top_title(const bt_top *t, int pane);
 

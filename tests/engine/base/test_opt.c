@@ -3,11 +3,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <cmocka.h>
 
 #include "engine/base/opt.h"
 
@@ -21,11 +21,16 @@ typedef struct cfg {
 } cfg;
 
 static const bt_opt table[] = {
-    {"train.steps", "--steps", BT_OPT_INT, offsetof(cfg, steps), sizeof(int64_t), "10", 0, 1e12, NULL, "steps", "updates"},
-    {"optim.lr", "--lr", BT_OPT_REAL, offsetof(cfg, lr), sizeof(double), "2e-3", 0, 100, NULL, NULL, "peak rate"},
-    {"data.shuffle", "--shuffle", BT_OPT_BOOL, offsetof(cfg, shuffle), sizeof(bool), "true", 0, 0, NULL, NULL, "random order"},
-    {"run.no_monitor", "--no-monitor", BT_OPT_BOOL, offsetof(cfg, no_monitor), sizeof(bool), "false", 0, 0, NULL, NULL, "record nothing"},
-    {"train.precision", "--precision", BT_OPT_ENUM, offsetof(cfg, precision), sizeof(int), "bf16", 0, 0, "fp32|bf16|fp16", NULL, "operands"},
+    {"train.steps", "--steps", BT_OPT_INT, offsetof(cfg, steps), sizeof(int64_t), "10", 0, 1e12,
+     NULL, "steps", "updates"},
+    {"optim.lr", "--lr", BT_OPT_REAL, offsetof(cfg, lr), sizeof(double), "2e-3", 0, 100, NULL, NULL,
+     "peak rate"},
+    {"data.shuffle", "--shuffle", BT_OPT_BOOL, offsetof(cfg, shuffle), sizeof(bool), "true", 0, 0,
+     NULL, NULL, "random order"},
+    {"run.no_monitor", "--no-monitor", BT_OPT_BOOL, offsetof(cfg, no_monitor), sizeof(bool),
+     "false", 0, 0, NULL, NULL, "record nothing"},
+    {"train.precision", "--precision", BT_OPT_ENUM, offsetof(cfg, precision), sizeof(int), "bf16",
+     0, 0, "fp32|bf16|fp16", NULL, "operands"},
     {"run.name", "--name", BT_OPT_TEXT, offsetof(cfg, name), 8, "", 0, 0, NULL, NULL, "name"},
     {"data.path", "--data", BT_OPT_LIST, offsetof(cfg, data), 64, "", 0, 0, NULL, NULL, "data"},
 };
@@ -61,33 +66,44 @@ static void test_defaults(void **state) {
 
 static void test_whole_numbers(void **state) {
     (void)state;
-    const struct { const char *text; int64_t value; } good[] = {
-        {"4096", 4096}, {"4k", 4000}, {"4K", 4000}, {"4Ki", 4096}, {"2M", 2000000}, {"1.5k", 1500}, {"1e6", 1000000}, {"0", 0}};
+    const struct {
+        const char *text;
+        int64_t value;
+    } good[] = {{"4096", 4096},  {"4k", 4000},   {"4K", 4000},     {"4Ki", 4096},
+                {"2M", 2000000}, {"1.5k", 1500}, {"1e6", 1000000}, {"0", 0}};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         assert_int_equal(set("train.steps", good[i].text), BT_OK);
         assert_int_equal(c.steps, good[i].value);
     }
-    const char *const bad[] = {"", " 1", "1 ", "1.5", "x", "1x", "1kk", "0x10", "nan", "inf", "-1", "2e12", "1e400", "99999999999999999999", "--"};
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_int_equal(set("train.steps", bad[i]), BT_ARG);
+    const char *const bad[] = {"",     " 1",  "1 ",  "1.5", "x",    "1x",    "1kk",
+                               "0x10", "nan", "inf", "-1",  "2e12", "1e400", "99999999999999999999",
+                               "--"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(set("train.steps", bad[i]), BT_ARG);
     assert_int_equal(c.steps, 0);
 }
 
 static void test_messages(void **state) {
     (void)state;
-    fails(set("train.steps", "1.5"), "--set train.steps must be a whole number from 0 to 1000000000000 steps, not '1.5'");
+    fails(set("train.steps", "1.5"),
+          "--set train.steps must be a whole number from 0 to 1000000000000 steps, not '1.5'");
     fails(set("optim.lr", "fast"), "--set optim.lr must be a number from 0 to 100, not 'fast'");
-    fails(set("train.precision", "bf17"), "--set train.precision must be one of fp32|bf16|fp16, not 'bf17'");
+    fails(set("train.precision", "bf17"),
+          "--set train.precision must be one of fp32|bf16|fp16, not 'bf17'");
     fails(set("data.shuffle", "True"), "--set data.shuffle must be true or false, not 'True'");
-    fails(set("run.name", "eightlet"), "--set run.name must be text shorter than 8 bytes, not 'eightlet'");
+    fails(set("run.name", "eightlet"),
+          "--set run.name must be text shorter than 8 bytes, not 'eightlet'");
     fails(set("optim.lrr", "1"), "unknown option 'optim.lrr' (did you mean 'optim.lr'?)");
     fails(set("lr", "1"), "unknown option 'lr' (did you mean 'optim.lr'?)");
     fails(set("zebra", "1"), "unknown option 'zebra' ('bitrain help options' lists them)");
-    fails(bt_opts_set(&o, "optim.lr", "-1", BT_FROM_FLAG, "--lr", &err), "--lr must be a number from 0 to 100, not '-1'");
+    fails(bt_opts_set(&o, "optim.lr", "-1", BT_FROM_FLAG, "--lr", &err),
+          "--lr must be a number from 0 to 100, not '-1'");
 }
 
 static void test_stronger_origin_wins(void **state) {
     (void)state;
-    assert_int_equal(bt_opts_set(&o, "optim.lr", "1", BT_FROM_ENV, "BITRAIN_OPTIM_LR", &err), BT_OK);
+    assert_int_equal(bt_opts_set(&o, "optim.lr", "1", BT_FROM_ENV, "BITRAIN_OPTIM_LR", &err),
+                     BT_OK);
     assert_int_equal(bt_opts_set(&o, "optim.lr", "2", BT_FROM_FILE, "f:1", &err), BT_OK);
     assert_true(c.lr == 1);
     assert_int_equal(bt_opts_set(&o, "optim.lr", "3", BT_FROM_FLAG, "--lr", &err), BT_OK);
@@ -95,8 +111,12 @@ static void test_stronger_origin_wins(void **state) {
     assert_true(c.lr == 3);
     assert_int_equal(o.origin[LR], BT_FROM_FLAG);
     assert_string_equal(o.where[LR], "--lr");
-    assert_int_equal(bt_opts_set(&o, "optim.lr", "x", BT_FROM_FILE, "f:1", &err), BT_ARG);      /* ignored, yet checked */
-    assert_int_equal(bt_opts_set(&o, "optim.lr", "5", BT_FROM_FLAG, "a/very/long/path/that/does/not/fit/into/forty-eight/bytes/conf.yaml:12", &err), BT_OK);
+    /* ignored, yet checked */
+    assert_int_equal(bt_opts_set(&o, "optim.lr", "x", BT_FROM_FILE, "f:1", &err), BT_ARG);
+    assert_int_equal(
+        bt_opts_set(&o, "optim.lr", "5", BT_FROM_FLAG,
+                    "a/very/long/path/that/does/not/fit/into/forty-eight/bytes/conf.yaml:12", &err),
+        BT_OK);
     assert_true(strlen(o.where[LR]) == 47 && strncmp(o.where[LR], "...", 3) == 0);
     assert_string_equal(o.where[LR] + 47 - strlen("/conf.yaml:12"), "/conf.yaml:12");
 }
@@ -114,7 +134,9 @@ static void test_argv(void **state) {
     size_t n_pos;
     const char *pos;
     bool help;
-    assert_int_equal(ARGV("--steps", "5", "--lr=0.5", "--no-shuffle", "--no-monitor", "--data", "a b", "c", "--set", "run.name=x=y", "conf"), BT_OK);
+    assert_int_equal(ARGV("--steps", "5", "--lr=0.5", "--no-shuffle", "--no-monitor", "--data",
+                          "a b", "c", "--set", "run.name=x=y", "conf"),
+                     BT_OK);
     assert_int_equal(c.steps, 5);
     assert_true(c.lr == 0.5);
     assert_false(c.shuffle);
@@ -124,7 +146,7 @@ static void test_argv(void **state) {
     assert_int_equal(n_pos, 1);
     assert_string_equal(pos, "conf");
     assert_int_equal(ARGV("--data", "d", "--", "--data"), BT_OK);
-    assert_string_equal(c.data, "a b\nc\nd");               /* a repeated list goes on */
+    assert_string_equal(c.data, "a b\nc\nd"); /* a repeated list goes on */
     assert_string_equal(pos, "--data");
     assert_int_equal(ARGV("--shuffle=false", "--help", "--nonsense"), BT_OK);
     assert_true(help);
@@ -140,7 +162,8 @@ static void test_argv_messages(void **state) {
     fails(ARGV("--steps"), "--steps needs a value (N)");
     fails(ARGV("--name", "--steps"), "--name needs a value (TEXT)");
     fails(ARGV("--data"), "--data needs at least one value");
-    fails(ARGV("--steps", "-5"), "--steps must be a whole number from 0 to 1000000000000 steps, not '-5'");
+    fails(ARGV("--steps", "-5"),
+          "--steps must be a whole number from 0 to 1000000000000 steps, not '-5'");
     fails(ARGV("--no-shuffle=1"), "--no-shuffle takes no value");
     fails(ARGV("--no-steps"), "unknown option '--no-steps' (did you mean '--steps'?)");
     fails(ARGV("--set", "steps"), "--set needs key=value, not 'steps'");
@@ -160,7 +183,8 @@ static void test_environment(void **state) {
     assert_int_equal(o.origin[STEPS], BT_FROM_ENV);
     assert_string_equal(o.where[STEPS], "BITRAIN_STEPS");
     setenv("BITRAIN_STEPS", "many", 1);
-    fails(bt_opts_env(&o, &err), "BITRAIN_STEPS must be a whole number from 0 to 1000000000000 steps, not 'many'");
+    fails(bt_opts_env(&o, &err),
+          "BITRAIN_STEPS must be a whole number from 0 to 1000000000000 steps, not 'many'");
     unsetenv("BITRAIN_OPTIM_LR");
     unsetenv("BITRAIN_STEPS");
 }
@@ -173,7 +197,7 @@ static bt_code yaml_bytes(const char *text, size_t n) {
     close(fd);
     bt_code code = bt_opts_yaml(&o, path, &err);
     unlink(path);
-    char *at = strstr(err.msg, path);                       /* make messages comparable */
+    char *at = strstr(err.msg, path); /* make messages comparable */
     if (at) {
         memmove(at + 1, at + strlen(path), strlen(at + strlen(path)) + 1);
         *at = 'F';
@@ -189,11 +213,13 @@ static bt_code yaml(const char *text) {
 
 static void test_yaml(void **state) {
     (void)state;
-    assert_int_equal(yaml("# a run\ntrain:\n  steps: 1e3\n  precision: \"fp32\"\noptim.lr: 1e-3\nrun:\n  name: no\ndata:\n  path: [a b, c]\n"), BT_OK);
+    assert_int_equal(yaml("# a run\ntrain:\n  steps: 1e3\n  precision: \"fp32\"\noptim.lr: "
+                          "1e-3\nrun:\n  name: no\ndata:\n  path: [a b, c]\n"),
+                     BT_OK);
     assert_int_equal(c.steps, 1000);
     assert_int_equal(c.precision, 0);
     assert_true(c.lr == 1e-3);
-    assert_string_equal(c.name, "no");                      /* text stays text */
+    assert_string_equal(c.name, "no"); /* text stays text */
     assert_string_equal(c.data, "a b\nc");
     assert_int_equal(o.origin[LR], BT_FROM_FILE);
     assert_non_null(strstr(o.where[LR], ":5"));
@@ -206,8 +232,10 @@ static void test_yaml(void **state) {
 
 static void test_yaml_messages(void **state) {
     (void)state;
-    fails(yaml("train:\n  stpes: 5\n"), "F:2: unknown option 'train.stpes' (did you mean 'train.steps'?)");
-    fails(yaml("train:\n  steps: many\n"), "F:2: train.steps must be a whole number from 0 to 1000000000000 steps, not 'many'");
+    fails(yaml("train:\n  stpes: 5\n"),
+          "F:2: unknown option 'train.stpes' (did you mean 'train.steps'?)");
+    fails(yaml("train:\n  steps: many\n"),
+          "F:2: train.steps must be a whole number from 0 to 1000000000000 steps, not 'many'");
     fails(yaml("optm:\n  lr: 5\n"), "F:1:1: unknown group 'optm' (did you mean 'optim'?)");
     fails(yaml("optim:\n  lr:\n    x: 5\n"), "F:2:3: 'optim.lr' is a value, not a group");
     fails(yaml("optim.lr: 1\noptim:\n  lr: 2\n"), "F:3:3: 'optim.lr' was already set on line 1");
@@ -218,7 +246,8 @@ static void test_yaml_messages(void **state) {
     fails(yaml("run: {name: !!str x}\n"), "F:1:13: tags are not supported");
     fails(yaml("- a\n- b\n"), "F:1:1: expected 'key: value' lines");
     fails(yaml("just words\n"), "F:1:1: expected 'key: value' lines");
-    fails(yaml("run: {name: a}\n---\nrun: {name: b}\n"), "F:2:1: a second document is not supported");
+    fails(yaml("run: {name: a}\n---\nrun: {name: b}\n"),
+          "F:2:1: a second document is not supported");
     fails(yaml("%YAML 1.1\n---\nrun: {name: a}\n"), "F:1:1: directives are not supported");
     fails(yaml("optim: {lr: }\n"), "F:1: optim.lr must be a number from 0 to 100, not ''");
     assert_int_equal(yaml("run: [\n"), BT_ARG);
@@ -226,7 +255,10 @@ static void test_yaml_messages(void **state) {
     assert_int_equal(yaml("a: b\n\tc: d\n"), BT_ARG);
     assert_int_equal(yaml_bytes("run: {name: \"a\\0b\"}\n", 20), BT_ARG);
     assert_non_null(strstr(err.msg, "NUL byte"));
-    assert_int_equal(yaml_bytes("\x7f" "ELF\x02\x01\x01\x00", 8), BT_ARG);
+    assert_int_equal(yaml_bytes("\x7f"
+                                "ELF\x02\x01\x01\x00",
+                                8),
+                     BT_ARG);
     assert_int_equal(bt_opts_yaml(&o, "/nowhere/conf.yaml", &err), BT_NOTFOUND);
     assert_int_equal(bt_opts_yaml(&o, "/", &err), BT_IO);
 }
@@ -241,7 +273,8 @@ static void test_values_read_back(void **state) {
         bt_text_init(&first);
         bt_text_init(&second);
         bt_opt_value(&o, i, &first);
-        assert_int_equal(bt_opts_set(&o, table[i].key, bt_text_str(&first), BT_FROM_FLAG, "again", &err), BT_OK);
+        assert_int_equal(
+            bt_opts_set(&o, table[i].key, bt_text_str(&first), BT_FROM_FLAG, "again", &err), BT_OK);
         bt_opt_value(&o, i, &second);
         assert_string_equal(bt_text_str(&first), bt_text_str(&second));
         bt_text_release(&first);

@@ -1,4 +1,5 @@
-/* Counter-based randomness: known values (computed by numpy, make_golden.py), slices equal the whole, moments, permutations. */
+/* Counter-based randomness: known values (computed by numpy, make_golden.py), slices equal the
+ * whole, moments, permutations. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,10 +17,12 @@ static void known_values(void **state) {
     assert_true(bt_rng_u64(1, 2, 0) == 0xe68e6fc01df08360u);
     assert_true(bt_rng_u64(1, 2, 12345678901u) == 0x11cd44c47f22abddu);
     assert_true(bt_hash_name("layers.0.attn_q") == 0x86f58805fee7db56u);
-    const float want[] = {-0x1.44d594p-7f, 0x1.9541eep-14f, -0x1.3fc922p-6f, 0x1.6ca1d4p-6f, -0x1.ba96c8p-7f, 0x1.46d5d8p-7f};
+    const float want[] = {-0x1.44d594p-7f, 0x1.9541eep-14f, -0x1.3fc922p-6f,
+                          0x1.6ca1d4p-6f,  -0x1.ba96c8p-7f, 0x1.46d5d8p-7f};
     float got[6];
     bt_rng_normal(got, 6, 0, 0.02f, 1, bt_hash_name("embed"));
-    for (int i = 0; i < 6; i++) assert_true(fabsf(got[i] - want[i]) <= 2e-9f);   /* libm's last bit */
+    /* libm's last bit */
+    for (int i = 0; i < 6; i++) assert_true(fabsf(got[i] - want[i]) <= 2e-9f);
 }
 
 static void any_slice_equals_the_slice_of_the_whole(void **state) {
@@ -73,7 +76,7 @@ static void moments(void **state) {
         unit += u / N;
     }
     free(x);
-    assert_true(fabs(mean) < 0.012);            /* five standard errors each */
+    assert_true(fabs(mean) < 0.012); /* five standard errors each */
     assert_true(fabs(square - 1) < 0.016);
     assert_true(fabs(fourth - 3) < 0.11);
     assert_true(fabs(mixed) < 0.012);

@@ -1,12 +1,12 @@
 /* test_text.c - text, JSON, nearest names, plain text, durations. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "engine/base/text.h"
 
@@ -62,15 +62,18 @@ static void test_json(void **state) {
     bt_json_end(&j, ']');
     bt_json_raw(&j, "raw", "{\"x\":1}");
     bt_json_end(&j, '}');
-    assert_string_equal(bt_text_str(&t),
-                        "{\"name\":\"a\\\"b\\\\c\\n\\u0001\xEF\xBF\xBD\xc3\xa9\",\"tenth\":0.1,\"nan\":null,\"inf\":null,"
-                        "\"least\":-9223372036854775808,\"list\":[true,null,{},null],\"raw\":{\"x\":1}}");
+    assert_string_equal(
+        bt_text_str(&t),
+        "{\"name\":\"a\\\"b\\\\c\\n\\u0001\xEF\xBF\xBD\xc3\xa9\",\"tenth\":0.1,\"nan\":null,"
+        "\"inf\":null,"
+        "\"least\":-9223372036854775808,\"list\":[true,null,{},null],\"raw\":{\"x\":1}}");
     bt_text_release(&t);
 }
 
 static void test_json_numbers_read_back(void **state) {
     (void)state;
-    const double values[] = {0, 1, -1, 1.0 / 3, 2e-3, 1e300, 5e-324, 123456789.125, 0.1 + 0.2, 9007199254740993.0};
+    const double values[] = {
+        0, 1, -1, 1.0 / 3, 2e-3, 1e300, 5e-324, 123456789.125, 0.1 + 0.2, 9007199254740993.0};
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         bt_text t;
         bt_json j;
@@ -130,29 +133,40 @@ static void test_name_ok(void **state) {
 static void test_plain(void **state) {
     (void)state;
     char out[64];
-    bt_text_plain(out, sizeof out, "a\x1b[31mb\nc\x07\xc2\x9b" "d\xff\xe2\x80\xae" "e\xc3\xa9");
+    bt_text_plain(out, sizeof out,
+                  "a\x1b[31mb\nc\x07\xc2\x9b"
+                  "d\xff\xe2\x80\xae"
+                  "e\xc3\xa9");
     assert_string_equal(out, "a[31mb cd?e\xc3\xa9");
-    bt_text_plain(out, 4, "ab\xc3\xa9");                /* never half a character */
+    bt_text_plain(out, 4, "ab\xc3\xa9"); /* never half a character */
     assert_string_equal(out, "ab");
-    bt_text_plain(out, sizeof out, "\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80");     /* overlong, surrogate, too large */
+    /* overlong, surrogate, too large */
+    bt_text_plain(out, sizeof out, "\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80");
     assert_string_equal(out, "?????????");
 }
 
 static void test_duration(void **state) {
     (void)state;
-    const struct { double s; const char *text; } cases[] = {
-        {0, "0.0s"}, {12.34, "12.3s"}, {59.94, "59.9s"}, {59.97, "1m 00s"}, {192, "3m 12s"}, {3599.7, "1h 00m"}, {3840, "1h 04m"},
-        {90000, "1d 01h"}, {-1, "-"}, {NAN, "-"}, {INFINITY, "-"},
+    const struct {
+        double s;
+        const char *text;
+    } cases[] = {
+        {0, "0.0s"},     {12.34, "12.3s"},   {59.94, "59.9s"}, {59.97, "1m 00s"},
+        {192, "3m 12s"}, {3599.7, "1h 00m"}, {3840, "1h 04m"}, {90000, "1d 01h"},
+        {-1, "-"},       {NAN, "-"},         {INFINITY, "-"},
     };
     char buf[32];
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) assert_string_equal(bt_duration(buf, sizeof buf, cases[i].s), cases[i].text);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(bt_duration(buf, sizeof buf, cases[i].s), cases[i].text);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_growth),     cmocka_unit_test(test_refused_allocation),     cmocka_unit_test(test_json),
-        cmocka_unit_test(test_json_numbers_read_back), cmocka_unit_test(test_json_too_deep), cmocka_unit_test(test_nearest),
-        cmocka_unit_test(test_name_ok),    cmocka_unit_test(test_plain),                  cmocka_unit_test(test_duration),
+        cmocka_unit_test(test_growth),        cmocka_unit_test(test_refused_allocation),
+        cmocka_unit_test(test_json),          cmocka_unit_test(test_json_numbers_read_back),
+        cmocka_unit_test(test_json_too_deep), cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_name_ok),       cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_duration),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

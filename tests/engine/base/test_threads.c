@@ -1,4 +1,5 @@
-/* Idle hooks of the thread pool: called while the training thread waits, each once however often it is put in, until it is taken out. */
+/* Idle hooks of the thread pool: called while the training thread waits, each once however often it
+ * is put in, until it is taken out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -12,7 +13,8 @@
 static atomic_int polled[2];
 static void hook(void *ctx) { atomic_fetch_add((atomic_int *)ctx, 1); }
 
-/* the other thread's part ends when both hooks were called meanwhile: a pool that does not call them never returns */
+/* the other thread's part ends when both hooks were called meanwhile: a pool that does not call
+ * them never returns */
 static void until_polled(void *ctx, int thread, size_t begin, size_t end) {
     (void)ctx, (void)begin, (void)end;
     while (thread == 1 && !(atomic_load(&polled[0]) > 0 && atomic_load(&polled[1]) > 0)) continue;
@@ -49,6 +51,7 @@ static void a_hook_is_there_once(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(hooks_are_called_while_waiting), cmocka_unit_test(a_hook_is_there_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(hooks_are_called_while_waiting),
+                                       cmocka_unit_test(a_hook_is_there_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

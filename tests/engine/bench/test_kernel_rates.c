@@ -1,4 +1,5 @@
-/* The measuring of kernels: rows arrive complete and sane, filters filter, unknown sets are refused; peaks are ordered. */
+/* The measuring of kernels: rows arrive complete and sane, filters filter, unknown sets are
+ * refused; peaks are ordered. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,20 +11,27 @@
 #include "engine/bench/kernel_rates.h"
 #include "engine/bench/peak.h"
 
-typedef struct seen { int rows, faults; } seen;
+typedef struct seen {
+    int rows, faults;
+} seen;
 
 static void look(void *ctx, const bt_bench_row *r) {
     seen *s = ctx;
     s->rows++;
-    if (strcmp(r->isa, "generic") != 0 || strncmp(r->slot, "quant_rows", 10) != 0 || strcmp(r->size, "16384x768") != 0) s->faults++;
-    if (!(r->best > 0 && r->median > 0 && r->best >= r->median && r->bound > 0) || strcmp(r->unit, "GB/s") != 0) s->faults++;
+    if (strcmp(r->isa, "generic") != 0 || strncmp(r->slot, "quant_rows", 10) != 0 ||
+        strcmp(r->size, "16384x768") != 0)
+        s->faults++;
+    if (!(r->best > 0 && r->median > 0 && r->best >= r->median && r->bound > 0) ||
+        strcmp(r->unit, "GB/s") != 0)
+        s->faults++;
 }
 
 static void test_rows(void **state) {
     (void)state;
     seen s = {0, 0};
     bt_err err = BT_ERR_INIT;
-    bt_bench_kernels_cfg cfg = {.isa = "generic", .slot = "quant", .seconds = 0.01, .row = look, .ctx = &s};
+    bt_bench_kernels_cfg cfg = {
+        .isa = "generic", .slot = "quant", .seconds = 0.01, .row = look, .ctx = &s};
     assert_int_equal(bt_bench_kernels(&cfg, &err), BT_OK);
     assert_int_equal(s.rows, 1);
     assert_int_equal(s.faults, 0);
@@ -33,7 +41,8 @@ static void test_unknown_set(void **state) {
     (void)state;
     seen s = {0, 0};
     bt_err err = BT_ERR_INIT;
-    bt_bench_kernels_cfg cfg = {.isa = "sse9", .slot = "quant", .seconds = 0.01, .row = look, .ctx = &s};
+    bt_bench_kernels_cfg cfg = {
+        .isa = "sse9", .slot = "quant", .seconds = 0.01, .row = look, .ctx = &s};
     assert_int_equal(bt_bench_kernels(&cfg, &err), BT_ARG);
     assert_non_null(strstr(err.msg, "sse9"));
     assert_int_equal(s.rows, 0);
@@ -49,11 +58,14 @@ static void test_peaks(void **state) {
     assert_true(bt_peak_flops(1) > 1e8);
     assert_int_equal(bt_kernels_select("auto", &err), BT_OK);
     assert_true(bt_peak_flops(1) > 1e8);
-    if (strcmp(bt_kernels_isa(), "generic") != 0 && strcmp(bt_kernels_isa(), "blas") != 0) assert_true(bt_peak_rate(BT_PEAK_FP32, 1) > plain / 2);
+    if (strcmp(bt_kernels_isa(), "generic") != 0 && strcmp(bt_kernels_isa(), "blas") != 0)
+        assert_true(bt_peak_rate(BT_PEAK_FP32, 1) > plain / 2);
     assert_true(bt_peak_triad(12) > 1e8);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_unknown_set), cmocka_unit_test(test_peaks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),
+                                       cmocka_unit_test(test_unknown_set),
+                                       cmocka_unit_test(test_peaks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* test_ckpt.c - one process: round trip in other slices, every damage is found, retention, the fence, a full disk.
- * timeout: 120 */
+/* test_ckpt.c - one process: round trip in other slices, every damage is found, retention, the
+ * fence, a full disk. timeout: 120 */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,10 @@
 
 enum { N_EMBED = 1000, N_W = 333 };
 
-typedef struct world { char dir[64]; float embed[N_EMBED], w[N_W], m[N_W]; } world;
+typedef struct world {
+    char dir[64];
+    float embed[N_EMBED], w[N_W], m[N_W];
+} world;
 
 static int set_up(void **state) {
     world *s = calloc(1, sizeof *s);
@@ -72,7 +75,8 @@ static bt_code save_at(world *s, int64_t step, int attempt, int keep, char *path
     fill_meta(&meta, step, attempt);
     int64_t bytes = 0;
     char hash[33], at[PATH_MAX];
-    bt_code code = bt_ckpt_save(bt_comm_world(), s->dir, &meta, slices, 4, keep, at, sizeof at, &bytes, hash, err);
+    bt_code code = bt_ckpt_save(bt_comm_world(), s->dir, &meta, slices, 4, keep, at, sizeof at,
+                                &bytes, hash, err);
     bt_ckpt_meta_release(&meta);
     if (code == BT_OK) {
         assert_true(bytes > (int64_t)((N_EMBED + 2 * N_W) * sizeof(float)));
@@ -144,7 +148,9 @@ static void test_long_tensor(void **state) {
     bt_ckpt_meta meta;
     fill_meta(&meta, 1, 0);
     char path[PATH_MAX];
-    check_ok(bt_ckpt_save(bt_comm_world(), s->dir, &meta, &put, 1, 1, path, sizeof path, NULL, NULL, &err), &err);
+    check_ok(bt_ckpt_save(bt_comm_world(), s->dir, &meta, &put, 1, 1, path, sizeof path, NULL, NULL,
+                          &err),
+             &err);
     bt_ckpt_meta_release(&meta);
     const size_t from = (size_t)CKPT_SECTION_ELEMS - 7;
     bt_ckpt_slice get = {"embed", "weight", n, from, 20, y, 0, 0};
@@ -157,13 +163,13 @@ static void test_long_tensor(void **state) {
     free(y);
 }
 
-/* ---- damage ---------------------------------------------------------------------------------------------------------- */
+/* ---- damage ---------------------------------------------------------------------------------- */
 
 static void data_file(const char *folder, char *out, size_t size) {
     DIR *d = opendir(folder);
     assert_non_null(d);
     out[0] = '\0';
-    for (struct dirent *e; (e = readdir(d)); )
+    for (struct dirent *e; (e = readdir(d));)
         if (strstr(e->d_name, ".btck")) snprintf(out, size, "%s/%s", folder, e->d_name);
     closedir(d);
     assert_true(out[0] != '\0');
@@ -258,7 +264,7 @@ static void test_truncations(void **state) {
             expect_fallback(s, "cut", m);
             free(longer);
         }
-    memset(bytes + 512, 0, 512);                    /* a hole */
+    memset(bytes + 512, 0, 512); /* a hole */
     spill(data, bytes, n);
     expect_fallback(s, "hole", 512);
     free(bytes);
@@ -332,12 +338,12 @@ static void test_forgeries(void **state) {
     free(text);
 }
 
-/* ---- retention, fence, full disk ------------------------------------------------------------------------------------- */
+/* ---- retention, fence, full disk ------------------------------------------------------------- */
 
 static int count_folders(const char *dir) {
     int n = 0;
     DIR *d = opendir(dir);
-    for (struct dirent *e; (e = readdir(d)); ) n += strncmp(e->d_name, "step-", 5) == 0;
+    for (struct dirent *e; (e = readdir(d));) n += strncmp(e->d_name, "step-", 5) == 0;
     closedir(d);
     return n;
 }
@@ -360,7 +366,7 @@ static void test_keep(void **state) {
     check_ok(find(s, found, NULL, NULL, &err), &err);
     DIR *d = opendir(found);
     int files = 0;
-    for (struct dirent *e; (e = readdir(d)); ) files += e->d_name[0] != '.';
+    for (struct dirent *e; (e = readdir(d));) files += e->d_name[0] != '.';
     closedir(d);
     assert_int_equal(files, 2);
 }
@@ -379,7 +385,10 @@ static void test_fence(void **state) {
     check_ok(save_at(s, 20, 3, 2, path, &err), &err);
     /* leftovers of a killed save go at the next begin */
     char cmd[PATH_MAX];
-    snprintf(cmd, sizeof cmd, "cp -r '%s/step-000000000020' '%s/step-000000000030' && rm '%s/step-000000000030/manifest.json'", s->dir, s->dir, s->dir);
+    snprintf(cmd, sizeof cmd,
+             "cp -r '%s/step-000000000020' '%s/step-000000000030' && rm "
+             "'%s/step-000000000030/manifest.json'",
+             s->dir, s->dir, s->dir);
     assert_int_equal(system(cmd), 0);
     assert_int_equal(count_folders(s->dir), 3);
     check_ok(bt_ckpt_begin(s->dir, 4, &err), &err);
@@ -404,7 +413,9 @@ static void test_cannot_write(void **state) {
     memset(name, 'n', sizeof name - 1);
     name[99] = '\0';
     bt_ckpt_slice bad = {name, "weight", N_W, 0, N_W, s->w, 0, 0};
-    assert_int_equal(bt_ckpt_save(bt_comm_world(), s->dir, &meta, &bad, 1, 2, path, sizeof path, NULL, NULL, &err), BT_ARG);
+    assert_int_equal(bt_ckpt_save(bt_comm_world(), s->dir, &meta, &bad, 1, 2, path, sizeof path,
+                                  NULL, NULL, &err),
+                     BT_ARG);
     bt_ckpt_meta_release(&meta);
     assert_int_equal(count_folders(s->dir), 1);
     char found[PATH_MAX];
@@ -415,8 +426,14 @@ static void test_names(void **state) {
     (void)state;
     assert_true(ckpt_file_name_ok("data-00000-0123456789abcdef.btck"));
     assert_true(ckpt_file_name_ok("data-123456-0123456789abcdef.btck"));
-    const char *bad[] = {"", "data-00000-0123456789abcdef.btck/x", "../data-00000-0123456789abcdef.btck", "data-0-0123456789abcdef.btck",
-                         "data-00000-0123456789ABCDEF.btck", "data--0001-0123456789abcdef.btck", "data-00000-0123456789abcdef.btck.tmp", "/etc/passwd"};
+    const char *bad[] = {"",
+                         "data-00000-0123456789abcdef.btck/x",
+                         "../data-00000-0123456789abcdef.btck",
+                         "data-0-0123456789abcdef.btck",
+                         "data-00000-0123456789ABCDEF.btck",
+                         "data--0001-0123456789abcdef.btck",
+                         "data-00000-0123456789abcdef.btck.tmp",
+                         "/etc/passwd"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(ckpt_file_name_ok(bad[i]));
 }
 

@@ -1,5 +1,5 @@
-/* test_layout.c - mpi: 3 - each rank writes a third, any slices come back; a failure on one rank fails all and leaves nothing.
- * timeout: 120 */
+/* test_layout.c - mpi: 3 - each rank writes a third, any slices come back; a failure on one rank
+ * fails all and leaves nothing. timeout: 120 */
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,8 +10,14 @@
 
 #include "engine/ckpt/ckpt.h"
 
-#define CHECK(x) do { if (!(x)) { fprintf(stderr, "%s:%d: rank %d: %s: %s\n", __FILE__, __LINE__, bt_comm_rank(bt_comm_world()), #x, err.msg); \
-                                  bt_comm_abort(1); } } while (0)
+#define CHECK(x) \
+    do { \
+        if (!(x)) { \
+            fprintf(stderr, "%s:%d: rank %d: %s: %s\n", __FILE__, __LINE__, \
+                    bt_comm_rank(bt_comm_world()), #x, err.msg); \
+            bt_comm_abort(1); \
+        } \
+    } while (0)
 
 enum { N = 10007 };
 
@@ -37,7 +43,8 @@ int main(void) {
     int64_t bytes = 0;
     CHECK(bt_ckpt_save(c, dir, &meta, &mine, 1, 2, path, sizeof path, &bytes, hash, &err) == BT_OK);
     CHECK(bytes > (int64_t)sizeof x);
-    CHECK(bt_ckpt_find(c, dir, found, sizeof found, NULL, NULL, &err) == BT_OK && strcmp(path, found) == 0);
+    CHECK(bt_ckpt_find(c, dir, found, sizeof found, NULL, NULL, &err) == BT_OK &&
+          strcmp(path, found) == 0);
     /* other cuts than were written */
     const uint64_t a = (uint64_t)(rank * 1000 + 17), n = 7001;
     bt_ckpt_slice want = {"embed", "weight", N, a, n, y, 0, 0};
@@ -47,10 +54,12 @@ int main(void) {
     /* only rank 0 has something to write */
     meta.step = 6;
     bt_ckpt_slice whole = {"embed", "weight", N, 0, N, x, 0, 0};
-    CHECK(bt_ckpt_save(c, dir, &meta, &whole, rank == 0 ? 1 : 0, 3, path, sizeof path, &bytes, hash, &err) == BT_OK);
+    CHECK(bt_ckpt_save(c, dir, &meta, &whole, rank == 0 ? 1 : 0, 3, path, sizeof path, &bytes, hash,
+                       &err) == BT_OK);
     CHECK(bt_ckpt_load(path, &want, 1, &err) == BT_OK);
 
-    /* the last rank cannot write: all ranks say so, nothing is left, the older checkpoint is still the newest */
+    /* the last rank cannot write: all ranks say so, nothing is left, the older checkpoint is still
+     * the newest */
     meta.step = 7;
     bt_ckpt_slice bad = mine;
     char name[80];
@@ -66,7 +75,9 @@ int main(void) {
     /* rank 1's share is damaged: every rank falls back, with the reason */
     if (rank == 0) {
         char cmd[256];
-        snprintf(cmd, sizeof cmd, "f=$(ls %s/step-000000000005/data-00001-*); printf X | dd of=$f bs=1 seek=300 conv=notrunc status=none; rm -r %s/step-000000000006",
+        snprintf(cmd, sizeof cmd,
+                 "f=$(ls %s/step-000000000005/data-00001-*); printf X | dd of=$f bs=1 seek=300 "
+                 "conv=notrunc status=none; rm -r %s/step-000000000006",
                  dir, dir);
         CHECK(system(cmd) == 0);
     }

@@ -1,8 +1,9 @@
-/* test_save_faults.c - a save is interrupted at every single system call it makes: by SIGKILL (in a child), by a full disk, by an
- * I/O error, by a short write. Whatever the call: some committed checkpoint loads, bit for bit; a failed save leaves nothing.
+/* test_save_faults.c - a save is interrupted at every single system call it makes: by SIGKILL (in a
+ * child), by a full disk, by an I/O error, by a short write. Whatever the call: some committed
+ * checkpoint loads, bit for bit; a failed save leaves nothing.
  *
- * The system calls are taken over by defining them here: the statically linked engine calls these instead of libc's.
- * timeout: 120 */
+ * The system calls are taken over by defining them here: the statically linked engine calls these
+ * instead of libc's. timeout: 120 */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -45,9 +46,13 @@ static int strike(void) {
     return kind == SHORT ? 0 : 1;
 }
 
-/* files with data that no fsync has followed yet: what a power cut may take although the file's name survives */
+/* files with data that no fsync has followed yet: what a power cut may take although the file's
+ * name survives */
 enum { MAX_FILES = 256 };
-static struct { ino_t inode; int dirty; } *files;           /* shared with the child */
+static struct {
+    ino_t inode;
+    int dirty;
+} * files; /* shared with the child */
 
 static void mark(int fd, int dirty) {
     struct stat st;
@@ -63,9 +68,15 @@ int fsync(int fd) {
     mark(fd, 0);
     return (int)syscall(SYS_fsync, fd);
 }
-int rename(const char *from, const char *to) { return strike() ? -1 : (int)syscall(SYS_rename, from, to); }
-int mkdir(const char *path, mode_t mode) { return strike() ? -1 : (int)syscall(SYS_mkdir, path, mode); }
-int posix_fallocate(int fd, off_t offset, off_t length) { return strike() ? errno : (syscall(SYS_fallocate, fd, 0, offset, length) == 0 ? 0 : errno); }
+int rename(const char *from, const char *to) {
+    return strike() ? -1 : (int)syscall(SYS_rename, from, to);
+}
+int mkdir(const char *path, mode_t mode) {
+    return strike() ? -1 : (int)syscall(SYS_mkdir, path, mode);
+}
+int posix_fallocate(int fd, off_t offset, off_t length) {
+    return strike() ? errno : (syscall(SYS_fallocate, fd, 0, offset, length) == 0 ? 0 : errno);
+}
 ssize_t pwrite(int fd, const void *data, size_t n, off_t at) {
     const int shorter = kind == SHORT && countdown == 1 && n > 1;
     if (strike()) return -1;
@@ -73,7 +84,7 @@ ssize_t pwrite(int fd, const void *data, size_t n, off_t at) {
     return (ssize_t)syscall(SYS_pwrite64, fd, data, shorter ? n / 2 : n, at);
 }
 
-/* ---- the thing under test -------------------------------------------------------------------------------------------- */
+/* ---- the thing under test -------------------------------------------------------------------- */
 
 enum { N = 3000 };
 static char dir[64];
@@ -87,11 +98,13 @@ static bt_code save(int64_t step, bt_err *err) {
     bt_ckpt_meta meta;
     char path[PATH_MAX];
     fill(step);
-    bt_ckpt_slice slices[] = {{"embed", "weight", N, 0, 1000, x, 0, 0}, {"embed", "weight", N, 1000, N - 1000, x + 1000, 0, 0}};
+    bt_ckpt_slice slices[] = {{"embed", "weight", N, 0, 1000, x, 0, 0},
+                              {"embed", "weight", N, 1000, N - 1000, x + 1000, 0, 0}};
     memset(&meta, 0, sizeof meta);
     meta.step = step;
     strcpy(meta.run, "faults");
-    bt_code code = bt_ckpt_save(bt_comm_world(), dir, &meta, slices, 2, 2, path, sizeof path, NULL, NULL, err);
+    bt_code code = bt_ckpt_save(bt_comm_world(), dir, &meta, slices, 2, 2, path, sizeof path, NULL,
+                                NULL, err);
     bt_ckpt_meta_release(&meta);
     return code;
 }
@@ -102,7 +115,8 @@ static int64_t load(void) {
     bt_err err = BT_ERR_INIT;
     char path[PATH_MAX];
     float y[N];
-    if (bt_ckpt_find(bt_comm_world(), dir, path, sizeof path, &meta, NULL, &err) != BT_OK) fail_msg("nothing loads: %s", err.msg);
+    if (bt_ckpt_find(bt_comm_world(), dir, path, sizeof path, &meta, NULL, &err) != BT_OK)
+        fail_msg("nothing loads: %s", err.msg);
     bt_ckpt_slice want = {"embed", "weight", N, 0, N, y, 0, 0};
     if (bt_ckpt_load(path, &want, 1, &err) != BT_OK) fail_msg("load: %s", err.msg);
     fill(meta.step);
@@ -113,7 +127,10 @@ static int64_t load(void) {
 }
 
 static int found;
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) { (void)st, (void)type, (void)ftw; return remove(path); }
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
+    (void)st, (void)type, (void)ftw;
+    return remove(path);
+}
 static void wipe(void) { nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
 
 /* files and folders that belong to no committed checkpoint */
@@ -123,8 +140,11 @@ static int look_at(const char *path, const struct stat *st, int type, struct FTW
     size_t n = 0;
     const char *name = path + ftw->base;
     if (ftw->level == 0 || (type == FTW_F && ftw->level == 1)) return 0;
-    snprintf(manifest, sizeof manifest, "%.*s/manifest.json", type == FTW_D ? (int)strlen(path) : ftw->base - 1, path);
-    if (ckpt_slurp(manifest, 1 << 20, &text, &n, NULL) != BT_OK || (type == FTW_F && strcmp(name, "manifest.json") != 0 && !strstr(text, name))) found++;
+    snprintf(manifest, sizeof manifest, "%.*s/manifest.json",
+             type == FTW_D ? (int)strlen(path) : ftw->base - 1, path);
+    if (ckpt_slurp(manifest, 1 << 20, &text, &n, NULL) != BT_OK ||
+        (type == FTW_F && strcmp(name, "manifest.json") != 0 && !strstr(text, name)))
+        found++;
     free(text);
     return 0;
 }
@@ -152,7 +172,8 @@ static long count_calls(int64_t step) {
 
 static void test_errors(void **state) {
     (void)state;
-    const int64_t steps[] = {20, 10};           /* a new one; the same step again, over the old one */
+    /* a new one; the same step again, over the old one */
+    const int64_t steps[] = {20, 10};
     for (int s = 0; s < 2; s++) {
         const long total = count_calls(steps[s]);
         assert_true(total >= 10);
@@ -164,13 +185,21 @@ static void test_errors(void **state) {
                 countdown = n;
                 bt_code code = save(steps[s], &err);
                 kind = NONE;
-                if (k == SHORT && code != BT_OK) fail_msg("a short write at call %ld fails the save: %s", n, err.msg);
-                if (code != BT_OK && code != BT_IO) fail_msg("call %ld: code %s", n, bt_code_name(code));
+                if (k == SHORT && code != BT_OK)
+                    fail_msg("a short write at call %ld fails the save: %s", n, err.msg);
+                if (code != BT_OK && code != BT_IO)
+                    fail_msg("call %ld: code %s", n, bt_code_name(code));
                 const int64_t newest = load();
-                if (code == BT_OK && newest != steps[s]) fail_msg("call %ld: a good save does not load", n);
-                if (code != BT_OK && newest != steps[s] && leftovers()) fail_msg("kind %d, call %ld of %ld: a failed save leaves files", (int)k, n, total);
-                if (bt_ckpt_begin(dir, 0, &err) != BT_OK || leftovers()) fail_msg("kind %d, call %ld of %ld: the next attempt leaves files", (int)k, n, total);
-                if (save(30, &err) != BT_OK || load() != 30) fail_msg("call %ld: the next save fails: %s", n, err.msg);
+                if (code == BT_OK && newest != steps[s])
+                    fail_msg("call %ld: a good save does not load", n);
+                if (code != BT_OK && newest != steps[s] && leftovers())
+                    fail_msg("kind %d, call %ld of %ld: a failed save leaves files", (int)k, n,
+                             total);
+                if (bt_ckpt_begin(dir, 0, &err) != BT_OK || leftovers())
+                    fail_msg("kind %d, call %ld of %ld: the next attempt leaves files", (int)k, n,
+                             total);
+                if (save(30, &err) != BT_OK || load() != 30)
+                    fail_msg("call %ld: the next save fails: %s", n, err.msg);
             }
     }
 }
@@ -197,9 +226,11 @@ static void test_kill(void **state) {
             assert_true(WIFSIGNALED(status));
             fresh += load() == steps[s];
             if (bt_ckpt_begin(dir, 1, &err) != BT_OK) fail_msg("%s", err.msg);
-            if (leftovers()) fail_msg("killed at call %ld: the next attempt leaves a half-written folder", n);
+            if (leftovers())
+                fail_msg("killed at call %ld: the next attempt leaves a half-written folder", n);
         }
-        if (steps[s] == 20) assert_true(fresh >= 1 && fresh < total);       /* the commit is one of the calls, not before the others */
+        /* the commit is one of the calls, not before the others */
+        if (steps[s] == 20) assert_true(fresh >= 1 && fresh < total);
     }
 }
 
@@ -214,7 +245,8 @@ static int lose_unsynced(const char *path, const struct stat *st, int type, stru
 static void test_power_cut(void **state) {
     (void)state;
     const int64_t steps[] = {20, 10};
-    files = mmap(NULL, MAX_FILES * sizeof *files, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    files = mmap(NULL, MAX_FILES * sizeof *files, PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(files != MAP_FAILED);
     for (int s = 0; s < 2; s++) {
         const long total = count_calls(steps[s]);
@@ -235,7 +267,8 @@ static void test_power_cut(void **state) {
             assert_true(n > total ? WIFEXITED(status) : WIFSIGNALED(status));
             assert_int_equal(nftw(dir, lose_unsynced, 8, FTW_PHYS), 0);
             const int64_t newest = load();
-            if (n > total) assert_int_equal(newest, steps[s]);              /* acknowledged: it survives */
+            /* acknowledged: it survives */
+            if (n > total) assert_int_equal(newest, steps[s]);
         }
     }
     munmap(files, MAX_FILES * sizeof *files);
@@ -244,9 +277,11 @@ static void test_power_cut(void **state) {
 
 int main(void) {
     /* in memory where there is such a place: thousands of syncs are not what is tested */
-    strcpy(dir, access("/dev/shm", W_OK) == 0 ? "/dev/shm/bt-faults-XXXXXX" : "/tmp/bt-faults-XXXXXX");
+    strcpy(dir,
+           access("/dev/shm", W_OK) == 0 ? "/dev/shm/bt-faults-XXXXXX" : "/tmp/bt-faults-XXXXXX");
     if (!mkdtemp(dir)) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_errors), cmocka_unit_test(test_kill), cmocka_unit_test(test_power_cut)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_errors), cmocka_unit_test(test_kill),
+                                       cmocka_unit_test(test_power_cut)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     wipe();
     return rc;

@@ -1,4 +1,5 @@
-/* data_fixture.h - temporary folders and files, and a loader configuration, for the tests of engine/data. */
+/* data_fixture.h - temporary folders and files, and a loader configuration, for the tests of
+ * engine/data. */
 #ifndef BT_TESTS_DATA_FIXTURE_H
 #define BT_TESTS_DATA_FIXTURE_H
 
@@ -18,8 +19,11 @@
 
 static char fixture_dir[64];
 
-static int fixture_remove_one(const char *path, const struct stat *st, int kind, struct FTW *where) {
-    (void)st; (void)kind; (void)where;
+static int fixture_remove_one(const char *path, const struct stat *st, int kind,
+                              struct FTW *where) {
+    (void)st;
+    (void)kind;
+    (void)where;
     return remove(path);
 }
 
@@ -52,26 +56,42 @@ static inline const char *fixture_write(const char *name, const void *data, size
     return path;
 }
 
-static inline const char *fixture_text(const char *name, const char *text) { return fixture_write(name, text, strlen(text)); }
+static inline const char *fixture_text(const char *name, const char *text) {
+    return fixture_write(name, text, strlen(text));
+}
 
 /* English-like text of n bytes: words, blanks, lines; a function of n alone */
 static inline char *fixture_prose(size_t n) {
-    static const char *const words[] = {"the", "light", "and", "darkness", "was", "upon", "face", "of", "waters", "earth,", "void;", "God's", "evening", "1234"};
+    static const char *const words[] = {"the",   "light", "and",     "darkness", "was",
+                                        "upon",  "face",  "of",      "waters",   "earth,",
+                                        "void;", "God's", "evening", "1234"};
     char *s = malloc(n + 16);
     uint32_t x = 1;
     assert_non_null(s);
     for (size_t i = 0; i < n;) {
         x = x * 1664525u + 1013904223u;
-        i += (size_t)sprintf(s + i, "%s%s", words[(x >> 16) % 14], (x >> 8) % 11 == 0 ? ".\n" : " ");
+        i += (size_t)sprintf(s + i, "%s%s", words[(x >> 16) % 14],
+                             (x >> 8) % 11 == 0 ? ".\n" : " ");
     }
     s[n] = '\0';
     return s;
 }
 
 static inline bt_loader_cfg fixture_cfg(const char *paths) {
-    return (bt_loader_cfg){.paths = paths, .val_paths = "", .tokenizer = "bytes", .field = "text", .cache_dir = fixture_path("cache"),
-                           .split = BT_SPLIT_TRAIN, .val_frac = 0.05, .shuffle = true, .B = 2, .T = 16, .V = 256, .seed = 1,
-                           .sequences_per_step = 4, .n_sequences = 4};
+    return (bt_loader_cfg){.paths = paths,
+                           .val_paths = "",
+                           .tokenizer = "bytes",
+                           .field = "text",
+                           .cache_dir = fixture_path("cache"),
+                           .split = BT_SPLIT_TRAIN,
+                           .val_frac = 0.05,
+                           .shuffle = true,
+                           .B = 2,
+                           .T = 16,
+                           .V = 256,
+                           .seed = 1,
+                           .sequences_per_step = 4,
+                           .n_sequences = 4};
 }
 
 #endif

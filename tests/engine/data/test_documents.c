@@ -1,4 +1,5 @@
-/* documents: pieces join to the file, cuts are where they should be, JSONL lines good and bad, files that are no text. */
+/* documents: pieces join to the file, cuts are where they should be, JSONL lines good and bad,
+ * files that are no text. */
 #include "tests/engine/data/data_fixture.h"
 
 #include <fcntl.h>
@@ -8,7 +9,12 @@
 #include "engine/data/io/documents.h"
 #include "engine/data/tokenizer/utf8.h"
 
-typedef struct reading { bt_text all; int pieces, documents, files; size_t longest; bt_err err; } reading;
+typedef struct reading {
+    bt_text all;
+    int pieces, documents, files;
+    size_t longest;
+    bt_err err;
+} reading;
 
 static bt_source source_of(const char *path, bt_source_kind kind) {
     struct stat st;
@@ -17,7 +23,8 @@ static bt_source source_of(const char *path, bt_source_kind kind) {
 }
 
 /* all pieces, each followed by '|' in `all` when `marked` */
-static bt_code read_all(const bt_source *files, size_t n, const char *field, bool marked, reading *r) {
+static bt_code read_all(const bt_source *files, size_t n, const char *field, bool marked,
+                        reading *r) {
     bt_documents *d;
     bt_piece p;
     bt_code code;
@@ -38,7 +45,17 @@ static bt_code read_all(const bt_source *files, size_t n, const char *field, boo
 
 static void text_files_come_back_whole(void **state) {
     (void)state;
-    static const size_t sizes[] = {0, 1, 2, 100, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (1 << 20) + 4, (1 << 20) + 5, (2 << 20) + 4, 3500000};
+    static const size_t sizes[] = {0,
+                                   1,
+                                   2,
+                                   100,
+                                   (1 << 20) - 1,
+                                   1 << 20,
+                                   (1 << 20) + 1,
+                                   (1 << 20) + 4,
+                                   (1 << 20) + 5,
+                                   (2 << 20) + 4,
+                                   3500000};
     char *s = fixture_prose(3500000);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         reading r;
@@ -61,7 +78,7 @@ static void long_words_are_cut_between_characters(void **state) {
     char *s = malloc(3 * N + 1);
     bt_documents *d;
     bt_piece p;
-    s[0] = 'x';                         /* so that a character straddles the megabyte */
+    s[0] = 'x'; /* so that a character straddles the megabyte */
     for (size_t i = 0; i < N; i++) memcpy(s + 1 + 3 * i, "\xe6\x88\x91", 3);
     bt_source f = source_of(fixture_write("cjk.txt", s, 3 * N + 1), BT_SOURCE_TEXT);
     assert_int_equal(bt_documents_open(&d, &f, 1, "", NULL), BT_OK);
@@ -77,21 +94,63 @@ static void long_words_are_cut_between_characters(void **state) {
 
 static void cuts(void **state) {
     (void)state;
-    static const struct { const char *text; size_t cut; } cases[] = {
-        {"", 0}, {"a", 1}, {"ab", 2}, {"a\nb", 2}, {"ab cd", 2}, {"ab cd ef", 5}, {"a\n\nb", 4}, {"a \nb", 4}, {"a\n b", 4}, {"a. b", 4}, {"1 2", 3}, {"\xe6\x88\x91\n\xe6\x88\x91", 4},
-        {"\xe3\x80\x80\n\xe6\x88\x91", 7}, {"x\n\xe3\x80\x80", 5}, {"x\xc2\xa0\ny", 5}, {"x\n\xc2\xa0", 4}, {"x\xe2\x80\x83\ny", 6}, {"x\r\ny", 4}, {"a b\nc", 4}, {"a\nb c", 3},
+    static const struct {
+        const char *text;
+        size_t cut;
+    } cases[] = {
+        {"", 0},
+        {"a", 1},
+        {"ab", 2},
+        {"a\nb", 2},
+        {"ab cd", 2},
+        {"ab cd ef", 5},
+        {"a\n\nb", 4},
+        {"a \nb", 4},
+        {"a\n b", 4},
+        {"a. b", 4},
+        {"1 2", 3},
+        {"\xe6\x88\x91\n\xe6\x88\x91", 4},
+        {"\xe3\x80\x80\n\xe6\x88\x91", 7},
+        {"x\n\xe3\x80\x80", 5},
+        {"x\xc2\xa0\ny", 5},
+        {"x\n\xc2\xa0", 4},
+        {"x\xe2\x80\x83\ny", 6},
+        {"x\r\ny", 4},
+        {"a b\nc", 4},
+        {"a\nb c", 3},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (bt_text_cut(cases[i].text, strlen(cases[i].text)) != cases[i].cut)
-            fail_msg("case %zu: cut at %zu, not %zu", i, bt_text_cut(cases[i].text, strlen(cases[i].text)), cases[i].cut);
+            fail_msg("case %zu: cut at %zu, not %zu", i,
+                     bt_text_cut(cases[i].text, strlen(cases[i].text)), cases[i].cut);
 }
 
 static void utf8(void **state) {
     (void)state;
-    static const struct { const char *s; size_t n; } cases[] = {
-        {"a", 1}, {"\x7f", 1}, {"\x80", 0}, {"\xc0\x80", 0}, {"\xc1\xbf", 0}, {"\xc2\x80", 2}, {"\xdf\xbf", 2}, {"\xe0\x9f\xbf", 0}, {"\xe0\xa0\x80", 3}, {"\xed\x9f\xbf", 3},
-        {"\xed\xa0\x80", 0}, {"\xee\x80\x80", 3}, {"\xf0\x8f\xbf\xbf", 0}, {"\xf0\x90\x80\x80", 4}, {"\xf4\x8f\xbf\xbf", 4}, {"\xf4\x90\x80\x80", 0}, {"\xf5\x80\x80\x80", 0}, {"\xc3", 0},
-        {"\xe2\x82", 0}, {"\xf0\x9f\x98", 0}, {"\xc3\x28", 0}};
+    static const struct {
+        const char *s;
+        size_t n;
+    } cases[] = {{"a", 1},
+                 {"\x7f", 1},
+                 {"\x80", 0},
+                 {"\xc0\x80", 0},
+                 {"\xc1\xbf", 0},
+                 {"\xc2\x80", 2},
+                 {"\xdf\xbf", 2},
+                 {"\xe0\x9f\xbf", 0},
+                 {"\xe0\xa0\x80", 3},
+                 {"\xed\x9f\xbf", 3},
+                 {"\xed\xa0\x80", 0},
+                 {"\xee\x80\x80", 3},
+                 {"\xf0\x8f\xbf\xbf", 0},
+                 {"\xf0\x90\x80\x80", 4},
+                 {"\xf4\x8f\xbf\xbf", 4},
+                 {"\xf4\x90\x80\x80", 0},
+                 {"\xf5\x80\x80\x80", 0},
+                 {"\xc3", 0},
+                 {"\xe2\x82", 0},
+                 {"\xf0\x9f\x98", 0},
+                 {"\xc3\x28", 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         size_t n = strlen(cases[i].s);
         char back[4];
@@ -105,7 +164,11 @@ static void utf8(void **state) {
 static void byte_order_marks_go(void **state) {
     (void)state;
     reading r;
-    bt_source files[2] = {source_of(fixture_text("bom.txt", "\xef\xbb\xbf" "abc"), BT_SOURCE_TEXT), source_of(fixture_text("bom.jsonl", "\xef\xbb\xbf{\"text\":\"def\"}\n"), BT_SOURCE_JSONL)};
+    bt_source files[2] = {source_of(fixture_text("bom.txt", "\xef\xbb\xbf"
+                                                            "abc"),
+                                    BT_SOURCE_TEXT),
+                          source_of(fixture_text("bom.jsonl", "\xef\xbb\xbf{\"text\":\"def\"}\n"),
+                                    BT_SOURCE_JSONL)};
     assert_int_equal(read_all(files, 2, "text", true, &r), BT_OK);
     assert_string_equal(r.all.data, "abc|def|");
     bt_text_release(&r.all);
@@ -114,12 +177,21 @@ static void byte_order_marks_go(void **state) {
 static void json_lines(void **state) {
     (void)state;
     reading r;
-    bt_source f = source_of(fixture_text("good.jsonl", "{\"text\": \"one\"}\n\n  \t\r\n{\"id\": [1, {\"a\": null}], \"text\": \"t\\u0077o\\n\"}\r\n{\"text\": \"\"}\n{\"text\":\"caf\xc3\xa9 \\ud83d\\ude00\"}"), BT_SOURCE_JSONL);
+    bt_source f = source_of(
+        fixture_text(
+            "good.jsonl",
+            "{\"text\": \"one\"}\n\n  \t\r\n{\"id\": [1, {\"a\": null}], \"text\": "
+            "\"t\\u0077o\\n\"}\r\n{\"text\": \"\"}\n{\"text\":\"caf\xc3\xa9 \\ud83d\\ude00\"}"),
+        BT_SOURCE_JSONL);
     assert_int_equal(read_all(&f, 1, "text", true, &r), BT_OK);
     assert_string_equal(r.all.data, "one|two\n||caf\xc3\xa9 \xf0\x9f\x98\x80|");
     assert_int_equal(r.files, 1);
     bt_text_release(&r.all);
-    f = source_of(fixture_text("fields.jsonl", "{\"a\":{\"b\":{\"c\":\"deep\"}}}\n{\"a.b.c\":\"flat\"}\n{\"a\":{\"b.c\":\"half\"}}\n"), BT_SOURCE_JSONL);
+    f = source_of(
+        fixture_text(
+            "fields.jsonl",
+            "{\"a\":{\"b\":{\"c\":\"deep\"}}}\n{\"a.b.c\":\"flat\"}\n{\"a\":{\"b.c\":\"half\"}}\n"),
+        BT_SOURCE_JSONL);
     assert_int_equal(read_all(&f, 1, "a.b.c", true, &r), BT_OK);
     assert_string_equal(r.all.data, "deep|flat|half|");
     bt_text_release(&r.all);
@@ -154,12 +226,15 @@ static void long_json_lines(void **state) {
 
 static void bad_json_lines_are_numbered(void **state) {
     (void)state;
-    static const struct { const char *text, *words; } cases[] = {
+    static const struct {
+        const char *text, *words;
+    } cases[] = {
         {"{\"text\":\"a\"}\nnot json\n", "line 2, column 3: not valid JSON"},
         {"{\"text\":\"a\"}\n\n\n{\"text\":\"b\"\n", "line 4"},
         {"[1]\n", "line 1: not a JSON object"},
         {"\"text\"\n", "line 1, column 6: not valid JSON"},
-        {"{\"txt\":\"a\"}\n", "line 1: no field 'text' (name the one that holds the text with data.field)"},
+        {"{\"txt\":\"a\"}\n",
+         "line 1: no field 'text' (name the one that holds the text with data.field)"},
         {"{\"text\":5}\n", "line 1: field 'text' is not a string"},
         {"{\"text\":null}\n", "is not a string"},
         {"{\"text\":\"a\",\"text\":\"b\"}\n", "duplicate object key"},
@@ -172,7 +247,8 @@ static void bad_json_lines_are_numbered(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         bt_source f = source_of(fixture_text("bad.jsonl", cases[i].text), BT_SOURCE_JSONL);
         assert_int_equal(read_all(&f, 1, "text", false, &r), BT_FORMAT);
-        if (!strstr(r.err.msg, cases[i].words) || !strstr(r.err.msg, "bad.jsonl'")) fail_msg("case %zu: %s (wanted '%s')", i, r.err.msg, cases[i].words);
+        if (!strstr(r.err.msg, cases[i].words) || !strstr(r.err.msg, "bad.jsonl'"))
+            fail_msg("case %zu: %s (wanted '%s')", i, r.err.msg, cases[i].words);
         bt_text_release(&r.all);
     }
     for (int depth = 64; depth <= 65; depth++) {
@@ -192,12 +268,29 @@ static void bad_json_lines_are_numbered(void **state) {
 
 static void files_that_are_no_text(void **state) {
     (void)state;
-    static const struct { const char *bytes; size_t n; const char *words; } cases[] = {
-        {"\x1f\x8b\x08\0", 4, "gzip-compressed: decompress"}, {"\x28\xb5\x2f\xfd\0", 5, "zstd"}, {"\xfd" "7zXZ\0", 6, "xz"}, {"BZh9\0", 5, "bzip2"}, {"PK\x03\x04\0", 5, "zip"},
-        {"\xff\xfe" "a\0", 4, "iconv"}, {"\xfe\xff\0a", 4, "iconv"}, {"%PDF-1.7\0", 9, "PDF"}, {"BTSHARD\n\0", 9, "name it *.bts"}, {"SQLite format 3\0", 16, "SQLite"}, {"ELF\0", 4, "NUL at byte 3"}};
+    static const struct {
+        const char *bytes;
+        size_t n;
+        const char *words;
+    } cases[] = {{"\x1f\x8b\x08\0", 4, "gzip-compressed: decompress"},
+                 {"\x28\xb5\x2f\xfd\0", 5, "zstd"},
+                 {"\xfd"
+                  "7zXZ\0",
+                  6, "xz"},
+                 {"BZh9\0", 5, "bzip2"},
+                 {"PK\x03\x04\0", 5, "zip"},
+                 {"\xff\xfe"
+                  "a\0",
+                  4, "iconv"},
+                 {"\xfe\xff\0a", 4, "iconv"},
+                 {"%PDF-1.7\0", 9, "PDF"},
+                 {"BTSHARD\n\0", 9, "name it *.bts"},
+                 {"SQLite format 3\0", 16, "SQLite"},
+                 {"ELF\0", 4, "NUL at byte 3"}};
     reading r;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        bt_source f = source_of(fixture_write("binary.txt", cases[i].bytes, cases[i].n), BT_SOURCE_TEXT);
+        bt_source f = source_of(fixture_write("binary.txt", cases[i].bytes, cases[i].n),
+                                BT_SOURCE_TEXT);
         assert_int_equal(read_all(&f, 1, "", false, &r), BT_FORMAT);
         if (!strstr(r.err.msg, cases[i].words)) fail_msg("case %zu: %s", i, r.err.msg);
         bt_text_release(&r.all);

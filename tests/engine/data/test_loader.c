@@ -9,7 +9,8 @@
 
 /* steps [from, to) of `ranks` ranks joined: inputs and targets of every sequence in global order */
 static int32_t *steps_of(bt_loader_cfg cfg, int ranks, int64_t from, int64_t to) {
-    size_t row = (size_t)cfg.T, per_step = (size_t)cfg.sequences_per_step * row * 2, part = (size_t)cfg.sequences_per_step / (size_t)ranks;
+    size_t row = (size_t)cfg.T, per_step = (size_t)cfg.sequences_per_step * row * 2,
+           part = (size_t)cfg.sequences_per_step / (size_t)ranks;
     int32_t *all = calloc(per_step * (size_t)(to - from), sizeof *all);
     assert_non_null(all);
     for (int r = 0; r < ranks; r++) {
@@ -57,7 +58,8 @@ static void same_batches_on_any_ranks(void **state) {
 /* shares that change between steps: every sequence comes once, as if one rank had read them all */
 static void moved_shares_leave_no_gap(void **state) {
     (void)state;
-    static const int first[][2] = {{0, 6}, {0, 9}, {0, 3}, {0, 3}, {0, 6}};     /* where rank 0 and rank 1 begin at each step */
+    /* where rank 0 and rank 1 begin at each step */
+    static const int first[][2] = {{0, 6}, {0, 9}, {0, 3}, {0, 3}, {0, 6}};
     char *text = fixture_prose(20000);
     bt_loader_cfg cfg = fixture_cfg(fixture_text("move.txt", text));
     bt_err err = BT_ERR_INIT;
@@ -74,18 +76,22 @@ static void moved_shares_leave_no_gap(void **state) {
         assert_int_equal(bt_loader_open(&l, &cfg, &err), BT_OK);
         for (size_t s = 0; s < 5; s++) {
             int from = first[s][r], to = r == 0 ? first[s][1] : 12;
-            if (s > 0 && (from != first[s - 1][r] || first[s][1] != first[s - 1][1])) assert_int_equal(bt_loader_move(l, 3 + (int64_t)s, from, to - from, &err), BT_OK);
+            if (s > 0 && (from != first[s - 1][r] || first[s][1] != first[s - 1][1]))
+                assert_int_equal(bt_loader_move(l, 3 + (int64_t)s, from, to - from, &err), BT_OK);
             for (int g = from; g < to; g += 3) {
                 assert_int_equal(bt_loader_next(l, &b, &err), BT_OK);
                 for (int i = 0; i < 3; i++) {
                     const int32_t *want = one + (s * 12 + (size_t)(g + i)) * 2 * row;
                     assert_memory_equal(b.inputs + (size_t)i * row, want, row * sizeof *want);
-                    assert_memory_equal(b.targets + (size_t)i * row, want + row, row * sizeof *want);
+                    assert_memory_equal(b.targets + (size_t)i * row, want + row,
+                                        row * sizeof *want);
                 }
             }
         }
-        assert_int_equal(bt_loader_move(l, 9, 0, 4, &err), BT_ARG);             /* no multiple of the micro-batch */
-        assert_int_equal(bt_loader_move(l, 9, 6, 9, &err), BT_ARG);             /* beyond the step */
+        /* no multiple of the micro-batch */
+        assert_int_equal(bt_loader_move(l, 9, 0, 4, &err), BT_ARG);
+        /* beyond the step */
+        assert_int_equal(bt_loader_move(l, 9, 6, 9, &err), BT_ARG);
         bt_loader_close(l);
     }
     free(one);
@@ -94,7 +100,7 @@ static void moved_shares_leave_no_gap(void **state) {
 
 static void resume_continues(void **state) {
     (void)state;
-    char *text = fixture_prose(4000);           /* 237 sequences an epoch: 100 steps pass several */
+    char *text = fixture_prose(4000); /* 237 sequences an epoch: 100 steps pass several */
     bt_loader_cfg cfg = fixture_cfg(fixture_text("resume.txt", text));
     size_t step = 4 * 2 * 16;
     int32_t *all = steps_of(cfg, 1, 0, 200);
@@ -112,7 +118,9 @@ static void epochs_are_permutations(void **state) {
     (void)state;
     enum { N = 50, T = 16 };
     unsigned char text[N * T + 1];
-    for (size_t i = 0; i < sizeof text; i++) text[i] = (unsigned char)(i % T == 0 ? 'A' + i / T : 'a');     /* the first id names the sequence */
+    /* the first id names the sequence */
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = (unsigned char)(i % T == 0 ? 'A' + i / T : 'a');
     bt_loader_cfg cfg = fixture_cfg(fixture_write("epochs.txt", text, sizeof text - 1));
     cfg.val_frac = 0;
     cfg.sequences_per_step = cfg.n_sequences = N;
@@ -124,7 +132,9 @@ static void epochs_are_permutations(void **state) {
             assert_in_range(first, 'A', 'A' + N - 1);
             seen[first - 'A']++;
             moved += first - 'A' != (int)g;
-            assert_memory_equal(e + (epoch * N + g) * 2 * T + 1, e + (epoch * N + g) * 2 * T + T, (T - 1) * sizeof *e);     /* targets are shifted inputs */
+            /* targets are shifted inputs */
+            assert_memory_equal(e + (epoch * N + g) * 2 * T + 1, e + (epoch * N + g) * 2 * T + T,
+                                (T - 1) * sizeof *e);
         }
         for (size_t g = 0; g < N; g++) assert_int_equal(seen[g], 1);
         assert_true(moved > N / 2);
@@ -137,15 +147,18 @@ static void epochs_are_permutations(void **state) {
     free(e);
 }
 
-/* two files of known bytes: train is the beginning of each, val the end; together everything, nothing twice */
+/* two files of known bytes: train is the beginning of each, val the end; together everything,
+ * nothing twice */
 static void splits_are_disjoint(void **state) {
     (void)state;
     char *a = malloc(1000), *b = malloc(600), list[600];
-    for (int i = 0; i < 999; i++) a[i] = (char)(i < 899 ? '1' : '2');       /* + newline = 1000: val 100 */
+    /* + newline = 1000: val 100 */
+    for (int i = 0; i < 999; i++) a[i] = (char)(i < 899 ? '1' : '2');
     a[999] = '\n';
-    for (int i = 0; i < 599; i++) b[i] = (char)(i < 539 ? '3' : '4');       /* 600: val 60 */
+    for (int i = 0; i < 599; i++) b[i] = (char)(i < 539 ? '3' : '4'); /* 600: val 60 */
     b[599] = '\n';
-    snprintf(list, sizeof list, "%s\n%s", fixture_write("a.txt", a, 1000), fixture_write("b.txt", b, 600));
+    snprintf(list, sizeof list, "%s\n%s", fixture_write("a.txt", a, 1000),
+             fixture_write("b.txt", b, 600));
     bt_loader_cfg cfg = fixture_cfg(list);
     cfg.val_frac = 0.1;
     cfg.shuffle = false;
@@ -162,7 +175,7 @@ static void splits_are_disjoint(void **state) {
         int32_t *e = steps_of(cfg, 1, 0, n);
         int seen[256] = {0};
         for (int64_t i = 0; i < n; i++) seen[e[2 * i]]++;
-        seen[e[2 * n - 1]]++;                   /* the last target */
+        seen[e[2 * n - 1]]++; /* the last target */
         assert_int_equal(seen['1'], split ? 0 : 899);
         assert_int_equal(seen['2'], split ? 99 : 1);
         assert_int_equal(seen['3'], split ? 0 : 539);
@@ -176,14 +189,15 @@ static void splits_are_disjoint(void **state) {
 static void own_validation_files(void **state) {
     (void)state;
     char train[256], val[256];
-    strcpy(train, fixture_text("own_train.txt", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n"));
+    strcpy(train, fixture_text("own_train.txt",
+                               "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n"));
     strcpy(val, fixture_text("own_val.txt", "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\n"));
     bt_loader_cfg cfg = fixture_cfg(train);
     cfg.val_paths = val;
     bt_loader *l;
     bt_batch b;
     assert_int_equal(bt_loader_open(&l, &cfg, NULL), BT_OK);
-    assert_int_equal(bt_loader_tokens(l), 63);          /* all of it */
+    assert_int_equal(bt_loader_tokens(l), 63); /* all of it */
     bt_loader_close(l);
     cfg.split = BT_SPLIT_VAL;
     assert_int_equal(bt_loader_open(&l, &cfg, NULL), BT_OK);
@@ -197,7 +211,8 @@ static void expect(bt_loader_cfg cfg, bt_code code, const char *words) {
     bt_loader *l;
     bt_err err = BT_ERR_INIT;
     bt_code got = bt_loader_open(&l, &cfg, &err);
-    if (got != code || !strstr(err.msg, words)) fail_msg("code %d (wanted %d): %s (wanted '%s')", got, code, err.msg, words);
+    if (got != code || !strstr(err.msg, words))
+        fail_msg("code %d (wanted %d): %s (wanted '%s')", got, code, err.msg, words);
     assert_null(l);
 }
 
@@ -205,13 +220,19 @@ static void bad_data_is_named(void **state) {
     (void)state;
     bt_loader_cfg cfg;
     expect(fixture_cfg(fixture_path("nothing.txt")), BT_NOTFOUND, "nothing.txt");
-    expect(fixture_cfg(fixture_text("empty.txt", "")), BT_ARG, "0 tokens for training; one sequence needs 17");
+    expect(fixture_cfg(fixture_text("empty.txt", "")), BT_ARG,
+           "0 tokens for training; one sequence needs 17");
     expect(fixture_cfg(fixture_text("short.txt", "too short")), BT_ARG, "one sequence needs 17");
     expect(fixture_cfg(fixture_write("binary.txt", "abc\0def", 7)), BT_FORMAT, "NUL at byte 3");
     expect(fixture_cfg(fixture_write("packed.txt", "\x1f\x8b\x08\x00\x00", 5)), BT_FORMAT, "gzip");
-    expect(fixture_cfg(fixture_write("wide.txt", "\xff\xfe" "a\0b\0", 6)), BT_FORMAT, "UTF-16");
+    expect(fixture_cfg(fixture_write("wide.txt",
+                                     "\xff\xfe"
+                                     "a\0b\0",
+                                     6)),
+           BT_FORMAT, "UTF-16");
     expect(fixture_cfg("builtin"), BT_NOTFOUND, "install bible-kjv or pass --data");
-    cfg = fixture_cfg(fixture_text("fine.txt", "this is long enough for the sequence of sixteen bytes"));
+    cfg = fixture_cfg(
+        fixture_text("fine.txt", "this is long enough for the sequence of sixteen bytes"));
     cfg.split = BT_SPLIT_VAL;
     expect(cfg, BT_NOTFOUND, "raise data.val_frac");
     cfg.V = 100;
@@ -229,19 +250,24 @@ static void folders_are_sorted_and_hidden_files_passed_over(void **state) {
     char dir[256];
     strcpy(dir, fixture_path("tree"));
     char command[1024];
-    snprintf(command, sizeof command, "mkdir -p %s/b/c %s/a && printf 1111111111111111111 > %s/b/c/x.txt && printf 2222222222222222222 > %s/a/z.txt && printf 33333333333333333 > %s/b/d.md "
-             "&& printf '\\0' > %s/.hidden && ln -s nowhere-else/../b %s/b2", dir, dir, dir, dir, dir, dir, dir);
+    snprintf(command, sizeof command,
+             "mkdir -p %s/b/c %s/a && printf 1111111111111111111 > %s/b/c/x.txt && printf "
+             "2222222222222222222 > %s/a/z.txt && printf 33333333333333333 > %s/b/d.md "
+             "&& printf '\\0' > %s/.hidden && ln -s nowhere-else/../b %s/b2",
+             dir, dir, dir, dir, dir, dir, dir);
     assert_int_equal(system(command), 0);
     bt_loader_cfg cfg = fixture_cfg(dir);
-    expect(cfg, BT_NOTFOUND, "b2");                     /* a dead link is said, not passed over */
-    snprintf(command, sizeof command, "rm %s/b2 && ln -s b/c %s/c && ln -s . %s/loop", dir, dir, dir);
+    expect(cfg, BT_NOTFOUND, "b2"); /* a dead link is said, not passed over */
+    snprintf(command, sizeof command, "rm %s/b2 && ln -s b/c %s/c && ln -s . %s/loop", dir, dir,
+             dir);
     assert_int_equal(system(command), 0);
     expect(cfg, BT_ARG, "nested deeper");
     snprintf(command, sizeof command, "rm %s/loop", dir);
     assert_int_equal(system(command), 0);
     cfg.val_frac = 0;
     cfg.shuffle = false;
-    cfg.T = 59;                                         /* 20 + 20 + 18 + 20 bytes with their newlines */
+    /* 20 + 20 + 18 + 20 bytes with their newlines */
+    cfg.T = 59;
     cfg.B = cfg.sequences_per_step = cfg.n_sequences = 1;
     int32_t *e = steps_of(cfg, 1, 0, 1);
     assert_int_equal(e[0], '2');
@@ -289,7 +315,8 @@ static void hundreds_of_shards(void **state) {
         int32_t ids[3] = {i % 256, i / 256, '\n'};
         bt_shard_writer *w;
         snprintf(name, sizeof name, "many/%03d.bts", i);
-        assert_int_equal(bt_shard_writer_create(&w, fixture_path(name), 256, bt_tokenizer_hash(t), NULL), BT_OK);
+        assert_int_equal(
+            bt_shard_writer_create(&w, fixture_path(name), 256, bt_tokenizer_hash(t), NULL), BT_OK);
         assert_int_equal(bt_shard_append(w, ids, 3, ones, NULL), BT_OK);
         assert_int_equal(bt_shard_finish(w, NULL, NULL), BT_OK);
     }
@@ -307,7 +334,8 @@ static void hundreds_of_shards(void **state) {
     int32_t *sorted = steps_of(cfg, 1, 0, 1);
     for (int g = 0; g < N - 1; g++) {
         assert_int_equal(sorted[g * 6] + 256 * sorted[g * 6 + 1], g);
-        for (int epoch = 0; epoch < 3; epoch++) assert_int_equal(e[(epoch * (N - 1) + g) * 6 + 2], '\n');
+        for (int epoch = 0; epoch < 3; epoch++)
+            assert_int_equal(e[(epoch * (N - 1) + g) * 6 + 2], '\n');
     }
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
     free(e);
@@ -321,7 +349,8 @@ static void hash_tells_data_apart(void **state) {
     bt_loader_cfg cfg = fixture_cfg(fixture_text("hash.txt", text));
     for (int i = 0; i < 4; i++) {
         bt_loader *l;
-        if (i == 1) cfg.paths = fixture_text("same.txt", text);          /* another name, the same content */
+        /* another name, the same content */
+        if (i == 1) cfg.paths = fixture_text("same.txt", text);
         if (i == 2) cfg.val_frac = 0.2;
         if (i == 3) {
             text[10] ^= 1;
@@ -341,7 +370,8 @@ static void hash_tells_data_apart(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_batches_on_any_ranks),
-        cmocka_unit_test(moved_shares_leave_no_gap), cmocka_unit_test(resume_continues),
+        cmocka_unit_test(moved_shares_leave_no_gap),
+        cmocka_unit_test(resume_continues),
         cmocka_unit_test(epochs_are_permutations),
         cmocka_unit_test(splits_are_disjoint),
         cmocka_unit_test(own_validation_files),

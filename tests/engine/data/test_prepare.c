@@ -1,4 +1,5 @@
-/* text to tokens: separators, segments, parts; the cache: made once by many processes, made again when damaged or stale. */
+/* text to tokens: separators, segments, parts; the cache: made once by many processes, made again
+ * when damaged or stale. */
 #include "tests/engine/data/data_fixture.h"
 
 #include <fcntl.h>
@@ -14,9 +15,13 @@ static bt_tokenizer *bytes, *bpe;
 static int setup(void **state) {
     if (fixture_setup(state)) return -1;
     char *text = fixture_prose(30000);
-    bt_tok_train_cfg cfg = {.paths = fixture_text("train.txt", text), .field = "text", .cache_dir = "", .vocab = 270};
+    bt_tok_train_cfg cfg = {
+        .paths = fixture_text("train.txt", text), .field = "text", .cache_dir = "", .vocab = 270};
     free(text);
-    return bt_tokenizer_load(&bytes, "bytes", NULL) == BT_OK && bt_tokenizer_train(&bpe, &cfg, NULL) == BT_OK ? 0 : -1;
+    return bt_tokenizer_load(&bytes, "bytes", NULL) == BT_OK &&
+                   bt_tokenizer_train(&bpe, &cfg, NULL) == BT_OK
+               ? 0
+               : -1;
 }
 
 static int teardown(void **state) {
@@ -40,8 +45,10 @@ static char *text_of(bt_shard *s, const bt_tokenizer *t) {
     bt_err err;
     if (bt_shard_read(s, 0, n, ids, &err) != BT_OK) fail_msg("%s", err.msg);
     for (size_t i = 0; i < n; i++) {
-        if (bt_tokenizer_is_special(t, ids[i])) bt_text_put(&out, "#");
-        else bt_tokenizer_decode(t, ids + i, 1, &out);
+        if (bt_tokenizer_is_special(t, ids[i]))
+            bt_text_put(&out, "#");
+        else
+            bt_tokenizer_decode(t, ids + i, 1, &out);
     }
     free(ids);
     return out.data ? out.data : strdup("");
@@ -50,10 +57,16 @@ static char *text_of(bt_shard *s, const bt_tokenizer *t) {
 static void separators_and_segments(void **state) {
     (void)state;
     char list[2000];
-    snprintf(list, sizeof list, "%s\n%s\n%s\n%s", fixture_text("s1.txt", "one"), fixture_text("s2.txt", ""), fixture_text("s3.txt", "two\n"),
-             fixture_text("s4.jsonl", "{\"text\":\"three\"}\n{\"text\":\"\"}\n{\"text\":\"four\\n\"}\n"));
+    snprintf(list, sizeof list, "%s\n%s\n%s\n%s", fixture_text("s1.txt", "one"),
+             fixture_text("s2.txt", ""), fixture_text("s3.txt", "two\n"),
+             fixture_text("s4.jsonl",
+                          "{\"text\":\"three\"}\n{\"text\":\"\"}\n{\"text\":\"four\\n\"}\n"));
     bt_sources s = listed(list);
-    static const struct { int which; const char *text; uint64_t bytes; } cases[] = {{0, "one\ntwo\nthree\nfour\n", 19}, {1, "one#two\n#three#four\n#", 17}};
+    static const struct {
+        int which;
+        const char *text;
+        uint64_t bytes;
+    } cases[] = {{0, "one\ntwo\nthree\nfour\n", 19}, {1, "one#two\n#three#four\n#", 17}};
     for (int i = 0; i < 2; i++) {
         const bt_tokenizer *t = cases[i].which ? bpe : bytes;
         bt_prepare_cfg cfg = {.files = s.items, .n_files = s.n, .field = "text", .tokenizer = t};
@@ -100,10 +113,16 @@ static void pieces_change_nothing(void **state) {
 static void parts_join_to_the_whole(void **state) {
     (void)state;
     char *lines = malloc(100000), *at = lines, list[300];
-    for (int i = 0; i < 500; i++) at += sprintf(at, "{\"text\":\"document number %d of the parts\"}\n", i);
+    for (int i = 0; i < 500; i++)
+        at += sprintf(at, "{\"text\":\"document number %d of the parts\"}\n", i);
     strcpy(list, fixture_text("parts.jsonl", lines));
     bt_sources s = listed(list);
-    bt_prepare_cfg cfg = {.files = s.items, .n_files = s.n, .field = "text", .tokenizer = bytes, .path = fixture_path("parts.bts"), .split_ids = 3000};
+    bt_prepare_cfg cfg = {.files = s.items,
+                          .n_files = s.n,
+                          .field = "text",
+                          .tokenizer = bytes,
+                          .path = fixture_path("parts.bts"),
+                          .split_ids = 3000};
     bt_prepare_result r;
     bt_text joined = {0};
     assert_int_equal(bt_prepare(&cfg, &r, NULL, NULL), BT_OK);
@@ -116,7 +135,7 @@ static void parts_join_to_the_whole(void **state) {
         assert_int_equal(bt_shard_open(&shard, fixture_path(name), NULL), BT_OK);
         if (i + 1 < r.shards) assert_in_range(bt_shard_about(shard)->count, 3000, 3100);
         char *text = text_of(shard, bytes);
-        assert_int_equal(text[strlen(text) - 1], '\n');         /* documents are whole */
+        assert_int_equal(text[strlen(text) - 1], '\n'); /* documents are whole */
         bt_text_put(&joined, text);
         free(text);
         bt_shard_close(shard);
@@ -164,9 +183,11 @@ static void many_processes_make_it_once(void **state) {
         pids[i] = fork();
         assert_true(pids[i] >= 0);
         if (pids[i] == 0) {
-            bt_prepare_cfg cfg = {.files = s.items, .n_files = s.n, .field = "text", .tokenizer = bpe};
+            bt_prepare_cfg cfg = {
+                .files = s.items, .n_files = s.n, .field = "text", .tokenizer = bpe};
             bt_shard *shard;
-            bool ok = bt_prepare_cached(&cfg, dir, &shard, NULL) == BT_OK && bt_shard_verify(shard, NULL, NULL, NULL) == BT_OK;
+            bool ok = bt_prepare_cached(&cfg, dir, &shard, NULL) == BT_OK &&
+                      bt_shard_verify(shard, NULL, NULL, NULL) == BT_OK;
             _exit(ok ? 0 : 1);
         }
     }
@@ -181,7 +202,11 @@ static void many_processes_make_it_once(void **state) {
     free(text);
 }
 
-typedef struct racer { const bt_sources *s; const char *dir; uint64_t hash; } racer;
+typedef struct racer {
+    const bt_sources *s;
+    const char *dir;
+    uint64_t hash;
+} racer;
 static void *race(void *arg) {
     racer *r = arg;
     r->hash = cached_hash(r->s, bpe, r->dir);
@@ -241,14 +266,19 @@ static void stale_and_damaged_shards_are_made_again(void **state) {
     }
     globfree(&found);
     assert_true(cached_hash(&s, bytes, dir) == first);
-    assert_int_equal(matching("cache/stale-*.tmp*"), 2);        /* those of the shards nobody asked for */
+    /* those of the shards nobody asked for */
+    assert_int_equal(matching("cache/stale-*.tmp*"), 2);
     bt_sources_release(&s);
 }
 
 static void failures_leave_no_shard(void **state) {
     (void)state;
     bt_sources s = listed(fixture_write("nul.txt", "abc\0", 4));
-    bt_prepare_cfg cfg = {.files = s.items, .n_files = s.n, .field = "text", .tokenizer = bytes, .path = fixture_path("fail.bts")};
+    bt_prepare_cfg cfg = {.files = s.items,
+                          .n_files = s.n,
+                          .field = "text",
+                          .tokenizer = bytes,
+                          .path = fixture_path("fail.bts")};
     bt_err err;
     assert_int_equal(bt_prepare(&cfg, NULL, NULL, &err), BT_FORMAT);
     assert_int_equal(matching("fail.bts*"), 0);

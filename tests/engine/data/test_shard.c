@@ -1,4 +1,5 @@
-/* token shards: round trip at awkward sizes, every kind of damage refused with its place, files that change while in use. */
+/* token shards: round trip at awkward sizes, every kind of damage refused with its place, files
+ * that change while in use. */
 #include "tests/engine/data/data_fixture.h"
 
 #include <fcntl.h>
@@ -17,7 +18,9 @@ static uint32_t *lengths_of_one(uint32_t vocab) {
     return lengths;
 }
 
-static int32_t id_of(uint64_t i, uint32_t vocab) { return (int32_t)((i * 2654435761u >> 7) % vocab); }
+static int32_t id_of(uint64_t i, uint32_t vocab) {
+    return (int32_t)((i * 2654435761u >> 7) % vocab);
+}
 
 /* ids id_of(0..n) in two segments */
 static bt_shard *make(const char *path, uint64_t n, uint32_t vocab, uint64_t vocab_hash) {
@@ -68,12 +71,24 @@ static void check_all(bt_shard *s, uint64_t n, uint32_t vocab) {
 
 static void round_trips(void **state) {
     (void)state;
-    static const struct { uint64_t n; uint32_t vocab, id_bytes; } cases[] = {
-        {0, 256, 1}, {1, 256, 1}, {7, 2, 1}, {(1 << 20) - 1, 256, 1}, {1 << 20, 256, 1}, {(1 << 20) + 1, 256, 1},
-        {1, 257, 2}, {1 << 19, 65536, 2}, {(1 << 19) + 5, 8192, 2}, {1, 65537, 4}, {(1 << 18) * 2 + 3, 1 << 20, 4}};
+    static const struct {
+        uint64_t n;
+        uint32_t vocab, id_bytes;
+    } cases[] = {{0, 256, 1},
+                 {1, 256, 1},
+                 {7, 2, 1},
+                 {(1 << 20) - 1, 256, 1},
+                 {1 << 20, 256, 1},
+                 {(1 << 20) + 1, 256, 1},
+                 {1, 257, 2},
+                 {1 << 19, 65536, 2},
+                 {(1 << 19) + 5, 8192, 2},
+                 {1, 65537, 4},
+                 {(1 << 18) * 2 + 3, 1 << 20, 4}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (int memory = 0; memory < 2; memory++) {
-            bt_shard *s = make(memory ? NULL : fixture_path("round.bts"), cases[i].n, cases[i].vocab, 42);
+            bt_shard *s = make(memory ? NULL : fixture_path("round.bts"), cases[i].n,
+                               cases[i].vocab, 42);
             assert_int_equal(bt_shard_about(s)->id_bytes, cases[i].id_bytes);
             assert_int_equal(bt_shard_about(s)->vocab_hash, 42);
             assert_int_equal(bt_shard_verify(s, NULL, NULL, NULL), BT_OK);
@@ -117,10 +132,13 @@ static void try_bytes(const void *data, size_t n, const char *words) {
     bt_err err;
     const char *path = fixture_write("damaged.bts", data, n);
     bt_code code = try_file(path, &err);
-    if (code != BT_FORMAT || !strstr(err.msg, words) || !strstr(err.msg, "damaged.bts")) fail_msg("code %d: %s (wanted '%s')", code, err.msg, words);
+    if (code != BT_FORMAT || !strstr(err.msg, words) || !strstr(err.msg, "damaged.bts"))
+        fail_msg("code %d: %s (wanted '%s')", code, err.msg, words);
 }
 
-static void seal(bt_shard_header *h) { h->header_hash = XXH3_64bits(h, offsetof(bt_shard_header, header_hash)); }
+static void seal(bt_shard_header *h) {
+    h->header_hash = XXH3_64bits(h, offsetof(bt_shard_header, header_hash));
+}
 
 static void headers_are_not_believed(void **state) {
     (void)state;
@@ -128,7 +146,12 @@ static void headers_are_not_believed(void **state) {
     bt_shard_close(make(fixture_path("good.bts"), 5000, 300, 7));
     unsigned char *good = whole(fixture_path("good.bts"), &n), *bad = malloc(n + 64);
     bt_shard_header *h = (bt_shard_header *)bad;
-#define WITH(change, words) do { memcpy(bad, good, n); change; try_bytes(bad, n, words); } while (0)
+#define WITH(change, words) \
+    do { \
+        memcpy(bad, good, n); \
+        change; \
+        try_bytes(bad, n, words); \
+    } while (0)
 #define SEALED(change, words) WITH(change; seal(h), words)
     WITH(bad[0] = 'X', "wrong magic at byte 0");
     WITH(h->endian = 0x04030201, "other byte order");
@@ -156,14 +179,22 @@ static void headers_are_not_believed(void **state) {
     SEALED(h->content_hash ^= 1, "content hash");
     SEALED(h->source_bytes++, "source bytes");
     SEALED(h->tables_hash ^= 1, "tables");
-    SEALED(h->vocab = 290, "outside its vocabulary of 290");             /* ids up to 299 */
+    SEALED(h->vocab = 290, "outside its vocabulary of 290"); /* ids up to 299 */
     memcpy(bad, good, n);
     memset(bad + n, 0, 64);
     try_bytes(bad, n + 64, "trailing");
     /* tables with a right hash but wrong sums */
     uint64_t *tables;
-#define TABLES(change, words) do { memcpy(bad, good, n); tables = (uint64_t *)(bad + h->tables_at); change; \
-        h->tables_hash = XXH3_64bits(bad + sizeof *h + h->count * h->id_bytes, n - sizeof *h - h->count * h->id_bytes); seal(h); try_bytes(bad, n, words); } while (0)
+#define TABLES(change, words) \
+    do { \
+        memcpy(bad, good, n); \
+        tables = (uint64_t *)(bad + h->tables_at); \
+        change; \
+        h->tables_hash = XXH3_64bits(bad + sizeof *h + h->count * h->id_bytes, \
+                                     n - sizeof *h - h->count * h->id_bytes); \
+        seal(h); \
+        try_bytes(bad, n, words); \
+    } while (0)
     TABLES(tables[0]++, "content hash");
     TABLES(tables[1]++, "source bytes");
     TABLES(tables[2]--, "do not cover");
@@ -195,7 +226,8 @@ static void no_flipped_bit_passes(void **state) {
     for (size_t bit = 0; bit < 8 * n; bit++) {
         data[bit / 8] ^= (unsigned char)(1u << bit % 8);
         const char *path = fixture_write("flipped.bts", data, n);
-        if (try_file(path, &err) != BT_FORMAT) fail_msg("bit %zu of byte %zu passed", bit % 8, bit / 8);
+        if (try_file(path, &err) != BT_FORMAT)
+            fail_msg("bit %zu of byte %zu passed", bit % 8, bit / 8);
         data[bit / 8] ^= (unsigned char)(1u << bit % 8);
     }
     free(data);
@@ -279,14 +311,15 @@ static void parked_shards_come_back(void **state) {
         bt_shard_park(s);
         bt_shard_park(m);
         assert_true(bt_shard_is_parked(s));
-        assert_false(bt_shard_is_parked(m));                    /* memory has no name to come back to */
+        /* memory has no name to come back to */
+        assert_false(bt_shard_is_parked(m));
         assert_int_equal(bt_shard_read(s, 2999, 1, &id, &err), BT_OK);
         assert_int_equal(id, id_of(2999, 256));
         assert_false(bt_shard_is_parked(s));
     }
     bt_shard_close(m);
     bt_shard_park(s);
-    bt_shard_close(make(path, 3000, 256, 7));                   /* the same bytes, another file */
+    bt_shard_close(make(path, 3000, 256, 7)); /* the same bytes, another file */
     assert_int_equal(bt_shard_read(s, 5, 1, &id, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "replaced while in use"));
     unlink(path);
@@ -300,7 +333,8 @@ static void writer_refuses_and_cleans_up(void **state) {
     bt_shard_writer *w;
     bt_err err;
     uint32_t *lengths = lengths_of_one(256);
-    assert_int_equal(bt_shard_writer_create(&w, fixture_path("no/such/folder.bts"), 256, 1, &err), BT_IO);
+    assert_int_equal(bt_shard_writer_create(&w, fixture_path("no/such/folder.bts"), 256, 1, &err),
+                     BT_IO);
     assert_int_equal(bt_shard_writer_create(&w, fixture_path("w.bts"), 0, 1, &err), BT_ARG);
     assert_int_equal(bt_shard_writer_create(&w, fixture_path("w.bts"), 256, 1, &err), BT_OK);
     int32_t id = 256;
@@ -321,7 +355,8 @@ static void writer_refuses_and_cleans_up(void **state) {
     assert_int_equal(bt_shard_writer_create(&w, fixture_path("w.bts"), 256, 1, &err), BT_OK);
     id = 7;
     bt_code code = BT_OK;
-    for (int i = 0; code == BT_OK && i < 2 << 20; i++) code = bt_shard_append(w, &id, 1, lengths, &err);
+    for (int i = 0; code == BT_OK && i < 2 << 20; i++)
+        code = bt_shard_append(w, &id, 1, lengths, &err);
     assert_int_equal(code, BT_IO);
     assert_non_null(strstr(err.msg, "w.bts"));
     assert_non_null(strstr(err.msg, "File too large"));

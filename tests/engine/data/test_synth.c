@@ -1,4 +1,5 @@
-/* synth:chain and synth:random equal the Python function at any first index; the loader cuts stretches of T+1. */
+/* synth:chain and synth:random equal the Python function at any first index; the loader cuts
+ * stretches of T+1. */
 #include "tests/engine/data/data_fixture.h"
 
 #include "engine/data/shards/synth.h"
@@ -12,7 +13,7 @@ static void golden_values(void **state) {
         bt_synth_init(&s, golden[i].name, golden[i].V, golden[i].seed);
         bt_synth_read(&s, golden[i].first, 12, ids);
         assert_memory_equal(ids, golden[i].ids, sizeof ids);
-        bt_synth_read(&s, golden[i].first, 12, ids);            /* backwards again */
+        bt_synth_read(&s, golden[i].first, 12, ids); /* backwards again */
         assert_memory_equal(ids, golden[i].ids, sizeof ids);
     }
 }

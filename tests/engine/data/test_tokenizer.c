@@ -1,4 +1,5 @@
-/* tokenizers: decode(encode(x)) == x on any bytes, equality with a naive encoder and with Hugging Face's, files that lie. */
+/* tokenizers: decode(encode(x)) == x on any bytes, equality with a naive encoder and with Hugging
+ * Face's, files that lie. */
 #include "tests/engine/data/data_fixture.h"
 
 #include "engine/data/io/documents.h"
@@ -8,12 +9,13 @@
 #include "engine/data/tokenizer/tokenizer_impl.h"
 #include "tests/engine/data/hf_golden.h"
 
-static bt_tokenizer *trained;           /* on prose, 600 tokens */
+static bt_tokenizer *trained; /* on prose, 600 tokens */
 
 static int setup(void **state) {
     if (fixture_setup(state)) return -1;
     char *text = fixture_prose(60000);
-    bt_tok_train_cfg cfg = {.paths = fixture_text("prose.txt", text), .field = "text", .cache_dir = "", .vocab = 300};
+    bt_tok_train_cfg cfg = {
+        .paths = fixture_text("prose.txt", text), .field = "text", .cache_dir = "", .vocab = 300};
     free(text);
     return bt_tokenizer_train(&trained, &cfg, NULL) == BT_OK ? 0 : -1;
 }
@@ -50,8 +52,30 @@ static void check_round_trip(const bt_tokenizer *t, const char *s, size_t n) {
 
 /* text of many kinds, some of it not UTF-8 */
 static size_t wild(uint32_t *x, char *s, size_t max) {
-    static const char *const bits[] = {"the ", "light", "\n", "\r\n", "  ", "'s", "'LL", "123", "é", "世界", "😁", "\xe2\x80\x83", "\xc2\xa0", "\xe1\xa0\x8e", "\xff", "\xc3", "\xe2\x82", "\xed\xa0\x80",
-                                       "\xf4\x90\x80\x80", "e\xcc\x81", "-----", "<|endoftext|>", "\t", "Ġ"};
+    static const char *const bits[] = {"the ",
+                                       "light",
+                                       "\n",
+                                       "\r\n",
+                                       "  ",
+                                       "'s",
+                                       "'LL",
+                                       "123",
+                                       "é",
+                                       "世界",
+                                       "😁",
+                                       "\xe2\x80\x83",
+                                       "\xc2\xa0",
+                                       "\xe1\xa0\x8e",
+                                       "\xff",
+                                       "\xc3",
+                                       "\xe2\x82",
+                                       "\xed\xa0\x80",
+                                       "\xf4\x90\x80\x80",
+                                       "e\xcc\x81",
+                                       "-----",
+                                       "<|endoftext|>",
+                                       "\t",
+                                       "Ġ"};
     size_t n = 0, want = rnd(x) % max;
     while (n < want) {
         uint32_t kind = rnd(x) % 28;
@@ -73,9 +97,11 @@ static void any_bytes_come_back(void **state) {
     bt_tokenizer *bytes, *gpt2, *llama3;
     char s[4096], path[300];
     assert_int_equal(bt_tokenizer_load(&bytes, "bytes", NULL), BT_OK);
-    snprintf(path, sizeof path, "%s/tests/engine/data/hf_gpt2.json", getenv("BT_SRC") ? getenv("BT_SRC") : ".");
+    snprintf(path, sizeof path, "%s/tests/engine/data/hf_gpt2.json",
+             getenv("BT_SRC") ? getenv("BT_SRC") : ".");
     assert_int_equal(bt_tokenizer_import(&gpt2, path, NULL), BT_OK);
-    snprintf(path, sizeof path, "%s/tests/engine/data/hf_llama3.json", getenv("BT_SRC") ? getenv("BT_SRC") : ".");
+    snprintf(path, sizeof path, "%s/tests/engine/data/hf_llama3.json",
+             getenv("BT_SRC") ? getenv("BT_SRC") : ".");
     assert_int_equal(bt_tokenizer_import(&llama3, path, NULL), BT_OK);
     const bt_tokenizer *all[] = {bytes, trained, gpt2, llama3};
     uint32_t x = 20260101;
@@ -125,7 +151,7 @@ static void encoder_equals_the_definition(void **state) {
     assert_int_equal(bt_pretok_create(&p, BT_PATTERN_GPT2, NULL), BT_OK);
     for (int i = 0; i < 300; i++) {
         size_t n = wild(&x, s, sizeof s);
-        if (i % 3 == 0)                 /* long words take the heap */
+        if (i % 3 == 0) /* long words take the heap */
             for (n = 0; n < 300; n++) s[n] = "aethdrnsw"[rnd(&x) % 9];
         size_t k = naive(trained, p, s, n, want), count = encode(trained, s, n, &ids);
         assert_int_equal(count, k);
@@ -137,24 +163,31 @@ static void encoder_equals_the_definition(void **state) {
 
 static void equals_hugging_face(void **state) {
     (void)state;
-#define CHECK(name) do { \
+#define CHECK(name) \
+    do { \
         char path[300]; \
         bt_tokenizer *t, *again; \
         bt_err err; \
         bt_text json = {0}; \
-        snprintf(path, sizeof path, "%s/tests/engine/data/hf_" #name ".json", getenv("BT_SRC") ? getenv("BT_SRC") : "."); \
+        snprintf(path, sizeof path, "%s/tests/engine/data/hf_" #name ".json", \
+                 getenv("BT_SRC") ? getenv("BT_SRC") : "."); \
         if (bt_tokenizer_import(&t, path, &err) != BT_OK) fail_msg("%s", err.msg); \
         assert_in_range(bt_tokenizer_vocab(t), 450, 502); \
         assert_int_equal(bt_tokenizer_eot(t), bt_tokenizer_vocab(t) - 1); \
         bt_tokenizer_save(t, &json); \
-        if (bt_tokenizer_parse(&again, json.data, json.len, &err) != BT_OK) fail_msg("%s", err.msg); \
+        if (bt_tokenizer_parse(&again, json.data, json.len, &err) != BT_OK) \
+            fail_msg("%s", err.msg); \
         assert_true(bt_tokenizer_hash(t) == bt_tokenizer_hash(again)); \
         for (size_t i = 0; i < sizeof golden_texts / sizeof *golden_texts; i++) { \
             int32_t *ids; \
-            size_t count = encode(i % 2 ? t : again, golden_texts[i], strlen(golden_texts[i]), &ids); \
-            if ((int)count != golden_##name[i].n) fail_msg(#name " text %zu: %zu ids, should be %d", i, count, golden_##name[i].n); \
+            size_t count = encode(i % 2 ? t : again, golden_texts[i], strlen(golden_texts[i]), \
+                                  &ids); \
+            if ((int)count != golden_##name[i].n) \
+                fail_msg(#name " text %zu: %zu ids, should be %d", i, count, golden_##name[i].n); \
             for (size_t k = 0; k < count; k++) \
-                if (ids[k] != golden_##name[i].ids[k]) fail_msg(#name " text %zu: id %zu is %d, should be %d", i, k, ids[k], golden_##name[i].ids[k]); \
+                if (ids[k] != golden_##name[i].ids[k]) \
+                    fail_msg(#name " text %zu: id %zu is %d, should be %d", i, k, ids[k], \
+                             golden_##name[i].ids[k]); \
             free(ids); \
         } \
         bt_text_release(&json); \
@@ -174,15 +207,18 @@ static void cuts_change_no_token(void **state) {
     uint32_t x = 9;
     for (int which = 0; which < 3; which++) {
         bt_tokenizer *t;
-        snprintf(path, sizeof path, "%s/tests/engine/data/hf_%s.json", getenv("BT_SRC") ? getenv("BT_SRC") : ".", names[which]);
+        snprintf(path, sizeof path, "%s/tests/engine/data/hf_%s.json",
+                 getenv("BT_SRC") ? getenv("BT_SRC") : ".", names[which]);
         assert_int_equal(bt_tokenizer_import(&t, path, NULL), BT_OK);
         int cuts = 0;
         for (int i = 0; i < 1000; i++) {
             int32_t *all, *left, *right;
-            size_t n = wild(&x, s, sizeof s), limit = n ? rnd(&x) % n : 0, cut = bt_text_cut(s, limit);
+            size_t n = wild(&x, s, sizeof s), limit = n ? rnd(&x) % n : 0,
+                   cut = bt_text_cut(s, limit);
             if (cut == limit || cut == 0) continue;
             cuts++;
-            size_t a = encode(t, s, n, &all), l = encode(t, s, cut, &left), r = encode(t, s + cut, n - cut, &right);
+            size_t a = encode(t, s, n, &all), l = encode(t, s, cut, &left),
+                   r = encode(t, s + cut, n - cut, &right);
             assert_int_equal(a, l + r);
             assert_memory_equal(all, left, l * sizeof *all);
             assert_memory_equal(all + l, right, r * sizeof *all);
@@ -200,7 +236,8 @@ static void training_is_a_function_of_the_text(void **state) {
     bt_tokenizer *t, *u;
     char *text = fixture_prose(60000);
     char two[600];
-    bt_tok_train_cfg cfg = {.paths = fixture_text("prose.txt", text), .field = "text", .cache_dir = "", .vocab = 300};
+    bt_tok_train_cfg cfg = {
+        .paths = fixture_text("prose.txt", text), .field = "text", .cache_dir = "", .vocab = 300};
     free(text);
     assert_int_equal(bt_tokenizer_train(&t, &cfg, NULL), BT_OK);
     assert_true(bt_tokenizer_hash(t) == bt_tokenizer_hash(trained));
@@ -212,16 +249,21 @@ static void training_is_a_function_of_the_text(void **state) {
     assert_true(bt_tokenizer_hash(u) == bt_tokenizer_hash(t));
     bt_tokenizer_free(u);
     bt_tokenizer_free(t);
-    /* by hand: "ab" 4 times beats "bc" 3; then "abc"; ties (x y, y z: both twice) go to the smaller left id */
-    cfg = (bt_tok_train_cfg){.paths = fixture_text("hand.txt", "abc abc abc ab xyz xyz"), .field = "text", .cache_dir = "", .vocab = 262};
+    /* by hand: "ab" 4 times beats "bc" 3; then "abc"; ties (x y, y z: both twice) go to the smaller
+     * left id */
+    cfg = (bt_tok_train_cfg){.paths = fixture_text("hand.txt", "abc abc abc ab xyz xyz"),
+                             .field = "text",
+                             .cache_dir = "",
+                             .vocab = 262};
     assert_int_equal(bt_tokenizer_train(&t, &cfg, NULL), BT_OK);
     const bt_merge *m = t->merges;
-    assert_int_equal(m[0].left, 'a');                           /* a b: 4 */
+    assert_int_equal(m[0].left, 'a'); /* a b: 4 */
     assert_int_equal(m[0].right, 'b');
-    assert_int_equal(m[1].left, ' ');                           /* ' ' ab: 3 against ab c: 3 */
+    assert_int_equal(m[1].left, ' '); /* ' ' ab: 3 against ab c: 3 */
     assert_int_equal(m[1].right, 257);
     size_t n;
-    assert_int_equal(m[2].left, ' ');                           /* ' ' x, x y, y z, " ab" c: 2 each; the smallest left wins */
+    /* ' ' x, x y, y z, " ab" c: 2 each; the smallest left wins */
+    assert_int_equal(m[2].left, ' ');
     assert_int_equal(m[2].right, 'x');
     assert_int_equal(bt_tokenizer_bytes(t, 257, &n)[0], 'a');
     assert_int_equal(n, 2);
@@ -232,7 +274,8 @@ static void training_refuses(void **state) {
     (void)state;
     bt_tokenizer *t;
     bt_err err;
-    bt_tok_train_cfg cfg = {.paths = fixture_text("tiny.txt", "ab"), .field = "text", .cache_dir = "", .vocab = 256};
+    bt_tok_train_cfg cfg = {
+        .paths = fixture_text("tiny.txt", "ab"), .field = "text", .cache_dir = "", .vocab = 256};
     assert_int_equal(bt_tokenizer_train(&t, &cfg, &err), BT_ARG);
     assert_non_null(strstr(err.msg, "257..1048576"));
     cfg.vocab = 400;
@@ -260,13 +303,16 @@ static void refuse(const char *json, size_t n, const char *words) {
     bt_tokenizer *t;
     bt_err err = BT_ERR_INIT;
     bt_code code = bt_tokenizer_parse(&t, json, n, &err);
-    if (code != BT_FORMAT || !strstr(err.msg, words)) fail_msg("code %d: %s (wanted '%s')", code, err.msg, words);
+    if (code != BT_FORMAT || !strstr(err.msg, words))
+        fail_msg("code %d: %s (wanted '%s')", code, err.msg, words);
     assert_null(t);
 }
 
 static void own_files_are_not_believed(void **state) {
     (void)state;
-    static const struct { const char *from, *to, *words; } changes[] = {
+    static const struct {
+        const char *from, *to, *words;
+    } changes[] = {
         {"bitrain-tokenizer", "other", "not a bitrain tokenizer"},
         {"\"version\":1", "\"version\":2", "version is not 1"},
         {"\"kind\":\"bpe\"", "\"kind\":\"spm\"", "no kind 'spm'"},
@@ -308,14 +354,16 @@ static void own_files_are_not_believed(void **state) {
         refuse(bad, strlen(bad), changes[i].words);
         free(bad);
     }
-    char *shifted = replaced(json.data, "\"eot\":256", "\"eot\":258"), *same = replaced(shifted, "\"tokens\":[", "\"tokens\":[\"qqqq\",\"qqqq\",");
+    char *shifted = replaced(json.data, "\"eot\":256", "\"eot\":258"),
+         *same = replaced(shifted, "\"tokens\":[", "\"tokens\":[\"qqqq\",\"qqqq\",");
     refuse(same, strlen(same), "tokens 0 and 1 are the same bytes");
     free(shifted);
     free(same);
     /* the first merge twice */
     const char *merges = strstr(json.data, "\"merges\":[") + 10;
     char twice[4096];
-    snprintf(twice, sizeof twice, "\"merges\":[%.*s,", (int)(strchr(merges, ']') - merges + 1), merges);
+    snprintf(twice, sizeof twice, "\"merges\":[%.*s,", (int)(strchr(merges, ']') - merges + 1),
+             merges);
     char *bad = replaced(json.data, "\"merges\":[", twice);
     refuse(bad, strlen(bad), "twice");
     free(bad);
@@ -340,7 +388,8 @@ static void flipped_bytes_of_a_file(void **state) {
         char old = json.data[at];
         bt_tokenizer *t;
         json.data[at] = (char)(old ^ (1 << rnd(&x) % 8));
-        if (bt_tokenizer_parse(&t, json.data, json.len, NULL) == BT_OK) assert_true(bt_tokenizer_hash(t) == bt_tokenizer_hash(trained));
+        if (bt_tokenizer_parse(&t, json.data, json.len, NULL) == BT_OK)
+            assert_true(bt_tokenizer_hash(t) == bt_tokenizer_hash(trained));
         bt_tokenizer_free(t);
         json.data[at] = old;
     }
@@ -349,18 +398,26 @@ static void flipped_bytes_of_a_file(void **state) {
 
 static void import_refuses(void **state) {
     (void)state;
-    static const struct { const char *from, *to, *words; bt_code code; } changes[] = {
+    static const struct {
+        const char *from, *to, *words;
+        bt_code code;
+    } changes[] = {
         {"\"type\":\"BPE\"", "\"type\":\"Unigram\"", "model 'Unigram' is not BPE", BT_UNSUPPORTED},
-        {"\"type\":\"Split\"", "\"type\":\"Punctuation\"", "'Punctuation' is not a Split", BT_UNSUPPORTED},
+        {"\"type\":\"Split\"", "\"type\":\"Punctuation\"", "'Punctuation' is not a Split",
+         BT_UNSUPPORTED},
         {"\"Isolated\"", "\"Removed\"", "not 'Isolated'", BT_UNSUPPORTED},
         {"{1,3}", "{1,4}", "word pattern is not", BT_UNSUPPORTED},
-        {"\"normalizer\":null", "\"normalizer\":{\"type\":\"Lowercase\"}", "'Lowercase' is not NFC", BT_UNSUPPORTED},
-        {"\"add_prefix_space\":false", "\"add_prefix_space\":true", "add_prefix_space", BT_UNSUPPORTED},
+        {"\"normalizer\":null", "\"normalizer\":{\"type\":\"Lowercase\"}", "'Lowercase' is not NFC",
+         BT_UNSUPPORTED},
+        {"\"add_prefix_space\":false", "\"add_prefix_space\":true", "add_prefix_space",
+         BT_UNSUPPORTED},
         {"\"use_regex\":false", "\"use_regex\":true", "twice", BT_UNSUPPORTED},
         {"\"dropout\":null", "\"dropout\":0.1", "dropout", BT_UNSUPPORTED},
         {"\"byte_fallback\":false", "\"byte_fallback\":true", "byte_fallback", BT_UNSUPPORTED},
-        {"\"end_of_word_suffix\":null", "\"end_of_word_suffix\":\"</w>\"", "prefix or suffix", BT_UNSUPPORTED},
-        {"\"vocab\":{", "\"vocab\":{\"\u2581the\":600,", "not in the byte alphabet", BT_UNSUPPORTED},
+        {"\"end_of_word_suffix\":null", "\"end_of_word_suffix\":\"</w>\"", "prefix or suffix",
+         BT_UNSUPPORTED},
+        {"\"vocab\":{", "\"vocab\":{\"\u2581the\":600,", "not in the byte alphabet",
+         BT_UNSUPPORTED},
         {"\"vocab\":{", "\"vocab\":{\"zzzz\":3,", "have the id 3", BT_FORMAT},
         {"\"vocab\":{", "\"vocab\":{\"zzzz\":-3,", "id -3", BT_FORMAT},
         {"\"vocab\":{", "\"vocab\":{\"zzzz\":1048576,", "id 1048576", BT_FORMAT},
@@ -369,20 +426,23 @@ static void import_refuses(void **state) {
         {"\"merges\":[", "\"merges\":[\"a b c\",", "not a pair", BT_FORMAT},
         {"\"merges\":[", "\"merges\":[\"qq z\",", "'qq', which is no token", BT_FORMAT},
         {"\"merges\":[", "\"merges\":[\"! !\",", "no token", BT_FORMAT},
-        {"\"added_tokens\":[", "\"added_tokens\":[{\"id\":501,\"content\":\"x\"},", "two added tokens", BT_FORMAT},
+        {"\"added_tokens\":[", "\"added_tokens\":[{\"id\":501,\"content\":\"x\"},",
+         "two added tokens", BT_FORMAT},
         {"\"added_tokens\":[", "\"added_tokens\":[{\"id\":501},", "no content or id", BT_FORMAT},
     };
     char path[300];
     char *json;
     size_t n;
-    snprintf(path, sizeof path, "%s/tests/engine/data/hf_llama3.json", getenv("BT_SRC") ? getenv("BT_SRC") : ".");
+    snprintf(path, sizeof path, "%s/tests/engine/data/hf_llama3.json",
+             getenv("BT_SRC") ? getenv("BT_SRC") : ".");
     assert_int_equal(bt_file_slurp(path, 1 << 20, &json, &n, NULL), BT_OK);
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         bt_tokenizer *t;
         bt_err err = BT_ERR_INIT;
         char *bad = replaced(json, changes[i].from, changes[i].to);
         bt_code code = bt_tokenizer_import(&t, fixture_text("bad.json", bad), &err);
-        if (code != changes[i].code || !strstr(err.msg, changes[i].words)) fail_msg("%zu: code %d: %s (wanted '%s')", i, code, err.msg, changes[i].words);
+        if (code != changes[i].code || !strstr(err.msg, changes[i].words))
+            fail_msg("%zu: code %d: %s (wanted '%s')", i, code, err.msg, changes[i].words);
         assert_null(t);
         free(bad);
     }

@@ -17,9 +17,12 @@
 
 enum { GUARD = 64, BUFFERS = 64 };
 
-static struct { unsigned char *raw; size_t bytes; } buffers[BUFFERS];
+static struct {
+    unsigned char *raw;
+    size_t bytes;
+} buffers[BUFFERS];
 static size_t n_buffers;
-static uint64_t draw;                           /* counter of random values */
+static uint64_t draw; /* counter of random values */
 
 /* bytes of memory at an address that is 4 (elements of 4) or 1 (bytes) modulo 64, between guards */
 static inline void *take(size_t bytes, size_t elem) {
@@ -49,7 +52,7 @@ static inline void drop_all(const char *what) {
 
 static inline double unit(void) { return bt_rng_unit(7, 1, draw++); }
 
-static inline float *floats(size_t n) {         /* n values, mostly in (-1, 1), some larger */
+static inline float *floats(size_t n) { /* n values, mostly in (-1, 1), some larger */
     float *p = take(n * 4, 4);
     for (size_t i = 0; i < n; i++) {
         double u = 2 * unit() - 1;
@@ -83,34 +86,41 @@ static inline int8_t *bytes_in(size_t n, int lo, int hi) {
 }
 
 /* |got - want| <= tol * size[i] + tiny, element for element */
-static inline void near_scaled(const char *what, const float *got, const float *want, const float *size, double tol, size_t n) {
+static inline void near_scaled(const char *what, const float *got, const float *want,
+                               const float *size, double tol, size_t n) {
     for (size_t i = 0; i < n; i++) {
         double bound = tol * fabs((double)size[i]) + 1e-30;
         if (!(fabs((double)got[i] - (double)want[i]) <= bound)) {
-            fail_msg("%s: element %zu of %zu is %.9g, not %.9g (off by %.3g, bound %.3g)", what, i, n, (double)got[i], (double)want[i],
-                     fabs((double)got[i] - (double)want[i]), bound);
+            fail_msg("%s: element %zu of %zu is %.9g, not %.9g (off by %.3g, bound %.3g)", what, i,
+                     n, (double)got[i], (double)want[i], fabs((double)got[i] - (double)want[i]),
+                     bound);
         }
     }
 }
 
-static inline void near_rel(const char *what, const float *got, const float *want, double rel, double abs, size_t n) {
+static inline void near_rel(const char *what, const float *got, const float *want, double rel,
+                            double abs, size_t n) {
     for (size_t i = 0; i < n; i++) {
         double bound = rel * fabs((double)want[i]) + abs;
         if (!(fabs((double)got[i] - (double)want[i]) <= bound)) {
-            fail_msg("%s: element %zu of %zu is %.9g, not %.9g (bound %.3g)", what, i, n, (double)got[i], (double)want[i], bound);
+            fail_msg("%s: element %zu of %zu is %.9g, not %.9g (bound %.3g)", what, i, n,
+                     (double)got[i], (double)want[i], bound);
         }
     }
 }
 
-/* |got - want| <= tol * (|want| + root mean square of want) + floor: for sums of many terms of either sign */
-static inline void near_rms(const char *what, const float *got, const float *want, double tol, double floor, size_t n) {
+/* |got - want| <= tol * (|want| + root mean square of want) + floor: for sums of many terms of
+ * either sign */
+static inline void near_rms(const char *what, const float *got, const float *want, double tol,
+                            double floor, size_t n) {
     double sq = 0;
     for (size_t i = 0; i < n; i++) sq += (double)want[i] * (double)want[i];
     double rms = sqrt(sq / (double)(n ? n : 1));
     for (size_t i = 0; i < n; i++) {
         double bound = tol * (rms + fabs((double)want[i])) + floor;
         if (!(fabs((double)got[i] - (double)want[i]) <= bound)) {
-            fail_msg("%s: element %zu of %zu is %.9g, not %.9g (bound %.3g)", what, i, n, (double)got[i], (double)want[i], bound);
+            fail_msg("%s: element %zu of %zu is %.9g, not %.9g (bound %.3g)", what, i, n,
+                     (double)got[i], (double)want[i], bound);
         }
     }
 }
@@ -118,12 +128,12 @@ static inline void near_rms(const char *what, const float *got, const float *wan
 static inline void same_bits(const char *what, const void *got, const void *want, size_t bytes) {
     const unsigned char *a = got, *b = want;
     for (size_t i = 0; i < bytes; i++) {
-        if (a[i] != b[i]) fail_msg("%s: byte %zu of %zu is %02x, not %02x", what, i, bytes, a[i], b[i]);
+        if (a[i] != b[i])
+            fail_msg("%s: byte %zu of %zu is %02x, not %02x", what, i, bytes, a[i], b[i]);
     }
 }
 
-/* ---- which slots a test's cases call ----------------------------------------------------------------------------------
- * Every slot of a table jumps out and is noted; then it is generic's, and the case begins again, until it runs to its end. */
+/* ---- which slots a test's cases call --------------------------------------------------------- */
 enum { SLOTS_MOST = 64 };
 static jmp_buf slot_reached;
 static const char *slot_name_reached;
@@ -133,7 +143,11 @@ static inline void forget_all(void) {
     n_buffers = 0;
 }
 
-#define BT_SLOT(slot) static inline void reach_##slot(void) { slot_name_reached = #slot; longjmp(slot_reached, 1); }
+#define BT_SLOT(slot) \
+    static inline void reach_##slot(void) { \
+        slot_name_reached = #slot; \
+        longjmp(slot_reached, 1); \
+    }
 #define BT_TERN_SLOT(slot) BT_SLOT(slot)
 #include "engine/kernels/table/slots.def"
 #undef BT_SLOT
@@ -141,7 +155,9 @@ static inline void forget_all(void) {
 
 /* set: in the table the slot jumps out; else it is generic's */
 static inline void slot_put(bt_kernels *k, const char *name, bool jumps) {
-#define BT_SLOT(s) if (strcmp(name, #s) == 0) k->s = jumps ? (__typeof__(k->s))(void (*)(void))reach_##s : bt_kernels_generic.s;
+#define BT_SLOT(s) \
+    if (strcmp(name, #s) == 0) \
+        k->s = jumps ? (__typeof__(k->s))(void (*)(void))reach_##s : bt_kernels_generic.s;
 #define BT_TERN_SLOT(s) BT_SLOT(s)
 #include "engine/kernels/table/slots.def"
 #undef BT_SLOT
@@ -161,22 +177,27 @@ static inline void slots_called(bool *called, void (*run)(const bt_kernels *)) {
         }
         forget_all();
         slot_put(&k, slot_name_reached, false);
-        for (size_t i = 0; i < bt_kernels_slots(); i++) if (strcmp(slot_name_reached, bt_kernels_slot_name(i)) == 0) called[i] = true;
+        for (size_t i = 0; i < bt_kernels_slots(); i++)
+            if (strcmp(slot_name_reached, bt_kernels_slot_name(i)) == 0) called[i] = true;
     }
     fail_msg("a case never ends");
 }
 
 /* slots whose cases are in test_products.c; test_isa.c owes one to every other */
-static const char *const product_slots[] = {"tern_bytes", "tern_pack", "tern_fwd", "tern_dx", "tern_dx8", "w8_bytes", "w8_pack", "w8_dx8", "tern_dw", "tern_dw8", "gemm", "attn_fwd", "attn_bwd",
-                                            "tern_gemv", "gemv", "peak_ops"};
+static const char *const product_slots[] = {"tern_bytes", "tern_pack", "tern_fwd", "tern_dx",
+                                            "tern_dx8",   "w8_bytes",  "w8_pack",  "w8_dx8",
+                                            "tern_dw",    "tern_dw8",  "gemm",     "attn_fwd",
+                                            "attn_bwd",   "tern_gemv", "gemv",     "peak_ops"};
 static inline bool is_product_slot(const char *name) {
-    for (size_t i = 0; i < sizeof product_slots / sizeof *product_slots; i++) if (strcmp(name, product_slots[i]) == 0) return true;
+    for (size_t i = 0; i < sizeof product_slots / sizeof *product_slots; i++)
+        if (strcmp(name, product_slots[i]) == 0) return true;
     return false;
 }
 static inline void slots_owed(const bool *called, bool products) {
     for (size_t i = 0; i < bt_kernels_slots(); i++) {
         const char *name = bt_kernels_slot_name(i);
-        if (is_product_slot(name) == products && !called[i]) fail_msg("no case compares slot %s with generic's", name);
+        if (is_product_slot(name) == products && !called[i])
+            fail_msg("no case compares slot %s with generic's", name);
     }
 }
 

@@ -1,4 +1,5 @@
-/* Sums without rounding: the same bits in any order and over any pieces, and close to the truth for values of all magnitudes. */
+/* Sums without rounding: the same bits in any order and over any pieces, and close to the truth for
+ *                        values of all magnitudes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@ static float x[N], y[N];
 
 static double sum_of(const float *v, size_t step, bt_exact_of of, const bt_exact *u) {
     double sum[2] = {0, 0};
-    for (size_t i = 0; i < N; i += step) bt_exact_add(sum, v + i, N - i < step ? N - i : step, of, u);
+    for (size_t i = 0; i < N; i += step)
+        bt_exact_add(sum, v + i, N - i < step ? N - i : step, of, u);
     return sum[0] + sum[1];
 }
 
@@ -28,7 +30,10 @@ static void order_and_pieces_do_not_matter(void **state) {
         float most = 0;
         long double truth[3] = {0, 0, 0};
         for (size_t i = 0; i < N; i++) {
-            double magnitude = spread == 0 ? 1 : spread == 1 ? exp2(-20 * bt_rng_unit(2, 0, i)) : i == 77 ? 1e6 : 1e-5;
+            double magnitude = spread == 0   ? 1
+                               : spread == 1 ? exp2(-20 * bt_rng_unit(2, 0, i))
+                               : i == 77     ? 1e6
+                                             : 1e-5;
             x[i] = (float)((bt_rng_unit(1, 0, i) - 0.3) * magnitude);
             if (fabsf(x[i]) > most) most = fabsf(x[i]);
             truth[BT_EXACT_VALUE] += (long double)x[i];
@@ -44,7 +49,8 @@ static void order_and_pieces_do_not_matter(void **state) {
                 assert_true(sum_of(x, steps[k], (bt_exact_of)of, &u) == want);
                 assert_true(sum_of(y, steps[k], (bt_exact_of)of, &u) == want);
             }
-            assert_true(fabsl((long double)want - truth[of]) <= 1e-14L * truth[BT_EXACT_ABS] || fabsl((long double)want - truth[of]) <= 1e-14L * fabsl(truth[of]));
+            assert_true(fabsl((long double)want - truth[of]) <= 1e-14L * truth[BT_EXACT_ABS] ||
+                        fabsl((long double)want - truth[of]) <= 1e-14L * fabsl(truth[of]));
         }
         float top;
         uint32_t bits = bt_exact_most(x, N);

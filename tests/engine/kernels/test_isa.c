@@ -1,199 +1,233 @@
 /* timeout: 300
- * Row, flat and ternary-code slots of every set this CPU has, against generic, on awkward sizes and unaligned pointers.
- * Integer results: equal bits. Float results: the bound is written at each comparison. Products: test_products.c. */
+ * Row, flat and ternary-code slots of every set this CPU has, against generic, on awkward sizes and
+ * unaligned pointers. Integer results: equal bits. Float results: the bound is written at each
+ * comparison. Products: test_products.c. */
 #include "tests/engine/kernels/isa_util.h"
 
 static const bt_kernels *const G = &bt_kernels_generic;
 
 static void rmsnorm(const bt_kernels *k) {
-    for (size_t i = 1; i < N_AWKWARD; i++) for (size_t rows = 0; rows < 4; rows += 3) {
-        size_t C = awkward[i], n = rows * C;
-        float *x = floats(n), *gain = floats(C), *y = filled(n, 9), *want = filled(n, 9), *rs = filled(rows, 9), *wrs = filled(rows, 9);
-        for (int with = 0; with < 2; with++) {
-            k->rmsnorm(y, rs, x, with ? gain : NULL, 1e-5f, rows, C);
-            G->rmsnorm(want, wrs, x, with ? gain : NULL, 1e-5f, rows, C);
-            near_rel("rmsnorm y", y, want, 1e-6, 1e-30, n);
-            near_rel("rmsnorm rstd", rs, wrs, 1e-6, 0, rows);
+    for (size_t i = 1; i < N_AWKWARD; i++)
+        for (size_t rows = 0; rows < 4; rows += 3) {
+            size_t C = awkward[i], n = rows * C;
+            float *x = floats(n), *gain = floats(C), *y = filled(n, 9), *want = filled(n, 9),
+                  *rs = filled(rows, 9), *wrs = filled(rows, 9);
+            for (int with = 0; with < 2; with++) {
+                k->rmsnorm(y, rs, x, with ? gain : NULL, 1e-5f, rows, C);
+                G->rmsnorm(want, wrs, x, with ? gain : NULL, 1e-5f, rows, C);
+                near_rel("rmsnorm y", y, want, 1e-6, 1e-30, n);
+                near_rel("rmsnorm rstd", rs, wrs, 1e-6, 0, rows);
+            }
+            k->rmsnorm(NULL, rs, x, gain, 1e-5f, rows, C);
+            near_rel("rmsnorm rstd alone", rs, wrs, 1e-6, 0, rows);
+            k->rmsnorm(y, NULL, x, gain, 1e-5f, rows, C);
+            near_rel("rmsnorm y alone", y, want, 1e-6, 1e-30, n);
+            drop_all("rmsnorm");
         }
-        k->rmsnorm(NULL, rs, x, gain, 1e-5f, rows, C);
-        near_rel("rmsnorm rstd alone", rs, wrs, 1e-6, 0, rows);
-        k->rmsnorm(y, NULL, x, gain, 1e-5f, rows, C);
-        near_rel("rmsnorm y alone", y, want, 1e-6, 1e-30, n);
-        drop_all("rmsnorm");
-    }
 }
 
 static void rmsnorm_backward(const bt_kernels *k) {
-    for (size_t i = 1; i < N_AWKWARD; i++) for (int with = 0; with < 2; with++) {
-        size_t C = awkward[i], rows = 5, n = rows * C;
-        float *x = floats(n), *dy = floats(n), *g = floats(C), *gain = with ? g : NULL, *rs = filled(rows, 0);
-        float *dx = floats(n), *want = copy_of(dx, n);
-        G->rmsnorm(NULL, rs, x, gain, 1e-5f, rows, C);
-        for (int acc = 0; acc < 2; acc++) {
-            k->rmsnorm_dx(dx, dy, x, gain, rs, acc, rows, C);
-            G->rmsnorm_dx(want, dy, x, gain, rs, acc, rows, C);
-            near_rel("rmsnorm_dx", dx, want, 2e-6, 2e-5, n);
+    for (size_t i = 1; i < N_AWKWARD; i++)
+        for (int with = 0; with < 2; with++) {
+            size_t C = awkward[i], rows = 5, n = rows * C;
+            float *x = floats(n), *dy = floats(n), *g = floats(C), *gain = with ? g : NULL,
+                  *rs = filled(rows, 0);
+            float *dx = floats(n), *want = copy_of(dx, n);
+            G->rmsnorm(NULL, rs, x, gain, 1e-5f, rows, C);
+            for (int acc = 0; acc < 2; acc++) {
+                k->rmsnorm_dx(dx, dy, x, gain, rs, acc, rows, C);
+                G->rmsnorm_dx(want, dy, x, gain, rs, acc, rows, C);
+                near_rel("rmsnorm_dx", dx, want, 2e-6, 2e-5, n);
+            }
+            float *alias = copy_of(dy, n); /* dx may be dy */
+            k->rmsnorm_dx(alias, alias, x, gain, rs, 0, rows, C);
+            G->rmsnorm_dx(want, dy, x, gain, rs, 0, rows, C);
+            near_rel("rmsnorm_dx in place", alias, want, 2e-6, 2e-5, n);
+            float *dg = floats(C), *wdg = copy_of(dg, C), *size = filled(C, 100);
+            size_t c0 = C / 3, c1 = C - C / 5;
+            k->rmsnorm_dgain(dg, dy, x, rs, rows, C, c0, c1);
+            G->rmsnorm_dgain(wdg, dy, x, rs, rows, C, c0, c1);
+            near_scaled("rmsnorm_dgain", dg, wdg, size, 1e-6, C);
+            same_bits("rmsnorm_dgain outside its columns", dg, wdg, c0 * 4);
+            drop_all("rmsnorm backward");
         }
-        float *alias = copy_of(dy, n);              /* dx may be dy */
-        k->rmsnorm_dx(alias, alias, x, gain, rs, 0, rows, C);
-        G->rmsnorm_dx(want, dy, x, gain, rs, 0, rows, C);
-        near_rel("rmsnorm_dx in place", alias, want, 2e-6, 2e-5, n);
-        float *dg = floats(C), *wdg = copy_of(dg, C), *size = filled(C, 100);
-        size_t c0 = C / 3, c1 = C - C / 5;
-        k->rmsnorm_dgain(dg, dy, x, rs, rows, C, c0, c1);
-        G->rmsnorm_dgain(wdg, dy, x, rs, rows, C, c0, c1);
-        near_scaled("rmsnorm_dgain", dg, wdg, size, 1e-6, C);
-        same_bits("rmsnorm_dgain outside its columns", dg, wdg, c0 * 4);
-        drop_all("rmsnorm backward");
-    }
 }
 
-/* A row cut in two columns' parts, put together again, is the whole row: statistics, codes, gradients, softmax. */
+/* A row cut in two columns' parts, put together again, is the whole row: statistics, codes,
+ * gradients, softmax. */
 static void split_rows(const bt_kernels *k) {
-    for (size_t i = 1; i < N_AWKWARD; i++) for (int with = 0; with < 2; with++) {
-        size_t C = awkward[i], rows = 3, n = rows * C;
-        float *x = floats(n), *dy = floats(n), *g = floats(C), *gain = with ? g : NULL, *rs = filled(rows, 9), *y = filled(n, 9), *wy = filled(n, 9);
-        float *dq = filled(rows, 9), *wdq = filled(rows, 9), *dx = filled(n, 9), *wdx = filled(n, 9), *mean = filled(rows, 9);
-        int8_t *q = bytes_in(n, 0, 9), *want = bytes_in(n, 0, 9);
-        bt_row_stat s[3], ws[3];
-        double dot[3], wdot[3];
-        k->row_stats(s, x, gain, rows, C);
-        G->row_stats(ws, x, gain, rows, C);
-        k->rmsnorm_quant(want, wdq, rs, wy, x, gain, 1e-5f, rows, C);
-        for (size_t r = 0; r < rows; r++) {
-            assert_true(fabs(s[r].sum - ws[r].sum) <= 1e-6 * ws[r].sum);
-            assert_true(s[r].a * s[r].b == ws[r].a * ws[r].b);
-            dq[r] = s[r].a * rs[r] * s[r].b;
+    for (size_t i = 1; i < N_AWKWARD; i++)
+        for (int with = 0; with < 2; with++) {
+            size_t C = awkward[i], rows = 3, n = rows * C;
+            float *x = floats(n), *dy = floats(n), *g = floats(C), *gain = with ? g : NULL,
+                  *rs = filled(rows, 9), *y = filled(n, 9), *wy = filled(n, 9);
+            float *dq = filled(rows, 9), *wdq = filled(rows, 9), *dx = filled(n, 9),
+                  *wdx = filled(n, 9), *mean = filled(rows, 9);
+            int8_t *q = bytes_in(n, 0, 9), *want = bytes_in(n, 0, 9);
+            bt_row_stat s[3], ws[3];
+            double dot[3], wdot[3];
+            k->row_stats(s, x, gain, rows, C);
+            G->row_stats(ws, x, gain, rows, C);
+            k->rmsnorm_quant(want, wdq, rs, wy, x, gain, 1e-5f, rows, C);
+            for (size_t r = 0; r < rows; r++) {
+                assert_true(fabs(s[r].sum - ws[r].sum) <= 1e-6 * ws[r].sum);
+                assert_true(s[r].a * s[r].b == ws[r].a * ws[r].b);
+                dq[r] = s[r].a * rs[r] * s[r].b;
+            }
+            k->row_apply(q, dq, y, x, gain, rs, rows, C);
+            same_bits("row_apply codes", q, want, n);
+            same_bits("row_apply scales", dq, wdq, rows * 4);
+            near_rel("row_apply y", y, wy, 1e-6, 1e-30, n);
+            k->row_dot(dot, dy, x, gain, rows, C);
+            G->row_dot(wdot, dy, x, gain, rows, C);
+            for (size_t r = 0; r < rows; r++) {
+                assert_true(fabs(dot[r] - wdot[r]) <= 1e-5 * (1 + fabs(wdot[r])));
+                mean[r] = (float)(wdot[r] / (double)C);
+            }
+            k->row_dx(dx, dy, x, gain, rs, mean, rows, C);
+            G->rmsnorm_dx(wdx, dy, x, gain, rs, 0, rows, C);
+            near_rel("row_dx", dx, wdx, 2e-6, 2e-5, n);
+            k->row_axpy(y, x, mean, rows, C);
+            G->row_axpy(wy, x, mean, rows, C);
+            near_rel("row_axpy", y, wy, 1e-5, 1e-6, n);
+            drop_all("split rows");
         }
-        k->row_apply(q, dq, y, x, gain, rs, rows, C);
-        same_bits("row_apply codes", q, want, n);
-        same_bits("row_apply scales", dq, wdq, rows * 4);
-        near_rel("row_apply y", y, wy, 1e-6, 1e-30, n);
-        k->row_dot(dot, dy, x, gain, rows, C);
-        G->row_dot(wdot, dy, x, gain, rows, C);
-        for (size_t r = 0; r < rows; r++) {
-            assert_true(fabs(dot[r] - wdot[r]) <= 1e-5 * (1 + fabs(wdot[r])));
-            mean[r] = (float)(wdot[r] / (double)C);
-        }
-        k->row_dx(dx, dy, x, gain, rs, mean, rows, C);
-        G->rmsnorm_dx(wdx, dy, x, gain, rs, 0, rows, C);
-        near_rel("row_dx", dx, wdx, 2e-6, 2e-5, n);
-        k->row_axpy(y, x, mean, rows, C);
-        G->row_axpy(wy, x, mean, rows, C);
-        near_rel("row_axpy", y, wy, 1e-5, 1e-6, n);
-        drop_all("split rows");
-    }
 }
 
 static void split_softmax(const bt_kernels *k) {
     for (size_t i = 1; i < N_AWKWARD; i++) {
         size_t V = awkward[i], rows = 3, n = rows * V;
-        float *l = floats(n), *whole = copy_of(l, n), *loss = filled(rows, 9), *top = filled(rows, 9), *scale = filled(rows, 9);
+        float *l = floats(n), *whole = copy_of(l, n), *loss = filled(rows, 9),
+              *top = filled(rows, 9), *scale = filled(rows, 9);
         int32_t targets[3] = {0, (int32_t)V - 1, -1};
         bt_row_stat s[3];
         k->row_lse(s, l, targets, rows, V);
         for (size_t r = 0; r < rows; r++) {
             float most = -INFINITY;
             for (size_t c = 0; c < V; c++) most = fmaxf(most, l[r * V + c]);
-            assert_true(s[r].a == most && s[r].b == (targets[r] < 0 ? 0.0f : l[r * V + (size_t)targets[r]]));
+            assert_true(s[r].a == most &&
+                        s[r].b == (targets[r] < 0 ? 0.0f : l[r * V + (size_t)targets[r]]));
             top[r] = s[r].a;
             scale[r] = targets[r] < 0 ? 0.0f : (float)(0.5 / s[r].sum);
         }
         k->row_softmax(l, top, scale, targets, 0.5f, rows, V);
         G->softmax_xent(loss, whole, targets, 0.5f, rows, V);
         near_rel("row_softmax", l, whole, 1e-5, 1e-6, n);
-        for (size_t r = 0; r < 2; r++) assert_true(fabs(log(s[r].sum) + (double)s[r].a - (double)s[r].b - (double)loss[r]) < 1e-5);
+        for (size_t r = 0; r < 2; r++)
+            assert_true(fabs(log(s[r].sum) + (double)s[r].a - (double)s[r].b - (double)loss[r]) <
+                        1e-5);
         drop_all("split softmax");
     }
 }
 
 static void quant_rows(const bt_kernels *k) {
-    for (size_t i = 0; i < N_AWKWARD; i++) for (int kind = 0; kind < 4; kind++) {
-        size_t C = awkward[i], rows = 3, n = rows * C;
-        float *x = kind == 1 ? filled(n, 0) : floats(n), *dq = filled(rows, 9), *wdq = filled(rows, 9);
-        for (size_t j = 0; kind == 2 && j < n; j++) x[j] *= 1e-7f;              /* below the floor of 1e-5 */
-        for (size_t j = 0; kind == 3 && j < n; j++) x[j] = (float)((int)j % 255 - 127) * 0.5f + 0.25f;   /* ties after scaling */
-        int8_t *q = bytes_in(n, 0, 9), *want = bytes_in(n, 0, 9);
-        k->quant_rows(q, dq, x, rows, C);
-        G->quant_rows(want, wdq, x, rows, C);
-        same_bits("quant_rows xq", q, want, n);
-        same_bits("quant_rows dq", dq, wdq, rows * 4);
-        drop_all("quant_rows");
-    }
+    for (size_t i = 0; i < N_AWKWARD; i++)
+        for (int kind = 0; kind < 4; kind++) {
+            size_t C = awkward[i], rows = 3, n = rows * C;
+            float *x = kind == 1 ? filled(n, 0) : floats(n), *dq = filled(rows, 9),
+                  *wdq = filled(rows, 9);
+            /* below the floor of 1e-5 */
+            for (size_t j = 0; kind == 2 && j < n; j++) x[j] *= 1e-7f;
+            /* ties after scaling */
+            for (size_t j = 0; kind == 3 && j < n; j++)
+                x[j] = (float)((int)j % 255 - 127) * 0.5f + 0.25f;
+            int8_t *q = bytes_in(n, 0, 9), *want = bytes_in(n, 0, 9);
+            k->quant_rows(q, dq, x, rows, C);
+            G->quant_rows(want, wdq, x, rows, C);
+            same_bits("quant_rows xq", q, want, n);
+            same_bits("quant_rows dq", dq, wdq, rows * 4);
+            drop_all("quant_rows");
+        }
 }
 
-/* the norm may differ in its last bits from generic's, so a rounding may fall the other way; but the slot must agree with
- * itself: its codes are those of quant_rows on the y it writes, with and without y */
+/* the norm may differ in its last bits from generic's, so a rounding may fall the other way; but
+ * the slot must agree with itself: its codes are those of quant_rows on the y it writes, with and
+ * without y */
 static void rmsnorm_quant(const bt_kernels *k) {
-    for (size_t i = 1; i < N_AWKWARD; i++) for (int with = 0; with < 2; with++) {
-        size_t C = awkward[i], rows = 3, n = rows * C;
-        float *x = floats(n), *g = floats(C), *gain = with ? g : NULL, *y = filled(n, 9), *wy = filled(n, 9);
-        float *dq = filled(rows, 9), *rs = filled(rows, 9), *wdq = filled(rows, 9), *wrs = filled(rows, 9);
-        int8_t *q = bytes_in(n, 0, 9), *q2 = bytes_in(n, 0, 9), *want = bytes_in(n, 0, 9);
-        k->rmsnorm_quant(q, dq, rs, y, x, gain, 1e-5f, rows, C);
-        G->quant_rows(want, wdq, y, rows, C);
-        same_bits("rmsnorm_quant codes of its own y", q, want, n);
-        same_bits("rmsnorm_quant dq of its own y", dq, wdq, rows * 4);
-        k->rmsnorm_quant(q2, dq, rs, NULL, x, gain, 1e-5f, rows, C);
-        same_bits("rmsnorm_quant without y", q2, q, n);
-        G->rmsnorm_quant(want, wdq, wrs, wy, x, gain, 1e-5f, rows, C);
-        near_rel("rmsnorm_quant y", y, wy, 1e-6, 1e-30, n);
-        near_rel("rmsnorm_quant rstd", rs, wrs, 1e-6, 0, rows);
-        near_rel("rmsnorm_quant dq", dq, wdq, 1e-6, 0, rows);
-        drop_all("rmsnorm_quant");
-    }
+    for (size_t i = 1; i < N_AWKWARD; i++)
+        for (int with = 0; with < 2; with++) {
+            size_t C = awkward[i], rows = 3, n = rows * C;
+            float *x = floats(n), *g = floats(C), *gain = with ? g : NULL, *y = filled(n, 9),
+                  *wy = filled(n, 9);
+            float *dq = filled(rows, 9), *rs = filled(rows, 9), *wdq = filled(rows, 9),
+                  *wrs = filled(rows, 9);
+            int8_t *q = bytes_in(n, 0, 9), *q2 = bytes_in(n, 0, 9), *want = bytes_in(n, 0, 9);
+            k->rmsnorm_quant(q, dq, rs, y, x, gain, 1e-5f, rows, C);
+            G->quant_rows(want, wdq, y, rows, C);
+            same_bits("rmsnorm_quant codes of its own y", q, want, n);
+            same_bits("rmsnorm_quant dq of its own y", dq, wdq, rows * 4);
+            k->rmsnorm_quant(q2, dq, rs, NULL, x, gain, 1e-5f, rows, C);
+            same_bits("rmsnorm_quant without y", q2, q, n);
+            G->rmsnorm_quant(want, wdq, wrs, wy, x, gain, 1e-5f, rows, C);
+            near_rel("rmsnorm_quant y", y, wy, 1e-6, 1e-30, n);
+            near_rel("rmsnorm_quant rstd", rs, wrs, 1e-6, 0, rows);
+            near_rel("rmsnorm_quant dq", dq, wdq, 1e-6, 0, rows);
+            drop_all("rmsnorm_quant");
+        }
 }
 
 static void rope(const bt_kernels *k) {
     static const size_t dims[] = {2, 4, 6, 16, 30, 32, 34, 64, 128};
-    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) for (int inv = 0; inv < 2; inv++) {
-        size_t D = dims[i], heads = 3, rows = 5, ld = heads * D + 7, n = rows * ld;
-        float *x = floats(n), *want = copy_of(x, n), *c = floats(9 * D / 2), *s = floats(9 * D / 2);
-        int32_t pos[5] = {0, 8, 3, 3, 1};
-        k->rope(x, ld, c, s, pos, inv, rows, heads, D);
-        G->rope(want, ld, c, s, pos, inv, rows, heads, D);
-        near_rel("rope", x, want, 1e-6, 4e-6, n);
-        for (size_t r = 0; r < rows; r++) same_bits("rope between rows", x + r * ld + heads * D, want + r * ld + heads * D, 28);
-        drop_all("rope");
-    }
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
+        for (int inv = 0; inv < 2; inv++) {
+            size_t D = dims[i], heads = 3, rows = 5, ld = heads * D + 7, n = rows * ld;
+            float *x = floats(n), *want = copy_of(x, n), *c = floats(9 * D / 2),
+                  *s = floats(9 * D / 2);
+            int32_t pos[5] = {0, 8, 3, 3, 1};
+            k->rope(x, ld, c, s, pos, inv, rows, heads, D);
+            G->rope(want, ld, c, s, pos, inv, rows, heads, D);
+            near_rel("rope", x, want, 1e-6, 4e-6, n);
+            for (size_t r = 0; r < rows; r++)
+                same_bits("rope between rows", x + r * ld + heads * D, want + r * ld + heads * D,
+                          28);
+            drop_all("rope");
+        }
 }
 
 static void glu(const bt_kernels *k) {
-    for (size_t i = 0; i < N_AWKWARD; i++) for (int act = 0; act < 2; act++) {
-        size_t n = awkward[i];
-        float *g = floats(n), *u = floats(n), *dy = floats(n), *y = filled(n, 9), *want = filled(n, 9);
-        for (size_t j = 0; j < n; j += 7) g[j] *= 30.0f;                        /* silu far out */
-        k->glu(y, g, u, (bt_act)act, n);
-        G->glu(want, g, u, (bt_act)act, n);
-        near_rel("glu", y, want, 1e-6, 1e-30, n);
-        float *dg = filled(n, 9), *du = filled(n, 9), *wdg = filled(n, 9), *wdu = filled(n, 9);
-        k->glu_bwd(dg, du, dy, g, u, (bt_act)act, n);
-        G->glu_bwd(wdg, wdu, dy, g, u, (bt_act)act, n);
-        near_rel("glu_bwd dgate", dg, wdg, 2e-6, 1e-6, n);
-        near_rel("glu_bwd dup", du, wdu, 1e-6, 1e-30, n);
-        k->glu_bwd(g, u, dy, g, u, (bt_act)act, n);                             /* in place */
-        same_bits("glu_bwd in place dgate", g, dg, n * 4);
-        same_bits("glu_bwd in place dup", u, du, n * 4);
-        drop_all("glu");
-    }
+    for (size_t i = 0; i < N_AWKWARD; i++)
+        for (int act = 0; act < 2; act++) {
+            size_t n = awkward[i];
+            float *g = floats(n), *u = floats(n), *dy = floats(n), *y = filled(n, 9),
+                  *want = filled(n, 9);
+            for (size_t j = 0; j < n; j += 7) g[j] *= 30.0f; /* silu far out */
+            k->glu(y, g, u, (bt_act)act, n);
+            G->glu(want, g, u, (bt_act)act, n);
+            near_rel("glu", y, want, 1e-6, 1e-30, n);
+            float *dg = filled(n, 9), *du = filled(n, 9), *wdg = filled(n, 9), *wdu = filled(n, 9);
+            k->glu_bwd(dg, du, dy, g, u, (bt_act)act, n);
+            G->glu_bwd(wdg, wdu, dy, g, u, (bt_act)act, n);
+            near_rel("glu_bwd dgate", dg, wdg, 2e-6, 1e-6, n);
+            near_rel("glu_bwd dup", du, wdu, 1e-6, 1e-30, n);
+            k->glu_bwd(g, u, dy, g, u, (bt_act)act, n); /* in place */
+            same_bits("glu_bwd in place dgate", g, dg, n * 4);
+            same_bits("glu_bwd in place dup", u, du, n * 4);
+            drop_all("glu");
+        }
 }
 
 static void softmax_xent(const bt_kernels *k) {
-    for (size_t i = 1; i < N_AWKWARD; i++) for (int grad = 0; grad < 2; grad++) {
-        size_t V = awkward[i], rows = 5, n = rows * V;
-        float *x = floats(n), *loss = filled(rows, 9), *wloss = filled(rows, 9);
-        for (size_t j = 0; j < n; j++) x[j] *= j / V == 1 ? 40.0f : 3.0f;       /* one row with a very sharp softmax */
-        for (size_t j = 0; j < V; j++) x[3 * V + j] -= 1000.0f;                 /* one far from zero */
-        float *want = copy_of(x, n), *before = copy_of(x, n);
-        int32_t t[5] = {0, (int32_t)(V - 1), (int32_t)(V / 2), (int32_t)(V / 3), -1};
-        k->softmax_xent(loss, x, t, grad ? 0.125f : 0.0f, rows, V);
-        G->softmax_xent(wloss, want, t, grad ? 0.125f : 0.0f, rows, V);
-        near_rel("softmax_xent loss", loss, wloss, 1e-6, 3e-6, rows - 2);
-        near_rel("softmax_xent loss far from zero", loss + 3, wloss + 3, 1e-6, 1e-4, 2);        /* 1000 has an ulp of 6e-5 */
-        if (grad) near_rel("softmax_xent gradient", x, want, 2e-6, 1e-8, n);
-        else same_bits("softmax_xent leaves the logits", x, before, n * 4);
-        drop_all("softmax_xent");
-    }
+    for (size_t i = 1; i < N_AWKWARD; i++)
+        for (int grad = 0; grad < 2; grad++) {
+            size_t V = awkward[i], rows = 5, n = rows * V;
+            float *x = floats(n), *loss = filled(rows, 9), *wloss = filled(rows, 9);
+            /* one row with a very sharp softmax */
+            for (size_t j = 0; j < n; j++) x[j] *= j / V == 1 ? 40.0f : 3.0f;
+            /* one far from zero */
+            for (size_t j = 0; j < V; j++) x[3 * V + j] -= 1000.0f;
+            float *want = copy_of(x, n), *before = copy_of(x, n);
+            int32_t t[5] = {0, (int32_t)(V - 1), (int32_t)(V / 2), (int32_t)(V / 3), -1};
+            k->softmax_xent(loss, x, t, grad ? 0.125f : 0.0f, rows, V);
+            G->softmax_xent(wloss, want, t, grad ? 0.125f : 0.0f, rows, V);
+            near_rel("softmax_xent loss", loss, wloss, 1e-6, 3e-6, rows - 2);
+            /* 1000 has an ulp of 6e-5 */
+            near_rel("softmax_xent loss far from zero", loss + 3, wloss + 3, 1e-6, 1e-4, 2);
+            if (grad)
+                near_rel("softmax_xent gradient", x, want, 2e-6, 1e-8, n);
+            else
+                same_bits("softmax_xent leaves the logits", x, before, n * 4);
+            drop_all("softmax_xent");
+        }
 }
 
 static void flat(const bt_kernels *k) {
@@ -207,7 +241,9 @@ static void flat(const bt_kernels *k) {
         G->scale(want, 0.3f, n);
         same_bits("scale", y, want, n * 4);
         uint16_t *small = take(n * 2, 4), *want_small = take(n * 2, 4);
-        for (size_t j = 0; j < n; j += 5) x[j] = (float[]){NAN, INFINITY, -INFINITY, -0.0f, 0x1.01p0f, 0x1.03p0f, -0x1.fffffep127f, 0x1p-149f}[j / 5 % 8];
+        for (size_t j = 0; j < n; j += 5)
+            x[j] = (float[]){NAN,       INFINITY,  -INFINITY,        -0.0f,
+                             0x1.01p0f, 0x1.03p0f, -0x1.fffffep127f, 0x1p-149f}[j / 5 % 8];
         k->to_bf16(small, x, n);
         G->to_bf16(want_small, x, n);
         same_bits("to_bf16", small, want_small, n * 2);
@@ -245,37 +281,41 @@ static void adamw(const bt_kernels *k) {
 }
 
 static void tern_codes(const bt_kernels *k) {
-    for (size_t i = 0; i < N_AWKWARD; i++) for (int sign = 0; sign < 2; sign++) {
-        size_t n = awkward[i] * 5 + awkward[i] % 4;
-        float *w = floats(n), mean = sign ? 0.0625f : 0.0f;
-        for (size_t j = 0; j < n; j += 3) w[j] = (float)((int)(j % 9) - 4) * 0.25f + mean;     /* exact ties, and x = 0 */
-        int8_t *c = bytes_in(n, -1, 1), *want = take(n, 1);
-        if (n) memcpy(want, c, n);
-        bt_tern_stats a = k->tern_codes(c, w, mean, 2.0f, sign, n), b = G->tern_codes(want, w, mean, 2.0f, sign, n);
-        same_bits("tern_codes", c, want, n);
-        assert_int_equal(a.zero, b.zero);
-        assert_int_equal(a.pos, b.pos);
-        assert_int_equal(a.flips, b.flips);
-        drop_all("tern_codes");
-    }
+    for (size_t i = 0; i < N_AWKWARD; i++)
+        for (int sign = 0; sign < 2; sign++) {
+            size_t n = awkward[i] * 5 + awkward[i] % 4;
+            float *w = floats(n), mean = sign ? 0.0625f : 0.0f;
+            /* exact ties, and x = 0 */
+            for (size_t j = 0; j < n; j += 3) w[j] = (float)((int)(j % 9) - 4) * 0.25f + mean;
+            int8_t *c = bytes_in(n, -1, 1), *want = take(n, 1);
+            if (n) memcpy(want, c, n);
+            bt_tern_stats a = k->tern_codes(c, w, mean, 2.0f, sign, n),
+                          b = G->tern_codes(want, w, mean, 2.0f, sign, n);
+            same_bits("tern_codes", c, want, n);
+            assert_int_equal(a.zero, b.zero);
+            assert_int_equal(a.pos, b.pos);
+            assert_int_equal(a.flips, b.flips);
+            drop_all("tern_codes");
+        }
 }
 
 /* integer results and sums without rounding: equal bits */
 static void exact_sums(const bt_kernels *k) {
-    for (size_t i = 0; i < N_AWKWARD; i++) for (int bad = 0; bad < 3; bad++) {
-        size_t n = awkward[i] * 3 + awkward[i] % 5;
-        float *x = floats(n);
-        if (bad && n) x[n / 2] = bad == 1 ? -INFINITY : NAN;
-        assert_int_equal(k->exact_most(x, n), G->exact_most(x, n));
-        const double coarse = 6755399441055744.0 * 0x1p-36, fine = 6755399441055744.0 * 0x1p-76;
-        for (int of = 0; of < 3 && !bad; of++) {
-            double got[2] = {1, 0x1p-50}, want[2] = {1, 0x1p-50};
-            k->exact_add(got, x, n, (bt_exact_of)of, coarse, fine);
-            G->exact_add(want, x, n, (bt_exact_of)of, coarse, fine);
-            same_bits("exact_add", got, want, sizeof got);
+    for (size_t i = 0; i < N_AWKWARD; i++)
+        for (int bad = 0; bad < 3; bad++) {
+            size_t n = awkward[i] * 3 + awkward[i] % 5;
+            float *x = floats(n);
+            if (bad && n) x[n / 2] = bad == 1 ? -INFINITY : NAN;
+            assert_int_equal(k->exact_most(x, n), G->exact_most(x, n));
+            const double coarse = 6755399441055744.0 * 0x1p-36, fine = 6755399441055744.0 * 0x1p-76;
+            for (int of = 0; of < 3 && !bad; of++) {
+                double got[2] = {1, 0x1p-50}, want[2] = {1, 0x1p-50};
+                k->exact_add(got, x, n, (bt_exact_of)of, coarse, fine);
+                G->exact_add(want, x, n, (bt_exact_of)of, coarse, fine);
+                same_bits("exact_add", got, want, sizeof got);
+            }
+            drop_all("exact sums");
         }
-        drop_all("exact sums");
-    }
 }
 
 static void statistics(const bt_kernels *k) {
@@ -291,7 +331,8 @@ static void statistics(const bt_kernels *k) {
         same_bits("code_history", h, wh, half);
         same_bits("code_history counts", &seen, &want, sizeof seen);
         float *w = floats(n), *m = floats(n), *v = abs_of(floats(n), n);
-        assert_int_equal(k->code_near(w, n, 0.01f, 2.0f, 0.5f, 0.2f), G->code_near(w, n, 0.01f, 2.0f, 0.5f, 0.2f));
+        assert_int_equal(k->code_near(w, n, 0.01f, 2.0f, 0.5f, 0.2f),
+                         G->code_near(w, n, 0.01f, 2.0f, 0.5f, 0.2f));
         float *c = filled(n, 9), *b = filled(n, 9), *wc = filled(n, 9), *wb = filled(n, 9);
         k->adamw_undo(c, b, w, m, v, n, 0.9998f, 2e-3f, 1.5f, 1e-8f);
         G->adamw_undo(wc, wb, w, m, v, n, 0.9998f, 2e-3f, 1.5f, 1e-8f);
@@ -301,8 +342,9 @@ static void statistics(const bt_kernels *k) {
     }
 }
 
-static void (*const cases[])(const bt_kernels *) = {rmsnorm, rmsnorm_backward, quant_rows, rmsnorm_quant, split_rows, split_softmax, rope, glu, softmax_xent,
-                                                    flat, adamw, tern_codes, exact_sums, statistics};
+static void (*const cases[])(const bt_kernels *) = {
+    rmsnorm, rmsnorm_backward, quant_rows, rmsnorm_quant, split_rows, split_softmax, rope,
+    glu,     softmax_xent,     flat,       adamw,         tern_codes, exact_sums,    statistics};
 
 static void run_set(const char *isa) {
     bt_err err = BT_ERR_INIT;
@@ -322,13 +364,26 @@ static void every_slot_has_a_case(void **state) {
     slots_owed(called, false);
 }
 
-static void test_generic(void **state) { (void)state; run_set("generic"); }
-static void test_avx2(void **state) { (void)state; run_set("avx2"); }
-static void test_avx512(void **state) { (void)state; run_set("avx512"); }
-static void test_amx(void **state) { (void)state; run_set("amx"); }
+static void test_generic(void **state) {
+    (void)state;
+    run_set("generic");
+}
+static void test_avx2(void **state) {
+    (void)state;
+    run_set("avx2");
+}
+static void test_avx512(void **state) {
+    (void)state;
+    run_set("avx512");
+}
+static void test_amx(void **state) {
+    (void)state;
+    run_set("amx");
+}
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_slot_has_a_case), cmocka_unit_test(test_generic), cmocka_unit_test(test_avx2),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_slot_has_a_case),
+                                       cmocka_unit_test(test_generic), cmocka_unit_test(test_avx2),
                                        cmocka_unit_test(test_avx512), cmocka_unit_test(test_amx)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

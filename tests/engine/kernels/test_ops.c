@@ -1,6 +1,6 @@
 /* timeout: 300
- * The operations over the thread pool: 1, 2 and 3 threads give the same bits, on every set this CPU has; sums and the head against
- * plain arithmetic; the profile counts. */
+ * The operations over the thread pool: 1, 2 and 3 threads give the same bits, on every set this CPU
+ * has; sums and the head against plain arithmetic; the profile counts. */
 #include "tests/engine/kernels/isa_util.h"
 
 #include "engine/base/threads.h"
@@ -8,9 +8,11 @@
 
 enum { M = 300, N = 200, K = 136, V = 77, T = 75, B = 2, H = 4, KV = 2, D = 16 };
 
-typedef struct results {                        /* everything an operation writes */
-    float y[M * N], rstd[M], dx[M * K], dgain[K], dw[N * K], c[M * N], o[B * T * H * D], lse[B * H * T], dq[B * T * H * D];
-    float dk[B * T * KV * D], dv[B * T * KV * D], logits[32 * V], hx[M * K], hE[V * K], row_loss[M], w[N * K], m[N * K], v[N * K];
+typedef struct results { /* everything an operation writes */
+    float y[M * N], rstd[M], dx[M * K], dgain[K], dw[N * K], c[M * N], o[B * T * H * D],
+        lse[B * H * T], dq[B * T * H * D];
+    float dk[B * T * KV * D], dv[B * T * KV * D], logits[32 * V], hx[M * K], hE[V * K], row_loss[M],
+        w[N * K], m[N * K], v[N * K];
     float emb[M * K], dE[V * K], rope[B * T * H * D], glu[M * N], dgate[M * N], dup[M * N];
     int8_t xq[M * K], codes[N * K];
     float dqs[M];
@@ -23,13 +25,16 @@ static void fill(float *x, size_t n, uint64_t stream) {
 }
 
 static void run_all(results *r, bt_prec prec) {
-    static float x[M * K], dy[M * N], gain[K], w[N * K], q[B * T * H * D], k[B * T * KV * D], v[B * T * KV * D], go[B * T * H * D], E[V * K], big[70000];
+    static float x[M * K], dy[M * N], gain[K], w[N * K], q[B * T * H * D], k[B * T * KV * D],
+        v[B * T * KV * D], go[B * T * H * D], E[V * K], big[70000];
     static float cosines[T * D / 2], sines[T * D / 2];
     static int8_t packed[1 << 20];
     int32_t pos[B * T], targets[M];
     memset(r, 0, sizeof *r);
-    fill(x, M * K, 1), fill(dy, M * N, 2), fill(gain, K, 3), fill(w, N * K, 4), fill(q, B * T * H * D, 5), fill(k, B * T * KV * D, 6);
-    fill(v, B * T * KV * D, 7), fill(go, B * T * H * D, 8), fill(E, V * K, 9), fill(big, 70000, 10), fill(cosines, T * D / 2, 12), fill(sines, T * D / 2, 13);
+    fill(x, M * K, 1), fill(dy, M * N, 2), fill(gain, K, 3), fill(w, N * K, 4),
+        fill(q, B * T * H * D, 5), fill(k, B * T * KV * D, 6);
+    fill(v, B * T * KV * D, 7), fill(go, B * T * H * D, 8), fill(E, V * K, 9), fill(big, 70000, 10),
+        fill(cosines, T * D / 2, 12), fill(sines, T * D / 2, 13);
     for (int i = 0; i < B * T; i++) pos[i] = i % T;
     for (int i = 0; i < M; i++) targets[i] = i % 9 == 4 ? -1 : i % V;
     bt_op_rmsnorm_quant(r->xq, r->dqs, r->rstd, NULL, x, gain, 1e-5f, M, K);
@@ -42,10 +47,12 @@ static void run_all(results *r, bt_prec prec) {
     bt_op_tern_dx(r->dx, K, dy, N, packed, 0.5f, M, N, K, prec, BT_ACC);
     bt_op_tern_dw(r->dw, dy, N, r->xq, r->dqs, M, N, K, prec);
     bt_op_gemm(r->c, N, x, K, 0, w, K, 1, 0.5f, M, N, K, prec, 0);
-    bt_attn_shape s = {.T = T, .D = D, .ldq = H * D, .ldk = KV * D, .ldv = KV * D, .ldo = H * D, .scale = 0.25f};
+    bt_attn_shape s = {
+        .T = T, .D = D, .ldq = H * D, .ldk = KV * D, .ldv = KV * D, .ldo = H * D, .scale = 0.25f};
     bt_op_attn_fwd(r->o, r->lse, q, k, v, &s, B, H, KV, prec);
     bt_op_attn_bwd(r->dq, r->dk, r->dv, go, r->o, r->lse, q, k, v, &s, B, H, KV, 1, prec);
-    r->loss = bt_op_head_loss(r->hx, r->hE, x, E, targets, 0.01f, r->logits, 32, r->row_loss, M, V, K, prec, NULL);
+    r->loss = bt_op_head_loss(r->hx, r->hE, x, E, targets, 0.01f, r->logits, 32, r->row_loss, M, V,
+                              K, prec, NULL);
     memcpy(r->w, w, sizeof r->w);
     bt_op_adamw(r->w, r->dw, r->m, r->v, 0.9f, 1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.1f, 0.05f, N * K);
     int32_t tokens[M];
@@ -58,7 +65,8 @@ static void run_all(results *r, bt_prec prec) {
     bt_op_glu_bwd(r->dgate, r->dup, dy, r->c, r->y, BT_ACT_RELU2, M * N);
     bt_op_add(r->dup, r->glu, M * N);
     bt_op_scale(r->dup, 1.7f, M * N);
-    r->sums[0] = bt_op_sum(big, 70000), r->sums[1] = bt_op_sum_abs(big, 70000), r->sums[2] = bt_op_sum_squares(big, 70000);
+    r->sums[0] = bt_op_sum(big, 70000), r->sums[1] = bt_op_sum_abs(big, 70000),
+    r->sums[2] = bt_op_sum_squares(big, 70000);
 }
 
 static void plan(void) {
@@ -90,7 +98,8 @@ static void threads_agree(const char *isa) {
 /* one pass over a row gives the bits of the operations it stands for */
 static void one_pass(bt_act act) {
     enum { R = 2 * BT_GLU_BLOCK + 37, F = 1500 };
-    static float gate[R * F], up[R * F], dy[R * F], gain[F], h[R * F], spare[R * F], dq[2][R], rstd[2][R], dgate[2][R * F], dup[2][R * F];
+    static float gate[R * F], up[R * F], dy[R * F], gain[F], h[R * F], spare[R * F], dq[2][R],
+        rstd[2][R], dgate[2][R * F], dup[2][R * F];
     static uint16_t kept[4][R * F];
     static int8_t xq[2][R * F];
     fill(gate, R * F, 21), fill(up, R * F, 22), fill(dy, R * F, 23), fill(gain, F, 24);
@@ -99,10 +108,23 @@ static void one_pass(bt_act act) {
     bt_op_save_bf16(kept[1], up, R * F);
     for (int normed = 0; normed < 2; normed++) {
         memset(kept[2], 0, 2 * sizeof kept[2]);
-        if (normed) bt_op_rmsnorm_quant(xq[0], dq[0], rstd[0], NULL, h, gain, 1e-5f, R, F);
-        else bt_op_quant(xq[0], dq[0], h, R, F);
-        bt_glu_quant j = {.xq = xq[1], .dq = dq[1], .rstd = normed ? rstd[1] : NULL, .h = spare, .gate_saved = kept[2], .up_saved = kept[3], .gate = gate,
-                          .up = up, .gain = gain, .eps = 1e-5f, .act = act, .rows = R, .F = F};
+        if (normed)
+            bt_op_rmsnorm_quant(xq[0], dq[0], rstd[0], NULL, h, gain, 1e-5f, R, F);
+        else
+            bt_op_quant(xq[0], dq[0], h, R, F);
+        bt_glu_quant j = {.xq = xq[1],
+                          .dq = dq[1],
+                          .rstd = normed ? rstd[1] : NULL,
+                          .h = spare,
+                          .gate_saved = kept[2],
+                          .up_saved = kept[3],
+                          .gate = gate,
+                          .up = up,
+                          .gain = gain,
+                          .eps = 1e-5f,
+                          .act = act,
+                          .rows = R,
+                          .F = F};
         bt_op_glu_quant(&j);
         same_bits("glu_quant codes", xq[1], xq[0], R * F);
         same_bits("glu_quant scales", dq[1], dq[0], sizeof dq[0]);
@@ -115,17 +137,29 @@ static void one_pass(bt_act act) {
     bt_op_glu_bwd_saved(dgate[1], dup[1], dy, kept[0], kept[1], act, R * F);
     same_bits("glu_bwd_kept dgate", dgate[1], dgate[0], sizeof dgate[0]);
     same_bits("glu_bwd_kept dup", dup[1], dup[0], sizeof dup[0]);
-    static float dgain[2][F], sums[R * F], dh[R * F];           /* and through the norm */
+    static float dgain[2][F], sums[R * F], dh[R * F]; /* and through the norm */
     memset(dgain, 0, sizeof dgain);
     bt_op_glu(h, gate, up, act, R * F);
     bt_op_rmsnorm_bwd(dh, dgain[0], dy, h, gain, rstd[0], 0, R, F);
     bt_op_glu_bwd(dgate[0], dup[0], dh, gate, up, act, R * F);
-    bt_glu_norm_bwd b = {.dgate = dgate[1], .dup = dup[1], .dgain = dgain[1], .h = spare, .sums = sums, .dy = dy, .gain = gain, .rstd = rstd[0],
-                         .gate = kept[0], .up = kept[1], .act = act, .rows = R, .F = F};
+    bt_glu_norm_bwd b = {.dgate = dgate[1],
+                         .dup = dup[1],
+                         .dgain = dgain[1],
+                         .h = spare,
+                         .sums = sums,
+                         .dy = dy,
+                         .gain = gain,
+                         .rstd = rstd[0],
+                         .gate = kept[0],
+                         .up = kept[1],
+                         .act = act,
+                         .rows = R,
+                         .F = F};
     bt_op_glu_norm_bwd(&b);
     same_bits("glu_norm_bwd dgate", dgate[1], dgate[0], sizeof dgate[0]);
     same_bits("glu_norm_bwd dup", dup[1], dup[0], sizeof dup[0]);
-    near_rms("glu_norm_bwd dgain", dgain[1], dgain[0], 1e-6, 0, F);         /* its sums go by blocks */
+    /* its sums go by blocks */
+    near_rms("glu_norm_bwd dgain", dgain[1], dgain[0], 1e-6, 0, F);
 }
 
 static void test_one_pass(void **state) {
@@ -143,20 +177,28 @@ static void test_one_pass(void **state) {
     }
 }
 
-/* The head's gradients in int8: loss as without; one draw is near, the mean of many is the gradient but for E and x themselves, which are
- * rounded to nearest (2^-8 of their largest); one thread or three, the same bits. Tokens 0-9 are sure of themselves. */
+/* The head's gradients in int8: loss as without; one draw is near, the mean of many is the gradient
+ * but for E and x themselves, which are rounded to nearest (2^-8 of their largest); one thread or
+ * three, the same bits. Tokens 0-9 are sure of themselves. */
 enum { HM = 70, HV = 2 * BT_W8_PART + 52, HC = 40, HCHUNK = 48, DRAWS = 60 };
-typedef struct head { float dx[HM * HC], dE[HV * HC], row[HM]; double loss; } head;
+typedef struct head {
+    float dx[HM * HC], dE[HV * HC], row[HM];
+    double loss;
+} head;
 
-static void head_run(head *h, const float *x, const float *E, const int32_t *targets, bt_head8 *int8) {
+static void head_run(head *h, const float *x, const float *E, const int32_t *targets,
+                     bt_head8 *int8) {
     static float logits[HCHUNK * HV];
     memset(h->dE, 0, sizeof h->dE);
-    h->loss = bt_op_head_loss(h->dx, h->dE, x, E, targets, 0.01f, logits, HCHUNK, h->row, HM, HV, HC, BT_PREC_FP32, int8);
+    h->loss = bt_op_head_loss(h->dx, h->dE, x, E, targets, 0.01f, logits, HCHUNK, h->row, HM, HV,
+                              HC, BT_PREC_FP32, int8);
 }
 
-static double apart(const float *a, const float *b, size_t n) {       /* |a - b| / |b| */
+static double apart(const float *a, const float *b, size_t n) { /* |a - b| / |b| */
     double d = 0, s = 0;
-    for (size_t i = 0; i < n; i++) d += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]), s += (double)b[i] * (double)b[i];
+    for (size_t i = 0; i < n; i++)
+        d += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]),
+            s += (double)b[i] * (double)b[i];
     return sqrt(d / s);
 }
 
@@ -181,12 +223,15 @@ static void head_int8(void) {
         for (uint32_t m = 0; m < HM; m++) rows[m] = bt_noise_word(d, m);
         head_run(&one, x, E, targets, &int8);
         assert_true(one.loss == exact.loss);
-        assert_true(apart(one.dx, exact.dx, HM * HC) < 0.012 && apart(one.dE, exact.dE, HV * HC) < 0.008);
+        assert_true(apart(one.dx, exact.dx, HM * HC) < 0.012 &&
+                    apart(one.dE, exact.dE, HV * HC) < 0.008);
         for (int i = 0; i < HM * HC; i++) mean_dx[i] += one.dx[i] / DRAWS;
         for (int i = 0; i < HV * HC; i++) mean_dE[i] += one.dE[i] / DRAWS;
     }
-    assert_true(apart(mean_dx, exact.dx, HM * HC) < 0.003 && apart(mean_dE, exact.dE, HV * HC) < 0.004);
-    for (int i = 0; i < HM * HC; i++) if (i / HC % 9 == 4) assert_true(one.dx[i] == 0);
+    assert_true(apart(mean_dx, exact.dx, HM * HC) < 0.003 &&
+                apart(mean_dE, exact.dE, HV * HC) < 0.004);
+    for (int i = 0; i < HM * HC; i++)
+        if (i / HC % 9 == 4) assert_true(one.dx[i] == 0);
     assert_int_equal(bt_threads_init(3, &err), BT_OK);
     assert_int_equal(bt_ops_plan(HM, HV, HC, 1, 1, NULL, &err), BT_OK);
     head_run(&three, x, E, targets, &int8);
@@ -205,11 +250,26 @@ static void test_head_int8(void **state) {
     }
 }
 
-static void test_generic(void **state) { (void)state; threads_agree("generic"); }
-static void test_blas(void **state) { (void)state; threads_agree("blas"); }
-static void test_avx2(void **state) { (void)state; threads_agree("avx2"); }
-static void test_avx512(void **state) { (void)state; threads_agree("avx512"); }
-static void test_amx(void **state) { (void)state; threads_agree("amx"); }
+static void test_generic(void **state) {
+    (void)state;
+    threads_agree("generic");
+}
+static void test_blas(void **state) {
+    (void)state;
+    threads_agree("blas");
+}
+static void test_avx2(void **state) {
+    (void)state;
+    threads_agree("avx2");
+}
+static void test_avx512(void **state) {
+    (void)state;
+    threads_agree("avx512");
+}
+static void test_amx(void **state) {
+    (void)state;
+    threads_agree("amx");
+}
 
 static void test_meaning(void **state) {
     (void)state;
@@ -219,19 +279,23 @@ static void test_meaning(void **state) {
     plan();
     run_all(&r, BT_PREC_FP32);
     double loss = 0, sum = 0;
-    for (int i = 0; i < M; i++) {               /* uniform-ish logits: about log V each */
+    for (int i = 0; i < M; i++) { /* uniform-ish logits: about log V each */
         loss += (double)r.row_loss[i];
-        if (i % 9 == 4) assert_true(r.row_loss[i] == 0);
-        else assert_true(r.row_loss[i] > 0);
+        if (i % 9 == 4)
+            assert_true(r.row_loss[i] == 0);
+        else
+            assert_true(r.row_loss[i] > 0);
     }
     assert_true(loss == r.loss);
-    for (int i = 0; i < 70000; i++) sum += (double)(float)(bt_rng_unit(11, 10, (uint64_t)i) * 2 - 1);
+    for (int i = 0; i < 70000; i++)
+        sum += (double)(float)(bt_rng_unit(11, 10, (uint64_t)i) * 2 - 1);
     assert_true(fabs(sum - r.sums[0]) < 1e-6);
     size_t zero = 0, pos = 0, flips = 0;
-    for (size_t i = 0; i < N * K; i++) zero += r.codes[i] == 0, pos += r.codes[i] > 0, flips += r.codes[i] != 0;
+    for (size_t i = 0; i < N * K; i++)
+        zero += r.codes[i] == 0, pos += r.codes[i] > 0, flips += r.codes[i] != 0;
     assert_int_equal(r.stats.zero, zero);
     assert_int_equal(r.stats.pos, pos);
-    assert_int_equal(r.stats.flips, flips);     /* codes were all zero before */
+    assert_int_equal(r.stats.flips, flips); /* codes were all zero before */
 }
 
 static void test_profile(void **state) {
@@ -248,15 +312,19 @@ static void test_profile(void **state) {
             assert_int_equal(rows[i].calls, 1);
             assert_true(rows[i].ops == 2.0 * M * N * K && rows[i].ns > 0);
         }
-        if (strcmp(rows[i].name, "gemm") == 0) seen++, assert_int_equal(rows[i].calls, 1 + 3 * ((M + 31) / 32));
+        if (strcmp(rows[i].name, "gemm") == 0)
+            seen++, assert_int_equal(rows[i].calls, 1 + 3 * ((M + 31) / 32));
     }
     assert_int_equal(seen, 2);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generic), cmocka_unit_test(test_blas), cmocka_unit_test(test_avx2), cmocka_unit_test(test_avx512),
-        cmocka_unit_test(test_amx), cmocka_unit_test(test_one_pass), cmocka_unit_test(test_head_int8), cmocka_unit_test(test_meaning), cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_generic),   cmocka_unit_test(test_blas),
+        cmocka_unit_test(test_avx2),      cmocka_unit_test(test_avx512),
+        cmocka_unit_test(test_amx),       cmocka_unit_test(test_one_pass),
+        cmocka_unit_test(test_head_int8), cmocka_unit_test(test_meaning),
+        cmocka_unit_test(test_profile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

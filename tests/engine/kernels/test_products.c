@@ -1,7 +1,8 @@
 /* timeout: 300
- * Product slots of every set this CPU has against generic: ternary, dense, attention, on awkward sizes and strides, unaligned.
- * tern_fwd, tern_dx8, w8_dx8, tern_dw8 and tern_gemv: equal bits. Others: |got - want| <= tol * sum |a||b|, tol = 2e-6 with fp32 operands, 2^-7 with bf16;
- * with fp16 the operands of all sets are the same, but BLAS keeps fp32. */
+ * Product slots of every set this CPU has against generic: ternary, dense, attention, on awkward
+ * sizes and strides, unaligned. tern_fwd, tern_dx8, w8_dx8, tern_dw8 and tern_gemv: equal bits.
+ * Others: |got - want| <= tol * sum |a||b|, tol = 2e-6 with fp32 operands, 2^-7 with bf16; with
+ *         fp16 the operands of all sets are the same, but BLAS keeps fp32. */
 #include "tests/engine/kernels/isa_util.h"
 
 #include "engine/kernels/table/cpu.h"
@@ -13,12 +14,16 @@ static double tol(const bt_kernels *k, int prec) {
     return prec == BT_PREC_FP16 && strcmp(k->name, "blas") == 0 ? 1.0 / 1024 : 2e-6;
 }
 
-typedef struct shape { size_t M, N, K; } shape;
+typedef struct shape {
+    size_t M, N, K;
+} shape;
 
 /* every awkward size in every place, then sizes that cross the blocking of a set */
 static size_t shapes(shape *out) {
     static const size_t few[] = {0, 1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 255};
-    static const shape more[] = {{14, 32, 256}, {29, 64, 1030}, {300, 96, 70}, {5, 700, 2600}, {130, 33, 1200}, {64, 530, 40}, {1, 192, 192}, {257, 40, 515}, {1030, 70, 40}, {70, 470, 33}, {520, 34, 1024}};
+    static const shape more[] = {{14, 32, 256},   {29, 64, 1030}, {300, 96, 70},  {5, 700, 2600},
+                                 {130, 33, 1200}, {64, 530, 40},  {1, 192, 192},  {257, 40, 515},
+                                 {1030, 70, 40},  {70, 470, 33},  {520, 34, 1024}};
     size_t n = 0;
     for (size_t i = 0; i < 12; i++) {
         out[n++] = (shape){few[i], few[(i * 5 + 3) % 12], few[(i * 7 + 4) % 12]};
@@ -31,12 +36,14 @@ static size_t shapes(shape *out) {
 }
 
 static void *scratch_for(const bt_kernels *k, size_t M, size_t N, size_t K, size_t T, size_t D) {
-    return (char *)take(k->scratch_bytes(M, N, K, T, D) + 60, 4) + 60;        /* 64-byte aligned, as ops.c gives it */
+    /* 64-byte aligned, as ops.c gives it */
+    return (char *)take(k->scratch_bytes(M, N, K, T, D) + 60, 4) + 60;
 }
 
 static void *packed_by(const bt_kernels *k, const int8_t *codes, size_t N, size_t K) {
     void *p = take(k->tern_bytes(N, K), 4);
-    for (size_t n = 0; n < N; n += BT_TERN_ROWS) k->tern_pack(p, codes, N, K, n, n + BT_TERN_ROWS < N ? n + BT_TERN_ROWS : N);
+    for (size_t n = 0; n < N; n += BT_TERN_ROWS)
+        k->tern_pack(p, codes, N, K, n, n + BT_TERN_ROWS < N ? n + BT_TERN_ROWS : N);
     return p;
 }
 
@@ -44,9 +51,10 @@ static void tern_fwd(const bt_kernels *k, shape s) {
     size_t ldy = s.N + 3;
     int8_t *x = bytes_in(s.M * s.K, -128, 127), *w = bytes_in(s.N * s.K, -1, 1);
     float *dq = floats(s.M), *y = floats(s.M * ldy), *want = copy_of(y, s.M * ldy);
-    void *p = packed_by(k, w, s.N, s.K), *gp = packed_by(G, w, s.N, s.K), *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
+    void *p = packed_by(k, w, s.N, s.K), *gp = packed_by(G, w, s.N, s.K),
+         *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
     for (int flags = 0; flags < 2; flags++) {
-        size_t cut = s.M / 3;                           /* two calls give what one gives */
+        size_t cut = s.M / 3; /* two calls give what one gives */
         k->tern_fwd(y, ldy, x, dq, p, 0.37f, 0, cut, s.N, s.K, flags, tmp);
         k->tern_fwd(y, ldy, x, dq, p, 0.37f, cut, s.M, s.N, s.K, flags, tmp);
         G->tern_fwd(want, ldy, x, dq, gp, 0.37f, 0, s.M, s.N, s.K, flags, NULL);
@@ -58,26 +66,34 @@ static void tern_dx(const bt_kernels *k, shape s) {
     size_t lddx = s.K + 1, lddy = s.N + 5;
     int8_t *w = bytes_in(s.N * s.K, -1, 1), *aw = take(s.N * s.K, 1);
     for (size_t i = 0; i < s.N * s.K; i++) aw[i] = (int8_t)abs(w[i]);
-    float *dy = floats(s.M * lddy), *dx = floats(s.M * lddx), *want = copy_of(dx, s.M * lddx), *size = abs_of(dx, s.M * lddx);
-    void *p = packed_by(k, w, s.N, s.K), *gp = packed_by(G, w, s.N, s.K), *ap = packed_by(G, aw, s.N, s.K);
+    float *dy = floats(s.M * lddy), *dx = floats(s.M * lddx), *want = copy_of(dx, s.M * lddx),
+          *size = abs_of(dx, s.M * lddx);
+    void *p = packed_by(k, w, s.N, s.K), *gp = packed_by(G, w, s.N, s.K),
+         *ap = packed_by(G, aw, s.N, s.K);
     void *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
     float *ady = abs_of(dy, s.M * lddy), *start = copy_of(dx, s.M * lddx);
     G->tern_dx(size, lddx, ady, lddy, ap, 0.37f, 0, s.M, s.N, s.K, BT_PREC_FP32, BT_ACC, NULL);
-    for (int prec = 0; prec < 3; prec++) for (int flags = 0; flags < 2; flags++) {
-        if (s.M > 0) memcpy(dx, start, s.M * lddx * 4), memcpy(want, start, s.M * lddx * 4);
-        G->tern_dx(want, lddx, dy, lddy, gp, 0.37f, 0, s.M, s.N, s.K, (bt_prec)prec, flags, NULL);
-        size_t cut = s.M / 2;
-        k->tern_dx(dx, lddx, dy, lddy, p, 0.37f, 0, cut, s.N, s.K, (bt_prec)prec, flags, tmp);
-        k->tern_dx(dx, lddx, dy, lddy, p, 0.37f, cut, s.M, s.N, s.K, (bt_prec)prec, flags, tmp);
-        near_scaled(prec == BT_PREC_FP16 ? "tern_dx fp16" : prec ? "tern_dx bf16" : "tern_dx fp32", dx, want, size, tol(k, prec), s.M * lddx);
-    }
+    for (int prec = 0; prec < 3; prec++)
+        for (int flags = 0; flags < 2; flags++) {
+            if (s.M > 0) memcpy(dx, start, s.M * lddx * 4), memcpy(want, start, s.M * lddx * 4);
+            G->tern_dx(want, lddx, dy, lddy, gp, 0.37f, 0, s.M, s.N, s.K, (bt_prec)prec, flags,
+                       NULL);
+            size_t cut = s.M / 2;
+            k->tern_dx(dx, lddx, dy, lddy, p, 0.37f, 0, cut, s.N, s.K, (bt_prec)prec, flags, tmp);
+            k->tern_dx(dx, lddx, dy, lddy, p, 0.37f, cut, s.M, s.N, s.K, (bt_prec)prec, flags, tmp);
+            near_scaled(prec == BT_PREC_FP16 ? "tern_dx fp16"
+                        : prec               ? "tern_dx bf16"
+                                             : "tern_dx fp32",
+                        dx, want, size, tol(k, prec), s.M * lddx);
+        }
 }
 
 static void tern_dw(const bt_kernels *k, shape s) {
     size_t lddy = s.N + 2, n = s.N * s.K;
     int8_t *x = bytes_in(s.M * s.K, -128, 127), *ax = take(s.M * s.K, 1);
     for (size_t i = 0; i < s.M * s.K; i++) ax[i] = (int8_t)(x[i] == -128 ? 127 : abs(x[i]));
-    float *dy = floats(s.M * lddy), *dq = floats(s.M), *dw = floats(n), *start = copy_of(dw, n), *want = copy_of(dw, n), *size = abs_of(dw, n);
+    float *dy = floats(s.M * lddy), *dq = floats(s.M), *dw = floats(n), *start = copy_of(dw, n),
+          *want = copy_of(dw, n), *size = abs_of(dw, n);
     float *ady = abs_of(dy, s.M * lddy), *adq = abs_of(dq, s.M);
     void *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
     G->tern_dw(size, ady, lddy, ax, adq, s.M, s.N, s.K, 0, s.N, BT_PREC_FP32, NULL);
@@ -87,7 +103,10 @@ static void tern_dw(const bt_kernels *k, shape s) {
         size_t cut = s.N / 2;
         k->tern_dw(dw, dy, lddy, x, dq, s.M, s.N, s.K, 0, cut, (bt_prec)prec, tmp);
         k->tern_dw(dw, dy, lddy, x, dq, s.M, s.N, s.K, cut, s.N, (bt_prec)prec, tmp);
-        near_scaled(prec == BT_PREC_FP16 ? "tern_dw fp16" : prec ? "tern_dw bf16" : "tern_dw fp32", dw, want, size, 1.05 * tol(k, prec), n);
+        near_scaled(prec == BT_PREC_FP16 ? "tern_dw fp16"
+                    : prec               ? "tern_dw bf16"
+                                         : "tern_dw fp32",
+                    dw, want, size, 1.05 * tol(k, prec), n);
     }
 }
 
@@ -101,9 +120,10 @@ static void tern_dx8(const bt_kernels *k, shape s) {
     size_t lddx = s.K + 1, lddy = s.N + 5;
     int8_t *w = bytes_in(s.N * s.K, -1, 1);
     float *dy = floats(s.M * lddy), *dx = floats(s.M * lddx), *want = copy_of(dx, s.M * lddx);
-    void *p = packed_by(k, w, s.N, s.K), *gp = packed_by(G, w, s.N, s.K), *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1), *gtmp = scratch_for(G, s.M, s.N, s.K, 1, 1);
+    void *p = packed_by(k, w, s.N, s.K), *gp = packed_by(G, w, s.N, s.K),
+         *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1), *gtmp = scratch_for(G, s.M, s.N, s.K, 1, 1);
     bt_noise noise = noise_of(s.M);
-    if (s.M > 2 && s.N > 0) memset(dy + lddy, 0, s.N * 4);         /* a row of nothing */
+    if (s.M > 2 && s.N > 0) memset(dy + lddy, 0, s.N * 4); /* a row of nothing */
     for (int flags = 0; flags < 2; flags++) {
         size_t cut = s.M / 3;
         k->tern_dx8(dx, lddx, dy, lddy, p, 0.37f, 0, cut, s.N, s.K, &noise, flags, tmp);
@@ -117,11 +137,14 @@ static void tern_dx8(const bt_kernels *k, shape s) {
 static void w8_dx8(const bt_kernels *k, shape s) {
     size_t lddx = s.K + 1, lddy = s.N + 5;
     int8_t *w = bytes_in(s.N * s.K, -128, 127);
-    float *dy = floats(s.M * lddy), *by = floats(s.N), *dx = floats(s.M * lddx), *want = copy_of(dx, s.M * lddx);
-    void *p = take(k->w8_bytes(s.N, s.K), 4), *gp = take(G->w8_bytes(s.N, s.K), 4), *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1), *gtmp = scratch_for(G, s.M, s.N, s.K, 1, 1);
+    float *dy = floats(s.M * lddy), *by = floats(s.N), *dx = floats(s.M * lddx),
+          *want = copy_of(dx, s.M * lddx);
+    void *p = take(k->w8_bytes(s.N, s.K), 4), *gp = take(G->w8_bytes(s.N, s.K), 4),
+         *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1), *gtmp = scratch_for(G, s.M, s.N, s.K, 1, 1);
     bt_noise noise = noise_of(s.M);
     for (size_t n = 0, rows; n < s.N; n += rows) {
-        rows = n % 3 ? 4 : 64;                                  /* calls of any length, from multiples of 4 */
+        /* calls of any length, from multiples of 4 */
+        rows = n % 3 ? 4 : 64;
         if (rows > s.N - n) rows = s.N - n;
         k->w8_pack(p, w + n * s.K, s.N, s.K, n, n + rows);
         G->w8_pack(gp, w + n * s.K, s.N, s.K, n, n + rows);
@@ -151,17 +174,26 @@ static void tern_dw8(const bt_kernels *k, shape s) {
 static void gemm(const bt_kernels *k, shape s) {
     for (int t = 0; t < 4; t++) {
         int ta = t & 1, tb = t >> 1;
-        size_t lda = (ta ? s.M : s.K) + 3, ldb = (tb ? s.K : s.N) + 1, ldc = s.N + 2, na = (ta ? s.K : s.M) * lda, nb = (tb ? s.N : s.K) * ldb;
-        float *a = floats(na), *b = floats(nb), *c = floats(s.M * ldc), *start = copy_of(c, s.M * ldc), *want = copy_of(c, s.M * ldc);
+        size_t lda = (ta ? s.M : s.K) + 3, ldb = (tb ? s.K : s.N) + 1, ldc = s.N + 2,
+               na = (ta ? s.K : s.M) * lda, nb = (tb ? s.N : s.K) * ldb;
+        float *a = floats(na), *b = floats(nb), *c = floats(s.M * ldc),
+              *start = copy_of(c, s.M * ldc), *want = copy_of(c, s.M * ldc);
         float *size = abs_of(c, s.M * ldc), *aa = abs_of(a, na), *ab = abs_of(b, nb);
         void *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
-        G->gemm(size, ldc, aa, lda, ta, ab, ldb, tb, 1.5f, s.M, s.N, s.K, BT_PREC_FP32, BT_ACC, NULL);
-        for (int prec = 0; prec < 3; prec++) for (int flags = 0; flags < 2; flags++) {
-            if (s.M > 0) memcpy(c, start, s.M * ldc * 4), memcpy(want, start, s.M * ldc * 4);
-            G->gemm(want, ldc, a, lda, ta, b, ldb, tb, 1.5f, s.M, s.N, s.K, (bt_prec)prec, flags, NULL);
-            k->gemm(c, ldc, a, lda, ta, b, ldb, tb, 1.5f, s.M, s.N, s.K, (bt_prec)prec, flags, tmp);
-            near_scaled(prec == BT_PREC_FP16 ? "gemm fp16" : prec ? "gemm bf16" : "gemm fp32", c, want, size, tol(k, prec), s.M * ldc);
-        }
+        G->gemm(size, ldc, aa, lda, ta, ab, ldb, tb, 1.5f, s.M, s.N, s.K, BT_PREC_FP32, BT_ACC,
+                NULL);
+        for (int prec = 0; prec < 3; prec++)
+            for (int flags = 0; flags < 2; flags++) {
+                if (s.M > 0) memcpy(c, start, s.M * ldc * 4), memcpy(want, start, s.M * ldc * 4);
+                G->gemm(want, ldc, a, lda, ta, b, ldb, tb, 1.5f, s.M, s.N, s.K, (bt_prec)prec,
+                        flags, NULL);
+                k->gemm(c, ldc, a, lda, ta, b, ldb, tb, 1.5f, s.M, s.N, s.K, (bt_prec)prec, flags,
+                        tmp);
+                near_scaled(prec == BT_PREC_FP16 ? "gemm fp16"
+                            : prec               ? "gemm bf16"
+                                                 : "gemm fp32",
+                            c, want, size, tol(k, prec), s.M * ldc);
+            }
         drop_all("gemm");
     }
 }
@@ -169,7 +201,7 @@ static void gemm(const bt_kernels *k, shape s) {
 static void tern_gemv(const bt_kernels *k, shape s) {
     size_t row = (s.K + 127) / 128 * 32;
     uint8_t *p = take(s.N * row, 1);
-    for (size_t i = 0; i < s.N * row; i++) {            /* any code but 3, also in the padding */
+    for (size_t i = 0; i < s.N * row; i++) { /* any code but 3, also in the padding */
         int v = 0;
         for (int j = 0; j < 4; j++) v |= (int)(unit() * 3) << (2 * j);
         p[i] = (uint8_t)v;
@@ -183,7 +215,8 @@ static void tern_gemv(const bt_kernels *k, shape s) {
 }
 
 static void gemv(const bt_kernels *k, shape s) {
-    float *w = floats(s.N * s.K), *x = floats(s.K), *y = filled(s.N, 9), *want = filled(s.N, 9), *size = filled(s.N, 9), *aw = abs_of(w, s.N * s.K), *ax = abs_of(x, s.K);
+    float *w = floats(s.N * s.K), *x = floats(s.K), *y = filled(s.N, 9), *want = filled(s.N, 9),
+          *size = filled(s.N, 9), *aw = abs_of(w, s.N * s.K), *ax = abs_of(x, s.K);
     size_t n0 = s.N / 4;
     k->gemv(y, w, x, s.K, n0, s.N);
     G->gemv(want, w, x, s.K, n0, s.N);
@@ -191,14 +224,23 @@ static void gemv(const bt_kernels *k, shape s) {
     near_scaled("gemv", y, want, size, 2e-6, s.N);
 }
 
-/* bounds are relative to the root mean square of what is compared: 5e-5 with fp32 operands, 0.06 with bf16 or fp16 (about 4 deviations
- * of the sums' error, each operand rounded by 2^-9) */
+/* bounds are relative to the root mean square of what is compared: 5e-5 with fp32 operands, 0.06
+ * with bf16 or fp16 (about 4 deviations of the sums' error, each operand rounded by 2^-9) */
 static void attention(const bt_kernels *k, size_t T, size_t D, size_t window, int prec) {
-    bt_attn_shape s = {.T = T, .D = D, .ldq = 2 * D + 1, .ldk = D + 2, .ldv = D, .ldo = D + 3, .scale = 1.0f / sqrtf((float)D), .window = window};
-    float *q = floats(T * s.ldq), *kk = floats(T * s.ldk), *v = floats(T * s.ldv), *o = filled(T * s.ldo, 9), *wo = filled(T * s.ldo, 9);
+    bt_attn_shape s = {.T = T,
+                       .D = D,
+                       .ldq = 2 * D + 1,
+                       .ldk = D + 2,
+                       .ldv = D,
+                       .ldo = D + 3,
+                       .scale = 1.0f / sqrtf((float)D),
+                       .window = window};
+    float *q = floats(T * s.ldq), *kk = floats(T * s.ldk), *v = floats(T * s.ldv),
+          *o = filled(T * s.ldo, 9), *wo = filled(T * s.ldo, 9);
     float *lse = filled(T, 9), *wl = filled(T, 9), *go = floats(T * s.ldo);
     void *tmp = scratch_for(k, 1, 1, 1, T, D), *gtmp = scratch_for(G, 1, 1, 1, T, D);
-    /* where a query sees few keys its ds is the difference of nearly equal dp and delta: dp's own rounding is the floor there */
+    /* where a query sees few keys its ds is the difference of nearly equal dp and delta: dp's own
+     * rounding is the floor there */
     double within = prec ? 0.06 : 5e-5, floor = 1e-6, diff = prec ? 0.06 : 1e-6;
     k->attn_fwd(o, lse, q, kk, v, &s, 0, T, (bt_prec)prec, tmp);
     G->attn_fwd(wo, wl, q, kk, v, &s, 0, T, (bt_prec)prec, gtmp);
@@ -210,13 +252,16 @@ static void attention(const bt_kernels *k, size_t T, size_t D, size_t window, in
     float *wdq = filled(T * s.ldq, 9), *wdk = copy_of(dk, T * s.ldk), *wdv = copy_of(dv, T * s.ldv);
     k->attn_bwd(dq, dk, dv, go, wo, wl, q, kk, v, &s, (bt_prec)prec, tmp);
     G->attn_bwd(wdq, wdk, wdv, go, wo, wl, q, kk, v, &s, (bt_prec)prec, gtmp);
-    for (size_t i = 0; i < T * s.ldq; i++) if (i % s.ldq >= D) assert_true(dq[i] == 9), dq[i] = wdq[i] = 0;
+    for (size_t i = 0; i < T * s.ldq; i++)
+        if (i % s.ldq >= D) assert_true(dq[i] == 9), dq[i] = wdq[i] = 0;
     near_rms("attn_bwd dq", dq, wdq, within, diff, T * s.ldq);
     near_rms("attn_bwd dk", dk, wdk, within, diff, T * s.ldk);
     near_rms("attn_bwd dv", dv, wdv, within, diff, T * s.ldv);
-    if (T > BT_ATTN_ROWS) {                                       /* rows of a later range do not depend on the range */
+    /* rows of a later range do not depend on the range */
+    if (T > BT_ATTN_ROWS) {
         float *part = copy_of(o, T * s.ldo), *pl = copy_of(lse, T);
-        for (size_t i = BT_ATTN_ROWS * s.ldo; i < T * s.ldo; i++) if (i % s.ldo < D) part[i] = -1;
+        for (size_t i = BT_ATTN_ROWS * s.ldo; i < T * s.ldo; i++)
+            if (i % s.ldo < D) part[i] = -1;
         k->attn_fwd(part, pl, q, kk, v, &s, BT_ATTN_ROWS, T, (bt_prec)prec, tmp);
         same_bits("attn_fwd of a range", part, o, T * s.ldo * 4);
         same_bits("attn_fwd lse of a range", pl, lse, T * 4);
@@ -224,35 +269,44 @@ static void attention(const bt_kernels *k, size_t T, size_t D, size_t window, in
     drop_all("attention");
 }
 
-/* every fp16 value, the halfway points between two, and their neighbours: by instruction (avx2, avx512) and by bt_half */
+/* every fp16 value, the halfway points between two, and their neighbours: by instruction (avx2,
+ * avx512) and by bt_half */
 static void halves(const bt_kernels *k) {
     for (uint32_t i = 0; i < 0x10000; i += 7) {
-        uint32_t bits = (i & 0x8000u) << 16 | (i & 0x7fffu) << 13;      /* a float with fp16's bits, exponent off by 112 */
+        /* a float with fp16's bits, exponent off by 112 */
+        uint32_t bits = (i & 0x8000u) << 16 | (i & 0x7fffu) << 13;
         float x, got, one = 1, inf = INFINITY;
         memcpy(&x, &bits, 4);
         x *= 0x1p112f;
         for (int j = 0; j < 5; j++) {
-            float ulp = fabsf(x) < 0x1p-14f ? 0x1p-24f : ldexpf(1, ilogbf(x) - 10), y = x + ulp * (float)j / 4, want = bt_half(y);
+            float ulp = fabsf(x) < 0x1p-14f ? 0x1p-24f : ldexpf(1, ilogbf(x) - 10),
+                  y = x + ulp * (float)j / 4, want = bt_half(y);
             if (fabsf(y) >= 65520) assert_true(want == copysignf(inf, y));
             if (j == 0 || j == 4) assert_true(fabsf(y) > 65504 || want == y);
             if (j == 1) assert_true(fabsf(y) > 65504 || want == x);
-            k->gemm(&got, 1, &y, 1, 0, &one, 1, 0, 1, 1, 1, 1, BT_PREC_FP16, 0, scratch_for(k, 1, 1, 1, 1, 1));
-            if (strcmp(k->name, "blas") != 0 && got != want) fail_msg("%a becomes %a, by bt_half %a", (double)y, (double)got, (double)want);
+            k->gemm(&got, 1, &y, 1, 0, &one, 1, 0, 1, 1, 1, 1, BT_PREC_FP16, 0,
+                    scratch_for(k, 1, 1, 1, 1, 1));
+            if (strcmp(k->name, "blas") != 0 && got != want)
+                fail_msg("%a becomes %a, by bt_half %a", (double)y, (double)got, (double)want);
             drop_all("half");
         }
     }
 }
 
-static void (*const cases[])(const bt_kernels *, shape) = {tern_fwd, tern_dx, tern_dw, tern_dx8, w8_dx8, tern_dw8, gemm, tern_gemv, gemv};
+static void (*const cases[])(const bt_kernels *, shape) = {
+    tern_fwd, tern_dx, tern_dw, tern_dx8, w8_dx8, tern_dw8, gemm, tern_gemv, gemv};
 
-static void peak(const bt_kernels *k) {                 /* no oracle: more rounds are more operations, none where there is no instruction */
+/* no oracle: more rounds are more operations, none where there is no instruction */
+static void peak(const bt_kernels *k) {
     for (int kind = 0; kind < 3; kind++) {
         double once = k->peak_ops((bt_peak)kind, 1);
-        assert_true(once >= 0 && k->peak_ops((bt_peak)kind, 3) == 3 * once && (kind != BT_PEAK_FP32 || once > 0));
+        assert_true(once >= 0 && k->peak_ops((bt_peak)kind, 3) == 3 * once &&
+                    (kind != BT_PEAK_FP32 || once > 0));
     }
 }
 
-static void run_few(const bt_kernels *k) {              /* every case once, for every_slot_has_a_case */
+/* every case once, for every_slot_has_a_case */
+static void run_few(const bt_kernels *k) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         cases[c](k, (shape){5, 17, 31});
         drop_all("product");
@@ -273,18 +327,22 @@ static void run_slots(const bt_kernels *k) {
     shape all[64];
     size_t n = shapes(all);
     draw = 0;
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) for (size_t i = 0; i < n; i++) {
-        cases[c](k, all[i]);
-        drop_all("product");
-    }
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (size_t i = 0; i < n; i++) {
+            cases[c](k, all[i]);
+            drop_all("product");
+        }
     halves(k);
     peak(k);
-    draw = 0;                                   /* attention's bounds are statistical: its numbers do not move with the cases above */
-    static const size_t T[] = {1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 129, 255, 300}, D[] = {2, 16, 30, 32, 64, 128};
-    for (size_t i = 0; i < sizeof T / sizeof *T; i++) for (int prec = 0; prec < 3; prec++) {
-        attention(k, T[i], D[i % 6], 0, prec);
-        attention(k, T[i], D[(i + 3) % 6], i % 3 ? 1 + i * i : 0, prec);
-    }
+    /* attention's bounds are statistical: its numbers do not move with the cases above */
+    draw = 0;
+    static const size_t T[] = {1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 129, 255, 300},
+                        D[] = {2, 16, 30, 32, 64, 128};
+    for (size_t i = 0; i < sizeof T / sizeof *T; i++)
+        for (int prec = 0; prec < 3; prec++) {
+            attention(k, T[i], D[i % 6], 0, prec);
+            attention(k, T[i], D[(i + 3) % 6], i % 3 ? 1 + i * i : 0, prec);
+        }
 }
 
 static void run_set(const char *isa) {
@@ -296,13 +354,15 @@ static void run_set(const char *isa) {
     run_slots(bt_k());
 }
 
-/* Rounding at random: the mean over many draws is the exact product, no draw is off by more than one step of the scale, and a
+/* Rounding at random: the mean over many draws is the exact product, no draw is off by more than
+ *                     one step of the scale, and a
  * gradient that is not finite stays visible. Of the generic set, which the others equal. */
 static void test_noise(void **state) {
     (void)state;
     enum { M = 8, N = 96, K = 5, DRAWS = 4000 };
     int8_t *w = bytes_in(N * K, -1, 1), *x = bytes_in(M * K, -127, 127);
-    float *dy = floats(M * N), *dq = filled(M, 0.02f), *exact = filled(M * K, 0), *exact_dw = filled(N * K, 0), *tmp = filled(256, 0);
+    float *dy = floats(M * N), *dq = filled(M, 0.02f), *exact = filled(M * K, 0),
+          *exact_dw = filled(N * K, 0), *tmp = filled(256, 0);
     double mean[M * K] = {0}, mean_dw[N * K] = {0};
     G->tern_dx(exact, K, dy, N, w, 1, 0, M, N, K, BT_PREC_FP32, 0, tmp);
     G->tern_dw(exact_dw, dy, N, x, dq, M, N, K, 0, N, BT_PREC_FP32, tmp);
@@ -316,9 +376,13 @@ static void test_noise(void **state) {
         for (int i = 0; i < M * K; i++) mean[i] += (double)dx[i] / DRAWS;
         for (int i = 0; i < N * K; i++) mean_dw[i] += (double)dw[i] / DRAWS;
     }
-    /* largest |dy| is 4: a step is 4/127, its deviation at most half; 64 of N codes are not 0; 6 deviations of the mean */
-    for (int i = 0; i < M * K; i++) assert_true(fabs(mean[i] - (double)exact[i]) < 6 * 4.0 / 127 / 2 * sqrt(N) / sqrt(DRAWS));
-    for (int i = 0; i < N * K; i++) assert_true(fabs(mean_dw[i] - (double)exact_dw[i]) < 6 * 4.0 * 0.02 / 127 / 2 * 127 * sqrt(M) / sqrt(DRAWS));
+    /* largest |dy| is 4: a step is 4/127, its deviation at most half; 64 of N codes are not 0; 6
+     * deviations of the mean */
+    for (int i = 0; i < M * K; i++)
+        assert_true(fabs(mean[i] - (double)exact[i]) < 6 * 4.0 / 127 / 2 * sqrt(N) / sqrt(DRAWS));
+    for (int i = 0; i < N * K; i++)
+        assert_true(fabs(mean_dw[i] - (double)exact_dw[i]) <
+                    6 * 4.0 * 0.02 / 127 / 2 * 127 * sqrt(M) / sqrt(DRAWS));
     uint32_t rows[M] = {0};
     bt_noise noise = {rows, 5, 0};
     for (int bad = 0; bad < 2; bad++) {
@@ -333,13 +397,34 @@ static void test_noise(void **state) {
     drop_all("noise");
 }
 
-static void test_generic(void **state) { (void)state; run_set("generic"); }
-static void test_blas(void **state) { (void)state; run_set("blas"); }
-static void test_avx2(void **state) { (void)state; run_set("avx2"); }
-static void test_avx2_plain(void **state) { (void)state; run_set("avx2-plain"); }
-static void test_avx512(void **state) { (void)state; run_set("avx512"); }
-static void test_avx512_plain(void **state) { (void)state; run_set("avx512-plain"); }
-static void test_amx(void **state) { (void)state; run_set("amx"); }
+static void test_generic(void **state) {
+    (void)state;
+    run_set("generic");
+}
+static void test_blas(void **state) {
+    (void)state;
+    run_set("blas");
+}
+static void test_avx2(void **state) {
+    (void)state;
+    run_set("avx2");
+}
+static void test_avx2_plain(void **state) {
+    (void)state;
+    run_set("avx2-plain");
+}
+static void test_avx512(void **state) {
+    (void)state;
+    run_set("avx512");
+}
+static void test_avx512_plain(void **state) {
+    (void)state;
+    run_set("avx512-plain");
+}
+static void test_amx(void **state) {
+    (void)state;
+    run_set("amx");
+}
 
 /* the AMX set's code on tiles in software, over the vector set it falls through to */
 static void test_emulated_amx(void **state) {
@@ -349,7 +434,8 @@ static void test_emulated_amx(void **state) {
     if (bt_kernels_select("avx512", &err) != BT_OK || !bt_cpu_get()->avx512_bf16) skip();
     const bt_kernels *e = &bt_kernels_emulated_amx;
     bt_kernels k = *bt_k();
-#define BT_SLOT(slot) if (e->slot) k.slot = e->slot;
+#define BT_SLOT(slot) \
+    if (e->slot) k.slot = e->slot;
 #define BT_TERN_SLOT(slot) k.slot = e->slot;
 #include "engine/kernels/table/slots.def"
 #undef BT_SLOT
@@ -363,8 +449,16 @@ static void test_emulated_amx(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_slot_has_a_case), cmocka_unit_test(test_noise), cmocka_unit_test(test_generic), cmocka_unit_test(test_blas), cmocka_unit_test(test_avx2), cmocka_unit_test(test_avx2_plain),
-        cmocka_unit_test(test_avx512), cmocka_unit_test(test_avx512_plain), cmocka_unit_test(test_amx), cmocka_unit_test(test_emulated_amx),
+        cmocka_unit_test(every_slot_has_a_case),
+        cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_generic),
+        cmocka_unit_test(test_blas),
+        cmocka_unit_test(test_avx2),
+        cmocka_unit_test(test_avx2_plain),
+        cmocka_unit_test(test_avx512),
+        cmocka_unit_test(test_avx512_plain),
+        cmocka_unit_test(test_amx),
+        cmocka_unit_test(test_emulated_amx),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* What the statistics look at, of every kernel set beside the plain rule, over lengths around every block of the loops: histories of
- * codes stay and count, weights near a threshold count, the last update of AdamW comes back from its moments. */
+/* What the statistics look at, of every kernel set beside the plain rule, over lengths around every
+ * block of the loops: histories of codes stay and count, weights near a threshold count, the last
+ * update of AdamW comes back from its moments. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,11 +30,12 @@ static void histories_remember_two_codes(void **state) {
         for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
             size_t n = lengths[l];
             memset(history, 0, sizeof history);
-            history[(n + 1) / 2] = 0xa5;                                    /* not its own */
+            history[(n + 1) / 2] = 0xa5; /* not its own */
             for (size_t step = 2; step < 2 + STEPS; step++) {
                 bt_code_seen seen = {0, 0, 0}, want = {0, 0, 0};
                 for (size_t i = 0; i < n; i++) {
-                    int now = code_at(step, i), last = step > 2 ? code_at(step - 1, i) : 0, before = step > 3 ? code_at(step - 2, i) : 0;
+                    int now = code_at(step, i), last = step > 2 ? code_at(step - 1, i) : 0,
+                        before = step > 3 ? code_at(step - 2, i) : 0;
                     codes[i] = (int8_t)now;
                     want.flips += now != last;
                     want.sign_flips += now * last == -1;
@@ -58,7 +60,8 @@ static void near_counts_a_band(void **state) {
         if (bt_kernels_select(sets[s], &err) != BT_OK) continue;
         for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
             size_t want = 0;
-            for (size_t i = 0; i < lengths[l]; i++) want += fabsf(fabsf((w[i] - 0.01f) * 4.0f) - 0.5f) < 0.05f;
+            for (size_t i = 0; i < lengths[l]; i++)
+                want += fabsf(fabsf((w[i] - 0.01f) * 4.0f) - 0.5f) < 0.05f;
             assert_int_equal(bt_k()->code_near(w, lengths[l], 0.01f, 4.0f, 0.5f, 0.05f), want);
         }
     }
@@ -77,7 +80,8 @@ static void an_update_is_undone(void **state) {
             m[i] = v[i] = 0;
         }
         bt_k()->adamw(w, g, m, v, 1.0f, lr, 0.9f, 0.95f, eps, decay, c1, c2, N);
-        bt_k()->adamw_undo(change, before, w, m, v, N, 1.0f - lr * decay, lr / c1, 1.0f / sqrtf(c2), eps);
+        bt_k()->adamw_undo(change, before, w, m, v, N, 1.0f - lr * decay, lr / c1, 1.0f / sqrtf(c2),
+                           eps);
         for (size_t i = 0; i < N; i++) {
             assert_true(fabsf(before[i] - w0[i]) < 2e-7f);
             assert_true(fabsf(change[i] - (w0[i] - w[i])) < 2e-7f);

@@ -1,4 +1,5 @@
-/* The 2-bit form: round trip, its bit layout, padding, and decoding from it against the plain product. */
+/* The 2-bit form: round trip, its bit layout, padding, and decoding from it against the plain
+ * product. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,9 +23,9 @@ static void test_layout(void **state) {
     codes[0] = -1, codes[33] = 1, codes[127] = -1, codes[129] = 1;
     assert_int_equal(bt_tern2_row_bytes(130), 64);
     bt_tern2_pack(packed, codes, 1, 130);
-    assert_int_equal(packed[0], 0x54);          /* inputs 0, 32, 64, 96: -1, 0, 0, 0 */
-    assert_int_equal(packed[1], 0x59);          /* input 33 is 1: bits 2, 3 hold 2 */
-    assert_int_equal(packed[31], 0x15);         /* input 127 is -1: bits 6, 7 hold 0 */
+    assert_int_equal(packed[0], 0x54);  /* inputs 0, 32, 64, 96: -1, 0, 0, 0 */
+    assert_int_equal(packed[1], 0x59);  /* input 33 is 1: bits 2, 3 hold 2 */
+    assert_int_equal(packed[31], 0x15); /* input 127 is -1: bits 6, 7 hold 0 */
     assert_int_equal(packed[32], 0x55);
     assert_int_equal(packed[33], 0x56);
     for (size_t i = 34; i < 64; i++) assert_int_equal(packed[i], 0x55);
@@ -91,6 +92,9 @@ static void test_gemv_of_packed(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layout), cmocka_unit_test(test_round_trip), cmocka_unit_test(test_read_and_refuse), cmocka_unit_test(test_gemv_of_packed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layout),
+                                       cmocka_unit_test(test_round_trip),
+                                       cmocka_unit_test(test_read_and_refuse),
+                                       cmocka_unit_test(test_gemv_of_packed)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

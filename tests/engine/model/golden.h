@@ -1,4 +1,5 @@
-/* golden.h - helpers of the tests that read golden files: where they lie, a nano-like training loop without the trainer. */
+/* golden.h - helpers of the tests that read golden files: where they lie, and a training loop like
+ * nano's without the trainer. */
 #ifndef BT_TESTS_MODEL_GOLDEN_H
 #define BT_TESTS_MODEL_GOLDEN_H
 
@@ -25,7 +26,10 @@ static inline int32_t chain_next(int32_t t, uint64_t i, uint64_t seed, int32_t V
     return (int32_t)((5 * (int64_t)t + 17 + (int64_t)(bt_splitmix64(seed + i) & 3)) % V);
 }
 
-typedef struct chain { uint64_t i, seed; int32_t t, V; } chain;
+typedef struct chain {
+    uint64_t i, seed;
+    int32_t t, V;
+} chain;
 
 /* the next B stretches of T + 1 tokens */
 static inline void chain_batch(chain *c, int32_t *inputs, int32_t *targets, int B, int T) {
@@ -39,20 +43,24 @@ static inline void chain_batch(chain *c, int32_t *inputs, int32_t *targets, int 
 }
 
 /* one optimizer step over `micros` micro-batches of m; returns the mean loss */
-static inline double train_step(bt_model *m, bt_optim *o, chain *data, int32_t *inputs, int32_t *targets, int B, int micros, int64_t t, float lr) {
+static inline double train_step(bt_model *m, bt_optim *o, chain *data, int32_t *inputs,
+                                int32_t *targets, int B, int micros, int64_t t, float lr) {
     const bt_params *p = bt_model_params(m);
     const bt_model_cfg *c = bt_model_config(m);
     double tokens = (double)B * micros * c->T, loss = 0;
     bt_optim_span spans[512];
     size_t n = 0;
-    for (; n < p->n && n < 512; n++) spans[n] = (bt_optim_span){p->tensors[n].offset, p->tensors[n].offset + p->tensors[n].count, p->tensors[n].decay};
+    for (; n < p->n && n < 512; n++)
+        spans[n] = (bt_optim_span){p->tensors[n].offset, p->tensors[n].offset + p->tensors[n].count,
+                                   p->tensors[n].decay};
     bt_model_zero_grads(m);
     for (int i = 0; i < micros; i++) {
         chain_batch(data, inputs, targets, B, c->T);
         loss += bt_model_train_micro(m, inputs, targets, 1.0 / tokens, NULL, NULL, NULL);
     }
     double norm = sqrt(bt_op_sum_squares(bt_model_grads(m), p->total)), clip = 1.0 / (norm + 1e-6);
-    bt_optim_step(o, bt_model_weights(m), bt_model_grads(m), spans, n, t, (float)(clip < 1 ? clip : 1), lr, 0.1f);
+    bt_optim_step(o, bt_model_weights(m), bt_model_grads(m), spans, n, t,
+                  (float)(clip < 1 ? clip : 1), lr, 0.1f);
     bt_model_quantise(m);
     return loss / tokens;
 }

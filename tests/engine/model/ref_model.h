@@ -1,8 +1,10 @@
-/* ref_model.h - the network once more, in double and in the plainest way, forward and backward: the judge of engine/model.
+/* ref_model.h - the network once more, in double and in the plainest way, forward and backward: the
+ * judge of engine/model.
  *
- * It shares nothing with the engine but the tensor table. Every linear layer norms (norm = bitlinear) and quantises its own
- * input, attention builds the whole T x T matrix, nothing is saved cleverly. Gradients are those of the straight-through
- * formula: y = deq(q(x)) deq(q(W))^T, dx = dy deq(q(W)), dW = dy^T deq(q(x)). */
+ * It shares nothing with the engine but the tensor table. Every linear layer norms (norm =
+ * bitlinear) and quantises its own input, attention builds the whole T x T matrix, nothing is saved
+ * cleverly. Gradients are those of the straight-through formula: y = deq(q(x)) deq(q(W))^T, dx = dy
+ * deq(q(W)), dW = dy^T deq(q(x)). */
 #ifndef BT_TESTS_REF_MODEL_H
 #define BT_TESTS_REF_MODEL_H
 
@@ -16,14 +18,24 @@
 typedef struct ref_pass {
     const bt_model_cfg *c;
     const bt_params *p;
-    const double *w;                    /* flat, as the engine's */
-    double *g;                          /* flat; NULL: loss only */
-    void *taken[4096];                  /* everything allocated */
+    const double *w;   /* flat, as the engine's */
+    double *g;         /* flat; NULL: loss only */
+    void *taken[4096]; /* everything allocated */
     size_t n_taken;
 } ref_pass;
 
-typedef struct ref_norm { const bt_tensor *gain; double *x, *y, *rstd; size_t rows, K; } ref_norm;
-typedef struct ref_linear { const bt_tensor *t; bool normed; ref_norm norm; double *xq, *wq, *y; size_t M; } ref_linear;
+typedef struct ref_norm {
+    const bt_tensor *gain;
+    double *x, *y, *rstd;
+    size_t rows, K;
+} ref_norm;
+typedef struct ref_linear {
+    const bt_tensor *t;
+    bool normed;
+    ref_norm norm;
+    double *xq, *wq, *y;
+    size_t M;
+} ref_linear;
 
 static double *ref_take(ref_pass *r, size_t n) {
     double *d = calloc(n ? n : 1, sizeof *d);
@@ -32,13 +44,15 @@ static double *ref_take(ref_pass *r, size_t n) {
     return d;
 }
 
-static double *ref_norm_fwd(ref_pass *r, ref_norm *n, const bt_tensor *gain, double *x, size_t rows, size_t K) {
+static double *ref_norm_fwd(ref_pass *r, ref_norm *n, const bt_tensor *gain, double *x, size_t rows,
+                            size_t K) {
     *n = (ref_norm){gain, x, ref_take(r, rows * K), ref_take(r, rows), rows, K};
     for (size_t i = 0; i < rows; i++) {
         double ss = 0;
         for (size_t k = 0; k < K; k++) ss += x[i * K + k] * x[i * K + k];
         n->rstd[i] = 1.0 / sqrt(ss / (double)K + r->c->norm_eps);
-        for (size_t k = 0; k < K; k++) n->y[i * K + k] = x[i * K + k] * n->rstd[i] * (gain ? r->w[gain->offset + k] : 1.0);
+        for (size_t k = 0; k < K; k++)
+            n->y[i * K + k] = x[i * K + k] * n->rstd[i] * (gain ? r->w[gain->offset + k] : 1.0);
     }
     return n->y;
 }
@@ -64,7 +78,12 @@ static double *ref_norm_bwd(ref_pass *r, const ref_norm *n, const double *dy) {
 
 static double *ref_linear_fwd(ref_pass *r, ref_linear *l, const bt_tensor *t, double *x, size_t M) {
     size_t N = t->rows, K = t->cols;
-    *l = (ref_linear){.t = t, .M = M, .normed = r->c->norm == BT_NORM_BITLINEAR, .xq = ref_take(r, M * K), .wq = ref_take(r, N * K), .y = ref_take(r, M * N)};
+    *l = (ref_linear){.t = t,
+                      .M = M,
+                      .normed = r->c->norm == BT_NORM_BITLINEAR,
+                      .xq = ref_take(r, M * K),
+                      .wq = ref_take(r, N * K),
+                      .y = ref_take(r, M * N)};
     const double *w = r->w + t->offset;
     if (l->normed) x = ref_norm_fwd(r, &l->norm, NULL, x, M, K);
     double mean = 0, scale = 0;
@@ -74,15 +93,20 @@ static double *ref_linear_fwd(ref_pass *r, ref_linear *l, const bt_tensor *t, do
     }
     scale = fmax(scale, 1e-5);
     for (size_t i = 0; i < N * K; i++) {
-        if (r->c->linear == BT_LIN_DENSE) l->wq[i] = w[i];
-        else if (r->c->linear == BT_LIN_BITNET1) l->wq[i] = scale * (double)((w[i] > mean) - (w[i] < mean));
-        else l->wq[i] = scale * fmax(-1, fmin(1, nearbyint(w[i] / scale)));
+        if (r->c->linear == BT_LIN_DENSE)
+            l->wq[i] = w[i];
+        else if (r->c->linear == BT_LIN_BITNET1)
+            l->wq[i] = scale * (double)((w[i] > mean) - (w[i] < mean));
+        else
+            l->wq[i] = scale * fmax(-1, fmin(1, nearbyint(w[i] / scale)));
     }
     for (size_t i = 0; i < M; i++) {
         double a = 1e-5;
         for (size_t k = 0; k < K; k++) a = fmax(a, fabs(x[i * K + k]));
         for (size_t k = 0; k < K; k++) {
-            l->xq[i * K + k] = r->c->linear == BT_LIN_DENSE ? x[i * K + k] : nearbyint(x[i * K + k] * 127.0 / a) * a / 127.0;
+            l->xq[i * K + k] = r->c->linear == BT_LIN_DENSE
+                                   ? x[i * K + k]
+                                   : nearbyint(x[i * K + k] * 127.0 / a) * a / 127.0;
         }
         for (size_t n = 0; n < N; n++) {
             for (size_t k = 0; k < K; k++) l->y[i * N + n] += l->xq[i * K + k] * l->wq[n * K + k];
@@ -112,7 +136,9 @@ static void ref_rope(const ref_pass *r, double *x, size_t M, size_t heads, doubl
         for (size_t h = 0; h < heads; h++) {
             double *v = x + (m * heads + h) * D;
             for (size_t i = 0; i < D / 2; i++) {
-                double angle = sign * (double)(m % T) * pow(r->c->rope_theta, -2.0 * (double)i / (double)D), a = v[i], b = v[i + D / 2];
+                double angle = sign * (double)(m % T) *
+                               pow(r->c->rope_theta, -2.0 * (double)i / (double)D),
+                       a = v[i], b = v[i + D / 2];
                 v[i] = a * cos(angle) - b * sin(angle);
                 v[i + D / 2] = b * cos(angle) + a * sin(angle);
             }
@@ -120,7 +146,9 @@ static void ref_rope(const ref_pass *r, double *x, size_t M, size_t heads, doubl
     }
 }
 
-static double ref_act(const ref_pass *r, double x) { return r->c->act == BT_ACT_RELU2 ? (x > 0 ? x * x : 0) : x / (1 + exp(-x)); }
+static double ref_act(const ref_pass *r, double x) {
+    return r->c->act == BT_ACT_RELU2 ? (x > 0 ? x * x : 0) : x / (1 + exp(-x));
+}
 
 static double ref_dact(const ref_pass *r, double x) {
     if (r->c->act == BT_ACT_RELU2) return x > 0 ? 2 * x : 0;
@@ -131,7 +159,8 @@ static double ref_dact(const ref_pass *r, double x) {
 typedef struct ref_layer {
     ref_norm attn_norm, ffn_norm, attn_sub, ffn_sub, q_norm, k_norm;
     ref_linear q, k, v, o, gate, up, down;
-    double *qr, *kr, *prob, *att, *h;       /* rotated heads; (B, H, T, T); attention output; act(gate) * up */
+    /* rotated heads; (B, H, T, T); attention output; act(gate) * up */
+    double *qr, *kr, *prob, *att, *h;
 } ref_layer;
 
 static void ref_attention(const ref_pass *r, ref_layer *l, size_t B) {
@@ -141,19 +170,24 @@ static void ref_attention(const ref_pass *r, ref_layer *l, size_t B) {
         for (size_t t = 0; t < T; t++) {
             double *p = l->prob + (bh * T + t) * T, top = -INFINITY, sum = 0;
             for (size_t u = 0; u <= t; u++) {
-                for (size_t d = 0; d < D; d++) p[u] += l->qr[((b * T + t) * H + h) * D + d] * l->kr[((b * T + u) * KV + j) * D + d] / sqrt((double)D);
+                for (size_t d = 0; d < D; d++)
+                    p[u] += l->qr[((b * T + t) * H + h) * D + d] *
+                            l->kr[((b * T + u) * KV + j) * D + d] / sqrt((double)D);
                 top = fmax(top, p[u]);
             }
             for (size_t u = 0; u <= t; u++) sum += p[u] = exp(p[u] - top);
             for (size_t u = 0; u <= t; u++) {
                 p[u] /= sum;
-                for (size_t d = 0; d < D; d++) l->att[((b * T + t) * H + h) * D + d] += p[u] * l->v.y[((b * T + u) * KV + j) * D + d];
+                for (size_t d = 0; d < D; d++)
+                    l->att[((b * T + t) * H + h) * D + d] += p[u] *
+                                                             l->v.y[((b * T + u) * KV + j) * D + d];
             }
         }
     }
 }
 
-static void ref_attention_bwd(const ref_pass *r, const ref_layer *l, size_t B, const double *datt, double *dq, double *dk, double *dv) {
+static void ref_attention_bwd(const ref_pass *r, const ref_layer *l, size_t B, const double *datt,
+                              double *dq, double *dk, double *dv) {
     size_t T = (size_t)r->c->T, H = (size_t)r->c->H, KV = (size_t)r->c->KV, D = (size_t)r->c->D;
     for (size_t bh = 0; bh < B * H; bh++) {
         size_t b = bh / H, h = bh % H, j = h / (H / KV);
@@ -191,30 +225,43 @@ static void ref_add(double *y, const double *x, size_t n) {
 
 static double *ref_layer_fwd(ref_pass *r, ref_layer *l, int i, double *x, size_t B) {
     const bt_model_cfg *c = r->c;
-    size_t M = B * (size_t)c->T, C = (size_t)c->C, H = (size_t)c->H, KV = (size_t)c->KV, D = (size_t)c->D, F = (size_t)c->F;
+    size_t M = B * (size_t)c->T, C = (size_t)c->C, H = (size_t)c->H, KV = (size_t)c->KV,
+           D = (size_t)c->D, F = (size_t)c->F;
     bool pre = c->norm != BT_NORM_BITLINEAR, sub = c->norm == BT_NORM_SUBLN;
-    double *n1 = pre ? ref_norm_fwd(r, &l->attn_norm, bt_params_get(r->p, i, BT_P_ATTN_NORM), x, M, C) : x;
-    l->qr = ref_copy(r, ref_linear_fwd(r, &l->q, bt_params_get(r->p, i, BT_P_ATTN_Q), n1, M), M * H * D);
-    l->kr = ref_copy(r, ref_linear_fwd(r, &l->k, bt_params_get(r->p, i, BT_P_ATTN_K), n1, M), M * KV * D);
+    double *n1 =
+        pre ? ref_norm_fwd(r, &l->attn_norm, bt_params_get(r->p, i, BT_P_ATTN_NORM), x, M, C) : x;
+    l->qr = ref_copy(r, ref_linear_fwd(r, &l->q, bt_params_get(r->p, i, BT_P_ATTN_Q), n1, M),
+                     M * H * D);
+    l->kr = ref_copy(r, ref_linear_fwd(r, &l->k, bt_params_get(r->p, i, BT_P_ATTN_K), n1, M),
+                     M * KV * D);
     (void)ref_linear_fwd(r, &l->v, bt_params_get(r->p, i, BT_P_ATTN_V), n1, M);
     if (c->qk_norm) {
-        l->qr = ref_copy(r, ref_norm_fwd(r, &l->q_norm, bt_params_get(r->p, i, BT_P_Q_NORM), l->qr, M * H, D), M * H * D);
-        l->kr = ref_copy(r, ref_norm_fwd(r, &l->k_norm, bt_params_get(r->p, i, BT_P_K_NORM), l->kr, M * KV, D), M * KV * D);
+        l->qr = ref_copy(
+            r, ref_norm_fwd(r, &l->q_norm, bt_params_get(r->p, i, BT_P_Q_NORM), l->qr, M * H, D),
+            M * H * D);
+        l->kr = ref_copy(
+            r, ref_norm_fwd(r, &l->k_norm, bt_params_get(r->p, i, BT_P_K_NORM), l->kr, M * KV, D),
+            M * KV * D);
     }
     ref_rope(r, l->qr, M, H, 1);
     ref_rope(r, l->kr, M, KV, 1);
     l->prob = ref_take(r, B * H * (size_t)c->T * (size_t)c->T);
     l->att = ref_take(r, M * H * D);
     ref_attention(r, l, B);
-    double *a = sub ? ref_norm_fwd(r, &l->attn_sub, bt_params_get(r->p, i, BT_P_ATTN_SUBNORM), l->att, M, H * D) : l->att;
+    double *a = sub ? ref_norm_fwd(r, &l->attn_sub, bt_params_get(r->p, i, BT_P_ATTN_SUBNORM),
+                                   l->att, M, H * D)
+                    : l->att;
     double *y = ref_copy(r, x, M * C);
     ref_add(y, ref_linear_fwd(r, &l->o, bt_params_get(r->p, i, BT_P_ATTN_O), a, M), M * C);
-    double *n2 = pre ? ref_norm_fwd(r, &l->ffn_norm, bt_params_get(r->p, i, BT_P_FFN_NORM), y, M, C) : y;
+    double *n2 = pre ? ref_norm_fwd(r, &l->ffn_norm, bt_params_get(r->p, i, BT_P_FFN_NORM), y, M, C)
+                     : y;
     double *gate = ref_linear_fwd(r, &l->gate, bt_params_get(r->p, i, BT_P_FFN_GATE), n2, M);
     double *up = ref_linear_fwd(r, &l->up, bt_params_get(r->p, i, BT_P_FFN_UP), n2, M);
     l->h = ref_take(r, M * F);
     for (size_t k = 0; k < M * F; k++) l->h[k] = ref_act(r, gate[k]) * up[k];
-    double *hn = sub ? ref_norm_fwd(r, &l->ffn_sub, bt_params_get(r->p, i, BT_P_FFN_SUBNORM), l->h, M, F) : l->h;
+    double *hn = sub ? ref_norm_fwd(r, &l->ffn_sub, bt_params_get(r->p, i, BT_P_FFN_SUBNORM), l->h,
+                                    M, F)
+                     : l->h;
     double *z = ref_copy(r, y, M * C);
     ref_add(z, ref_linear_fwd(r, &l->down, bt_params_get(r->p, i, BT_P_FFN_DOWN), hn, M), M * C);
     return z;
@@ -223,7 +270,8 @@ static double *ref_layer_fwd(ref_pass *r, ref_layer *l, int i, double *x, size_t
 /* d: gradient of the layer's output; becomes that of its input */
 static void ref_layer_bwd(ref_pass *r, const ref_layer *l, double *d, size_t B) {
     const bt_model_cfg *c = r->c;
-    size_t M = B * (size_t)c->T, C = (size_t)c->C, H = (size_t)c->H, KV = (size_t)c->KV, D = (size_t)c->D, F = (size_t)c->F;
+    size_t M = B * (size_t)c->T, C = (size_t)c->C, H = (size_t)c->H, KV = (size_t)c->KV,
+           D = (size_t)c->D, F = (size_t)c->F;
     bool pre = c->norm != BT_NORM_BITLINEAR, sub = c->norm == BT_NORM_SUBLN;
     double *dh = ref_linear_bwd(r, &l->down, d);
     if (sub) dh = ref_norm_bwd(r, &l->ffn_sub, dh);
@@ -237,7 +285,8 @@ static void ref_layer_bwd(ref_pass *r, const ref_layer *l, double *d, size_t B) 
     ref_add(d, pre ? ref_norm_bwd(r, &l->ffn_norm, dn) : dn, M * C);
     double *da = ref_linear_bwd(r, &l->o, d);
     if (sub) da = ref_norm_bwd(r, &l->attn_sub, da);
-    double *dq = ref_take(r, M * H * D), *dk = ref_take(r, M * KV * D), *dv = ref_take(r, M * KV * D);
+    double *dq = ref_take(r, M * H * D), *dk = ref_take(r, M * KV * D),
+           *dv = ref_take(r, M * KV * D);
     ref_attention_bwd(r, l, B, da, dq, dk, dv);
     ref_rope(r, dq, M, H, -1);
     ref_rope(r, dk, M, KV, -1);
@@ -252,14 +301,16 @@ static void ref_layer_bwd(ref_pass *r, const ref_layer *l, double *d, size_t B) 
 }
 
 /* Sum of token losses; with g, adds gradients of scale * that sum. logits (M, V) may be NULL. */
-static double ref_run(const bt_model_cfg *c, const bt_params *p, const double *w, const int32_t *inputs, const int32_t *targets, size_t B,
-                      double scale, double *g, double *logits) {
+static double ref_run(const bt_model_cfg *c, const bt_params *p, const double *w,
+                      const int32_t *inputs, const int32_t *targets, size_t B, double scale,
+                      double *g, double *logits) {
     ref_pass *r = calloc(1, sizeof *r);
     ref_layer *layers = calloc((size_t)c->L, sizeof *layers);
     if (!r || !layers) abort();
     *r = (ref_pass){.c = c, .p = p, .w = w, .g = g};
     size_t M = B * (size_t)c->T, C = (size_t)c->C, V = (size_t)c->V;
-    size_t embed = bt_params_get(p, -1, BT_P_EMBED)->offset, head = c->tied ? embed : bt_params_get(p, -1, BT_P_HEAD)->offset;
+    size_t embed = bt_params_get(p, -1, BT_P_EMBED)->offset,
+           head = c->tied ? embed : bt_params_get(p, -1, BT_P_HEAD)->offset;
     double *x = ref_take(r, M * C), *dn = ref_take(r, M * C), *row = ref_take(r, V), total = 0;
     for (size_t i = 0; i < M * C; i++) x[i] = w[embed + (size_t)inputs[i / C] * C + i % C];
     for (int i = 0; i < c->L; i++) x = ref_layer_fwd(r, &layers[i], i, x, B);

@@ -1,4 +1,5 @@
-/* Presets, counts and the tensor table: the exact figures that comparisons with other programs rest on. */
+/* Presets, counts and the tensor table: the exact figures that comparisons with other programs rest
+ * on. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,11 @@
 
 static void presets_have_their_published_shapes(void **state) {
     (void)state;
-    const struct { const char *name; int n[7]; } want[] = {       /* layers, d_model, heads, kv_heads, d_ff, seq_len, vocab */
+    /* layers, d_model, heads, kv_heads, d_ff, seq_len, vocab */
+    const struct {
+        const char *name;
+        int n[7];
+    } want[] = {
         {"nano", {6, 192, 6, 6, 512, 256, 256}},
         {"small", {8, 512, 8, 4, 1408, 512, 8192}},
         {"base", {12, 768, 12, 4, 2048, 1024, 32000}},
@@ -36,7 +41,11 @@ static void presets_have_their_published_shapes(void **state) {
 static void counts_are_exact(void **state) {
     (void)state;
     /* the plain block (norm = pre), as the PyTorch peer counts it */
-    const struct { const char *name; uint64_t params, linear, embedding, norms; double mflop[4]; } want[] = {
+    const struct {
+        const char *name;
+        uint64_t params, linear, embedding, norms;
+        double mflop[4];
+    } want[] = {
         {"nano", 2705856, 2654208, 49152, 2496, {15.93, 0.29, 1.77, 17.99}},
         {"small", 27795968, 23592960, 4194304, 8704, {141.56, 25.17, 12.58, 179.31}},
         {"base", 100092672, 75497472, 24576000, 19200, {452.98, 147.46, 56.62, 657.06}},
@@ -51,14 +60,17 @@ static void counts_are_exact(void **state) {
         assert_int_equal(n.norms, want[i].norms);
         assert_int_equal(n.head, 0);
         const double mflop[] = {n.flop_linear, n.flop_head, n.flop_attention, n.flop_token};
-        for (int k = 0; k < 4; k++) assert_true(mflop[k] / 1e6 - want[i].mflop[k] < 0.0051 && mflop[k] / 1e6 - want[i].mflop[k] > -0.0051);
+        for (int k = 0; k < 4; k++)
+            assert_true(mflop[k] / 1e6 - want[i].mflop[k] < 0.0051 &&
+                        mflop[k] / 1e6 - want[i].mflop[k] > -0.0051);
         c.tied = false;
         assert_int_equal(bt_model_count(&c).params, want[i].params + want[i].embedding);
     }
     bt_model_counts big = bt_model_count(&bt_preset_find("bitnet-2b4t")->model);
-    assert_true(big.params > 2410000000u && big.params < 2415000000u);          /* 30 x 69.5 M + 328 M */
+    /* 30 x 69.5 M + 328 M */
+    assert_true(big.params > 2410000000u && big.params < 2415000000u);
     bt_model_counts qwen = bt_model_count(&bt_preset_find("qwen3-0.6b")->model);
-    assert_int_equal(qwen.params, 596049920);   /* the published file's count */
+    assert_int_equal(qwen.params, 596049920); /* the published file's count */
 }
 
 static void table_agrees_with_counts(void **state) {
@@ -109,7 +121,7 @@ static void names_and_hash_follow_the_layout(void **state) {
     assert_null(bt_params_named(&a, "layers.6.ffn_down"));
     assert_null(bt_params_get(&a, 0, BT_P_Q_NORM));
     assert_null(bt_params_get(&a, -1, BT_P_HEAD));
-    c.init_std = 0.5;                           /* does not change the layout */
+    c.init_std = 0.5; /* does not change the layout */
     assert_int_equal(bt_params_init(&b, &c, (bt_model_slice){0}, &err), BT_OK);
     assert_int_equal(bt_params_hash(&a), bt_params_hash(&b));
     bt_params_release(&b);
@@ -142,8 +154,10 @@ static void impossible_shapes_name_their_numbers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(presets_have_their_published_shapes), cmocka_unit_test(counts_are_exact),
-        cmocka_unit_test(table_agrees_with_counts),            cmocka_unit_test(names_and_hash_follow_the_layout),
+        cmocka_unit_test(presets_have_their_published_shapes),
+        cmocka_unit_test(counts_are_exact),
+        cmocka_unit_test(table_agrees_with_counts),
+        cmocka_unit_test(names_and_hash_follow_the_layout),
         cmocka_unit_test(impossible_shapes_name_their_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* Decoding: logits of the key-value cache equal those of the whole network, the cache slides, sampling draws what it says. */
+/* Decoding: logits of the key-value cache equal those of the whole network, the cache slides,
+ *           sampling draws what it says. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,8 +28,22 @@ static bt_model *model_of(const bt_model_cfg *c, int B, bool train) {
 }
 
 static bt_model_cfg shape(bt_norm_kind norm, bt_linear_kind linear, bool qk) {
-    return (bt_model_cfg){.L = 2, .C = 24, .H = 4, .KV = 2, .D = 10, .F = 37, .T = T, .V = V, .norm = norm, .act = qk ? BT_ACT_SILU : BT_ACT_RELU2,
-                          .linear = linear, .tied = !qk, .qk_norm = qk, .rope_theta = 100, .norm_eps = 1e-5, .init_std = 0.25};
+    return (bt_model_cfg){.L = 2,
+                          .C = 24,
+                          .H = 4,
+                          .KV = 2,
+                          .D = 10,
+                          .F = 37,
+                          .T = T,
+                          .V = V,
+                          .norm = norm,
+                          .act = qk ? BT_ACT_SILU : BT_ACT_RELU2,
+                          .linear = linear,
+                          .tied = !qk,
+                          .qk_norm = qk,
+                          .rope_theta = 100,
+                          .norm_eps = 1e-5,
+                          .init_std = 0.25};
 }
 
 static bt_gen *gen_of(bt_model *m) {
@@ -49,10 +64,12 @@ static void expect_logits(const bt_gen *g, const double *want, const char *what)
         diff += ((double)bt_gen_logits(g)[v] - want[v]) * ((double)bt_gen_logits(g)[v] - want[v]);
         norm += want[v] * want[v];
     }
-    if (!(sqrt(diff) < 1e-4 * sqrt(norm))) fail_msg("%s: logits differ by %.2e of their norm", what, sqrt(diff / norm));
+    if (!(sqrt(diff) < 1e-4 * sqrt(norm)))
+        fail_msg("%s: logits differ by %.2e of their norm", what, sqrt(diff / norm));
 }
 
-/* token by token, prompt at once, prompt in pieces; from a model for inference and from one that trains */
+/* token by token, prompt at once, prompt in pieces; from a model for inference and from one that
+ * trains */
 static void cached_logits_equal_the_whole_forward(void **state) {
     (void)state;
     int32_t tokens[T], targets[T];
@@ -102,13 +119,13 @@ static void the_context_slides(void **state) {
     bt_gen *g = gen_of(m), *fresh = gen_of(m);
     int32_t tokens[3 * T + 2];
     for (size_t i = 0; i < 3 * T + 2; i++) tokens[i] = (int32_t)(bt_rng_u64(6, 0, i) % V);
-    feed(g, tokens, T);                         /* full; the next token keeps the younger half */
+    feed(g, tokens, T); /* full; the next token keeps the younger half */
     feed(g, tokens + T, 1);
     feed(fresh, tokens + T - T / 2, T / 2 + 1);
     double want[V];
     for (size_t v = 0; v < V; v++) want[v] = (double)bt_gen_logits(fresh)[v];
     expect_logits(g, want, "after sliding");
-    feed(g, tokens + T + 1, 2 * T + 1);         /* more at once than the context holds */
+    feed(g, tokens + T + 1, 2 * T + 1); /* more at once than the context holds */
     assert_int_equal(bt_gen_seen(g), 3 * T + 2);
     for (size_t v = 0; v < V; v++) assert_true(isfinite(bt_gen_logits(g)[v]));
     bt_gen_destroy(fresh);
@@ -116,7 +133,8 @@ static void the_context_slides(void **state) {
     bt_model_destroy(m);
 }
 
-/* how often each token is drawn over many seeds against the probabilities that remain after top-k and top-p */
+/* how often each token is drawn over many seeds against the probabilities that remain after top-k
+ * and top-p */
 static void sampling_draws_what_it_says(void **state) {
     (void)state;
     bt_model_cfg c = shape(BT_NORM_PRE, BT_LIN_BITNET158, true);
@@ -124,8 +142,12 @@ static void sampling_draws_what_it_says(void **state) {
     bt_gen *g = gen_of(m);
     const int32_t prompt[] = {3, 1, 4, 1, 5};
     feed(g, prompt, 5);
-    const struct { double temperature, top_p; int top_k; } cases[] = {
-        {1.0, 1.0, 0}, {3.0, 0, 0}, {3.0, 1.0, 5}, {3.0, 0.7, 0}, {3.0, 0.6, 6}, {1.0, 1e-9, 0}, {3.0, 0.999999, V - 1}, {1.5, 2.0, 1000},
+    const struct {
+        double temperature, top_p;
+        int top_k;
+    } cases[] = {
+        {1.0, 1.0, 0}, {3.0, 0, 0},    {3.0, 1.0, 5},          {3.0, 0.7, 0},
+        {3.0, 0.6, 6}, {1.0, 1e-9, 0}, {3.0, 0.999999, V - 1}, {1.5, 2.0, 1000},
     };
     enum { DRAWS = 20000 };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -135,7 +157,7 @@ static void sampling_draws_what_it_says(void **state) {
             sum += p[v] = exp((double)bt_gen_logits(g)[v] / cases[i].temperature);
             order[v] = v;
         }
-        for (int a = 0; a < V; a++) {           /* likeliest first */
+        for (int a = 0; a < V; a++) { /* likeliest first */
             for (int b = a + 1; b < V; b++) {
                 if (p[order[b]] > p[order[a]]) {
                     int t = order[a];
@@ -156,11 +178,13 @@ static void sampling_draws_what_it_says(void **state) {
             int32_t t = bt_gen_sample(g, &s);
             assert_in_range(t, 0, V - 1);
             count[t]++;
-            if (seed < 50) assert_int_equal(t, bt_gen_sample(g, &s));   /* a function of the seed */
+            if (seed < 50) assert_int_equal(t, bt_gen_sample(g, &s)); /* a function of the seed */
         }
         for (int v = 0; v < V; v++) {
             double sigma = sqrt(DRAWS * p[v] * (1 - p[v]));
-            if (!(fabs(count[v] - DRAWS * p[v]) <= 5 * sigma + 1e-6)) fail_msg("case %zu: token %d drawn %d times, expected %.1f", i, v, count[v], DRAWS * p[v]);
+            if (!(fabs(count[v] - DRAWS * p[v]) <= 5 * sigma + 1e-6))
+                fail_msg("case %zu: token %d drawn %d times, expected %.1f", i, v, count[v],
+                         DRAWS * p[v]);
         }
     }
     bt_sampling greedy = {.temperature = 0}, one = {.temperature = 1, .top_k = 1};
@@ -225,8 +249,11 @@ static int stop(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cached_logits_equal_the_whole_forward), cmocka_unit_test(the_context_slides), cmocka_unit_test(sampling_draws_what_it_says),
-        cmocka_unit_test(a_seed_gives_one_text),                 cmocka_unit_test(bad_prompts_are_named),
+        cmocka_unit_test(cached_logits_equal_the_whole_forward),
+        cmocka_unit_test(the_context_slides),
+        cmocka_unit_test(sampling_draws_what_it_says),
+        cmocka_unit_test(a_seed_gives_one_text),
+        cmocka_unit_test(bad_prompts_are_named),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -11,22 +11,29 @@
 #include "tests/engine/model/golden.h"
 
 static void ten_losses(bt_norm_kind norm, int B, const double *want, double tolerance, float lr) {
-    bt_model_setup s = {.cfg = bt_preset_find("nano")->model, .B = B, .prec = BT_PREC_FP32, .train = true, .n_threads = 2};
+    bt_model_setup s = {.cfg = bt_preset_find("nano")->model,
+                        .B = B,
+                        .prec = BT_PREC_FP32,
+                        .train = true,
+                        .n_threads = 2};
     s.cfg.norm = norm;
     bt_model *m = NULL;
     bt_optim *o = NULL;
     bt_err err = BT_ERR_INIT;
     if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
     bt_optim_cfg oc = {0.9, 0.95, 1e-8};
-    if (bt_optim_create(&o, &oc, 0, bt_model_params(m)->total, &err) != BT_OK) fail_msg("%s", err.msg);
+    if (bt_optim_create(&o, &oc, 0, bt_model_params(m)->total, &err) != BT_OK)
+        fail_msg("%s", err.msg);
     bt_model_init_weights(m, 1);
     bt_model_quantise(m);
     chain data = {.seed = 1, .V = 256};
     int32_t inputs[16 * 256], targets[16 * 256];
     for (int step = 0; step < 10; step++) {
         double got = train_step(m, o, &data, inputs, targets, B, 16 / B, step + 1, lr);
-        print_message("step %d: %.6f, PyTorch %.6f, difference %+.1e\n", step, got, want[step], got - want[step]);
-        if (!(fabs(got - want[step]) < tolerance)) fail_msg("step %d: loss %.6f, PyTorch %.6f", step, got, want[step]);
+        print_message("step %d: %.6f, PyTorch %.6f, difference %+.1e\n", step, got, want[step],
+                      got - want[step]);
+        if (!(fabs(got - want[step]) < tolerance))
+            fail_msg("step %d: loss %.6f, PyTorch %.6f", step, got, want[step]);
     }
     bt_optim_destroy(o);
     bt_model_destroy(m);
@@ -41,11 +48,14 @@ static void golden(const char *name, double lr, int B) {
         char word[32];
         int at = 0;
         double rate = 0, tolerance = 0, want[10];
-        if (line[0] == '#' || sscanf(line, "%31s %lf %lf%n", word, &rate, &tolerance, &at) != 3 || strcmp(word, name) != 0 || rate != lr) continue;
+        if (line[0] == '#' || sscanf(line, "%31s %lf %lf%n", word, &rate, &tolerance, &at) != 3 ||
+            strcmp(word, name) != 0 || rate != lr)
+            continue;
         char *p = line + at;
         for (int i = 0; i < 10; i++) want[i] = strtod(p, &p);
         found = true;
-        ten_losses(strcmp(name, "pre") == 0 ? BT_NORM_PRE : BT_NORM_SUBLN, B, want, tolerance, (float)lr);
+        ten_losses(strcmp(name, "pre") == 0 ? BT_NORM_PRE : BT_NORM_SUBLN, B, want, tolerance,
+                   (float)lr);
     }
     (void)fclose(f);
     assert_true(found);
@@ -81,6 +91,8 @@ static int stop(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(nano_pre_small_rate), cmocka_unit_test(nano_pre), cmocka_unit_test(nano_subln_accumulated)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(nano_pre_small_rate),
+                                       cmocka_unit_test(nano_pre),
+                                       cmocka_unit_test(nano_subln_accumulated)};
     return cmocka_run_group_tests(tests, start, stop);
 }

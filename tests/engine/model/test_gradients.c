@@ -1,6 +1,7 @@
 /* timeout: 120
- * Every gradient of every variant: the engine against the plain double reference, the reference against finite differences
- * (dense, where the loss is smooth), and the engine's own loss against its own gradient. */
+ * Every gradient of every variant: the engine against the plain double reference, the reference
+ * against finite differences (dense, where the loss is smooth), and the engine's own loss against
+ * its own gradient. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,14 +16,31 @@
 
 enum { B = 2, T = 7, V = 19 };
 
-static bt_model_cfg variant(bt_norm_kind norm, bt_act act, bt_linear_kind linear, bool tied, bool qk) {
-    return (bt_model_cfg){.L = 2, .C = 24, .H = 4, .KV = 2, .D = 10, .F = 37, .T = T, .V = V, .norm = norm, .act = act, .linear = linear,
-                          .tied = tied, .qk_norm = qk, .rope_theta = 100, .norm_eps = 1e-5, .init_std = 0.25};
+static bt_model_cfg variant(bt_norm_kind norm, bt_act act, bt_linear_kind linear, bool tied,
+                            bool qk) {
+    return (bt_model_cfg){.L = 2,
+                          .C = 24,
+                          .H = 4,
+                          .KV = 2,
+                          .D = 10,
+                          .F = 37,
+                          .T = T,
+                          .V = V,
+                          .norm = norm,
+                          .act = act,
+                          .linear = linear,
+                          .tied = tied,
+                          .qk_norm = qk,
+                          .rope_theta = 100,
+                          .norm_eps = 1e-5,
+                          .init_std = 0.25};
 }
 
 static void name_of(char *buf, size_t size, const bt_model_cfg *c) {
-    const char *norm[] = {"subln", "bitlinear", "pre"}, *linear[] = {"bitnet158", "bitnet1", "dense"};
-    (void)snprintf(buf, size, "%s %s %s %s %s", norm[c->norm], c->act == BT_ACT_RELU2 ? "relu2" : "silu", linear[c->linear],
+    const char *norm[] = {"subln", "bitlinear", "pre"},
+               *linear[] = {"bitnet158", "bitnet1", "dense"};
+    (void)snprintf(buf, size, "%s %s %s %s %s", norm[c->norm],
+                   c->act == BT_ACT_RELU2 ? "relu2" : "silu", linear[c->linear],
                    c->tied ? "tied" : "untied", c->qk_norm ? "qk_norm" : "");
 }
 
@@ -31,20 +49,22 @@ static void tokens_of(int32_t *inputs, int32_t *targets) {
         inputs[i] = (int32_t)(bt_rng_u64(5, 0, i) % V);
         targets[i] = (int32_t)(bt_rng_u64(5, 1, i) % V);
     }
-    targets[3] = -1;                            /* one token that is not trained */
+    targets[3] = -1; /* one token that is not trained */
 }
 
 static bt_model *model_of(const bt_model_cfg *c, bt_prec prec, bt_recompute recompute) {
     bt_model *m = NULL;
     bt_err err = BT_ERR_INIT;
-    bt_model_setup s = {.cfg = *c, .B = B, .prec = prec, .train = true, .n_threads = 1, .recompute = recompute};
+    bt_model_setup s = {
+        .cfg = *c, .B = B, .prec = prec, .train = true, .n_threads = 1, .recompute = recompute};
     if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
     bt_model_init_weights(m, 11);
     const bt_params *p = bt_model_params(m);
-    for (size_t i = 0; i < p->n; i++) {         /* gains that differ from one */
+    for (size_t i = 0; i < p->n; i++) { /* gains that differ from one */
         const bt_tensor *t = &p->tensors[i];
         for (size_t k = 0; k < t->count && t->init_std == 0; k++) {
-            bt_model_weights(m)[t->offset + k] = 0.7f + 0.6f * (float)bt_rng_unit(3, bt_hash_name(t->name), k);
+            bt_model_weights(m)[t->offset + k] =
+                0.7f + 0.6f * (float)bt_rng_unit(3, bt_hash_name(t->name), k);
         }
     }
     bt_model_quantise(m);
@@ -58,7 +78,9 @@ static double *widen(const float *x, size_t n) {
     return d;
 }
 
-typedef struct order { size_t next, calls; } order;
+typedef struct order {
+    size_t next, calls;
+} order;
 
 /* calls cover the flat array from its end to its beginning, without a gap */
 static void on_ready(void *ctx, size_t begin, size_t end) {
@@ -69,7 +91,8 @@ static void on_ready(void *ctx, size_t begin, size_t end) {
     o->calls++;
 }
 
-static void compare_tensors(const bt_model *m, const float *g, const double *ref, double bound, const char *name) {
+static void compare_tensors(const bt_model *m, const float *g, const double *ref, double bound,
+                            const char *name) {
     const bt_params *p = bt_model_params(m);
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *t = &p->tensors[i];
@@ -79,7 +102,9 @@ static void compare_tensors(const bt_model *m, const float *g, const double *ref
             norm += ref[k] * ref[k];
         }
         assert_true(norm > 0);
-        if (!(sqrt(diff) <= bound * sqrt(norm))) fail_msg("%s: gradient of %s differs by %.2e of its norm", name, t->name, sqrt(diff / norm));
+        if (!(sqrt(diff) <= bound * sqrt(norm)))
+            fail_msg("%s: gradient of %s differs by %.2e of its norm", name, t->name,
+                     sqrt(diff / norm));
         size_t end = i + 1 < p->n ? p->tensors[i + 1].offset : p->total;
         for (size_t k = t->offset + t->count; k < end; k++) assert_true(g[k] == 0.0f);
     }
@@ -94,18 +119,21 @@ static void same_from_less(const bt_model_cfg *c, bt_prec prec, double loss, con
         bt_model_zero_grads(less);
         double again = bt_model_train_micro(less, inputs, targets, 0.37, NULL, NULL, NULL);
         assert_memory_equal(&again, &loss, sizeof loss);
-        assert_memory_equal(bt_model_grads(less), grads, bt_model_params(less)->total * sizeof *grads);
+        assert_memory_equal(bt_model_grads(less), grads,
+                            bt_model_params(less)->total * sizeof *grads);
         bt_model_destroy(less);
     }
 }
 
-/* bf16: activations kept for backward are rounded, and so may operands be. Each tensor's gradient stays near fp32's */
+/* bf16: activations kept for backward are rounded, and so may operands be. Each tensor's gradient
+ * stays near fp32's */
 static void check_bf16(const bt_model_cfg *c, double bound) {
     char name[96];
     name_of(name, sizeof name, c);
     int32_t inputs[B * T], targets[B * T];
     tokens_of(inputs, targets);
-    bt_model *exact = model_of(c, BT_PREC_FP32, BT_RECOMPUTE_NONE), *m = model_of(c, BT_PREC_BF16, BT_RECOMPUTE_NONE);
+    bt_model *exact = model_of(c, BT_PREC_FP32, BT_RECOMPUTE_NONE),
+             *m = model_of(c, BT_PREC_BF16, BT_RECOMPUTE_NONE);
     size_t total = bt_model_params(m)->total;
     bt_model_zero_grads(exact);
     bt_model_zero_grads(m);
@@ -127,19 +155,22 @@ static void check_variant(const bt_model_cfg *c) {
     tokens_of(inputs, targets);
     bt_model *m = model_of(c, BT_PREC_FP32, BT_RECOMPUTE_NONE);
     const bt_params *p = bt_model_params(m);
-    double *w = widen(bt_model_weights(m), p->total), *ref = calloc(p->total, sizeof *ref), scale = 0.37;
+    double *w = widen(bt_model_weights(m), p->total), *ref = calloc(p->total, sizeof *ref),
+           scale = 0.37;
     assert_non_null(ref);
     double want = ref_run(c, p, w, inputs, targets, B, scale, ref, NULL);
     bt_model_zero_grads(m);
     order o = {.next = p->total};
     double got = bt_model_train_micro(m, inputs, targets, scale, on_ready, &o, NULL);
-    if (!(fabs(got - want) < 2e-5 * want)) fail_msg("%s: loss %.9g, reference %.9g", name, got, want);
+    if (!(fabs(got - want) < 2e-5 * want))
+        fail_msg("%s: loss %.9g, reference %.9g", name, got, want);
     assert_int_equal(o.next, 0);
     assert_int_equal(o.calls, p->n);
     compare_tensors(m, bt_model_grads(m), ref, 1e-4, name);
     assert_true(fabs(bt_model_eval_micro(m, inputs, targets) - got) <= 1e-9 * got);
 
-    float *first = malloc(p->total * sizeof *first);                    /* gradients add up over micro-batches */
+    /* gradients add up over micro-batches */
+    float *first = malloc(p->total * sizeof *first);
     assert_non_null(first);
     memcpy(first, bt_model_grads(m), p->total * sizeof *first);
     (void)bt_model_train_micro(m, inputs, targets, scale, NULL, NULL, NULL);
@@ -158,7 +189,8 @@ static void engine_equals_reference(void **state) {
     for (int norm = BT_NORM_SUBLN; norm <= BT_NORM_PRE; norm++) {
         for (int linear = BT_LIN_BITNET158; linear <= BT_LIN_DENSE; linear++) {
             for (int bits = 0; bits < 8; bits++) {
-                bt_model_cfg c = variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2, (bt_linear_kind)linear, (bits & 2) != 0, (bits & 4) != 0);
+                bt_model_cfg c = variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2,
+                                         (bt_linear_kind)linear, (bits & 2) != 0, (bits & 4) != 0);
                 check_variant(&c);
             }
         }
@@ -171,15 +203,17 @@ static void bf16_with(const char *isa, double bound) {
     for (int norm = BT_NORM_SUBLN; norm <= BT_NORM_PRE; norm++) {
         for (int linear = BT_LIN_BITNET158; linear <= BT_LIN_DENSE; linear++) {
             for (int bits = 0; bits < 8; bits++) {
-                bt_model_cfg c = variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2, (bt_linear_kind)linear, (bits & 2) != 0, (bits & 4) != 0);
+                bt_model_cfg c = variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2,
+                                         (bt_linear_kind)linear, (bits & 2) != 0, (bits & 4) != 0);
                 check_bf16(&c, bound);
             }
         }
     }
 }
 
-/* generic kernels keep floats for operands: what differs is what was kept. Others also round operands of attention, and so some
- * int8 input comes out otherwise: few in a model, many in one of two layers and 24 columns */
+/* generic kernels keep floats for operands: what differs is what was kept. Others also round
+ * operands of attention, and so some int8 input comes out otherwise: few in a model, many in one of
+ * two layers and 24 columns */
 static void bf16_is_near_and_recomputed_alike(void **state) {
     (void)state;
     const char *isa = getenv("BT_TEST_ISA");
@@ -187,19 +221,22 @@ static void bf16_is_near_and_recomputed_alike(void **state) {
     bf16_with(isa ? isa : "auto", 0.4);
 }
 
-/* d loss / d t of w + t * direction at 0, by central differences, for every tensor and a random direction */
+/* d loss / d t of w + t * direction at 0, by central differences, for every tensor and a random
+ * direction */
 static void reference_equals_finite_differences(void **state) {
     (void)state;
     int32_t inputs[B * T], targets[B * T];
     tokens_of(inputs, targets);
     for (int norm = BT_NORM_SUBLN; norm <= BT_NORM_PRE; norm++) {
         for (int bits = 0; bits < 8; bits++) {
-            bt_model_cfg c = variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2, BT_LIN_DENSE, (bits & 2) != 0, (bits & 4) != 0);
+            bt_model_cfg c = variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2,
+                                     BT_LIN_DENSE, (bits & 2) != 0, (bits & 4) != 0);
             char name[96];
             name_of(name, sizeof name, &c);
             bt_model *m = model_of(&c, BT_PREC_FP32, BT_RECOMPUTE_NONE);
             const bt_params *p = bt_model_params(m);
-            double *w = widen(bt_model_weights(m), p->total), *g = calloc(p->total, sizeof *g), *at = calloc(p->total, sizeof *at);
+            double *w = widen(bt_model_weights(m), p->total), *g = calloc(p->total, sizeof *g),
+                   *at = calloc(p->total, sizeof *at);
             assert_non_null(g);
             assert_non_null(at);
             (void)ref_run(&c, p, w, inputs, targets, B, 1.0, g, NULL);
@@ -208,12 +245,15 @@ static void reference_equals_finite_differences(void **state) {
                 double slope = 0, loss[2], h = 1e-5;
                 for (int side = 0; side < 2; side++) {
                     memcpy(at, w, p->total * sizeof *at);
-                    for (size_t k = 0; k < t->count; k++) at[t->offset + k] += (side ? h : -h) * (bt_rng_unit(9, i, k) - 0.5);
+                    for (size_t k = 0; k < t->count; k++)
+                        at[t->offset + k] += (side ? h : -h) * (bt_rng_unit(9, i, k) - 0.5);
                     loss[side] = ref_run(&c, p, at, inputs, targets, B, 1.0, NULL, NULL);
                 }
-                for (size_t k = 0; k < t->count; k++) slope += g[t->offset + k] * (bt_rng_unit(9, i, k) - 0.5);
+                for (size_t k = 0; k < t->count; k++)
+                    slope += g[t->offset + k] * (bt_rng_unit(9, i, k) - 0.5);
                 double measured = (loss[1] - loss[0]) / (2 * h);
-                if (!(fabs(measured - slope) < 1e-6 + 1e-5 * fabs(slope))) fail_msg("%s: %s: slope %.9g, measured %.9g", name, t->name, slope, measured);
+                if (!(fabs(measured - slope) < 1e-6 + 1e-5 * fabs(slope)))
+                    fail_msg("%s: %s: slope %.9g, measured %.9g", name, t->name, slope, measured);
             }
             free(at);
             free(g);
@@ -229,7 +269,8 @@ static void engine_equals_its_finite_differences(void **state) {
     int32_t inputs[B * T], targets[B * T];
     tokens_of(inputs, targets);
     for (int norm = BT_NORM_SUBLN; norm <= BT_NORM_PRE; norm++) {
-        bt_model_cfg c = variant((bt_norm_kind)norm, BT_ACT_SILU, BT_LIN_DENSE, norm == BT_NORM_PRE, norm != BT_NORM_SUBLN);
+        bt_model_cfg c = variant((bt_norm_kind)norm, BT_ACT_SILU, BT_LIN_DENSE, norm == BT_NORM_PRE,
+                                 norm != BT_NORM_SUBLN);
         bt_model *m = model_of(&c, BT_PREC_FP32, BT_RECOMPUTE_NONE);
         const bt_params *p = bt_model_params(m);
         bt_model_zero_grads(m);
@@ -239,18 +280,21 @@ static void engine_equals_its_finite_differences(void **state) {
             float *w = bt_model_weights(m) + t->offset, *g = bt_model_grads(m) + t->offset;
             double norm2 = 0, loss[2];
             for (size_t k = 0; k < t->count; k++) norm2 += (double)g[k] * (double)g[k];
-            float h = (float)(0.02 / sqrt(norm2));                      /* along the gradient, so that the loss moves by 0.04 |g| */
+            /* along the gradient, so that the loss moves by 0.04 |g| */
+            float h = (float)(0.02 / sqrt(norm2));
             float *keep = malloc(t->count * sizeof *keep);
             assert_non_null(keep);
             memcpy(keep, w, t->count * sizeof *keep);
             for (int side = 0; side < 2; side++) {
-                for (size_t k = 0; k < t->count; k++) w[k] = keep[k] + (side ? h : -h) * 0.5f * g[k] / (float)sqrt(norm2);
+                for (size_t k = 0; k < t->count; k++)
+                    w[k] = keep[k] + (side ? h : -h) * 0.5f * g[k] / (float)sqrt(norm2);
                 loss[side] = bt_model_eval_micro(m, inputs, targets);
             }
             memcpy(w, keep, t->count * sizeof *keep);
             free(keep);
             double measured = (loss[1] - loss[0]) / (double)h, slope = sqrt(norm2);
-            if (!(fabs(measured - slope) < 0.02 * slope)) fail_msg("%s: slope %.6g, measured %.6g", t->name, slope, measured);
+            if (!(fabs(measured - slope) < 0.02 * slope))
+                fail_msg("%s: slope %.6g, measured %.6g", t->name, slope, measured);
         }
         bt_model_destroy(m);
     }
@@ -260,7 +304,8 @@ static int start(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     const char *isa = getenv("BT_TEST_ISA");
-    return bt_kernels_select(isa ? isa : "auto", &err) != BT_OK || bt_threads_init(2, &err) != BT_OK;
+    return bt_kernels_select(isa ? isa : "auto", &err) != BT_OK ||
+           bt_threads_init(2, &err) != BT_OK;
 }
 
 static int stop(void **state) {

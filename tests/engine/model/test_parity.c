@@ -1,4 +1,5 @@
-/* Loss and every gradient of tiny models against PyTorch's autograd (golden_tiny.bin, made by make_golden.py). */
+/* Loss and every gradient of tiny models against PyTorch's autograd (golden_tiny.bin, made by
+ * make_golden.py). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -8,7 +9,12 @@
 #include "engine/base/threads.h"
 #include "tests/engine/model/golden.h"
 
-typedef struct record { int32_t n[15]; double d[4]; uint32_t count; float *grads; } record;
+typedef struct record {
+    int32_t n[15];
+    double d[4];
+    uint32_t count;
+    float *grads;
+} record;
 
 static void read_record(FILE *f, record *r) {
     assert_int_equal(fread(r->n, sizeof r->n, 1, f), 1);
@@ -23,9 +29,22 @@ static void read_record(FILE *f, record *r) {
 static void check(const record *r) {
     const int32_t *n = r->n;
     bt_model_setup s = {.B = n[13], .prec = BT_PREC_FP32, .train = true, .n_threads = 1};
-    s.cfg = (bt_model_cfg){.L = n[0], .C = n[1], .H = n[2], .KV = n[3], .D = n[4], .F = n[5], .T = n[6], .V = n[7], .norm = (bt_norm_kind)n[8],
-                           .act = (bt_act)n[9], .linear = (bt_linear_kind)n[10], .tied = n[11] != 0, .qk_norm = n[12] != 0, .norm_eps = r->d[0],
-                           .init_std = r->d[1], .rope_theta = r->d[2]};
+    s.cfg = (bt_model_cfg){.L = n[0],
+                           .C = n[1],
+                           .H = n[2],
+                           .KV = n[3],
+                           .D = n[4],
+                           .F = n[5],
+                           .T = n[6],
+                           .V = n[7],
+                           .norm = (bt_norm_kind)n[8],
+                           .act = (bt_act)n[9],
+                           .linear = (bt_linear_kind)n[10],
+                           .tied = n[11] != 0,
+                           .qk_norm = n[12] != 0,
+                           .norm_eps = r->d[0],
+                           .init_std = r->d[1],
+                           .rope_theta = r->d[2]};
     uint64_t seed = (uint64_t)n[14];
     bt_model *m = NULL;
     bt_err err = BT_ERR_INIT;
@@ -41,7 +60,8 @@ static void check(const record *r) {
     }
     bt_model_zero_grads(m);
     double loss = bt_model_train_micro(m, inputs, targets, 1.0, NULL, NULL, NULL);
-    if (!(fabs(loss - r->d[3]) < 1e-5 * r->d[3])) fail_msg("loss %.9g, PyTorch %.9g", loss, r->d[3]);
+    if (!(fabs(loss - r->d[3]) < 1e-5 * r->d[3]))
+        fail_msg("loss %.9g, PyTorch %.9g", loss, r->d[3]);
     const bt_params *p = bt_model_params(m);
     assert_int_equal(p->count, r->count);
     const float *want = r->grads;
@@ -53,7 +73,9 @@ static void check(const record *r) {
             diff += ((double)got[k] - (double)want[k]) * ((double)got[k] - (double)want[k]);
             norm += (double)want[k] * (double)want[k];
         }
-        if (!(sqrt(diff) <= 1e-4 * sqrt(norm))) fail_msg("gradient of %s differs from PyTorch's by %.2e of its norm", t->name, sqrt(diff / norm));
+        if (!(sqrt(diff) <= 1e-4 * sqrt(norm)))
+            fail_msg("gradient of %s differs from PyTorch's by %.2e of its norm", t->name,
+                     sqrt(diff / norm));
         want += t->count;
     }
     bt_model_destroy(m);

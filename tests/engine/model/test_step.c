@@ -1,6 +1,6 @@
 /* timeout: 200
- * A training step as a whole: the same bits for any number of threads, no memory taken inside it, every kernel set on the
- * same curve, quantisation statistics, the memory plan. */
+ * A training step as a whole: the same bits for any number of threads, no memory taken inside it,
+ * every kernel set on the same curve, quantisation statistics, the memory plan. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 #include "engine/base/threads.h"
 #include "tests/engine/model/golden.h"
 
-/* ---- counting every allocation of ours ------------------------------------------------------------------------------ */
+/* ---- counting every allocation of ours ------------------------------------------------------- */
 #if defined(__SANITIZE_ADDRESS__)
 #define COUNTS_MEMORY 0
 #elif defined(__has_feature)
@@ -35,7 +35,8 @@ void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
 
-/* OpenBLAS's kernels for AVX-512 take and give back memory inside a product; that is theirs to do. */
+/* OpenBLAS's kernels for AVX-512 take and give back memory inside a product; that is theirs to
+ * do. */
 static void count(const void *caller) {
     Dl_info at;
     if (dladdr(caller, &at) && at.dli_fname && strstr(at.dli_fname, "openblas")) return;
@@ -64,25 +65,52 @@ void *mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset) {
 }
 #endif
 
-/* ---- a small model of awkward sizes, and runs of it ----------------------------------------------------------------- */
+/* ---- a small model of awkward sizes, and runs of it ------------------------------------------ */
 enum { B = 3, ODD_T = 33 };
 
 static bt_model_cfg odd(bt_norm_kind norm, bt_linear_kind linear) {
-    return (bt_model_cfg){.L = 2, .C = 40, .H = 4, .KV = 2, .D = 10, .F = 72, .T = ODD_T, .V = 67, .norm = norm, .linear = linear,
-                          .act = norm == BT_NORM_PRE ? BT_ACT_SILU : BT_ACT_RELU2, .tied = norm != BT_NORM_BITLINEAR, .qk_norm = norm == BT_NORM_PRE,
-                          .rope_theta = 1e4, .norm_eps = 1e-5, .init_std = 0.05};
+    return (bt_model_cfg){.L = 2,
+                          .C = 40,
+                          .H = 4,
+                          .KV = 2,
+                          .D = 10,
+                          .F = 72,
+                          .T = ODD_T,
+                          .V = 67,
+                          .norm = norm,
+                          .linear = linear,
+                          .act = norm == BT_NORM_PRE ? BT_ACT_SILU : BT_ACT_RELU2,
+                          .tied = norm != BT_NORM_BITLINEAR,
+                          .qk_norm = norm == BT_NORM_PRE,
+                          .rope_theta = 1e4,
+                          .norm_eps = 1e-5,
+                          .init_std = 0.05};
 }
 
-typedef struct run { bt_model *m; bt_optim *o; chain data; int32_t inputs[B * ODD_T], targets[B * ODD_T]; int64_t t; double last; } run;
+typedef struct run {
+    bt_model *m;
+    bt_optim *o;
+    chain data;
+    int32_t inputs[B * ODD_T], targets[B * ODD_T];
+    int64_t t;
+    double last;
+} run;
 
-static bool grad_int8;                          /* of the runs that begin */
+static bool grad_int8; /* of the runs that begin */
 
 static void run_begin(run *r, const bt_model_cfg *c, bt_prec prec) {
     memset(r, 0, sizeof *r);
     bt_err err = BT_ERR_INIT;
-    bt_model_setup s = {.cfg = *c, .B = B, .prec = prec, .train = true, .n_threads = bt_threads_count(), .grad_int8 = grad_int8};
+    bt_model_setup s = {.cfg = *c,
+                        .B = B,
+                        .prec = prec,
+                        .train = true,
+                        .n_threads = bt_threads_count(),
+                        .grad_int8 = grad_int8};
     bt_optim_cfg oc = {0.9, 0.95, 1e-8};
-    if (bt_model_create(&r->m, &s, &err) != BT_OK || bt_optim_create(&r->o, &oc, 0, bt_model_params(r->m)->total, &err) != BT_OK) fail_msg("%s", err.msg);
+    if (bt_model_create(&r->m, &s, &err) != BT_OK ||
+        bt_optim_create(&r->o, &oc, 0, bt_model_params(r->m)->total, &err) != BT_OK)
+        fail_msg("%s", err.msg);
     bt_model_init_weights(r->m, 1);
     bt_model_quantise(r->m);
     r->data = (chain){.seed = 1, .V = c->V};
@@ -102,7 +130,8 @@ static void isa(const char *name) {
     if (bt_kernels_select(name, &err) != BT_OK) fail_msg("%s", err.msg);
 }
 
-/* the best set of ours: OpenBLAS picks its inner loops by the shape of each call, so its last bits follow the split */
+/* the best set of ours: OpenBLAS picks its inner loops by the shape of each call, so its last bits
+ * follow the split */
 static void own_isa(void) {
     isa("auto");
     for (size_t i = 0; i < bt_kernels_slots(); i++) {
@@ -155,13 +184,14 @@ static void a_step_takes_no_memory(void **state) {
     for (size_t i = 0; i < 3; i++) {
         bt_err err = BT_ERR_INIT;
         if (bt_kernels_select(sets[i], &err) != BT_OK) continue;
-        threads(i == 1 ? 1 : 2);                /* OpenBLAS takes a buffer the first time two threads happen to be inside it */
+        /* OpenBLAS takes a buffer the first time two threads happen to be inside it */
+        threads(i == 1 ? 1 : 2);
         run r;
         bt_model_cfg c = odd(BT_NORM_SUBLN, i == 1 ? BT_LIN_DENSE : BT_LIN_BITNET158);
         run_begin(&r, &c, BT_PREC_FP32);
         (void)run_step(&r, 1e-3f);
         int before = atomic_load(&allocations);
-        void *volatile probe = malloc(1);       /* the counter counts */
+        void *volatile probe = malloc(1); /* the counter counts */
         free(probe);
         assert_int_equal(atomic_load(&allocations), before + 1);
         for (int k = 0; k < 3; k++) (void)run_step(&r, 1e-3f);
@@ -172,8 +202,9 @@ static void a_step_takes_no_memory(void **state) {
     threads(2);
 }
 
-/* 20 steps on one batch. Dense models stay together; rounding to ternary and int8 amplifies the last
- * bit of a float (see make_golden.py), the more so in a model this small: there a curve is held, not digits. */
+/* 20 steps on one batch. Dense models stay together; rounding to ternary and int8 amplifies the
+ * last bit of a float (see make_golden.py), the more so in a model this small: there a curve is
+ * held, not digits. */
 static void every_kernel_set_follows_one_curve(void **state) {
     (void)state;
     const char *sets[] = {"generic", "blas", "avx2-plain", "avx2", "avx512-plain", "avx512", "amx"};
@@ -186,21 +217,32 @@ static void every_kernel_set_follows_one_curve(void **state) {
             for (int mode = 0; mode < 3; mode++) {
                 int prec = mode == 0 ? BT_PREC_FP32 : BT_PREC_BF16;
                 bt_err err = BT_ERR_INIT;
-                if (bt_kernels_select(sets[i], &err) != BT_OK) continue;            /* not on this machine */
-                if (i == 0 && mode == 1) continue;                                  /* generic computes in fp32 always */
+                /* not on this machine */
+                if (bt_kernels_select(sets[i], &err) != BT_OK) continue;
+                /* generic computes in fp32 always */
+                if (i == 0 && mode == 1) continue;
                 grad_int8 = mode == 2;
                 run r;
                 run_begin(&r, &c, (bt_prec)prec);
-                double tolerance = dense ? (prec == BT_PREC_FP32 ? 1e-3 : 2e-2) : (prec == BT_PREC_FP32 ? 0.08 : 0.12), first = 0;
+                double tolerance = dense ? (prec == BT_PREC_FP32 ? 1e-3 : 2e-2)
+                                         : (prec == BT_PREC_FP32 ? 0.08 : 0.12),
+                       first = 0;
                 for (int s = 0; s < 20; s++) {
                     r.data = (chain){.seed = 1, .V = c.V};
-                    double got = run_step(&r, 1e-3f), within = s == 0 && prec == BT_PREC_FP32 ? 5e-4 : tolerance;
+                    double got = run_step(&r, 1e-3f),
+                           within = s == 0 && prec == BT_PREC_FP32 ? 5e-4 : tolerance;
                     if (i == 0 && prec == BT_PREC_FP32) want[s] = got;
                     if (s == 0) first = got;
-                    if (!(fabs(got - want[s]) < within)) fail_msg("%s, precision %d, variant %zu, step %d: loss %.6f, generic %.6f", sets[i], prec, k, s, got, want[s]);
+                    if (!(fabs(got - want[s]) < within))
+                        fail_msg("%s, precision %d, variant %zu, step %d: loss %.6f, generic %.6f",
+                                 sets[i], prec, k, s, got, want[s]);
                 }
-                if (!(want[19] < first - 0.3)) fail_msg("%s variant %zu learns nothing: %.4f to %.4f", sets[i], k, first, want[19]);
-                if (getenv("BT_TEST_VERBOSE")) print_message("%s precision %d variant %zu: %.4f, off by %.1e\n", sets[i], prec, k, want[19], fabs(want[19] - r.last));
+                if (!(want[19] < first - 0.3))
+                    fail_msg("%s variant %zu learns nothing: %.4f to %.4f", sets[i], k, first,
+                             want[19]);
+                if (getenv("BT_TEST_VERBOSE"))
+                    print_message("%s precision %d variant %zu: %.4f, off by %.1e\n", sets[i], prec,
+                                  k, want[19], fabs(want[19] - r.last));
                 run_end(&r);
             }
         }
@@ -209,8 +251,8 @@ static void every_kernel_set_follows_one_curve(void **state) {
     isa("auto");
 }
 
-/* With int8 gradients: every draw of the noise is near the gradient in floats, their mean is nearer, another key is another draw,
- * and the same key the same bits. */
+/* With int8 gradients: every draw of the noise is near the gradient in floats, their mean is
+ * nearer, another key is another draw, and the same key the same bits. */
 static void int8_gradients_are_right_on_average(void **state) {
     (void)state;
     enum { DRAWS = 24 };
@@ -228,34 +270,41 @@ static void int8_gradients_are_right_on_average(void **state) {
     float *first = calloc(n, sizeof *first);
     assert_true(mean && first);
     bt_model_zero_grads(exact.m);
-    double loss = bt_model_train_micro(exact.m, exact.inputs, exact.targets, 1.0 / (B * ODD_T), NULL, NULL, NULL), size = 0, off = 0;
+    double loss = bt_model_train_micro(exact.m, exact.inputs, exact.targets, 1.0 / (B * ODD_T),
+                                       NULL, NULL, NULL),
+           size = 0, off = 0;
     const float *want = bt_model_grads(exact.m), *got = bt_model_grads(noisy.m);
     for (size_t i = 0; i < n; i++) size += (double)want[i] * (double)want[i];
     for (int d = 0; d < DRAWS; d++) {
-        bt_model_noise(noisy.m, 1, d == DRAWS - 1 ? 0 : (uint64_t)d, 99);       /* the last repeats the first */
+        /* the last repeats the first */
+        bt_model_noise(noisy.m, 1, d == DRAWS - 1 ? 0 : (uint64_t)d, 99);
         bt_model_zero_grads(noisy.m);
-        assert_true(bt_model_train_micro(noisy.m, exact.inputs, exact.targets, 1.0 / (B * ODD_T), NULL, NULL, NULL) == loss);
+        assert_true(bt_model_train_micro(noisy.m, exact.inputs, exact.targets, 1.0 / (B * ODD_T),
+                                         NULL, NULL, NULL) == loss);
         double apart = 0;
         for (size_t i = 0; i < n; i++) {
             apart += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
             if (d < DRAWS - 1) mean[i] += (double)got[i] / (DRAWS - 1);
         }
-        if (!(apart > 0 && sqrt(apart / size) < 0.05)) fail_msg("draw %d is %.3f of the gradient away", d, sqrt(apart / size));
+        if (!(apart > 0 && sqrt(apart / size) < 0.05))
+            fail_msg("draw %d is %.3f of the gradient away", d, sqrt(apart / size));
         if (d == 0) memcpy(first, got, n * sizeof *first);
         if (d > 0) assert_int_equal(memcmp(first, got, n * sizeof *first) == 0, d == DRAWS - 1);
         if (d == 0) off = sqrt(apart / size);
     }
     double apart = 0;
-    for (size_t i = 0; i < n; i++) apart += (mean[i] - (double)want[i]) * (mean[i] - (double)want[i]);
-    if (!(sqrt(apart / size) < 0.4 * off)) fail_msg("the mean is %.4f of the gradient away, one draw %.4f", sqrt(apart / size), off);
+    for (size_t i = 0; i < n; i++)
+        apart += (mean[i] - (double)want[i]) * (mean[i] - (double)want[i]);
+    if (!(sqrt(apart / size) < 0.4 * off))
+        fail_msg("the mean is %.4f of the gradient away, one draw %.4f", sqrt(apart / size), off);
     free(mean);
     free(first);
     run_end(&exact);
     run_end(&noisy);
 }
 
-/* Backward takes the feed-forward part of a long micro-batch through its products by pieces (bt_acts_wide): a micro-batch of two pieces
- * and a rest gives the bits of three micro-batches. */
+/* Backward takes the feed-forward part of a long micro-batch through its products by pieces
+ * (bt_acts_wide): a micro-batch of two pieces and a rest gives the bits of three micro-batches. */
 static void a_long_micro_batch_is_its_pieces(void **state) {
     (void)state;
     enum { PIECE = 1024, LONG = 2560 };
@@ -267,7 +316,12 @@ static void a_long_micro_batch_is_its_pieces(void **state) {
         bt_model *m[2];
         bt_err err = BT_ERR_INIT;
         for (int k = 0; k < 2; k++) {
-            bt_model_setup s = {.cfg = c, .B = (k ? LONG : PIECE) / c.T, .prec = BT_PREC_BF16, .train = true, .n_threads = bt_threads_count(), .grad_int8 = true};
+            bt_model_setup s = {.cfg = c,
+                                .B = (k ? LONG : PIECE) / c.T,
+                                .prec = BT_PREC_BF16,
+                                .train = true,
+                                .n_threads = bt_threads_count(),
+                                .grad_int8 = true};
             if (bt_model_create(&m[k], &s, &err) != BT_OK) fail_msg("%s", err.msg);
             bt_model_init_weights(m[k], 1);
             bt_model_quantise(m[k]);
@@ -280,7 +334,8 @@ static void a_long_micro_batch_is_its_pieces(void **state) {
         for (int at = 0; at < LONG; at += PIECE) {
             bt_model_noise(m[0], 1, 5, (uint64_t)at);
             int32_t in[PIECE], out[PIECE];
-            for (int i = 0; i < PIECE; i++) {               /* beyond the end: tokens that give no gradient */
+            /* beyond the end: tokens that give no gradient */
+            for (int i = 0; i < PIECE; i++) {
                 in[i] = at + i < LONG ? inputs[at + i] : 0;
                 out[i] = at + i < LONG ? targets[at + i] : -1;
             }
@@ -288,11 +343,15 @@ static void a_long_micro_batch_is_its_pieces(void **state) {
         }
         const bt_params *p = bt_model_params(m[0]);
         const float *a = bt_model_grads(m[0]), *b = bt_model_grads(m[1]);
-        for (size_t t = 0; t < p->n; t++) {                 /* the embedding's two sums come in another order */
+        /* the embedding's two sums come in another order */
+        for (size_t t = 0; t < p->n; t++) {
             bool any = !p->tensors[t].tern;
-            for (size_t i = p->tensors[t].offset; p->tensors[t].tern && i < p->tensors[t].offset + p->tensors[t].count; i++) {
+            for (size_t i = p->tensors[t].offset;
+                 p->tensors[t].tern && i < p->tensors[t].offset + p->tensors[t].count; i++) {
                 any = any || a[i] != 0;
-                if (a[i] != b[i]) fail_msg("norm %d, %s: %.9g, in one %.9g", norm, p->tensors[t].name, (double)a[i], (double)b[i]);
+                if (a[i] != b[i])
+                    fail_msg("norm %d, %s: %.9g, in one %.9g", norm, p->tensors[t].name,
+                             (double)a[i], (double)b[i]);
             }
             assert_true(any);
         }
@@ -312,15 +371,17 @@ static void statistics_of_ternary_weights(void **state) {
     bt_model_init_weights(r.m, 1);
     bt_model_quantise(r.m);
     const bt_params *p = bt_model_params(r.m);
-    const bt_tensor *gate = bt_params_get(p, 0, BT_P_FFN_GATE), *embed = bt_params_get(p, -1, BT_P_EMBED);
+    const bt_tensor *gate = bt_params_get(p, 0, BT_P_FFN_GATE),
+                    *embed = bt_params_get(p, -1, BT_P_EMBED);
     size_t i = (size_t)(gate - p->tensors);
     bt_quant_stat q = bt_model_quant_stat(r.m, i);
-    assert_true(fabs(q.zero_frac - 0.310) < 0.01);              /* P(|w| < g/2) of a Gaussian */
+    assert_true(fabs(q.zero_frac - 0.310) < 0.01); /* P(|w| < g/2) of a Gaussian */
     assert_true(fabs(q.pos_frac - 0.345) < 0.01);
     assert_true(fabs(q.scale - 0.02 * sqrt(2 / 3.14159265)) < 2e-4);
     assert_true(q.flip_frac == 0);
     float *w = bt_model_weights(r.m) + gate->offset;
-    for (size_t k = 0; k < gate->count / 4; k++) w[k] = -w[k];  /* a quarter changes sign: those that are not zero flip */
+    /* a quarter changes sign: those that are not zero flip */
+    for (size_t k = 0; k < gate->count / 4; k++) w[k] = -w[k];
     bt_model_quantise(r.m);
     bt_quant_stat q2 = bt_model_quant_stat(r.m, i);
     assert_true(fabs(q2.flip_frac - 0.25 * (1 - q.zero_frac)) < 0.01);
@@ -334,7 +395,11 @@ static void statistics_of_ternary_weights(void **state) {
 
 static void the_plan_says_what_is_taken(void **state) {
     (void)state;
-    bt_model_setup s = {.cfg = bt_preset_find("small")->model, .B = 2, .prec = BT_PREC_BF16, .train = true, .n_threads = 1};
+    bt_model_setup s = {.cfg = bt_preset_find("small")->model,
+                        .B = 2,
+                        .prec = BT_PREC_BF16,
+                        .train = true,
+                        .n_threads = 1};
     bt_arena_row rows[8];
     assert_int_equal(bt_model_plan(&s, rows, 8), 5);
     size_t params = (size_t)bt_model_count(&s.cfg).params * sizeof(float), acts[3], floats[3];
@@ -367,7 +432,8 @@ static void the_plan_says_what_is_taken(void **state) {
     s.B = 1;
     s.cfg.KV = 3;
     assert_int_equal(bt_model_create(&m, &s, &err), BT_ARG);
-    s.cfg = bt_preset_find("bitnet-2b4t")->model;               /* more than any machine has: an error, not a crash */
+    /* more than any machine has: an error, not a crash */
+    s.cfg = bt_preset_find("bitnet-2b4t")->model;
     s.B = 1 << 20;
     s.train = true;
     assert_int_equal(bt_model_create(&m, &s, &err), BT_NOMEM);
@@ -390,8 +456,12 @@ static int stop(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits_for_any_number_of_threads), cmocka_unit_test(a_step_takes_no_memory),
-        cmocka_unit_test(every_kernel_set_follows_one_curve),  cmocka_unit_test(int8_gradients_are_right_on_average), cmocka_unit_test(a_long_micro_batch_is_its_pieces), cmocka_unit_test(statistics_of_ternary_weights),
+        cmocka_unit_test(same_bits_for_any_number_of_threads),
+        cmocka_unit_test(a_step_takes_no_memory),
+        cmocka_unit_test(every_kernel_set_follows_one_curve),
+        cmocka_unit_test(int8_gradients_are_right_on_average),
+        cmocka_unit_test(a_long_micro_batch_is_its_pieces),
+        cmocka_unit_test(statistics_of_ternary_weights),
         cmocka_unit_test(the_plan_says_what_is_taken),
     };
     return cmocka_run_group_tests(tests, start, stop);

@@ -1,11 +1,12 @@
-/* Mesh arithmetic: the formula of DESIGN 3 over many shapes, both ways; refusals name the numbers. */
+/* Mesh arithmetic: the formula of DESIGN 3 over many shapes, both ways; refusals name the
+ *                  numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "engine/parallel/mpi/mesh.h"
 
@@ -15,30 +16,40 @@ static void every_rank_is_unique_and_follows_the_formula(void **state) {
     (void)state;
     static const int sizes[] = {1, 2, 3, 4, 5, 8};
     int shapes = 0;
-    for (size_t a = 0; a < 6; a++) for (size_t b = 0; b < 6; b++) for (size_t c = 0; c < 6; c++) for (size_t d = 0; d < 6; d++) {
-        bt_mesh_shape s = {.pp = sizes[a], .dp_replicate = sizes[b], .dp_shard = sizes[c], .tp = sizes[d]};
-        int P = s.pp, R = s.dp_replicate, S = s.dp_shard, T = s.tp, expect = 0;
-        static bool dp_seen[MAX_RANKS];
-        memset(dp_seen, 0, sizeof dp_seen);
-        for (int p = 0; p < P; p++) for (int r = 0; r < R; r++) for (int sh = 0; sh < S; sh++) for (int t = 0; t < T; t++, expect++) {
-            int rank = ((p * R + r) * S + sh) * T + t;
-            assert_int_equal(rank, expect);                     /* row-major, tp fastest: every rank once, in order */
-            bt_mesh_coord me = bt_mesh_coord_of(&s, rank);
-            assert_int_equal(me.pp, p);
-            assert_int_equal(me.dp_replicate, r);
-            assert_int_equal(me.dp_shard, sh);
-            assert_int_equal(me.tp, t);
-            assert_int_equal(me.dp, r * S + sh);
-            assert_int_equal(bt_mesh_rank_of(&s, &me), rank);
-            if (p == 0 && t == 0) {
-                assert_false(dp_seen[me.dp]);
-                dp_seen[me.dp] = true;
-            }
-        }
-        assert_int_equal(expect, P * R * S * T);
-        for (int i = 0; i < R * S; i++) assert_true(dp_seen[i]);
-        shapes++;
-    }
+    for (size_t a = 0; a < 6; a++)
+        for (size_t b = 0; b < 6; b++)
+            for (size_t c = 0; c < 6; c++)
+                for (size_t d = 0; d < 6; d++) {
+                    bt_mesh_shape s = {.pp = sizes[a],
+                                       .dp_replicate = sizes[b],
+                                       .dp_shard = sizes[c],
+                                       .tp = sizes[d]};
+                    int P = s.pp, R = s.dp_replicate, S = s.dp_shard, T = s.tp, expect = 0;
+                    static bool dp_seen[MAX_RANKS];
+                    memset(dp_seen, 0, sizeof dp_seen);
+                    for (int p = 0; p < P; p++)
+                        for (int r = 0; r < R; r++)
+                            for (int sh = 0; sh < S; sh++)
+                                for (int t = 0; t < T; t++, expect++) {
+                                    int rank = ((p * R + r) * S + sh) * T + t;
+                                    /* row-major, tp fastest: every rank once, in order */
+                                    assert_int_equal(rank, expect);
+                                    bt_mesh_coord me = bt_mesh_coord_of(&s, rank);
+                                    assert_int_equal(me.pp, p);
+                                    assert_int_equal(me.dp_replicate, r);
+                                    assert_int_equal(me.dp_shard, sh);
+                                    assert_int_equal(me.tp, t);
+                                    assert_int_equal(me.dp, r * S + sh);
+                                    assert_int_equal(bt_mesh_rank_of(&s, &me), rank);
+                                    if (p == 0 && t == 0) {
+                                        assert_false(dp_seen[me.dp]);
+                                        dp_seen[me.dp] = true;
+                                    }
+                                }
+                    assert_int_equal(expect, P * R * S * T);
+                    for (int i = 0; i < R * S; i++) assert_true(dp_seen[i]);
+                    shapes++;
+                }
     assert_int_equal(shapes, 1296);
 }
 
@@ -59,7 +70,8 @@ static void a_shape_that_does_not_fit_names_its_numbers(void **state) {
     assert_non_null(strstr(err.msg, "6 or 12 ranks"));
     s = (bt_mesh_shape){.pp = 1, .dp_replicate = 2, .dp_shard = 1, .tp = 1};
     assert_int_equal(bt_mesh_resolve(&s, 4, &err), BT_ARG);
-    assert_non_null(strstr(err.msg, "= 2 ranks, but the job has 4 (use 2 ranks, or --dp-replicate 4)"));
+    assert_non_null(
+        strstr(err.msg, "= 2 ranks, but the job has 4 (use 2 ranks, or --dp-replicate 4)"));
     s = (bt_mesh_shape){.pp = 1, .dp_replicate = 2, .dp_shard = 1, .tp = 3};
     assert_int_equal(bt_mesh_resolve(&s, 4, &err), BT_ARG);
     assert_non_null(strstr(err.msg, "= 6 ranks, but the job has 4 (use 6 ranks)"));

@@ -1,11 +1,12 @@
-/* The tree gives the same bits for every cut of the units over ranks; shards cover the array once. */
+/* The tree gives the same bits for every cut of the units over ranks; shards cover the array
+ * once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "engine/base/rng.h"
 #include "engine/kernels/table/kernels.h"
@@ -45,10 +46,13 @@ static void any_cut_gives_the_same_bits(void **state) {
             static float work[MAX_UNITS][N];
             memcpy(work, leaves, sizeof work);
             bt_tree_sum all = {.n = 0};
-            for (int64_t r = 0; r < ranks; r++) {           /* each rank folds its own, then its nodes join the others' */
+            /* each rank folds its own, then its nodes join the others' */
+            for (int64_t r = 0; r < ranks; r++) {
                 bt_tree_sum mine = {.n = 0};
                 int64_t a = units * r / ranks, b = units * (r + 1) / ranks;
-                for (int64_t u = a; u < b; u++) bt_tree_sum_push(&mine, (bt_node){u, 0, work[u]}, u == b - 1 ? work[u] : NULL, N, add);
+                for (int64_t u = a; u < b; u++)
+                    bt_tree_sum_push(&mine, (bt_node){u, 0, work[u]}, u == b - 1 ? work[u] : NULL,
+                                     N, add);
                 bt_tree_sum shape = bt_tree_sum_shape(a, b - a);
                 assert_int_equal(shape.n, mine.n);
                 for (size_t i = 0; i < mine.n; i++) {
@@ -76,28 +80,32 @@ static void the_kept_array_receives_the_sum(void **state) {
 static void shards_cover_the_array_once(void **state) {
     (void)state;
     static const size_t totals[] = {1, 4095, 4096, 100000, 1234567, 27811328};
-    for (size_t i = 0; i < 12; i++) for (int R = 1; R <= 4; R++) for (int S = 1; S <= 20; S++) {
-        bt_shards s;
-        size_t total = totals[i / 2];
-        bt_shards_init(&s, total, i % 2 ? 64 * 1024 : 4 << 20, R, S);
-        if (S > 1 && S <= 4 && i == 10) assert_false(bt_shards_ragged(&s));
-        size_t at = 0, elems = 0;
-        for (size_t k = 0; k < s.n_stripes; k++) {
-            assert_int_equal(bt_shards_stripe(&s, k).begin, at);
-            for (int d = 0; d < S; d++) {
-                bt_range p = bt_shards_piece(&s, k, d);
-                assert_int_equal(p.begin, at);
-                assert_true(p.begin % BT_SUM_BLOCK == 0 || p.begin == total);
-                at = p.end;
+    for (size_t i = 0; i < 12; i++)
+        for (int R = 1; R <= 4; R++)
+            for (int S = 1; S <= 20; S++) {
+                bt_shards s;
+                size_t total = totals[i / 2];
+                bt_shards_init(&s, total, i % 2 ? 64 * 1024 : 4 << 20, R, S);
+                if (S > 1 && S <= 4 && i == 10) assert_false(bt_shards_ragged(&s));
+                size_t at = 0, elems = 0;
+                for (size_t k = 0; k < s.n_stripes; k++) {
+                    assert_int_equal(bt_shards_stripe(&s, k).begin, at);
+                    for (int d = 0; d < S; d++) {
+                        bt_range p = bt_shards_piece(&s, k, d);
+                        assert_int_equal(p.begin, at);
+                        assert_true(p.begin % BT_SUM_BLOCK == 0 || p.begin == total);
+                        at = p.end;
+                    }
+                    assert_int_equal(bt_shards_stripe(&s, k).end, at);
+                }
+                assert_int_equal(at, total);
+                for (int d = 0; d < S; d++) elems += bt_shards_elems(&s, d);
+                assert_int_equal(elems, total);
+                if (S == 1)
+                    assert_int_equal(s.n_stripes, 1);
+                else
+                    assert_int_equal(s.piece % ((size_t)BT_SUM_BLOCK * (size_t)R), 0);
             }
-            assert_int_equal(bt_shards_stripe(&s, k).end, at);
-        }
-        assert_int_equal(at, total);
-        for (int d = 0; d < S; d++) elems += bt_shards_elems(&s, d);
-        assert_int_equal(elems, total);
-        if (S == 1) assert_int_equal(s.n_stripes, 1);
-        else assert_int_equal(s.piece % ((size_t)BT_SUM_BLOCK * (size_t)R), 0);
-    }
 }
 
 int main(void) {

@@ -1,11 +1,11 @@
 /* Plans of unequal shares: complete, optimal, stable; and what the setting's text may say. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
-#include <math.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "engine/base/rng.h"
 #include "engine/train/balance.h"
@@ -22,7 +22,8 @@ static int64_t sum(const int64_t *count, size_t n) {
 static double best_time(const double *cost, size_t n, int64_t total) {
     if (n == 1) return (double)total * cost[0];
     double best = INFINITY;
-    for (int64_t first = 1; first <= total - (int64_t)n + 1; first++) best = fmin(best, fmax((double)first * cost[0], best_time(cost + 1, n - 1, total - first)));
+    for (int64_t first = 1; first <= total - (int64_t)n + 1; first++)
+        best = fmin(best, fmax((double)first * cost[0], best_time(cost + 1, n - 1, total - first)));
     return best;
 }
 
@@ -76,7 +77,8 @@ static void noise_changes_nothing(void **state) {
     bt_balance_plan(now, speed, 3, 20);
     for (uint64_t k = 0; k < 300; k++) {
         double cost[3];
-        for (size_t i = 0; i < 3; i++) cost[i] = speed[i] * (1 + 0.01 * (draw(3 * k + i) - 5.1) / 5);
+        for (size_t i = 0; i < 3; i++)
+            cost[i] = speed[i] * (1 + 0.01 * (draw(3 * k + i) - 5.1) / 5);
         bt_balance_plan(next, cost, 3, 20);
         assert_false(bt_balance_worth(now, next, cost, 3));
     }
@@ -85,7 +87,8 @@ static void noise_changes_nothing(void **state) {
 static void times_are_smoothed_after_settling(void **state) {
     (void)state;
     bt_balance_meter m = {0};
-    for (int i = 0; i < BT_BALANCE_SETTLE; i++) bt_balance_saw(&m, 100);        /* first touches of memory: no measure */
+    /* first touches of memory: no measure */
+    for (int i = 0; i < BT_BALANCE_SETTLE; i++) bt_balance_saw(&m, 100);
     assert_true(m.smoothed == 0);
     bt_balance_saw(&m, 1);
     assert_true(m.smoothed == 1);
@@ -112,16 +115,23 @@ static void settings_are_read(void **state) {
     assert_int_equal(kind, BT_BALANCE_AUTO);
     assert_int_equal(bt_balance_parse("3,1,20", &kind, shares, 3, &err), BT_OK);
     assert_true(kind == BT_BALANCE_SHARES && shares[0] == 3 && shares[1] == 1 && shares[2] == 20);
-    static const char *const wrong[] = {"", "evn", "3,", ",3", "3;1", "0,1,1", "-1,1,1", "1,1", "1,1,1,1", "1, 1,1", "1e3,1,1", "9999999999999999999,1,1"};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_int_equal(bt_balance_parse(wrong[i], &kind, shares, 3, &err), BT_ARG);
+    static const char *const wrong[] = {"",        "evn",    "3,",      ",3",
+                                        "3;1",     "0,1,1",  "-1,1,1",  "1,1",
+                                        "1,1,1,1", "1, 1,1", "1e3,1,1", "9999999999999999999,1,1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(bt_balance_parse(wrong[i], &kind, shares, 3, &err), BT_ARG);
     assert_int_equal(bt_balance_parse("1,1", &kind, shares, 3, &err), BT_ARG);
     assert_non_null(strstr(err.msg, "has 2 shares, but there are 3 data-parallel ranks"));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_are_complete_and_optimal),    cmocka_unit_test(equal_speeds_share_equally), cmocka_unit_test(slow_ranks_get_less),
-        cmocka_unit_test(noise_changes_nothing),             cmocka_unit_test(times_are_smoothed_after_settling), cmocka_unit_test(settings_are_read),
+        cmocka_unit_test(plans_are_complete_and_optimal),
+        cmocka_unit_test(equal_speeds_share_equally),
+        cmocka_unit_test(slow_ranks_get_less),
+        cmocka_unit_test(noise_changes_nothing),
+        cmocka_unit_test(times_are_smoothed_after_settling),
+        cmocka_unit_test(settings_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* What codes do between samples: sign flips and changes taken back are counted one by one; latents near a threshold are as many as
- * a Gaussian has; shares of the work add up to the whole. */
+/* What codes do between samples: sign flips and changes taken back are counted one by one; latents
+ * near a threshold are as many as a Gaussian has; shares of the work add up to the whole. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,11 +26,13 @@ static void changes_are_counted_and_shared_out(void **state) {
     bt_model_quantise(m);
     const bt_params *p = bt_model_params(m);
     const bt_tensor *gate = bt_params_get(p, 0, BT_P_FFN_GATE);
-    size_t i = (size_t)(gate - p->tensors), quarter = gate->count / 4 + 1;      /* odd slices as well */
+    /* odd slices as well */
+    size_t i = (size_t)(gate - p->tensors), quarter = gate->count / 4 + 1;
     assert_true(p->n <= TENSORS);
     bt_shards shards;
     bt_shards_init(&shards, p->total, p->total * sizeof(float), 1, 1);
-    bt_codes *all[1 + PARTS];                           /* one that looks at everything, and three that share it out */
+    /* one that looks at everything, and three that share it out */
+    bt_codes *all[1 + PARTS];
     size_t bytes = 0;
     for (int k = 0; k <= PARTS; k++) {
         bt_codes_cfg cfg = {.shards = &shards, .part = k ? k - 1 : 0, .parts = k ? PARTS : 1};
@@ -45,8 +47,10 @@ static void changes_are_counted_and_shared_out(void **state) {
     uint64_t not_zero = 0;
     for (size_t k = 0; k < quarter; k++) not_zero += bt_model_codes(m, i)[k] != 0;
     float *w = bt_model_weights(m) + gate->offset;
-    for (int sample = 0; sample < 4; sample++) {        /* a quarter changes its sign, changes it back, and stays */
-        if (sample == 1 || sample == 2) for (size_t k = 0; k < quarter; k++) w[k] = -w[k];
+    /* a quarter changes its sign, changes it back, and stays */
+    for (int sample = 0; sample < 4; sample++) {
+        if (sample == 1 || sample == 2)
+            for (size_t k = 0; k < quarter; k++) w[k] = -w[k];
         bt_model_quantise(m);
         bt_codes_sample(all[0], whole);
         bt_code_counts sum = {0, 0, 0, 0};
@@ -57,17 +61,23 @@ static void changes_are_counted_and_shared_out(void **state) {
             sum.back += part[i].back;
             sum.near += part[i].near;
         }
-        assert_true(sum.flips == whole[i].flips && sum.sign_flips == whole[i].sign_flips && sum.back == whole[i].back && sum.near == whole[i].near);
+        assert_true(sum.flips == whole[i].flips && sum.sign_flips == whole[i].sign_flips &&
+                    sum.back == whole[i].back && sum.near == whole[i].near);
         assert_int_equal(bt_codes_samples(all[0]), sample < 3 ? sample + 1 : 3);
-        if (sample > 0) assert_true(whole[i].flips == (sample < 3 ? (double)not_zero : 0) && whole[i].sign_flips == whole[i].flips);
+        if (sample > 0)
+            assert_true(whole[i].flips == (sample < 3 ? (double)not_zero : 0) &&
+                        whole[i].sign_flips == whole[i].flips);
         if (sample > 1) assert_true(whole[i].back == whole[i].flips);
     }
     assert_true(fabs(whole[i].near / (double)gate->count - 0.0588) < 0.003);
-    for (size_t k = 0; k < quarter; k++) w[k] = 0;      /* codes that become 0: no sign flips, and nothing came back */
+    /* codes that become 0: no sign flips, and nothing came back */
+    for (size_t k = 0; k < quarter; k++) w[k] = 0;
     bt_model_quantise(m);
     bt_codes_sample(all[0], whole);
-    assert_true(whole[i].flips >= (double)not_zero && whole[i].sign_flips == 0 && whole[i].back == 0);
-    assert_true(whole[(size_t)(bt_params_get(p, -1, BT_P_EMBED) - p->tensors)].near == 0);     /* not ternary */
+    assert_true(whole[i].flips >= (double)not_zero && whole[i].sign_flips == 0 &&
+                whole[i].back == 0);
+    /* not ternary */
+    assert_true(whole[(size_t)(bt_params_get(p, -1, BT_P_EMBED) - p->tensors)].near == 0);
     for (int k = 0; k <= PARTS; k++) bt_codes_destroy(all[k]);
     bt_model_destroy(m);
 }

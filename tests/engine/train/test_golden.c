@@ -1,15 +1,20 @@
 /* Ten losses of a tiny run per variant, kept in golden_trainer_losses.txt: a change of numerics shows here first.
- * Rewrite the file after a change that is meant:   build/tests/t.engine.train.golden --write > tests/engine/train/golden_trainer_losses.txt */
+ * After a change that is meant, rewrite the file:
+ *     build/tests/t.engine.train.golden --write > tests/engine/train/golden_trainer_losses.txt */
 #include "tests/tiny_run.h"
 
 #include <math.h>
 
-static const struct variant { const char *name; const char *words[8]; } variants[] = {
+static const struct variant {
+    const char *name;
+    const char *words[8];
+} variants[] = {
     {"subln-relu2-bitnet158", {NULL}},
     {"pre-silu-bitnet158", {"--set", "model.norm=pre", "--set", "model.act=silu"}},
     {"bitlinear-relu2-bitnet158", {"--set", "model.norm=bitlinear"}},
     {"subln-relu2-bitnet1", {"--set", "model.linear=bitnet1"}},
-    {"pre-silu-dense-qknorm-untied", {"--set", "model.linear=dense", "--set", "model.qk_norm=true", "--set", "model.tied=false"}},
+    {"pre-silu-dense-qknorm-untied",
+     {"--set", "model.linear=dense", "--set", "model.qk_norm=true", "--set", "model.tied=false"}},
     {"subln-relu2-bf16", {"--precision", "bf16", "--grad", "float"}},
     {"subln-relu2-int8", {"--precision", "bf16", "--grad", "int8"}},
 };
@@ -25,19 +30,26 @@ static void losses_of(const struct variant *v, double out[STEPS]) {
     for (int i = 0; i < STEPS; i++) out[i] = sink.steps[i].v[BT_MS_LOSS];
 }
 
-/* A failure tells whether the numerics changed or the run was not deterministic: the variant again, all ten losses of both. */
-static void explain(const struct variant *v, const double losses[STEPS], const double want[STEPS], int step) {
+/* A failure tells whether the numerics changed or the run was not deterministic: the variant runs
+ * again, and all ten losses of both runs are printed. */
+static void explain(const struct variant *v, const double losses[STEPS], const double want[STEPS],
+                    int step) {
     double again[STEPS];
     losses_of(v, again);
-    for (int i = 0; i < STEPS; i++) print_message("step %d: golden %.9g, this run %.9g, once more %.9g\n", i, want[i], losses[i], again[i]);
-    fail_msg("%s, step %d: %.9g, golden %.9g; the same run once more %s", v->name, step, losses[step], want[step],
-             memcmp(losses, again, sizeof again) == 0 ? "is the same" : "DIFFERS: not deterministic");
+    for (int i = 0; i < STEPS; i++)
+        print_message("step %d: golden %.9g, this run %.9g, once more %.9g\n", i, want[i],
+                      losses[i], again[i]);
+    fail_msg("%s, step %d: %.9g, golden %.9g; the same run once more %s", v->name, step,
+             losses[step], want[step],
+             memcmp(losses, again, sizeof again) == 0 ? "is the same"
+                                                      : "DIFFERS: not deterministic");
 }
 
 static void ten_losses_of_every_variant(void **state) {
     (void)state;
     char path[1024], name[64];
-    snprintf(path, sizeof path, "%s/tests/engine/train/golden_trainer_losses.txt", getenv("BT_SRC") ? getenv("BT_SRC") : ".");
+    snprintf(path, sizeof path, "%s/tests/engine/train/golden_trainer_losses.txt",
+             getenv("BT_SRC") ? getenv("BT_SRC") : ".");
     FILE *f = fopen(path, "r");
     if (!f) fail_msg("cannot open '%s' (set BT_SRC)", path);
     for (int k = 0; k < N_VARIANTS; k++) {
@@ -48,7 +60,8 @@ static void ten_losses_of_every_variant(void **state) {
         for (int i = 0; i < STEPS; i++) assert_int_equal(fscanf(f, "%lf", &want[i]), 1);
         for (int i = 0; i < STEPS; i++) {
             /* another compiler rounds a transcendental otherwise, and a ternary code may flip: not bits, but near */
-            if (!(fabs(losses[i] - want[i]) <= 1e-4 * want[i])) explain(&variants[k], losses, want, i);
+            if (!(fabs(losses[i] - want[i]) <= 1e-4 * want[i]))
+                explain(&variants[k], losses, want, i);
         }
     }
     fclose(f);

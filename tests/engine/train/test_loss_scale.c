@@ -1,10 +1,10 @@
 /* The loss scale by itself: what halves it, what doubles it, where it ends. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <math.h>
 
 #include "engine/train/loss_scale.h"
 
@@ -12,7 +12,8 @@ static void powers_of_two_only(void **state) {
     (void)state;
     for (int i = 0; i <= 40; i++) assert_true(bt_loss_scale_is(ldexp(1, i)));
     const double wrong[] = {0, 0.5, 3, 65535, 65537, -2, 0x1p41, INFINITY, NAN};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_false(bt_loss_scale_is(wrong[i]));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(bt_loss_scale_is(wrong[i]));
 }
 
 static void off_is_one_for_ever(void **state) {
@@ -31,7 +32,7 @@ static void grows_after_good_steps_in_a_row(void **state) {
     assert_true(bt_loss_scale_good(&s));
     assert_true(s.value == 16);
     assert_false(bt_loss_scale_good(&s) || bt_loss_scale_good(&s));
-    assert_true(bt_loss_scale_overflow(&s));                /* the count begins again */
+    assert_true(bt_loss_scale_overflow(&s)); /* the count begins again */
     assert_true(s.value == 8);
     assert_false(bt_loss_scale_good(&s) || bt_loss_scale_good(&s));
     assert_true(bt_loss_scale_good(&s));
@@ -43,7 +44,8 @@ static void has_a_floor_and_a_ceiling(void **state) {
     bt_loss_scale_init(&s, true, 4, 1);
     assert_true(bt_loss_scale_overflow(&s) && bt_loss_scale_overflow(&s));
     assert_true(s.value == 1);
-    assert_false(bt_loss_scale_overflow(&s));               /* nothing left to halve: somebody else's trouble */
+    /* nothing left to halve: somebody else's trouble */
+    assert_false(bt_loss_scale_overflow(&s));
     assert_true(s.value == 1);
     for (int i = 0; i < 100; i++) (void)bt_loss_scale_good(&s);
     assert_true(s.value == BT_LOSS_SCALE_MOST);

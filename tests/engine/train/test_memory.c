@@ -1,4 +1,5 @@
-/* What is said to a rank whose plan is larger than the memory there is, by given numbers; and that this machine's can be read. */
+/* What is said to a rank whose plan is larger than the memory there is, by given numbers; and that
+ * this machine's can be read. */
 #include "tests/tiny_run.h"
 
 #include "engine/train/memory.h"
@@ -14,7 +15,8 @@ static void settle(int world, const char *const *words) {
     bool help;
     int n = 0;
     while (words[n]) n++;
-    if (bt_run_cfg_read(&o, &cfg, n, (char *const *)(uintptr_t)words, &help, &err) != BT_OK) fail_msg("%s", err.msg);
+    if (bt_run_cfg_read(&o, &cfg, n, (char *const *)(uintptr_t)words, &help, &err) != BT_OK)
+        fail_msg("%s", err.msg);
     if (bt_run_cfg_settle(&o, &cfg, world, &err) != BT_OK) fail_msg("%s", err.msg);
 }
 #define SETTLE(world, ...) settle(world, (const char *const[]){__VA_ARGS__, NULL})
@@ -37,7 +39,8 @@ static void enough_is_enough(void **state) {
     assert_int_equal(check(2, need, 2 * need), BT_OK);
     assert_int_equal(check(2, need - 1, 2 * need), BT_NOMEM);
     says("address space");
-    assert_int_equal(check(2, need, 2 * need - 2), BT_NOMEM);          /* the host's memory is shared by its ranks */
+    /* the host's memory is shared by its ranks */
+    assert_int_equal(check(2, need, 2 * need - 2), BT_NOMEM);
     says("memory available");
     cfg.memory_check = false;
     assert_int_equal(check(2, 1, 1), BT_OK);
@@ -45,7 +48,8 @@ static void enough_is_enough(void **state) {
 
 static void names_arena_and_remedy(void **state) {
     (void)state;
-    SETTLE(2, "--preset", "small", "--threads", "1");                 /* activations are most of it */
+    /* activations are most of it */
+    SETTLE(2, "--preset", "small", "--threads", "1");
     size_t need = bt_plan_bytes(&cfg, 0);
     assert_int_equal(check(1, SIZE_MAX, need - 10 * MIB), BT_NOMEM);
     says("activations");
@@ -55,7 +59,8 @@ static void names_arena_and_remedy(void **state) {
     says("optimizer");
     says("use --zero 1 (");
     says(" or --zero 2 (");
-    SETTLE(2, "--preset", "small", "--threads", "1", "--micro-batch", "1", "--zero", "3", "--set", "parallel.gather=step");
+    SETTLE(2, "--preset", "small", "--threads", "1", "--micro-batch", "1", "--zero", "3", "--set",
+           "parallel.gather=step");
     assert_int_equal(check(1, SIZE_MAX, bt_plan_bytes(&cfg, 0) - 10 * MIB), BT_NOMEM);
     says("use --set parallel.gather=layer (");
     SETTLE(1, "--preset", "small", "--threads", "1", "--micro-batch", "1");
@@ -80,7 +85,8 @@ static void remedies_are_true(void **state) {
         argv[n] = NULL;
         bt_err before = err;
         settle(4, (const char *const *)argv);
-        if (check(1, SIZE_MAX, room) != BT_OK) fail_msg("'%s' is not true: '%s'", before.msg, err.msg);
+        if (check(1, SIZE_MAX, room) != BT_OK)
+            fail_msg("'%s' is not true: '%s'", before.msg, err.msg);
         SETTLE(4, "--preset", "base", "--threads", "1", "--batch-tokens", "16384");
     }
 }
@@ -96,7 +102,10 @@ int main(void) {
     bt_err select = BT_ERR_INIT;
     if (bt_kernels_select("generic", &select) != BT_OK) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(enough_is_enough), cmocka_unit_test(names_arena_and_remedy), cmocka_unit_test(remedies_are_true), cmocka_unit_test(this_machine_can_be_read),
+        cmocka_unit_test(enough_is_enough),
+        cmocka_unit_test(names_arena_and_remedy),
+        cmocka_unit_test(remedies_are_true),
+        cmocka_unit_test(this_machine_can_be_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

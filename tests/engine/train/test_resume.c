@@ -1,4 +1,5 @@
-/* k steps, a checkpoint, a new trainer, 10 - k steps: the same bits as ten steps at once, for every k, on shuffled text. */
+/* k steps, a checkpoint, a new trainer, 10 - k steps: the same bits as ten steps at once, for every
+ * k, on shuffled text. */
 #include "tests/tiny_run.h"
 
 #include <math.h>
@@ -21,7 +22,8 @@ static int make_data(void **state) {
     snprintf(out_path, sizeof out_path, "%s/out", dir);
     FILE *f = fopen(text_path, "w");
     if (!f) return 1;
-    for (int i = 0; i < 1500; i++) fprintf(f, "line %d says that %d is the square of %d.\n", i, i * i, i);
+    for (int i = 0; i < 1500; i++)
+        fprintf(f, "line %d says that %d is the square of %d.\n", i, i * i, i);
     return fclose(f);
 }
 
@@ -34,8 +36,8 @@ static int remove_data(void **state) {
 }
 
 static void cfg_of(bt_run_cfg *cfg, const char *stop_after, const char *more) {
-    TINY(cfg, "--set", "model.vocab=256", "--steps", "10", "--out", out_path, "--stop-after", stop_after, "--set", "ckpt.keep=3",
-         "--warmup", "3", "--set", more);
+    TINY(cfg, "--set", "model.vocab=256", "--steps", "10", "--out", out_path, "--stop-after",
+         stop_after, "--set", "ckpt.keep=3", "--warmup", "3", "--set", more);
     snprintf(cfg->data, sizeof cfg->data, "%s", text_path);
 }
 
@@ -47,16 +49,19 @@ static void run(const bt_run_cfg *cfg, fake_sink *f, const char *resume_dir, flo
     bt_err err = BT_ERR_INIT;
     if (bt_trainer_run(t, &r, &err) != BT_OK) fail_msg("%s", err.msg);
     n_weights = bt_model_params(bt_trainer_model(t))->total;
-    if (weights) memcpy(weights, bt_model_weights(bt_trainer_model(t)), n_weights * sizeof *weights);
+    if (weights)
+        memcpy(weights, bt_model_weights(bt_trainer_model(t)), n_weights * sizeof *weights);
     bt_trainer_destroy(t);
 }
 
 static void same_step(const fake_step *a, const fake_step *b) {
-    static const bt_step_metric exact[] = {BT_MS_TOKENS, BT_MS_LOSS, BT_MS_GRAD_NORM, BT_MS_LR, BT_MS_WEIGHT_DECAY, BT_MS_SKIPPED};
+    static const bt_step_metric exact[] = {BT_MS_TOKENS, BT_MS_LOSS,         BT_MS_GRAD_NORM,
+                                           BT_MS_LR,     BT_MS_WEIGHT_DECAY, BT_MS_SKIPPED};
     assert_int_equal(a->step, b->step);
     for (size_t i = 0; i < sizeof exact / sizeof exact[0]; i++) {
         if (a->v[exact[i]] != b->v[exact[i]]) {
-            fail_msg("step %d: %s is %.17g, uninterrupted %.17g", (int)a->step, bt_step_metrics[exact[i]].key, b->v[exact[i]], a->v[exact[i]]);
+            fail_msg("step %d: %s is %.17g, uninterrupted %.17g", (int)a->step,
+                     bt_step_metrics[exact[i]].key, b->v[exact[i]], a->v[exact[i]]);
         }
     }
 }
@@ -70,7 +75,7 @@ static void resumed_equals_uninterrupted(void **state) {
     run(&cfg, &straight, "", final_weights);
     assert_int_equal(straight.n_steps, STEPS);
 
-    for (int k = 1; k < STEPS; k += k < 3 ? 1 : 3) {                            /* 1 2 3 6 9 */
+    for (int k = 1; k < STEPS; k += k < 3 ? 1 : 3) { /* 1 2 3 6 9 */
         char after[16], command[256];
         snprintf(command, sizeof command, "rm -rf '%s'", out_path);
         assert_int_equal(system(command), 0);
@@ -85,7 +90,8 @@ static void resumed_equals_uninterrupted(void **state) {
         run(&cfg, &second, out_path, weights);
         assert_int_equal(second.n_steps, STEPS - k);
         assert_int_equal(fake_events_of(&second, "resumed"), 1);
-        for (int i = 0; i < STEPS; i++) same_step(&straight.steps[i], i < k ? &first.steps[i] : &second.steps[i - k]);
+        for (int i = 0; i < STEPS; i++)
+            same_step(&straight.steps[i], i < k ? &first.steps[i] : &second.steps[i - k]);
         assert_memory_equal(weights, final_weights, n_weights * sizeof *weights);
     }
     free(weights);
@@ -103,14 +109,17 @@ static void checkpoints_come_at_their_interval(void **state) {
     assert_int_equal(first.n_checkpoints, 3);
     assert_int_equal(first.last_checkpoint.step, STEPS);
     assert_int_equal(fake_events_of(&first, "checkpoint"), 3);
-    assert_int_equal(first.unsaid_checkpoints, 0);      /* else a rank killed here would leave a hole in the run's steps */
-    for (size_t i = 0; i < first.n_steps; i++) assert_true((first.steps[i].r[0][BT_MR_CKPT] > 0) == (i > 0 && i % 4 == 0));
+    /* else a rank killed here would leave a hole in the run's steps */
+    assert_int_equal(first.unsaid_checkpoints, 0);
+    for (size_t i = 0; i < first.n_steps; i++)
+        assert_true((first.steps[i].r[0][BT_MR_CKPT] > 0) == (i > 0 && i % 4 == 0));
     /* a finished run resumes to nothing left to do */
     run(&cfg, &second, out_path, NULL);
     assert_int_equal(second.n_steps, 0);
 }
 
-/* five steps with generic kernels, five with the best: a warning that names both, losses near those of one set */
+/* five steps with generic kernels, five with the best: a warning that names both, losses near those
+ * of one set */
 static void resumed_on_other_kernels_warns(void **state) {
     (void)state;
     bt_run_cfg cfg;
@@ -125,13 +134,16 @@ static void resumed_on_other_kernels_warns(void **state) {
     assert_int_equal(second.n_steps, STEPS - 5);
     for (size_t i = 0; i < second.n_steps; i++) {
         double want = straight.steps[5 + i].v[BT_MS_LOSS], got = second.steps[i].v[BT_MS_LOSS];
-        if (!(fabs(got - want) < 0.01 * want)) fail_msg("step %d: loss %.6f, with generic kernels %.6f", (int)second.steps[i].step, got, want);
+        if (!(fabs(got - want) < 0.01 * want))
+            fail_msg("step %d: loss %.6f, with generic kernels %.6f", (int)second.steps[i].step,
+                     got, want);
     }
     if (strcmp(bt_kernels_isa(), "generic") == 0) skip();
     assert_int_equal(fake_events_of(&second, "warning"), 1);
     size_t i = 0;
     while (strcmp(second.events[i].kind, "warning") != 0) i++;
-    assert_non_null(strstr(second.events[i].body[0] ? second.events[i].body : second.events[i].title, "generic"));
+    assert_non_null(strstr(
+        second.events[i].body[0] ? second.events[i].body : second.events[i].title, "generic"));
 }
 
 static void expect_refusal(const bt_run_cfg *cfg, const char *words) {
@@ -167,8 +179,10 @@ static void init_from_takes_the_weights_only(void **state) {
     cfg.out[0] = '\0';
     run(&cfg, &second, "", NULL);
     assert_int_equal(second.n_steps, STEPS);
-    assert_true(second.steps[0].v[BT_MS_LOSS] < straight.steps[0].v[BT_MS_LOSS] - 0.1);     /* a trained start */
-    assert_true(second.steps[0].v[BT_MS_LR] == straight.steps[0].v[BT_MS_LR]);              /* a fresh schedule */
+    /* a trained start */
+    assert_true(second.steps[0].v[BT_MS_LOSS] < straight.steps[0].v[BT_MS_LOSS] - 0.1);
+    /* a fresh schedule */
+    assert_true(second.steps[0].v[BT_MS_LR] == straight.steps[0].v[BT_MS_LR]);
 }
 
 int main(void) {

@@ -3,14 +3,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
+#include "engine/config/run_cfg.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
-#include "engine/config/run_cfg.h"
 
 static bt_run_cfg c;
 static bt_opts o;
@@ -36,14 +36,13 @@ static void says(bt_code code, const char *part) {
     if (!strstr(err.msg, part)) fail_msg("'%s' does not say '%s'", err.msg, part);
 }
 
-static const char *where(const char *key) {
-    return o.where[bt_opt_find(o.table, o.n, key)];
-}
+static const char *where(const char *key) { return o.where[bt_opt_find(o.table, o.n, key)]; }
 
 static void test_every_preset_resolves(void **state) {
     (void)state;
     for (size_t i = 0; i < bt_preset_count(); i++) {
-        if (SETTLE(1, "--preset", bt_preset_at(i)->name) != BT_OK) fail_msg("%s: %s", bt_preset_at(i)->name, err.msg);
+        if (SETTLE(1, "--preset", bt_preset_at(i)->name) != BT_OK)
+            fail_msg("%s: %s", bt_preset_at(i)->name, err.msg);
         bt_model_cfg m;
         bt_run_cfg_model(&c, &m);
         assert_memory_equal(&m.L, &bt_preset_at(i)->model.L, 8 * sizeof(int));
@@ -65,7 +64,7 @@ static void test_defaults_are_nano(void **state) {
     assert_int_equal(c.steps, p->steps);
     assert_int_equal(c.ranks, 2);
     assert_int_equal(c.dp_replicate, 2);
-    assert_int_equal(c.micro_batch, 8);                     /* 2048 tokens of 256 */
+    assert_int_equal(c.micro_batch, 8); /* 2048 tokens of 256 */
     assert_int_equal(c.accum, 1);
     assert_string_equal(c.data, "builtin");
     assert_string_equal(where("train.micro_batch"), "auto");
@@ -73,26 +72,31 @@ static void test_defaults_are_nano(void **state) {
     assert_string_equal(where("model.layers"), "preset nano");
     bt_run_cfg once = c;
     assert_int_equal(bt_run_cfg_resolve(&c, 2, &err), BT_OK);
-    assert_memory_equal(&once, &c, sizeof c);               /* resolving twice changes nothing */
+    assert_memory_equal(&once, &c, sizeof c); /* resolving twice changes nothing */
 }
 
 static void test_stronger_than_preset(void **state) {
     (void)state;
-    assert_int_equal(SETTLE(1, "--preset", "small", "--set", "model.layers=2", "--lr", "0.5", "--set", "optim.lr=0.1"), BT_OK);
+    assert_int_equal(SETTLE(1, "--preset", "small", "--set", "model.layers=2", "--lr", "0.5",
+                            "--set", "optim.lr=0.1"),
+                     BT_OK);
     assert_int_equal(c.n_layers, 2);
     assert_true(c.lr == 0.5);
     assert_int_equal(c.d_model, 512);
-    assert_int_equal(SETTLE(1, "--set", "model.heads=3"), BT_OK);       /* kv_heads follow where the preset has them equal */
+    /* kv_heads follow where the preset has them equal */
+    assert_int_equal(SETTLE(1, "--set", "model.heads=3"), BT_OK);
     assert_int_equal(c.n_kv_heads, 3);
     assert_int_equal(c.head_dim, 64);
 }
 
-static void test_synth_is_for_comparison(void **state) {      /* the peer's constant rate, unless asked otherwise */
+/* the peer's constant rate, unless asked otherwise */
+static void test_synth_is_for_comparison(void **state) {
     (void)state;
     assert_int_equal(SETTLE(1, "--data", "synth:chain"), BT_OK);
     assert_int_equal(c.schedule, 0);
     assert_int_equal(c.warmup, 0);
-    assert_int_equal(SETTLE(1, "--data", "synth:chain", "--lr-schedule", "linear", "--warmup", "7"), BT_OK);
+    assert_int_equal(SETTLE(1, "--data", "synth:chain", "--lr-schedule", "linear", "--warmup", "7"),
+                     BT_OK);
     assert_int_equal(c.schedule, 2);
     assert_int_equal(c.warmup, 7);
     assert_int_equal(SETTLE(1, "--seed", "1"), BT_OK);
@@ -102,8 +106,9 @@ static void test_synth_is_for_comparison(void **state) {      /* the peer's cons
 static void test_automatic_values(void **state) {
     (void)state;
     assert_int_equal(SETTLE(1, "--tokens", "100k"), BT_OK);
-    assert_int_equal(c.steps, 25);                          /* 4096 a step, rounded up */
-    assert_int_equal(c.warmup, 2);                          /* a tenth where the preset's is longer */
+    assert_int_equal(c.steps, 25); /* 4096 a step, rounded up */
+    /* a tenth where the preset's is longer */
+    assert_int_equal(c.warmup, 2);
     assert_int_equal(c.eval_every, 25);
     assert_int_equal(SETTLE(1, "--steps", "100000"), BT_OK);
     assert_int_equal(c.warmup, bt_preset_find("nano")->warmup);
@@ -126,7 +131,8 @@ static void test_automatic_values(void **state) {
     assert_int_equal(c.threads, 3);
 }
 
-/* int8 gradients where they pay; never for a precision that somebody chose, or layers without codes */
+/* int8 gradients where they pay; never for a precision that somebody chose, or layers without
+ * codes */
 static void test_gradients(void **state) {
     (void)state;
     const bt_cpu *cpu = bt_cpu_get();
@@ -141,7 +147,11 @@ static void test_gradients(void **state) {
         assert_int_equal(c.grad, vectors ? BT_GRAD_INT8 : BT_GRAD_FLOAT);
         assert_string_equal(where("train.grad"), "auto");
     }
-    const char *const exact[][4] = {{"--precision", "fp32"}, {"--precision", "fp16"}, {"--set", "model.linear=dense"}, {"--isa", "generic"}, {"--grad", "float"}};
+    const char *const exact[][4] = {{"--precision", "fp32"},
+                                    {"--precision", "fp16"},
+                                    {"--set", "model.linear=dense"},
+                                    {"--isa", "generic"},
+                                    {"--grad", "float"}};
     for (size_t i = 0; i < sizeof exact / sizeof *exact; i++) {
         assert_int_equal(SETTLE(1, exact[i][0], exact[i][1]), BT_OK);
         assert_int_equal(c.grad, BT_GRAD_FLOAT);
@@ -163,114 +173,171 @@ static void test_ranks(void **state) {
     assert_int_equal(READ("--tp", "2", "--pp", "2"), BT_OK);
     assert_int_equal(bt_run_cfg_ranks(&c, 64), 4);
     assert_int_equal(READ("--batch-tokens", "256"), BT_OK);
-    assert_int_equal(bt_run_cfg_ranks(&c, 2), 1);           /* one sequence cannot be shared */
+    assert_int_equal(bt_run_cfg_ranks(&c, 2), 1); /* one sequence cannot be shared */
     assert_int_equal(READ("--micro-batch", "3", "--accum", "1"), BT_OK);
     assert_int_equal(bt_run_cfg_ranks(&c, 2), 2);
 }
 
 static void test_refusals(void **state) {
     (void)state;
-    says(SETTLE(1, "--preset", "naon"), "unknown preset 'naon' (did you mean 'nano'? there are nano small base");
-    says(SETTLE(3, "--ranks", "3"), "3 data-parallel ranks do not divide the 16 sequences of a step (train.batch_tokens 4096 / model.seq_len 256): "
+    says(SETTLE(1, "--preset", "naon"),
+         "unknown preset 'naon' (did you mean 'nano'? there are nano small base");
+    says(SETTLE(3, "--ranks", "3"), "3 data-parallel ranks do not divide the 16 sequences of a "
+                                    "step (train.batch_tokens 4096 / model.seq_len 256): "
                                     "use 2 or 4 ranks, or --batch-tokens 3840 or 4608");
-    says(SETTLE(32, "--ranks", "32"), "more data-parallel ranks (32) than sequences in a step (16 = train.batch_tokens 4096 / model.seq_len 256): "
+    says(SETTLE(32, "--ranks", "32"), "more data-parallel ranks (32) than sequences in a step (16 "
+                                      "= train.batch_tokens 4096 / model.seq_len 256): "
                                       "use at most 16 ranks, or --batch-tokens 8192");
     says(SETTLE(2, "--ranks", "4"), "launch.ranks is 4 but the job was started with 2");
-    says(SETTLE(1, "--seq-len", "300"), "train.batch_tokens 4096 is not a multiple of model.seq_len 300 (use --batch-tokens 3900 or 4200)");
+    says(SETTLE(1, "--seq-len", "300"), "train.batch_tokens 4096 is not a multiple of "
+                                        "model.seq_len 300 (use --batch-tokens 3900 or 4200)");
     says(SETTLE(1, "--seq-len", "8192"), "(use --batch-tokens 8192)");
-    says(SETTLE(1, "--micro-batch", "3"), "train.micro_batch 3 does not divide the 16 sequences of a rank's step (use 2 or 4)");
+    says(SETTLE(1, "--micro-batch", "3"),
+         "train.micro_batch 3 does not divide the 16 sequences of a rank's step (use 2 or 4)");
     says(SETTLE(1, "--micro-batch", "99"), "(use 16)");
     says(SETTLE(1, "--accum", "5"), "train.accum 5 does not divide the 16 sequences");
-    says(SETTLE(1, "--micro-batch", "4", "--accum", "2", "--batch-tokens", "4096"), "micro_batch 4 x accum 2 = 8 sequences, but a rank's step has 16 (use --accum 4, or --batch-tokens 2048)");
+    says(SETTLE(1, "--micro-batch", "4", "--accum", "2", "--batch-tokens", "4096"),
+         "micro_batch 4 x accum 2 = 8 sequences, but a rank's step has 16 (use --accum 4, or "
+         "--batch-tokens 2048)");
     says(SETTLE(1, "--batch-tokens", "0"), "needs train.micro_batch and train.accum");
     says(SETTLE(1, "--micro-batch", "60000", "--accum", "60000"), "above 1e9 tokens");
-    says(SETTLE(1, "--set", "model.heads=5"), "model.heads 5 does not divide model.d_model 192 (use 4 or 6 heads");
-    says(SETTLE(1, "--set", "model.kv_heads=4"), "model.kv_heads 4 does not divide model.heads 6 (use 3 or 6 kv_heads)");
+    says(SETTLE(1, "--set", "model.heads=5"),
+         "model.heads 5 does not divide model.d_model 192 (use 4 or 6 heads");
+    says(SETTLE(1, "--set", "model.kv_heads=4"),
+         "model.kv_heads 4 does not divide model.heads 6 (use 3 or 6 kv_heads)");
     says(SETTLE(1, "--set", "model.head_dim=3"), "even");
-    says(SETTLE(1, "--set", "model.vocab=100"), "model.vocab 100 is too small for the byte tokenizer");
-    says(SETTLE(1, "--steps", "5", "--tokens", "1M"), "train.tokens 1000000 at 4096 tokens a step is 245 steps, but train.steps is 5");
+    says(SETTLE(1, "--set", "model.vocab=100"),
+         "model.vocab 100 is too small for the byte tokenizer");
+    says(SETTLE(1, "--steps", "5", "--tokens", "1M"),
+         "train.tokens 1000000 at 4096 tokens a step is 245 steps, but train.steps is 5");
     says(SETTLE(1, "--name", "My Run"), "run name 'My Run' is not allowed");
     says(SETTLE(1, "--name", "last"), "'last' means the newest run");
     says(SETTLE(1, "--isa", "avx513"), "unknown isa 'avx513': did you mean 'avx512'?");
     says(SETTLE(1, "--resume", "x", "--set", "model.init_from=y"), "give one of them");
     says(SETTLE(2, "--dp-replicate", "3"), "= 3 ranks, but the job has 2");
     says(SETTLE(2, "--dp-shard", "2"), "--dp-shard 2 needs --zero");
-    says(SETTLE(1, "--precision", "fp16", "--set", "train.loss_scale=100"), "train.loss_scale 100 is not a power of two (use 64 or 128)");
+    says(SETTLE(1, "--precision", "fp16", "--set", "train.loss_scale=100"),
+         "train.loss_scale 100 is not a power of two (use 64 or 128)");
     says(READ("--precison", "fp32"), "unknown option '--precison' (did you mean '--precision'?)");
 }
 
 static void test_layouts(void **state) {
     (void)state;
-    assert_int_equal(SETTLE(4, "--zero", "2"), BT_OK);                          /* all data-parallel ranks share the state */
+    /* all data-parallel ranks share the state */
+    assert_int_equal(SETTLE(4, "--zero", "2"), BT_OK);
     assert_int_equal(c.dp_shard, 4);
     assert_int_equal(c.dp_replicate, 1);
     assert_int_equal(SETTLE(4, "--zero", "3", "--dp-shard", "2"), BT_OK);
     assert_int_equal(c.dp_replicate, 2);
-    says(SETTLE(2, "--zero", "3", "--set", "model.linear=dense"), "model.linear=dense has none (use --zero 2)");
-    says(SETTLE(1, "--grad", "int8", "--set", "model.linear=dense"), "model.linear=dense has none (use --grad float)");
-    says(SETTLE(2, "--set", "train.reproducible=true", "--set", "train.unit=16"), "1 unit of 16 sequences a step is too few for 2 data-parallel ranks (set train.unit=8");
-    says(SETTLE(4, "--zero", "1", "--dp-replicate", "4"), "--zero 1 with --dp-replicate 4 leaves one shard, which shares nothing out (use --dp-shard 2, or leave --dp-replicate out)");
-    says(SETTLE(1024, "--zero", "1", "--batch-tokens", "262144"), "--dp-shard 1024: more shards than blocks of 4096 parameters, of which the model has 662 (use --dp-shard 512)");
+    says(SETTLE(2, "--zero", "3", "--set", "model.linear=dense"),
+         "model.linear=dense has none (use --zero 2)");
+    says(SETTLE(1, "--grad", "int8", "--set", "model.linear=dense"),
+         "model.linear=dense has none (use --grad float)");
+    says(SETTLE(2, "--set", "train.reproducible=true", "--set", "train.unit=16"),
+         "1 unit of 16 sequences a step is too few for 2 data-parallel ranks (set train.unit=8");
+    says(SETTLE(4, "--zero", "1", "--dp-replicate", "4"),
+         "--zero 1 with --dp-replicate 4 leaves one shard, which shares nothing out (use "
+         "--dp-shard 2, or leave --dp-replicate out)");
+    says(SETTLE(1024, "--zero", "1", "--batch-tokens", "262144"),
+         "--dp-shard 1024: more shards than blocks of 4096 parameters, of which the model has 662 "
+         "(use --dp-shard 512)");
     says(SETTLE(2, "--tp", "2", "--seq-len", "1", "--batch-tokens", "8", "--micro-batch", "1"),
-         "--tp 2: a micro-batch has 1 x 1 tokens, fewer than ranks to share them (use mesh.sequence=false, or --seq-len 2)");
-    assert_int_equal(SETTLE(2, "--tp", "2", "--seq-len", "1", "--batch-tokens", "8", "--micro-batch", "1", "--set", "mesh.sequence=false"), BT_OK);
+         "--tp 2: a micro-batch has 1 x 1 tokens, fewer than ranks to share them (use "
+         "mesh.sequence=false, or --seq-len 2)");
+    assert_int_equal(SETTLE(2, "--tp", "2", "--seq-len", "1", "--batch-tokens", "8",
+                            "--micro-batch", "1", "--set", "mesh.sequence=false"),
+                     BT_OK);
 
     /* parts follow the model, never the ranks */
     assert_int_equal(SETTLE(1, "--set", "train.reproducible=true", "--preset", "small"), BT_OK);
     assert_int_equal(c.parts, 8);
-    assert_int_equal(SETTLE(2, "--tp", "2", "--set", "train.reproducible=true", "--preset", "small"), BT_OK);
+    assert_int_equal(
+        SETTLE(2, "--tp", "2", "--set", "train.reproducible=true", "--preset", "small"), BT_OK);
     assert_int_equal(c.parts, 8);
     assert_int_equal(SETTLE(2, "--tp", "2", "--preset", "small"), BT_OK);
     assert_int_equal(c.parts, 0);
     says(SETTLE(3, "--tp", "3", "--set", "model.d_ff=510", "--set", "train.reproducible=true"),
-         "train.reproducible: --tp 3 cannot share out the 2 parts of this model, 1, 2, 4, ... to a rank (use --tp 2, or train.parts=6 in all runs to be compared)");
-    for (int tp = 1; tp <= 6; tp++) {                                           /* six parts: 6, 2 or 1 to a rank */
+         "train.reproducible: --tp 3 cannot share out the 2 parts of this model, 1, 2, 4, ... to a "
+         "rank (use --tp 2, or train.parts=6 in all runs to be compared)");
+    /* six parts: 6, 2 or 1 to a rank */
+    for (int tp = 1; tp <= 6; tp++) {
         char words[8];
         snprintf(words, sizeof words, "%d", tp);
-        bt_code code = SETTLE(tp, "--tp", words, "--set", "model.d_ff=510", "--set", "train.reproducible=true", "--set", "train.parts=6");
-        if (tp == 1 || tp == 3 || tp == 6) assert_int_equal(code, BT_OK);
-        else if (tp == 2) says(code, "--tp 2 cannot share out the 6 parts of this model, 1, 2, 4, ... to a rank (use --tp 1 or 3, or train.parts=2 in all runs to be compared)");
-        else says(code, "cannot share out model.heads = 6");
+        bt_code code = SETTLE(tp, "--tp", words, "--set", "model.d_ff=510", "--set",
+                              "train.reproducible=true", "--set", "train.parts=6");
+        if (tp == 1 || tp == 3 || tp == 6)
+            assert_int_equal(code, BT_OK);
+        else if (tp == 2)
+            says(code, "--tp 2 cannot share out the 6 parts of this model, 1, 2, 4, ... to a rank "
+                       "(use --tp 1 or 3, or train.parts=2 in all runs to be compared)");
+        else
+            says(code, "cannot share out model.heads = 6");
     }
-    assert_int_equal(SETTLE(1, "--set", "model.vocab=50257", "--data", "synth:chain", "--preset", "small", "--set", "train.reproducible=true"), BT_OK);
-    assert_int_equal(c.parts, 8);                                               /* vocabularies need not divide */
-    says(SETTLE(4, "--tp", "4", "--preset", "small", "--set", "train.reproducible=true", "--set", "train.parts=2"), "--tp 4 cannot share out the 2 parts of this model");
-    says(SETTLE(1, "--preset", "small", "--set", "train.reproducible=true", "--set", "train.parts=3"),
-         "train.parts 3: heads 8, kv heads 4 and d_ff 1408 do not make so many equal parts (use 2 or 4)");
-    says(SETTLE(1, "--preset", "small", "--set", "train.reproducible=true", "--set", "train.parts=64"), "do not make so many equal parts (use 8)");
-    says(SETTLE(2, "--tp", "2", "--isa", "blas", "--preset", "small", "--set", "train.reproducible=true"), "what OpenBLAS rounds depends on how wide a rank's part is");
+    assert_int_equal(SETTLE(1, "--set", "model.vocab=50257", "--data", "synth:chain", "--preset",
+                            "small", "--set", "train.reproducible=true"),
+                     BT_OK);
+    /* vocabularies need not divide */
+    assert_int_equal(c.parts, 8);
+    says(SETTLE(4, "--tp", "4", "--preset", "small", "--set", "train.reproducible=true", "--set",
+                "train.parts=2"),
+         "--tp 4 cannot share out the 2 parts of this model");
+    says(SETTLE(1, "--preset", "small", "--set", "train.reproducible=true", "--set",
+                "train.parts=3"),
+         "train.parts 3: heads 8, kv heads 4 and d_ff 1408 do not make so many equal parts (use 2 "
+         "or 4)");
+    says(SETTLE(1, "--preset", "small", "--set", "train.reproducible=true", "--set",
+                "train.parts=64"),
+         "do not make so many equal parts (use 8)");
+    says(SETTLE(2, "--tp", "2", "--isa", "blas", "--preset", "small", "--set",
+                "train.reproducible=true"),
+         "what OpenBLAS rounds depends on how wide a rank's part is");
 
     /* units follow the batch, never the ranks or --micro-batch */
     for (int ranks = 1; ranks <= 4; ranks++) {
-        assert_int_equal(SETTLE(ranks, "--set", "train.reproducible=true", "--micro-batch", "1"), BT_OK);
+        assert_int_equal(SETTLE(ranks, "--set", "train.reproducible=true", "--micro-batch", "1"),
+                         BT_OK);
         assert_int_equal(c.unit, 4);
         assert_int_equal(c.micro_batch, 4);
         assert_int_equal(c.accum, (4 + ranks - 1) / ranks);
-        assert_int_equal(bt_run_cfg_settle(&o, &c, ranks, &err), BT_OK);        /* twice changes nothing */
+        /* twice changes nothing */
+        assert_int_equal(bt_run_cfg_settle(&o, &c, ranks, &err), BT_OK);
         assert_int_equal(c.micro_batch, 4);
     }
-    says(SETTLE(5, "--set", "train.reproducible=true"), "4 units of 4 sequences a step are too few for 5 data-parallel ranks (set train.unit=2");
-    says(SETTLE(1, "--set", "train.reproducible=true", "--set", "train.unit=3"), "train.unit 3 does not divide the 16 sequences of a step (use 2 or 4)");
+    says(SETTLE(5, "--set", "train.reproducible=true"),
+         "4 units of 4 sequences a step are too few for 5 data-parallel ranks (set train.unit=2");
+    says(SETTLE(1, "--set", "train.reproducible=true", "--set", "train.unit=3"),
+         "train.unit 3 does not divide the 16 sequences of a step (use 2 or 4)");
 }
 
 static void test_unequal_shares(void **state) {
     (void)state;
-    assert_int_equal(SETTLE(3, "--balance", "auto"), BT_OK);                    /* 3 need not divide 16 */
+    /* 3 need not divide 16 */
+    assert_int_equal(SETTLE(3, "--balance", "auto"), BT_OK);
     assert_int_equal(c.micro_batch, 1);
     assert_int_equal(c.accum, 6);
-    assert_int_equal(bt_run_cfg_settle(&o, &c, 3, &err), BT_OK);                /* twice changes nothing */
+    /* twice changes nothing */
+    assert_int_equal(bt_run_cfg_settle(&o, &c, 3, &err), BT_OK);
     assert_int_equal(c.micro_batch, 1);
     assert_int_equal(SETTLE(2, "--balance", "3,1", "--micro-batch", "4"), BT_OK);
     assert_int_equal(c.accum, 2);
-    says(SETTLE(2, "--balance", "auto", "--micro-batch", "8"), "parallel.balance=auto: 2 micro-batches a step are too few for 2 data-parallel ranks, 4 are needed "
-                                                               "(use --batch-tokens 8192 or a smaller --micro-batch, or parallel.balance=even)");
-    says(SETTLE(2, "--balance", "auto", "--micro-batch", "5"), "train.micro_batch 5 does not divide the 16 sequences of a step (use 4 or 8)");
-    says(SETTLE(2, "--balance", "auto", "--micro-batch", "2", "--accum", "3", "--batch-tokens", "4096"), "4 each on average, but train.accum is 3");
+    says(SETTLE(2, "--balance", "auto", "--micro-batch", "8"),
+         "parallel.balance=auto: 2 micro-batches a step are too few for 2 data-parallel ranks, 4 "
+         "are needed "
+         "(use --batch-tokens 8192 or a smaller --micro-batch, or parallel.balance=even)");
+    says(SETTLE(2, "--balance", "auto", "--micro-batch", "5"),
+         "train.micro_batch 5 does not divide the 16 sequences of a step (use 4 or 8)");
+    says(SETTLE(2, "--balance", "auto", "--micro-batch", "2", "--accum", "3", "--batch-tokens",
+                "4096"),
+         "4 each on average, but train.accum is 3");
     says(SETTLE(2, "--balance", "3,1,1"), "has 3 shares, but there are 2 data-parallel ranks");
     says(SETTLE(2, "--balance", "fair"), "must be even, auto, or one share for each");
     assert_int_equal(SETTLE(2, "--balance", "auto", "--set", "train.reproducible=true"), BT_OK);
-    says(SETTLE(3, "--balance", "auto", "--set", "train.reproducible=true"), "4 units of 4 sequences a step are too few for 3 data-parallel ranks of unlike speed (set train.unit=2");
-    says(SETTLE(9, "--balance", "auto", "--set", "train.reproducible=true"), "16 sequences a step are too few for 9 data-parallel ranks, 18 are needed (use parallel.balance=even)");
+    says(SETTLE(3, "--balance", "auto", "--set", "train.reproducible=true"),
+         "4 units of 4 sequences a step are too few for 3 data-parallel ranks of unlike speed (set "
+         "train.unit=2");
+    says(SETTLE(9, "--balance", "auto", "--set", "train.reproducible=true"),
+         "16 sequences a step are too few for 9 data-parallel ranks, 18 are needed (use "
+         "parallel.balance=even)");
 }
 
 static void test_small_vocab_without_bytes(void **state) {
@@ -284,19 +351,32 @@ static void test_json_and_text_agree(void **state) {
     bt_text t;
     bt_text_init(&t);
     bt_run_cfg_json(&o, &t);
-    assert_non_null(strstr(bt_text_str(&t), "\"optim.lr\":{\"value\":0.25,\"origin\":\"flag\",\"where\":\"--lr\"}"));
-    assert_non_null(strstr(bt_text_str(&t), "\"data.path\":{\"value\":[\"a b\",\"c\\\"d\"],\"origin\":\"flag\",\"where\":\"--data\"}"));
+    assert_non_null(strstr(bt_text_str(&t),
+                           "\"optim.lr\":{\"value\":0.25,\"origin\":\"flag\",\"where\":\"--lr\"}"));
+    assert_non_null(strstr(
+        bt_text_str(&t),
+        "\"data.path\":{\"value\":[\"a b\",\"c\\\"d\"],\"origin\":\"flag\",\"where\":\"--data\"}"));
     assert_non_null(strstr(bt_text_str(&t), "\"run.quiet\":{\"value\":true,"));
-    assert_non_null(strstr(bt_text_str(&t), "\"model.norm\":{\"value\":\"subln\",\"origin\":\"preset\""));
+    assert_non_null(
+        strstr(bt_text_str(&t), "\"model.norm\":{\"value\":\"subln\",\"origin\":\"preset\""));
     assert_false(t.failed);
     bt_text_release(&t);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_preset_resolves), cmocka_unit_test(test_defaults_are_nano), cmocka_unit_test(test_stronger_than_preset),
-        cmocka_unit_test(test_automatic_values),      cmocka_unit_test(test_synth_is_for_comparison),      cmocka_unit_test(test_gradients), cmocka_unit_test(test_ranks),             cmocka_unit_test(test_refusals), cmocka_unit_test(test_layouts), cmocka_unit_test(test_unequal_shares),
-        cmocka_unit_test(test_small_vocab_without_bytes), cmocka_unit_test(test_json_and_text_agree),
+        cmocka_unit_test(test_every_preset_resolves),
+        cmocka_unit_test(test_defaults_are_nano),
+        cmocka_unit_test(test_stronger_than_preset),
+        cmocka_unit_test(test_automatic_values),
+        cmocka_unit_test(test_synth_is_for_comparison),
+        cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_unequal_shares),
+        cmocka_unit_test(test_small_vocab_without_bytes),
+        cmocka_unit_test(test_json_and_text_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

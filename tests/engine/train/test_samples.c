@@ -1,13 +1,14 @@
-/* Over hundreds of meshes: every rank is somebody else, and every sample of every step is seen by exactly one data-parallel rank
- * (in each tensor and pipeline plane), also when the second half of the steps is done by another mesh. Samples are known by
- * their tokens, as the loader hands them out. */
+/* Over hundreds of meshes: every rank is somebody else, and every sample of every step is seen by
+ * exactly one data-parallel rank (in each tensor and pipeline plane), also when the second half of
+ * the steps is done by another mesh. Samples are known by their tokens, as the loader hands them
+ * out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "engine/base/rng.h"
 #include "engine/data/shards/loader.h"
@@ -17,7 +18,10 @@
 
 enum { T = 5, V = 1 << 20, STEPS = 4, SEQUENCES_MOST = 128, MESHES = 400, WORLD_MOST = 96 };
 
-typedef struct known { uint64_t hash; int64_t sample; } known;
+typedef struct known {
+    uint64_t hash;
+    int64_t sample;
+} known;
 static known table[STEPS * SEQUENCES_MOST];
 static size_t n_known;
 
@@ -53,12 +57,24 @@ static int64_t sample_of(const int32_t *tokens) {
 }
 
 /* what one rank of the mesh sees in steps [from, to) */
-static void work(const bt_mesh_shape *s, int rank, int per_step, int micro, int from, int to, const int64_t *counts, unsigned char *seen) {
+static void work(const bt_mesh_shape *s, int rank, int per_step, int micro, int from, int to,
+                 const int64_t *counts, unsigned char *seen) {
     bt_mesh_coord me = bt_mesh_coord_of(s, rank);
     int64_t first = 0;
     for (int d = 0; d < me.dp; d++) first += counts[d];
-    bt_loader_cfg cfg = {.paths = "synth:chain", .val_paths = "", .tokenizer = "bytes", .field = "text", .cache_dir = "", .split = BT_SPLIT_TRAIN, .B = micro, .T = T,
-                         .V = V, .seed = 1, .first_step = from, .sequences_per_step = per_step, .first_sequence = (int)first * micro,
+    bt_loader_cfg cfg = {.paths = "synth:chain",
+                         .val_paths = "",
+                         .tokenizer = "bytes",
+                         .field = "text",
+                         .cache_dir = "",
+                         .split = BT_SPLIT_TRAIN,
+                         .B = micro,
+                         .T = T,
+                         .V = V,
+                         .seed = 1,
+                         .first_step = from,
+                         .sequences_per_step = per_step,
+                         .first_sequence = (int)first * micro,
                          .n_sequences = (int)counts[me.dp] * micro};
     bt_loader *l;
     bt_batch b;
@@ -69,20 +85,26 @@ static void work(const bt_mesh_shape *s, int rank, int per_step, int micro, int 
         for (int k = 0; k < micro; k++) {
             int64_t sample = sample_of(b.inputs + (size_t)k * T);
             assert_in_range(sample, from * per_step, to * per_step - 1);
-            seen[((size_t)me.pp * (size_t)s->tp + (size_t)me.tp) * STEPS * SEQUENCES_MOST + (size_t)sample]++;
+            seen[((size_t)me.pp * (size_t)s->tp + (size_t)me.tp) * STEPS * SEQUENCES_MOST +
+                 (size_t)sample]++;
         }
     }
     bt_loader_close(l);
 }
 
-static int pick(uint64_t k, uint64_t what, int most) { return 1 + (int)(bt_rng_u64(11, what, k) % (uint64_t)most); }
+static int pick(uint64_t k, uint64_t what, int most) {
+    return 1 + (int)(bt_rng_u64(11, what, k) % (uint64_t)most);
+}
 
 /* a mesh of at most WORLD_MOST ranks with at most `most` data-parallel ones */
 static bt_mesh_shape draw(uint64_t k, uint64_t salt, int most) {
     for (uint64_t i = 0;; i++) {
         uint64_t at = k * 1000 + i;
-        bt_mesh_shape s = {pick(at, salt, 3), pick(at, salt + 1, 8), pick(at, salt + 2, 8), pick(at, salt + 3, 4)};
-        if (s.dp_replicate * s.dp_shard <= most && s.pp * s.dp_replicate * s.dp_shard * s.tp <= WORLD_MOST) return s;
+        bt_mesh_shape s = {pick(at, salt, 3), pick(at, salt + 1, 8), pick(at, salt + 2, 8),
+                           pick(at, salt + 3, 4)};
+        if (s.dp_replicate * s.dp_shard <= most &&
+            s.pp * s.dp_replicate * s.dp_shard * s.tp <= WORLD_MOST)
+            return s;
     }
 }
 
@@ -92,20 +114,24 @@ static void check_unique(const bt_mesh_shape *s, int world) {
         bt_mesh_coord c = bt_mesh_coord_of(s, r);
         int back = bt_mesh_rank_of(s, &c);
         assert_int_equal(back, r);
-        int place = ((c.pp * s->dp_replicate + c.dp_replicate) * s->dp_shard + c.dp_shard) * s->tp + c.tp;
+        int place = ((c.pp * s->dp_replicate + c.dp_replicate) * s->dp_shard + c.dp_shard) * s->tp +
+                    c.tp;
         assert_in_range(place, 0, world - 1);
         assert_false(seen[place]);
         seen[place] = true;
     }
 }
 
-static void half(const bt_mesh_shape *s, uint64_t k, int per_step, int micro, int from, int to, unsigned char *seen) {
+static void half(const bt_mesh_shape *s, uint64_t k, int per_step, int micro, int from, int to,
+                 unsigned char *seen) {
     int dp = s->dp_replicate * s->dp_shard, world = s->pp * dp * s->tp, micros = per_step / micro;
     int64_t counts[WORLD_MOST];
     double cost[WORLD_MOST];
     for (int d = 0; d < dp; d++) cost[d] = pick(k, 90 + (uint64_t)d, 5);
-    if (k % 2) bt_balance_plan(counts, cost, (size_t)dp, micros);           /* unequal shares */
-    else bt_balance_even(counts, (size_t)dp, micros);
+    if (k % 2)
+        bt_balance_plan(counts, cost, (size_t)dp, micros); /* unequal shares */
+    else
+        bt_balance_even(counts, (size_t)dp, micros);
     check_unique(s, world);
     for (int r = 0; r < world; r++) work(s, r, per_step, micro, from, to, counts, seen);
 }
@@ -115,7 +141,8 @@ static void every_sample_once(void **state) {
     unsigned char *seen = malloc(3 * 4 * STEPS * SEQUENCES_MOST);
     int loaders = 0;
     for (uint64_t k = 0; k < MESHES; k++) {
-        int micro = pick(k, 1, 3), micros = pick(k, 2, 24), per_step = micro * micros, cut = pick(k, 3, STEPS - 1);
+        int micro = pick(k, 1, 3), micros = pick(k, 2, 24), per_step = micro * micros,
+            cut = pick(k, 3, STEPS - 1);
         bt_mesh_shape a = draw(k, 10, micros), b = draw(k, 20, micros);
         const bt_mesh_shape *halves[] = {&a, &b};
         learn(per_step);
@@ -124,9 +151,11 @@ static void every_sample_once(void **state) {
             half(halves[h], k, per_step, micro, h ? cut : 0, h ? STEPS : cut, seen);
             for (int plane = 0; plane < halves[h]->pp * halves[h]->tp; plane++) {
                 const unsigned char *of = seen + (size_t)plane * STEPS * SEQUENCES_MOST;
-                for (int q = 0; q < STEPS * per_step; q++) assert_int_equal(of[q], h ? q >= cut * per_step : q < cut * per_step);
+                for (int q = 0; q < STEPS * per_step; q++)
+                    assert_int_equal(of[q], h ? q >= cut * per_step : q < cut * per_step);
             }
-            loaders += halves[h]->pp * halves[h]->dp_replicate * halves[h]->dp_shard * halves[h]->tp;
+            loaders += halves[h]->pp * halves[h]->dp_replicate * halves[h]->dp_shard *
+                       halves[h]->tp;
         }
     }
     print_message("%d meshes, %d ranks\n", 2 * MESHES, loaders);

@@ -1,6 +1,6 @@
 /* timeout: 120
- * The trainer in one process: it learns, keeps the conservation law, accumulates, obeys, guards, and allocates nothing
- * inside a step. */
+ * The trainer in one process: it learns, keeps the conservation law, accumulates, obeys, guards,
+ * and allocates nothing inside a step. */
 #include "tests/tiny_run.h"
 
 #include <malloc.h>
@@ -15,7 +15,7 @@
 static bt_run_cfg cfg;
 static fake_sink sink, other;
 
-/* ---- learning ------------------------------------------------------------------------------------------------------- */
+/* ---- learning -------------------------------------------------------------------------------- */
 
 static void the_loss_falls_and_every_step_is_recorded(void **state) {
     (void)state;
@@ -32,7 +32,8 @@ static void the_loss_falls_and_every_step_is_recorded(void **state) {
         assert_true(isfinite(s->v[BT_MS_TOKENS_PER_S]));
         assert_true(s->v[BT_MS_LOSS] == s->r[0][BT_MR_LOSS]);
     }
-    assert_true(fabs(sink.steps[0].v[BT_MS_LOSS] - log(64)) < 0.1);             /* untrained: uniform over the vocabulary */
+    /* untrained: uniform over the vocabulary */
+    assert_true(fabs(sink.steps[0].v[BT_MS_LOSS] - log(64)) < 0.1);
     assert_true(sink.steps[79].v[BT_MS_LOSS] < 0.6 * sink.steps[0].v[BT_MS_LOSS]);
     assert_true(r.loss == sink.steps[79].v[BT_MS_LOSS]);
     assert_int_equal(r.steps, 80);
@@ -68,7 +69,8 @@ static void same_seed_same_bits_other_seed_other_bits(void **state) {
     TINY(&cfg, "--steps", "5");
     tiny_run(&cfg, &sink, NULL, "");
     tiny_run(&cfg, &other, NULL, "");
-    for (int i = 0; i < 5; i++) assert_true(sink.steps[i].v[BT_MS_LOSS] == other.steps[i].v[BT_MS_LOSS]);
+    for (int i = 0; i < 5; i++)
+        assert_true(sink.steps[i].v[BT_MS_LOSS] == other.steps[i].v[BT_MS_LOSS]);
     TINY(&cfg, "--steps", "5", "--seed", "2");
     tiny_run(&cfg, &other, NULL, "");
     assert_true(sink.steps[4].v[BT_MS_LOSS] != other.steps[4].v[BT_MS_LOSS]);
@@ -85,7 +87,9 @@ static void accumulation_equals_one_large_batch(void **state) {
         assert_true(other.steps[0].r[0][BT_MR_MICRO_BATCHES] == 16 / atof(sizes[k]));
         for (int i = 0; i < 10; i++) {
             double a = sink.steps[i].v[BT_MS_LOSS], b = other.steps[i].v[BT_MS_LOSS];
-            if (fabs(a - b) > 1e-4 * a) fail_msg("step %d: %.9g with one micro-batch, %.9g with micro-batches of %s", i, a, b, sizes[k]);
+            if (fabs(a - b) > 1e-4 * a)
+                fail_msg("step %d: %.9g with one micro-batch, %.9g with micro-batches of %s", i, a,
+                         b, sizes[k]);
         }
         double n0 = sink.steps[0].v[BT_MS_GRAD_NORM], n1 = other.steps[0].v[BT_MS_GRAD_NORM];
         assert_true(fabs(n0 - n1) <= 1e-5 * n0);
@@ -104,20 +108,22 @@ static void threads_do_not_change_a_bit(void **state) {
     }
 }
 
-/* ---- measuring ------------------------------------------------------------------------------------------------------ */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 static void phases_add_up_to_the_step(void **state) {
     (void)state;
-    TINY(&cfg, "--steps", "12", "--set", "data.val_frac=0.1", "--set", "train.eval_every=3", "--set", "train.eval_tokens=64");
+    TINY(&cfg, "--steps", "12", "--set", "data.val_frac=0.1", "--set", "train.eval_every=3",
+         "--set", "train.eval_tokens=64");
     tiny_run(&cfg, &sink, NULL, "");
     assert_int_equal(sink.n_steps, 12);
     for (size_t i = 0; i < sink.n_steps; i++) {
         const double *r = sink.steps[i].r[0];
         double step = r[BT_MR_STEP_TIME];
         assert_true(fabs(bt_meter_phases_ms(r) - step) < 1e-6);
-        assert_true(r[BT_MR_OTHER] > -0.001);                                   /* -1 us */
+        assert_true(r[BT_MR_OTHER] > -0.001); /* -1 us */
         assert_true(r[BT_MR_FWD] > 0 && r[BT_MR_BWD] > 0 && r[BT_MR_OPTIM] > 0);
-        assert_true(r[BT_MR_COMM_EXPOSED] == 0 && r[BT_MR_WAIT] == 0 && r[BT_MR_COMM_BUSY] == 0 && r[BT_MR_BYTES_WIRE] == 0);
+        assert_true(r[BT_MR_COMM_EXPOSED] == 0 && r[BT_MR_WAIT] == 0 && r[BT_MR_COMM_BUSY] == 0 &&
+                    r[BT_MR_BYTES_WIRE] == 0);
         assert_true(isnan(sink.steps[i].v[BT_MS_OVERLAP]));
         assert_true(r[BT_MR_RSS] > 1);
         assert_true(sink.steps[i].v[BT_MS_STEP_TIME] == step);
@@ -125,7 +131,8 @@ static void phases_add_up_to_the_step(void **state) {
     }
 }
 
-/* The meter alone, with times we choose: what is added is what comes out, and an excluded stretch is in no step. */
+/* The meter alone, with times we choose: what is added is what comes out, and an excluded stretch
+ * is in no step. */
 static void the_meter_is_a_conservation_law(void **state) {
     (void)state;
     bt_meter m;
@@ -136,21 +143,24 @@ static void the_meter_is_a_conservation_law(void **state) {
     bt_meter_add(&m, BT_MR_WAIT, 300000);
     bt_meter_close(&m, v);
     assert_true(v[BT_MR_FWD] == 0.7 && v[BT_MR_WAIT] == 0.3);
-    assert_true(v[BT_MR_STEP_TIME] >= 2 && fabs(v[BT_MR_OTHER] - (v[BT_MR_STEP_TIME] - 1.0)) < 1e-9);
+    assert_true(v[BT_MR_STEP_TIME] >= 2 &&
+                fabs(v[BT_MR_OTHER] - (v[BT_MR_STEP_TIME] - 1.0)) < 1e-9);
     int64_t start = bt_now_ns();
     bt_sleep_ns(3000000);
     int64_t slept = bt_now_ns() - start;
     bt_meter_exclude(&m, slept);
     bt_meter_close(&m, v);
     assert_true(v[BT_MR_FWD] == 0);
-    assert_true(v[BT_MR_OTHER] > -0.001 && v[BT_MR_STEP_TIME] + (double)slept / 1e6 <= (double)(bt_now_ns() - start) / 1e6 + 1e-3 + v[BT_MR_STEP_TIME]);
+    assert_true(v[BT_MR_OTHER] > -0.001 &&
+                v[BT_MR_STEP_TIME] + (double)slept / 1e6 <=
+                    (double)(bt_now_ns() - start) / 1e6 + 1e-3 + v[BT_MR_STEP_TIME]);
 }
 
 static void statistics_describe_every_tensor(void **state) {
     (void)state;
     TINY(&cfg, "--steps", "5", "--set", "train.stats_every=2");
     tiny_run(&cfg, &sink, NULL, "");
-    assert_int_equal(sink.n_layer_calls, 3);                                    /* steps 0, 2, 4 */
+    assert_int_equal(sink.n_layer_calls, 3); /* steps 0, 2, 4 */
     int ternary = 0;
     double squares = 0;
     for (size_t i = 0; i < sink.n_layers; i++) {
@@ -160,17 +170,23 @@ static void statistics_describe_every_tensor(void **state) {
         assert_true(v[BT_ML_UPDATE] > 1e-6 && v[BT_ML_UPDATE] < 0.5);
         if (isnan(v[BT_ML_ZERO])) continue;
         ternary++;
-        assert_true(v[BT_ML_ZERO] > 0.1 && v[BT_ML_ZERO] < 0.6 && v[BT_ML_POS] > 0.1 && v[BT_ML_SCALE] > 0);
+        assert_true(v[BT_ML_ZERO] > 0.1 && v[BT_ML_ZERO] < 0.6 && v[BT_ML_POS] > 0.1 &&
+                    v[BT_ML_SCALE] > 0);
         assert_true(v[BT_ML_FLIP] > 0 && v[BT_ML_FLIP] < 0.5);
-        assert_true(v[BT_ML_SIGN_FLIP] >= 0 && v[BT_ML_SIGN_FLIP] <= v[BT_ML_FLIP] && v[BT_ML_OSCILLATION] >= 0 && v[BT_ML_OSCILLATION] <= v[BT_ML_FLIP]);
+        assert_true(v[BT_ML_SIGN_FLIP] >= 0 && v[BT_ML_SIGN_FLIP] <= v[BT_ML_FLIP] &&
+                    v[BT_ML_OSCILLATION] >= 0 && v[BT_ML_OSCILLATION] <= v[BT_ML_FLIP]);
         assert_true(v[BT_ML_BOUNDARY] > 0.01 && v[BT_ML_BOUNDARY] < 0.15);
     }
     assert_int_equal(ternary, 2 * 7);
     assert_true(fabs(sqrt(squares) - sink.steps[4].v[BT_MS_GRAD_NORM]) < 1e-6 * sqrt(squares));
 }
 
-/* The heap must not move between two steps: checked from inside the sink, where a step has just ended. */
-static struct { size_t arena, steps; bool moved; } heap;
+/* The heap must not move between two steps: checked from inside the sink, where a step has just
+ * ended. */
+static struct {
+    size_t arena, steps;
+    bool moved;
+} heap;
 static void look_at_heap(void *arg, const bt_step_record *r) {
     (void)arg;
     struct mallinfo2 now = mallinfo2();
@@ -191,15 +207,21 @@ static void a_step_allocates_nothing(void **state) {
     assert_false(heap.moved);
 }
 
-/* ---- guarding ------------------------------------------------------------------------------------------------------- */
+/* ---- guarding -------------------------------------------------------------------------------- */
 
-static struct { bt_trainer *t; int64_t at; float kept; } poison;
+static struct {
+    bt_trainer *t;
+    int64_t at;
+    float kept;
+} poison;
 
 static void poison_after(void *arg, const bt_step_record *r) {
     (void)arg;
-    if (r->step == poison.at) {                                                 /* the next forward pass sees a NaN */
+    /* the next forward pass sees a NaN */
+    if (r->step == poison.at) {
         const bt_params *p = bt_model_params(bt_trainer_model(poison.t));
-        float *w = bt_model_weights(bt_trainer_model(poison.t)) + bt_params_get(p, -1, BT_P_FINAL_NORM)->offset;
+        float *w = bt_model_weights(bt_trainer_model(poison.t)) +
+                   bt_params_get(p, -1, BT_P_FINAL_NORM)->offset;
         poison.kept = *w;
         *w = NAN;
     }
@@ -209,7 +231,8 @@ static void heal_on_warning(void *arg, const bt_event *e) {
     (void)arg;
     if (strcmp(e->kind, "warning") != 0) return;
     const bt_params *p = bt_model_params(bt_trainer_model(poison.t));
-    bt_model_weights(bt_trainer_model(poison.t))[bt_params_get(p, -1, BT_P_FINAL_NORM)->offset] = poison.kept;
+    bt_model_weights(bt_trainer_model(poison.t))[bt_params_get(p, -1, BT_P_FINAL_NORM)->offset] =
+        poison.kept;
 }
 
 static void a_bad_step_is_not_applied_and_the_run_goes_on(void **state) {
@@ -247,7 +270,7 @@ static void bad_steps_in_a_row_end_the_run_and_name_the_tensor(void **state) {
     assert_non_null(strstr(err.msg, "'embed'"));
 }
 
-/* ---- obeying -------------------------------------------------------------------------------------------------------- */
+/* ---- obeying --------------------------------------------------------------------------------- */
 
 static bt_request_box box;
 
@@ -264,7 +287,8 @@ static void a_stop_ends_the_run_cleanly(void **state) {
     bt_train_result r = tiny_run(&cfg, &sink, &box, "");
     sink.on_step = NULL;
     assert_true(r.stopped);
-    assert_int_equal(r.steps, 4);                                               /* asked after step 2, agreed in step 3 */
+    /* asked after step 2, agreed in step 3 */
+    assert_int_equal(r.steps, 4);
     assert_int_equal(sink.n_steps, 4);
     assert_int_equal(fake_events_of(&sink, "control"), 1);
 }
@@ -294,7 +318,8 @@ static void a_learning_rate_factor_scales_the_schedule(void **state) {
 
 static void *resume_when_paused(void *arg) {
     (void)arg;
-    while (atomic_load(&box.bits) & BT_REQ_PAUSE) bt_sleep_ns(1000000);         /* taken: the trainer is about to pause */
+    /* taken: the trainer is about to pause */
+    while (atomic_load(&box.bits) & BT_REQ_PAUSE) bt_sleep_ns(1000000);
     bt_sleep_ns(60000000);
     atomic_fetch_or(&box.bits, BT_REQ_EVAL);
     bt_sleep_ns(60000000);
@@ -312,7 +337,8 @@ static void pause_after_two(void *arg, const bt_step_record *r) {
 
 static void a_pause_waits_evaluates_and_belongs_to_no_step(void **state) {
     (void)state;
-    TINY(&cfg, "--steps", "6", "--set", "data.val_frac=0.1", "--set", "train.eval_tokens=64", "--set", "train.eval_every=1000");
+    TINY(&cfg, "--steps", "6", "--set", "data.val_frac=0.1", "--set", "train.eval_tokens=64",
+         "--set", "train.eval_every=1000");
     memset(&sink, 0, sizeof sink);
     sink.on_step = pause_after_two;
     int64_t start = bt_now_ns();
@@ -323,22 +349,29 @@ static void a_pause_waits_evaluates_and_belongs_to_no_step(void **state) {
     assert_int_equal(r.steps, 6);
     assert_int_equal(sink.n_steps, 6);
     for (int i = 0; i < 6; i++) steps_ms += sink.steps[i].v[BT_MS_STEP_TIME];
-    assert_true(whole_ms - steps_ms >= 100);                                    /* the sleeps above were in no step */
-    assert_int_equal(fake_events_of(&sink, "evaluation"), 2);                   /* asked for during the pause, and at the end */
-    assert_int_equal(fake_events_of(&sink, "control"), 3);                      /* paused, evaluation, going on */
+    /* the sleeps above were in no step */
+    assert_true(whole_ms - steps_ms >= 100);
+    /* asked for during the pause, and at the end */
+    assert_int_equal(fake_events_of(&sink, "evaluation"), 2);
+    /* paused, evaluation, going on */
+    assert_int_equal(fake_events_of(&sink, "control"), 3);
 }
 
-/* ---- evaluating ----------------------------------------------------------------------------------------------------- */
+/* ---- evaluating ------------------------------------------------------------------------------ */
 
 static void validation_repeats_and_ends_the_run(void **state) {
     (void)state;
-    TINY(&cfg, "--steps", "7", "--set", "data.val_frac=0.1", "--set", "train.eval_every=3", "--set", "train.eval_tokens=300", "--lr", "1e-30");
+    TINY(&cfg, "--steps", "7", "--set", "data.val_frac=0.1", "--set", "train.eval_every=3", "--set",
+         "train.eval_tokens=300", "--lr", "1e-30");
     bt_train_result r = tiny_run(&cfg, &sink, NULL, "");
     assert_int_equal(fake_events_of(&sink, "evaluation"), 3);
-    double a = sink.steps[2].v[BT_MS_VAL_LOSS], b = sink.steps[5].v[BT_MS_VAL_LOSS], c = sink.steps[6].v[BT_MS_VAL_LOSS];
-    assert_true(a == b && b == c && a == r.val_loss);                           /* the weights stand still: the same sequences each time */
+    double a = sink.steps[2].v[BT_MS_VAL_LOSS], b = sink.steps[5].v[BT_MS_VAL_LOSS],
+           c = sink.steps[6].v[BT_MS_VAL_LOSS];
+    /* the weights stand still: the same sequences each time */
+    assert_true(a == b && b == c && a == r.val_loss);
     assert_true(fabs(r.val_bits_per_byte - a / log(2)) < 1e-12);
-    assert_non_null(strstr(sink.events[1].body, "\"tokens\":288"));              /* whole sequences of 32 */
+    /* whole sequences of 32 */
+    assert_non_null(strstr(sink.events[1].body, "\"tokens\":288"));
 }
 
 int main(void) {

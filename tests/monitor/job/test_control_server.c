@@ -3,8 +3,8 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stddef.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,8 @@ static bt_control_server *server;
 static _Atomic bool over;
 static char heard[256];
 
-static bt_code on_request(void *ctx, const char *verb, const char *arg, const char *who, bt_text *answer, bt_err *err) {
+static bt_code on_request(void *ctx, const char *verb, const char *arg, const char *who,
+                          bt_text *answer, bt_err *err) {
     (void)ctx;
     snprintf(heard, sizeof heard, "%s|%s|%s", verb, arg, who);
     if (strcmp(verb, "pause") == 0) return bt_fail(err, BT_BUSY, "the run is paused already");
@@ -66,7 +67,8 @@ static void test_answers(void **state) {
     assert_string_equal(err.msg, "the run is paused already");
     assert_int_equal(bt_control_call(path, "", reply, sizeof reply, &err), BT_ARG);
     assert_int_equal(bt_control_call(path, "two\nlines", reply, sizeof reply, &err), BT_ARG);
-    assert_int_equal(bt_control_call("/nonexistent/socket", "stop", reply, sizeof reply, &err), BT_BUSY);
+    assert_int_equal(bt_control_call("/nonexistent/socket", "stop", reply, sizeof reply, &err),
+                     BT_BUSY);
 }
 
 static void test_rude_askers(void **state) {
@@ -74,17 +76,19 @@ static void test_rude_askers(void **state) {
     char reply[256];
     bt_err err = BT_ERR_INIT;
     int fds[40];
-    for (int i = 0; i < 40; i++) fds[i] = dial();                           /* more than it keeps, all silent */
+    /* more than it keeps, all silent */
+    for (int i = 0; i < 40; i++) fds[i] = dial();
     assert_int_equal(bt_control_call(path, "eval", reply, sizeof reply, &err), BT_OK);
     for (int i = 0; i < 40; i++) close(fds[i]);
-    int fd = dial();                                                        /* a line without end */
+    int fd = dial(); /* a line without end */
     char junk[8192];
     memset(junk, 'j', sizeof junk);
     assert_true(send(fd, junk, sizeof junk, MSG_NOSIGNAL) > 0);
     char c;
-    assert_true(recv(fd, &c, 1, 0) <= 0);                                   /* cut off */
+    assert_true(recv(fd, &c, 1, 0) <= 0); /* cut off */
     close(fd);
-    fd = dial();                                                            /* asks and does not wait */
+    /* asks and does not wait */
+    fd = dial();
     assert_int_equal(send(fd, "stop\n", 5, MSG_NOSIGNAL), 5);
     close(fd);
     fd = dial();
@@ -101,11 +105,14 @@ int main(void) {
     pthread_t thread;
     if (!mkdtemp(folder)) return 1;
     snprintf(path, sizeof path, "%s/control", folder);
-    if (bt_control_listen(&server, path, &err) != BT_OK || pthread_create(&thread, NULL, serve, NULL) != 0) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_answers), cmocka_unit_test(test_rude_askers)};
+    if (bt_control_listen(&server, path, &err) != BT_OK ||
+        pthread_create(&thread, NULL, serve, NULL) != 0)
+        return 1;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_answers),
+                                       cmocka_unit_test(test_rude_askers)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     atomic_store(&over, true);
     pthread_join(thread, NULL);
     bt_control_close(server);
-    return rmdir(folder) != 0 || rc;                                        /* the socket is gone */
+    return rmdir(folder) != 0 || rc; /* the socket is gone */
 }

@@ -8,13 +8,14 @@
 
 #include "monitor/job/health/health.h"
 
-#define S(x) ((int64_t)((x) * 1e9))
+#define S(x) ((int64_t)((x)*1e9))
 
 static void test_before_the_first_step(void **state) {
     (void)state;
     bt_health h;
     bt_health_start(&h);
-    assert_int_equal(bt_health_check(&h, S(100000), 60), BT_HEALTH_FINE);      /* preparing data may take long */
+    /* preparing data may take long */
+    assert_int_equal(bt_health_check(&h, S(100000), 60), BT_HEALTH_FINE);
     assert_true(bt_health_silence_s(&h, S(5)) == 0);
 }
 
@@ -23,7 +24,8 @@ static void test_no_false_alarm(void **state) {
     bt_health h;
     bt_health_start(&h);
     int64_t now = S(1);
-    for (int i = 0; i < 10000; i++) {                   /* steps of 20 ms, every 100th with a 25 s checkpoint */
+    /* steps of 20 ms, every 100th with a 25 s checkpoint */
+    for (int i = 0; i < 10000; i++) {
         now += i % 100 == 99 ? S(25) : S(0.02);
         assert_int_equal(bt_health_check(&h, now, 600), BT_HEALTH_FINE);
         bt_health_step(&h, now);
@@ -52,9 +54,10 @@ static void test_alarm_once(void **state) {
     bt_health_step(&h, now += S(40));
     assert_int_equal(bt_health_check(&h, now, 600), BT_HEALTH_RECOVERED);
     assert_int_equal(bt_health_check(&h, now + S(1), 600), BT_HEALTH_FINE);
-    assert_true(bt_health_limit_s(&h) == 30);           /* a stall is no new normal */
+    assert_true(bt_health_limit_s(&h) == 30); /* a stall is no new normal */
     assert_int_equal(bt_health_check(&h, now + S(601), 600), BT_HEALTH_DEAD);
-    assert_int_equal(bt_health_check(&h, now + S(100000), 0), BT_HEALTH_LATE);       /* 0: never ended for it */
+    /* 0: never ended for it */
+    assert_int_equal(bt_health_check(&h, now + S(100000), 0), BT_HEALTH_LATE);
 }
 
 static void test_short_deadline(void **state) {
@@ -64,7 +67,8 @@ static void test_short_deadline(void **state) {
     int64_t now = S(1);
     for (int i = 0; i < 20; i++) bt_health_step(&h, now += S(0.1));
     assert_int_equal(bt_health_check(&h, now + S(2.1), 2), BT_HEALTH_DEAD);
-    bt_health_step(&h, now += S(1));                    /* a gap of 1 s was seen: 2 s prove nothing */
+    /* a gap of 1 s was seen: 2 s prove nothing */
+    bt_health_step(&h, now += S(1));
     assert_int_equal(bt_health_check(&h, now + S(2.1), 2), BT_HEALTH_FINE);
     assert_int_equal(bt_health_check(&h, now + S(3.1), 2), BT_HEALTH_DEAD);
 }
@@ -80,13 +84,16 @@ static void test_pause_and_signs(void **state) {
     now += S(10000);
     bt_health_pause(&h, false, now);
     assert_int_equal(bt_health_check(&h, now + S(29), 60), BT_HEALTH_FINE);
-    bt_health_sign(&h, now + S(29));                    /* a checkpoint event */
+    bt_health_sign(&h, now + S(29)); /* a checkpoint event */
     assert_int_equal(bt_health_check(&h, now + S(50), 60), BT_HEALTH_FINE);
     assert_int_equal(bt_health_check(&h, now + S(91), 60), BT_HEALTH_DEAD);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_before_the_first_step), cmocka_unit_test(test_no_false_alarm), cmocka_unit_test(test_alarm_once),
-                                       cmocka_unit_test(test_short_deadline), cmocka_unit_test(test_pause_and_signs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_before_the_first_step),
+                                       cmocka_unit_test(test_no_false_alarm),
+                                       cmocka_unit_test(test_alarm_once),
+                                       cmocka_unit_test(test_short_deadline),
+                                       cmocka_unit_test(test_pause_and_signs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* What is wrong with a host file is said with its line before anything starts; slots are counted where every host says them. */
+/* What is wrong with a host file is said with its line before anything starts; slots are counted
+ * where every host says them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,17 +13,26 @@
 
 #include "monitor/job/launch/host_file.h"
 
-
-static const struct { const char *text; int ranks; const char *more; bt_code code; const char *message; } rows[] = {
+static const struct {
+    const char *text;
+    int ranks;
+    const char *more;
+    bt_code code;
+    const char *message;
+} rows[] = {
     {"a slots=2\nb slots=2\n", 4, "", BT_OK, ""},
-    {"a slots=2\nb slots=2\n", 5, "", BT_ARG, " has 4 slots on 2 hosts for 5 ranks (use --ranks 4, or slots=3 for every host)"},
-    {"a slots=1", 2, "", BT_ARG, " has 1 slot on 1 host for 2 ranks (use --ranks 1, or slots=2 for every host)"},
+    {"a slots=2\nb slots=2\n", 5, "", BT_ARG,
+     " has 4 slots on 2 hosts for 5 ranks (use --ranks 4, or slots=3 for every host)"},
+    {"a slots=1", 2, "", BT_ARG,
+     " has 1 slot on 1 host for 2 ranks (use --ranks 1, or slots=2 for every host)"},
     {"a slots=1\na slots=1\n", 2, "", BT_OK, ""},
     {"a slots=1\n", 2, "--oversubscribe", BT_OK, ""},
     {"a slots=1\n", 2, "--map-by slot:OVERSUBSCRIBE", BT_OK, ""},
-    {"a\nb slots=1\n", 64, "", BT_OK, ""},              /* a's are as many as its cores */
-    {"# two nodes\n\n  user@a:22 max_slots=9 slots=1 # the first\n^c\nb\tslots=1\r\n", 2, "", BT_OK, ""},
-    {"a slots=2\nb slots=two\n", 2, "", BT_ARG, ", line 2: slots=two must be a whole number from 1 to 65536, as in 'b slots=4'"},
+    {"a\nb slots=1\n", 64, "", BT_OK, ""}, /* a's are as many as its cores */
+    {"# two nodes\n\n  user@a:22 max_slots=9 slots=1 # the first\n^c\nb\tslots=1\r\n", 2, "", BT_OK,
+     ""},
+    {"a slots=2\nb slots=two\n", 2, "", BT_ARG,
+     ", line 2: slots=two must be a whole number from 1 to 65536, as in 'b slots=4'"},
     {"a slots=\n", 2, "", BT_ARG, ", line 1: slots= must be a whole number"},
     {"a slots=-1\n", 2, "", BT_ARG, ", line 1: slots=-1 must be"},
     {"a slots=99999999999999999999\n", 2, "", BT_ARG, "must be a whole number from 1"},
@@ -43,7 +53,8 @@ static void every_file(void **state) {
         fputs(rows[i].text, f);
         fclose(f);
         bt_code code = bt_host_file_check(path, rows[i].ranks, rows[i].more, &err);
-        if (code != rows[i].code || (code != BT_OK && !strstr(err.msg, rows[i].message))) fail_msg("file %zu: %d, '%s'", i, code, code == BT_OK ? "" : err.msg);
+        if (code != rows[i].code || (code != BT_OK && !strstr(err.msg, rows[i].message)))
+            fail_msg("file %zu: %d, '%s'", i, code, code == BT_OK ? "" : err.msg);
     }
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_host_file_check(dir, 1, "", &err), BT_IO);

@@ -1,4 +1,5 @@
-/* test_launch.c - the command line of mpirun, its session and environment, with a script in mpirun's place; scratch folders. */
+/* test_launch.c - the command line of mpirun, its session and environment, with a script in
+ * mpirun's place; scratch folders. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -16,9 +17,9 @@
 #include <cmocka.h>
 
 #include "engine/base/clock.h"
+#include "monitor/job/launch/job_dirs.h"
 #include "monitor/job/launch/launch.h"
 #include "monitor/job/launch/proc.h"
-#include "monitor/job/launch/job_dirs.h"
 
 static char folder[64];
 
@@ -35,16 +36,26 @@ static void script(const char *body) {
 
 static bt_launch launch(void) {
     static const char *const words[] = {"rank", "--set", "run.note=two words"};
-    return (bt_launch){.ranks = 3, .hosts = "", .mpirun_args = "-x  FOO", .tmp = "/t m p", .shm = "/shm", .program = "/bin/bitrain", .words = words, .n_words = 3};
+    return (bt_launch){.ranks = 3,
+                       .hosts = "",
+                       .mpirun_args = "-x  FOO",
+                       .tmp = "/t m p",
+                       .shm = "/shm",
+                       .program = "/bin/bitrain",
+                       .words = words,
+                       .n_words = 3};
 }
 
 static void read_all(bt_child *c, char *out, size_t size) {
     size_t n = 0;
     for (int i = 0; i < 500 && n + 1 < size; i++) {
         ssize_t k = read(c->out, out + n, size - 1 - n);
-        if (k > 0) n += (size_t)k;
-        else if (k == 0) break;
-        else bt_sleep_ns(10000000);
+        if (k > 0)
+            n += (size_t)k;
+        else if (k == 0)
+            break;
+        else
+            bt_sleep_ns(10000000);
     }
     out[n] = '\0';
     close(c->out);
@@ -66,7 +77,8 @@ static void test_words(void **state) {
     const char *s = bt_text_str(&t);
     assert_int_equal(strncmp(s, "mpirun\n-np\n3\n", 13), 0);
     assert_non_null(strstr(s, "--mca\nbtl\nself,vader\n"));
-    assert_non_null(strstr(s, "--mca\norte_tmpdir_base\n/t m p\n"));        /* a blank in a value is no border */
+    /* a blank in a value is no border */
+    assert_non_null(strstr(s, "--mca\norte_tmpdir_base\n/t m p\n"));
     assert_non_null(strstr(s, "\n-x\nFOO\n/bin/bitrain\nrank\n--set\nrun.note=two words\n"));
     assert_null(strstr(s, "--hostfile"));
     assert_null(strstr(s, "--enable-recovery"));
@@ -85,7 +97,8 @@ static void test_words(void **state) {
 
 static void test_session_and_environment(void **state) {
     (void)state;
-    script("env; echo sid=$(cut -d' ' -f6 /proc/$$/stat) pid=$$; read x && echo got=$x; echo to-stderr >&2; exit 7");
+    script("env; echo sid=$(cut -d' ' -f6 /proc/$$/stat) pid=$$; read x && echo got=$x; echo "
+           "to-stderr >&2; exit 7");
     setenv("OMPI_COMM_WORLD_RANK", "0", 1);
     setenv("PMIX_RANK", "0", 1);
     setenv("OMPI_MCA_my_setting", "kept", 1);
@@ -100,11 +113,12 @@ static void test_session_and_environment(void **state) {
     unsetenv("OMPI_COMM_WORLD_RANK");
     unsetenv("PMIX_RANK");
     snprintf(want, sizeof want, "sid=%d pid=%d\n", (int)c.pid, (int)c.pid);
-    assert_non_null(strstr(out, want));                                     /* a session of its own */
+    /* a session of its own */
+    assert_non_null(strstr(out, want));
     assert_null(strstr(out, "OMPI_COMM_WORLD_RANK"));
     assert_null(strstr(out, "PMIX_RANK"));
     assert_non_null(strstr(out, "OMPI_MCA_my_setting=kept"));
-    assert_null(strstr(out, "got="));                                       /* no stdin */
+    assert_null(strstr(out, "got=")); /* no stdin */
     assert_non_null(strstr(out, "to-stderr"));
 }
 
@@ -113,13 +127,15 @@ static void test_outlives_us(void **state) {
     (void)state;
     char done[128], body[300];
     snprintf(done, sizeof done, "%s/done", folder);
-    snprintf(body, sizeof body, "sleep 0.2; for i in 1 2 3 4 5; do echo still here; done && touch %s", done);
+    snprintf(body, sizeof body,
+             "sleep 0.2; for i in 1 2 3 4 5; do echo still here; done && touch %s", done);
     script(body);
     bt_launch l = launch();
     bt_child c;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_launch_start(&l, &c, &err), BT_OK);
-    close(c.out);                                                           /* as if we had been killed */
+    /* as if we had been killed */
+    close(c.out);
     assert_int_equal(wait_for(c.pid), 0);
     assert_int_equal(access(done, F_OK), 0);
 }
@@ -159,7 +175,7 @@ static void test_scratch(void **state) {
     assert_int_equal(bt_job_dirs_attempt(&a, 0, tmp, shm, &err), BT_OK);
     snprintf(path, sizeof path, "%s/vader_segment.x", shm);
     close(open(path, O_CREAT | O_WRONLY, 0600));
-    bt_job_dirs_sweep();                                                     /* held: stays */
+    bt_job_dirs_sweep(); /* held: stays */
     assert_int_equal(stat(path, &st), 0);
     bt_job_dirs_attempt_end(&a, 0);
     assert_int_equal(stat(shm, &st), -1);
@@ -183,8 +199,10 @@ int main(void) {
     strcpy(folder, "/tmp/bt-launch-XXXXXX");
     if (!mkdtemp(folder)) return 1;
     setenv("TMPDIR", folder, 1);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_session_and_environment), cmocka_unit_test(test_outlives_us),
-                                       cmocka_unit_test(test_no_mpirun), cmocka_unit_test(test_kill_session), cmocka_unit_test(test_scratch)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_words),        cmocka_unit_test(test_session_and_environment),
+        cmocka_unit_test(test_outlives_us),  cmocka_unit_test(test_no_mpirun),
+        cmocka_unit_test(test_kill_session), cmocka_unit_test(test_scratch)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     char cmd[128];
     snprintf(cmd, sizeof cmd, "rm -rf %s", folder);

@@ -21,16 +21,17 @@ static void test_error_line(void **state) {
     bt_output_open(&o, "/nonexistent/log", 0);
     bt_output_error_line(line, sizeof line, 2, BT_FORMAT, "shard 'x' is damaged at byte 12");
     feed(&o, "noise\n");
-    for (size_t i = 0; line[i]; i++) bt_output_feed(&o, line + i, 1);      /* in any pieces */
+    for (size_t i = 0; line[i]; i++) bt_output_feed(&o, line + i, 1); /* in any pieces */
     assert_true(o.reported);
     assert_int_equal(o.rank, 2);
     assert_int_equal(o.code, BT_FORMAT);
     assert_string_equal(o.message, "shard 'x' is damaged at byte 12");
-    feed(&o, "bitrain rank 0: error 3: a later one\n");                    /* the first counts */
+    feed(&o, "bitrain rank 0: error 3: a later one\n"); /* the first counts */
     assert_int_equal(o.rank, 2);
     bt_output_reset(&o, 1);
     assert_false(o.reported);
-    feed(&o, "bitrain rank 0: error 0: impossible\nbitrain rank 0: error 99: impossible\nbitrain rank x\n");
+    feed(&o, "bitrain rank 0: error 0: impossible\nbitrain rank 0: error 99: impossible\nbitrain "
+             "rank x\n");
     assert_false(o.reported);
     bt_output_close(&o);
 }
@@ -39,7 +40,8 @@ static void test_mpirun_notice(void **state) {
     (void)state;
     bt_output o;
     bt_output_open(&o, "/nonexistent/log", 0);
-    feed(&o, "----------\nmpirun noticed that process rank 1 with PID 4711 on node vm exited on signal 9 (Killed).\n----------\n");
+    feed(&o, "----------\nmpirun noticed that process rank 1 with PID 4711 on node vm exited on "
+             "signal 9 (Killed).\n----------\n");
     assert_false(o.reported);
     assert_int_equal(o.rank, 1);
     assert_int_equal(o.signal, 9);
@@ -50,7 +52,8 @@ static void test_first_paragraph(void **state) {
     (void)state;
     bt_output o;
     bt_output_open(&o, "/nonexistent/log", 0);
-    feed(&o, "-----\nThere are not enough slots:\n    4\nAsk for fewer.\n\nlong advice\n-----\nmore\n-----\nlast\n");
+    feed(&o, "-----\nThere are not enough slots:\n    4\nAsk for fewer.\n\nlong "
+             "advice\n-----\nmore\n-----\nlast\n");
     assert_string_equal(o.said, "There are not enough slots: 4 Ask for fewer.");
     assert_string_equal(o.last_line, "last");
     bt_output_close(&o);
@@ -70,7 +73,9 @@ static void test_notes(void **state) {
     char line[64];
     bt_output_open(&o, "/nonexistent/log", 0);
     o.note = on_note;
-    feed(&o, "bitrain: warning: disk is slow\nbitrain: warning: disk is slow\nbitrain: info: nothing\n");
+    feed(
+        &o,
+        "bitrain: warning: disk is slow\nbitrain: warning: disk is slow\nbitrain: info: nothing\n");
     assert_int_equal(notes, 1);
     assert_string_equal(newest, "disk is slow");
     for (int i = 0; i < 1000; i++) {
@@ -112,6 +117,9 @@ static void test_log(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_error_line), cmocka_unit_test(test_mpirun_notice), cmocka_unit_test(test_first_paragraph), cmocka_unit_test(test_notes), cmocka_unit_test(test_log)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_error_line),
+                                       cmocka_unit_test(test_mpirun_notice),
+                                       cmocka_unit_test(test_first_paragraph),
+                                       cmocka_unit_test(test_notes), cmocka_unit_test(test_log)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

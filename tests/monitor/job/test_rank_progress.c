@@ -1,5 +1,5 @@
-/* test_places.c - black boxes of ranks: who holds up whom is told from where each of them is, also of the dead.
- * timeout: 20 */
+/* test_places.c - black boxes of ranks: who holds up whom is told from where each of them is, also
+ * of the dead. timeout: 20 */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -53,17 +53,23 @@ static void who_is_behind(void **state) {
     bt_rank_progress p;
     int rank;
     open_places(&p, 8);
-    assert_null(told(&p, 100, &rank));                          /* nobody has come */
+    assert_null(told(&p, 100, &rank)); /* nobody has come */
     for (int r = 0; r < 8; r++) put(&p, r, BT_AT_EXCHANGE, 17, 60 + r);
-    assert_string_equal(told(&p, 100, &rank), "all ranks are in the exchange of step 18 since 40.0 s");
+    assert_string_equal(told(&p, 100, &rank),
+                        "all ranks are in the exchange of step 18 since 40.0 s");
     assert_int_equal(rank, -1);
     put(&p, 5, BT_AT_DATA, 17, 59);
-    assert_string_equal(told(&p, 100, &rank), "rank 5 is in data of step 18 since 41.0 s; others wait in the exchange of step 18");
+    assert_string_equal(
+        told(&p, 100, &rank),
+        "rank 5 is in data of step 18 since 41.0 s; others wait in the exchange of step 18");
     assert_int_equal(rank, 5);
-    put(&p, 2, BT_AT_COMPUTE, 17, 58);                          /* data and compute alternate: neither is before the other */
-    assert_string_equal(told(&p, 100, &rank), "2 ranks (first of them rank 2) are in forward and backward of step 18 since 42.0 s; others wait in the exchange of step 18");
+    /* data and compute alternate: neither is before the other */
+    put(&p, 2, BT_AT_COMPUTE, 17, 58);
+    assert_string_equal(told(&p, 100, &rank),
+                        "2 ranks (first of them rank 2) are in forward and backward of step 18 "
+                        "since 42.0 s; others wait in the exchange of step 18");
     assert_int_equal(rank, -1);
-    put(&p, 2, BT_AT_RECORD, 16, 58);                           /* a whole step behind */
+    put(&p, 2, BT_AT_RECORD, 16, 58); /* a whole step behind */
     told(&p, 100, &rank);
     assert_int_equal(rank, 2);
     bt_rank_progress_close(&p);
@@ -77,18 +83,24 @@ static void slow_is_said_once(void **state) {
     int rank;
     open_places(&p, 4);
     for (int r = 0; r < 4; r++) put(&p, r, BT_AT_EXCHANGE, 3, 10);
-    assert_false(bt_rank_progress_slow(&p, 50 * SECOND, 2, out, sizeof out, &rank));   /* all wait: for the network, or for another host */
+    /* all wait: for the network, or for another host */
+    assert_false(bt_rank_progress_slow(&p, 50 * SECOND, 2, out, sizeof out, &rank));
     put(&p, 1, BT_AT_COMPUTE, 3, 9);
-    assert_false(bt_rank_progress_slow(&p, 10 * SECOND, 2, out, sizeof out, &rank));   /* not for long */
+    /* not for long */
+    assert_false(bt_rank_progress_slow(&p, 10 * SECOND, 2, out, sizeof out, &rank));
     assert_true(bt_rank_progress_slow(&p, 12 * SECOND, 2, out, sizeof out, &rank));
     assert_int_equal(rank, 1);
-    assert_string_equal(out, "rank 1 is in forward and backward of step 4 since 3.0 s, the others wait for it");
+    assert_string_equal(
+        out, "rank 1 is in forward and backward of step 4 since 3.0 s, the others wait for it");
     assert_false(bt_rank_progress_slow(&p, 13 * SECOND, 2, out, sizeof out, &rank));
     put(&p, 1, BT_AT_DATA, 4, 14);
-    for (int r = 0; r < 4; r++) if (r != 1) put(&p, r, BT_AT_EXCHANGE, 4, 14);
-    assert_true(bt_rank_progress_slow(&p, 17 * SECOND, 2, out, sizeof out, &rank));    /* another stay */
+    for (int r = 0; r < 4; r++)
+        if (r != 1) put(&p, r, BT_AT_EXCHANGE, 4, 14);
+    /* another stay */
+    assert_true(bt_rank_progress_slow(&p, 17 * SECOND, 2, out, sizeof out, &rank));
     put(&p, 1, BT_AT_CHECKPOINT, 3, 14);
-    assert_false(bt_rank_progress_slow(&p, 90 * SECOND, 2, out, sizeof out, &rank));   /* may wait itself: not accused */
+    /* may wait itself: not accused */
+    assert_false(bt_rank_progress_slow(&p, 90 * SECOND, 2, out, sizeof out, &rank));
     bt_rank_progress_close(&p);
 }
 
@@ -109,9 +121,11 @@ static void the_dead_have_been_somewhere(void **state) {
     waitpid(child, &status, 0);
     assert_true(WIFSIGNALED(status));
     assert_int_equal(atomic_load(&p.slot[1].pid), child);
-    assert_non_null(strstr(told(&p, (double)bt_now_ns() / 1e9, &rank), "rank 1 is in data of step 8 since"));
+    assert_non_null(
+        strstr(told(&p, (double)bt_now_ns() / 1e9, &rank), "rank 1 is in data of step 8 since"));
     assert_int_equal(rank, 1);
-    assert_null(bt_rank_progress_map(path, 2));                        /* no such slot; no such file */
+    /* no such slot; no such file */
+    assert_null(bt_rank_progress_map(path, 2));
     assert_null(bt_rank_progress_map("/nowhere/places", 0));
     bt_rank_progress_close(&p);
 }
@@ -125,27 +139,35 @@ static void a_far_rank_that_does_not_come(void **state) {
     open_places(&p, 4);
     put(&p, 0, BT_AT_EXCHANGE, 17, 60);
     put(&p, 1, BT_AT_EXCHANGE, 17, 58);
-    assert_string_equal(told(&p, 70, &rank), "the ranks of this host are in the exchange of step 18 since 10.0 s; ranks 2, 3 are not");
+    assert_string_equal(
+        told(&p, 70, &rank),
+        "the ranks of this host are in the exchange of step 18 since 10.0 s; ranks 2, 3 are not");
     assert_int_equal(rank, -1);
     put(&p, 2, BT_AT_EXCHANGE, 17, 61);
-    assert_false(bt_rank_progress_missing(&p, 70 * SECOND, 10, out, sizeof out, &rank));       /* the last of them came 9 s ago */
+    /* the last of them came 9 s ago */
+    assert_false(bt_rank_progress_missing(&p, 70 * SECOND, 10, out, sizeof out, &rank));
     assert_true(bt_rank_progress_missing(&p, 72 * SECOND, 10, out, sizeof out, &rank));
-    assert_string_equal(out, "rank 3 is not in the exchange of step 18, where the others wait since 11.0 s");
+    assert_string_equal(
+        out, "rank 3 is not in the exchange of step 18, where the others wait since 11.0 s");
     assert_int_equal(rank, 3);
-    assert_false(bt_rank_progress_missing(&p, 80 * SECOND, 10, out, sizeof out, &rank));       /* once a stay */
+    /* once a stay */
+    assert_false(bt_rank_progress_missing(&p, 80 * SECOND, 10, out, sizeof out, &rank));
     put(&p, 1, BT_AT_DATA, 17, 58);
-    assert_false(bt_rank_progress_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));       /* it is one of ours */
+    /* it is one of ours */
+    assert_false(bt_rank_progress_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));
     for (int r = 0; r < 3; r++) put(&p, r, BT_AT_PAUSE, 18, 60);
     assert_false(bt_rank_progress_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));
     for (int r = 0; r < 4; r++) put(&p, r, BT_AT_EXCHANGE, 19, 60);
-    assert_false(bt_rank_progress_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));       /* all are seen: the network is slow, nobody is late */
+    /* all are seen: the network is slow, nobody is late */
+    assert_false(bt_rank_progress_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));
     bt_rank_progress_close(&p);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_is_behind, make, drop),
-        cmocka_unit_test_setup_teardown(slow_is_said_once, make, drop), cmocka_unit_test_setup_teardown(a_far_rank_that_does_not_come, make, drop),
+        cmocka_unit_test_setup_teardown(slow_is_said_once, make, drop),
+        cmocka_unit_test_setup_teardown(a_far_rank_that_does_not_come, make, drop),
         cmocka_unit_test_setup_teardown(the_dead_have_been_somewhere, make, drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* test_far.c - what killed ranks leave in /dev/shm of another host goes through the agent; what a process has mapped stays.
- * timeout: 60 */
+/* test_far.c - what killed ranks leave in /dev/shm of another host goes through the agent; what a
+ * process has mapped stays. timeout: 60 */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -45,10 +45,14 @@ static void segments_nobody_has_mapped_go(void **state) {
     mapped = mmap(NULL, 8, PROT_READ, MAP_SHARED, fd, 0);
     close(fd);
     assert_true(mapped != MAP_FAILED);
-    put_file(hosts, "# ours and theirs\n127.0.0.1 slots=2\nlocalhost\nnode7:3\n\n  node8 slots=1\n", 0600);
-    snprintf(script, sizeof script, "#!/bin/sh\n[ \"$1\" = -x ] && shift\necho \"$1\" >> '%s'\nshift\nexec sh -c \"$*\"\n", asked);
+    put_file(hosts, "# ours and theirs\n127.0.0.1 slots=2\nlocalhost\nnode7:3\n\n  node8 slots=1\n",
+             0600);
+    snprintf(script, sizeof script,
+             "#!/bin/sh\n[ \"$1\" = -x ] && shift\necho \"$1\" >> '%s'\nshift\nexec sh -c \"$*\"\n",
+             asked);
     put_file(agent, script, 0700);
-    strcat(agent, " -x");                                       /* an agent may have words of its own */
+    /* an agent may have words of its own */
+    strcat(agent, " -x");
     setenv("OMPI_MCA_plm_rsh_agent", agent, 1);
     bt_remote_sweep("");
     assert_int_equal(access(asked, F_OK), -1);
@@ -61,7 +65,8 @@ static void segments_nobody_has_mapped_go(void **state) {
     assert_non_null(f);
     names[fread(names, 1, sizeof names - 1, f)] = 0;
     fclose(f);
-    assert_true(strcmp(names, "node7\nnode8\n") == 0 || strcmp(names, "node8\nnode7\n") == 0);      /* this host is swept by its own supervisor */
+    /* this host is swept by its own supervisor */
+    assert_true(strcmp(names, "node7\nnode8\n") == 0 || strcmp(names, "node8\nnode7\n") == 0);
 }
 
 static int clean(void **state) {
@@ -74,6 +79,7 @@ static int clean(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_teardown(segments_nobody_has_mapped_go, clean)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(segments_nobody_has_mapped_go, clean)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* test_restart.c - every way an attempt can end is called by its name and leads to the right next step. */
+/* test_restart.c - every way an attempt can end is called by its name and leads to the right next
+ * step. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,20 +14,33 @@
 #define EXIT(code) ((code) << 8)
 
 static bt_end_facts base(int wait_status) {
-    return (bt_end_facts){.wait_status = wait_status, .started = true, .rank = -1, .step = 7, .message = "", .last_line = "what mpirun said"};
+    return (bt_end_facts){.wait_status = wait_status,
+                          .started = true,
+                          .rank = -1,
+                          .step = 7,
+                          .message = "",
+                          .last_line = "what mpirun said"};
 }
 
 static void test_kinds(void **state) {
     (void)state;
-    const struct { int status; bt_end_kind kind; } rows[] = {
-        {EXIT(0), BT_END_DONE},        {EXIT(137), BT_END_SIGNAL},     {EXIT(139), BT_END_SIGNAL}, {EXIT(143), BT_END_SIGNAL},  {EXIT(141), BT_END_SIGNAL},
-        {EXIT(205), BT_END_NODE_LOST}, {EXIT(110), BT_END_HUNG},       {EXIT(75), BT_END_TRANSIENT}, {EXIT(76), BT_END_INTEGRITY}, {EXIT(78), BT_END_MISMATCH},
-        {EXIT(1), BT_END_OTHER},       {9 /* mpirun killed */, BT_END_SIGNAL},
+    const struct {
+        int status;
+        bt_end_kind kind;
+    } rows[] = {
+        {EXIT(0), BT_END_DONE},       {EXIT(137), BT_END_SIGNAL},
+        {EXIT(139), BT_END_SIGNAL},   {EXIT(143), BT_END_SIGNAL},
+        {EXIT(141), BT_END_SIGNAL},   {EXIT(205), BT_END_NODE_LOST},
+        {EXIT(110), BT_END_HUNG},     {EXIT(75), BT_END_TRANSIENT},
+        {EXIT(76), BT_END_INTEGRITY}, {EXIT(78), BT_END_MISMATCH},
+        {EXIT(1), BT_END_OTHER},      {9 /* mpirun killed */, BT_END_SIGNAL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bt_end_facts f = base(rows[i].status);
         const bt_end e = bt_end_classify(&f);
-        if (e.kind != rows[i].kind) fail_msg("status %x is '%s', expected '%s'", (unsigned)rows[i].status, bt_end_name(e.kind), bt_end_name(rows[i].kind));
+        if (e.kind != rows[i].kind)
+            fail_msg("status %x is '%s', expected '%s'", (unsigned)rows[i].status,
+                     bt_end_name(e.kind), bt_end_name(rows[i].kind));
     }
     bt_end_facts f = base(EXIT(137));
     f.oom = true;
@@ -66,7 +80,7 @@ static void test_policy(void **state) {
     bt_end e = end_of(EXIT(137), 40);
     bt_restart r = bt_restart_decide(&h, &e, 0, 3);
     assert_true(r.again);
-    assert_true(r.delay_s == 0);            /* it had got on: at once */
+    assert_true(r.delay_s == 0); /* it had got on: at once */
     e = end_of(EXIT(137), 55);
     assert_true(bt_restart_decide(&h, &e, 40, 3).again);
     /* the same again at the same step: no third time */
@@ -102,9 +116,15 @@ static void test_policy(void **state) {
 
 static void test_errors_are_not_looped(void **state) {
     (void)state;
-    const struct { bt_code code; int64_t step; bool again; } rows[] = {
-        {BT_FORMAT, 20, false}, {BT_ARG, 20, false}, {BT_NOMEM, 20, false}, {BT_NOTFOUND, 20, false}, {BT_BUSY, 20, false},
-        {BT_IO, 20, true},      {BT_MPI, 20, true},  {BT_DB, 20, true},     {BT_IO, -1, false},       {BT_IO, 9, false},
+    const struct {
+        bt_code code;
+        int64_t step;
+        bool again;
+    } rows[] = {
+        {BT_FORMAT, 20, false},   {BT_ARG, 20, false},  {BT_NOMEM, 20, false},
+        {BT_NOTFOUND, 20, false}, {BT_BUSY, 20, false}, {BT_IO, 20, true},
+        {BT_MPI, 20, true},       {BT_DB, 20, true},    {BT_IO, -1, false},
+        {BT_IO, 9, false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bt_restart_history h;
@@ -134,15 +154,18 @@ static void test_words(void **state) {
     f.rank = 3;
     f.signal = 9;
     const bt_end e = bt_end_classify(&f);
-    assert_string_equal(bt_end_tell(&e, buf, sizeof buf), "rank 3 was ended by signal 9 (Killed) after step 7");
+    assert_string_equal(bt_end_tell(&e, buf, sizeof buf),
+                        "rank 3 was ended by signal 9 (Killed) after step 7");
     bt_end none = e;
     none.step = -1;
     none.rank = -1;
-    assert_string_equal(bt_end_tell(&none, buf, sizeof buf), "a rank was ended by signal 9 (Killed) before the first step");
+    assert_string_equal(bt_end_tell(&none, buf, sizeof buf),
+                        "a rank was ended by signal 9 (Killed) before the first step");
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds), cmocka_unit_test(test_policy), cmocka_unit_test(test_errors_are_not_looped),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds), cmocka_unit_test(test_policy),
+                                       cmocka_unit_test(test_errors_are_not_looped),
                                        cmocka_unit_test(test_words)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* monkey.h - a terminal that presses any keys in any order and changes its size, and counts what no frame may contain. Its dice are
- * seeded: the same seed, the same keys. */
+/* monkey.h - a terminal that presses any keys in any order and changes its size, and counts what no
+ * frame may contain. Its dice are seeded: the same seed, the same keys. */
 #ifndef BT_TESTS_MONKEY_H
 #define BT_TESTS_MONKEY_H
 
@@ -12,9 +12,9 @@ typedef struct monkey {
     bt_term base;
     uint32_t dice;
     int left, w, h, frames;
-    int idle;                       /* calls that answer: no key */
-    int wrong;                      /* frames of another size, cells that cannot be shown */
-    void (*meanwhile)(void *ctx);   /* what happens between two keys, or NULL */
+    int idle;                     /* calls that answer: no key */
+    int wrong;                    /* frames of another size, cells that cannot be shown */
+    void (*meanwhile)(void *ctx); /* what happens between two keys, or NULL */
     void *ctx;
 } monkey;
 
@@ -31,8 +31,24 @@ static inline void monkey_size(bt_term *t, int *w, int *h) {
 }
 
 static inline int32_t monkey_key(bt_term *t, int timeout_ms) {
-    static const int32_t special[] = {BT_KEY_UP, BT_KEY_DOWN, BT_KEY_LEFT, BT_KEY_RIGHT, BT_KEY_PAGE_UP, BT_KEY_PAGE_DOWN, BT_KEY_HOME, BT_KEY_END, BT_KEY_BACKTAB,
-                                      BT_KEY_ESC, '\t', '\r', BT_CTRL('L'), BT_KEY_BACKSPACE, BT_KEY_CTRL_LEFT, BT_KEY_F(1), 0x65E5, 0x1F600};
+    static const int32_t special[] = {BT_KEY_UP,
+                                      BT_KEY_DOWN,
+                                      BT_KEY_LEFT,
+                                      BT_KEY_RIGHT,
+                                      BT_KEY_PAGE_UP,
+                                      BT_KEY_PAGE_DOWN,
+                                      BT_KEY_HOME,
+                                      BT_KEY_END,
+                                      BT_KEY_BACKTAB,
+                                      BT_KEY_ESC,
+                                      '\t',
+                                      '\r',
+                                      BT_CTRL('L'),
+                                      BT_KEY_BACKSPACE,
+                                      BT_KEY_CTRL_LEFT,
+                                      BT_KEY_F(1),
+                                      0x65E5,
+                                      0x1F600};
     monkey *m = (monkey *)t;
     (void)timeout_ms;
     if (m->idle++ % 3 == 2) return BT_KEY_NONE;
@@ -43,7 +59,8 @@ static inline int32_t monkey_key(bt_term *t, int timeout_ms) {
         m->h = 1 + (int)roll(m, roll(m, 2) ? 70 : 14);
         return BT_KEY_RESIZE;
     }
-    int32_t key = roll(m, 3) == 0 ? special[roll(m, sizeof special / sizeof special[0])] : (int32_t)(' ' + roll(m, 95));
+    int32_t key = roll(m, 3) == 0 ? special[roll(m, sizeof special / sizeof special[0])]
+                                  : (int32_t)(' ' + roll(m, 95));
     /* q would end the monkey, w would write files */
     return key == 'q' || key == 'w' ? '1' + (int32_t)roll(m, 8) : key;
 }
@@ -55,25 +72,28 @@ static inline bt_code monkey_present(bt_term *t, const bt_canvas *c, bt_err *err
     m->wrong += c->w != m->w || c->h != m->h;
     for (int i = 0; i < c->w * c->h; i++) {
         uint32_t g = c->cells[i].glyph;
-        m->wrong += !(g == 0 || bt_glyph_width(g) > 0) || (c->chars == BT_CHARS_ASCII && (g < ' ' || g >= 0x7F));
+        m->wrong += !(g == 0 || bt_glyph_width(g) > 0) ||
+                    (c->chars == BT_CHARS_ASCII && (g < ' ' || g >= 0x7F));
     }
     return BT_OK;
 }
 
 static inline void monkey_close(bt_term *t) { (void)t; }
 
-/* ---- what keys may do: every second time refused, with an escape sequence in the answer ---- */
+/* ---- what keys may do: every second time refused, with an escape sequence in the answer ------ */
 
 static int asked, started, marked;
 
-static inline bt_code fake_control(void *ctx, const char *run, const char *verb, char *reply, size_t size, bt_err *err) {
+static inline bt_code fake_control(void *ctx, const char *run, const char *verb, char *reply,
+                                   size_t size, bt_err *err) {
     (void)ctx, (void)run;
     if (asked++ % 2) return bt_fail(err, BT_BUSY, "run is not live\033[31m");
     snprintf(reply, size, "%s asked for\033[31m", verb);
     return BT_OK;
 }
 
-static inline bt_code fake_start(void *ctx, int argc, const char *const *argv, char name[BT_NAME_MAX], bt_err *err) {
+static inline bt_code fake_start(void *ctx, int argc, const char *const *argv,
+                                 char name[BT_NAME_MAX], bt_err *err) {
     (void)ctx, (void)argv;
     started++;
     if (argc % 2) return bt_fail(err, BT_ARG, "no such preset");
@@ -81,7 +101,8 @@ static inline bt_code fake_start(void *ctx, int argc, const char *const *argv, c
     return BT_OK;
 }
 
-static inline bt_code fake_mark(void *ctx, const char *run, int64_t step, const char *kind, const char *text, bt_err *err) {
+static inline bt_code fake_mark(void *ctx, const char *run, int64_t step, const char *kind,
+                                const char *text, bt_err *err) {
     (void)ctx, (void)run, (void)step, (void)kind, (void)text;
     return marked++ % 2 ? bt_fail(err, BT_BUSY, "another program holds the database") : BT_OK;
 }

@@ -1,5 +1,5 @@
-/* screens_test.h - a database of two runs whose truth is known, for the tests of the screens: base-1 (4 ranks), demo (8 ranks, rank 5
- * late in data, one failure). */
+/* screens_test.h - a database of two runs whose truth is known, for the tests of the screens:
+ * base-1 (4 ranks), demo (8 ranks, rank 5 late in data, one failure). */
 #ifndef BT_TESTS_SCREENS_TEST_H
 #define BT_TESTS_SCREENS_TEST_H
 
@@ -26,7 +26,9 @@ static inline int make_store(void **state) {
     s.resume_from = 100;
     s.down_s = 4;
     s.start_us += 7200 * INT64_C(1000000);
-    return bt_synth_make(db_path, &base, &err) == BT_OK && bt_synth_make(db_path, &s, &err) == BT_OK ? 0 : -1;
+    return bt_synth_make(db_path, &base, &err) == BT_OK && bt_synth_make(db_path, &s, &err) == BT_OK
+               ? 0
+               : -1;
 }
 
 static inline int drop_store(void **state) {
@@ -37,7 +39,12 @@ static inline int drop_store(void **state) {
 }
 
 static inline bt_top_cfg config(bt_db *db) {
-    return (bt_top_cfg){.db = db, .store = db_path, .run = "demo", .screen = 1, .at_step = -1, .baseline = "",
+    return (bt_top_cfg){.db = db,
+                        .store = db_path,
+                        .run = "demo",
+                        .screen = 1,
+                        .at_step = -1,
+                        .baseline = "",
                         .now_us = INT64_C(1700000000000000) + 7290 * INT64_C(1000000)};
 }
 

@@ -1,5 +1,6 @@
 /* timeout: 60
- * cells: nothing hostile gets into one, nothing leaves the grid, wide glyphs stay whole, ASCII says what Unicode says. */
+ * cells: nothing hostile gets into one, nothing leaves the grid, wide glyphs stay whole, ASCII says
+ * what Unicode says. */
 #include "monitor/tui/draw/panes.h"
 #include "tui_test.h"
 
@@ -10,7 +11,8 @@ static void text_is_cut_and_aligned(void **state) {
     assert_int_equal(bt_canvas_text(&c, 0, 1, 5, (bt_style){0}, "abc"), 3);
     bt_canvas_text_right(&c, 12, 1, 6, (bt_style){0}, "right");
     bt_canvas_text_right(&c, 12, 2, 4, (bt_style){0}, "right");
-    assert_int_equal(bt_canvas_text(&c, 10, 3, 9, (bt_style){0}, "xyz"), 3);     /* beyond the edge: counted, not drawn */
+    /* beyond the edge: counted, not drawn */
+    assert_int_equal(bt_canvas_text(&c, 10, 3, 9, (bt_style){0}, "xyz"), 3);
     bt_same_text(&c, "0123456789a…\nabc    right\n        rig…\n          xy\n");
     bt_canvas_release(&c);
 }
@@ -18,13 +20,20 @@ static void text_is_cut_and_aligned(void **state) {
 static void hostile_text_is_harmless(void **state) {
     (void)state;
     bt_canvas c = bt_new_canvas(40, 3, BT_CHARS_BRAILLE);
-    bt_canvas_text(&c, 0, 0, 40, (bt_style){0}, "a\033[31mb\033]0;title\007c\x9b" "2Jd\r\n\te\x7f");
-    bt_canvas_text(&c, 0, 1, 40, (bt_style){0}, "x\xe2\x80\xae" "evil\xe2\x80\xac\xc2\x9b" "1m y \xff\xc0\xaf \xed\xa0\x80 \xf4\x90\x80\x80");   /* bidi override, C1, overlong, surrogate, too high */
+    bt_canvas_text(&c, 0, 0, 40, (bt_style){0},
+                   "a\033[31mb\033]0;title\007c\x9b"
+                   "2Jd\r\n\te\x7f");
+    /* bidi override, C1, overlong, surrogate, too high */
+    bt_canvas_text(&c, 0, 1, 40, (bt_style){0},
+                   "x\xe2\x80\xae"
+                   "evil\xe2\x80\xac\xc2\x9b"
+                   "1m y \xff\xc0\xaf \xed\xa0\x80 \xf4\x90\x80\x80");
     bt_canvas_put(&c, 39, 2, 0x1B, (bt_style){0});
     bt_text out;
     bt_text_init(&out);
     bt_canvas_dump(&c, &out);
-    for (const unsigned char *p = (const unsigned char *)bt_text_str(&out); *p; p++) assert_true(*p >= 0x20 || *p == '\n');
+    for (const unsigned char *p = (const unsigned char *)bt_text_str(&out); *p; p++)
+        assert_true(*p >= 0x20 || *p == '\n');
     assert_null(strstr(bt_text_str(&out), "\xc2\x9b"));
     assert_null(strstr(bt_text_str(&out), "\xe2\x80\xae"));
     bt_same_text(&c, "a[31mb]0;titlec?2Jde\nxevil1m y ??? ??? ????\n\n");
@@ -37,11 +46,13 @@ static void wide_glyphs_stay_whole(void **state) {
     bt_canvas c = bt_new_canvas(6, 3, BT_CHARS_BRAILLE);
     assert_int_equal(bt_canvas_text_width("日本x"), 5);
     bt_canvas_text(&c, 0, 0, 6, (bt_style){0}, "日本語");
-    bt_canvas_put(&c, 3, 0, '!', (bt_style){0});                /* the right half of the second one */
-    bt_canvas_text(&c, 0, 1, 3, (bt_style){0}, "日本");          /* does not fit: one and a mark */
-    bt_canvas_put(&c, 5, 2, 0x65E5, (bt_style){0});             /* half of it would hang over */
+    /* the right half of the second one */
+    bt_canvas_put(&c, 3, 0, '!', (bt_style){0});
+    bt_canvas_text(&c, 0, 1, 3, (bt_style){0}, "日本"); /* does not fit: one and a mark */
+    bt_canvas_put(&c, 5, 2, 0x65E5, (bt_style){0});     /* half of it would hang over */
     bt_same_text(&c, "日 !語\n日…\n\n");
-    assert_int_equal(bt_canvas_text_width("e\xcc\x81"), 1);     /* a combining accent takes no column */
+    /* a combining accent takes no column */
+    assert_int_equal(bt_canvas_text_width("e\xcc\x81"), 1);
     bt_canvas_release(&c);
 }
 
@@ -85,7 +96,8 @@ static void colours_fall_back(void **state) {
     (void)state;
     bt_canvas c = bt_new_canvas(3, 1, BT_CHARS_BRAILLE);
     bt_text out;
-    const char *want[] = {"\033[0;1mok\033[0m\n", "\033[0;1;32mok\033[0m\n", "\033[0;1;38;5;114mok\033[0m\n"};
+    const char *want[] = {"\033[0;1mok\033[0m\n", "\033[0;1;32mok\033[0m\n",
+                          "\033[0;1;38;5;114mok\033[0m\n"};
     bt_canvas_text(&c, 0, 0, 3, (bt_style){.fg = BT_C_GOOD, .attr = BT_ATTR_BOLD}, "ok");
     for (int depth = BT_DEPTH_MONO; depth <= BT_DEPTH_256; depth++) {
         bt_text_init(&out);
@@ -113,7 +125,8 @@ static void random_drawing_keeps_the_grid_sound(void **state) {
     for (int round = 0; round < 200; round++) {
         bt_canvas c = bt_new_canvas(1 + (int)dice(20), 1 + (int)dice(8), (bt_chars)dice(3));
         for (int i = 0; i < 60; i++) {
-            bt_rect r = {(int)dice(40) - 10, (int)dice(20) - 6, (int)dice(30) - 5, (int)dice(20) - 5};
+            bt_rect r = {(int)dice(40) - 10, (int)dice(20) - 6, (int)dice(30) - 5,
+                         (int)dice(20) - 5};
             double v[5] = {dice(9), NAN, dice(4), INFINITY, -1.0};
             switch (dice(6)) {
             case 0: bt_canvas_fill(&c, r, glyphs[dice(8)], (bt_style){0}); break;
@@ -127,9 +140,12 @@ static void random_drawing_keeps_the_grid_sound(void **state) {
         for (int y = 0; y < c.h; y++)
             for (int x = 0; x < c.w; x++) {
                 uint32_t g = c.cells[y * c.w + x].glyph;
-                if (g == 0) assert_true(x > 0 && bt_glyph_width(c.cells[y * c.w + x - 1].glyph) == 2);
-                else if (bt_glyph_width(g) == 2) assert_true(x + 1 < c.w && c.cells[y * c.w + x + 1].glyph == 0);
-                else assert_int_equal(bt_glyph_width(g), 1);
+                if (g == 0)
+                    assert_true(x > 0 && bt_glyph_width(c.cells[y * c.w + x - 1].glyph) == 2);
+                else if (bt_glyph_width(g) == 2)
+                    assert_true(x + 1 < c.w && c.cells[y * c.w + x + 1].glyph == 0);
+                else
+                    assert_int_equal(bt_glyph_width(g), 1);
             }
         bt_canvas_release(&c);
     }
@@ -138,7 +154,10 @@ static void random_drawing_keeps_the_grid_sound(void **state) {
 static void layout_fills_drops_and_never_overlaps(void **state) {
     (void)state;
     bt_rect out[4];
-    const bt_want want[] = {{.min = 8, .weight = 3}, {.min = 3, .max = 4, .weight = 1, .rank = 1}, {.min = 4, .weight = 1, .rank = 2}, {.min = 1, .rank = 3}};
+    const bt_want want[] = {{.min = 8, .weight = 3},
+                            {.min = 3, .max = 4, .weight = 1, .rank = 1},
+                            {.min = 4, .weight = 1, .rank = 2},
+                            {.min = 1, .rank = 3}};
     for (int h = 0; h <= 60; h++) {
         bt_layout_rows((bt_rect){5, 7, 10, h}, want, 4, 1, out);
         int y = 7, shown = 0;
@@ -150,19 +169,26 @@ static void layout_fills_drops_and_never_overlaps(void **state) {
             shown++;
         }
         assert_true(y <= 7 + h);
-        if (h >= 19) assert_int_equal(y, 7 + h);                /* all shown: nothing is left over */
+        /* all shown: nothing is left over */
+        if (h >= 19) assert_int_equal(y, 7 + h);
         assert_int_equal(shown, h >= 19 ? 4 : h >= 17 ? 3 : h >= 12 ? 2 : h >= 8 ? 1 : 0);
     }
-    bt_layout_cols((bt_rect){0, 0, 50, 3}, (bt_want[]){{.min = 10, .weight = 1}, {.min = 10, .weight = 3}}, 2, 2, out);
+    bt_layout_cols((bt_rect){0, 0, 50, 3},
+                   (bt_want[]){{.min = 10, .weight = 1}, {.min = 10, .weight = 3}}, 2, 2, out);
     assert_int_equal(out[0].w + out[1].w + 2, 50);
-    assert_int_equal(out[0].w, 17);      /* 10 + a quarter of the rest */
+    assert_int_equal(out[0].w, 17); /* 10 + a quarter of the rest */
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_is_cut_and_aligned),   cmocka_unit_test(hostile_text_is_harmless), cmocka_unit_test(wide_glyphs_stay_whole),
-        cmocka_unit_test(clips_nest_and_only_narrow), cmocka_unit_test(drawings_in_every_alphabet), cmocka_unit_test(colours_fall_back),
-        cmocka_unit_test(random_drawing_keeps_the_grid_sound), cmocka_unit_test(layout_fills_drops_and_never_overlaps),
+        cmocka_unit_test(text_is_cut_and_aligned),
+        cmocka_unit_test(hostile_text_is_harmless),
+        cmocka_unit_test(wide_glyphs_stay_whole),
+        cmocka_unit_test(clips_nest_and_only_narrow),
+        cmocka_unit_test(drawings_in_every_alphabet),
+        cmocka_unit_test(colours_fall_back),
+        cmocka_unit_test(random_drawing_keeps_the_grid_sound),
+        cmocka_unit_test(layout_fills_drops_and_never_overlaps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* timeout: 60
- * the first frame of a long run says its numbers and that its charts are still being read; the next one shows them. A short run is
- * drawn at once. */
+ * the first frame of a long run says its numbers and that its charts are still being read; the next
+ * one shows them. A short run is drawn at once. */
 #include "screens_test.h"
 
 enum { FRAMES = 2 };
@@ -19,7 +19,8 @@ static void watcher_size(bt_term *t, int *w, int *h) {
 
 static int32_t watcher_key(bt_term *t, int timeout_ms) {
     (void)timeout_ms;
-    return ((watcher *)t)->n >= FRAMES ? BT_KEY_HANGUP : BT_CTRL('L');      /* another frame, please */
+    /* another frame, please */
+    return ((watcher *)t)->n >= FRAMES ? BT_KEY_HANGUP : BT_CTRL('L');
 }
 
 static bt_code watcher_present(bt_term *t, const bt_canvas *c, bt_err *err) {
@@ -34,7 +35,12 @@ static void watcher_close(bt_term *t) { (void)t; }
 static void watch(watcher *w, const char *run, int screen) {
     bt_db *db = NULL;
     bt_err err = BT_ERR_INIT;
-    *w = (watcher){.base = {{BT_CHARS_BRAILLE, BT_DEPTH_MONO, true}, watcher_size, watcher_key, watcher_present, NULL, watcher_close}};
+    *w = (watcher){.base = {{BT_CHARS_BRAILLE, BT_DEPTH_MONO, true},
+                            watcher_size,
+                            watcher_key,
+                            watcher_present,
+                            NULL,
+                            watcher_close}};
     for (int i = 0; i < FRAMES; i++) bt_text_init(&w->frame[i]);
     assert_int_equal(bt_db_open(&db, db_path, &err), BT_OK);
     bt_top_cfg cfg = config(db);
@@ -50,7 +56,9 @@ static void release(watcher *w) {
     for (int i = 0; i < FRAMES; i++) bt_text_release(&w->frame[i]);
 }
 
-static bool has(const watcher *w, int frame, const char *text) { return strstr(bt_text_str(&w->frame[frame]), text) != NULL; }
+static bool has(const watcher *w, int frame, const char *text) {
+    return strstr(bt_text_str(&w->frame[frame]), text) != NULL;
+}
 
 static void numbers_come_before_charts(void **state) {
     bt_synth s = bt_synth_default("long");
@@ -63,8 +71,10 @@ static void numbers_come_before_charts(void **state) {
     for (int screen = 1; screen <= 5; screen++) {
         watcher w;
         watch(&w, "long", screen);
-        if (!has(&w, 0, "step 8,300") || !has(&w, 0, "reading ...") || has(&w, 1, "reading ...") || !has(&w, 1, "step 8,300"))
-            fail_msg("screen %d:\n%s\nthen\n%s", screen, bt_text_str(&w.frame[0]), bt_text_str(&w.frame[1]));
+        if (!has(&w, 0, "step 8,300") || !has(&w, 0, "reading ...") || has(&w, 1, "reading ...") ||
+            !has(&w, 1, "step 8,300"))
+            fail_msg("screen %d:\n%s\nthen\n%s", screen, bt_text_str(&w.frame[0]),
+                     bt_text_str(&w.frame[1]));
         release(&w);
     }
 }
@@ -80,6 +90,7 @@ static void a_short_run_is_there_at_once(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(numbers_come_before_charts), cmocka_unit_test(a_short_run_is_there_at_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(numbers_come_before_charts),
+                                       cmocka_unit_test(a_short_run_is_there_at_once)};
     return cmocka_run_group_tests(tests, make_store, drop_store);
 }

@@ -9,7 +9,8 @@ static void each_key_means_one_thing(void **state) {
             assert_int_equal(bt_keys_action(bt_binds[i].codes[a]), bt_binds[i].action);
             for (size_t j = 0; j < bt_binds_n; j++)
                 for (int b = 0; b < 4 && bt_binds[j].codes[b]; b++)
-                    if ((i != j || a != b) && bt_binds[i].codes[a] == bt_binds[j].codes[b]) fail_msg("key %d twice", (int)bt_binds[i].codes[a]);
+                    if ((i != j || a != b) && bt_binds[i].codes[a] == bt_binds[j].codes[b])
+                        fail_msg("key %d twice", (int)bt_binds[i].codes[a]);
         }
     for (int key = '1'; key <= '8'; key++) assert_int_equal(bt_keys_action(key), BT_DO_SCREEN);
     assert_int_equal(bt_keys_action('9'), BT_DO_NONE);
@@ -32,6 +33,7 @@ static void every_action_is_explained_and_reachable(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_key_means_one_thing), cmocka_unit_test(every_action_is_explained_and_reachable)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_key_means_one_thing),
+                                       cmocka_unit_test(every_action_is_explained_and_reachable)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

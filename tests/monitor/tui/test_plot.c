@@ -1,12 +1,14 @@
 /* timeout: 60
- * plots: ticks at round numbers, labels with units, holes where there is nothing, goldens in three alphabets. */
+ * plots: ticks at round numbers, labels with units, holes where there is nothing, goldens in three
+ * alphabets. */
 #include "monitor/tui/draw/plot.h"
 #include "tui_test.h"
 
 static void ticks_are_round(void **state) {
     (void)state;
     double t[16];
-    assert_int_equal(bt_plot_ticks(0, 100, 5, false, t), 3);    /* 0 50 100: of steps 1, 2, 5 the finest that fits both ends */
+    /* 0 50 100: of steps 1, 2, 5 the finest that fits both ends */
+    assert_int_equal(bt_plot_ticks(0, 100, 5, false, t), 3);
     assert_true(t[2] == 100);
     assert_int_equal(bt_plot_ticks(0, 100, 6, false, t), 6);
     assert_int_equal(bt_plot_ticks(2.03, 4.97, 3, false, t), 2);
@@ -16,21 +18,31 @@ static void ticks_are_round(void **state) {
     for (size_t i = 0; i < n; i++) assert_true(fabs(log10(t[i]) - round(log10(t[i]))) < 1e-9);
     assert_int_equal(bt_plot_ticks(5, 5, 4, false, t), 0);
     assert_int_equal(bt_plot_ticks(NAN, 5, 4, false, t), 0);
-    for (int k = 0; k < 2000; k++) {                            /* never more than asked, always inside, always rising */
+    /* never more than asked, always inside, always rising */
+    for (int k = 0; k < 2000; k++) {
         double lo = pow(10, k % 13 - 6) * (k % 7 - 3), hi = lo + pow(10, k % 11 - 5) * (1 + k % 5);
         size_t max = 1 + (size_t)k % 9;
         n = bt_plot_ticks(lo, hi, max, k % 3 == 0, t);
         assert_true(n <= max);
-        for (size_t i = 0; i < n; i++) assert_true(t[i] >= lo - (hi - lo) * 1e-3 && t[i] <= hi + (hi - lo) * 1e-3 && (i == 0 || t[i] > t[i - 1]));
+        for (size_t i = 0; i < n; i++)
+            assert_true(t[i] >= lo - (hi - lo) * 1e-3 && t[i] <= hi + (hi - lo) * 1e-3 &&
+                        (i == 0 || t[i] > t[i - 1]));
     }
 }
 
 static void labels_are_short(void **state) {
     (void)state;
-    static const struct { double v; bt_unit unit; double step; const char *want; } rows[] = {
-        {2.5, BT_UNIT_NATS, 0.5, "2.5"},   {3, BT_UNIT_NATS, 1, "3"},         {0.25, BT_UNIT_FRAC, 0.05, "25 %"}, {1500000, BT_UNIT_COUNT, 500000, "1.5 M"},
-        {2e6, BT_UNIT_COUNT, 1e6, "2 M"},  {0.0005, BT_UNIT_NONE, 1e-4, "5.0e-4"}, {400, BT_UNIT_MS, 100, "400"},   {220.5, BT_UNIT_MIB, 0.5, "220.5 MiB"},
-        {1536, BT_UNIT_MIB, 512, "1.5 GiB"}, {1000200, BT_UNIT_COUNT, 200, "1.0002 M"}, {0, BT_UNIT_COUNT, 50, "0"},  {8900, BT_UNIT_PER_S, 100, "8.9 k"}};
+    static const struct {
+        double v;
+        bt_unit unit;
+        double step;
+        const char *want;
+    } rows[] = {{2.5, BT_UNIT_NATS, 0.5, "2.5"},     {3, BT_UNIT_NATS, 1, "3"},
+                {0.25, BT_UNIT_FRAC, 0.05, "25 %"},  {1500000, BT_UNIT_COUNT, 500000, "1.5 M"},
+                {2e6, BT_UNIT_COUNT, 1e6, "2 M"},    {0.0005, BT_UNIT_NONE, 1e-4, "5.0e-4"},
+                {400, BT_UNIT_MS, 100, "400"},       {220.5, BT_UNIT_MIB, 0.5, "220.5 MiB"},
+                {1536, BT_UNIT_MIB, 512, "1.5 GiB"}, {1000200, BT_UNIT_COUNT, 200, "1.0002 M"},
+                {0, BT_UNIT_COUNT, 50, "0"},         {8900, BT_UNIT_PER_S, 100, "8.9 k"}};
     char b[32];
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         bt_plot_label(b, sizeof b, rows[i].v, rows[i].unit, rows[i].step);
@@ -60,7 +72,14 @@ static void draw(bt_canvas *c, bool log_y) {
     p.n_marks = 2;
     p.levels = levels;
     p.n_levels = 1;
-    const bt_plot_series s[] = {{.name = "loss", .x = x, .y = y, .lo = lo, .hi = hi, .n = N, .color = BT_C_ACCENT, .band = BT_C_BAND}};
+    const bt_plot_series s[] = {{.name = "loss",
+                                 .x = x,
+                                 .y = y,
+                                 .lo = lo,
+                                 .hi = hi,
+                                 .n = N,
+                                 .color = BT_C_ACCENT,
+                                 .band = BT_C_BAND}};
     bt_plot_draw(c, (bt_rect){0, 0, c->w, c->h}, &p, s, 1);
 }
 
@@ -113,7 +132,8 @@ static void any_size_any_numbers(void **state) {
         p.x_is_time = k & 2;
         p.x_name = "wall time";
         p.cursor_x = k % 9;
-        const bt_plot_series s[] = {{.x = x, .y = y, .lo = y, .hi = x, .n = (size_t)k % 9, .color = BT_C_ACCENT}};
+        const bt_plot_series s[] = {
+            {.x = x, .y = y, .lo = y, .hi = x, .n = (size_t)k % 9, .color = BT_C_ACCENT}};
         bt_plot_draw(&c, (bt_rect){0, 0, c.w, c.h}, &p, s, 1);
         bt_canvas_release(&c);
     }
@@ -132,7 +152,13 @@ static void label(void *ctx, size_t row, char *buf, size_t size) {
 static void heat_is_coded_twice(void **state) {
     (void)state;
     bt_canvas c = bt_new_canvas(32, 6, BT_CHARS_BRAILLE);
-    const bt_heat h = {.rows = 3, .cols = 12, .value = cell, .label = label, .label_w = 8, .cursor_col = -1, .selected_row = 2};
+    const bt_heat h = {.rows = 3,
+                       .cols = 12,
+                       .value = cell,
+                       .label = label,
+                       .label_w = 8,
+                       .cursor_col = -1,
+                       .selected_row = 2};
     bt_heat_draw(&c, (bt_rect){0, 0, 32, 3}, &h);
     bt_heat_legend(&c, 0, 4, 32, "low", "high", false);
     bt_golden_canvas("heat", &c);
@@ -143,19 +169,29 @@ static void heat_is_coded_twice(void **state) {
 
 static void stacked_bars_fill_by_share(void **state) {
     (void)state;
-    const bt_segment s[] = {{10, BT_C_P_DATA, 'd'}, {20, BT_C_P_FWD, 'f'}, {0, BT_C_P_CKPT, 'k'}, {NAN, BT_C_P_MON, 'm'}, {10, BT_C_P_BWD, 'b'}};
+    const bt_segment s[] = {{10, BT_C_P_DATA, 'd'},
+                            {20, BT_C_P_FWD, 'f'},
+                            {0, BT_C_P_CKPT, 'k'},
+                            {NAN, BT_C_P_MON, 'm'},
+                            {10, BT_C_P_BWD, 'b'}};
     bt_canvas c = bt_new_canvas(20, 3, BT_CHARS_ASCII);
     bt_stack_draw(&c, 0, 0, 20, 40, s, 5, true);
     bt_stack_draw(&c, 0, 1, 20, 80, s, 5, true);
-    bt_stack_draw(&c, 0, 2, 20, 20, s, 5, true);                /* longer than its scale: cut, not spilled */
+    /* longer than its scale: cut, not spilled */
+    bt_stack_draw(&c, 0, 2, 20, 20, s, 5, true);
     bt_same_text(&c, "dddddffffffffffbbbbb\ndddfffffbb\nddddddddddffffffffff\n");
     bt_canvas_release(&c);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ticks_are_round), cmocka_unit_test(labels_are_short), cmocka_unit_test(a_lone_tick_is_labelled_right), cmocka_unit_test(goldens), cmocka_unit_test(any_size_any_numbers),
-        cmocka_unit_test(heat_is_coded_twice), cmocka_unit_test(stacked_bars_fill_by_share),
+        cmocka_unit_test(ticks_are_round),
+        cmocka_unit_test(labels_are_short),
+        cmocka_unit_test(a_lone_tick_is_labelled_right),
+        cmocka_unit_test(goldens),
+        cmocka_unit_test(any_size_any_numbers),
+        cmocka_unit_test(heat_is_coded_twice),
+        cmocka_unit_test(stacked_bars_fill_by_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* timeout: 20
- * what /proc says of processes: ourselves as one whose faults are known, a pid that is not there, rates from the second sample on. */
+ * what /proc says of processes: ourselves as one whose faults are known, a pid that is not there,
+ * rates from the second sample on. */
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -27,10 +28,12 @@ static void our_own_faults(void **state) {
     const bt_proc_now *me = bt_procs_of(&p, (int)getpid());
     assert_non_null(me);
     assert_true(isnan(me->faults_per_s) && isnan(me->switches_per_s));
-    assert_true(p.cpus >= 1 && p.load >= 0 && p.mem_mib > 16 && p.mem_used_mib > 0 && p.mem_used_mib < p.mem_mib);
+    assert_true(p.cpus >= 1 && p.load >= 0 && p.mem_mib > 16 && p.mem_used_mib > 0 &&
+                p.mem_used_mib < p.mem_mib);
     touch(3000);
-    bt_sleep_ns(1000000);                                       /* gives the processor away at least once */
-    bt_procs_sample(&p, pids, 1, 12 * second);                  /* as if two seconds had passed */
+    /* gives the processor away at least once */
+    bt_sleep_ns(1000000);
+    bt_procs_sample(&p, pids, 1, 12 * second); /* as if two seconds had passed */
     me = bt_procs_of(&p, (int)getpid());
     assert_true(me->faults_per_s >= 1500 && me->faults_per_s < 1e6);
     assert_true(me->switches_per_s > 0);

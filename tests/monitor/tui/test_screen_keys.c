@@ -1,5 +1,6 @@
 /* timeout: 120
- * what every key of the table does, on the screens where it means something: keys in, a screen of text out. */
+ * what every key of the table does, on the screens where it means something: keys in, a screen of
+ * text out. */
 #include <unistd.h>
 
 #include "screens_test.h"
@@ -17,7 +18,7 @@
 typedef struct script {
     bt_term base;
     const char *keys;
-    bt_text last;                   /* the newest frame */
+    bt_text last; /* the newest frame */
     int w, h;
 } script;
 
@@ -28,7 +29,9 @@ static void script_size(bt_term *t, int *w, int *h) {
 
 /* '~' waits for a frame; ends at the end of the keys */
 static int32_t script_key(bt_term *t, int timeout_ms) {
-    static const int32_t named[] = {BT_KEY_HOME, BT_KEY_END, BT_KEY_CTRL_LEFT, BT_KEY_CTRL_RIGHT, BT_KEY_DOWN, BT_KEY_UP, BT_KEY_PAGE_DOWN, BT_KEY_BACKTAB, BT_KEY_ESC};
+    static const int32_t named[] = {BT_KEY_HOME,       BT_KEY_END,     BT_KEY_CTRL_LEFT,
+                                    BT_KEY_CTRL_RIGHT, BT_KEY_DOWN,    BT_KEY_UP,
+                                    BT_KEY_PAGE_DOWN,  BT_KEY_BACKTAB, BT_KEY_ESC};
     script *s = (script *)t;
     if (*s->keys == '~') {
         if (timeout_ms > 0) s->keys++;
@@ -51,16 +54,18 @@ static void script_close(bt_term *t) { (void)t; }
 
 /* ---- what keys may do ---- */
 
-static char done[256];                  /* what the last action was asked for */
+static char done[256]; /* what the last action was asked for */
 
-static bt_code fake_control(void *ctx, const char *run, const char *verb, char *reply, size_t size, bt_err *err) {
+static bt_code fake_control(void *ctx, const char *run, const char *verb, char *reply, size_t size,
+                            bt_err *err) {
     (void)ctx, (void)err;
     snprintf(done, sizeof done, "control %s %s", run, verb);
     snprintf(reply, size, "%s is under way\033[31m", verb);
     return BT_OK;
 }
 
-static bt_code fake_start(void *ctx, int argc, const char *const *argv, char name[BT_NAME_MAX], bt_err *err) {
+static bt_code fake_start(void *ctx, int argc, const char *const *argv, char name[BT_NAME_MAX],
+                          bt_err *err) {
     (void)ctx;
     size_t n = (size_t)snprintf(done, sizeof done, "start %s:", name);
     for (int i = 0; i < argc; i++) n += (size_t)snprintf(done + n, sizeof done - n, " %s", argv[i]);
@@ -69,7 +74,8 @@ static bt_code fake_start(void *ctx, int argc, const char *const *argv, char nam
     return BT_OK;
 }
 
-static bt_code fake_mark(void *ctx, const char *run, int64_t step, const char *kind, const char *text, bt_err *err) {
+static bt_code fake_mark(void *ctx, const char *run, int64_t step, const char *kind,
+                         const char *text, bt_err *err) {
     (void)ctx, (void)err;
     snprintf(done, sizeof done, "mark %s %lld %s %s", run, (long long)step, kind, text);
     return BT_OK;
@@ -78,7 +84,15 @@ static bt_code fake_mark(void *ctx, const char *run, int64_t step, const char *k
 static char *play_on(const char *run, const char *keys, int w, int h) {
     bt_db *db = NULL;
     bt_err err = BT_ERR_INIT;
-    script s = {.base = {{BT_CHARS_BRAILLE, BT_DEPTH_256, true}, script_size, script_key, script_present, NULL, script_close}, .keys = keys, .w = w, .h = h};
+    script s = {.base = {{BT_CHARS_BRAILLE, BT_DEPTH_256, true},
+                         script_size,
+                         script_key,
+                         script_present,
+                         NULL,
+                         script_close},
+                .keys = keys,
+                .w = w,
+                .h = h};
     bt_text_init(&s.last);
     assert_int_equal(bt_db_open(&db, db_path, &err), BT_OK);
     bt_top_cfg cfg = config(db);
@@ -96,7 +110,8 @@ static char *play_on(const char *run, const char *keys, int w, int h) {
 
 static void check(const char *run, const char *keys, const char *want, bool there, int w, int h) {
     char *got = play_on(run, keys, w, h);
-    if ((strstr(got, want) != NULL) != there) fail_msg("keys '%s' %s '%s':\n%s", keys, there ? "do not show" : "show", want, got);
+    if ((strstr(got, want) != NULL) != there)
+        fail_msg("keys '%s' %s '%s':\n%s", keys, there ? "do not show" : "show", want, got);
     free(got);
 }
 
@@ -107,12 +122,13 @@ static void hides(const char *keys, const char *want) { check("demo", keys, want
 
 static void time_goes_back_and_forth(void **state) {
     (void)state;
-    shows("~,~", "step 190/200");                               /* a twentieth of what is shown */
+    shows("~,~", "step 190/200"); /* a twentieth of what is shown */
     shows("~,,.~", "step 190/200");
     shows("~2,~", "view is");
     shows("~2,~", "in the past");
     hides("~2,.~", "in the past");
-    shows("~[~", "step 100/200");                               /* the event before the newest step */
+    /* the event before the newest step */
+    shows("~[~", "step 100/200");
     shows("~" CTRL_LEFT "~", "step 100/200");
     shows("~[[~", "no earlier event");
     shows("~[]~", "step 200/200");
@@ -124,7 +140,8 @@ static void time_goes_back_and_forth(void **state) {
     shows("~:step 61\r~", "in the past");
     shows("~:step 61\r~" ESC "~", "step 200/200");
     shows("~:step x\r~", "'x' is not a step");
-    shows("~:span 5\r,~", "step 198/200");                      /* a twentieth of five seconds: two steps */
+    /* a twentieth of five seconds: two steps */
+    shows("~:span 5\r,~", "step 198/200");
     shows("~:span 5\r~", "span 5.0s");
     shows("~:span 5\r+~", "span all");
     shows("~-------~", "span 1m");
@@ -138,7 +155,8 @@ static void time_goes_back_and_forth(void **state) {
     shows("~f~", "FROZEN");
     hides("~ff~", "FROZEN");
     hides("~f" END "~", "FROZEN");
-    for (char screen[] = "1"; screen[0] <= '8'; screen[0]++) {  /* the whole screen, whichever it is */
+    /* the whole screen, whichever it is */
+    for (char screen[] = "1"; screen[0] <= '8'; screen[0]++) {
         char keys[16];
         snprintf(keys, sizeof keys, "~%s,,~", screen);
         shows(keys, "step 180/200");
@@ -161,16 +179,22 @@ static void axes_and_smoothing(void **state) {
     shows("~s~", "ema 0.99");
     hides("~ss~", "ema");
     shows("~sss~", "ema 0.6");
-    for (const char *keys[] = {"~1s~", "~3s~", "~4s~", "~8s~", NULL}, **k = keys; *k; k++) shows(*k, "ema 0.99");
+    for (const char *keys[] = {"~1s~", "~3s~", "~4s~", "~8s~", NULL}, **k = keys; *k; k++)
+        shows(*k, "ema 0.99");
     shows("~:metric grad_norm\r~", "grad_norm ─");
     shows("~:metric los\r~", "did you mean 'loss'?");
 }
 
 static void lists_are_filtered_and_sorted(void **state) {
     (void)state;
-    static const struct { char screen; const char *filter, *says; } rows[] = {
-        {'2', "rank [34]", "2 of 8"}, {'2', "late", "1 of 8"},      {'3', "rank 3", "1 of 8"},    {'4', "rank [0-2]", "3 of 8"}, {'5', "ffn_up", "2 of 8"},
-        {'6', "checkpoint", "2 of 4"}, {'7', "base", "1 of 2"},     {'8', "node0", "8 of 8"},     {'8', "rank 7", "1 of 8"},     {'2', "(", "filter (  0 of 8"}};
+    static const struct {
+        char screen;
+        const char *filter, *says;
+    } rows[] = {{'2', "rank [34]", "2 of 8"}, {'2', "late", "1 of 8"},
+                {'3', "rank 3", "1 of 8"},    {'4', "rank [0-2]", "3 of 8"},
+                {'5', "ffn_up", "2 of 8"},    {'6', "checkpoint", "2 of 4"},
+                {'7', "base", "1 of 2"},      {'8', "node0", "8 of 8"},
+                {'8', "rank 7", "1 of 8"},    {'2', "(", "filter (  0 of 8"}};
     char keys[64];
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         snprintf(keys, sizeof keys, "~%c/%s\r~", rows[i].screen, rows[i].filter);
@@ -180,11 +204,16 @@ static void lists_are_filtered_and_sorted(void **state) {
         hides(keys, keys + 32);
     }
     shows("~2/nobody\r~", "no row matches");
-    static const struct { const char *keys, *title; } sorts[] = {
-        {"~2~", "blame▾"},    {"~2>~", "rank▾"},    {"~2>>>~", "busy p50▾"}, {"~2<<~", "phase▾"},   {"~2>>>I~", "busy p50▴"}, {"~3>>~", "p50▾"}, {"~4>>>~", "wire▾"},
-        {"~5>>>~", "zero▾"}, {"~7>>>~", "loss▾"},  {"~7>>>I~", "loss▴"},    {"~8>>>>>>>~", "rss▾"}};
-    for (size_t i = 0; i < sizeof sorts / sizeof sorts[0]; i++) shows(sorts[i].keys, sorts[i].title);
-    shows("~8>>>>>>>~", "▸   7  node0");                       /* most memory first, and the cursor is on the first row */
+    static const struct {
+        const char *keys, *title;
+    } sorts[] = {{"~2~", "blame▾"},    {"~2>~", "rank▾"},        {"~2>>>~", "busy p50▾"},
+                 {"~2<<~", "phase▾"},  {"~2>>>I~", "busy p50▴"}, {"~3>>~", "p50▾"},
+                 {"~4>>>~", "wire▾"},  {"~5>>>~", "zero▾"},      {"~7>>>~", "loss▾"},
+                 {"~7>>>I~", "loss▴"}, {"~8>>>>>>>~", "rss▾"}};
+    for (size_t i = 0; i < sizeof sorts / sizeof sorts[0]; i++)
+        shows(sorts[i].keys, sorts[i].title);
+    /* most memory first, and the cursor is on the first row */
+    shows("~8>>>>>>>~", "▸   7  node0");
     shows("~8>>>>>>>I~", "▸   0  node0");
     shows("~2jj~", "without rank");
     shows("~7jk~", "▸demo");
@@ -194,7 +223,7 @@ static void lists_are_filtered_and_sorted(void **state) {
     shows("~7Gg~", "▸demo");
     shows("~2G~", "▸   7");
     shows("~2" PAGE_DOWN "~", "▸   7");
-    shows("~2 ~", "without rank 5: 133 ms");                    /* marked ranks are gone together */
+    shows("~2 ~", "without rank 5: 133 ms"); /* marked ranks are gone together */
     shows("~2  ~", "without ranks 5, 0: 133 ms");
     shows("~2  ~", "●   0");
     shows("~2   " ESC "~", "without rank 2 the step");
@@ -214,8 +243,15 @@ static void panes_modes_and_values(void **state) {
     hides("~2\te~", "0.8x");
     shows("~2\te~", "stragglers");
     shows("~2~", "busy / median of the step");
-    for (const char *values[] = {"~2v~", "step", "~2vv~", "wait", "~2vvv~", "data", "~2vvvv~", "comm", "~2vvvvv~", "memory", "~2vvvvvv~", "fwd", "~2vvvvvvv~", "bwd",
-                                 "~2vvvvvvvv~", "optim", "~2vvvvvvvvv~", "loss", "~2vvvvvvvvvv~", "busy / median", NULL}, **v = values; *v; v += 2) {
+    for (const char *values[] = {"~2v~",          "step",          "~2vv~",
+                                 "wait",          "~2vvv~",        "data",
+                                 "~2vvvv~",       "comm",          "~2vvvvv~",
+                                 "memory",        "~2vvvvvv~",     "fwd",
+                                 "~2vvvvvvv~",    "bwd",           "~2vvvvvvvv~",
+                                 "optim",         "~2vvvvvvvvv~",  "loss",
+                                 "~2vvvvvvvvvv~", "busy / median", NULL},
+                    **v = values;
+         *v; v += 2) {
         char want[64];
         snprintf(want, sizeof want, "─ %s%s", v[1], strchr(v[1], '/') ? "" : " · v:");
         shows(v[0], want);
@@ -226,7 +262,8 @@ static void panes_modes_and_values(void **state) {
     shows("~6t~", "warnings and errors");
     shows("~6tt~", "· errors");
     shows("~4~", "arrival skew p95");
-    check("demo", "~4~", "who gets it from whom", false, 80, 24);               /* no room, until its pane is chosen */
+    /* no room, until its pane is chosen */
+    check("demo", "~4~", "who gets it from whom", false, 80, 24);
     check("demo", "~4" BACKTAB "~", "who gets it from whom", true, 80, 24);
     hides("~4" BACKTAB "~", "communication overhead");
     shows("~4" BACKTAB "~", "messages from rank 5 take 10.0 ms, those of the others 2.00 ms");
@@ -238,15 +275,16 @@ static void panes_modes_and_values(void **state) {
     hides("~4\t\t\te~", "per rank and step");
     shows("~4\t\t\t\te~", "per rank and step");
     shows("~4\t\t\t\t\te~", "from rank 5 take");
-    check("base-1", "~4" BACKTAB "~", "messages from rank", false, 100, 30);    /* where none is slow, none is named */
+    /* where none is slow, none is named */
+    check("base-1", "~4" BACKTAB "~", "messages from rank", false, 100, 30);
     check("demo", "~4~", "dp link 20 us + 76.3 MiB/s", true, 120, 40);
     shows("~5~", "t: all tensors");
     shows("~5t~", "t: ternary ones only");
     shows("~2\r~", "where each rank's step goes");
-    shows("~2\r~", "▸    5");                                    /* the rank that was chosen */
+    shows("~2\r~", "▸    5"); /* the rank that was chosen */
     shows("~:rank 3\r~", "▸    3");
     shows("~:rank 12\r~", "no rank '12' (0 to 7)");
-    shows("~6jj\r~", "step 100/200");                           /* an event opens its step */
+    shows("~6jj\r~", "step 100/200"); /* an event opens its step */
     shows("~:screen comm\r~", "per rank and step");
     shows("~8" ESC "~", "slowest ranks");
     shows("~?~", "go to a screen");
@@ -278,7 +316,10 @@ static void runs_are_marked_compared_and_held_against(void **state) {
     hides("~2bbase-1\rb~", "against base-1");
     shows("~bnosuch\r~", "no run 'nosuch'");
     shows("~:baseline base-1\r:baseline\r~", "no baseline any more");
-    for (const char *keys[] = {"~:baseline base-1\r1~", "~:baseline base-1\r3~", "~:baseline base-1\r4~", "~:baseline base-1\r8~", NULL}, **k = keys; *k; k++)
+    for (const char *keys[] = {"~:baseline base-1\r1~", "~:baseline base-1\r3~",
+                               "~:baseline base-1\r4~", "~:baseline base-1\r8~", NULL},
+                    **k = keys;
+         *k; k++)
         check("demo", *k, "ghost: baseline", true, 150, 40);
 }
 
@@ -290,8 +331,11 @@ static void what_changes_a_run_asks_first(void **state) {
     shows("~,mwarmer\r~", "noted");
     assert_string_equal(done, "mark demo 189 annotation warmer");
     shows("~a~", "no alerts");
-    static const struct { const char *keys, *asks, *does; } verbs[] = {{"~C", "now: write a checkpoint now?", "control now checkpoint"},
-                                                                      {"~S", "now: checkpoint and stop?", "control now stop"}, {"~P", "now: pause?", "control now pause"}};
+    static const struct {
+        const char *keys, *asks, *does;
+    } verbs[] = {{"~C", "now: write a checkpoint now?", "control now checkpoint"},
+                 {"~S", "now: checkpoint and stop?", "control now stop"},
+                 {"~P", "now: pause?", "control now pause"}};
     for (size_t i = 0; i < 3; i++) {
         char keys[16];
         snprintf(keys, sizeof keys, "%s~", verbs[i].keys);
@@ -310,7 +354,8 @@ static void what_changes_a_run_asks_first(void **state) {
     assert_string_equal(done, "start : --preset nano");
     shows("~R\t\t50\t1\t\t\tmine\r~", "is starting");
     assert_string_equal(done, "start mine: --preset nano --steps 50 --ranks 1");
-    shows("~R\t\t\t\t\tmy.yaml\r~", "is starting");             /* the preset nobody chose is the config's to set */
+    /* the preset nobody chose is the config's to set */
+    shows("~R\t\t\t\t\tmy.yaml\r~", "is starting");
     assert_string_equal(done, "start : my.yaml");
     shows("~R\177\177\177\177nosuch\r~", "preset");
 }
@@ -358,7 +403,7 @@ static void the_log_is_under_the_events(void **state) {
     s.steps = 20;
     s.ranks = 1;
     assert_int_equal(bt_synth_make(db_path, &s, &err), BT_OK);
-    check("logged", "~6~", "log.txt", false, 100, 30);          /* none, and no empty pane */
+    check("logged", "~6~", "log.txt", false, 100, 30); /* none, and no empty pane */
     snprintf(path, sizeof path, "%s/log.txt", dir);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
@@ -370,19 +415,21 @@ static void the_log_is_under_the_events(void **state) {
     check("logged", "~6~", "is late", true, 100, 30);
     check("logged", "~6~", "\033", false, 100, 30);
     check("logged", "~6~", "last words without a newline", true, 100, 30);
-    check("logged", "~6t~", "line 2999", false, 100, 30);       /* warnings and errors only */
+    check("logged", "~6t~", "line 2999", false, 100, 30); /* warnings and errors only */
     check("logged", "~6t~", "is late", true, 100, 30);
     check("logged", "~6\te~", "line 2985", true, 100, 30);
     check("logged", "~6~", "line 2999", true, 80, 24);
     check("demo", "~6~", "log.txt", false, 100, 30);
-    check("logged", "~2~", "─ step · v:", true, 100, 30);       /* a single rank has nobody to be held against */
+    /* a single rank has nobody to be held against */
+    check("logged", "~2~", "─ step · v:", true, 100, 30);
     check("logged", "~2~", "without rank", false, 100, 30);
 }
 
 static int make_three(void **state) {
     bt_err err = BT_ERR_INIT;
     if (make_store(state) != 0) return -1;
-    bt_synth s = bt_synth_default("now");                       /* paced: made by this process, so that it is alive */
+    /* paced: made by this process, so that it is alive */
+    bt_synth s = bt_synth_default("now");
     s.ranks = 2;
     s.steps = 4;
     s.pace_ms = 1;
@@ -397,10 +444,15 @@ static int make_three(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest finished[] = {cmocka_unit_test(time_goes_back_and_forth), cmocka_unit_test(axes_and_smoothing), cmocka_unit_test(lists_are_filtered_and_sorted),
-                                          cmocka_unit_test(panes_modes_and_values), cmocka_unit_test(runs_are_marked_compared_and_held_against),
-                                          cmocka_unit_test(a_screen_is_written_as_text_and_numbers), cmocka_unit_test(a_small_terminal_has_its_screens),
-                                          cmocka_unit_test(the_log_is_under_the_events)};
+    const struct CMUnitTest finished[] = {
+        cmocka_unit_test(time_goes_back_and_forth),
+        cmocka_unit_test(axes_and_smoothing),
+        cmocka_unit_test(lists_are_filtered_and_sorted),
+        cmocka_unit_test(panes_modes_and_values),
+        cmocka_unit_test(runs_are_marked_compared_and_held_against),
+        cmocka_unit_test(a_screen_is_written_as_text_and_numbers),
+        cmocka_unit_test(a_small_terminal_has_its_screens),
+        cmocka_unit_test(the_log_is_under_the_events)};
     const struct CMUnitTest live[] = {cmocka_unit_test(what_changes_a_run_asks_first)};
     int failed = cmocka_run_group_tests(finished, make_store, drop_store);
     return failed + cmocka_run_group_tests(live, make_three, drop_store);

@@ -2,7 +2,7 @@
  * every screen of a run with known truth as text, at several sizes and in three alphabets. */
 #include "screens_test.h"
 
-/* ---- goldens -------------------------------------------------------------------------------------------------------------------- */
+/* ---- goldens --------------------------------------------------------------------------------- */
 
 static void frame(int screen, int w, int h, bt_chars chars, bool keys, const char *name) {
     bt_db *db = NULL;
@@ -14,7 +14,9 @@ static void frame(int screen, int w, int h, bt_chars chars, bool keys, const cha
     assert_int_equal(bt_db_open(&db, db_path, &err), BT_OK);
     bt_top_cfg cfg = config(db);
     cfg.screen = screen;
-    assert_int_equal(bt_term_open_text(&term, to, (bt_term_caps){chars, BT_DEPTH_MONO, keys}, w, h, false, &err), BT_OK);
+    assert_int_equal(bt_term_open_text(&term, to, (bt_term_caps){chars, BT_DEPTH_MONO, keys}, w, h,
+                                       false, &err),
+                     BT_OK);
     if (bt_top_frame(&cfg, term, &err) != BT_OK) fail_msg("%s", err.msg);
     bt_term_close(term);
     fclose(to);
@@ -24,7 +26,8 @@ static void frame(int screen, int w, int h, bt_chars chars, bool keys, const cha
 }
 
 static void screens_as_text(void **state) {
-    static const char *const names[] = {"", "overview", "ranks", "step", "comm", "ternary", "events", "runs", "system"};
+    static const char *const names[] = {"",        "overview", "ranks", "step",  "comm",
+                                        "ternary", "events",   "runs",  "system"};
     (void)state;
     char name[64];
     for (int s = 1; s <= 8; s++) {

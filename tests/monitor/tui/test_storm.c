@@ -1,6 +1,7 @@
 /* timeout: 120
- * any keys in any order on any size of terminal, in every way to draw, on every screen of a finished, a live and an empty run: nothing
- * crashes, the canvas has the terminal's size, every cell can be shown. BT_STORM=N makes it N times as long. */
+ * any keys in any order on any size of terminal, in every way to draw, on every screen of a
+ * finished, a live and an empty run: nothing crashes, the canvas has the terminal's size, every
+ * cell can be shown. BT_STORM=N makes it N times as long. */
 #include "monkey.h"
 #include "screens_test.h"
 
@@ -19,7 +20,8 @@ static void let_loose(bt_db *db, monkey *m, const char *run, int screen) {
     cfg.frame_ns = 1;
     cfg.now_us = strcmp(run, "demo") == 0 ? cfg.now_us : 0;
     cfg.actions = (bt_top_actions){.control = fake_control, .start = fake_start, .mark = fake_mark};
-    if (bt_top_interactive(&cfg, &m->base, &err) != BT_OK) fail_msg("run '%s' screen %d dice %u: %s", run, screen, m->dice, err.msg);
+    if (bt_top_interactive(&cfg, &m->base, &err) != BT_OK)
+        fail_msg("run '%s' screen %d dice %u: %s", run, screen, m->dice, err.msg);
     assert_int_equal(m->wrong, 0);
 }
 
@@ -31,8 +33,16 @@ static void any_keys_in_any_order(void **state) {
     int frames = 0;
     assert_int_equal(bt_db_open(&db, db_path, &err), BT_OK);
     for (uint32_t k = 0; k < 9 * 8; k++) {
-        monkey m = {.base = {{(bt_chars)(k % 3), (bt_color_depth)(k / 3 % 3), true}, monkey_size, monkey_key, monkey_present, NULL, monkey_close},
-                    .dice = (k + 1) * 7919, .left = KEYS * times(), .w = 80, .h = 24};
+        monkey m = {.base = {{(bt_chars)(k % 3), (bt_color_depth)(k / 3 % 3), true},
+                             monkey_size,
+                             monkey_key,
+                             monkey_present,
+                             NULL,
+                             monkey_close},
+                    .dice = (k + 1) * 7919,
+                    .left = KEYS * times(),
+                    .w = 80,
+                    .h = 24};
         let_loose(db, &m, runs[k % 5], (int)(k / 9) + 1);
         frames += m.frames;
     }
@@ -41,7 +51,8 @@ static void any_keys_in_any_order(void **state) {
     bt_db_close(db);
 }
 
-/* every screen at sizes from 1x1 to 250x80, in each way to draw: no key, only SIGWINCH after SIGWINCH */
+/* every screen at sizes from 1x1 to 250x80, in each way to draw: no key, only SIGWINCH after
+ * SIGWINCH */
 static int32_t storm_key(bt_term *t, int timeout_ms) {
     monkey *m = (monkey *)t;
     (void)timeout_ms;
@@ -58,8 +69,16 @@ static void a_storm_of_sizes(void **state) {
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_db_open(&db, db_path, &err), BT_OK);
     for (uint32_t k = 0; k < 9 * 8; k++) {
-        monkey m = {.base = {{(bt_chars)(k % 3), (bt_color_depth)(k / 3 % 3), k % 2 == 0}, monkey_size, storm_key, monkey_present, NULL, monkey_close},
-                    .dice = (k + 1) * 104729, .left = SIZES * times(), .w = 80, .h = 24};
+        monkey m = {.base = {{(bt_chars)(k % 3), (bt_color_depth)(k / 3 % 3), k % 2 == 0},
+                             monkey_size,
+                             storm_key,
+                             monkey_present,
+                             NULL,
+                             monkey_close},
+                    .dice = (k + 1) * 104729,
+                    .left = SIZES * times(),
+                    .w = 80,
+                    .h = 24};
         let_loose(db, &m, k % 4 == 3 ? "now" : "demo", (int)(k / 9) + 1);
         assert_true(m.frames >= SIZES / 2);
     }
@@ -75,10 +94,14 @@ static int make_all(void **state) {
     now.steps = 40;
     now.live = none.live = true;
     none.steps = 0;
-    return bt_synth_make(db_path, &now, &err) == BT_OK && bt_synth_make(db_path, &none, &err) == BT_OK ? 0 : -1;
+    return bt_synth_make(db_path, &now, &err) == BT_OK &&
+                   bt_synth_make(db_path, &none, &err) == BT_OK
+               ? 0
+               : -1;
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(any_keys_in_any_order), cmocka_unit_test(a_storm_of_sizes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(any_keys_in_any_order),
+                                       cmocka_unit_test(a_storm_of_sizes)};
     return cmocka_run_group_tests(tests, make_all, drop_store);
 }

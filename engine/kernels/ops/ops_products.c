@@ -1,0 +1,256 @@
+/* ops_products.c - matrix products over the thread pool: ternary weights, int8 weights, dense. */
+#include "engine/base/small.h"
+#include "engine/kernels/ops/ops_internal.h"
+
+/* ---- ternary weights ------------------------------------------------------------------------- */
+typedef struct codes_job {
+    const float *w;
+    int8_t *codes;
+    float mean, inv_scale;
+    int sign;
+    bt_tern_stats *stats;
+} codes_job;
+
+static void do_tern_codes(void *ctx, int thread, size_t a, size_t b) {
+    const codes_job *j = ctx;
+    j->stats[thread] = bt_k()->tern_codes(j->codes + a, j->w + a, j->mean, j->inv_scale, j->sign,
+                                          b - a);
+}
+
+bt_tern_stats bt_op_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale, int sign,
+                               size_t n) {
+    bt_tern_stats part[BT_OPS_MAX_THREADS], all = {0, 0, 0};
+    codes_job j = {w, codes, mean, inv_scale, sign, part};
+    int threads = bt_threads_count();
+    memset(part, 0, (size_t)threads * sizeof *part);
+    bt_ops_timed("tern_codes", 0, 6.0 * (double)n, n, BT_SUM_BLOCK, do_tern_codes, &j);
+    for (int i = 0; i < threads; i++) {
+        all.zero += part[i].zero;
+        all.pos += part[i].pos;
+        all.flips += part[i].flips;
+    }
+    return all;
+}
+
+typedef struct product_job {
+    float *y;
+    const float *x, *b, *dq;
+    const int8_t *xq;
+    void *packed;
+    const void *packed_in;
+    const int8_t *codes;
+    float scale;
+    size_t ldy, ldx, ldb, M, N, K;
+    int ta, tb, flags;
+    bt_prec prec;
+    const bt_noise *noise;
+} product_job;
+
+static void do_tern_pack(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    (void)thread;
+    bt_k()->tern_pack(j->packed, j->codes, j->N, j->K, a, b);
+}
+
+void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K) {
+    product_job j = {.packed = packed, .codes = codes, .N = N, .K = K};
+    bt_ops_timed("tern_pack", 0, 3.0 * product(N, K, 1), N, BT_TERN_ROWS, do_tern_pack, &j);
+}
+
+/* rows that stay on one thread */
+static size_t product_grain(void) { return bt_k()->row_grain > 16 ? bt_k()->row_grain : 16; }
+
+static void do_tern_fwd(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    bt_k()->tern_fwd(j->y, j->ldy, j->xq, j->dq, j->packed_in, j->scale, a, b, j->N, j->K, j->flags,
+                     bt_ops_scratch(thread));
+}
+
+void bt_op_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed,
+                    float scale, size_t M, size_t N, size_t K, int flags) {
+    product_job j = {.y = y,
+                     .ldy = ldy,
+                     .xq = xq,
+                     .dq = dq,
+                     .packed_in = packed,
+                     .scale = scale,
+                     .N = N,
+                     .K = K,
+                     .flags = flags};
+    bt_ops_timed("tern_fwd", 2.0 * product(M, N, K), 0, M, product_grain(), do_tern_fwd, &j);
+}
+
+static void do_tern_dx(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    bt_k()->tern_dx(j->y, j->ldy, j->x, j->ldx, j->packed_in, j->scale, a, b, j->N, j->K, j->prec,
+                    j->flags, bt_ops_scratch(thread));
+}
+
+void bt_op_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
+                   float scale, size_t M, size_t N, size_t K, bt_prec prec, int flags) {
+    product_job j = {.y = dx,
+                     .ldy = lddx,
+                     .x = dy,
+                     .ldx = lddy,
+                     .packed_in = packed,
+                     .scale = scale,
+                     .N = N,
+                     .K = K,
+                     .prec = prec,
+                     .flags = flags};
+    bt_ops_timed("tern_dx", 2.0 * product(M, N, K), 0, M, product_grain(), do_tern_dx, &j);
+}
+
+static void do_tern_dw(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    bt_k()->tern_dw(j->y, j->x, j->ldx, j->xq, j->dq, j->M, j->N, j->K, a, b, j->prec,
+                    bt_ops_scratch(thread));
+}
+
+void bt_op_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
+                   size_t M, size_t N, size_t K, bt_prec prec) {
+    product_job j = {
+        .y = dw, .x = dy, .ldx = lddy, .xq = xq, .dq = dq, .M = M, .N = N, .K = K, .prec = prec};
+    bt_ops_timed("tern_dw", 2.0 * product(M, N, K), 0, N, product_grain(), do_tern_dw, &j);
+}
+
+static void do_tern_dx8(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    bt_k()->tern_dx8(j->y, j->ldy, j->x, j->ldx, j->packed_in, j->scale, a, b, j->N, j->K, j->noise,
+                     j->flags, bt_ops_scratch(thread));
+}
+
+void bt_op_tern_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
+                    float scale, size_t M, size_t N, size_t K, const bt_noise *noise, int flags) {
+    product_job j = {.y = dx,
+                     .ldy = lddx,
+                     .x = dy,
+                     .ldx = lddy,
+                     .packed_in = packed,
+                     .scale = scale,
+                     .N = N,
+                     .K = K,
+                     .noise = noise,
+                     .flags = flags};
+    bt_ops_timed("tern_dx8", 2.0 * product(M, N, K), 0, M, product_grain(), do_tern_dx8, &j);
+}
+
+static void do_tern_dw8(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    bt_k()->tern_dw8(j->y, j->x, j->ldx, j->xq, j->dq, j->M, j->N, j->K, a, b, j->noise,
+                     bt_ops_scratch(thread));
+}
+
+void bt_op_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
+                    size_t M, size_t N, size_t K, const bt_noise *noise) {
+    product_job j = {
+        .y = dw, .x = dy, .ldx = lddy, .xq = xq, .dq = dq, .M = M, .N = N, .K = K, .noise = noise};
+    bt_ops_timed("tern_dw8", 2.0 * product(M, N, K), 0, N, product_grain(), do_tern_dw8, &j);
+}
+
+/* ---- int8 weights, in parts ------------------------------------------------------------------ */
+typedef struct w8_job {
+    const bt_w8 *w;
+    float *dx;
+    const float *dy, *weights;
+    size_t lddx, lddy, N, K;
+    const bt_noise *noise;
+} w8_job;
+
+static size_t part_rows(size_t N, size_t part) {
+    return bt_min_size(BT_W8_PART, N - part * BT_W8_PART);
+}
+static size_t part_bytes(size_t K) { return (bt_k()->w8_bytes(BT_W8_PART, K) + 63) / 64 * 64; }
+static char *part_packed(const w8_job *j, size_t part) {
+    return (char *)j->w->packed + part * part_bytes(j->K);
+}
+size_t bt_op_w8_bytes(size_t N, size_t K) {
+    return (N + BT_W8_PART - 1) / BT_W8_PART * part_bytes(K);
+}
+
+/* four rows at a time: their codes fit any set's scratch */
+static void do_w8_pack(void *ctx, int thread, size_t a, size_t b) {
+    const w8_job *j = ctx;
+    int8_t *codes = bt_ops_scratch(thread);
+    for (size_t r = a, n; r < b; r += n) {
+        size_t part = r / BT_W8_PART, at = r % BT_W8_PART;
+        n = bt_min_size(4, b - r);
+        bt_k()->quant_rows(codes, j->w->scale + r, j->weights + r * j->K, n, j->K);
+        bt_k()->w8_pack(part_packed(j, part), codes, part_rows(j->N, part), j->K, at, at + n);
+    }
+}
+
+void bt_op_w8_pack(const bt_w8 *w, const float *weights, size_t N, size_t K) {
+    w8_job j = {.w = w, .weights = weights, .N = N, .K = K};
+    bt_ops_timed("w8_pack", 0, 5.0 * product(N, K, 1), N, BT_TERN_ROWS, do_w8_pack, &j);
+}
+
+static void do_w8_dx8(void *ctx, int thread, size_t a, size_t b) {
+    const w8_job *j = ctx;
+    for (size_t part = 0; part * BT_W8_PART < j->N; part++) {
+        size_t first = part * BT_W8_PART;
+        bt_noise noise = {j->noise->rows,
+                          j->noise->salt ^ (j->noise->first + (uint32_t)first) * BT_NOISE_LANE, 0};
+        bt_k()->w8_dx8(j->dx, j->lddx, j->dy + first, j->lddy, part_packed(j, part),
+                       j->w->scale + first, a, b, part_rows(j->N, part), j->K, &noise,
+                       part ? BT_ACC : 0, bt_ops_scratch(thread));
+    }
+}
+
+void bt_op_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const bt_w8 *w, size_t M,
+                  size_t N, size_t K, const bt_noise *noise) {
+    w8_job j = {
+        .w = w, .dx = dx, .lddx = lddx, .dy = dy, .lddy = lddy, .N = N, .K = K, .noise = noise};
+    bt_ops_timed("w8_dx8", 2.0 * product(M, N, K), 0, M, product_grain(), do_w8_dx8, &j);
+}
+
+static void do_tern_gemv(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    (void)thread;
+    bt_k()->tern_gemv(j->y, j->xq, j->dq[0], j->packed_in, j->scale, j->K, a, b);
+}
+
+void bt_op_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale,
+                     size_t N, size_t K) {
+    product_job j = {.y = y, .xq = xq, .dq = &dq, .packed_in = packed2, .scale = scale, .K = K};
+    bt_ops_timed("tern_gemv", 2.0 * product(1, N, K), product(N, K, 1) / 4, N, 64, do_tern_gemv,
+                 &j);
+}
+
+static void do_gemv(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    (void)thread;
+    bt_k()->gemv(j->y, j->b, j->x, j->K, a, b);
+}
+
+void bt_op_gemv(float *y, const float *w, const float *x, size_t N, size_t K) {
+    product_job j = {.y = y, .b = w, .x = x, .K = K};
+    bt_ops_timed("gemv", 2.0 * product(1, N, K), 4.0 * product(N, K, 1), N, 64, do_gemv, &j);
+}
+
+/* ---- dense products -------------------------------------------------------------------------- */
+static void do_gemm(void *ctx, int thread, size_t a, size_t b) {
+    const product_job *j = ctx;
+    const float *x = j->ta ? j->x + a : j->x + a * j->ldx;
+    bt_k()->gemm(j->y + a * j->ldy, j->ldy, x, j->ldx, j->ta, j->b, j->ldb, j->tb, j->scale, b - a,
+                 j->N, j->K, j->prec, j->flags, bt_ops_scratch(thread));
+}
+
+void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b,
+                size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
+                int flags) {
+    product_job j = {.y = c,
+                     .ldy = ldc,
+                     .x = a,
+                     .ldx = lda,
+                     .ta = ta,
+                     .b = b,
+                     .ldb = ldb,
+                     .tb = tb,
+                     .scale = alpha,
+                     .N = N,
+                     .K = K,
+                     .prec = prec,
+                     .flags = flags};
+    bt_ops_timed("gemm", 2.0 * product(M, N, K), 0, M, product_grain(), do_gemm, &j);
+}

@@ -1,0 +1,55 @@
+/* model_weights.c - initial weights and the keys of gradient rounding: functions of the seed and of places. */
+#include "engine/base/rng.h"
+#include "engine/base/threads.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/net.h"
+
+typedef struct init_job {
+    float *w;
+    const bt_tensor *t;
+    size_t first;
+    float std;
+    uint64_t seed, stream;
+} init_job;
+
+/* A value depends on the element's place in the tensor: runs of a block's row at a time. */
+static void init_range(void *ctx, int thread, size_t begin, size_t end) {
+    (void)thread;
+    const init_job *j = ctx;
+    bool rows = j->t->cols == j->t->whole_cols;
+    for (size_t i = begin, n; i < end; i += n) {
+        n = end - i;
+        if (!rows && n > j->t->cols - (j->first + i) % j->t->cols)
+            n = j->t->cols - (j->first + i) % j->t->cols;
+        bt_rng_normal(j->w + i, n, bt_tensor_place(j->t, j->first + i), j->std, j->seed, j->stream);
+    }
+}
+
+void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end) {
+    for (size_t i = 0; i < m->params.n; i++) {
+        const bt_tensor *t = &m->params.tensors[i];
+        size_t from = t->offset > begin ? t->offset : begin,
+               to = t->offset + t->count < end ? t->offset + t->count : end;
+        if (from >= to) continue;
+        if (t->init_std > 0) {
+            init_job j = {m->w + from, t,    from - t->offset,
+                          t->init_std, seed, bt_hash_name(t->name)};
+            bt_parallel_for(to - from, 4096, init_range, &j);
+        } else {
+            for (size_t k = from; k < to; k++) m->w[k] = 1.0f;
+        }
+    }
+}
+
+void bt_model_init_weights(bt_model *m, uint64_t seed) {
+    bt_model_init_range(m, seed, 0, m->params.total);
+}
+
+void bt_model_zero_grads(bt_model *m) { bt_op_zero(m->own_g, m->params.total); }
+
+void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_row) {
+    size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;
+    uint64_t stream = bt_rng_u64(seed, bt_hash_name("gradient noise"), step);
+    for (size_t i = 0; m->noise_rows && i < M; i++)
+        m->noise_rows[i] = (uint32_t)bt_rng_u64(seed, stream, first_row + i);
+}

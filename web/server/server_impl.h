@@ -1,0 +1,68 @@
+/* server_impl.h - private to web/server: the server's state, and what its three files lend each other. */
+#ifndef BT_WEB_SERVER_SERVER_IMPL_H
+#define BT_WEB_SERVER_SERVER_IMPL_H
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "web/api/api.h"
+#include "web/api/cache.h"
+#include "web/server/assets.h"
+#include "web/web.h"
+
+typedef struct stream { /* an open event stream */
+    bt_web *web;
+    struct MHD_Connection *conn;
+    char run[BT_NAME_MAX];
+    bt_cursor cursor;
+    bt_text out; /* what is not yet sent */
+    size_t sent;
+    int64_t last_ns; /* when something was last put */
+    bool suspended;
+    struct stream *next;
+} stream;
+
+typedef struct link { /* an accepted connection */
+    int fd;
+    /* when it was accepted, its request began or the one before ended */
+    int64_t since_ns;
+    bool idle, stream; /* idle: has not sent the first line of its next request */
+    struct link *next, *prev;
+} link_t;
+
+struct bt_web {
+    bt_web_cfg cfg;
+    char store[1024], host[256], allow[1024], token[BT_TOKEN_HEX + 1], socket[128];
+    int port, listen_fd; /* port 0: a Unix socket, whose mode is the guard */
+    struct MHD_Daemon *daemon;
+    bt_api *api;
+    bt_cache *cache;
+    pthread_t publisher;
+    atomic_bool stop;
+    /* counts wake_streams(all): a stream that read before one must not sleep after it */
+    atomic_ullong wakes;
+    pthread_mutex_t lock; /* streams and links */
+    stream *streams;
+    link_t *links; /* newest first */
+    int n_streams, n_links;
+};
+
+/* responses.c: every response carries the content policy and the other guards' headers */
+enum MHD_Result bt_web_send_response(struct MHD_Connection *c, int status, struct MHD_Response *r);
+enum MHD_Result bt_web_send_answer(struct MHD_Connection *c, bt_answer *a);
+enum MHD_Result bt_web_send_error(struct MHD_Connection *c, int status, const char *code,
+                                  const char *message, const char *hint);
+enum MHD_Result bt_web_send_asset(struct MHD_Connection *c, const bt_req *q, const bt_asset *a);
+enum MHD_Result bt_web_send_login(const bt_web *w, struct MHD_Connection *c);
+bool bt_web_takes_gzip(const char *encodings); /* of an Accept-Encoding header; NULL is fine */
+
+/* event_streams.c */
+link_t *bt_web_link_of(struct MHD_Connection *c);
+enum MHD_Result bt_web_open_stream(bt_web *w, struct MHD_Connection *c, const char *wanted,
+                                   const char *last_id);
+void bt_web_wake_streams(bt_web *w,
+                         bool all); /* all: they have news; else those whose heartbeat is due */
+void *bt_web_publish(void *web);    /* the publisher thread */
+
+#endif
