@@ -11,6 +11,7 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
+#include "engine/update/tensor_slices.h"
 
 static bool keep_out(void *ctx, const bt_row *r) {
     if (r->cells[0]) snprintf(ctx, PATH_MAX, "%s", r->cells[0]);
@@ -61,27 +62,6 @@ static bt_code read_config(bt_trained *t, bt_err *err) {
     return code;
 }
 
-static bt_code load_weights(bt_trained *t, bt_err *err) {
-    const bt_params *p = bt_model_params(t->model);
-    if (t->meta.params_hash != bt_params_hash(p))
-        return bt_fail(err, BT_FORMAT,
-                       "checkpoint '%s' does not hold the model its settings describe", t->path);
-    bt_ckpt_slice *slices = calloc(p->n + 1, sizeof *slices);
-    if (!slices) return bt_fail(err, BT_NOMEM, "no memory for %zu tensors", p->n);
-    for (size_t i = 0; i < p->n; i++) {
-        const bt_tensor *x = &p->tensors[i];
-        slices[i] = (bt_ckpt_slice){.tensor = x->name,
-                                    .state = "weight",
-                                    .tensor_elems = x->count,
-                                    .first = 0,
-                                    .count = x->count,
-                                    .data = bt_model_weights(t->model) + x->offset};
-    }
-    bt_code code = bt_ckpt_load(t->path, slices, p->n, err);
-    free(slices);
-    return code;
-}
-
 bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     char folder[PATH_MAX];
     memset(t, 0, sizeof *t);
@@ -98,7 +78,7 @@ bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) {
                             .n_threads = bt_threads_count()};
     bt_run_cfg_model(&t->cfg, &setup.cfg);
     BT_TRY(bt_model_create(&t->model, &setup, err));
-    BT_TRY(load_weights(t, err));
+    BT_TRY(bt_load_weights(t->model, t->path, &t->meta, err));
     bt_model_quantise(t->model);
     return BT_OK;
 }

@@ -12,12 +12,13 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/threads.h"
+#include "engine/config/rank_setup.h"
 #include "engine/data/tokenizer/tokenizer.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/model/net/generate.h"
 #include "engine/parallel/mpi/comm.h"
-#include "engine/train/plan.h"
+#include "engine/plan/plan.h"
 
 /* ---- cores ----------------------------------------------------------------------------------- */
 
@@ -85,7 +86,7 @@ static bt_code write_sample(const bt_run_cfg *cfg, bt_model *model, bt_text *out
     return code;
 }
 
-/* A rank of a tensor-parallel tensor-parallel group holds a part of the model, one of ZeRO-3 a
+/* A rank of a tensor-parallel group holds a part of the model, one of ZeRO-3 a
  * layer at a time; the checkpoint has all of it. */
 static bt_code sample_of_checkpoint(const bt_run_cfg *cfg, const char *checkpoint, bt_text *out,
                                     bt_err *err) {
@@ -118,7 +119,7 @@ bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sampl
     const bool text = strncmp(r->cfg->data, "synth:", 6) != 0;
     const bool wanted = code == BT_OK && sample && text && !out->stopped &&
                         bt_comm_rank(bt_comm_world()) == 0;
-    const bool part = r->cfg->tp > 1 || bt_plan_weight_source(r->cfg) == BT_WEIGHTS_PREFETCHED;
+    const bool part = r->cfg->tp > 1 || bt_run_cfg_weight_source(r->cfg) == BT_WEIGHTS_PREFETCHED;
     bt_err why = BT_ERR_INIT;
     bt_code told = wanted && !part ? write_sample(r->cfg, bt_trainer_model(trainer), sample, &why)
                                    : BT_OK;

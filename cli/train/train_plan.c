@@ -7,9 +7,10 @@
 
 #include "cli/train/train_parts.h"
 #include "engine/base/metric.h"
+#include "engine/config/rank_setup.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/model/net/model.h"
-#include "engine/train/plan.h"
+#include "engine/plan/plan.h"
 #include "monitor/job/launch/launch.h"
 
 typedef struct rank_plan {
@@ -76,7 +77,7 @@ static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
         if (p.tensors[i].tern) s.T += (double)p.tensors[i].count;
     bt_params_release(&p);
     s.L = (double)cfg->n_layers;
-    s.panels = bt_plan_weight_source(cfg);
+    s.panels = bt_run_cfg_weight_source(cfg);
     s.latent = cfg->zero >= 3 && mesh->dp_shard > 1;
     s.grads = cfg->zero >= 2 && mesh->dp_shard > 1 && cfg->accum == 1 &&
               strcmp(cfg->balance, "even") == 0;

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "cli/train/train_parts.h"
-#include "engine/ckpt/ckpt.h"
+#include "engine/ckpt/state.h"
 
 /* Settings of now, whatever the run had: where and how it is shown and started, and how far this
  * time. */
@@ -113,7 +113,7 @@ bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *why, bt_er
     bt_ckpt_meta meta;
     BT_TRY(bt_ckpt_find(NULL, out, p->dir, sizeof p->dir, &meta, why, err));
     p->step = meta.step;
-    p->lr_factor = meta.lr_factor;
+    p->lr_factor = bt_ckpt_state_real(&meta, "progress", "lr_factor", 1);
     bt_ckpt_meta_release(&meta);
     return BT_OK;
 }
@@ -193,7 +193,7 @@ static bt_code resume_folder(bt_train_plan *p, bt_err *err) {
     BT_TRY(bt_train_absolute(p->cfg.resume, where, err));
     BT_TRY(bt_ckpt_find(NULL, where, p->from.dir, sizeof p->from.dir, &meta, &p->why, err));
     p->from.step = meta.step;
-    p->from.lr_factor = meta.lr_factor;
+    p->from.lr_factor = bt_ckpt_state_real(&meta, "progress", "lr_factor", 1);
     snprintf(p->run, sizeof p->run, "%s", p->cfg.name[0] ? p->cfg.name : meta.run);
     bt_code code = apply_config(p, bt_text_str(&meta.config), true, err);
     bt_ckpt_meta_release(&meta);

@@ -123,6 +123,11 @@ static void run_adamw(const work *w) {
     bt_op_adamw(w->f[0], w->f[1], w->f[2], w->f[3], 0.5f, 1e-9f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.5f,
                 0.5f, w->M * w->K);
 }
+
+static void run_lion(const work *w) {
+    const bt_lion h = {0.5f, 1e-9f, 0.9f, 0.95f, 0.1f};
+    bt_op_lion(w->f[0], w->f[1], w->f[2], &h, w->M * w->K);
+}
 static void run_tern_codes(const work *w) {
     (void)bt_op_tern_codes(w->codes, w->f[1], 0, 2.0f, 0, w->M * w->K);
 }
@@ -162,6 +167,7 @@ static const kcase cases[] = {
     {"sum_squares", BYTES, 4, run_sum_squares, 1, ROWS},
     {"sum_abs", BYTES, 4, run_sum_abs, 1, ROWS},
     {"adamw", BYTES, 28, run_adamw, 1, ROWS},
+    {"lion", BYTES, 20, run_lion, 1, ROWS},
     {"tern_codes", BYTES, 6, run_tern_codes, 1, ROWS},
     {"tern_pack", BYTES, 5, run_tern_pack, 1, "8192x1x2560"},
     {"w8_pack", BYTES, 5, run_w8_pack, 1, "8192x1x512"},

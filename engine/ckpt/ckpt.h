@@ -18,6 +18,7 @@
  *           checks heads and indices of all files, file i is read whole by rank i mod world size,
  *           and what a rank loads it hashes again. Why others were passed over goes to the caller.
  *           Any rank reads any slice.
+ * Versions: 2 is written; 1 (without element types and the state registry) is read as well.
  * Keep:     the newest `keep` by (attempt, step); older ones go only after the new one was read back and committed.
  * Threads:  the training thread; collective over the communicator given. */
 #ifndef BT_ENGINE_CKPT_CKPT_H
@@ -31,15 +32,22 @@
 #include "engine/base/text.h"
 #include "engine/parallel/mpi/comm.h"
 
+typedef enum { BT_CKPT_F32, BT_CKPT_BF16, BT_CKPT_U8, BT_CKPT_TYPES } bt_ckpt_type;
+
 typedef struct bt_ckpt_slice { /* what this rank contributes (save) or wants (load) */
     const char *tensor;        /* "layers.3.attn_q" */
     const char *state;         /* "weight", "exp_avg", "exp_avg_sq", ... */
     uint64_t tensor_elems;     /* of the whole tensor */
     uint64_t first, count;     /* elements of the whole tensor */
-    float *data;
-    /* a block of columns: `width` elements, every `stride`; 0, 0: one run */
+    void *data;                /* (count) of `type` */
+    /* a block of columns: `width` elements, every `stride`; 0, 0: one contiguous stretch */
     uint32_t width, stride;
+    bt_ckpt_type type; /* must be that of the checkpoint */
+    /* load: where the checkpoint has nothing of this state of this tensor, data becomes zeros */
+    bool optional;
 } bt_ckpt_slice;
+
+size_t bt_ckpt_type_bytes(bt_ckpt_type t);
 
 typedef struct bt_ckpt_meta { /* small state, JSON in the manifest */
     int64_t step, tokens;     /* updates and tokens done */
@@ -48,9 +56,9 @@ typedef struct bt_ckpt_meta { /* small state, JSON in the manifest */
     bt_text config;    /* every option, as JSON object text */
     bt_text tokenizer; /* serialised tokenizer */
     uint64_t params_hash, data_hash, vocab_hash;
-    double lr_factor, loss_scale;
     char isa[32], build[64];
-    bt_text extra; /* JSON object text: further trainer state */
+    bt_text
+        state; /* JSON object text: the values of the state registry's rows (state.h), by name */
 } bt_ckpt_meta;
 
 void bt_ckpt_meta_release(bt_ckpt_meta *m);
@@ -63,9 +71,24 @@ int bt_ckpt_next_attempt(const char *dir, int at_least);
 /* announce an attempt: later commits by lower attempts fail. Rank 0 calls it, before the first
  * step. */
 bt_code bt_ckpt_begin(const char *dir, int attempt, bt_err *err) BT_MUST_CHECK;
-bt_code bt_ckpt_save(bt_comm *c, const char *dir, const bt_ckpt_meta *meta,
-                     const bt_ckpt_slice *slices, size_t n, int keep, char *path, size_t path_size,
-                     int64_t *bytes, char hash[33], bt_err *err) BT_MUST_CHECK;
+
+typedef struct bt_ckpt_job { /* one save; all borrowed */
+    const char *dir;
+    const bt_ckpt_meta *meta;
+    const bt_ckpt_slice *slices; /* (n) what this rank contributes */
+    size_t n;
+    int keep; /* so many of the newest checkpoints stay, at least 1 */
+} bt_ckpt_job;
+
+typedef struct bt_ckpt_saved {
+    char path[4096]; /* of the checkpoint's folder */
+    int64_t bytes;   /* of all ranks' files */
+    char hash[33];   /* the manifest's seal */
+} bt_ckpt_saved;
+
+/* collective over c; out may be NULL */
+bt_code bt_ckpt_save(bt_comm *c, const bt_ckpt_job *job, bt_ckpt_saved *out, bt_err *err)
+    BT_MUST_CHECK;
 /* newest (or, if dir itself is one checkpoint, that) verified by all ranks; path receives it.
  * BT_NOTFOUND when there is none; BT_FORMAT when all are damaged. `why` (may be NULL) gets one line
  * per checkpoint passed over. */

@@ -3,7 +3,7 @@
  *
  *     file_head    64 bytes   magic, version, generation, step, rank, number of sections, hash of itself
  *     section_head 144 bytes  tensor, state, where in the tensor, hash of the data, hash of itself    \ n times
- *     data         count * 4 bytes, fp32 little-endian                                                /
+ *     data         count * elem_bytes bytes, little-endian                                            /
  *     index        n * 8 bytes: offset of each section_head
  *     file_foot    48 bytes   magic, size of the file, offset and hash of the index, hash of itself
  *
@@ -20,7 +20,7 @@
 #include "engine/base/status.h"
 #include "engine/ckpt/ckpt.h"
 
-enum { CKPT_VERSION = 1, CKPT_FILE_NAME_MAX = 64 };
+enum { CKPT_VERSION = 2, CKPT_FILE_NAME_MAX = 64 };
 #define CKPT_SECTION_ELEMS \
     ((uint64_t)4 << 20) /* longest section: a reader of a part must hash all of it */
 #define CKPT_FILE_MAGIC "BTCKDAT1"
@@ -37,7 +37,8 @@ typedef struct file_head {
 } file_head;
 
 typedef struct section_head {
-    uint32_t magic, elem_bytes; /* 4: fp32 */
+    uint32_t magic;
+    uint16_t elem_bytes, type;  /* type: bt_ckpt_type; 0, fp32, in version 1 */
     char tensor[56], state[32]; /* NUL-padded */
     uint64_t tensor_elems, first, count;
     /* XXH3-64 of the count * elem_bytes bytes that follow */

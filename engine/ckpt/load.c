@@ -148,7 +148,7 @@ typedef struct reader {
     size_t n;
     int fd; /* of file `open`, -1 */
     uint32_t open;
-    float *scratch; /* CKPT_SECTION_ELEMS, on first need */
+    unsigned char *scratch; /* of the longest section, on first need */
 } reader;
 
 static int by_place(const void *a, const void *b) {
@@ -191,7 +191,7 @@ static void reader_close(reader *r) {
 }
 
 /* data of a section into out (count elements), hashed before anybody uses it */
-static bt_code read_section(reader *r, const ckpt_section *s, float *out, bt_err *err) {
+static bt_code read_section(reader *r, const ckpt_section *s, void *out, bt_err *err) {
     const ckpt_file *f = &r->m.files[s->file];
     if (r->fd < 0 || r->open != s->file) {
         if (r->fd >= 0) close(r->fd);
@@ -199,7 +199,7 @@ static bt_code read_section(reader *r, const ckpt_section *s, float *out, bt_err
         BT_TRY(ckpt_file_open(r->folder, f, r->m.generation, r->m.meta.step, &r->fd, NULL, err));
         r->open = s->file;
     }
-    size_t bytes = s->head.count * sizeof(float);
+    size_t bytes = s->head.count * s->head.elem_bytes;
     BT_TRY(ckpt_read_all(r->fd, out, bytes, s->data_offset, f->name, err));
     if (XXH3_64bits(out, bytes) != s->head.data_hash)
         return bt_fail(err, BT_FORMAT, "'%s/%s': bytes %llu..%llu ('%s' %s) are damaged", r->folder,
@@ -241,7 +241,8 @@ static bool run_at(const rows *x, uint64_t at, uint64_t *begin, uint64_t *data) 
 }
 
 /* copies what both hold (from NULL: only counts); returns its elements */
-static uint64_t common(const rows *want, float *to, const rows *have, const float *from) {
+static uint64_t common(const rows *want, unsigned char *to, const rows *have,
+                       const unsigned char *from, size_t elem) {
     uint64_t at = want->first > have->first ? want->first : have->first, n = 0, w, wd, h, hd;
     while (run_at(want, at, &w, &wd) && run_at(have, at, &h, &hd)) {
         uint64_t begin = w > h ? w : h,
@@ -249,7 +250,8 @@ static uint64_t common(const rows *want, float *to, const rows *have, const floa
         if (begin < at) begin = at;
         if (begin < end) {
             if (from)
-                memcpy(to + wd + (begin - w), from + hd + (begin - h), (end - begin) * sizeof *to);
+                memcpy(to + (wd + (begin - w)) * elem, from + (hd + (begin - h)) * elem,
+                       (end - begin) * elem);
             n += end - begin;
         }
         at = end > at ? end : begin; /* apart: on to where the later one begins */
@@ -265,10 +267,18 @@ static bt_code fill(reader *r, const bt_ckpt_slice *w, bt_err *err) {
     memcpy(key.head.tensor, w->tensor, strlen(w->tensor));
     memcpy(key.head.state, w->state, strlen(w->state));
     const rows want = rows_of(w->first, w->count, w->width, w->stride);
+    const size_t elem = bt_ckpt_type_bytes(w->type);
+    unsigned char *data = w->data;
     uint64_t filled = 0;
+    bool known = false;
     for (size_t i = lower_bound(r, &key); i < r->n && filled < w->count; i++) {
         const ckpt_section *s = &r->sections[i];
         if (strcmp(s->head.tensor, w->tensor) != 0 || strcmp(s->head.state, w->state) != 0) break;
+        known = true;
+        if (s->head.type != w->type)
+            return bt_fail(err, BT_FORMAT,
+                           "'%s' (%s) of checkpoint '%s' has elements of %d bytes, not of %zu",
+                           w->tensor, w->state, r->folder, (int)s->head.elem_bytes, elem);
         if (s->head.tensor_elems != w->tensor_elems)
             return bt_fail(
                 err, BT_FORMAT,
@@ -276,17 +286,21 @@ static bt_code fill(reader *r, const bt_ckpt_slice *w, bt_err *err) {
                 w->tensor, r->folder, (unsigned long long)s->head.tensor_elems,
                 (unsigned long long)w->tensor_elems);
         const rows have = rows_of(s->head.first, s->head.count, s->head.width, s->head.stride);
-        if (common(&want, NULL, &have, NULL) == 0) continue;
+        if (common(&want, NULL, &have, NULL, elem) == 0) continue;
         if (!w->width && !s->head.width && have.first >= want.first &&
             have.first + have.count <= want.first + want.count) {
-            BT_TRY(read_section(r, s, w->data + (have.first - want.first), err));
+            BT_TRY(read_section(r, s, data + (have.first - want.first) * elem, err));
             filled += have.count;
             continue;
         }
         if (!r->scratch && !(r->scratch = malloc(CKPT_SECTION_ELEMS * sizeof(float))))
             return bt_fail(err, BT_NOMEM, "cannot allocate the buffer to read '%s'", r->folder);
         BT_TRY(read_section(r, s, r->scratch, err));
-        filled += common(&want, w->data, &have, r->scratch);
+        filled += common(&want, data, &have, r->scratch, elem);
+    }
+    if (!known && w->optional) {
+        memset(data, 0, w->count * elem);
+        return BT_OK;
     }
     if (filled != w->count)
         return bt_fail(err, BT_FORMAT,

@@ -8,7 +8,6 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +22,7 @@ void bt_ckpt_meta_release(bt_ckpt_meta *m) {
     if (!m) return;
     bt_text_release(&m->config);
     bt_text_release(&m->tokenizer);
-    bt_text_release(&m->extra);
+    bt_text_release(&m->state);
 }
 
 void ckpt_manifest_release(ckpt_manifest *m) {
@@ -49,14 +48,12 @@ static json_t *object_of(const bt_text *t, const char *what, bt_err *err) {
     return j;
 }
 
-static json_t *real_or_null(double v) { return isfinite(v) ? json_real(v) : json_null(); }
-
 bt_code ckpt_manifest_text(const bt_ckpt_meta *meta, uint64_t generation, int world_size,
                            const ckpt_file *files, size_t n_files, bt_text *out, char seal[33],
                            bt_err *err) {
     json_t *config = object_of(&meta->config, "config", err);
-    json_t *extra = config ? object_of(&meta->extra, "extra state", err) : NULL;
-    if (!config || !extra) {
+    json_t *state = config ? object_of(&meta->state, "state", err) : NULL;
+    if (!config || !state) {
         json_decref(config);
         return BT_ARG;
     }
@@ -66,16 +63,15 @@ bt_code ckpt_manifest_text(const bt_ckpt_meta *meta, uint64_t generation, int wo
             list, json_pack("{s:s, s:i, s:I, s:I, s:s}", "name", files[i].name, "rank",
                             files[i].rank, "bytes", (json_int_t)files[i].bytes, "sections",
                             (json_int_t)files[i].n_sections, "xxh3_128", files[i].hash));
-    json_t *body = json_pack("{s:s, s:i, s:s, s:I, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, "
-                             "s:s, s:s, s:o, s:o, s:s%, s:o}",
+    json_t *body = json_pack("{s:s, s:i, s:s, s:I, s:I, s:i, s:i, s:o, s:o, s:o, s:o, s:s, s:s, "
+                             "s:o, s:o, s:s%, s:o}",
                              "format", FORMAT_NAME, "version", CKPT_VERSION, "run", meta->run,
                              "step", (json_int_t)meta->step, "tokens", (json_int_t)meta->tokens,
                              "attempt", meta->attempt, "world_size", world_size, "generation",
                              hex64(generation), "params_hash", hex64(meta->params_hash),
                              "data_hash", hex64(meta->data_hash), "vocab_hash",
-                             hex64(meta->vocab_hash), "lr_factor", real_or_null(meta->lr_factor),
-                             "loss_scale", real_or_null(meta->loss_scale), "isa", meta->isa,
-                             "build", meta->build, "files", list, "extra", extra, "tokenizer",
+                             hex64(meta->vocab_hash), "isa", meta->isa, "build", meta->build,
+                             "files", list, "state", state, "tokenizer",
                              bt_text_str(&meta->tokenizer), meta->tokenizer.len, "config", config);
     char *text = body ? json_dumps(body,
                                    JSON_INDENT(1) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(17))
@@ -118,17 +114,6 @@ static bool get_text(const json_t *o, const char *key, char *out, size_t size) {
     return true;
 }
 
-static bool get_real(const json_t *o, const char *key, double *out) {
-    const json_t *v = json_object_get(o, key);
-    if (json_is_null(v))
-        *out = NAN;
-    else if (json_is_number(v))
-        *out = json_number_value(v);
-    else
-        return false;
-    return true;
-}
-
 static bool get_object(const json_t *o, const char *key, bt_text *out) {
     const json_t *v = json_object_get(o, key);
     if (!json_is_object(v)) return false;
@@ -136,6 +121,25 @@ static bool get_object(const json_t *o, const char *key, bt_text *out) {
     if (s) bt_text_put(out, s);
     free(s);
     return s && !out->failed;
+}
+
+/* what version 1 kept in places of its own, as values of the state registry's rows */
+static bool state_of_version_1(const json_t *body, bt_text *out) {
+    const json_t *extra = json_object_get(body, "extra"),
+                 *factor = json_object_get(body, "lr_factor"),
+                 *scale = json_object_get(body, "loss_scale");
+    if (!json_is_object(extra) || !factor || !scale) return false;
+    json_t *state = json_pack("{s:{s:O*, s:O}, s:{s:O, s:O*}, s:{s:O*}}", "progress", "updates",
+                              json_object_get(extra, "updates"), "lr_factor", factor, "loss_scale",
+                              "value", scale, "good", json_object_get(extra, "loss_scale_good"),
+                              "data", "bytes_per_token", json_object_get(extra, "bytes_per_token"));
+    char *text = state ? json_dumps(state,
+                                    JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(17))
+                       : NULL;
+    json_decref(state);
+    if (text) bt_text_put(out, text);
+    free(text);
+    return text && !out->failed;
 }
 
 static bt_code read_files(const json_t *body, const char *path, ckpt_manifest *m, bt_err *err) {
@@ -175,8 +179,8 @@ static bt_code read_body(const json_t *body, const char *path, ckpt_manifest *m,
     char format[32];
     if (!get_text(body, "format", format, sizeof format) || strcmp(format, FORMAT_NAME) != 0)
         return bt_fail(err, BT_FORMAT, "'%s' is not a checkpoint manifest", path);
-    if (!get_int(body, "version", 1, INT_MAX, &version) || version != CKPT_VERSION)
-        return bt_fail(err, BT_FORMAT, "'%s' has version %lld, this program reads %d", path,
+    if (!get_int(body, "version", 1, INT_MAX, &version) || version > CKPT_VERSION)
+        return bt_fail(err, BT_FORMAT, "'%s' has version %lld, this program reads 1 to %d", path,
                        (long long)version, CKPT_VERSION);
     const json_t *tok = json_object_get(body, "tokenizer");
     const char *bad = NULL;
@@ -198,10 +202,6 @@ static bt_code read_body(const json_t *body, const char *path, ckpt_manifest *m,
         bad = "data_hash";
     else if (!get_hex64(body, "vocab_hash", &t->vocab_hash))
         bad = "vocab_hash";
-    else if (!get_real(body, "lr_factor", &t->lr_factor))
-        bad = "lr_factor";
-    else if (!get_real(body, "loss_scale", &t->loss_scale))
-        bad = "loss_scale";
     else if (!get_text(body, "isa", t->isa, sizeof t->isa))
         bad = "isa";
     else if (!get_text(body, "build", t->build, sizeof t->build))
@@ -210,8 +210,9 @@ static bt_code read_body(const json_t *body, const char *path, ckpt_manifest *m,
         bad = "tokenizer";
     else if (!get_object(body, "config", &t->config))
         bad = "config";
-    else if (!get_object(body, "extra", &t->extra))
-        bad = "extra";
+    else if (version == 1 ? !state_of_version_1(body, &t->state)
+                          : !get_object(body, "state", &t->state))
+        bad = "state";
     if (bad) return bt_fail(err, BT_FORMAT, "'%s': field '%s' is missing or not valid", path, bad);
     bt_text_putn(&t->tokenizer, json_string_value(tok), json_string_length(tok));
     t->attempt = (int)attempt;

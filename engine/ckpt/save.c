@@ -162,41 +162,52 @@ static bool manifest_is(const char *folder, const char *seal) {
     return ours;
 }
 
-/* rank 0: manifest from everybody's rows; the rename inside is the commit */
-static bt_code commit(const char *dir, const char *folder, const bt_ckpt_meta *meta,
-                      uint64_t generation, int world_size, const ckpt_file *rows, char seal[33],
-                      bool *renamed, bt_err *err) {
+typedef struct save_ctx { /* one collective save */
+    bt_comm *c;
+    const bt_ckpt_job *job;
+    char folder[PATH_MAX];
+    uint64_t generation;
+    ckpt_file mine, *rows; /* rows: of all ranks, on rank 0 */
+    char seal[40];
+    bool renamed; /* rank 0: the manifest is in place */
+} save_ctx;
+
+/* rank 0: manifest from all ranks' rows; the rename inside is the commit */
+static bt_code commit(save_ctx *s, bt_err *err) {
+    int world_size = bt_comm_size(s->c);
+    const bt_ckpt_meta *meta = s->job->meta;
     ckpt_file *files = calloc((size_t)world_size, sizeof *files);
     if (!files) return bt_fail(err, BT_NOMEM, "cannot allocate %d file rows", world_size);
     size_t n = 0;
     for (int r = 0; r < world_size; r++)
-        if (rows[r].name[0]) files[n++] = rows[r];
+        if (s->rows[r].name[0]) files[n++] = s->rows[r];
     bt_text text;
     bt_text_init(&text);
-    fence_ctx fence = {dir, meta->attempt, -1, false};
+    fence_ctx fence = {s->job->dir, meta->attempt, -1, false};
     bt_code code = n > 0 ? BT_OK : bt_fail(err, BT_ARG, "nothing to save: no rank gave a slice");
     if (code == BT_OK)
-        code = ckpt_manifest_text(meta, generation, world_size, files, n, &text, seal, err);
+        code = ckpt_manifest_text(meta, s->generation, world_size, files, n, &text, s->seal, err);
     if (code == BT_OK)
-        code = ckpt_replace_file(folder, "manifest.json", text.data, text.len, fence_before_rename,
-                                 &fence, err);
-    *renamed = fence.passed && manifest_is(folder, seal);
+        code = ckpt_replace_file(s->folder, "manifest.json", text.data, text.len,
+                                 fence_before_rename, &fence, err);
+    s->renamed = fence.passed && manifest_is(s->folder, s->seal);
     if (fence.lock >= 0) close(fence.lock);
-    if (code == BT_OK) code = ckpt_sync_folder(dir, err);
-    if (code == BT_OK && !*renamed)
+    if (code == BT_OK) code = ckpt_sync_folder(s->job->dir, err);
+    if (code == BT_OK && !s->renamed)
         code = bt_fail(err, BT_IO, "'%s/manifest.json' reads back differently than written",
-                       folder);
+                       s->folder);
     bt_text_release(&text);
     free(files);
     return code;
 }
 
 /* only the newest `keep` stay; a failure here costs disk space, not the checkpoint */
-static void retire(const char *dir, const char *folder, uint64_t generation, int keep) {
-    ckpt_remove_other_generations(folder, generation);
+static void retire(const save_ctx *s) {
+    const char *dir = s->job->dir;
+    int keep = s->job->keep < 1 ? 1 : s->job->keep, kept = 0;
+    ckpt_remove_other_generations(s->folder, s->generation);
     ckpt_list list;
     if (ckpt_list_read(dir, &list, NULL) != BT_OK) return;
-    int kept = 0;
     for (size_t i = 0; i < list.n; i++) {
         char path[PATH_MAX];
         if (!list.entries[i].committed) continue;
@@ -209,72 +220,83 @@ static void retire(const char *dir, const char *folder, uint64_t generation, int
     ckpt_list_release(&list);
 }
 
-static bt_code prepare(const char *dir, const char *folder, const bt_ckpt_meta *meta,
-                       uint64_t *generation, bt_err *err) {
-    if (getrandom(generation, sizeof *generation, 0) != (ssize_t)sizeof *generation)
+static bt_code make_generation(save_ctx *s, bt_err *err) {
+    if (getrandom(&s->generation, sizeof s->generation, 0) != (ssize_t)sizeof s->generation)
         return bt_fail_errno(err, BT_IO, errno, "cannot get a random generation number");
-    BT_TRY(ckpt_mkdirs(dir, err));
-    BT_TRY(check_fence(dir, meta->attempt, err));
-    return ckpt_mkdirs(folder, err);
+    BT_TRY(ckpt_mkdirs(s->job->dir, err));
+    BT_TRY(check_fence(s->job->dir, s->job->meta->attempt, err));
+    return ckpt_mkdirs(s->folder, err);
 }
 
-bt_code bt_ckpt_save(bt_comm *c, const char *dir, const bt_ckpt_meta *meta,
-                     const bt_ckpt_slice *slices, size_t n, int keep, char *path, size_t path_size,
-                     int64_t *bytes, char hash[33], bt_err *err) {
-    const int rank = bt_comm_rank(c), size = bt_comm_size(c);
-    char folder[PATH_MAX];
+/* folder and generation, the same on all ranks */
+static bt_code prepare(save_ctx *s, bt_err *err) {
     bt_code code = BT_OK;
-    if (snprintf(folder, sizeof folder, "%s/step-%012" PRId64, dir, meta->step) >=
-        (int)sizeof folder - 80)
-        code = bt_fail(err, BT_ARG, "checkpoint folder '%s' is too long", dir);
-    uint64_t generation = 0;
-    if (code == BT_OK && rank == 0) code = prepare(dir, folder, meta, &generation, err);
-    BT_TRY(bt_agree(c, code, err));
-    BT_TRY(bt_broadcast(c, &generation, sizeof generation, 0, err));
+    if (snprintf(s->folder, sizeof s->folder, "%s/step-%012" PRId64, s->job->dir,
+                 s->job->meta->step) >= (int)sizeof s->folder - 80)
+        code = bt_fail(err, BT_ARG, "checkpoint folder '%s' is too long", s->job->dir);
+    if (code == BT_OK && bt_comm_rank(s->c) == 0) code = make_generation(s, err);
+    BT_TRY(bt_agree(s->c, code, err));
+    return bt_broadcast(s->c, &s->generation, sizeof s->generation, 0, err);
+}
 
-    ckpt_file mine, *rows = NULL;
-    memset(&mine, 0, sizeof mine);
-    mine.rank = rank;
-    if (n > 0) code = ckpt_file_write(folder, &mine, generation, meta->step, slices, n, err);
-    if (rank == 0 && code == BT_OK && !(rows = calloc((size_t)size, sizeof *rows)))
+/* this rank's file, and on rank 0 the rows of all */
+static bt_code write_files(save_ctx *s, bt_err *err) {
+    const int rank = bt_comm_rank(s->c), size = bt_comm_size(s->c);
+    bt_code code = BT_OK;
+    s->mine.rank = rank;
+    if (s->job->n > 0)
+        code = ckpt_file_write(s->folder, &s->mine, s->generation, s->job->meta->step,
+                               s->job->slices, s->job->n, err);
+    if (rank == 0 && code == BT_OK && !(s->rows = calloc((size_t)size, sizeof *s->rows)))
         code = bt_fail(err, BT_NOMEM, "cannot allocate %d file rows", size);
-    code = bt_agree(c, code, err);
-    if (code == BT_OK) code = bt_gather(c, &mine, sizeof mine, rows, 0, err);
+    BT_TRY(bt_agree(s->c, code, err));
+    return bt_gather(s->c, &s->mine, sizeof s->mine, s->rows, 0, err);
+}
 
+static bt_code commit_and_tell(save_ctx *s, bt_ckpt_saved *out, bt_err *err) {
     struct {
         char seal[40];
         int64_t bytes;
     } sum;
-    bool renamed = false;
+    bt_code code = BT_OK;
     memset(&sum, 0, sizeof sum);
-    if (code == BT_OK) {
-        if (rank == 0) {
-            code = commit(dir, folder, meta, generation, size, rows, sum.seal, &renamed, err);
-            for (int r = 0; r < size; r++) sum.bytes += (int64_t)rows[r].bytes;
-        }
-        code = bt_agree(c, code, err);
+    if (bt_comm_rank(s->c) == 0) {
+        code = commit(s, err);
+        memcpy(sum.seal, s->seal, sizeof sum.seal);
+        for (int r = 0; r < bt_comm_size(s->c); r++) sum.bytes += (int64_t)s->rows[r].bytes;
     }
-    if (code == BT_OK) code = bt_broadcast(c, &sum, sizeof sum, 0, err);
-    if (code != BT_OK) {
-        bt_err ignored;
-        /* An error after the rename (a sync that failed): it is in place and loads, only a power
-         * cut may take it. It stays, and so do the older ones. */
-        if (bt_broadcast(c, &renamed, sizeof renamed, 0, &ignored) == BT_OK && renamed) {
-            free(rows);
-            return code;
-        }
-        if (mine.name[0]) ckpt_remove_file(folder, mine.name);
-        /* stays when an older commit is inside */
-        if (bt_barrier(c, &ignored) == BT_OK && rank == 0) rmdir(folder);
-        if (bt_barrier(c, &ignored) != BT_OK)
-            bt_log(BT_LOG_WARN, "after a failed checkpoint: %s", ignored.msg);
-        free(rows);
-        return code;
-    }
-    if (rank == 0) retire(dir, folder, generation, keep < 1 ? 1 : keep);
-    free(rows);
-    if (path) snprintf(path, path_size, "%s", folder);
-    if (bytes) *bytes = sum.bytes;
-    if (hash) memcpy(hash, sum.seal, 33);
+    BT_TRY(bt_agree(s->c, code, err));
+    BT_TRY(bt_broadcast(s->c, &sum, sizeof sum, 0, err));
+    if (!out) return BT_OK;
+    snprintf(out->path, sizeof out->path, "%s", s->folder);
+    out->bytes = sum.bytes;
+    memcpy(out->hash, sum.seal, sizeof out->hash);
     return BT_OK;
+}
+
+/* Nothing of a failed save stays. But an error after the rename (a sync that failed) leaves a
+ * checkpoint that is in place and loads, which only a power cut may take: it stays, and so do the
+ * older ones. */
+static void roll_back(save_ctx *s) {
+    bt_err ignored;
+    if (bt_broadcast(s->c, &s->renamed, sizeof s->renamed, 0, &ignored) == BT_OK && s->renamed)
+        return;
+    if (s->mine.name[0]) ckpt_remove_file(s->folder, s->mine.name);
+    /* the folder stays when an older commit is inside */
+    if (bt_barrier(s->c, &ignored) == BT_OK && bt_comm_rank(s->c) == 0) rmdir(s->folder);
+    if (bt_barrier(s->c, &ignored) != BT_OK)
+        bt_log(BT_LOG_WARN, "after a failed checkpoint: %s", ignored.msg);
+}
+
+bt_code bt_ckpt_save(bt_comm *c, const bt_ckpt_job *job, bt_ckpt_saved *out, bt_err *err) {
+    save_ctx s = {.c = c, .job = job};
+    BT_TRY(prepare(&s, err));
+    bt_code code = write_files(&s, err);
+    if (code == BT_OK) code = commit_and_tell(&s, out, err);
+    if (code != BT_OK)
+        roll_back(&s);
+    else if (bt_comm_rank(c) == 0)
+        retire(&s);
+    free(s.rows);
+    return code;
 }

@@ -48,13 +48,19 @@ static uint64_t section_elems(const bt_ckpt_slice *s) {
     return CKPT_SECTION_ELEMS / s->width > 0 ? CKPT_SECTION_ELEMS / s->width * s->width : s->width;
 }
 
+size_t bt_ckpt_type_bytes(bt_ckpt_type t) {
+    static const size_t bytes[BT_CKPT_TYPES] = {
+        [BT_CKPT_F32] = 4, [BT_CKPT_BF16] = 2, [BT_CKPT_U8] = 1};
+    return bytes[t];
+}
+
 /* slices are cut into sections */
 static uint64_t count_sections(const bt_ckpt_slice *slices, size_t n, uint64_t *data_bytes) {
     uint64_t sections = 0;
     *data_bytes = 0;
     for (size_t i = 0; i < n; i++) {
         sections += (slices[i].count + section_elems(&slices[i]) - 1) / section_elems(&slices[i]);
-        *data_bytes += slices[i].count * sizeof(float);
+        *data_bytes += slices[i].count * bt_ckpt_type_bytes(slices[i].type);
     }
     return sections;
 }
@@ -92,11 +98,14 @@ static bt_code put_sections(out_file *o, const bt_ckpt_slice *slices, size_t n, 
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {
         const bt_ckpt_slice *s = &slices[i];
+        const size_t elem = bt_ckpt_type_bytes(s->type);
         for (uint64_t done = 0, most = section_elems(s); done < s->count; done += most) {
             section_head h;
             memset(&h, 0, sizeof h);
             h.magic = CKPT_SECTION_MAGIC;
-            h.elem_bytes = sizeof(float);
+            h.elem_bytes = (uint16_t)elem;
+            h.type = (uint16_t)s->type;
+            const unsigned char *data = (const unsigned char *)s->data + done * elem;
             memcpy(h.tensor, s->tensor, strlen(s->tensor));
             memcpy(h.state, s->state, strlen(s->state));
             h.tensor_elems = s->tensor_elems;
@@ -104,11 +113,11 @@ static bt_code put_sections(out_file *o, const bt_ckpt_slice *slices, size_t n, 
             h.count = s->count - done < most ? s->count - done : most;
             h.width = s->width;
             h.stride = s->stride;
-            h.data_hash = XXH3_64bits(s->data + done, h.count * sizeof(float));
+            h.data_hash = XXH3_64bits(data, h.count * elem);
             h.self_hash = seal64(&h, sizeof h);
             index[at++] = o->at;
             BT_TRY(put(o, &h, sizeof h, err));
-            BT_TRY(put(o, s->data + done, h.count * sizeof(float), err));
+            BT_TRY(put(o, data, h.count * elem, err));
         }
     }
     return BT_OK;
@@ -223,8 +232,8 @@ static bt_code read_head(int fd, const char *path, const ckpt_file *f, uint64_t 
                        path);
     if (h.self_hash != seal64(&h, sizeof h))
         return bt_fail(err, BT_FORMAT, "'%s': bytes 0..63 (head) are damaged", path);
-    if (h.version != CKPT_VERSION)
-        return bt_fail(err, BT_FORMAT, "'%s' has version %u, this program reads %d", path,
+    if (h.version < 1 || h.version > CKPT_VERSION)
+        return bt_fail(err, BT_FORMAT, "'%s' has version %u, this program reads 1 to %d", path,
                        h.version, CKPT_VERSION);
     if (h.generation != generation || h.step != step || h.rank != (uint32_t)f->rank)
         return bt_fail(err, BT_FORMAT,
@@ -277,15 +286,16 @@ static bt_code read_sections(int fd, const char *path, const ckpt_file *f, const
                            (unsigned long long)index[i],
                            (unsigned long long)(index[i] + sizeof *h - 1), (unsigned long long)i);
         out[i].data_offset = index[i] + sizeof *h;
-        if (h->elem_bytes != sizeof(float) || h->count > CKPT_SECTION_ELEMS ||
-            h->count * sizeof(float) > index_offset - out[i].data_offset ||
+        if (h->type >= BT_CKPT_TYPES || h->elem_bytes != bt_ckpt_type_bytes(h->type) ||
+            h->count > CKPT_SECTION_ELEMS ||
+            h->count * h->elem_bytes > index_offset - out[i].data_offset ||
             h->first > h->tensor_elems ||
             ckpt_span(h->count, h->width, h->stride) > h->tensor_elems - h->first ||
             (h->count > 0 && ckpt_span(h->count, h->width, h->stride) == 0) ||
             h->tensor[sizeof h->tensor - 1] || h->state[sizeof h->state - 1])
             return bt_fail(err, BT_FORMAT, "'%s': section %llu describes an impossible slice", path,
                            (unsigned long long)i);
-        expected = out[i].data_offset + h->count * sizeof(float);
+        expected = out[i].data_offset + h->count * h->elem_bytes;
     }
     if (expected != index_offset)
         return bt_fail(err, BT_FORMAT, "'%s': sections end at byte %llu, the index begins at %llu",
@@ -333,7 +343,7 @@ static bt_code locate(int fd, const char *path, const ckpt_file *f, const ckpt_s
     bt_code code = BT_OK;
     for (uint64_t i = 0; i < f->n_sections && code == BT_OK; i++) {
         const ckpt_section *s = &sections[i];
-        uint64_t bytes = s->head.count * sizeof(float), hole = 0, hole_at = 0;
+        uint64_t bytes = s->head.count * s->head.elem_bytes, hole = 0, hole_at = 0;
         XXH3_64bits_reset(hash);
         for (uint64_t at = 0; at < bytes && code == BT_OK;) {
             size_t k = bytes - at < VERIFY_BYTES ? (size_t)(bytes - at) : VERIFY_BYTES;

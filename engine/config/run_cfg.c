@@ -5,6 +5,16 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/optim/optim.h"
+
+/* "adamw|lion|...": the names of optim.def, behind a bar that is left out */
+static const char optimizers[] =
+#define BT_OPTIM(id, name, matrices, rest, lr_factor, help) "|" name
+#include "engine/optim/optim.def"
+#undef BT_OPTIM
+    ;
+#define BT_OPTIMIZERS (optimizers + 1)
+
 #define FIELD(f) offsetof(bt_run_cfg, f), sizeof(((bt_run_cfg *)0)->f)
 #define BT_INT(f, key, flag, def, min, max, unit, help) \
     {key, flag, BT_OPT_INT, FIELD(f), #def, min, max, NULL, unit, help},
@@ -95,7 +105,7 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
         {"model.rope_theta", m->rope_theta},
         {"model.norm_eps", m->norm_eps},
         {"model.init_std", std},
-        {"optim.lr", p->lr},
+        {"optim.lr", p->lr * bt_optim_info_of((bt_optim_id)cfg->optimizer)->lr_factor},
     };
     const struct {
         const char *key;

@@ -11,8 +11,8 @@
 #include "engine/config/run_cfg.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
+#include "engine/micro/balance.h"
 #include "engine/model/net/model.h"
-#include "engine/train/balance.h"
 #include "engine/train/loss_scale.h"
 
 enum {

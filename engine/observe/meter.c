@@ -8,12 +8,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "engine/base/clock.h"
+#include "engine/base/span.h"
 #include "engine/parallel/mpi/comm.h"
 
-static const bt_rank_metric terms[] = {BT_MR_DATA, BT_MR_FWD,   BT_MR_BWD,  BT_MR_COMM_EXPOSED,
-                                       BT_MR_WAIT, BT_MR_OPTIM, BT_MR_CKPT, BT_MR_MONITOR};
-enum { N_TERMS = sizeof terms / sizeof terms[0] };
+static const bt_rank_metric phases[] = {BT_MR_DATA,         BT_MR_FWD,     BT_MR_BWD,
+                                        BT_MR_COMM_EXPOSED, BT_MR_WAIT,    BT_MR_OPTIM,
+                                        BT_MR_CKPT,         BT_MR_MONITOR, BT_MR_OTHER};
+enum { N_PHASES = sizeof phases / sizeof phases[0] };
 
 static int64_t cpu_now_ns(void) {
     struct rusage u;
@@ -41,40 +42,42 @@ double bt_rss_peak_mib(void) {
     return (double)u.ru_maxrss / 1024.0;
 }
 
-static void begin_at(bt_meter *m, int64_t now) {
+static void begin_window(bt_meter *m) {
     memset(m, 0, sizeof *m);
-    m->begin_ns = now;
     m->cpu_ns = cpu_now_ns();
     m->bytes_logical = bt_comm_bytes_logical();
     m->bytes_wire = bt_comm_bytes_wire();
     for (int i = 0; i < BT_MR_COUNT; i++) m->values[i] = NAN;
 }
 
-void bt_meter_open(bt_meter *m) { begin_at(m, bt_now_ns()); }
-void bt_meter_add(bt_meter *m, bt_rank_metric phase, int64_t ns) { m->phase_ns[phase] += ns; }
+void bt_meter_open(bt_meter *m) {
+    begin_window(m);
+    bt_span_reset();
+}
+
+void bt_meter_busy(bt_meter *m, int64_t ns) { m->busy_ns += ns; }
 void bt_meter_set(bt_meter *m, bt_rank_metric metric, double value) { m->values[metric] = value; }
-void bt_meter_exclude(bt_meter *m, int64_t ns) { m->excluded_ns += ns; }
 
 void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]) {
+    int64_t spans[BT_SPANS], step_ns = 0;
     m->values[BT_MR_RSS] = bt_rss_mib();
     m->values[BT_MR_CPU] = (double)(cpu_now_ns() - m->cpu_ns) / 1e6;
     m->values[BT_MR_BYTES_LOGICAL] = (double)(bt_comm_bytes_logical() - m->bytes_logical);
     m->values[BT_MR_BYTES_WIRE] = (double)(bt_comm_bytes_wire() - m->bytes_wire);
+    m->values[BT_MR_COMM_BUSY] = (double)m->busy_ns / 1e6;
 
-    int64_t now = bt_now_ns(), step_ns = now - m->begin_ns - m->excluded_ns, named_ns = 0;
-    for (int i = 0; i < N_TERMS; i++) {
-        named_ns += m->phase_ns[terms[i]];
-        m->values[terms[i]] = (double)m->phase_ns[terms[i]] / 1e6;
+    bt_span_cut(spans);
+    for (int i = 0; i < N_PHASES; i++) {
+        step_ns += spans[phases[i]];
+        m->values[phases[i]] = (double)spans[phases[i]] / 1e6;
     }
-    m->values[BT_MR_COMM_BUSY] = (double)m->phase_ns[BT_MR_COMM_BUSY] / 1e6;
     m->values[BT_MR_STEP_TIME] = (double)step_ns / 1e6;
-    m->values[BT_MR_OTHER] = (double)(step_ns - named_ns) / 1e6;
     memcpy(out, m->values, sizeof m->values);
-    begin_at(m, now);
+    begin_window(m);
 }
 
 double bt_meter_phases_ms(const double values[BT_MR_COUNT]) {
-    double sum = values[BT_MR_OTHER];
-    for (int i = 0; i < N_TERMS; i++) sum += values[terms[i]];
+    double sum = 0;
+    for (int i = 0; i < N_PHASES; i++) sum += values[phases[i]];
     return sum;
 }

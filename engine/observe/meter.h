@@ -1,10 +1,10 @@
 /* meter.h - where the time of a step goes, on this rank: a conservation law.
  *
- *     step = data + fwd + bwd + comm_exposed + wait + optim + ckpt + monitor + other          (other is computed)
+ *     step = data + fwd + bwd + comm_exposed + wait + optim + ckpt + monitor + other
  *
+ * The phases come from the spans of the training thread (base/span.h); a window is a cut of them.
  * One window follows the other without a gap: what is done after `close` (recording) is charged to
- * the next window, except time handed to `exclude` (a pause, an evaluation), which belongs to no
- * step.
+ * the next window, except excluded time (a pause, an evaluation), which belongs to no step.
  * Order:    open -> { add*, set* -> close }*. Threads: the training thread. */
 #ifndef BT_ENGINE_OBSERVE_METER_H
 #define BT_ENGINE_OBSERVE_METER_H
@@ -14,17 +14,16 @@
 #include "engine/base/metric.h"
 
 typedef struct bt_meter {
-    int64_t begin_ns, excluded_ns, cpu_ns;
+    int64_t cpu_ns;
     uint64_t bytes_logical, bytes_wire; /* counters at the window's beginning */
-    int64_t phase_ns[BT_MR_COUNT];      /* of the phases above, and of COMM_BUSY */
+    int64_t busy_ns;                    /* transfers in flight, hidden or not */
     double values[BT_MR_COUNT];         /* what was set, in the metric's unit */
 } bt_meter;
 
 /* the first window begins now */
 void bt_meter_open(bt_meter *m);
-void bt_meter_add(bt_meter *m, bt_rank_metric phase, int64_t ns);
+void bt_meter_busy(bt_meter *m, int64_t ns); /* a transfer was in flight for so long */
 void bt_meter_set(bt_meter *m, bt_rank_metric metric, double value);
-void bt_meter_exclude(bt_meter *m, int64_t ns);
 /* and the next window begins */
 void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]);
 /* the right-hand side of the law */

@@ -1,51 +1,97 @@
-/* optim.c - AdamW with decoupled decay on slices of the flat parameter array. */
+/* optim.c - the states of one range, and the rules applied to the tensors in it. */
 #include "engine/optim/optim.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "engine/base/arena.h"
-#include "engine/kernels/ops/ops.h"
+#include "engine/base/small.h"
+#include "engine/base/threads.h"
+#include "engine/kernels/table/kernels.h"
+
+static const bt_optim_info infos[] = {
+#define BT_OPTIM(id, name, matrices, rest, lr_factor, help) \
+    {name, help, &matrices, &rest, lr_factor},
+#include "engine/optim/optim.def"
+#undef BT_OPTIM
+};
+
+const bt_optim_info *bt_optim_info_of(bt_optim_id id) { return &infos[id]; }
+
+const bt_optim_rule *bt_optim_rule_of(bt_optim_id kind, const bt_optim_span *span) {
+    return span->matrix ? infos[kind].matrices : infos[kind].rest;
+}
 
 struct bt_optim {
     bt_optim_cfg cfg;
-    size_t begin, end;
+    const bt_optim_span *spans;
+    size_t first, n; /* spans that meet the range */
+    bt_range range;
     bt_arena arena;
-    float *exp_avg, *exp_avg_sq; /* (end - begin) each */
+    size_t (*offsets)[BT_OPTIM_STATES]; /* (n) in the arena */
 };
 
-static void plan(bt_arena *a, size_t n, size_t offsets[2]) {
-    bt_arena_plan(a, "optimizer");
-    offsets[0] = bt_arena_reserve(a, n, sizeof(float));
-    offsets[1] = bt_arena_reserve(a, n, sizeof(float));
+/* what the range has of a span */
+static bt_range clip(const bt_optim_span *s, bt_range range) {
+    bt_range r = {bt_max_size(s->begin, range.begin), bt_min_size(s->end, range.end)};
+    return r.begin < r.end ? r : (bt_range){range.begin, range.begin};
 }
 
-bt_code bt_optim_create(bt_optim **out, const bt_optim_cfg *cfg, size_t begin, size_t end,
-                        bt_err *err) {
-    *out = NULL;
-    if (!(cfg->beta1 >= 0 && cfg->beta1 < 1 && cfg->beta2 >= 0 && cfg->beta2 < 1 &&
-          cfg->eps >= 0)) {
-        return bt_fail(err, BT_ARG,
-                       "AdamW needs 0 <= beta1, beta2 < 1 and eps >= 0, not %g, %g, %g", cfg->beta1,
-                       cfg->beta2, cfg->eps);
+static size_t length(bt_range r) { return r.end - r.begin; }
+
+/* offsets may be NULL: sizes only */
+static void plan(bt_arena *a, bt_optim_id kind, const bt_optim_span *spans, size_t n,
+                 bt_range range, size_t (*offsets)[BT_OPTIM_STATES]) {
+    bt_arena_plan(a, "optimizer");
+    for (size_t i = 0; i < n; i++) {
+        size_t elems = length(clip(&spans[i], range));
+        const bt_optim_rule *rule = bt_optim_rule_of(kind, &spans[i]);
+        for (size_t k = 0; k < rule->n_states && elems > 0; k++) {
+            size_t at = bt_arena_reserve(a, elems, sizeof(float));
+            if (offsets) offsets[i][k] = at;
+        }
     }
-    if (end < begin)
-        return bt_fail(err, BT_ARG, "an optimizer slice cannot end at %zu before it begins at %zu",
-                       end, begin);
+}
+
+size_t bt_optim_bytes(bt_optim_id kind, const bt_optim_span *spans, size_t n, bt_range range) {
+    bt_arena a;
+    plan(&a, kind, spans, n, range, NULL);
+    return a.bytes;
+}
+
+static bt_code check(const bt_optim_cfg *cfg, bt_range range, bt_err *err) {
+    if (!(cfg->beta1 >= 0 && cfg->beta1 < 1 && cfg->beta2 >= 0 && cfg->beta2 < 1 && cfg->eps >= 0 &&
+          cfg->momentum >= 0 && cfg->momentum < 1))
+        return bt_fail(err, BT_ARG,
+                       "an optimizer needs 0 <= beta1, beta2, momentum < 1 and eps >= 0, not "
+                       "%g, %g, %g, %g",
+                       cfg->beta1, cfg->beta2, cfg->momentum, cfg->eps);
+    if (range.end < range.begin)
+        return bt_fail(err, BT_ARG,
+                       "an optimizer's range cannot end at %zu before it begins at %zu", range.end,
+                       range.begin);
+    return BT_OK;
+}
+
+bt_code bt_optim_create(bt_optim **out, const bt_optim_cfg *cfg, const bt_optim_span *spans,
+                        size_t n, bt_range range, bt_err *err) {
+    *out = NULL;
+    BT_TRY(check(cfg, range, err));
     bt_optim *o = calloc(1, sizeof *o);
     if (!o) return bt_fail(err, BT_NOMEM, "cannot take memory for an optimizer");
-    o->cfg = *cfg;
-    o->begin = begin;
-    o->end = end;
-    size_t offsets[2];
-    plan(&o->arena, end - begin, offsets);
-    bt_code code = bt_arena_commit(&o->arena, err);
+    *o = (bt_optim){.cfg = *cfg, .spans = spans, .range = range};
+    while (o->first < n && spans[o->first].end <= range.begin) o->first++;
+    while (o->first + o->n < n && spans[o->first + o->n].begin < range.end) o->n++;
+    o->offsets = calloc(o->n + 1, sizeof *o->offsets);
+    bt_code code = o->offsets ? BT_OK
+                              : bt_fail(err, BT_NOMEM, "cannot take memory for an optimizer");
+    if (code == BT_OK) {
+        plan(&o->arena, cfg->kind, spans + o->first, o->n, range, o->offsets);
+        code = bt_arena_commit(&o->arena, err);
+    }
     if (code != BT_OK) {
-        free(o);
+        bt_optim_destroy(o);
         return code;
     }
-    o->exp_avg = bt_arena_at(&o->arena, offsets[0]);
-    o->exp_avg_sq = bt_arena_at(&o->arena, offsets[1]);
     *out = o;
     return BT_OK;
 }
@@ -53,53 +99,62 @@ bt_code bt_optim_create(bt_optim **out, const bt_optim_cfg *cfg, size_t begin, s
 void bt_optim_destroy(bt_optim *o) {
     if (!o) return;
     bt_arena_release(&o->arena);
+    free(o->offsets);
     free(o);
 }
 
-size_t bt_optim_bytes(size_t begin, size_t end) {
-    bt_arena a;
-    size_t offsets[2];
-    plan(&a, end > begin ? end - begin : 0, offsets);
-    return a.bytes;
+float *bt_optim_state(const bt_optim *o, size_t i, size_t k, size_t at) {
+    const bt_optim_span *s = &o->spans[i];
+    bt_range r = clip(s, o->range);
+    if (k >= bt_optim_rule_of(o->cfg.kind, s)->n_states || at < r.begin || at >= r.end) return NULL;
+    return (float *)bt_arena_at(&o->arena, o->offsets[i - o->first][k]) + (at - r.begin);
 }
 
-void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_span *spans, size_t n,
-                   int64_t t, float grad_scale, float lr, float decay) {
-    float b1 = (float)o->cfg.beta1, b2 = (float)o->cfg.beta2, eps = (float)o->cfg.eps;
-    float c1 = (float)(1.0 - pow(o->cfg.beta1, (double)t)),
-          c2 = (float)(1.0 - pow(o->cfg.beta2, (double)t));
-    for (size_t i = 0; i < n; i++) {
-        size_t from = spans[i].begin > o->begin ? spans[i].begin : o->begin;
-        size_t to = spans[i].end < o->end ? spans[i].end : o->end;
-        if (from >= to) continue;
-        bt_op_adamw(w + from, g + from, o->exp_avg + (from - o->begin),
-                    o->exp_avg_sq + (from - o->begin), grad_scale, lr, b1, b2, eps,
-                    spans[i].decay ? decay : 0.0f, c1, c2, to - from);
+static bt_optim_elems elems_of(const bt_optim *o, size_t i, bt_range r, float *w, const float *g) {
+    bt_optim_elems e = {.w = w + r.begin, .g = g + r.begin, .n = length(r)};
+    for (size_t k = 0; k < BT_OPTIM_STATES; k++) e.state[k] = bt_optim_state(o, i, k, r.begin);
+    return e;
+}
+
+static bt_optim_update update_of(const bt_optim_span *s, const bt_optim_update *u) {
+    bt_optim_update own = *u;
+    if (!s->decay) own.decay = 0;
+    return own;
+}
+
+void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_update *u) {
+    for (size_t i = o->first; i < o->first + o->n; i++) {
+        bt_range r = clip(&o->spans[i], o->range);
+        if (r.begin == r.end) continue;
+        bt_optim_elems e = elems_of(o, i, r, w, g);
+        bt_optim_update own = update_of(&o->spans[i], u);
+        bt_optim_rule_of(o->cfg.kind, &o->spans[i])->step(&e, &o->cfg, &own);
     }
 }
 
 /* ---- what an update did ---------------------------------------------------------------------- */
 
-/* spans: fixed, so that the sums do not depend on the threads */
-enum { SPANS = 64, LANE = 256 };
+enum { PARTS = 64 }; /* a fixed number, so that the sums do not depend on the threads */
 
 typedef struct change_job {
-    const float *w, *m, *v;
-    size_t n;
-    float keep, step, root, eps;
-    double change[SPANS], before[SPANS];
+    const bt_optim_rule *rule;
+    const bt_optim_cfg *cfg;
+    bt_optim_update u;
+    bt_optim_elems e;
+    double change[PARTS], before[PARTS];
 } change_job;
 
-static void change_of_spans(void *ctx, int thread, size_t from, size_t to) {
+static void change_of_parts(void *ctx, int thread, size_t from, size_t to) {
     change_job *j = ctx;
-    float d[LANE], old[LANE];
+    float d[BT_OPTIM_UNDO], old[BT_OPTIM_UNDO];
     (void)thread;
     for (size_t s = from; s < to; s++) {
         double change = 0, before = 0;
-        for (size_t i = j->n * s / SPANS, end = j->n * (s + 1) / SPANS; i < end; i += LANE) {
-            size_t n = end - i < LANE ? end - i : LANE;
-            bt_k()->adamw_undo(d, old, j->w + i, j->m + i, j->v + i, n, j->keep, j->step, j->root,
-                               j->eps);
+        for (size_t i = j->e.n * s / PARTS, end = j->e.n * (s + 1) / PARTS, n; i < end; i += n) {
+            n = bt_min_size(end - i, BT_OPTIM_UNDO);
+            bt_optim_elems e = {.w = j->e.w + i, .g = j->e.g + i, .n = n};
+            for (size_t k = 0; k < j->rule->n_states; k++) e.state[k] = j->e.state[k] + i;
+            j->rule->undo(d, old, &e, j->cfg, &j->u);
             change += bt_k()->sum_squares(d, n);
             before += bt_k()->sum_squares(old, n);
         }
@@ -108,35 +163,17 @@ static void change_of_spans(void *ctx, int thread, size_t from, size_t to) {
     }
 }
 
-void bt_optim_change(const bt_optim *o, const float *w, size_t begin, size_t end, int64_t t,
-                     float lr, float decay, double *change, double *before) {
-    float c1 = (float)(1.0 - pow(o->cfg.beta1, (double)t)),
-          c2 = (float)(1.0 - pow(o->cfg.beta2, (double)t));
-    change_job j = {.w = w + begin,
-                    .m = o->exp_avg + (begin - o->begin),
-                    .v = o->exp_avg_sq + (begin - o->begin),
-                    .n = end - begin,
-                    .keep = 1.0f - lr * decay,
-                    .step = lr / c1,
-                    .root = 1.0f / sqrtf(c2),
-                    .eps = (float)o->cfg.eps};
-    bt_parallel_for(SPANS, j.n < SPANS * LANE ? SPANS : 1, change_of_spans, &j);
-    for (size_t s = 0; s < SPANS; s++) {
+void bt_optim_change(const bt_optim *o, size_t i, bt_range r, float *w, const float *g,
+                     const bt_optim_update *u, double *change, double *before) {
+    const bt_optim_rule *rule = bt_optim_rule_of(o->cfg.kind, &o->spans[i]);
+    if (!rule->undo || r.begin >= r.end) return;
+    change_job j = {.rule = rule,
+                    .cfg = &o->cfg,
+                    .u = update_of(&o->spans[i], u),
+                    .e = elems_of(o, i, r, w, g)};
+    bt_parallel_for(PARTS, j.e.n < PARTS * BT_OPTIM_UNDO ? PARTS : 1, change_of_parts, &j);
+    for (size_t s = 0; s < PARTS; s++) {
         *change += j.change[s];
         *before += j.before[s];
     }
 }
-
-/* ---- state ----------------------------------------------------------------------------------- */
-
-size_t bt_optim_states(const bt_optim *o) {
-    (void)o;
-    return 2;
-}
-
-const char *bt_optim_state_name(const bt_optim *o, size_t i) {
-    (void)o;
-    return i == 0 ? "exp_avg" : "exp_avg_sq";
-}
-
-float *bt_optim_state(bt_optim *o, size_t i) { return i == 0 ? o->exp_avg : o->exp_avg_sq; }

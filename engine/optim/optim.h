@@ -1,7 +1,16 @@
-/* optim.h - optimizers and schedules. They work on slices of flat arrays and do not know the model.
+/* optim.h - optimizers over slices of the flat parameter array. They do not know the model.
  *
- * Order:    create (plans and commits the moments for [begin, end) of the flat array) -> step* -> destroy.
- * Threads:  the training thread; kernels split over the pool. */
+ *     rule        how one tensor is updated: AdamW, Lion, Muon (one file each)
+ *     optimizer   which rule the weight matrices of the layers take and which the rest
+ *                 (embedding, norms, head): a row of optim.def
+ *     bt_optim    the optimizer's state for one range of the flat array, which one rank owns
+ *
+ * A rule with `whole_matrix` needs all of a matrix at once: its step only updates the momentum, the
+ * caller brings each matrix together (engine/train/matrix_update.h), makes the direction of the
+ * whole matrix, and applies it range by range. All other rules update any range by itself.
+ *
+ * Order:    create (plans and commits the states of [begin, end)) -> step* -> destroy.
+ * Threads:  the training thread; kernels split over the pool. No allocation in step. */
 #ifndef BT_ENGINE_OPTIM_OPTIM_H
 #define BT_ENGINE_OPTIM_OPTIM_H
 
@@ -9,58 +18,88 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/base/range.h"
 #include "engine/base/status.h"
 
-typedef struct bt_optim bt_optim;
+enum { BT_OPTIM_STATES = 2 }; /* most that a rule keeps per element */
 
-typedef struct bt_optim_cfg {
-    double beta1, beta2, eps;
+typedef enum {
+#define BT_OPTIM(id, name, matrices, rest, lr_factor, help) BT_OPTIM_##id,
+#include "engine/optim/optim.def"
+#undef BT_OPTIM
+    BT_OPTIM_COUNT
+} bt_optim_id;
+
+typedef struct bt_optim_cfg { /* settings of all rules; each reads its own */
+    bt_optim_id kind;
+    double beta1, beta2, eps, momentum;
 } bt_optim_cfg;
 
-/* of the flat array, ascending, not overlapping */
+typedef struct bt_optim_update { /* one update, the same for all tensors but the decay */
+    int64_t t;                   /* 1-based: bias correction */
+    float grad_scale;            /* gradients are multiplied by it first */
+    float lr, decay;             /* decay: decoupled, of tensors that decay */
+} bt_optim_update;
+
+/* n elements of one tensor: weights, gradients and states begin at the same element */
+typedef struct bt_optim_elems {
+    float *w;
+    const float *g;
+    float *state[BT_OPTIM_STATES];
+    size_t n;
+} bt_optim_elems;
+
+typedef struct bt_optim_rule {
+    const char *name;
+    size_t n_states;
+    const char *state_names[BT_OPTIM_STATES]; /* in checkpoints */
+    bool whole_matrix;
+    /* elementwise: the update. whole_matrix: the momentum alone, weights stay */
+    void (*step)(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u);
+    /* of the update just made: the change of each weight, and the weights before. At most
+     * BT_OPTIM_UNDO elements. NULL: whole_matrix, whose caller measures while it applies */
+    void (*undo)(float *change, float *before, const bt_optim_elems *e, const bt_optim_cfg *cfg,
+                 const bt_optim_update *u);
+} bt_optim_rule;
+
+enum { BT_OPTIM_UNDO = 256 };
+
+extern const bt_optim_rule bt_rule_adamw, bt_rule_lion, bt_rule_muon;
+
+typedef struct bt_optim_info { /* a row of optim.def */
+    const char *name, *help;
+    const bt_optim_rule *matrices, *rest;
+    double lr_factor; /* of the preset's learning rate, where none is given */
+} bt_optim_info;
+
+const bt_optim_info *bt_optim_info_of(bt_optim_id id);
+
+/* of the flat array, ascending, not overlapping: one tensor each */
 typedef struct bt_optim_span {
     size_t begin, end;
     bool decay;
+    bool matrix; /* a weight matrix of a layer */
 } bt_optim_span;
 
-/* moments for elements begin..end of the flat arrays */
-bt_code bt_optim_create(bt_optim **out, const bt_optim_cfg *cfg, size_t begin, size_t end,
-                        bt_err *err) BT_MUST_CHECK;
-void bt_optim_destroy(bt_optim *o);
-/* for the memory plan */
-size_t bt_optim_bytes(size_t begin, size_t end);
-/* update number t (1-based, for bias correction) of w from g * grad_scale on every span clipped to
- * [begin, end); w and g are the flat arrays' beginnings */
-void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_span *spans, size_t n,
-                   int64_t t, float grad_scale, float lr, float decay);
-/* what update number t, just made with this lr and decay, did to elements [begin, end) of the flat
- * array, which are inside this optimizer's: adds the squares of the change and those of the weights
- * before it. From the moments: nothing is kept for it */
-void bt_optim_change(const bt_optim *o, const float *w, size_t begin, size_t end, int64_t t,
-                     float lr, float decay, double *change, double *before);
-/* state by name for checkpoints: names "exp_avg", "exp_avg_sq"; each begin..end long */
-size_t bt_optim_states(const bt_optim *o);
-const char *bt_optim_state_name(const bt_optim *o, size_t i);
-float *bt_optim_state(bt_optim *o, size_t i);
+typedef struct bt_optim bt_optim;
 
-/* ---- schedules: pure functions of the step --------------------------------------------------- */
-typedef enum {
-    BT_SCHED_CONSTANT,
-    BT_SCHED_COSINE,
-    BT_SCHED_LINEAR,
-    BT_SCHED_WSD,
-    BT_SCHED_BITNET
-} bt_sched_kind;
+/* states for what the spans have in range; the spans are borrowed */
+bt_code bt_optim_create(bt_optim **out, const bt_optim_cfg *cfg, const bt_optim_span *spans,
+                        size_t n, bt_range range, bt_err *err) BT_MUST_CHECK;
+void bt_optim_destroy(bt_optim *o); /* accepts NULL */
+/* that create takes */
+size_t bt_optim_bytes(bt_optim_id kind, const bt_optim_span *spans, size_t n, bt_range range);
+const bt_optim_rule *bt_optim_rule_of(bt_optim_id kind, const bt_optim_span *span);
 
-typedef struct bt_schedule {
-    bt_sched_kind kind;
-    int64_t steps, warmup;
-    double lr, lr_min_frac, lr2, decay_frac, weight_decay;
-} bt_schedule;
-
-/* learning rate and weight decay of step (0-based) */
-double bt_schedule_lr(const bt_schedule *s, int64_t step);
-/* bitnet: weight_decay in stage 1, 0 in stage 2 */
-double bt_schedule_decay(const bt_schedule *s, int64_t step);
+/* the rules' step for every span clipped to the range; w and g are the flat arrays' beginnings */
+void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_update *u);
+/* adds the squares of what the update just made changed in elements [r.begin, r.end) of span i,
+ * which lie inside the range, and the squares of the weights before it. Nothing is kept for it: it
+ * is made again from the states. Elements of whole-matrix rules add nothing */
+void bt_optim_change(const bt_optim *o, size_t i, bt_range r, float *w, const float *g,
+                     const bt_optim_update *u, double *change, double *before);
+/* state k of element `at` of span i and what follows up to the range's or the span's end; NULL
+ * where the span's rule keeps no such state */
+float *bt_optim_state(const bt_optim *o, size_t i, size_t k, size_t at);
 
 #endif

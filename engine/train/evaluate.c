@@ -94,15 +94,14 @@ static bt_code pass(bt_model *m, bt_pipe *pipe, const int32_t *inputs, const int
                     double *loss, bt_err *err) {
     const bt_model_slice part = bt_model_slice_of(m);
     bt_micro_times took;
-    bt_pipe_times unmeasured = {0};
     if (!bt_slice_is_first_stage(part))
-        BT_TRY(bt_pipe_recv(pipe, BT_PIPE_DOWN, bt_model_stage_in(m), &unmeasured, err));
+        BT_TRY(bt_pipe_recv(pipe, BT_PIPE_DOWN, bt_model_stage_in(m), err));
     if (bt_slice_is_last_stage(part)) {
         *loss = bt_model_eval_micro(m, inputs, targets);
         return BT_OK;
     }
     bt_model_stage_forward(m, inputs, &took);
-    return bt_pipe_send(pipe, BT_PIPE_DOWN, bt_model_stage_out(m), &unmeasured, err);
+    return bt_pipe_send(pipe, BT_PIPE_DOWN, bt_model_stage_out(m), err);
 }
 
 bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_result *out,
@@ -111,7 +110,6 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
            all = (size_t)e->n_micro * (size_t)bt_comm_size(e->dp);
     double *mine = e->sums + (size_t)e->n_micro * (size_t)bt_comm_rank(e->dp), nats = 0;
     int64_t tokens = 0;
-    bt_pipe_times unmeasured = {0};
     memset(e->sums, 0, all * sizeof *e->sums);
     if (pipe) BT_TRY(bt_pipe_begin(pipe, e->n_micro, 0, err));
     for (int64_t i = 0; i < e->n_micro; i++) {
@@ -119,8 +117,8 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
         BT_TRY(pass(m, pipe, e->inputs + (size_t)i * per_micro, targets, &mine[i], err));
         for (size_t j = 0; j < per_micro; j++) tokens += targets[j] >= 0;
     }
-    if (pipe) BT_TRY(bt_pipe_end(pipe, &unmeasured, err));
-    if (pipe) BT_TRY(bt_pipe_sum(pipe, mine, (size_t)e->n_micro, &unmeasured, err));
+    if (pipe) BT_TRY(bt_pipe_end(pipe, err));
+    if (pipe) BT_TRY(bt_pipe_sum(pipe, mine, (size_t)e->n_micro, err));
     /* x + 0 is x: then one order for any number of ranks */
     BT_TRY(bt_all_reduce_f64(e->dp, e->sums, all, BT_SUM, err));
     BT_TRY(bt_all_reduce_i64(e->dp, &tokens, 1, BT_SUM, err));

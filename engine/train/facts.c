@@ -1,4 +1,4 @@
-/* facts.c - what is true of the whole run, told to the sink before the first step. */
+/* facts.c - what is true of the whole run, recorded before the first step. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
-#include "engine/train/parts.h"
-#include "engine/train/plan.h"
+#include "engine/plan/plan.h"
+#include "engine/train/trainer_impl.h"
 
 static void fact(bt_trainer *t, const char *key, const char *fmt, ...) BT_PRINTF(3, 4);
 
@@ -22,8 +22,8 @@ static void fact(bt_trainer *t, const char *key, const char *fmt, ...) {
     t->telemetry.sink.fact(t->telemetry.sink.ctx, key, value);
 }
 
-static void tell_model(bt_trainer *t) {
-    bt_model_counts n = bt_model_count(&t->model_cfg);
+static void record_model(bt_trainer *t) {
+    bt_model_counts n = bt_model_count(bt_model_config(t->model));
     fact(t, "params", "%" PRIu64, n.params);
     fact(t, "params.linear", "%" PRIu64, n.linear);
     fact(t, "params.embedding", "%" PRIu64, n.embedding);
@@ -31,21 +31,21 @@ static void tell_model(bt_trainer *t) {
     if (t->telemetry.peak_flops > 0) fact(t, "peak_flops", "%.17g", t->telemetry.peak_flops);
 }
 
-static void tell_work(bt_trainer *t) {
-    fact(t, "world_size", "%d", t->n_ranks);
+static void record_work(bt_trainer *t) {
+    fact(t, "world_size", "%d", bt_comm_size(t->mesh.world));
     fact(t, "dp_size", "%d", bt_comm_size(t->mesh.dp));
     fact(t, "steps_total", "%" PRId64, t->cfg.steps);
     fact(t, "batch_tokens", "%" PRId64, t->cfg.batch_tokens);
     fact(t, "micro_batch", "%" PRId64, t->cfg.micro_batch);
-    fact(t, "accum", "%" PRId64, t->n_micro);
+    fact(t, "accum", "%" PRId64, t->micro_plan.n);
     fact(t, "data.tokens", "%" PRId64, bt_loader_tokens(t->loader));
-    fact(t, "data.bytes_per_token", "%.17g", t->bytes_per_token);
+    fact(t, "data.bytes_per_token", "%.17g", bt_loader_bytes_per_token(t->loader));
     fact(t, "data.hash", "%016" PRIx64, bt_loader_hash(t->loader));
 }
 
-static void tell_links(bt_trainer *t) {
+static void record_links(bt_trainer *t) {
     for (int a = 0; a < BT_AXIS_COUNT; a++) {
-        const bt_link *l = &t->links[a];
+        const bt_link *l = bt_observer_link(t->observer, (bt_axis)a);
         char key[64];
         if (!(l->bytes_per_s > 0)) continue;
         snprintf(key, sizeof key, "link.%s.latency_s", bt_axis_name((bt_axis)a));
@@ -55,7 +55,7 @@ static void tell_links(bt_trainer *t) {
     }
 }
 
-static void tell_machine(bt_trainer *t) {
+static void record_machine(bt_trainer *t) {
     fact(t, "cpu", "%s", bt_cpu_get()->model);
     fact(t, "isa", "%s", bt_kernels_isa());
     fact(t, "threads", "%d", bt_threads_count());
@@ -66,9 +66,9 @@ static void tell_machine(bt_trainer *t) {
     }
 }
 
-static void tell_arenas(bt_trainer *t) {
+static void record_arenas(bt_trainer *t) {
     bt_arena_row rows[BT_PLAN_MAX];
-    size_t n = bt_plan_memory(&t->cfg, t->rank, rows);
+    size_t n = bt_plan_memory(&t->cfg, bt_comm_rank(t->mesh.world), rows);
     for (size_t i = 0; i < n; i++) {
         char key[64];
         snprintf(key, sizeof key, "arena.%s", rows[i].name);
@@ -78,10 +78,10 @@ static void tell_arenas(bt_trainer *t) {
 }
 
 /* Tensor-parallel ranks exchange many times a layer: between hosts that is the network's work. */
-static void tell_groups(bt_trainer *t, const bt_rank_info *all) {
+static void record_groups(bt_trainer *t, const bt_rank_info *all) {
     int tp = t->mesh.shape.tp, apart = 0;
     /* tp is the fastest axis: a tensor-parallel group's ranks are neighbours */
-    for (int first = 0; first < t->n_ranks; first += tp) {
+    for (int first = 0; first < bt_comm_size(t->mesh.world); first += tp) {
         bool one = true;
         for (int r = first + 1; r < first + tp; r++)
             one &= strcmp(all[r].host, all[first].host) == 0;
@@ -92,11 +92,11 @@ static void tell_groups(bt_trainer *t, const bt_rank_info *all) {
                        "%d of %d tensor-parallel groups lie on several hosts: what --tp %d "
                        "exchanges crosses the network "
                        "(slots of a host: a multiple of %d; or --dp-shard instead)",
-                       apart, t->n_ranks / tp, tp, tp);
+                       apart, bt_comm_size(t->mesh.world) / tp, tp, tp);
 }
 
-static bt_code tell_ranks(bt_trainer *t, bt_err *err) {
-    bt_rank_info mine = {.rank = t->rank,
+static bt_code record_ranks(bt_trainer *t, bt_err *err) {
+    bt_rank_info mine = {.rank = bt_comm_rank(t->mesh.world),
                          .pid = (int)getpid(),
                          .threads = bt_threads_count(),
                          .pp = t->mesh.me.pp,
@@ -105,26 +105,29 @@ static bt_code tell_ranks(bt_trainer *t, bt_err *err) {
                          .tp = t->mesh.me.tp};
     gethostname(mine.host, sizeof mine.host - 1);
     snprintf(mine.isa, sizeof mine.isa, "%s", bt_kernels_isa());
-    bt_rank_info *all = t->rank == 0 ? calloc((size_t)t->n_ranks, sizeof *all) : NULL;
-    bt_code code = t->rank == 0 && !all
-                       ? bt_fail(err, BT_NOMEM, "cannot take memory for %d ranks", t->n_ranks)
+    bt_rank_info *all = bt_comm_rank(t->mesh.world) == 0
+                            ? calloc((size_t)bt_comm_size(t->mesh.world), sizeof *all)
+                            : NULL;
+    bt_code code = bt_comm_rank(t->mesh.world) == 0 && !all
+                       ? bt_fail(err, BT_NOMEM, "cannot take memory for %d ranks",
+                                 bt_comm_size(t->mesh.world))
                        : BT_OK;
     code = bt_agree(t->mesh.world, code, err);
     if (code == BT_OK) code = bt_gather(t->mesh.world, &mine, sizeof mine, all, 0, err);
     if (code == BT_OK && all && t->telemetry.sink.ranks)
-        t->telemetry.sink.ranks(t->telemetry.sink.ctx, all, (size_t)t->n_ranks);
-    if (code == BT_OK && all) tell_groups(t, all);
+        t->telemetry.sink.ranks(t->telemetry.sink.ctx, all, (size_t)bt_comm_size(t->mesh.world));
+    if (code == BT_OK && all) record_groups(t, all);
     free(all);
     return code;
 }
 
-bt_code bt_facts_tell(bt_trainer *t, bt_err *err) {
-    BT_TRY(tell_ranks(t, err));
+bt_code bt_record_facts(bt_trainer *t, bt_err *err) {
+    BT_TRY(record_ranks(t, err));
     if (!t->telemetry.sink.fact) return BT_OK;
-    tell_model(t);
-    tell_work(t);
-    tell_links(t);
-    tell_machine(t);
-    tell_arenas(t);
+    record_model(t);
+    record_work(t);
+    record_links(t);
+    record_machine(t);
+    record_arenas(t);
     return BT_OK;
 }

@@ -1,5 +1,5 @@
 /* mpi: 4
- * The exchanges of a tensor-parallel tensor-parallel group on 4 ranks and on 2 x 2, through memory
+ * The exchanges of a tensor-parallel group on 4 ranks and on 2 x 2, through memory
  * and through messages: what base/tp_group.h promises, for row counts that do not divide, arrays
  * larger than an outbox, and groups. */
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* isa_stats.h - what the statistics of a training look at, in plain loops: one text that every set
- * compiles with its own instructions.
+/* isa_stats.h - what the statistics of a training look at, and Lion, in plain loops: one text that
+ * every set compiles with its own instructions.
  *
  *     code_history   n codes and the history of two codes each, two weights a byte: byte i has
  *                    weight i below and weight (n + 1) / 2 + i above. A weight's four bits: the
@@ -84,7 +84,19 @@ static void stats_adamw_undo(float *restrict change, float *restrict before,
     }
 }
 
+/* Chen et al., arXiv:2302.06675; without fused multiply-add, so that every set has the same bits */
+static void stats_lion(float *restrict w, const float *restrict g, float *restrict m,
+                       const bt_lion *h, size_t n) {
+    float keep = 1.0f - h->lr * h->decay;
+    for (size_t i = 0; i < n; i++) {
+        float grad = g[i] * h->grad_scale, c = h->b1 * m[i] + (1.0f - h->b1) * grad;
+        w[i] = w[i] * keep - h->lr * (float)((c > 0) - (c < 0));
+        m[i] = h->b2 * m[i] + (1.0f - h->b2) * grad;
+    }
+}
+
 #define BT_STATS_SLOTS \
-    .code_history = stats_code_history, .code_near = stats_code_near, .adamw_undo = stats_adamw_undo
+    .code_history = stats_code_history, .code_near = stats_code_near, \
+    .adamw_undo = stats_adamw_undo, .lion = stats_lion
 
 #endif

@@ -83,6 +83,7 @@ double bt_op_sum_abs(const float *x, size_t n);
 double bt_op_sum(const float *x, size_t n);
 void bt_op_adamw(float *w, const float *g, float *m, float *v, float grad_scale, float lr, float b1,
                  float b2, float eps, float decay, float c1, float c2, size_t n);
+void bt_op_lion(float *w, const float *g, float *m, const bt_lion *h, size_t n);
 bt_tern_stats bt_op_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale, int sign,
                                size_t n);
 void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K);

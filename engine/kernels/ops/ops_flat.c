@@ -217,6 +217,23 @@ void bt_op_adamw(float *w, const float *g, float *m, float *v, float grad_scale,
     bt_ops_run("adamw", 28.0 * (double)n, n, FLAT_GRAIN, do_adamw, &j);
 }
 
+typedef struct lion_job {
+    float *w, *m;
+    const float *g;
+    const bt_lion *h;
+} lion_job;
+
+static void do_lion(void *ctx, int thread, size_t a, size_t b) {
+    const lion_job *j = ctx;
+    (void)thread;
+    bt_k()->lion(j->w + a, j->g + a, j->m + a, j->h, b - a);
+}
+
+void bt_op_lion(float *w, const float *g, float *m, const bt_lion *h, size_t n) {
+    lion_job j = {w, m, g, h};
+    bt_ops_run("lion", 20.0 * (double)n, n, FLAT_GRAIN, do_lion, &j);
+}
+
 /* Sums: the array is cut into at most SPANS spans of whole BT_SUM_BLOCKs (a cut that depends on n
  *       alone); a span is summed
  * block by block by one thread, the spans are added in order. */

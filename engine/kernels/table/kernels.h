@@ -76,6 +76,10 @@ static inline bt_row_stat bt_row_lse_join(bt_row_stat x, bt_row_stat y) {
                          top, x.b + y.b};
 }
 
+typedef struct bt_lion { /* settings of one update */
+    float grad_scale, lr, b1, b2, decay;
+} bt_lion;
+
 typedef struct bt_kernels {
     const char *name;
     /* products are cut over threads at multiples of this many rows (0: anywhere); then a result
@@ -159,6 +163,10 @@ typedef struct bt_kernels {
      * w); c1 = 1-b1^t, c2 = 1-b2^t */
     void (*adamw)(float *w, const float *g, float *m, float *v, float grad_scale, float lr,
                   float b1, float b2, float eps, float decay, float c1, float c2, size_t n);
+
+    /* Lion: g *= grad_scale; w -= lr * (sign(b1 m + (1-b1) g) + decay w); m = b2 m + (1-b2) g. A
+     * sign near zero turns by rounding, so every set has the same bits */
+    void (*lion)(float *w, const float *g, float *m, const bt_lion *h, size_t n);
 
     /* ---- statistics: isa_stats.h ------------------------------------------------------------- */
     void (*adamw_undo)(float *change, float *before, const float *w, const float *m, const float *v,

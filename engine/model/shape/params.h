@@ -24,7 +24,7 @@ typedef enum {
     BT_SHARD_VOCAB
 } bt_shard_axis;
 
-/* Part `index` of `count` of a model: what a rank of a tensor-parallel tensor-parallel group holds;
+/* Part `index` of `count` of a model: what a rank of a tensor-parallel group holds;
  * and of it the layers of stage `stage` of `stages` of a pipeline, the first with the embedding,
  * the last with final norm and head. All zero: the whole model. */
 typedef struct bt_model_slice {

@@ -1,4 +1,4 @@
-/* pipe.c - see pipe.h. */
+/* pipe.c - messages between neighbouring pipeline stages: buffers in turn, received ahead of need. */
 #include "engine/parallel/pp/pipe.h"
 
 #include <limits.h>
@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/span.h"
 #include "engine/base/threads.h"
 #include "engine/parallel/mpi/comm_internal.h"
 
-enum { DEPTH = 2, TAG = 30400, SHARE_TAG = 30410, SHARE_MOST = 1 << 28, POLL_NS = 50000 };
+enum { DEPTH = 2, TAG = 30400, COPY_TAG = 30410, COPY_MOST = 1 << 28, POLL_NS = 50000 };
 
 typedef struct channel { /* one way to or from one neighbour */
     int peer;            /* in the axis; -1: none there */
@@ -23,7 +24,7 @@ struct bt_pipe {
     size_t elems;
     channel in[2], out[2]; /* by way */
     float *memory;
-    int64_t polled_at;
+    int64_t polled_at, busy_ns;
 };
 
 static void poll(void *pipe) {
@@ -33,7 +34,7 @@ static void poll(void *pipe) {
     if (now - p->polled_at < POLL_NS) return;
     p->polled_at = now;
     /* errors show in the calls that wait */
-    (void)MPI_Iprobe(MPI_ANY_SOURCE, SHARE_TAG, p->mesh->pp->mpi, &flag, MPI_STATUS_IGNORE);
+    (void)MPI_Iprobe(MPI_ANY_SOURCE, COPY_TAG, p->mesh->pp->mpi, &flag, MPI_STATUS_IGNORE);
 }
 
 static int channels_of(int stage, int stages) {
@@ -114,11 +115,27 @@ bt_code bt_pipe_begin(bt_pipe *p, int64_t down, int64_t up, bt_err *err) {
     return BT_OK;
 }
 
+/* *waited_ns (may be NULL) receives how long */
 static bt_code wait_for(MPI_Request *r, int64_t *waited_ns, const char *what, bt_err *err) {
     int64_t start = bt_now_ns();
+    bt_span_begin(BT_MR_WAIT);
     BT_TRY(bt_mpi_check(MPI_Wait(r, MPI_STATUS_IGNORE), what, err));
-    *waited_ns += bt_now_ns() - start;
+    bt_span_end();
+    if (waited_ns) *waited_ns = bt_now_ns() - start;
     return BT_OK;
+}
+
+/* what this rank spends on moving a message itself */
+static int64_t begin_move(void) {
+    bt_span_begin(BT_MR_COMM_EXPOSED);
+    return bt_now_ns();
+}
+
+static int64_t end_move(bt_pipe *p, int64_t start) {
+    int64_t took = bt_now_ns() - start;
+    bt_span_end();
+    p->busy_ns += took;
+    return took;
 }
 
 static void count_sent(const bt_pipe *p, size_t elems, int64_t took_ns) {
@@ -140,76 +157,72 @@ static void count_received(const bt_pipe *p, int from, size_t elems, int64_t wai
                    &(bt_traffic){.busy_ns = took_ns, .exposed_ns = took_ns, .wait_ns = waited_ns});
 }
 
-bt_code bt_pipe_recv(bt_pipe *p, bt_pipe_way way, float *to, bt_pipe_times *times, bt_err *err) {
+bt_code bt_pipe_recv(bt_pipe *p, bt_pipe_way way, float *to, bt_err *err) {
     channel *c = &p->in[way];
     int k = (int)(c->done % DEPTH);
-    int64_t waited = 0;
+    int64_t waited;
     BT_TRY(wait_for(&c->requests[k], &waited, "receiving from a pipeline stage", err));
-    int64_t start = bt_now_ns();
+    int64_t start = begin_move();
     memcpy(to, c->buf[k], p->elems * sizeof *to);
     c->done++;
     BT_TRY(post(p, c, way, err));
-    int64_t took = bt_now_ns() - start;
-    count_received(p, c->peer, p->elems, waited, took);
-    times->waited_ns += waited;
-    times->moved_ns += took;
+    count_received(p, c->peer, p->elems, waited, end_move(p, start));
     return BT_OK;
 }
 
-bt_code bt_pipe_send(bt_pipe *p, bt_pipe_way way, const float *from, bt_pipe_times *times,
-                     bt_err *err) {
+bt_code bt_pipe_send(bt_pipe *p, bt_pipe_way way, const float *from, bt_err *err) {
     channel *c = &p->out[way];
     int k = (int)(c->started++ % DEPTH);
     /* the message before the last */
-    BT_TRY(wait_for(&c->requests[k], &times->waited_ns, "sending to a pipeline stage", err));
-    int64_t start = bt_now_ns();
+    BT_TRY(wait_for(&c->requests[k], NULL, "sending to a pipeline stage", err));
+    int64_t start = begin_move();
     memcpy(c->buf[k], from, p->elems * sizeof *from);
     int rc = MPI_Isend(c->buf[k], (int)p->elems, MPI_FLOAT, c->peer, TAG + (int)way,
                        p->mesh->pp->mpi, &c->requests[k]);
     BT_TRY(bt_mpi_check(rc, "sending to a pipeline stage", err));
-    int64_t took = bt_now_ns() - start;
-    count_sent(p, p->elems, took);
-    times->moved_ns += took;
+    count_sent(p, p->elems, end_move(p, start));
     return BT_OK;
 }
 
-bt_code bt_pipe_end(bt_pipe *p, bt_pipe_times *times, bt_err *err) {
+bt_code bt_pipe_end(bt_pipe *p, bt_err *err) {
     bt_threads_off_idle(poll, p);
-    for (int way = 0; way < 2; way++) {
+    for (int way = 0; way < 2; way++)
         for (int k = 0; k < DEPTH; k++)
-            BT_TRY(wait_for(&p->out[way].requests[k], &times->waited_ns,
-                            "sending to a pipeline stage", err));
-    }
+            BT_TRY(wait_for(&p->out[way].requests[k], NULL, "sending to a pipeline stage", err));
     return BT_OK;
 }
 
-/* ---- besides --------------------------------------------------------------------------------- */
+int64_t bt_pipe_take_busy_ns(bt_pipe *p) {
+    int64_t ns = p->busy_ns;
+    p->busy_ns = 0;
+    return ns;
+}
 
-bt_code bt_pipe_share(bt_pipe *p, bt_pipe_way way, float *x, size_t n, bt_pipe_times *times,
-                      bt_err *err) {
+/* ---- between the first and the last stage, and over all ---------------------------------------- */
+
+bt_code bt_pipe_copy(bt_pipe *p, bt_pipe_way way, float *x, size_t n, bt_err *err) {
     int last = bt_comm_size(p->mesh->pp) - 1, me = bt_comm_rank(p->mesh->pp),
         from = way == BT_PIPE_UP ? last : 0, to = last - from;
-    int64_t start = bt_now_ns();
     if (me != from && me != to) return BT_OK;
-    for (size_t i = 0; i < n; i += SHARE_MOST) {
-        int part = (int)(n - i < SHARE_MOST ? n - i : SHARE_MOST);
-        int rc = me == from ? MPI_Send(x + i, part, MPI_FLOAT, to, SHARE_TAG, p->mesh->pp->mpi)
-                            : MPI_Recv(x + i, part, MPI_FLOAT, from, SHARE_TAG, p->mesh->pp->mpi,
+    int64_t start = begin_move();
+    for (size_t i = 0; i < n; i += COPY_MOST) {
+        int some = (int)(n - i < COPY_MOST ? n - i : COPY_MOST);
+        int rc = me == from ? MPI_Send(x + i, some, MPI_FLOAT, to, COPY_TAG, p->mesh->pp->mpi)
+                            : MPI_Recv(x + i, some, MPI_FLOAT, from, COPY_TAG, p->mesh->pp->mpi,
                                        MPI_STATUS_IGNORE);
-        BT_TRY(bt_mpi_check(rc, "sharing the tied embedding", err));
+        BT_TRY(bt_mpi_check(rc, "sending the tied embedding between stages", err));
     }
-    int64_t took = bt_now_ns() - start;
+    int64_t took = end_move(p, start);
     if (me == from)
         count_sent(p, n, took);
     else
         count_received(p, from, n, 0, took);
-    times->moved_ns += took;
     return BT_OK;
 }
 
-bt_code bt_pipe_sum(bt_pipe *p, double *x, size_t n, bt_pipe_times *times, bt_err *err) {
-    int64_t start = bt_now_ns();
+bt_code bt_pipe_sum(bt_pipe *p, double *x, size_t n, bt_err *err) {
+    bt_span_begin(BT_MR_WAIT);
     BT_TRY(bt_all_reduce_f64(p->mesh->pp, x, n, BT_SUM, err));
-    times->waited_ns += bt_now_ns() - start;
+    bt_span_end();
     return BT_OK;
 }

@@ -2,13 +2,13 @@
  * gradients up to the one before.
  *
  * Messages of one size, in order, each way. Two are received ahead of need and two may be on their
- * way out, so that a stage waits only for what is not made yet. Besides: what first and last stage
- * share of a tied embedding, and values that one stage knows.
+ * way out, so that a stage waits only for what is not made yet. Besides: copies of a tied embedding
+ * between the first and the last stage, and values that one stage knows.
  * Order:    create -> { begin (says how many messages will come) -> recv, send ... -> end }* ->
  *           destroy. Between begin and end it is an idle hook of the thread pool: MPI moves data
  *           only inside its calls.
- * Time:     waited_ns grows by what recv and send stood still for a neighbour, moved_ns by what the
- *           exchange itself took this rank.
+ * Time:     charged where it is spent (base/span.h): WAIT while a neighbour is late, COMM_EXPOSED for
+ *           what the exchange takes this rank, which bt_pipe_take_busy_ns tells besides.
  * Threads:  the training thread. No allocation after create. */
 #ifndef BT_ENGINE_PARALLEL_PP_PIPE_H
 #define BT_ENGINE_PARALLEL_PP_PIPE_H
@@ -17,9 +17,6 @@
 
 typedef struct bt_pipe bt_pipe;
 typedef enum { BT_PIPE_DOWN, BT_PIPE_UP } bt_pipe_way;
-typedef struct bt_pipe_times {
-    int64_t waited_ns, moved_ns;
-} bt_pipe_times;
 
 /* elems: floats of a message */
 bt_code bt_pipe_create(bt_pipe **out, const bt_mesh *mesh, size_t elems, bt_err *err) BT_MUST_CHECK;
@@ -28,19 +25,18 @@ size_t bt_pipe_bytes(const bt_mesh_shape *shape, int stage, size_t elems);
 void bt_pipe_destroy(bt_pipe *p); /* accepts NULL */
 /* so many will be received; ways that end here: ignored */
 bt_code bt_pipe_begin(bt_pipe *p, int64_t down, int64_t up, bt_err *err) BT_MUST_CHECK;
-bt_code bt_pipe_recv(bt_pipe *p, bt_pipe_way way, float *to, bt_pipe_times *times, bt_err *err)
-    BT_MUST_CHECK;
-bt_code bt_pipe_send(bt_pipe *p, bt_pipe_way way, const float *from, bt_pipe_times *times,
-                     bt_err *err) BT_MUST_CHECK;
+bt_code bt_pipe_recv(bt_pipe *p, bt_pipe_way way, float *to, bt_err *err) BT_MUST_CHECK;
+bt_code bt_pipe_send(bt_pipe *p, bt_pipe_way way, const float *from, bt_err *err) BT_MUST_CHECK;
 /* everything sent has left */
-bt_code bt_pipe_end(bt_pipe *p, bt_pipe_times *times, bt_err *err) BT_MUST_CHECK;
+bt_code bt_pipe_end(bt_pipe *p, bt_err *err) BT_MUST_CHECK;
 
 /* n floats between the first and the last stage, by both; others return at once. UP: last to
  * first. */
-bt_code bt_pipe_share(bt_pipe *p, bt_pipe_way way, float *x, size_t n, bt_pipe_times *times,
-                      bt_err *err) BT_MUST_CHECK;
+bt_code bt_pipe_copy(bt_pipe *p, bt_pipe_way way, float *x, size_t n, bt_err *err) BT_MUST_CHECK;
 /* x of the stage that knows it, to all: the others have zeros. Collective over the stages */
-bt_code bt_pipe_sum(bt_pipe *p, double *x, size_t n, bt_pipe_times *times, bt_err *err)
-    BT_MUST_CHECK;
+bt_code bt_pipe_sum(bt_pipe *p, double *x, size_t n, bt_err *err) BT_MUST_CHECK;
+
+/* what moving messages took this rank since the last call */
+int64_t bt_pipe_take_busy_ns(bt_pipe *p);
 
 #endif

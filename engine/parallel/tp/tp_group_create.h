@@ -1,4 +1,4 @@
-/* tp_group_create.h - the exchanges of a tensor-parallel tensor-parallel group
+/* tp_group_create.h - the exchanges of a tensor-parallel group
  * (engine/base/tp_group.h) over the tp axis of a mesh.
  *
  *     one host      through memory that all ranks map: products are written where the others add

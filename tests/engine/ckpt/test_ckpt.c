@@ -18,6 +18,7 @@
 #include "engine/base/rng.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/ckpt/format.h"
+#include "engine/ckpt/state.h"
 
 enum { N_EMBED = 1000, N_W = 333 };
 
@@ -54,34 +55,31 @@ static void fill_meta(bt_ckpt_meta *m, int64_t step, int attempt) {
     strcpy(m->run, "calm-otter-1");
     bt_text_put(&m->config, "{\"optim.lr\": 0.002, \"model.norm\": \"subln\"}");
     bt_text_put(&m->tokenizer, "bytes");
-    bt_text_put(&m->extra, "{\"order\": [1, 2]}");
+    bt_text_put(&m->state, "{\"progress\": {\"lr_factor\": 0.30000000000000004}}");
     m->params_hash = 0xfedcba9876543210u;
     m->data_hash = 7;
     m->vocab_hash = UINT64_MAX;
-    m->lr_factor = 0.1 + 0.2;
-    m->loss_scale = 1;
     strcpy(m->isa, "avx512");
     strcpy(m->build, "test");
 }
 
 static bt_code save_at(world *s, int64_t step, int attempt, int keep, char *path, bt_err *err) {
     bt_ckpt_slice slices[] = {
-        {"embed", "weight", N_EMBED, 0, 400, s->embed, 0, 0},
-        {"embed", "weight", N_EMBED, 400, 600, s->embed + 400, 0, 0},
-        {"layers.0.attn_q", "weight", N_W, 0, N_W, s->w, 0, 0},
-        {"layers.0.attn_q", "exp_avg", N_W, 0, N_W, s->m, 0, 0},
+        {"embed", "weight", N_EMBED, 0, 400, s->embed, 0, 0, BT_CKPT_F32, false},
+        {"embed", "weight", N_EMBED, 400, 600, s->embed + 400, 0, 0, BT_CKPT_F32, false},
+        {"layers.0.attn_q", "weight", N_W, 0, N_W, s->w, 0, 0, BT_CKPT_F32, false},
+        {"layers.0.attn_q", "exp_avg", N_W, 0, N_W, s->m, 0, 0, BT_CKPT_F32, false},
     };
     bt_ckpt_meta meta;
     fill_meta(&meta, step, attempt);
-    int64_t bytes = 0;
-    char hash[33], at[PATH_MAX];
-    bt_code code = bt_ckpt_save(bt_comm_world(), s->dir, &meta, slices, 4, keep, at, sizeof at,
-                                &bytes, hash, err);
+    bt_ckpt_saved saved;
+    bt_ckpt_job job = {.dir = s->dir, .meta = &meta, .slices = slices, .n = 4, .keep = keep};
+    bt_code code = bt_ckpt_save(bt_comm_world(), &job, &saved, err);
     bt_ckpt_meta_release(&meta);
     if (code == BT_OK) {
-        assert_true(bytes > (int64_t)((N_EMBED + 2 * N_W) * sizeof(float)));
-        assert_int_equal(strlen(hash), 32);
-        if (path) strcpy(path, at);
+        assert_true(saved.bytes > (int64_t)((N_EMBED + 2 * N_W) * sizeof(float)));
+        assert_int_equal(strlen(saved.hash), 32);
+        if (path) strcpy(path, saved.path);
     }
     return code;
 }
@@ -109,7 +107,7 @@ static void test_round_trip(void **state) {
     assert_int_equal(meta.tokens, 409600);
     assert_int_equal(meta.params_hash, 0xfedcba9876543210u);
     assert_int_equal(meta.vocab_hash, UINT64_MAX);
-    assert_true(meta.lr_factor == 0.1 + 0.2);
+    assert_true(bt_ckpt_state_real(&meta, "progress", "lr_factor", 1) == 0.1 + 0.2);
     assert_string_equal(bt_text_str(&meta.config), "{\"optim.lr\":0.002,\"model.norm\":\"subln\"}");
     assert_string_equal(bt_text_str(&meta.tokenizer), "bytes");
     bt_ckpt_meta_release(&meta);
@@ -117,18 +115,19 @@ static void test_round_trip(void **state) {
     /* other slices than were written: across the border, inside, whole */
     float a[N_EMBED], b[50], c[N_W];
     bt_ckpt_slice want[] = {
-        {"embed", "weight", N_EMBED, 390, 50, b, 0, 0},
-        {"embed", "weight", N_EMBED, 0, N_EMBED, a, 0, 0},
-        {"layers.0.attn_q", "exp_avg", N_W, 0, N_W, c, 0, 0},
+        {"embed", "weight", N_EMBED, 390, 50, b, 0, 0, BT_CKPT_F32, false},
+        {"embed", "weight", N_EMBED, 0, N_EMBED, a, 0, 0, BT_CKPT_F32, false},
+        {"layers.0.attn_q", "exp_avg", N_W, 0, N_W, c, 0, 0, BT_CKPT_F32, false},
     };
     check_ok(bt_ckpt_load(found, want, 3, &err), &err);
     assert_memory_equal(b, s->embed + 390, sizeof b);
     assert_memory_equal(a, s->embed, sizeof a);
     assert_memory_equal(c, s->m, sizeof c);
 
-    bt_ckpt_slice absent = {"layers.0.attn_q", "exp_avg_sq", N_W, 0, N_W, c, 0, 0};
+    bt_ckpt_slice absent = {"layers.0.attn_q", "exp_avg_sq", N_W, 0, N_W, c, 0, 0,
+                            BT_CKPT_F32,       false};
     assert_int_equal(bt_ckpt_load(found, &absent, 1, &err), BT_FORMAT);
-    bt_ckpt_slice shape = {"embed", "weight", N_EMBED + 1, 0, 10, a, 0, 0};
+    bt_ckpt_slice shape = {"embed", "weight", N_EMBED + 1, 0, 10, a, 0, 0, BT_CKPT_F32, false};
     assert_int_equal(bt_ckpt_load(found, &shape, 1, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "another model shape"));
 
@@ -144,19 +143,19 @@ static void test_long_tensor(void **state) {
     const size_t n = (size_t)CKPT_SECTION_ELEMS + 12345;
     float *x = malloc(n * sizeof *x), *y = malloc(n * sizeof *y);
     for (size_t i = 0; i < n; i++) x[i] = (float)i * 0.5f;
-    bt_ckpt_slice put = {"embed", "weight", n, 0, n, x, 0, 0};
+    bt_ckpt_slice put = {"embed", "weight", n, 0, n, x, 0, 0, BT_CKPT_F32, false};
     bt_ckpt_meta meta;
     fill_meta(&meta, 1, 0);
-    char path[PATH_MAX];
-    check_ok(bt_ckpt_save(bt_comm_world(), s->dir, &meta, &put, 1, 1, path, sizeof path, NULL, NULL,
-                          &err),
-             &err);
+    bt_ckpt_saved saved;
+    bt_ckpt_job job = {.dir = s->dir, .meta = &meta, .slices = &put, .n = 1, .keep = 1};
+    check_ok(bt_ckpt_save(bt_comm_world(), &job, &saved, &err), &err);
+    const char *path = saved.path;
     bt_ckpt_meta_release(&meta);
     const size_t from = (size_t)CKPT_SECTION_ELEMS - 7;
-    bt_ckpt_slice get = {"embed", "weight", n, from, 20, y, 0, 0};
+    bt_ckpt_slice get = {"embed", "weight", n, from, 20, y, 0, 0, BT_CKPT_F32, false};
     check_ok(bt_ckpt_load(path, &get, 1, &err), &err);
     assert_memory_equal(y, x + from, 20 * sizeof *x);
-    get = (bt_ckpt_slice){"embed", "weight", n, 0, n, y, 0, 0};
+    get = (bt_ckpt_slice){"embed", "weight", n, 0, n, y, 0, 0, BT_CKPT_F32, false};
     check_ok(bt_ckpt_load(path, &get, 1, &err), &err);
     assert_memory_equal(y, x, n * sizeof *x);
     free(x);
@@ -321,7 +320,7 @@ static void test_forgeries(void **state) {
     reseal(manifest, base, evil);
     expect_fallback(s, "path in a name", 0);
     spill(manifest, text, m);
-    reseal(manifest, "\"version\": 1", "\"version\": 2");
+    reseal(manifest, "\"version\": 2", "\"version\": 3");
     expect_fallback(s, "newer version", 0);
     spill(manifest, text, m);
     reseal(manifest, "\"step\": 200", "\"step\": 201");
@@ -412,14 +411,159 @@ static void test_cannot_write(void **state) {
     char name[100];
     memset(name, 'n', sizeof name - 1);
     name[99] = '\0';
-    bt_ckpt_slice bad = {name, "weight", N_W, 0, N_W, s->w, 0, 0};
-    assert_int_equal(bt_ckpt_save(bt_comm_world(), s->dir, &meta, &bad, 1, 2, path, sizeof path,
-                                  NULL, NULL, &err),
-                     BT_ARG);
+    bt_ckpt_slice bad = {name, "weight", N_W, 0, N_W, s->w, 0, 0, BT_CKPT_F32, false};
+    bt_ckpt_job job = {.dir = s->dir, .meta = &meta, .slices = &bad, .n = 1, .keep = 2};
+    assert_int_equal(bt_ckpt_save(bt_comm_world(), &job, NULL, &err), BT_ARG);
     bt_ckpt_meta_release(&meta);
     assert_int_equal(count_folders(s->dir), 1);
     char found[PATH_MAX];
     check_ok(find(s, found, NULL, NULL, &err), &err);
+}
+
+/* elements of other types, a block of columns among them; another type is refused; what is optional
+ * and absent becomes zeros */
+static void test_types(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    uint16_t half[64], half_back[64];
+    uint8_t bytes[61], bytes_back[61];
+    for (int i = 0; i < 64; i++) half[i] = (uint16_t)(i * 517);
+    for (int i = 0; i < 61; i++) bytes[i] = (uint8_t)(i * 7);
+    bt_ckpt_slice put[] = {
+        {.tensor = "w",
+         .state = "residual",
+         .tensor_elems = 256,
+         .first = 8,
+         .count = 64,
+         .data = half,
+         .width = 8,
+         .stride = 32,
+         .type = BT_CKPT_BF16},
+        {.tensor = "w",
+         .state = "moment8",
+         .tensor_elems = 61,
+         .count = 61,
+         .data = bytes,
+         .type = BT_CKPT_U8},
+    };
+    bt_ckpt_meta meta;
+    fill_meta(&meta, 3, 0);
+    bt_ckpt_saved saved;
+    bt_ckpt_job job = {.dir = s->dir, .meta = &meta, .slices = put, .n = 2, .keep = 1};
+    check_ok(bt_ckpt_save(bt_comm_world(), &job, &saved, &err), &err);
+    bt_ckpt_meta_release(&meta);
+    bt_ckpt_slice get[] = {put[0], put[1]};
+    get[0].data = half_back;
+    get[1].data = bytes_back;
+    check_ok(bt_ckpt_load(saved.path, get, 2, &err), &err);
+    assert_memory_equal(half, half_back, sizeof half);
+    assert_memory_equal(bytes, bytes_back, sizeof bytes);
+    /* one row of the block, as a run */
+    bt_ckpt_slice row = {.tensor = "w",
+                         .state = "residual",
+                         .tensor_elems = 256,
+                         .first = 8 + 3 * 32,
+                         .count = 8,
+                         .data = half_back,
+                         .type = BT_CKPT_BF16};
+    check_ok(bt_ckpt_load(saved.path, &row, 1, &err), &err);
+    assert_memory_equal(half + 24, half_back, 8 * sizeof *half);
+
+    float as_float[61] = {1};
+    bt_ckpt_slice other = {
+        .tensor = "w", .state = "moment8", .tensor_elems = 61, .count = 61, .data = as_float};
+    assert_int_equal(bt_ckpt_load(saved.path, &other, 1, &err), BT_FORMAT);
+    assert_non_null(strstr(err.msg, "elements of 1 bytes"));
+    bt_ckpt_slice absent = {.tensor = "w",
+                            .state = "new",
+                            .tensor_elems = 61,
+                            .count = 61,
+                            .data = as_float,
+                            .optional = true};
+    check_ok(bt_ckpt_load(saved.path, &absent, 1, &err), &err);
+    for (int i = 0; i < 61; i++) assert_true(as_float[i] == 0);
+}
+
+/* ---- the state registry ---------------------------------------------------------------------- */
+
+typedef struct owner { /* of some state */
+    int64_t count;
+    double rate;
+    float array[4];
+} owner;
+
+static void owner_slices(void *ctx, bt_state_use use, bt_slices *out) {
+    owner *o = ctx;
+    if (use == BT_STATE_WEIGHTS) return;
+    for (uint64_t i = 0; i < 4; i++)
+        bt_slices_add(out, &(bt_ckpt_slice){.tensor = "w",
+                                            .state = "mine",
+                                            .tensor_elems = 4,
+                                            .first = i,
+                                            .count = 1,
+                                            .data = o->array + i});
+}
+
+static void owner_save(void *ctx, bt_json *j) {
+    const owner *o = ctx;
+    bt_json_int(j, "count", o->count);
+    bt_json_num(j, "rate", o->rate);
+}
+
+static void owner_load(void *ctx, const bt_state_values *v) {
+    owner *o = ctx;
+    o->count = bt_state_int(v, "count", -1);
+    o->rate = bt_state_real(v, "rate", -1);
+}
+
+static bt_state registry_of(owner *o, const char *name) {
+    bt_state s = {.n = 0};
+    bt_state_add(&s, &(bt_state_row){.name = name,
+                                     .ctx = o,
+                                     .slices = owner_slices,
+                                     .save = owner_save,
+                                     .load = owner_load});
+    return s;
+}
+
+/* who adds a row survives; a checkpoint that knows nothing of the row begins it anew */
+static void test_registry(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    owner mine = {1234567890123, 0.1, {1, 2, 3, 4}}, back = {0}, stranger = {7, 7, {0}};
+    bt_state out = registry_of(&mine, "mine"), in = registry_of(&back, "mine"),
+             other = registry_of(&stranger, "other");
+    bt_slices slices;
+    bt_ckpt_meta meta;
+    fill_meta(&meta, 4, 0);
+    bt_text_clear(&meta.state);
+    check_ok(bt_state_save_values(&out, &meta.state, &err), &err);
+    check_ok(bt_state_slices(&out, BT_STATE_SAVE, &slices, &err), &err);
+    assert_int_equal(slices.n, 4);
+    bt_ckpt_saved saved;
+    bt_ckpt_job job = {.dir = s->dir, .meta = &meta, .slices = slices.at, .n = slices.n, .keep = 1};
+    check_ok(bt_ckpt_save(bt_comm_world(), &job, &saved, &err), &err);
+    bt_ckpt_meta_release(&meta);
+    bt_slices_release(&slices);
+
+    char found[PATH_MAX];
+    check_ok(find(s, found, &meta, NULL, &err), &err);
+    check_ok(bt_state_load_values(&in, &meta.state, &err), &err);
+    check_ok(bt_state_load_values(&other, &meta.state, &err), &err);
+    check_ok(bt_state_slices(&in, BT_STATE_RESUME, &slices, &err), &err);
+    check_ok(bt_ckpt_load(found, slices.at, slices.n, &err), &err);
+    bt_slices_release(&slices);
+    assert_memory_equal(&mine, &back, sizeof mine);
+    assert_true(stranger.count == -1 && stranger.rate == -1);
+    check_ok(bt_state_slices(&in, BT_STATE_WEIGHTS, &slices, &err), &err);
+    assert_int_equal(slices.n, 0);
+    bt_slices_release(&slices);
+    bt_ckpt_meta_release(&meta);
+    bt_text bad;
+    bt_text_init(&bad);
+    bt_text_put(&bad, "[1");
+    assert_int_equal(bt_state_load_values(&in, &bad, &err), BT_FORMAT);
+    bt_text_release(&bad);
 }
 
 static void test_names(void **state) {
@@ -452,6 +596,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_keep, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_fence, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cannot_write, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_types, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_registry, set_up, tear_down),
         cmocka_unit_test(test_names),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,30 +33,34 @@ int main(void) {
     float x[N], y[N];
     for (int i = 0; i < N; i++) x[i] = (float)i;
     const uint64_t from = (uint64_t)(N * rank / size), to = (uint64_t)(N * (rank + 1) / size);
-    bt_ckpt_slice mine = {"embed", "weight", N, from, to - from, x + from, 0, 0};
+    bt_ckpt_slice mine = {"embed",  "weight", N, from,        to - from,
+                          x + from, 0,        0, BT_CKPT_F32, false};
     bt_ckpt_meta meta = {0};
     meta.step = 5;
     strcpy(meta.run, "layout");
     if (rank == 0) CHECK(bt_ckpt_begin(dir, 0, &err) == BT_OK);
     CHECK(bt_barrier(c, &err) == BT_OK);
-    char hash[33];
-    int64_t bytes = 0;
-    CHECK(bt_ckpt_save(c, dir, &meta, &mine, 1, 2, path, sizeof path, &bytes, hash, &err) == BT_OK);
-    CHECK(bytes > (int64_t)sizeof x);
+    bt_ckpt_saved saved;
+    bt_ckpt_job job = {.dir = dir, .meta = &meta, .slices = &mine, .n = 1, .keep = 2};
+    CHECK(bt_ckpt_save(c, &job, &saved, &err) == BT_OK);
+    CHECK(saved.bytes > (int64_t)sizeof x);
+    strcpy(path, saved.path);
     CHECK(bt_ckpt_find(c, dir, found, sizeof found, NULL, NULL, &err) == BT_OK &&
           strcmp(path, found) == 0);
     /* other cuts than were written */
     const uint64_t a = (uint64_t)(rank * 1000 + 17), n = 7001;
-    bt_ckpt_slice want = {"embed", "weight", N, a, n, y, 0, 0};
+    bt_ckpt_slice want = {"embed", "weight", N, a, n, y, 0, 0, BT_CKPT_F32, false};
     CHECK(bt_ckpt_load(found, &want, 1, &err) == BT_OK);
     CHECK(memcmp(y, x + a, n * sizeof *x) == 0);
 
     /* only rank 0 has something to write */
     meta.step = 6;
-    bt_ckpt_slice whole = {"embed", "weight", N, 0, N, x, 0, 0};
-    CHECK(bt_ckpt_save(c, dir, &meta, &whole, rank == 0 ? 1 : 0, 3, path, sizeof path, &bytes, hash,
-                       &err) == BT_OK);
-    CHECK(bt_ckpt_load(path, &want, 1, &err) == BT_OK);
+    bt_ckpt_slice whole = {"embed", "weight", N, 0, N, x, 0, 0, BT_CKPT_F32, false};
+    job.slices = &whole;
+    job.n = rank == 0 ? 1 : 0;
+    job.keep = 3;
+    CHECK(bt_ckpt_save(c, &job, &saved, &err) == BT_OK);
+    CHECK(bt_ckpt_load(saved.path, &want, 1, &err) == BT_OK);
 
     /* the last rank cannot write: all ranks say so, nothing is left, the older checkpoint is still
      * the newest */
@@ -66,7 +70,10 @@ int main(void) {
     memset(name, 'n', sizeof name - 1);
     name[79] = '\0';
     if (rank == size - 1) bad.tensor = name;
-    CHECK(bt_ckpt_save(c, dir, &meta, &bad, 1, 2, path, sizeof path, &bytes, hash, &err) == BT_ARG);
+    job.slices = &bad;
+    job.n = 1;
+    job.keep = 2;
+    CHECK(bt_ckpt_save(c, &job, &saved, &err) == BT_ARG);
     CHECK(strstr(err.msg, "too long"));
     struct stat st;
     snprintf(path, sizeof path, "%s/step-000000000007", dir);

@@ -96,15 +96,15 @@ static void fill(int64_t step) {
 
 static bt_code save(int64_t step, bt_err *err) {
     bt_ckpt_meta meta;
-    char path[PATH_MAX];
     fill(step);
-    bt_ckpt_slice slices[] = {{"embed", "weight", N, 0, 1000, x, 0, 0},
-                              {"embed", "weight", N, 1000, N - 1000, x + 1000, 0, 0}};
+    bt_ckpt_slice slices[] = {{"embed", "weight", N, 0, 1000, x, 0, 0, BT_CKPT_F32, false},
+                              {"embed", "weight", N, 1000, N - 1000, x + 1000, 0, 0, BT_CKPT_F32,
+                               false}};
     memset(&meta, 0, sizeof meta);
     meta.step = step;
     strcpy(meta.run, "faults");
-    bt_code code = bt_ckpt_save(bt_comm_world(), dir, &meta, slices, 2, 2, path, sizeof path, NULL,
-                                NULL, err);
+    bt_ckpt_job job = {.dir = dir, .meta = &meta, .slices = slices, .n = 2, .keep = 2};
+    bt_code code = bt_ckpt_save(bt_comm_world(), &job, NULL, err);
     bt_ckpt_meta_release(&meta);
     return code;
 }
@@ -117,7 +117,7 @@ static int64_t load(void) {
     float y[N];
     if (bt_ckpt_find(bt_comm_world(), dir, path, sizeof path, &meta, NULL, &err) != BT_OK)
         fail_msg("nothing loads: %s", err.msg);
-    bt_ckpt_slice want = {"embed", "weight", N, 0, N, y, 0, 0};
+    bt_ckpt_slice want = {"embed", "weight", N, 0, N, y, 0, 0, BT_CKPT_F32, false};
     if (bt_ckpt_load(path, &want, 1, &err) != BT_OK) fail_msg("load: %s", err.msg);
     fill(meta.step);
     assert_memory_equal(x, y, sizeof x);

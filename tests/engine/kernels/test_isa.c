@@ -280,6 +280,25 @@ static void adamw(const bt_kernels *k) {
     }
 }
 
+/* the same bits on every set: a sign that turns by rounding would be another update */
+static void lion(const bt_kernels *k) {
+    const bt_lion h = {0.7f, 2e-3f, 0.9f, 0.95f, 0.1f};
+    for (size_t i = 0; i < N_AWKWARD; i++) {
+        size_t n = awkward[i];
+        float *w = floats(n), *g = floats(n), *m = floats(n);
+        for (size_t j = 0; j < n; j += 5) g[j] = m[j] = 0;
+        for (size_t j = 2; j < n; j += 7) m[j] = -(1.0f - h.b1) * (g[j] * h.grad_scale) / h.b1;
+        float *ww = copy_of(w, n), *wm = copy_of(m, n);
+        for (int step = 1; step < 4; step++) {
+            k->lion(w, g, m, &h, n);
+            G->lion(ww, g, wm, &h, n);
+        }
+        assert_memory_equal(w, ww, n * sizeof *w);
+        assert_memory_equal(m, wm, n * sizeof *m);
+        drop_all("lion");
+    }
+}
+
 static void tern_codes(const bt_kernels *k) {
     for (size_t i = 0; i < N_AWKWARD; i++)
         for (int sign = 0; sign < 2; sign++) {
@@ -343,8 +362,9 @@ static void statistics(const bt_kernels *k) {
 }
 
 static void (*const cases[])(const bt_kernels *) = {
-    rmsnorm, rmsnorm_backward, quant_rows, rmsnorm_quant, split_rows, split_softmax, rope,
-    glu,     softmax_xent,     flat,       adamw,         tern_codes, exact_sums,    statistics};
+    rmsnorm,   rmsnorm_backward, quant_rows, rmsnorm_quant, split_rows, split_softmax, rope,
+    glu,       softmax_xent,     flat,       adamw,         lion,       tern_codes,    exact_sums,
+    statistics};
 
 static void run_set(const char *isa) {
     bt_err err = BT_ERR_INIT;

@@ -42,25 +42,38 @@ static inline void chain_batch(chain *c, int32_t *inputs, int32_t *targets, int 
     }
 }
 
+/* AdamW over all of a model's tensors; the spans are the model's for as long as the program runs */
+static inline bt_optim *model_optim(bt_model *m) {
+    const bt_params *p = bt_model_params(m);
+    const bt_optim_cfg cfg = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
+    bt_optim_span *spans = calloc(p->n, sizeof *spans);
+    bt_optim *o = NULL;
+    bt_err err = BT_ERR_INIT;
+    assert_non_null(spans);
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *t = &p->tensors[i];
+        spans[i] = (bt_optim_span){t->offset, t->offset + t->count, t->decay, t->linear};
+    }
+    if (bt_optim_create(&o, &cfg, spans, p->n, (bt_range){0, p->total}, &err) != BT_OK)
+        fail_msg("%s", err.msg);
+    return o;
+}
+
 /* one optimizer step over `micros` micro-batches of m; returns the mean loss */
 static inline double train_step(bt_model *m, bt_optim *o, chain *data, int32_t *inputs,
                                 int32_t *targets, int B, int micros, int64_t t, float lr) {
     const bt_params *p = bt_model_params(m);
     const bt_model_cfg *c = bt_model_config(m);
     double tokens = (double)B * micros * c->T, loss = 0;
-    bt_optim_span spans[512];
-    size_t n = 0;
-    for (; n < p->n && n < 512; n++)
-        spans[n] = (bt_optim_span){p->tensors[n].offset, p->tensors[n].offset + p->tensors[n].count,
-                                   p->tensors[n].decay};
     bt_model_zero_grads(m);
     for (int i = 0; i < micros; i++) {
         chain_batch(data, inputs, targets, B, c->T);
         loss += bt_model_train_micro(m, inputs, targets, 1.0 / tokens, NULL, NULL, NULL);
     }
     double norm = sqrt(bt_op_sum_squares(bt_model_grads(m), p->total)), clip = 1.0 / (norm + 1e-6);
-    bt_optim_step(o, bt_model_weights(m), bt_model_grads(m), spans, n, t,
-                  (float)(clip < 1 ? clip : 1), lr, 0.1f);
+    bt_optim_update u = {
+        .t = t, .grad_scale = (float)(clip < 1 ? clip : 1), .lr = lr, .decay = 0.1f};
+    bt_optim_step(o, bt_model_weights(m), bt_model_grads(m), &u);
     bt_model_quantise(m);
     return loss / tokens;
 }

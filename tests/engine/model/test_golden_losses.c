@@ -18,12 +18,9 @@ static void ten_losses(bt_norm_kind norm, int B, const double *want, double tole
                         .n_threads = 2};
     s.cfg.norm = norm;
     bt_model *m = NULL;
-    bt_optim *o = NULL;
     bt_err err = BT_ERR_INIT;
     if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
-    bt_optim_cfg oc = {0.9, 0.95, 1e-8};
-    if (bt_optim_create(&o, &oc, 0, bt_model_params(m)->total, &err) != BT_OK)
-        fail_msg("%s", err.msg);
+    bt_optim *o = model_optim(m);
     bt_model_init_weights(m, 1);
     bt_model_quantise(m);
     chain data = {.seed = 1, .V = 256};

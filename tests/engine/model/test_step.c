@@ -107,10 +107,8 @@ static void run_begin(run *r, const bt_model_cfg *c, bt_prec prec) {
                         .train = true,
                         .n_threads = bt_threads_count(),
                         .grad_int8 = grad_int8};
-    bt_optim_cfg oc = {0.9, 0.95, 1e-8};
-    if (bt_model_create(&r->m, &s, &err) != BT_OK ||
-        bt_optim_create(&r->o, &oc, 0, bt_model_params(r->m)->total, &err) != BT_OK)
-        fail_msg("%s", err.msg);
+    if (bt_model_create(&r->m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
+    r->o = model_optim(r->m);
     bt_model_init_weights(r->m, 1);
     bt_model_quantise(r->m);
     r->data = (chain){.seed = 1, .V = c->V};

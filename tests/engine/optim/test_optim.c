@@ -1,4 +1,5 @@
-/* AdamW against its formula, slices against the whole, and the exact values of every schedule. */
+/* Every rule against its formula, ranges against the whole, what an update did told afterwards, and
+ * the exact values of every schedule. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,11 +13,14 @@
 
 #include "engine/base/rng.h"
 #include "engine/kernels/ops/ops.h"
+#include "engine/optim/lr_schedule.h"
 #include "engine/optim/optim.h"
 
 enum { N = 10000 };
 
-static const bt_optim_cfg CFG = {0.9, 0.95, 1e-8};
+static bt_optim_cfg cfg_of(bt_optim_id kind) {
+    return (bt_optim_cfg){.kind = kind, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .momentum = 0.95};
+}
 
 static float *normals(uint64_t stream, float sigma) {
     float *x = malloc(N * sizeof *x);
@@ -25,131 +29,197 @@ static float *normals(uint64_t stream, float sigma) {
     return x;
 }
 
-static bt_optim *optim_of(size_t begin, size_t end) {
+static bt_optim *optim_of(bt_optim_id kind, const bt_optim_span *spans, size_t n, size_t begin,
+                          size_t end) {
     bt_optim *o = NULL;
     bt_err err = BT_ERR_INIT;
-    if (bt_optim_create(&o, &CFG, begin, end, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_optim_cfg cfg = cfg_of(kind);
+    if (bt_optim_create(&o, &cfg, spans, n, (bt_range){begin, end}, &err) != BT_OK)
+        fail_msg("%s", err.msg);
     return o;
 }
 
-static void adamw_follows_its_formula(void **state) {
-    (void)state;
-    bt_optim *o = optim_of(0, N);
-    float *w = normals(1, 0.1f);
-    double *want = calloc(N, sizeof *want), *m = calloc(N, sizeof *m), *v = calloc(N, sizeof *v);
-    assert_true(want && m && v);
-    for (size_t i = 0; i < N; i++) want[i] = (double)w[i];
+/* one element by its rule's formula, in double */
+typedef struct element {
+    double w, m, v;
+} element;
+
+static void adamw_formula(element *e, double g, double lr, double decay, int t) {
+    e->m = 0.9 * e->m + 0.1 * g;
+    e->v = 0.95 * e->v + 0.05 * g * g;
+    double mhat = e->m / (1 - pow(0.9, t)), vhat = e->v / (1 - pow(0.95, t));
+    e->w -= lr * (mhat / (sqrt(vhat) + 1e-8) + decay * e->w);
+}
+
+static void lion_formula(element *e, double g, double lr, double decay, int t) {
+    double c = 0.9 * e->m + 0.1 * g;
+    (void)t;
+    e->w -= lr * ((c > 0) - (c < 0) + decay * e->w);
+    e->m = 0.95 * e->m + 0.05 * g;
+}
+
+static void follows(bt_optim_id kind,
+                    void (*formula)(element *e, double g, double lr, double decay, int t)) {
     /* 100..112: padding, never touched */
-    const bt_optim_span spans[] = {{0, 100, false}, {112, 5000, true}, {5000, N, false}};
-    double lr = 1e-2, decay = 0.1, scale = 0.5;
-    for (int t = 1; t <= 5; t++) {
-        float *g = normals(10 + (uint64_t)t, 1.0f);
-        bt_optim_step(o, w, g, spans, 3, t, (float)scale, (float)lr, (float)decay);
-        for (size_t i = 0; i < N; i++) {
-            if (i >= 100 && i < 112) continue;
-            double gi = (double)g[i] * scale;
-            m[i] = 0.9 * m[i] + 0.1 * gi;
-            v[i] = 0.95 * v[i] + 0.05 * gi * gi;
-            double mhat = m[i] / (1 - pow(0.9, t)), vhat = v[i] / (1 - pow(0.95, t));
-            want[i] -= lr *
-                       (mhat / (sqrt(vhat) + 1e-8) + (i >= 112 && i < 5000 ? decay : 0) * want[i]);
-        }
+    const bt_optim_span spans[] = {
+        {0, 100, false, false}, {112, 5000, true, true}, {5000, N, false, true}};
+    bt_optim *o = optim_of(kind, spans, 3, 0, N);
+    float *w = normals(1, 0.1f), padding[12];
+    element *want = calloc(N, sizeof *want);
+    assert_non_null(want);
+    for (size_t i = 0; i < N; i++) want[i].w = (double)w[i];
+    memcpy(padding, w + 100, sizeof padding);
+    bt_optim_update u = {.grad_scale = 0.5f, .lr = 1e-2f, .decay = 0.1f};
+    for (u.t = 1; u.t <= 5; u.t++) {
+        float *g = normals(10 + (uint64_t)u.t, 1.0f);
+        bt_optim_step(o, w, g, &u);
+        for (size_t i = 0; i < N; i++)
+            if (i < 100 || i >= 112)
+                formula(&want[i], (double)g[i] * 0.5, 1e-2, i >= 112 && i < 5000 ? 0.1 : 0,
+                        (int)u.t);
         free(g);
     }
-    for (size_t i = 0; i < N; i++) {
-        if (!(fabs((double)w[i] - want[i]) < 2e-6))
-            fail_msg("w[%zu] = %.9g, formula %.9g", i, (double)w[i], want[i]);
-    }
-    assert_int_equal(bt_optim_states(o), 2);
-    assert_string_equal(bt_optim_state_name(o, 0), "exp_avg");
-    assert_string_equal(bt_optim_state_name(o, 1), "exp_avg_sq");
+    assert_memory_equal(padding, w + 100, sizeof padding);
+    for (size_t i = 0; i < N; i++)
+        if ((i < 100 || i >= 112) && !(fabs((double)w[i] - want[i].w) < 2e-6))
+            fail_msg("%s: w[%zu] = %.9g, formula %.9g", bt_optim_info_of(kind)->name, i,
+                     (double)w[i], want[i].w);
     for (size_t i = 112; i < N; i++) {
-        assert_true(fabs((double)bt_optim_state(o, 0)[i] - m[i]) < 1e-6);
-        assert_true(fabs((double)bt_optim_state(o, 1)[i] - v[i]) < 1e-6);
+        size_t span = i < 5000 ? 1 : 2;
+        assert_true(fabs((double)*bt_optim_state(o, span, 0, i) - want[i].m) < 1e-6);
+        const float *v = bt_optim_state(o, span, 1, i);
+        assert_true(kind == BT_OPTIM_LION ? v == NULL : fabs((double)*v - want[i].v) < 1e-6);
     }
-    assert_true(bt_optim_state(o, 0)[105] == 0.0f);
-    assert_true(bt_optim_bytes(0, N) >= 2 * N * sizeof(float));
     bt_optim_destroy(o);
-    free(v);
-    free(m);
     free(want);
     free(w);
 }
 
-/* the change read back from the moments is the change that was made */
+static void rules_follow_their_formulas(void **state) {
+    (void)state;
+    follows(BT_OPTIM_ADAMW, adamw_formula);
+    follows(BT_OPTIM_LION, lion_formula);
+}
+
+/* states, names and bytes are those of each span's rule */
+static void states_are_those_of_the_rule(void **state) {
+    (void)state;
+    const bt_optim_span spans[] = {{0, 4096, true, true}, {4096, 8192, false, false}};
+    for (int k = 0; k < BT_OPTIM_COUNT; k++) {
+        const bt_optim_info *info = bt_optim_info_of((bt_optim_id)k);
+        size_t elems = 4096 * (info->matrices->n_states + info->rest->n_states);
+        bt_optim *o = optim_of((bt_optim_id)k, spans, 2, 0, 8192);
+        assert_int_equal(bt_optim_bytes((bt_optim_id)k, spans, 2, (bt_range){0, 8192}),
+                         elems * sizeof(float));
+        for (size_t i = 0; i < 2; i++) {
+            const bt_optim_rule *rule = bt_optim_rule_of((bt_optim_id)k, &spans[i]);
+            assert_ptr_equal(rule, i == 0 ? info->matrices : info->rest);
+            for (size_t s = 0; s < BT_OPTIM_STATES; s++) {
+                assert_true((bt_optim_state(o, i, s, spans[i].begin) != NULL) ==
+                            (s < rule->n_states));
+                assert_true((rule->state_names[s] != NULL) == (s < rule->n_states));
+            }
+            assert_null(bt_optim_state(o, i, 0, spans[i].end));
+        }
+        bt_optim_destroy(o);
+    }
+}
+
+/* the change told from the states is the change that was made */
 static void an_update_can_be_told_afterwards(void **state) {
     (void)state;
-    bt_optim *o = optim_of(1000, N);
-    float *w = normals(1, 0.1f), *before = malloc(N * sizeof *before);
-    assert_non_null(before);
-    const bt_optim_span spans[] = {{0, 5000, true}, {5000, N, false}};
+    const bt_optim_span spans[] = {{0, 5000, true, false}, {5000, N, false, false}};
     const struct {
-        size_t begin, end;
-        float decay;
-    } looks[] = {{1000, 5000, 0.1f}, {5000, N, 0}, {1001, 1002, 0.1f}, {7000, 7000, 0}};
-    for (int t = 1; t <= 4; t++) {
-        float *g = normals(10 + (uint64_t)t, 1.0f);
-        memcpy(before, w, N * sizeof *w);
-        bt_optim_step(o, w, g, spans, 2, t, 0.5f, 1e-2f, 0.1f);
-        for (size_t k = 0; k < sizeof looks / sizeof looks[0]; k++) {
-            double change = 0, squares = 0, want_change = 0, want_squares = 0;
-            bt_optim_change(o, w, looks[k].begin, looks[k].end, t, 1e-2f, looks[k].decay, &change,
-                            &squares);
-            for (size_t i = looks[k].begin; i < looks[k].end; i++) {
-                double d = (double)w[i] - (double)before[i];
-                want_change += d * d;
-                want_squares += (double)before[i] * (double)before[i];
+        size_t span, begin, end;
+    } looks[] = {{0, 1000, 5000}, {1, 5000, N}, {0, 1001, 1002}, {1, 7000, 7000}};
+    const bt_optim_id kinds[] = {BT_OPTIM_ADAMW, BT_OPTIM_LION};
+    for (size_t kind = 0; kind < 2; kind++) {
+        bt_optim *o = optim_of(kinds[kind], spans, 2, 1000, N);
+        float *w = normals(1, 0.1f), *before = malloc(N * sizeof *before);
+        assert_non_null(before);
+        bt_optim_update u = {.grad_scale = 0.5f, .lr = 1e-2f, .decay = 0.1f};
+        for (u.t = 1; u.t <= 4; u.t++) {
+            float *g = normals(10 + (uint64_t)u.t, 1.0f);
+            memcpy(before, w, N * sizeof *w);
+            bt_optim_step(o, w, g, &u);
+            for (size_t k = 0; k < sizeof looks / sizeof looks[0]; k++) {
+                double change = 0, squares = 0, want_change = 0, want_squares = 0;
+                bt_optim_change(o, looks[k].span, (bt_range){looks[k].begin, looks[k].end}, w, g,
+                                &u, &change, &squares);
+                for (size_t i = looks[k].begin; i < looks[k].end; i++) {
+                    double d = (double)w[i] - (double)before[i];
+                    want_change += d * d;
+                    want_squares += (double)before[i] * (double)before[i];
+                }
+                assert_true(fabs(change - want_change) <= 1e-4 * want_change &&
+                            fabs(squares - want_squares) <= 1e-5 * want_squares);
             }
-            assert_true(fabs(change - want_change) <= 1e-4 * want_change &&
-                        fabs(squares - want_squares) <= 1e-5 * want_squares);
+            free(g);
         }
-        free(g);
+        bt_optim_destroy(o);
+        free(before);
+        free(w);
     }
-    bt_optim_destroy(o);
-    free(before);
-    free(w);
 }
 
 /* three owners of a third each do what one owner of everything does, to the bit */
-static void slices_equal_the_whole(void **state) {
+static void ranges_equal_the_whole(void **state) {
     (void)state;
-    const bt_optim_span spans[] = {{0, 3000, true}, {3008, 7000, false}, {7008, N, true}};
+    const bt_optim_span spans[] = {
+        {0, 3000, true, true}, {3008, 7000, false, true}, {7008, N, true, false}};
     const size_t cuts[] = {0, 3333, 6500, N};
-    float *whole = normals(1, 0.1f), *sliced = normals(1, 0.1f);
-    bt_optim *all = optim_of(0, N), *part[3];
-    for (size_t i = 0; i < 3; i++) part[i] = optim_of(cuts[i], cuts[i + 1]);
-    for (int t = 1; t <= 4; t++) {
-        float *g = normals(20 + (uint64_t)t, 1.0f);
-        bt_optim_step(all, whole, g, spans, 3, t, 1.0f, 1e-3f, 0.1f);
+    for (int kind = 0; kind < BT_OPTIM_COUNT; kind++) {
+        float *whole = normals(1, 0.1f), *sliced = normals(1, 0.1f);
+        bt_optim *all = optim_of((bt_optim_id)kind, spans, 3, 0, N), *some[3];
         for (size_t i = 0; i < 3; i++)
-            bt_optim_step(part[i], sliced, g, spans, 3, t, 1.0f, 1e-3f, 0.1f);
-        free(g);
+            some[i] = optim_of((bt_optim_id)kind, spans, 3, cuts[i], cuts[i + 1]);
+        bt_optim_update u = {.grad_scale = 1.0f, .lr = 1e-3f, .decay = 0.1f};
+        for (u.t = 1; u.t <= 4; u.t++) {
+            float *g = normals(20 + (uint64_t)u.t, 1.0f);
+            bt_optim_step(all, whole, g, &u);
+            for (size_t i = 0; i < 3; i++) bt_optim_step(some[i], sliced, g, &u);
+            free(g);
+        }
+        assert_memory_equal(whole, sliced, N * sizeof *whole);
+        for (size_t i = 0; i < 3; i++) {
+            for (size_t s = 0; s < 3; s++) {
+                size_t from = cuts[i] > spans[s].begin ? cuts[i] : spans[s].begin,
+                       to = cuts[i + 1] < spans[s].end ? cuts[i + 1] : spans[s].end;
+                for (size_t k = 0; k < BT_OPTIM_STATES && from < to; k++) {
+                    const float *a = bt_optim_state(some[i], s, k, from),
+                                *b = bt_optim_state(all, s, k, from);
+                    assert_true((a != NULL) == (b != NULL));
+                    if (a) assert_memory_equal(a, b, (to - from) * sizeof *a);
+                }
+            }
+            bt_optim_destroy(some[i]);
+        }
+        bt_optim_destroy(all);
+        free(sliced);
+        free(whole);
     }
-    assert_memory_equal(whole, sliced, N * sizeof *whole);
-    for (size_t i = 0; i < 3; i++) {
-        size_t n = (cuts[i + 1] - cuts[i]) * sizeof(float);
-        assert_memory_equal(bt_optim_state(part[i], 0), bt_optim_state(all, 0) + cuts[i], n);
-        assert_memory_equal(bt_optim_state(part[i], 1), bt_optim_state(all, 1) + cuts[i], n);
-        bt_optim_destroy(part[i]);
-    }
-    bt_optim_destroy(all);
-    free(sliced);
-    free(whole);
 }
 
 static void bad_settings_are_refused(void **state) {
     (void)state;
     bt_optim *o = NULL;
     bt_err err = BT_ERR_INIT;
-    const bt_optim_cfg bad[] = {
-        {1.0, 0.95, 1e-8}, {0.9, -0.1, 1e-8}, {0.9, 0.95, -1}, {NAN, 0.95, 1e-8}};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_int_equal(bt_optim_create(&o, &bad[i], 0, 10, &err), BT_ARG);
-    assert_int_equal(bt_optim_create(&o, &CFG, 10, 5, &err), BT_ARG);
+    const double bad[][4] = {{1.0, 0.95, 1e-8, 0},
+                             {0.9, -0.1, 1e-8, 0},
+                             {0.9, 0.95, -1, 0},
+                             {NAN, 0.95, 1e-8, 0},
+                             {0.9, 0.95, 1e-8, 1}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const bt_optim_cfg cfg = {
+            .beta1 = bad[i][0], .beta2 = bad[i][1], .eps = bad[i][2], .momentum = bad[i][3]};
+        assert_int_equal(bt_optim_create(&o, &cfg, NULL, 0, (bt_range){0, 10}, &err), BT_ARG);
+    }
+    bt_optim_cfg cfg = cfg_of(BT_OPTIM_ADAMW);
+    assert_int_equal(bt_optim_create(&o, &cfg, NULL, 0, (bt_range){10, 5}, &err), BT_ARG);
     assert_null(o);
     /* a rank that owns nothing */
-    assert_int_equal(bt_optim_create(&o, &CFG, 5, 5, &err), BT_OK);
-    bt_optim_step(o, NULL, NULL, NULL, 0, 1, 1, 1, 1);
+    assert_int_equal(bt_optim_create(&o, &cfg, NULL, 0, (bt_range){5, 5}, &err), BT_OK);
+    bt_optim_step(o, NULL, NULL, &(bt_optim_update){.t = 1, .lr = 1});
     bt_optim_destroy(o);
     bt_optim_destroy(NULL);
 }
@@ -161,13 +231,13 @@ static void near(double got, double want) {
 
 static void schedules(void **state) {
     (void)state;
-    bt_schedule s = {.kind = BT_SCHED_CONSTANT,
-                     .steps = 100,
-                     .warmup = 10,
-                     .lr = 2e-3,
-                     .lr_min_frac = 0.1,
-                     .decay_frac = 0.2,
-                     .weight_decay = 0.1};
+    bt_lr_schedule s = {.kind = BT_SCHED_CONSTANT,
+                        .steps = 100,
+                        .warmup = 10,
+                        .lr = 2e-3,
+                        .lr_min_frac = 0.1,
+                        .decay_frac = 0.2,
+                        .weight_decay = 0.1};
     /* warm-up: a line that reaches the peak with its last step */
     near(bt_schedule_lr(&s, 0), 2e-4);
     near(bt_schedule_lr(&s, 4), 1e-3);
@@ -200,12 +270,12 @@ static void schedules(void **state) {
 
     /* BitNet: both lines aim at zero after the last step, the second from its own peak; decay ends
      *         with the first */
-    s = (bt_schedule){.kind = BT_SCHED_BITNET,
-                      .steps = 1000,
-                      .warmup = 0,
-                      .lr = 1.5e-3,
-                      .lr2 = 1e-3,
-                      .weight_decay = 0.1};
+    s = (bt_lr_schedule){.kind = BT_SCHED_BITNET,
+                         .steps = 1000,
+                         .warmup = 0,
+                         .lr = 1.5e-3,
+                         .lr2 = 1e-3,
+                         .weight_decay = 0.1};
     near(bt_schedule_lr(&s, 0), 1.5e-3);
     near(bt_schedule_lr(&s, 250), 1.5e-3 * 0.75);
     near(bt_schedule_lr(&s, 499), 1.5e-3 * 0.501);
@@ -226,13 +296,13 @@ static void schedules(void **state) {
     for (int kind = BT_SCHED_CONSTANT; kind <= BT_SCHED_BITNET; kind++) {
         for (int64_t steps = 1; steps < 30; steps++) {
             for (int64_t warmup = 0; warmup < 40; warmup += 7) {
-                bt_schedule any = {.kind = (bt_sched_kind)kind,
-                                   .steps = steps,
-                                   .warmup = warmup,
-                                   .lr = 1,
-                                   .lr_min_frac = 0.1,
-                                   .lr2 = 0.5,
-                                   .decay_frac = 0.5};
+                bt_lr_schedule any = {.kind = (bt_sched_kind)kind,
+                                      .steps = steps,
+                                      .warmup = warmup,
+                                      .lr = 1,
+                                      .lr_min_frac = 0.1,
+                                      .lr2 = 0.5,
+                                      .decay_frac = 0.5};
                 for (int64_t t = -1; t < steps + 5; t++)
                     assert_true(bt_schedule_lr(&any, t) >= 0 && bt_schedule_lr(&any, t) <= 1);
             }
@@ -248,9 +318,10 @@ static int start(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adamw_follows_its_formula),
+        cmocka_unit_test(rules_follow_their_formulas),
+        cmocka_unit_test(states_are_those_of_the_rule),
         cmocka_unit_test(an_update_can_be_told_afterwards),
-        cmocka_unit_test(slices_equal_the_whole),
+        cmocka_unit_test(ranges_equal_the_whole),
         cmocka_unit_test(bad_settings_are_refused),
         cmocka_unit_test(schedules),
     };

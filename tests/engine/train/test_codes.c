@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "engine/model/shape/config.h"
-#include "engine/train/codes.h"
+#include "engine/observe/codes.h"
 
 enum { TENSORS = 64, PARTS = 3 };
 

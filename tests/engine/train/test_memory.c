@@ -2,8 +2,8 @@
  * this machine's can be read. */
 #include "tests/tiny_run.h"
 
-#include "engine/train/memory.h"
-#include "engine/train/plan.h"
+#include "engine/plan/memory.h"
+#include "engine/plan/plan.h"
 
 enum { MIB = 1 << 20 };
 

@@ -185,6 +185,30 @@ static void init_from_takes_the_weights_only(void **state) {
     assert_true(second.steps[0].v[BT_MS_LR] == straight.steps[0].v[BT_MS_LR]);
 }
 
+/* A checkpoint of format version 1 goes on as the program that wrote it went on: the losses are
+ * those that it recorded. */
+static void version_1_goes_on(void **state) {
+    (void)state;
+    static const double want[] = {4.150722827762365, 4.14948364906013, 4.135145427659153};
+    char from[512];
+    bt_run_cfg cfg;
+    snprintf(from, sizeof from, "%s/tests/engine/train/checkpoint_v1",
+             getenv("BT_SRC") ? getenv("BT_SRC") : ".");
+    TINY(&cfg, "--set", "model.layers=1", "--set", "model.d_model=16", "--set", "model.heads=2",
+         "--set", "model.kv_heads=1", "--set", "model.d_ff=32", "--set", "model.head_dim=8",
+         "--micro-batch", "2", "--batch-tokens", "128", "--steps", "6", "--precision", "fp16",
+         "--lr", "2e-3", "--lr-schedule", "constant");
+    tiny_run(&cfg, &first, NULL, from);
+    assert_int_equal(first.n_steps, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(first.steps[i].step, 3 + i);
+        assert_true(first.steps[i].v[BT_MS_LOSS_SCALE] == 65536);
+        if (!(fabs(first.steps[i].v[BT_MS_LOSS] - want[i]) < 1e-6))
+            fail_msg("step %d: loss %.17g, version 1 recorded %.17g", 3 + i,
+                     first.steps[i].v[BT_MS_LOSS], want[i]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resumed_equals_uninterrupted),
@@ -192,6 +216,7 @@ int main(void) {
         cmocka_unit_test(checkpoints_come_at_their_interval),
         cmocka_unit_test(another_model_or_other_data_are_refused),
         cmocka_unit_test(init_from_takes_the_weights_only),
+        cmocka_unit_test(version_1_goes_on),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);
 }

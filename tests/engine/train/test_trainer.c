@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/span.h"
 #include "engine/model/net/model.h"
 #include "engine/observe/meter.h"
 
@@ -131,29 +132,42 @@ static void phases_add_up_to_the_step(void **state) {
     }
 }
 
-/* The meter alone, with times we choose: what is added is what comes out, and an excluded stretch
- * is in no step. */
+/* Spans nest: the innermost is charged, what is transferred moves, an excluded stretch is in no
+ * phase whatever is begun inside it; and all of it together is the time that went by, between a
+ * clock read inside the window and one read around it. */
 static void the_meter_is_a_conservation_law(void **state) {
     (void)state;
     bt_meter m;
     double v[BT_MR_COUNT];
+    int64_t around = bt_now_ns();
     bt_meter_open(&m);
+    int64_t inside = bt_now_ns();
+    bt_span_begin(BT_MR_FWD);
     bt_sleep_ns(2000000);
-    bt_meter_add(&m, BT_MR_FWD, 700000);
-    bt_meter_add(&m, BT_MR_WAIT, 300000);
+    bt_span_begin(BT_MR_WAIT);
+    bt_sleep_ns(1000000);
+    bt_span_end();
+    bt_span_transfer(BT_MR_BWD, 500000);
+    bt_span_end();
+    bt_meter_busy(&m, 300000);
+    inside = bt_now_ns() - inside;
+    int64_t closing = bt_now_ns();
     bt_meter_close(&m, v);
-    assert_true(v[BT_MR_FWD] == 0.7 && v[BT_MR_WAIT] == 0.3);
-    assert_true(v[BT_MR_STEP_TIME] >= 2 &&
-                fabs(v[BT_MR_OTHER] - (v[BT_MR_STEP_TIME] - 1.0)) < 1e-9);
-    int64_t start = bt_now_ns();
+    around = bt_now_ns() - around;
+    assert_true(v[BT_MR_BWD] == 0.5 && v[BT_MR_COMM_BUSY] == 0.3);
+    assert_true(v[BT_MR_FWD] >= 1.5 && v[BT_MR_WAIT] >= 1);
+    assert_true(v[BT_MR_STEP_TIME] >= (double)inside / 1e6 &&
+                v[BT_MR_STEP_TIME] <= (double)around / 1e6);
+
+    bt_span_begin(BT_SPAN_EXCLUDED);
+    bt_span_begin(BT_MR_COMM_EXPOSED);
     bt_sleep_ns(3000000);
-    int64_t slept = bt_now_ns() - start;
-    bt_meter_exclude(&m, slept);
+    bt_span_transfer(BT_MR_WAIT, 1000);
+    bt_span_end();
+    bt_span_end();
     bt_meter_close(&m, v);
-    assert_true(v[BT_MR_FWD] == 0);
-    assert_true(v[BT_MR_OTHER] > -0.001 &&
-                v[BT_MR_STEP_TIME] + (double)slept / 1e6 <=
-                    (double)(bt_now_ns() - start) / 1e6 + 1e-3 + v[BT_MR_STEP_TIME]);
+    assert_true(v[BT_MR_COMM_EXPOSED] == 0 && v[BT_MR_WAIT] == 0 && v[BT_MR_FWD] == 0);
+    assert_true(v[BT_MR_STEP_TIME] + 3 <= (double)(bt_now_ns() - closing) / 1e6);
 }
 
 static void statistics_describe_every_tensor(void **state) {

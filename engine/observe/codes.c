@@ -1,6 +1,6 @@
 /* codes.c - see codes.h. The history's form is that of the slot code_history, by chunks: the last
  * two codes of a weight. */
-#include "engine/train/codes.h"
+#include "engine/observe/codes.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -21,8 +21,8 @@
  *           last to the first, each after its update) -> quantise -> ... }* -> destroy. serve:
  *           before this rank waits for others otherwise.
  * Collective over the shard axis. No allocation after create. */
-#ifndef BT_ENGINE_TRAIN_WEIGHTS_H
-#define BT_ENGINE_TRAIN_WEIGHTS_H
+#ifndef BT_ENGINE_UPDATE_WEIGHTS_H
+#define BT_ENGINE_UPDATE_WEIGHTS_H
 
 #include "engine/model/net/model.h"
 #include "engine/parallel/shard/shard_all_gather.h"
@@ -37,10 +37,6 @@ typedef struct bt_weights_cfg {
     int zero;
     bt_weight_source panels; /* the model's */
 } bt_weights_cfg;
-
-typedef struct bt_weights_times {
-    int64_t busy_ns, blocked_ns;
-} bt_weights_times;
 
 bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 void bt_weights_destroy(bt_weights *w); /* accepts NULL */
@@ -59,9 +55,8 @@ const int8_t *bt_weights_codes(const bt_weights *w, size_t tensor, size_t first,
                                int8_t *spare);
 /* starts; quantise waits */
 bt_code bt_weights_gather(bt_weights *w, size_t stripe, bt_err *err) BT_MUST_CHECK;
-/* scales and own codes, and panels of all weights unless they come by layers; *comm_ns grows by the
- * time blocked on other ranks */
-bt_code bt_weights_quantise(bt_weights *w, int64_t *comm_ns, bt_err *err) BT_MUST_CHECK;
+/* scales and own codes, and panels of all weights unless they come by layers */
+bt_code bt_weights_quantise(bt_weights *w, bt_err *err) BT_MUST_CHECK;
 
 /* Passes of the model; all four do nothing where panels do not come by layers. begin: micro-batches
  * of each data-parallel rank, or (NULL) `each` of all; forward only (BT_PASSES_FORWARD) or with
@@ -69,7 +64,10 @@ bt_code bt_weights_quantise(bt_weights *w, int64_t *comm_ns, bt_err *err) BT_MUS
 bt_code bt_weights_begin(bt_weights *w, bt_passes walk, const int64_t *micros, int64_t each,
                          bt_err *err) BT_MUST_CHECK;
 bt_code bt_weights_check(const bt_weights *w, bt_err *err) BT_MUST_CHECK;
-bt_code bt_weights_drain_sends(bt_weights *w, int64_t *wait_ns, bt_err *err) BT_MUST_CHECK;
-bt_code bt_weights_end(bt_weights *w, bt_weights_times *times, bt_err *err) BT_MUST_CHECK;
+bt_code bt_weights_drain_sends(bt_weights *w, bt_err *err) BT_MUST_CHECK;
+bt_code bt_weights_end(bt_weights *w, bt_err *err) BT_MUST_CHECK;
+/* Time blocked on other ranks is charged where it is spent (base/span.h). How long transfers were
+ * in flight since the last call, hidden by computing or not: */
+int64_t bt_weights_take_busy_ns(bt_weights *w);
 
 #endif

@@ -1,5 +1,5 @@
-/* weights.c - see weights.h. */
-#include "engine/train/weights.h"
+/* weights.c - owners of weights, and the three ways their values reach the other ranks. */
+#include "engine/update/weights.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/small.h"
+#include "engine/base/span.h"
 #include "engine/kernels/table/ternary.h"
 
 /* one run of a ternary tensor's codes: elements first .. first+n, with shard's other codes at byte
@@ -33,9 +34,10 @@ struct bt_weights {
     size_t *at;
     unsigned char *own; /* this shard's codes */
     bt_prefetch *feed;
-    size_t *passes; /* (shards) */
-    int placed;     /* layer whose panels are in place; -1: none */
-    bt_code failed; /* in a pass, where nobody can be told */
+    size_t *passes;  /* (shards) */
+    int64_t busy_ns; /* transfers in flight since they were taken */
+    int placed;      /* layer whose panels are in place; -1: none */
+    bt_code failed;  /* in a pass, where nobody can be told */
     bt_err why;
 };
 
@@ -241,17 +243,28 @@ bt_code bt_weights_gather(bt_weights *w, size_t stripe, bt_err *err) {
                      : BT_OK;
 }
 
-static bt_code sum_of_all(bt_weights *w, int64_t *comm_ns, bt_err *err) {
+/* what blocks this rank is charged as exposed communication, and counts as busy */
+static int64_t begin_blocked(void) {
+    bt_span_begin(BT_MR_COMM_EXPOSED);
+    return bt_now_ns();
+}
+
+static int64_t end_blocked(int64_t start) {
+    bt_span_end();
+    return bt_now_ns() - start;
+}
+
+static bt_code sum_of_all(bt_weights *w, bt_err *err) {
     size_t n = bt_model_quant_sums(w->model);
     memset(w->sums, 0, n * sizeof *w->sums);
     for (size_t i = 0; i < w->shards->n_stripes; i++) {
         bt_range r = bt_shards_piece(w->shards, i, w->mesh->me.dp_shard);
         bt_model_quant_fill(w->model, w->sums, r.begin, r.end);
     }
-    int64_t start = bt_now_ns();
+    int64_t start = begin_blocked();
     /* x + 0 is x: no bit changes */
     BT_TRY(bt_all_reduce_f64(w->mesh->shard, w->sums, n, BT_SUM, err));
-    *comm_ns += bt_now_ns() - start;
+    w->busy_ns += end_blocked(start);
     bt_model_quant_scales(w->model, w->sums);
     return BT_OK;
 }
@@ -266,48 +279,45 @@ static bt_code start_walk(bt_weights *w, bt_passes walk, const int64_t *micros, 
     return bt_prefetch_begin(w->feed, walk, w->passes, err);
 }
 
-static bt_code end_walk(bt_weights *w, bt_weights_times *times, bt_err *err) {
-    int64_t start = bt_now_ns();
+static bt_code end_walk(bt_weights *w, bt_err *err) {
+    int64_t start = begin_blocked();
     BT_TRY(bt_prefetch_end(w->feed, err));
-    times->blocked_ns = w->source.comm_ns + bt_now_ns() - start;
-    times->busy_ns = bt_prefetch_busy_ns(w->feed);
-    if (times->busy_ns < times->blocked_ns) times->busy_ns = times->blocked_ns;
-    bt_traffic_add(
-        BT_COLL_ALL_GATHER, BT_AXIS_SHARD,
-        &(bt_traffic){.calls = 1, .busy_ns = times->busy_ns, .exposed_ns = times->blocked_ns});
+    int64_t blocked_ns = w->source.comm_ns + end_blocked(start),
+            busy_ns = bt_prefetch_busy_ns(w->feed);
+    if (busy_ns < blocked_ns) busy_ns = blocked_ns;
+    bt_traffic_add(BT_COLL_ALL_GATHER, BT_AXIS_SHARD,
+                   &(bt_traffic){.calls = 1, .busy_ns = busy_ns, .exposed_ns = blocked_ns});
+    w->busy_ns += busy_ns;
     return BT_OK;
 }
 
 /* all layers' panels at once */
-static bt_code place_all(bt_weights *w, int64_t *comm_ns, bt_err *err) {
-    bt_weights_times times;
+static bt_code place_all(bt_weights *w, bt_err *err) {
     BT_TRY(start_walk(w, BT_PASSES_FORWARD, NULL, 1, err));
     for (size_t l = 0; l < w->n_layers; l++) need(&w->source, (int)l);
     BT_TRY(bt_weights_check(w, err));
-    BT_TRY(end_walk(w, &times, err));
-    *comm_ns += times.blocked_ns;
-    return BT_OK;
+    return end_walk(w, err);
 }
 
 /* own latents to codes; the others' come when they are needed */
-static bt_code quantise_shards(bt_weights *w, int64_t *comm_ns, bt_err *err) {
-    BT_TRY(sum_of_all(w, comm_ns, err));
+static bt_code quantise_shards(bt_weights *w, bt_err *err) {
+    BT_TRY(sum_of_all(w, err));
     for (size_t k = 0; k < w->n_runs; k++) {
         const code_run *r = &w->runs[k];
         if (r->shard == w->mesh->me.dp_shard)
             BT_TRY(bt_model_quant_own(w->model, r->tensor, r->first, r->n, w->own + r->at, err));
     }
     bt_model_quant_done(w->model);
-    return w->panels == BT_WEIGHTS_GATHERED ? place_all(w, comm_ns, err) : BT_OK;
+    return w->panels == BT_WEIGHTS_GATHERED ? place_all(w, err) : BT_OK;
 }
 
-bt_code bt_weights_quantise(bt_weights *w, int64_t *comm_ns, bt_err *err) {
+bt_code bt_weights_quantise(bt_weights *w, bt_err *err) {
     if (w->pieces) {
-        int64_t start = bt_now_ns();
+        int64_t start = begin_blocked();
         BT_TRY(bt_shard_all_gather_finish(w->pieces, err));
-        *comm_ns += bt_now_ns() - start;
+        w->busy_ns += end_blocked(start);
     }
-    if (w->ternary) return quantise_shards(w, comm_ns, err);
+    if (w->ternary) return quantise_shards(w, err);
     bt_model_quantise(w->model);
     return BT_OK;
 }
@@ -315,9 +325,9 @@ bt_code bt_weights_quantise(bt_weights *w, int64_t *comm_ns, bt_err *err) {
 /* ---- a layer ahead --------------------------------------------------------------------------- */
 
 static bt_code fetch(bt_weights *w, size_t layer, bt_err *err) {
-    int64_t start = bt_now_ns();
+    int64_t start = begin_blocked();
     BT_TRY(bt_prefetch_wait(w->feed, layer, err));
-    w->source.comm_ns += bt_now_ns() - start;
+    w->source.comm_ns += end_blocked(start);
     for (size_t k = w->layer_run[layer]; k < w->layer_run[layer + 1]; k++) {
         const code_run *r = &w->runs[k];
         size_t at = r->at - w->at[(size_t)r->shard * (w->n_layers + 1) + layer];
@@ -350,15 +360,20 @@ bt_code bt_weights_begin(bt_weights *w, bt_passes walk, const int64_t *micros, i
     return by_layers(w) ? start_walk(w, walk, micros, each, err) : BT_OK;
 }
 
-bt_code bt_weights_drain_sends(bt_weights *w, int64_t *wait_ns, bt_err *err) {
-    int64_t start = bt_now_ns();
+bt_code bt_weights_drain_sends(bt_weights *w, bt_err *err) {
     if (!by_layers(w)) return BT_OK;
+    bt_span_begin(BT_MR_WAIT);
     BT_TRY(bt_prefetch_drain_sends(w->feed, err));
-    *wait_ns += bt_now_ns() - start;
+    bt_span_end();
     return BT_OK;
 }
 
-bt_code bt_weights_end(bt_weights *w, bt_weights_times *times, bt_err *err) {
-    *times = (bt_weights_times){0};
-    return by_layers(w) ? end_walk(w, times, err) : BT_OK;
+bt_code bt_weights_end(bt_weights *w, bt_err *err) {
+    return by_layers(w) ? end_walk(w, err) : BT_OK;
+}
+
+int64_t bt_weights_take_busy_ns(bt_weights *w) {
+    int64_t ns = w->busy_ns;
+    w->busy_ns = 0;
+    return ns;
 }

@@ -9,12 +9,12 @@
  * share it out, so that a rank keeps, and looks at, 1/dp of the weights. Cost: about 2 ns for each
  * of these weights and sample, on all threads.
  * Order: create -> sample* -> destroy, after the model's quantise. No allocation after create. */
-#ifndef BT_ENGINE_TRAIN_CODES_H
-#define BT_ENGINE_TRAIN_CODES_H
+#ifndef BT_ENGINE_OBSERVE_CODES_H
+#define BT_ENGINE_OBSERVE_CODES_H
 
 #include "engine/model/net/model.h"
 #include "engine/parallel/shard/shard_map.h"
-#include "engine/train/weights.h"
+#include "engine/update/weights.h"
 
 #define BT_CODES_BAND 0.05f
 

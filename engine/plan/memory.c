@@ -1,5 +1,5 @@
 /* memory.c - see memory.h. */
-#include "engine/train/memory.h"
+#include "engine/plan/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "engine/base/metric.h"
 #include "engine/base/small.h"
-#include "engine/train/plan.h"
+#include "engine/plan/plan.h"
 
 /* ---- what there is --------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* balance.c - see balance.h. */
-#include "engine/train/balance.h"
+#include "engine/micro/balance.h"
 
 #include <stdlib.h>
 #include <string.h>

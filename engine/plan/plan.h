@@ -1,17 +1,14 @@
 /* plan.h - the memory of one rank, for any layout, before anything is taken: --dry-run, the run's
- * facts, the README's table. Pure arithmetic; any rank of any world can be asked for. */
-#ifndef BT_ENGINE_TRAIN_PLAN_H
-#define BT_ENGINE_TRAIN_PLAN_H
+ * facts, the README's table. It adds up what each object says it will take (their `_bytes`). Pure
+ * arithmetic; any rank of any world can be asked for. */
+#ifndef BT_ENGINE_PLAN_PLAN_H
+#define BT_ENGINE_PLAN_PLAN_H
 
 #include "engine/config/run_cfg.h"
 #include "engine/model/net/model.h"
 
 enum { BT_PLAN_MAX = 16 };
 
-/* where a rank has its ternary weights from */
-bt_weight_source bt_plan_weight_source(const bt_run_cfg *cfg);
-/* without its tensor-parallel group */
-bt_model_setup bt_plan_model(const bt_run_cfg *cfg, int rank);
 /* cfg is resolved; rows as in bt_model_plan, then optimizer, exchange, partial sums, code history
  * (where there are any), program. Packed forms are those of the kernel set selected. Returns their
  * number */

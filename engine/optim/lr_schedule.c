@@ -1,16 +1,16 @@
-/* schedule.c - learning-rate curves as pure functions of the step (numerics.md section 3 for
- * `bitnet`).
+/* lr_schedule.c - learning-rate curves as pure functions of the step; `bitnet` is the two stages of
+ * the BitNet training FAQ.
  *
  * Update number t = step + 1 runs over 1..steps. Warm-up rises linearly and reaches the peak at t =
  * warmup; the curve after it spans the rest and reaches its final value at the last update. */
 #include <math.h>
 
-#include "engine/optim/optim.h"
+#include "engine/optim/lr_schedule.h"
 
 static const double PI = 3.14159265358979323846;
 
 /* share of the way from the end of warm-up to the last update, 0..1 */
-static double progress(const bt_schedule *s, int64_t step) {
+static double progress(const bt_lr_schedule *s, int64_t step) {
     int64_t span = s->steps - s->warmup, done = step + 1 - s->warmup;
     if (span <= 0 || done >= span) return 1.0;
     return done <= 0 ? 0.0 : (double)done / (double)span;
@@ -19,13 +19,13 @@ static double progress(const bt_schedule *s, int64_t step) {
 /* Two lines that both end at zero after `steps`; the second begins at half time, with its own peak:
  * an abrupt drop (BitNet training FAQ: t < T/2: p1 (1 - t/T), then p2 (1 - t/T); t counts all
  * steps, warm-up included). */
-static double bitnet(const bt_schedule *s, int64_t step) {
+static double bitnet(const bt_lr_schedule *s, int64_t step) {
     double peak = 2 * step < s->steps ? s->lr : s->lr2 > 0 ? s->lr2 : s->lr * (2.0 / 3.0);
     double left = 1.0 - (double)step / (double)s->steps;
     return left > 0 ? peak * left : 0.0;
 }
 
-double bt_schedule_lr(const bt_schedule *s, int64_t step) {
+double bt_schedule_lr(const bt_lr_schedule *s, int64_t step) {
     if (step < 0) step = 0;
     double warm = s->warmup > 0 && step + 1 < s->warmup ? (double)(step + 1) / (double)s->warmup
                                                         : 1.0;
@@ -46,7 +46,7 @@ double bt_schedule_lr(const bt_schedule *s, int64_t step) {
     return s->lr;
 }
 
-double bt_schedule_decay(const bt_schedule *s, int64_t step) {
+double bt_schedule_decay(const bt_lr_schedule *s, int64_t step) {
     if (s->kind == BT_SCHED_BITNET && 2 * step >= s->steps) return 0.0;
     return s->weight_decay;
 }

@@ -1,7 +1,7 @@
 /* memory.h - whether a rank's plan fits the memory that is there, said before it is taken: a rank
  * that runs out later is killed without a word. */
-#ifndef BT_ENGINE_TRAIN_MEMORY_H
-#define BT_ENGINE_TRAIN_MEMORY_H
+#ifndef BT_ENGINE_PLAN_MEMORY_H
+#define BT_ENGINE_PLAN_MEMORY_H
 
 #include "engine/config/run_cfg.h"
 

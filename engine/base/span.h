@@ -1,0 +1,32 @@
+/* span.h - where the training thread's time goes: a stack of phases.
+ *
+ *     begin(BWD) ...... begin(WAIT) ... end() ...... end()
+ *     |---- BWD -------||--- WAIT ----||-- BWD -----|        outside of all: OTHER
+ *
+ * The innermost open phase is charged; whoever exchanges something opens a span where it happens,
+ * and the phase around it loses that time. So the phases of a step always add up to its time.
+ * Inside BT_SPAN_EXCLUDED (an evaluation, a pause) everything is excluded, whatever is begun there.
+ *
+ * Cost:     two readings of the clock a span.
+ * Threads:  the training thread alone; it is the only one that calls MPI. */
+#ifndef BT_ENGINE_BASE_SPAN_H
+#define BT_ENGINE_BASE_SPAN_H
+
+#include <stdint.h>
+
+#include "engine/base/metric.h"
+
+enum { BT_SPAN_EXCLUDED = BT_MR_COUNT, BT_SPANS };
+
+/* nothing is open, nothing has been charged: a run begins */
+void bt_span_reset(void);
+void bt_span_begin(int phase); /* a bt_rank_metric that is a phase, or BT_SPAN_EXCLUDED */
+void bt_span_end(void);        /* of the innermost */
+/* ns of what the innermost open phase was charged belong to another phase; not while excluded */
+void bt_span_transfer(int to, int64_t ns);
+/* charged to a phase since the last cut, an open span included */
+int64_t bt_span_ns(int phase);
+/* all of them, which then begin anew; open spans stay open */
+void bt_span_cut(int64_t ns[BT_SPANS]);
+
+#endif

@@ -1,0 +1,65 @@
+/* state.h - the registry of everything that must survive a restart.
+ *
+ * Whoever owns such state adds a row; the saver knows only the rows. A row holds tensors (slices of
+ * arrays that belong to named tensors, which any layout can read), or values (a JSON object in the
+ * manifest, the same on all ranks), or both.
+ *
+ *     tensors   "weight", "exp_avg", ...; a name a state, as bt_ckpt_slice has it
+ *     values    {"progress": {"updates": 120, ...}, "loss_scale": {...}}
+ *
+ * Threads: the training thread. */
+#ifndef BT_ENGINE_CKPT_STATE_H
+#define BT_ENGINE_CKPT_STATE_H
+
+#include "engine/ckpt/ckpt.h"
+
+enum { BT_STATE_ROWS = 24 };
+
+/* a growing list of slices */
+typedef struct bt_slices {
+    bt_ckpt_slice *at;
+    size_t n, cap;
+    bool failed; /* no memory: bt_slices_done says so */
+} bt_slices;
+void bt_slices_add(bt_slices *l, const bt_ckpt_slice *s);
+bt_code bt_slices_done(const bt_slices *l, bt_err *err) BT_MUST_CHECK;
+void bt_slices_release(bt_slices *l);
+
+/* the values of one row, out of a manifest */
+typedef struct bt_state_values bt_state_values;
+int64_t bt_state_int(const bt_state_values *v, const char *key, int64_t otherwise);
+double bt_state_real(const bt_state_values *v, const char *key, double otherwise);
+
+typedef enum {
+    BT_STATE_SAVE,   /* what this rank writes: every element of a tensor by exactly one rank */
+    BT_STATE_RESUME, /* what this rank needs to go on */
+    BT_STATE_WEIGHTS /* what it needs to begin a new training from these weights */
+} bt_state_use;
+
+typedef struct bt_state_row {
+    const char *name; /* unique; key of the values */
+    void *ctx;        /* borrowed until the registry's last use; given to the functions */
+    /* each may be NULL */
+    void (*slices)(void *ctx, bt_state_use use, bt_slices *out);
+    void (*save)(void *ctx, bt_json *j); /* members of the row's object */
+    void (*load)(void *ctx,
+                 const bt_state_values *v); /* RESUME only; of a checkpoint without them: empty */
+} bt_state_row;
+
+typedef struct bt_state {
+    bt_state_row rows[BT_STATE_ROWS];
+    size_t n;
+} bt_state;
+
+void bt_state_add(bt_state *s, const bt_state_row *row);
+/* of all rows; release them when BT_OK */
+bt_code bt_state_slices(const bt_state *s, bt_state_use use, bt_slices *out, bt_err *err)
+    BT_MUST_CHECK;
+bt_code bt_state_save_values(const bt_state *s, bt_text *out, bt_err *err) BT_MUST_CHECK;
+bt_code bt_state_load_values(const bt_state *s, const bt_text *values, bt_err *err) BT_MUST_CHECK;
+
+/* one value of a manifest, without a registry */
+double bt_ckpt_state_real(const bt_ckpt_meta *m, const char *row, const char *key,
+                          double otherwise);
+
+#endif

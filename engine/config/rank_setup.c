@@ -1,0 +1,64 @@
+/* rank_setup.c - coordinates, model slice, shards and micro-batches of one rank. */
+#include "engine/config/rank_setup.h"
+
+#include <string.h>
+
+#include "engine/kernels/table/cpu.h"
+
+bt_weight_source bt_run_cfg_weight_source(const bt_run_cfg *c) {
+    if (c->zero < 3 || c->dp_shard <= 1) return BT_WEIGHTS_LOCAL;
+    return c->gather == BT_GATHER_STEP ? BT_WEIGHTS_GATHERED : BT_WEIGHTS_PREFETCHED;
+}
+
+/* of a rank, as it will take them where all ranks are on a machine like this one */
+static int threads_of(const bt_run_cfg *c, const bt_mesh_shape *s) {
+    int ranks = s->pp * s->dp_replicate * s->dp_shard * s->tp,
+        share = ranks > 0 ? bt_cpu_get()->cores / ranks : 1;
+    return c->threads > 0 ? (int)c->threads : share > 1 ? share : 1;
+}
+
+static bool even(const bt_run_cfg *c) { return strcmp(c->balance, "even") == 0; }
+
+bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
+    bt_mesh_shape shape;
+    bt_run_cfg_mesh(c, &shape);
+    bt_model_setup s = {.B = (int)c->micro_batch,
+                        .prec = (bt_prec)c->precision,
+                        .train = true,
+                        .n_threads = threads_of(c, &shape),
+                        .recompute = (bt_recompute)c->recompute,
+                        .grad_int8 = c->grad == BT_GRAD_INT8,
+                        .sequence = c->sequence,
+                        .cuts = (int)c->parts,
+                        .panels = bt_run_cfg_weight_source(c)};
+    bt_mesh_coord me = bt_mesh_coord_of(&shape, rank);
+    if (shape.tp > 1 || shape.pp > 1)
+        s.slice = (bt_model_slice){
+            .tp_rank = me.tp, .tp_size = shape.tp, .pp_stage = me.pp, .pp_size = shape.pp};
+    /* with unequal shares a rank may have more micro-batches than the mean */
+    bool few = even(c) && c->accum < shape.pp - me.pp;
+    s.in_flight = few ? (int)c->accum : shape.pp - me.pp;
+    bt_run_cfg_model(c, &s.cfg);
+    return s;
+}
+
+bt_code bt_rank_setup_init(bt_rank_setup *s, const bt_run_cfg *c, int rank, bt_err *err) {
+    *s = (bt_rank_setup){.cfg = c, .model = bt_run_cfg_setup(c, rank), .even = even(c)};
+    bt_run_cfg_mesh(c, &s->shape);
+    s->me = bt_mesh_coord_of(&s->shape, rank);
+    BT_TRY(bt_params_init(&s->params, &s->model.cfg, s->model.slice, err));
+    bt_shards_init(&s->shards, s->params.total, (size_t)c->bucket_bytes, s->shape.dp_replicate,
+                   c->zero > 0 ? s->shape.dp_shard : 1);
+    s->dp = (int64_t)s->shape.dp_replicate * s->shape.dp_shard;
+    s->sharded = s->shards.n > 1;
+    s->shard = s->sharded ? s->me.dp_shard : 0;
+    s->replica = s->sharded ? s->me.dp_replicate : s->me.dp;
+    s->replicas = s->sharded ? s->shape.dp_replicate : (int)s->dp;
+    s->micros = c->batch_tokens / c->seq_len / c->micro_batch;
+    s->units = c->reproducible ? s->micros : 0;
+    s->first_micro = s->micros * s->me.dp / s->dp;
+    s->n_micro = s->micros * (s->me.dp + 1) / s->dp - s->first_micro;
+    return BT_OK;
+}
+
+void bt_rank_setup_release(bt_rank_setup *s) { bt_params_release(&s->params); }

@@ -1,0 +1,98 @@
+/* micro.c - tokens, rounding keys, gradient destinations and checks around a pass. */
+#include "engine/micro/micro.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/span.h"
+#include "engine/parallel/tp/tp_group_create.h"
+
+/* BITRAIN_TEST_SLOW=RANK:FACTOR makes a rank that much slower, for rehearsals and tests. */
+static double slowdown_of(int rank) {
+    const char *text = getenv("BITRAIN_TEST_SLOW");
+    char *end;
+    if (!text || strtol(text, &end, 10) != rank || *end != ':') return 1;
+    double factor = strtod(end + 1, NULL);
+    return factor > 1 && factor < 1000 ? factor : 1;
+}
+
+size_t bt_micro_bytes(int64_t micros) { return (size_t)micros * sizeof(double); }
+
+bt_code bt_micro_create(bt_micro *m, int64_t micros, bt_err *err) {
+    m->losses = calloc((size_t)micros, sizeof *m->losses);
+    if (!m->losses)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for %" PRId64 " micro-batches", micros);
+    m->slowdown = slowdown_of(bt_comm_rank(bt_comm_world()));
+    return BT_OK;
+}
+
+void bt_micro_release(bt_micro *m) { free(m->losses); }
+
+double *bt_micro_loss(const bt_micro *m, int64_t i) { return m->losses + m->plan->first + i; }
+
+bt_code bt_micro_tokens(bt_micro *m, bt_batch *out, bt_err *err) {
+    bt_place_enter(m->place, BT_AT_DATA, m->step);
+    bt_span_begin(BT_MR_DATA);
+    BT_TRY(bt_loader_next(m->loader, out, err));
+    bt_span_end();
+    bt_place_enter(m->place, BT_AT_COMPUTE, m->step);
+    return BT_OK;
+}
+
+/* In reproducible training the reducer takes a unit as a whole, when it is done. */
+static void ignore_ready(void *ctx, size_t begin, size_t end) { (void)ctx, (void)begin, (void)end; }
+
+bt_grad_ready_fn bt_micro_begin_backward(bt_micro *m, int64_t i) {
+    bool last = i == m->plan->n - 1;
+    int64_t first_row = (m->plan->first + i) * m->rows;
+    bt_model_noise(m->model, m->seed, (uint64_t)m->step, (uint64_t)first_row);
+    if (m->reproducible) bt_model_grads_into(m->model, bt_reducer_unit(m->reducer));
+    if (last) bt_reducer_last(m->reducer);
+    return last ? bt_reducer_ready : m->reproducible ? ignore_ready : NULL;
+}
+
+/* the exchanges of the tensor-parallel group since the last call */
+static void charge_tp(bt_micro *m, bool to_phases) {
+    const bt_tp_group *g = m->update->tp_group;
+    if (!g) return;
+    int64_t all = g->comm_ns - m->tp_ns, wait = g->wait_ns - m->tp_wait_ns;
+    m->tp_ns = g->comm_ns;
+    m->tp_wait_ns = g->wait_ns;
+    if (!to_phases) return;
+    bt_span_transfer(BT_MR_COMM_EXPOSED, all - wait);
+    bt_span_transfer(BT_MR_WAIT, wait);
+    m->tp_busy_ns += all - wait;
+}
+
+void bt_micro_pass_begin(bt_micro *m) {
+    charge_tp(m, false);
+    bt_span_begin(BT_MR_BWD);
+}
+
+bt_code bt_micro_pass_end(bt_micro *m, const bt_micro_times *took, bt_err *err) {
+    BT_TRY(bt_tp_group_check(m->update->tp_group, err));
+    BT_TRY(bt_weights_check(m->update->weights, err));
+    charge_tp(m, true);
+    bt_span_transfer(BT_MR_FWD, took->fwd_ns);
+    if (m->slowdown > 1)
+        bt_sleep_ns((int64_t)((m->slowdown - 1) * (double)(took->fwd_ns + took->bwd_ns)));
+    bt_span_end();
+    return BT_OK;
+}
+
+bt_code bt_micro_end(bt_micro *m, int64_t i, bt_err *err) {
+    bt_span_begin(BT_MR_BWD);
+    if (m->reproducible && i < m->plan->n - 1) bt_reducer_unit_done(m->reducer);
+    bt_span_end();
+    bt_span_begin(BT_MR_MONITOR);
+    BT_TRY(bt_telemetry_poll(m->telemetry, err));
+    bt_span_end();
+    return BT_OK;
+}
+
+int64_t bt_micro_take_tp_busy_ns(bt_micro *m) {
+    int64_t ns = m->tp_busy_ns;
+    m->tp_busy_ns = 0;
+    return ns;
+}

@@ -1,0 +1,58 @@
+/* micro.h - one micro-batch of a step on this rank: what every schedule does alike.
+ *
+ * A schedule (micro_schedule.h) decides in which order forward and backward passes of a step's
+ * micro-batches run; these functions are the bookkeeping around each pass: tokens, rounding keys,
+ * where gradients go, and what is checked afterwards.
+ * Threads: the training thread. No allocation after create. */
+#ifndef BT_ENGINE_MICRO_MICRO_H
+#define BT_ENGINE_MICRO_MICRO_H
+
+#include "engine/base/place.h"
+#include "engine/data/shards/loader.h"
+#include "engine/micro/micro_plan.h"
+#include "engine/model/net/model.h"
+#include "engine/observe/telemetry.h"
+#include "engine/parallel/grad/reducer.h"
+#include "engine/update/update.h"
+
+typedef struct bt_micro {
+    /* all borrowed */
+    bt_model *model;
+    bt_loader *loader;
+    bt_reducer *reducer;
+    bt_update *update;
+    bt_telemetry *telemetry;
+    bt_place *place;
+    const bt_micro_plan *plan;
+
+    bool reproducible; /* every micro-batch is a unit of its own, added up in a fixed tree */
+    int64_t rows;      /* tokens of a micro-batch */
+    uint64_t seed;
+    int64_t step;    /* the step that is computed */
+    double *losses;  /* (plan->micros) sums of token losses, at the micro-batch's place */
+    double slowdown; /* 1, or more: sleep as if the processor were so much slower */
+    /* of the tensor-parallel group: charged so far, and busy since it was taken */
+    int64_t tp_ns, tp_wait_ns, tp_busy_ns;
+} bt_micro;
+
+bt_code bt_micro_create(bt_micro *m, int64_t micros, bt_err *err) BT_MUST_CHECK;
+void bt_micro_release(bt_micro *m);
+size_t bt_micro_bytes(int64_t micros); /* that create takes */
+
+/* this rank's i-th micro-batch of the step, 0 <= i < plan->n; its loss goes here */
+double *bt_micro_loss(const bt_micro *m, int64_t i);
+/* the next micro-batch's tokens */
+bt_code bt_micro_tokens(bt_micro *m, bt_batch *out, bt_err *err) BT_MUST_CHECK;
+/* before the backward pass of micro-batch i: rounding keys, and where its gradients are to go. What
+ * it returns is called as tensors' gradients are finished, with m->reducer */
+bt_grad_ready_fn bt_micro_begin_backward(bt_micro *m, int64_t i);
+/* before and after a pass of the model, whose times it returned; charges them to their phases */
+void bt_micro_pass_begin(bt_micro *m);
+bt_code bt_micro_pass_end(bt_micro *m, const bt_micro_times *took, bt_err *err) BT_MUST_CHECK;
+/* micro-batch i is done */
+bt_code bt_micro_end(bt_micro *m, int64_t i, bt_err *err) BT_MUST_CHECK;
+
+/* exchanges of the tensor-parallel group in flight since the last call */
+int64_t bt_micro_take_tp_busy_ns(bt_micro *m);
+
+#endif

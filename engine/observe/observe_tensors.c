@@ -1,0 +1,144 @@
+/* observe_tensors.c - what the ternary codes, gradients and updates of every tensor are like. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/observe/observer_impl.h"
+
+bt_code bt_tensor_watch_create(bt_tensor_watch *w, const bt_observer_cfg *cfg, bt_err *err) {
+    size_t all = cfg->update->table.n, own = bt_model_params(cfg->model)->n;
+    w->mesh = cfg->mesh;
+    w->model = cfg->model;
+    w->update = cfg->update;
+    w->slices.shards = &cfg->update->shards;
+    w->slices.weights = cfg->update->weights;
+    w->records = calloc(all, sizeof *w->records);
+    w->values = calloc(all, sizeof *w->values);
+    w->counts = calloc(all, sizeof *w->counts);
+    w->code_counts = calloc(own, sizeof *w->code_counts);
+    if (!w->records || !w->values || !w->counts || !w->code_counts)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for the statistics of %zu tensors", all);
+    return cfg->setup->cfg->stats_every > 0 ? bt_codes_create(&w->codes, w->model, &w->slices, err)
+                                            : BT_OK;
+}
+
+void bt_tensor_watch_release(bt_tensor_watch *w) {
+    free(w->records);
+    free(w->values);
+    free(w->counts);
+    free(w->code_counts);
+    bt_codes_destroy(w->codes);
+}
+
+/* the tensor's name without "layers.N." */
+static const char *short_name(const bt_tensor *x) {
+    const char *name = x->name;
+    if (x->layer < 0) return name;
+    for (int dots = 0; *name && dots < 2; name++) dots += *name == '.';
+    return name;
+}
+
+enum { LOOK = 4096 };
+
+/* of tensor x, in its elements, what lies in this rank's i-th piece */
+static bt_range own_piece(const bt_update *u, const bt_tensor *x, size_t i) {
+    bt_range r = u->pieces[i];
+    if (r.begin < x->offset) r.begin = x->offset;
+    if (r.end > x->offset + x->count) r.end = x->offset + x->count;
+    return r.begin < r.end ? (bt_range){r.begin - x->offset, r.end - x->offset} : (bt_range){0, 0};
+}
+
+/* zeros and +1s of the codes that this rank counts: all of a block, none, or (a kv head is shared
+ * with a neighbour) all but the first ones */
+static void count_codes(const bt_tensor_watch *w, size_t k, double *row) {
+    const bt_tensor *x = &bt_model_params(w->model)->tensors[k];
+    bt_quant_stat q = bt_model_quant_stat(w->model, k);
+    /* else the pieces that this rank owns */
+    bool whole = bt_model_codes(w->model, k) != NULL;
+    double zero = 0, pos = 0;
+    int8_t spare[LOOK];
+    for (size_t i = 0; x->tern && i < (whole ? 1 : w->update->n_pieces); i++) {
+        bt_range r = whole ? (bt_range){0, x->count} : own_piece(w->update, x, i);
+        for (size_t at = r.begin, n; at < x->first_counted && at < r.end; at += n) {
+            n = (r.end < x->first_counted ? r.end : x->first_counted) - at;
+            if (n > LOOK) n = LOOK;
+            const int8_t *codes = bt_weights_codes(w->update->weights, k, at, n, spare);
+            for (size_t e = 0; e < n; e++) {
+                zero += codes[e] == 0;
+                pos += codes[e] > 0;
+            }
+        }
+    }
+    row[COUNT_ZERO] = rint(q.zero_frac * q.n) - zero;
+    row[COUNT_POS] = rint(q.pos_frac * q.n) - pos;
+}
+
+/* what the step did to this rank's slices of tensor k */
+static void add_change(const bt_tensor_watch *w, size_t k, double *row) {
+    const bt_tensor *x = &bt_model_params(w->model)->tensors[k];
+    for (size_t i = 0; i < w->update->n_pieces; i++)
+        bt_update_change(w->update, k, bt_codes_slice(&w->slices, x, i), &row[COUNT_CHANGE],
+                         &row[COUNT_BEFORE]);
+}
+
+/* Counts of whole tensors: every block of a tensor counted once. Codes that all data-parallel ranks
+ * have are counted by one of them, codes of pieces by their owners; the changes by each rank where
+ * it remembers, or holds the optimizer's states. */
+static bt_code add_counts(bt_tensor_watch *w, bool applied, bt_err *err) {
+    const bt_params *p = bt_model_params(w->model);
+    size_t n = w->update->table.n;
+    bt_codes_sample(w->codes, w->code_counts);
+    memset(w->counts, 0, n * sizeof *w->counts);
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_code_counts *c = &w->code_counts[i];
+        double *row = w->counts[p->before + i];
+        if (bt_weights_counts(w->update->weights)) count_codes(w, i, row);
+        row[COUNT_FLIP] = c->flips;
+        row[COUNT_SIGN_FLIP] = c->sign_flips;
+        row[COUNT_BACK] = c->back;
+        row[COUNT_NEAR] = c->near;
+        if (w->mesh->me.dp == 0 && w->mesh->me.tp == 0)
+            row[COUNT_SCALE] = bt_model_quant_stat(w->model, i).scale;
+        if (applied) add_change(w, i, row);
+    }
+    BT_TRY(bt_all_reduce_f64(w->mesh->dp, w->counts[0], COUNTS * n, BT_SUM, err));
+    BT_TRY(bt_all_reduce_f64(w->mesh->tp, w->counts[0], COUNTS * n, BT_SUM, err));
+    return bt_all_reduce_f64(w->mesh->pp, w->counts[0], COUNTS * n, BT_SUM, err);
+}
+
+static void fill_ternary(const bt_tensor_watch *w, const bt_tensor *x, const double *counted,
+                         double *v) {
+    double n = (double)x->whole_rows * (double)x->whole_cols;
+    v[BT_ML_ZERO] = counted[COUNT_ZERO] / n;
+    v[BT_ML_POS] = counted[COUNT_POS] / n;
+    if (bt_codes_samples(w->codes) > 1) v[BT_ML_FLIP] = counted[COUNT_FLIP] / n;
+    if (bt_codes_samples(w->codes) > 1) v[BT_ML_SIGN_FLIP] = counted[COUNT_SIGN_FLIP] / n;
+    if (bt_codes_samples(w->codes) > 2) v[BT_ML_OSCILLATION] = counted[COUNT_BACK] / n;
+    v[BT_ML_BOUNDARY] = counted[COUNT_NEAR] / n;
+    v[BT_ML_SCALE] = counted[COUNT_SCALE];
+}
+
+bt_code bt_tensor_watch_sample(bt_tensor_watch *w, const bt_telemetry *t, const bt_sample_step *s,
+                               bt_err *err) {
+    const bt_params *p = &w->update->table;
+    const double *squares;
+    BT_TRY(bt_update_tensor_squares(w->update, s->unscale, &squares, err));
+    BT_TRY(add_counts(w, s->applied, err));
+    if (!t->sink.layers) return BT_OK;
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *x = &p->tensors[i];
+        const double *counted = w->counts[i];
+        double *v = w->values[i];
+        for (int m = 0; m < BT_ML_COUNT; m++) v[m] = NAN;
+        if (x->tern) fill_ternary(w, x, counted, v);
+        v[BT_ML_GRAD_NORM] = sqrt(squares[i]);
+        if (!s->applied)
+            v[BT_ML_UPDATE] = 0;
+        else if (counted[COUNT_BEFORE] > 0)
+            v[BT_ML_UPDATE] = sqrt(counted[COUNT_CHANGE] / counted[COUNT_BEFORE]);
+        w->records[i] = (bt_layer_record){
+            .step = s->step, .layer = x->layer, .tensor = short_name(x), .values = v};
+    }
+    t->sink.layers(t->sink.ctx, w->records, p->n);
+    return BT_OK;
+}

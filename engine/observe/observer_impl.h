@@ -1,0 +1,60 @@
+/* observer_impl.h - private to engine/observe: the observer's two halves. */
+#ifndef BT_ENGINE_OBSERVE_OBSERVER_IMPL_H
+#define BT_ENGINE_OBSERVE_OBSERVER_IMPL_H
+
+#include "engine/observe/codes.h"
+#include "engine/observe/observer.h"
+
+/* ---- observe_exchanges.c: traffic by kind, and messages by pair ------------------------------ */
+typedef struct bt_exchange_watch {
+    bt_comm_record *comm_records;                               /* on rank 0: (ranks, kinds) */
+    double (*comm_mine)[BT_MC_COUNT], (*comm_all)[BT_MC_COUNT]; /* (kinds), (ranks, kinds) */
+    bt_pair_record *pair_records; /* on rank 0: (ranks, ranks); NULL in a world too large for it */
+    double (*pair_mine)[BT_MP_COUNT], (*pair_all)[BT_MP_COUNT]; /* (ranks), (ranks, ranks) */
+    int64_t comm_step, pair_step; /* of the newest such records: theirs begin after it */
+    int64_t samples;              /* of this attempt */
+    bt_link links[BT_AXIS_COUNT];
+} bt_exchange_watch;
+
+bt_code bt_exchange_watch_create(bt_exchange_watch *w, const bt_telemetry *t, bt_err *err)
+    BT_MUST_CHECK;
+void bt_exchange_watch_release(bt_exchange_watch *w);
+void bt_exchange_watch_begin(bt_exchange_watch *w, int64_t step);
+bt_code bt_exchange_watch_sample(bt_exchange_watch *w, const bt_telemetry *t, int64_t step,
+                                 bt_err *err) BT_MUST_CHECK;
+
+/* ---- observe_tensors.c: codes, gradients and updates ----------------------------------------- */
+/* of a tensor: codes by kind, squares of the step's change and of the weights before it, and its
+ * scale, once */
+enum {
+    COUNT_ZERO,
+    COUNT_POS,
+    COUNT_FLIP,
+    COUNT_SIGN_FLIP,
+    COUNT_BACK,
+    COUNT_NEAR,
+    COUNT_CHANGE,
+    COUNT_BEFORE,
+    COUNT_SCALE,
+    COUNTS
+};
+
+typedef struct bt_tensor_watch {
+    const bt_mesh *mesh;
+    bt_model *model;
+    bt_update *update;
+    bt_layer_record *records; /* (tensors of all stages), as the next two */
+    double (*values)[BT_ML_COUNT];
+    double (*counts)[COUNTS];    /* of all ranks */
+    bt_codes_cfg slices;         /* of each tensor this rank looks at one */
+    bt_codes *codes;             /* NULL: no statistics */
+    bt_code_counts *code_counts; /* (tensors of this rank) */
+} bt_tensor_watch;
+
+bt_code bt_tensor_watch_create(bt_tensor_watch *w, const bt_observer_cfg *cfg, bt_err *err)
+    BT_MUST_CHECK;
+void bt_tensor_watch_release(bt_tensor_watch *w);
+bt_code bt_tensor_watch_sample(bt_tensor_watch *w, const bt_telemetry *t, const bt_sample_step *s,
+                               bt_err *err) BT_MUST_CHECK;
+
+#endif

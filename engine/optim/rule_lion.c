@@ -1,0 +1,33 @@
+/* rule_lion.c - Lion: the sign of an interpolated momentum (Chen et al., arXiv:2302.06675, program
+ * p): one state, half the memory of AdamW's.
+ *
+ *     w -= lr * (sign(beta1 m + (1 - beta1) g) + decay w);    m = beta2 m + (1 - beta2) g */
+#include "engine/kernels/ops/ops.h"
+#include "engine/optim/optim.h"
+
+static void step(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
+    bt_op_lion(e->w, e->g, e->state[0],
+               &(bt_lion){.grad_scale = u->grad_scale,
+                          .lr = u->lr,
+                          .b1 = (float)cfg->beta1,
+                          .b2 = (float)cfg->beta2,
+                          .decay = u->decay},
+               e->n);
+}
+
+/* The momentum before is m_old = (m - (1 - beta2) g) / beta2; where it cannot be had (beta2 = 0) the
+ * direction is the gradient's own. */
+static void undo(float *change, float *before, const bt_optim_elems *e, const bt_optim_cfg *cfg,
+                 const bt_optim_update *u) {
+    const float b1 = (float)cfg->beta1, b2 = (float)cfg->beta2, keep = 1.0f - u->lr * u->decay;
+    for (size_t i = 0; i < e->n; i++) {
+        float g = e->g[i] * u->grad_scale,
+              old = b2 > 0 ? (e->state[0][i] - (1.0f - b2) * g) / b2 : 0.0f,
+              c = b1 * old + (1.0f - b1) * g, sign = (float)((c > 0) - (c < 0));
+        before[i] = (e->w[i] + u->lr * sign) / keep;
+        change[i] = u->lr * sign + (1.0f - keep) * before[i];
+    }
+}
+
+const bt_optim_rule bt_rule_lion = {
+    .name = "lion", .n_states = 1, .state_names = {"momentum"}, .step = step, .undo = undo};

@@ -1,0 +1,92 @@
+/* plan.c - the objects' sizes as rows of a table. */
+#include "engine/plan/plan.h"
+
+#include <string.h>
+
+#include "engine/base/small.h"
+#include "engine/config/rank_setup.h"
+#include "engine/micro/micro_schedule.h"
+#include "engine/observe/observer.h"
+#include "engine/parallel/grad/reducer.h"
+#include "engine/parallel/grad/unit_accumulator.h"
+#include "engine/parallel/tp/tp_group_create.h"
+#include "engine/update/update.h"
+
+/* measured: what a rank holds besides, however large the model */
+enum { PROGRAM_BYTES = 20 << 20 };
+
+/* ZeRO-2 keeps own pieces, the stripes on their way, and what is not finished: at the end of
+ * backward the tied embedding. */
+static size_t grads_kept(const bt_rank_setup *s) {
+    const bt_tensor *embed = bt_params_get(&s->params, -1, BT_P_EMBED);
+    size_t own = bt_shards_elems(&s->shards, s->shard);
+    return sizeof(float) *
+           bt_min_size(s->params.total,
+                       own + (embed ? embed->count : 0) + BT_STRIPES_IN_FLIGHT * s->shards.stripe);
+}
+
+/* what ZeRO takes out of the model's arenas: pages that are never touched, or given back */
+static void leave_out_shards(const bt_rank_setup *s, bt_arena_row *rows, size_t n) {
+    int64_t zero = s->sharded ? s->cfg->zero : 0;
+    bool one_micro = s->even && s->n_micro == 1;
+    for (size_t i = 0; i < n; i++) {
+        if (zero >= 3 && strcmp(rows[i].name, "params") == 0)
+            rows[i] = (bt_arena_row){
+                "params",
+                bt_weights_latent_bytes(&s->params, &s->shards, (int)s->cfg->zero, s->shard),
+                "latent weights, fp32: own ternary pieces; embedding, norms, head"};
+        if (zero >= 2 && one_micro && strcmp(rows[i].name, "grads") == 0)
+            rows[i] = (bt_arena_row){
+                "grads", grads_kept(s),
+                "own pieces; at the peak the embedding and the stripes on their way besides"};
+    }
+}
+
+static size_t staging(const bt_rank_setup *s) {
+    return bt_reducer_staging(s->params.total, (size_t)s->cfg->bucket_bytes, &s->shards, (int)s->dp,
+                              s->me.dp, s->units);
+}
+
+/* with unequal shares any range of units may come: the worst */
+static size_t unit_sums(const bt_rank_setup *s) {
+    if (s->units == 0) return 0;
+    return s->even ? bt_accumulator_bytes(s->params.total, s->first_micro, s->n_micro)
+                   : bt_accumulator_bytes(s->params.total, 1, s->micros - 1);
+}
+
+static void add(bt_arena_row *rows, size_t *n, const char *name, size_t bytes, const char *why) {
+    if (bytes) rows[(*n)++] = (bt_arena_row){name, bytes, why};
+}
+
+size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_MAX]) {
+    bt_rank_setup s;
+    bt_model_setup model = bt_run_cfg_setup(c, rank);
+    size_t n = bt_model_plan(&model, rows, BT_PLAN_MAX);
+    if (bt_rank_setup_init(&s, c, rank, NULL) != BT_OK) return n;
+    leave_out_shards(&s, rows, n);
+
+    bt_update_sizes update = bt_update_bytes(&s);
+    size_t exchange = staging(&s) + update.exchange + bt_micro_schedule_bytes(&s.model, &s.shape) +
+                      bt_tp_group_bytes(s.shape.tp, (size_t)(c->micro_batch * c->seq_len),
+                                        (size_t)c->d_model, c->parts > 1);
+    add(rows, &n, "optimizer", update.optimizer,
+        s.sharded ? "the optimizer's states of this shard's parameters"
+                  : "the optimizer's states of all parameters");
+    add(rows, &n, "exchange", exchange,
+        c->zero >= 3 && s.sharded
+            ? "sums and codes of other ranks on their way; own codes, in 2 bits"
+            : "sums of other ranks on their way");
+    add(rows, &n, "partial sums", unit_sums(&s), "reproducible: gradients of finished units");
+    add(rows, &n, "code history", bt_observer_bytes(&s),
+        "ternary codes of the last two statistics samples");
+    add(rows, &n, "program", PROGRAM_BYTES, "code, libraries, MPI, and the scratch of kernels");
+    bt_rank_setup_release(&s);
+    return n;
+}
+
+size_t bt_plan_bytes(const bt_run_cfg *c, int rank) {
+    bt_arena_row rows[BT_PLAN_MAX];
+    size_t n = bt_plan_memory(c, rank, rows), sum = 0;
+    for (size_t i = 0; i < n; i++) sum += rows[i].bytes;
+    return sum;
+}

@@ -1,0 +1,226 @@
+/* after_step.c - the actions of after_step.def. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/span.h"
+#include "engine/train/trainer_impl.h"
+
+static bool every(int64_t step, int64_t n) { return n > 0 && step % n == 0; }
+bool bt_trainer_at_end(const bt_trainer *t) { return t->at.step >= t->cfg.steps; }
+static bool at_stop(const bt_trainer *t) { return t->stop_at > 0 && t->at.step >= t->stop_at; }
+
+/* ---- balance --------------------------------------------------------------------------------- */
+
+static void balance_event(bt_trainer *t, double gain) {
+    const bt_micro_plan *p = &t->micro_plan;
+    char body[512], *at = body, *end = body + sizeof body;
+    int64_t least = p->shares[0], most = p->shares[0];
+    at += snprintf(at, (size_t)(end - at), "{\"micro_batches\":[");
+    for (size_t i = 0; i < p->dp; i++) {
+        if (p->shares[i] < least) least = p->shares[i];
+        if (p->shares[i] > most) most = p->shares[i];
+        if (end - at > 32) /* of the first hundred ranks */
+            at += snprintf(at, (size_t)(end - at), "%s%" PRId64, i ? "," : "", p->shares[i]);
+    }
+    snprintf(at, (size_t)(end - at), "]}");
+    bt_telemetry_event(&t->telemetry, "balance", BT_EV_INFO, t->at.step - 1, body,
+                       "from the next step ranks take %" PRId64 " to %" PRId64
+                       " micro-batches by their speed: steps %.0f %% shorter",
+                       least, most, 100 * gain);
+}
+
+static bool due_balance(const bt_trainer *t, const bt_step_outcome *o) {
+    (void)o;
+    return t->micro_plan.balance == BT_BALANCE_AUTO;
+}
+
+static bt_code run_balance(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    const bt_micro_plan *p = &t->micro_plan;
+    double gain;
+    BT_TRY(bt_micro_plan_adjust(&t->micro_plan, o->seconds_per_micro, &gain, err));
+    if (!(gain > 0)) return BT_OK;
+    balance_event(t, gain);
+    /* other units are added on other ranks, in the same tree */
+    if (t->cfg.reproducible) BT_TRY(bt_trainer_make_reducer(t, err));
+    return bt_loader_move(t->loader, t->at.step, (int)(p->first * t->cfg.micro_batch),
+                          (int)(p->n * t->cfg.micro_batch), err);
+}
+
+/* ---- evaluation ------------------------------------------------------------------------------ */
+
+bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) {
+    bt_weights *w = t->update.weights;
+    bt_eval_result *r = &t->validation;
+    int64_t start = bt_now_ns();
+    bt_place_enter(t->place, BT_AT_EVALUATION, t->at.step - 1);
+    BT_TRY(bt_weights_begin(w, BT_PASSES_FORWARD, NULL, bt_evaluator_micros(t->evaluator), err));
+    BT_TRY(bt_evaluator_run(t->evaluator, t->model, t->schedule->pipe, r, err));
+    BT_TRY(bt_weights_check(w, err));
+    BT_TRY(bt_weights_end(w, err));
+    (void)bt_weights_take_busy_ns(w); /* of no step */
+    if (t->schedule->pipe) (void)bt_pipe_take_busy_ns(t->schedule->pipe);
+    char body[160];
+    snprintf(body, sizeof body,
+             "{\"val_loss\":%.9g,\"bits_per_byte\":%.9g,\"tokens\":%" PRId64 ",\"took_ms\":%.3f}",
+             r->nats, r->bits_per_byte, r->tokens, (double)(bt_now_ns() - start) / 1e6);
+    bt_telemetry_event(&t->telemetry, "evaluation", BT_EV_INFO, t->at.step - 1,
+                       isfinite(r->nats) ? body : NULL,
+                       "validation %.4f nats per token, %.4f bits per byte (%" PRId64 " tokens)",
+                       r->nats, r->bits_per_byte, r->tokens);
+    return BT_OK;
+}
+
+static bool due_evaluation(const bt_trainer *t, const bt_step_outcome *o) {
+    (void)o;
+    return t->evaluator && (every(t->at.step, t->cfg.eval_every) || bt_trainer_at_end(t));
+}
+
+static bt_code run_evaluation(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    bt_profile_hold(true);
+    bt_code code = bt_trainer_evaluate(t, err);
+    bt_profile_hold(false);
+    o->evaluated = true;
+    return code;
+}
+
+/* ---- statistics and the step's record ---------------------------------------------------------- */
+
+static bool due_statistics(const bt_trainer *t, const bt_step_outcome *o) {
+    (void)o;
+    return every(t->at.step - 1, t->cfg.stats_every);
+}
+
+static bt_code run_statistics(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    bt_place_enter(t->place, BT_AT_RECORD, t->at.step - 1);
+    return bt_observer_sample(t->observer,
+                              &(bt_sample_step){.step = t->at.step - 1,
+                                                .applied = o->applied,
+                                                .unscale = 1 / o->loss_scale},
+                              err);
+}
+
+static bool due_record(const bt_trainer *t, const bt_step_outcome *o) {
+    return every(t->at.step - 1, t->cfg.log_every) || o->evaluated || !o->applied ||
+           bt_trainer_at_end(t) || at_stop(t);
+}
+
+static bt_code run_record(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    double values[BT_MS_COUNT];
+    bt_place_enter(t->place, BT_AT_RECORD, t->at.step - 1);
+    for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
+    values[BT_MS_TOKENS] = (double)t->at.tokens;
+    values[BT_MS_LOSS] = o->global_loss;
+    values[BT_MS_GRAD_NORM] = o->grad_norm;
+    values[BT_MS_LR] = o->lr;
+    values[BT_MS_WEIGHT_DECAY] = o->weight_decay;
+    values[BT_MS_LOSS_SCALE] = o->loss_scale;
+    values[BT_MS_SKIPPED] = !o->applied;
+    if (o->evaluated) values[BT_MS_VAL_LOSS] = t->validation.nats;
+    return bt_telemetry_post(&t->telemetry, t->at.step - 1, values, o->rank_values, err);
+}
+
+/* ---- checkpoint ------------------------------------------------------------------------------ */
+
+static bool due_checkpoint(const bt_trainer *t, const bt_step_outcome *o) {
+    return (bt_trainer_at_end(t) && t->cfg.ckpt_final) || at_stop(t) ||
+           (o->control.verbs & (BT_REQ_STOP | REQ_CKPT_DUE)) ||
+           every(t->at.step, t->cfg.ckpt_every);
+}
+
+static bt_code run_checkpoint(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    (void)o;
+    BT_TRY(bt_telemetry_flush(&t->telemetry, err));
+    bt_place_enter(t->place, BT_AT_CHECKPOINT, t->at.step - 1);
+    return bt_saver_save(&t->saver, err);
+}
+
+/* ---- control --------------------------------------------------------------------------------- */
+
+static void control_event(bt_trainer *t, const char *what) {
+    bt_telemetry_event(&t->telemetry, "control", BT_EV_INFO, t->at.step - 1, NULL, "%s", what);
+}
+
+static void change_lr(bt_trainer *t, double factor) {
+    char body[64];
+    t->at.lr_factor = factor;
+    snprintf(body, sizeof body, "{\"lr_factor\":%.17g}", factor);
+    bt_telemetry_event(&t->telemetry, "control", BT_EV_INFO, t->at.step - 1, body,
+                       "learning rate times %g from now on", factor);
+}
+
+static bt_code evaluate_now(bt_trainer *t, bt_err *err) {
+    control_event(t, "evaluation asked for");
+    if (t->evaluator) return bt_trainer_evaluate(t, err);
+    bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, t->at.step - 1, NULL,
+                       "no validation data: data.val_frac is 0");
+    return BT_OK;
+}
+
+static bt_code save_now(bt_trainer *t, bt_err *err) {
+    control_event(t, "checkpoint asked for");
+    BT_TRY(bt_telemetry_flush(&t->telemetry, err));
+    return bt_saver_save(&t->saver, err);
+}
+
+static bt_code act(bt_trainer *t, const bt_control *c, bt_err *err) {
+    if (c->verbs & BT_REQ_LR) change_lr(t, bt_control_lr_factor(c));
+    if (c->verbs & BT_REQ_EVAL) BT_TRY(evaluate_now(t, err));
+    if (c->verbs & BT_REQ_CHECKPOINT) BT_TRY(save_now(t, err));
+    if (c->verbs & BT_REQ_STOP) {
+        control_event(t, "stop asked for");
+        t->stop = true;
+    }
+    return BT_OK;
+}
+
+static bt_code pause_here(bt_trainer *t, bt_err *err) {
+    BT_TRY(bt_telemetry_flush(&t->telemetry, err));
+    control_event(t, "paused");
+    int64_t began = bt_now_ns();
+    bt_place_enter(t->place, BT_AT_PAUSE, t->at.step - 1);
+    while (!t->stop) {
+        bt_control c;
+        BT_TRY(bt_control_wait(t->mesh.world, t->requests, &c, err));
+        BT_TRY(act(t, &c, err));
+        if (c.verbs & BT_REQ_RESUME) break;
+    }
+    bt_telemetry_event(&t->telemetry, "control", BT_EV_INFO, t->at.step - 1, NULL,
+                       "%s after a pause of %.1f s", t->stop ? "stopping" : "going on",
+                       (double)(bt_now_ns() - began) / 1e9);
+    return BT_OK;
+}
+
+static bool due_control(const bt_trainer *t, const bt_step_outcome *o) {
+    (void)t;
+    return o->control.verbs != 0;
+}
+
+static bt_code run_control(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    BT_TRY(act(t, &o->control, err));
+    bool pause = (o->control.verbs & BT_REQ_PAUSE) && !(o->control.verbs & BT_REQ_RESUME);
+    return pause && !t->stop ? pause_here(t, err) : BT_OK;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const struct {
+    bool (*due)(const bt_trainer *t, const bt_step_outcome *o);
+    bt_code (*run)(bt_trainer *t, bt_step_outcome *o, bt_err *err);
+    int phase;
+} actions[] = {
+#define BT_AFTER_STEP(name, phase, what) {due_##name, run_##name, phase},
+#include "engine/train/after_step.def"
+#undef BT_AFTER_STEP
+};
+
+bt_code bt_after_step(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    for (size_t i = 0; i < sizeof actions / sizeof *actions; i++) {
+        if (!actions[i].due(t, o)) continue;
+        bt_span_begin(actions[i].phase);
+        BT_TRY(actions[i].run(t, o, err));
+        bt_span_end();
+    }
+    return BT_OK;
+}

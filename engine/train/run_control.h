@@ -1,0 +1,27 @@
+/* run_control.h - what people ask of a running training, known to all ranks at the same step.
+ *
+ * Rank 0 takes the request box (run_request.h) once a step; what it finds travels to all ranks with
+ * the step's gradient exchange, as two of its notes. Acting on it is the trainer's.
+ * Threads: the training thread. */
+#ifndef BT_ENGINE_TRAIN_RUN_CONTROL_H
+#define BT_ENGINE_TRAIN_RUN_CONTROL_H
+
+#include <stdbool.h>
+
+#include "engine/parallel/mpi/comm.h"
+#include "engine/train/run_request.h"
+
+typedef struct bt_control { /* asked for, the same on all ranks once agreed */
+    int64_t verbs;          /* bits of run_request.h, and of the asker's own beyond them */
+    int64_t lr_bits;        /* with BT_REQ_LR: the factor, as the bits of a double */
+} bt_control;
+
+/* takes what is in the box; nothing where there is no box */
+bt_control bt_control_take(bt_request_box *box);
+double bt_control_lr_factor(const bt_control *c);
+/* while a run is paused: waits until rank 0 is asked for something. All ranks sleep between looks.
+ * Collective over world */
+bt_code bt_control_wait(bt_comm *world, bt_request_box *box, bt_control *out, bt_err *err)
+    BT_MUST_CHECK;
+
+#endif

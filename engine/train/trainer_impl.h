@@ -1,0 +1,93 @@
+/* trainer_impl.h - the trainer from inside, for trainer.c, step.c, after_step.c and facts.c: the
+ * objects of a training, and what only their conductor knows. The objects know nothing of it. */
+#ifndef BT_ENGINE_TRAIN_TRAINER_IMPL_H
+#define BT_ENGINE_TRAIN_TRAINER_IMPL_H
+
+#include "engine/config/rank_setup.h"
+#include "engine/micro/micro_schedule.h"
+#include "engine/observe/meter.h"
+#include "engine/observe/observer.h"
+#include "engine/optim/lr_schedule.h"
+#include "engine/train/evaluate.h"
+#include "engine/train/guard.h"
+#include "engine/train/loss_scale.h"
+#include "engine/train/run_control.h"
+#include "engine/train/saver.h"
+#include "engine/train/trainer.h"
+
+/* Small integers that travel with the gradients' arrival times: every rank gets the largest of each.
+ * Rank 0 alone fills CONTROL and LR; the fingerprint goes as itself and negated, so that two
+ * different ones show. */
+enum {
+    NOTE_CONTROL,
+    NOTE_LR,
+    NOTE_BAD_LOSS,
+    NOTE_GRAD_FINGERPRINT,
+    NOTE_GRAD_FINGERPRINT_NEG,
+    NOTE_COUNT
+};
+/* beside the bits of run_request.h: rank 0's clock says a checkpoint is due */
+enum { REQ_CKPT_DUE = 1 << 16 };
+
+typedef struct bt_step_outcome {
+    double loss;        /* this rank's mean over its tokens */
+    double global_loss; /* of all ranks, added in a fixed order; NaN when not reproducible */
+    double grad_norm, lr, weight_decay, loss_scale;
+    bool loss_bad; /* the loss of some rank is not finite */
+    bool applied;
+    bt_control control;              /* agreed by all ranks */
+    double seconds_per_micro;        /* that this rank computed, waiting left out */
+    double rank_values[BT_MR_COUNT]; /* the meter's, after the step */
+    bool evaluated;                  /* val_loss belongs to this step */
+} bt_step_outcome;
+
+struct bt_trainer {
+    bt_run_cfg cfg;
+    bt_rank_setup setup; /* of this rank */
+    bt_mesh mesh;
+    bt_request_box *requests;
+    bt_place *place, own_place; /* own_place: when nobody looks */
+
+    bt_tp_group *tp_group; /* NULL: no tensor parallelism */
+    bt_model *model;
+    bt_loader *loader;
+    bt_micro_plan micro_plan;
+    bt_micro micro;
+    bt_micro_schedule *schedule;
+    bt_reducer *reducer;
+    bt_update update;
+    bt_lr_schedule lr;
+    bt_loss_scale loss_scale;
+    bt_guard guard;
+    bt_evaluator *evaluator; /* NULL: no validation data */
+    bt_saver saver;
+    bt_meter meter;
+    bt_telemetry telemetry;
+    bt_observer *observer;
+    bt_profile profile;
+
+    bt_progress at;
+    int64_t first_step,
+        stop_at;              /* of this attempt; stop_at: where stop_after ends it, 0: nowhere */
+    int64_t grad_fingerprint; /* of the last step: must be the same on all ranks */
+    bool stop, stopped;
+    bt_eval_result validation; /* newest; NaN: none yet */
+    double rss_peak_mib;       /* before a profile measured the machine; 0: not yet */
+};
+
+/* step.c: one optimizer update over the global batch */
+bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) BT_MUST_CHECK;
+
+/* after_step.c: what follows a step, in the order of its table */
+bt_code bt_after_step(bt_trainer *t, bt_step_outcome *o, bt_err *err) BT_MUST_CHECK;
+/* collective: validation loss and its event */
+bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+bool bt_trainer_at_end(const bt_trainer *t);
+
+/* trainer.c: the exchange of gradients for the micro-batch plan as it is; collective */
+bt_code bt_trainer_make_reducer(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+
+/* facts.c: what is true of the whole run, recorded before the first step; collective */
+bt_code bt_record_facts(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,47 @@
+/* tensor_slices.c - contiguous stretches and blocks of columns. */
+#include "engine/update/tensor_slices.h"
+
+#include "engine/base/small.h"
+
+/* elements [from, to) of the block; rows: whole rows of a block of columns */
+static void add(const bt_tensor *x, const char *state, float *data, bt_range r, bool rows,
+                bt_slices *out) {
+    if (r.begin >= r.end) return;
+    bt_slices_add(out, &(bt_ckpt_slice){.tensor = x->name,
+                                        .state = state,
+                                        .tensor_elems = x->whole_rows * x->whole_cols,
+                                        .first = bt_tensor_place(x, r.begin),
+                                        .count = r.end - r.begin,
+                                        .data = data,
+                                        .width = rows ? (uint32_t)x->cols : 0,
+                                        .stride = rows ? (uint32_t)x->whole_cols : 0});
+}
+
+void bt_tensor_slices(const bt_tensor *x, const char *state, float *data, bt_range r,
+                      bt_slices *out) {
+    if (r.begin >= r.end) return;
+    if (x->cols == x->whole_cols) {
+        add(x, state, data, r, false, out);
+        return;
+    }
+    size_t rows = bt_min_size((r.begin + x->cols - 1) / x->cols * x->cols, r.end),
+           rest = bt_max_size(r.end / x->cols * x->cols, rows);
+    add(x, state, data, (bt_range){r.begin, rows}, false, out);
+    add(x, state, data + (rows - r.begin), (bt_range){rows, rest}, true, out);
+    add(x, state, data + (rest - r.begin), (bt_range){rest, r.end}, false, out);
+}
+
+bt_code bt_load_weights(bt_model *m, const char *path, const bt_ckpt_meta *meta, bt_err *err) {
+    const bt_params *p = bt_model_params(m);
+    if (meta->params_hash != bt_params_hash(p))
+        return bt_fail(err, BT_FORMAT,
+                       "checkpoint '%s' does not hold the model its settings describe", path);
+    bt_slices slices = {0};
+    for (size_t i = 0; i < p->n; i++)
+        bt_tensor_slices(&p->tensors[i], "weight", bt_model_weights(m) + p->tensors[i].offset,
+                         (bt_range){0, p->tensors[i].count}, &slices);
+    bt_code code = bt_slices_done(&slices, err);
+    if (code == BT_OK) code = bt_ckpt_load(path, slices.at, slices.n, err);
+    bt_slices_release(&slices);
+    return code;
+}

@@ -1,0 +1,226 @@
+/* update.c - who updates which elements, and the few operations whose meaning depends on it. */
+#include "engine/update/update.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/small.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/parallel/tp/tp_group_create.h"
+
+bool bt_update_sharded(const bt_update *u) { return u->shards.n > 1; }
+
+/* ---- create ---------------------------------------------------------------------------------- */
+
+static void fill_spans(bt_optim_span *spans, const bt_params *p) {
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *x = &p->tensors[i];
+        spans[i] = (bt_optim_span){x->offset, x->offset + x->count, x->decay, x->linear};
+    }
+}
+
+static bt_optim_cfg optim_cfg(const bt_run_cfg *c) {
+    return (bt_optim_cfg){.kind = (bt_optim_id)c->optimizer,
+                          .beta1 = c->beta1,
+                          .beta2 = c->beta2,
+                          .eps = c->eps,
+                          .momentum = c->momentum};
+}
+
+static bt_code take_pieces(bt_update *u, const bt_run_cfg *c, bt_err *err) {
+    const bt_params *p = bt_model_params(u->model);
+    bt_optim_cfg optim = optim_cfg(c);
+    size_t stripes = u->shards.n_stripes;
+    u->spans = calloc(p->n, sizeof *u->spans);
+    u->pieces = calloc(stripes, sizeof *u->pieces);
+    u->optims = calloc(stripes, sizeof *u->optims);
+    if (!u->spans || !u->pieces || !u->optims)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", p->n);
+    fill_spans(u->spans, p);
+    for (u->n_pieces = 0; u->n_pieces < stripes; u->n_pieces++) {
+        bt_range *piece = &u->pieces[u->n_pieces];
+        *piece = bt_shards_piece(&u->shards, u->n_pieces,
+                                 bt_update_sharded(u) ? u->mesh->me.dp_shard : 0);
+        BT_TRY(bt_optim_create(&u->optims[u->n_pieces], &optim, u->spans, p->n, *piece, err));
+    }
+    return BT_OK;
+}
+
+static bt_range meet(bt_range a, size_t begin, size_t end) {
+    bt_range r = {bt_max_size(a.begin, begin), bt_min_size(a.end, end)};
+    return r.begin < r.end ? r : (bt_range){0, 0};
+}
+
+static void append(bt_range *list, size_t *n, bt_range r) {
+    if (r.begin < r.end) list[(*n)++] = r;
+}
+
+/* Every element counts once: what several ranks of the tensor-parallel group hold is counted by
+ * one of them. */
+static bt_code plan_norm(bt_update *u, const bt_run_cfg *c, bt_err *err) {
+    const bt_params *p = bt_model_params(u->model);
+    bt_norm_cfg norm = {.mesh = u->mesh,
+                        .tp_group = u->tp_group,
+                        .sharded = bt_update_sharded(u),
+                        .exact = c->parts > 1,
+                        .total = p->total,
+                        .pieces = u->pieces,
+                        .n_pieces = u->n_pieces};
+    u->counted = calloc(p->n + u->n_pieces, sizeof *u->counted);
+    u->excluded = calloc(p->n + u->n_pieces, sizeof *u->excluded);
+    u->tensor_squares = calloc(u->table.n, sizeof *u->tensor_squares);
+    if (!u->counted || !u->excluded || !u->tensor_squares)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", p->n);
+    for (size_t i = 0; i < u->table.n; i++)
+        norm.whole_elements += (double)u->table.tensors[i].whole_rows *
+                               (double)u->table.tensors[i].whole_cols;
+    for (size_t i = 0; i < u->n_pieces; i++) {
+        for (size_t k = 0; k < p->n; k++) {
+            const bt_tensor *x = &p->tensors[k];
+            size_t first = x->offset + x->first_counted, end = x->offset + x->count;
+            append(u->counted, &norm.n_counted, meet(u->pieces[i], first, end));
+            append(u->excluded, &norm.n_excluded, meet(u->pieces[i], x->offset, first));
+        }
+    }
+    norm.counted = u->counted;
+    norm.excluded = u->excluded;
+    return bt_norm_create(&u->norm, &norm, err);
+}
+
+bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) {
+    const bt_rank_setup *s = cfg->setup;
+    const bt_run_cfg *c = s->cfg;
+    *u = (bt_update){.model = cfg->model,
+                     .mesh = cfg->mesh,
+                     .tp_group = cfg->tp_group,
+                     .shards = s->shards,
+                     .keep_others_zero = s->sharded && c->zero >= 2,
+                     .optimizer = (bt_optim_id)c->optimizer};
+    BT_TRY(bt_params_init(&u->table, bt_model_config(u->model),
+                          (bt_model_slice){.tp_rank = s->me.tp, .tp_size = s->shape.tp}, err));
+    BT_TRY(take_pieces(u, c, err));
+    BT_TRY(plan_norm(u, c, err));
+    const bt_weights_cfg weights = {.model = u->model,
+                                    .mesh = u->mesh,
+                                    .shards = &u->shards,
+                                    .zero = (int)c->zero,
+                                    .panels = s->model.panels};
+    return bt_weights_create(&u->weights, &weights, err);
+}
+
+void bt_update_release(bt_update *u) {
+    for (size_t i = 0; i < u->n_pieces; i++) bt_optim_destroy(u->optims[i]);
+    bt_weights_destroy(u->weights);
+    bt_norm_destroy(u->norm);
+    free(u->optims);
+    free(u->pieces);
+    free(u->spans);
+    free(u->counted);
+    free(u->excluded);
+    free(u->tensor_squares);
+    bt_params_release(&u->table);
+    memset(u, 0, sizeof *u);
+}
+
+bt_update_sizes bt_update_bytes(const bt_rank_setup *s) {
+    const bt_params *p = &s->params;
+    int ranks = s->shape.tp > s->shape.pp ? s->shape.tp : s->shape.pp;
+    bt_update_sizes sizes = {.exchange = bt_weights_bytes(p, &s->shards, (int)s->cfg->zero,
+                                                          s->shard),
+                             .work = bt_norm_bytes(p->total, ranks)};
+    bt_optim_span *spans = calloc(p->n, sizeof *spans);
+    if (!spans) return sizes;
+    fill_spans(spans, p);
+    for (size_t i = 0; i < s->shards.n_stripes; i++)
+        sizes.optimizer += bt_optim_bytes((bt_optim_id)s->cfg->optimizer, spans, p->n,
+                                          bt_shards_piece(&s->shards, i, s->shard));
+    free(spans);
+    return sizes;
+}
+
+/* ---- weights before the first step ------------------------------------------------------------ */
+
+void bt_update_init_weights(bt_update *u, uint64_t seed) {
+    const bt_params *p = bt_model_params(u->model);
+    for (size_t k = 0; k < p->n; k++) {
+        const bt_tensor *x = &p->tensors[k];
+        if (bt_weights_holds(u->weights, x)) {
+            bt_model_init_range(u->model, seed, x->offset, x->offset + x->count);
+            continue;
+        }
+        for (size_t i = 0; i < u->n_pieces; i++) {
+            bt_range r = meet(u->pieces[i], x->offset, x->offset + x->count);
+            bt_model_init_range(u->model, seed, r.begin, r.end);
+        }
+    }
+}
+
+bt_code bt_update_quantise(bt_update *u, bt_err *err) {
+    BT_TRY(bt_weights_quantise(u->weights, err));
+    return bt_tp_group_check(u->tp_group, err);
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+/* What the exchange has given back to the system is zero already; touching it would take the memory
+ * again. */
+void bt_update_zero_grads(bt_update *u) {
+    float *grads = bt_model_grads(u->model);
+    if (!u->keep_others_zero) {
+        bt_model_zero_grads(u->model);
+        return;
+    }
+    for (size_t i = 0; i < u->n_pieces; i++)
+        bt_op_zero(grads + u->pieces[i].begin, u->pieces[i].end - u->pieces[i].begin);
+}
+
+bt_code bt_update_norm(bt_update *u, double unscale, double *norm, bt_err *err) {
+    BT_TRY(bt_norm_compute(u->norm, bt_model_grads(u->model), unscale, norm, err));
+    return bt_tp_group_check(u->tp_group, err);
+}
+
+bt_code bt_update_apply(bt_update *u, const bt_optim_update *how, bt_err *err) {
+    float *w = bt_model_weights(u->model);
+    const float *g = bt_model_grads(u->model);
+    for (size_t i = u->n_pieces; i-- > 0;) {
+        bt_optim_step(u->optims[i], w, g, how);
+        BT_TRY(bt_weights_gather(u->weights, i, err));
+    }
+    u->last = *how;
+    return bt_update_quantise(u, err);
+}
+
+/* ---- per tensor ------------------------------------------------------------------------------ */
+
+static double own_squares(const bt_update *u, const bt_tensor *x) {
+    const float *grads = bt_model_grads(u->model);
+    double sum = 0;
+    for (size_t i = 0; i < u->n_pieces; i++) {
+        bt_range r = meet(u->pieces[i], x->offset + x->first_counted, x->offset + x->count);
+        if (r.begin < r.end) sum += bt_op_sum_squares(grads + r.begin, r.end - r.begin);
+    }
+    return sum;
+}
+
+bt_code bt_update_tensor_squares(bt_update *u, double unscale, const double **out, bt_err *err) {
+    const bt_params *p = bt_model_params(u->model);
+    double *squares = u->tensor_squares;
+    memset(squares, 0, u->table.n * sizeof *squares);
+    for (size_t i = 0; i < p->n; i++)
+        squares[p->before + i] = own_squares(u, &p->tensors[i]) * unscale * unscale;
+    if (bt_update_sharded(u))
+        BT_TRY(bt_all_reduce_f64(u->mesh->shard, squares, u->table.n, BT_SUM, err));
+    BT_TRY(bt_all_reduce_f64(u->mesh->tp, squares, u->table.n, BT_SUM, err));
+    BT_TRY(bt_all_reduce_f64(u->mesh->pp, squares, u->table.n, BT_SUM, err));
+    *out = squares;
+    return BT_OK;
+}
+
+void bt_update_change(const bt_update *u, size_t k, bt_range r, double *change, double *before) {
+    for (size_t i = 0; i < u->n_pieces && u->last.t > 0; i++) {
+        bt_range own = meet(u->pieces[i], r.begin, r.end);
+        if (own.begin < own.end)
+            bt_optim_change(u->optims[i], k, own, bt_model_weights(u->model),
+                            bt_model_grads(u->model), &u->last, change, before);
+    }
+}

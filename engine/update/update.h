@@ -1,0 +1,76 @@
+/* update.h - the sharded update: gradient norm, optimizer step, weights to all who compute with
+ * them, quantisation; ZeRO 0 to 3 and tensor parallelism behind one face.
+ *
+ * The flat arrays are cut into stripes and each stripe into one piece per shard (shard_map.h). A
+ * rank updates its own pieces, from the last stripe to the first; while it updates one, the piece
+ * before travels to the ranks that need it (weights.h).
+ *
+ * Order:    create -> (init_weights or loading) -> quantise -> { zero_grads -> ... gradients ... ->
+ *           norm -> apply }* -> destroy.
+ * Ranks:    norm, apply, quantise and tensor_squares are collective.
+ * Threads:  the training thread. No allocation after create. */
+#ifndef BT_ENGINE_UPDATE_UPDATE_H
+#define BT_ENGINE_UPDATE_UPDATE_H
+
+#include "engine/ckpt/state.h"
+#include "engine/config/rank_setup.h"
+#include "engine/model/net/model.h"
+#include "engine/optim/norm.h"
+#include "engine/optim/optim.h"
+#include "engine/parallel/shard/shard_map.h"
+#include "engine/update/weights.h"
+
+typedef struct bt_update {
+    bt_model *model; /* borrowed, as the next two */
+    const bt_mesh *mesh;
+    bt_tp_group *tp_group; /* NULL: no tensor parallelism */
+    bt_params table;       /* the tensors of all stages */
+    bt_optim_span *spans;  /* one per tensor of this rank's model */
+    bt_shards shards;      /* one shard: everything is one piece */
+    bt_range *pieces;      /* (n_pieces) this rank's, one per stripe; may be empty */
+    bt_optim **optims;     /* (n_pieces) their states */
+    size_t n_pieces;
+    bt_range *counted, *excluded; /* as in bt_norm_cfg */
+    bt_weights *weights;
+    bt_norm *norm;
+    double *tensor_squares; /* (table.n) */
+    bool keep_others_zero;  /* ZeRO-2: the exchange gives the others' gradients back */
+    bt_optim_id optimizer;
+    bt_optim_update last; /* the newest update applied; t 0: none */
+} bt_update;
+
+typedef struct bt_update_cfg {
+    const bt_rank_setup *setup; /* read by create only; the rest is borrowed */
+    bt_model *model;
+    const bt_mesh *mesh;
+    bt_tp_group *tp_group;
+} bt_update_cfg;
+
+bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) BT_MUST_CHECK;
+void bt_update_release(bt_update *u); /* accepts an all-zero struct */
+
+/* what a rank's optimizer states and weight exchange take, for the memory plan */
+typedef struct bt_update_sizes {
+    size_t optimizer, exchange, work; /* bytes */
+} bt_update_sizes;
+bt_update_sizes bt_update_bytes(const bt_rank_setup *s);
+
+bool bt_update_sharded(const bt_update *u);
+void bt_update_zero_grads(bt_update *u);
+/* initial values of what this rank holds: a function of the seed and the element's place alone */
+void bt_update_init_weights(bt_update *u, uint64_t seed);
+/* scales, codes and packed weights from the latent weights: before the first step; part of apply */
+bt_code bt_update_quantise(bt_update *u, bt_err *err) BT_MUST_CHECK;
+/* of the gradients divided by the loss scale: `unscale` is one over it */
+bt_code bt_update_norm(bt_update *u, double unscale, double *norm, bt_err *err) BT_MUST_CHECK;
+bt_code bt_update_apply(bt_update *u, const bt_optim_update *how, bt_err *err) BT_MUST_CHECK;
+/* (table.n) squares of the gradients of all stages, each element counted once */
+bt_code bt_update_tensor_squares(bt_update *u, double unscale, const double **out, bt_err *err)
+    BT_MUST_CHECK;
+/* adds what the newest update changed in elements of tensor k inside r, and the weights before it */
+void bt_update_change(const bt_update *u, size_t k, bt_range r, double *change, double *before);
+
+/* rows "weights" and "optimizer" */
+void bt_update_add_state(bt_update *u, bt_state *s);
+
+#endif

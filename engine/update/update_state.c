@@ -1,0 +1,66 @@
+/* update_state.c - latent weights and optimizer states as rows of the state registry. */
+#include "engine/base/small.h"
+#include "engine/update/tensor_slices.h"
+#include "engine/update/update.h"
+
+/* the stretch [begin, end) of the flat array inside the block of tensor k, in its elements; counted:
+ * without what another rank of the tensor-parallel group writes */
+static bt_range inside(const bt_update *u, size_t k, bt_range flat, bool counted) {
+    const bt_tensor *x = &bt_model_params(u->model)->tensors[k];
+    size_t begin = bt_max_size(x->offset + (counted ? x->first_counted : 0), flat.begin),
+           end = bt_min_size(x->offset + x->count, flat.end);
+    return begin < end ? (bt_range){begin - x->offset, end - x->offset} : (bt_range){0, 0};
+}
+
+static void add_weights(const bt_update *u, size_t k, bt_range r, bt_slices *out) {
+    const bt_tensor *x = &bt_model_params(u->model)->tensors[k];
+    bt_tensor_slices(x, "weight", bt_model_weights(u->model) + x->offset + r.begin, r, out);
+}
+
+static void add_states(const bt_update *u, size_t piece, size_t k, bt_range r, bt_slices *out) {
+    const bt_tensor *x = &bt_model_params(u->model)->tensors[k];
+    const bt_optim_rule *rule = bt_optim_rule_of(u->optimizer, &u->spans[k]);
+    for (size_t s = 0; s < rule->n_states && r.begin < r.end; s++)
+        bt_tensor_slices(x, rule->state_names[s],
+                         bt_optim_state(u->optims[piece], k, s, x->offset + r.begin), r, out);
+}
+
+/* what this rank writes of a piece: an equal part, as its replicas hold the piece too */
+static bt_range own_part(const bt_update *u, bt_range piece) {
+    size_t replicas = (size_t)bt_comm_size(u->mesh->dp) / (size_t)u->shards.n,
+           n = piece.end - piece.begin,
+           me = (size_t)(bt_update_sharded(u) ? u->mesh->me.dp_replicate : u->mesh->me.dp);
+    return (bt_range){piece.begin + n * me / replicas, piece.begin + n * (me + 1) / replicas};
+}
+
+static void weight_slices(void *ctx, bt_state_use use, bt_slices *out) {
+    const bt_update *u = ctx;
+    const bt_params *p = bt_model_params(u->model);
+    for (size_t k = 0; k < p->n; k++) {
+        if (use != BT_STATE_SAVE && bt_weights_holds(u->weights, &p->tensors[k])) {
+            add_weights(u, k, (bt_range){0, p->tensors[k].count}, out);
+            continue;
+        }
+        for (size_t i = 0; i < u->n_pieces; i++) {
+            bool save = use == BT_STATE_SAVE;
+            bt_range flat = save ? own_part(u, u->pieces[i]) : u->pieces[i];
+            add_weights(u, k, inside(u, k, flat, save), out);
+        }
+    }
+}
+
+static void optimizer_slices(void *ctx, bt_state_use use, bt_slices *out) {
+    const bt_update *u = ctx;
+    bool save = use == BT_STATE_SAVE;
+    if (use == BT_STATE_WEIGHTS) return;
+    for (size_t i = 0; i < u->n_pieces; i++) {
+        bt_range flat = save ? own_part(u, u->pieces[i]) : u->pieces[i];
+        for (size_t k = 0; k < bt_model_params(u->model)->n; k++)
+            add_states(u, i, k, inside(u, k, flat, save), out);
+    }
+}
+
+void bt_update_add_state(bt_update *u, bt_state *s) {
+    bt_state_add(s, &(bt_state_row){.name = "weights", .ctx = u, .slices = weight_slices});
+    bt_state_add(s, &(bt_state_row){.name = "optimizer", .ctx = u, .slices = optimizer_slices});
+}

@@ -1,0 +1,82 @@
+/* mpi: 2
+ * What a rank takes is what its plan says, in every layout: address space before and after a trainer
+ * is created, against the sum of the plan's rows. */
+#include "tests/tiny_run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/config/rank_setup.h"
+#include "engine/plan/plan.h"
+
+static double address_space(void) {
+    char line[256];
+    double kib = 0;
+    FILE *f = fopen("/proc/self/status", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        if (strncmp(line, "VmSize:", 7) == 0) kib = strtod(line + 7, NULL);
+    fclose(f);
+    return kib * 1024;
+}
+
+/* Address space: the model's arenas as a whole (of a shard pages are left untouched, not unmapped),
+ * and all that others plan but the program itself, which is there already. */
+static double planned(const bt_run_cfg *cfg, int rank) {
+    bt_arena_row rows[BT_PLAN_MAX];
+    bt_model_setup model = bt_run_cfg_setup(cfg, rank);
+    double sum = 0;
+    size_t n = bt_model_plan(&model, rows, BT_PLAN_MAX);
+    for (size_t i = 0; i < n; i++) sum += (double)rows[i].bytes;
+    size_t all = bt_plan_memory(cfg, rank, rows);
+    for (size_t i = n; i < all; i++)
+        if (strcmp(rows[i].name, "program") != 0) sum += (double)rows[i].bytes;
+    return sum;
+}
+
+static void a_rank_takes_what_its_plan_says(void **state) {
+    (void)state;
+    static const char *const layouts[][6] = {
+        {NULL},
+        {"--zero", "1"},
+        {"--zero", "3"},
+        {"--zero", "3", "--set", "parallel.gather=step"},
+        {"--tp", "2"},
+        {"--pp", "2"},
+        {"--set", "train.reproducible=true", "--set", "train.unit=4"},
+        {"--zero", "2", "--optimizer", "lion"},
+    };
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        const char *words[48] = {"--set", "model.d_model=512",  "--set", "model.heads=8",
+                                 "--set", "model.kv_heads=4",   "--set", "model.d_ff=1024",
+                                 "--set", "model.layers=4",     "--set", "model.vocab=4096",
+                                 "--set", "train.stats_every=5"};
+        size_t n = 14;
+        for (size_t k = 0; k < 6 && layouts[i][k]; k++) words[n++] = layouts[i][k];
+        bt_run_cfg cfg;
+        tiny_cfg(&cfg, words);
+        bt_err err = BT_ERR_INIT;
+        assert_int_equal(bt_kernels_select(cfg.isa, &err), BT_OK);
+        assert_int_equal(bt_threads_init((int)cfg.threads, &err), BT_OK);
+        double before = address_space();
+        bt_trainer *t = tiny_create(&cfg, NULL, NULL, "");
+        double took = address_space() - before, want = planned(&cfg, bt_comm_rank(bt_comm_world()));
+        if (!(fabs(took - want) < 0.03 * want + (2 << 20)))
+            fail_msg("layout %zu: took %.1f MiB of address space, the plan says %.1f", i,
+                     took / 1048576, want / 1048576);
+        bt_trainer_destroy(t);
+        bt_threads_release();
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_rank_takes_what_its_plan_says)};
+    bt_err err = BT_ERR_INIT;
+    if (bt_comm_init(&err) != BT_OK) return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    /* others may wait for a rank that has given up */
+    if (failed) bt_comm_abort(1);
+    bt_comm_finalize();
+    return failed;
+}
