@@ -9,8 +9,8 @@
 #include "tests/fake_sink.h"
 
 /* the tiny defaults, then `words` (options as on the command line, NULL-terminated, may be NULL),
- * resolved for the world */
-static inline void tiny_cfg(bt_run_cfg *cfg, const char *const *words) {
+ * resolved for so many ranks */
+static inline void tiny_cfg_for(bt_run_cfg *cfg, const char *const *words, int ranks) {
     static const char *const base[] = {"--set",          "model.layers=2",
                                        "--set",          "model.d_model=32",
                                        "--set",          "model.heads=4",
@@ -42,8 +42,12 @@ static inline void tiny_cfg(bt_run_cfg *cfg, const char *const *words) {
     bt_err err = BT_ERR_INIT;
     if (bt_run_cfg_read(&o, cfg, n, (char *const *)(uintptr_t)argv, &help, &err) != BT_OK)
         fail_msg("%s", err.msg);
-    if (bt_run_cfg_settle(&o, cfg, bt_comm_size(bt_comm_world()), &err) != BT_OK)
-        fail_msg("%s", err.msg);
+    if (bt_run_cfg_settle(&o, cfg, ranks, &err) != BT_OK) fail_msg("%s", err.msg);
+}
+
+/* for the ranks that there are */
+static inline void tiny_cfg(bt_run_cfg *cfg, const char *const *words) {
+    tiny_cfg_for(cfg, words, bt_comm_size(bt_comm_world()));
 }
 #define TINY(cfg, ...) tiny_cfg(cfg, (const char *const[]){__VA_ARGS__, NULL})
 

@@ -6,7 +6,7 @@
  *     bt_optim    the optimizer's state for one range of the flat array, which one rank owns
  *
  * A rule with `whole_matrix` needs all of a matrix at once: its step only updates the momentum, the
- * caller brings each matrix together (engine/train/matrix_update.h), makes the direction of the
+ * caller brings each matrix together (engine/update/matrix_update.h), makes the direction of the
  * whole matrix, and applies it range by range. All other rules update any range by itself.
  *
  * Order:    create (plans and commits the states of [begin, end)) -> step* -> destroy.

@@ -168,7 +168,7 @@ bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     BT_TRY(update_weights(t, out, err));
     bt_span_end();
 
-    bt_meter_busy(&t->meter, bt_weights_take_busy_ns(t->update.weights));
+    bt_meter_busy(&t->meter, bt_update_take_busy_ns(&t->update));
     bt_meter_busy(&t->meter, bt_micro_take_tp_busy_ns(&t->micro));
     if (t->schedule->pipe) bt_meter_busy(&t->meter, bt_pipe_take_busy_ns(t->schedule->pipe));
     t->at.step++;

@@ -105,12 +105,21 @@ bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) {
                                     .shards = &u->shards,
                                     .zero = (int)c->zero,
                                     .panels = s->model.panels};
-    return bt_weights_create(&u->weights, &weights, err);
+    BT_TRY(bt_weights_create(&u->weights, &weights, err));
+    const bt_matrix_update_cfg matrices = {.setup = s,
+                                           .mesh = u->mesh,
+                                           .model = u->model,
+                                           .optims = u->optims,
+                                           .pieces = u->pieces,
+                                           .n_pieces = u->n_pieces,
+                                           .spans = u->spans};
+    return bt_matrix_update_create(&u->matrices, &matrices, err);
 }
 
 void bt_update_release(bt_update *u) {
     for (size_t i = 0; i < u->n_pieces; i++) bt_optim_destroy(u->optims[i]);
     bt_weights_destroy(u->weights);
+    bt_matrix_update_destroy(u->matrices);
     bt_norm_destroy(u->norm);
     free(u->optims);
     free(u->pieces);
@@ -135,6 +144,7 @@ bt_update_sizes bt_update_bytes(const bt_rank_setup *s) {
         sizes.optimizer += bt_optim_bytes((bt_optim_id)s->cfg->optimizer, spans, p->n,
                                           bt_shards_piece(&s->shards, i, s->shard));
     free(spans);
+    sizes.optimizer += bt_matrix_update_bytes(s);
     return sizes;
 }
 
@@ -184,10 +194,18 @@ bt_code bt_update_apply(bt_update *u, const bt_optim_update *how, bt_err *err) {
     const float *g = bt_model_grads(u->model);
     for (size_t i = u->n_pieces; i-- > 0;) {
         bt_optim_step(u->optims[i], w, g, how);
-        BT_TRY(bt_weights_gather(u->weights, i, err));
+        if (!u->matrices) BT_TRY(bt_weights_gather(u->weights, i, err));
+    }
+    if (u->matrices) {
+        BT_TRY(bt_matrix_update_apply(u->matrices, how, err));
+        for (size_t i = u->n_pieces; i-- > 0;) BT_TRY(bt_weights_gather(u->weights, i, err));
     }
     u->last = *how;
     return bt_update_quantise(u, err);
+}
+
+int64_t bt_update_take_busy_ns(bt_update *u) {
+    return bt_weights_take_busy_ns(u->weights) + bt_matrix_update_take_busy_ns(u->matrices);
 }
 
 /* ---- per tensor ------------------------------------------------------------------------------ */
@@ -217,7 +235,12 @@ bt_code bt_update_tensor_squares(bt_update *u, double unscale, const double **ou
 }
 
 void bt_update_change(const bt_update *u, size_t k, bt_range r, double *change, double *before) {
-    for (size_t i = 0; i < u->n_pieces && u->last.t > 0; i++) {
+    if (u->last.t == 0) return;
+    if (bt_optim_rule_of(u->optimizer, &u->spans[k])->whole_matrix) {
+        bt_matrix_update_change(u->matrices, k, r, &u->last, change, before);
+        return;
+    }
+    for (size_t i = 0; i < u->n_pieces; i++) {
         bt_range own = meet(u->pieces[i], r.begin, r.end);
         if (own.begin < own.end)
             bt_optim_change(u->optims[i], k, own, bt_model_weights(u->model),

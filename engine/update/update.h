@@ -3,7 +3,8 @@
  *
  * The flat arrays are cut into stripes and each stripe into one piece per shard (shard_map.h). A
  * rank updates its own pieces, from the last stripe to the first; while it updates one, the piece
- * before travels to the ranks that need it (weights.h).
+ * before travels to the ranks that need it (weights.h). Where the optimizer needs whole matrices,
+ * all pieces are updated first (matrix_update.h) and travel then.
  *
  * Order:    create -> (init_weights or loading) -> quantise -> { zero_grads -> ... gradients ... ->
  *           norm -> apply }* -> destroy.
@@ -18,6 +19,7 @@
 #include "engine/optim/norm.h"
 #include "engine/optim/optim.h"
 #include "engine/parallel/shard/shard_map.h"
+#include "engine/update/matrix_update.h"
 #include "engine/update/weights.h"
 
 typedef struct bt_update {
@@ -32,6 +34,7 @@ typedef struct bt_update {
     size_t n_pieces;
     bt_range *counted, *excluded; /* as in bt_norm_cfg */
     bt_weights *weights;
+    bt_matrix_update *matrices; /* NULL: no rule needs whole matrices */
     bt_norm *norm;
     double *tensor_squares; /* (table.n) */
     bool keep_others_zero;  /* ZeRO-2: the exchange gives the others' gradients back */
@@ -64,6 +67,8 @@ bt_code bt_update_quantise(bt_update *u, bt_err *err) BT_MUST_CHECK;
 /* of the gradients divided by the loss scale: `unscale` is one over it */
 bt_code bt_update_norm(bt_update *u, double unscale, double *norm, bt_err *err) BT_MUST_CHECK;
 bt_code bt_update_apply(bt_update *u, const bt_optim_update *how, bt_err *err) BT_MUST_CHECK;
+/* time that exchanges of weights and of whole matrices took since the last call, hidden or not */
+int64_t bt_update_take_busy_ns(bt_update *u);
 /* (table.n) squares of the gradients of all stages, each element counted once */
 bt_code bt_update_tensor_squares(bt_update *u, double unscale, const double **out, bt_err *err)
     BT_MUST_CHECK;

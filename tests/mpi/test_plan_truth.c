@@ -46,6 +46,9 @@ static void a_rank_takes_what_its_plan_says(void **state) {
         {"--pp", "2"},
         {"--set", "train.reproducible=true", "--set", "train.unit=4"},
         {"--zero", "2", "--optimizer", "lion"},
+        {"--optimizer", "muon"},
+        {"--zero", "3", "--optimizer", "muon"},
+        {"--tp", "2", "--optimizer", "muon"},
     };
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         const char *words[48] = {"--set", "model.d_model=512",  "--set", "model.heads=8",

@@ -1,0 +1,39 @@
+/* muon.h - the direction of a Muon update: the nearest semi-orthogonal matrix to the momentum.
+ *
+ * Newton-Schulz, five steps of a quintic whose coefficients are tuned for slope at zero (Jordan et
+ * al., "Muon", 2024):   X <- a X + (b A + c A A) X,   A = X X^T,   X of Frobenius norm 1 at first.
+ * Singular values end near 1 (0.7 .. 1.2), not at 1. Products are in bf16, as published. The
+ * result's RMS is brought to that of AdamW's updates by 0.2 sqrt(max(rows, cols)) (Liu et al., "Muon
+ * is scalable for LLM training", arXiv:2502.16982, eq. 4), so that AdamW's learning rate and decay
+ * serve.
+ *
+ * The bits depend on matrix and kernel set only, not on threads.
+ * Order:    create (of the largest matrix) -> direction* -> destroy. Threads: the training thread. No
+ *           allocation in direction. */
+#ifndef BT_ENGINE_OPTIM_MUON_H
+#define BT_ENGINE_OPTIM_MUON_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/status.h"
+
+typedef struct bt_muon bt_muon;
+
+/* for matrices of at most max_short x max_long elements, the shorter side first */
+bt_code bt_muon_create(bt_muon **out, size_t max_short, size_t max_long, bt_err *err) BT_MUST_CHECK;
+void bt_muon_destroy(bt_muon *m); /* accepts NULL */
+/* that create takes, without the kernels' scratch */
+size_t bt_muon_bytes(size_t max_short, size_t max_long);
+/* x (rows, cols) in bf16: the momentum, then its direction, in place. Zeros stay zeros */
+void bt_muon_direction(bt_muon *m, uint16_t *x, size_t rows, size_t cols);
+/* what the direction is multiplied by beside the learning rate */
+float bt_muon_scale(size_t rows, size_t cols);
+/* multiply-adds of a direction, counted twice: to share matrices out */
+double bt_muon_flops(size_t rows, size_t cols);
+
+/* n elements of bt_rule_muon's Nesterov momentum after its step, in bf16 */
+void bt_muon_momentum(uint16_t *out, const float *g, const float *m, float grad_scale, float mu,
+                      size_t n);
+
+#endif

@@ -1,0 +1,25 @@
+/* rule_muon.c - Muon's elementwise half: momentum by Nesterov. The other half, on whole matrices, is
+ * muon.h and engine/update/matrix_update.h. */
+#include "engine/base/threads.h"
+#include "engine/optim/optim.h"
+
+typedef struct step_job {
+    const bt_optim_elems *e;
+    float mu, grad;
+} step_job;
+
+static void step_part(void *ctx, int thread, size_t a, size_t b) {
+    const step_job *j = ctx;
+    float *m = j->e->state[0];
+    (void)thread;
+    for (size_t i = a; i < b; i++) m[i] = j->mu * m[i] + j->grad * j->e->g[i];
+}
+
+static void step(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
+    float mu = (float)cfg->momentum;
+    step_job j = {e, mu, (1.0f - mu) * u->grad_scale};
+    bt_parallel_for(e->n, 16384, step_part, &j);
+}
+
+const bt_optim_rule bt_rule_muon = {
+    .name = "muon", .n_states = 1, .state_names = {"momentum"}, .whole_matrix = true, .step = step};

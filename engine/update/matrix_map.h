@@ -1,0 +1,47 @@
+/* matrix_map.h - who holds which elements of a pipeline stage's matrices, and who owns which matrix.
+ *
+ *     ranks of the stage     g = (replica * shards + shard) * tp + tp_rank
+ *     replica                one after the other holds the same elements
+ *     stream                 what (shard, tp_rank) holds of one matrix, in ascending order of its
+ *                            block, packed; `counted`: its end, without what another rank of the
+ *                            tensor-parallel group counts (params.h, first_counted)
+ *     wave                   as many matrices as the stage has ranks; the j-th belongs to rank j
+ *
+ * Matrices go to waves by work, the largest first, so that a wave's are about equal. The counted
+ * streams of one replica make up the matrix.
+ * Pure arithmetic, any rank can be asked for. Threads: constant after init. */
+#ifndef BT_ENGINE_UPDATE_MATRIX_MAP_H
+#define BT_ENGINE_UPDATE_MATRIX_MAP_H
+
+#include "engine/config/rank_setup.h"
+
+typedef struct bt_matrix_map {
+    int replicas, shards, tp, ranks; /* of the stage; ranks is their product */
+    bt_params *params;               /* (tp) the tensors of each tensor-parallel rank */
+    bt_shards *cuts;                 /* (tp) their shards */
+    size_t *order;                   /* (n) the tensors that are matrices, wave by wave */
+    size_t n;
+    size_t max_short, max_long; /* over all matrices: the shorter and the longer side */
+} bt_matrix_map;
+
+bt_code bt_matrix_map_init(bt_matrix_map *m, const bt_rank_setup *s, bt_err *err) BT_MUST_CHECK;
+void bt_matrix_map_release(bt_matrix_map *m); /* accepts an all-zero struct */
+
+/* a rank of the stage, and what of matrix k: all it holds, or what counts */
+typedef struct bt_matrix_share {
+    size_t k;
+    int shard, tp_rank;
+    bool counted;
+} bt_matrix_share;
+
+/* elements of the stream */
+size_t bt_matrix_map_elems(const bt_matrix_map *m, bt_matrix_share who);
+/* between the stream and the whole matrix (whole_rows, whole_cols) */
+void bt_matrix_map_unpack(const bt_matrix_map *m, bt_matrix_share who, const uint16_t *stream,
+                          uint16_t *whole);
+void bt_matrix_map_pack(const bt_matrix_map *m, bt_matrix_share who, uint16_t *stream,
+                        const uint16_t *whole);
+/* most elements that the streams of one replica have together, over all matrices */
+size_t bt_matrix_map_most(const bt_matrix_map *m);
+
+#endif

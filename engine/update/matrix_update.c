@@ -1,0 +1,341 @@
+/* matrix_update.c - momentum to the owner of a matrix, its direction back, wave by wave. */
+#include "engine/update/matrix_update.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/arena.h"
+#include "engine/base/small.h"
+#include "engine/base/threads.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/optim/muon.h"
+#include "engine/parallel/mpi/mailbox.h"
+#include "engine/update/matrix_map.h"
+
+struct bt_matrix_update {
+    bt_matrix_update_cfg cfg; /* setup: not after create */
+    bt_matrix_map map;
+    bt_mesh_coord me;
+    int rank, replica, shard; /* of this rank, in its stage */
+    float momentum;
+    bt_comm *stage;
+    bt_mailbox *mailbox;
+    bt_muon *muon;
+    bt_arena arena;
+    size_t *at;          /* (tensors) where in `direction` the stream of a tensor begins */
+    uint16_t *direction; /* this rank's streams of all matrices: momentum, then direction */
+    uint16_t *matrix;    /* the owner's matrix */
+    uint16_t *streams;   /* the owner's: as received, as sent */
+};
+
+/* ---- create ---------------------------------------------------------------------------------- */
+
+/* arena offsets of direction, matrix, streams; at: may be NULL */
+static void plan(bt_arena *a, const bt_matrix_map *m, bt_matrix_share own, size_t offsets[3],
+                 size_t *at) {
+    size_t elems = 0;
+    for (own.k = 0; own.k < m->params[0].n; own.k++) {
+        if (at) at[own.k] = elems;
+        if (m->params[0].tensors[own.k].linear) elems += bt_matrix_map_elems(m, own);
+    }
+    bt_arena_plan(a, "whole matrices");
+    offsets[0] = bt_arena_reserve(a, elems, sizeof(uint16_t));
+    offsets[1] = bt_arena_reserve(a, m->max_short * m->max_long, sizeof(uint16_t));
+    offsets[2] = bt_arena_reserve(a, bt_matrix_map_most(m), sizeof(uint16_t));
+}
+
+static bool needed(const bt_run_cfg *c) {
+    const bt_optim_info *info = bt_optim_info_of((bt_optim_id)c->optimizer);
+    return info->matrices->whole_matrix;
+}
+
+size_t bt_matrix_update_bytes(const bt_rank_setup *s) {
+    if (!needed(s->cfg)) return 0;
+    bt_matrix_map map;
+    bt_arena a = {0};
+    size_t offsets[3], directions = 0;
+    bt_err ignored;
+    if (bt_matrix_map_init(&map, s, &ignored) == BT_OK) {
+        plan(&a, &map, (bt_matrix_share){.shard = s->shard, .tp_rank = s->me.tp}, offsets, NULL);
+        directions = bt_muon_bytes(map.max_short, map.max_long);
+    }
+    bt_matrix_map_release(&map);
+    return a.bytes + directions;
+}
+
+static bt_code take_memory(bt_matrix_update *m, bt_err *err) {
+    size_t offsets[3];
+    m->at = calloc(m->map.params[0].n + 1, sizeof *m->at);
+    if (!m->at) return bt_fail(err, BT_NOMEM, "cannot take memory for the list of matrices");
+    plan(&m->arena, &m->map, (bt_matrix_share){.shard = m->shard, .tp_rank = m->me.tp}, offsets,
+         m->at);
+    BT_TRY(bt_arena_commit(&m->arena, err));
+    m->direction = bt_arena_at(&m->arena, offsets[0]);
+    m->matrix = bt_arena_at(&m->arena, offsets[1]);
+    m->streams = bt_arena_at(&m->arena, offsets[2]);
+    return bt_muon_create(&m->muon, m->map.max_short, m->map.max_long, err);
+}
+
+static bt_code create(bt_matrix_update *m, const bt_rank_setup *s, bt_err *err) {
+    BT_TRY(bt_matrix_map_init(&m->map, s, err));
+    m->rank = (s->replica * m->map.shards + s->shard) * m->map.tp + s->me.tp;
+    BT_TRY(bt_comm_split(&m->stage, m->cfg.mesh->world, s->me.pp, m->rank, err));
+    BT_TRY(bt_mailbox_create(&m->mailbox, m->stage, 2 * (size_t)m->map.ranks, err));
+    return take_memory(m, err);
+}
+
+bt_code bt_matrix_update_create(bt_matrix_update **out, const bt_matrix_update_cfg *cfg,
+                                bt_err *err) {
+    const bt_rank_setup *s = cfg->setup;
+    *out = NULL;
+    if (!needed(s->cfg)) return BT_OK;
+    bt_matrix_update *m = calloc(1, sizeof *m);
+    if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for the updates of matrices");
+    *m = (bt_matrix_update){.cfg = *cfg,
+                            .me = s->me,
+                            .replica = s->replica,
+                            .shard = s->shard,
+                            .momentum = (float)s->cfg->momentum};
+    bt_code code = create(m, s, err);
+    m->cfg.setup = NULL;
+    if (code == BT_OK)
+        *out = m;
+    else
+        bt_matrix_update_destroy(m);
+    return code;
+}
+
+void bt_matrix_update_destroy(bt_matrix_update *m) {
+    if (!m) return;
+    bt_muon_destroy(m->muon);
+    bt_mailbox_destroy(m->mailbox);
+    bt_comm_free(m->stage);
+    bt_arena_release(&m->arena);
+    bt_matrix_map_release(&m->map);
+    free(m->at);
+    free(m);
+}
+
+/* ---- what this rank holds -------------------------------------------------------------------- */
+
+typedef struct stretch { /* of one tensor in one piece, and where its direction is */
+    size_t piece;
+    bt_range r; /* of the flat array */
+    uint16_t *direction;
+} stretch;
+
+typedef void (*stretch_use)(bt_matrix_update *m, size_t k, const stretch *s, void *ctx);
+
+static void each_stretch(bt_matrix_update *m, size_t k, stretch_use use, void *ctx) {
+    const bt_optim_span *span = &m->cfg.spans[k];
+    stretch s = {.direction = m->direction + m->at[k]};
+    for (; s.piece < m->cfg.n_pieces; s.piece++) {
+        const bt_range *piece = &m->cfg.pieces[s.piece];
+        s.r = (bt_range){bt_max_size(piece->begin, span->begin),
+                         bt_min_size(piece->end, span->end)};
+        if (s.r.begin >= s.r.end) continue;
+        use(m, k, &s, ctx);
+        s.direction += s.r.end - s.r.begin;
+    }
+}
+
+static void take_momentum(bt_matrix_update *m, size_t k, const stretch *s, void *ctx) {
+    const bt_optim_update *u = ctx;
+    bt_muon_momentum(s->direction, bt_model_grads(m->cfg.model) + s->r.begin,
+                     bt_optim_state(m->cfg.optims[s->piece], k, 0, s->r.begin), u->grad_scale,
+                     m->momentum, s->r.end - s->r.begin);
+}
+
+/* ---- exchange -------------------------------------------------------------------------------- */
+
+static bt_matrix_share share_of(const bt_matrix_map *map, size_t k, int rank, bool counted) {
+    return (bt_matrix_share){.k = k,
+                             .shard = rank / map->tp % map->shards,
+                             .tp_rank = rank % map->tp,
+                             .counted = counted};
+}
+
+static bt_code send(bt_matrix_update *m, int to, const uint16_t *x, size_t n, bt_err *err) {
+    if (n == 0) return BT_OK;
+    return bt_mailbox_send(m->mailbox, to, x, n * sizeof *x, n * sizeof(float), err);
+}
+
+static bt_code receive(bt_matrix_update *m, int from, uint16_t *x, size_t n, bt_err *err) {
+    return n == 0 ? BT_OK : bt_mailbox_recv(m->mailbox, from, x, n * sizeof *x, err);
+}
+
+/* the counted end of this rank's stream */
+static uint16_t *own_counted(const bt_matrix_update *m, size_t k, size_t *n) {
+    size_t all = bt_matrix_map_elems(&m->map, share_of(&m->map, k, m->rank, false));
+    *n = bt_matrix_map_elems(&m->map, share_of(&m->map, k, m->rank, true));
+    return m->direction + m->at[k] + (all - *n);
+}
+
+typedef struct wave {
+    const size_t *k; /* (n) its matrices; the j-th is owned by rank j */
+    int n;
+} wave;
+
+/* the ranks of one replica, which is the owner's */
+static int first_source(const bt_matrix_update *m, int owner) {
+    int ranks = m->map.shards * m->map.tp;
+    return owner / ranks * ranks;
+}
+
+static bt_code receive_momentum(bt_matrix_update *m, size_t k, bt_err *err) {
+    uint16_t *at = m->streams;
+    int first = first_source(m, m->rank);
+    for (int g = first; g < first + m->map.shards * m->map.tp; g++) {
+        size_t n = bt_matrix_map_elems(&m->map, share_of(&m->map, k, g, true));
+        if (g != m->rank) BT_TRY(receive(m, g, at, n, err));
+        at += n;
+    }
+    return BT_OK;
+}
+
+static void unpack_momentum(bt_matrix_update *m, size_t k) {
+    const uint16_t *at = m->streams;
+    int first = first_source(m, m->rank);
+    size_t mine;
+    const uint16_t *own = own_counted(m, k, &mine);
+    for (int g = first; g < first + m->map.shards * m->map.tp; g++) {
+        bt_matrix_share who = share_of(&m->map, k, g, true);
+        bt_matrix_map_unpack(&m->map, who, g == m->rank ? own : at, m->matrix);
+        at += bt_matrix_map_elems(&m->map, who);
+    }
+}
+
+static bt_code gather(bt_matrix_update *m, const wave *w, bt_optim_update *u, bt_err *err) {
+    bool owner = m->rank < w->n;
+    bt_mailbox_begin(m->mailbox);
+    if (owner) BT_TRY(receive_momentum(m, w->k[m->rank], err));
+    for (int j = 0; j < w->n; j++) {
+        if (first_source(m, j) != first_source(m, m->rank)) continue;
+        each_stretch(m, w->k[j], take_momentum, u);
+        size_t n;
+        const uint16_t *own = own_counted(m, w->k[j], &n);
+        if (j != m->rank) BT_TRY(send(m, j, own, n, err));
+    }
+    BT_TRY(bt_mailbox_wait(m->mailbox, err));
+    if (owner) unpack_momentum(m, w->k[m->rank]);
+    return BT_OK;
+}
+
+static bt_code send_direction(bt_matrix_update *m, size_t k, bt_err *err) {
+    int sources = m->map.shards * m->map.tp;
+    uint16_t *at = m->streams;
+    for (int i = 0; i < sources; i++) {
+        bt_matrix_share who = share_of(&m->map, k, i, false);
+        size_t n = bt_matrix_map_elems(&m->map, who);
+        bt_matrix_map_pack(&m->map, who, at, m->matrix);
+        for (int g = i; g < m->map.ranks; g += sources) {
+            if (g == m->rank)
+                memcpy(m->direction + m->at[k], at, n * sizeof *at);
+            else
+                BT_TRY(send(m, g, at, n, err));
+        }
+        at += n;
+    }
+    return BT_OK;
+}
+
+static bt_code scatter(bt_matrix_update *m, const wave *w, bt_err *err) {
+    bt_mailbox_begin(m->mailbox);
+    for (int j = 0; j < w->n; j++) {
+        size_t n = bt_matrix_map_elems(&m->map, share_of(&m->map, w->k[j], m->rank, false));
+        if (j != m->rank) BT_TRY(receive(m, j, m->direction + m->at[w->k[j]], n, err));
+    }
+    if (m->rank < w->n) BT_TRY(send_direction(m, w->k[m->rank], err));
+    return bt_mailbox_wait(m->mailbox, err);
+}
+
+/* ---- update ---------------------------------------------------------------------------------- */
+
+typedef struct rates {
+    float keep, step; /* w = keep w - step direction */
+} rates;
+
+static rates rates_of(const bt_matrix_update *m, size_t k, const bt_optim_update *u) {
+    const bt_tensor *x = &m->map.params[0].tensors[k];
+    float decay = m->cfg.spans[k].decay ? u->decay : 0;
+    return (rates){1 - u->lr * decay, u->lr * bt_muon_scale(x->whole_rows, x->whole_cols)};
+}
+
+enum { CHUNK = 512 };
+
+typedef struct apply_job {
+    float *w;
+    const uint16_t *direction;
+    rates by;
+} apply_job;
+
+static void apply_part(void *ctx, int thread, size_t a, size_t b) {
+    const apply_job *j = ctx;
+    float d[CHUNK];
+    (void)thread;
+    for (size_t i = a, n; i < b; i += n) {
+        n = bt_min_size(CHUNK, b - i);
+        bt_k()->from_bf16(d, j->direction + i, n);
+        for (size_t e = 0; e < n; e++) j->w[i + e] = j->by.keep * j->w[i + e] - j->by.step * d[e];
+    }
+}
+
+static void apply_stretch(bt_matrix_update *m, size_t k, const stretch *s, void *ctx) {
+    apply_job j = {bt_model_weights(m->cfg.model) + s->r.begin, s->direction, rates_of(m, k, ctx)};
+    bt_parallel_for(s->r.end - s->r.begin, 16384, apply_part, &j);
+}
+
+bt_code bt_matrix_update_apply(bt_matrix_update *m, const bt_optim_update *u, bt_err *err) {
+    bt_optim_update how = *u;
+    size_t ranks = (size_t)m->map.ranks;
+    for (size_t i = 0; i < m->map.n; i += ranks) {
+        wave w = {m->map.order + i, (int)bt_min_size(ranks, m->map.n - i)};
+        BT_TRY(gather(m, &w, &how, err));
+        if (m->rank < w.n) {
+            const bt_tensor *x = &m->map.params[0].tensors[w.k[m->rank]];
+            bt_muon_direction(m->muon, m->matrix, x->whole_rows, x->whole_cols);
+        }
+        BT_TRY(scatter(m, &w, err));
+        for (int j = 0; j < w.n; j++) each_stretch(m, w.k[j], apply_stretch, &how);
+    }
+    return BT_OK;
+}
+
+/* ---- what an update did ---------------------------------------------------------------------- */
+
+typedef struct change_job {
+    bt_range r;
+    rates by;
+    double change, before;
+} change_job;
+
+static void change_of_stretch(bt_matrix_update *m, size_t k, const stretch *s, void *ctx) {
+    change_job *j = ctx;
+    const float *w = bt_model_weights(m->cfg.model);
+    size_t begin = bt_max_size(j->r.begin, s->r.begin), end = bt_min_size(j->r.end, s->r.end);
+    float d[CHUNK];
+    (void)k;
+    for (size_t i = begin, n; i < end; i += n) {
+        n = bt_min_size(CHUNK, end - i);
+        bt_k()->from_bf16(d, s->direction + (i - s->r.begin), n);
+        for (size_t e = 0; e < n; e++) {
+            double old = ((double)w[i + e] + (double)j->by.step * (double)d[e]) /
+                         (double)j->by.keep,
+                   change = (double)w[i + e] - old;
+            j->change += change * change;
+            j->before += old * old;
+        }
+    }
+}
+
+void bt_matrix_update_change(bt_matrix_update *m, size_t k, bt_range r, const bt_optim_update *u,
+                             double *change, double *before) {
+    change_job j = {.r = r, .by = rates_of(m, k, u)};
+    each_stretch(m, k, change_of_stretch, &j);
+    *change += j.change;
+    *before += j.before;
+}
+
+int64_t bt_matrix_update_take_busy_ns(bt_matrix_update *m) {
+    return m ? bt_mailbox_take_busy_ns(m->mailbox) : 0;
+}

@@ -1,0 +1,50 @@
+/* matrix_update.h - updates that need whole matrices (Muon), whoever holds which elements of them.
+ *
+ *     momentum of my pieces      -> owner of the matrix    bf16, from one replica's ranks
+ *     owner: direction of the whole matrix (muon.h)
+ *     direction of their pieces  <- owner                  bf16, to all ranks that hold some
+ *     weights -= lr (scale direction + decay weights)
+ *
+ * The ranks of a pipeline stage share the matrices out by work (matrix_map.h): in a wave every rank
+ * owns at most one, so that all compute at once and memory is that of one matrix. Momentum and
+ * direction are rounded to bf16 whether they travel or not, and a direction is a function of the
+ * whole matrix: all layouts get the same bits where the gradients have them.
+ *
+ * Bytes that all ranks of a stage together send a step, for E elements in matrices and R replicas of
+ * D ranks each:     gather 2 E (1 - 1/D)     scatter 2 E (R - 1/D)
+ *
+ * Order:    create -> { (the rules' step: momentum) -> apply }* -> destroy.
+ * Ranks:    create and apply are collective over the ranks of a stage.
+ * Threads:  the training thread. No allocation after create. */
+#ifndef BT_ENGINE_UPDATE_MATRIX_UPDATE_H
+#define BT_ENGINE_UPDATE_MATRIX_UPDATE_H
+
+#include "engine/config/rank_setup.h"
+#include "engine/optim/optim.h"
+
+typedef struct bt_matrix_update bt_matrix_update;
+
+typedef struct bt_matrix_update_cfg {
+    const bt_rank_setup *setup; /* read by create only; the rest is borrowed */
+    const bt_mesh *mesh;
+    bt_model *model;
+    bt_optim *const *optims; /* (pieces) */
+    const bt_range *pieces;  /* (n_pieces) */
+    size_t n_pieces;
+    const bt_optim_span *spans; /* (tensors of this rank's model) */
+} bt_matrix_update_cfg;
+
+/* NULL where no rule needs whole matrices */
+bt_code bt_matrix_update_create(bt_matrix_update **out, const bt_matrix_update_cfg *cfg,
+                                bt_err *err) BT_MUST_CHECK;
+void bt_matrix_update_destroy(bt_matrix_update *m);    /* accepts NULL */
+size_t bt_matrix_update_bytes(const bt_rank_setup *s); /* that create takes */
+bt_code bt_matrix_update_apply(bt_matrix_update *m, const bt_optim_update *u, bt_err *err)
+    BT_MUST_CHECK;
+/* adds the squares of what the newest apply changed in elements of tensor k inside r (of the flat
+ * array, in one piece of this rank), and of the weights before it */
+void bt_matrix_update_change(bt_matrix_update *m, size_t k, bt_range r, const bt_optim_update *u,
+                             double *change, double *before);
+int64_t bt_matrix_update_take_busy_ns(bt_matrix_update *m); /* NULL: 0 */
+
+#endif
