@@ -196,8 +196,8 @@ static void completion_words(bt_text *out, const bt_command *c) {
     bt_text_put(out, "' ;;\n");
 }
 
-/* values of enumerations: "--precision) fp32 bf16 fp16"; the same flag means the same everywhere
- * (DESIGN 5) */
+/* values of enumerations: "--precision) fp32 bf16 fp16"; the same flag means the same
+ * everywhere */
 static void completion_values(bt_text *out) {
     for (size_t i = 0; i < bt_run_opts_n; i++) {
         const bt_opt *o = &bt_run_opts[i];

@@ -1,4 +1,4 @@
-/* store.h - the metrics database: one SQLite file for all runs (DESIGN 6). Who may do what:
+/* store.h - the metrics database: one SQLite file for all runs. Who may do what:
  *
  *   writer   exactly one at a time in the whole system (lock file FILE.lock); owns WAL checkpoints.
  *   readers  any number, read-only, any process of this host.

@@ -1,4 +1,4 @@
-/* bench_run.c - see bench_run.h. */
+/* bench_run.c - makes up steps, ranks and layers of a run and hands them to a sink. */
 #include "cli/bench/bench_run.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* http_client.c - see http_client.h. */
+/* http_client.c - one blocking socket: a request is written, an answer is read to its length. */
 #include "cli/bench/http_client.h"
 
 #include <arpa/inet.h>

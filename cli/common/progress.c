@@ -1,4 +1,4 @@
-/* progress.c - see progress.h. */
+/* progress.c - redraws its line a few times a second and erases it at the end. */
 #include "cli/common/progress.h"
 
 #include <langinfo.h>

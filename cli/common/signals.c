@@ -1,4 +1,4 @@
-/* signals.c - see signals.h. */
+/* signals.c - handlers only set flags and restore the terminal; the training reads the flags. */
 #include "cli/common/signals.h"
 
 #include <signal.h>

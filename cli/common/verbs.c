@@ -1,4 +1,4 @@
-/* verbs.c - see verbs.h. */
+/* verbs.c - finds the verb, reads its options, refuses those of other verbs. */
 #include "cli/common/verbs.h"
 
 #include <limits.h>

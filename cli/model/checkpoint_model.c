@@ -1,4 +1,5 @@
-/* checkpoint_model.c - see checkpoint_model.h. */
+/* checkpoint_model.c - finds the checkpoint, reads its configuration and tokenizer, loads weights.
+ * */
 #include "cli/model/checkpoint_model.h"
 
 #include <jansson.h>

@@ -1,4 +1,4 @@
-/* live_line.c - see live_line.h. */
+/* live_line.c - composes the line from the newest records; reads keys from the terminal. */
 #include "cli/train/live_line.h"
 
 #include <errno.h>

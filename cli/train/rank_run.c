@@ -1,4 +1,4 @@
-/* rank_run.c - see rank_run.h. */
+/* rank_run.c - cores, kernels, data and trainer of one rank, in this order, then the run. */
 #include "cli/train/rank_run.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* train_direct.c - see train_direct.h. */
+/* train_direct.c - rank 0's sink writes to the database itself, as no supervisor is there. */
 #include "cli/train/train_direct.h"
 
 #include <stdio.h>

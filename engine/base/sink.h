@@ -83,7 +83,7 @@ typedef struct bt_sink {
     void (*comm)(void *ctx, const bt_comm_record *r, size_t n);
     void (*event)(void *ctx, const bt_event *e);
     void (*checkpoint)(void *ctx, const bt_ckpt_record *c);
-    /* of all ranks, now and then (stats.c) */
+    /* of all ranks, now and then (observe_exchanges.c) */
     void (*pairs)(void *ctx, const bt_pair_record *r, size_t n);
 } bt_sink;
 

@@ -1,4 +1,4 @@
-/* balance.c - see balance.h. */
+/* balance.c - gives one unit after the other to the rank that would be done first with it. */
 #include "engine/micro/balance.h"
 
 #include <stdlib.h>

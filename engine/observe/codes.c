@@ -1,5 +1,5 @@
-/* codes.c - see codes.h. The history's form is that of the slot code_history, by chunks: the last
- * two codes of a weight. */
+/* codes.c - counts changes of codes. The history's form is that of the slot code_history, by
+ * chunks: the last two codes of a weight. */
 #include "engine/observe/codes.h"
 
 #include <stdatomic.h>

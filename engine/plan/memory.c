@@ -1,4 +1,5 @@
-/* memory.c - see memory.h. */
+/* memory.c - reads /proc and cgroup limits, compares, and names the largest row and the remedies.
+ * */
 #include "engine/plan/memory.h"
 
 #include <stdio.h>

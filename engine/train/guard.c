@@ -1,4 +1,4 @@
-/* guard.c - see guard.h. */
+/* guard.c - counts updates that were not finite, in a row and in all. */
 #include "engine/train/guard.h"
 
 #include <math.h>

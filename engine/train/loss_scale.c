@@ -1,4 +1,4 @@
-/* loss_scale.c - see loss_scale.h. */
+/* loss_scale.c - halves on overflow, doubles after a number of good steps. */
 #include "engine/train/loss_scale.h"
 
 #include <math.h>

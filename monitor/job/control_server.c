@@ -1,4 +1,4 @@
-/* control_server.c - see control_server.h. */
+/* control_server.c - accepts askers, reads one line of each, answers, hangs up. */
 #include "monitor/job/control_server.h"
 
 #include <errno.h>

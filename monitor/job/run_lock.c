@@ -1,4 +1,4 @@
-/* run_lock.c - see run_lock.h. */
+/* run_lock.c - an exclusive flock on a file that names its holder by PID and host. */
 #include "monitor/job/run_lock.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* procs.c - see procs.h. */
+/* procs.c - differences between two readings of /proc become rates. */
 #include "monitor/watch/procs.h"
 
 #include <dirent.h>

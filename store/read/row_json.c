@@ -1,4 +1,4 @@
-/* row_json.c - see rows.h. */
+/* row_json.c - prints cells by their SQLite types. */
 #include "store/read/row_json.h"
 
 void bt_row_cell_json(bt_json *j, const char *key, const bt_row *row, int i) {

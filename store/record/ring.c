@@ -1,4 +1,4 @@
-/* ring.c - see ring.h. */
+/* ring.c - entries with sums in a mapped file; reading stops at the first that does not hold. */
 #include "store/record/ring.h"
 
 #include <errno.h>

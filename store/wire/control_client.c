@@ -1,4 +1,4 @@
-/* control_client.c - see control_client.h. */
+/* control_client.c - connects, sends, and waits for one line with a time limit. */
 #include "store/wire/control_client.h"
 
 #include <errno.h>

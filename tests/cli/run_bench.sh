@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # timeout: 120
-# bench train: one JSON object with what DESIGN 10 promises, alone and on two ranks; errors of ranks arrive as one line.
+# bench train: one JSON object with every field that help promises, alone and on two ranks; errors of ranks arrive as one line.
 set -u
 bad=0
 fault() { echo "$*"; bad=1; }

@@ -49,7 +49,7 @@ static void a_new_file_is_ours(void **state) {
     sqlite3_close(db);
 }
 
-/* DESIGN 6: names that scripts rely on */
+/* names that scripts rely on */
 static void views_have_the_promised_columns(void **state) {
     const bt_tmp *t = *state;
     static const struct {

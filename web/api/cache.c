@@ -1,4 +1,4 @@
-/* cache.c - see cache.h. */
+/* cache.c - a few answers by key; the oldest makes room. */
 #include "web/api/cache.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* report.c - see report.h. What the page would ask a server for is asked here and kept under the
+/* report.c - what the page would ask a server for is asked here and kept under the
  * same names (api.js reads them). */
 #include "web/api/report.h"
 

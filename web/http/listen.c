@@ -1,4 +1,4 @@
-/* listen.c - see listen.h. */
+/* listen.c - binds the socket, and names the process that holds a port already. */
 #include "web/http/listen.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* documents.c - see documents.h. */
+/* documents.c - fills a buffer from a file and cuts documents out of it, plain or JSONL. */
 #include "engine/data/io/documents.h"
 
 #include <errno.h>

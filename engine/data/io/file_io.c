@@ -1,4 +1,4 @@
-/* file_io.c - see file_io.h. */
+/* file_io.c - loops around read and write; a file is replaced by renaming a new one. */
 #include "engine/data/io/file_io.h"
 
 #include <errno.h>

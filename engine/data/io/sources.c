@@ -1,4 +1,4 @@
-/* sources.c - see sources.h. */
+/* sources.c - walks folders in the order of names and tells files by their endings. */
 #include "engine/data/io/sources.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* corpus.c - see corpus.h. */
+/* corpus.c - keeps some shards open and finds the shard of a token by binary search. */
 #include "engine/data/shards/corpus.h"
 
 #include <stdlib.h>

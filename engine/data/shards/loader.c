@@ -1,4 +1,4 @@
-/* loader.c - see loader.h. The reader thread fills one buffer while the trainer holds the other. */
+/* loader.c - the reader thread fills one buffer while the trainer holds the other. */
 #include "engine/data/shards/loader.h"
 
 #include <pthread.h>

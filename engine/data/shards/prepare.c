@@ -1,4 +1,4 @@
-/* prepare.c - see prepare.h. */
+/* prepare.c - writes a shard under a temporary name, with a lock, and renames it whole. */
 #include "engine/data/shards/prepare.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* synth.c - see synth.h. */
+/* synth.c - runs the recurrence up to the token asked for, 16 steps a division. */
 #include "engine/data/shards/synth.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* bpe.c - see bpe.h. A text is cut into words (pretok.h); a word seen before comes from the cache,
+/* bpe.c - a text is cut into words (pretok.h); a word seen before comes from the cache,
  * another is merged pair by pair, lowest rank first, leftmost first. Short words search the best
  * pair linearly, long ones keep a heap. */
 #include "engine/data/tokenizer/bpe.h"

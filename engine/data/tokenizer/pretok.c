@@ -1,4 +1,4 @@
-/* pretok.c - see pretok.h. PCRE2 with JIT runs these patterns at ~100 MB/s. */
+/* pretok.c - the patterns, for PCRE2. With JIT it runs these patterns at ~100 MB/s. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "engine/data/tokenizer/pretok.h"
 

@@ -1,4 +1,5 @@
-/* utf8.c - see utf8.h. */
+/* utf8.c - length and bounds of the second byte follow from the first; ASCII goes eight bytes at a
+ * time. */
 #include "engine/data/tokenizer/utf8.h"
 
 #include <string.h>

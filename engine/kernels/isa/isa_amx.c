@@ -1,4 +1,4 @@
-/* isa_amx.c - the AMX set on real tiles: see isa_amx_set.h. */
+/* isa_amx.c - the AMX set on real tiles (isa_amx_set.h). */
 #include "engine/kernels/table/kernels.h"
 
 #if defined(__AMX_INT8__) && defined(__AMX_BF16__) && defined(__AVX512F__)

@@ -1,4 +1,5 @@
-/* exact.c - see exact.h. The loops are slots of the kernel table: isa_exact.h. */
+/* exact.c - sums without rounding over whole arrays. The loops are slots of the kernel table:
+ * isa_exact.h. */
 #include "engine/kernels/table/exact.h"
 
 #include <math.h>

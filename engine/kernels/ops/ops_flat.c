@@ -1,4 +1,4 @@
-/* ops_flat.c - gates, flat arrays and their sums over whole problems; see ops.h. */
+/* ops_flat.c - gates, flat arrays and their sums over whole problems. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* ops_split.c - the slots of split rows and split vocabularies over whole problems; see ops.h. */
+/* ops_split.c - the slots of split rows and split vocabularies over whole problems. */
 #include <string.h>
 
 #include "engine/kernels/ops/ops.h"

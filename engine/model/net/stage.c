@@ -1,4 +1,4 @@
-/* stage.c - see stage.h. */
+/* stage.c - forward and backward of a stage's layers, with what crosses its borders. */
 #include "engine/model/net/stage.h"
 
 #include "engine/base/clock.h"

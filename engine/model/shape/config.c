@@ -1,4 +1,4 @@
-/* config.c - presets (DESIGN 5), the checks that a shape makes sense, exact counts. */
+/* config.c - presets, the checks that a shape makes sense, exact counts. */
 #include "engine/model/shape/config.h"
 
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "engine/base/status.h"
 #include "engine/kernels/table/kernels.h"
 
-/* DESIGN 3, numerics.md section 2; order of options.def */
+/* in the order of options.def */
 typedef enum { BT_NORM_SUBLN, BT_NORM_BITLINEAR, BT_NORM_PRE } bt_norm_kind;
 typedef enum { BT_LIN_BITNET158, BT_LIN_BITNET1, BT_LIN_DENSE } bt_linear_kind;
 
@@ -39,7 +39,7 @@ typedef struct bt_preset {
 typedef struct bt_model_counts {
     uint64_t params, linear, embedding, head, norms; /* head: 0 when tied */
     double flop_linear, flop_head, flop_attention;   /* forward + backward, per token */
-    /* 6*(linear + head weights) + 6*L*T*H*D (DESIGN 4) */
+    /* 6*(linear + head weights) + 6*L*T*H*D */
     double flop_token;
 } bt_model_counts;
 

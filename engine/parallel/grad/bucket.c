@@ -1,4 +1,4 @@
-/* bucket.c - the cutting of bucket.h. */
+/* bucket.c - buckets of equal size, counted from the end of the flat array. */
 #include "engine/parallel/grad/bucket.h"
 
 #include <assert.h>

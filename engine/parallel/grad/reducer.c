@@ -1,4 +1,4 @@
-/* reducer.c - buckets leave when their last gradient is written; see reducer.h. */
+/* reducer.c - buckets leave when their last gradient is written. */
 #include "engine/parallel/grad/reducer.h"
 
 #include <assert.h>
@@ -12,7 +12,8 @@
 #include "engine/parallel/grad/unit_accumulator.h"
 #include "engine/parallel/mpi/clock_sync.h"
 
-/* polling more often only steals time from compute (facts: 20 us is no better than 1 ms) */
+/* polling more often only steals time from compute (measured: every 20 us hides no more than every
+ * ms) */
 enum { POLL_NS = 50000 };
 
 struct bt_reducer {

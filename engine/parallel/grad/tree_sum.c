@@ -1,4 +1,4 @@
-/* tree_sum.c - the binary counter of tree_sum.h. */
+/* tree_sum.c - a binary counter: two sums of one level become one of the next. */
 #include "engine/parallel/grad/tree_sum.h"
 
 #include <assert.h>

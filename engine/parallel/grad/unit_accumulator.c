@@ -1,4 +1,4 @@
-/* unit_accumulator.c - see unit_accumulator.h. */
+/* unit_accumulator.c - keeps sums of complete subtrees of units until their neighbours come. */
 #include "engine/parallel/grad/unit_accumulator.h"
 
 #include <assert.h>

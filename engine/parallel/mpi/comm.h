@@ -15,7 +15,7 @@
 
 typedef struct bt_comm bt_comm; /* a communicator; opaque */
 
-/* the environment says: started by mpirun, hydra or srun with PMI (facts/mpi.md section 2) */
+/* the environment says: started by mpirun, hydra or srun with PMI */
 bool bt_comm_am_rank(void);
 void bt_comm_library(char *out, size_t size); /* "Open MPI v4.1.4, ..."; before init as well */
 bt_code bt_comm_init(bt_err *err) BT_MUST_CHECK;

@@ -1,4 +1,4 @@
-/* mesh.h - ranks on a grid: row-major over (pp, dp_replicate, dp_shard, tp), tp fastest (DESIGN 3).
+/* mesh.h - ranks on a grid: row-major over (pp, dp_replicate, dp_shard, tp), tp fastest.
  *     rank = ((p*R + r)*S + s)*T + t        dp_rank = r*S + s        dp_size = R*S */
 #ifndef BT_ENGINE_PARALLEL_MPI_MESH_H
 #define BT_ENGINE_PARALLEL_MPI_MESH_H

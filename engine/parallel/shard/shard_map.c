@@ -1,4 +1,4 @@
-/* shard_map.c - the arithmetic of shard.h. */
+/* shard_map.c - sizes of stripes and pieces, in blocks of sums and huge pages. */
 #include "engine/parallel/shard/shard_map.h"
 
 #include <stdbool.h>

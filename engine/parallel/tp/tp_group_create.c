@@ -1,4 +1,4 @@
-/* tp_group_create.c - which kind of tensor-parallel group; see tp_group_create.h. */
+/* tp_group_create.c - which kind of tensor-parallel group. */
 #include <stdlib.h>
 #include <string.h>
 

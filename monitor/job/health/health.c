@@ -1,4 +1,4 @@
-/* health.c - see health.h. */
+/* health.c - compares the time since the last sign of life with usual step times. */
 #include "monitor/job/health/health.h"
 #include "engine/base/small.h"
 

@@ -1,4 +1,4 @@
-/* rank_progress.c - see rank_progress.h. */
+/* rank_progress.c - maps the ranks' boxes and says of each where it is and since when. */
 #include "monitor/job/health/rank_progress.h"
 
 #include <errno.h>

@@ -66,7 +66,7 @@ typedef struct bt_restart {
 /* from_step: where the ended attempt began. Adds the end to the history. */
 bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t from_step,
                              int64_t max_restarts);
-/* public exit code of a run that ends here (DESIGN 5) */
+/* public exit code of a run that ends here */
 int bt_end_exit_code(const bt_end *e);
 
 #endif

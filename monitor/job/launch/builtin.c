@@ -1,5 +1,5 @@
-/* builtin.c - see builtin.h. `bible -f RANGE` prints "Ge1:1 In the beginning ...", a verse a line;
- * the references would be a sixteenth of the text and teach counting, so they go. */
+/* builtin.c - makes the text once. `bible -f RANGE` prints "Ge1:1 In the beginning ...", a verse a
+ * line; the references would be a sixteenth of the text and teach counting, so they go. */
 #include "monitor/job/launch/builtin.h"
 
 #include <errno.h>

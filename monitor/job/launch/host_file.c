@@ -1,4 +1,4 @@
-/* host_file.c - see host_file.h. One host a line: a name, then words such as slots=4; '#' begins a
+/* host_file.c - one host a line: a name, then words such as slots=4; '#' begins a
  * comment. */
 #include "monitor/job/launch/host_file.h"
 

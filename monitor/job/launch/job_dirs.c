@@ -1,4 +1,4 @@
-/* job_dirs.c - see job_dirs.h. */
+/* job_dirs.c - makes an attempt's folder, and sweeps folders whose job has died. */
 #include "monitor/job/launch/job_dirs.h"
 
 #include <dirent.h>

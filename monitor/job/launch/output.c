@@ -1,4 +1,4 @@
-/* output.c - see output.h. */
+/* output.c - reads pipes line by line; remembers errors that explain a failure. */
 #include "monitor/job/launch/output.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* proc.c - see proc.h. */
+/* proc.c - reads /proc/PID/stat, and the kernel's count of processes killed for memory. */
 #include "monitor/job/launch/proc.h"
 
 #include <ctype.h>

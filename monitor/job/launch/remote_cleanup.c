@@ -1,4 +1,4 @@
-/* remote_cleanup.c - see remote_cleanup.h. */
+/* remote_cleanup.c - runs one command over ssh on every other host. */
 #include "monitor/job/launch/remote_cleanup.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* run_once.c - see run_once.h. */
+/* run_once.c - starts mpirun, polls its pipes and the clock, and reports its end. */
 #include "monitor/job/launch/run_once.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* viewer_process.c - see viewer_process.h. */
+/* viewer_process.c - forks, begins a session, executes this program again. */
 #include "monitor/job/launch/viewer_process.h"
 
 #include <errno.h>

@@ -191,7 +191,7 @@ bt_code bt_compare_load(bt_top *t, bt_err *err) BT_MUST_CHECK;
 /* a key into a line of text; false: not a text key */
 bool bt_line_edit(char *line, size_t size, int32_t key);
 
-/* ---- rows.c: filter and sort ---- */
+/* ---- row_filter.c: filter and sort ---- */
 /* fills t->rows with 0..n-1 that match the filter, sorted by t->list[screen].sort when `order` is
  * given */
 typedef const char *(*bt_row_text)(bt_top *t, size_t row, char *buf, size_t size);

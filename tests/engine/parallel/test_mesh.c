@@ -1,4 +1,4 @@
-/* Mesh arithmetic: the formula of DESIGN 3 over many shapes, both ways; refusals name the
+/* Mesh arithmetic: the formula of mesh.h over many shapes, both ways; refusals name the
  *                  numbers. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -21,7 +21,7 @@ static void add(float *into, const float *x, size_t n) {
     for (size_t i = 0; i < n; i++) into[i] += x[i];
 }
 
-/* the definition, straight from the drawing in fold.h */
+/* the definition, straight from the drawing in tree_sum.h */
 static void tree(float *out, int64_t first, int64_t width, int64_t units) {
     if (width == 1) {
         memcpy(out, leaves[first], sizeof leaves[0]);

@@ -1,4 +1,4 @@
-/* test_control.c - the control socket: answers, refusals, and askers who misbehave. */
+/* test_control_server.c - the control socket: answers, refusals, and askers who misbehave. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>

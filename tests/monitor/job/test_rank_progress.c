@@ -1,5 +1,5 @@
-/* test_places.c - black boxes of ranks: who holds up whom is told from where each of them is, also
- * of the dead. timeout: 20 */
+/* test_rank_progress.c - black boxes of ranks: who holds up whom is told from where each of them
+ * is, also of the dead. timeout: 20 */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* test_far.c - what killed ranks leave in /dev/shm of another host goes through the agent; what a
- * process has mapped stays. timeout: 60 */
+/* test_remote_cleanup.c - what killed ranks leave in /dev/shm of another host goes through the
+ * agent; what a process has mapped stays. timeout: 60 */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
