@@ -1,49 +1,120 @@
-# bundle.cmake - the page's modules as one script (OUT_JS), which compresses a fifth better and loads at once, and its sheet without what only
-# people read (OUT_CSS); and, with uPlot and the sheets,
-# as three plain texts for `bitrain report`, with the SHA-256 of each for its content policy (OUT):
+# bundle.cmake - makes one script of the page's modules (OUT_JS), which compresses a fifth better and loads at once, one sheet
+# of its style sheets (OUT_CSS), and, with uPlot's, the three texts of a report (OUT) with their SHA-256 for its content policy:
 #     cmake -DOUT=report_page.c -DOUT_JS=app.js -DOUT_CSS=style.css -DSTATIC=dir -DUPLOT_JS=file -DUPLOT_CSS=file -P bundle.cmake
-# Modules come in the order of their imports; each becomes a function that returns what it exports, so names stay its own.
-# Comments and the blanks before lines stay behind.
+# Modules are those that app.js imports, directly or not, in the order of their imports; names that a module does
+# not export stay its own. Sheets are those that style/style.css imports, in its order. What only people
+# read stays behind: comments, and blanks before lines.
 cmake_minimum_required(VERSION 3.25)
-set(modules format dom state api card chart heat parts page_runs page_compare page_train page_ranks page_more app)
-set(script "(() => {\n\"use strict\";\nconst modules = {};\n")
-foreach(name IN LISTS modules)
-  file(READ ${STATIC}/${name}.js code)
-  string(REGEX MATCHALL "export (async )?(function|const|class) [A-Za-z0-9_]+" exports "${code}")
-  set(names "")
-  foreach(e IN LISTS exports)
-    string(REGEX REPLACE ".* " "" e "${e}")
-    string(APPEND names "${e}, ")
-  endforeach()
-  string(REGEX REPLACE "import {([^}]*)} from \"\\./([a-z_]+)\\.js\";" "const {\\1} = modules.\\2;" code "${code}")
-  string(REGEX REPLACE "(^|\n)export " "\\1" code "${code}")
-  if(code MATCHES "(^|\n)(import|export) ")
-    message(FATAL_ERROR "web/static/${name}.js: an import or export of a form that bundle.cmake does not know")
+
+# ---- the script
+
+# Appends a module to `modules` after those that it imports.
+function(place file from)
+  if(NOT EXISTS ${file})
+    message(FATAL_ERROR "${from}: imports ${file}, which does not exist")
   endif()
+  get_property(placed GLOBAL PROPERTY modules)
+  if(file IN_LIST placed)
+    return()
+  endif()
+  get_property(open GLOBAL PROPERTY open)
+  if(file IN_LIST open)
+    message(FATAL_ERROR "${from}: imports ${file}, which imports it")
+  endif()
+  set_property(GLOBAL APPEND PROPERTY open ${file})
+  get_filename_component(folder ${file} DIRECTORY)
+  file(READ ${file} code)
+  string(REGEX MATCHALL "from \"\\.[^\"]*\\.js\"" imports "${code}")
+  foreach(import IN LISTS imports)
+    string(REGEX REPLACE "from \"(.*)\"" "${folder}/\\1" import "${import}")
+    get_filename_component(import ${import} ABSOLUTE)
+    place(${import} ${file})
+  endforeach()
+  set_property(GLOBAL APPEND PROPERTY modules ${file})
+endfunction()
+
+get_filename_component(STATIC ${STATIC} ABSOLUTE)
+place(${STATIC}/app.js bundle.cmake)
+get_property(modules GLOBAL PROPERTY modules)
+file(GLOB_RECURSE found ${STATIC}/*.js)
+foreach(file IN LISTS found)
+  if(NOT file IN_LIST modules)
+    message(FATAL_ERROR "${file}: no module imports it")
+  endif()
+endforeach()
+
+# What only people read goes: comments that begin a line or follow its code (without quotes, so that they are no part of a text),
+# and blanks before lines.
+function(strip code out)
+  string(REGEX REPLACE "(^|\n)[ \t]*/\\*\\*([^*]|\\*+[^*/])*\\*+/" "\\1" code "${code}")
   string(REGEX REPLACE "(^|\n)[ \t]*// [^\n]*" "\\1" code "${code}")
-  string(REGEX REPLACE "([;{},>])[ \t]+// [^\n\"'`]*" "\\1" code "${code}")      # at the end of a line: without quotes, so no part of a text
+  string(REGEX REPLACE "([;{},>])[ \t]+// [^\n\"'`]*\n" "\\1\n" code "${code}")
   string(REGEX REPLACE "\n[ \t\n]+" "\n" code "${code}")
-  string(APPEND script "modules.${name} = (() => {\n${code}\nreturn { ${names}};\n})();\n")
+  set(${out} "${code}" PARENT_SCOPE)
+endfunction()
+
+# A module becomes a function that returns what it exports; what is exported is known to all modules after it.
+set(script "(() => {\n\"use strict\";\n")
+set(exported "")
+foreach(file IN LISTS modules)
+  file(READ ${file} code)
+  string(REGEX MATCHALL "export (async )?(function|const|class) [A-Za-z0-9_]+" exports "${code}")
+  list(TRANSFORM exports REPLACE ".* " "")
+  foreach(name IN LISTS exports)
+    if(name IN_LIST exported)
+      message(FATAL_ERROR "${file}: another module exports a ${name}, too")
+    endif()
+  endforeach()
+  list(APPEND exported ${exports})
+  list(JOIN exports "," names)
+  string(REGEX REPLACE "import {([A-Za-z0-9_]+,|[ \n])*[A-Za-z0-9_]*[ \n]*} from \"\\.[^\"]*\\.js\";" "" code "${code}")
+  string(REGEX REPLACE "(^|\n)export ((async )?(function|const|class) )" "\\1\\2" code "${code}")
+  if(code MATCHES "(^|\n)(import|export) ")
+    message(FATAL_ERROR "${file}: an import or export of a form that bundle.cmake does not know")
+  endif()
+  strip("${code}" code)
+  string(APPEND script "const{${names}}=(()=>{${code}return{${names}}})();\n")
 endforeach()
 string(APPEND script "})();\n")
 file(WRITE ${OUT_JS} "${script}")
-file(GLOB found RELATIVE ${STATIC} ${STATIC}/*.js)
-foreach(f IN LISTS found)
-  string(REGEX REPLACE "\\.js$" "" f "${f}")
-  if(NOT f IN_LIST modules)
-    message(FATAL_ERROR "web/static/${f}.js has no place in the order of bundle.cmake")
+
+# ---- the sheet
+
+# dark.css is one rule, for readers who chose the dark theme; it holds as well where the system prefers dark and nobody chose.
+file(READ ${STATIC}/style/style.css parts)
+string(REGEX MATCHALL "@import \"[a-z_]+\\.css\"" parts "${parts}")
+set(own "")
+foreach(part IN LISTS parts)
+  string(REGEX REPLACE ".*\"(.*)\"" "\\1" part "${part}")
+  file(READ ${STATIC}/style/${part} rules)
+  if(part STREQUAL "dark.css")
+    string(REPLACE ":root[data-theme=\"dark\"]" ":root:not([data-theme=\"light\"])" unchosen "${rules}")
+    if(unchosen STREQUAL rules)
+      message(FATAL_ERROR "${STATIC}/style/dark.css: no rule for :root[data-theme=\"dark\"]")
+    endif()
+    string(APPEND own "@media (prefers-color-scheme: dark) {\n${unchosen}}\n")
+  endif()
+  string(APPEND own "${rules}")
+  list(APPEND sheets ${STATIC}/style/${part})
+endforeach()
+file(GLOB found ${STATIC}/style/*.css)
+foreach(file IN LISTS found)
+  if(NOT file IN_LIST sheets AND NOT file STREQUAL "${STATIC}/style/style.css")
+    message(FATAL_ERROR "${file}: style.css does not import it")
   endif()
 endforeach()
-file(READ ${UPLOT_JS} uplot)
-file(READ ${UPLOT_CSS} sheet)
-file(READ ${STATIC}/style.css own)
 string(REGEX REPLACE "/\\*[^*]*\\*/" "" own "${own}")
 string(REGEX REPLACE "([{};,])[ \t\n]+" "\\1" own "${own}")
 string(REGEX REPLACE "[ \t]*{" "{" own "${own}")
-string(REGEX REPLACE ": " ":" own "${own}")
+string(REPLACE ": " ":" own "${own}")
+string(REPLACE ";}" "}" own "${own}")
 file(WRITE ${OUT_CSS} "${own}")
-string(APPEND sheet "\n${own}")
 
+# ---- the report
+
+file(READ ${UPLOT_JS} uplot)
+file(READ ${UPLOT_CSS} sheet)
+string(APPEND sheet "\n${own}")
 set(rows "")
 foreach(part sheet uplot script)
   string(TOLOWER "${${part}}" low)

@@ -1,0 +1,110 @@
+// api.js - asks for numbers: the server, or, in a report, the answers kept in the page itself
+// (kept_answers.js). Paths are those below /api/v1/ in web/README.md; errors are {"error":
+// {message, hint}}.
+import { keptAnswer, report } from "./kept_answers.js";
+
+class ApiError extends Error {
+  constructor(status, error) {
+    super(error.message || `the server answered ${status}`);
+    this.status = status;
+    this.hint = error.hint || "";
+  }
+}
+
+const notKept = { message: "this report does not hold that part", hint: "bitrain dash shows it" };
+
+/**
+ * The answer to GET path?args (a list in args repeats its key), or to what `init` says, as in
+ * fetch. Throws an ApiError. A question that is already on its way is not asked twice.
+ */
+export async function get(path, args = {}, init = {}) {
+  if (report) {
+    const answer = keptAnswer(path, args);
+    if (!answer) throw new ApiError(404, notKept);
+    return answer;
+  }
+  const url = urlOf(path, args);
+  if (init.method) return ask(url, init);
+  if (!underWay.has(url)) {
+    const answer = ask(url, init).finally(() => underWay.delete(url));
+    underWay.set(url, answer);
+  }
+  return underWay.get(url);
+}
+
+function urlOf(path, args) {
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(args))
+    for (const one of [].concat(value ?? [])) query.append(key, one);
+  const text = query.toString();
+  return `/api/v1/${path}${text ? `?${text}` : ""}`;
+}
+
+const underWay = new Map();
+
+// An answer equal to the one before is the same object, so that whoever drew it need not draw it
+// again.
+const newest = new Map();
+const newestMost = 24;
+
+async function ask(url, init) {
+  const response = await fetch(url, { credentials: "same-origin", ...init });
+  const text = await response.text();
+  const old = newest.get(url);
+  if (response.ok && old && old.text === text) return old.body;
+  const body = parsed(text);
+  if (!response.ok) throw new ApiError(response.status, body.error || {});
+  newest.delete(url);
+  newest.set(url, { text, body });
+  if (newest.size > newestMost) newest.delete(newest.keys().next().value);
+  return body;
+}
+
+/** An answer that is not JSON is an empty one: the status says enough. */
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return {};
+  }
+}
+
+const gathering = new Map();
+
+/**
+ * Series of metrics of a run. What several figures ask for at the same moment travels, and is
+ * drawn, together.
+ */
+export async function series(run, metrics, args) {
+  const key = JSON.stringify([run, args]);
+  let request = gathering.get(key);
+  if (!request) {
+    const wanted = new Set();
+    const answer = Promise.resolve().then(() => {
+      gathering.delete(key);
+      return get(`runs/${run}/series`, { ...args, metric: [...wanted] });
+    });
+    request = { wanted, answer };
+    gathering.set(key, request);
+  }
+  for (const metric of metrics) request.wanted.add(metric);
+  return request.answer;
+}
+
+/**
+ * Exchanges the token for a cookie. The token came in the URL's fragment, which no server and no
+ * log sees.
+ */
+export async function login(token) {
+  return get("login", {}, { headers: { Authorization: `Bearer ${token}` } });
+}
+
+/** Steers a run; verbs are those of `bitrain ctl`. */
+export async function control(run, verb, value) {
+  const init = {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-Bitrain-Control": "1" },
+    body: JSON.stringify(value ? { run, verb, value } : { run, verb }),
+  };
+  return get("control", {}, init);
+}

@@ -1,0 +1,34 @@
+// controls.js - what a reader chooses with: buttons, switches, lists.
+import { h } from "./dom.js";
+
+export function button(label, onclick, props) {
+  return h("button", { ...props, type: "button", onclick }, label);
+}
+
+/** A list with its label beside it. options: [value, text] pairs; onchange gets the value. */
+export function select(label, options, value, onchange) {
+  const box = h(
+    "select",
+    { "aria-label": label, onchange: () => onchange(box.value) },
+    options.map(([key, text]) => h("option", { value: key }, text)),
+  );
+  box.value = value;
+  return h("label", { class: "pick" }, h("span", {}, label), box);
+}
+
+/** A button that is on or off; onchange gets true or false. */
+export function toggle(label, on, onchange) {
+  const flip = () => {
+    on = !on;
+    box.setAttribute("aria-pressed", String(on));
+    onchange(on);
+  };
+  const box = button(label, flip, { class: "chip", "aria-pressed": String(on) });
+  return box;
+}
+
+/** A box to tick with its label; onchange gets true or false. */
+export function checkbox(label, on, onchange) {
+  const box = h("input", { type: "checkbox", checked: on, onchange: () => onchange(box.checked) });
+  return h("label", {}, box, label);
+}

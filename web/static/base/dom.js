@@ -1,0 +1,66 @@
+// dom.js - makes elements and changes their texts. Text reaches the page as text nodes only:
+// neither this module nor another one parses markup. It expects the two live regions of index.html,
+// #toast and #said.
+
+const svgNamespace = "http://www.w3.org/2000/svg";
+const asProperty = ["value", "checked", "disabled", "indeterminate"];
+
+function fill(el, props, kids) {
+  for (const [key, value] of Object.entries(props || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) el.addEventListener(key.slice(2), value);
+    else if (asProperty.includes(key)) el[key] = value;
+    else el.setAttribute(key, value === true ? "" : value);
+  }
+  for (const kid of kids.flat())
+    if (kid !== null && kid !== undefined && kid !== false) el.append(kid);
+  return el;
+}
+
+/**
+ * An HTML element. A property that begins with "on" is a listener; one that is null, undefined or
+ * false is left out. Children are nodes, texts, or lists of them.
+ */
+export function h(tag, props, ...kids) {
+  return fill(document.createElement(tag), props, kids);
+}
+
+/** An SVG element, as `h` makes one of HTML. */
+export function svg(tag, props, ...kids) {
+  return fill(document.createElementNS(svgNamespace, tag), props, kids);
+}
+
+const texts = new WeakMap();
+
+/** Sets the text of an element; a text that is as it was costs nothing. */
+export function say(el, text) {
+  if (texts.get(el) === text) return;
+  texts.set(el, text);
+  el.textContent = text;
+}
+
+let announcing = 0;
+
+/** Tells a text to screen readers, once the keys have rested. */
+export function announce(text) {
+  clearTimeout(announcing);
+  announcing = setTimeout(() => say(document.getElementById("said"), text), 250);
+}
+
+/** Shows a message in the corner for four seconds. */
+export function toast(text) {
+  const box = document.getElementById("toast");
+  box.textContent = text;
+  box.classList.add("shown");
+  setTimeout(() => box.classList.remove("shown"), 4000);
+}
+
+/** What stands in a card that has nothing to show. */
+export function empty(text) {
+  return h("div", { class: "empty" }, text);
+}
+
+/** A heading that only screen readers tell: each page has one. */
+export function hiddenTitle(text) {
+  return h("h1", { class: "sr" }, text);
+}

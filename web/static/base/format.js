@@ -1,0 +1,170 @@
+// format.js - numbers as text for people, always with their unit. It needs nothing else of the
+// page. A value that is null, undefined or NaN becomes a dash.
+
+export const dash = "–";
+
+function isUnknown(value) {
+  return value === null || value === undefined || Number.isNaN(value);
+}
+
+/** `n` significant digits, with an exponent where the number is very large or very small. */
+export function digits(value, n = 4) {
+  if (isUnknown(value)) return dash;
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1e-4 && size < 1e5) return String(Number(value.toPrecision(n)));
+  const text = value.toExponential(Math.max(0, n - 2));
+  return text.replace("e+", "e").replace(/\.?0+e/, "e");
+}
+
+const prefixes = [
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+];
+
+/** `n` significant digits with a decimal prefix: 1.2 M */
+export function si(value, n = 3) {
+  if (isUnknown(value)) return dash;
+  const size = Math.abs(value);
+  for (const [from, letter] of prefixes)
+    if (size >= from) return `${Number((value / from).toPrecision(n))} ${letter}`;
+  return String(Number(value.toPrecision(n)));
+}
+
+export function bytes(value) {
+  return isUnknown(value) ? dash : `${si(value)}B`.replace(/(\d)B$/, "$1 B");
+}
+
+export function bytesPerSecond(value) {
+  return `${bytes(value)}/s`;
+}
+
+export function mib(value) {
+  if (isUnknown(value)) return dash;
+  if (value >= 1024) return `${(value / 1024).toPrecision(3)} GiB`;
+  return `${value >= 100 ? value.toFixed(0) : value.toFixed(1)} MiB`;
+}
+
+/** A fraction of 1, as a percentage with `decimals` digits after the point. */
+export function percent(value, decimals = 1) {
+  return isUnknown(value) ? dash : `${(value * 100).toFixed(decimals)} %`;
+}
+
+/** A whole number, its thousands apart. */
+export function count(value) {
+  return isUnknown(value) ? dash : String(Math.round(value)).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+}
+
+export function plural(n, word) {
+  return `${n} ${word}${n === 1 ? "" : "s"}`;
+}
+
+/** A step as people count them, from 1; the database counts steps from 0. */
+export function nth(step) {
+  return isUnknown(step) ? dash : count(step + 1);
+}
+
+export function stepRange(first, last) {
+  return `${nth(first)} to ${nth(last)}`;
+}
+
+export function ms(value) {
+  if (isUnknown(value)) return dash;
+  if (value === 0) return "0 ms";
+  if (value < 0) return `−${ms(-value)}`;
+  if (value >= 10000) return `${digits(value / 1000, 3)} s`;
+  if (value >= 100) return `${value.toFixed(0)} ms`;
+  return `${value >= 10 ? value.toFixed(1) : value.toFixed(2)} ms`;
+}
+
+export function seconds(value) {
+  if (isUnknown(value)) return dash;
+  if (value < 0.0005) return "0 s";
+  if (value < 1) return `${Math.round(value * 1000)} ms`;
+  if (value < 60) return `${value < 10 ? value.toFixed(1) : Math.round(value)} s`;
+  const whole = Math.round(value);
+  const days = Math.floor(whole / 86400);
+  const hours = Math.floor(whole / 3600) % 24;
+  const minutes = Math.floor(whole / 60) % 60;
+  if (days) return `${days} d ${hours} h`;
+  if (hours) return `${hours} h ${minutes} m`;
+  return `${minutes} m ${whole % 60} s`;
+}
+
+const spans = [
+  [86400, "d"],
+  [3600, "h"],
+  [60, "m"],
+];
+
+/** A time in its largest unit alone: what is left of a run. */
+export function roughly(value) {
+  if (isUnknown(value)) return dash;
+  for (const [size, letter] of spans) {
+    if (value < size) continue;
+    const n = value / size;
+    return `${n < 3 && letter !== "m" ? n.toFixed(1) : Math.round(n)} ${letter}`;
+  }
+  return `${Math.round(value)} s`;
+}
+
+/** Seconds since 1970 as a date and a time of day in UTC; exact: with seconds. */
+export function date(value, exact) {
+  if (isUnknown(value)) return dash;
+  const iso = new Date(value * 1000).toISOString();
+  return iso.slice(0, exact ? 19 : 16).replace("T", " ");
+}
+
+/** Losses keep four decimals, so that a tile does not change its width with every step. */
+export function nats(value) {
+  if (isUnknown(value)) return dash;
+  return Math.abs(value) >= 1e4 ? digits(value, 5) : value.toFixed(4);
+}
+
+/** A fact of a run as it was recorded; sizes of memory are recorded in bytes. */
+export function fact(key, value) {
+  return /^arena\./.test(key) && Number(value) >= 0 ? bytes(Number(value)) : value;
+}
+
+const byUnit = {
+  ms,
+  MiB: mib,
+  bytes,
+  "1/s": (value) => (isUnknown(value) ? dash : `${si(value)}/s`),
+  nats,
+  s: seconds,
+  seconds,
+};
+
+/** A value in a unit of the server's metrics. */
+export function unit(name, value) {
+  if (/^(frac|ratio)/.test(name || "")) return percent(value);
+  if (/^count/.test(name || "")) return si(value, 4);
+  return (byUnit[name] || digits)(value);
+}
+
+/** The same beside an axis, without zeros that say nothing: "50 ms" below "100 ms". */
+export function tick(name, value) {
+  const text = unit(name, value);
+  return text.replace(/(\.\d*?)0+(?=$|[^\d])/, "$1").replace(/\.(?=$|[^\d])/, "");
+}
+
+/** A place on an axis (a key of `axes` in vocabulary.js). */
+export function onAxis(axis, value) {
+  if (axis === "time" || axis === "active") return seconds(value);
+  if (axis === "bytes") return bytes(value);
+  return axis === "step" && Math.abs(value) < 1e7 ? count(value) : si(value, 4);
+}
+
+/** A place on an axis at the end of a sentence: "over 1.2 M tokens". */
+export function reach(axis, value) {
+  return {
+    step: `by step ${onAxis("step", value)}`,
+    tokens: `over ${onAxis("tokens", value)} tokens`,
+    time: `in ${seconds(value)}`,
+    active: `in ${seconds(value)} of active time`,
+    bytes: `over ${bytes(value)} on the wire`,
+  }[axis];
+}

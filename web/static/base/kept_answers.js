@@ -1,0 +1,50 @@
+// kept_answers.js - the answers that a report (`bitrain report`) keeps in its file, in place of a
+// server. A report keeps all series of a run (or of one rank) once, by step, and beside them where
+// the steps lie on each other axis.
+
+const element = document.getElementById("bitrain-data");
+
+/** {run, made_s, answers: path -> answer}; null where a server answers. */
+export const report = element ? JSON.parse(element.textContent) : null;
+
+function keyOf(path, args) {
+  if (path.endsWith("/series") && args.rank !== undefined && args.rank !== null)
+    return `${path}?rank=${args.rank}`;
+  if (path.endsWith("/heatmap")) return `${path}?value=${args.value || "busy"}`;
+  return path;
+}
+
+/** The kept answer to a question to the server; undefined: the report does not hold it. */
+export function keptAnswer(path, args) {
+  const answer = report.answers[keyOf(path, args)];
+  if (!answer || !path.endsWith("/series")) return answer;
+  const wanted = []
+    .concat(args.metric)
+    .map((metric) => answer.series.find((one) => one.metric === metric))
+    .filter(Boolean);
+  const placeOf = placesOnAxis(path, args.x);
+  const first = args.x1 ? args.x0 : 0;
+  const last = args.x1 || Infinity;
+  return { ...answer, series: wanted.map((one) => cut(onAxis(one, placeOf), first, last)) };
+}
+
+/** step -> place on the axis; null: the axis counts steps */
+function placesOnAxis(path, axis) {
+  if (!axis || axis === "step") return null;
+  const { step, x } = report.answers[path.replace("/series", `/axis?x=${axis}`)].series[0];
+  return new Map(step.map((value, i) => [value, x[i]]));
+}
+
+function onAxis(one, placeOf) {
+  return placeOf ? { ...one, x: one.step.map((value) => placeOf.get(value)) } : one;
+}
+
+/** the points from step `first` to `last` whose place on the axis is known */
+function cut(one, first, last) {
+  const out = { ...one };
+  const inside = (step, i) => step >= first && step <= last && one.x[i] !== undefined;
+  const keep = one.step.map((step, i) => (inside(step, i) ? i : -1)).filter((i) => i >= 0);
+  for (const key of ["x", "step", "first", "last", "min", "max", "mean", "n"])
+    out[key] = keep.map((i) => one[key][i]);
+  return out;
+}

@@ -1,0 +1,85 @@
+// state.js - what the reader chose (axis, smoothing, zoom, theme, columns), the step the reader
+// points at, and the colours of the theme. The browser remembers choices of taste; the zoom is
+// forgotten.
+
+const storageKey = "bitrain";
+const taste = (() => {
+  try {
+    return JSON.parse(localStorage.getItem(storageKey) || "{}");
+  } catch {
+    return {};
+  }
+})();
+
+export const state = {
+  x: taste.x || "tokens",
+  smooth: taste.smooth ?? 0.9,
+  logY: taste.logY || false,
+  logX: taste.logX || false,
+  theme: taste.theme || "",
+  columns: taste.columns || {},
+  zoom: null,
+};
+
+const listeners = new Set();
+
+/** Changes fields of the state, remembers them and tells all listeners what changed. */
+export function choose(change) {
+  Object.assign(state, change);
+  const { x, smooth, logY, logX, theme, columns } = state;
+  try {
+    localStorage.setItem(storageKey, JSON.stringify({ x, smooth, logY, logX, theme, columns }));
+  } catch {
+    // a private window: choices are not remembered
+  }
+  if ("theme" in change) applyTheme();
+  for (const listener of listeners) listener(change);
+}
+
+/** Calls the listener at every choice; returns the function that ends this. */
+export function onChoice(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+const pointers = new Set();
+
+/** The reader points at a step in the figure `from`; null: at none. All figures follow. */
+export function point(step, from) {
+  for (const pointer of pointers) pointer(step, from);
+}
+
+export function onPoint(pointer) {
+  pointers.add(pointer);
+  return () => pointers.delete(pointer);
+}
+
+export function applyTheme() {
+  colors.clear();
+  if (state.theme) document.documentElement.dataset.theme = state.theme;
+  else delete document.documentElement.dataset.theme;
+}
+
+const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
+
+export function isDark() {
+  return state.theme ? state.theme === "dark" : systemIsDark.matches;
+}
+
+// Colours are kept until the theme changes: asking for one makes the browser compute the page's
+// style.
+const colors = new Map();
+
+/** The value of a colour of the style sheet, named as there: --soft */
+export function color(name) {
+  if (!colors.has(name)) {
+    const style = getComputedStyle(document.documentElement);
+    colors.set(name, style.getPropertyValue(name).trim());
+  }
+  return colors.get(name);
+}
+
+systemIsDark.addEventListener("change", () => {
+  colors.clear();
+  choose({});
+});

@@ -1,0 +1,162 @@
+// card.js - a figure of a page: title, drawing, one generated sentence for those who listen, and a
+// table for those who want the numbers (key T). A card loads when it is seen, and again when
+// something new was recorded while it is seen.
+import { button } from "../base/controls.js";
+import { empty, h, say } from "../base/dom.js";
+import { table } from "../base/table.js";
+
+/**
+ * spec:
+ *   title, sub      sub: a few words beside the title; wide: over the page's whole width
+ *   load(width)     promises data for so many pixels
+ *   every           milliseconds between two loads, at least, if something was recorded and nothing
+ *                   chosen; a second if not said
+ *   draw(body, data)
+ *   sentence(data)  a text; table(data): {columns, rows}, see base/table.js
+ *   tools           nodes above the drawing
+ *   keys(event)     whether the drawing took the key; close()
+ */
+export class Card {
+  constructor(spec) {
+    this.spec = spec;
+    this.data = null;
+    this.width = 600;
+    this.seen = false; // in sight
+    this.stale = true;
+    this.loading = false;
+    this.asTable = false;
+    this.closed = false;
+    this.sentence = "";
+    this.loadedAt = 0;
+    this.timer = 0;
+    this.build();
+    this.watch();
+  }
+
+  build() {
+    const { title, sub, wide, tools } = this.spec;
+    const flip = { class: "icon", "aria-pressed": "false", title: "numbers as a table (T)" };
+    this.body = h("div", { class: "body" });
+    this.numbers = h("div", { class: "tall-scroll" });
+    this.caption = h("figcaption");
+    this.sub = h("span", { class: "sub" }, sub || "");
+    this.flipButton = this.spec.table && button("Table", () => this.flip(), flip);
+    this.el = h(
+      "figure",
+      {
+        class: wide ? "card wide" : "card",
+        role: "figure",
+        tabindex: "0",
+        "aria-label": title,
+        onkeydown: (event) => this.key(event),
+      },
+      h("header", {}, h("h2", {}, title), this.sub, h("span", { class: "push" }), this.flipButton),
+      tools ? h("div", { class: "tools" }, tools) : null,
+      this.body,
+      this.numbers,
+      this.caption,
+    );
+    this.numbers.hidden = true;
+  }
+
+  watch() {
+    const look = (entries) => {
+      this.seen = entries[entries.length - 1].isIntersecting;
+      if (this.seen && this.stale) this.load();
+    };
+    this.watcher = new IntersectionObserver(look, { rootMargin: "120px" });
+    this.watcher.observe(this.el);
+    // Asking the element for its width would make the browser lay out the page.
+    this.size = new ResizeObserver((entries) => {
+      this.width = Math.round(entries[entries.length - 1].contentRect.width) || this.width;
+    });
+    this.size.observe(this.el);
+  }
+
+  close() {
+    this.closed = true;
+    clearTimeout(this.timer);
+    this.watcher.disconnect();
+    this.size.disconnect();
+    if (this.spec.close) this.spec.close();
+  }
+
+  key(event) {
+    if (event.target !== this.el || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (/^t$/i.test(event.key) && this.spec.table) this.flip();
+    else if (!this.spec.keys || !this.spec.keys(event)) return;
+    event.preventDefault();
+  }
+
+  flip() {
+    this.asTable = !this.asTable;
+    this.flipButton.setAttribute("aria-pressed", String(this.asTable));
+    this.body.hidden = this.asTable;
+    this.numbers.hidden = !this.asTable;
+    this.draw();
+  }
+
+  setSub(text) {
+    say(this.sub, text);
+  }
+
+  draw() {
+    if (!this.data) return;
+    const { title, sentence } = this.spec;
+    if (this.asTable) {
+      const { columns, rows } = this.spec.table(this.data);
+      this.numbers.replaceChildren(table(columns, rows, title));
+    } else this.spec.draw(this.body, this.data);
+    const text = sentence ? sentence(this.data) : "";
+    if (text === this.sentence) return;
+    this.sentence = text;
+    say(this.caption, text);
+    this.el.setAttribute("aria-label", text ? `${title}. ${text}` : title);
+  }
+
+  /** Draws again what is loaded, because something was chosen. */
+  redraw() {
+    if (this.seen) this.draw();
+    else this.stale = true;
+  }
+
+  /** Loads and draws. tick: because something was recorded, not because something was chosen. */
+  async load(tick) {
+    this.stale = true;
+    if (!this.seen || this.loading || this.closed || document.hidden) return;
+    const { every = 1000 } = this.spec;
+    const rest = tick ? this.loadedAt + every - performance.now() : 0;
+    if (rest > 0) {
+      this.timer = this.timer || setTimeout(() => this.load(), rest);
+      return;
+    }
+    clearTimeout(this.timer);
+    this.timer = 0;
+    this.loadedAt = performance.now();
+    this.loading = true;
+    while (this.stale && !this.closed) {
+      this.stale = false;
+      try {
+        await this.loadOnce(tick);
+      } catch (error) {
+        if (!this.data) this.showError(error);
+        break;
+      }
+    }
+    this.loading = false;
+  }
+
+  async loadOnce(tick) {
+    const data = await this.spec.load(this.width);
+    if (this.closed) return;
+    const isSame = data === this.data && tick;
+    this.data = data;
+    if (!isSame) this.draw();
+  }
+
+  showError(error) {
+    const box = empty(error.message);
+    box.classList.add("error");
+    this.body.replaceChildren(box);
+  }
+}

@@ -1,0 +1,38 @@
+// checkpoints_card.js - the checkpoints that a run wrote.
+import { empty, h } from "../base/dom.js";
+import { bytes, count, dash, date, seconds } from "../base/format.js";
+import { number, tallTable, text } from "../base/table.js";
+import { Card } from "./card.js";
+
+/** Times are seconds since the run began, or, in old records, since 1970. */
+function writtenAt(checkpoint, started) {
+  const since = checkpoint.time_s > 1e9 ? checkpoint.time_s - started : checkpoint.time_s;
+  return date(started + since, true);
+}
+
+function columnsOf(head) {
+  return [
+    number("after step", (checkpoint) => count(checkpoint.step)),
+    number("size", (checkpoint) => bytes(checkpoint.bytes)),
+    number("took", (checkpoint) => seconds(checkpoint.took_ms / 1000)),
+    text("at (UTC)", (checkpoint) => writtenAt(checkpoint, head.started_s)),
+    text("file", (checkpoint) => h("span", { class: "note" }, checkpoint.path || dash)),
+  ];
+}
+
+/** load promises what page_events.js asks for. */
+export function checkpointsCard(load) {
+  return new Card({
+    title: "Checkpoints",
+    sub: "the newest hundred",
+    wide: true,
+    load,
+    draw(body, { head, info }) {
+      body.replaceChildren(
+        info.checkpoints.length
+          ? tallTable(columnsOf(head), info.checkpoints, "checkpoints")
+          : empty("none written yet"),
+      );
+    },
+  });
+}

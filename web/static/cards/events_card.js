@@ -1,0 +1,55 @@
+// events_card.js - the list of events, newest first, from a level on.
+import { select } from "../base/controls.js";
+import { empty, h } from "../base/dom.js";
+import { dash, nth, seconds } from "../base/format.js";
+import { number, tallTable, text } from "../base/table.js";
+import { Card } from "./card.js";
+
+const levels = [
+  ["all", "all"],
+  ["warning", "warnings and errors"],
+  ["error", "errors"],
+];
+
+/** The ranks have a column if an event has one. */
+function columnsOf(rows) {
+  const rank = number("rank", (event) => (event.rank === null ? dash : String(event.rank)));
+  return [
+    number("time", (event) => seconds(event.time_s)),
+    number("step", (event) => nth(event.step)),
+    ...(rows.some((event) => event.rank !== null) ? [rank] : []),
+    text("kind", (event) => h("span", { class: `level-${event.level}` }, event.kind)),
+    { ...text("what", (event) => event.title), wrap: true },
+  ];
+}
+
+function sentence({ events }) {
+  if (events.rows.length >= events.total) return "";
+  return `The newest ${events.rows.length} of ${events.total}.`;
+}
+
+/** load promises what page_events.js asks for. */
+export function eventsCard(load) {
+  let level = "all";
+  const isShown = (event) => level === "all" || event.level === "error" || event.level === level;
+  const choose = (value) => {
+    level = value;
+    card.redraw();
+  };
+  const card = new Card({
+    title: "Events",
+    wide: true,
+    tools: [select("level", levels, level, choose)],
+    load,
+    draw(body, { events }) {
+      const rows = events.rows.filter(isShown).reverse();
+      body.replaceChildren(
+        rows.length
+          ? tallTable(columnsOf(rows), rows, "events, newest first")
+          : empty("no events of this level"),
+      );
+    },
+    sentence,
+  });
+  return card;
+}

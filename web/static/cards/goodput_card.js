@@ -1,0 +1,68 @@
+// goodput_card.js - where the time since the first launch of a run went.
+import { h } from "../base/dom.js";
+import { percent, plural, seconds } from "../base/format.js";
+import { number, text } from "../base/table.js";
+import { goodputParts } from "../base/vocabulary.js";
+import { bar, legend } from "../figures/small_figures.js";
+import { Card } from "./card.js";
+
+function partsOf(head) {
+  return goodputParts.map(({ key, label, color }) => ({
+    label: `${label} ${seconds(head[key])} (${percent(head[key] / head.elapsed_s)})`,
+    color,
+    share: (head[key] || 0) / (head.elapsed_s || 1),
+  }));
+}
+
+function bigBar(parts) {
+  const box = bar(parts, "parts of the elapsed time");
+  box.classList.add("big");
+  return box;
+}
+
+/** How often the run failed, and how long until it went on. */
+function recovery({ head, info }) {
+  const gap = (attempt, i) => attempt.started_s - (info.attempts[i].ended_s ?? attempt.started_s);
+  const gaps = info.attempts.slice(1).map(gap);
+  if (!gaps.length) return "";
+  const mean = gaps.reduce((a, b) => a + b, 0) / gaps.length;
+  const every = seconds(head.elapsed_s / gaps.length);
+  return ` One restart every ${every}; going on took ${seconds(mean)} on average.`;
+}
+
+function sentence(data) {
+  const { head } = data;
+  const productive = `${seconds(head.productive_s)} of first-time productive steps`;
+  const attempts = plural(head.attempts, "attempt");
+  const whole = `${productive} in ${seconds(head.elapsed_s)}, over ${attempts}`;
+  const saving = `${seconds(head.checkpoint_s)} spent writing checkpoints`;
+  return `Goodput ${percent(head.goodput)}: ${whole}; ${saving}.${recovery(data)}`;
+}
+
+function tableOf({ head }) {
+  const parts = goodputParts.map(({ key, label }) => [label, head[key]]);
+  return {
+    columns: [
+      text("part", ([label]) => label),
+      number("time", ([, time]) => seconds(time)),
+      number("share", ([, time]) => percent(time / head.elapsed_s)),
+    ],
+    rows: [...parts, ["of all this, writing checkpoints", head.checkpoint_s]],
+  };
+}
+
+/** load promises what page_events.js asks for. */
+export function goodputCard(load) {
+  return new Card({
+    title: "Goodput",
+    sub: "where the time since the first launch went",
+    wide: true,
+    load,
+    draw(body, { head }) {
+      const parts = partsOf(head);
+      body.replaceChildren(bigBar(parts), h("p"), legend(parts));
+    },
+    sentence,
+    table: tableOf,
+  });
+}

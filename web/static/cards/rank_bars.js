@@ -1,0 +1,32 @@
+// rank_bars.js - one bar for each rank.
+import { h } from "../base/dom.js";
+import { bar } from "../figures/small_figures.js";
+
+const few = 16; // ranks that are shown in their order; more scroll, the busiest first
+
+function busy(rank) {
+  return rank.step_ms - rank.phases.wait_ms;
+}
+
+/** A box of bars. parts(rank): [{share, color, label}]; end(rank): the text at the right. */
+export function rankBars(ranks, parts, end) {
+  const rows = (list) =>
+    list.flatMap((rank) => [
+      h("span", {}, `rank ${rank.rank}`),
+      bar(parts(rank), `rank ${rank.rank}: ${end(rank)}`),
+      h("span", {}, end(rank)),
+    ]);
+  if (ranks.length <= few) return h("div", {}, h("div", { class: "bars" }, rows(ranks)));
+  const label = "one bar per rank, the busiest first";
+  const sorted = [...ranks].sort((a, b) => busy(b) - busy(a));
+  return h(
+    "div",
+    {},
+    h("p", { class: "note" }, `${ranks.length} ranks, the busiest first`),
+    h(
+      "div",
+      { class: "bars long", tabindex: "0", role: "region", "aria-label": label },
+      rows(sorted),
+    ),
+  );
+}

@@ -1,0 +1,125 @@
+// ranking_card.js - the ranks, worst first: who is slow, since when, because of what, what it costs
+// the others, and what a step would take if the slowest were as fast as the median rank.
+import { get } from "../base/api.js";
+import { h } from "../base/dom.js";
+import { dash, ms, nth, percent, seconds, si, stepRange } from "../base/format.js";
+import { number, tallTable, text } from "../base/table.js";
+import { bar } from "../figures/small_figures.js";
+import { Card } from "./card.js";
+
+function score(value) {
+  return value === null ? dash : value.toFixed(3);
+}
+
+function rankLink(rank, follow) {
+  const onclick = (event) => {
+    event.preventDefault();
+    follow(rank);
+  };
+  return h("a", { href: location.hash, onclick }, String(rank));
+}
+
+function lostBar(row) {
+  const part = { share: row.blame, color: "--p4", label: percent(row.blame, 0) };
+  return bar([part], `rank ${row.rank} cost the others ${seconds(row.lost_s)}`);
+}
+
+function phaseAtFault(row) {
+  if (!row.phase) return dash;
+  return row.phase_frac === null ? row.phase : `${row.phase}, ${percent(row.phase_frac, 0)}`;
+}
+
+const lateHelp = "arrival after the first rank's, 95 % of the steps below";
+
+function columnsOf(follow) {
+  return [
+    number("rank", (row) => rankLink(row.rank, follow)),
+    text("host", (row) => row.host || dash),
+    text("verdict", (row) => h("span", { class: `tag ${row.verdict}` }, row.verdict)),
+    number("busy p50", (row) => ms(row.busy_p50_ms)),
+    number("excess", (row) => ms(row.excess_ms)),
+    number("wait p50", (row) => ms(row.wait_p50_ms)),
+    number("late p95", (row) => ms(row.late_p95_ms), lateHelp),
+    number("score", (row) => score(row.score), "best rank's busy time over this rank's"),
+    number("own score", (row) => score(row.score_own), "own best block over own last block"),
+    number("blame", (row) => percent(row.blame, 0)),
+    text("share of the time lost", lostBar),
+    number("cost others", (row) => seconds(row.lost_s)),
+    text("phase at fault", phaseAtFault),
+    number("since step", (row) => nth(row.since_step)),
+  ];
+}
+
+/** What is wrong with the worst rank, in a sentence of the server's. */
+function verdict(stragglers) {
+  if (stragglers[0] && stragglers[0].says) return stragglers[0].says;
+  if (stragglers.length > 1) return "No rank stands out.";
+  return stragglers.length ? "One rank: nobody to wait for." : "No steps of ranks recorded yet.";
+}
+
+/**
+ * "With the slowest 2 ranks at the median: 153 ms → 113 ms a step, 26.1 % less, 1.2 M tokens a
+ * day more."
+ */
+function whatIf({ what_if_worst: times, breakdown, head }, n) {
+  const time = times && times[Math.min(n, times.length) - 1];
+  if (time === undefined || time === null) return "";
+  const now = breakdown.step_ms;
+  const who = n === 1 ? "rank" : `${n} ranks`;
+  const less = percent((now - time) / now);
+  const tokens = head.tokens_per_s * (now / time - 1) * 86400;
+  const more = head.tokens_per_s && time > 0 ? `, ${si(tokens)} tokens a day more` : "";
+  return `With the slowest ${who} at the median: ${ms(now)} → ${ms(time)} a step, ${less} less${more}.`;
+}
+
+function sentence({ breakdown }) {
+  if (!breakdown.steps) return "";
+  return `Steps ${stepRange(breakdown.step0, breakdown.step1)}, ${breakdown.steps} sampled.`;
+}
+
+/** one: the card of one rank. The card's `stragglers` are the ranks as they came, worst first. */
+export function rankingCard(ctx, one) {
+  let slowest = 1; // so many are brought to the median
+  const says = h("p", { class: "says" });
+  const gain = h("p", { class: "note" });
+  const slider = h("input", {
+    type: "range",
+    min: "1",
+    max: "1",
+    value: "1",
+    "aria-label": "how many of the slowest ranks to bring to the median",
+    oninput: () => {
+      slowest = Number(slider.value);
+      card.redraw();
+    },
+  });
+  const columns = columnsOf(one.follow);
+  const draw = (body, data) => {
+    const choices = (data.what_if_worst || []).length;
+    slider.max = String(Math.max(1, choices));
+    slider.disabled = choices < 2;
+    says.textContent = verdict(data.stragglers);
+    gain.textContent = whatIf(data, slowest);
+    const label = choices > 1 ? h("label", { class: "pick" }, "what if", slider) : null;
+    body.replaceChildren(
+      says,
+      h("div", { class: "tools bar-tools" }, label, gain),
+      tallTable(columns, data.stragglers, "ranks, worst first"),
+    );
+  };
+  const card = new Card({
+    title: "Ranking",
+    sub: "by busy time: the slow rank waits least",
+    wide: true,
+    load: async () => {
+      const data = await get(`runs/${ctx.run}/stragglers`);
+      card.stragglers = data.stragglers;
+      if (data.stragglers.length) one.suggest(data.stragglers[0].rank);
+      return data;
+    },
+    draw,
+    sentence,
+  });
+  card.stragglers = [];
+  return card;
+}

@@ -1,0 +1,187 @@
+// series_card.js - a card with a chart of metrics of one run.
+import { series } from "../base/api.js";
+import { dash, digits, nth, onAxis, reach, unit } from "../base/format.js";
+import { state } from "../base/state.js";
+import { number } from "../base/table.js";
+import { axes } from "../base/vocabulary.js";
+import { Chart } from "../figures/chart.js";
+import { Card } from "./card.js";
+
+const tableRows = 400;
+const toldLines = 3; // so many lines have a sentence
+
+/** The steps that are shown, as arguments of a route: the zoom, or nothing for all. */
+export function zoomRange() {
+  return state.zoom ? { x0: state.zoom.x0, x1: state.zoom.x1 } : {};
+}
+
+/** Where a series' points lie on the axis that is shown. */
+export function placesOf(one) {
+  return state.x === "step" ? one.step.map((step) => step + 1) : one.x;
+}
+
+/**
+ * Points across the page's widest figure, the same for all figures, so that one request serves
+ * them.
+ */
+function points() {
+  return Math.min(640, Math.max(160, Math.round(innerWidth / 3 / 16) * 16));
+}
+
+/**
+ * spec is a row of `charts` in vocabulary.js: {title, sub, floor, lines: [{key, label, color,
+ * sparse, smooth, hatch}]}, with
+ *   wide, tall, tools, onpick, empty   as for Card and Chart
+ *   stacked       areas on each other; share(): whether as shares of their sum
+ *   rank()        whose series; without it the run's
+ *   rules()       horizontal lines
+ *   ghosts        losses that a restart replaced are shown, too
+ */
+export function seriesCard(ctx, spec) {
+  let chart = null;
+  const shown = (data) => {
+    const lines = linesOf(data, spec);
+    return spec.share && spec.share() ? sharesOf(lines) : lines;
+  };
+  const draw = (body, data) => {
+    if (!chart) chart = new Chart(body, spec.tall);
+    const lines = shown(data);
+    const ghosts = spec.ghosts && lines.length ? ghostsOf(ctx.superseded, lines[0]) : [];
+    chart.set({
+      lines: [...lines, ...ghosts],
+      unit: lines[0] && lines[0].unit,
+      axis: state.x,
+      stacked: spec.stacked,
+      rules: spec.rules && spec.rules(),
+      floor: spec.stacked ? 0 : spec.floor,
+      events: ctx.events,
+      redone: ctx.redone,
+      empty: spec.empty,
+      onpick: spec.onpick,
+    });
+  };
+  const { title, sub, wide, tools } = spec;
+  return new Card({
+    title,
+    sub,
+    wide,
+    tools,
+    every: 0,
+    load: () => loadSeries(ctx.run, spec),
+    draw,
+    sentence: (data) => sentenceOf(shown(data)),
+    table: (data) => tableOf(shown(data)),
+    keys: (event) => chart && chart.key(event),
+    close: () => chart && chart.close(),
+  });
+}
+
+function loadSeries(run, spec) {
+  const metrics = spec.lines.map((line) => line.key);
+  const rank = spec.rank ? spec.rank() : null;
+  return series(run, metrics, { x: state.x, rank, width: points(), ...zoomRange() });
+}
+
+/** The chart's lines with the numbers that came. */
+function linesOf(data, spec) {
+  return spec.lines.flatMap((line) => {
+    const one = data.series.find((s) => s.metric === line.key);
+    return one ? [lineOf(line, one, spec.stacked)] : [];
+  });
+}
+
+/** A sparse line has its points alone; the other ones have holes where nothing is known. */
+function lineOf({ label, color, sparse, smooth, hatch }, one, stacked) {
+  const wanted = (value, i) => (value !== null || !sparse ? i : -1);
+  const kept = one.mean.map(wanted).filter((i) => i >= 0);
+  const at = (values) => kept.map((i) => values[i]);
+  const isPlain = sparse || stacked;
+  return {
+    label,
+    color,
+    sparse,
+    hatch,
+    unit: one.unit,
+    x: at(placesOf(one)),
+    y: at(one.mean),
+    lo: isPlain ? null : at(one.min),
+    hi: at(one.max),
+    n: at(one.n),
+    step: at(one.step),
+    smooth: isPlain ? false : smooth,
+  };
+}
+
+/** Stacked lines as shares of their sum. */
+function sharesOf(lines) {
+  if (!lines.length) return lines;
+  const height = (value) => Math.max(0, value || 0);
+  const sum = lines[0].y.map((none, i) => lines.reduce((all, line) => all + height(line.y[i]), 0));
+  const share = (value, i) => (sum[i] ? height(value) / sum[i] : null);
+  return lines.map((line) => ({ ...line, unit: "ratio", y: line.y.map(share) }));
+}
+
+/**
+ * Steps that a restart did again, as they went before, a line for each attempt: where the same
+ * steps are now.
+ */
+function ghostsOf(superseded, now) {
+  const ofAttempt = new Map();
+  if (!now.x.length) return [];
+  for (const { attempt, step, loss } of superseded) {
+    const at = now.step.findIndex((value) => value >= step);
+    if (at < 0 || step < now.step[0]) continue;
+    if (!ofAttempt.has(attempt)) ofAttempt.set(attempt, emptyGhost(now.unit));
+    const ghost = ofAttempt.get(attempt);
+    if (ghost.x[ghost.x.length - 1] === now.x[at]) ghost.y[ghost.y.length - 1] = loss;
+    else {
+      ghost.x.push(now.x[at]);
+      ghost.y.push(loss);
+      ghost.step.push(now.step[at]);
+      ghost.n.push(1);
+    }
+  }
+  return [...ofAttempt.values()];
+}
+
+function emptyGhost(unit) {
+  const style = { ghost: true, label: "", color: "--soft", smooth: false };
+  return { ...style, unit, x: [], y: [], step: [], n: [] };
+}
+
+function sentenceOf(lines) {
+  const some = lines.filter((line) => line.x.length);
+  return some.map(lineSentence).slice(0, toldLines).join(" ");
+}
+
+/** "Training fell from 5.1 to 2.2 over 1.2 M tokens." */
+function lineSentence(line) {
+  const known = line.y.filter((value) => value !== null);
+  if (!known.length) return "";
+  const first = known[0];
+  const last = known[known.length - 1];
+  const was = unit(line.unit, first);
+  const now = unit(line.unit, last);
+  const name = line.label[0].toUpperCase() + line.label.slice(1);
+  if (known.length < 2) return `${name}: ${was}.`;
+  if (was === now) return `${name}: ${now} at the end as at the start.`;
+  const where = reach(state.x, line.x[line.x.length - 1]);
+  return `${name} ${last > first ? "rose" : "fell"} from ${was} to ${now} ${where}.`;
+}
+
+/** The newest points, a column for each line; rows are indices of the first line. */
+function tableOf(lines) {
+  const first = lines[0] || { x: [], step: [] };
+  const value = (line, i) => {
+    const at = line.step.indexOf(first.step[i]);
+    return at < 0 || line.y[at] === null ? dash : digits(line.y[at], 6);
+  };
+  return {
+    columns: [
+      number("step", (i) => nth(first.step[i])),
+      number(axes[state.x].title, (i) => onAxis(state.x, first.x[i])),
+      ...lines.map((line) => number(line.label, (i) => value(line, i))),
+    ],
+    rows: [...first.x.keys()].slice(-tableRows).reverse(),
+  };
+}

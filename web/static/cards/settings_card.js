@@ -1,0 +1,59 @@
+// settings_card.js - what a run was set to, from where, and what it recorded about machine, program
+// and data.
+import { get } from "../base/api.js";
+import { h } from "../base/dom.js";
+import { dash, fact } from "../base/format.js";
+import { table, text } from "../base/table.js";
+import { Card } from "./card.js";
+
+function shown(value) {
+  if (value === null || value === undefined) return dash;
+  return typeof value === "object" ? JSON.stringify(value) : String(value);
+}
+
+const settingColumns = [
+  text("setting", (row) => h("code", {}, row.key)),
+  text("value", (row) => shown(row.value)),
+  text("from", (row) => h("span", { class: "note" }, row.from || "")),
+];
+
+const factColumns = [
+  text("fact", (row) => h("code", {}, row.key)),
+  text("value", (row) => shown(fact(row.key, row.value))),
+];
+
+/** A setting is kept as {value, origin, where}, or, in old records, as its value. */
+function settingsOf(config) {
+  return Object.entries(config || {}).map(([key, kept]) =>
+    kept !== null && typeof kept === "object" && "value" in kept
+      ? { key, value: kept.value, from: kept.where || kept.origin }
+      : { key, value: kept, from: "" },
+  );
+}
+
+function sentence({ config }) {
+  const isChosen = (row) => !/^(default|auto|preset|$)/.test(row.from || "");
+  const n = settingsOf(config).filter(isChosen).length;
+  const were = n === 1 ? "1 setting was" : `${n} settings were`;
+  return `${were} chosen, the others are defaults or follow from them.`;
+}
+
+export function settingsCard(ctx) {
+  return new Card({
+    title: "Settings and facts",
+    wide: true,
+    every: 30000,
+    load: () => get(`runs/${ctx.run}`),
+    draw: (body, data) =>
+      body.replaceChildren(
+        h("p", {}, h("code", {}, data.command || "")),
+        h(
+          "div",
+          { class: "grid tall-scroll" },
+          h("div", {}, table(settingColumns, settingsOf(data.config), "settings")),
+          h("div", {}, table(factColumns, data.facts || [], "facts")),
+        ),
+      ),
+    sentence,
+  });
+}

@@ -1,0 +1,396 @@
+// chart.js - lines with their raw range behind, stacked areas, linked cursors, zoom by steps, marks
+// of events. It is the only module that knows uPlot, whose script index.html loads first.
+import { announce, h } from "../base/dom.js";
+import { onAxis, tick } from "../base/format.js";
+import { choose, color, onPoint, point, state } from "../base/state.js";
+import {
+  commonX,
+  exponentialAverage,
+  indexOfStep,
+  linearRange,
+  logRange,
+  spread,
+  stepsOf,
+} from "./chart_lines.js";
+import { drawMarks, shadeRedone } from "./chart_marks.js";
+import { ChartReadout } from "./chart_readout.js";
+import { envelope } from "./envelope.js";
+
+const font = "12px system-ui, sans-serif";
+const noPoints = { show: false };
+const invisible = { stroke: "transparent", width: 0, points: noPoints };
+
+// strokes that differ without their colour, too
+const dashes = [undefined, [7, 4], [2, 3], [9, 3, 2, 3]];
+
+/** Diagonal strokes: what nobody accounts for. */
+function hatchPattern(tone) {
+  const tile = h("canvas", { width: 6, height: 6 });
+  const canvas = tile.getContext("2d");
+  canvas.strokeStyle = tone;
+  canvas.lineWidth = 1.5;
+  canvas.beginPath();
+  for (const x of [-3, 0, 3]) {
+    canvas.moveTo(x, 6);
+    canvas.lineTo(x + 6, 0);
+  }
+  canvas.stroke();
+  return canvas.createPattern(tile, "repeat");
+}
+
+// How uPlot draws a line: as a stroke, or as an area where it has several points a pixel.
+const stroke = uPlot.paths.linear();
+
+function linePath(plot, at, from, to) {
+  if (to - from <= 3 * plot.bbox.width) return stroke(plot, at, from, to);
+  const { left, width } = plot.bbox;
+  const fill = envelope({
+    x: plot.data[0],
+    y: plot.data[at],
+    from,
+    to,
+    left,
+    width: Math.round(width),
+    endOf: (column) => plot.posToVal(left + column + 0.5, "x", true),
+    toPixel: (value) => plot.valToPos(value, "y", true),
+    half: (plot.series[at].width * devicePixelRatio) / 2,
+  });
+  const none = { stroke: null, clip: null, band: null, gaps: null };
+  return { ...none, fill, _fill: plot.series[at]._stroke, flags: 1 };
+}
+
+/**
+ * What uPlot draws: a column of numbers and a style for each series over one x, and bands between
+ * two of them.
+ */
+class Layers {
+  constructor(x, slots, logX, logY) {
+    this.x = x;
+    this.slots = slots;
+    this.logX = logX;
+    this.logY = logY;
+    this.data = [logX ? x.map((value) => (value > 0 ? value : null)) : x];
+    this.series = [{}];
+    this.bands = [];
+    this.shown = []; // the lines that the readout names: {label, color, values}
+  }
+
+  /** Adds a series; returns its index. A logarithmic axis shows no value that is not above 0. */
+  push(values, style) {
+    const positive = (value) => (value > 0 ? value : value === undefined ? undefined : null);
+    this.data.push(this.logY ? values.map(positive) : values);
+    this.series.push(style);
+    return this.series.length - 1;
+  }
+
+  spread(values, i) {
+    return spread(values, this.slots[i], this.x.length);
+  }
+
+  addStacked(lines) {
+    const sum = this.x.map(() => 0);
+    lines.forEach((line, i) => {
+      const tone = color(line.color);
+      const values = this.spread(line.y, i);
+      const fill = line.hatch ? () => hatchPattern(tone) : `${tone}d0`;
+      values.forEach((value, k) => {
+        sum[k] += value || 0;
+      });
+      const style = { stroke: tone, width: 0, fill: i === 0 ? fill : undefined, points: noPoints };
+      const at = this.push(sum.slice(), style);
+      if (i > 0) this.bands.push({ series: [at, at - 1], fill });
+      this.shown.push({ label: line.label, color: line.color, values });
+    });
+  }
+
+  /** A run of steps as it went before a restart. */
+  addGhost(line, i) {
+    const style = { stroke: `${color(line.color)}c0`, width: 1, dash: [2, 2] };
+    this.push(this.spread(line.y, i), { ...style, points: noPoints, spanGaps: true });
+  }
+
+  /** The range of the points, the raw values where they are smoothed, and the line itself. */
+  addLine(line, i, dash) {
+    const tone = color(line.color);
+    const keep = line.smooth === false ? 0 : state.smooth;
+    const values = this.spread(line.y, i);
+    if (line.lo && line.lo.some((value, k) => value !== line.hi[k])) {
+      const high = this.push(this.spread(line.hi, i), invisible);
+      const low = this.push(this.spread(line.lo, i), invisible);
+      this.bands.push({ series: [high, low], fill: `${tone}24` });
+    }
+    const raw = { stroke: `${tone}77`, width: 1, points: noPoints, spanGaps: false };
+    if (keep > 0) this.push(values, { ...raw, paths: linePath });
+    const drawn = keep > 0 ? this.spread(exponentialAverage(line.y, keep, line.n), i) : values;
+    const few = line.x.length < 3 || (line.sparse && line.x.length <= 40);
+    this.push(drawn, {
+      stroke: tone,
+      paths: linePath,
+      width: line.sparse ? 1.5 : 1.8,
+      points: { show: few, size: 5, fill: tone },
+      spanGaps: Boolean(line.sparse),
+      dash,
+    });
+    this.shown.push({ label: line.label, color: line.color, values });
+  }
+}
+
+function layersOf(lines, spec) {
+  const { x, slots } = commonX(lines);
+  const layers = new Layers(x, slots, state.logX, !spec.stacked && state.logY);
+  if (spec.stacked) layers.addStacked(lines);
+  else
+    lines.forEach((line, i) => {
+      if (line.ghost) layers.addGhost(line, i);
+      else layers.addLine(line, i, lines.length > 1 ? dashes[i % dashes.length] : undefined);
+    });
+  return layers;
+}
+
+let pressed = null; // the chart on which the pointer went down: only it may start a zoom
+
+/**
+ * A chart in `host`, which it fills. `set` draws a specification:
+ *   lines     [{label, color, x, y, step, n, lo, hi, sparse, smooth, hatch, ghost}]. n: steps that a
+ *             point stands for; lo, hi: their range; sparse: few points, which are joined; smooth:
+ *             false leaves the line as it is; ghost: steps as they went before a restart
+ *   unit      of y
+ *   axis      of x, a key of `axes` in vocabulary.js
+ *   stacked   areas on each other
+ *   floor     y reaches down to it
+ *   events    [{step, kind, level, title}], sorted by step
+ *   redone    [{from, to}]: steps that a restart did again
+ *   rules     [{y, label}]: horizontal lines
+ *   onpick    gets the step of a click
+ *   onzoom    gets x from and to in place of a zoom by steps; null: all
+ *   empty     what to say where there are no points
+ */
+export class Chart {
+  constructor(host, tall) {
+    this.readout = new ChartReadout();
+    this.box = h("div", { class: tall ? "plot tall" : "plot" });
+    host.replaceChildren(this.readout.el, this.box);
+    this.plot = null;
+    this.size = new ResizeObserver(() => {
+      if (this.plot && this.box.clientWidth) this.plot.setSize(this.boxSize());
+    });
+    this.size.observe(this.box);
+    this.forget = onPoint((step, from) => {
+      if (from !== this) this.follow(step);
+    });
+  }
+
+  close() {
+    this.size.disconnect();
+    this.forget();
+    this.destroy();
+  }
+
+  destroy() {
+    if (this.plot) this.plot.destroy();
+    this.plot = null;
+  }
+
+  boxSize() {
+    return { width: this.box.clientWidth, height: this.box.clientHeight };
+  }
+
+  set(spec) {
+    this.spec = spec;
+    const lines = spec.lines.filter((line) => line.x.length);
+    if (!lines.length) {
+      this.destroy();
+      this.box.replaceChildren(h("div", { class: "empty" }, spec.empty || "nothing recorded yet"));
+      this.readout.clear();
+      return;
+    }
+    const layers = layersOf(lines, spec);
+    this.x = layers.x;
+    this.shown = layers.shown;
+    this.steps = stepsOf(lines, layers.slots, layers.x.length);
+    const shape = this.shapeOf(lines, layers);
+    if (this.plot && shape === this.shape) this.plot.setData(layers.data);
+    else this.build(layers);
+    this.shape = shape;
+    this.tell(this.plot.cursor.idx);
+  }
+
+  /** Whatever uPlot is told once; numbers alone may change later. */
+  shapeOf(lines, { series, bands, logX, logY }) {
+    const styles = lines.map((line) => [line.color, Boolean(line.sparse)]);
+    const { unit, axis } = this.spec;
+    const theme = [state.theme, color("--bg")];
+    return JSON.stringify([series.length, bands.length, logX, logY, unit, axis, theme, styles]);
+  }
+
+  build(layers) {
+    this.destroy();
+    this.box.replaceChildren();
+    this.plot = new uPlot(this.options(layers), layers.data, this.box);
+    const over = this.plot.over;
+    over.addEventListener("pointerdown", () => {
+      pressed = this;
+    });
+    over.addEventListener("pointerenter", () => {
+      this.under = true;
+    });
+    over.addEventListener("pointerleave", () => {
+      this.under = false;
+      point(null, this);
+    });
+    over.addEventListener("dblclick", () => this.zoomOut());
+    if (this.spec.onpick) over.addEventListener("click", () => this.pick());
+  }
+
+  options({ series, bands, logX, logY }) {
+    const logOrAll = (plot, low, high) => logRange(low, high);
+    const yRange = (low, high) =>
+      logY ? logRange(low, high * 1.05) : linearRange(low, high, this.spec.floor);
+    return {
+      ...this.boxSize(),
+      legend: { show: false },
+      padding: [8, 8, 0, 0],
+      series,
+      bands,
+      cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
+      scales: {
+        x: { time: false, distr: logX ? 3 : 1, range: logX ? logOrAll : undefined },
+        y: { distr: logY ? 3 : 1, range: (plot, low, high) => yRange(low, high) },
+      },
+      axes: this.axes(),
+      hooks: {
+        drawClear: [(plot) => shadeRedone(this.area(plot), this.spec.redone || [])],
+        setCursor: [(plot) => this.pointed(plot)],
+        setSelect: [(plot) => this.dragged(plot)],
+        draw: [(plot) => drawMarks(this.area(plot), this.spec)],
+      },
+    };
+  }
+
+  axes() {
+    const unit = this.spec.unit;
+    const style = {
+      stroke: color("--soft"),
+      font,
+      grid: { stroke: color("--grid"), width: 1 },
+      ticks: { show: false },
+    };
+    const texts = (show) => (plot, values) =>
+      values.map((value) => (value === null ? "" : show(value)));
+    const onX = texts((value) => onAxis(this.spec.axis, value));
+    const onY = texts((value) => tick(unit, value));
+    return [
+      { ...style, gap: 10, size: 28, values: onX, space: 76 },
+      { ...style, gap: 6, size: 64, values: onY, space: 38 },
+    ];
+  }
+
+  /** Where chart_marks.js draws. */
+  area(plot) {
+    const xAt = (index) => plot.valToPos(this.x[index], "x", true);
+    return {
+      ...plot.bbox,
+      canvas: plot.ctx,
+      steps: this.steps,
+      xAt,
+      xOf: (step) => xAt(indexOfStep(this.steps, step)),
+      yOf: (value) => plot.valToPos(value, "y", true),
+    };
+  }
+
+  tell(index) {
+    this.readout.tell(this.spec, this.shown, this.x, this.steps, index);
+  }
+
+  /** The cursor moved here, or elsewhere on the page: every figure shows the same step. */
+  pointed(plot) {
+    const index = plot.cursor.idx;
+    this.tell(index);
+    const here = this.under || this.walking;
+    if (here && index !== null && index !== undefined) point(this.steps[index], this);
+  }
+
+  follow(step) {
+    if (!this.plot) return;
+    if (step === null) this.plot.setCursor({ left: -10, top: -10 });
+    else this.moveCursor(indexOfStep(this.steps, step));
+  }
+
+  moveCursor(index) {
+    const left = this.plot.valToPos(this.x[index], "x");
+    this.plot.setCursor({ left, top: this.box.clientHeight / 3 });
+  }
+
+  pick() {
+    const index = this.plot.cursor.idx;
+    if (index !== null && index !== undefined) this.spec.onpick(this.steps[index]);
+  }
+
+  zoomOut() {
+    if (this.spec.onzoom) this.spec.onzoom(null);
+    else choose({ zoom: null });
+  }
+
+  /** Steps from x0 to x1 fill the chart. */
+  zoomTo(x0, x1) {
+    if (x0 !== null && x1 !== null && x1 > x0) choose({ zoom: { x0, x1 } });
+  }
+
+  dragged(plot) {
+    const { left, width } = plot.select;
+    if (pressed !== this || width < 6) return;
+    const from = plot.posToVal(left, "x");
+    const to = plot.posToVal(left + width, "x");
+    plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+    if (this.spec.onzoom) this.spec.onzoom(from, to);
+    else this.zoomTo(this.steps[plot.valToIdx(from)], this.steps[plot.valToIdx(to)]);
+  }
+
+  /** Zooms to the half of the points around an index, as dragging does. */
+  closer(index) {
+    const half = this.x.length >> 2;
+    const from = Math.max(0, index - half);
+    const to = Math.min(this.x.length - 1, index + half);
+    if (this.spec.onzoom) this.spec.onzoom(this.x[from], this.x[to]);
+    else this.zoomTo(this.steps[from], this.steps[to]);
+  }
+
+  /** Moves the cursor by keys; a screen reader is told what is under it. */
+  walk(index) {
+    this.walking = true;
+    this.moveCursor(Math.max(0, Math.min(this.x.length - 1, index)));
+    this.walking = false;
+    announce(this.readout.text());
+    return true;
+  }
+
+  /** Whether the chart took this key. */
+  key(event) {
+    if (!this.plot) return false;
+    const last = this.x.length - 1;
+    const now = this.plot.cursor.idx ?? last;
+    const jump = event.shiftKey ? 10 : 1;
+    switch (event.key) {
+      case "z":
+      case "Z":
+        choose({ zoom: null });
+        return true;
+      case "+":
+      case "=":
+        this.closer(now);
+        return true;
+      case "Enter":
+        if (this.spec.onpick) this.spec.onpick(this.steps[now]);
+        return Boolean(this.spec.onpick);
+      case "ArrowLeft":
+        return this.walk(now - jump);
+      case "ArrowRight":
+        return this.walk(now + jump);
+      case "Home":
+        return this.walk(0);
+      case "End":
+        return this.walk(last);
+    }
+    return false;
+  }
+}

@@ -1,0 +1,96 @@
+// chart_marks.js - what a chart draws around its lines: steps that were done again, the axis' name,
+// rules, flags of events. `area` is {canvas, left, top, width, height, steps, xAt(index),
+// xOf(step), yOf(value)}, in pixels of the canvas.
+import { color } from "../base/state.js";
+import { axes, isRoutine } from "../base/vocabulary.js";
+
+const font = () => `${12 * devicePixelRatio}px system-ui, sans-serif`;
+
+function dashed(canvas, dashes, draw) {
+  canvas.setLineDash(dashes.map((length) => length * devicePixelRatio));
+  canvas.beginPath();
+  draw();
+  canvas.stroke();
+  canvas.setLineDash([]);
+}
+
+/** Behind the lines: a ground below steps that a restart did again, [{from, to}]. */
+export function shadeRedone(area, redone) {
+  const { canvas, left, top, width, height, steps } = area;
+  const inside = (x) => Math.min(left + width, Math.max(left, x));
+  for (const stretch of redone) {
+    if (stretch.to < steps[0] || stretch.from > steps[steps.length - 1]) continue;
+    const from = inside(area.xOf(stretch.from));
+    const to = inside(area.xOf(stretch.to));
+    canvas.fillStyle = `${color("--warn")}1c`;
+    canvas.fillRect(from, top, Math.max(1, to - from), height);
+  }
+}
+
+/**
+ * Over the lines: the name of the axis, rules [{y, label}] and a flag for each event, which are
+ * sorted by step.
+ */
+export function drawMarks(area, { axis, rules, events }) {
+  area.canvas.save();
+  drawAxisName(area, axes[axis] ? axis : "");
+  for (const rule of rules || []) drawRule(area, rule);
+  drawEvents(area, events || []);
+  area.canvas.restore();
+}
+
+/** What the axis below counts, in the empty corner beside it. */
+function drawAxisName({ canvas, left, top, height }, name) {
+  canvas.fillStyle = color("--soft");
+  canvas.font = font();
+  canvas.textAlign = "right";
+  canvas.textBaseline = "top";
+  canvas.fillText(name, left - 20 * devicePixelRatio, top + height + 10 * devicePixelRatio);
+  canvas.textBaseline = "alphabetic";
+}
+
+function drawRule({ canvas, left, top, width, height, yOf }, rule) {
+  const y = Math.round(yOf(rule.y));
+  if (!(y >= top && y <= top + height)) return;
+  canvas.strokeStyle = color("--soft");
+  canvas.fillStyle = color("--soft");
+  dashed(canvas, [2, 3], () => {
+    canvas.moveTo(left, y);
+    canvas.lineTo(left + width, y);
+  });
+  canvas.font = font();
+  canvas.textAlign = "right";
+  canvas.fillText(rule.label, left + width - 4, y - 5);
+}
+
+/** An event stands at the first point that is not before its step. */
+function drawEvents(area, events) {
+  const { left, width, steps } = area;
+  let at = 0;
+  for (const event of events) {
+    while (at < steps.length && (steps[at] === null || steps[at] < event.step)) at++;
+    if (at >= steps.length) return;
+    const x = Math.round(area.xAt(at));
+    if (x >= left && x <= left + width) drawEvent(area, event, x);
+  }
+}
+
+/** A flag at the top, with a line where the event changed the run. */
+function drawEvent({ canvas, top, height }, event, x) {
+  const colorOf = { warning: "--warn", error: "--bad" };
+  const routine = isRoutine(event);
+  const size = (routine ? 2.5 : 4) * devicePixelRatio;
+  canvas.strokeStyle = color(colorOf[event.level] || "--soft");
+  canvas.fillStyle = canvas.strokeStyle;
+  canvas.globalAlpha = routine ? 0.45 : event.level === "info" ? 0.7 : 0.9;
+  if (!routine)
+    dashed(canvas, [3, 3], () => {
+      canvas.moveTo(x, top);
+      canvas.lineTo(x, top + height);
+    });
+  canvas.beginPath();
+  canvas.moveTo(x - size, top);
+  canvas.lineTo(x + size, top);
+  canvas.lineTo(x, top + size * 1.4);
+  canvas.fill();
+}

@@ -1,0 +1,81 @@
+// chart_readout.js - the numbers under a chart's cursor, as a line of text above it. Its nodes
+// stay, their texts change.
+import { h, say } from "../base/dom.js";
+import { nth, onAxis, unit } from "../base/format.js";
+import { axes, isCheckpoint } from "../base/vocabulary.js";
+import { dot } from "./small_figures.js";
+
+const many = 4; // more lines than these stand in columns
+
+export class ChartReadout {
+  constructor() {
+    this.el = h("div", { class: "readout" });
+    this.lines = null; // which lines the nodes are for
+  }
+
+  clear() {
+    this.el.replaceChildren();
+    this.lines = null;
+  }
+
+  /** All that is told, as one text. */
+  text() {
+    return [...this.el.children]
+      .filter((node) => !node.hidden)
+      .map((node) => node.textContent)
+      .filter(Boolean)
+      .join(", ");
+  }
+
+  /**
+   * Tells the values of the lines `shown` ([{label, color, values}]) at an index of x; index null:
+   * the newest. steps: the step at each index; spec: the chart's.
+   */
+  tell(spec, shown, x, steps, index) {
+    const pointing = index !== null && index !== undefined;
+    const at = pointing ? index : x.length - 1;
+    this.build(shown);
+    say(this.step, nth(steps[at]));
+    this.place.hidden = spec.axis === "step";
+    say(this.axisTitle, `${axes[spec.axis]?.title || ""} `);
+    say(this.axisValue, onAxis(spec.axis, x[at]));
+    shown.forEach((line, k) => say(this.values[k], unit(spec.unit, newest(line.values, at))));
+    const event = pointing && eventAt(spec.events || [], steps, at);
+    this.event.className = event ? `level-${event.level}` : "";
+    say(this.event, event ? event.title || event.kind : "");
+  }
+
+  build(shown) {
+    const lines = shown.map((line) => line.label + line.color).join();
+    if (this.lines === lines) return;
+    this.lines = lines;
+    this.step = h("b");
+    this.axisTitle = h("span");
+    this.axisValue = h("b");
+    this.place = h("span", {}, this.axisTitle, this.axisValue);
+    this.values = shown.map(() => h("b"));
+    this.event = h("span");
+    this.el.classList.toggle("many", shown.length > many);
+    this.el.replaceChildren(
+      h("span", {}, "step ", this.step),
+      this.place,
+      ...shown.map((line, k) => h("span", {}, dot(line.color), `${line.label} `, this.values[k])),
+      this.event,
+    );
+  }
+}
+
+/** A line that has no point at an index still has its newest value before. */
+function newest(values, index) {
+  let at = index;
+  while (at > 0 && (values[at] === undefined || values[at] === null)) at--;
+  return values[at];
+}
+
+/** What happened since the point before. */
+function eventAt(events, steps, index) {
+  const step = steps[index];
+  const before = index ? (steps[index - 1] ?? -1) : -1;
+  const since = (event) => event.step <= step && event.step > before;
+  return step !== null && events.find((event) => since(event) && !isCheckpoint(event));
+}

@@ -1,0 +1,48 @@
+// help.js - a dialog that says what the keys do and what the strokes of the charts mean.
+import { button } from "../base/controls.js";
+import { h } from "../base/dom.js";
+
+const keys = [
+  ["1 to 7", "the pages of a run"],
+  ["T", "the numbers of a figure as a table"],
+  [
+    "← →",
+    "move a figure's cursor; with Shift by ten points; Home and End to the first and the newest",
+  ],
+  ["+", "zoom in around the cursor, as dragging does"],
+  ["Z", "show all again, as a double click does"],
+  ["Enter", "follow the rank, or open the step, under the cursor"],
+  ["?", "this list"],
+];
+
+const strokes = [
+  ["thick line", "smoothed, as chosen above"],
+  ["thin line", "each value, or the mean of the steps that share a pixel"],
+  ["pale band", "from the least to the greatest of these steps"],
+  [
+    "▼",
+    "something happened: grey, or orange for a warning, red for an error; the small ones are checkpoints",
+  ],
+  ["orange ground", "steps that a restart did again; dotted: as they went before"],
+];
+
+function list(title, rows) {
+  const items = rows.flatMap(([name, meaning]) => [h("dt", {}, name), h("dd", {}, meaning)]);
+  return [h("h3", {}, title), h("dl", {}, items)];
+}
+
+export function showHelp() {
+  if (document.querySelector("dialog")) return;
+  const props = { class: "help", "aria-label": "keys and strokes", onclose: () => box.remove() };
+  const close = button("Close", () => box.close(), { class: "main" });
+  const box = h(
+    "dialog",
+    props,
+    list("Keys", keys),
+    list("Strokes", strokes),
+    h("p", { class: "note" }, "Steps count from 1. Times of day are UTC."),
+    h("p", { class: "end" }, close),
+  );
+  document.body.append(box);
+  box.showModal();
+}

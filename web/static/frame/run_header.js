@@ -1,0 +1,79 @@
+// run_header.js - the header of a run: its state, the choices for its charts, its pages, and, if it
+// lives and the server allows it, the buttons that steer it.
+import { button } from "../base/controls.js";
+import { h, say } from "../base/dom.js";
+import { date, nth, seconds } from "../base/format.js";
+import { report } from "../base/kept_answers.js";
+import { choose, onChoice, state } from "../base/state.js";
+import { controlBar } from "./control_bar.js";
+import { chartChoices, showHeader } from "./header.js";
+
+const freshSeconds = 30; // a live run whose last record is older says so
+
+/** A button that shows which steps are shown, and shows all again; hidden if all are. */
+function zoomButton(view) {
+  const box = button("Reset zoom", () => choose({ zoom: null }), { class: "chip" });
+  const put = () => {
+    box.hidden = !state.zoom;
+    if (state.zoom) box.textContent = `steps ${nth(state.zoom.x0)}–${nth(state.zoom.x1)}  ×`;
+  };
+  view.onClose(onChoice(put));
+  put();
+  return box;
+}
+
+function tab(run, { key, title }, i, isCurrent) {
+  const props = {
+    href: `#/run/${run}/${key}`,
+    "aria-current": isCurrent ? "page" : null,
+    title: `key ${i + 1}`,
+    "aria-keyshortcuts": String(i + 1),
+  };
+  return h("a", props, title);
+}
+
+function tabs(run, pages, current) {
+  const links = pages.map((page, i) => tab(run, page, i, page === current));
+  return h("nav", { class: "tabs", "aria-label": "pages of this run" }, links);
+}
+
+/** In a narrow window: the tab of the page that is shown is in sight. */
+function reveal(nav) {
+  const current = nav.querySelector("[aria-current]");
+  nav.scrollLeft = current.offsetLeft - (nav.clientWidth - current.offsetWidth) / 2;
+}
+
+function stateText({ state: word, live, age_s: age }) {
+  if (!live || age === null || age <= freshSeconds) return word;
+  return `${word}, last record ${seconds(age)} ago`;
+}
+
+export class RunHeader {
+  /** view: of the run; pages: [{key, title}]; current: the one that is shown. */
+  constructor(view, pages, current, mayControl) {
+    const { run } = view;
+    const made = report ? `as of ${date(report.made_s)} UTC` : "";
+    const nav = tabs(run, pages, current);
+    this.word = h("span", { class: "state", id: "state" }, "loading");
+    this.stream = h("span", { class: "note", id: "stream" }, made);
+    this.controls = controlBar(run);
+    const rows = [h("div", { class: "row" }, nav)];
+    if (mayControl) rows.push(h("div", { class: "row" }, this.controls));
+    const tools = [zoomButton(view), ...chartChoices()];
+    showHeader(run, { left: [this.word, this.stream], tools, rows });
+    reveal(nav);
+    view.onHead((head) => this.showHead(head));
+  }
+
+  showHead(head) {
+    const kind = `state ${head.state}`;
+    this.controls.hidden = !head.live;
+    if (this.word.className !== kind) this.word.className = kind;
+    say(this.word, stateText(head));
+  }
+
+  /** connection: "live" or "offline" */
+  showStream(connection) {
+    this.stream.textContent = connection === "live" ? "" : "connection lost, trying again";
+  }
+}

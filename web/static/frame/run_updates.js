@@ -1,0 +1,102 @@
+// run_updates.js - keeps a page of a run up to date, at a calm pace: head and events when there are
+// new ones, figures at each tick of the run's event stream.
+import { get } from "../base/api.js";
+import { report } from "../base/kept_answers.js";
+import { followRun } from "../base/run_stream.js";
+import { isMarked } from "../base/vocabulary.js";
+
+const calmMs = 250; // at most four loads a second, however fast the run is
+const silenceMs = 5000; // without a tick for so long, a live run is asked
+const eventsMost = 200;
+
+/** Where an id of a tick (ATTEMPT.STEP.EVENT) lies among attempts and events; "": not known. */
+function placeOf(id) {
+  const [attempt, , event] = id.split(".");
+  return attempt ? `${attempt},${event}` : "";
+}
+
+export class RunUpdates {
+  /** Loads, and begins to follow. onerror gets what the first questions of a load throw. */
+  constructor(view, header, onerror) {
+    this.view = view;
+    this.onerror = onerror;
+    this.loadedAt = 0;
+    this.heardAt = performance.now();
+    this.timer = 0;
+    this.attempts = 0; // whose steps done again are loaded
+    this.place = "";
+    this.eventsAreStale = false;
+    this.newestHead = null;
+    this.loadAll();
+    const asker = setInterval(() => this.askIfSilent(), silenceMs);
+    const stop = followRun(
+      view.run,
+      (data, id) => this.heard(data, id),
+      (connection) => header.showStream(connection),
+    );
+    view.onClose(() => {
+      clearTimeout(this.timer);
+      clearInterval(asker);
+      stop();
+    });
+  }
+
+  /** Head, events and figures. */
+  async loadAll() {
+    const { view } = this;
+    this.loadedAt = performance.now();
+    try {
+      const { head, events } = await get(`runs/${view.run}/events`, { limit: eventsMost });
+      if (view.closed) return;
+      view.events = events.rows.filter(isMarked).sort((a, b) => a.step - b.step);
+      if (head.attempts !== this.attempts) await this.loadRedone(head.attempts);
+      if (view.closed) return;
+      view.setHead(head);
+      await view.reload();
+    } catch (error) {
+      this.onerror(error);
+    }
+  }
+
+  /** What restarts did again changes with an attempt only. */
+  async loadRedone(attempts) {
+    const { view } = this;
+    this.attempts = attempts;
+    if (attempts < 2) return;
+    const [info, old] = await Promise.all([
+      get(`runs/${view.run}`),
+      get(`runs/${view.run}/superseded`),
+    ]);
+    view.redone = info.redone.map((stretch) => ({ from: stretch.from_step, to: stretch.to_step }));
+    view.superseded = old.superseded;
+  }
+
+  /** A tick: head and figures change in one frame. */
+  heard(data, id) {
+    const place = placeOf(id);
+    this.heardAt = performance.now();
+    if (data && data.head) this.newestHead = data.head;
+    if (!place || place !== this.place) this.eventsAreStale = true;
+    this.place = place;
+    const rest = calmMs - (performance.now() - this.loadedAt);
+    this.timer = this.timer || setTimeout(() => this.update(), Math.max(0, rest));
+  }
+
+  async update() {
+    const head = this.newestHead;
+    this.timer = 0;
+    this.loadedAt = performance.now();
+    if (this.eventsAreStale) {
+      this.eventsAreStale = false;
+      await this.loadAll();
+    } else await this.view.reload(true);
+    if (head && !this.view.closed) this.view.setHead(head);
+  }
+
+  /** A proxy may keep the stream to itself. */
+  askIfSilent() {
+    const { head } = this.view;
+    if (report || document.hidden || !head || !head.live) return;
+    if (performance.now() - this.heardAt > silenceMs) this.loadAll();
+  }
+}

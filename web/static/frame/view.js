@@ -1,0 +1,53 @@
+// view.js - what is open: a page's cards, what they know of the run, and what must end when the
+// page goes. Pages and cards get it as `ctx`.
+import { onChoice } from "../base/state.js";
+
+export class View {
+  constructor(run = null) {
+    this.run = run; // its name
+    this.head = null; // where the run stands; null: not known yet
+    this.events = []; // those that charts mark, sorted by step
+    this.redone = []; // steps that restarts did again: [{from, to}]
+    this.superseded = []; // losses as they were before: [{attempt, step, loss}]
+    this.closed = false;
+    this.cards = [];
+    this.headListeners = [];
+    this.closing = [];
+    this.onClose(onChoice((change) => this.chosen(change)));
+  }
+
+  add(card) {
+    this.cards.push(card);
+    this.onClose(() => card.close());
+  }
+
+  onClose(f) {
+    this.closing.push(f);
+  }
+
+  close() {
+    this.closed = true;
+    this.closing.forEach((f) => f());
+  }
+
+  /** Calls the listener with the head of the run, now if it is known and whenever it changes. */
+  onHead(listener) {
+    this.headListeners.push(listener);
+    if (this.head) listener(this.head);
+  }
+
+  setHead(head) {
+    this.head = head;
+    this.headListeners.forEach((listener) => listener(head));
+  }
+
+  /** tick: because something was recorded, not because something was chosen. */
+  reload(tick) {
+    return Promise.all(this.cards.map((card) => card.load(tick)));
+  }
+
+  chosen(change) {
+    if ("x" in change || "zoom" in change) this.reload();
+    else this.cards.forEach((card) => card.redraw());
+  }
+}

@@ -1,0 +1,83 @@
+// comparison.js - what the page that compares runs has loaded: the runs' series, the piece of the
+// axis that is looked at, what happened to each run, and what it ran on.
+import { get, series } from "../base/api.js";
+import { state } from "../base/state.js";
+import { comparedMetrics, isMarked, isRoutine } from "../base/vocabulary.js";
+import { placesOf } from "../cards/series_card.js";
+
+export class Comparison {
+  constructor(runs) {
+    this.runs = runs;
+    this.metric = comparedMetrics[0][0];
+    this.whole = null; // the answer for the whole axis
+    this.part = null; // [from, to] on the axis: the piece looked at; null: all
+    this.asked = ""; // axis and metric of `whole`
+    this.events = null;
+    this.facts = []; // of each run: key -> value
+  }
+
+  /** The answer of the route `compare`; series of the piece that is looked at are finer. */
+  async load(width) {
+    const question = `${state.x} ${this.metric}`;
+    if (this.asked !== question) {
+      this.asked = question;
+      this.part = null;
+      this.whole = null;
+    }
+    if (this.part && this.whole) return this.loadPart(width);
+    const args = { x: state.x, metric: this.metric, width: Math.round(width / 2) };
+    const data = await get("compare", { runs: this.runs.join(","), ...args });
+    this.whole = data;
+    if (!this.events) await this.loadHistory();
+    return data;
+  }
+
+  async loadHistory() {
+    const ofRun = (run) =>
+      Promise.all([get(`runs/${run}/events`, { limit: 200 }), get(`runs/${run}`)]);
+    const all = await Promise.all(this.runs.map(ofRun));
+    this.events = all
+      .flatMap(([{ events }], i) => eventsOf(this.runs[i], events.rows))
+      .sort((a, b) => a.step - b.step);
+    this.facts = all.map(([, info]) => factsOf(info));
+  }
+
+  /** Each run's own steps in the piece of the axis that all share. */
+  async loadPart(width) {
+    const { runs } = this.whole;
+    return {
+      ...this.whole,
+      runs: await Promise.all(runs.map((run, i) => this.loadRun(run, i, width))),
+    };
+  }
+
+  async loadRun(run, i, width) {
+    const one = run.series[0];
+    if (!one) return { ...run, series: [] };
+    const [from, to] = this.part;
+    const places = placesOf(one);
+    const inside = one.step.filter((step, k) => places[k] >= from && places[k] <= to);
+    if (!inside.length) return { ...run, series: [{ ...one, x: [], step: [], mean: [], n: [] }] };
+    const before = one.step[one.step.indexOf(inside[0]) - 1] ?? -1;
+    const steps = { x0: before + 1, x1: inside[inside.length - 1] };
+    const args = { x: state.x, ...steps, width: Math.round(width / 2) };
+    const closer = await series(this.runs[i], [this.metric], args);
+    return { ...run, series: closer.series };
+  }
+}
+
+function eventsOf(run, events) {
+  return events
+    .filter((event) => isMarked(event) && !isRoutine(event))
+    .map((event) => ({ ...event, title: `${run}: ${event.title || event.kind}` }));
+}
+
+function factsOf(info) {
+  const distinct = (key) => [...new Set(info.ranks.map((rank) => rank[key]))].join(" ");
+  return {
+    ...Object.fromEntries(info.facts.map((one) => [one.key, one.value])),
+    ranks: String(info.ranks.length),
+    hosts: distinct("host"),
+    instructions: distinct("isa"),
+  };
+}

@@ -1,0 +1,30 @@
+// page_events.js - what happened, and where the time went.
+import { get } from "../base/api.js";
+import { attemptsCard } from "../cards/attempts_card.js";
+import { checkpointsCard } from "../cards/checkpoints_card.js";
+import { eventsCard } from "../cards/events_card.js";
+import { goodputCard } from "../cards/goodput_card.js";
+import { timelineCard } from "../cards/timeline_card.js";
+import { showPage } from "./page.js";
+
+/** The answer of the route `events`, with `info`: that of the run itself. */
+function eventsAndRun(ctx) {
+  return async () => {
+    const [data, info] = await Promise.all([
+      get(`runs/${ctx.run}/events`, { limit: 1000 }),
+      get(`runs/${ctx.run}`),
+    ]);
+    return { ...data, info };
+  };
+}
+
+export function eventsPage(root, ctx) {
+  const load = eventsAndRun(ctx);
+  const cards = [goodputCard, timelineCard, attemptsCard, eventsCard, checkpointsCard];
+  showPage(
+    root,
+    ctx,
+    "Events and goodput",
+    cards.map((card) => card(load)),
+  );
+}

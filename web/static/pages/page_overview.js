@@ -1,0 +1,94 @@
+// page_overview.js - where a run stands: tiles of its head, and charts of loss, gradient, learning
+// rate and speed.
+import { get } from "../base/api.js";
+import { h, say } from "../base/dom.js";
+import {
+  count,
+  dash,
+  digits,
+  ms,
+  nats,
+  nth,
+  percent,
+  roughly,
+  seconds,
+  si,
+} from "../base/format.js";
+import { charts } from "../base/vocabulary.js";
+import { seriesCard } from "../cards/series_card.js";
+import { showPage } from "./page.js";
+
+function progress(head) {
+  if (!(head.steps_total > head.newest_step)) return "";
+  const done = percent((head.newest_step + 1) / head.steps_total, 0);
+  const left = head.live && head.eta_s !== null ? `${roughly(head.eta_s)} left` : done;
+  return `of ${count(head.steps_total)}, ${left}`;
+}
+
+// fields of a run's head: name, text, small text
+const tiles = [
+  ["loss", (head) => nats(head.loss), (head) => `average ${nats(head.loss_ema)}`],
+  [
+    "validation",
+    (head) => nats(head.val_loss ?? head.best_val_loss),
+    (head) => (head.val_loss === null ? "best so far" : `best ${nats(head.best_val_loss)}`),
+  ],
+  ["step", (head) => nth(head.newest_step), progress],
+  ["tokens", (head) => si(head.tokens), (head) => `${si(head.tokens_per_s)}/s`],
+  ["step time", (head) => ms(head.step_p50_ms), (head) => `p95 ${ms(head.step_p95_ms)}`],
+  ["goodput", (head) => percent(head.goodput), (head) => `of ${seconds(head.elapsed_s)}`],
+  [
+    "communication",
+    (head) => percent(head.comm_overhead),
+    (head) => `overlap ${percent(head.overlap, 0)}`,
+  ],
+  [
+    "memory",
+    (head) => (head.rss_mib === null ? dash : `${Math.round(head.rss_mib)} MiB`),
+    () => "largest rank",
+  ],
+];
+
+/** The tiles, which follow the head of the run. */
+function headTiles(ctx) {
+  const slots = tiles.map(([name, text, smallText]) => {
+    const value = h("span");
+    const small = h("small");
+    const props = { class: "tile", "data-tile": name };
+    const el = h("div", props, h("dt", {}, name), h("dd", {}, value, small));
+    const put = (head) => {
+      say(value, text(head));
+      say(small, smallText(head));
+    };
+    return { el, put };
+  });
+  ctx.onHead((head) => slots.forEach((slot) => slot.put(head)));
+  const elements = slots.map((slot) => slot.el);
+  return h("dl", { class: "tiles", id: "tiles" }, elements);
+}
+
+/** The gradient norm, with a line where the run clips it. */
+function gradientCard(ctx) {
+  let clip = 0;
+  const rules = () => (clip > 0 ? [{ y: clip, label: `clipped at ${digits(clip)}` }] : []);
+  const card = seriesCard(ctx, { ...charts.gradientNorm, rules });
+  const find = async () => {
+    const info = await get(`runs/${ctx.run}`);
+    clip = Number(info.config?.["optim.clip"]?.value ?? 0);
+    card.redraw();
+  };
+  find().catch(() => {}); // the chart does without
+  return card;
+}
+
+export function overviewPage(root, ctx) {
+  const box = headTiles(ctx);
+  const cards = [
+    seriesCard(ctx, { ...charts.loss, wide: true, tall: true, ghosts: true }),
+    gradientCard(ctx),
+    seriesCard(ctx, charts.learningRate),
+    seriesCard(ctx, charts.throughput),
+    seriesCard(ctx, charts.stepTime),
+  ];
+  showPage(root, ctx, `Overview of ${ctx.run}`, cards, box);
+}

@@ -1,0 +1,31 @@
+// page_ranks.js - who is slow, since when, because of what, and what it costs.
+import { charts } from "../base/vocabulary.js";
+import { rankHeatCard } from "../cards/rank_heat_card.js";
+import { rankingCard } from "../cards/ranking_card.js";
+import { seriesCard } from "../cards/series_card.js";
+import { showPage } from "./page.js";
+
+/**
+ * The series of one rank: the one to `follow`, or, until one is chosen, the first that is
+ * `suggested`.
+ */
+function oneRankCard(ctx) {
+  let chosen = null;
+  const card = seriesCard(ctx, { ...charts.oneRank, wide: true, rank: () => chosen ?? 0 });
+  card.follow = (rank) => {
+    chosen = rank;
+    card.setSub(`rank ${rank}`);
+    card.load();
+  };
+  card.suggest = (rank) => {
+    if (chosen === null) card.follow(rank);
+  };
+  return card;
+}
+
+export function ranksPage(root, ctx) {
+  const one = oneRankCard(ctx);
+  const ranking = rankingCard(ctx, one);
+  const heat = rankHeatCard(ctx, ranking, one);
+  showPage(root, ctx, "Ranks", [ranking, heat, one]);
+}

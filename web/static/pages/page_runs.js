@@ -1,0 +1,288 @@
+// page_runs.js - the table of runs: sort, filter, choose columns (settings too), choose several
+// runs to compare.
+import { get } from "../base/api.js";
+import { button, checkbox, select } from "../base/controls.js";
+import { empty, h, hiddenTitle, say } from "../base/dom.js";
+import { report } from "../base/kept_answers.js";
+import { choose, state } from "../base/state.js";
+import { runColumns, settingColumn } from "./run_columns.js";
+import { matches, settingsIn } from "./run_filter.js";
+
+const refreshMs = 3000;
+const settingsMost = 16; // settings that one request may name
+
+/** -1, 0 or 1; null comes last in either direction. */
+function order(a, b, descending) {
+  if (a === b) return 0;
+  if (a === null) return 1;
+  if (b === null) return -1;
+  const isLess = a < b;
+  return isLess === descending ? 1 : -1;
+}
+
+class RunsTable {
+  constructor() {
+    this.rows = [];
+    this.total = 0;
+    this.settingNames = []; // all there are
+    this.settings = {}; // run -> setting -> value, of those that are looked at
+    this.sort = "started_s";
+    this.descending = true;
+    this.filter = "";
+    this.chosen = new Set(); // runs to compare
+    this.drawn = ""; // what is drawn, to tell whether something changed
+    this.settingOf = (row, name) => this.settings[row.run]?.[name] ?? null;
+    this.build();
+    this.drawHead();
+    this.refresh();
+  }
+
+  build() {
+    this.headers = new Map(); // key of a column -> th
+    this.head = h("tr");
+    this.body = h("tbody");
+    this.status = h("span", { class: "note" });
+    this.compareButton = button("Compare", () => this.compare(), { class: "main" });
+    this.filterBox = h("input", {
+      type: "search",
+      placeholder: "filter: words, state:running, lr<3e-4",
+      "aria-label": "filter runs",
+      oninput: () => this.setFilter(this.filterBox.value),
+    });
+    this.picker = h("details", { class: "picker" }, h("summary", {}, "Columns"));
+    const label = "runs; arrows move, Space chooses, Enter opens, C compares";
+    const onkeydown = (event) => this.key(event);
+    this.el = h(
+      "section",
+      { class: "card" },
+      h(
+        "div",
+        { class: "bar-tools" },
+        this.filterBox,
+        this.status,
+        h("span", { class: "push" }),
+        this.picker,
+        this.compareButton,
+      ),
+      h(
+        "div",
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": label, onkeydown },
+        h(
+          "table",
+          { id: "runs" },
+          h("caption", { class: "sr" }, "all runs"),
+          h("thead", {}, this.head),
+          this.body,
+        ),
+      ),
+    );
+  }
+
+  // ---- what is shown
+
+  columns() {
+    const { off = [], on = [] } = state.columns;
+    const kept = runColumns.filter(({ key }) => key === "run" || !off.includes(key));
+    return [...kept, ...on.map((name) => settingColumn(name, this.settingOf))];
+  }
+
+  /** The settings that columns and filter look at. */
+  wantedSettings() {
+    const filtered = settingsIn(this.filter, this.rows[0], this.settingNames);
+    return [...new Set([...(state.columns.on || []), ...filtered])];
+  }
+
+  isLoaded(setting) {
+    return this.rows.every((row) => this.settings[row.run] && setting in this.settings[row.run]);
+  }
+
+  shownRows() {
+    const column = this.columns().find(({ key }) => key === this.sort);
+    const valueOf = (row) => (column?.setting ? this.settingOf(row, this.sort) : row[this.sort]);
+    return this.rows
+      .filter((row) => matches(row, this.filter, this.settingNames, this.settingOf))
+      .sort((a, b) => order(valueOf(a), valueOf(b), this.descending));
+  }
+
+  // ---- what the reader does
+
+  setFilter(text) {
+    this.filter = text;
+    if (this.wantedSettings().every((name) => this.isLoaded(name))) this.draw();
+    else this.refresh();
+  }
+
+  setColumns(change) {
+    choose({ columns: { ...state.columns, ...change } });
+    this.drawHead();
+    this.refresh();
+  }
+
+  sortBy(column) {
+    this.descending = this.sort === column.key ? !this.descending : Boolean(column.num);
+    this.sort = column.key;
+    this.draw();
+  }
+
+  choose(run, on) {
+    if (on) this.chosen.add(run);
+    else this.chosen.delete(run);
+    this.draw();
+  }
+
+  compare() {
+    if (this.chosen.size > 1) location.hash = `#/compare?runs=${[...this.chosen].join(",")}`;
+  }
+
+  /** Arrows walk the rows from wherever the reader is in the table. */
+  key(event) {
+    const rows = [...this.body.querySelectorAll("tr[data-run]")];
+    if (event.ctrlKey || event.metaKey || event.altKey || !rows.length) return;
+    const focus = document.activeElement;
+    const at = rows.findIndex((row) => row.contains(focus));
+    const steps = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1, Home: -Infinity, End: Infinity };
+    const step = steps[event.key];
+    if (step) {
+      const to = Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + step));
+      rows[to].querySelector("input").focus();
+    } else if (event.key === "Enter" && at >= 0 && focus.type === "checkbox")
+      location.hash = `#/run/${rows[at].dataset.run}/overview`;
+    else if (/^c$/i.test(event.key)) this.compare();
+    else return;
+    event.preventDefault();
+  }
+
+  // ---- drawing
+
+  /** The titles, and the menu of columns. */
+  drawHead() {
+    this.headers.clear();
+    const titles = this.columns().map((column) => {
+      const sort = button(column.title, () => this.sortBy(column));
+      const props = { scope: "col", class: column.num ? "num" : null, title: column.help };
+      const header = h("th", props, sort);
+      this.headers.set(column.key, header);
+      return header;
+    });
+    this.head.replaceChildren(
+      h("th", { scope: "col" }, h("span", { class: "sr" }, "compare")),
+      ...titles,
+    );
+    this.drawMenu();
+  }
+
+  drawMenu() {
+    const { off = [], on = [] } = state.columns;
+    const without = (list, key) => list.filter((one) => one !== key);
+    const fields = runColumns
+      .slice(1)
+      .map(({ key, title }) =>
+        checkbox(title, !off.includes(key), (shown) =>
+          this.setColumns({ off: shown ? without(off, key) : [...off, key] }),
+        ),
+      );
+    const settings = on.map((name) =>
+      checkbox(name, true, () => this.setColumns({ on: without(on, name) })),
+    );
+    // Keys go on where they were.
+    const controls = () => [...this.picker.querySelectorAll("input, select")];
+    const focus = controls().indexOf(document.activeElement);
+    const menu = h("div", { class: "menu" }, fields, settings, this.settingList(on));
+    this.picker.replaceChildren(this.picker.firstChild, menu);
+    if (focus >= 0) controls()[focus]?.focus();
+  }
+
+  settingList(on) {
+    const rest = this.settingNames.filter((name) => !on.includes(name));
+    if (!rest.length) return "";
+    const options = [["", "add a setting …"], ...rest.map((name) => [name, name])];
+    return select("setting", options, "", (name) => name && this.setColumns({ on: [...on, name] }));
+  }
+
+  draw() {
+    const rows = this.shownRows();
+    const n = this.chosen.size;
+    const direction = this.descending ? "descending" : "ascending";
+    for (const [key, header] of this.headers)
+      if (key === this.sort) header.setAttribute("aria-sort", direction);
+      else header.removeAttribute("aria-sort");
+    say(this.status, this.rows.length ? `${rows.length} of ${this.total} runs` : "");
+    this.compareButton.disabled = n < 2;
+    say(this.compareButton, n < 2 ? "Compare (choose two)" : `Compare ${n} runs`);
+    if (rows.length) this.drawRows(rows);
+    else this.drawNothing();
+  }
+
+  drawNothing() {
+    const text = this.rows.length
+      ? "no run matches this filter"
+      : "no runs yet: bitrain train --preset nano --name first";
+    const cell = h("td", { colspan: String(this.headers.size + 1) }, empty(text));
+    this.body.replaceChildren(h("tr", {}, cell));
+  }
+
+  /** Rows are made anew; what had the focus gets it back. */
+  drawRows(rows) {
+    const focus = document.activeElement;
+    const run = this.body.contains(focus) ? focus.closest("tr").dataset.run : null;
+    const columns = this.columns();
+    this.body.replaceChildren(...rows.map((row) => this.row(row, columns)));
+    if (run !== null) this.body.querySelector(`tr[data-run="${run}"] ${focus.tagName}`)?.focus();
+  }
+
+  row(row, columns) {
+    const box = h("input", {
+      type: "checkbox",
+      checked: this.chosen.has(row.run),
+      "aria-label": `compare ${row.run}`,
+      onchange: () => this.choose(row.run, box.checked),
+    });
+    const cells = columns.map((column) =>
+      h("td", { class: column.num ? "num" : null, "data-key": column.key }, column.cell(row)),
+    );
+    return h("tr", { "data-run": row.run }, h("td", {}, box), cells);
+  }
+
+  // ---- loading
+
+  /** Loads, and draws if something changed. */
+  async refresh() {
+    try {
+      if (!document.hidden) await this.load();
+    } catch (error) {
+      this.status.textContent = error.message;
+    }
+  }
+
+  async load() {
+    if (!this.settingNames.length) {
+      this.settingNames = (await get("settings")).names;
+      this.drawHead();
+    }
+    const { runs } = await get("runs");
+    this.rows = runs.rows;
+    this.total = runs.total;
+    const name = this.wantedSettings().slice(0, settingsMost);
+    if (name.length) this.settings = (await get("settings", { name })).settings;
+    const ageless = this.rows.map((row) => ({ ...row, age_s: 0 }));
+    const drawn = JSON.stringify([ageless, this.settings, this.filter, state.columns]);
+    if (drawn === this.drawn) return;
+    this.drawn = drawn;
+    this.draw();
+  }
+}
+
+/** Shows the page; the function returned ends it. */
+export function runsPage(root) {
+  const runs = new RunsTable();
+  root.replaceChildren(hiddenTitle("Runs"), runs.el);
+  const closeMenu = (event) => {
+    if (runs.picker.open && !runs.picker.contains(event.target)) runs.picker.open = false;
+  };
+  addEventListener("pointerdown", closeMenu);
+  const timer = report ? 0 : setInterval(() => runs.refresh(), refreshMs);
+  return () => {
+    clearInterval(timer);
+    removeEventListener("pointerdown", closeMenu);
+  };
+}

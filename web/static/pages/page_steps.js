@@ -1,0 +1,11 @@
+// page_steps.js - where the time of a step goes: phases of each rank, and phases of one rank over
+// time.
+import { breakdownCard } from "../cards/breakdown_card.js";
+import { phasesCard } from "../cards/phases_card.js";
+import { showPage } from "./page.js";
+
+export function stepsPage(root, ctx) {
+  const breakdown = breakdownCard(ctx, (data) => overTime.meet(data));
+  const overTime = phasesCard(ctx, (step) => breakdown.see(step));
+  showPage(root, ctx, "Step breakdown", [breakdown, overTime]);
+}

@@ -1,0 +1,28 @@
+// page_ternary.js - what the ternary weights do: each tensor over time, and its codes now.
+import { get } from "../base/api.js";
+import { codesCard } from "../cards/codes_card.js";
+import { tensorHeatCard } from "../cards/tensor_heat_card.js";
+import { showPage } from "./page.js";
+
+/**
+ * Asks for the tensors; those without codes are left out. The same answer gives the same object
+ * again.
+ */
+function ternaryTensors(ctx) {
+  let answer = null;
+  let ternary = null;
+  return async () => {
+    const data = await get(`runs/${ctx.run}/layers`);
+    if (data !== answer) {
+      answer = data;
+      const rows = data.layers.rows.filter((row) => row.zero_frac !== null);
+      ternary = { layers: { ...data.layers, rows } };
+    }
+    return ternary;
+  };
+}
+
+export function ternaryPage(root, ctx) {
+  const load = ternaryTensors(ctx);
+  showPage(root, ctx, "Ternary weights", [tensorHeatCard(load), codesCard(load)]);
+}

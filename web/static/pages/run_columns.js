@@ -1,0 +1,47 @@
+// run_columns.js - the columns of the table of runs: those of every run, and those of settings.
+import { h } from "../base/dom.js";
+import { count, dash, date, digits, ms, nats, percent, seconds, si } from "../base/format.js";
+import { number, text } from "../base/table.js";
+import { spark } from "../figures/small_figures.js";
+
+const commHelp = "exposed transfer and waiting, share of the step";
+
+function runLink({ run }) {
+  return h("a", { href: `#/run/${run}/overview` }, run);
+}
+
+function tagsAndNote(row) {
+  const tags = (row.tags || "").split(/[ ,]+/).filter(Boolean);
+  const elements = tags.map((tag) => h("span", { class: "tag" }, tag));
+  return h("span", {}, elements, row.note || "");
+}
+
+// by the name of the field of a run that the column is sorted by
+const columns = {
+  run: text("run", runLink),
+  state: text("state", (row) => h("span", { class: `state ${row.state}` }, row.state)),
+  loss_spark: text("loss curve", (row) =>
+    spark(row.loss_spark, `loss over the run, now ${digits(row.loss)}`),
+  ),
+  loss: number("loss", (row) => nats(row.loss)),
+  best_val_loss: number("best val", (row) => nats(row.best_val_loss)),
+  steps: number("steps", (row) => count(row.steps)),
+  tokens: number("tokens", (row) => si(row.tokens)),
+  ranks: number("ranks", (row) => String(row.ranks)),
+  tokens_per_s: number("tokens/s", (row) => si(row.tokens_per_s)),
+  step_ms: number("step", (row) => ms(row.step_ms)),
+  goodput: number("goodput", (row) => percent(row.goodput, 0)),
+  comm_overhead: number("comm", (row) => percent(row.comm_overhead), commHelp),
+  duration_s: number("duration", (row) => seconds(row.duration_s)),
+  started_s: number("started (UTC)", (row) => date(row.started_s)),
+  note: text("tags, note", tagsAndNote),
+};
+
+/** [{key, title, cell, num, help}] */
+export const runColumns = Object.entries(columns).map(([key, column]) => ({ key, ...column }));
+
+/** A column of what the runs were set to; settingOf(row, name) gives the value or null. */
+export function settingColumn(name, settingOf) {
+  const cell = (row) => String(settingOf(row, name) ?? dash);
+  return { key: name, setting: true, ...number(name, cell, "a setting") };
+}

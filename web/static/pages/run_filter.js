@@ -1,0 +1,60 @@
+// run_filter.js - the filter of the table of runs: words, key:text, and key<number (also <=, =, >=,
+// >). A key that is no field of a run names a setting by its end: lr<3e-4 looks at optim.lr. All
+// words must match.
+
+const typed = /^([a-z][a-z0-9_.]*)(:|<=|>=|=|<|>)(.+)$/;
+
+function wordsOf(filter) {
+  return filter.trim().toLowerCase().split(/\s+/);
+}
+
+function settingNamed(key, names) {
+  return names.find((name) => name === key) || names.find((name) => name.endsWith(`.${key}`));
+}
+
+/** The settings that a filter looks at; row: any run, for its fields. */
+export function settingsIn(filter, row, names) {
+  if (!row) return [];
+  return wordsOf(filter)
+    .map((word) => typed.exec(word))
+    .filter((match) => match && !(match[1] in row))
+    .map((match) => settingNamed(match[1], names))
+    .filter(Boolean);
+}
+
+/**
+ * Whether a run matches a filter. names: of all settings; settingOf(row, name) gives the value or
+ * null.
+ */
+export function matches(row, filter, names, settingOf) {
+  return wordsOf(filter).every((word) => {
+    const match = typed.exec(word);
+    if (!match) return hasWord(row, word);
+    const [, key, operator, wanted] = match;
+    if (key in row) return compare(row[key], operator, wanted);
+    const setting = settingNamed(key, names);
+    return setting ? compare(settingOf(row, setting), operator, wanted) : hasWord(row, word);
+  });
+}
+
+function hasWord({ run, state, host, tags, note }, word) {
+  return `${run} ${state} ${host} ${tags} ${note}`.toLowerCase().includes(word);
+}
+
+function compare(value, operator, wanted) {
+  const text = String(value).toLowerCase();
+  const n = Number(wanted);
+  if (operator === ":") return text.includes(wanted);
+  if (value === null) return false;
+  switch (operator) {
+    case "=":
+      return text === wanted || value === n;
+    case "<":
+      return value < n;
+    case ">":
+      return value > n;
+    case "<=":
+      return value <= n;
+  }
+  return value >= n;
+}
