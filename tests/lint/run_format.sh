@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Layout is the formatters' business: clang-format for C (.clang-format), prettier for the page (.prettierrc.json).
-# `cmake --build build --target format` applies both. Widths that no formatter holds are checked here: 120 columns in C,
-# 160 in tables (.def). With --write: formats.
+# `cmake --build build --target format` applies both. Widths that no formatter holds are checked here: 120 columns in C and in
+# the page's files, 160 in tables (.def); so are the page's files' lengths: 600 lines. With --write: formats.
 # timeout: 300
 set -u
 cd "$BT_SRC" || exit 1
@@ -9,6 +9,9 @@ bad=0
 files() { if [ -e .git ]; then git ls-files -co --exclude-standard "$@"; else find engine store monitor web cli tests -name node_modules -prune -o -type f -print; fi; }
 c_files() { files | grep -E '^(engine|store|monitor|web|cli|tests)/.*\.[ch]$' | grep -v '_golden\.h$' | while read -r f; do [ -f "$f" ] && echo "$f"; done; }
 page_files() { files | grep -E '^(web/static|tests/web)/.*\.(js|mjs|css|html)$' | while read -r f; do [ -f "$f" ] && echo "$f"; done; }
+drawing_files() { files | grep -E '^web/static/.*\.svg$'; }
+wider() { xargs awk -v most="$1" -v hint="${2:-}" 'length($0) > most {print FILENAME ":" FNR ": " length($0) " columns, at most " most hint}'; }
+longer() { xargs wc -l | awk -v most="$1" '$2 != "total" && $1 > most {print $2 ": " $1 " lines, at most " most}'; }
 prettier=$BT_BIN/tests/web/node_modules/.bin/prettier
 
 if [ "${1:-}" = --write ]; then
@@ -18,12 +21,17 @@ if [ "${1:-}" = --write ]; then
     exit
 fi
 
-hits=$(c_files | xargs awk 'length($0) > 120 {print FILENAME ":" FNR ": " length($0) " columns, at most 120"}'
-    files | grep '\.def$' | xargs awk 'length($0) > 160 {print FILENAME ":" FNR ": " length($0) " columns, at most 160 in a table"}')
+hits=$(c_files | wider 120
+    files | grep '\.def$' | wider 160 ' in a table'
+    { page_files; drawing_files; } | wider 120
+    page_files | longer 600)
 [ -z "$hits" ] || { head -20 <<<"$hits"; bad=1; }
 
 probe=$(mktemp -d)
 trap 'rm -rf "$probe"' EXIT
+{ printf '%0121d\n%0120d\n' 0 0; seq 599; } >"$probe/wrong.js"
+[ "$(echo "$probe/wrong.js" | wider 120)" = "$probe/wrong.js:1: 121 columns, at most 120" ] &&
+    [ "$(echo "$probe/wrong.js" | longer 600)" = "$probe/wrong.js: 601 lines, at most 600" ] || { echo "the test itself is blind"; exit 1; }
 skipped=
 if [ "$(clang-format --version 2>/dev/null | grep -o 'version [0-9]*')" = "version 14" ]; then
     cp .clang-format "$probe"
