@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/base/metric.h"
+#include "engine/base/tables/metric.h"
 #include "engine/config/run_cfg.h"
 
 void bt_help_overview(FILE *to) {
@@ -84,20 +84,15 @@ void bt_help_options(bt_text *out) {
     }
 }
 
-static void metric_rows(bt_text *out, const char *title, const bt_metric *m, size_t n) {
-    bt_text_printf(out, "%s\n", title);
-    for (size_t i = 0; i < n; i++)
-        bt_text_printf(out, "  %-20s %-9s %s\n", m[i].key, bt_unit_name(m[i].unit), m[i].help);
-}
-
 void bt_help_metrics(bt_text *out) {
-    metric_rows(out, "per step (view 'steps'):", bt_step_metrics, BT_MS_COUNT);
-    metric_rows(out, "\nper step and rank (view 'rank_steps'):", bt_rank_metrics, BT_MR_COUNT);
-    metric_rows(out, "\nper ternary tensor (view 'layers'):", bt_layer_metrics, BT_ML_COUNT);
-    metric_rows(out, "\nper rank and kind of exchange (view 'comm_ops'):", bt_comm_metrics,
-                BT_MC_COUNT);
-    metric_rows(out, "\nper two ranks that exchange directly (view 'comm_pairs'):", bt_pair_metrics,
-                BT_MP_COUNT);
+    for (int s = 0; s < BT_SCOPE_COUNT; s++) {
+        const bt_scope_row *scope = &bt_scopes[s];
+        bt_text_printf(out, "%sper %s (view '%s'):\n", s ? "\n" : "", scope->per, scope->view);
+        for (int i = 0; i < scope->n; i++) {
+            const bt_metric *m = &scope->metric[i];
+            bt_text_printf(out, "  %-20s %-9s %s\n", m->key, bt_unit_name(m->unit), m->help);
+        }
+    }
 }
 
 void bt_help_exit_codes(bt_text *out) {

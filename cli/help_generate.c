@@ -4,7 +4,8 @@
 #include <string.h>
 
 #include "cli/help.h"
-#include "engine/base/metric.h"
+#include "engine/base/tables/metric.h"
+#include "engine/base/tables/verb.h"
 #include "engine/config/run_cfg.h"
 #include "monitor/tui/draw/keys.h"
 
@@ -58,23 +59,19 @@ static void md_options(bt_text *out) {
     bt_text_put(out, "<!-- end: options -->\n");
 }
 
-static void md_metric_rows(bt_text *out, const char *view, const bt_metric *m, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        bt_text_printf(out, "| `%s` | `%s` | %s | ", view, m[i].key, bt_unit_name(m[i].unit));
-        md_cell(out, m[i].help);
-        bt_text_put(out, " |\n");
-    }
-}
-
 static void md_metrics(bt_text *out) {
     bt_text_put(
         out,
         "<!-- generated: metrics -->\n| view | column | unit | meaning |\n|---|---|---|---|\n");
-    md_metric_rows(out, "steps", bt_step_metrics, BT_MS_COUNT);
-    md_metric_rows(out, "rank_steps", bt_rank_metrics, BT_MR_COUNT);
-    md_metric_rows(out, "layers", bt_layer_metrics, BT_ML_COUNT);
-    md_metric_rows(out, "comm_ops", bt_comm_metrics, BT_MC_COUNT);
-    md_metric_rows(out, "comm_pairs", bt_pair_metrics, BT_MP_COUNT);
+    for (int s = 0; s < BT_SCOPE_COUNT; s++) {
+        for (int i = 0; i < bt_scopes[s].n; i++) {
+            const bt_metric *m = &bt_scopes[s].metric[i];
+            bt_text_printf(out, "| `%s` | `%s` | %s | ", bt_scopes[s].view, m->key,
+                           bt_unit_name(m->unit));
+            md_cell(out, m->help);
+            bt_text_put(out, " |\n");
+        }
+    }
     bt_text_put(out, "<!-- end: metrics -->\n");
 }
 
@@ -211,25 +208,24 @@ static void completion_values(bt_text *out) {
 /* one alternative of a command's argument: a kind of thing in capitals, or the word itself. False:
  * a file. */
 static bool completion_choice(bt_text *out, const char *word, size_t n) {
-    const struct {
-        const char *kind;
-        size_t n;
-    } kinds[] = {{"RUN", 3}, {"METRIC", 6}, {"COMMAND", 7}};
-    size_t k = 0;
-    while (k < 3 && (kinds[k].n != n || strncmp(kinds[k].kind, word, n) != 0)) k++;
-    if (k == 0) bt_text_put(out, "last $(_bitrain_runs) ");
-    for (size_t i = 0; k == 1 && i < BT_MS_COUNT; i++)
-        bt_text_printf(out, "%s ", bt_step_metrics[i].key);
-    for (size_t i = 0; k == 1 && i < BT_MR_COUNT; i++)
-        bt_text_printf(out, "%s ", bt_rank_metrics[i].key);
-    for (size_t i = 0; k == 2 && i < bt_commands_n; i++)
+    static const char *const kinds[] = {"RUN", "METRIC", "COMMAND", "VERB"};
+    enum { RUN, METRIC, COMMAND, VERB, KINDS };
+    int k = 0;
+    while (k < KINDS && (strlen(kinds[k]) != n || strncmp(kinds[k], word, n) != 0)) k++;
+    if (k == RUN) bt_text_put(out, "last $(_bitrain_runs) ");
+    for (int s = 0; k == METRIC && s <= BT_SCOPE_RANK; s++)
+        for (int i = 0; i < bt_scopes[s].n; i++)
+            bt_text_printf(out, "%s ", bt_scopes[s].metric[i].key);
+    for (size_t i = 0; k == COMMAND && i < bt_commands_n; i++)
         if (!bt_commands[i]->hidden) bt_text_printf(out, "%s ", bt_commands[i]->name);
+    for (int v = 0; k == VERB && v < BT_VERB_COUNT; v++)
+        bt_text_printf(out, "%s ", bt_verbs[v].word);
     bool literal = n > 0 && word[0] >= 'a' && word[0] <= 'z';
     if (literal) bt_text_printf(out, "%.*s ", (int)n, word);
-    return k < 3 || literal;
+    return k < KINDS || literal;
 }
 
-/* "RUN pause|stop [KEY=VALUE]": what stands at word 2, 3, ... of the command line; "..." means from
+/* "RUN VERB [KEY=VALUE]": what stands at word 2, 3, ... of the command line; "..." means from
  * there on */
 static void completion_places(bt_text *out, const bt_command *c) {
     int place = 2;

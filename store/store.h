@@ -32,6 +32,7 @@ bt_code bt_store_look_at(bt_store_look *out, const char *path, bt_err *err) BT_M
 
 /* ---- writing --------------------------------------------------------------------------------- */
 typedef struct bt_writer bt_writer;
+struct bt_record;
 
 #define BT_RING_FILE \
     "metrics.ring" /* in a run's folder of checkpoints: what its rank 0 recorded and nobody committed yet */
@@ -63,6 +64,8 @@ bt_code bt_writer_begin(bt_writer *w, const bt_run_start *s, int *attempt, bt_er
 /* the sink of the current attempt: copies into a bounded queue; a thread commits (each step up to
  * 20 steps/s, else every 50 ms) */
 const bt_sink *bt_writer_sink(bt_writer *w);
+/* a record as it came over the wire (wire.h), checked there: takes r */
+void bt_writer_push(bt_writer *w, struct bt_record *r);
 /* After kill -9 of rank 0 or of its supervisor: the records that rank 0 left in its ring file and
  * the database lacks become rows of their attempt, before it ends or the next one begins. No ring,
  * or one of another run: nothing. steps receives how many came back */

@@ -89,54 +89,57 @@ static void fake_on_step(void *ctx, const bt_step_record *r) {
     if (f->on_step) f->on_step(f->arg, r);
 }
 
-static void fake_on_layers(void *ctx, const bt_layer_record *r, size_t n) {
-    fake_sink *f = ctx;
-    assert_true(n <= 256);
+static void fake_layers(fake_sink *f, const bt_row_record *r) {
+    assert_true(r->n <= 256);
     f->n_layer_calls++;
-    f->n_layers = n;
-    for (size_t i = 0; i < n; i++) {
-        snprintf(f->layers[i].tensor, 48, "%s", r[i].tensor);
-        f->layers[i].layer = r[i].layer;
-        memcpy(f->layers[i].v, r[i].values, sizeof f->layers[i].v);
+    f->n_layers = r->n;
+    for (size_t i = 0; i < r->n; i++) {
+        f->layers[i].layer = (int)r->keys[2 * i].i;
+        snprintf(f->layers[i].tensor, 48, "%s", r->keys[2 * i + 1].s);
+        memcpy(f->layers[i].v, r->values + i * BT_ML_COUNT, sizeof f->layers[i].v);
     }
 }
 
-static void fake_on_comm(void *ctx, const bt_comm_record *r, size_t n) {
-    fake_sink *f = ctx;
-    assert_true(n <= 128);
+static void fake_comm(fake_sink *f, const bt_row_record *r) {
+    assert_true(r->n <= 128);
     f->n_comm_calls++;
-    f->n_comm = n;
-    for (size_t i = 0; i < n; i++) {
-        snprintf(f->comm[i].op, sizeof f->comm[i].op, "%s", r[i].op);
-        snprintf(f->comm[i].axis, sizeof f->comm[i].axis, "%s", r[i].axis);
-        f->comm[i].rank = r[i].rank;
-        f->comm[i].step = r[i].step;
-        memcpy(f->comm[i].v, r[i].values, sizeof f->comm[i].v);
+    f->n_comm = r->n;
+    for (size_t i = 0; i < r->n; i++) {
+        f->comm[i].rank = (int)r->keys[3 * i].i;
+        snprintf(f->comm[i].op, sizeof f->comm[i].op, "%s", r->keys[3 * i + 1].s);
+        snprintf(f->comm[i].axis, sizeof f->comm[i].axis, "%s", r->keys[3 * i + 2].s);
+        f->comm[i].step = r->step;
+        memcpy(f->comm[i].v, r->values + i * BT_MC_COUNT, sizeof f->comm[i].v);
     }
 }
 
-static void fake_on_pairs(void *ctx, const bt_pair_record *r, size_t n) {
-    fake_sink *f = ctx;
-    assert_true(n <= FAKE_RANKS * FAKE_RANKS);
+static void fake_pairs(fake_sink *f, const bt_row_record *r) {
+    assert_true(r->n <= FAKE_RANKS * FAKE_RANKS);
     f->n_pair_calls++;
-    f->n_pairs = n;
-    for (size_t i = 0; i < n; i++) {
-        f->pairs[i].rank = r[i].rank;
-        f->pairs[i].peer = r[i].peer;
-        f->pairs[i].step = r[i].step;
-        memcpy(f->pairs[i].v, r[i].values, sizeof f->pairs[i].v);
+    f->n_pairs = r->n;
+    for (size_t i = 0; i < r->n; i++) {
+        f->pairs[i].rank = (int)r->keys[2 * i].i;
+        f->pairs[i].peer = (int)r->keys[2 * i + 1].i;
+        f->pairs[i].step = r->step;
+        memcpy(f->pairs[i].v, r->values + i * BT_MP_COUNT, sizeof f->pairs[i].v);
     }
+}
+
+static void fake_on_rows(void *ctx, const bt_row_record *r) {
+    if (r->scope == BT_SCOPE_LAYER) fake_layers(ctx, r);
+    if (r->scope == BT_SCOPE_COMM) fake_comm(ctx, r);
+    if (r->scope == BT_SCOPE_PAIR) fake_pairs(ctx, r);
 }
 
 static void fake_on_event(void *ctx, const bt_event *e) {
     fake_sink *f = ctx;
     assert_true(f->n_events < FAKE_EVENTS);
     size_t i = f->n_events++;
-    snprintf(f->events[i].kind, 32, "%s", e->kind);
+    snprintf(f->events[i].kind, 32, "%s", bt_events[e->kind].name);
     snprintf(f->events[i].title, 256, "%s", e->title);
     snprintf(f->events[i].body, 256, "%s", e->body ? e->body : "");
     f->events[i].step = e->step;
-    f->events[i].level = e->level;
+    f->events[i].level = bt_events[e->kind].level;
     if (f->on_event) f->on_event(f->arg, e);
 }
 
@@ -154,11 +157,9 @@ static inline bt_sink fake_sink_of(fake_sink *f) {
                      .ranks = fake_on_ranks,
                      .fact = fake_on_fact,
                      .step = fake_on_step,
-                     .layers = fake_on_layers,
-                     .comm = fake_on_comm,
+                     .rows = fake_on_rows,
                      .event = fake_on_event,
-                     .checkpoint = fake_on_checkpoint,
-                     .pairs = fake_on_pairs};
+                     .checkpoint = fake_on_checkpoint};
 }
 
 static inline size_t fake_events_of(const fake_sink *f, const char *kind) {

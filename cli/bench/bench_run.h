@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/base/metric.h"
+#include "engine/base/tables/metric.h"
 #include "store/store.h"
 
 /* BT_MS_COUNT values of a step, and BT_MR_COUNT of each of its ranks */

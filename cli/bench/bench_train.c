@@ -109,9 +109,6 @@ static void put_json(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
 
 static void put_text(bt_text *out, const bt_run_cfg *c, const bt_train_result *r,
                      const reproducible_cost *cost) {
-    static const bt_rank_metric phases[] = {BT_MR_DATA,         BT_MR_FWD,  BT_MR_BWD,
-                                            BT_MR_COMM_EXPOSED, BT_MR_WAIT, BT_MR_OPTIM,
-                                            BT_MR_MONITOR,      BT_MR_OTHER};
     char rate[32], ms[32], percent[32] = "unknown";
     const int ranks = bt_comm_size(bt_comm_world());
     bt_text_printf(out, "%s, %lld tokens a step, %d rank%s x %d thread%s, %s kernels, %s\n",
@@ -126,11 +123,10 @@ static void put_text(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
                    r->flop_token * r->tokens_per_s / 1e9);
     bt_text_printf(out, "  %-14s %s", "step",
                    bt_metric_format(ms, sizeof ms, r->step_ms[BT_MR_STEP_TIME], BT_UNIT_MS));
-    for (size_t i = 0; i < sizeof phases / sizeof phases[0]; i++) {
-        const char *key = bt_rank_metrics[phases[i]].key;
-        bt_text_printf(out, "%s %.*s %s", i ? "," : " =", (int)(strlen(key) - 3), key,
-                       bt_metric_format(ms, sizeof ms, r->step_ms[phases[i]], BT_UNIT_MS));
-    }
+    for (int i = 0; i < BT_PHASE_COUNT; i++)
+        bt_text_printf(out, "%s %s %s", i ? "," : " =", bt_phases[i].name,
+                       bt_metric_format(ms, sizeof ms, r->step_ms[bt_phases[i].metric],
+                                        BT_UNIT_MS));
     bt_text_printf(out, "\n  %-14s %.0f MiB peak, all ranks\n", "memory", r->rss_mib);
     if (cost->known)
         bt_text_printf(out,

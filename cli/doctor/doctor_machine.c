@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "cli/doctor/doctor.h"
-#include "engine/base/metric.h"
+#include "engine/base/tables/metric.h"
 #include "engine/kernels/isa/blas.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "cli/doctor/doctor.h"
-#include "engine/base/metric.h"
+#include "engine/base/tables/metric.h"
 #include "engine/config/run_cfg.h"
 #include "store/store.h"
 

@@ -10,7 +10,7 @@
 #include "cli/common/progress.h"
 #include "cli/common/table.h"
 #include "cli/common/verbs.h"
-#include "engine/base/metric.h"
+#include "engine/base/tables/metric.h"
 #include "engine/data/io/documents.h"
 #include "engine/data/shards/prepare.h"
 

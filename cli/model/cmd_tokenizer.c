@@ -11,7 +11,7 @@
 #include "cli/common/progress.h"
 #include "cli/common/table.h"
 #include "cli/common/verbs.h"
-#include "engine/base/metric.h"
+#include "engine/base/tables/metric.h"
 #include "engine/data/io/file_io.h"
 #include "engine/data/tokenizer/tokenizer.h"
 #include "engine/data/tokenizer/utf8.h"

@@ -8,7 +8,7 @@
 #include "cli/common/command.h"
 #include "cli/common/database.h"
 #include "cli/common/table.h"
-#include "engine/base/metric.h"
+#include "engine/base/tables/metric.h"
 #include "store/read/compare_runs.h"
 
 enum { RUNS_MAX = 12, GATES_MAX = 16 };

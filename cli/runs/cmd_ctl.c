@@ -4,6 +4,7 @@
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
+#include "engine/base/tables/verb.h"
 #include "store/wire/control_client.h"
 
 typedef struct ctl_cfg {
@@ -55,15 +56,16 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bt_db *db = NULL;
     BT_TRY(bt_opts_init(&o, ctl_opts, sizeof ctl_opts / sizeof ctl_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, words, 3, &n, &help, err));
+    char verbs[160];
     if (n < 2)
-        return bt_fail(err, BT_ARG,
-                       "ctl wants a run and a verb: bitrain ctl RUN "
-                       "pause|resume|checkpoint|stop|eval|status|set KEY=VALUE");
-    if ((strcmp(words[1], "set") == 0) != (n == 3))
-        return bt_fail(err, BT_ARG,
-                       n == 3 ? "'%s' takes no value ('set KEY=VALUE' does)"
-                              : "'%s' wants KEY=VALUE (lr, optim.lr or lr_factor)",
-                       words[1]);
+        return bt_fail(err, BT_ARG, "ctl wants a run and a verb: bitrain ctl RUN %s",
+                       bt_verb_list(verbs, sizeof verbs, "|", true));
+    bt_verb verb = bt_verb_find(words[1]);
+    const bt_verb_row *row = verb < BT_VERB_COUNT ? &bt_verbs[verb] : NULL;
+    if (row && n == 3 && !row->argument[0])
+        return bt_fail(err, BT_ARG, "'%s' takes no value", words[1]);
+    if (row && n < 3 && row->argument[0])
+        return bt_fail(err, BT_ARG, "'%s' wants %s: it can %s", words[1], row->argument, row->help);
     char request[BT_CONTROL_LINE], answer[16 * BT_CONTROL_LINE], name[BT_NAME_MAX];
     if (snprintf(request, sizeof request, "%s%s%s #ctl", words[1], n == 3 ? " " : "",
                  n == 3 ? words[2] : "") >= (int)sizeof request)
@@ -76,15 +78,20 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     return code;
 }
 
+/* clang-format off */
+#define BT_VERB(id, word, argument, who, offered, key, label, help) \
+    "bitrain ctl last " word " " argument ": " help "\n"
+/* clang-format on */
+static const char examples[] =
+#include "engine/base/tables/verbs.def"
+    "bitrain ctl abl-3 set lr=2e-4: the peak learning rate; lr_factor=0.5 halves the schedule\n";
+#undef BT_VERB
+
 const bt_command bt_cmd_ctl = {
     .name = "ctl",
     .summary = "control a live run",
-    .args = "RUN pause|resume|checkpoint|stop|eval|status|set [KEY=VALUE]",
-    .examples = "bitrain ctl last checkpoint\n"
-                "bitrain ctl abl-3 set lr=2e-4           the peak learning rate; lr_factor=0.5 "
-                "halves the schedule\n"
-                "bitrain ctl abl-3 stop                  checkpoint, then stop\n"
-                "bitrain ctl last status\n",
+    .args = "RUN VERB [KEY=VALUE]",
+    .examples = examples,
     .options = options,
     .run = run,
 };

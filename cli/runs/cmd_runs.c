@@ -9,7 +9,7 @@
 #include "cli/common/table.h"
 #include "cli/runs/run_filter.h"
 #include "cli/runs/runs_verbs.h"
-#include "engine/base/metric.h"
+#include "engine/base/tables/metric.h"
 
 typedef struct runs_cfg {
     char store[1024], sort[64];

@@ -6,7 +6,7 @@
 #include "cli/common/command.h"
 #include "cli/common/database.h"
 #include "cli/common/table.h"
-#include "engine/base/metric.h"
+#include "engine/base/tables/metric.h"
 #include "store/view/view.h"
 
 typedef struct show_cfg {

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cli/common/database.h"
-#include "engine/base/metric.h"
+#include "engine/base/tables/metric.h"
 #include "store/write/manage.h"
 
 enum { NAMES_MAX = 64 };

@@ -17,19 +17,12 @@ static bt_request_box box;
 
 static void on_control(void *ctx, const bt_ctl *c) {
     (void)ctx;
-    static const uint32_t bits[BT_CTL_COUNT] = {[BT_CTL_PAUSE] = BT_REQ_PAUSE,
-                                                [BT_CTL_RESUME] = BT_REQ_RESUME,
-                                                [BT_CTL_CHECKPOINT] = BT_REQ_CHECKPOINT,
-                                                [BT_CTL_STOP] = BT_REQ_STOP,
-                                                [BT_CTL_LR] = BT_REQ_LR,
-                                                [BT_CTL_EVAL] = BT_REQ_EVAL};
-    if (c->verb <= 0 || c->verb >= BT_CTL_COUNT) return;
-    if (c->verb == BT_CTL_LR) {
+    if (c->verb == BT_VERB_LR) {
         uint64_t factor;
         memcpy(&factor, &c->value, sizeof factor);
         atomic_store(&box.lr_factor_bits, factor);
     }
-    atomic_fetch_or(&box.bits, bits[c->verb]);
+    atomic_fetch_or(&box.bits, UINT32_C(1) << c->verb); /* BT_REQ_PAUSE, ... */
 }
 
 /* The supervisor is gone: nobody restarts us and nobody records. Save and go. RESUME: a pause must
@@ -82,7 +75,7 @@ static void tell_result(const bt_sink *sink, const bt_train_result *r, const bt_
     bt_result_put(&j, r);
     if (sample->len) bt_json_str(&j, "sample", bt_text_str(sample));
     bt_json_end(&j, '}');
-    if (!text.failed && sink->fact) sink->fact(sink->ctx, "result", bt_text_str(&text));
+    if (!text.failed && sink->result) sink->result(sink->ctx, bt_text_str(&text));
     bt_text_release(&text);
 }
 

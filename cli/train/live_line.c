@@ -12,8 +12,8 @@
 
 #include "cli/common/signals.h"
 #include "engine/base/clock.h"
-#include "engine/base/metric.h"
 #include "engine/base/small.h"
+#include "engine/base/tables/derived.h"
 
 static const int64_t DRAW_NS = 200000000, LINE_NS = 10000000000, RATE_NS = 250000000;
 enum { RATES = 32 };
@@ -37,7 +37,8 @@ struct bt_live {
     int n_rates, at_rate;
     int slowest;      /* rank whose busy time is largest, -1 unknown */
     double slow_frac; /* by how much above the median */
-    bt_job_view view;
+    bt_job_view view; /* of the newest tick, if one came: without a supervisor none does */
+    bool ticked;
     bt_sink sink;
 };
 
@@ -80,8 +81,8 @@ static void add(char *line, size_t size, const char *fmt, ...) {
 static void compose(const bt_live *l, char *line, size_t size) {
     char a[32], b[32];
     line[0] = '\0';
-    const bool run = strcmp(l->view.state, "running") == 0;
-    if (!run) add(line, size, "%s", l->view.state);
+    const bool run = l->view.state == BT_STATE_RUNNING;
+    if (!run) add(line, size, "%s", bt_run_states[l->view.state].name);
     if (l->view.restart_in_s > 0) add(line, size, " in %.0f s", l->view.restart_in_s);
     if (l->step < 0) {
         if (run)
@@ -118,7 +119,7 @@ static void greet(bt_live *l) {
 }
 
 static void draw(bt_live *l) {
-    if (!l->tty || l->quiet || !l->view.state) return;
+    if (!l->tty || l->quiet || !l->ticked) return;
     char line[512], out[640];
     compose(l, line, sizeof line);
     const int w = width() - 1;
@@ -155,13 +156,10 @@ static void find_slowest(bt_live *l, const bt_step_record *r) {
     if (!busy) return;
     for (int i = 0; i < r->n_ranks; i++) {
         const double *v = r->rank_values + (size_t)i * BT_MR_COUNT;
-        busy[i] = v[BT_MR_STEP_TIME] - (isfinite(v[BT_MR_WAIT]) ? v[BT_MR_WAIT] : 0) -
-                  (isfinite(v[BT_MR_COMM_EXPOSED]) ? v[BT_MR_COMM_EXPOSED] : 0);
+        busy[i] = bt_derived_busy(v[BT_MR_STEP_TIME], v[BT_MR_WAIT]);
         if (busy[i] > worst) worst = busy[l->slowest = i];
     }
-    qsort(busy, (size_t)r->n_ranks, sizeof *busy, bt_compare_doubles);
-    double median = r->n_ranks % 2 ? busy[r->n_ranks / 2]
-                                   : (busy[r->n_ranks / 2 - 1] + busy[r->n_ranks / 2]) / 2;
+    double median = bt_median_known(busy, (size_t)r->n_ranks);
     l->slow_frac = median > 0 ? worst / median - 1 : 0;
     free(busy);
 }
@@ -186,7 +184,7 @@ static void on_step(void *ctx, const bt_step_record *r) {
     const double speed = r->values[BT_MS_TOKENS_PER_S];
     l->tokens_per_s = l->tty && isfinite(l->tokens_per_s) ? 0.7 * l->tokens_per_s + 0.3 * speed
                                                           : speed;
-    if (l->view.state && strcmp(l->view.state, "starting") == 0) l->view.state = "running";
+    if (l->view.state == BT_STATE_STARTING) l->view.state = BT_STATE_RUNNING;
     l->step_ms = r->values[BT_MS_STEP_TIME];
     l->lr = r->values[BT_MS_LR];
     l->loss_scale = r->values[BT_MS_LOSS_SCALE];
@@ -201,25 +199,19 @@ static void on_step(void *ctx, const bt_step_record *r) {
 
 static void on_event(void *ctx, const bt_event *e) {
     bt_live *l = ctx;
+    const bt_event_row *row = &bt_events[e->kind];
     greet(l);
-    if (l->quiet && e->level == BT_EV_INFO) return;
+    if (l->quiet && row->level == BT_EV_INFO) return;
     char plain[512], line[640];
-    bt_text_plain(plain, sizeof plain, e->title ? e->title : e->kind);
-    const char *tint = !l->color || e->level == BT_EV_INFO ? ""
-                       : e->level == BT_EV_WARN            ? "\033[33m"
-                                                           : "\033[31m";
+    bt_text_plain(plain, sizeof plain, e->title ? e->title : row->name);
+    static const char *const tints[BT_EV_LEVELS] = {"", "\033[33m", "\033[31m"};
+    const char *level = bt_event_level_name(row->level), *tint = l->color ? tints[row->level] : "";
     if (l->tty) {
         erase(l);
-        snprintf(line, sizeof line, "%s%s%s%s\n", tint,
-                 e->level == BT_EV_INFO   ? ""
-                 : e->level == BT_EV_WARN ? "warning: "
-                                          : "error: ",
-                 plain, tint[0] ? "\033[0m" : "");
+        snprintf(line, sizeof line, "%s%s%s%s%s\n", tint, row->level == BT_EV_INFO ? "" : level,
+                 row->level == BT_EV_INFO ? "" : ": ", plain, tint[0] ? "\033[0m" : "");
     } else {
-        snprintf(line, sizeof line, "event=%s level=%s step=%lld text=\"%s\"\n", e->kind,
-                 e->level == BT_EV_INFO   ? "info"
-                 : e->level == BT_EV_WARN ? "warning"
-                                          : "error",
+        snprintf(line, sizeof line, "event=%s level=%s step=%lld text=\"%s\"\n", row->name, level,
                  (long long)e->step, plain);
     }
     put(line, strlen(line));
@@ -235,9 +227,9 @@ static void on_attempt(void *ctx, int attempt, int64_t from_step) {
 
 static void on_tick(void *ctx, const bt_job_view *v) {
     bt_live *l = ctx;
-    const bool changed = !l->view.state || strcmp(l->view.state, v->state) != 0 ||
-                         v->restart_in_s > 0 || v->late;
+    const bool changed = !l->ticked || l->view.state != v->state || v->restart_in_s > 0 || v->late;
     l->view = *v;
+    l->ticked = true;
     if (changed || l->dirty) draw(l);
 }
 
@@ -260,24 +252,23 @@ static void leave_raw(bt_live *l) {
     l->raw = false;
 }
 
+/* beside those of verbs.def */
 static const struct {
     char key;
-    const char *verb, *help;
+    const char *help;
 } keys[] = {
-    {'p', NULL, "pause, or go on"},
-    {'c', "checkpoint", "checkpoint now"},
-    {'s', "stop", "checkpoint and stop"},
-    {'e', "eval", "validation now"},
-    {'+', NULL, "learning rate times 1.25"},
-    {'-', NULL, "learning rate divided by 1.25"},
-    {'?', NULL, "this help"},
+    {'+', "learning rate times 1.25"},
+    {'-', "learning rate divided by 1.25"},
+    {'?', "this help"},
 };
 
 static void show_help(bt_live *l) {
-    char line[400] = "";
+    char line[600] = "keys: ";
+    for (int v = 0; v < BT_VERB_COUNT; v++)
+        if (bt_verbs[v].key) add(line, sizeof line, "%c %s  ", bt_verbs[v].key, bt_verbs[v].word);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        add(line, sizeof line, "%s%c %s", i ? "  " : "keys: ", keys[i].key, keys[i].help);
-    add(line, sizeof line, "  Ctrl-C checkpoint and stop, twice: now\n");
+        add(line, sizeof line, "%c %s  ", keys[i].key, keys[i].help);
+    add(line, sizeof line, "Ctrl-C checkpoint and stop, twice: now\n");
     erase(l);
     put(line, strlen(line));
     draw(l);
@@ -287,21 +278,16 @@ static void on_key(bt_live *l, bt_job *job, char c) {
     bt_err err = BT_ERR_INIT;
     char by[8];
     snprintf(by, sizeof by, "key %c", c);
-    const char *verb = NULL;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (keys[i].key == c) verb = keys[i].verb;
-    if (c == 'p') verb = bt_job_paused(job) ? "resume" : "pause";
+    bt_verb verb = bt_verb_of_key(c, bt_job_paused(job) ? BT_STATE_PAUSED : l->view.state);
     if (c == '+' || c == '=')
         bt_job_multiply_lr(job, 1.25, "key +");
     else if (c == '-')
         bt_job_multiply_lr(job, 1 / 1.25, "key -");
     else if (c == '?' || c == 'h')
         show_help(l);
-    else if (verb && bt_job_ask(job, verb, "", by, &err) != BT_OK) {
-        const bt_event e = {
-            .kind = "refused", .level = BT_EV_WARN, .step = l->step, .rank = -1, .title = err.msg};
-        on_event(l, &e);
-    }
+    else if (verb < BT_VERB_COUNT && bt_job_ask(job, bt_verbs[verb].word, "", by, &err) != BT_OK)
+        on_event(l, &(bt_event){
+                        .kind = BT_EVENT_REFUSED, .step = l->step, .rank = -1, .title = err.msg});
 }
 
 static void on_input(void *ctx, bt_job *job) {

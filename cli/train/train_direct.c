@@ -38,9 +38,9 @@ static void to_fact(void *ctx, const char *key, const char *value) {
     const both *b = ctx;
     if (b->store) b->store->fact(b->store->ctx, key, value);
 }
-static void to_layers(void *ctx, const bt_layer_record *r, size_t n) {
+static void to_rows(void *ctx, const bt_row_record *r) {
     const both *b = ctx;
-    if (b->store) b->store->layers(b->store->ctx, r, n);
+    if (b->store) b->store->rows(b->store->ctx, r);
 }
 static void to_checkpoint(void *ctx, const bt_ckpt_record *c) {
     const both *b = ctx;
@@ -89,7 +89,7 @@ static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
                                .ranks = to_ranks,
                                .fact = to_fact,
                                .step = to_step,
-                               .layers = to_layers,
+                               .rows = to_rows,
                                .event = to_event,
                                .checkpoint = to_checkpoint}};
     d->fence = bt_ckpt_next_attempt(p->out, d->attempt);
@@ -107,11 +107,8 @@ static bt_code close_head(const bt_train_plan *p, head *h, int attempt, bt_code 
     if (code == BT_OK && r->stopped && bt_signals_seen()) *status = 128 + bt_signals_seen();
     if (h->live) bt_live_finish(h->live);
     if (h->writer && code != BT_OK) {
-        const bt_event e = {.kind = "failure",
-                            .level = BT_EV_ERROR,
-                            .step = r->steps - 1,
-                            .rank = err->rank,
-                            .title = err->msg};
+        const bt_event e = {
+            .kind = BT_EVENT_FAILURE, .step = r->steps - 1, .rank = err->rank, .title = err->msg};
         bt_writer_sink(h->writer)->event(bt_writer_sink(h->writer)->ctx, &e);
     }
     if (h->writer && bt_writer_end(h->writer, state, state,

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/train/train_parts.h"
-#include "engine/base/metric.h"
+#include "engine/base/tables/metric.h"
 #include "engine/config/rank_setup.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/model/net/model.h"

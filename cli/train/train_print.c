@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "cli/train/train_parts.h"
-#include "engine/base/metric.h"
+#include "engine/base/tables/metric.h"
 #include "engine/base/threads.h"
 #include "engine/ckpt/ckpt.h"
 

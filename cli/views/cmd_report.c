@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cli/common/command.h"
-#include "engine/base/metric.h"
+#include "engine/base/tables/metric.h"
 #include "store/store.h"
 #include "web/api/report.h"
 

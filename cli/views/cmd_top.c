@@ -97,7 +97,7 @@ static bt_code control(void *ctx, const char *run, const char *verb, char *reply
     return bt_control_request(d->db, run, request, reply, size, err);
 }
 
-static bt_code mark(void *ctx, const char *run, int64_t step, const char *kind, const char *text,
+static bt_code mark(void *ctx, const char *run, int64_t step, bt_event_kind kind, const char *text,
                     bt_err *err) {
     return bt_run_mark(((const doing *)ctx)->store, run, step, kind, text, 1, err);
 }

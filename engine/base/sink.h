@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/base/metric.h"
+#include "engine/base/tables/event.h"
+#include "engine/base/tables/metric.h"
 
 enum { BT_NAME_MAX = 64, BT_HOST_MAX = 64 };
 
@@ -29,34 +30,24 @@ typedef struct bt_step_record {
     const double *rank_values; /* (n_ranks, BT_MR_COUNT) */
 } bt_step_record;
 
-typedef struct bt_layer_record {
+/* a key of a row: which of the two, the scope's row in scopes.def says */
+typedef union bt_key {
+    int64_t i;
+    const char *s; /* "attn_q" */
+} bt_key;
+
+/* rows of one sampled scope at one step: the statistics of tensors, the exchanges since the sample
+ * before, ... */
+typedef struct bt_row_record {
+    bt_scope scope;
     int64_t step;
-    int layer;            /* -1: not in a layer */
-    const char *tensor;   /* "attn_q", "ffn_down", ... */
-    const double *values; /* [BT_ML_COUNT] */
-} bt_layer_record;
-
-/* one kind of exchange of one rank, over the steps since the previous records */
-typedef struct bt_comm_record {
-    int64_t step; /* the last of them */
-    int rank;
-    const char *op, *axis; /* "all_reduce", "dp" */
-    const double *values;  /* [BT_MC_COUNT] */
-} bt_comm_record;
-
-/* what one rank received straight from another, over the steps since the previous records */
-typedef struct bt_pair_record {
-    int64_t step;
-    int rank, peer;
-    const double *values; /* [BT_MP_COUNT] */
-} bt_pair_record;
-
-typedef enum { BT_EV_INFO, BT_EV_WARN, BT_EV_ERROR } bt_event_level;
+    size_t n;             /* rows */
+    const bt_key *keys;   /* (n, n_keys of the scope) */
+    const double *values; /* (n, metrics of the scope) */
+} bt_row_record;
 
 typedef struct bt_event {
-    /* started checkpoint evaluation warning stopped resumed control failure ... */
-    const char *kind;
-    bt_event_level level;
+    bt_event_kind kind;
     int64_t step; /* -1: none */
     int rank;     /* -1: the whole run */
     int64_t wall_us;
@@ -78,13 +69,12 @@ typedef struct bt_sink {
     /* what is true of the run: "params", "kernel.gemm", "peak_flops" */
     void (*fact)(void *ctx, const char *key, const char *value);
     void (*step)(void *ctx, const bt_step_record *r);
-    void (*layers)(void *ctx, const bt_layer_record *r, size_t n);
-    /* of all ranks, every train.stats_every steps */
-    void (*comm)(void *ctx, const bt_comm_record *r, size_t n);
+    /* of all ranks, every so many steps */
+    void (*rows)(void *ctx, const bt_row_record *r);
     void (*event)(void *ctx, const bt_event *e);
     void (*checkpoint)(void *ctx, const bt_ckpt_record *c);
-    /* of all ranks, now and then (observe_exchanges.c) */
-    void (*pairs)(void *ctx, const bt_pair_record *r, size_t n);
+    /* once, at the end, for whoever started the run: a JSON object. Not recorded. */
+    void (*result)(void *ctx, const char *json);
 } bt_sink;
 
 #endif

@@ -14,7 +14,7 @@
 
 #include <stdint.h>
 
-#include "engine/base/metric.h"
+#include "engine/base/tables/metric.h"
 
 enum { BT_SPAN_EXCLUDED = BT_MR_COUNT, BT_SPANS };
 

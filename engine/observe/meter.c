@@ -11,11 +11,6 @@
 #include "engine/base/span.h"
 #include "engine/parallel/mpi/comm.h"
 
-static const bt_rank_metric phases[] = {BT_MR_DATA,         BT_MR_FWD,     BT_MR_BWD,
-                                        BT_MR_COMM_EXPOSED, BT_MR_WAIT,    BT_MR_OPTIM,
-                                        BT_MR_CKPT,         BT_MR_MONITOR, BT_MR_OTHER};
-enum { N_PHASES = sizeof phases / sizeof phases[0] };
-
 static int64_t cpu_now_ns(void) {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
@@ -67,9 +62,10 @@ void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]) {
     m->values[BT_MR_COMM_BUSY] = (double)m->busy_ns / 1e6;
 
     bt_span_cut(spans);
-    for (int i = 0; i < N_PHASES; i++) {
-        step_ns += spans[phases[i]];
-        m->values[phases[i]] = (double)spans[phases[i]] / 1e6;
+    for (int p = 0; p < BT_PHASE_COUNT; p++) {
+        bt_rank_metric metric = bt_phases[p].metric;
+        step_ns += spans[metric];
+        m->values[metric] = (double)spans[metric] / 1e6;
     }
     m->values[BT_MR_STEP_TIME] = (double)step_ns / 1e6;
     memcpy(out, m->values, sizeof m->values);
@@ -78,6 +74,6 @@ void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]) {
 
 double bt_meter_phases_ms(const double values[BT_MR_COUNT]) {
     double sum = 0;
-    for (int i = 0; i < N_PHASES; i++) sum += values[phases[i]];
+    for (int p = 0; p < BT_PHASE_COUNT; p++) sum += values[bt_phases[p].metric];
     return sum;
 }

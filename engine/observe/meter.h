@@ -1,6 +1,6 @@
 /* meter.h - where the time of a step goes, on this rank: a conservation law.
  *
- *     step = data + fwd + bwd + comm_exposed + wait + optim + ckpt + monitor + other
+ *     step = the sum of its phases (base/tables/phases.def)
  *
  * The phases come from the spans of the training thread (base/span.h); a window is a cut of them.
  * One window follows the other without a gap: what is done after `close` (recording) is charged to
@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "engine/base/metric.h"
+#include "engine/base/tables/metric.h"
 
 typedef struct bt_meter {
     int64_t cpu_ns;

@@ -13,14 +13,14 @@ bt_code bt_exchange_watch_create(bt_exchange_watch *w, const bt_telemetry *t, bt
            all_pairs = root ? pairs * pairs : 1;
     w->comm_mine = calloc(KINDS, sizeof *w->comm_mine);
     w->comm_all = calloc(all, sizeof *w->comm_all);
-    w->comm_records = calloc(all, sizeof *w->comm_records);
-    if (!w->comm_mine || !w->comm_all || !w->comm_records)
+    BT_TRY(bt_sample_init(&w->comm_rows, BT_SCOPE_COMM, all, err));
+    if (!w->comm_mine || !w->comm_all)
         return bt_fail(err, BT_NOMEM, "cannot take memory for the exchanges of %zu ranks", ranks);
     if (pairs == 0) return BT_OK;
     w->pair_mine = calloc(pairs, sizeof *w->pair_mine);
     w->pair_all = calloc(all_pairs, sizeof *w->pair_all);
-    w->pair_records = calloc(all_pairs, sizeof *w->pair_records);
-    return w->pair_mine && w->pair_all && w->pair_records
+    BT_TRY(bt_sample_init(&w->pair_rows, BT_SCOPE_PAIR, all_pairs, err));
+    return w->pair_mine && w->pair_all
                ? BT_OK
                : bt_fail(err, BT_NOMEM, "cannot take memory for the pairs of %zu ranks", ranks);
 }
@@ -28,10 +28,10 @@ bt_code bt_exchange_watch_create(bt_exchange_watch *w, const bt_telemetry *t, bt
 void bt_exchange_watch_release(bt_exchange_watch *w) {
     free(w->comm_mine);
     free(w->comm_all);
-    free(w->comm_records);
+    bt_sample_release(&w->comm_rows);
     free(w->pair_mine);
     free(w->pair_all);
-    free(w->pair_records);
+    bt_sample_release(&w->pair_rows);
 }
 
 void bt_exchange_watch_begin(bt_exchange_watch *w, int64_t step) {
@@ -58,20 +58,17 @@ static void take_traffic(double v[BT_MC_COUNT], const bt_traffic *x, const bt_li
 
 /* kinds that a rank did not use are left out */
 static void record_traffic(bt_exchange_watch *w, const bt_telemetry *t, int64_t step) {
-    size_t n = 0;
-    for (int r = 0; r < bt_comm_size(t->comm) && t->sink.comm; r++) {
+    for (int r = 0; r < bt_comm_size(t->comm) && t->sink.rows; r++) {
         for (int k = 0; k < KINDS; k++) {
             const double *v = w->comm_all[r * KINDS + k];
             if (!(v[BT_MC_CALLS] + v[BT_MC_BYTES_WIRE] + v[BT_MC_WAIT] > 0)) continue;
-            w->comm_records[n++] =
-                (bt_comm_record){.step = step,
-                                 .rank = r,
-                                 .op = bt_coll_name((bt_coll)(k / BT_AXIS_COUNT)),
-                                 .axis = bt_axis_name((bt_axis)(k % BT_AXIS_COUNT)),
-                                 .values = v};
+            const bt_key keys[] = {{.i = r},
+                                   {.s = bt_coll_name((bt_coll)(k / BT_AXIS_COUNT))},
+                                   {.s = bt_axis_name((bt_axis)(k % BT_AXIS_COUNT))}};
+            memcpy(bt_sample_add(&w->comm_rows, keys), v, sizeof w->comm_all[0]);
         }
     }
-    if (n > 0) t->sink.comm(t->sink.ctx, w->comm_records, n);
+    bt_sample_send(&w->comm_rows, &t->sink, step);
 }
 
 static bt_code sample_traffic(bt_exchange_watch *w, const bt_telemetry *t, int64_t step,
@@ -96,7 +93,7 @@ static bt_code sample_traffic(bt_exchange_watch *w, const bt_telemetry *t, int64
  * one in PAIRS_EVERY, as there are n^2 rows. */
 static bt_code sample_pairs(bt_exchange_watch *w, const bt_telemetry *t, int64_t step,
                             bt_err *err) {
-    size_t n = (size_t)bt_comm_size(t->comm), rows = 0;
+    size_t n = (size_t)bt_comm_size(t->comm);
     if (!w->pair_mine || (w->samples > 1 && w->samples % PAIRS_EVERY != 0)) return BT_OK;
     for (size_t p = 0; p < n; p++) {
         const bt_pair *x = bt_pair_get((int)p);
@@ -112,12 +109,12 @@ static bt_code sample_pairs(bt_exchange_watch *w, const bt_telemetry *t, int64_t
     w->pair_step = step;
     if (w->samples == 0) return BT_OK;
     BT_TRY(bt_gather(t->comm, w->pair_mine, n * sizeof *w->pair_mine, w->pair_all, 0, err));
-    for (size_t i = 0; i < n * n && t->sink.pairs; i++) {
+    for (size_t i = 0; i < n * n && t->sink.rows; i++) {
         if (!(w->pair_all[i][BT_MP_MESSAGES] > 0)) continue;
-        w->pair_records[rows++] = (bt_pair_record){
-            .step = step, .rank = (int)(i / n), .peer = (int)(i % n), .values = w->pair_all[i]};
+        const bt_key keys[] = {{.i = (int64_t)(i / n)}, {.i = (int64_t)(i % n)}};
+        memcpy(bt_sample_add(&w->pair_rows, keys), w->pair_all[i], sizeof w->pair_all[0]);
     }
-    if (rows > 0) t->sink.pairs(t->sink.ctx, w->pair_records, rows);
+    bt_sample_send(&w->pair_rows, &t->sink, step);
     return BT_OK;
 }
 

@@ -12,19 +12,17 @@ bt_code bt_tensor_watch_create(bt_tensor_watch *w, const bt_observer_cfg *cfg, b
     w->update = cfg->update;
     w->slices.shards = &cfg->update->shards;
     w->slices.weights = cfg->update->weights;
-    w->records = calloc(all, sizeof *w->records);
-    w->values = calloc(all, sizeof *w->values);
     w->counts = calloc(all, sizeof *w->counts);
     w->code_counts = calloc(own, sizeof *w->code_counts);
-    if (!w->records || !w->values || !w->counts || !w->code_counts)
+    BT_TRY(bt_sample_init(&w->rows, BT_SCOPE_LAYER, all, err));
+    if (!w->counts || !w->code_counts)
         return bt_fail(err, BT_NOMEM, "cannot take memory for the statistics of %zu tensors", all);
     return cfg->setup->cfg->stats_every > 0 ? bt_codes_create(&w->codes, w->model, &w->slices, err)
                                             : BT_OK;
 }
 
 void bt_tensor_watch_release(bt_tensor_watch *w) {
-    free(w->records);
-    free(w->values);
+    bt_sample_release(&w->rows);
     free(w->counts);
     free(w->code_counts);
     bt_codes_destroy(w->codes);
@@ -124,21 +122,19 @@ bt_code bt_tensor_watch_sample(bt_tensor_watch *w, const bt_telemetry *t, const 
     const double *squares;
     BT_TRY(bt_update_tensor_squares(w->update, s->unscale, &squares, err));
     BT_TRY(add_counts(w, s->applied, err));
-    if (!t->sink.layers) return BT_OK;
+    if (!t->sink.rows) return BT_OK;
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *x = &p->tensors[i];
         const double *counted = w->counts[i];
-        double *v = w->values[i];
-        for (int m = 0; m < BT_ML_COUNT; m++) v[m] = NAN;
+        const bt_key keys[] = {{.i = x->layer}, {.s = short_name(x)}};
+        double *v = bt_sample_add(&w->rows, keys);
         if (x->tern) fill_ternary(w, x, counted, v);
         v[BT_ML_GRAD_NORM] = sqrt(squares[i]);
         if (!s->applied)
             v[BT_ML_UPDATE] = 0;
         else if (counted[COUNT_BEFORE] > 0)
             v[BT_ML_UPDATE] = sqrt(counted[COUNT_CHANGE] / counted[COUNT_BEFORE]);
-        w->records[i] = (bt_layer_record){
-            .step = s->step, .layer = x->layer, .tensor = short_name(x), .values = v};
     }
-    t->sink.layers(t->sink.ctx, w->records, p->n);
+    bt_sample_send(&w->rows, &t->sink, s->step);
     return BT_OK;
 }

@@ -4,13 +4,14 @@
 
 #include "engine/observe/codes.h"
 #include "engine/observe/observer.h"
+#include "engine/observe/sample.h"
 
 /* ---- observe_exchanges.c: traffic by kind, and messages by pair ------------------------------ */
 typedef struct bt_exchange_watch {
-    bt_comm_record *comm_records;                               /* on rank 0: (ranks, kinds) */
+    bt_sample comm_rows, pair_rows;                             /* on rank 0, on their way out */
     double (*comm_mine)[BT_MC_COUNT], (*comm_all)[BT_MC_COUNT]; /* (kinds), (ranks, kinds) */
-    bt_pair_record *pair_records; /* on rank 0: (ranks, ranks); NULL in a world too large for it */
-    double (*pair_mine)[BT_MP_COUNT], (*pair_all)[BT_MP_COUNT]; /* (ranks), (ranks, ranks) */
+    /* (ranks), (ranks, ranks); NULL in a world too large for it */
+    double (*pair_mine)[BT_MP_COUNT], (*pair_all)[BT_MP_COUNT];
     int64_t comm_step, pair_step; /* of the newest such records: theirs begin after it */
     int64_t samples;              /* of this attempt */
     bt_link links[BT_AXIS_COUNT];
@@ -43,8 +44,7 @@ typedef struct bt_tensor_watch {
     const bt_mesh *mesh;
     bt_model *model;
     bt_update *update;
-    bt_layer_record *records; /* (tensors of all stages), as the next two */
-    double (*values)[BT_ML_COUNT];
+    bt_sample rows;              /* (tensors of all stages), as the next */
     double (*counts)[COUNTS];    /* of all ranks */
     bt_codes_cfg slices;         /* of each tensor this rank looks at one */
     bt_codes *codes;             /* NULL: no statistics */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
-#include "engine/base/small.h"
+#include "engine/base/tables/derived.h"
 
 bt_code bt_telemetry_init(bt_telemetry *t, bt_comm *comm, const bt_sink *sink, bt_err *err) {
     memset(t, 0, sizeof *t);
@@ -45,9 +45,11 @@ static void combine(bt_telemetry *t, double *step, double *mean) {
         loss += v[BT_MR_LOSS] * v[BT_MR_MICRO_BATCHES];
         share += v[BT_MR_MICRO_BATCHES];
         slowest = fmax(slowest, v[BT_MR_STEP_TIME]);
-        overhead += (v[BT_MR_COMM_EXPOSED] + v[BT_MR_WAIT]) / v[BT_MR_STEP_TIME];
-        if (v[BT_MR_COMM_BUSY] > 0) {
-            overlap += fmax(0, 1 - v[BT_MR_COMM_EXPOSED] / v[BT_MR_COMM_BUSY]);
+        overhead += bt_derived_comm_overhead(v[BT_MR_COMM_EXPOSED], v[BT_MR_WAIT],
+                                             v[BT_MR_STEP_TIME]);
+        double hidden = bt_derived_overlap(v[BT_MR_COMM_EXPOSED], v[BT_MR_COMM_BUSY]);
+        if (!isnan(hidden)) {
+            overlap += hidden;
             overlapping++;
         }
         logical += v[BT_MR_BYTES_LOGICAL];
@@ -58,9 +60,8 @@ static void combine(bt_telemetry *t, double *step, double *mean) {
     mean[BT_MR_STEP_TIME] = slowest;
     if (isnan(step[BT_MS_LOSS])) step[BT_MS_LOSS] = loss / share;
     step[BT_MS_STEP_TIME] = slowest;
-    step[BT_MS_TOKENS_PER_S] = (double)t->step_tokens / (slowest / 1e3);
-    step[BT_MS_MFU] = t->peak_flops > 0 ? t->flop_token * step[BT_MS_TOKENS_PER_S] / t->peak_flops
-                                        : NAN;
+    step[BT_MS_TOKENS_PER_S] = bt_derived_tokens_per_s((double)t->step_tokens, slowest);
+    step[BT_MS_MFU] = bt_derived_mfu(t->flop_token, step[BT_MS_TOKENS_PER_S], t->peak_flops);
     step[BT_MS_COMM_OVERHEAD] = overhead / n;
     step[BT_MS_OVERLAP] = overlapping ? overlap / overlapping : NAN;
     step[BT_MS_BYTES_LOGICAL] = logical;
@@ -130,15 +131,13 @@ void bt_telemetry_extremes(const bt_telemetry *t, bt_rank_metric metric, double 
 
 double bt_telemetry_median(const bt_telemetry *t, bt_rank_metric metric) {
     int64_t n = remembered(t);
-    double sorted[BT_HISTORY];
-    if (n == 0) return NAN;
-    for (int64_t i = 0; i < n; i++) sorted[i] = t->history[i][metric];
-    qsort(sorted, (size_t)n, sizeof *sorted, bt_compare_doubles);
-    return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+    double values[BT_HISTORY];
+    for (int64_t i = 0; i < n; i++) values[i] = t->history[i][metric];
+    return bt_median_known(values, (size_t)n);
 }
 
-void bt_telemetry_event(const bt_telemetry *t, const char *kind, bt_event_level level, int64_t step,
-                        const char *body, const char *fmt, ...) {
+void bt_telemetry_event(const bt_telemetry *t, bt_event_kind kind, int64_t step, const char *body,
+                        const char *fmt, ...) {
     if (!t->sink.event) return;
     char title[512];
     va_list ap;
@@ -146,7 +145,6 @@ void bt_telemetry_event(const bt_telemetry *t, const char *kind, bt_event_level 
     vsnprintf(title, sizeof title, fmt, ap);
     va_end(ap);
     bt_event e = {.kind = kind,
-                  .level = level,
                   .step = step,
                   .rank = -1,
                   .wall_us = bt_wall_us(),

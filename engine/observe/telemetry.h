@@ -47,7 +47,7 @@ double bt_telemetry_median(const bt_telemetry *t, bt_rank_metric metric);
 void bt_telemetry_extremes(const bt_telemetry *t, bt_rank_metric metric, double *least,
                            double *most);
 /* an event from this rank; reaches the sink on rank 0 only. body: JSON object or NULL */
-void bt_telemetry_event(const bt_telemetry *t, const char *kind, bt_event_level level, int64_t step,
-                        const char *body, const char *fmt, ...) BT_PRINTF(6, 7);
+void bt_telemetry_event(const bt_telemetry *t, bt_event_kind kind, int64_t step, const char *body,
+                        const char *fmt, ...) BT_PRINTF(5, 6);
 
 #endif

@@ -8,8 +8,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "engine/base/metric.h"
 #include "engine/base/small.h"
+#include "engine/base/tables/metric.h"
 #include "engine/plan/plan.h"
 
 /* ---- what there is --------------------------------------------------------------------------- */

@@ -25,7 +25,7 @@ static void balance_event(bt_trainer *t, double gain) {
             at += snprintf(at, (size_t)(end - at), "%s%" PRId64, i ? "," : "", p->shares[i]);
     }
     snprintf(at, (size_t)(end - at), "]}");
-    bt_telemetry_event(&t->telemetry, "balance", BT_EV_INFO, t->at.step - 1, body,
+    bt_telemetry_event(&t->telemetry, BT_EVENT_BALANCE, t->at.step - 1, body,
                        "from the next step ranks take %" PRId64 " to %" PRId64
                        " micro-batches by their speed: steps %.0f %% shorter",
                        least, most, 100 * gain);
@@ -65,7 +65,7 @@ bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) {
     snprintf(body, sizeof body,
              "{\"val_loss\":%.9g,\"bits_per_byte\":%.9g,\"tokens\":%" PRId64 ",\"took_ms\":%.3f}",
              r->nats, r->bits_per_byte, r->tokens, (double)(bt_now_ns() - start) / 1e6);
-    bt_telemetry_event(&t->telemetry, "evaluation", BT_EV_INFO, t->at.step - 1,
+    bt_telemetry_event(&t->telemetry, BT_EVENT_EVALUATION, t->at.step - 1,
                        isfinite(r->nats) ? body : NULL,
                        "validation %.4f nats per token, %.4f bits per byte (%" PRId64 " tokens)",
                        r->nats, r->bits_per_byte, r->tokens);
@@ -139,21 +139,21 @@ static bt_code run_checkpoint(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
 /* ---- control --------------------------------------------------------------------------------- */
 
 static void control_event(bt_trainer *t, const char *what) {
-    bt_telemetry_event(&t->telemetry, "control", BT_EV_INFO, t->at.step - 1, NULL, "%s", what);
+    bt_telemetry_event(&t->telemetry, BT_EVENT_CONTROL, t->at.step - 1, NULL, "%s", what);
 }
 
 static void change_lr(bt_trainer *t, double factor) {
     char body[64];
     t->at.lr_factor = factor;
     snprintf(body, sizeof body, "{\"lr_factor\":%.17g}", factor);
-    bt_telemetry_event(&t->telemetry, "control", BT_EV_INFO, t->at.step - 1, body,
+    bt_telemetry_event(&t->telemetry, BT_EVENT_CONTROL, t->at.step - 1, body,
                        "learning rate times %g from now on", factor);
 }
 
 static bt_code evaluate_now(bt_trainer *t, bt_err *err) {
     control_event(t, "evaluation asked for");
     if (t->evaluator) return bt_trainer_evaluate(t, err);
-    bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, t->at.step - 1, NULL,
+    bt_telemetry_event(&t->telemetry, BT_EVENT_WARNING, t->at.step - 1, NULL,
                        "no validation data: data.val_frac is 0");
     return BT_OK;
 }
@@ -177,7 +177,7 @@ static bt_code act(bt_trainer *t, const bt_control *c, bt_err *err) {
 
 static bt_code pause_here(bt_trainer *t, bt_err *err) {
     BT_TRY(bt_telemetry_flush(&t->telemetry, err));
-    control_event(t, "paused");
+    bt_telemetry_event(&t->telemetry, BT_EVENT_PAUSED, t->at.step - 1, NULL, "paused");
     int64_t began = bt_now_ns();
     bt_place_enter(t->place, BT_AT_PAUSE, t->at.step - 1);
     while (!t->stop) {
@@ -186,7 +186,7 @@ static bt_code pause_here(bt_trainer *t, bt_err *err) {
         BT_TRY(act(t, &c, err));
         if (c.verbs & BT_REQ_RESUME) break;
     }
-    bt_telemetry_event(&t->telemetry, "control", BT_EV_INFO, t->at.step - 1, NULL,
+    bt_telemetry_event(&t->telemetry, BT_EVENT_CONTINUED, t->at.step - 1, NULL,
                        "%s after a pause of %.1f s", t->stop ? "stopping" : "going on",
                        (double)(bt_now_ns() - began) / 1e9);
     return BT_OK;

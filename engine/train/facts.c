@@ -88,7 +88,7 @@ static void record_groups(bt_trainer *t, const bt_rank_info *all) {
         apart += !one;
     }
     if (!apart) return;
-    bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, t->at.step, NULL,
+    bt_telemetry_event(&t->telemetry, BT_EVENT_WARNING, t->at.step, NULL,
                        "%d of %d tensor-parallel groups lie on several hosts: what --tp %d "
                        "exchanges crosses the network "
                        "(slots of a host: a multiple of %d; or --dp-shard instead)",

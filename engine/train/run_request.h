@@ -7,15 +7,14 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "engine/base/tables/verb.h"
+
+/* BT_REQ_PAUSE, ...: a bit a verb. STOP means: checkpoint, then stop */
+#define BT_VERB(id, word, argument, who, offered, key, label, help) BT_REQ_##id = 1 << BT_VERB_##id,
 enum {
-    BT_REQ_CHECKPOINT = 1,
-    BT_REQ_STOP = 2,
-    BT_REQ_PAUSE = 4,
-    BT_REQ_RESUME = 8,
-    BT_REQ_LR = 16,
-    BT_REQ_EVAL = 32
+#include "engine/base/tables/verbs.def"
 };
-/* STOP means: checkpoint, then stop */
+#undef BT_VERB
 
 typedef struct bt_request_box {
     /* or-ed in by askers, taken (exchanged with 0) by the step */

@@ -88,7 +88,7 @@ static bt_code fill_meta(const bt_saver *s, bt_ckpt_meta *m, bt_err *err) {
 static void told_failed(bt_saver *s, const bt_err *err) {
     snprintf(s->trouble, sizeof s->trouble, "%.230s", err->msg);
     bt_saver_start(s); /* the next try is an interval away */
-    bt_telemetry_event(s->telemetry, "checkpoint", BT_EV_ERROR, s->at->step - 1, NULL,
+    bt_telemetry_event(s->telemetry, BT_EVENT_CHECKPOINT_FAILED, s->at->step - 1, NULL,
                        "checkpoint after step %" PRId64 " failed, training goes on: %s",
                        s->at->step, err->msg);
 }
@@ -105,7 +105,7 @@ static void told_saved(bt_saver *s, int64_t began_ns, int64_t bytes, const char 
                                  .hash = hash};
         sink->checkpoint(sink->ctx, &record);
     }
-    bt_telemetry_event(s->telemetry, "checkpoint", BT_EV_INFO, s->at->step - 1, NULL,
+    bt_telemetry_event(s->telemetry, BT_EVENT_CHECKPOINT, s->at->step - 1, NULL,
                        "checkpoint after step %" PRId64 ": %.1f MiB in %.2f s", s->at->step,
                        (double)bytes / 1048576.0, (double)(s->saved_ns - began_ns) / 1e9);
 }
@@ -149,7 +149,7 @@ static void warn_event(bt_saver *s, int64_t step, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    bt_telemetry_event(s->telemetry, "warning", BT_EV_WARN, step, NULL, "%s", line);
+    bt_telemetry_event(s->telemetry, BT_EVENT_WARNING, step, NULL, "%s", line);
 }
 
 /* newest checkpoint that all ranks can read; what was passed over becomes warnings */

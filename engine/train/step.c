@@ -103,7 +103,7 @@ static void scale_event(bt_trainer *t, const char *fmt, ...) {
     vsnprintf(title, sizeof title, fmt, ap);
     va_end(ap);
     snprintf(body, sizeof body, "{\"loss_scale\":%.17g}", t->loss_scale.value);
-    bt_telemetry_event(&t->telemetry, "loss_scale", BT_EV_INFO, t->at.step, body, "%s", title);
+    bt_telemetry_event(&t->telemetry, BT_EVENT_LOSS_SCALE, t->at.step, body, "%s", title);
 }
 
 /* The norm is the same on all ranks, so all skip the step together. A loss that is not finite is no
@@ -120,7 +120,7 @@ static bt_code refuse_step(bt_trainer *t, bt_err *err) {
     const double *squares;
     BT_TRY(bt_update_tensor_squares(&t->update, 1 / t->loss_scale.value, &squares, err));
     const char *tensor = bt_guard_find(&t->update.table, squares);
-    bt_telemetry_event(&t->telemetry, "warning", BT_EV_WARN, t->at.step, NULL,
+    bt_telemetry_event(&t->telemetry, BT_EVENT_WARNING, t->at.step, NULL,
                        "step not applied: %s%s is not finite", tensor ? "gradient of " : "loss",
                        tensor ? tensor : "");
     return bt_guard_verdict(&t->guard, t->at.step, tensor, err);

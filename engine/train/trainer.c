@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/tables/derived.h"
 #include "engine/base/threads.h"
 #include "engine/bench/peak.h"
 #include "engine/ckpt/ckpt.h"
@@ -274,11 +275,11 @@ bt_model *bt_trainer_model(bt_trainer *t) { return t->model; }
 static void announce(bt_trainer *t) {
     int n_ranks = bt_comm_size(t->mesh.world);
     if (t->at.step > 0) {
-        bt_telemetry_event(&t->telemetry, "resumed", BT_EV_INFO, t->at.step - 1, NULL,
+        bt_telemetry_event(&t->telemetry, BT_EVENT_RESUMED, t->at.step - 1, NULL,
                            "resumed after step %" PRId64 " from '%s' on %d rank%s", t->at.step,
                            t->saver.path, n_ranks, n_ranks == 1 ? "" : "s");
     } else {
-        bt_telemetry_event(&t->telemetry, "started", BT_EV_INFO, -1, NULL,
+        bt_telemetry_event(&t->telemetry, BT_EVENT_STARTED, -1, NULL,
                            "training %" PRIu64 " parameters for %" PRId64
                            " steps on %d rank%s x %d thread%s, %s kernels",
                            bt_model_count(bt_model_config(t->model)).params, t->cfg.steps, n_ranks,
@@ -297,7 +298,7 @@ static void record_profile(bt_trainer *t) {
     if (bt_comm_rank(t->mesh.world) != 0) return;
     for (size_t i = 0; i < p->n; i++) {
         bt_profile_text(line, sizeof line, &p->rows[i]);
-        bt_telemetry_event(&t->telemetry, "profile", BT_EV_INFO, t->at.step - 1, NULL, "%s", line);
+        bt_telemetry_event(&t->telemetry, BT_EVENT_PROFILE, t->at.step - 1, NULL, "%s", line);
     }
 }
 
@@ -325,7 +326,7 @@ static bt_code leave(bt_trainer *t, bt_err *err) {
     if (t->stop && t->saver.step != t->at.step) BT_TRY(bt_saver_save(&t->saver, err));
     if (t->evaluator && isnan(t->validation.nats) && bt_trainer_at_end(t))
         BT_TRY(bt_trainer_evaluate(t, err));
-    bt_telemetry_event(&t->telemetry, "stopped", BT_EV_INFO, t->at.step - 1, NULL,
+    bt_telemetry_event(&t->telemetry, BT_EVENT_STOPPED, t->at.step - 1, NULL,
                        t->stopped ? "stopped after step %" PRId64 " of %" PRId64
                                   : "finished: %" PRId64 " of %" PRId64 " steps",
                        t->at.step, t->cfg.steps);
@@ -341,16 +342,15 @@ static bt_code result(bt_trainer *t, bt_train_result *out, bt_err *err) {
     bt_telemetry_extremes(&t->telemetry, BT_MR_STEP_TIME, &out->step_ms_min, &out->step_ms_max);
     out->flop_token = t->telemetry.flop_token;
     out->peak_flops = t->telemetry.peak_flops;
-    double per_s = (double)t->cfg.batch_tokens / (out->step_ms[BT_MR_STEP_TIME] / 1e3);
+    double per_s = bt_derived_tokens_per_s((double)t->cfg.batch_tokens,
+                                           out->step_ms[BT_MR_STEP_TIME]);
     out->steps = t->at.step;
     out->tokens = t->at.tokens;
     out->loss = t->telemetry.last_loss;
     out->val_loss = t->validation.nats;
     out->val_bits_per_byte = t->validation.bits_per_byte;
     out->tokens_per_s = per_s;
-    out->mfu = t->telemetry.peak_flops > 0
-                   ? t->telemetry.flop_token * per_s / t->telemetry.peak_flops
-                   : NAN;
+    out->mfu = bt_derived_mfu(t->telemetry.flop_token, per_s, t->telemetry.peak_flops);
     out->rss_mib = rss;
     out->loss_scale = t->loss_scale.on ? t->loss_scale.value : NAN;
     out->skipped = t->at.step - t->at.updates;
@@ -371,7 +371,7 @@ bt_code bt_trainer_run(bt_trainer *t, bt_train_result *out, bt_err *err) {
     bt_code code = train(t, err);
     if (code == BT_OK) code = leave(t, err);
     if (code == BT_OK) return result(t, out, err);
-    bt_telemetry_event(&t->telemetry, "failure", BT_EV_ERROR, t->at.step, NULL, "%s",
+    bt_telemetry_event(&t->telemetry, BT_EVENT_FAILURE, t->at.step, NULL, "%s",
                        err ? err->msg : bt_code_name(code));
     return code;
 }

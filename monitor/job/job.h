@@ -26,8 +26,8 @@ struct bt_job {
     bt_restart_history history;
     bt_child child; /* pid 0: none runs */
     bt_viewer viewer;
-    /* what the wire delivers goes to the writer and to the screen */
-    bt_sink tap;
+    /* what the wire delivers is looked at here, and goes to the writer as it came */
+    bt_wire_into into;
     int signals;          /* signalfd */
     bt_resume_point from; /* where this attempt began */
 
@@ -50,20 +50,20 @@ struct bt_job {
 
     bool stop_asked, stop_now, hung, paused, restarting;
     bool no_input; /* the keyboard is gone */
-    /* verbs (1 << bt_ctl_verb) for a rank that is not there yet */
+    /* verbs (BT_PENDING) for a rank that is not there yet */
     uint32_t pending;
     int64_t stop_ns; /* when stop_now was asked */
     /* wanted; that the ranks have (from their checkpoint, or told) */
     double lr_factor, told_factor;
 };
 
-void bt_job_run_sink(bt_job *job); /* fills job->tap */
-void bt_job_event(bt_job *job, const char *kind, bt_event_level level, int rank, const char *fmt,
-                  ...) BT_PRINTF(5, 6);
-void bt_job_show(bt_job *job, bt_event_level level, const char *text); /* on the screen only */
+#define BT_PENDING(verb) (UINT32_C(1) << BT_VERB_##verb)
+
+void bt_job_run_sink(bt_job *job); /* fills job->into */
+void bt_job_event(bt_job *job, bt_event_kind kind, int rank, const char *fmt, ...) BT_PRINTF(4, 5);
+void bt_job_show(bt_job *job, bt_event_kind kind, const char *text); /* on the screen only */
 /* not on the screen */
-void bt_job_record(bt_job *job, const char *kind, bt_event_level level, int rank,
-                   const char *title);
+void bt_job_record(bt_job *job, bt_event_kind kind, int rank, const char *title);
 void bt_job_signal(bt_job *job, int signal);
 void bt_job_send_pending(bt_job *job);
 bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char *who,

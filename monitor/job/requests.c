@@ -9,54 +9,54 @@
 #include "engine/base/clock.h"
 #include "monitor/job/job.h"
 
-static bt_code tell(bt_job *job, bt_ctl_verb verb, double value, bt_err *err) {
-    bt_ctl c = {verb, value};
-    if (job->restarting || !bt_wire_connected(job->wire)) {
-        if (verb != BT_CTL_STOP && verb != BT_CTL_PAUSE && verb != BT_CTL_RESUME)
-            return bt_fail(err, BT_BUSY, "no rank is there to be told '%s' (the run is %s)",
-                           bt_ctl_name(verb), job->restarting ? "restarting" : "starting");
-        job->pending &= ~((1u << BT_CTL_PAUSE) | (1u << BT_CTL_RESUME));
-        job->pending |= 1u << verb;
-        return BT_OK;
-    }
-    return bt_wire_send_control(job->wire, &c, err);
+static bool waits_for_ranks(const bt_job *job) {
+    return job->restarting || !bt_wire_connected(job->wire);
+}
+
+static bt_code tell(bt_job *job, bt_verb verb, double value, bt_err *err) {
+    if (!waits_for_ranks(job)) return bt_wire_send_control(job->wire, &(bt_ctl){verb, value}, err);
+    bt_run_state state = job->restarting ? BT_STATE_RESTARTING : BT_STATE_STARTING;
+    if (!bt_verb_offered(verb, state))
+        return bt_fail(err, BT_BUSY, "no rank is there to be told '%s' (the run is %s)",
+                       bt_verbs[verb].word, bt_run_states[state].name);
+    job->pending &= ~(uint32_t)(BT_PENDING(PAUSE) | BT_PENDING(RESUME));
+    job->pending |= UINT32_C(1) << verb;
+    return BT_OK;
 }
 
 void bt_job_send_pending(bt_job *job) {
-    for (int verb = 1; verb < BT_CTL_COUNT; verb++) {
-        bt_ctl c = {(bt_ctl_verb)verb, 0};
+    for (int verb = 0; verb < BT_VERB_COUNT; verb++) {
+        bt_ctl c = {(bt_verb)verb, 0};
         bt_err err = BT_ERR_INIT;
-        if (!(job->pending & (1u << verb))) continue;
-        if (bt_wire_send_control(job->wire, &c, &err) == BT_OK) job->pending &= ~(1u << verb);
+        if (!(job->pending >> verb & 1)) continue;
+        if (bt_wire_send_control(job->wire, &c, &err) == BT_OK)
+            job->pending &= ~(UINT32_C(1) << verb);
     }
     /* changed after the checkpoint that the ranks began from */
     if (job->lr_factor != job->told_factor) {
-        bt_ctl c = {BT_CTL_LR, job->lr_factor};
+        bt_ctl c = {BT_VERB_LR, job->lr_factor};
         bt_err err = BT_ERR_INIT;
         if (bt_wire_send_control(job->wire, &c, &err) != BT_OK)
-            bt_job_event(job, "warning", BT_EV_WARN, -1, "%s", err.msg);
+            bt_job_event(job, BT_EVENT_WARNING, -1, "%s", err.msg);
         else
             job->told_factor = job->lr_factor;
     }
 }
 
-bool bt_job_paused(const bt_job *job) { return job->paused; }
-
 static bt_code set_lr(bt_job *job, double factor, const char *by, bt_err *err) {
     if (!(factor > 0) || !(factor < 1e6))
         return bt_fail(err, BT_ARG, "a learning-rate factor of %g is not between 0 and 1e6",
                        factor);
-    BT_TRY(tell(job, BT_CTL_LR, factor, err));
+    BT_TRY(tell(job, BT_VERB_LR, factor, err));
     job->lr_factor = job->told_factor = factor;
-    bt_job_event(job, "control", BT_EV_INFO, -1, "learning rate times %.4g asked for by %s", factor,
-                 by);
+    bt_job_event(job, BT_EVENT_CONTROL, -1, "learning rate times %.4g asked for by %s", factor, by);
     return BT_OK;
 }
 
 void bt_job_multiply_lr(bt_job *job, double factor, const char *by) {
     bt_err err = BT_ERR_INIT;
     if (set_lr(job, job->lr_factor * factor, by, &err) != BT_OK)
-        bt_job_event(job, "control", BT_EV_WARN, -1, "refused: %s", err.msg);
+        bt_job_event(job, BT_EVENT_REFUSED, -1, "refused: %s", err.msg);
 }
 
 static bt_code set(bt_job *job, const char *arg, const char *by, bt_err *err) {
@@ -85,35 +85,40 @@ static bt_code set(bt_job *job, const char *arg, const char *by, bt_err *err) {
     return set_lr(job, value / job->s->lr, by, err);
 }
 
-bt_code bt_job_ask(bt_job *job, const char *verb, const char *arg, const char *by, bt_err *err) {
-    static const char *const verbs[] = {"pause", "resume", "checkpoint", "stop",
-                                        "eval",  "set",    "status"};
-    static const bt_ctl_verb ctls[] = {BT_CTL_PAUSE, BT_CTL_RESUME, BT_CTL_CHECKPOINT, BT_CTL_STOP,
-                                       BT_CTL_EVAL};
-    size_t i = 0;
-    while (i < 7 && strcmp(verb, verbs[i]) != 0) i++;
-    if (i == 7) {
-        const char *near = bt_nearest(verb, verbs, 7);
-        return bt_fail(err, BT_ARG,
-                       "unknown verb '%s'%s%s%s (pause resume checkpoint stop eval set status)",
-                       verb, near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
-    }
-    if (i == 5) return set(job, arg, by, err);
-    if (i > 5) return BT_OK;
-    if (arg[0]) return bt_fail(err, BT_ARG, "'%s' takes no value ('%s')", verb, arg);
-    if (job->stop_asked && ctls[i] != BT_CTL_STOP)
-        return bt_fail(err, BT_BUSY, "the run is stopping");
-    if (ctls[i] == BT_CTL_PAUSE && job->paused)
-        return bt_fail(err, BT_BUSY, "the run is paused already");
-    if (ctls[i] == BT_CTL_RESUME && !job->paused)
-        return bt_fail(err, BT_BUSY, "the run is not paused");
-    BT_TRY(tell(job, ctls[i], 0, err));
-    if (ctls[i] == BT_CTL_PAUSE || ctls[i] == BT_CTL_RESUME) {
-        job->paused = ctls[i] == BT_CTL_PAUSE;
+static bt_code unknown_verb(const char *word, bt_err *err) {
+    const char *words[BT_VERB_COUNT];
+    char list[160];
+    for (int v = 0; v < BT_VERB_COUNT; v++) words[v] = bt_verbs[v].word;
+    const char *near = bt_nearest(word, words, BT_VERB_COUNT);
+    return bt_fail(err, BT_ARG, "unknown verb '%s'%s%s%s (%s)", word,
+                   near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "",
+                   bt_verb_list(list, sizeof list, " ", false));
+}
+
+/* what a verb changes here, beside what the ranks are told */
+static void note(bt_job *job, bt_verb verb) {
+    if (verb == BT_VERB_PAUSE || verb == BT_VERB_RESUME) {
+        job->paused = verb == BT_VERB_PAUSE;
         bt_health_pause(&job->health, job->paused, bt_now_ns());
     }
-    if (ctls[i] == BT_CTL_STOP) job->stop_asked = true;
-    bt_job_event(job, "control", BT_EV_INFO, -1, "%s asked for by %s", verb, by);
+    if (verb == BT_VERB_STOP) job->stop_asked = true;
+}
+
+bt_code bt_job_ask(bt_job *job, const char *word, const char *arg, const char *by, bt_err *err) {
+    bt_verb verb = bt_verb_find(word);
+    if (verb == BT_VERB_COUNT) return unknown_verb(word, err);
+    if (!bt_verbs[verb].ranks) return BT_OK;
+    if (verb == BT_VERB_LR) return set(job, arg, by, err);
+    if (arg[0]) return bt_fail(err, BT_ARG, "'%s' takes no value ('%s')", word, arg);
+    if (job->stop_asked && !bt_verb_offered(verb, BT_STATE_STOPPING))
+        return bt_fail(err, BT_BUSY, "the run is stopping");
+    if (verb == BT_VERB_PAUSE && job->paused)
+        return bt_fail(err, BT_BUSY, "the run is paused already");
+    if (verb == BT_VERB_RESUME && !job->paused)
+        return bt_fail(err, BT_BUSY, "the run is not paused");
+    BT_TRY(tell(job, verb, 0, err));
+    note(job, verb);
+    bt_job_event(job, BT_EVENT_CONTROL, -1, "%s asked for by %s", word, by);
     return BT_OK;
 }
 
@@ -121,7 +126,7 @@ void bt_job_stop_now(bt_job *job) {
     if (job->stop_now) return;
     job->stop_now = job->stop_asked = true;
     job->stop_ns = bt_now_ns();
-    bt_job_event(job, "control", BT_EV_WARN, -1, "stopping at once, without a checkpoint");
+    bt_job_event(job, BT_EVENT_WARNING, -1, "stopping at once, without a checkpoint");
     /* with our flags the ranks are gone in 20 ms */
     if (job->child.pid > 0) kill(job->child.pid, SIGTERM);
 }
@@ -134,27 +139,29 @@ void bt_job_signal(bt_job *job, int sig) {
         return;
     }
     job->result->signal = sig;
-    if (bt_job_ask(job, "stop", "",
+    if (bt_job_ask(job, bt_verbs[BT_VERB_STOP].word, "",
                    sig == SIGINT    ? "Ctrl-C"
                    : sig == SIGTERM ? "SIGTERM"
                                     : "SIGHUP",
                    &err) != BT_OK) {
         job->stop_asked = true;
-        job->pending |= 1u << BT_CTL_STOP;
-        bt_job_event(job, "control", BT_EV_WARN, -1, "stop could not be told: %s", err.msg);
+        job->pending |= BT_PENDING(STOP);
+        bt_job_event(job, BT_EVENT_WARNING, -1, "stop could not be told: %s", err.msg);
     }
 }
 
-static const char *state_name(const bt_job *job) {
-    if (job->restarting) return "restarting";
-    if (job->stop_asked) return "stopping";
-    if (job->paused) return "paused";
-    return job->last_step < job->from.step ? "starting" : "running";
+bool bt_job_paused(const bt_job *job) { return job->paused; }
+
+static bt_run_state state_of(const bt_job *job) {
+    if (job->restarting) return BT_STATE_RESTARTING;
+    if (job->stop_asked) return BT_STATE_STOPPING;
+    if (job->paused) return BT_STATE_PAUSED;
+    return job->last_step < job->from.step ? BT_STATE_STARTING : BT_STATE_RUNNING;
 }
 
 void bt_job_look(const bt_job *job, bt_job_view *v) {
     const int64_t now = bt_now_ns();
-    *v = (bt_job_view){.state = state_name(job),
+    *v = (bt_job_view){.state = state_of(job),
                        .attempt = job->attempt,
                        .ranks = job->s->ranks,
                        .restarts = job->history.restarts,
@@ -175,7 +182,7 @@ bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char 
     char by[32];
     bt_text_plain(by, sizeof by, who);
     BT_TRY(bt_job_ask(job, verb, arg, by, err));
-    if (strcmp(verb, "status") != 0) {
+    if (bt_verb_find(verb) != BT_VERB_STATUS) {
         bt_text_printf(answer, "%s%s%s", verb, arg[0] ? " " : "", arg);
         return BT_OK;
     }
@@ -185,7 +192,7 @@ bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char 
     bt_json_begin(&j, answer);
     bt_json_object(&j, NULL);
     bt_json_str(&j, "run", job->s->run);
-    bt_json_str(&j, "state", v.state);
+    bt_json_str(&j, "state", bt_run_states[v.state].name);
     bt_json_int(&j, "attempt", v.attempt);
     bt_json_int(&j, "ranks", v.ranks);
     bt_json_int(&j, "restarts", v.restarts);

@@ -57,7 +57,7 @@ static void take_signals(bt_job *job) {
         case SIGHUP:
             job->no_input = true;
             if (job->s->ui.hangup && job->s->ui.hangup(job->s->ui.ctx))
-                bt_job_event(job, "terminal", BT_EV_INFO, -1,
+                bt_job_event(job, BT_EVENT_TERMINAL, -1,
                              "the terminal was closed; training goes on");
             else
                 bt_job_signal(job, SIGHUP);
@@ -105,8 +105,8 @@ static void recover_records(bt_job *job) {
     bt_err err = BT_ERR_INIT;
     if (!job->s->writer || !ring_path(job, path, sizeof path)) return;
     if (bt_writer_recover(job->s->writer, job->s->run, path, &steps, &err) != BT_OK) {
-        bt_job_event(job, "warning", BT_EV_WARN, -1,
-                     "records that rank 0 left behind stay in '%s': %s", path, err.msg);
+        bt_job_event(job, BT_EVENT_WARNING, -1, "records that rank 0 left behind stay in '%s': %s",
+                     path, err.msg);
         return;
     }
     unlink(path);
@@ -162,11 +162,11 @@ static bt_code start_attempt(bt_job *job, bt_err *err) {
 
 static void serve_wire(bt_job *job) {
     bt_err err = BT_ERR_INIT;
-    if (bt_wire_serve(job->wire, job->attempt, &job->tap, &err) != BT_OK)
-        bt_job_event(job, "warning", BT_EV_WARN, 0, "%s", err.msg);
+    if (bt_wire_serve(job->wire, job->attempt, &job->into, &err) != BT_OK)
+        bt_job_event(job, BT_EVENT_WARNING, 0, "%s", err.msg);
     if (!job->connected && bt_wire_connected(job->wire)) {
         job->connected = true;
-        if (job->paused) job->pending |= 1u << BT_CTL_PAUSE;
+        if (job->paused) job->pending |= BT_PENDING(PAUSE);
         bt_job_send_pending(job);
     }
 }
@@ -215,10 +215,10 @@ static void check_slow(bt_job *job, int64_t now) {
     if (limit <= 0 || job->health.paused || job->stop_asked) return;
     if (limit < 2) limit = 2;
     if (bt_rank_progress_slow(&job->places, now, limit, what, sizeof what, &rank))
-        bt_job_event(job, "slow", BT_EV_WARN, rank, "%s", what);
+        bt_job_event(job, BT_EVENT_SLOW, rank, "%s", what);
     else if (job->s->hosts[0] &&
              bt_rank_progress_missing(&job->places, now, limit, what, sizeof what, &rank))
-        bt_job_event(job, "slow", BT_EV_WARN, rank, "%s%s%s%s", what, rank >= 0 ? " (host " : "",
+        bt_job_event(job, BT_EVENT_SLOW, rank, "%s%s%s%s", what, rank >= 0 ? " (host " : "",
                      rank >= 0 ? host_of(job, rank) : "", rank >= 0 ? ")" : "");
 }
 
@@ -230,16 +230,13 @@ static void check_health(bt_job *job) {
     switch (bt_health_check(&job->health, now, job->stop_asked ? 0 : job->s->hang_s)) {
     case BT_HEALTH_LATE:
         name_culprit(job, now, who, sizeof who, &rank);
-        bt_job_event(job, "stalled", BT_EV_WARN, rank,
-                     "no step for %.0f s (expected within %.0f s)%s",
+        bt_job_event(job, BT_EVENT_STALLED, rank, "no step for %.0f s (expected within %.0f s)%s",
                      bt_health_silence_s(&job->health, now), bt_health_limit_s(&job->health), who);
         break;
-    case BT_HEALTH_RECOVERED:
-        bt_job_event(job, "recovered", BT_EV_INFO, -1, "steps come again");
-        break;
+    case BT_HEALTH_RECOVERED: bt_job_event(job, BT_EVENT_RECOVERED, -1, "steps come again"); break;
     case BT_HEALTH_DEAD:
         name_culprit(job, now, who, sizeof who, &rank);
-        bt_job_event(job, "failure", BT_EV_ERROR, rank, "no step for %.0f s: the ranks are ended%s",
+        bt_job_event(job, BT_EVENT_FAILURE, rank, "no step for %.0f s: the ranks are ended%s",
                      bt_health_silence_s(&job->health, now), who);
         job->hung = true;
         bt_proc_kill_session(job->child.pid, 1);
@@ -254,10 +251,10 @@ static void check_health(bt_job *job) {
 static void hear_viewer(bt_job *job) {
     bool ended = false;
     for (const char *line; (line = bt_viewer_line(&job->viewer, &ended));)
-        bt_job_show(job, BT_EV_INFO, line);
+        bt_job_show(job, BT_EVENT_NOTICE, line);
     if (ended) {
         bt_viewer_stop(&job->viewer);
-        bt_job_show(job, BT_EV_WARN, "the dashboard ended; training goes on");
+        bt_job_show(job, BT_EVENT_WARNING, "the dashboard ended; training goes on");
     }
 }
 
@@ -317,14 +314,14 @@ static bt_end watch_attempt(bt_job *job) {
         wait_once(job, next);
         check_health(job);
         if (!job->result->signal && job->stop_asked && !job->connected &&
-            bt_now_ns() - job->started_ns > 5000000000 && (job->pending & (1u << BT_CTL_STOP))) {
-            job->pending &= ~(1u << BT_CTL_STOP);
+            bt_now_ns() - job->started_ns > 5000000000 && (job->pending & BT_PENDING(STOP))) {
+            job->pending &= ~BT_PENDING(STOP);
             /* no wire yet: the forwarded signal says the same */
             kill(job->child.pid, SIGUSR1);
         }
     }
     if (bt_proc_kill_session(job->child.pid, 2) > 0)
-        bt_job_event(job, "warning", BT_EV_WARN, -1, "processes of the ranks do not end");
+        bt_job_event(job, BT_EVENT_WARNING, -1, "processes of the ranks do not end");
     hear_last_words(job);
     job->child.pid = 0;
     recover_records(job);
@@ -347,7 +344,7 @@ static bt_end watch_attempt(bt_job *job) {
     /* The work is done and saved: a rank that stumbles on its way out is no reason to do it
      * again. */
     if (job->complete && !f.reported && end.kind != BT_END_DONE && end.kind != BT_END_STOPPED_NOW) {
-        bt_job_event(job, "warning", BT_EV_WARN, end.rank,
+        bt_job_event(job, BT_EVENT_WARNING, end.rank,
                      "the run was complete, but mpirun then ended with exit code %d (see log.txt)",
                      end.status);
         end.kind = BT_END_DONE;
@@ -380,9 +377,9 @@ static bt_code next_attempt(bt_job *job, const char *reason, bt_err *err) {
         bt_output_reset(&job->output, job->attempt);
         if (why.len) {
             why.data[strcspn(why.data, "\n")] = '\0';
-            bt_job_event(job, "warning", BT_EV_WARN, -1, "%s", why.data);
+            bt_job_event(job, BT_EVENT_WARNING, -1, "%s", why.data);
         }
-        bt_job_event(job, "restarted", BT_EV_WARN, -1, "attempt %d goes on after step %lld: %s",
+        bt_job_event(job, BT_EVENT_RESTARTED, -1, "attempt %d goes on after step %lld: %s",
                      job->attempt, (long long)job->from.step, reason);
     }
     bt_text_release(&why);
@@ -414,10 +411,10 @@ static bt_code attempts(bt_job *job, bt_err *err) {
         bt_end_tell(&end, told, sizeof told);
         const bt_restart r = bt_restart_decide(&job->history, &end, job->from.step,
                                                s->max_restarts);
-        if (r.again) bt_job_event(job, "failure", BT_EV_ERROR, end.rank, "%s", told);
+        if (r.again) bt_job_event(job, BT_EVENT_FAILURE, end.rank, "%s", told);
         /* the last word is the caller's */
         else
-            bt_job_record(job, "failure", BT_EV_ERROR, end.rank, told);
+            bt_job_record(job, BT_EVENT_FAILURE, end.rank, told);
         if (!r.again || job->stop_asked) {
             snprintf(job->result->why_not_again, sizeof job->result->why_not_again, "%s",
                      job->stop_asked ? "a stop was asked for" : r.why);
@@ -438,7 +435,7 @@ static bt_code attempts(bt_job *job, bt_err *err) {
 }
 
 static void on_note(void *ctx, const char *text) {
-    bt_job_event(ctx, "warning", BT_EV_WARN, -1, "%s", text);
+    bt_job_event(ctx, BT_EVENT_WARNING, -1, "%s", text);
 }
 
 static bt_code open_job(bt_job *job, bt_err *err) {
@@ -461,7 +458,7 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     job->output.note_ctx = job;
     bt_err why = BT_ERR_INIT;
     if (job->s->viewer && bt_viewer_start(&job->viewer, job->s->viewer, &why) != BT_OK)
-        bt_job_show(job, BT_EV_WARN, why.msg);
+        bt_job_show(job, BT_EVENT_WARNING, why.msg);
     if (job->viewer.pid > 0) setpriority(PRIO_PROCESS, (id_t)job->viewer.pid, VIEWER_NICE);
     return BT_OK;
 }

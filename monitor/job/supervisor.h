@@ -16,6 +16,7 @@
 
 #include "engine/base/sink.h"
 #include "engine/base/status.h"
+#include "engine/base/tables/verb.h"
 #include "engine/base/text.h"
 #include "monitor/job/health/restart.h"
 #include "store/store.h"
@@ -26,7 +27,7 @@ typedef struct bt_job bt_job;
 #define BT_JOB_RING BT_RING_FILE /* in out_dir: the newest records of rank 0 (bt_writer_recover) */
 
 typedef struct bt_job_view { /* for the live line and `ctl status` */
-    const char *state;       /* "starting" "running" "paused" "stopping" "restarting" */
+    bt_run_state state;      /* STARTING RUNNING PAUSED STOPPING RESTARTING */
     int attempt, ranks, restarts;
     int64_t step, from_step, committed_step;
     double silence_s, restart_in_s;
@@ -95,8 +96,7 @@ void bt_job_block_signals(void);
 bt_code bt_job_run(const bt_job_setup *s, bt_job_result *out, bt_err *err) BT_MUST_CHECK;
 void bt_job_result_release(bt_job_result *r);
 
-/* from callbacks: a control as people know it. verb: pause resume checkpoint stop eval set; by:
- * "key p", "ctl", "web" */
+/* from callbacks: a verb of verbs.def by its word, its argument or ""; by: "key p", "ctl", "web" */
 bt_code bt_job_ask(bt_job *job, const char *verb, const char *arg, const char *by, bt_err *err)
     BT_MUST_CHECK;
 void bt_job_multiply_lr(bt_job *job, double factor, const char *by); /* keys + and - */

@@ -90,7 +90,7 @@ static void run_items(const bt_top *t, items *l) {
         return;
     }
     add(l, 0, BT_C_BRIGHT, "", t->run);
-    snprintf(b, sizeof b, "%s %s", h->live ? "●" : "○", bt_run_state_name(h->state));
+    snprintf(b, sizeof b, "%s %s", h->live ? "●" : "○", bt_run_states[h->state].id);
     add(l, 0, bt_state_color(h->state), "", b);
     if (h->live) {
         snprintf(b, sizeof b, "%s ago", bt_fmt_age(c, sizeof c, h->age_s));
@@ -355,7 +355,7 @@ static void draw_names(bt_top *t, bt_rect r) {
                  1;
         bt_canvas_text(&t->canvas, at, r.y + i, r.x + r.w - at,
                        (bt_style){.fg = bt_state_color(y->run[i].state)},
-                       bt_run_state_name(y->run[i].state));
+                       bt_run_states[y->run[i].state].id);
     }
 }
 

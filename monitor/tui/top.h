@@ -23,8 +23,8 @@ typedef struct bt_top_actions {
      * up */
     bt_code (*start)(void *ctx, int argc, const char *const *argv, char name[BT_NAME_MAX],
                      bt_err *err);
-    /* writes an event: "annotation" at a step, "acknowledged" (step -1) */
-    bt_code (*mark)(void *ctx, const char *run, int64_t step, const char *kind, const char *text,
+    /* writes an event: ANNOTATION at a step, ACKNOWLEDGED (step -1) */
+    bt_code (*mark)(void *ctx, const char *run, int64_t step, bt_event_kind kind, const char *text,
                     bt_err *err);
 } bt_top_actions;
 

@@ -366,7 +366,7 @@ static void send_control(bt_top *t) {
     t->reload = true;
 }
 
-static void mark_run(bt_top *t, int64_t step, const char *kind, const char *text,
+static void mark_run(bt_top *t, int64_t step, bt_event_kind kind, const char *text,
                      const char *done) {
     bt_err err = BT_ERR_INIT;
     if (t->cfg.actions.mark(t->cfg.actions.ctx, t->run, step, kind, text, &err) != BT_OK)
@@ -389,7 +389,7 @@ static void ask_note(bt_top *t, bt_action what) {
     else {
         snprintf(text, sizeof text, "%d alert%s acknowledged", t->view->head.alerts,
                  t->view->head.alerts == 1 ? "" : "s");
-        mark_run(t, -1, "acknowledged", text, text);
+        mark_run(t, -1, BT_EVENT_ACKNOWLEDGED, text, text);
     }
 }
 
@@ -410,7 +410,7 @@ static void input_key(bt_top *t, int32_t key) {
         t->input = BT_INPUT_NONE;
         if (was == BT_INPUT_COMMAND) run_command(t, t->line);
         if (was == BT_INPUT_NOTE && t->line[0])
-            mark_run(t, t->view->head.step, "annotation", t->line, "noted at this step");
+            mark_run(t, t->view->head.step, BT_EVENT_ANNOTATION, t->line, "noted at this step");
     } else if (bt_line_edit(t->line, sizeof t->line, key) && t->input == BT_INPUT_FILTER) {
         bt_top_filter_set(t, t->line);
     }

@@ -6,18 +6,6 @@
 
 #include "store/export/export.h"
 
-static const struct {
-    bt_rank_metric metric;
-    const char *name;
-} phases[] = {
-    {BT_MR_DATA, "data"},       {BT_MR_FWD, "forward"},
-    {BT_MR_BWD, "backward"},    {BT_MR_COMM_EXPOSED, "communication"},
-    {BT_MR_WAIT, "wait"},       {BT_MR_OPTIM, "optimizer"},
-    {BT_MR_CKPT, "checkpoint"}, {BT_MR_MONITOR, "monitor"},
-    {BT_MR_OTHER, "other"},
-};
-enum { N_PHASES = sizeof phases / sizeof phases[0] };
-
 typedef struct tracing {
     FILE *to;
     bool any;
@@ -63,10 +51,10 @@ static bool rank_row(void *ctx, const bt_row *row) {
     char name[40];
     snprintf(name, sizeof name, "step %" PRId64, step);
     span(t, rank, 0, name, at, row->nums[4] * 1e3, step);
-    for (int i = 0; i < N_PHASES; i++) {
+    for (int i = 0; i < BT_PHASE_COUNT; i++) {
         double us = row->nums[5 + i] * 1e3;
         if (!(us > 0)) continue;
-        span(t, rank, 1, phases[i].name, at, us, step);
+        span(t, rank, 1, bt_phases[i].title, at, us, step);
         at += us;
     }
     return !ferror(t->to);
@@ -149,8 +137,8 @@ bt_code bt_export_trace(bt_db *db, const char *run, int64_t first, int64_t last,
     bt_text sql;
     bt_text_init(&sql);
     bt_text_put(&sql, "SELECT r.step, " END_US ", s.step_ms, r.rank, r.step_ms");
-    for (int i = 0; i < N_PHASES; i++)
-        bt_text_printf(&sql, ", r.%s", bt_rank_metrics[phases[i].metric].key);
+    for (int i = 0; i < BT_PHASE_COUNT; i++)
+        bt_text_printf(&sql, ", r.%s", bt_rank_metrics[bt_phases[i].metric].key);
     bt_text_put(&sql, " FROM steps s JOIN runs u ON u.run = s.run JOIN rank_steps r ON r.run = "
                       "s.run AND r.attempt = s.attempt AND r.step = s.step"
                       " WHERE r.run = ?1 AND" WINDOW " ORDER BY s.attempt, s.step, r.rank");

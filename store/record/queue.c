@@ -1,6 +1,5 @@
 /* queue.c - the bounded queue between the thread that trains and the thread that writes. */
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,19 +24,14 @@ void bt_queue_release(bt_queue *q) {
     *q = (bt_queue){.wake_fd = -1};
 }
 
-static size_t weight(const bt_record *r) { return sizeof *r + r->bytes; }
+static size_t weight(const bt_record *r) { return sizeof *r + r->head.bytes; }
 
 /* keeps the step values of a record and lets its rank values go; returns the rows lost */
 static uint64_t drop_rank_values(bt_record **at) {
-    const size_t bare = 24 + sizeof(double) * BT_MS_COUNT;
-    int64_t ranks = 0, none = 0;
-    if ((*at)->bytes <= bare) return 0;
-    memcpy(&ranks, (*at)->data + 16, sizeof ranks);
-    memcpy((*at)->data + 16, &none, sizeof none);
-    (*at)->bytes = (uint32_t)bare;
-    bt_record *smaller = realloc(*at, sizeof **at + bare);
+    uint64_t lost = bt_record_drop_ranks(*at);
+    bt_record *smaller = lost ? realloc(*at, weight(*at)) : NULL;
     if (smaller) *at = smaller;
-    return (uint64_t)ranks;
+    return lost;
 }
 
 static void evict(bt_queue *q) {
@@ -46,17 +40,14 @@ static void evict(bt_queue *q) {
     for (bt_record **at = &q->head; *at;) {
         bt_record *r = *at;
         size_t before = weight(r);
-        if (q->bytes > target &&
-            (r->kind == BT_REC_LAYERS || r->kind == BT_REC_COMM || r->kind == BT_REC_PAIRS)) {
-            int64_t rows = 0;
-            memcpy(&rows, r->data, sizeof rows);
-            q->dropped += (uint64_t)rows;
+        if (q->bytes > target && r->head.kind == BT_REC_ROWS) {
+            q->dropped += r->head.rows;
             q->bytes -= before;
             *at = r->next;
             free(r);
             continue;
         }
-        if (q->bytes > target && r->kind == BT_REC_STEP) {
+        if (q->bytes > target && r->head.kind == BT_REC_STEP) {
             q->dropped += drop_rank_values(at);
             q->bytes -= before - weight(*at);
         }
@@ -186,19 +177,19 @@ static void on_fact(void *ctx, const char *key, const char *value) {
     bt_queue_push(ctx, bt_record_fact(key, value));
 }
 static void on_step(void *ctx, const bt_step_record *r) { bt_queue_push(ctx, bt_record_step(r)); }
-static void on_layers(void *ctx, const bt_layer_record *r, size_t n) {
-    bt_queue_push(ctx, bt_record_layers(r, n));
-}
-static void on_comm(void *ctx, const bt_comm_record *r, size_t n) {
-    bt_queue_push(ctx, bt_record_comm(r, n));
-}
-static void on_pairs(void *ctx, const bt_pair_record *r, size_t n) {
-    bt_queue_push(ctx, bt_record_pairs(r, n));
-}
+static void on_rows(void *ctx, const bt_row_record *r) { bt_queue_push(ctx, bt_record_rows(r)); }
 static void on_event(void *ctx, const bt_event *e) { bt_queue_push(ctx, bt_record_event(e)); }
 static void on_ckpt(void *ctx, const bt_ckpt_record *c) { bt_queue_push(ctx, bt_record_ckpt(c)); }
 
+static void on_result(void *ctx, const char *json) { bt_queue_push(ctx, bt_record_result(json)); }
+
 void bt_queue_sink(bt_queue *q, bt_sink *out) {
-    *out = (bt_sink){q,       on_ranks, on_fact, on_step, on_layers,
-                     on_comm, on_event, on_ckpt, on_pairs};
+    *out = (bt_sink){.ctx = q,
+                     .ranks = on_ranks,
+                     .fact = on_fact,
+                     .step = on_step,
+                     .rows = on_rows,
+                     .event = on_event,
+                     .checkpoint = on_ckpt,
+                     .result = on_result};
 }

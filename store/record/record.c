@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- encoding: one pass that measures (r NULL), one that writes ------------------------------ */
+#include "engine/base/rng.h"
+
+/* ---- encoding: one pass that measures, one that writes ------------------------------------------ */
 
 typedef struct out {
-    unsigned char *at;
+    unsigned char *at; /* NULL: only measured */
     size_t n;
 } out;
 
@@ -28,119 +30,126 @@ static void put_str(out *o, const char *s) { /* length + 1, bytes, NUL; 0 for NU
     if (n) put(o, s, n);
 }
 
-typedef void (*encode_fn)(out *o, const void *items, size_t n);
+typedef void (*encode_fn)(out *o, const void *item);
 
-static bt_record *build(bt_rec_kind kind, encode_fn encode, const void *items, size_t n) {
-    out o = {NULL, 0};
-    encode(&o, items, n);
-    if (o.n > UINT32_MAX) return NULL;
-    bt_record *r = malloc(sizeof *r + o.n);
-    if (!r) return NULL;
-    *r = (bt_record){NULL, (uint32_t)kind, (uint32_t)o.n};
-    o = (out){r->data, 0};
-    encode(&o, items, n);
+bt_record *bt_record_empty(const bt_record_head *head) {
+    bt_record *r = malloc(sizeof *r + head->bytes);
+    if (r) *r = (bt_record){NULL, *head};
     return r;
 }
 
-static void encode_ranks(out *o, const void *items, size_t n) {
-    const bt_rank_info *r = items;
-    put_i64(o, (int64_t)n);
-    for (size_t i = 0; i < n; i++) put(o, &r[i], sizeof r[i]);
+static bt_record *build(bt_record_head head, encode_fn encode, const void *item) {
+    out o = {NULL, 0};
+    encode(&o, item);
+    if (o.n > UINT32_MAX) return NULL;
+    head.bytes = (uint32_t)o.n;
+    bt_record *r = bt_record_empty(&head);
+    if (!r) return NULL;
+    o = (out){r->data, 0};
+    encode(&o, item);
+    return r;
 }
 
-static void encode_fact(out *o, const void *items, size_t n) {
-    const char *const *kv = items;
-    for (size_t i = 0; i < n; i++) put_str(o, kv[i]);
+typedef struct rank_list {
+    const bt_rank_info *ranks;
+    size_t n;
+} rank_list;
+
+static void encode_ranks(out *o, const void *item) {
+    const rank_list *l = item;
+    for (size_t i = 0; i < l->n; i++) put(o, &l->ranks[i], sizeof l->ranks[i]);
 }
 
-static void encode_step(out *o, const void *items, size_t n) {
-    const bt_step_record *r = items;
-    int64_t ranks = r->rank_values && r->n_ranks > 0 ? r->n_ranks : 0;
-    (void)n;
-    put_i64(o, r->step);
+static void encode_fact(out *o, const void *item) {
+    const char *const *kv = item;
+    put_str(o, kv[0]);
+    put_str(o, kv[1]);
+}
+
+static void encode_step(out *o, const void *item) {
+    const bt_step_record *r = item;
     put_i64(o, r->wall_us);
-    put_i64(o, ranks); /* third word: cut_ranks() relies on it */
     put(o, r->values, sizeof(double) * BT_MS_COUNT);
-    if (ranks) put(o, r->rank_values, sizeof(double) * (size_t)ranks * BT_MR_COUNT);
+    if (r->rank_values && r->n_ranks > 0)
+        put(o, r->rank_values, sizeof(double) * (size_t)r->n_ranks * BT_MR_COUNT);
 }
 
-static void encode_layers(out *o, const void *items, size_t n) {
-    const bt_layer_record *r = items;
-    put_i64(o, (int64_t)n);
-    for (size_t i = 0; i < n; i++) {
-        put_i64(o, r[i].step);
-        put_i64(o, r[i].layer);
-        put_str(o, r[i].tensor ? r[i].tensor : "");
-        put(o, r[i].values, sizeof(double) * BT_ML_COUNT);
+/* scope, all values, then the keys row by row */
+static void encode_rows(out *o, const void *item) {
+    const bt_row_record *r = item;
+    const bt_scope_row *scope = &bt_scopes[r->scope];
+    const bt_key *key = r->keys;
+    put_i64(o, r->scope);
+    put(o, r->values, sizeof(double) * r->n * (size_t)scope->n);
+    for (size_t i = 0; i < r->n; i++) {
+        for (int k = 0; k < scope->n_keys; k++, key++) {
+            if (scope->key[k].text)
+                put_str(o, key->s ? key->s : "");
+            else
+                put_i64(o, key->i);
+        }
     }
 }
 
-static void encode_comm(out *o, const void *items, size_t n) {
-    const bt_comm_record *r = items;
-    /* first word: make_room() relies on it, as in encode_layers */
-    put_i64(o, (int64_t)n);
-    for (size_t i = 0; i < n; i++) {
-        put_i64(o, r[i].step);
-        put_i64(o, r[i].rank);
-        put_str(o, r[i].op);
-        put_str(o, r[i].axis);
-        put(o, r[i].values, sizeof(double) * BT_MC_COUNT);
-    }
-}
-
-static void encode_pairs(out *o, const void *items, size_t n) {
-    const bt_pair_record *r = items;
-    put_i64(o, (int64_t)n);
-    for (size_t i = 0; i < n; i++) {
-        put_i64(o, r[i].step);
-        put_i64(o, r[i].rank);
-        put_i64(o, r[i].peer);
-        put(o, r[i].values, sizeof(double) * BT_MP_COUNT);
-    }
-}
-
-static void encode_event(out *o, const void *items, size_t n) {
-    const bt_event *e = items;
-    (void)n;
-    put_i64(o, e->level);
-    put_i64(o, e->step);
+static void encode_event(out *o, const void *item) {
+    const bt_event *e = item;
+    put_i64(o, e->kind);
     put_i64(o, e->rank);
     put_i64(o, e->wall_us);
-    put_str(o, e->kind ? e->kind : "");
     put_str(o, e->title ? e->title : "");
     put_str(o, e->body);
 }
 
-static void encode_ckpt(out *o, const void *items, size_t n) {
-    const bt_ckpt_record *c = items;
-    (void)n;
-    put_i64(o, c->step);
+static void encode_ckpt(out *o, const void *item) {
+    const bt_ckpt_record *c = item;
     put_i64(o, c->bytes);
     put_i64(o, c->took_us);
     put_str(o, c->path ? c->path : "");
     put_str(o, c->hash);
 }
 
+static void encode_result(out *o, const void *item) { put_str(o, item); }
+
 bt_record *bt_record_ranks(const bt_rank_info *ranks, size_t n) {
-    return build(BT_REC_RANKS, encode_ranks, ranks, n);
+    const bt_record_head head = {.kind = BT_REC_RANKS, .step = -1, .rows = (uint32_t)n};
+    return build(head, encode_ranks, &(rank_list){ranks, n});
 }
 bt_record *bt_record_fact(const char *key, const char *value) {
-    return build(BT_REC_FACT, encode_fact, (const char *[]){key, value}, 2);
+    const bt_record_head head = {.kind = BT_REC_FACT, .step = -1};
+    return build(head, encode_fact, (const char *[]){key, value});
 }
-bt_record *bt_record_step(const bt_step_record *r) { return build(BT_REC_STEP, encode_step, r, 1); }
-bt_record *bt_record_layers(const bt_layer_record *r, size_t n) {
-    return build(BT_REC_LAYERS, encode_layers, r, n);
+bt_record *bt_record_step(const bt_step_record *r) {
+    const bt_record_head head = {.kind = BT_REC_STEP,
+                                 .step = r->step,
+                                 .rank_rows =
+                                     r->rank_values && r->n_ranks > 0 ? (uint32_t)r->n_ranks : 0};
+    return build(head, encode_step, r);
 }
-bt_record *bt_record_comm(const bt_comm_record *r, size_t n) {
-    return build(BT_REC_COMM, encode_comm, r, n);
+bt_record *bt_record_rows(const bt_row_record *r) {
+    const bt_record_head head = {.kind = BT_REC_ROWS, .step = r->step, .rows = (uint32_t)r->n};
+    return build(head, encode_rows, r);
 }
-bt_record *bt_record_pairs(const bt_pair_record *r, size_t n) {
-    return build(BT_REC_PAIRS, encode_pairs, r, n);
+bt_record *bt_record_event(const bt_event *e) {
+    const bt_record_head head = {.kind = BT_REC_EVENT, .step = e->step < 0 ? -1 : e->step};
+    return build(head, encode_event, e);
 }
-bt_record *bt_record_event(const bt_event *e) { return build(BT_REC_EVENT, encode_event, e, 1); }
-bt_record *bt_record_ckpt(const bt_ckpt_record *c) { return build(BT_REC_CKPT, encode_ckpt, c, 1); }
+bt_record *bt_record_ckpt(const bt_ckpt_record *c) {
+    const bt_record_head head = {.kind = BT_REC_CKPT, .step = c->step};
+    return build(head, encode_ckpt, c);
+}
+bt_record *bt_record_result(const char *json) {
+    const bt_record_head head = {.kind = BT_REC_RESULT, .step = -1};
+    return build(head, encode_result, json);
+}
 
-/* ---- decoding ---- */
+uint32_t bt_record_drop_ranks(bt_record *r) {
+    uint32_t ranks = r->head.rank_rows;
+    r->head.bytes -= ranks * (uint32_t)sizeof(double) * BT_MR_COUNT;
+    r->head.rank_rows = 0;
+    return ranks;
+}
+
+/* ---- decoding -------------------------------------------------------------------------------- */
 
 typedef struct in {
     const unsigned char *at;
@@ -182,148 +191,113 @@ static const char *get_text(in *i) { /* a string that may not be NULL */
     return s;
 }
 
-static bool small(int64_t v) { return v >= INT32_MIN && v <= INT32_MAX; }
+static bool ended(const in *i) { return !i->bad && i->left == 0; }
+static bool is_int(int64_t v, int64_t least) { return v >= least && v <= INT32_MAX; }
 
-static bool deliver_ranks(in *i, const bt_sink *s) {
-    int64_t n = get_i64(i);
-    if (i->bad || n < 0 || (uint64_t)n > i->left / sizeof(bt_rank_info)) return false;
-    bt_rank_info *copy = malloc(sizeof *copy * (size_t)(n ? n : 1));
+static bool deliver_ranks(in *i, const bt_record_head *h, const bt_sink *s) {
+    enum { A_RANK = (sizeof(bt_rank_info) + 7) & ~(size_t)7 };
+    if (i->left != (size_t)h->rows * A_RANK) return false;
+    bt_rank_info *copy = s->ranks ? malloc(i->left + 1) : NULL;
     if (!copy) return true;
-    for (int64_t k = 0; k < n; k++) {
-        const void *p = get(i, sizeof *copy);
-        if (!p) break;
-        memcpy(&copy[k], p, sizeof *copy);
+    for (uint32_t k = 0; k < h->rows; k++) {
+        memcpy(&copy[k], get(i, sizeof *copy), sizeof *copy);
         copy[k].host[sizeof copy[k].host - 1] = 0;
         copy[k].isa[sizeof copy[k].isa - 1] = 0;
     }
-    bool ok = !i->bad && i->left == 0;
-    if (ok && s->ranks) s->ranks(s->ctx, copy, (size_t)n);
+    s->ranks(s->ctx, copy, h->rows);
     free(copy);
-    return ok;
+    return true;
 }
 
-static bool deliver_fact(in *i, const bt_sink *s) {
+static bool deliver_fact(in *i, const bt_record_head *h, const bt_sink *s) {
+    (void)h;
     const char *key = get_text(i), *value = get_str(i);
-    if (i->bad || i->left) return false;
+    if (!ended(i)) return false;
     if (s->fact) s->fact(s->ctx, key, value ? value : "");
     return true;
 }
 
-static bool deliver_step(in *i, const bt_sink *s) {
-    bt_step_record r = {.step = get_i64(i)};
-    r.wall_us = get_i64(i);
-    int64_t ranks = get_i64(i);
+static bool deliver_step(in *i, const bt_record_head *h, const bt_sink *s) {
+    bt_step_record r = {.step = h->step, .wall_us = get_i64(i), .n_ranks = (int)h->rank_rows};
     r.values = get(i, sizeof(double) * BT_MS_COUNT);
-    if (i->bad || ranks < 0 || ranks > INT32_MAX ||
-        (uint64_t)ranks > i->left / (sizeof(double) * BT_MR_COUNT))
+    if (h->rank_rows > INT32_MAX || i->left != (size_t)h->rank_rows * sizeof(double) * BT_MR_COUNT)
         return false;
-    r.n_ranks = (int)ranks;
-    r.rank_values = ranks ? get(i, sizeof(double) * (size_t)ranks * BT_MR_COUNT) : NULL;
-    if (i->bad || i->left || r.step < 0) return false;
+    r.rank_values = h->rank_rows ? get(i, i->left) : NULL;
+    if (!ended(i) || r.step < 0) return false;
     if (s->step) s->step(s->ctx, &r);
     return true;
 }
 
-static bool deliver_layers(in *i, const bt_sink *s) {
-    int64_t n = get_i64(i);
-    /* step, layer, length, one padded string, values */
-    size_t least = 4 * 8 + sizeof(double) * BT_ML_COUNT;
-    if (i->bad || n < 0 || (uint64_t)n > i->left / least) return false;
-    bt_layer_record *list = malloc(sizeof *list * (size_t)(n ? n : 1));
-    if (!list) return true;
-    bool ok = true;
-    for (int64_t k = 0; k < n && ok; k++) {
-        int64_t step = get_i64(i);
-        int64_t layer = get_i64(i);
-        list[k] = (bt_layer_record){.step = step, .layer = (int)layer, .tensor = get_text(i)};
-        list[k].values = get(i, sizeof(double) * BT_ML_COUNT);
-        ok = !i->bad && small(layer) && step >= 0;
+/* keys: NULL, or room for those of all rows. The least is -1: of a key that does not apply */
+static bool read_keys(in *i, const bt_scope_row *scope, uint32_t rows, bt_key *keys) {
+    for (uint32_t k = 0; k < rows * (uint32_t)scope->n_keys && !i->bad; k++) {
+        bt_key key;
+        if (scope->key[k % (uint32_t)scope->n_keys].text) {
+            key.s = get_text(i);
+        } else {
+            key.i = get_i64(i);
+            if (!is_int(key.i, -1)) i->bad = true;
+        }
+        if (keys) keys[k] = key;
     }
-    ok = ok && i->left == 0;
-    if (ok && s->layers) s->layers(s->ctx, list, (size_t)n);
-    free(list);
-    return ok;
+    return ended(i);
 }
 
-static bool deliver_comm(in *i, const bt_sink *s) {
-    int64_t n = get_i64(i);
-    /* step, rank, two lengths, two padded strings, values */
-    size_t least = 6 * 8 + sizeof(double) * BT_MC_COUNT;
-    if (i->bad || n < 0 || (uint64_t)n > i->left / least) return false;
-    bt_comm_record *list = malloc(sizeof *list * (size_t)(n ? n : 1));
-    if (!list) return true;
-    bool ok = true;
-    for (int64_t k = 0; k < n && ok; k++) {
-        int64_t step = get_i64(i), rank = get_i64(i);
-        list[k] = (bt_comm_record){.step = step, .rank = (int)rank};
-        list[k].op = get_text(i);
-        list[k].axis = get_text(i);
-        list[k].values = get(i, sizeof(double) * BT_MC_COUNT);
-        ok = !i->bad && step >= 0 && rank >= 0 && small(rank);
-    }
-    ok = ok && i->left == 0;
-    if (ok && s->comm) s->comm(s->ctx, list, (size_t)n);
-    free(list);
-    return ok;
+static bool deliver_rows(in *i, const bt_record_head *h, const bt_sink *s) {
+    int64_t id = get_i64(i);
+    if (i->bad || id < 0 || id >= BT_SCOPE_COUNT || h->step < 0) return false;
+    const bt_scope_row *scope = &bt_scopes[id];
+    size_t a_row = sizeof(double) * (size_t)scope->n + 8 * (size_t)scope->n_keys;
+    if (scope->kept != BT_KEPT_SAMPLED || h->rows > i->left / a_row) return false;
+    bt_row_record r = {.scope = (bt_scope)id, .step = h->step, .n = h->rows};
+    r.values = get(i, sizeof(double) * (size_t)scope->n * h->rows);
+    in look = *i;
+    if (!read_keys(&look, scope, h->rows, NULL)) return false;
+    bt_key *keys = s->rows ? malloc(sizeof *keys * ((size_t)h->rows * (size_t)scope->n_keys + 1))
+                           : NULL;
+    if (!keys) return true;
+    r.keys = keys;
+    if (read_keys(i, scope, h->rows, keys)) s->rows(s->ctx, &r);
+    free(keys);
+    return true;
 }
 
-static bool deliver_pairs(in *i, const bt_sink *s) {
-    int64_t n = get_i64(i);
-    if (i->bad || n < 0 || (uint64_t)n > i->left / (3 * 8 + sizeof(double) * BT_MP_COUNT))
-        return false;
-    bt_pair_record *list = malloc(sizeof *list * (size_t)(n ? n : 1));
-    if (!list) return true;
-    bool ok = true;
-    for (int64_t k = 0; k < n && ok; k++) {
-        int64_t step = get_i64(i), rank = get_i64(i), peer = get_i64(i);
-        list[k] = (bt_pair_record){.step = step,
-                                   .rank = (int)rank,
-                                   .peer = (int)peer,
-                                   .values = get(i, sizeof(double) * BT_MP_COUNT)};
-        ok = !i->bad && step >= 0 && rank >= 0 && small(rank) && peer >= 0 && small(peer);
-    }
-    ok = ok && i->left == 0;
-    if (ok && s->pairs) s->pairs(s->ctx, list, (size_t)n);
-    free(list);
-    return ok;
-}
-
-static bool deliver_event(in *i, const bt_sink *s) {
-    int64_t level = get_i64(i), step = get_i64(i), rank = get_i64(i), wall = get_i64(i);
-    bt_event e = {.level = (bt_event_level)level, .step = step, .rank = (int)rank, .wall_us = wall};
-    e.kind = get_text(i);
+static bool deliver_event(in *i, const bt_record_head *h, const bt_sink *s) {
+    int64_t kind = get_i64(i), rank = get_i64(i), wall = get_i64(i);
+    bt_event e = {.kind = (bt_event_kind)kind, .step = h->step, .rank = (int)rank, .wall_us = wall};
     e.title = get_text(i);
     e.body = get_str(i);
-    if (i->bad || i->left || level < BT_EV_INFO || level > BT_EV_ERROR || !small(rank))
-        return false;
+    if (!ended(i) || kind < 0 || kind >= BT_EVENT_COUNT || !is_int(rank, INT32_MIN)) return false;
     if (s->event) s->event(s->ctx, &e);
     return true;
 }
 
-static bool deliver_ckpt(in *i, const bt_sink *s) {
-    bt_ckpt_record c = {.step = get_i64(i)};
-    c.bytes = get_i64(i);
+static bool deliver_ckpt(in *i, const bt_record_head *h, const bt_sink *s) {
+    bt_ckpt_record c = {.step = h->step, .bytes = get_i64(i)};
     c.took_us = get_i64(i);
     c.path = get_text(i);
     c.hash = get_str(i);
-    if (i->bad || i->left) return false;
+    if (!ended(i)) return false;
     if (s->checkpoint) s->checkpoint(s->ctx, &c);
     return true;
 }
 
-bool bt_record_deliver(uint32_t kind, const void *data, size_t bytes, const bt_sink *into) {
-    in i = {data, bytes, false};
-    switch (kind) {
-    case BT_REC_RANKS: return deliver_ranks(&i, into);
-    case BT_REC_FACT: return deliver_fact(&i, into);
-    case BT_REC_STEP: return deliver_step(&i, into);
-    case BT_REC_LAYERS: return deliver_layers(&i, into);
-    case BT_REC_COMM: return deliver_comm(&i, into);
-    case BT_REC_PAIRS: return deliver_pairs(&i, into);
-    case BT_REC_EVENT: return deliver_event(&i, into);
-    case BT_REC_CKPT: return deliver_ckpt(&i, into);
-    default: return false;
-    }
+static bool deliver_result(in *i, const bt_record_head *h, const bt_sink *s) {
+    (void)h;
+    const char *json = get_text(i);
+    if (!ended(i)) return false;
+    if (s->result) s->result(s->ctx, json);
+    return true;
+}
+
+bool bt_record_deliver(const bt_record_head *head, const void *data, const bt_sink *into) {
+    static bool (*const deliver[BT_REC_COUNT])(in *, const bt_record_head *, const bt_sink *) = {
+        [BT_REC_RANKS] = deliver_ranks,  [BT_REC_FACT] = deliver_fact,
+        [BT_REC_STEP] = deliver_step,    [BT_REC_ROWS] = deliver_rows,
+        [BT_REC_EVENT] = deliver_event,  [BT_REC_CKPT] = deliver_ckpt,
+        [BT_REC_RESULT] = deliver_result};
+    in i = {data, head->bytes, false};
+    return head->kind > 0 && head->kind < BT_REC_COUNT && deliver[head->kind](&i, head, into);
 }
 
 void bt_records_free(bt_record *list) {
@@ -332,4 +306,22 @@ void bt_records_free(bt_record *list) {
         free(list);
         list = next;
     }
+}
+
+/* ---- what the bytes mean --------------------------------------------------------------------- */
+
+static uint64_t also(uint64_t h, const char *word) { return h * 31 + bt_hash_name(word); }
+
+uint64_t bt_record_mark(void) {
+    uint64_t h = sizeof(bt_rank_info);
+    for (int s = 0; s < BT_SCOPE_COUNT; s++) {
+        const bt_scope_row *scope = &bt_scopes[s];
+        h = also(h, scope->name);
+        for (int k = 0; k < scope->n_keys; k++)
+            h = also(h, scope->key[k].name) + scope->key[k].text;
+        for (int i = 0; i < scope->n; i++)
+            h = also(h, scope->metric[i].key) + (uint64_t)scope->metric[i].unit;
+    }
+    for (int k = 0; k < BT_EVENT_COUNT; k++) h = also(h, bt_events[k].name);
+    return h;
 }

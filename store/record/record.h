@@ -1,11 +1,13 @@
-/* record.h - private to store/: everything a sink hears, as bytes, and a bounded queue of it.
+/* record.h - private to store/: every call of a sink as bytes, and a bounded queue of them.
  *
- * One encoding serves the writer's queue and the frames of the wire: a sink encodes each call into
- * a bt_record and queues it; the other side delivers records to a sink. Delivery checks every
- * length, count and string against the record.
+ * One encoding serves the writer's queue, the frames of the wire and the ring file: a sink encodes
+ * each call into a bt_record and queues it; the bytes stay as they are until the writer delivers
+ * them to a sink of its own. The head says of what step a record is and how many rows it has, so a
+ * queue or a supervisor need not look into the payload. Delivery checks every length, count and
+ * string against the record.
  * Queue:    pushed from one thread (the training thread, or the supervisor), taken by one other. push never waits.
- *           When it holds more than max_bytes the oldest per-rank values, layer and exchange
- *           records go first, and are counted; step values, events and checkpoints stay. */
+ *           When it holds more than max_bytes the oldest per-rank values and the oldest rows of
+ *           sampled scopes go first, and are counted; step values, events and checkpoints stay. */
 #ifndef BT_STORE_RECORD_RECORD_H
 #define BT_STORE_RECORD_RECORD_H
 
@@ -20,17 +22,23 @@ typedef enum {
     BT_REC_RANKS = 1,
     BT_REC_FACT,
     BT_REC_STEP,
-    BT_REC_LAYERS,
+    BT_REC_ROWS,
     BT_REC_EVENT,
     BT_REC_CKPT,
-    BT_REC_COMM,
-    BT_REC_PAIRS,
+    BT_REC_RESULT,
     BT_REC_COUNT
 } bt_rec_kind;
 
+typedef struct bt_record_head {
+    uint32_t kind, bytes; /* of the payload */
+    int64_t step;         /* -1: of none */
+    uint32_t rows;        /* of a sampled scope; of RANKS the ranks */
+    uint32_t rank_rows;   /* of STEP: the ranks whose values end the payload */
+} bt_record_head;
+
 typedef struct bt_record {
     struct bt_record *next;
-    uint32_t kind, bytes;
+    bt_record_head head;
     _Alignas(8) unsigned char data[];
 } bt_record;
 
@@ -38,21 +46,28 @@ typedef struct bt_record {
 bt_record *bt_record_ranks(const bt_rank_info *ranks, size_t n);
 bt_record *bt_record_fact(const char *key, const char *value);
 bt_record *bt_record_step(const bt_step_record *r);
-bt_record *bt_record_layers(const bt_layer_record *r, size_t n);
-bt_record *bt_record_comm(const bt_comm_record *r, size_t n);
-bt_record *bt_record_pairs(const bt_pair_record *r, size_t n);
+bt_record *bt_record_rows(const bt_row_record *r);
 bt_record *bt_record_event(const bt_event *e);
 bt_record *bt_record_ckpt(const bt_ckpt_record *c);
-/* data must be aligned to 8. false: malformed, nothing was delivered */
-bool bt_record_deliver(uint32_t kind, const void *data, size_t bytes, const bt_sink *into);
+bt_record *bt_record_result(const char *json);
+/* with room for the payload, which the caller fills */
+bt_record *bt_record_empty(const bt_record_head *head);
+/* Checks the record and, when it is sound, calls the sink's function for it, if it has one. data
+ * must be aligned to 8. false: malformed, nothing was delivered */
+bool bt_record_deliver(const bt_record_head *head, const void *data, const bt_sink *into);
 void bt_records_free(bt_record *list);
+/* of STEP: its rank values are left out; returns how many ranks' */
+uint32_t bt_record_drop_ranks(bt_record *r);
+
+/* of all tables that say what a payload means: metrics, scopes, events. Equal: the same */
+uint64_t bt_record_mark(void);
 
 typedef struct bt_queue {
     pthread_mutex_t mu;
     pthread_cond_t work, drained; /* CLOCK_MONOTONIC */
     bt_record *head, *tail;
     size_t bytes, max_bytes, in_flight;
-    uint64_t dropped;           /* rank, layer and exchange rows that gave way */
+    uint64_t dropped;           /* rows of ranks and of sampled scopes that gave way */
     bool sleeping;              /* the taker waits for work: a push must wake it */
     bool flush_requested, stop; /* flush requested; end */
     bool closed;                /* nobody takes any more: a push frees its record */
@@ -69,7 +84,7 @@ void bt_queue_push(bt_queue *q, bt_record *r);
 bt_record *bt_queue_take(bt_queue *q, size_t max_bytes);
 void bt_queue_done(bt_queue *q);
 void bt_queue_requeue(bt_queue *q, bt_record *list); /* back to the front */
-/* &q->hurry or &q->stop, and wakes the taker */
+/* &q->flush_requested or &q->stop, and wakes the taker */
 void bt_queue_set(bt_queue *q, bool *flag, bool value);
 /* false: still not empty after ns */
 bool bt_queue_wait_drained(bt_queue *q, int64_t ns);

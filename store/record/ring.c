@@ -1,4 +1,4 @@
-/* ring.c - entries with sums in a mapped file; reading stops at the first that does not hold. */
+/* ring.c - appending to a mapped circle, and reading what a dead writer left in one. */
 #include "store/record/ring.h"
 
 #include <errno.h>
@@ -12,22 +12,21 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "store/record/wire_frame.h"
 #include "store/sql/sql.h"
 
-/* "btR1" */
-enum { MAGIC = 0x62745231, HEADER_BYTES = 4096, LEAST_BYTES = 64 << 10 };
+/* "btR2" */
+enum { MAGIC = 0x62745232, HEADER_BYTES = 4096, LEAST_BYTES = 64 << 10 };
 
 typedef struct header {
     uint32_t magic, attempt;
     uint64_t bytes;              /* of the circle */
-    bt_hello hello;              /* whose metric table this is */
+    uint64_t mark;               /* whose tables these are: bt_record_mark */
     _Atomic uint64_t tail, head; /* positions of the oldest record and behind the newest */
 } header;
 
-/* kind 0: the rest of the circle is not used */
+/* head.kind 0: the rest of the circle is not used */
 typedef struct entry {
-    uint32_t kind, bytes;
+    bt_record_head head;
     uint64_t sum;
 } entry;
 
@@ -40,19 +39,27 @@ struct bt_ring {
 
 static size_t padded(size_t n) { return n + (-n & 7); }
 
+static uint64_t mixed(uint64_t h, uint64_t w) {
+    h = (h ^ w) * UINT64_C(0x100000001b3);
+    return h ^ h >> 29;
+}
+
 /* FNV-1a over words: it is to notice garbage, not malice */
 static uint64_t sum_of(const entry *e, const unsigned char *data) {
-    uint64_t h = UINT64_C(0xcbf29ce484222325) ^ e->kind ^ (uint64_t)e->bytes << 32;
-    for (size_t i = 0; i < padded(e->bytes); i += 8) {
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    const bt_record_head *r = &e->head;
+    const uint64_t head[] = {r->kind | (uint64_t)r->bytes << 32, (uint64_t)r->step,
+                             r->rows | (uint64_t)r->rank_rows << 32};
+    for (size_t i = 0; i < 3; i++) h = mixed(h, head[i]);
+    for (size_t i = 0; i < padded(r->bytes); i += 8) {
         uint64_t w = 0;
-        memcpy(&w, data + i, e->bytes - i < 8 ? e->bytes - i : 8);
-        h = (h ^ w) * UINT64_C(0x100000001b3);
-        h ^= h >> 29;
+        memcpy(&w, data + i, r->bytes - i < 8 ? r->bytes - i : 8);
+        h = mixed(h, w);
     }
     return h;
 }
 
-static size_t span_of(const entry *e) { return sizeof *e + padded(e->bytes); }
+static size_t span_of(const entry *e) { return sizeof *e + padded(e->head.bytes); }
 
 /* ---- writing ---- */
 
@@ -96,7 +103,7 @@ bt_code bt_ring_create(bt_ring **out, const char *path, int attempt, size_t byte
     r->bytes = bytes;
     r->map->attempt = (uint32_t)attempt;
     r->map->bytes = bytes;
-    r->map->hello = bt_hello_mine();
+    r->map->mark = bt_record_mark();
     atomic_thread_fence(memory_order_release);
     r->map->magic = MAGIC;
     *out = r;
@@ -105,20 +112,20 @@ bt_code bt_ring_create(bt_ring **out, const char *path, int attempt, size_t byte
 
 /* the entry at a position, in our own memory: what is in the file is not trusted with sizes */
 static entry entry_at(const unsigned char *circle, size_t bytes, uint64_t at) {
-    entry e = {0, 0, 0};
+    entry e = {.sum = 0};
     if (bytes - at % bytes >= sizeof e) memcpy(&e, circle + at % bytes, sizeof e);
     return e;
 }
 
 static uint64_t behind(const unsigned char *circle, size_t bytes, uint64_t at) {
     entry e = entry_at(circle, bytes, at);
-    return e.kind ? at + span_of(&e) : at + (bytes - at % bytes);
+    return e.head.kind ? at + span_of(&e) : at + (bytes - at % bytes);
 }
 
 void bt_ring_append(bt_ring *r, const bt_record *rec) {
-    if (!r || !rec || sizeof(entry) + padded(rec->bytes) > r->bytes / 8) return;
+    if (!r || !rec || sizeof(entry) + padded(rec->head.bytes) > r->bytes / 8) return;
     header *h = r->map;
-    entry e = {.kind = rec->kind, .bytes = rec->bytes};
+    entry e = {.head = rec->head};
     uint64_t head = atomic_load_explicit(&h->head, memory_order_relaxed),
              tail = atomic_load_explicit(&h->tail, memory_order_relaxed);
     size_t rest = r->bytes - head % r->bytes, need = span_of(&e);
@@ -130,7 +137,7 @@ void bt_ring_append(bt_ring *r, const bt_record *rec) {
     if (skip && rest >= sizeof e) memset(r->circle + head % r->bytes, 0, sizeof e);
     unsigned char *to = r->circle + (end - need) % r->bytes;
     e.sum = sum_of(&e, rec->data);
-    memcpy(to + sizeof e, rec->data, rec->bytes);
+    memcpy(to + sizeof e, rec->data, rec->head.bytes);
     memcpy(to, &e, sizeof e);
     atomic_store_explicit(&h->head, end, memory_order_release);
 }
@@ -177,10 +184,8 @@ static bt_code read_whole(const char *path, unsigned char **out, size_t *n, bt_e
 }
 
 static bt_record *copy_of(const entry *e, const unsigned char *data) {
-    bt_record *r = malloc(sizeof *r + e->bytes);
-    if (!r) return NULL;
-    *r = (bt_record){NULL, e->kind, e->bytes};
-    memcpy(r->data, data, e->bytes);
+    bt_record *r = bt_record_empty(&e->head);
+    if (r) memcpy(r->data, data, e->head.bytes);
     return r;
 }
 
@@ -189,9 +194,9 @@ static bt_record *walk(const unsigned char *circle, size_t bytes, uint64_t tail,
     bt_record *list = NULL, **at = &list;
     while (tail < head) {
         entry e = entry_at(circle, bytes, tail);
-        if (e.kind) {
+        if (e.head.kind) {
             size_t from = tail % bytes + sizeof e;
-            if (e.bytes > bytes || padded(e.bytes) > bytes - from ||
+            if (e.head.bytes > bytes || padded(e.head.bytes) > bytes - from ||
                 sum_of(&e, circle + from) != e.sum)
                 break;
             *at = copy_of(&e, circle + from);
@@ -211,10 +216,9 @@ bt_code bt_ring_read(const char *path, int *attempt, bt_record **list, bt_err *e
     bt_code code = read_whole(path, &all, &n, err);
     if (code == BT_OK) {
         memcpy(&h, all, sizeof h);
-        bt_hello mine = bt_hello_mine();
         uint64_t head = atomic_load(&h.head), tail = atomic_load(&h.tail);
         if (h.magic != MAGIC || h.bytes != n - HEADER_BYTES || tail > head ||
-            head - tail > h.bytes || tail % 8 || memcmp(&h.hello, &mine, sizeof mine) != 0)
+            head - tail > h.bytes || tail % 8 || h.mark != bt_record_mark())
             code = bt_fail(err, BT_FORMAT, "'%s' is not a ring of records of this program", path);
         else {
             *attempt = (int)h.attempt;

@@ -6,31 +6,31 @@
 #include <stdint.h>
 #include <sys/un.h>
 
-#include "engine/base/metric.h"
 #include "engine/base/status.h"
 #include "store/record/record.h"
 
-/* "btW1" */
-enum { BT_FRAME_MAGIC = 0x62745731, BT_FRAME_MAX = 16 << 20 };
-/* kinds below BT_REC_COUNT are records; HELLO comes first and says whose metric table this is; BYE
- * ends in order */
+/* "btW2" */
+enum { BT_FRAME_MAGIC = 0x62745732, BT_FRAME_MAX = 16 << 20 };
+/* kinds below BT_REC_COUNT are records; HELLO comes first and says whose tables these are; BYE ends
+ * in order */
 enum { BT_FRAME_HELLO = 100, BT_FRAME_BYE, BT_FRAME_CONTROL };
 
 typedef struct bt_frame {
-    uint32_t magic, kind, attempt, bytes;
+    uint32_t magic, attempt;
+    bt_record_head head;
 } bt_frame;
-typedef struct bt_hello {
-    uint32_t n_step, n_rank, n_layer, n_comm, n_pair, rank_info_bytes;
-} bt_hello;
+typedef struct bt_hello_frame {
+    bt_frame frame;
+    uint64_t mark; /* bt_record_mark */
+} bt_hello_frame;
 typedef struct bt_control_frame {
-    bt_frame head;
+    bt_frame frame;
     uint32_t verb, zero;
     double value;
 } bt_control_frame;
 
-static inline bt_hello bt_hello_mine(void) {
-    return (bt_hello){BT_MS_COUNT, BT_MR_COUNT, BT_ML_COUNT,
-                      BT_MC_COUNT, BT_MP_COUNT, (uint32_t)sizeof(bt_rank_info)};
+static inline bt_frame bt_frame_of(uint32_t kind, uint32_t attempt, size_t bytes) {
+    return (bt_frame){BT_FRAME_MAGIC, attempt, {.kind = kind, .bytes = (uint32_t)bytes}};
 }
 
 bt_code bt_wire_address(struct sockaddr_un *out, const char *socket_path, bt_err *err)

@@ -16,13 +16,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "engine/base/metric.h"
 #include "engine/base/status.h"
+#include "engine/base/tables/metric.h"
 #include "engine/base/text.h"
 #include "store/store.h"
 
 /* "bitr" */
-enum { BT_SCHEMA_VERSION = 5, BT_APPLICATION_ID = 0x62697472, BT_PATH_BYTES = 1024 };
+enum { BT_SCHEMA_VERSION = 6, BT_APPLICATION_ID = 0x62697472, BT_PATH_BYTES = 1024 };
 #define BT_LIVE_FOREVER INT64_MAX /* attempt.live_to of the newest attempt */
 
 /* ---- connection ---- */
@@ -66,14 +66,6 @@ void bt_lock_drop(bt_lock *l);
 void bt_lock_close(bt_lock *l); /* accepts fd -1 */
 
 /* ---- schema ---- */
-typedef enum {
-    BT_SCOPE_STEP,
-    BT_SCOPE_RANK,
-    BT_SCOPE_LAYER,
-    BT_SCOPE_COMM,
-    BT_SCOPE_PAIR,
-    BT_SCOPE_COUNT
-} bt_scope;
 typedef struct bt_column { /* how a metric is kept in its base table */
     char name[64];         /* "step_us" */
     bool integer;
@@ -97,12 +89,21 @@ static inline int64_t bt_rank_key_end(int64_t aid, int64_t step) {
     int64_t last = INT64_C(1) << BT_STEP_BITS;
     return bt_rank_key(aid, step < last ? step : last, 0);
 }
-int bt_scope_metrics(bt_scope scope, const bt_metric **list); /* how many */
 void bt_column_of(bt_scope scope, const bt_metric *m, bt_column *out);
-/* INSERT OR REPLACE of keys, then metrics in table order */
+/* INSERT OR REPLACE of the columns before the metrics (bt_scope_fixed of them), then metrics in
+ * table order: STEPS aid, step, wall_us, flags; PACKED key; SAMPLED aid, step and the keys */
 void bt_schema_insert(bt_scope scope, bt_text *sql);
-/* caller holds the lock: creates, migrates, adds columns of new metrics; BT_FORMAT for a file that
- * is not ours or newer */
+int bt_scope_fixed(bt_scope scope);
+/* of a sampled scope: CREATE TABLE IF NOT EXISTS, without metrics */
+void bt_schema_create(bt_scope scope, bt_text *sql);
+/* "aid, step, layer, tensor": the primary key of its table, each with `end` (" DESC") */
+void bt_schema_keys(bt_scope scope, const char *end, bt_text *sql);
+/* views.c: dropped; made anew; are those in the file ours? */
+bt_code bt_views_drop(sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
+bt_code bt_views_create(sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
+bool bt_views_differ(sqlite3 *db);
+/* caller holds the lock: creates, migrates, adds tables and columns of new scopes and metrics;
+ * BT_FORMAT for a file that is not ours or newer */
 bt_code bt_schema_apply(sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
 /* is it ours and of this version? *outdated: older, or lacks a metric of this program */
 bt_code bt_schema_check(sqlite3 *db, const char *path, bool *outdated, bt_err *err) BT_MUST_CHECK;

@@ -10,24 +10,6 @@
 #include "store/sql/sql.h"
 #include "store/view/view_impl.h"
 
-const bt_phase_row bt_phases[BT_PHASE_COUNT] = {
-    [BT_PH_DATA] = {"data", 'd', BT_MR_DATA, "data"},
-    [BT_PH_FWD] = {"fwd", 'f', BT_MR_FWD, "forward"},
-    [BT_PH_BWD] = {"bwd", 'b', BT_MR_BWD, "backward"},
-    [BT_PH_COMM] = {"comm", 'c', BT_MR_COMM_EXPOSED, "communication"},
-    [BT_PH_WAIT] = {"wait", 'w', BT_MR_WAIT, "waiting"},
-    [BT_PH_OPTIM] = {"optim", 'o', BT_MR_OPTIM, "optimizer"},
-    [BT_PH_CKPT] = {"ckpt", 'k', BT_MR_CKPT, "checkpoint"},
-    [BT_PH_MONITOR] = {"monitor", 'm', BT_MR_MONITOR, "monitoring"},
-    [BT_PH_OTHER] = {"other", 'x', BT_MR_OTHER, "other"},
-};
-
-const char *bt_run_state_name(bt_run_state s) {
-    static const char *const names[] = {"RUNNING", "PAUSED", "STALLED", "RESTARTING",
-                                        "STALE",   "DONE",   "STOPPED", "FAILED"};
-    return (unsigned)s < sizeof names / sizeof names[0] ? names[s] : "";
-}
-
 const char *bt_verdict_name(bt_verdict v) {
     static const char *const names[] = {"ok", "late", "bursty", "node-wide", "recovering"};
     return (unsigned)v < sizeof names / sizeof names[0] ? names[v] : "";

@@ -30,33 +30,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/base/metric.h"
 #include "engine/base/sink.h"
 #include "engine/base/status.h"
+#include "engine/base/tables/verb.h"
 #include "engine/base/text.h"
 #include "store/store.h"
-
-/* ---- what a step consists of ---- */
-typedef enum {
-    BT_PH_DATA,
-    BT_PH_FWD,
-    BT_PH_BWD,
-    BT_PH_COMM,
-    BT_PH_WAIT,
-    BT_PH_OPTIM,
-    BT_PH_CKPT,
-    BT_PH_MONITOR,
-    BT_PH_OTHER,
-    BT_PHASE_COUNT
-} bt_phase;
-/* title: the word in full */
-typedef struct bt_phase_row {
-    const char *name;
-    char letter;
-    bt_rank_metric metric;
-    const char *title;
-} bt_phase_row;
-extern const bt_phase_row bt_phases[BT_PHASE_COUNT];
 
 /* ---- what to load ---- */
 enum {
@@ -119,18 +97,6 @@ typedef struct bt_view_ask {
 } bt_view_ask;
 
 /* ---- the parts ---- */
-typedef enum {
-    BT_STATE_RUNNING,
-    BT_STATE_PAUSED,
-    BT_STATE_STALLED,
-    BT_STATE_RESTARTING,
-    BT_STATE_STALE,
-    BT_STATE_DONE,
-    BT_STATE_STOPPED,
-    BT_STATE_FAILED
-} bt_run_state;
-const char *bt_run_state_name(bt_run_state s); /* "RUNNING" */
-
 typedef struct bt_view_head {
     char run[BT_NAME_MAX], host[BT_HOST_MAX], note[160], exit_kind[120];
     bt_run_state state;

@@ -73,14 +73,13 @@ static bool process_alive(const char *host, int pid) {
 
 bt_run_state bt_view_state(const char *state, const char *host, int pid, double age_s,
                            double step_s, bool attempt_ended) {
-    if (strcmp(state, "done") == 0) return BT_STATE_DONE;
-    if (strcmp(state, "stopped") == 0) return BT_STATE_STOPPED;
-    if (strcmp(state, "failed") == 0) return BT_STATE_FAILED;
+    for (int k = 0; k < BT_STATE_COUNT; k++)
+        if (!bt_run_states[k].live && strcmp(state, bt_run_states[k].name) == 0)
+            return (bt_run_state)k;
     double quiet = fmax(30, isnan(step_s) ? 30 : 10 * step_s);
     if (!process_alive(host, pid))
         return age_s > 2 || isnan(age_s) ? BT_STATE_STALE : BT_STATE_RUNNING;
     if (attempt_ended) return BT_STATE_RESTARTING;
-    if (strcmp(state, "paused") == 0) return BT_STATE_PAUSED;
     return age_s > quiet ? BT_STATE_STALLED : BT_STATE_RUNNING;
 }
 
@@ -317,11 +316,30 @@ static bool on_attempt(void *ctx, const double *col, int n) {
     return true;
 }
 
-/* "paused" and "going on after a pause of ..." are events of the trainer; the row of the run says
- * only that it is running */
 static bool on_pause(void *ctx, const bt_row *r) {
-    *(bool *)ctx = r->cells[0] && strcmp(r->cells[0], "paused") == 0;
+    bt_event_kind kind = r->cells[0] ? bt_event_find(r->cells[0]) : BT_EVENT_COUNT;
+    *(bool *)ctx = kind < BT_EVENT_COUNT && bt_events[kind].effect == BT_EFFECT_PAUSES;
     return false;
+}
+
+/* what the newest event that begins or ends a pause was; the row of the run says only that it is
+ * running */
+static bt_code load_pause(bt_view *v, bt_err *err) {
+    bt_text sql;
+    bt_text_init(&sql);
+    bt_text_put(&sql, "SELECT kind FROM events WHERE run = ?1 AND kind IN ('");
+    for (int k = 0, n = 0; k < BT_EVENT_COUNT; k++) {
+        bt_event_effect e = bt_events[k].effect;
+        if (e == BT_EFFECT_NONE || e == BT_EFFECT_SEEN) continue;
+        bt_text_printf(&sql, "%s%s", n++ ? "', '" : "", bt_events[k].name);
+    }
+    bt_text_put(&sql, "') ORDER BY seq DESC LIMIT 1");
+    v->impl->paused = false;
+    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory")
+                              : bt_vq_rows(v->impl, bt_text_str(&sql), v->head.run, NULL, 0,
+                                           on_pause, &v->impl->paused, err);
+    bt_text_release(&sql);
+    return code;
 }
 
 /* a checkpoint is recorded with an event after it: without a new event there is nothing to count
@@ -351,13 +369,7 @@ static bt_code load_totals(bt_view *v, gaps *g, bt_err *err) {
         m->warnings = (int)bt_whole(x[0], 0);
         m->errors = (int)bt_whole(x[1], 0);
         m->alerts = (int)bt_whole(x[2], 0);
-        m->paused = false;
-        BT_TRY(bt_vq_rows(
-            m,
-            "SELECT title FROM (SELECT seq, kind, title FROM events WHERE run = ?1 ORDER BY seq "
-            "DESC LIMIT 40) WHERE kind = 'control' AND "
-            "(title = 'paused' OR title LIKE '% after a pause of %') ORDER BY seq DESC LIMIT 1",
-            h->run, NULL, 0, on_pause, &m->paused, err));
+        BT_TRY(load_pause(v, err));
         snprintf(m->events_run, sizeof m->events_run, "%s", h->run);
         m->events_at = m->event_newest;
     }
@@ -425,7 +437,7 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     double now_s = (double)m->now_us / 1e6;
     h->age_s = isnan(x.last_s) ? fmax(0, now_s - x.created_s) : fmax(0, now_s - x.last_s);
     h->state = bt_view_state(x.state, h->host, x.pid, h->age_s, NAN, g.last_ended);
-    h->live = h->state < BT_STATE_DONE;
+    h->live = bt_run_states[h->state].live;
     if (m->at_step >= 0) BT_TRY(from_tail(v, err));
     h->state = bt_view_state(x.state, h->host, x.pid, h->age_s, h->step_p95_ms / 1e3, g.last_ended);
     if (m->paused && (h->state == BT_STATE_RUNNING || h->state == BT_STATE_STALLED))

@@ -4,11 +4,7 @@
 
 #include "store/view/view_impl.h"
 
-static void state(bt_json *j, bt_run_state s) {
-    static const char *const words[] = {"running", "paused", "stalled", "restarting",
-                                        "stale",   "done",   "stopped", "failed"};
-    bt_json_str(j, "state", words[s]);
-}
+static void state(bt_json *j, bt_run_state s) { bt_json_str(j, "state", bt_run_states[s].name); }
 
 static void head(const bt_view_head *h, bt_json *j) {
     bt_json_object(j, "head");
@@ -353,7 +349,6 @@ static void comm(const bt_view_comm *l, bt_json *j) {
 }
 
 static void events(const bt_view_events *e, bt_json *j) {
-    static const char *const levels[] = {"info", "warning", "error"};
     bt_json_object(j, "events");
     bt_json_int(j, "total", e->total);
     bt_json_array(j, "rows");
@@ -372,7 +367,7 @@ static void events(const bt_view_events *e, bt_json *j) {
         else
             bt_json_null(j, "rank");
         bt_json_str(j, "kind", x->kind);
-        bt_json_str(j, "level", levels[x->level]);
+        bt_json_str(j, "level", bt_event_level_name(x->level));
         bt_json_str(j, "title", x->title);
         bt_json_end(j, '}');
     }

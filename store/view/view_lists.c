@@ -400,7 +400,8 @@ static bool on_run(void *ctx, const bt_row *row) {
     x->age_s = fmax(0, now - (isnan(updated) ? x->started_s : updated));
     x->state = bt_view_state(c[1] ? c[1] : "", x->host, (int)bt_whole(v[17], 0), x->age_s,
                              x->step_ms / 1e3, false);
-    if (x->state < BT_STATE_STALE && now > x->started_s) x->duration_s = now - x->started_s;
+    if (bt_run_states[x->state].live && x->state != BT_STATE_STALE && now > x->started_s)
+        x->duration_s = now - x->started_s;
     x->n_spark = read_spark(c[21], x->spark, 64);
     return true;
 }

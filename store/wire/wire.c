@@ -37,21 +37,6 @@ struct bt_wire {
     size_t in_n;
 };
 
-static const char *const verbs[BT_CTL_COUNT] = {NULL,   "pause", "resume", "checkpoint",
-                                                "stop", "lr",    "eval"};
-
-const char *bt_ctl_name(bt_ctl_verb v) { return v > 0 && v < BT_CTL_COUNT ? verbs[v] : "?"; }
-
-bool bt_ctl_parse(const char *word, bt_ctl_verb *v) {
-    for (int i = 1; i < BT_CTL_COUNT; i++) {
-        if (strcmp(word, verbs[i]) == 0) {
-            *v = (bt_ctl_verb)i;
-            return true;
-        }
-    }
-    return false;
-}
-
 bt_code bt_wire_address(struct sockaddr_un *out, const char *socket_path, bt_err *err) {
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
     size_t n = strlen(socket_path);
@@ -73,21 +58,21 @@ static int send_some(bt_wire *w) {
             if (!w->batch) w->batch = bt_queue_take(&w->q, SEND_BYTES);
             if (!w->batch) return 0;
             w->current = w->batch;
-            w->head = (bt_frame){BT_FRAME_MAGIC, w->current->kind, w->attempt, w->current->bytes};
+            w->head = (bt_frame){BT_FRAME_MAGIC, w->attempt, w->current->head};
             w->sent = 0;
         }
-        size_t total = sizeof w->head + w->current->bytes;
+        size_t total = sizeof w->head + w->current->head.bytes;
         bool in_head = w->sent < sizeof w->head;
         const unsigned char *from = in_head ? (const unsigned char *)&w->head + w->sent
                                             : w->current->data + (w->sent - sizeof w->head);
         size_t n = in_head ? sizeof w->head - w->sent : total - w->sent;
         /* cannot be framed: a record of 16 MiB is a mistake */
-        if (w->current->bytes > BT_FRAME_MAX)
+        if (w->current->head.bytes > BT_FRAME_MAX)
             w->sent = total;
         else {
             ssize_t done = send(w->fd, from, n,
                                 MSG_DONTWAIT | MSG_NOSIGNAL |
-                                    (in_head && w->current->bytes ? MSG_MORE : 0));
+                                    (in_head && w->current->head.bytes ? MSG_MORE : 0));
             if (done < 0 && errno == EINTR) continue;
             if (done < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? 1 : -1;
             w->sent += (size_t)done;
@@ -113,13 +98,13 @@ static bool hear(bt_wire *w) {
     while (w->in_n - at >= sizeof(bt_control_frame)) {
         bt_control_frame f;
         memcpy(&f, w->in + at, sizeof f);
-        if (f.head.magic != BT_FRAME_MAGIC || f.head.kind != BT_FRAME_CONTROL ||
-            f.head.bytes != sizeof f - sizeof f.head)
+        if (f.frame.magic != BT_FRAME_MAGIC || f.frame.head.kind != BT_FRAME_CONTROL ||
+            f.frame.head.bytes != sizeof f - sizeof f.frame)
             return false;
         at += sizeof f;
-        bool known = f.verb > 0 && f.verb < BT_CTL_COUNT && isfinite(f.value);
-        if (known && f.head.attempt == w->attempt && w->handlers.control)
-            w->handlers.control(w->handlers.ctx, &(bt_ctl){(bt_ctl_verb)f.verb, f.value});
+        bool known = f.verb < BT_VERB_COUNT && bt_verbs[f.verb].ranks && isfinite(f.value);
+        if (known && f.frame.attempt == w->attempt && w->handlers.control)
+            w->handlers.control(w->handlers.ctx, &(bt_ctl){(bt_verb)f.verb, f.value});
     }
     memmove(w->in, w->in + at, w->in_n - at);
     w->in_n -= at;
@@ -158,10 +143,8 @@ static void *wire_loop(void *arg) {
 }
 
 static bt_code send_hello(bt_wire *w, const char *socket_path, bt_err *err) {
-    struct {
-        bt_frame head;
-        bt_hello body;
-    } f = {{BT_FRAME_MAGIC, BT_FRAME_HELLO, w->attempt, sizeof(bt_hello)}, bt_hello_mine()};
+    bt_hello_frame f = {bt_frame_of(BT_FRAME_HELLO, w->attempt, sizeof f - sizeof f.frame),
+                        bt_record_mark()};
     if (send(w->fd, &f, sizeof f, MSG_NOSIGNAL) != (ssize_t)sizeof f)
         return bt_fail_errno(err, BT_IO, errno, "cannot greet the supervisor at '%s'", socket_path);
     return BT_OK;
@@ -228,7 +211,7 @@ void bt_wire_close(bt_wire *w) {
     if (w->running) {
         bt_queue_set(&w->q, &w->q.stop, true);
         pthread_join(w->thread, NULL);
-        bt_frame bye = {BT_FRAME_MAGIC, BT_FRAME_BYE, w->attempt, 0};
+        bt_frame bye = bt_frame_of(BT_FRAME_BYE, w->attempt, 0);
         ssize_t sent = w->current ? 0 : send(w->fd, &bye, sizeof bye, MSG_DONTWAIT | MSG_NOSIGNAL);
         (void)sent; /* not said: the supervisor sees the end all the same */
     }

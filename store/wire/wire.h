@@ -2,8 +2,8 @@
  * ways.
  *
  * Down (rank -> supervisor): everything a bt_sink receives. Up (supervisor -> rank): control verbs.
- * A frame: u32 magic, u32 kind, u32 attempt, u32 bytes, payload (<= 16 MiB). A frame of a lower
- *          attempt is ignored.
+ * A frame: u32 magic, u32 attempt, the head of a record (record.h), payload (<= 16 MiB). A frame of a
+ *          lower attempt is ignored.
  * Rank side: a sink whose calls copy into a bounded queue; a thread sends. The step never blocks;
  *            when the queue is full the
  * oldest per-rank records go first and are counted; step values are never dropped.
@@ -17,20 +17,11 @@
 
 #include "engine/base/sink.h"
 #include "engine/base/status.h"
-
-typedef enum {
-    BT_CTL_PAUSE = 1,
-    BT_CTL_RESUME,
-    BT_CTL_CHECKPOINT,
-    BT_CTL_STOP,
-    BT_CTL_LR,
-    BT_CTL_EVAL,
-    BT_CTL_COUNT
-} bt_ctl_verb;
+#include "engine/base/tables/verb.h"
 
 /* value: factor for LR */
 typedef struct bt_ctl {
-    bt_ctl_verb verb;
+    bt_verb verb;
     double value;
 } bt_ctl;
 
@@ -57,15 +48,20 @@ typedef struct bt_wire_server bt_wire_server;
 bt_code bt_wire_listen(bt_wire_server **out, const char *socket_path, bt_err *err) BT_MUST_CHECK;
 /* fds to wait on for reading */
 int bt_wire_poll_fds(const bt_wire_server *s, int fds[2]);
-/* reads what has arrived and calls the sink's functions for each whole frame of `attempt` */
-bt_code bt_wire_serve(bt_wire_server *s, int attempt, const bt_sink *into, bt_err *err)
+struct bt_record;
+/* What becomes of a record that has arrived: it is checked and decoded once for `look` (functions that
+ * it lacks cost nothing); then its bytes, as they came, are given to `take` (NULL: dropped). */
+typedef struct bt_wire_into {
+    bt_sink look;
+    void *taker;
+    void (*take)(void *taker, struct bt_record *r);
+} bt_wire_into;
+/* reads what has arrived: each whole frame of `attempt` goes where `into` says */
+bt_code bt_wire_serve(bt_wire_server *s, int attempt, const bt_wire_into *into, bt_err *err)
     BT_MUST_CHECK;
 /* BT_BUSY: no rank connected */
 bt_code bt_wire_send_control(bt_wire_server *s, const bt_ctl *c, bt_err *err) BT_MUST_CHECK;
 bool bt_wire_connected(const bt_wire_server *s);
 void bt_wire_server_close(bt_wire_server *s);
-
-const char *bt_ctl_name(bt_ctl_verb v);
-bool bt_ctl_parse(const char *word, bt_ctl_verb *v);
 
 #endif

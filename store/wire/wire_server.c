@@ -2,7 +2,8 @@
  * current attempt.
  *
  * Several generations may be connected at once; the newest connection of the attempt being served
- * gets the controls. Who breaks the protocol is cut off; serving goes on. */
+ * gets the controls. Who breaks the protocol is cut off; serving goes on. A record's payload is
+ * received into the record that goes on to the writer. */
 #include "store/wire/wire.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/base/small.h"
 #include "store/record/wire_frame.h"
 
 enum { MAX_PEERS = 8, READ_BYTES = 64 << 10, SERVE_BYTES = 4 << 20 };
@@ -22,9 +24,9 @@ typedef struct peer {
     int fd; /* -1: free */
     bool greeted;
     uint32_t attempt;
-    bt_frame head;
-    size_t head_n, body_n; /* received of head, of body */
-    unsigned char *body;   /* malloc'd, so aligned for doubles */
+    bt_frame frame;
+    size_t head_n, body_n; /* received of the frame's head, of its payload */
+    bt_record *record;     /* in the making */
 } peer;
 
 struct bt_wire_server {
@@ -37,7 +39,7 @@ struct bt_wire_server {
 static void drop_peer(bt_wire_server *s, int i) {
     peer *p = &s->peers[i];
     if (p->fd >= 0) close(p->fd); /* closing takes it out of the epoll set */
-    free(p->body);
+    free(p->record);
     *p = (peer){.fd = -1};
     if (s->current == i) s->current = -1;
 }
@@ -72,51 +74,63 @@ static void accept_peers(bt_wire_server *s) {
 /* ---- frames ---- */
 
 static bool frame_ok(const peer *p, const bt_frame *f) {
-    if (f->magic != BT_FRAME_MAGIC || f->bytes > BT_FRAME_MAX) return false;
-    if (f->kind == BT_FRAME_HELLO) return !p->greeted && f->bytes == sizeof(bt_hello);
+    const bt_record_head *h = &f->head;
+    if (f->magic != BT_FRAME_MAGIC || h->bytes > BT_FRAME_MAX) return false;
+    if (h->kind == BT_FRAME_HELLO)
+        return !p->greeted && h->bytes == sizeof(bt_hello_frame) - sizeof(bt_frame);
     if (!p->greeted || f->attempt != p->attempt) return false;
-    return f->kind == BT_FRAME_BYE ? f->bytes == 0 : f->kind > 0 && f->kind < BT_REC_COUNT;
+    return h->kind == BT_FRAME_BYE ? h->bytes == 0 : h->kind > 0 && h->kind < BT_REC_COUNT;
 }
 
-static bool take_frame(bt_wire_server *s, int i, int attempt, const bt_sink *into) {
+static bool take_hello(bt_wire_server *s, int i, int attempt) {
     peer *p = &s->peers[i];
-    if (p->head.kind == BT_FRAME_HELLO) {
-        bt_hello mine = bt_hello_mine();
-        if (memcmp(p->body, &mine, sizeof mine) != 0) return false;
-        p->greeted = true;
-        p->attempt = p->head.attempt;
-        if (p->attempt == (uint32_t)attempt) s->current = i;
-        return true;
-    }
+    uint64_t mark;
+    memcpy(&mark, p->record->data, sizeof mark);
+    if (mark != bt_record_mark()) return false;
+    p->greeted = true;
+    p->attempt = p->frame.attempt;
+    if (p->attempt == (uint32_t)attempt) s->current = i;
+    return true;
+}
+
+static bool take_frame(bt_wire_server *s, int i, int attempt, const bt_wire_into *into) {
+    peer *p = &s->peers[i];
+    bt_record *r = p->record;
+    if (r->head.kind == BT_FRAME_HELLO) return take_hello(s, i, attempt);
     /* fenced: an older generation is heard no more */
-    if (p->head.kind == BT_FRAME_BYE || p->attempt != (uint32_t)attempt) return true;
-    return bt_record_deliver(p->head.kind, p->body, p->head.bytes, into);
+    if (r->head.kind == BT_FRAME_BYE || p->attempt != (uint32_t)attempt) return true;
+    if (!bt_record_deliver(&r->head, r->data, &into->look)) return false;
+    if (into->take) {
+        p->record = NULL;
+        into->take(into->taker, r);
+    }
+    return true;
 }
 
 /* feeds bytes to the peer's frame in the making; false: it broke the protocol */
 static bool feed(bt_wire_server *s, int i, const unsigned char *data, size_t n, int attempt,
-                 const bt_sink *into) {
+                 const bt_wire_into *into) {
     peer *p = &s->peers[i];
     while (n > 0) {
-        if (p->head_n < sizeof p->head) {
-            size_t k = sizeof p->head - p->head_n < n ? sizeof p->head - p->head_n : n;
-            memcpy((unsigned char *)&p->head + p->head_n, data, k);
+        if (p->head_n < sizeof p->frame) {
+            size_t k = bt_min_size(sizeof p->frame - p->head_n, n);
+            memcpy((unsigned char *)&p->frame + p->head_n, data, k);
             p->head_n += k;
             data += k;
             n -= k;
-            if (p->head_n < sizeof p->head) return true;
-            if (!frame_ok(p, &p->head)) return false;
-            free(p->body);
-            p->body = malloc(p->head.bytes ? p->head.bytes : 1);
+            if (p->head_n < sizeof p->frame) return true;
+            if (!frame_ok(p, &p->frame)) return false;
+            free(p->record);
+            p->record = bt_record_empty(&p->frame.head);
             p->body_n = 0;
-            if (!p->body) return false;
+            if (!p->record) return false;
         }
-        size_t k = p->head.bytes - p->body_n < n ? p->head.bytes - p->body_n : n;
-        memcpy(p->body + p->body_n, data, k);
+        size_t k = bt_min_size(p->frame.head.bytes - p->body_n, n);
+        memcpy(p->record->data + p->body_n, data, k);
         p->body_n += k;
         data += k;
         n -= k;
-        if (p->body_n < p->head.bytes) return true;
+        if (p->body_n < p->frame.head.bytes) return true;
         p->head_n = 0;
         if (!take_frame(s, i, attempt, into)) return false;
     }
@@ -124,7 +138,8 @@ static bool feed(bt_wire_server *s, int i, const unsigned char *data, size_t n, 
 }
 
 /* false: the peer is gone, in order or not; *broke tells which */
-static bool serve_peer(bt_wire_server *s, int i, int attempt, const bt_sink *into, bool *broke) {
+static bool serve_peer(bt_wire_server *s, int i, int attempt, const bt_wire_into *into,
+                       bool *broke) {
     unsigned char buf[READ_BYTES];
     for (size_t total = 0; total < SERVE_BYTES;) {
         ssize_t n = recv(s->peers[i].fd, buf, sizeof buf, 0);
@@ -175,7 +190,7 @@ int bt_wire_poll_fds(const bt_wire_server *s, int fds[2]) {
     return 1;
 }
 
-bt_code bt_wire_serve(bt_wire_server *s, int attempt, const bt_sink *into, bt_err *err) {
+bt_code bt_wire_serve(bt_wire_server *s, int attempt, const bt_wire_into *into, bt_err *err) {
     bt_code code = BT_OK;
     accept_peers(s);
     if (s->current >= 0 && s->peers[s->current].attempt != (uint32_t)attempt) s->current = -1;
@@ -197,18 +212,17 @@ bt_code bt_wire_serve(bt_wire_server *s, int attempt, const bt_sink *into, bt_er
 
 bt_code bt_wire_send_control(bt_wire_server *s, const bt_ctl *c, bt_err *err) {
     if (s->current < 0)
-        return bt_fail(err, BT_BUSY, "no rank is connected to be told '%s'", bt_ctl_name(c->verb));
+        return bt_fail(err, BT_BUSY, "no rank is connected to be told '%s'",
+                       bt_verbs[c->verb].word);
     peer *p = &s->peers[s->current];
-    bt_control_frame f = {{BT_FRAME_MAGIC, BT_FRAME_CONTROL, p->attempt, sizeof f - sizeof f.head},
-                          (uint32_t)c->verb,
-                          0,
-                          c->value};
+    bt_control_frame f = {bt_frame_of(BT_FRAME_CONTROL, p->attempt, sizeof f - sizeof f.frame),
+                          (uint32_t)c->verb, 0, c->value};
     ssize_t n = send(p->fd, &f, sizeof f, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n == (ssize_t)sizeof f) return BT_OK;
     /* half a frame cannot be mended */
     if (n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) drop_peer(s, s->current);
     return bt_fail(err, BT_BUSY, "rank 0 does not listen: '%s' was not delivered",
-                   bt_ctl_name(c->verb));
+                   bt_verbs[c->verb].word);
 }
 
 bool bt_wire_connected(const bt_wire_server *s) { return s->current >= 0; }

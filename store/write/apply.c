@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
-#include "engine/base/small.h"
+#include "engine/base/tables/derived.h"
 #include "store/write/rollup.h"
 
-enum { SPARK = 64, RECENT = 64 };
+enum { SPARK = 64 };
 
 typedef struct summary {
     int64_t last_step, last_us, tokens, bytes_wire, rss_kib, first_time_us, redone_us,
@@ -23,7 +23,7 @@ typedef struct summary {
     int64_t attempt_step, attempt_us;
     double loss, val_loss, best_val, mfu, comm_overhead;
     /* of the newest steps; the medians are shown */
-    double speed[RECENT], took_us[RECENT];
+    double speed[BT_RECENT_STEPS], took_us[BT_RECENT_STEPS];
     uint64_t n_recent;
     double spark[SPARK]; /* loss; point i stands for steps [i, i+1) * stride */
     int n_spark;
@@ -31,11 +31,6 @@ typedef struct summary {
 } summary;
 
 enum {
-    ST_STEP,
-    ST_RANK_STEP,
-    ST_LAYER,
-    ST_COMM,
-    ST_PAIR,
     ST_RANK,
     ST_FACT,
     ST_EVENT,
@@ -54,8 +49,8 @@ struct bt_apply {
     sqlite3 *db;
     const char *path;
     sqlite3_stmt *st[ST_COUNT];
-    bt_column step_cols[BT_MS_COUNT], rank_cols[BT_MR_COUNT], layer_cols[BT_ML_COUNT],
-        comm_cols[BT_MC_COUNT], pair_cols[BT_MP_COUNT];
+    sqlite3_stmt *insert[BT_SCOPE_COUNT];
+    bt_column column[BT_METRICS_COUNT], *columns[BT_SCOPE_COUNT]; /* of each scope, in column */
     bt_apply_attempt at;
     summary now, saved; /* saved: of the last commit */
     int rc;             /* first failure of the running transaction */
@@ -68,7 +63,7 @@ struct bt_apply {
 
 /* ---- binding ---- */
 
-static bool bind_metric(sqlite3_stmt *st, int at, double v, const bt_column *c) {
+static void bind_metric(sqlite3_stmt *st, int at, double v, const bt_column *c) {
     if (!isfinite(v))
         sqlite3_bind_null(st, at);
     else if (!c->integer)
@@ -77,7 +72,6 @@ static bool bind_metric(sqlite3_stmt *st, int at, double v, const bt_column *c) 
         double x = v * c->scale;
         sqlite3_bind_int64(st, at, x >= 9.2e18 ? INT64_MAX : x <= -9.2e18 ? INT64_MIN : llround(x));
     }
-    return isfinite(v);
 }
 
 static void bind_text(sqlite3_stmt *st, int at, const char *s) {
@@ -85,6 +79,17 @@ static void bind_text(sqlite3_stmt *st, int at, const char *s) {
         sqlite3_bind_text(st, at, s, -1, SQLITE_STATIC);
     else
         sqlite3_bind_null(st, at);
+}
+
+/* the metrics of a row behind its other columns; returns which were infinite, a bit each */
+static int64_t bind_metrics(bt_apply *a, bt_scope scope, const double *values) {
+    int64_t infinite = 0;
+    int at = bt_scope_fixed(scope) + 1;
+    for (int i = 0; i < bt_scopes[scope].n; i++) {
+        bind_metric(a->insert[scope], at + i, values[i], &a->columns[scope][i]);
+        if (isinf(values[i]) && i < 62) infinite |= INT64_C(1) << i;
+    }
+    return infinite;
 }
 
 /* runs a bound statement. A row that can never be stored is skipped; anything else fails the
@@ -167,8 +172,8 @@ static void summarise(summary *s, const bt_step_record *r) {
             s->first_time_us += spent;
         else
             s->redone_us += spent;
-        s->took_us[s->n_recent % RECENT] = took;
-        s->speed[s->n_recent % RECENT] = v[BT_MS_TOKENS_PER_S];
+        s->took_us[s->n_recent % BT_RECENT_STEPS] = took;
+        s->speed[s->n_recent % BT_RECENT_STEPS] = v[BT_MS_TOKENS_PER_S];
         s->n_recent++;
     }
     if (r->step > s->run_step) s->run_step = r->step;
@@ -193,26 +198,23 @@ static void summarise(summary *s, const bt_step_record *r) {
 }
 
 static void insert_ranks(bt_apply *a, const bt_step_record *r) {
-    sqlite3_stmt *st = a->st[ST_RANK_STEP];
+    sqlite3_stmt *st = a->insert[BT_SCOPE_RANK];
     bool fits = a->at.aid >> BT_AID_BITS == 0 && r->step >> BT_STEP_BITS == 0;
     for (int k = 0; k < r->n_ranks && a->rc == SQLITE_OK; k++) {
         if (!fits || k >> BT_RANK_BITS) {
             a->skipped++;
             continue;
         }
-        const double *v = r->rank_values + (size_t)k * BT_MR_COUNT;
         sqlite3_bind_int64(st, 1, bt_rank_key(a->at.aid, r->step, k));
-        for (int i = 0; i < BT_MR_COUNT; i++) bind_metric(st, 2 + i, v[i], &a->rank_cols[i]);
+        bind_metrics(a, BT_SCOPE_RANK, r->rank_values + (size_t)k * BT_MR_COUNT);
         run(a, st);
     }
 }
 
 static void on_step(void *ctx, const bt_step_record *r) {
     bt_apply *a = ctx;
-    sqlite3_stmt *st = a->st[ST_STEP];
+    sqlite3_stmt *st = a->insert[BT_SCOPE_STEP];
     if (a->again && r->step <= a->now.attempt_step) return;
-    /* bit i: metric i was infinite; bit 62: the loss was not a number */
-    int64_t flags = 0;
     /* the steps of earlier attempts end here */
     if (a->now.first_step < 0 || r->step < a->now.first_step) {
         sqlite3_bind_int64(a->st[ST_CLIP], 1, r->step);
@@ -225,10 +227,8 @@ static void on_step(void *ctx, const bt_step_record *r) {
             run(a, a->st[ST_FROM]);
         }
     }
-    for (int i = 0; i < BT_MS_COUNT; i++) {
-        if (!bind_metric(st, 5 + i, r->values[i], &a->step_cols[i]) && (isinf(r->values[i]) != 0))
-            flags |= INT64_C(1) << i;
-    }
+    /* bit i: metric i was infinite; bit 62: the loss was not a number */
+    int64_t flags = bind_metrics(a, BT_SCOPE_STEP, r->values);
     if (isnan(r->values[BT_MS_LOSS])) flags |= INT64_C(1) << 62;
     sqlite3_bind_int64(st, 1, a->at.aid);
     sqlite3_bind_int64(st, 2, r->step);
@@ -241,16 +241,21 @@ static void on_step(void *ctx, const bt_step_record *r) {
     a->touched = true;
 }
 
-static void on_layers(void *ctx, const bt_layer_record *list, size_t n) {
+static void on_rows(void *ctx, const bt_row_record *r) {
     bt_apply *a = ctx;
-    sqlite3_stmt *st = a->st[ST_LAYER];
-    for (size_t k = 0; k < n && a->rc == SQLITE_OK; k++) {
+    const bt_scope_row *scope = &bt_scopes[r->scope];
+    sqlite3_stmt *st = a->insert[r->scope];
+    const bt_key *key = r->keys;
+    for (size_t row = 0; row < r->n && a->rc == SQLITE_OK; row++) {
         sqlite3_bind_int64(st, 1, a->at.aid);
-        sqlite3_bind_int64(st, 2, list[k].step);
-        sqlite3_bind_int(st, 3, list[k].layer);
-        bind_text(st, 4, list[k].tensor);
-        for (int i = 0; i < BT_ML_COUNT; i++)
-            bind_metric(st, 5 + i, list[k].values[i], &a->layer_cols[i]);
+        sqlite3_bind_int64(st, 2, r->step);
+        for (int k = 0; k < scope->n_keys; k++, key++) {
+            if (scope->key[k].text)
+                bind_text(st, 3 + k, key->s);
+            else
+                sqlite3_bind_int64(st, 3 + k, key->i);
+        }
+        bind_metrics(a, r->scope, r->values + row * (size_t)scope->n);
         run(a, st);
     }
 }
@@ -260,40 +265,11 @@ static bool event_known(bt_apply *a, const bt_event *e) {
     sqlite3_bind_int64(st, 1, a->at.run);
     sqlite3_bind_int64(st, 2, a->at.aid);
     sqlite3_bind_int64(st, 3, e->wall_us);
-    bind_text(st, 4, e->kind);
+    bind_text(st, 4, bt_events[e->kind].name);
     bind_text(st, 5, e->title);
     bool known = sqlite3_step(st) == SQLITE_ROW;
     sqlite3_reset(st);
     return known;
-}
-
-static void on_comm(void *ctx, const bt_comm_record *list, size_t n) {
-    bt_apply *a = ctx;
-    sqlite3_stmt *st = a->st[ST_COMM];
-    for (size_t k = 0; k < n && a->rc == SQLITE_OK; k++) {
-        sqlite3_bind_int64(st, 1, a->at.aid);
-        sqlite3_bind_int64(st, 2, list[k].step);
-        sqlite3_bind_int(st, 3, list[k].rank);
-        bind_text(st, 4, list[k].op);
-        bind_text(st, 5, list[k].axis);
-        for (int i = 0; i < BT_MC_COUNT; i++)
-            bind_metric(st, 6 + i, list[k].values[i], &a->comm_cols[i]);
-        run(a, st);
-    }
-}
-
-static void on_pairs(void *ctx, const bt_pair_record *list, size_t n) {
-    bt_apply *a = ctx;
-    sqlite3_stmt *st = a->st[ST_PAIR];
-    for (size_t k = 0; k < n; k++) {
-        sqlite3_bind_int64(st, 1, a->at.aid);
-        sqlite3_bind_int64(st, 2, list[k].step);
-        sqlite3_bind_int(st, 3, list[k].rank);
-        sqlite3_bind_int(st, 4, list[k].peer);
-        for (int i = 0; i < BT_MP_COUNT; i++)
-            bind_metric(st, 5 + i, list[k].values[i], &a->pair_cols[i]);
-        run(a, st);
-    }
 }
 
 static void on_event(void *ctx, const bt_event *e) {
@@ -311,13 +287,13 @@ static void on_event(void *ctx, const bt_event *e) {
         sqlite3_bind_int(st, 5, e->rank);
     else
         sqlite3_bind_null(st, 5);
-    bind_text(st, 6, e->kind);
-    sqlite3_bind_int(st, 7, (int)e->level);
+    bind_text(st, 6, bt_events[e->kind].name);
+    sqlite3_bind_int(st, 7, (int)bt_events[e->kind].level);
     bind_text(st, 8, e->title);
     bind_text(st, 9, e->body);
     run(a, st);
     /* the engine knows which checkpoint it found; the event names its last step */
-    if (e->step >= 0 && e->kind && strcmp(e->kind, "resumed") == 0) {
+    if (e->step >= 0 && bt_events[e->kind].effect == BT_EFFECT_RESUMES) {
         sqlite3_bind_int64(a->st[ST_FROM], 1, e->step + 1);
         sqlite3_bind_int64(a->st[ST_FROM], 2, a->at.aid);
         run(a, a->st[ST_FROM]);
@@ -340,15 +316,10 @@ static void on_ckpt(void *ctx, const bt_ckpt_record *c) {
 
 /* ---- summary ---- */
 
-static double median(const double *v, uint64_t n) {
-    double sorted[RECENT];
-    size_t m = 0;
-    for (uint64_t i = 0; i < (n < RECENT ? n : RECENT); i++) {
-        if (isfinite(v[i])) sorted[m++] = v[i];
-    }
-    if (m == 0) return NAN;
-    qsort(sorted, m, sizeof sorted[0], bt_compare_doubles);
-    return m % 2 ? sorted[m / 2] : (sorted[m / 2 - 1] + sorted[m / 2]) / 2;
+static double recent_median(const double *v, uint64_t n) {
+    double copy[BT_RECENT_STEPS];
+    memcpy(copy, v, sizeof copy);
+    return bt_median_known(copy, n < BT_RECENT_STEPS ? n : BT_RECENT_STEPS);
 }
 
 static void spark_text(const summary *s, char *out, size_t size) {
@@ -393,8 +364,9 @@ static void write_summary(bt_apply *a, uint64_t dropped) {
         sqlite3_bind_int64(st, 7, s->best_val_step);
     else
         sqlite3_bind_null(st, 7);
-    bind_metric(st, 8, median(s->speed, s->n_recent), &real);
-    bind_metric(st, 9, median(s->took_us, s->n_recent), &(bt_column){.integer = true, .scale = 1});
+    bind_metric(st, 8, recent_median(s->speed, s->n_recent), &real);
+    bind_metric(st, 9, recent_median(s->took_us, s->n_recent),
+                &(bt_column){.integer = true, .scale = 1});
     bind_metric(st, 10, s->mfu, &real);
     bind_metric(st, 11, s->comm_overhead, &real);
     sqlite3_bind_int64(st, 12, s->bytes_wire);
@@ -468,7 +440,7 @@ int bt_apply_transaction(bt_apply *a, const bt_record *list, uint64_t dropped) {
     run(a, a->st[ST_BEGIN]);
     if (a->rc != SQLITE_OK) return a->rc;
     for (const bt_record *r = list; r && a->rc == SQLITE_OK; r = r->next) {
-        if (!bt_record_deliver(r->kind, r->data, r->bytes, &a->sink)) a->skipped++;
+        if (!bt_record_deliver(&r->head, r->data, &a->sink)) a->skipped++;
     }
     if (a->touched) write_summary(a, dropped + a->skipped);
     if (a->rc == SQLITE_OK) run(a, a->st[ST_COMMIT]);
@@ -520,31 +492,22 @@ static const char *const fixed_sql[ST_COUNT] = {
 };
 
 static bt_code prepare_all(bt_apply *a, bt_err *err) {
-    static const struct {
-        int st;
-        bt_scope scope;
-    } wide[] = {{ST_STEP, BT_SCOPE_STEP},
-                {ST_RANK_STEP, BT_SCOPE_RANK},
-                {ST_LAYER, BT_SCOPE_LAYER},
-                {ST_COMM, BT_SCOPE_COMM},
-                {ST_PAIR, BT_SCOPE_PAIR}};
-    bt_column *cols[] = {a->step_cols, a->rank_cols, a->layer_cols, a->comm_cols, a->pair_cols};
-    for (size_t i = 0; i < sizeof wide / sizeof wide[0]; i++) {
-        const bt_metric *list;
-        int n = bt_scope_metrics(wide[i].scope, &list);
-        for (int k = 0; k < n; k++) bt_column_of(wide[i].scope, &list[k], &cols[i][k]);
+    bt_column *next = a->column;
+    for (int k = 0; k < BT_SCOPE_COUNT; k++) {
+        const bt_scope_row *scope = &bt_scopes[k];
         bt_text sql;
+        a->columns[k] = next;
+        for (int i = 0; i < scope->n; i++) bt_column_of((bt_scope)k, &scope->metric[i], next++);
         bt_text_init(&sql);
-        bt_schema_insert(wide[i].scope, &sql);
-        bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "out of memory")
-                                  : bt_sql_prepare(a->db, a->path, bt_text_str(&sql),
-                                                   &a->st[wide[i].st], err);
+        bt_schema_insert((bt_scope)k, &sql);
+        bt_code code = sql.failed
+                           ? bt_fail(err, BT_NOMEM, "out of memory")
+                           : bt_sql_prepare(a->db, a->path, bt_text_str(&sql), &a->insert[k], err);
         bt_text_release(&sql);
         if (code != BT_OK) return code;
     }
-    for (int i = 0; i < ST_COUNT; i++) {
-        if (fixed_sql[i]) BT_TRY(bt_sql_prepare(a->db, a->path, fixed_sql[i], &a->st[i], err));
-    }
+    for (int i = 0; i < ST_COUNT; i++)
+        BT_TRY(bt_sql_prepare(a->db, a->path, fixed_sql[i], &a->st[i], err));
     return BT_OK;
 }
 
@@ -554,8 +517,13 @@ bt_code bt_apply_open(bt_apply **out, sqlite3 *db, const char *path, bt_err *err
     if (!a) return bt_fail(err, BT_NOMEM, "cannot write metrics: out of memory");
     a->db = db;
     a->path = path;
-    a->sink = (bt_sink){a,       on_ranks, on_fact, on_step, on_layers,
-                        on_comm, on_event, on_ckpt, on_pairs};
+    a->sink = (bt_sink){.ctx = a,
+                        .ranks = on_ranks,
+                        .fact = on_fact,
+                        .step = on_step,
+                        .rows = on_rows,
+                        .event = on_event,
+                        .checkpoint = on_ckpt};
     bt_code code = prepare_all(a, err);
     if (code == BT_OK) code = bt_roll_open(&a->roll, db, path, err);
     if (code != BT_OK) {
@@ -569,6 +537,7 @@ bt_code bt_apply_open(bt_apply **out, sqlite3 *db, const char *path, bt_err *err
 void bt_apply_close(bt_apply *a) {
     if (!a) return;
     for (int i = 0; i < ST_COUNT; i++) sqlite3_finalize(a->st[i]);
+    for (int k = 0; k < BT_SCOPE_COUNT; k++) sqlite3_finalize(a->insert[k]);
     bt_roll_close(a->roll);
     free(a);
 }

@@ -103,51 +103,57 @@ static bt_code may_remove(session *s, const char *run, bt_err *err) {
     return code;
 }
 
-/* the long tables: how to find the attempts that have rows, and to delete the first CHUNK_ROWS of
- * one (%1$lld: the attempt) */
-static const struct {
-    const char *first, *next, *drop;
-} long_tables[] = {
-    {"(SELECT min(key) FROM rank_step) >> 46",
-     "(SELECT min(key) FROM rank_step WHERE key >= (x + 1) << 46) >> 46",
-     "DELETE FROM rank_step WHERE key BETWEEN %1$lld << 46 AND (SELECT max(key) FROM (SELECT key "
-     "FROM rank_step WHERE key >= %1$lld << 46 AND key < (%1$lld + 1) << 46 ORDER BY key LIMIT "
-     "%2$d))"},
-    {"(SELECT min(aid) FROM step)", "(SELECT min(aid) FROM step WHERE aid > x)",
-     "DELETE FROM step WHERE aid = %1$lld AND step <= (SELECT max(step) FROM (SELECT step FROM "
-     "step WHERE aid = %1$lld ORDER BY step LIMIT %2$d))"},
-    {"(SELECT min(aid) FROM layer_stat)", "(SELECT min(aid) FROM layer_stat WHERE aid > x)",
-     "DELETE FROM layer_stat WHERE aid = %1$lld AND step <= (SELECT max(step) FROM (SELECT step "
-     "FROM layer_stat WHERE aid = %1$lld ORDER BY step LIMIT %2$d))"},
-    {"(SELECT min(aid) FROM comm_op)", "(SELECT min(aid) FROM comm_op WHERE aid > x)",
-     "DELETE FROM comm_op WHERE aid = %1$lld AND step <= (SELECT max(step) FROM (SELECT step FROM "
-     "comm_op WHERE aid = %1$lld ORDER BY step LIMIT %2$d))"},
-    {"(SELECT min(aid) FROM comm_pair)", "(SELECT min(aid) FROM comm_pair WHERE aid > x)",
-     "DELETE FROM comm_pair WHERE aid = %1$lld AND step <= (SELECT max(step) FROM (SELECT step "
-     "FROM comm_pair WHERE aid = %1$lld ORDER BY step LIMIT %2$d))"},
-};
+/* the first attempt that has rows in the table of a scope but is none any more; 0: none */
+static int64_t orphan(session *s, const bt_scope_row *scope) {
+    bool packed = scope->kept == BT_KEPT_PACKED;
+    const char *t = scope->table;
+    char sql[480];
+    snprintf(sql, sizeof sql,
+             packed ? "SELECT min(x) FROM (WITH RECURSIVE ids(x) AS (SELECT (SELECT min(key) FROM "
+                      "%s) >> 46 UNION ALL SELECT (SELECT min(key) FROM %s WHERE key >= (x + 1) << "
+                      "46) >> 46 FROM ids WHERE x IS NOT NULL) SELECT x FROM ids WHERE x NOT IN "
+                      "(SELECT id FROM attempt))"
+                    : "SELECT min(x) FROM (WITH RECURSIVE ids(x) AS (SELECT (SELECT min(aid) FROM "
+                      "%s) UNION ALL SELECT (SELECT min(aid) FROM %s WHERE aid > x) FROM ids WHERE "
+                      "x IS NOT NULL) SELECT x FROM ids WHERE x NOT IN (SELECT id FROM attempt))",
+             t, t);
+    return bt_sql_int(s->db, sql, 0); /* NULL reads as 0 */
+}
+
+/* deletes the first CHUNK_ROWS rows of an attempt; *gone: how many there were */
+static bt_code drop_rows(session *s, const bt_scope_row *scope, int64_t aid, int64_t *gone,
+                         bt_err *err) {
+    const char *t = scope->table;
+    const long long a = aid;
+    char sql[480];
+    if (scope->kept == BT_KEPT_PACKED)
+        snprintf(
+            sql, sizeof sql,
+            "DELETE FROM %s WHERE key BETWEEN %lld << 46 AND (SELECT max(key) FROM (SELECT key "
+            "FROM %s WHERE key >= %lld << 46 AND key < (%lld + 1) << 46 ORDER BY key LIMIT "
+            "%d))",
+            t, a, t, a, a, CHUNK_ROWS);
+    else
+        snprintf(sql, sizeof sql,
+                 "DELETE FROM %s WHERE aid = %lld AND step <= (SELECT max(step) FROM (SELECT step "
+                 "FROM %s WHERE aid = %lld ORDER BY step LIMIT %d))",
+                 t, a, t, a, CHUNK_ROWS);
+    BT_TRY(begin(s, err));
+    bt_code code = run_text(s, sql, NULL, gone, err);
+    return end(s, code, err);
+}
 
 /* rows that no attempt owns: the rest of a removed run. In chunks, the lock is free in between. */
 static bt_code sweep(session *s, int64_t *rows, bt_err *err) {
-    for (size_t i = 0; i < sizeof long_tables / sizeof long_tables[0]; i++) {
-        for (int64_t gone = 1; gone > 0; *rows += gone) {
-            char sql[480], find[480];
-            snprintf(find, sizeof find,
-                     "SELECT min(x) FROM (WITH RECURSIVE ids(x) AS (SELECT %s UNION ALL SELECT %s "
-                     "FROM ids WHERE x IS NOT NULL)"
-                     " SELECT x FROM ids WHERE x NOT IN (SELECT id FROM attempt))",
-                     long_tables[i].first, long_tables[i].next);
-            /* NULL reads as 0: no attempt has it */
-            int64_t aid = bt_sql_int(s->db, find, 0);
-            gone = 0;
-            if (aid == 0) break;
-            snprintf(sql, sizeof sql, long_tables[i].drop, (long long)aid, CHUNK_ROWS);
-            BT_TRY(begin(s, err));
-            bt_code code = run_text(s, sql, NULL, &gone, err);
-            BT_TRY(end(s, code, err));
+    int64_t gone = 0, aid;
+    for (int k = 0; k < BT_SCOPE_COUNT; k++) {
+        const bt_scope_row *scope = &bt_scopes[k];
+        while ((aid = orphan(s, scope)) != 0) {
+            BT_TRY(drop_rows(s, scope, aid, &gone, err));
+            if (gone == 0) break;
+            *rows += gone;
         }
     }
-    int64_t gone = 0;
     BT_TRY(begin(s, err));
     bt_code code = run_text(s, "DELETE FROM roll WHERE (key >> 42) NOT IN (SELECT id FROM attempt)",
                             NULL, &gone, err);
@@ -251,13 +257,14 @@ bt_code bt_run_note(const char *path, const char *run, const char *text, double 
     return code;
 }
 
-bt_code bt_run_mark(const char *path, const char *run, int64_t step, const char *kind,
+bt_code bt_run_mark(const char *path, const char *run, int64_t step, bt_event_kind kind,
                     const char *title, double wait_s, bt_err *err) {
     session s;
     int64_t changed = 0;
-    char at[24], now[24];
+    char at[24], now[24], level[8];
     snprintf(at, sizeof at, "%lld", (long long)step);
     snprintf(now, sizeof now, "%lld", (long long)bt_wall_us());
+    snprintf(level, sizeof level, "%d", (int)bt_events[kind].level);
     BT_TRY(enter(&s, path, wait_s, err));
     bt_code code = begin(&s, err);
     if (code == BT_OK) { /* at a step: when and in which attempt that step was */
@@ -265,11 +272,12 @@ bt_code bt_run_mark(const char *path, const char *run, int64_t step, const char 
             &s,
             "INSERT INTO event(run, aid, t_us, step, kind, level, title)"
             " SELECT r.id, coalesce(p.aid, (SELECT max(id) FROM attempt WHERE run = r.id)), "
-            "coalesce(p.wall_us, CAST(?3 AS INTEGER)), p.step, ?4, 0, ?5 FROM run r"
+            "coalesce(p.wall_us, CAST(?3 AS INTEGER)), p.step, ?4, CAST(?6 AS INTEGER), ?5 FROM "
+            "run r"
             " LEFT JOIN (SELECT a.run AS run, s.aid AS aid, s.step AS step, s.wall_us AS wall_us "
             "FROM attempt a JOIN step s ON s.aid = a.id AND s.step < a.live_to"
             " WHERE s.step = CAST(?2 AS INTEGER)) p ON p.run = r.id WHERE r.name = ?1",
-            (const char *[]){run, at, now, kind, title}, &changed, err);
+            (const char *[]){run, at, now, bt_events[kind].name, title, level}, &changed, err);
         if (code == BT_OK && changed == 0) code = bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
         code = end(&s, code, err);
     }

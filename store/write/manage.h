@@ -27,9 +27,9 @@ bt_code bt_run_tag(const char *path, const char *run, const char *const *words, 
                    double wait_s, char result[256], bt_err *err) BT_MUST_CHECK;
 bt_code bt_run_note(const char *path, const char *run, const char *text, double wait_s, bt_err *err)
     BT_MUST_CHECK;
-/* an event of somebody who looks at the run: kind "annotation" at a step (-1: now), or
- * "acknowledged": the alerts so far have been seen */
-bt_code bt_run_mark(const char *path, const char *run, int64_t step, const char *kind,
+/* an event of somebody who looks at the run: ANNOTATION at a step (-1: now), or ACKNOWLEDGED: the
+ * warnings and errors so far have been seen */
+bt_code bt_run_mark(const char *path, const char *run, int64_t step, bt_event_kind kind,
                     const char *title, double wait_s, bt_err *err) BT_MUST_CHECK;
 /* FILE.backup, a copy of this moment; the one before becomes FILE.backup.1. BT_UNSUPPORTED: no room
  * for it. Needs no lock: it reads */

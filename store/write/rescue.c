@@ -9,10 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* parents first; the order is that of the key, so that a table can be read from both ends */
+/* Parents first. The tables of scopes follow; the order is that of the key, so that a table can be read
+ * from both ends. */
 static const struct {
     const char *name, *up, *down;
-} tables[] = {
+} plain[] = {
     {"run", "id", "id DESC"},
     {"run_doc", "run", "run DESC"},
     {"attempt", "id", "id DESC"},
@@ -20,13 +21,21 @@ static const struct {
     {"fact", "run, key", "run DESC, key DESC"},
     {"ckpt", "run, step, attempt", "run DESC, step DESC, attempt DESC"},
     {"event", "seq", "seq DESC"},
-    {"step", "aid, step", "aid DESC, step DESC"},
-    {"layer_stat", "aid, step, layer, tensor", "aid DESC, step DESC, layer DESC, tensor DESC"},
-    {"comm_op", "aid, step, rank, op, axis", "aid DESC, step DESC, rank DESC, op DESC, axis DESC"},
-    {"comm_pair", "aid, step, rank, peer", "aid DESC, step DESC, rank DESC, peer DESC"},
-    {"rank_step", "key", "key DESC"},
     {"roll", "key", "key DESC"},
 };
+enum { N_PLAIN = sizeof plain / sizeof plain[0], N_TABLES = N_PLAIN + BT_SCOPE_COUNT };
+
+static const char *table_name(size_t t) {
+    return t < N_PLAIN ? plain[t].name : bt_scopes[t - N_PLAIN].table;
+}
+
+static void put_order(bt_text *sql, size_t t, bool down) {
+    bt_text_put(sql, " ORDER BY ");
+    if (t < N_PLAIN)
+        bt_text_put(sql, down ? plain[t].down : plain[t].up);
+    else
+        bt_schema_keys((bt_scope)(t - N_PLAIN), down ? " DESC" : "", sql);
+}
 
 bool bt_rescue_wanted(int rc) {
     return (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB ||
@@ -115,10 +124,10 @@ static bt_code copy_table(sqlite3 *from, sqlite3 *to, const char *path, size_t t
     int n = 0;
     bt_text_init(&columns);
     bt_text_init(&sql);
-    bt_code code = common_columns(from, to, path, tables[t].name, &columns, &n, err);
+    bt_code code = common_columns(from, to, path, table_name(t), &columns, &n, err);
     if (code == BT_OK && n == 0) out->unreadable++;
     if (code == BT_OK && n > 0) {
-        bt_text_printf(&sql, "INSERT OR IGNORE INTO %s(%s) VALUES (", tables[t].name,
+        bt_text_printf(&sql, "INSERT OR IGNORE INTO %s(%s) VALUES (", table_name(t),
                        bt_text_str(&columns));
         for (int i = 0; i < n; i++) bt_text_put(&sql, i ? ",?" : "?");
         bt_text_put(&sql, ")");
@@ -126,12 +135,12 @@ static bt_code copy_table(sqlite3 *from, sqlite3 *to, const char *path, size_t t
     }
     if (put) {
         bt_text_clear(&sql);
-        bt_text_printf(&sql, "SELECT %s FROM %s ORDER BY %s", bt_text_str(&columns), tables[t].name,
-                       tables[t].up);
+        bt_text_printf(&sql, "SELECT %s FROM %s", bt_text_str(&columns), table_name(t));
+        put_order(&sql, t, false);
         bool whole = copy_rows(from, bt_text_str(&sql), put, n, &out->rows);
         bt_text_clear(&sql);
-        bt_text_printf(&sql, "SELECT %s FROM %s ORDER BY %s", bt_text_str(&columns), tables[t].name,
-                       tables[t].down);
+        bt_text_printf(&sql, "SELECT %s FROM %s", bt_text_str(&columns), table_name(t));
+        put_order(&sql, t, true);
         if (!whole) {
             copy_rows(from, bt_text_str(&sql), put, n, &out->rows);
             out->unreadable++;
@@ -146,8 +155,7 @@ static bt_code copy_table(sqlite3 *from, sqlite3 *to, const char *path, size_t t
 static bt_code copy_all(sqlite3 *from, sqlite3 *to, const char *path, bt_rescue_result *out,
                         bt_err *err) {
     BT_TRY(bt_sql_exec(to, path, "PRAGMA foreign_keys=OFF; BEGIN IMMEDIATE", err));
-    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++)
-        BT_TRY(copy_table(from, to, path, t, out, err));
+    for (size_t t = 0; t < N_TABLES; t++) BT_TRY(copy_table(from, to, path, t, out, err));
     return bt_sql_exec(to, path,
                        "DELETE FROM attempt WHERE run NOT IN (SELECT id FROM run);"
                        "UPDATE meta SET value = max(value, (SELECT coalesce(max(id), 0) + 1 FROM "
@@ -165,7 +173,7 @@ bt_code bt_rescue(const char *path, bt_rescue_result *out, bt_err *err) {
     if (code == BT_OK && out->moved_to[0]) {
         bt_err ignored;
         if (bt_sql_open_rw(&from, out->moved_to, &ignored) != BT_OK)
-            out->unreadable = (int)(sizeof tables / sizeof tables[0]);
+            out->unreadable = N_TABLES;
         else
             code = copy_all(from, to, path, out, err);
     }

@@ -168,12 +168,8 @@ bt_code bt_slots_load(sqlite3 *db, const char *path, bt_slots *out, bt_err *err)
                    *key = (const char *)sqlite3_column_text(st, 1);
         bool step = strcmp(scope, "step") == 0;
         int slot = step ? out->n_steps++ : out->n_ranks++;
-        for (int i = 0; step && i < BT_MS_COUNT; i++) {
-            if (strcmp(bt_step_metrics[i].key, key) == 0) out->step[i] = slot;
-        }
-        for (int i = 0; !step && i < BT_MR_COUNT; i++) {
-            if (strcmp(bt_rank_metrics[i].key, key) == 0) out->rank[i] = slot;
-        }
+        int i = bt_metric_find(step ? BT_SCOPE_STEP : BT_SCOPE_RANK, key);
+        if (i >= 0) (step ? out->step : out->rank)[i] = slot;
     }
     sqlite3_finalize(st);
     return BT_OK;
@@ -181,15 +177,14 @@ bt_code bt_slots_load(sqlite3 *db, const char *path, bt_slots *out, bt_err *err)
 
 bt_code bt_raw_rows(sqlite3 *db, const char *path, bt_scope scope, bt_column *cols,
                     sqlite3_stmt **out, bt_err *err) {
-    const bt_metric *list;
     bool steps = scope == BT_SCOPE_STEP;
-    int n = bt_scope_metrics(scope, &list);
+    const bt_scope_row *row = &bt_scopes[scope];
     bt_text sql;
     bt_text_init(&sql);
     bt_text_put(&sql,
                 steps ? "SELECT step, wall_us" : "SELECT (key >> 16) & 0x3fffffff, key & 0xffff");
-    for (int i = 0; i < n; i++) {
-        bt_column_of(scope, &list[i], &cols[i]);
+    for (int i = 0; i < row->n; i++) {
+        bt_column_of(scope, &row->metric[i], &cols[i]);
         bt_text_printf(&sql, ", \"%s\"", cols[i].name);
     }
     bt_text_put(&sql, steps ? " FROM step WHERE aid = ? AND step >= ? AND step < ? ORDER BY step"

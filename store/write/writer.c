@@ -345,6 +345,7 @@ bt_code bt_writer_begin(bt_writer *w, const bt_run_start *s, int *attempt, bt_er
     return code;
 }
 
+void bt_writer_push(bt_writer *w, struct bt_record *r) { bt_queue_push(&w->q, r); }
 const bt_sink *bt_writer_sink(bt_writer *w) { return &w->sink; }
 int64_t bt_writer_committed_step(const bt_writer *w) { return atomic_load(&w->committed); }
 uint64_t bt_writer_dropped(const bt_writer *w) {
@@ -450,12 +451,11 @@ static bt_code find_lost(bt_writer *w, const char *run, int attempt, lost_attemp
     return BT_OK;
 }
 
-/* facts are told before the first step and are there; the one told at the end is the
- * supervisor's */
+/* facts are recorded before the first step: the database has them, or newer ones */
 static void without_facts(bt_record **list) {
     for (bt_record **at = list; *at;) {
         bt_record *r = *at;
-        if (r->kind != BT_REC_FACT) {
+        if (r->head.kind != BT_REC_FACT) {
             at = &r->next;
             continue;
         }
@@ -465,12 +465,8 @@ static void without_facts(bt_record **list) {
 }
 
 static int64_t steps_after(const bt_record *list, int64_t known) {
-    int64_t n = 0, step;
-    for (; list; list = list->next) {
-        if (list->kind != BT_REC_STEP || list->bytes < sizeof step) continue;
-        memcpy(&step, list->data, sizeof step);
-        n += step > known;
-    }
+    int64_t n = 0;
+    for (; list; list = list->next) n += list->head.kind == BT_REC_STEP && list->head.step > known;
     return n;
 }
 

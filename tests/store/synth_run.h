@@ -124,7 +124,7 @@ static inline double bt_synth_step(const bt_synth *s, int64_t step, double *valu
 
 static inline void bt_synth_layers(const bt_sink *sink, int64_t step) {
     static const char *const tensors[] = {"attn_q", "attn_o", "ffn_up", "ffn_down"};
-    bt_layer_record list[8];
+    bt_key keys[8][2];
     double v[8][BT_ML_COUNT];
     for (int i = 0; i < 8; i++) {
         const double row[BT_ML_COUNT] = {0.31 + 0.01 * i,
@@ -137,17 +137,19 @@ static inline void bt_synth_layers(const bt_sink *sink, int64_t step) {
                                          0.059 + 0.002 * i,
                                          1e-3 * (1 + i)};
         memcpy(v[i], row, sizeof row);
-        list[i] = (bt_layer_record){
-            .step = step, .layer = i / 4, .tensor = tensors[i % 4], .values = v[i]};
+        keys[i][0].i = i / 4;
+        keys[i][1].s = tensors[i % 4];
     }
-    sink->layers(sink->ctx, list, 8);
+    sink->rows(sink->ctx,
+               &(bt_row_record){
+                   .scope = BT_SCOPE_LAYER, .step = step, .n = 8, .keys = keys[0], .values = v[0]});
 }
 
 /* sums over `steps` steps: gradients (40 ms in flight, 8 exposed, the last rank waits as long as
  * its number in ms), weights, small change */
 static inline void bt_synth_comm(const bt_sink *sink, const bt_synth *s, int64_t step,
                                  double steps) {
-    bt_comm_record *list = calloc((size_t)s->ranks * 3, sizeof *list);
+    bt_key(*keys)[3] = calloc((size_t)s->ranks * 3, sizeof *keys);
     double(*v)[BT_MC_COUNT] = calloc((size_t)s->ranks * 3, sizeof *v);
     for (int r = 0; r < s->ranks; r++) {
         const double rows[3][BT_MC_COUNT] = {{[BT_MC_STEPS] = 1,
@@ -175,12 +177,17 @@ static inline void bt_synth_comm(const bt_sink *sink, const bt_synth *s, int64_t
         for (int k = 0; k < 3; k++) {
             int at = 3 * r + k;
             for (int m = 0; m < BT_MC_COUNT; m++) v[at][m] = rows[k][m] * steps;
-            list[at] = (bt_comm_record){
-                .step = step, .rank = r, .op = names[k][0], .axis = names[k][1], .values = v[at]};
+            keys[at][0].i = r;
+            keys[at][1].s = names[k][0];
+            keys[at][2].s = names[k][1];
         }
     }
-    sink->comm(sink->ctx, list, (size_t)s->ranks * 3);
-    free(list);
+    sink->rows(sink->ctx, &(bt_row_record){.scope = BT_SCOPE_COMM,
+                                           .step = step,
+                                           .n = (size_t)s->ranks * 3,
+                                           .keys = keys[0],
+                                           .values = v[0]});
+    free(keys);
     free(v);
 }
 
@@ -189,7 +196,7 @@ static inline void bt_synth_comm(const bt_sink *sink, const bt_synth *s, int64_t
 static inline void bt_synth_pairs(const bt_sink *sink, const bt_synth *s, int64_t step,
                                   double steps) {
     size_t n = 0;
-    bt_pair_record *list = calloc((size_t)(s->ranks * s->ranks), sizeof *list);
+    bt_key(*keys)[2] = calloc((size_t)(s->ranks * s->ranks), sizeof *keys);
     double(*v)[BT_MP_COUNT] = calloc((size_t)(s->ranks * s->ranks), sizeof *v);
     for (int r = 0; r < s->ranks; r++) {
         for (int p = 0; p < s->ranks; p++) {
@@ -200,12 +207,17 @@ static inline void bt_synth_pairs(const bt_sink *sink, const bt_synth *s, int64_
                                              [BT_MP_TIMED] = 4 * steps,
                                              [BT_MP_FLIGHT] = (p == s->straggler ? 40 : 8) * steps};
             memcpy(v[n], row, sizeof row);
-            list[n] = (bt_pair_record){.step = step, .rank = r, .peer = p, .values = v[n]};
+            keys[n][0].i = r;
+            keys[n][1].i = p;
             n++;
         }
     }
-    if (n > 0) sink->pairs(sink->ctx, list, n);
-    free(list);
+    if (n > 0)
+        sink->rows(
+            sink->ctx,
+            &(bt_row_record){
+                .scope = BT_SCOPE_PAIR, .step = step, .n = n, .keys = keys[0], .values = v[0]});
+    free(keys);
     free(v);
 }
 
@@ -233,7 +245,7 @@ static inline int64_t bt_synth_attempt(const bt_synth *s, bt_writer *w, int64_t 
     sink->fact(sink->ctx, "params", "3144384");
     sink->fact(sink->ctx, "link.dp.latency_s", "2e-05");
     sink->fact(sink->ctx, "link.dp.bytes_per_s", "80000000");
-    sink->event(sink->ctx, &(bt_event){.kind = from ? "resumed" : "started",
+    sink->event(sink->ctx, &(bt_event){.kind = from ? BT_EVENT_RESUMED : BT_EVENT_STARTED,
                                        .step = from - 1,
                                        .rank = -1,
                                        .wall_us = clock_us,
@@ -258,7 +270,7 @@ static inline int64_t bt_synth_attempt(const bt_synth *s, bt_writer *w, int64_t 
                                                           .bytes = 12 << 20,
                                                           .took_us = 40000,
                                                           .hash = "c0ffee"});
-            sink->event(sink->ctx, &(bt_event){.kind = "checkpoint",
+            sink->event(sink->ctx, &(bt_event){.kind = BT_EVENT_CHECKPOINT,
                                                .step = step,
                                                .rank = -1,
                                                .wall_us = clock_us,

@@ -115,20 +115,20 @@ static void tags_and_notes(void **state) {
     assert_string_equal(bt_word(t->db, "SELECT note FROM runs WHERE run = ?1", "a"),
                         "it's \"good\"; DROP TABLE run");
     OK(bt_run_note(t->db, "a", "", 1, err));
-    OK(bt_run_mark(t->db, "a", 3, "annotation", "it's here", 1, err));
+    OK(bt_run_mark(t->db, "a", 3, BT_EVENT_ANNOTATION, "it's here", 1, err));
     assert_true(
         bt_number(
             t->db,
             "SELECT e.time_s - s.time_s FROM events e JOIN steps s ON s.run = e.run AND s.step = "
             "e.step WHERE e.run = ?1 AND e.kind = 'annotation' AND e.title = 'it''s here'",
             "a") == 0);
-    OK(bt_run_mark(t->db, "a", -1, "acknowledged", "1 alert acknowledged", 1, err));
+    OK(bt_run_mark(t->db, "a", -1, BT_EVENT_ACKNOWLEDGED, "1 alert acknowledged", 1, err));
     assert_true(
         bt_number(
             t->db,
             "SELECT count(*) FROM events WHERE run = ?1 AND step IS NULL AND kind = 'acknowledged'",
             "a") == 1);
-    assert_int_equal(bt_run_mark(t->db, "b", 0, "annotation", "x", 1, &why), BT_NOTFOUND);
+    assert_int_equal(bt_run_mark(t->db, "b", 0, BT_EVENT_ANNOTATION, "x", 1, &why), BT_NOTFOUND);
     assert_string_equal(bt_word(t->db, "SELECT note FROM runs WHERE run = ?1", "a"), "NULL");
     assert_int_equal(bt_run_note(t->db, "b", "x", 1, &why), BT_NOTFOUND);
     assert_int_equal(bt_run_note("/tmp/no/such/file.db", "b", "x", 1, &why), BT_NOTFOUND);
@@ -212,11 +212,9 @@ static void a_long_run_keeps_its_newest(void **state) {
     for (int64_t step = 0; step < 6000; step++) {
         sink->step(sink->ctx, bt_fake_step(&f, step, 2));
         if (step == 1000)
-            sink->event(sink->ctx, &(bt_event){.kind = "warning",
-                                               .level = BT_EV_WARN,
-                                               .step = 1000,
-                                               .rank = 0,
-                                               .title = "odd"});
+            sink->event(
+                sink->ctx,
+                &(bt_event){.kind = BT_EVENT_WARNING, .step = 1000, .rank = 0, .title = "odd"});
         if (step % 500 == 0) OK(bt_writer_flush(w, err));
     }
     OK(bt_writer_flush(w, err));

@@ -13,9 +13,9 @@
 #include "store_test.h"
 
 static bt_record *numbered(int64_t n, size_t words) {
-    bt_record *r = malloc(sizeof *r + 8 * words);
+    bt_record *r = bt_record_empty(
+        &(bt_record_head){.kind = BT_REC_FACT, .bytes = (uint32_t)(8 * words), .step = n});
     assert_non_null(r);
-    *r = (bt_record){NULL, BT_REC_FACT, (uint32_t)(8 * words)};
     for (size_t i = 0; i < words; i++) memcpy(r->data + 8 * i, &n, 8);
     return r;
 }
@@ -27,7 +27,8 @@ static size_t check_chain(const bt_record *list, int64_t last) {
     for (const bt_record *r = list; r; r = r->next, count++) {
         int64_t here, word;
         memcpy(&here, r->data, 8);
-        for (size_t i = 0; i < r->bytes / 8; i++) {
+        assert_int_equal(r->head.step, here);
+        for (size_t i = 0; i < r->head.bytes / 8; i++) {
             memcpy(&word, r->data + 8 * i, 8);
             assert_int_equal(word, here);
         }
@@ -155,7 +156,7 @@ static void step_into(const bt_sink *sink, int64_t step) {
 }
 
 static void event_into(const bt_sink *sink, int64_t step, const char *title) {
-    sink->event(sink->ctx, &(bt_event){.kind = "checkpoint",
+    sink->event(sink->ctx, &(bt_event){.kind = BT_EVENT_CHECKPOINT,
                                        .step = step,
                                        .rank = -1,
                                        .wall_us = 1700000000000000 + step,

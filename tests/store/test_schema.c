@@ -87,19 +87,16 @@ static void views_have_the_promised_columns(void **state) {
     }
     /* and one for each row of metrics.def, with its unit */
     for (int s = 0; s < BT_SCOPE_COUNT; s++) {
-        const bt_metric *list;
-        int n = bt_scope_metrics((bt_scope)s, &list);
-        for (int k = 0; k < n; k++) {
-            static const char *const names[] = {"steps", "rank_steps", "layers", "comm_ops",
-                                                "comm_pairs"};
+        const bt_scope_row *scope = &bt_scopes[s];
+        for (int k = 0; k < scope->n; k++) {
             char sql[200];
             double found = 0;
             snprintf(sql, sizeof sql,
                      "SELECT count(*) FROM pragma_table_info('%s') i JOIN metrics m ON m.view = "
                      "'%s' AND m.key = i.name WHERE i.name = ?1 AND m.unit = '%s'",
-                     names[s], names[s], bt_unit_name(list[k].unit));
-            OK(bt_db_value(db, sql, list[k].key, &found, err));
-            if (found != 1) fail_msg("%s.%s", names[s], list[k].key);
+                     scope->view, scope->view, bt_unit_name(scope->metric[k].unit));
+            OK(bt_db_value(db, sql, scope->metric[k].key, &found, err));
+            if (found != 1) fail_msg("%s.%s", scope->view, scope->metric[k].key);
         }
     }
     bt_db_close(db);
@@ -206,14 +203,21 @@ static void an_older_file_is_brought_up_to_date(void **state) {
     bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, 12, 2));
     /* a table that version 4 brought */
     const double v[BT_MC_COUNT] = {[BT_MC_STEPS] = 1, [BT_MC_BYTES_WIRE] = 8};
-    bt_writer_sink(w)->comm(
+    bt_writer_sink(w)->rows(
         bt_writer_sink(w)->ctx,
-        &(bt_comm_record){.step = 12, .rank = 1, .op = "all_reduce", .axis = "dp", .values = v}, 1);
+        &(bt_row_record){.scope = BT_SCOPE_COMM,
+                         .step = 12,
+                         .n = 1,
+                         .keys = (bt_key[]){{.i = 1}, {.s = "all_reduce"}, {.s = "dp"}},
+                         .values = v});
     /* and version 5 */
     const double pair[BT_MP_COUNT] = {[BT_MP_STEPS] = 1, [BT_MP_FLIGHT] = 2.5};
-    bt_writer_sink(w)->pairs(bt_writer_sink(w)->ctx,
-                             &(bt_pair_record){.step = 12, .rank = 1, .peer = 3, .values = pair},
-                             1);
+    bt_writer_sink(w)->rows(bt_writer_sink(w)->ctx,
+                            &(bt_row_record){.scope = BT_SCOPE_PAIR,
+                                             .step = 12,
+                                             .n = 1,
+                                             .keys = (bt_key[]){{.i = 1}, {.i = 3}},
+                                             .values = pair});
     bt_writer_close(w);
     assert_true(bt_number(t->db,
                           "SELECT flight_ms FROM comm_pairs WHERE run = ?1 AND step = 12 AND rank "
@@ -235,7 +239,8 @@ static void new_metrics_become_columns(void **state) {
     const bt_tmp *t = *state;
     make_new(t->db);
     run_sql(t->db,
-            "DROP VIEW steps; DROP VIEW all_steps; DROP VIEW rank_steps; DELETE FROM metric WHERE "
+            "DROP VIEW steps; DROP VIEW all_steps; DROP VIEW rank_phases; DROP VIEW "
+            "rank_steps; DELETE FROM metric WHERE "
             "key = 'mfu'; ALTER TABLE step DROP COLUMN mfu;"
             "ALTER TABLE step ADD COLUMN sparkle_us INTEGER; INSERT INTO metric VALUES ('step', "
             "'sparkle_ms', 99, 'ms', 'train', 'of the future', 'sparkle_us', 1000.0);");

@@ -13,7 +13,7 @@
 #include "store_test.h"
 
 typedef struct heard {
-    int comm, pairs, ranks, facts, steps, layers, events, ckpts, bad;
+    int comm, pairs, ranks, facts, steps, layers, events, ckpts, results, taken, bad;
     int64_t last_step;
     char title[64];
 } heard;
@@ -36,21 +36,26 @@ static void h_step(void *ctx, const bt_step_record *r) {
     for (int k = 0; k < r->n_ranks; k++)
         h->bad += r->rank_values[k * BT_MR_COUNT + 3] != bt_rank_truth(r->step, k, 3);
 }
-static void h_layers(void *ctx, const bt_layer_record *r, size_t n) {
-    heard *h = ctx;
-    h->layers += (int)n;
-    h->bad += strcmp(r[0].tensor, "attn_q") != 0 || r[0].values[1] != 0.25;
+static void h_layers(heard *h, const bt_row_record *r) {
+    h->layers += (int)r->n;
+    h->bad += strcmp(r->keys[1].s, "attn_q") != 0 || r->values[1] != 0.25;
 }
-static void h_comm(void *ctx, const bt_comm_record *r, size_t n) {
-    heard *h = ctx;
-    h->comm += (int)n;
-    h->bad += strcmp(r[0].op, "all_reduce") != 0 || strcmp(r[n - 1].axis, "shard") != 0 ||
-              r[n - 1].rank != 1 || r[n - 1].values[BT_MC_CALLS] != 4;
+static void h_comm(heard *h, const bt_row_record *r) {
+    const bt_key *last = r->keys + 3 * (r->n - 1);
+    h->comm += (int)r->n;
+    h->bad += strcmp(r->keys[1].s, "all_reduce") != 0 || strcmp(last[2].s, "shard") != 0 ||
+              last[0].i != 1 || r->values[(r->n - 1) * BT_MC_COUNT + BT_MC_CALLS] != 4;
 }
-static void h_pairs(void *ctx, const bt_pair_record *r, size_t n) {
-    heard *h = ctx;
-    h->pairs += (int)n;
-    h->bad += r[0].rank != 0 || r[n - 1].peer != 5 || r[n - 1].values[BT_MP_FLIGHT] != 1.5;
+static void h_pairs(heard *h, const bt_row_record *r) {
+    const bt_key *last = r->keys + 2 * (r->n - 1);
+    h->pairs += (int)r->n;
+    h->bad += r->keys[0].i != 0 || last[1].i != 5 ||
+              r->values[(r->n - 1) * BT_MP_COUNT + BT_MP_FLIGHT] != 1.5;
+}
+static void h_rows(void *ctx, const bt_row_record *r) {
+    if (r->scope == BT_SCOPE_LAYER) h_layers(ctx, r);
+    if (r->scope == BT_SCOPE_COMM) h_comm(ctx, r);
+    if (r->scope == BT_SCOPE_PAIR) h_pairs(ctx, r);
 }
 static void h_event(void *ctx, const bt_event *e) {
     heard *h = ctx;
@@ -64,20 +69,37 @@ static void h_ckpt(void *ctx, const bt_ckpt_record *c) {
     h->bad += strcmp(c->hash, "00ff") != 0;
 }
 
+static void h_result(void *ctx, const char *json) {
+    heard *h = ctx;
+    h->results++;
+    h->bad += strcmp(json, "{}") != 0;
+}
+
+/* the bytes that go on to a writer: of every record as many as were heard, and sound */
+static void h_take(void *ctx, struct bt_record *r) {
+    heard *h = ctx;
+    h->taken++;
+    h->bad += !bt_record_deliver(&r->head, r->data, &(bt_sink){.ctx = NULL});
+    free(r);
+}
+
 static bt_sink hearing(heard *h) {
-    return (bt_sink){h, h_ranks, h_fact, h_step, h_layers, h_comm, h_event, h_ckpt, h_pairs};
+    return (bt_sink){h, h_ranks, h_fact, h_step, h_rows, h_event, h_ckpt, h_result};
+}
+static bt_wire_into into_of(heard *h) {
+    return (bt_wire_into){.look = hearing(h), .taker = h, .take = h_take};
 }
 
 static void serve_for(bt_wire_server *s, int attempt, heard *h, int ms, const int *count,
                       int wanted) {
-    bt_sink sink = hearing(h);
+    bt_wire_into into = into_of(h);
     int64_t end = bt_now_ns() + (int64_t)ms * 1000000;
     while (bt_now_ns() < end && (!count || *count < wanted)) {
         int fds[2], n = bt_wire_poll_fds(s, fds);
         struct pollfd p[2] = {{fds[0], POLLIN, 0}, {fds[1], POLLIN, 0}};
         poll(p, (nfds_t)n, 20);
         bt_err ignored;
-        bt_code code = bt_wire_serve(s, attempt, &sink, &ignored);
+        bt_code code = bt_wire_serve(s, attempt, &into, &ignored);
         if (code != BT_OK) h->bad += 1000;
     }
 }
@@ -95,6 +117,31 @@ static void on_control(void *ctx, const bt_ctl *c) {
 }
 static void on_lost(void *ctx) { atomic_fetch_add(&((verbs *)ctx)->lost, 1); }
 
+static const double layer_values[BT_ML_COUNT] = {0.5, 0.25};
+static const bt_row_record layer_rows = {.scope = BT_SCOPE_LAYER,
+                                         .step = 1,
+                                         .n = 1,
+                                         .keys = (const bt_key[]){{.i = 0}, {.s = "attn_q"}},
+                                         .values = layer_values};
+static const double comm_values[2][BT_MC_COUNT] = {{[BT_MC_CALLS] = 4}, {[BT_MC_CALLS] = 4}};
+static const bt_row_record comm_rows = {.scope = BT_SCOPE_COMM,
+                                        .step = 1,
+                                        .n = 2,
+                                        .keys = (const bt_key[]){{.i = 0},
+                                                                 {.s = "all_reduce"},
+                                                                 {.s = "dp"},
+                                                                 {.i = 1},
+                                                                 {.s = "all_gather"},
+                                                                 {.s = "shard"}},
+                                        .values = comm_values[0]};
+static const double pair_values[2][BT_MP_COUNT] = {{[BT_MP_FLIGHT] = 1.5}, {[BT_MP_FLIGHT] = 1.5}};
+static const bt_row_record pair_rows = {
+    .scope = BT_SCOPE_PAIR,
+    .step = 1,
+    .n = 2,
+    .keys = (const bt_key[]){{.i = 0}, {.i = 1}, {.i = 1}, {.i = 5}},
+    .values = pair_values[0]};
+
 static void everything_arrives_both_ways(void **state) {
     const bt_tmp *t = *state;
     char path[100];
@@ -108,44 +155,36 @@ static void everything_arrives_both_ways(void **state) {
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     bt_err why;
-    assert_int_equal(bt_wire_send_control(s, &(bt_ctl){BT_CTL_STOP, 0}, &why), BT_BUSY);
+    assert_int_equal(bt_wire_send_control(s, &(bt_ctl){BT_VERB_STOP, 0}, &why), BT_BUSY);
     OK(bt_wire_connect(&w, path, 7, &(bt_wire_handlers){&told, on_control, on_lost}, err));
     const bt_sink *sink = bt_wire_sink(w);
     bt_rank_info ranks[2] = {{.rank = 0, .host = "n1"}, {.rank = 1, .host = "n2"}};
     bt_fake f;
-    double lv[BT_ML_COUNT] = {0.5, 0.25};
     sink->ranks(sink->ctx, ranks, 2);
     sink->fact(sink->ctx, "key", "value");
     for (int64_t step = 0; step < 500; step++)
         sink->step(sink->ctx, bt_fake_step(&f, step, step % 2 ? 16 : 0));
-    sink->layers(sink->ctx,
-                 (bt_layer_record[]){{.step = 1, .layer = 0, .tensor = "attn_q", .values = lv}}, 1);
-    const double cv[BT_MC_COUNT] = {[BT_MC_CALLS] = 4};
-    sink->comm(sink->ctx,
-               (bt_comm_record[]){
-                   {.step = 1, .rank = 0, .op = "all_reduce", .axis = "dp", .values = cv},
-                   {.step = 1, .rank = 1, .op = "all_gather", .axis = "shard", .values = cv}},
-               2);
-    const double pv[BT_MP_COUNT] = {[BT_MP_FLIGHT] = 1.5};
-    sink->pairs(sink->ctx,
-                (bt_pair_record[]){{.step = 1, .rank = 0, .peer = 1, .values = pv},
-                                   {.step = 1, .rank = 1, .peer = 5, .values = pv}},
-                2);
+    const bt_row_record *rows[] = {&layer_rows, &comm_rows, &pair_rows};
+    for (int k = 0; k < 3; k++) sink->rows(sink->ctx, rows[k]);
     sink->checkpoint(sink->ctx, &(bt_ckpt_record){.step = 3, .path = "p", .hash = "00ff"});
+    sink->result(sink->ctx, "{}");
     sink->event(sink->ctx,
-                &(bt_event){.kind = "started", .step = -1, .rank = -1, .title = "it runs"});
+                &(bt_event){.kind = BT_EVENT_STARTED, .step = -1, .rank = -1, .title = "it runs"});
     serve_for(s, 7, &h, 5000, &h.events, 1);
     assert_int_equal(h.steps, 500);
     assert_int_equal(h.ranks, 2);
     assert_int_equal(h.facts + h.layers + h.ckpts + h.events, 4);
     assert_int_equal(h.comm, 2);
     assert_int_equal(h.pairs, 2);
+    assert_int_equal(h.results, 1);
+    /* ranks, a fact, steps, three calls of rows, checkpoint, result, event */
+    assert_int_equal(h.taken, 1 + 1 + 500 + 3 + 3);
     assert_int_equal(h.bad, 0);
     assert_string_equal(h.title, "it runs");
     assert_true(bt_wire_connected(s));
-    OK(bt_wire_send_control(s, &(bt_ctl){BT_CTL_LR, 0.5}, err));
+    OK(bt_wire_send_control(s, &(bt_ctl){BT_VERB_LR, 0.5}, err));
     for (int i = 0; i < 500 && atomic_load(&told.n) == 0; i++) bt_sleep_ns(10000000);
-    assert_int_equal(atomic_load(&told.verb), BT_CTL_LR);
+    assert_int_equal(atomic_load(&told.verb), BT_VERB_LR);
     assert_true(atomic_load(&told.value) == 0.5);
     sink->step(sink->ctx, bt_fake_step(&f, 500, 16)); /* sent by close */
     bt_wire_close(w);
@@ -253,22 +292,15 @@ static void garbage_is_survived(void **state) {
     bt_fake f;
     snprintf(path, sizeof path, "%s/sock", t->dir);
     OK(bt_wire_listen(&s, path, err));
-    bt_record *good[] = {
-        bt_record_step(bt_fake_step(&f, 5, 4)),
-        bt_record_event(&(bt_event){.kind = "k", .title = "t", .body = "{}"}),
-        bt_record_fact("key", "value"),
-        bt_record_ckpt(&(bt_ckpt_record){.path = "p", .hash = "00ff"}),
-        bt_record_ranks((bt_rank_info[]){{.host = "n2"}}, 1),
-        bt_record_comm((bt_comm_record[]){{.op = "all_reduce",
-                                           .axis = "shard",
-                                           .rank = 1,
-                                           .values = (double[BT_MC_COUNT]){[BT_MC_CALLS] = 4}}},
-                       1),
-        bt_record_pairs(&(bt_pair_record){.rank = 0,
-                                          .peer = 5,
-                                          .values = (double[BT_MP_COUNT]){[BT_MP_FLIGHT] = 1.5}},
-                        1)};
-    bt_sink sink = hearing(&h);
+    bt_record *good[] = {bt_record_step(bt_fake_step(&f, 5, 4)),
+                         bt_record_event(&(bt_event){.kind = BT_EVENT_NOTICE, .title = "t"}),
+                         bt_record_fact("key", "value"),
+                         bt_record_ckpt(&(bt_ckpt_record){.path = "p", .hash = "00ff"}),
+                         bt_record_ranks((bt_rank_info[]){{.host = "n2"}}, 1),
+                         bt_record_rows(&comm_rows),
+                         bt_record_rows(&pair_rows),
+                         bt_record_result("{}")};
+    bt_wire_into into = into_of(&h);
     for (int round = 0; round < 600; round++) {
         unsigned char bytes[8192];
         size_t n;
@@ -277,16 +309,14 @@ static void garbage_is_survived(void **state) {
             n = next_random(&seed) % 2000;
             for (size_t i = 0; i < n; i++) bytes[i] = (unsigned char)next_random(&seed);
         } else {
-            bt_hello hello = bt_hello_mine();
-            bt_frame head = {BT_FRAME_MAGIC, BT_FRAME_HELLO, 1, sizeof hello};
             bt_record *r = good[next_random(&seed) % (sizeof good / sizeof good[0])];
-            memcpy(bytes, &head, sizeof head);
-            memcpy(bytes + 16, &hello, sizeof hello);
-            n = 16 + sizeof hello;
-            head = (bt_frame){BT_FRAME_MAGIC, r->kind, 1, r->bytes};
-            memcpy(bytes + n, &head, sizeof head);
-            memcpy(bytes + n + 16, r->data, r->bytes);
-            n += 16 + r->bytes;
+            bt_hello_frame hello = {bt_frame_of(BT_FRAME_HELLO, 1, sizeof hello.mark),
+                                    bt_record_mark()};
+            bt_frame head = {BT_FRAME_MAGIC, 1, r->head};
+            memcpy(bytes, &hello, sizeof hello);
+            memcpy(bytes + sizeof hello, &head, sizeof head);
+            memcpy(bytes + sizeof hello + sizeof head, r->data, r->head.bytes);
+            n = sizeof hello + sizeof head + r->head.bytes;
             bytes[next_random(&seed) % n] ^= (unsigned char)(1u << (next_random(&seed) % 8));
             if (round % 3 == 2) n -= next_random(&seed) % 40; /* and cut short */
         }
@@ -296,7 +326,7 @@ static void garbage_is_survived(void **state) {
             if (send(fd, bytes + at, k, MSG_NOSIGNAL) < 0) break;
             at += k;
             bt_err ignored;
-            bt_code code = bt_wire_serve(s, 1, &sink, &ignored);
+            bt_code code = bt_wire_serve(s, 1, &into, &ignored);
             assert_true(code == BT_OK || code == BT_FORMAT);
         }
         close(fd);
@@ -320,29 +350,36 @@ static void records_check_every_length(void **state) {
     bt_fake f;
     heard h = {0};
     bt_sink sink = hearing(&h);
-    double lv[BT_ML_COUNT] = {0.5, 0.25};
-    bt_record *good[] = {bt_record_step(bt_fake_step(&f, 5, 2)),
-                         bt_record_event(&(bt_event){.kind = "k", .title = "title", .body = "{}"}),
-                         bt_record_layers((bt_layer_record[]){{.tensor = "attn_q", .values = lv},
-                                                              {.tensor = "x", .values = lv}},
-                                          2),
-                         bt_record_ranks((bt_rank_info[]){{.host = "n2"}, {.host = "n2"}}, 2),
-                         bt_record_fact("key", NULL)};
+    bt_record *good[] = {
+        bt_record_step(bt_fake_step(&f, 5, 2)),
+        bt_record_event(&(bt_event){.kind = BT_EVENT_NOTICE, .title = "title", .body = "{}"}),
+        bt_record_rows(&comm_rows),
+        bt_record_ranks((bt_rank_info[]){{.host = "n2"}, {.host = "n2"}}, 2),
+        bt_record_fact("key", NULL)};
     for (int k = 0; k < 5; k++) {
         bt_record *r = good[k];
-        assert_true(bt_record_deliver(r->kind, r->data, r->bytes, &sink));
-        for (uint32_t n = 0; n < r->bytes; n++) {
-            unsigned char *cut = malloc(n ? n : 1);
-            memcpy(cut, r->data, n);
-            assert_false(bt_record_deliver(r->kind, cut, n, &sink));
+        bt_record_head head = r->head;
+        assert_true(bt_record_deliver(&head, r->data, &sink));
+        for (head.bytes = 0; head.bytes < r->head.bytes; head.bytes++) {
+            unsigned char *cut = malloc(head.bytes ? head.bytes : 1);
+            memcpy(cut, r->data, head.bytes);
+            assert_false(bt_record_deliver(&head, cut, &sink));
             free(cut);
         }
-        for (uint32_t bit = 0; bit < 8 * (r->bytes < 64 ? r->bytes : 64); bit++) {
+        for (uint32_t bit = 0; bit < 8 * (r->head.bytes < 64 ? r->head.bytes : 64); bit++) {
             r->data[bit / 8] ^= (unsigned char)(1u << bit % 8);
-            bt_record_deliver(r->kind, r->data, r->bytes, &sink);
+            bt_record_deliver(&r->head, r->data, &sink);
             r->data[bit / 8] ^= (unsigned char)(1u << bit % 8);
         }
-        assert_false(bt_record_deliver(99, r->data, r->bytes, &sink));
+        /* a head that lies about kind, step, rows or length (not a greater one: no such bytes came) */
+        for (uint32_t bit = 0; bit < 8 * sizeof head; bit++) {
+            head = r->head;
+            ((unsigned char *)&head)[bit / 8] ^= (unsigned char)(1u << bit % 8);
+            if (head.bytes <= r->head.bytes) bt_record_deliver(&head, r->data, &sink);
+        }
+        head = r->head;
+        head.kind = 99;
+        assert_false(bt_record_deliver(&head, r->data, &sink));
         free(r);
     }
 }

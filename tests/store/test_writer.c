@@ -91,12 +91,12 @@ static void everything_else_arrives(void **state) {
     sink->ranks(sink->ctx, ranks, 2);
     sink->fact(sink->ctx, "params", "3000000");
     sink->fact(sink->ctx, "params", "3000001");
-    double v[BT_ML_COUNT] = {0.31, 0.345, 1e-7, 0.02, 1.5};
-    bt_layer_record layers[2] = {{.step = 20, .layer = 0, .tensor = "attn_q", .values = v},
-                                 {.step = 20, .layer = 1, .tensor = "ffn_down", .values = v}};
-    sink->layers(sink->ctx, layers, 2);
-    bt_event e = {.kind = "warning",
-                  .level = BT_EV_WARN,
+    double v[2][BT_ML_COUNT] = {{0.31, 0.345, 1e-7, 0.02, 1.5}, {0.31, 0.345, 1e-7, 0.02, 1.5}};
+    bt_key keys[] = {{.i = 0}, {.s = "attn_q"}, {.i = 1}, {.s = "ffn_down"}};
+    sink->rows(sink->ctx,
+               &(bt_row_record){
+                   .scope = BT_SCOPE_LAYER, .step = 20, .n = 2, .keys = keys, .values = v[0]});
+    bt_event e = {.kind = BT_EVENT_WARNING,
                   .step = 3,
                   .rank = -1,
                   .wall_us = bt_wall_us(),
@@ -127,8 +127,7 @@ static void everything_else_arrives(void **state) {
                         "it's \"odd\"");
     assert_true(bt_number(t->db, "SELECT took_ms FROM checkpoints WHERE run = ?1 AND step = 20",
                           "a") == 1.5);
-    assert_true(bt_number(t->db, "SELECT count(*) FROM metrics", NULL) ==
-                BT_MS_COUNT + BT_MR_COUNT + BT_ML_COUNT + BT_MC_COUNT + BT_MP_COUNT);
+    assert_true(bt_number(t->db, "SELECT count(*) FROM metrics", NULL) == BT_METRICS_COUNT);
     bt_writer_close(w);
 }
 

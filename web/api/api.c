@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/base/metric.h"
+#include "engine/base/tables/metric.h"
 
 /* runs whose loaded series are kept; the one not asked for longest goes */
 enum { VIEWS = 8 };
@@ -232,14 +232,15 @@ bt_code bt_api_server(bt_api *a, const bt_req *r, const char *run, bt_answer *ou
     return BT_OK;
 }
 
-static void metric_rows(bt_json *j, const char *scope, const bt_metric *table, int n) {
-    for (int i = 0; i < n; i++) {
+static void metric_rows(bt_json *j, const bt_scope_row *scope) {
+    for (int i = 0; i < scope->n; i++) {
+        const bt_metric *m = &scope->metric[i];
         bt_json_object(j, NULL);
-        bt_json_str(j, "scope", scope);
-        bt_json_str(j, "key", table[i].key);
-        bt_json_str(j, "unit", bt_unit_name(table[i].unit));
-        bt_json_str(j, "panel", bt_panel_name(table[i].panel));
-        bt_json_str(j, "help", table[i].help);
+        bt_json_str(j, "scope", scope->name);
+        bt_json_str(j, "key", m->key);
+        bt_json_str(j, "unit", bt_unit_name(m->unit));
+        bt_json_str(j, "panel", bt_panel_name(m->panel));
+        bt_json_str(j, "help", m->help);
         bt_json_end(j, '}');
     }
 }
@@ -253,11 +254,7 @@ bt_code bt_api_metrics(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     bt_json_begin(&j, &out->body);
     bt_json_object(&j, NULL);
     bt_json_array(&j, "metrics");
-    metric_rows(&j, "step", bt_step_metrics, (int)BT_MS_COUNT);
-    metric_rows(&j, "rank", bt_rank_metrics, (int)BT_MR_COUNT);
-    metric_rows(&j, "layer", bt_layer_metrics, (int)BT_ML_COUNT);
-    metric_rows(&j, "comm", bt_comm_metrics, (int)BT_MC_COUNT);
-    metric_rows(&j, "pair", bt_pair_metrics, (int)BT_MP_COUNT);
+    for (int k = 0; k < BT_SCOPE_COUNT; k++) metric_rows(&j, &bt_scopes[k]);
     bt_json_end(&j, ']');
     bt_json_array(&j, "phases");
     for (int p = 0; p < BT_PHASE_COUNT; p++) {

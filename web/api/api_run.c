@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/base/tables/verb.h"
 #include "store/read/compare_runs.h"
 #include "store/wire/control_client.h"
 #include "web/api/api.h"
@@ -234,25 +235,24 @@ bt_code bt_api_query(bt_api *a, const bt_req *r, const char *run, bt_answer *out
 /* {"run": "demo", "verb": "checkpoint"} or {"run": "demo", "verb": "set", "value": "lr_factor=0.5"}
  * -> one line to the supervisor */
 static bt_code control_line(const char *body, char *run, char *line, size_t size, bt_err *err) {
-    static const char *const verbs[] = {"pause", "resume", "checkpoint", "stop", "eval", "set"};
     json_error_t why;
     json_t *root = json_loads(body ? body : "", JSON_REJECT_DUPLICATES, &why);
     const char *name = json_string_value(json_object_get(root, "run")),
                *verb = json_string_value(json_object_get(root, "verb"));
     const char *value = json_string_value(json_object_get(root, "value"));
     bt_code code = BT_OK;
-    bool known = false;
-    for (size_t i = 0; verb && i < sizeof verbs / sizeof verbs[0]; i++)
-        known |= strcmp(verb, verbs[i]) == 0;
+    bt_verb known = verb ? bt_verb_find(verb) : BT_VERB_COUNT;
+    char words[160];
     if (!root)
         code = bt_fail(err, BT_ARG, "the body is not JSON: %s", why.text);
     else if (!name || !bt_name_ok(name))
         code = bt_fail(err, BT_ARG, "'run' must be a run's name");
-    else if (!known)
-        code = bt_fail(err, BT_ARG, "'verb' must be pause, resume, checkpoint, stop, eval or set");
+    else if (known == BT_VERB_COUNT)
+        code = bt_fail(err, BT_ARG, "'verb' must be one of %s",
+                       bt_verb_list(words, sizeof words, ", ", false));
     else if (value && (strlen(value) > 200 || strpbrk(value, "\n\r#")))
         code = bt_fail(err, BT_ARG, "'value' must be one line KEY=VALUE");
-    else if (strcmp(verb, "set") == 0 && !value)
+    else if (bt_verbs[known].argument[0] && !value)
         code = bt_fail(err, BT_ARG, "'value' is missing (lr=2e-4 or lr_factor=0.5)");
     else {
         snprintf(run, BT_NAME_MAX, "%s", name);

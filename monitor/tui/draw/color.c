@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#define BT_COLOR(id, c256, c16, letter, help) {c256, c16, letter},
+#define BT_COLOR(id, c256, c16, help) {c256, c16},
 const bt_color_row bt_colors[BT_C_COUNT] = {
 #include "monitor/tui/draw/colors.def"
 };

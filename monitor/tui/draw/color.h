@@ -10,7 +10,7 @@
 
 typedef enum { BT_DEPTH_MONO, BT_DEPTH_16, BT_DEPTH_256 } bt_color_depth;
 
-#define BT_COLOR(id, c256, c16, letter, help) BT_C_##id,
+#define BT_COLOR(id, c256, c16, help) BT_C_##id,
 typedef enum {
 #include "monitor/tui/draw/colors.def"
     BT_C_COUNT
@@ -22,7 +22,6 @@ enum { BT_HEAT_STEPS = 12, BT_DIVERGE_STEPS = 11 };
 
 typedef struct bt_color_row {
     int16_t c256, c16; /* -1: the terminal's own */
-    char letter;       /* in style dumps of tests */
 } bt_color_row;
 
 extern const bt_color_row bt_colors[BT_C_COUNT];

@@ -8,7 +8,7 @@
 #ifndef BT_MONITOR_TUI_DRAW_PLOT_H
 #define BT_MONITOR_TUI_DRAW_PLOT_H
 
-#include "engine/base/metric.h"
+#include "engine/base/tables/metric.h"
 #include "monitor/tui/draw/canvas.h"
 
 typedef struct bt_plot_series {

@@ -57,7 +57,13 @@ uint8_t bt_state_color(bt_run_state s) {
 }
 
 uint8_t bt_phase_color(bt_phase p) {
-    return p < BT_PHASE_COUNT ? (uint8_t)(BT_C_P_DATA + p) : BT_C_LABEL;
+#define BT_PHASE(id, name, letter, title, key, panel, counted, c256, c16, light, dark, help) \
+    BT_C_P_##id,
+    static const uint8_t colors[BT_PHASE_COUNT] = {
+#include "engine/base/tables/phases.def"
+    };
+#undef BT_PHASE
+    return p < BT_PHASE_COUNT ? colors[p] : BT_C_LABEL;
 }
 
 uint8_t bt_score_color(double score) {

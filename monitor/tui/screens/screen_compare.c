@@ -7,8 +7,8 @@
 
 #include "monitor/tui/screens/screens.h"
 
-static const uint8_t colors[BT_COMPARE_MAX] = {BT_C_ACCENT, BT_C_THIRD,  BT_C_P_OPTIM,
-                                               BT_C_P_CKPT, BT_C_P_COMM, BT_C_SECOND};
+static const uint8_t colors[BT_COMPARE_MAX] = {BT_C_ACCENT, BT_C_THIRD,          BT_C_P_OPTIM,
+                                               BT_C_P_CKPT, BT_C_P_COMM_EXPOSED, BT_C_SECOND};
 
 static bool on_setting(void *ctx, const bt_row *row) {
     bt_top *t = ctx;

@@ -12,11 +12,8 @@ static uint8_t level_color(const bt_view_event *e) {
 static uint32_t mark_of(const bt_view_event *e) {
     if (e->level == BT_EV_ERROR) return 0x2717;
     if (e->level == BT_EV_WARN) return 0x25B2;
-    if (strcmp(e->kind, "checkpoint") == 0) return 0x25A0;
-    if (strcmp(e->kind, "evaluation") == 0) return 0x25C7;
-    if (strcmp(e->kind, "control") == 0) return 0x25B8;
-    if (strcmp(e->kind, "annotation") == 0) return 0x25C6;
-    return 0x25CF;
+    bt_event_kind kind = bt_event_find(e->kind);
+    return kind < BT_EVENT_COUNT ? bt_events[kind].glyph : 0x25CF;
 }
 
 void bt_event_line(bt_top *t, bt_rect row, const bt_view_event *e, bool with_clock) {

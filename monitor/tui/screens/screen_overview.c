@@ -15,7 +15,7 @@ static void sparks(bt_top *t, bt_rect r) {
                 {BT_TS_GRAD, "grad norm", BT_C_SECOND},
                 {BT_TS_LR, "learning rate", BT_C_THIRD},
                 {BT_TS_STEP, "step time", BT_C_ACCENT},
-                {BT_TS_OVERHEAD, "comm overhead", BT_C_P_COMM},
+                {BT_TS_OVERHEAD, "comm overhead", BT_C_P_COMM_EXPOSED},
                 {BT_TS_RSS, "memory, largest rank", BT_C_P_CKPT}};
     enum { N = sizeof rows / sizeof rows[0] };
     bt_want want[N];

@@ -50,7 +50,7 @@ static double row_number(bt_top *t, size_t i, int col) {
 
 static const char *row_text(bt_top *t, size_t i, char *buf, size_t size) {
     const bt_view_run *x = &t->view->runs.run[i];
-    snprintf(buf, size, "%s %s %s %s %s", x->run, bt_run_state_name(x->state), x->host, x->tags,
+    snprintf(buf, size, "%s %s %s %s %s", x->run, bt_run_states[x->state].id, x->host, x->tags,
              x->note);
     return buf;
 }
@@ -72,7 +72,7 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
         s->attr = BT_ATTR_BOLD;
         break;
     case C_STATE:
-        snprintf(buf, size, "%s", bt_run_state_name(x->state));
+        snprintf(buf, size, "%s", bt_run_states[x->state].id);
         s->fg = bt_state_color(x->state);
         break;
     case C_LOSS: bt_fmt(buf, size, x->loss, BT_UNIT_NATS); break;

@@ -101,7 +101,7 @@ static inline bt_code fake_start(void *ctx, int argc, const char *const *argv,
     return BT_OK;
 }
 
-static inline bt_code fake_mark(void *ctx, const char *run, int64_t step, const char *kind,
+static inline bt_code fake_mark(void *ctx, const char *run, int64_t step, bt_event_kind kind,
                                 const char *text, bt_err *err) {
     (void)ctx, (void)run, (void)step, (void)kind, (void)text;
     return marked++ % 2 ? bt_fail(err, BT_BUSY, "another program holds the database") : BT_OK;

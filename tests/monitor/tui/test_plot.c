@@ -172,7 +172,7 @@ static void stacked_bars_fill_by_share(void **state) {
     const bt_segment s[] = {{10, BT_C_P_DATA, 'd'},
                             {20, BT_C_P_FWD, 'f'},
                             {0, BT_C_P_CKPT, 'k'},
-                            {NAN, BT_C_P_MON, 'm'},
+                            {NAN, BT_C_P_MONITOR, 'm'},
                             {10, BT_C_P_BWD, 'b'}};
     bt_canvas c = bt_new_canvas(20, 3, BT_CHARS_ASCII);
     bt_stack_draw(&c, 0, 0, 20, 40, s, 5, true);

@@ -74,10 +74,11 @@ static bt_code fake_start(void *ctx, int argc, const char *const *argv, char nam
     return BT_OK;
 }
 
-static bt_code fake_mark(void *ctx, const char *run, int64_t step, const char *kind,
+static bt_code fake_mark(void *ctx, const char *run, int64_t step, bt_event_kind kind,
                          const char *text, bt_err *err) {
     (void)ctx, (void)err;
-    snprintf(done, sizeof done, "mark %s %lld %s %s", run, (long long)step, kind, text);
+    snprintf(done, sizeof done, "mark %s %lld %s %s", run, (long long)step, bt_events[kind].name,
+             text);
     return BT_OK;
 }
 

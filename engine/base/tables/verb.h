@@ -1,0 +1,49 @@
+/* verb.h - what can be asked of a live run (verbs.def), and the states it may be in (states.def). */
+#ifndef BT_ENGINE_BASE_TABLES_VERB_H
+#define BT_ENGINE_BASE_TABLES_VERB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BT_STATE(id, name, live, help) BT_STATE_##id,
+typedef enum {
+#include "engine/base/tables/states.def"
+    BT_STATE_COUNT
+} bt_run_state;
+#undef BT_STATE
+
+typedef struct bt_run_state_row {
+    const char *id, *name; /* "RUNNING", "running" */
+    bool live;
+    const char *help;
+} bt_run_state_row;
+extern const bt_run_state_row bt_run_states[BT_STATE_COUNT];
+
+#define BT_VERB(id, word, argument, who, offered, key, label, help) BT_VERB_##id,
+typedef enum {
+#include "engine/base/tables/verbs.def"
+    BT_VERB_COUNT
+} bt_verb;
+#undef BT_VERB
+
+typedef struct bt_verb_row {
+    const char *word, *argument; /* "set", "KEY=VALUE" or "" */
+    bool ranks;                  /* a request to the ranks; else the supervisor answers */
+    uint32_t offered;            /* a bit a state */
+    char key;                    /* of `train`, 0: none */
+    const char *label, *help;
+} bt_verb_row;
+extern const bt_verb_row bt_verbs[BT_VERB_COUNT];
+
+/* BT_VERB_COUNT: no such verb */
+bt_verb bt_verb_find(const char *word);
+bool bt_verb_offered(bt_verb verb, bt_run_state state);
+/* the verb of a key of `train` in this state: the first that is offered, else the first that has the
+ * key; BT_VERB_COUNT: none has it */
+bt_verb bt_verb_of_key(char key, bt_run_state state);
+/* "pause|resume|...|set KEY=VALUE|status": the words, with their arguments when asked for. Returns
+ * buf. */
+const char *bt_verb_list(char *buf, size_t size, const char *between, bool arguments);
+
+#endif

@@ -1,0 +1,26 @@
+/* sample.h - the rows of one sampled scope (scopes.def) at one step, on their way to the sink: taken
+ * once, filled without allocation.
+ *
+ * Order:    init -> { add* -> send }* -> release. Threads: the training thread, on rank 0. */
+#ifndef BT_ENGINE_OBSERVE_SAMPLE_H
+#define BT_ENGINE_OBSERVE_SAMPLE_H
+
+#include "engine/base/sink.h"
+#include "engine/base/status.h"
+
+typedef struct bt_sample {
+    bt_scope scope;
+    size_t n, max; /* rows */
+    bt_key *keys;
+    double *values;
+} bt_sample;
+
+bt_code bt_sample_init(bt_sample *s, bt_scope scope, size_t max_rows, bt_err *err) BT_MUST_CHECK;
+void bt_sample_release(bt_sample *s);
+/* a row under these keys (in the order of scopes.def; texts are borrowed until `send`). Returns its
+ * values, all NaN, in the order of the scope's metrics. */
+double *bt_sample_add(bt_sample *s, const bt_key *keys);
+/* the rows go to the sink, if there are rows and it wants them, and are forgotten */
+void bt_sample_send(bt_sample *s, const bt_sink *sink, int64_t step);
+
+#endif

@@ -1,0 +1,128 @@
+/* expand.c - figures of derived.def and rows of phases.def put into SQL. */
+#include "store/sql/expand.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "engine/base/tables/derived.h"
+#include "engine/base/tables/metric.h"
+
+static bool word_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+static size_t word_length(const char *s) {
+    size_t n = 0;
+    while (word_letter(s[n])) n++;
+    return n;
+}
+
+static bool is_word(const char *s, size_t n, const char *word) {
+    return strlen(word) == n && strncmp(s, word, n) == 0;
+}
+
+/* ---- figures --------------------------------------------------------------------------------- */
+
+typedef struct span {
+    const char *at;
+    size_t n;
+} span;
+
+/* a formula with its arguments put in; times 1.0, so that whole numbers divide like others */
+static void put_formula(bt_text *out, const bt_derived_row *d, const char *formula,
+                        const span *arg) {
+    while (*formula) {
+        size_t n = word_length(formula);
+        int k = 0;
+        while (k < BT_DERIVED_ARGS && d->arg[k] && !(n && is_word(formula, n, d->arg[k]))) k++;
+        if (n && k < BT_DERIVED_ARGS && d->arg[k])
+            bt_text_printf(out, "(1.0 * (%.*s))", (int)arg[k].n, arg[k].at);
+        else
+            bt_text_putn(out, formula, n ? n : 1);
+        formula += n ? n : 1;
+    }
+}
+
+/* "a, f(b, c))": up to the closing parenthesis, which *end points to; returns how many */
+static int read_args(const char *s, span *arg, const char **end) {
+    int n = 0, depth = 0;
+    const char *from = s;
+    for (;; s++) {
+        bool last = *s == ')' && depth == 0;
+        if (last || (*s == ',' && depth == 0)) {
+            from += strspn(from, " ");
+            if (n < BT_DERIVED_ARGS) arg[n] = (span){from, (size_t)(s - from)};
+            n++;
+            from = s + 1;
+        }
+        if (last || !*s) break;
+        depth += (*s == '(') - (*s == ')');
+    }
+    *end = *s ? s : NULL;
+    return n;
+}
+
+static bt_code put_figure(bt_text *out, const bt_derived_row *d, const char **sql, bt_err *err) {
+    span arg[BT_DERIVED_ARGS];
+    const char *end;
+    int wanted = 0, n = read_args(*sql + strlen(d->name) + 2, arg, &end);
+    while (wanted < BT_DERIVED_ARGS && d->arg[wanted]) wanted++;
+    if (!end || end[1] != '}') return bt_fail(err, BT_ARG, "'{%s(' is not closed by ')}'", d->name);
+    if (n != wanted)
+        return bt_fail(err, BT_ARG, "'{%s(...)}' has %d arguments, it is made from %d", d->name, n,
+                       wanted);
+    bool always = strcmp(d->known, "1") == 0;
+    bt_text_put(out, always ? "(" : "(CASE WHEN ");
+    if (!always) {
+        put_formula(out, d, d->known, arg);
+        bt_text_put(out, " THEN ");
+    }
+    put_formula(out, d, d->formula, arg);
+    bt_text_put(out, always ? ")" : " END)");
+    *sql = end + 2;
+    return BT_OK;
+}
+
+static const bt_derived_row *figure_at(const char *brace) {
+    size_t n = word_length(brace + 1);
+    if (n == 0 || brace[1 + n] != '(') return NULL;
+    for (size_t i = 0; i < bt_derived_n; i++)
+        if (is_word(brace + 1, n, bt_derived[i].name)) return &bt_derived[i];
+    return NULL;
+}
+
+/* ---- phases ---------------------------------------------------------------------------------- */
+
+static bt_code put_phases(bt_text *out, const char **sql, bt_err *err) {
+    const char *between = *sql + strlen("{phases"), *body = strchr(between, '|'),
+               *end = body ? strchr(body, '}') : NULL;
+    if (!end) return bt_fail(err, BT_ARG, "'{phases' is not closed by '|...}'");
+    for (int p = 0; p < BT_PHASE_COUNT; p++) {
+        if (p) bt_text_putn(out, between, (size_t)(body - between));
+        for (const char *c = body + 1; c < end; c++) {
+            if (*c == '@')
+                bt_text_put(out, bt_rank_metrics[bt_phases[p].metric].key);
+            else if (*c == '#')
+                bt_text_put(out, bt_phases[p].title);
+            else
+                bt_text_putn(out, c, 1);
+        }
+    }
+    *sql = end + 1;
+    return BT_OK;
+}
+
+bt_code bt_sql_expand(bt_text *out, const char *sql, bt_err *err) {
+    while (*sql) {
+        size_t n = strcspn(sql, "{");
+        bt_text_putn(out, sql, n);
+        sql += n;
+        if (!*sql) break;
+        const bt_derived_row *d = figure_at(sql);
+        if (d)
+            BT_TRY(put_figure(out, d, &sql, err));
+        else if (is_word(sql + 1, word_length(sql + 1), "phases"))
+            BT_TRY(put_phases(out, &sql, err));
+        else
+            bt_text_putn(out, sql++, 1);
+    }
+    return out->failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory") : BT_OK;
+}

@@ -1,0 +1,190 @@
+/* views.c - the public views: the contract that people and scripts rely on. Those of scopes follow
+ * from scopes.def and the file's own `metric` table, so that a file by a newer bitrain keeps its
+ * columns. */
+#include <stdio.h>
+
+#include "engine/base/rng.h"
+#include "store/sql/expand.h"
+#include "store/sql/sql.h"
+
+/* clang-format off */
+#define ISO(us) "strftime('%Y-%m-%dT%H:%M:%fZ', " us " / 1e6, 'unixepoch')"
+#define RUN_KEYS "r.name AS run, a.attempt AS attempt, "
+#define STEP_KEYS RUN_KEYS "s.step AS step, (s.wall_us - r.created_us) / 1e6 AS time_s"
+#define ATTEMPTS " FROM run r JOIN attempt a ON a.run = r.id"
+
+_Static_assert(BT_AID_SHIFT == 46 && BT_RANK_BITS == 16, "the view rank_steps says these numbers");
+
+typedef struct view {
+    const char *name, *head;
+    int scope; /* whose metric columns stand between head and tail, or -1 */
+    const char *tail;
+} view;
+
+static const view fixed[] = {
+    {"steps", STEP_KEYS, BT_SCOPE_STEP,
+     ", s.flags AS flags" ATTEMPTS " JOIN step s ON s.aid = a.id AND s.step < a.live_to"},
+    {"all_steps", STEP_KEYS ", s.step < a.live_to AS live", BT_SCOPE_STEP,
+     ", s.flags AS flags" ATTEMPTS " JOIN step s ON s.aid = a.id"},
+    /* through `step`, so that a range of steps is a range of keys */
+    {"rank_steps", RUN_KEYS "t.step AS step, CAST(s.key & 65535 AS INTEGER) AS rank", BT_SCOPE_RANK,
+     ATTEMPTS " JOIN step t ON t.aid = a.id AND t.step < a.live_to"
+     " JOIN rank_step s ON s.key BETWEEN (a.id << 46) + (t.step << 16)"
+     " AND (a.id << 46) + (t.step << 16) + 65535"},
+    {"rank_phases",
+     "k.run AS run, k.attempt AS attempt, k.step AS step, k.rank AS rank, p.column1 AS phase,"
+     " CASE p.column1 {phases |WHEN '#' THEN k.@} END AS ms", -1,
+     " FROM rank_steps k CROSS JOIN (VALUES {phases, |('#')}) p"},
+    {"runs",
+     "r.name AS run, r.state AS state, r.world AS ranks, r.last_step + 1 AS steps, r.tokens AS tokens,"
+     " r.loss AS loss, r.val_loss AS val_loss, r.best_val AS best_val, r.best_val_step AS best_val_step,"
+     " r.tokens_per_s AS tokens_per_s, r.step_us / 1e3 AS step_ms, r.mfu AS mfu, r.comm_overhead AS comm_overhead,"
+     " r.bytes_wire AS bytes_wire, r.rss_kib / 1024.0 AS rss_mib,"
+     " {goodput(r.first_time_us, coalesce(r.ended_us, r.last_us) - r.created_us)} AS goodput,"
+     " r.first_time_us / 1e6 AS productive_s, r.redone_us / 1e6 AS redone_s, r.n_attempts AS attempts,"
+     " " ISO("r.created_us") " AS started, r.created_us / 1e6 AS started_s,"
+     " " ISO("r.ended_us") " AS ended, r.ended_us / 1e6 AS ended_s,"
+     " (coalesce(r.ended_us, r.last_us, r.created_us) - r.created_us) / 1e6 AS duration_s,"
+     " r.last_us / 1e6 AS updated_s, r.exit_kind AS exit_kind, r.exit_code AS exit_code, r.seed AS seed,"
+     " r.host AS host, r.user AS user, r.pid AS pid, r.build AS build, r.mpi AS mpi, r.note AS note,"
+     " r.tags AS tags, r.out_dir AS out_dir, r.spark AS spark,"
+     " r.dropped AS dropped, r.rev AS rev, d.argv AS argv, d.config AS config", -1,
+     " FROM run r LEFT JOIN run_doc d ON d.run = r.id"},
+    {"attempts",
+     RUN_KEYS "a.from_step AS from_step, nullif(a.live_to, 9223372036854775807) AS live_to, a.raw_from AS raw_from,"
+     " " ISO("a.started_us") " AS started, a.started_us / 1e6 AS started_s,"
+     " " ISO("a.ended_us") " AS ended, a.ended_us / 1e6 AS ended_s,"
+     " a.reason AS reason, a.world AS world_size, a.host AS host, a.pid AS pid, a.exit_kind AS exit_kind,"
+     " a.exit_code AS exit_code", -1,
+     ATTEMPTS},
+    {"ranks",
+     RUN_KEYS "k.rank AS rank, k.host AS host, k.pid AS pid, k.isa AS isa, k.threads AS threads,"
+     " k.pp AS pp, k.dp_replicate AS dp_replicate, k.dp_shard AS dp_shard, k.tp AS tp", -1,
+     ATTEMPTS " JOIN rank k ON k.aid = a.id"},
+    {"events",
+     "e.seq AS seq, r.name AS run, a.attempt AS attempt, (e.t_us - r.created_us) / 1e6 AS time_s,"
+     " " ISO("e.t_us") " AS time, e.step AS step, e.rank AS rank, e.kind AS kind,"
+     " CASE e.level WHEN 0 THEN 'info' WHEN 1 THEN 'warning' ELSE 'error' END AS level,"
+     " e.title AS title, e.body AS body", -1,
+     " FROM run r JOIN event e ON e.run = r.id LEFT JOIN attempt a ON a.id = e.aid"},
+    {"checkpoints",
+     "r.name AS run, c.attempt AS attempt, c.step AS step, (c.t_us - r.created_us) / 1e6 AS time_s, c.path AS path,"
+     " c.bytes AS bytes, c.took_us / 1e3 AS took_ms, c.hash AS hash", -1,
+     " FROM run r JOIN ckpt c ON c.run = r.id"},
+    {"facts", "r.name AS run, f.key AS key, f.value AS value, f.attempt AS attempt", -1,
+     " FROM run r JOIN fact f ON f.run = r.id"},
+    {"metrics", "s.view AS view, m.key AS key, m.unit AS unit, m.meaning AS meaning, m.panel AS panel", -1,
+     " FROM metric m JOIN scope s ON s.name = m.scope"},
+    /* one row an option; config is {"key": {"value": ..., "origin": ...}} or {"key": value} */
+    {"configs",
+     "r.name AS run, j.key AS key, CASE WHEN j.type IN ('true', 'false') THEN j.type"
+     " WHEN j.type <> 'object' THEN j.value"
+     " WHEN json_type(j.value, '$.value') IN ('true', 'false') THEN json_type(j.value, '$.value')"
+     " ELSE json_extract(j.value, '$.value') END AS value,"
+     " CASE j.type WHEN 'object' THEN json_extract(j.value, '$.origin') END AS origin,"
+     " CASE j.type WHEN 'object' THEN json_extract(j.value, '$.where') END AS place", -1,
+     " FROM run r JOIN run_doc d ON d.run = r.id"
+     " JOIN json_each(CASE WHEN json_valid(d.config) THEN d.config ELSE '{}' END) j"},
+};
+/* clang-format on */
+enum { N_FIXED = sizeof fixed / sizeof fixed[0], N_VIEWS = N_FIXED + BT_SCOPE_COUNT };
+
+/* the texts of a view around its metric columns; false: this scope has its view above */
+static bool texts(size_t v, view *out, bt_text *head, bt_text *tail) {
+    if (v < N_FIXED) {
+        *out = fixed[v];
+        bt_text_put(head, out->head);
+        bt_text_put(tail, out->tail);
+        return true;
+    }
+    const bt_scope_row *s = &bt_scopes[v - N_FIXED];
+    *out = (view){.name = s->view, .scope = (int)(v - N_FIXED)};
+    bt_text_put(head, RUN_KEYS "s.step AS step");
+    for (int k = 0; k < s->n_keys; k++)
+        bt_text_printf(head, ", s.\"%s\" AS \"%s\"", s->key[k].name, s->key[k].name);
+    bt_text_printf(tail, ATTEMPTS " JOIN %s s ON s.aid = a.id AND s.step < a.live_to", s->table);
+    return s->kept == BT_KEPT_SAMPLED;
+}
+
+static bt_code metric_columns(sqlite3 *db, const char *path, int scope, bt_text *sql, bt_err *err) {
+    sqlite3_stmt *st = NULL;
+    if (scope < 0) return BT_OK;
+    BT_TRY(bt_sql_prepare(
+        db, path, "SELECT key, col, scale FROM metric WHERE scope = ? ORDER BY pos", &st, err));
+    sqlite3_bind_text(st, 1, bt_scopes[scope].name, -1, SQLITE_STATIC);
+    while (sqlite3_step(st) == SQLITE_ROW) {
+        double scale = sqlite3_column_double(st, 2);
+        bt_text_printf(sql, ", s.\"%s\"", (const char *)sqlite3_column_text(st, 1));
+        if (scale > 1 || scale < 1) bt_text_printf(sql, " / %.1f", scale);
+        bt_text_printf(sql, " AS \"%s\"", (const char *)sqlite3_column_text(st, 0));
+    }
+    sqlite3_finalize(st);
+    return BT_OK;
+}
+
+static bt_code create(sqlite3 *db, const char *path, size_t v, bt_err *err) {
+    bt_text sql, head, tail;
+    view w;
+    bt_text_init(&sql);
+    bt_text_init(&head);
+    bt_text_init(&tail);
+    bt_code code = BT_OK;
+    if (texts(v, &w, &head, &tail)) {
+        bt_text_printf(&sql, "CREATE VIEW %s AS SELECT ", w.name);
+        code = bt_sql_expand(&sql, bt_text_str(&head), err);
+        if (code == BT_OK) code = metric_columns(db, path, w.scope, &sql, err);
+        if (code == BT_OK) code = bt_sql_expand(&sql, bt_text_str(&tail), err);
+        if (code == BT_OK) code = bt_sql_exec(db, path, bt_text_str(&sql), err);
+    }
+    bt_text_release(&sql);
+    bt_text_release(&head);
+    bt_text_release(&tail);
+    return code;
+}
+
+/* a number for the views of this program; meta.views says which ones the file has */
+static int64_t mark(void) {
+    uint64_t h = 0;
+    for (size_t v = 0; v < N_VIEWS; v++) {
+        bt_text head, tail, sql;
+        bt_err ignored;
+        view w;
+        bt_text_init(&head);
+        bt_text_init(&tail);
+        bt_text_init(&sql);
+        bool own = texts(v, &w, &head, &tail);
+        if (own && bt_sql_expand(&sql, bt_text_str(&head), &ignored) == BT_OK &&
+            bt_sql_expand(&sql, bt_text_str(&tail), &ignored) == BT_OK)
+            h = h * 31 + bt_hash_name(w.name) + 7 * bt_hash_name(bt_text_str(&sql));
+        bt_text_release(&head);
+        bt_text_release(&tail);
+        bt_text_release(&sql);
+    }
+    return (int64_t)(h >> 1);
+}
+
+bool bt_views_differ(sqlite3 *db) {
+    return bt_sql_int(db, "SELECT value FROM meta WHERE key = 'views'", -1) != mark();
+}
+
+bt_code bt_views_drop(sqlite3 *db, const char *path, bt_err *err) {
+    for (size_t v = 0; v < N_VIEWS; v++) {
+        char sql[120];
+        snprintf(sql, sizeof sql, "DROP VIEW IF EXISTS \"%s\"",
+                 v < N_FIXED ? fixed[v].name : bt_scopes[v - N_FIXED].view);
+        BT_TRY(bt_sql_exec(db, path, sql, err));
+    }
+    return BT_OK;
+}
+
+bt_code bt_views_create(sqlite3 *db, const char *path, bt_err *err) {
+    for (size_t v = 0; v < N_VIEWS; v++) BT_TRY(create(db, path, v, err));
+    bt_text sql;
+    bt_text_init(&sql);
+    bt_text_printf(&sql, "INSERT OR REPLACE INTO meta(key, value) VALUES ('views', %lld)",
+                   (long long)mark());
+    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build the views of '%s'", path)
+                              : bt_sql_exec(db, path, bt_text_str(&sql), err);
+    bt_text_release(&sql);
+    return code;
+}
