@@ -6,16 +6,8 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/span.h"
+#include "engine/base/testing/testing.h"
 #include "engine/parallel/tp/tp_group_create.h"
-
-/* BITRAIN_TEST_SLOW=RANK:FACTOR makes a rank that much slower, for rehearsals and tests. */
-static double slowdown_of(int rank) {
-    const char *text = getenv("BITRAIN_TEST_SLOW");
-    char *end;
-    if (!text || strtol(text, &end, 10) != rank || *end != ':') return 1;
-    double factor = strtod(end + 1, NULL);
-    return factor > 1 && factor < 1000 ? factor : 1;
-}
 
 size_t bt_micro_bytes(int64_t micros) { return (size_t)micros * sizeof(double); }
 
@@ -23,7 +15,7 @@ bt_code bt_micro_create(bt_micro *m, int64_t micros, bt_err *err) {
     m->losses = calloc((size_t)micros, sizeof *m->losses);
     if (!m->losses)
         return bt_fail(err, BT_NOMEM, "cannot take memory for %" PRId64 " micro-batches", micros);
-    m->slowdown = slowdown_of(bt_comm_rank(bt_comm_world()));
+    m->slowdown = bt_testing_slowness(bt_comm_rank(bt_comm_world()));
     return BT_OK;
 }
 

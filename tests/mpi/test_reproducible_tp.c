@@ -2,7 +2,7 @@
  * train.reproducible over tensor-parallel ranks: every kind of model, sequence parallel or not, any
  * recompute, ZeRO and cut of the batch: losses, norms and final weights have the bits of one
  * rank. */
-#include "engine/parallel/tp/tp_group_create.h"
+#include "engine/base/testing/testing.h"
 #include "tests/mpi/layouts.h"
 
 #ifndef RANKS
@@ -196,9 +196,9 @@ static void the_bits_of_one_rank(void **state) {
 /* as if the ranks were on several hosts */
 static void over_messages_too(void **state) {
     (void)state;
-    bt_tp_messages_only = true;
+    bt_testing_tp_messages = true;
     same_bits(&layouts[0]);
-    bt_tp_messages_only = false;
+    bt_testing_tp_messages = false;
 }
 
 /* a checkpoint of tensor-parallel ranks, taken up by another layout */

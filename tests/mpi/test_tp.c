@@ -1,7 +1,7 @@
 /* mpi: 2
  * Tensor parallelism on two ranks: the story of one rank in every kind of model and recompute;
  * bytes as the formula says; reproducible training keeps its bits however the batch is cut. */
-#include "engine/parallel/tp/tp_group_create.h"
+#include "engine/base/testing/testing.h"
 #include "tests/mpi/tp.h"
 
 static const tp_shape shapes[] = {
@@ -47,9 +47,9 @@ static void messages_make_no_difference(void **state) {
     (void)state;
     static fake_sink memory;
     tp_run(&memory, &shapes[0], &layouts[0]);
-    bt_tp_messages_only = true;
+    bt_testing_tp_messages = true;
     tp_run(&together, &shapes[0], &layouts[0]);
-    bt_tp_messages_only = false;
+    bt_testing_tp_messages = false;
     for (size_t i = 0; i < LAYOUT_STEPS; i++) {
         const double *a = memory.steps[i].v, *b = together.steps[i].v;
         assert_true(a[BT_MS_LOSS] == b[BT_MS_LOSS] && a[BT_MS_GRAD_NORM] == b[BT_MS_GRAD_NORM] &&

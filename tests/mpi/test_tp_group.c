@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "engine/base/rng.h"
+#include "engine/base/testing/testing.h"
 #include "engine/parallel/tp/tp_group_create.h"
 
 enum { COLS = 24, LONG = 100003 };
@@ -34,7 +35,7 @@ static unsigned char byte_of(size_t i, int rank) {
 static bt_tp_group *tp_group_of(bool messages) {
     bt_err err = BT_ERR_INIT;
     bt_tp_group *t = NULL;
-    bt_tp_messages_only = messages;
+    bt_testing_tp_messages = messages;
     if (bt_tp_group_create(&t, axis, MOST_ROWS, COLS, &err) != BT_OK) fail_msg("%s", err.msg);
     assert_int_equal(t->rank, me);
     assert_int_equal(t->size, n);

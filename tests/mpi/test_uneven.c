@@ -4,7 +4,7 @@
  * heads, 5 kv heads) do: two neighbours hold the head between them. The story of one rank;
  * gradients element by element; every element counted and saved once; a checkpoint goes on in other
  * layouts; the bits of one rank when reproducible, of int8 gradients and heads' norms too. */
-#include "engine/parallel/tp/tp_group_create.h"
+#include "engine/base/testing/testing.h"
 #include "tests/mpi/tp.h"
 
 #define HEADS(h, kv) \
@@ -34,9 +34,9 @@ static const tp_layout layouts[] = {
 static void same_story_as_one_rank(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) tp_compare(shapes, &layouts[k]);
-    bt_tp_messages_only = true; /* as between hosts */
+    bt_testing_tp_messages = true; /* as between hosts */
     tp_compare(shapes, &layouts[0]);
-    bt_tp_messages_only = false;
+    bt_testing_tp_messages = false;
 }
 
 /* ---- gradients and bytes --------------------------------------------------------------------- */

@@ -2,14 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/testing/testing.h"
 #include "engine/parallel/tp/tp_group_internal.h"
-
-bool bt_tp_messages_only;
 
 bt_code bt_tp_group_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err) {
     *out = NULL;
     if (bt_comm_size(tp) == 1) return BT_OK;
-    if (!bt_tp_messages_only) BT_TRY(bt_tp_group_shm_create(out, tp, rows, cols, err));
+    if (!bt_testing_tp_messages) BT_TRY(bt_tp_group_shm_create(out, tp, rows, cols, err));
     return *out ? BT_OK : bt_tp_group_messages_create(out, tp, rows, cols, err);
 }
 

@@ -25,8 +25,6 @@ bt_code bt_tp_group_solo(bt_tp_group **out, size_t rows, size_t cols, bt_err *er
 void bt_tp_group_destroy(bt_tp_group *t); /* accepts NULL */
 /* that a rank sees at most; solo: alone it has a tensor-parallel group too */
 size_t bt_tp_group_bytes(int size, size_t rows, size_t cols, bool solo);
-/* for tests: as if the ranks were on several hosts */
-extern bool bt_tp_messages_only;
 /* the first failure since create; NULL is fine */
 bt_code bt_tp_group_check(const bt_tp_group *t, bt_err *err) BT_MUST_CHECK;
 

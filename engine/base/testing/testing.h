@@ -1,0 +1,14 @@
+/* testing.h - every hook through which a test or a rehearsal changes what a training does. None of
+ * them is a setting: nothing is validated, recorded or documented for users.
+ * Threads: any; the environment is read at each call, so that a test may change it between runs. */
+#ifndef BT_ENGINE_BASE_TESTING_TESTING_H
+#define BT_ENGINE_BASE_TESTING_TESTING_H
+
+#include <stdbool.h>
+
+/* BITRAIN_TEST_SLOW=RANK:FACTOR makes a rank that much slower: the factor for this rank, else 1 */
+double bt_testing_slowness(int rank);
+/* tensor-parallel groups of one host exchange messages, as between hosts */
+extern bool bt_testing_tp_messages;
+
+#endif
