@@ -74,13 +74,13 @@ static void counts_above_the_limit_go_in_chunks(void **state) {
 static void requests_complete_and_keep_their_order(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
-    static float a[4096], b[33];
+    static int64_t a[4096], b[33];
     int64_t latest = 100 + rank;
     bt_request ra, rb, rc;
-    for (int i = 0; i < 4096; i++) a[i] = (float)rank;
+    for (int i = 0; i < 4096; i++) a[i] = rank;
     for (int i = 0; i < 33; i++) b[i] = 1;
-    assert_int_equal(bt_all_reduce_f32_start(w, a, 4096, &ra, &err), BT_OK);
-    assert_int_equal(bt_all_reduce_f32_start(w, b, 33, &rb, &err), BT_OK);
+    assert_int_equal(bt_all_reduce_i64_start(w, a, 4096, BT_SUM, &ra, &err), BT_OK);
+    assert_int_equal(bt_all_reduce_i64_start(w, b, 33, BT_SUM, &rb, &err), BT_OK);
     assert_int_equal(bt_all_reduce_i64_start(w, &latest, 1, BT_MAX, &rc, &err), BT_OK);
     bool done = false;
     while (!done) assert_int_equal(bt_request_test(&rb, &done, &err), BT_OK);
@@ -89,7 +89,7 @@ static void requests_complete_and_keep_their_order(void **state) {
     assert_int_equal(bt_request_wait(&rc, &err), BT_OK);
     /* finished requests may be waited for again */
     assert_int_equal(bt_request_wait(&rc, &err), BT_OK);
-    assert_true(a[4095] == (float)(size * (size - 1) / 2) && b[32] == (float)size);
+    assert_true(a[4095] == size * (size - 1) / 2 && b[32] == size);
     assert_int_equal(latest, 100 + size - 1);
 
     double mine[2] = {rank, 2 * rank}, all[64];

@@ -298,16 +298,6 @@ static bt_code fits(size_t n, bt_err *err) {
                          INT_MAX);
 }
 
-bt_code bt_all_reduce_f32_start(bt_comm *c, float *x, size_t n, bt_request *r, bt_err *err) {
-    *r = (bt_request){0};
-    if (c->size == 1 || n == 0) return BT_OK;
-    BT_TRY(fits(n, err));
-    MPI_Request q;
-    int rc = MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, c->mpi, &q);
-    count_started(c, BT_COLL_ALL_REDUCE, ring_bytes(c, n * sizeof *x));
-    return started(rc, q, "all-reduce", r, err);
-}
-
 bt_code bt_all_reduce_i64_start(bt_comm *c, int64_t *x, size_t n, bt_reduce_op op, bt_request *r,
                                 bt_err *err) {
     *r = (bt_request){0};

@@ -53,8 +53,6 @@ typedef struct bt_request {
     void *handle;
     bool active;
 } bt_request;
-bt_code bt_all_reduce_f32_start(bt_comm *c, float *x, size_t n, bt_request *r, bt_err *err)
-    BT_MUST_CHECK;
 bt_code bt_all_reduce_i64_start(bt_comm *c, int64_t *x, size_t n, bt_reduce_op op, bt_request *r,
                                 bt_err *err) BT_MUST_CHECK;
 bt_code bt_gather_start(bt_comm *c, const void *x, size_t bytes, void *all, int root, bt_request *r,

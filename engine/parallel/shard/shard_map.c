@@ -34,10 +34,6 @@ bool bt_shards_ragged(const bt_shards *s) {
     return s->n > 1 && s->piece * sizeof(float) % BT_ARENA_PAGE != 0;
 }
 
-bt_range bt_shards_stripe(const bt_shards *s, size_t stripe) {
-    return (bt_range){stripe * s->stripe, bt_min_size((stripe + 1) * s->stripe, s->total)};
-}
-
 bt_range bt_shards_piece(const bt_shards *s, size_t stripe, int shard) {
     size_t begin = stripe * s->stripe + (size_t)shard * s->piece;
     return (bt_range){bt_min_size(begin, s->total), bt_min_size(begin + s->piece, s->total)};

@@ -27,7 +27,6 @@ void bt_shards_init(bt_shards *s, size_t total, size_t stripe_bytes, int dp_repl
 /* true when pieces are no whole huge pages: memory that is to be shared out must then consist of
  * small ones */
 bool bt_shards_ragged(const bt_shards *s);
-bt_range bt_shards_stripe(const bt_shards *s, size_t stripe);
 /* may be empty (in the last stripe) */
 bt_range bt_shards_piece(const bt_shards *s, size_t stripe, int shard);
 /* of all its pieces */
