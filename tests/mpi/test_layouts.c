@@ -108,6 +108,27 @@ static void bytes_follow_the_formula(void **state) {
     }
 }
 
+/* Two hosts of two ranks: every loss, norm and byte of one host. */
+static void hosts_change_no_bit(void **state) {
+    (void)state;
+    static fake_sink near;
+    for (size_t k = 0; k < N_LAYOUTS; k++) {
+        (void)layout_run(&near, layouts[k].words, NULL);
+        assert_int_equal(setenv("BITRAIN_TEST_HOSTS", "2", 1), 0);
+        (void)layout_run(&together, layouts[k].words, NULL);
+        assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
+        for (size_t i = 0; i < LAYOUT_STEPS; i++) {
+            const double *a = near.steps[i].v, *b = together.steps[i].v;
+            if (a[BT_MS_LOSS] != b[BT_MS_LOSS] || a[BT_MS_GRAD_NORM] != b[BT_MS_GRAD_NORM] ||
+                a[BT_MS_BYTES_WIRE] != b[BT_MS_BYTES_WIRE])
+                fail_msg(
+                    "%s, step %zu: loss %.17g and %.0f bytes on one host, %.17g and %.0f on two",
+                    layouts[k].name, i, a[BT_MS_LOSS], a[BT_MS_BYTES_WIRE], b[BT_MS_LOSS],
+                    b[BT_MS_BYTES_WIRE]);
+        }
+    }
+}
+
 /* ---- one layout's checkpoint in all the others ----------------------------------------------- */
 
 static char dir[64];
@@ -153,6 +174,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_equal_element_by_element),
         cmocka_unit_test(bytes_follow_the_formula),
+        cmocka_unit_test(hosts_change_no_bit),
         cmocka_unit_test(one_checkpoint_goes_on_in_every_layout),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

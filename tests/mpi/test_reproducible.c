@@ -107,6 +107,30 @@ static void the_bits_of_one_rank_whoever_does_more(void **state) {
     }
 }
 
+/* what ranks of one host add first is whole subtrees, whatever units they have */
+static void the_bits_of_one_rank_on_several_hosts(void **state) {
+    (void)state;
+    static const char *const far[][10] = {
+        {NULL},
+        {"--balance", SHARES, NULL},
+        {"--set", "train.bucket_bytes=4096", "--zero", "3", NULL},
+#ifdef HYBRID
+        {"--set", "train.bucket_bytes=4096", "--zero", "2", "--dp-replicate", "2", "--dp-shard",
+         "2", NULL},
+#endif
+    };
+    assert_int_equal(setenv("BITRAIN_TEST_HOSTS", "2", 1), 0);
+    for (size_t k = 0; k < sizeof far / sizeof *far; k++) {
+        run(&together, 2, far[k]);
+        for (size_t i = 0; i < LAYOUT_STEPS; i++) {
+            assert_true(lonely[2].steps[i].v[BT_MS_LOSS] == together.steps[i].v[BT_MS_LOSS]);
+            assert_true(lonely[2].steps[i].v[BT_MS_GRAD_NORM] ==
+                        together.steps[i].v[BT_MS_GRAD_NORM]);
+        }
+    }
+    assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
+}
+
 static void units_are_worked_on_once(void **state) {
     (void)state;
     run(&together, 1, NULL); /* 8 units */
@@ -126,6 +150,7 @@ int main(void) {
         cmocka_unit_test(without_it_the_bits_differ),
 #endif
         cmocka_unit_test(the_bits_of_one_rank_whoever_does_more),
+        cmocka_unit_test(the_bits_of_one_rank_on_several_hosts),
         cmocka_unit_test(units_are_worked_on_once),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,3 +12,19 @@ double bt_testing_slowness(int rank) {
     double factor = strtod(end + 1, NULL);
     return factor > 1 && factor < 1000 ? factor : 1;
 }
+
+int bt_testing_host(int rank) {
+    const char *text = getenv("BITRAIN_TEST_HOSTS");
+    if (!text || !*text) return -1;
+    int host = 0;
+    for (long first = 0, ranks = 1;; host++) {
+        char *end;
+        if (*text) {
+            ranks = strtol(text, &end, 10);
+            text = *end == ',' ? end + 1 : "";
+        }
+        if (ranks < 1) ranks = 1;
+        first += ranks;
+        if (rank < first) return host;
+    }
+}

@@ -8,6 +8,10 @@
 
 /* BITRAIN_TEST_SLOW=RANK:FACTOR makes a rank that much slower: the factor for this rank, else 1 */
 double bt_testing_slowness(int rank);
+/* BITRAIN_TEST_HOSTS=N,N,... lets the gradient exchange believe that the first N ranks of the world
+ * are one host, the next N another; the last number repeats. The host of this rank, from 0; -1: the
+ * variable is not set */
+int bt_testing_host(int rank);
 /* tensor-parallel groups of one host exchange messages, as between hosts */
 extern bool bt_testing_tp_messages;
 

@@ -1,13 +1,15 @@
-/* exchange.c - every part of a bucket goes straight to its owner, who adds in a fixed order.
+/* exchange.c - the rounds of a bucket: parts go to their owners, who add in a fixed order; sums go
+ * back to the ranks that need them. exchange_route.h says who sends what to whom.
  *
- *     bucket of n parts, rank d owns part o(d)
- *     send      my nodes of part o(e)  -> every other rank e                 at most SLOTS buckets at a time, each with
- *     receive   its nodes of part o(d) <- every other rank e                 staging memory for what comes in
- *     add       all ranks' nodes of part o(d), in the order of tree_sum.h
- *     gather    parts between the ranks that must hold them too: all (plain), the other replicas (sharded)
+ *     SUM_INSIDE     a group's ranks -> its relay for every owner: their nodes of the owner's part
+ *     SUM_ACROSS     relays -> owners: the group's nodes; the owner adds all groups', in tree order
+ *     BACK_ACROSS    owners -> relays: the sum
+ *     BACK_INSIDE    owners and relays -> their group: the sum
  *
- * Parts of a sharded bucket: dp_replicate parts make one shard's piece, so part (s, r) is owned by
- * replica r of shard s. */
+ * At most SLOTS buckets are on their way, each with staging memory for what it receives. A round begins
+ * when this rank's messages of the round before it have come and gone; a round without messages
+ * takes no time, so that ranks that are groups by themselves know two rounds, or (sharded, without
+ * replicas) one. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +18,16 @@
 
 #include "engine/base/arena.h"
 #include "engine/base/clock.h"
+#include "engine/base/small.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/grad/exchange.h"
+#include "engine/parallel/grad/exchange_route.h"
 #include "engine/parallel/grad/reducer.h"
 #include "engine/parallel/mpi/comm_internal.h"
 
-enum { SLOTS = BT_STRIPES_IN_FLIGHT, TAG_SUM = 1000, TAG_GATHER = 16000, TAGS = 12000 };
+enum { SLOTS = BT_STRIPES_IN_FLIGHT, FIRST_TAG = 1000, TAGS = 6000 };
 
-typedef enum { SLOT_FREE, SLOT_EXCHANGE, SLOT_GATHER } slot_state;
+typedef enum { SUM_INSIDE, SUM_ACROSS, BACK_ACROSS, BACK_INSIDE, IDLE } round_id;
 
 /* rank of the world; 0 bytes: one that leaves */
 typedef struct message {
@@ -32,149 +36,212 @@ typedef struct message {
 } message;
 
 typedef struct slot {
-    slot_state state;
+    round_id round;
     size_t bucket;
-    float *staging; /* (foreign nodes, part) */
+    float *inside; /* (owners relayed, nodes of this group's other ranks) parts */
+    float *across; /* (nodes of the other groups) parts */
     MPI_Request *requests;
     message *messages; /* what each request brings */
     int n_requests, n_left;
+    uint64_t sent; /* bytes of this round */
     int64_t asked_ns;
 } slot;
 
 struct bt_exchange {
     bt_exchange_cfg cfg;
-    bt_comm *gather;
-    int n, me;           /* data-parallel ranks */
-    size_t part;         /* elements */
-    bt_tree_sum *shapes; /* (n) nodes of every rank */
-    bt_tree_sum mine;    /* with arrays */
+    bt_route route;
+    size_t part;      /* elements */
+    bt_tree_sum mine; /* this rank's nodes, with arrays */
     bt_arena arena;
     slot slots[SLOTS];
     int *arrived;               /* requests that came in this poll */
     size_t asked, posted, done; /* buckets: started by the caller, on their way, arrived */
 };
 
-/* ---- who owns what --------------------------------------------------------------------------- */
-
-static size_t part_of_rank(const bt_exchange *x, int d) {
-    int S = x->cfg.sharded ? x->cfg.mesh->shape.dp_shard : 1, R = x->n / S;
-    return (size_t)(d % S) * (size_t)R + (size_t)(d / S);
-}
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 static bt_range part_range(const bt_exchange *x, size_t bucket, size_t part) {
-    bt_range b = bt_bucket_at(x->cfg.buckets, bucket);
+    bt_range b = bt_bucket_at(x->cfg.plan.buckets, bucket);
     size_t begin = b.begin + part * x->part, end = begin + x->part;
     return (bt_range){begin < b.end ? begin : b.end, end < b.end ? end : b.end};
 }
 
-static bt_range own_range(const bt_exchange *x, size_t bucket) {
-    return part_range(x, bucket, part_of_rank(x, x->me));
+/* what an owner owns of the slot's bucket; empty in a short bucket's last parts */
+static bt_range owned_by(const bt_exchange *x, const slot *s, int owner) {
+    return part_range(x, s->bucket, bt_route_part(&x->route, owner));
 }
 
-/* both halves of the exchange are one row of traffic.h; its calls and times are the reducer's to
- * say */
-static void count_sent(const bt_exchange *x, uint64_t bytes) {
-    bt_comm_count(bytes, bytes);
-    bt_traffic_add(
-        bt_exchange_kind(x), x->cfg.mesh->dp->axis,
-        &(bt_traffic){.rounds = 1, .bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes});
+static size_t length(bt_range r) { return r.end - r.begin; }
+
+/* the owner's relay in this rank's group */
+static int relay_here(const bt_exchange *x, int owner) {
+    return bt_route_relay(&x->route, x->route.mine, owner);
 }
 
-static MPI_Request *next_request(slot *s, int from, size_t bytes) {
-    s->messages[s->n_requests] = (message){from, bytes};
-    return &s->requests[s->n_requests++];
+/* an owner of another group whose messages come and go through this rank */
+static bool relays(const bt_exchange *x, int owner) {
+    return x->route.group[owner] != x->route.mine && x->route.relayed[owner] >= 0;
 }
 
-static void begin_round(slot *s, slot_state state) {
-    s->state = state;
-    s->n_requests = 0;
-    s->asked_ns = bt_now_ns();
+/* ---- messages -------------------------------------------------------------------------------- */
+
+static int tag_of(const slot *s) {
+    return FIRST_TAG + (int)s->round * TAGS + (int)(s->bucket % TAGS);
 }
 
-/* ---- one bucket ------------------------------------------------------------------------------ */
-
-static bt_code post(bt_exchange *x, slot *s, size_t bucket, bt_err *err) {
-    MPI_Comm mpi = x->cfg.mesh->dp->mpi;
-    bt_range own = own_range(x, bucket);
-    size_t own_n = own.end - own.begin;
-    float *in = s->staging;
-    int tag = TAG_SUM + (int)(bucket % TAGS);
-    uint64_t sent = 0;
-    s->bucket = bucket;
-    begin_round(s, SLOT_EXCHANGE);
-    /* each rank begins with another peer: no crowd at rank 0 */
-    for (int k = 1; k < x->n; k++) {
-        int d = (x->me + k) % x->n, from = bt_mesh_peer(x->cfg.mesh, BT_AXIS_DP, d);
-        for (size_t i = 0; i < x->shapes[d].n && own_n > 0; i++, in += own_n) {
-            MPI_Request *request = next_request(s, from, own_n * sizeof(float));
-            BT_TRY(bt_mpi_check(MPI_Irecv(in, (int)own_n, MPI_FLOAT, d, tag, mpi, request),
-                                "gradient exchange", err));
-        }
-    }
-    for (int k = 1; k < x->n; k++) {
-        int d = (x->me - k + x->n) % x->n;
-        bt_range theirs = part_range(x, bucket, part_of_rank(x, d));
-        size_t m = theirs.end - theirs.begin;
-        for (size_t i = 0; i < x->mine.n && m > 0; i++) {
-            BT_TRY(bt_mpi_check(MPI_Isend(x->mine.at[i].x + theirs.begin, (int)m, MPI_FLOAT, d, tag,
-                                          mpi, next_request(s, d, 0)),
-                                "gradient exchange", err));
-            sent += m * sizeof(float);
-        }
-    }
-    count_sent(x, sent);
-    s->n_left = s->n_requests;
-    return BT_OK;
+static bt_code receive(bt_exchange *x, slot *s, float *to, size_t n, int from, bt_err *err) {
+    size_t bytes = n * sizeof *to;
+    s->messages[s->n_requests] = (message){bt_mesh_peer(x->cfg.mesh, BT_AXIS_DP, from), bytes};
+    return bt_mpi_check(MPI_Irecv(to, (int)bytes, MPI_BYTE, from, tag_of(s), x->cfg.mesh->dp->mpi,
+                                  &s->requests[s->n_requests++]),
+                        "gradient exchange", err);
 }
 
-/* All ranks' nodes of my part into the gradient array. The arrays arrive in the order of the peers
- * of `post`. */
-static void add_up(bt_exchange *x, slot *s) {
-    bt_range own = own_range(x, s->bucket);
-    size_t n = own.end - own.begin;
-    float *keep = x->cfg.grads + own.begin;
+static bt_code send(bt_exchange *x, slot *s, const float *from, size_t n, int to, bt_err *err) {
+    size_t bytes = n * sizeof *from;
+    s->messages[s->n_requests] = (message){to, 0};
+    s->sent += bytes;
+    return bt_mpi_check(MPI_Isend(from, (int)bytes, MPI_BYTE, to, tag_of(s), x->cfg.mesh->dp->mpi,
+                                  &s->requests[s->n_requests++]),
+                        "gradient exchange", err);
+}
+
+/* all rounds of the exchange are one row of traffic.h; the reducer counts its calls and times */
+static void count_sent(const bt_exchange *x, const slot *s) {
+    if (s->n_requests == 0) return;
+    bt_comm_count(s->sent, s->sent);
+    bt_traffic_add(bt_exchange_kind(x), x->cfg.mesh->dp->axis,
+                   &(bt_traffic){.rounds = 1,
+                                 .bytes_logical = (int64_t)s->sent,
+                                 .bytes_wire = (int64_t)s->sent});
+}
+
+/* ---- sums ------------------------------------------------------------------------------------ */
+
+/* where node i of another rank of this group arrives */
+static float *inside_at(const bt_exchange *x, const slot *s, int owner, int from, size_t i) {
+    const bt_route *r = &x->route;
+    return s->inside + ((size_t)r->relayed[owner] * r->inside + r->before[from] + i) * x->part;
+}
+
+/* The nodes of this rank's group of a part that it relays, added up as far as the tree allows. */
+static bt_tree_sum group_sum(const bt_exchange *x, const slot *s, int owner) {
+    const bt_route *r = &x->route;
+    bt_range p = owned_by(x, s, owner);
     bt_tree_sum f = {.n = 0};
-    for (int d = 0; d < x->n; d++) {
-        /* nodes that arrived from peers posted before d */
-        size_t before = 0;
-        for (int k = 1; (x->me + k) % x->n != d && d != x->me; k++)
-            before += x->shapes[(x->me + k) % x->n].n;
-        for (size_t i = 0; i < x->shapes[d].n; i++) {
-            bt_node node = x->shapes[d].at[i];
-            node.x = d == x->me ? x->mine.at[i].x + own.begin : s->staging + (before + i) * n;
+    for (int d = r->first[r->mine]; d < r->first[r->mine + 1]; d++) {
+        for (size_t i = 0; i < r->nodes[d].n; i++) {
+            bt_node node = r->nodes[d].at[i];
+            node.x = d == r->me ? x->mine.at[i].x + p.begin : inside_at(x, s, owner, d, i);
+            bt_tree_sum_push(&f, node, x->cfg.grads + p.begin, length(p), bt_k()->add);
+        }
+    }
+    assert(f.n == r->sums[r->mine].n);
+    return f;
+}
+
+/* All groups' nodes of this rank's part into the gradient array. */
+static bt_code add_up(bt_exchange *x, slot *s, bt_err *err) {
+    (void)err;
+    const bt_route *r = &x->route;
+    bt_range own = owned_by(x, s, r->me);
+    size_t n = length(own);
+    if (n == 0) return BT_OK;
+    float *keep = x->cfg.grads + own.begin;
+    bt_tree_sum f = {.n = 0}, here = group_sum(x, s, r->me);
+    for (int g = 0; g < r->n_groups; g++) {
+        for (size_t i = 0; i < r->sums[g].n; i++) {
+            bt_node node = g == r->mine ? here.at[i] : r->sums[g].at[i];
+            if (g != r->mine) node.x = s->across + (r->sums_before[g] + i) * x->part;
             bt_tree_sum_push(&f, node, keep, n, bt_k()->add);
         }
     }
     float *root = bt_tree_sum_root(&f, keep, n, bt_k()->add);
     if (root != keep) memcpy(keep, root, n * sizeof(float));
+    return BT_OK;
 }
 
-static bt_code gather_parts(bt_exchange *x, slot *s, bt_err *err) {
-    int m = bt_comm_size(x->gather), me = bt_comm_rank(x->gather),
-        tag = TAG_GATHER + (int)(s->bucket % TAGS);
-    size_t first = x->cfg.sharded ? part_of_rank(x, x->me) / (size_t)m * (size_t)m : 0;
-    bt_range own = part_range(x, s->bucket, first + (size_t)me);
-    bt_axis axis = x->cfg.sharded ? BT_AXIS_REPLICATE : BT_AXIS_DP;
-    begin_round(s, SLOT_GATHER);
-    for (int k = 1; k < m; k++) {
-        int from = (me + k) % m;
-        bt_range p = part_range(x, s->bucket, first + (size_t)from);
-        if (p.begin == p.end) continue;
-        MPI_Request *request = next_request(s, bt_mesh_peer(x->cfg.mesh, axis, from),
-                                            (p.end - p.begin) * sizeof(float));
-        BT_TRY(bt_mpi_check(MPI_Irecv(x->cfg.grads + p.begin, (int)(p.end - p.begin), MPI_FLOAT,
-                                      from, tag, x->gather->mpi, request),
-                            "gathering of sums", err));
+/* ---- rounds ---------------------------------------------------------------------------------- */
+
+/* Each rank begins with another peer, so that no rank is crowded. Receivers and senders go through
+ * owners and nodes in the same order, so messages with one tag match. */
+static bt_code sum_inside(bt_exchange *x, slot *s, bt_err *err) {
+    const bt_route *r = &x->route;
+    int first = r->first[r->mine], size = r->first[r->mine + 1] - first, at = r->me - first;
+    for (int k = 1; k < size; k++) {
+        int from = first + (at + k) % size;
+        for (int o = 0; o < r->n; o++) {
+            size_t n = length(owned_by(x, s, o));
+            for (size_t i = 0; i < r->nodes[from].n && n > 0 && r->relayed[o] >= 0; i++)
+                BT_TRY(receive(x, s, inside_at(x, s, o, from, i), n, from, err));
+        }
     }
-    for (int k = 1; k < m && own.begin < own.end; k++) {
-        int to = (me - k + m) % m;
-        BT_TRY(bt_mpi_check(MPI_Isend(x->cfg.grads + own.begin, (int)(own.end - own.begin),
-                                      MPI_FLOAT, to, tag, x->gather->mpi, next_request(s, to, 0)),
-                            "gathering of sums", err));
+    for (int k = 1; k < size; k++) {
+        int to = first + (at - k + size) % size;
+        for (int o = 0; o < r->n; o++) {
+            bt_range p = owned_by(x, s, o);
+            for (size_t i = 0; i < x->mine.n && length(p) > 0 && relay_here(x, o) == to; i++)
+                BT_TRY(send(x, s, x->mine.at[i].x + p.begin, length(p), to, err));
+        }
     }
-    uint64_t sent = (uint64_t)(own.end - own.begin) * sizeof(float) * (uint64_t)(m - 1);
-    count_sent(x, sent);
-    s->n_left = s->n_requests;
+    return BT_OK;
+}
+
+static bt_code sum_across(bt_exchange *x, slot *s, bt_err *err) {
+    const bt_route *r = &x->route;
+    size_t own = length(owned_by(x, s, r->me));
+    for (int k = 1; k < r->n && own > 0; k++) {
+        int from = (r->me + k) % r->n, g = r->group[from];
+        if (g == r->mine || bt_route_relay(r, g, r->me) != from) continue;
+        for (size_t i = 0; i < r->sums[g].n; i++)
+            BT_TRY(receive(x, s, s->across + (r->sums_before[g] + i) * x->part, own, from, err));
+    }
+    for (int k = 1; k < r->n; k++) {
+        int to = (r->me - k + r->n) % r->n;
+        size_t n = length(owned_by(x, s, to));
+        if (!relays(x, to) || n == 0) continue;
+        bt_tree_sum sum = group_sum(x, s, to);
+        for (size_t i = 0; i < sum.n; i++) BT_TRY(send(x, s, sum.at[i].x, n, to, err));
+    }
+    return BT_OK;
+}
+
+static bt_code back_across(bt_exchange *x, slot *s, bt_err *err) {
+    const bt_route *r = &x->route;
+    bt_range own = owned_by(x, s, r->me);
+    for (int k = 1; k < r->n; k++) {
+        int from = (r->me + k) % r->n;
+        bt_range p = owned_by(x, s, from);
+        if (relays(x, from) && bt_route_needs(r, r->me, from) && length(p) > 0)
+            BT_TRY(receive(x, s, x->cfg.grads + p.begin, length(p), from, err));
+    }
+    for (int k = 1; k < r->n && length(own) > 0; k++) {
+        int to = (r->me - k + r->n) % r->n, g = r->group[to];
+        if (g != r->mine && bt_route_relay(r, g, r->me) == to && bt_route_needs(r, to, r->me))
+            BT_TRY(send(x, s, x->cfg.grads + own.begin, length(own), to, err));
+    }
+    return BT_OK;
+}
+
+static bt_code back_inside(bt_exchange *x, slot *s, bt_err *err) {
+    const bt_route *r = &x->route;
+    int first = r->first[r->mine], size = r->first[r->mine + 1] - first, at = r->me - first;
+    for (int k = 1; k < size; k++) {
+        int from = first + (at + k) % size;
+        for (int o = 0; o < r->n; o++) {
+            bt_range p = owned_by(x, s, o);
+            if (relay_here(x, o) == from && bt_route_needs(r, r->me, o) && length(p) > 0)
+                BT_TRY(receive(x, s, x->cfg.grads + p.begin, length(p), from, err));
+        }
+    }
+    for (int k = 1; k < size; k++) {
+        int to = first + (at - k + size) % size;
+        for (int o = 0; o < r->n; o++) {
+            bt_range p = owned_by(x, s, o);
+            if (r->relayed[o] >= 0 && bt_route_needs(r, to, o) && length(p) > 0)
+                BT_TRY(send(x, s, x->cfg.grads + p.begin, length(p), to, err));
+        }
+    }
     return BT_OK;
 }
 
@@ -190,14 +257,50 @@ static void drop(float *from, float *to) {
     memset((void *)b, 0, hi - b);
 }
 
-static void discard_others(bt_exchange *x, size_t bucket) {
-    bt_range b = bt_bucket_at(x->cfg.buckets, bucket);
-    int R = x->n / x->cfg.mesh->shape.dp_shard;
-    size_t first = part_of_rank(x, x->me) / (size_t)R * (size_t)R;
-    bt_range left = part_range(x, bucket, first),
-             right = part_range(x, bucket, first + (size_t)R - 1);
+static bt_code discard_others(bt_exchange *x, slot *s, bt_err *err) {
+    (void)err;
+    if (!x->cfg.discard) return BT_OK;
+    bt_range b = bt_bucket_at(x->cfg.plan.buckets, s->bucket);
+    size_t replicas = (size_t)(x->route.n / x->route.shards),
+           first = bt_route_part(&x->route, x->route.me) / replicas * replicas;
+    bt_range left = part_range(x, s->bucket, first),
+             right = part_range(x, s->bucket, first + replicas - 1);
     drop(x->cfg.grads + b.begin, x->cfg.grads + left.begin);
     drop(x->cfg.grads + right.end, x->cfg.grads + b.end);
+    return BT_OK;
+}
+
+/* post sends and asks for the messages of a round; when they have come and gone, finish (NULL:
+ * nothing) */
+static const struct {
+    bt_code (*post)(bt_exchange *x, slot *s, bt_err *err),
+        (*finish)(bt_exchange *x, slot *s, bt_err *err);
+} rounds[] = {
+    [SUM_INSIDE] = {sum_inside, NULL},
+    [SUM_ACROSS] = {sum_across, add_up},
+    [BACK_ACROSS] = {back_across, NULL},
+    [BACK_INSIDE] = {back_inside, discard_others},
+};
+
+static bt_code begin_round(bt_exchange *x, slot *s, round_id round, bt_err *err) {
+    s->round = round;
+    if (round == IDLE) return BT_OK;
+    s->n_requests = 0;
+    s->sent = 0;
+    s->asked_ns = bt_now_ns();
+    BT_TRY(rounds[round].post(x, s, err));
+    count_sent(x, s);
+    s->n_left = s->n_requests;
+    return BT_OK;
+}
+
+/* Finishes rounds whose messages have come and gone, and begins the next ones. */
+static bt_code next_rounds(bt_exchange *x, slot *s, bt_err *err) {
+    while (s->round != IDLE && s->n_left == 0) {
+        if (rounds[s->round].finish) BT_TRY(rounds[s->round].finish(x, s, err));
+        BT_TRY(begin_round(x, s, s->round + 1, err));
+    }
+    return BT_OK;
 }
 
 /* what has come since the last look, and how long it took */
@@ -223,22 +326,21 @@ static bt_code take_arrivals(bt_exchange *x, slot *s, bt_err *err) {
 
 static bt_code advance(bt_exchange *x, slot *s, bt_err *err) {
     if (s->n_left > 0) BT_TRY(take_arrivals(x, s, err));
-    if (s->n_left > 0) return BT_OK;
-    if (s->state == SLOT_EXCHANGE) {
-        add_up(x, s);
-        if (bt_comm_size(x->gather) > 1) return gather_parts(x, s, err);
-    }
-    if (x->cfg.discard) discard_others(x, s->bucket);
-    s->state = SLOT_FREE;
-    return BT_OK;
+    return next_rounds(x, s, err);
+}
+
+static bt_code start(bt_exchange *x, slot *s, size_t bucket, bt_err *err) {
+    s->bucket = bucket;
+    BT_TRY(begin_round(x, s, SUM_INSIDE, err));
+    return next_rounds(x, s, err);
 }
 
 /* ---- the interface --------------------------------------------------------------------------- */
 
 static bt_code post_what_fits(bt_exchange *x, bt_err *err) {
-    while (x->posted < x->asked && x->slots[x->posted % SLOTS].state == SLOT_FREE &&
+    while (x->posted < x->asked && x->slots[x->posted % SLOTS].round == IDLE &&
            x->posted < x->done + SLOTS) {
-        BT_TRY(post(x, &x->slots[x->posted % SLOTS], x->posted, err));
+        BT_TRY(start(x, &x->slots[x->posted % SLOTS], x->posted, err));
         x->posted++;
     }
     return BT_OK;
@@ -247,9 +349,9 @@ static bt_code post_what_fits(bt_exchange *x, bt_err *err) {
 bt_code bt_exchange_progress(bt_exchange *x, size_t *done, bt_err *err) {
     for (size_t b = x->done; b < x->posted; b++) {
         slot *s = &x->slots[b % SLOTS];
-        if (s->state != SLOT_FREE) BT_TRY(advance(x, s, err));
+        if (s->round != IDLE) BT_TRY(advance(x, s, err));
     }
-    while (x->done < x->posted && x->slots[x->done % SLOTS].state == SLOT_FREE) x->done++;
+    while (x->done < x->posted && x->slots[x->done % SLOTS].round == IDLE) x->done++;
     *done = x->done;
     return post_what_fits(x, err);
 }
@@ -260,13 +362,13 @@ bt_code bt_exchange_start(bt_exchange *x, size_t bucket, bt_err *err) {
 }
 
 bt_coll bt_exchange_kind(const bt_exchange *x) {
-    return x->cfg.sharded ? BT_COLL_REDUCE_SCATTER : BT_COLL_ALL_REDUCE;
+    return x->cfg.plan.sharded ? BT_COLL_REDUCE_SCATTER : BT_COLL_ALL_REDUCE;
 }
 
 void bt_exchange_reset(bt_exchange *x) { x->asked = x->posted = x->done = 0; }
 
 void bt_exchange_nodes(bt_exchange *x, const bt_tree_sum *nodes) {
-    assert(nodes->n == x->shapes[x->me].n);
+    assert(nodes->n == x->route.nodes[x->route.me].n);
     x->mine = *nodes;
 }
 
@@ -278,56 +380,70 @@ void bt_exchange_destroy(bt_exchange *x) {
     }
     free(x->arrived);
     bt_arena_release(&x->arena);
-    free(x->shapes);
+    bt_route_release(&x->route);
     free(x);
 }
 
-bt_unit_run bt_unit_run_of(int64_t units, const int64_t *shares, int n, int d) {
-    bt_unit_run r = {units * d / n, units * (d + 1) / n - units * d / n};
-    if (!shares) return r;
-    r = (bt_unit_run){0, shares[d]};
-    for (int i = 0; i < d; i++) r.first += shares[i];
-    return r;
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+/* what a slot receives: in parts */
+static size_t inside_parts(const bt_route *r) { return r->n_relayed * r->inside; }
+
+/* messages of the round that has most */
+static size_t most_requests(const bt_route *r) {
+    size_t n = (size_t)r->n, size = (size_t)(r->first[r->mine + 1] - r->first[r->mine]),
+           sum_in = inside_parts(r) + n * r->nodes[r->me].n,
+           sum_out = r->across + r->n_relayed * r->sums[r->mine].n,
+           back_in = n + r->n_relayed * (size - 1);
+    return bt_max_size(bt_max_size(sum_in, sum_out), bt_max_size(2 * n, back_in));
 }
 
-static bt_tree_sum shape_of(int64_t units, const int64_t *shares, int n, int d) {
-    bt_unit_run r = bt_unit_run_of(units, shares, n, d);
-    return bt_tree_sum_shape(r.first, r.count);
+static bt_code make_route(bt_route *r, const bt_exchange_plan *p, bt_err *err) {
+    bt_mesh_coord me = bt_mesh_coord_of(p->shape, p->rank);
+    int n = p->shape->dp_replicate * p->shape->dp_shard, *hosts = calloc((size_t)n, sizeof *hosts);
+    if (!hosts) return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks", n);
+    bt_mesh_dp_hosts(p->shape, p->rank, hosts);
+    const bt_route_cfg cfg = {.n = n,
+                              .me = me.dp,
+                              .shards = p->sharded ? p->shape->dp_shard : 1,
+                              .hosts = hosts,
+                              .units = p->units,
+                              .shares = p->shares};
+    bt_code code = bt_route_init(r, &cfg, err);
+    free(hosts);
+    return code;
 }
 
-static size_t foreign_nodes(int64_t units, const int64_t *shares, int n, int me) {
-    size_t nodes = 0;
-    for (int d = 0; d < n; d++)
-        if (d != me) nodes += shape_of(units, shares, n, d).n;
-    return nodes;
-}
-
-size_t bt_exchange_staging(const bt_buckets *b, int dp_size, int dp_rank, int64_t units) {
-    return SLOTS * foreign_nodes(units, NULL, dp_size, dp_rank) * (b->elems / (size_t)dp_size) *
-           sizeof(float);
+size_t bt_exchange_staging(const bt_exchange_plan *p) {
+    bt_route r;
+    if (make_route(&r, p, NULL) != BT_OK) return 0;
+    size_t parts = inside_parts(&r) + r.across;
+    size_t bytes = SLOTS * parts * (p->buckets->elems / (size_t)r.n) * sizeof(float);
+    bt_route_release(&r);
+    return bytes;
 }
 
 static bt_code take_memory(bt_exchange *x, bt_err *err) {
-    size_t foreign = foreign_nodes(x->cfg.units, x->cfg.shares, x->n, x->me), offsets[SLOTS];
-    /* of sums; of the gather two for each other rank */
-    size_t requests = foreign + (size_t)x->n * (x->shapes[x->me].n + 1);
-    if (requests < 2 * (size_t)x->n) requests = 2 * (size_t)x->n;
+    const bt_route *r = &x->route;
+    size_t requests = most_requests(r), inside[SLOTS], across[SLOTS];
     x->arrived = calloc(requests, sizeof *x->arrived);
-    if (!x->arrived)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks", x->n);
+    bool all = x->arrived != NULL;
     bt_arena_plan(&x->arena, "gradient staging");
-    for (int i = 0; i < SLOTS; i++)
-        offsets[i] = bt_arena_reserve(&x->arena, foreign * x->part, sizeof(float));
+    for (int i = 0; i < SLOTS; i++) {
+        inside[i] = bt_arena_reserve(&x->arena, inside_parts(r) * x->part, sizeof(float));
+        across[i] = bt_arena_reserve(&x->arena, r->across * x->part, sizeof(float));
+    }
     BT_TRY(bt_arena_commit(&x->arena, err));
     for (int i = 0; i < SLOTS; i++) {
-        slot *s = &x->slots[i];
-        s->staging = bt_arena_at(&x->arena, offsets[i]);
-        s->requests = calloc(requests, sizeof *s->requests);
-        s->messages = calloc(requests, sizeof *s->messages);
-        if (!s->requests || !s->messages)
-            return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks", x->n);
+        x->slots[i] = (slot){.round = IDLE,
+                             .inside = bt_arena_at(&x->arena, inside[i]),
+                             .across = bt_arena_at(&x->arena, across[i]),
+                             .requests = calloc(requests, sizeof *x->slots[i].requests),
+                             .messages = calloc(requests, sizeof *x->slots[i].messages)};
+        all &= x->slots[i].requests && x->slots[i].messages;
     }
-    return BT_OK;
+    return all ? BT_OK
+               : bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks", r->n);
 }
 
 bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err *err) {
@@ -335,17 +451,10 @@ bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err
     *out = NULL;
     if (!x) return bt_fail(err, BT_NOMEM, "cannot take memory for the gradient exchange");
     x->cfg = *cfg;
-    x->n = bt_comm_size(cfg->mesh->dp);
-    x->me = bt_comm_rank(cfg->mesh->dp);
-    x->gather = cfg->sharded ? cfg->mesh->replicate : cfg->mesh->dp;
-    x->part = cfg->buckets->elems / (size_t)x->n;
-    assert(x->part * (size_t)x->n == cfg->buckets->elems);
-    x->shapes = calloc((size_t)x->n, sizeof *x->shapes);
-    bt_code code = x->shapes ? BT_OK
-                             : bt_fail(err, BT_NOMEM,
-                                       "cannot take memory for the exchange of %d ranks", x->n);
+    bt_code code = make_route(&x->route, &cfg->plan, err);
     if (code == BT_OK) {
-        for (int d = 0; d < x->n; d++) x->shapes[d] = shape_of(cfg->units, cfg->shares, x->n, d);
+        x->part = cfg->plan.buckets->elems / (size_t)x->route.n;
+        assert(x->part * (size_t)x->route.n == cfg->plan.buckets->elems);
         code = take_memory(x, err);
     }
     if (code != BT_OK) {

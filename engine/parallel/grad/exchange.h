@@ -1,6 +1,7 @@
 /* exchange.h - how a bucket of gradients becomes the sum of all ranks' buckets: every rank sends
  * each part of it to the rank that owns the part; owners add in the order of tree_sum.h; the result
- * stays with its owners (ZeRO) or goes back to all.
+ * stays with its owners (ZeRO) or goes back to all. Between hosts a part travels once for each group
+ * of neighbouring ranks on one host (exchange_route.h).
  *
  * The volume is a ring's, the order of the sum is ours (MPI's would follow its algorithm, and
  * change with the size of the world), and memory is bounded: BT_STRIPES_IN_FLIGHT buckets are on
@@ -19,29 +20,30 @@
 
 typedef struct bt_exchange bt_exchange;
 
-typedef struct bt_exchange_cfg {
-    const bt_mesh *mesh;
-    const bt_buckets *buckets; /* cut into one part for each data-parallel rank */
-    float *grads;
-    /* the sum of a bucket stays in pieces with dp_shard owners */
-    bool sharded;
-    /* sharded: give the pages of what others own back to the system */
-    bool discard;
-    int64_t units; /* leaves of the tree, in runs: */
+/* all that decides what a rank of a world sends, receives and holds */
+typedef struct bt_exchange_plan {
+    const bt_mesh_shape *shape; /* its data-parallel ranks exchange. Borrowed */
+    int rank;                   /* of the world */
+    const bt_buckets *buckets;  /* cut into one part for each data-parallel rank. Borrowed */
+    bool sharded;               /* the sum of a bucket stays in pieces with dp_shard owners */
+    int64_t units;              /* leaves of the tree, in runs: */
     /* (n) of each rank; NULL: rank d holds [units d / n, units (d + 1) / n). Read by create only */
     const int64_t *shares;
-} bt_exchange_cfg;
+} bt_exchange_plan;
 
-typedef struct bt_unit_run {
-    int64_t first, count;
-} bt_unit_run;
-bt_unit_run bt_unit_run_of(int64_t units, const int64_t *shares, int n, int d);
+typedef struct bt_exchange_cfg {
+    bt_exchange_plan plan;
+    const bt_mesh *mesh; /* borrowed */
+    float *grads;
+    /* sharded: give the pages of what others own back to the system */
+    bool discard;
+} bt_exchange_cfg;
 
 bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err *err)
     BT_MUST_CHECK;
 void bt_exchange_destroy(bt_exchange *x); /* accepts NULL */
-/* bytes that create takes, for even shares */
-size_t bt_exchange_staging(const bt_buckets *b, int dp_size, int dp_rank, int64_t units);
+/* bytes that create takes; 0 when there is no memory to find out */
+size_t bt_exchange_staging(const bt_exchange_plan *plan);
 /* reduce-scatter when sharded, else all-reduce */
 bt_coll bt_exchange_kind(const bt_exchange *x);
 void bt_exchange_reset(bt_exchange *x);

@@ -9,6 +9,7 @@
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/parallel/grad/exchange.h"
+#include "engine/parallel/grad/exchange_route.h"
 #include "engine/parallel/grad/unit_accumulator.h"
 #include "engine/parallel/mpi/clock_sync.h"
 
@@ -34,27 +35,41 @@ static void poll(void *ctx);
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
-static void cut(bt_buckets *b, size_t n, size_t bucket_bytes, const bt_shards *shards,
-                int dp_size) {
-    bool sharded = shards && shards->n > 1;
-    bt_buckets_init(b, n, sharded ? shards->stripe * sizeof(float) : bucket_bytes, dp_size);
-    assert(!sharded || b->elems == shards->stripe);
+static bool sharded(const bt_reducer_cfg *c) { return c->shards && c->shards->n > 1; }
+
+static void cut(bt_buckets *b, const bt_reducer_cfg *c, int dp_size) {
+    bt_buckets_init(b, c->n, sharded(c) ? c->shards->stripe * sizeof(float) : c->bucket_bytes,
+                    dp_size);
+    assert(!sharded(c) || b->elems == c->shards->stripe);
 }
 
-size_t bt_reducer_staging(size_t n, size_t bucket_bytes, const bt_shards *shards, int dp_size,
-                          int dp_rank, int64_t units) {
+/* without units a rank's gradient is one leaf of the tree */
+static bt_exchange_plan plan_of(const bt_reducer_cfg *c, const bt_mesh_shape *shape, int rank,
+                                const bt_buckets *buckets) {
+    return (bt_exchange_plan){
+        .shape = shape,
+        .rank = rank,
+        .buckets = buckets,
+        .sharded = sharded(c),
+        .units = c->units > 0 ? c->units : (int64_t)shape->dp_replicate * shape->dp_shard,
+        .shares = c->units > 0 ? c->shares : NULL};
+}
+
+size_t bt_reducer_staging(const bt_reducer_cfg *c, const bt_mesh_shape *shape, int rank) {
     bt_buckets b;
+    int dp_size = shape->dp_replicate * shape->dp_shard;
     if (dp_size == 1) return 0;
-    cut(&b, n, bucket_bytes, shards, dp_size);
-    return bt_exchange_staging(&b, dp_size, dp_rank, units > 0 ? units : dp_size);
+    cut(&b, c, dp_size);
+    bt_exchange_plan plan = plan_of(c, shape, rank, &b);
+    plan.shares = NULL;
+    return bt_exchange_staging(&plan);
 }
 
 static bt_code build(bt_reducer *r, bt_err *err) {
     const bt_reducer_cfg *c = &r->cfg;
     int n = bt_comm_size(c->mesh->dp), me = bt_comm_rank(c->mesh->dp);
-    bool sharded = c->shards && c->shards->n > 1;
     r->alone = n == 1;
-    cut(&r->buckets, c->n, c->bucket_bytes, c->shards, n);
+    cut(&r->buckets, c, n);
     if (c->units > 0) {
         bt_unit_run mine = bt_unit_run_of(c->units, c->shares, n, me);
         BT_TRY(bt_accumulator_create(&r->partial, c->grads, c->n, mine.first, mine.count, err));
@@ -62,13 +77,11 @@ static bt_code build(bt_reducer *r, bt_err *err) {
     if (r->alone) return BT_OK;
     if (c->discard && bt_shards_ragged(c->shards))
         (void)madvise(c->grads, c->n * sizeof(float), MADV_NOHUGEPAGE);
-    bt_exchange_cfg x = {.mesh = c->mesh,
-                         .buckets = &r->buckets,
+    bt_exchange_cfg x = {.plan = plan_of(c, &c->mesh->shape, bt_comm_rank(c->mesh->world),
+                                         &r->buckets),
+                         .mesh = c->mesh,
                          .grads = c->grads,
-                         .sharded = sharded,
-                         .discard = c->discard,
-                         .units = c->units > 0 ? c->units : n,
-                         .shares = c->units > 0 ? c->shares : NULL};
+                         .discard = c->discard};
     return bt_exchange_create(&r->exchange, &x, err);
 }
 

@@ -57,9 +57,9 @@ typedef struct bt_reduce_times {
 
 /* collective over world */
 bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *err) BT_MUST_CHECK;
-/* bytes of staging a rank of dp would take, without taking them */
-size_t bt_reducer_staging(size_t n, size_t bucket_bytes, const bt_shards *shards, int dp_size,
-                          int dp_rank, int64_t units);
+/* bytes of staging that a rank of the world would take, for even shares, without taking them. Of
+ * c, mesh, grads, overlap, discard and shares are not read */
+size_t bt_reducer_staging(const bt_reducer_cfg *c, const bt_mesh_shape *shape, int rank);
 void bt_reducer_destroy(bt_reducer *r); /* accepts NULL */
 void bt_reducer_begin(bt_reducer *r);   /* a step begins */
 /* where the next unit's gradients are to be added; zeros */

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/testing/testing.h"
+
 /* Above 16 MiB Open MPI's all-reduce falls off a cliff (temporary buffers mapped and faulted on
  * every call). */
 enum { REDUCE_CHUNK_BYTES = 16 << 20 };
@@ -18,6 +20,7 @@ enum { REDUCE_CHUNK_BYTES = 16 << 20 };
 static struct bt_comm world = {.mpi = MPI_COMM_NULL, .rank = 0, .size = 1};
 static bool mpi_started;
 static int local_rank, local_size = 1;
+static int *hosts; /* (world) NULL: one rank */
 static uint64_t bytes_logical, bytes_wire;
 size_t bt_comm_chunk_elems = INT_MAX;
 
@@ -85,6 +88,12 @@ bt_code bt_comm_init(bt_err *err) {
                         "MPI_Comm_split_type", err));
     BT_TRY(bt_mpi_check(MPI_Comm_rank(host, &local_rank), "MPI_Comm_rank", err));
     BT_TRY(bt_mpi_check(MPI_Comm_size(host, &local_size), "MPI_Comm_size", err));
+    int lowest = world.rank;
+    hosts = calloc((size_t)world.size, sizeof *hosts);
+    if (!hosts) return bt_fail(err, BT_NOMEM, "cannot take memory for %d ranks", world.size);
+    BT_TRY(bt_mpi_check(MPI_Bcast(&lowest, 1, MPI_INT, 0, host), "MPI_Bcast", err));
+    BT_TRY(bt_mpi_check(MPI_Allgather(&lowest, 1, MPI_INT, hosts, 1, MPI_INT, mine),
+                        "MPI_Allgather", err));
     return bt_mpi_check(MPI_Comm_free(&host), "MPI_Comm_free", err);
 }
 
@@ -93,6 +102,8 @@ void bt_comm_finalize(void) {
     if (world.mpi != MPI_COMM_NULL) MPI_Comm_free(&world.mpi);
     MPI_Finalize();
     mpi_started = false;
+    free(hosts);
+    hosts = NULL;
     world = (struct bt_comm){.mpi = MPI_COMM_NULL, .rank = 0, .size = 1};
     local_rank = 0;
     local_size = 1;
@@ -108,6 +119,12 @@ int bt_comm_rank(const bt_comm *c) { return c->rank; }
 int bt_comm_size(const bt_comm *c) { return c->size; }
 int bt_comm_local_rank(void) { return local_rank; }
 int bt_comm_local_size(void) { return local_size; }
+
+int bt_comm_host(int rank) {
+    int pretended = bt_testing_host(rank);
+    if (pretended >= 0) return pretended;
+    return hosts && rank < world.size ? hosts[rank] : 0;
+}
 
 bt_code bt_comm_split(bt_comm **out, const bt_comm *parent, int color, int key, bt_err *err) {
     *out = NULL;

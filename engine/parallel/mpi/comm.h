@@ -26,6 +26,9 @@ int bt_comm_rank(const bt_comm *c);
 int bt_comm_size(const bt_comm *c);
 int bt_comm_local_rank(void); /* on this host */
 int bt_comm_local_size(void);
+/* the host of a rank of the world: the lowest rank that shares its memory. 0 for a rank that this
+ * world does not have: the plan of a job that has not been started takes it for one host */
+int bt_comm_host(int rank);
 bt_code bt_comm_split(bt_comm **out, const bt_comm *parent, int color, int key, bt_err *err)
     BT_MUST_CHECK;
 /* whose row in traffic.h its exchanges are; BT_AXIS_WORLD otherwise */

@@ -63,6 +63,15 @@ int bt_mesh_peer(const bt_mesh *m, bt_axis axis, int rank) {
     return bt_mesh_rank_of(&m->shape, &c);
 }
 
+void bt_mesh_dp_hosts(const bt_mesh_shape *s, int rank, int *hosts) {
+    bt_mesh_coord c = bt_mesh_coord_of(s, rank);
+    for (int d = 0; d < s->dp_replicate * s->dp_shard; d++) {
+        c.dp_replicate = d / s->dp_shard;
+        c.dp_shard = d % s->dp_shard;
+        hosts[d] = bt_comm_host(bt_mesh_rank_of(s, &c));
+    }
+}
+
 /* The ranks that share all coordinates but one axis: their colour is the rank with that axis set to
  * 0. */
 bt_code bt_mesh_create(bt_mesh *m, const bt_mesh_shape *s, bt_comm *world, bt_err *err) {

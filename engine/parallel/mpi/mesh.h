@@ -26,6 +26,9 @@ bt_mesh_coord bt_mesh_coord_of(const bt_mesh_shape *s, int rank);
 int bt_mesh_rank_of(const bt_mesh_shape *s, const bt_mesh_coord *c);
 /* rank of the world of this rank's `rank`th neighbour along dp, shard, replicate or pp */
 int bt_mesh_peer(const bt_mesh *m, bt_axis axis, int rank);
+/* the hosts of the data-parallel group in which a rank of the world is, in the group's order:
+ * (dp_replicate * dp_shard) as bt_comm_host names them */
+void bt_mesh_dp_hosts(const bt_mesh_shape *s, int rank, int *hosts);
 /* collective */
 bt_code bt_mesh_create(bt_mesh *m, const bt_mesh_shape *s, bt_comm *world, bt_err *err)
     BT_MUST_CHECK;

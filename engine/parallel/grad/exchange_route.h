@@ -1,0 +1,67 @@
+/* exchange_route.h - who sends which part of a bucket to whom, in one data-parallel group.
+ *
+ * Every rank owns one part of a bucket: it gets that part's sum first. In a job on several hosts the
+ * neighbouring ranks of one host are a group: they add their gradients before anything leaves the
+ * host, so that a part crosses the network once for a group instead of once for a rank. Each group
+ * has a relay for every owner outside it; different owners have different relays.
+ *
+ *     ranks 0 1 | 2 3 on two hosts, the part of rank 3      -> within a host   => between hosts
+ *     inside         0 -> 1 (the relay), 2 -> 3
+ *     across         1 => 3, which now has the sum
+ *     back           3 => 1
+ *     inside again   1 -> 0, 3 -> 2
+ *
+ * The order of the sum stays that of tree_sum.h: a group combines the subtrees that are complete
+ * within it and sends what is left as several nodes. On one host, or where no two neighbouring ranks
+ * share a host, every rank is a group by itself, and all messages go straight to the owner and back.
+ * Pure arithmetic; collective only in that all ranks of the group must give the same numbers.
+ * Private to engine/parallel/grad. */
+#ifndef BT_ENGINE_PARALLEL_GRAD_EXCHANGE_ROUTE_H
+#define BT_ENGINE_PARALLEL_GRAD_EXCHANGE_ROUTE_H
+
+#include <stdbool.h>
+
+#include "engine/base/status.h"
+#include "engine/parallel/grad/tree_sum.h"
+
+typedef struct bt_unit_run {
+    int64_t first, count;
+} bt_unit_run;
+/* the units of rank d of n. shares: (n) how many each rank has; NULL: [units d / n, units (d+1) / n) */
+bt_unit_run bt_unit_run_of(int64_t units, const int64_t *shares, int n, int d);
+
+typedef struct bt_route_cfg {
+    int n, me;        /* data-parallel ranks, and which of them this is */
+    int shards;       /* sums go to the ranks of the owner's shard; 1: to all */
+    const int *hosts; /* (n) host of each rank. Read by init only, as are the shares */
+    int64_t units;    /* leaves of the tree: rank d's are bt_unit_run_of(units, shares, n, d) */
+    const int64_t *shares;
+} bt_route_cfg;
+
+typedef struct bt_route {
+    int n, me, shards;
+    int n_groups, mine;  /* groups, and the one of this rank */
+    int *group;          /* (n) group of each rank */
+    int *first;          /* (n_groups + 1) first rank of each group */
+    bt_tree_sum *nodes;  /* (n) what each rank has of the tree; shapes without arrays */
+    bt_tree_sum *sums;   /* (n_groups) what is left when a group has added its ranks' nodes */
+    int *relayed;        /* (n) the owners that this rank relays, numbered from 0; others: -1 */
+    size_t n_relayed;    /* with itself: it adds its group's nodes of its own part, too */
+    size_t *before;      /* (n) nodes of this group's ranks before d, without this rank's */
+    size_t inside;       /* nodes of this group's other ranks */
+    size_t *sums_before; /* (n_groups) nodes of the groups before g, without this one's */
+    size_t across;       /* nodes of the other groups */
+    size_t waiting;      /* nodes that wait for a sibling at the same time, at most */
+} bt_route;
+
+bt_code bt_route_init(bt_route *r, const bt_route_cfg *cfg, bt_err *err) BT_MUST_CHECK;
+void bt_route_release(bt_route *r); /* accepts an all-zero struct */
+/* which of the n parts of a bucket an owner owns */
+size_t bt_route_part(const bt_route *r, int owner);
+/* the rank of a group that sends the group's nodes of an owner's part to the owner (which is its own
+ * group's relay), and gets the sum where the group needs it */
+int bt_route_relay(const bt_route *r, int group, int owner);
+/* the rank needs the sum of the owner's part */
+bool bt_route_needs(const bt_route *r, int rank, int owner);
+
+#endif
