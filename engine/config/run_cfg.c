@@ -6,14 +6,21 @@
 #include <string.h>
 
 #include "engine/optim/optim.h"
+#include "engine/parallel/grad/codec.h"
 
-/* "adamw|lion|...": the names of optim.def, behind a bar that is left out */
+/* "adamw|lion|...": the names of a table, behind a bar that is left out */
 static const char optimizers[] =
 #define BT_OPTIM(id, name, matrices, rest, lr_factor, help) "|" name
 #include "engine/optim/optim.def"
 #undef BT_OPTIM
     ;
+static const char codecs[] =
+#define BT_CODEC(id, name) "|" #name
+#include "engine/parallel/grad/codec.def"
+#undef BT_CODEC
+    ;
 #define BT_OPTIMIZERS (optimizers + 1)
+#define BT_CODECS (codecs + 1)
 
 #define FIELD(f) offsetof(bt_run_cfg, f), sizeof(((bt_run_cfg *)0)->f)
 #define BT_INT(f, key, flag, def, min, max, unit, help) \

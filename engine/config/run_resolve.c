@@ -13,6 +13,7 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/micro/balance.h"
 #include "engine/model/net/model.h"
+#include "engine/parallel/grad/codec.h"
 #include "engine/train/loss_scale.h"
 
 enum {
@@ -429,6 +430,17 @@ static bt_code check_numbers(const bt_run_cfg *c, bt_err *err) {
                    c->loss_scale, below, 2 * below);
 }
 
+/* A codec that is not order-exact rounds the sums that leave a rank: other sums in another layout. */
+static bt_code check_codec(const bt_run_cfg *c, bt_err *err) {
+    const bt_codec *codec = bt_codec_at((bt_codec_id)c->codec);
+    if (!c->reproducible || codec->order_exact) return BT_OK;
+    return bt_fail(err, BT_ARG,
+                   "train.reproducible with --codec %s: the codec rounds the sums that ranks send "
+                   "each other, and on another number of ranks those are other sums (use --codec "
+                   "none)",
+                   codec->name);
+}
+
 static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
     const bt_preset *p = bt_preset_find(c->preset);
     if (c->tokens) {
@@ -488,6 +500,7 @@ bt_code bt_run_cfg_resolve(bt_run_cfg *c, int world_size, bt_err *err) {
     BT_TRY(resolve_mesh(c, world_size, err));
     BT_TRY(resolve_batch(c, err));
     BT_TRY(check_sequence(c, err));
+    BT_TRY(check_codec(c, err));
     BT_TRY(resolve_length(c, err));
     BT_TRY(resolve_data(c, err));
     resolve_threads(c, world_size);

@@ -45,6 +45,7 @@ static void leave_out_shards(const bt_rank_setup *s, bt_arena_row *rows, size_t 
 static size_t staging(const bt_rank_setup *s, int rank) {
     const bt_reducer_cfg reducer = {.n = s->params.total,
                                     .bucket_bytes = (size_t)s->cfg->bucket_bytes,
+                                    .codec = bt_codec_at((bt_codec_id)s->cfg->codec),
                                     .shards = &s->shards,
                                     .units = s->units};
     return bt_reducer_staging(&reducer, &s->shape, rank);

@@ -109,6 +109,7 @@ bt_code bt_trainer_make_reducer(bt_trainer *t, bt_err *err) {
                         .n = t->setup.params.total,
                         .bucket_bytes = (size_t)t->cfg.bucket_bytes,
                         .overlap = t->cfg.overlap,
+                        .codec = bt_codec_at((bt_codec_id)t->cfg.codec),
                         .shards = &t->update.shards,
                         .discard = t->cfg.zero >= 2,
                         .units = t->setup.units,

@@ -247,9 +247,9 @@ static inline void layout_check_grads(const char *name, const char *const *words
 }
 
 /* how often ZeRO-3 sends every ternary weight in a step: for each layer's pass but the first of a
- * turn; --set parallel.gather=step: once */
-static inline double layout_gathers(const char *name, double micro_batches, double layers) {
-    return strstr(name, "once a step") ? 1 : (2 * micro_batches * (layers - 1) + 1) / layers;
+ * turn; with parallel.gather=step: once */
+static inline double layout_gathers(bool once, double micro_batches, double layers) {
+    return once ? 1 : (2 * micro_batches * (layers - 1) + 1) / layers;
 }
 
 /* Bytes on the wire of a step, mean of the ranks, with so many sequences in a micro-batch. r,
@@ -271,6 +271,14 @@ static inline double layout_bytes(const char *const *words, const char *micro_ba
         got += together.steps[1].r[q][BT_MR_BYTES_WIRE] / ranks;
     }
     *linear = atof(fake_fact(&together, "params.linear"));
+    return got;
+}
+
+/* of the last layout_bytes: what would have travelled without a codec */
+static inline double layout_logical_bytes(void) {
+    const fake_step *s = &together.steps[1];
+    double got = 0;
+    for (int q = 0; q < s->n_ranks; q++) got += s->r[q][BT_MR_BYTES_LOGICAL] / s->n_ranks;
     return got;
 }
 

@@ -51,29 +51,49 @@ static void same_story_as_one_rank(void **state) {
 
 typedef struct wide {
     const char *name, *micro;
-    int tp, shards;
-    bool sequence;
+    int tp, zero, shards;
+    bool sequence, bf16; /* gradients on the wire */
     const char *words[20];
 } wide;
 
 /* micro: all sequences of a rank in one micro-batch; then one by one */
 static const wide wides[] = {
-    {"tp 8", "16", 8, 1, true, {WIDE_HEADS, "--tp", "8"}},
+    {"tp 8", "16", 8, 0, 1, true, false, {WIDE_HEADS, "--tp", "8"}},
     {"tp 8, residual on all ranks",
      "16",
      8,
+     0,
      1,
      false,
+     false,
      {WIDE_HEADS, "--tp", "8", "--set", "mesh.sequence=false"}},
-    {"tp 4, 2 replicas", "8", 4, 1, true, {WIDE_HEADS, "--tp", "4"}},
-    {"tp 4, zero 2", "8", 4, 2, true, {WIDE_HEADS, "--tp", "4", "--zero", "2", "--dp-shard", "2"}},
-    {"tp 2, zero 3, 2 replicas of 2 shards",
-     "4",
+    {"tp 4, 2 replicas", "8", 4, 0, 1, true, false, {WIDE_HEADS, "--tp", "4"}},
+    {"tp 4, zero 2",
+     "8",
+     4,
      2,
      2,
      true,
+     false,
+     {WIDE_HEADS, "--tp", "4", "--zero", "2", "--dp-shard", "2"}},
+    {"tp 2, zero 3, 2 replicas of 2 shards",
+     "4",
+     2,
+     3,
+     2,
+     true,
+     false,
      {WIDE_HEADS, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--dp-replicate", "2"}},
-    {"zero 3, 8 shards", "2", 1, 8, true, {WIDE_HEADS, "--zero", "3"}},
+    {"zero 3, 8 shards", "2", 1, 3, 8, true, false, {WIDE_HEADS, "--zero", "3"}},
+    {"tp 2, zero 3, 2 replicas of 2 shards, bf16",
+     "4",
+     2,
+     3,
+     2,
+     true,
+     true,
+     {WIDE_HEADS, "--tp", "2", "--zero", "3", "--dp-shard", "2", "--dp-replicate", "2", "--codec",
+      "bf16"}},
 };
 enum { N_WIDES = sizeof wides / sizeof *wides };
 
@@ -82,31 +102,33 @@ static layout_grads lonely_grads;
 static void gradients_equal_element_by_element(void **state) {
     (void)state;
     for (size_t k = 0; k < N_WIDES; k++)
-        layout_check_grads(wides[k].name, wides[k].words, &lonely_grads, 1e-4);
+        layout_check_grads(wides[k].name, wides[k].words, &lonely_grads,
+                           wides[k].bf16 ? 0.05 : 1e-4);
 }
 
 /* Of the part of the model that a rank holds, with n data-parallel ranks in R replicas of S shards
  *     (test_layouts.c):
- *     gradients        (n-1)/n to their owners, (R-1)/n to the replicas (plain: (n-1)/n to all)
+ *     gradients        (n-1)/n to their owners, (R-1)/n to the replicas (plain: (n-1)/n to all), 4 bytes
+ *                      each, or 2 with bf16
  *     weights          1/S to S-1 others: 32 bits a parameter, a ternary one 2 in every gather (ZeRO-3)
  * and of the tensor-parallel group (test_tp.c), for M tokens of its replica's step:
  *     by tokens        (T-1)/T of: per layer 2 int8 rows and scales, 6 rows; 4 rows more
  *     on every rank    2 (T-1)/T of 4 rows per layer, of 2 more
  *     statistics       to T-1 others 16 bytes a token for o and down, 8 backward, a layer; 16 for the loss
  *     once a step      2 (k-1)/k of the gradients that k of its ranks hold */
-static double formula(const wide *w, const bt_model_cfg *c, double micros) {
+static double formula(const wide *w, const bt_model_cfg *c, double micros, double grad_bytes) {
     bt_params p;
     double bytes = 0, T = w->tp, n = 8 / T, S = w->shards, R = n / S, M = 512 / n, row = 4.0 * c->C;
     for (int t = 0; t < w->tp; t++) {
         assert_int_equal(
             bt_params_init(&p, c, (bt_model_slice){.tp_rank = t, .tp_size = w->tp}, NULL), BT_OK);
-        bool gather = strstr(w->name, "zero 3") != NULL;
-        double grads = 4 * (double)p.count, weights = 0, copies = 0;
+        bool gather = w->zero == 3;
+        double grads = grad_bytes * (double)p.count, weights = 0, copies = 0;
         for (size_t i = 0; i < p.n; i++) {
             const bt_tensor *x = &p.tensors[i];
             bool heads = x->shard == BT_SHARD_KVROW;
             weights += (double)x->count *
-                       (gather && x->tern ? 0.25 * layout_gathers(w->name, micros, c->L) : 4);
+                       (gather && x->tern ? 0.25 * layout_gathers(false, micros, c->L) : 4);
             if (x->copies > 1 && (heads || w->sequence))
                 copies += 8.0 * (x->copies - 1) / x->copies * (double)x->count;
         }
@@ -125,9 +147,11 @@ static void bytes_follow_the_formula(void **state) {
     for (size_t k = 0; k < N_WIDES; k++) {
         const wide *w = &wides[k];
         bt_train_result r;
-        double linear, sequences = atof(w->micro),
-                       got[2] = {layout_bytes(w->words, w->micro, 1, &r, &linear),
-                                 layout_bytes(w->words, "1", sequences, &r, &linear)};
+        double linear, sequences = atof(w->micro), got[2], logical[2];
+        got[0] = layout_bytes(w->words, w->micro, 1, &r, &linear);
+        logical[0] = layout_logical_bytes();
+        got[1] = layout_bytes(w->words, "1", sequences, &r, &linear);
+        logical[1] = layout_logical_bytes();
         bt_run_cfg cfg;
         bt_model_cfg m;
         const char *words[40] = {LAYOUT_WIDE, "--micro-batch", "1"};
@@ -138,12 +162,13 @@ static void bytes_follow_the_formula(void **state) {
         bt_run_cfg_model(&cfg, &m);
         const double micros[2] = {1, sequences};
         for (size_t i = 0; i < 2; i++) {
-            double want = formula(w, &m, micros[i]);
-            if (!(fabs(got[i] / want - 1) < 0.01))
-                fail_msg("%s: %.0f bytes a step and rank, the formula says %.0f", w->name, got[i],
-                         want);
+            double want = formula(w, &m, micros[i], w->bf16 ? 2 : 4),
+                   plain = formula(w, &m, micros[i], 4);
+            if (!(fabs(got[i] / want - 1) < 0.01 && fabs(logical[i] / plain - 1) < 0.01))
+                fail_msg("%s: %.0f bytes a step and rank for %.0f, the formula says %.0f for %.0f",
+                         w->name, got[i], logical[i], want, plain);
         }
-        if (!strstr(w->name, "zero 3") && got[0] != got[1])
+        if (w->zero < 3 && got[0] != got[1])
             fail_msg(
                 "%s: %.0f bytes with one micro-batch, %.0f with %.0f: gradients travel once a step",
                 w->name, got[0], got[1], sequences);

@@ -1,7 +1,9 @@
 /* mpi: 6
+ * timeout: 200
  * The exchange of gradients on pretended hosts: the bits of one host, for any groups of ranks,
  * shards, units and shares; between hosts a part travels once for a group, and the bytes are those
- * of the formula. */
+ * of the formula. With a codec: half the bytes and sums within the bound of bf16, the same bits again
+ * and on all ranks; error feedback; payloads that are none. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,29 +17,35 @@
 #include "engine/base/rng.h"
 #include "engine/base/small.h"
 #include "engine/kernels/table/kernels.h"
+#include "engine/parallel/grad/exchange.h"
 #include "engine/parallel/grad/reducer.h"
 
-/* elements: of a part at least, and of the array, whose buckets and parts are all full */
-enum { STRIPES = 5, N = 12 * BT_SUM_BLOCK * STRIPES, MAX_RANKS = 8 };
+#ifndef RANKS
+#define RANKS 6
+#endif
+
+/* elements of the array: buckets and parts are all full */
+enum { STRIPES = 5, N = RANKS * BT_SUM_BLOCK * STRIPES };
 
 typedef struct job {
     int shards;        /* 1: all ranks are replicas */
     const char *hosts; /* ranks of each; NULL: what the machine is */
     int64_t units;     /* 0: a rank's gradient is one leaf */
-    int64_t shares[MAX_RANKS];
+    int64_t shares[RANKS];
+    const bt_codec *codec;
 } job;
 
 static bt_comm *w;
 static int rank, size;
 static float *grads, *one_host, *several;
 
-/* unit u's gradient */
-static void make(float *x, int64_t u) { bt_rng_normal(x, N, 0, 1, 11, (uint64_t)u); }
+/* unit u's gradient: the same numbers, shifted */
+enum { SHIFT = 1009, UNITS = 32 };
+static float numbers[N + UNITS * SHIFT];
+static void make(float *x, int64_t u) { memcpy(x, numbers + u * SHIFT, N * sizeof *x); }
 
 static void add_unit(float *into, int64_t u) {
-    static float x[N];
-    make(x, u);
-    for (size_t i = 0; i < N; i++) into[i] += x[i];
+    for (size_t i = 0; i < N; i++) into[i] += numbers[u * SHIFT + (int64_t)i];
 }
 
 static bool given(const job *j) { return j->shares[0] > 0; }
@@ -55,49 +63,68 @@ static bt_mesh_shape shape_of(const job *j) {
     return (bt_mesh_shape){1, size / j->shards, j->shards, 1};
 }
 
-/* One step's exchange; out: what this rank then holds of the sum, elsewhere zero. */
-static void exchange(const job *j, float *out) {
+typedef struct setup {
     bt_mesh mesh;
-    bt_mesh_shape shape = shape_of(j);
+    bt_mesh_shape shape;
     bt_shards shards;
-    bt_reducer *r = NULL;
-    bt_reduce_times times;
+    bt_reducer *r;
+} setup;
+
+static void begin(setup *s, const job *j) {
     bt_err err = BT_ERR_INIT;
+    *s = (setup){.shape = shape_of(j)};
     if (j->hosts)
         assert_int_equal(setenv("BITRAIN_TEST_HOSTS", j->hosts, 1), 0);
     else
         assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
-    assert_int_equal(bt_mesh_create(&mesh, &shape, w, &err), BT_OK);
-    bt_shards_init(&shards, N, N / STRIPES * sizeof(float), shape.dp_replicate, j->shards);
-    assert_true(j->shards == 1 || shards.n_stripes == STRIPES);
-    bt_reducer_cfg cfg = {.mesh = &mesh,
+    assert_int_equal(bt_mesh_create(&s->mesh, &s->shape, w, &err), BT_OK);
+    bt_shards_init(&s->shards, N, N / STRIPES * sizeof(float), s->shape.dp_replicate, j->shards);
+    assert_true(j->shards == 1 || s->shards.n_stripes == STRIPES);
+    bt_reducer_cfg cfg = {.mesh = &s->mesh,
                           .grads = grads,
                           .n = N,
                           .bucket_bytes = N / STRIPES * sizeof(float),
                           .overlap = true,
-                          .shards = &shards,
+                          .codec = j->codec,
+                          .shards = &s->shards,
                           .units = j->units,
                           .shares = given(j) ? j->shares : NULL};
-    if (bt_reducer_create(&r, &cfg, &err) != BT_OK) fail_msg("%s", err.msg);
+    if (bt_reducer_create(&s->r, &cfg, &err) != BT_OK) fail_msg("%s", err.msg);
+}
+
+static void end(setup *s) {
+    bt_reducer_destroy(s->r);
+    bt_mesh_release(&s->mesh);
+}
+
+/* One step's exchange; out: what this rank then holds of the sum, elsewhere zero. */
+static void step(setup *s, const job *j, float *out) {
+    bt_reduce_times times;
+    bt_err err = BT_ERR_INIT;
     memset(grads, 0, N * sizeof *grads);
-    bt_reducer_begin(r);
-    int64_t u = first_leaf(j, rank), end = first_leaf(j, rank + 1);
-    for (; u < end - 1; u++) {
-        add_unit(bt_reducer_unit(r), u);
-        bt_reducer_unit_done(r);
+    bt_reducer_begin(s->r);
+    int64_t u = first_leaf(j, rank), last = first_leaf(j, rank + 1) - 1;
+    for (; u < last; u++) {
+        add_unit(bt_reducer_unit(s->r), u);
+        bt_reducer_unit_done(s->r);
     }
-    add_unit(bt_reducer_unit(r), u);
-    bt_reducer_last(r);
+    add_unit(bt_reducer_unit(s->r), last);
+    bt_reducer_last(s->r);
     for (size_t at = N; at > 0; at -= N / STRIPES / 2)
-        bt_reducer_ready(r, at - N / STRIPES / 2, at);
-    if (bt_reducer_finish(r, NULL, 0, &times, &err) != BT_OK) fail_msg("%s", err.msg);
+        bt_reducer_ready(s->r, at - N / STRIPES / 2, at);
+    if (bt_reducer_finish(s->r, NULL, 0, &times, &err) != BT_OK) fail_msg("%s", err.msg);
     memset(out, 0, N * sizeof *out);
-    for (size_t i = 0; i < shards.n_stripes; i++) {
-        bt_range p = bt_shards_piece(&shards, i, j->shards > 1 ? mesh.me.dp_shard : 0);
+    for (size_t i = 0; i < s->shards.n_stripes; i++) {
+        bt_range p = bt_shards_piece(&s->shards, i, j->shards > 1 ? s->mesh.me.dp_shard : 0);
         memcpy(out + p.begin, grads + p.begin, (p.end - p.begin) * sizeof *out);
     }
-    bt_reducer_destroy(r);
-    bt_mesh_release(&mesh);
+}
+
+static void exchange(const job *j, float *out) {
+    setup s;
+    begin(&s, j);
+    step(&s, j, out);
+    end(&s);
 }
 
 static double sum_over_ranks(double x) {
@@ -169,13 +196,17 @@ static const char *const hosts[] = {"3", "2", "4,2", "1,5", "2,1,3", "1,2,2,1", 
 enum { N_HOSTS = sizeof hosts / sizeof *hosts };
 
 static const job jobs[] = {
-    {1, NULL, 0, {0}},           {2, NULL, 0, {0}},
-    {0, NULL, 0, {0}}, /* 0: as many shards as ranks */
-    {1, NULL, 7, {0}},           {2, NULL, 16, {0}},
-    {0, NULL, 11, {0}},          {1, NULL, 13, {3, 1, 4, 5}},
-    {0, NULL, 13, {1, 7, 1, 4}}, {2, NULL, 13, {5, 1, 6, 1}},
+    {.shards = 1},
+    {.shards = 2},
+    {.shards = 0}, /* as many as ranks */
+    {.shards = 1, .units = 7},
+    {.shards = 2, .units = 16},
+    {.shards = 0, .units = 11},
+    {.shards = 1, .units = 13, .shares = {3, 1, 4, 5}},
+    {.shards = 0, .units = 13, .shares = {1, 7, 1, 4}},
+    {.shards = 2, .units = 13, .shares = {5, 1, 6, 1}},
 };
-enum { N_JOBS = sizeof jobs / sizeof *jobs };
+enum { N_JOBS = sizeof jobs / sizeof *jobs, N_WITHOUT_UNITS = 3 };
 
 /* of four ranks; more have some units besides */
 static job job_at(size_t k, const char *hosts_of) {
@@ -202,26 +233,32 @@ static void hosts_change_no_bit(void **state) {
     }
 }
 
+/* the sum of all units in double precision, and the sum of their magnitudes */
+static void exact(const job *j, double *sum, double *magnitude) {
+    memset(sum, 0, N * sizeof *sum);
+    memset(magnitude, 0, N * sizeof *magnitude);
+    for (int64_t u = 0; u < first_leaf(j, size); u++) {
+        for (size_t i = 0; i < N; i++) {
+            double x = (double)numbers[u * SHIFT + (int64_t)i];
+            sum[i] += x;
+            magnitude[i] += fabs(x);
+        }
+    }
+}
+
 /* against a plain loop in double precision */
 static void sums_are_those_of_all_units(void **state) {
     (void)state;
-    job j = job_at(6, "1,2");
-    double *want = calloc(N, sizeof *want);
-    float *x = malloc(N * sizeof *x);
-    assert_true(want && x);
+    static double want[N], magnitude[N];
+    const job j = job_at(6, "1,2");
     exchange(&j, several);
-    for (int64_t u = 0; u < j.units; u++) {
-        make(x, u);
-        for (size_t i = 0; i < N; i++) want[i] += (double)x[i];
-    }
+    exact(&j, want, magnitude);
     for (size_t i = 0; i < N; i++) assert_true(fabs((double)several[i] - want[i]) < 1e-5);
-    free(want);
-    free(x);
 }
 
 static void bytes_between_hosts_follow_the_formula(void **state) {
     (void)state;
-    int first[MAX_RANKS + 1];
+    int first[RANKS + 1];
     for (size_t k = 0; k < N_JOBS; k++) {
         for (size_t h = 0; h < N_HOSTS; h++) {
             job far = job_at(k, hosts[h]);
@@ -241,7 +278,7 @@ static void bytes_between_hosts_follow_the_formula(void **state) {
 static void bytes_between_hosts_fall(void **state) {
     (void)state;
     char half[16];
-    int first[MAX_RANKS + 1], k = size / 2;
+    int first[RANKS + 1], k = size / 2;
     snprintf(half, sizeof half, "%d", k);
     job near = job_at(0, NULL), far = job_at(0, half);
     double crossing[2], sent[2];
@@ -263,6 +300,204 @@ static void bytes_between_hosts_fall(void **state) {
     }
 }
 
+/* ---- codecs ---------------------------------------------------------------------------------- */
+
+static bool held(const setup *s, const job *j, size_t i) {
+    size_t piece = i % s->shards.stripe / s->shards.piece;
+    return j->shards == 1 || piece == (size_t)s->mesh.me.dp_shard;
+}
+
+/* Every gradient that travels, and every sum that goes back, is within 2^-8 of itself; hosts' sums are
+ * smaller than their ranks' together. Another run has the same bits; so have all replicas. */
+static void bf16_is_within_its_bound(void **state) {
+    (void)state;
+    double *sum = malloc(N * sizeof *sum), *magnitude = malloc(N * sizeof *magnitude);
+    assert_true(sum && magnitude);
+    for (size_t k = 0; k < N_WITHOUT_UNITS; k++) {
+        const job rows = job_at(k, NULL);
+        exact(&rows, sum, magnitude);
+        for (size_t h = 0; h <= N_HOSTS; h++) {
+            job j = job_at(k, h < N_HOSTS ? hosts[h] : NULL);
+            setup s;
+            j.codec = bt_codec_at(BT_CODEC_BF16);
+            begin(&s, &j);
+            step(&s, &j, one_host);
+            step(&s, &j, several);
+            assert_memory_equal(one_host, several, N * sizeof *several);
+            double worst = 0;
+            for (size_t i = 0; i < N; i++) {
+                if (!held(&s, &j, i)) continue;
+                double off = fabs((double)several[i] - sum[i]);
+                if (!(off <= 0x1.01p-8 * (magnitude[i] + fabs(sum[i]))))
+                    fail_msg("job %zu, element %zu is %.9g, not %.9g", k, i, (double)several[i],
+                             sum[i]);
+                if (off > worst) worst = off;
+            }
+            assert_true(worst > 1e-4); /* something was rounded */
+            bt_err err = BT_ERR_INIT;
+            bt_comm *copies = j.shards == 1 ? s.mesh.dp : s.mesh.replicate;
+            assert_int_equal(bt_broadcast(copies, several, N * sizeof *several, 0, &err), BT_OK);
+            assert_memory_equal(one_host, several, N * sizeof *several);
+            end(&s);
+        }
+    }
+    free(sum);
+    free(magnitude);
+}
+
+/* Between groups of ranks half the bytes; logical bytes are those of fp32. */
+static void bf16_halves_what_travels_between_groups(void **state) {
+    (void)state;
+    int first[RANKS + 1];
+    for (size_t k = 0; k < N_WITHOUT_UNITS; k++) {
+        for (size_t h = 0; h < N_HOSTS; h++) {
+            job fp32 = job_at(k, hosts[h]), bf16 = fp32;
+            bf16.codec = bt_codec_at(BT_CODEC_BF16);
+            uint64_t logical[3] = {bt_comm_bytes_logical()}, wire[3] = {bt_comm_bytes_wire()};
+            exchange(&fp32, several);
+            logical[1] = bt_comm_bytes_logical();
+            wire[1] = bt_comm_bytes_wire();
+            bt_pairs_reset();
+            bt_traffic_reset();
+            exchange(&bf16, several);
+            logical[2] = bt_comm_bytes_logical();
+            wire[2] = bt_comm_bytes_wire();
+            const bt_traffic *t = bt_traffic_get(
+                bf16.shards == 1 ? BT_COLL_ALL_REDUCE : BT_COLL_REDUCE_SCATTER, BT_AXIS_DP);
+            double got = crossed(hosts[h]),
+                   want = formula(&bf16, hosts[h], first, groups_of(hosts[h], first)) / 2;
+            if (got != want)
+                fail_msg("job %zu, hosts of %s: %.0f bytes between hosts, the formula says %.0f", k,
+                         hosts[h], got, want);
+            assert_int_equal(logical[2] - logical[1], logical[1] - logical[0]);
+            assert_int_equal(wire[1] - wire[0], logical[1] - logical[0]);
+            /* all that was saved was saved by the exchange */
+            assert_int_equal((logical[2] - logical[1]) - (wire[2] - wire[1]),
+                             t->bytes_logical - t->bytes_wire);
+            /* every rank a group: nothing travels as fp32 */
+            if (groups_of(hosts[h], first) == size || strcmp(hosts[h], "6") == 0)
+                assert_int_equal(t->bytes_logical, 2 * t->bytes_wire);
+        }
+    }
+}
+
+/* a codec for these tests: multiples of a quarter in 16 bits; what is lost is kept for the next time */
+static size_t quarters_bound(size_t n) { return n * sizeof(int16_t); }
+
+static size_t quarters_encode(void *payload, const float *x, size_t n, void *state) {
+    int16_t *to = payload;
+    float *lost = state;
+    for (size_t i = 0; i < n; i++) {
+        float want = x[i] + (lost ? lost[i] : 0);
+        to[i] = (int16_t)lrintf(want * 4);
+        if (lost) lost[i] = want - (float)to[i] / 4;
+    }
+    return quarters_bound(n);
+}
+
+static bool refuse;
+
+static bool quarters_decode(float *x, size_t n, const void *payload, size_t bytes) {
+    const int16_t *from = payload;
+    if (bytes != quarters_bound(n) || refuse) return false;
+    for (size_t i = 0; i < n; i++) x[i] = (float)from[i] / 4;
+    return true;
+}
+
+static bool quarters_decode_add(float *x, size_t n, const void *payload, size_t bytes) {
+    const int16_t *from = payload;
+    if (bytes != quarters_bound(n) || refuse) return false;
+    for (size_t i = 0; i < n; i++) x[i] += (float)from[i] / 4;
+    return true;
+}
+
+static bt_codec quarters(size_t state_bytes) {
+    return (bt_codec){.name = "quarters",
+                      .state_bytes = state_bytes,
+                      .bound = quarters_bound,
+                      .encode = quarters_encode,
+                      .decode = quarters_decode,
+                      .decode_add = quarters_decode_add};
+}
+
+/* the largest distance between the sum of many equal steps and their exact sum */
+static double drift(job *j, int steps) {
+    static double sum[N], magnitude[N], total[N];
+    double worst = 0;
+    setup s;
+    exact(j, sum, magnitude);
+    memset(total, 0, sizeof total);
+    begin(&s, j);
+    for (int t = 0; t < steps; t++) {
+        step(&s, j, several);
+        for (size_t i = 0; i < N; i++) total[i] += (double)several[i];
+    }
+    for (size_t i = 0; i < N; i++)
+        if (held(&s, j, i)) worst = fmax(worst, fabs(total[i] - steps * sum[i]));
+    end(&s);
+    return worst;
+}
+
+/* With error feedback the sums of many steps stay as near as those of one: within half a quarter for
+ * each rank that encodes. Without it they part. */
+static void error_feedback_repays_what_rounding_lost(void **state) {
+    (void)state;
+    enum { STEPS = 16 };
+    const bt_codec with = quarters(sizeof(float)), without = quarters(0);
+    static const size_t rows[] = {0, 1, 2, 6}; /* with several nodes of a rank in the last */
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        for (int h = 0; h < 2; h++) {
+            job j = job_at(rows[k], h ? "2" : NULL);
+            j.codec = &with;
+            double kept = drift(&j, STEPS), bound = 0.125 * (size + 1) + 1e-3;
+            j.codec = &without;
+            double lost = drift(&j, STEPS);
+            if (!(kept <= bound && lost > 2 * bound))
+                fail_msg("job %zu: %g off with error feedback, %g without", rows[k], kept, lost);
+        }
+    }
+}
+
+/* Shards without replicas: each rank refuses the first payload that it decodes, when all its messages
+ * have come and gone, and adds nothing. */
+static void what_is_no_payload_is_never_added(void **state) {
+    (void)state;
+    const bt_codec codec = quarters(0);
+    const job j = {.shards = size};
+    setup s;
+    bt_exchange *x = NULL;
+    bt_buckets b;
+    bt_err err = BT_ERR_INIT;
+    size_t done = 0;
+    bt_code code = BT_OK;
+    begin(&s, &j);
+    bt_buckets_init(&b, N, N * sizeof(float), size);
+    const bt_exchange_cfg cfg = {.plan = {.shape = &s.shape,
+                                          .rank = rank,
+                                          .buckets = &b,
+                                          .sharded = true,
+                                          .codec = &codec,
+                                          .units = size},
+                                 .mesh = &s.mesh,
+                                 .grads = grads};
+    const bt_tree_sum mine = {.at = {{rank, 0, grads}}, .n = 1};
+    make(grads, rank);
+    make(several, rank);
+    assert_int_equal(bt_exchange_create(&x, &cfg, &err), BT_OK);
+    bt_exchange_reset(x);
+    bt_exchange_nodes(x, &mine);
+    refuse = true;
+    code = bt_exchange_start(x, 0, &err);
+    while (code == BT_OK && done == 0) code = bt_exchange_progress(x, &done, &err);
+    refuse = false;
+    assert_int_equal(code, BT_CHECK);
+    assert_non_null(strstr(err.msg, "gradients encoded by --codec quarters"));
+    assert_memory_equal(grads, several, N * sizeof *grads);
+    assert_int_equal(bt_barrier(w, &err), BT_OK);
+    bt_exchange_destroy(x);
+    end(&s);
+}
+
 int main(void) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;
@@ -272,12 +507,17 @@ int main(void) {
     grads = malloc(N * sizeof *grads);
     one_host = malloc(N * sizeof *grads);
     several = malloc(N * sizeof *grads);
-    if (size < 4 || size > MAX_RANKS || !grads || !one_host || !several) return 1;
+    bt_rng_normal(numbers, sizeof numbers / sizeof *numbers, 0, 1, 11, 0);
+    if (size != RANKS || !grads || !one_host || !several) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hosts_change_no_bit),
         cmocka_unit_test(sums_are_those_of_all_units),
         cmocka_unit_test(bytes_between_hosts_follow_the_formula),
         cmocka_unit_test(bytes_between_hosts_fall),
+        cmocka_unit_test(bf16_is_within_its_bound),
+        cmocka_unit_test(bf16_halves_what_travels_between_groups),
+        cmocka_unit_test(error_feedback_repays_what_rounding_lost),
+        cmocka_unit_test(what_is_no_payload_is_never_added),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(grads);

@@ -1,5 +1,5 @@
 /* mpi: 4
- * timeout: 200
+ * timeout: 300
  * What every layout promises, on four ranks: gradients element by element those of one rank; bytes
  * on the wire as the formula says, within 1 %, and not one more for more micro-batches; a
  * checkpoint of one layout goes on in all others. */
@@ -10,44 +10,82 @@
 #define STRIPES "--set", "train.bucket_bytes=65536"
 
 typedef struct layout {
-    const char *name, *words[10];
+    const char *name, *words[12];
     int zero, shards;
+    bool once;         /* ZeRO-3 gathers once a step */
+    bool reproducible; /* losses are exchanged for every unit */
+    bool bf16;         /* gradients on the wire */
 } layout;
 
 static const layout layouts[] = {
-    {"plain", {STRIPES}, 0, 1},
-    {"zero 1", {STRIPES, "--zero", "1"}, 1, 4},
-    {"zero 2", {STRIPES, "--zero", "2"}, 2, 4},
-    {"zero 3", {STRIPES, "--zero", "3"}, 3, 4},
-    {"2 replicas of 2 shards, zero 2",
-     {STRIPES, "--zero", "2", "--dp-replicate", "2", "--dp-shard", "2"},
-     2,
-     2},
-    {"2 replicas of 2 shards, zero 3",
-     {STRIPES, "--zero", "3", "--dp-replicate", "2", "--dp-shard", "2"},
-     3,
-     2},
+    {.name = "plain", .words = {STRIPES}, .shards = 1},
+    {.name = "zero 1", .words = {STRIPES, "--zero", "1"}, .zero = 1, .shards = 4},
+    {.name = "zero 2", .words = {STRIPES, "--zero", "2"}, .zero = 2, .shards = 4},
+    {.name = "zero 3", .words = {STRIPES, "--zero", "3"}, .zero = 3, .shards = 4},
+    {.name = "2 replicas of 2 shards, zero 2",
+     .words = {STRIPES, "--zero", "2", "--dp-replicate", "2", "--dp-shard", "2"},
+     .zero = 2,
+     .shards = 2},
+    {.name = "2 replicas of 2 shards, zero 3",
+     .words = {STRIPES, "--zero", "3", "--dp-replicate", "2", "--dp-shard", "2"},
+     .zero = 3,
+     .shards = 2},
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0], WORDS = 40 };
 
 /* modes that change no byte: the exchange is that of the layout */
 static const layout modes[] = {
-    {"reproducible", {STRIPES, "--set", "train.reproducible=true"}, 0, 1},
-    {"zero 3, reproducible", {STRIPES, "--zero", "3", "--set", "train.reproducible=true"}, 3, 4},
-    {"zero 3, once a step", {STRIPES, "--zero", "3", "--set", "parallel.gather=step"}, 3, 4},
-    {"fp16, full recompute", {STRIPES, "--precision", "fp16", "--recompute", "full"}, 0, 1},
-    {"zero 2, bf16, given shares",
-     {STRIPES, "--zero", "2", "--precision", "bf16", "--balance", "1,1,1,1"},
-     2,
-     4},
+    {.name = "reproducible",
+     .words = {STRIPES, "--set", "train.reproducible=true"},
+     .shards = 1,
+     .reproducible = true},
+    {.name = "zero 3, reproducible",
+     .words = {STRIPES, "--zero", "3", "--set", "train.reproducible=true"},
+     .zero = 3,
+     .shards = 4,
+     .reproducible = true},
+    {.name = "zero 3, once a step",
+     .words = {STRIPES, "--zero", "3", "--set", "parallel.gather=step"},
+     .zero = 3,
+     .shards = 4,
+     .once = true},
+    {.name = "fp16, full recompute",
+     .words = {STRIPES, "--precision", "fp16", "--recompute", "full"},
+     .shards = 1},
+    {.name = "zero 2, bf16, given shares",
+     .words = {STRIPES, "--zero", "2", "--precision", "bf16", "--balance", "1,1,1,1"},
+     .zero = 2,
+     .shards = 4},
 };
 enum { N_MODES = sizeof modes / sizeof modes[0] };
 
+/* half the bytes of gradients */
+#define BF16 "--codec", "bf16"
+static const layout codecs[] = {
+    {.name = "plain, bf16 gradients", .words = {STRIPES, BF16}, .shards = 1, .bf16 = true},
+    {.name = "zero 1, bf16 gradients",
+     .words = {STRIPES, BF16, "--zero", "1"},
+     .zero = 1,
+     .shards = 4,
+     .bf16 = true},
+    {.name = "zero 2, bf16 gradients",
+     .words = {STRIPES, BF16, "--zero", "2"},
+     .zero = 2,
+     .shards = 4,
+     .bf16 = true},
+    {.name = "2 replicas of 2 shards, zero 3, bf16 gradients",
+     .words = {STRIPES, BF16, "--zero", "3", "--dp-replicate", "2", "--dp-shard", "2"},
+     .zero = 3,
+     .shards = 2,
+     .bf16 = true},
+};
+enum { N_CODECS = sizeof codecs / sizeof codecs[0] };
+
 /* where a checkpoint goes on besides; what tensor parallelism sends and holds has its own tests */
 static const layout groups[] = {
-    {"2 x tp 2", {"--tp", "2"}, 0, 1},
-    {"zero 3 x tp 2", {STRIPES, "--tp", "2", "--dp-shard", "2", "--zero", "3"}, 3, 2},
-    {"tp 4", {"--tp", "4"}, 0, 1},
+    {.name = "2 x tp 2", .words = {"--tp", "2"}},
+    {.name = "zero 3 x tp 2", .words = {STRIPES, "--tp", "2", "--dp-shard", "2", "--zero", "3"}},
+    {.name = "tp 4", .words = {"--tp", "4"}},
 };
 enum { N_GROUPS = sizeof groups / sizeof groups[0] };
 
@@ -57,39 +95,49 @@ static void gradients_equal_element_by_element(void **state) {
     (void)state;
     for (size_t k = 0; k < N_LAYOUTS; k++)
         layout_check_grads(layouts[k].name, layouts[k].words, &lonely_grads, 1e-5);
+    /* of four ranks' gradients and their sum each within 2^-8 */
+    for (size_t k = 0; k < N_CODECS; k++)
+        layout_check_grads(codecs[k].name, codecs[k].words, &lonely_grads, 0.05);
 }
 
-/*     sums to owners      a rank sends (n-1)/n of the gradients
+/*     gradients           4 bytes each, or 2 with bf16:
+ *     sums to owners      a rank sends (n-1)/n of them
  *     owners to all       plain: 1/n to n-1 others; among replicas: 1/n to R-1 others
  *     weights             1/S to S-1 others: 32 bits a parameter, a ternary one 2 in every gather (ZeRO-3) */
-static double formula(const layout *l, double params, double ternary, double bits, double gathers) {
-    double n = 4, S = l->shards, R = n / S, grads = 4 * params;
+static double formula(const layout *l, const bt_train_result *r, double ternary, double gathers,
+                      double grad_bytes) {
+    double n = 4, S = l->shards, R = n / S, params = (double)r->params, grads = grad_bytes * params,
+           bits = 2;
     double weights = S > 1 ? 4 * (params - ternary) + gathers * bits / 8 * ternary : 0;
     return grads * (n - 1) / n + grads * (R - 1) / n + weights * (S - 1) / S;
 }
 
 static void bytes_follow_the_formula(void **state) {
     (void)state;
-    for (size_t k = 0; k < N_LAYOUTS + N_MODES; k++) {
-        const layout *l = k < N_LAYOUTS ? &layouts[k] : &modes[k - N_LAYOUTS];
+    for (size_t k = 0; k < N_LAYOUTS + N_MODES + N_CODECS; k++) {
+        const layout *l = k < N_LAYOUTS             ? &layouts[k]
+                          : k < N_LAYOUTS + N_MODES ? &modes[k - N_LAYOUTS]
+                                                    : &codecs[k - N_LAYOUTS - N_MODES];
         bt_train_result r;
-        double linear,
-            got[2] = {layout_bytes(l->words, "4", 1, &r, &linear),
-                      layout_bytes(l->words, "1", 4, &r, &linear)},
-            params = (double)r.params;
+        double linear, got[2], logical[2];
+        got[0] = layout_bytes(l->words, "4", 1, &r, &linear);
+        logical[0] = layout_logical_bytes();
+        got[1] = layout_bytes(l->words, "1", 4, &r, &linear);
+        logical[1] = layout_logical_bytes();
         /* of twelve micro-batches more */
-        double ternary = l->zero == 3 ? linear : 0,
-               losses = strstr(l->name, "reproducible") ? 12 * 8 * 1.5 : 0;
-        double gathers[2] = {layout_gathers(l->zero < 3 ? "once a step" : l->name, 1, 2),
-                             layout_gathers(l->zero < 3 ? "once a step" : l->name, 4, 2)};
+        double ternary = l->zero == 3 ? linear : 0, losses = l->reproducible ? 12 * 8 * 1.5 : 0;
+        bool once = l->once || l->zero < 3;
+        double gathers[2] = {layout_gathers(once, 1, 2), layout_gathers(once, 4, 2)};
         for (size_t i = 0; i < 2; i++) {
-            double want = formula(l, params, ternary, 2, gathers[i]);
-            if (!(fabs(got[i] / want - 1) < 0.01))
-                fail_msg("%s: %.0f bytes a step and rank, the formula says %.0f", l->name, got[i],
-                         want);
+            double want = formula(l, &r, ternary, gathers[i], l->bf16 ? 2 : 4),
+                   plain = formula(l, &r, ternary, gathers[i], 4);
+            if (!(fabs(got[i] / want - 1) < 0.01 && fabs(logical[i] / plain - 1) < 0.01))
+                fail_msg("%s: %.0f bytes a step and rank for %.0f, the formula says %.0f for %.0f",
+                         l->name, got[i], logical[i], want, plain);
+            if (!l->bf16) assert_true(logical[i] == got[i]);
             if (l->zero < 3) continue;
             /* all that is not gradients or fp32 weights is the gather, scales included */
-            double gather = got[i] - formula(l, params, ternary, 0, 0),
+            double gather = got[i] - formula(l, &r, ternary, 0, l->bf16 ? 2 : 4),
                    bits = 8 * gather / (gathers[i] * ternary * (l->shards - 1) / l->shards);
             if (!(bits <= 2.1))
                 fail_msg("%s: the gather takes %.3f bits a parameter", l->name, bits);
@@ -106,6 +154,45 @@ static void bytes_follow_the_formula(void **state) {
         if (!(fabs(each / (ternary / 4 * (l->shards - 1) / l->shards) - 1) < 0.01))
             fail_msg("%s: %.0f bytes a gather more", l->name, each);
     }
+}
+
+static bool same_losses(const fake_sink *a, const fake_sink *b) {
+    for (size_t i = 0; i < LAYOUT_STEPS; i++)
+        if (a->steps[i].v[BT_MS_LOSS] != b->steps[i].v[BT_MS_LOSS] ||
+            a->steps[i].v[BT_MS_GRAD_NORM] != b->steps[i].v[BT_MS_GRAD_NORM])
+            return false;
+    return true;
+}
+
+/* A codec rounds, and rounds alike again: another run has the same losses, none those of fp32. */
+static void codecs_have_the_same_bits_again(void **state) {
+    (void)state;
+    static fake_sink first;
+    for (size_t k = 0; k < N_CODECS; k++) {
+        (void)layout_run(&first, codecs[k].words, NULL);
+        (void)layout_run(&together, codecs[k].words, NULL);
+        assert_string_equal(fake_fact(&together, "codec"), "bf16");
+        assert_true(same_losses(&first, &together));
+        assert_false(same_losses(&alone, &together));
+        for (size_t i = 0; i < LAYOUT_STEPS; i++)
+            layout_near(alone.steps[i].v[BT_MS_LOSS], together.steps[i].v[BT_MS_LOSS], 1e-3,
+                        codecs[k].name, i);
+    }
+}
+
+/* Which sums are rounded depends on the replicas and the hosts, and on nothing else of a layout. */
+static void a_codec_has_other_bits_in_other_layouts(void **state) {
+    (void)state;
+    /* plain, ZeRO-1, ZeRO-2, replicas of shards */
+    static fake_sink of[N_CODECS];
+    for (size_t k = 0; k < N_CODECS; k++) (void)layout_run(&of[k], codecs[k].words, NULL);
+    for (size_t a = 0; a < N_CODECS; a++)
+        for (size_t b = a + 1; b < N_CODECS; b++)
+            assert_int_equal(same_losses(&of[a], &of[b]), a == 1 && b == 2);
+    assert_int_equal(setenv("BITRAIN_TEST_HOSTS", "2", 1), 0);
+    (void)layout_run(&together, codecs[0].words, NULL);
+    assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
+    assert_false(same_losses(&of[0], &together));
 }
 
 /* Two hosts of two ranks: every loss, norm and byte of one host. */
@@ -140,14 +227,14 @@ static void part(fake_sink *f, const layout *l, const char *stop_after, const ch
         words[n++] = "--out";
         words[n++] = dir;
     }
-    for (size_t i = 0; i < 10 && l->words[i]; i++) words[n++] = l->words[i];
+    for (size_t i = 0; i < 12 && l->words[i]; i++) words[n++] = l->words[i];
     layout_part(f, words, resume_dir);
 }
 
 static void one_checkpoint_goes_on_in_every_layout(void **state) {
     (void)state;
-    static const layout writers[] = {{"zero 3", {STRIPES, "--zero", "3"}, 3, 4},
-                                     {"plain", {NULL}, 0, 1}};
+    static const layout writers[] = {{.name = "zero 3", .words = {STRIPES, "--zero", "3"}},
+                                     {.name = "plain"}};
     static fake_sink first, rest;
     for (size_t w = 0; w < sizeof writers / sizeof writers[0]; w++) {
         layout_folder(dir);
@@ -167,15 +254,46 @@ static void one_checkpoint_goes_on_in_every_layout(void **state) {
     }
 }
 
+/* A checkpoint holds nothing of the codec: with the same codec a resumed run has the bits of the
+ * uninterrupted one, with another its losses are near them. */
+static void a_checkpoint_goes_on_with_another_codec(void **state) {
+    (void)state;
+    static const layout fp32 = {.name = "zero 2", .words = {STRIPES, "--zero", "2"}};
+    static const layout bf16 = {.name = "zero 2, bf16 gradients",
+                                .words = {STRIPES, BF16, "--zero", "2"}};
+    static const layout *const rows[][2] = {{&bf16, &bf16}, {&bf16, &fp32}, {&fp32, &bf16}};
+    static fake_sink first, rest;
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        const layout *from = rows[k][0], *to = rows[k][1];
+        bool differs = false;
+        layout_folder(dir);
+        part(&together, from, "0", "");
+        part(&first, from, "5", "");
+        part(&rest, to, "0", dir);
+        assert_int_equal(rest.n_steps, 3);
+        for (size_t i = 0; i < 3; i++) {
+            double want = together.steps[5 + i].v[BT_MS_LOSS], got = rest.steps[i].v[BT_MS_LOSS];
+            layout_near(want, got, 1e-3, to->name, 5 + i);
+            differs |= want != got;
+        }
+        assert_int_equal(differs, from != to);
+        layout_remove(dir);
+    }
+}
+
 int main(void) {
     bt_err err = BT_ERR_INIT;
     lonely_grads = layout_lonely_grads((const char *const[]){NULL});
+    layout_run(&alone, NULL, NULL);
     if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != 4) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_equal_element_by_element),
         cmocka_unit_test(bytes_follow_the_formula),
+        cmocka_unit_test(codecs_have_the_same_bits_again),
+        cmocka_unit_test(a_codec_has_other_bits_in_other_layouts),
         cmocka_unit_test(hosts_change_no_bit),
         cmocka_unit_test(one_checkpoint_goes_on_in_every_layout),
+        cmocka_unit_test(a_checkpoint_goes_on_with_another_codec),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     layout_release_grads(&lonely_grads);

@@ -49,6 +49,9 @@ static void a_rank_takes_what_its_plan_says(void **state) {
         {"--optimizer", "muon"},
         {"--zero", "3", "--optimizer", "muon"},
         {"--tp", "2", "--optimizer", "muon"},
+        /* buckets so large that a codec's memory is beyond what is tolerated here */
+        {"--codec", "bf16", "--set", "train.bucket_bytes=33554432"},
+        {"--codec", "bf16", "--set", "train.bucket_bytes=33554432", "--zero", "1"},
     };
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         const char *words[48] = {"--set", "model.d_model=512",  "--set", "model.heads=8",

@@ -68,7 +68,7 @@ static void bytes_follow_the_formula(void **state) {
         double n = 4, S = layouts[k].shards, R = n / S, P = 4.0 * (double)r.params,
                got = r.step_ms[BT_MR_BYTES_LOGICAL];
         double ternary = layouts[k].ternary ? atof(fake_fact(&together, "params.linear")) : 0;
-        double weights = P - 4 * ternary + layout_gathers("", 1, 2) * 2.1 / 8 * ternary;
+        double weights = P - 4 * ternary + layout_gathers(false, 1, 2) * 2.1 / 8 * ternary;
         double want = P * ((n - 1) / n + (R - 1) / n) + weights * (S - 1) / S;
         if (!(got >= 0.99 * want && got < 1.03 * want + 2048))
             fail_msg("%s: %.0f bytes a step and rank, the formula says %.0f", layouts[k].name, got,

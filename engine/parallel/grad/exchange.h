@@ -1,7 +1,7 @@
 /* exchange.h - how a bucket of gradients becomes the sum of all ranks' buckets: every rank sends
  * each part of it to the rank that owns the part; owners add in the order of tree_sum.h; the result
- * stays with its owners (ZeRO) or goes back to all. Between hosts a part travels once for each group
- * of neighbouring ranks on one host (exchange_route.h).
+ * stays with its owners (ZeRO) or goes back to all. Between hosts a part travels once for each host
+ * group (exchange_route.h), encoded by a codec.
  *
  * The volume is a ring's, the order of the sum is ours (MPI's would follow its algorithm, and
  * change with the size of the world), and memory is bounded: BT_STRIPES_IN_FLIGHT buckets are on
@@ -10,11 +10,12 @@
  * Order:    reset -> nodes -> { start (buckets in ascending order) | progress }* until progress
  *           says all are done -> reset ...
  * Threads:  the training thread, also from the pool's idle hook: progress does not use the pool.
- * Private to engine/parallel. */
+ * Private to engine/parallel; its files: exchange_internal.h. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_EXCHANGE_H
 #define BT_ENGINE_PARALLEL_GRAD_EXCHANGE_H
 
 #include "engine/parallel/grad/bucket.h"
+#include "engine/parallel/grad/codec.h"
 #include "engine/parallel/grad/tree_sum.h"
 #include "engine/parallel/mpi/mesh.h"
 
@@ -26,6 +27,7 @@ typedef struct bt_exchange_plan {
     int rank;                   /* of the world */
     const bt_buckets *buckets;  /* cut into one part for each data-parallel rank. Borrowed */
     bool sharded;               /* the sum of a bucket stays in pieces with dp_shard owners */
+    const bt_codec *codec;      /* of what goes from host group to host group */
     int64_t units;              /* leaves of the tree, in runs: */
     /* (n) of each rank; NULL: rank d holds [units d / n, units (d + 1) / n). Read by create only */
     const int64_t *shares;

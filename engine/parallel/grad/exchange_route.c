@@ -1,4 +1,4 @@
-/* exchange_route.c - groups of neighbouring ranks on one host, their relays, and the nodes of the
+/* exchange_route.c - host groups, their relays, and the nodes of the
  * tree that each rank receives. */
 #include "engine/parallel/grad/exchange_route.h"
 
@@ -21,10 +21,10 @@ bool bt_route_needs(const bt_route *r, int rank, int owner) {
     return rank % r->shards == owner % r->shards;
 }
 
-/* Of a group without the owner: a rank that needs the sum, where there is one. */
-int bt_route_relay(const bt_route *r, int group, int owner) {
-    int first = r->first[group], size = r->first[group + 1] - first;
-    if (r->group[owner] == group) return owner;
+/* Of a host group without the owner: a rank that needs the sum, where there is one. */
+int bt_route_relay(const bt_route *r, int host_group, int owner) {
+    int first = r->first[host_group], size = r->first[host_group + 1] - first;
+    if (r->host_group[owner] == host_group) return owner;
     for (int i = 0; i < size; i++) {
         int rank = first + (owner + i) % size;
         if (bt_route_needs(r, rank, owner)) return rank;
@@ -34,19 +34,19 @@ int bt_route_relay(const bt_route *r, int group, int owner) {
 
 /* ---- init ------------------------------------------------------------------------------------ */
 
-static void make_groups(bt_route *r, const int *hosts) {
+static void make_host_groups(bt_route *r, const int *hosts) {
     bool several = false;
     for (int d = 1; d < r->n; d++) several |= hosts[d] != hosts[0];
     for (int d = 0; d < r->n; d++) {
-        if (d == 0 || !several || hosts[d] != hosts[d - 1]) r->first[r->n_groups++] = d;
-        r->group[d] = r->n_groups - 1;
+        if (d == 0 || !several || hosts[d] != hosts[d - 1]) r->first[r->n_host_groups++] = d;
+        r->host_group[d] = r->n_host_groups - 1;
     }
-    r->first[r->n_groups] = r->n;
-    r->mine = r->group[r->me];
+    r->first[r->n_host_groups] = r->n;
+    r->mine = r->host_group[r->me];
 }
 
 static void make_nodes(bt_route *r, const bt_route_cfg *cfg) {
-    for (int g = 0; g < r->n_groups; g++) {
+    for (int g = 0; g < r->n_host_groups; g++) {
         int64_t first = bt_unit_run_of(cfg->units, cfg->shares, r->n, r->first[g]).first, count = 0;
         for (int d = r->first[g]; d < r->first[g + 1]; d++) {
             bt_unit_run u = bt_unit_run_of(cfg->units, cfg->shares, r->n, d);
@@ -62,11 +62,11 @@ static void count_arrivals(bt_route *r) {
     bt_tree_sum all = {.n = 0};
     for (int d = 0; d < r->n; d++) {
         r->before[d] = r->inside;
-        if (r->group[d] == r->mine && d != r->me) r->inside += r->nodes[d].n;
+        if (r->host_group[d] == r->mine && d != r->me) r->inside += r->nodes[d].n;
         bool relays = bt_route_relay(r, r->mine, d) == r->me;
         r->relayed[d] = relays ? (int)r->n_relayed++ : -1;
     }
-    for (int g = 0; g < r->n_groups; g++) {
+    for (int g = 0; g < r->n_host_groups; g++) {
         r->sums_before[g] = r->across;
         if (g != r->mine) r->across += r->sums[g].n;
         for (size_t i = 0; i < r->sums[g].n; i++) {
@@ -82,26 +82,26 @@ bt_code bt_route_init(bt_route *r, const bt_route_cfg *cfg, bt_err *err) {
     *r = (bt_route){.n = cfg->n,
                     .me = cfg->me,
                     .shards = cfg->shards,
-                    .group = calloc(n, sizeof *r->group),
+                    .host_group = calloc(n, sizeof *r->host_group),
                     .first = calloc(n + 1, sizeof *r->first),
                     .nodes = calloc(n, sizeof *r->nodes),
                     .sums = calloc(n, sizeof *r->sums),
                     .relayed = calloc(n, sizeof *r->relayed),
                     .before = calloc(n, sizeof *r->before),
                     .sums_before = calloc(n, sizeof *r->sums_before)};
-    if (!r->group || !r->first || !r->nodes || !r->sums || !r->relayed || !r->before ||
+    if (!r->host_group || !r->first || !r->nodes || !r->sums || !r->relayed || !r->before ||
         !r->sums_before) {
         bt_route_release(r);
         return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks", cfg->n);
     }
-    make_groups(r, cfg->hosts);
+    make_host_groups(r, cfg->hosts);
     make_nodes(r, cfg);
     count_arrivals(r);
     return BT_OK;
 }
 
 void bt_route_release(bt_route *r) {
-    free(r->group);
+    free(r->host_group);
     free(r->first);
     free(r->nodes);
     free(r->sums);

@@ -1,9 +1,9 @@
 /* exchange_route.h - who sends which part of a bucket to whom, in one data-parallel group.
  *
  * Every rank owns one part of a bucket: it gets that part's sum first. In a job on several hosts the
- * neighbouring ranks of one host are a group: they add their gradients before anything leaves the
- * host, so that a part crosses the network once for a group instead of once for a rank. Each group
- * has a relay for every owner outside it; different owners have different relays.
+ * neighbouring ranks of one host are a host group: they add their gradients before anything leaves
+ * the host, so that a part crosses the network once for a host instead of once for a rank. A host
+ * group has a relay for every owner outside it; different owners have different relays.
  *
  *     ranks 0 1 | 2 3 on two hosts, the part of rank 3      -> within a host   => between hosts
  *     inside         0 -> 1 (the relay), 2 -> 3
@@ -11,10 +11,11 @@
  *     back           3 => 1
  *     inside again   1 -> 0, 3 -> 2
  *
- * The order of the sum stays that of tree_sum.h: a group combines the subtrees that are complete
+ * The order of the sum stays that of tree_sum.h: a host group combines the subtrees that are complete
  * within it and sends what is left as several nodes. On one host, or where no two neighbouring ranks
- * share a host, every rank is a group by itself, and all messages go straight to the owner and back.
- * Pure arithmetic; collective only in that all ranks of the group must give the same numbers.
+ * share a host, every rank is a host group by itself, and all messages go straight to the owner and
+ * back.
+ * Pure arithmetic; all ranks of the data-parallel group must give the same numbers.
  * Private to engine/parallel/grad. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_EXCHANGE_ROUTE_H
 #define BT_ENGINE_PARALLEL_GRAD_EXCHANGE_ROUTE_H
@@ -40,17 +41,17 @@ typedef struct bt_route_cfg {
 
 typedef struct bt_route {
     int n, me, shards;
-    int n_groups, mine;  /* groups, and the one of this rank */
-    int *group;          /* (n) group of each rank */
-    int *first;          /* (n_groups + 1) first rank of each group */
-    bt_tree_sum *nodes;  /* (n) what each rank has of the tree; shapes without arrays */
-    bt_tree_sum *sums;   /* (n_groups) what is left when a group has added its ranks' nodes */
+    int n_host_groups, mine; /* host groups, and this rank's */
+    int *host_group;         /* (n) of each rank */
+    int *first;              /* (n_host_groups + 1) first rank of each host group */
+    bt_tree_sum *nodes;      /* (n) what each rank has of the tree; shapes without arrays */
+    bt_tree_sum *sums;   /* (n_host_groups) what is left when a host group has added its nodes */
     int *relayed;        /* (n) the owners that this rank relays, numbered from 0; others: -1 */
-    size_t n_relayed;    /* with itself: it adds its group's nodes of its own part, too */
-    size_t *before;      /* (n) nodes of this group's ranks before d, without this rank's */
-    size_t inside;       /* nodes of this group's other ranks */
-    size_t *sums_before; /* (n_groups) nodes of the groups before g, without this one's */
-    size_t across;       /* nodes of the other groups */
+    size_t n_relayed;    /* with itself: the owner adds for its own host group */
+    size_t *before;      /* (n) nodes of the ranks before d here, without this rank's */
+    size_t inside;       /* nodes of the other ranks of this host group */
+    size_t *sums_before; /* (n_host_groups) nodes of the host groups before g, without this one */
+    size_t across;       /* nodes of the other host groups */
     size_t waiting;      /* nodes that wait for a sibling at the same time, at most */
 } bt_route;
 
@@ -58,9 +59,9 @@ bt_code bt_route_init(bt_route *r, const bt_route_cfg *cfg, bt_err *err) BT_MUST
 void bt_route_release(bt_route *r); /* accepts an all-zero struct */
 /* which of the n parts of a bucket an owner owns */
 size_t bt_route_part(const bt_route *r, int owner);
-/* the rank of a group that sends the group's nodes of an owner's part to the owner (which is its own
- * group's relay), and gets the sum where the group needs it */
-int bt_route_relay(const bt_route *r, int group, int owner);
+/* the rank of a host group that sends its nodes of an owner's part to the owner (which is its own
+ * host group's relay), and gets the sum where the host group needs it */
+int bt_route_relay(const bt_route *r, int host_group, int owner);
 /* the rank needs the sum of the owner's part */
 bool bt_route_needs(const bt_route *r, int rank, int owner);
 

@@ -51,6 +51,7 @@ static bt_exchange_plan plan_of(const bt_reducer_cfg *c, const bt_mesh_shape *sh
         .rank = rank,
         .buckets = buckets,
         .sharded = sharded(c),
+        .codec = c->codec ? c->codec : bt_codec_at(BT_CODEC_NONE),
         .units = c->units > 0 ? c->units : (int64_t)shape->dp_replicate * shape->dp_shard,
         .shares = c->units > 0 ? c->shares : NULL};
 }

@@ -22,11 +22,13 @@
  *           exposed.
  * Notes:    small integers that travel with the arrival times; every rank of the world gets the largest of each.
  * Errors:   a failure inside ready is reported by finish. No allocation after create.
- * Bits:     the same layout gives the same bits on any MPI; units give them for any layout.
+ * Bits:     the same layout gives the same bits on any MPI; units give them for any layout, with a
+ *           codec that is order-exact.
  * A rank that is alone exchanges nothing and reports zeros. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_REDUCER_H
 #define BT_ENGINE_PARALLEL_GRAD_REDUCER_H
 
+#include "engine/parallel/grad/codec.h"
 #include "engine/parallel/mpi/mesh.h"
 #include "engine/parallel/shard/shard_map.h"
 
@@ -41,6 +43,7 @@ typedef struct bt_reducer_cfg {
     size_t n;
     size_t bucket_bytes;     /* sharded: the stripe is the bucket */
     bool overlap;            /* false: everything is exchanged in finish */
+    const bt_codec *codec;   /* on the wire. NULL: none. A static object */
     const bt_shards *shards; /* NULL or one shard: plain. Borrowed */
     /* sharded: give back the memory of the others' pieces (ZeRO-2) */
     bool discard;

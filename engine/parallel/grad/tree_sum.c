@@ -13,10 +13,13 @@ static bt_node join(bt_node left, bt_node right, const float *keep, size_t n, bt
     return (bt_node){left.index >> 1, left.level + 1, x};
 }
 
+bool bt_tree_sum_pairs(const bt_tree_sum *f, const bt_node *node) {
+    return f->n > 0 && (node->index & 1) && f->at[f->n - 1].level == node->level;
+}
+
 void bt_tree_sum_push(bt_tree_sum *f, bt_node node, const float *keep, size_t n,
                       bt_tree_sum_add add) {
-    while (f->n > 0 && (node.index & 1) && f->at[f->n - 1].level == node.level)
-        node = join(f->at[--f->n], node, keep, n, add);
+    while (bt_tree_sum_pairs(f, &node)) node = join(f->at[--f->n], node, keep, n, add);
     assert(f->n < BT_TREE_SUM_MAX);
     f->at[f->n++] = node;
 }

@@ -13,6 +13,7 @@
 #ifndef BT_ENGINE_PARALLEL_GRAD_TREE_SUM_H
 #define BT_ENGINE_PARALLEL_GRAD_TREE_SUM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,6 +37,8 @@ typedef void (*bt_tree_sum_add)(float *into, const float *x, size_t n); /* into 
  * part's array, or, where the right part's array is `keep`, in that. */
 void bt_tree_sum_push(bt_tree_sum *f, bt_node node, const float *keep, size_t n,
                       bt_tree_sum_add add);
+/* the node is the right sibling of the last one: a push would add them */
+bool bt_tree_sum_pairs(const bt_tree_sum *f, const bt_node *node);
 /* Adds what is left into one array and returns it (NULL for no node). */
 float *bt_tree_sum_root(bt_tree_sum *f, const float *keep, size_t n, bt_tree_sum_add add);
 /* the nodes left of the units [first, first + count) */

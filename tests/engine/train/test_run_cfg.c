@@ -291,6 +291,11 @@ static void test_layouts(void **state) {
     says(SETTLE(2, "--tp", "2", "--isa", "blas", "--preset", "small", "--set",
                 "train.reproducible=true"),
          "what OpenBLAS rounds depends on how wide a rank's part is");
+    says(SETTLE(2, "--codec", "bf16", "--set", "train.reproducible=true"),
+         "train.reproducible with --codec bf16: the codec rounds the sums that ranks send each "
+         "other, and on another number of ranks those are other sums (use --codec none)");
+    assert_int_equal(SETTLE(2, "--codec", "none", "--set", "train.reproducible=true"), BT_OK);
+    assert_int_equal(SETTLE(2, "--codec", "bf16"), BT_OK);
 
     /* units follow the batch, never the ranks or --micro-batch */
     for (int ranks = 1; ranks <= 4; ranks++) {

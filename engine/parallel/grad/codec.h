@@ -1,0 +1,52 @@
+/* codec.h - how gradients are encoded on the wire: one interface; a codec is a file and a row of
+ * codec.def.
+ *
+ * A payload is the encoding of n gradients, a part of a bucket. The exchange encodes what goes from
+ * one host group to another (exchange_route.h): on one host every rank's gradients, on several the
+ * sums of hosts, whose ranks exchange fp32 among themselves. Receivers add decoded values in fp32.
+ * The way back is encoded as well: the owner of a sum encodes it once, sends that payload to all, and
+ * keeps what the payload decodes to, so that all ranks hold the same bits.
+ * So a rank encodes every element of the gradient array at most once a step, on one way or the
+ * other, and error feedback needs one state for each element. A checkpoint does not hold that state:
+ * it is zero again when training goes on, and a run may go on with another codec.
+ * Threads: the training thread, also from the pool's idle hook: a codec does not use the pool and
+ * allocates nothing. */
+#ifndef BT_ENGINE_PARALLEL_GRAD_CODEC_H
+#define BT_ENGINE_PARALLEL_GRAD_CODEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct bt_codec {
+    const char *name;
+    /* sums of decoded values have the same bits whatever is added and encoded where: such a codec
+     * may be used in reproducible training */
+    bool order_exact;
+    /* error feedback: bytes that the exchange keeps for each element from step to step, zero at
+     * first; 0: none */
+    size_t state_bytes;
+
+    /* the functions are NULL where gradients travel as they lie in memory, without a copy */
+    size_t (*bound)(size_t n); /* bytes of a payload of n gradients, at most */
+    /* Returns the bytes of the payload. state: of x[0]; NULL without error feedback. Where several
+     * nodes of a tree are sent of one part (tree_sum.h), one call follows another with the same
+     * state. */
+    size_t (*encode)(void *payload, const float *x, size_t n, void *state);
+    /* false: these bytes are not a payload of n gradients */
+    bool (*decode)(float *x, size_t n, const void *payload, size_t bytes);
+    bool (*decode_add)(float *into, size_t n, const void *payload, size_t bytes); /* into += */
+} bt_codec;
+
+#define BT_CODEC(id, name) BT_CODEC_##id,
+typedef enum bt_codec_id {
+#include "engine/parallel/grad/codec.def"
+    BT_CODEC_COUNT
+} bt_codec_id;
+#undef BT_CODEC
+#define BT_CODEC(id, name) extern const bt_codec bt_codec_##name;
+#include "engine/parallel/grad/codec.def"
+#undef BT_CODEC
+
+const bt_codec *bt_codec_at(bt_codec_id id);
+
+#endif

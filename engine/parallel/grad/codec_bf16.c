@@ -1,0 +1,45 @@
+/* codec_bf16.c - gradients rounded to bf16, half to even: half the bytes. A value is within 2^-8 of
+ * itself (8 significant bits), or within 2^-134 where it is subnormal; infinities and NaN stay what
+ * they are, and what rounds above the largest bf16 becomes infinite. No error feedback: what
+ * rounding loses in a step is far below the noise of a batch. Which sums are rounded depends on
+ * the layout, so the codec is not order-exact. The same bits on every kernel set. */
+#include "engine/base/small.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/parallel/grad/codec.h"
+
+/* elements decoded at a time before they are added: they stay in the first-level cache */
+enum { BLOCK = 1024 };
+
+static size_t bound(size_t n) { return n * sizeof(uint16_t); }
+
+static size_t encode(void *payload, const float *x, size_t n, void *state) {
+    (void)state;
+    bt_k()->to_bf16(payload, x, n);
+    return bound(n);
+}
+
+static bool decode(float *x, size_t n, const void *payload, size_t bytes) {
+    if (bytes != bound(n)) return false;
+    bt_k()->from_bf16(x, payload, n);
+    return true;
+}
+
+static bool decode_add(float *into, size_t n, const void *payload, size_t bytes) {
+    const uint16_t *from = payload;
+    float block[BLOCK];
+    if (bytes != bound(n)) return false;
+    for (size_t i = 0; i < n; i += BLOCK) {
+        size_t m = bt_min_size(BLOCK, n - i);
+        bt_k()->from_bf16(block, from + i, m);
+        bt_k()->add(into + i, block, m);
+    }
+    return true;
+}
+
+const bt_codec bt_codec_bf16 = {
+    .name = "bf16",
+    .bound = bound,
+    .encode = encode,
+    .decode = decode,
+    .decode_add = decode_add,
+};

@@ -1,0 +1,109 @@
+/* exchange_internal.h - what the files of the exchange share.
+ *
+ *     exchange.c           buckets in slots, one round after another: the interface but create
+ *     exchange_rounds.c    what each round sends, receives and adds
+ *     exchange_messages.c  messages, payloads and their counts
+ *     exchange_memory.c    create, destroy, and the plan of what they take
+ * Included by these alone (it shows MPI types). */
+#ifndef BT_ENGINE_PARALLEL_GRAD_EXCHANGE_INTERNAL_H
+#define BT_ENGINE_PARALLEL_GRAD_EXCHANGE_INTERNAL_H
+
+#include "engine/base/arena.h"
+#include "engine/parallel/grad/exchange.h"
+#include "engine/parallel/grad/exchange_route.h"
+#include "engine/parallel/grad/reducer.h"
+#include "engine/parallel/mpi/comm_internal.h"
+
+enum { BT_EXCHANGE_SLOTS = BT_STRIPES_IN_FLIGHT };
+
+/* SUM_INSIDE     the ranks of a host group -> its relay for every owner: nodes of the owner's part
+ * SUM_ACROSS     relays -> owners: the host group's nodes; the owner adds all, in the order of the tree
+ * BACK_ACROSS    owners -> relays: the sum
+ * BACK_INSIDE    owners and relays -> their host group: the sum
+ * What goes ACROSS is encoded (codec.h), what stays INSIDE a host is fp32. */
+typedef enum bt_round {
+    BT_ROUND_SUM_INSIDE,
+    BT_ROUND_SUM_ACROSS,
+    BT_ROUND_BACK_ACROSS,
+    BT_ROUND_BACK_INSIDE,
+    BT_ROUND_COUNT,
+    BT_ROUND_NONE = BT_ROUND_COUNT /* of a slot: it is free */
+} bt_round;
+
+/* rank of the world; 0 bytes: one that leaves */
+typedef struct bt_exchange_message {
+    int from;
+    size_t bytes;
+    size_t *arrived; /* a payload: how many bytes came, at most `bytes`; else NULL */
+} bt_exchange_message;
+
+typedef struct bt_exchange_slot {
+    bt_round round;
+    size_t bucket;
+    float *inside; /* (owners relayed, nodes of the other ranks of the host group) parts */
+    /* payloads, or, where nothing is encoded, parts: (nodes of the other host groups) that arrive,
+     * then this rank's sum that goes back */
+    unsigned char *in;
+    /* encoded only: (nodes of the host group for every owner relayed) payloads that leave, then sums
+     * that come back */
+    unsigned char *out;
+    size_t *payload_bytes; /* of the payloads that arrived in this round */
+    MPI_Request *requests;
+    bt_exchange_message *messages; /* what each request brings */
+    int n_requests, n_left;
+    uint64_t logical, wire; /* bytes sent in this round */
+    int64_t asked_ns;
+} bt_exchange_slot;
+
+struct bt_exchange {
+    bt_exchange_cfg cfg;
+    bt_route route;
+    const bt_codec *codec;
+    size_t part;          /* elements */
+    size_t place_bytes;   /* bytes between two places of in or out */
+    float *scratch;       /* (nodes that wait at the same time) parts: decoded */
+    unsigned char *state; /* (elements) of error feedback; NULL: none */
+    bt_tree_sum mine;     /* this rank's nodes, with arrays */
+    bt_arena arena;
+    bt_exchange_slot slots[BT_EXCHANGE_SLOTS];
+    int *arrived; /* requests that came in this poll, */
+    MPI_Status *statuses;
+    size_t asked, posted, done; /* buckets: started by the caller, on their way, arrived */
+};
+
+/* ---- exchange_rounds.c ----------------------------------------------------------------------- */
+
+/* post sends, and asks for, the messages of a round; when they have come and gone, finish (NULL:
+ * nothing) */
+typedef struct bt_round_ops {
+    bt_code (*post)(bt_exchange *x, bt_exchange_slot *s, bt_err *err);
+    bt_code (*finish)(bt_exchange *x, bt_exchange_slot *s, bt_err *err);
+} bt_round_ops;
+extern const bt_round_ops bt_rounds[BT_ROUND_COUNT];
+
+/* ---- exchange_messages.c --------------------------------------------------------------------- */
+
+bool bt_exchange_encoded(const bt_exchange *x);
+/* n gradients as fp32, into or from an array */
+bt_code bt_exchange_receive_part(bt_exchange *x, bt_exchange_slot *s, float *to, size_t n, int from,
+                                 bt_err *err) BT_MUST_CHECK;
+bt_code bt_exchange_send_part(bt_exchange *x, bt_exchange_slot *s, const float *from, size_t n,
+                              int to, bt_err *err) BT_MUST_CHECK;
+/* n gradients in a payload (fp32 where nothing is encoded), at place i of a region; the bytes that
+ * came will stand in s->payload_bytes[i] */
+bt_code bt_exchange_receive_payload(bt_exchange *x, bt_exchange_slot *s, unsigned char *region,
+                                    size_t i, size_t n, int from, bt_err *err) BT_MUST_CHECK;
+/* n gradients in `bytes` bytes */
+bt_code bt_exchange_send(bt_exchange *x, bt_exchange_slot *s, const void *from, size_t bytes,
+                         size_t n, int to, bt_err *err) BT_MUST_CHECK;
+/* n gradients from element `first` of the flat array on, into a payload. Returns its bytes */
+size_t bt_exchange_encode(const bt_exchange *x, unsigned char *payload, const float *from,
+                          size_t first, size_t n);
+/* what decoding said of a payload of n gradients, as an error */
+bt_code bt_exchange_check_payload(bool valid, const bt_exchange *x, size_t n, size_t bytes,
+                                  bt_err *err) BT_MUST_CHECK;
+/* the messages that have come since the last look */
+bt_code bt_exchange_take_arrivals(bt_exchange *x, bt_exchange_slot *s, bt_err *err) BT_MUST_CHECK;
+void bt_exchange_count_sent(const bt_exchange *x, const bt_exchange_slot *s);
+
+#endif

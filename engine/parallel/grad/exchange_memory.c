@@ -1,0 +1,139 @@
+/* exchange_memory.c - what an exchange takes: its plan, create and destroy. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "engine/base/small.h"
+#include "engine/parallel/grad/exchange_internal.h"
+
+/* what a slot holds: parts from ranks of the host group, payloads that arrive and that leave */
+static size_t inside_parts(const bt_route *r) { return r->n_relayed * r->inside; }
+static size_t out_places(const bt_route *r, const bt_codec *codec) {
+    return codec->encode ? (r->n_relayed - 1) * r->sums[r->mine].n : 0;
+}
+
+/* bytes of a payload of n gradients, whole cache lines */
+static size_t place_bytes_of(const bt_codec *codec, size_t n) {
+    size_t bytes = codec->encode ? codec->bound(n) : n * sizeof(float);
+    return (bytes + BT_ALIGN - 1) / BT_ALIGN * BT_ALIGN;
+}
+
+/* parts that decoded nodes are kept in */
+static size_t scratch_parts(const bt_route *r, const bt_codec *codec) {
+    return codec->encode ? r->waiting : 0;
+}
+
+/* messages of the round that has most */
+static size_t most_requests(const bt_route *r) {
+    size_t n = (size_t)r->n, size = (size_t)(r->first[r->mine + 1] - r->first[r->mine]),
+           sum_in = inside_parts(r) + n * r->nodes[r->me].n,
+           sum_out = r->across + r->n_relayed * r->sums[r->mine].n,
+           back_in = n + r->n_relayed * (size - 1);
+    return bt_max_size(bt_max_size(sum_in, sum_out), bt_max_size(2 * n, back_in));
+}
+
+static bt_code make_route(bt_route *r, const bt_exchange_plan *p, bt_err *err) {
+    bt_mesh_coord me = bt_mesh_coord_of(p->shape, p->rank);
+    int n = p->shape->dp_replicate * p->shape->dp_shard, *hosts = calloc((size_t)n, sizeof *hosts);
+    if (!hosts) return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks", n);
+    bt_mesh_dp_hosts(p->shape, p->rank, hosts);
+    const bt_route_cfg cfg = {.n = n,
+                              .me = me.dp,
+                              .shards = p->sharded ? p->shape->dp_shard : 1,
+                              .hosts = hosts,
+                              .units = p->units,
+                              .shares = p->shares};
+    bt_code code = bt_route_init(r, &cfg, err);
+    free(hosts);
+    return code;
+}
+
+size_t bt_exchange_staging(const bt_exchange_plan *p) {
+    bt_route r;
+    if (make_route(&r, p, NULL) != BT_OK) return 0;
+    size_t part = p->buckets->elems / (size_t)r.n, payloads = r.across + out_places(&r, p->codec),
+           slot_bytes = inside_parts(&r) * part * sizeof(float) +
+                        payloads * place_bytes_of(p->codec, part),
+           bytes = BT_EXCHANGE_SLOTS * slot_bytes +
+                   scratch_parts(&r, p->codec) * part * sizeof(float) +
+                   p->buckets->total * p->codec->state_bytes;
+    bt_route_release(&r);
+    return bytes;
+}
+
+static bt_code take_arrays(bt_exchange *x, bt_err *err) {
+    const bt_route *r = &x->route;
+    size_t inside[BT_EXCHANGE_SLOTS], in[BT_EXCHANGE_SLOTS], out[BT_EXCHANGE_SLOTS],
+        state_bytes = x->codec->state_bytes;
+    bt_arena_plan(&x->arena, "gradient staging");
+    for (int i = 0; i < BT_EXCHANGE_SLOTS; i++) {
+        inside[i] = bt_arena_reserve(&x->arena, inside_parts(r) * x->part, sizeof(float));
+        in[i] = bt_arena_reserve(&x->arena, r->across, x->place_bytes);
+        out[i] = bt_arena_reserve(&x->arena, out_places(r, x->codec), x->place_bytes);
+    }
+    size_t scratch = bt_arena_reserve(&x->arena, scratch_parts(r, x->codec) * x->part,
+                                      sizeof(float)),
+           state = bt_arena_reserve(&x->arena, x->cfg.plan.buckets->total, state_bytes);
+    BT_TRY(bt_arena_commit(&x->arena, err));
+    for (int i = 0; i < BT_EXCHANGE_SLOTS; i++) {
+        x->slots[i].inside = bt_arena_at(&x->arena, inside[i]);
+        x->slots[i].in = bt_arena_at(&x->arena, in[i]);
+        x->slots[i].out = bt_arena_at(&x->arena, out[i]);
+    }
+    x->scratch = bt_arena_at(&x->arena, scratch);
+    x->state = state_bytes ? bt_arena_at(&x->arena, state) : NULL;
+    return BT_OK;
+}
+
+static bt_code take_memory(bt_exchange *x, bt_err *err) {
+    size_t requests = most_requests(&x->route),
+           payloads = bt_max_size(x->route.across, x->route.n_relayed);
+    x->arrived = calloc(requests, sizeof *x->arrived);
+    x->statuses = calloc(requests, sizeof *x->statuses);
+    bool all = x->arrived && x->statuses;
+    for (int i = 0; i < BT_EXCHANGE_SLOTS; i++) {
+        bt_exchange_slot *s = &x->slots[i];
+        s->round = BT_ROUND_NONE;
+        s->requests = calloc(requests, sizeof *s->requests);
+        s->messages = calloc(requests, sizeof *s->messages);
+        s->payload_bytes = calloc(payloads, sizeof *s->payload_bytes);
+        all &= s->requests && s->messages && s->payload_bytes;
+    }
+    return all ? take_arrays(x, err)
+               : bt_fail(err, BT_NOMEM, "cannot take memory for the exchange of %d ranks",
+                         x->route.n);
+}
+
+void bt_exchange_destroy(bt_exchange *x) {
+    if (!x) return;
+    for (int i = 0; i < BT_EXCHANGE_SLOTS; i++) {
+        free(x->slots[i].requests);
+        free(x->slots[i].messages);
+        free(x->slots[i].payload_bytes);
+    }
+    free(x->arrived);
+    free(x->statuses);
+    bt_arena_release(&x->arena);
+    bt_route_release(&x->route);
+    free(x);
+}
+
+bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err *err) {
+    bt_exchange *x = calloc(1, sizeof *x);
+    *out = NULL;
+    if (!x) return bt_fail(err, BT_NOMEM, "cannot take memory for the gradient exchange");
+    x->cfg = *cfg;
+    x->codec = cfg->plan.codec;
+    bt_code code = make_route(&x->route, &cfg->plan, err);
+    if (code == BT_OK) {
+        x->part = cfg->plan.buckets->elems / (size_t)x->route.n;
+        assert(x->part * (size_t)x->route.n == cfg->plan.buckets->elems);
+        x->place_bytes = place_bytes_of(x->codec, x->part);
+        code = take_memory(x, err);
+    }
+    if (code != BT_OK) {
+        bt_exchange_destroy(x);
+        return code;
+    }
+    *out = x;
+    return BT_OK;
+}

@@ -1,0 +1,170 @@
+/* Every gradient codec against plain loops on awkward sizes: encode, decode, add; what bf16 makes of
+ * each kind of number; payloads that are none are refused; the settings' words are the table's. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "engine/base/rng.h"
+#include "engine/config/run_cfg.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/parallel/grad/codec.h"
+
+enum { MOST = 3000, GUARD = 64 };
+static const size_t sizes[] = {0, 1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 65, 255, 1024, 1025, MOST};
+enum { N_SIZES = sizeof sizes / sizeof *sizes };
+
+/* the nearest bf16, of two equally near ones that with an even last bit: by trying both */
+static float round_bf16(float x) {
+    uint32_t bits;
+    float low, high;
+    if (isnan(x) || isinf(x)) return x;
+    memcpy(&bits, &x, sizeof bits);
+    uint32_t below = bits & 0xffff0000u, above = below + 0x10000u;
+    memcpy(&low, &below, sizeof low);
+    memcpy(&high, &above, sizeof high);
+    /* beyond the largest one: as if exponents went on */
+    double next = isinf(high) ? copysign(0x1p128, (double)x) : (double)high;
+    double down = fabs((double)x - (double)low), up = fabs(next - (double)x);
+    if (down != up) return down < up ? low : high;
+    return below & 0x10000u ? high : low;
+}
+
+/* what a codec's values are, by a plain loop */
+static void expected(const bt_codec *c, float *y, const float *x, size_t n) {
+    assert_string_equal(c->name, "bf16"); /* a new codec needs its loop here */
+    for (size_t i = 0; i < n; i++) y[i] = round_bf16(x[i]);
+}
+
+static bool same(const float *a, const float *b, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!(isnan(a[i]) && isnan(b[i])) && memcmp(&a[i], &b[i], sizeof *a) != 0) return false;
+    return true;
+}
+
+static void payloads_are_those_of_plain_loops(void **state) {
+    (void)state;
+    static float x[MOST], want[MOST], got[MOST + 1], sum[MOST + 1];
+    for (int k = 0; k < BT_CODEC_COUNT; k++) {
+        const bt_codec *c = bt_codec_at((bt_codec_id)k);
+        for (size_t s = 0; s < N_SIZES && c->encode; s++) {
+            size_t n = sizes[s], bound = c->bound(n);
+            unsigned char *payload = malloc(bound + GUARD);
+            void *feedback = c->state_bytes ? calloc(n + 1, c->state_bytes) : NULL;
+            assert_non_null(payload);
+            memset(payload, 0x5a, bound + GUARD);
+            bt_rng_normal(x, n, 0, 3, 5, s);
+            expected(c, want, x, n);
+            size_t bytes = c->encode(payload, x, n, feedback);
+            assert_true(bytes <= bound);
+            for (size_t i = 0; i < GUARD; i++) assert_int_equal(payload[bound + i], 0x5a);
+
+            got[n] = sum[n] = 77;
+            assert_true(c->decode(got, n, payload, bytes));
+            assert_true(same(got, want, n) && got[n] == 77);
+            /* three ranks' payloads, the second one's twice */
+            for (size_t i = 0; i < n; i++) sum[i] = x[i];
+            assert_true(c->decode_add(sum, n, payload, bytes) &&
+                        c->decode_add(sum, n, payload, bytes));
+            for (size_t i = 0; i < n; i++) assert_true(sum[i] == x[i] + want[i] + want[i]);
+            assert_true(sum[n] == 77);
+            free(payload);
+            free(feedback);
+        }
+    }
+}
+
+static void what_is_no_payload_is_refused(void **state) {
+    (void)state;
+    static float x[33], y[33], before[33];
+    unsigned char payload[1024];
+    for (int k = 0; k < BT_CODEC_COUNT; k++) {
+        const bt_codec *c = bt_codec_at((bt_codec_id)k);
+        if (!c->encode) continue;
+        assert_int_equal(c->state_bytes, 0);
+        assert_true(c->bound(33) + 2 <= sizeof payload);
+        bt_rng_normal(x, 33, 0, 1, 5, 1);
+        bt_rng_normal(before, 33, 0, 1, 5, 2);
+        size_t bytes = c->encode(payload, x, 33, NULL);
+        const size_t wrong[] = {0, 1, bytes - 1, bytes + 1, bytes + 2};
+        for (size_t i = 0; i < 5; i++) {
+            memcpy(y, before, sizeof y);
+            assert_false(c->decode(y, 33, payload, wrong[i]));
+            assert_false(c->decode_add(y, 33, payload, wrong[i]));
+            assert_memory_equal(y, before, sizeof y);
+        }
+        assert_false(c->decode(y, 32, payload, bytes));
+    }
+}
+
+static void bf16_keeps_every_kind_of_number(void **state) {
+    (void)state;
+    const bt_codec *c = bt_codec_at(BT_CODEC_BF16);
+    static const struct {
+        float x, y;
+    } rows[] = {
+        {0.0f, 0.0f},
+        {-0.0f, -0.0f},
+        {1.0f, 1.0f},
+        {0x1.01p0f, 0x1.00p0f}, /* half way: to even */
+        {0x1.03p0f, 0x1.04p0f},
+        {-0x1.03p0f, -0x1.04p0f},
+        {0x1.010002p0f, 0x1.02p0f}, /* just above it */
+        {0x1.fefffep127f, 0x1.fep127f},
+        {0x1.ffp127f, INFINITY}, /* rounds above the largest */
+        {INFINITY, INFINITY},
+        {-INFINITY, -INFINITY},
+        {0x1p-133f, 0x1p-133f}, /* the smallest */
+        {0x1p-134f, 0.0f},
+        {0x1.8p-133f, 0x1p-132f},
+        {NAN, NAN},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        uint16_t payload;
+        float y;
+        assert_int_equal(c->encode(&payload, &rows[i].x, 1, NULL), 2);
+        assert_true(c->decode(&y, 1, &payload, 2));
+        if (!same(&y, &rows[i].y, 1))
+            fail_msg("%a became %a, not %a", (double)rows[i].x, (double)y, (double)rows[i].y);
+    }
+    static float x[MOST], y[MOST];
+    uint16_t payload[MOST];
+    bt_rng_normal(x, MOST, 0, 1, 9, 9);
+    c->encode(payload, x, MOST, NULL);
+    assert_true(c->decode(y, MOST, payload, sizeof payload));
+    for (size_t i = 0; i < MOST; i++)
+        assert_true(fabs((double)y[i] - (double)x[i]) <= 0x1p-8 * fabs((double)x[i]));
+}
+
+static void the_words_of_the_setting_are_the_table(void **state) {
+    (void)state;
+    const char *word = NULL;
+    for (size_t i = 0; i < bt_run_opts_n; i++)
+        if (strcmp(bt_run_opts[i].key, "parallel.codec") == 0) word = bt_run_opts[i].choices;
+    assert_non_null(word);
+    assert_string_equal(bt_codec_at(BT_CODEC_NONE)->name, "none");
+    assert_null(bt_codec_at(BT_CODEC_NONE)->encode);
+    for (int k = 0; k < BT_CODEC_COUNT; k++) {
+        const bt_codec *c = bt_codec_at((bt_codec_id)k);
+        size_t n = strcspn(word, "|");
+        assert_true(strlen(c->name) == n && strncmp(c->name, word, n) == 0);
+        assert_true(!c->encode == !c->decode && !c->encode == !c->decode_add &&
+                    !c->encode == !c->bound);
+        word += n + (word[n] == '|');
+    }
+    assert_string_equal(word, "");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(payloads_are_those_of_plain_loops),
+        cmocka_unit_test(what_is_no_payload_is_refused),
+        cmocka_unit_test(bf16_keeps_every_kind_of_number),
+        cmocka_unit_test(the_words_of_the_setting_are_the_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
