@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# What a comment or a README refers to is in the tree: files by name, by the end of their path; no other documents; and
+# a source's first line says what the file does instead of pointing at its header.
+set -u
+cd "$BT_SRC" || exit 1
+files() { if [ -e .git ]; then git ls-files -co --exclude-standard; else find . -path ./build -prune -o -type f -print | sed 's,^\./,,'; fi; }
+
+check() {                               # the list of files on standard input; prints what is wrong
+    perl -e '
+use strict; use warnings;
+chomp(my @files = <STDIN>);
+@files = grep { -f } @files;
+my (%base, %tail);
+for my $f (@files) {                    # a path is known by all its ends
+    my @parts = split m{/}, $f;
+    $base{$parts[-1]} = 1;
+    $tail{join "/", @parts[$_ .. $#parts]} = 1 for 0 .. $#parts;
+}
+my $name = qr{(?<![\w./<*>-])[a-z][a-z0-9_]{2,}(?:/[a-z0-9_]+)*\.(?:def|md|sh|mjs|py|c|h)\b(?!\w|\.\w|->|\()};
+for my $f (@files) {
+    next unless $f =~ m{\.(?:c|h|def|md)$} && $f !~ m{golden|^web/static/vendor/};
+    open my $in, "<", $f or next;
+    local $/; my $text = <$in>;
+    print "$f: the first line points at a header; say what this file does\n"
+        if $f =~ /\.c$/ && $text =~ m{\A/\* \S+ - see \S+\.h\b};
+    my @parts = $f =~ /\.md$/ ? ($text) : ($text =~ m{(/\*.*?\*/)}gs);
+    for my $part (@parts) {
+        print "$f: $&: not in the tree\n" while $part =~ m{\bDESIGN\b|\bHOUSE\b|\bfacts[:/]}g;
+        while ($part =~ m{$name}g) {
+            my $word = $&;
+            next if $word =~ m{_x\.[a-z]+$|^sqlite3\.h$};                # a pattern for names; of another library
+            print "$f: $word: no such file\n" unless $tail{$word};
+        }
+    }
+}'
+}
+
+# the check itself can fail
+probe=$(mktemp -d) || exit 1
+trap 'rm -rf "$probe"' EXIT
+printf '/* wrong.c - see wrong.h. The rest is in nowhere/else.md, DESIGN 5. right.h is here. */\n' > "$probe/wrong.c"
+printf '/* right.h - fine. */\n' > "$probe/right.h"
+found=$(cd "$probe" && printf 'wrong.c\nright.h\n' | check | wc -l)
+[ "$found" = 4 ] || { echo "of 4 faults $found were found"; exit 1; }
+
+hits=$(files | check)
+[ -z "$hits" ] || { echo "$hits"; exit 1; }
