@@ -15,9 +15,6 @@ static const struct {
     [BT_END_OOM] = {"out of memory", false}, /* the same memory would be asked for again */
     [BT_END_NODE_LOST] = {"node lost", true},
     [BT_END_HUNG] = {"hung", true},
-    [BT_END_TRANSIENT] = {"transient", true},
-    [BT_END_INTEGRITY] = {"integrity", true},
-    [BT_END_MISMATCH] = {"nodes differ", false},
     [BT_END_LAUNCH] = {"launch", false},
     [BT_END_STOPPED_NOW] = {"stopped now", false},
     [BT_END_OTHER] = {"unknown", true},
@@ -27,13 +24,7 @@ const char *bt_end_name(bt_end_kind kind) {
     return (unsigned)kind <= BT_END_OTHER ? kinds[kind].name : "?";
 }
 
-enum {
-    EX_TRANSIENT = 75,
-    EX_INTEGRITY = 76,
-    EX_MISMATCH = 78,
-    EX_NODE_LOST = 205,
-    EX_TIMEOUT = 110
-};
+enum { EX_NODE_LOST = 205, EX_TIMEOUT = 110 };
 
 bt_end bt_end_classify(const bt_end_facts *f) {
     bt_end e;
@@ -59,12 +50,6 @@ bt_end bt_end_classify(const bt_end_facts *f) {
         e.kind = BT_END_DONE;
     else if (f->reported)
         e.kind = BT_END_ERROR;
-    else if (e.status == EX_TRANSIENT)
-        e.kind = BT_END_TRANSIENT;
-    else if (e.status == EX_INTEGRITY)
-        e.kind = BT_END_INTEGRITY;
-    else if (e.status == EX_MISMATCH)
-        e.kind = BT_END_MISMATCH;
     else if (e.status == EX_NODE_LOST)
         e.kind = BT_END_NODE_LOST;
     else if (e.signal == 9 && f->oom)
@@ -99,9 +84,6 @@ const char *bt_end_tell(const bt_end *e, char *buf, size_t size) {
         break;
     case BT_END_NODE_LOST: snprintf(buf, size, "a node was lost %s", when); break;
     case BT_END_HUNG: snprintf(buf, size, "no progress %s", when); break;
-    case BT_END_TRANSIENT: snprintf(buf, size, "%s asked for a restart %s", who, when); break;
-    case BT_END_INTEGRITY: snprintf(buf, size, "%s found its state damaged %s", who, when); break;
-    case BT_END_MISMATCH: snprintf(buf, size, "the nodes differ: %s", e->message); break;
     case BT_END_LAUNCH:
         snprintf(buf, size, "mpirun could not start the ranks (exit code %d): %s", e->status,
                  e->message);
@@ -141,7 +123,6 @@ bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t fro
     h->any = true;
     if (r.again) {
         h->restarts++;
-        r.older_checkpoint = e->kind == BT_END_INTEGRITY;
         /* failures without progress wait 1, 2, 4 ... 60 s */
         if (h->in_a_row > 0) r.delay_s = h->in_a_row > 6 ? 60 : (double)(1 << (h->in_a_row - 1));
     }
@@ -152,7 +133,6 @@ int bt_end_exit_code(const bt_end *e) {
     switch (e->kind) {
     case BT_END_DONE: return 0;
     case BT_END_ERROR: return bt_exit_code(e->code);
-    case BT_END_MISMATCH: return bt_exit_code(BT_BUSY);
     default: return 1;
     }
 }

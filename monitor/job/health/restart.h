@@ -15,9 +15,6 @@ typedef enum {
     BT_END_OOM,         /* ... by the kernel for want of memory */
     BT_END_NODE_LOST,   /* 205: lost a remote daemon */
     BT_END_HUNG,        /* we ended it: no progress */
-    BT_END_TRANSIENT,   /* 75: a rank asked for a restart */
-    BT_END_INTEGRITY,   /* 76: restart from an older checkpoint */
-    BT_END_MISMATCH,    /* 78: nodes differ */
     BT_END_LAUNCH,      /* mpirun could not start the ranks */
     BT_END_STOPPED_NOW, /* the user wanted it over at once */
     BT_END_OTHER
@@ -59,8 +56,7 @@ typedef struct bt_restart_history {
 typedef struct bt_restart {
     bool again;
     double delay_s;
-    bool older_checkpoint; /* the newest one must not be used */
-    char why[160];         /* why not again */
+    char why[160]; /* why not again */
 } bt_restart;
 
 /* from_step: where the ended attempt began. Adds the end to the history. */

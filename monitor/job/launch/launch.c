@@ -50,12 +50,6 @@ const bt_launch_row bt_launch_rows[] = {
 };
 const size_t bt_launch_rows_n = sizeof bt_launch_rows / sizeof bt_launch_rows[0];
 
-const char *bt_launch_when_name(bt_launch_when when) {
-    static const char *const names[] = {
-        "always", "one host", "--hosts", "as root", "no process_vm_readv", "ranks > cores"};
-    return (unsigned)when < sizeof names / sizeof *names ? names[when] : "?";
-}
-
 static bool cma_allowed(void) {
     char from = 'x', to = 0;
     struct iovec local = {&to, 1}, remote = {&from, 1};

@@ -32,7 +32,6 @@ typedef struct bt_launch_row {
 
 extern const bt_launch_row bt_launch_rows[];
 extern const size_t bt_launch_rows_n;
-const char *bt_launch_when_name(bt_launch_when when);
 
 typedef struct bt_launch {
     int ranks;

@@ -21,14 +21,13 @@ static int read_stat(const char *pid, bt_proc *p, pid_t *session) {
     fclose(f);
     line[n] = '\0';
     char *open = strchr(line, '('), *close = strrchr(line, ')');
-    int ppid, pgrp, sid;
+    int pgrp, sid;
     if (!open || !close || close < open ||
-        sscanf(close + 1, " %c %d %d %d", &p->state, &ppid, &pgrp, &sid) != 4)
+        sscanf(close + 1, " %c %*d %d %d", &p->state, &pgrp, &sid) != 3)
         return 0;
     *close = '\0';
     snprintf(p->name, sizeof p->name, "%.31s", open + 1);
     p->pid = atoi(line);
-    p->ppid = ppid;
     *session = sid;
     return 1;
 }

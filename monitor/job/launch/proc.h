@@ -9,7 +9,7 @@
 
 /* state: R S D T t Z ... */
 typedef struct bt_proc {
-    pid_t pid, ppid;
+    pid_t pid;
     char state;
     char name[32];
 } bt_proc;
