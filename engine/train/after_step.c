@@ -85,6 +85,26 @@ static bt_code run_evaluation(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     return code;
 }
 
+/* ---- replicas -------------------------------------------------------------------------------- */
+
+static bt_code compare_replicas(bt_trainer *t, bt_err *err) {
+    if (t->cfg.check_weights == 0 || t->checked_step == t->at.step || t->setup.dp == 1)
+        return BT_OK;
+    BT_TRY(bt_replica_check_run(&t->replica_check, t->at.step, err));
+    t->checked_step = t->at.step;
+    return BT_OK;
+}
+
+static bool due_replicas(const bt_trainer *t, const bt_step_outcome *o) {
+    (void)o;
+    return every(t->at.step, t->cfg.check_weights) || bt_trainer_at_end(t);
+}
+
+static bt_code run_replicas(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    (void)o;
+    return compare_replicas(t, err);
+}
+
 /* ---- statistics and the step's record ---------------------------------------------------------- */
 
 static bool due_statistics(const bt_trainer *t, const bt_step_outcome *o) {
@@ -129,11 +149,16 @@ static bool due_checkpoint(const bt_trainer *t, const bt_step_outcome *o) {
            every(t->at.step, t->cfg.ckpt_every);
 }
 
-static bt_code run_checkpoint(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
-    (void)o;
+bt_code bt_trainer_save(bt_trainer *t, bt_err *err) {
     BT_TRY(bt_telemetry_flush(&t->telemetry, err));
     bt_place_enter(t->place, BT_AT_CHECKPOINT, t->at.step - 1);
+    BT_TRY(compare_replicas(t, err));
     return bt_saver_save(&t->saver, err);
+}
+
+static bt_code run_checkpoint(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    (void)o;
+    return bt_trainer_save(t, err);
 }
 
 /* ---- control --------------------------------------------------------------------------------- */
@@ -160,8 +185,7 @@ static bt_code evaluate_now(bt_trainer *t, bt_err *err) {
 
 static bt_code save_now(bt_trainer *t, bt_err *err) {
     control_event(t, "checkpoint asked for");
-    BT_TRY(bt_telemetry_flush(&t->telemetry, err));
-    return bt_saver_save(&t->saver, err);
+    return bt_trainer_save(t, err);
 }
 
 static bt_code act(bt_trainer *t, const bt_control *c, bt_err *err) {

@@ -80,10 +80,11 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
     out->control = (bt_control){.verbs = notes[NOTE_CONTROL], .lr_bits = notes[NOTE_LR]};
     out->loss_bad = notes[NOTE_BAD_LOSS] != 0;
     if (notes[NOTE_GRAD_FINGERPRINT] == -notes[NOTE_GRAD_FINGERPRINT_NEG]) return BT_OK;
-    return bt_fail(err, BT_CHECK,
-                   "the ranks' gradients of step %lld differ: unlike builds or processors, or a "
-                   "hardware fault (resume from a checkpoint)",
-                   (long long)t->at.step - 1);
+    return bt_fail(
+        err, BT_CHECK,
+        "the ranks' gradients of step %lld differ: a fault of memory or processor, or a bug "
+        "(resume from a checkpoint)",
+        (long long)t->at.step - 1);
 }
 
 /* ---- update ---------------------------------------------------------------------------------- */
@@ -173,5 +174,6 @@ bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     if (t->schedule->pipe) bt_meter_busy(&t->meter, bt_pipe_take_busy_ns(t->schedule->pipe));
     t->at.step++;
     t->at.tokens += t->cfg.batch_tokens;
+    bt_replica_check_test_flip(&t->replica_check, t->at.step);
     return BT_OK;
 }

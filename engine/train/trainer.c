@@ -79,7 +79,8 @@ static bt_code build_model(bt_trainer *t, bt_err *err) {
     BT_TRY(bt_micro_schedule_create(&t->schedule, &setup, &t->mesh, err));
     const bt_update_cfg update = {
         .setup = &t->setup, .model = t->model, .mesh = &t->mesh, .tp_group = t->tp_group};
-    return bt_update_create(&t->update, &update, err);
+    BT_TRY(bt_update_create(&t->update, &update, err));
+    return bt_replica_check_init(&t->replica_check, &t->update, err);
 }
 
 static bt_code build_micro(bt_trainer *t, bt_err *err) {
@@ -232,6 +233,7 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
         t->requests = s->requests;
         t->place = s->place ? s->place : &t->own_place;
         bt_place_enter(t->place, BT_AT_START, 0);
+        t->checked_step = -1;
         t->saver.attempt = s->attempt;
         t->at = (bt_progress){.lr_factor = 1};
         t->lr = lr_schedule(&t->cfg);
@@ -260,6 +262,7 @@ void bt_trainer_destroy(bt_trainer *t) {
     bt_telemetry_release(&t->telemetry);
     bt_evaluator_close(t->evaluator);
     bt_loader_close(t->loader);
+    bt_replica_check_release(&t->replica_check);
     bt_update_release(&t->update);
     bt_micro_schedule_destroy(t->schedule);
     bt_micro_release(&t->micro);
@@ -324,7 +327,7 @@ static bt_code train(bt_trainer *t, bt_err *err) {
 static bt_code leave(bt_trainer *t, bt_err *err) {
     t->stopped = !bt_trainer_at_end(t);
     bt_place_enter(t->place, BT_AT_END, t->at.step);
-    if (t->stop && t->saver.step != t->at.step) BT_TRY(bt_saver_save(&t->saver, err));
+    if (t->stop && t->saver.step != t->at.step) BT_TRY(bt_trainer_save(t, err));
     if (t->evaluator && isnan(t->validation.nats) && bt_trainer_at_end(t))
         BT_TRY(bt_trainer_evaluate(t, err));
     bt_telemetry_event(&t->telemetry, BT_EVENT_STOPPED, t->at.step - 1, NULL,

@@ -14,6 +14,7 @@
 #include "engine/train/run_control.h"
 #include "engine/train/saver.h"
 #include "engine/train/trainer.h"
+#include "engine/update/replica_check.h"
 
 /* Small integers that travel with the gradients' arrival times: every rank gets the largest of each.
  * Rank 0 alone fills CONTROL and LR; the fingerprint goes as itself and negated, so that two
@@ -59,6 +60,8 @@ struct bt_trainer {
     bt_lr_schedule lr;
     bt_loss_scale loss_scale;
     bt_guard guard;
+    bt_replica_check replica_check;
+    int64_t checked_step;    /* steps done when replicas were last found equal; -1: not yet */
     bt_evaluator *evaluator; /* NULL: no validation data */
     bt_saver saver;
     bt_meter meter;
@@ -83,6 +86,8 @@ bt_code bt_after_step(bt_trainer *t, bt_step_outcome *o, bt_err *err) BT_MUST_CH
 /* collective: validation loss and its event */
 bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 bool bt_trainer_at_end(const bt_trainer *t);
+/* collective: a checkpoint, of weights in which the replicas agree */
+bt_code bt_trainer_save(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 
 /* trainer.c: the exchange of gradients for the micro-batch plan as it is; collective */
 bt_code bt_trainer_make_reducer(bt_trainer *t, bt_err *err) BT_MUST_CHECK;

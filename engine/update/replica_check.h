@@ -1,0 +1,46 @@
+/* replica_check.h - data-parallel replicas hold the same weights, compared by hash.
+ *
+ * Gradients are the same on all ranks because they are sums of all; what each rank then makes of them
+ * is compared by nothing else. A bit that flips in one rank's memory would stay in its weights, and
+ * the sums would hide it.
+ *
+ * What is compared, tensor by tensor, bit by bit:
+ *     without shards, ZeRO 1, 2   all latent weights, among the data-parallel ranks
+ *     ZeRO 3                      embedding, norms and head among the data-parallel ranks; of ternary
+ *                                 tensors this rank's own pieces, among the ranks that hold the same
+ *                                 ones (dp_replicate > 1), and otherwise not: nobody else has them
+ * Optimizer states are not compared, nor what tensor-parallel ranks and the stages of a pipeline hold
+ * twice.
+ *
+ * Order:    init -> run* -> release. `run` between an update and the next.
+ * Ranks:    run is collective over the world; a difference is an error on all ranks.
+ * Cost:     one reading of the weights, shared out over the threads, and an all-reduce of 16 bytes a
+ *           tensor. 24 bytes of memory a MiB of weights. */
+#ifndef BT_ENGINE_UPDATE_REPLICA_CHECK_H
+#define BT_ENGINE_UPDATE_REPLICA_CHECK_H
+
+#include "engine/update/update.h"
+
+typedef struct bt_hashed_range { /* of one tensor */
+    size_t tensor, begin, end;   /* elements of the flat arrays */
+} bt_hashed_range;
+
+typedef struct bt_replica_check {
+    const bt_update *update; /* borrowed */
+    bt_hashed_range *ranges; /* (n_ranges), by tensors */
+    uint64_t *hashes;        /* (n_ranges) */
+    size_t n_ranges;
+    /* (2 * tensors) a hash and its negative; first those compared along dp, then along replicate */
+    int64_t (*pairs)[2];
+} bt_replica_check;
+
+bt_code bt_replica_check_init(bt_replica_check *c, const bt_update *u, bt_err *err) BT_MUST_CHECK;
+void bt_replica_check_release(bt_replica_check *c); /* accepts an all-zero struct */
+/* step: steps done, for the message. BT_CHECK names the first tensor that differs and its ranks */
+bt_code bt_replica_check_run(bt_replica_check *c, int64_t step, bt_err *err) BT_MUST_CHECK;
+
+/* BITRAIN_TEST_FLIP=RANK:STEP:TENSOR flips the lowest bit of the first weight of TENSOR that this rank
+ * of the world holds, after it has done so many steps. */
+void bt_replica_check_test_flip(const bt_replica_check *c, int64_t step);
+
+#endif
