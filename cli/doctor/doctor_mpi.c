@@ -123,10 +123,10 @@ static void unlike_nodes(bt_doctor *d, const char *said) {
         if (!unlike && strcmp(first_isa, isa) != 0) {
             unlike = true;
             bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "node",
-                                  "unlike processors: '%s' has %s, '%s' has %s; the slowest sets "
-                                  "the pace and bits may differ",
+                                  "unlike processors: '%s' has %s, '%s' has %s; all ranks of a "
+                                  "job will compute with the least of them",
                                   first_host, first_isa, host, isa),
-                           "use --isa with the least of them");
+                           "leave the slower hosts out, or let --balance auto give them less");
         }
     }
 }

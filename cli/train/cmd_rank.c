@@ -82,11 +82,15 @@ static void tell_result(const bt_sink *sink, const bt_train_result *r, const bt_
 static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_err *err) {
     static bt_run_cfg cfg;
     static bt_opts opts;
+    static bt_isa_agreement isa;
     bool help = false;
     bt_comm *world = bt_comm_world();
     bt_code code = bt_run_cfg_read(&opts, &cfg, argc, argv, &help, err);
-    if (code == BT_OK) code = bt_run_cfg_resolve(&cfg, bt_comm_size(world), err);
     BT_TRY(bt_agree(world, code, err));
+    BT_TRY(bt_agree_isa(world, cfg.isa, &isa, err));
+    memcpy(cfg.isa, isa.isa, sizeof cfg.isa);
+    BT_TRY(bt_agree(world, bt_run_cfg_resolve(&cfg, bt_comm_size(world), err), err));
+    BT_TRY(bt_agree_settings(world, &cfg, err));
     BT_TRY(bt_rank_prepare(&cfg, err));
 
     bt_wire *wire = NULL;
@@ -108,6 +112,7 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
         bt_text sample;
         bt_text_init(&sample);
         const bt_rank_run run = {.cfg = &cfg,
+                                 .isa = &isa,
                                  .sink = wire && !cfg.no_monitor ? bt_wire_sink(wire) : NULL,
                                  .requests = &box,
                                  .place = bt_rank_progress_map(w->places, bt_comm_rank(world)),

@@ -36,14 +36,8 @@ static void keep_argv(bt_train_plan *p, int argc, char **argv) {
     }
 }
 
-/* world: 0 when the ranks are ours to start */
-bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, bool *help,
-                           bt_err *err) {
+static bt_code read_settings(bt_train_plan *p, int argc, char **argv, bool *help, bt_err *err) {
     char given[PATH_MAX];
-    memset(p, 0, sizeof *p);
-    p->run_lock = -1;
-    p->from.lr_factor = 1;
-    keep_argv(p, argc, argv);
     BT_TRY(bt_run_cfg_read(&p->opts, &p->cfg, argc, argv, help, err));
     if (*help) return BT_OK;
     BT_TRY(bt_store_path(given, sizeof given, p->cfg.store, err));
@@ -53,6 +47,28 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
         BT_TRY(bt_train_resume(p, err));
     else if (p->cfg.name[0])
         snprintf(p->run, sizeof p->run, "%s", p->cfg.name);
+    return BT_OK;
+}
+
+/* Before automatic values are found: what they become depends on the kernels. What the other ranks
+ * made of --isa is no setting of this run's record: a resumed run may have other processors. */
+static bt_code agree_isa(bt_train_plan *p, bt_code code, bt_err *err) {
+    BT_TRY(bt_agree(bt_comm_world(), code, err));
+    BT_TRY(bt_agree_isa(bt_comm_world(), p->cfg.isa, &p->isa, err));
+    if (!p->isa.changed) return BT_OK;
+    return bt_opts_set(&p->opts, "launch.isa", p->isa.isa, BT_FROM_FLAG, "auto", err);
+}
+
+/* world: 0 when the ranks are ours to start */
+bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, bool *help,
+                           bt_err *err) {
+    memset(p, 0, sizeof *p);
+    p->run_lock = -1;
+    p->from.lr_factor = 1;
+    keep_argv(p, argc, argv);
+    bt_code code = read_settings(p, argc, argv, help, err);
+    if (world) code = agree_isa(p, code, err);
+    if (code != BT_OK || *help) return code;
     p->ranks = world ? world : bt_run_cfg_ranks(&p->cfg, bt_cpu_get()->cores);
     BT_TRY(bt_run_cfg_settle(&p->opts, &p->cfg, p->ranks, err));
     if (p->from.step >= p->cfg.steps)

@@ -107,6 +107,7 @@ bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sampl
     memset(out, 0, sizeof *out);
     bt_trainer *trainer = NULL;
     const bt_trainer_setup setup = {.cfg = r->cfg,
+                                    .isa = r->isa,
                                     .sink = r->sink,
                                     .requests = r->requests,
                                     .place = r->place,

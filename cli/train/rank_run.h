@@ -6,14 +6,16 @@
 #include "engine/base/sink.h"
 #include "engine/base/status.h"
 #include "engine/base/text.h"
+#include "engine/config/job_agreement.h"
 #include "engine/train/trainer.h"
 
 /* kernels, this rank's share of the cores, the thread pool. Ranks agree on failure. */
 bt_code bt_rank_prepare(const bt_run_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 
 typedef struct bt_rank_run {
-    const bt_run_cfg *cfg; /* resolved */
-    const bt_sink *sink;   /* rank 0's; NULL: record nothing */
+    const bt_run_cfg *cfg;       /* resolved */
+    const bt_isa_agreement *isa; /* may be NULL */
+    const bt_sink *sink;         /* rank 0's; NULL: record nothing */
     bt_request_box *requests;
     bt_place *place;        /* black box; NULL: nobody looks */
     const char *resume_dir; /* "" fresh */

@@ -147,6 +147,8 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
     bt_comm *world = bt_comm_world();
     const bool first = bt_comm_rank(world) == 0;
     bt_code code = bt_train_make_plan(p, argc, argv, bt_comm_size(world), &help, err);
+    code = bt_agree(world, code, err);
+    if (code == BT_OK) code = bt_agree_settings(world, &p->cfg, err);
     if (code == BT_OK && bt_train_only_prints(p)) {
         code = bt_agree(world, first ? bt_train_print_plan(p, err) : BT_OK, err);
         bt_comm_finalize();
@@ -167,6 +169,7 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
     bool in_step = false;
     if (code == BT_OK) {
         const bt_rank_run r = {.cfg = &p->cfg,
+                               .isa = &p->isa,
                                .sink = first ? &h.sinks.sink : NULL,
                                .requests = &box,
                                .resume_dir = d.resume_dir,

@@ -5,6 +5,7 @@
 
 #include <limits.h>
 
+#include "engine/config/job_agreement.h"
 #include "engine/config/run_cfg.h"
 #include "engine/train/trainer.h"
 #include "monitor/job/supervisor.h"
@@ -12,7 +13,8 @@
 
 typedef struct bt_train_plan {
     bt_opts opts;
-    bt_run_cfg cfg; /* settled */
+    bt_run_cfg cfg;       /* settled */
+    bt_isa_agreement isa; /* of a rank; all-zero where the ranks are still to be started */
     int ranks;
     char run[BT_NAME_MAX];
     char store[PATH_MAX], out[PATH_MAX];

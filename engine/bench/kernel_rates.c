@@ -366,7 +366,7 @@ bt_code bt_bench_kernels(const bt_bench_kernels_cfg *cfg, bt_err *err) {
         code = run_set(cfg, strcmp(cfg->isa, "auto") == 0 ? best : cfg->isa, triad, fp32, err);
     const char *name;
     for (size_t i = 1; all && code == BT_OK && (name = bt_kernels_isa_name(i)) != NULL; i++) {
-        if (!strstr(name, "-plain") && bt_kernels_select(name, NULL) == BT_OK)
+        if (!strchr(name, '-') && bt_kernels_select(name, NULL) == BT_OK)
             code = run_set(cfg, name, triad, fp32, err);
     }
     bt_code back = bt_kernels_select("auto", code == BT_OK ? err : NULL);

@@ -10,6 +10,7 @@
 struct bt_evaluator {
     bt_comm *dp;
     int B, T;
+    uint64_t hash;
     int64_t n_micro; /* of this rank */
     /* (ranks * n_micro) token losses of every micro-batch, in order */
     double *sums;
@@ -72,6 +73,7 @@ bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t
     if (code == BT_OK) {
         int64_t available = bt_loader_sequences(peek);
         if (available > 0 && wanted > available) wanted = available;
+        e->hash = bt_loader_hash(peek);
         bt_loader_close(peek);
 
         int64_t ranks = bt_comm_size(dp), per_round = ranks * e->B;
@@ -134,6 +136,8 @@ int64_t bt_evaluator_micros(const bt_evaluator *e) { return e->n_micro; }
 size_t bt_evaluator_bytes(const bt_evaluator *e) {
     return e ? 2 * sizeof(int32_t) * (size_t)e->n_micro * (size_t)e->B * (size_t)e->T : 0;
 }
+
+uint64_t bt_evaluator_hash(const bt_evaluator *e) { return e ? e->hash : 0; }
 
 void bt_evaluator_close(bt_evaluator *e) {
     if (!e) return;

@@ -29,6 +29,8 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
 /* that a rank runs; on all the same */
 int64_t bt_evaluator_micros(const bt_evaluator *e);
 size_t bt_evaluator_bytes(const bt_evaluator *e);
+/* of the data it is made of, bt_loader_hash's; 0 for NULL */
+uint64_t bt_evaluator_hash(const bt_evaluator *e);
 void bt_evaluator_close(bt_evaluator *e); /* accepts NULL */
 
 #endif

@@ -59,6 +59,7 @@ static void record_links(bt_trainer *t) {
 static void record_machine(bt_trainer *t) {
     fact(t, "cpu", "%s", bt_cpu_get()->model);
     fact(t, "isa", "%s", bt_kernels_isa());
+    if (t->isa) fact(t, "isa.processors", "%s", t->isa->processors);
     fact(t, "threads", "%d", bt_threads_count());
     for (size_t i = 0; i < bt_kernels_slots(); i++) {
         char key[64];

@@ -133,6 +133,15 @@ static bt_lr_schedule lr_schedule(const bt_run_cfg *c) {
                             .weight_decay = c->weight_decay};
 }
 
+/* Hosts may keep the data in other places, but it must be the same. */
+static bt_code agree_data(bt_trainer *t, bt_err *err) {
+    char text[64];
+    snprintf(text, sizeof text, "%016" PRIx64, bt_loader_hash(t->loader));
+    BT_TRY(bt_agree_value(t->mesh.world, "the data (by hash)", text, err));
+    snprintf(text, sizeof text, "%016" PRIx64, bt_evaluator_hash(t->evaluator));
+    return bt_agree_value(t->mesh.world, "the validation data (by hash)", text, err);
+}
+
 /* every phase that may fail on one rank alone; all ranks agree after it */
 static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     bt_comm *world = bt_comm_world();
@@ -152,6 +161,7 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     if (code == BT_OK) code = open_data(t, err);
     if (code == BT_OK) code = open_validation(t, err);
     BT_TRY(bt_agree(world, code, err));
+    BT_TRY(agree_data(t, err));
 
     BT_TRY(bt_trainer_make_reducer(t, err));
     return bt_observer_links(t->observer, err);
@@ -233,6 +243,7 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
         t->requests = s->requests;
         t->place = s->place ? s->place : &t->own_place;
         bt_place_enter(t->place, BT_AT_START, 0);
+        t->isa = s->isa;
         t->checked_step = -1;
         t->saver.attempt = s->attempt;
         t->at = (bt_progress){.lr_factor = 1};
@@ -278,6 +289,9 @@ bt_model *bt_trainer_model(bt_trainer *t) { return t->model; }
 
 static void announce(bt_trainer *t) {
     int n_ranks = bt_comm_size(t->mesh.world);
+    if (t->isa && t->isa->note[0])
+        bt_telemetry_event(&t->telemetry, BT_EVENT_KERNELS, t->at.step - 1, NULL, "%s",
+                           t->isa->note);
     if (t->at.step > 0) {
         bt_telemetry_event(&t->telemetry, BT_EVENT_RESUMED, t->at.step - 1, NULL,
                            "resumed after step %" PRId64 " from '%s' on %d rank%s", t->at.step,

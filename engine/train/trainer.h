@@ -8,6 +8,7 @@
 
 #include "engine/base/place.h"
 #include "engine/base/sink.h"
+#include "engine/config/job_agreement.h"
 #include "engine/config/run_cfg.h"
 #include "engine/observe/profile.h"
 #include "engine/train/run_request.h"
@@ -15,7 +16,9 @@
 typedef struct bt_trainer bt_trainer;
 
 typedef struct bt_trainer_setup {
-    const bt_run_cfg *cfg;    /* resolved: no "auto" values left (bt_run_cfg_resolve) */
+    const bt_run_cfg *cfg; /* resolved: no "auto" values left (bt_run_cfg_resolve) */
+    /* for the record; NULL: the ranks made none. Borrowed until the run is over */
+    const bt_isa_agreement *isa;
     const bt_sink *sink;      /* used on rank 0; NULL: record nothing */
     bt_request_box *requests; /* may be NULL */
     bt_place *place;          /* black box of this rank; may be NULL */

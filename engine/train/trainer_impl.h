@@ -44,7 +44,8 @@ typedef struct bt_step_outcome {
 
 struct bt_trainer {
     bt_run_cfg cfg;
-    bt_rank_setup setup; /* of this rank */
+    bt_rank_setup setup;         /* of this rank */
+    const bt_isa_agreement *isa; /* NULL: the ranks made none */
     bt_mesh mesh;
     bt_request_box *requests;
     bt_place *place, own_place; /* own_place: when nobody looks */

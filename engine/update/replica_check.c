@@ -10,6 +10,7 @@
 
 #include "engine/base/sink.h"
 #include "engine/base/small.h"
+#include "engine/base/testing/testing.h"
 #include "engine/base/threads.h"
 
 enum { RANGE = 1 << 18 }; /* elements: 1 MiB, one thread's at a time */
@@ -167,14 +168,9 @@ bt_code bt_replica_check_run(bt_replica_check *c, int64_t step, bt_err *err) {
 /* ---- test hook ------------------------------------------------------------------------------- */
 
 void bt_replica_check_test_flip(const bt_replica_check *c, int64_t step) {
-    const char *text = getenv("BITRAIN_TEST_FLIP");
-    char name[48];
-    int rank;
-    long long when;
+    const char *name = bt_testing_flip(bt_comm_rank(c->update->mesh->world), step);
     uint32_t bits;
-    if (!text || sscanf(text, "%d:%lld:%47s", &rank, &when, name) != 3 || when != step ||
-        rank != bt_comm_rank(c->update->mesh->world))
-        return;
+    if (!name) return;
     const bt_params *p = bt_model_params(c->update->model);
     for (size_t i = 0; i < c->n_ranges; i++) {
         if (strcmp(p->tensors[c->ranges[i].tensor].name, name) != 0) continue;

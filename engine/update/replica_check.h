@@ -39,8 +39,7 @@ void bt_replica_check_release(bt_replica_check *c); /* accepts an all-zero struc
 /* step: steps done, for the message. BT_CHECK names the first tensor that differs and its ranks */
 bt_code bt_replica_check_run(bt_replica_check *c, int64_t step, bt_err *err) BT_MUST_CHECK;
 
-/* BITRAIN_TEST_FLIP=RANK:STEP:TENSOR flips the lowest bit of the first weight of TENSOR that this rank
- * of the world holds, after it has done so many steps. */
+/* flips a bit where bt_testing_flip says so */
 void bt_replica_check_test_flip(const bt_replica_check *c, int64_t step);
 
 #endif

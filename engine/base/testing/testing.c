@@ -28,3 +28,17 @@ int bt_testing_host(int rank) {
         if (rank < first) return host;
     }
 }
+
+/* what follows "NUMBER:" where the number is the wanted one; NULL otherwise */
+static const char *after_number(const char *text, int64_t wanted) {
+    char *end;
+    return text && strtoll(text, &end, 10) == wanted && end > text && *end == ':' ? end + 1 : NULL;
+}
+
+const char *bt_testing_processor(int rank) {
+    return after_number(getenv("BITRAIN_TEST_PROCESSOR"), rank);
+}
+
+const char *bt_testing_flip(int rank, int64_t step) {
+    return after_number(after_number(getenv("BITRAIN_TEST_FLIP"), rank), step);
+}

@@ -5,6 +5,7 @@
 #define BT_ENGINE_BASE_TESTING_TESTING_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* BITRAIN_TEST_SLOW=RANK:FACTOR makes a rank that much slower: the factor for this rank, else 1 */
 double bt_testing_slowness(int rank);
@@ -12,6 +13,12 @@ double bt_testing_slowness(int rank);
  * are one host, the next N another; the last number repeats. The host of this rank, from 0; -1: the
  * variable is not set */
 int bt_testing_host(int rank);
+/* BITRAIN_TEST_PROCESSOR=RANK:ISA pretends that a rank's processor has nothing better than the kernel
+ * set ISA: the word for this rank, else NULL */
+const char *bt_testing_processor(int rank);
+/* BITRAIN_TEST_FLIP=RANK:STEP:TENSOR flips the lowest bit of the first weight of TENSOR that a rank
+ * holds, after it has done so many steps: the tensor's name for this rank and step, else NULL */
+const char *bt_testing_flip(int rank, int64_t step);
 /* tensor-parallel groups of one host exchange messages, as between hosts */
 extern bool bt_testing_tp_messages;
 

@@ -38,6 +38,7 @@ static const cap caps[] = {
     {"avx2-plain", AVX2, BT_HIDE_AVX_VNNI}, /* Haswell to Zen 3 */
     {"avx2", AVX2, 0},
     {"avx512-plain", AVX512, BT_HIDE_VNNI | BT_HIDE_BF16}, /* Skylake-X */
+    {"avx512-vnni", AVX512, BT_HIDE_BF16},                 /* Cascade Lake, Ice Lake */
     {"avx512", AVX512, 0},
     {"amx", AMX, 0},
 };
@@ -63,7 +64,7 @@ static struct {
 } choice;
 
 static const bt_kernels *set_at(size_t i) { /* NULL: not on this machine */
-    const bt_cpu *c = bt_cpu_get();
+    const bt_cpu *c = bt_cpu_found();
     bool avx2 = c->avx2 && c->fma && c->f16c, avx512 = avx2 && c->avx512,
          amx = avx512 && c->avx512_bf16 && c->amx_int8 && c->amx_bf16;
     switch (i) {
@@ -121,7 +122,7 @@ static void start(void) {
 }
 
 static const char *missing(size_t i) { /* why set i is not on this machine */
-    const bt_cpu *c = bt_cpu_get();
+    const bt_cpu *c = bt_cpu_found();
     if (i == AMX && c->avx512 && !c->amx_tile)
         return "no AMX here, or the system gives no permission for its tiles";
     if (i == AMX && c->avx512)
@@ -162,6 +163,25 @@ bt_code bt_kernels_select(const char *isa, bt_err *err) {
     }
     if (choice.capped) choice.table.name = wanted->name;
     return BT_OK;
+}
+
+bt_isa_level bt_kernels_level(const char *isa) {
+    static const bt_isa_level of_set[SETS] = {BT_LEVEL_GENERIC, BT_LEVEL_BLAS, BT_LEVEL_AVX2,
+                                              BT_LEVEL_AVX512, BT_LEVEL_AMX};
+    const cap *wanted = is_auto(isa) ? NULL : cap_of(isa);
+    size_t set = wanted ? wanted->set : SETS - 1;
+    while (!wanted && set > 1 && !set_at(set)) set--;
+    if (!wanted && set == 1 && !set_at(1)) set = 0;
+    const bool bf16 = bt_cpu_found()->avx512_bf16 && !(wanted && wanted->hide & BT_HIDE_BF16);
+    return set == AVX512 && bf16 ? BT_LEVEL_AVX512_BF16 : of_set[set];
+}
+
+const char *bt_kernels_level_isa(bt_isa_level level) {
+    static const char *const words[BT_LEVEL_COUNT] = {
+        [BT_LEVEL_GENERIC] = "generic",    [BT_LEVEL_BLAS] = "blas",
+        [BT_LEVEL_AVX2] = "avx2",          [BT_LEVEL_AVX512] = "avx512-vnni",
+        [BT_LEVEL_AVX512_BF16] = "avx512", [BT_LEVEL_AMX] = "amx"};
+    return words[level];
 }
 
 bool bt_kernels_int8_pays(const char *isa) {

@@ -126,6 +126,11 @@ const bt_cpu *bt_cpu_get(void) {
     return &cpu;
 }
 
+const bt_cpu *bt_cpu_found(void) {
+    pthread_once(&once, read_cpu);
+    return &found;
+}
+
 void bt_cpu_hide(unsigned features) {
     (void)bt_cpu_get();
     cpu = found;

@@ -19,6 +19,8 @@ typedef struct bt_cpu {
 } bt_cpu;
 
 const bt_cpu *bt_cpu_get(void);
+/* the same with nothing hidden */
+const bt_cpu *bt_cpu_found(void);
 /* pretend these are missing (0: nothing is). dispatch.c does for the plain sets; tests do, before
  * bt_kernels_select("auto") */
 enum { BT_HIDE_VNNI = 1, BT_HIDE_BF16 = 2, BT_HIDE_AVX_VNNI = 4 };

@@ -276,12 +276,30 @@ extern const bt_kernels bt_kernels_emulated_amx;
 
 /* dispatch.c - merges the sets this CPU and `isa` allow: "auto", or the fastest allowed set. A
  * plain set does without the extensions its first processors lack (avx2-plain: AVX-VNNI;
- * avx512-plain: VNNI and bf16), as if this one lacked them. Call once, before any model exists;
+ * avx512-plain: VNNI and bf16; avx512-vnni: bf16), as if this one lacked them. Call once, before any model exists;
  * later calls replace the choice (tests). tern_bytes/pack/fwd/dx/dx8 and w8_* always come from one
  * set. */
 bt_code bt_kernels_select(const char *isa, bt_err *err) BT_MUST_CHECK;
-#define BT_ISA_WORDS "auto generic blas avx2-plain avx2 avx512-plain avx512 amx"
+#define BT_ISA_WORDS "auto generic blas avx2-plain avx2 avx512-plain avx512-vnni avx512 amx"
 const char *bt_kernels_isa_name(size_t i); /* the words one by one; NULL after the last */
+/* What decides the bits that a kernel set computes, in the order of speed. Processors of one level
+ * compute the same: VNNI makes no level, because products of integers are exact without it too. A
+ * processor that has a level also has those below it, BLAS excepted (OpenBLAS may be missing, and
+ * computes other bits on another processor). */
+typedef enum bt_isa_level {
+    BT_LEVEL_GENERIC,
+    BT_LEVEL_BLAS,
+    BT_LEVEL_AVX2,
+    BT_LEVEL_AVX512,
+    BT_LEVEL_AVX512_BF16,
+    BT_LEVEL_AMX,
+    BT_LEVEL_COUNT
+} bt_isa_level;
+/* the level of what `isa` selects: with "auto" the highest of this processor, with another word that
+ * word's, whether this processor has it or not */
+bt_isa_level bt_kernels_level(const char *isa);
+/* the fastest word of --isa that has this level */
+const char *bt_kernels_level_isa(bt_isa_level level);
 /* whether the fastest set of `isa` trains faster with int8 gradients: every vector set does, by 1.3
  * times even without VNNI */
 bool bt_kernels_int8_pays(const char *isa);

@@ -1,0 +1,273 @@
+/* mpi: 2
+ * Ranks agree before they train: on the kernel set that all of them have, and that what must be the
+ * same is the same. A difference in any setting is refused by its name, unless per_rank.def says that
+ * it does not matter. */
+#include <unistd.h>
+
+#include "engine/config/job_agreement.h"
+#include "engine/kernels/isa/blas.h"
+#include "engine/parallel/mpi/comm.h"
+#include "tests/mpi/layouts.h"
+
+static int me(void) { return bt_comm_rank(bt_comm_world()); }
+
+/* ---- settings -------------------------------------------------------------------------------- */
+
+/* another value in the field of row i; what it is does not matter to the comparison */
+static void change(bt_run_cfg *cfg, const bt_opt *opt) {
+    char *field = (char *)cfg + opt->offset;
+    switch (opt->type) {
+    case BT_OPT_INT: *(int64_t *)(void *)field += 1; break;
+    case BT_OPT_REAL: *(double *)(void *)field += 0.25; break;
+    case BT_OPT_BOOL: *(bool *)field = !*(bool *)field; break;
+    case BT_OPT_ENUM: *(int *)(void *)field ^= 1; break;
+    default: snprintf(field, opt->size, "%s", "other"); break;
+    }
+}
+
+static void a_difference_in_a_setting_is_refused_by_name(void **state) {
+    (void)state;
+    size_t refused = 0, accepted = 0;
+    for (size_t i = 0; i < bt_run_opts_n; i++) {
+        const bt_opt *opt = &bt_run_opts[i];
+        bt_run_cfg cfg;
+        bt_err err = BT_ERR_INIT;
+        TINY(&cfg, "--steps", "4");
+        assert_int_equal(bt_agree_settings(bt_comm_world(), &cfg, &err), BT_OK);
+        if (me() == 1) change(&cfg, opt);
+        bt_code code = bt_agree_settings(bt_comm_world(), &cfg, &err);
+        if (bt_setting_per_rank(opt->key)) {
+            if (code != BT_OK) fail_msg("%s may differ: %s", opt->key, err.msg);
+            accepted++;
+            continue;
+        }
+        char word[80];
+        snprintf(word, sizeof word, "in %s: '", opt->key);
+        if (code != BT_ARG || !strstr(err.msg, word) || err.rank != 1 ||
+            !strstr(err.msg, "on rank 1") || !strstr(err.msg, "on rank 0"))
+            fail_msg("%s differs, and the ranks say: %d %s", opt->key, (int)code, err.msg);
+        refused++;
+    }
+    assert_int_equal(accepted, 22);
+    assert_int_equal(refused, bt_run_opts_n - 22);
+}
+
+static void a_row_of_per_rank_is_a_setting(void **state) {
+    (void)state;
+    static const char *const keys[] = {
+#define BT_PER_RANK(key, why) key,
+#include "engine/config/per_rank.def"
+#undef BT_PER_RANK
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (bt_opt_find(bt_run_opts, bt_run_opts_n, keys[i]) == bt_run_opts_n)
+            fail_msg("per_rank.def: there is no setting '%s'", keys[i]);
+}
+
+static void a_long_value_is_compared_to_its_end(void **state) {
+    (void)state;
+    char value[400];
+    bt_err err = BT_ERR_INIT;
+    memset(value, 'x', sizeof value);
+    value[sizeof value - 1] = '\0';
+    assert_int_equal(bt_agree_value(bt_comm_world(), "a text", value, &err), BT_OK);
+    value[300] = (char)('a' + me());
+    assert_int_equal(bt_agree_value(bt_comm_world(), "a text", value, &err), BT_ARG);
+    assert_non_null(strstr(err.msg, "differ in a text"));
+}
+
+/* The same data at another place is the same data; other data is not. */
+static void the_data_is_compared_by_what_is_in_it(void **state) {
+    (void)state;
+    char dir[64], path[96];
+    layout_folder(dir);
+    for (int other = 0; other < 2; other++) {
+        bt_run_cfg cfg;
+        bt_err err = BT_ERR_INIT;
+        snprintf(path, sizeof path, "%s/text-%d", dir, me());
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        for (int i = 0; i < 400; i++)
+            fprintf(f, "line %d of a text that is long enough%s\n", i, other && me() ? "!" : "");
+        fclose(f);
+        TINY(&cfg, "--steps", "2", "--set", "model.vocab=256", "--set", "data.val_frac=0.2");
+        snprintf(cfg.data, sizeof cfg.data, "%s", path);
+        snprintf(cfg.cache, sizeof cfg.cache, "%s/cache-%d-%d", dir, other, me());
+        assert_int_equal(bt_kernels_select(cfg.isa, &err), BT_OK);
+        assert_int_equal(bt_threads_init(1, &err), BT_OK);
+        const bt_trainer_setup s = {.cfg = &cfg, .resume_dir = "", .attempt = 1};
+        bt_trainer *t = NULL;
+        bt_code code = bt_trainer_create(&t, &s, &err);
+        if (!other && code != BT_OK) fail_msg("%s", err.msg);
+        if (other && (code != BT_ARG || !strstr(err.msg, "differ in the data")))
+            fail_msg("%d %s", (int)code, err.msg);
+        bt_trainer_destroy(t);
+        bt_threads_release();
+    }
+    layout_remove(dir);
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+/* agrees with one word a rank; rank 1's processor pretends to have no more than `pretends` */
+static bt_code agree(const char *isa0, const char *isa1, const char *pretends,
+                     bt_isa_agreement *out, bt_err *err) {
+    char hook[32];
+    snprintf(hook, sizeof hook, "1:%s", pretends);
+    if (pretends[0]) assert_int_equal(setenv("BITRAIN_TEST_PROCESSOR", hook, 1), 0);
+    *err = (bt_err)BT_ERR_INIT;
+    bt_code code = bt_agree_isa(bt_comm_world(), me() ? isa1 : isa0, out, err);
+    assert_int_equal(unsetenv("BITRAIN_TEST_PROCESSOR"), 0);
+    return code;
+}
+
+static void ranks_take_the_best_set_that_all_have(void **state) {
+    (void)state;
+    static const struct {
+        bt_isa_level needs; /* of this machine */
+        const char *isa[2], *pretends, *agreed[2], *note;
+    } rows[] = {
+        {BT_LEVEL_GENERIC, {"auto", "auto"}, "", {"auto", "auto"}, ""},
+        {BT_LEVEL_GENERIC, {"generic", "generic"}, "", {"generic", "generic"}, ""},
+        {BT_LEVEL_AVX2, {"avx2", "avx2-plain"}, "", {"avx2", "avx2-plain"}, ""},
+        {BT_LEVEL_AVX2, {"auto", "generic"}, "", {"generic", "generic"}, "was given --isa generic"},
+        {BT_LEVEL_AVX2, {"auto", "auto"}, "generic", {"generic", "generic"}, "processor of rank 1"},
+        {BT_LEVEL_AVX512, {"avx2", "avx512"}, "", {"avx2", "avx2"}, "rank 0 on host"},
+        {BT_LEVEL_AVX512, {"avx512", "auto"}, "avx2", {"avx2", "avx2"}, "processor of rank 1"},
+        {BT_LEVEL_AVX512, {"auto", "avx2-plain"}, "", {"avx2", "avx2-plain"}, "--isa avx2-plain"},
+        {BT_LEVEL_AVX512_BF16,
+         {"avx512", "avx512-plain"},
+         "",
+         {"avx512-vnni", "avx512-plain"},
+         "--isa avx512-plain"},
+        {BT_LEVEL_AVX512_BF16,
+         {"auto", "auto"},
+         "avx512-vnni",
+         {"avx512-vnni", "avx512-vnni"},
+         "processor of rank 1"},
+    };
+    const bt_isa_level here = bt_kernels_level("auto");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_isa_agreement got;
+        bt_err err;
+        if (here < rows[i].needs) {
+            if (me() == 0)
+                print_message("row %zu needs a processor with %s\n", i,
+                              bt_kernels_level_isa(rows[i].needs));
+            continue;
+        }
+        if (agree(rows[i].isa[0], rows[i].isa[1], rows[i].pretends, &got, &err) != BT_OK)
+            fail_msg("row %zu: %s", i, err.msg);
+        if (strcmp(got.isa, rows[i].agreed[me()]) != 0 || !strstr(got.note, rows[i].note) ||
+            !rows[i].note[0] != !got.note[0])
+            fail_msg("row %zu: rank %d takes '%s': '%s'", i, me(), got.isa, got.note);
+        assert_int_equal(got.changed, strcmp(got.isa, rows[i].isa[me()]) != 0);
+        assert_int_equal(bt_kernels_select(got.isa, &err), BT_OK);
+    }
+}
+
+static void the_record_says_what_each_processor_has(void **state) {
+    (void)state;
+    bt_isa_agreement got;
+    bt_err err;
+    char want[96];
+    const char *best = bt_kernels_level_isa(bt_kernels_level("auto"));
+    assert_int_equal(agree("auto", "auto", "", &got, &err), BT_OK);
+    snprintf(want, sizeof want, "%s on ranks 0-1", best);
+    assert_string_equal(got.processors, want);
+    if (bt_kernels_level("auto") < BT_LEVEL_AVX2) return;
+    assert_int_equal(agree("auto", "auto", "generic", &got, &err), BT_OK);
+    snprintf(want, sizeof want, "%s on rank 0, generic on rank 1", best);
+    assert_string_equal(got.processors, want);
+}
+
+static void a_set_that_a_processor_lacks_is_refused_by_rank_and_host(void **state) {
+    (void)state;
+    bt_isa_agreement got;
+    bt_err err;
+    char host[BT_HOST_MAX] = "", where[128];
+    gethostname(host, sizeof host - 1);
+    snprintf(where, sizeof where, "(rank 1 on host '%s')", host);
+    if (bt_kernels_level("auto") < BT_LEVEL_AVX2) {
+        print_message("needs a processor with avx2\n");
+        return;
+    }
+    assert_int_equal(agree("auto", "avx2", "generic", &got, &err), BT_UNSUPPORTED);
+    if (err.rank != 1 || !strstr(err.msg, where) || !strstr(err.msg, "kernel set 'avx2'"))
+        fail_msg("rank %d: %s", err.rank, err.msg);
+    assert_int_equal(agree("auto", "nonsense", "", &got, &err), BT_ARG);
+    assert_non_null(strstr(err.msg, "unknown kernel set 'nonsense'"));
+}
+
+static void openblas_is_common_where_it_is_the_same(void **state) {
+    (void)state;
+    bt_isa_agreement got;
+    bt_err err = BT_ERR_INIT;
+    if (bt_blas_load(&err) != BT_OK) {
+        print_message("%s\n", err.msg);
+        return;
+    }
+    assert_int_equal(agree("auto", "blas", "", &got, &err), BT_OK);
+    assert_string_equal(got.isa, "blas");
+}
+
+/* ---- what it is for -------------------------------------------------------------------------- */
+
+/* trains 6 steps, weights compared after each; isa: of each rank, as it is */
+static bt_code train_with(const char *const isa[2], const char *precision, bt_err *err) {
+    bt_run_cfg cfg;
+    TINY(&cfg, "--steps", "6", "--precision", precision, "--isa", isa[me()], "--check-weights", "1",
+         "--set", "model.d_model=64");
+    cfg.grad = BT_GRAD_FLOAT;
+    assert_int_equal(bt_kernels_select(cfg.isa, err), BT_OK);
+    assert_int_equal(bt_threads_init(1, err), BT_OK);
+    const bt_trainer_setup s = {.cfg = &cfg, .resume_dir = "", .attempt = 1};
+    bt_trainer *t = NULL;
+    bt_train_result r;
+    bt_code code = bt_trainer_create(&t, &s, err);
+    if (code == BT_OK) code = bt_trainer_run(t, &r, err);
+    bt_trainer_destroy(t);
+    bt_threads_release();
+    return code;
+}
+
+/* Sets of one level round the same, so that VNNI is no reason to give anything up; sets of two levels
+ * do not, which is why ranks agree. */
+static void sets_of_one_level_train_together(void **state) {
+    (void)state;
+    static const char *const avx2[2] = {"avx2", "avx2-plain"},
+                             *const avx512[2] = {"avx512-vnni", "avx512-plain"},
+                             *const apart[2] = {"avx2", "generic"};
+    const bt_isa_level here = bt_kernels_level("auto");
+    bt_err err = BT_ERR_INIT;
+    if (here < BT_LEVEL_AVX2) {
+        print_message("needs a processor with avx2\n");
+        return;
+    }
+    if (train_with(avx2, "bf16", &err) != BT_OK) fail_msg("%s", err.msg);
+    if (here >= BT_LEVEL_AVX512 && train_with(avx512, "bf16", &err) != BT_OK)
+        fail_msg("%s", err.msg);
+    assert_int_equal(train_with(apart, "bf16", &err), BT_CHECK);
+    assert_non_null(strstr(err.msg, "differ"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_difference_in_a_setting_is_refused_by_name),
+        cmocka_unit_test(a_row_of_per_rank_is_a_setting),
+        cmocka_unit_test(a_long_value_is_compared_to_its_end),
+        cmocka_unit_test(the_data_is_compared_by_what_is_in_it),
+        cmocka_unit_test(ranks_take_the_best_set_that_all_have),
+        cmocka_unit_test(the_record_says_what_each_processor_has),
+        cmocka_unit_test(a_set_that_a_processor_lacks_is_refused_by_rank_and_host),
+        cmocka_unit_test(openblas_is_common_where_it_is_the_same),
+        cmocka_unit_test(sets_of_one_level_train_together),
+    };
+    bt_err err = BT_ERR_INIT;
+    if (bt_comm_init(&err) != BT_OK) return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    /* others may wait for a rank that has given up */
+    if (failed) bt_comm_abort(1);
+    bt_comm_finalize();
+    return failed;
+}
