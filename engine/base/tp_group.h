@@ -1,19 +1,22 @@
-/* tp_group.h - the ranks that hold one model's tensors between them (tensor parallelism), as code
- * that computes sees them: places and four exchanges. engine/parallel implements it, engine/model
- * calls it, tests may fake it.
+/* tp_group.h - the ranks that hold one model's tensors between them (tensor parallelism), as the
+ * code that computes sees them: buffers and four exchanges. engine/parallel implements it,
+ * engine/model calls it, tests may fake it.
  *
- * Rows of a matrix are shared out: rank r of n owns the rows [M r / n, M (r + 1) / n).
- *     gather    own rows of up to BT_TP_ARRAYS matrices -> all their rows, on every rank. One of them may be `common`
- *     reduce    the matrix `partial` of every rank -> its sum's own rows, in place; the rest of it is rubbish then
- *     share     some bytes of every rank -> all of them, side by side in the order of the ranks, on every rank
- *     sum       one array on each of group_size neighbouring ranks (r / group_size) -> its sum, the same bits on each
- * Sums are added as a tree over the ranks in their order: of n, the first 2^k < n make one side,
- * the rest the other. So two neighbours' sums are a rank's that holds what both hold. All are
- * collective and blocking: every rank of the tensor-parallel group makes the same calls with the
- * same shapes. `partial` and `common` may be memory that the others see, and no call waits for
- * slower ranks to leave it: what an exchange left there is written again (by its own rank, own
- * rows) only after the next call, and read only before it. A failure is kept in `failed`, and later
- * calls do nothing: there is no meeting point inside a step. */
+ * The rows of a matrix are divided among the ranks: rank r of n owns [M r / n, M (r + 1) / n).
+ *     all_gather_rows      own rows of up to BT_TP_ARRAYS matrices -> all their rows, on every rank.
+ *                          One of the matrices may be `common`.
+ *     reduce_scatter_rows  the matrix `partial` of every rank -> own rows of the sum, in place; the
+ *                          other rows are undefined afterwards
+ *     all_gather           some bytes of every rank -> those of all ranks, in the order of the ranks
+ *     all_reduce           one array on each of group_size neighbouring ranks (r / group_size) -> its
+ *                          sum, with the same bits on each
+ * A sum is added as a tree over the ranks in their order: of n ranks, the first 2^k < n make one
+ * side, the rest the other. So the sum over two neighbours is that of one rank which holds what both
+ * hold. All four are collective and blocking: every rank of the group makes the same calls with the
+ * same shapes. `partial` and `common` may be memory that other ranks read, and no call waits until
+ * slower ranks have read it: what an exchange left there may be written again (by its own rank, own
+ * rows) only after the next call, and be read only before it. A failure is kept in `failed`, and
+ * later calls do nothing: there is no meeting point inside a step. */
 #ifndef BT_ENGINE_BASE_TP_GROUP_H
 #define BT_ENGINE_BASE_TP_GROUP_H
 
@@ -33,16 +36,16 @@ typedef struct bt_tp_rows {
 typedef struct bt_tp_group bt_tp_group;
 struct bt_tp_group {
     int rank, size;
-    float *partial, *common; /* matrices of the size that create was told */
-    /* spent in exchanges since the tensor-parallel group began; for ranks that came later, where
-     * known */
+    float *partial, *common; /* matrices of the size that was given to create */
+    /* time in exchanges since the group was created; of it, time lost to ranks that arrived later
+     * (where the implementation knows) */
     int64_t comm_ns, wait_ns;
     bt_code failed; /* BT_OK until an exchange fails */
     bt_err why;
-    void (*gather)(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays, size_t rows);
-    void (*reduce)(bt_tp_group *t, size_t rows, size_t cols);
-    void (*share)(bt_tp_group *t, const void *mine, void *all, size_t bytes);
-    void (*sum)(bt_tp_group *t, float *x, size_t n, int group_size);
+    void (*all_gather_rows)(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays, size_t rows);
+    void (*reduce_scatter_rows)(bt_tp_group *t, size_t rows, size_t cols);
+    void (*all_gather)(bt_tp_group *t, const void *mine, void *all, size_t bytes);
+    void (*all_reduce)(bt_tp_group *t, float *x, size_t n, int group_size);
     void (*destroy)(bt_tp_group *t);
 };
 

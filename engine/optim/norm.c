@@ -110,7 +110,7 @@ static bt_code over_ranks(bt_norm *n, double *squares, bt_err *err) {
     double mine = *squares;
     if (n->cfg.tp_group) {
         bt_tp_group *g = n->cfg.tp_group;
-        g->share(g, &mine, n->of_ranks, sizeof mine);
+        g->all_gather(g, &mine, n->of_ranks, sizeof mine);
         mine = 0;
         for (int k = 0; k < g->size; k++) mine += n->of_ranks[k];
     }

@@ -51,8 +51,8 @@ static void gathers(bt_tp_group *t, size_t rows) {
     float *c = calloc(rows * COLS, sizeof *c);
     for (size_t i = first * COLS; i < end * COLS; i++) b[i] = c[i] = value(i, me);
     bt_tp_rows both[] = {{a, 5}, {c, COLS * sizeof(float)}}, one = {b, COLS * sizeof(float)};
-    t->gather(t, both, 2, rows);
-    t->gather(t, &one, 1, rows);
+    t->all_gather_rows(t, both, 2, rows);
+    t->all_gather_rows(t, &one, 1, rows);
     for (int k = 0; k < n; k++) {
         for (size_t r = bt_tp_first_row(rows, k, n); r < bt_tp_first_row(rows, k + 1, n); r++) {
             for (size_t i = r * 5; i < (r + 1) * 5; i++) assert_int_equal(a[i], byte_of(i, k));
@@ -66,7 +66,7 @@ static void gathers(bt_tp_group *t, size_t rows) {
 
 static void reduces(bt_tp_group *t, size_t rows) {
     for (size_t i = 0; i < rows * COLS; i++) t->partial[i] = value(i, me);
-    t->reduce(t, rows, COLS);
+    t->reduce_scatter_rows(t, rows, COLS);
     for (size_t i = bt_tp_first_row(rows, me, n) * COLS;
          i < bt_tp_first_row(rows, me + 1, n) * COLS; i++) {
         float sum = tree_sum(i, 0, n);
@@ -77,12 +77,12 @@ static void reduces(bt_tp_group *t, size_t rows) {
 static void shares_and_sums(bt_tp_group *t, size_t count) {
     float *mine = malloc(count * sizeof *mine), *all = malloc((size_t)n * count * sizeof *all);
     for (size_t i = 0; i < count; i++) mine[i] = value(i, me);
-    t->share(t, mine, all, count * sizeof *mine);
+    t->all_gather(t, mine, all, count * sizeof *mine);
     for (int k = 0; k < n; k++)
         for (size_t i = 0; i < count; i++) assert_true(all[(size_t)k * count + i] == value(i, k));
     for (int group = n; group >= 1; group /= 2) {
         for (size_t i = 0; i < count; i++) mine[i] = value(i, me);
-        t->sum(t, mine, count, group);
+        t->all_reduce(t, mine, count, group);
         for (size_t i = 0; i < count; i++) {
             int first = me / group * group;
             float sum = tree_sum(i, first, group);

@@ -24,8 +24,8 @@ static int64_t own_ns(const bt_model *m) {
  * written before all have read it; forward after forward, and backward after backward, would. */
 static void meet(const bt_model *m) {
     if (m->split)
-        m->split->tp_group->share(m->split->tp_group, m->split->mine, m->split->all,
-                                  sizeof *m->split->mine);
+        m->split->tp_group->all_gather(m->split->tp_group, m->split->mine, m->split->all,
+                                       sizeof *m->split->mine);
 }
 
 void bt_model_stage_forward(bt_model *m, const int32_t *inputs, bt_micro_times *times) {

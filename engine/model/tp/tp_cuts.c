@@ -257,5 +257,6 @@ void bt_net_kv_sum(bt_model *m, float *d, size_t M) {
     add_up(d, bt_net_kv_runs(&m->setup), n);
     if (m->setup.cuts <= 1) return;
     bt_split_join(m, d, M, k->N, (size_t)m->setup.cfg.D);
-    if (k->tensor->copies > 1) m->split->tp_group->sum(m->split->tp_group, d, n, k->tensor->copies);
+    if (k->tensor->copies > 1)
+        m->split->tp_group->all_reduce(m->split->tp_group, d, n, k->tensor->copies);
 }

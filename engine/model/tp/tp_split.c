@@ -35,7 +35,7 @@ bt_rows bt_net_own(const bt_model *m, size_t M) {
 
 static void gather_floats(bt_model *m, float *x, size_t M) {
     bt_tp_rows rows = {x, (size_t)m->setup.cfg.C * sizeof(float)};
-    m->split->tp_group->gather(m->split->tp_group, &rows, 1, M);
+    m->split->tp_group->all_gather_rows(m->split->tp_group, &rows, 1, M);
 }
 
 static void gather_site(bt_model *m, const bt_site *s, size_t M) {
@@ -45,7 +45,7 @@ static void gather_site(bt_model *m, const bt_site *s, size_t M) {
         return;
     }
     bt_tp_rows rows[] = {{s->xq, s->K}, {s->dq, sizeof(float)}};
-    m->split->tp_group->gather(m->split->tp_group, rows, 2, M);
+    m->split->tp_group->all_gather_rows(m->split->tp_group, rows, 2, M);
 }
 
 void bt_net_site(bt_model *m, const bt_site *s, const float *x, size_t M) {
@@ -73,7 +73,7 @@ const float *bt_net_all(bt_model *m, const float *own_rows, size_t M) {
 float *bt_net_own_sum(bt_model *m, float *x, size_t M) {
     if (!m->split) return x;
     assert(x == m->split->tp_group->partial);
-    m->split->tp_group->reduce(m->split->tp_group, M, (size_t)m->setup.cfg.C);
+    m->split->tp_group->reduce_scatter_rows(m->split->tp_group, M, (size_t)m->setup.cfg.C);
     if (!m->split->sequence) gather_floats(m, x, M);
     return x + bt_net_own(m, M).first * (size_t)m->setup.cfg.C;
 }
@@ -143,7 +143,7 @@ void bt_split_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows)
         return;
     }
     bt_op_row_stats(p->mine, x, s->gain.w, rows, s->K, p->cuts);
-    t->share(t, p->mine, p->all, rows * sizeof *p->mine);
+    t->all_gather(t, p->mine, p->all, rows * sizeof *p->mine);
     for (size_t r = 0; r < rows; r++) {
         bt_row_stat row = whole_row(p->all + r, rows, 0, t->size);
         float rstd = 1.0f;
@@ -164,7 +164,7 @@ void bt_split_site_bwd(const bt_site *s, float *dx, const float *dy, const float
     if (s->gain.dw) bt_op_row_dgain(s->gain.dw, dy, x, s->rstd + r0, rows, s->K);
     double *mine = (double *)(void *)p->mine, *all = (double *)(void *)p->all;
     bt_op_row_dot(mine, dy, x, s->gain.w, rows, s->K, p->cuts);
-    t->share(t, mine, all, rows * sizeof *mine);
+    t->all_gather(t, mine, all, rows * sizeof *mine);
     for (size_t r = 0; r < rows; r++) {
         p->a[r] = (float)(whole_dot(all + r, rows, 0, t->size) / (double)s->whole_K);
     }
@@ -214,7 +214,7 @@ static void part_losses(bt_model *m, const int32_t *targets, float dscale, float
         p->index[r] = targets[r] >= 0 && at < V ? (int32_t)at : -1;
     }
     bt_op_row_lse(p->mine, m->logits, p->index, rows, V, p->vocab_at, p->cuts);
-    t->share(t, p->mine, p->all, rows * sizeof *p->mine);
+    t->all_gather(t, p->mine, p->all, rows * sizeof *p->mine);
     for (size_t r = 0; r < rows; r++) {
         bt_row_stat row = whole_lse(p->all + r, rows, 0, t->size);
         p->a[r] = row.a;
@@ -295,7 +295,7 @@ void bt_split_grad(const bt_model *m, const bt_tensor *t) {
     if (t->shard == BT_SHARD_KVROW)
         bt_split_join(m, m->g + t->offset, 1, 0, (size_t)m->setup.cfg.D * t->cols);
     if (t->copies > 1 && (heads || m->split->sequence))
-        m->split->tp_group->sum(m->split->tp_group, m->g + t->offset, t->count, t->copies);
+        m->split->tp_group->all_reduce(m->split->tp_group, m->g + t->offset, t->count, t->copies);
 }
 
 void bt_split_join(const bt_model *m, float *x, size_t rows, size_t ld, size_t width) {
@@ -310,7 +310,7 @@ void bt_split_join(const bt_model *m, float *x, size_t rows, size_t ld, size_t w
         for (size_t r = 0; r < rows; r++)
             memcpy(s->joined + (s->join_at + i) * elems + r * width, x + r * ld + head[i] * width,
                    width * sizeof *x);
-    s->tp_group->sum(s->tp_group, s->joined, s->joins * elems, s->tp_group->size);
+    s->tp_group->all_reduce(s->tp_group, s->joined, s->joins * elems, s->tp_group->size);
     for (size_t i = 0; i < n; i++)
         for (size_t r = 0; r < rows; r++)
             memcpy(x + r * ld + head[i] * width, s->joined + (s->join_at + i) * elems + r * width,
@@ -321,7 +321,7 @@ void bt_split_totals(const bt_model *m, double (*totals)[2]) {
     bt_tp_group *t = m->split->tp_group;
     size_t n = m->params.n;
     double(*all)[2] = totals + n;
-    t->share(t, totals, all, n * sizeof *totals);
+    t->all_gather(t, totals, all, n * sizeof *totals);
     for (size_t i = 0; i < n; i++) {
         totals[i][0] = totals[i][1] = 0;
         for (size_t k = 0; k < (size_t)t->size; k++) {

@@ -1,4 +1,4 @@
-/* tp_group_create.c - which kind of tensor-parallel group. */
+/* tp_group_create.c - chooses the kind of tensor-parallel group; the group of one rank. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,19 +12,20 @@ bt_code bt_tp_group_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t c
     return *out ? BT_OK : bt_tp_group_messages_create(out, tp, rows, cols, err);
 }
 
-/* ---- a tensor-parallel group of one: every exchange finds what it wants in place ------------- */
+/* ---- a group of one rank: every exchange finds its result in place ------------- */
 
-static void solo_gather(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays, size_t rows) {
+static void solo_all_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays,
+                                 size_t rows) {
     (void)t, (void)arrays, (void)n_arrays, (void)rows;
 }
-static void solo_reduce(bt_tp_group *t, size_t rows, size_t cols) {
+static void solo_reduce_scatter_rows(bt_tp_group *t, size_t rows, size_t cols) {
     (void)t, (void)rows, (void)cols;
 }
-static void solo_share(bt_tp_group *t, const void *mine, void *all, size_t bytes) {
+static void solo_all_gather(bt_tp_group *t, const void *mine, void *all, size_t bytes) {
     (void)t;
     memcpy(all, mine, bytes);
 }
-static void solo_sum(bt_tp_group *t, float *x, size_t n, int group_size) {
+static void solo_all_reduce(bt_tp_group *t, float *x, size_t n, int group_size) {
     (void)t, (void)x, (void)n, (void)group_size;
 }
 static void solo_destroy(bt_tp_group *t) {
@@ -39,17 +40,17 @@ bt_code bt_tp_group_solo(bt_tp_group **out, size_t rows, size_t cols, bt_err *er
         free(*out);
         free(partial);
         *out = NULL;
-        return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for sums over parts of the model",
+        return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for sums over leaves of the model",
                        (double)(rows * cols) * sizeof(float) / 1048576.0);
     }
     **out = (bt_tp_group){.size = 1,
                           .partial = partial,
                           .common = partial,
                           .why = BT_ERR_INIT,
-                          .gather = solo_gather,
-                          .reduce = solo_reduce,
-                          .share = solo_share,
-                          .sum = solo_sum,
+                          .all_gather_rows = solo_all_gather_rows,
+                          .reduce_scatter_rows = solo_reduce_scatter_rows,
+                          .all_gather = solo_all_gather,
+                          .all_reduce = solo_all_reduce,
                           .destroy = solo_destroy};
     return BT_OK;
 }

@@ -179,7 +179,7 @@ static void group_all_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size
     bt_tp_group_done(t, &mark, BT_COLL_ALL_GATHER);
 }
 
-static void group_reduce_scatter(bt_tp_group *t, size_t rows, size_t cols) {
+static void group_reduce_scatter_rows(bt_tp_group *t, size_t rows, size_t cols) {
     bt_traffic_mark mark = bt_traffic_begin();
     reduce_among(of(t), everybody(t), t->partial, rows, cols);
     bt_tp_group_done(t, &mark, BT_COLL_REDUCE_SCATTER);
@@ -232,10 +232,10 @@ bt_code bt_tp_group_messages_create(bt_tp_group **out, bt_comm *tp, size_t rows,
     m->t = (bt_tp_group){.rank = bt_comm_rank(tp),
                          .size = n,
                          .why = BT_ERR_INIT,
-                         .gather = group_all_gather_rows,
-                         .reduce = group_reduce_scatter,
-                         .share = group_all_gather,
-                         .sum = group_all_reduce,
+                         .all_gather_rows = group_all_gather_rows,
+                         .reduce_scatter_rows = group_reduce_scatter_rows,
+                         .all_gather = group_all_gather,
+                         .all_reduce = group_all_reduce,
                          .destroy = group_destroy};
     m->comm = tp;
     m->t.partial = aligned_alloc(64, (rows * cols + 16) / 16 * 64);

@@ -230,7 +230,7 @@ static void group_all_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size
     bt_tp_group_done(t, &mark, BT_COLL_ALL_GATHER);
 }
 
-static void group_reduce_scatter(bt_tp_group *t, size_t rows, size_t cols) {
+static void group_reduce_scatter_rows(bt_tp_group *t, size_t rows, size_t cols) {
     bt_traffic_mark mark = bt_traffic_begin();
     size_t first = bt_tp_first_row(rows, t->rank, t->size) * cols,
            n = bt_tp_first_row(rows, t->rank + 1, t->size) * cols - first;
@@ -339,10 +339,10 @@ bt_code bt_tp_group_shm_create(bt_tp_group **out, bt_comm *tp, size_t rows, size
         m->t = (bt_tp_group){.rank = tp->rank,
                              .size = tp->size,
                              .why = BT_ERR_INIT,
-                             .gather = group_all_gather_rows,
-                             .reduce = group_reduce_scatter,
-                             .share = group_all_gather,
-                             .sum = group_all_reduce,
+                             .all_gather_rows = group_all_gather_rows,
+                             .reduce_scatter_rows = group_reduce_scatter_rows,
+                             .all_gather = group_all_gather,
+                             .all_reduce = group_all_reduce,
                              .destroy = group_destroy};
         lay_out(m, tp->size, rows, cols);
         if (seen && tp->rank == 0) fd = first_rank_opens(m, &t);
