@@ -43,7 +43,7 @@ void bt_op_rope(float *x, size_t ld, const float *cos, const float *sin, const i
                 int inverse, size_t rows, size_t heads, size_t D);
 void bt_op_glu(float *y, const float *gate, const float *up, bt_act act, size_t n);
 /* glu, then rmsnorm_quant (rstd given) or quant of its rows, in one pass: what glu makes is nobody
- * else's. gate_kept, up_kept (NULL: not wanted) receive gate and up as bf16. h: memory of (rows,
+ * else's. gate_saved, up_saved (NULL: not wanted) receive gate and up as bf16. h: memory of (rows,
  * F), its contents undefined afterwards */
 typedef struct bt_glu_quant {
     int8_t *xq;
@@ -115,16 +115,16 @@ void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const fl
                     const float *lse, const float *q, const float *k, const float *v,
                     const bt_attn_shape *s, size_t B, size_t H, size_t KV, size_t runs,
                     bt_prec prec);
-/* Weights (N, K) as int8, each row rounded to nearest by its own scale; packed in parts of
- * BT_W8_PART rows. Memory is the caller's: packed bt_op_w8_bytes(N, K), scale (N). */
-enum { BT_W8_PART = 1024 };
+/* Weights (N, K) as int8, each row rounded to nearest by its own scale; packed in blocks of
+ * BT_W8_BLOCK rows. Memory is the caller's: packed bt_op_w8_bytes(N, K), scale (N). */
+enum { BT_W8_BLOCK = 1024 };
 typedef struct bt_w8 {
     void *packed;
     float *scale;
 } bt_w8;
 size_t bt_op_w8_bytes(size_t N, size_t K);
 void bt_op_w8_pack(const bt_w8 *w, const float *weights, size_t N, size_t K);
-/* dx = dy w; dy times the rows' scales is rounded at random, by row and part; noise->first is the
+/* dx = dy w; dy times the rows' scales is rounded at random, by row and block; noise->first is the
  * number of w's first row */
 void bt_op_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const bt_w8 *w, size_t M,
                   size_t N, size_t K, const bt_noise *noise);
@@ -164,35 +164,35 @@ double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, con
                        size_t V, size_t C, bt_prec prec, const bt_head8 *int8);
 /* ops_split.c: rows of which a rank has some columns, and vocabularies of which it has some tokens
  * (tensor parallelism) */
-/* parts: equal runs of columns, up to BT_ROW_PARTS; theirs are joined as a tree over their order,
- * two neighbours first */
-enum { BT_ROW_PARTS = 64 };
+/* leaves: equal ranges of columns, up to BT_ROW_LEAVES; their results are joined as a tree in their
+ * order, two neighbours first */
+enum { BT_ROW_LEAVES = 64 };
 void bt_op_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C,
-                     size_t parts);
+                     size_t leaves);
 void bt_op_row_apply(int8_t *xq, float *dq, float *y, const float *x, const float *gain,
                      const float *rstd, size_t rows, size_t C);
 void bt_op_row_dot(double *out, const float *dy, const float *x, const float *gain, size_t rows,
-                   size_t C, size_t parts);
+                   size_t C, size_t leaves);
 void bt_op_row_dx(float *dx, const float *dy, const float *x, const float *gain, const float *rstd,
                   const float *mean, size_t rows, size_t C);
 /* adds */
 void bt_op_row_dgain(float *dgain, const float *dy, const float *x, const float *rstd, size_t rows,
                      size_t C);
 void bt_op_row_axpy(float *y, const float *x, const float *a, size_t rows, size_t C);
-/* part p: columns at[p] .. at[p + 1]; of one part at is not read */
+/* leaf p: columns at[p] .. at[p + 1]; of one leaf at is not read */
 void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows,
-                   size_t V, const size_t *at, size_t parts);
-/* out (parts, D): the gain's gradient of each run of heads, x and dy (M, heads, D), rstd (M,
+                   size_t V, const size_t *at, size_t leaves);
+/* out (leaves, D): the gain's gradient of each range of heads, x and dy (M, heads, D), rstd (M,
  * heads) */
 void bt_op_heads_dgain(float *out, const float *dy, const float *x, const float *rstd, size_t M,
-                       size_t heads, size_t parts, size_t D);
+                       size_t heads, size_t leaves, size_t D);
 void bt_op_row_softmax(float *logits, const float *top, const float *k, const int32_t *targets,
                        float dscale, size_t rows, size_t V);
 /* tokens first .. first+V-1 only: other tokens' rows become zero; backward passes them over */
-void bt_op_embed_part(float *x, const float *E, const int32_t *tokens, size_t first, size_t V,
-                      size_t M, size_t C);
-void bt_op_embed_part_bwd(float *dE, const float *dx, const int32_t *tokens, size_t first, size_t V,
-                          size_t M, size_t C);
+void bt_op_embed_slice(float *x, const float *E, const int32_t *tokens, size_t first, size_t V,
+                       size_t M, size_t C);
+void bt_op_embed_slice_bwd(float *dE, const float *dx, const int32_t *tokens, size_t first,
+                           size_t V, size_t M, size_t C);
 /* bt_parallel_for, timed under `name` (a literal) when the profile is on */
 void bt_ops_run(const char *name, double bytes, size_t n, size_t grain, bt_range_fn fn, void *ctx);
 /* rows of C elements a thread takes at least */

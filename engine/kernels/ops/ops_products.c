@@ -157,15 +157,15 @@ typedef struct w8_job {
     const bt_noise *noise;
 } w8_job;
 
-static size_t part_rows(size_t N, size_t part) {
-    return bt_min_size(BT_W8_PART, N - part * BT_W8_PART);
+static size_t block_rows(size_t N, size_t block) {
+    return bt_min_size(BT_W8_BLOCK, N - block * BT_W8_BLOCK);
 }
-static size_t part_bytes(size_t K) { return (bt_k()->w8_bytes(BT_W8_PART, K) + 63) / 64 * 64; }
-static char *part_packed(const w8_job *j, size_t part) {
-    return (char *)j->w->packed + part * part_bytes(j->K);
+static size_t block_bytes(size_t K) { return (bt_k()->w8_bytes(BT_W8_BLOCK, K) + 63) / 64 * 64; }
+static char *block_packed(const w8_job *j, size_t block) {
+    return (char *)j->w->packed + block * block_bytes(j->K);
 }
 size_t bt_op_w8_bytes(size_t N, size_t K) {
-    return (N + BT_W8_PART - 1) / BT_W8_PART * part_bytes(K);
+    return (N + BT_W8_BLOCK - 1) / BT_W8_BLOCK * block_bytes(K);
 }
 
 /* four rows at a time: their codes fit any set's scratch */
@@ -173,10 +173,10 @@ static void do_w8_pack(void *ctx, int thread, size_t a, size_t b) {
     const w8_job *j = ctx;
     int8_t *codes = bt_ops_scratch(thread);
     for (size_t r = a, n; r < b; r += n) {
-        size_t part = r / BT_W8_PART, at = r % BT_W8_PART;
+        size_t block = r / BT_W8_BLOCK, at = r % BT_W8_BLOCK;
         n = bt_min_size(4, b - r);
         bt_k()->quant_rows(codes, j->w->scale + r, j->weights + r * j->K, n, j->K);
-        bt_k()->w8_pack(part_packed(j, part), codes, part_rows(j->N, part), j->K, at, at + n);
+        bt_k()->w8_pack(block_packed(j, block), codes, block_rows(j->N, block), j->K, at, at + n);
     }
 }
 
@@ -187,13 +187,13 @@ void bt_op_w8_pack(const bt_w8 *w, const float *weights, size_t N, size_t K) {
 
 static void do_w8_dx8(void *ctx, int thread, size_t a, size_t b) {
     const w8_job *j = ctx;
-    for (size_t part = 0; part * BT_W8_PART < j->N; part++) {
-        size_t first = part * BT_W8_PART;
+    for (size_t block = 0; block * BT_W8_BLOCK < j->N; block++) {
+        size_t first = block * BT_W8_BLOCK;
         bt_noise noise = {j->noise->rows,
                           j->noise->salt ^ (j->noise->first + (uint32_t)first) * BT_NOISE_LANE, 0};
-        bt_k()->w8_dx8(j->dx, j->lddx, j->dy + first, j->lddy, part_packed(j, part),
-                       j->w->scale + first, a, b, part_rows(j->N, part), j->K, &noise,
-                       part ? BT_ACC : 0, bt_ops_scratch(thread));
+        bt_k()->w8_dx8(j->dx, j->lddx, j->dy + first, j->lddy, block_packed(j, block),
+                       j->w->scale + first, a, b, block_rows(j->N, block), j->K, &noise,
+                       block ? BT_ACC : 0, bt_ops_scratch(thread));
     }
 }
 

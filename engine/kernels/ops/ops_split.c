@@ -12,43 +12,43 @@ typedef struct split_job {
     bt_row_stat *stat;
     double *dot;
     float dscale;
-    size_t C, M, first, V, parts;
+    size_t C, M, first, V, leaves;
 } split_job;
 
 static double bytes_of(size_t rows, size_t C, double each) {
     return each * (double)rows * (double)C;
 }
 
-/* ---- rows in parts: one kernel call for each part of a row, joined as a tree ----------------- */
+/* ---- rows in leaves: one kernel call for each leaf of a row, joined as a tree ---------------- */
 
 typedef bt_row_stat (*join_fn)(bt_row_stat x, bt_row_stat y);
 
-static bt_row_stat joined(bt_row_stat *part, size_t n, join_fn join) {
+static bt_row_stat joined(bt_row_stat *leaf, size_t n, join_fn join) {
     for (size_t step = 1; step < n; step *= 2) {
-        for (size_t i = 0; i + step < n; i += 2 * step) part[i] = join(part[i], part[i + step]);
+        for (size_t i = 0; i + step < n; i += 2 * step) leaf[i] = join(leaf[i], leaf[i + step]);
     }
-    return part[0];
+    return leaf[0];
 }
 
-static void stats_in_parts(const split_job *j, size_t r) {
-    bt_row_stat part[BT_ROW_PARTS];
-    size_t c = j->C / j->parts;
-    for (size_t p = 0; p < j->parts; p++)
-        bt_k()->row_stats(&part[p], j->x + r * j->C + p * c, j->gain ? j->gain + p * c : NULL, 1,
+static void stats_of_leaves(const split_job *j, size_t r) {
+    bt_row_stat leaf[BT_ROW_LEAVES];
+    size_t c = j->C / j->leaves;
+    for (size_t p = 0; p < j->leaves; p++)
+        bt_k()->row_stats(&leaf[p], j->x + r * j->C + p * c, j->gain ? j->gain + p * c : NULL, 1,
                           c);
-    j->stat[r] = joined(part, j->parts, bt_row_stat_join);
+    j->stat[r] = joined(leaf, j->leaves, bt_row_stat_join);
 }
 
 static void do_stats(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
-    for (size_t r = a; j->parts > 1 && r < b; r++) stats_in_parts(j, r);
-    if (j->parts == 1) bt_k()->row_stats(j->stat + a, j->x + a * j->C, j->gain, b - a, j->C);
+    for (size_t r = a; j->leaves > 1 && r < b; r++) stats_of_leaves(j, r);
+    if (j->leaves == 1) bt_k()->row_stats(j->stat + a, j->x + a * j->C, j->gain, b - a, j->C);
 }
 
 void bt_op_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C,
-                     size_t parts) {
-    split_job j = {.stat = out, .x = x, .gain = gain, .C = C, .parts = parts};
+                     size_t leaves) {
+    split_job j = {.stat = out, .x = x, .gain = gain, .C = C, .leaves = leaves};
     bt_ops_run("row_stats", bytes_of(rows, C, 4), rows, bt_ops_row_grain(C), do_stats, &j);
 }
 
@@ -66,30 +66,30 @@ void bt_op_row_apply(int8_t *xq, float *dq, float *y, const float *x, const floa
     bt_ops_run("row_apply", bytes_of(rows, C, y ? 9 : 5), rows, bt_ops_row_grain(C), do_apply, &j);
 }
 
-static void dot_in_parts(const split_job *j, size_t r) {
-    double part[BT_ROW_PARTS];
-    size_t c = j->C / j->parts;
-    for (size_t p = 0; p < j->parts; p++) {
+static void dot_of_leaves(const split_job *j, size_t r) {
+    double leaf[BT_ROW_LEAVES];
+    size_t c = j->C / j->leaves;
+    for (size_t p = 0; p < j->leaves; p++) {
         size_t at = r * j->C + p * c;
-        bt_k()->row_dot(&part[p], j->dy + at, j->x + at, j->gain ? j->gain + p * c : NULL, 1, c);
+        bt_k()->row_dot(&leaf[p], j->dy + at, j->x + at, j->gain ? j->gain + p * c : NULL, 1, c);
     }
-    for (size_t step = 1; step < j->parts; step *= 2) {
-        for (size_t p = 0; p + step < j->parts; p += 2 * step) part[p] += part[p + step];
+    for (size_t step = 1; step < j->leaves; step *= 2) {
+        for (size_t p = 0; p + step < j->leaves; p += 2 * step) leaf[p] += leaf[p + step];
     }
-    j->dot[r] = part[0];
+    j->dot[r] = leaf[0];
 }
 
 static void do_dot(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
-    for (size_t r = a; j->parts > 1 && r < b; r++) dot_in_parts(j, r);
-    if (j->parts == 1)
+    for (size_t r = a; j->leaves > 1 && r < b; r++) dot_of_leaves(j, r);
+    if (j->leaves == 1)
         bt_k()->row_dot(j->dot + a, j->dy + a * j->C, j->x + a * j->C, j->gain, b - a, j->C);
 }
 
 void bt_op_row_dot(double *out, const float *dy, const float *x, const float *gain, size_t rows,
-                   size_t C, size_t parts) {
-    split_job j = {.dot = out, .dy = dy, .x = x, .gain = gain, .C = C, .parts = parts};
+                   size_t C, size_t leaves) {
+    split_job j = {.dot = out, .dy = dy, .x = x, .gain = gain, .C = C, .leaves = leaves};
     bt_ops_run("row_dot", bytes_of(rows, C, 8), rows, bt_ops_row_grain(C), do_dot, &j);
 }
 
@@ -138,9 +138,9 @@ static void do_heads(void *ctx, int thread, size_t a, size_t b) {
 }
 
 void bt_op_heads_dgain(float *out, const float *dy, const float *x, const float *rstd, size_t M,
-                       size_t heads, size_t parts, size_t D) {
-    heads_job j = {out, dy, x, rstd, M, heads, heads / parts, D};
-    bt_ops_run("rmsnorm_dgain", bytes_of(M, heads * D, 8), parts, 1, do_heads, &j);
+                       size_t heads, size_t leaves, size_t D) {
+    heads_job j = {out, dy, x, rstd, M, heads, heads / leaves, D};
+    bt_ops_run("rmsnorm_dgain", bytes_of(M, heads * D, 8), leaves, 1, do_heads, &j);
 }
 
 static void do_axpy(void *ctx, int thread, size_t a, size_t b) {
@@ -154,27 +154,27 @@ void bt_op_row_axpy(float *y, const float *x, const float *a, size_t rows, size_
     bt_ops_run("row_axpy", bytes_of(rows, C, 12), rows, bt_ops_row_grain(C), do_axpy, &j);
 }
 
-static void lse_in_parts(const split_job *j, size_t r) {
-    bt_row_stat part[BT_ROW_PARTS];
-    for (size_t p = 0; p < j->parts; p++) {
-        /* wraps below the part */
+static void lse_of_leaves(const split_job *j, size_t r) {
+    bt_row_stat leaf[BT_ROW_LEAVES];
+    for (size_t p = 0; p < j->leaves; p++) {
+        /* wraps below the leaf */
         size_t c = j->at[p + 1] - j->at[p], at = (size_t)(int64_t)j->index[r] - j->at[p];
         int32_t target = j->index[r] >= 0 && at < c ? (int32_t)at : -1;
-        bt_k()->row_lse(&part[p], j->x + r * j->C + j->at[p], &target, 1, c);
+        bt_k()->row_lse(&leaf[p], j->x + r * j->C + j->at[p], &target, 1, c);
     }
-    j->stat[r] = joined(part, j->parts, bt_row_lse_join);
+    j->stat[r] = joined(leaf, j->leaves, bt_row_lse_join);
 }
 
 static void do_lse(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
-    for (size_t r = a; j->parts > 1 && r < b; r++) lse_in_parts(j, r);
-    if (j->parts == 1) bt_k()->row_lse(j->stat + a, j->x + a * j->C, j->index + a, b - a, j->C);
+    for (size_t r = a; j->leaves > 1 && r < b; r++) lse_of_leaves(j, r);
+    if (j->leaves == 1) bt_k()->row_lse(j->stat + a, j->x + a * j->C, j->index + a, b - a, j->C);
 }
 
 void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows,
-                   size_t V, const size_t *at, size_t parts) {
-    split_job j = {.stat = out, .x = logits, .index = targets, .at = at, .C = V, .parts = parts};
+                   size_t V, const size_t *at, size_t leaves) {
+    split_job j = {.stat = out, .x = logits, .index = targets, .at = at, .C = V, .leaves = leaves};
     bt_ops_run("row_lse", bytes_of(rows, V, 4), rows, 1, do_lse, &j);
 }
 
@@ -191,9 +191,9 @@ void bt_op_row_softmax(float *logits, const float *top, const float *k, const in
     bt_ops_run("row_softmax", bytes_of(rows, V, 8), rows, 1, do_softmax, &j);
 }
 
-/* ---- part of a vocabulary -------------------------------------------------------------------- */
+/* ---- slice of a vocabulary ------------------------------------------------------------------- */
 
-static const float *row_of(const split_job *j, size_t m) { /* NULL: another part's token */
+static const float *row_of(const split_job *j, size_t m) { /* NULL: a token of another slice */
     size_t at = (size_t)j->index[m] - j->first;            /* wraps below first */
     return at < j->V ? j->x + at * j->C : NULL;
 }
@@ -210,8 +210,8 @@ static void do_embed(void *ctx, int thread, size_t a, size_t b) {
     }
 }
 
-void bt_op_embed_part(float *x, const float *E, const int32_t *tokens, size_t first, size_t V,
-                      size_t M, size_t C) {
+void bt_op_embed_slice(float *x, const float *E, const int32_t *tokens, size_t first, size_t V,
+                       size_t M, size_t C) {
     split_job j = {.y = x, .x = E, .index = tokens, .first = first, .V = V, .C = C};
     bt_ops_run("embed", bytes_of(M, C, 8), M, 16, do_embed, &j);
 }
@@ -226,8 +226,8 @@ static void do_embed_bwd(void *ctx, int thread, size_t a, size_t b) {
     }
 }
 
-void bt_op_embed_part_bwd(float *dE, const float *dx, const int32_t *tokens, size_t first, size_t V,
-                          size_t M, size_t C) {
+void bt_op_embed_slice_bwd(float *dE, const float *dx, const int32_t *tokens, size_t first,
+                           size_t V, size_t M, size_t C) {
     split_job j = {.y = dE, .dy = dx, .index = tokens, .first = first, .V = V, .M = M, .C = C};
     bt_ops_run("embed_bwd", bytes_of(M, C, 12), C, 64, do_embed_bwd, &j);
 }

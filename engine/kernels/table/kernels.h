@@ -58,13 +58,13 @@ typedef struct bt_attn_shape {
     size_t run;
 } bt_attn_shape;
 
-/* of a part of a row: row_stats, row_lse */
+/* of some columns of a row: row_stats, row_lse */
 typedef struct bt_row_stat {
     double sum;
     float a, b;
 } bt_row_stat;
 
-/* of two parts of a row, left and right: of row_stats, of row_lse */
+/* of two ranges of columns, left and right: of row_stats, of row_lse */
 static inline bt_row_stat bt_row_stat_join(bt_row_stat x, bt_row_stat y) {
     bool right = y.a * y.b > x.a * x.b;
     return (bt_row_stat){x.sum + y.sum, right ? y.a : x.a, right ? y.b : x.b};

@@ -180,7 +180,7 @@ void bt_net_embed(bt_model *m, const int32_t *inputs, size_t M) {
         bt_op_embed(a->x, m->embed, inputs, M, C);
         return;
     }
-    bt_op_embed_part(a->dxn, m->embed, inputs, m->split->vocab0, (size_t)m->setup.cfg.V, M, C);
+    bt_op_embed_slice(a->dxn, m->embed, inputs, m->split->vocab0, (size_t)m->setup.cfg.V, M, C);
     bt_net_copy(a->x, bt_net_own_sum(m, a->dxn, M), bt_net_own(m, M).n * C);
 }
 
@@ -190,8 +190,8 @@ void bt_net_embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
     if (!m->split)
         bt_op_embed_bwd(m->d_embed, a->dx, inputs, M, C);
     else
-        bt_op_embed_part_bwd(m->d_embed, bt_net_all(m, a->dx, M), inputs, m->split->vocab0,
-                             (size_t)m->setup.cfg.V, M, C);
+        bt_op_embed_slice_bwd(m->d_embed, bt_net_all(m, a->dx, M), inputs, m->split->vocab0,
+                              (size_t)m->setup.cfg.V, M, C);
 }
 
 /* Every part's largest logit, its sum of exp and the target's logit if it is here, in one exchange:

@@ -180,7 +180,7 @@ static void test_one_pass(void **state) {
 /* The head's gradients in int8: loss as without; one draw is near, the mean of many is the gradient
  * but for E and x themselves, which are rounded to nearest (2^-8 of their largest); one thread or
  * three, the same bits. Tokens 0-9 are sure of themselves. */
-enum { HM = 70, HV = 2 * BT_W8_PART + 52, HC = 40, HCHUNK = 48, DRAWS = 60 };
+enum { HM = 70, HV = 2 * BT_W8_BLOCK + 52, HC = 40, HCHUNK = 48, DRAWS = 60 };
 typedef struct head {
     float dx[HM * HC], dE[HV * HC], row[HM];
     double loss;
