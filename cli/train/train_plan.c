@@ -61,7 +61,7 @@ static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
 typedef struct shares {
     double P, T, S, L;
     bool latent, grads;
-    bt_weight_source panels;
+    bt_weight_source weight_source;
 } shares;
 
 static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
@@ -77,7 +77,7 @@ static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
         if (p.tensors[i].tern) s.T += (double)p.tensors[i].count;
     bt_params_release(&p);
     s.L = (double)cfg->n_layers;
-    s.panels = bt_run_cfg_weight_source(cfg);
+    s.weight_source = bt_run_cfg_weight_source(cfg);
     s.latent = cfg->zero >= 3 && mesh->dp_shard > 1;
     s.grads = cfg->zero >= 2 && mesh->dp_shard > 1 && cfg->accum == 1 &&
               strcmp(cfg->balance, "even") == 0;
@@ -88,9 +88,9 @@ static const char *formula(char *buf, size_t size, const shares *s, const char *
     char bytes[32], quantised[32];
     /* packed, and a byte for its code */
     double weight = (double)bt_k()->tern_bytes(1024, 1024) / 1048576 +
-                    (s->panels == BT_WEIGHTS_LOCAL);
+                    (s->weight_source == BT_WEIGHTS_LOCAL);
     snprintf(quantised, sizeof quantised, "%.3g T%s", weight,
-             s->panels == BT_WEIGHTS_PREFETCHED ? " / L" : "");
+             s->weight_source == BT_WEIGHTS_PREFETCHED ? " / L" : "");
     const struct {
         const char *arena, *text;
         double bytes;
@@ -98,7 +98,8 @@ static const char *formula(char *buf, size_t size, const shares *s, const char *
         {"params", s->latent ? "4 (P - T) + 4 T / S" : "4 P",
          s->latent ? 4 * (s->P - s->T) + 4 * s->T / s->S : 4 * s->P},
         {"grads", s->grads ? "4 P / S" : "4 P", s->grads ? 4 * s->P / s->S : 4 * s->P},
-        {"quantised", quantised, weight * s->T / (s->panels == BT_WEIGHTS_PREFETCHED ? s->L : 1)},
+        {"quantised", quantised,
+         weight * s->T / (s->weight_source == BT_WEIGHTS_PREFETCHED ? s->L : 1)},
         {"optimizer", s->S > 1 ? "8 P / S" : "8 P", 8 * s->P / s->S},
     };
     buf[0] = '\0';
@@ -114,8 +115,8 @@ static void print_reasons(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, cons
     shares s = shares_of(cfg, mesh);
     if (s.S > 1)
         snprintf(shards, sizeof shards,
-                 s.panels == BT_WEIGHTS_PREFETCHED ? ", S = %.0f shards, L = %.0f layers"
-                                                   : ", S = %.0f shards",
+                 s.weight_source == BT_WEIGHTS_PREFETCHED ? ", S = %.0f shards, L = %.0f layers"
+                                                          : ", S = %.0f shards",
                  s.S, s.L);
     printf("memory of a rank, and by formula: P = %s parameters%s, T = ",
            bt_metric_format(buf, sizeof buf, s.P, BT_UNIT_COUNT),

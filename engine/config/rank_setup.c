@@ -29,8 +29,8 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
                         .recompute = (bt_recompute)c->recompute,
                         .grad_int8 = c->grad == BT_GRAD_INT8,
                         .sequence = c->sequence,
-                        .cuts = (int)c->parts,
-                        .panels = bt_run_cfg_weight_source(c)};
+                        .leaves = (int)c->parts,
+                        .weight_source = bt_run_cfg_weight_source(c)};
     bt_mesh_coord me = bt_mesh_coord_of(&shape, rank);
     if (shape.tp > 1 || shape.pp > 1)
         s.slice = (bt_model_slice){

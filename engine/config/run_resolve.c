@@ -108,7 +108,7 @@ static const char *nearest(char *buf, size_t size, bool (*fits)(const void *ctx,
     return buf;
 }
 
-static bool makes_parts(const void *model, int n) { return bt_model_cuts_fit(model, n); }
+static bool makes_parts(const void *model, int n) { return bt_leaves_fit(model, n); }
 
 typedef struct shared_parts {
     const bt_model_cfg *m;
@@ -118,15 +118,15 @@ typedef struct shared_parts {
 static bool shares_parts(const void *ctx, int tp) {
     const shared_parts *s = ctx;
     bt_model_cfg part;
-    return bt_cuts_shared(s->parts, tp) &&
+    return bt_leaves_divide(s->parts, tp) &&
            bt_slice_cfg(&part, s->m, (bt_model_slice){.tp_size = tp}, NULL) == BT_OK;
 }
 
 /* parts that so many ranks can share: as many as there would be without them, or one a rank */
 static int parts_for(const bt_model_cfg *m, int tp) {
     int n = tp;
-    while (2 * n <= BT_CUTS_AUTO && bt_model_cuts_fit(m, 2 * n)) n *= 2;
-    return bt_model_cuts_fit(m, n) ? n : 0;
+    while (2 * n <= BT_LEAVES_AUTO && bt_leaves_fit(m, 2 * n)) n *= 2;
+    return bt_leaves_fit(m, n) ? n : 0;
 }
 
 /* Reproducible training adds over equal parts of the model, of which every tensor-parallel rank has
@@ -137,21 +137,21 @@ static bt_code resolve_parts(bt_run_cfg *c, const bt_model_cfg *m, bt_err *err) 
         c->parts = 0;
         return BT_OK;
     }
-    if (c->parts == 0) c->parts = bt_model_cuts(m);
-    if (!bt_model_cuts_fit(m, (int)c->parts))
+    if (c->parts == 0) c->parts = bt_leaves_auto(m);
+    if (!bt_leaves_fit(m, (int)c->parts))
         return bt_fail(
             err, BT_ARG,
             "train.parts %" PRId64
             ": heads %d, kv heads %d and d_ff %d do not make so many equal parts (use %s)",
             c->parts, m->H, m->KV, m->F,
-            nearest(buf, sizeof buf, makes_parts, m, c->parts, BT_CUTS_MAX));
+            nearest(buf, sizeof buf, makes_parts, m, c->parts, BT_LEAVES_MAX));
     if (c->tp > 1 && strcmp(c->isa, "blas") == 0)
         return bt_fail(err, BT_ARG,
                        "train.reproducible with --tp %" PRId64
                        ": what OpenBLAS rounds depends on how wide a rank's part is (use --isa "
                        "auto or generic)",
                        c->tp);
-    if (bt_cuts_shared((int)c->parts, (int)c->tp)) return BT_OK;
+    if (bt_leaves_divide((int)c->parts, (int)c->tp)) return BT_OK;
     shared_parts shared = {m, (int)c->parts};
     int parts = parts_for(m, (int)c->tp);
     if (parts) snprintf(or, sizeof or, ", or train.parts=%d in all runs to be compared", parts);
@@ -159,7 +159,7 @@ static bt_code resolve_parts(bt_run_cfg *c, const bt_model_cfg *m, bt_err *err) 
                    "train.reproducible: --tp %" PRId64 " cannot share out the %" PRId64
                    " part%s of this model, 1, 2, 4, ... to a rank (use --tp %s%s)",
                    c->tp, c->parts, c->parts == 1 ? "" : "s",
-                   nearest(buf, sizeof buf, shares_parts, &shared, c->tp, BT_CUTS_MAX), or);
+                   nearest(buf, sizeof buf, shares_parts, &shared, c->tp, BT_LEAVES_MAX), or);
 }
 
 static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {

@@ -104,7 +104,7 @@ bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) {
                                     .mesh = u->mesh,
                                     .shards = &u->shards,
                                     .zero = (int)c->zero,
-                                    .panels = s->model.panels};
+                                    .weight_source = s->model.weight_source};
     BT_TRY(bt_weights_create(&u->weights, &weights, err));
     const bt_matrix_update_cfg matrices = {.setup = s,
                                            .mesh = u->mesh,

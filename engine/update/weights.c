@@ -24,7 +24,7 @@ struct bt_weights {
     const bt_mesh *mesh;
     const bt_shards *shards;
     bool ternary; /* ZeRO 3 */
-    bt_weight_source panels;
+    bt_weight_source weight_source;
     bt_shard_all_gather *pieces; /* fp32 values; NULL: one shard */
     double *sums;                /* of |w|, by blocks; exchanged */
     code_run *runs;              /* of all shards, in the order of the flat array */
@@ -187,7 +187,7 @@ bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *e
                       .mesh = cfg->mesh,
                       .shards = cfg->shards,
                       .ternary = cfg->zero >= 3 && cfg->shards->n > 1,
-                      .panels = cfg->panels,
+                      .weight_source = cfg->weight_source,
                       .placed = -1,
                       .why = BT_ERR_INIT};
     if (w->ternary) use_small_pages(w->model);
@@ -197,7 +197,7 @@ bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *e
         bt_weights_destroy(w);
         return code;
     }
-    if (w->panels == BT_WEIGHTS_PREFETCHED) bt_model_source(w->model, &w->source);
+    if (w->weight_source == BT_WEIGHTS_PREFETCHED) bt_model_source(w->model, &w->source);
     *out = w;
     return BT_OK;
 }
@@ -308,7 +308,7 @@ static bt_code quantise_shards(bt_weights *w, bt_err *err) {
             BT_TRY(bt_model_quant_own(w->model, r->tensor, r->first, r->n, w->own + r->at, err));
     }
     bt_model_quant_done(w->model);
-    return w->panels == BT_WEIGHTS_GATHERED ? place_all(w, err) : BT_OK;
+    return w->weight_source == BT_WEIGHTS_GATHERED ? place_all(w, err) : BT_OK;
 }
 
 bt_code bt_weights_quantise(bt_weights *w, bt_err *err) {
@@ -353,7 +353,7 @@ bt_code bt_weights_check(const bt_weights *w, bt_err *err) {
     return w->failed;
 }
 
-static bool by_layers(const bt_weights *w) { return w->panels == BT_WEIGHTS_PREFETCHED; }
+static bool by_layers(const bt_weights *w) { return w->weight_source == BT_WEIGHTS_PREFETCHED; }
 
 bt_code bt_weights_begin(bt_weights *w, bt_passes walk, const int64_t *micros, int64_t each,
                          bt_err *err) {

@@ -35,7 +35,7 @@ typedef struct bt_weights_cfg {
     const bt_mesh *mesh;
     const bt_shards *shards;
     int zero;
-    bt_weight_source panels; /* the model's */
+    bt_weight_source weight_source; /* the model's */
 } bt_weights_cfg;
 
 bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *err) BT_MUST_CHECK;

@@ -52,8 +52,8 @@ static void look(moment *at, const bt_run_cfg *cfg, bt_model *m) {
             memcpy(at->codes + p->tensors[i].offset, bt_model_codes(m, i), p->tensors[i].count);
     at->rows = (size_t)m->setup.B * (size_t)whole.T;
     for (size_t l = 0; l < LAYERS; l++) {
-        const bt_site *sites[SITES] = {&m->layers[l].attn_in, &m->layers[l].o_in,
-                                       &m->layers[l].ffn_in, &m->layers[l].down_in};
+        const bt_linear_input *sites[SITES] = {&m->layers[l].attn_in, &m->layers[l].o_in,
+                                               &m->layers[l].ffn_in, &m->layers[l].down_in};
         for (size_t s = 0; s < SITES && sites[s]->tern; s++) {
             at->width[l * SITES + s] = sites[s]->K;
             at->acts[l * SITES + s] = copy_of(sites[s]->xq, at->rows * sites[s]->K);

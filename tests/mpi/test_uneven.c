@@ -158,9 +158,9 @@ static void parts_meet_in_one_kv_head(void **state) {
                     k->first_counted == rows[i].others * 128 * 2560);
         bt_params_release(&t);
     }
-    assert_true(bt_model_cuts(&m) == 4 &&
-                bt_slice_joins(&m, (bt_model_slice){.tp_rank = 4, .tp_size = 4}) == 3 &&
-                bt_slice_joins(&m, (bt_model_slice){.tp_rank = 2, .tp_size = 2}) == 1);
+    assert_true(bt_leaves_auto(&m) == 4 &&
+                bt_slice_shared_kv(&m, (bt_model_slice){.tp_rank = 4, .tp_size = 4}) == 3 &&
+                bt_slice_shared_kv(&m, (bt_model_slice){.tp_rank = 2, .tp_size = 2}) == 1);
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_slice_cfg(&p, &m, (bt_model_slice){.tp_rank = 0, .tp_size = 5}, &err),
                      BT_ARG);

@@ -42,7 +42,7 @@ size_t bt_acts_slots(const bt_model_setup *s) {
  * products want many rows at once. */
 size_t bt_acts_wide(const bt_model_setup *s, size_t M) {
     bool some = s->grad_int8 && s->cfg.linear != BT_LIN_DENSE && bt_acts_half(s) &&
-                kept(HEAVY, s) && s->slice.tp_size <= 1 && s->cuts <= 1;
+                kept(HEAVY, s) && s->slice.tp_size <= 1 && s->leaves <= 1;
     return some && M > WIDE_ROWS ? WIDE_ROWS : M;
 }
 
@@ -51,7 +51,7 @@ void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) 
     const bt_model_cfg *c = &s->cfg;
     size_t M = (size_t)s->B * (size_t)c->T, R = bt_acts_block(s, M), i = 0, W = bt_acts_wide(s, M);
     size_t S = bt_slice_rows(s, M), G = M * bt_net_kv_runs(s);
-    bool split = s->slice.tp_size > 1 || s->cuts > 1;
+    bool split = s->slice.tp_size > 1 || s->leaves > 1;
     bool tern = c->linear != BT_LIN_DENSE, qk = c->qk_norm, normed = c->norm != BT_NORM_PRE,
          train = s->train;
     bool light = bt_acts_half(s) && kept(LIGHT, s), heavy = bt_acts_half(s) && kept(HEAVY, s),

@@ -25,13 +25,13 @@ typedef struct memory_plan {
     size_t x_final, final_rstd, row_loss, logits, rope_cos, rope_sin, pos, noise_rows;
     size_t head_packed, head_scale, head_xq, head_dq; /* bt_head8 */
     size_t ones, mine, all, a, b, index;              /* of a part */
-    size_t spare, gains;                              /* of cuts */
-    size_t joined;                                    /* of kv heads that neighbours share */
+    size_t spare, gains;                              /* of leaves */
+    size_t shared_kv_sums;                            /* kv heads that neighbours share */
     size_t logits_rows;
     size_t tied, d_tied; /* of a last stage */
 } memory_plan;
 
-static bool split(const bt_model_setup *s) { return s->slice.tp_size > 1 || s->cuts > 1; }
+static bool split(const bt_model_setup *s) { return s->slice.tp_size > 1 || s->leaves > 1; }
 
 static size_t logits_rows(size_t V, size_t M, size_t least) {
     size_t rows = (size_t)LOGITS_BYTES / (V * sizeof(float)) / 64 * 64;
@@ -43,14 +43,15 @@ static bool head_int8(const bt_model_setup *s) {
     return s->train && s->grad_int8 && bt_slice_is_last_stage(s->slice);
 }
 
-/* a rank's vocabulary in cuts, each packed by itself */
+/* a rank's vocabulary in leaves, each packed by itself */
 static size_t head8_bytes(const bt_model_setup *s, const bt_model_cfg *whole) {
-    size_t cuts = bt_slice_cuts(s->slice, s->cuts), bytes = 0;
-    if (s->cuts <= 1) return bt_op_w8_bytes((size_t)s->cfg.V, (size_t)s->cfg.C);
-    for (size_t i = 0; i < cuts; i++) {
-        bt_model_slice cut = {.tp_rank = s->slice.tp_rank * (int)cuts + (int)i, .tp_size = s->cuts},
-                       next = {.tp_rank = cut.tp_rank + 1, .tp_size = s->cuts};
-        bytes += bt_op_w8_bytes(bt_slice_vocab(whole, next) - bt_slice_vocab(whole, cut),
+    size_t leaves = bt_slice_leaves(s->slice, s->leaves), bytes = 0;
+    if (s->leaves <= 1) return bt_op_w8_bytes((size_t)s->cfg.V, (size_t)s->cfg.C);
+    for (size_t i = 0; i < leaves; i++) {
+        bt_model_slice leaf = {.tp_rank = s->slice.tp_rank * (int)leaves + (int)i,
+                               .tp_size = s->leaves},
+                       next = {.tp_rank = leaf.tp_rank + 1, .tp_size = s->leaves};
+        bytes += bt_op_w8_bytes(bt_slice_vocab(whole, next) - bt_slice_vocab(whole, leaf),
                                 (size_t)s->cfg.C);
     }
     return bytes;
@@ -68,33 +69,33 @@ size_t bt_slice_rows(const bt_model_setup *s, size_t M) {
            bt_tp_first_row(M, s->slice.tp_rank, s->slice.tp_size);
 }
 
-bool bt_model_cuts_fit(const bt_model_cfg *c, int n) {
-    return n >= 1 && n <= BT_CUTS_MAX && bt_slice_heads_fit(c, n) && c->F % n == 0 && c->V >= n;
+bool bt_leaves_fit(const bt_model_cfg *c, int n) {
+    return n >= 1 && n <= BT_LEAVES_MAX && bt_slice_heads_fit(c, n) && c->F % n == 0 && c->V >= n;
 }
 
-int bt_model_cuts(const bt_model_cfg *c) {
-    int n = BT_CUTS_AUTO;
-    while (!bt_model_cuts_fit(c, n)) n /= 2;
+int bt_leaves_auto(const bt_model_cfg *c) {
+    int n = BT_LEAVES_AUTO;
+    while (!bt_leaves_fit(c, n)) n /= 2;
     return n;
 }
 
-bool bt_cuts_shared(int cuts, int parts) {
-    int each = cuts / parts;
-    return parts == 1 || (cuts % parts == 0 && (each & (each - 1)) == 0);
+bool bt_leaves_divide(int leaves, int parts) {
+    int each = leaves / parts;
+    return parts == 1 || (leaves % parts == 0 && (each & (each - 1)) == 0);
 }
 
-/* outputs of a layer that are packed apart: those of each cut, or whole kv heads */
+/* outputs of a layer that are packed apart: those of each leaf, or whole kv heads */
 static size_t parts_of(const bt_model_setup *s, const bt_tensor *t) {
-    size_t cuts = bt_slice_cuts(s->slice, s->cuts), kv = (size_t)s->cfg.KV;
-    if (t->shard == BT_SHARD_KVROW) return kv < cuts || bt_net_kv_uneven(s) ? kv : cuts;
-    return t->shard == BT_SHARD_ROW ? cuts : 1;
+    size_t leaves = bt_slice_leaves(s->slice, s->leaves), kv = (size_t)s->cfg.KV;
+    if (t->shard == BT_SHARD_KVROW) return kv < leaves || bt_net_kv_uneven(s) ? kv : leaves;
+    return t->shard == BT_SHARD_ROW ? leaves : 1;
 }
 
 static size_t packed_bytes(const bt_model_setup *s, const bt_tensor *t) {
     return (bt_k()->tern_bytes(t->rows / parts_of(s, t), t->cols) + 63) / 64 * 64;
 }
 
-static size_t levels(size_t cuts) { return cuts > 1 ? 1 + levels(cuts / 2) : 0; }
+static size_t levels(size_t leaves) { return leaves > 1 ? 1 + levels(leaves / 2) : 0; }
 static int tp_size(const bt_model_setup *s) { return s->slice.tp_size > 1 ? s->slice.tp_size : 1; }
 
 static bool tied_copy(const bt_model_setup *s) {
@@ -108,8 +109,10 @@ static void plan_ternary(memory_plan *p, const bt_model_setup *s, const bt_param
         if (!t->tern) continue;
         if (t->count > longest) longest = t->count;
         /* where the first layer's are */
-        bool again = s->panels == BT_WEIGHTS_PREFETCHED && t->layer > 0;
-        size_t codes = s->panels == BT_WEIGHTS_LOCAL ? bt_arena_reserve(&p->quant, t->count, 1) : 0;
+        bool again = s->weight_source == BT_WEIGHTS_PREFETCHED && t->layer > 0;
+        size_t codes = s->weight_source == BT_WEIGHTS_LOCAL
+                           ? bt_arena_reserve(&p->quant, t->count, 1)
+                           : 0;
         size_t packed = again ? 0
                               : bt_arena_reserve(&p->quant, parts_of(s, t) * packed_bytes(s, t), 1);
         size_t packed2 = s->train
@@ -121,7 +124,7 @@ static void plan_ternary(memory_plan *p, const bt_model_setup *s, const bt_param
                              : packed;
         p->packed2[i] = packed2;
     }
-    if (s->panels != BT_WEIGHTS_LOCAL) p->taken = bt_arena_reserve(&p->quant, longest, 1);
+    if (s->weight_source != BT_WEIGHTS_LOCAL) p->taken = bt_arena_reserve(&p->quant, longest, 1);
 }
 
 /* s->cfg is the part's */
@@ -147,7 +150,7 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     bt_arena_plan(&p->scratch, "scratch");
     /* their gradients are sums over these rows */
     if (bt_slice_is_last_stage(s->slice))
-        p->logits_rows = logits_rows(s->cuts > 1 ? (size_t)whole->V : (size_t)c->V, M,
+        p->logits_rows = logits_rows(s->leaves > 1 ? (size_t)whole->V : (size_t)c->V, M,
                                      head_int8(s) ? BT_GRAD_BLOCK : LOGITS_LEAST);
     p->final_rstd = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->row_loss = bt_arena_reserve(&p->scratch, M, sizeof(float));
@@ -166,19 +169,19 @@ static void plan_memory(memory_plan *p, const bt_model_setup *s, const bt_params
     }
     p->row = s->train ? 0 : bt_arena_reserve(&p->scratch, widest_output(c), sizeof(float));
     if (!split(s)) return;
-    if (s->cuts > 1) {
+    if (s->leaves > 1) {
         p->spare = bt_arena_reserve(&p->scratch,
-                                    levels(bt_slice_cuts(s->slice, s->cuts)) * M * (size_t)c->C,
+                                    levels(bt_slice_leaves(s->slice, s->leaves)) * M * (size_t)c->C,
                                     sizeof(float));
         size_t heads = (size_t)c->KV * (size_t)c->D,
-               norms = (size_t)s->cuts * (size_t)(c->C > c->D ? c->C : c->D);
+               norms = (size_t)s->leaves * (size_t)(c->C > c->D ? c->C : c->D);
         p->gains = bt_arena_reserve(&p->scratch, heads > norms ? heads : norms, sizeof(float));
     }
-    size_t joins = bt_slice_joins(whole, (bt_model_slice){.tp_rank = s->slice.tp_size,
-                                                          .tp_size = s->slice.tp_size});
+    size_t joins = bt_slice_shared_kv(whole, (bt_model_slice){.tp_rank = s->slice.tp_size,
+                                                              .tp_size = s->slice.tp_size});
     if (joins && s->train)
-        p->joined = bt_arena_reserve(
-            &p->scratch, joins * (s->cuts > 1 ? M : (size_t)c->C) * (size_t)c->D, sizeof(float));
+        p->shared_kv_sums = bt_arena_reserve(
+            &p->scratch, joins * (s->leaves > 1 ? M : (size_t)c->C) * (size_t)c->D, sizeof(float));
     p->ones = bt_arena_reserve(&p->scratch, M, sizeof(float));
     p->mine = bt_arena_reserve(&p->scratch, M, sizeof(bt_row_stat));
     p->all = bt_arena_reserve(&p->scratch, M * (size_t)tp_size(s), sizeof(bt_row_stat));
@@ -203,7 +206,7 @@ size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
     const bt_arena_row all[] = {
         {"params", p.params.bytes, "latent weights, fp32"},
         {"grads", p.grads.bytes, "their gradients, fp32"},
-        {"quantised", p.quant.bytes, quantised_why[s->panels]},
+        {"quantised", p.quant.bytes, quantised_why[s->weight_source]},
         {"activations", p.acts.bytes,
          "kept for backward per layer, plus the gradients on the way back"},
         {"scratch", p.scratch.bytes, "one chunk of logits, rotary tables, positions"},
@@ -224,13 +227,14 @@ static bt_linear linear_of(bt_model *m, const memory_plan *p, int layer, bt_para
     const bt_tensor *t = bt_params_get(&m->params, layer, id);
     size_t i = (size_t)(t - m->params.tensors);
     bt_linear l = {.tensor = t, .N = t->rows, .K = t->cols, .w = m->w + t->offset, .tern = t->tern};
-    l.parts = parts_of(&m->setup, t);
-    l.whole = m->setup.cuts <= 1 || t->first_counted < t->count;
+    l.leaves = parts_of(&m->setup, t);
+    l.contributes_dx = m->setup.leaves <= 1 || t->first_counted < t->count;
     l.first_row = t->row0;
     if (t->tern) {
         l.packed_bytes = packed_bytes(&m->setup, t);
-        l.codes = m->setup.panels == BT_WEIGHTS_LOCAL ? bt_arena_at(&m->quant_arena, p->codes[i])
-                                                      : NULL;
+        l.codes = m->setup.weight_source == BT_WEIGHTS_LOCAL
+                      ? bt_arena_at(&m->quant_arena, p->codes[i])
+                      : NULL;
         l.packed = bt_arena_at(&m->quant_arena, p->packed[i]);
         l.packed2 = m->setup.train ? NULL : bt_arena_at(&m->quant_arena, p->packed2[i]);
         l.row = m->setup.train ? NULL : bt_arena_at(&m->scratch_arena, p->row);
@@ -239,7 +243,7 @@ static bt_linear linear_of(bt_model *m, const memory_plan *p, int layer, bt_para
     return l;
 }
 
-static void point_site(bt_site *s, float *rstd, int8_t *xq, float *dq, float *xn) {
+static void point_site(bt_linear_input *s, float *rstd, int8_t *xq, float *dq, float *xn) {
     s->rstd = rstd, s->xq = xq, s->dq = dq, s->xn = xn;
 }
 
@@ -249,7 +253,7 @@ void bt_net_point(bt_model *m, int layer, int slot) {
     float *xn;
     bt_acts_point(a, &m->acts_plan, &m->acts_arena, (size_t)(slot * m->setup.cfg.L + layer));
     xn = m->setup.cfg.linear != BT_LIN_DENSE ? NULL : a->xn;
-    if (m->split) a->dxn = m->split->tp_group->partial;
+    if (m->tp) a->dxn = m->tp->tp_group->partial;
     if (layer > 0) m->layers[layer - 1].x_out = a->x;
     /* the last layer's; others are wired by the next */
     l->x_out = m->setup.train ? m->x_final : a->x;
@@ -266,32 +270,32 @@ static void wire_layer(bt_model *m, const memory_plan *p, int i) {
     size_t C = (size_t)c->C, HD = (size_t)c->H * (size_t)c->D, F = (size_t)c->F;
     float eps = (float)c->norm_eps;
     int n = m->first_layer + i; /* in the whole model */
-    l->attn_in = (bt_site){.K = C,
-                           .normed = true,
-                           .tern = tern,
-                           .gain = gain_of(m, n, BT_P_ATTN_NORM),
-                           .eps = eps,
-                           .whole_K = C};
-    l->o_in = (bt_site){.K = HD,
-                        .normed = normed,
-                        .tern = tern,
-                        .gain = gain_of(m, n, BT_P_ATTN_SUBNORM),
-                        .eps = eps,
-                        .split = m->split,
-                        .whole_K = (size_t)m->whole.H * (size_t)c->D};
-    l->ffn_in = (bt_site){.K = C,
-                          .normed = true,
-                          .tern = tern,
-                          .gain = gain_of(m, n, BT_P_FFN_NORM),
-                          .eps = eps,
-                          .whole_K = C};
-    l->down_in = (bt_site){.K = F,
-                           .normed = normed,
-                           .tern = tern,
-                           .gain = gain_of(m, n, BT_P_FFN_SUBNORM),
-                           .eps = eps,
-                           .split = m->split,
-                           .whole_K = (size_t)m->whole.F};
+    l->attn_in = (bt_linear_input){.K = C,
+                                   .normed = true,
+                                   .tern = tern,
+                                   .gain = gain_of(m, n, BT_P_ATTN_NORM),
+                                   .eps = eps,
+                                   .whole_K = C};
+    l->o_in = (bt_linear_input){.K = HD,
+                                .normed = normed,
+                                .tern = tern,
+                                .gain = gain_of(m, n, BT_P_ATTN_SUBNORM),
+                                .eps = eps,
+                                .tp = m->tp,
+                                .whole_K = (size_t)m->whole.H * (size_t)c->D};
+    l->ffn_in = (bt_linear_input){.K = C,
+                                  .normed = true,
+                                  .tern = tern,
+                                  .gain = gain_of(m, n, BT_P_FFN_NORM),
+                                  .eps = eps,
+                                  .whole_K = C};
+    l->down_in = (bt_linear_input){.K = F,
+                                   .normed = normed,
+                                   .tern = tern,
+                                   .gain = gain_of(m, n, BT_P_FFN_SUBNORM),
+                                   .eps = eps,
+                                   .tp = m->tp,
+                                   .whole_K = (size_t)m->whole.F};
     bt_net_point(m, i, 0);
     l->q_norm = gain_of(m, n, BT_P_Q_NORM);
     l->k_norm = gain_of(m, n, BT_P_K_NORM);
@@ -319,24 +323,27 @@ static void fill_rope(bt_model *m) {
 }
 
 static void wire_split(bt_model *m, const memory_plan *p) {
-    bt_split *x = m->split;
+    bt_tp_state *x = m->tp;
     size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;
     x->tp_group = m->setup.tp_group;
     x->sequence = m->setup.sequence;
-    x->cuts = bt_slice_cuts(m->setup.slice, m->setup.cuts);
-    x->all_cuts = m->setup.cuts > 1 ? (size_t)m->setup.cuts : 1;
-    x->spare = m->setup.cuts > 1 ? bt_arena_at(&m->scratch_arena, p->spare) : NULL;
-    x->gains = m->setup.cuts > 1 ? bt_arena_at(&m->scratch_arena, p->gains) : NULL;
-    x->first_cut = (size_t)m->setup.slice.tp_rank * x->cuts;
-    x->joins = bt_slice_joins(&m->whole, (bt_model_slice){.tp_rank = m->setup.slice.tp_size,
-                                                          .tp_size = m->setup.slice.tp_size});
-    x->joined = x->joins && m->setup.train ? bt_arena_at(&m->scratch_arena, p->joined) : NULL;
-    x->join_at = bt_slice_joins(&m->whole, m->setup.slice) - (m->setup.cfg.skip > 0);
+    x->leaves = bt_slice_leaves(m->setup.slice, m->setup.leaves);
+    x->total_leaves = m->setup.leaves > 1 ? (size_t)m->setup.leaves : 1;
+    x->spare = m->setup.leaves > 1 ? bt_arena_at(&m->scratch_arena, p->spare) : NULL;
+    x->gains = m->setup.leaves > 1 ? bt_arena_at(&m->scratch_arena, p->gains) : NULL;
+    x->first_leaf = (size_t)m->setup.slice.tp_rank * x->leaves;
+    x->shared_kv = bt_slice_shared_kv(&m->whole,
+                                      (bt_model_slice){.tp_rank = m->setup.slice.tp_size,
+                                                       .tp_size = m->setup.slice.tp_size});
+    x->shared_kv_sums = x->shared_kv && m->setup.train
+                            ? bt_arena_at(&m->scratch_arena, p->shared_kv_sums)
+                            : NULL;
+    x->first_shared_kv = bt_slice_shared_kv(&m->whole, m->setup.slice) - (m->setup.cfg.skip > 0);
     x->vocab0 = bt_slice_vocab(&m->whole, m->setup.slice);
-    for (size_t k = 0; k <= x->cuts && x->all_cuts > 1; k++)
+    for (size_t k = 0; k <= x->leaves && x->total_leaves > 1; k++)
         x->vocab_at[k] = bt_slice_vocab(&m->whole,
-                                        (bt_model_slice){.tp_rank = (int)(x->first_cut + k),
-                                                         .tp_size = (int)x->all_cuts}) -
+                                        (bt_model_slice){.tp_rank = (int)(x->first_leaf + k),
+                                                         .tp_size = (int)x->total_leaves}) -
                          x->vocab0;
     x->ones = bt_arena_at(&m->scratch_arena, p->ones);
     x->mine = bt_arena_at(&m->scratch_arena, p->mine);
@@ -374,10 +381,11 @@ void bt_model_grads_into(bt_model *m, float *grads) {
 
 static void wire(bt_model *m, const memory_plan *p) {
     const bt_model_cfg *c = &m->setup.cfg;
-    if (m->split) wire_split(m, p);
+    if (m->tp) wire_split(m, p);
     m->w = bt_arena_at(&m->params_arena, p->w);
     m->own_g = m->setup.train ? bt_arena_at(&m->grads_arena, p->g) : NULL;
-    m->taken = m->setup.panels != BT_WEIGHTS_LOCAL ? bt_arena_at(&m->quant_arena, p->taken) : NULL;
+    m->taken = m->setup.weight_source != BT_WEIGHTS_LOCAL ? bt_arena_at(&m->quant_arena, p->taken)
+                                                          : NULL;
     m->noise_rows = m->setup.train && m->setup.grad_int8
                         ? bt_arena_at(&m->scratch_arena, p->noise_rows)
                         : NULL;
@@ -404,7 +412,7 @@ static void wire(bt_model *m, const memory_plan *p) {
                               bt_arena_at(a, p->head_xq),
                               bt_arena_at(a, p->head_dq),
                               {m->noise_rows, (uint32_t)bt_hash_name("head"),
-                               (uint32_t)(m->split ? m->split->vocab0 : 0)}};
+                               (uint32_t)(m->tp ? m->tp->vocab0 : 0)}};
     }
     m->rope_cos = bt_arena_at(&m->scratch_arena, p->rope_cos);
     m->rope_sin = bt_arena_at(&m->scratch_arena, p->rope_sin);
@@ -450,12 +458,12 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     if (code == BT_OK && part && (!s->tp_group || s->tp_group->size != tp_size(s)))
         code = bt_fail(err, BT_ARG, "part %d of %d of a model needs its tensor-parallel group",
                        s->slice.tp_rank, s->slice.tp_size);
-    if (code == BT_OK && s->cuts > 1 &&
-        (!bt_model_cuts_fit(&s->cfg, s->cuts) || !bt_cuts_shared(s->cuts, tp_size(s))))
-        code = bt_fail(err, BT_ARG, "a model cannot be cut into %d equal parts for %d ranks",
-                       s->cuts, tp_size(s));
+    if (code == BT_OK && s->leaves > 1 &&
+        (!bt_leaves_fit(&s->cfg, s->leaves) || !bt_leaves_divide(s->leaves, tp_size(s))))
+        code = bt_fail(err, BT_ARG, "a model cannot be divided into %d equal parts for %d ranks",
+                       s->leaves, tp_size(s));
     if (code != BT_OK) goto done;
-    if (part) m->split = calloc(1, sizeof *m->split);
+    if (part) m->tp = calloc(1, sizeof *m->tp);
     m->totals = calloc(m->params.n * (1 + (part ? (size_t)tp_size(s) : 0)), sizeof *m->totals);
     m->layers = calloc((size_t)m->setup.cfg.L, sizeof *m->layers);
     m->first_layer = bt_slice_layers(&s->cfg, s->slice).first;
@@ -463,8 +471,8 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     p.codes = calloc(m->params.n, sizeof *p.codes);
     p.packed = calloc(m->params.n, sizeof *p.packed);
     p.packed2 = calloc(m->params.n, sizeof *p.packed2);
-    if (!m->layers || !m->quant_sums || !m->totals || (part && !m->split) || !p.codes ||
-        !p.packed || !p.packed2) {
+    if (!m->layers || !m->quant_sums || !m->totals || (part && !m->tp) || !p.codes || !p.packed ||
+        !p.packed2) {
         code = bt_fail(err, BT_NOMEM, "cannot take memory for %d layers", s->cfg.L);
         goto done;
     }
@@ -503,7 +511,7 @@ void bt_model_destroy(bt_model *m) {
     free(m->layers);
     free(m->quant_sums);
     free(m->totals);
-    free(m->split);
+    free(m->tp);
     bt_params_release(&m->params);
     free(m);
 }
@@ -527,7 +535,7 @@ static double head_loss(bt_model *m, const int32_t *targets, float dscale) {
 }
 
 static int64_t comm_ns(const bt_model *m) {
-    return (m->split ? m->split->tp_group->comm_ns : 0) + (m->source ? m->source->comm_ns : 0);
+    return (m->tp ? m->tp->tp_group->comm_ns : 0) + (m->source ? m->source->comm_ns : 0);
 }
 
 double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *targets,

@@ -67,21 +67,21 @@ typedef struct bt_model_setup {
     /* sums over heads, widths, vocabulary and (norms) tokens are added as a tree over so many
      * equal parts of the whole model: then they have the same bits in any slice.tp_size. 0 or 1:
      * not */
-    int cuts;
+    int leaves;
     bool sequence; /* parts: residual and norms by tokens */
-    /* parts or cuts: who holds the others; borrowed. Plans need none */
+    /* parts or leaves: who holds the others; borrowed. Plans need none */
     bt_tp_group *tp_group;
-    bt_weight_source panels;
+    bt_weight_source weight_source;
 } bt_model_setup;
 
-enum { BT_CUTS_MAX = 64, BT_CUTS_AUTO = 8 };
-/* n cuts are equal in this model (vocabularies up to one token), and kv heads are whole in them or
+enum { BT_LEAVES_MAX = 64, BT_LEAVES_AUTO = 8 };
+/* n leaves are equal in this model (vocabularies up to one token), and kv heads are whole in them or
  * shared evenly */
-bool bt_model_cuts_fit(const bt_model_cfg *whole, int n);
-/* the most of them that is a power of two up to BT_CUTS_AUTO */
-int bt_model_cuts(const bt_model_cfg *whole);
-/* every part holds a whole branch of the tree: 1, 2, 4, ... cuts, or there is one part */
-bool bt_cuts_shared(int cuts, int parts);
+bool bt_leaves_fit(const bt_model_cfg *whole, int n);
+/* the most of them that is a power of two up to BT_LEAVES_AUTO */
+int bt_leaves_auto(const bt_model_cfg *whole);
+/* every part holds a whole branch of the tree: 1, 2, 4, ... leaves, or there is one part */
+bool bt_leaves_divide(int leaves, int parts);
 
 /* tokens of M whose residual this part holds */
 size_t bt_slice_rows(const bt_model_setup *s, size_t M);

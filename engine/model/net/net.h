@@ -24,8 +24,9 @@ typedef struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
     /* (N, K) of the last quantise: to count flips and to pack from; NULL: owners have them */
     int8_t *codes;
     /* runs of outputs that are packed apart, so that dx can be summed over some; 1: all */
-    size_t parts;
-    bool whole;          /* false: all of dx is another copy's to add */
+    size_t leaves;
+    /* false: another tensor-parallel rank holds a replica of this kv head and adds all of dx */
+    bool contributes_dx;
     size_t packed_bytes; /* of one run */
     /* (parts, packed_bytes); BT_WEIGHTS_PREFETCHED: the same place in every layer */
     unsigned char *packed;
@@ -44,7 +45,7 @@ typedef struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
 
 /* Where a group of linear layers reads: an optional norm, then int8 per token (ternary) or floats
  * (dense). */
-typedef struct bt_site {
+typedef struct bt_linear_input {
     size_t K;
     bool normed, tern;
     bt_gain gain;
@@ -55,30 +56,30 @@ typedef struct bt_site {
     /* (M, K) dense: the floats; shared by all layers, so backward restores them */
     float *xn;
     /* not NULL: the K columns are this part's of a wider row */
-    struct bt_split *split;
+    struct bt_tp_state *tp;
     size_t whole_K;
-} bt_site;
+} bt_linear_input;
 
 /* A model that is one part of a tensor-parallel group's, from inside */
-typedef struct bt_split {
+typedef struct bt_tp_state {
     bt_tp_group *tp_group;
     bool sequence;
     /* equal parts whose sums are added as a tree: here, of the whole model. 1: none */
-    size_t cuts, all_cuts;
-    size_t first_cut; /* of those here */
-    /* where the cuts of this part's vocabulary begin; they may differ by one token */
-    size_t vocab_at[BT_CUTS_MAX + 1];
-    float *spare; /* (log2 cuts, M, C) sums on their way */
+    size_t leaves, total_leaves;
+    size_t first_leaf; /* of those here */
+    /* where the leaves of this part's vocabulary begin; they may differ by one token */
+    size_t vocab_at[BT_LEAVES_MAX + 1];
+    float *spare; /* (log2 leaves, M, C) sums on their way */
     float *gains; /* (all_cuts, C or D), or (KV, D) */
     /* kv heads that two parts share, of the whole model; the first one of this part among them */
-    size_t joins, join_at;
-    float *joined;           /* (joins, M D or D C) what each pair adds up */
+    size_t shared_kv, first_shared_kv;
+    float *shared_kv_sums;   /* (shared_kv, M D or D C) what each pair adds up */
     size_t vocab0;           /* first token id of this part */
     float *ones;             /* (M) */
     bt_row_stat *mine, *all; /* (M); the tensor-parallel group's, (size, M) */
     float *a, *b;            /* (M) */
     int32_t *index;          /* (M) */
-} bt_split;
+} bt_tp_state;
 
 typedef struct bt_rows {
     size_t first, n;
@@ -87,7 +88,7 @@ typedef struct bt_rows {
 typedef struct bt_layer {
     bt_acts a;
     float *x_out; /* residual leaving the layer: the next one's x */
-    bt_site attn_in, o_in, ffn_in, down_in;
+    bt_linear_input attn_in, o_in, ffn_in, down_in;
     bt_gain q_norm, k_norm;
     bt_linear q, k, v, o, gate, up, down;
 } bt_layer;
@@ -95,7 +96,7 @@ typedef struct bt_layer {
 struct bt_model {
     bt_model_setup setup; /* its cfg is this part's */
     bt_model_cfg whole;
-    bt_split *split; /* NULL: not a part */
+    bt_tp_state *tp; /* NULL: the whole model on one rank */
     bt_params params;
     bt_arena params_arena, grads_arena, quant_arena, acts_arena, scratch_arena;
     /* (params.total); g: where gradients are added, NULL without training */
@@ -135,48 +136,48 @@ struct bt_model {
 /* ---- linear.c ---- */
 /* rows r0 .. r0+rows of the site's input; y is row r0's output. src is what the site's input was
  * made from */
-void bt_linear_fwd(const bt_linear *l, float *y, const bt_site *s, const float *src, size_t r0,
-                   size_t rows, bt_prec prec, int flags);
+void bt_linear_fwd(const bt_linear *l, float *y, const bt_linear_input *s, const float *src,
+                   size_t r0, size_t rows, bt_prec prec, int flags);
 /* over the outputs of one of the layer's parts; dx, dy: row r0's */
 void bt_linear_dx(const bt_linear *l, size_t part, float *dx, const float *dy, size_t r0,
                   size_t rows, bt_prec prec, int flags);
 /* adds what rows r0 .. r0+rows give; dy: row r0's. In int8 r0 is a multiple of BT_GRAD_BLOCK */
-void bt_linear_dw(const bt_linear *l, const float *dy, const bt_site *s, const float *src,
+void bt_linear_dw(const bt_linear *l, const float *dy, const bt_linear_input *s, const float *src,
                   size_t r0, size_t rows, bt_prec prec);
 
 /* dense: what its linear layers read */
-const float *bt_site_floats(const bt_site *s, const float *src);
-void bt_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows); /* x: row r0 */
+const float *bt_input_floats(const bt_linear_input *s, const float *src);
+void bt_input_fwd(const bt_linear_input *s, const float *x, size_t r0, size_t rows); /* x: row r0 */
 /* dense: the floats that bt_linear_dw reads */
-void bt_site_restore(const bt_site *s, const float *x, size_t r0, size_t rows);
+void bt_input_restore(const bt_linear_input *s, const float *x, size_t r0, size_t rows);
 /* gradient through the norm: dx (+)= ; adds to the gain's gradient. Sites without norm pass dy on:
  * nothing to call */
-void bt_site_bwd(const bt_site *s, float *dx, const float *dy, const float *x, size_t r0,
-                 size_t rows, int acc);
+void bt_input_bwd(const bt_linear_input *s, float *dx, const float *dy, const float *x, size_t r0,
+                  size_t rows, int acc);
 
-/* ---- tp_split.c: tensor parallelism; tp_cuts.c: sums over leaves. Most work for a whole model too ---- */
+/* ---- tp_exchange.c: tensor parallelism; tp_leaves.c: sums over leaves. Most work for a whole model too ---- */
 /* tokens whose residual is here */
 bt_rows bt_net_own(const bt_model *m, size_t M);
 /* own rows of x -> input rows of all tokens */
-void bt_net_site(bt_model *m, const bt_site *s, const float *x, size_t M);
+void bt_net_site(bt_model *m, const bt_linear_input *s, const float *x, size_t M);
 /* dense: the same floats for bt_linear_dw */
-void bt_net_restore(bt_model *m, const bt_site *s, const float *x, size_t M);
+void bt_net_restore(bt_model *m, const bt_linear_input *s, const float *x, size_t M);
 /* y += product, for own rows of y: `part` for each block of rows, then `sum` */
-void bt_net_out_part(bt_model *m, float *y, const bt_linear *l, const bt_site *s, const float *src,
-                     size_t r0, size_t rows);
-void bt_net_out_sum(bt_model *m, float *y, const bt_linear *l, const bt_site *s, size_t M);
+void bt_net_out_part(bt_model *m, float *y, const bt_linear *l, const bt_linear_input *s,
+                     const float *src, size_t r0, size_t rows);
+void bt_net_out_sum(bt_model *m, float *y, const bt_linear *l, const bt_linear_input *s, size_t M);
 /* own rows of dx -> rows of all tokens */
 const float *bt_net_all(bt_model *m, const float *own, size_t M);
 /* (M, C) sums of this part -> own rows of the whole's */
 float *bt_net_own_sum(bt_model *m, float *x, size_t M);
-/* rows r0 .. r0+rows of m->layers[0].a.dxn = sum of dy W over the layers, cut by cut; dy: row
+/* rows r0 .. r0+rows of m->layers[0].a.dxn = sum of dy W over the layers, leaf by leaf; dy: row
  * r0's */
 typedef struct bt_dx_term {
     const bt_linear *l;
     const float *dy;
 } bt_dx_term;
 void bt_net_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows);
-/* out (M, N) = a (M, K) times b (K, N), or (N, K) with tb, cut by cut of K, which may be the
+/* out (M, N) = a (M, K) times b (K, N), or (N, K) with tb, leaf by leaf of K, which may be the
  * vocabulary */
 typedef struct bt_depth_product {
     const float *a, *b;
@@ -190,7 +191,7 @@ typedef struct bt_depth_product {
     float dscale;
 } bt_depth_product;
 void bt_net_depth(bt_model *m, float *out, const bt_depth_product *p);
-/* head8.w := the head, cut by cut */
+/* head8.w := the head, leaf by leaf */
 void bt_net_pack_words(bt_model *m);
 /* through a norm of own rows of the residual; dx (+)= */
 void bt_net_norm_bwd(bt_model *m, const bt_gain *g, float *dx, const float *dy, const float *x,
@@ -198,9 +199,9 @@ void bt_net_norm_bwd(bt_model *m, const bt_gain *g, float *dx, const float *dy, 
 /* through the norm of heads, of which `kv` says whose */
 void bt_net_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, const float *dy,
                       const float *x, size_t M);
-/* arrays of dk and dv that are summed: several where cuts share a kv head */
+/* arrays of dk and dv that are summed: several where leaves share a kv head */
 size_t bt_net_kv_runs(const bt_model_setup *s);
-/* cuts begin inside kv heads: k and v are packed head by head */
+/* leaves begin inside kv heads: k and v are packed head by head */
 bool bt_net_kv_uneven(const bt_model_setup *s);
 /* (runs, M, KV D), the first becomes the sum over all who share heads */
 void bt_net_kv_sum(bt_model *m, float *d, size_t M);
@@ -209,15 +210,15 @@ void bt_net_embed_bwd(bt_model *m, const int32_t *inputs, size_t M);
 /* a.xn -> loss, a.dxn */
 double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t M);
 /* makes a gradient that several parts hold whole */
-void bt_split_grad(const bt_model *m, const bt_tensor *t);
+void bt_tp_grad(const bt_model *m, const bt_tensor *t);
 /* sums over the kv heads that this part shares with neighbours; head h of x: `rows` rows of `width`
  * from element h * width, ld apart */
-void bt_split_join(const bt_model *m, float *x, size_t rows, size_t ld, size_t width);
+void bt_tp_join(const bt_model *m, float *x, size_t rows, size_t ld, size_t width);
 /* (tensors, 2) sums over a part's block -> over tensors */
-void bt_split_totals(const bt_model *m, double (*totals)[2]);
-void bt_split_site_fwd(const bt_site *s, const float *x, size_t r0, size_t rows);
-void bt_split_site_bwd(const bt_site *s, float *dx, const float *dy, const float *x, size_t r0,
-                       size_t rows);
+void bt_tp_totals(const bt_model *m, double (*totals)[2]);
+void bt_tp_input_fwd(const bt_linear_input *s, const float *x, size_t r0, size_t rows);
+void bt_tp_input_bwd(const bt_linear_input *s, float *dx, const float *dy, const float *x,
+                     size_t r0, size_t rows);
 
 /* ---- model.c ---- */
 /* the layer's activations and sites to those of a micro-batch in flight */

@@ -1,12 +1,12 @@
 /* quantise.c - latent weights to codes, scales and packed panels, in parts that ranks can share
  * (ZeRO-3).
  *
- * The scale of a tensor is the mean of |w|. Its sum is taken over blocks cut at multiples of
+ * The scale of a tensor is the mean of |w|. Its sum is taken over blocks that begin at multiples of
  * BT_SUM_BLOCK of the flat array, added in order: pieces of the flat array begin at such multiples,
  * so whoever holds which piece, the bits are the same.
  *
  * In a part of a model, elements that another part counts add nothing.
- * In a model with cuts the sums are exact (of |w| to a unit that suits means up to 4), since other
+ * In a model with leaves the sums are exact (of |w| to a unit that suits means up to 4), since other
  * parts have other blocks.
  *
  *     sums     block 0 | 1 | 2 | ... of every ternary tensor in turn; for b1 the sums of w itself
@@ -100,7 +100,7 @@ void bt_model_quant_fill(bt_model *m, double *sums, size_t begin, size_t end) {
                          abs,
                          plain,
                          from / BT_SUM_BLOCK,
-                         m->setup.cuts > 1,
+                         m->setup.leaves > 1,
                          bt_exact_units(MEAN_MOST, (double)t->whole_rows * (double)t->whole_cols)};
             bt_parallel_for((to - 1) / BT_SUM_BLOCK - j.first + 1, 8, sum_range, &j);
         }
@@ -130,7 +130,7 @@ void bt_model_quant_scales(bt_model *m, const double *sums) {
         totals[i][1] = add_up(plain, blocks_of(t));
         plain += blocks_of(t);
     }
-    if (m->split) bt_split_totals(m, totals);
+    if (m->tp) bt_tp_totals(m, totals);
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
         bt_linear *l = linear_at(m, t);
@@ -229,8 +229,8 @@ bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n,
 }
 
 static void pack(bt_linear *l, const int8_t *codes) {
-    size_t rows = l->N / l->parts;
-    for (size_t k = 0; k < l->parts; k++)
+    size_t rows = l->N / l->leaves;
+    for (size_t k = 0; k < l->leaves; k++)
         bt_op_tern_pack(l->packed + k * l->packed_bytes, codes + k * rows * l->K, rows, l->K);
 }
 
@@ -263,7 +263,7 @@ void bt_model_quant_done(bt_model *m) {
 }
 
 void bt_model_quantise(bt_model *m) {
-    assert(m->setup.panels == BT_WEIGHTS_LOCAL);
+    assert(m->setup.weight_source == BT_WEIGHTS_LOCAL);
     bt_model_quant_fill(m, m->quant_sums, 0, m->params.total);
     bt_model_quant_scales(m, m->quant_sums);
     for (size_t i = 0; i < m->params.n; i++) {

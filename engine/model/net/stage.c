@@ -17,15 +17,14 @@ const float *bt_model_stage_out(const bt_model *m) { return m->x_final; }
 float *bt_model_stage_dx(bt_model *m) { return m->layers[0].a.dx; }
 
 static int64_t own_ns(const bt_model *m) {
-    return bt_now_ns() - (m->split ? m->split->tp_group->comm_ns : 0);
+    return bt_now_ns() - (m->tp ? m->tp->tp_group->comm_ns : 0);
 }
 
 /* A whole model's passes follow each other so that a tensor-parallel group's memory is never
  * written before all have read it; forward after forward, and backward after backward, would. */
 static void meet(const bt_model *m) {
-    if (m->split)
-        m->split->tp_group->all_gather(m->split->tp_group, m->split->mine, m->split->all,
-                                       sizeof *m->split->mine);
+    if (m->tp)
+        m->tp->tp_group->all_gather(m->tp->tp_group, m->tp->mine, m->tp->all, sizeof *m->tp->mine);
 }
 
 void bt_model_stage_forward(bt_model *m, const int32_t *inputs, bt_micro_times *times) {

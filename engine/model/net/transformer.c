@@ -104,7 +104,7 @@ void bt_net_qkv(bt_model *m, bt_layer *l, size_t M) {
 
 void bt_net_attn_out(bt_model *m, bt_layer *l, size_t M) {
     bt_acts *a = &l->a;
-    bt_site_fwd(&l->o_in, a->o, 0, M);
+    bt_input_fwd(&l->o_in, a->o, 0, M);
     bt_net_copy(a->x_mid, a->x, bt_net_own(m, M).n * l->o.N);
     bt_net_out_part(m, a->x_mid, &l->o, &l->o_in, a->o, 0, M);
     bt_net_out_sum(m, a->x_mid, &l->o, &l->o_in, M);
@@ -131,12 +131,12 @@ static void gate_up(bt_model *m, bt_layer *l, size_t r0, size_t rows) {
 /* gate, up -> the input of ffn_down */
 static void glu(bt_model *m, bt_layer *l, size_t r0, size_t rows) {
     bt_acts *a = &l->a;
-    const bt_site *s = &l->down_in;
+    const bt_linear_input *s = &l->down_in;
     size_t F = l->gate.N;
     gate_and_up y = gate_up_at(l, r0);
     uint16_t *gate_saved = a->gate_saved ? a->gate_saved + r0 * F : NULL,
              *up_saved = a->gate_saved ? a->up_saved + r0 * F : NULL;
-    if (s->tern && !s->split) {
+    if (s->tern && !s->tp) {
         bt_op_glu_quant(&(bt_glu_quant){.xq = s->xq + r0 * F,
                                         .dq = s->dq + r0,
                                         .rstd = s->normed ? s->rstd + r0 : NULL,
@@ -155,7 +155,7 @@ static void glu(bt_model *m, bt_layer *l, size_t r0, size_t rows) {
     keep(gate_saved, y.gate, rows * F);
     keep(up_saved, y.up, rows * F);
     bt_op_glu(a->h, y.gate, y.up, m->setup.cfg.act, rows * F);
-    bt_site_fwd(s, a->h, r0, rows);
+    bt_input_fwd(s, a->h, r0, rows);
 }
 
 /* x_out NULL: only what backward needs */
@@ -218,7 +218,7 @@ typedef struct backward { /* one backward pass */
 
 void bt_net_ready(const bt_model *m, const bt_tensor *t, bt_grad_ready_fn ready, void *ready_ctx) {
     if (!t || !ready) return;
-    if (m->split) bt_split_grad(m, t);
+    if (m->tp) bt_tp_grad(m, t);
     size_t i = (size_t)(t - m->params.tensors);
     ready(ready_ctx, t->offset,
           i + 1 < m->params.n ? m->params.tensors[i + 1].offset : m->params.total);
@@ -228,8 +228,8 @@ static void done(const backward *p, const bt_tensor *t) {
     bt_net_ready(p->m, t, p->ready, p->ready_ctx);
 }
 
-static void dw_done(const backward *p, const bt_linear *l, const float *dy, const bt_site *s,
-                    const float *src) {
+static void dw_done(const backward *p, const bt_linear *l, const float *dy,
+                    const bt_linear_input *s, const float *src) {
     bt_linear_dw(l, dy, s, src, 0, p->M, p->prec);
     done(p, l->tensor);
 }
@@ -248,7 +248,7 @@ static void glu_backward(const backward *p, bt_layer *l, const float *dx, gate_a
     if (m->setup.recompute == BT_RECOMPUTE_SELECTIVE) gate_up(m, l, r0, rows);
     bt_linear_dx(&l->down, 0, dhn, dx + r0 * C, r0, rows, p->prec, 0);
     poll(m);
-    if (alone && l->down_in.normed && !l->down_in.split) {
+    if (alone && l->down_in.normed && !l->down_in.tp) {
         bt_glu_norm_bwd j = {.dgate = d.gate,
                              .dup = d.up,
                              .dgain = l->down_in.gain.dw,
@@ -273,8 +273,8 @@ static void glu_backward(const backward *p, bt_layer *l, const float *dx, gate_a
     fetch(m, y.gate, a->gate_saved ? a->gate_saved + r0 * F : NULL, rows * F);
     fetch(m, y.up, a->up_saved ? a->up_saved + r0 * F : NULL, rows * F);
     if (l->down_in.normed || !l->down_in.tern) bt_op_glu(a->h, y.gate, y.up, act, rows * F);
-    bt_site_restore(&l->down_in, a->h, r0, rows);
-    if (l->down_in.normed) bt_site_bwd(&l->down_in, a->dh, dhn, a->h, r0, rows, 0);
+    bt_input_restore(&l->down_in, a->h, r0, rows);
+    if (l->down_in.normed) bt_input_bwd(&l->down_in, a->dh, dhn, a->h, r0, rows, 0);
     bt_op_glu_bwd(d.gate, d.up, a->dh, y.gate, y.up, act, rows * F);
 }
 
@@ -329,17 +329,17 @@ static void attn_backward(const backward *p, bt_layer *l) {
     bt_acts *a = &l->a;
     bt_attn_shape shape = attn_shape(c, p->T);
     size_t H = (size_t)c->H, KV = (size_t)c->KV;
-    shape.run = H / bt_slice_cuts(m->setup.slice, m->setup.cuts);
+    shape.run = H / bt_slice_leaves(m->setup.slice, m->setup.leaves);
     const float *dx = bt_net_all(m, a->dx, p->M);
     fetch(m, a->o, a->o_kept, p->M * shape.ldo);
     fetch(m, a->q, a->q_kept, p->M * shape.ldq);
     fetch(m, a->k, a->k_kept, p->M * shape.ldk);
     fetch(m, a->v, a->v_kept, p->M * shape.ldv);
-    bt_site_restore(&l->o_in, a->o, 0, p->M);
+    bt_input_restore(&l->o_in, a->o, 0, p->M);
     bt_linear_dx(&l->o, 0, l->o_in.normed ? a->d_on : a->d_o, dx, 0, p->M, p->prec, 0);
     dw_done(p, &l->o, dx, &l->o_in, a->o);
     poll(m);
-    if (l->o_in.normed) bt_site_bwd(&l->o_in, a->d_o, a->d_on, a->o, 0, p->M, 0);
+    if (l->o_in.normed) bt_input_bwd(&l->o_in, a->d_o, a->d_on, a->o, 0, p->M, 0);
     done(p, l->o_in.gain.tensor);
     if (c->qk_norm) { /* the rotated heads are not kept */
         rotate(m, a->qr, NULL, a->q, &l->q_norm, H, p->M);

@@ -139,7 +139,7 @@ bool bt_slice_heads_fit(const bt_model_cfg *c, int n) {
     return c->H % n == 0 && (c->KV % n == 0 || n % c->KV == 0 || n < c->KV);
 }
 
-size_t bt_slice_joins(const bt_model_cfg *c, bt_model_slice slice) {
+size_t bt_slice_shared_kv(const bt_model_cfg *c, bt_model_slice slice) {
     size_t joins = 0, n = (size_t)slice.tp_size;
     if (slice.tp_size <= 1 || slice.tp_size >= c->KV) return 0;
     for (size_t i = 1; i <= (size_t)slice.tp_rank && i < n; i++)

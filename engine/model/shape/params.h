@@ -31,9 +31,9 @@ typedef struct bt_model_slice {
     int tp_rank, tp_size, pp_stage, pp_size;
 } bt_model_slice;
 
-/* cuts that this part of the model holds; at least 1 */
-static inline size_t bt_slice_cuts(bt_model_slice slice, int cuts) {
-    return cuts > 1 ? (size_t)(cuts / (slice.tp_size > 1 ? slice.tp_size : 1)) : 1;
+/* leaves that this slice of the model holds; at least 1 */
+static inline size_t bt_slice_leaves(bt_model_slice slice, int leaves) {
+    return leaves > 1 ? (size_t)(leaves / (slice.tp_size > 1 ? slice.tp_size : 1)) : 1;
 }
 
 typedef struct bt_tensor {
@@ -87,7 +87,7 @@ size_t bt_slice_vocab(const bt_model_cfg *whole, bt_model_slice slice);
 bool bt_slice_heads_fit(const bt_model_cfg *whole, int n);
 /* kv heads that two neighbours share, of those between the parts 0 .. slice.tp_rank: one at most
  * between two */
-size_t bt_slice_joins(const bt_model_cfg *whole, bt_model_slice slice);
+size_t bt_slice_shared_kv(const bt_model_cfg *whole, bt_model_slice slice);
 bt_code bt_params_init(bt_params *p, const bt_model_cfg *whole, bt_model_slice slice, bt_err *err)
     BT_MUST_CHECK;
 void bt_params_release(bt_params *p);

@@ -1,21 +1,21 @@
-/* tp_cuts.c - sums that tensor parallelism would cut, as a tree over equal parts of the whole model
+/* tp_leaves.c - sums that tensor parallelism divides, as a tree over equal parts of the whole model
  * (reproducible training).
  *
- *     cuts     0   1   2   3   4   5   6   7        one rank adds all of it; of two each adds its
+ *     leaves     0   1   2   3   4   5   6   7        one rank adds all of it; of two each adds its
  *              half and a tensor-parallel group's sum makes the
  *              0+1     2+3     4+5     6+7          last step; of eight the tensor-parallel group makes all steps
  *              (0+1)+(2+3)     (4+5)+(6+7)
  *              all
  *
- *     cuts     0   1   2   3   4   5                any number: the tree of a tensor-parallel group
- *              (base/tp_group.h). Ranks that hold 1, 2, 4, ... cuts
+ *     leaves     0   1   2   3   4   5                any number: the tree of a tensor-parallel group
+ *              (base/tp_group.h). Ranks that hold 1, 2, 4, ... leaves
  *              0+1     2+3     4+5                  hold whole branches: here one rank, three, six
  *              (0+1)+(2+3)
  *              all
  *
- * The cut of a product over q, k, v is its heads', over gate and up its columns', of the head its
- * tokens', of a norm's gain a run of the micro-batch's rows. Where several cuts share a kv head, dk
- * and dv are added first, and the first of these cuts has all of the head's k and v. Without cuts
+ * The leaf of a product over q, k, v is its heads', over gate and up its columns', of the head its
+ * tokens', of a norm's gain a run of the micro-batch's rows. Where several leaves share a kv head, dk
+ * and dv are added first, and the first of these leaves has all of the head's k and v. Without leaves
  * (none, or a rank that holds one) everything here is what it would be anyway. */
 #include <assert.h>
 #include <string.h>
@@ -36,43 +36,44 @@ typedef struct dx_job {
     size_t n, at, r0, rows;
 } dx_job;
 
-static size_t query_heads_of_cut(const bt_model_setup *s) {
-    return (size_t)s->cfg.H / bt_slice_cuts(s->slice, s->cuts);
+static size_t query_heads_of_leaf(const bt_model_setup *s) {
+    return (size_t)s->cfg.H / bt_slice_leaves(s->slice, s->leaves);
 }
 static size_t group_of(const bt_model_cfg *c) {
     return (size_t)(c->group ? c->group : c->H / c->KV);
 }
 
 bool bt_net_kv_uneven(const bt_model_setup *s) {
-    size_t each = query_heads_of_cut(s), group = group_of(&s->cfg);
-    return s->cuts > 1 && each % group && group % each;
+    size_t each = query_heads_of_leaf(s), group = group_of(&s->cfg);
+    return s->leaves > 1 && each % group && group % each;
 }
 
-/* the kv head whose queries begin in this cut or a later one: cuts that begin inside a kv head
+/* the kv head whose queries begin in this leaf or a later one: leaves that begin inside a kv head
  * leave it to the one before */
-static size_t first_kv(const bt_model_setup *s, size_t cut) {
+static size_t first_kv(const bt_model_setup *s, size_t leaf) {
     size_t group = group_of(&s->cfg);
-    return ((size_t)s->cfg.skip + cut * query_heads_of_cut(s) + group - 1) / group;
+    return ((size_t)s->cfg.skip + leaf * query_heads_of_leaf(s) + group - 1) / group;
 }
 
 typedef struct part_run {
     size_t begin, end;
 } part_run;
 
-/* the layer's parts that a cut adds */
-static part_run parts_in(const bt_model *m, const bt_linear *l, size_t cut, size_t cuts) {
+/* the layer's parts that a leaf adds */
+static part_run parts_in(const bt_model *m, const bt_linear *l, size_t leaf, size_t leaves) {
     if (l->tensor->shard == BT_SHARD_KVROW && bt_net_kv_uneven(&m->setup))
-        return (part_run){first_kv(&m->setup, cut), first_kv(&m->setup, cut + 1)};
-    size_t each = cuts / l->parts;
-    return cut % each || !l->whole ? (part_run){0, 0} : (part_run){cut / each, cut / each + 1};
+        return (part_run){first_kv(&m->setup, leaf), first_kv(&m->setup, leaf + 1)};
+    size_t each = leaves / l->leaves;
+    return leaf % each || !l->contributes_dx ? (part_run){0, 0}
+                                             : (part_run){leaf / each, leaf / each + 1};
 }
 
-/* out := the terms' products over one cut */
-static void dx_cut(const dx_job *j, size_t cut, size_t cuts, float *out) {
+/* out := the terms' products over one leaf */
+static void dx_leaf(const dx_job *j, size_t leaf, size_t leaves, float *out) {
     int flags = 0;
     for (size_t i = 0; i < j->n; i++) {
         const bt_linear *l = j->terms[i].l;
-        part_run run = parts_in(j->m, l, cut, cuts);
+        part_run run = parts_in(j->m, l, leaf, leaves);
         for (size_t part = run.begin; part < run.end; part++) {
             bt_linear_dx(l, part, out, j->terms[i].dy + j->at * l->N, j->r0, j->rows,
                          j->m->setup.prec, flags);
@@ -81,64 +82,64 @@ static void dx_cut(const dx_job *j, size_t cut, size_t cuts, float *out) {
     }
 }
 
-static size_t left_of(size_t cuts) { return (size_t)bt_tp_left((int)cuts); }
+static size_t left_of(size_t leaves) { return (size_t)bt_tp_left((int)leaves); }
 
-static void dx_tree(const dx_job *j, size_t first, size_t n, size_t cuts, float *out,
+static void dx_tree(const dx_job *j, size_t first, size_t n, size_t leaves, float *out,
                     float *spare) {
     size_t elems = j->rows * (size_t)j->m->setup.cfg.C;
     if (n == 1) {
-        dx_cut(j, first, cuts, out);
+        dx_leaf(j, first, leaves, out);
         return;
     }
     size_t left = left_of(n);
-    dx_tree(j, first, left, cuts, out, spare);
-    dx_tree(j, first + left, n - left, cuts, spare, spare + elems);
+    dx_tree(j, first, left, leaves, out, spare);
+    dx_tree(j, first + left, n - left, leaves, spare, spare + elems);
     bt_op_add(out, spare, elems);
 }
 
-static size_t cuts_of(const bt_model *m) { return m->split ? m->split->cuts : 1; }
+static size_t cuts_of(const bt_model *m) { return m->tp ? m->tp->leaves : 1; }
 
 void bt_net_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows) {
-    size_t cuts = cuts_of(m), C = (size_t)m->setup.cfg.C,
-           most = cuts > 1 || C * sizeof(float) > DX_BYTES / CUT_ROWS
+    size_t leaves = cuts_of(m), C = (size_t)m->setup.cfg.C,
+           most = leaves > 1 || C * sizeof(float) > DX_BYTES / CUT_ROWS
                       ? CUT_ROWS
                       : DX_BYTES / (C * sizeof(float)) / 32 * 32;
     size_t block = m->noise_rows ? most * (size_t)bt_threads_count() : rows;
     for (size_t at = 0; at < rows; at += block) {
         dx_job j = {m, terms, n, at, r0 + at, rows - at < block ? rows - at : block};
-        dx_tree(&j, 0, cuts, cuts, m->layers[0].a.dxn + (r0 + at) * C,
-                m->split ? m->split->spare : NULL);
+        dx_tree(&j, 0, leaves, leaves, m->layers[0].a.dxn + (r0 + at) * C,
+                m->tp ? m->tp->spare : NULL);
     }
 }
 
-/* ---- dense products whose depth is cut ------------------------------------------------------- */
+/* ---- dense products whose depth is divided ------------------------------------------------------- */
 
 typedef struct depth_job {
     const bt_depth_product *p;
-    const bt_split *s;
-    size_t cuts;
+    const bt_tp_state *s;
+    size_t leaves;
 } depth_job;
 
-static size_t depth_at(const depth_job *j, size_t cut) {
-    if (j->cuts == 1) return cut * j->p->K;
-    return j->p->vocab ? j->s->vocab_at[cut] : cut * (j->p->K / j->cuts);
+static size_t depth_at(const depth_job *j, size_t leaf) {
+    if (j->leaves == 1) return leaf * j->p->K;
+    return j->p->vocab ? j->s->vocab_at[leaf] : leaf * (j->p->K / j->leaves);
 }
 
-/* the head's words of a cut as int8: cuts lie one after another */
-static bt_w8 words_of(const depth_job *j, size_t cut) {
+/* the head's words of a leaf as int8: leaves lie one after another */
+static bt_w8 words_of(const depth_job *j, size_t leaf) {
     const bt_head8 *h = j->p->int8;
     size_t before = 0;
-    for (size_t i = 0; i < cut; i++)
+    for (size_t i = 0; i < leaf; i++)
         before += bt_op_w8_bytes(depth_at(j, i + 1) - depth_at(j, i), j->p->N);
-    return (bt_w8){(char *)h->w.packed + before, h->w.scale + depth_at(j, cut)};
+    return (bt_w8){(char *)h->w.packed + before, h->w.scale + depth_at(j, leaf)};
 }
 
-static void depth_int8(const depth_job *j, size_t cut, float *out) {
+static void depth_int8(const depth_job *j, size_t leaf, float *out) {
     const bt_depth_product *p = j->p;
-    size_t k = depth_at(j, cut), end = depth_at(j, cut + 1);
+    size_t k = depth_at(j, leaf), end = depth_at(j, leaf + 1);
     bt_noise noise = p->int8->noise;
     noise.first += (uint32_t)k;
-    bt_w8 w = words_of(j, cut);
+    bt_w8 w = words_of(j, leaf);
     bt_op_w8_dx8(out, p->N, p->a + k, p->lda, &w, p->M, end - k, p->N, &noise);
     bt_op_head_targets(&(bt_head_targets){.dx = out,
                                           .E = p->b,
@@ -170,18 +171,18 @@ static void depth_tree(const depth_job *j, size_t first, size_t n, float *out, f
 }
 
 void bt_net_depth(bt_model *m, float *out, const bt_depth_product *p) {
-    depth_job j = {p, m->split, cuts_of(m)};
-    depth_tree(&j, 0, j.cuts, out, m->split ? m->split->spare : NULL);
+    depth_job j = {p, m->tp, cuts_of(m)};
+    depth_tree(&j, 0, j.leaves, out, m->tp ? m->tp->spare : NULL);
 }
 
 void bt_net_pack_words(bt_model *m) {
     size_t C = (size_t)m->setup.cfg.C;
     bt_depth_product p = {.K = (size_t)m->setup.cfg.V, .N = C, .vocab = true, .int8 = &m->head8};
-    depth_job j = {&p, m->split, cuts_of(m)};
-    for (size_t cut = 0; cut < j.cuts; cut++) {
-        bt_w8 w = words_of(&j, cut);
-        bt_op_w8_pack(&w, m->head + depth_at(&j, cut) * C,
-                      depth_at(&j, cut + 1) - depth_at(&j, cut), C);
+    depth_job j = {&p, m->tp, cuts_of(m)};
+    for (size_t leaf = 0; leaf < j.leaves; leaf++) {
+        bt_w8 w = words_of(&j, leaf);
+        bt_op_w8_pack(&w, m->head + depth_at(&j, leaf) * C,
+                      depth_at(&j, leaf + 1) - depth_at(&j, leaf), C);
     }
 }
 
@@ -199,17 +200,17 @@ void bt_net_norm_bwd(bt_model *m, const bt_gain *g, float *dx, const float *dy, 
     bt_rows own = bt_net_own(m, M);
     size_t C = (size_t)m->setup.cfg.C;
     const float *own_rstd = rstd + own.first;
-    if (!m->split || m->split->all_cuts == 1 || !g->dw) {
+    if (!m->tp || m->tp->total_leaves == 1 || !g->dw) {
         bt_op_rmsnorm_bwd(dx, g->dw, dy, x, g->w, own_rstd, acc, own.n, C);
         return;
     }
-    const bt_split *s = m->split;
-    size_t n = s->sequence ? s->cuts : s->all_cuts, first = s->sequence ? s->first_cut : 0;
+    const bt_tp_state *s = m->tp;
+    size_t n = s->sequence ? s->leaves : s->total_leaves, first = s->sequence ? s->first_leaf : 0;
     memset(s->gains, 0, n * C * sizeof *s->gains);
-    /* rows as one rank would cut them, whichever of them are here */
+    /* rows as one rank would divide them, whichever of them are here */
     for (size_t i = 0; i < n; i++) {
-        size_t begin = bt_tp_first_row(M, (int)(first + i), (int)s->all_cuts) - own.first,
-               end = bt_tp_first_row(M, (int)(first + i + 1), (int)s->all_cuts) - own.first;
+        size_t begin = bt_tp_first_row(M, (int)(first + i), (int)s->total_leaves) - own.first,
+               end = bt_tp_first_row(M, (int)(first + i + 1), (int)s->total_leaves) - own.first;
         bt_op_row_dgain(s->gains + i * C, dy + begin * C, x + begin * C, own_rstd + begin,
                         end - begin, C);
     }
@@ -224,15 +225,15 @@ void bt_net_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, const 
     const float *rstd = kv ? l->a.k_rstd : l->a.q_rstd;
     const bt_linear *of = kv ? &l->k : &l->q;
     size_t D = (size_t)m->setup.cfg.D, heads = of->N / D;
-    bool cut = m->split && m->split->all_cuts > 1;
-    bt_op_rmsnorm_bwd(dx, cut ? NULL : g->dw, dy, x, g->w, rstd, 0, M * heads, D);
-    if (!cut || !of->whole) return;
-    float *gains = m->split->gains;
-    size_t n = of->parts;
+    bool divided = m->tp && m->tp->total_leaves > 1;
+    bt_op_rmsnorm_bwd(dx, divided ? NULL : g->dw, dy, x, g->w, rstd, 0, M * heads, D);
+    if (!divided || !of->contributes_dx) return;
+    float *gains = m->tp->gains;
+    size_t n = of->leaves;
     bt_op_heads_dgain(gains, dy, x, rstd, M, heads, n, D);
-    /* a cut's heads one after another, then the cuts */
+    /* a leaf's heads one after another, then the leaves */
     if (kv && bt_net_kv_uneven(&m->setup)) {
-        n = m->split->cuts;
+        n = m->tp->leaves;
         for (size_t i = 0; i < n; i++) {
             size_t first = first_kv(&m->setup, i), end = first_kv(&m->setup, i + 1);
             memmove(gains + i * D, gains + first * D, D * sizeof *gains);
@@ -243,20 +244,20 @@ void bt_net_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, const 
     bt_op_add(g->dw, gains, D);
 }
 
-/* ---- kv heads that cuts share ---------------------------------------------------------------- */
+/* ---- kv heads that leaves share ---------------------------------------------------------------- */
 
 size_t bt_net_kv_runs(const bt_model_setup *s) {
-    size_t cuts = bt_slice_cuts(s->slice, s->cuts), kv = (size_t)s->cfg.KV;
-    if (bt_net_kv_uneven(s)) return cuts > 1 ? 2 : 1;
-    return kv < cuts ? cuts / kv : 1;
+    size_t leaves = bt_slice_leaves(s->slice, s->leaves), kv = (size_t)s->cfg.KV;
+    if (bt_net_kv_uneven(s)) return leaves > 1 ? 2 : 1;
+    return kv < leaves ? leaves / kv : 1;
 }
 
 void bt_net_kv_sum(bt_model *m, float *d, size_t M) {
     const bt_linear *k = &m->layers[0].k;
     size_t n = M * k->N;
     add_up(d, bt_net_kv_runs(&m->setup), n);
-    if (m->setup.cuts <= 1) return;
-    bt_split_join(m, d, M, k->N, (size_t)m->setup.cfg.D);
+    if (m->setup.leaves <= 1) return;
+    bt_tp_join(m, d, M, k->N, (size_t)m->setup.cfg.D);
     if (k->tensor->copies > 1)
-        m->split->tp_group->all_reduce(m->split->tp_group, d, n, k->tensor->copies);
+        m->tp->tp_group->all_reduce(m->tp->tp_group, d, n, k->tensor->copies);
 }
