@@ -16,7 +16,8 @@
  * same shapes. `partial` and `common` may be memory that other ranks read, and no call waits until
  * slower ranks have read it: what an exchange left there may be written again (by its own rank, own
  * rows) only after the next call, and be read only before it. A failure is kept in `failed`, and
- * later calls do nothing: there is no meeting point inside a step. */
+ * later calls do nothing: there is no meeting point inside a step. The time of an exchange is charged
+ * where it happens (base/span.h): COMM_EXPOSED, and WAIT for ranks that arrive later. */
 #ifndef BT_ENGINE_BASE_TP_GROUP_H
 #define BT_ENGINE_BASE_TP_GROUP_H
 
@@ -37,9 +38,9 @@ typedef struct bt_tp_group bt_tp_group;
 struct bt_tp_group {
     int rank, size;
     float *partial, *common; /* matrices of the size that was given to create */
-    /* time in exchanges since the group was created; of it, time lost to ranks that arrived later
-     * (where the implementation knows) */
-    int64_t comm_ns, wait_ns;
+    /* time in exchanges since it was taken (bt_tp_group_take_busy_ns), without waits for ranks that
+     * arrived later (where the implementation knows them) */
+    int64_t busy_ns;
     bt_code failed; /* BT_OK until an exchange fails */
     bt_err why;
     void (*all_gather_rows)(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays, size_t rows);

@@ -44,31 +44,18 @@ bt_grad_ready_fn bt_micro_begin_backward(bt_micro *m, int64_t i) {
     return last ? bt_reducer_ready : m->reproducible ? ignore_ready : NULL;
 }
 
-/* the exchanges of the tensor-parallel group since the last call */
-static void charge_tp(bt_micro *m, bool to_phases) {
-    const bt_tp_group *g = m->update->tp_group;
-    if (!g) return;
-    int64_t all = g->comm_ns - m->tp_ns, wait = g->wait_ns - m->tp_wait_ns;
-    m->tp_ns = g->comm_ns;
-    m->tp_wait_ns = g->wait_ns;
-    if (!to_phases) return;
-    bt_span_transfer(BT_MR_COMM_EXPOSED, all - wait);
-    bt_span_transfer(BT_MR_WAIT, wait);
-    m->tp_busy_ns += all - wait;
-}
+static int64_t computed_ns(void) { return bt_span_ns(BT_MR_FWD) + bt_span_ns(BT_MR_BWD); }
 
 void bt_micro_pass_begin(bt_micro *m) {
-    charge_tp(m, false);
+    m->computed_ns = computed_ns();
     bt_span_begin(BT_MR_BWD);
 }
 
-bt_code bt_micro_pass_end(bt_micro *m, const bt_micro_times *took, bt_err *err) {
+bt_code bt_micro_pass_end(bt_micro *m, bt_err *err) {
     BT_TRY(bt_tp_group_check(m->update->tp_group, err));
     BT_TRY(bt_weights_check(m->update->weights, err));
-    charge_tp(m, true);
-    bt_span_transfer(BT_MR_FWD, took->fwd_ns);
     if (m->slowdown > 1)
-        bt_sleep_ns((int64_t)((m->slowdown - 1) * (double)(took->fwd_ns + took->bwd_ns)));
+        bt_sleep_ns((int64_t)((m->slowdown - 1) * (double)(computed_ns() - m->computed_ns)));
     bt_span_end();
     return BT_OK;
 }
@@ -81,10 +68,4 @@ bt_code bt_micro_end(bt_micro *m, int64_t i, bt_err *err) {
     BT_TRY(bt_telemetry_poll(m->telemetry, err));
     bt_span_end();
     return BT_OK;
-}
-
-int64_t bt_micro_take_tp_busy_ns(bt_micro *m) {
-    int64_t ns = m->tp_busy_ns;
-    m->tp_busy_ns = 0;
-    return ns;
 }

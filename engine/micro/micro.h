@@ -28,11 +28,10 @@ typedef struct bt_micro {
     bool reproducible; /* every micro-batch is a unit of its own, added up in a fixed tree */
     int64_t rows;      /* tokens of a micro-batch */
     uint64_t seed;
-    int64_t step;    /* the step that is computed */
-    double *losses;  /* (plan->micros) sums of token losses, at the micro-batch's place */
-    double slowdown; /* 1, or more: sleep as if the processor were so much slower */
-    /* of the tensor-parallel group: charged so far, and busy since it was taken */
-    int64_t tp_ns, tp_wait_ns, tp_busy_ns;
+    int64_t step;        /* the step that is computed */
+    double *losses;      /* (plan->micros) sums of token losses, at the micro-batch's place */
+    double slowdown;     /* 1, or more: sleep as if the processor were so much slower */
+    int64_t computed_ns; /* forward and backward of this step, when the pass began */
 } bt_micro;
 
 bt_code bt_micro_create(bt_micro *m, int64_t micros, bt_err *err) BT_MUST_CHECK;
@@ -46,13 +45,10 @@ bt_code bt_micro_tokens(bt_micro *m, bt_batch *out, bt_err *err) BT_MUST_CHECK;
 /* before the backward pass of micro-batch i: rounding keys, and where its gradients are to go. What
  * it returns is called as tensors' gradients are finished, with m->reducer */
 bt_grad_ready_fn bt_micro_begin_backward(bt_micro *m, int64_t i);
-/* before and after a pass of the model, whose times it returned; charges them to their phases */
+/* before and after a pass of the model, which charges its time to its phases */
 void bt_micro_pass_begin(bt_micro *m);
-bt_code bt_micro_pass_end(bt_micro *m, const bt_micro_times *took, bt_err *err) BT_MUST_CHECK;
+bt_code bt_micro_pass_end(bt_micro *m, bt_err *err) BT_MUST_CHECK;
 /* micro-batch i is done */
 bt_code bt_micro_end(bt_micro *m, int64_t i, bt_err *err) BT_MUST_CHECK;
-
-/* exchanges of the tensor-parallel group in flight since the last call */
-int64_t bt_micro_take_tp_busy_ns(bt_micro *m);
 
 #endif

@@ -39,7 +39,6 @@ size_t bt_schedule_1f1b_bytes(const bt_model_setup *s, const bt_mesh_shape *shap
 static bt_code forward(pipeline *p, bt_micro *m, int64_t i, bt_err *err) {
     int slot = (int)(i % p->slots);
     int32_t *inputs = p->inputs + (size_t)slot * p->tokens;
-    bt_micro_times took;
     bt_batch batch;
     BT_TRY(bt_micro_tokens(m, &batch, err));
     bt_model_slot(m->model, slot);
@@ -48,8 +47,8 @@ static bt_code forward(pipeline *p, bt_micro *m, int64_t i, bt_err *err) {
     else
         BT_TRY(bt_pipe_recv(p->base.pipe, BT_PIPE_DOWN, bt_model_stage_in(m->model), err));
     bt_micro_pass_begin(m);
-    bt_model_stage_forward(m->model, inputs, &took);
-    BT_TRY(bt_micro_pass_end(m, &took, err));
+    bt_model_stage_forward(m->model, inputs);
+    BT_TRY(bt_micro_pass_end(m, err));
     return bt_pipe_send(p->base.pipe, BT_PIPE_DOWN, bt_model_stage_out(m->model), err);
 }
 
@@ -70,31 +69,29 @@ static bt_code send_head_grads(pipeline *p, bt_model *model, bt_err *err) {
 
 /* the last stage goes forward and backward at once */
 static bt_code last_stage_pass(pipeline *p, bt_micro *m, int64_t i, double scale,
-                               bt_grad_ready_fn ready, bt_micro_times *took, bt_err *err) {
+                               bt_grad_ready_fn ready, bt_err *err) {
     bt_batch batch;
     BT_TRY(bt_micro_tokens(m, &batch, err));
     BT_TRY(bt_pipe_recv(p->base.pipe, BT_PIPE_DOWN, bt_model_stage_in(m->model), err));
     bt_micro_pass_begin(m);
     *bt_micro_loss(m, i) = bt_model_train_micro(m->model, batch.inputs, batch.targets, scale, ready,
-                                                m->reducer, took);
-    return bt_micro_pass_end(m, took, err);
+                                                m->reducer);
+    return bt_micro_pass_end(m, err);
 }
 
 static bt_code backward(pipeline *p, bt_micro *m, int64_t i, double scale, bt_err *err) {
     bool tie = p->tied && (i == m->plan->n - 1 || m->reproducible);
     int slot = (int)(i % p->slots);
-    bt_micro_times took;
     bt_model_slot(m->model, slot);
     bt_grad_ready_fn ready = bt_micro_begin_backward(m, i);
     if (p->last) {
-        BT_TRY(last_stage_pass(p, m, i, scale, ready, &took, err));
+        BT_TRY(last_stage_pass(p, m, i, scale, ready, err));
     } else {
         BT_TRY(bt_pipe_recv(p->base.pipe, BT_PIPE_UP, bt_model_stage_dx(m->model), err));
         if (tie && p->first) BT_TRY(receive_head_grads(p, m->model, err));
         bt_micro_pass_begin(m);
-        bt_model_stage_backward(m->model, p->inputs + (size_t)slot * p->tokens, ready, m->reducer,
-                                &took);
-        BT_TRY(bt_micro_pass_end(m, &took, err));
+        bt_model_stage_backward(m->model, p->inputs + (size_t)slot * p->tokens, ready, m->reducer);
+        BT_TRY(bt_micro_pass_end(m, err));
     }
     if (!p->first) BT_TRY(bt_pipe_send(p->base.pipe, BT_PIPE_UP, bt_model_stage_dx(m->model), err));
     /* after the message without which the first stage could not come to take them */

@@ -5,14 +5,13 @@
 #include "engine/micro/micro_schedule.h"
 
 static bt_code one_micro(bt_micro *m, int64_t i, double grad_scale, bt_err *err) {
-    bt_micro_times took;
     bt_batch batch;
     BT_TRY(bt_micro_tokens(m, &batch, err));
     bt_grad_ready_fn ready = bt_micro_begin_backward(m, i);
     bt_micro_pass_begin(m);
     *bt_micro_loss(m, i) = bt_model_train_micro(m->model, batch.inputs, batch.targets, grad_scale,
-                                                ready, m->reducer, &took);
-    BT_TRY(bt_micro_pass_end(m, &took, err));
+                                                ready, m->reducer);
+    BT_TRY(bt_micro_pass_end(m, err));
     return bt_micro_end(m, i, err);
 }
 

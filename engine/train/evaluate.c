@@ -95,14 +95,13 @@ bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t
 static bt_code pass(bt_model *m, bt_pipe *pipe, const int32_t *inputs, const int32_t *targets,
                     double *loss, bt_err *err) {
     const bt_model_slice part = bt_model_slice_of(m);
-    bt_micro_times took;
     if (!bt_slice_is_first_stage(part))
         BT_TRY(bt_pipe_recv(pipe, BT_PIPE_DOWN, bt_model_stage_in(m), err));
     if (bt_slice_is_last_stage(part)) {
         *loss = bt_model_eval_micro(m, inputs, targets);
         return BT_OK;
     }
-    bt_model_stage_forward(m, inputs, &took);
+    bt_model_stage_forward(m, inputs);
     return bt_pipe_send(pipe, BT_PIPE_DOWN, bt_model_stage_out(m), err);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/base/span.h"
+#include "engine/parallel/tp/tp_group_create.h"
 #include "engine/train/trainer_impl.h"
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -162,6 +163,8 @@ static bt_code update_weights(bt_trainer *t, bt_step_outcome *out, bt_err *err) 
 
 bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     *out = (bt_step_outcome){0};
+    /* exchanges of an evaluation are no part of this step */
+    (void)bt_tp_group_take_busy_ns(t->update.tp_group);
     BT_TRY(accumulate_gradients(t, out, err));
     BT_TRY(exchange_gradients(t, out, err));
 
@@ -170,7 +173,7 @@ bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     bt_span_end();
 
     bt_meter_busy(&t->meter, bt_update_take_busy_ns(&t->update));
-    bt_meter_busy(&t->meter, bt_micro_take_tp_busy_ns(&t->micro));
+    bt_meter_busy(&t->meter, bt_tp_group_take_busy_ns(t->update.tp_group));
     if (t->schedule->pipe) bt_meter_busy(&t->meter, bt_pipe_take_busy_ns(t->schedule->pipe));
     t->at.step++;
     t->at.tokens += t->cfg.batch_tokens;

@@ -34,10 +34,11 @@ struct bt_weights {
     size_t *at;
     unsigned char *own; /* this shard's codes */
     bt_prefetch *feed;
-    size_t *passes;  /* (shards) */
-    int64_t busy_ns; /* transfers in flight since they were taken */
-    int placed;      /* layer whose panels are in place; -1: none */
-    bt_code failed;  /* in a pass, where nobody can be told */
+    size_t *passes;     /* (shards) */
+    int64_t busy_ns;    /* transfers in flight since they were taken */
+    int64_t blocked_ns; /* waits for layers in this walk */
+    int placed;         /* layer whose panels are in place; -1: none */
+    bt_code failed;     /* in a pass, where nobody can be told */
     bt_err why;
 };
 
@@ -275,15 +276,14 @@ static bt_code start_walk(bt_weights *w, bt_passes walk, const int64_t *micros, 
         w->passes[s] = (size_t)(micros ? micros[w->mesh->me.dp_replicate * w->shards->n + s]
                                        : each);
     w->placed = -1;
-    w->source.comm_ns = 0;
+    w->blocked_ns = 0;
     return bt_prefetch_begin(w->feed, walk, w->passes, err);
 }
 
 static bt_code end_walk(bt_weights *w, bt_err *err) {
     int64_t start = begin_blocked();
     BT_TRY(bt_prefetch_end(w->feed, err));
-    int64_t blocked_ns = w->source.comm_ns + end_blocked(start),
-            busy_ns = bt_prefetch_busy_ns(w->feed);
+    int64_t blocked_ns = w->blocked_ns + end_blocked(start), busy_ns = bt_prefetch_busy_ns(w->feed);
     if (busy_ns < blocked_ns) busy_ns = blocked_ns;
     bt_traffic_add(BT_COLL_ALL_GATHER, BT_AXIS_SHARD,
                    &(bt_traffic){.calls = 1, .busy_ns = busy_ns, .exposed_ns = blocked_ns});
@@ -327,7 +327,7 @@ bt_code bt_weights_quantise(bt_weights *w, bt_err *err) {
 static bt_code fetch(bt_weights *w, size_t layer, bt_err *err) {
     int64_t start = begin_blocked();
     BT_TRY(bt_prefetch_wait(w->feed, layer, err));
-    w->source.comm_ns += end_blocked(start);
+    w->blocked_ns += end_blocked(start);
     for (size_t k = w->layer_run[layer]; k < w->layer_run[layer + 1]; k++) {
         const code_run *r = &w->runs[k];
         size_t at = r->at - w->at[(size_t)r->shard * (w->n_layers + 1) + layer];

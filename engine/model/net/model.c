@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/base/clock.h"
 #include "engine/base/rng.h"
+#include "engine/base/span.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/kernels/table/ternary.h"
@@ -534,30 +534,23 @@ static double head_loss(bt_model *m, const int32_t *targets, float dscale) {
     return bt_net_head_loss(m, targets, dscale, M);
 }
 
-static int64_t comm_ns(const bt_model *m) {
-    return (m->tp ? m->tp->tp_group->comm_ns : 0) + (m->source ? m->source->comm_ns : 0);
-}
-
 double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *targets,
-                            double grad_scale, bt_grad_ready_fn ready, void *ready_ctx,
-                            bt_micro_times *times) {
+                            double grad_scale, bt_grad_ready_fn ready, void *ready_ctx) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &m->layers[0].a;
     size_t B = (size_t)m->setup.B, T = (size_t)c->T;
-    int64_t begin = bt_now_ns() - comm_ns(m);
     bt_net_forward(m, inputs, B, T);
-    int64_t head = bt_now_ns() - comm_ns(m);
+    bt_span_begin(BT_MR_BWD);
+    int64_t begin = bt_span_ns(BT_MR_BWD);
     double loss = head_loss(m, targets, (float)grad_scale);
-    int64_t back = bt_now_ns() - comm_ns(m);
+    /* of the head's three products one is forward */
+    bt_span_transfer(BT_MR_FWD, (bt_span_ns(BT_MR_BWD) - begin) / 3);
     if (!c->tied) bt_net_ready(m, bt_params_get(&m->params, -1, BT_P_HEAD), ready, ready_ctx);
     bt_net_norm_bwd(m, &m->final_norm, a->dx, bt_net_own_sum(m, a->dxn, B * T), m->x_final,
                     m->final_rstd, 0, B * T);
     bt_net_ready(m, m->final_norm.tensor, ready, ready_ctx);
     bt_net_backward(m, inputs, B, T, ready, ready_ctx);
-    if (times) { /* of the head's three products one is forward */
-        times->fwd_ns = head - begin + (back - head) / 3;
-        times->bwd_ns = bt_now_ns() - comm_ns(m) - begin - times->fwd_ns;
-    }
+    bt_span_end();
     return loss;
 }
 

@@ -47,8 +47,6 @@ struct bt_layer_source {
     void (*need)(bt_layer_source *s, int layer);
     /* now and then between: what is on its way may need it */
     void (*poll)(bt_layer_source *s);
-    /* spent waiting for others in `need`: no part of bt_micro_times */
-    int64_t comm_ns;
 };
 
 typedef struct bt_model_setup {
@@ -147,11 +145,6 @@ const int8_t *bt_model_codes(const bt_model *m, size_t tensor);
  * micro-batch's backward */
 typedef void (*bt_grad_ready_fn)(void *ctx, size_t begin, size_t end);
 
-/* head+loss backward counts as backward */
-typedef struct bt_micro_times {
-    int64_t fwd_ns, bwd_ns;
-} bt_micro_times;
-
 /* The noise of the next micro-batches' int8 gradients: a function of (seed, step, first_row + row);
  * first_row is the number of the micro-batch's first token in the global batch. Without it, of (0,
  * 0, row). */
@@ -163,8 +156,7 @@ void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_ro
  * may be NULL. In a part, gradients that several parts hold are partial until a backward with
  * `ready` adds them up, before it reports them. */
 double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *targets,
-                            double grad_scale, bt_grad_ready_fn ready, void *ready_ctx,
-                            bt_micro_times *times);
+                            double grad_scale, bt_grad_ready_fn ready, void *ready_ctx);
 void bt_model_zero_grads(bt_model *m);
 /* forward only: sum of token losses over (B, T) */
 double bt_model_eval_micro(bt_model *m, const int32_t *inputs, const int32_t *targets);

@@ -1,7 +1,6 @@
 /* stage.c - forward and backward of a stage's layers, with what crosses its borders. */
 #include "engine/model/net/stage.h"
 
-#include "engine/base/clock.h"
 #include "engine/model/net/net.h"
 
 void bt_model_slot(bt_model *m, int slot) {
@@ -16,10 +15,6 @@ float *bt_model_stage_in(bt_model *m) { return m->layers[0].a.x; }
 const float *bt_model_stage_out(const bt_model *m) { return m->x_final; }
 float *bt_model_stage_dx(bt_model *m) { return m->layers[0].a.dx; }
 
-static int64_t own_ns(const bt_model *m) {
-    return bt_now_ns() - (m->tp ? m->tp->tp_group->comm_ns : 0);
-}
-
 /* A whole model's passes follow each other so that a tensor-parallel group's memory is never
  * written before all have read it; forward after forward, and backward after backward, would. */
 static void meet(const bt_model *m) {
@@ -27,19 +22,15 @@ static void meet(const bt_model *m) {
         m->tp->tp_group->all_gather(m->tp->tp_group, m->tp->mine, m->tp->all, sizeof *m->tp->mine);
 }
 
-void bt_model_stage_forward(bt_model *m, const int32_t *inputs, bt_micro_times *times) {
+void bt_model_stage_forward(bt_model *m, const int32_t *inputs) {
     meet(m);
-    int64_t begin = own_ns(m);
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
-    *times = (bt_micro_times){.fwd_ns = own_ns(m) - begin};
 }
 
 void bt_model_stage_backward(bt_model *m, const int32_t *inputs, bt_grad_ready_fn ready,
-                             void *ready_ctx, bt_micro_times *times) {
+                             void *ready_ctx) {
     meet(m);
-    int64_t begin = own_ns(m);
     bt_net_backward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T, ready, ready_ctx);
-    *times = (bt_micro_times){.bwd_ns = own_ns(m) - begin};
 }
 
 /* ---- tied table ------------------------------------------------------------------------------ */

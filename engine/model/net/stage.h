@@ -20,10 +20,10 @@ const float *bt_model_stage_out(const bt_model *m); /* until the next forward */
 /* before backward the gradient of out, after it that of in */
 float *bt_model_stage_dx(bt_model *m);
 /* inputs: only the first stage looks at them */
-void bt_model_stage_forward(bt_model *m, const int32_t *inputs, bt_micro_times *times);
+void bt_model_stage_forward(bt_model *m, const int32_t *inputs);
 /* of the micro-batch in this slot; as in bt_model_train_micro */
 void bt_model_stage_backward(bt_model *m, const int32_t *inputs, bt_grad_ready_fn ready,
-                             void *ready_ctx, bt_micro_times *times);
+                             void *ready_ctx);
 
 /* The tied table's elements in this part; 0 where no other stage has it too. */
 size_t bt_stage_tied_elems(const bt_model_setup *s);

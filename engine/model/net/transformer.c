@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/base/span.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
@@ -199,12 +200,14 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
 
 void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
+    bt_span_begin(BT_MR_FWD);
     bt_net_positions(m, B, T, 0);
     if (bt_slice_is_first_stage(m->setup.slice)) bt_net_embed(m, inputs, B * T);
     for (int i = 0; i < c->L; i++) {
         need(m, i);
         layer_forward(m, &m->layers[i], m->layers[i].x_out, B, T);
     }
+    bt_span_end();
 }
 
 /* ---- backward -------------------------------------------------------------------------------- */
@@ -374,6 +377,7 @@ void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_
                   .prec = m->setup.prec,
                   .ready = ready,
                   .ready_ctx = ready_ctx};
+    bt_span_begin(BT_MR_BWD);
     for (int i = c->L - 1; i >= 0; i--) {
         bt_layer *l = &m->layers[i];
         need(m, i);
@@ -381,7 +385,9 @@ void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_
         ffn_backward(&p, l);
         attn_backward(&p, l);
     }
-    if (!bt_slice_is_first_stage(m->setup.slice)) return;
-    bt_net_embed_bwd(m, inputs, p.M);
-    done(&p, &m->params.tensors[0]);
+    if (bt_slice_is_first_stage(m->setup.slice)) {
+        bt_net_embed_bwd(m, inputs, p.M);
+        done(&p, &m->params.tensors[0]);
+    }
+    bt_span_end();
 }

@@ -66,6 +66,13 @@ size_t bt_tp_group_bytes(int size, size_t rows, size_t cols, bool solo) {
     return a > b ? a : b;
 }
 
+int64_t bt_tp_group_take_busy_ns(bt_tp_group *t) {
+    if (!t) return 0;
+    int64_t ns = t->busy_ns;
+    t->busy_ns = 0;
+    return ns;
+}
+
 bt_code bt_tp_group_check(const bt_tp_group *t, bt_err *err) {
     if (!t || t->failed == BT_OK) return BT_OK;
     if (err) *err = t->why;

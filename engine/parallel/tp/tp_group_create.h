@@ -25,6 +25,8 @@ bt_code bt_tp_group_solo(bt_tp_group **out, size_t rows, size_t cols, bt_err *er
 void bt_tp_group_destroy(bt_tp_group *t); /* accepts NULL */
 /* bytes that a rank maps at most; solo: one rank alone has a group too */
 size_t bt_tp_group_bytes(int size, size_t rows, size_t cols, bool solo);
+/* exchanges in flight since the last call, without waits; 0 for NULL */
+int64_t bt_tp_group_take_busy_ns(bt_tp_group *t);
 /* the first failure since create; NULL is fine */
 bt_code bt_tp_group_check(const bt_tp_group *t, bt_err *err) BT_MUST_CHECK;
 

@@ -174,19 +174,19 @@ static void reduce_among(message_group *m, group g, float *x, size_t rows, size_
 
 static void group_all_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays,
                                   size_t rows) {
-    bt_traffic_mark mark = bt_traffic_begin();
+    bt_traffic_mark mark = bt_tp_group_start();
     gather_among(of(t), everybody(t), arrays, n_arrays, rows);
     bt_tp_group_done(t, &mark, BT_COLL_ALL_GATHER);
 }
 
 static void group_reduce_scatter_rows(bt_tp_group *t, size_t rows, size_t cols) {
-    bt_traffic_mark mark = bt_traffic_begin();
+    bt_traffic_mark mark = bt_tp_group_start();
     reduce_among(of(t), everybody(t), t->partial, rows, cols);
     bt_tp_group_done(t, &mark, BT_COLL_REDUCE_SCATTER);
 }
 
 static void group_all_gather(bt_tp_group *t, const void *mine, void *all, size_t bytes) {
-    bt_traffic_mark mark = bt_traffic_begin();
+    bt_traffic_mark mark = bt_tp_group_start();
     unsigned char *x = all;
     memcpy(x + (size_t)t->rank * bytes, mine, bytes);
     bt_tp_rows rows = {all, bytes};
@@ -195,7 +195,7 @@ static void group_all_gather(bt_tp_group *t, const void *mine, void *all, size_t
 }
 
 static void group_all_reduce(bt_tp_group *t, float *x, size_t n, int size) {
-    bt_traffic_mark mark = bt_traffic_begin();
+    bt_traffic_mark mark = bt_tp_group_start();
     group g = {t->rank / size * size, size};
     bt_tp_rows rows = {x, sizeof(float)};
     reduce_among(of(t), g, x, n, 1);

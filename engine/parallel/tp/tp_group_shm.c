@@ -117,9 +117,11 @@ static void meet(shm_group *m) {
     atomic_store(&mine->arrived, meeting);
     if (atomic_load(&mine->sleepers))
         syscall(SYS_futex, &mine->arrived, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+    bt_span_begin(BT_MR_WAIT);
     for (int k = 0; k < m->t.size; k++)
         if (k != m->t.rank) wait_for(line_of(m, k), meeting);
-    m->t.wait_ns += bt_now_ns() - start;
+    bt_span_end();
+    m->t.busy_ns -= bt_now_ns() - start;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -225,13 +227,13 @@ static void add_range(void *ctx, int thread, size_t from, size_t to) {
 
 static void group_all_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays,
                                   size_t rows) {
-    bt_traffic_mark mark = bt_traffic_begin();
+    bt_traffic_mark mark = bt_tp_group_start();
     gather_rows(of(t), arrays, n_arrays, rows);
     bt_tp_group_done(t, &mark, BT_COLL_ALL_GATHER);
 }
 
 static void group_reduce_scatter_rows(bt_tp_group *t, size_t rows, size_t cols) {
-    bt_traffic_mark mark = bt_traffic_begin();
+    bt_traffic_mark mark = bt_tp_group_start();
     size_t first = bt_tp_first_row(rows, t->rank, t->size) * cols,
            n = bt_tp_first_row(rows, t->rank + 1, t->size) * cols - first;
     count((rows * cols - n) * sizeof(float));
@@ -242,7 +244,7 @@ static void group_reduce_scatter_rows(bt_tp_group *t, size_t rows, size_t cols) 
 }
 
 static void group_all_gather(bt_tp_group *t, const void *mine, void *all, size_t bytes) {
-    bt_traffic_mark mark = bt_traffic_begin();
+    bt_traffic_mark mark = bt_tp_group_start();
     memcpy((unsigned char *)all + (size_t)t->rank * bytes, mine, bytes);
     bt_tp_rows rows = {all, bytes};
     gather_rows(of(t), &rows, 1, (size_t)t->size);
@@ -250,7 +252,7 @@ static void group_all_gather(bt_tp_group *t, const void *mine, void *all, size_t
 }
 
 static void group_all_reduce(bt_tp_group *t, float *x, size_t n, int group_size) {
-    bt_traffic_mark mark = bt_traffic_begin();
+    bt_traffic_mark mark = bt_tp_group_start();
     shm_group *m = of(t);
     size_t most = m->outbox_bytes / sizeof(float);
     int first = t->rank / group_size * group_size;

@@ -68,7 +68,7 @@ static inline double train_step(bt_model *m, bt_optim *o, chain *data, int32_t *
     bt_model_zero_grads(m);
     for (int i = 0; i < micros; i++) {
         chain_batch(data, inputs, targets, B, c->T);
-        loss += bt_model_train_micro(m, inputs, targets, 1.0 / tokens, NULL, NULL, NULL);
+        loss += bt_model_train_micro(m, inputs, targets, 1.0 / tokens, NULL, NULL);
     }
     double norm = sqrt(bt_op_sum_squares(bt_model_grads(m), p->total)), clip = 1.0 / (norm + 1e-6);
     bt_optim_update u = {

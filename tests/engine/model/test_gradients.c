@@ -117,7 +117,7 @@ static void same_from_less(const bt_model_cfg *c, bt_prec prec, double loss, con
     for (int level = BT_RECOMPUTE_SELECTIVE; level <= BT_RECOMPUTE_FULL; level++) {
         bt_model *less = model_of(c, prec, (bt_recompute)level);
         bt_model_zero_grads(less);
-        double again = bt_model_train_micro(less, inputs, targets, 0.37, NULL, NULL, NULL);
+        double again = bt_model_train_micro(less, inputs, targets, 0.37, NULL, NULL);
         assert_memory_equal(&again, &loss, sizeof loss);
         assert_memory_equal(bt_model_grads(less), grads,
                             bt_model_params(less)->total * sizeof *grads);
@@ -137,8 +137,8 @@ static void check_bf16(const bt_model_cfg *c, double bound) {
     size_t total = bt_model_params(m)->total;
     bt_model_zero_grads(exact);
     bt_model_zero_grads(m);
-    double want = bt_model_train_micro(exact, inputs, targets, 0.37, NULL, NULL, NULL);
-    double got = bt_model_train_micro(m, inputs, targets, 0.37, NULL, NULL, NULL);
+    double want = bt_model_train_micro(exact, inputs, targets, 0.37, NULL, NULL);
+    double got = bt_model_train_micro(m, inputs, targets, 0.37, NULL, NULL);
     if (!(fabs(got - want) < 5e-3 * want)) fail_msg("%s: loss %.9g, in fp32 %.9g", name, got, want);
     double *ref = widen(bt_model_grads(exact), total);
     compare_tensors(m, bt_model_grads(m), ref, bound, name);
@@ -161,7 +161,7 @@ static void check_variant(const bt_model_cfg *c) {
     double want = ref_run(c, p, w, inputs, targets, B, scale, ref, NULL);
     bt_model_zero_grads(m);
     order o = {.next = p->total};
-    double got = bt_model_train_micro(m, inputs, targets, scale, on_ready, &o, NULL);
+    double got = bt_model_train_micro(m, inputs, targets, scale, on_ready, &o);
     if (!(fabs(got - want) < 2e-5 * want))
         fail_msg("%s: loss %.9g, reference %.9g", name, got, want);
     assert_int_equal(o.next, 0);
@@ -173,7 +173,7 @@ static void check_variant(const bt_model_cfg *c) {
     float *first = malloc(p->total * sizeof *first);
     assert_non_null(first);
     memcpy(first, bt_model_grads(m), p->total * sizeof *first);
-    (void)bt_model_train_micro(m, inputs, targets, scale, NULL, NULL, NULL);
+    (void)bt_model_train_micro(m, inputs, targets, scale, NULL, NULL);
     for (size_t i = 0; i < p->total; i++) ref[i] *= 2;
     compare_tensors(m, bt_model_grads(m), ref, 1e-4, name);
 
@@ -274,7 +274,7 @@ static void engine_equals_its_finite_differences(void **state) {
         bt_model *m = model_of(&c, BT_PREC_FP32, BT_RECOMPUTE_NONE);
         const bt_params *p = bt_model_params(m);
         bt_model_zero_grads(m);
-        (void)bt_model_train_micro(m, inputs, targets, 1.0, NULL, NULL, NULL);
+        (void)bt_model_train_micro(m, inputs, targets, 1.0, NULL, NULL);
         for (size_t i = 0; i < p->n; i++) {
             const bt_tensor *t = &p->tensors[i];
             float *w = bt_model_weights(m) + t->offset, *g = bt_model_grads(m) + t->offset;

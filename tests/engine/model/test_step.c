@@ -269,7 +269,7 @@ static void int8_gradients_are_right_on_average(void **state) {
     assert_true(mean && first);
     bt_model_zero_grads(exact.m);
     double loss = bt_model_train_micro(exact.m, exact.inputs, exact.targets, 1.0 / (B * ODD_T),
-                                       NULL, NULL, NULL),
+                                       NULL, NULL),
            size = 0, off = 0;
     const float *want = bt_model_grads(exact.m), *got = bt_model_grads(noisy.m);
     for (size_t i = 0; i < n; i++) size += (double)want[i] * (double)want[i];
@@ -278,7 +278,7 @@ static void int8_gradients_are_right_on_average(void **state) {
         bt_model_noise(noisy.m, 1, d == DRAWS - 1 ? 0 : (uint64_t)d, 99);
         bt_model_zero_grads(noisy.m);
         assert_true(bt_model_train_micro(noisy.m, exact.inputs, exact.targets, 1.0 / (B * ODD_T),
-                                         NULL, NULL, NULL) == loss);
+                                         NULL, NULL) == loss);
         double apart = 0;
         for (size_t i = 0; i < n; i++) {
             apart += ((double)got[i] - (double)want[i]) * ((double)got[i] - (double)want[i]);
@@ -328,7 +328,7 @@ static void a_long_micro_batch_is_its_pieces(void **state) {
         chain data = {.seed = 1, .V = c.V};
         chain_batch(&data, inputs, targets, LONG / c.T, c.T);
         bt_model_noise(m[1], 1, 5, 0);
-        (void)bt_model_train_micro(m[1], inputs, targets, 1.0 / LONG, NULL, NULL, NULL);
+        (void)bt_model_train_micro(m[1], inputs, targets, 1.0 / LONG, NULL, NULL);
         for (int at = 0; at < LONG; at += PIECE) {
             bt_model_noise(m[0], 1, 5, (uint64_t)at);
             int32_t in[PIECE], out[PIECE];
@@ -337,7 +337,7 @@ static void a_long_micro_batch_is_its_pieces(void **state) {
                 in[i] = at + i < LONG ? inputs[at + i] : 0;
                 out[i] = at + i < LONG ? targets[at + i] : -1;
             }
-            (void)bt_model_train_micro(m[0], in, out, 1.0 / LONG, NULL, NULL, NULL);
+            (void)bt_model_train_micro(m[0], in, out, 1.0 / LONG, NULL, NULL);
         }
         const bt_params *p = bt_model_params(m[0]);
         const float *a = bt_model_grads(m[0]), *b = bt_model_grads(m[1]);
