@@ -1,11 +1,11 @@
 /* acts.c - activation plan. */
 #include "engine/model/net/acts.h"
 
-#include "engine/base/threads.h"
-#include "engine/kernels/table/noise.h"
-#include "engine/model/net/net.h"
-
 #include <string.h>
+
+#include "engine/base/threads.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/kernels/table/noise.h"
 
 enum { SAVED, LIGHT, HEAVY, SHARED, ATTN, FFN };
 enum {
@@ -24,6 +24,12 @@ size_t bt_acts_block(const bt_model_setup *s, size_t M) {
            rows = bytes / ((size_t)s->cfg.F * sizeof(float)) / 64 * 64;
     if (rows < BLOCK_LEAST) rows = BLOCK_LEAST;
     return rows < M ? rows : M;
+}
+
+size_t bt_slice_rows(const bt_model_setup *s, size_t M) {
+    if (s->slice.tp_size <= 1 || !s->sequence) return M;
+    return bt_tp_first_row(M, s->slice.tp_rank + 1, s->slice.tp_size) -
+           bt_tp_first_row(M, s->slice.tp_rank, s->slice.tp_size);
 }
 
 bool bt_acts_half(const bt_model_setup *s) { return s->train && s->prec == BT_PREC_BF16; }
@@ -50,7 +56,7 @@ void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) 
     memset(p, 0, sizeof *p);
     const bt_model_cfg *c = &s->cfg;
     size_t M = (size_t)s->B * (size_t)c->T, R = bt_acts_block(s, M), i = 0, W = bt_acts_wide(s, M);
-    size_t S = bt_slice_rows(s, M), G = M * bt_net_kv_runs(s);
+    size_t S = bt_slice_rows(s, M), G = M * bt_leaves_kv_runs(c, s->slice, s->leaves);
     bool split = s->slice.tp_size > 1 || s->leaves > 1;
     bool tern = c->linear != BT_LIN_DENSE, qk = c->qk_norm, normed = c->norm != BT_NORM_PRE,
          train = s->train;
@@ -93,4 +99,15 @@ void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, siz
 #include "engine/model/net/acts.def"
 #undef BT_ACTV
     if (!a->x_mid) a->x_mid = a->x;
+}
+
+void bt_acts_keep(uint16_t *kept, const float *x, size_t n) {
+    if (kept) bt_op_save_bf16(kept, x, n);
+}
+
+void bt_acts_fetch(const bt_model_setup *s, float *x, const uint16_t *kept, size_t n) {
+    if (kept)
+        bt_op_load_bf16(x, kept, n);
+    else if (bt_acts_half(s))
+        bt_op_round_bf16(x, n);
 }

@@ -25,6 +25,7 @@
 #include "engine/base/arena.h"
 #include "engine/base/tp_group.h"
 #include "engine/model/shape/config.h"
+#include "engine/model/shape/leaves.h"
 #include "engine/model/shape/params.h"
 
 typedef struct bt_model bt_model;
@@ -71,15 +72,6 @@ typedef struct bt_model_setup {
     bt_tp_group *tp_group;
     bt_weight_source weight_source;
 } bt_model_setup;
-
-enum { BT_LEAVES_MAX = 64, BT_LEAVES_AUTO = 8 };
-/* n leaves are equal in this model (vocabularies up to one token), and kv heads are whole in them or
- * shared evenly */
-bool bt_leaves_fit(const bt_model_cfg *whole, int n);
-/* the most of them that is a power of two up to BT_LEAVES_AUTO */
-int bt_leaves_auto(const bt_model_cfg *whole);
-/* every part holds a whole branch of the tree: 1, 2, 4, ... leaves, or there is one part */
-bool bt_leaves_divide(int leaves, int parts);
 
 /* tokens of M whose residual this part holds */
 size_t bt_slice_rows(const bt_model_setup *s, size_t M);

@@ -1,12 +1,16 @@
 /* net.h - the inside of a bt_model, for the files of engine/model only: its linear layers, the
- * places they read from (sites), its layers, and the pieces of the pass that training and decoding
- * share. */
+ * inputs they read, its layers, and the functions of the pass that training and decoding share.
+ *
+ * What depends on the kind of a layer or on tensor parallelism is chosen once, when the model is
+ * wired: bt_linear.ops, bt_linear_input.ops, bt_layer.glu and bt_model.tp are tables of functions,
+ * and the pass (transformer.c) calls them without asking. */
 #ifndef BT_ENGINE_MODEL_NET_NET_H
 #define BT_ENGINE_MODEL_NET_NET_H
 
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/acts.h"
 #include "engine/model/net/model.h"
+#include "engine/model/net/tp_ops.h"
 
 /* gain of an RMSNorm; w is NULL when the norm has none */
 typedef struct bt_gain {
@@ -15,20 +19,38 @@ typedef struct bt_gain {
     float *dw; /* NULL without training */
 } bt_gain;
 
-typedef struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
+typedef struct bt_linear bt_linear;
+typedef struct bt_linear_input bt_linear_input;
+
+/* Products of a linear layer. Rows r0 .. r0+rows of its input; y, dx, dy: row r0's. src is what the
+ * input was made from. flags: of the kernels (BT_ACC adds to y or dx) */
+typedef struct bt_linear_ops {
+    void (*fwd)(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
+                size_t r0, size_t rows, int flags);
+    /* over one of the ranges of outputs that are packed apart */
+    void (*dx)(const bt_linear *l, size_t range, float *dx, const float *dy, size_t r0, size_t rows,
+               int flags);
+    /* adds what these rows give. In int8 r0 is a multiple of BT_GRAD_BLOCK */
+    void (*dw)(const bt_linear *l, const float *dy, const bt_linear_input *in, const float *src,
+               size_t r0, size_t rows);
+} bt_linear_ops;
+
+struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
+    const bt_linear_ops *ops;
     const bt_tensor *tensor;
     size_t N, K;
     const float *w; /* latent */
     float *dw;
+    bt_prec prec;
     bool tern;
     /* (N, K) of the last quantise: to count flips and to pack from; NULL: owners have them */
     int8_t *codes;
-    /* runs of outputs that are packed apart, so that dx can be summed over some; 1: all */
-    size_t leaves;
+    /* equal ranges of outputs that are packed apart, so that dx can be summed over some; 1: all */
+    size_t ranges;
     /* false: another tensor-parallel rank holds a replica of this kv head and adds all of dx */
     bool contributes_dx;
-    size_t packed_bytes; /* of one run */
-    /* (parts, packed_bytes); BT_WEIGHTS_PREFETCHED: the same place in every layer */
+    size_t packed_bytes; /* of one range */
+    /* (ranges, packed_bytes); BT_WEIGHTS_PREFETCHED: the same place in every layer */
     unsigned char *packed;
     /* 2-bit form for single tokens, models without training; NULL otherwise */
     uint8_t *packed2;
@@ -41,11 +63,23 @@ typedef struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
     /* int8 gradients: of the micro-batch's rows; rows is NULL without them */
     bt_noise noise;
     size_t first_row; /* of the outputs, in the tensor */
-} bt_linear;
+};
 
-/* Where a group of linear layers reads: an optional norm, then int8 per token (ternary) or floats
+/* Rows r0 .. r0+rows of an input; x, dx, dy: row r0's */
+typedef struct bt_input_ops {
+    void (*fwd)(const bt_linear_input *in, const float *x, size_t r0, size_t rows);
+    /* dense: the floats that dw reads */
+    void (*restore)(const bt_linear_input *in, const float *x, size_t r0, size_t rows);
+    /* gradient through the norm: dx = ; adds to the gain's gradient. Inputs without norm pass dy on:
+     * nothing to call */
+    void (*bwd)(const bt_linear_input *in, float *dx, const float *dy, const float *x, size_t r0,
+                size_t rows);
+} bt_input_ops;
+
+/* What a group of linear layers reads: an optional norm, then int8 per token (ternary) or floats
  * (dense). */
-typedef struct bt_linear_input {
+struct bt_linear_input {
+    const bt_input_ops *ops;
     size_t K;
     bool normed, tern;
     bt_gain gain;
@@ -55,48 +89,41 @@ typedef struct bt_linear_input {
     float *dq;   /* (M) */
     /* (M, K) dense: the floats; shared by all layers, so backward restores them */
     float *xn;
-    /* not NULL: the K columns are this part's of a wider row */
+    size_t whole_K; /* columns of whole rows; K are here */
+    /* whose rows they are, where K < whole_K; NULL otherwise */
     struct bt_tp_state *tp;
-    size_t whole_K;
-} bt_linear_input;
+};
 
-/* A model that is one part of a tensor-parallel group's, from inside */
-typedef struct bt_tp_state {
-    bt_tp_group *tp_group;
-    bool sequence;
-    /* equal parts whose sums are added as a tree: here, of the whole model. 1: none */
-    size_t leaves, total_leaves;
-    size_t first_leaf; /* of those here */
-    /* where the leaves of this part's vocabulary begin; they may differ by one token */
-    size_t vocab_at[BT_LEAVES_MAX + 1];
-    float *spare; /* (log2 leaves, M, C) sums on their way */
-    float *gains; /* (all_cuts, C or D), or (KV, D) */
-    /* kv heads that two parts share, of the whole model; the first one of this part among them */
-    size_t shared_kv, first_shared_kv;
-    float *shared_kv_sums;   /* (shared_kv, M D or D C) what each pair adds up */
-    size_t vocab0;           /* first token id of this part */
-    float *ones;             /* (M) */
-    bt_row_stat *mine, *all; /* (M); the tensor-parallel group's, (size, M) */
-    float *a, *b;            /* (M) */
-    int32_t *index;          /* (M) */
-} bt_tp_state;
+typedef struct bt_layer bt_layer;
 
-typedef struct bt_rows {
-    size_t first, n;
-} bt_rows;
+/* gate and up: where all rows' floats are, or the floats of one block of rows */
+typedef struct bt_gate_and_up {
+    float *gate, *up;
+} bt_gate_and_up;
 
-typedef struct bt_layer {
+/* The gated activation h = act(gate) * up of rows r0 .. r0+rows, and the input of ffn_down */
+typedef struct bt_glu {
+    /* y, of which gate and up are kept where backward wants them -> the input of ffn_down */
+    void (*fwd)(const bt_model *m, bt_layer *l, bt_gate_and_up y, size_t r0, size_t rows);
+    /* gradient of the input of ffn_down, in a.dhn (normed) or a.dh -> d; y: memory for gate, up */
+    void (*bwd)(const bt_model *m, bt_layer *l, bt_gate_and_up d, bt_gate_and_up y, size_t r0,
+                size_t rows);
+} bt_glu;
+
+struct bt_layer {
     bt_acts a;
     float *x_out; /* residual leaving the layer: the next one's x */
     bt_linear_input attn_in, o_in, ffn_in, down_in;
     bt_gain q_norm, k_norm;
     bt_linear q, k, v, o, gate, up, down;
-} bt_layer;
+    bt_glu glu;
+};
 
 struct bt_model {
-    bt_model_setup setup; /* its cfg is this part's */
+    bt_model_setup setup; /* its cfg is this slice's */
     bt_model_cfg whole;
-    bt_tp_state *tp; /* NULL: the whole model on one rank */
+    const bt_tp_ops *tp; /* bt_tp_one_rank, or of engine/model/tp, whose state follows */
+    struct bt_tp_state *tp_state;
     bt_params params;
     bt_arena params_arena, grads_arena, quant_arena, acts_arena, scratch_arena;
     /* (params.total); g: where gradients are added, NULL without training */
@@ -111,11 +138,12 @@ struct bt_model {
     /* a last stage's copy of the first's embedding; NULL otherwise */
     float *tied, *d_tied;
     bt_acts_plan acts_plan;
+    float *dxn;         /* a.dxn of every slot; NULL: as acts_plan says */
     double *quant_sums; /* (bt_model_quant_sums) */
-    /* (tensors) of |w|; of w, for b1. In a part, then (size, tensors): the tensor-parallel
-     * group's */
+    /* (tensors) of |w|; of w, for b1. In a tensor-parallel group, then (size, tensors): of its
+     * ranks */
     double (*totals)[2];
-    /* codes of one tensor on their way to its panels; NULL with BT_WEIGHTS_LOCAL */
+    /* codes of one tensor on their way to its packed form; NULL with BT_WEIGHTS_LOCAL */
     int8_t *taken;
     bt_layer_source *source; /* BT_WEIGHTS_PREFETCHED: who fills them */
     /* codes hold an earlier quantisation: flips mean something */
@@ -131,98 +159,34 @@ struct bt_model {
     int32_t *pos;               /* (M) position of each token in its sequence */
     uint32_t *noise_rows;       /* (M) keys of bt_noise; NULL without int8 gradients */
     size_t block;               /* rows of one feed-forward block */
+    /* query heads whose dk and dv are summed apart, and arrays of these sums */
+    size_t heads_per_run, kv_runs;
 };
 
 /* ---- linear.c ---- */
-/* rows r0 .. r0+rows of the site's input; y is row r0's output. src is what the site's input was
- * made from */
-void bt_linear_fwd(const bt_linear *l, float *y, const bt_linear_input *s, const float *src,
-                   size_t r0, size_t rows, bt_prec prec, int flags);
-/* over the outputs of one of the layer's parts; dx, dy: row r0's */
-void bt_linear_dx(const bt_linear *l, size_t part, float *dx, const float *dy, size_t r0,
-                  size_t rows, bt_prec prec, int flags);
-/* adds what rows r0 .. r0+rows give; dy: row r0's. In int8 r0 is a multiple of BT_GRAD_BLOCK */
-void bt_linear_dw(const bt_linear *l, const float *dy, const bt_linear_input *s, const float *src,
-                  size_t r0, size_t rows, bt_prec prec);
+/* decoding, int8 gradients, ternary, dense: by what the layer has */
+const bt_linear_ops *bt_linear_ops_of(const bt_linear *l);
+void bt_net_copy(float *y, const float *x, size_t n);
 
+/* ---- linear_input.c ---- */
+/* of an input whose whole rows are here */
+const bt_input_ops *bt_input_ops_of(const bt_linear_input *in);
 /* dense: what its linear layers read */
-const float *bt_input_floats(const bt_linear_input *s, const float *src);
-void bt_input_fwd(const bt_linear_input *s, const float *x, size_t r0, size_t rows); /* x: row r0 */
-/* dense: the floats that bt_linear_dw reads */
-void bt_input_restore(const bt_linear_input *s, const float *x, size_t r0, size_t rows);
-/* gradient through the norm: dx (+)= ; adds to the gain's gradient. Sites without norm pass dy on:
- * nothing to call */
-void bt_input_bwd(const bt_linear_input *s, float *dx, const float *dy, const float *x, size_t r0,
-                  size_t rows, int acc);
+static inline const float *bt_input_floats(const bt_linear_input *in, const float *src) {
+    return in->xn ? in->xn : src;
+}
 
-/* ---- tp_exchange.c: tensor parallelism; tp_leaves.c: sums over leaves. Most work for a whole model too ---- */
-/* tokens whose residual is here */
-bt_rows bt_net_own(const bt_model *m, size_t M);
-/* own rows of x -> input rows of all tokens */
-void bt_net_site(bt_model *m, const bt_linear_input *s, const float *x, size_t M);
-/* dense: the same floats for bt_linear_dw */
-void bt_net_restore(bt_model *m, const bt_linear_input *s, const float *x, size_t M);
-/* y += product, for own rows of y: `part` for each block of rows, then `sum` */
-void bt_net_out_part(bt_model *m, float *y, const bt_linear *l, const bt_linear_input *s,
-                     const float *src, size_t r0, size_t rows);
-void bt_net_out_sum(bt_model *m, float *y, const bt_linear *l, const bt_linear_input *s, size_t M);
-/* own rows of dx -> rows of all tokens */
-const float *bt_net_all(bt_model *m, const float *own, size_t M);
-/* (M, C) sums of this part -> own rows of the whole's */
-float *bt_net_own_sum(bt_model *m, float *x, size_t M);
-/* rows r0 .. r0+rows of m->layers[0].a.dxn = sum of dy W over the layers, leaf by leaf; dy: row
- * r0's */
-typedef struct bt_dx_term {
-    const bt_linear *l;
-    const float *dy;
-} bt_dx_term;
-void bt_net_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows);
-/* out (M, N) = a (M, K) times b (K, N), or (N, K) with tb, leaf by leaf of K, which may be the
- * vocabulary */
-typedef struct bt_depth_product {
-    const float *a, *b;
-    size_t lda, ldb, M, N, K;
-    int tb;
-    bt_prec prec;
-    bool vocab;
-    /* b as int8, and a the probabilities; index, dscale: of bt_head_targets */
-    const bt_head8 *int8;
-    const int32_t *index;
-    float dscale;
-} bt_depth_product;
-void bt_net_depth(bt_model *m, float *out, const bt_depth_product *p);
-/* head8.w := the head, leaf by leaf */
-void bt_net_pack_words(bt_model *m);
-/* through a norm of own rows of the residual; dx (+)= */
-void bt_net_norm_bwd(bt_model *m, const bt_gain *g, float *dx, const float *dy, const float *x,
-                     const float *rstd, int acc, size_t M);
-/* through the norm of heads, of which `kv` says whose */
-void bt_net_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, const float *dy,
-                      const float *x, size_t M);
-/* arrays of dk and dv that are summed: several where leaves share a kv head */
-size_t bt_net_kv_runs(const bt_model_setup *s);
-/* leaves begin inside kv heads: k and v are packed head by head */
-bool bt_net_kv_uneven(const bt_model_setup *s);
-/* (runs, M, KV D), the first becomes the sum over all who share heads */
-void bt_net_kv_sum(bt_model *m, float *d, size_t M);
-void bt_net_embed(bt_model *m, const int32_t *inputs, size_t M);
-void bt_net_embed_bwd(bt_model *m, const int32_t *inputs, size_t M);
-/* a.xn -> loss, a.dxn */
-double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t M);
-/* makes a gradient that several parts hold whole */
-void bt_tp_grad(const bt_model *m, const bt_tensor *t);
-/* sums over the kv heads that this part shares with neighbours; head h of x: `rows` rows of `width`
- * from element h * width, ld apart */
-void bt_tp_join(const bt_model *m, float *x, size_t rows, size_t ld, size_t width);
-/* (tensors, 2) sums over a part's block -> over tensors */
-void bt_tp_totals(const bt_model *m, double (*totals)[2]);
-void bt_tp_input_fwd(const bt_linear_input *s, const float *x, size_t r0, size_t rows);
-void bt_tp_input_bwd(const bt_linear_input *s, float *dx, const float *dy, const float *x,
-                     size_t r0, size_t rows);
+/* ---- glu.c ---- */
+/* after the kind of down_in has been chosen */
+bt_glu bt_glu_of(const bt_layer *l);
 
 /* ---- model.c ---- */
-/* the layer's activations and sites to those of a micro-batch in flight */
+/* the layer's activations and inputs to those of a micro-batch in flight */
 void bt_net_point(bt_model *m, int layer, int slot);
+/* where a tensor lies in a flat array; NULL if either is */
+static inline float *bt_at_tensor(float *flat, const bt_tensor *t) {
+    return flat && t ? flat + t->offset : NULL;
+}
 
 /* ---- transformer.c: one pass over M = B * T tokens whose positions are in m->pos ------------- */
 void bt_net_positions(bt_model *m, size_t B, size_t T, size_t first);
@@ -237,6 +201,5 @@ void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T); /* 
 void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_grad_ready_fn ready,
                      void *ready_ctx);
 void bt_net_ready(const bt_model *m, const bt_tensor *t, bt_grad_ready_fn ready, void *ready_ctx);
-void bt_net_copy(float *y, const float *x, size_t n);
 
 #endif

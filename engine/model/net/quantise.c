@@ -130,7 +130,7 @@ void bt_model_quant_scales(bt_model *m, const double *sums) {
         totals[i][1] = add_up(plain, blocks_of(t));
         plain += blocks_of(t);
     }
-    if (m->tp) bt_tp_totals(m, totals);
+    m->tp->total_sums(m, totals);
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
         bt_linear *l = linear_at(m, t);
@@ -229,8 +229,8 @@ bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n,
 }
 
 static void pack(bt_linear *l, const int8_t *codes) {
-    size_t rows = l->N / l->leaves;
-    for (size_t k = 0; k < l->leaves; k++)
+    size_t rows = l->N / l->ranges;
+    for (size_t k = 0; k < l->ranges; k++)
         bt_op_tern_pack(l->packed + k * l->packed_bytes, codes + k * rows * l->K, rows, l->K);
 }
 

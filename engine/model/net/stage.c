@@ -16,20 +16,16 @@ const float *bt_model_stage_out(const bt_model *m) { return m->x_final; }
 float *bt_model_stage_dx(bt_model *m) { return m->layers[0].a.dx; }
 
 /* A whole model's passes follow each other so that a tensor-parallel group's memory is never
- * written before all have read it; forward after forward, and backward after backward, would. */
-static void meet(const bt_model *m) {
-    if (m->tp)
-        m->tp->tp_group->all_gather(m->tp->tp_group, m->tp->mine, m->tp->all, sizeof *m->tp->mine);
-}
-
+ * written before all have read it; forward after forward, and backward after backward, would:
+ * therefore the ranks meet before each. */
 void bt_model_stage_forward(bt_model *m, const int32_t *inputs) {
-    meet(m);
+    m->tp->meet(m);
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
 }
 
 void bt_model_stage_backward(bt_model *m, const int32_t *inputs, bt_grad_ready_fn ready,
                              void *ready_ctx) {
-    meet(m);
+    m->tp->meet(m);
     bt_net_backward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T, ready, ready_ctx);
 }
 

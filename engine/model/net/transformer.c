@@ -27,37 +27,24 @@ static void poll(const bt_model *m) {
     if (m->source) m->source->poll(m->source);
 }
 
-/* A layer's value into its bf16, where it has one (acts.def); and for backward out of it again, or,
- * recomputed, as if it had been there */
-static void keep(uint16_t *kept, const float *x, size_t n) {
-    if (kept) bt_op_save_bf16(kept, x, n);
-}
-
-static void fetch(const bt_model *m, float *x, const uint16_t *kept, size_t n) {
-    if (kept)
-        bt_op_load_bf16(x, kept, n);
-    else if (bt_acts_half(&m->setup))
-        bt_op_round_bf16(x, n);
-}
-
+/* Dense layers make their inputs from the residual again and therefore keep its floats. */
 static void load_residual(const bt_model *m, float *x, const uint16_t *kept, size_t n) {
-    if (m->setup.cfg.linear != BT_LIN_DENSE) fetch(m, x, kept, n);
+    if (m->setup.cfg.linear != BT_LIN_DENSE) bt_acts_fetch(&m->setup, x, kept, n);
 }
 
-typedef struct copy_job {
-    float *y;
-    const float *x;
-} copy_job;
-
-static void copy_range(void *ctx, int thread, size_t begin, size_t end) {
-    (void)thread;
-    const copy_job *j = ctx;
-    memcpy(j->y + begin, j->x + begin, (end - begin) * sizeof(float));
+/* own rows of the residual x -> input rows of all tokens */
+static void read_residual(bt_model *m, const bt_linear_input *in, const float *x, size_t M) {
+    bt_rows own = m->tp->own_rows(m, M);
+    in->ops->fwd(in, x, own.first, own.n);
+    m->tp->gather_input(m, in, M);
 }
 
-void bt_net_copy(float *y, const float *x, size_t n) {
-    copy_job j = {y, x};
-    if (y != x) bt_parallel_for(n, 4096, copy_range, &j);
+/* dense: the same floats for dW */
+static void reread_residual(bt_model *m, const bt_linear_input *in, const float *x, size_t M) {
+    if (in->tern) return;
+    bt_rows own = m->tp->own_rows(m, M);
+    in->ops->restore(in, x, own.first, own.n);
+    m->tp->gather_input(m, in, M);
 }
 
 void bt_net_positions(bt_model *m, size_t B, size_t T, size_t first) {
@@ -93,70 +80,34 @@ static void rotate(const bt_model *m, float *out, float *rstd, const float *x, c
 
 void bt_net_qkv(bt_model *m, bt_layer *l, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
-    bt_prec prec = m->setup.prec;
     bt_acts *a = &l->a;
-    bt_net_site(m, &l->attn_in, a->x, M);
-    bt_linear_fwd(&l->q, a->q, &l->attn_in, a->x, 0, M, prec, 0);
-    bt_linear_fwd(&l->k, a->k, &l->attn_in, a->x, 0, M, prec, 0);
-    bt_linear_fwd(&l->v, a->v, &l->attn_in, a->x, 0, M, prec, 0);
+    read_residual(m, &l->attn_in, a->x, M);
+    l->q.ops->fwd(&l->q, a->q, &l->attn_in, a->x, 0, M, 0);
+    l->k.ops->fwd(&l->k, a->k, &l->attn_in, a->x, 0, M, 0);
+    l->v.ops->fwd(&l->v, a->v, &l->attn_in, a->x, 0, M, 0);
     rotate(m, bt_net_q(l), a->q_rstd, a->q, &l->q_norm, (size_t)c->H, M);
     rotate(m, bt_net_k(l), a->k_rstd, a->k, &l->k_norm, (size_t)c->KV, M);
 }
 
 void bt_net_attn_out(bt_model *m, bt_layer *l, size_t M) {
     bt_acts *a = &l->a;
-    bt_input_fwd(&l->o_in, a->o, 0, M);
-    bt_net_copy(a->x_mid, a->x, bt_net_own(m, M).n * l->o.N);
-    bt_net_out_part(m, a->x_mid, &l->o, &l->o_in, a->o, 0, M);
-    bt_net_out_sum(m, a->x_mid, &l->o, &l->o_in, M);
+    l->o_in.ops->fwd(&l->o_in, a->o, 0, M);
+    bt_net_copy(a->x_mid, a->x, m->tp->own_rows(m, M).n * l->o.N);
+    m->tp->add_product(m, a->x_mid, &l->o, &l->o_in, a->o, 0, M);
+    m->tp->finish_product(m, a->x_mid, &l->o, &l->o_in, M);
 }
 
-/* of one block of rows: where all rows' floats are, or the floats of this block */
-typedef struct gate_and_up {
-    float *gate, *up;
-} gate_and_up;
-
-static gate_and_up gate_up_at(const bt_layer *l, size_t r0) {
+static bt_gate_and_up gate_up_at(const bt_layer *l, size_t r0) {
     const bt_acts *a = &l->a;
     size_t at = a->gate_saved ? 0 : r0 * l->gate.N;
-    return (gate_and_up){a->gate + at, a->up + at};
+    return (bt_gate_and_up){a->gate + at, a->up + at};
 }
 
-static void gate_up(bt_model *m, bt_layer *l, size_t r0, size_t rows) {
+static void gate_up(bt_layer *l, size_t r0, size_t rows) {
     bt_acts *a = &l->a;
-    gate_and_up y = gate_up_at(l, r0);
-    bt_linear_fwd(&l->gate, y.gate, &l->ffn_in, a->x_mid, r0, rows, m->setup.prec, 0);
-    bt_linear_fwd(&l->up, y.up, &l->ffn_in, a->x_mid, r0, rows, m->setup.prec, 0);
-}
-
-/* gate, up -> the input of ffn_down */
-static void glu(bt_model *m, bt_layer *l, size_t r0, size_t rows) {
-    bt_acts *a = &l->a;
-    const bt_linear_input *s = &l->down_in;
-    size_t F = l->gate.N;
-    gate_and_up y = gate_up_at(l, r0);
-    uint16_t *gate_saved = a->gate_saved ? a->gate_saved + r0 * F : NULL,
-             *up_saved = a->gate_saved ? a->up_saved + r0 * F : NULL;
-    if (s->tern && !s->tp) {
-        bt_op_glu_quant(&(bt_glu_quant){.xq = s->xq + r0 * F,
-                                        .dq = s->dq + r0,
-                                        .rstd = s->normed ? s->rstd + r0 : NULL,
-                                        .h = a->h,
-                                        .gate_saved = gate_saved,
-                                        .up_saved = up_saved,
-                                        .gate = y.gate,
-                                        .up = y.up,
-                                        .gain = s->gain.w,
-                                        .eps = s->eps,
-                                        .act = m->setup.cfg.act,
-                                        .rows = rows,
-                                        .F = F});
-        return;
-    }
-    keep(gate_saved, y.gate, rows * F);
-    keep(up_saved, y.up, rows * F);
-    bt_op_glu(a->h, y.gate, y.up, m->setup.cfg.act, rows * F);
-    bt_input_fwd(s, a->h, r0, rows);
+    bt_gate_and_up y = gate_up_at(l, r0);
+    l->gate.ops->fwd(&l->gate, y.gate, &l->ffn_in, a->x_mid, r0, rows, 0);
+    l->up.ops->fwd(&l->up, y.up, &l->ffn_in, a->x_mid, r0, rows, 0);
 }
 
 /* x_out NULL: only what backward needs */
@@ -164,16 +115,16 @@ static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
     size_t C = (size_t)c->C;
-    bt_net_site(m, &l->ffn_in, a->x_mid, M);
-    if (x_out) bt_net_copy(x_out, a->x_mid, bt_net_own(m, M).n * C);
+    read_residual(m, &l->ffn_in, a->x_mid, M);
+    if (x_out) bt_net_copy(x_out, a->x_mid, m->tp->own_rows(m, M).n * C);
     for (size_t r0 = 0; r0 < M; r0 += m->block) {
         size_t rows = M - r0 < m->block ? M - r0 : m->block;
-        gate_up(m, l, r0, rows);
-        glu(m, l, r0, rows);
-        if (x_out) bt_net_out_part(m, x_out, &l->down, &l->down_in, a->h, r0, rows);
+        gate_up(l, r0, rows);
+        l->glu.fwd(m, l, gate_up_at(l, r0), r0, rows);
+        if (x_out) m->tp->add_product(m, x_out, &l->down, &l->down_in, a->h, r0, rows);
         poll(m);
     }
-    if (x_out) bt_net_out_sum(m, x_out, &l->down, &l->down_in, M);
+    if (x_out) m->tp->finish_product(m, x_out, &l->down, &l->down_in, M);
 }
 
 void bt_net_ffn(bt_model *m, bt_layer *l, size_t M) { ffn(m, l, l->x_out, M); }
@@ -182,19 +133,19 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
     const bt_model_cfg *c = &m->setup.cfg;
     bt_attn_shape shape = attn_shape(c, T);
     bt_acts *a = &l->a;
-    size_t M = B * T, own = bt_net_own(m, M).n * (size_t)c->C;
-    keep(a->x_kept, a->x, own);
+    size_t M = B * T, own = m->tp->own_rows(m, M).n * (size_t)c->C;
+    bt_acts_keep(a->x_kept, a->x, own);
     bt_net_qkv(m, l, M);
     poll(m);
     bt_op_attn_fwd(a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v, &shape, B, (size_t)c->H,
                    (size_t)c->KV, m->setup.prec);
-    keep(a->q_kept, a->q, M * shape.ldq);
-    keep(a->k_kept, a->k, M * shape.ldk);
-    keep(a->v_kept, a->v, M * shape.ldv);
-    keep(a->o_kept, a->o, M * shape.ldo);
+    bt_acts_keep(a->q_kept, a->q, M * shape.ldq);
+    bt_acts_keep(a->k_kept, a->k, M * shape.ldk);
+    bt_acts_keep(a->v_kept, a->v, M * shape.ldv);
+    bt_acts_keep(a->o_kept, a->o, M * shape.ldo);
     poll(m);
     bt_net_attn_out(m, l, M);
-    keep(a->x_mid_kept, a->x_mid, own);
+    bt_acts_keep(a->x_mid_kept, a->x_mid, own);
     ffn(m, l, x_out, M);
 }
 
@@ -202,7 +153,7 @@ void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_span_begin(BT_MR_FWD);
     bt_net_positions(m, B, T, 0);
-    if (bt_slice_is_first_stage(m->setup.slice)) bt_net_embed(m, inputs, B * T);
+    if (bt_slice_is_first_stage(m->setup.slice)) m->tp->embed(m, inputs, B * T);
     for (int i = 0; i < c->L; i++) {
         need(m, i);
         layer_forward(m, &m->layers[i], m->layers[i].x_out, B, T);
@@ -221,7 +172,7 @@ typedef struct backward { /* one backward pass */
 
 void bt_net_ready(const bt_model *m, const bt_tensor *t, bt_grad_ready_fn ready, void *ready_ctx) {
     if (!t || !ready) return;
-    if (m->tp) bt_tp_grad(m, t);
+    m->tp->complete_grad(m, t);
     size_t i = (size_t)(t - m->params.tensors);
     ready(ready_ctx, t->offset,
           i + 1 < m->params.n ? m->params.tensors[i + 1].offset : m->params.total);
@@ -231,54 +182,39 @@ static void done(const backward *p, const bt_tensor *t) {
     bt_net_ready(p->m, t, p->ready, p->ready_ctx);
 }
 
+static void dw(const bt_linear *l, const float *dy, const bt_linear_input *in, const float *src,
+               size_t r0, size_t rows) {
+    l->ops->dw(l, dy, in, src, r0, rows);
+}
+
 static void dw_done(const backward *p, const bt_linear *l, const float *dy,
-                    const bt_linear_input *s, const float *src) {
-    bt_linear_dw(l, dy, s, src, 0, p->M, p->prec);
+                    const bt_linear_input *in, const float *src) {
+    dw(l, dy, in, src, 0, p->M);
     done(p, l->tensor);
 }
 
 /* rows r0 .. r0+rows of dx -> of gate and up; d: row r0's */
-static void glu_backward(const backward *p, bt_layer *l, const float *dx, gate_and_up d, size_t r0,
+static void glu_backward(bt_model *m, bt_layer *l, const float *dx, bt_gate_and_up d, size_t r0,
                          size_t rows) {
-    bt_model *m = p->m;
     bt_acts *a = &l->a;
-    size_t F = l->gate.N, C = l->down.N;
-    bt_act act = m->setup.cfg.act;
-    gate_and_up y = gate_up_at(l, r0);
-    /* h and the floats of gate and up are not needed again */
-    bool alone = a->gate_saved && l->down_in.tern;
-    float *dhn = l->down_in.normed ? a->dhn : a->dh;
-    if (m->setup.recompute == BT_RECOMPUTE_SELECTIVE) gate_up(m, l, r0, rows);
-    bt_linear_dx(&l->down, 0, dhn, dx + r0 * C, r0, rows, p->prec, 0);
+    if (m->setup.recompute == BT_RECOMPUTE_SELECTIVE) gate_up(l, r0, rows);
+    l->down.ops->dx(&l->down, 0, l->down_in.normed ? a->dhn : a->dh, dx + r0 * l->down.N, r0, rows,
+                    0);
     poll(m);
-    if (alone && l->down_in.normed && !l->down_in.tp) {
-        bt_glu_norm_bwd j = {.dgate = d.gate,
-                             .dup = d.up,
-                             .dgain = l->down_in.gain.dw,
-                             .h = a->h,
-                             .sums = a->dh,
-                             .dy = dhn,
-                             .gain = l->down_in.gain.w,
-                             .rstd = l->down_in.rstd + r0,
-                             .gate = a->gate_saved + r0 * F,
-                             .up = a->up_saved + r0 * F,
-                             .act = act,
-                             .rows = rows,
-                             .F = F};
-        bt_op_glu_norm_bwd(&j);
-        return;
-    }
-    if (alone && !l->down_in.normed) {
-        bt_op_glu_bwd_saved(d.gate, d.up, a->dh, a->gate_saved + r0 * F, a->up_saved + r0 * F, act,
-                            rows * F);
-        return;
-    }
-    fetch(m, y.gate, a->gate_saved ? a->gate_saved + r0 * F : NULL, rows * F);
-    fetch(m, y.up, a->up_saved ? a->up_saved + r0 * F : NULL, rows * F);
-    if (l->down_in.normed || !l->down_in.tern) bt_op_glu(a->h, y.gate, y.up, act, rows * F);
-    bt_input_restore(&l->down_in, a->h, r0, rows);
-    if (l->down_in.normed) bt_input_bwd(&l->down_in, a->dh, dhn, a->h, r0, rows, 0);
-    bt_op_glu_bwd(d.gate, d.up, a->dh, y.gate, y.up, act, rows * F);
+    l->glu.bwd(m, l, d, gate_up_at(l, r0), r0, rows);
+}
+
+static void norm_backward(const backward *p, const bt_linear_input *in, const float *x) {
+    bt_model *m = p->m;
+    const bt_acts *a = &m->layers[0].a;
+    m->tp->norm_bwd(m, &(bt_norm_bwd){.gain = &in->gain,
+                                      .dx = a->dx,
+                                      .dy = m->tp->reduce_grad(m, a->dxn, p->M),
+                                      .x = x,
+                                      .rstd = in->rstd,
+                                      .add = true,
+                                      .M = p->M});
+    done(p, in->gain.tensor);
 }
 
 static void ffn_backward(const backward *p, bt_layer *l) {
@@ -286,30 +222,28 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
     size_t F = (size_t)c->F, C = (size_t)c->C, wide = bt_acts_wide(&m->setup, p->M);
-    bt_rows own = bt_net_own(m, p->M);
-    const float *dx = bt_net_all(m, a->dx, p->M);
+    bt_rows own = m->tp->own_rows(m, p->M);
+    const float *dx = m->tp->gather_grad(m, a->dx, p->M);
     float *dgate = a->dgate ? a->dgate : a->gate, *dup = a->dup ? a->dup : a->up;
     load_residual(m, a->x_mid, a->x_mid_kept, own.n * C);
-    bt_net_restore(m, &l->ffn_in, a->x_mid, p->M);
+    reread_residual(m, &l->ffn_in, a->x_mid, p->M);
     /* all of it at once, or rows whose dgate and dup stay in L3 (bt_acts_wide) */
     for (size_t w0 = 0, n; w0 < p->M; w0 += n) {
         n = p->M - w0 < wide ? p->M - w0 : wide;
         for (size_t i = 0; i < n; i += m->block) {
-            glu_backward(p, l, dx, (gate_and_up){dgate + i * F, dup + i * F}, w0 + i,
+            glu_backward(m, l, dx, (bt_gate_and_up){dgate + i * F, dup + i * F}, w0 + i,
                          n - i < m->block ? n - i : m->block);
         }
-        bt_linear_dw(&l->down, dx + w0 * C, &l->down_in, a->h, w0, n, p->prec);
+        dw(&l->down, dx + w0 * C, &l->down_in, a->h, w0, n);
         if (w0 + n == p->M) done(p, l->down.tensor), done(p, l->down_in.gain.tensor);
-        bt_net_dx(m, (bt_dx_term[]){{&l->up, dup}, {&l->gate, dgate}}, 2, w0, n);
+        m->tp->dx(m, (bt_dx_term[]){{&l->up, dup}, {&l->gate, dgate}}, 2, w0, n);
         poll(m);
-        bt_linear_dw(&l->up, dup, &l->ffn_in, a->x_mid, w0, n, p->prec);
+        dw(&l->up, dup, &l->ffn_in, a->x_mid, w0, n);
         if (w0 + n == p->M) done(p, l->up.tensor);
-        bt_linear_dw(&l->gate, dgate, &l->ffn_in, a->x_mid, w0, n, p->prec);
+        dw(&l->gate, dgate, &l->ffn_in, a->x_mid, w0, n);
     }
     done(p, l->gate.tensor);
-    bt_net_norm_bwd(m, &l->ffn_in.gain, a->dx, bt_net_own_sum(m, a->dxn, p->M), a->x_mid,
-                    l->ffn_in.rstd, 1, p->M);
-    done(p, l->ffn_in.gain.tensor);
+    norm_backward(p, &l->ffn_in, a->x_mid);
 }
 
 /* dy in place: through the rotation, then through the head norm, whose input was x; `spare` is of
@@ -321,7 +255,7 @@ static float *unrotate(const backward *p, const bt_layer *l, bool kv, float *dy,
     size_t D = (size_t)m->setup.cfg.D, heads = (size_t)(kv ? m->setup.cfg.KV : m->setup.cfg.H);
     bt_op_rope(dy, heads * D, m->rope_cos, m->rope_sin, m->pos, 1, p->M, heads, D);
     if (!gain->tensor) return dy;
-    bt_net_heads_bwd(m, l, kv, spare, dy, x, p->M);
+    m->tp->heads_bwd(m, l, kv, spare, dy, x, p->M);
     done(p, gain->tensor);
     return spare;
 }
@@ -332,38 +266,36 @@ static void attn_backward(const backward *p, bt_layer *l) {
     bt_acts *a = &l->a;
     bt_attn_shape shape = attn_shape(c, p->T);
     size_t H = (size_t)c->H, KV = (size_t)c->KV;
-    shape.run = H / bt_slice_leaves(m->setup.slice, m->setup.leaves);
-    const float *dx = bt_net_all(m, a->dx, p->M);
-    fetch(m, a->o, a->o_kept, p->M * shape.ldo);
-    fetch(m, a->q, a->q_kept, p->M * shape.ldq);
-    fetch(m, a->k, a->k_kept, p->M * shape.ldk);
-    fetch(m, a->v, a->v_kept, p->M * shape.ldv);
-    bt_input_restore(&l->o_in, a->o, 0, p->M);
-    bt_linear_dx(&l->o, 0, l->o_in.normed ? a->d_on : a->d_o, dx, 0, p->M, p->prec, 0);
+    shape.run = m->heads_per_run;
+    const float *dx = m->tp->gather_grad(m, a->dx, p->M);
+    bt_acts_fetch(&m->setup, a->o, a->o_kept, p->M * shape.ldo);
+    bt_acts_fetch(&m->setup, a->q, a->q_kept, p->M * shape.ldq);
+    bt_acts_fetch(&m->setup, a->k, a->k_kept, p->M * shape.ldk);
+    bt_acts_fetch(&m->setup, a->v, a->v_kept, p->M * shape.ldv);
+    l->o_in.ops->restore(&l->o_in, a->o, 0, p->M);
+    l->o.ops->dx(&l->o, 0, l->o_in.normed ? a->d_on : a->d_o, dx, 0, p->M, 0);
     dw_done(p, &l->o, dx, &l->o_in, a->o);
     poll(m);
-    if (l->o_in.normed) bt_input_bwd(&l->o_in, a->d_o, a->d_on, a->o, 0, p->M, 0);
+    if (l->o_in.normed) l->o_in.ops->bwd(&l->o_in, a->d_o, a->d_on, a->o, 0, p->M);
     done(p, l->o_in.gain.tensor);
     if (c->qk_norm) { /* the rotated heads are not kept */
         rotate(m, a->qr, NULL, a->q, &l->q_norm, H, p->M);
         rotate(m, a->kr, NULL, a->k, &l->k_norm, KV, p->M);
     }
     bt_op_attn_bwd(a->dq, a->dk, a->dv, a->d_o, a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v,
-                   &shape, p->B, H, KV, bt_net_kv_runs(&m->setup), p->prec);
+                   &shape, p->B, H, KV, m->kv_runs, p->prec);
     poll(m);
-    bt_net_kv_sum(m, a->dk, p->M);
-    bt_net_kv_sum(m, a->dv, p->M);
+    m->tp->sum_kv(m, a->dk, p->M);
+    m->tp->sum_kv(m, a->dv, p->M);
     const float *dk = unrotate(p, l, true, a->dk, a->kr, a->k);
     const float *dq = unrotate(p, l, false, a->dq, a->qr, a->q);
-    load_residual(m, a->x, a->x_kept, bt_net_own(m, p->M).n * (size_t)c->C);
-    bt_net_restore(m, &l->attn_in, a->x, p->M);
-    bt_net_dx(m, (bt_dx_term[]){{&l->v, a->dv}, {&l->k, dk}, {&l->q, dq}}, 3, 0, p->M);
+    load_residual(m, a->x, a->x_kept, m->tp->own_rows(m, p->M).n * (size_t)c->C);
+    reread_residual(m, &l->attn_in, a->x, p->M);
+    m->tp->dx(m, (bt_dx_term[]){{&l->v, a->dv}, {&l->k, dk}, {&l->q, dq}}, 3, 0, p->M);
     dw_done(p, &l->v, a->dv, &l->attn_in, a->x);
     dw_done(p, &l->k, dk, &l->attn_in, a->x);
     dw_done(p, &l->q, dq, &l->attn_in, a->x);
-    bt_net_norm_bwd(m, &l->attn_in.gain, a->dx, bt_net_own_sum(m, a->dxn, p->M), a->x,
-                    l->attn_in.rstd, 1, p->M);
-    done(p, l->attn_in.gain.tensor);
+    norm_backward(p, &l->attn_in, a->x);
 }
 
 void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_grad_ready_fn ready,
@@ -386,7 +318,7 @@ void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_
         attn_backward(&p, l);
     }
     if (bt_slice_is_first_stage(m->setup.slice)) {
-        bt_net_embed_bwd(m, inputs, p.M);
+        m->tp->embed_bwd(m, inputs, p.M);
         done(&p, &m->params.tensors[0]);
     }
     bt_span_end();

@@ -31,11 +31,6 @@ typedef struct bt_model_slice {
     int tp_rank, tp_size, pp_stage, pp_size;
 } bt_model_slice;
 
-/* leaves that this slice of the model holds; at least 1 */
-static inline size_t bt_slice_leaves(bt_model_slice slice, int leaves) {
-    return leaves > 1 ? (size_t)(leaves / (slice.tp_size > 1 ? slice.tp_size : 1)) : 1;
-}
-
 typedef struct bt_tensor {
     char name[48];
     bt_param_id id;

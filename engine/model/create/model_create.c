@@ -1,0 +1,240 @@
+/* model_create.c - makes a model: takes its memory, and wires its layers once with the functions that
+ * its kinds of layers and its place among the ranks call for. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "engine/base/rng.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/create/model_memory.h"
+
+/* ---- wiring: tables to pointers -------------------------------------------------------------- */
+static bt_gain gain_of(bt_model *m, int layer, bt_param_id id) {
+    const bt_tensor *t = bt_params_get(&m->params, layer, id);
+    if (!t) return (bt_gain){0};
+    return (bt_gain){.tensor = t, .w = m->w + t->offset};
+}
+
+static bt_linear linear_of(bt_model *m, const bt_model_memory *p, int layer, bt_param_id id) {
+    const bt_tensor *t = bt_params_get(&m->params, layer, id);
+    size_t i = (size_t)(t - m->params.tensors);
+    bt_linear l = {.tensor = t, .N = t->rows, .K = t->cols, .w = m->w + t->offset, .tern = t->tern};
+    l.ranges = bt_model_ranges(&m->setup, t);
+    l.prec = m->setup.prec;
+    l.contributes_dx = m->setup.leaves <= 1 || t->first_counted < t->count;
+    l.first_row = t->row0;
+    if (t->tern) {
+        l.packed_bytes = bt_model_packed_bytes(&m->setup, t);
+        l.codes = m->setup.weight_source == BT_WEIGHTS_LOCAL
+                      ? bt_arena_at(&m->quant_arena, p->codes[i])
+                      : NULL;
+        l.packed = bt_arena_at(&m->quant_arena, p->packed[i]);
+        l.packed2 = m->setup.train ? NULL : bt_arena_at(&m->quant_arena, p->packed2[i]);
+        l.row = m->setup.train ? NULL : bt_arena_at(&m->scratch_arena, p->row);
+        l.noise = (bt_noise){m->noise_rows, (uint32_t)bt_hash_name(t->name), 0};
+    }
+    l.ops = bt_linear_ops_of(&l);
+    return l;
+}
+
+static void wire_layer(bt_model *m, const bt_model_memory *p, int i) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    bt_layer *l = &m->layers[i];
+    bool tern = c->linear != BT_LIN_DENSE, normed = c->norm != BT_NORM_PRE;
+    size_t C = (size_t)c->C, HD = (size_t)c->H * (size_t)c->D, F = (size_t)c->F;
+    float eps = (float)c->norm_eps;
+    int n = m->first_layer + i; /* in the whole model */
+    l->attn_in = (bt_linear_input){.K = C,
+                                   .normed = true,
+                                   .tern = tern,
+                                   .gain = gain_of(m, n, BT_P_ATTN_NORM),
+                                   .eps = eps,
+                                   .whole_K = C};
+    l->o_in = (bt_linear_input){.K = HD,
+                                .normed = normed,
+                                .tern = tern,
+                                .gain = gain_of(m, n, BT_P_ATTN_SUBNORM),
+                                .eps = eps,
+                                .whole_K = (size_t)m->whole.H * (size_t)c->D};
+    l->ffn_in = (bt_linear_input){.K = C,
+                                  .normed = true,
+                                  .tern = tern,
+                                  .gain = gain_of(m, n, BT_P_FFN_NORM),
+                                  .eps = eps,
+                                  .whole_K = C};
+    l->down_in = (bt_linear_input){.K = F,
+                                   .normed = normed,
+                                   .tern = tern,
+                                   .gain = gain_of(m, n, BT_P_FFN_SUBNORM),
+                                   .eps = eps,
+                                   .whole_K = (size_t)m->whole.F};
+    bt_net_point(m, i, 0);
+    bt_linear_input *inputs[] = {&l->attn_in, &l->o_in, &l->ffn_in, &l->down_in};
+    for (size_t k = 0; k < sizeof inputs / sizeof *inputs; k++)
+        inputs[k]->ops = bt_input_ops_of(inputs[k]);
+    l->q_norm = gain_of(m, n, BT_P_Q_NORM);
+    l->k_norm = gain_of(m, n, BT_P_K_NORM);
+    l->q = linear_of(m, p, n, BT_P_ATTN_Q);
+    l->k = linear_of(m, p, n, BT_P_ATTN_K);
+    l->v = linear_of(m, p, n, BT_P_ATTN_V);
+    l->o = linear_of(m, p, n, BT_P_ATTN_O);
+    l->gate = linear_of(m, p, n, BT_P_FFN_GATE);
+    l->up = linear_of(m, p, n, BT_P_FFN_UP);
+    l->down = linear_of(m, p, n, BT_P_FFN_DOWN);
+    if (bt_tp_needed(&m->setup)) bt_tp_wire_layer(m, l);
+    l->glu = bt_glu_of(l);
+}
+
+/* In float like the published implementations, so that a model imported from them rotates by the
+ * same angles. */
+static void fill_rope(bt_model *m) {
+    size_t half = (size_t)m->setup.cfg.D / 2;
+    for (size_t i = 0; i < half; i++) {
+        float freq = (float)pow(m->setup.cfg.rope_theta,
+                                -(double)((float)(2 * i) / (float)m->setup.cfg.D));
+        for (size_t t = 0; t < (size_t)m->setup.cfg.T; t++) {
+            m->rope_cos[t * half + i] = cosf((float)t * freq);
+            m->rope_sin[t * half + i] = sinf((float)t * freq);
+        }
+    }
+}
+
+static void wire(bt_model *m, const bt_model_memory *p) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    if (bt_tp_needed(&m->setup)) bt_tp_wire(m, &p->tp);
+    m->w = bt_arena_at(&m->params_arena, p->w);
+    m->own_g = m->setup.train ? bt_arena_at(&m->grads_arena, p->g) : NULL;
+    m->taken = m->setup.weight_source != BT_WEIGHTS_LOCAL ? bt_arena_at(&m->quant_arena, p->taken)
+                                                          : NULL;
+    m->noise_rows = m->setup.train && m->setup.grad_int8
+                        ? bt_arena_at(&m->scratch_arena, p->noise_rows)
+                        : NULL;
+    m->acts_plan = p->acts_plan;
+    m->x_final = m->setup.train ? bt_arena_at(&m->acts_arena, p->x_final) : NULL;
+    for (int i = 0; i < c->L; i++) wire_layer(m, p, i);
+    m->x_final = m->layers[c->L - 1].x_out;
+    m->final_norm = gain_of(m, -1, BT_P_FINAL_NORM);
+    if (bt_model_tied_copy(&m->setup)) {
+        m->tied = bt_arena_at(&m->params_arena, p->tied);
+        m->d_tied = m->setup.train ? bt_arena_at(&m->grads_arena, p->d_tied) : NULL;
+    }
+    m->embed = bt_at_tensor(m->w, bt_params_get(&m->params, -1, BT_P_EMBED));
+    m->head = m->tied   ? m->tied
+              : c->tied ? m->embed
+                        : bt_at_tensor(m->w, bt_params_get(&m->params, -1, BT_P_HEAD));
+    m->final_rstd = bt_arena_at(&m->scratch_arena, p->final_rstd);
+    m->row_loss = bt_arena_at(&m->scratch_arena, p->row_loss);
+    m->logits = bt_arena_at(&m->scratch_arena, p->logits);
+    m->logits_rows = p->logits_rows;
+    if (bt_model_head_int8(&m->setup)) {
+        bt_arena *a = &m->scratch_arena;
+        m->head8 = (bt_head8){{bt_arena_at(a, p->head_packed), bt_arena_at(a, p->head_scale)},
+                              bt_arena_at(a, p->head_xq),
+                              bt_arena_at(a, p->head_dq),
+                              {m->noise_rows, (uint32_t)bt_hash_name("head"),
+                               (uint32_t)bt_slice_vocab(&m->whole, m->setup.slice)}};
+    }
+    m->rope_cos = bt_arena_at(&m->scratch_arena, p->rope_cos);
+    m->rope_sin = bt_arena_at(&m->scratch_arena, p->rope_sin);
+    m->pos = bt_arena_at(&m->scratch_arena, p->pos);
+    m->heads_per_run = (size_t)c->H / bt_slice_leaves(m->setup.slice, m->setup.leaves);
+    m->kv_runs = bt_leaves_kv_runs(c, m->setup.slice, m->setup.leaves);
+    m->block = bt_acts_block(&m->setup, (size_t)m->setup.B * (size_t)c->T);
+    fill_rope(m);
+    bt_model_grads_into(m, NULL);
+}
+
+/* kernel scratch for every product, its two gradients, the head and attention */
+static bt_code plan_kernels(const bt_model *m, bt_err *err) {
+    const bt_model_cfg *c = &m->setup.cfg;
+    size_t M = (size_t)m->setup.B * (size_t)c->T, T = (size_t)c->T, D = (size_t)c->D;
+    const bt_layer *l = &m->layers[0];
+    const bt_linear *linears[] = {&l->q, &l->k, &l->o, &l->gate, &l->down};
+    for (size_t i = 0; i < sizeof linears / sizeof *linears; i++) {
+        size_t N = linears[i]->N, K = linears[i]->K;
+        BT_TRY(bt_ops_plan(M, N, K, T, D, NULL, err));
+        BT_TRY(bt_ops_plan(M, K, N, T, D, NULL, err));
+        if (m->setup.train) BT_TRY(bt_ops_plan(N, K, M, T, D, NULL, err));
+    }
+    size_t rows = m->logits_rows, V = (size_t)c->V, C = (size_t)c->C;
+    if (!bt_slice_is_last_stage(m->setup.slice)) return BT_OK;
+    BT_TRY(bt_ops_plan(rows, V, C, T, D, NULL, err));
+    if (!m->setup.train) return BT_OK;
+    BT_TRY(bt_ops_plan(rows, C, V, T, D, NULL, err));
+    return bt_ops_plan(V, C, rows, T, D, NULL, err);
+}
+
+/* everything but the arenas */
+static bt_code allocate(bt_model *m, bt_model_memory *p, bt_err *err) {
+    m->layers = calloc((size_t)m->setup.cfg.L, sizeof *m->layers);
+    m->totals = calloc(m->params.n, sizeof *m->totals);
+    m->quant_sums = calloc(bt_model_quant_sums(m) + 1, sizeof *m->quant_sums);
+    p->codes = calloc(m->params.n, sizeof *p->codes);
+    p->packed = calloc(m->params.n, sizeof *p->packed);
+    p->packed2 = calloc(m->params.n, sizeof *p->packed2);
+    if (!m->layers || !m->totals || !m->quant_sums || !p->codes || !p->packed || !p->packed2)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for %d layers", m->whole.L);
+    return bt_tp_needed(&m->setup) ? bt_tp_create(m, err) : BT_OK;
+}
+
+static bt_code commit(bt_model *m, const bt_model_memory *p, bt_err *err) {
+    m->params_arena = p->params;
+    m->grads_arena = p->grads;
+    m->quant_arena = p->quant;
+    m->acts_arena = p->acts;
+    m->scratch_arena = p->scratch;
+    BT_TRY(bt_arena_commit(&m->params_arena, err));
+    BT_TRY(bt_arena_commit(&m->grads_arena, err));
+    BT_TRY(bt_arena_commit(&m->quant_arena, err));
+    BT_TRY(bt_arena_commit(&m->acts_arena, err));
+    return bt_arena_commit(&m->scratch_arena, err);
+}
+
+static bt_code build(bt_model *m, bt_model_memory *p, bt_err *err) {
+    const bt_model_setup *s = &m->setup;
+    BT_TRY(bt_params_init(&m->params, &m->whole, s->slice, err));
+    BT_TRY(bt_slice_cfg(&m->setup.cfg, &m->whole, s->slice, err));
+    m->first_layer = bt_slice_layers(&m->whole, s->slice).first;
+    BT_TRY(allocate(m, p, err));
+    bt_model_memory_plan(p, s, &m->params, &m->whole);
+    BT_TRY(commit(m, p, err));
+    wire(m, p);
+    bt_model_noise(m, 0, 0, 0);
+    return plan_kernels(m, err);
+}
+
+bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
+    *out = NULL;
+    if (s->B < 1)
+        return bt_fail(err, BT_ARG, "a micro-batch of %d sequences is impossible: at least 1",
+                       s->B);
+    bt_model *m = calloc(1, sizeof *m);
+    if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for a model");
+    m->setup = *s;
+    m->whole = s->cfg;
+    m->tp = &bt_tp_one_rank;
+    bt_model_memory p = {0};
+    bt_code code = build(m, &p, err);
+    free(p.codes);
+    free(p.packed);
+    free(p.packed2);
+    if (code != BT_OK)
+        bt_model_destroy(m);
+    else
+        *out = m;
+    return code;
+}
+
+void bt_model_destroy(bt_model *m) {
+    if (!m) return;
+    bt_arena_release(&m->params_arena);
+    bt_arena_release(&m->grads_arena);
+    bt_arena_release(&m->quant_arena);
+    bt_arena_release(&m->acts_arena);
+    bt_arena_release(&m->scratch_arena);
+    bt_tp_release(m);
+    free(m->layers);
+    free(m->quant_sums);
+    free(m->totals);
+    bt_params_release(&m->params);
+    free(m);
+}

@@ -1,0 +1,146 @@
+/* model_memory.c - how much memory a model takes, and where in it everything lies. */
+#include "engine/model/create/model_memory.h"
+
+#include "engine/kernels/table/kernels.h"
+#include "engine/kernels/table/ternary.h"
+
+enum { LOGITS_BYTES = 16 << 20, LOGITS_LEAST = 256 };
+
+static size_t logits_rows(size_t V, size_t M, size_t least) {
+    size_t rows = (size_t)LOGITS_BYTES / (V * sizeof(float)) / 64 * 64;
+    if (rows < least) rows = least;
+    return rows < M ? rows : M;
+}
+
+bool bt_model_head_int8(const bt_model_setup *s) {
+    return s->train && s->grad_int8 && bt_slice_is_last_stage(s->slice);
+}
+
+/* a rank's vocabulary in leaves, each packed by itself */
+static size_t head8_bytes(const bt_model_setup *s, const bt_model_cfg *whole) {
+    size_t leaves = bt_slice_leaves(s->slice, s->leaves), bytes = 0;
+    if (s->leaves <= 1) return bt_op_w8_bytes((size_t)s->cfg.V, (size_t)s->cfg.C);
+    for (size_t i = 0; i < leaves; i++) {
+        bt_model_slice leaf = {.tp_rank = s->slice.tp_rank * (int)leaves + (int)i,
+                               .tp_size = s->leaves},
+                       next = {.tp_rank = leaf.tp_rank + 1, .tp_size = s->leaves};
+        bytes += bt_op_w8_bytes(bt_slice_vocab(whole, next) - bt_slice_vocab(whole, leaf),
+                                (size_t)s->cfg.C);
+    }
+    return bytes;
+}
+
+static size_t widest_output(const bt_model_cfg *c) {
+    size_t widest = (size_t)c->H * (size_t)c->D;
+    if (widest < (size_t)c->C) widest = (size_t)c->C;
+    return widest < (size_t)c->F ? (size_t)c->F : widest;
+}
+
+size_t bt_model_ranges(const bt_model_setup *s, const bt_tensor *t) {
+    return bt_leaves_packed(&s->cfg, s->slice, s->leaves, t);
+}
+
+size_t bt_model_packed_bytes(const bt_model_setup *s, const bt_tensor *t) {
+    return (bt_k()->tern_bytes(t->rows / bt_model_ranges(s, t), t->cols) + 63) / 64 * 64;
+}
+
+bool bt_model_tied_copy(const bt_model_setup *s) {
+    return s->cfg.tied && bt_slice_is_last_stage(s->slice) && !bt_slice_is_first_stage(s->slice);
+}
+
+static void plan_ternary(bt_model_memory *p, const bt_model_setup *s, const bt_params *params) {
+    size_t longest = 0;
+    for (size_t i = 0; i < params->n; i++) {
+        const bt_tensor *t = &params->tensors[i];
+        if (!t->tern) continue;
+        if (t->count > longest) longest = t->count;
+        /* where the first layer's are */
+        bool again = s->weight_source == BT_WEIGHTS_PREFETCHED && t->layer > 0;
+        size_t codes = s->weight_source == BT_WEIGHTS_LOCAL
+                           ? bt_arena_reserve(&p->quant, t->count, 1)
+                           : 0;
+        size_t packed = again
+                            ? 0
+                            : bt_arena_reserve(&p->quant,
+                                               bt_model_ranges(s, t) * bt_model_packed_bytes(s, t),
+                                               1);
+        size_t packed2 = s->train
+                             ? 0
+                             : bt_arena_reserve(&p->quant, t->rows, bt_tern2_row_bytes(t->cols));
+        if (!p->codes) continue;
+        p->codes[i] = codes;
+        p->packed[i] = again ? p->packed[bt_params_get(params, 0, t->id) - params->tensors]
+                             : packed;
+        p->packed2[i] = packed2;
+    }
+    if (s->weight_source != BT_WEIGHTS_LOCAL) p->taken = bt_arena_reserve(&p->quant, longest, 1);
+}
+
+void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_params *params,
+                          const bt_model_cfg *whole) {
+    const bt_model_cfg *c = &s->cfg;
+    size_t M = (size_t)s->B * (size_t)c->T;
+    bt_arena_plan(&p->params, "params");
+    p->w = bt_arena_reserve(&p->params, params->total, sizeof(float));
+    bt_arena_plan(&p->grads, "grads");
+    if (s->train) p->g = bt_arena_reserve(&p->grads, params->total, sizeof(float));
+    if (bt_model_tied_copy(s)) {
+        p->tied = bt_arena_reserve(&p->params, (size_t)c->V * (size_t)c->C, sizeof(float));
+        p->d_tied = bt_arena_reserve(&p->grads, (size_t)c->V * (size_t)c->C, sizeof(float));
+    }
+    bt_arena_plan(&p->quant, "quantised");
+    plan_ternary(p, s, params);
+    bt_arena_plan(&p->acts, "activations");
+    bt_acts_reserve(&p->acts_plan, &p->acts, s);
+    p->x_final = s->train
+                     ? bt_arena_reserve(&p->acts, bt_slice_rows(s, M) * (size_t)c->C, sizeof(float))
+                     : 0;
+    bt_arena_plan(&p->scratch, "scratch");
+    /* their gradients are sums over these rows */
+    if (bt_slice_is_last_stage(s->slice))
+        p->logits_rows = logits_rows(s->leaves > 1 ? (size_t)whole->V : (size_t)c->V, M,
+                                     bt_model_head_int8(s) ? BT_GRAD_BLOCK : LOGITS_LEAST);
+    p->final_rstd = bt_arena_reserve(&p->scratch, M, sizeof(float));
+    p->row_loss = bt_arena_reserve(&p->scratch, M, sizeof(float));
+    p->logits = bt_arena_reserve(&p->scratch, p->logits_rows * bt_ops_logits_ld((size_t)c->V),
+                                 sizeof(float));
+    p->rope_cos = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
+    p->rope_sin = bt_arena_reserve(&p->scratch, (size_t)c->T * (size_t)c->D / 2, sizeof(float));
+    p->pos = bt_arena_reserve(&p->scratch, M, sizeof(int32_t));
+    p->noise_rows = s->train && s->grad_int8 ? bt_arena_reserve(&p->scratch, M, sizeof(uint32_t))
+                                             : 0;
+    if (bt_model_head_int8(s)) {
+        p->head_packed = bt_arena_reserve(&p->scratch, head8_bytes(s, whole), 1);
+        p->head_scale = bt_arena_reserve(&p->scratch, (size_t)c->V, sizeof(float));
+        p->head_xq = bt_arena_reserve(&p->scratch, p->logits_rows * (size_t)c->C, 1);
+        p->head_dq = bt_arena_reserve(&p->scratch, p->logits_rows, sizeof(float));
+    }
+    p->row = s->train ? 0 : bt_arena_reserve(&p->scratch, widest_output(c), sizeof(float));
+    if (bt_tp_needed(s)) bt_tp_reserve(&p->tp, &p->scratch, s, whole);
+}
+
+size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
+    bt_params params;
+    bt_model_setup local = *s;
+    if (s->B < 1 || bt_params_init(&params, &s->cfg, s->slice, NULL) != BT_OK ||
+        bt_slice_cfg(&local.cfg, &s->cfg, s->slice, NULL) != BT_OK)
+        return 0;
+    bt_model_memory p = {0};
+    bt_model_memory_plan(&p, &local, &params, &s->cfg);
+    bt_params_release(&params);
+    static const char *const quantised_why[] = {
+        "ternary codes (1 byte, to count flips) and their packed forms",
+        "packed ternary weights, and one tensor's codes on their way there",
+        "packed ternary weights of one layer, and one tensor's codes"};
+    const bt_arena_row all[] = {
+        {"params", p.params.bytes, "latent weights, fp32"},
+        {"grads", p.grads.bytes, "their gradients, fp32"},
+        {"quantised", p.quant.bytes, quantised_why[s->weight_source]},
+        {"activations", p.acts.bytes,
+         "kept for backward per layer, plus the gradients on the way back"},
+        {"scratch", p.scratch.bytes, "one chunk of logits, rotary tables, positions"},
+    };
+    size_t n = sizeof all / sizeof *all;
+    for (size_t i = 0; i < n && i < max; i++) rows[i] = all[i];
+    return n < max ? n : max;
+}

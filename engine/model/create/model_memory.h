@@ -1,0 +1,35 @@
+/* model_memory.h - offsets of everything that a model takes, before any memory is taken. Private to
+ * engine/model/create. */
+#ifndef BT_ENGINE_MODEL_CREATE_MODEL_MEMORY_H
+#define BT_ENGINE_MODEL_CREATE_MODEL_MEMORY_H
+
+#include "engine/model/net/net.h"
+#include "engine/model/tp/tp.h"
+
+typedef struct bt_model_memory {
+    bt_arena params, grads, quant, acts, scratch;
+    size_t w, g;
+    /* per tensor; NULL when only sizes are wanted */
+    size_t *codes, *packed, *packed2;
+    size_t row, taken;
+    bt_acts_plan acts_plan;
+    size_t x_final, final_rstd, row_loss, logits, rope_cos, rope_sin, pos, noise_rows;
+    size_t head_packed, head_scale, head_xq, head_dq; /* bt_head8 */
+    size_t logits_rows;
+    size_t tied, d_tied; /* of a last stage */
+    bt_tp_memory tp;
+} bt_model_memory;
+
+/* s->cfg is the slice's */
+void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_params *params,
+                          const bt_model_cfg *whole);
+
+/* the head's gradients are in int8 */
+bool bt_model_head_int8(const bt_model_setup *s);
+/* a last stage that has a copy of the first's embedding */
+bool bt_model_tied_copy(const bt_model_setup *s);
+/* ranges of a weight's outputs that are packed apart, and the bytes of one */
+size_t bt_model_ranges(const bt_model_setup *s, const bt_tensor *t);
+size_t bt_model_packed_bytes(const bt_model_setup *s, const bt_tensor *t);
+
+#endif

@@ -1,0 +1,48 @@
+/* linear_input.c - what linear layers read, where whole rows of it are here: normed or not, as int8
+ * per token (ternary) or as floats (dense). */
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/net.h"
+
+static void norm_bwd(const bt_linear_input *in, float *dx, const float *dy, const float *x,
+                     size_t r0, size_t rows) {
+    bt_op_rmsnorm_bwd(dx, in->gain.dw, dy, x, in->gain.w, in->rstd + r0, 0, rows, in->K);
+}
+
+static void nothing(const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
+    (void)in, (void)x, (void)r0, (void)rows;
+}
+
+static void normed_int8_fwd(const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
+    bt_op_rmsnorm_quant(in->xq + r0 * in->K, in->dq + r0, in->rstd + r0, NULL, x, in->gain.w,
+                        in->eps, rows, in->K);
+}
+
+static void int8_fwd(const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
+    bt_op_quant(in->xq + r0 * in->K, in->dq + r0, x, rows, in->K);
+}
+
+static void normed_floats_fwd(const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
+    bt_op_rmsnorm(in->xn + r0 * in->K, in->rstd + r0, x, in->gain.w, in->eps, rows, in->K);
+}
+
+static void normed_floats_restore(const bt_linear_input *in, const float *x, size_t r0,
+                                  size_t rows) {
+    bt_op_rmsnorm(in->xn + r0 * in->K, NULL, x, in->gain.w, in->eps, rows, in->K);
+}
+
+static void copy(const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
+    bt_net_copy(in->xn + r0 * in->K, x, rows * in->K);
+}
+
+/* int8 is kept for backward: nothing to restore */
+static const bt_input_ops normed_int8 = {normed_int8_fwd, nothing, norm_bwd},
+                          plain_int8 = {int8_fwd, nothing, NULL},
+                          normed_floats = {normed_floats_fwd, normed_floats_restore, norm_bwd},
+                          copied_floats = {copy, copy, NULL},
+                          borrowed_floats = {nothing, nothing, NULL};
+
+const bt_input_ops *bt_input_ops_of(const bt_linear_input *in) {
+    if (in->tern) return in->normed ? &normed_int8 : &plain_int8;
+    if (in->normed) return &normed_floats;
+    return in->xn ? &copied_floats : &borrowed_floats;
+}

@@ -1,0 +1,108 @@
+/* one_rank.c - the whole model on one rank: every row and every column is here. */
+#include "engine/base/threads.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/net.h"
+
+/* Int8 products only (the others unpack weights per call): a thread takes a block of rows through
+ * all terms before the next, so many that its dx, in bytes, stays in L2. */
+enum { DX_BYTES = 7 << 16, DX_ROWS_LEAST = 64 };
+
+static bt_rows own_rows(const bt_model *m, size_t M) {
+    (void)m;
+    return (bt_rows){0, M};
+}
+
+static void gather_input(bt_model *m, const bt_linear_input *in, size_t M) {
+    (void)m, (void)in, (void)M;
+}
+
+static const float *gather_grad(bt_model *m, const float *own, size_t M) {
+    (void)m, (void)M;
+    return own;
+}
+
+static float *reduce_grad(bt_model *m, float *x, size_t M) {
+    (void)m, (void)M;
+    return x;
+}
+
+static void add_product(bt_model *m, float *y, const bt_linear *l, const bt_linear_input *in,
+                        const float *src, size_t r0, size_t rows) {
+    (void)m;
+    l->ops->fwd(l, y + r0 * l->N, in, src, r0, rows, BT_ACC);
+}
+
+static void finish_product(bt_model *m, float *y, const bt_linear *l, const bt_linear_input *in,
+                           size_t M) {
+    (void)m, (void)y, (void)l, (void)in, (void)M;
+}
+
+size_t bt_one_rank_dx_rows(const bt_model *m) {
+    size_t row_bytes = (size_t)m->setup.cfg.C * sizeof(float);
+    return row_bytes > DX_BYTES / DX_ROWS_LEAST ? DX_ROWS_LEAST : DX_BYTES / row_bytes / 32 * 32;
+}
+
+void bt_one_rank_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows) {
+    size_t C = (size_t)m->setup.cfg.C,
+           block = m->noise_rows ? bt_one_rank_dx_rows(m) * (size_t)bt_threads_count() : rows;
+    for (size_t at = 0; at < rows; at += block) {
+        size_t some = rows - at < block ? rows - at : block;
+        for (size_t i = 0; i < n; i++) {
+            const bt_linear *l = terms[i].l;
+            l->ops->dx(l, 0, m->layers[0].a.dxn + (r0 + at) * C, terms[i].dy + at * l->N, r0 + at,
+                       some, i > 0 ? BT_ACC : 0);
+        }
+    }
+}
+
+static void norm_bwd(bt_model *m, const bt_norm_bwd *j) {
+    bt_op_rmsnorm_bwd(j->dx, j->gain->dw, j->dy, j->x, j->gain->w, j->rstd, j->add, j->M,
+                      (size_t)m->setup.cfg.C);
+}
+
+void bt_one_rank_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, const float *dy,
+                           const float *x, size_t M) {
+    const bt_gain *g = kv ? &l->k_norm : &l->q_norm;
+    size_t D = (size_t)m->setup.cfg.D, heads = (kv ? l->k.N : l->q.N) / D;
+    bt_op_rmsnorm_bwd(dx, g->dw, dy, x, g->w, kv ? l->a.k_rstd : l->a.q_rstd, 0, M * heads, D);
+}
+
+void bt_one_rank_sum_kv(bt_model *m, float *d, size_t M) { (void)m, (void)d, (void)M; }
+
+static void embed(bt_model *m, const int32_t *inputs, size_t M) {
+    bt_op_embed(m->layers[0].a.x, m->embed, inputs, M, (size_t)m->setup.cfg.C);
+}
+
+static void embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
+    bt_op_embed_bwd(m->d_embed, m->layers[0].a.dx, inputs, M, (size_t)m->setup.cfg.C);
+}
+
+static double head_loss(bt_model *m, const int32_t *targets, float dscale, size_t M) {
+    const bt_acts *a = &m->layers[0].a;
+    bool grad = dscale != 0.0f;
+    return bt_op_head_loss(grad ? a->dxn : NULL, grad ? m->d_head : NULL, a->xn, m->head, targets,
+                           dscale, m->logits, m->logits_rows, m->row_loss, M,
+                           (size_t)m->setup.cfg.V, (size_t)m->setup.cfg.C, m->setup.prec,
+                           m->head8.w.packed ? &m->head8 : NULL);
+}
+
+static void complete_grad(const bt_model *m, const bt_tensor *t) { (void)m, (void)t; }
+static void total_sums(const bt_model *m, double (*totals)[2]) { (void)m, (void)totals; }
+static void meet(const bt_model *m) { (void)m; }
+
+const bt_tp_ops bt_tp_one_rank = {.own_rows = own_rows,
+                                  .gather_input = gather_input,
+                                  .gather_grad = gather_grad,
+                                  .reduce_grad = reduce_grad,
+                                  .add_product = add_product,
+                                  .finish_product = finish_product,
+                                  .dx = bt_one_rank_dx,
+                                  .norm_bwd = norm_bwd,
+                                  .heads_bwd = bt_one_rank_heads_bwd,
+                                  .sum_kv = bt_one_rank_sum_kv,
+                                  .embed = embed,
+                                  .embed_bwd = embed_bwd,
+                                  .head_loss = head_loss,
+                                  .complete_grad = complete_grad,
+                                  .total_sums = total_sums,
+                                  .meet = meet};

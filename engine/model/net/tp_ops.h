@@ -1,0 +1,85 @@
+/* tp_ops.h - what a pass through the network leaves to tensor parallelism: a table of functions that
+ * is chosen once, when the model is wired.
+ *
+ *     bt_tp_one_rank   (one_rank.c) the whole model on one rank: nothing is exchanged, products and
+ *                      norms are the fused kernels
+ *     engine/model/tp  a slice of the model on each rank of a tensor-parallel group; or a model
+ *                      whose sums are added as a tree of leaves (reproducible training)
+ *
+ * Rows are tokens. With sequence parallelism a rank holds the residual of its own rows only, else of
+ * all. Every function is collective over the tensor-parallel group. */
+#ifndef BT_ENGINE_MODEL_NET_TP_OPS_H
+#define BT_ENGINE_MODEL_NET_TP_OPS_H
+
+#include "engine/model/net/model.h"
+
+struct bt_gain;
+struct bt_layer;
+struct bt_linear;
+struct bt_linear_input;
+
+typedef struct bt_rows {
+    size_t first, n;
+} bt_rows;
+
+typedef struct bt_dx_term {
+    const struct bt_linear *l;
+    const float *dy;
+} bt_dx_term;
+
+/* own rows of dx (+)= what comes back through a norm whose input was x; rstd: of all M rows */
+typedef struct bt_norm_bwd {
+    const struct bt_gain *gain;
+    float *dx;
+    const float *dy, *x, *rstd;
+    bool add; /* to dx */
+    size_t M;
+} bt_norm_bwd;
+
+typedef struct bt_tp_ops {
+    /* rows of M whose residual is here */
+    bt_rows (*own_rows)(const bt_model *m, size_t M);
+    /* an input of which this rank has made its own rows -> all rows */
+    void (*gather_input)(bt_model *m, const struct bt_linear_input *in, size_t M);
+    /* own rows of the residual's gradient -> all rows */
+    const float *(*gather_grad)(bt_model *m, const float *own, size_t M);
+    /* (M, C) sums over what this rank holds -> own rows of the sum over all ranks */
+    float *(*reduce_grad)(bt_model *m, float *x, size_t M);
+    /* y += product of a layer whose inputs (columns) lie with the ranks, for own rows of y: `add`
+     * for each block of rows, then `finish`. src is what the input was made from */
+    void (*add_product)(bt_model *m, float *y, const struct bt_linear *l,
+                        const struct bt_linear_input *in, const float *src, size_t r0, size_t rows);
+    void (*finish_product)(bt_model *m, float *y, const struct bt_linear *l,
+                           const struct bt_linear_input *in, size_t M);
+    /* rows r0 .. r0+rows of a.dxn = sum of dy W over the terms; dy: row r0's */
+    void (*dx)(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows);
+    /* back through a norm of the residual; adds to the gain's gradient */
+    void (*norm_bwd)(bt_model *m, const bt_norm_bwd *j);
+    /* back through the norm of query heads, or of kv heads */
+    void (*heads_bwd)(bt_model *m, const struct bt_layer *l, bool kv, float *dx, const float *dy,
+                      const float *x, size_t M);
+    /* (m->kv_runs, M, KV D) of dk or dv: the first becomes the sum over all who share kv heads */
+    void (*sum_kv)(bt_model *m, float *d, size_t M);
+    /* tokens -> own rows of the residual; and back from a.dx to the embedding's gradient */
+    void (*embed)(bt_model *m, const int32_t *inputs, size_t M);
+    void (*embed_bwd)(bt_model *m, const int32_t *inputs, size_t M);
+    /* own rows of a.xn -> sum of token losses; with dscale != 0 also a.dxn and the head's gradient */
+    double (*head_loss)(bt_model *m, const int32_t *targets, float dscale, size_t M);
+    /* makes the gradient of a tensor whole that several ranks hold a part of */
+    void (*complete_grad)(const bt_model *m, const bt_tensor *t);
+    /* (tensors, 2) sums over what this rank holds of each tensor -> over whole tensors */
+    void (*total_sums)(const bt_model *m, double (*totals)[2]);
+    /* returns when all ranks have come here */
+    void (*meet)(const bt_model *m);
+} bt_tp_ops;
+
+extern const bt_tp_ops bt_tp_one_rank;
+/* rows of it that serve a slice as well */
+void bt_one_rank_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows);
+void bt_one_rank_heads_bwd(bt_model *m, const struct bt_layer *l, bool kv, float *dx,
+                           const float *dy, const float *x, size_t M);
+void bt_one_rank_sum_kv(bt_model *m, float *d, size_t M);
+/* rows of a block that a thread takes through all terms of dx (int8 products) */
+size_t bt_one_rank_dx_rows(const bt_model *m);
+
+#endif

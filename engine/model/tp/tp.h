@@ -1,0 +1,36 @@
+/* tp.h - tensor parallelism of a model: the slice of each rank, and sums over leaves. It implements
+ * engine/model/net/tp_ops.h.
+ *
+ * Order:    reserve (its scratch, in the model's) -> create -> wire, once the memory is there, before
+ *           the layers; wire_layer for each of them -> release. */
+#ifndef BT_ENGINE_MODEL_TP_TP_H
+#define BT_ENGINE_MODEL_TP_TP_H
+
+#include "engine/model/net/net.h"
+
+/* offsets in the model's scratch arena */
+typedef struct bt_tp_memory {
+    size_t ones, mine, all, a, b, index;
+    size_t spare, gains;   /* of leaves */
+    size_t shared_kv_sums; /* of kv heads that two neighbours share */
+} bt_tp_memory;
+
+/* the model is a slice, or adds its sums as a tree of leaves; else it is bt_tp_one_rank's */
+static inline bool bt_tp_needed(const bt_model_setup *s) {
+    return s->slice.tp_size > 1 || s->leaves > 1;
+}
+/* ranks of the tensor-parallel group: at least 1 */
+static inline int bt_tp_size(const bt_model_setup *s) {
+    return s->slice.tp_size > 1 ? s->slice.tp_size : 1;
+}
+
+/* s->cfg is the slice's */
+void bt_tp_reserve(bt_tp_memory *p, bt_arena *scratch, const bt_model_setup *s,
+                   const bt_model_cfg *whole);
+/* BT_ARG where the setup's group, slice and leaves do not fit each other */
+bt_code bt_tp_create(bt_model *m, bt_err *err) BT_MUST_CHECK;
+void bt_tp_wire(bt_model *m, const bt_tp_memory *p);
+void bt_tp_wire_layer(bt_model *m, bt_layer *l);
+void bt_tp_release(bt_model *m);
+
+#endif

@@ -1,0 +1,76 @@
+/* tp_depth.c - products whose depth is divided into leaves: the sum over each leaf is a product of its
+ * own, and the sums are added as a tree. Without leaves it is one product. */
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/tp/tp_state.h"
+
+typedef struct depth_job {
+    const bt_depth_product *p;
+    const bt_tp_state *s;
+    size_t leaves;
+} depth_job;
+
+static size_t depth_at(const depth_job *j, size_t leaf) {
+    if (j->leaves == 1) return leaf * j->p->K;
+    return j->p->vocab ? j->s->vocab_at[leaf] : leaf * (j->p->K / j->leaves);
+}
+
+/* the head's words of a leaf as int8: leaves lie one after another */
+static bt_w8 words_of(const depth_job *j, size_t leaf) {
+    const bt_head8 *h = j->p->int8;
+    size_t before = 0;
+    for (size_t i = 0; i < leaf; i++)
+        before += bt_op_w8_bytes(depth_at(j, i + 1) - depth_at(j, i), j->p->N);
+    return (bt_w8){(char *)h->w.packed + before, h->w.scale + depth_at(j, leaf)};
+}
+
+static void depth_int8(const depth_job *j, size_t leaf, float *out) {
+    const bt_depth_product *p = j->p;
+    size_t k = depth_at(j, leaf), end = depth_at(j, leaf + 1);
+    bt_noise noise = p->int8->noise;
+    noise.first += (uint32_t)k;
+    bt_w8 w = words_of(j, leaf);
+    bt_op_w8_dx8(out, p->N, p->a + k, p->lda, &w, p->M, end - k, p->N, &noise);
+    bt_op_head_targets(&(bt_head_targets){.dx = out,
+                                          .E = p->b,
+                                          .index = p->index,
+                                          .from = k,
+                                          .to = end,
+                                          .dscale = p->dscale,
+                                          .rows = p->M,
+                                          .C = p->N});
+}
+
+static void depth_tree(const depth_job *j, size_t first, size_t n, float *out, float *spare) {
+    const bt_depth_product *p = j->p;
+    size_t elems = p->M * p->N;
+    if (n == 1 && p->int8) {
+        depth_int8(j, first, out);
+        return;
+    }
+    if (n == 1) {
+        size_t k = depth_at(j, first);
+        bt_op_gemm(out, p->N, p->a + k, p->lda, 0, p->b + (p->tb ? k : k * p->ldb), p->ldb, p->tb,
+                   1.0f, p->M, p->N, depth_at(j, first + 1) - k, p->prec, 0);
+        return;
+    }
+    size_t left = (size_t)bt_tp_left((int)n);
+    depth_tree(j, first, left, out, spare);
+    depth_tree(j, first + left, n - left, spare, spare + elems);
+    bt_op_add(out, spare, elems);
+}
+
+void bt_tp_depth_product(bt_model *m, float *out, const bt_depth_product *p) {
+    depth_job j = {p, m->tp_state, m->tp_state->leaves};
+    depth_tree(&j, 0, j.leaves, out, m->tp_state->spare);
+}
+
+void bt_tp_pack_head(bt_model *m) {
+    size_t C = (size_t)m->setup.cfg.C;
+    bt_depth_product p = {.K = (size_t)m->setup.cfg.V, .N = C, .vocab = true, .int8 = &m->head8};
+    depth_job j = {&p, m->tp_state, m->tp_state->leaves};
+    for (size_t leaf = 0; leaf < j.leaves; leaf++) {
+        bt_w8 w = words_of(&j, leaf);
+        bt_op_w8_pack(&w, m->head + depth_at(&j, leaf) * C,
+                      depth_at(&j, leaf + 1) - depth_at(&j, leaf), C);
+    }
+}

@@ -1,0 +1,81 @@
+/* tp_state.h - what a rank keeps for tensor parallelism and sums over leaves, and the functions of
+ * its tables. Private to engine/model/tp. */
+#ifndef BT_ENGINE_MODEL_TP_TP_STATE_H
+#define BT_ENGINE_MODEL_TP_TP_STATE_H
+
+#include "engine/model/tp/tp.h"
+
+typedef struct bt_tp_state {
+    bt_tp_group *group;
+    bool sequence;
+    /* equal parts whose sums are added as a tree: here, of the whole model. 1: none */
+    size_t leaves, total_leaves;
+    size_t first_leaf; /* of those here */
+    /* where the leaves of this rank's vocabulary begin; they may differ by one token */
+    size_t vocab_at[BT_LEAVES_MAX + 1];
+    float *spare; /* (log2 leaves, M, C) sums on their way */
+    float *gains; /* (total_leaves, C or D), or (KV, D) */
+    /* kv heads that two ranks share, of the whole model; the first one of this rank among them */
+    size_t shared_kv, first_shared_kv;
+    float *shared_kv_sums;   /* (shared_kv, M D or D C) what each pair adds up */
+    size_t vocab0;           /* first token id of this rank */
+    float *ones;             /* (M) */
+    bt_row_stat *mine, *all; /* (M); of all ranks, (size, M) */
+    float *a, *b;            /* (M) */
+    int32_t *index;          /* (M) */
+    double (*totals)[2];     /* (size, tensors) of all ranks */
+} bt_tp_state;
+
+/* ---- tp_exchange.c: a slice of the model on each rank; see bt_tp_ops ------------------------- */
+bt_rows bt_tp_own_rows(const bt_model *m, size_t M);
+void bt_tp_gather_input(bt_model *m, const bt_linear_input *in, size_t M);
+/* (M, C) floats of which this rank has its own rows */
+void bt_tp_gather_residual(bt_model *m, float *x, size_t M);
+const float *bt_tp_gather_grad(bt_model *m, const float *own, size_t M);
+float *bt_tp_reduce_grad(bt_model *m, float *x, size_t M);
+void bt_tp_add_product(bt_model *m, float *y, const bt_linear *l, const bt_linear_input *in,
+                       const float *src, size_t r0, size_t rows);
+void bt_tp_finish_product(bt_model *m, float *y, const bt_linear *l, const bt_linear_input *in,
+                          size_t M);
+void bt_tp_norm_bwd(bt_model *m, const bt_norm_bwd *j);
+void bt_tp_complete_grad(const bt_model *m, const bt_tensor *t);
+void bt_tp_total_sums(const bt_model *m, double (*totals)[2]);
+void bt_tp_meet(const bt_model *m);
+/* sums over the kv heads that this rank shares with neighbours; head h of x: `rows` rows of `width`
+ * from element h * width, ld apart */
+void bt_tp_sum_shared_kv(const bt_model *m, float *x, size_t rows, size_t ld, size_t width);
+
+/* ---- tp_input.c: rows whose columns lie with the ranks ---- */
+extern const bt_input_ops bt_tp_input_ops;
+
+/* ---- tp_vocab.c: a range of the vocabulary on each rank ---- */
+void bt_tp_embed(bt_model *m, const int32_t *inputs, size_t M);
+void bt_tp_embed_bwd(bt_model *m, const int32_t *inputs, size_t M);
+double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t M);
+
+/* ---- tp_leaves.c: sums as a tree of leaves --------------------------------------------------- */
+void bt_tp_leaves_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows);
+void bt_tp_leaves_norm_bwd(bt_model *m, const bt_norm_bwd *j);
+void bt_tp_leaves_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, const float *dy,
+                            const float *x, size_t M);
+void bt_tp_leaves_sum_kv(bt_model *m, float *d, size_t M);
+
+/* ---- tp_depth.c ----------------------------------------------------------------------------- */
+/* out (M, N) = a (M, K) times b (K, N), or (N, K) with tb, leaf by leaf of K, which may be the
+ * vocabulary */
+typedef struct bt_depth_product {
+    const float *a, *b;
+    size_t lda, ldb, M, N, K;
+    int tb;
+    bt_prec prec;
+    bool vocab;
+    /* b as int8, and a the probabilities; index, dscale: of bt_head_targets */
+    const bt_head8 *int8;
+    const int32_t *index;
+    float dscale;
+} bt_depth_product;
+void bt_tp_depth_product(bt_model *m, float *out, const bt_depth_product *p);
+/* head8.w := the head, leaf by leaf */
+void bt_tp_pack_head(bt_model *m);
+
+#endif

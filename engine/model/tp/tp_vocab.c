@@ -1,0 +1,105 @@
+/* tp_vocab.c - embedding, head and loss where each rank of a tensor-parallel group holds a range of the
+ * vocabulary. */
+#include <math.h>
+
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/tp/tp_state.h"
+
+void bt_tp_embed(bt_model *m, const int32_t *inputs, size_t M) {
+    bt_acts *a = &m->layers[0].a;
+    size_t C = (size_t)m->setup.cfg.C;
+    bt_op_embed_slice(a->dxn, m->embed, inputs, m->tp_state->vocab0, (size_t)m->setup.cfg.V, M, C);
+    bt_net_copy(a->x, bt_tp_reduce_grad(m, a->dxn, M), bt_tp_own_rows(m, M).n * C);
+}
+
+void bt_tp_embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
+    bt_acts *a = &m->layers[0].a;
+    size_t C = (size_t)m->setup.cfg.C;
+    bt_op_embed_slice_bwd(m->d_embed, bt_tp_gather_grad(m, a->dx, M), inputs, m->tp_state->vocab0,
+                          (size_t)m->setup.cfg.V, M, C);
+}
+
+/* Every part's largest logit, its sum of exp and the target's logit if it is here, in one exchange:
+ * the row's loss and what its gradient needs, the same on all ranks. a = largest, b = gradient
+ * scale / sum, index = targets of this part */
+static bt_row_stat whole_lse(const bt_row_stat *of, size_t rows, int first, int n) {
+    if (n == 1) return of[(size_t)first * rows];
+    int left = bt_tp_left(n);
+    return bt_row_lse_join(whole_lse(of, rows, first, left),
+                           whole_lse(of, rows, first + left, n - left));
+}
+
+static void part_losses(bt_model *m, const int32_t *targets, float dscale, float *row_loss,
+                        size_t rows) {
+    const bt_tp_state *p = m->tp_state;
+    bt_tp_group *t = p->group;
+    size_t V = (size_t)m->setup.cfg.V;
+    for (size_t r = 0; r < rows; r++) {
+        size_t at = (size_t)(int64_t)targets[r] - p->vocab0;
+        p->index[r] = targets[r] >= 0 && at < V ? (int32_t)at : -1;
+    }
+    bt_op_row_lse(p->mine, m->logits, p->index, rows, V, p->vocab_at, p->leaves);
+    t->all_gather(t, p->mine, p->all, rows * sizeof *p->mine);
+    for (size_t r = 0; r < rows; r++) {
+        bt_row_stat row = whole_lse(p->all + r, rows, 0, t->size);
+        p->a[r] = row.a;
+        p->b[r] = targets[r] < 0 ? 0.0f : (float)((double)dscale / row.sum);
+        row_loss[r] = targets[r] < 0 ? 0.0f : (float)(log(row.sum) + (double)row.a - (double)row.b);
+    }
+}
+
+double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t M) {
+    bt_acts *a = &m->layers[0].a;
+    size_t V = (size_t)m->setup.cfg.V, C = (size_t)m->setup.cfg.C;
+    bool grad = dscale != 0.0f;
+    bt_prec prec = m->setup.prec;
+    if (m->tp_state->sequence) bt_tp_gather_residual(m, a->xn, M);
+    double loss = 0;
+    bt_head8 h = m->head8;
+    if (grad && h.w.packed) bt_tp_pack_head(m);
+    for (size_t r0 = 0; r0 < M; r0 += m->logits_rows, h.noise.rows += m->logits_rows) {
+        size_t rows = M - r0 < m->logits_rows ? M - r0 : m->logits_rows;
+        const float *x = a->xn + r0 * C;
+        bt_op_gemm(m->logits, V, x, C, 0, m->head, C, 1, 1.0f, rows, V, C, prec, 0);
+        part_losses(m, targets + r0, dscale, m->row_loss + r0, rows);
+        if (!grad) continue;
+        bt_op_row_softmax(m->logits, m->tp_state->a, m->tp_state->b, m->tp_state->index,
+                          h.w.packed ? 0 : dscale, rows, V);
+        if (h.w.packed) {
+            const int32_t *index = m->tp_state->index;
+            bt_tp_depth_product(m, a->dxn + r0 * C,
+                                &(bt_depth_product){.a = m->logits,
+                                                    .b = m->head,
+                                                    .lda = V,
+                                                    .M = rows,
+                                                    .N = C,
+                                                    .K = V,
+                                                    .vocab = true,
+                                                    .int8 = &h,
+                                                    .index = index,
+                                                    .dscale = dscale});
+            bt_op_head_dE8(m->d_head, m->logits, V, x, &h, rows, V, C);
+            bt_op_head_targets(&(bt_head_targets){.dE = m->d_head,
+                                                  .x = x,
+                                                  .index = index,
+                                                  .to = V,
+                                                  .dscale = dscale,
+                                                  .rows = rows,
+                                                  .C = C});
+            continue;
+        }
+        bt_tp_depth_product(m, a->dxn + r0 * C,
+                            &(bt_depth_product){.a = m->logits,
+                                                .b = m->head,
+                                                .lda = V,
+                                                .ldb = C,
+                                                .M = rows,
+                                                .N = C,
+                                                .K = V,
+                                                .prec = prec,
+                                                .vocab = true});
+        bt_op_gemm(m->d_head, C, m->logits, V, 1, x, C, 0, 1.0f, V, C, rows, prec, BT_ACC);
+    }
+    for (size_t r = 0; r < M; r++) loss += (double)m->row_loss[r];
+    return loss;
+}
