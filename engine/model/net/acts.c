@@ -101,13 +101,13 @@ void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, siz
     if (!a->x_mid) a->x_mid = a->x;
 }
 
-void bt_acts_keep(uint16_t *kept, const float *x, size_t n) {
-    if (kept) bt_op_save_bf16(kept, x, n);
+void bt_acts_save(uint16_t *saved, const float *x, size_t n) {
+    if (saved) bt_op_save_bf16(saved, x, n);
 }
 
-void bt_acts_fetch(const bt_model_setup *s, float *x, const uint16_t *kept, size_t n) {
-    if (kept)
-        bt_op_load_bf16(x, kept, n);
+void bt_acts_load(const bt_model_setup *s, float *x, const uint16_t *saved, size_t n) {
+    if (saved)
+        bt_op_load_bf16(x, saved, n);
     else if (bt_acts_half(s))
         bt_op_round_bf16(x, n);
 }

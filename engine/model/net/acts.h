@@ -47,7 +47,7 @@ void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, siz
 
 /* A layer's value into its bf16, where it has one (acts.def); and for backward out of it again, or,
  * recomputed, as if it had been there */
-void bt_acts_keep(uint16_t *kept, const float *x, size_t n);
-void bt_acts_fetch(const bt_model_setup *s, float *x, const uint16_t *kept, size_t n);
+void bt_acts_save(uint16_t *saved, const float *x, size_t n);
+void bt_acts_load(const bt_model_setup *s, float *x, const uint16_t *saved, size_t n);
 
 #endif

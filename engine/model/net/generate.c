@@ -33,7 +33,7 @@ bt_code bt_gen_create(bt_gen **out, bt_model *m, bt_err *err) {
     *out = NULL;
     if (m->setup.slice.tp_size > 1)
         return bt_fail(err, BT_UNSUPPORTED,
-                       "one part of a model cannot generate: load its checkpoint as a whole");
+                       "one slice of a model cannot generate: load its checkpoint as a whole");
     if (m->setup.weight_source == BT_WEIGHTS_PREFETCHED)
         return bt_fail(err, BT_UNSUPPORTED,
                        "a model whose weights come a layer at a time cannot generate: load its "

@@ -6,17 +6,18 @@
  *           after every change of the latent weights.
  * Owns:     arenas: params, grads, quantised weights, activations, scratch. No allocation after create.
  * Threads:  the training thread; kernels split over the pool.
+ * Time:     a pass charges itself to the phases FWD and BWD (base/span.h).
+ * Made by:  engine/model/create, which chooses the functions of its layers.
  * Layout:   params and grads are flat fp32 arrays in the same order: embedding, layers 0..L-1,
  *           final norm, head (untied). Backward finishes tensors from the end of the array to its
  *           beginning; the embedding (tied) last.
- * Parts:    a model may be one part of several that a tensor-parallel group of ranks computes with
- *           (tensor parallelism): blocks of heads, of the feed-forward width and of the vocabulary
- *           lie in the parts; with `sequence` the residual and its norms are shared out by tokens,
- *           and what is gathered is int8. Quantise, train and eval are then collective over the
- *           tensor-parallel group. All is exact where one rank's arithmetic is: scales, absmax and
- *           norm statistics are those of whole tensors and rows, and ternary products are added up
- *           as whole numbers.
- * Stages:   a model may be a run of layers of a pipeline: `forward`, and `backward` of the same
+ * Slices:   a model may be one of several slices that a tensor-parallel group of ranks computes with:
+ *           each has a block of heads, of the feed-forward width and of the vocabulary. With
+ *           `sequence` each rank has the residual and the norms of its own tokens, and what is
+ *           gathered is int8. Quantise, train and eval are then collective over the group. All is
+ *           exact where one rank's arithmetic is: scales, absmax and norm statistics are those of
+ *           whole tensors and rows, and ternary products are added up as whole numbers.
+ * Stages:   a model may be a range of a pipeline's layers: `forward`, and `backward` of the same
  *           micro-batch later, while `in_flight` micro-batches' activations are kept. The last
  *           stage does both at once with train_micro. */
 #ifndef BT_ENGINE_MODEL_NET_MODEL_H
@@ -64,16 +65,16 @@ typedef struct bt_model_setup {
     bool grad_int8;
     bt_model_slice slice; /* all zero: the whole model */
     /* sums over heads, widths, vocabulary and (norms) tokens are added as a tree over so many
-     * equal parts of the whole model: then they have the same bits in any slice.tp_size. 0 or 1:
-     * not */
+     * equal leaves of the whole model (shape/leaves.h): then they have the same bits in any
+     * slice.tp_size. 0 or 1: they are not */
     int leaves;
-    bool sequence; /* parts: residual and norms by tokens */
-    /* parts or leaves: who holds the others; borrowed. Plans need none */
+    bool sequence; /* slices: each rank has the residual and the norms of its own tokens */
+    /* of slices, or of leaves that one rank holds all; borrowed. Plans need none */
     bt_tp_group *tp_group;
     bt_weight_source weight_source;
 } bt_model_setup;
 
-/* tokens of M whose residual this part holds */
+/* tokens of M whose residual this slice holds */
 size_t bt_slice_rows(const bt_model_setup *s, size_t M);
 
 typedef struct bt_arena_row {
@@ -97,19 +98,19 @@ float *bt_model_grads(bt_model *m);   /* (params) */
 /* The next micro-batches add their gradients to `grads` (params, borrowed) instead; NULL: to the
  * model's own again. */
 void bt_model_grads_into(bt_model *m, float *grads);
-/* of the flat array: any part as of the whole */
+/* elements [begin, end) of the flat array, with the values that they have in the whole model */
 void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end);
 /* N(0, std), o and down N(0, std/sqrt(2L)), norms 1; counter-based */
 void bt_model_init_weights(bt_model *m, uint64_t seed);
 
-/* per ternary tensor (a part's block), of the last quantise; the fractions are of the n weights
+/* per ternary tensor (a slice's block), of the last quantise; the fractions are of the n weights
  * that were quantised here. mean: what b1 takes off, 0 otherwise */
 typedef struct bt_quant_stat {
     double n, zero_frac, pos_frac, flip_frac, scale, mean;
 } bt_quant_stat;
 /* latent weights -> codes, scales, packed panels. flip_frac is against the previous call. */
 void bt_model_quantise(bt_model *m);
-/* The same in parts, for ranks that hold the latent weights of [begin, end) only (ZeRO-3); begin is
+/* The same in steps, for ranks that hold the latent weights of [begin, end) only (ZeRO-3); begin is
  *     a multiple of BT_SUM_BLOCK:
  *     once a step     fill (own pieces, into zeros) -> add the ranks' sums -> scales -> own (own runs of codes) -> done
  *     for a layer     of each tensor: take (every run of it) -> place
@@ -145,7 +146,7 @@ void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_ro
 /* One micro-batch: inputs, targets (B, T), targets < 0 are not trained. Adds gradients of
  * grad_scale * (sum of token losses); returns the sum of token losses. grad_scale is not 0. grads
  * must be zeroed by the caller before the first micro-batch of a step (bt_model_zero_grads). ready
- * may be NULL. In a part, gradients that several parts hold are partial until a backward with
+ * may be NULL. In a slice, gradients that several ranks hold are partial sums until a backward with
  * `ready` adds them up, before it reports them. */
 double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *targets,
                             double grad_scale, bt_grad_ready_fn ready, void *ready_ctx);

@@ -103,7 +103,7 @@ typedef struct bt_gate_and_up {
 
 /* The gated activation h = act(gate) * up of rows r0 .. r0+rows, and the input of ffn_down */
 typedef struct bt_glu {
-    /* y, of which gate and up are kept where backward wants them -> the input of ffn_down */
+    /* y, of which gate and up are saved where backward wants them -> the input of ffn_down */
     void (*fwd)(const bt_model *m, bt_layer *l, bt_gate_and_up y, size_t r0, size_t rows);
     /* gradient of the input of ffn_down, in a.dhn (normed) or a.dh -> d; y: memory for gate, up */
     void (*bwd)(const bt_model *m, bt_layer *l, bt_gate_and_up d, bt_gate_and_up y, size_t r0,

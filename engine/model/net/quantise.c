@@ -1,13 +1,13 @@
-/* quantise.c - latent weights to codes, scales and packed panels, in parts that ranks can share
+/* quantise.c - latent weights to codes, scales and packed weights, in steps that ranks can share
  * (ZeRO-3).
  *
  * The scale of a tensor is the mean of |w|. Its sum is taken over blocks that begin at multiples of
  * BT_SUM_BLOCK of the flat array, added in order: pieces of the flat array begin at such multiples,
  * so whoever holds which piece, the bits are the same.
  *
- * In a part of a model, elements that another part counts add nothing.
+ * In a slice of a model, elements that another rank counts add nothing.
  * In a model with leaves the sums are exact (of |w| to a unit that suits means up to 4), since other
- * parts have other blocks.
+ * slices have other blocks.
  *
  *     sums     block 0 | 1 | 2 | ... of every ternary tensor in turn; for b1 the sums of w itself
  *              follow in a second row */

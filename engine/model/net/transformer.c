@@ -8,7 +8,10 @@
  * The norms in brackets exist for `subln` (with gain) and `bitlinear` (without; there the first and
  * third have none either). Backward walks the same lines upwards and reports every tensor's
  * gradient when it is final, from the end of the flat array to its beginning. The feed-forward part
- * runs in blocks of rows, so that its widest floats stay in cache. */
+ * runs in blocks of rows, so that its widest floats stay in cache.
+ *
+ * m->tp is what tensor parallelism does at a place (tp_ops.h); on one rank nothing, or the product or
+ * norm that its name says. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -28,8 +31,8 @@ static void poll(const bt_model *m) {
 }
 
 /* Dense layers make their inputs from the residual again and therefore keep its floats. */
-static void load_residual(const bt_model *m, float *x, const uint16_t *kept, size_t n) {
-    if (m->setup.cfg.linear != BT_LIN_DENSE) bt_acts_fetch(&m->setup, x, kept, n);
+static void load_residual(const bt_model *m, float *x, const uint16_t *saved, size_t n) {
+    if (m->setup.cfg.linear != BT_LIN_DENSE) bt_acts_load(&m->setup, x, saved, n);
 }
 
 /* own rows of the residual x -> input rows of all tokens */
@@ -134,18 +137,18 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
     bt_attn_shape shape = attn_shape(c, T);
     bt_acts *a = &l->a;
     size_t M = B * T, own = m->tp->own_rows(m, M).n * (size_t)c->C;
-    bt_acts_keep(a->x_kept, a->x, own);
+    bt_acts_save(a->x_saved, a->x, own);
     bt_net_qkv(m, l, M);
     poll(m);
     bt_op_attn_fwd(a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v, &shape, B, (size_t)c->H,
                    (size_t)c->KV, m->setup.prec);
-    bt_acts_keep(a->q_kept, a->q, M * shape.ldq);
-    bt_acts_keep(a->k_kept, a->k, M * shape.ldk);
-    bt_acts_keep(a->v_kept, a->v, M * shape.ldv);
-    bt_acts_keep(a->o_kept, a->o, M * shape.ldo);
+    bt_acts_save(a->q_saved, a->q, M * shape.ldq);
+    bt_acts_save(a->k_saved, a->k, M * shape.ldk);
+    bt_acts_save(a->v_saved, a->v, M * shape.ldv);
+    bt_acts_save(a->o_saved, a->o, M * shape.ldo);
     poll(m);
     bt_net_attn_out(m, l, M);
-    bt_acts_keep(a->x_mid_kept, a->x_mid, own);
+    bt_acts_save(a->x_mid_saved, a->x_mid, own);
     ffn(m, l, x_out, M);
 }
 
@@ -225,7 +228,7 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     bt_rows own = m->tp->own_rows(m, p->M);
     const float *dx = m->tp->gather_grad(m, a->dx, p->M);
     float *dgate = a->dgate ? a->dgate : a->gate, *dup = a->dup ? a->dup : a->up;
-    load_residual(m, a->x_mid, a->x_mid_kept, own.n * C);
+    load_residual(m, a->x_mid, a->x_mid_saved, own.n * C);
     reread_residual(m, &l->ffn_in, a->x_mid, p->M);
     /* all of it at once, or rows whose dgate and dup stay in L3 (bt_acts_wide) */
     for (size_t w0 = 0, n; w0 < p->M; w0 += n) {
@@ -268,10 +271,10 @@ static void attn_backward(const backward *p, bt_layer *l) {
     size_t H = (size_t)c->H, KV = (size_t)c->KV;
     shape.run = m->heads_per_run;
     const float *dx = m->tp->gather_grad(m, a->dx, p->M);
-    bt_acts_fetch(&m->setup, a->o, a->o_kept, p->M * shape.ldo);
-    bt_acts_fetch(&m->setup, a->q, a->q_kept, p->M * shape.ldq);
-    bt_acts_fetch(&m->setup, a->k, a->k_kept, p->M * shape.ldk);
-    bt_acts_fetch(&m->setup, a->v, a->v_kept, p->M * shape.ldv);
+    bt_acts_load(&m->setup, a->o, a->o_saved, p->M * shape.ldo);
+    bt_acts_load(&m->setup, a->q, a->q_saved, p->M * shape.ldq);
+    bt_acts_load(&m->setup, a->k, a->k_saved, p->M * shape.ldk);
+    bt_acts_load(&m->setup, a->v, a->v_saved, p->M * shape.ldv);
     l->o_in.ops->restore(&l->o_in, a->o, 0, p->M);
     l->o.ops->dx(&l->o, 0, l->o_in.normed ? a->d_on : a->d_o, dx, 0, p->M, 0);
     dw_done(p, &l->o, dx, &l->o_in, a->o);
@@ -289,7 +292,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     m->tp->sum_kv(m, a->dv, p->M);
     const float *dk = unrotate(p, l, true, a->dk, a->kr, a->k);
     const float *dq = unrotate(p, l, false, a->dq, a->qr, a->q);
-    load_residual(m, a->x, a->x_kept, m->tp->own_rows(m, p->M).n * (size_t)c->C);
+    load_residual(m, a->x, a->x_saved, m->tp->own_rows(m, p->M).n * (size_t)c->C);
     reread_residual(m, &l->attn_in, a->x, p->M);
     m->tp->dx(m, (bt_dx_term[]){{&l->v, a->dv}, {&l->k, dk}, {&l->q, dq}}, 3, 0, p->M);
     dw_done(p, &l->v, a->dv, &l->attn_in, a->x);

@@ -24,9 +24,9 @@ typedef enum {
     BT_SHARD_VOCAB
 } bt_shard_axis;
 
-/* Part `index` of `count` of a model: what a rank of a tensor-parallel group holds;
- * and of it the layers of stage `stage` of `stages` of a pipeline, the first with the embedding,
- * the last with final norm and head. All zero: the whole model. */
+/* What one rank holds of a model: the slice of rank tp_rank of a tensor-parallel group of tp_size, and
+ * of it the layers of stage pp_stage of a pipeline of pp_size, the first with the embedding, the last
+ * with final norm and head. All zero: the whole model. */
 typedef struct bt_model_slice {
     int tp_rank, tp_size, pp_stage, pp_size;
 } bt_model_slice;
@@ -35,13 +35,13 @@ typedef struct bt_tensor {
     char name[48];
     bt_param_id id;
     int layer; /* -1: global */
-    /* of the block in this part of the model; count = rows * cols */
+    /* of the block in this slice of the model; count = rows * cols */
     size_t rows, cols, count;
     size_t whole_rows, whole_cols; /* of the tensor */
     size_t row0, col0;             /* where in it the block begins */
-    int copies;                    /* parts that hold this very block */
-    /* sums over the parts take the elements from here on; others take those before: none, all,
-     * or a kv head's */
+    int copies;                    /* tensor-parallel ranks that hold this very block */
+    /* elements before it are replicated on a lower tensor-parallel rank and must not be counted
+     * twice: none, all, or those of a kv head */
     size_t first_counted;
     size_t offset;    /* elements, in the flat arrays */
     float init_std;   /* 0: initialised to one */
@@ -54,7 +54,7 @@ typedef struct bt_params {
     bt_tensor *tensors;
     size_t n;
     size_t total;   /* elements of the flat arrays, padding included */
-    uint64_t count; /* parameters proper, of this part */
+    uint64_t count; /* parameters proper, of this slice */
     size_t before;  /* tensors of earlier stages */
     uint64_t hash;  /* of all stages' tensors: bt_params_hash */
     /* index[layer + 1][id]: tensor index, SIZE_MAX when absent; row 0 is global */
@@ -71,16 +71,16 @@ typedef struct bt_layer_run {
     int first, n;
 } bt_layer_run;
 bt_layer_run bt_slice_layers(const bt_model_cfg *whole, bt_model_slice slice);
-/* the shape of one part: its layers, heads, kv heads, feed-forward width and vocabulary; BT_ARG
- * names numbers that cannot be shared out */
+/* the shape of one slice: its layers, heads, kv heads, feed-forward width and vocabulary; BT_ARG
+ * names numbers that do not divide */
 bt_code bt_slice_cfg(bt_model_cfg *out, const bt_model_cfg *whole, bt_model_slice slice,
                      bt_err *err) BT_MUST_CHECK;
-/* first token id of the part */
+/* first token id of the slice */
 size_t bt_slice_vocab(const bt_model_cfg *whole, bt_model_slice slice);
-/* n parts of equally many heads, and every kv head in one of them, in two neighbours, or shared by
+/* n slices have equally many heads, and every kv head lies in one of them, in two neighbours, or in
  * equally many that have no other */
 bool bt_slice_heads_fit(const bt_model_cfg *whole, int n);
-/* kv heads that two neighbours share, of those between the parts 0 .. slice.tp_rank: one at most
+/* kv heads that two neighbours share, of those between the slices 0 .. slice.tp_rank: one at most
  * between two */
 size_t bt_slice_shared_kv(const bt_model_cfg *whole, bt_model_slice slice);
 bt_code bt_params_init(bt_params *p, const bt_model_cfg *whole, bt_model_slice slice, bt_err *err)
@@ -91,7 +91,7 @@ const bt_tensor *bt_params_get(const bt_params *p, int layer, bt_param_id id);
 const bt_tensor *bt_params_named(const bt_params *p, const char *name);
 /* element `i` of a block, in the tensor */
 size_t bt_tensor_place(const bt_tensor *t, size_t i);
-/* models of one shape can exchange checkpoints, whatever their parts: hash of every name and whole
+/* models of one shape can exchange checkpoints, whatever their slices: hash of every name and whole
  * shape */
 uint64_t bt_params_hash(const bt_params *p);
 

@@ -1,22 +1,19 @@
 /* tp_leaves.c - sums that tensor parallelism divides, as a tree over equal parts of the whole model
  * (reproducible training).
  *
- *     leaves     0   1   2   3   4   5   6   7        one rank adds all of it; of two each adds its
- *              half and a tensor-parallel group's sum makes the
- *              0+1     2+3     4+5     6+7          last step; of eight the tensor-parallel group makes all steps
- *              (0+1)+(2+3)     (4+5)+(6+7)
+ *     leaves   0   1   2   3   4   5   6   7        one rank adds all of it; of two each adds its half,
+ *              0+1     2+3     4+5     6+7          and the sum over the group is the last step; of
+ *              (0+1)+(2+3)     (4+5)+(6+7)          eight the group makes all steps
  *              all
  *
- *     leaves     0   1   2   3   4   5                any number: the tree of a tensor-parallel group
- *              (base/tp_group.h). Ranks that hold 1, 2, 4, ... leaves
- *              0+1     2+3     4+5                  hold whole branches: here one rank, three, six
- *              (0+1)+(2+3)
+ *     leaves   0   1   2   3   4   5                any number: the tree of base/tp_group.h. Ranks
+ *              0+1     2+3     4+5                  that hold 1, 2, 4, ... leaves hold whole
+ *              (0+1)+(2+3)                          branches: here one rank, three, six
  *              all
  *
- * The leaf of a product over q, k, v is its heads', over gate and up its columns', of the head its
- * tokens', of a norm's gain a run of the micro-batch's rows. Where several leaves share a kv head, dk
- * and dv are added first, and the first of these leaves has all of the head's k and v. Without leaves
- * (none, or a rank that holds one) everything here is what it would be anyway. */
+ * A leaf is a range of heads in q, k, v, of columns in gate and up, of tokens in the head, and of the
+ * micro-batch's rows in the gradient of a norm's gain. Where several leaves share a kv head, dk
+ * and dv are added first, and the first of these leaves has all of the head's k and v. */
 #include <string.h>
 
 #include "engine/base/threads.h"
