@@ -46,7 +46,8 @@ enum {
     BT_VIEW_EVENTS = 32,
     BT_VIEW_RUNS = 64,
     BT_VIEW_COMM = 128,
-    BT_VIEW_ALL = 255
+    BT_VIEW_PANEL = 256,
+    BT_VIEW_ALL = 511
 };
 typedef enum { BT_X_STEP, BT_X_TOKENS, BT_X_WALL, BT_X_ACTIVE, BT_X_BYTES, BT_X_COUNT } bt_x_axis;
 typedef enum {
@@ -94,6 +95,8 @@ typedef struct bt_view_ask {
     bt_heat_value heat;
     int heat_columns;         /* 0: 120 */
     int max_events, max_runs; /* 0: 200, 500 */
+    bt_metric_panel panel;    /* whose metrics; BT_PANEL_COUNT: those of all panels */
+    int samples;              /* of each of them (0: BT_VIEW_SAMPLES) */
 } bt_view_ask;
 
 /* ---- the parts ---- */
@@ -204,6 +207,25 @@ typedef struct bt_view_layers {
     int64_t sampled[BT_VIEW_SAMPLES];
 } bt_view_layers;
 
+/* one metric of a scope, over all rows of a sample together */
+typedef struct bt_view_metric {
+    bt_scope scope;
+    int metric;                      /* bt_scopes[scope].metric[metric] */
+    int64_t step;                    /* the newest sample at which it is known; -1: none */
+    size_t rows;                     /* of that sample */
+    double mean, least, most;        /* over them */
+    double history[BT_VIEW_SAMPLES]; /* means of the samples; NaN padded at the front */
+} bt_view_metric;
+
+/* every metric of a panel, or of all, in the order of metrics.def */
+typedef struct bt_view_panel {
+    bt_metric_panel panel;
+    size_t n;
+    bt_view_metric metric[BT_METRICS_COUNT];
+    /* the step of each place in a history of this scope; -1 where there is none */
+    int64_t sampled[BT_SCOPE_COUNT][BT_VIEW_SAMPLES];
+} bt_view_panel;
+
 /* one kind of exchange along one axis, per step, mean of the ranks that took part */
 typedef struct bt_view_op {
     char op[24], axis[16]; /* "all_reduce", "dp" */
@@ -286,6 +308,7 @@ typedef struct bt_view {
     bt_view_heat heat;
     bt_view_layers layers;
     bt_view_comm comm;
+    bt_view_panel panel;
     bt_view_events events;
     bt_view_runs runs;
     struct bt_view_impl *impl;

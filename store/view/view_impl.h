@@ -10,7 +10,7 @@
 
 #include "store/view/view.h"
 
-enum { BT_VQ_STATEMENTS = 48, BT_VQ_COLUMNS = 40 };
+enum { BT_VQ_STATEMENTS = 80, BT_VQ_COLUMNS = 256 };
 
 typedef struct bt_bucket {
     int64_t key, step, rows;                /* key = step / size; step: last one in it */
@@ -167,12 +167,25 @@ bt_code bt_view_load_ranks(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_M
 bt_code bt_view_load_heat(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_comm(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_panel(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_runs(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 
 /* the steps a range of the ask covers, up to the instant */
 bt_code bt_view_range(bt_view *v, const bt_view_ask *ask, int64_t *from, int64_t *to, bt_err *err)
     BT_MUST_CHECK;
+/* newest step not after `to` at which the scope was sampled; -1: none */
+bt_code bt_view_sample_before(bt_view *v, bt_scope scope, int64_t to, int64_t *out, bt_err *err)
+    BT_MUST_CHECK;
+typedef struct bt_sample_steps {
+    int max, n; /* max: how many are wanted, at most BT_VIEW_SAMPLES */
+    int64_t step[BT_VIEW_SAMPLES];
+} bt_sample_steps;
+/* samples of a scope spread over from..newest, oldest first; newest, which is a sample, is the
+ * last */
+bt_code bt_view_samples(bt_view *v, bt_scope scope, int64_t from, int64_t newest,
+                        bt_sample_steps *out, bt_err *err) BT_MUST_CHECK;
+void bt_view_panel_json(const bt_view_panel *p, bt_json *j);
 /* rank rows of `window` sampled steps up to `to` into impl->row */
 bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) BT_MUST_CHECK;
 /* verdicts from per-block medians (blocks, ranks); fills verdict, since_step, score_own */

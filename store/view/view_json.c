@@ -428,6 +428,7 @@ void bt_view_json(const bt_view *v, unsigned parts, bt_json *j, const char *key)
     if (parts & BT_VIEW_HEAT) heatmap(&v->heat, j);
     if (parts & BT_VIEW_LAYERS) layers(&v->layers, j);
     if (parts & BT_VIEW_COMM) comm(&v->comm, j);
+    if (parts & BT_VIEW_PANEL) bt_view_panel_json(&v->panel, j);
     if (parts & BT_VIEW_EVENTS) events(&v->events, j);
     if (parts & BT_VIEW_RUNS) runs(&v->runs, j);
     bt_json_end(j, '}');

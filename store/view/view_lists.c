@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/tables/derived.h"
 #include "store/view/view_impl.h"
 
 enum { HISTORY = BT_VIEW_SAMPLES };
@@ -48,24 +49,10 @@ static bool on_layer(void *ctx, const bt_row *row) {
     bt_view_layer *x = layer_of(r, (int)bt_whole(row->nums[0], -1), tensor);
     if (!x) return false;
     for (int i = 0; i < BT_ML_COUNT; i++) x->value[i] = row->nums[2 + i];
-    x->neg_frac = 1 - x->value[BT_ML_ZERO] - x->value[BT_ML_POS];
+    x->neg_frac = bt_derived_neg(x->value[BT_ML_ZERO], x->value[BT_ML_POS]);
     x->entropy_bits = entropy(x->value[BT_ML_ZERO], x->value[BT_ML_POS], x->neg_frac);
     for (int k = 0; k < BT_ML_COUNT; k++) x->history[k][r->slot] = x->value[k];
     return true;
-}
-
-/* newest sampled step not after `to` in this view; samples are stats_every steps apart, so the
- * range widens. -1: none */
-static bt_code sample_before(bt_view *v, const char *newest_sql, int64_t to, int64_t *out,
-                             bt_err *err) {
-    *out = -1;
-    for (int64_t width = 32; to >= 0; width *= 8) {
-        double args[] = {(double)(to - width + 1 > 0 ? to - width + 1 : 0), (double)to}, x;
-        BT_TRY(bt_vq_row(v->impl, newest_sql, v->impl->run, args, 2, &x, 1, err));
-        if (!isnan(x)) *out = (int64_t)x;
-        if (*out >= 0 || args[0] <= 0) break;
-    }
-    return BT_OK;
 }
 
 static bt_code read_sample(layer_reading *r, int64_t step, bt_err *err) {
@@ -88,14 +75,11 @@ static int by_layer(const void *a, const void *b) {
                                 : strcmp(x->tensor, y->tensor);
 }
 
-static const char newest_layers[] =
-    "SELECT max(step) FROM layers WHERE run = ?1 AND step BETWEEN ?2 AND ?3";
-
 bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
-    int64_t from, to, newest, at;
+    int64_t from, to, newest;
     bt_view_impl *m = v->impl;
     BT_TRY(bt_view_range(v, ask, &from, &to, err));
-    BT_TRY(sample_before(v, newest_layers, to, &newest, err));
+    BT_TRY(bt_view_sample_before(v, BT_SCOPE_LAYER, to, &newest, err));
     bool same = strcmp(m->layer_run, m->run) == 0 && m->layer_attempts == m->n_attempts &&
                 m->layer_newest == newest && m->layer_span == ask->span_s;
     if (same && v->layers.n > 0) return BT_OK; /* nothing new was sampled */
@@ -109,29 +93,14 @@ bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     for (int i = 0; i < HISTORY; i++) v->layers.sampled[i] = -1;
     if (to < from || newest < 0) return BT_OK;
     layer_reading r = {.v = v, .err = err};
-    int64_t oldest = newest, sample[HISTORY];
-    int n = 0;
-    if (from < newest) {
-        /* the first sample of the range: few rows before it */
-        double args[] = {(double)from, (double)newest}, x;
-        BT_TRY(bt_vq_row(v->impl,
-                         "SELECT step FROM layers WHERE run = ?1 AND step BETWEEN ?2 AND ?3 ORDER "
-                         "BY step LIMIT 1",
-                         v->impl->run, args, 2, &x, 1, err));
-        if (!isnan(x)) oldest = (int64_t)x;
+    bt_sample_steps sample = {.max = HISTORY};
+    BT_TRY(bt_view_samples(v, BT_SCOPE_LAYER, from, newest, &sample, err));
+    for (int i = 0; i < sample.n; i++) {
+        r.slot = HISTORY - sample.n + i;
+        v->layers.sampled[r.slot] = sample.step[i];
+        BT_TRY(read_sample(&r, sample.step[i], err));
     }
-    for (int i = 0; i < HISTORY; i++) {
-        int64_t want = oldest + (newest - oldest) * i / (HISTORY - 1);
-        BT_TRY(sample_before(v, newest_layers, want, &at, err));
-        if (at >= 0 && (n == 0 || at > sample[n - 1])) sample[n++] = at;
-    }
-    /* the newest is the last of the history */
-    for (int i = 0; i < n; i++) {
-        r.slot = HISTORY - n + i;
-        v->layers.sampled[r.slot] = sample[i];
-        BT_TRY(read_sample(&r, sample[i], err));
-    }
-    v->layers.samples = (size_t)n;
+    v->layers.samples = (size_t)sample.n;
     v->layers.step = newest;
     if (v->layers.n) qsort(v->layers.layer, v->layers.n, sizeof *v->layers.layer, by_layer);
     return BT_OK;
@@ -171,9 +140,9 @@ static bool on_op(void *ctx, const bt_row *row) {
         x->busy_ms = x->exposed_ms = x->wait_ms = x->lost_max_ms = NAN;
         x->lost_rank = -1;
     } else if (x->busy_ms > 0) {
-        x->overlap = fmax(0, 1 - x->exposed_ms / x->busy_ms);
-        x->rate = x->bytes_wire / (x->busy_ms / 1e3);
-        x->model_frac = x->model_ms / x->busy_ms;
+        x->overlap = bt_derived_overlap(x->exposed_ms, x->busy_ms);
+        x->rate = bt_derived_bus_rate(x->bytes_wire, x->busy_ms);
+        x->model_frac = bt_derived_link_share(x->model_ms, x->busy_ms);
     }
     l->step0 = l->step1 - bt_whole(v[3], 1) + 1;
     return true;
@@ -233,9 +202,7 @@ static bt_code load_pairs(bt_view *v, int64_t to, bt_err *err) {
     bt_view_impl *m = v->impl;
     bt_view_comm *l = &v->comm;
     int64_t newest;
-    BT_TRY(sample_before(
-        v, "SELECT max(step) FROM comm_pairs WHERE run = ?1 AND step BETWEEN ?2 AND ?3", to,
-        &newest, err));
+    BT_TRY(bt_view_sample_before(v, BT_SCOPE_PAIR, to, &newest, err));
     if (strcmp(m->pair_run, m->run) == 0 && m->pair_attempts == m->n_attempts && newest == l->pair1)
         return BT_OK;
     l->n_pairs = 0;
@@ -268,9 +235,7 @@ bt_code bt_view_load_comm(bt_view *v, const bt_view_ask *ask, bt_err *err) {
                       "SELECT key, value FROM facts WHERE run = ?1 AND key BETWEEN 'link.' AND "
                       "'link/' ORDER BY key",
                       v->impl->run, NULL, 0, on_link, &r, err));
-    BT_TRY(sample_before(v,
-                         "SELECT max(step) FROM comm_ops WHERE run = ?1 AND step BETWEEN ?2 AND ?3",
-                         to, &l->step1, err));
+    BT_TRY(bt_view_sample_before(v, BT_SCOPE_COMM, to, &l->step1, err));
     if (l->step1 < 0) return BT_OK;
     double at = (double)l->step1;
     BT_TRY(bt_vq_rows(
