@@ -12,6 +12,7 @@
 
 #include "cli/bench/bench.h"
 #include "cli/train/rank_run.h"
+#include "engine/base/tables/derived.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
@@ -61,8 +62,10 @@ static void put_json(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
     bt_json_str(&j, "preset", c->preset);
     bt_json_str(&j, "precision", precisions[c->precision]);
     bt_json_num(&j, "tokens_per_s", r->tokens_per_s);
-    bt_json_num(&j, "tokens_per_s_min", (double)c->batch_tokens / (r->step_ms_max / 1e3));
-    bt_json_num(&j, "tokens_per_s_max", (double)c->batch_tokens / (r->step_ms_min / 1e3));
+    bt_json_num(&j, "tokens_per_s_min",
+                bt_derived_tokens_per_s((double)c->batch_tokens, r->step_ms_max));
+    bt_json_num(&j, "tokens_per_s_max",
+                bt_derived_tokens_per_s((double)c->batch_tokens, r->step_ms_min));
     bt_json_num(&j, "mfu", r->mfu);
     bt_json_num(&j, "gflops", r->flop_token * r->tokens_per_s / 1e9);
     bt_json_num(&j, "peak_gflops", r->peak_flops > 0 ? r->peak_flops / 1e9 : NAN);
@@ -118,8 +121,8 @@ static void put_text(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
     if (isfinite(r->mfu)) bt_metric_format(percent, sizeof percent, r->mfu, BT_UNIT_FRAC);
     bt_text_printf(out, "  %-14s %s tokens (%.0f to %.0f), mfu %s, %.1f GFLOP/s\n", "speed",
                    bt_metric_format(rate, sizeof rate, r->tokens_per_s, BT_UNIT_PER_S),
-                   (double)c->batch_tokens / (r->step_ms_max / 1e3),
-                   (double)c->batch_tokens / (r->step_ms_min / 1e3), percent,
+                   bt_derived_tokens_per_s((double)c->batch_tokens, r->step_ms_max),
+                   bt_derived_tokens_per_s((double)c->batch_tokens, r->step_ms_min), percent,
                    r->flop_token * r->tokens_per_s / 1e9);
     bt_text_printf(out, "  %-14s %s", "step",
                    bt_metric_format(ms, sizeof ms, r->step_ms[BT_MR_STEP_TIME], BT_UNIT_MS));

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "store/sql/expand.h"
+
 enum { FILE_BYTES = 64 << 10, LENSES_MAX = 256 };
 
 static const struct {
@@ -70,8 +72,7 @@ static bt_code take_shipped(size_t i, bt_lens *out, bt_err *err) {
     *out = (bt_lens){0};
     snprintf(out->name, sizeof out->name, "%s", shipped[i].name);
     snprintf(out->about, sizeof out->about, "%s", shipped[i].about);
-    bt_text_put(&out->sql, shipped[i].sql);
-    return out->sql.failed ? bt_fail(err, BT_NOMEM, "no memory for a lens") : BT_OK;
+    return bt_sql_expand(&out->sql, shipped[i].sql, err);
 }
 
 static bool is_file(const struct dirent *e, char name[64]) {

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/tables/derived.h"
 #include "store/view/view_impl.h"
 
 /* newest steps that percentiles, EMA and time left look at */
@@ -226,6 +227,14 @@ static double mean_of(const tail *t, int metric) {
     return n ? sum / (double)n : NAN;
 }
 
+/* as in the view `runs` (store/write/apply.c) */
+static double recent_of(const tail *t, int metric) {
+    double v[BT_RECENT_STEPS];
+    size_t n = t->n < BT_RECENT_STEPS ? t->n : BT_RECENT_STEPS;
+    for (size_t i = 0; i < n; i++) v[i] = t->row[t->n - n + i].v[metric];
+    return bt_median_known(v, n);
+}
+
 static void smooth_loss(bt_view_head *h, const tail *t) {
     double ema = NAN, before = NAN, sum = 0, weight = 0;
     for (size_t i = 0; i < t->n; i++) {
@@ -286,10 +295,10 @@ static bt_code from_tail(bt_view *v, bt_err *err) {
     h->grad_norm = newest_of(&t, BT_MS_GRAD_NORM);
     h->lr = newest_of(&t, BT_MS_LR);
     h->loss_scale = newest_of(&t, BT_MS_LOSS_SCALE);
-    h->mfu = mean_of(&t, BT_MS_MFU);
-    h->tokens_per_s = mean_of(&t, BT_MS_TOKENS_PER_S);
-    h->overlap = mean_of(&t, BT_MS_OVERLAP);
-    h->comm_overhead = mean_of(&t, BT_MS_COMM_OVERHEAD);
+    h->mfu = recent_of(&t, BT_MS_MFU);
+    h->tokens_per_s = recent_of(&t, BT_MS_TOKENS_PER_S);
+    h->overlap = recent_of(&t, BT_MS_OVERLAP);
+    h->comm_overhead = recent_of(&t, BT_MS_COMM_OVERHEAD);
     h->bytes_wire = mean_of(&t, BT_MS_BYTES_WIRE);
     h->bytes_logical = mean_of(&t, BT_MS_BYTES_LOGICAL);
     h->rss_mib = newest_of(&t, BT_MS_RSS_MAX);
@@ -452,6 +461,6 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     if (h->productive_s + h->redone_s + h->down_s > h->elapsed_s)
         h->productive_s = fmax(0, h->elapsed_s - h->redone_s - h->down_s);
     h->other_s = fmax(0, h->elapsed_s - h->productive_s - h->redone_s - h->down_s);
-    if (h->elapsed_s > 0) h->goodput = fmin(1, h->productive_s / h->elapsed_s);
+    h->goodput = bt_derived_goodput(h->productive_s, h->elapsed_s);
     return BT_OK;
 }

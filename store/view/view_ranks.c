@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/tables/derived.h"
 #include "store/view/view_impl.h"
 
 enum { BLOCKS = 8, ROWS_MAX = 131072 };
@@ -185,7 +186,7 @@ static bt_code name_ranks(bt_view *v, bt_err *err) {
 
 static double known(double x) { return isnan(x) ? 0 : x; }
 static double busy_of(const bt_rank_row *r) {
-    return r->v[BT_MR_STEP_TIME] - known(r->v[BT_MR_WAIT]);
+    return bt_derived_busy(r->v[BT_MR_STEP_TIME], r->v[BT_MR_WAIT]);
 }
 
 /* phase of `row` with the largest excess over the ranks' median */

@@ -13,6 +13,9 @@
 
 enum { SPARK = 64 };
 
+/* figures of a run that are medians of its newest steps, as in store/view/view_head.c */
+enum { TOOK_US, SPEED, MFU, OVERHEAD, RECENT };
+
 typedef struct summary {
     int64_t last_step, last_us, tokens, bytes_wire, rss_kib, first_time_us, redone_us,
         best_val_step;
@@ -21,9 +24,9 @@ typedef struct summary {
     int64_t first_step; /* lowest recorded step of this attempt, -1: none yet */
     /* newest step of this attempt and when it ended; -1: none */
     int64_t attempt_step, attempt_us;
-    double loss, val_loss, best_val, mfu, comm_overhead;
+    double loss, val_loss, best_val;
     /* of the newest steps; the medians are shown */
-    double speed[BT_RECENT_STEPS], took_us[BT_RECENT_STEPS];
+    double recent[RECENT][BT_RECENT_STEPS];
     uint64_t n_recent;
     double spark[SPARK]; /* loss; point i stands for steps [i, i+1) * stride */
     int n_spark;
@@ -172,8 +175,9 @@ static void summarise(summary *s, const bt_step_record *r) {
             s->first_time_us += spent;
         else
             s->redone_us += spent;
-        s->took_us[s->n_recent % BT_RECENT_STEPS] = took;
-        s->speed[s->n_recent % BT_RECENT_STEPS] = v[BT_MS_TOKENS_PER_S];
+        const double now[RECENT] = {took, v[BT_MS_TOKENS_PER_S], v[BT_MS_MFU],
+                                    v[BT_MS_COMM_OVERHEAD]};
+        for (int i = 0; i < RECENT; i++) s->recent[i][s->n_recent % BT_RECENT_STEPS] = now[i];
         s->n_recent++;
     }
     if (r->step > s->run_step) s->run_step = r->step;
@@ -189,8 +193,6 @@ static void summarise(summary *s, const bt_step_record *r) {
             s->best_val_step = r->step;
         }
     }
-    if (isfinite(v[BT_MS_MFU])) s->mfu = v[BT_MS_MFU];
-    if (isfinite(v[BT_MS_COMM_OVERHEAD])) s->comm_overhead = v[BT_MS_COMM_OVERHEAD];
     if (counts(v[BT_MS_BYTES_WIRE])) s->bytes_wire += llround(v[BT_MS_BYTES_WIRE]);
     if (counts(v[BT_MS_RSS_MAX]) && v[BT_MS_RSS_MAX] * 1024 > (double)s->rss_kib)
         s->rss_kib = llround(v[BT_MS_RSS_MAX] * 1024);
@@ -316,10 +318,10 @@ static void on_ckpt(void *ctx, const bt_ckpt_record *c) {
 
 /* ---- summary ---- */
 
-static double recent_median(const double *v, uint64_t n) {
+static double recent_median(const summary *s, int figure) {
     double copy[BT_RECENT_STEPS];
-    memcpy(copy, v, sizeof copy);
-    return bt_median_known(copy, n < BT_RECENT_STEPS ? n : BT_RECENT_STEPS);
+    memcpy(copy, s->recent[figure], sizeof copy);
+    return bt_median_known(copy, s->n_recent < BT_RECENT_STEPS ? s->n_recent : BT_RECENT_STEPS);
 }
 
 static void spark_text(const summary *s, char *out, size_t size) {
@@ -364,11 +366,10 @@ static void write_summary(bt_apply *a, uint64_t dropped) {
         sqlite3_bind_int64(st, 7, s->best_val_step);
     else
         sqlite3_bind_null(st, 7);
-    bind_metric(st, 8, recent_median(s->speed, s->n_recent), &real);
-    bind_metric(st, 9, recent_median(s->took_us, s->n_recent),
-                &(bt_column){.integer = true, .scale = 1});
-    bind_metric(st, 10, s->mfu, &real);
-    bind_metric(st, 11, s->comm_overhead, &real);
+    bind_metric(st, 8, recent_median(s, SPEED), &real);
+    bind_metric(st, 9, recent_median(s, TOOK_US), &(bt_column){.integer = true, .scale = 1});
+    bind_metric(st, 10, recent_median(s, MFU), &real);
+    bind_metric(st, 11, recent_median(s, OVERHEAD), &real);
     sqlite3_bind_int64(st, 12, s->bytes_wire);
     sqlite3_bind_int64(st, 13, s->rss_kib);
     sqlite3_bind_int64(st, 14, s->first_time_us);
@@ -392,12 +393,10 @@ bt_code bt_apply_set_attempt(bt_apply *a, const bt_apply_attempt *t, bt_err *err
                    .stride = 1,
                    .loss = NAN,
                    .val_loss = NAN,
-                   .best_val = NAN,
-                   .mfu = NAN,
-                   .comm_overhead = NAN};
+                   .best_val = NAN};
     BT_TRY(bt_sql_prepare(a->db, a->path,
                           "SELECT last_step, last_us, tokens, loss, val_loss, best_val, "
-                          "best_val_step, mfu, comm_overhead, bytes_wire,"
+                          "best_val_step, bytes_wire,"
                           " rss_kib, first_time_us, redone_us, spark, (SELECT max(m) FROM (SELECT "
                           "(SELECT max(step) FROM step WHERE aid = a.id) AS m"
                           " FROM attempt a WHERE a.run = ?1)) FROM run WHERE id = ?1",
@@ -412,16 +411,14 @@ bt_code bt_apply_set_attempt(bt_apply *a, const bt_apply_attempt *t, bt_err *err
         s->best_val = bt_sql_number(st, 5);
         if (sqlite3_column_type(st, 6) != SQLITE_NULL)
             s->best_val_step = sqlite3_column_int64(st, 6);
-        s->mfu = bt_sql_number(st, 7);
-        s->comm_overhead = bt_sql_number(st, 8);
-        s->bytes_wire = sqlite3_column_int64(st, 9);
-        s->rss_kib = sqlite3_column_int64(st, 10);
-        s->first_time_us = sqlite3_column_int64(st, 11);
-        s->redone_us = sqlite3_column_int64(st, 12);
-        spark_parse(s, (const char *)sqlite3_column_text(st, 13));
+        s->bytes_wire = sqlite3_column_int64(st, 7);
+        s->rss_kib = sqlite3_column_int64(st, 8);
+        s->first_time_us = sqlite3_column_int64(st, 9);
+        s->redone_us = sqlite3_column_int64(st, 10);
+        spark_parse(s, (const char *)sqlite3_column_text(st, 11));
         while (s->last_step / s->stride >= SPARK) s->stride *= 2;
-        s->run_step = sqlite3_column_type(st, 14) == SQLITE_NULL ? s->last_step
-                                                                 : sqlite3_column_int64(st, 14);
+        s->run_step = sqlite3_column_type(st, 12) == SQLITE_NULL ? s->last_step
+                                                                 : sqlite3_column_int64(st, 12);
     }
     sqlite3_finalize(st);
     a->saved = a->now;

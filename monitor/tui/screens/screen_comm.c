@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/base/tables/derived.h"
 #include "monitor/tui/screens/screens.h"
 
 enum {
@@ -34,18 +35,15 @@ static double row_number(bt_top *t, size_t i, int col) {
     switch (col) {
     case C_LOGICAL: return m[BT_MR_BYTES_LOGICAL];
     case C_WIRE: return m[BT_MR_BYTES_WIRE];
-    case C_RATIO:
-        return m[BT_MR_BYTES_WIRE] > 0 ? m[BT_MR_BYTES_LOGICAL] / m[BT_MR_BYTES_WIRE] : NAN;
+    case C_RATIO: return bt_derived_compression(m[BT_MR_BYTES_LOGICAL], m[BT_MR_BYTES_WIRE]);
     case C_BUSY: return m[BT_MR_COMM_BUSY];
     case C_EXPOSED: return m[BT_MR_COMM_EXPOSED];
     case C_WAIT: return m[BT_MR_WAIT];
-    case C_OVERLAP:
-        return m[BT_MR_COMM_BUSY] > 0 ? fmax(0, 1 - m[BT_MR_COMM_EXPOSED] / m[BT_MR_COMM_BUSY])
-                                      : NAN;
-    case C_SHARE: return (m[BT_MR_COMM_EXPOSED] + m[BT_MR_WAIT]) / m[BT_MR_STEP_TIME];
+    case C_OVERLAP: return bt_derived_overlap(m[BT_MR_COMM_EXPOSED], m[BT_MR_COMM_BUSY]);
+    case C_SHARE:
+        return bt_derived_comm_overhead(m[BT_MR_COMM_EXPOSED], m[BT_MR_WAIT], m[BT_MR_STEP_TIME]);
     case C_LATE: return t->view->ranks.rank[i].late_p95_ms;
-    case C_RATE:
-        return m[BT_MR_COMM_BUSY] > 0 ? m[BT_MR_BYTES_WIRE] / (m[BT_MR_COMM_BUSY] / 1e3) : NAN;
+    case C_RATE: return bt_derived_bus_rate(m[BT_MR_BYTES_WIRE], m[BT_MR_COMM_BUSY]);
     default: return -(double)i;
     }
 }
