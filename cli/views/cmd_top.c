@@ -24,6 +24,13 @@ typedef struct top_cfg {
     int64_t step;
 } top_cfg;
 
+/* "overview ranks ... or its number" */
+#define BT_SCREEN(id, name, title, parts, panes) #name " "
+static const char screen_names[] =
+#include "monitor/tui/screens/screens.def"
+    "or its number";
+#undef BT_SCREEN
+
 static const bt_opt top_opts[] = {
     {"once", "--once", BT_OPT_BOOL, offsetof(top_cfg, once), sizeof(bool), "false", 0, 0, NULL,
      NULL, "print one frame and end"},
@@ -34,7 +41,7 @@ static const bt_opt top_opts[] = {
     {"watch", "--watch", BT_OPT_REAL, offsetof(top_cfg, watch), sizeof(double), "0", 0, 86400, NULL,
      "s", "with --plain or --json: a frame every so many seconds"},
     {"screen", "--screen", BT_OPT_TEXT, offsetof(top_cfg, screen), 16, "", 0, 0, NULL, NULL,
-     "overview ranks step comm ternary events runs system, or 1-8"},
+     screen_names},
     {"x", "--x", BT_OPT_TEXT, offsetof(top_cfg, x), 16, "step", 0, 0, NULL, NULL,
      "x axis: step tokens time active bytes"},
     {"span", "--span", BT_OPT_REAL, offsetof(top_cfg, span), sizeof(double), "0", 0, 1e9, NULL, "s",
@@ -198,10 +205,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
         return bt_fail(err, BT_ARG, "no x axis '%s' (step, tokens, time, active, bytes)", cfg.x);
     view.screen = cfg.screen[0] ? bt_top_screen_by_name(cfg.screen) : 0;
     if (cfg.screen[0] && view.screen == 0)
-        return bt_fail(
-            err, BT_ARG,
-            "no screen '%s' (overview ranks step comm ternary events runs system, or 1-8)",
-            cfg.screen);
+        return bt_fail(err, BT_ARG, "no screen '%s' (%s)", cfg.screen, screen_names);
     const char *term = getenv("TERM");
     bool screen = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term && term[0] &&
                   strcmp(term, "dumb") != 0;

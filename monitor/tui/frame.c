@@ -159,7 +159,7 @@ static void number_items(const bt_top *t, items *l) {
 }
 
 static void draw_tabs(bt_top *t, int y) {
-    int x = 1;
+    int x = 1, gap = t->canvas.w < 96 ? 1 : 2;
     for (int i = 1; i < BT_SCREEN_COUNT; i++) {
         bool on = (int)t->screen == i;
         char digit[4] = {(char)('0' + i), ' ', 0};
@@ -170,7 +170,7 @@ static void draw_tabs(bt_top *t, int y) {
                             (bt_style){.fg = on ? BT_C_ACCENT : BT_C_LABEL,
                                        .attr = on ? BT_ATTR_BOLD | BT_ATTR_UNDERLINE : 0},
                             bt_screens[i].title) +
-             2;
+             gap;
     }
 }
 

@@ -32,7 +32,7 @@ typedef struct bt_top_cfg {
     bt_db *db;         /* borrowed */
     const char *store; /* its path, for messages and files */
     const char *run;   /* "" : none, opens the list of runs */
-    int screen;        /* 1..8 */
+    int screen;        /* its number in screens.def */
     bt_x_axis x;
     double span_s;        /* 0: all */
     int64_t at_step;      /* -1: now */

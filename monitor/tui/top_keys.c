@@ -425,20 +425,23 @@ static void look(bt_top *t, bt_action a) {
         if (panes > 1)
             t->pane = (t->pane + 1) % panes;
         else
-            go_screen(t, t->screen % (BT_SCREEN_COUNT - 1) + 1);
+            go_screen(t, (int)t->screen % (BT_SCREEN_COUNT - 1) + 1);
         break;
     case BT_DO_PANE_PREV:
         if (panes > 1)
             t->pane = (t->pane + panes - 1) % panes;
         else
-            go_screen(t, (t->screen + BT_SCREEN_COUNT - 3) % (BT_SCREEN_COUNT - 1) + 1);
+            go_screen(t, ((int)t->screen + BT_SCREEN_COUNT - 3) % (BT_SCREEN_COUNT - 1) + 1);
         break;
     case BT_DO_EXPAND: expand(t); break;
     case BT_DO_VALUE:
         t->heat = (bt_heat_value)((t->heat + 1) % BT_HEAT_VALUES);
         t->reload = true;
         break;
-    case BT_DO_MODE: t->mode++; break;
+    case BT_DO_MODE:
+        t->mode++;
+        if (bt_screens[t->screen].parts & BT_VIEW_PANEL) t->reload = true; /* another panel */
+        break;
     case BT_DO_FILTER:
     case BT_DO_COMMAND:
         t->input = a == BT_DO_FILTER ? BT_INPUT_FILTER : BT_INPUT_COMMAND;

@@ -93,6 +93,7 @@ static void fill_ask(const bt_top *t, unsigned parts, bt_view_ask *ask) {
     ask->heat = t->heat;
     ask->max_runs = 2000;
     ask->heat_columns = w > 24 ? w - 12 : 12;
+    ask->panel = (bt_metric_panel)(t->mode % BT_PANEL_COUNT);
     ask->n_series = BT_TS_COUNT;
     for (int i = 0; i < BT_TS_CHOSEN; i++)
         ask->series[i] = (bt_series_ask){.rank = -1, .metric = (int)series_of[i]};
@@ -140,7 +141,7 @@ bool bt_top_load_numbers(bt_top *t) {
     bt_view_ask ask;
     bt_err err = BT_ERR_INIT;
     unsigned parts = bt_screens[t->screen].parts,
-             slow = BT_VIEW_SERIES | BT_VIEW_HEAT | BT_VIEW_LAYERS;
+             slow = BT_VIEW_SERIES | BT_VIEW_HEAT | BT_VIEW_LAYERS | BT_VIEW_PANEL;
     if (!t->has_run || !(parts & slow)) return false;
     fill_ask(t, parts & ~slow, &ask);
     if (bt_view_load(t->view, &ask, &err) != BT_OK) return false;

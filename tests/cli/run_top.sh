@@ -45,7 +45,7 @@ expect 0 "baseline" "$BITRAIN" top demo --baseline base-1 --once
 expect 0 "x tokens" "$BITRAIN" top demo --x tokens --once
 LC_ALL=C expect 0 "^ demo  o DONE" "$BITRAIN" top demo --once
 LC_ALL=C "$BITRAIN" top demo --once | LC_ALL=C grep -q '[^ -~]' && fail "not ASCII in the C locale"
-for s in overview ranks step comm ternary events runs system 1 8; do expect 0 "demo" "$BITRAIN" top demo --screen $s --once --size 200x60; done
+for s in overview ranks step comm ternary events runs system metrics 1 8 9; do expect 0 "demo" "$BITRAIN" top demo --screen $s --once --size 200x60; done
 for w in 1 7 20 33 80; do for h in 1 2 5 24; do expect 0 "" "$BITRAIN" top demo --once --size ${w}x$h; done; done
 
 expect 0 '"runs":\{"total":2' "$BITRAIN" top demo --screen runs --json

@@ -62,7 +62,7 @@ static inline int32_t monkey_key(bt_term *t, int timeout_ms) {
     int32_t key = roll(m, 3) == 0 ? special[roll(m, sizeof special / sizeof special[0])]
                                   : (int32_t)(' ' + roll(m, 95));
     /* q would end the monkey, w would write files */
-    return key == 'q' || key == 'w' ? '1' + (int32_t)roll(m, 8) : key;
+    return key == 'q' || key == 'w' ? '1' + (int32_t)roll(m, 9) : key;
 }
 
 static inline bt_code monkey_present(bt_term *t, const bt_canvas *c, bt_err *err) {

@@ -216,6 +216,16 @@ static void lists_are_filtered_and_sorted(void **state) {
     /* most memory first, and the cursor is on the first row */
     shows("~8>>>>>>>~", "▸   7  node0");
     shows("~8>>>>>>>I~", "▸   0  node0");
+    /* every panel of panels.def in its turn, with its metrics */
+    char keys9[32] = "~9~";
+    for (int p = 0; p <= BT_PANEL_COUNT; p++) {
+        shows(keys9, bt_panel_question((bt_metric_panel)(p % BT_PANEL_COUNT)));
+        strcat(keys9, "t~");
+    }
+    shows("~9t~", "tokens_per_s");
+    hides("~9~", "tokens_per_s");
+    shows("~9ttt~G~", "one row a two ranks that exchange directly");
+    shows("~9~/val\r~", "cross-entropy per token of the validation split");
     shows("~2jj~", "without rank");
     shows("~7jk~", "▸demo");
     shows("~7" DOWN "~", "▸base-1");

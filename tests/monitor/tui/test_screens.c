@@ -26,11 +26,11 @@ static void frame(int screen, int w, int h, bt_chars chars, bool keys, const cha
 }
 
 static void screens_as_text(void **state) {
-    static const char *const names[] = {"",        "overview", "ranks", "step",  "comm",
-                                        "ternary", "events",   "runs",  "system"};
+    static const char *const names[] = {"",        "overview", "ranks", "step",   "comm",
+                                        "ternary", "events",   "runs",  "system", "metrics"};
     (void)state;
     char name[64];
-    for (int s = 1; s <= 8; s++) {
+    for (int s = 1; s <= 9; s++) {
         snprintf(name, sizeof name, "screen_%d_%s_80x24", s, names[s]);
         frame(s, 80, 24, BT_CHARS_BRAILLE, true, name);
     }
