@@ -8,21 +8,7 @@
 
 #include "cli/train/train_parts.h"
 #include "engine/ckpt/state.h"
-
-/* Settings of now, whatever the run had: where and how it is shown and started, and how far this
- * time. */
-static const char *const not_kept[] = {
-    "run.name",       "run.store",          "run.out",          "run.resume",
-    "run.quiet",      "run.json",           "run.dash",         "run.port",
-    "run.no_monitor", "run.note",           "run.print_config", "run.dry_run",
-    "launch.ranks",   "launch.threads",     "launch.hosts",     "launch.max_restarts",
-    "launch.hang_s",  "launch.mpirun_args", "train.stop_after"};
-
-static bool kept(const char *key) {
-    for (size_t i = 0; i < sizeof not_kept / sizeof *not_kept; i++)
-        if (strcmp(key, not_kept[i]) == 0) return false;
-    return true;
-}
+#include "engine/config/setting_scope.h"
 
 /* a value of either form: plain text, or {"value": ..., "origin": ..., "where": "auto"} */
 static bool text_of(const json_t *v, bt_text *out) {
@@ -57,9 +43,9 @@ static bool same_value(const char *a, const char *b) {
 /* The model's shape is in the weights: it may be said again, not changed. */
 static bt_code check_fixed(const bt_train_plan *p, size_t i, const char *stored, bt_err *err) {
     const bt_opt *opt = &p->opts.table[i];
-    const bool fixed = strncmp(opt->key, "model.", 6) == 0 &&
-                       strcmp(opt->key, "model.init_from") != 0;
-    if (!fixed || p->opts.origin[i] < BT_FROM_SET) return BT_OK;
+    if (bt_setting_scope_of(opt->key).resumes != BT_SETTING_FIXED ||
+        p->opts.origin[i] < BT_FROM_SET)
+        return BT_OK;
     bt_text now;
     bt_text_init(&now);
     bt_opt_value(&p->opts, i, &now);
@@ -80,12 +66,10 @@ static bt_code put_under(bt_train_plan *p, const json_t *config, bool all_final,
     for (size_t i = 0; i < p->opts.n && code == BT_OK; i++) {
         const char *key = p->opts.table[i].key;
         const json_t *v = json_object_get(config, key);
-        if (!v || !kept(key)) continue;
-        /* in a checkpoint's flat list every automatic value is final; those that depend on the
-         * number of ranks are found anew */
-        if (all_final && (strcmp(key, "train.micro_batch") == 0 ||
-                          strcmp(key, "train.accum") == 0 || strncmp(key, "mesh.", 5) == 0))
-            continue;
+        const bt_setting_resumes resumes = bt_setting_scope_of(key).resumes;
+        if (!v || resumes == BT_SETTING_ANEW) continue;
+        /* in a checkpoint's flat list every automatic value is final */
+        if (all_final && resumes == BT_SETTING_FOUND) continue;
         if (!text_of(v, &value)) continue;
         code = check_fixed(p, i, bt_text_str(&value), err);
         if (code == BT_OK)

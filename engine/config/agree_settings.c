@@ -12,20 +12,7 @@
 
 #include "engine/base/sink.h"
 #include "engine/config/job_agreement.h"
-
-static const struct {
-    const char *key, *why;
-} per_rank[] = {
-#define BT_PER_RANK(key, why) {key, why},
-#include "engine/config/per_rank.def"
-#undef BT_PER_RANK
-};
-
-const char *bt_setting_per_rank(const char *key) {
-    for (size_t i = 0; i < sizeof per_rank / sizeof *per_rank; i++)
-        if (strcmp(per_rank[i].key, key) == 0) return per_rank[i].why;
-    return NULL;
-}
+#include "engine/config/setting_scope.h"
 
 /* a hash as a number that can be negated: the largest of all ranks' and of all ranks' negated ones
  * are the same number where all hashes are equal */
@@ -94,7 +81,7 @@ bt_code bt_agree_settings(bt_comm *world, const bt_run_cfg *cfg, bt_err *err) {
     bt_text value;
     bt_text_init(&value);
     for (size_t i = 0; i < o.n; i++) {
-        if (bt_setting_per_rank(o.table[i].key)) continue;
+        if (bt_setting_scope_of(o.table[i].key).ranks == BT_SETTING_OWN) continue;
         bt_text_clear(&value);
         bt_opt_value(&o, i, &value);
         put_hash(pairs[i], bt_text_str(&value), value.len);

@@ -28,10 +28,8 @@ typedef struct bt_isa_agreement {
 bt_code bt_agree_isa(bt_comm *world, const char *isa, bt_isa_agreement *out, bt_err *err)
     BT_MUST_CHECK;
 
-/* why a setting may differ between ranks; NULL: it must be the same on all (per_rank.def) */
-const char *bt_setting_per_rank(const char *key);
-/* The settings, resolved, and the program. BT_ARG names the first setting that differs, two ranks,
- * and their values. */
+/* The settings that ranks must share (setting_scope.h), resolved, and the program. BT_ARG names the
+ * first setting that differs, two ranks, and their values. */
 bt_code bt_agree_settings(bt_comm *world, const bt_run_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 /* One more value that must be the same, at most 63 characters. `what` names it in the error. */
 bt_code bt_agree_value(bt_comm *world, const char *what, const char *value, bt_err *err)

@@ -1,10 +1,11 @@
 /* mpi: 2
  * Ranks agree before they train: on the kernel set that all of them have, and that what must be the
- * same is the same. A difference in any setting is refused by its name, unless per_rank.def says that
+ * same is the same. A difference in any setting is refused by its name, unless setting_scopes.def says that
  * it does not matter. */
 #include <unistd.h>
 
 #include "engine/config/job_agreement.h"
+#include "engine/config/setting_scope.h"
 #include "engine/kernels/isa/blas.h"
 #include "engine/parallel/mpi/comm.h"
 #include "tests/mpi/layouts.h"
@@ -36,7 +37,7 @@ static void a_difference_in_a_setting_is_refused_by_name(void **state) {
         assert_int_equal(bt_agree_settings(bt_comm_world(), &cfg, &err), BT_OK);
         if (me() == 1) change(&cfg, opt);
         bt_code code = bt_agree_settings(bt_comm_world(), &cfg, &err);
-        if (bt_setting_per_rank(opt->key)) {
+        if (bt_setting_scope_of(opt->key).ranks == BT_SETTING_OWN) {
             if (code != BT_OK) fail_msg("%s may differ: %s", opt->key, err.msg);
             accepted++;
             continue;
@@ -52,16 +53,16 @@ static void a_difference_in_a_setting_is_refused_by_name(void **state) {
     assert_int_equal(refused, bt_run_opts_n - 22);
 }
 
-static void a_row_of_per_rank_is_a_setting(void **state) {
+static void every_scope_is_of_a_setting(void **state) {
     (void)state;
     static const char *const keys[] = {
-#define BT_PER_RANK(key, why) key,
-#include "engine/config/per_rank.def"
-#undef BT_PER_RANK
+#define BT_SETTING(key, resumes, ranks, why) key,
+#include "engine/config/setting_scopes.def"
+#undef BT_SETTING
     };
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (bt_opt_find(bt_run_opts, bt_run_opts_n, keys[i]) == bt_run_opts_n)
-            fail_msg("per_rank.def: there is no setting '%s'", keys[i]);
+            fail_msg("setting_scopes.def: there is no setting '%s'", keys[i]);
 }
 
 static void a_long_value_is_compared_to_its_end(void **state) {
@@ -254,7 +255,7 @@ static void sets_of_one_level_train_together(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_difference_in_a_setting_is_refused_by_name),
-        cmocka_unit_test(a_row_of_per_rank_is_a_setting),
+        cmocka_unit_test(every_scope_is_of_a_setting),
         cmocka_unit_test(a_long_value_is_compared_to_its_end),
         cmocka_unit_test(the_data_is_compared_by_what_is_in_it),
         cmocka_unit_test(ranks_take_the_best_set_that_all_have),

@@ -1,0 +1,20 @@
+/* setting_scope.c - looks a key up in setting_scopes.def. */
+#include "engine/config/setting_scope.h"
+
+#include <string.h>
+
+static const struct {
+    const char *key;
+    bt_setting_scope scope;
+} rows[] = {
+#define BT_SETTING(key, resumes, ranks, why) {key, {BT_SETTING_##resumes, BT_SETTING_##ranks, why}},
+#include "engine/config/setting_scopes.def"
+#undef BT_SETTING
+};
+
+bt_setting_scope bt_setting_scope_of(const char *key) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].key, key) == 0) return rows[i].scope;
+    if (strncmp(key, "model.", 6) == 0) return (bt_setting_scope){.resumes = BT_SETTING_FIXED};
+    return (bt_setting_scope){.resumes = BT_SETTING_KEPT};
+}

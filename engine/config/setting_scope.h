@@ -1,0 +1,26 @@
+/* setting_scope.h - whose a setting is: what a resumed run takes from its record, and what the ranks of
+ * a job must agree on. From setting_scopes.def, the one list of this.
+ * Pure. Threads: any. */
+#ifndef BT_ENGINE_CONFIG_SETTING_SCOPE_H
+#define BT_ENGINE_CONFIG_SETTING_SCOPE_H
+
+#include <stdbool.h>
+
+typedef enum {
+    BT_SETTING_KEPT,
+    BT_SETTING_ANEW,
+    BT_SETTING_FOUND,
+    BT_SETTING_FIXED
+} bt_setting_resumes;
+typedef enum { BT_SETTING_SAME, BT_SETTING_OWN } bt_setting_ranks;
+
+typedef struct bt_setting_scope {
+    bt_setting_resumes
+        resumes; /* FIXED: by the weights; the other words as in setting_scopes.def */
+    bt_setting_ranks ranks;
+    const char *why; /* NULL: kept and the same, as most are */
+} bt_setting_scope;
+
+bt_setting_scope bt_setting_scope_of(const char *key);
+
+#endif
