@@ -4,7 +4,7 @@
 #define BT_ENGINE_MODEL_CREATE_MODEL_MEMORY_H
 
 #include "engine/model/net/net.h"
-#include "engine/model/tp/tp.h"
+#include "engine/model/tp/tp_slice.h"
 
 typedef struct bt_model_memory {
     bt_arena params, grads, quant, acts, scratch;

@@ -3,7 +3,7 @@
 #ifndef BT_ENGINE_MODEL_TP_TP_STATE_H
 #define BT_ENGINE_MODEL_TP_TP_STATE_H
 
-#include "engine/model/tp/tp.h"
+#include "engine/model/tp/tp_slice.h"
 
 typedef struct bt_tp_state {
     bt_tp_group *group;
