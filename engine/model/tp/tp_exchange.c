@@ -11,9 +11,9 @@
  * and backward the same way: dx gathered for o and down, gradients of a normed residual reduced to
  * their owners.
  * Exact: a scale is made of all ranks' |w|; a row's statistics of all its columns, added as a tree
- * over the ranks. A ternary product's partial sums travel as whole numbers in fp32, exact below 2^24, so their sum has the
- * bits of one rank's product. Without `sequence` every rank owns all rows: what was reduced is
- * gathered at once. */
+ * over the ranks. A ternary product's partial sums travel as whole numbers in fp32, exact below
+ * 2^24, so their sum has the bits of one rank's product. Without `sequence` every rank owns all
+ * rows: what was reduced is gathered at once. */
 #include <assert.h>
 #include <string.h>
 
