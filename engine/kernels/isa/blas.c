@@ -161,7 +161,7 @@ static void blas_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *
     }
 }
 
-static void blas_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b,
+static void blas_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *b,
                       size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
                       int flags, void *scratch) {
     (void)prec;

@@ -98,7 +98,7 @@ static void merge(const bt_kernels *set) {
                 set->tern_dx8 && set->w8_bytes && set->w8_pack && set->w8_dx8;
     choice.used[choice.n_used++] = set;
     t->name = set->name;
-    if (set->gemm) t->row_grain = set->row_grain;
+    if (set->gemm) t->row_grain = set->row_grain, t->multiplies_bf16 = set->multiplies_bf16;
 #define BT_SLOT(slot) \
     if (set->slot) { \
         t->slot = set->slot; \
@@ -189,6 +189,11 @@ bool bt_kernels_int8_pays(const char *isa) {
     for (size_t i = AVX2; i < SETS; i++)
         if (set_at(i) && (is_auto(isa) || (wanted && wanted->set == i))) return true;
     return false;
+}
+
+bool bt_kernels_multiply_bf16(void) {
+    const bt_kernels *k = bt_k();
+    return k->multiplies_bf16 && k->multiplies_bf16();
 }
 
 const bt_kernels *bt_k(void) {

@@ -54,7 +54,7 @@ static double peak_ops(bt_peak kind, size_t rounds) {
 }
 
 /* tiles multiply bf16 only; other operands have the AVX-512 set, whose packed form is the same */
-static void amx_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b,
+static void amx_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *b,
                      size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
                      int flags, void *scratch) {
     (prec == BT_PREC_BF16 ? prod_gemm : bt_kernels_avx512.gemm)(
@@ -92,10 +92,10 @@ static size_t amx_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
 
 #define BT_AMX_TABLE(set_name) \
     { \
-        .name = set_name, .row_grain = MR, .gemm = amx_gemm, .tern_bytes = prod_tern_bytes, \
-        .tern_pack = prod_tern_pack, .tern_dx = amx_tern_dx, .tern_dw = amx_tern_dw, \
-        BT_INT8_SLOTS, .attn_fwd = amx_attn_fwd, .attn_bwd = amx_attn_bwd, .peak_ops = peak_ops, \
-        .scratch_bytes = amx_scratch \
+        .name = set_name, .row_grain = MR, .gemm = amx_gemm, .multiplies_bf16 = prod_bf16, \
+        .tern_bytes = prod_tern_bytes, .tern_pack = prod_tern_pack, .tern_dx = amx_tern_dx, \
+        .tern_dw = amx_tern_dw, BT_INT8_SLOTS, .attn_fwd = amx_attn_fwd, .attn_bwd = amx_attn_bwd, \
+        .peak_ops = peak_ops, .scratch_bytes = amx_scratch \
     }
 
 #endif /* __AVX512F__ */

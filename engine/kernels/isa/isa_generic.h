@@ -28,7 +28,7 @@ void bt_generic_w8_pack(void *packed, const int8_t *codes, size_t N, size_t K, s
 void bt_generic_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
                        const float *row_scale, size_t m0, size_t m1, size_t N, size_t K,
                        const bt_noise *noise, int flags, void *scratch);
-void bt_generic_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b,
+void bt_generic_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *b,
                      size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
                      int flags, void *scratch);
 void bt_generic_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v,

@@ -138,9 +138,10 @@ void bt_generic_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *
     }
 }
 
-void bt_generic_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b,
+void bt_generic_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *floats,
                      size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
                      int flags, void *scratch) {
+    const float *b = floats;
     (void)scratch;
     for (size_t m = 0; m < M; m++) {
         float *out = c + m * ldc;

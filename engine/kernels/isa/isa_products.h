@@ -43,8 +43,8 @@ typedef struct product {
     const float *a, *a_scale;
     size_t lda;
     int a_by_cols; /* a is (K, M) */
-    enum { B_ROWS, B_COLS, B_I8, B_CODES } b_kind;
-    /* (K, N) floats, (N, K) floats, (K, N) int8, codes + 1 in panels */
+    enum { B_ROWS, B_COLS, B_ROWS16, B_COLS16, B_I8, B_CODES } b_kind;
+    /* (K, N) floats, (N, K) floats, the same two as bf16, (K, N) int8, codes + 1 in panels */
     const void *b;
     size_t ldb; /* B_CODES: bytes of one panel */
 } product;
@@ -61,6 +61,29 @@ static void pack_a(const product *p, uint32_t *dst, size_t m, size_t rows, size_
     }
 }
 
+static void widen(float *restrict out, const uint16_t *restrict x, size_t n) {
+    uint32_t *bits = (uint32_t *)(void *)out;
+    for (size_t i = 0; i < n; i++) bits[i] = (uint32_t)x[i] << 16;
+}
+
+/* bf16 by way of floats that stay in L1: the bits of the same values given as floats */
+static void pack_b16(const product *p, uint32_t *dst, size_t n, size_t cols, size_t k,
+                     size_t depth) {
+    enum { SOME = 64 }; /* a whole number of groups */
+    _Alignas(64) float some[NR * SOME];
+    const uint16_t *b = p->b;
+    for (size_t end = k + depth; k < end; k += SOME, dst += SOME / p->f->group * NR) {
+        size_t now = end - k < SOME ? end - k : SOME;
+        if (p->b_kind == B_ROWS16) {
+            for (size_t i = 0; i < now; i++) widen(some + i * NR, b + (k + i) * p->ldb + n, cols);
+            p->f->b_rows(dst, some, NR, cols, now);
+        } else {
+            for (size_t j = 0; j < cols; j++) widen(some + j * SOME, b + (n + j) * p->ldb + k, now);
+            p->f->b_cols(dst, some, SOME, cols, now);
+        }
+    }
+}
+
 static void pack_b(const product *p, uint32_t *dst, size_t n, size_t cols, size_t k, size_t depth) {
     switch (p->b_kind) {
     case B_ROWS:
@@ -69,6 +92,8 @@ static void pack_b(const product *p, uint32_t *dst, size_t n, size_t cols, size_
     case B_COLS:
         p->f->b_cols(dst, (const float *)p->b + n * p->ldb + k, p->ldb, cols, depth);
         break;
+    case B_ROWS16:
+    case B_COLS16: pack_b16(p, dst, n, cols, k, depth); break;
     case B_I8: p->f->b_i8(dst, (const int8_t *)p->b + k * p->ldb + n, p->ldb, cols, depth); break;
     case B_CODES:
         p->f->b_codes(dst, (const uint8_t *)p->b + n / NR * p->ldb + k * NR, depth);
@@ -115,7 +140,7 @@ static void run_product(const product *p, void *scratch) {
 static size_t product_scratch(void) { return ((size_t)A_DWORDS + NC * KC) * 4; }
 
 /* ---- slots ----------------------------------------------------------------------------------- */
-static void prod_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b,
+static void prod_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *b,
                       size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
                       int flags, void *scratch) {
     product p = {.f = form_of(prec),
@@ -129,11 +154,15 @@ static void prod_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, 
                  .a = a,
                  .lda = lda,
                  .a_by_cols = ta,
-                 .b_kind = tb ? B_COLS : B_ROWS,
+                 .b_kind = flags & BT_B_BF16 ? (tb ? B_COLS16 : B_ROWS16)
+                           : tb              ? B_COLS
+                                             : B_ROWS,
                  .b = b,
                  .ldb = ldb};
     run_product(&p, scratch);
 }
+
+static bool prod_bf16(void) { return form_of(BT_PREC_BF16)->prec == BT_PREC_BF16; }
 
 /* Packed ternary matrix: [N/NR panels][K/4][NR][4] bytes of code + 1 for fwd, then [K/NR
  *                        panels][N/4][NR][4] of the transposed
@@ -264,8 +293,8 @@ static void prod_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *
 }
 
 #define BT_PRODUCT_SLOTS \
-    .gemm = prod_gemm, .tern_bytes = prod_tern_bytes, .tern_pack = prod_tern_pack, \
-    .tern_dx = prod_tern_dx, .tern_dw = prod_tern_dw
+    .gemm = prod_gemm, .multiplies_bf16 = prod_bf16, .tern_bytes = prod_tern_bytes, \
+    .tern_pack = prod_tern_pack, .tern_dx = prod_tern_dx, .tern_dw = prod_tern_dw
 
 #endif /* __AVX2__ */
 #endif

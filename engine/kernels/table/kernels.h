@@ -34,9 +34,10 @@ typedef enum { BT_ACT_RELU2, BT_ACT_SILU } bt_act;
 /* rates a processor is measured by */
 typedef enum { BT_PEAK_FP32, BT_PEAK_BF16, BT_PEAK_INT8 } bt_peak;
 
-/* Flags of a product */
-/* add to the output instead of writing it */
-enum { BT_ACC = 1 };
+/* Flags of a product. BT_ACC: add to the output instead of writing it. BT_B_BF16: the second operand
+ * of `gemm` is stored as bf16 (uint16_t); the result has the bits of the same values as floats. For
+ * sets with `multiplies_bf16` */
+enum { BT_ACC = 1, BT_B_BF16 = 2 };
 
 typedef struct bt_code_seen {
     uint64_t flips, sign_flips, back;
@@ -85,6 +86,8 @@ typedef struct bt_kernels {
     /* products are cut over threads at multiples of this many rows (0: anywhere); then a result
      * does not depend on the cut */
     size_t row_grain;
+    /* whether gemm rounds operands to bf16 where allowed, here; NULL: never, and BT_B_BF16 is unknown */
+    bool (*multiplies_bf16)(void);
 
     /* ---- rows of a (rows, C) matrix ---------------------------------------------------------- */
     /* rstd[r] = 1/sqrt(mean(x^2) + eps); y = x * rstd * gain (gain NULL: 1). y or rstd may be
@@ -225,7 +228,7 @@ typedef struct bt_kernels {
     /* ---- dense products ---------------------------------------------------------------------- */
     /* C (M, N) (+)= alpha * op(A) op(B), op = transpose when ta / tb; A is (M, K) or (K, M), B is
      * (K, N) or (N, K). The caller passes sub-blocks by pointer and ld. */
-    void (*gemm)(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b,
+    void (*gemm)(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *b,
                  size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
                  int flags, void *scratch);
 
@@ -303,6 +306,9 @@ const char *bt_kernels_level_isa(bt_isa_level level);
 /* whether the fastest set of `isa` trains faster with int8 gradients: every vector set does, by 1.3
  * times even without VNNI */
 bool bt_kernels_int8_pays(const char *isa);
+/* whether `gemm` rounds its operands to bf16 where the precision allows it: AVX-512 with bf16, and
+ * AMX. The others multiply fp32 */
+bool bt_kernels_multiply_bf16(void);
 const bt_kernels *bt_k(void);                 /* the merged table; generic before select */
 const char *bt_kernels_isa(void);             /* name of the fastest set in use */
 size_t bt_kernels_slots(void);                /* number of slots, */

@@ -198,6 +198,31 @@ static void gemm(const bt_kernels *k, shape s) {
     }
 }
 
+/* a second operand stored as bf16: the bits of the same values stored as floats */
+static void gemm_of_bf16(const bt_kernels *k, shape s) {
+    if (!k->multiplies_bf16) return;
+    for (int t = 0; t < 4; t++) {
+        int ta = t & 1, tb = t >> 1;
+        size_t lda = (ta ? s.M : s.K) + 3, ldb = (tb ? s.K : s.N) + 1, ldc = s.N + 2,
+               na = (ta ? s.K : s.M) * lda, nb = (tb ? s.N : s.K) * ldb;
+        float *a = floats(na), *b = floats(nb), *c = floats(s.M * ldc),
+              *want = copy_of(c, s.M * ldc);
+        uint16_t *half = take(nb * sizeof *half, 4);
+        void *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
+        G->to_bf16(half, b, nb);
+        G->from_bf16(b, half, nb);
+        for (int prec = 0; prec < 3; prec++)
+            for (int flags = 0; flags < 2; flags++) {
+                k->gemm(want, ldc, a, lda, ta, b, ldb, tb, 1.5f, s.M, s.N, s.K, (bt_prec)prec,
+                        flags, tmp);
+                k->gemm(c, ldc, a, lda, ta, half, ldb, tb, 1.5f, s.M, s.N, s.K, (bt_prec)prec,
+                        flags | BT_B_BF16, tmp);
+                same_bits("gemm of bf16", c, want, s.M * ldc * 4);
+            }
+        drop_all("gemm of bf16");
+    }
+}
+
 static void tern_gemv(const bt_kernels *k, shape s) {
     size_t row = (s.K + 127) / 128 * 32;
     uint8_t *p = take(s.N * row, 1);
@@ -294,7 +319,7 @@ static void halves(const bt_kernels *k) {
 }
 
 static void (*const cases[])(const bt_kernels *, shape) = {
-    tern_fwd, tern_dx, tern_dw, tern_dx8, w8_dx8, tern_dw8, gemm, tern_gemv, gemv};
+    tern_fwd, tern_dx, tern_dw, tern_dx8, w8_dx8, tern_dw8, gemm, gemm_of_bf16, tern_gemv, gemv};
 
 /* no oracle: more rounds are more operations, none where there is no instruction */
 static void peak(const bt_kernels *k) {
