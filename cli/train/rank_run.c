@@ -86,8 +86,8 @@ static bt_code write_sample(const bt_run_cfg *cfg, bt_model *model, bt_text *out
     return code;
 }
 
-/* A rank of a tensor-parallel group holds a part of the model, one of ZeRO-3 a
- * layer at a time; the checkpoint has all of it. */
+/* A rank of a tensor-parallel group or of a pipeline holds a part of the model, one of ZeRO-3 its
+ * shard of the weights; the checkpoint has all of it. */
 static bt_code sample_of_checkpoint(const bt_run_cfg *cfg, const char *checkpoint, bt_text *out,
                                     bt_err *err) {
     bt_trained whole;
@@ -120,7 +120,8 @@ bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sampl
     const bool text = strncmp(r->cfg->data, "synth:", 6) != 0;
     const bool wanted = code == BT_OK && sample && text && !out->stopped &&
                         bt_comm_rank(bt_comm_world()) == 0;
-    const bool part = r->cfg->tp > 1 || bt_run_cfg_weight_source(r->cfg) == BT_WEIGHTS_PREFETCHED;
+    const bool part = r->cfg->tp > 1 || r->cfg->pp > 1 ||
+                      bt_run_cfg_weight_source(r->cfg) != BT_WEIGHTS_LOCAL;
     bt_err why = BT_ERR_INIT;
     bt_code told = wanted && !part ? write_sample(r->cfg, bt_trainer_model(trainer), sample, &why)
                                    : BT_OK;

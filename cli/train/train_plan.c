@@ -57,10 +57,11 @@ static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
         p->cfg.micro_batch == 1 ? "" : "s");
 }
 
-/* what the stages of ZeRO make of P parameters, T of them ternary, over S shards */
+/* what the stages of ZeRO make of P parameters, T of them in linear layers and E in an embedding and
+ * a head that are shared out, over S shards */
 typedef struct shares {
-    double P, T, S, L;
-    bool latent, grads;
+    double P, T, E, S, L;
+    bool latent, grads, dense, half;
     bt_weight_source weight_source;
 } shares;
 
@@ -73,12 +74,17 @@ static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
         BT_OK)
         return s;
     s.P = (double)p.count;
+    s.latent = cfg->zero >= 3 && mesh->dp_shard > 1;
+    s.dense = cfg->linear == BT_LIN_DENSE;
+    s.half = cfg->precision == BT_PREC_BF16 && bt_kernels_multiply_bf16();
     for (size_t i = 0; i < p.n; i++)
-        if (p.tensors[i].tern) s.T += (double)p.tensors[i].count;
+        if (p.tensors[i].linear)
+            s.T += (double)p.tensors[i].count;
+        else if (s.latent && bt_model_shares_out(&p.tensors[i], (bt_prec)cfg->precision))
+            s.E += (double)p.tensors[i].count;
     bt_params_release(&p);
     s.L = (double)cfg->n_layers;
     s.weight_source = bt_run_cfg_weight_source(cfg);
-    s.latent = cfg->zero >= 3 && mesh->dp_shard > 1;
     s.grads = cfg->zero >= 2 && mesh->dp_shard > 1 && cfg->accum == 1 &&
               strcmp(cfg->balance, "even") == 0;
     return s;
@@ -86,20 +92,26 @@ static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
 
 static const char *formula(char *buf, size_t size, const shares *s, const char *arena) {
     char bytes[32], quantised[32];
-    /* packed, and a byte for its code */
-    double weight = (double)bt_k()->tern_bytes(1024, 1024) / 1048576 +
-                    (s->weight_source == BT_WEIGHTS_LOCAL);
-    snprintf(quantised, sizeof quantised, "%.3g T%s", weight,
-             s->weight_source == BT_WEIGHTS_PREFETCHED ? " / L" : "");
+    bool local = s->weight_source == BT_WEIGHTS_LOCAL;
+    /* packed, and a byte for its code; or values as they are read */
+    double weight = s->dense ? (local     ? 0
+                                : s->half ? 2
+                                          : 4)
+                             : (double)bt_k()->tern_bytes(1024, 1024) / 1048576 + local;
+    snprintf(quantised, sizeof quantised, "%.3g T%s%s", weight,
+             s->weight_source == BT_WEIGHTS_PREFETCHED ? " / L" : "", s->E > 0 ? " + 2 E" : "");
     const struct {
         const char *arena, *text;
         double bytes;
     } rows[] = {
-        {"params", s->latent ? "4 (P - T) + 4 T / S" : "4 P",
-         s->latent ? 4 * (s->P - s->T) + 4 * s->T / s->S : 4 * s->P},
+        {"params",
+         !s->latent ? "4 P"
+         : s->E > 0 ? "4 (P - T - E) + 4 (T + E) / S"
+                    : "4 (P - T) + 4 T / S",
+         s->latent ? 4 * (s->P - s->T - s->E) + 4 * (s->T + s->E) / s->S : 4 * s->P},
         {"grads", s->grads ? "4 P / S" : "4 P", s->grads ? 4 * s->P / s->S : 4 * s->P},
         {"quantised", quantised,
-         weight * s->T / (s->weight_source == BT_WEIGHTS_PREFETCHED ? s->L : 1)},
+         weight * s->T / (s->weight_source == BT_WEIGHTS_PREFETCHED ? s->L : 1) + 2 * s->E},
         {"optimizer", s->S > 1 ? "8 P / S" : "8 P", 8 * s->P / s->S},
     };
     buf[0] = '\0';
@@ -121,7 +133,12 @@ static void print_reasons(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, cons
     printf("memory of a rank, and by formula: P = %s parameters%s, T = ",
            bt_metric_format(buf, sizeof buf, s.P, BT_UNIT_COUNT),
            mesh->tp * mesh->pp > 1 ? " of its part" : "");
-    printf("%s of them ternary%s\n", bt_metric_format(of, sizeof of, s.T, BT_UNIT_COUNT), shards);
+    printf("%s of them %s", bt_metric_format(of, sizeof of, s.T, BT_UNIT_COUNT),
+           s.dense ? "in dense layers" : "ternary");
+    if (s.E > 0)
+        printf(", E = %s in embedding and head",
+               bt_metric_format(of, sizeof of, s.E, BT_UNIT_COUNT));
+    printf("%s\n", shards);
     for (size_t i = 0; i < r->n; i++)
         printf("  %-14s %10s  %-30s  %s\n", r->rows[i].name,
                bt_metric_format(buf, sizeof buf, (double)r->rows[i].bytes, BT_UNIT_BYTES),

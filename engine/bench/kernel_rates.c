@@ -60,7 +60,7 @@ static void run_w8_dx8(const work *w) { /* one chunk of a head: M tokens, N word
                  w->N, w->K, &noise);
 }
 static void run_w8_pack(const work *w) {
-    bt_op_w8_pack(&(bt_w8){w->packed, w->f[3]}, w->f[1], w->M, w->K);
+    bt_op_w8_pack(&(bt_w8){w->packed, w->f[3]}, &(bt_table){.f32 = w->f[1]}, w->M, w->K);
 }
 static void run_gemm(const work *w) {
     bt_op_gemm(w->f[0], w->N, w->f[1], w->K, 0, w->f[2], w->K, 1, 1, w->M, w->N, w->K, w->prec, 0);
@@ -227,7 +227,8 @@ static bt_code make_work(work *w, bt_arena *mem, const kcase *c, bt_err *err) {
     if (attention) return bt_ops_plan(1, 1, 1, M, K, NULL, err);
     BT_TRY(bt_ops_plan(M, N, K, 1, 1, NULL, err));
     BT_TRY(bt_ops_plan(N, K, M, 1, 1, NULL, err));
-    if (c->run == run_w8_dx8) bt_op_w8_pack(&(bt_w8){w->packed, w->f[3]}, w->f[2], N, K);
+    if (c->run == run_w8_dx8)
+        bt_op_w8_pack(&(bt_w8){w->packed, w->f[3]}, &(bt_table){.f32 = w->f[2]}, N, K);
     return BT_OK;
 }
 

@@ -247,10 +247,6 @@ static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
     bt_run_cfg_mesh(c, &s);
     BT_TRY(bt_mesh_resolve(&s, world_size, err));
     c->dp_replicate = s.dp_replicate;
-    if (c->zero == 3 && c->dp_shard > 1 && c->linear == BT_LIN_DENSE)
-        return bt_fail(
-            err, BT_ARG,
-            "--zero 3 gathers ternary codes, and model.linear=dense has none (use --zero 2)");
     if (c->zero > 0 && c->dp_shard == 1 && c->dp_replicate > 1)
         return bt_fail(err, BT_ARG,
                        "--zero %" PRId64 " with --dp-replicate %" PRId64

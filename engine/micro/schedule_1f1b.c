@@ -55,14 +55,15 @@ static bt_code forward(pipeline *p, bt_micro *m, int64_t i, bt_err *err) {
 /* the head's part of the tied embedding's gradient, added in the order of one rank: before the
  * embedding's own */
 static bt_code receive_head_grads(pipeline *p, bt_model *model, bt_err *err) {
-    BT_TRY(bt_pipe_copy(p->base.pipe, BT_PIPE_UP, p->head_grads, p->tied, err));
+    BT_TRY(bt_pipe_copy(p->base.pipe, BT_PIPE_UP, p->head_grads, p->tied * sizeof *p->head_grads,
+                        err));
     bt_op_add(bt_model_tied_grads(model), p->head_grads, p->tied);
     return BT_OK;
 }
 
 static bt_code send_head_grads(pipeline *p, bt_model *model, bt_err *err) {
     float *grads = bt_model_tied_grads(model);
-    BT_TRY(bt_pipe_copy(p->base.pipe, BT_PIPE_UP, grads, p->tied, err));
+    BT_TRY(bt_pipe_copy(p->base.pipe, BT_PIPE_UP, grads, p->tied * sizeof *grads, err));
     bt_op_zero(grads, p->tied);
     return BT_OK;
 }
@@ -119,8 +120,9 @@ static bt_code run(bt_micro_schedule *s, bt_micro *m, double grad_scale, bt_err 
 
 static bt_code tie(bt_micro_schedule *s, bt_model *model, bt_err *err) {
     const pipeline *p = (pipeline *)s;
-    return p->tied ? bt_pipe_copy(s->pipe, BT_PIPE_DOWN, bt_model_tied(model), p->tied, err)
-                   : BT_OK;
+    size_t elem;
+    void *table = bt_model_tied(model, &elem);
+    return p->tied ? bt_pipe_copy(s->pipe, BT_PIPE_DOWN, table, p->tied * elem, err) : BT_OK;
 }
 
 static void destroy(bt_micro_schedule *s) {

@@ -127,8 +127,8 @@ static size_t bytes_with(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, int
  * would need then. */
 static size_t remedies(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, remedy out[TRIES]) {
     size_t n = 0, now = bt_plan_bytes(cfg, rank);
-    bool many = cfg->dp_replicate * cfg->dp_shard > 1, dense = cfg->linear == BT_LIN_DENSE;
-    int top = many ? dense ? 2 : 3 : 0;
+    bool many = cfg->dp_replicate * cfg->dp_shard > 1;
+    int top = many ? 3 : 0;
     const struct {
         bool possible;
         const char *words;
@@ -139,16 +139,14 @@ static size_t remedies(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, remed
          (int)cfg->zero, true, false},
         {cfg->zero < 1 && many, "--zero 1", (int)cfg->recompute, 1, false, false},
         {cfg->zero < 2 && many, "--zero 2", (int)cfg->recompute, 2, false, false},
-        {cfg->zero < 3 && many && !dense, "--zero 3", (int)cfg->recompute, 3, false, false},
+        {cfg->zero < 3 && many, "--zero 3", (int)cfg->recompute, 3, false, false},
         {cfg->zero == 3 && many && cfg->gather == BT_GATHER_STEP, "--set parallel.gather=layer",
          (int)cfg->recompute, (int)cfg->zero, false, true},
         {cfg->recompute < 1, "--recompute selective", 1, (int)cfg->zero, false, false},
         {cfg->recompute < 2, "--recompute full", 2, (int)cfg->zero, false, false},
         {true,
-         top == 3   ? "--zero 3 --recompute full --micro-batch 1"
-         : top == 2 ? "--zero 2 --recompute full --micro-batch 1"
-                    : "--recompute full --micro-batch 1",
-         2, top, true, false},
+         many ? "--zero 3 --recompute full --micro-batch 1" : "--recompute full --micro-batch 1", 2,
+         top, true, false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (!rows[i].possible) continue;

@@ -33,8 +33,9 @@ static void leave_out_shards(const bt_rank_setup *s, bt_arena_row *rows, size_t 
         if (zero >= 3 && strcmp(rows[i].name, "params") == 0)
             rows[i] = (bt_arena_row){
                 "params",
-                bt_weights_latent_bytes(&s->params, &s->shards, (int)s->cfg->zero, s->shard),
-                "latent weights, fp32: own ternary pieces; embedding, norms, head"};
+                bt_weights_latent_bytes(&s->params, &s->shards, (int)s->cfg->zero, s->model.prec,
+                                        s->shard),
+                "latent weights, fp32: own pieces, and what every rank holds (norms)"};
         if (zero >= 2 && one_micro && strcmp(rows[i].name, "grads") == 0)
             rows[i] = (bt_arena_row){
                 "grads", grads_kept(s),
@@ -79,7 +80,7 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
                   : "the optimizer's states of all parameters");
     add(rows, &n, "exchange", exchange,
         c->zero >= 3 && s.sharded
-            ? "sums and codes of other ranks on their way; own codes, in 2 bits"
+            ? "sums and weights of other ranks on their way; own weights as they are sent"
             : "sums of other ranks on their way");
     add(rows, &n, "partial sums", unit_sums(&s), "reproducible: gradients of finished units");
     add(rows, &n, "code history", bt_observer_bytes(&s),

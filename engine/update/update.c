@@ -104,7 +104,8 @@ bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) {
                                     .mesh = u->mesh,
                                     .shards = &u->shards,
                                     .zero = (int)c->zero,
-                                    .weight_source = s->model.weight_source};
+                                    .weight_source = s->model.weight_source,
+                                    .prec = s->model.prec};
     BT_TRY(bt_weights_create(&u->weights, &weights, err));
     const bt_matrix_update_cfg matrices = {.setup = s,
                                            .mesh = u->mesh,
@@ -135,7 +136,7 @@ bt_update_sizes bt_update_bytes(const bt_rank_setup *s) {
     const bt_params *p = &s->params;
     int ranks = s->shape.tp > s->shape.pp ? s->shape.tp : s->shape.pp;
     bt_update_sizes sizes = {.exchange = bt_weights_bytes(p, &s->shards, (int)s->cfg->zero,
-                                                          s->shard),
+                                                          s->model.prec, s->shard),
                              .work = bt_norm_bytes(p->total, ranks)};
     bt_optim_span *spans = calloc(p->n, sizeof *spans);
     if (!spans) return sizes;

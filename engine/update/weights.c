@@ -9,10 +9,11 @@
 #include "engine/base/clock.h"
 #include "engine/base/small.h"
 #include "engine/base/span.h"
+#include "engine/kernels/ops/ops.h"
 #include "engine/kernels/table/ternary.h"
 
-/* one run of a ternary tensor's codes: elements first .. first+n, with shard's other codes at byte
- * `at` */
+/* one run of a linear layer's tensor, as ranks send it (codes, or values of a dense layer): elements
+ * first .. first+n, with what else the shard sends at byte `at` */
 typedef struct code_run {
     size_t tensor, first, n, at;
     int shard;
@@ -23,16 +24,18 @@ struct bt_weights {
     bt_model *model;
     const bt_mesh *mesh;
     const bt_shards *shards;
-    bool ternary; /* ZeRO 3 */
+    bool apart; /* ZeRO 3: latent weights lie with their owners only */
+    bt_prec prec;
     bt_weight_source weight_source;
-    bt_shard_all_gather *pieces; /* fp32 values; NULL: one shard */
+    bt_shard_all_gather *pieces; /* what all ranks hold, and tables of bf16; NULL: one shard */
+    bool gathering;              /* pieces are on their way */
     double *sums;                /* of |w|, by blocks; exchanged */
     code_run *runs;              /* of all shards, in the order of the flat array */
     size_t n_runs, n_layers;
     size_t *layer_run; /* (layers + 1) first run of each */
     /* (shards, layers + 1) first byte of each layer among a shard's codes */
     size_t *at;
-    unsigned char *own; /* this shard's codes */
+    unsigned char *own; /* this shard's bytes of all runs */
     bt_prefetch *feed;
     size_t *passes;     /* (shards) */
     int64_t busy_ns;    /* transfers in flight since they were taken */
@@ -57,7 +60,7 @@ static void walk_runs(const bt_params *p, const bt_shards *s,
                 const bt_tensor *t = &p->tensors[x];
                 size_t begin = bt_max_size(r.begin, t->offset),
                        end = bt_min_size(r.end, t->offset + t->count);
-                if (t->tern && begin < end)
+                if (t->linear && begin < end)
                     each(ctx, t, &(code_run){x, begin - t->offset, end - begin, 0, d});
             }
         }
@@ -66,6 +69,7 @@ static void walk_runs(const bt_params *p, const bt_shards *s,
 
 typedef struct measure {
     int shard, layer;
+    bt_prec prec;
     size_t own, others, longest;
 } measure;
 
@@ -73,32 +77,34 @@ static void measure_run(void *ctx, const bt_tensor *t, code_run *r) {
     measure *m = ctx;
     if (t->layer != m->layer) m->others = 0;
     m->layer = t->layer;
+    size_t bytes = bt_read_bytes(bt_model_read(t, m->prec), r->n);
     if (r->shard == m->shard)
-        m->own += bt_tern2_row_bytes(r->n);
+        m->own += bytes;
     else
-        m->others += bt_tern2_row_bytes(r->n);
+        m->others += bytes;
     m->longest = bt_max_size(m->longest, m->others);
 }
 
-size_t bt_weights_bytes(const bt_params *p, const bt_shards *s, int zero, int shard) {
-    measure m = {.shard = shard, .layer = -1};
+size_t bt_weights_bytes(const bt_params *p, const bt_shards *s, int zero, bt_prec prec, int shard) {
+    measure m = {.shard = shard, .layer = -1, .prec = prec};
     if (zero < 3 || s->n == 1) return 0;
     walk_runs(p, s, measure_run, &m);
     return m.own + bt_prefetch_bytes(m.longest);
 }
 
-size_t bt_weights_latent_bytes(const bt_params *p, const bt_shards *s, int zero, int shard) {
+size_t bt_weights_latent_bytes(const bt_params *p, const bt_shards *s, int zero, bt_prec prec,
+                               int shard) {
     size_t elems = 0;
     if (zero < 3 || s->n == 1) return p->total * sizeof(float);
     for (size_t k = 0; k < p->n; k++)
-        if (!p->tensors[k].tern) elems += p->tensors[k].count;
+        if (!bt_model_shares_out(&p->tensors[k], prec)) elems += p->tensors[k].count;
     for (size_t i = 0; i < s->n_stripes; i++) {
         bt_range r = bt_shards_piece(s, i, shard);
         for (size_t k = 0; k < p->n; k++) {
             const bt_tensor *t = &p->tensors[k];
             size_t begin = bt_max_size(r.begin, t->offset),
                    end = bt_min_size(r.end, t->offset + t->count);
-            if (t->tern && begin < end) elems += end - begin;
+            if (bt_model_shares_out(t, prec) && begin < end) elems += end - begin;
         }
     }
     return elems * sizeof(float);
@@ -115,7 +121,8 @@ static void add_run(void *ctx, const bt_tensor *t, code_run *r) {
     bt_weights *w = ctx;
     size_t layer = (size_t)t->layer, *at = w->at + (size_t)r->shard * (w->n_layers + 1);
     r->at = at[layer + 1];
-    for (size_t l = layer + 1; l <= w->n_layers; l++) at[l] = r->at + bt_tern2_row_bytes(r->n);
+    size_t end = r->at + bt_read_bytes(bt_model_read(t, w->prec), r->n);
+    for (size_t l = layer + 1; l <= w->n_layers; l++) at[l] = end;
     w->runs[w->n_runs++] = *r;
     for (size_t l = layer + 1; l <= w->n_layers; l++) w->layer_run[l] = w->n_runs;
 }
@@ -131,42 +138,49 @@ static bt_code plan_runs(bt_weights *w, bt_err *err) {
     w->passes = calloc(shards, sizeof *w->passes);
     w->sums = calloc(bt_model_quant_sums(w->model) + 1, sizeof *w->sums);
     if (!w->runs || !w->layer_run || !w->at || !w->passes || !w->sums)
-        return bt_fail(err, BT_NOMEM, "cannot take memory for %zu runs of ternary codes",
-                       w->n_runs);
+        return bt_fail(err, BT_NOMEM, "cannot take memory for %zu runs of weights", w->n_runs);
     w->n_runs = 0;
     walk_runs(p, w->shards, add_run, w);
     size_t bytes = w->at[(size_t)me * (w->n_layers + 1) + w->n_layers];
     w->own = calloc(bytes + 1, 1);
     if (!w->own)
-        return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for the ternary codes of this shard",
+        return bt_fail(err, BT_NOMEM, "cannot take %.1f MiB for the weights that this shard sends",
                        (double)bytes / 1048576.0);
     return bt_prefetch_create(&w->feed, &(bt_prefetch_cfg){w->mesh, w->n_layers, w->at, w->own},
                               err);
 }
 
-/* what travels as fp32: everything, or all but ternary tensors */
+/* what travels once a step, in pieces: everything as fp32; or what all ranks hold, and the tables of
+ * embedding and head */
 static bt_code plan_pieces(bt_weights *w, bt_err *err) {
     const bt_params *p = bt_model_params(w->model);
-    bt_range *ranges = calloc(p->n + 1, sizeof *ranges);
+    float *latent = bt_model_weights(w->model);
+    bt_gathered *ranges = calloc(p->n + 1, sizeof *ranges);
     if (!ranges) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", p->n);
     size_t n = 0;
-    for (size_t k = 0; w->ternary && k < p->n; k++) {
+    for (size_t k = 0; w->apart && k < p->n; k++) {
         const bt_tensor *t = &p->tensors[k];
-        if (!t->tern) ranges[n++] = (bt_range){t->offset, t->offset + t->count};
+        bt_range range = {t->offset, t->offset + t->count};
+        uint16_t *table = bt_model_table(w->model, k);
+        if (table)
+            ranges[n++] = (bt_gathered){range, table, sizeof *table};
+        else if (!t->linear)
+            ranges[n++] = (bt_gathered){range, latent + t->offset, sizeof *latent};
     }
-    if (!w->ternary) ranges[n++] = (bt_range){0, p->total};
+    if (!w->apart) ranges[n++] = (bt_gathered){{0, p->total}, latent, sizeof *latent};
     bt_code code = bt_shard_all_gather_create(&w->pieces, w->mesh, w->shards, ranges, n, err);
     free(ranges);
     return code;
 }
 
-/* The layers' latents lie in pieces, and each layer's norms, which all ranks hold, lie between:
+/* Latent weights lie in pieces, and each layer's norms, which all ranks hold, lie between:
  * huge pages would bring the others' pieces in with them. */
-static void use_small_pages(bt_model *m) {
+static void use_small_pages(bt_weights *w) {
+    bt_model *m = w->model;
     const bt_params *p = bt_model_params(m);
     size_t from = p->total, to = 0;
     for (size_t k = 0; k < p->n; k++) {
-        if (!p->tensors[k].tern) continue;
+        if (!bt_model_shares_out(&p->tensors[k], w->prec)) continue;
         from = bt_min_size(from, p->tensors[k].offset);
         to = bt_max_size(to, p->tensors[k].offset + p->tensors[k].count);
     }
@@ -187,13 +201,14 @@ bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *e
                       .model = cfg->model,
                       .mesh = cfg->mesh,
                       .shards = cfg->shards,
-                      .ternary = cfg->zero >= 3 && cfg->shards->n > 1,
+                      .apart = cfg->zero >= 3 && cfg->shards->n > 1,
+                      .prec = cfg->prec,
                       .weight_source = cfg->weight_source,
                       .placed = -1,
                       .why = BT_ERR_INIT};
-    if (w->ternary) use_small_pages(w->model);
+    if (w->apart) use_small_pages(w);
     bt_code code = cfg->shards->n > 1 ? plan_pieces(w, err) : BT_OK;
-    if (code == BT_OK && w->ternary) code = plan_runs(w, err);
+    if (code == BT_OK && w->apart) code = plan_runs(w, err);
     if (code != BT_OK) {
         bt_weights_destroy(w);
         return code;
@@ -216,9 +231,11 @@ void bt_weights_destroy(bt_weights *w) {
     free(w);
 }
 
-bool bt_weights_holds(const bt_weights *w, const bt_tensor *t) { return !w->ternary || !t->tern; }
+bool bt_weights_holds(const bt_weights *w, const bt_tensor *t) {
+    return !w->apart || !bt_model_shares_out(t, w->prec);
+}
 bool bt_weights_counts(const bt_weights *w) {
-    return w->ternary ? w->mesh->me.dp_replicate == 0 : w->mesh->me.dp == 0;
+    return w->apart ? w->mesh->me.dp_replicate == 0 : w->mesh->me.dp == 0;
 }
 
 const int8_t *bt_weights_codes(const bt_weights *w, size_t tensor, size_t first, size_t n,
@@ -239,9 +256,32 @@ const int8_t *bt_weights_codes(const bt_weights *w, size_t tensor, size_t first,
 
 /* ---- once a step ----------------------------------------------------------------------------- */
 
+/* own values of a stripe into the tables that others read */
+static void fill_tables(bt_weights *w, size_t stripe) {
+    const bt_params *p = bt_model_params(w->model);
+    const float *latent = bt_model_weights(w->model);
+    bt_range own = bt_shards_piece(w->shards, stripe, w->mesh->me.dp_shard);
+    for (size_t k = 0; w->apart && k < p->n; k++) {
+        const bt_tensor *t = &p->tensors[k];
+        uint16_t *table = bt_model_table(w->model, k);
+        size_t begin = bt_max_size(own.begin, t->offset),
+               end = bt_min_size(own.end, t->offset + t->count);
+        if (table && begin < end)
+            bt_op_save_bf16(table + (begin - t->offset), latent + begin, end - begin);
+    }
+}
+
 bt_code bt_weights_gather(bt_weights *w, size_t stripe, bt_err *err) {
-    return w->pieces ? bt_shard_all_gather_start(w->pieces, bt_model_weights(w->model), stripe, err)
-                     : BT_OK;
+    if (!w->pieces) return BT_OK;
+    w->gathering = true;
+    fill_tables(w, stripe);
+    return bt_shard_all_gather_start(w->pieces, stripe, err);
+}
+
+/* Before the first update all ranks hold what they read, but for the tables. */
+static bt_code gather_all(bt_weights *w, bt_err *err) {
+    for (size_t i = w->shards->n_stripes; i-- > 0;) BT_TRY(bt_weights_gather(w, i, err));
+    return BT_OK;
 }
 
 /* what blocks this rank is charged as exposed communication, and counts as busy */
@@ -257,6 +297,7 @@ static int64_t end_blocked(int64_t start) {
 
 static bt_code sum_of_all(bt_weights *w, bt_err *err) {
     size_t n = bt_model_quant_sums(w->model);
+    if (n == 0) return BT_OK;
     memset(w->sums, 0, n * sizeof *w->sums);
     for (size_t i = 0; i < w->shards->n_stripes; i++) {
         bt_range r = bt_shards_piece(w->shards, i, w->mesh->me.dp_shard);
@@ -299,7 +340,7 @@ static bt_code place_all(bt_weights *w, bt_err *err) {
     return end_walk(w, err);
 }
 
-/* own latents to codes; the others' come when they are needed */
+/* own latents to what is sent of them; the others' come when they are needed */
 static bt_code quantise_shards(bt_weights *w, bt_err *err) {
     BT_TRY(sum_of_all(w, err));
     for (size_t k = 0; k < w->n_runs; k++) {
@@ -312,12 +353,14 @@ static bt_code quantise_shards(bt_weights *w, bt_err *err) {
 }
 
 bt_code bt_weights_quantise(bt_weights *w, bt_err *err) {
+    if (w->apart && !w->gathering) BT_TRY(gather_all(w, err));
+    w->gathering = false;
     if (w->pieces) {
         int64_t start = begin_blocked();
         BT_TRY(bt_shard_all_gather_finish(w->pieces, err));
         w->busy_ns += end_blocked(start);
     }
-    if (w->ternary) return quantise_shards(w, err);
+    if (w->apart) return quantise_shards(w, err);
     bt_model_quantise(w->model);
     return BT_OK;
 }

@@ -3,19 +3,24 @@
  *
  *     one shard     nothing travels
  *     ZeRO 1, 2     every piece travels as fp32, while the next is updated: every rank holds all latent weights
- *     ZeRO 3        embedding, norms and head travel as fp32; ternary weights as 2-bit codes, under
- *                   scales made of all ranks' sums. A rank never holds latent ternary weights that
- *                   are not its own: those pages are never touched. Of its own pieces it keeps the
- *                       codes, in 2 bits. The others' come by layers:
+ *     ZeRO 3        weights travel as the products read them (bt_model_read): ternary ones as 2-bit
+ *                   codes, under scales made of all ranks' sums; those of dense layers as bf16 where
+ *                   products round their operands to it, else as fp32. So the bits are those of a
+ *                   rank that holds everything. A rank never holds latent weights of linear layers
+ *                   that are not its own: those pages are never touched. Of its own pieces it keeps
+ *                   a copy as it is sent. The others' come by layers:
  *                       BT_WEIGHTS_PREFETCHED   ahead of each layer's pass, and are gone after it;
  *                       what is there over a turn (the last
  *                                         layer of forward, the first of a backward before the next
  *                                         micro-batch) stays
  *                       BT_WEIGHTS_GATHERED     once a step, and the panels of all layers stay
+ *                   Embedding and head: once a step, in pieces, while the next is updated. Where
+ *                   products round to bf16 they are shared out too, and travel into a table of bf16
+ *                   that every rank has; else every rank holds them, as all norms, as fp32.
  *
- * Bytes a rank sends a step, of T ternary parameters in L layers, S shards and m micro-batches (2
- *     bits, runs padded to 128 codes): (S-1)/S T/4 x  1 (ALL)  or  (2 m (L-1) + 1) / L  (LAYER; an
- *     evaluation: its micro-batches)
+ * Bytes a rank sends a step of T parameters in linear layers, with L layers, S shards, m micro-batches
+ *     and b bytes a parameter (1/4, in runs padded to 128 codes; 2 or 4): (S-1)/S b T x  1 (GATHERED)
+ *     or  (2 m (L-1) + 1) / L  (PREFETCHED; an evaluation: its micro-batches)
  *
  * Order:    create -> quantise -> { begin -> passes -> serve -> end }* -> { gather (pieces from the
  *           last to the first, each after its update) -> quantise -> ... }* -> destroy. serve:
@@ -35,15 +40,18 @@ typedef struct bt_weights_cfg {
     const bt_mesh *mesh;
     const bt_shards *shards;
     int zero;
-    bt_weight_source weight_source; /* the model's */
+    bt_weight_source weight_source; /* the model's, as the next */
+    bt_prec prec;
 } bt_weights_cfg;
 
 bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 void bt_weights_destroy(bt_weights *w); /* accepts NULL */
 /* that create takes */
-size_t bt_weights_bytes(const bt_params *p, const bt_shards *shards, int zero, int shard);
+size_t bt_weights_bytes(const bt_params *p, const bt_shards *shards, int zero, bt_prec prec,
+                        int shard);
 /* of latent weights a rank holds */
-size_t bt_weights_latent_bytes(const bt_params *p, const bt_shards *shards, int zero, int shard);
+size_t bt_weights_latent_bytes(const bt_params *p, const bt_shards *shards, int zero, bt_prec prec,
+                               int shard);
 /* a part of the flat array that this rank computes with as fp32, from its own updates or
  * gathered */
 bool bt_weights_holds(const bt_weights *w, const bt_tensor *t);

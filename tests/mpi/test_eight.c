@@ -19,6 +19,7 @@ static const tp_shape shapes[] = {
     {"unequal vocabulary, heads' norms",
      {HEADS, "--set", "model.kv_heads=4", "--set", "model.vocab=61", "--set",
       "model.qk_norm=true"}},
+    {"dense layers", {HEADS, "--set", "model.kv_heads=4", "--set", "model.linear=dense"}},
 };
 static const tp_layout layouts[] = {
     {"tp 8, four ranks a kv head", 0, {"--tp", "8"}},
@@ -36,6 +37,8 @@ static const tp_layout layouts[] = {
     {"zero 3, 8 shards, full recompute",
      1,
      {STRIPES, "--zero", "3", "--micro-batch", "2", "--recompute", "full"}},
+    {"dense, zero 3, 8 shards", 2, {STRIPES, "--zero", "3", "--micro-batch", "2"}},
+    {"dense, tp 2, zero 3, 4 shards", 2, {STRIPES, "--tp", "2", "--zero", "3"}},
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 

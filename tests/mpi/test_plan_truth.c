@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "engine/config/rank_setup.h"
 #include "engine/plan/plan.h"
@@ -35,9 +37,12 @@ static double planned(const bt_run_cfg *cfg, int rank) {
     return sum;
 }
 
+/* where this machine has them, products that read weights as bf16 */
+#define BF16 "--isa", "auto", "--precision", "bf16"
+
 static void a_rank_takes_what_its_plan_says(void **state) {
     (void)state;
-    static const char *const layouts[][6] = {
+    static const char *const layouts[][10] = {
         {NULL},
         {"--zero", "1"},
         {"--zero", "3"},
@@ -52,6 +57,10 @@ static void a_rank_takes_what_its_plan_says(void **state) {
         /* buckets so large that a codec's memory is beyond what is tolerated here */
         {"--codec", "bf16", "--set", "train.bucket_bytes=33554432"},
         {"--codec", "bf16", "--set", "train.bucket_bytes=33554432", "--zero", "1"},
+        {"--zero", "3", "--set", "model.linear=dense"},
+        {"--zero", "3", "--set", "model.linear=dense", "--set", "parallel.gather=step"},
+        {"--zero", "3", "--set", "model.linear=dense", BF16},
+        {"--zero", "3", BF16},
     };
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         const char *words[48] = {"--set", "model.d_model=512",  "--set", "model.heads=8",
@@ -59,7 +68,7 @@ static void a_rank_takes_what_its_plan_says(void **state) {
                                  "--set", "model.layers=4",     "--set", "model.vocab=4096",
                                  "--set", "train.stats_every=5"};
         size_t n = 14;
-        for (size_t k = 0; k < 6 && layouts[i][k]; k++) words[n++] = layouts[i][k];
+        for (size_t k = 0; k < 10 && layouts[i][k]; k++) words[n++] = layouts[i][k];
         bt_run_cfg cfg;
         tiny_cfg(&cfg, words);
         bt_err err = BT_ERR_INIT;
@@ -76,8 +85,65 @@ static void a_rank_takes_what_its_plan_says(void **state) {
     }
 }
 
+/* pages of the latent weights that are in memory */
+static double latent_bytes(bt_model *m) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), total = bt_model_params(m)->total * sizeof(float),
+           pages = (total + page - 1) / page;
+    unsigned char *here = malloc(pages);
+    double bytes = 0;
+    assert_non_null(here);
+    assert_int_equal(mincore(bt_model_weights(m), total, here), 0);
+    for (size_t i = 0; i < pages; i++) bytes += (here[i] & 1) * (double)page;
+    free(here);
+    return bytes;
+}
+
+/* After a step the latent weights in memory are those of the plan: with ZeRO-3 the own shard, and
+ * norms; of embedding and head too where they are read as bf16. */
+static void latent_weights_in_memory_are_those_of_the_plan(void **state) {
+    (void)state;
+    static const char *const layouts[][8] = {
+        {"--zero", "2"},
+        {"--zero", "3"},
+        {"--zero", "3", BF16},
+        {"--zero", "2", "--set", "model.linear=dense"},
+        {"--zero", "3", "--set", "model.linear=dense"},
+        {"--zero", "3", "--set", "model.linear=dense", BF16},
+    };
+    double planned_bytes[sizeof layouts / sizeof *layouts];
+    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
+        const char *words[48] = {"--set", "model.d_model=512", "--set",   "model.d_ff=1024",
+                                 "--set", "model.vocab=4096",  "--set",   "model.heads=8",
+                                 "--set", "model.kv_heads=4",  "--steps", "1"};
+        size_t n = 12;
+        for (size_t k = 0; k < 8 && layouts[i][k]; k++) words[n++] = layouts[i][k];
+        bt_run_cfg cfg;
+        bt_train_result r;
+        bt_arena_row rows[BT_PLAN_MAX];
+        bt_err err = BT_ERR_INIT;
+        tiny_cfg(&cfg, words);
+        bt_trainer *t = tiny_create(&cfg, NULL, NULL, "");
+        assert_int_equal(bt_trainer_run(t, &r, &err), BT_OK);
+        bt_plan_memory(&cfg, bt_comm_rank(bt_comm_world()), rows);
+        assert_string_equal(rows[0].name, "params");
+        double got = latent_bytes(bt_trainer_model(t)),
+               want = planned_bytes[i] = (double)rows[0].bytes;
+        if (!(got > 0.97 * want && got < 1.03 * want + (1 << 18)))
+            fail_msg("layout %zu: %.2f MiB of latent weights here, the plan says %.2f", i,
+                     got / 1048576, want / 1048576);
+        bt_trainer_destroy(t);
+        bt_threads_release();
+    }
+    /* two ranks share all dense layers, and the embedding where it is read as bf16 */
+    assert_true(planned_bytes[4] < 0.8 * planned_bytes[3]);
+    if (bt_kernels_multiply_bf16()) assert_true(planned_bytes[5] < 0.51 * planned_bytes[3]);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_rank_takes_what_its_plan_says)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_rank_takes_what_its_plan_says),
+        cmocka_unit_test(latent_weights_in_memory_are_those_of_the_plan),
+    };
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,9 +102,24 @@ void bt_op_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, c
 void bt_op_tern_gemv(float *y, const int8_t *xq, float dq, const uint8_t *packed2, float scale,
                      size_t N, size_t K);
 void bt_op_gemv(float *y, const float *w, const float *x, size_t N, size_t K);
-void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b,
-                size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
-                int flags);
+/* A table of weights as it is read: fp32 values; fp32 values each of which is rounded to bf16 as it
+ * is read; or stored as bf16. The last two give the same bits everywhere: ranks that hold the
+ * values compute as ranks that were sent them. */
+typedef struct bt_table {
+    const float *f32;
+    const uint16_t *bf16; /* NULL: f32 has them */
+    bool rounded;
+} bt_table;
+static inline bt_table bt_table_from(bt_table t, size_t element) {
+    return (bt_table){t.f32 ? t.f32 + element : NULL, t.bf16 ? t.bf16 + element : NULL, t.rounded};
+}
+/* n values from `element` on */
+void bt_table_read(float *out, const bt_table *t, size_t element, size_t n);
+void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *b, size_t ldb,
+                int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec, int flags);
+/* with a table as b; a table that is rounded needs a product that rounds its operands */
+void bt_op_gemm_table(float *c, size_t ldc, const float *a, size_t lda, bt_table b, size_t ldb,
+                      int tb, size_t M, size_t N, size_t K, bt_prec prec, int flags);
 /* B sequences of T tokens, H query heads over KV kv heads. q (B*T, ldq), k, v likewise, head h at
  * column h*D; o (B*T, ldo), lse (B, H, T) */
 void bt_op_attn_fwd(float *o, float *lse, const float *q, const float *k, const float *v,
@@ -123,7 +138,7 @@ typedef struct bt_w8 {
     float *scale;
 } bt_w8;
 size_t bt_op_w8_bytes(size_t N, size_t K);
-void bt_op_w8_pack(const bt_w8 *w, const float *weights, size_t N, size_t K);
+void bt_op_w8_pack(const bt_w8 *w, const bt_table *weights, size_t N, size_t K);
 /* dx = dy w; dy times the rows' scales is rounded at random, by row and block; noise->first is the
  * number of w's first row */
 void bt_op_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const bt_w8 *w, size_t M,
@@ -145,7 +160,8 @@ void bt_op_head_dE8(float *dE, const float *p, size_t ldp, const float *x, const
  * may be NULL */
 typedef struct bt_head_targets {
     float *dx, *dE;
-    const float *x, *E;
+    const float *x;
+    bt_table E;
     const int32_t *index;
     size_t from, to;
     float dscale;
@@ -159,7 +175,7 @@ void bt_op_head_targets(const bt_head_targets *j);
 /* floats from one row of logits to the next: dE reads them by columns, which a power of two would
  * send to one set of the cache */
 static inline size_t bt_ops_logits_ld(size_t V) { return V % 256 ? V : V + 16; }
-double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, const int32_t *targets,
+double bt_op_head_loss(float *dx, float *dE, const float *x, bt_table E, const int32_t *targets,
                        float dscale, float *logits, size_t chunk, float *row_loss, size_t M,
                        size_t V, size_t C, bt_prec prec, const bt_head8 *int8);
 /* ops_split.c: rows of which a rank has some columns, and vocabularies of which it has some tokens
@@ -189,7 +205,7 @@ void bt_op_heads_dgain(float *out, const float *dy, const float *x, const float 
 void bt_op_row_softmax(float *logits, const float *top, const float *k, const int32_t *targets,
                        float dscale, size_t rows, size_t V);
 /* tokens first .. first+V-1 only: other tokens' rows become zero; backward passes them over */
-void bt_op_embed_slice(float *x, const float *E, const int32_t *tokens, size_t first, size_t V,
+void bt_op_embed_slice(float *x, bt_table E, const int32_t *tokens, size_t first, size_t V,
                        size_t M, size_t C);
 void bt_op_embed_slice_bwd(float *dE, const float *dx, const int32_t *tokens, size_t first,
                            size_t V, size_t M, size_t C);
@@ -198,7 +214,7 @@ void bt_ops_run(const char *name, double bytes, size_t n, size_t grain, bt_range
 /* rows of C elements a thread takes at least */
 size_t bt_ops_row_grain(size_t C);
 /* embedding: x[m] = E[token[m]]; backward adds rows in ascending m (threads own columns) */
-void bt_op_embed(float *x, const float *E, const int32_t *tokens, size_t M, size_t C);
+void bt_op_embed(float *x, bt_table E, const int32_t *tokens, size_t M, size_t C);
 void bt_op_embed_bwd(float *dE, const float *dx, const int32_t *tokens, size_t M, size_t C);
 
 #endif

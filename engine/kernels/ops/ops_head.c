@@ -1,9 +1,27 @@
 /* ops_head.c - head with cross-entropy in chunks of rows, and the embedding. */
+#include "engine/base/small.h"
 #include "engine/kernels/ops/ops_internal.h"
+
+void bt_table_read(float *out, const bt_table *t, size_t element, size_t n) {
+    enum { SOME = 256 };
+    uint16_t half[SOME];
+    if (t->bf16) {
+        bt_k()->from_bf16(out, t->bf16 + element, n);
+    } else if (!t->rounded) {
+        memcpy(out, t->f32 + element, n * sizeof *out);
+    } else {
+        for (size_t i = 0, some; i < n; i += some) {
+            some = bt_min_size(SOME, n - i);
+            bt_k()->to_bf16(half, t->f32 + element + i, some);
+            bt_k()->from_bf16(out + i, half, some);
+        }
+    }
+}
 
 typedef struct head_job {
     float *loss, *logits, *dx, *dE;
-    const float *x, *E;
+    const float *x;
+    bt_table E;
     const int32_t *targets;
     float dscale;
     size_t first, rows, V, C, ld;
@@ -30,7 +48,12 @@ static void do_head_targets(void *ctx, int thread, size_t a, size_t b) {
         if (j->index[m] < 0 || (size_t)j->index[m] < j->from || (size_t)j->index[m] >= j->to)
             continue;
         size_t word = (size_t)j->index[m] * j->C, row = m * j->C;
-        if (j->dx) bt_k()->row_axpy(j->dx + row + a, j->E + word + a, &minus, 1, b - a);
+        for (size_t i = a, n; j->dx && i < b; i += n) {
+            float values[256];
+            n = bt_min_size(sizeof values / sizeof *values, b - i);
+            bt_table_read(values, &j->E, word + i, n);
+            bt_k()->row_axpy(j->dx + row + i, values, &minus, 1, n);
+        }
         if (j->dE) bt_k()->row_axpy(j->dE + word + a, j->x + row + a, &minus, 1, b - a);
     }
 }
@@ -55,11 +78,11 @@ static void head_grads8(const head_job *j) {
                                           j->rows, j->C});
 }
 
-double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, const int32_t *targets,
+double bt_op_head_loss(float *dx, float *dE, const float *x, bt_table E, const int32_t *targets,
                        float dscale, float *logits, size_t chunk, float *row_loss, size_t M,
                        size_t V, size_t C, bt_prec prec, const bt_head8 *int8) {
     size_t ld = bt_ops_logits_ld(V);
-    if (int8 && dscale != 0) bt_op_w8_pack(&int8->w, E, V, C);
+    if (int8 && dscale != 0) bt_op_w8_pack(&int8->w, &E, V, C);
     for (size_t m = 0; m < M; m += chunk) {
         size_t rows = M - m < chunk ? M - m : chunk;
         head_job j = {.loss = row_loss + m,
@@ -76,14 +99,14 @@ double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, con
                       .dx = dx + m * C,
                       .dE = dE,
                       .int8 = int8};
-        bt_op_gemm(logits, ld, x + m * C, C, 0, E, C, 1, 1.0f, rows, V, C, prec, 0);
+        bt_op_gemm_table(logits, ld, x + m * C, C, E, C, 1, rows, V, C, prec, 0);
         bt_ops_timed("softmax_xent", 0, 8.0 * product(rows, V, 1), rows, 1, do_xent, &j);
         if (dscale == 0) continue;
         if (int8) {
             head_grads8(&j);
             continue;
         }
-        bt_op_gemm(dx + m * C, C, logits, ld, 0, E, C, 0, 1.0f, rows, C, V, prec, 0);
+        bt_op_gemm_table(dx + m * C, C, logits, ld, E, C, 0, rows, C, V, prec, 0);
         bt_op_gemm(dE, C, logits, ld, 1, x + m * C, C, 0, 1.0f, V, C, rows, prec, BT_ACC);
     }
     double loss = 0;
@@ -94,6 +117,7 @@ double bt_op_head_loss(float *dx, float *dE, const float *x, const float *E, con
 typedef struct embed_job {
     float *out;
     const float *in;
+    bt_table E;
     const int32_t *tokens;
     size_t M, C;
 } embed_job;
@@ -102,11 +126,11 @@ static void do_embed(void *ctx, int thread, size_t a, size_t b) {
     const embed_job *j = ctx;
     (void)thread;
     for (size_t m = a; m < b; m++)
-        memcpy(j->out + m * j->C, j->in + (size_t)j->tokens[m] * j->C, j->C * sizeof(float));
+        bt_table_read(j->out + m * j->C, &j->E, (size_t)j->tokens[m] * j->C, j->C);
 }
 
-void bt_op_embed(float *x, const float *E, const int32_t *tokens, size_t M, size_t C) {
-    embed_job j = {.out = x, .in = E, .tokens = tokens, .C = C};
+void bt_op_embed(float *x, bt_table E, const int32_t *tokens, size_t M, size_t C) {
+    embed_job j = {.out = x, .E = E, .tokens = tokens, .C = C};
     bt_ops_timed("embed", 0, 8.0 * product(M, C, 1), M, 16, do_embed, &j);
 }
 

@@ -34,7 +34,8 @@ bt_tern_stats bt_op_tern_codes(int8_t *codes, const float *w, float mean, float 
 
 typedef struct product_job {
     float *y;
-    const float *x, *b, *dq;
+    const float *x, *dq;
+    const void *b;
     const int8_t *xq;
     void *packed;
     const void *packed_in;
@@ -152,7 +153,8 @@ void bt_op_tern_dw8(float *dw, const float *dy, size_t lddy, const int8_t *xq, c
 typedef struct w8_job {
     const bt_w8 *w;
     float *dx;
-    const float *dy, *weights;
+    const float *dy;
+    const bt_table *weights;
     size_t lddx, lddy, N, K;
     const bt_noise *noise;
 } w8_job;
@@ -168,19 +170,26 @@ size_t bt_op_w8_bytes(size_t N, size_t K) {
     return (N + BT_W8_BLOCK - 1) / BT_W8_BLOCK * block_bytes(K);
 }
 
-/* four rows at a time: their codes fit any set's scratch */
+/* four rows at a time: their codes fit any set's scratch; so does a row that must be read first,
+ * where sets multiply bf16 */
 static void do_w8_pack(void *ctx, int thread, size_t a, size_t b) {
     const w8_job *j = ctx;
     int8_t *codes = bt_ops_scratch(thread);
+    float *row = (float *)(void *)(codes + (4 * j->K + 63) / 64 * 64);
+    const bool direct = !j->weights->bf16 && !j->weights->rounded;
     for (size_t r = a, n; r < b; r += n) {
         size_t block = r / BT_W8_BLOCK, at = r % BT_W8_BLOCK;
         n = bt_min_size(4, b - r);
-        bt_k()->quant_rows(codes, j->w->scale + r, j->weights + r * j->K, n, j->K);
+        if (direct) bt_k()->quant_rows(codes, j->w->scale + r, j->weights->f32 + r * j->K, n, j->K);
+        for (size_t i = 0; i < n && !direct; i++) {
+            bt_table_read(row, j->weights, (r + i) * j->K, j->K);
+            bt_k()->quant_rows(codes + i * j->K, j->w->scale + r + i, row, 1, j->K);
+        }
         bt_k()->w8_pack(block_packed(j, block), codes, block_rows(j->N, block), j->K, at, at + n);
     }
 }
 
-void bt_op_w8_pack(const bt_w8 *w, const float *weights, size_t N, size_t K) {
+void bt_op_w8_pack(const bt_w8 *w, const bt_table *weights, size_t N, size_t K) {
     w8_job j = {.w = w, .weights = weights, .N = N, .K = K};
     bt_ops_timed("w8_pack", 0, 5.0 * product(N, K, 1), N, BT_TERN_ROWS, do_w8_pack, &j);
 }
@@ -236,9 +245,8 @@ static void do_gemm(void *ctx, int thread, size_t a, size_t b) {
                  j->N, j->K, j->prec, j->flags, bt_ops_scratch(thread));
 }
 
-void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const float *b,
-                size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
-                int flags) {
+void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *b, size_t ldb,
+                int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec, int flags) {
     product_job j = {.y = c,
                      .ldy = ldc,
                      .x = a,
@@ -253,4 +261,12 @@ void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const 
                      .prec = prec,
                      .flags = flags};
     bt_ops_timed("gemm", 2.0 * product(M, N, K), 0, M, product_grain(), do_gemm, &j);
+}
+
+void bt_op_gemm_table(float *c, size_t ldc, const float *a, size_t lda, bt_table b, size_t ldb,
+                      int tb, size_t M, size_t N, size_t K, bt_prec prec, int flags) {
+    if (b.bf16)
+        bt_op_gemm(c, ldc, a, lda, 0, b.bf16, ldb, tb, 1.0f, M, N, K, prec, flags | BT_B_BF16);
+    else
+        bt_op_gemm(c, ldc, a, lda, 0, b.f32, ldb, tb, 1.0f, M, N, K, prec, flags);
 }

@@ -5,6 +5,7 @@
 
 typedef struct split_job {
     float *y, *dq;
+    bt_table table;
     int8_t *xq;
     const float *x, *dy, *gain, *rstd, *mean;
     const int32_t *index;
@@ -193,26 +194,22 @@ void bt_op_row_softmax(float *logits, const float *top, const float *k, const in
 
 /* ---- slice of a vocabulary ------------------------------------------------------------------- */
 
-static const float *row_of(const split_job *j, size_t m) { /* NULL: a token of another slice */
-    size_t at = (size_t)j->index[m] - j->first;            /* wraps below first */
-    return at < j->V ? j->x + at * j->C : NULL;
-}
-
 static void do_embed(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
     for (size_t m = a; m < b; m++) {
-        const float *row = row_of(j, m);
-        if (row)
-            memcpy(j->y + m * j->C, row, j->C * sizeof(float));
+        size_t word = (size_t)j->index[m] -
+                      j->first; /* wraps below first: a token of another slice */
+        if (word < j->V)
+            bt_table_read(j->y + m * j->C, &j->table, word * j->C, j->C);
         else
             memset(j->y + m * j->C, 0, j->C * sizeof(float));
     }
 }
 
-void bt_op_embed_slice(float *x, const float *E, const int32_t *tokens, size_t first, size_t V,
+void bt_op_embed_slice(float *x, bt_table E, const int32_t *tokens, size_t first, size_t V,
                        size_t M, size_t C) {
-    split_job j = {.y = x, .x = E, .index = tokens, .first = first, .V = V, .C = C};
+    split_job j = {.y = x, .table = E, .index = tokens, .first = first, .V = V, .C = C};
     bt_ops_run("embed", bytes_of(M, C, 8), M, 16, do_embed, &j);
 }
 

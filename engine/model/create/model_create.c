@@ -18,6 +18,12 @@ static bt_linear linear_of(bt_model *m, const bt_model_memory *p, int layer, bt_
     const bt_tensor *t = bt_params_get(&m->params, layer, id);
     size_t i = (size_t)(t - m->params.tensors);
     bt_linear l = {.tensor = t, .N = t->rows, .K = t->cols, .w = m->w + t->offset, .tern = t->tern};
+    l.values = (bt_table){.f32 = l.w};
+    if (!t->tern && m->setup.weight_source != BT_WEIGHTS_LOCAL) {
+        l.panel = bt_arena_at(&m->quant_arena, p->packed[i]);
+        l.values = bt_model_read(t, m->setup.prec) == BT_READ_BF16 ? (bt_table){.bf16 = l.panel}
+                                                                   : (bt_table){.f32 = l.panel};
+    }
     l.ranges = bt_model_ranges(&m->setup, t);
     l.prec = m->setup.prec;
     l.contributes_dx = m->setup.leaves <= 1 || t->first_counted < t->count;
@@ -98,13 +104,32 @@ static void fill_rope(bt_model *m) {
     }
 }
 
+/* embedding or head: the latent weights, or the table that owners fill */
+static bt_table table_of(const bt_model *m, const bt_model_memory *p, bt_param_id id) {
+    const bt_tensor *t = bt_params_get(&m->params, -1, id);
+    bool half = bt_net_reads_bf16(m->setup.prec);
+    if (!t) return (bt_table){0};
+    if (half && m->setup.weight_source != BT_WEIGHTS_LOCAL)
+        return (bt_table){.bf16 = bt_arena_at(&m->quant_arena, p->packed[t - m->params.tensors])};
+    return (bt_table){.f32 = m->w + t->offset, .rounded = half};
+}
+
+static bt_table tied_table(const bt_model *m, const bt_model_memory *p) {
+    const bt_model_setup *s = &m->setup;
+    if (!bt_model_tied_copy(s)) return (bt_table){0};
+    if (bt_model_tied_bf16(s)) return (bt_table){.bf16 = bt_arena_at(&m->quant_arena, p->tied)};
+    return (bt_table){.f32 = bt_arena_at(&m->params_arena, p->tied),
+                      .rounded = bt_net_reads_bf16(s->prec)};
+}
+
 static void wire(bt_model *m, const bt_model_memory *p) {
     const bt_model_cfg *c = &m->setup.cfg;
     if (bt_tp_needed(&m->setup)) bt_tp_wire(m, &p->tp);
     m->w = bt_arena_at(&m->params_arena, p->w);
     m->own_g = m->setup.train ? bt_arena_at(&m->grads_arena, p->g) : NULL;
-    m->taken = m->setup.weight_source != BT_WEIGHTS_LOCAL ? bt_arena_at(&m->quant_arena, p->taken)
-                                                          : NULL;
+    m->taken = m->setup.weight_source != BT_WEIGHTS_LOCAL && c->linear != BT_LIN_DENSE
+                   ? bt_arena_at(&m->quant_arena, p->taken)
+                   : NULL;
     m->noise_rows = m->setup.train && m->setup.grad_int8
                         ? bt_arena_at(&m->scratch_arena, p->noise_rows)
                         : NULL;
@@ -113,14 +138,11 @@ static void wire(bt_model *m, const bt_model_memory *p) {
     for (int i = 0; i < c->L; i++) wire_layer(m, p, i);
     m->x_final = m->layers[c->L - 1].x_out;
     m->final_norm = gain_of(m, -1, BT_P_FINAL_NORM);
-    if (bt_model_tied_copy(&m->setup)) {
-        m->tied = bt_arena_at(&m->params_arena, p->tied);
-        m->d_tied = m->setup.train ? bt_arena_at(&m->grads_arena, p->d_tied) : NULL;
-    }
-    m->embed = bt_at_tensor(m->w, bt_params_get(&m->params, -1, BT_P_EMBED));
-    m->head = m->tied   ? m->tied
-              : c->tied ? m->embed
-                        : bt_at_tensor(m->w, bt_params_get(&m->params, -1, BT_P_HEAD));
+    bool copy = bt_model_tied_copy(&m->setup);
+    m->tied = tied_table(m, p);
+    m->d_tied = copy && m->setup.train ? bt_arena_at(&m->grads_arena, p->d_tied) : NULL;
+    m->embed = table_of(m, p, BT_P_EMBED);
+    m->head = copy ? m->tied : c->tied ? m->embed : table_of(m, p, BT_P_HEAD);
     m->final_rstd = bt_arena_at(&m->scratch_arena, p->final_rstd);
     m->row_loss = bt_arena_at(&m->scratch_arena, p->row_loss);
     m->logits = bt_arena_at(&m->scratch_arena, p->logits);

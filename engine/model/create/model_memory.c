@@ -48,6 +48,23 @@ bool bt_model_tied_copy(const bt_model_setup *s) {
     return s->cfg.tied && bt_slice_is_last_stage(s->slice) && !bt_slice_is_first_stage(s->slice);
 }
 
+bool bt_model_tied_bf16(const bt_model_setup *s) {
+    return s->weight_source != BT_WEIGHTS_LOCAL && bt_net_reads_bf16(s->prec);
+}
+
+/* what comes from the owners of values that are no codes */
+static void plan_values(bt_model_memory *p, const bt_model_setup *s, const bt_params *params) {
+    for (size_t i = 0; i < params->n && s->weight_source != BT_WEIGHTS_LOCAL; i++) {
+        const bt_tensor *t = &params->tensors[i];
+        if (t->tern || !bt_model_shares_out(t, s->prec)) continue;
+        bool again = s->weight_source == BT_WEIGHTS_PREFETCHED && t->layer > 0;
+        size_t bytes = bt_read_bytes(bt_model_read(t, s->prec), t->count),
+               at = again ? 0 : bt_arena_reserve(&p->quant, bytes, 1);
+        if (!p->packed) continue;
+        p->packed[i] = again ? p->packed[bt_params_get(params, 0, t->id) - params->tensors] : at;
+    }
+}
+
 static void plan_ternary(bt_model_memory *p, const bt_model_setup *s, const bt_params *params) {
     size_t longest = 0;
     for (size_t i = 0; i < params->n; i++) {
@@ -73,7 +90,8 @@ static void plan_ternary(bt_model_memory *p, const bt_model_setup *s, const bt_p
                              : packed;
         p->packed2[i] = packed2;
     }
-    if (s->weight_source != BT_WEIGHTS_LOCAL) p->taken = bt_arena_reserve(&p->quant, longest, 1);
+    if (s->weight_source != BT_WEIGHTS_LOCAL && longest)
+        p->taken = bt_arena_reserve(&p->quant, longest, 1);
 }
 
 void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_params *params,
@@ -84,12 +102,15 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
     p->w = bt_arena_reserve(&p->params, params->total, sizeof(float));
     bt_arena_plan(&p->grads, "grads");
     if (s->train) p->g = bt_arena_reserve(&p->grads, params->total, sizeof(float));
-    if (bt_model_tied_copy(s)) {
-        p->tied = bt_arena_reserve(&p->params, (size_t)c->V * (size_t)c->C, sizeof(float));
-        p->d_tied = bt_arena_reserve(&p->grads, (size_t)c->V * (size_t)c->C, sizeof(float));
-    }
     bt_arena_plan(&p->quant, "quantised");
     plan_ternary(p, s, params);
+    plan_values(p, s, params);
+    if (bt_model_tied_copy(s)) {
+        bool half = bt_model_tied_bf16(s);
+        p->tied = bt_arena_reserve(half ? &p->quant : &p->params, (size_t)c->V * (size_t)c->C,
+                                   half ? sizeof(uint16_t) : sizeof(float));
+        p->d_tied = bt_arena_reserve(&p->grads, (size_t)c->V * (size_t)c->C, sizeof(float));
+    }
     bt_arena_plan(&p->acts, "activations");
     bt_acts_reserve(&p->acts_plan, &p->acts, s);
     p->x_final = s->train
@@ -130,8 +151,8 @@ size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max) {
     bt_params_release(&params);
     static const char *const quantised_why[] = {
         "ternary codes (1 byte, to count flips) and their packed forms",
-        "packed ternary weights, and one tensor's codes on their way there",
-        "packed ternary weights of one layer, and one tensor's codes"};
+        "weights as products read them, from their owners: all layers; embedding and head",
+        "weights as products read them, from their owners: one layer; embedding and head"};
     const bt_arena_row all[] = {
         {"params", p.params.bytes, "latent weights, fp32"},
         {"grads", p.grads.bytes, "their gradients, fp32"},

@@ -9,7 +9,8 @@
 typedef struct bt_model_memory {
     bt_arena params, grads, quant, acts, scratch;
     size_t w, g;
-    /* per tensor; NULL when only sizes are wanted */
+    /* per tensor; NULL when only sizes are wanted. packed: its packed weights, or the values that its
+     * owners send */
     size_t *codes, *packed, *packed2;
     size_t row, taken;
     bt_acts_plan acts_plan;
@@ -28,6 +29,8 @@ void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_
 bool bt_model_head_int8(const bt_model_setup *s);
 /* a last stage that has a copy of the first's embedding */
 bool bt_model_tied_copy(const bt_model_setup *s);
+/* it is a table of bf16, as what the first stage has where that is shared out */
+bool bt_model_tied_bf16(const bt_model_setup *s);
 /* ranges of a weight's outputs that are packed apart, and the bytes of one */
 size_t bt_model_ranges(const bt_model_setup *s, const bt_tensor *t);
 size_t bt_model_packed_bytes(const bt_model_setup *s, const bt_tensor *t);

@@ -31,12 +31,12 @@ struct bt_gen {
 
 bt_code bt_gen_create(bt_gen **out, bt_model *m, bt_err *err) {
     *out = NULL;
-    if (m->setup.slice.tp_size > 1)
+    if (m->setup.slice.tp_size > 1 || m->setup.slice.pp_size > 1)
         return bt_fail(err, BT_UNSUPPORTED,
                        "one slice of a model cannot generate: load its checkpoint as a whole");
-    if (m->setup.weight_source == BT_WEIGHTS_PREFETCHED)
+    if (m->setup.weight_source != BT_WEIGHTS_LOCAL)
         return bt_fail(err, BT_UNSUPPORTED,
-                       "a model whose weights come a layer at a time cannot generate: load its "
+                       "a model whose weights lie with several ranks cannot generate: load its "
                        "checkpoint as a whole");
     bt_gen *g = calloc(1, sizeof *g);
     if (!g) return bt_fail(err, BT_NOMEM, "cannot take memory for generation");
@@ -187,7 +187,7 @@ static void forward(bt_gen *g, const int32_t *tokens, size_t n) {
     }
     float *xn = m->layers[0].a.xn;
     bt_op_rmsnorm(xn, NULL, m->x_final + (n - 1) * C, m->final_norm.w, (float)c->norm_eps, 1, C);
-    bt_op_gemv(g->logits, m->head, xn, V, C);
+    bt_op_gemv(g->logits, m->head.f32, xn, V, C);
     memmove(g->tokens + g->length, tokens, n * sizeof *tokens);
     g->length += n;
 }

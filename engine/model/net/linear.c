@@ -76,16 +76,16 @@ static const bt_linear_ops ternary_int8 = {tern_fwd, int8_dx, int8_dw};
 
 static void dense_fwd(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
                       size_t r0, size_t rows, int flags) {
-    bt_op_gemm(y, l->N, bt_input_floats(in, src) + r0 * l->K, l->K, 0, l->w, l->K, 1, 1.0f, rows,
-               l->N, l->K, l->prec, flags);
+    bt_op_gemm_table(y, l->N, bt_input_floats(in, src) + r0 * l->K, l->K, l->values, l->K, 1, rows,
+                     l->N, l->K, l->prec, flags);
 }
 
 static void dense_dx(const bt_linear *l, size_t range, float *dx, const float *dy, size_t r0,
                      size_t rows, int flags) {
     (void)r0;
     size_t n = l->N / l->ranges;
-    bt_op_gemm(dx, l->K, dy + range * n, l->N, 0, l->w + range * n * l->K, l->K, 0, 1.0f, rows,
-               l->K, n, l->prec, flags);
+    bt_op_gemm_table(dx, l->K, dy + range * n, l->N, bt_table_from(l->values, range * n * l->K),
+                     l->K, 0, rows, l->K, n, l->prec, flags);
 }
 
 static void dense_dw(const bt_linear *l, const float *dy, const bt_linear_input *in,

@@ -36,10 +36,22 @@ typedef struct bt_model bt_model;
 /* order of options.def */
 typedef enum { BT_RECOMPUTE_NONE, BT_RECOMPUTE_SELECTIVE, BT_RECOMPUTE_FULL } bt_recompute;
 
-/* Where the ternary weights that the products read (panels) come from. OWN: made here by
- * bt_model_quantise, with the codes beside them. Otherwise their owners have them (ZeRO-3), and
- * this model holds no codes: ALL, panels of all layers, or LAYER, of one at a time, which a
- * bt_layer_source fills before the layer is computed with. */
+/* How the products read a tensor, and so what the ranks that own pieces of it send (ZeRO-3): fp32;
+ * bf16, where products round their operands to it anyway; or ternary codes. */
+typedef enum { BT_READ_FP32, BT_READ_BF16, BT_READ_CODES } bt_read;
+bt_read bt_model_read(const bt_tensor *t, bt_prec prec);
+/* of n elements on the way, and of own codes */
+size_t bt_read_bytes(bt_read as, size_t n);
+/* whether ZeRO-3 leaves a tensor's latent weights with their owners: those of all linear layers; and
+ * embedding and head where they are read as bf16. The rest, norms above all, every rank holds. */
+bool bt_model_shares_out(const bt_tensor *t, bt_prec prec);
+
+/* Where the weights that the products of linear layers read (panels: packed codes, or the values of
+ * dense layers) come from. LOCAL: made here by bt_model_quantise, with the codes beside them; dense
+ * layers read the latent weights. Otherwise their owners have them (ZeRO-3), and this model holds
+ * no codes: GATHERED, panels of all layers, or PREFETCHED, of one at a time, which a bt_layer_source
+ * fills before the layer is computed with. Embedding and head that are shared out are tables of
+ * bf16 (bt_model_table), whole all the time. */
 typedef enum { BT_WEIGHTS_LOCAL, BT_WEIGHTS_GATHERED, BT_WEIGHTS_PREFETCHED } bt_weight_source;
 
 typedef struct bt_layer_source bt_layer_source;
@@ -127,6 +139,9 @@ void bt_model_quant_done(bt_model *m);
 bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n,
                             const uint8_t *packed, bt_err *err) BT_MUST_CHECK;
 void bt_model_quant_place(bt_model *m, size_t tensor);
+/* (rows, cols) as bf16: what products read of an embedding or a head that is shared out. NULL: they
+ * read the latent weights */
+uint16_t *bt_model_table(bt_model *m, size_t tensor);
 /* BT_WEIGHTS_PREFETCHED: before the first pass; borrowed */
 void bt_model_source(bt_model *m, bt_layer_source *s);
 /* tensor index in bt_params; zeros if not ternary */

@@ -1,7 +1,9 @@
-/* model_weights.c - initial weights and the keys of gradient rounding: functions of the seed and of places. */
+/* model_weights.c - initial weights and the keys of gradient rounding: functions of the seed and of
+ * places; and how the products read weights. */
 #include "engine/base/rng.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
+#include "engine/kernels/table/ternary.h"
 #include "engine/model/net/net.h"
 
 typedef struct init_job {
@@ -52,4 +54,29 @@ void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_ro
     uint64_t stream = bt_rng_u64(seed, bt_hash_name("gradient noise"), step);
     for (size_t i = 0; m->noise_rows && i < M; i++)
         m->noise_rows[i] = (uint32_t)bt_rng_u64(seed, stream, first_row + i);
+}
+
+/* ---- as products read them -------------------------------------------------------------------- */
+
+bool bt_net_reads_bf16(bt_prec prec) { return prec == BT_PREC_BF16 && bt_kernels_multiply_bf16(); }
+
+bt_read bt_model_read(const bt_tensor *t, bt_prec prec) {
+    bool matrix = t->linear || t->id == BT_P_EMBED || t->id == BT_P_HEAD;
+    if (t->tern) return BT_READ_CODES;
+    return matrix && bt_net_reads_bf16(prec) ? BT_READ_BF16 : BT_READ_FP32;
+}
+
+size_t bt_read_bytes(bt_read as, size_t n) {
+    if (as == BT_READ_CODES) return bt_tern2_row_bytes(n);
+    return n * (as == BT_READ_BF16 ? sizeof(uint16_t) : sizeof(float));
+}
+
+bool bt_model_shares_out(const bt_tensor *t, bt_prec prec) {
+    return t->linear || bt_model_read(t, prec) == BT_READ_BF16;
+}
+
+uint16_t *bt_model_table(bt_model *m, size_t tensor) {
+    bt_param_id id = m->params.tensors[tensor].id;
+    const bt_table *t = id == BT_P_EMBED ? &m->embed : id == BT_P_HEAD ? &m->head : NULL;
+    return t ? (uint16_t *)(uintptr_t)t->bf16 : NULL;
 }

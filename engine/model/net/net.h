@@ -40,6 +40,10 @@ struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
     const bt_tensor *tensor;
     size_t N, K;
     const float *w; /* latent */
+    /* dense: (N, K) as products read them; panel: where values from their owners go, NULL: the
+     * latent weights are read. BT_WEIGHTS_PREFETCHED: the same place in every layer */
+    bt_table values;
+    void *panel;
     float *dw;
     bt_prec prec;
     bool tern;
@@ -133,10 +137,11 @@ struct bt_model {
     int first_layer; /* number of layers[0] in the whole model */
     bt_gain final_norm;
     /* (V, C); the same when tied. Of a stage: NULL where another has it */
-    const float *embed, *head;
+    bt_table embed, head;
     float *d_embed, *d_head;
-    /* a last stage's copy of the first's embedding; NULL otherwise */
-    float *tied, *d_tied;
+    /* a last stage's copy of the first's embedding, empty otherwise; its gradient */
+    bt_table tied;
+    float *d_tied;
     bt_acts_plan acts_plan;
     float *dxn;         /* a.dxn of every slot; NULL: as acts_plan says */
     double *quant_sums; /* (bt_model_quant_sums) */
@@ -162,6 +167,10 @@ struct bt_model {
     /* query heads whose dk and dv are summed apart, and arrays of these sums */
     size_t heads_per_run, kv_runs;
 };
+
+/* ---- model_weights.c ---- */
+/* products round weights to bf16 */
+bool bt_net_reads_bf16(bt_prec prec);
 
 /* ---- linear.c ---- */
 /* decoding, int8 gradients, ternary, dense: by what the layer has */

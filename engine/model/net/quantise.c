@@ -33,7 +33,7 @@ static size_t blocks_of(const bt_tensor *t) {
 }
 
 static bt_linear *linear_at(bt_model *m, const bt_tensor *t) {
-    if (!t->tern) return NULL;
+    if (!t->linear) return NULL;
     bt_layer *l = &m->layers[t->layer - m->first_layer];
     bt_linear *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -133,7 +133,7 @@ void bt_model_quant_scales(bt_model *m, const double *sums) {
     m->tp->total_sums(m, totals);
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
-        bt_linear *l = linear_at(m, t);
+        bt_linear *l = t->tern ? linear_at(m, t) : NULL;
         if (!l) continue;
         double n = (double)t->whole_rows * (double)t->whole_cols;
         l->scale = fmaxf((float)(totals[i][0] / n), SCALE_LEAST);
@@ -198,10 +198,39 @@ static void take_range(void *ctx, int thread, size_t from, size_t to) {
     }
 }
 
+/* ---- values of dense layers: as they are read ------------------------------------------------ */
+
+typedef struct bytes_job {
+    uint8_t *to;
+    const uint8_t *from;
+} bytes_job;
+
+static void copy_bytes(void *ctx, int thread, size_t begin, size_t end) {
+    (void)thread;
+    const bytes_job *j = ctx;
+    memcpy(j->to + begin, j->from + begin, end - begin);
+}
+
+static void take_values(bt_linear *l, bt_read as, size_t first, size_t n, const uint8_t *values) {
+    bytes_job j = {(uint8_t *)l->panel + bt_read_bytes(as, first), values};
+    bt_parallel_for(bt_read_bytes(as, n), 65536, copy_bytes, &j);
+}
+
+static void own_values(const bt_linear *l, bt_read as, size_t first, size_t n, uint8_t *out) {
+    if (as == BT_READ_BF16)
+        bt_op_save_bf16((uint16_t *)(void *)out, l->w + first, n);
+    else
+        bt_net_copy((float *)(void *)out, l->w + first, n);
+}
+
 bt_code bt_model_quant_own(bt_model *m, size_t tensor, size_t first, size_t n, uint8_t *packed,
                            bt_err *err) {
     const bt_tensor *t = &m->params.tensors[tensor];
     bt_linear *l = linear_at(m, t);
+    if (!t->tern) {
+        own_values(l, bt_model_read(t, m->setup.prec), first, n, packed);
+        return BT_OK;
+    }
     wire_job j = {.packed = packed,
                   .w = l->w + first,
                   .mean = l->mean,
@@ -221,6 +250,10 @@ bt_code bt_model_quant_own(bt_model *m, size_t tensor, size_t first, size_t n, u
 bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n,
                             const uint8_t *packed, bt_err *err) {
     const bt_tensor *t = &m->params.tensors[tensor];
+    if (!t->tern) {
+        take_values(linear_at(m, t), bt_model_read(t, m->setup.prec), first, n, packed);
+        return BT_OK;
+    }
     wire_job j = {.codes = m->taken + first, .packed = (uint8_t *)(uintptr_t)packed, .n = n};
     bt_parallel_for((n + WIRE_CHUNK - 1) / WIRE_CHUNK, 1, take_range, &j);
     return j.bad ? bt_fail(err, BT_FORMAT, "received codes of '%s' that no ternary weight has",
@@ -235,7 +268,8 @@ static void pack(bt_linear *l, const int8_t *codes) {
 }
 
 void bt_model_quant_place(bt_model *m, size_t tensor) {
-    pack(linear_at(m, &m->params.tensors[tensor]), m->taken);
+    const bt_tensor *t = &m->params.tensors[tensor];
+    if (t->tern) pack(linear_at(m, t), m->taken);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -249,7 +283,7 @@ static void pack2_rows(void *ctx, int thread, size_t from, size_t to) {
 
 void bt_model_quant_done(bt_model *m) {
     for (size_t i = 0; i < m->params.n; i++) {
-        bt_linear *l = linear_at(m, &m->params.tensors[i]);
+        bt_linear *l = m->params.tensors[i].tern ? linear_at(m, &m->params.tensors[i]) : NULL;
         if (!l) continue;
         double n = l->counted > 0 ? (double)l->counted : 1;
         l->stat = (bt_quant_stat){.n = (double)l->counted,
@@ -268,7 +302,7 @@ void bt_model_quantise(bt_model *m) {
     bt_model_quant_scales(m, m->quant_sums);
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
-        bt_linear *l = linear_at(m, t);
+        bt_linear *l = t->tern ? linear_at(m, t) : NULL;
         if (!l) continue;
         count(l, bt_op_tern_codes(l->codes, l->w, l->mean, 1.0f / l->scale, centred(m), t->count),
               t->count);

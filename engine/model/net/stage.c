@@ -41,12 +41,12 @@ size_t bt_stage_tied_elems(const bt_model_setup *s) {
            (size_t)s->cfg.C;
 }
 
-float *bt_model_tied(bt_model *m) {
-    if (bt_slice_is_first_stage(m->setup.slice))
-        return m->w + bt_params_get(&m->params, -1, BT_P_EMBED)->offset;
-    return m->tied;
+void *bt_model_tied(bt_model *m, size_t *elem) {
+    const bt_table *t = bt_slice_is_first_stage(m->setup.slice) ? &m->embed : &m->tied;
+    *elem = t->bf16 ? sizeof *t->bf16 : sizeof *t->f32;
+    return (void *)(uintptr_t)(t->bf16 ? (const void *)t->bf16 : t->f32);
 }
 
 float *bt_model_tied_grads(bt_model *m) {
-    return bt_slice_is_first_stage(m->setup.slice) ? m->d_embed : m->tied ? m->d_head : NULL;
+    return bt_slice_is_first_stage(m->setup.slice) ? m->d_embed : m->d_tied;
 }

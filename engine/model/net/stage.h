@@ -27,8 +27,9 @@ void bt_model_stage_backward(bt_model *m, const int32_t *inputs, bt_grad_ready_f
 
 /* The tied table's elements in this part; 0 where no other stage has it too. */
 size_t bt_stage_tied_elems(const bt_model_setup *s);
-/* first stage: the embedding; last: its copy; else NULL */
-float *bt_model_tied(bt_model *m);
+/* first stage: the embedding as it is read; last: its copy. Both of `*elem` bytes an element; other
+ * stages NULL */
+void *bt_model_tied(bt_model *m, size_t *elem);
 /* first: where gradients are added now; last: the head's, to be sent and zeroed */
 float *bt_model_tied_grads(bt_model *m);
 

@@ -49,8 +49,8 @@ static void depth_tree(const depth_job *j, size_t first, size_t n, float *out, f
     }
     if (n == 1) {
         size_t k = depth_at(j, first);
-        bt_op_gemm(out, p->N, p->a + k, p->lda, 0, p->b + (p->tb ? k : k * p->ldb), p->ldb, p->tb,
-                   1.0f, p->M, p->N, depth_at(j, first + 1) - k, p->prec, 0);
+        bt_op_gemm_table(out, p->N, p->a + k, p->lda, bt_table_from(p->b, p->tb ? k : k * p->ldb),
+                         p->ldb, p->tb, p->M, p->N, depth_at(j, first + 1) - k, p->prec, 0);
         return;
     }
     size_t left = (size_t)bt_tp_left((int)n);
@@ -70,7 +70,7 @@ void bt_tp_pack_head(bt_model *m) {
     depth_job j = {&p, m->tp_state, m->tp_state->leaves};
     for (size_t leaf = 0; leaf < j.leaves; leaf++) {
         bt_w8 w = words_of(&j, leaf);
-        bt_op_w8_pack(&w, m->head + depth_at(&j, leaf) * C,
-                      depth_at(&j, leaf + 1) - depth_at(&j, leaf), C);
+        bt_table words = bt_table_from(m->head, depth_at(&j, leaf) * C);
+        bt_op_w8_pack(&w, &words, depth_at(&j, leaf + 1) - depth_at(&j, leaf), C);
     }
 }

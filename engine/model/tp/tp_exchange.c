@@ -77,7 +77,7 @@ void bt_tp_add_product(bt_model *m, float *y, const bt_linear *l, const bt_linea
     else
         bt_tp_depth_product(m, part,
                             &(bt_depth_product){.a = bt_input_floats(in, src) + r0 * l->K,
-                                                .b = l->w,
+                                                .b = l->values,
                                                 .lda = l->K,
                                                 .ldb = l->K,
                                                 .M = rows,

@@ -64,7 +64,8 @@ void bt_tp_leaves_sum_kv(bt_model *m, float *d, size_t M);
 /* out (M, N) = a (M, K) times b (K, N), or (N, K) with tb, leaf by leaf of K, which may be the
  * vocabulary */
 typedef struct bt_depth_product {
-    const float *a, *b;
+    const float *a;
+    bt_table b;
     size_t lda, ldb, M, N, K;
     int tb;
     bt_prec prec;

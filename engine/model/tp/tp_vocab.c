@@ -60,7 +60,7 @@ double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t
     for (size_t r0 = 0; r0 < M; r0 += m->logits_rows, h.noise.rows += m->logits_rows) {
         size_t rows = M - r0 < m->logits_rows ? M - r0 : m->logits_rows;
         const float *x = a->xn + r0 * C;
-        bt_op_gemm(m->logits, V, x, C, 0, m->head, C, 1, 1.0f, rows, V, C, prec, 0);
+        bt_op_gemm_table(m->logits, V, x, C, m->head, C, 1, rows, V, C, prec, 0);
         part_losses(m, targets + r0, dscale, m->row_loss + r0, rows);
         if (!grad) continue;
         bt_op_row_softmax(m->logits, m->tp_state->a, m->tp_state->b, m->tp_state->index,

@@ -10,7 +10,7 @@
 #include "engine/base/threads.h"
 #include "engine/parallel/mpi/comm_internal.h"
 
-enum { DEPTH = 2, TAG = 30400, COPY_TAG = 30410, COPY_MOST = 1 << 28, POLL_NS = 50000 };
+enum { DEPTH = 2, TAG = 30400, COPY_TAG = 30410, COPY_MOST = 1 << 30, POLL_NS = 50000 };
 
 typedef struct channel { /* one way to or from one neighbour */
     int peer;            /* in the axis; -1: none there */
@@ -138,8 +138,7 @@ static int64_t end_move(bt_pipe *p, int64_t start) {
     return took;
 }
 
-static void count_sent(const bt_pipe *p, size_t elems, int64_t took_ns) {
-    uint64_t bytes = elems * sizeof(float);
+static void count_sent(const bt_pipe *p, uint64_t bytes, int64_t took_ns) {
     bt_comm_count(bytes, bytes);
     bt_traffic_add(BT_COLL_SEND, p->mesh->pp->axis,
                    &(bt_traffic){.calls = 1,
@@ -149,10 +148,10 @@ static void count_sent(const bt_pipe *p, size_t elems, int64_t took_ns) {
                                  .exposed_ns = took_ns});
 }
 
-static void count_received(const bt_pipe *p, int from, size_t elems, int64_t waited_ns,
+static void count_received(const bt_pipe *p, int from, size_t bytes, int64_t waited_ns,
                            int64_t took_ns) {
     bt_pair_add(bt_mesh_peer(p->mesh, BT_AXIS_PP, from),
-                &(bt_pair){.messages = 1, .bytes = (int64_t)(elems * sizeof(float))});
+                &(bt_pair){.messages = 1, .bytes = (int64_t)bytes});
     bt_traffic_add(BT_COLL_SEND, p->mesh->pp->axis,
                    &(bt_traffic){.busy_ns = took_ns, .exposed_ns = took_ns, .wait_ns = waited_ns});
 }
@@ -166,7 +165,7 @@ bt_code bt_pipe_recv(bt_pipe *p, bt_pipe_way way, float *to, bt_err *err) {
     memcpy(to, c->buf[k], p->elems * sizeof *to);
     c->done++;
     BT_TRY(post(p, c, way, err));
-    count_received(p, c->peer, p->elems, waited, end_move(p, start));
+    count_received(p, c->peer, p->elems * sizeof *to, waited, end_move(p, start));
     return BT_OK;
 }
 
@@ -180,7 +179,7 @@ bt_code bt_pipe_send(bt_pipe *p, bt_pipe_way way, const float *from, bt_err *err
     int rc = MPI_Isend(c->buf[k], (int)p->elems, MPI_FLOAT, c->peer, TAG + (int)way,
                        p->mesh->pp->mpi, &c->requests[k]);
     BT_TRY(bt_mpi_check(rc, "sending to a pipeline stage", err));
-    count_sent(p, p->elems, end_move(p, start));
+    count_sent(p, p->elems * sizeof *from, end_move(p, start));
     return BT_OK;
 }
 
@@ -200,15 +199,16 @@ int64_t bt_pipe_take_busy_ns(bt_pipe *p) {
 
 /* ---- between the first and the last stage, and over all ---------------------------------------- */
 
-bt_code bt_pipe_copy(bt_pipe *p, bt_pipe_way way, float *x, size_t n, bt_err *err) {
+bt_code bt_pipe_copy(bt_pipe *p, bt_pipe_way way, void *x, size_t n, bt_err *err) {
     int last = bt_comm_size(p->mesh->pp) - 1, me = bt_comm_rank(p->mesh->pp),
         from = way == BT_PIPE_UP ? last : 0, to = last - from;
     if (me != from && me != to) return BT_OK;
     int64_t start = begin_move();
+    char *bytes = x;
     for (size_t i = 0; i < n; i += COPY_MOST) {
         int some = (int)(n - i < COPY_MOST ? n - i : COPY_MOST);
-        int rc = me == from ? MPI_Send(x + i, some, MPI_FLOAT, to, COPY_TAG, p->mesh->pp->mpi)
-                            : MPI_Recv(x + i, some, MPI_FLOAT, from, COPY_TAG, p->mesh->pp->mpi,
+        int rc = me == from ? MPI_Send(bytes + i, some, MPI_BYTE, to, COPY_TAG, p->mesh->pp->mpi)
+                            : MPI_Recv(bytes + i, some, MPI_BYTE, from, COPY_TAG, p->mesh->pp->mpi,
                                        MPI_STATUS_IGNORE);
         BT_TRY(bt_mpi_check(rc, "sending the tied embedding between stages", err));
     }

@@ -30,9 +30,9 @@ bt_code bt_pipe_send(bt_pipe *p, bt_pipe_way way, const float *from, bt_err *err
 /* everything sent has left */
 bt_code bt_pipe_end(bt_pipe *p, bt_err *err) BT_MUST_CHECK;
 
-/* n floats between the first and the last stage, by both; others return at once. UP: last to
+/* n bytes between the first and the last stage, by both; others return at once. UP: last to
  * first. */
-bt_code bt_pipe_copy(bt_pipe *p, bt_pipe_way way, float *x, size_t n, bt_err *err) BT_MUST_CHECK;
+bt_code bt_pipe_copy(bt_pipe *p, bt_pipe_way way, void *x, size_t n, bt_err *err) BT_MUST_CHECK;
 /* x of the stage that knows it, to all: the others have zeros. Collective over the stages */
 bt_code bt_pipe_sum(bt_pipe *p, double *x, size_t n, bt_err *err) BT_MUST_CHECK;
 

@@ -11,23 +11,32 @@ enum { TAG = 30000 };
 struct bt_shard_all_gather {
     const bt_mesh *mesh;
     const bt_shards *shards;
-    bt_range *ranges;
+    bt_gathered *ranges;
     size_t n_ranges;
     MPI_Request *requests;
     int started;
 };
 
-/* the next part of [at->begin, at->end) that is gathered; advances *k. Empty when there is none */
-static bt_range next_part(const bt_shard_all_gather *p, bt_range piece, size_t *k) {
+/* a message: values where they lie */
+typedef struct part {
+    char *at;
+    size_t n, elem;
+} part;
+
+/* the next part of a piece that is gathered; advances *k. n is 0 when there is none */
+static part next_part(const bt_shard_all_gather *p, bt_range piece, size_t *k) {
     for (; *k < p->n_ranges; (*k)++) {
-        size_t begin = p->ranges[*k].begin > piece.begin ? p->ranges[*k].begin : piece.begin;
-        size_t end = p->ranges[*k].end < piece.end ? p->ranges[*k].end : piece.end;
+        const bt_gathered *g = &p->ranges[*k];
+        size_t begin = g->range.begin > piece.begin ? g->range.begin : piece.begin;
+        size_t end = g->range.end < piece.end ? g->range.end : piece.end;
         if (begin >= end) continue;
         (*k)++;
-        return (bt_range){begin, end};
+        return (part){(char *)g->values + (begin - g->range.begin) * g->elem, end - begin, g->elem};
     }
-    return (bt_range){0, 0};
+    return (part){0};
 }
+
+static MPI_Datatype type_of(const part *x) { return x->elem == 2 ? MPI_UINT16_T : MPI_FLOAT; }
 
 /* messages of all stripes and shards together, sent and received */
 static size_t most_requests(const bt_shard_all_gather *p) {
@@ -35,8 +44,7 @@ static size_t most_requests(const bt_shard_all_gather *p) {
     for (size_t i = 0; i < p->shards->n_stripes; i++) {
         for (int s = 0; s < p->shards->n; s++) {
             for (size_t k = 0;;) {
-                bt_range r = next_part(p, bt_shards_piece(p->shards, i, s), &k);
-                if (r.begin == r.end) break;
+                if (next_part(p, bt_shards_piece(p->shards, i, s), &k).n == 0) break;
                 parts++;
             }
         }
@@ -46,8 +54,8 @@ static size_t most_requests(const bt_shard_all_gather *p) {
 }
 
 bt_code bt_shard_all_gather_create(bt_shard_all_gather **out, const bt_mesh *mesh,
-                                   const bt_shards *shards, const bt_range *ranges, size_t n_ranges,
-                                   bt_err *err) {
+                                   const bt_shards *shards, const bt_gathered *ranges,
+                                   size_t n_ranges, bt_err *err) {
     *out = NULL;
     bt_shard_all_gather *p = calloc(1, sizeof *p);
     if (p)
@@ -75,41 +83,41 @@ void bt_shard_all_gather_destroy(bt_shard_all_gather *p) {
     free(p);
 }
 
-static bt_code receive(bt_shard_all_gather *p, float *to, size_t n, int from, bt_err *err) {
+static bt_code receive(bt_shard_all_gather *p, const part *x, int from, bt_err *err) {
     bt_pair_add(bt_mesh_peer(p->mesh, BT_AXIS_SHARD, from),
-                &(bt_pair){.messages = 1, .bytes = (int64_t)(n * sizeof *to)});
-    return bt_mpi_check(MPI_Irecv(to, (int)n, MPI_FLOAT, from, TAG, p->mesh->shard->mpi,
+                &(bt_pair){.messages = 1, .bytes = (int64_t)(x->n * x->elem)});
+    return bt_mpi_check(MPI_Irecv(x->at, (int)x->n, type_of(x), from, TAG, p->mesh->shard->mpi,
                                   &p->requests[p->started++]),
                         "gathering of weights", err);
 }
 
-static bt_code send(bt_shard_all_gather *p, const float *from, size_t n, int to, bt_err *err) {
-    uint64_t bytes = (uint64_t)n * sizeof *from;
+static bt_code send(bt_shard_all_gather *p, const part *x, int to, bt_err *err) {
+    uint64_t bytes = (uint64_t)x->n * x->elem;
     bt_comm_count(bytes, bytes);
     bt_traffic_add(BT_COLL_ALL_GATHER, p->mesh->shard->axis,
                    &(bt_traffic){.bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes});
-    return bt_mpi_check(MPI_Isend(from, (int)n, MPI_FLOAT, to, TAG, p->mesh->shard->mpi,
+    return bt_mpi_check(MPI_Isend(x->at, (int)x->n, type_of(x), to, TAG, p->mesh->shard->mpi,
                                   &p->requests[p->started++]),
                         "gathering of weights", err);
 }
 
 /* Both sides walk the same parts in the same order, so messages with one tag match. */
-bt_code bt_shard_all_gather_start(bt_shard_all_gather *p, float *flat, size_t stripe, bt_err *err) {
+bt_code bt_shard_all_gather_start(bt_shard_all_gather *p, size_t stripe, bt_err *err) {
     const bt_comm *c = p->mesh->shard;
     for (int d = 1; d < c->size; d++) {
         int from = (c->rank + d) % c->size;
         for (size_t k = 0;;) {
-            bt_range r = next_part(p, bt_shards_piece(p->shards, stripe, from), &k);
-            if (r.begin == r.end) break;
-            BT_TRY(receive(p, flat + r.begin, r.end - r.begin, from, err));
+            part x = next_part(p, bt_shards_piece(p->shards, stripe, from), &k);
+            if (x.n == 0) break;
+            BT_TRY(receive(p, &x, from, err));
         }
     }
     for (int d = 1; d < c->size; d++) {
         int to = (c->rank - d + c->size) % c->size;
         for (size_t k = 0;;) {
-            bt_range r = next_part(p, bt_shards_piece(p->shards, stripe, c->rank), &k);
-            if (r.begin == r.end) break;
-            BT_TRY(send(p, flat + r.begin, r.end - r.begin, to, err));
+            part x = next_part(p, bt_shards_piece(p->shards, stripe, c->rank), &k);
+            if (x.n == 0) break;
+            BT_TRY(send(p, &x, to, err));
         }
     }
     return BT_OK;

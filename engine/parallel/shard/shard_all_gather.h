@@ -1,5 +1,6 @@
-/* shard_all_gather.h - what shards own, to all ranks of the shard axis: values of the flat array,
- * in place.
+/* shard_all_gather.h - what shards own, to all ranks of the shard axis: values of ranges of the flat
+ * array, in place, each range in memory and of an element size of its own (the latent weights
+ * themselves, or a table of them as bf16).
  * Threads: the training thread. No allocation after create. */
 #ifndef BT_ENGINE_PARALLEL_SHARD_SHARD_ALL_GATHER_H
 #define BT_ENGINE_PARALLEL_SHARD_SHARD_ALL_GATHER_H
@@ -9,15 +10,20 @@
 
 typedef struct bt_shard_all_gather bt_shard_all_gather;
 
+typedef struct bt_gathered {
+    bt_range range; /* of the flat array */
+    void *values;   /* that of range.begin; borrowed */
+    size_t elem;    /* bytes of a value: 2 or 4 */
+} bt_gathered;
+
 /* ranges: the parts of the flat array that are gathered, ascending and disjoint; copied */
 bt_code bt_shard_all_gather_create(bt_shard_all_gather **out, const bt_mesh *mesh,
-                                   const bt_shards *shards, const bt_range *ranges, size_t n_ranges,
-                                   bt_err *err) BT_MUST_CHECK;
+                                   const bt_shards *shards, const bt_gathered *ranges,
+                                   size_t n_ranges, bt_err *err) BT_MUST_CHECK;
 void bt_shard_all_gather_destroy(bt_shard_all_gather *p); /* accepts NULL */
 /* every shard's part of the stripe to every shard, in place; stripes in the same order on all
  * ranks */
-bt_code bt_shard_all_gather_start(bt_shard_all_gather *p, float *flat, size_t stripe, bt_err *err)
-    BT_MUST_CHECK;
+bt_code bt_shard_all_gather_start(bt_shard_all_gather *p, size_t stripe, bt_err *err) BT_MUST_CHECK;
 /* waits for all that was started */
 bt_code bt_shard_all_gather_finish(bt_shard_all_gather *p, bt_err *err) BT_MUST_CHECK;
 

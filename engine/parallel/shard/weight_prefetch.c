@@ -91,7 +91,7 @@ bt_code bt_prefetch_create(bt_prefetch **out, const bt_prefetch_cfg *cfg, bt_err
                        (double)bt_prefetch_bytes(f->slot_bytes) / 1048576.0);
     else if (longest > INT_MAX)
         code = bt_fail(err, BT_UNSUPPORTED,
-                       "a shard's codes of one layer are %zu bytes: more than one message holds "
+                       "a shard's weights of one layer are %zu bytes: more than one message holds "
                        "(use more shards)",
                        longest);
     if (code != BT_OK) {

@@ -1,5 +1,5 @@
 /* weight_prefetch.h - parts of every shard's bytes to all ranks of the shard axis, one part after
- * another, each a little ahead of its use: the ternary codes of a layer (ZeRO-3). Non-owners have
+ * another, each a little ahead of its use: a layer's weights as its products read them (ZeRO-3). Non-owners have
  * room for two parts, not for all.
  *
  *     own bytes       | part 0 | 1 | 2 | ... | n-1 |     the same bytes in every visit; sent up to

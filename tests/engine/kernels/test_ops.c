@@ -51,13 +51,13 @@ static void run_all(results *r, bt_prec prec) {
         .T = T, .D = D, .ldq = H * D, .ldk = KV * D, .ldv = KV * D, .ldo = H * D, .scale = 0.25f};
     bt_op_attn_fwd(r->o, r->lse, q, k, v, &s, B, H, KV, prec);
     bt_op_attn_bwd(r->dq, r->dk, r->dv, go, r->o, r->lse, q, k, v, &s, B, H, KV, 1, prec);
-    r->loss = bt_op_head_loss(r->hx, r->hE, x, E, targets, 0.01f, r->logits, 32, r->row_loss, M, V,
-                              K, prec, NULL);
+    r->loss = bt_op_head_loss(r->hx, r->hE, x, (bt_table){.f32 = E}, targets, 0.01f, r->logits, 32,
+                              r->row_loss, M, V, K, prec, NULL);
     memcpy(r->w, w, sizeof r->w);
     bt_op_adamw(r->w, r->dw, r->m, r->v, 0.9f, 1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.1f, 0.05f, N * K);
     int32_t tokens[M];
     for (int i = 0; i < M; i++) tokens[i] = i * 31 % V;
-    bt_op_embed(r->emb, E, tokens, M, K);
+    bt_op_embed(r->emb, (bt_table){.f32 = E}, tokens, M, K);
     bt_op_embed_bwd(r->dE, x, tokens, M, K);
     memcpy(r->rope, q, sizeof r->rope);
     bt_op_rope(r->rope, H * D, cosines, sines, pos, 1, B * T, H, D);
@@ -190,8 +190,8 @@ static void head_run(head *h, const float *x, const float *E, const int32_t *tar
                      bt_head8 *int8) {
     static float logits[HCHUNK * HV];
     memset(h->dE, 0, sizeof h->dE);
-    h->loss = bt_op_head_loss(h->dx, h->dE, x, E, targets, 0.01f, logits, HCHUNK, h->row, HM, HV,
-                              HC, BT_PREC_FP32, int8);
+    h->loss = bt_op_head_loss(h->dx, h->dE, x, (bt_table){.f32 = E}, targets, 0.01f, logits, HCHUNK,
+                              h->row, HM, HV, HC, BT_PREC_FP32, int8);
 }
 
 static double apart(const float *a, const float *b, size_t n) { /* |a - b| / |b| */
