@@ -56,7 +56,11 @@ static const contract contracts[] = {
     {"/api/v1/server", NULL, "", "b:control b:query"},
     {"/api/v1/metrics", NULL, "",
      "a:metrics s:metrics.0.scope s:metrics.0.key s:metrics.0.unit s:metrics.0.panel "
-     "s:metrics.0.help a:phases s:phases.0.name s:phases.0.key"},
+     "s:metrics.0.help a:phases s:phases.0.name s:phases.0.key s:phases.0.title s:phases.0.letter "
+     "s:phases.0.light s:phases.0.dark a:scopes s:scopes.0.name s:scopes.0.view s:scopes.0.per "
+     "a:scopes.0.keys a:panels s:panels.0.name s:panels.0.title s:panels.0.question a:events "
+     "s:events.0.kind s:events.0.level s:events.0.mark a:verbs s:verbs.0.verb s:verbs.0.label "
+     "a:verbs.0.states a:states s:states.0.name"},
     {"/api/v1/runs", NULL, "limit=10",
      "s:schema n:runs.total a:runs.rows s:runs.rows.0.run s:runs.rows.0.state s:runs.rows.0.host "
      "s:runs.rows.0.tags s:runs.rows.0.note n:runs.rows.0.ranks "
@@ -88,6 +92,11 @@ static const contract contracts[] = {
      "b:series.0.baseline a:series.0.x a:series.0.step "
      "a:series.0.first a:series.0.last a:series.0.min a:series.0.max a:series.0.mean a:series.0.n "
      "s:series.1.metric"},
+    {"panel", "base", "panel=comm",
+     "s:panel.panel a:panel.scopes s:panel.scopes.0.scope a:panel.scopes.0.sampled "
+     "a:panel.metrics s:panel.metrics.0.scope s:panel.metrics.0.key s:panel.metrics.0.unit "
+     "n:panel.metrics.0.step n:panel.metrics.0.rows ?:panel.metrics.0.mean "
+     "?:panel.metrics.0.least ?:panel.metrics.0.most a:panel.metrics.0.history"},
     {"heatmap", "base", "value=busy&cols=30",
      "s:heatmap.value s:heatmap.unit n:heatmap.rows n:heatmap.cols b:heatmap.exact a:heatmap.step "
      "a:heatmap.time_s a:heatmap.cells a:heatmap.cells.0"},

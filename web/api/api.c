@@ -135,6 +135,18 @@ bt_code bt_api_events(bt_api *a, const bt_req *r, const char *run, bt_answer *ou
     return answer_view(a, r, run, &ask, out, err);
 }
 
+/* the metrics of one panel, or of all where none is named */
+bt_code bt_api_panel(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    bt_view_ask ask;
+    const char *panel = bt_req_arg(r, "panel");
+    bt_view_ask_init(&ask);
+    ask.parts = BT_VIEW_PANEL;
+    ask.panel = panel && *panel ? bt_panel_find(panel) : BT_PANEL_COUNT;
+    if (panel && *panel && ask.panel == BT_PANEL_COUNT)
+        return bad_arg(err, "panel", "a panel of /api/v1/metrics");
+    return answer_view(a, r, run, &ask, out, err);
+}
+
 bt_code bt_api_heatmap(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
     bt_view_ask ask;
     int64_t cols = 120;
@@ -228,42 +240,6 @@ bt_code bt_api_server(bt_api *a, const bt_req *r, const char *run, bt_answer *ou
     bt_json_object(&j, NULL);
     bt_json_bool(&j, "control", a->allows.control);
     bt_json_bool(&j, "query", a->allows.query);
-    bt_json_end(&j, '}');
-    return BT_OK;
-}
-
-static void metric_rows(bt_json *j, const bt_scope_row *scope) {
-    for (int i = 0; i < scope->n; i++) {
-        const bt_metric *m = &scope->metric[i];
-        bt_json_object(j, NULL);
-        bt_json_str(j, "scope", scope->name);
-        bt_json_str(j, "key", m->key);
-        bt_json_str(j, "unit", bt_unit_name(m->unit));
-        bt_json_str(j, "panel", bt_panel_name(m->panel));
-        bt_json_str(j, "help", m->help);
-        bt_json_end(j, '}');
-    }
-}
-
-bt_code bt_api_metrics(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
-    (void)a;
-    (void)r;
-    (void)run;
-    (void)err;
-    bt_json j;
-    bt_json_begin(&j, &out->body);
-    bt_json_object(&j, NULL);
-    bt_json_array(&j, "metrics");
-    for (int k = 0; k < BT_SCOPE_COUNT; k++) metric_rows(&j, &bt_scopes[k]);
-    bt_json_end(&j, ']');
-    bt_json_array(&j, "phases");
-    for (int p = 0; p < BT_PHASE_COUNT; p++) {
-        bt_json_object(&j, NULL);
-        bt_json_str(&j, "name", bt_phases[p].name);
-        bt_json_str(&j, "key", bt_rank_metrics[bt_phases[p].metric].key);
-        bt_json_end(&j, '}');
-    }
-    bt_json_end(&j, ']');
     bt_json_end(&j, '}');
     return BT_OK;
 }

@@ -70,6 +70,64 @@ static const family families[] = {
 };
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
+/* ---- families made from the tables: every metric, named by its scope's view ------------------ */
+
+static const struct {
+    const char *from, *to;
+    double scale;
+} base_units[] = {[BT_UNIT_NONE] = {"", "", 1},
+                  [BT_UNIT_MS] = {"_ms", "_seconds", 1e-3},
+                  [BT_UNIT_MIB] = {"_mib", "_bytes", 1048576},
+                  [BT_UNIT_BYTES] = {"", "", 1},
+                  [BT_UNIT_COUNT] = {"", "", 1},
+                  [BT_UNIT_PER_S] = {"_per_s", "_per_second", 1},
+                  [BT_UNIT_FRAC] = {"_frac", "_ratio", 1},
+                  [BT_UNIT_NATS] = {"", "_nats", 1}};
+
+/* "bitrain_rank_steps_wait_seconds" */
+static void family_name(char *out, size_t size, const bt_scope_row *scope, const bt_metric *m) {
+    const char *from = base_units[m->unit].from;
+    size_t n = strlen(m->key), cut = strlen(from);
+    if (n > cut && strcmp(m->key + n - cut, from) == 0) n -= cut;
+    snprintf(out, size, "bitrain_%s_%.*s%s", scope->view, (int)n, m->key, base_units[m->unit].to);
+}
+
+/* rows[k] is of the k-th metric of all scopes */
+static void table_rows(bt_text *rows, const char *run, const bt_view_panel *p) {
+    char name[160];
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_view_metric *x = &p->metric[i];
+        const bt_scope_row *scope = &bt_scopes[x->scope];
+        const bt_metric *m = &scope->metric[x->metric];
+        double scale = base_units[m->unit].scale;
+        const struct {
+            const char *of;
+            double v;
+        } told[] = {{"mean", x->mean}, {"least", x->least}, {"most", x->most}};
+        if (x->step < 0) continue;
+        family_name(name, sizeof name, scope, m);
+        /* a step has one row, so that its mean is its value */
+        for (int k = 0; k < (scope->n_keys ? 3 : 1); k++)
+            bt_text_printf(&rows[i], "%s{run=\"%s\",of=\"%s\"} %.17g\n", name, run, told[k].of,
+                           told[k].v * scale);
+    }
+}
+
+static void print_table(bt_text *out, bt_text *rows) {
+    char name[160];
+    size_t i = 0;
+    for (int k = 0; k < BT_SCOPE_COUNT; k++) {
+        for (int m = 0; m < bt_scopes[k].n; m++, i++) {
+            if (rows[i].failed) out->failed = true;
+            family_name(name, sizeof name, &bt_scopes[k], &bt_scopes[k].metric[m]);
+            if (rows[i].len)
+                bt_text_printf(out, "# HELP %s %s\n# TYPE %s gauge\n%s", name,
+                               bt_scopes[k].metric[m].help, name, bt_text_str(&rows[i]));
+            bt_text_release(&rows[i]);
+        }
+    }
+}
+
 /* ---- rows ---- */
 
 static void put(bt_text *rows, int f, const char *labels, double v) {
@@ -127,11 +185,13 @@ static bool on_events(void *ctx, const bt_row *row) {
     return true;
 }
 
-static bt_code run_rows(bt_api *a, bt_text *rows, const char *run, bt_err *err) {
+static bt_code run_rows(bt_api *a, bt_text *rows, bt_text *table, const char *run, bt_err *err) {
     char labels[160];
     bt_view_ask ask;
     bt_view_ask_init(&ask);
-    ask.parts = BT_VIEW_HEAD | BT_VIEW_RANKS | BT_VIEW_LAYERS | BT_VIEW_SERIES;
+    ask.parts = BT_VIEW_HEAD | BT_VIEW_RANKS | BT_VIEW_LAYERS | BT_VIEW_SERIES | BT_VIEW_PANEL;
+    ask.panel = BT_PANEL_COUNT;
+    ask.samples = 1;
     ask.run = run;
     /* where the newest point lies on this axis: all bytes so far */
     ask.x = BT_X_BYTES;
@@ -147,6 +207,7 @@ static bt_code run_rows(bt_api *a, bt_text *rows, const char *run, bt_err *err) 
     if (v->n_series && v->series[0].n) put(rows, WIRE, labels, v->series[0].x[v->series[0].n - 1]);
     rank_rows(rows, run, &v->ranks);
     tensor_rows(rows, run, &v->layers);
+    table_rows(table, run, &v->panel);
     event_rows e = {rows, run};
     return bt_db_query(bt_api_db(a, err),
                        "SELECT kind, level, count(*) FROM events WHERE run = ?1 GROUP BY kind, "
@@ -171,13 +232,13 @@ bt_code bt_api_prometheus(bt_api *a, const bt_req *r, const char *unused, bt_ans
     (void)r;
     (void)unused;
     live l = {.n = 0};
-    bt_text rows[N_FAMILIES] = {{0}};
+    bt_text rows[N_FAMILIES] = {{0}}, table[BT_METRICS_COUNT] = {{0}};
     bt_db *db = bt_api_db(a, err);
     if (!db) return err->code;
     bt_code code = bt_db_query(
         db, "SELECT run FROM runs WHERE ended_s IS NULL ORDER BY started_s DESC LIMIT 64", NULL, 0,
         LIVE_MAX, 2, keep_name, &l, NULL, err);
-    for (int i = 0; i < l.n && code == BT_OK; i++) code = run_rows(a, rows, l.run[i], err);
+    for (int i = 0; i < l.n && code == BT_OK; i++) code = run_rows(a, rows, table, l.run[i], err);
     out->type = "text/plain; version=0.0.4; charset=utf-8";
     for (int f = 0; f < (int)N_FAMILIES; f++) {
         const family *x = &families[f];
@@ -188,6 +249,7 @@ bt_code bt_api_prometheus(bt_api *a, const bt_req *r, const char *unused, bt_ans
         bt_text_put(&out->body, bt_text_str(&rows[f]));
         bt_text_release(&rows[f]);
     }
+    print_table(&out->body, table);
     bt_text_printf(&out->body,
                    "# HELP bitrain_live_runs runs that have not ended\n# TYPE bitrain_live_runs "
                    "gauge\nbitrain_live_runs %d\n"

@@ -103,7 +103,7 @@ typedef struct bt_phase_row {
     const char *name, *title; /* "comm", "communication" */
     char letter;
     bt_rank_metric metric;
-    bool rest;                /* made from the others: the step minus all of them */
+    bool rest;                /* time outside of all spans */
     const char *light, *dark; /* its colour on a page, "#1f5fbf" */
 } bt_phase_row;
 extern const bt_phase_row bt_phases[BT_PHASE_COUNT];

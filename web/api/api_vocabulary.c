@@ -1,0 +1,117 @@
+/* api_vocabulary.c - /api/v1/metrics: the tables of engine/base/tables as JSON, so that the page and
+ * other readers keep no list of metrics, phases, events or verbs of their own. */
+#include <stdio.h>
+
+#include "engine/base/tables/event.h"
+#include "engine/base/tables/metric.h"
+#include "engine/base/tables/verb.h"
+#include "web/api/api.h"
+
+static void metric_rows(bt_json *j, const bt_scope_row *scope) {
+    for (int i = 0; i < scope->n; i++) {
+        const bt_metric *m = &scope->metric[i];
+        bt_json_object(j, NULL);
+        bt_json_str(j, "scope", scope->name);
+        bt_json_str(j, "key", m->key);
+        bt_json_str(j, "unit", bt_unit_name(m->unit));
+        bt_json_str(j, "panel", bt_panel_name(m->panel));
+        bt_json_str(j, "help", m->help);
+        bt_json_end(j, '}');
+    }
+}
+
+static void scope_row(bt_json *j, const bt_scope_row *s) {
+    bt_json_object(j, NULL);
+    bt_json_str(j, "name", s->name);
+    bt_json_str(j, "view", s->view);
+    bt_json_str(j, "per", s->per);
+    bt_json_array(j, "keys");
+    for (int k = 0; k < s->n_keys; k++) bt_json_str(j, NULL, s->key[k].name);
+    bt_json_end(j, ']');
+    bt_json_end(j, '}');
+}
+
+static void panel_row(bt_json *j, bt_metric_panel p) {
+    bt_json_object(j, NULL);
+    bt_json_str(j, "name", bt_panel_name(p));
+    bt_json_str(j, "title", bt_panel_title(p));
+    bt_json_str(j, "question", bt_panel_question(p));
+    bt_json_end(j, '}');
+}
+
+static void phase_row(bt_json *j, const bt_phase_row *p) {
+    const char letter[2] = {p->letter, '\0'};
+    bt_json_object(j, NULL);
+    bt_json_str(j, "name", p->name);
+    bt_json_str(j, "key", bt_rank_metrics[p->metric].key);
+    bt_json_str(j, "title", p->title);
+    bt_json_str(j, "letter", letter);
+    bt_json_str(j, "light", p->light);
+    bt_json_str(j, "dark", p->dark);
+    bt_json_bool(j, "rest", p->rest);
+    bt_json_end(j, '}');
+}
+
+static void event_row(bt_json *j, const bt_event_row *e) {
+    bt_json_object(j, NULL);
+    bt_json_str(j, "kind", e->name);
+    bt_json_str(j, "level", bt_event_level_name(e->level));
+    bt_json_str(j, "mark", bt_event_mark_name(e->mark));
+    bt_json_str(j, "help", e->help);
+    bt_json_end(j, '}');
+}
+
+static void verb_row(bt_json *j, bt_verb verb) {
+    const bt_verb_row *v = &bt_verbs[verb];
+    bt_json_object(j, NULL);
+    bt_json_str(j, "verb", v->word);
+    bt_json_str(j, "argument", v->argument);
+    bt_json_str(j, "label", v->label);
+    bt_json_str(j, "help", v->help);
+    bt_json_array(j, "states");
+    for (int s = 0; s < BT_STATE_COUNT; s++)
+        if (bt_verb_offered(verb, (bt_run_state)s)) bt_json_str(j, NULL, bt_run_states[s].name);
+    bt_json_end(j, ']');
+    bt_json_end(j, '}');
+}
+
+static void state_row(bt_json *j, const bt_run_state_row *s) {
+    bt_json_object(j, NULL);
+    bt_json_str(j, "name", s->name);
+    bt_json_bool(j, "live", s->live);
+    bt_json_str(j, "help", s->help);
+    bt_json_end(j, '}');
+}
+
+bt_code bt_api_metrics(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
+    (void)a;
+    (void)r;
+    (void)run;
+    (void)err;
+    bt_json j;
+    bt_json_begin(&j, &out->body);
+    bt_json_object(&j, NULL);
+    bt_json_array(&j, "metrics");
+    for (int k = 0; k < BT_SCOPE_COUNT; k++) metric_rows(&j, &bt_scopes[k]);
+    bt_json_end(&j, ']');
+    bt_json_array(&j, "scopes");
+    for (int k = 0; k < BT_SCOPE_COUNT; k++) scope_row(&j, &bt_scopes[k]);
+    bt_json_end(&j, ']');
+    bt_json_array(&j, "panels");
+    for (int p = 0; p < BT_PANEL_COUNT; p++) panel_row(&j, (bt_metric_panel)p);
+    bt_json_end(&j, ']');
+    bt_json_array(&j, "phases");
+    for (int p = 0; p < BT_PHASE_COUNT; p++) phase_row(&j, &bt_phases[p]);
+    bt_json_end(&j, ']');
+    bt_json_array(&j, "events");
+    for (int e = 0; e < BT_EVENT_COUNT; e++) event_row(&j, &bt_events[e]);
+    bt_json_end(&j, ']');
+    bt_json_array(&j, "verbs");
+    for (int v = 0; v < BT_VERB_COUNT; v++) verb_row(&j, (bt_verb)v);
+    bt_json_end(&j, ']');
+    bt_json_array(&j, "states");
+    for (int s = 0; s < BT_STATE_COUNT; s++) state_row(&j, &bt_run_states[s]);
+    bt_json_end(&j, ']');
+    bt_json_end(&j, '}');
+    return BT_OK;
+}
