@@ -9,7 +9,16 @@ import { pathToFileURL } from "node:url";
 
 export const env = process.env;
 export const token = env.BITRAIN_DASH_TOKEN;
-export const pages = ["overview", "ranks", "steps", "comm", "ternary", "events", "system"];
+export const pages = [
+  "overview",
+  "ranks",
+  "steps",
+  "comm",
+  "ternary",
+  "events",
+  "system",
+  "metrics",
+];
 export const problems = [];
 
 const { chromium } = await import(pathToFileURL(`${env.BT_MODULES}/playwright-core/index.mjs`));

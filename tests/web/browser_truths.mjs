@@ -222,4 +222,14 @@ async function system(page) {
   );
 }
 
-export const truths = { overview, ranks, steps, comm, ternary, events, system };
+/** Every metric of the database's own table of metrics is on the page, with its newest mean. */
+async function metrics(page) {
+  const rows = await cellsOf(page.locator("figure tbody tr"));
+  assert.equal(rows.length, Number(truth("SELECT count(*) FROM metrics")));
+  const loss = rows.find(([key, scope]) => key === "loss" && scope === "step");
+  const newest =
+    "SELECT printf('%.4f', loss) FROM steps WHERE run = 'base' ORDER BY step DESC LIMIT 1";
+  assert.equal(loss[2], String(truth(newest)));
+}
+
+export const truths = { overview, ranks, steps, comm, ternary, events, system, metrics };

@@ -22,7 +22,8 @@ typedef struct keeper {
     bt_json *j;
 } keeper;
 
-/* one answer under "runs/NAME/what?key"; args: key, value, ..., NULL */
+/* one answer under "runs/NAME/what?key", of no run (name does not begin so) under its own name;
+ * args: key, value, ..., NULL */
 static bt_code keep(const keeper *k, bt_api_fn fn, const char *name, const char *const *args,
                     bt_err *err) {
     bt_answer a = {.status = 200};
@@ -33,7 +34,8 @@ static bt_code keep(const keeper *k, bt_api_fn fn, const char *name, const char 
     bt_text_init(&a.body);
     bt_code code = fn(k->api, r, k->run, &a, err);
     if (code == BT_OK && a.body.failed) code = bt_fail(err, BT_NOMEM, "no memory for the report");
-    snprintf(key, sizeof key, "runs/%s%s", k->run, name);
+    bool of_run = !name[0] || name[0] == '/';
+    snprintf(key, sizeof key, "%s%s%s", of_run ? "runs/" : "", of_run ? k->run : "", name);
     if (code == BT_OK) bt_json_raw(k->j, key, bt_text_str(&a.body));
     bt_text_release(&a.body);
     free(r);
@@ -75,7 +77,9 @@ static bt_code keep_all(const keeper *k, bt_err *err) {
                  {"/breakdown", bt_api_ranks},
                  {"/stragglers", bt_api_ranks},
                  {"/comm", bt_api_comm},
-                 {"/layers", bt_api_layers}};
+                 {"/layers", bt_api_layers},
+                 {"/panel", bt_api_panel},
+                 {"metrics", bt_api_metrics}};
     char name[64], number[16];
     BT_TRY(keep(k, bt_api_events, "/events", (const char *const[]){"limit", "1000", NULL}, err));
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)

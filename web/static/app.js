@@ -4,6 +4,7 @@ import { get, login } from "./base/api.js";
 import { toast } from "./base/dom.js";
 import { report } from "./base/kept_answers.js";
 import { applyTheme, choose, state } from "./base/state.js";
+import { learn } from "./base/vocabulary.js";
 import { showGate, showNotFound } from "./frame/gate.js";
 import { chartChoices, showBareHeader, showHeader } from "./frame/header.js";
 import { showHelp } from "./frame/help.js";
@@ -13,6 +14,7 @@ import { View } from "./frame/view.js";
 import { commPage } from "./pages/page_comm.js";
 import { comparePage } from "./pages/page_compare.js";
 import { eventsPage } from "./pages/page_events.js";
+import { metricsPage } from "./pages/page_metrics.js";
 import { overviewPage } from "./pages/page_overview.js";
 import { ranksPage } from "./pages/page_ranks.js";
 import { runsPage } from "./pages/page_runs.js";
@@ -20,7 +22,7 @@ import { stepsPage } from "./pages/page_steps.js";
 import { systemPage } from "./pages/page_system.js";
 import { ternaryPage } from "./pages/page_ternary.js";
 
-// the pages of a run, by the keys 1 to 7, as in `bitrain top`
+// the pages of a run, by the keys 1 to 8
 const pages = [
   { key: "overview", title: "Overview", show: overviewPage },
   { key: "ranks", title: "Ranks", show: ranksPage },
@@ -29,6 +31,7 @@ const pages = [
   { key: "ternary", title: "Ternary", show: ternaryPage },
   { key: "events", title: "Events and goodput", show: eventsPage },
   { key: "system", title: "System", show: systemPage },
+  { key: "metrics", title: "Metrics", show: metricsPage },
 ];
 const comparedMost = 12;
 
@@ -114,6 +117,7 @@ async function enter(token) {
 
 async function start() {
   if (!report) server = await get("server");
+  learn(await get("metrics"));
   showRoute();
 }
 

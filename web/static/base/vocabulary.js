@@ -1,8 +1,57 @@
-// vocabulary.js - every list of names that the page keeps by hand: axes, phases, metrics of the
-// charts, values of the heat maps, kinds of events, parts of the time. No other module lists
-// phases, metrics or kinds, so that these lists can come from /api/v1/metrics instead (whose rows
-// are those of engine/base/*.def) by changing this one. Colours name custom properties of
-// style/colors.css.
+// vocabulary.js - what things are called. Metrics, scopes, panels, phases, kinds of events and verbs
+// are the rows of engine/base/tables, which the server tells (/api/v1/metrics) and `learn` takes
+// before anything is shown. What charts and cards of their own are made of stands here by hand:
+// axes, lines of charts, values of heat maps, parts of the time. Colours name custom properties of
+// style/colors.css, those of phases --phase-NAME.
+
+// ---- the tables of the server
+
+export const metrics = []; // {scope, key, unit, panel, help}
+export const panels = []; // {name, title, question}
+export const phases = []; // {key, label, color, hatch}, in the order of a step
+export const verbs = []; // {verb, argument, label, help, states}
+const scopes = []; // {name, view, per, keys}
+const kinds = new Map(); // of events: kind -> {level, mark, help}
+
+function replace(list, rows) {
+  list.splice(0, list.length, ...rows);
+}
+
+/** Colours of phases, for both themes; the choice between them is as in style/dark.css. */
+function defineColors(rows) {
+  const sheet = new CSSStyleSheet();
+  const colorsOf = (theme) => rows.map((row) => `--phase-${row.name}: ${row[theme]};`).join(" ");
+  const dark = colorsOf("dark");
+  sheet.insertRule(`:root { ${colorsOf("light")} }`, 0);
+  sheet.insertRule(`:root[data-theme="dark"] { ${dark} }`, 1);
+  const systemIsDark = "@media (prefers-color-scheme: dark)";
+  sheet.insertRule(`${systemIsDark} { :root:not([data-theme="light"]) { ${dark} } }`, 2);
+  document.adoptedStyleSheets = [sheet];
+}
+
+function phaseOf({ key, name, title, rest }) {
+  return { key, label: title, color: `--phase-${name}`, hatch: rest };
+}
+
+/** Takes the answer of /api/v1/metrics. */
+export function learn(tables) {
+  replace(metrics, tables.metrics);
+  replace(scopes, tables.scopes);
+  replace(panels, tables.panels);
+  replace(verbs, tables.verbs);
+  replace(phases, tables.phases.map(phaseOf));
+  tables.events.forEach((event) => kinds.set(event.kind, event));
+  defineColors(tables.phases);
+}
+
+/** The row of a metric {scope, key}, and of its scope. */
+export function metricOf({ scope, key }) {
+  return metrics.find((one) => one.scope === scope && one.key === key);
+}
+
+export function scopeOf({ scope }) {
+  return scopes.find((one) => one.name === scope);
+}
 
 // ---- axes: what x counts. `choice` stands in the list above the charts, `title` beside a value.
 
@@ -14,38 +63,24 @@ export const axes = {
   bytes: { choice: "bytes", title: "bytes on the wire" },
 };
 
-// ---- phases of a step, in the order in which a step goes through them
-
-export const phases = [
-  ["data_ms", "data"],
-  ["fwd_ms", "forward"],
-  ["bwd_ms", "backward"],
-  ["comm_exposed_ms", "exposed transfer"],
-  ["wait_ms", "wait"],
-  ["optim_ms", "optimizer"],
-  ["ckpt_ms", "checkpoint"],
-  ["monitor_ms", "monitor"],
-  ["other_ms", "other"],
-].map(([key, label], i) => ({ key, label, color: `--p${i}`, hatch: key === "other_ms" }));
-
-const phaseColors = Object.fromEntries(phases.map(({ key, color }) => [key, color]));
+// ---- parts of the time
 
 // Time of a transfer: hidden behind compute, exposed, and time lost to ranks that arrived later.
 export const transferParts = [
-  { key: "hidden", label: "hidden transfer", color: "--p5" },
-  { key: "exposed", label: "exposed transfer", color: "--p3" },
-  { key: "wait", label: "wait", color: "--p4" },
+  { key: "hidden", label: "hidden transfer", color: "--phase-optim" },
+  { key: "exposed", label: "exposed transfer", color: "--phase-comm" },
+  { key: "wait", label: "wait", color: "--phase-wait" },
 ];
 
 // Time since the first launch: fields of a run's head.
 export const goodputParts = [
-  { key: "productive_s", label: "productive", color: "--p5" },
-  { key: "redone_s", label: "done again", color: "--p0" },
+  { key: "productive_s", label: "productive", color: "--phase-optim" },
+  { key: "redone_s", label: "done again", color: "--phase-data" },
   { key: "down_s", label: "down", color: "--bad" },
-  { key: "other_s", label: "start, stalls and pauses", color: "--p6" },
+  { key: "other_s", label: "start, stalls and pauses", color: "--phase-ckpt" },
 ];
 
-// ---- charts of metrics (engine/base/metrics.def): a card each, made by cards/series_card.js
+// ---- charts of metrics (engine/base/tables/metrics.def): a card each, made by cards/series_card.js
 
 export const charts = {
   loss: {
@@ -83,8 +118,8 @@ export const charts = {
     title: "One rank",
     lines: [
       { key: "step_ms", label: "step", color: "--s0" },
-      { key: "wait_ms", label: "wait", color: phaseColors.wait_ms },
-      { key: "data_ms", label: "data", color: phaseColors.data_ms },
+      { key: "wait_ms", label: "wait", color: "--phase-wait" },
+      { key: "data_ms", label: "data", color: "--phase-data" },
     ],
     floor: 0,
   },
@@ -184,19 +219,20 @@ export function isShare(history) {
 
 // ---- kinds of events
 
-// Charts mark warnings, errors and events of these kinds.
-
-const markedKinds = ["checkpoint", "resumed", "control"];
-
 export function isCheckpoint(event) {
   return event.kind === "checkpoint";
 }
 
-export function isMarked(event) {
-  return event.step !== null && (event.level !== "info" || markedKinds.includes(event.kind));
+/** How charts mark an event: "line", "faint", or "list" for not at all (events.def). */
+function markOf(event) {
+  return kinds.has(event.kind) ? kinds.get(event.kind).mark : "list";
 }
 
-/** A checkpoint that went as it should: its mark is small, and comparisons leave it out. */
+export function isMarked(event) {
+  return event.step !== null && (event.level !== "info" || markOf(event) !== "list");
+}
+
+/** An event that comes again and again: its mark is small, and comparisons leave it out. */
 export function isRoutine(event) {
-  return event.level === "info" && isCheckpoint(event);
+  return event.level === "info" && markOf(event) === "faint";
 }

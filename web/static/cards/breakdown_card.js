@@ -64,7 +64,7 @@ function breakdownSentence({ ranks, median, step_ms, step0, step1 }) {
   return `A step takes ${ms(step_ms)}; on the median rank ${texts}. ${steps}.`;
 }
 
-const breakdownColumns = [
+const breakdownColumns = () => [
   number("rank", (rank) => String(rank.rank)),
   number("step", (rank) => ms(rank.step_ms)),
   number("p50", (rank) => ms(rank.step_p50_ms)),
@@ -102,7 +102,7 @@ export function breakdownCard(ctx, onranks) {
       else body.replaceChildren(empty("no step of a rank recorded yet"));
     },
     sentence: ({ breakdown }) => breakdownSentence(breakdown),
-    table: ({ breakdown }) => ({ columns: breakdownColumns, rows: breakdown.ranks }),
+    table: ({ breakdown }) => ({ columns: breakdownColumns(), rows: breakdown.ranks }),
   });
   card.see = (wanted) => {
     step = wanted;

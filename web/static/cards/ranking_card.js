@@ -20,7 +20,7 @@ function rankLink(rank, follow) {
 }
 
 function lostBar(row) {
-  const part = { share: row.blame, color: "--p4", label: percent(row.blame, 0) };
+  const part = { share: row.blame, color: "--phase-wait", label: percent(row.blame, 0) };
   return bar([part], `rank ${row.rank} cost the others ${seconds(row.lost_s)}`);
 }
 

@@ -1,9 +1,11 @@
-// control_bar.js - the buttons that steer a live run; the server allows them with --control.
+// control_bar.js - the buttons that steer a live run, one a verb that has a label (verbs.def); the
+// server allows them with --control.
 import { control } from "../base/api.js";
 import { button } from "../base/controls.js";
 import { h, toast } from "../base/dom.js";
+import { verbs } from "../base/vocabulary.js";
 
-/** The buttons, hidden. */
+/** The buttons, hidden, and offer(head), which shows those that the run may be asked for now. */
 export function controlBar(run) {
   const send = async (verb, value) => {
     try {
@@ -27,14 +29,19 @@ export function controlBar(run) {
   const stop = () => {
     if (confirm(`Stop ${run}? It writes a checkpoint first.`)) send("stop");
   };
-  return h(
-    "div",
-    { class: "bar-tools verbs", hidden: true },
-    button("Pause", () => send("pause")),
-    button("Resume", () => send("resume")),
-    button("Checkpoint", () => send("checkpoint")),
-    rate,
-    button("Set", setRate),
-    button("Stop", stop, { class: "danger" }),
-  );
+  const buttonOf = ({ verb, label, help }) =>
+    verb === "stop"
+      ? button(label, stop, { class: "danger", title: help })
+      : button(label, () => send(verb), { title: help });
+  const labelled = verbs.filter((row) => row.label);
+  const buttons = labelled.map(buttonOf);
+  const tools = [rate, button("Set", setRate)];
+  const bar = h("div", { class: "bar-tools verbs", hidden: true }, tools, buttons);
+  const offer = ({ live, state }) => {
+    const offered = (verb) => verbs.some((row) => row.verb === verb && row.states.includes(state));
+    bar.hidden = !live;
+    buttons.forEach((one, i) => (one.hidden = !offered(labelled[i].verb)));
+    tools.forEach((one) => (one.hidden = !offered("set")));
+  };
+  return { bar, offer };
 }

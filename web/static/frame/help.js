@@ -3,7 +3,7 @@ import { button } from "../base/controls.js";
 import { h } from "../base/dom.js";
 
 const keys = [
-  ["1 to 7", "the pages of a run"],
+  ["1 to 8", "the pages of a run"],
   ["T", "the numbers of a figure as a table"],
   [
     "← →",

@@ -58,7 +58,7 @@ export class RunHeader {
     this.stream = h("span", { class: "note", id: "stream" }, made);
     this.controls = controlBar(run);
     const rows = [h("div", { class: "row" }, nav)];
-    if (mayControl) rows.push(h("div", { class: "row" }, this.controls));
+    if (mayControl) rows.push(h("div", { class: "row" }, this.controls.bar));
     const tools = [zoomButton(view), ...chartChoices()];
     showHeader(run, { left: [this.word, this.stream], tools, rows });
     reveal(nav);
@@ -67,7 +67,7 @@ export class RunHeader {
 
   showHead(head) {
     const kind = `state ${head.state}`;
-    this.controls.hidden = !head.live;
+    this.controls.offer(head);
     if (this.word.className !== kind) this.word.className = kind;
     say(this.word, stateText(head));
   }
