@@ -123,9 +123,7 @@ static bt_code load_settings(bt_view *v, double steps, bt_err *err) {
     bt_view_head *h = &v->head;
     const char *run = h->run;
     settings s = {NAN, NAN, NAN, NAN, m};
-    bool kept = strcmp(m->settings_run, run) == 0 && m->settings_attempts == h->n_attempts &&
-                m->settings_whole;
-    if (!kept) {
+    if (!m->settings_whole) {
         m->params[0] = m->preset[0] = m->isa[0] = 0;
         BT_TRY(bt_vq_rows(m,
                           "SELECT key, value FROM configs WHERE run = ?1 AND key IN "
@@ -141,8 +139,6 @@ static bt_code load_settings(bt_view *v, double steps, bt_err *err) {
                                    : s.tokens > 0 && s.batch_tokens > 0
                                        ? ceil(s.tokens / s.batch_tokens)
                                        : 0);
-        snprintf(m->settings_run, sizeof m->settings_run, "%s", run);
-        m->settings_attempts = h->n_attempts;
         m->settings_whole = steps > 0;
     }
     h->steps_total = m->steps_total;
@@ -188,8 +184,7 @@ static bt_code tail_query(bt_view_impl *m, bt_err *err) {
 static bt_code load_tail(bt_view *v, tail *t, bt_err *err) {
     bt_view_impl *m = v->impl;
     int64_t at = m->at_step;
-    bool follows = strcmp(m->tail_run, m->run) == 0 && m->tail_attempts == m->n_attempts &&
-                   m->n_tail > 0 && at >= m->tail_to && at - m->tail_to < TAIL;
+    bool follows = m->n_tail > 0 && at >= m->tail_to && at - m->tail_to < TAIL;
     BT_TRY(tail_query(m, err));
     bt_code code = follows && at > m->tail_to ? read_tail(v, m->tail_to + 1, at, err) : BT_OK;
     for (int64_t width = TAIL; code == BT_OK && !follows; width *= 16) {
@@ -206,8 +201,6 @@ static bt_code load_tail(bt_view *v, tail *t, bt_err *err) {
         memmove(m->tail, m->tail + m->tail_first, m->n_tail * sizeof *m->tail);
         m->tail_first = 0;
     }
-    snprintf(m->tail_run, sizeof m->tail_run, "%s", m->run);
-    m->tail_attempts = m->n_attempts;
     m->tail_to = at;
     *t = (tail){m->tail + m->tail_first, m->n_tail - m->tail_first};
     return code;
@@ -364,8 +357,7 @@ static bt_code load_totals(bt_view *v, gaps *g, bt_err *err) {
     BT_TRY(bt_vq_row(m, "SELECT seq FROM events WHERE run = ?1 ORDER BY seq DESC LIMIT 1", h->run,
                      NULL, 0, x, 1, err));
     m->event_newest = bt_whole(x[0], -1);
-    if (m->event_newest < 0 || m->event_newest != m->events_at ||
-        strcmp(m->events_run, h->run) != 0) {
+    if (m->event_newest < 0 || m->event_newest != m->events_at) {
         m->events_at = -1;
         BT_TRY(bt_vq_row(m, "SELECT sum(took_ms) / 1e3 FROM checkpoints WHERE run = ?1", h->run,
                          NULL, 0, x, 1, err));
@@ -379,7 +371,6 @@ static bt_code load_totals(bt_view *v, gaps *g, bt_err *err) {
         m->errors = (int)bt_whole(x[1], 0);
         m->alerts = (int)bt_whole(x[2], 0);
         BT_TRY(load_pause(v, err));
-        snprintf(m->events_run, sizeof m->events_run, "%s", h->run);
         m->events_at = m->event_newest;
     }
     h->ckpt_s = m->ckpt_s;
@@ -389,6 +380,24 @@ static bt_code load_totals(bt_view *v, gaps *g, bt_err *err) {
     h->attempt = g->last;
     h->down_s = g->down_s;
     return BT_OK;
+}
+
+/* what is kept of another run, or of this one before a restart, which does steps again, goes */
+static void keep_to(bt_view *v, const run_row *x) {
+    bt_view_impl *m = v->impl;
+    const bt_view_head *h = &v->head;
+    bool same = strcmp(m->run, h->run) == 0 && m->n_attempts == h->n_attempts &&
+                m->created_s >= x->created_s && m->created_s <= x->created_s;
+    if (same) return;
+    snprintf(m->run, sizeof m->run, "%s", h->run);
+    m->n_attempts = h->n_attempts;
+    m->created_s = x->created_s;
+    m->settings_whole = false;
+    m->n_tail = m->tail_first = 0;
+    m->n_rows = m->row_first = m->n_judged = m->judged_first = 0;
+    m->n_named = 0;
+    m->events_at = m->list_at = -1;
+    m->layer_newest = m->pair_newest = -2;
 }
 
 bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
@@ -430,17 +439,15 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
                       "dropped, best_val FROM runs WHERE run = ?1",
                       run, NULL, 0, on_run, &x, err));
     if (!x.found) return bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
+    keep_to(v, &x);
     gaps g;
     BT_TRY(load_totals(v, &g, err));
     BT_TRY(load_settings(v, x.steps, err));
-    m->created_s = x.created_s;
     m->last_s = x.last_s;
     m->ended_s = x.ended_s;
-    m->n_attempts = h->n_attempts;
     m->attempt = h->attempt;
     m->newest_step = isnan(x.steps) ? -1 : (int64_t)x.steps - 1;
     m->at_step = ask->at_step >= 0 && ask->at_step < m->newest_step ? ask->at_step : m->newest_step;
-    snprintf(m->run, sizeof m->run, "%s", run);
     h->newest_step = m->newest_step;
     h->started_s = x.created_s;
     double now_s = (double)m->now_us / 1e6;

@@ -85,14 +85,15 @@ typedef struct bt_view_impl {
     } statement[BT_VQ_STATEMENTS];
     int n_statements;
     int64_t now_us;
-    /* of the run in view */
+    /* The run in view. Its name, its attempts and when it was created are the stamp of what is kept
+     * of it below: another stamp drops all of that (bt_view_load_head), so that no part asks for
+     * itself. Streams and heat maps are kept for a baseline as well, under keys of their own. */
     char run[BT_NAME_MAX];
     int n_attempts, attempt; /* attempt of the newest step */
     int64_t newest_step, at_step;
     double created_s, last_s, ended_s;
     /* of the run's settings */
-    char settings_run[BT_NAME_MAX], params[32], preset[32], isa[32];
-    int settings_attempts;
+    char params[32], preset[32], isa[32];
     bool settings_whole; /* there was a step already: facts come before */
     int64_t steps_total;
     /* caches */
@@ -104,36 +105,25 @@ typedef struct bt_view_impl {
     bt_tail_row *tail;
     size_t n_tail, tail_first, cap_tail;
     int64_t tail_to;
-    char tail_run[BT_NAME_MAX];
-    int tail_attempts;
     bt_rank_row *row; /* rank window, ordered by step, rank: from row_first on */
     size_t n_rows, row_first, cap_rows;
     bt_judged *judged; /* its steps, from judged_first on */
     size_t n_judged, judged_first, cap_judged;
     int64_t row_to; /* newest step read */
-    char row_run[BT_NAME_MAX];
-    int row_attempts, row_window;
+    int row_window;
     bt_view_rank *named; /* the ranks of the newest attempt, without numbers */
     size_t n_named, cap_named;
-    char named_run[BT_NAME_MAX];
-    int named_attempts;
-    /* seq of the run's newest event; what follows was read when it was events_at */
-    int64_t event_newest;
-    char events_run[BT_NAME_MAX];
-    int64_t events_at;
+    /* seq of the run's newest event; what follows was read when it was events_at (-1: nothing) */
+    int64_t event_newest, events_at;
     int warnings, errors, alerts;
     bool paused;
     double ckpt_s;
-    char list_run[BT_NAME_MAX]; /* what v->events holds */
-    int64_t list_at, list_step;
+    int64_t list_at, list_step; /* what v->events holds: up to this event (-1: nothing), step */
     int list_max;
-    char layer_run[BT_NAME_MAX]; /* what v->layers holds */
-    int layer_attempts;
-    int64_t layer_newest;
+    int64_t layer_newest; /* what v->layers holds, -2: nothing */
     double layer_span;
-    char pair_run[BT_NAME_MAX]; /* what v->comm.pair holds, up to step pair1 */
-    int pair_attempts;
-    double *work; /* scratch of the statistics */
+    int64_t pair_newest; /* what v->comm.pair holds, -2: nothing */
+    double *work;        /* scratch of the statistics */
     size_t cap_work;
     /* arrays behind the public pointers */
     bt_heat_cache heat, heat_base;

@@ -80,11 +80,8 @@ bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
     BT_TRY(bt_view_range(v, ask, &from, &to, err));
     BT_TRY(bt_view_sample_before(v, BT_SCOPE_LAYER, to, &newest, err));
-    bool same = strcmp(m->layer_run, m->run) == 0 && m->layer_attempts == m->n_attempts &&
-                m->layer_newest == newest && m->layer_span == ask->span_s;
+    bool same = m->layer_newest == newest && m->layer_span == ask->span_s;
     if (same && v->layers.n > 0) return BT_OK; /* nothing new was sampled */
-    snprintf(m->layer_run, sizeof m->layer_run, "%s", m->run);
-    m->layer_attempts = m->n_attempts;
     m->layer_newest = newest;
     m->layer_span = ask->span_s;
     v->layers.n = 0;
@@ -203,12 +200,11 @@ static bt_code load_pairs(bt_view *v, int64_t to, bt_err *err) {
     bt_view_comm *l = &v->comm;
     int64_t newest;
     BT_TRY(bt_view_sample_before(v, BT_SCOPE_PAIR, to, &newest, err));
-    if (strcmp(m->pair_run, m->run) == 0 && m->pair_attempts == m->n_attempts && newest == l->pair1)
-        return BT_OK;
+    if (newest == m->pair_newest) return BT_OK;
     l->n_pairs = 0;
     l->pair_ranks = 0;
     l->pair0 = l->pair1 = newest;
-    m->pair_run[0] = 0;
+    m->pair_newest = -2;
     if (newest >= 0) {
         pair_reading r = {v, err, BT_OK};
         double at = (double)newest;
@@ -218,8 +214,7 @@ static bt_code load_pairs(bt_view *v, int64_t to, bt_err *err) {
                           m->run, &at, 1, on_pair, &r, err));
         if (r.code != BT_OK) return r.code;
     }
-    snprintf(m->pair_run, sizeof m->pair_run, "%s", m->run);
-    m->pair_attempts = m->n_attempts;
+    m->pair_newest = newest;
     return BT_OK;
 }
 
@@ -288,9 +283,9 @@ bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     int64_t until_step = m->at_step < m->newest_step ? m->at_step : -1;
     double x;
     if (m->event_newest >= 0 && m->list_at == m->event_newest && m->list_step == until_step &&
-        m->list_max == max && strcmp(m->list_run, m->run) == 0)
+        m->list_max == max)
         return BT_OK;
-    m->list_run[0] = 0;
+    m->list_at = -1;
     v->events.n = 0;
     BT_TRY(bt_vq_row(m, "SELECT count(*) FROM events WHERE run = ?1", m->run, NULL, 0, &x, 1, err));
     v->events.total = isnan(x) ? 0 : (int64_t)x;
@@ -302,7 +297,6 @@ bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) {
                       "ORDER BY seq DESC LIMIT ?2) ORDER BY seq",
                       m->run, args, 2, on_event, &r, err));
     if (r.code != BT_OK) return r.code;
-    snprintf(m->list_run, sizeof m->list_run, "%s", m->run);
     m->list_at = m->event_newest;
     m->list_step = until_step;
     m->list_max = max;

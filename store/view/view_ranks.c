@@ -60,8 +60,7 @@ static size_t sampled_steps(const bt_view_impl *m) {
 
 bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) {
     bt_view_impl *m = v->impl;
-    bool follows = strcmp(m->row_run, m->run) == 0 && m->row_attempts == m->n_attempts &&
-                   m->row_window == window && m->n_rows > 0 && to >= m->row_to &&
+    bool follows = m->row_window == window && m->n_rows > 0 && to >= m->row_to &&
                    to - m->row_to < 4 * window;
     BT_TRY(rank_query(m, err));
     bt_code code = BT_OK;
@@ -77,8 +76,6 @@ bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) {
         }
     }
     if (code != BT_OK) forget(m);
-    snprintf(m->row_run, sizeof m->row_run, "%s", m->run);
-    m->row_attempts = m->n_attempts;
     m->row_window = window;
     m->row_to = to;
     return code;
@@ -159,8 +156,7 @@ static bt_code name_ranks(bt_view *v, bt_err *err) {
     bt_view_impl *m = v->impl;
     bt_view_ranks *r = &v->ranks;
     const char *run = m->run;
-    if (m->n_named > 0 && m->n_named == (size_t)v->head.world_size &&
-        m->named_attempts == m->n_attempts && strcmp(m->named_run, run) == 0) {
+    if (m->n_named > 0 && m->n_named == (size_t)v->head.world_size) {
         BT_TRY(BT_GROW(r->rank, m->cap_ranks, m->n_named, err));
         memcpy(r->rank, m->named, m->n_named * sizeof *r->rank);
         r->n = m->n_named;
@@ -177,8 +173,6 @@ static bt_code name_ranks(bt_view *v, bt_err *err) {
     BT_TRY(BT_GROW(m->named, m->cap_named, r->n, err));
     memcpy(m->named, r->rank, r->n * sizeof *r->rank);
     m->n_named = r->n;
-    m->named_attempts = m->n_attempts;
-    snprintf(m->named_run, sizeof m->named_run, "%s", run);
     return BT_OK;
 }
 

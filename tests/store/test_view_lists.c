@@ -2,6 +2,7 @@
  * layers, exchanges, events, runs; what there is not; escapes; a reader that stands still; JSON. */
 #include <sqlite3.h>
 
+#include "store/write/manage.h"
 #include "view_test.h"
 
 static void run_sql(const char *path, const char *sql) {
@@ -50,6 +51,28 @@ static void layers_and_lists(void **state) {
     assert_int_equal(v->events.n, 2);
     assert_int_equal(v->events.total, 3);
     assert_int_equal(v->events.event[1].step, 199);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+/* nothing of a run that was removed is shown of another one that has its name now */
+static void another_run_of_the_same_name(void **state) {
+    const bt_tmp *t = *state;
+    const char *name = "s";
+    bt_synth s = bt_synth_default(name);
+    bt_db *db = NULL;
+    OK(bt_synth_make(t->db, &s, err));
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all(name);
+    OK(bt_view_load(v, &a, err));
+    double step_ms = v->head.step_p50_ms, busy_ms = v->ranks.busy_median_ms;
+    OK(bt_runs_remove(t->db, &name, 1, 1, err));
+    s.slow = 2;
+    s.start_us += 1000000;
+    OK(bt_synth_make(t->db, &s, err));
+    OK(bt_view_load(v, &a, err));
+    NEAR(v->head.step_p50_ms, 2 * step_ms);
+    NEAR(v->ranks.busy_median_ms, 2 * busy_ms);
     bt_view_close(v);
     bt_db_close(db);
 }
@@ -292,6 +315,7 @@ int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
         T(layers_and_lists),
+        T(another_run_of_the_same_name),
         T(exchanges_are_means_of_the_ranks),
         T(nothing_yet_and_nobody_there),
         T(what_is_shown_has_no_escapes),
