@@ -142,6 +142,7 @@ void bt_view_close(bt_view *v) {
     free(m->named);
     free(m->tail_sql);
     free(m->rank_sql);
+    free(m->op_sql);
     free(m->heat.sum);
     free(m->heat.count);
     free(m->heat_base.sum);

@@ -100,7 +100,7 @@ typedef struct bt_view_impl {
     bt_stream *stream;
     size_t n_streams;
     uint64_t loads;
-    char *tail_sql, *rank_sql;
+    char *tail_sql, *rank_sql, *op_sql;
     /* newest steps up to tail_to, for percentiles, EMA and time left: from tail_first on */
     bt_tail_row *tail;
     size_t n_tail, tail_first, cap_tail;

@@ -2,6 +2,7 @@
  * add, never rename. */
 #include <math.h>
 
+#include "engine/base/tables/derived.h"
 #include "store/view/view_impl.h"
 
 static void state(bt_json *j, bt_run_state s) { bt_json_str(j, "state", bt_run_states[s].name); }
@@ -140,6 +141,8 @@ static void breakdown(const bt_view_ranks *r, bt_json *j) {
         bt_json_num(j, "step_max_ms", x->step_max_ms);
         phases(j, "phases", x->mean);
         bt_json_num(j, "comm_busy_ms", x->mean[BT_MR_COMM_BUSY]);
+        bt_json_num(j, "comm_hidden_ms",
+                    bt_derived_hidden(x->mean[BT_MR_COMM_EXPOSED], x->mean[BT_MR_COMM_BUSY]));
         bt_json_num(j, "bytes_logical", x->mean[BT_MR_BYTES_LOGICAL]);
         bt_json_num(j, "bytes_wire", x->mean[BT_MR_BYTES_WIRE]);
         bt_json_end(j, '}');
@@ -324,6 +327,7 @@ static void comm(const bt_view_comm *l, bt_json *j) {
                     {"bytes_wire", x->bytes_wire},
                     {"busy_ms", x->busy_ms},
                     {"exposed_ms", x->exposed_ms},
+                    {"hidden_ms", bt_derived_hidden(x->exposed_ms, x->busy_ms)},
                     {"wait_ms", x->wait_ms},
                     {"overlap", x->overlap},
                     {"rate_bytes_per_s", x->rate},

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/base/tables/derived.h"
+#include "store/sql/expand.h"
 #include "store/view/view_impl.h"
 
 enum { HISTORY = BT_VIEW_SAMPLES };
@@ -218,6 +219,26 @@ static bt_code load_pairs(bt_view *v, int64_t to, bt_err *err) {
     return BT_OK;
 }
 
+static bt_code op_query(bt_view_impl *m, bt_err *err) {
+    bt_text sql;
+    if (m->op_sql) return BT_OK;
+    bt_text_init(&sql);
+    bt_code code = bt_sql_expand(
+        &sql,
+        "SELECT op, axis, count(*), steps, sum(calls) * 1.0 / sum(steps), sum(bytes_logical) * 1.0 "
+        "/ sum(steps), sum(bytes_wire) * 1.0 / sum(steps),"
+        " sum(busy_ms) / sum(steps), sum(exposed_ms) / sum(steps), sum(wait_ms) / sum(steps), "
+        "max({lost(exposed_ms, wait_ms)} / steps), rank, sum(model_ms) / sum(steps)"
+        " FROM comm_ops WHERE run = ?1 AND step = ?2 GROUP BY op, axis"
+        " ORDER BY sum({lost(exposed_ms, wait_ms)}) DESC, sum(bytes_wire) DESC, op, axis",
+        err);
+    if (code != BT_OK) {
+        bt_text_release(&sql);
+        return code;
+    }
+    return bt_view_sql(&m->op_sql, &sql, err);
+}
+
 bt_code bt_view_load_comm(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     int64_t from, to;
     bt_view_comm *l = &v->comm;
@@ -233,15 +254,8 @@ bt_code bt_view_load_comm(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     BT_TRY(bt_view_sample_before(v, BT_SCOPE_COMM, to, &l->step1, err));
     if (l->step1 < 0) return BT_OK;
     double at = (double)l->step1;
-    BT_TRY(bt_vq_rows(
-        v->impl,
-        "SELECT op, axis, count(*), steps, sum(calls) * 1.0 / sum(steps), sum(bytes_logical) * 1.0 "
-        "/ sum(steps), sum(bytes_wire) * 1.0 / sum(steps),"
-        " sum(busy_ms) / sum(steps), sum(exposed_ms) / sum(steps), sum(wait_ms) / sum(steps), "
-        "max((exposed_ms + wait_ms) / steps), rank, sum(model_ms) / sum(steps)"
-        " FROM comm_ops WHERE run = ?1 AND step = ?2 GROUP BY op, axis ORDER BY sum(exposed_ms + "
-        "wait_ms) DESC, sum(bytes_wire) DESC, op, axis",
-        v->impl->run, &at, 1, on_op, &r, err));
+    BT_TRY(op_query(v->impl, err));
+    BT_TRY(bt_vq_rows(v->impl, v->impl->op_sql, v->impl->run, &at, 1, on_op, &r, err));
     return r.code;
 }
 

@@ -357,8 +357,7 @@ static void measure_rank(const grouped *m, bt_view_rank *k, double *work) {
     k->busy_p50_ms = bt_lower_median(work, n);
     n = column_of(m, k->rank, BT_MR_RSS, work);
     for (size_t j = 0; j < n; j++) k->rss_peak_mib = fmax(k->rss_peak_mib, work[j]);
-    double span = k->mean[BT_MR_STEP_TIME] * (k->threads > 0 ? k->threads : 1);
-    k->cpu_frac = span > 0 ? k->mean[BT_MR_CPU] / span : NAN;
+    k->cpu_frac = bt_derived_cpu_share(k->mean[BT_MR_CPU], k->mean[BT_MR_STEP_TIME], k->threads);
 }
 
 static void measure_arrivals(bt_view *v, const grouped *g, double *work) {

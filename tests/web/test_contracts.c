@@ -104,7 +104,8 @@ static const contract contracts[] = {
      "n:breakdown.step0 n:breakdown.step1 n:breakdown.steps n:breakdown.step_ms "
      "n:breakdown.busy_median_ms o:breakdown.median a:breakdown.ranks n:breakdown.ranks.0.rank "
      "n:breakdown.ranks.0.step_ms o:breakdown.ranks.0.phases n:breakdown.ranks.0.phases.other_ms "
-     "n:breakdown.ranks.0.comm_busy_ms n:breakdown.ranks.0.bytes_wire n:breakdown.skew_p50_ms "
+     "n:breakdown.ranks.0.comm_busy_ms n:breakdown.ranks.0.comm_hidden_ms "
+     "n:breakdown.ranks.0.bytes_wire n:breakdown.skew_p50_ms "
      "n:breakdown.skew_p95_ms"},
     {"stragglers", "base", "",
      "a:stragglers n:stragglers.0.rank s:stragglers.0.host n:stragglers.0.busy_p50_ms "

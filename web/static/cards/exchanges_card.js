@@ -26,7 +26,7 @@ function timeOrBeside(value) {
 /** hidden, exposed and wait as one bar, whose full length are `longest` ms */
 function timeBar(row, longest) {
   const times = {
-    hidden: row.busy_ms - row.exposed_ms,
+    hidden: row.hidden_ms,
     exposed: row.exposed_ms,
     wait: row.wait_ms,
   };

@@ -10,8 +10,8 @@ import { Card } from "./card.js";
 import { rankBars } from "./rank_bars.js";
 
 function timesOf(rank) {
-  const exposed = rank.phases.comm_exposed_ms;
-  return { hidden: Math.max(0, rank.comm_busy_ms - exposed), exposed, wait: rank.phases.wait_ms };
+  const { comm_exposed_ms: exposed, wait_ms: wait } = rank.phases;
+  return { hidden: rank.comm_hidden_ms || 0, exposed, wait };
 }
 
 function totalOf(rank) {
