@@ -1,4 +1,5 @@
 /* mpi: 2
+ * timeout: 240
  * What a rank takes is what its plan says, in every layout: address space before and after a trainer
  * is created, against the sum of the plan's rows. */
 #include "tests/tiny_run.h"
@@ -124,10 +125,15 @@ static void latent_weights_in_memory_are_those_of_the_plan(void **state) {
     };
     double planned_bytes[sizeof layouts / sizeof *layouts];
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-        const char *words[48] = {"--set", "model.d_model=512", "--set",   "model.d_ff=1024",
-                                 "--set", "model.vocab=4096",  "--set",   "model.heads=8",
-                                 "--set", "model.kv_heads=4",  "--steps", "1"};
-        size_t n = 12;
+        const char *words[48] = {"--set",          "model.d_model=512",
+                                 "--set",          "model.d_ff=1024",
+                                 "--set",          "model.vocab=4096",
+                                 "--set",          "model.heads=8",
+                                 "--set",          "model.kv_heads=4",
+                                 "--steps",        "1",
+                                 "--batch-tokens", "128",
+                                 "--micro-batch",  "2"};
+        size_t n = 16;
         for (size_t k = 0; k < 8 && layouts[i][k]; k++) words[n++] = layouts[i][k];
         bt_run_cfg cfg;
         bt_train_result r;
