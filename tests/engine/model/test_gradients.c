@@ -125,9 +125,26 @@ static void same_from_less(const bt_model_cfg *c, bt_prec prec, double loss, con
     }
 }
 
-/* bf16: activations kept for backward are rounded, and so may operands be. Each tensor's gradient
- * stays near fp32's */
-static void check_bf16(const bt_model_cfg *c, double bound) {
+/* what bf16 training reads rounded (embedding and head, dense layers), where this processor does */
+static void round_what_bf16_reads(bt_model *m) {
+    const bt_params *p = bt_model_params(m);
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *t = &p->tensors[i];
+        float *w = bt_model_weights(m) + t->offset;
+        uint16_t *half = malloc(t->count * sizeof *half);
+        assert_non_null(half);
+        if (bt_model_read(t, BT_PREC_BF16) == BT_READ_BF16) {
+            bt_k()->to_bf16(half, w, t->count);
+            bt_k()->from_bf16(w, half, t->count);
+        }
+        free(half);
+    }
+}
+
+/* bf16: weights that the products read as bf16 are rounded, which both do here; activations kept for
+ * backward are, and so may operands be. Each tensor's gradient stays near fp32's */
+/* returns the loss's relative difference */
+static double check_bf16(const bt_model_cfg *c, double bound) {
     char name[96];
     name_of(name, sizeof name, c);
     int32_t inputs[B * T], targets[B * T];
@@ -135,17 +152,20 @@ static void check_bf16(const bt_model_cfg *c, double bound) {
     bt_model *exact = model_of(c, BT_PREC_FP32, BT_RECOMPUTE_NONE),
              *m = model_of(c, BT_PREC_BF16, BT_RECOMPUTE_NONE);
     size_t total = bt_model_params(m)->total;
+    round_what_bf16_reads(exact);
     bt_model_zero_grads(exact);
     bt_model_zero_grads(m);
     double want = bt_model_train_micro(exact, inputs, targets, 0.37, NULL, NULL);
     double got = bt_model_train_micro(m, inputs, targets, 0.37, NULL, NULL);
-    if (!(fabs(got - want) < 5e-3 * want)) fail_msg("%s: loss %.9g, in fp32 %.9g", name, got, want);
+    /* one code of a chaotic little model that rounds the other way; all variants together below */
+    if (!(fabs(got - want) < 1e-2 * want)) fail_msg("%s: loss %.9g, in fp32 %.9g", name, got, want);
     double *ref = widen(bt_model_grads(exact), total);
     compare_tensors(m, bt_model_grads(m), ref, bound, name);
     same_from_less(c, BT_PREC_BF16, got, bt_model_grads(m));
     free(ref);
     bt_model_destroy(exact);
     bt_model_destroy(m);
+    return (got - want) / want;
 }
 
 static void check_variant(const bt_model_cfg *c) {
@@ -199,16 +219,23 @@ static void engine_equals_reference(void **state) {
 
 static void bf16_with(const char *isa, double bound) {
     bt_err err = BT_ERR_INIT;
+    double squares = 0;
+    int n = 0;
     if (bt_kernels_select(isa, &err) != BT_OK) fail_msg("%s", err.msg);
     for (int norm = BT_NORM_SUBLN; norm <= BT_NORM_PRE; norm++) {
         for (int linear = BT_LIN_BITNET158; linear <= BT_LIN_DENSE; linear++) {
             for (int bits = 0; bits < 8; bits++) {
                 bt_model_cfg c = variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2,
                                          (bt_linear_kind)linear, (bits & 2) != 0, (bits & 4) != 0);
-                check_bf16(&c, bound);
+                double off = check_bf16(&c, bound);
+                squares += off * off;
+                n++;
             }
         }
     }
+    if (!(sqrt(squares / n) < 2.5e-3))
+        fail_msg("%s: losses are %.2e from fp32's, root mean square of %d models", isa,
+                 sqrt(squares / n), n);
 }
 
 /* generic kernels keep floats for operands: what differs is what was kept. Others also round
