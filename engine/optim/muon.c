@@ -10,7 +10,7 @@
 #include "engine/kernels/ops/ops.h"
 
 enum { STEPS = 5, CHUNK = 512, TILE = 32 };
-static const float A1 = 3.4445f, A3 = -4.7750f, A5 = 2.0315f;
+static const float A1 = 3.4445f, A3 = -4.7750f, A5 = 2.0315f, UPDATE_RMS = 1.0f;
 
 struct bt_muon {
     bt_arena arena;
@@ -62,7 +62,7 @@ void bt_muon_destroy(bt_muon *m) {
 }
 
 float bt_muon_scale(size_t rows, size_t cols) {
-    return 0.2f * sqrtf((float)bt_max_size(rows, cols));
+    return UPDATE_RMS * sqrtf((float)bt_max_size(rows, cols));
 }
 
 double bt_muon_flops(size_t rows, size_t cols) {

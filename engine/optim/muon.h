@@ -2,10 +2,12 @@
  *
  * Newton-Schulz, five steps of a quintic whose coefficients are tuned for slope at zero (Jordan et
  * al., "Muon", 2024):   X <- a X + (b A + c A A) X,   A = X X^T,   X of Frobenius norm 1 at first.
- * Singular values end near 1 (0.7 .. 1.2), not at 1. Products are in bf16, as published. The
- * result's RMS is brought to that of AdamW's updates by 0.2 sqrt(max(rows, cols)) (Liu et al., "Muon
- * is scalable for LLM training", arXiv:2502.16982, eq. 4), so that AdamW's learning rate and decay
- * serve.
+ * Singular values end near 1 (0.7 .. 1.2), not at 1. Products are in bf16, as published. A direction
+ * times sqrt(max(rows, cols)) has a root mean square of 1: that of AdamW's updates while a ternary
+ * model learns fast, so that AdamW's learning rate and decay serve. Full-precision models take 0.2 of
+ * it (Liu et al., "Muon is scalable for LLM training", arXiv:2502.16982, eq. 4); ternary ones need
+ * more to turn codes: `nano`, 256 steps, validation loss with 0.2, 0.5, 1, 2, 4: 1.891, 1.642, 1.558,
+ * 1.564, 1.638.
  *
  * The bits depend on matrix and kernel set only, not on threads.
  * Order:    create (of the largest matrix) -> direction* -> destroy. Threads: the training thread. No
