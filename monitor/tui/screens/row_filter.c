@@ -63,3 +63,14 @@ size_t bt_top_rows(bt_top *t, size_t n, bt_row_text text, bt_row_number number,
     if (l->selected < 0) l->selected = 0;
     return t->n_rows;
 }
+
+void bt_top_table(bt_top *t, bt_rect r, bt_list_table table) {
+    bt_list *l = &t->list[t->screen];
+    table.n_rows = t->n_rows;
+    table.ctx = t;
+    table.selected = l->selected;
+    table.shown = &t->columns;
+    if (l->sort >= 0) table.sort_col = l->sort;
+    table.descending = !l->invert;
+    t->page = bt_list_draw(&t->canvas, r, &table, &l->top);
+}

@@ -186,7 +186,6 @@ static void exchanges(bt_top *t, bt_rect r, bt_style title) {
 
 static void ranks(bt_top *t, bt_rect r, bt_style title) {
     const bt_view_ranks *k = &t->view->ranks;
-    bt_list *l = &t->list[BT_SCREEN_COMM];
     char right[96], b[40], skew[40] = "", c[32];
     if (!isnan(k->skew_p95_ms))
         snprintf(skew, sizeof skew, "arrival skew p95 %s · ",
@@ -198,16 +197,8 @@ static void ranks(bt_top *t, bt_rect r, bt_style title) {
         bt_top_empty(t, r, "no rank has reported a step yet");
         return;
     }
-    bt_list_table tab = {.cols = columns,
-                         .n_cols = C_COUNT,
-                         .n_rows = t->n_rows,
-                         .cell = cell,
-                         .ctx = t,
-                         .selected = l->selected,
-                         .shown = &t->columns,
-                         .sort_col = l->sort,
-                         .descending = !l->invert};
-    t->page = bt_list_draw(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, &tab, &l->top);
+    const bt_list_table table = {.cols = columns, .n_cols = C_COUNT, .cell = cell, .sort_col = -1};
+    bt_top_table(t, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, table);
 }
 
 /* ---- the screen ------------------------------------------------------------------------------ */

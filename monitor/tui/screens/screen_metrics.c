@@ -105,16 +105,8 @@ void bt_screen_metrics(bt_top *t, bt_rect r) {
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0),
                    bt_panel_title(p->panel), bt_panel_question(p->panel));
     panels(t, (bt_rect){r.x, r.y + 1, r.w, 1});
-    bt_list_table tab = {.cols = columns,
-                         .n_cols = C_COUNT,
-                         .n_rows = t->n_rows,
-                         .cell = cell,
-                         .paint = paint,
-                         .ctx = t,
-                         .selected = l->selected,
-                         .shown = &t->columns,
-                         .sort_col = l->sort,
-                         .descending = !l->invert};
-    t->page = bt_list_draw(&t->canvas, (bt_rect){r.x, r.y + 3, r.w, r.h - 6}, &tab, &l->top);
+    const bt_list_table table = {
+        .cols = columns, .n_cols = C_COUNT, .cell = cell, .paint = paint, .sort_col = -1};
+    bt_top_table(t, (bt_rect){r.x, r.y + 3, r.w, r.h - 6}, table);
     meaning(t, r.x + 1, r.y + r.h - 2, r.w - 2);
 }

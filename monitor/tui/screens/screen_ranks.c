@@ -379,19 +379,13 @@ void bt_screen_ranks(bt_top *t, bt_rect r) {
     if (out[1].h >= 3) {
         bt_canvas_rule(&t->canvas, (bt_rect){out[1].x, out[1].y, out[1].w, 1}, bt_top_title(t, 1),
                        "stragglers", "busy = step - wait · score: best / own");
-        bt_list_table tab = {.cols = columns,
-                             .n_cols = C_COUNT,
-                             .n_rows = t->n_rows,
-                             .cell = cell,
-                             .paint = paint,
-                             .marked = rank_marked,
-                             .ctx = t,
-                             .selected = l->selected,
-                             .shown = &t->columns,
-                             .sort_col = l->sort < 0 ? C_BLAME : l->sort,
-                             .descending = !l->invert};
-        t->page = bt_list_draw(
-            &t->canvas, (bt_rect){out[1].x, out[1].y + 1, out[1].w, out[1].h - 1}, &tab, &l->top);
+        const bt_list_table table = {.cols = columns,
+                                     .n_cols = C_COUNT,
+                                     .cell = cell,
+                                     .paint = paint,
+                                     .marked = rank_marked,
+                                     .sort_col = C_BLAME};
+        bt_top_table(t, (bt_rect){out[1].x, out[1].y + 1, out[1].w, out[1].h - 1}, table);
     }
     if (out[2].h > 0 && t->n_rows > 0 && k->steps > 0)
         bt_what_if_line(t, out[2], &k->rank[t->rows[l->selected]]);

@@ -200,23 +200,17 @@ void bt_screen_runs(bt_top *t, bt_rect r) {
         bt_top_empty(t, r, "no run yet: press R to start one, or run 'bitrain train'");
         return;
     }
-    bt_list_table tab = {.cols = columns,
-                         .n_cols = C_COUNT,
-                         .n_rows = t->n_rows,
-                         .cell = cell,
-                         .paint = paint,
-                         .marked = marked,
-                         .ctx = t,
-                         .selected = l->selected,
-                         .shown = &t->columns,
-                         .sort_col = l->sort,
-                         .descending = !l->invert};
+    const bt_list_table table = {.cols = columns,
+                                 .n_cols = C_COUNT,
+                                 .cell = cell,
+                                 .paint = paint,
+                                 .marked = marked,
+                                 .sort_col = -1};
     /* a long list leaves a third of a tall screen */
     int spare = r.h - 2 - (int)t->n_rows, below = spare >= 9  ? (spare - 1 < 20 ? spare - 1 : 20)
                                                   : r.h >= 30 ? 12
                                                               : 0;
-    t->page = bt_list_draw(
-        &t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 1 - (below ? below + 1 : 0)}, &tab, &l->top);
+    bt_top_table(t, (bt_rect){r.x, r.y + 1, r.w, r.h - 1 - (below ? below + 1 : 0)}, table);
     /* right under a short list */
     int top = spare > below ? r.y + 3 + (int)t->n_rows : r.y + r.h - below;
     if (below && t->n_rows > 0)

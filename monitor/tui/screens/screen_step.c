@@ -101,18 +101,9 @@ void bt_screen_step(bt_top *t, bt_rect r) {
         bt_top_empty(t, out[0], "no rank has reported a step yet");
         return;
     }
-    bt_list_table tab = {.cols = columns,
-                         .n_cols = C_COUNT,
-                         .n_rows = t->n_rows,
-                         .cell = cell,
-                         .paint = paint,
-                         .ctx = t,
-                         .selected = l->selected,
-                         .shown = &t->columns,
-                         .sort_col = l->sort,
-                         .descending = !l->invert};
-    t->page = bt_list_draw(&t->canvas, (bt_rect){out[0].x, out[0].y + 1, out[0].w, out[0].h - 1},
-                           &tab, &l->top);
+    const bt_list_table table = {
+        .cols = columns, .n_cols = C_COUNT, .cell = cell, .paint = paint, .sort_col = -1};
+    bt_top_table(t, (bt_rect){out[0].x, out[0].y + 1, out[0].w, out[0].h - 1}, table);
     bt_top_phase_legend(t, out[1], k->median, k->step_ms);
     if (out[2].h >= 4) bt_top_chart(t, out[2], BT_TS_STEP, "step time", false, false);
     if (out[3].h > 0 && t->n_rows > 0) bt_what_if_line(t, out[3], &k->rank[t->rows[l->selected]]);

@@ -137,7 +137,6 @@ static void machine(bt_top *t, bt_rect row) {
 
 void bt_screen_system(bt_top *t, bt_rect r) {
     bt_view_ranks *k = &t->view->ranks;
-    bt_list *l = &t->list[BT_SCREEN_SYSTEM];
     bt_top_rows(t, k->n, row_text, row_number, true);
     if (k->n == 0) {
         bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0),
@@ -167,18 +166,9 @@ void bt_screen_system(bt_top *t, bt_rect r) {
     bt_list_col shown[C_COUNT];
     memcpy(shown, columns, sizeof shown);
     if (!here) shown[C_FAULTS].w = shown[C_SWITCHES].w = shown[C_DISK].w = 0;
-    bt_list_table tab = {.cols = shown,
-                         .n_cols = C_COUNT,
-                         .n_rows = t->n_rows,
-                         .cell = cell,
-                         .paint = paint,
-                         .ctx = t,
-                         .selected = l->selected,
-                         .shown = &t->columns,
-                         .sort_col = l->sort,
-                         .descending = !l->invert};
-    t->page = bt_list_draw(&t->canvas, (bt_rect){out[0].x, out[0].y + 1, out[0].w, out[0].h - 1},
-                           &tab, &l->top);
+    const bt_list_table table = {
+        .cols = shown, .n_cols = C_COUNT, .cell = cell, .paint = paint, .sort_col = -1};
+    bt_top_table(t, (bt_rect){out[0].x, out[0].y + 1, out[0].w, out[0].h - 1}, table);
     if (out[1].h < 4) return;
     bt_want two[] = {{.min = 34, .weight = 1, .rank = 0}, {.min = 34, .weight = 1, .rank = 1}};
     bt_layout_cols(out[1], two, 2, 2, col);

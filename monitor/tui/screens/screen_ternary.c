@@ -168,7 +168,6 @@ static void keep_ternary(bt_top *t) {
 }
 
 void bt_screen_ternary(bt_top *t, bt_rect r) {
-    bt_list *l = &t->list[BT_SCREEN_TERNARY];
     const bt_view_layers *y = &t->view->layers;
     bt_top_rows(t, y->n, row_text, row_number, true);
     keep_ternary(t);
@@ -179,20 +178,11 @@ void bt_screen_ternary(bt_top *t, bt_rect r) {
         return;
     }
     summary(t, r);
-    bt_list_table tab = {.cols = columns,
-                         .n_cols = C_COUNT,
-                         .n_rows = t->n_rows,
-                         .cell = cell,
-                         .paint = paint,
-                         .ctx = t,
-                         .selected = l->selected,
-                         .shown = &t->columns,
-                         .sort_col = l->sort,
-                         .descending = !l->invert};
+    const bt_list_table table = {
+        .cols = columns, .n_cols = C_COUNT, .cell = cell, .paint = paint, .sort_col = -1};
     /* then the words are explained below the table */
     bool room = (int)t->n_rows + 3 < r.h - 2;
-    t->page = bt_list_draw(&t->canvas, (bt_rect){r.x, r.y + 2, r.w, r.h - (room ? 4 : 2)}, &tab,
-                           &l->top);
+    bt_top_table(t, (bt_rect){r.x, r.y + 2, r.w, r.h - (room ? 4 : 2)}, table);
     if (!room) return;
     bt_canvas_text(
         &t->canvas, r.x + 1, r.y + r.h - 1, r.w - 2, (bt_style){.fg = BT_C_FAINT},

@@ -198,6 +198,9 @@ typedef const char *(*bt_row_text)(bt_top *t, size_t row, char *buf, size_t size
 typedef double (*bt_row_number)(bt_top *t, size_t row, int col);
 size_t bt_top_rows(bt_top *t, size_t n, bt_row_text text, bt_row_number number,
                    bool descending_first);
+/* draws them as the screen's table: `table` says its columns and cells, and by which column it is
+ * sorted while none was chosen (-1: by none); rows, selection and order are the screen's */
+void bt_top_table(bt_top *t, bt_rect r, bt_list_table table);
 bool bt_top_filter_set(bt_top *t, const char *text);
 bool bt_top_match(const bt_top *t, const char *text);
 
