@@ -1,67 +1,14 @@
 /* test_ckpt.c - one process: round trip in other slices, every damage is found, retention, the
  * fence, a full disk. timeout: 120 */
+#include "tests/engine/ckpt/ckpt_world.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include "engine/base/rng.h"
-#include "engine/ckpt/ckpt.h"
 #include "engine/ckpt/format.h"
 #include "engine/ckpt/state.h"
-
-enum { N_EMBED = 1000, N_W = 333 };
-
-typedef struct world {
-    char dir[64];
-    float embed[N_EMBED], w[N_W], m[N_W];
-} world;
-
-static int set_up(void **state) {
-    world *s = calloc(1, sizeof *s);
-    strcpy(s->dir, "/tmp/bt-ckpt-XXXXXX");
-    if (!s || !mkdtemp(s->dir)) return -1;
-    bt_rng_normal(s->embed, N_EMBED, 0, 1.0f, 1, 1);
-    bt_rng_normal(s->w, N_W, 0, 1.0f, 1, 2);
-    bt_rng_normal(s->m, N_W, 0, 1.0f, 1, 3);
-    *state = s;
-    return 0;
-}
-
-static int tear_down(void **state) {
-    world *s = *state;
-    char cmd[128];
-    snprintf(cmd, sizeof cmd, "rm -rf '%s'", s->dir);
-    int rc = system(cmd);
-    free(s);
-    return rc;
-}
-
-static void fill_meta(bt_ckpt_meta *m, int64_t step, int attempt) {
-    memset(m, 0, sizeof *m);
-    m->step = step;
-    m->tokens = step * 4096;
-    m->attempt = attempt;
-    strcpy(m->run, "calm-otter-1");
-    bt_text_put(&m->config, "{\"optim.lr\": 0.002, \"model.norm\": \"subln\"}");
-    bt_text_put(&m->tokenizer, "bytes");
-    bt_text_put(&m->state, "{\"progress\": {\"lr_factor\": 0.30000000000000004}}");
-    m->params_hash = 0xfedcba9876543210u;
-    m->data_hash = 7;
-    m->vocab_hash = UINT64_MAX;
-    strcpy(m->isa, "avx512");
-    strcpy(m->build, "test");
-}
 
 static bt_code save_at(world *s, int64_t step, int attempt, int keep, char *path, bt_err *err) {
     bt_ckpt_slice slices[] = {
@@ -82,14 +29,6 @@ static bt_code save_at(world *s, int64_t step, int attempt, int keep, char *path
         if (path) strcpy(path, saved.path);
     }
     return code;
-}
-
-static bt_code find(world *s, char *path, bt_ckpt_meta *meta, bt_text *why, bt_err *err) {
-    return bt_ckpt_find(bt_comm_world(), s->dir, path, PATH_MAX, meta, why, err);
-}
-
-static void check_ok(bt_code code, const bt_err *err) {
-    if (code != BT_OK) fail_msg("%s: %s", bt_code_name(code), err->msg);
 }
 
 static void test_round_trip(void **state) {
@@ -484,88 +423,6 @@ static void test_types(void **state) {
     for (int i = 0; i < 61; i++) assert_true(as_float[i] == 0);
 }
 
-/* ---- the state registry ---------------------------------------------------------------------- */
-
-typedef struct owner { /* of some state */
-    int64_t count;
-    double rate;
-    float array[4];
-} owner;
-
-static void owner_slices(void *ctx, bt_state_use use, bt_slices *out) {
-    owner *o = ctx;
-    if (use == BT_STATE_WEIGHTS) return;
-    for (uint64_t i = 0; i < 4; i++)
-        bt_slices_add(out, &(bt_ckpt_slice){.tensor = "w",
-                                            .state = "mine",
-                                            .tensor_elems = 4,
-                                            .first = i,
-                                            .count = 1,
-                                            .data = o->array + i});
-}
-
-static void owner_save(void *ctx, bt_json *j) {
-    const owner *o = ctx;
-    bt_json_int(j, "count", o->count);
-    bt_json_num(j, "rate", o->rate);
-}
-
-static void owner_load(void *ctx, const bt_state_values *v) {
-    owner *o = ctx;
-    o->count = bt_state_int(v, "count", -1);
-    o->rate = bt_state_real(v, "rate", -1);
-}
-
-static bt_state registry_of(owner *o, const char *name) {
-    bt_state s = {.n = 0};
-    bt_state_add(&s, &(bt_state_row){.name = name,
-                                     .ctx = o,
-                                     .slices = owner_slices,
-                                     .save = owner_save,
-                                     .load = owner_load});
-    return s;
-}
-
-/* who adds a row survives; a checkpoint that knows nothing of the row begins it anew */
-static void test_registry(void **state) {
-    world *s = *state;
-    bt_err err = BT_ERR_INIT;
-    owner mine = {1234567890123, 0.1, {1, 2, 3, 4}}, back = {0}, stranger = {7, 7, {0}};
-    bt_state out = registry_of(&mine, "mine"), in = registry_of(&back, "mine"),
-             other = registry_of(&stranger, "other");
-    bt_slices slices;
-    bt_ckpt_meta meta;
-    fill_meta(&meta, 4, 0);
-    bt_text_clear(&meta.state);
-    check_ok(bt_state_save_values(&out, &meta.state, &err), &err);
-    check_ok(bt_state_slices(&out, BT_STATE_SAVE, &slices, &err), &err);
-    assert_int_equal(slices.n, 4);
-    bt_ckpt_saved saved;
-    bt_ckpt_job job = {.dir = s->dir, .meta = &meta, .slices = slices.at, .n = slices.n, .keep = 1};
-    check_ok(bt_ckpt_save(bt_comm_world(), &job, &saved, &err), &err);
-    bt_ckpt_meta_release(&meta);
-    bt_slices_release(&slices);
-
-    char found[PATH_MAX];
-    check_ok(find(s, found, &meta, NULL, &err), &err);
-    check_ok(bt_state_load_values(&in, &meta.state, &err), &err);
-    check_ok(bt_state_load_values(&other, &meta.state, &err), &err);
-    check_ok(bt_state_slices(&in, BT_STATE_RESUME, &slices, &err), &err);
-    check_ok(bt_ckpt_load(found, slices.at, slices.n, &err), &err);
-    bt_slices_release(&slices);
-    assert_memory_equal(&mine, &back, sizeof mine);
-    assert_true(stranger.count == -1 && stranger.rate == -1);
-    check_ok(bt_state_slices(&in, BT_STATE_WEIGHTS, &slices, &err), &err);
-    assert_int_equal(slices.n, 0);
-    bt_slices_release(&slices);
-    bt_ckpt_meta_release(&meta);
-    bt_text bad;
-    bt_text_init(&bad);
-    bt_text_put(&bad, "[1");
-    assert_int_equal(bt_state_load_values(&in, &bad, &err), BT_FORMAT);
-    bt_text_release(&bad);
-}
-
 static void test_names(void **state) {
     (void)state;
     assert_true(ckpt_file_name_ok("data-00000-0123456789abcdef.btck"));
@@ -597,7 +454,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_fence, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_cannot_write, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_types, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_registry, set_up, tear_down),
         cmocka_unit_test(test_names),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
