@@ -50,6 +50,34 @@ static bt_code run_balance(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
+static void sample_event(const bt_trainer *t, const bt_text *prompt, const bt_text *text) {
+    bt_text body;
+    bt_json j;
+    char line[64]; /* the text's beginning */
+    bt_text_init(&body);
+    bt_text_plain(line, sizeof line, bt_text_str(text));
+    bt_json_begin(&j, &body);
+    bt_json_object(&j, NULL);
+    bt_json_str(&j, "prompt", bt_text_str(prompt));
+    bt_json_str(&j, "text", bt_text_str(text));
+    bt_json_end(&j, '}');
+    bt_telemetry_event(&t->telemetry, BT_EVENT_SAMPLE, t->at.step - 1, bt_text_str(&body),
+                       "writes: %s", line);
+    bt_text_release(&body);
+}
+
+static bt_code write_sample_text(bt_trainer *t, bt_err *err) {
+    bt_text prompt, text;
+    bt_text_init(&prompt);
+    bt_text_init(&text);
+    bt_code code = bt_sample_text_run(t->sample_text, t->model, t->schedule->pipe,
+                                      t->update.weights, &prompt, &text, err);
+    if (code == BT_OK && text.len > 0) sample_event(t, &prompt, &text);
+    bt_text_release(&text);
+    bt_text_release(&prompt);
+    return code;
+}
+
 bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) {
     bt_weights *w = t->update.weights;
     bt_eval_result *r = &t->validation;
@@ -59,8 +87,6 @@ bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) {
     BT_TRY(bt_evaluator_run(t->evaluator, t->model, t->schedule->pipe, r, err));
     BT_TRY(bt_weights_check(w, err));
     BT_TRY(bt_weights_end(w, err));
-    (void)bt_weights_take_busy_ns(w); /* of no step */
-    if (t->schedule->pipe) (void)bt_pipe_take_busy_ns(t->schedule->pipe);
     char body[160];
     snprintf(body, sizeof body,
              "{\"val_loss\":%.9g,\"bits_per_byte\":%.9g,\"tokens\":%" PRId64 ",\"took_ms\":%.3f}",
@@ -69,6 +95,9 @@ bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) {
                        isfinite(r->nats) ? body : NULL,
                        "validation %.4f nats per token, %.4f bits per byte (%" PRId64 " tokens)",
                        r->nats, r->bits_per_byte, r->tokens);
+    if (t->sample_text) BT_TRY(write_sample_text(t, err));
+    (void)bt_weights_take_busy_ns(w); /* of no step */
+    if (t->schedule->pipe) (void)bt_pipe_take_busy_ns(t->schedule->pipe);
     return BT_OK;
 }
 

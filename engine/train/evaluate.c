@@ -132,6 +132,11 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
 
 int64_t bt_evaluator_micros(const bt_evaluator *e) { return e->n_micro; }
 
+const int32_t *bt_evaluator_tokens(const bt_evaluator *e, size_t *n) {
+    *n = (size_t)e->T;
+    return e->inputs;
+}
+
 size_t bt_evaluator_bytes(const bt_evaluator *e) {
     return e ? 2 * sizeof(int32_t) * (size_t)e->n_micro * (size_t)e->B * (size_t)e->T : 0;
 }

@@ -28,6 +28,8 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
                          bt_err *err) BT_MUST_CHECK;
 /* that a rank runs; on all the same */
 int64_t bt_evaluator_micros(const bt_evaluator *e);
+/* the first tokens of this rank's sequences; *n: how many */
+const int32_t *bt_evaluator_tokens(const bt_evaluator *e, size_t *n);
 size_t bt_evaluator_bytes(const bt_evaluator *e);
 /* of the data it is made of, bt_loader_hash's; 0 for NULL */
 uint64_t bt_evaluator_hash(const bt_evaluator *e);

@@ -51,7 +51,10 @@ static bt_code open_data(bt_trainer *t, bt_err *err) {
 static bt_code open_validation(bt_trainer *t, bt_err *err) {
     bt_loader_cfg data = loader_cfg(t);
     if (t->cfg.val_frac <= 0 && !t->cfg.val_data[0]) return BT_OK;
-    return bt_evaluator_open(&t->evaluator, &data, t->cfg.eval_tokens, t->mesh.dp, err);
+    BT_TRY(bt_evaluator_open(&t->evaluator, &data, t->cfg.eval_tokens, t->mesh.dp, err));
+    size_t n;
+    const int32_t *beginning = bt_evaluator_tokens(t->evaluator, &n);
+    return bt_sample_text_create(&t->sample_text, &t->cfg, t->mesh.world, beginning, n, err);
 }
 
 static bt_code make_tp_group(bt_trainer *t, bt_err *err) {
@@ -272,6 +275,7 @@ void bt_trainer_destroy(bt_trainer *t) {
     bt_observer_destroy(t->observer);
     bt_telemetry_release(&t->telemetry);
     bt_evaluator_close(t->evaluator);
+    bt_sample_text_destroy(t->sample_text);
     bt_loader_close(t->loader);
     bt_replica_check_release(&t->replica_check);
     bt_update_release(&t->update);

@@ -12,6 +12,7 @@
 #include "engine/train/guard.h"
 #include "engine/train/loss_scale.h"
 #include "engine/train/run_control.h"
+#include "engine/train/sample_text.h"
 #include "engine/train/saver.h"
 #include "engine/train/trainer.h"
 #include "engine/update/replica_check.h"
@@ -62,8 +63,9 @@ struct bt_trainer {
     bt_loss_scale loss_scale;
     bt_guard guard;
     bt_replica_check replica_check;
-    int64_t checked_step;    /* steps done when replicas were last found equal; -1: not yet */
-    bt_evaluator *evaluator; /* NULL: no validation data */
+    int64_t checked_step;        /* steps done when replicas were last found equal; -1: not yet */
+    bt_evaluator *evaluator;     /* NULL: no validation data */
+    bt_sample_text *sample_text; /* NULL: none is written */
     bt_saver saver;
     bt_meter meter;
     bt_telemetry telemetry;

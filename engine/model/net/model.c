@@ -2,6 +2,9 @@
  * micro-batch. */
 #include "engine/model/net/model.h"
 
+#include <math.h>
+
+#include "engine/base/rng.h"
 #include "engine/base/span.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
@@ -58,13 +61,18 @@ void bt_model_grads_into(bt_model *m, float *grads) {
 
 /* ---- one micro-batch ------------------------------------------------------------------------- */
 
-/* Head and loss; with dscale, also their gradient: a.dxn = d(normed residual), and the head's. */
-static double head_loss(bt_model *m, const int32_t *targets, float dscale) {
+/* x_final -> own rows of a.xn */
+static void final_norm(bt_model *m, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
-    size_t M = (size_t)m->setup.B * (size_t)c->T;
     bt_rows own = m->tp->own_rows(m, M);
     bt_op_rmsnorm(m->layers[0].a.xn + own.first * (size_t)c->C, m->final_rstd + own.first,
                   m->x_final, m->final_norm.w, (float)c->norm_eps, own.n, (size_t)c->C);
+}
+
+/* Head and loss; with dscale, also their gradient: a.dxn = d(normed residual), and the head's. */
+static double head_loss(bt_model *m, const int32_t *targets, float dscale) {
+    size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;
+    final_norm(m, M);
     return m->tp->head_loss(m, targets, dscale, M);
 }
 
@@ -95,4 +103,33 @@ double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *t
 double bt_model_eval_micro(bt_model *m, const int32_t *inputs, const int32_t *targets) {
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
     return head_loss(m, targets, 0.0f);
+}
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+void bt_model_forward_tokens(bt_model *m, const int32_t *inputs, size_t n) {
+    bt_net_forward(m, inputs, 1, n);
+}
+
+int32_t bt_model_draw(bt_model *m, const bt_draw *how, size_t n) {
+    final_norm(m, n);
+    return m->tp->draw(m, how, n);
+}
+
+static double gumbel(const bt_draw *how, int64_t token) {
+    uint64_t stream = bt_hash_name("draw") ^ how->index;
+    double u = bt_rng_unit(how->seed, stream, (uint64_t)token);
+    return -log(-log(u > 0 ? u : 0x1p-54));
+}
+
+bt_drawn bt_net_draw(const float *logits, size_t n, int64_t first, const bt_draw *how) {
+    bt_drawn best = {-INFINITY, first};
+    for (size_t i = 0; i < n; i++) {
+        int64_t token = first + (int64_t)i;
+        double score = how->temperature > 0
+                           ? (double)logits[i] / how->temperature + gumbel(how, token)
+                           : (double)logits[i];
+        if (score > best.score) best = (bt_drawn){score, token};
+    }
+    return best;
 }

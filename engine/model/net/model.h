@@ -169,4 +169,16 @@ void bt_model_zero_grads(bt_model *m);
 /* forward only: sum of token losses over (B, T) */
 double bt_model_eval_micro(bt_model *m, const int32_t *inputs, const int32_t *targets);
 
+/* Which token follows: the one with the largest logit / temperature + Gumbel noise, which draws from
+ * softmax(logits / temperature) (Gumbel-max trick: Maddison et al. 2014, arXiv:1411.0030). The noise
+ * is a function of (seed, index, token), so that every slice of a model draws alike. */
+typedef struct bt_draw {
+    double temperature; /* 0: the likeliest token */
+    uint64_t seed, index;
+} bt_draw;
+/* One sequence of n <= B T tokens, n >= 1, forward only; without a key-value cache, in every layout.
+ * In a stage of a pipeline between stage_in and stage_out; then the last stage draws. */
+void bt_model_forward_tokens(bt_model *m, const int32_t *inputs, size_t n);
+int32_t bt_model_draw(bt_model *m, const bt_draw *how, size_t n);
+
 #endif

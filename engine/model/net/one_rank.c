@@ -86,6 +86,13 @@ static double head_loss(bt_model *m, const int32_t *targets, float dscale, size_
                            m->head8.w.packed ? &m->head8 : NULL);
 }
 
+static int32_t draw(bt_model *m, const bt_draw *how, size_t M) {
+    size_t V = (size_t)m->setup.cfg.V, C = (size_t)m->setup.cfg.C;
+    bt_op_gemm_table(m->logits, V, m->layers[0].a.xn + (M - 1) * C, C, m->head, C, 1, 1, V, C,
+                     m->setup.prec, 0);
+    return (int32_t)bt_net_draw(m->logits, V, 0, how).token;
+}
+
 static void complete_grad(const bt_model *m, const bt_tensor *t) { (void)m, (void)t; }
 static void total_sums(const bt_model *m, double (*totals)[2]) { (void)m, (void)totals; }
 static void meet(const bt_model *m) { (void)m; }
@@ -103,6 +110,7 @@ const bt_tp_ops bt_tp_one_rank = {.own_rows = own_rows,
                                   .embed = embed,
                                   .embed_bwd = embed_bwd,
                                   .head_loss = head_loss,
+                                  .draw = draw,
                                   .complete_grad = complete_grad,
                                   .total_sums = total_sums,
                                   .meet = meet};

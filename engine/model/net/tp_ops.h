@@ -65,6 +65,8 @@ typedef struct bt_tp_ops {
     void (*embed_bwd)(bt_model *m, const int32_t *inputs, size_t M);
     /* own rows of a.xn -> sum of token losses; with dscale != 0 also a.dxn and the head's gradient */
     double (*head_loss)(bt_model *m, const int32_t *targets, float dscale, size_t M);
+    /* own rows of a.xn of M tokens -> the token that follows the last one, the same on all ranks */
+    int32_t (*draw)(bt_model *m, const bt_draw *how, size_t M);
     /* makes the gradient of a tensor whole that several ranks hold a part of */
     void (*complete_grad)(const bt_model *m, const bt_tensor *t);
     /* (tensors, 2) sums over what this rank holds of each tensor -> over whole tensors */
@@ -74,6 +76,12 @@ typedef struct bt_tp_ops {
 } bt_tp_ops;
 
 extern const bt_tp_ops bt_tp_one_rank;
+/* the best token of the n whose logits these are, the first of them token `first`; see bt_draw */
+typedef struct bt_drawn {
+    double score;
+    int64_t token;
+} bt_drawn;
+bt_drawn bt_net_draw(const float *logits, size_t n, int64_t first, const bt_draw *how);
 /* rows of it that serve a slice as well */
 void bt_one_rank_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows);
 void bt_one_rank_heads_bwd(bt_model *m, const struct bt_layer *l, bool kv, float *dx,

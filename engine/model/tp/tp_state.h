@@ -52,6 +52,7 @@ extern const bt_input_ops bt_tp_input_ops;
 void bt_tp_embed(bt_model *m, const int32_t *inputs, size_t M);
 void bt_tp_embed_bwd(bt_model *m, const int32_t *inputs, size_t M);
 double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t M);
+int32_t bt_tp_draw(bt_model *m, const bt_draw *how, size_t M);
 
 /* ---- tp_leaves.c: sums as a tree of leaves --------------------------------------------------- */
 void bt_tp_leaves_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, size_t rows);

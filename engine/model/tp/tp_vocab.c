@@ -1,5 +1,6 @@
 /* tp_vocab.c - embedding, head and loss where each rank of a tensor-parallel group holds a range of the
  * vocabulary. */
+#include <assert.h>
 #include <math.h>
 
 #include "engine/kernels/ops/ops.h"
@@ -102,4 +103,22 @@ double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t
     }
     for (size_t r = 0; r < M; r++) loss += (double)m->row_loss[r];
     return loss;
+}
+
+/* the best of every rank's part of the vocabulary; ties go to the smaller token, as on one rank */
+int32_t bt_tp_draw(bt_model *m, const bt_draw *how, size_t M) {
+    const bt_tp_state *p = m->tp_state;
+    size_t V = (size_t)m->setup.cfg.V, C = (size_t)m->setup.cfg.C;
+    float *xn = m->layers[0].a.xn;
+    bt_drawn *all = (bt_drawn *)(void *)p->all, mine; /* one of each rank */
+    static_assert(sizeof *all <= sizeof *p->all,
+                  "a draw takes no more room than a row's statistics");
+    if (p->sequence) bt_tp_gather_residual(m, xn, M);
+    bt_op_gemm_table(m->logits, V, xn + (M - 1) * C, C, m->head, C, 1, 1, V, C, m->setup.prec, 0);
+    mine = bt_net_draw(m->logits, V, (int64_t)p->vocab0, how);
+    p->group->all_gather(p->group, &mine, all, sizeof mine);
+    for (int i = 0; i < p->group->size; i++) {
+        if (i == 0 || all[i].score > mine.score) mine = all[i];
+    }
+    return (int32_t)mine.token;
 }

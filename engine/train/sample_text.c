@@ -1,0 +1,133 @@
+/* sample_text.c - a prompt and what the model makes of it, token by token. */
+#include "engine/train/sample_text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/small.h"
+#include "engine/data/tokenizer/tokenizer.h"
+#include "engine/model/net/stage.h"
+
+enum { PROMPT_TOKENS = 32 }; /* of the validation data, at most */
+static const double TEMPERATURE = 0.7;
+
+struct bt_sample_text {
+    bt_tokenizer *tokenizer; /* rank 0 only */
+    int32_t *tokens;         /* (n_prompt + n_text) */
+    int64_t n_prompt, n_text;
+    uint64_t seed;
+};
+
+/* *ids: malloc'ed */
+static bt_code encode_prompt(const bt_sample_text *s, const bt_run_cfg *cfg, int32_t **ids,
+                             size_t *n, bt_err *err) {
+    size_t cap = 0;
+    BT_TRY(bt_tokenizer_encode(s->tokenizer, cfg->sample_prompt, strlen(cfg->sample_prompt), ids, n,
+                               &cap, err));
+    for (size_t i = 0; i < *n; i++) {
+        if ((*ids)[i] < cfg->vocab) continue;
+        return bt_fail(err, BT_ARG,
+                       "train.sample_prompt has the token %d, the model's vocabulary has %d",
+                       (int)(*ids)[i], (int)cfg->vocab);
+    }
+    if ((int64_t)*n < cfg->seq_len) return BT_OK;
+    return bt_fail(
+        err, BT_ARG,
+        "train.sample_prompt has %zu tokens, a sequence has %d (model.seq_len): there is "
+        "no room to go on",
+        *n, (int)cfg->seq_len);
+}
+
+/* rank 0: the prompt's tokens and how many are to follow */
+static bt_code find_prompt(bt_sample_text *s, const bt_run_cfg *cfg, const int32_t *beginning,
+                           size_t n, bt_err *err) {
+    int32_t *ids = NULL;
+    size_t most = (size_t)cfg->seq_len / 2;
+    if (most > PROMPT_TOKENS) most = PROMPT_TOKENS;
+    if (n > most) n = most;
+    BT_TRY(bt_tokenizer_load(&s->tokenizer, cfg->tokenizer, err));
+    bt_code code = cfg->sample_prompt[0] ? encode_prompt(s, cfg, &ids, &n, err) : BT_OK;
+    if (code == BT_OK) {
+        int64_t room = cfg->seq_len - (int64_t)n;
+        s->n_prompt = (int64_t)n;
+        s->n_text = cfg->sample_tokens < room ? cfg->sample_tokens : room;
+        memcpy(s->tokens, ids ? ids : beginning, n * sizeof *s->tokens);
+    }
+    free(ids);
+    return code;
+}
+
+bt_code bt_sample_text_create(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *world,
+                              const int32_t *beginning, size_t n, bt_err *err) {
+    *out = NULL;
+    if (cfg->sample_tokens == 0 || strncmp(cfg->data, "synth:", 6) == 0) return BT_OK;
+    bt_sample_text *s = calloc(1, sizeof *s);
+    int32_t *tokens = s ? calloc((size_t)cfg->seq_len, sizeof *tokens) : NULL;
+    bt_code code = tokens ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for a sample text");
+    if (code == BT_OK) {
+        s->tokens = tokens;
+        s->seed = (uint64_t)cfg->seed;
+        if (bt_comm_rank(world) == 0) code = find_prompt(s, cfg, beginning, n, err);
+    }
+    code = bt_agree(world, code, err);
+    if (code == BT_OK) {
+        int64_t counts[] = {s->n_prompt, s->n_text};
+        code = bt_broadcast(world, counts, sizeof counts, 0, err);
+        s->n_prompt = counts[0], s->n_text = counts[1];
+    }
+    if (code == BT_OK)
+        code = bt_broadcast(world, s->tokens, (size_t)cfg->seq_len * sizeof *s->tokens, 0, err);
+    if (code != BT_OK || s->n_prompt == 0) { /* no data, no prompt */
+        bt_sample_text_destroy(s);
+        return code;
+    }
+    *out = s;
+    return BT_OK;
+}
+
+/* the token after the first n, on every rank */
+static bt_code next_token(bt_sample_text *s, bt_model *m, bt_pipe *pipe, size_t n, bt_err *err) {
+    const bt_model_slice part = bt_model_slice_of(m);
+    const bt_draw how = {.temperature = TEMPERATURE, .seed = s->seed, .index = (uint64_t)n};
+    double token = 0;
+    if (pipe) BT_TRY(bt_pipe_begin(pipe, 1, 0, err));
+    if (!bt_slice_is_first_stage(part))
+        BT_TRY(bt_pipe_recv(pipe, BT_PIPE_DOWN, bt_model_stage_in(m), err));
+    bt_model_forward_tokens(m, s->tokens, n);
+    if (bt_slice_is_last_stage(part))
+        token = bt_model_draw(m, &how, n);
+    else
+        BT_TRY(bt_pipe_send(pipe, BT_PIPE_DOWN, bt_model_stage_out(m), err));
+    if (pipe) BT_TRY(bt_pipe_end(pipe, err));
+    if (pipe) BT_TRY(bt_pipe_sum(pipe, &token, 1, err));
+    s->tokens[n] = (int32_t)token;
+    return BT_OK;
+}
+
+static void decode(const bt_sample_text *s, int64_t first, int64_t n, bt_text *out) {
+    bt_tokenizer_decode(s->tokenizer, s->tokens + first, (size_t)n, out);
+    for (char *c = out->data; c && c < out->data + out->len; c++) {
+        if (*c == 0) *c = ' ';
+    }
+}
+
+bt_code bt_sample_text_run(bt_sample_text *s, bt_model *model, bt_pipe *pipe, bt_weights *weights,
+                           bt_text *prompt, bt_text *text, bt_err *err) {
+    BT_TRY(bt_weights_begin(weights, BT_PASSES_FORWARD, NULL, s->n_text, err));
+    for (int64_t i = 0; i < s->n_text; i++) {
+        BT_TRY(next_token(s, model, pipe, (size_t)(s->n_prompt + i), err));
+        BT_TRY(bt_weights_check(weights, err));
+    }
+    BT_TRY(bt_weights_end(weights, err));
+    if (!s->tokenizer) return BT_OK;
+    decode(s, 0, s->n_prompt, prompt);
+    decode(s, s->n_prompt, s->n_text, text);
+    return BT_OK;
+}
+
+void bt_sample_text_destroy(bt_sample_text *s) {
+    if (!s) return;
+    bt_tokenizer_free(s->tokenizer);
+    free(s->tokens);
+    free(s);
+}

@@ -1,0 +1,139 @@
+/* mpi: 2
+ * The text that a model writes at its validations: the same on one rank and in every layout, from the
+ * prompt that was asked for, and of another model another text. */
+#include "tests/engine/data/data_fixture.h"
+#include "tests/mpi/layouts.h"
+
+static char data_path[300];
+static fake_sink heard;
+
+static void write_data(void) {
+    static const char *const words[] = {"the ", "cat ",   "sat ",  "on ",
+                                        "a ",   "mat.\n", "Dogs ", "ran "};
+    static char text[40000];
+    uint64_t random = 1;
+    for (size_t n = 0; n + 8 < sizeof text;) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s", words[random >> 61]);
+    }
+    snprintf(data_path, sizeof data_path, "%s", fixture_text("text.txt", text));
+}
+
+/* the run's sample texts, in order, as the events' bodies tell them */
+typedef struct samples {
+    size_t n;
+    char body[8][256];
+    int64_t step[8];
+} samples;
+
+static bt_run_cfg cfg_of(const char *data, const char *const *more) {
+    const char *words[64] = {"--set",   "model.vocab=256",
+                             "--set",   "train.reproducible=true",
+                             "--set",   "train.unit=4",
+                             "--steps", "24",
+                             "--lr",    "3e-2",
+                             "--set",   "data.val_frac=0.1",
+                             "--set",   "train.eval_every=4",
+                             "--set",   "train.eval_tokens=480",
+                             "--set",   "train.sample_tokens=12"};
+    bt_run_cfg cfg;
+    size_t n = 0;
+    while (words[n]) n++;
+    while (more && *more) words[n++] = *more++;
+    tiny_cfg(&cfg, words);
+    snprintf(cfg.data, sizeof cfg.data, "%s", data);
+    snprintf(cfg.cache, sizeof cfg.cache, "%s", fixture_dir);
+    return cfg;
+}
+
+static samples run(const char *data, const char *const *more) {
+    bt_run_cfg cfg = cfg_of(data, more);
+    bt_err err = BT_ERR_INIT;
+    tiny_run(&cfg, &heard, NULL, "");
+    if (bt_broadcast(bt_comm_world(), &heard, offsetof(fake_sink, last_checkpoint), 0, &err) !=
+        BT_OK)
+        fail_msg("%s", err.msg);
+    samples all = {0};
+    for (size_t i = 0; i < heard.n_events && all.n < 8; i++) {
+        if (strcmp(heard.events[i].kind, "sample") != 0) continue;
+        all.step[all.n] = heard.events[i].step;
+        snprintf(all.body[all.n++], sizeof all.body[0], "%s", heard.events[i].body);
+    }
+    return all;
+}
+
+static samples lonely;
+
+static void every_layout_writes_the_text_of_one_rank(void **state) {
+    (void)state;
+    static const char *const layouts[][6] = {
+        {NULL},        {"--tp", "2"},   {"--tp", "2", "--set", "mesh.sequence=false"},
+        {"--pp", "2"}, {"--zero", "3"}, {"--zero", "3", "--set", "parallel.gather=step"}};
+    for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
+        samples s = run(data_path, layouts[l]);
+        assert_int_equal(s.n, lonely.n);
+        for (size_t i = 0; i < s.n; i++) {
+            assert_int_equal(s.step[i], lonely.step[i]);
+            assert_string_equal(s.body[i], lonely.body[i]);
+        }
+    }
+}
+
+static void a_text_for_every_validation_of_what_was_learned(void **state) {
+    (void)state;
+    assert_int_equal(lonely.n, 6);
+    for (size_t i = 0; i < 6; i++) assert_int_equal(lonely.step[i], 4 * i + 3);
+    assert_string_not_equal(lonely.body[0], lonely.body[5]);
+}
+
+static void the_prompt_is_what_was_asked_for(void **state) {
+    (void)state;
+    static const char *const words[] = {"--set", "train.sample_prompt=Dogs ran", NULL};
+    samples s = run(data_path, words);
+    assert_int_equal(s.n, 6);
+    assert_non_null(strstr(s.body[0], "\"prompt\":\"Dogs ran\""));
+}
+
+static void none_is_written_where_none_is_wanted(void **state) {
+    (void)state;
+    static const char *const none[] = {"--set", "train.sample_tokens=0", NULL};
+    assert_int_equal(run(data_path, none).n, 0);
+    assert_int_equal(run("synth:chain", NULL).n, 0);
+}
+
+/* a prompt that fills the sequence (32 tokens) ends the run with a line that says so */
+static void a_long_prompt_is_refused(void **state) {
+    (void)state;
+    static const char *const words[] = {
+        "--set", "train.sample_prompt=0123456789012345678901234567890123456789", NULL};
+    bt_run_cfg cfg = cfg_of(data_path, words);
+    bt_err err = BT_ERR_INIT;
+    bt_trainer *t = NULL;
+    assert_int_equal(bt_kernels_select(cfg.isa, &err), BT_OK);
+    assert_int_equal(bt_threads_init(1, &err), BT_OK);
+    bt_trainer_setup s = {.cfg = &cfg, .resume_dir = "", .attempt = 1};
+    assert_int_equal(bt_trainer_create(&t, &s, &err), BT_ARG);
+    assert_non_null(strstr(err.msg, "no room"));
+    bt_threads_release();
+}
+
+int main(void) {
+    bt_err err = BT_ERR_INIT;
+    void *state = NULL;
+    if (fixture_setup(&state) != 0) return 1;
+    write_data();
+    lonely = run(data_path, NULL);
+    if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != 2) return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_layout_writes_the_text_of_one_rank),
+        cmocka_unit_test(a_text_for_every_validation_of_what_was_learned),
+        cmocka_unit_test(the_prompt_is_what_was_asked_for),
+        cmocka_unit_test(none_is_written_where_none_is_wanted),
+        cmocka_unit_test(a_long_prompt_is_refused),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    fixture_teardown(&state);
+    if (failed) bt_comm_abort(1);
+    bt_comm_finalize();
+    return 0;
+}
