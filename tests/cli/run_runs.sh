@@ -63,7 +63,7 @@ expect 0 '^\[\{"rank":0,"share":0.11016949152542373\},$' "$BITRAIN" query \
 expect 0 "^2,6.77966101694915" "$BITRAIN" query "SELECT rank, 100*avg(comm_exposed_ms+wait_ms)/avg(step_ms) FROM rank_steps WHERE run='abl-3' GROUP BY rank" --csv
 expect 0 "only the first 10 rows are shown" "$BITRAIN" query "SELECT * FROM steps" --limit 10
 expect 0 '^\[\]$' "$BITRAIN" query "SELECT 1 WHERE 0" --json
-for sql in "DELETE FROM run" "ATTACH 'x' AS y" "CREATE TEMP TABLE x(a)" "PRAGMA user_version=9" "VACUUM INTO '$d/copy'" "DROP VIEW runs" "INSERT INTO run(name) VALUES ('x')"; do
+for sql in "DELETE FROM run" BEGIN "BEGIN IMMEDIATE" COMMIT "SAVEPOINT a" "ATTACH 'x' AS y" "CREATE TEMP TABLE x(a)" "PRAGMA user_version=9" "VACUUM INTO '$d/copy'" "DROP VIEW runs" "INSERT INTO run(name) VALUES ('x')"; do
     expect 2 "may only read" "$BITRAIN" query "$sql"
 done
 expect 2 "second statement" "$BITRAIN" query "SELECT 1; SELECT 2"

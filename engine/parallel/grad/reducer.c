@@ -185,6 +185,12 @@ void bt_reducer_ready(void *reducer, size_t begin, size_t end) {
     poll(r);
 }
 
+bt_reduce_times bt_reduce_split(int64_t blocked_ns, int64_t skew_ns, int64_t error_ns) {
+    int64_t wait = skew_ns < 3 * error_ns || skew_ns < 0 ? 0 : skew_ns;
+    if (wait > blocked_ns) wait = blocked_ns;
+    return (bt_reduce_times){.wait_ns = wait, .exposed_ns = blocked_ns - wait};
+}
+
 bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_reduce_times *times,
                           bt_err *err) {
     *times = (bt_reduce_times){0};
@@ -208,9 +214,7 @@ bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_redu
 
     int64_t blocked = bt_now_ns() - arrival,
             skew = said[0] - bt_clock_sync_common(&r->clock, arrival);
-    if (skew < 3 * r->clock.error_ns) skew = 0;
-    times->wait_ns = skew < 0 ? 0 : skew > blocked ? blocked : skew;
-    times->exposed_ns = blocked - times->wait_ns;
+    *times = bt_reduce_split(blocked, skew, r->clock.error_ns);
     times->busy_ns = r->busy_ns;
     bt_traffic cost = {.calls = r->alone ? 0 : (int64_t)r->buckets.n,
                        .busy_ns = r->alone ? times->exposed_ns : r->busy_ns,

@@ -58,6 +58,11 @@ typedef struct bt_reduce_times {
     int64_t busy_ns, wait_ns, exposed_ns;
 } bt_reduce_times;
 
+/* Of the time for which a rank was blocked in an exchange: wait, while the last rank had not come
+ * (skew: by how much it came later than this one, below 0 for the last itself); exposed, the rest.
+ * error_ns: of the ranks' common clock; a skew within three of it is none. */
+bt_reduce_times bt_reduce_split(int64_t blocked_ns, int64_t skew_ns, int64_t error_ns);
+
 /* collective over world */
 bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 /* bytes of staging that a rank of the world would take, for even shares, without taking them. Of

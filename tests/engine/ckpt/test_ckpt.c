@@ -170,6 +170,28 @@ static void test_every_bit_flip(void **state) {
     assert_string_equal(found, path);
 }
 
+/* bytes that change between the look at a checkpoint and its loading are not trained with */
+static void test_damage_after_the_look(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[PATH_MAX], data[PATH_MAX], c;
+    float w[N_W];
+    const off_t in_embed = (off_t)(sizeof(file_head) + sizeof(section_head) + 50);
+    check_ok(save_at(s, 100, 0, 1, path, &err), &err);
+    data_file(path, data, sizeof data);
+    bt_ckpt_slice embed = {"embed", "weight", N_EMBED, 0, 10, w, 0, 0, BT_CKPT_F32, false},
+                  other = {"layers.0.attn_q", "exp_avg", N_W, 0, N_W, w, 0, 0, BT_CKPT_F32, false};
+    check_ok(bt_ckpt_load(path, &embed, 1, &err), &err);
+    int fd = open(data, O_RDWR);
+    assert_int_equal(pread(fd, &c, 1, in_embed), 1);
+    c ^= 4;
+    assert_int_equal(pwrite(fd, &c, 1, in_embed), 1);
+    close(fd);
+    assert_int_equal(bt_ckpt_load(path, &embed, 1, &err), BT_FORMAT);
+    assert_non_null(strstr(err.msg, "('embed' weight) are damaged"));
+    check_ok(bt_ckpt_load(path, &other, 1, &err), &err);
+}
+
 static void test_truncations(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -448,6 +470,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_round_trip, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_long_tensor, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_every_bit_flip, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_damage_after_the_look, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_truncations, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_forgeries, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_keep, set_up, tear_down),
