@@ -59,8 +59,9 @@ static double packed_ms(void) {
 static bt_code decode(const decode_cfg *cfg, bt_gen *g, decoded *out, bt_err *err) {
     int32_t prompt[16], token;
     const bt_sampling greedy = {0};
-    double *ms = calloc((size_t)cfg->tokens * 2, sizeof *ms), *packed = ms + cfg->tokens;
+    double *ms = calloc((size_t)cfg->tokens * 2, sizeof *ms);
     if (!ms) return bt_fail(err, BT_NOMEM, "cannot take memory for %d tokens", (int)cfg->tokens);
+    double *packed = ms + cfg->tokens;
     for (int32_t i = 0; i < 16; i++) prompt[i] = i;
     bt_code code = bt_gen_feed(g, prompt, 16, err);
     for (int64_t i = 0; i < cfg->tokens && code == BT_OK; i++) {

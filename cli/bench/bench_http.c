@@ -248,7 +248,7 @@ static void *attack(void *ctx) {
                 fd[i] = bt_http_connect(l->port);
                 l->done++;
             }
-            if (fd[i] >= 0 && i < SLOW) send(fd[i], &c, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (i < SLOW && fd[i] >= 0) send(fd[i], &c, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         }
         for (int k = 0; k < 50 && !atomic_load(l->stop); k++) bt_sleep_ns(20000000);
     }

@@ -267,6 +267,7 @@ static bt_code on_ranks(int argc, char **argv, const bt_run_cfg *cfg, bt_err *er
         for (char *p = result.data; p && *p; p++)
             if (*p == '\t') *p = '\n';
         fputs(bt_text_str(&result), stdout);
+        // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): len says that there are data
         if (result.len && result.data[result.len - 1] != '\n') fputc('\n', stdout);
     }
     bt_text_release(&result);

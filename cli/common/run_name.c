@@ -42,9 +42,9 @@ bt_code bt_run_make_name(const char *store, char name[BT_NAME_MAX], bt_err *err)
     bt_code code = BT_BUSY;
     for (uint64_t i = 0; i < TRIES && code == BT_BUSY; i++) {
         char taken[BT_NAME_MAX];
-        uint64_t r = bt_splitmix64(seed + i);
+        uint64_t r = bt_splitmix64(seed + i), later = i / 20;
         snprintf(name, BT_NAME_MAX, "%s-%s-%.0f", adjectives[r % A], nouns[(r >> 20) % N],
-                 runs + 1 + (double)(i / 20));
+                 runs + 1 + (double)later);
         if (!db || bt_db_run(db, name, taken, &ignored) == BT_NOTFOUND) code = BT_OK;
     }
     bt_db_close(db);

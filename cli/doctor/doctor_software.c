@@ -9,8 +9,6 @@
 #include "engine/config/run_cfg.h"
 #include "store/store.h"
 
-extern char **environ;
-
 /* ---- store ----------------------------------------------------------------------------------- */
 
 static bool count_row(void *ctx, const bt_row *row) {

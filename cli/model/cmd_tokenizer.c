@@ -173,6 +173,7 @@ static bt_code train(void *ctx, const char *const *words, size_t n, bt_err *err)
     bt_progress_end(&bar);
     bt_text_release(&paths);
     BT_TRY(code);
+    // cppcheck-suppress legacyUninitvar ; t is set where the code is BT_OK
     code = write_file(cfg, t, err);
     if (code == BT_OK) code = report_written(cfg, t, bt_progress_seconds(&bar), err);
     bt_tokenizer_free(t);

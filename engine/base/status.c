@@ -15,7 +15,7 @@ bt_code bt_failv(bt_err *err, bt_code code, const char *fmt, va_list ap) {
     return code;
 }
 
-bt_code bt_fail(bt_err *err, bt_code code, const char *fmt, ...) {
+bt_code(bt_fail)(bt_err *err, bt_code code, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     bt_failv(err, code, fmt, ap);
@@ -23,7 +23,7 @@ bt_code bt_fail(bt_err *err, bt_code code, const char *fmt, ...) {
     return code;
 }
 
-bt_code bt_fail_errno(bt_err *err, bt_code code, int errnum, const char *fmt, ...) {
+bt_code(bt_fail_errno)(bt_err *err, bt_code code, int errnum, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     bt_failv(err, code, fmt, ap);

@@ -48,6 +48,12 @@ bt_code bt_fail_errno(bt_err *err, bt_code code, int errnum, const char *fmt, ..
 int bt_exit_code(bt_code code); /* the public exit code of a failure */
 const char *bt_code_name(bt_code code);
 
+#ifdef __clang_analyzer__ /* which cannot see that these return the code they are given */
+#define bt_fail(err, code, ...) ((void)(bt_fail)(err, code, __VA_ARGS__), (code))
+#define bt_fail_errno(err, code, errnum, ...) \
+    ((void)(bt_fail_errno)(err, code, errnum, __VA_ARGS__), (code))
+#endif
+
 #define BT_TRY(call) \
     do { \
         bt_code bt_try_c_ = (call); \

@@ -293,6 +293,7 @@ static bt_code fill(reader *r, const bt_ckpt_slice *w, bt_err *err) {
             filled += have.count;
             continue;
         }
+        // NOLINTNEXTLINE(clang-analyzer-unix.MallocSizeof): bytes of so many floats
         if (!r->scratch && !(r->scratch = malloc(CKPT_SECTION_ELEMS * sizeof(float))))
             return bt_fail(err, BT_NOMEM, "cannot allocate the buffer to read '%s'", r->folder);
         BT_TRY(read_section(r, s, r->scratch, err));

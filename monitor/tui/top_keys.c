@@ -273,6 +273,7 @@ static void run_command(bt_top *t, char *line) {
     static const char *const words[] = {"step", "rank",   "run",  "metric", "baseline", "x",
                                         "span", "screen", "quit", "q",      "help",     "new"};
     char *word = strtok(line, " "), *arg = strtok(NULL, " "), *end = NULL;
+    const char *value = arg ? arg : "";
     if (!word) return;
     if (strcmp(word, "quit") == 0 || strcmp(word, "q") == 0)
         t->quit = true;
@@ -285,15 +286,15 @@ static void run_command(bt_top *t, char *line) {
               strcmp(word, "x") == 0 || strcmp(word, "span") == 0 || strcmp(word, "metric") == 0))
         bt_top_message(t, BT_C_WARN, ":%s needs a value", word);
     else if (strcmp(word, "step") == 0) {
-        long long n = strtoll(arg, &end, 10);
+        long long n = strtoll(value, &end, 10);
         if (*end || n < 1)
-            bt_top_message(t, BT_C_WARN, "'%s' is not a step", arg);
+            bt_top_message(t, BT_C_WARN, "'%s' is not a step", value);
         else
             set_step(t, n - 1);
     } else if (strcmp(word, "rank") == 0) {
-        long n = strtol(arg, &end, 10);
+        long n = strtol(value, &end, 10);
         if (*end || n < 0 || (size_t)n >= t->view->ranks.n) {
-            bt_top_message(t, BT_C_WARN, "no rank '%s' (0 to %zu)", arg,
+            bt_top_message(t, BT_C_WARN, "no rank '%s' (0 to %zu)", value,
                            t->view->ranks.n ? t->view->ranks.n - 1 : 0);
         } else {
             t->screen = BT_SCREEN_STEP;
@@ -303,30 +304,30 @@ static void run_command(bt_top *t, char *line) {
             bt_top_filter_set(t, "");
         }
     } else if (strcmp(word, "run") == 0) {
-        if (bt_top_select_run(t, arg) && t->screen == BT_SCREEN_RUNS)
+        if (bt_top_select_run(t, value) && t->screen == BT_SCREEN_RUNS)
             t->screen = BT_SCREEN_OVERVIEW;
     } else if (strcmp(word, "metric") == 0) {
-        choose_metric(t, arg);
+        choose_metric(t, value);
     } else if (strcmp(word, "baseline") == 0) {
         if (arg)
             set_baseline(t, arg);
         else
             drop_baseline(t);
     } else if (strcmp(word, "x") == 0) {
-        if (!bt_x_axis_parse(arg, &t->x))
-            bt_top_message(t, BT_C_WARN, "no x axis '%s' (step, tokens, time, active, bytes)", arg);
+        if (!bt_x_axis_parse(value, &t->x))
+            bt_top_message(t, BT_C_WARN, "no x axis '%s' (step, tokens, time, active, bytes)", value);
     } else if (strcmp(word, "span") == 0) {
-        bool all = strcmp(arg, "all") == 0;
-        double s = all ? 0 : strtod(arg, &end);
-        const char *unit = all || end == arg ? "" : end;
+        bool all = strcmp(value, "all") == 0;
+        double s = all ? 0 : strtod(value, &end);
+        const char *unit = all || end == value ? "" : end;
         s *= *unit == 'm' ? 60 : *unit == 'h' ? 3600 : 1;
-        if (!all && (end == arg || !(s > 0) || isinf(s) || (*unit && !strchr("smh", *unit)) ||
+        if (!all && (end == value || !(s > 0) || isinf(s) || (*unit && !strchr("smh", *unit)) ||
                      (*unit && unit[1])))
-            bt_top_message(t, BT_C_WARN, "'%s' is not a span (90s, 5m, 2h, all)", arg);
+            bt_top_message(t, BT_C_WARN, "'%s' is not a span (90s, 5m, 2h, all)", value);
         else
             t->span_s = s;
-    } else if (strcmp(word, "screen") == 0 && arg && bt_top_screen_by_name(arg)) {
-        t->screen = (bt_screen_id)bt_top_screen_by_name(arg);
+    } else if (strcmp(word, "screen") == 0 && arg && bt_top_screen_by_name(value)) {
+        t->screen = (bt_screen_id)bt_top_screen_by_name(value);
     } else {
         const char *near = bt_nearest(word, words, sizeof words / sizeof words[0]);
         if (near)

@@ -24,6 +24,7 @@ void bt_queue_release(bt_queue *q) {
     *q = (bt_queue){.wake_fd = -1};
 }
 
+// cppcheck-suppress nullPointerRedundantCheck ; callers have a record
 static size_t weight(const bt_record *r) { return sizeof *r + r->head.bytes; }
 
 /* keeps the step values of a record and lets its rank values go; returns the rows lost */

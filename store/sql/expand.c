@@ -34,6 +34,7 @@ static void put_formula(bt_text *out, const bt_derived_row *d, const char *formu
         int k = 0;
         while (k < BT_DERIVED_ARGS && d->arg[k] && !(n && is_word(formula, n, d->arg[k]))) k++;
         if (n && k < BT_DERIVED_ARGS && d->arg[k])
+            // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): every name has its argument
             bt_text_printf(out, "(1.0 * (%.*s))", (int)arg[k].n, arg[k].at);
         else
             bt_text_putn(out, formula, n ? n : 1);

@@ -239,6 +239,7 @@ static void smooth_loss(bt_view_head *h, const tail *t) {
         if (i + 1 == t->n - t->n / 4) before = ema;
     }
     h->loss_ema = ema;
+    // NOLINTNEXTLINE(bugprone-integer-division): a count of steps
     h->loss_trend = t->n >= 8 ? (ema - before) / (double)(t->n / 4) : NAN;
 }
 

@@ -90,7 +90,7 @@ static int64_t bind_metrics(bt_apply *a, bt_scope scope, const double *values) {
     int at = bt_scope_fixed(scope) + 1;
     for (int i = 0; i < bt_scopes[scope].n; i++) {
         bind_metric(a->insert[scope], at + i, values[i], &a->columns[scope][i]);
-        if (isinf(values[i]) && i < 62) infinite |= INT64_C(1) << i;
+        if (i < 62 && isinf(values[i])) infinite |= INT64_C(1) << i;
     }
     return infinite;
 }

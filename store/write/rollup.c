@@ -282,6 +282,7 @@ static int close_block(bt_roll *r, int level) {
                           encode_ranks(r->ranks[level], r->n_ranks, r->slots.n_ranks, level,
                                        r->blob));
     }
+    // cppcheck-suppress arrayIndexOutOfBoundsCond ; level stays below the number of levels
     if (level > 1 && ranks) as_stored(r->ranks[level], n_rank_stats);
     if (level < BT_ROLL_LEVELS) {
         r->block[level + 1] = r->block[level] >> BT_ROLL_SHIFT;

@@ -7,13 +7,19 @@ tidy=$(command -v clang-tidy || command -v clang-tidy-14) || { echo "clang-tidy 
 command -v cppcheck > /dev/null || { echo "cppcheck is not installed (Debian: cppcheck)"; exit 77; }
 [ -f "$BT_BIN/compile_commands.json" ] || { echo "no compile_commands.json in $BT_BIN"; exit 1; }
 bad=0
-# kernels of one instruction set are compiled with flags that clang-tidy's driver reads from the same file
-find base engine cli monitor store web -name '*.c' 2>/dev/null | sort > "$BT_BIN/analyse.txt"
-xargs -a "$BT_BIN/analyse.txt" -P "$(nproc)" -n 8 "$tidy" -p "$BT_BIN" --quiet --warnings-as-errors='*' 2> /dev/null ||
+# sources as the program is made of them: tests compile some again, with other flags
+mkdir -p "$BT_BIN/analyse"
+awk '/^{/ { entry = "" } { entry = entry $0 "\n" } /^}/ && entry !~ / -o tests\// {
+         sub(/},?\n$/, "}", entry); printf "%s%s", n++ ? ",\n" : "[\n", entry } END { print "\n]" }' \
+    "$BT_BIN/compile_commands.json" > "$BT_BIN/analyse/compile_commands.json"
+find engine cli monitor store web -name '*.c' 2>/dev/null | sort > "$BT_BIN/analyse.txt"
+# one source a process: in one process clang-tidy 14 takes every va_list after the first for uninitialised
+xargs -a "$BT_BIN/analyse.txt" -P "$(nproc)" -n 1 "$tidy" -p "$BT_BIN/analyse" --quiet --warnings-as-errors='*' 2> /dev/null ||
     { echo "clang-tidy has complaints"; bad=1; }
 # unusedStructMember, unusedFunction: tables and headers are read one source at a time
 # constParameter..., variableScope: taste; normalCheckLevel...: news of the tool itself
+# unknownEvaluationOrder: it takes the .n of lines[n++] = (struct){.n = 1} for n; internalAstError: of its own parser
 cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -j "$(nproc)" \
-    --suppress=missingInclude --suppress=unknownMacro --suppress=preprocessorErrorDirective -I. -I"$BT_BIN/generated" \
+    --suppress=unknownEvaluationOrder --suppress=internalAstError --suppress=missingInclude --suppress=unknownMacro --suppress=preprocessorErrorDirective -I. -I"$BT_BIN/generated" \
     --file-list="$BT_BIN/analyse.txt" || { echo "cppcheck has complaints"; bad=1; }
 exit $bad

@@ -161,7 +161,7 @@ bt_code bt_kernels_select(const char *isa, bt_err *err) {
         const bt_kernels *set = set_at(i);
         if (set) merge(set);
     }
-    if (choice.capped) choice.table.name = wanted->name;
+    if (wanted && wanted->hide) choice.table.name = wanted->name;
     return BT_OK;
 }
 

@@ -134,6 +134,7 @@ static void softmax_xent(float *loss, float *logits, const int32_t *targets, flo
         for (size_t i = 0; i < V; i++) top = fmaxf(top, l[i]);
         double sum = 0;
         for (size_t i = 0; i < V; i++) sum += (double)expf(l[i] - top);
+        // cppcheck-suppress invalidFunctionArg ; the sum has exp(0) in it
         loss[r] = (float)(log(sum) + (double)top - (double)l[targets[r]]);
         for (size_t i = 0; dscale != 0 && i < V; i++) {
             l[i] = (float)((double)expf(l[i] - top) / sum - (i == (size_t)targets[r] ? 1.0 : 0.0)) *

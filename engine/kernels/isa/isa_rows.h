@@ -94,9 +94,10 @@ static void rows_rmsnorm(float *y, float *rstd, const float *x, const float *gai
                          size_t rows, size_t C) {
     for (size_t r = 0; r < rows; r++) {
         const float *xr = x + r * C;
-        float *yr = y + r * C, s = row_rstd(xr, eps, C);
+        float s = row_rstd(xr, eps, C);
         if (rstd) rstd[r] = s;
         if (!y) continue;
+        float *yr = y + r * C;
         EACH_VECTOR(C, st(yr + i, v_mul(v_mul(ld(xr + i, n), v_set(s)), gain_at(gain, i, n)), n));
     }
 }
@@ -286,6 +287,7 @@ static void rows_softmax_xent(float *loss, float *logits, const int32_t *targets
             }
             sum += (double)v_hsum(s);
         }
+        // cppcheck-suppress invalidFunctionArg ; the sum has exp(0) in it
         loss[r] = (float)(log(sum) + (double)top - (double)want);
         if (dscale == 0) continue;
         vf k = v_set((float)((double)dscale / sum));

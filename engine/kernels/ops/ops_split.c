@@ -77,6 +77,7 @@ static void dot_of_leaves(const split_job *j, size_t r) {
     for (size_t step = 1; step < j->leaves; step *= 2) {
         for (size_t p = 0; p + step < j->leaves; p += 2 * step) leaf[p] += leaf[p + step];
     }
+    // cppcheck-suppress uninitvar ; there is a leaf at least
     j->dot[r] = leaf[0];
 }
 

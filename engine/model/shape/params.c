@@ -162,7 +162,8 @@ bt_layer_run bt_slice_layers(const bt_model_cfg *c, bt_model_slice slice) {
     double head = n.flop_head * c->L / (n.flop_linear + n.flop_attention), best = INFINITY;
     int others = slice.pp_size - 1, last = 1;
     for (int k = 1; k <= c->L - others; k++) {
-        double slowest = fmax((double)((c->L - k + others - 1) / others), (double)k + head);
+        int most = (c->L - k + others - 1) / others;
+        double slowest = fmax((double)most, (double)k + head);
         if (slowest < best) best = slowest, last = k;
     }
     int64_t rest = c->L - last;

@@ -1,7 +1,7 @@
 /* agree.c - ranks fail together: the lowest failing rank's error becomes everybody's. */
 #include "engine/parallel/mpi/comm.h"
 
-bt_code bt_agree(bt_comm *c, bt_code mine, bt_err *err) {
+bt_code(bt_agree)(bt_comm *c, bt_code mine, bt_err *err) {
     int rank = bt_comm_rank(c), size = bt_comm_size(c);
     if (size == 1) return mine;
 

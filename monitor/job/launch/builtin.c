@@ -14,8 +14,6 @@
 #include <unistd.h>
 
 enum { VERSES = 31102 };
-extern char **environ;
-
 static bt_code start(pid_t *pid, int *from, bt_err *err) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot make a pipe");

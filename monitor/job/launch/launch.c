@@ -12,8 +12,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-extern char **environ;
-
 const bt_launch_row bt_launch_rows[] = {
     {BT_LAUNCH_ALWAYS, "-np {ranks}", "one process a rank"},
     {BT_LAUNCH_HOSTS, "--hostfile {hosts}", "the hosts given with --hosts"},

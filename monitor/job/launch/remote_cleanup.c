@@ -10,8 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 enum { HOSTS_MAX = 256, NAME_MAX_BYTES = 128 };
 
 /* there; a segment that is being made is mapped within microseconds: two looks tell it from one

@@ -32,7 +32,8 @@ void bt_plot_init(bt_plot *p) {
 static double nice_step(double lo, double hi, size_t max) {
     double mag = pow(10, floor(log10((hi - lo) / (double)max)) - 1);
     for (int i = 0; i < 12; i++) {
-        double step = mag * (double[]){1, 2, 5}[i % 3] * pow(10, i / 3),
+        int exponent = i / 3;
+        double step = mag * (double[]){1, 2, 5}[i % 3] * pow(10, exponent),
                count = floor(hi / step + 1e-6) - ceil(lo / step - 1e-9) + 1;
         if (count <= (double)max) return step;
     }

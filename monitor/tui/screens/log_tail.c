@@ -74,11 +74,10 @@ static int level_of(const char *line) {
 void bt_top_log_draw(bt_top *t, bt_rect r, bt_event_level least, bt_style title) {
     const bt_top_log *l = &t->log;
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, title, "log", l->path);
-    int y = r.y + r.h - 1;
     int shown = 0;
     for (int i = l->n - 1; i >= 0 && shown < r.h - 1; i--)
         shown += level_of(l->line[i]) >= (int)least;
-    y = r.y + shown;
+    int y = r.y + shown;
     for (int i = l->n - 1; i >= 0 && y > r.y; i--) {
         int level = level_of(l->line[i]);
         if (level < (int)least) continue;
