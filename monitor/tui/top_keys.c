@@ -315,7 +315,8 @@ static void run_command(bt_top *t, char *line) {
             drop_baseline(t);
     } else if (strcmp(word, "x") == 0) {
         if (!bt_x_axis_parse(value, &t->x))
-            bt_top_message(t, BT_C_WARN, "no x axis '%s' (step, tokens, time, active, bytes)", value);
+            bt_top_message(t, BT_C_WARN, "no x axis '%s' (step, tokens, time, active, bytes)",
+                           value);
     } else if (strcmp(word, "span") == 0) {
         bool all = strcmp(value, "all") == 0;
         double s = all ? 0 : strtod(value, &end);
