@@ -98,6 +98,8 @@ int64_t bt_db_version(bt_db *db); /* changes with every foreign commit */
  * the name. */
 bt_code bt_db_run(bt_db *db, const char *wanted, char run[BT_NAME_MAX], bt_err *err) BT_MUST_CHECK;
 
+/* of the whole process: what SQLite may take; beyond it a statement fails with BT_NOMEM */
+void bt_db_limit_memory(int64_t bytes);
 /* any read-only statement: rows as text cells to a callback (NULL cell = SQL NULL; type: 'i' 'r'
  * 't' 'b' 'n'). params bind ?1.. as text. Return false from the callback to stop. Limits: rows (0:
  * none), seconds (0: none). */

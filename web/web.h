@@ -27,8 +27,10 @@ typedef struct bt_web_cfg {
     int port;          /* 0: any free one */
     /* path of a Unix socket (mode 0600, no token needed) instead of host and port, or "" */
     const char *socket;
-    bool control;            /* allow POST /api/v1/control */
-    bool query;              /* allow GET /api/v1/query: SQL, read-only, behind limits */
+    bool control; /* allow POST /api/v1/control */
+    /* allow GET /api/v1/query: SQL, read-only, by this program (bitrain) in a process of its own
+     * with limits of time and memory. NULL: refused */
+    const char *query_program;
     const char *allow_hosts; /* further Host names, separated by ',', or "" */
     const char *token;       /* 32 hex digits, or "" to make one */
     int64_t heartbeat_ns;    /* of an event stream with nothing to say; 0: 15 s */

@@ -1,30 +1,39 @@
 /* cmd_query.c - `bitrain query`: any SELECT over the views. */
 #include <errno.h>
+#include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
 #include "cli/common/table.h"
 #include "store/read/lens.h"
+#include "store/read/row_json.h"
 
 typedef struct query_cfg {
     char store[1024], lens[64];
-    bool json, csv, lenses;
-    int64_t limit;
+    bool json, json_table, csv, lenses;
+    int64_t limit, memory;
     double timeout;
 } query_cfg;
 
 static const bt_opt query_opts[] = {
     {"json", "--json", BT_OPT_BOOL, offsetof(query_cfg, json), sizeof(bool), "false", 0, 0, NULL,
      NULL, "an array of objects, one a row"},
+    {"json_table", "--json-table", BT_OPT_BOOL, offsetof(query_cfg, json_table), sizeof(bool),
+     "false", 0, 0, NULL, NULL, "one object: columns, rows as arrays, truncated; 4 MiB at most"},
     {"csv", "--csv", BT_OPT_BOOL, offsetof(query_cfg, csv), sizeof(bool), "false", 0, 0, NULL, NULL,
      "comma-separated values with a heading"},
     {"limit", "--limit", BT_OPT_INT, offsetof(query_cfg, limit), sizeof(int64_t), "10000", 0, 1e15,
      NULL, "rows", "at most this many rows (0: all)"},
     {"timeout", "--timeout", BT_OPT_REAL, offsetof(query_cfg, timeout), sizeof(double), "10", 0,
      1e6, NULL, "s", "stop the query after this time (0: never)"},
+    {"memory", "--memory", BT_OPT_INT, offsetof(query_cfg, memory), sizeof(int64_t), "1024", 0, 1e6,
+     NULL, "MiB", "stop the query when it takes more memory than this (0: any)"},
     {"lens", "--lens", BT_OPT_TEXT, offsetof(query_cfg, lens), 64, "", 0, 0, NULL, NULL,
      "a named question about RUN instead of SQL"},
     {"lenses", "--lenses", BT_OPT_BOOL, offsetof(query_cfg, lenses), sizeof(bool), "false", 0, 0,
@@ -38,15 +47,42 @@ static const bt_opt *options(size_t *n) {
     return query_opts;
 }
 
+enum { OBJECT_BYTES = 4 << 20 }; /* of --json-table */
+
 typedef struct printer {
     const query_cfg *cfg;
     int64_t rows;
     bt_table table;
+    bt_text object; /* --json-table: all of it */
+    bt_json j;
 } printer;
+
+/* {"columns": [...], "rows": [[...], ...], "truncated": false} */
+static bool put_cells(printer *p, const bt_row *row) {
+    if (p->rows == 1) {
+        bt_json_array(&p->j, "columns");
+        for (int i = 0; i < row->n; i++) bt_json_str(&p->j, NULL, row->names[i]);
+        bt_json_end(&p->j, ']');
+        bt_json_array(&p->j, "rows");
+    }
+    bt_json_array(&p->j, NULL);
+    for (int i = 0; i < row->n; i++) bt_row_cell_json(&p->j, NULL, row, i);
+    bt_json_end(&p->j, ']');
+    return p->object.len < OBJECT_BYTES;
+}
+
+static bt_code put_object(printer *p, bool cut, bt_err *err) {
+    if (p->rows == 0) bt_json_array(&p->j, "rows");
+    bt_json_end(&p->j, ']');
+    bt_json_bool(&p->j, "truncated", cut || p->object.len >= OBJECT_BYTES);
+    bt_json_end(&p->j, '}');
+    return bt_cli_put(&p->object, err);
+}
 
 static bool print_row(void *ctx, const bt_row *row) {
     printer *p = ctx;
     bool first = p->rows++ == 0;
+    if (p->cfg->json_table) return put_cells(p, row);
     if (p->cfg->json) {
         bt_text out;
         bt_json j;
@@ -82,26 +118,56 @@ static bt_code read_stdin(bt_text *sql, bt_err *err) {
     return sql->failed ? bt_fail(err, BT_NOMEM, "no memory for the query") : BT_OK;
 }
 
+static void print_end(printer *p, bool cut) {
+    if (p->cfg->json)
+        fputs(p->rows ? "]\n" : "[]\n", stdout);
+    else if (!p->cfg->csv && p->rows)
+        bt_table_print(&p->table, stdout, "");
+    else if (!p->cfg->csv)
+        fputs("no rows\n", stderr);
+    if (cut)
+        fprintf(stderr, "bitrain query: only the first %lld rows are shown (--limit 0 shows all)\n",
+                (long long)p->rows);
+}
+
+/* A single operation, such as a search in a long text, cannot be interrupted by SQLite. */
+static char took_longer[96];
+static void stop_at_once(int signal) {
+    (void)signal;
+    if (write(STDERR_FILENO, took_longer, strlen(took_longer)) >= 0) _exit(bt_exit_code(BT_BUSY));
+    _exit(bt_exit_code(BT_BUSY));
+}
+
+static void limit_time(double seconds) {
+    if (!(seconds > 0)) return;
+    const double least = seconds + 0.2; /* SQLite's own limit comes first where it can */
+    const struct itimerval once = {
+        .it_value = {(time_t)least, (suseconds_t)(fmod(least, 1) * 1e6)}};
+    snprintf(took_longer, sizeof took_longer,
+             "bitrain query: query took longer than %.3g s and was stopped\n", seconds);
+    signal(SIGALRM, stop_at_once);
+    setitimer(ITIMER_REAL, &once, NULL);
+}
+
 static bt_code print_query(const query_cfg *cfg, bt_db *db, const char *sql, const char *run_name,
                            bt_err *err) {
     printer p = {.cfg = cfg};
     bool cut = false;
     bt_table_init(&p.table);
+    bt_text_init(&p.object);
+    if (cfg->json_table) bt_json_begin(&p.j, &p.object), bt_json_object(&p.j, NULL);
+    limit_time(cfg->timeout);
+    if (cfg->memory) bt_db_limit_memory(cfg->memory << 20);
     bt_code code = bt_db_query(db, sql, &run_name, run_name ? 1 : 0, cfg->limit, cfg->timeout,
                                print_row, &p, &cut, err);
-    if (cfg->json && p.rows)
+    signal(SIGALRM, SIG_IGN);
+    if (code == BT_OK && cfg->json_table)
+        code = put_object(&p, cut, err);
+    else if (code == BT_OK)
+        print_end(&p, cut);
+    else if (cfg->json && p.rows)
         fputs("]\n", stdout);
-    else if (cfg->json && code == BT_OK)
-        fputs("[]\n", stdout);
-    if (code == BT_OK && !cfg->json && !cfg->csv) {
-        if (p.rows)
-            bt_table_print(&p.table, stdout, "");
-        else
-            fputs("no rows\n", stderr);
-    }
-    if (cut)
-        fprintf(stderr, "bitrain query: only the first %lld rows are shown (--limit 0 shows all)\n",
-                (long long)p.rows);
+    if (!cfg->json_table || code != BT_OK) bt_text_release(&p.object);
     bt_table_release(&p.table);
     return code;
 }
@@ -170,7 +236,8 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bt_db *db = NULL;
     BT_TRY(bt_opts_init(&o, query_opts, sizeof query_opts / sizeof query_opts[0], &cfg, err));
     BT_TRY(bt_opts_argv(&o, argc, argv, &word, 1, &n, &help, err));
-    if (cfg.json && cfg.csv) return bt_fail(err, BT_ARG, "--json and --csv exclude each other");
+    if (cfg.json + cfg.json_table + cfg.csv > 1)
+        return bt_fail(err, BT_ARG, "--json, --json-table and --csv exclude each other");
     if (cfg.lenses) return print_lenses(&cfg, err);
     if (!word && !cfg.lens[0])
         return bt_fail(err, BT_ARG,

@@ -166,7 +166,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                       .port = (int)c.port,
                       .socket = c.socket,
                       .control = c.control,
-                      .query = c.query,
+                      .query_program = c.query ? "/proc/self/exe" : NULL,
                       .allow_hosts = c.allow,
                       .token = getenv("BITRAIN_DASH_TOKEN")};
     BT_TRY(bt_web_start(&web, &cfg, err));

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/base/clock.h"
+#include "store/read/query_gate.h"
 #include "store/sql/sql.h"
 
 enum { MAX_COLUMNS = 256, CELL_BYTES = 32 };
@@ -21,38 +22,6 @@ struct bt_db {
 };
 
 /* ---- open ---- */
-
-/* reading is all a statement may do: no ATTACH, no temp tables, no extension, and of the pragmas
- * those that describe */
-static int authorize(void *ctx, int action, const char *a, const char *b, const char *db,
-                     const char *trigger) {
-    static const char *const pragmas[] = {"table_info",     "table_xinfo",     "table_list",
-                                          "index_list",     "index_info",      "index_xinfo",
-                                          "database_list",  "data_version",    "user_version",
-                                          "application_id", "page_count",      "page_size",
-                                          "freelist_count", "compile_options", "function_list",
-                                          "quick_check",    "integrity_check", "collation_list"};
-    (void)db;
-    (void)trigger;
-    switch (action) {
-    case SQLITE_TRANSACTION: return ((const bt_db *)ctx)->snapping ? SQLITE_OK : SQLITE_DENY;
-    case SQLITE_SELECT:
-    case SQLITE_READ:
-    case SQLITE_RECURSIVE: return SQLITE_OK;
-    case SQLITE_FUNCTION: return b && strcmp(b, "load_extension") == 0 ? SQLITE_DENY : SQLITE_OK;
-    case SQLITE_PRAGMA:
-        for (size_t i = 0; i < sizeof pragmas / sizeof pragmas[0]; i++) {
-            if (a && sqlite3_stricmp(a, pragmas[i]) == 0 && (!b || strcmp(a, "user_version") != 0))
-                return SQLITE_OK;
-        }
-        return SQLITE_DENY;
-    case SQLITE_UPDATE:
-        return a && strcmp(a, "sqlite_master") == 0
-                   ? SQLITE_OK
-                   : SQLITE_DENY; /* asked when json_each and the like declare themselves */
-    default: return SQLITE_DENY;
-    }
-}
 
 static int on_progress(void *ctx) {
     const bt_db *d = ctx;
@@ -108,8 +77,12 @@ bt_code bt_db_open(bt_db **out, const char *path, bt_err *err) {
     sqlite3_limit(d->db, SQLITE_LIMIT_SQL_LENGTH, 1 << 20);
     sqlite3_limit(d->db, SQLITE_LIMIT_ATTACHED, 0);
     sqlite3_limit(d->db, SQLITE_LIMIT_COLUMN, MAX_COLUMNS);
-    sqlite3_set_authorizer(d->db, authorize, d);
     sqlite3_progress_handler(d->db, 10000, on_progress, d);
+    code = bt_query_gate_close(d->db, &d->snapping, path, err);
+    if (code != BT_OK) {
+        bt_db_close(d);
+        return code;
+    }
     *out = d;
     return BT_OK;
 }
@@ -165,6 +138,12 @@ static bt_code query_fail(bt_db *d, int rc, const char *sql, double max_s, bt_er
     case SQLITE_INTERRUPT:
         return bt_fail(err, BT_BUSY, "query took longer than %.3g s and was stopped", max_s);
     case SQLITE_AUTH: return bt_fail(err, BT_ARG, "query may only read: %s", sqlite3_errmsg(d->db));
+    case SQLITE_NOMEM:
+        if (sqlite3_hard_heap_limit64(-1) > 0)
+            return bt_fail(err, BT_BUSY, "query takes more than %lld MiB of memory and was stopped",
+                           (long long)(sqlite3_hard_heap_limit64(-1) >> 20));
+        return bt_fail(err, BT_NOMEM, "no memory for the query");
+    case SQLITE_TOOBIG: return bt_fail(err, BT_ARG, "query makes a text or a row that is too long");
     case SQLITE_READONLY: return bt_fail(err, BT_ARG, "query may only read the database");
     case SQLITE_ERROR: {
         int at = sqlite3_error_offset(d->db);
@@ -264,6 +243,8 @@ bt_code bt_db_query(bt_db *d, const char *sql, const char *const *params, int n_
     d->deadline_ns = 0;
     return code;
 }
+
+void bt_db_limit_memory(int64_t bytes) { sqlite3_hard_heap_limit64(bytes); }
 
 static bool take_number(void *ctx, const bt_row *row) {
     *(double *)ctx = row->nums[0];

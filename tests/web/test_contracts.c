@@ -152,7 +152,9 @@ static void every_route_keeps_its_names(void **state) {
     const bt_tmp *t = *state;
     bt_api *api = NULL;
     bt_web_runs(t->db);
-    OK(bt_api_open(&api, t->db, &(bt_api_allows){.control = true, .query = true}, err));
+    OK(bt_api_open(&api, t->db,
+                   &(bt_api_allows){.control = true, .query = true, .program = getenv("BITRAIN")},
+                   err));
     for (size_t i = 0; i < sizeof contracts / sizeof contracts[0]; i++) {
         const contract *c = &contracts[i];
         json_t *j = bt_web_json(api, c->route, c->run, c->args);
@@ -174,7 +176,8 @@ static void the_numbers_are_those_of_the_run(void **state) {
     const bt_tmp *t = *state;
     bt_api *api = NULL;
     bt_web_runs(t->db);
-    OK(bt_api_open(&api, t->db, &(bt_api_allows){.query = true}, err));
+    OK(bt_api_open(&api, t->db, &(bt_api_allows){.query = true, .program = getenv("BITRAIN")},
+                   err));
     json_t *j = bt_web_json(api, "stragglers", "base", "");
     assert_int_equal((int)num(j, "stragglers.0.rank"), 2);
     assert_string_equal(str(j, "stragglers.0.phase"), "data");
@@ -246,15 +249,34 @@ static void bad_questions_are_refused_with_a_reason(void **state) {
         {"/api/v1/query", NULL, "sql=DELETE FROM run", BT_ARG, ""},
         {"/api/v1/query", NULL, "sql=ATTACH '/etc/passwd' AS x", BT_ARG, ""},
         {"/api/v1/query", NULL, "sql=SELECT load_extension('x')", BT_ARG, ""},
-        {"/api/v1/query", NULL, "sql=PRAGMA journal_mode=DELETE", BT_ARG, ""},
+        {"/api/v1/query", NULL, "sql=PRAGMA journal_mode=DELETE", BT_ARG, "may only read"},
+        {"/api/v1/query", NULL, "sql=BEGIN", BT_ARG, "may only read"},
+        /* a pointer as a blob, and the address of a function: SQLite's full-text search */
+        {"/api/v1/query", NULL, "sql=SELECT fts3_tokenizer('simple', x'4141414141414141')", BT_ARG,
+         "not authorized to use function: fts3_tokenizer"},
+        {"/api/v1/query", NULL, "sql=SELECT fts3_tokenizer('porter')", BT_ARG,
+         "not authorized to use function: fts3_tokenizer"},
+        {"/api/v1/query", NULL, "sql=SELECT * FROM fts3tokenize('simple', 'a b')", BT_ARG,
+         "no such table: fts3tokenize"},
+        {"/api/v1/query", NULL, "sql=SELECT readfile('/etc/passwd')", BT_ARG, "no such function"},
+        {"/api/v1/query", NULL, "sql=SELECT * FROM dbstat", BT_ARG, "no such table: dbstat"},
+        /* one operation that SQLite does not interrupt; memory without end */
+        {"/api/v1/query", NULL,
+         "sql=SELECT instr(hex(zeroblob(16000000)), hex(zeroblob(8000000))||'1')", BT_BUSY,
+         "took longer than 2 s"},
+        {"/api/v1/query", NULL,
+         "sql=WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 100000) SELECT "
+         "randomblob(1000000) r FROM c ORDER BY r",
+         BT_BUSY, ""},
         {"/api/v1/query", NULL,
          "sql=WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT sum(x) FROM c",
-         BT_OK, ""},
+         BT_BUSY, "took longer than 2 s"},
     };
     const bt_tmp *t = *state;
     bt_api *api = NULL, *closed = NULL;
     bt_web_runs(t->db);
-    OK(bt_api_open(&api, t->db, &(bt_api_allows){.query = true}, err));
+    OK(bt_api_open(&api, t->db, &(bt_api_allows){.query = true, .program = getenv("BITRAIN")},
+                   err));
     OK(bt_api_open(&closed, t->db, &(bt_api_allows){.query = false}, err));
     bt_err err = BT_ERR_INIT;
     bt_answer a;

@@ -80,6 +80,51 @@ static int times(const char *text, const char *word) {
     return n;
 }
 
+/* ---- questions that take long ---- */
+
+#define ENDLESS \
+    "/api/v1/" \
+    "query?sql=WITH%20RECURSIVE%20c(x)%20AS%20(SELECT%201%20UNION%20ALL%20SELECT%20x%2B1%20" \
+    "FROM%20c)%20SELECT%20sum(x)%20FROM%20c"
+
+/* four at a time; meanwhile everybody else is answered, and the server can be stopped */
+static void a_long_query_holds_up_nobody(void **state) {
+    const bt_tmp *t = *state;
+    static client slow[4], other;
+    bt_web *w = NULL;
+    bt_web_runs(t->db);
+    OK(bt_web_start(&w,
+                    &(bt_web_cfg){.store = t->db,
+                                  .host = "127.0.0.1",
+                                  .socket = "",
+                                  .token = token,
+                                  .query_program = getenv("BITRAIN")},
+                    err));
+    for (int i = 0; i < 4; i++) ask(&slow[i], w, ENDLESS, "");
+    ask(&other, w, "/api/v1/runs", "Connection: close\r\n");
+    hear(&other, 0, "\"base\"");
+    hang_up(&other);
+    ask(&other, w, ENDLESS, "Connection: close\r\n");
+    hear(&other, 0, "503");
+    hang_up(&other);
+    hang_up(&slow[3]); /* a client that goes away */
+    for (int i = 0; i < 3; i++) {
+        char none;
+        assert_true(recv(slow[i].fd, &none, 1, MSG_DONTWAIT | MSG_PEEK) < 0); /* still at work */
+    }
+    for (int i = 0; i < 3; i++) {
+        hear(&slow[i], 0, "took longer than 2 s");
+        assert_non_null(strstr(slow[i].text, "409"));
+        hang_up(&slow[i]);
+    }
+    ask(&other, w, "/api/v1/query?sql=SELECT%2040%2B2%20AS%20answer", "Connection: close\r\n");
+    hear(&other, 0, "[[42]]");
+    hang_up(&other);
+    ask(&slow[0], w, ENDLESS, ""); /* at work when the server stops */
+    bt_web_stop(w);
+    hang_up(&slow[0]);
+}
+
 /* 20 more steps of "live", as a second attempt */
 static void go_on(const bt_tmp *t) {
     bt_writer *w = NULL;
@@ -288,6 +333,7 @@ int main(void) {
     }
     bt_web_stop(w);
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_long_query_holds_up_nobody, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_stream_says_what_is_new_and_goes_on_where_it_was,
                                         bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(who_is_far_behind_is_told_to_start_anew, bt_tmp_make,

@@ -33,6 +33,7 @@ bt_code bt_api_open(bt_api **out, const char *store, const bt_api_allows *allows
 }
 
 bt_api_allows bt_api_allowed(const bt_api *a) { return a->allows; }
+const char *bt_api_store(const bt_api *a) { return a->store; }
 
 void bt_api_close(bt_api *a) {
     if (!a) return;

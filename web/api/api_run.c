@@ -9,6 +9,7 @@
 #include "store/read/compare_runs.h"
 #include "store/wire/control_client.h"
 #include "web/api/api.h"
+#include "web/api/query_process.h"
 #include "web/api/row_limits.h"
 
 /* ---- one run ---- */
@@ -88,7 +89,7 @@ bt_code bt_api_superseded(bt_api *a, const bt_req *r, const char *run, bt_answer
 }
 
 /* ---- comparing ---- */
-enum { COMPARE_MAX = 12, QUERY_ROWS = 10000, QUERY_BYTES = 4 << 20 };
+enum { COMPARE_MAX = 12, QUERY_ROWS = 10000, QUERY_BYTES = 16 << 20, QUERY_MIB = 256 };
 
 static bt_code compared_series(bt_api *a, const bt_req *r, const char *run, bt_x_axis x, int metric,
                                bt_json *j, bt_err *err) {
@@ -186,49 +187,22 @@ bt_code bt_api_compare(bt_api *a, const bt_req *r, const char *run, bt_answer *o
 }
 
 /* ---- SQL ---- */
-typedef struct table {
-    bt_json *j;
-    bool first;
-} table;
-
-static bool put_cells(void *ctx, const bt_row *row) {
-    table *t = ctx;
-    if (t->first) {
-        bt_json_array(t->j, "columns");
-        for (int i = 0; i < row->n; i++) bt_json_str(t->j, NULL, row->names[i]);
-        bt_json_end(t->j, ']');
-        bt_json_array(t->j, "rows");
-        t->first = false;
-    }
-    bt_json_array(t->j, NULL);
-    for (int i = 0; i < row->n; i++) bt_row_cell_json(t->j, NULL, row, i);
-    bt_json_end(t->j, ']');
-    return t->j->out->len < QUERY_BYTES;
-}
-
-/* bt_db_query is the guard: a read-only connection, one statement, an allow-list of what it may
- * touch, a deadline */
 bt_code bt_api_query(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
     (void)run;
-    const char *sql = bt_req_arg(r, "sql");
-    if (!bt_api_allowed(a).query)
+    const bt_api_allows allows = bt_api_allowed(a);
+    const bt_query_process q = {.program = allows.program,
+                                .store = bt_api_store(a),
+                                .sql = bt_req_arg(r, "sql"),
+                                .rows = QUERY_ROWS,
+                                .memory_mib = QUERY_MIB,
+                                .seconds = BT_WEB_QUERY_S,
+                                .bytes = QUERY_BYTES};
+    if (!allows.query)
         return bt_fail(
             err, BT_UNSUPPORTED,
             "this server takes no SQL (start it with --enable-query, or use `bitrain query`)");
-    if (!sql || !*sql) return bt_fail(err, BT_ARG, "query argument 'sql' is missing");
-    bt_db *db = bt_api_db(a, err);
-    if (!db) return err->code;
-    bt_json j;
-    table t = {&j, true};
-    bool cut = false;
-    bt_json_begin(&j, &out->body);
-    bt_json_object(&j, NULL);
-    BT_TRY(bt_db_query(db, sql, NULL, 0, QUERY_ROWS, BT_WEB_QUERY_S, put_cells, &t, &cut, err));
-    if (t.first) bt_json_array(&j, "rows");
-    bt_json_end(&j, ']');
-    bt_json_bool(&j, "truncated", cut || out->body.len >= QUERY_BYTES);
-    bt_json_end(&j, '}');
-    return BT_OK;
+    if (!q.sql || !*q.sql) return bt_fail(err, BT_ARG, "query argument 'sql' is missing");
+    return bt_query_process_run(&q, &out->body, err);
 }
 
 /* ---- control ---- */

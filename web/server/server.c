@@ -29,6 +29,7 @@ static const int64_t deadline_ns = 5000000000, heartbeat_ns = 15000000000;
 typedef struct exchange { /* one request in progress */
     bt_text body;
     bool too_large;
+    bt_apart *apart; /* NULL: answered at once */
 } exchange;
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -80,6 +81,19 @@ static enum MHD_Result send_answer_again(struct MHD_Connection *c, const bt_answ
     return bt_web_send_answer(c, &copy);
 }
 
+bt_code bt_web_make_answer(bt_web *w, const bt_route *route, const bt_req *q, const char *run,
+                           bt_answer *out) {
+    bt_err err = BT_ERR_INIT;
+    char word[32];
+    out->status = 200;
+    out->type = "application/json";
+    bt_code code = route->fn(w->api, q, run, out, &err);
+    if (code != BT_OK)
+        bt_answer_error(out, bt_status_of(code), code_word(word, sizeof word, code), err.msg,
+                        "GET /api/v1/runs lists the runs, /api/v1/metrics the metrics");
+    return code;
+}
+
 static enum MHD_Result run_route(bt_web *w, struct MHD_Connection *c, const bt_route *route,
                                  const bt_req *q, const char *run) {
     bt_err err = BT_ERR_INIT;
@@ -88,21 +102,16 @@ static enum MHD_Result run_route(bt_web *w, struct MHD_Connection *c, const bt_r
     const int64_t now = bt_now_ns(), version = db ? bt_db_version(db) : -1;
     const bt_answer *known = db ? bt_cache_find(w->cache, q, version, now) : NULL;
     if (known) return send_answer_again(c, known);
-    bt_answer a = {.status = 200, .type = "application/json"};
-    char word[32];
+    bt_answer a;
     bt_text_init(&a.body);
-    bt_code code = route->fn(w->api, q, run, &a, &err);
-    if (code != BT_OK)
-        bt_answer_error(&a, bt_status_of(code), code_word(word, sizeof word, code), err.msg,
-                        "GET /api/v1/runs lists the runs, /api/v1/metrics the metrics");
-    else if (db)
+    if (bt_web_make_answer(w, route, q, run, &a) == BT_OK && db)
         bt_cache_keep(w->cache, q, version, now, &a);
     enum MHD_Result ok = bt_web_send_answer(c, &a);
     bt_text_release(&a.body);
     return ok;
 }
 
-static enum MHD_Result dispatch(bt_web *w, struct MHD_Connection *c, bt_req *q) {
+static enum MHD_Result dispatch(bt_web *w, struct MHD_Connection *c, bt_req *q, exchange *x) {
     const bt_web_cfg *cfg = &w->cfg;
     bool get = strcmp(q->method, "GET") == 0 || strcmp(q->method, "HEAD") == 0,
          post = strcmp(q->method, "POST") == 0;
@@ -144,6 +153,7 @@ static enum MHD_Result dispatch(bt_web *w, struct MHD_Connection *c, bt_req *q) 
             "control needs --control, the page's own origin and its X-Bitrain-Control header",
             "use the buttons of the page");
     }
+    if (route->guard == BT_ROUTE_APART) return bt_web_answer_apart(w, c, route, q, &x->apart);
     return run_route(w, c, route, q, run);
 }
 
@@ -159,6 +169,7 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *p
         *state = x;
         return MHD_YES;
     }
+    if (x->apart) return bt_web_send_apart(x->apart);
     if (*size) { /* a body: kept only where one may be */
         if (!w->cfg.control || x->body.len + *size > BODY_MAX)
             x->too_large = true;
@@ -177,7 +188,7 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *p
     bt_req q;
     read_request(&q, c, path, method);
     q.body = bt_text_str(&x->body);
-    return dispatch(w, c, &q);
+    return dispatch(w, c, &q, x);
 }
 
 static void completed(void *ctx, struct MHD_Connection *c, void **state,
@@ -186,6 +197,7 @@ static void completed(void *ctx, struct MHD_Connection *c, void **state,
     (void)why;
     exchange *x = *state;
     if (x) {
+        bt_web_apart_free(x->apart);
         bt_text_release(&x->body);
         free(x);
         *state = NULL;
@@ -263,6 +275,7 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
     if (!w->cfg.deadline_ns) w->cfg.deadline_ns = deadline_ns;
     w->listen_fd = -1;
     pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->apart_done, NULL);
     snprintf(w->store, sizeof w->store, "%s", cfg->store);
     snprintf(w->host, sizeof w->host, "%s", cfg->host);
     snprintf(w->allow, sizeof w->allow, "%s", cfg->allow_hosts ? cfg->allow_hosts : "");
@@ -277,7 +290,10 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
     if (local) snprintf(w->socket, sizeof w->socket, "%s", cfg->socket);
     if (code == BT_OK)
         code = bt_api_open(&w->api, w->store,
-                           &(bt_api_allows){.control = cfg->control, .query = cfg->query}, err);
+                           &(bt_api_allows){.control = cfg->control,
+                                            .query = cfg->query_program != NULL,
+                                            .program = cfg->query_program},
+                           err);
     w->cache = bt_cache_open();
     if (code == BT_OK)
         code = local ? bt_listen_unix(cfg->socket, &w->listen_fd, err)
@@ -302,6 +318,7 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
             close(w->listen_fd);
         bt_api_close(w->api);
         bt_cache_close(w->cache);
+        pthread_cond_destroy(&w->apart_done);
         pthread_mutex_destroy(&w->lock);
         free(w);
         return code;
@@ -319,10 +336,12 @@ void bt_web_stop(bt_web *w) {
     pthread_join(w->publisher, NULL);
     /* a suspended connection would hold the daemon for ever */
     bt_web_wake_streams(w, true);
+    bt_web_wait_apart(w);
     MHD_stop_daemon(w->daemon);
     if (w->socket[0]) unlink(w->socket);
     bt_api_close(w->api);
     bt_cache_close(w->cache);
+    pthread_cond_destroy(&w->apart_done);
     pthread_mutex_destroy(&w->lock);
     free(w);
 }

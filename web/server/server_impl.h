@@ -31,6 +31,8 @@ typedef struct link { /* an accepted connection */
     struct link *next, *prev;
 } link_t;
 
+typedef struct bt_apart bt_apart; /* an answer in the making; apart.c */
+
 struct bt_web {
     bt_web_cfg cfg;
     char store[1024], host[256], allow[1024], token[BT_TOKEN_HEX + 1], socket[128];
@@ -44,8 +46,9 @@ struct bt_web {
     atomic_ullong wakes;
     pthread_mutex_t lock; /* streams and links */
     stream *streams;
-    link_t *links; /* newest first */
-    int n_streams, n_links;
+    link_t *links;                   /* newest first */
+    int n_streams, n_links, n_apart; /* n_apart: threads at work for an answer */
+    pthread_cond_t apart_done;
 };
 
 /* responses.c: every response carries the content policy and the other guards' headers */
@@ -56,6 +59,18 @@ enum MHD_Result bt_web_send_error(struct MHD_Connection *c, int status, const ch
 enum MHD_Result bt_web_send_asset(struct MHD_Connection *c, const bt_req *q, const bt_asset *a);
 enum MHD_Result bt_web_send_login(const bt_web *w, struct MHD_Connection *c);
 bool bt_web_takes_gzip(const char *encodings); /* of an Accept-Encoding header; NULL is fine */
+
+/* server.c: what a route says, or its failure as an answer */
+bt_code bt_web_make_answer(bt_web *w, const bt_route *route, const bt_req *q, const char *run,
+                           bt_answer *out);
+
+/* apart.c. answer: suspends the connection; *out is the exchange's, and stays NULL where an error
+ * was sent. send: when it was resumed. wait: for all, before the stop */
+enum MHD_Result bt_web_answer_apart(bt_web *w, struct MHD_Connection *c, const bt_route *route,
+                                    const bt_req *q, bt_apart **out);
+enum MHD_Result bt_web_send_apart(bt_apart *p);
+void bt_web_apart_free(bt_apart *p); /* accepts NULL; joins its thread */
+void bt_web_wait_apart(bt_web *w);
 
 /* event_streams.c */
 link_t *bt_web_link_of(struct MHD_Connection *c);

@@ -1,0 +1,133 @@
+/* query_process.c - the statement goes in through standard input, the answer comes out through pipes. */
+#include "web/api/query_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "engine/base/clock.h"
+
+enum { IN, OUT, ERR, ENDS };
+static const double GRACE_S = 0.5; /* to start, and to say by itself that it took too long */
+
+typedef struct child {
+    pid_t pid;
+    int fd[ENDS];      /* ours; -1: closed */
+    const char *input; /* what is still to be sent */
+    size_t n_input;
+} child;
+
+static void shut(int *fd) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+/* sockets, so that writing to a child that is gone is an error and no signal */
+static bt_code start(child *c, const bt_query_process *q, bt_err *err) {
+    char rows[32], seconds[32], memory[32];
+    snprintf(rows, sizeof rows, "%lld", (long long)q->rows);
+    snprintf(seconds, sizeof seconds, "%.3f", q->seconds);
+    snprintf(memory, sizeof memory, "%lld", (long long)q->memory_mib);
+    const char *const argv[] = {q->program, "query",     "-",     "--json-table", "--limit",
+                                rows,       "--timeout", seconds, "--memory",     memory,
+                                "--store",  q->store,    NULL};
+    int theirs[ENDS] = {-1, -1, -1};
+    bt_code code = BT_OK;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    for (int i = 0; i < ENDS; i++) {
+        int pair[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
+            code = bt_fail_errno(err, BT_IO, errno, "cannot start a query");
+            break;
+        }
+        c->fd[i] = pair[0], theirs[i] = pair[1];
+        fcntl(c->fd[i], F_SETFL, O_NONBLOCK);
+        posix_spawn_file_actions_adddup2(&actions, theirs[i], i);
+    }
+    extern char **environ;
+    if (code == BT_OK) {
+        int e = posix_spawn(&c->pid, q->program, &actions, NULL, (char *const *)(uintptr_t)argv,
+                            environ);
+        if (e) code = bt_fail_errno(err, BT_IO, e, "cannot start '%s' for a query", q->program);
+    }
+    posix_spawn_file_actions_destroy(&actions);
+    for (int i = 0; i < ENDS; i++) shut(&theirs[i]);
+    return code;
+}
+
+static void send_some(child *c) {
+    ssize_t n = send(c->fd[IN], c->input, c->n_input, MSG_NOSIGNAL);
+    if (n > 0) c->input += n, c->n_input -= (size_t)n;
+    if ((n < 0 && errno != EAGAIN && errno != EINTR) || c->n_input == 0) shut(&c->fd[IN]);
+}
+
+/* false: there is more than `most` */
+static bool take_some(int *fd, bt_text *to, size_t most) {
+    char buf[16384];
+    ssize_t n = read(*fd, buf, sizeof buf);
+    if (n > 0) bt_text_putn(to, buf, (size_t)n);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) shut(fd);
+    return to->len <= most;
+}
+
+/* until the child closed its ends; false: it had to be stopped */
+static bool talk(child *c, int64_t until, size_t bytes, bt_text *out, bt_text *said) {
+    while (c->fd[OUT] >= 0 || c->fd[ERR] >= 0) {
+        int64_t left = until - bt_now_ns();
+        if (left <= 0) return false;
+        struct pollfd p[ENDS] = {
+            {c->fd[IN], POLLOUT, 0}, {c->fd[OUT], POLLIN, 0}, {c->fd[ERR], POLLIN, 0}};
+        if (poll(p, ENDS, (int)(left / 1000000) + 1) < 0 && errno != EINTR) return false;
+        if (p[IN].revents) send_some(c);
+        if (p[OUT].revents && !take_some(&c->fd[OUT], out, bytes)) return false;
+        if (p[ERR].revents && !take_some(&c->fd[ERR], said, 4096)) return false;
+    }
+    return true;
+}
+
+/* the last line, without "bitrain query: " */
+static const char *message(bt_text *said) {
+    static const char prefix[] = "bitrain query: ";
+    while (said->len && said->data[said->len - 1] == '\n') said->data[--said->len] = 0;
+    const char *s = bt_text_str(said), *line = strrchr(s, '\n');
+    line = line ? line + 1 : s;
+    return strncmp(line, prefix, sizeof prefix - 1) == 0 ? line + sizeof prefix - 1 : line;
+}
+
+static bt_code failure(int status, bt_text *said, const bt_query_process *q, bt_err *err) {
+    const char *why = message(said);
+    if (!WIFEXITED(status))
+        return bt_fail(err, BT_BUSY,
+                       "query took too much time or memory (%g s, %lld MiB) and was stopped",
+                       q->seconds, (long long)q->memory_mib);
+    if (WEXITSTATUS(status) == bt_exit_code(BT_ARG)) return bt_fail(err, BT_ARG, "%s", why);
+    if (WEXITSTATUS(status) == bt_exit_code(BT_BUSY)) return bt_fail(err, BT_BUSY, "%s", why);
+    if (WEXITSTATUS(status) == bt_exit_code(BT_NOTFOUND))
+        return bt_fail(err, BT_NOTFOUND, "%s", why);
+    return bt_fail(err, BT_IO, "%s", *why ? why : "the query's process failed");
+}
+
+bt_code bt_query_process_run(const bt_query_process *q, bt_text *out, bt_err *err) {
+    child c = {.fd = {-1, -1, -1}, .input = q->sql, .n_input = strlen(q->sql)};
+    bt_text said;
+    int status = 0;
+    bt_text_init(&said);
+    bt_code code = start(&c, q, err);
+    if (code == BT_OK) {
+        int64_t until = bt_now_ns() + (int64_t)((q->seconds + GRACE_S) * 1e9);
+        if (!talk(&c, until, q->bytes, out, &said)) kill(c.pid, SIGKILL);
+        while (waitpid(c.pid, &status, 0) < 0 && errno == EINTR) {}
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) code = failure(status, &said, q, err);
+    }
+    for (int i = 0; i < ENDS; i++) shut(&c.fd[i]);
+    bt_text_release(&said);
+    return code;
+}

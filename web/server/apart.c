@@ -1,0 +1,89 @@
+/* apart.c - answers that may take long: each by a thread of its own, while its connection sleeps and
+ * the server's thread serves the others. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "web/server/server_impl.h"
+
+enum { MAX_APART = 4 };
+
+struct bt_apart {
+    bt_web *web;
+    struct MHD_Connection *conn;
+    const bt_route *route;
+    bt_req req; /* only its arguments: the rest is the connection's */
+    bt_answer answer;
+    pthread_t thread;
+    bool done; /* under the server's lock */
+};
+
+static void *work(void *ctx) {
+    bt_apart *p = ctx;
+    bt_web *w = p->web;
+    bt_web_make_answer(w, p->route, &p->req, "", &p->answer);
+    pthread_mutex_lock(&w->lock);
+    p->done = true;
+    w->n_apart--;
+    MHD_resume_connection(p->conn);
+    pthread_cond_broadcast(&w->apart_done);
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+static enum MHD_Result too_many(struct MHD_Connection *c) {
+    return bt_web_send_error(c, 503, "busy", "four such questions are being answered already",
+                             "try again in two seconds");
+}
+
+enum MHD_Result bt_web_answer_apart(bt_web *w, struct MHD_Connection *c, const bt_route *route,
+                                    const bt_req *q, bt_apart **out) {
+    pthread_mutex_lock(&w->lock);
+    bool room = w->n_apart < MAX_APART && !atomic_load(&w->stop);
+    pthread_mutex_unlock(&w->lock);
+    if (!room) return too_many(c);
+    bt_apart *p = calloc(1, sizeof *p);
+    if (!p) return MHD_NO;
+    p->web = w;
+    p->conn = c;
+    p->route = route;
+    p->req.n_args = q->n_args;
+    memcpy(p->req.arg, q->arg, sizeof p->req.arg);
+    bt_text_init(&p->answer.body);
+    pthread_mutex_lock(&w->lock);
+    MHD_suspend_connection(c);
+    w->n_apart++;
+    bool started = pthread_create(&p->thread, NULL, work, p) == 0;
+    if (!started) {
+        w->n_apart--;
+        MHD_resume_connection(c);
+    }
+    pthread_mutex_unlock(&w->lock);
+    if (!started) {
+        free(p);
+        return MHD_NO;
+    }
+    *out = p;
+    return MHD_YES;
+}
+
+/* called again when the connection was resumed */
+enum MHD_Result bt_web_send_apart(bt_apart *p) {
+    pthread_mutex_lock(&p->web->lock);
+    bool done = p->done;
+    pthread_mutex_unlock(&p->web->lock);
+    return done ? bt_web_send_answer(p->conn, &p->answer) : MHD_YES;
+}
+
+/* its thread has at most to return */
+void bt_web_apart_free(bt_apart *p) {
+    if (!p) return;
+    pthread_join(p->thread, NULL);
+    bt_text_release(&p->answer.body);
+    free(p);
+}
+
+void bt_web_wait_apart(bt_web *w) {
+    pthread_mutex_lock(&w->lock);
+    while (w->n_apart > 0) pthread_cond_wait(&w->apart_done, &w->lock);
+    pthread_mutex_unlock(&w->lock);
+}
