@@ -25,6 +25,12 @@ bt_code bt_cli_open(bt_db **out, const char *store, bt_err *err) {
 /* ---- rows ---- */
 
 static void csv_field(FILE *to, const char *s) {
+    char plain[4096];
+    if (isatty(
+            fileno(to))) { /* a terminal obeys control bytes; a file or a pipe gets what there is */
+        bt_text_plain(plain, sizeof plain, s);
+        s = plain;
+    }
     if (!strpbrk(s, ",\"\r\n")) {
         fputs(s, to);
         return;

@@ -114,7 +114,7 @@ bt_code ckpt_replace_file(const char *folder, const char *name, const void *data
 bt_code ckpt_slurp(const char *path, size_t limit, char **data, size_t *n, bt_err *err) {
     *data = NULL;
     *n = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe nobody writes to */
     if (fd < 0)
         return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno, "cannot open '%s'",
                              path);

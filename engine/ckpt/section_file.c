@@ -308,7 +308,7 @@ bt_code ckpt_file_open(const char *folder, const ckpt_file *f, uint64_t generati
     char path[PATH_MAX];
     if (snprintf(path, sizeof path, "%s/%s", folder, f->name) >= (int)sizeof path)
         return bt_fail(err, BT_ARG, "path '%s' is too long", folder);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0)
         return bt_fail_errno(err, errno == ENOENT || errno == ELOOP ? BT_FORMAT : BT_IO, errno,
                              "cannot open '%s'", path);

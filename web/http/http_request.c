@@ -73,9 +73,10 @@ bool bt_req_host_ok(const char *host, const char *bound, const char *extra, int 
     colon = strchr(colon, ':');
     size_t n = colon ? (size_t)(colon - host) : strlen(host);
     if (colon) {
-        char *end = NULL;
-        long p = strtol(colon + 1, &end, 10);
-        if (end == colon + 1 || *end || p < 1 || p > 65535 || (port && p != port)) return false;
+        const char *digits = colon + 1;
+        size_t k = strspn(digits, "0123456789");
+        long p = k >= 1 && k <= 5 && !digits[k] ? strtol(digits, NULL, 10) : 0;
+        if (p < 1 || p > 65535 || digits[0] == '0' || (port && p != port)) return false;
     }
     return host_listed(host, n, bound, extra);
 }

@@ -198,7 +198,7 @@ bt_code bt_shard_open_fd(bt_shard **out, int fd, const char *name, bt_err *err) 
 
 bt_code bt_shard_open(bt_shard **out, const char *path, bt_err *err) {
     *out = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno, "cannot open '%s'",
                              path);

@@ -192,6 +192,31 @@ static void test_damage_after_the_look(void **state) {
     check_ok(bt_ckpt_load(path, &other, 1, &err), &err);
 }
 
+/* a pipe in the place of a file is refused, not waited for */
+static void test_pipes(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    char path[PATH_MAX], data[PATH_MAX], manifest[PATH_MAX + 32];
+    check_ok(save_at(s, 100, 0, 3, NULL, &err), &err);
+    check_ok(save_at(s, 200, 0, 3, path, &err), &err);
+    data_file(path, data, sizeof data);
+    snprintf(manifest, sizeof manifest, "%s/manifest.json", path);
+    const char *files[] = {data, manifest};
+    for (int f = 0; f < 2; f++) {
+        char aside[PATH_MAX + 40];
+        snprintf(aside, sizeof aside, "%s.aside", files[f]);
+        assert_int_equal(rename(files[f], aside), 0);
+        assert_int_equal(mkfifo(files[f], 0600), 0);
+        expect_fallback(s, files[f], 0);
+        bt_ckpt_meta meta;
+        char found[PATH_MAX];
+        if (f == 1)
+            assert_int_not_equal(bt_ckpt_open_meta(path, found, sizeof found, &meta, &err), BT_OK);
+        assert_int_equal(unlink(files[f]), 0);
+        assert_int_equal(rename(aside, files[f]), 0);
+    }
+}
+
 static void test_truncations(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -471,6 +496,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_long_tensor, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_every_bit_flip, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_damage_after_the_look, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_pipes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_truncations, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_forgeries, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_keep, set_up, tear_down),
