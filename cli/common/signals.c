@@ -38,6 +38,9 @@ int bt_signals_seen(void) { return seen; }
 
 static struct termios saved;
 static int guarded = -1;
+static volatile sig_atomic_t full_screen;
+
+void bt_signals_full_screen(bool on) { full_screen = on; }
 
 void bt_signals_restore_terminal(void) {
     if (guarded >= 0) tcsetattr(guarded, TCSANOW, &saved);
@@ -45,7 +48,10 @@ void bt_signals_restore_terminal(void) {
 
 /* SA_RESETHAND: raising it again ends us as it would have */
 static void on_fatal(int sig) {
+    static const char leave[] = /* pasting as usual, colours off, cursor, the screen of before */
+        "\033[?2004l\033[0m\033[?25h\033[?1049l";
     bt_signals_restore_terminal();
+    if (full_screen && write(STDOUT_FILENO, leave, sizeof leave - 1) < 0) full_screen = 0;
     raise(sig);
 }
 

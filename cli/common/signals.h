@@ -13,5 +13,7 @@ int bt_signals_seen(void); /* the signal that asked for the stop, 0: none */
  * before raw mode */
 void bt_signals_guard_terminal(int fd);
 void bt_signals_restore_terminal(void);
+/* a fatal signal leaves the full screen, too */
+void bt_signals_full_screen(bool on);
 
 #endif

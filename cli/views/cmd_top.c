@@ -10,6 +10,7 @@
 #include "cli/common/command.h"
 #include "cli/common/database.h"
 #include "cli/common/run_name.h"
+#include "cli/common/signals.h"
 #include "engine/base/clock.h"
 #include "monitor/job/launch/detach.h"
 #include "monitor/tui/top.h"
@@ -163,8 +164,11 @@ static bt_code interactive(const top_cfg *cfg, const bt_top_cfg *view, bt_err *e
     bt_term_caps caps = bt_term_caps_of_env();
     bt_term *term = NULL;
     if (cfg->ascii) caps.chars = BT_CHARS_ASCII;
+    bt_signals_guard_terminal(STDIN_FILENO);
     BT_TRY(bt_term_open_ncurses(&term, caps, err));
+    bt_signals_full_screen(true);
     bt_code code = bt_top_interactive(view, term, err);
+    bt_signals_full_screen(false);
     bt_term_close(term);
     return code;
 }

@@ -64,6 +64,7 @@ static void try_load(bt_top *t) {
  * be drawn; showing a canvas is what has a rate */
 static void take_keys(bt_top *t, int timeout_ms) {
     int32_t key = bt_term_key(t->term, timeout_ms);
+    t->burst++;
     while (key != BT_KEY_NONE && !t->quit) {
         bt_top_key(t, key);
         if (t->reload) break;

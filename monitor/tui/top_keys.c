@@ -348,7 +348,7 @@ static void ask_control(bt_top *t, bt_action what) {
     else if (!t->cfg.actions.control)
         bt_top_message(t, BT_C_WARN, "control is not available here: use 'bitrain ctl'");
     else
-        t->input = BT_INPUT_CONFIRM, t->confirm = what;
+        t->input = BT_INPUT_CONFIRM, t->confirm = what, t->asked_burst = t->burst;
 }
 
 static void send_control(bt_top *t) {
@@ -398,7 +398,9 @@ static void ask_note(bt_top *t, bt_action what) {
 static void input_key(bt_top *t, int32_t key) {
     if (t->input == BT_INPUT_CONFIRM) {
         t->input = BT_INPUT_NONE;
-        if (key == 'y' || key == 'Y')
+        if (t->burst == t->asked_burst)
+            bt_top_message(t, BT_C_WARN, "nothing was done: the answer came with the question");
+        else if (key == 'y' || key == 'Y')
             send_control(t);
         else
             bt_top_message(t, BT_C_LABEL, "nothing was done");
@@ -514,8 +516,24 @@ static void act(bt_top *t, bt_action a) {
     }
 }
 
+/* Pasted bytes are text: none of them is a key that does something. NONE: nothing to do */
+static int32_t pasted(bt_top *t, int32_t key) {
+    if (key == BT_KEY_PASTE_BEGIN || key == BT_KEY_PASTE_END) {
+        t->pasting = key == BT_KEY_PASTE_BEGIN;
+        return BT_KEY_NONE;
+    }
+    if (!t->pasting || key == BT_KEY_HANGUP || key == BT_KEY_RESIZE) return key;
+    if (t->input == BT_INPUT_NONE || t->input == BT_INPUT_CONFIRM) {
+        bt_top_message(t, BT_C_LABEL, "pasted text is taken after / or : and in a form");
+        return BT_KEY_NONE;
+    }
+    return key < ' ' || key >= 0x110000 ? ' ' : key;
+}
+
 void bt_top_key(bt_top *t, int32_t key) {
     t->dirty = true;
+    key = pasted(t, key);
+    if (key == BT_KEY_NONE) return;
     if (key == BT_KEY_HANGUP)
         t->quit = true;
     else if (key == BT_KEY_RESIZE)

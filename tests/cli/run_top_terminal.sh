@@ -114,6 +114,41 @@ sees 'STATUS='
 [ "$($T display -p -t s '#{alternate_on}')" = 0 ] || fail "SIGTERM left the alternate screen"
 keys clear Enter
 
+# other signals restore it as well: the screen of before, echo and whole lines
+for signal in QUIT INT SEGV; do
+    keys clear Enter
+    keys "'$BITRAIN' top demo & echo pid=\$!; fg; echo STATUS=\$?" Enter; sees 'slowest ranks'
+    kill -$signal "$(pgrep -P "$($T display -p -t s '#{pane_pid}')" | tail -1)"
+    sees 'STATUS='
+    [ "$($T display -p -t s '#{alternate_on}')" = 0 ] || fail "SIG$signal left the alternate screen"
+    keys 'stty -a | grep -oE " (echo|icanon) " | wc -l' Enter
+    sees '^2$'
+done
+keys clear Enter
+
+# what is pasted is text: no key of it does anything, and the form takes it into its field
+runs_before=$("$BITRAIN" runs --json | grep -c '"run"')
+$T set-buffer "$(printf 'R\ry\nS\nq')"
+keys "'$BITRAIN'" Enter; sees '▸base-1|▸demo'
+$T paste-buffer -p -t s; sees 'pasted text is taken after'
+keys R; sees 'start a run'
+$T paste-buffer -p -t s; sees 'nanoR y S q'
+keys Escape; sees '▸base-1|▸demo'
+# without brackets, as old terminals paste: the question comes, its answer came with it
+keys -l "$(printf 'R\ry')"; sleep 0.5
+keys Escape; sees '▸base-1|▸demo'
+[ "$("$BITRAIN" runs --json | grep -c '"run"')" = "$runs_before" ] || fail "pasted bytes started a run"
+keys q; sees 'ready> *$'
+keys clear Enter
+
+# a terminal of any size, up to what its kernel can say
+for size in '65535 50' '3000 2000' '2 60000'; do
+    keys "stty cols ${size% *} rows ${size#* }; timeout -s TERM 3 '$BITRAIN' top demo > '$d/huge' < /dev/tty; echo STATUS=\$?; stty cols 80 rows 24" Enter
+    sees 'STATUS=(0|124)' 15
+    [ "$(wc -c < "$d/huge")" -gt 100 ] || fail "nothing was drawn on a terminal of $size"
+    keys clear Enter
+done
+
 # mono, ASCII, a terminal that can nothing
 keys "NO_COLOR=1 '$BITRAIN' top demo" Enter; sees 'slowest ranks'
 $T capture-pane -e -p -t s | grep -q "$(printf '\033\\[')[0-9;]*3[0-8]" && fail "colours although NO_COLOR is set"
@@ -135,8 +170,9 @@ keys Escape; sees '▸base-1'
 keys Space Space c; sees 'compare: loss'
 keys Escape; sees '●base-1|▸base-1'
 keys R; sees 'start a run'
-keys -l 'x'; keys Enter; sees "unknown preset 'nanox'"
+keys -l 'x'; keys Enter; sees 'start this training'; keys y; sees "unknown preset 'nanox'"
 keys BSpace Tab; keys -l 'synth:chain'; keys Tab; keys -l 2; keys Tab; keys -l 1; keys Tab; keys -l 1; keys Tab Tab; keys -l 'from-form'; keys Enter
+sees 'start this training'; keys n; sees 'Tab next field'; keys Enter; sees 'start this training'; keys y
 sees 'from-form +(●|○)' 60               # it has begun, and its overview opened by itself
 sees 'step 2/2' 60
 sees 'DONE' 60

@@ -27,8 +27,10 @@ enum {
     BT_KEY_DELETE,
     BT_KEY_CTRL_LEFT,
     BT_KEY_CTRL_RIGHT,
-    BT_KEY_RESIZE, /* the terminal has another size */
-    BT_KEY_HANGUP, /* the terminal is gone, or somebody asked us to end */
+    BT_KEY_RESIZE,      /* the terminal has another size */
+    BT_KEY_HANGUP,      /* the terminal is gone, or somebody asked us to end */
+    BT_KEY_PASTE_BEGIN, /* what follows is pasted text, until BT_KEY_PASTE_END */
+    BT_KEY_PASTE_END,
     BT_KEY_F0 = 0x110100
 };
 

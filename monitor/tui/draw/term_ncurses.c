@@ -8,8 +8,10 @@
 #include <errno.h>
 #include <locale.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -19,6 +21,10 @@
 #include "monitor/tui/draw/term.h"
 
 enum { PAIRS_MAX = 4096 };
+/* curses keeps four arrays of so many cells of 28 bytes; a terminal may say that it has 65 535 columns */
+enum { COLUMNS_MAX = 800, LINES_MAX = 300 };
+/* bracketed paste: what is pasted comes between two keys of these codes */
+enum { PASTE_BEGIN = KEY_MAX + 1, PASTE_END };
 
 typedef struct nc_term {
     bt_term base;
@@ -29,7 +35,12 @@ typedef struct nc_term {
     short pairs, pairs_max;
 } nc_term;
 
-static volatile sig_atomic_t end_asked;
+static volatile sig_atomic_t end_asked, resized;
+
+static void on_resize(int sig) {
+    (void)sig;
+    resized = 1;
+}
 
 static void on_end(int sig) {
     (void)sig;
@@ -102,10 +113,38 @@ static bt_code nc_present(bt_term *bt, const bt_canvas *c, bt_err *err) {
     return BT_OK;
 }
 
+static void paste_brackets(bool on) {
+    static const char begin[] = "\033[?2004h", end[] = "\033[?2004l";
+    if (write(STDOUT_FILENO, on ? begin : end, sizeof begin - 1) < 0) end_asked = 1;
+}
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+/* false: the terminal does not say */
+static bool window_size(int *w, int *h) {
+    struct winsize size;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
+        return false;
+    *w = least(size.ws_col, COLUMNS_MAX);
+    *h = least(size.ws_row, LINES_MAX);
+    return true;
+}
+
+/* resizeterm also puts a KEY_RESIZE into the queue of keys */
+static int32_t resize(nc_term *t) {
+    int w, h;
+    resized = 0;
+    if (window_size(&w, &h)) resizeterm(h, w);
+    t->all = true;
+    return BT_KEY_RESIZE;
+}
+
 static void suspend(nc_term *t) {
+    paste_brackets(false);
     endwin();
     /* the whole foreground job, as the terminal's own Ctrl-Z would */
     kill(0, SIGTSTP);
+    paste_brackets(true);
     refresh();
     t->all = true;
 }
@@ -133,6 +172,8 @@ static int32_t translate(nc_term *t, int rc, wint_t ch) {
     case KEY_BACKSPACE: return BT_KEY_BACKSPACE;
     case KEY_ENTER: return '\n';
     case KEY_RESIZE: t->all = true; return BT_KEY_RESIZE;
+    case PASTE_BEGIN: return BT_KEY_PASTE_BEGIN;
+    case PASTE_END: return BT_KEY_PASTE_END;
     default: break;
     }
     if (ch >= (wint_t)KEY_F(1) && ch <= (wint_t)KEY_F(12))
@@ -146,11 +187,13 @@ static int32_t translate(nc_term *t, int rc, wint_t ch) {
 static int32_t nc_key(bt_term *bt, int timeout_ms) {
     nc_term *t = (nc_term *)bt;
     if (end_asked) return BT_KEY_HANGUP;
+    if (resized) return resize(t);
     timeout(timeout_ms);
     wint_t ch = 0;
     errno = 0;
     int rc = get_wch(&ch);
     if (end_asked) return BT_KEY_HANGUP;
+    if (rc == ERR && resized) return resize(t);
     /* a timeout, a signal, or the end of input: only the last stays so */
     if (rc == ERR) {
         if (errno == EIO || (errno != EINTR && timeout_ms > 0 && !isatty(STDIN_FILENO)))
@@ -164,6 +207,7 @@ static void nc_redraw(bt_term *bt) { ((nc_term *)bt)->all = true; }
 
 static void nc_close(bt_term *bt) {
     nc_term *t = (nc_term *)bt;
+    paste_brackets(false);
     endwin();
     delscreen(t->screen);
     bt_canvas_release(&t->shown);
@@ -176,6 +220,10 @@ static void catch_signals(void) {
     end_asked = 0;
     sigaction(SIGTERM, &a, NULL);
     sigaction(SIGHUP, &a, NULL);
+    sigaction(SIGINT, &a, NULL); /* of others: the keys are bytes in raw mode */
+    sigaction(SIGQUIT, &a, NULL);
+    a.sa_handler = on_resize; /* not curses': it takes any size */
+    sigaction(SIGWINCH, &a, NULL);
     a.sa_handler = SIG_IGN; /* a closed pipe shows as a failed write */
     sigaction(SIGPIPE, &a, NULL);
 }
@@ -187,7 +235,18 @@ bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) {
     if (want.chars != BT_CHARS_ASCII && MB_CUR_MAX < 2)
         want.chars = setlocale(LC_CTYPE, "C.UTF-8") ? want.chars : BT_CHARS_ASCII;
     const char *term = getenv("TERM");
+    int w, h;
+    char columns[16], lines[16];
+    if (window_size(&w, &h)) { /* curses asks the environment first */
+        snprintf(columns, sizeof columns, "%d", w);
+        snprintf(lines, sizeof lines, "%d", h);
+        setenv("COLUMNS", columns, 1);
+        setenv("LINES", lines, 1);
+        use_tioctl(FALSE);
+    }
     t->screen = newterm(NULL, stdout, stdin);
+    unsetenv("COLUMNS");
+    unsetenv("LINES");
     if (!t->screen) {
         free(t);
         return bt_fail(err, BT_UNSUPPORTED,
@@ -199,6 +258,9 @@ bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) {
     noecho();
     nonl();
     keypad(stdscr, TRUE);
+    define_key("\033[200~", PASTE_BEGIN);
+    define_key("\033[201~", PASTE_END);
+    paste_brackets(true);
     /* a frame is short: no look at the keyboard while it is drawn */
     typeahead(-1);
     set_escdelay(25);

@@ -25,6 +25,7 @@ void bt_form_open(bt_top *t) {
     for (int i = 0; i < BT_FORM_FIELDS; i++)
         snprintf(t->form[i], sizeof t->form[i], "%s", fields[i].first);
     t->form_field = 0;
+    t->form_asks = false;
     t->input = BT_INPUT_FORM;
     t->screen = BT_SCREEN_RUNS;
     t->comparing = false;
@@ -58,10 +59,14 @@ static void start(bt_top *t) {
 
 void bt_form_key(bt_top *t, int32_t key) {
     t->dirty = true;
-    if (key == BT_KEY_ESC || key == BT_CTRL('C'))
+    if (t->form_asks) {
+        t->form_asks = false;
+        /* an answer that comes with the question is none: bytes that were pasted */
+        if ((key == 'y' || key == 'Y') && t->burst != t->asked_burst) start(t);
+    } else if (key == BT_KEY_ESC || key == BT_CTRL('C'))
         t->input = BT_INPUT_NONE;
     else if (key == '\r' || key == '\n')
-        start(t);
+        t->form_asks = true, t->asked_burst = t->burst;
     else if (key == BT_KEY_UP || key == BT_KEY_BACKTAB)
         t->form_field = (t->form_field + BT_FORM_FIELDS - 1) % BT_FORM_FIELDS;
     else if (key == BT_KEY_DOWN || key == '\t')
@@ -94,8 +99,10 @@ void bt_screen_form_draw(bt_top *t, bt_rect r) {
             bt_canvas_text(c, at + on, row, x + w - at - 2 - on, (bt_style){.fg = BT_C_FAINT},
                            fields[i].help);
     }
-    bt_canvas_text(c, x + 3, y + h - 2, w - 6, (bt_style){.fg = BT_C_LABEL},
-                   "Tab next field   Enter start   Esc cancel");
+    bt_canvas_text(c, x + 3, y + h - 2, w - 6,
+                   (bt_style){.fg = t->form_asks ? BT_C_WARN : BT_C_LABEL},
+                   t->form_asks ? "start this training? y to start, any other key to go back"
+                                : "Tab next field   Enter start   Esc cancel");
     const char *rest = t->message_color == BT_C_BAD ? t->message : "";
     for (int row = y + h + 1; row < r.y + r.h && *rest; row++) { /* what is wrong, in full */
         char line[160];

@@ -137,6 +137,10 @@ typedef struct bt_top {
     /* a run that was started from here and is not in the database yet */
     char pending[BT_NAME_MAX];
     int form_field;
+    bool form_asks; /* whether to start what the form says */
+    bool pasting;   /* keys are pasted text */
+    /* keys that came without a pause share a burst; of the key that asked a question */
+    int64_t burst, asked_burst;
     char form[BT_FORM_FIELDS][128];
     /* loop */
     int64_t seen_version;

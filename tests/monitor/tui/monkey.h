@@ -11,6 +11,7 @@
 typedef struct monkey {
     bt_term base;
     uint32_t dice;
+    int32_t last; /* key */
     int left, w, h, frames;
     int idle;                     /* calls that answer: no key */
     int wrong;                    /* frames of another size, cells that cannot be shown */
@@ -61,6 +62,9 @@ static inline int32_t monkey_key(bt_term *t, int timeout_ms) {
     }
     int32_t key = roll(m, 3) == 0 ? special[roll(m, sizeof special / sizeof special[0])]
                                   : (int32_t)(' ' + roll(m, 95));
+    /* questions are answered with yes now and then */
+    if (m->last == '\r' && roll(m, 2)) key = 'y';
+    m->last = key;
     /* q would end the monkey, w would write files */
     return key == 'q' || key == 'w' ? '1' + (int32_t)roll(m, 9) : key;
 }

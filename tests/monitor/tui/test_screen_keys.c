@@ -352,23 +352,32 @@ static void what_changes_a_run_asks_first(void **state) {
         snprintf(keys, sizeof keys, "%s~", verbs[i].keys);
         check("now", keys, verbs[i].asks, true, 100, 30);
         assert_string_equal(done, "");
-        snprintf(keys, sizeof keys, "%sn~", verbs[i].keys);
+        snprintf(keys, sizeof keys, "%s~n~", verbs[i].keys);
         check("now", keys, "nothing was done", true, 100, 30);
         assert_string_equal(done, "");
         snprintf(keys, sizeof keys, "%sy~", verbs[i].keys);
+        check("now", keys, "came with the question", true, 100, 30);
+        assert_string_equal(done, "");
+        snprintf(keys, sizeof keys, "%s~y~", verbs[i].keys);
         check("now", keys, "is under way", true, 100, 30);
         assert_string_equal(done, verbs[i].does);
     }
     shows("~R~", "start a run");
     hides("~R" ESC "~", "Enter start");
-    shows("~R\r~", "run base-1 is starting");
+    shows("~R\r~", "start this training?");
+    assert_string_equal(done, "");
+    shows("~R\r~n~", "Enter start");
+    assert_string_equal(done, "");
+    shows("~R\ry~", "start a run"); /* an answer that came with the question */
+    assert_string_equal(done, "");
+    shows("~R\r~y~", "run base-1 is starting");
     assert_string_equal(done, "start : --preset nano");
-    shows("~R\t\t50\t1\t\t\tmine\r~", "is starting");
+    shows("~R\t\t50\t1\t\t\tmine\r~y~", "is starting");
     assert_string_equal(done, "start mine: --preset nano --steps 50 --ranks 1");
     /* the preset nobody chose is the config's to set */
-    shows("~R\t\t\t\t\tmy.yaml\r~", "is starting");
+    shows("~R\t\t\t\t\tmy.yaml\r~y~", "is starting");
     assert_string_equal(done, "start : my.yaml");
-    shows("~R\177\177\177\177nosuch\r~", "preset");
+    shows("~R\177\177\177\177nosuch\r~y~", "preset");
 }
 
 static void a_screen_is_written_as_text_and_numbers(void **state) {
