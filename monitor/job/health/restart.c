@@ -1,6 +1,7 @@
 /* restart.c - the table of ends. Codes and delays: Open MPI 4.1.4, measured. */
 #include "monitor/job/health/restart.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -96,35 +97,61 @@ const char *bt_end_tell(const bt_end *e, char *buf, size_t size) {
     return buf;
 }
 
+/* signals that a process does not end itself with */
+static bool from_outside(const bt_end *e) {
+    static const int sent[] = {SIGKILL, SIGTERM, SIGHUP,  SIGINT,
+                               SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
+    for (size_t i = 0; e->kind == BT_END_SIGNAL && i < sizeof sent / sizeof *sent; i++) {
+        if (e->signal == sent[i]) return true;
+    }
+    return false;
+}
+
+static bool may_help(const bt_restart_history *h, const bt_end *e, bool progress) {
+    if (e->kind == BT_END_ERROR)
+        return progress && (e->code == BT_IO || e->code == BT_MPI || e->code == BT_DB);
+    return kinds[e->kind].again || (e->kind == BT_END_LAUNCH && h->alive);
+}
+
+static bool same_again(const bt_restart_history *h, const bt_end *e) {
+    return h->any && h->last.kind == e->kind && h->last.step == e->step &&
+           h->last.signal == e->signal && h->last.code == e->code;
+}
+
 bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t from_step,
                              int64_t max_restarts) {
+    enum { AWAY_TRIES = 12 }; /* 1, 2, 4, 8, 16, 32, 60, 60 ... s */
     bt_restart r;
     memset(&r, 0, sizeof r);
-    const bool progress = e->step >= from_step;
-    const bool twice = h->any && h->last.kind == e->kind && h->last.step == e->step &&
-                       h->last.signal == e->signal && h->last.code == e->code;
-    r.again = kinds[e->kind].again;
-    if (e->kind == BT_END_ERROR)
-        r.again = progress && (e->code == BT_IO || e->code == BT_MPI || e->code == BT_DB);
-    if (!r.again)
+    if (!h->any) h->furthest = from_step - 1;
+    const bool progress = e->step >= from_step, new_ground = e->step > h->furthest,
+               away = e->kind == BT_END_NODE_LOST || e->kind == BT_END_LAUNCH,
+               same = !away && !from_outside(e) && same_again(h, e);
+    if (new_ground) h->furthest = e->step, h->in_vain = 0;
+    const int64_t most = away && max_restarts > 0 && max_restarts < AWAY_TRIES ? AWAY_TRIES
+                                                                               : max_restarts;
+    r.again = false;
+    if (!may_help(h, e, progress))
         snprintf(r.why, sizeof r.why, "%s",
                  e->kind == BT_END_ERROR && e->code == BT_IO ? "it failed before any progress"
                                                              : "a restart would not help");
-    else if (twice) {
-        r.again = false;
+    else if (same)
         snprintf(r.why, sizeof r.why, "the same failure came twice at the same step");
-    } else if (h->restarts >= max_restarts) {
-        r.again = false;
-        snprintf(r.why, sizeof r.why, "%lld restarts are allowed (launch.max_restarts)",
-                 (long long)max_restarts);
-    }
-    h->in_a_row = progress ? 0 : h->in_a_row + 1;
+    else if (h->in_vain >= most)
+        snprintf(r.why, sizeof r.why,
+                 most ? "%lld restarts in a row brought no new step (launch.max_restarts)"
+                      : "%lld restarts are allowed (launch.max_restarts)",
+                 (long long)most);
+    else
+        r.again = true;
     h->last = *e;
     h->any = true;
+    h->alive |= e->started;
     if (r.again) {
         h->restarts++;
-        /* failures without progress wait 1, 2, 4 ... 60 s */
-        if (h->in_a_row > 0) r.delay_s = h->in_a_row > 6 ? 60 : (double)(1 << (h->in_a_row - 1));
+        h->in_vain++;
+        /* failures without a new step wait 1, 2, 4 ... 60 s */
+        if (!new_ground) r.delay_s = h->in_vain > 6 ? 60 : (double)(1 << (h->in_vain - 1));
     }
     return r;
 }

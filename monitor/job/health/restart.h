@@ -48,9 +48,12 @@ const char *bt_end_tell(const bt_end *e, char *buf, size_t size);
 
 /* all zero at first */
 typedef struct bt_restart_history {
-    int restarts, in_a_row;
+    int restarts;     /* all of them */
+    int in_vain;      /* those since a step was done for the first time */
+    int64_t furthest; /* newest step that was ever recorded */
     bt_end last;
     bool any;
+    bool alive; /* ranks had started before: a launch that fails now is a machine that is away */
 } bt_restart_history;
 
 typedef struct bt_restart {
@@ -59,7 +62,11 @@ typedef struct bt_restart {
     char why[160]; /* why not again */
 } bt_restart;
 
-/* from_step: where the ended attempt began. Adds the end to the history. */
+/* A run goes on as long as it gets on: max_restarts counts restarts in a row that brought no new step,
+ * and a machine that is away is tried for about six minutes, whatever max_restarts (0: never again).
+ * What came twice at the same step is not tried a third time when it can come from the run itself:
+ * an error, a crash; a signal that others send, or a lost machine, is nobody's fault. from_step: where
+ * the ended attempt began. Adds the end to the history. */
 bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t from_step,
                              int64_t max_restarts);
 /* public exit code of a run that ends here */

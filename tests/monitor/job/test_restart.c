@@ -80,45 +80,85 @@ static bt_end end_of(int status, int64_t step) {
     return bt_end_classify(&f);
 }
 
-static void test_policy(void **state) {
+static bt_restart decide(bt_restart_history *h, int status, int64_t step, int64_t from,
+                         int64_t most) {
+    bt_end e = end_of(status, step);
+    return bt_restart_decide(h, &e, from, most);
+}
+
+enum { KILLED = EXIT(137), CRASHED = EXIT(139), NODE_LOST = EXIT(205) };
+
+static void a_crash_that_comes_twice_ends_the_run(void **state) {
     (void)state;
-    bt_restart_history h;
-    memset(&h, 0, sizeof h);
-    bt_end e = end_of(EXIT(137), 40);
-    bt_restart r = bt_restart_decide(&h, &e, 0, 3);
+    bt_restart_history h = {0};
+    bt_restart r = decide(&h, CRASHED, 40, 0, 3);
     assert_true(r.again);
     assert_true(r.delay_s == 0); /* it had got on: at once */
-    e = end_of(EXIT(137), 55);
-    assert_true(bt_restart_decide(&h, &e, 40, 3).again);
-    /* the same again at the same step: no third time */
-    e = end_of(EXIT(137), 55);
-    r = bt_restart_decide(&h, &e, 40, 3);
+    assert_true(decide(&h, CRASHED, 55, 40, 3).again);
+    r = decide(&h, CRASHED, 55, 40, 3);
     assert_false(r.again);
     assert_non_null(strstr(r.why, "same failure"));
+}
 
-    /* without progress the waits grow, different failures each time */
-    memset(&h, 0, sizeof h);
-    e = end_of(EXIT(137), -1);
-    assert_true(bt_restart_decide(&h, &e, 10, 9).delay_s == 1);
-    e = end_of(EXIT(139), -1);
-    assert_true(bt_restart_decide(&h, &e, 10, 9).delay_s == 2);
-    e = end_of(EXIT(205), -1);
-    assert_true(bt_restart_decide(&h, &e, 10, 9).delay_s == 4);
-    e = end_of(EXIT(205), -1);
-    assert_false(bt_restart_decide(&h, &e, 10, 9).again);
+/* before the first step every failure is at step -1 */
+static void a_signal_of_others_may_come_twice(void **state) {
+    (void)state;
+    bt_restart_history h = {0};
+    assert_true(decide(&h, KILLED, -1, 0, 3).again);
+    assert_true(decide(&h, KILLED, -1, 0, 3).again);
+    assert_true(decide(&h, EXIT(143), -1, 0, 3).again);
+    h = (bt_restart_history){0};
+    for (int i = 0; i < 3; i++) assert_true(decide(&h, KILLED, 55, 40, 3).again);
+}
 
-    /* the budget */
-    memset(&h, 0, sizeof h);
-    for (int i = 0; i < 3; i++) {
-        e = end_of(EXIT(137), 10 + i);
-        assert_true(bt_restart_decide(&h, &e, 5, 3).again);
-    }
-    e = end_of(EXIT(137), 30);
-    r = bt_restart_decide(&h, &e, 5, 3);
+static void waits_grow_without_a_new_step(void **state) {
+    (void)state;
+    bt_restart_history h = {0};
+    assert_true(decide(&h, KILLED, -1, 10, 9).delay_s == 1);
+    assert_true(decide(&h, CRASHED, -1, 10, 9).delay_s == 2);
+    assert_true(decide(&h, NODE_LOST, -1, 10, 9).delay_s == 4);
+    assert_true(decide(&h, NODE_LOST, 12, 10, 9).delay_s == 0); /* new ground */
+    assert_true(decide(&h, NODE_LOST, 12, 10, 9).delay_s == 2); /* the same steps once more */
+}
+
+static void the_budget_refills_with_new_steps(void **state) {
+    (void)state;
+    bt_restart_history h = {0};
+    for (int i = 0; i < 100; i++) assert_true(decide(&h, KILLED, 10 + i, 5, 3).again);
+    /* done again, but never passed: three times */
+    for (int i = 0; i < 2; i++) assert_true(decide(&h, KILLED, 100 + i, 90, 3).again);
+    bt_restart r = decide(&h, KILLED, 103, 90, 3);
     assert_false(r.again);
     assert_non_null(strstr(r.why, "max_restarts"));
-    memset(&h, 0, sizeof h);
-    assert_false(bt_restart_decide(&h, &e, 5, 0).again);
+    h = (bt_restart_history){0};
+    assert_false(decide(&h, KILLED, 30, 5, 0).again);
+}
+
+static bt_end launch_failure(void) {
+    bt_end_facts f = base(EXIT(1));
+    f.started = false;
+    f.step = -1;
+    return bt_end_classify(&f);
+}
+
+/* a machine that was there and is away comes back; one that never was does not */
+static void a_lost_machine_is_waited_for(void **state) {
+    (void)state;
+    bt_restart_history h = {0};
+    bt_end e = launch_failure();
+    assert_false(bt_restart_decide(&h, &e, 0, 3).again);
+    h = (bt_restart_history){0};
+    assert_true(decide(&h, NODE_LOST, 20, 0, 3).again);
+    double waited = 0;
+    int tries = 0;
+    for (bt_restart r = bt_restart_decide(&h, &e, 20, 3); r.again && tries < 100; tries++) {
+        waited += r.delay_s;
+        r = bt_restart_decide(&h, &e, 20, 3);
+    }
+    assert_int_equal(tries, 11);
+    assert_true(waited > 300 && waited < 600);
+    h = (bt_restart_history){0};
+    assert_false(decide(&h, NODE_LOST, 20, 0, 0).again);
 }
 
 static void test_errors_are_not_looped(void **state) {
@@ -179,7 +219,12 @@ static void test_words(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds), cmocka_unit_test(test_policy),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds),
+                                       cmocka_unit_test(a_crash_that_comes_twice_ends_the_run),
+                                       cmocka_unit_test(a_signal_of_others_may_come_twice),
+                                       cmocka_unit_test(waits_grow_without_a_new_step),
+                                       cmocka_unit_test(the_budget_refills_with_new_steps),
+                                       cmocka_unit_test(a_lost_machine_is_waited_for),
                                        cmocka_unit_test(test_errors_are_not_looped),
                                        cmocka_unit_test(test_words)};
     return cmocka_run_group_tests(tests, NULL, NULL);
