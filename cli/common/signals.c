@@ -5,14 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 static bt_request_box *the_box;
 static volatile sig_atomic_t seen;
 static int is_direct;
+static time_t seen_s; /* when the first signal came */
 
+/* The second time: now. Of TERM two within a second are one, see bt_job_signal. */
 static void on_stop(int sig) {
-    if (is_direct && seen && sig != SIGUSR1) _exit(128 + sig); /* the second time: now */
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    const bool together = sig == SIGTERM && now.tv_sec - seen_s < 2;
+    if (is_direct && seen && sig != SIGUSR1 && !together) _exit(128 + sig);
+    if (!seen) seen_s = now.tv_sec;
     seen = sig;
     atomic_fetch_or(&the_box->bits, (uint32_t)BT_REQ_STOP);
 }

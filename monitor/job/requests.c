@@ -131,8 +131,15 @@ void bt_job_stop_now(bt_job *job) {
     if (job->child.pid > 0) kill(job->child.pid, SIGTERM);
 }
 
+static const int64_t TOGETHER_NS = 1000000000;
+
 void bt_job_signal(bt_job *job, int sig) {
     bt_err err = BT_ERR_INIT;
+    const int64_t now = bt_now_ns();
+    /* `timeout` signals us and then our process group: two that come together are one request. Two
+     * Ctrl-C are a person's */
+    if (sig != SIGINT && job->signal_ns && now - job->signal_ns < TOGETHER_NS) return;
+    if (!job->signal_ns) job->signal_ns = now;
     if (job->stop_asked) {
         bt_job_stop_now(job);
         if (!job->result->signal) job->result->signal = sig;

@@ -34,6 +34,15 @@ last=$(q "SELECT max(step) FROM steps WHERE run='term'")       # the signal may 
 [ "$last" = 59 ] || ok train --resume term --threads 1 --ranks 2
 losses term | cmp -s - calm.txt || fault "stopped by SIGTERM and resumed: other losses"
 
+# `timeout` signals its child and then its whole group: one request, not two, of which the second means "at once"
+go group 5
+kill -TERM $job; kill -TERM $job
+ended group 143 stopped
+saved group || fault "two SIGTERM at a time: nothing saved"
+go again 5
+kill -TERM $job; sleep 1.2; kill -TERM $job 2>/dev/null
+wait $job; [ $? -eq 143 ] || fault "a second SIGTERM after a second does not end the run"
+
 go_int once 5
 kill -INT $job
 ended once 130 stopped
