@@ -215,9 +215,35 @@ static const struct {
      "SELECT count(*) FROM facts WHERE run = ?1"},
 };
 
+/* ---- what happened, in the words of every view ---- */
+
+static bt_code load_trouble(const shown *s, bt_view_trouble *out, bt_err *err) {
+    bt_view *v = NULL;
+    bt_view_ask ask;
+    bt_view_ask_init(&ask);
+    ask.run = s->run;
+    BT_TRY(bt_view_open(&v, s->db, err));
+    bt_code code = bt_view_load(v, &ask, err);
+    if (code == BT_OK) *out = v->head.trouble;
+    bt_view_close(v);
+    return code;
+}
+
+static bt_code print_trouble(const shown *s, bt_err *err) {
+    bt_view_trouble t;
+    BT_TRY(load_trouble(s, &t, err));
+    if (!t.any) return BT_OK;
+    printf("\n%s\n", t.what);
+    if (t.why[0]) printf("  why       %s\n", t.why);
+    if (t.advice[0]) printf("  to do     %s\n", t.advice);
+    if (t.command[0]) printf("            %s\n", t.command);
+    return BT_OK;
+}
+
 static bt_code print_text(shown *s, bt_err *err) {
     BT_TRY(bt_db_query(s->db, "SELECT * FROM runs WHERE run = ?1", &s->run, 1, 0, 0, head_row, NULL,
                        NULL, err));
+    BT_TRY(print_trouble(s, err));
     BT_TRY(load_phases(s, err));
     if (s->n_ranks) print_phases(s);
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
@@ -268,6 +294,9 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
     };
     BT_TRY(bt_db_query(s->db, "SELECT * FROM runs WHERE run = ?1", &s->run, 1, 0, 0, run_object, j,
                        NULL, err));
+    bt_view_trouble t;
+    BT_TRY(load_trouble(s, &t, err));
+    bt_view_trouble_json(&t, j);
     bt_json_object(j, "facts");
     BT_TRY(bt_db_query(s->db, "SELECT key, value FROM facts WHERE run = ?1 ORDER BY key", &s->run,
                        1, 0, 0, fact_member, j, NULL, err));

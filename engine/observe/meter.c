@@ -31,6 +31,22 @@ double bt_rss_mib(void) {
     return resident ? strtod(resident, NULL) * (double)sysconf(_SC_PAGESIZE) / 1048576.0 : NAN;
 }
 
+double bt_machine_load(void) {
+    static long processors; /* asking costs more than reading the load */
+    char text[96];
+    int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return NAN;
+    const ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    /* "0.20 0.18 0.12 1/80 11206": the fourth is running tasks over all of them */
+    const char *slash = strchr(text, '/');
+    while (slash && slash > text && slash[-1] != ' ') slash--;
+    const long running = slash ? strtol(slash, NULL, 10) : 0;
+    if (processors == 0) processors = sysconf(_SC_NPROCESSORS_ONLN);
+    return running > 0 && processors > 0 ? (double)running / (double)processors : NAN;
+}
+
 double bt_rss_peak_mib(void) {
     struct rusage u;
     getrusage(RUSAGE_SELF, &u);
@@ -56,6 +72,7 @@ void bt_meter_set(bt_meter *m, bt_rank_metric metric, double value) { m->values[
 void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]) {
     int64_t spans[BT_SPANS], step_ns = 0;
     m->values[BT_MR_RSS] = bt_rss_mib();
+    m->values[BT_MR_LOAD] = bt_machine_load();
     m->values[BT_MR_CPU] = (double)(cpu_now_ns() - m->cpu_ns) / 1e6;
     m->values[BT_MR_BYTES_LOGICAL] = (double)(bt_comm_bytes_logical() - m->bytes_logical);
     m->values[BT_MR_BYTES_WIRE] = (double)(bt_comm_bytes_wire() - m->bytes_wire);

@@ -30,5 +30,7 @@ void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]);
 double bt_meter_phases_ms(const double values[BT_MR_COUNT]);
 double bt_rss_mib(void); /* resident now */
 double bt_rss_peak_mib(void);
+/* tasks of this machine that run or want to, over its processors; NaN: not known */
+double bt_machine_load(void);
 
 #endif

@@ -11,7 +11,8 @@
 #include "store/view/view_impl.h"
 
 const char *bt_verdict_name(bt_verdict v) {
-    static const char *const names[] = {"ok", "late", "bursty", "node-wide", "recovering"};
+    static const char *const names[] = {"ok",        "late",       "bursty",
+                                        "node-wide", "recovering", "crowded"};
     return (unsigned)v < sizeof names / sizeof names[0] ? names[v] : "";
 }
 
@@ -157,6 +158,7 @@ void bt_view_close(bt_view *v) {
     free(v->comm.op);
     free(v->comm.pair);
     free(v->events.event);
+    free(v->settings.row);
     free(v->runs.run);
     free(m);
     free(v);
@@ -172,12 +174,14 @@ static bt_code load_parts(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     /* decides the instant: every other part follows it */
     BT_TRY(bt_view_load_head(v, ask, err));
     BT_TRY(bt_view_load_ranks(v, ask, err));
+    BT_TRY(bt_view_load_summary(v, err));
     if (ask->parts & BT_VIEW_SERIES) BT_TRY(bt_view_load_series(v, ask, err));
     if (ask->parts & BT_VIEW_HEAT) BT_TRY(bt_view_load_heat(v, ask, err));
     if (ask->parts & BT_VIEW_LAYERS) BT_TRY(bt_view_load_layers(v, ask, err));
     if (ask->parts & BT_VIEW_COMM) BT_TRY(bt_view_load_comm(v, ask, err));
     if (ask->parts & BT_VIEW_PANEL) BT_TRY(bt_view_load_panel(v, ask, err));
     if (ask->parts & BT_VIEW_EVENTS) BT_TRY(bt_view_load_events(v, ask, err));
+    if (ask->parts & BT_VIEW_SETTINGS) BT_TRY(bt_view_load_settings(v, err));
     return BT_OK;
 }
 

@@ -47,7 +47,8 @@ enum {
     BT_VIEW_RUNS = 64,
     BT_VIEW_COMM = 128,
     BT_VIEW_PANEL = 256,
-    BT_VIEW_ALL = 511
+    BT_VIEW_SETTINGS = 512,
+    BT_VIEW_ALL = 1023
 };
 typedef enum { BT_X_STEP, BT_X_TOKENS, BT_X_WALL, BT_X_ACTIVE, BT_X_BYTES, BT_X_COUNT } bt_x_axis;
 typedef enum {
@@ -100,6 +101,30 @@ typedef struct bt_view_ask {
 } bt_view_ask;
 
 /* ---- the parts ---- */
+/* What happened to a run that does not train, or was started again: for its first page, `show` and
+ * the API alike. Texts are complete phrases without a full stop; "" where there is nothing to
+ * say. */
+typedef struct bt_view_trouble {
+    bool any;
+    bt_event_level level; /* ERROR: failed or lost; WARN: stalled, restarting; INFO: the rest */
+    char what[160];       /* "failed after step 122 of 500, 3m 10s ago" */
+    double when_s;        /* seconds since 1970; NaN: not known */
+    int64_t step;         /* the last one that was recorded; -1: none */
+    char why[320];        /* "rank 1 was ended by signal 9 (Killed)" */
+    char advice[320];     /* "resume it: it goes on after step 120, so 2 steps are done again" */
+    char command[400];    /* that does it, as typed into a shell of the run's machine */
+    /* the control verb that does it on a live run; BT_VERB_COUNT: none */
+    bt_verb verb;
+    bool resumes; /* the command starts the ranks anew */
+} bt_view_trouble;
+
+enum { BT_VIEW_CHIPS = 5 };
+/* what was trained, on what, how: "model", "nano, 2.8 M parameters" */
+typedef struct bt_view_chip {
+    const char *name;
+    char text[120];
+} bt_view_chip;
+
 typedef struct bt_view_head {
     char run[BT_NAME_MAX], host[BT_HOST_MAX], note[160], exit_kind[120];
     bt_run_state state;
@@ -119,6 +144,11 @@ typedef struct bt_view_head {
     int warnings, errors;     /* events of these levels, whole run */
     int alerts;               /* those of them that nobody has acknowledged */
     char params[32], isa[32], preset[32];
+    double progress, epoch; /* share of the steps done; passes over the training data; NaN */
+    int64_t best_val_step;  /* -1: none */
+    bt_view_trouble trouble;
+    bt_view_chip chip[BT_VIEW_CHIPS]; /* n_chips of them */
+    int n_chips;
 } bt_view_head;
 
 typedef struct bt_view_series {
@@ -131,6 +161,8 @@ typedef struct bt_view_series {
     const int64_t *count; /* rows in it */
     bool exact;           /* every row of the range was read */
     bool ghost;           /* of the baseline run */
+    /* the y range that a chart shows first (bt_view_usual_range); NaN: no point */
+    double low, high;
 } bt_view_series;
 
 typedef enum {
@@ -138,9 +170,10 @@ typedef enum {
     BT_VERDICT_STEADY,
     BT_VERDICT_BURSTY,
     BT_VERDICT_NODE_WIDE,
-    BT_VERDICT_RECOVERING
+    BT_VERDICT_RECOVERING,
+    BT_VERDICT_CROWDED /* late on a machine with more busy tasks than processors */
 } bt_verdict;
-/* "ok", "late", "bursty", "node-wide", "recovering" */
+/* "ok", "late", "bursty", "node-wide", "recovering", "crowded" */
 const char *bt_verdict_name(bt_verdict v);
 
 typedef struct bt_view_rank {
@@ -175,7 +208,11 @@ typedef struct bt_view_ranks {
     double busy_median_ms;           /* lower median of the ranks' busy medians */
     double tokens_per_s;             /* mean over the window */
     double skew_p50_ms, skew_p95_ms; /* NaN: one rank */
+    /* the machine that has more busy tasks than processors, named before any rank is; "": none */
+    char crowded[256];
 } bt_view_ranks;
+
+#define BT_HEAT_EVEN 1.25
 
 typedef struct bt_view_heat {
     bt_heat_value value;
@@ -184,6 +221,9 @@ typedef struct bt_view_heat {
     const double *cell;
     /* cells are ratios to the baseline's value in the same steps (those it lacks: to its mean) */
     bool against;
+    /* The ends of the colour scale. Of values that are even but for noise they lie at least as far
+     * apart as 1/BT_HEAT_EVEN and BT_HEAT_EVEN times the middle (of ratios: of 1). */
+    double low, high;
     const int64_t *step;  /* first step of each column */
     const double *time_s; /* wall time of each column */
     bool exact;
@@ -274,12 +314,31 @@ typedef struct bt_view_event {
     char kind[24], title[200];
 } bt_view_event;
 
+/* what the model wrote at a validation, going on from a fixed prompt: an event of kind "sample" */
+typedef struct bt_view_text {
+    int64_t step;
+    char title[200], text[2048]; /* without control characters other than line breaks */
+} bt_view_text;
+
 /* oldest first; total in the run */
 typedef struct bt_view_events {
     size_t n;
     bt_view_event *event;
     int64_t total;
+    /* the newest text and the one before, newest first */
+    int n_texts;
+    bt_view_text text[2];
 } bt_view_events;
+
+/* a setting (from: who chose it) or a recorded fact (from: "fact") */
+typedef struct bt_view_setting {
+    char key[64], value[240], from[120];
+} bt_view_setting;
+
+typedef struct bt_view_settings {
+    size_t n;
+    bt_view_setting *row; /* settings in their order, then facts by key */
+} bt_view_settings;
 
 typedef struct bt_view_run {
     char run[BT_NAME_MAX], host[BT_HOST_MAX], tags[64], note[120];
@@ -310,6 +369,7 @@ typedef struct bt_view {
     bt_view_comm comm;
     bt_view_panel panel;
     bt_view_events events;
+    bt_view_settings settings;
     bt_view_runs runs;
     struct bt_view_impl *impl;
 } bt_view;
@@ -325,6 +385,15 @@ double bt_view_what_if(const bt_view *v, const int *ranks, size_t n);
 /* the series' means, exponentially smoothed; keep: share of the average kept per step; out: s->n
  * values */
 void bt_view_ema(const bt_view_series *s, double keep, double *out);
+/* what averages over a share of the steps shown keep per step; 0: no averaging. Charts of any length
+ * look equally smooth at the same share */
+double bt_view_keep(double share, double steps);
+/* how many steps such an average looks back over, and how many steps a series covers */
+double bt_view_steps_shown(const bt_view_series *s);
+/* Where the values of a run lie: the 5th to the 95th percentile of its steps and at least the
+ * quartiles with three times their distance on each side, no further than the values go; the newest
+ * value always lies within. What a first descent or a few outliers add to it is left out. */
+void bt_view_usual_range(const bt_view_series *s, double *low, double *high);
 /* nearest event before (dir < 0) or after (dir > 0) this step; -1: none */
 bt_code bt_view_event_step(bt_view *v, const char *run, int64_t step, int dir, int64_t *out,
                            bt_err *err) BT_MUST_CHECK;
@@ -344,5 +413,6 @@ const char *bt_heat_value_name(bt_heat_value v);
 /* {"schema": "bitrain.view/1", "head": {...}, ...}: the parts, as documented in
  * store/view/view.md */
 void bt_view_json(const bt_view *v, unsigned parts, bt_json *j, const char *key);
+void bt_view_trouble_json(const bt_view_trouble *t, bt_json *j); /* as "trouble" */
 
 #endif

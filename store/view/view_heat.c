@@ -270,7 +270,7 @@ bt_code bt_view_load_heat(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     int64_t from, to;
     int columns = ask->heat_columns > 0 ? ask->heat_columns : 120;
     bool against = ask->baseline && ask->baseline[0];
-    v->heat = (bt_view_heat){.value = ask->heat, .exact = true};
+    v->heat = (bt_view_heat){.value = ask->heat, .exact = true, .low = NAN, .high = NAN};
     BT_TRY(bt_view_range(v, ask, &from, &to, err));
     if (to < from || v->ranks.n == 0) return BT_OK;
     heat_want w = {m->run, m->n_attempts, v->ranks.n, ask->heat,
@@ -289,5 +289,6 @@ bt_code bt_view_load_heat(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     v->heat.time_s = m->heat_time;
     v->heat.exact = c->exact;
     if (against) BT_TRY(load_baseline(v, ask, from, to, columns, err));
+    BT_TRY(bt_view_heat_scale(v, err));
     return column_times(v, err);
 }

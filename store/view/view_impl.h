@@ -77,6 +77,19 @@ typedef struct bt_heat_cache {
     size_t cap_sum, cap_count;
 } bt_heat_cache;
 
+/* what bt_view_load_summary keeps: read anew with an event, an attempt or another run */
+typedef struct bt_summary {
+    char run[BT_NAME_MAX], preset[32], data[200], schedule[24];
+    int n_attempts;
+    bool whole; /* of settings and facts */
+    double created_s;
+    double lr, data_tokens, batch_tokens, seq_len, zero;
+    int64_t events_at, best_val_step, ckpt_step;
+    char failure[320], stall[320], reason[320];
+    double failure_s;
+    int pid;
+} bt_summary;
+
 typedef struct bt_view_impl {
     bt_db *db;
     struct {
@@ -123,7 +136,11 @@ typedef struct bt_view_impl {
     int64_t layer_newest; /* what v->layers holds, -2: nothing */
     double layer_span;
     int64_t pair_newest; /* what v->comm.pair holds, -2: nothing */
-    double *work;        /* scratch of the statistics */
+    bt_summary summary;
+    char settings_of[BT_NAME_MAX]; /* whose settings v->settings holds, and of which attempt */
+    int settings_attempt;
+    size_t cap_settings;
+    double *work; /* scratch of the statistics */
     size_t cap_work;
     /* arrays behind the public pointers */
     bt_heat_cache heat, heat_base;
@@ -152,6 +169,11 @@ bt_code bt_view_grow(void **p, size_t *cap, size_t need, size_t elem, bt_err *er
     bt_view_grow((void **)&(ptr), &(cap), (need), sizeof *(ptr), err)
 
 bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+/* progress, chips and what happened to the run: of a head whose state and ranks are known */
+bt_code bt_view_load_summary(bt_view *v, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_texts(bt_view *v, int64_t until_step, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_settings(bt_view *v, bt_err *err) BT_MUST_CHECK;
+void bt_view_chips_json(const bt_view_head *h, bt_json *j);
 bt_code bt_view_load_series(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_ranks(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_heat(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
@@ -181,6 +203,10 @@ bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) BT_
 /* verdicts from per-block medians (blocks, ranks); fills verdict, since_step, score_own */
 void bt_view_verdicts(bt_view_ranks *r, const double *busy_median, const int64_t *block_step,
                       size_t blocks);
+/* names machines with more busy tasks than processors: their late ranks become crowded */
+void bt_view_crowded(bt_view_ranks *r);
+/* the ends of the colour scale */
+bt_code bt_view_heat_scale(bt_view *v, bt_err *err) BT_MUST_CHECK;
 void bt_view_stream_release(bt_stream *s);
 
 /* NaN: none */

@@ -70,6 +70,14 @@ static void head(const bt_view_head *h, bt_json *j) {
     bt_json_int(j, "warnings", h->warnings);
     bt_json_int(j, "errors", h->errors);
     bt_json_int(j, "alerts", h->alerts);
+    bt_json_num(j, "progress", h->progress);
+    bt_json_num(j, "epoch", h->epoch);
+    if (h->best_val_step >= 0)
+        bt_json_int(j, "best_val_step", h->best_val_step);
+    else
+        bt_json_null(j, "best_val_step");
+    bt_view_trouble_json(&h->trouble, j);
+    bt_view_chips_json(h, j);
     bt_json_end(j, '}');
 }
 
@@ -99,6 +107,8 @@ static void series(const bt_view *v, bt_json *j) {
         bt_json_str(j, "x_axis", bt_x_axis_name(v->x));
         bt_json_bool(j, "exact", s->exact);
         bt_json_bool(j, "baseline", s->ghost);
+        bt_json_num(j, "low", s->low);
+        bt_json_num(j, "high", s->high);
         numbers(j, "x", s->x, s->n);
         integers(j, "step", s->step, s->n);
         numbers(j, "first", s->first, s->n);
@@ -128,6 +138,7 @@ static void breakdown(const bt_view_ranks *r, bt_json *j) {
     bt_json_num(j, "busy_median_ms", r->busy_median_ms);
     bt_json_num(j, "skew_p50_ms", r->skew_p50_ms);
     bt_json_num(j, "skew_p95_ms", r->skew_p95_ms);
+    bt_json_str(j, "crowded", r->crowded[0] ? r->crowded : NULL);
     phases(j, "median", r->median);
     bt_json_array(j, "ranks");
     for (size_t k = 0; k < r->n; k++) {
@@ -235,6 +246,8 @@ static void heatmap(const bt_view_heat *h, bt_json *j) {
     bt_json_int(j, "rows", (int64_t)h->rows);
     bt_json_int(j, "cols", (int64_t)h->cols);
     bt_json_bool(j, "exact", h->exact);
+    bt_json_num(j, "low", h->low);
+    bt_json_num(j, "high", h->high);
     integers(j, "step", h->step, h->cols);
     numbers(j, "time_s", h->time_s, h->cols);
     bt_json_array(j, "cells");
@@ -376,7 +389,28 @@ static void events(const bt_view_events *e, bt_json *j) {
         bt_json_end(j, '}');
     }
     bt_json_end(j, ']');
+    bt_json_array(j, "samples");
+    for (int i = 0; i < e->n_texts; i++) {
+        bt_json_object(j, NULL);
+        bt_json_int(j, "step", e->text[i].step);
+        bt_json_str(j, "title", e->text[i].title);
+        bt_json_str(j, "text", e->text[i].text);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
     bt_json_end(j, '}');
+}
+
+static void settings(const bt_view_settings *l, bt_json *j) {
+    bt_json_array(j, "settings");
+    for (size_t i = 0; i < l->n; i++) {
+        bt_json_object(j, NULL);
+        bt_json_str(j, "key", l->row[i].key);
+        bt_json_str(j, "value", l->row[i].value);
+        bt_json_str(j, "from", l->row[i].from);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
 }
 
 static void runs(const bt_view_runs *l, bt_json *j) {
@@ -434,6 +468,7 @@ void bt_view_json(const bt_view *v, unsigned parts, bt_json *j, const char *key)
     if (parts & BT_VIEW_COMM) comm(&v->comm, j);
     if (parts & BT_VIEW_PANEL) bt_view_panel_json(&v->panel, j);
     if (parts & BT_VIEW_EVENTS) events(&v->events, j);
+    if (parts & BT_VIEW_SETTINGS) settings(&v->settings, j);
     if (parts & BT_VIEW_RUNS) runs(&v->runs, j);
     bt_json_end(j, '}');
 }

@@ -311,6 +311,7 @@ bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) {
                       "ORDER BY seq DESC LIMIT ?2) ORDER BY seq",
                       m->run, args, 2, on_event, &r, err));
     if (r.code != BT_OK) return r.code;
+    BT_TRY(bt_view_load_texts(v, until_step, err));
     m->list_at = m->event_newest;
     m->list_step = until_step;
     m->list_max = max;

@@ -395,7 +395,7 @@ static size_t block_medians(const bt_view *v, const grouped *g, double *median, 
 
 static bool late_now(const bt_view_rank *x) {
     return x->verdict == BT_VERDICT_STEADY || x->verdict == BT_VERDICT_BURSTY ||
-           x->verdict == BT_VERDICT_NODE_WIDE;
+           x->verdict == BT_VERDICT_NODE_WIDE || x->verdict == BT_VERDICT_CROWDED;
 }
 
 /* who is late now comes before who was: the first of the list is whom to look at */
@@ -464,6 +464,11 @@ static void say(bt_view_rank *x) {
     case BT_VERDICT_RECOVERING:
         snprintf(x->says, sizeof x->says, "rank %d was late%s and is recovering", x->rank, phase);
         break;
+    case BT_VERDICT_CROWDED:
+        snprintf(x->says, sizeof x->says,
+                 "rank %d is late on a machine with more busy tasks than processors%s", x->rank,
+                 since);
+        break;
     default: x->says[0] = 0;
     }
 }
@@ -506,6 +511,7 @@ static bt_code statistics(bt_view *v, bt_err *err) {
         compare_ranks(r, t, work);
         size_t blocks = block_medians(v, &g, median, block_step, work);
         bt_view_verdicts(r, median, block_step, blocks);
+        bt_view_crowded(r);
         qsort_r(r->order, r->n, sizeof *r->order, by_blame, r);
         for (size_t k = 0; k < r->n; k++) say(&r->rank[k]);
     }
@@ -521,6 +527,7 @@ bt_code bt_view_load_ranks(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     if (v->head.world_size > 0 && window * v->head.world_size > ROWS_MAX)
         window = ROWS_MAX / v->head.world_size > 8 ? ROWS_MAX / v->head.world_size : 8;
     r->n = r->steps = 0;
+    r->crowded[0] = 0;
     r->step0 = r->step1 = -1;
     r->step_ms = r->busy_median_ms = r->skew_p50_ms = r->skew_p95_ms = NAN;
     r->tokens_per_s = v->head.tokens_per_s;

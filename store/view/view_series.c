@@ -393,6 +393,7 @@ static bt_code load_run(bt_view *v, const bt_view_ask *ask, const char *run, int
             bt_view_series *out = &v->series[(ghost ? ask->n_series : 0) + index[k]];
             emit(s, v->x, (size_t)k, out);
             out->ghost = ghost;
+            bt_view_usual_range(out, &out->low, &out->high);
         }
         s->settled = s->n > 0 ? s->n - 1 : 0;
     }

@@ -1,6 +1,7 @@
-/* view_verdict.c - steady, bursty, node-wide, recovering: what the medians of the last blocks of
+/* view_verdict.c - steady, bursty, node-wide, recovering, crowded: what the medians of the last blocks of
  * steps say of a rank. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "store/view/view_impl.h"
@@ -8,6 +9,8 @@
 #define LATE \
     0.9 /* best / own below this is late; below 0.75 for three blocks is an alert elsewhere */
 enum { IN_A_ROW = 3 };
+/* busy tasks a processor, mean of the window */
+#define CROWDED 1.25
 
 static double best_of(const double *median, size_t n) {
     double best = INFINITY;
@@ -62,6 +65,31 @@ static void node_wide(bt_view_ranks *r) {
         }
         if (here >= 2 && late == here && elsewhere > 0) x->verdict = BT_VERDICT_NODE_WIDE;
     }
+}
+
+/* A machine with more busy tasks than processors makes its ranks late whoever they are: it is the
+ * cause before any of them is. A task more than there are processors is nothing: this program's
+ * monitors and the system take that much now and then. */
+void bt_view_crowded(bt_view_ranks *r) {
+    const bt_view_rank *worst = NULL;
+    char many[32];
+    r->crowded[0] = 0;
+    for (size_t k = 0; k < r->n; k++) {
+        bt_view_rank *x = &r->rank[k];
+        double load = x->mean[BT_MR_LOAD];
+        if (!(load >= CROWDED)) continue;
+        if (!worst || load > worst->mean[BT_MR_LOAD]) worst = x;
+        if (x->verdict == BT_VERDICT_STEADY || x->verdict == BT_VERDICT_BURSTY ||
+            x->verdict == BT_VERDICT_NODE_WIDE)
+            x->verdict = BT_VERDICT_CROWDED;
+    }
+    if (!worst) return;
+    bt_metric_format(many, sizeof many, worst->mean[BT_MR_LOAD], BT_UNIT_NONE);
+    snprintf(
+        r->crowded, sizeof r->crowded,
+        "%.40s has %s busy tasks for each processor: its ranks are late because of that, not of "
+        "their own (other programs, or more ranks x threads than processors)",
+        worst->host[0] ? worst->host : "the machine", many);
 }
 
 void bt_view_verdicts(bt_view_ranks *r, const double *busy_median, const int64_t *block_step,

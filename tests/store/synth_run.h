@@ -27,6 +27,7 @@ typedef struct bt_synth {
     /* share by which each phase of each rank varies, without bias */
     double jitter;
     double slow;                         /* factor on all times */
+    double load;                         /* of every machine; 0: not recorded */
     int64_t steps, fail_at, resume_from; /* fail_at 0: never */
     double down_s;
     int64_t start_us;
@@ -94,6 +95,7 @@ static inline double bt_synth_step(const bt_synth *s, int64_t step, double *valu
         v[BT_MR_BYTES_WIRE] = 1000000;
         v[BT_MR_RSS] = 100 + r;
         v[BT_MR_CPU] = busy;
+        v[BT_MR_LOAD] = s->load > 0 ? s->load : NAN;
         v[BT_MR_MICRO_BATCHES] = 1;
         slowest = fmax(slowest, busy);
     }

@@ -298,9 +298,12 @@ static void json_says_what_the_structs_say(void **state) {
     assert_non_null(strstr(p, "\"stragglers\":[{\"rank\":5,"));
     assert_non_null(strstr(p, "\"phase\":\"data\""));
     assert_non_null(strstr(p, "\"what_if\":{\"step_ms\":113"));
-    assert_null(strstr(p, "nan"));
-    for (const char *key =
-             strtok((char[]){"head breakdown system series heatmap layers comm events runs"}, " ");
+    /* as a value: a text may hold it ("preset nano") */
+    for (const char *x = strstr(p, "nan"); x; x = strstr(x + 1, "nan"))
+        assert_null(memchr(":,[", x[-1], 3));
+    for (const char *key = strtok(
+             (char[]){"head breakdown system series heatmap layers comm events settings runs"},
+             " ");
          key; key = strtok(NULL, " ")) {
         char quoted[32];
         snprintf(quoted, sizeof quoted, ",\"%s\":", key);

@@ -1,0 +1,527 @@
+/* view_summary.c - the first answers about a run: what was trained, how far it is, and, where it
+ * does not train, what happened and what to do. The words stand here once, for every view. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/sql/sql.h"
+#include "store/view/view_impl.h"
+
+/* ---- what is kept between two loads ---------------------------------------------------------- */
+
+/* settings may be text */
+static double number_of(const bt_row *r, int i) {
+    return r->cells[i] ? strtod(r->cells[i], NULL) : r->nums[i];
+}
+
+static bool on_setting(void *ctx, const bt_row *r) {
+    bt_summary *s = ctx;
+    const char *key = r->cells[0] ? r->cells[0] : "", *value = r->cells[1] ? r->cells[1] : "";
+    if (strcmp(key, "model.preset") == 0) bt_text_plain(s->preset, sizeof s->preset, value);
+    if (strcmp(key, "data.path") == 0) bt_text_plain(s->data, sizeof s->data, value);
+    if (strcmp(key, "optim.schedule") == 0) bt_text_plain(s->schedule, sizeof s->schedule, value);
+    if (strcmp(key, "optim.lr") == 0) s->lr = number_of(r, 1);
+    if (strcmp(key, "model.seq_len") == 0) s->seq_len = number_of(r, 1);
+    if (strcmp(key, "mesh.zero") == 0) s->zero = number_of(r, 1);
+    if (strcmp(key, "train.batch_tokens") == 0) s->batch_tokens = number_of(r, 1);
+    return true;
+}
+
+static bool on_fact(void *ctx, const bt_row *r) {
+    bt_summary *s = ctx;
+    const char *key = r->cells[0] ? r->cells[0] : "";
+    if (strcmp(key, "data.tokens") == 0) s->data_tokens = number_of(r, 1);
+    if (strcmp(key, "batch_tokens") == 0) s->batch_tokens = number_of(r, 1);
+    return true;
+}
+
+static bool on_event(void *ctx, const bt_row *r) {
+    bt_summary *s = ctx;
+    const bool failed = r->cells[0] && strcmp(r->cells[0], bt_events[BT_EVENT_FAILURE].name) == 0;
+    bt_text_plain(failed ? s->failure : s->stall, sizeof s->failure,
+                  r->cells[1] ? r->cells[1] : "");
+    if (failed) s->failure_s = r->nums[2];
+    return true;
+}
+
+static bool on_attempt(void *ctx, const bt_row *r) {
+    bt_summary *s = ctx;
+    bt_text_plain(s->reason, sizeof s->reason, r->cells[0] ? r->cells[0] : "");
+    s->pid = (int)bt_whole(r->nums[1], 0);
+    return true;
+}
+
+/* they change with an attempt; facts come a little after its row, before its first step */
+static bt_code load_constants(bt_view *v, bt_summary *s, bt_err *err) {
+    const char *run = v->head.run;
+    bt_view_impl *m = v->impl;
+    if (s->whole) return BT_OK;
+    BT_TRY(bt_vq_rows(m,
+                      "SELECT key, value FROM configs WHERE run = ?1 AND key IN ('model.preset', "
+                      "'data.path', 'optim.schedule', 'optim.lr', 'model.seq_len', 'mesh.zero', "
+                      "'train.batch_tokens')",
+                      run, NULL, 0, on_setting, s, err));
+    BT_TRY(bt_vq_rows(m,
+                      "SELECT key, value FROM facts WHERE run = ?1 AND key IN ('data.tokens', "
+                      "'batch_tokens')",
+                      run, NULL, 0, on_fact, s, err));
+    s->whole = m->newest_step >= 0;
+    return BT_OK;
+}
+
+static bt_code load_events(bt_view *v, bt_summary *s, bt_err *err) {
+    const char *run = v->head.run;
+    bt_view_impl *m = v->impl;
+    double x[1];
+    if (s->events_at >= 0 && s->events_at == m->event_newest) return BT_OK;
+    s->events_at = -1;
+    s->failure[0] = s->stall[0] = s->reason[0] = 0;
+    /* the newest of each kind comes last */
+    BT_TRY(bt_vq_rows(m,
+                      "SELECT kind, title, time_s FROM events WHERE run = ?1 AND seq IN (SELECT "
+                      "max(seq) FROM events WHERE run = ?1 AND kind IN ('failure', 'stalled') "
+                      "GROUP BY kind)",
+                      run, NULL, 0, on_event, s, err));
+    BT_TRY(bt_vq_rows(m, "SELECT reason, pid FROM attempts WHERE run = ?1 ORDER BY attempt", run,
+                      NULL, 0, on_attempt, s, err));
+    BT_TRY(bt_vq_row(m, "SELECT best_val_step FROM runs WHERE run = ?1", run, NULL, 0, x, 1, err));
+    s->best_val_step = bt_whole(x[0], -1);
+    BT_TRY(bt_vq_row(m, "SELECT step FROM checkpoints WHERE run = ?1 ORDER BY time_s DESC LIMIT 1",
+                     run, NULL, 0, x, 1, err));
+    s->ckpt_step = bt_whole(x[0], -1);
+    s->events_at = m->event_newest;
+    return BT_OK;
+}
+
+static bt_code refresh(bt_view *v, bt_summary *s, bt_err *err) {
+    const bt_view_head *h = &v->head;
+    bool same = strcmp(s->run, h->run) == 0 && s->n_attempts == h->n_attempts &&
+                s->created_s >= h->started_s && s->created_s <= h->started_s;
+    if (!same) {
+        *s = (bt_summary){.n_attempts = h->n_attempts,
+                          .created_s = h->started_s,
+                          .events_at = -1,
+                          .best_val_step = -1,
+                          .ckpt_step = -1,
+                          .lr = NAN,
+                          .data_tokens = NAN,
+                          .batch_tokens = NAN,
+                          .seq_len = NAN,
+                          .zero = NAN,
+                          .failure_s = NAN};
+        snprintf(s->run, sizeof s->run, "%s", h->run);
+    }
+    BT_TRY(load_constants(v, s, err));
+    return load_events(v, s, err);
+}
+
+/* ---- chips ----------------------------------------------------------------------------------- */
+
+static void chip(bt_view_head *h, const char *name, const char *text) {
+    if (!text[0] || h->n_chips == BT_VIEW_CHIPS) return;
+    bt_view_chip *c = &h->chip[h->n_chips++];
+    c->name = name;
+    snprintf(c->text, sizeof c->text, "%s", text);
+}
+
+static void model_chip(bt_view_head *h, const bt_summary *s) {
+    char text[120], many[32];
+    double params = h->params[0] ? strtod(h->params, NULL) : NAN;
+    int n = snprintf(text, sizeof text, "%s", s->preset);
+    if (params > 0)
+        snprintf(text + n, sizeof text - (size_t)n, "%s%s parameters", n ? ", " : "",
+                 bt_metric_format(many, sizeof many, params, BT_UNIT_COUNT));
+    chip(h, "model", text);
+}
+
+/* ["a.txt","b.txt"] -> a.txt, b.txt */
+static void plain_list(char *out, size_t size, const char *list) {
+    size_t n = 0;
+    for (const char *p = list; *p && n + 3 < size; p++) {
+        if (strchr("[]\"", *p)) continue;
+        out[n++] = *p;
+        if (*p == ',' && p[1] != ' ') out[n++] = ' ';
+    }
+    out[n] = 0;
+}
+
+static void data_chip(bt_view_head *h, const bt_summary *s) {
+    char text[120], many[32], list[sizeof s->data];
+    plain_list(list, sizeof list, s->data);
+    const char *path = list[0] ? list : s->whole ? "built-in corpus" : "", *slash;
+    /* the end of a long path says which */
+    while (strlen(path) > 48 && (slash = strchr(path, '/'))) path = slash + 1;
+    int n = snprintf(text, sizeof text, "%.60s", path);
+    if (s->data_tokens > 0)
+        snprintf(text + n, sizeof text - (size_t)n, ", %s tokens",
+                 bt_metric_format(many, sizeof many, s->data_tokens, BT_UNIT_COUNT));
+    chip(h, "data", text);
+}
+
+/* "4 ranks x 2 threads on 2 hosts, dp 2, shard 2 (ZeRO 3)": axes of one rank are not told */
+static void layout_chip(bt_view_head *h, const bt_view_ranks *r, const bt_summary *s) {
+    char text[120];
+    const size_t size = sizeof text;
+    int hosts = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        bool known = false;
+        for (size_t k = 0; k < i && !known; k++)
+            known = strcmp(r->rank[k].host, r->rank[i].host) == 0;
+        hosts += !known;
+    }
+    if (h->world_size <= 0) return;
+    int n = snprintf(text, size, "%d rank%s", h->world_size, h->world_size == 1 ? "" : "s");
+    if (r->n > 0 && r->rank[0].threads > 0)
+        n += snprintf(text + n, size - (size_t)n, " x %d thread%s", r->rank[0].threads,
+                      r->rank[0].threads == 1 ? "" : "s");
+    if (hosts > 1) n += snprintf(text + n, size - (size_t)n, " on %d hosts", hosts);
+    const struct {
+        const char *name;
+        int size;
+    } axes[] = {{"pp", r->n ? r->rank[0].pp : 0},
+                {"dp", r->n ? r->rank[0].dp_replicate : 0},
+                {"shard", r->n ? r->rank[0].dp_shard : 0},
+                {"tp", r->n ? r->rank[0].tp : 0}};
+    int most[4] = {0};
+    for (size_t i = 0; i < r->n; i++) {
+        const int at[] = {r->rank[i].pp, r->rank[i].dp_replicate, r->rank[i].dp_shard,
+                          r->rank[i].tp};
+        for (int a = 0; a < 4; a++) most[a] = at[a] > most[a] ? at[a] : most[a];
+    }
+    for (int a = 0; a < 4; a++) /* coordinates count from 0 */
+        if (most[a] > 0)
+            n += snprintf(text + n, size - (size_t)n, ", %s %d", axes[a].name, most[a] + 1);
+    if (most[2] > 0 && s->zero > 0) snprintf(text + n, size - (size_t)n, " (ZeRO %.0f)", s->zero);
+    chip(h, "layout", text);
+}
+
+static void rate_chip(bt_view_head *h, const bt_summary *s) {
+    char text[120] = "";
+    if (s->lr > 0)
+        snprintf(text, sizeof text, "%.3g%s%s", s->lr, s->schedule[0] ? ", " : "", s->schedule);
+    chip(h, "learning rate", text);
+}
+
+static void batch_chip(bt_view_head *h, const bt_summary *s) {
+    char text[120] = "";
+    if (s->batch_tokens > 0) {
+        int n = snprintf(text, sizeof text, "%.0f tokens", s->batch_tokens);
+        if (s->seq_len > 0)
+            snprintf(text + n, sizeof text - (size_t)n, " (%.0f x %.0f)",
+                     ceil(s->batch_tokens / s->seq_len), s->seq_len);
+    }
+    chip(h, "batch", text);
+}
+
+/* ---- what happened --------------------------------------------------------------------------- */
+
+static void phrase(char *out, size_t size, const char *text) {
+    size_t n = strcspn(text, "\n");
+    while (n > 0 && (text[n - 1] == '.' || text[n - 1] == ' ')) n--;
+    snprintf(out, size, "%.*s", (int)(n < size ? n : size - 1), text);
+}
+
+/* as one word of a shell command */
+static void shell_word(bt_text *out, const char *word) {
+    if (word[0] && strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                                "_./:@%+=,-") == strlen(word)) {
+        bt_text_put(out, word);
+        return;
+    }
+    bt_text_put(out, "'");
+    for (const char *p = word; *p; p++)
+        if (*p == '\'')
+            bt_text_put(out, "'\\''");
+        else
+            bt_text_putn(out, p, 1);
+    bt_text_put(out, "'");
+}
+
+/* "bitrain train --resume NAME"; names the database where another shell would not find it */
+static void command_of(bt_view *v, const char *before, const char *after, char *out, size_t size) {
+    char usual[BT_PATH_BYTES];
+    bt_err ignored = BT_ERR_INIT;
+    const char *path = bt_db_path(v->impl->db), *env = getenv("BITRAIN_STORE");
+    bt_text text;
+    bt_text_init(&text);
+    bt_text_printf(&text, "bitrain %s %s%s", before, v->head.run, after);
+    if ((env && env[0]) || bt_store_path(usual, sizeof usual, "", &ignored) != BT_OK ||
+        strcmp(usual, path) != 0) {
+        bt_text_put(&text, " --store ");
+        shell_word(&text, path);
+    }
+    snprintf(out, size, "%s", text.failed || text.len >= size ? "" : bt_text_str(&text));
+    bt_text_release(&text);
+}
+
+/* "after step 122 of 500, 3m 10s ago" */
+static void tell_what(bt_view *v, const char *word, double since_s) {
+    const bt_view_head *h = &v->head;
+    bt_view_trouble *t = &v->head.trouble;
+    char where[80] = " before the first step", ago[64] = "", span[32];
+    if (t->step >= 0 && h->steps_total > 0)
+        snprintf(where, sizeof where, " after step %lld of %lld", (long long)t->step + 1,
+                 (long long)h->steps_total);
+    else if (t->step >= 0)
+        snprintf(where, sizeof where, " after step %lld", (long long)t->step + 1);
+    double age = (double)v->impl->now_us / 1e6 - since_s;
+    t->when_s = since_s;
+    if (age >= 0) snprintf(ago, sizeof ago, ", %s ago", bt_duration(span, sizeof span, floor(age)));
+    snprintf(t->what, sizeof t->what, "%s%s%s", word, where, ago);
+}
+
+/* what a resumed run does first; a checkpoint's step is the number of steps it holds */
+static void tell_resume(bt_view *v, const bt_summary *s, const char *first) {
+    bt_view_trouble *t = &v->head.trouble;
+    long long lost = (long long)(t->step + 1 - s->ckpt_step);
+    const char *resume = first[0] ? "then resume it" : "resume it";
+    if (s->ckpt_step < 0)
+        snprintf(t->advice, sizeof t->advice,
+                 "%s%s: no checkpoint was written, so it begins at the first step", first, resume);
+    else if (lost > 0)
+        snprintf(t->advice, sizeof t->advice,
+                 "%s%s: it goes on after the checkpoint of step %lld, so %lld step%s done again",
+                 first, resume, (long long)s->ckpt_step, lost, lost == 1 ? " is" : "s are");
+    else
+        snprintf(t->advice, sizeof t->advice, "%s%s: it goes on after the checkpoint of step %lld",
+                 first, resume, (long long)s->ckpt_step);
+    command_of(v, "train --resume", "", t->command, sizeof t->command);
+    t->resumes = true;
+}
+
+static const struct {
+    const char *kind, *first;
+} remedies[] = {
+    {"out of memory", "give the ranks less to hold (--micro-batch 1 or --recompute full), "},
+    {"node lost", "see that every host answers (bitrain doctor), "},
+    {"hung", "look at the end of log.txt and at the page Ranks for the rank that waited, "},
+    {"launch", "mend what mpirun says (bitrain doctor looks for it), "},
+    {"error", "mend what the message says, "},
+};
+
+static void tell_failed(bt_view *v, const bt_summary *s) {
+    const bt_view_head *h = &v->head;
+    bt_view_trouble *t = &v->head.trouble;
+    const char *first = "";
+    t->level = BT_EV_ERROR;
+    tell_what(v, "failed", isnan(v->impl->ended_s) ? v->impl->last_s : v->impl->ended_s);
+    for (size_t i = 0; i < sizeof remedies / sizeof remedies[0]; i++)
+        if (strcmp(h->exit_kind, remedies[i].kind) == 0) first = remedies[i].first;
+    phrase(t->why, sizeof t->why, s->failure[0] ? s->failure : h->exit_kind);
+    tell_resume(v, s, first);
+}
+
+static void tell_lost(bt_view *v, const bt_summary *s) {
+    bt_view_trouble *t = &v->head.trouble;
+    t->level = BT_EV_ERROR;
+    tell_what(v, "lost", v->impl->last_s);
+    snprintf(t->why, sizeof t->why,
+             "its supervisor (pid %d on %.60s) is gone and did not say why: it was killed, or the "
+             "machine went down",
+             s->pid, v->head.host);
+    tell_resume(v, s, "");
+}
+
+static void tell_stalled(bt_view *v, const bt_summary *s) {
+    const bt_view_head *h = &v->head;
+    bt_view_trouble *t = &v->head.trouble;
+    char usual[40];
+    t->level = BT_EV_WARN;
+    tell_what(v, "stalled", v->impl->last_s);
+    phrase(t->why, sizeof t->why, s->stall);
+    if (!t->why[0] && h->step_p50_ms > 0)
+        snprintf(t->why, sizeof t->why, "no step came since; one takes %s as a rule",
+                 bt_metric_format(usual, sizeof usual, h->step_p50_ms, BT_UNIT_MS));
+    snprintf(t->advice, sizeof t->advice,
+             "see which rank the others wait for (page Ranks, log.txt); the supervisor starts the "
+             "ranks again when launch.hang_s is over, or stop the run");
+    command_of(v, "ctl", " stop", t->command, sizeof t->command);
+    t->verb = BT_VERB_STOP;
+}
+
+static void tell_paused(bt_view *v) {
+    bt_view_trouble *t = &v->head.trouble;
+    tell_what(v, "paused", v->impl->last_s);
+    snprintf(t->why, sizeof t->why, "somebody asked for it");
+    snprintf(t->advice, sizeof t->advice, "let it go on");
+    command_of(v, "ctl", " resume", t->command, sizeof t->command);
+    t->verb = BT_VERB_RESUME;
+}
+
+static void tell_stopped(bt_view *v, const bt_summary *s) {
+    bt_view_trouble *t = &v->head.trouble;
+    tell_what(v, "stopped", isnan(v->impl->ended_s) ? v->impl->last_s : v->impl->ended_s);
+    snprintf(t->why, sizeof t->why, "somebody asked for it");
+    tell_resume(v, s, "");
+}
+
+/* started again by its supervisor or by hand: what ended the attempt before */
+static void tell_restarted(bt_view *v, const bt_summary *s) {
+    const bt_view_head *h = &v->head;
+    bt_view_trouble *t = &v->head.trouble;
+    bool now = h->state == BT_STATE_RESTARTING;
+    if (!now && (h->n_attempts < 2 || !s->failure[0] || h->state != BT_STATE_RUNNING)) {
+        t->any = false;
+        return;
+    }
+    if (now) {
+        t->level = BT_EV_WARN;
+        tell_what(v, "restarting", v->impl->last_s);
+    } else {
+        t->when_s = s->failure_s + h->started_s;
+        snprintf(t->what, sizeof t->what, "started again: attempt %d", h->attempt);
+    }
+    phrase(t->why, sizeof t->why, s->failure[0] ? s->failure : s->reason);
+}
+
+static void tell(bt_view *v, const bt_summary *s) {
+    bt_view_head *h = &v->head;
+    h->trouble = (bt_view_trouble){.any = true,
+                                   .level = BT_EV_INFO,
+                                   .when_s = NAN,
+                                   .step = h->newest_step,
+                                   .verb = BT_VERB_COUNT};
+    switch (h->state) {
+    case BT_STATE_FAILED: tell_failed(v, s); break;
+    case BT_STATE_STALE: tell_lost(v, s); break;
+    case BT_STATE_STALLED: tell_stalled(v, s); break;
+    case BT_STATE_PAUSED: tell_paused(v); break;
+    case BT_STATE_STOPPED: tell_stopped(v, s); break;
+    case BT_STATE_RUNNING:
+    case BT_STATE_RESTARTING: tell_restarted(v, s); break;
+    default: h->trouble.any = false;
+    }
+}
+
+bt_code bt_view_load_summary(bt_view *v, bt_err *err) {
+    bt_view_head *h = &v->head;
+    bt_summary *s = &v->impl->summary;
+    BT_TRY(refresh(v, s, err));
+    h->progress = h->steps_total > 0 && h->step >= 0
+                      ? fmin(1, (double)(h->step + 1) / (double)h->steps_total)
+                      : NAN;
+    h->epoch = s->data_tokens > 0 ? h->tokens / s->data_tokens : NAN;
+    h->best_val_step = s->best_val_step;
+    h->n_chips = 0;
+    model_chip(h, s);
+    data_chip(h, s);
+    layout_chip(h, &v->ranks, s);
+    rate_chip(h, s);
+    batch_chip(h, s);
+    tell(v, s);
+    return BT_OK;
+}
+
+/* ---- settings -------------------------------------------------------------------------------- */
+
+typedef struct settings_reading {
+    bt_view *v;
+    bt_err *err;
+    bt_code code;
+} settings_reading;
+
+static bool on_row(void *ctx, const bt_row *r) {
+    settings_reading *x = ctx;
+    bt_view_settings *l = &x->v->settings;
+    char number[32] = "";
+    x->code = BT_GROW(l->row, x->v->impl->cap_settings, l->n + 1, x->err);
+    if (x->code != BT_OK) return false;
+    if (!r->cells[1] && !isnan(r->nums[1])) snprintf(number, sizeof number, "%.10g", r->nums[1]);
+    bt_view_setting *s = &l->row[l->n++];
+    bt_text_plain(s->key, sizeof s->key, r->cells[0] ? r->cells[0] : "");
+    bt_text_plain(s->value, sizeof s->value, r->cells[1] ? r->cells[1] : number);
+    bt_text_plain(s->from, sizeof s->from, r->cells[2] ? r->cells[2] : "");
+    return true;
+}
+
+bt_code bt_view_load_settings(bt_view *v, bt_err *err) {
+    bt_view_impl *m = v->impl;
+    const char *run = v->head.run;
+    if (v->settings.n > 0 && strcmp(m->settings_of, run) == 0 && m->summary.whole &&
+        m->settings_attempt == v->head.n_attempts)
+        return BT_OK;
+    settings_reading x = {v, err, BT_OK};
+    v->settings.n = 0;
+    m->settings_of[0] = 0;
+    BT_TRY(bt_vq_rows(m,
+                      "SELECT key, value, coalesce(nullif(place, ''), origin) FROM configs WHERE "
+                      "run = ?1",
+                      run, NULL, 0, on_row, &x, err));
+    if (x.code == BT_OK)
+        BT_TRY(bt_vq_rows(m, "SELECT key, value, 'fact' FROM facts WHERE run = ?1 ORDER BY key",
+                          run, NULL, 0, on_row, &x, err));
+    if (x.code != BT_OK) return x.code;
+    snprintf(m->settings_of, sizeof m->settings_of, "%s", run);
+    m->settings_attempt = v->head.n_attempts;
+    return BT_OK;
+}
+
+/* ---- what the model wrote -------------------------------------------------------------------- */
+
+/* lines stay lines; everything else that is no text is shown as one character each */
+static void lines_plain(char *out, size_t size, const char *text) {
+    size_t n = 0;
+    out[0] = 0;
+    while (*text && n + 2 < size) {
+        size_t len = strcspn(text, "\n");
+        char line[2048], plain[2048];
+        snprintf(line, sizeof line, "%.*s", (int)(len < sizeof line ? len : sizeof line - 1), text);
+        bt_text_plain(plain, size - n - 1 < sizeof plain ? size - n - 1 : sizeof plain, line);
+        n += (size_t)snprintf(out + n, size - n, "%s", plain);
+        text += len;
+        if (*text == '\n' && n + 1 < size) out[n++] = '\n', out[n] = 0, text++;
+    }
+}
+
+static bool on_text(void *ctx, const bt_row *r) {
+    bt_view_events *e = ctx;
+    bt_view_text *t = &e->text[e->n_texts++];
+    t->step = bt_whole(r->nums[0], -1);
+    bt_text_plain(t->title, sizeof t->title, r->cells[1] ? r->cells[1] : "");
+    lines_plain(t->text, sizeof t->text, r->cells[2] ? r->cells[2] : "");
+    return e->n_texts < 2;
+}
+
+bt_code bt_view_load_texts(bt_view *v, int64_t until_step, bt_err *err) {
+    double until = until_step >= 0 ? (double)until_step : 1e15;
+    v->events.n_texts = 0;
+    return bt_vq_rows(v->impl,
+                      "SELECT step, title, body FROM events WHERE run = ?1 AND kind = 'sample' AND "
+                      "coalesce(step, 0) <= ?2 ORDER BY seq DESC LIMIT 2",
+                      v->impl->run, &until, 1, on_text, &v->events, err);
+}
+
+/* ---- as JSON --------------------------------------------------------------------------------- */
+
+void bt_view_trouble_json(const bt_view_trouble *t, bt_json *j) {
+    if (!t->any) {
+        bt_json_null(j, "trouble");
+        return;
+    }
+    bt_json_object(j, "trouble");
+    bt_json_str(j, "level", bt_event_level_name(t->level));
+    bt_json_str(j, "what", t->what);
+    bt_json_num(j, "when_s", t->when_s);
+    if (t->step >= 0)
+        bt_json_int(j, "step", t->step);
+    else
+        bt_json_null(j, "step");
+    bt_json_str(j, "why", t->why);
+    bt_json_str(j, "advice", t->advice);
+    bt_json_str(j, "command", t->command[0] ? t->command : NULL);
+    bt_json_str(j, "verb", t->verb < BT_VERB_COUNT ? bt_verbs[t->verb].word : NULL);
+    bt_json_bool(j, "resumes", t->resumes);
+    bt_json_end(j, '}');
+}
+
+void bt_view_chips_json(const bt_view_head *h, bt_json *j) {
+    bt_json_array(j, "chips");
+    for (int i = 0; i < h->n_chips; i++) {
+        bt_json_object(j, NULL);
+        bt_json_str(j, "name", h->chip[i].name);
+        bt_json_str(j, "text", h->chip[i].text);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+}

@@ -1,0 +1,171 @@
+/* timeout: 60
+ * What figures show by default: the usual range of a series, smoothing by a share of the steps,
+ * scales of heat maps, the machine named before a rank. */
+#include "view_test.h"
+
+enum { N = 400 };
+
+/* a series of N steps, one a bucket */
+typedef struct made {
+    double y[N];
+    int64_t step[N], count[N];
+    bt_view_series s;
+} made;
+
+static bt_view_series *series_of(made *m, double (*value)(int)) {
+    for (int i = 0; i < N; i++) m->y[i] = value(i), m->step[i] = i, m->count[i] = 1;
+    m->s = (bt_view_series){.n = N,
+                            .first = m->y,
+                            .last = m->y,
+                            .min = m->y,
+                            .max = m->y,
+                            .mean = m->y,
+                            .step = m->step,
+                            .count = m->count};
+    return &m->s;
+}
+
+static double descent(int i) { return 3 + 8 * exp(-i / 4.0) + 0.1 * cos(i); }
+static double line(int i) { return 5 - i / 100.0; }
+static double flat(int i) { return i < N ? 2 : 0; }
+static double spiked(int i) { return i == 200 ? 90 : 1 + 0.01 * cos(i); }
+static double late_jump(int i) { return i == N - 1 ? 9 : 1 + 0.01 * cos(i); }
+static double unknown(int i) { return i < 0 ? 0 : NAN; }
+
+static void the_usual_range_is_that_of_the_run(void **state) {
+    static made m;
+    double low, high;
+    (void)state;
+    /* the first minute stays out, all of the rest is in */
+    bt_view_usual_range(series_of(&m, descent), &low, &high);
+    assert_true(high < 5 && high > 3.1);
+    NEAR(low, 2.9);
+    int out = 0;
+    for (int i = 0; i < N; i++) out += m.y[i] > high;
+    assert_in_range(out, 1, N / 20);
+    /* what has no outliers is shown in full */
+    bt_view_usual_range(series_of(&m, line), &low, &high);
+    NEAR(high, 5);
+    NEAR(low, 5 - (N - 1) / 100.0);
+    bt_view_usual_range(series_of(&m, flat), &low, &high);
+    NEAR(low, 2);
+    NEAR(high, 2);
+    bt_view_usual_range(series_of(&m, spiked), &low, &high);
+    assert_true(high < 1.2);
+    /* the newest value is always in view */
+    bt_view_usual_range(series_of(&m, late_jump), &low, &high);
+    NEAR(high, 9);
+    bt_view_usual_range(series_of(&m, unknown), &low, &high);
+    assert_true(isnan(low) && isnan(high));
+}
+
+/* a bucket of many steps counts as many */
+static void a_bucket_counts_its_steps(void **state) {
+    static made m;
+    double low, high;
+    (void)state;
+    bt_view_series *s = series_of(&m, line);
+    s->n = 20;
+    for (int i = 0; i < 20; i++)
+        m.y[i] = i < 4 ? 10 : 1 + i / 1000.0, m.count[i] = i < 4 ? 1 : 1000;
+    bt_view_usual_range(s, &low, &high);
+    assert_true(high < 2);
+    for (int i = 0; i < 20; i++) m.count[i] = 1;
+    bt_view_usual_range(s, &low, &high);
+    NEAR(high, 10);
+}
+
+static void smoothing_is_a_share_of_what_is_shown(void **state) {
+    (void)state;
+    NEAR(bt_view_keep(0.02, 1000), exp(-1 / 20.0));
+    NEAR(bt_view_keep(0.02, 100000), exp(-1 / 2000.0));
+    NEAR(bt_view_keep(0.02, 40), 0); /* less than a step: nothing to average */
+    NEAR(bt_view_keep(0, 1000), 0);
+}
+
+static void load(const bt_tmp *t, const bt_synth *s, bt_heat_value value, bt_view **v, bt_db **db) {
+    OK(bt_synth_make(t->db, s, err));
+    *v = open_view(t->db, db);
+    bt_view_ask a = ask_all(s->name);
+    a.heat = value;
+    OK(bt_view_load(*v, &a, err));
+}
+
+/* noise of 5 % takes less than half of the scale; a slow rank takes it to its end */
+static void noise_is_not_painted_as_a_difference(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = bt_synth_default("even");
+    bt_view *v;
+    bt_db *db = NULL;
+    s.jitter = 0.05;
+    load(t, &s, BT_HEAT_BUSY, &v, &db);
+    NEAR(v->heat.low, 1 / BT_HEAT_EVEN);
+    NEAR(v->heat.high, BT_HEAT_EVEN);
+    bt_view_ask a = ask_all(s.name);
+    a.heat = BT_HEAT_STEP;
+    OK(bt_view_load(v, &a, err));
+    assert_true(v->heat.high / v->heat.low >= BT_HEAT_EVEN * BT_HEAT_EVEN - 1e-9);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+static void a_slow_rank_of_many_reaches_the_end_of_the_scale(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = bt_synth_default("slow");
+    bt_view *v;
+    bt_db *db = NULL;
+    s.ranks = 64;
+    s.steps = 40;
+    s.straggler = 5;
+    s.phase = BT_MR_BWD;
+    s.excess = 1;
+    load(t, &s, BT_HEAT_BUSY, &v, &db);
+    NEAR(v->heat.high, 173.0 / 113);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+static void a_crowded_machine_is_named_before_a_rank(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = slow_five();
+    bt_view *v;
+    bt_db *db = NULL;
+    s.excess = 3;
+    s.load = 3;
+    load(t, &s, BT_HEAT_BUSY, &v, &db);
+    assert_non_null(strstr(v->ranks.crowded, "node0 has 3 busy tasks for each processor"));
+    const bt_view_rank *worst = &v->ranks.rank[v->ranks.order[0]];
+    assert_int_equal(worst->rank, 5);
+    assert_int_equal(worst->verdict, BT_VERDICT_CROWDED);
+    assert_non_null(strstr(worst->says, "on a machine with more busy tasks than processors"));
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+static void a_machine_with_room_leaves_the_blame_with_the_rank(void **state) {
+    const bt_tmp *t = *state;
+    bt_synth s = slow_five();
+    bt_view *v;
+    bt_db *db = NULL;
+    s.excess = 3;
+    s.load = 1;
+    load(t, &s, BT_HEAT_BUSY, &v, &db);
+    assert_string_equal(v->ranks.crowded, "");
+    assert_int_equal(v->ranks.rank[5].verdict, BT_VERDICT_STEADY);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+int main(void) {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_usual_range_is_that_of_the_run),
+        cmocka_unit_test(a_bucket_counts_its_steps),
+        cmocka_unit_test(smoothing_is_a_share_of_what_is_shown),
+        TEST(noise_is_not_painted_as_a_difference),
+        TEST(a_slow_rank_of_many_reaches_the_end_of_the_scale),
+        TEST(a_crowded_machine_is_named_before_a_rank),
+        TEST(a_machine_with_room_leaves_the_blame_with_the_rank),
+    };
+    return cmocka_run_group_tests_name("view_shape", tests, NULL, NULL);
+}

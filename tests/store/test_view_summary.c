@@ -1,0 +1,269 @@
+/* timeout: 60
+ * The first page: chips, progress, what happened to a run that does not train, its settings, what
+ * the model wrote. */
+#include <sqlite3.h>
+
+#include "view_test.h"
+
+enum { STEPS = 120 };
+
+static void run_sql(const char *path, const char *sql) {
+    sqlite3 *db = NULL;
+    char *why = NULL;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, &why) != SQLITE_OK) fail_msg("%s: %s", sql, why);
+    sqlite3_close(db);
+}
+
+/* a run of 120 of 200 steps whose newest checkpoint holds 100 */
+static int64_t make(const char *path, const char *sql) {
+    bt_synth s = bt_synth_default("s");
+    double last;
+    bt_db *db = NULL;
+    s.steps = STEPS;
+    s.live = true;
+    OK(bt_synth_make(path, &s, err));
+    run_sql(path, sql);
+    OK(bt_db_open(&db, path, err));
+    OK(bt_db_value(db, "SELECT updated_s FROM runs WHERE run = ?1", "s", &last, err));
+    bt_db_close(db);
+    return llround(last * 1e6);
+}
+
+/* its trouble as told so long after its newest record */
+static bt_view_trouble trouble_after(double seconds, const char *path, const char *sql) {
+    bt_db *db = NULL;
+    int64_t last_us = make(path, sql);
+    bt_view *v = open_view(path, &db);
+    bt_view_ask a;
+    bt_view_ask_init(&a);
+    a.run = "s";
+    a.now_us = last_us + llround(seconds * 1e6);
+    OK(bt_view_load(v, &a, err));
+    bt_view_trouble t = v->head.trouble;
+    bt_view_close(v);
+    bt_db_close(db);
+    return t;
+}
+
+static bt_view_trouble trouble_of(const char *path, const char *sql) {
+    return trouble_after(190, path, sql);
+}
+
+#define FAILURE(kind, title) \
+    "UPDATE run SET state = 'failed', exit_kind = '" kind "', ended_us = last_us; " \
+    "INSERT INTO event(run, t_us, step, rank, kind, level, title) SELECT 1, last_us, 119, 1, " \
+    "'failure', 2, '" title "' FROM run"
+
+static void a_failed_run_says_what_when_why_and_what_to_do(void **state) {
+    const bt_tmp *t = *state;
+    char want[256];
+    bt_view_trouble x = trouble_of(
+        t->db, FAILURE("signal", "rank 1 was ended by signal 9 (Killed) after step 120"));
+    assert_true(x.any);
+    assert_int_equal(x.level, BT_EV_ERROR);
+    assert_string_equal(x.what, "failed after step 120 of 200, 3m 10s ago");
+    assert_int_equal(x.step, STEPS - 1);
+    assert_string_equal(x.why, "rank 1 was ended by signal 9 (Killed) after step 120");
+    assert_string_equal(
+        x.advice,
+        "resume it: it goes on after the checkpoint of step 100, so 20 steps are done again");
+    snprintf(want, sizeof want, "bitrain train --resume s --store %s", t->db);
+    assert_string_equal(x.command, want);
+    assert_true(x.resumes);
+    assert_int_equal(x.verb, BT_VERB_COUNT);
+    NEAR(x.when_s, 1700000000 + STEPS * 0.113);
+}
+
+/* memory is mended before the run is resumed; a run without a checkpoint begins anew */
+static void the_remedy_follows_the_kind_of_failure(void **state) {
+    const bt_tmp *t = *state;
+    bt_view_trouble x =
+        trouble_of(t->db, FAILURE("out of memory", "rank 0 was killed.") "; DELETE FROM ckpt");
+    assert_string_equal(x.why, "rank 0 was killed");
+    assert_string_equal(x.advice,
+                        "give the ranks less to hold (--micro-batch 1 or --recompute full), then "
+                        "resume it: no checkpoint was written, so it begins at the first step");
+}
+
+/* the command finds a database whose path is no plain word */
+static void the_command_runs_as_printed(void **state) {
+    const bt_tmp *t = *state;
+    char odd[160], shell[600], word[400];
+    snprintf(odd, sizeof odd, "%s/it's a.db", t->dir);
+    bt_view_trouble x = trouble_of(odd, FAILURE("signal", "x"));
+    const char *store = strstr(x.command, "--store ");
+    assert_non_null(store);
+    snprintf(shell, sizeof shell, "printf %%s %s", store + strlen("--store "));
+    FILE *f = popen(shell, "r");
+    assert_non_null(f);
+    word[fread(word, 1, sizeof word - 1, f)] = 0;
+    pclose(f);
+    assert_string_equal(word, odd);
+}
+
+static void a_lost_run_names_its_process(void **state) {
+    const bt_tmp *t = *state;
+    char sql[200], here[64] = "", want[80];
+    gethostname(here, sizeof here - 1);
+    snprintf(sql, sizeof sql,
+             "UPDATE run SET host = '%s', pid = 4194303; UPDATE attempt SET pid = 4194303", here);
+    bt_view_trouble x = trouble_of(t->db, sql);
+    assert_int_equal(x.level, BT_EV_ERROR);
+    assert_string_equal(x.what, "lost after step 120 of 200, 3m 10s ago");
+    snprintf(want, sizeof want, "its supervisor (pid 4194303 on %s) is gone", here);
+    assert_non_null(strstr(x.why, want));
+    assert_true(x.resumes);
+}
+
+static void a_stalled_run_says_who_waits(void **state) {
+    const bt_tmp *t = *state;
+    bt_view_trouble x = trouble_of(
+        t->db, "INSERT INTO event(run, t_us, step, rank, kind, level, title) SELECT 1, last_us, "
+               "119, 1, 'stalled', 1, 'no step for 60 s; rank 1 is in backward' FROM run");
+    assert_int_equal(x.level, BT_EV_WARN);
+    assert_string_equal(x.what, "stalled after step 120 of 200, 3m 10s ago");
+    assert_string_equal(x.why, "no step for 60 s; rank 1 is in backward");
+    assert_int_equal(x.verb, BT_VERB_STOP);
+    assert_false(x.resumes);
+}
+
+static void paused_and_stopped_runs_go_on_by_command(void **state) {
+    const bt_tmp *t = *state;
+    char want[256], other[96];
+    bt_view_trouble x = trouble_of(
+        t->db, "INSERT INTO event(run, t_us, step, kind, level, title) SELECT 1, last_us, 119, "
+               "'paused', 0, 'paused' FROM run");
+    assert_string_equal(x.what, "paused after step 120 of 200, 3m 10s ago");
+    snprintf(want, sizeof want, "bitrain ctl s resume --store %s", t->db);
+    assert_string_equal(x.command, want);
+    assert_int_equal(x.verb, BT_VERB_RESUME);
+    snprintf(other, sizeof other, "%s/o.db", t->dir);
+    x = trouble_of(other, "UPDATE run SET state = 'stopped', exit_kind = 'stopped', ended_us = "
+                          "last_us");
+    assert_int_equal(x.level, BT_EV_INFO);
+    assert_string_equal(x.what, "stopped after step 120 of 200, 3m 10s ago");
+    assert_true(x.resumes);
+}
+
+/* a run that trains has no trouble; one that was started again says why */
+static void only_a_second_attempt_is_told_of_a_run_that_trains(void **state) {
+    const bt_tmp *t = *state;
+    bt_view_trouble x = trouble_after(1, t->db, "SELECT 1");
+    assert_false(x.any);
+    char other[96];
+    bt_synth s = bt_synth_default("s");
+    bt_db *db = NULL;
+    s.fail_at = 120;
+    s.resume_from = 100;
+    s.live = true;
+    snprintf(other, sizeof other, "%s/o.db", t->dir);
+    OK(bt_synth_make(other, &s, err));
+    run_sql(other, "INSERT INTO event(run, t_us, step, kind, level, title) SELECT 1, created_us, "
+                   "119, 'failure', 2, 'rank 1 died' FROM run");
+    bt_view *v = open_view(other, &db);
+    bt_view_ask a;
+    bt_view_ask_init(&a);
+    a.run = "s";
+    a.now_us = s.start_us + 25 * INT64_C(1000000);
+    OK(bt_view_load(v, &a, err));
+    assert_true(v->head.trouble.any);
+    assert_string_equal(v->head.trouble.what, "started again: attempt 1");
+    assert_string_equal(v->head.trouble.why, "rank 1 died");
+    assert_string_equal(v->head.trouble.command, "");
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+static void chips_and_progress(void **state) {
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    make(t->db,
+         "UPDATE run_doc SET config = '{\"model.preset\":{\"value\":\"nano\"},\"optim.lr\":{"
+         "\"value\":0.002},\"optim.schedule\":{\"value\":\"cosine\"},\"model.seq_len\":{\"value\":"
+         "256},\"data.path\":{\"value\":[\"a.txt\",\"b.txt\"]},\"train.steps\":{\"value\":200}}'; "
+         "INSERT INTO fact VALUES (1, 'data.tokens', '983040', 0), (1, 'batch_tokens', '4096', 0)");
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a;
+    bt_view_ask_init(&a);
+    a.run = "s";
+    OK(bt_view_load(v, &a, err));
+    static const char *const want[BT_VIEW_CHIPS][2] = {
+        {"model", "nano, 3.14 M parameters"},    {"data", "a.txt, b.txt, 983 k tokens"},
+        {"layout", "4 ranks x 2 threads, dp 4"}, {"learning rate", "0.002, cosine"},
+        {"batch", "4096 tokens (16 x 256)"},
+    };
+    assert_int_equal(v->head.n_chips, BT_VIEW_CHIPS);
+    for (int i = 0; i < BT_VIEW_CHIPS; i++) {
+        assert_string_equal(v->head.chip[i].name, want[i][0]);
+        assert_string_equal(v->head.chip[i].text, want[i][1]);
+    }
+    NEAR(v->head.progress, 120.0 / 200);
+    NEAR(v->head.epoch, 120.0 * 4096 / 983040);
+    assert_int_equal(v->head.best_val_step, 99);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+static void settings_and_facts_are_listed(void **state) {
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    make(t->db, "SELECT 1");
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a;
+    bt_view_ask_init(&a);
+    a.run = "s";
+    a.parts = BT_VIEW_SETTINGS;
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->settings.n, 5);
+    assert_string_equal(v->settings.row[0].key, "optim.lr");
+    assert_string_equal(v->settings.row[0].value, "0.002");
+    assert_string_equal(v->settings.row[0].from, "preset nano");
+    assert_string_equal(v->settings.row[4].key, "params");
+    assert_string_equal(v->settings.row[4].from, "fact");
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+/* the newest text and the one before; what is no text comes as characters that can be shown */
+static void samples_are_shown_newest_first(void **state) {
+    const bt_tmp *t = *state;
+    bt_db *db = NULL;
+    make(t->db,
+         "INSERT INTO event(run, t_us, step, kind, level, title, body) VALUES "
+         "(1, 1, 9, 'sample', 0, 'old', 'oldest'), (1, 2, 49, 'sample', 0, 'one', 'before'), "
+         "(1, 3, 99, 'sample', 0, 'two', 'a' || char(27) || '[31m' || char(10) || 'b' || "
+         "CAST(x'ff' AS TEXT))");
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("s");
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->events.n_texts, 2);
+    assert_int_equal(v->events.text[0].step, 99);
+    assert_int_equal(v->events.text[1].step, 49);
+    assert_string_equal(v->events.text[1].text, "before");
+    assert_null(strchr(v->events.text[0].text, 27));
+    assert_non_null(strstr(v->events.text[0].text, "[31m\nb"));
+    a.at_step = 60;
+    OK(bt_view_load(v, &a, err));
+    assert_int_equal(v->events.n_texts, 2);
+    assert_int_equal(v->events.text[0].step, 49);
+    bt_view_close(v);
+    bt_db_close(db);
+}
+
+int main(void) {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
+    const struct CMUnitTest tests[] = {
+        TEST(a_failed_run_says_what_when_why_and_what_to_do),
+        TEST(the_remedy_follows_the_kind_of_failure),
+        TEST(the_command_runs_as_printed),
+        TEST(a_lost_run_names_its_process),
+        TEST(a_stalled_run_says_who_waits),
+        TEST(paused_and_stopped_runs_go_on_by_command),
+        TEST(only_a_second_attempt_is_told_of_a_run_that_trains),
+        TEST(chips_and_progress),
+        TEST(settings_and_facts_are_listed),
+        TEST(samples_are_shown_newest_first),
+    };
+    return cmocka_run_group_tests_name("view_summary", tests, NULL, NULL);
+}
