@@ -14,7 +14,7 @@
 
 typedef struct plot_cfg {
     char store[1024], x[16], size[24], from_to[48], baseline[BT_NAME_MAX];
-    bool json, ascii, log_y;
+    bool json, ascii, log_y, all_y;
     int64_t rank;
     double smooth;
 } plot_cfg;
@@ -30,6 +30,8 @@ static const bt_opt plot_opts[] = {
      NULL, NULL, "exponential average that keeps this share per step"},
     {"log", "--log", BT_OPT_BOOL, offsetof(plot_cfg, log_y), sizeof(bool), "false", 0, 0, NULL,
      NULL, "logarithmic y axis"},
+    {"all-y", "--all-y", BT_OPT_BOOL, offsetof(plot_cfg, all_y), sizeof(bool), "false", 0, 0, NULL,
+     NULL, "y axis of every value, outliers too (default: of the usual ones)"},
     {"baseline", "--baseline", BT_OPT_TEXT, offsetof(plot_cfg, baseline), BT_NAME_MAX, "", 0, 0,
      NULL, NULL, "a second run, drawn faintly behind"},
     {"size", "--size", BT_OPT_TEXT, offsetof(plot_cfg, size), 24, "", 0, 0, NULL, NULL,
@@ -96,6 +98,18 @@ static void foot(bt_canvas *c, int y, const bt_view_series *s) {
                     bt_metric_format(hi, sizeof hi, most, s->unit), s->exact ? "" : " · sampled");
 }
 
+/* of the run and its baseline; what lies beyond is marked at the edge */
+static void usual_range(const bt_view *v, bt_plot *p) {
+    double low = INFINITY, high = -INFINITY;
+    for (int i = 0; i < v->n_series; i++)
+        if (!isnan(v->series[i].low))
+            low = fmin(low, v->series[i].low), high = fmax(high, v->series[i].high);
+    if (!(high > low) || (p->log_y && !(low > 0))) return;
+    const double room = p->log_y ? 0 : (high - low) * 0.03;
+    p->y0 = low - room;
+    p->y1 = high + room;
+}
+
 static bt_code draw(const plot_cfg *cfg, const bt_view *v, const char *run, bt_err *err) {
     const bt_view_series *s = &v->series[0];
     bt_term_caps caps = bt_term_caps_of_env();
@@ -120,6 +134,8 @@ static bt_code draw(const plot_cfg *cfg, const bt_view *v, const char *run, bt_e
     p.x_is_time = v->x == BT_X_WALL || v->x == BT_X_ACTIVE;
     p.x_name = bt_x_axis_title(v->x);
     p.y_unit = s->unit;
+    p.no_bands = caps.depth == BT_DEPTH_MONO;
+    if (!cfg->all_y) usual_range(v, &p);
     bt_plot_series lines[3];
     size_t n = 0;
     if (v->n_series > 1)
@@ -130,15 +146,12 @@ static bt_code draw(const plot_cfg *cfg, const bt_view *v, const char *run, bt_e
                                       .color = BT_C_FAINT};
     lines[n++] = (bt_plot_series){.name = s->key,
                                   .x = s->x,
-                                  .y = ema ? NULL : s->mean,
+                                  .y = ema ? ema : s->mean,
                                   .lo = s->min,
                                   .hi = s->max,
                                   .n = s->n,
                                   .color = BT_C_ACCENT,
                                   .band = BT_C_BAND};
-    if (ema)
-        lines[n++] = (bt_plot_series){
-            .name = "smooth", .x = s->x, .y = ema, .n = s->n, .color = BT_C_ACCENT};
     bt_plot_draw(&c, (bt_rect){0, 1, w, h - 2}, &p, lines, n);
     foot(&c, h - 1, s);
     bt_code code = bt_term_open_text(&term, stdout, caps, w, h, false, err);

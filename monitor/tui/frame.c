@@ -79,6 +79,21 @@ static const char *trend_mark(const bt_view_head *h) {
     return isnan(h->loss_trend) ? "" : h->loss_trend < 0 ? " ▼" : " ▲";
 }
 
+/* "███▌░░░░ 44 %" */
+static void progress_bar(char out[64], double done) {
+    enum { CELLS = 8 };
+    int eighths = (int)(done * CELLS * 8 + 1e-9), n = 0;
+    for (int i = 0; i < CELLS; i++, eighths -= 8) {
+        char glyph[5];
+        bt_glyph_put(glyph, eighths >= 8  ? 0x2588U
+                            : eighths > 0 ? 0x2590U - (uint32_t)eighths
+                                          : 0x2591U);
+        n += snprintf(out + n, 64 - (size_t)n, "%s", glyph);
+    }
+    /* never 100 % before the end */
+    snprintf(out + n, 64 - (size_t)n, " %.0f %%", floor(100 * done + 1e-9));
+}
+
 static void run_items(const bt_top *t, items *l) {
     const bt_view_head *h = &t->view->head;
     char b[64], c[64];
@@ -92,6 +107,10 @@ static void run_items(const bt_top *t, items *l) {
     add(l, 0, BT_C_BRIGHT, "", t->run);
     snprintf(b, sizeof b, "%s %s", h->live ? "●" : "○", bt_run_states[h->state].id);
     add(l, 0, bt_state_color(h->state), "", b);
+    if (!isnan(h->progress)) {
+        progress_bar(b, h->progress);
+        add(l, 1, BT_C_ACCENT, "", b);
+    }
     if (h->live) {
         snprintf(b, sizeof b, "%s ago", bt_fmt_age(c, sizeof c, h->age_s));
         add(l, h->state == BT_STATE_RUNNING ? 6 : 1,
@@ -131,7 +150,15 @@ static void number_items(const bt_top *t, items *l) {
     add(l, 5, BT_C_TEXT, "tokens", bt_fmt(b, sizeof b, h->tokens, BT_UNIT_COUNT));
     snprintf(b, sizeof b, "%s%s", bt_fmt(c, sizeof c, h->loss_ema, BT_UNIT_NATS), trend_mark(h));
     add(l, 0, BT_C_BRIGHT, "loss", isnan(h->loss_ema) ? "-" : b);
-    add(l, 6, BT_C_TEXT, "val", bt_fmt(b, sizeof b, h->val_loss, BT_UNIT_NATS));
+    if (!isnan(h->val_loss) || !isnan(h->best_val)) {
+        int k = snprintf(b, sizeof b, "%.3f", isnan(h->val_loss) ? h->best_val : h->val_loss);
+        if (!isnan(h->best_val)) snprintf(b + k, sizeof b - (size_t)k, " best %.3f", h->best_val);
+        add(l, 1, BT_C_TEXT, "val", b);
+    }
+    if (!isnan(h->epoch)) {
+        snprintf(b, sizeof b, h->epoch < 10 ? "%.2f" : "%.1f", h->epoch);
+        add(l, 1, BT_C_TEXT, "epoch", b);
+    }
     add(l, 1, BT_C_BRIGHT, "tok/s", bt_fmt(b, sizeof b, h->tokens_per_s, BT_UNIT_COUNT));
     bt_fmt(c, sizeof c, h->step_p50_ms, BT_UNIT_MS);
     if (strstr(c, " ms") && !isnan(h->step_p95_ms) && h->step_p95_ms < 9999) {
@@ -247,6 +274,7 @@ static void draw_input(bt_top *t, int y) {
     if (t->input == BT_INPUT_CONFIRM) {
         const char *what = t->confirm == BT_DO_CHECKPOINT           ? "write a checkpoint now"
                            : t->confirm == BT_DO_STOP               ? "checkpoint and stop"
+                           : t->view->head.trouble.resumes          ? "resume the training"
                            : t->view->head.state == BT_STATE_PAUSED ? "resume"
                                                                     : "pause";
         bt_canvas_textf(c, 1, y, c->w - 2,

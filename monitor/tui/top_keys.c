@@ -52,6 +52,21 @@ static void change_span(bt_top *t, int by) {
     t->reload = true;
 }
 
+/* a pan moves by a quarter of what is seen */
+static void change_y(bt_top *t, bt_action a) {
+    if (a == BT_DO_Y_ALL) {
+        t->y_all = !t->y_all && t->y_zoom == 0 && !(t->y_pan > 0 || t->y_pan < 0);
+        t->y_zoom = 0;
+        t->y_pan = 0;
+        return;
+    }
+    t->y_all = false;
+    if (a == BT_DO_Y_IN && t->y_zoom < 12) t->y_zoom++;
+    if (a == BT_DO_Y_OUT && t->y_zoom > -12) t->y_zoom--;
+    if (a == BT_DO_Y_UP) t->y_pan += 0.25 * pow(2, -t->y_zoom);
+    if (a == BT_DO_Y_DOWN) t->y_pan -= 0.25 * pow(2, -t->y_zoom);
+}
+
 /* ---- lists ----------------------------------------------------------------------------------- */
 
 static void move(bt_top *t, int by) {
@@ -342,8 +357,27 @@ static void run_command(bt_top *t, char *line) {
     t->reload = true;
 }
 
+/* the command that view.h's trouble names, without the shell */
+static void resume_run(bt_top *t) {
+    char name[BT_NAME_MAX];
+    const char *words[] = {"--resume", t->run};
+    bt_err err = BT_ERR_INIT;
+    snprintf(name, sizeof name, "%s", t->run);
+    if (t->cfg.actions.start(t->cfg.actions.ctx, 2, words, name, &err) != BT_OK)
+        bt_top_message(t, BT_C_BAD, "%s", err.msg);
+    else
+        bt_top_message(t, BT_C_GOOD, "%s: resumed", t->run);
+    t->reload = true;
+}
+
 static void ask_control(bt_top *t, bt_action what) {
-    if (!t->has_run || !t->view->head.live)
+    if (t->has_run && what == BT_DO_PAUSE && t->view->head.trouble.resumes) {
+        if (t->cfg.actions.start)
+            t->input = BT_INPUT_CONFIRM, t->confirm = what;
+        else
+            bt_top_message(t, BT_C_WARN, "no run can be started here: use '%s'",
+                           t->view->head.trouble.command);
+    } else if (!t->has_run || !t->view->head.live)
         bt_top_message(t, BT_C_LABEL, "the run is not live");
     else if (!t->cfg.actions.control)
         bt_top_message(t, BT_C_WARN, "control is not available here: use 'bitrain ctl'");
@@ -354,6 +388,10 @@ static void ask_control(bt_top *t, bt_action what) {
 static void send_control(bt_top *t) {
     char reply[200] = "";
     bt_err err = BT_ERR_INIT;
+    if (t->confirm == BT_DO_PAUSE && t->view->head.trouble.resumes) {
+        resume_run(t);
+        return;
+    }
     const char *verb = t->confirm == BT_DO_CHECKPOINT           ? "checkpoint"
                        : t->confirm == BT_DO_STOP               ? "stop"
                        : t->view->head.state == BT_STATE_PAUSED ? "resume"
@@ -496,7 +534,12 @@ static void act(bt_top *t, bt_action a) {
         t->reload = true;
         break;
     case BT_DO_LOG_Y: t->log_y = !t->log_y; break;
-    case BT_DO_SMOOTH: t->smooth = (t->smooth + 1) % 4; break;
+    case BT_DO_SMOOTH: t->smooth = (t->smooth + 1) % BT_TOP_SMOOTHS; break;
+    case BT_DO_Y_IN:
+    case BT_DO_Y_OUT:
+    case BT_DO_Y_UP:
+    case BT_DO_Y_DOWN:
+    case BT_DO_Y_ALL: change_y(t, a); break;
     case BT_DO_MARK: toggle_mark(t); break;
     case BT_DO_COMPARE: compare(t); break;
     case BT_DO_BASELINE: baseline(t); break;

@@ -48,7 +48,7 @@ bt_code bt_top_open(bt_top *t, const bt_top_cfg *cfg, bt_term *term, bt_err *err
                   .at_step = cfg->at_step,
                   .x = cfg->x,
                   .span_s = cfg->span_s,
-                  .smooth = 2,
+                  .smooth = BT_TOP_SMOOTH_FIRST,
                   .metric = BT_MS_LOSS,
                   .seen_version = -1};
     t->screen = cfg->screen >= 1 && cfg->screen < BT_SCREEN_COUNT ? (bt_screen_id)cfg->screen

@@ -385,7 +385,7 @@ double bt_view_what_if(const bt_view *v, const int *ranks, size_t n);
 /* the series' means, exponentially smoothed; keep: share of the average kept per step; out: s->n
  * values */
 void bt_view_ema(const bt_view_series *s, double keep, double *out);
-/* what averages over a share of the steps shown keep per step; 0: no averaging. Charts of any length
+/* what averages over a share of the steps shown keep per step; 0: none, as below two steps. Charts of any length
  * look equally smooth at the same share */
 double bt_view_keep(double share, double steps);
 /* how many steps such an average looks back over, and how many steps a series covers */

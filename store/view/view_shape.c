@@ -11,7 +11,7 @@
 
 double bt_view_keep(double share, double steps) {
     double window = share * steps;
-    return window > 1 ? exp(-1 / window) : 0;
+    return window >= 2 ? exp(-1 / window) : 0;
 }
 
 double bt_view_steps_shown(const bt_view_series *s) {
@@ -103,9 +103,10 @@ bt_code bt_view_heat_scale(bt_view *v, bt_err *err) {
     h->high = fmax(m->work[n - 1 - n / 50], top_row(h));
     h->low = fmin(h->low, middle / BT_HEAT_EVEN);
     h->high = fmax(h->high, middle * BT_HEAT_EVEN);
-    if (h->against) { /* a scale with a middle */
-        double most = fmax(h->high - 1, 1 - h->low);
-        most = most > 1 ? 1 : most;
+    if (h->against) { /* a scale with a middle, and round ends */
+        const double span = m->work[n - 1 - n / 50] - 1, below = 1 - m->work[n / 50];
+        double most = fmax(span, below);
+        most = most > 0.5 ? 1 : most > BT_HEAT_EVEN - 1 ? 0.5 : BT_HEAT_EVEN - 1;
         h->low = 1 - most;
         h->high = 1 + most;
     }

@@ -200,7 +200,7 @@ static void rate_chip(bt_view_head *h, const bt_summary *s) {
     char text[120] = "";
     if (s->lr > 0)
         snprintf(text, sizeof text, "%.3g%s%s", s->lr, s->schedule[0] ? ", " : "", s->schedule);
-    chip(h, "learning rate", text);
+    chip(h, "lr", text);
 }
 
 static void batch_chip(bt_view_head *h, const bt_summary *s) {

@@ -72,7 +72,6 @@ static void node_wide(bt_view_ranks *r) {
  * monitors and the system take that much now and then. */
 void bt_view_crowded(bt_view_ranks *r) {
     const bt_view_rank *worst = NULL;
-    char many[32];
     r->crowded[0] = 0;
     for (size_t k = 0; k < r->n; k++) {
         bt_view_rank *x = &r->rank[k];
@@ -84,12 +83,11 @@ void bt_view_crowded(bt_view_ranks *r) {
             x->verdict = BT_VERDICT_CROWDED;
     }
     if (!worst) return;
-    bt_metric_format(many, sizeof many, worst->mean[BT_MR_LOAD], BT_UNIT_NONE);
     snprintf(
         r->crowded, sizeof r->crowded,
-        "%.40s has %s busy tasks for each processor: its ranks are late because of that, not of "
-        "their own (other programs, or more ranks x threads than processors)",
-        worst->host[0] ? worst->host : "the machine", many);
+        "%.60s: %.1f busy tasks for each processor make its ranks late (other programs, or too "
+        "many ranks x threads)",
+        worst->host[0] ? worst->host : "the machine", worst->mean[BT_MR_LOAD]);
 }
 
 void bt_view_verdicts(bt_view_ranks *r, const double *busy_median, const int64_t *block_step,

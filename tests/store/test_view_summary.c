@@ -190,7 +190,7 @@ static void chips_and_progress(void **state) {
     OK(bt_view_load(v, &a, err));
     static const char *const want[BT_VIEW_CHIPS][2] = {
         {"model", "nano, 3.14 M parameters"},    {"data", "a.txt, b.txt, 983 k tokens"},
-        {"layout", "4 ranks x 2 threads, dp 4"}, {"learning rate", "0.002, cosine"},
+        {"layout", "4 ranks x 2 threads, dp 4"}, {"lr", "0.002, cosine"},
         {"batch", "4096 tokens (16 x 256)"},
     };
     assert_int_equal(v->head.n_chips, BT_VIEW_CHIPS);

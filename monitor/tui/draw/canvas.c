@@ -143,6 +143,7 @@ static uint32_t ascii_of(uint32_t cp) {
     case 0x25CF:
     case 0x25C6:
     case 0x25A0:
+    case 0x2605:
     case 0x2713: return '*';
     case 0x25CB:
     case 0x25C7:
@@ -255,6 +256,38 @@ void bt_canvas_text_right(bt_canvas *c, int x_end, int y, int max_w, bt_style s,
     int w = width_on(c, utf8);
     if (w > max_w) w = max_w;
     bt_canvas_text(c, x_end - w, y, w, s, utf8);
+}
+
+/* how many bytes of the text fit in w columns without cutting a word */
+static size_t line_bytes(const char *text, int w) {
+    const char *p = text, *blank = NULL;
+    for (int used = 0; *p && *p != '\n';) {
+        const char *at = p;
+        uint32_t cp = bt_glyph_next(&p);
+        used += bt_glyph_width(cp);
+        if (cp == ' ') blank = at;
+        if (used > w) return (size_t)((blank && blank > text ? blank : at > text ? at : p) - text);
+    }
+    return (size_t)(p - text);
+}
+
+int bt_canvas_wrap(bt_canvas *c, bt_rect r, bt_style s, const char *utf8) {
+    int lines = 0;
+    while (*utf8 && lines < r.h && r.w > 0) {
+        size_t n = line_bytes(utf8, r.w);
+        const bool last = lines + 1 == r.h;
+        char line[1024];
+        /* the rest, which does not fit, makes the canvas end the line in an ellipsis */
+        size_t take = last ? strcspn(utf8, "\n") : n;
+        snprintf(line, sizeof line, "%.*s%s", (int)(take < 1000 ? take : 1000), utf8,
+                 last && utf8[take] ? " \u2026" : "");
+        if (c) bt_canvas_text(c, r.x, r.y + lines, r.w, s, line);
+        utf8 += n;
+        while (*utf8 == ' ') utf8++;
+        if (*utf8 == '\n') utf8++;
+        lines++;
+    }
+    return lines;
 }
 
 void bt_canvas_fill(bt_canvas *c, bt_rect r, uint32_t glyph, bt_style s) {

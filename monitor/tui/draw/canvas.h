@@ -60,6 +60,9 @@ int bt_canvas_textf(bt_canvas *c, int x, int y, int max_w, bt_style s, const cha
 /* ends before x_end */
 void bt_canvas_text_right(bt_canvas *c, int x_end, int y, int max_w, bt_style s, const char *utf8);
 int bt_canvas_text_width(const char *utf8); /* columns it would take */
+/* breaks the text into lines at blanks and line breaks, as many as fit; returns how many. A cut
+ * text ends in an ellipsis; c NULL: only counts */
+int bt_canvas_wrap(bt_canvas *c, bt_rect r, bt_style s, const char *utf8);
 void bt_canvas_fill(bt_canvas *c, bt_rect r, uint32_t glyph, bt_style s);
 void bt_canvas_box(bt_canvas *c, bt_rect r, bt_style s, const char *title);
 /* "title ───────── right": the heading of a panel, one row */

@@ -256,12 +256,13 @@ static scale find_scale(const bt_plot *p, const bt_plot_series *s, size_t n) {
             /* what is not in view does not stretch the other axis */
             if (s[k].x[i] < p->x0 || s[k].x[i] > p->x1) continue;
             if (s[k].y) widen(s[k].y[i], p->log_y, &y0, &y1);
-            if (s[k].lo)
+            if (s[k].lo && !p->no_bands)
                 widen(s[k].lo[i], p->log_y, &y0, &y1), widen(s[k].hi[i], p->log_y, &y0, &y1),
                     any = any || isfinite(s[k].lo[i]);
             if (any) widen(s[k].x[i], false, &x0, &x1);
         }
     for (size_t i = 0; i < p->n_levels; i++) widen(p->levels[i].y, p->log_y, &y0, &y1);
+    for (size_t i = 0; i < p->n_points; i++) widen(p->points[i].y, p->log_y, &y0, &y1);
     scale r = {isnan(p->x0) ? x0 : p->x0,
                isnan(p->x1) ? x1 : p->x1,
                isnan(p->y0) ? y0 : p->y0,
@@ -372,6 +373,41 @@ static void draw_levels(dots *d, const bt_plot *p, const scale *s, bool words) {
     }
 }
 
+/* a triangle in each column that has values above or below the axis */
+static void mark_outside(const dots *d, const scale *s, const bt_plot *p, const bt_plot_series *q) {
+    const bool band = q->lo && q->hi && !p->no_bands;
+    for (size_t i = 0; i < q->n; i++) {
+        const double top = band   ? q->hi[i]
+                           : q->y ? q->y[i]
+                                  : NAN,
+                     low = band   ? q->lo[i]
+                           : q->y ? q->y[i]
+                                  : NAN;
+        const int x = x_dot(d, s, q->x[i]);
+        if (x < 0 || x >= d->w) continue;
+        const bt_style style = {.fg = q->color, .attr = BT_ATTR_BOLD};
+        if (top > s->y1) bt_canvas_put(d->c, d->r.x + x / d->dx, d->r.y, 0x25B2, style);
+        if (low < s->y0)
+            bt_canvas_put(d->c, d->r.x + x / d->dx, d->r.y + d->r.h - 1, 0x25BC, style);
+    }
+}
+
+static void draw_points(const dots *d, const scale *s, const bt_plot *p) {
+    for (size_t i = 0; i < p->n_points; i++) {
+        const bt_plot_point *q = &p->points[i];
+        if (!(q->x >= s->x0 && q->x <= s->x1 && q->y >= s->y0 && q->y <= s->y1)) continue;
+        const int x = d->r.x + x_dot(d, s, q->x) / d->dx, y = row_of(d, s, q->y),
+                  w = q->label ? bt_canvas_text_width(q->label) : 0;
+        const bt_style style = {.fg = q->color, .attr = BT_ATTR_BOLD};
+        if (q->glyph) bt_canvas_put(d->c, x, y, q->glyph, style);
+        if (!w) continue;
+        /* beside it, on the side that has room, one row up or down to leave the line free */
+        const int at = x + 2 + w <= d->r.x + d->r.w ? x + 1 : x - w,
+                  row = y > d->r.y ? y - 1 : y + 1;
+        bt_canvas_text(d->c, at, row, w, style, q->label);
+    }
+}
+
 void bt_plot_draw(bt_canvas *c, bt_rect r, const bt_plot *p, const bt_plot_series *series,
                   size_t n_series) {
     bt_rect old = bt_canvas_clip(c, r);
@@ -399,11 +435,13 @@ void bt_plot_draw(bt_canvas *c, bt_rect r, const bt_plot *p, const bt_plot_serie
     if (axis) x_axis(c, area, p, &s);
     draw_levels(&d, p, &s, false);
     for (size_t k = 0; k < n_series; k++) {
-        if (series[k].lo && series[k].hi) draw_band(&d, &s, &series[k]);
+        if (series[k].lo && series[k].hi && !p->no_bands) draw_band(&d, &s, &series[k]);
         if (series[k].y) draw_line(&d, &s, &series[k]);
     }
     flush_dots(&d);
+    for (size_t k = 0; k < n_series; k++) mark_outside(&d, &s, p, &series[k]);
     draw_levels(&d, p, &s, true);
+    draw_points(&d, &s, p);
     if (!isnan(p->cursor_x) && p->cursor_x >= s.x0 && p->cursor_x <= s.x1)
         for (int y = 0; y < area.h; y++)
             bt_canvas_put(c, area.x + x_dot(&d, &s, p->cursor_x) / d.dx, area.y + y, 0x2502,

@@ -2,7 +2,7 @@
  * (1x2) or ASCII (1x3).
  *
  * Knows numbers only. NaN breaks a line; nothing is interpolated across. A band is drawn behind its
- * line. Later series are drawn over earlier ones. With several series each has its own colour and a
+ * line. Values beyond y0 and y1 are marked by triangles at the edge, so that none is lost unseen. Later series are drawn over earlier ones. With several series each has its own colour and a
  * legend entry; in mono the legend's order and the plot's first and last values tell them apart.
  * Threads: none shared. */
 #ifndef BT_MONITOR_TUI_DRAW_PLOT_H
@@ -19,6 +19,14 @@ typedef struct bt_plot_series {
     uint8_t color; /* bt_color of the line */
     uint8_t band;  /* of the band; BT_C_NONE: BT_C_FAINT */
 } bt_plot_series;
+
+/* a place in the plot with a glyph, and a word beside it or NULL */
+typedef struct bt_plot_point {
+    double x, y;
+    uint32_t glyph;
+    uint8_t color;
+    const char *label;
+} bt_plot_point;
 
 /* drawn on the x axis */
 typedef struct bt_plot_mark {
@@ -42,7 +50,10 @@ typedef struct bt_plot {
     size_t n_marks;
     const bt_plot_level *levels;
     size_t n_levels;
+    const bt_plot_point *points; /* before everything else */
+    size_t n_points;
     double cursor_x; /* a vertical hair, or NaN */
+    bool no_bands;   /* where nothing but colour tells a band from its line */
 } bt_plot;
 
 void bt_plot_init(bt_plot *p); /* automatic everything */

@@ -7,7 +7,7 @@
 
 #include "monitor/tui/screens/top_state.h"
 
-const double bt_top_smooth[4] = {0, 0.6, 0.9, 0.99};
+const double bt_top_smooth[BT_TOP_SMOOTHS] = {0, 0.005, 0.01, 0.02, 0.05, 0.1};
 
 static const bt_view_series nothing = {.key = "", .exact = true};
 
@@ -64,26 +64,86 @@ static size_t event_marks(const bt_top *t, const bt_view_series *s, bt_plot_mark
     return n;
 }
 
+/* "2.4431 · 2.4509 over 4 steps": the newest value as it is, and smoothed */
 static void chart_title(bt_top *t, bt_rect row, const bt_view_series *s, const char *title,
-                        bt_style style, double keep) {
-    char right[96], smooth[24] = "";
-    if (keep > 0) snprintf(smooth, sizeof smooth, " · ema %.2g", keep);
-    const char *unit = s->unit == BT_UNIT_NATS ? "nats" : s->unit == BT_UNIT_MS ? "ms" : "";
-    snprintf(right, sizeof right, "%s%s%s%s", unit, smooth, s->exact ? "" : " · sampled",
-             t->baseline[0] ? " · ghost: baseline" : "");
-    const char *from = unit[0] || strncmp(right, " · ", 4) != 0 ? right : right + 4;
-    memmove(right, from, strlen(from) + 1);
-    bt_canvas_rule(&t->canvas, row, style, title, right);
+                        bt_style style, double smoothed) {
+    char right[240], raw[40], mean[96] = "", zoom[32] = "";
+    double steps = bt_top_smooth[t->smooth] * bt_view_steps_shown(s);
+    bt_fmt(raw, sizeof raw, s->n ? s->last[s->n - 1] : NAN, s->unit);
+    if (!isnan(smoothed)) {
+        char value[40];
+        snprintf(mean, sizeof mean, " · %s over %.0f steps",
+                 bt_fmt(value, sizeof value, smoothed, s->unit), steps);
+    }
+    if (t->y_all)
+        snprintf(zoom, sizeof zoom, " · all y");
+    else if (t->y_zoom != 0)
+        snprintf(zoom, sizeof zoom, " · y x%g", pow(2, t->y_zoom));
+    /* what does not fit is left out: first the values, which the chart shows too */
+    for (int part = 0; part < 3; part++) {
+        snprintf(right, sizeof right, "%s%s%s%s%s%s", part < 2 ? raw : "",
+                 part < 2 && s->unit == BT_UNIT_NATS ? " nats" : "", part < 1 ? mean : "", zoom,
+                 s->exact ? "" : " · sampled", t->baseline[0] ? " · ghost: baseline" : "");
+        if (bt_canvas_text_width(title) + bt_canvas_text_width(right) + 4 <= row.w) break;
+    }
+    const char *from = strncmp(right, " · ", 4) == 0 ? right + 4 : right;
+    bt_canvas_rule(&t->canvas, row, style, title, from);
+}
+
+static void widen(const bt_view_series *s, double *low, double *high) {
+    if (s->n == 0 || isnan(s->low)) return;
+    *low = isnan(*low) ? s->low : fmin(*low, s->low);
+    *high = isnan(*high) ? s->high : fmax(*high, s->high);
+}
+
+/* the usual range of what is drawn, then the reader's zoom and pan */
+static void y_range(const bt_top *t, const bt_view_series *const *all, size_t n, bt_plot *p) {
+    double low = NAN, high = NAN, floor = p->y0;
+    for (size_t i = 0; i < n; i++) widen(all[i], &low, &high);
+    if (t->y_all || isnan(low)) return;
+    const bool log_y = p->log_y && low > 0;
+    if (p->log_y && !log_y) return;
+    if (log_y) low = log(low), high = log(high);
+    if (!isnan(floor)) low = fmin(low, floor);
+    double room = (high - low) * 0.03;
+    if (!(room > 0)) room = fmax(fabs(high) * 0.05, 1e-12);
+    if (isnan(floor) || low < floor) low -= room;
+    high += room;
+    if (!isnan(p->y1)) high = p->y1;
+    const double half = (high - low) / 2 * pow(2, -t->y_zoom),
+                 middle = (low + high) / 2 + t->y_pan * (high - low);
+    const bool moved = t->y_zoom != 0 || t->y_pan > 0 || t->y_pan < 0;
+    p->y0 = moved ? middle - half : low;
+    p->y1 = moved ? middle + half : high;
+    if (log_y) p->y0 = exp(p->y0), p->y1 = exp(p->y1);
+}
+
+/* the best validation, and the line's name at its end */
+static size_t validation_points(const bt_view_series *val, char label[40], bt_plot_point *out) {
+    size_t best = val->n, last = val->n, n = 0;
+    for (size_t i = 0; i < val->n; i++) {
+        if (isnan(val->min[i])) continue;
+        last = i;
+        if (best == val->n || val->min[i] < val->min[best]) best = i;
+    }
+    if (last == val->n) return 0;
+    snprintf(label, 40, "best val %.3f", val->min[best]);
+    if (last != best)
+        out[n++] = (bt_plot_point){val->x[last], val->last[last], 0, BT_C_THIRD, "val"};
+    out[n++] = (bt_plot_point){val->x[best], val->min[best], 0x2605, BT_C_THIRD, label};
+    return n;
 }
 
 void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, bool log_y,
                   bool pane_active) {
     if (r.h < 3 || r.w < 12) return;
     const bt_view_series *s = bt_top_ts(t, which), *g = bt_top_ghost(t, which),
-                         *val = bt_top_ts(t, BT_TS_VAL);
-    double keep = bt_top_smooth[t->smooth];
+                         *val = which == BT_TS_LOSS ? bt_top_ts(t, BT_TS_VAL) : &nothing;
+    double keep = bt_view_keep(bt_top_smooth[t->smooth], bt_view_steps_shown(s));
+    double *ema = keep > 0 && s->n ? malloc(s->n * sizeof *ema) : NULL;
+    if (ema) bt_view_ema(s, keep, ema);
     bt_style style = {.fg = pane_active ? BT_C_ACCENT : BT_C_TEXT, .attr = BT_ATTR_BOLD};
-    chart_title(t, (bt_rect){r.x, r.y, r.w, 1}, s, title, style, keep);
+    chart_title(t, (bt_rect){r.x, r.y, r.w, 1}, s, title, style, ema ? ema[s->n - 1] : NAN);
     bt_rect body = {r.x, r.y + 1, r.w, r.h - 1};
     if (s->n == 0) {
         bt_top_empty(t, body,
@@ -91,8 +151,9 @@ void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
                                             : "not recorded by this run");
         return;
     }
-    double *ema = malloc(s->n * sizeof *ema);
     bt_plot_mark marks[64];
+    bt_plot_point points[2];
+    char best[40];
     bt_plot p;
     bt_plot_init(&p);
     p.log_y = log_y || t->log_y;
@@ -100,12 +161,17 @@ void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
     p.x_is_time = t->x == BT_X_WALL || t->x == BT_X_ACTIVE;
     p.x_name = bt_x_axis_title(t->x);
     p.y_unit = s->unit;
+    p.no_bands = bt_term_caps_of(t->term).depth == BT_DEPTH_MONO;
     /* a share or an amount is seen against nothing and, for overlap, against all */
     if ((s->unit == BT_UNIT_FRAC || s->unit == BT_UNIT_BYTES || s->unit == BT_UNIT_MIB) && !p.log_y)
         p.y0 = 0;
     if (which == BT_TS_OVERLAP && !p.log_y) p.y1 = 1;
+    const bt_view_series *drawn[] = {s, val};
+    y_range(t, drawn, 2, &p);
     p.marks = marks;
     p.n_marks = event_marks(t, s, marks, 64);
+    p.points = points;
+    p.n_points = validation_points(val, best, points);
     bt_plot_series lines[4];
     size_t n = 0;
     /* a long baseline does not squeeze a young run */
@@ -113,26 +179,17 @@ void bt_top_chart(bt_top *t, bt_rect r, bt_top_series which, const char *title, 
     if (g->n > 0)
         lines[n++] = (bt_plot_series){
             .name = t->baseline, .x = g->x, .y = g->mean, .n = g->n, .color = BT_C_FAINT};
-    /* without colour a band hides its line */
-    bool smooth = keep > 0 && ema,
-         band = !smooth || bt_term_caps_of(t->term).depth != BT_DEPTH_MONO;
-    if (which == BT_TS_LOSS && val->n > 0)
+    if (val->n > 0)
         lines[n++] = (bt_plot_series){
             .name = "validation", .x = val->x, .y = val->last, .n = val->n, .color = BT_C_THIRD};
-    if (band)
-        lines[n++] = (bt_plot_series){.name = s->key,
-                                      .x = s->x,
-                                      .y = smooth ? NULL : s->mean,
-                                      .lo = s->min,
-                                      .hi = s->max,
-                                      .n = s->n,
-                                      .color = BT_C_ACCENT,
-                                      .band = BT_C_BAND};
-    if (smooth) {
-        bt_view_ema(s, keep, ema);
-        lines[n++] =
-            (bt_plot_series){.name = "ema", .x = s->x, .y = ema, .n = s->n, .color = BT_C_ACCENT};
-    }
+    lines[n++] = (bt_plot_series){.name = s->key,
+                                  .x = s->x,
+                                  .y = ema ? ema : s->mean,
+                                  .lo = s->min,
+                                  .hi = s->max,
+                                  .n = s->n,
+                                  .color = BT_C_ACCENT,
+                                  .band = BT_C_BAND};
     bt_plot_draw(&t->canvas, body, &p, lines, n);
     free(ema);
 }

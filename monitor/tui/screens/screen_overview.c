@@ -88,8 +88,13 @@ static void stragglers(bt_top *t, bt_rect r) {
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 2), "slowest ranks",
                    "by time others lost");
     if (k->steps == 0) return;
-    for (int i = 0; i < r.h - 1 && (size_t)i < k->n && i < (r.h > 8 ? 8 : 4); i++)
-        straggler_line(t, (bt_rect){r.x, r.y + 1 + i, r.w, 1}, &k->rank[k->order[i]]);
+    int y = r.y + 1, end = r.y + r.h;
+    /* the machine, before any rank of it */
+    if (k->crowded[0] && y < end)
+        y += bt_canvas_wrap(&t->canvas, (bt_rect){r.x, y, r.w, end - y < 3 ? 1 : 3},
+                            (bt_style){.fg = BT_C_WARN}, k->crowded);
+    for (int i = 0; y < end && (size_t)i < k->n && i < (r.h > 8 ? 8 : 4); i++)
+        straggler_line(t, (bt_rect){r.x, y++, r.w, 1}, &k->rank[k->order[i]]);
 }
 
 static void last_events(bt_top *t, bt_rect r) {
@@ -107,25 +112,34 @@ void bt_screen_overview(bt_top *t, bt_rect r) {
         bt_top_chart(t, r, chart, title, false, true);
         return;
     }
-    bt_want rows[] = {{.min = 8, .weight = 4, .rank = 0},
-                      {.min = 3, .max = 4, .weight = r.h > 28, .rank = 1},
-                      {.min = 4, .max = 12, .weight = 1, .rank = 2}};
+    const int trouble = bt_trouble_height(t, r.w), chips = bt_chips_height(t, r.w),
+              texts = t->view->events.n_texts > 0 ? 3 : 0;
+    bt_want rows[] = {{.min = trouble, .max = trouble, .rank = 0},
+                      {.min = chips, .max = chips, .rank = 2},
+                      {.min = 7, .weight = 4, .rank = 1},
+                      {.min = 3, .max = 4, .weight = r.h > 28, .rank = 4},
+                      {.min = 4, .max = 12, .weight = 1, .rank = 3},
+                      {.min = texts, .max = texts ? 12 : 0, .weight = texts > 0, .rank = 5}};
     bt_want cols[] = {{.min = 44, .weight = 5, .rank = 0},
                       {.min = 22, .max = 44, .weight = 2, .rank = 1}};
-    bt_rect row[3], col[2], low[2];
-    bt_layout_rows(r, rows, 3, r.h > 24 ? 1 : 0, row);
-    bt_layout_cols(row[0], cols, 2, 2, col);
+    enum { TROUBLE, CHIPS, CHART, STEP, LISTS, TEXTS, ROWS };
+    bt_rect row[ROWS], col[2], low[2];
+    bt_layout_rows(r, rows, ROWS, 0, row);
+    if (row[TROUBLE].h > 0) bt_trouble_draw(t, row[TROUBLE]);
+    if (row[CHIPS].h > 0) bt_chips_draw(t, row[CHIPS]);
+    bt_layout_cols(row[CHART], cols, 2, 2, col);
     bt_top_chart(t, col[0], chart, title, false, t->pane == 0);
     if (col[1].h > 0 && col[1].w > 0) {
         bt_canvas_rule(&t->canvas, (bt_rect){col[1].x, col[1].y, col[1].w, 1},
                        (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, "now", "");
         sparks(t, (bt_rect){col[1].x, col[1].y + 1, col[1].w, col[1].h - 1});
     }
-    if (row[1].h > 0) bt_step_bar(t, row[1]);
-    if (row[2].h > 0) {
+    if (row[STEP].h > 0) bt_step_bar(t, row[STEP]);
+    if (row[LISTS].h > 0) {
         bt_want two[] = {{.min = 30, .weight = 1, .rank = 0}, {.min = 30, .weight = 1, .rank = 1}};
-        bt_layout_cols(row[2], two, 2, 2, low);
+        bt_layout_cols(row[LISTS], two, 2, 2, low);
         stragglers(t, low[0]);
         if (low[1].w > 0) last_events(t, low[1]);
     }
+    if (row[TEXTS].h > 0) bt_texts_draw(t, row[TEXTS]);
 }

@@ -40,7 +40,6 @@ typedef struct heat_ctx {
     size_t rows, start[GROUPS + 1];
     bool hosts;               /* each row is a host */
     size_t first_col, repeat; /* columns left out on the left; cells per column */
-    double lo, hi;            /* against a baseline: 2 - hi .. hi, drawn as -1 .. 1 */
 } heat_ctx;
 
 /* several ranks in a row: the one that stands out most */
@@ -54,8 +53,8 @@ static double heat_value(void *ctx, size_t row, size_t col) {
         if (isnan(most) || (h->against ? fabs(v - 1) > fabs(most - 1) : v > most)) most = v;
     }
     if (isnan(most)) return NAN;
-    if (h->against) return fmax(-1, fmin(1, (most - 1) / (x->hi - 1)));
-    return x->hi > x->lo ? (most - x->lo) / (x->hi - x->lo) : 0.2;
+    if (h->against) return fmax(-1, fmin(1, (most - 1) / (h->high - 1)));
+    return fmax(0, fmin(1, (most - h->low) / (h->high - h->low)));
 }
 
 static void heat_label(void *ctx, size_t row, char *buf, size_t size) {
@@ -87,46 +86,23 @@ static void heat_rows(const bt_top *t, size_t room, heat_ctx *x) {
     x->start[x->rows] = n;
 }
 
-/* ratios have a fixed scale, so that calm looks calm; others run from the 2nd to the 98th
- * percentile */
-static void heat_scale(const bt_view_heat *h, heat_ctx *x) {
-    x->lo = 0.8;
-    x->hi = 1.6;
-    if (h->value == BT_HEAT_BUSY && !h->against) return;
-    size_t n = 0, cells = h->rows * h->cols;
-    double *v = malloc((cells + 1) * sizeof *v);
-    for (size_t i = 0; v && i < cells; i++)
-        if (!isnan(h->cell[i])) v[n++] = h->against ? fabs(h->cell[i] - 1) : h->cell[i];
-    x->lo = x->hi = 0;
-    if (n > 0) {
-        qsort(v, n, sizeof *v, bt_compare_doubles);
-        x->lo = v[n / 50];
-        x->hi = v[n - 1 - n / 50];
-    }
-    free(v);
-    if (h->against)
-        x->hi = x->hi > 0.5 ? 2 : x->hi > 0.2 ? 1.5 : 1.2, x->lo = 2 - x->hi;
-    else if (x->hi < x->lo * 1.02)
-        x->hi = x->lo * 1.02 + 1e-9; /* noise is not a picture */
-}
-
-static void heat_ends(const bt_view_heat *h, const heat_ctx *x, char low[40], char high[40]) {
+static void heat_ends(const bt_view_heat *h, char low[40], char high[40]) {
     bt_unit unit = h->value == BT_HEAT_RSS    ? BT_UNIT_MIB
                    : h->value == BT_HEAT_LOSS ? BT_UNIT_NATS
                                               : BT_UNIT_MS;
     if (h->against)
-        snprintf(low, 40, "-%.0f %%", 100 * (x->hi - 1)),
-            snprintf(high, 40, "+%.0f %%", 100 * (x->hi - 1));
+        snprintf(low, 40, "-%.0f %%", 100 * (h->high - 1)),
+            snprintf(high, 40, "+%.0f %%", 100 * (h->high - 1));
     else if (h->value == BT_HEAT_BUSY)
-        snprintf(low, 40, "0.8x"), snprintf(high, 40, "1.6x median");
+        snprintf(low, 40, "%.2gx", h->low), snprintf(high, 40, "%.3gx median", h->high);
     else
-        bt_fmt(low, 40, x->lo, unit), bt_fmt(high, 40, x->hi, unit);
+        bt_fmt(low, 40, h->low, unit), bt_fmt(high, 40, h->high, unit);
 }
 
 static void heat_foot(bt_top *t, bt_rect row, const heat_ctx *x, size_t shown) {
     const bt_view_heat *h = &t->view->heat;
     char a[40], b[40], low[40], high[40];
-    heat_ends(h, x, low, high);
+    heat_ends(h, low, high);
     int at = row.x + 9;
     bt_fmt_int(a, sizeof a, h->step[x->first_col] + 1);
     bt_fmt_int(b, sizeof b, t->view->head.step + 1);
@@ -166,7 +142,6 @@ static void draw_heat(bt_top *t, bt_rect r) {
     heat_ctx x = {
         .t = t, .first_col = h->cols - shown, .repeat = width / shown < 8 ? width / shown : 8};
     heat_rows(t, room, &x);
-    heat_scale(h, &x);
     int sel = -1, tall = (int)(room / x.rows);
     const bt_list *l = &t->list[BT_SCREEN_RANKS];
     for (size_t i = 0; i < x.rows && t->n_rows > 0 && l->selected < (int)t->n_rows; i++)
@@ -285,9 +260,10 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
         break;
     case C_VERDICT:
         snprintf(buf, size, "%s", bt_verdict_name(x->verdict));
-        s->fg = x->verdict == BT_VERDICT_OK           ? BT_C_GOOD
-                : x->verdict == BT_VERDICT_RECOVERING ? BT_C_WARN
-                                                      : BT_C_BAD;
+        s->fg = x->verdict == BT_VERDICT_OK ? BT_C_GOOD
+                : x->verdict == BT_VERDICT_RECOVERING || x->verdict == BT_VERDICT_CROWDED
+                    ? BT_C_WARN
+                    : BT_C_BAD;
         break;
     default: break;
     }
@@ -324,6 +300,12 @@ void bt_what_if_line(bt_top *t, bt_rect r, const bt_view_rank *x) {
                        ? bt_view_what_if(t->view, t->marked_rank, (size_t)t->n_marked_ranks)
                        : x->what_if_ms;
     double gain = k->step_ms > 0 ? (k->step_ms - after) / k->step_ms : NAN;
+    if (r.h > 0 && k->crowded[0] && k->n > 1) {
+        /* the machine, before any rank of it */
+        int n = bt_canvas_wrap(&t->canvas, (bt_rect){r.x, r.y, r.w, r.h > 1 ? r.h - 1 : 1},
+                               (bt_style){.fg = BT_C_WARN}, k->crowded);
+        r.y += n, r.h -= n;
+    }
     if (r.h <= 0 || isnan(gain) || k->n < 2) return;
     whose(t, x->rank, who, sizeof who);
     if (gain < 0.001) {
@@ -356,7 +338,8 @@ void bt_screen_ranks(bt_top *t, bt_rect r) {
     if (by_order) l->sort = -1;
     int ranks = (int)(t->reading ? t->view->ranks.n : t->view->heat.rows),
         list = (int)t->n_rows + 2, spare = r.h - list - 4;
-    int most = r.h - 8 < r.h * 3 / 5 ? r.h - 8 : r.h * 3 / 5, foot = r.w < 120 ? 2 : 1, tall = 1;
+    int most = r.h - 8 < r.h * 3 / 5 ? r.h - 8 : r.h * 3 / 5,
+        foot = (r.w < 120 ? 2 : 1) + (k->crowded[0] ? 2 : 0), tall = 1;
     while (ranks > 0 && tall < 4 && ranks * (tall + 1) <= spare && ranks * (tall + 1) + 2 <= most)
         tall++;
     heat_ctx x;

@@ -135,13 +135,40 @@ static void machine(bt_top *t, bt_rect row) {
     bt_canvas_text(&t->canvas, row.x + 1, row.y, row.w - 1, (bt_style){.fg = BT_C_LABEL}, text);
 }
 
+static void ranks_table(bt_top *t, bt_rect r, bool active, bool here) {
+    bt_list_col shown[C_COUNT];
+    memcpy(shown, columns, sizeof shown);
+    if (!here) shown[C_FAULTS].w = shown[C_SWITCHES].w = shown[C_DISK].w = 0;
+    bt_list_table table = {
+        .cols = shown, .n_cols = C_COUNT, .cell = cell, .paint = paint, .sort_col = -1};
+    if (active) {
+        bt_top_table(t, r, table);
+        return;
+    }
+    int top = 0;
+    table.n_rows = t->n_rows;
+    table.ctx = t;
+    table.selected = -1;
+    bt_list_draw(&t->canvas, r, &table, &top);
+}
+
+/* the ranks' table over two charts and the settings; the filter searches both tables, and keys move
+ * in the one of the pane (the settings', where no rank matches) */
 void bt_screen_system(bt_top *t, bt_rect r) {
     bt_view_ranks *k = &t->view->ranks;
+    bt_list *l = &t->list[BT_SCREEN_SYSTEM], kept = *l;
+    if (t->expanded && t->pane == 1) {
+        bt_settings_table_draw(t, r, true);
+        return;
+    }
     bt_top_rows(t, k->n, row_text, row_number, true);
+    bool settings = t->pane == 1 || (t->filter_on && t->n_rows == 0);
+    if (settings) *l = kept;
     if (k->n == 0) {
         bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0),
                        "processors and memory", "");
-        bt_top_empty(t, r, "no rank has said who it is yet");
+        bt_top_empty(t, (bt_rect){r.x, r.y, r.w, 4}, "no rank has said who it is yet");
+        if (r.h > 8) bt_settings_table_draw(t, (bt_rect){r.x, r.y + 4, r.w, r.h - 4}, true);
         return;
     }
     int need = (int)t->n_rows + 2;
@@ -149,7 +176,7 @@ void bt_screen_system(bt_top *t, bt_rect r) {
     bt_want rows[] = {{.min = need < 6 ? need : 6, .max = need, .weight = 2, .rank = 0},
                       {.min = 6, .weight = 1, .rank = 2},
                       {.min = here, .max = 1, .rank = 1}};
-    bt_rect out[3], col[2];
+    bt_rect out[3], col[2], chart[2];
     bt_layout_rows(r, rows, 3, 1, out);
     if (here && out[2].h > 0) { /* right under the table */
         out[2].y = out[0].y + out[0].h;
@@ -163,15 +190,22 @@ void bt_screen_system(bt_top *t, bt_rect r) {
              params > 0 ? " parameters · " : "", "mean of the newest steps");
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0),
                    "processors and memory", right);
-    bt_list_col shown[C_COUNT];
-    memcpy(shown, columns, sizeof shown);
-    if (!here) shown[C_FAULTS].w = shown[C_SWITCHES].w = shown[C_DISK].w = 0;
-    const bt_list_table table = {
-        .cols = shown, .n_cols = C_COUNT, .cell = cell, .paint = paint, .sort_col = -1};
-    bt_top_table(t, (bt_rect){out[0].x, out[0].y + 1, out[0].w, out[0].h - 1}, table);
-    if (out[1].h < 4) return;
-    bt_want two[] = {{.min = 34, .weight = 1, .rank = 0}, {.min = 34, .weight = 1, .rank = 1}};
-    bt_layout_cols(out[1], two, 2, 2, col);
-    bt_top_chart(t, col[0], BT_TS_RSS, "memory of the largest rank", false, false);
-    if (col[1].w > 0) bt_top_chart(t, col[1], BT_TS_MFU, "model FLOP utilisation", false, false);
+    bt_rect table = {out[0].x, out[0].y + 1, out[0].w, out[0].h - 1};
+    /* the table drawn last is the one that the keys know */
+    if (settings) ranks_table(t, table, false, here);
+    if (out[1].h >= 4) {
+        bt_want two[] = {{.min = 34, .weight = 1, .rank = 1}, {.min = 36, .weight = 1, .rank = 0}};
+        bt_want pair[] = {{.min = 5, .weight = 1, .rank = 0}, {.min = 5, .weight = 1, .rank = 1}};
+        bt_layout_cols(out[1], two, 2, 2, col);
+        if (col[0].w > 0) {
+            bt_layout_rows(col[0], pair, 2, 0, chart);
+            bt_top_chart(t, chart[0], BT_TS_RSS, "memory of the largest rank", false, false);
+            if (chart[1].h > 0)
+                bt_top_chart(t, chart[1], BT_TS_MFU, "model FLOP utilisation", false, false);
+        }
+        bt_settings_table_draw(t, col[1], settings);
+    }
+    if (settings) return;
+    bt_top_rows(t, k->n, row_text, row_number, true);
+    ranks_table(t, table, true, here);
 }

@@ -16,6 +16,17 @@ void bt_screen_help_draw(bt_top *t, bt_rect body);
 void bt_screen_form_draw(bt_top *t, bt_rect body);
 void bt_screen_compare_draw(bt_top *t, bt_rect body);
 
+/* first_page.c: model, data, layout, learning rate and batch in one or two rows; what happened to a run and
+ * what to do, 0 rows where nothing did; what the model writes now, beside what it wrote before */
+int bt_chips_height(const bt_top *t, int w);
+void bt_chips_draw(bt_top *t, bt_rect r);
+int bt_trouble_height(const bt_top *t, int w);
+void bt_trouble_draw(bt_top *t, bt_rect r);
+void bt_texts_draw(bt_top *t, bt_rect r);
+
+/* settings_table.c: active: it is the screen's table, which keys move in */
+void bt_settings_table_draw(bt_top *t, bt_rect r, bool active);
+
 /* the median rank's step as one bar */
 void bt_step_bar(bt_top *t, bt_rect r);
 void bt_event_line(bt_top *t, bt_rect row, const bt_view_event *e, bool with_clock);

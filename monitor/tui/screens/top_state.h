@@ -100,7 +100,11 @@ typedef struct bt_top {
     bool frozen;
     bt_x_axis x;
     bool log_y;
-    int smooth; /* index into bt_top_smooth */
+    int smooth; /* index into bt_top_smooth: the share of the steps shown that is averaged over */
+    /* of charts: 2^y_zoom, moved by y_pan of the range; all: of every value, outliers too */
+    int y_zoom;
+    double y_pan;
+    bool y_all;
     int metric; /* bt_step_metric of the large chart */
     bt_heat_value heat;
     int mode; /* of the step bars and the event levels */
@@ -164,7 +168,8 @@ typedef struct bt_screen {
 extern const bt_screen bt_screens[BT_SCREEN_COUNT];
 extern const double bt_top_spans[];
 extern const int bt_top_spans_n;
-extern const double bt_top_smooth[4];
+enum { BT_TOP_SMOOTHS = 6, BT_TOP_SMOOTH_FIRST = 3 };
+extern const double bt_top_smooth[BT_TOP_SMOOTHS];
 
 /* ---- top_load.c ---- */
 bt_code bt_top_open(bt_top *t, const bt_top_cfg *cfg, bt_term *term, bt_err *err) BT_MUST_CHECK;

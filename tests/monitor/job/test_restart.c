@@ -210,7 +210,7 @@ static void test_words(void **state) {
     f.signal = 9;
     const bt_end e = bt_end_classify(&f);
     assert_string_equal(bt_end_tell(&e, buf, sizeof buf),
-                        "rank 3 was ended by signal 9 (Killed) after step 7");
+                        "rank 3 was ended by signal 9 (Killed) after step 8");
     bt_end none = e;
     none.step = -1;
     none.rank = -1;

@@ -176,18 +176,57 @@ static void axes_and_smoothing(void **state) {
     shows("~:x miles\r~", "no x axis 'miles'");
     shows("~y~", "log y");
     hides("~yy~", "log y");
-    shows("~~", "ema 0.9");
-    shows("~s~", "ema 0.99");
-    hides("~ss~", "ema");
-    shows("~sss~", "ema 0.6");
-    for (const char *keys[] = {"~1s~", "~3s~", "~4s~", "~8s~", NULL}, **k = keys; *k; k++)
-        shows(*k, "ema 0.99");
+    /* the newest value as it is, and smoothed over 2, 5, 10 % of the steps shown */
+    shows("~~", "2.4101 nats · 2.4251 over 4 steps");
+    shows("~s~", "over 10 steps");
+    shows("~ss~", "over 20 steps");
+    hides("~sss~", "nats ·");
+    shows("~ssssss~", "over 4 steps");
+    for (const char *keys[] = {"~1s~", "~3s~", "~4s~", NULL}, **k = keys; *k; k++)
+        shows(*k, "over 10 steps");
+    check("demo", "~8s~", "over 10 steps", true, 160, 40); /* its charts are narrow */
+    /* a shorter range is smoothed over fewer steps */
+    shows("~:step 100\r~", "over 2 steps");
+    shows("~z~", "y x2");
+    shows("~zz~", "y x4");
+    shows("~zZZ~", "y x0.5");
+    hides("~zo~", "y x");
+    shows("~o~", "all y");
+    hides("~oo~", "all y");
+    /* the panned axis has other numbers */
+    shows("~zzzz~", "3.75");
+    hides("~zzzzKKKK~", "3.75");
+    shows("~zzzzKKKKJJJJ~", "3.75");
     shows("~:metric grad_norm\r~", "grad_norm ─");
     shows("~:metric los\r~", "did you mean 'loss'?");
 }
 
+static void run_sql(const char *sql) {
+    char cmd[512];
+    snprintf(cmd, sizeof cmd, "sqlite3 '%s' \"%s\"", db_path, sql);
+    assert_int_equal(system(cmd), 0);
+}
+
+/* an ended run goes on by the key that lets a paused one go on */
+static void a_failed_run_is_resumed(void **state) {
+    (void)state;
+    run_sql("UPDATE run SET state = 'failed', exit_kind = 'signal' WHERE name = 'base-1'");
+    check("base-1", "~P~", "base-1: resume the training?", true, 100, 30);
+    check("base-1", "~Pn~", "nothing was done", true, 100, 30);
+    assert_string_equal(done, "");
+    check("base-1", "~Py~", "base-1: resumed", true, 100, 30);
+    assert_string_equal(done, "start base-1: --resume base-1");
+    run_sql("UPDATE run SET state = 'done', exit_kind = 'finished' WHERE name = 'base-1'");
+    check("base-1", "~P~", "the run is not live", true, 100, 30);
+}
+
 static void lists_are_filtered_and_sorted(void **state) {
     (void)state;
+    /* settings: the cursor and the count are theirs where no rank matches */
+    shows("~8/optim\r~", "1 of 5 match");
+    shows("~8/optim\r~", "optim.lr");
+    hides("~8/optim\r~", "train.steps");
+    shows("~8\t" DOWN "~", "▸train.steps");
     static const struct {
         char screen;
         const char *filter, *says;
@@ -322,7 +361,7 @@ static void runs_are_marked_compared_and_held_against(void **state) {
     shows("~7jb2~", "busy against base-1, same steps");
     shows("~7jb2vvv~", "data against base-1, same steps");
     shows("~2bbase-1\r~", "busy against base-1, same steps");
-    shows("~2bbase-1\r~", "-20 %");
+    shows("~2bbase-1\r~", "-25 %");
     shows("~2bbase-1\rb~", "no baseline any more");
     hides("~2bbase-1\rb~", "against base-1");
     shows("~bnosuch\r~", "no run 'nosuch'");
@@ -467,6 +506,7 @@ int main(void) {
     const struct CMUnitTest finished[] = {
         cmocka_unit_test(time_goes_back_and_forth),
         cmocka_unit_test(axes_and_smoothing),
+        cmocka_unit_test(a_failed_run_is_resumed),
         cmocka_unit_test(lists_are_filtered_and_sorted),
         cmocka_unit_test(panes_modes_and_values),
         cmocka_unit_test(runs_are_marked_compared_and_held_against),

@@ -1,0 +1,125 @@
+/* first_page.c - what the first page says before its charts: what is trained, what happened to the
+ * run and what to do, what the model writes. */
+#include <stdio.h>
+#include <string.h>
+
+#include "monitor/tui/screens/screens.h"
+
+/* without names the values still say what they are, but for the learning rate */
+static bool has_name(const bt_view_chip *c, bool named) {
+    return named || strcmp(c->name, "lr") == 0;
+}
+
+/* chips in rows of w columns, whole ones; c NULL: only counts the rows */
+static int lay_chips(const bt_view_head *h, bt_canvas *c, bt_rect r, bool named) {
+    int at = 0, rows = h->n_chips > 0;
+    for (int i = 0; i < h->n_chips; i++) {
+        const bt_view_chip *x = &h->chip[i];
+        const int name_w = has_name(x, named) ? bt_canvas_text_width(x->name) + 1 : 0,
+                  w = name_w + bt_canvas_text_width(x->text);
+        if (at > 0 && at + 3 + w > r.w) at = 0, rows++;
+        if (at > 0 && c)
+            bt_canvas_text(c, r.x + at, r.y + rows - 1, 3, (bt_style){.fg = BT_C_FAINT}, " · ");
+        at += at > 0 ? 3 : 0;
+        if (c && rows <= r.h) {
+            bt_canvas_text(c, r.x + at, r.y + rows - 1, name_w, (bt_style){.fg = BT_C_LABEL},
+                           name_w ? x->name : "");
+            bt_canvas_text(c, r.x + at + name_w, r.y + rows - 1, r.w - at - name_w,
+                           (bt_style){.fg = BT_C_SECOND}, x->text);
+        }
+        at += w;
+    }
+    return rows;
+}
+
+static bool chips_named(const bt_view_head *h, int w) {
+    bt_rect r = {0, 0, w, 2};
+    return lay_chips(h, NULL, r, true) <= lay_chips(h, NULL, r, false);
+}
+
+int bt_chips_height(const bt_top *t, int w) {
+    const bt_view_head *h = &t->view->head;
+    return lay_chips(h, NULL, (bt_rect){0, 0, w, 2}, chips_named(h, w));
+}
+
+void bt_chips_draw(bt_top *t, bt_rect r) {
+    const bt_view_head *h = &t->view->head;
+    lay_chips(h, &t->canvas, r, chips_named(h, r.w));
+}
+
+/* ---- what happened --------------------------------------------------------------------------- */
+
+typedef struct told {
+    const char *label, *text;
+    uint8_t color;
+    int most; /* lines */
+} told;
+
+enum { LABEL_W = 7, TOLD = 3 };
+
+static int trouble_parts(const bt_view_trouble *x, told out[TOLD]) {
+    int n = 0;
+    if (x->why[0]) out[n++] = (told){"why", x->why, BT_C_TEXT, 2};
+    if (x->advice[0]) out[n++] = (told){"to do", x->advice, BT_C_TEXT, 2};
+    if (x->command[0]) out[n++] = (told){"", x->command, BT_C_ACCENT, 2};
+    return n;
+}
+
+int bt_trouble_height(const bt_top *t, int w) {
+    const bt_view_trouble *x = &t->view->head.trouble;
+    told part[TOLD];
+    int rows = 1, n = trouble_parts(x, part);
+    if (!x->any) return 0;
+    for (int i = 0; i < n; i++)
+        rows += bt_canvas_wrap(NULL, (bt_rect){0, 0, w - LABEL_W, part[i].most}, (bt_style){0},
+                               part[i].text);
+    return rows;
+}
+
+void bt_trouble_draw(bt_top *t, bt_rect r) {
+    const bt_view_trouble *x = &t->view->head.trouble;
+    const bool bad = x->level == BT_EV_ERROR, warn = x->level == BT_EV_WARN;
+    const uint8_t color = bad ? BT_C_BAD : warn ? BT_C_WARN : BT_C_ACCENT;
+    bt_canvas *c = &t->canvas;
+    told part[TOLD];
+    char key[40] = "";
+    int y = r.y, n = trouble_parts(x, part);
+    bt_canvas_put(c, r.x, y, bad ? 0x2717 : warn ? 0x25B2 : 0x25CF, (bt_style){.fg = color});
+    int w = bt_canvas_text(c, r.x + 2, y, r.w - 2, (bt_style){.fg = color, .attr = BT_ATTR_BOLD},
+                           x->what);
+    if (x->command[0] && bt_term_caps_of(t->term).keys)
+        snprintf(key, sizeof key, "key %s does it", x->verb == BT_VERB_STOP ? "S" : "P");
+    if (w + 4 + bt_canvas_text_width(key) < r.w)
+        bt_canvas_text_right(c, r.x + r.w, y, r.w, (bt_style){.fg = BT_C_SECOND}, key);
+    y++;
+    for (int i = 0; i < n && y < r.y + r.h; i++) {
+        bt_canvas_text(c, r.x, y, LABEL_W, (bt_style){.fg = BT_C_LABEL}, part[i].label);
+        const int left = r.y + r.h - y;
+        y += bt_canvas_wrap(c,
+                            (bt_rect){r.x + LABEL_W, y, r.w - LABEL_W,
+                                      part[i].most < left ? part[i].most : left},
+                            (bt_style){.fg = part[i].color}, part[i].text);
+    }
+}
+
+/* ---- what the model writes ------------------------------------------------------------------- */
+
+static void draw_text(bt_top *t, bt_rect r, const bt_view_text *x, const char *when) {
+    char title[64], b[32];
+    snprintf(title, sizeof title, "%s, step %s", when, bt_fmt_int(b, sizeof b, x->step + 1));
+    bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1},
+                   (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, title,
+                   r.w > 60 ? x->title : "");
+    bt_canvas_wrap(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, (bt_style){.fg = BT_C_TEXT},
+                   x->text);
+}
+
+void bt_texts_draw(bt_top *t, bt_rect r) {
+    const bt_view_events *e = &t->view->events;
+    bt_want two[] = {{.min = 30, .weight = 1, .rank = 0},
+                     {.min = 30, .weight = e->n_texts > 1, .rank = 1}};
+    bt_rect col[2];
+    bt_layout_cols(r, two, e->n_texts > 1 ? 2 : 1, 2, col);
+    draw_text(t, col[0], &e->text[0], "the model writes");
+    if (e->n_texts > 1 && col[1].w > 0) draw_text(t, col[1], &e->text[1], "before");
+}

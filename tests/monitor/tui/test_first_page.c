@@ -1,0 +1,190 @@
+/* timeout: 120
+ * The first page at 80x24: what happened to a run, what is trained, how far it is, what the model
+ * writes, the machine before a rank; the settings that the filter finds; charts of the usual values. */
+#include <sqlite3.h>
+
+#include "screens_test.h"
+
+static void run_sql(const char *path, const char *sql) {
+    sqlite3 *db = NULL;
+    char *why = NULL;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, &why) != SQLITE_OK) fail_msg("%s: %s", sql, why);
+    sqlite3_close(db);
+}
+
+/* a database of one run, as the SQL leaves it */
+static void make(const char *name, const bt_synth *s, const char *sql) {
+    bt_err err = BT_ERR_INIT;
+    snprintf(db_path, sizeof db_path, "%s/%s.db", dir, name);
+    if (bt_synth_make(db_path, s, &err) != BT_OK) fail_msg("%s", err.msg);
+    run_sql(db_path, sql);
+}
+
+/* the frame of a screen, 100 s after the run's newest record */
+static char *frame(const char *run, int screen, int w, int h, bt_color_depth depth) {
+    bt_db *db = NULL;
+    bt_err err = BT_ERR_INIT;
+    bt_term *term = NULL;
+    char *text = NULL;
+    size_t size = 0;
+    double last = NAN;
+    FILE *to = open_memstream(&text, &size);
+    assert_int_equal(bt_db_open(&db, db_path, &err), BT_OK);
+    assert_int_equal(bt_db_value(db, "SELECT updated_s FROM runs WHERE run = ?1", run, &last, &err),
+                     BT_OK);
+    bt_top_cfg cfg = config(db);
+    cfg.run = run;
+    cfg.screen = screen;
+    cfg.now_us = llround((last + 100) * 1e6);
+    assert_int_equal(bt_term_open_text(&term, to, (bt_term_caps){BT_CHARS_BRAILLE, depth, true}, w,
+                                       h, false, &err),
+                     BT_OK);
+    if (bt_top_frame(&cfg, term, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_term_close(term);
+    fclose(to);
+    bt_db_close(db);
+    return text;
+}
+
+static void has(const char *text, const char *want) {
+    if (!strstr(text, want)) fail_msg("no '%s' in:\n%s", want, text);
+}
+
+static void lacks(const char *text, const char *word) {
+    if (strstr(text, word)) fail_msg("'%s' in:\n%s", word, text);
+}
+
+#define SETTINGS \
+    "UPDATE run_doc SET config = '{\"model.preset\":{\"value\":\"nano\"},\"optim.lr\":{\"value\":" \
+    "0.002},\"optim.schedule\":{\"value\":\"cosine\"},\"model.seq_len\":{\"value\":256}," \
+    "\"data.path\":{\"value\":[\"book.txt\"]},\"train.steps\":{\"value\":240}," \
+    "\"mesh.zero\":{\"value\":0}}'; INSERT INTO fact VALUES (1, 'data.tokens', '409600', 0), (1, " \
+    "'batch_tokens', '4096', 0);"
+#define SAMPLES \
+    "INSERT INTO event(run, t_us, step, kind, level, title, body) VALUES (1, 1, 49, 'sample', 0, " \
+    "'a', 'the of of'), (1, 2, 99, 'sample', 0, 'b', 'In the beginning' || char(27) || '[2J');"
+
+static void a_failed_run_at_80_columns(void **state) {
+    bt_synth s = bt_synth_default("bad");
+    (void)state;
+    s.steps = 120;
+    s.live = true;
+    make("bad", &s,
+         SETTINGS "UPDATE run SET state = 'failed', exit_kind = 'signal', ended_us = last_us; "
+                  "INSERT INTO event(run, t_us, step, rank, kind, level, title) SELECT 1, last_us, "
+                  "119, 1, 'failure', 2, 'rank 1 was ended by signal 9 (Killed)' FROM run");
+    char *x = frame("bad", 1, 80, 24, BT_DEPTH_MONO);
+    has(x, "failed after step 120 of 240, 1m 40s ago");
+    has(x, "key P does it");
+    has(x, "why    rank 1 was ended by signal 9 (Killed)");
+    has(x, "to do  resume it: it goes on after the checkpoint of step 100, so 20 steps are");
+    has(x, "bitrain train --resume bad --store ");
+    has(x, "loss ─");
+    has(x, "████░░░░ 50 %");
+    free(x);
+}
+
+static void header_chips_and_samples_at_80_columns(void **state) {
+    bt_synth s = bt_synth_default("fine");
+    (void)state;
+    make("fine", &s, SETTINGS SAMPLES);
+    char *x = frame("fine", 1, 80, 24, BT_DEPTH_MONO);
+    has(x, "██████▋░ 83 %");
+    has(x, "val 2.460 best 2.460");
+    has(x, "epoch 2.00");
+    has(x, "nano, 3.14 M parameters");
+    has(x, "book.txt, 410 k tokens");
+    has(x, "4 ranks x 2 threads, dp 4");
+    has(x, "lr 0.002, cosine");
+    has(x, "4096 tokens (16 x 256)");
+    has(x, "best val 2.460");
+    has(x, "the model writes, step 100");
+    has(x, "In the beginning");
+    has(x, "before, step 50");
+    has(x, "the of of");
+    lacks(x, "\033[2J");
+    free(x);
+}
+
+static void the_machine_is_named_before_a_rank(void **state) {
+    bt_synth s = bt_synth_default("crowd");
+    (void)state;
+    s.straggler = 2;
+    s.excess = 3;
+    s.load = 4;
+    make("crowd", &s, "SELECT 1");
+    for (int screen = 1; screen <= 2; screen++) {
+        char *x = frame("crowd", screen, 80, 24, BT_DEPTH_MONO);
+        const char *machine = strstr(x, "node0: 4.0 busy tasks"),
+                   *rank = screen == 1 ? strstr(x, "rank 2 ") : strstr(x, "without rank 2");
+        if (!machine) fail_msg("no machine:\n%s", x);
+        if (rank && rank < machine) fail_msg("a rank before the machine:\n%s", x);
+        free(x);
+    }
+}
+
+/* loss of the first steps stays out of the range and is marked; a colourless chart has one line */
+static void the_chart_shows_the_run(void **state) {
+    bt_synth s = bt_synth_default("run");
+    (void)state;
+    s.steps = 400;
+    make("run", &s, "UPDATE step SET loss = loss + 90 WHERE step < 5");
+    char *x = frame("run", 1, 80, 24, BT_DEPTH_MONO), *chart = strstr(x, " loss ─");
+    assert_non_null(chart);
+    has(chart, "▲");
+    has(chart, "4┤");
+    lacks(chart, "50┤");
+    free(x);
+}
+
+/* 7 columns of 4 steps each hold values from 1 to 9: a band of them would fill the plot */
+static void without_colour_no_band_is_drawn(void **state) {
+    bt_synth s = bt_synth_default("band");
+    (void)state;
+    s.steps = 2000;
+    make("band", &s, "UPDATE step SET grad_norm = 1 + 8 * (step % 2)");
+    bt_db *db = NULL;
+    bt_err err = BT_ERR_INIT;
+    bt_term *term = NULL;
+    char *text = NULL;
+    size_t size = 0, dots = 0;
+    FILE *to = open_memstream(&text, &size);
+    assert_int_equal(bt_db_open(&db, db_path, &err), BT_OK);
+    bt_top_cfg cfg = config(db);
+    cfg.run = "band";
+    cfg.screen = bt_top_screen_by_name("step");
+    assert_int_equal(bt_term_open_text(&term, to,
+                                       (bt_term_caps){BT_CHARS_BRAILLE, BT_DEPTH_MONO, true}, 80,
+                                       24, false, &err),
+                     BT_OK);
+    if (bt_top_frame(&cfg, term, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_term_close(term);
+    fclose(to);
+    for (const char *p = text; *p; p++) dots += strncmp(p, "\xe2\xa3\xbf", 3) == 0; /* all eight */
+    assert_int_equal(dots, 0);
+    free(text);
+    bt_db_close(db);
+}
+
+static void system_lists_every_setting(void **state) {
+    bt_synth s = bt_synth_default("fine");
+    (void)state;
+    make("settings", &s, SETTINGS);
+    char *x = frame("fine", bt_top_screen_by_name("system"), 80, 30, BT_DEPTH_MONO);
+    has(x, "/ searches all 12");
+    has(x, "model.preset");
+    free(x);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_failed_run_at_80_columns),
+        cmocka_unit_test(header_chips_and_samples_at_80_columns),
+        cmocka_unit_test(the_machine_is_named_before_a_rank),
+        cmocka_unit_test(the_chart_shows_the_run),
+        cmocka_unit_test(without_colour_no_band_is_drawn),
+        cmocka_unit_test(system_lists_every_setting),
+    };
+    return cmocka_run_group_tests(tests, make_store, drop_store);
+}
