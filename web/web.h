@@ -31,6 +31,9 @@ typedef struct bt_web_cfg {
     /* allow GET /api/v1/query: SQL, read-only, by this program (bitrain) in a process of its own
      * with limits of time and memory. NULL: refused */
     const char *query_program;
+    /* with control: starts the ranks of an ended run again, detached; NULL: cannot */
+    bt_code (*resume)(void *ctx, const char *run, bt_err *err);
+    void *resume_ctx;
     const char *allow_hosts; /* further Host names, separated by ',', or "" */
     const char *token;       /* 32 hex digits, or "" to make one */
     int64_t heartbeat_ns;    /* of an event stream with nothing to say; 0: 15 s */

@@ -231,9 +231,10 @@ static bt_code load_trouble(const shown *s, bt_view_trouble *out, bt_err *err) {
 
 static bt_code print_trouble(const shown *s, bt_err *err) {
     bt_view_trouble t;
+    char line[200];
     BT_TRY(load_trouble(s, &t, err));
     if (!t.any) return BT_OK;
-    printf("\n%s\n", t.what);
+    printf("\n%s\n", bt_view_trouble_line(&t, line, sizeof line));
     if (t.why[0]) printf("  why       %s\n", t.why);
     if (t.advice[0]) printf("  to do     %s\n", t.advice);
     if (t.command[0]) printf("            %s\n", t.command);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/common/command.h"
+#include "monitor/job/launch/detach.h"
 #include "store/store.h"
 #include "web/web.h"
 
@@ -141,6 +142,12 @@ static bt_code check_store(const char *store, bt_err *err) {
     return code == BT_FORMAT ? code : BT_OK;
 }
 
+/* ctx: the database's path. A run that cannot begin says so within the second */
+static bt_code resume(void *ctx, const char *run, bt_err *err) {
+    const char *words[] = {"train", "--resume", run, "--store", ctx};
+    return bt_job_detach(sizeof words / sizeof *words, words, 1, err);
+}
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     dash_cfg c;
     bt_opts o;
@@ -167,6 +174,8 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                       .socket = c.socket,
                       .control = c.control,
                       .query_program = c.query ? "/proc/self/exe" : NULL,
+                      .resume = resume,
+                      .resume_ctx = store,
                       .allow_hosts = c.allow,
                       .token = getenv("BITRAIN_DASH_TOKEN")};
     BT_TRY(bt_web_start(&web, &cfg, err));

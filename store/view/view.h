@@ -107,8 +107,8 @@ typedef struct bt_view_ask {
 typedef struct bt_view_trouble {
     bool any;
     bt_event_level level; /* ERROR: failed or lost; WARN: stalled, restarting; INFO: the rest */
-    char what[160];       /* "failed after step 122 of 500, 3m 10s ago" */
-    double when_s;        /* seconds since 1970; NaN: not known */
+    char what[120];       /* "failed after step 122 of 500" */
+    double when_s, age_s; /* seconds since 1970, and until now; NaN: not known */
     int64_t step;         /* the last one that was recorded; -1: none */
     char why[320];        /* "rank 1 was ended by signal 9 (Killed)" */
     char advice[320];     /* "resume it: it goes on after step 120, so 2 steps are done again" */
@@ -413,6 +413,8 @@ const char *bt_heat_value_name(bt_heat_value v);
 /* {"schema": "bitrain.view/1", "head": {...}, ...}: the parts, as documented in
  * store/view/view.md */
 void bt_view_json(const bt_view *v, unsigned parts, bt_json *j, const char *key);
+/* "failed after step 122 of 500, 3m 10s ago" */
+const char *bt_view_trouble_line(const bt_view_trouble *t, char *buf, size_t size);
 void bt_view_trouble_json(const bt_view_trouble *t, bt_json *j); /* as "trouble" */
 
 #endif

@@ -85,7 +85,7 @@ typedef struct bt_summary {
     double created_s;
     double lr, data_tokens, batch_tokens, seq_len, zero;
     int64_t events_at, best_val_step, ckpt_step;
-    char failure[320], stall[320], reason[320];
+    char failure[320], stall[320], asked[320], reason[320];
     double failure_s;
     int pid;
 } bt_summary;

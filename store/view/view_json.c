@@ -7,7 +7,8 @@
 
 static void state(bt_json *j, bt_run_state s) { bt_json_str(j, "state", bt_run_states[s].name); }
 
-static void head(const bt_view_head *h, bt_json *j) {
+static void head(const bt_view *v, bt_json *j) {
+    const bt_view_head *h = &v->head;
     bt_json_object(j, "head");
     bt_json_str(j, "run", h->run);
     state(j, h->state);
@@ -76,6 +77,7 @@ static void head(const bt_view_head *h, bt_json *j) {
         bt_json_int(j, "best_val_step", h->best_val_step);
     else
         bt_json_null(j, "best_val_step");
+    bt_json_str(j, "crowded", v->ranks.crowded[0] ? v->ranks.crowded : NULL);
     bt_view_trouble_json(&h->trouble, j);
     bt_view_chips_json(h, j);
     bt_json_end(j, '}');
@@ -455,7 +457,7 @@ static void runs(const bt_view_runs *l, bt_json *j) {
 void bt_view_json(const bt_view *v, unsigned parts, bt_json *j, const char *key) {
     bt_json_object(j, key);
     bt_json_str(j, "schema", "bitrain.view/1");
-    if (parts & BT_VIEW_HEAD) head(&v->head, j);
+    if (parts & BT_VIEW_HEAD) head(v, j);
     if (parts & BT_VIEW_RANKS) {
         stragglers(&v->ranks, j);
         what_if_worst(v, j);

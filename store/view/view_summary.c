@@ -38,10 +38,12 @@ static bool on_fact(void *ctx, const bt_row *r) {
 
 static bool on_event(void *ctx, const bt_row *r) {
     bt_summary *s = ctx;
-    const bool failed = r->cells[0] && strcmp(r->cells[0], bt_events[BT_EVENT_FAILURE].name) == 0;
-    bt_text_plain(failed ? s->failure : s->stall, sizeof s->failure,
-                  r->cells[1] ? r->cells[1] : "");
-    if (failed) s->failure_s = r->nums[2];
+    const bt_event_kind kind = r->cells[0] ? bt_event_find(r->cells[0]) : BT_EVENT_COUNT;
+    char *text = kind == BT_EVENT_FAILURE   ? s->failure
+                 : kind == BT_EVENT_STALLED ? s->stall
+                                            : s->asked;
+    bt_text_plain(text, sizeof s->failure, r->cells[1] ? r->cells[1] : "");
+    if (kind == BT_EVENT_FAILURE) s->failure_s = r->nums[2];
     return true;
 }
 
@@ -76,13 +78,14 @@ static bt_code load_events(bt_view *v, bt_summary *s, bt_err *err) {
     double x[1];
     if (s->events_at >= 0 && s->events_at == m->event_newest) return BT_OK;
     s->events_at = -1;
-    s->failure[0] = s->stall[0] = s->reason[0] = 0;
+    s->failure[0] = s->stall[0] = s->asked[0] = s->reason[0] = 0;
     /* the newest of each kind comes last */
-    BT_TRY(bt_vq_rows(m,
-                      "SELECT kind, title, time_s FROM events WHERE run = ?1 AND seq IN (SELECT "
-                      "max(seq) FROM events WHERE run = ?1 AND kind IN ('failure', 'stalled') "
-                      "GROUP BY kind)",
-                      run, NULL, 0, on_event, s, err));
+    BT_TRY(bt_vq_rows(
+        m,
+        "SELECT kind, title, time_s FROM events WHERE run = ?1 AND seq IN (SELECT "
+        "max(seq) FROM events WHERE run = ?1 AND kind IN ('failure', 'stalled', 'control') "
+        "GROUP BY kind)",
+        run, NULL, 0, on_event, s, err));
     BT_TRY(bt_vq_rows(m, "SELECT reason, pid FROM attempts WHERE run = ?1 ORDER BY attempt", run,
                       NULL, 0, on_attempt, s, err));
     BT_TRY(bt_vq_row(m, "SELECT best_val_step FROM runs WHERE run = ?1", run, NULL, 0, x, 1, err));
@@ -255,20 +258,26 @@ static void command_of(bt_view *v, const char *before, const char *after, char *
     bt_text_release(&text);
 }
 
-/* "after step 122 of 500, 3m 10s ago" */
+/* "failed after step 122 of 500" */
 static void tell_what(bt_view *v, const char *word, double since_s) {
     const bt_view_head *h = &v->head;
     bt_view_trouble *t = &v->head.trouble;
-    char where[80] = " before the first step", ago[64] = "", span[32];
+    char where[80] = " before the first step";
     if (t->step >= 0 && h->steps_total > 0)
         snprintf(where, sizeof where, " after step %lld of %lld", (long long)t->step + 1,
                  (long long)h->steps_total);
     else if (t->step >= 0)
         snprintf(where, sizeof where, " after step %lld", (long long)t->step + 1);
-    double age = (double)v->impl->now_us / 1e6 - since_s;
     t->when_s = since_s;
-    if (age >= 0) snprintf(ago, sizeof ago, ", %s ago", bt_duration(span, sizeof span, floor(age)));
-    snprintf(t->what, sizeof t->what, "%s%s%s", word, where, ago);
+    snprintf(t->what, sizeof t->what, "%s%s", word, where);
+}
+
+const char *bt_view_trouble_line(const bt_view_trouble *t, char *buf, size_t size) {
+    char span[32];
+    snprintf(buf, size, "%s%s%s%s", t->what, t->age_s >= 0 ? ", " : "",
+             t->age_s >= 0 ? bt_duration(span, sizeof span, floor(t->age_s)) : "",
+             t->age_s >= 0 ? " ago" : "");
+    return buf;
 }
 
 /* what a resumed run does first; a checkpoint's step is the number of steps it holds */
@@ -340,11 +349,17 @@ static void tell_stalled(bt_view *v, const bt_summary *s) {
     t->verb = BT_VERB_STOP;
 }
 
-static void tell_paused(bt_view *v) {
+/* "pause asked for by ctl": the newest request, if it is this one */
+static void tell_asked(bt_view_trouble *t, const bt_summary *s, const char *verb) {
+    phrase(t->why, sizeof t->why,
+           strncmp(s->asked, verb, strlen(verb)) == 0 ? s->asked : "it was asked to");
+}
+
+static void tell_paused(bt_view *v, const bt_summary *s) {
     bt_view_trouble *t = &v->head.trouble;
     tell_what(v, "paused", v->impl->last_s);
-    snprintf(t->why, sizeof t->why, "somebody asked for it");
-    snprintf(t->advice, sizeof t->advice, "let it go on");
+    tell_asked(t, s, bt_verbs[BT_VERB_PAUSE].word);
+    snprintf(t->advice, sizeof t->advice, "the ranks wait between two steps: let them go on");
     command_of(v, "ctl", " resume", t->command, sizeof t->command);
     t->verb = BT_VERB_RESUME;
 }
@@ -352,7 +367,7 @@ static void tell_paused(bt_view *v) {
 static void tell_stopped(bt_view *v, const bt_summary *s) {
     bt_view_trouble *t = &v->head.trouble;
     tell_what(v, "stopped", isnan(v->impl->ended_s) ? v->impl->last_s : v->impl->ended_s);
-    snprintf(t->why, sizeof t->why, "somebody asked for it");
+    tell_asked(t, s, bt_verbs[BT_VERB_STOP].word);
     tell_resume(v, s, "");
 }
 
@@ -386,12 +401,14 @@ static void tell(bt_view *v, const bt_summary *s) {
     case BT_STATE_FAILED: tell_failed(v, s); break;
     case BT_STATE_STALE: tell_lost(v, s); break;
     case BT_STATE_STALLED: tell_stalled(v, s); break;
-    case BT_STATE_PAUSED: tell_paused(v); break;
+    case BT_STATE_PAUSED: tell_paused(v, s); break;
     case BT_STATE_STOPPED: tell_stopped(v, s); break;
     case BT_STATE_RUNNING:
     case BT_STATE_RESTARTING: tell_restarted(v, s); break;
     default: h->trouble.any = false;
     }
+    h->trouble.age_s = fmax(0, (double)v->impl->now_us / 1e6 - h->trouble.when_s);
+    if (isnan(h->trouble.when_s)) h->trouble.age_s = NAN;
 }
 
 bt_code bt_view_load_summary(bt_view *v, bt_err *err) {
@@ -503,6 +520,7 @@ void bt_view_trouble_json(const bt_view_trouble *t, bt_json *j) {
     bt_json_str(j, "level", bt_event_level_name(t->level));
     bt_json_str(j, "what", t->what);
     bt_json_num(j, "when_s", t->when_s);
+    bt_json_num(j, "age_s", t->age_s);
     if (t->step >= 0)
         bt_json_int(j, "step", t->step);
     else

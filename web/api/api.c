@@ -241,6 +241,7 @@ bt_code bt_api_server(bt_api *a, const bt_req *r, const char *run, bt_answer *ou
     bt_json_object(&j, NULL);
     bt_json_bool(&j, "control", a->allows.control);
     bt_json_bool(&j, "query", a->allows.query);
+    bt_json_bool(&j, "resume", a->allows.resume != NULL);
     bt_json_end(&j, '}');
     return BT_OK;
 }

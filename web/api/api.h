@@ -22,6 +22,9 @@ typedef struct bt_api bt_api;
 typedef struct bt_api_allows {
     bool control, query;
     const char *program; /* that answers queries; see query_process.h */
+    /* starts the ranks of an ended run again, detached; NULL: cannot. It may take a second */
+    bt_code (*resume)(void *ctx, const char *run, bt_err *err);
+    void *resume_ctx;
 } bt_api_allows;
 
 bt_code bt_api_open(bt_api **out, const char *store, const bt_api_allows *allows, bt_err *err)

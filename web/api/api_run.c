@@ -1,5 +1,4 @@
-/* api_run.c - one run in full, several compared, and the one thing that can be asked of a live
- * one. */
+/* api_run.c - one run in full, several compared, and what can be asked of one. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -236,14 +235,41 @@ static bt_code control_line(const char *body, char *run, char *line, size_t size
     return code;
 }
 
+/* an ended run has no supervisor to ask: it is started again, by what view.h's trouble says */
+static bt_code resume_ended(bt_api *a, const char *wanted, bool *done, char *reply, size_t size,
+                            bt_err *err) {
+    const bt_api_allows allows = bt_api_allowed(a);
+    char run[BT_NAME_MAX];
+    bt_view_ask ask;
+    bt_view_ask_init(&ask);
+    *done = false;
+    BT_TRY(bt_db_run(bt_api_db(a, err), wanted, run, err));
+    bt_view *v = bt_api_view(a, run, err);
+    if (!v) return err->code;
+    ask.run = run;
+    BT_TRY(bt_view_load(v, &ask, err));
+    if (!v->head.trouble.resumes) return BT_OK;
+    if (!allows.resume)
+        return bt_fail(err, BT_UNSUPPORTED, "this server starts no runs: use '%s'",
+                       v->head.trouble.command);
+    BT_TRY(allows.resume(allows.resume_ctx, run, err));
+    snprintf(reply, size, "%s is started again", run);
+    *done = true;
+    return BT_OK;
+}
+
 bt_code bt_api_control(bt_api *a, const bt_req *r, const char *unused, bt_answer *out,
                        bt_err *err) {
     (void)unused;
     char run[BT_NAME_MAX], line[BT_CONTROL_LINE], reply[BT_CONTROL_LINE];
     bt_db *db = bt_api_db(a, err);
     if (!db) return err->code;
+    bool done = false;
     BT_TRY(control_line(r->body, run, line, sizeof line, err));
-    BT_TRY(bt_control_request(db, run, line, reply, sizeof reply, err));
+    const char *resume = bt_verbs[BT_VERB_RESUME].word;
+    if (strncmp(line, resume, strlen(resume)) == 0 && line[strlen(resume)] == ' ')
+        BT_TRY(resume_ended(a, run, &done, reply, sizeof reply, err));
+    if (!done) BT_TRY(bt_control_request(db, run, line, reply, sizeof reply, err));
     bt_json j;
     bt_json_begin(&j, &out->body);
     bt_json_object(&j, NULL);

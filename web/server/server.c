@@ -292,7 +292,9 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
         code = bt_api_open(&w->api, w->store,
                            &(bt_api_allows){.control = cfg->control,
                                             .query = cfg->query_program != NULL,
-                                            .program = cfg->query_program},
+                                            .program = cfg->query_program,
+                                            .resume = cfg->control ? cfg->resume : NULL,
+                                            .resume_ctx = cfg->resume_ctx},
                            err);
     w->cache = bt_cache_open();
     if (code == BT_OK)

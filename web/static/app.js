@@ -83,7 +83,7 @@ function showRun(run, key) {
   if (zoomedRun !== run) state.zoom = null;
   zoomedRun = run;
   document.title = `${run} · bitrain`;
-  view = new View(run);
+  view = new View(run, report ? {} : server);
   const header = new RunHeader(view, pages, page, server.control && !report);
   page.show(root, view);
   new RunUpdates(view, header, fail);

@@ -46,5 +46,13 @@ function cut(one, first, last) {
   const keep = one.step.map((step, i) => (inside(step, i) ? i : -1)).filter((i) => i >= 0);
   for (const key of ["x", "step", "first", "last", "min", "max", "mean", "n"])
     out[key] = keep.map((i) => one[key][i]);
-  return out;
+  return { ...out, ...usualPart(out, one) };
+}
+
+/** Where the usual values of a part of a series lie, of which the report keeps those of the whole. */
+function usualPart({ min, max }, { low, high }) {
+  const least = Math.min(...min.filter((value) => value !== null));
+  const most = Math.max(...max.filter((value) => value !== null));
+  const [from, until] = [Math.max(low, least), Math.min(high, most)];
+  return from <= until ? { low: from, high: until } : { low: least, high: most };
 }

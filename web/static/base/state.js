@@ -13,7 +13,7 @@ const taste = (() => {
 
 export const state = {
   x: taste.x || "tokens",
-  smooth: taste.smooth ?? 0.9,
+  smooth: taste.smoothing ?? 0.02, // the share of the steps shown that is averaged over
   logY: taste.logY || false,
   logX: taste.logX || false,
   theme: taste.theme || "",
@@ -26,9 +26,9 @@ const listeners = new Set();
 /** Changes fields of the state, remembers them and tells all listeners what changed. */
 export function choose(change) {
   Object.assign(state, change);
-  const { x, smooth, logY, logX, theme, columns } = state;
+  const { x, smooth: smoothing, logY, logX, theme, columns } = state;
   try {
-    localStorage.setItem(storageKey, JSON.stringify({ x, smooth, logY, logX, theme, columns }));
+    localStorage.setItem(storageKey, JSON.stringify({ x, smoothing, logY, logX, theme, columns }));
   } catch {
     // a private window: choices are not remembered
   }

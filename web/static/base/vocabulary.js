@@ -88,7 +88,7 @@ export const charts = {
     sub: "nats per token",
     lines: [
       { key: "loss", label: "training", color: "--s0" },
-      { key: "val_loss", label: "validation", color: "--s1", sparse: true },
+      { key: "val_loss", label: "validation", color: "--s1", sparse: true, best: true },
     ],
   },
   gradientNorm: {

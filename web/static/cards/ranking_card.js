@@ -80,6 +80,7 @@ function sentence({ breakdown }) {
 /** one: the card of one rank. The card's `stragglers` are the ranks as they came, worst first. */
 export function rankingCard(ctx, one) {
   let slowest = 1; // so many are brought to the median
+  const crowded = h("p", { class: "crowded", hidden: true }); // the machine, before any rank
   const says = h("p", { class: "says" });
   const gain = h("p", { class: "note" });
   const slider = h("input", {
@@ -98,10 +99,13 @@ export function rankingCard(ctx, one) {
     const choices = (data.what_if_worst || []).length;
     slider.max = String(Math.max(1, choices));
     slider.disabled = choices < 2;
+    crowded.textContent = data.breakdown.crowded || "";
+    crowded.hidden = !data.breakdown.crowded;
     says.textContent = verdict(data.stragglers);
     gain.textContent = whatIf(data, slowest);
     const label = choices > 1 ? h("label", { class: "pick" }, "what if", slider) : null;
     body.replaceChildren(
+      crowded,
       says,
       h("div", { class: "tools bar-tools" }, label, gain),
       tallTable(columns, data.stragglers, "ranks, worst first"),

@@ -30,7 +30,7 @@ function points() {
 
 /**
  * spec is a row of `charts` in vocabulary.js: {title, sub, floor, lines: [{key, label, color,
- * sparse, smooth, hatch}]}, with
+ * sparse, smooth, hatch, best}]}, with
  *   wide, tall, tools, onpick, empty   as for Card and Chart
  *   stacked       areas on each other; share(): whether as shares of their sum
  *   rank()        whose series; without it the run's
@@ -90,8 +90,21 @@ function linesOf(data, spec) {
   });
 }
 
+/** The first value of a line and its newest one as they are; those between are means. */
+function exactEnds(mean, first, last) {
+  const y = mean.slice();
+  if (y.length) y[0] = first[0];
+  if (y.length > 1) y[y.length - 1] = last[last.length - 1];
+  return y;
+}
+
+/** How many steps a point is the mean of; the ends of a line are single steps. */
+function meantSteps(n) {
+  return n.map((count, i) => (i === 0 || i === n.length - 1 ? 1 : count));
+}
+
 /** A sparse line has its points alone; the other ones have holes where nothing is known. */
-function lineOf({ label, color, sparse, smooth, hatch }, one, stacked) {
+function lineOf({ label, color, sparse, smooth, hatch, best }, one, stacked) {
   const wanted = (value, i) => (value !== null || !sparse ? i : -1);
   const kept = one.mean.map(wanted).filter((i) => i >= 0);
   const at = (values) => kept.map((i) => values[i]);
@@ -103,7 +116,11 @@ function lineOf({ label, color, sparse, smooth, hatch }, one, stacked) {
     hatch,
     unit: one.unit,
     x: at(placesOf(one)),
-    y: at(one.mean),
+    y: stacked ? at(one.mean) : exactEnds(at(one.mean), at(one.first), at(one.last)),
+    low: stacked ? null : one.low,
+    high: stacked ? null : one.high,
+    best: best ? at(one.min) : null,
+    meant: stacked ? at(one.n) : meantSteps(at(one.n)),
     lo: isPlain ? null : at(one.min),
     hi: at(one.max),
     n: at(one.n),
@@ -154,7 +171,12 @@ function sentenceOf(lines) {
   return some.map(lineSentence).slice(0, toldLines).join(" ");
 }
 
-/** "Training fell from 5.1 to 2.2 over 1.2 M tokens." */
+/** A point is named by its last step. */
+function firstStep({ step, n }) {
+  return step[0] - Math.max(1, n[0] || 1) + 1;
+}
+
+/** "Training fell from 5.1 to 2.2 over 1.2 M tokens."; of a zoom: "between steps 100 and 200." */
 function lineSentence(line) {
   const known = line.y.filter((value) => value !== null);
   if (!known.length) return "";
@@ -165,7 +187,10 @@ function lineSentence(line) {
   const name = line.label[0].toUpperCase() + line.label.slice(1);
   if (known.length < 2) return `${name}: ${was}.`;
   if (was === now) return `${name}: ${now} at the end as at the start.`;
-  const where = reach(state.x, line.x[line.x.length - 1]);
+  const end = line.x.length - 1;
+  const where = state.zoom
+    ? `between steps ${nth(firstStep(line))} and ${nth(line.step[end])}`
+    : reach(state.x, line.x[end]);
   return `${name} ${last > first ? "rose" : "fell"} from ${was} to ${now} ${where}.`;
 }
 

@@ -39,9 +39,22 @@ function sentence({ config }) {
 }
 
 export function settingsCard(ctx) {
-  return new Card({
+  let wanted = "";
+  const found = (row) => `${row.key} ${shown(row.value)} ${row.from || ""}`.toLowerCase();
+  const isWanted = (row) => wanted.split(/\s+/).every((word) => found(row).includes(word));
+  const search = h("input", {
+    type: "search",
+    placeholder: "search settings and facts",
+    "aria-label": "search settings and facts",
+    oninput: () => {
+      wanted = search.value.trim().toLowerCase();
+      card.redraw();
+    },
+  });
+  const card = new Card({
     title: "Settings and facts",
     wide: true,
+    tools: [search],
     every: 30000,
     load: () => get(`runs/${ctx.run}`),
     draw: (body, data) =>
@@ -50,10 +63,11 @@ export function settingsCard(ctx) {
         h(
           "div",
           { class: "grid tall-scroll" },
-          h("div", {}, table(settingColumns, settingsOf(data.config), "settings")),
-          h("div", {}, table(factColumns, data.facts || [], "facts")),
+          h("div", {}, table(settingColumns, settingsOf(data.config).filter(isWanted), "settings")),
+          h("div", {}, table(factColumns, (data.facts || []).filter(isWanted), "facts")),
         ),
       ),
     sentence,
   });
+  return card;
 }

@@ -1,18 +1,23 @@
 // chart.js - lines with their raw range behind, stacked areas, linked cursors, zoom by steps, marks
 // of events. It is the only module that knows uPlot, whose script index.html loads first.
-import { announce, h } from "../base/dom.js";
+import { button } from "../base/controls.js";
+import { announce, h, say } from "../base/dom.js";
 import { onAxis, tick } from "../base/format.js";
 import { choose, color, onPoint, point, state } from "../base/state.js";
 import {
   commonX,
   exponentialAverage,
   indexOfStep,
+  keepOf,
   linearRange,
   logRange,
   spread,
+  stepsCovered,
   stepsOf,
+  usualRange,
+  zoomedRange,
 } from "./chart_lines.js";
-import { drawMarks, shadeRedone } from "./chart_marks.js";
+import { drawMarks, markBest, markOutside, shadeRedone } from "./chart_marks.js";
 import { ChartReadout } from "./chart_readout.js";
 import { envelope } from "./envelope.js";
 
@@ -112,7 +117,8 @@ class Layers {
   /** The range of the points, the raw values where they are smoothed, and the line itself. */
   addLine(line, i, dash) {
     const tone = color(line.color);
-    const keep = line.smooth === false ? 0 : state.smooth;
+    const covered = stepsCovered(line);
+    const keep = line.smooth === false ? 0 : keepOf(state.smooth, covered);
     const values = this.spread(line.y, i);
     if (line.lo && line.lo.some((value, k) => value !== line.hi[k])) {
       const high = this.push(this.spread(line.hi, i), invisible);
@@ -131,7 +137,18 @@ class Layers {
       spanGaps: Boolean(line.sparse),
       dash,
     });
-    this.shown.push({ label: line.label, color: line.color, values });
+    const { label, color: name } = line;
+    this.shown.push({
+      label,
+      color: name,
+      values,
+      least: line.lo && this.spread(line.lo, i),
+      most: line.lo && this.spread(line.hi, i),
+      meant: line.meant && this.spread(line.meant, i),
+      best: line.best && this.spread(line.best, i),
+      smoothed: keep > 0 ? drawn : null,
+      window: Math.round(state.smooth * covered),
+    });
   }
 }
 
@@ -151,9 +168,12 @@ let pressed = null; // the chart on which the pointer went down: only it may sta
 
 /**
  * A chart in `host`, which it fills. `set` draws a specification:
- *   lines     [{label, color, x, y, step, n, lo, hi, sparse, smooth, hatch, ghost}]. n: steps that a
- *             point stands for; lo, hi: their range; sparse: few points, which are joined; smooth:
- *             false leaves the line as it is; ghost: steps as they went before a restart
+ *   lines     [{label, color, x, y, step, n, meant, lo, hi, low, high, best, sparse, smooth, hatch,
+ *             ghost}]. n: steps that a point stands for; meant: of how many it is the mean; lo, hi:
+ *             their range; low, high: where the line's usual values lie, which is what the chart
+ *             shows first; best: the values whose least is marked; sparse: few points, which are
+ *             joined; smooth: false leaves the line as it is; ghost: steps as they went before a
+ *             restart
  *   unit      of y
  *   axis      of x, a key of `axes` in vocabulary.js
  *   stacked   areas on each other
@@ -169,8 +189,11 @@ export class Chart {
   constructor(host, tall) {
     this.readout = new ChartReadout();
     this.box = h("div", { class: tall ? "plot tall" : "plot" });
-    host.replaceChildren(this.readout.el, this.box);
+    this.rangeButton = button("", () => this.flipRange(), { class: "range", hidden: true });
+    this.top = h("div", { class: "over-plot" }, this.readout.el, this.rangeButton);
+    host.replaceChildren(this.top, this.box);
     this.plot = null;
+    this.y = { zoom: 0, pan: 0, all: false }; // how the reader moved the y axis
     this.size = new ResizeObserver(() => {
       if (this.plot && this.box.clientWidth) this.plot.setSize(this.boxSize());
     });
@@ -202,6 +225,7 @@ export class Chart {
       this.destroy();
       this.box.replaceChildren(h("div", { class: "empty" }, spec.empty || "nothing recorded yet"));
       this.readout.clear();
+      this.rangeButton.hidden = true;
       return;
     }
     const layers = layersOf(lines, spec);
@@ -212,6 +236,7 @@ export class Chart {
     if (this.plot && shape === this.shape) this.plot.setData(layers.data);
     else this.build(layers);
     this.shape = shape;
+    this.tellRange();
     this.tell(this.plot.cursor.idx);
   }
 
@@ -240,12 +265,82 @@ export class Chart {
     });
     over.addEventListener("dblclick", () => this.zoomOut());
     if (this.spec.onpick) over.addEventListener("click", () => this.pick());
+    this.listenToAxis(this.plot.root.querySelectorAll(".u-axis")[1]);
+  }
+
+  /** The wheel over the y axis zooms it, dragging moves it, a double click shows all as at first. */
+  listenToAxis(axis) {
+    let from = null;
+    axis.classList.add("y-axis");
+    axis.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      this.moveY(event.deltaY < 0 ? 0.25 : -0.25, 0);
+    });
+    axis.addEventListener("pointerdown", (event) => {
+      from = event.clientY;
+      axis.setPointerCapture(event.pointerId);
+    });
+    axis.addEventListener("pointermove", (event) => {
+      if (from === null) return;
+      this.moveY(0, (event.clientY - from) / this.plot.over.clientHeight);
+      from = event.clientY;
+    });
+    axis.addEventListener("pointerup", () => {
+      from = null;
+    });
+    axis.addEventListener("dblclick", () => this.resetY());
+  }
+
+  /** by: powers of two closer; up: shares of what is seen */
+  moveY(by, up) {
+    const { y } = this;
+    y.pan += up * 2 ** -y.zoom;
+    y.zoom = Math.max(-8, Math.min(12, y.zoom + by));
+    this.drawRange();
+  }
+
+  resetY() {
+    this.y = { zoom: 0, pan: 0, all: false };
+    this.drawRange();
+  }
+
+  /** The usual values, or all of them. */
+  flipRange() {
+    const moved = this.y.zoom !== 0 || this.y.pan !== 0;
+    this.y = { zoom: 0, pan: 0, all: !this.y.all && !moved };
+    this.drawRange();
+  }
+
+  drawRange() {
+    this.plot.setData(this.plot.data);
+    this.tellRange();
+  }
+
+  /** What the button over the plot does next; it hides where it would do nothing. */
+  tellRange() {
+    const { min, max } = this.plot.scales.y;
+    const outside = ({ values, least, most }) =>
+      values.some((v, i) => v !== null && ((most?.[i] ?? v) > max || (least?.[i] ?? v) < min));
+    const moved = this.y.zoom !== 0 || this.y.pan !== 0 || this.y.all;
+    const cut = !this.spec.stacked && !this.y.all && this.shown.some(outside);
+    this.rangeButton.hidden = !moved && !cut;
+    say(this.rangeButton, moved ? "usual range" : "show all values");
+  }
+
+  /** From the lowest to the highest value that is shown; low, high: those of the data. */
+  rangeOfY(low, high, isLog) {
+    const usual = this.y.all || this.spec.stacked ? null : usualRange(this.spec.lines);
+    const fits = usual && (!isLog || usual[0] > 0);
+    const [from, until] = fits ? usual : [low, high];
+    const range = isLog
+      ? logRange(from, until * 1.05)
+      : linearRange(from, until, this.spec.floor);
+    const isMoved = this.y.zoom !== 0 || this.y.pan !== 0;
+    return isMoved ? zoomedRange(range, this.y, isLog) : range;
   }
 
   options({ series, bands, logX, logY }) {
     const logOrAll = (plot, low, high) => logRange(low, high);
-    const yRange = (low, high) =>
-      logY ? logRange(low, high * 1.05) : linearRange(low, high, this.spec.floor);
     return {
       ...this.boxSize(),
       legend: { show: false },
@@ -255,14 +350,14 @@ export class Chart {
       cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
       scales: {
         x: { time: false, distr: logX ? 3 : 1, range: logX ? logOrAll : undefined },
-        y: { distr: logY ? 3 : 1, range: (plot, low, high) => yRange(low, high) },
+        y: { distr: logY ? 3 : 1, range: (plot, low, high) => this.rangeOfY(low, high, logY) },
       },
       axes: this.axes(),
       hooks: {
         drawClear: [(plot) => shadeRedone(this.area(plot), this.spec.redone || [])],
         setCursor: [(plot) => this.pointed(plot)],
         setSelect: [(plot) => this.dragged(plot)],
-        draw: [(plot) => drawMarks(this.area(plot), this.spec)],
+        draw: [(plot) => this.drawOver(plot)],
       },
     };
   }
@@ -283,6 +378,24 @@ export class Chart {
       { ...style, gap: 10, size: 28, values: onX, space: 76 },
       { ...style, gap: 6, size: 64, values: onY, space: 38 },
     ];
+  }
+
+  drawOver(plot) {
+    const area = this.area(plot);
+    const { min, max } = plot.scales.y;
+    drawMarks(area, this.spec);
+    if (this.spec.stacked) return;
+    area.canvas.save();
+    markOutside(area, this.shown, min, max);
+    for (const line of this.shown.filter((one) => one.best)) markBest(area, this.bestOf(line));
+    area.canvas.restore();
+  }
+
+  bestOf({ best, color: tone, label }) {
+    const known = best.filter((value) => Number.isFinite(value));
+    const value = Math.min(...known);
+    const text = `best ${label} ${tick(this.spec.unit, value)}`;
+    return { index: best.indexOf(value), value, text, color: tone };
   }
 
   /** Where chart_marks.js draws. */
@@ -373,7 +486,19 @@ export class Chart {
     switch (event.key) {
       case "z":
       case "Z":
+        this.resetY();
         choose({ zoom: null });
+        return true;
+      case "i":
+      case "o":
+        this.moveY(event.key === "i" ? 1 : -1, 0);
+        return true;
+      case "PageUp":
+      case "PageDown":
+        this.moveY(0, event.key === "PageUp" ? 0.25 : -0.25);
+        return true;
+      case "a":
+        this.flipRange();
         return true;
       case "+":
       case "=":

@@ -19,6 +19,39 @@ export function exponentialAverage(values, keep, n) {
 }
 
 /**
+ * What an average over a share of `steps` steps keeps of itself at each step; 0: none, as below two
+ * steps. As bt_view_keep in store/view.
+ */
+export function keepOf(share, steps) {
+  const window = share * steps;
+  return window >= 2 ? Math.exp(-1 / window) : 0;
+}
+
+/** How many steps the points of a line stand for. */
+export function stepsCovered({ n, y }) {
+  return n ? n.reduce((sum, count) => sum + Math.max(1, count || 1), 0) : y.length;
+}
+
+/** The range in which the usual values of all lines lie, as the server tells; null: not known. */
+export function usualRange(lines) {
+  const known = lines.filter((line) => !line.ghost && Number.isFinite(line.low));
+  if (!known.length) return null;
+  const low = Math.min(...known.map((line) => line.low));
+  const high = Math.max(...known.map((line) => line.high));
+  return [low, high];
+}
+
+/** A range seen closer (zoom > 0: 2^zoom times) and moved by a share of itself. */
+export function zoomedRange([low, high], { zoom, pan }, isLog) {
+  const to = isLog ? Math.log : (value) => value;
+  const back = isLog ? Math.exp : (value) => value;
+  const [from, until] = [to(low), to(high)];
+  const half = ((until - from) / 2) * 2 ** -zoom;
+  const middle = (from + until) / 2 + pan * (until - from);
+  return [back(middle - half), back(middle + half)];
+}
+
+/**
  * Lines of their own x on one sorted x: {x, slots}. slots[line]: where each of its points went;
  * null: they stay.
  */

@@ -39,6 +39,54 @@ export function drawMarks(area, { axis, rules, events }) {
   area.canvas.restore();
 }
 
+/** At the edges: where a line's values lie above or below what the chart shows. */
+export function markOutside(area, lines, low, high) {
+  for (const { color: tone, values, least, most } of lines) {
+    const beyond = { top: [], bottom: [] };
+    values.forEach((value, i) => {
+      if (value === null || value === undefined) return;
+      if ((most?.[i] ?? value) > high) beyond.top.push(area.xAt(i));
+      if ((least?.[i] ?? value) < low) beyond.bottom.push(area.xAt(i));
+    });
+    area.canvas.fillStyle = color(tone);
+    drawTriangles(area, beyond.top, area.top, 1);
+    drawTriangles(area, beyond.bottom, area.top + area.height, -1);
+  }
+}
+
+/** Triangles that point off the chart, no closer to each other than they are wide. */
+function drawTriangles({ canvas, left, width }, places, edge, down) {
+  const size = 4 * devicePixelRatio;
+  let last = -Infinity;
+  for (const x of places) {
+    if (x < left || x > left + width || x - last < 2 * size) continue;
+    last = x;
+    canvas.beginPath();
+    canvas.moveTo(x, edge);
+    canvas.lineTo(x - size, edge + down * size * 1.5);
+    canvas.lineTo(x + size, edge + down * size * 1.5);
+    canvas.fill();
+  }
+}
+
+/** A ring around the best value of a line, with its text beside it. */
+export function markBest(area, { index, value, text, color: tone }) {
+  const { canvas, left, top, width, height } = area;
+  const [x, y] = [area.xAt(index), area.yOf(value)];
+  if (!(x >= left && x <= left + width && y >= top && y <= top + height)) return;
+  const ratio = devicePixelRatio;
+  const onRight = x + 90 * ratio < left + width;
+  canvas.strokeStyle = color(tone);
+  canvas.fillStyle = color(tone);
+  canvas.lineWidth = 2 * ratio;
+  canvas.beginPath();
+  canvas.arc(x, y, 5 * ratio, 0, 2 * Math.PI);
+  canvas.stroke();
+  canvas.font = font();
+  canvas.textAlign = onRight ? "left" : "right";
+  canvas.fillText(text, x + (onRight ? 9 : -9) * ratio, y - 8 * ratio);
+}
+
 /** What the axis below counts, in the empty corner beside it. */
 function drawAxisName({ canvas, left, top, height }, name) {
   canvas.fillStyle = color("--soft");

@@ -34,12 +34,18 @@ export class ChartReadout {
   tell(spec, shown, x, steps, index) {
     const pointing = index !== null && index !== undefined;
     const at = pointing ? index : x.length - 1;
+    const n = meantAt(shown, at);
     this.build(shown);
-    say(this.step, nth(steps[at]));
+    say(this.word, n > 1 ? "steps " : "step ");
+    say(this.step, n > 1 ? `${nth(steps[at] - n + 1)}–${nth(steps[at])}` : nth(steps[at]));
+    say(this.mean, n > 1 ? ", mean" : "");
     this.place.hidden = spec.axis === "step";
     say(this.axisTitle, `${axes[spec.axis]?.title || ""} `);
     say(this.axisValue, onAxis(spec.axis, x[at]));
-    shown.forEach((line, k) => say(this.values[k], unit(spec.unit, newest(line.values, at))));
+    shown.forEach((line, k) => {
+      say(this.values[k], unit(spec.unit, newest(line.values, at)));
+      say(this.smooth[k], line.smoothed ? smoothedText(line, spec.unit, at) : "");
+    });
     const event = pointing && eventAt(spec.events || [], steps, at);
     this.event.className = event ? `level-${event.level}` : "";
     say(this.event, event ? event.title || event.kind : "");
@@ -49,7 +55,10 @@ export class ChartReadout {
     const lines = shown.map((line) => line.label + line.color).join();
     if (this.lines === lines) return;
     this.lines = lines;
+    this.word = h("span");
     this.step = h("b");
+    this.mean = h("span");
+    this.smooth = shown.map(() => h("span"));
     this.axisTitle = h("span");
     this.axisValue = h("b");
     this.place = h("span", {}, this.axisTitle, this.axisValue);
@@ -57,12 +66,27 @@ export class ChartReadout {
     this.event = h("span");
     this.el.classList.toggle("many", shown.length > many);
     this.el.replaceChildren(
-      h("span", {}, "step ", this.step),
+      h("span", {}, this.word, this.step, this.mean),
       this.place,
-      ...shown.map((line, k) => h("span", {}, dot(line.color), `${line.label} `, this.values[k])),
+      ...shown.map((line, k) => this.entry(line, k)),
       this.event,
     );
   }
+
+  entry(line, k) {
+    return h("span", {}, dot(line.color), `${line.label} `, this.values[k], this.smooth[k]);
+  }
+}
+
+/** Of how many steps the point at an index is the mean: as the first line that has one says. */
+function meantAt(shown, index) {
+  const line = shown.find(({ values }) => values[index] !== undefined && values[index] !== null);
+  return line?.meant?.[index] ?? 1;
+}
+
+/** ", 2.4425 over 40 steps": what the thick line shows there */
+function smoothedText(line, unitName, index) {
+  return `, ${unit(unitName, newest(line.smoothed, index))} over ${line.window} steps`;
 }
 
 /** A line that has no point at an index still has its newest value before. */

@@ -45,7 +45,6 @@ const below = 20; // pixels for the names of columns
  *   show        makes a text of a value
  *   axis        what columns are
  *   lo, hi      ends of the scale; without them nearly the least and the greatest value
- *   least       the scale reaches up to it
  *   most        few columns of equal weight: each has its name and at most so many pixels
  * onpick, a property, gets the row of a click.
  */
@@ -91,7 +90,7 @@ export class HeatMap {
     known.sort((a, b) => a - b);
     const quantile = (q) => known[Math.floor(known.length * q)];
     this.lo = data.lo ?? quantile(0.005) ?? 0;
-    this.hi = Math.max(data.hi ?? quantile(0.995) ?? 1, data.least ?? -Infinity);
+    this.hi = data.hi ?? quantile(0.995) ?? 1;
     if (!(this.hi > this.lo)) this.hi = this.lo + (Math.abs(this.lo) * 0.01 || 1);
     this.draw();
   }
@@ -139,7 +138,7 @@ export class HeatMap {
     const longest = Math.max(0, ...rows.map((name) => String(name).length));
     this.width = this.canvas.clientWidth;
     this.left = Math.min(96, 14 + 7 * longest);
-    this.rowHeight = clamp(Math.floor(360 / Math.max(1, rows.length)), 5, most ? 44 : 26);
+    this.rowHeight = this.heightOfRows(rows.length, most ? 44 : 26);
     this.columnWidth = Math.min(
       most ?? Infinity,
       (this.width - this.left) / Math.max(1, cols.length),
@@ -158,6 +157,16 @@ export class HeatMap {
     canvas.setTransform(ratio, 0, 0, ratio, 0, 0);
     canvas.clearRect(0, 0, this.width, this.height);
     return canvas;
+  }
+
+  /**
+   * Rows share 360 pixels; more than 72 of them, as much of the window as there is below the page's
+   * header. A row has a pixel at least.
+   */
+  heightOfRows(n, tallest) {
+    const room = Math.max(240, innerHeight - 260);
+    const shared = Math.floor((n * 5 <= 360 ? 360 : room) / Math.max(1, n));
+    return clamp(shared, n * 5 <= room ? 5 : 1, tallest);
   }
 
   rowTop(row) {

@@ -34,19 +34,37 @@ function helpButton() {
   return button("?", showHelp, { class: "icon", title: `${label} (?)`, "aria-label": label });
 }
 
-const smoothings = [
-  ["0", "off"],
-  ["0.6", "0.6"],
-  ["0.9", "0.9"],
-  ["0.99", "0.99"],
-];
+// shares of the steps shown
+const smoothings = [0, 0.005, 0.01, 0.02, 0.05, 0.1];
+
+/** A slider over these shares: charts of any length look equally smooth at the same place. */
+function smoothingSlider() {
+  const text = () => (state.smooth ? `${Number((100 * state.smooth).toFixed(1))} %` : "off");
+  const shown = h("output", {}, text());
+  const slider = h("input", {
+    type: "range",
+    min: "0",
+    max: String(smoothings.length - 1),
+    step: "1",
+    value: String(Math.max(0, smoothings.indexOf(state.smooth))),
+    "aria-label": "smooth",
+    "aria-valuetext": text(),
+    title: "average over this share of the steps shown",
+    oninput: () => {
+      choose({ smooth: smoothings[Number(slider.value)] });
+      shown.textContent = text();
+      slider.setAttribute("aria-valuetext", text());
+    },
+  });
+  return h("label", { class: "pick" }, h("span", {}, "smooth"), slider, shown);
+}
 
 /** What charts are drawn by: axis, smoothing, logarithms. */
 export function chartChoices() {
   const axisOptions = Object.entries(axes).map(([key, axis]) => [key, axis.choice]);
   return [
     select("x", axisOptions, state.x, (x) => choose({ x })),
-    select("smooth", smoothings, String(state.smooth), (v) => choose({ smooth: Number(v) })),
+    smoothingSlider(),
     toggle("log x", state.logX, (logX) => choose({ logX })),
     toggle("log y", state.logY, (logY) => choose({ logY })),
   ];

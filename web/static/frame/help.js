@@ -10,15 +10,20 @@ const keys = [
     "move a figure's cursor; with Shift by ten points; Home and End to the first and the newest",
   ],
   ["+", "zoom in around the cursor, as dragging does"],
+  ["I, O", "zoom the y axis of a chart in and out, as the wheel over the axis does"],
+  ["Page Up, Page Down", "move the y axis, as dragging it does"],
+  ["A", "all values of a chart, or the usual ones"],
   ["Z", "show all again, as a double click does"],
   ["Enter", "follow the rank, or open the step, under the cursor"],
   ["?", "this list"],
 ];
 
 const strokes = [
-  ["thick line", "smoothed, as chosen above"],
+  ["thick line", "smoothed over a share of the steps shown, as chosen above"],
   ["thin line", "each value, or the mean of the steps that share a pixel"],
   ["pale band", "from the least to the greatest of these steps"],
+  ["▲ at the edge", "values beyond what the chart shows"],
+  ["ring", "the best validation"],
   [
     "▼",
     "something happened: grey, or orange for a warning, red for an error; the small ones are checkpoints",

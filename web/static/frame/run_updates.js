@@ -48,6 +48,7 @@ export class RunUpdates {
     try {
       const { head, events } = await get(`runs/${view.run}/events`, { limit: eventsMost });
       if (view.closed) return;
+      view.samples = events.samples || [];
       view.events = events.rows.filter(isMarked).sort((a, b) => a.step - b.step);
       if (head.attempts !== this.attempts) await this.loadRedone(head.attempts);
       if (view.closed) return;

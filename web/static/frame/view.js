@@ -3,10 +3,13 @@
 import { onChoice } from "../base/state.js";
 
 export class View {
-  constructor(run = null) {
+  /** server: what the server allows: {control, resume}. */
+  constructor(run = null, server = {}) {
     this.run = run; // its name
+    this.server = server;
     this.head = null; // where the run stands; null: not known yet
     this.events = []; // those that charts mark, sorted by step
+    this.samples = []; // what the model wrote, newest first: at most two {step, title, text}
     this.redone = []; // steps that restarts did again: [{from, to}]
     this.superseded = []; // losses as they were before: [{attempt, step, loss}]
     this.closed = false;

@@ -15,14 +15,27 @@ import {
   si,
 } from "../base/format.js";
 import { charts } from "../base/vocabulary.js";
+import { chipsBox, samplesCard } from "../cards/first_page_boxes.js";
 import { seriesCard } from "../cards/series_card.js";
+import { troubleBox } from "../cards/trouble_box.js";
 import { showPage } from "./page.js";
 
+/** "of 5 000, 48 %, 3 min left"; never 100 % before the end */
 function progress(head) {
   if (!(head.steps_total > head.newest_step)) return "";
-  const done = percent((head.newest_step + 1) / head.steps_total, 0);
-  const left = head.live && head.eta_s !== null ? `${roughly(head.eta_s)} left` : done;
-  return `of ${count(head.steps_total)}, ${left}`;
+  const done = percent(Math.floor(100 * head.progress + 1e-9) / 100, 0);
+  const left = head.live && head.eta_s !== null ? `, ${roughly(head.eta_s)} left` : "";
+  return `of ${count(head.steps_total)}, ${done}${left}`;
+}
+
+function epochs(head) {
+  const speed = `${si(head.tokens_per_s)}/s`;
+  return head.epoch === null ? speed : `${speed}, epoch ${head.epoch.toFixed(2)}`;
+}
+
+/** How much of the run is done, as a bar below its steps. */
+function progressBar() {
+  return h("progress", { max: "1", value: 0, "aria-label": "share of the steps that is done" });
 }
 
 // fields of a run's head: name, text, small text
@@ -34,7 +47,7 @@ const tiles = [
     (head) => (head.val_loss === null ? "best so far" : `best ${nats(head.best_val_loss)}`),
   ],
   ["step", (head) => nth(head.newest_step), progress],
-  ["tokens", (head) => si(head.tokens), (head) => `${si(head.tokens_per_s)}/s`],
+  ["tokens", (head) => si(head.tokens), epochs],
   ["step time", (head) => ms(head.step_p50_ms), (head) => `p95 ${ms(head.step_p95_ms)}`],
   ["goodput", (head) => percent(head.goodput), (head) => `of ${seconds(head.elapsed_s)}`],
   [
@@ -55,8 +68,11 @@ function headTiles(ctx) {
     const value = h("span");
     const small = h("small");
     const props = { class: "tile", "data-tile": name };
-    const el = h("div", props, h("dt", {}, name), h("dd", {}, value, small));
+    const done = name === "step" ? progressBar() : null;
+    const el = h("div", props, h("dt", {}, name), h("dd", {}, value, small, done));
     const put = (head) => {
+      if (done) done.hidden = head.progress === null;
+      if (done) done.value = head.progress ?? 0;
       say(value, text(head));
       say(small, smallText(head));
     };
@@ -82,13 +98,14 @@ function gradientCard(ctx) {
 }
 
 export function overviewPage(root, ctx) {
-  const box = headTiles(ctx);
+  const boxes = [troubleBox(ctx), chipsBox(ctx), headTiles(ctx)];
   const cards = [
     seriesCard(ctx, { ...charts.loss, wide: true, tall: true, ghosts: true }),
+    samplesCard(ctx),
     gradientCard(ctx),
     seriesCard(ctx, charts.learningRate),
     seriesCard(ctx, charts.throughput),
     seriesCard(ctx, charts.stepTime),
   ];
-  showPage(root, ctx, `Overview of ${ctx.run}`, cards, box);
+  showPage(root, ctx, `Overview of ${ctx.run}`, cards, ...boxes);
 }

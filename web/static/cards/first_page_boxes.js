@@ -1,0 +1,54 @@
+// first_page_boxes.js - what stands around the charts of the first page: chips of what is trained,
+// the machine that is too busy, and what the model writes now, beside what it wrote before.
+import { h, say } from "../base/dom.js";
+import { nth } from "../base/format.js";
+
+/** Model, data, layout, learning rate, batch; and a machine that has more to do than it can. */
+export function chipsBox(ctx) {
+  const list = h("ul", { class: "chips", "aria-label": "what is trained" });
+  const crowded = h("p", { class: "crowded", hidden: true });
+  let shown = "";
+  ctx.onHead((head) => {
+    const key = JSON.stringify(head.chips);
+    crowded.hidden = !head.crowded;
+    say(crowded, head.crowded || "");
+    if (key === shown) return;
+    shown = key;
+    list.replaceChildren(
+      ...(head.chips || []).map(({ name, text }) => h("li", {}, h("span", {}, name), " ", text)),
+    );
+  });
+  return h("div", {}, list, crowded);
+}
+
+function sampleBox(when) {
+  const title = h("h2");
+  const from = h("p", { class: "note" });
+  const text = h("pre", { tabindex: "0" });
+  const el = h("section", { class: "card sample" }, title, from, text);
+  const put = (sample) => {
+    el.hidden = !sample;
+    if (!sample) return;
+    say(title, `${when}, step ${nth(sample.step)}`);
+    say(from, sample.title);
+    say(text, sample.text);
+  };
+  return { el, put };
+}
+
+/**
+ * The newest text and the one before, hidden while there is none. It stands among the cards of a
+ * page, but has nothing to load.
+ */
+export function samplesCard(ctx) {
+  const now = sampleBox("The model writes");
+  const before = sampleBox("Before");
+  const box = h("div", { class: "grid wide", hidden: true }, now.el, before.el);
+  ctx.onHead(() => {
+    box.hidden = !ctx.samples.length;
+    now.put(ctx.samples[0]);
+    before.put(ctx.samples[1]);
+  });
+  const nothing = () => {};
+  return { el: box, load: nothing, redraw: nothing, close: nothing };
+}

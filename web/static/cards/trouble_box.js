@@ -1,0 +1,79 @@
+// trouble_box.js - what happened to a run that does not train, or was started again: what, when,
+// why, what to do, and the command that does it, in the words of the server.
+import { control } from "../base/api.js";
+import { button } from "../base/controls.js";
+import { h, say, toast } from "../base/dom.js";
+import { date, seconds } from "../base/format.js";
+
+/** Copies a text; where the browser allows no clipboard (plain HTTP), it is selected instead. */
+async function copy(text, from) {
+  try {
+    await navigator.clipboard.writeText(text);
+    toast("copied");
+  } catch {
+    getSelection().selectAllChildren(from);
+    toast("selected: copy it with Ctrl-C");
+  }
+}
+
+function whenText({ when_s: when, age_s: age }) {
+  if (when === null) return "";
+  return `${date(when, true)} UTC, ${seconds(Math.floor(age))} ago`;
+}
+
+/** What the button that does it says; "": this server may not. */
+function actionText(trouble, server) {
+  if (trouble.resumes) return server.resume ? "Resume" : "";
+  if (!trouble.verb || !server.control) return "";
+  return trouble.verb === "stop" ? "Stop" : "Resume";
+}
+
+/** The box, hidden while there is nothing to tell. ctx: the View of the run. */
+export function troubleBox(ctx) {
+  const parts = {
+    what: h("h2"),
+    when: h("p", { class: "note" }),
+    why: h("p"),
+    advice: h("p"),
+    command: h("code", { tabindex: "0" }),
+  };
+  let trouble = null;
+  const act = async () => {
+    const verb = trouble.resumes ? "resume" : trouble.verb;
+    if (!confirm(`${actionText(trouble, ctx.server)} ${ctx.run}?`)) return;
+    try {
+      const answer = await control(ctx.run, verb);
+      toast(answer.reply || `${verb}: asked`);
+    } catch (error) {
+      toast(error.message);
+    }
+  };
+  const copyButton = button("Copy", () => copy(trouble.command, parts.command));
+  const actButton = button("", act, { class: "main" });
+  const line = h("div", { class: "command" }, parts.command, copyButton, actButton);
+  const box = h(
+    "section",
+    { class: "trouble", role: "status", hidden: true },
+    parts.what,
+    parts.when,
+    parts.why,
+    parts.advice,
+    line,
+  );
+  ctx.onHead((head) => {
+    trouble = head.trouble;
+    box.hidden = !trouble;
+    if (!trouble) return;
+    const action = actionText(trouble, ctx.server);
+    box.className = `trouble is-${trouble.level}`;
+    say(parts.what, trouble.what);
+    say(parts.when, whenText(trouble));
+    say(parts.why, trouble.why);
+    say(parts.advice, trouble.advice);
+    say(parts.command, trouble.command || "");
+    say(actButton, action);
+    line.hidden = !trouble.command;
+    actButton.hidden = !action;
+  });
+  return box;
+}
