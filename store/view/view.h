@@ -317,7 +317,7 @@ typedef struct bt_view_event {
 /* what the model wrote at a validation, going on from a fixed prompt: an event of kind "sample" */
 typedef struct bt_view_text {
     int64_t step;
-    char title[200], text[2048]; /* without control characters other than line breaks */
+    char prompt[200], text[2048]; /* without control characters other than line breaks */
 } bt_view_text;
 
 /* oldest first; total in the run */

@@ -395,7 +395,7 @@ static void events(const bt_view_events *e, bt_json *j) {
     for (int i = 0; i < e->n_texts; i++) {
         bt_json_object(j, NULL);
         bt_json_int(j, "step", e->text[i].step);
-        bt_json_str(j, "title", e->text[i].title);
+        bt_json_str(j, "prompt", e->text[i].prompt);
         bt_json_str(j, "text", e->text[i].text);
         bt_json_end(j, '}');
     }

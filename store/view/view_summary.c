@@ -495,7 +495,7 @@ static bool on_text(void *ctx, const bt_row *r) {
     bt_view_events *e = ctx;
     bt_view_text *t = &e->text[e->n_texts++];
     t->step = bt_whole(r->nums[0], -1);
-    bt_text_plain(t->title, sizeof t->title, r->cells[1] ? r->cells[1] : "");
+    bt_text_plain(t->prompt, sizeof t->prompt, r->cells[1] ? r->cells[1] : "");
     lines_plain(t->text, sizeof t->text, r->cells[2] ? r->cells[2] : "");
     return e->n_texts < 2;
 }
@@ -503,8 +503,10 @@ static bool on_text(void *ctx, const bt_row *r) {
 bt_code bt_view_load_texts(bt_view *v, int64_t until_step, bt_err *err) {
     double until = until_step >= 0 ? (double)until_step : 1e15;
     v->events.n_texts = 0;
+    /* the body is {"prompt", "text"} */
     return bt_vq_rows(v->impl,
-                      "SELECT step, title, body FROM events WHERE run = ?1 AND kind = 'sample' AND "
+                      "SELECT step, json_extract(body, '$.prompt'), json_extract(body, '$.text') "
+                      "FROM events WHERE run = ?1 AND kind = 'sample' AND json_valid(body) AND "
                       "coalesce(step, 0) <= ?2 ORDER BY seq DESC LIMIT 2",
                       v->impl->run, &until, 1, on_text, &v->events, err);
 }

@@ -92,6 +92,10 @@ static int make(int argc, char **argv) {
             s.slow = v;
         else if (strncmp(argv[i], "jitter", n) == 0)
             s.jitter = v;
+        else if (strncmp(argv[i], "load", n) == 0)
+            s.load = v;
+        else if (strncmp(argv[i], "live", n) == 0)
+            s.live = v > 0;
         else if (strncmp(argv[i], "pace_ms", n) == 0)
             s.pace_ms = v;
         else if (strncmp(argv[i], "phase", n) == 0) {

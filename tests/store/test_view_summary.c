@@ -235,9 +235,10 @@ static void samples_are_shown_newest_first(void **state) {
     bt_db *db = NULL;
     make(t->db,
          "INSERT INTO event(run, t_us, step, kind, level, title, body) VALUES "
-         "(1, 1, 9, 'sample', 0, 'old', 'oldest'), (1, 2, 49, 'sample', 0, 'one', 'before'), "
-         "(1, 3, 99, 'sample', 0, 'two', 'a' || char(27) || '[31m' || char(10) || 'b' || "
-         "CAST(x'ff' AS TEXT))");
+         "(1, 1, 9, 'sample', 0, 'old', '{\"text\":\"oldest\"}'), "
+         "(1, 2, 49, 'sample', 0, 'one', '{\"prompt\":\"p\",\"text\":\"before\"}'), "
+         "(1, 3, 99, 'sample', 0, 'two', '{\"text\":\"a\\u001b[31m\\nb\\ufffd\"}'), "
+         "(1, 4, 109, 'sample', 0, 'no JSON', 'x')");
     bt_view *v = open_view(t->db, &db);
     bt_view_ask a = ask_all("s");
     OK(bt_view_load(v, &a, err));
@@ -245,6 +246,7 @@ static void samples_are_shown_newest_first(void **state) {
     assert_int_equal(v->events.text[0].step, 99);
     assert_int_equal(v->events.text[1].step, 49);
     assert_string_equal(v->events.text[1].text, "before");
+    assert_string_equal(v->events.text[1].prompt, "p");
     assert_null(strchr(v->events.text[0].text, 27));
     assert_non_null(strstr(v->events.text[0].text, "[31m\nb"));
     a.at_step = 60;

@@ -30,7 +30,7 @@ function sampleBox(when) {
     el.hidden = !sample;
     if (!sample) return;
     say(title, `${when}, step ${nth(sample.step)}`);
-    say(from, sample.title);
+    say(from, sample.prompt ? `after “${sample.prompt}”` : "");
     say(text, sample.text);
   };
   return { el, put };

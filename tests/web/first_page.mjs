@@ -1,0 +1,259 @@
+// first_page.mjs - the first page of a run that failed: what, why, what to do, chips, texts; what a
+// chart shows first, its y axis, its readout; heat maps of even and of many ranks; the search over
+// settings; the button that starts an ended run again. run_first_page.sh makes the runs.
+import assert from "node:assert";
+import {
+  accessible,
+  drawn,
+  end,
+  env,
+  figure,
+  harmless,
+  killAll,
+  launch,
+  newContext,
+  newPage,
+  problems,
+  serve,
+  sql,
+  token,
+  truth,
+  walked,
+} from "./browser_kit.mjs";
+
+const trouble = "section.trouble";
+
+/** What, when, why, what to do, and the command: in the words of `top --json`. */
+async function saysWhatHappened(page) {
+  const says = (selector) => page.locator(`${trouble} ${selector}`);
+  await page.waitForSelector(trouble);
+  assert.equal(await says("h2").textContent(), "failed after step 150 of 200");
+  assert.match(await says(".note").textContent(), /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC, .+ ago$/);
+  const texts = await says("p").allTextContents();
+  assert.equal(texts[1], "rank 1 was ended by signal 9 (Killed) <b id=hacked>");
+  assert.match(texts[2], /^resume it: it goes on after the checkpoint of step 100, so 50 steps/);
+  const command = await says("code").textContent();
+  assert.equal(command, `bitrain train --resume failed --store ${env.BITRAIN_STORE}`);
+  await harmless(page, "a failed run");
+  return command;
+}
+
+async function copies(context, page, command, url) {
+  await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: url });
+  await page.locator(`${trouble} button`, { hasText: "Copy" }).click();
+  await page.waitForFunction(() => document.getElementById("toast").textContent === "copied");
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), command);
+}
+
+async function chipsAndTexts(page) {
+  const chips = await page.locator(".chips li").allTextContents();
+  assert.deepEqual(chips, [
+    "model nano, 3.14 M parameters",
+    "data book.txt, 410 k tokens",
+    "layout 2 ranks x 2 threads, dp 2",
+    "lr 0.002, cosine",
+    "batch 4096 tokens (16 x 256)",
+  ]);
+  const samples = page.locator(".sample");
+  assert.deepEqual(await samples.locator("h2").allTextContents(), [
+    "The model writes, step 100",
+    "Before, step 50",
+  ]);
+  assert.deepEqual(await samples.locator("pre").allTextContents(), [
+    "In the beginning <img src=x onerror=hacked=1>\nGod",
+    "the of of",
+  ]);
+  assert.match(await page.locator("[data-tile=step] small").textContent(), /^of 200, 75 %/);
+  assert.equal(await page.locator("[data-tile=step] progress").getAttribute("value"), "0.75");
+  assert.match(await page.locator("[data-tile=tokens] small").textContent(), /epoch 1\.50$/);
+}
+
+/** The texts along the y axis of a chart would be pixels: its range is asked of the server. */
+async function chartShowsTheRun(page, url) {
+  const loss = figure(page, "Loss");
+  const flip = loss.locator("button.range");
+  await flip.waitFor();
+  assert.equal(await flip.textContent(), "show all values");
+  const answer = await page.request.get(`${url}/api/v1/runs/failed/series?metric=loss`);
+  const [{ low, high, max }] = (await answer.json()).series;
+  assert(high < 10 && Math.max(...max) > 90, `${low} to ${high}: the outliers are shown`);
+  await flip.click();
+  await page.waitForFunction(
+    () => document.querySelector("button.range")?.textContent === "usual range",
+  );
+  await flip.click();
+  await loss.focus();
+  await page.keyboard.press("i"); // closer: the button offers the way back
+  await page.waitForFunction(
+    () => document.querySelector("button.range")?.textContent === "usual range",
+  );
+  await page.keyboard.press("z");
+  await page.waitForFunction(
+    () => document.querySelector("button.range")?.textContent === "show all values",
+  );
+}
+
+/** The newest value is exact; a bucket says of which steps it is the mean, and what is smoothed. */
+async function readoutTellsBuckets(page, url) {
+  await page.goto(`${url}/#/run/long/overview`);
+  await drawn(page, "a run of many steps");
+  const loss = figure(page, "Loss");
+  const text = () => loss.locator(".readout").textContent();
+  const last = sql("SELECT step, loss FROM steps WHERE run = 'long' ORDER BY step DESC LIMIT 1")[0];
+  const newest = (await text()).replaceAll("\u202f", "");
+  assert(newest.startsWith(`step ${last.step + 1}`), newest);
+  assert(newest.includes(`training ${last.loss.toFixed(4)}`), newest);
+  assert.match(newest, /over 60 steps/, "2 % of 3000 steps");
+  await loss.focus();
+  await page.keyboard.press("Home");
+  const first = truth("SELECT loss FROM steps WHERE run = 'long' AND step = 0");
+  assert((await text()).includes(`training ${first.toFixed(4)}`), "the first point is exact");
+  await page.keyboard.press("ArrowRight");
+  const bucket = /^steps (\d+)–(\d+), mean/.exec((await text()).replaceAll("\u202f", ""));
+  assert(bucket, `a bucket is told as one step: ${await text()}`);
+  const [from, to] = [Number(bucket[1]) - 1, Number(bucket[2]) - 1];
+  const mean = truth(
+    `SELECT avg(loss) FROM steps WHERE run = 'long' AND step BETWEEN ${from} AND ${to}`,
+  );
+  assert((await text()).includes(`training ${mean.toFixed(4)}`), `${await text()}, not ${mean}`);
+  await smoothsByShare(page, loss);
+  await zoomedSentence(page, loss);
+}
+
+async function smoothsByShare(page, loss) {
+  const slider = page.locator("input[type=range][aria-label=smooth]");
+  await slider.focus();
+  await page.keyboard.press("ArrowRight");
+  assert.match(await loss.locator(".readout").textContent(), /over 150 steps/);
+  await page.keyboard.press("Home");
+  assert.doesNotMatch(await loss.locator(".readout").textContent(), /over \d+ steps/);
+  for (let i = 0; i < 3; i++) await page.keyboard.press("ArrowRight");
+  assert.match(await loss.locator(".readout").textContent(), /over 60 steps/);
+}
+
+/** The sentence of a zoom names its first and last step, and the values there. */
+async function zoomedSentence(page, loss) {
+  await loss.focus();
+  await page.keyboard.press("Home");
+  for (let i = 0; i < 4; i++) await page.keyboard.press("Shift+ArrowRight");
+  const asked = page.waitForRequest((r) => /series.*x0=\d+/.test(r.url()));
+  await page.keyboard.press("+");
+  const query = new URL((await asked).url()).searchParams;
+  const [from, to] = [Number(query.get("x0")), Number(query.get("x1"))];
+  await page.waitForFunction(
+    () => /between steps/.test(document.querySelector("figure figcaption").textContent),
+  );
+  const caption = (await loss.locator("figcaption").textContent()).replaceAll("\u202f", "");
+  const said = /from ([\d.]+) to ([\d.]+) between steps (\d+) and (\d+)/.exec(caption);
+  assert(said, caption);
+  assert(Number(said[3]) - 1 <= from && from - Number(said[3]) < 16, `${caption}, from ${from}`);
+  assert.equal(Number(said[4]) - 1, to);
+  const at = (step) => truth(`SELECT loss FROM steps WHERE run = 'long' AND step = ${step}`);
+  assert.equal(said[2], at(to).toFixed(4));
+  await page.keyboard.press("z");
+}
+
+/** Noise is not painted as a difference, and 256 ranks fit the window. */
+async function heatMaps(context, url) {
+  const page = await newPage(context, "256 ranks");
+  await page.setViewportSize({ width: 1280, height: 800 });
+  await page.goto(`${url}/#/run/many/ranks`);
+  const map = figure(page, "Rank by time");
+  await map.scrollIntoViewIfNeeded();
+  await map.locator("canvas.heat").waitFor();
+  await page.waitForFunction(() => document.querySelector("canvas.heat")?.clientHeight > 200);
+  const scale = await map.locator(".readout span").first().textContent();
+  assert.match(scale, /0\.8×/);
+  assert.match(scale, /1\.25×/);
+  const { height } = await map.locator("canvas.heat").boundingBox();
+  assert(height >= 256 && height < 800 - 100, `${height} pixels for 256 ranks`);
+  assert.match(await page.locator(".crowded").textContent(), /^node0: 3\.0 busy tasks/);
+  await page.close();
+}
+
+async function settingsAreSearched(page, url) {
+  await page.goto(`${url}/#/run/failed/system`);
+  const card = figure(page, "Settings and facts");
+  const keys = () => card.locator("tbody code").allTextContents();
+  await card.locator("tbody code").first().waitFor();
+  const all = await keys();
+  assert(all.includes("optim.lr") && all.includes("params"));
+  await card.locator("input[type=search]").fill("LR 0.002");
+  await page.waitForFunction(
+    (n) => document.querySelectorAll("figure tbody code").length < n,
+    all.length,
+  );
+  assert.deepEqual(await keys(), ["optim.lr"]);
+}
+
+/** With --control the button asks, and starts the run again; the page follows it. */
+async function resumes(context, page, url) {
+  await page.goto(`${url}/#/run/trained/overview`);
+  await page.waitForSelector(trouble);
+  assert.equal(await page.locator(`${trouble} h2`).textContent(), "stopped after step 4 of 12");
+  page.removeAllListeners("dialog");
+  const asked = [];
+  page.on("dialog", (dialog) => {
+    asked.push(dialog.message());
+    dialog.accept();
+  });
+  await page.locator(`${trouble} button.main`, { hasText: "Resume" }).click();
+  await page.waitForFunction(() =>
+    document.getElementById("toast").textContent.includes("started again"),
+  );
+  assert.deepEqual(asked, ["Resume trained?"]);
+  const done = "SELECT state || steps FROM runs WHERE run = 'trained'";
+  for (let i = 0; i < 600 && truth(done) !== "done12"; i++) await page.waitForTimeout(200);
+  assert.equal(truth(done), "done12", "the run was started again, and ended");
+  await page.reload();
+  await page.waitForSelector("#state.done");
+  assert(await page.locator(trouble).isHidden(), "nothing is wrong any more");
+}
+
+/** A server without --control has no such button. */
+async function mayNot(context) {
+  const { server, port } = await serve(0);
+  const page = await newPage(context, "without control");
+  await page.goto(`http://127.0.0.1:${port}/#token=${token}`);
+  await page.waitForSelector("#runs tr[data-run=failed]");
+  await page.goto(`http://127.0.0.1:${port}/#/run/failed/overview`);
+  await page.waitForSelector(trouble);
+  await page.locator(`${trouble} button`, { hasText: "Copy" }).waitFor();
+  assert(await page.locator(`${trouble} button.main`).isHidden(), "a button that nobody allowed");
+  await page.close();
+  await end(server, "SIGTERM");
+}
+
+const browser = await launch();
+const clock = setTimeout(() => {
+  console.error("out of time");
+  process.exit(1);
+}, 210000);
+try {
+  const { port } = await serve(0, "--control");
+  const url = `http://127.0.0.1:${port}`;
+  const viewport = { width: 1280, height: 2600 };
+  const context = await newContext(browser, { viewport, colorScheme: "light" });
+  const page = await newPage(context, "page");
+  await page.goto(`${url}/#token=${token}`);
+  await page.waitForSelector("#runs tr[data-run=failed]");
+  await page.goto(`${url}/#/run/failed/overview`);
+  await drawn(page, "a failed run");
+  const command = await saysWhatHappened(page);
+  await copies(context, page, command, url);
+  await chipsAndTexts(page);
+  await accessible(page, "a failed run");
+  await walked(page, "a failed run");
+  await chartShowsTheRun(page, url);
+  await readoutTellsBuckets(page, url);
+  await heatMaps(context, url);
+  await settingsAreSearched(page, url);
+  await mayNot(context);
+  await resumes(context, page, url);
+  assert.deepEqual(problems, [], "console errors, policy violations or serious findings");
+  console.log("the first page answers the first question");
+} finally {
+  clearTimeout(clock);
+  killAll();
+  await browser.close();
+}

@@ -1,0 +1,33 @@
+#!/bin/bash
+# The first page in a real browser: what happened to a run and the button that mends it, what a chart shows first, of how many steps its
+# readout tells, heat maps of even and of many ranks, the search over settings. Needs what run_browser.sh needs.
+# timeout: 240
+# labels: web browser mpi
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+skip() { echo "SKIP: $*"; exit 77; }
+command -v node >/dev/null || skip "Node.js is missing (Debian: npm)"
+command -v chromium >/dev/null || skip "Chromium is missing (Debian: chromium)"
+modules=$BT_BIN/tests/web/node_modules
+[ -d "$modules/playwright-core" ] && [ -d "$modules/axe-core" ] || skip "playwright-core and axe-core are missing (cmake --build build --target browser-modules)"
+! "$BITRAIN" doctor --quick | grep -q "without the dashboard" || skip "built without the dashboard"
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+export BITRAIN_STORE="$dir/w.db" XDG_RUNTIME_DIR="$dir" BITRAIN_DASH_TOKEN=0123456789abcdef0123456789abcdef HOME="$dir"
+export BT_SYNTH=$BT_BIN/tests/t.store.synth_runs BT_MODULES=$modules BT_DIR=$dir
+"$BT_SYNTH" "$BITRAIN_STORE" failed ranks=2 steps=150 live=1 || exit 1
+"$BT_SYNTH" "$BITRAIN_STORE" long ranks=2 steps=3000 || exit 1
+"$BT_SYNTH" "$BITRAIN_STORE" many ranks=256 steps=40 jitter=0.05 load=3 || exit 1
+"$BITRAIN" train --name trained --preset nano --data synth:chain --ranks 1 --threads 1 --batch-tokens 512 --seq-len 64 --steps 12 \
+    --stop-after 4 --set train.eval_tokens=1024 >"$dir/train.out" 2>&1 || { cat "$dir/train.out"; exit 1; }
+sqlite3 "$BITRAIN_STORE" <<'SQL' || exit 1
+UPDATE run SET state = 'failed', exit_kind = 'signal', ended_us = last_us WHERE name = 'failed';
+UPDATE run_doc SET config = '{"model.preset":{"value":"nano"},"optim.lr":{"value":0.002},"optim.schedule":{"value":"cosine"},"model.seq_len":{"value":256},"data.path":{"value":["book.txt"]},"train.steps":{"value":200}}' WHERE run = (SELECT id FROM run WHERE name = 'failed');
+INSERT INTO fact SELECT id, 'data.tokens', '409600', 0 FROM run WHERE name = 'failed';
+INSERT INTO fact SELECT id, 'batch_tokens', '4096', 0 FROM run WHERE name = 'failed';
+UPDATE step SET loss = loss + 90 WHERE step < 3 AND aid IN (SELECT a.id FROM attempt a JOIN run r ON r.id = a.run WHERE r.name = 'failed');
+INSERT INTO event(run, t_us, step, rank, kind, level, title) SELECT id, last_us, 149, 1, 'failure', 2, 'rank 1 was ended by signal 9 (Killed) <b id=hacked>' FROM run WHERE name = 'failed';
+INSERT INTO event(run, t_us, step, kind, level, title, body) SELECT id, last_us, 49, 'sample', 0, 'writes', '{"text":"the of of"}' FROM run WHERE name = 'failed';
+INSERT INTO event(run, t_us, step, kind, level, title, body) SELECT id, last_us, 99, 'sample', 0, 'writes', '{"prompt":"Now","text":"In the beginning <img src=x onerror=hacked=1>\nGod"}' FROM run WHERE name = 'failed';
+SQL
+timeout 220 node "$here/first_page.mjs"
