@@ -107,10 +107,6 @@ static void run_items(const bt_top *t, items *l) {
     add(l, 0, BT_C_BRIGHT, "", t->run);
     snprintf(b, sizeof b, "%s %s", h->live ? "●" : "○", bt_run_states[h->state].id);
     add(l, 0, bt_state_color(h->state), "", b);
-    if (!isnan(h->progress)) {
-        progress_bar(b, h->progress);
-        add(l, 1, BT_C_ACCENT, "", b);
-    }
     if (h->live) {
         snprintf(b, sizeof b, "%s ago", bt_fmt_age(c, sizeof c, h->age_s));
         add(l, h->state == BT_STATE_RUNNING ? 6 : 1,
@@ -123,6 +119,10 @@ static void run_items(const bt_top *t, items *l) {
     snprintf(b, sizeof b, "%d/%d", h->ranks_reporting, h->world_size);
     add(l, 3, h->ranks_reporting < h->world_size && h->ranks_reporting > 0 ? BT_C_WARN : BT_C_TEXT,
         "ranks", b);
+    if (!isnan(h->progress)) {
+        progress_bar(b, h->progress);
+        add(l, 1, BT_C_ACCENT, "", b);
+    }
     add(l, 5, BT_C_TEXT, "", bt_fmt_age(b, sizeof b, h->elapsed_s < 10 ? 10 : h->elapsed_s));
     if (!isnan(h->eta_s) && h->state != BT_STATE_PAUSED) {
         int n = snprintf(b, sizeof b, "%s", bt_fmt_age(c, sizeof c, floor(h->eta_s)));

@@ -178,6 +178,10 @@ static void go_screen(bt_top *t, int screen) {
     t->pane = 0;
     t->expanded = t->help = t->comparing = false;
     t->mode = 0;
+    /* a range of one screen's charts means nothing in others */
+    t->y_all = false;
+    t->y_zoom = 0;
+    t->y_pan = 0;
     t->reload = true;
     if (screen == BT_SCREEN_RUNS) snprintf(t->cursor_run, sizeof t->cursor_run, "%s", t->run);
 }

@@ -233,12 +233,11 @@ static void settings_and_facts_are_listed(void **state) {
 static void samples_are_shown_newest_first(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
-    make(t->db,
-         "INSERT INTO event(run, t_us, step, kind, level, title, body) VALUES "
-         "(1, 1, 9, 'sample', 0, 'old', '{\"text\":\"oldest\"}'), "
-         "(1, 2, 49, 'sample', 0, 'one', '{\"prompt\":\"p\",\"text\":\"before\"}'), "
-         "(1, 3, 99, 'sample', 0, 'two', '{\"text\":\"a\\u001b[31m\\nb\\ufffd\"}'), "
-         "(1, 4, 109, 'sample', 0, 'no JSON', 'x')");
+    make(t->db, "INSERT INTO event(run, t_us, step, kind, level, title, body) VALUES "
+                "(1, 1, 9, 'sample', 0, 'old', '{\"text\":\"oldest\"}'), "
+                "(1, 2, 49, 'sample', 0, 'one', '{\"prompt\":\"p\",\"text\":\"before\"}'), "
+                "(1, 3, 99, 'sample', 0, 'two', '{\"text\":\"a\\u001b[31m\\nb\\ufffd\"}'), "
+                "(1, 4, 109, 'sample', 0, 'no JSON', 'x')");
     bt_view *v = open_view(t->db, &db);
     bt_view_ask a = ask_all("s");
     OK(bt_view_load(v, &a, err));

@@ -140,8 +140,8 @@ async function zoomedSentence(page, loss) {
   await page.keyboard.press("+");
   const query = new URL((await asked).url()).searchParams;
   const [from, to] = [Number(query.get("x0")), Number(query.get("x1"))];
-  await page.waitForFunction(
-    () => /between steps/.test(document.querySelector("figure figcaption").textContent),
+  await page.waitForFunction(() =>
+    /between steps/.test(document.querySelector("figure figcaption").textContent),
   );
   const caption = (await loss.locator("figcaption").textContent()).replaceAll("\u202f", "");
   const said = /from ([\d.]+) to ([\d.]+) between steps (\d+) and (\d+)/.exec(caption);
@@ -184,6 +184,15 @@ async function settingsAreSearched(page, url) {
     all.length,
   );
   assert.deepEqual(await keys(), ["optim.lr"]);
+}
+
+/** A compared run has no value after its end. */
+async function comparisonTellsEnds(page, url) {
+  await page.goto(`${url}/#/compare?runs=failed,long`);
+  await page.waitForFunction(() => {
+    const text = document.querySelector("figure .readout")?.textContent || "";
+    return /failed ended/.test(text) && /long \d/.test(text);
+  });
 }
 
 /** With --control the button asks, and starts the run again; the page follows it. */
@@ -248,6 +257,7 @@ try {
   await readoutTellsBuckets(page, url);
   await heatMaps(context, url);
   await settingsAreSearched(page, url);
+  await comparisonTellsEnds(page, url);
   await mayNot(context);
   await resumes(context, page, url);
   assert.deepEqual(problems, [], "console errors, policy violations or serious findings");

@@ -191,6 +191,7 @@ static void axes_and_smoothing(void **state) {
     shows("~zz~", "y x4");
     shows("~zZZ~", "y x0.5");
     hides("~zo~", "y x");
+    hides("~z31~", "y x");
     shows("~o~", "all y");
     hides("~oo~", "all y");
     /* the panned axis has other numbers */

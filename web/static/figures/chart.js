@@ -142,6 +142,7 @@ class Layers {
       label,
       color: name,
       values,
+      ends: line.ends,
       least: line.lo && this.spread(line.lo, i),
       most: line.lo && this.spread(line.hi, i),
       meant: line.meant && this.spread(line.meant, i),
@@ -172,8 +173,8 @@ let pressed = null; // the chart on which the pointer went down: only it may sta
  *             ghost}]. n: steps that a point stands for; meant: of how many it is the mean; lo, hi:
  *             their range; low, high: where the line's usual values lie, which is what the chart
  *             shows first; best: the values whose least is marked; sparse: few points, which are
- *             joined; smooth: false leaves the line as it is; ghost: steps as they went before a
- *             restart
+ *             joined; smooth: false leaves the line as it is; ends: a run of its own, which has no
+ *             value after its end; ghost: steps as they went before a restart
  *   unit      of y
  *   axis      of x, a key of `axes` in vocabulary.js
  *   stacked   areas on each other
@@ -332,9 +333,7 @@ export class Chart {
     const usual = this.y.all || this.spec.stacked ? null : usualRange(this.spec.lines);
     const fits = usual && (!isLog || usual[0] > 0);
     const [from, until] = fits ? usual : [low, high];
-    const range = isLog
-      ? logRange(from, until * 1.05)
-      : linearRange(from, until, this.spec.floor);
+    const range = isLog ? logRange(from, until * 1.05) : linearRange(from, until, this.spec.floor);
     const isMoved = this.y.zoom !== 0 || this.y.pan !== 0;
     return isMoved ? zoomedRange(range, this.y, isLog) : range;
   }

@@ -34,7 +34,7 @@ export function stepsCovered({ n, y }) {
 
 /** The range in which the usual values of all lines lie, as the server tells; null: not known. */
 export function usualRange(lines) {
-  const known = lines.filter((line) => !line.ghost && Number.isFinite(line.low));
+  const known = lines.filter((line) => line.x.length && !line.ghost && Number.isFinite(line.low));
   if (!known.length) return null;
   const low = Math.min(...known.map((line) => line.low));
   const high = Math.max(...known.map((line) => line.high));

@@ -79,6 +79,7 @@ export function markBest(area, { index, value, text, color: tone }) {
   canvas.strokeStyle = color(tone);
   canvas.fillStyle = color(tone);
   canvas.lineWidth = 2 * ratio;
+  canvas.setLineDash([]);
   canvas.beginPath();
   canvas.arc(x, y, 5 * ratio, 0, 2 * Math.PI);
   canvas.stroke();

@@ -43,8 +43,9 @@ export class ChartReadout {
     say(this.axisTitle, `${axes[spec.axis]?.title || ""} `);
     say(this.axisValue, onAxis(spec.axis, x[at]));
     shown.forEach((line, k) => {
-      say(this.values[k], unit(spec.unit, newest(line.values, at)));
-      say(this.smooth[k], line.smoothed ? smoothedText(line, spec.unit, at) : "");
+      const ended = line.ends && hasEnded(line.values, at);
+      say(this.values[k], ended ? "ended" : unit(spec.unit, newest(line.values, at)));
+      say(this.smooth[k], line.smoothed && !ended ? smoothedText(line, spec.unit, at) : "");
     });
     const event = pointing && eventAt(spec.events || [], steps, at);
     this.event.className = event ? `level-${event.level}` : "";
@@ -87,6 +88,11 @@ function meantAt(shown, index) {
 /** ", 2.4425 over 40 steps": what the thick line shows there */
 function smoothedText(line, unitName, index) {
   return `, ${unit(unitName, newest(line.smoothed, index))} over ${line.window} steps`;
+}
+
+/** Whether a line has no point at an index or after it. */
+function hasEnded(values, index) {
+  return values.slice(index).every((value) => value === undefined || value === null);
 }
 
 /** A line that has no point at an index still has its newest value before. */

@@ -29,6 +29,10 @@ function linesOf(data) {
       y: at(one.mean),
       step: at(one.step),
       n: at(one.n),
+      meant: at(one.n),
+      low: one.low,
+      high: one.high,
+      ends: true,
       sparse: true,
       unit: one.unit,
     };
