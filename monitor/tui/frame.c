@@ -330,6 +330,9 @@ static void collect(const bt_top *t, items *all) {
                  100 * late->fault_frac);
         add(&b, 3, BT_C_WARN, "", says);
     }
+    const bt_view_trouble *x = &t->view->head.trouble;
+    if (x->any && x->level != BT_EV_INFO)
+        add(&b, 1, x->level == BT_EV_ERROR ? BT_C_BAD : BT_C_WARN, "", x->why);
     /* the most important first, as many as there is room for */
     for (int level = 0; level < 10; level++) {
         for (int i = 0; i < a.n && all->n < 24; i++)

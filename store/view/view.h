@@ -115,7 +115,8 @@ typedef struct bt_view_trouble {
     char command[400];    /* that does it, as typed into a shell of the run's machine */
     /* the control verb that does it on a live run; BT_VERB_COUNT: none */
     bt_verb verb;
-    bool resumes; /* the command starts the ranks anew */
+    /* the command starts the ranks anew, and this is the machine that they were started on */
+    bool resumes;
 } bt_view_trouble;
 
 enum { BT_VIEW_CHIPS = 5 };

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "store/sql/sql.h"
 #include "store/view/view_impl.h"
@@ -280,11 +281,20 @@ const char *bt_view_trouble_line(const bt_view_trouble *t, char *buf, size_t siz
     return buf;
 }
 
+static bool is_here(const char *host) {
+    char here[BT_HOST_MAX] = "";
+    gethostname(here, sizeof here - 1);
+    return strcmp(here, host) == 0;
+}
+
 /* what a resumed run does first; a checkpoint's step is the number of steps it holds */
 static void tell_resume(bt_view *v, const bt_summary *s, const char *first) {
     bt_view_trouble *t = &v->head.trouble;
     long long lost = (long long)(t->step + 1 - s->ckpt_step);
-    const char *resume = first[0] ? "then resume it" : "resume it";
+    char resume[BT_HOST_MAX + 32];
+    t->resumes = is_here(v->head.host);
+    snprintf(resume, sizeof resume, "%sresume it%s%s", first[0] ? "then " : "",
+             t->resumes ? "" : " on ", t->resumes ? "" : v->head.host);
     if (s->ckpt_step < 0)
         snprintf(t->advice, sizeof t->advice,
                  "%s%s: no checkpoint was written, so it begins at the first step", first, resume);
@@ -296,7 +306,6 @@ static void tell_resume(bt_view *v, const bt_summary *s, const char *first) {
         snprintf(t->advice, sizeof t->advice, "%s%s: it goes on after the checkpoint of step %lld",
                  first, resume, (long long)s->ckpt_step);
     command_of(v, "train --resume", "", t->command, sizeof t->command);
-    t->resumes = true;
 }
 
 static const struct {

@@ -18,11 +18,15 @@ static void run_sql(const char *path, const char *sql) {
 /* a run of 120 of 200 steps whose newest checkpoint holds 100 */
 static int64_t make(const char *path, const char *sql) {
     bt_synth s = bt_synth_default("s");
+    char here[64] = "", set[120];
     double last;
     bt_db *db = NULL;
     s.steps = STEPS;
     s.live = true;
     OK(bt_synth_make(path, &s, err));
+    gethostname(here, sizeof here - 1);
+    snprintf(set, sizeof set, "UPDATE run SET host = '%s'", here);
+    run_sql(path, set);
     run_sql(path, sql);
     OK(bt_db_open(&db, path, err));
     OK(bt_db_value(db, "SELECT updated_s FROM runs WHERE run = ?1", "s", &last, err));
@@ -77,6 +81,15 @@ static void a_failed_run_says_what_when_why_and_what_to_do(void **state) {
     assert_true(x.resumes);
     assert_int_equal(x.verb, BT_VERB_COUNT);
     NEAR(x.when_s, 1700000000 + STEPS * 0.113);
+}
+
+/* on another machine: the command is for there, and nothing here can do it */
+static void a_run_of_another_machine_is_resumed_there(void **state) {
+    const bt_tmp *t = *state;
+    bt_view_trouble x = trouble_of(t->db, FAILURE("signal", "x") "; UPDATE run SET host = 'far'");
+    assert_non_null(strstr(x.advice, "resume it on far: it goes on"));
+    assert_non_null(strstr(x.command, "train --resume s"));
+    assert_false(x.resumes);
 }
 
 /* memory is mended before the run is resumed; a run without a checkpoint begins anew */
@@ -260,6 +273,7 @@ int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
         TEST(a_failed_run_says_what_when_why_and_what_to_do),
+        TEST(a_run_of_another_machine_is_resumed_there),
         TEST(the_remedy_follows_the_kind_of_failure),
         TEST(the_command_runs_as_printed),
         TEST(a_lost_run_names_its_process),

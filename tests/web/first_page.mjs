@@ -31,9 +31,14 @@ async function saysWhatHappened(page) {
   assert.match(await says(".note").textContent(), /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC, .+ ago$/);
   const texts = await says("p").allTextContents();
   assert.equal(texts[1], "rank 1 was ended by signal 9 (Killed) <b id=hacked>");
-  assert.match(texts[2], /^resume it: it goes on after the checkpoint of step 100, so 50 steps/);
+  assert.match(
+    texts[2],
+    /^resume it on nodes: it goes on after the checkpoint of step 100, so 50 steps/,
+  );
   const command = await says("code").textContent();
   assert.equal(command, `bitrain train --resume failed --store ${env.BITRAIN_STORE}`);
+  const mends = page.locator(`${trouble} button.main`);
+  assert(await mends.isHidden(), "a button that would start the run on another machine");
   await harmless(page, "a failed run");
   return command;
 }
@@ -225,7 +230,7 @@ async function mayNot(context) {
   const page = await newPage(context, "without control");
   await page.goto(`http://127.0.0.1:${port}/#token=${token}`);
   await page.waitForSelector("#runs tr[data-run=failed]");
-  await page.goto(`http://127.0.0.1:${port}/#/run/failed/overview`);
+  await page.goto(`http://127.0.0.1:${port}/#/run/trained/overview`);
   await page.waitForSelector(trouble);
   await page.locator(`${trouble} button`, { hasText: "Copy" }).waitFor();
   assert(await page.locator(`${trouble} button.main`).isHidden(), "a button that nobody allowed");

@@ -87,7 +87,7 @@ void bt_trouble_draw(bt_top *t, bt_rect r) {
     bt_canvas_put(c, r.x, y, bad ? 0x2717 : warn ? 0x25B2 : 0x25CF, (bt_style){.fg = color});
     int w = bt_canvas_text(c, r.x + 2, y, r.w - 2, (bt_style){.fg = color, .attr = BT_ATTR_BOLD},
                            bt_view_trouble_line(x, what, sizeof what));
-    if (x->command[0] && bt_term_caps_of(t->term).keys)
+    if ((x->resumes || x->verb < BT_VERB_COUNT) && bt_term_caps_of(t->term).keys)
         snprintf(key, sizeof key, "key %s does it", x->verb == BT_VERB_STOP ? "S" : "P");
     if (w + 4 + bt_canvas_text_width(key) < r.w)
         bt_canvas_text_right(c, r.x + r.w, y, r.w, (bt_style){.fg = BT_C_SECOND}, key);

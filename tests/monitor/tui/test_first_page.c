@@ -71,10 +71,15 @@ static void a_failed_run_at_80_columns(void **state) {
     (void)state;
     s.steps = 120;
     s.live = true;
-    make("bad", &s,
-         SETTINGS "UPDATE run SET state = 'failed', exit_kind = 'signal', ended_us = last_us; "
-                  "INSERT INTO event(run, t_us, step, rank, kind, level, title) SELECT 1, last_us, "
-                  "119, 1, 'failure', 2, 'rank 1 was ended by signal 9 (Killed)' FROM run");
+    char sql[2048], here[64] = "";
+    gethostname(here, sizeof here - 1);
+    snprintf(sql, sizeof sql, "%s; UPDATE run SET host = '%s'",
+             SETTINGS
+             "UPDATE run SET state = 'failed', exit_kind = 'signal', ended_us = last_us; "
+             "INSERT INTO event(run, t_us, step, rank, kind, level, title) SELECT 1, last_us, "
+             "119, 1, 'failure', 2, 'rank 1 was ended by signal 9 (Killed)' FROM run",
+             here);
+    make("bad", &s, sql);
     char *x = frame("bad", 1, 80, 24, BT_DEPTH_MONO);
     has(x, "failed after step 120 of 240, 1m 40s ago");
     has(x, "key P does it");
@@ -83,6 +88,9 @@ static void a_failed_run_at_80_columns(void **state) {
     has(x, "bitrain train --resume bad --store ");
     has(x, "loss ─");
     has(x, "████░░░░ 50 %");
+    free(x);
+    x = frame("bad", 1, 60, 14, BT_DEPTH_MONO);
+    has(x, "rank 1 was ended by signal 9");
     free(x);
 }
 

@@ -211,13 +211,19 @@ static void run_sql(const char *sql) {
 /* an ended run goes on by the key that lets a paused one go on */
 static void a_failed_run_is_resumed(void **state) {
     (void)state;
+    char here[64] = "", sql[200];
     run_sql("UPDATE run SET state = 'failed', exit_kind = 'signal' WHERE name = 'base-1'");
+    check("base-1", "~P~", "the run is not live", true, 100, 30); /* of another machine */
+    gethostname(here, sizeof here - 1);
+    snprintf(sql, sizeof sql, "UPDATE run SET host = '%s' WHERE name = 'base-1'", here);
+    run_sql(sql);
     check("base-1", "~P~", "base-1: resume the training?", true, 100, 30);
     check("base-1", "~Pn~", "nothing was done", true, 100, 30);
     assert_string_equal(done, "");
     check("base-1", "~Py~", "base-1: resumed", true, 100, 30);
     assert_string_equal(done, "start base-1: --resume base-1");
-    run_sql("UPDATE run SET state = 'done', exit_kind = 'finished' WHERE name = 'base-1'");
+    run_sql("UPDATE run SET state = 'done', exit_kind = 'finished', host = 'nodes' "
+            "WHERE name = 'base-1'");
     check("base-1", "~P~", "the run is not live", true, 100, 30);
 }
 
