@@ -377,7 +377,7 @@ static void resume_run(bt_top *t) {
 static void ask_control(bt_top *t, bt_action what) {
     if (t->has_run && what == BT_DO_PAUSE && t->view->head.trouble.resumes) {
         if (t->cfg.actions.start)
-            t->input = BT_INPUT_CONFIRM, t->confirm = what;
+            t->input = BT_INPUT_CONFIRM, t->confirm = what, t->asked_burst = t->burst;
         else
             bt_top_message(t, BT_C_WARN, "no run can be started here: use '%s'",
                            t->view->head.trouble.command);

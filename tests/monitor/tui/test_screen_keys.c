@@ -218,9 +218,11 @@ static void a_failed_run_is_resumed(void **state) {
     snprintf(sql, sizeof sql, "UPDATE run SET host = '%s' WHERE name = 'base-1'", here);
     run_sql(sql);
     check("base-1", "~P~", "base-1: resume the training?", true, 100, 30);
-    check("base-1", "~Pn~", "nothing was done", true, 100, 30);
+    check("base-1", "~P~n~", "nothing was done", true, 100, 30);
     assert_string_equal(done, "");
-    check("base-1", "~Py~", "base-1: resumed", true, 100, 30);
+    check("base-1", "~Py~", "base-1: resumed", false, 100, 30); /* pasted text starts nothing */
+    assert_string_equal(done, "");
+    check("base-1", "~P~y~", "base-1: resumed", true, 100, 30);
     assert_string_equal(done, "start base-1: --resume base-1");
     run_sql("UPDATE run SET state = 'done', exit_kind = 'finished', host = 'nodes' "
             "WHERE name = 'base-1'");
