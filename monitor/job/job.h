@@ -52,6 +52,8 @@ struct bt_job {
     bool no_input; /* the keyboard is gone */
     /* verbs (BT_PENDING) for a rank that is not there yet */
     uint32_t pending;
+    /* when a rank was first seen stopped by a signal, 0: none is; when to look next */
+    int64_t stopped_ns, stopped_look_ns;
     int64_t stop_ns;   /* when stop_now was asked */
     int64_t signal_ns; /* when the first signal to stop came; 0: none yet */
     /* wanted; that the ranks have (from their checkpoint, or told) */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@
 
 /* whoever watches, or attacks the watcher, comes after the ranks */
 enum { VIEWER_NICE = 10 };
+static const int64_t STOPPED_LOOK_NS = 400000000;
 static const int64_t TICK_NS = 200000000, KILL_AFTER_NS = 300000000, LAST_WORDS_NS = 2000000000;
 
 /* ---- signals --------------------------------------------------------------------------------- */
@@ -151,6 +153,7 @@ static bt_code start_attempt(bt_job *job, bt_err *err) {
     job->last_step = -1;
     job->n_ranks = job->n_remote = 0;
     job->connected = job->complete = job->hung = job->restarting = false;
+    job->stopped_ns = job->stopped_look_ns = 0;
     job->oom_before = bt_proc_oom_kills();
     job->started_ns = bt_now_ns();
     bt_health_start(&job->health);
@@ -222,11 +225,51 @@ static void check_slow(bt_job *job, int64_t now) {
                      rank >= 0 ? host_of(job, rank) : "", rank >= 0 ? ")" : "");
 }
 
+static void end_hung(bt_job *job) {
+    job->hung = true;
+    bt_proc_kill_session(job->child.pid, 1);
+}
+
+/* A rank that a signal stopped does not go on by itself, and all wait for it: where a restart is
+ * allowed it is ended soon. (One under a debugger is in another state.) */
+static void check_stopped(bt_job *job, int64_t now) {
+    char who[320];
+    int rank;
+    const double median = bt_health_median_s(&job->health),
+                 quiet = bt_health_silence_s(&job->health, now);
+    if (now < job->stopped_look_ns || job->stop_asked || job->paused || !job->connected) return;
+    /* a look at all processes only where steps stay away */
+    if (!job->stopped_ns && quiet < (median > 0.25 ? 2 * median : 0.5)) return;
+    job->stopped_look_ns = now + STOPPED_LOOK_NS;
+    name_stopped(job, who, sizeof who, &rank);
+    if (rank < 0) {
+        if (job->stopped_ns)
+            bt_job_event(job, BT_EVENT_RECOVERED, -1, "no rank is stopped any more");
+        job->stopped_ns = 0;
+        return;
+    }
+    double limit = 5 * median;
+    const bool ends = job->s->hang_s > 0 && job->s->max_restarts > 0;
+    if (limit < 2) limit = 2;
+    if (!job->stopped_ns) {
+        char what[80] = "the run waits for it";
+        if (ends) snprintf(what, sizeof what, "the ranks are started again in %.0f s", ceil(limit));
+        job->stopped_ns = now;
+        bt_job_event(job, BT_EVENT_STALLED, rank, "%s; %s, unless it goes on (kill -CONT)", who + 2,
+                     what);
+    } else if (ends && (double)(now - job->stopped_ns) / 1e9 > limit) {
+        bt_job_event(job, BT_EVENT_FAILURE, rank, "%s for %.0f s: the ranks are ended", who + 2,
+                     limit);
+        end_hung(job);
+    }
+}
+
 static void check_health(bt_job *job) {
     char who[320];
     int rank;
     const int64_t now = bt_now_ns();
     check_slow(job, now);
+    if (!job->hung) check_stopped(job, now);
     switch (bt_health_check(&job->health, now, job->stop_asked ? 0 : job->s->hang_s)) {
     case BT_HEALTH_LATE:
         name_culprit(job, now, who, sizeof who, &rank);
@@ -238,8 +281,7 @@ static void check_health(bt_job *job) {
         name_culprit(job, now, who, sizeof who, &rank);
         bt_job_event(job, BT_EVENT_FAILURE, rank, "no step for %.0f s: the ranks are ended%s",
                      bt_health_silence_s(&job->health, now), who);
-        job->hung = true;
-        bt_proc_kill_session(job->child.pid, 1);
+        end_hung(job);
         break;
     case BT_HEALTH_FINE: break;
     }

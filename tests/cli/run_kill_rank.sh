@@ -52,6 +52,18 @@ q "SELECT title FROM events WHERE run='frozen'" | grep -q "rank 1 (pid .*) is st
 q "SELECT title FROM events WHERE run='frozen' AND kind='failure'" | grep -Eq "(in (data|the exchange|forward and backward|the optimizer|a checkpoint)|recording measurements) of step" || fault "nobody says where the ranks were: $(q "SELECT title FROM events WHERE run='frozen'")"
 
 # no restart allowed
+# with the defaults (600 s without a step): a stopped rank is known and ended soon
+start halted 18
+kill -STOP "$(rank_pid halted 1)"
+disturbed halted "no progress"
+q "SELECT title FROM events WHERE run='halted' AND kind='stalled'" | grep -q "rank 1 (pid .*) is stopped by a signal; the ranks are started again in" || fault "the stopped rank is not told of"
+# one that goes on in time costs no restart
+start waited 18
+pid=$(rank_pid waited 1)
+kill -STOP "$pid"; sleep 1; kill -CONT "$pid"
+wait $job || fault "waited: exit $?"
+[ "$(q "SELECT count(*) FROM attempts WHERE run='waited'")" = 1 ] || fault "a rank that was stopped for a second cost a restart"
+
 start mourned 18 --max-restarts 0
 kill -9 "$(rank_pid mourned 1)"
 wait "$job"
