@@ -5,26 +5,105 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/config/run_cfg.h"
+
 /* longer ones first */
 static const char *const ops[] = {"!=", "<=", ">=", ":", "=", "<", ">"};
 
-/* every name "runs" has, "\nname\n"... */
+/* one more name of a list "\nname\nname\n" */
 static bool take_name(void *ctx, const bt_row *row) {
     bt_text_printf(ctx, "%s\n", row->cells[0]);
     return true;
 }
 
-static bool known_column(const bt_text *names, const char *key) {
+static bool has_name(const bt_text *names, const char *key) {
     char line[170];
     snprintf(line, sizeof line, "\n%s\n", key);
     return strstr(bt_text_str(names), line) != NULL;
 }
 
-/* " AND (lhs OP ?n)" with the comparison of numbers where the value is one */
-static void compare(bt_run_filter *f, const char *lhs, const char *op, const char *value) {
+static bool is_number(const char *value) {
     char *end;
     strtod(value, &end);
-    bool number = *value && *end == 0;
+    return *value && *end == 0;
+}
+
+/* ---- names and values that cannot fit any run ------------------------------------------------ */
+
+enum { NEAR_MAX = 512 };
+
+/* the known name that is spelt most like `key`: a column of "runs", or a setting by its whole key or
+ * its last word; NULL: none is near. line: holds the answer */
+static const char *nearest_name(const bt_text *columns, const char *key, char line[64]) {
+    const char *names[NEAR_MAX];
+    char copy[64];
+    size_t n = 0;
+    for (size_t i = 0; i < bt_run_opts_n && n + 1 < NEAR_MAX; i++) {
+        const char *dot = strrchr(bt_run_opts[i].key, '.');
+        names[n++] = bt_run_opts[i].key;
+        if (dot) names[n++] = dot + 1;
+    }
+    const char *best = bt_nearest(key, names, n);
+    snprintf(line, 64, "%s", best ? best : "");
+    /* columns come last: where both are as near, the column wins */
+    for (const char *c = bt_text_str(columns); *c; c += strcspn(c, "\n"), c += *c == '\n') {
+        const size_t len = strcspn(c, "\n");
+        if (!len || len >= sizeof copy) continue;
+        snprintf(copy, sizeof copy, "%.*s", (int)len, c);
+        const char *const pair[] = {copy, line};
+        if (bt_nearest(key, pair, *line ? 2 : 1) == copy) snprintf(line, 64, "%s", copy);
+    }
+    return *line ? line : NULL;
+}
+
+static bt_code unknown_name(const bt_text *columns, const char *key, const char *word,
+                            bt_err *err) {
+    char near[64], shown[96];
+    bt_text_plain(shown, sizeof shown, word);
+    if (nearest_name(columns, key, near))
+        return bt_fail(err, BT_ARG,
+                       "filter '%s': runs have no column, setting or fact '%.60s' (did you mean "
+                       "'%s'?)",
+                       shown, key, near);
+    return bt_fail(err, BT_ARG,
+                   "filter '%s': runs have no column, setting or fact '%.60s' (`bitrain runs "
+                   "--json` shows the columns, `bitrain help options` the settings)",
+                   shown, key);
+}
+
+/* "loss<abc": SQLite would call every number smaller than a text */
+static bt_code not_a_number(const char *value, const char *op, const char *word, bt_err *err) {
+    char shown[96], text[64];
+    bt_text_plain(shown, sizeof shown, word);
+    bt_text_plain(text, sizeof text, value);
+    return bt_fail(err, BT_ARG, "filter '%s': %s compares numbers, and '%s' is none", shown, op,
+                   text);
+}
+
+/* a setting by its whole key or its last word: also one that no recorded run has */
+static bool is_setting(const char *key) {
+    for (size_t i = 0; i < bt_run_opts_n; i++) {
+        const char *dot = strrchr(bt_run_opts[i].key, '.');
+        if (strcmp(bt_run_opts[i].key, key) == 0 || (dot && strcmp(dot + 1, key) == 0)) return true;
+    }
+    return false;
+}
+
+static bt_code is_recorded(bt_db *db, const char *key, bool *yes, bt_err *err) {
+    double n = 0;
+    BT_TRY(bt_db_value(db,
+                       "SELECT EXISTS (SELECT 1 FROM configs WHERE key = ?1 OR key LIKE '%.' || "
+                       "?1) OR EXISTS (SELECT 1 FROM facts WHERE key = ?1 OR key LIKE '%.' || ?1)",
+                       key, &n, err));
+    *yes = n > 0;
+    return BT_OK;
+}
+
+/* ---- words to SQL ---------------------------------------------------------------------------- */
+
+/* " AND (lhs OP ?n)" with the comparison of numbers where the value is one */
+static void compare(bt_run_filter *f, const char *lhs, const char *op, const char *value) {
+    const bool number = is_number(value);
     f->params[f->n_params++] = value;
     if (strcmp(op, ":") == 0 && !number)
         bt_text_printf(&f->where, "instr(lower(%s), lower(?%d)) > 0", lhs, f->n_params);
@@ -35,7 +114,8 @@ static void compare(bt_run_filter *f, const char *lhs, const char *op, const cha
         bt_text_printf(&f->where, "%s %s ?%d", lhs, op, f->n_params);
 }
 
-static void add_word(bt_run_filter *f, const bt_text *columns, const char *word, size_t at) {
+static bt_code add_word(bt_run_filter *f, bt_db *db, const bt_text *columns, const char *word,
+                        size_t at, bt_err *err) {
     const char *op = NULL, *found = NULL;
     for (const char *p = word; *p && !op; p++) {
         for (size_t i = 0; i < sizeof ops / sizeof ops[0] && !op; i++) {
@@ -56,7 +136,12 @@ static void add_word(bt_run_filter *f, const bt_text *columns, const char *word,
         char *key = f->buf[at];
         snprintf(key, sizeof f->buf[at], "%.*s", (int)(found - word), word);
         const char *value = found + strlen(op);
-        if (known_column(columns, key))
+        const bool column = has_name(columns, key);
+        bool known = column || is_setting(key);
+        if (!known) BT_TRY(is_recorded(db, key, &known, err));
+        if (!known) return unknown_name(columns, key, word, err);
+        if (strchr("<>", *op) && !is_number(value)) return not_a_number(value, op, word, err);
+        if (column)
             compare(f, key, op, value);
         else {
             f->params[f->n_params++] = key;
@@ -70,6 +155,7 @@ static void add_word(bt_run_filter *f, const bt_text *columns, const char *word,
         }
     }
     bt_text_put(&f->where, ")");
+    return BT_OK;
 }
 
 bt_code bt_run_filter_init(bt_run_filter *f, bt_db *db, const char *const *words, size_t n,
@@ -81,7 +167,8 @@ bt_code bt_run_filter_init(bt_run_filter *f, bt_db *db, const char *const *words
     bt_text_put(&columns, "\n");
     bt_code code = bt_db_query(db, "SELECT name FROM pragma_table_info('runs')", NULL, 0, 0, 0,
                                take_name, &columns, NULL, err);
-    for (size_t i = 0; i < n && code == BT_OK; i++) add_word(f, &columns, words[i], i);
+    for (size_t i = 0; i < n && code == BT_OK; i++)
+        code = add_word(f, db, &columns, words[i], i, err);
     if (code == BT_OK && (f->where.failed || columns.failed))
         code = bt_fail(err, BT_NOMEM, "no memory for the filter");
     bt_text_release(&columns);

@@ -17,7 +17,8 @@ typedef struct bt_run_filter {
 
 /* a plain word is looked for in name, tags and note; KEY OP VALUE compares a column of `runs`, else
  * a setting, else a fact.
- * OP: : (contains, or equal for numbers) = != < <= > >= */
+ * OP: : (contains, or equal for numbers) = != < <= > >=. BT_ARG for a KEY that is none of these, and
+ * for an order (< <= > >=) with a value that is no number. */
 bt_code bt_run_filter_init(bt_run_filter *f, bt_db *db, const char *const *words, size_t n,
                            bt_err *err) BT_MUST_CHECK;
 void bt_run_filter_release(bt_run_filter *f);

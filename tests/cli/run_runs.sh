@@ -36,6 +36,13 @@ expect 0 "1 of 3 runs" "$BITRAIN" runs --limit 1
 expect 0 '"total":1,"runs":\[\{"run":"slow","state":"done","ranks":2,"steps":100' "$BITRAIN" runs 'ranks<3' --json
 expect 0 "^abl-3 " "$BITRAIN" runs abl lr=0.002
 expect 0 "no run fits" "$BITRAIN" runs 'lr>1'
+expect 2 "^bitrain runs: filter 'losss<2': runs have no column, setting or fact 'losss' \(did you mean 'loss'\?\)" "$BITRAIN" runs 'losss<2'
+expect 2 "did you mean 'weight_decay'" "$BITRAIN" runs 'weight_dcay=0'
+expect 2 "did you mean 'optim.lr'" "$BITRAIN" runs 'optm.lr<1'
+expect 2 "no column, setting or fact 'quuxquux' .*help options" "$BITRAIN" runs 'quuxquux=1'
+expect 2 "^bitrain runs: filter 'loss<abc': < compares numbers, and 'abc' is none" "$BITRAIN" runs 'loss<abc'
+expect 2 "lr>=' is none|and '' is none" "$BITRAIN" runs 'lr>='
+expect 0 "no run fits" "$BITRAIN" runs 'train.parts=63'            # a setting that no run has otherwise
 expect 2 "no such column" "$BITRAIN" runs --sort nothing
 expect 2 "unknown option" "$BITRAIN" runs --jsn
 
