@@ -11,11 +11,10 @@ static bool of_this_call(const char *key) {
     return strcmp(key, "run.print_config") == 0 || strcmp(key, "run.dry_run") == 0;
 }
 
-/* Good for one run only: a file with the name of a run that exists could not start another. */
-static bool made_up(const bt_opts *o, size_t i) {
-    const char *key = o->table[i].key;
-    return strcmp(o->where[i], "auto") == 0 &&
-           (strcmp(key, "run.name") == 0 || strcmp(key, "run.out") == 0);
+/* What nobody gave: it follows from the rest, and would follow otherwise from one setting more. As a
+ * setting of the file it would be held against that setting. */
+static bool follows(const bt_opts *o, size_t i) {
+    return o->origin[i] <= BT_FROM_PRESET || strcmp(o->where[i], "auto") == 0;
 }
 
 /* a YAML scalar that reads back as exactly this text: double quotes wherever plain text could mean
@@ -52,7 +51,7 @@ static void value_line(const bt_opts *o, size_t i, bt_text *out) {
     bt_opt_value(o, i, &value);
     const char *s = bt_text_str(&value);
     size_t start = out->len;
-    if (made_up(o, i)) bt_text_put(out, "# ");
+    if (follows(o, i)) bt_text_put(out, "# ");
     bt_text_printf(out, "%s: ", o->table[i].key);
     if (o->table[i].type == BT_OPT_LIST && value.len) {
         bt_text_put(out, "[");
@@ -84,6 +83,9 @@ bt_code bt_print_config(const bt_opts *o, bool json, FILE *to, bt_err *err) {
         bt_run_cfg_json(o, &out);
         bt_text_put(&out, "\n");
     } else {
+        bt_text_put(&out,
+                    "# Lines behind '#' are what nobody gave: defaults, the preset's values, and "
+                    "those found automatically.\n");
         for (size_t i = 0; i < o->n; i++)
             if (!of_this_call(o->table[i].key)) value_line(o, i, &out);
     }
