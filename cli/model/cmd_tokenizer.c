@@ -126,8 +126,8 @@ static bt_code report_written(const tokenizer_cfg *cfg, const bt_tokenizer *t, d
     }
     print_about(cfg->out, t);
     printf("\nbitrain data prepare TEXT --tokenizer %s --out data.bts\nbitrain train --data "
-           "data.bts --tokenizer %s --set model.vocab=%d\n",
-           cfg->out, cfg->out, bt_tokenizer_vocab(t));
+           "data.bts --tokenizer %s\n",
+           cfg->out, cfg->out);
     return BT_OK;
 }
 

@@ -59,16 +59,33 @@ static bt_code agree_isa(bt_train_plan *p, bt_code code, bt_err *err) {
     return bt_opts_set(&p->opts, "launch.isa", p->isa.isa, BT_FROM_FLAG, "auto", err);
 }
 
+/* The path goes into the record: a resumed run may begin in another folder. */
+static bt_code check_hosts(bt_train_plan *p, bt_err *err) {
+    char path[PATH_MAX];
+    bt_code code = bt_host_file_check(p->cfg.hosts, p->ranks, p->cfg.mpirun_args, err);
+    if (code == BT_NOTFOUND && strstr(bt_text_str(&p->place), "--hosts"))
+        return bt_fail(err, code,
+                       "cannot read host file '%.100s', which run '%s' was started with (give "
+                       "another --hosts FILE, or --hosts '' to go on here)",
+                       p->cfg.hosts, p->run);
+    BT_TRY(code);
+    BT_TRY(bt_train_absolute(p->cfg.hosts, path, err));
+    if (strlen(path) < sizeof p->cfg.hosts) memcpy(p->cfg.hosts, path, strlen(path) + 1);
+    return BT_OK;
+}
+
 /* world: 0 when the ranks are ours to start */
 bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, bool *help,
                            bt_err *err) {
     memset(p, 0, sizeof *p);
     p->run_lock = -1;
+    p->world = world;
     p->from.lr_factor = 1;
     keep_argv(p, argc, argv);
     bt_code code = read_settings(p, argc, argv, help, err);
     if (world) code = agree_isa(p, code, err);
     if (code != BT_OK || *help) return code;
+    BT_TRY(bt_train_vocab(p, err));
     p->ranks = world ? world : bt_run_cfg_ranks(&p->cfg, bt_cpu_get()->cores);
     BT_TRY(bt_run_cfg_settle(&p->opts, &p->cfg, p->ranks, err));
     if (p->from.step >= p->cfg.steps)
@@ -76,8 +93,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
                        "run '%s' has done its %" PRId64
                        " steps (give a larger --steps to go further)",
                        p->run, p->cfg.steps);
-    if (p->cfg.hosts[0] && !world)
-        BT_TRY(bt_host_file_check(p->cfg.hosts, p->ranks, p->cfg.mpirun_args, err));
+    if (p->cfg.hosts[0] && !world) BT_TRY(check_hosts(p, err));
 #ifndef BITRAIN_HAVE_WEB
     if (p->cfg.dash)
         return bt_fail(err, BT_UNSUPPORTED,
@@ -233,7 +249,7 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     bt_text_init(&greeting);
     bt_train_greeting(p, &greeting);
     bt_train_fill_start(p, &s.start, host, user);
-    bt_code code = words ? bt_train_inputs(p, err) : BT_NOMEM;
+    bt_code code = words ? bt_train_inputs(p, NULL, err) : BT_NOMEM;
     if (code == BT_OK) code = bt_ckpt_prepare(p->out, !p->resume && !p->from.dir[0], err);
     if (code == BT_OK) code = bt_train_lock(p, err);
     s.run_lock = p->run_lock;

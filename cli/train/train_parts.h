@@ -11,11 +11,25 @@
 #include "monitor/job/supervisor.h"
 #include "store/store.h"
 
+/* the data as rank 0 will see it; all-zero where only other hosts have it */
+typedef struct bt_train_data {
+    bool seen;
+    int64_t tokens, val_tokens; /* -1: endless */
+} bt_train_data;
+
+/* how fast this machine has trained; run "": it has not, on as many ranks and threads */
+typedef struct bt_train_speed {
+    char run[BT_NAME_MAX];
+    bool same; /* the run had as many operations a token and tokens a step */
+    double flop_per_s, tokens_per_s, seconds; /* seconds of the steps that are left */
+} bt_train_speed;
+
 typedef struct bt_train_plan {
     bt_opts opts;
     bt_run_cfg cfg;       /* settled */
     bt_isa_agreement isa; /* of a rank; all-zero where the ranks are still to be started */
     int ranks;
+    int world; /* ranks of the job this process is one of; 0: it starts them */
     char run[BT_NAME_MAX];
     char store[PATH_MAX], out[PATH_MAX];
     bool resume;          /* the run's record exists and goes on */
@@ -23,6 +37,7 @@ typedef struct bt_train_plan {
     /* held from before the checkpoint is chosen; -1: not (yet) */
     int run_lock;
     char reason[160]; /* of the attempt */
+    bt_text place;    /* flags of the run's record that say where it trains, as they were taken */
     bt_text why;      /* checkpoints passed over, one line each */
     bt_text config_json, argv;
 } bt_train_plan;
@@ -37,6 +52,10 @@ bt_code bt_train_resume(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *why, bt_err *err)
     BT_MUST_CHECK;
 
+/* train_vocab.c: model.vocab, unless it was given, becomes the number of tokens of the tokenizer, or
+ * of the weights that model.init_from names. After the settings are read, before they are settled */
+bt_code bt_train_vocab(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+
 /* train_place.c */
 /* out and cache folders, as settings too */
 bt_code bt_train_place(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
@@ -48,14 +67,22 @@ void bt_train_recover(const bt_train_plan *p, bt_writer *writer);
 /* the built-in corpus exists when the run wants it */
 bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* that, the database, and the data itself: opened as the ranks will, so that what is wrong with it
- * is said before a job starts */
-bt_code bt_train_inputs(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+ * is said before a job starts; data (may be NULL) says how much there is */
+bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_absolute(const char *path, char out[PATH_MAX], bt_err *err) BT_MUST_CHECK;
+
+/* train_time.c: by the newest recorded run of this host that did the same work, else that used as many
+ * ranks and threads */
+void bt_train_speed_here(const bt_train_plan *p, bt_train_speed *out);
 
 /* train_plan.c: work, layout, memory of every rank, command of mpirun; as text or (run.json) as one
  * JSON object */
 bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* train_print.c */
+/* who gave a setting: "--lr", "conf.yaml:3", "preset nano", "auto" */
+const char *bt_train_setting_where(const bt_train_plan *p, const char *key);
+/* a line, where a resumed run takes its ranks, threads or hosts from its record */
+void bt_train_place_line(const bt_train_plan *p, bt_text *out);
 /* lines: what begins, and checkpoints passed over */
 void bt_train_greeting(const bt_train_plan *p, bt_text *out);
 /* the end of a run: result_json is what rank 0 told, may be NULL. state: "done" "stopped"

@@ -77,7 +77,7 @@ bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) {
 /* The data as rank 0 will see it. What is missing, binary or too short is said here in one line,
  * before a run is recorded and a job started; tokenised text is in the cache afterwards, where all
  * ranks find it. */
-static bt_code open_split(const bt_run_cfg *c, bt_split split, bt_err *err) {
+static bt_code open_split(const bt_run_cfg *c, bt_split split, int64_t *tokens, bt_err *err) {
     bt_loader *loader = NULL;
     const int all = (int)(c->batch_tokens / c->seq_len), mine = split == BT_SPLIT_TRAIN ? all : 1;
     bt_loader_cfg cfg = {.paths = c->data,
@@ -95,11 +95,13 @@ static bt_code open_split(const bt_run_cfg *c, bt_split split, bt_err *err) {
                          .sequences_per_step = mine,
                          .n_sequences = mine};
     BT_TRY(bt_loader_open(&loader, &cfg, err));
+    *tokens = bt_loader_tokens(loader);
     bt_loader_close(loader);
     return BT_OK;
 }
 
-bt_code bt_train_inputs(const bt_train_plan *p, bt_err *err) {
+bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err) {
+    bt_train_data all = {0};
     const bt_run_cfg *c = &p->cfg;
     bt_db *db = NULL;
     /* a file that is no database of ours must not leave a run's folder behind */
@@ -109,7 +111,12 @@ bt_code bt_train_inputs(const bt_train_plan *p, bt_err *err) {
         if (code != BT_OK && code != BT_NOTFOUND) return code;
     }
     BT_TRY(bt_train_corpus(p, err));
+    if (data) *data = all;
     if (c->hosts[0]) return BT_OK; /* the ranks' disks are not ours */
-    BT_TRY(open_split(c, BT_SPLIT_TRAIN, err));
-    return c->val_frac > 0 || c->val_data[0] ? open_split(c, BT_SPLIT_VAL, err) : BT_OK;
+    BT_TRY(open_split(c, BT_SPLIT_TRAIN, &all.tokens, err));
+    if (c->val_frac > 0 || c->val_data[0])
+        BT_TRY(open_split(c, BT_SPLIT_VAL, &all.val_tokens, err));
+    all.seen = true;
+    if (data) *data = all;
+    return BT_OK;
 }

@@ -1,12 +1,15 @@
 /* train_plan.c - `bitrain train --dry-run`: the work, the layout, and who would hold what, in
- * bytes, without starting a job. */
+ * bytes, how often the data is read and how long it takes, without starting a job. What `train` refuses
+ * is refused here too. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/train/train_parts.h"
 #include "engine/base/tables/metric.h"
+#include "engine/ckpt/ckpt.h"
 #include "engine/config/rank_setup.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/model/net/model.h"
@@ -34,6 +37,51 @@ static bool same_bytes(const rank_plan *a, const rank_plan *b) {
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
+static double epochs(const bt_train_plan *p, const bt_train_data *data) {
+    return data->seen && data->tokens > 0
+               ? (double)p->cfg.steps * (double)p->cfg.batch_tokens / (double)data->tokens
+               : NAN;
+}
+
+static void print_data(const bt_train_plan *p, const bt_train_data *data) {
+    char buf[32], val[32];
+    if (!data->seen)
+        printf("data       on the hosts of '%s': not looked at\n", p->cfg.hosts);
+    else if (data->tokens < 0)
+        printf("data       endless\n");
+    else {
+        printf("data       %s tokens to train on: %.3g epoch%s",
+               bt_metric_format(buf, sizeof buf, (double)data->tokens, BT_UNIT_COUNT),
+               epochs(p, data), fabs(epochs(p, data) - 1) < 5e-4 ? "" : "s");
+        if (data->val_tokens > 0)
+            printf("; %s to validate with",
+                   bt_metric_format(val, sizeof val, (double)data->val_tokens, BT_UNIT_COUNT));
+        printf("\n");
+    }
+}
+
+static void print_time(const bt_train_plan *p) {
+    bt_train_speed speed;
+    char time[32], rate[32];
+    bt_train_speed_here(p, &speed);
+    if (!speed.run[0]) {
+        printf(
+            "time       not known: no run on %d rank%s x %" PRId64
+            " is recorded here; to measure the speed: bitrain bench train --preset %s --ranks %d\n",
+            p->ranks, p->ranks == 1 ? "" : "s", p->cfg.threads, p->cfg.preset, p->ranks);
+        return;
+    }
+    bt_duration(time, sizeof time, speed.seconds);
+    bt_metric_format(rate, sizeof rate, speed.tokens_per_s, BT_UNIT_COUNT);
+    if (speed.same)
+        printf("time       about %s at %s tokens/s, the speed of run '%s' here\n", time, rate,
+               speed.run);
+    else
+        printf("time       roughly %s at %s tokens/s, if it computes as fast as run '%s', another "
+               "model, did here\n",
+               time, rate, speed.run);
+}
+
 static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
     bt_model_cfg m;
     char buf[32];
@@ -41,8 +89,9 @@ static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
     const bt_model_counts counts = bt_model_count(&m);
     printf("run        %s in '%s', metrics in '%s'\n", p->run, p->out, p->store);
     printf("model      %s: %d layers, width %d, %d heads (%d kv) of %d, feed-forward %d, sequences "
-           "of %d, vocabulary %d: %" PRIu64 " parameters\n",
-           p->cfg.preset, m.L, m.C, m.H, m.KV, m.D, m.F, m.T, m.V, counts.params);
+           "of %d, vocabulary %d (%s): %" PRIu64 " parameters\n",
+           p->cfg.preset, m.L, m.C, m.H, m.KV, m.D, m.F, m.T, m.V,
+           bt_train_setting_where(p, "model.vocab"), counts.params);
     printf("work       %" PRId64 " steps of %" PRId64 " tokens: %s", p->cfg.steps,
            p->cfg.batch_tokens,
            bt_metric_format(buf, sizeof buf, (double)p->cfg.steps * (double)p->cfg.batch_tokens,
@@ -215,7 +264,8 @@ static void put_rank(bt_json *j, const rank_plan *r, int rank) {
 }
 
 static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const bt_mesh_shape *mesh,
-                          bt_err *err) {
+                          const bt_train_data *data, bt_err *err) {
+    bt_train_speed speed;
     bt_model_cfg m;
     bt_text out;
     bt_json j;
@@ -230,6 +280,10 @@ static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const b
     bt_json_int(&j, "batch_tokens", cfg->batch_tokens);
     bt_json_int(&j, "micro_batch", cfg->micro_batch);
     bt_json_int(&j, "accum", cfg->accum);
+    bt_train_speed_here(p, &speed);
+    bt_json_num(&j, "data_tokens", data->seen && data->tokens > 0 ? (double)data->tokens : NAN);
+    bt_json_num(&j, "epochs", epochs(p, data));
+    bt_json_num(&j, "seconds", speed.run[0] ? speed.seconds : NAN);
     bt_json_str(&j, "isa", bt_kernels_isa());
     bt_json_array(&j, "ranks");
     for (int r = 0; r < p->ranks; r++) {
@@ -248,6 +302,9 @@ static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const b
 
 bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
     bt_mesh_shape mesh;
+    bt_train_data data;
+    BT_TRY(bt_ckpt_check(p->out, !p->resume && !p->from.dir[0], err));
+    BT_TRY(bt_train_inputs(p, &data, err));
     bt_run_cfg *cfg = malloc(sizeof *cfg); /* lists make it large */
     if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     *cfg = p->cfg;
@@ -256,10 +313,17 @@ bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
     /* the packed form of weights is the set's own */
     bt_code code = bt_kernels_select(cfg->isa, err);
     if (code == BT_OK && cfg->json) {
-        code = print_json(p, cfg, &mesh, err);
+        code = print_json(p, cfg, &mesh, &data, err);
     } else if (code == BT_OK) {
         rank_plan first = plan_of(cfg, &mesh, 0);
+        bt_text place;
+        bt_text_init(&place);
+        bt_train_place_line(p, &place);
+        fputs(bt_text_str(&place), stdout);
+        bt_text_release(&place);
         print_work(p, &mesh);
+        print_data(p, &data);
+        print_time(p);
         print_reasons(cfg, &mesh, &first);
         if (p->ranks > 1) print_ranks(cfg, &mesh, p->ranks);
         print_launch(p);

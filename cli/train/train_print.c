@@ -15,6 +15,7 @@
 
 void bt_train_plan_release(bt_train_plan *p) {
     if (p->run_lock >= 0) close(p->run_lock);
+    bt_text_release(&p->place);
     bt_text_release(&p->why);
     bt_text_release(&p->config_json);
     bt_text_release(&p->argv);
@@ -43,6 +44,17 @@ void bt_train_fill_start(const bt_train_plan *p, bt_run_start *s, char host[BT_H
                         .pid = (int)getpid()};
 }
 
+const char *bt_train_setting_where(const bt_train_plan *p, const char *key) {
+    const size_t i = bt_opt_find(p->opts.table, p->opts.n, key);
+    return i < p->opts.n ? p->opts.where[i] : "";
+}
+
+void bt_train_place_line(const bt_train_plan *p, bt_text *out) {
+    if (!p->place.len) return;
+    bt_text_printf(out, "as the run was started: %s (give another to change it)\n",
+                   bt_text_str(&p->place));
+}
+
 void bt_train_greeting(const bt_train_plan *p, bt_text *out) {
     bt_text_printf(out, "run %s: %s for %" PRId64 " steps of %" PRId64 " tokens, %d rank%s", p->run,
                    p->cfg.preset, p->cfg.steps, p->cfg.batch_tokens, p->ranks,
@@ -50,8 +62,13 @@ void bt_train_greeting(const bt_train_plan *p, bt_text *out) {
     if (p->cfg.threads)
         bt_text_printf(out, " x %" PRId64 " thread%s", p->cfg.threads,
                        p->cfg.threads == 1 ? "" : "s");
+    const bt_preset *preset = bt_preset_find(p->cfg.preset);
+    if (preset && preset->model.V != p->cfg.vocab)
+        bt_text_printf(out, ", vocabulary %" PRId64 " (%s)", p->cfg.vocab,
+                       bt_train_setting_where(p, "model.vocab"));
     if (p->from.dir[0] || p->resume) bt_text_printf(out, ", %s", p->reason);
     bt_text_put(out, "\n");
+    bt_train_place_line(p, out);
     for (char *line = p->why.data, *end; line && *line; line = end) {
         end = line + strcspn(line, "\n");
         bt_text_printf(out, "warning: %.*s\n", (int)(end - line), line);

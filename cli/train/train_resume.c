@@ -59,6 +59,51 @@ static bt_code check_fixed(const bt_train_plan *p, size_t i, const char *stored,
     return code;
 }
 
+/* ---- placement ------------------------------------------------------------------------------- */
+
+/* any source of this call, the environment and a configuration file as well */
+static bool given(const bt_train_plan *p, const char *key) {
+    const size_t i = bt_opt_find(p->opts.table, p->opts.n, key);
+    return i < p->opts.n && p->opts.origin[i] > BT_FROM_PRESET;
+}
+
+/* What this call says about the place replaces what follows from it: another layout finds its number
+ * of ranks, another number of ranks its threads. */
+static bool place_is_told(const bt_train_plan *p, const char *key) {
+    static const char *const layout[] = {"mesh.pp", "mesh.dp_replicate", "mesh.dp_shard",
+                                         "mesh.tp"};
+    if (given(p, key)) return true;
+    if (strcmp(key, "launch.threads") == 0) return given(p, "launch.ranks");
+    bool told = false;
+    if (strcmp(key, "launch.ranks") == 0)
+        for (size_t i = 0; i < sizeof layout / sizeof layout[0]; i++) told |= given(p, layout[i]);
+    return told;
+}
+
+/* before anything of the record is taken, so that `given` means this call; keeps what it takes for
+ * the greeting */
+static bt_code take_place(bt_train_plan *p, const json_t *config, bt_err *err) {
+    bt_text value;
+    bool take[BT_OPT_MAX] = {false};
+    for (size_t i = 0; i < p->opts.n; i++) {
+        const char *key = p->opts.table[i].key;
+        take[i] = bt_setting_scope_of(key).resumes == BT_SETTING_PLACED && !place_is_told(p, key);
+    }
+    bt_text_init(&value);
+    bt_code code = BT_OK;
+    for (size_t i = 0; i < p->opts.n && code == BT_OK; i++) {
+        const bt_opt *opt = &p->opts.table[i];
+        if (!take[i] || !text_of(json_object_get(config, opt->key), &value)) continue;
+        if (same_value(bt_text_str(&value), opt->def)) continue;
+        code = bt_opts_set(&p->opts, opt->key, bt_text_str(&value), BT_FROM_ENV, "the run's record",
+                           err);
+        bt_text_printf(&p->place, "%s%s %s", p->place.len ? " " : "",
+                       opt->flag ? opt->flag : opt->key, bt_text_str(&value));
+    }
+    bt_text_release(&value);
+    return code;
+}
+
 static bt_code put_under(bt_train_plan *p, const json_t *config, bool all_final, bt_err *err) {
     bt_text value;
     bt_text_init(&value);
@@ -67,7 +112,7 @@ static bt_code put_under(bt_train_plan *p, const json_t *config, bool all_final,
         const char *key = p->opts.table[i].key;
         const json_t *v = json_object_get(config, key);
         const bt_setting_resumes resumes = bt_setting_scope_of(key).resumes;
-        if (!v || resumes == BT_SETTING_ANEW) continue;
+        if (!v || resumes == BT_SETTING_ANEW || resumes == BT_SETTING_PLACED) continue;
         /* in a checkpoint's flat list every automatic value is final */
         if (all_final && resumes == BT_SETTING_FOUND) continue;
         if (!text_of(v, &value)) continue;
@@ -88,7 +133,8 @@ static bt_code apply_config(bt_train_plan *p, const char *text, bool all_final, 
         return bt_fail(err, BT_FORMAT, "the stored settings of run '%s' cannot be read: %s", p->run,
                        e.text);
     }
-    bt_code code = put_under(p, config, all_final, err);
+    bt_code code = all_final || p->world ? BT_OK : take_place(p, config, err);
+    if (code == BT_OK) code = put_under(p, config, all_final, err);
     json_decref(config);
     return code;
 }

@@ -66,6 +66,8 @@ void bt_ckpt_meta_release(bt_ckpt_meta *m);
 /* the folder exists and can be written; fresh: and holds no checkpoint of anybody (BT_BUSY). One
  * process, before anything starts */
 bt_code bt_ckpt_prepare(const char *dir, bool fresh, bt_err *err) BT_MUST_CHECK;
+/* the second half alone: creates nothing */
+bt_code bt_ckpt_check(const char *dir, bool fresh, bt_err *err) BT_MUST_CHECK;
 /* number for the next attempt in this folder: at least `at_least`, above all that began here */
 int bt_ckpt_next_attempt(const char *dir, int at_least);
 /* announce an attempt: later commits by lower attempts fail. Rank 0 calls it, before the first

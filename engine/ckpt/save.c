@@ -95,16 +95,20 @@ bt_code bt_ckpt_prepare(const char *dir, bool fresh, bt_err *err) {
     if (fd < 0)
         return bt_fail_errno(err, BT_IO, errno, "cannot write to checkpoint folder '%s'", dir);
     close(fd);
-    if (!fresh) return BT_OK;
+    return bt_ckpt_check(dir, fresh, err);
+}
+
+bt_code bt_ckpt_check(const char *dir, bool fresh, bt_err *err) {
+    if (!fresh || access(dir, F_OK) != 0) return BT_OK;
     ckpt_list list;
     BT_TRY(ckpt_list_read(dir, &list, err));
     bt_code code = BT_OK;
     for (size_t i = 0; i < list.n && code == BT_OK; i++)
         if (list.entries[i].committed)
             code = bt_fail(err, BT_BUSY,
-                           "'%s' holds checkpoints already (go on with --resume '%s', or choose "
-                           "another --out)",
-                           dir, dir);
+                           "'%s' holds checkpoints already (go on with --resume '%s', choose "
+                           "another --name or --out, or remove them: rm -r '%s')",
+                           dir, dir, dir);
     ckpt_list_release(&list);
     return code;
 }

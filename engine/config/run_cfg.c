@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/optim/optim.h"
 #include "engine/parallel/grad/codec.h"
@@ -46,6 +47,28 @@ const bt_opt bt_run_opts[] = {
 #undef BT_LIST
 const size_t bt_run_opts_n = sizeof bt_run_opts / sizeof bt_run_opts[0];
 
+static bool ends_with(const char *s, const char *end) {
+    const size_t n = strlen(s), k = strlen(end);
+    return n > k && strcmp(s + n - k, end) == 0;
+}
+
+/* The one bare word of the command line is a configuration file. A preset's name or a file of text
+ * in its place was meant for a flag. */
+static bt_code read_file(bt_opts *o, const char *word, bt_err *err) {
+    static const char *const data[] = {".txt", ".jsonl", ".ndjson", ".bts"};
+    if (bt_preset_find(word) && access(word, F_OK) != 0)
+        return bt_fail(err, BT_ARG,
+                       "'%s' is a preset, not a configuration file (did you mean '--preset %s'?)",
+                       word, word);
+    for (size_t i = 0; i < sizeof data / sizeof data[0]; i++)
+        if (ends_with(word, data[i]))
+            return bt_fail(err, BT_ARG,
+                           "'%.120s' is data, not a configuration file (did you mean '--data "
+                           "%.60s'?)",
+                           word, word);
+    return bt_opts_yaml(o, word, err);
+}
+
 bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv, bool *help,
                         bt_err *err) {
     const char *file = NULL;
@@ -54,7 +77,7 @@ bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv
     BT_TRY(bt_opts_init(o, bt_run_opts, bt_run_opts_n, cfg, err));
     BT_TRY(bt_opts_argv(o, argc, argv, &file, 1, &n_files, help, err));
     if (*help) return BT_OK;
-    if (n_files) BT_TRY(bt_opts_yaml(o, file, err));
+    if (n_files) BT_TRY(read_file(o, file, err));
     BT_TRY(bt_opts_env(o, err));
     return bt_run_cfg_preset(o, cfg, err);
 }

@@ -10,6 +10,7 @@ typedef enum {
     BT_SETTING_KEPT,
     BT_SETTING_ANEW,
     BT_SETTING_FOUND,
+    BT_SETTING_PLACED,
     BT_SETTING_FIXED
 } bt_setting_resumes;
 typedef enum { BT_SETTING_SAME, BT_SETTING_OWN } bt_setting_ranks;

@@ -26,6 +26,8 @@ rows=$(cat <<'END'
 2 | train {junk}                                | junk
 1 | train {tmp}                                 | Is a directory
 2 | train {conf} other.yaml                     | unexpected word 'other.yaml'
+2 | train nano                                  | 'nano' is a preset, not a configuration file (did you mean '--preset nano'?)
+2 | train {tmp}/book.txt                        | is data, not a configuration file (did you mean '--data
 2 | train --preset nanno                        | did you mean 'nano'?
 2 | train --ranks 3                             | use 2 or 4 ranks, or --batch-tokens 3840 or 4608
 2 | train --ranks 32                            | more data-parallel ranks (32) than sequences in a step (16

@@ -34,6 +34,31 @@ ok train "${tiny[@]}" --steps 10 --stop-after 5 --name lone
 ok train --resume lone --ranks 1 --threads 1
 losses lone | awk -F, 'NR == FNR { a[$1] = $2; next } { d = a[$1] - $2; if (d < 0) d = -d; if (d > 2e-3) exit 1 }' whole.txt - || fault "1 rank after 2 gives another curve"
 
+# the place is the run's own unless another is told, and is said: ranks and threads as they were given, the number of ranks not
+# where this call gives a layout, the threads not where it gives the ranks
+ok train "${tiny[@]}" --steps 10 --stop-after 2 --name placed --ranks 4
+ok train --resume placed --stop-after 2
+says "as the run was started: --ranks 4 --threads 1 (give another to change it)"
+ok train --resume placed --dry-run
+says "as the run was started: --ranks 4 --threads 1"
+says "mpirun -np 4"
+ok train --resume placed --stop-after 2 --ranks 1 --threads 1
+if grep -q "as the run was started" out err; then fault "says that it takes what was given anew"; fi
+BITRAIN_THREADS=1 BITRAIN_RANKS=2 ok train --resume placed --stop-after 1
+ok train --resume placed --stop-after 1 --tp 2 --dp-replicate 1
+says "as the run was started: --threads 1 (give"
+[ "$(q "SELECT group_concat(world_size) FROM attempts WHERE run='placed'")" = "4,4,1,2,2" ] || fault "placed ran on $(q "SELECT group_concat(world_size) FROM attempts WHERE run='placed'") ranks"
+# --hosts is kept by its whole path; a host file that is gone is named with the way out
+printf 'localhost slots=2\n' >hosts.txt
+ok train "${tiny[@]}" --hosts hosts.txt --steps 10 --stop-after 2 --name hosted
+mkdir -p elsewhere
+(cd elsewhere && timeout 100 "$BITRAIN" train --resume hosted --dry-run >../out 2>../err) || fault "the host file is not found from another folder: $(cat err)"
+says "--hosts $tmp/hosts.txt"
+rm hosts.txt
+code 3 train --resume hosted
+says "which run 'hosted' was started with (give another --hosts FILE, or --hosts '' to go on here)"
+ok train --resume hosted --hosts ''
+
 # reproducible: the same bits on any ranks, however often they change
 exact=("${tiny[@]}" --steps 10 --set train.reproducible=true --set train.unit=1)
 ok train "${exact[@]}" --ranks 1 --name exact

@@ -56,10 +56,47 @@ printf 'optim:\n  lr: 3e-4\n' >conf.yaml
 before=$(q "SELECT count(*) FROM runs")
 ok train conf.yaml "${tiny[@]}" --set optim.clip=2 --print-config
 grep -q 'lr: *0.0003.*conf.yaml' out || fault "--print-config does not say where optim.lr comes from"
+# the printed file reads back to the same settings, and takes one setting more: what was found automatically is not pinned
+without_origins() { sed 's/^# //; s/ *#.*//' "$1" | grep -v '^run\.\(name\|out\)\|^Lines'; }
+cp out full.yaml
+ok train full.yaml --print-config
+diff <(without_origins full.yaml) <(without_origins out) >diff || fault "the printed settings do not read back: $(cat diff)"
+{ cat full.yaml; echo 'train.accum: 2'; } >more.yaml
+ok train more.yaml --print-config
+grep -q '^# train.micro_batch: 2 .*auto' out || fault "a printed file with train.accum keeps the old micro-batch: $(grep micro_batch out)"
+ok train full.yaml --preset small --print-config
+grep -q '^# train.steps: 5000 ' out || fault "the preset of a printed file cannot be changed: $(grep train.steps out)"
 ok train conf.yaml "${tiny[@]}" --dry-run
 says "parameters"
 says "mpirun -np 2"
 [ "$(q "SELECT count(*) FROM runs")" = "$before" ] || fault "a dry run is recorded"
+# how often the data is read and how long that takes: not known before a run, then by the run of the same work, else by another's
+printf 'In the beginning God created the heaven and the earth.\n%.0s' $(seq 400) >book.txt
+text=("${tiny[@]/synth:chain/book.txt}" --steps 162)            # 162 steps of 256 tokens; 22000 bytes, 95 % of them to train on
+ok train "${text[@]}" --dry-run
+says "data       20.9 k tokens to train on: 1.98 epochs; 1.10 k to validate with"
+ok train "${text[@]}" --threads 3 --dry-run
+says "time       not known: no run on 2 ranks x 3 is recorded here; to measure the speed: bitrain bench train --preset nano --ranks 2"
+ok train "${tiny[@]}" --steps 400 --dry-run
+says "the speed of run 'second' here"
+ok train "${text[@]}" --dry-run --json
+awk 'match($0, /"epochs":[0-9.]*/) { e = substr($0, RSTART + 9, RLENGTH - 9) } match($0, /"seconds":[0-9.e-]*/) { s = substr($0, RSTART + 10, RLENGTH - 10) }
+    END { exit !(e > 1.97 && e < 2 && s > 0) }' out || fault "no epochs or seconds in: $(cut -c1-300 out)"
+ok train "${slow[@]}" --steps 400 --dry-run
+says "another model, did here"
+# what train refuses, its plan refuses, by the same words
+same_refusal() {
+    local want=$1; shift
+    code "$want" train "$@"; cp err refused
+    code "$want" train "$@" --dry-run
+    cmp -s err refused || fault "--dry-run says otherwise: $(cat err refused)"
+    [ ! -s out ] || fault "a refused plan is printed: $(head -2 out)"
+}
+same_refusal 3 "${tiny[@]/synth:chain/nowhere.txt}" --steps 3
+same_refusal 3 "${text[@]}" --tokenizer nowhere.json
+ok tokenizer train book.txt --vocab 270 --out t.json
+same_refusal 2 "${text[@]}" --tokenizer t.json --set model.vocab=260
+same_refusal 4 "${tiny[@]}" --steps 12 --name first
 
 # nothing recorded: still trained
 ok train "${tiny[@]}" --steps 3 --name ghost --no-monitor

@@ -38,6 +38,23 @@ says "the other 504 are replicas"
 ok train --preset base --ranks 3 --batch-tokens 6144 --set train.unit=1 --set train.reproducible=true --threads 1 --dry-run
 says "partial sums"
 
+# the vocabulary follows the tokenizer: a preset's 8192 rows would be 4.1 M parameters that bytes never use; who gives one keeps it
+printf 'In the beginning God created the heaven and the earth.\n%.0s' $(seq 2000) >book.txt
+vocab_is() {
+    local want=$1; shift
+    ok train --data book.txt --preset small --steps 3 --ranks 1 --threads 1 --dry-run "$@"
+    says "vocabulary $want: "
+}
+vocab_is "256 (as data.tokenizer)"
+[ "$(sed -n 's/.*: \([0-9]*\) parameters$/\1/p' out)" = 23748096 ] || fault "not 23748096 parameters: $(grep parameters out)"
+ok tokenizer train book.txt --vocab 270 --out t.json
+says "bitrain train --data data.bts --tokenizer t.json"
+if grep -q "model.vocab" out; then fault "the tokenizer's next step names model.vocab, which follows"; fi
+vocab_is "270 (as data.tokenizer)" --tokenizer t.json
+vocab_is "8192 (--set)" --set model.vocab=8192
+ok train --preset small --data synth:chain --ranks 1 --threads 1 --dry-run
+says "vocabulary 8192 (preset small): "
+
 # measured: the ranks' largest resident memory, within 5 % of the plan (sanitizers keep memory of their own). Two statistics
 # samples, so that the code history is touched. Stage 3 with full recompute may stay 8 % below: the peaks of gradients and of
 # the exchange, a fourth of this small model's memory, do not meet.

@@ -1,0 +1,58 @@
+/* train_time.c - how long a run will take on this machine, from runs that were recorded on it. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/train/train_parts.h"
+#include "engine/model/net/model.h"
+
+/* ?1 host, ?2 ranks, ?3 threads, ?4 operations of a token, ?5 tokens of a step: a run of the same
+ * work first, then the newest on as many ranks and threads; its last hundred steps */
+static const char newest_alike[] =
+    "SELECT r.run, CAST(flop.value AS REAL), CAST(batch.value AS REAL), CAST(flop.value AS REAL) = "
+    "CAST(?4 AS REAL) AND CAST(batch.value AS INTEGER) = CAST(?5 AS INTEGER) AS same,"
+    " (SELECT avg(step_ms) FROM (SELECT step_ms FROM steps s WHERE s.run = r.run ORDER BY step "
+    "DESC LIMIT 100))"
+    " FROM runs r JOIN facts flop ON flop.run = r.run AND flop.key = 'flop_token'"
+    " JOIN facts batch ON batch.run = r.run AND batch.key = 'batch_tokens'"
+    " JOIN facts ranks ON ranks.run = r.run AND ranks.key = 'world_size'"
+    " JOIN facts threads ON threads.run = r.run AND threads.key = 'threads'"
+    " WHERE r.host = ?1 AND CAST(ranks.value AS INTEGER) = CAST(?2 AS INTEGER) AND "
+    "CAST(threads.value AS INTEGER) = CAST(?3 AS INTEGER) AND r.steps >= 5"
+    " ORDER BY same DESC, r.started_s DESC LIMIT 1";
+
+static bool take(void *ctx, const bt_row *row) {
+    bt_train_speed *s = ctx;
+    const double flop = row->nums[1] * row->nums[2], ms = row->nums[4];
+    if (!row->cells[0] || !(flop > 0) || !(ms > 0)) return false;
+    snprintf(s->run, sizeof s->run, "%s", row->cells[0]);
+    s->same = row->nums[3] > 0;
+    s->flop_per_s = flop / (ms * 1e-3);
+    return false;
+}
+
+void bt_train_speed_here(const bt_train_plan *p, bt_train_speed *out) {
+    char host[BT_HOST_MAX] = "", text[4][32];
+    bt_model_cfg m;
+    bt_db *db = NULL;
+    bt_err ignored = BT_ERR_INIT; /* no database yet: nothing is known */
+    *out = (bt_train_speed){0};
+    if (p->cfg.hosts[0] || p->cfg.threads < 1) return;
+    gethostname(host, sizeof host - 1);
+    bt_run_cfg_model(&p->cfg, &m);
+    const double flop = bt_model_count(&m).flop_token;
+    snprintf(text[0], sizeof text[0], "%d", p->ranks);
+    snprintf(text[1], sizeof text[1], "%lld", (long long)p->cfg.threads);
+    snprintf(text[2], sizeof text[2], "%.17g", flop);
+    snprintf(text[3], sizeof text[3], "%lld", (long long)p->cfg.batch_tokens);
+    const char *const params[] = {host, text[0], text[1], text[2], text[3]};
+    if (bt_db_open(&db, p->store, &ignored) == BT_OK &&
+        bt_db_query(db, newest_alike, params, 5, 1, 5, take, out, NULL, &ignored) != BT_OK)
+        *out = (bt_train_speed){0};
+    bt_db_close(db);
+    if (!(out->flop_per_s > 0)) return;
+    out->tokens_per_s = out->flop_per_s / flop;
+    out->seconds = (double)(p->cfg.steps - p->from.step) * (double)p->cfg.batch_tokens /
+                   out->tokens_per_s;
+}
