@@ -13,7 +13,7 @@
 
 typedef struct runs_cfg {
     char store[1024], sort[64];
-    bool json, reverse, yes, rebuild;
+    bool json, reverse, yes, checkpoints, rebuild;
     int64_t limit, keep_steps;
 } runs_cfg;
 
@@ -28,6 +28,8 @@ static const bt_opt runs_opts[] = {
      NULL, NULL, "oldest or smallest first"},
     {"yes", "--yes", BT_OPT_BOOL, offsetof(runs_cfg, yes), sizeof(bool), "false", 0, 0, NULL, NULL,
      "rm: do not ask"},
+    {"checkpoints", "--checkpoints", BT_OPT_BOOL, offsetof(runs_cfg, checkpoints), sizeof(bool),
+     "false", 0, 0, NULL, NULL, "rm: delete their checkpoints too"},
     {"keep_steps", "--keep-steps", BT_OPT_INT, offsetof(runs_cfg, keep_steps), sizeof(int64_t),
      "-1", -1, 1e15, NULL, "steps",
      "gc: rank rows stay for the newest N steps of a run, from now on (0: for ever, -1: as it is)"},
@@ -186,6 +188,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     if (n && bt_runs_is_verb(words[0])) {
         bt_runs_verb_cfg verb = {.store = cfg.store,
                                  .yes = cfg.yes,
+                                 .checkpoints = cfg.checkpoints,
                                  .rebuild = cfg.rebuild,
                                  .json = cfg.json,
                                  .keep_steps = cfg.keep_steps};
@@ -209,7 +212,7 @@ const bt_command bt_cmd_runs = {
         "bitrain runs --json | jq '.runs[].run'\n"
         "bitrain runs tag abl-3 paper -draft     # then: bitrain runs tags:paper\n"
         "bitrain runs note abl-3 no warm-up\n"
-        "bitrain runs rm abl-1 abl-2             # records only; checkpoints stay\n"
+        "bitrain runs rm abl-1 abl-2             # records; checkpoints if you agree\n"
         "bitrain runs gc --keep-steps 20000      # drop old per-rank rows (their summaries stay), "
         "give space back\n",
     .options = options,

@@ -1,11 +1,14 @@
 /* runs_verbs.c - rm, tag, note, gc. */
 #include "cli/runs/runs_verbs.h"
 
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/common/database.h"
+#include "cli/runs/run_folder.h"
 #include "engine/base/tables/metric.h"
 #include "store/write/manage.h"
 
@@ -26,11 +29,57 @@ static bt_code resolve(const char *path, const char *const *words, size_t n,
     return code;
 }
 
-static bool print_out_dir(void *ctx, const bt_row *row) {
-    (void)ctx;
-    if (row->cells[0] && access(row->cells[0], F_OK) == 0)
-        fprintf(stderr, "checkpoints of '%s' stay in '%s'\n", row->cells[1], row->cells[0]);
+typedef struct folders {
+    char path[NAMES_MAX][PATH_MAX];
+    size_t n;
+    int checkpoints;
+    int64_t bytes;
+} folders;
+
+static bool take_folder(void *ctx, const bt_row *row) {
+    folders *f = ctx;
+    int checkpoints;
+    int64_t bytes;
+    if (!bt_run_folder_look(row->cells[0], &checkpoints, &bytes)) return true;
+    snprintf(f->path[f->n++], PATH_MAX, "%s", row->cells[0]);
+    f->checkpoints += checkpoints;
+    f->bytes += bytes;
     return true;
+}
+
+/* asked once more: records can be written again, by training, but only from a checkpoint */
+static bool may_delete(const folders *f, const bt_runs_verb_cfg *cfg) {
+    char answer[8] = "", bytes[32];
+    if (cfg->checkpoints) return true;
+    if (cfg->yes || !isatty(STDIN_FILENO) || !isatty(STDERR_FILENO)) return false;
+    fprintf(stderr, "delete %d checkpoint%s as well, %s in '%s'%s? [y/N] ", f->checkpoints,
+            f->checkpoints == 1 ? "" : "s",
+            bt_metric_format(bytes, sizeof bytes, (double)f->bytes, BT_UNIT_BYTES), f->path[0],
+            f->n > 1 ? " and others" : "");
+    return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
+/* A new run could not take the name of a removed one while the folder of its checkpoints is there. */
+static bt_code settle_folders(const folders *f, const bt_runs_verb_cfg *cfg, bt_err *err) {
+    char bytes[32];
+    if (!f->n) return BT_OK;
+    if (!may_delete(f, cfg)) {
+        for (size_t i = 0; i < f->n; i++)
+            fprintf(stderr,
+                    "checkpoints stay in '%s' (to delete them: --checkpoints with `runs rm`, or "
+                    "now: rm -r "
+                    "'%s')\n",
+                    f->path[i], f->path[i]);
+        return BT_OK;
+    }
+    for (size_t i = 0; i < f->n; i++) {
+        bool left;
+        BT_TRY(bt_run_folder_remove(f->path[i], &left, err));
+        if (left) fprintf(stderr, "'%s' holds other files, which stay\n", f->path[i]);
+    }
+    printf("deleted %d checkpoint%s, %s\n", f->checkpoints, f->checkpoints == 1 ? "" : "s",
+           bt_metric_format(bytes, sizeof bytes, (double)f->bytes, BT_UNIT_BYTES));
+    return BT_OK;
 }
 
 static bt_code confirm(size_t n, bool yes, bt_err *err) {
@@ -52,18 +101,20 @@ static bt_code run_rm(const char *path, const char *const *words, size_t n,
     bt_db *db = NULL;
     BT_TRY(resolve(path, words, n, names, err));
     BT_TRY(confirm(n, cfg->yes, err));
-    BT_TRY(bt_db_open(&db, path, err));
-    for (size_t i = 0; i < n; i++) {
+    folders *f = calloc(1, sizeof *f);
+    if (!f) return bt_fail(err, BT_NOMEM, "no memory for the folders of %zu runs", n);
+    bt_code code = bt_db_open(&db, path, err);
+    for (size_t i = 0; i < n && code == BT_OK; i++) {
         list[i] = names[i];
-        bt_err ignored;
-        if (bt_db_query(db, "SELECT out_dir, run FROM runs WHERE run = ?1", &list[i], 1, 0, 0,
-                        print_out_dir, NULL, NULL, &ignored) != BT_OK)
-            continue;
+        code = bt_db_query(db, "SELECT out_dir FROM runs WHERE run = ?1", &list[i], 1, 0, 0,
+                           take_folder, f, NULL, err);
     }
     bt_db_close(db);
-    BT_TRY(bt_runs_remove(path, list, n, WAIT_S, err));
-    printf("removed %zu run%s\n", n, n == 1 ? "" : "s");
-    return BT_OK;
+    if (code == BT_OK) code = bt_runs_remove(path, list, n, WAIT_S, err);
+    if (code == BT_OK) printf("removed %zu run%s\n", n, n == 1 ? "" : "s");
+    if (code == BT_OK) code = settle_folders(f, cfg, err);
+    free(f);
+    return code;
 }
 
 static bt_code run_tag(const char *path, const char *const *words, size_t n,

@@ -9,7 +9,7 @@
 
 typedef struct bt_runs_verb_cfg {
     const char *store;
-    bool yes, rebuild, json;
+    bool yes, checkpoints, rebuild, json;
     int64_t keep_steps; /* -1: as it is */
 } bt_runs_verb_cfg;
 

@@ -18,7 +18,8 @@ enum { MAX_DEPTH = 8, MAX_KEY = 160, MAX_FILE_BYTES = 1 << 20 };
 
 typedef struct reader {
     bt_opts *o;
-    const char *path;
+    const char *path, *data; /* the file's name and its n bytes */
+    size_t n;
     yaml_parser_t parser;
     yaml_event_t event;
     bool have_event;
@@ -28,6 +29,22 @@ typedef struct reader {
 
 static bt_code fail_at(const reader *r, yaml_mark_t mark, bt_code code, const char *what) {
     return bt_fail(r->err, code, "%s:%zu:%zu: %s", r->path, mark.line + 1, mark.column + 1, what);
+}
+
+/* the parser's words for a tab ("found character that cannot start any token") do not name it */
+static bool tab_in_line(const reader *r, yaml_mark_t *mark) {
+    size_t line = 0, from = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        if (r->data[i] == '\t' && line == mark->line && i - from <= mark->column) {
+            mark->column = i - from;
+            return true;
+        }
+        if (r->data[i] == '\n') {
+            line++;
+            from = i + 1;
+        }
+    }
+    return false;
 }
 
 static bt_code next(reader *r) {
@@ -42,7 +59,10 @@ static bt_code next(reader *r) {
         if (r->parser.error == YAML_READER_ERROR)
             return bt_fail(r->err, BT_ARG, "%s: byte %zu: %s", r->path, r->parser.problem_offset,
                            what);
-        return fail_at(r, r->parser.problem_mark, BT_ARG, what);
+        yaml_mark_t mark = r->parser.problem_mark;
+        if (tab_in_line(r, &mark))
+            return fail_at(r, mark, BT_ARG, "a tab: YAML is indented with spaces");
+        return fail_at(r, mark, BT_ARG, what);
     }
     r->have_event = true;
     return BT_OK;
@@ -221,7 +241,7 @@ bt_code bt_opts_yaml(bt_opts *o, const char *path, bt_err *err) {
         free(data);
         return code;
     }
-    reader r = {.o = o, .path = path, .err = err};
+    reader r = {.o = o, .path = path, .data = data, .n = n, .err = err};
     if (!yaml_parser_initialize(&r.parser)) {
         free(data);
         return bt_fail(err, BT_NOMEM, "no memory to read '%s'", path);

@@ -130,6 +130,31 @@ if [ "$(id -u)" != 0 ]; then
 fi
 (BITRAIN_MPIRUN=/nonexistent/mpirun; export BITRAIN_MPIRUN; code 1 train "${tiny[@]}" --steps 3; says "openmpi-bin"; [ $faults -eq 0 ]) || fault "a missing mpirun"
 
+# a host that cannot be reached: ssh's own line, not what mpirun guesses
+printf '#!/bin/sh\necho "ssh: connect to host $1 port 22: Connection refused" >&2\nexit 255\n' >ssh-that-fails
+chmod +x ssh-that-fails
+printf 'far.invalid slots=1\nlocalhost slots=1\n' >hosts.txt
+OMPI_MCA_plm_rsh_agent=$tmp/ssh-that-fails code 1 train "${tiny[@]}" --steps 3 --hosts hosts.txt --name afar
+grep -q "could not start the ranks (exit code [0-9]*): ssh: connect to host .*far.* port 22: Connection refused ('bitrain doctor --hosts FILE' tries every host); no restart" err ||
+    fault "an unreachable host: $(cat err)"
+
+# a removed run's checkpoints: kept and named, or deleted with all that the run wrote, and nothing else; the name is free again
+ok train "${tiny[@]}" --steps 3 --name gone
+ok runs rm gone --yes
+says "checkpoints stay in '$tmp/runs/gone' (to delete them: --checkpoints with \`runs rm\`, or now: rm -r '$tmp/runs/gone')"
+code 4 train "${tiny[@]}" --steps 3 --name gone
+says "or remove them: rm -r '$tmp/runs/gone')"
+rm -r "$tmp/runs/gone"
+ok train "${tiny[@]}" --steps 3 --name gone
+touch runs/gone/mine.txt
+ok runs rm gone --yes --checkpoints
+says "deleted 1 checkpoint, "
+says "'$tmp/runs/gone' holds other files, which stay"
+[ "$(ls -A runs/gone)" = mine.txt ] || fault "of a deleted run there is: $(ls -A runs/gone)"
+ok train "${tiny[@]}" --steps 3 --name gone
+ok runs rm gone --yes --checkpoints
+[ -e runs/gone/mine.txt ] || fault "a file of somebody else is deleted"
+
 # --dash: the address is shown, the dashboard ends with the run; a port in use is news, not a failure
 if "$BITRAIN" doctor | grep -q 'libmicrohttpd: bitrain dash serves'; then
     ok train "${tiny[@]}" --steps 400 --name shown --dash --port 0

@@ -53,6 +53,18 @@ int bt_output_error_line(char *buf, size_t size, int rank, bt_code code, const c
     return snprintf(buf, size, "bitrain rank %d: error %d: %s\n", rank, (int)code, message);
 }
 
+/* ssh, or the shell behind it, says why a host could not be used; what mpirun says after that is a
+ * list of guesses */
+static bool tells_of_a_host(const char *line) {
+    static const char *const parts[] = {"Host key verification failed", "Permission denied (",
+                                        "orted: command not found", "orted: No such file",
+                                        "orted: not found"};
+    if (strncmp(line, "ssh: ", 5) == 0) return true;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (strstr(line, parts[i])) return true;
+    return false;
+}
+
 static void look_at(bt_output *o, const char *line) {
     int rank = -1, code = 0, at = 0, pid = 0, signal = 0;
     char node[128];
@@ -84,6 +96,11 @@ static void look_at(bt_output *o, const char *line) {
         !o->signal) {
         o->rank = rank;
         o->signal = signal;
+    }
+    if (o->said_state == 0 && tells_of_a_host(line)) {
+        snprintf(o->said, sizeof o->said, "%.170s ('bitrain doctor --hosts FILE' tries every host)",
+                 line);
+        o->said_state = 2;
     }
     /* what mpirun says, for a job that never started: between its first two rulers, up to an empty
      * line */

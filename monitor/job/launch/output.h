@@ -24,7 +24,8 @@ typedef struct bt_output {
     bt_code code;
     int rank, signal; /* -1, 0 unknown */
     char message[480], last_line[256];
-    char said[256]; /* mpirun's first paragraph, in one line */
+    /* ssh's own line about a host, else mpirun's first paragraph in one line */
+    char said[256];
     int said_state; /* 0 before it, 1 inside, 2 over */
     /* a warning or error of a rank's log, each once; may be NULL */
     void (*note)(void *ctx, const char *text);

@@ -250,6 +250,8 @@ static void test_yaml_messages(void **state) {
           "F:2:1: a second document is not supported");
     fails(yaml("%YAML 1.1\n---\nrun: {name: a}\n"), "F:1:1: directives are not supported");
     fails(yaml("optim: {lr: }\n"), "F:1: optim.lr must be a number from 0 to 100, not ''");
+    fails(yaml("train:\n\tsteps: 5\n"), "F:2:1: a tab: YAML is indented with spaces");
+    fails(yaml("train:\n  steps: 5\n  \tseq: 5\n"), "F:3:3: a tab: YAML is indented with spaces");
     assert_int_equal(yaml("run: [\n"), BT_ARG);
     assert_non_null(strstr(err.msg, "not valid YAML"));
     assert_int_equal(yaml("a: b\n\tc: d\n"), BT_ARG);

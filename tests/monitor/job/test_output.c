@@ -59,6 +59,27 @@ static void test_first_paragraph(void **state) {
     bt_output_close(&o);
 }
 
+/* ssh's line says why; what mpirun says behind it is a list of guesses */
+static void test_ssh_comes_first(void **state) {
+    (void)state;
+    static const char *const lines[] = {
+        "ssh: Could not resolve hostname far: Name or service not known",
+        "ssh: connect to host far port 22: Connection refused", "Host key verification failed.",
+        "me@far: Permission denied (publickey,password).",
+        "bash: line 1: orted: command not found"};
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        bt_output o;
+        char want[256];
+        bt_output_open(&o, "/nonexistent/log", 0);
+        feed(&o, lines[i]);
+        feed(&o, "\n-----\nORTE was unable to reliably start one or more daemons.\n-----\n");
+        snprintf(want, sizeof want, "%s ('bitrain doctor --hosts FILE' tries every host)",
+                 lines[i]);
+        assert_string_equal(o.said, want);
+        bt_output_close(&o);
+    }
+}
+
 static int notes;
 static char newest[256];
 static void on_note(void *ctx, const char *text) {
@@ -117,9 +138,9 @@ static void test_log(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_error_line),
-                                       cmocka_unit_test(test_mpirun_notice),
-                                       cmocka_unit_test(test_first_paragraph),
-                                       cmocka_unit_test(test_notes), cmocka_unit_test(test_log)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_error_line),      cmocka_unit_test(test_mpirun_notice),
+        cmocka_unit_test(test_first_paragraph), cmocka_unit_test(test_ssh_comes_first),
+        cmocka_unit_test(test_notes),           cmocka_unit_test(test_log)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,16 @@
+/* run_folder.h - what a run keeps on disk besides its records: checkpoints, log, locks. */
+#ifndef BT_CLI_RUNS_RUN_FOLDER_H
+#define BT_CLI_RUNS_RUN_FOLDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/base/status.h"
+
+/* dir is the out folder of a run on this machine; checkpoints and bytes of all its files are counted */
+bool bt_run_folder_look(const char *dir, int *checkpoints, int64_t *bytes);
+/* removes what runs write (step-*, log.txt, locks, records not yet taken over) and then the folder;
+ * *left: it holds other files, which stay */
+bt_code bt_run_folder_remove(const char *dir, bool *left, bt_err *err) BT_MUST_CHECK;
+
+#endif
