@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/tables/metric.h"
 #include "engine/base/text.h"
 
 enum { BAR = 24, EVERY_MS = 100 };
@@ -38,6 +39,16 @@ void bt_progress_show(bt_progress *p, const char *what, double done, const char 
     if (done > 0.02) bt_duration(eta, sizeof eta, seconds * (1 - done) / done);
     fprintf(stderr, "\r\033[K%s %s %3.0f %%  %s%s%s", what, bar, 100 * done, note,
             *eta ? "  left " : "", eta);
+}
+
+void bt_progress_tokenising(void *ctx, double done, uint64_t ids) {
+    bt_progress *p = ctx;
+    char count[32], note[64], rate[32];
+    snprintf(note, sizeof note, "%s tokens, %s",
+             bt_metric_format(count, sizeof count, (double)ids, BT_UNIT_COUNT),
+             bt_metric_format(rate, sizeof rate, (double)ids / bt_progress_seconds(p),
+                              BT_UNIT_PER_S));
+    bt_progress_show(p, "tokenising", done, note);
 }
 
 void bt_progress_end(bt_progress *p) {

@@ -15,6 +15,8 @@ void bt_progress_begin(bt_progress *p, bool quiet);
 /* done 0..1; about ten times a second at most. note: "12.3 M tokens" */
 void bt_progress_show(bt_progress *p, const char *what, double done, const char *note);
 void bt_progress_end(bt_progress *p); /* clears the line */
+/* for bt_prepare_cfg.progress and bt_loader_cfg.progress: ctx is a bt_progress */
+void bt_progress_tokenising(void *ctx, double done, uint64_t ids);
 double bt_progress_seconds(const bt_progress *p);
 
 #endif

@@ -8,6 +8,7 @@
 #include "cli/common/command.h"
 #include "cli/common/database.h"
 #include "cli/common/progress.h"
+#include "cli/common/skipped.h"
 #include "cli/common/table.h"
 #include "cli/common/verbs.h"
 #include "engine/base/tables/metric.h"
@@ -15,7 +16,7 @@
 #include "engine/data/shards/prepare.h"
 
 typedef struct data_cfg {
-    char data[4096], out[1024], tokenizer[1024], field[64];
+    char data[4096], glob[128], out[1024], tokenizer[1024], field[64];
     int64_t shard_tokens, sample;
     bool json, quiet, force, verify;
 } data_cfg;
@@ -23,6 +24,8 @@ typedef struct data_cfg {
 static const bt_opt data_opts[] = {
     {"data", "--data", BT_OPT_LIST, offsetof(data_cfg, data), 4096, "", 0, 0, NULL, NULL,
      "text, .jsonl, .bts, folders, builtin (words behind the verb do the same)"},
+    {"glob", "--glob", BT_OPT_TEXT, offsetof(data_cfg, glob), 128, "", 0, 0, NULL, NULL,
+     "of folders only files whose name fits, as '*.txt'"},
     {"out", "--out", BT_OPT_TEXT, offsetof(data_cfg, out), 1024, "", 0, 0, NULL, NULL,
      "token shard to write (.bts)"},
     {"force", "--force", BT_OPT_BOOL, offsetof(data_cfg, force), sizeof(bool), "false", 0, 0, NULL,
@@ -55,16 +58,6 @@ static const bt_opt *options(size_t *n) {
 typedef struct watch {
     bt_progress bar;
 } watch;
-
-static void show_ids(void *ctx, double done, uint64_t ids) {
-    watch *w = ctx;
-    char count[32], note[64], rate[32];
-    snprintf(note, sizeof note, "%s tokens, %s",
-             bt_metric_format(count, sizeof count, (double)ids, BT_UNIT_COUNT),
-             bt_metric_format(rate, sizeof rate, (double)ids / bt_progress_seconds(&w->bar),
-                              BT_UNIT_PER_S));
-    bt_progress_show(&w->bar, "tokenising", done, note);
-}
 
 static bt_code check_out(const data_cfg *cfg, bt_err *err) {
     size_t n = strlen(cfg->out);
@@ -140,8 +133,8 @@ static bt_code prepare_sources(const data_cfg *cfg, const bt_sources *s, const b
                         .tokenizer = t,
                         .path = cfg->out,
                         .split_ids = (uint64_t)cfg->shard_tokens,
-                        .progress = show_ids,
-                        .ctx = &w};
+                        .progress = bt_progress_tokenising,
+                        .ctx = &w.bar};
     bt_code code = bt_prepare(&c, &r, NULL, err);
     bt_progress_end(&w.bar);
     BT_TRY(code);
@@ -155,7 +148,8 @@ static bt_code list_sources(const data_cfg *cfg, const char *const *words, size_
     BT_TRY(bt_verbs_paths(&paths, cfg->data, words, n, err));
     bt_code code = paths.len ? bt_verbs_corpus(bt_text_str(&paths), cache, sizeof cache, err)
                              : bt_fail(err, BT_ARG, "no data named (a file, a folder, or builtin)");
-    if (code == BT_OK) code = bt_sources_list(out, bt_text_str(&paths), cache, err);
+    if (code == BT_OK) code = bt_sources_list_glob(out, bt_text_str(&paths), cfg->glob, cache, err);
+    if (code == BT_OK) bt_cli_tell_skipped(out);
     bt_text_release(&paths);
     return code;
 }
@@ -378,9 +372,10 @@ static bt_code inspect(void *ctx, const char *const *words, size_t n, bt_err *er
 
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     static const bt_verb verbs[] = {
-        {"prepare", " data out force tokenizer field shard_tokens json quiet ", 0, 1000, "PATH...",
-         prepare},
-        {"inspect", " data tokenizer field sample verify json quiet ", 0, 1000, "PATH...", inspect},
+        {"prepare", " data glob out force tokenizer field shard_tokens json quiet ", 0, 1000,
+         "PATH...", prepare},
+        {"inspect", " data glob tokenizer field sample verify json quiet ", 0, 1000, "PATH...",
+         inspect},
     };
     static data_cfg cfg;
     (void)exit_status;

@@ -7,14 +7,16 @@
 #include <unistd.h>
 
 #include "cli/common/command.h"
+#include "cli/common/progress.h"
 #include "cli/model/checkpoint_model.h"
 #include "engine/base/clock.h"
+#include "engine/base/tables/metric.h"
 #include "engine/train/evaluate.h"
 
 typedef struct eval_cfg {
     char data[4096], field[64], store[1024], isa[16];
     int64_t tokens, threads;
-    bool json;
+    bool json, quiet;
 } eval_cfg;
 
 #define FIELD(f) offsetof(eval_cfg, f), sizeof(((eval_cfg *)0)->f)
@@ -30,6 +32,7 @@ static const bt_opt eval_opts[] = {
     {"isa", "--isa", BT_OPT_TEXT, FIELD(isa), "", 0, 0, NULL, NULL,
      "fastest kernel set allowed (default: as the run)"},
     {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL, "one JSON object"},
+    {"quiet", "--quiet", BT_OPT_BOOL, FIELD(quiet), "false", 0, 0, NULL, NULL, "no progress bar"},
     {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database"},
 };
 
@@ -62,14 +65,44 @@ static bt_code tokenizer_file(const bt_trained *t, char *path, size_t size, bool
     return ok ? BT_OK : bt_fail(err, BT_IO, "cannot write '%s'", path);
 }
 
+typedef struct watch {
+    bt_progress bar;
+    double tokens; /* of the whole work */
+} watch;
+
+static void show_share(void *ctx, double done) {
+    watch *w = ctx;
+    char rate[32], note[48];
+    snprintf(note, sizeof note, "%s tokens",
+             bt_metric_format(rate, sizeof rate, done * w->tokens / bt_progress_seconds(&w->bar),
+                              BT_UNIT_PER_S));
+    bt_progress_show(&w->bar, "measuring", done, note);
+}
+
+static bt_code run_evaluator(bt_evaluator *e, const bt_trained *t, const eval_cfg *cfg,
+                             bt_eval_result *out, bt_err *err) {
+    watch w = {.tokens = (double)bt_evaluator_micros(e) * (double)t->cfg.micro_batch *
+                         (double)t->cfg.seq_len};
+    bt_progress_begin(&w.bar, cfg->quiet);
+    bt_evaluator_watch(e, show_share, &w);
+    bt_code code = bt_evaluator_run(e, t->model, NULL, out, err);
+    bt_progress_end(&w.bar);
+    return code;
+}
+
 static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result *out, bt_err *err) {
     char tokenizer[1024];
     bool made = false;
     bt_evaluator *e = NULL;
+    bt_progress bar;
+    bt_progress_begin(&bar, cfg->quiet);
     const bt_model_cfg *m = bt_model_config(t->model);
     const bool own = cfg->data[0] != '\0';
     bt_code code = tokenizer_file(t, tokenizer, sizeof tokenizer, &made, err);
-    const bt_loader_cfg data = {.paths = own ? cfg->data : t->cfg.data,
+    const bt_loader_cfg data = {.glob = t->cfg.glob,
+                                .progress = bt_progress_tokenising,
+                                .ctx = &bar,
+                                .paths = own ? cfg->data : t->cfg.data,
                                 .val_paths = own ? cfg->data : t->cfg.val_data,
                                 .tokenizer = tokenizer,
                                 .field = cfg->field[0] ? cfg->field : t->cfg.field,
@@ -83,7 +116,8 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
     const int64_t all = endless ? t->cfg.eval_tokens : INT64_MAX / 2;
     if (code == BT_OK)
         code = bt_evaluator_open(&e, &data, cfg->tokens ? cfg->tokens : all, bt_comm_world(), err);
-    if (code == BT_OK) code = bt_evaluator_run(e, t->model, NULL, out, err);
+    bt_progress_end(&bar);
+    if (code == BT_OK) code = run_evaluator(e, t, cfg, out, err);
     bt_evaluator_close(e);
     if (made) unlink(tokenizer);
     return code;

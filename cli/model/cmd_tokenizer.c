@@ -9,6 +9,7 @@
 #include "cli/common/command.h"
 #include "cli/common/database.h"
 #include "cli/common/progress.h"
+#include "cli/common/skipped.h"
 #include "cli/common/table.h"
 #include "cli/common/verbs.h"
 #include "engine/base/tables/metric.h"
@@ -17,7 +18,7 @@
 #include "engine/data/tokenizer/utf8.h"
 
 typedef struct tokenizer_cfg {
-    char data[4096], out[1024], field[64], text[4096];
+    char data[4096], glob[128], out[1024], field[64], text[4096];
     int64_t vocab, top;
     bool json, quiet, force;
 } tokenizer_cfg;
@@ -25,6 +26,8 @@ typedef struct tokenizer_cfg {
 static const bt_opt tokenizer_opts[] = {
     {"data", "--data", BT_OPT_LIST, offsetof(tokenizer_cfg, data), 4096, "", 0, 0, NULL, NULL,
      "text, .jsonl, folders, builtin (words behind 'train' do the same)"},
+    {"glob", "--glob", BT_OPT_TEXT, offsetof(tokenizer_cfg, glob), 128, "", 0, 0, NULL, NULL,
+     "of folders only files whose name fits, as '*.txt'"},
     {"vocab", "--vocab", BT_OPT_INT, offsetof(tokenizer_cfg, vocab), sizeof(int64_t), "8192", 257,
      1048576, NULL, "tokens", "size of the vocabulary: 256 bytes, end of text, merges"},
     {"out", "--out", BT_OPT_TEXT, offsetof(tokenizer_cfg, out), 1024, "", 0, 0, NULL, NULL,
@@ -164,11 +167,16 @@ static bt_code train(void *ctx, const char *const *words, size_t n, bt_err *err)
     bt_progress_begin(&bar, cfg->quiet);
     bt_code code = bt_verbs_corpus(bt_text_str(&paths), cache, sizeof cache, err);
     bt_tok_train_cfg c = {.paths = bt_text_str(&paths),
+                          .glob = cfg->glob,
                           .field = cfg->field,
                           .cache_dir = cache,
                           .vocab = (int)cfg->vocab,
                           .progress = show_training,
                           .ctx = &bar};
+    bt_sources found = {0};
+    if (code == BT_OK) code = bt_sources_list_glob(&found, c.paths, c.glob, cache, err);
+    if (code == BT_OK) bt_cli_tell_skipped(&found);
+    bt_sources_release(&found);
     if (code == BT_OK) code = bt_tokenizer_train(&t, &c, err);
     bt_progress_end(&bar);
     bt_text_release(&paths);
@@ -360,7 +368,7 @@ static bt_code decode(void *ctx, const char *const *words, size_t n, bt_err *err
 
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     static const bt_verb verbs[] = {
-        {"train", " data vocab out force field json quiet ", 0, 1000, "[PATH...]", train},
+        {"train", " data glob vocab out force field json quiet ", 0, 1000, "[PATH...]", train},
         {"inspect", " text top json ", 1, 1, "FILE", inspect},
         {"encode", " text json ", 1, 2, "FILE [TEXTFILE]", encode},
         {"decode", " ", 1, 1000, "FILE [ID...]", decode},

@@ -5,9 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
+#include "cli/common/progress.h"
 #include "store/export/export.h"
 
 enum { CSV, JSONL, TENSORBOARD, TRACE };
@@ -65,10 +67,25 @@ typedef struct sheet {
     int format;
     int64_t rows;
     bt_text line;
+    bt_progress bar; /* to a file only: rows on the terminal are progress enough */
+    int step;        /* its column */
+    double first, last;
 } sheet;
+
+static void show_step(sheet *s, const bt_row *row) {
+    char note[32], rows[24];
+    if (s->rows % 256 || s->step >= row->n || !(s->last > s->first)) return;
+    snprintf(note, sizeof note, "%s rows",
+             bt_metric_format(rows, sizeof rows, (double)s->rows, BT_UNIT_COUNT));
+    bt_progress_show(&s->bar, "exporting", (row->nums[s->step] - s->first) / (s->last - s->first),
+                     note);
+}
 
 static bool write_row(void *ctx, const bt_row *row) {
     sheet *s = ctx;
+    if (s->rows == 0)
+        while (s->step < row->n && strcmp(row->names[s->step], "step") != 0) s->step++;
+    show_step(s, row);
     if (s->format == CSV) {
         if (s->rows == 0) bt_cli_csv_names(s->to, row);
         bt_cli_csv_row(s->to, row);
@@ -92,7 +109,12 @@ static bt_code write_sheet(bt_db *db, const char *run, const export_cfg *cfg, FI
     snprintf(a, sizeof a, "%" PRId64, cfg->from < 0 ? 0 : cfg->from);
     snprintf(b, sizeof b, "%" PRId64, cfg->to < 0 ? INT64_MAX : cfg->to);
     bt_text_init(&s.line);
+    s.first = cfg->from < 0 ? 0 : (double)cfg->from;
+    BT_TRY(bt_db_value(db, "SELECT steps FROM runs WHERE run = ?1", run, &s.last, err));
+    if (cfg->to >= 0 && (double)cfg->to < s.last) s.last = (double)cfg->to;
+    bt_progress_begin(&s.bar, !cfg->out[0] && isatty(STDOUT_FILENO));
     bt_code code = bt_db_query(db, queries[cfg->what], params, 3, 0, 0, write_row, &s, NULL, err);
+    bt_progress_end(&s.bar);
     bt_text_release(&s.line);
     if (code == BT_OK && s.rows == 0)
         fprintf(stderr, "bitrain export: run '%s' has no such rows\n", run);

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/common/progress.h"
+#include "cli/common/skipped.h"
 #include "cli/train/train_parts.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/data/io/sources.h"
@@ -79,11 +81,15 @@ bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) {
  * ranks find it. */
 static bt_code open_split(const bt_run_cfg *c, bt_split split, int64_t *tokens, bt_err *err) {
     bt_loader *loader = NULL;
+    bt_progress bar;
     const int all = (int)(c->batch_tokens / c->seq_len), mine = split == BT_SPLIT_TRAIN ? all : 1;
     bt_loader_cfg cfg = {.paths = c->data,
                          .val_paths = c->val_data,
                          .tokenizer = c->tokenizer,
+                         .glob = c->glob,
                          .field = c->field,
+                         .progress = bt_progress_tokenising,
+                         .ctx = &bar,
                          .cache_dir = c->cache,
                          .split = split,
                          .val_frac = c->val_frac,
@@ -94,9 +100,25 @@ static bt_code open_split(const bt_run_cfg *c, bt_split split, int64_t *tokens, 
                          .seed = (uint64_t)c->seed,
                          .sequences_per_step = mine,
                          .n_sequences = mine};
-    BT_TRY(bt_loader_open(&loader, &cfg, err));
+    bt_progress_begin(&bar, c->quiet || c->json);
+    bt_code code = bt_loader_open(&loader, &cfg, err);
+    bt_progress_end(&bar);
+    BT_TRY(code);
     *tokens = bt_loader_tokens(loader);
     bt_loader_close(loader);
+    return BT_OK;
+}
+
+/* once, by the process that starts the ranks: they pass over the same files */
+static bt_code tell_skipped(const bt_run_cfg *c, bt_err *err) {
+    const char *const lists[] = {c->data, c->val_data};
+    for (size_t i = 0; i < 2; i++) {
+        bt_sources found;
+        if (!lists[i][0]) continue;
+        BT_TRY(bt_sources_list_glob(&found, lists[i], c->glob, c->cache, err));
+        if (!c->quiet) bt_cli_tell_skipped(&found);
+        bt_sources_release(&found);
+    }
     return BT_OK;
 }
 
@@ -113,6 +135,7 @@ bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err
     BT_TRY(bt_train_corpus(p, err));
     if (data) *data = all;
     if (c->hosts[0]) return BT_OK; /* the ranks' disks are not ours */
+    BT_TRY(tell_skipped(c, err));
     BT_TRY(open_split(c, BT_SPLIT_TRAIN, &all.tokens, err));
     if (c->val_frac > 0 || c->val_data[0])
         BT_TRY(open_split(c, BT_SPLIT_VAL, &all.val_tokens, err));

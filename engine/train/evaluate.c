@@ -16,6 +16,8 @@ struct bt_evaluator {
     double *sums;
     int32_t *inputs, *targets; /* (n_micro, B, T); targets of padding are -1 */
     double bytes_per_token;
+    void (*progress)(void *ctx, double done);
+    void *ctx;
 };
 
 /* This rank's micro-batches; sequences at or after `wanted` are padding and train nothing, count
@@ -117,6 +119,7 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
         const int32_t *targets = e->targets + (size_t)i * per_micro;
         BT_TRY(pass(m, pipe, e->inputs + (size_t)i * per_micro, targets, &mine[i], err));
         for (size_t j = 0; j < per_micro; j++) tokens += targets[j] >= 0;
+        if (e->progress) e->progress(e->ctx, (double)(i + 1) / (double)e->n_micro);
     }
     if (pipe) BT_TRY(bt_pipe_end(pipe, err));
     if (pipe) BT_TRY(bt_pipe_sum(pipe, mine, (size_t)e->n_micro, err));
@@ -128,6 +131,11 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
     out->bits_per_byte = out->nats / M_LN2 / e->bytes_per_token;
     out->tokens = tokens;
     return BT_OK;
+}
+
+void bt_evaluator_watch(bt_evaluator *e, void (*progress)(void *ctx, double done), void *ctx) {
+    e->progress = progress;
+    e->ctx = ctx;
 }
 
 int64_t bt_evaluator_micros(const bt_evaluator *e) { return e->n_micro; }

@@ -26,6 +26,8 @@ bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t
 /* pipe: NULL where the model is whole */
 bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_result *out,
                          bt_err *err) BT_MUST_CHECK;
+/* called after each micro-batch of this rank with the share that is done */
+void bt_evaluator_watch(bt_evaluator *e, void (*progress)(void *ctx, double done), void *ctx);
 /* that a rank runs; on all the same */
 int64_t bt_evaluator_micros(const bt_evaluator *e);
 /* the first tokens of this rank's sequences; *n: how many */

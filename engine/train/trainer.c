@@ -23,6 +23,7 @@ static bt_loader_cfg loader_cfg(const bt_trainer *t) {
     const bt_micro_plan *p = &t->micro_plan;
     return (bt_loader_cfg){.paths = c->data,
                            .val_paths = c->val_data,
+                           .glob = c->glob,
                            .tokenizer = c->tokenizer,
                            .field = c->field,
                            .cache_dir = c->cache,

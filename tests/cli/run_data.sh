@@ -47,6 +47,25 @@ b data inspect books.bts --tokenizer t.json --json --sample 20 >about
 b data inspect books.bts books --no-verify >about
 [ "$(wc -l <about)" -eq 4 ] || fault "inspect of a shard and a folder of two files: $(cat about)"
 
+# a folder with a picture and a link that leads nowhere: passed over, counted, told; --glob chooses by name
+mkdir mixed
+cp prose.txt mixed/a.txt
+cp prose.txt mixed/notes.md
+head -c 3000 /dev/zero >mixed/cover.jpg
+ln -s nowhere.txt mixed/gone.txt
+warned() { grep -q "^warning: $1 passed over, no text: $2" err || fault "of passed over files it says: $(cat err)"; }
+"$BITRAIN" data prepare mixed --out mixed.bts --json >report 2>err || fault "a picture in a folder stops prepare: $(cat err)"
+[ "$(field report documents)" = 2 ] || fault "documents of a mixed folder: $(cat report)"
+warned "2 files are" "mixed/cover.jpg (binary), ..."
+"$BITRAIN" data prepare mixed --glob '*.txt' --out mixed.bts --force --json >report 2>err || fault "--glob: $(cat err)"
+[ "$(field report documents)" = 1 ] || fault "documents of --glob '*.txt': $(cat report)"
+warned "1 file is" "mixed/gone.txt (a link that leads nowhere)"
+"$BITRAIN" tokenizer train mixed --glob '*.md' --vocab 300 --out m.json >out 2>err || fault "tokenizer --glob: $(cat err)"
+BITRAIN_STORE=$tmp/mixed.d/m.db "$BITRAIN" train --data mixed --ranks 1 --threads 1 --dry-run >out 2>err || fault "a mixed folder cannot be trained on: $(cat err)"
+warned "2 files are" "mixed/cover.jpg"
+BITRAIN_STORE=$tmp/mixed.d/m.db "$BITRAIN" train --data mixed --glob '*.txt' --ranks 1 --threads 1 --dry-run >out 2>err || fault "train --glob: $(cat err)"
+warned "1 file is" "mixed/gone.txt"
+
 # JSONL in parts; bad lines by number
 for i in $(seq 1 200); do printf '{"id": %d, "meta": {"body": "document %d \\u00e9\\n"}}\n' "$i" "$i"; done >docs.jsonl
 b data prepare docs.jsonl --field meta.body --shard-tokens 1000 --out docs.bts --json >report

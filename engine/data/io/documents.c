@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/data/io/binary.h"
 #include "engine/data/io/file_io.h"
 
 enum { PIECE = 1 << 20, LINE_MAX_BYTES = 256 << 20, JSON_DEPTH = 64 };
@@ -109,31 +110,11 @@ static bt_code fill(bt_documents *d, size_t want, bt_err *err) {
 
 /* ---- plain text ---- */
 
-static const struct {
-    const char *magic;
-    size_t n;
-    const char *what, *remedy;
-} known[] = {
-    {"\x1f\x8b", 2, "gzip-compressed", "decompress it first"},
-    {"\x28\xb5\x2f\xfd", 4, "zstd-compressed", "decompress it first"},
-    {"\xfd"
-     "7zXZ",
-     5, "xz-compressed", "decompress it first"},
-    {"BZh", 3, "bzip2-compressed", "decompress it first"},
-    {"PK\x03\x04", 4, "a zip archive", "unpack it first"},
-    {"\xff\xfe", 2, "UTF-16 text", "convert it with 'iconv -f UTF-16 -t UTF-8'"},
-    {"\xfe\xff", 2, "UTF-16 text", "convert it with 'iconv -f UTF-16 -t UTF-8'"},
-    {"%PDF-", 5, "a PDF document", "extract its text first"},
-    {"BTSHARD\n", 8, "a token shard", "name it *.bts"},
-    {"SQLite format 3", 15, "a SQLite database", "export its text first"},
-};
-
 static bt_code refuse_binary(const bt_documents *d, size_t nul, bt_err *err) {
-    if (d->offset == d->end) /* the first bytes of the file are still in the buffer */
-        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-            if (d->end >= known[i].n && memcmp(d->buf, known[i].magic, known[i].n) == 0)
-                return bt_fail(err, BT_FORMAT, "data '%s' is %s: %s", path_of(d), known[i].what,
-                               known[i].remedy);
+    /* the first bytes of the file are still in the buffer */
+    const bt_binary_kind *kind = d->offset == d->end ? bt_binary_kind_of(d->buf, d->end) : NULL;
+    if (kind)
+        return bt_fail(err, BT_FORMAT, "data '%s' is %s: %s", path_of(d), kind->what, kind->remedy);
     uint64_t at = d->offset - d->end + nul;
     return bt_fail(err, BT_FORMAT, "data '%s' is binary, not text: NUL at byte %llu", path_of(d),
                    (unsigned long long)at);

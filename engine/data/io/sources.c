@@ -3,13 +3,24 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-enum { MAX_DEPTH = 32 };
+#include "engine/data/io/binary.h"
+
+enum { MAX_DEPTH = 32, HEAD = 8192 };
+
+typedef struct walk {
+    bt_sources *s;
+    const char *glob; /* "": every name */
+    size_t word;
+} walk;
 
 static bool ends_with(const char *s, const char *end) {
     size_t n = strlen(s), k = strlen(end);
@@ -45,9 +56,25 @@ static int by_name(const struct dirent **a, const struct dirent **b) {
 }
 static int visible(const struct dirent *e) { return e->d_name[0] != '.'; }
 
-static bt_code add_path(bt_sources *s, const char *path, int depth, size_t word, bt_err *err);
+static void skip(bt_sources *s, const char *path, const char *why) {
+    if (s->skipped++ == 0)
+        snprintf(s->first_skipped, sizeof s->first_skipped, "%.200s (%s)", path, why);
+}
 
-static bt_code add_folder(bt_sources *s, const char *folder, int depth, size_t word, bt_err *err) {
+/* by its first bytes; a file that cannot be opened is refused when it is read */
+static const char *no_text(const char *path) {
+    char head[HEAD];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, head, sizeof head) : 0;
+    if (fd >= 0) close(fd);
+    if (n <= 0) return NULL;
+    const bt_binary_kind *kind = bt_binary_kind_of(head, (size_t)n);
+    return kind ? kind->what : memchr(head, 0, (size_t)n) ? "binary" : NULL;
+}
+
+static bt_code add_path(const walk *w, const char *path, int depth, bt_err *err);
+
+static bt_code add_folder(const walk *w, const char *folder, int depth, bt_err *err) {
     if (depth >= MAX_DEPTH)
         return bt_fail(err, BT_ARG,
                        "folders are nested deeper than %d at '%s' (a link that points upwards?)",
@@ -63,20 +90,41 @@ static bt_code add_folder(bt_sources *s, const char *folder, int depth, size_t w
         if (code == BT_OK && snprintf(path, sizeof path, "%s%s%s", folder, slash,
                                       names[i]->d_name) >= (int)sizeof path)
             code = bt_fail(err, BT_ARG, "a path below '%s' is too long", folder);
-        if (code == BT_OK) code = add_path(s, path, depth + 1, word, err);
+        if (code == BT_OK) code = add_path(w, path, depth + 1, err);
         free(names[i]);
     }
     free(names);
     return code;
 }
 
-static bt_code add_path(bt_sources *s, const char *path, int depth, size_t word, bt_err *err) {
+/* a file below a folder */
+static bt_code add_found(const walk *w, const char *path, const struct stat *st, bt_err *err) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    if (*w->glob && fnmatch(w->glob, name, 0) != 0) return BT_OK;
+    const bt_source_kind kind = kind_of(path);
+    const char *why = kind == BT_SOURCE_TEXT ? no_text(path) : NULL;
+    if (why) {
+        skip(w->s, path, why);
+        return BT_OK;
+    }
+    return add(w->s, path, kind, st, w->word, err);
+}
+
+static bt_code add_path(const walk *w, const char *path, int depth, bt_err *err) {
     struct stat st;
-    if (stat(path, &st) != 0)
-        return bt_fail_errno(err, errno == ENOENT || errno == ENOTDIR ? BT_NOTFOUND : BT_IO, errno,
+    if (stat(path, &st) != 0) {
+        const int e = errno;
+        if (depth > 0 && e == ENOENT && lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
+            skip(w->s, path, "a link that leads nowhere");
+            return BT_OK;
+        }
+        return bt_fail_errno(err, e == ENOENT || e == ENOTDIR ? BT_NOTFOUND : BT_IO, e,
                              "cannot open data '%s'", path);
-    if (S_ISDIR(st.st_mode)) return add_folder(s, path, depth, word, err);
-    if (S_ISREG(st.st_mode)) return add(s, path, kind_of(path), &st, word, err);
+    }
+    if (S_ISDIR(st.st_mode)) return add_folder(w, path, depth, err);
+    if (S_ISREG(st.st_mode))
+        return depth > 0 ? add_found(w, path, &st, err)
+                         : add(w->s, path, kind_of(path), &st, w->word, err);
     if (depth > 0) return BT_OK; /* sockets and pipes inside a folder are no data */
     return bt_fail(err, BT_ARG, "data '%s' is neither a file nor a folder", path);
 }
@@ -98,8 +146,9 @@ static bt_code add_builtin(bt_sources *s, const char *cache_dir, size_t word, bt
     return add(s, path, BT_SOURCE_TEXT, &st, word, err);
 }
 
-static bt_code add_word(bt_sources *s, const char *w, const char *cache_dir, size_t word,
-                        bt_err *err) {
+static bt_code add_word(const walk *at, const char *w, const char *cache_dir, bt_err *err) {
+    bt_sources *s = at->s;
+    const size_t word = at->word;
     if (strcmp(w, "builtin") == 0) return add_builtin(s, cache_dir, word, err);
     if (strcmp(w, "synth:chain") == 0 || strcmp(w, "synth:random") == 0)
         return add(s, w, BT_SOURCE_SYNTH, NULL, word, err);
@@ -107,12 +156,24 @@ static bt_code add_word(bt_sources *s, const char *w, const char *cache_dir, siz
         return bt_fail(err, BT_ARG, "there is no synthetic data '%s' (synth:chain, synth:random)",
                        w);
     size_t before = s->n;
-    BT_TRY(add_path(s, w, 0, word, err));
-    if (s->n == before) return bt_fail(err, BT_ARG, "the folder '%s' holds no files", w);
-    return BT_OK;
+    BT_TRY(add_path(at, w, 0, err));
+    if (s->n > before) return BT_OK;
+    if (*at->glob)
+        return bt_fail(err, BT_ARG, "the folder '%.100s' holds no files whose names fit '%.60s'", w,
+                       at->glob);
+    if (s->skipped)
+        return bt_fail(err, BT_ARG,
+                       "the folder '%.100s' holds no text: %zu file%s passed over, first %.120s", w,
+                       s->skipped, s->skipped == 1 ? " is" : "s are", s->first_skipped);
+    return bt_fail(err, BT_ARG, "the folder '%s' holds no files", w);
 }
 
 bt_code bt_sources_list(bt_sources *out, const char *paths, const char *cache_dir, bt_err *err) {
+    return bt_sources_list_glob(out, paths, "", cache_dir, err);
+}
+
+bt_code bt_sources_list_glob(bt_sources *out, const char *paths, const char *glob,
+                             const char *cache_dir, bt_err *err) {
     *out = (bt_sources){0};
     bt_code code = BT_OK;
     if (!*paths) paths = "builtin";
@@ -125,7 +186,8 @@ bt_code bt_sources_list(bt_sources *out, const char *paths, const char *cache_di
         }
         memcpy(w, paths, n);
         w[n] = '\0';
-        if (n) code = add_word(out, w, cache_dir, word, err);
+        const walk at = {out, glob ? glob : "", word};
+        if (n) code = add_word(&at, w, cache_dir, err);
         paths += n + (paths[n] == '\n');
     }
     for (size_t i = 0; code == BT_OK && i < out->n; i++)

@@ -1,9 +1,11 @@
 /* sources.h - from the words after --data to the list of files behind them.
  *
  * A word is a text file, a .jsonl (.ndjson) file, a token shard (.bts), a folder (all of these
- * below it, recursively, in byte order of their paths; names that begin with a dot are passed
- * over), "builtin", or synth:NAME. Every other file name counts as plain text; documents.c refuses
- * binary content. */
+ * below it, recursively, in byte order of their paths), "builtin", or synth:NAME. Every other file
+ * name counts as plain text; documents.c refuses binary content.
+ * Of a folder are passed over: names that begin with a dot or do not fit the glob, sockets and pipes,
+ * and, counted as skipped, links that lead nowhere and files that are no text by their first bytes. A
+ * file that is named itself is never passed over. */
 #ifndef BT_ENGINE_DATA_IO_SOURCES_H
 #define BT_ENGINE_DATA_IO_SOURCES_H
 
@@ -26,11 +28,16 @@ typedef struct bt_source {
 typedef struct bt_sources {
     bt_source *items;
     size_t n, cap;
+    size_t skipped;          /* of folders: links that lead nowhere, and files that are no text */
+    char first_skipped[256]; /* "books/cover.jpg (binary)" */
 } bt_sources;
 
 /* paths: '\n'-separated words; "" means "builtin". Nothing found is an error. */
 bt_code bt_sources_list(bt_sources *out, const char *paths, const char *cache_dir, bt_err *err)
     BT_MUST_CHECK;
+/* the same; of folders only files whose name fits the shell pattern `glob` ("" or NULL: all) */
+bt_code bt_sources_list_glob(bt_sources *out, const char *paths, const char *glob,
+                             const char *cache_dir, bt_err *err) BT_MUST_CHECK;
 void bt_sources_release(bt_sources *s); /* accepts an all-zero struct */
 
 /* where the text of "builtin" is expected; bt_builtin_make (monitor/job/launch/builtin.h) puts it

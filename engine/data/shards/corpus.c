@@ -118,8 +118,12 @@ static bt_code open_next(bt_shard **s, const bt_sources *sources, size_t i, size
     while (*next < sources->n && items[*next].kind != BT_SOURCE_SHARD &&
            items[*next].word == items[i].word)
         ++*next;
-    bt_prepare_cfg p = {
-        .files = items + i, .n_files = *next - i, .field = cfg->field, .tokenizer = t};
+    bt_prepare_cfg p = {.files = items + i,
+                        .n_files = *next - i,
+                        .field = cfg->field,
+                        .tokenizer = t,
+                        .progress = cfg->progress,
+                        .ctx = cfg->ctx};
     return bt_prepare_cached(&p, cfg->cache_dir, s, err);
 }
 

@@ -213,11 +213,11 @@ static bt_code open_corpus(bt_loader *l, const bt_loader_cfg *cfg, const bt_sour
 static bt_code open_sources(bt_loader *l, const bt_loader_cfg *cfg, bt_err *err) {
     bool own_val = cfg->val_paths && *cfg->val_paths, val = cfg->split == BT_SPLIT_VAL;
     bt_sources sources;
-    BT_TRY(bt_sources_list(&sources,
-                           own_val && val ? cfg->val_paths
-                           : cfg->paths   ? cfg->paths
-                                          : "",
-                           cfg->cache_dir ? cfg->cache_dir : "", err));
+    BT_TRY(bt_sources_list_glob(&sources,
+                                own_val && val ? cfg->val_paths
+                                : cfg->paths   ? cfg->paths
+                                               : "",
+                                cfg->glob, cfg->cache_dir ? cfg->cache_dir : "", err));
     bt_code code = sources.items[0].kind == BT_SOURCE_SYNTH
                        ? open_synth(l, cfg, sources.items[0].path)
                        : open_corpus(l, cfg, &sources, own_val, err);

@@ -31,6 +31,7 @@ typedef struct bt_loader_cfg {
     const char *paths;
     /* "" : the last val_frac of each file is the validation split */
     const char *val_paths;
+    const char *glob;      /* of folders only files whose name fits; NULL: all */
     const char *tokenizer; /* "bytes" or a tokenizer file */
     const char *field;     /* of JSONL objects */
     /* where tokenised shards of text are kept (created); "" keeps them in memory */
@@ -45,6 +46,9 @@ typedef struct bt_loader_cfg {
     int sequences_per_step; /* of all ranks */
     /* this rank's part of a step: [first, first + n); n is a multiple of B */
     int first_sequence, n_sequences;
+    /* while text is tokenised; may be NULL */
+    void (*progress)(void *ctx, double done, uint64_t ids);
+    void *ctx;
 } bt_loader_cfg;
 
 bt_code bt_loader_open(bt_loader **out, const bt_loader_cfg *cfg, bt_err *err) BT_MUST_CHECK;

@@ -362,7 +362,8 @@ bt_code bt_tokenizer_train(bt_tokenizer **out, const bt_tok_train_cfg *cfg, bt_e
     if (cfg->vocab < FIRST_MERGE || cfg->vocab > BT_MAX_VOCAB)
         return bt_fail(err, BT_ARG, "a BPE vocabulary has %d..%d tokens, not %d", FIRST_MERGE,
                        BT_MAX_VOCAB, cfg->vocab);
-    BT_TRY(bt_sources_list(&sources, cfg->paths, cfg->cache_dir ? cfg->cache_dir : "", err));
+    BT_TRY(bt_sources_list_glob(&sources, cfg->paths, cfg->glob,
+                                cfg->cache_dir ? cfg->cache_dir : "", err));
     bt_code code = train(&t, &sources, out, err);
     release(&t);
     bt_sources_release(&sources);

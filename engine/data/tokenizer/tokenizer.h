@@ -50,7 +50,7 @@ bt_code bt_tokenizer_parse(bt_tokenizer **out, const char *json, size_t n, bt_er
 bt_code bt_tokenizer_import(bt_tokenizer **out, const char *path, bt_err *err) BT_MUST_CHECK;
 
 typedef struct bt_tok_train_cfg {
-    const char *paths; /* as the loader's */
+    const char *paths, *glob; /* as the loader's */
     const char *field;
     const char *cache_dir; /* where "builtin" is */
     int vocab;             /* 257 .. 1048576 */

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# What takes longer than a moment shows on a terminal how far it is, and writes nothing of it anywhere else: tokenising (data
+# prepare, and train before its ranks start), tokenizer train, eval, export.
+# timeout: 120
+. "$BT_SRC/tests/cli/train_lib.sh"
+if ! script -qec true "$tmp/try" >/dev/null 2>&1 </dev/null; then skip "script cannot open a pseudo-terminal here"; fi
+
+# bar WORD COMMAND...: on a terminal a line with WORD, a bar and a percentage; without one nothing of it
+bar() {
+    local word=$1; shift
+    local line
+    line=$(printf '%q ' "$BITRAIN" "$@")
+    TERM=xterm timeout 100 script -qec "$line" "$tmp/tty" >/dev/null 2>&1 </dev/null || fault "exit $? on a terminal: $*"
+    tr '\r' '\n' <tty | grep -qE "$word [█░#-]{24} +[0-9]+ %" || fault "no bar '$word' of: bitrain $*: $(tail -c 300 tty)"
+}
+quiet() {
+    local word=$1; shift
+    ok "$@"
+    if grep -q "$word" out err; then fault "a bar without a terminal: bitrain $*"; fi
+}
+
+awk 'BEGIN { split("the light and darkness was upon face of waters earth evening morning first day God called", w, " ");
+             for (i = 1; i <= 4000000; i++) { x = (x * 1103515245 + 12345) % 2147483648; printf "%s%d%s", w[1 + int(x / 65536) % 16], x % 977, x / 4096 % 13 < 1 ? ".\n" : " " } }' >prose.txt
+bar "counting words" tokenizer train prose.txt --vocab 600 --out t.json
+quiet "counting words" tokenizer train prose.txt --vocab 300 --out u.json
+bar tokenising data prepare prose.txt --tokenizer t.json --out p.bts
+quiet tokenising data prepare prose.txt --tokenizer t.json --out p.bts --force
+bar tokenising train "${tiny[@]/synth:chain/prose.txt}" --tokenizer t.json --dry-run
+ok train "${slow[@]}" --steps 3 --name done
+bar measuring eval done --tokens 2M --threads 1
+quiet measuring eval done --tokens 100k --threads 1
+"$BT_BIN/tests/t.store.synth_runs" "$BITRAIN_STORE" long ranks=16 steps=6000 || fault "no long run"
+bar exporting export long --what rank_steps --format jsonl --out rows.jsonl
+quiet exporting export long --what rank_steps --out rows.csv
+finish
