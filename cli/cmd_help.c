@@ -30,6 +30,7 @@ static bt_code topic(const char *word, bt_text *out, bt_err *err) {
         const char *name;
         void (*print)(bt_text *out);
     } topics[] = {{"options", bt_help_options},
+                  {"presets", bt_help_presets},
                   {"metrics", bt_help_metrics},
                   {"keys", bt_keys_help},
                   {"exit-codes", bt_help_exit_codes}};
@@ -51,12 +52,11 @@ static bt_code topic(const char *word, bt_text *out, bt_err *err) {
     for (size_t i = 0; i < bt_commands_n && i < 64; i++)
         if (!bt_commands[i]->hidden) names[n++] = bt_commands[i]->name;
     const char *near = bt_nearest(word, names, n);
-    return near
-               ? bt_fail(err, BT_ARG, "no help about '%s' (did you mean '%s'?)", word, near)
-               : bt_fail(
-                     err, BT_ARG,
-                     "no help about '%s' (a command, 'options', 'metrics', 'keys' or 'exit-codes')",
-                     word);
+    return near ? bt_fail(err, BT_ARG, "no help about '%s' (did you mean '%s'?)", word, near)
+                : bt_fail(err, BT_ARG,
+                          "no help about '%s' (a command, 'options', 'presets', 'metrics', 'keys' "
+                          "or 'exit-codes')",
+                          word);
 }
 
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
@@ -92,11 +92,12 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 const bt_command bt_cmd_help = {
     .name = "help",
     .summary = "help on commands, options, metrics and exit codes",
-    .args = "[COMMAND|options|metrics|keys|exit-codes]",
+    .args = "[COMMAND|options|presets|metrics|keys|exit-codes]",
     .examples =
         "bitrain help                       # the commands\n"
         "bitrain help train                 # examples and options of one command\n"
         "bitrain help options               # every setting of a run\n"
+        "bitrain help presets               # the models, with parameters and memory\n"
         "bitrain help metrics               # every figure that is recorded\n"
         "bitrain help keys                  # the keys of bitrain top\n"
         "bitrain help --completion bash > ~/.local/share/bash-completion/completions/bitrain",

@@ -42,14 +42,12 @@ void bt_help_command(const bt_command *c, FILE *to) {
     }
     size_t n = 0;
     const bt_opt *options = c->options ? c->options(&n) : NULL;
-    if (n) {
+    if (options == bt_run_opts) {
+        bt_help_run_options(&out);
+    } else if (n) {
         bt_text_put(&out, "\noptions:\n");
         bt_opt_help(options, n, &out);
     }
-    bool of_run = options == bt_run_opts;
-    if (of_run)
-        bt_text_put(&out, "  --set KEY=VALUE         any setting by its key; 'bitrain help "
-                          "options' lists them all\n");
     fputs(bt_text_str(&out), to);
     bt_text_release(&out);
 }

@@ -12,6 +12,9 @@ void bt_help_overview(FILE *to);                           /* the list of comman
 void bt_help_command(const bt_command *command, FILE *to); /* examples first, then options */
 /* every setting of a run: key, flag, default, range */
 void bt_help_options(bt_text *out);
+/* those with a flag, in groups, the most used first, with the values they have here */
+void bt_help_run_options(bt_text *out);
+void bt_help_presets(bt_text *out);
 void bt_help_metrics(bt_text *out);
 void bt_help_exit_codes(bt_text *out);
 /* README's generated blocks, between their markers */

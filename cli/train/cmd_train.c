@@ -309,6 +309,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
         code = bt_train_make_plan(p, argc, argv, 0, &help, err);
         if (code == BT_OK)
             code = bt_train_only_prints(p) ? bt_train_print_plan(p, err)
+                   : p->cfg.detach         ? bt_train_detach(p, argc, argv, err)
                                            : supervise(p, exit_status, err);
     }
     bt_train_plan_release(p);

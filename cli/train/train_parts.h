@@ -71,6 +71,11 @@ bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_absolute(const char *path, char out[PATH_MAX], bt_err *err) BT_MUST_CHECK;
 
+/* train_detach.c: the same command once more in a session of its own, under the run's name, and how to
+ * watch and stop it; what is wrong with data and settings is said here, before */
+bt_code bt_train_detach(const bt_train_plan *p, int argc, char *const *argv, bt_err *err)
+    BT_MUST_CHECK;
+
 /* train_time.c: by the newest recorded run of this host that did the same work, else that used as many
  * ranks and threads */
 void bt_train_speed_here(const bt_train_plan *p, bt_train_speed *out);

@@ -25,7 +25,20 @@ for c in $commands; do
     cmp -s "$tmp/out" "$tmp/flag" || fault "'help $c' and '$c --help' differ"
     ok "$BITRAIN" "$c" -h
 done
-for topic in options metrics keys exit-codes; do
+# train: in groups, the common eight first, with the values that hold when none is given
+ok "$BITRAIN" train --help
+[ "$(awk '/^most used/ {on = 1; next} on && !NF {exit} on && /^  --/ {print $1}' "$tmp/out" | tr '\n' ' ')" = "--data --tokenizer --preset --steps --name --ranks --resume --dry-run " ] ||
+    fault "train --help does not begin with the common eight: $(head -40 "$tmp/out")"
+for title in "where it runs" "model" "training" "optimizer" "checkpoints" "layout of the ranks"; do grep -qx "$title:" "$tmp/out" || fault "train --help has no group '$title'"; done
+[ "$(grep -c '^  --' "$tmp/out")" -ge 40 ] || fault "train --help shows only $(grep -c '^  --' "$tmp/out") flags"
+[ -z "$(grep '^  --' "$tmp/out" | awk '{print $1}' | sort | uniq -d | grep -v -- --set)" ] || fault "a flag twice in train --help"
+tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[1000 steps, automatic]" || fault "train --help does not say nano's 1000 steps: $(grep -A2 -- --steps "$tmp/out")"
+tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[0.002, the preset's]" || fault "train --help does not say nano's learning rate: $(grep -A2 -- '--lr ' "$tmp/out")"
+ok "$BITRAIN" help presets
+for p in nano small base bitnet-2b4t qwen3-0.6b; do grep -q "^  $p .*[KMG]iB$" "$tmp/out" || fault "help presets lacks $p: $(cat "$tmp/out")"; done
+grep -qE '^  small +27.8 M +23.7 M +8 +512 +512 +8192 +5000 ' "$tmp/out" || fault "help presets: $(grep small "$tmp/out")"
+
+for topic in options presets metrics keys exit-codes; do
     ok "$BITRAIN" help $topic
     [ "$(wc -l <"$tmp/out")" -ge 2 ] || fault "'help $topic' says nothing"
 done

@@ -155,6 +155,22 @@ ok train "${tiny[@]}" --steps 3 --name gone
 ok runs rm gone --yes --checkpoints
 [ -e runs/gone/mine.txt ] || fault "a file of somebody else is deleted"
 
+# --detach: the run outlives the terminal that began it, under a name that is told at once; what is wrong is told before
+if script -qec true "$tmp/try" >/dev/null 2>&1 </dev/null; then
+    timeout 60 script -qec "$(printf '%q ' "$BITRAIN" train "${slow[@]}" --steps 60 --detach)" "$tmp/tty" >/dev/null 2>&1 </dev/null || fault "exit $? of --detach"
+    away=$(tr -d '\r' <tty | sed -n 's/^run \([a-z0-9-]*\) trains in the background and goes on when this terminal is closed$/\1/p')
+    [ -n "$away" ] || fault "--detach does not name the run: $(cat tty)"
+    grep -q "bitrain ctl $away stop" tty || fault "--detach does not say how to stop it"
+    for i in $(seq 300); do [ "$(q "SELECT state FROM runs WHERE run='$away'")" = done ] && break; sleep 0.1; done
+    [ "$(q "SELECT state FROM runs WHERE run='$away'")" = done ] || fault "the detached run is $(q "SELECT state, steps FROM runs WHERE run='$away'")"
+fi
+code 3 train "${tiny[@]/synth:chain/nowhere.txt}" --detach
+code 4 train "${tiny[@]}" --steps 12 --name first --detach
+BITRAIN_DETACH=true code 0 train "${tiny[@]}" --steps 3 --name twice
+says "run twice trains in the background"
+for i in $(seq 100); do [ "$(q "SELECT state FROM runs WHERE run='twice'")" = done ] && break; sleep 0.1; done
+[ "$(q "SELECT state FROM runs WHERE run='twice'")" = done ] || fault "a run detached by the environment does not train"
+
 # --dash: the address is shown, the dashboard ends with the run; a port in use is news, not a failure
 if "$BITRAIN" doctor | grep -q 'libmicrohttpd: bitrain dash serves'; then
     ok train "${tiny[@]}" --steps 400 --name shown --dash --port 0

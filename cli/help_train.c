@@ -1,0 +1,165 @@
+/* help_train.c - help on what a run is made of: the settings in groups, the most used ones first, with
+ * the values they have when nobody gives them; and the presets. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/help.h"
+#include "engine/base/tables/metric.h"
+#include "engine/config/run_cfg.h"
+#include "engine/kernels/table/cpu.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/model/net/model.h"
+#include "engine/plan/plan.h"
+
+enum { COLUMN = 26, WIDTH = 148 };
+
+static const char *const most_used[] = {"data.path",   "data.tokenizer", "model.preset",
+                                        "train.steps", "run.name",       "launch.ranks",
+                                        "run.resume",  "run.dry_run"};
+
+static const struct {
+    const char *prefix, *title;
+} groups[] = {{"run.", "the run and what it prints"},
+              {"launch.", "where it runs"},
+              {"data.", "data"},
+              {"model.", "model"},
+              {"train.", "training"},
+              {"optim.", "optimizer"},
+              {"ckpt.", "checkpoints"},
+              {"mesh.", "layout of the ranks"},
+              {"parallel.", "exchange between the ranks"}};
+
+static bool is_most_used(const char *key) {
+    for (size_t i = 0; i < sizeof most_used / sizeof most_used[0]; i++)
+        if (strcmp(most_used[i], key) == 0) return true;
+    return false;
+}
+
+/* "[0.002, the preset's]": the value that holds when nobody gives one */
+static void put_default(const bt_opts *o, size_t i, bt_text *out) {
+    const bt_opt *opt = &o->table[i];
+    const bool automatic = strcmp(o->where[i], "auto") == 0,
+               preset = o->origin[i] == BT_FROM_PRESET;
+    bt_text value;
+    bt_text_init(&value);
+    bt_opt_value(o, i, &value);
+    /* a 0 that the help does not explain means: not used */
+    const bool unused = strcmp(bt_text_str(&value), "0") == 0 && !strstr(opt->help, "(0:");
+    if (value.len && !unused && opt->type != BT_OPT_BOOL && opt->type != BT_OPT_LIST)
+        bt_text_printf(out, " [%s%s%s%s]", bt_text_str(&value), opt->unit ? " " : "",
+                       opt->unit ? opt->unit : "",
+                       automatic ? ", automatic"
+                       : preset  ? ", the preset's"
+                                 : "");
+    bt_text_release(&value);
+}
+
+/* an option with its help, wrapped at WIDTH */
+static void put_option(const bt_opts *o, size_t i, bt_text *out) {
+    const bt_opt *opt = &o->table[i];
+    const char *arg = bt_opt_argument(opt);
+    bt_text help;
+    bt_text_init(&help);
+    bt_text_put(&help, opt->help);
+    put_default(o, i, &help);
+    const size_t start = out->len;
+    bt_text_printf(out, "  %s%s%s", opt->flag, *arg ? " " : "", arg);
+    size_t at = out->len - start;
+    if (at + 2 > COLUMN) {
+        bt_text_put(out, "\n");
+        at = 0;
+    }
+    for (const char *w = bt_text_str(&help); *w; w += strspn(w, " ")) {
+        const size_t n = strcspn(w, " ");
+        if (at < COLUMN) {
+            bt_text_printf(out, "%*s", (int)(COLUMN - at), "");
+            at = COLUMN;
+        } else if (at + 1 + n > WIDTH) {
+            bt_text_printf(out, "\n%*s", COLUMN, "");
+            at = COLUMN;
+        } else {
+            bt_text_put(out, " ");
+            at++;
+        }
+        bt_text_putn(out, w, n);
+        at += n;
+        w += n;
+    }
+    bt_text_put(out, "\n");
+    bt_text_release(&help);
+}
+
+void bt_help_run_options(bt_text *out) {
+    bt_opts *o = calloc(1, sizeof *o);
+    bt_run_cfg *cfg = calloc(1, sizeof *cfg);
+    bt_err why = BT_ERR_INIT;
+    bool help = false;
+    bt_code code = o && cfg ? bt_run_cfg_read(o, cfg, 0, NULL, &help, &why) : BT_NOMEM;
+    if (code == BT_OK)
+        code = bt_run_cfg_settle(o, cfg, bt_run_cfg_ranks(cfg, bt_cpu_get()->cores), &why);
+    if (code != BT_OK && o && cfg) /* an environment that is refused: the table's own values */
+        code = bt_opts_init(o, bt_run_opts, bt_run_opts_n, cfg, &why);
+    bt_text_put(out, "\nmost used (in brackets: the value when none is given):\n");
+    for (size_t k = 0; code == BT_OK && k < sizeof most_used / sizeof most_used[0]; k++)
+        put_option(o, bt_opt_find(o->table, o->n, most_used[k]), out);
+    for (size_t g = 0; code == BT_OK && g < sizeof groups / sizeof groups[0]; g++) {
+        bool first = true;
+        for (size_t i = 0; i < o->n; i++) {
+            const char *key = o->table[i].key, *prefix = groups[g].prefix;
+            if (!o->table[i].flag || is_most_used(key) || strncmp(key, prefix, strlen(prefix)) != 0)
+                continue;
+            if (first) bt_text_printf(out, "\n%s:\n", groups[g].title);
+            first = false;
+            put_option(o, i, out);
+        }
+    }
+    bt_text_put(out,
+                "\n  --set KEY=VALUE         any setting by its key; 'bitrain help options' lists "
+                "them all, 'bitrain help presets' the presets\n");
+    free(o);
+    free(cfg);
+}
+
+/* ---- presets --------------------------------------------------------------------------------- */
+
+static bool preset_cfg(const char *name, bt_opts *o, bt_run_cfg *cfg) {
+    char flag[] = "--preset", word[32];
+    char *argv[] = {flag, word};
+    bool help = false;
+    bt_err why = BT_ERR_INIT;
+    snprintf(word, sizeof word, "%s", name);
+    return bt_run_cfg_read(o, cfg, 2, argv, &help, &why) == BT_OK &&
+           bt_run_cfg_settle(o, cfg, 1, &why) == BT_OK;
+}
+
+void bt_help_presets(bt_text *out) {
+    static bt_opts o;
+    static bt_run_cfg cfg;
+    bt_err why = BT_ERR_INIT;
+    bt_text_put(out,
+                "Presets: 'bitrain train --preset NAME'. A model's vocabulary is its tokenizer's "
+                "unless model.vocab is given; the\n"
+                "parameters are told for both. Memory is that of one rank with the preset's own "
+                "vocabulary.\n\n");
+    bt_text_printf(out, "  %-12s %10s %11s %7s %6s %9s %11s %8s %10s\n", "", "parameters",
+                   "with bytes", "layers", "width", "sequence", "vocabulary", "steps", "memory");
+    const bool selected = bt_kernels_select("auto", &why) == BT_OK;
+    for (size_t i = 0; i < bt_preset_count(); i++) {
+        const bt_preset *p = bt_preset_at(i);
+        char whole[32], bytes[32], memory[32] = "-";
+        bt_model_cfg m = p->model;
+        bt_metric_format(whole, sizeof whole, (double)bt_model_count(&m).params, BT_UNIT_COUNT);
+        if (selected && preset_cfg(p->name, &o, &cfg))
+            bt_metric_format(memory, sizeof memory, (double)bt_plan_bytes(&cfg, 0), BT_UNIT_BYTES);
+        m.V = 256;
+        bt_metric_format(bytes, sizeof bytes, (double)bt_model_count(&m).params, BT_UNIT_COUNT);
+        bt_text_printf(out, "  %-12s %10s %11s %7d %6d %9d %11d %8" PRId64 " %10s\n", p->name,
+                       whole, bytes, p->model.L, p->model.C, p->model.T, p->model.V,
+                       (int64_t)p->steps, memory);
+    }
+    bt_text_put(out,
+                "\n'bitrain train --preset NAME --data TEXT --dry-run' tells memory, epochs and "
+                "time of your run before it begins.\n");
+}
