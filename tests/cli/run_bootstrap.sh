@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# ./bootstrap on a machine whose package manager, compiler and build are stand-ins: it says what it installs and how large that is,
+# shows how far it is, tells a certificate from a missing network, and what it prints to make 'bitrain' typeable works as printed.
+# timeout: 60
+set -u
+bad=0
+fault() { echo "FAULT: $*"; bad=1; }
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+mkdir -p "$tmp/src" "$tmp/bin" "$tmp/home"
+cp "$BT_SRC/bootstrap" "$tmp/src/"
+stub() { printf '#!/bin/bash\n%s\n' "$2" >"$tmp/bin/$1"; chmod +x "$tmp/bin/$1"; }
+
+stub id 'echo ${FAKE_UID:-1000}'
+stub sudo '[ "${1-}" = -n ] && shift; exec "$@"'
+stub gcc 'echo 12'
+stub npm 'exit 0'
+stub dpkg-query 'for p; do :; done; [ -e "$FAKE/installed" ] && [ "$p" != "${FAKE_LACKS-}" ] && echo installed'
+stub apt-cache '[ "$1" = show ] && [ -e "$FAKE/lists" ] && for p in "${@:3}"; do echo "Package: $p"; echo "Installed-Size: 2048"; done'
+stub apt-get '
+echo "$*" >>"$FAKE/asked"
+case " $* " in
+*" update "*) [ -z "${FAKE_UPDATE-}" ] || { printf "%b\n" "$FAKE_UPDATE" >&2; exit 100; }; touch "$FAKE/lists" ;;
+*" -s "*) echo "Inst one (1.0)"; echo "Inst two (1.0)"; echo "Inst three (1.0)" ;;
+*" --print-uris "*) echo "'\''http://mirror.invalid/one.deb'\'' one.deb 5000000 SHA256:0"; echo "'\''http://mirror.invalid/two.deb'\'' two.deb 7000000 SHA256:0" ;;
+*" install "*)
+    [ -z "${FAKE_INSTALL-}" ] || { printf "%b\n" "$FAKE_INSTALL" >&2; exit 100; }
+    [[ "$*" = *APT::Status-Fd=3* ]] || exit 7
+    echo "dlstatus:1:10.5:Retrieving file 1 of 3" >&3; echo "dlstatus:2:80.0:Retrieving file 2 of 3" >&3
+    echo "Unpacking one ..."; echo "pmstatus:one:30.0:Unpacking one" >&3; echo "pmstatus:one:100.0:Installed one" >&3
+    touch "$FAKE/installed" ;;
+esac'
+stub cmake '
+if [ "$1" = --build ]; then printf "#!/bin/sh\necho typed\n" >build/bitrain; chmod +x build/bitrain
+elif [ -n "${FAKE_CHART-}" ]; then echo "-- dashboard: off, uPlot could not be fetched from x ($FAKE_CHART): is there a network?; BITRAIN_CHART"; fi'
+
+# fresh NAME=VALUE...: a bare machine with these settings; runs ./bootstrap build, output in out
+fresh() {
+    rm -rf "$tmp/fake" "$tmp/home" "$tmp/src/build"
+    mkdir -p "$tmp/fake" "$tmp/home"
+    again "$@"
+}
+again() {
+    env -i HOME="$tmp/home" FAKE="$tmp/fake" PATH="$tmp/bin:/usr/bin:/bin" TERM=xterm "$@" bash "$tmp/src/bootstrap" build >"$tmp/out" 2>&1 </dev/null
+}
+says() { grep -qF -- "$1" "$tmp/out" || fault "it does not say \"$1\": $(cat "$tmp/out")"; }
+silent() { if grep -qiE -- "$1" "$tmp/out"; then fault "it says '$1': $(cat "$tmp/out")"; fi; }
+
+fresh || fault "exit $? of ./bootstrap build: $(cat "$tmp/out")"
+says "fetching the lists of packages"
+says "installing 3 packages, "
+says "12 MB to fetch, 6 MB on disk"
+says "fetching packages: 10 %"
+says "fetching packages: 80 %"
+says "installing packages: 100 %"
+grep -q "Unpacking one" "$tmp/src/build/packages.log" || fault "the log lacks what apt-get says"
+# the line it prints works as printed: the program can be typed in this terminal and in the next
+line=$(sed -n 's/^    \(export PATH=.*\)/\1/p' "$tmp/out")
+[ -n "$line" ] || fault "it does not say how to make 'bitrain' typeable: $(cat "$tmp/out")"
+[ "$(env -i HOME="$tmp/home" PATH=/usr/bin:/bin bash -c "$line; bitrain")" = typed ] || fault "'$line' does not make 'bitrain' typeable"
+[ "$(env -i HOME="$tmp/home" PATH=/usr/bin:/bin bash -c '. ~/.profile; bitrain')" = typed ] || fault "'$line' does not last"
+: >"$tmp/fake/asked"
+again PATH="$tmp/bin:/usr/bin:/bin:$tmp/home/.local/bin" || fault "exit $? of the second run"
+says "built; type 'bitrain'"
+[ ! -s "$tmp/fake/asked" ] || fault "the second run asks for packages: $(cat "$tmp/fake/asked")"
+# another program of that name is left alone
+rm "$tmp/home/.local/bin/bitrain"; echo other >"$tmp/home/.local/bin/bitrain"
+again
+says "is another program: left as it is"
+[ "$(cat "$tmp/home/.local/bin/bitrain")" = other ] || fault "somebody else's program is replaced"
+
+fresh FAKE_UPDATE="W: Failed to fetch https://mirror.invalid/x  Certificate verification failed: The certificate is NOT trusted." && fault "an untrusted certificate passes"
+says "the certificate of the package server is not trusted here"
+says "update-ca-certificates"
+silent "is there a network"
+fresh FAKE_UPDATE="W: Failed to fetch http://mirror.invalid/x  Temporary failure resolving 'mirror.invalid'\nE: Some index files failed to download. libgnutls30 libssl3" && fault "no network passes"
+says "the package server cannot be reached: is there a network?"
+silent certificate.*trusted
+fresh FAKE_INSTALL="E: Failed to fetch https://mirror.invalid/x  SSL handshake failed, certificate verify failed" && fault "an untrusted certificate passes"
+says "the certificate of the package server is not trusted here"
+fresh FAKE_UPDATE="E: Release file for http://mirror.invalid/x is not valid yet (invalid for another 3h 2min)." && fault "a wrong clock passes"
+says "the clock of this machine is wrong"
+says "install them, as root: apt-get install --no-install-recommends gcc "
+
+# the chart library: npm only where the build cannot fetch two files by itself, and not for a certificate
+fresh || fault "exit $?"
+if grep -q npm "$tmp/fake/asked"; then fault "npm is installed without need"; fi
+rm "$tmp/bin/npm"
+if ! PATH=/usr/bin:/bin command -v npm >/dev/null; then
+    fresh FAKE_CHART="Couldn't resolve host name" || fault "exit $? without a chart library: $(cat "$tmp/out")"
+    says "trying npm instead"
+    grep -q "install.* npm$" "$tmp/fake/asked" || fault "npm is not asked for: $(cat "$tmp/fake/asked")"
+    says "no browser dashboard (uPlot could not be fetched"
+fi
+
+# on a terminal: a bar
+if script -qec true "$tmp/try" >/dev/null 2>&1 </dev/null; then
+    rm -rf "$tmp/fake" "$tmp/src/build"; mkdir -p "$tmp/fake"
+    env -i HOME="$tmp/home" FAKE="$tmp/fake" PATH="$tmp/bin:/usr/bin:/bin" TERM=xterm script -qec "bash $tmp/src/bootstrap build" "$tmp/tty" >/dev/null 2>&1 </dev/null
+    tr '\r' '\n' <"$tmp/tty" | grep -qF "###################-----  80 %  fetching packages  Retrieving file 2 of 3" || fault "no bar on a terminal: $(cat -v "$tmp/tty")"
+fi
+exit $bad
