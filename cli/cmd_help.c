@@ -13,7 +13,7 @@ typedef struct help_cfg {
 
 static const bt_opt help_opts[] = {
     {"markdown", "--markdown", BT_OPT_BOOL, offsetof(help_cfg, markdown), sizeof(bool), "false", 0,
-     0, NULL, NULL, "the generated blocks of README.md"},
+     0, NULL, NULL, "the generated blocks of cli/REFERENCE.md"},
     {"man", "--man", BT_OPT_BOOL, offsetof(help_cfg, man), sizeof(bool), "false", 0, 0, NULL, NULL,
      "the man page, as roff"},
     {"completion", "--completion", BT_OPT_TEXT, offsetof(help_cfg, completion), 16, "", 0, 0, NULL,

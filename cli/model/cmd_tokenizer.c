@@ -115,8 +115,9 @@ static bt_code write_file(const tokenizer_cfg *cfg, const bt_tokenizer *t, bt_er
     return code;
 }
 
-static bt_code report_written(const tokenizer_cfg *cfg, const bt_tokenizer *t, double seconds,
-                              bt_err *err) {
+/* paths: of the text that it was made of, '\n'-separated; NULL: of none here */
+static bt_code report_written(const tokenizer_cfg *cfg, const bt_tokenizer *t, const char *paths,
+                              double seconds, bt_err *err) {
     if (cfg->json) {
         bt_text out = {0};
         bt_json j;
@@ -128,9 +129,19 @@ static bt_code report_written(const tokenizer_cfg *cfg, const bt_tokenizer *t, d
         return bt_cli_put(&out, err);
     }
     print_about(cfg->out, t);
-    printf("\nbitrain data prepare TEXT --tokenizer %s --out data.bts\nbitrain train --data "
-           "data.bts --tokenizer %s\n",
-           cfg->out, cfg->out);
+    if (!paths) {
+        printf("\nbitrain tokenizer inspect %s\n", cfg->out);
+        return BT_OK;
+    }
+    printf("\nbitrain train --tokenizer %s --data", cfg->out);
+    for (const char *p = paths; *p; p += strcspn(p, "\n"), p += *p == '\n') {
+        const int len = (int)strcspn(p, "\n");
+        char word[PATH_MAX];
+        snprintf(word, sizeof word, "%.*s", len, p);
+        const char *quote = strpbrk(word, " \t'\"\\$&;()<>|*?") ? "'" : "";
+        printf(" %s%s%s", quote, word, quote);
+    }
+    printf("\n");
     return BT_OK;
 }
 
@@ -179,11 +190,15 @@ static bt_code train(void *ctx, const char *const *words, size_t n, bt_err *err)
     bt_sources_release(&found);
     if (code == BT_OK) code = bt_tokenizer_train(&t, &c, err);
     bt_progress_end(&bar);
-    bt_text_release(&paths);
-    BT_TRY(code);
+    if (code != BT_OK) {
+        bt_text_release(&paths);
+        return code;
+    }
     // cppcheck-suppress legacyUninitvar ; t is set where the code is BT_OK
     code = write_file(cfg, t, err);
-    if (code == BT_OK) code = report_written(cfg, t, bt_progress_seconds(&bar), err);
+    if (code == BT_OK)
+        code = report_written(cfg, t, bt_text_str(&paths), bt_progress_seconds(&bar), err);
+    bt_text_release(&paths);
     bt_tokenizer_free(t);
     return code;
 }
@@ -197,7 +212,7 @@ static bt_code import(void *ctx, const char *const *words, size_t n, bt_err *err
     bt_progress_begin(&clock, true);
     BT_TRY(bt_tokenizer_import(&t, words[0], err));
     bt_code code = write_file(cfg, t, err);
-    if (code == BT_OK) code = report_written(cfg, t, bt_progress_seconds(&clock), err);
+    if (code == BT_OK) code = report_written(cfg, t, NULL, bt_progress_seconds(&clock), err);
     bt_tokenizer_free(t);
     return code;
 }

@@ -1,20 +1,31 @@
 /* cmd_ctl.c - asks a live run for something. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
+#include "engine/base/clock.h"
 #include "engine/base/tables/verb.h"
 #include "store/wire/control_client.h"
 
 typedef struct ctl_cfg {
     char store[1024];
-    bool json;
+    bool json, wait;
 } ctl_cfg;
+
+/* a large model is saved in this time; after it the run is left to itself */
+enum { WAIT_S = 60, EVERY_MS = 50 };
 
 static const bt_opt ctl_opts[] = {
     {"json", "--json", BT_OPT_BOOL, offsetof(ctl_cfg, json), sizeof(bool), "false", 0, 0, NULL,
      NULL, "one JSON object: run, verb, answer"},
+    {"wait", "--wait", BT_OPT_BOOL, offsetof(ctl_cfg, wait), sizeof(bool), "true", 0, 0, NULL, NULL,
+     "stop: until the checkpoint is written and the run has ended (--no-wait: do not)"},
     {"store", "--store", BT_OPT_TEXT, offsetof(ctl_cfg, store), 1024, "", 0, 0, NULL, NULL,
      "metrics database"},
 };
@@ -46,6 +57,63 @@ static void print(const char *run, const char *verb, const char *answer, bool js
     bt_text_release(&out);
 }
 
+/* ---- stop ------------------------------------------------------------------------------------ */
+
+typedef struct end {
+    char out[PATH_MAX], state[32];
+    double steps;
+} end;
+
+static bool take_end(void *ctx, const bt_row *row) {
+    end *e = ctx;
+    snprintf(e->out, sizeof e->out, "%s", row->cells[0] ? row->cells[0] : "");
+    snprintf(e->state, sizeof e->state, "%s", row->cells[1] ? row->cells[1] : "");
+    e->steps = row->nums[2];
+    return false;
+}
+
+/* somebody still trains there; false also where the folder is another host's */
+static bool is_held(const char *out) {
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/run.lock", out);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    const bool held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    close(fd);
+    return held;
+}
+
+/* Who stops a run means to do something with it next: to resume it, to measure it. */
+static bt_code wait_for_end(const char *store, const char *run, end *e, bool *ended, bt_err *err) {
+    const int64_t began = bt_now_ns();
+    *ended = false;
+    while (!*ended && bt_now_ns() - began < (int64_t)WAIT_S * 1000000000) {
+        bt_db *db = NULL;
+        *e = (end){0};
+        BT_TRY(bt_cli_open(&db, store, err));
+        bt_code code = bt_db_query(db, "SELECT out_dir, state, steps FROM runs WHERE run = ?1",
+                                   (const char *const[]){run}, 1, 1, 5, take_end, e, NULL, err);
+        bt_db_close(db);
+        BT_TRY(code);
+        *ended = strcmp(e->state, "running") != 0 && strcmp(e->state, "paused") != 0 &&
+                 !is_held(e->out);
+        if (!*ended) bt_sleep_ns((int64_t)EVERY_MS * 1000000);
+    }
+    return BT_OK;
+}
+
+static bt_code stop_and_wait(const ctl_cfg *cfg, const char *run, char *answer, size_t size,
+                             bt_err *err) {
+    end e;
+    bool ended;
+    BT_TRY(wait_for_end(cfg->store, run, &e, &ended, err));
+    if (ended)
+        snprintf(answer, size, "%s after step %.0f", e.state, e.steps);
+    else
+        snprintf(answer, size, "asked to stop; after %d s it is still saving", WAIT_S);
+    return BT_OK;
+}
+
 static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     (void)exit_status;
     ctl_cfg cfg;
@@ -74,6 +142,8 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bt_code code = bt_db_run(db, words[0], name, err);
     if (code == BT_OK) code = bt_control_request(db, name, request, answer, sizeof answer, err);
     bt_db_close(db);
+    if (code == BT_OK && verb == BT_VERB_STOP && cfg.wait)
+        code = stop_and_wait(&cfg, name, answer, sizeof answer, err);
     if (code == BT_OK) print(name, words[1], answer, cfg.json);
     return code;
 }

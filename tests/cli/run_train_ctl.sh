@@ -60,6 +60,8 @@ code 3 ctl dead status
 says "no run 'dead'"
 
 ok ctl live stop
+says "live: stopped after step"                 # it has ended when ctl comes back: what is typed next finds its checkpoint
+[ "$(q "SELECT state FROM runs WHERE run='live'")" = stopped ] || fault "ctl stop came back before the run had ended"
 wait $job
 [ $? -eq 0 ] || fault "a run that was asked to stop does not exit 0"
 grep -q "run live stopped after step" live.out || fault "the summary: $(head -n 1 live.out)"

@@ -48,7 +48,7 @@ vocab_is() {
 vocab_is "256 (as data.tokenizer)"
 [ "$(sed -n 's/.*: \([0-9]*\) parameters$/\1/p' out)" = 23748096 ] || fault "not 23748096 parameters: $(grep parameters out)"
 ok tokenizer train book.txt --vocab 270 --out t.json
-says "bitrain train --data data.bts --tokenizer t.json"
+says "bitrain train --tokenizer t.json --data book.txt"
 if grep -q "model.vocab" out; then fault "the tokenizer's next step names model.vocab, which follows"; fi
 vocab_is "270 (as data.tokenizer)" --tokenizer t.json
 vocab_is "8192 (--set)" --set model.vocab=8192

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# README's generated blocks equal `bitrain help --markdown`. To renew them: tests/lint/run_readme.sh --write
+# The generated blocks of the reference equal `bitrain help --markdown`. To renew them: tests/lint/run_readme.sh --write
 set -u
 src=${BT_SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
 bitrain=${BITRAIN:-$src/build/bitrain}
@@ -10,16 +10,16 @@ names=$(sed -nE 's/^<!-- generated: (.*) -->$/\1/p' <<<"$blocks")
 bad=0
 for n in $names; do
     want=$(block "$blocks" "$n")
-    have=$(block "$(cat "$src/README.md")" "$n")
-    [ -n "$have" ] || { echo "README.md has no block '$n'"; bad=1; continue; }
+    have=$(block "$(cat "$src/cli/REFERENCE.md")" "$n")
+    [ -n "$have" ] || { echo "REFERENCE.md has no block '$n'"; bad=1; continue; }
     [ "$want" = "$have" ] && continue
     if [ "${1-}" = --write ]; then
         WANT=$want awk -v n="$n" '$0 == "<!-- generated: " n " -->" {print ENVIRON["WANT"]; skip = 1} !skip {print} $0 == "<!-- end: " n " -->" {skip = 0}' \
-            "$src/README.md" >"$src/README.md.new" && mv "$src/README.md.new" "$src/README.md"
+            "$src/cli/REFERENCE.md" >"$src/cli/REFERENCE.md.new" && mv "$src/cli/REFERENCE.md.new" "$src/cli/REFERENCE.md"
         echo "block '$n' written"
     else
         diff <(echo "$have") <(echo "$want")
-        echo "README.md's block '$n' is not what 'bitrain help --markdown' prints (renew: tests/lint/run_readme.sh --write)"
+        echo "REFERENCE.md's block '$n' is not what 'bitrain help --markdown' prints (renew: tests/lint/run_readme.sh --write)"
         bad=1
     fi
 done

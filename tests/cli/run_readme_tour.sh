@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# README.md as a newcomer reads it: every command of its blocks, typed as printed, in its order, in one folder and one shell.
+# timeout: 600
+# mpi: 2
+# Quick (as ctest runs it): the program is the one of this build, a small model comes through the environment, and ssh, its keys
+# and rsync are stand-ins that stay on this machine. FULL=1 on a bare Debian 12, as root in a copy of the tree: nothing of that
+# but the stand-ins for the second machine; ./bootstrap installs and builds, the models are the README's own.
+set -u
+src=${BT_SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
+tmp=$(mktemp -d)
+full=${FULL-}
+n_failed=0
+fault() { echo "FAULT: $*"; n_failed=$((n_failed + 1)); }
+end() {
+    [ -z "${dash-}" ] || kill "$dash" 2>/dev/null
+    local p
+    for p in $(pgrep -f -- "$tmp" 2>/dev/null); do [ "$p" != $$ ] && kill "$p" 2>/dev/null; done
+    cd /
+    rm -rf "$tmp"
+}
+trap end EXIT
+script -qec true "$tmp/try" >/dev/null 2>&1 </dev/null || { echo "skipped: script cannot open a pseudo-terminal here"; exit 77; }
+
+# "SECTION<tab>COMMAND" of every line of a block marked sh
+commands() { awk '/^## /{section = substr($0, 4)} /^```sh$/{on = 1; next} /^```/{on = 0} on && NF {print section "\t" $0}' "$src/README.md"; }
+
+mkdir "$tmp/bin" "$tmp/home" "$tmp/work"
+export HOME=$tmp/home XDG_DATA_HOME=$tmp/home/.local/share TERM=xterm
+unset BITRAIN_STORE
+if [ -z "$full" ]; then
+    ln -s "${BITRAIN:-$src/build/bitrain}" "$tmp/bin/bitrain"
+    export BITRAIN_MODEL_LAYERS=2 BITRAIN_MODEL_D_MODEL=96 BITRAIN_MODEL_HEADS=2 BITRAIN_MODEL_KV_HEADS=2 BITRAIN_MODEL_D_FF=192 BITRAIN_RANKS=2 BITRAIN_THREADS=1
+fi
+# the second machine: ssh runs what it is given here, under the host's name, and a key is made for nobody
+printf '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nhost=$1; shift\nexec unshare -u sh -c "hostname $host; $*"\n' >"$tmp/bin/ssh"
+for p in ssh-keygen ssh-copy-id rsync; do printf '#!/bin/sh\necho "$0 $*" >>"%s/asked"\n' "$tmp" >"$tmp/bin/$p"; done
+chmod +x "$tmp"/bin/*
+export PATH=$tmp/bin:$PATH OMPI_MCA_plm_rsh_agent=$tmp/bin/ssh
+
+# one command on a terminal; what shows a screen gets a 'q' after some seconds
+type_it() {
+    local line=$1 keys=/dev/null
+    case $line in "bitrain top"*) (sleep 4; printf q; sleep 2; printf q) >"$tmp/keys" & exec 9< <(sleep 4; printf q; sleep 2; printf q); keys=/dev/fd/9 ;; esac
+    printf '%s\n' "$line" >"$tmp/line.sh"
+    timeout "${full:+1}200" script -qefc "bash $tmp/line.sh" "$tmp/tty" >/dev/null 2>&1 <"$keys"
+}
+
+cd "$tmp/work" || exit 1
+two_hosts=
+unshare -u true 2>/dev/null && two_hosts=1
+total=0
+while IFS=$'\t' read -r section line; do
+    case $line in
+    ./bootstrap*)
+        [ -n "$full" ] || { grep -q "^${line#./bootstrap })" "$src/bootstrap" || fault "'$line': bootstrap has no such word"; continue; }
+        (cd "$src" && eval "$line") || { fault "'$line' failed"; break; }
+        continue
+        ;;
+    esac
+    total=$((total + 1))
+    case $line in *--hosts*) [ -n "$two_hosts" ] || { echo "[$section] $line: not tried, unshare gives no second host name here"; continue; } ;; esac
+    before=$SECONDS
+    type_it "$line" </dev/null
+    got=$?
+    echo "[$section] $line: exit $got, $((SECONDS - before)) s"
+    [ $got -eq 0 ] || { fault "exit $got of: $line"; tr -d '\r' <"$tmp/tty" | tail -n 8; }
+done < <(commands)
+[ $total -ge 15 ] || fault "only $total commands in README.md"
+
+# what they leave: a run that was stopped once and is done, a report, the prompt carried on
+[ "$(bitrain query "SELECT state, steps FROM runs WHERE run='book'" --csv | tail -1)" = done,300 ] || fault "the run is $(bitrain runs)"
+[ "$(bitrain query "SELECT count(*) FROM attempts WHERE run='book'" --csv | tail -1)" = 2 ] || fault "the run was not stopped and resumed"
+[ "$(wc -c <book.html)" -gt 50000 ] || fault "the report is $(wc -c <book.html) bytes"
+[ -z "$two_hosts" ] || [ "$(bitrain query "SELECT state FROM runs WHERE run='far'" --csv | tail -1)" = done ] || fault "the run on two machines is $(bitrain runs far)"
+[ -z "$two_hosts" ] || [ "$(bitrain query "SELECT count(DISTINCT rank) FROM rank_steps WHERE run='far'" --csv | tail -1)" = 4 ] || fault "the run on two machines has not 4 ranks"
+
+# the commands inside sentences: each names a command that there is, with flags that it has
+inline=$(grep -oE '`(bitrain|\./bootstrap) [^`]*`' "$src/README.md" | tr -d '`' | sort -u)
+[ "$(wc -l <<<"$inline")" -ge 8 ] || fault "only $(wc -l <<<"$inline") commands inside sentences"
+while read -r program word rest; do
+    if [ "$program" = ./bootstrap ]; then
+        grep -q "^$word)" "$src/bootstrap" || fault "'$program $word' is no command"
+        continue
+    fi
+    bitrain "$word" --help >"$tmp/help" 2>&1 || { [ "$word" = COMMAND ] || fault "'bitrain $word' is no command"; continue; }
+    for flag in $(grep -oE -- '--[a-z-]+' <<<"$rest"); do
+        [ "$flag" = --help ] || grep -qE -- "^  $flag( |$)" "$tmp/help" || fault "'bitrain $word' has no $flag"
+    done
+done <<<"$inline"
+
+# the dashboard serves, and ends when it is interrupted
+if grep -q '`bitrain dash`' "$src/README.md" && bitrain doctor --quick 2>/dev/null | grep -q 'libmicrohttpd: bitrain dash serves'; then
+    bitrain dash --port 0 >"$tmp/dash.out" 2>&1 &
+    dash=$!
+    for _ in $(seq 50); do grep -q 'http://127.0.0.1:' "$tmp/dash.out" && break; sleep 0.1; done
+    grep -q 'http://127.0.0.1:' "$tmp/dash.out" || fault "bitrain dash says: $(cat "$tmp/dash.out")"
+    kill -INT $dash
+    wait $dash
+    dash=
+fi
+exit $((n_failed > 0))
