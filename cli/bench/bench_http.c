@@ -460,7 +460,7 @@ bt_code bt_bench_http(int argc, char **argv, int *exit_status, bt_err *err) {
 #ifndef BITRAIN_HAVE_WEB
     return bt_fail(err, BT_UNSUPPORTED,
                    "cannot measure the dashboard: this program was built without it "
-                   "(libmicrohttpd-dev and npm make it; then build again)");
+                   "(./bootstrap build makes it where there is a network)");
 #endif
     http_bench b = {.cfg = &cfg};
     BT_TRY(bt_bench_folder(b.dir, sizeof b.dir, cfg.dir, err));

@@ -82,7 +82,7 @@ void bt_doctor_screens(bt_doctor *d) {
 #else
     bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "screens",
                           "built without the dashboard: no bitrain dash"),
-                   "apt-get install libmicrohttpd-dev npm, ./bootstrap build");
+                   "./bootstrap build, where there is a network");
 #endif
     const char *term = getenv("TERM"), *locale = getenv("LC_ALL");
     if (!locale || !*locale) locale = getenv("LC_CTYPE");

@@ -96,9 +96,10 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     if (p->cfg.hosts[0] && !world) BT_TRY(check_hosts(p, err));
 #ifndef BITRAIN_HAVE_WEB
     if (p->cfg.dash)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "--dash: this program was built without the dashboard (libmicrohttpd-dev "
-                       "and npm make it; then build again)");
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "--dash: this program was built without the dashboard (./bootstrap build makes it "
+            "where there is a network)");
 #endif
     if (!p->run[0]) BT_TRY(bt_run_make_name(p->store, p->run, err));
     BT_TRY(bt_train_place(p, err));

@@ -7,7 +7,7 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
     *out = NULL;
     return bt_fail(err, BT_UNSUPPORTED,
                    "cannot listen on %s: this program was built without the dashboard "
-                   "(libmicrohttpd-dev and npm make it; then build again)",
+                   "(./bootstrap build makes it where there is a network)",
                    cfg->host);
 }
 
@@ -28,6 +28,6 @@ bt_code bt_report(bt_text *out, const char *store, const char *run, bt_err *err)
     (void)store;
     return bt_fail(err, BT_UNSUPPORTED,
                    "cannot draw '%.64s': this program was built without the dashboard "
-                   "(libmicrohttpd-dev and npm make it; then build again)",
+                   "(./bootstrap build makes it where there is a network)",
                    run);
 }
