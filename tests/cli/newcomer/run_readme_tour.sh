@@ -6,7 +6,7 @@
 # and rsync are stand-ins that stay on this machine. FULL=1 on a bare Debian 12, as root in a copy of the tree: nothing of that
 # but the stand-ins for the second machine; ./bootstrap installs and builds, the models are the README's own.
 set -u
-src=${BT_SRC:-$(cd "$(dirname "$0")/../.." && pwd)}
+src=${BT_SRC:-$(cd "$(dirname "$0")/../../.." && pwd)}
 tmp=$(mktemp -d)
 full=${FULL-}
 n_failed=0
