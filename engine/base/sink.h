@@ -56,7 +56,8 @@ typedef struct bt_event {
 } bt_event;
 
 typedef struct bt_ckpt_record {
-    int64_t step; /* steps completed */
+    int64_t step;    /* steps completed */
+    int64_t wall_us; /* when it was complete, microseconds since 1970 */
     const char *path;
     int64_t bytes, took_us;
     const char *hash; /* of the manifest, hex */

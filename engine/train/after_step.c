@@ -50,7 +50,8 @@ static bt_code run_balance(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
-static void sample_event(const bt_trainer *t, const bt_text *prompt, const bt_text *text) {
+static void sample_event(const bt_trainer *t, const bt_text *prompt, const bt_text *text,
+                         double took_ms) {
     bt_text body;
     bt_json j;
     char line[64]; /* the text's beginning */
@@ -60,6 +61,7 @@ static void sample_event(const bt_trainer *t, const bt_text *prompt, const bt_te
     bt_json_object(&j, NULL);
     bt_json_str(&j, "prompt", bt_text_str(prompt));
     bt_json_str(&j, "text", bt_text_str(text));
+    bt_json_num(&j, "took_ms", took_ms);
     bt_json_end(&j, '}');
     bt_telemetry_event(&t->telemetry, BT_EVENT_SAMPLE, t->at.step - 1, bt_text_str(&body),
                        "writes: %s", line);
@@ -68,14 +70,23 @@ static void sample_event(const bt_trainer *t, const bt_text *prompt, const bt_te
 
 static bt_code write_sample_text(bt_trainer *t, bt_err *err) {
     bt_text prompt, text;
+    int64_t start = bt_now_ns();
     bt_text_init(&prompt);
     bt_text_init(&text);
     bt_code code = bt_sample_text_run(t->sample_text, t->model, t->schedule->pipe,
                                       t->update.weights, &prompt, &text, err);
-    if (code == BT_OK && text.len > 0) sample_event(t, &prompt, &text);
+    if (code == BT_OK && text.len > 0)
+        sample_event(t, &prompt, &text, (double)(bt_now_ns() - start) / 1e6);
     bt_text_release(&text);
     bt_text_release(&prompt);
     return code;
+}
+
+static void json_number(char *out, size_t size, double v) {
+    if (isfinite(v))
+        snprintf(out, size, "%.9g", v);
+    else
+        snprintf(out, size, "null");
 }
 
 bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) {
@@ -87,12 +98,13 @@ bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) {
     BT_TRY(bt_evaluator_run(t->evaluator, t->model, t->schedule->pipe, r, err));
     BT_TRY(bt_weights_check(w, err));
     BT_TRY(bt_weights_end(w, err));
-    char body[160];
+    char body[200], nats[40], bits[40];
+    json_number(nats, sizeof nats, r->nats);
+    json_number(bits, sizeof bits, r->bits_per_byte);
     snprintf(body, sizeof body,
-             "{\"val_loss\":%.9g,\"bits_per_byte\":%.9g,\"tokens\":%" PRId64 ",\"took_ms\":%.3f}",
-             r->nats, r->bits_per_byte, r->tokens, (double)(bt_now_ns() - start) / 1e6);
-    bt_telemetry_event(&t->telemetry, BT_EVENT_EVALUATION, t->at.step - 1,
-                       isfinite(r->nats) ? body : NULL,
+             "{\"val_loss\":%s,\"bits_per_byte\":%s,\"tokens\":%" PRId64 ",\"took_ms\":%.3f}", nats,
+             bits, r->tokens, (double)(bt_now_ns() - start) / 1e6);
+    bt_telemetry_event(&t->telemetry, BT_EVENT_EVALUATION, t->at.step - 1, body,
                        "validation %.4f nats per token, %.4f bits per byte (%" PRId64 " tokens)",
                        r->nats, r->bits_per_byte, r->tokens);
     if (t->sample_text) BT_TRY(write_sample_text(t, err));
@@ -102,8 +114,8 @@ bt_code bt_trainer_evaluate(bt_trainer *t, bt_err *err) {
 }
 
 static bool due_evaluation(const bt_trainer *t, const bt_step_outcome *o) {
-    (void)o;
-    return t->evaluator && (every(t->at.step, t->cfg.eval_every) || bt_trainer_at_end(t));
+    return t->evaluator && (every(t->at.step, t->cfg.eval_every) || bt_trainer_at_end(t) ||
+                            (o->control.verbs & BT_REQ_EVAL));
 }
 
 static bt_code run_evaluation(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
@@ -151,8 +163,9 @@ static bt_code run_statistics(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
 }
 
 static bool due_record(const bt_trainer *t, const bt_step_outcome *o) {
+    /* an evaluation during a pause belongs to the step before it: that step has a record */
     return every(t->at.step - 1, t->cfg.log_every) || o->evaluated || !o->applied ||
-           bt_trainer_at_end(t) || at_stop(t);
+           (o->control.verbs & BT_REQ_PAUSE) || bt_trainer_at_end(t) || at_stop(t);
 }
 
 static bt_code run_record(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
@@ -205,7 +218,6 @@ static void change_lr(bt_trainer *t, double factor) {
 }
 
 static bt_code evaluate_now(bt_trainer *t, bt_err *err) {
-    control_event(t, "evaluation asked for");
     if (t->evaluator) return bt_trainer_evaluate(t, err);
     bt_telemetry_event(&t->telemetry, BT_EVENT_WARNING, t->at.step - 1, NULL,
                        "no validation data: data.val_frac is 0");
@@ -217,9 +229,13 @@ static bt_code save_now(bt_trainer *t, bt_err *err) {
     return bt_trainer_save(t, err);
 }
 
-static bt_code act(bt_trainer *t, const bt_control *c, bt_err *err) {
+/* evaluated: the validation loss of these weights is known already */
+static bt_code act(bt_trainer *t, const bt_control *c, bool evaluated, bt_err *err) {
     if (c->verbs & BT_REQ_LR) change_lr(t, bt_control_lr_factor(c));
-    if (c->verbs & BT_REQ_EVAL) BT_TRY(evaluate_now(t, err));
+    if (c->verbs & BT_REQ_EVAL) {
+        control_event(t, "evaluation asked for");
+        if (!evaluated) BT_TRY(evaluate_now(t, err));
+    }
     if (c->verbs & BT_REQ_CHECKPOINT) BT_TRY(save_now(t, err));
     if (c->verbs & BT_REQ_STOP) {
         control_event(t, "stop asked for");
@@ -236,7 +252,7 @@ static bt_code pause_here(bt_trainer *t, bt_err *err) {
     while (!t->stop) {
         bt_control c;
         BT_TRY(bt_control_wait(t->mesh.world, t->requests, &c, err));
-        BT_TRY(act(t, &c, err));
+        BT_TRY(act(t, &c, false, err));
         if (c.verbs & BT_REQ_RESUME) break;
     }
     bt_telemetry_event(&t->telemetry, BT_EVENT_CONTINUED, t->at.step - 1, NULL,
@@ -251,7 +267,7 @@ static bool due_control(const bt_trainer *t, const bt_step_outcome *o) {
 }
 
 static bt_code run_control(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
-    BT_TRY(act(t, &o->control, err));
+    BT_TRY(act(t, &o->control, o->evaluated, err));
     bool pause = (o->control.verbs & BT_REQ_PAUSE) && !(o->control.verbs & BT_REQ_RESUME);
     return pause && !t->stop ? pause_here(t, err) : BT_OK;
 }

@@ -85,10 +85,12 @@ static bt_code fill_meta(const bt_saver *s, bt_ckpt_meta *m, bt_err *err) {
     return bt_state_save_values(&s->state, &m->state, err);
 }
 
-static void told_failed(bt_saver *s, const bt_err *err) {
+static void told_failed(bt_saver *s, int64_t began_ns, const bt_err *err) {
+    char body[48];
+    snprintf(body, sizeof body, "{\"took_ms\":%.3f}", (double)(bt_now_ns() - began_ns) / 1e6);
     snprintf(s->trouble, sizeof s->trouble, "%.230s", err->msg);
     bt_saver_start(s); /* the next try is an interval away */
-    bt_telemetry_event(s->telemetry, BT_EVENT_CHECKPOINT_FAILED, s->at->step - 1, NULL,
+    bt_telemetry_event(s->telemetry, BT_EVENT_CHECKPOINT_FAILED, s->at->step - 1, body,
                        "checkpoint after step %" PRId64 " failed, training goes on: %s",
                        s->at->step, err->msg);
 }
@@ -99,6 +101,7 @@ static void told_saved(bt_saver *s, int64_t began_ns, int64_t bytes, const char 
     s->saved_ns = bt_now_ns();
     if (sink->checkpoint) {
         bt_ckpt_record record = {.step = s->at->step,
+                                 .wall_us = bt_wall_us(),
                                  .path = s->path,
                                  .bytes = bytes,
                                  .took_us = (s->saved_ns - began_ns) / 1000,
@@ -131,7 +134,7 @@ bt_code bt_saver_save(bt_saver *s, bt_err *err) {
     bt_slices_release(&mine);
     s->trouble[0] = '\0';
     if (code == BT_IO && err) { /* agreed by all ranks */
-        told_failed(s, err);
+        told_failed(s, start, err);
         return BT_OK;
     }
     if (code != BT_OK) return code;

@@ -102,6 +102,7 @@ static void encode_event(out *o, const void *item) {
 
 static void encode_ckpt(out *o, const void *item) {
     const bt_ckpt_record *c = item;
+    put_i64(o, c->wall_us);
     put_i64(o, c->bytes);
     put_i64(o, c->took_us);
     put_str(o, c->path ? c->path : "");
@@ -273,7 +274,8 @@ static bool deliver_event(in *i, const bt_record_head *h, const bt_sink *s) {
 }
 
 static bool deliver_ckpt(in *i, const bt_record_head *h, const bt_sink *s) {
-    bt_ckpt_record c = {.step = h->step, .bytes = get_i64(i)};
+    bt_ckpt_record c = {.step = h->step, .wall_us = get_i64(i)};
+    c.bytes = get_i64(i);
     c.took_us = get_i64(i);
     c.path = get_text(i);
     c.hash = get_str(i);
@@ -310,10 +312,13 @@ void bt_records_free(bt_record *list) {
 
 /* ---- what the bytes mean --------------------------------------------------------------------- */
 
+/* grows with every change of the encoding that no table tells of. 2: checkpoints carry their time */
+enum { LAYOUT = 2 };
+
 static uint64_t also(uint64_t h, const char *word) { return h * 31 + bt_hash_name(word); }
 
 uint64_t bt_record_mark(void) {
-    uint64_t h = sizeof(bt_rank_info);
+    uint64_t h = sizeof(bt_rank_info) + ((uint64_t)LAYOUT << 32);
     for (int s = 0; s < BT_SCOPE_COUNT; s++) {
         const bt_scope_row *scope = &bt_scopes[s];
         h = also(h, scope->name);

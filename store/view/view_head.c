@@ -333,7 +333,7 @@ static bt_code load_pause(bt_view *v, bt_err *err) {
     bt_text_put(&sql, "SELECT kind FROM events WHERE run = ?1 AND kind IN ('");
     for (int k = 0, n = 0; k < BT_EVENT_COUNT; k++) {
         bt_event_effect e = bt_events[k].effect;
-        if (e == BT_EFFECT_NONE || e == BT_EFFECT_SEEN) continue;
+        if (e < BT_EFFECT_BEGINS || e > BT_EFFECT_ENDS) continue;
         bt_text_printf(&sql, "%s%s", n++ ? "', '" : "", bt_events[k].name);
     }
     bt_text_put(&sql, "') ORDER BY seq DESC LIMIT 1");
@@ -343,6 +343,24 @@ static bt_code load_pause(bt_view *v, bt_err *err) {
                                            on_pause, &v->impl->paused, err);
     bt_text_release(&sql);
     return code;
+}
+
+/* An evaluation during a pause gives a step that was read before its validation loss: what is kept
+ * of steps is read again. */
+static bt_code forget_late_validation(bt_view *v, bt_err *err) {
+    bt_view_impl *m = v->impl;
+    double x[2];
+    BT_TRY(bt_vq_row(m,
+                     "SELECT max(seq), min(step) FROM events WHERE run = ?1 AND seq > ?2 AND kind "
+                     "= 'evaluation'",
+                     v->head.run, (const double[]){(double)m->validated_at}, 1, x, 2, err));
+    if (isnan(x[0])) return BT_OK;
+    m->validated_at = (int64_t)x[0];
+    if (isnan(x[1]) || (int64_t)x[1] > m->newest_step) return BT_OK;
+    m->n_tail = m->tail_first = 0;
+    for (size_t i = 0; i < m->n_streams; i++)
+        if (!m->stream[i].ghost) m->stream[i].n = 0;
+    return BT_OK;
 }
 
 /* a checkpoint is recorded with an event after it: without a new event there is nothing to count
@@ -372,6 +390,7 @@ static bt_code load_totals(bt_view *v, gaps *g, bt_err *err) {
         m->errors = (int)bt_whole(x[1], 0);
         m->alerts = (int)bt_whole(x[2], 0);
         BT_TRY(load_pause(v, err));
+        BT_TRY(forget_late_validation(v, err));
         m->events_at = m->event_newest;
     }
     h->ckpt_s = m->ckpt_s;
@@ -397,7 +416,8 @@ static void keep_to(bt_view *v, const run_row *x) {
     m->n_tail = m->tail_first = 0;
     m->n_rows = m->row_first = m->n_judged = m->judged_first = 0;
     m->n_named = 0;
-    m->events_at = m->list_at = -1;
+    m->events_at = m->list_at = m->newest_step = -1;
+    m->validated_at = 0;
     m->layer_newest = m->pair_newest = -2;
 }
 

@@ -131,6 +131,7 @@ typedef struct bt_view_impl {
     int warnings, errors, alerts;
     bool paused;
     double ckpt_s;
+    int64_t validated_at;       /* seq of the newest evaluation that was seen */
     int64_t list_at, list_step; /* what v->events holds: up to this event (-1: nothing), step */
     int list_max;
     int64_t layer_newest; /* what v->layers holds, -2: nothing */

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/base/clock.h"
 #include "engine/base/tables/derived.h"
 #include "store/write/rollup.h"
 
@@ -45,6 +44,8 @@ enum {
     ST_COMMIT,
     ST_ROLLBACK,
     ST_EVENT_KNOWN,
+    ST_VAL_LOSS,
+    ST_VALIDATED,
     ST_COUNT
 };
 
@@ -160,6 +161,14 @@ static void spark_add(summary *s, int64_t step, double loss) {
 /* an amount that a sum of them can hold */
 static bool counts(double v) { return v >= 0 && v < 1e15; }
 
+static void note_validation(summary *s, int64_t step, double val_loss) {
+    if (!isfinite(val_loss)) return;
+    s->val_loss = val_loss;
+    if (s->val_loss >= s->best_val) return;
+    s->best_val = s->val_loss;
+    s->best_val_step = step;
+}
+
 static void summarise(summary *s, const bt_step_record *r) {
     const double *v = r->values;
     double took = v[BT_MS_STEP_TIME] * 1e3;
@@ -186,13 +195,7 @@ static void summarise(summary *s, const bt_step_record *r) {
     s->attempt_us = s->last_us = r->wall_us;
     if (counts(v[BT_MS_TOKENS])) s->tokens = llround(v[BT_MS_TOKENS]);
     s->loss = v[BT_MS_LOSS];
-    if (isfinite(v[BT_MS_VAL_LOSS])) {
-        s->val_loss = v[BT_MS_VAL_LOSS];
-        if (!(s->val_loss >= s->best_val)) {
-            s->best_val = s->val_loss;
-            s->best_val_step = r->step;
-        }
-    }
+    note_validation(s, r->step, v[BT_MS_VAL_LOSS]);
     if (counts(v[BT_MS_BYTES_WIRE])) s->bytes_wire += llround(v[BT_MS_BYTES_WIRE]);
     if (counts(v[BT_MS_RSS_MAX]) && v[BT_MS_RSS_MAX] * 1024 > (double)s->rss_kib)
         s->rss_kib = llround(v[BT_MS_RSS_MAX] * 1024);
@@ -274,6 +277,27 @@ static bool event_known(bt_apply *a, const bt_event *e) {
     return known;
 }
 
+/* An evaluation during a pause, or after the last step: its step has been recorded already. One
+ * between two steps comes with the step's own record. */
+static void late_validation(bt_apply *a, const bt_event *e) {
+    sqlite3_stmt *st = a->st[ST_VAL_LOSS];
+    double val_loss = NAN;
+    if (a->rc != SQLITE_OK || !e->body || e->step < 0) return;
+    bind_text(st, 1, e->body);
+    if (sqlite3_step(st) == SQLITE_ROW) val_loss = bt_sql_number(st, 0);
+    sqlite3_reset(st);
+    if (!isfinite(val_loss)) return;
+    st = a->st[ST_VALIDATED];
+    sqlite3_bind_double(st, 1, val_loss);
+    sqlite3_bind_int64(st, 2, e->step);
+    sqlite3_bind_int64(st, 3, a->at.run);
+    run(a, st);
+    if (a->rc != SQLITE_OK || sqlite3_changes(a->db) == 0) return;
+    note_validation(&a->now, e->step, val_loss);
+    a->touched = true;
+    bt_roll_forget(a->roll); /* the open blocks have the row without the loss */
+}
+
 static void on_event(void *ctx, const bt_event *e) {
     bt_apply *a = ctx;
     sqlite3_stmt *st = a->st[ST_EVENT];
@@ -294,6 +318,7 @@ static void on_event(void *ctx, const bt_event *e) {
     bind_text(st, 8, e->title);
     bind_text(st, 9, e->body);
     run(a, st);
+    if (bt_events[e->kind].effect == BT_EFFECT_VALIDATES) late_validation(a, e);
     /* the engine knows which checkpoint it found; the event names its last step */
     if (e->step >= 0 && bt_events[e->kind].effect == BT_EFFECT_RESUMES) {
         sqlite3_bind_int64(a->st[ST_FROM], 1, e->step + 1);
@@ -308,7 +333,7 @@ static void on_ckpt(void *ctx, const bt_ckpt_record *c) {
     sqlite3_bind_int64(st, 1, a->at.run);
     sqlite3_bind_int64(st, 2, c->step);
     sqlite3_bind_int(st, 3, a->at.attempt);
-    sqlite3_bind_int64(st, 4, bt_wall_us());
+    sqlite3_bind_int64(st, 4, c->wall_us);
     bind_text(st, 5, c->path);
     sqlite3_bind_int64(st, 6, c->bytes);
     sqlite3_bind_int64(st, 7, c->took_us);
@@ -483,6 +508,9 @@ static const char *const fixed_sql[ST_COUNT] = {
                    "redone_us=?, spark=?, dropped=?, rev=rev+1 WHERE id=?",
     [ST_EVENT_KNOWN] =
         "SELECT 1 FROM event WHERE run = ? AND aid = ? AND t_us = ? AND kind = ? AND title IS ?",
+    [ST_VAL_LOSS] = "SELECT CASE WHEN json_valid(?1) THEN json_extract(?1, '$.val_loss') END",
+    [ST_VALIDATED] = "UPDATE step SET val_loss = ?1 WHERE step = ?2 AND aid IN (SELECT id FROM "
+                     "attempt WHERE run = ?3 AND live_to > ?2)",
     [ST_BEGIN] = "BEGIN IMMEDIATE",
     [ST_COMMIT] = "COMMIT",
     [ST_ROLLBACK] = "ROLLBACK",

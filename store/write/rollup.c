@@ -200,7 +200,7 @@ bt_code bt_raw_rows(sqlite3 *db, const char *path, bt_scope scope, bt_column *co
 struct bt_roll {
     sqlite3 *db;
     const char *path;
-    sqlite3_stmt *put, *drop, *read_steps, *read_ranks, *read_blocks;
+    sqlite3_stmt *put, *drop, *read_steps, *read_ranks, *read_blocks, *before;
     bt_slots slots;
     bt_column step_cols[BT_MS_COUNT], rank_cols[BT_MR_COUNT];
     /* last: newest step, -1 none; block: the open one, -1 none */
@@ -269,6 +269,12 @@ static void as_stored(bt_block_stat *s, size_t n) {
                                rounded(s[i].first), rounded(s[i].last), rounded(s[i].sum)};
 }
 
+/* the file keeps one value of a metric that did not change */
+static void constants_as_stored(bt_block_stat *s, int n) {
+    for (int i = 0; i < n; i++)
+        if (s[i].n > 0 && s[i].min >= s[i].max) s[i].sum = s[i].min * s[i].n;
+}
+
 /* writes the open block of a level, folds it into the level above, leaves it empty */
 static int close_block(bt_roll *r, int level) {
     int rc = SQLITE_OK;
@@ -284,6 +290,7 @@ static int close_block(bt_roll *r, int level) {
     }
     // cppcheck-suppress arrayIndexOutOfBoundsCond ; level stays below the number of levels
     if (level > 1 && ranks) as_stored(r->ranks[level], n_rank_stats);
+    constants_as_stored(r->steps[level], r->slots.n_steps);
     if (level < BT_ROLL_LEVELS) {
         r->block[level + 1] = r->block[level] >> BT_ROLL_SHIFT;
         for (int i = 0; i < r->slots.n_steps; i++)
@@ -367,14 +374,27 @@ static void fold_blob(bt_roll *r, int kind, int level, const void *blob, size_t 
     }
 }
 
-/* opens the blocks as they were before `step` came: levels 3.. from closed blocks below, 1 and 2
- * from raw rows */
-static int load(bt_roll *r, int64_t step) {
+/* newest recorded step of the attempt before `step`; -1: none */
+static int64_t newest_before(bt_roll *r, int64_t step) {
+    int64_t at = -1;
+    sqlite3_bind_int64(r->before, 1, r->aid);
+    sqlite3_bind_int64(r->before, 2, step);
+    if (sqlite3_step(r->before) == SQLITE_ROW && sqlite3_column_type(r->before, 0) != SQLITE_NULL)
+        at = sqlite3_column_int64(r->before, 0);
+    sqlite3_reset(r->before);
+    return at;
+}
+
+/* opens the blocks as they were before `next` came, those of the step before it: levels 3.. from
+ * closed blocks below, 1 and 2 from raw rows */
+static int load(bt_roll *r, int64_t next) {
     int rc = SQLITE_OK;
+    const int64_t step = newest_before(r, next);
     for (int level = 1; level <= BT_ROLL_LEVELS; level++) {
         clear(r, level);
         r->block[level] = -1;
     }
+    if (step < 0) return SQLITE_OK;
     for (int level = 3; level <= BT_ROLL_LEVELS; level++) {
         int64_t from = (step >> (BT_ROLL_SHIFT * level)) << BT_ROLL_SHIFT,
                 to = step >> (BT_ROLL_SHIFT * (level - 1));
@@ -391,7 +411,7 @@ static int load(bt_roll *r, int64_t step) {
         }
     }
     r->silent = true; /* the closed ones among them are in the file */
-    rc = replay(r, step >> (2 * BT_ROLL_SHIFT) << (2 * BT_ROLL_SHIFT), step);
+    rc = replay(r, step >> (2 * BT_ROLL_SHIFT) << (2 * BT_ROLL_SHIFT), next);
     r->silent = false;
     return rc;
 }
@@ -467,6 +487,8 @@ static bt_code prepare_all(bt_roll *r, bt_err *err) {
     BT_TRY(bt_sql_prepare(r->db, r->path,
                           "SELECT key, data FROM roll WHERE key >= ? AND key < ? ORDER BY key",
                           &r->read_blocks, err));
+    BT_TRY(bt_sql_prepare(r->db, r->path, "SELECT max(step) FROM step WHERE aid = ? AND step < ?",
+                          &r->before, err));
     BT_TRY(bt_raw_rows(r->db, r->path, BT_SCOPE_STEP, r->step_cols, &r->read_steps, err));
     return bt_raw_rows(r->db, r->path, BT_SCOPE_RANK, r->rank_cols, &r->read_ranks, err);
 }
@@ -499,7 +521,8 @@ bt_code bt_roll_open(bt_roll **out, sqlite3 *db, const char *path, bt_err *err) 
 
 void bt_roll_close(bt_roll *r) {
     if (!r) return;
-    sqlite3_stmt *all[] = {r->put, r->drop, r->read_steps, r->read_ranks, r->read_blocks};
+    sqlite3_stmt *all[] = {r->put,        r->drop,        r->read_steps,
+                           r->read_ranks, r->read_blocks, r->before};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) sqlite3_finalize(all[i]);
     for (int level = 1; level <= BT_ROLL_LEVELS; level++) {
         free(r->steps[level]);

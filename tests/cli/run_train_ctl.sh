@@ -30,6 +30,11 @@ wait_event 'checkpoint asked for by ctl'
 wait_event 'checkpoint after step %'
 [ "$(q "SELECT count(*) FROM checkpoints WHERE run='live'")" -ge 1 ] || fault "no checkpoint is recorded"
 
+ok ctl live eval
+wait_event 'validation %'
+validations() { q "SELECT count(val_loss) FROM steps WHERE run='live'"; }
+sleep 0.3                                       # the record of the step follows its evaluation
+[ "$(validations)" = 1 ] || fault "an evaluation asked for is no validation of its step"
 ok ctl live pause
 wait_event 'paused'
 at=$(newest); sleep 0.4
@@ -39,7 +44,10 @@ says '"state":"paused"'
 code 4 ctl live pause
 says "paused already"
 ok ctl live eval                                # also in a pause
-wait_event 'validation %'
+wait_event 'validation %' 2
+[ "$(q "SELECT val_loss IS NOT NULL FROM steps WHERE run='live' AND step=$at")" = 1 ] ||
+    fault "an evaluation during a pause is no validation of the step before it"
+[ "$(validations)" = 2 ] || fault "$(validations) steps have a validation loss"
 ok ctl live resume
 wait_event 'going on%'
 code 4 ctl live resume
@@ -70,7 +78,8 @@ last=$(($(newest) + 1))
 [ -e "$(printf 'runs/live/step-%012d/manifest.json' $last)" ] || fault "no checkpoint at the stop"
 [ ! -e runs/live/control ] || fault "the control file stays"
 for verb in pause resume checkpoint eval stop; do
-    [ "$(q "SELECT count(*) FROM events WHERE run='live' AND kind='control' AND title='$verb asked for by ctl'")" = 1 ] || fault "'$verb' is no event"
+    times=1; [ $verb = eval ] && times=2
+    [ "$(q "SELECT count(*) FROM events WHERE run='live' AND kind='control' AND title='$verb asked for by ctl'")" = $times ] || fault "'$verb' is no event"
 done
 code 4 ctl live status
 finish

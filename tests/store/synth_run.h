@@ -268,6 +268,7 @@ static inline int64_t bt_synth_attempt(const bt_synth *s, bt_writer *w, int64_t 
         if (s->pace_ms > 0) bt_synth_pace(s, w, step);
         if ((step + 1) % 100 == 0) {
             sink->checkpoint(sink->ctx, &(bt_ckpt_record){.step = step + 1,
+                                                          .wall_us = clock_us,
                                                           .path = "/nowhere/step",
                                                           .bytes = 12 << 20,
                                                           .took_us = 40000,

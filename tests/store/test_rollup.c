@@ -220,6 +220,43 @@ static void gaps_returns_and_failures(void **state) {
     written_as_it_goes_equals_made_later(t->db);
 }
 
+/* an evaluation during a pause comes after the record of its step, also of the last one of a
+ * block */
+static void late_evaluations_are_in_their_blocks(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    int attempt;
+    bt_synth s = bt_synth_default("s");
+    s.jitter = 0.3;
+    double values[BT_MS_COUNT], ranks[4 * BT_MR_COUNT];
+    OK(bt_writer_open(&w, t->db, 1, err));
+    bt_run_start start = bt_fake_run("s");
+    OK(bt_writer_begin(w, &start, &attempt, err));
+    const bt_sink *sink = bt_writer_sink(w);
+    for (int64_t step = 0; step < 4200; step++) {
+        bt_synth_step(&s, step, values, ranks);
+        values[BT_MS_VAL_LOSS] = NAN;
+        sink->step(sink->ctx, &(bt_step_record){.step = step,
+                                                .wall_us = step * 1000,
+                                                .values = values,
+                                                .n_ranks = 4,
+                                                .rank_values = ranks});
+        if (step == 15 || step == 20 || step == 255 || step == 511 || step == 4095)
+            sink->event(sink->ctx, &(bt_event){.kind = BT_EVENT_EVALUATION,
+                                               .step = step,
+                                               .rank = -1,
+                                               .wall_us = step * 1000,
+                                               .title = "validation",
+                                               .body = "{\"val_loss\":2.5}"});
+        if (step == 255) OK(bt_writer_flush(w, err));
+    }
+    OK(bt_writer_end(w, "done", "finished", 0, err));
+    bt_writer_close(w);
+    assert_true(bt_number(t->db, "SELECT count(val_loss) FROM steps WHERE run = ?1", "s") == 5);
+    check_ranges(t->db);
+    written_as_it_goes_equals_made_later(t->db);
+}
+
 static void child_writes(const char *path, int64_t next, _Atomic int64_t *written) {
     bt_writer *w = NULL;
     bt_err err = BT_ERR_INIT;
@@ -301,6 +338,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_lone_rank, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_run_with_a_restart, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(gaps_returns_and_failures, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(late_evaluations_are_in_their_blocks, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_writer_killed_again_and_again, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test(damaged_blobs_are_refused),
     };

@@ -66,7 +66,7 @@ static void h_event(void *ctx, const bt_event *e) {
 static void h_ckpt(void *ctx, const bt_ckpt_record *c) {
     heard *h = ctx;
     h->ckpts++;
-    h->bad += strcmp(c->hash, "00ff") != 0;
+    h->bad += strcmp(c->hash, "00ff") != 0 || c->wall_us != 77;
 }
 
 static void h_result(void *ctx, const char *json) {
@@ -166,7 +166,8 @@ static void everything_arrives_both_ways(void **state) {
         sink->step(sink->ctx, bt_fake_step(&f, step, step % 2 ? 16 : 0));
     const bt_row_record *rows[] = {&layer_rows, &comm_rows, &pair_rows};
     for (int k = 0; k < 3; k++) sink->rows(sink->ctx, rows[k]);
-    sink->checkpoint(sink->ctx, &(bt_ckpt_record){.step = 3, .path = "p", .hash = "00ff"});
+    sink->checkpoint(sink->ctx,
+                     &(bt_ckpt_record){.step = 3, .wall_us = 77, .path = "p", .hash = "00ff"});
     sink->result(sink->ctx, "{}");
     sink->event(sink->ctx,
                 &(bt_event){.kind = BT_EVENT_STARTED, .step = -1, .rank = -1, .title = "it runs"});

@@ -103,8 +103,13 @@ static void everything_else_arrives(void **state) {
                   .title = "it's \"odd\"",
                   .body = "{\"a\":1}"};
     sink->event(sink->ctx, &e);
-    bt_ckpt_record c = {
-        .step = 20, .path = "/tmp/x", .bytes = 1 << 20, .took_us = 1500, .hash = "ab"};
+    /* written an hour ago: a checkpoint is of its own time, not of that of its record's arrival */
+    bt_ckpt_record c = {.step = 20,
+                        .wall_us = bt_wall_us() - INT64_C(3600000000),
+                        .path = "/tmp/x",
+                        .bytes = 1 << 20,
+                        .took_us = 1500,
+                        .hash = "ab"};
     sink->checkpoint(sink->ctx, &c);
     OK(bt_writer_flush(w, err));
     assert_string_equal(
@@ -127,8 +132,51 @@ static void everything_else_arrives(void **state) {
                         "it's \"odd\"");
     assert_true(bt_number(t->db, "SELECT took_ms FROM checkpoints WHERE run = ?1 AND step = 20",
                           "a") == 1.5);
+    double at_s =
+        bt_number(t->db,
+                  "SELECT c.time_s + r.started_s FROM checkpoints c JOIN runs r USING (run) "
+                  "WHERE run = ?1",
+                  "a");
+    assert_true(fabs(at_s - (double)c.wall_us / 1e6) < 1e-3);
     assert_true(bt_number(t->db, "SELECT count(*) FROM metrics", NULL) == BT_METRICS_COUNT);
     bt_writer_close(w);
+}
+
+static void evaluation_into(const bt_sink *sink, int64_t step, const char *body) {
+    sink->event(sink->ctx, &(bt_event){.kind = BT_EVENT_EVALUATION,
+                                       .step = step,
+                                       .rank = -1,
+                                       .wall_us = bt_wall_us(),
+                                       .title = "validation",
+                                       .body = body});
+}
+
+/* asked for during a pause, a step's validation loss comes after the step's record */
+static void a_late_evaluation_is_a_validation_of_its_step(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    int attempt;
+    bt_fake f;
+    OK(bt_writer_open(&w, t->db, 1, err));
+    bt_run_start s = bt_fake_run("a");
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    const bt_sink *sink = bt_writer_sink(w);
+    for (int64_t step = 0; step < 300; step++) {
+        bt_fake_step(&f, step, 2);
+        f.values[BT_MS_VAL_LOSS] = NAN;
+        sink->step(sink->ctx, &f.r);
+        if (step == 7) evaluation_into(sink, 7, "{\"val_loss\":3.5,\"took_ms\":2}");
+        if (step == 255) evaluation_into(sink, 255, "{\"val_loss\":2.25,\"took_ms\":2}");
+        if (step == 260) evaluation_into(sink, 260, "{\"val_loss\":null,\"took_ms\":2}");
+    }
+    OK(bt_writer_end(w, "done", "finished", 0, err));
+    bt_writer_close(w);
+    assert_true(bt_number(t->db, "SELECT count(val_loss) FROM steps WHERE run = ?1", "a") == 2);
+    assert_true(bt_number(t->db, "SELECT val_loss FROM steps WHERE run = ?1 AND step = 255", "a") ==
+                2.25);
+    assert_true(bt_number(t->db, "SELECT val_loss FROM runs WHERE run = ?1", "a") == 2.25);
+    assert_true(bt_number(t->db, "SELECT best_val FROM runs WHERE run = ?1", "a") == 2.25);
+    assert_true(bt_number(t->db, "SELECT best_val_step FROM runs WHERE run = ?1", "a") == 255);
 }
 
 /* three attempts: 0..99, then 60..79 (killed), then 70..119 */
@@ -212,6 +260,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(values_are_conserved, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(unknown_values_are_null, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(everything_else_arrives, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_late_evaluation_is_a_validation_of_its_step, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_replayed_step_supersedes, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(names_and_states_are_checked, bt_tmp_make, bt_tmp_drop),
     };

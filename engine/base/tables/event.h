@@ -13,7 +13,10 @@ typedef enum {
     BT_EFFECT_PAUSES,
     BT_EFFECT_CONTINUES,
     BT_EFFECT_ENDS,
-    BT_EFFECT_SEEN
+    BT_EFFECT_SEEN,
+    BT_EFFECT_VALIDATES,
+    BT_EFFECT_STALLS,
+    BT_EFFECT_RECOVERS
 } bt_event_effect;
 
 typedef enum { BT_MARK_LIST, BT_MARK_FAINT, BT_MARK_LINE } bt_event_mark;
