@@ -64,6 +64,8 @@ struct bt_job {
 
 void bt_job_run_sink(bt_job *job); /* fills job->into */
 void bt_job_event(bt_job *job, bt_event_kind kind, int rank, const char *fmt, ...) BT_PRINTF(4, 5);
+/* no record for silent_s, which is longer than usual */
+void bt_job_stalled(bt_job *job, int rank, double silent_s, const char *title);
 void bt_job_show(bt_job *job, bt_event_kind kind, const char *text); /* on the screen only */
 /* not on the screen */
 void bt_job_record(bt_job *job, bt_event_kind kind, int rank, const char *title);

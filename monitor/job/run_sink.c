@@ -70,13 +70,9 @@ void bt_job_run_sink(bt_job *job) {
 
 /* ---- events of the supervisor ---------------------------------------------------------------- */
 
-static void tell(bt_job *job, bool record, bool screen, bt_event_kind kind, int rank,
-                 const char *title) {
-    const bt_event e = {.kind = kind,
-                        .step = job->last_step,
-                        .rank = rank,
-                        .wall_us = bt_wall_us(),
-                        .title = title};
+static void tell(bt_job *job, bool record, bool screen, bt_event e) {
+    e.step = job->last_step;
+    e.wall_us = bt_wall_us();
     const bt_sink *store = record && job->s->writer ? bt_writer_sink(job->s->writer) : NULL;
     if (store) store->event(store->ctx, &e);
     if (screen && job->s->ui.event) job->s->ui.event(job->s->ui.ctx, &e);
@@ -88,13 +84,20 @@ void bt_job_event(bt_job *job, bt_event_kind kind, int rank, const char *fmt, ..
     va_start(ap, fmt);
     vsnprintf(title, sizeof title, fmt, ap);
     va_end(ap);
-    tell(job, true, true, kind, rank, title);
+    tell(job, true, true, (bt_event){.kind = kind, .rank = rank, .title = title});
+}
+
+void bt_job_stalled(bt_job *job, int rank, double silent_s, const char *title) {
+    char body[48];
+    snprintf(body, sizeof body, "{\"silent_ms\":%.3f}", silent_s * 1e3);
+    tell(job, true, true,
+         (bt_event){.kind = BT_EVENT_STALLED, .rank = rank, .title = title, .body = body});
 }
 
 void bt_job_show(bt_job *job, bt_event_kind kind, const char *text) {
-    tell(job, false, true, kind, -1, text);
+    tell(job, false, true, (bt_event){.kind = kind, .rank = -1, .title = text});
 }
 
 void bt_job_record(bt_job *job, bt_event_kind kind, int rank, const char *title) {
-    tell(job, true, false, kind, rank, title);
+    tell(job, true, false, (bt_event){.kind = kind, .rank = rank, .title = title});
 }

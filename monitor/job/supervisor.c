@@ -265,7 +265,7 @@ static void check_stopped(bt_job *job, int64_t now) {
 }
 
 static void check_health(bt_job *job) {
-    char who[320];
+    char who[320], told[480];
     int rank;
     const int64_t now = bt_now_ns();
     check_slow(job, now);
@@ -273,8 +273,9 @@ static void check_health(bt_job *job) {
     switch (bt_health_check(&job->health, now, job->stop_asked ? 0 : job->s->hang_s)) {
     case BT_HEALTH_LATE:
         name_culprit(job, now, who, sizeof who, &rank);
-        bt_job_event(job, BT_EVENT_STALLED, rank, "no step for %.0f s (expected within %.0f s)%s",
-                     bt_health_silence_s(&job->health, now), bt_health_limit_s(&job->health), who);
+        snprintf(told, sizeof told, "no step for %.0f s (expected within %.0f s)%s",
+                 bt_health_silence_s(&job->health, now), bt_health_limit_s(&job->health), who);
+        bt_job_stalled(job, rank, bt_health_silence_s(&job->health, now), told);
         break;
     case BT_HEALTH_RECOVERED: bt_job_event(job, BT_EVENT_RECOVERED, -1, "steps come again"); break;
     case BT_HEALTH_DEAD:

@@ -1,4 +1,4 @@
-/* expand.c - figures of derived.def and rows of phases.def put into SQL. */
+/* expand.c - figures of derived.def and rows of other tables put into SQL. */
 #include "store/sql/expand.h"
 
 #include <ctype.h>
@@ -6,6 +6,7 @@
 
 #include "engine/base/tables/derived.h"
 #include "engine/base/tables/metric.h"
+#include "engine/base/tables/time_part.h"
 
 static bool word_letter(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
@@ -26,20 +27,33 @@ typedef struct span {
     size_t n;
 } span;
 
-/* a formula with its arguments put in; times 1.0, so that whole numbers divide like others */
-static void put_formula(bt_text *out, const bt_derived_row *d, const char *formula,
-                        const span *arg) {
+/* an argument, in which figures and lists may stand as well; times 1.0, so that whole numbers divide
+ * like others */
+static bt_code put_arg(bt_text *out, const span *arg, bt_err *err) {
+    bt_text own;
+    bt_text_init(&own);
+    bt_text_putn(&own, arg->at, arg->n);
+    bt_text_put(out, "(1.0 * (");
+    bt_code code = bt_sql_expand(out, bt_text_str(&own), err);
+    bt_text_put(out, "))");
+    bt_text_release(&own);
+    return code;
+}
+
+static bt_code put_formula(bt_text *out, const bt_derived_row *d, const char *formula,
+                           const span *arg, bt_err *err) {
     while (*formula) {
         size_t n = word_length(formula);
         int k = 0;
         while (k < BT_DERIVED_ARGS && d->arg[k] && !(n && is_word(formula, n, d->arg[k]))) k++;
         if (n && k < BT_DERIVED_ARGS && d->arg[k])
             // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): every name has its argument
-            bt_text_printf(out, "(1.0 * (%.*s))", (int)arg[k].n, arg[k].at);
+            BT_TRY(put_arg(out, &arg[k], err));
         else
             bt_text_putn(out, formula, n ? n : 1);
         formula += n ? n : 1;
     }
+    return BT_OK;
 }
 
 /* "a, f(b, c))": up to the closing parenthesis, which *end points to; returns how many */
@@ -73,10 +87,10 @@ static bt_code put_figure(bt_text *out, const bt_derived_row *d, const char **sq
     bool always = strcmp(d->known, "1") == 0;
     bt_text_put(out, always ? "(" : "(CASE WHEN ");
     if (!always) {
-        put_formula(out, d, d->known, arg);
+        BT_TRY(put_formula(out, d, d->known, arg, err));
         bt_text_put(out, " THEN ");
     }
-    put_formula(out, d, d->formula, arg);
+    BT_TRY(put_formula(out, d, d->formula, arg, err));
     bt_text_put(out, always ? ")" : " END)");
     *sql = end + 2;
     return BT_OK;
@@ -90,19 +104,37 @@ static const bt_derived_row *figure_at(const char *brace) {
     return NULL;
 }
 
-/* ---- phases ---------------------------------------------------------------------------------- */
+/* ---- rows of tables -------------------------------------------------------------------------- */
 
-static bt_code put_phases(bt_text *out, const char **sql, bt_err *err) {
-    const char *between = *sql + strlen("{phases"), *body = strchr(between, '|'),
+static const char *phase_key(int p) { return bt_rank_metrics[bt_phases[p].metric].key; }
+static const char *phase_title(int p) { return bt_phases[p].title; }
+static const char *time_key(int p) { return bt_times[p].key; }
+static const char *time_title(int p) { return bt_times[p].title; }
+
+static const struct list {
+    const char *name;
+    int n;
+    const char *(*key)(int row), *(*title)(int row);
+} lists[] = {{"phases", BT_PHASE_COUNT, phase_key, phase_title},
+             {"times", BT_TIME_PARTS, time_key, time_title}};
+
+static const struct list *list_at(const char *brace) {
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        if (is_word(brace + 1, word_length(brace + 1), lists[i].name)) return &lists[i];
+    return NULL;
+}
+
+static bt_code put_list(bt_text *out, const struct list *l, const char **sql, bt_err *err) {
+    const char *between = *sql + 1 + strlen(l->name), *body = strchr(between, '|'),
                *end = body ? strchr(body, '}') : NULL;
-    if (!end) return bt_fail(err, BT_ARG, "'{phases' is not closed by '|...}'");
-    for (int p = 0; p < BT_PHASE_COUNT; p++) {
-        if (p) bt_text_putn(out, between, (size_t)(body - between));
+    if (!end) return bt_fail(err, BT_ARG, "'{%s' is not closed by '|...}'", l->name);
+    for (int row = 0; row < l->n; row++) {
+        if (row) bt_text_putn(out, between, (size_t)(body - between));
         for (const char *c = body + 1; c < end; c++) {
             if (*c == '@')
-                bt_text_put(out, bt_rank_metrics[bt_phases[p].metric].key);
+                bt_text_put(out, l->key(row));
             else if (*c == '#')
-                bt_text_put(out, bt_phases[p].title);
+                bt_text_put(out, l->title(row));
             else
                 bt_text_putn(out, c, 1);
         }
@@ -118,10 +150,11 @@ bt_code bt_sql_expand(bt_text *out, const char *sql, bt_err *err) {
         sql += n;
         if (!*sql) break;
         const bt_derived_row *d = figure_at(sql);
+        const struct list *l = list_at(sql);
         if (d)
             BT_TRY(put_figure(out, d, &sql, err));
-        else if (is_word(sql + 1, word_length(sql + 1), "phases"))
-            BT_TRY(put_phases(out, &sql, err));
+        else if (l)
+            BT_TRY(put_list(out, l, &sql, err));
         else
             bt_text_putn(out, sql++, 1);
     }

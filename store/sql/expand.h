@@ -4,6 +4,7 @@
  *     {phases, |round(avg(@), 2) AS @}           once a phase of phases.def: what stands between
  *                                                "{phases" and "|" separates; @ is the phase's column,
  *                                                # its name in full
+ *     {times + |@_s}                             the same, once a part of times.def
  *
  * Any other brace stays as it is. */
 #ifndef BT_STORE_SQL_EXPAND_H

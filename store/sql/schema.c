@@ -81,6 +81,20 @@ static const char *const tables_v6 =
     "%';"
     "UPDATE event SET kind = 'checkpoint_failed' WHERE kind = 'checkpoint' AND level = 2;";
 
+/* The parts of a run's time (times.def), which store/ledger fills in where they are missing. A
+ * checkpoint had the time at which its record was stored; the event after it knows better. */
+static const char *const tables_v7 =
+    "ALTER TABLE run RENAME COLUMN first_time_us TO productive_us;"
+    "ALTER TABLE run ADD COLUMN validation_us INTEGER;"
+    "ALTER TABLE run ADD COLUMN checkpoint_us INTEGER;"
+    "ALTER TABLE run ADD COLUMN paused_us INTEGER;"
+    "ALTER TABLE run ADD COLUMN startup_us INTEGER;"
+    "ALTER TABLE run ADD COLUMN lost_us INTEGER;"
+    "UPDATE ckpt SET t_us = coalesce((SELECT max(e.t_us) FROM event e WHERE e.run = ckpt.run AND "
+    "e.kind = 'checkpoint' AND e.step = ckpt.step - 1 AND e.aid = (SELECT a.id FROM attempt a "
+    "WHERE "
+    "a.run = ckpt.run AND a.attempt = ckpt.attempt)), t_us);";
+
 static bt_code run_tables_v1(sqlite3 *db, const char *path, bt_err *err) {
     return bt_sql_exec(db, path, tables_v1, err);
 }
@@ -89,6 +103,10 @@ static bt_code run_tables_v2(sqlite3 *db, const char *path, bt_err *err) {
 }
 static bt_code run_tables_v6(sqlite3 *db, const char *path, bt_err *err) {
     return bt_sql_exec(db, path, tables_v6, err);
+}
+
+static bt_code run_tables_v7(sqlite3 *db, const char *path, bt_err *err) {
+    return bt_sql_exec(db, path, tables_v7, err);
 }
 
 /* rank_step by one packed key (sql.h); its metric columns are those the file has */
@@ -127,7 +145,7 @@ static bt_code pack_rank_keys(sqlite3 *db, const char *path, bt_err *err) {
  * versions 4 and 5 were about, are made from the scope table */
 typedef bt_code (*migration)(sqlite3 *db, const char *path, bt_err *err);
 static const migration migrations[BT_SCHEMA_VERSION] = {
-    run_tables_v1, run_tables_v2, pack_rank_keys, NULL, NULL, run_tables_v6};
+    run_tables_v1, run_tables_v2, pack_rank_keys, NULL, NULL, run_tables_v6, run_tables_v7};
 
 /* ---- scopes and metrics that the file does not know yet ---- */
 

@@ -136,6 +136,8 @@ void bt_view_close(bt_view *v) {
     bt_vq_release(m);
     for (size_t i = 0; i < m->n_streams; i++) bt_view_stream_release(&m->stream[i]);
     free(m->stream);
+    bt_ledger_release(&m->ledger);
+    bt_ledger_release(&m->other);
     free(m->tail);
     free(m->row);
     free(m->work);

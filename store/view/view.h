@@ -21,7 +21,7 @@
  *   skew         of a step: last arrival - first arrival = largest wait
  *   score        relative: best rank's median busy / own; own: own best block median / own last block median
  *   what-if      mean step time had the rank's busy time been at most the median: a max over ranks
- *   goodput      sum of first-time productive step time / elapsed since the run began
+ *   goodput      productive part of the wall clock since the run began (store/ledger/ledger.h)
  * Threads:  one caller per bt_view and bt_db. */
 #ifndef BT_STORE_VIEW_VIEW_H
 #define BT_STORE_VIEW_VIEW_H
@@ -32,6 +32,7 @@
 
 #include "engine/base/sink.h"
 #include "engine/base/status.h"
+#include "engine/base/tables/time_part.h"
 #include "engine/base/tables/verb.h"
 #include "engine/base/text.h"
 #include "store/store.h"
@@ -138,9 +139,9 @@ typedef struct bt_view_head {
     double tokens, loss, loss_ema, loss_trend, val_loss, best_val, grad_norm, lr, loss_scale;
     double tokens_per_s, mfu, step_p50_ms, step_p95_ms, step_p99_ms, step_max_ms;
     double overlap, comm_overhead, wait_frac, bytes_wire, bytes_logical, rss_mib;
-    double started_s, elapsed_s, eta_s, eta_err_s;           /* started: seconds since 1970 */
-    double goodput, productive_s, redone_s, down_s, other_s; /* the last four sum to elapsed_s */
-    double ckpt_s;            /* spent writing checkpoints, part of the above */
+    double started_s, elapsed_s, eta_s, eta_err_s; /* started: seconds since 1970 */
+    double goodput;                                /* productive part of elapsed_s */
+    double time_s[BT_TIME_PARTS];                  /* they sum to elapsed_s */
     int64_t skipped, dropped; /* steps not applied in the window; records the writer lost */
     int warnings, errors;     /* events of these levels, whole run */
     int alerts;               /* those of them that nobody has acknowledged */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "engine/base/tables/derived.h"
+#include "store/read/run_ledger.h"
 #include "store/view/view_impl.h"
 
 /* newest steps that percentiles, EMA and time left look at */
@@ -54,13 +55,11 @@ static bool on_run(void *ctx, const bt_row *r) {
     x->ended_s = r->nums[5];
     copy_plain(h->host, sizeof h->host, r->cells[6]);
     x->pid = (int)bt_whole(r->nums[7], 0);
-    h->productive_s = r->nums[8];
-    h->redone_s = r->nums[9];
-    h->n_attempts = (int)bt_whole(r->nums[10], 0);
-    copy_plain(h->note, sizeof h->note, r->cells[11]);
-    copy_plain(h->exit_kind, sizeof h->exit_kind, r->cells[12]);
-    h->dropped = bt_whole(r->nums[13], 0);
-    h->best_val = r->nums[14];
+    h->n_attempts = (int)bt_whole(r->nums[8], 0);
+    copy_plain(h->note, sizeof h->note, r->cells[9]);
+    copy_plain(h->exit_kind, sizeof h->exit_kind, r->cells[10]);
+    h->dropped = bt_whole(r->nums[11], 0);
+    h->best_val = r->nums[12];
     return false;
 }
 
@@ -303,21 +302,10 @@ static bt_code from_tail(bt_view *v, bt_err *err) {
 
 /* ---- attempts, events, checkpoints ----------------------------------------------------------- */
 
-typedef struct gaps {
-    double down_s, before_end;
-    bool last_ended;
-    int last;
-} gaps;
-
-static bool on_attempt(void *ctx, const double *col, int n) {
-    gaps *g = ctx;
-    (void)n;
-    g->last = (int)col[0];
-    if (!isnan(g->before_end) && col[1] > g->before_end) g->down_s += col[1] - g->before_end;
-    g->before_end = col[2];
-    g->last_ended = !isnan(col[2]);
-    return true;
-}
+typedef struct last_attempt {
+    bool ended;
+    int number;
+} last_attempt;
 
 static bool on_pause(void *ctx, const bt_row *r) {
     bt_event_kind kind = r->cells[0] ? bt_event_find(r->cells[0]) : BT_EVENT_COUNT;
@@ -363,24 +351,21 @@ static bt_code forget_late_validation(bt_view *v, bt_err *err) {
     return BT_OK;
 }
 
-/* a checkpoint is recorded with an event after it: without a new event there is nothing to count
- * anew */
-static bt_code load_totals(bt_view *v, gaps *g, bt_err *err) {
+/* without a new event there is nothing to count anew */
+static bt_code load_totals(bt_view *v, last_attempt *last, bt_err *err) {
     bt_view_head *h = &v->head;
     bt_view_impl *m = v->impl;
     double x[3];
-    *g = (gaps){.before_end = NAN, .last = -1};
-    BT_TRY(bt_vq_each(
-        m, "SELECT attempt, started_s, ended_s FROM attempts WHERE run = ?1 ORDER BY attempt",
-        h->run, NULL, 0, on_attempt, g, err));
+    BT_TRY(bt_vq_row(m,
+                     "SELECT attempt, ended_s FROM attempts WHERE run = ?1 ORDER BY attempt DESC "
+                     "LIMIT 1",
+                     h->run, NULL, 0, x, 2, err));
+    *last = (last_attempt){.number = (int)bt_whole(x[0], -1), .ended = !isnan(x[1])};
     BT_TRY(bt_vq_row(m, "SELECT seq FROM events WHERE run = ?1 ORDER BY seq DESC LIMIT 1", h->run,
                      NULL, 0, x, 1, err));
     m->event_newest = bt_whole(x[0], -1);
     if (m->event_newest < 0 || m->event_newest != m->events_at) {
         m->events_at = -1;
-        BT_TRY(bt_vq_row(m, "SELECT sum(took_ms) / 1e3 FROM checkpoints WHERE run = ?1", h->run,
-                         NULL, 0, x, 1, err));
-        m->ckpt_s = isnan(x[0]) ? 0 : x[0];
         BT_TRY(bt_vq_row(m,
                          "SELECT sum(level = 'warning'), sum(level = 'error'), sum(level <> 'info' "
                          "AND seq > coalesce((SELECT max(seq) FROM events WHERE run = ?1 AND"
@@ -393,12 +378,10 @@ static bt_code load_totals(bt_view *v, gaps *g, bt_err *err) {
         BT_TRY(forget_late_validation(v, err));
         m->events_at = m->event_newest;
     }
-    h->ckpt_s = m->ckpt_s;
     h->warnings = m->warnings;
     h->errors = m->errors;
     h->alerts = m->alerts;
-    h->attempt = g->last;
-    h->down_s = g->down_s;
+    h->attempt = last->number;
     return BT_OK;
 }
 
@@ -419,6 +402,22 @@ static void keep_to(bt_view *v, const run_row *x) {
     m->events_at = m->list_at = m->newest_step = -1;
     m->validated_at = 0;
     m->layer_newest = m->pair_newest = -2;
+}
+
+bt_ledger_until bt_view_until(bt_run_state state, int64_t now_us) {
+    bool alive = bt_run_states[state].live && state != BT_STATE_STALLED;
+    return (bt_ledger_until){.now_us = state == BT_STATE_STALE ? 0 : now_us, .alive = alive};
+}
+
+/* nothing is known of a stale run's time after its newest record */
+static bt_code load_times(bt_view *v, bt_err *err) {
+    bt_view_head *h = &v->head;
+    bt_ledger *l = &v->impl->ledger;
+    BT_TRY(bt_run_ledger(l, v->impl->db, h->run, bt_view_until(h->state, v->impl->now_us), err));
+    for (int p = 0; p < BT_TIME_PARTS; p++) h->time_s[p] = bt_ledger_s(l, (bt_time_part)p);
+    h->elapsed_s = (double)(l->end_us - l->begin_us) / 1e6;
+    h->goodput = bt_ledger_goodput(l);
+    return BT_OK;
 }
 
 bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
@@ -456,13 +455,13 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     run_row x = {.h = h};
     BT_TRY(bt_vq_rows(m,
                       "SELECT state, ranks, steps, started_s, updated_s, ended_s, host, pid, "
-                      "productive_s, redone_s, attempts, note, exit_kind, "
+                      "attempts, note, exit_kind, "
                       "dropped, best_val FROM runs WHERE run = ?1",
                       run, NULL, 0, on_run, &x, err));
     if (!x.found) return bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
     keep_to(v, &x);
-    gaps g;
-    BT_TRY(load_totals(v, &g, err));
+    last_attempt last;
+    BT_TRY(load_totals(v, &last, err));
     BT_TRY(load_settings(v, x.steps, err));
     m->last_s = x.last_s;
     m->ended_s = x.ended_s;
@@ -473,22 +472,11 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     h->started_s = x.created_s;
     double now_s = (double)m->now_us / 1e6;
     h->age_s = isnan(x.last_s) ? fmax(0, now_s - x.created_s) : fmax(0, now_s - x.last_s);
-    h->state = bt_view_state(x.state, h->host, x.pid, h->age_s, NAN, g.last_ended);
+    h->state = bt_view_state(x.state, h->host, x.pid, h->age_s, NAN, last.ended);
     h->live = bt_run_states[h->state].live;
     if (m->at_step >= 0) BT_TRY(from_tail(v, err));
-    h->state = bt_view_state(x.state, h->host, x.pid, h->age_s, h->step_p95_ms / 1e3, g.last_ended);
+    h->state = bt_view_state(x.state, h->host, x.pid, h->age_s, h->step_p95_ms / 1e3, last.ended);
     if (m->paused && (h->state == BT_STATE_RUNNING || h->state == BT_STATE_STALLED))
         h->state = BT_STATE_PAUSED;
-    double end_s = h->state == BT_STATE_STALE ? (isnan(x.last_s) ? x.created_s : x.last_s)
-                   : h->live                  ? now_s
-                   : !isnan(x.ended_s)        ? x.ended_s
-                   : isnan(x.last_s)          ? x.created_s
-                                              : x.last_s;
-    h->elapsed_s = fmax(0, end_s - x.created_s);
-    /* a step is timed on its slowest rank, so steps of ranks that drift overlap */
-    if (h->productive_s + h->redone_s + h->down_s > h->elapsed_s)
-        h->productive_s = fmax(0, h->elapsed_s - h->redone_s - h->down_s);
-    h->other_s = fmax(0, h->elapsed_s - h->productive_s - h->redone_s - h->down_s);
-    h->goodput = bt_derived_goodput(h->productive_s, h->elapsed_s);
-    return BT_OK;
+    return load_times(v, err);
 }

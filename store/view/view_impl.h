@@ -8,6 +8,7 @@
 #ifndef BT_STORE_VIEW_VIEW_IMPL_H
 #define BT_STORE_VIEW_VIEW_IMPL_H
 
+#include "store/ledger/ledger.h"
 #include "store/view/view.h"
 
 enum { BT_VQ_STATEMENTS = 80, BT_VQ_COLUMNS = 256 };
@@ -130,7 +131,7 @@ typedef struct bt_view_impl {
     int64_t event_newest, events_at;
     int warnings, errors, alerts;
     bool paused;
-    double ckpt_s;
+    bt_ledger ledger, other;    /* of the run in view; of one of the list */
     int64_t validated_at;       /* seq of the newest evaluation that was seen */
     int64_t list_at, list_step; /* what v->events holds: up to this event (-1: nothing), step */
     int list_max;
@@ -218,6 +219,8 @@ double bt_lower_median(double *v, size_t n);            /* reorders v; NaN when 
 double bt_quantile(double *sorted, size_t n, double q); /* nearest rank */
 void bt_sort_doubles(double *v, size_t n);
 
+/* how its time since the newest record is judged */
+bt_ledger_until bt_view_until(bt_run_state state, int64_t now_us);
 /* state of a run from its row: text of `state`, newest record, owner */
 bt_run_state bt_view_state(const char *state, const char *host, int pid, double age_s,
                            double step_s, bool attempt_ended);

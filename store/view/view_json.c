@@ -1,6 +1,7 @@
 /* view_json.c - the view as one JSON object. Names and units are a contract (store/view/view.md):
  * add, never rename. */
 #include <math.h>
+#include <stdio.h>
 
 #include "engine/base/tables/derived.h"
 #include "store/view/view_impl.h"
@@ -58,14 +59,19 @@ static void head(const bt_view *v, bt_json *j) {
                 {"elapsed_s", h->elapsed_s},
                 {"eta_s", h->eta_s},
                 {"eta_err_s", h->eta_err_s},
-                {"goodput", h->goodput},
-                {"productive_s", h->productive_s},
-                {"redone_s", h->redone_s},
-                {"down_s", h->down_s},
-                {"other_s", h->other_s},
-                {"checkpoint_s", h->ckpt_s}};
+                {"goodput", h->goodput}};
     for (size_t i = 0; i < sizeof nums / sizeof nums[0]; i++)
         bt_json_num(j, nums[i].key, nums[i].v);
+    for (int p = 0; p < BT_TIME_PARTS; p++) {
+        char key[32];
+        snprintf(key, sizeof key, "%s_s", bt_times[p].key);
+        bt_json_num(j, key, h->time_s[p]);
+    }
+    /* names of before */
+    bt_json_num(j, "down_s", h->time_s[BT_TIME_LOST]);
+    bt_json_num(j, "other_s",
+                h->elapsed_s - h->time_s[BT_TIME_PRODUCTIVE] - h->time_s[BT_TIME_REDONE] -
+                    h->time_s[BT_TIME_LOST]);
     bt_json_int(j, "skipped", h->skipped);
     bt_json_int(j, "dropped", h->dropped);
     bt_json_int(j, "warnings", h->warnings);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine/base/tables/derived.h"
+#include "store/read/run_ledger.h"
 #include "store/sql/expand.h"
 #include "store/view/view_impl.h"
 
@@ -374,10 +375,21 @@ static bool on_run(void *ctx, const bt_row *row) {
     x->age_s = fmax(0, now - (isnan(updated) ? x->started_s : updated));
     x->state = bt_view_state(c[1] ? c[1] : "", x->host, (int)bt_whole(v[17], 0), x->age_s,
                              x->step_ms / 1e3, false);
-    if (bt_run_states[x->state].live && x->state != BT_STATE_STALE && now > x->started_s)
-        x->duration_s = now - x->started_s;
     x->n_spark = read_spark(c[21], x->spark, 64);
     return true;
+}
+
+/* the row of a live run knows its time up to the newest record only */
+static bt_code judge_live(bt_view *v, bt_err *err) {
+    bt_view_impl *m = v->impl;
+    for (size_t i = 0; i < v->runs.n; i++) {
+        bt_view_run *x = &v->runs.run[i];
+        if (!bt_run_states[x->state].live) continue;
+        BT_TRY(bt_run_ledger(&m->other, m->db, x->run, bt_view_until(x->state, m->now_us), err));
+        x->goodput = bt_ledger_goodput(&m->other);
+        x->duration_s = (double)(m->other.end_us - m->other.begin_us) / 1e6;
+    }
+    return BT_OK;
 }
 
 bt_code bt_view_load_runs(bt_view *v, const bt_view_ask *ask, bt_err *err) {
@@ -393,5 +405,5 @@ bt_code bt_view_load_runs(bt_view *v, const bt_view_ask *ask, bt_err *err) {
                       "duration_s, updated_s, host, pid, tags, note, attempts, spark FROM runs "
                       "ORDER BY started_s DESC, run LIMIT ?2",
                       NULL, &limit, 1, on_run, &r, err));
-    return r.code;
+    return r.code == BT_OK ? judge_live(v, err) : r.code;
 }

@@ -7,19 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/clock.h"
 #include "engine/base/tables/derived.h"
+#include "store/ledger/ledger.h"
 #include "store/write/rollup.h"
 
 enum { SPARK = 64 };
+/* steps alone change the parts of a run's time in the file this often */
+static const int64_t LEDGER_PACE_NS = 1000000000;
 
 /* figures of a run that are medians of its newest steps, as in store/view/view_head.c */
 enum { TOOK_US, SPEED, MFU, OVERHEAD, RECENT };
 
 typedef struct summary {
-    int64_t last_step, last_us, tokens, bytes_wire, rss_kib, first_time_us, redone_us,
-        best_val_step;
-    /* highest step any attempt reached: steps up to it are done again */
-    int64_t run_step;
+    int64_t last_step, last_us, tokens, bytes_wire, rss_kib, best_val_step;
     int64_t first_step; /* lowest recorded step of this attempt, -1: none yet */
     /* newest step of this attempt and when it ended; -1: none */
     int64_t attempt_step, attempt_us;
@@ -61,6 +62,9 @@ struct bt_apply {
     bool touched;       /* a step arrived: the summary changes */
     bool again;         /* records that may have been stored before */
     bt_roll *roll;
+    bt_ledger ledger;
+    int64_t ledger_ns; /* when its parts were stored last */
+    bool marked;       /* a record came that tells the parts of the run's time apart */
     uint64_t skipped;
     bt_sink sink;
 };
@@ -173,23 +177,11 @@ static void summarise(summary *s, const bt_step_record *r) {
     const double *v = r->values;
     double took = v[BT_MS_STEP_TIME] * 1e3;
     if (isfinite(took) && took >= 0 && took < 1e15) {
-        /* with train.log_every > 1 a record stands for the steps since the one before, as far as
-         * the clock allows */
-        int64_t spent = llround(took), gap = r->step - s->attempt_step;
-        if (s->attempt_us >= 0 && gap > 1 && r->wall_us > s->attempt_us) {
-            double all = took * (double)gap, wall = (double)(r->wall_us - s->attempt_us);
-            spent = llround(all < wall ? all : wall);
-        }
-        if (r->step > s->run_step)
-            s->first_time_us += spent;
-        else
-            s->redone_us += spent;
         const double now[RECENT] = {took, v[BT_MS_TOKENS_PER_S], v[BT_MS_MFU],
                                     v[BT_MS_COMM_OVERHEAD]};
         for (int i = 0; i < RECENT; i++) s->recent[i][s->n_recent % BT_RECENT_STEPS] = now[i];
         s->n_recent++;
     }
-    if (r->step > s->run_step) s->run_step = r->step;
     if (s->first_step < 0 || r->step < s->first_step) s->first_step = r->step;
     s->attempt_step = s->last_step = r->step;
     s->attempt_us = s->last_us = r->wall_us;
@@ -318,6 +310,7 @@ static void on_event(void *ctx, const bt_event *e) {
     bind_text(st, 8, e->title);
     bind_text(st, 9, e->body);
     run(a, st);
+    if (bt_events[e->kind].effect != BT_EFFECT_NONE) a->marked = true;
     if (bt_events[e->kind].effect == BT_EFFECT_VALIDATES) late_validation(a, e);
     /* the engine knows which checkpoint it found; the event names its last step */
     if (e->step >= 0 && bt_events[e->kind].effect == BT_EFFECT_RESUMES) {
@@ -339,6 +332,7 @@ static void on_ckpt(void *ctx, const bt_ckpt_record *c) {
     sqlite3_bind_int64(st, 7, c->took_us);
     bind_text(st, 8, c->hash);
     run(a, st);
+    a->marked = true;
 }
 
 /* ---- summary ---- */
@@ -397,11 +391,9 @@ static void write_summary(bt_apply *a, uint64_t dropped) {
     bind_metric(st, 11, recent_median(s, OVERHEAD), &real);
     sqlite3_bind_int64(st, 12, s->bytes_wire);
     sqlite3_bind_int64(st, 13, s->rss_kib);
-    sqlite3_bind_int64(st, 14, s->first_time_us);
-    sqlite3_bind_int64(st, 15, s->redone_us);
-    bind_text(st, 16, spark);
-    sqlite3_bind_int64(st, 17, (int64_t)dropped);
-    sqlite3_bind_int64(st, 18, a->at.run);
+    bind_text(st, 14, spark);
+    sqlite3_bind_int64(st, 15, (int64_t)dropped);
+    sqlite3_bind_int64(st, 16, a->at.run);
     run(a, st);
 }
 
@@ -410,7 +402,6 @@ bt_code bt_apply_set_attempt(bt_apply *a, const bt_apply_attempt *t, bt_err *err
     summary *s = &a->now;
     a->at = *t;
     *s = (summary){.last_step = -1,
-                   .run_step = -1,
                    .first_step = -1,
                    .attempt_step = -1,
                    .attempt_us = -1,
@@ -422,9 +413,7 @@ bt_code bt_apply_set_attempt(bt_apply *a, const bt_apply_attempt *t, bt_err *err
     BT_TRY(bt_sql_prepare(a->db, a->path,
                           "SELECT last_step, last_us, tokens, loss, val_loss, best_val, "
                           "best_val_step, bytes_wire,"
-                          " rss_kib, first_time_us, redone_us, spark, (SELECT max(m) FROM (SELECT "
-                          "(SELECT max(step) FROM step WHERE aid = a.id) AS m"
-                          " FROM attempt a WHERE a.run = ?1)) FROM run WHERE id = ?1",
+                          " rss_kib, spark FROM run WHERE id = ?1",
                           &st, err));
     sqlite3_bind_int64(st, 1, t->run);
     if (sqlite3_step(st) == SQLITE_ROW && sqlite3_column_type(st, 0) != SQLITE_NULL) {
@@ -438,12 +427,8 @@ bt_code bt_apply_set_attempt(bt_apply *a, const bt_apply_attempt *t, bt_err *err
             s->best_val_step = sqlite3_column_int64(st, 6);
         s->bytes_wire = sqlite3_column_int64(st, 7);
         s->rss_kib = sqlite3_column_int64(st, 8);
-        s->first_time_us = sqlite3_column_int64(st, 9);
-        s->redone_us = sqlite3_column_int64(st, 10);
-        spark_parse(s, (const char *)sqlite3_column_text(st, 11));
+        spark_parse(s, (const char *)sqlite3_column_text(st, 9));
         while (s->last_step / s->stride >= SPARK) s->stride *= 2;
-        s->run_step = sqlite3_column_type(st, 12) == SQLITE_NULL ? s->last_step
-                                                                 : sqlite3_column_int64(st, 12);
     }
     sqlite3_finalize(st);
     a->saved = a->now;
@@ -455,9 +440,24 @@ void bt_apply_reread(bt_apply *a) { bt_roll_forget(a->roll); }
 
 /* ---- transactions ---- */
 
+bt_code bt_apply_store_times(bt_apply *a, int64_t run, bt_err *err) {
+    a->ledger_ns = bt_now_ns();
+    return bt_ledger_store(&a->ledger, a->db, a->path, run, err);
+}
+
+/* of the run that the records are of */
+static void store_times(bt_apply *a) {
+    bt_err ignored;
+    if (a->rc != SQLITE_OK || (!a->touched && !a->marked)) return;
+    if (!a->marked && bt_now_ns() - a->ledger_ns < LEDGER_PACE_NS) return;
+    if (bt_apply_store_times(a, a->at.run, &ignored) == BT_OK) return;
+    a->rc = sqlite3_extended_errcode(a->db);
+    if (a->rc == SQLITE_OK) a->rc = SQLITE_NOMEM;
+}
+
 int bt_apply_transaction(bt_apply *a, const bt_record *list, uint64_t dropped) {
     a->rc = SQLITE_OK;
-    a->touched = false;
+    a->touched = a->marked = false;
     uint64_t skipped = a->skipped;
     run(a, a->st[ST_BEGIN]);
     if (a->rc != SQLITE_OK) return a->rc;
@@ -465,6 +465,7 @@ int bt_apply_transaction(bt_apply *a, const bt_record *list, uint64_t dropped) {
         if (!bt_record_deliver(&r->head, r->data, &a->sink)) a->skipped++;
     }
     if (a->touched) write_summary(a, dropped + a->skipped);
+    store_times(a);
     if (a->rc == SQLITE_OK) run(a, a->st[ST_COMMIT]);
     if (a->rc == SQLITE_OK) {
         a->saved = a->now;
@@ -477,6 +478,7 @@ int bt_apply_transaction(bt_apply *a, const bt_record *list, uint64_t dropped) {
     a->now = a->saved;
     a->skipped = skipped;
     bt_roll_forget(a->roll);
+    bt_ledger_forget(&a->ledger);
     return a->rc;
 }
 
@@ -504,8 +506,8 @@ static const char *const fixed_sql[ST_COUNT] = {
     [ST_FROM] = "UPDATE attempt SET from_step = ? WHERE id = ?",
     [ST_SUMMARY] = "UPDATE run SET last_step=?, last_us=?, tokens=?, loss=?, val_loss=?, "
                    "best_val=?, best_val_step=?, tokens_per_s=?, step_us=?,"
-                   " mfu=?, comm_overhead=?, bytes_wire=?, rss_kib=?, first_time_us=?, "
-                   "redone_us=?, spark=?, dropped=?, rev=rev+1 WHERE id=?",
+                   " mfu=?, comm_overhead=?, bytes_wire=?, rss_kib=?, spark=?, dropped=?, "
+                   "rev=rev+1 WHERE id=?",
     [ST_EVENT_KNOWN] =
         "SELECT 1 FROM event WHERE run = ? AND aid = ? AND t_us = ? AND kind = ? AND title IS ?",
     [ST_VAL_LOSS] = "SELECT CASE WHEN json_valid(?1) THEN json_extract(?1, '$.val_loss') END",
@@ -564,5 +566,6 @@ void bt_apply_close(bt_apply *a) {
     for (int i = 0; i < ST_COUNT; i++) sqlite3_finalize(a->st[i]);
     for (int k = 0; k < BT_SCOPE_COUNT; k++) sqlite3_finalize(a->insert[k]);
     bt_roll_close(a->roll);
+    bt_ledger_release(&a->ledger);
     free(a);
 }

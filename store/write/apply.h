@@ -32,6 +32,9 @@ int bt_apply_transaction(bt_apply *a, const bt_record *list, uint64_t dropped_be
 /* the same with records of which some were stored before: steps up to known_step and events that
  * are there are left out */
 int bt_apply_again(bt_apply *a, int64_t known_step, const bt_record *list);
+/* the parts of a run's time up to its newest record, into its row; inside the caller's
+ * transaction */
+bt_code bt_apply_store_times(bt_apply *a, int64_t run, bt_err *err) BT_MUST_CHECK;
 /* newest committed step of this attempt, -1: none */
 int64_t bt_apply_last_step(const bt_apply *a);
 int64_t bt_apply_last_us(const bt_apply *a); /* when it ended, -1: none */

@@ -21,6 +21,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "store/ledger/ledger.h"
 #include "store/record/ring.h"
 #include "store/write/apply.h"
 #include "store/write/attempt.h"
@@ -269,6 +270,7 @@ static bt_code start_thread(bt_writer *w, bt_err *err) {
 static bt_code connect_again(bt_writer *w, bt_err *err) {
     if (!w->db) BT_TRY(bt_sql_open_rw(&w->db, w->path, err));
     BT_TRY(bt_schema_apply(w->db, w->path, err));
+    BT_TRY(bt_ledger_store_missing(w->db, w->path, err));
     if (!w->apply) BT_TRY(bt_apply_open(&w->apply, w->db, w->path, err));
     sqlite3_wal_hook(w->db, on_wal, w);
     return BT_OK;
@@ -408,10 +410,11 @@ bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, in
                       ? bt_apply_last_us(w->apply)
                       : bt_wall_us();
     bt_code code = enter(w, &own);
-    if (code == BT_OK)
-        code = leave(w,
-                     bt_attempt_end(w->db, w->path, &w->at, state, exit_kind, exit_code, now, &own),
-                     &own);
+    if (code == BT_OK) {
+        code = bt_attempt_end(w->db, w->path, &w->at, state, exit_kind, exit_code, now, &own);
+        if (code == BT_OK) code = bt_apply_store_times(w->apply, w->at.run, &own);
+        code = leave(w, code, &own);
+    }
     w->at = (bt_attempt){0};
     pthread_mutex_unlock(&w->db_mu);
     if (w->ring && flushed == BT_OK && code == BT_OK) unlink(w->ring_path);

@@ -47,7 +47,7 @@ expect 2 "no such column" "$BITRAIN" runs --sort nothing
 expect 2 "unknown option" "$BITRAIN" runs --jsn
 
 expect 0 "data +11.2 ms +9.5 % +15.0 ms +2" "$BITRAIN" show abl-3
-expect 0 "goodput 78.8 %" "$BITRAIN" show abl-3
+expect 0 "goodput 78.5 %" "$BITRAIN" show abl-3
 expect 0 "100 +2023-11-14T.* restart after rank 1 died .signal 9. +finished" "$BITRAIN" show abl-3
 expect 0 '"data_ms":\{"mean_ms":11.25,' "$BITRAIN" show abl-3 --json
 expect 0 "^base-1  done" "$BITRAIN" show last                  # the one with the newest record

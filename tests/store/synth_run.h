@@ -5,6 +5,7 @@
  *   long. All meet once a step:
  *   busy_r = data + fwd + bwd + comm_exposed + optim      step = max busy      wait_r = step -
  *   busy_r      overlap = 1 - exposed/busy = 0.5
+ * Of every 100th step the last 40 ms are a checkpoint's.
  * The run fails after step `fail_at` and goes on from `resume_from`, `down_s` later. */
 #ifndef BT_TESTS_SYNTH_RUN_H
 #define BT_TESTS_SYNTH_RUN_H

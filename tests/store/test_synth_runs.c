@@ -47,13 +47,16 @@ static void goodput_counts_first_time_steps_only(void **state) {
     OK(bt_synth_make(t->db, &s, err));
     double step_s = 0.113, elapsed = 220 * step_s + 5;
     assert_true(fabs(bt_number(t->db, "SELECT productive_s FROM runs WHERE run = ?1", "s") -
-                     200 * step_s) < 1e-6);
+                     (200 * step_s - 0.08)) < 1e-6);
     assert_true(fabs(bt_number(t->db, "SELECT redone_s FROM runs WHERE run = ?1", "s") -
                      20 * step_s) < 1e-6);
     assert_true(
         fabs(bt_number(t->db, "SELECT duration_s FROM runs WHERE run = ?1", "s") - elapsed) < 1e-6);
     assert_true(fabs(bt_number(t->db, "SELECT goodput FROM runs WHERE run = ?1", "s") -
-                     200 * step_s / elapsed) < 1e-9);
+                     (200 * step_s - 0.08) / elapsed) < 1e-9);
+    assert_true(fabs(bt_number(t->db, "SELECT checkpoint_s FROM runs WHERE run = ?1", "s") - 0.08) <
+                1e-6);
+    assert_true(fabs(bt_number(t->db, "SELECT lost_s FROM runs WHERE run = ?1", "s") - 5) < 1e-6);
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "s") == 200);
     assert_true(bt_number(t->db, "SELECT from_step FROM attempts WHERE run = ?1 AND attempt = 1",
                           "s") == 100);

@@ -60,7 +60,9 @@ static const contract contracts[] = {
      "s:phases.0.light s:phases.0.dark a:scopes s:scopes.0.name s:scopes.0.view s:scopes.0.per "
      "a:scopes.0.keys a:panels s:panels.0.name s:panels.0.title s:panels.0.question a:events "
      "s:events.0.kind s:events.0.level s:events.0.mark a:verbs s:verbs.0.verb s:verbs.0.label "
-     "a:verbs.0.states a:states s:states.0.name"},
+     "a:verbs.0.states a:states s:states.0.name a:times s:times.0.key s:times.0.title "
+     "s:times.0.light "
+     "s:times.0.dark s:times.0.help"},
     {"/api/v1/runs", NULL, "limit=10",
      "s:schema n:runs.total a:runs.rows s:runs.rows.0.run s:runs.rows.0.state s:runs.rows.0.host "
      "s:runs.rows.0.tags s:runs.rows.0.note n:runs.rows.0.ranks "
@@ -85,7 +87,8 @@ static const contract contracts[] = {
      "n:head.grad_norm n:head.lr n:head.tokens_per_s ?:head.mfu n:head.step_p50_ms "
      "n:head.step_p95_ms n:head.overlap n:head.comm_overhead n:head.rss_mib n:head.elapsed_s "
      "n:head.goodput "
-     "n:head.productive_s n:head.redone_s n:head.down_s n:head.other_s n:head.checkpoint_s "
+     "n:head.productive_s n:head.redone_s n:head.validation_s n:head.paused_s n:head.startup_s "
+     "n:head.lost_s n:head.down_s n:head.other_s n:head.checkpoint_s "
      "n:head.warnings n:head.errors ?:head.eta_s"},
     {"series", "base", "metric=loss&metric=val_loss&x=tokens&width=50",
      "a:series s:series.0.metric s:series.0.unit s:series.0.x_axis b:series.0.exact "

@@ -36,10 +36,13 @@ static double stamp_of(const bt_view_head *h) {
 static double attempts_of(const bt_view_head *h) { return h->n_attempts; }
 static double ranks_of(const bt_view_head *h) { return h->world_size; }
 
-enum { WIRE, EVENTS, PHASES, SCORES, MEMORY, ZEROS, FLIPS, FIRST_PLAIN };
+enum { WIRE, EVENTS, TIMES, PHASES, SCORES, MEMORY, ZEROS, FLIPS, FIRST_PLAIN };
 static const family families[] = {
     [WIRE] = {"comm_wire_bytes_total", "counter", "bytes sent on the wire by all ranks", NULL},
     [EVENTS] = {"events_total", "counter", "events of the run by kind and level", NULL},
+    [TIMES] = {"time_seconds", "gauge",
+               "wall clock since the run began, by what became of it; the parts add up to it",
+               NULL},
     [PHASES] = {"rank_phase_seconds", "gauge",
                 "mean time of a step's phase on a rank, newest steps", NULL},
     [SCORES] = {"rank_score_ratio", "gauge",
@@ -59,7 +62,7 @@ static const family families[] = {
     {"step_seconds", "gauge", "median step time of the newest steps", step_of},
     {"step_p95_seconds", "gauge", "95th percentile of the newest steps' times", step_p95_of},
     {"model_flops_utilization_ratio", "gauge", "model FLOP/s over the measured peak", mfu_of},
-    {"goodput_ratio", "gauge", "first-time productive time over elapsed time", goodput_of},
+    {"goodput_ratio", "gauge", "productive part of the time since the run began", goodput_of},
     {"communication_overhead_ratio", "gauge", "exposed communication and waiting over step time",
      overhead_of},
     {"overlap_ratio", "gauge", "share of the transfer time hidden behind compute", overlap_of},
@@ -145,6 +148,14 @@ static const char *label(char *out, size_t size, const char *s) {
     return out;
 }
 
+static void time_rows(bt_text *rows, const char *run, const bt_view_head *h) {
+    char labels[160];
+    for (int p = 0; p < BT_TIME_PARTS; p++) {
+        snprintf(labels, sizeof labels, "run=\"%s\",part=\"%s\"", run, bt_times[p].key);
+        put(rows, TIMES, labels, h->time_s[p]);
+    }
+}
+
 static void rank_rows(bt_text *rows, const char *run, const bt_view_ranks *r) {
     char labels[160];
     for (size_t i = 0; i < r->n && i < RANKS_MAX; i++) {
@@ -205,6 +216,7 @@ static bt_code run_rows(bt_api *a, bt_text *rows, bt_text *table, const char *ru
     for (int f = FIRST_PLAIN; f < (int)N_FAMILIES; f++)
         put(rows, f, labels, families[f].of(&v->head));
     if (v->n_series && v->series[0].n) put(rows, WIRE, labels, v->series[0].x[v->series[0].n - 1]);
+    time_rows(rows, run, &v->head);
     rank_rows(rows, run, &v->ranks);
     tensor_rows(rows, run, &v->layers);
     table_rows(table, run, &v->panel);

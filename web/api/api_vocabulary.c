@@ -4,6 +4,7 @@
 
 #include "engine/base/tables/event.h"
 #include "engine/base/tables/metric.h"
+#include "engine/base/tables/time_part.h"
 #include "engine/base/tables/verb.h"
 #include "web/api/api.h"
 
@@ -75,6 +76,16 @@ static void verb_row(bt_json *j, bt_verb verb) {
     bt_json_end(j, '}');
 }
 
+static void time_row(bt_json *j, const bt_time_row *t) {
+    bt_json_object(j, NULL);
+    bt_json_str(j, "key", t->key);
+    bt_json_str(j, "title", t->title);
+    bt_json_str(j, "light", t->light);
+    bt_json_str(j, "dark", t->dark);
+    bt_json_str(j, "help", t->help);
+    bt_json_end(j, '}');
+}
+
 static void state_row(bt_json *j, const bt_run_state_row *s) {
     bt_json_object(j, NULL);
     bt_json_str(j, "name", s->name);
@@ -108,6 +119,9 @@ bt_code bt_api_metrics(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     bt_json_end(&j, ']');
     bt_json_array(&j, "verbs");
     for (int v = 0; v < BT_VERB_COUNT; v++) verb_row(&j, (bt_verb)v);
+    bt_json_end(&j, ']');
+    bt_json_array(&j, "times");
+    for (int p = 0; p < BT_TIME_PARTS; p++) time_row(&j, &bt_times[p]);
     bt_json_end(&j, ']');
     bt_json_array(&j, "states");
     for (int s = 0; s < BT_STATE_COUNT; s++) state_row(&j, &bt_run_states[s]);

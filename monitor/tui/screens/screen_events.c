@@ -79,26 +79,23 @@ static void lane(bt_top *t, bt_rect r) {
                          bt_duration(b, sizeof b, floor(end)));
 }
 
-/* what took no time is left out, and what does not fit as a whole */
+/* the largest part first; what took no time, or does not fit as a whole, is left out */
 static void goodput(bt_top *t, bt_rect row) {
     const bt_view_head *h = &t->view->head;
     char b[40], text[64];
+    bool told[BT_TIME_PARTS] = {false};
     bt_style s = {.fg = BT_C_LABEL};
     int at = row.x + bt_canvas_textf(&t->canvas, row.x, row.y, row.w, s, "goodput %s",
                                      bt_fmt_percent(b, sizeof b, h->goodput));
-    const struct {
-        const char *name;
-        double s;
-    } parts[] = {{"productive", h->productive_s},
-                 {"done again", h->redone_s},
-                 {"down", h->down_s},
-                 {"other", h->other_s},
-                 {"checkpoints", h->ckpt_s}};
-    for (size_t i = 0; i < 5; i++) {
-        snprintf(text, sizeof text, " · %s %s", parts[i].name,
-                 bt_duration(b, sizeof b, parts[i].s));
+    for (int n = 0; n < BT_TIME_PARTS; n++) {
+        int most = -1;
+        for (int p = 0; p < BT_TIME_PARTS; p++)
+            if (!told[p] && (most < 0 || h->time_s[p] > h->time_s[most])) most = p;
+        told[most] = true;
+        snprintf(text, sizeof text, " · %s %s", bt_times[most].title,
+                 bt_duration(b, sizeof b, h->time_s[most]));
         int w = bt_canvas_text_width(text);
-        if (parts[i].s >= 0.05 && at + w <= row.x + row.w)
+        if (h->time_s[most] >= 0.05 && at + w <= row.x + row.w)
             at += bt_canvas_text(&t->canvas, at, row.y, w, s, text);
     }
 }

@@ -1,14 +1,16 @@
 // vocabulary.js - what things are called. Metrics, scopes, panels, phases, kinds of events and verbs
-// are the rows of engine/base/tables, which the server tells (/api/v1/metrics) and `learn` takes
-// before anything is shown. What charts and cards of their own are made of stands here by hand:
-// axes, lines of charts, values of heat maps, parts of the time. Colours name custom properties of
-// style/colors.css, those of phases --phase-NAME.
+// and the parts of a run's time are the rows of engine/base/tables, which the server tells
+// (/api/v1/metrics) and `learn` takes before anything is shown. What charts and cards of their own
+// are made of stands here by hand: axes, lines of charts, values of heat maps. Colours name custom
+// properties of style/colors.css, those of phases --phase-NAME, of parts of the time --time-NAME.
 
 // ---- the tables of the server
 
 export const metrics = []; // {scope, key, unit, panel, help}
 export const panels = []; // {name, title, question}
 export const phases = []; // {key, label, color, hatch}, in the order of a step
+// parts of a run's time since its first launch: fields of its head
+export const goodputParts = []; // {key, label, color, help}
 export const verbs = []; // {verb, argument, label, help, states}
 const scopes = []; // {name, view, per, keys}
 const kinds = new Map(); // of events: kind -> {level, mark, help}
@@ -17,10 +19,10 @@ function replace(list, rows) {
   list.splice(0, list.length, ...rows);
 }
 
-/** Colours of phases, for both themes; the choice between them is as in style/dark.css. */
+/** Colours of phases and of parts of the time, for both themes; the choice between them is as in style/dark.css. */
 function defineColors(rows) {
   const sheet = new CSSStyleSheet();
-  const colorsOf = (theme) => rows.map((row) => `--phase-${row.name}: ${row[theme]};`).join(" ");
+  const colorsOf = (theme) => rows.map((row) => `${row.property}: ${row[theme]};`).join(" ");
   const dark = colorsOf("dark");
   sheet.insertRule(`:root { ${colorsOf("light")} }`, 0);
   sheet.insertRule(`:root[data-theme="dark"] { ${dark} }`, 1);
@@ -29,8 +31,12 @@ function defineColors(rows) {
   document.adoptedStyleSheets = [sheet];
 }
 
-function phaseOf({ key, name, title, rest }) {
-  return { key, label: title, color: `--phase-${name}`, hatch: rest };
+function phaseOf({ key, property, title, rest }) {
+  return { key, label: title, color: property, hatch: rest };
+}
+
+function timeOf({ key, title, property, help }) {
+  return { key: `${key}_s`, label: title, color: property, help };
 }
 
 /** Takes the answer of /api/v1/metrics. */
@@ -39,9 +45,12 @@ export function learn(tables) {
   replace(scopes, tables.scopes);
   replace(panels, tables.panels);
   replace(verbs, tables.verbs);
-  replace(phases, tables.phases.map(phaseOf));
+  const named = tables.phases.map((row) => ({ ...row, property: `--phase-${row.name}` }));
+  const times = tables.times.map((row) => ({ ...row, property: `--time-${row.key}` }));
+  replace(phases, named.map(phaseOf));
+  replace(goodputParts, times.map(timeOf));
   tables.events.forEach((event) => kinds.set(event.kind, event));
-  defineColors(tables.phases);
+  defineColors([...named, ...times]);
 }
 
 /** The row of a metric {scope, key}, and of its scope. */
@@ -70,14 +79,6 @@ export const transferParts = [
   { key: "hidden", label: "hidden transfer", color: "--phase-optim" },
   { key: "exposed", label: "exposed transfer", color: "--phase-comm" },
   { key: "wait", label: "wait", color: "--phase-wait" },
-];
-
-// Time since the first launch: fields of a run's head.
-export const goodputParts = [
-  { key: "productive_s", label: "productive", color: "--phase-optim" },
-  { key: "redone_s", label: "done again", color: "--phase-data" },
-  { key: "down_s", label: "down", color: "--bad" },
-  { key: "other_s", label: "start, stalls and pauses", color: "--phase-ckpt" },
 ];
 
 // ---- charts of metrics (engine/base/tables/metrics.def): a card each, made by cards/series_card.js

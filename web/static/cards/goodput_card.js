@@ -35,8 +35,12 @@ function sentence(data) {
   const productive = `${seconds(head.productive_s)} of first-time productive steps`;
   const attempts = plural(head.attempts, "attempt");
   const whole = `${productive} in ${seconds(head.elapsed_s)}, over ${attempts}`;
-  const saving = `${seconds(head.checkpoint_s)} spent writing checkpoints`;
-  return `Goodput ${percent(head.goodput)}: ${whole}; ${saving}.${recovery(data)}`;
+  const costly = (a, b) => (head[b.key] || 0) - (head[a.key] || 0);
+  const rest = goodputParts.slice(1).filter(({ key }) => head[key] >= 0.05);
+  const most = rest.toSorted(costly).slice(0, 3);
+  const parts = most.map(({ key, label }) => `${label} ${seconds(head[key])}`).join(", ");
+  const other = parts && `; ${parts}`;
+  return `Goodput ${percent(head.goodput)}: ${whole}${other}.${recovery(data)}`;
 }
 
 function tableOf({ head }) {
@@ -47,7 +51,7 @@ function tableOf({ head }) {
       number("time", ([, time]) => seconds(time)),
       number("share", ([, time]) => percent(time / head.elapsed_s)),
     ],
-    rows: [...parts, ["of all this, writing checkpoints", head.checkpoint_s]],
+    rows: parts,
   };
 }
 

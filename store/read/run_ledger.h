@@ -1,0 +1,11 @@
+/* run_ledger.h - the ledger of a run by its name, for readers. */
+#ifndef BT_STORE_READ_RUN_LEDGER_H
+#define BT_STORE_READ_RUN_LEDGER_H
+
+#include "store/ledger/ledger.h"
+
+/* BT_NOTFOUND: no such run. l is zeroed before the first call; released by the caller */
+bt_code bt_run_ledger(bt_ledger *l, bt_db *db, const char *run, bt_ledger_until until, bt_err *err)
+    BT_MUST_CHECK;
+
+#endif

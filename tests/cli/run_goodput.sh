@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# What became of a run's wall clock: a run that is paused, validated, saved, killed and restarted; each part is computed a
+# second time, in SQL from the raw rows, and `runs`, `show`, `top` and the lens say the same.
+# timeout: 240
+. "$BT_SRC/tests/cli/train_lib.sh"
+
+export BITRAIN_TEST_SLOW=0:6
+b train "${slow[@]}" --steps 120 --ckpt-every 25 --eval-every 15 --set train.eval_tokens=4096 --name a >a.out 2>a.err &
+job=$!
+started+=($job)
+wait_step a 12
+ok ctl a pause
+sleep 0.5
+ok ctl a eval
+sleep 0.7
+ok ctl a resume
+wait_step a 40
+b top a --once --json >top.json
+head_of() { grep -o "\"$1\":[^,}]*" top.json | head -n 1 | cut -d: -f2; }
+left=$(head_of elapsed_s)
+for part in productive redone validation checkpoint paused startup lost; do left=$(awk "BEGIN { print $left - $(head_of ${part}_s) }"); done
+awk "BEGIN { exit !($left < 1e-4 && $left > -1e-4) }" || fault "the parts of a live run differ from its time by $left s"
+kill -9 "$(q "SELECT pid FROM ranks WHERE run='a' AND rank=1 ORDER BY attempt DESC LIMIT 1")"
+wait $job || fault "the run ends with $?: $(tail -n 3 a.err)"
+[ "$(q "SELECT count(*) FROM attempts WHERE run='a'")" = 2 ] || fault "no restart"
+[ "$(q "SELECT count(*) FROM events WHERE run='a' AND kind='evaluation'")" -ge 9 ] || fault "too few evaluations"
+
+# intervals by kind, from events and checkpoints; then what of each step's interval is left, by window functions
+cat >again.sql <<'E2'
+WITH run AS (SELECT * FROM runs WHERE run = 'a'),
+ tries AS (SELECT t.attempt, t.started_s - r.started_s AS begins, t.ended_s - r.started_s AS ends, t.exit_code,
+   (SELECT min(e.time_s) FROM events e WHERE e.run = 'a' AND e.attempt = t.attempt AND e.kind IN ('started', 'resumed')) AS trains,
+   (SELECT max(s.step) FROM all_steps s WHERE s.run = 'a' AND s.attempt < t.attempt) AS reach
+   FROM attempts t, run r WHERE t.run = 'a'),
+ pauses AS (SELECT attempt, time_s AS lo, (SELECT min(c.time_s) FROM events c WHERE c.run = 'a' AND c.kind = 'continued' AND c.seq > e.seq) AS hi
+   FROM events e WHERE run = 'a' AND kind = 'paused'),
+ work AS (SELECT 'validation' AS what, attempt, time_s - json_extract(body, '$.took_ms') / 1e3 AS lo, time_s AS hi FROM events
+     WHERE run = 'a' AND kind = 'evaluation'
+   UNION ALL SELECT 'checkpoint', attempt, time_s - took_ms / 1e3, time_s FROM checkpoints WHERE run = 'a'),
+ inside AS (SELECT sum(hi - lo) AS s FROM work w WHERE EXISTS (SELECT 1 FROM pauses p WHERE w.lo >= p.lo - 1e-3 AND w.hi <= p.hi)),
+ apart AS (SELECT lo, hi FROM pauses UNION ALL
+   SELECT lo, hi FROM work w WHERE NOT EXISTS (SELECT 1 FROM pauses p WHERE w.lo >= p.lo - 1e-3 AND w.hi <= p.hi)),
+ done AS (SELECT s.attempt, s.step, s.time_s AS hi, coalesce(lag(s.time_s) OVER (PARTITION BY s.attempt ORDER BY s.step), t.trains) AS lo,
+   s.step <= coalesce(t.reach, -1) AS again FROM all_steps s JOIN tries t USING (attempt) WHERE s.run = 'a'),
+ kept AS (SELECT d.*, hi - lo - coalesce((SELECT sum(min(a.hi, d.hi) - max(a.lo, d.lo)) FROM apart a WHERE a.lo < d.hi AND a.hi > d.lo), 0) AS s FROM done d)
+SELECT (SELECT sum(s) FROM kept WHERE NOT again), (SELECT sum(s) FROM kept WHERE again),
+ (SELECT sum(hi - lo) FROM work WHERE what = 'validation'), (SELECT sum(hi - lo) FROM work WHERE what = 'checkpoint'),
+ (SELECT sum(hi - lo) FROM pauses) - (SELECT coalesce(s, 0) FROM inside), (SELECT ended_s - started_s FROM run)
+E2
+b query --csv "$(cat again.sql)" >again.csv 2>again.err || fault "the second computation: $(cat again.err)"
+IFS=, read -r productive redone validation checkpoint paused elapsed < <(tail -n 1 again.csv)
+near() {                                        # WHAT SAID TRUTH [TOLERANCE]
+    awk "BEGIN { d = $2 - $3; exit !(d < ${4:-0.01} && d > -${4:-0.01}) }" || fault "$1 is $2, the rows say $3"
+}
+row() { q "SELECT $1 FROM runs WHERE run='a'"; }
+near "productive time" "$(row productive_s)" "$productive"
+near "time of steps done again" "$(row redone_s)" "$redone"
+near "validation time" "$(row validation_s)" "$validation"
+near "checkpoint time" "$(row checkpoint_s)" "$checkpoint"
+near "time in pauses" "$(row paused_s)" "$paused"
+near "the sum of the parts" "$(row 'productive_s + redone_s + validation_s + checkpoint_s + paused_s + startup_s + lost_s')" "$elapsed" 0.00001
+near goodput "$(row goodput)" "$(awk "BEGIN { print $productive / $elapsed }")" 0.002
+awk "BEGIN { exit !($paused > 1 && $redone > 0.05 && $validation > 0.05) }" || fault "nothing to tell apart: $(cat again.csv)"
+awk "BEGIN { exit !($(row lost_s) > 0.05 && $(row startup_s) > 0.02) }" || fault "a killed rank cost $(row lost_s) s, two starts $(row startup_s) s"
+
+# everybody says that
+percent() { awk "BEGIN { printf \"%.1f %%\", 100 * $1 }"; }
+goodput=$(percent "$(row goodput)")
+ok show a
+says "goodput $goodput"
+b top a --once --json >top.json
+near "goodput of top" "$(head_of goodput)" "$(row goodput)" 1e-6
+ok query --lens goodput a --csv
+says "$(awk "BEGIN { printf \"%.2f\", $(row paused_s) }" | sed 's/0*$//')"
+
+# a checkpoint has the time of its event, also after the records that rank 0 kept were read again at the end
+far=$(q "SELECT count(*) FROM checkpoints c JOIN events e ON e.run = c.run AND e.attempt = c.attempt AND e.kind = 'checkpoint' AND e.step = c.step - 1 WHERE c.run='a' AND abs(c.time_s - e.time_s) > 0.05")
+[ "$far" = 0 ] || fault "$far checkpoints have another time than their event"
+[ "$(q "SELECT count(DISTINCT round(time_s, 2)) = count(*) FROM checkpoints WHERE run='a'")" = 1 ] || fault "checkpoints share a time"
+finish

@@ -1,0 +1,298 @@
+/* timeout: 60
+ * what became of a run's wall clock: every part against sums done by hand, and the parts against the
+ * time elapsed. A run is written here as its ranks and its supervisor write it, second by second. */
+#include "store/read/run_ledger.h"
+#include "store_test.h"
+
+enum { S = 1000000 };
+static const int64_t BEGAN = INT64_C(1700000000) * S;
+
+typedef struct story {
+    const bt_tmp *t;
+    bt_writer *w;
+    const bt_sink *sink;
+    int64_t now; /* seconds since the run began, in microseconds */
+} story;
+
+static void attempt_begins(story *y, const char *reason) {
+    int attempt;
+    bt_run_start s = bt_fake_run("a");
+    s.resume = strcmp(reason, "start") != 0;
+    s.reason = reason;
+    s.started_us = BEGAN + y->now;
+    s.pid = 0;
+    OK(bt_writer_begin(y->w, &s, &attempt, err));
+    y->sink = bt_writer_sink(y->w);
+}
+
+static void happens(story *y, bt_event_kind kind, int64_t step, const char *body) {
+    y->sink->event(y->sink->ctx, &(bt_event){.kind = kind,
+                                             .step = step,
+                                             .rank = -1,
+                                             .wall_us = BEGAN + y->now,
+                                             .title = "it happens",
+                                             .body = body});
+}
+
+static void training_begins(story *y, double after_s, int64_t done) {
+    y->now += (int64_t)(after_s * S);
+    happens(y, done ? BT_EVENT_RESUMED : BT_EVENT_STARTED, done - 1, NULL);
+}
+
+/* steps first..last in equal times; every one in `log_every` has a record */
+static void steps(story *y, int64_t first, int64_t last, double each_s, int64_t log_every) {
+    bt_fake f;
+    for (int64_t step = first; step <= last; step++) {
+        y->now += (int64_t)(each_s * S);
+        if (step % log_every) continue;
+        bt_fake_step(&f, step, 2);
+        f.values[BT_MS_VAL_LOSS] = NAN;
+        /* the slowest rank's: longer than the clock says, ranks drift */
+        f.values[BT_MS_STEP_TIME] = 1.3 * each_s * 1e3;
+        f.r.wall_us = BEGAN + y->now;
+        y->sink->step(y->sink->ctx, &f.r);
+    }
+}
+
+static void validates(story *y, int64_t step, double took_s) {
+    char body[80];
+    y->now += (int64_t)(took_s * S);
+    snprintf(body, sizeof body, "{\"val_loss\":2.5,\"took_ms\":%.3f}", took_s * 1e3);
+    happens(y, BT_EVENT_EVALUATION, step, body);
+}
+
+static void saves(story *y, int64_t steps_done, double took_s) {
+    y->now += (int64_t)(took_s * S);
+    y->sink->checkpoint(y->sink->ctx, &(bt_ckpt_record){.step = steps_done,
+                                                        .wall_us = BEGAN + y->now,
+                                                        .path = "/nowhere",
+                                                        .took_us = (int64_t)(took_s * S),
+                                                        .hash = "ab"});
+    happens(y, BT_EVENT_CHECKPOINT, steps_done - 1, NULL);
+}
+
+static void waits(story *y, double s) { y->now += (int64_t)(s * S); }
+
+/* the clock of the writer is not that of the story: the row says when the attempt ended */
+static void attempt_ends(story *y, const char *state, int code) {
+    sqlite3 *db = NULL;
+    char sql[200];
+    OK(bt_writer_end(y->w, state, state, code, err));
+    assert_int_equal(sqlite3_open(y->t->db, &db), SQLITE_OK);
+    snprintf(sql, sizeof sql,
+             "UPDATE run SET ended_us = %lld, lost_us = NULL; UPDATE attempt SET ended_us = %lld "
+             "WHERE id = "
+             "(SELECT max(id) FROM attempt)",
+             (long long)(BEGAN + y->now), (long long)(BEGAN + y->now));
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+static story begin(const bt_tmp *t) {
+    story y = {.t = t};
+    OK(bt_writer_open(&y.w, t->db, 1, err));
+    attempt_begins(&y, "start");
+    return y;
+}
+
+/* seconds of the parts in the order of times.def; they must be all the time there is */
+typedef struct seconds {
+    double productive, redone, validation, checkpoint, paused, startup, lost;
+} seconds;
+
+static void check_ledger(const bt_tmp *t, bt_ledger_until until, const seconds *want) {
+    const double *w = &want->productive;
+    bt_db *db = NULL;
+    bt_ledger l = {0};
+    OK(bt_db_open(&db, t->db, err));
+    for (int again = 0; again < 2; again++) { /* from nothing, and from what is kept */
+        double sum = 0;
+        int64_t at, us[BT_TIME_PARTS] = {0};
+        OK(bt_run_ledger(&l, db, "a", until, err));
+        for (int p = 0; p < BT_TIME_PARTS; p++) {
+            if (fabs(bt_ledger_s(&l, (bt_time_part)p) - w[p]) > 1e-5)
+                fail_msg("%s: %.6f s, not %.6f s", bt_times[p].key,
+                         bt_ledger_s(&l, (bt_time_part)p), w[p]);
+            sum += w[p];
+        }
+        assert_true(fabs((double)(l.end_us - l.begin_us) / 1e6 - sum) < 1e-5);
+        assert_true(fabs(bt_ledger_goodput(&l) - want->productive / sum) < 1e-7);
+        at = l.begin_us;
+        for (size_t i = 0; i < l.n; i++) { /* the intervals say the same, without a gap */
+            assert_true(l.span[i].begin_us == at && l.span[i].end_us > at);
+            assert_true(i == 0 || l.span[i].part != l.span[i - 1].part ||
+                        l.span[i].attempt != l.span[i - 1].attempt);
+            us[l.span[i].part] += l.span[i].end_us - at;
+            at = l.span[i].end_us;
+        }
+        assert_true(at == l.end_us);
+        assert_memory_equal(us, l.us, sizeof us);
+    }
+    bt_ledger_release(&l);
+    bt_db_close(db);
+}
+
+/* the row of the run, which SQL answers from */
+static void check_row(const bt_tmp *t, const seconds *want) {
+    const double *w = &want->productive;
+    double sum = 0;
+    bt_writer *writer = NULL;
+    OK(bt_writer_open(&writer, t->db, 1, err)); /* fills in what attempt_ends took away */
+    bt_writer_close(writer);
+    for (int p = 0; p < BT_TIME_PARTS; p++) {
+        char sql[80];
+        snprintf(sql, sizeof sql, "SELECT %s_s FROM runs WHERE run = ?1", bt_times[p].key);
+        if (fabs(bt_number(t->db, sql, "a") - w[p]) > 1e-5)
+            fail_msg("runs.%s_s is %.6f, not %.6f", bt_times[p].key, bt_number(t->db, sql, "a"),
+                     w[p]);
+        sum += w[p];
+    }
+    assert_true(fabs(bt_number(t->db, "SELECT goodput FROM runs WHERE run = ?1", "a") -
+                     want->productive / sum) < 1e-7);
+}
+
+/* validated often, paused twice, with an evaluation and a checkpoint during a pause */
+static void pauses_and_validations_are_not_productive(void **state) {
+    story y = begin(*state);
+    training_begins(&y, 3, 0);
+    seconds want = {.startup = 3};
+    for (int64_t k = 0; k < 71; k++) {
+        steps(&y, 10 * k, 10 * k + 9, 0.1, 1);
+        validates(&y, 10 * k + 9, 0.25);
+    }
+    want.productive += 71;
+    want.validation += 71 * 0.25;
+    happens(&y, BT_EVENT_PAUSED, 709, NULL);
+    waits(&y, 20);
+    validates(&y, 709, 2);
+    waits(&y, 1);
+    saves(&y, 710, 0.5);
+    happens(&y, BT_EVENT_CONTINUED, 709, NULL);
+    steps(&y, 710, 719, 0.1, 1);
+    happens(&y, BT_EVENT_PAUSED, 719, NULL);
+    waits(&y, 30);
+    happens(&y, BT_EVENT_CONTINUED, 719, NULL);
+    steps(&y, 720, 729, 0.1, 1);
+    want.paused += 51;
+    want.validation += 2;
+    want.checkpoint += 0.5;
+    want.productive += 2;
+    saves(&y, 730, 1.5);
+    happens(&y, BT_EVENT_STOPPED, 729, NULL);
+    want.checkpoint += 1.5;
+    waits(&y, 0.75); /* MPI ends */
+    want.startup += 0.75;
+    attempt_ends(&y, "done", 0);
+    bt_writer_close(y.w);
+    check_ledger(*state, (bt_ledger_until){0}, &want);
+    check_row(*state, &want);
+}
+
+/* fails, is started again from its checkpoint, fails before it trains, is stopped, resumed later */
+static void what_failures_cost_is_lost_or_done_again(void **state) {
+    story y = begin(*state);
+    training_begins(&y, 2, 0);
+    steps(&y, 0, 49, 1, 1);
+    saves(&y, 50, 1);
+    steps(&y, 50, 79, 1, 1);
+    waits(&y, 12); /* a rank was killed; the step never ends */
+    attempt_ends(&y, "failed", 1);
+    waits(&y, 4);
+    attempt_begins(&y, "restart");
+    waits(&y, 5); /* it never trains */
+    attempt_ends(&y, "failed", 1);
+    waits(&y, 8);
+    attempt_begins(&y, "restart");
+    training_begins(&y, 2, 50);
+    steps(&y, 50, 99, 1, 1);
+    saves(&y, 100, 1);
+    happens(&y, BT_EVENT_STOPPED, 99, NULL);
+    waits(&y, 1);
+    attempt_ends(&y, "stopped", 0);
+    waits(&y, 3600);
+    attempt_begins(&y, "resume");
+    training_begins(&y, 2, 100);
+    steps(&y, 100, 109, 1, 1);
+    happens(&y, BT_EVENT_STOPPED, 109, NULL);
+    attempt_ends(&y, "done", 0);
+    bt_writer_close(y.w);
+    const seconds want = {.productive = 110,
+                          .redone = 30,
+                          .checkpoint = 2,
+                          .paused = 3600,
+                          .startup = 2 + 2 + 1 + 2,
+                          .lost = 12 + 4 + 5 + 8};
+    check_ledger(*state, (bt_ledger_until){0}, &want);
+    check_row(*state, &want);
+}
+
+/* of every tenth step there is a record: the first of a restart lies beyond what it does again */
+static void steps_without_a_record_are_told_apart(void **state) {
+    story y = begin(*state);
+    training_begins(&y, 1, 0);
+    steps(&y, 0, 54, 1, 10); /* recorded up to 50, at 51 s */
+    waits(&y, 3);
+    attempt_ends(&y, "failed", 1);
+    attempt_begins(&y, "restart");
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(((const bt_tmp *)*state)->db, &db), SQLITE_OK);
+    sqlite3_exec(db, "UPDATE attempt SET from_step = 45 WHERE attempt = 1", NULL, NULL, NULL);
+    sqlite3_close(db);
+    training_begins(&y, 1, 45);
+    steps(&y, 45, 80, 1, 10); /* 45..50 again */
+    happens(&y, BT_EVENT_STOPPED, 80, NULL);
+    attempt_ends(&y, "done", 0);
+    bt_writer_close(y.w);
+    const seconds want = {.productive = 51 + 30, .redone = 6, .startup = 2, .lost = 4 + 3};
+    check_ledger(*state, (bt_ledger_until){0}, &want);
+}
+
+static void a_stall_is_lost_with_its_silence(void **state) {
+    story y = begin(*state);
+    training_begins(&y, 1, 0);
+    steps(&y, 0, 9, 1, 1);
+    waits(&y, 30);
+    happens(&y, BT_EVENT_STALLED, 9, "{\"silent_ms\":30000}");
+    waits(&y, 15);
+    happens(&y, BT_EVENT_RECOVERED, 10, NULL);
+    steps(&y, 10, 19, 1, 1);
+    happens(&y, BT_EVENT_STOPPED, 19, NULL);
+    attempt_ends(&y, "done", 0);
+    bt_writer_close(y.w);
+    const seconds want = {.productive = 20, .startup = 1, .lost = 45};
+    check_ledger(*state, (bt_ledger_until){0}, &want);
+}
+
+/* a run that goes on: up to its newest record, and beyond it as its state says */
+static void a_live_run_is_judged_to_the_instant(void **state) {
+    story y = begin(*state);
+    const bt_tmp *t = *state;
+    training_begins(&y, 1, 0);
+    steps(&y, 0, 9, 1, 1);
+    OK(bt_writer_flush(y.w, err));
+    const int64_t later = BEGAN + 20 * (int64_t)S; /* 9 s after the newest record */
+    check_ledger(t, (bt_ledger_until){0}, &(seconds){.productive = 10, .startup = 1});
+    check_ledger(t, (bt_ledger_until){later, true}, &(seconds){.productive = 19, .startup = 1});
+    check_ledger(t, (bt_ledger_until){later, false},
+                 &(seconds){.productive = 10, .startup = 1, .lost = 9});
+    happens(&y, BT_EVENT_PAUSED, 9, NULL);
+    OK(bt_writer_flush(y.w, err));
+    check_ledger(t, (bt_ledger_until){later, true},
+                 &(seconds){.productive = 10, .startup = 1, .paused = 9});
+    bt_writer_close(y.w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(pauses_and_validations_are_not_productive, bt_tmp_make,
+                                        bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(what_failures_cost_is_lost_or_done_again, bt_tmp_make,
+                                        bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(steps_without_a_record_are_told_apart, bt_tmp_make,
+                                        bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_stall_is_lost_with_its_silence, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_live_run_is_judged_to_the_instant, bt_tmp_make,
+                                        bt_tmp_drop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
