@@ -8,6 +8,7 @@
 #include "cli/common/command.h"
 #include "cli/common/database.h"
 #include "cli/common/table.h"
+#include "engine/base/tables/fact.h"
 #include "engine/base/tables/metric.h"
 #include "store/read/compare_runs.h"
 
@@ -176,6 +177,24 @@ static bool diff_cells(void *ctx, const bt_row *row) {
     return true;
 }
 
+/* each run's value against the first run's: measured figures differ only beyond their noise */
+static bool same_fact(const bt_row *row) {
+    for (int i = 2; i < row->n; i++)
+        if (!bt_fact_same(row->cells[0], row->cells[1], row->cells[i])) return false;
+    return true;
+}
+
+static bool fact_cells(void *ctx, const bt_row *row) {
+    bt_table *t = ctx;
+    char text[300];
+    if (same_fact(row)) return true;
+    bt_table_cell(t, row->cells[0]);
+    for (int i = 1; i < row->n; i++)
+        bt_table_cell(t, bt_fact_format(text, sizeof text, row->cells[0], row->cells[i]));
+    bt_table_end_row(t);
+    return true;
+}
+
 static bool diff_json(void *ctx, const bt_row *row) {
     bt_json *j = ctx;
     bt_json_object(j, NULL);
@@ -185,6 +204,10 @@ static bool diff_json(void *ctx, const bt_row *row) {
     bt_json_end(j, ']');
     bt_json_end(j, '}');
     return true;
+}
+
+static bool fact_json(void *ctx, const bt_row *row) {
+    return same_fact(row) || diff_json(ctx, row);
 }
 
 static bt_code each_difference(comparison *c, const char *view, bt_row_fn fn, void *ctx,
@@ -198,13 +221,14 @@ static bt_code each_difference(comparison *c, const char *view, bt_row_fn fn, vo
     return code;
 }
 
-static bt_code print_differences(comparison *c, const char *title, const char *view, bt_err *err) {
+static bt_code print_differences(comparison *c, const char *title, const char *view,
+                                 bt_row_fn cells, bt_err *err) {
     bt_table t;
     bt_table_init(&t);
     bt_table_cell(&t, "KEY");
     for (size_t i = 0; i < c->n; i++) bt_table_cell(&t, c->names[i]);
     bt_table_end_row(&t);
-    bt_code code = each_difference(c, view, diff_cells, &t, err);
+    bt_code code = each_difference(c, view, cells, &t, err);
     if (code == BT_OK && t.n_rows == 1)
         printf("%s: none differ\n\n", title);
     else if (code == BT_OK) {
@@ -288,8 +312,8 @@ static void print_checks(const comparison *c) {
 }
 
 static bt_code print_text(comparison *c, bt_err *err) {
-    BT_TRY(print_differences(c, "settings", "configs", err));
-    BT_TRY(print_differences(c, "facts", "facts", err));
+    BT_TRY(print_differences(c, "settings", "configs", diff_cells, err));
+    BT_TRY(print_differences(c, "facts", "facts", fact_cells, err));
     print_results(c);
     print_checks(c);
     return BT_OK;
@@ -366,7 +390,7 @@ static bt_code print_json(comparison *c, bt_err *err) {
     bt_code code = each_difference(c, "configs", diff_json, &j, err);
     bt_json_end(&j, ']');
     bt_json_array(&j, "facts");
-    if (code == BT_OK) code = each_difference(c, "facts", diff_json, &j, err);
+    if (code == BT_OK) code = each_difference(c, "facts", fact_json, &j, err);
     bt_json_end(&j, ']');
     json_checks(&j, c);
     bt_json_end(&j, '}');

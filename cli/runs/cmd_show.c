@@ -6,6 +6,7 @@
 #include "cli/common/command.h"
 #include "cli/common/database.h"
 #include "cli/common/table.h"
+#include "engine/base/tables/fact.h"
 #include "engine/base/tables/metric.h"
 #include "store/view/view.h"
 
@@ -125,9 +126,9 @@ static bool head_row(void *ctx, const bt_row *row) {
            bt_metric_format(b, sizeof b, bt_cli_num(row, "tokens"), BT_UNIT_COUNT),
            bt_metric_format(c, sizeof c, bt_cli_num(row, "loss"), BT_UNIT_NATS));
     if (isfinite(bt_cli_num(row, "best_val")))
-        printf(", best validation %s at step %s",
+        printf(", best validation %s at step %.0f",
                bt_metric_format(d, sizeof d, bt_cli_num(row, "best_val"), BT_UNIT_NATS),
-               bt_cli_cell(row, "best_val_step"));
+               bt_cli_num(row, "best_val_step") + 1);
     printf("\n  speed     %s tokens, step %s, mfu %s, goodput %s\n",
            bt_metric_format(a, sizeof a, bt_cli_num(row, "tokens_per_s"), BT_UNIT_PER_S),
            bt_metric_format(b, sizeof b, bt_cli_num(row, "step_ms"), BT_UNIT_MS),
@@ -151,12 +152,29 @@ static bool head_row(void *ctx, const bt_row *row) {
 
 /* ---- tables straight from queries ---- */
 
+/* a column that is known by its name is shown in its unit: bytes as everywhere */
+static void named_cell(bt_table *t, const bt_row *row, int i) {
+    char text[300];
+    if (strcmp(row->names[i], "fact") == 0)
+        bt_table_cell(t, bt_fact_format(text, sizeof text, row->cells[0], row->cells[i]));
+    else if (strcmp(row->names[i], "bytes") == 0)
+        bt_table_cell(t, bt_metric_format(text, sizeof text, row->nums[i], BT_UNIT_BYTES));
+    else
+        bt_table_cell(t, bt_metric_format(text, sizeof text, row->nums[i], BT_UNIT_MS));
+}
+
 static bool table_row(void *ctx, const bt_row *row) {
+    static const char *const named[] = {"fact", "bytes", "took"};
     bt_table *t = ctx;
     for (int i = 0; t->n_rows == 0 && i < row->n; i++) bt_table_cell(t, row->names[i]);
     if (t->n_rows == 0) bt_table_end_row(t);
     for (int i = 0; i < row->n; i++) {
-        if (row->types[i] == 'r')
+        bool known = false;
+        for (size_t k = 0; k < sizeof named / sizeof named[0]; k++)
+            known = known || strcmp(row->names[i], named[k]) == 0;
+        if (known)
+            named_cell(t, row, i);
+        else if (row->types[i] == 'r')
             bt_table_cellf(t, "%.6g", row->nums[i]);
         else
             bt_table_cell(t, row->cells[i] ? row->cells[i] : "-");
@@ -192,7 +210,8 @@ static const struct {
      "SELECT key, value, origin, place AS \"where\" FROM configs WHERE run = ?1",
      "SELECT 0 WHERE ?1 <> ''"},
     {"attempts",
-     "SELECT attempt, from_step, started, round(ended_s - started_s, 1) AS took_s, world_size AS "
+     "SELECT attempt, from_step + 1 AS first_step, started, round(ended_s - started_s, 1) AS "
+     "took_s, world_size AS "
      "ranks, reason, coalesce(exit_kind, '') AS ended FROM attempts WHERE run = ?1 ORDER BY "
      "attempt DESC",
      NULL, "SELECT count(*) FROM attempts WHERE run = ?1"},
@@ -204,14 +223,16 @@ static const struct {
      "SELECT count(*) FROM ranks WHERE run = ?1 AND attempt = (SELECT max(attempt) FROM attempts "
      "WHERE run = ?1)"},
     {"checkpoints",
-     "SELECT step, attempt, bytes, took_ms, path FROM checkpoints WHERE run = ?1 ORDER BY step "
+     "SELECT step AS after_step, attempt, bytes, took_ms AS took, path FROM checkpoints WHERE run "
+     "= ?1 ORDER BY step "
      "DESC",
      NULL, "SELECT count(*) FROM checkpoints WHERE run = ?1"},
     {"newest events",
-     "SELECT time, attempt, step, rank, kind, level, title FROM events WHERE run = ?1 ORDER BY seq "
+     "SELECT time, attempt, step + 1 AS step, rank, kind, level, title FROM events WHERE run = ?1 "
+     "ORDER BY seq "
      "DESC",
      NULL, "SELECT count(*) FROM events WHERE run = ?1"},
-    {"facts", "SELECT key, value FROM facts WHERE run = ?1 ORDER BY key", NULL,
+    {"facts", "SELECT key, value AS fact FROM facts WHERE run = ?1 ORDER BY key", NULL,
      "SELECT count(*) FROM facts WHERE run = ?1"},
 };
 

@@ -36,7 +36,7 @@ size_t bt_observer_bytes(
     const bt_rank_setup *s); /* of what grows with the model, that create takes */
 /* measures the links along which ranks exchange directly; nothing without statistics */
 bt_code bt_observer_links(bt_observer *o, bt_err *err) BT_MUST_CHECK;
-const bt_link *bt_observer_link(const bt_observer *o, bt_axis axis); /* all zero: not measured */
+const bt_link *bt_observer_link(const bt_observer *o, bt_axis axis); /* rates zero: not measured */
 /* steps after `step` are observed */
 void bt_observer_begin(bt_observer *o, int64_t step);
 bt_code bt_observer_sample(bt_observer *o, const bt_sample_step *s, bt_err *err) BT_MUST_CHECK;

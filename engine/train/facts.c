@@ -48,6 +48,9 @@ static void record_links(bt_trainer *t) {
     for (int a = 0; a < BT_AXIS_COUNT; a++) {
         const bt_link *l = bt_observer_link(t->observer, (bt_axis)a);
         char key[64];
+        snprintf(key, sizeof key, "link.%s.measured", bt_axis_name((bt_axis)a));
+        if (l->tried && !(l->bytes_per_s > 0))
+            fact(t, key, "no: other work on the machine hid the time of the messages");
         if (!(l->bytes_per_s > 0)) continue;
         snprintf(key, sizeof key, "link.%s.latency_s", bt_axis_name((bt_axis)a));
         fact(t, key, "%.9g", l->latency_s);

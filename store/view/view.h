@@ -283,7 +283,8 @@ typedef struct bt_view_op {
     double model_ms, model_frac;
 } bt_view_op;
 
-/* of an axis: a round of messages between all its ranks */
+/* of an axis: a round of messages between all its ranks; bytes_per_s NaN: it could not be
+ * measured */
 typedef struct bt_view_link {
     char axis[16];
     double latency_us, bytes_per_s;

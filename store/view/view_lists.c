@@ -166,10 +166,10 @@ static bool on_link(void *ctx, const bt_row *row) {
         bt_text_plain(x->axis, sizeof x->axis, plain);
     }
     double v = row->cells[1] ? strtod(row->cells[1], NULL) : NAN;
-    if (strcmp(what, ".latency_s") == 0)
-        x->latency_us = v * 1e6;
+    if (strcmp(what, ".latency_s") == 0) x->latency_us = v * 1e6;
+    /* runs of before recorded rates that no link has, for links they could not measure */
     else if (strcmp(what, ".bytes_per_s") == 0)
-        x->bytes_per_s = v;
+        x->bytes_per_s = v <= 1e12 ? v : NAN;
     return true;
 }
 

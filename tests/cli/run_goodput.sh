@@ -35,7 +35,7 @@ WITH run AS (SELECT * FROM runs WHERE run = 'a'),
  pauses AS (SELECT attempt, time_s AS lo, (SELECT min(c.time_s) FROM events c WHERE c.run = 'a' AND c.kind = 'continued' AND c.seq > e.seq) AS hi
    FROM events e WHERE run = 'a' AND kind = 'paused'),
  work AS (SELECT 'validation' AS what, attempt, time_s - json_extract(body, '$.took_ms') / 1e3 AS lo, time_s AS hi FROM events
-     WHERE run = 'a' AND kind = 'evaluation'
+     WHERE run = 'a' AND kind IN ('evaluation', 'sample')
    UNION ALL SELECT 'checkpoint', attempt, time_s - took_ms / 1e3, time_s FROM checkpoints WHERE run = 'a'),
  inside AS (SELECT sum(hi - lo) AS s FROM work w WHERE EXISTS (SELECT 1 FROM pauses p WHERE w.lo >= p.lo - 1e-3 AND w.hi <= p.hi)),
  apart AS (SELECT lo, hi FROM pauses UNION ALL

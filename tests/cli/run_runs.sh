@@ -48,12 +48,19 @@ expect 2 "unknown option" "$BITRAIN" runs --jsn
 
 expect 0 "data +11.2 ms +9.5 % +15.0 ms +2" "$BITRAIN" show abl-3
 expect 0 "goodput 78.5 %" "$BITRAIN" show abl-3
-expect 0 "100 +2023-11-14T.* restart after rank 1 died .signal 9. +finished" "$BITRAIN" show abl-3
+expect 0 "101 +2023-11-14T.* restart after rank 1 died .signal 9. +finished" "$BITRAIN" show abl-3
 expect 0 '"data_ms":\{"mean_ms":11.25,' "$BITRAIN" show abl-3 --json
 expect 0 "^base-1  done" "$BITRAIN" show last                  # the one with the newest record
 expect 3 "did you mean 'abl-3'" "$BITRAIN" show abl-33
 expect 2 "no run given" "$BITRAIN" show
 
+# facts are shown in their unit; those that are measured differ beyond their noise only
+expect 0 "peak_flops +360 GFLOP/s" "$BITRAIN" show abl-3
+expect 0 "link.dp.bytes_per_s +76.3 MiB/s" "$BITRAIN" show abl-3
+expect 0 "200 +1 +12.0 MiB +40.0 ms" "$BITRAIN" show abl-3         # a checkpoint: of 200 steps, by the second attempt
+expect 0 "^  world_size +4 +2" "$BITRAIN" compare base-1 slow
+"$BITRAIN" compare base-1 slow | grep -E "peak_flops|link" && fail "what was measured is no difference of the runs"
+"$BITRAIN" compare base-1 slow --json | grep -E "peak_flops" && fail "what was measured is no difference of the runs"
 expect 0 "the same losses to the last bit in all 200 common steps" "$BITRAIN" compare base-1 abl-3
 expect 0 "abl-3 +200 .* -4.24 % +118 ms" "$BITRAIN" compare base-1 abl-3
 expect 5 "1 check failed" "$BITRAIN" compare base-1 abl-3 --fail-if 'loss > +0.5% @ tokens=500k' 'tokens_per_s < -1%'

@@ -246,6 +246,12 @@ static inline int64_t bt_synth_attempt(const bt_synth *s, bt_writer *w, int64_t 
     }
     sink->ranks(sink->ctx, info, (size_t)s->ranks);
     sink->fact(sink->ctx, "params", "3144384");
+    char number[40];
+    snprintf(number, sizeof number, "%d", s->ranks);
+    sink->fact(sink->ctx, "world_size", number);
+    /* as a machine with something else to do would measure it */
+    snprintf(number, sizeof number, "%.17g", 1e12 / 3 * (1 + 0.02 * s->ranks));
+    sink->fact(sink->ctx, "peak_flops", number);
     sink->fact(sink->ctx, "link.dp.latency_s", "2e-05");
     sink->fact(sink->ctx, "link.dp.bytes_per_s", "80000000");
     sink->event(sink->ctx, &(bt_event){.kind = from ? BT_EVENT_RESUMED : BT_EVENT_STARTED,

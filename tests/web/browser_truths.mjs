@@ -125,14 +125,17 @@ async function steps(page) {
 
 async function comm(page) {
   for (const row of await rows(page, "Transfer by rank"))
-    assert.deepEqual(row.slice(1, 5), ["4 MB", "1 MB", "4", "16.0 ms"]);
+    assert.deepEqual(row.slice(1, 5), ["3.81 MiB", "977 KiB", "4", "16.0 ms"]);
   await kindsOfExchange(page);
   const pairs = sql(
     `SELECT rank, peer, sum(bytes_wire) / sum(steps) AS bytes ${newestOf("comm_pairs")} ` +
       "GROUP BY rank, peer ORDER BY rank, peer",
   );
   assert(pairs.length > 0, "no pairs of ranks in the store: this looks at nothing");
-  const bytes = (value) => (value >= 1e6 ? `${value / 1e6} MB` : `${value / 1e3} kB`);
+  const bytes = (value) =>
+    value >= 999.5 * 1024
+      ? `${(value / 1024 ** 2).toPrecision(3)} MiB`
+      : `${(value / 1024).toPrecision(3)} KiB`;
   const matrix = await rows(page, "Who gets from whom");
   assert.deepEqual(
     matrix.map((row) => [row[0], row[1], row[3]]),
@@ -154,7 +157,7 @@ async function kindsOfExchange(page) {
   const [{ wire, exposed, wait }] = want;
   assert.deepEqual(
     [got[0][5], got[0][8], got[0][9]],
-    [`${wire / 1e3} kB`, `${exposed.toFixed(2)} ms`, `${wait.toFixed(2)} ms`],
+    [`${(wire / 1024).toPrecision(3)} KiB`, `${exposed.toFixed(2)} ms`, `${wait.toFixed(2)} ms`],
   );
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/base/tables/fact.h"
 #include "engine/base/tables/verb.h"
 #include "store/read/compare_runs.h"
 #include "store/wire/control_client.h"
@@ -12,6 +13,20 @@
 #include "web/api/row_limits.h"
 
 /* ---- one run ---- */
+
+static bool put_fact(void *ctx, const bt_row *row) {
+    bt_json *j = ctx;
+    char text[300];
+    const char *key = row->cells[0] ? row->cells[0] : "";
+    bt_json_object(j, NULL);
+    bt_json_str(j, "key", key);
+    bt_json_str(j, "value", row->cells[1]);
+    bt_json_str(j, "text", bt_fact_format(text, sizeof text, key, row->cells[1]));
+    bt_json_num(j, "noise", bt_fact_noise(key));
+    bt_json_end(j, '}');
+    return true;
+}
+
 static bool put_config(void *ctx, const bt_row *row) {
     if (row->cells[0])
         bt_json_raw(ctx, "config", row->cells[0]);
@@ -50,7 +65,6 @@ bt_code bt_api_run(bt_api *a, const bt_req *r, const char *run, bt_answer *out, 
                   "ranks WHERE run = ?1) ORDER BY rank"},
         {"checkpoints", "SELECT step, attempt, time_s, bytes, took_ms, path, hash FROM checkpoints "
                         "WHERE run = ?1 ORDER BY time_s DESC LIMIT 100"},
-        {"facts", "SELECT key, value FROM facts WHERE run = ?1 ORDER BY key"},
     };
     (void)r;
     char name[BT_NAME_MAX];
@@ -63,6 +77,10 @@ bt_code bt_api_run(bt_api *a, const bt_req *r, const char *run, bt_answer *out, 
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         BT_TRY(bt_rows_json(&j, parts[i].key, db, parts[i].sql, &p, 1, BT_WEB_ROWS_MAX,
                             BT_WEB_QUERY_S, err));
+    bt_json_array(&j, "facts");
+    BT_TRY(bt_db_query(db, "SELECT key, value FROM facts WHERE run = ?1 ORDER BY key", &p, 1,
+                       BT_WEB_ROWS_MAX, BT_WEB_QUERY_S, put_fact, &j, NULL, err));
+    bt_json_end(&j, ']');
     bt_json_end(&j, '}');
     return BT_OK;
 }

@@ -9,6 +9,8 @@
 #include "engine/parallel/mpi/comm_internal.h"
 
 enum { TAG = 30200, ROUNDS = 5, SMALL_BYTES = 64 };
+/* bytes a second: beyond what memory gives a rank */
+static const double FASTEST = 1e12, JITTER = 0.02;
 
 typedef struct room {
     unsigned char *out, *in;
@@ -50,8 +52,17 @@ static bt_code measure(bt_comm *c, const room *r, int part, double *best, bt_err
     return bt_all_reduce_f64(c, best, 1, BT_MAX, err);
 }
 
+bt_link bt_link_of(double small_s, double large_s, double small_bytes, double more) {
+    bt_link l = {.tried = true};
+    const double rate = more / (large_s - small_s);
+    if (!(large_s > (1 + JITTER) * small_s) || rate > FASTEST) return l;
+    l.bytes_per_s = rate;
+    l.latency_s = fmax(1e-9, small_s - small_bytes / rate);
+    return l;
+}
+
 bt_code bt_link_measure(bt_link *out, bt_comm *c, size_t bytes, bt_err *err) {
-    *out = (bt_link){0, 0};
+    *out = (bt_link){0};
     if (c->size == 1) return BT_OK;
     size_t others = (size_t)c->size - 1,
            each = bytes / others < SMALL_BYTES * 64 ? SMALL_BYTES * 64 : bytes / others;
@@ -73,9 +84,8 @@ bt_code bt_link_measure(bt_link *out, bt_comm *c, size_t bytes, bt_err *err) {
     free(r.in);
     free(r.requests);
     if (code != BT_OK) return code;
-    double more = (double)((each - SMALL_BYTES) * others);
-    out->bytes_per_s = more / fmax(large - small, 1e-9);
-    out->latency_s = fmax(1e-9, small - (double)(SMALL_BYTES * others) / out->bytes_per_s);
+    *out = bt_link_of(small, large, (double)(SMALL_BYTES * others),
+                      (double)((each - SMALL_BYTES) * others));
     return BT_OK;
 }
 

@@ -8,11 +8,19 @@
 #ifndef BT_ENGINE_PARALLEL_MPI_LINK_H
 #define BT_ENGINE_PARALLEL_MPI_LINK_H
 
+#include <stdbool.h>
+
 #include "engine/parallel/mpi/comm.h"
 
 typedef struct bt_link {
     double latency_s, bytes_per_s;
-} bt_link; /* all zero: not known */
+    bool tried;
+} bt_link; /* rates zero: not known */
+
+/* Of a round that took small_s and one that took large_s with `more` bytes more. Where the larger
+ * round took no longer than other work on the machine makes two rounds differ, or the rate is one
+ * that no link has, nothing is known. */
+bt_link bt_link_of(double small_s, double large_s, double small_bytes, double more);
 
 /* a rank that is alone has no links */
 bt_code bt_link_measure(bt_link *out, bt_comm *c, size_t bytes, bt_err *err) BT_MUST_CHECK;

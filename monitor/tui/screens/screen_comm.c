@@ -155,9 +155,12 @@ static void link_text(const bt_view_comm *c, int room, char *out, size_t size) {
     out[0] = 0;
     for (size_t i = 0; i < c->n_links; i++) {
         const bt_view_link *l = &c->link[i];
-        snprintf(one, sizeof one, "%s link %s + %s/s · ", l->axis,
-                 bt_fmt(a, sizeof a, l->latency_us / 1e3, BT_UNIT_MS),
-                 bt_fmt(b, sizeof b, floor(l->bytes_per_s), BT_UNIT_BYTES));
+        if (isnan(l->bytes_per_s))
+            snprintf(one, sizeof one, "%s link not measurable · ", l->axis);
+        else
+            snprintf(one, sizeof one, "%s link %s + %s/s · ", l->axis,
+                     bt_fmt(a, sizeof a, l->latency_us / 1e3, BT_UNIT_MS),
+                     bt_fmt(b, sizeof b, floor(l->bytes_per_s), BT_UNIT_BYTES));
         if (bt_canvas_text_width(out) + bt_canvas_text_width(one) > room || n + strlen(one) >= size)
             return;
         n += (size_t)snprintf(out + n, size - n, "%s", one);

@@ -33,8 +33,18 @@ export function si(value, n = 3) {
   return String(Number(value.toPrecision(n)));
 }
 
+const binaryPrefixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
+
+/** Three digits with a binary prefix, "1.24 GiB", as the program prints them (metric.c). */
 export function bytes(value) {
-  return isUnknown(value) ? dash : `${si(value)}B`.replace(/(\d)B$/, "$1 B");
+  if (isUnknown(value)) return dash;
+  const size = Math.abs(value);
+  let power = 0;
+  while (size / 1024 ** power >= 999.5 && power + 1 < binaryPrefixes.length) power++;
+  const scaled = value / 1024 ** power;
+  const most = Math.abs(scaled) >= 9.995 ? 1 : 2;
+  const decimals = Math.abs(scaled) >= 99.95 || (power === 0 && Number.isInteger(value)) ? 0 : most;
+  return `${scaled.toFixed(decimals)} ${binaryPrefixes[power]}B`;
 }
 
 export function bytesPerSecond(value) {
@@ -42,9 +52,7 @@ export function bytesPerSecond(value) {
 }
 
 export function mib(value) {
-  if (isUnknown(value)) return dash;
-  if (value >= 1024) return `${(value / 1024).toPrecision(3)} GiB`;
-  return `${value >= 100 ? value.toFixed(0) : value.toFixed(1)} MiB`;
+  return isUnknown(value) ? dash : bytes(value * 1024 * 1024);
 }
 
 /** A fraction of 1, as a percentage with `decimals` digits after the point. */
@@ -121,11 +129,6 @@ export function date(value, exact) {
 export function nats(value) {
   if (isUnknown(value)) return dash;
   return Math.abs(value) >= 1e4 ? digits(value, 5) : value.toFixed(4);
-}
-
-/** A fact of a run as it was recorded; sizes of memory are recorded in bytes. */
-export function fact(key, value) {
-  return /^arena\./.test(key) && Number(value) >= 0 ? bytes(Number(value)) : value;
 }
 
 const byUnit = {

@@ -74,7 +74,9 @@ function sentence({ comm }) {
   const operation = `${worst.op.replaceAll("_", "-")} along ${worst.axis}`;
   const lost = ms((worst.exposed_ms || 0) + (worst.wait_ms || 0));
   const link = ({ axis, latency_us, bytes_per_s }) =>
-    `${axis} ${digits(latency_us, 2)} µs and ${bytesPerSecond(bytes_per_s)}`;
+    bytes_per_s === null
+      ? `${axis} could not be measured, the machine was busy`
+      : `${axis} ${digits(latency_us, 2)} µs and ${bytesPerSecond(bytes_per_s)}`;
   const links = (comm.links || []).map(link).join(", ");
   const parts = [
     `Most time is lost in ${operation}: ${lost} a step.`,

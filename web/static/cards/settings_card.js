@@ -2,7 +2,7 @@
 // and data.
 import { get } from "../base/api.js";
 import { h } from "../base/dom.js";
-import { dash, fact } from "../base/format.js";
+import { dash } from "../base/format.js";
 import { table, text } from "../base/table.js";
 import { Card } from "./card.js";
 
@@ -19,7 +19,7 @@ const settingColumns = [
 
 const factColumns = [
   text("fact", (row) => h("code", {}, row.key)),
-  text("value", (row) => shown(fact(row.key, row.value))),
+  text("value", (row) => row.text ?? shown(row.value)),
 ];
 
 /** A setting is kept as {value, origin, where}, or, in old records, as its value. */

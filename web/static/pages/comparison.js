@@ -13,7 +13,7 @@ export class Comparison {
     this.part = null; // [from, to] on the axis: the piece looked at; null: all
     this.asked = ""; // axis and metric of `whole`
     this.events = null;
-    this.facts = []; // of each run: key -> value
+    this.facts = []; // of each run: key -> {value, text, noise}
   }
 
   /** The answer of the route `compare`; series of the piece that is looked at are finer. */
@@ -74,10 +74,11 @@ function eventsOf(run, events) {
 
 function factsOf(info) {
   const distinct = (key) => [...new Set(info.ranks.map((rank) => rank[key]))].join(" ");
+  const plain = (value) => ({ value, text: value });
   return {
-    ...Object.fromEntries(info.facts.map((one) => [one.key, one.value])),
-    ranks: String(info.ranks.length),
-    hosts: distinct("host"),
-    instructions: distinct("isa"),
+    ...Object.fromEntries(info.facts.map((one) => [one.key, one])),
+    ranks: plain(String(info.ranks.length)),
+    hosts: plain(distinct("host")),
+    instructions: plain(distinct("isa")),
   };
 }

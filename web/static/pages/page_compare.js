@@ -2,7 +2,7 @@
 // differently.
 import { button, select } from "../base/controls.js";
 import { h, hiddenTitle } from "../base/dom.js";
-import { dash, digits, fact, nth, onAxis, si, unit } from "../base/format.js";
+import { dash, digits, nth, onAxis, si, unit } from "../base/format.js";
 import { state } from "../base/state.js";
 import { number, table, tallTable, text } from "../base/table.js";
 import { axes, comparedMetrics } from "../base/vocabulary.js";
@@ -146,10 +146,22 @@ function flatSettings(value, prefix = "", out = {}) {
   return out;
 }
 
+function isSame(a, b) {
+  return a === b;
+}
+
 /** The keys whose values are not the same in all. */
-function differingKeys(all) {
+function differingKeys(all, same = isSame) {
   const keys = new Set(all.flatMap(Object.keys));
-  return [...keys].filter((key) => all.some((one) => one[key] !== all[0][key])).sort();
+  return [...keys].filter((key) => all.some((one) => !same(one[key], all[0][key]))).sort();
+}
+
+/** Figures that were measured are the same within the factor of their noise (facts.def). */
+function isSameFact(a, b) {
+  const noise = a?.noise || b?.noise;
+  if (a?.value === b?.value) return true;
+  const [least, most] = [Number(a?.value), Number(b?.value)].sort((x, y) => x - y);
+  return Boolean(noise) && !(least > 0 && most > noise * least);
 }
 
 function settingsSection(data) {
@@ -166,15 +178,15 @@ function settingsSection(data) {
 }
 
 function factsSection({ runs, facts }) {
-  const keys = differingKeys(facts);
+  const keys = differingKeys(facts, isSameFact);
   const columns = [
     text("fact", (key) => h("code", {}, key)),
-    ...runs.map((run, i) => text(run, (key) => fact(key, facts[i][key]) ?? dash)),
+    ...runs.map((run, i) => text(run, (key) => facts[i][key]?.text ?? dash)),
   ];
   const content = keys.length
     ? tallTable(columns, keys, "environment that differs")
     : h("p", { class: "note" }, "all facts are equal");
-  return section("Environment that differs", "machines, program, data", true, content);
+  return section("Environment that differs", "machines, program, data; measured figures only beyond their noise", true, content);
 }
 
 export function comparePage(root, ctx, runs) {

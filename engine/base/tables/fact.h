@@ -1,0 +1,17 @@
+/* fact.h - facts of a run for people, by facts.def. Any thread. */
+#ifndef BT_ENGINE_BASE_TABLES_FACT_H
+#define BT_ENGINE_BASE_TABLES_FACT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* "1.23 TFLOP/s" of ("peak_flops", "1.2312e+12"); a value that no row names, or that is no number, as
+ * it is. Returns buf. */
+const char *bt_fact_format(char *buf, size_t size, const char *key, const char *value);
+/* measured figures within the noise of their measurement are the same, other texts when they are
+ * equal; NULL: the run has no such fact */
+bool bt_fact_same(const char *key, const char *a, const char *b);
+/* the factor within which two values of this fact are the same; 0: it is exact */
+double bt_fact_noise(const char *key);
+
+#endif
