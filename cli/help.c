@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/base/tables/figure.h"
 #include "engine/base/tables/metric.h"
+#include "engine/base/tables/time_part.h"
 #include "engine/config/run_cfg.h"
 
 void bt_help_overview(FILE *to) {
@@ -83,6 +85,18 @@ void bt_help_options(bt_text *out) {
 }
 
 void bt_help_metrics(bt_text *out) {
+    bt_text_put(out, "of a run (view 'runs', the head of a run in the API, every list and tile):\n");
+    for (int i = 0; i < BT_FIGURES; i++) {
+        const bt_figure_row *f = &bt_figures[i];
+        bt_text_printf(out, "  %-20s %-25s %s: %s\n", f->key, bt_figure_span_name(f->span),
+                       f->label, f->help);
+    }
+    bt_text_put(
+        out, "\nwhat became of a run's time (view 'runs'), which adds up to the time elapsed:\n");
+    for (int p = 0; p < BT_TIME_PARTS; p++)
+        bt_text_printf(out, "  %s_s%*s %s\n", bt_times[p].key, (int)(18 - strlen(bt_times[p].key)),
+                       "", bt_times[p].help);
+    bt_text_put(out, "\n");
     for (int s = 0; s < BT_SCOPE_COUNT; s++) {
         const bt_scope_row *scope = &bt_scopes[s];
         bt_text_printf(out, "%sper %s (view '%s'):\n", s ? "\n" : "", scope->per, scope->view);

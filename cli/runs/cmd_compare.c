@@ -9,6 +9,7 @@
 #include "cli/common/database.h"
 #include "cli/common/table.h"
 #include "engine/base/tables/fact.h"
+#include "engine/base/tables/figure.h"
 #include "engine/base/tables/metric.h"
 #include "store/read/compare_runs.h"
 
@@ -42,7 +43,7 @@ static const bt_opt *options(size_t *n) {
 }
 
 typedef struct result {
-    char run[BT_NAME_MAX];
+    char run[BT_NAME_MAX], state[16];
     double steps, tokens, best_val, tokens_per_s, step_ms, mfu, goodput;
     bt_level level;
     bt_first_difference first;
@@ -69,6 +70,9 @@ typedef struct comparison {
 
 static bool take_summary(void *ctx, const bt_row *row) {
     result *r = ctx;
+    snprintf(r->state, sizeof r->state, "%s",
+             bt_cli_state(bt_cli_cell(row, "state"), bt_cli_cell(row, "host"),
+                          bt_cli_num(row, "pid")));
     r->steps = bt_cli_num(row, "steps");
     r->tokens = bt_cli_num(row, "tokens");
     r->best_val = bt_cli_num(row, "best_val");
@@ -254,7 +258,7 @@ static void print_results(comparison *c) {
     char b[64], x[64];
     bt_table_init(&t);
     const char *heads[] = {"RUN",      "STEPS",    "TOKENS",  c->cfg->metric, "NOISE", "AGAINST",
-                           "BEST VAL", "TOKENS/S", "AGAINST", "STEP",         "MFU"};
+                           "BEST VAL", "TOKENS/S", "AGAINST", "STEP TIME",    "MFU",   "STATE"};
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) bt_table_cell(&t, heads[i]);
     bt_table_end_row(&t);
     for (size_t i = 0; i < c->n; i++) {
@@ -279,11 +283,14 @@ static void print_results(comparison *c) {
             bt_table_cell(&t, "base");
         bt_table_cell(&t, bt_metric_format(b, sizeof b, r->step_ms, BT_UNIT_MS));
         bt_table_cell(&t, bt_metric_format(b, sizeof b, r->mfu, BT_UNIT_FRAC));
+        bt_table_cell(&t, r->state);
         bt_table_end_row(&t);
     }
-    printf("results: %s at %s %s, mean of %lld records\n", c->cfg->metric,
-           bt_metric_format(x, sizeof x, c->at.x, BT_UNIT_COUNT), axis_words[c->at.axis],
-           (long long)c->cfg->window);
+    printf("results: %s at %s %s, mean of %lld records; %s, %s and %s of each run's %s\n",
+           c->cfg->metric, bt_metric_format(x, sizeof x, c->at.x, BT_UNIT_COUNT),
+           axis_words[c->at.axis], (long long)c->cfg->window,
+           bt_figures[BT_FIGURE_TOKENS_PER_S].label, bt_figures[BT_FIGURE_STEP_MS].label,
+           bt_figures[BT_FIGURE_MFU].label, bt_figure_span_name(BT_SPAN_RECENT));
     bt_table_print(&t, stdout, "  ");
     bt_table_release(&t);
     for (size_t i = 1; i < c->n; i++) {
@@ -331,6 +338,7 @@ static void json_run(bt_json *j, const comparison *c, size_t i) {
     const result *r = &c->runs[i];
     bt_json_object(j, NULL);
     bt_json_str(j, "run", r->run);
+    bt_json_str(j, "state", r->state);
     bt_json_num(j, "steps", r->steps);
     bt_json_num(j, "tokens", r->tokens);
     json_level(j, &r->level);

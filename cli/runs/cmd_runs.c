@@ -104,8 +104,9 @@ static bt_code order_by(bt_db *db, const runs_cfg *cfg, bt_text *sql, bt_err *er
 }
 
 static bt_code print_table(bt_db *db, const bt_run_filter *f, const char *sql, bt_err *err) {
-    static const char *const heads[] = {"RUN", "STATE",    "RANKS",   "STEPS",    "TOKENS", "LOSS",
-                                        "VAL", "TOKENS/S", "STARTED", "DURATION", ""};
+    static const char *const heads[] = {"RUN",     "STATE",    "RANKS",    "STEPS",
+                                        "TOKENS",  "LOSS",     "BEST VAL", "TOKENS/S",
+                                        "STARTED", "DURATION", ""};
     bt_table t;
     bt_table_init(&t);
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) bt_table_cell(&t, heads[i]);

@@ -6,7 +6,9 @@
 #include "cli/common/command.h"
 #include "cli/common/database.h"
 #include "cli/common/table.h"
+#include "engine/base/tables/derived.h"
 #include "engine/base/tables/fact.h"
+#include "engine/base/tables/figure.h"
 #include "engine/base/tables/metric.h"
 #include "store/view/view.h"
 
@@ -29,7 +31,7 @@ static const bt_opt *options(size_t *n) {
     return show_opts;
 }
 
-enum { RECENT_STEPS = 1000, FEW = 10 };
+enum { FEW = 10 };
 
 typedef struct shown {
     bt_db *db;
@@ -38,6 +40,7 @@ typedef struct shown {
     bt_table table;
     double ms[BT_PHASE_COUNT], step_ms, worst[BT_PHASE_COUNT];
     int worst_rank[BT_PHASE_COUNT], n_ranks;
+    double goodput; /* up to now */
 } shown;
 
 /* ---- phases ---- */
@@ -69,7 +72,7 @@ static bt_code load_phases(shown *s, bt_err *err) {
     bt_text_printf(&sql,
                    " FROM rank_steps WHERE run = ?1 AND step > (SELECT max(steps) FROM runs WHERE "
                    "run = ?1) - %d GROUP BY rank",
-                   RECENT_STEPS + 1);
+                   BT_RECENT_STEPS + 1);
     bt_code code = bt_db_query(s->db, bt_text_str(&sql), &s->run, 1, 0, 0, phase_row, s, NULL, err);
     bt_text_release(&sql);
     for (int i = 0; i < BT_PHASE_COUNT && s->n_ranks; i++) s->ms[i] /= s->n_ranks;
@@ -97,17 +100,35 @@ static void print_phases(const shown *s) {
     bt_table_cell(&t, "step");
     bt_table_cell(&t, bt_metric_format(b, sizeof b, s->step_ms, BT_UNIT_MS));
     bt_table_end_row(&t);
-    printf("\nwhere a step goes (the newest %d steps, %d rank%s)\n", RECENT_STEPS, s->n_ranks,
-           s->n_ranks == 1 ? "" : "s");
+    printf("\nwhere a step goes (mean of the newest %d steps and of %d rank%s)\n", BT_RECENT_STEPS,
+           s->n_ranks, s->n_ranks == 1 ? "" : "s");
     bt_table_print(&t, stdout, "  ");
     bt_table_release(&t);
 }
 
 /* ---- the head ---- */
 
+/* the run's figures of one span, in the words of figures.def: those that are numbers of the row */
+static void print_figures(const shown *s, const bt_row *row, bt_figure_span span,
+                          const char *word) {
+    char text[64];
+    const char *between = "";
+    printf("  %-9s ", word);
+    for (int i = 0; i < BT_FIGURES; i++) {
+        const bt_figure_row *f = &bt_figures[i];
+        double v = i == BT_FIGURE_GOODPUT ? s->goodput : bt_cli_num(row, f->key);
+        bool told = i == BT_FIGURE_BEST_VAL || i == BT_FIGURE_TOKENS; /* in the line of progress */
+        if (f->span != span || told || isnan(v)) continue;
+        printf("%s%s %s", between, f->label, bt_metric_format(text, sizeof text, v, f->unit));
+        between = ", ";
+    }
+    if (span == BT_SPAN_RECENT) printf(" (%s)", bt_figure_span_name(span));
+    fputc('\n', stdout);
+}
+
 static bool head_row(void *ctx, const bt_row *row) {
     char a[64], b[64], c[64], d[64], spark[200];
-    (void)ctx;
+    const shown *s = ctx;
     const char *state = bt_cli_state(bt_cli_cell(row, "state"), bt_cli_cell(row, "host"),
                                      bt_cli_num(row, "pid"));
     double attempts = bt_cli_num(row, "attempts"), ranks = bt_cli_num(row, "ranks");
@@ -121,23 +142,17 @@ static bool head_row(void *ctx, const bt_row *row) {
            bt_cli_when(a, bt_cli_num(row, "started_s")), host,
            bt_duration(b, sizeof b, bt_cli_num(row, "duration_s")), ranks, ranks == 1 ? "" : "s",
            attempts, attempts == 1 ? "" : "s");
-    printf("  progress  %s steps, %s tokens, loss %s",
+    printf("  progress  step %s, %s tokens, loss %s",
            bt_metric_format(a, sizeof a, bt_cli_num(row, "steps"), BT_UNIT_COUNT),
            bt_metric_format(b, sizeof b, bt_cli_num(row, "tokens"), BT_UNIT_COUNT),
            bt_metric_format(c, sizeof c, bt_cli_num(row, "loss"), BT_UNIT_NATS));
     if (isfinite(bt_cli_num(row, "best_val")))
-        printf(", best validation %s at step %.0f",
+        printf(", %s %s at step %.0f", bt_figures[BT_FIGURE_BEST_VAL].label,
                bt_metric_format(d, sizeof d, bt_cli_num(row, "best_val"), BT_UNIT_NATS),
                bt_cli_num(row, "best_val_step") + 1);
-    printf("\n  speed     %s tokens, step %s, mfu %s, goodput %s\n",
-           bt_metric_format(a, sizeof a, bt_cli_num(row, "tokens_per_s"), BT_UNIT_PER_S),
-           bt_metric_format(b, sizeof b, bt_cli_num(row, "step_ms"), BT_UNIT_MS),
-           bt_metric_format(c, sizeof c, bt_cli_num(row, "mfu"), BT_UNIT_FRAC),
-           bt_metric_format(d, sizeof d, bt_cli_num(row, "goodput"), BT_UNIT_FRAC));
-    printf("  cost      communication %s, %s on the wire, %s on the largest rank\n",
-           bt_metric_format(a, sizeof a, bt_cli_num(row, "comm_overhead"), BT_UNIT_FRAC),
-           bt_metric_format(b, sizeof b, bt_cli_num(row, "bytes_wire"), BT_UNIT_BYTES),
-           bt_metric_format(c, sizeof c, bt_cli_num(row, "rss_mib"), BT_UNIT_MIB));
+    fputc('\n', stdout);
+    print_figures(s, row, BT_SPAN_RECENT, "now");
+    print_figures(s, row, BT_SPAN_RUN, "whole run");
     bt_cli_spark(spark, sizeof spark, bt_cli_cell(row, "spark"), 60);
     if (spark[0]) printf("  loss      %s\n", spark);
     if (note[0]) printf("  note      %s\n", note);
@@ -250,6 +265,20 @@ static bt_code load_trouble(const shown *s, bt_view_trouble *out, bt_err *err) {
     return code;
 }
 
+/* the row of a live run knows its time up to the newest record; its head does up to now */
+static bt_code load_goodput(shown *s, bt_err *err) {
+    bt_view *v = NULL;
+    bt_view_ask ask;
+    bt_view_ask_init(&ask);
+    ask.parts = BT_VIEW_HEAD;
+    ask.run = s->run;
+    bt_code code = bt_view_open(&v, s->db, err);
+    if (code == BT_OK) code = bt_view_load(v, &ask, err);
+    if (code == BT_OK) s->goodput = v->head.goodput;
+    bt_view_close(v);
+    return code;
+}
+
 static bt_code print_trouble(const shown *s, bt_err *err) {
     bt_view_trouble t;
     char line[200];
@@ -263,7 +292,8 @@ static bt_code print_trouble(const shown *s, bt_err *err) {
 }
 
 static bt_code print_text(shown *s, bt_err *err) {
-    BT_TRY(bt_db_query(s->db, "SELECT * FROM runs WHERE run = ?1", &s->run, 1, 0, 0, head_row, NULL,
+    BT_TRY(load_goodput(s, err));
+    BT_TRY(bt_db_query(s->db, "SELECT * FROM runs WHERE run = ?1", &s->run, 1, 0, 0, head_row, s,
                        NULL, err));
     BT_TRY(print_trouble(s, err));
     BT_TRY(load_phases(s, err));

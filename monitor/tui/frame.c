@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/tables/figure.h"
 #include "monitor/tui/screens/screens.h"
 
 /* made for 80x24; a row or two less, as under a multiplexer's status line, still fits */
@@ -149,7 +150,7 @@ static void number_items(const bt_top *t, items *l) {
     add(l, 0, BT_C_BRIGHT, "step", b);
     add(l, 5, BT_C_TEXT, "tokens", bt_fmt(b, sizeof b, h->tokens, BT_UNIT_COUNT));
     snprintf(b, sizeof b, "%s%s", bt_fmt(c, sizeof c, h->loss_ema, BT_UNIT_NATS), trend_mark(h));
-    add(l, 0, BT_C_BRIGHT, "loss", isnan(h->loss_ema) ? "-" : b);
+    add(l, 0, BT_C_BRIGHT, bt_figures[BT_FIGURE_LOSS_EMA].brief, isnan(h->loss_ema) ? "-" : b);
     if (!isnan(h->val_loss) || !isnan(h->best_val)) {
         int k = snprintf(b, sizeof b, "%.3f", isnan(h->val_loss) ? h->best_val : h->val_loss);
         if (!isnan(h->best_val)) snprintf(b + k, sizeof b - (size_t)k, " best %.3f", h->best_val);
@@ -159,7 +160,8 @@ static void number_items(const bt_top *t, items *l) {
         snprintf(b, sizeof b, h->epoch < 10 ? "%.2f" : "%.1f", h->epoch);
         add(l, 1, BT_C_TEXT, "epoch", b);
     }
-    add(l, 1, BT_C_BRIGHT, "tok/s", bt_fmt(b, sizeof b, h->tokens_per_s, BT_UNIT_COUNT));
+    add(l, 1, BT_C_BRIGHT, bt_figures[BT_FIGURE_TOKENS_PER_S].brief,
+        bt_fmt(b, sizeof b, h->tokens_per_s, BT_UNIT_COUNT));
     bt_fmt(c, sizeof c, h->step_p50_ms, BT_UNIT_MS);
     if (strstr(c, " ms") && !isnan(h->step_p95_ms) && h->step_p95_ms < 9999) {
         *strstr(c, " ms") = 0;
@@ -168,7 +170,8 @@ static void number_items(const bt_top *t, items *l) {
         snprintf(b, sizeof b, "%s", c);
     }
     add(l, 2, BT_C_TEXT, "p50/95", b);
-    add(l, 4, BT_C_TEXT, "overlap", bt_fmt_percent(b, sizeof b, h->overlap));
+    add(l, 4, BT_C_TEXT, bt_figures[BT_FIGURE_OVERLAP].brief,
+        bt_fmt_percent(b, sizeof b, h->overlap));
     add(l, 3, h->wait_frac > 0.15 ? BT_C_WARN : BT_C_TEXT, "wait",
         bt_fmt_percent(b, sizeof b, h->wait_frac));
     add(l, 4, h->goodput < 0.8 ? BT_C_WARN : BT_C_TEXT, "goodput",

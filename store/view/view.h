@@ -32,6 +32,7 @@
 
 #include "engine/base/sink.h"
 #include "engine/base/status.h"
+#include "engine/base/tables/derived.h"
 #include "engine/base/tables/time_part.h"
 #include "engine/base/tables/verb.h"
 #include "engine/base/text.h"
@@ -69,7 +70,7 @@ typedef enum {
 enum {
     BT_VIEW_SERIES_MAX = 16,
     BT_VIEW_EXACT_STEPS = 65536,
-    BT_VIEW_WINDOW = 128,
+    BT_VIEW_WINDOW = BT_RECENT_STEPS,
     BT_VIEW_SAMPLES = 32
 };
 

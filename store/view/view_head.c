@@ -11,7 +11,7 @@
 #include "store/read/run_ledger.h"
 #include "store/view/view_impl.h"
 
-/* newest steps that percentiles, EMA and time left look at */
+/* newest steps that EMA and time left look at */
 enum { TAIL = 256 };
 
 typedef struct tail {
@@ -219,12 +219,27 @@ static double mean_of(const tail *t, int metric) {
     return n ? sum / (double)n : NAN;
 }
 
-/* as in the view `runs` (store/write/apply.c) */
+/* the rows of figures of span RECENT, as in the view `runs` (store/write/apply.c) */
+static tail recent_rows(const tail *t) {
+    size_t n = t->n < BT_RECENT_STEPS ? t->n : BT_RECENT_STEPS;
+    return (tail){t->row + (t->n - n), n};
+}
+
 static double recent_of(const tail *t, int metric) {
     double v[BT_RECENT_STEPS];
-    size_t n = t->n < BT_RECENT_STEPS ? t->n : BT_RECENT_STEPS;
-    for (size_t i = 0; i < n; i++) v[i] = t->row[t->n - n + i].v[metric];
-    return bt_median_known(v, n);
+    const tail now = recent_rows(t);
+    for (size_t i = 0; i < now.n; i++) v[i] = now.row[i].v[metric];
+    return bt_median_known(v, now.n);
+}
+
+static double recent_overhead(const tail *t) {
+    double share[BT_RECENT_STEPS], time[BT_RECENT_STEPS];
+    const tail now = recent_rows(t);
+    for (size_t i = 0; i < now.n; i++) {
+        share[i] = now.row[i].v[BT_MS_COMM_OVERHEAD];
+        time[i] = now.row[i].v[BT_MS_STEP_TIME];
+    }
+    return bt_share_of_time(share, time, now.n);
 }
 
 static void smooth_loss(bt_view_head *h, const tail *t) {
@@ -269,15 +284,16 @@ static bt_code from_tail(bt_view *v, bt_err *err) {
     tail t = {0};
     bt_code code = load_tail(v, &t, err);
     if (code != BT_OK || t.n == 0) return code;
-    double ms[TAIL];
+    double ms[BT_RECENT_STEPS];
     size_t n = 0;
+    const tail now = recent_rows(&t);
     h->skipped = 0;
-    for (size_t i = 0; i < t.n; i++) {
-        if (!isnan(t.row[i].v[BT_MS_STEP_TIME])) ms[n++] = t.row[i].v[BT_MS_STEP_TIME];
+    for (size_t i = 0; i < now.n; i++)
+        if (!isnan(now.row[i].v[BT_MS_STEP_TIME])) ms[n++] = now.row[i].v[BT_MS_STEP_TIME];
+    for (size_t i = 0; i < t.n; i++)
         if (t.row[i].v[BT_MS_SKIPPED] > 0) h->skipped++;
-    }
     bt_sort_doubles(ms, n);
-    h->step_p50_ms = bt_quantile(ms, n, 0.50);
+    h->step_p50_ms = recent_of(&t, BT_MS_STEP_TIME);
     h->step_p95_ms = bt_quantile(ms, n, 0.95);
     h->step_p99_ms = bt_quantile(ms, n, 0.99);
     h->step_max_ms = n ? ms[n - 1] : NAN;
@@ -291,9 +307,9 @@ static bt_code from_tail(bt_view *v, bt_err *err) {
     h->mfu = recent_of(&t, BT_MS_MFU);
     h->tokens_per_s = recent_of(&t, BT_MS_TOKENS_PER_S);
     h->overlap = recent_of(&t, BT_MS_OVERLAP);
-    h->comm_overhead = recent_of(&t, BT_MS_COMM_OVERHEAD);
-    h->bytes_wire = mean_of(&t, BT_MS_BYTES_WIRE);
-    h->bytes_logical = mean_of(&t, BT_MS_BYTES_LOGICAL);
+    h->comm_overhead = recent_overhead(&t);
+    h->bytes_wire = mean_of(&now, BT_MS_BYTES_WIRE);
+    h->bytes_logical = mean_of(&now, BT_MS_BYTES_LOGICAL);
     h->rss_mib = newest_of(&t, BT_MS_RSS_MAX);
     smooth_loss(h, &t);
     time_left(h, &t);

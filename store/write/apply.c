@@ -11,12 +11,12 @@
 #include "engine/base/tables/derived.h"
 #include "store/ledger/ledger.h"
 #include "store/write/rollup.h"
+#include "store/write/spark.h"
 
-enum { SPARK = 64 };
 /* steps alone change the parts of a run's time in the file this often */
 static const int64_t LEDGER_PACE_NS = 1000000000;
 
-/* figures of a run that are medians of its newest steps, as in store/view/view_head.c */
+/* of the newest steps: what the figures of span RECENT are made of, as in store/view/view_head.c */
 enum { TOOK_US, SPEED, MFU, OVERHEAD, RECENT };
 
 typedef struct summary {
@@ -25,12 +25,10 @@ typedef struct summary {
     /* newest step of this attempt and when it ended; -1: none */
     int64_t attempt_step, attempt_us;
     double loss, val_loss, best_val;
-    /* of the newest steps; the medians are shown */
+    /* of the newest steps */
     double recent[RECENT][BT_RECENT_STEPS];
     uint64_t n_recent;
-    double spark[SPARK]; /* loss; point i stands for steps [i, i+1) * stride */
-    int n_spark;
-    int64_t stride;
+    bt_spark spark; /* loss */
 } summary;
 
 enum {
@@ -144,24 +142,6 @@ static void on_fact(void *ctx, const char *key, const char *value) {
     run(a, st);
 }
 
-static void spark_add(summary *s, int64_t step, double loss) {
-    if (!isfinite(loss)) return;
-    while (step / s->stride >= SPARK) {
-        /* the later half of a pair stands for both, unless it is missing */
-        for (int i = 0; i < SPARK / 2; i++) {
-            double even = s->spark[2 * i], odd = 2 * i + 1 < s->n_spark ? s->spark[2 * i + 1] : NAN;
-            s->spark[i] = isnan(odd) ? even : odd;
-        }
-        s->n_spark = (s->n_spark + 1) / 2;
-        s->stride *= 2;
-    }
-    int at = (int)(step / s->stride);
-    for (; s->n_spark < at; s->n_spark++) s->spark[s->n_spark] = NAN;
-    s->spark[at] = loss;
-    /* a replayed step takes the curve back to where it is now */
-    s->n_spark = at + 1;
-}
-
 /* an amount that a sum of them can hold */
 static bool counts(double v) { return v >= 0 && v < 1e15; }
 
@@ -191,7 +171,7 @@ static void summarise(summary *s, const bt_step_record *r) {
     if (counts(v[BT_MS_BYTES_WIRE])) s->bytes_wire += llround(v[BT_MS_BYTES_WIRE]);
     if (counts(v[BT_MS_RSS_MAX]) && v[BT_MS_RSS_MAX] * 1024 > (double)s->rss_kib)
         s->rss_kib = llround(v[BT_MS_RSS_MAX] * 1024);
-    spark_add(s, r->step, s->loss);
+    bt_spark_add(&s->spark, r->step, s->loss);
 }
 
 static void insert_ranks(bt_apply *a, const bt_step_record *r) {
@@ -343,38 +323,17 @@ static double recent_median(const summary *s, int figure) {
     return bt_median_known(copy, s->n_recent < BT_RECENT_STEPS ? s->n_recent : BT_RECENT_STEPS);
 }
 
-static void spark_text(const summary *s, char *out, size_t size) {
-    size_t n = (size_t)snprintf(out, size, "[");
-    for (int i = 0; i < s->n_spark && n + 16 < size; i++) {
-        if (isnan(s->spark[i]))
-            n += (size_t)snprintf(out + n, size - n, "%snull", i ? "," : "");
-        else
-            n += (size_t)snprintf(out + n, size - n, "%s%.4g", i ? "," : "", s->spark[i]);
-    }
-    snprintf(out + n, size - n, "]");
-}
-
-static void spark_parse(summary *s, const char *text) {
-    s->n_spark = 0;
-    if (!text || *text != '[') return;
-    for (const char *p = text + 1; *p && *p != ']' && s->n_spark < SPARK;) {
-        char *end;
-        double v = strtod(p, &end);
-        if (end == p) { /* null */
-            v = NAN;
-            end += strcspn(end, ",]");
-        }
-        s->spark[s->n_spark++] = v;
-        p = *end == ',' ? end + 1 : end;
-    }
+static double recent_overhead(const summary *s) {
+    size_t n = s->n_recent < BT_RECENT_STEPS ? s->n_recent : BT_RECENT_STEPS;
+    return bt_share_of_time(s->recent[OVERHEAD], s->recent[TOOK_US], n);
 }
 
 static void write_summary(bt_apply *a, uint64_t dropped) {
     summary *s = &a->now;
     sqlite3_stmt *st = a->st[ST_SUMMARY];
-    char spark[SPARK * 16 + 8];
+    char spark[BT_SPARK_TEXT];
     bt_column real = {.integer = false};
-    spark_text(s, spark, sizeof spark);
+    bt_spark_text(&s->spark, spark, sizeof spark);
     sqlite3_bind_int64(st, 1, s->last_step);
     sqlite3_bind_int64(st, 2, s->last_us);
     sqlite3_bind_int64(st, 3, s->tokens);
@@ -388,13 +347,49 @@ static void write_summary(bt_apply *a, uint64_t dropped) {
     bind_metric(st, 8, recent_median(s, SPEED), &real);
     bind_metric(st, 9, recent_median(s, TOOK_US), &(bt_column){.integer = true, .scale = 1});
     bind_metric(st, 10, recent_median(s, MFU), &real);
-    bind_metric(st, 11, recent_median(s, OVERHEAD), &real);
+    bind_metric(st, 11, recent_overhead(s), &real);
     sqlite3_bind_int64(st, 12, s->bytes_wire);
     sqlite3_bind_int64(st, 13, s->rss_kib);
     bind_text(st, 14, spark);
     sqlite3_bind_int64(st, 15, (int64_t)dropped);
     sqlite3_bind_int64(st, 16, a->at.run);
     run(a, st);
+}
+
+/* The newest recorded steps before the attempt, so that figures of span RECENT do not begin anew with
+ * it. Of a run with train.log_every they may be fewer: the look back is bounded. */
+static bt_code load_recent(bt_apply *a, const bt_apply_attempt *t, bt_err *err) {
+    enum { BACK = 32 * BT_RECENT_STEPS };
+    static const int metric[RECENT] = {BT_MS_STEP_TIME, BT_MS_TOKENS_PER_S, BT_MS_MFU,
+                                       BT_MS_COMM_OVERHEAD};
+    const bt_column *cols = a->columns[BT_SCOPE_STEP];
+    sqlite3_stmt *st = NULL;
+    bt_text sql;
+    bt_text_init(&sql);
+    bt_text_put(&sql, "SELECT * FROM (SELECT s.step");
+    for (int i = 0; i < RECENT; i++) bt_text_printf(&sql, ", s.\"%s\"", cols[metric[i]].name);
+    bt_text_printf(&sql,
+                   " FROM attempt a JOIN step s ON s.aid = a.id AND s.step < a.live_to WHERE a.run "
+                   "= ?1 AND a.id <> ?2 AND s.step >= ?3 - %d AND s.step < ?3 ORDER BY s.step DESC "
+                   "LIMIT %d) ORDER BY step",
+                   BACK, BT_RECENT_STEPS);
+    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory")
+                              : bt_sql_prepare(a->db, a->path, bt_text_str(&sql), &st, err);
+    bt_text_release(&sql);
+    BT_TRY(code);
+    sqlite3_bind_int64(st, 1, t->run);
+    sqlite3_bind_int64(st, 2, t->aid);
+    sqlite3_bind_int64(st, 3, t->from_step);
+    summary *s = &a->now;
+    while (sqlite3_step(st) == SQLITE_ROW) {
+        for (int i = 0; i < RECENT; i++) {
+            double v = bt_sql_number(st, 1 + i) / cols[metric[i]].scale;
+            s->recent[i][s->n_recent % BT_RECENT_STEPS] = i == TOOK_US ? v * 1e3 : v;
+        }
+        s->n_recent++;
+    }
+    sqlite3_finalize(st);
+    return BT_OK;
 }
 
 bt_code bt_apply_set_attempt(bt_apply *a, const bt_apply_attempt *t, bt_err *err) {
@@ -406,7 +401,7 @@ bt_code bt_apply_set_attempt(bt_apply *a, const bt_apply_attempt *t, bt_err *err
                    .attempt_step = -1,
                    .attempt_us = -1,
                    .best_val_step = -1,
-                   .stride = 1,
+                   .spark = {.stride = 1},
                    .loss = NAN,
                    .val_loss = NAN,
                    .best_val = NAN};
@@ -427,10 +422,10 @@ bt_code bt_apply_set_attempt(bt_apply *a, const bt_apply_attempt *t, bt_err *err
             s->best_val_step = sqlite3_column_int64(st, 6);
         s->bytes_wire = sqlite3_column_int64(st, 7);
         s->rss_kib = sqlite3_column_int64(st, 8);
-        spark_parse(s, (const char *)sqlite3_column_text(st, 9));
-        while (s->last_step / s->stride >= SPARK) s->stride *= 2;
+        bt_spark_parse(&s->spark, (const char *)sqlite3_column_text(st, 9), s->last_step);
     }
     sqlite3_finalize(st);
+    BT_TRY(load_recent(a, t, err));
     a->saved = a->now;
     bt_roll_start(a->roll, t->aid);
     return BT_OK;

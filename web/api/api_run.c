@@ -14,6 +14,11 @@
 
 /* ---- one run ---- */
 
+static bool put_state(void *ctx, const bt_row *row) {
+    bt_json_str(ctx, "state", row->cells[0]);
+    return false;
+}
+
 static bool put_fact(void *ctx, const bt_row *row) {
     bt_json *j = ctx;
     char text[300];
@@ -178,6 +183,8 @@ bt_code bt_api_compare(bt_api *a, const bt_req *r, const char *run, bt_answer *o
         if (i > 0) BT_TRY(bt_db_first_difference(db, names[0], names[i], &diff, err));
         bt_json_object(&j, NULL);
         bt_json_str(&j, "run", names[i]);
+        BT_TRY(bt_db_query(db, "SELECT state FROM runs WHERE run = ?1", &all[i], 1, 1,
+                           BT_WEB_QUERY_S, put_state, &j, NULL, err));
         bt_json_num(&j, "tokens", level.x);
         bt_json_num(&j, "value", level.value);
         bt_json_num(&j, "noise", level.noise);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "engine/base/tables/event.h"
+#include "engine/base/tables/figure.h"
 #include "engine/base/tables/metric.h"
 #include "engine/base/tables/time_part.h"
 #include "engine/base/tables/verb.h"
@@ -86,6 +87,16 @@ static void time_row(bt_json *j, const bt_time_row *t) {
     bt_json_end(j, '}');
 }
 
+static void figure_row(bt_json *j, const bt_figure_row *f) {
+    bt_json_object(j, NULL);
+    bt_json_str(j, "key", f->key);
+    bt_json_str(j, "label", f->label);
+    bt_json_str(j, "span", bt_figure_span_name(f->span));
+    bt_json_str(j, "unit", bt_unit_name(f->unit));
+    bt_json_str(j, "help", f->help);
+    bt_json_end(j, '}');
+}
+
 static void state_row(bt_json *j, const bt_run_state_row *s) {
     bt_json_object(j, NULL);
     bt_json_str(j, "name", s->name);
@@ -119,6 +130,9 @@ bt_code bt_api_metrics(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     bt_json_end(&j, ']');
     bt_json_array(&j, "verbs");
     for (int v = 0; v < BT_VERB_COUNT; v++) verb_row(&j, (bt_verb)v);
+    bt_json_end(&j, ']');
+    bt_json_array(&j, "figures");
+    for (int f = 0; f < BT_FIGURES; f++) figure_row(&j, &bt_figures[f]);
     bt_json_end(&j, ']');
     bt_json_array(&j, "times");
     for (int p = 0; p < BT_TIME_PARTS; p++) time_row(&j, &bt_times[p]);

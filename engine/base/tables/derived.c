@@ -24,3 +24,13 @@ double bt_median_known(double *v, size_t n) {
     qsort(v, m, sizeof *v, bt_compare_doubles);
     return m % 2 ? v[m / 2] : (v[m / 2 - 1] + v[m / 2]) / 2;
 }
+
+double bt_share_of_time(const double *share, const double *time, size_t n) {
+    double part = 0, all = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (isnan(share[i]) || !(time[i] > 0)) continue;
+        part += share[i] * time[i];
+        all += time[i];
+    }
+    return all > 0 ? part / all : (double)NAN;
+}

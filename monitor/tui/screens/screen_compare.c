@@ -65,7 +65,8 @@ bt_code bt_compare_load(bt_top *t, bt_err *err) {
         const bt_view_series *s = &t->view->series[0];
         const bt_view_head *h = &t->view->head;
         bt_compared *x = &t->compared[t->n_compared++];
-        *x = (bt_compared){.best_val = h->best_val,
+        *x = (bt_compared){.state = h->state,
+                           .best_val = h->best_val,
                            .tokens_per_s = h->tokens_per_s,
                            .step_ms = h->step_p50_ms,
                            .overhead = h->comm_overhead,
@@ -94,13 +95,24 @@ static double loss_at(const bt_compared *x, double tokens) {
     return NAN;
 }
 
-enum { C_RUN, C_MATCHED, C_DELTA, C_LAST, C_VAL, C_TOKENS, C_SPEED, C_STEP, C_OVERHEAD, C_COUNT };
+enum {
+    C_RUN,
+    C_MATCHED,
+    C_DELTA,
+    C_LAST,
+    C_VAL,
+    C_TOKENS,
+    C_SPEED,
+    C_STEP,
+    C_OVERHEAD,
+    C_STATE,
+    C_COUNT
+};
 static const bt_list_col columns[C_COUNT] = {
-    {"run", 16, false, true, 0},     {"loss at", 8, true, false, 0},
-    {"delta", 8, true, false, 0},    {"last", 7, true, false, 3},
-    {"best val", 8, true, false, 3}, {"tokens", 8, true, false, 2},
-    {"tok/s", 8, true, false, 1},    {"step", 8, true, false, 2},
-    {"comm+wait", 9, true, false, 4}};
+    {"run", 16, false, true, 0},     {"loss at", 8, true, false, 0},  {"delta", 8, true, false, 0},
+    {"avg loss", 8, true, false, 3}, {"best val", 8, true, false, 3}, {"tokens", 8, true, false, 2},
+    {"tok/s", 8, true, false, 1},    {"step", 8, true, false, 2},     {"comm", 8, true, false, 4},
+    {"state", 10, false, false, 1}};
 
 typedef struct compare_ctx {
     const bt_top *t;
@@ -132,6 +144,10 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
     case C_TOKENS: bt_fmt(buf, size, r->tokens_total, BT_UNIT_COUNT); break;
     case C_SPEED: bt_fmt(buf, size, r->tokens_per_s, BT_UNIT_COUNT); break;
     case C_STEP: bt_fmt(buf, size, r->step_ms, BT_UNIT_MS); break;
+    case C_STATE:
+        snprintf(buf, size, "%s", bt_run_states[r->state].id);
+        s->fg = bt_state_color(r->state);
+        break;
     case C_OVERHEAD: bt_fmt_percent(buf, size, r->overhead); break;
     default: break;
     }

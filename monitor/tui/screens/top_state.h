@@ -60,6 +60,7 @@ typedef struct bt_compared { /* one run of a comparison */
     char run[BT_NAME_MAX];
     size_t n;
     double x[BT_COMPARE_POINTS], loss[BT_COMPARE_POINTS], tokens[BT_COMPARE_POINTS];
+    bt_run_state state;
     double last_loss, best_val, tokens_per_s, step_ms, overhead, tokens_total;
 } bt_compared;
 

@@ -11,6 +11,7 @@ export const panels = []; // {name, title, question}
 export const phases = []; // {key, label, color, hatch}, in the order of a step
 // parts of a run's time since its first launch: fields of its head
 export const goodputParts = []; // {key, label, color, help}
+export const figures = []; // of a run: {key, label, span, unit, help}
 export const verbs = []; // {verb, argument, label, help, states}
 const scopes = []; // {name, view, per, keys}
 const kinds = new Map(); // of events: kind -> {level, mark, help}
@@ -45,6 +46,7 @@ export function learn(tables) {
   replace(scopes, tables.scopes);
   replace(panels, tables.panels);
   replace(verbs, tables.verbs);
+  replace(figures, tables.figures);
   const named = tables.phases.map((row) => ({ ...row, property: `--phase-${row.name}` }));
   const times = tables.times.map((row) => ({ ...row, property: `--time-${row.key}` }));
   replace(phases, named.map(phaseOf));
@@ -56,6 +58,12 @@ export function learn(tables) {
 /** The row of a metric {scope, key}, and of its scope. */
 export function metricOf({ scope, key }) {
   return metrics.find((one) => one.scope === scope && one.key === key);
+}
+
+/** "communication, newest 128 steps: share of …": what a figure of a run is, and of which steps. */
+export function figureHelp(key) {
+  const figure = figures.find((one) => one.key === key);
+  return figure ? `${figure.label}, ${figure.span}: ${figure.help}` : "";
 }
 
 export function scopeOf({ scope }) {

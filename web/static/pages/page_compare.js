@@ -126,6 +126,7 @@ function levelsSection(data, metric) {
     number("noise", (level) => `± ${digits(level.noise, 2)}`),
     number("difference", difference),
     number("first different step", firstDifferent),
+    text("state", (level) => h("span", { class: `state ${level.state}` }, level.state)),
   ];
   const sub = `${si(base.tokens)} tokens, where the shortest ends`;
   const levels = table(columns, data.levels, "levels at equal tokens");
@@ -186,7 +187,8 @@ function factsSection({ runs, facts }) {
   const content = keys.length
     ? tallTable(columns, keys, "environment that differs")
     : h("p", { class: "note" }, "all facts are equal");
-  return section("Environment that differs", "machines, program, data; measured figures only beyond their noise", true, content);
+  const sub = "machines, program, data; measured figures only beyond their noise";
+  return section("Environment that differs", sub, true, content);
 }
 
 export function comparePage(root, ctx, runs) {

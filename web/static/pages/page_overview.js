@@ -14,7 +14,7 @@ import {
   seconds,
   si,
 } from "../base/format.js";
-import { charts } from "../base/vocabulary.js";
+import { charts, figureHelp } from "../base/vocabulary.js";
 import { chipsBox, samplesCard } from "../cards/first_page_boxes.js";
 import { seriesCard } from "../cards/series_card.js";
 import { troubleBox } from "../cards/trouble_box.js";
@@ -53,21 +53,32 @@ const tiles = [
   [
     "communication",
     (head) => percent(head.comm_overhead),
-    (head) => `overlap ${percent(head.overlap, 0)}`,
+    (head) => `overlap ${percent(head.overlap, 0)}, now`,
   ],
   [
     "memory",
     (head) => (head.rss_mib === null ? dash : `${Math.round(head.rss_mib)} MiB`),
-    () => "largest rank",
+    () => "largest rank, now",
   ],
 ];
+
+// the figures that a tile shows, by their keys in figures.def: its tooltip says of which steps
+const tileFigures = {
+  loss: ["loss", "loss_ema"],
+  validation: ["val_loss", "best_val"],
+  tokens: ["tokens", "tokens_per_s"],
+  "step time": ["step_ms", "step_p95_ms"],
+  goodput: ["goodput"],
+  communication: ["comm_overhead", "overlap"],
+};
 
 /** The tiles, which follow the head of the run. */
 function headTiles(ctx) {
   const slots = tiles.map(([name, text, smallText]) => {
     const value = h("span");
     const small = h("small");
-    const props = { class: "tile", "data-tile": name };
+    const help = (tileFigures[name] || []).map(figureHelp).join("\n");
+    const props = { class: "tile", "data-tile": name, title: help };
     const done = name === "step" ? progressBar() : null;
     const el = h("div", props, h("dt", {}, name), h("dd", {}, value, small, done));
     const put = (head) => {

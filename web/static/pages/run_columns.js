@@ -2,9 +2,8 @@
 import { h } from "../base/dom.js";
 import { count, dash, date, digits, ms, nats, percent, seconds, si } from "../base/format.js";
 import { number, text } from "../base/table.js";
+import { figureHelp } from "../base/vocabulary.js";
 import { spark } from "../figures/small_figures.js";
-
-const commHelp = "exposed transfer and waiting, share of the step";
 
 function runLink({ run }) {
   return h("a", { href: `#/run/${run}/overview` }, run);
@@ -31,14 +30,20 @@ const columns = {
   tokens_per_s: number("tokens/s", (row) => si(row.tokens_per_s)),
   step_ms: number("step", (row) => ms(row.step_ms)),
   goodput: number("goodput", (row) => percent(row.goodput, 0)),
-  comm_overhead: number("comm", (row) => percent(row.comm_overhead), commHelp),
+  comm_overhead: number("comm", (row) => percent(row.comm_overhead)),
   duration_s: number("duration", (row) => seconds(row.duration_s)),
   started_s: number("started (UTC)", (row) => date(row.started_s)),
   note: text("tags, note", tagsAndNote),
 };
 
 /** [{key, title, cell, num, help}] */
-export const runColumns = Object.entries(columns).map(([key, column]) => ({ key, ...column }));
+export const runColumns = Object.entries(columns).map(([key, column]) => ({
+  key,
+  ...column,
+  get help() {
+    return figureHelp(key === "best_val_loss" ? "best_val" : key);
+  },
+}));
 
 /** A column of what the runs were set to; settingOf(row, name) gives the value or null. */
 export function settingColumn(name, settingOf) {

@@ -1,0 +1,22 @@
+/* spark.h - private to store/: the small curve of a run's loss in lists of runs. */
+#ifndef BT_STORE_WRITE_SPARK_H
+#define BT_STORE_WRITE_SPARK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { BT_SPARK_POINTS = 64, BT_SPARK_TEXT = BT_SPARK_POINTS * 16 + 8 };
+
+/* point i stands for steps [i, i+1) * stride; NaN: none of them is known */
+typedef struct bt_spark {
+    double at[BT_SPARK_POINTS];
+    int n;
+    int64_t stride; /* 1 at the beginning; a power of two */
+} bt_spark;
+
+void bt_spark_add(bt_spark *s, int64_t step, double value);
+/* "[3.1,null,2.9]", and back: of a run whose newest step is last_step */
+void bt_spark_text(const bt_spark *s, char *out, size_t size);
+void bt_spark_parse(bt_spark *s, const char *text, int64_t last_step);
+
+#endif
