@@ -85,7 +85,8 @@ void bt_help_options(bt_text *out) {
 }
 
 void bt_help_metrics(bt_text *out) {
-    bt_text_put(out, "of a run (view 'runs', the head of a run in the API, every list and tile):\n");
+    bt_text_put(out,
+                "of a run (view 'runs', the head of a run in the API, every list and tile):\n");
     for (int i = 0; i < BT_FIGURES; i++) {
         const bt_figure_row *f = &bt_figures[i];
         bt_text_printf(out, "  %-20s %-25s %s: %s\n", f->key, bt_figure_span_name(f->span),

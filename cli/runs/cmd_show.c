@@ -119,7 +119,9 @@ static void print_figures(const shown *s, const bt_row *row, bt_figure_span span
         double v = i == BT_FIGURE_GOODPUT ? s->goodput : bt_cli_num(row, f->key);
         bool told = i == BT_FIGURE_BEST_VAL || i == BT_FIGURE_TOKENS; /* in the line of progress */
         if (f->span != span || told || isnan(v)) continue;
-        printf("%s%s %s", between, f->label, bt_metric_format(text, sizeof text, v, f->unit));
+        /* "tokens/s 2.80 k": the label has the unit */
+        bt_unit unit = f->unit == BT_UNIT_PER_S ? BT_UNIT_COUNT : f->unit;
+        printf("%s%s %s", between, f->label, bt_metric_format(text, sizeof text, v, unit));
         between = ", ";
     }
     if (span == BT_SPAN_RECENT) printf(" (%s)", bt_figure_span_name(span));

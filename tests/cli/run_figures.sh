@@ -85,7 +85,7 @@ near communication "$(row comm_overhead)" "$(q "SELECT sum((r.comm_exposed_ms + 
   FROM rank_steps r JOIN steps s USING (run, attempt, step) WHERE run='a'")" 0.001
 near "communication of top" "$(head_of comm_overhead)" "$(row comm_overhead)" 1e-6
 ok show a
-says "communication $(percent "$(row comm_overhead)")"
+says "communication and wait $(percent "$(row comm_overhead)")"
 says "(newest 128 steps)"
 says "step 120, "
 table=$(awk '$1 == "communication" || $1 == "wait" { sum += $4 } END { print sum / 100 }' out)

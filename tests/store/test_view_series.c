@@ -36,6 +36,45 @@ static void goodput_adds_up(void **state) {
     bt_db_close(db);
 }
 
+/* a viewer that has read a step sees the validation loss that a pause gives it later */
+static void an_evaluation_during_a_pause_is_seen(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    bt_db *db = NULL;
+    int attempt;
+    bt_fake f;
+    OK(bt_writer_open(&w, t->db, 1, err));
+    bt_run_start start = bt_fake_run("s");
+    OK(bt_writer_begin(w, &start, &attempt, err));
+    const bt_sink *sink = bt_writer_sink(w);
+    for (int64_t step = 0; step < 20; step++) {
+        bt_fake_step(&f, step, 2);
+        f.values[BT_MS_VAL_LOSS] = NAN;
+        sink->step(sink->ctx, &f.r);
+    }
+    OK(bt_writer_flush(w, err));
+    bt_view *v = open_view(t->db, &db);
+    bt_view_ask a = ask_all("s");
+    OK(bt_view_load(v, &a, err));
+    assert_true(isnan(v->head.val_loss));
+    assert_true(isnan(v->series[1].last[v->series[1].n - 1]) || v->series[1].n == 0);
+    sink->event(sink->ctx, &(bt_event){.kind = BT_EVENT_EVALUATION,
+                                       .step = 19,
+                                       .rank = -1,
+                                       .wall_us = bt_wall_us(),
+                                       .title = "validation",
+                                       .body = "{\"val_loss\":2.75,\"took_ms\":1}"});
+    OK(bt_writer_flush(w, err));
+    OK(bt_view_load(v, &a, err));
+    NEAR(v->head.val_loss, 2.75);
+    NEAR(v->head.best_val, 2.75);
+    assert_true(v->series[1].n > 0);
+    NEAR(v->series[1].last[v->series[1].n - 1], 2.75);
+    bt_view_close(v);
+    bt_db_close(db);
+    bt_writer_close(w);
+}
+
 static void a_series_holds_every_step_once(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = slow_five();
@@ -256,6 +295,7 @@ int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
         T(goodput_adds_up),
+        T(an_evaluation_during_a_pause_is_seen),
         T(a_series_holds_every_step_once),
         T(every_axis_is_right),
         T(the_past_is_what_it_was),
