@@ -314,8 +314,14 @@ static bt_code print_text(shown *s, bt_err *err) {
 
 /* ---- JSON ---- */
 
+typedef struct run_json {
+    bt_json *j;
+    double goodput; /* up to now */
+} run_json;
+
 static bool run_object(void *ctx, const bt_row *row) {
-    bt_json *j = ctx;
+    const run_json *x = ctx;
+    bt_json *j = x->j;
     for (int i = 0; i < row->n; i++) {
         const char *name = row->names[i];
         bool text = (strcmp(name, "config") == 0 || strcmp(name, "spark") == 0) && row->cells[i] &&
@@ -324,6 +330,8 @@ static bool run_object(void *ctx, const bt_row *row) {
             bt_json_str(j, name,
                         bt_cli_state(row->cells[i], bt_cli_cell(row, "host"),
                                      bt_cli_num(row, "pid")));
+        else if (strcmp(name, "goodput") == 0)
+            bt_json_num(j, name, x->goodput);
         else if (text)
             bt_json_raw(j, name, row->cells[i]);
         else
@@ -346,8 +354,10 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
         {"checkpoints", "SELECT * FROM checkpoints WHERE run = ?1 ORDER BY step"},
         {"events", "SELECT * FROM events WHERE run = ?1 ORDER BY seq"},
     };
-    BT_TRY(bt_db_query(s->db, "SELECT * FROM runs WHERE run = ?1", &s->run, 1, 0, 0, run_object, j,
-                       NULL, err));
+    BT_TRY(load_goodput(s, err));
+    run_json object = {j, s->goodput};
+    BT_TRY(bt_db_query(s->db, "SELECT * FROM runs WHERE run = ?1", &s->run, 1, 0, 0, run_object,
+                       &object, NULL, err));
     bt_view_trouble t;
     BT_TRY(load_trouble(s, &t, err));
     bt_view_trouble_json(&t, j);

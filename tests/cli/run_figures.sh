@@ -11,6 +11,12 @@ started+=($job)
 wait_step a 12
 ok ctl a pause
 sleep 0.5
+b show a --json >paused.json                    # no record comes, the pause grows
+early=$(grep -o '"goodput":[^,}]*' paused.json | cut -d: -f2)
+sleep 0.5
+b show a --json >paused.json
+late=$(grep -o '"goodput":[^,}]*' paused.json | cut -d: -f2)
+awk "BEGIN { exit !($late < $early) }" || fault "the goodput of a paused run stays at $early, $late"
 ok ctl a eval
 sleep 0.7
 ok ctl a resume
