@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/tables/fact.h"
 #include "store/sql/sql.h"
 #include "store/view/view_impl.h"
 
@@ -458,6 +459,11 @@ static bool on_row(void *ctx, const bt_row *r) {
     bt_text_plain(s->key, sizeof s->key, r->cells[0] ? r->cells[0] : "");
     bt_text_plain(s->value, sizeof s->value, r->cells[1] ? r->cells[1] : number);
     bt_text_plain(s->from, sizeof s->from, r->cells[2] ? r->cells[2] : "");
+    if (strcmp(s->from, "fact") == 0) {
+        char text[sizeof s->value];
+        bt_fact_format(text, sizeof text, s->key, s->value);
+        memcpy(s->value, text, sizeof text);
+    }
     return true;
 }
 

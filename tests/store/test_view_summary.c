@@ -232,12 +232,13 @@ static void settings_and_facts_are_listed(void **state) {
     a.run = "s";
     a.parts = BT_VIEW_SETTINGS;
     OK(bt_view_load(v, &a, err));
-    assert_int_equal(v->settings.n, 5);
+    assert_int_equal(v->settings.n, 7);
     assert_string_equal(v->settings.row[0].key, "optim.lr");
     assert_string_equal(v->settings.row[0].value, "0.002");
     assert_string_equal(v->settings.row[0].from, "preset nano");
-    assert_string_equal(v->settings.row[4].key, "params");
-    assert_string_equal(v->settings.row[4].from, "fact");
+    assert_string_equal(v->settings.row[5].key, "peak_flops");
+    assert_string_equal(v->settings.row[5].from, "fact");
+    assert_non_null(strstr(v->settings.row[5].value, " GFLOP/s")); /* in its unit */
     bt_view_close(v);
     bt_db_close(db);
 }

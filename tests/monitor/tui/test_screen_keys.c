@@ -232,7 +232,7 @@ static void a_failed_run_is_resumed(void **state) {
 static void lists_are_filtered_and_sorted(void **state) {
     (void)state;
     /* settings: the cursor and the count are theirs where no rank matches */
-    shows("~8/optim\r~", "1 of 5 match");
+    shows("~8/optim\r~", "1 of 7 match");
     shows("~8/optim\r~", "optim.lr");
     hides("~8/optim\r~", "train.steps");
     shows("~8\t" DOWN "~", "▸train.steps");
