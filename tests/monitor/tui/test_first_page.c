@@ -181,7 +181,7 @@ static void system_lists_every_setting(void **state) {
     (void)state;
     make("settings", &s, SETTINGS);
     char *x = frame("fine", bt_top_screen_by_name("system"), 80, 30, BT_DEPTH_MONO);
-    has(x, "/ searches all 12");
+    has(x, "/ searches all 14");
     has(x, "model.preset");
     free(x);
 }

@@ -57,7 +57,10 @@ static samples run(const char *data, const char *const *more) {
     for (size_t i = 0; i < heard.n_events && all.n < 8; i++) {
         if (strcmp(heard.events[i].kind, "sample") != 0) continue;
         all.step[all.n] = heard.events[i].step;
-        snprintf(all.body[all.n++], sizeof all.body[0], "%s", heard.events[i].body);
+        snprintf(all.body[all.n], sizeof all.body[0], "%s", heard.events[i].body);
+        char *time = strstr(all.body[all.n++], ",\"took_ms\"");
+        assert_non_null(time);
+        *time = '\0';
     }
     return all;
 }
