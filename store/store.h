@@ -100,19 +100,27 @@ bt_code bt_db_run(bt_db *db, const char *wanted, char run[BT_NAME_MAX], bt_err *
 
 /* of the whole process: what SQLite may take; beyond it a statement fails with BT_NOMEM */
 void bt_db_limit_memory(int64_t bytes);
-/* any read-only statement: rows as text cells to a callback (NULL cell = SQL NULL; type: 'i' 'r'
- * 't' 'b' 'n'). params bind ?1.. as text. Return false from the callback to stop. Limits: rows (0:
- * none), seconds (0: none). */
+/* A read-only statement. params bind ?1.. as text. Limits: rows and seconds, 0 for none; *truncated
+ * (may be NULL) tells that there were more rows. All borrowed. */
+typedef struct bt_question {
+    const char *sql;
+    const char *const *params;
+    int n_params;
+    int64_t max_rows;
+    double max_s;
+    bool *truncated;
+} bt_question;
+
+/* cells are texts, NULL for SQL's NULL; types: 'i' 'r' 't' 'b' 'n' */
 typedef struct bt_row {
     int n;
     const char *const *names, *const *cells;
     const char *types;
     const double *nums; /* NaN where the cell is not a number */
 } bt_row;
-typedef bool (*bt_row_fn)(void *ctx, const bt_row *row);
-bt_code bt_db_query(bt_db *db, const char *sql, const char *const *params, int n_params,
-                    int64_t max_rows, double max_s, bt_row_fn fn, void *ctx, bool *truncated,
-                    bt_err *err) BT_MUST_CHECK;
+typedef bool (*bt_row_fn)(void *ctx, const bt_row *row); /* false: no more */
+bt_code bt_db_query(bt_db *db, const bt_question *q, bt_row_fn fn, void *ctx, bt_err *err)
+    BT_MUST_CHECK;
 
 /* typed helpers used by commands, top and the dashboard */
 /* one number, ?1 = run; NaN for NULL or no row */

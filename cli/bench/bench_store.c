@@ -125,10 +125,12 @@ static bt_code measure_list(bench *b, bt_err *err) {
     int64_t t0 = bt_now_ns();
     if (code == BT_OK) code = bt_db_open(&db, path, err);
     if (code == BT_OK)
-        code = bt_db_query(db,
-                           "SELECT run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, "
-                           "started_s, duration_s, spark, tags FROM runs ORDER BY started DESC",
-                           NULL, 0, 0, 0, count_row, &rows, NULL, err);
+        code = bt_db_query(
+            db,
+            &(bt_question){
+                .sql = "SELECT run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, "
+                       "started_s, duration_s, spark, tags FROM runs ORDER BY started DESC"},
+            count_row, &rows, err);
     b->out.runs_ms = (double)(bt_now_ns() - t0) / 1e6;
     bt_db_close(db);
     return code;

@@ -23,8 +23,12 @@ static void database(bt_doctor *d) {
     char runs[32] = "0";
     bool truncated;
     if (code == BT_OK)
-        code = bt_db_query(db, "SELECT count(*) FROM runs", NULL, 0, 1, 10, count_row, runs,
-                           &truncated, &err);
+        code = bt_db_query(db,
+                           &(bt_question){.sql = "SELECT count(*) FROM runs",
+                                          .max_rows = 1,
+                                          .max_s = 10,
+                                          .truncated = &truncated},
+                           count_row, runs, &err);
     bt_db_close(db);
     if (code == BT_NOTFOUND)
         bt_doc(d, BT_DOC_INFO, "store", "'%s' does not exist yet; the first run makes it",

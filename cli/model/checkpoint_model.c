@@ -35,8 +35,13 @@ static bt_code folder_of(const bt_trained_how *how, char out[PATH_MAX], bt_err *
     BT_TRY(bt_cli_open(&db, how->store, err));
     bt_code code = bt_db_run(db, how->which, run, err);
     if (code == BT_OK)
-        code = bt_db_query(db, "SELECT out_dir FROM runs WHERE run = ?1",
-                           (const char *const[]){run}, 1, 1, 5, keep_out, out, NULL, err);
+        code = bt_db_query(db,
+                           &(bt_question){.sql = "SELECT out_dir FROM runs WHERE run = ?1",
+                                          .params = (const char *const[]){run},
+                                          .n_params = 1,
+                                          .max_rows = 1,
+                                          .max_s = 5},
+                           keep_out, out, err);
     bt_db_close(db);
     BT_TRY(code);
     return out[0] ? BT_OK : bt_fail(err, BT_NOTFOUND, "run '%s' has no checkpoint folder", run);

@@ -138,8 +138,11 @@ static bt_code load(comparison *c, const char *const *words, size_t n, bt_err *e
         result *r = &c->runs[i];
         c->names[i] = r->run;
         BT_TRY(bt_db_run(c->db, words[i], r->run, err));
-        BT_TRY(bt_db_query(c->db, "SELECT * FROM runs WHERE run = ?1", &c->names[i], 1, 0, 0,
-                           take_summary, r, NULL, err));
+        BT_TRY(bt_db_query(c->db,
+                           &(bt_question){.sql = "SELECT * FROM runs WHERE run = ?1",
+                                          .params = &c->names[i],
+                                          .n_params = 1},
+                           take_summary, r, err));
         if (i) BT_TRY(bt_db_first_difference(c->db, c->names[0], r->run, &r->first, err));
     }
     c->at = (bt_at){BT_AT_TOKENS, NAN};
@@ -219,8 +222,9 @@ static bt_code each_difference(comparison *c, const char *view, bt_row_fn fn, vo
     bt_text sql;
     bt_text_init(&sql);
     diff_sql(c->n, view, &sql);
-    bt_code code = bt_db_query(c->db, bt_text_str(&sql), c->names, (int)c->n, 0, 0, fn, ctx, NULL,
-                               err);
+    bt_code code = bt_db_query(
+        c->db, &(bt_question){.sql = bt_text_str(&sql), .params = c->names, .n_params = (int)c->n},
+        fn, ctx, err);
     bt_text_release(&sql);
     return code;
 }

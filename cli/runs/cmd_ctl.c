@@ -91,8 +91,14 @@ static bt_code wait_for_end(const char *store, const char *run, end *e, bool *en
         bt_db *db = NULL;
         *e = (end){0};
         BT_TRY(bt_cli_open(&db, store, err));
-        bt_code code = bt_db_query(db, "SELECT out_dir, state, steps FROM runs WHERE run = ?1",
-                                   (const char *const[]){run}, 1, 1, 5, take_end, e, NULL, err);
+        bt_code code = bt_db_query(
+            db,
+            &(bt_question){.sql = "SELECT out_dir, state, steps FROM runs WHERE run = ?1",
+                           .params = (const char *const[]){run},
+                           .n_params = 1,
+                           .max_rows = 1,
+                           .max_s = 5},
+            take_end, e, err);
         bt_db_close(db);
         BT_TRY(code);
         *ended = strcmp(e->state, "running") != 0 && strcmp(e->state, "paused") != 0 &&

@@ -113,7 +113,9 @@ static bt_code write_sheet(bt_db *db, const char *run, const export_cfg *cfg, FI
     BT_TRY(bt_db_value(db, "SELECT steps FROM runs WHERE run = ?1", run, &s.last, err));
     if (cfg->to >= 0 && (double)cfg->to < s.last) s.last = (double)cfg->to;
     bt_progress_begin(&s.bar, !cfg->out[0] && isatty(STDOUT_FILENO));
-    bt_code code = bt_db_query(db, queries[cfg->what], params, 3, 0, 0, write_row, &s, NULL, err);
+    bt_code code =
+        bt_db_query(db, &(bt_question){.sql = queries[cfg->what], .params = params, .n_params = 3},
+                    write_row, &s, err);
     bt_progress_end(&s.bar);
     bt_text_release(&s.line);
     if (code == BT_OK && s.rows == 0)

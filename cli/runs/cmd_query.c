@@ -158,8 +158,14 @@ static bt_code print_query(const query_cfg *cfg, bt_db *db, const char *sql, con
     if (cfg->json_table) bt_json_begin(&p.j, &p.object), bt_json_object(&p.j, NULL);
     limit_time(cfg->timeout);
     if (cfg->memory) bt_db_limit_memory(cfg->memory << 20);
-    bt_code code = bt_db_query(db, sql, &run_name, run_name ? 1 : 0, cfg->limit, cfg->timeout,
-                               print_row, &p, &cut, err);
+    bt_code code = bt_db_query(db,
+                               &(bt_question){.sql = sql,
+                                              .params = &run_name,
+                                              .n_params = run_name ? 1 : 0,
+                                              .max_rows = cfg->limit,
+                                              .max_s = cfg->timeout,
+                                              .truncated = &cut},
+                               print_row, &p, err);
     signal(SIGALRM, SIG_IGN);
     if (code == BT_OK && cfg->json_table)
         code = put_object(&p, cut, err);

@@ -111,7 +111,9 @@ static bt_code print_table(bt_db *db, const bt_run_filter *f, const char *sql, b
     bt_table_init(&t);
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) bt_table_cell(&t, heads[i]);
     bt_table_end_row(&t);
-    bt_code code = bt_db_query(db, sql, f->params, f->n_params, 0, 0, list_row, &t, NULL, err);
+    bt_code code =
+        bt_db_query(db, &(bt_question){.sql = sql, .params = f->params, .n_params = f->n_params},
+                    list_row, &t, err);
     if (code == BT_OK && t.n_rows > 1) bt_table_print(&t, stdout, "");
     bt_table_release(&t);
     return code;
@@ -127,7 +129,9 @@ static bt_code print_json(bt_db *db, const bt_run_filter *f, const char *sql, do
     bt_json_int(&j, "version", 1);
     bt_json_int(&j, "total", (int64_t)total);
     bt_json_array(&j, "runs");
-    bt_code code = bt_db_query(db, sql, f->params, f->n_params, 0, 0, json_run, &j, NULL, err);
+    bt_code code =
+        bt_db_query(db, &(bt_question){.sql = sql, .params = f->params, .n_params = f->n_params},
+                    json_run, &j, err);
     bt_json_end(&j, ']');
     bt_json_end(&j, '}');
     if (code == BT_OK) return bt_cli_put(&out, err);
@@ -149,8 +153,10 @@ static bt_code list(bt_db *db, const runs_cfg *cfg, const char *const *words, si
     bt_code code = bt_run_filter_init(&f, db, words, n, err);
     bt_text_printf(&sql, "SELECT count(*) FROM runs%s", bt_text_str(&f.where));
     if (code == BT_OK)
-        code = bt_db_query(db, bt_text_str(&sql), f.params, f.n_params, 0, 0, take_number, &total,
-                           NULL, err);
+        code = bt_db_query(
+            db,
+            &(bt_question){.sql = bt_text_str(&sql), .params = f.params, .n_params = f.n_params},
+            take_number, &total, err);
     bt_text_clear(&sql);
     bt_text_printf(&sql, "SELECT %s FROM runs%s",
                    cfg->json ? "*"

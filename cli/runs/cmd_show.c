@@ -73,7 +73,9 @@ static bt_code load_phases(shown *s, bt_err *err) {
                    " FROM rank_steps WHERE run = ?1 AND step > (SELECT max(steps) FROM runs WHERE "
                    "run = ?1) - %d GROUP BY rank",
                    BT_RECENT_STEPS + 1);
-    bt_code code = bt_db_query(s->db, bt_text_str(&sql), &s->run, 1, 0, 0, phase_row, s, NULL, err);
+    bt_code code = bt_db_query(
+        s->db, &(bt_question){.sql = bt_text_str(&sql), .params = &s->run, .n_params = 1},
+        phase_row, s, err);
     bt_text_release(&sql);
     for (int i = 0; i < BT_PHASE_COUNT && s->n_ranks; i++) s->ms[i] /= s->n_ranks;
     if (s->n_ranks) s->step_ms /= s->n_ranks;
@@ -205,8 +207,10 @@ static bt_code print_list(shown *s, const char *title, const char *sql, const ch
     bt_table t;
     double total = 0;
     bt_table_init(&t);
-    bt_code code = bt_db_query(s->db, sql, &s->run, 1, s->all ? 0 : FEW, 0, table_row, &t, NULL,
-                               err);
+    bt_code code = bt_db_query(
+        s->db,
+        &(bt_question){.sql = sql, .params = &s->run, .n_params = 1, .max_rows = s->all ? 0 : FEW},
+        table_row, &t, err);
     if (code == BT_OK && t.n_rows > 1) code = bt_db_value(s->db, count_sql, s->run, &total, err);
     if (code == BT_OK && t.n_rows > 1) {
         printf("\n%s", title);
@@ -295,8 +299,11 @@ static bt_code print_trouble(const shown *s, bt_err *err) {
 
 static bt_code print_text(shown *s, bt_err *err) {
     BT_TRY(load_goodput(s, err));
-    BT_TRY(bt_db_query(s->db, "SELECT * FROM runs WHERE run = ?1", &s->run, 1, 0, 0, head_row, s,
-                       NULL, err));
+    BT_TRY(bt_db_query(s->db,
+                       &(bt_question){.sql = "SELECT * FROM runs WHERE run = ?1",
+                                      .params = &s->run,
+                                      .n_params = 1},
+                       head_row, s, err));
     BT_TRY(print_trouble(s, err));
     BT_TRY(load_phases(s, err));
     if (s->n_ranks) print_phases(s);
@@ -356,14 +363,21 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
     };
     BT_TRY(load_goodput(s, err));
     run_json object = {j, s->goodput};
-    BT_TRY(bt_db_query(s->db, "SELECT * FROM runs WHERE run = ?1", &s->run, 1, 0, 0, run_object,
-                       &object, NULL, err));
+    BT_TRY(bt_db_query(s->db,
+                       &(bt_question){.sql = "SELECT * FROM runs WHERE run = ?1",
+                                      .params = &s->run,
+                                      .n_params = 1},
+                       run_object, &object, err));
     bt_view_trouble t;
     BT_TRY(load_trouble(s, &t, err));
     bt_view_trouble_json(&t, j);
     bt_json_object(j, "facts");
-    BT_TRY(bt_db_query(s->db, "SELECT key, value FROM facts WHERE run = ?1 ORDER BY key", &s->run,
-                       1, 0, 0, fact_member, j, NULL, err));
+    BT_TRY(bt_db_query(
+        s->db,
+        &(bt_question){.sql = "SELECT key, value FROM facts WHERE run = ?1 ORDER BY key",
+                       .params = &s->run,
+                       .n_params = 1},
+        fact_member, j, err));
     bt_json_end(j, '}');
     BT_TRY(load_phases(s, err));
     bt_json_object(j, "phases");
@@ -378,7 +392,9 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
     }
     bt_json_end(j, '}');
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
-        BT_TRY(bt_rows_json(j, arrays[i].key, s->db, arrays[i].sql, &s->run, 1, 0, 0, err));
+        BT_TRY(bt_rows_json(j, arrays[i].key, s->db,
+                            &(bt_question){.sql = arrays[i].sql, .params = &s->run, .n_params = 1},
+                            err));
     return BT_OK;
 }
 

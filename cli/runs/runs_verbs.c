@@ -106,8 +106,11 @@ static bt_code run_rm(const char *path, const char *const *words, size_t n,
     bt_code code = bt_db_open(&db, path, err);
     for (size_t i = 0; i < n && code == BT_OK; i++) {
         list[i] = names[i];
-        code = bt_db_query(db, "SELECT out_dir FROM runs WHERE run = ?1", &list[i], 1, 0, 0,
-                           take_folder, f, NULL, err);
+        code = bt_db_query(db,
+                           &(bt_question){.sql = "SELECT out_dir FROM runs WHERE run = ?1",
+                                          .params = &list[i],
+                                          .n_params = 1},
+                           take_folder, f, err);
     }
     bt_db_close(db);
     if (code == BT_OK) code = bt_runs_remove(path, list, n, WAIT_S, err);

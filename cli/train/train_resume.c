@@ -171,8 +171,13 @@ static bt_code read_run(const char *store, const char *run, row *r, bt_err *err)
     char name[BT_NAME_MAX];
     bt_code code = bt_db_run(db, run, name, err);
     if (code == BT_OK)
-        code = bt_db_query(db, "SELECT out_dir, config FROM runs WHERE run = ?1",
-                           (const char *const[]){name}, 1, 1, 5, keep_row, r, NULL, err);
+        code = bt_db_query(db,
+                           &(bt_question){.sql = "SELECT out_dir, config FROM runs WHERE run = ?1",
+                                          .params = (const char *const[]){name},
+                                          .n_params = 1,
+                                          .max_rows = 1,
+                                          .max_s = 5},
+                           keep_row, r, err);
     bt_db_close(db);
     return code;
 }

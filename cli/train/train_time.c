@@ -48,7 +48,11 @@ void bt_train_speed_here(const bt_train_plan *p, bt_train_speed *out) {
     snprintf(text[3], sizeof text[3], "%lld", (long long)p->cfg.batch_tokens);
     const char *const params[] = {host, text[0], text[1], text[2], text[3]};
     if (bt_db_open(&db, p->store, &ignored) == BT_OK &&
-        bt_db_query(db, newest_alike, params, 5, 1, 5, take, out, NULL, &ignored) != BT_OK)
+        bt_db_query(
+            db,
+            &(bt_question){
+                .sql = newest_alike, .params = params, .n_params = 5, .max_rows = 1, .max_s = 5},
+            take, out, &ignored) != BT_OK)
         *out = (bt_train_speed){0};
     bt_db_close(db);
     if (!(out->flop_per_s > 0)) return;

@@ -126,10 +126,14 @@ bt_code bt_export_trace(bt_db *db, const char *run, int64_t first, int64_t last,
     tracing t = {.to = to};
     snprintf(a, sizeof a, "%" PRId64, first);
     snprintf(b, sizeof b, "%" PRId64, last);
-    BT_TRY(bt_db_query(db,
-                       "SELECT min(" END_US
-                       " - s.step_ms * 1e3) FROM steps s JOIN runs u ON u.run = s.run WHERE" WINDOW,
-                       params, 3, 0, 0, take_origin, &origin, NULL, err));
+    BT_TRY(bt_db_query(
+        db,
+        &(bt_question){
+            .sql = "SELECT min(" END_US
+                   " - s.step_ms * 1e3) FROM steps s JOIN runs u ON u.run = s.run WHERE" WINDOW,
+            .params = params,
+            .n_params = 3},
+        take_origin, &origin, err));
     if (isnan(origin))
         return bt_fail(err, BT_NOTFOUND, "run '%s' has no steps %" PRId64 " to %" PRId64, run,
                        first, last);
@@ -145,21 +149,35 @@ bt_code bt_export_trace(bt_db *db, const char *run, int64_t first, int64_t last,
     fputs("{\"displayTimeUnit\":\"ms\",\"otherData\":{\"note\":\"phases of a step are sums; their "
           "order inside the step is drawn, not measured\"},\"traceEvents\":[",
           to);
-    bt_code code = bt_db_query(db, "SELECT rank, max(host) FROM ranks WHERE run = ?1 GROUP BY rank",
-                               params, 1, 0, 0, name_row, &t, NULL, err);
+    bt_code code = bt_db_query(
+        db,
+        &(bt_question){.sql = "SELECT rank, max(host) FROM ranks WHERE run = ?1 GROUP BY rank",
+                       .params = params,
+                       .n_params = 1},
+        name_row, &t, err);
     if (code == BT_OK)
-        code = bt_db_query(db,
-                           "SELECT s.step, " END_US
-                           ", s.step_ms, s.loss, s.tokens_per_s FROM steps s JOIN runs u ON u.run "
-                           "= s.run WHERE" WINDOW " ORDER BY s.attempt, s.step",
-                           params, 3, 0, 0, step_row, &t, NULL, err);
+        code = bt_db_query(
+            db,
+            &(bt_question){
+                .sql = "SELECT s.step, " END_US
+                       ", s.step_ms, s.loss, s.tokens_per_s FROM steps s JOIN runs u ON u.run "
+                       "= s.run WHERE" WINDOW " ORDER BY s.attempt, s.step",
+                .params = params,
+                .n_params = 3},
+            step_row, &t, err);
     if (code == BT_OK)
-        code = bt_db_query(db, bt_text_str(&sql), params, 3, 0, 0, rank_row, &t, NULL, err);
+        code = bt_db_query(
+            db, &(bt_question){.sql = bt_text_str(&sql), .params = params, .n_params = 3}, rank_row,
+            &t, err);
     if (code == BT_OK)
-        code = bt_db_query(db,
-                           "SELECT (s.time_s + u.started_s) * 1e6, s.title, s.rank FROM events s "
-                           "JOIN runs u ON u.run = s.run WHERE" WINDOW,
-                           params, 3, 0, 0, event_row, &t, NULL, err);
+        code = bt_db_query(
+            db,
+            &(bt_question){
+                .sql = "SELECT (s.time_s + u.started_s) * 1e6, s.title, s.rank FROM events s "
+                       "JOIN runs u ON u.run = s.run WHERE" WINDOW,
+                .params = params,
+                .n_params = 3},
+            event_row, &t, err);
     fputs("\n]}\n", to);
     bt_text_release(&sql);
     if (code == BT_OK && ferror(to))

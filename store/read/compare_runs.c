@@ -84,7 +84,9 @@ bt_code bt_db_level(bt_db *db, const char *run, const char *metric, const bt_at 
                  : at->axis == BT_AT_STEP ? "steps"
                                           : "tokens",
                  metric);
-    bt_code code = bt_db_query(db, sql, params, of_step ? 2 : 1, 0, 0, take_point, w, NULL, err);
+    bt_code code =
+        bt_db_query(db, &(bt_question){.sql = sql, .params = params, .n_params = of_step ? 2 : 1},
+                    take_point, w, err);
     level_of(w, out);
     free(w);
     return code;
@@ -120,16 +122,24 @@ bt_code bt_db_first_difference(bt_db *db, const char *a, const char *b, bt_first
                                bt_err *err) {
     const char *params[] = {a, b};
     *out = (bt_first_difference){.step = -1, .a = NAN, .b = NAN};
-    BT_TRY(bt_db_query(db,
-                       "SELECT x.step, x.loss, y.loss FROM steps x JOIN steps y ON y.step = x.step "
-                       "WHERE x.run = ?1 AND y.run = ?2 AND x.loss IS NOT y.loss"
-                       " ORDER BY x.attempt, x.step LIMIT 1",
-                       params, 2, 0, 0, take_difference, out, NULL, err));
+    BT_TRY(bt_db_query(
+        db,
+        &(bt_question){
+            .sql = "SELECT x.step, x.loss, y.loss FROM steps x JOIN steps y ON y.step = x.step "
+                   "WHERE x.run = ?1 AND y.run = ?2 AND x.loss IS NOT y.loss"
+                   " ORDER BY x.attempt, x.step LIMIT 1",
+            .params = params,
+            .n_params = 2},
+        take_difference, out, err));
     bt_first_difference count = {0};
-    BT_TRY(bt_db_query(db,
-                       "SELECT count(*), 0, 0 FROM steps x JOIN steps y ON y.step = x.step WHERE "
-                       "x.run = ?1 AND y.run = ?2",
-                       params, 2, 0, 0, take_difference, &count, NULL, err));
+    BT_TRY(bt_db_query(
+        db,
+        &(bt_question){
+            .sql = "SELECT count(*), 0, 0 FROM steps x JOIN steps y ON y.step = x.step WHERE "
+                   "x.run = ?1 AND y.run = ?2",
+            .params = params,
+            .n_params = 2},
+        take_difference, &count, err));
     out->common = count.step;
     return BT_OK;
 }

@@ -194,8 +194,8 @@ static void read_row(sqlite3_stmt *st, int n, cells *c) {
     }
 }
 
-static bt_code each_row(bt_db *d, sqlite3_stmt *st, const char *sql, int64_t max_rows, double max_s,
-                        bt_row_fn fn, void *ctx, bool *truncated, bt_err *err) {
+static bt_code each_row(bt_db *d, sqlite3_stmt *st, const bt_question *q, bt_row_fn fn, void *ctx,
+                        bt_err *err) {
     int n = sqlite3_column_count(st), rc;
     cells *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(err, BT_NOMEM, "cannot read metrics: out of memory");
@@ -204,8 +204,8 @@ static bt_code each_row(bt_db *d, sqlite3_stmt *st, const char *sql, int64_t max
     int64_t rows = 0;
     bool go = true;
     while (go && (rc = sqlite3_step(st)) == SQLITE_ROW) {
-        if (max_rows > 0 && rows == max_rows) {
-            if (truncated) *truncated = true;
+        if (q->max_rows > 0 && rows == q->max_rows) {
+            if (q->truncated) *q->truncated = true;
             break;
         }
         read_row(st, n, c);
@@ -213,32 +213,31 @@ static bt_code each_row(bt_db *d, sqlite3_stmt *st, const char *sql, int64_t max
         go = fn(ctx, &row);
     }
     bt_code code = BT_OK;
-    if (go && rc != SQLITE_ROW && rc != SQLITE_DONE) code = query_fail(d, rc, sql, max_s, err);
+    if (go && rc != SQLITE_ROW && rc != SQLITE_DONE)
+        code = query_fail(d, rc, q->sql, q->max_s, err);
     free(c);
     return code;
 }
 
-bt_code bt_db_query(bt_db *d, const char *sql, const char *const *params, int n_params,
-                    int64_t max_rows, double max_s, bt_row_fn fn, void *ctx, bool *truncated,
-                    bt_err *err) {
+bt_code bt_db_query(bt_db *d, const bt_question *q, bt_row_fn fn, void *ctx, bt_err *err) {
     sqlite3_stmt *st = NULL;
     const char *tail = NULL;
-    if (truncated) *truncated = false;
-    d->deadline_ns = max_s > 0 ? bt_now_ns() + (int64_t)(max_s * 1e9) : 0;
-    int rc = sqlite3_prepare_v2(d->db, sql, -1, &st, &tail);
+    if (q->truncated) *q->truncated = false;
+    d->deadline_ns = q->max_s > 0 ? bt_now_ns() + (int64_t)(q->max_s * 1e9) : 0;
+    int rc = sqlite3_prepare_v2(d->db, q->sql, -1, &st, &tail);
     bt_code code = BT_OK;
     if (rc != SQLITE_OK)
-        code = query_fail(d, rc, sql, max_s, err);
+        code = query_fail(d, rc, q->sql, q->max_s, err);
     else if (!st)
         code = bt_fail(err, BT_ARG, "query is empty");
     else if (tail && !blank(tail))
         code = bt_fail(err, BT_ARG, "query has a second statement: '%.40s'", tail);
     else if (!sqlite3_stmt_readonly(st))
         code = bt_fail(err, BT_ARG, "query may only read the database");
-    for (int i = 0; i < n_params && code == BT_OK; i++) {
-        if (params[i]) sqlite3_bind_text(st, i + 1, params[i], -1, SQLITE_STATIC);
+    for (int i = 0; i < q->n_params && code == BT_OK; i++) {
+        if (q->params[i]) sqlite3_bind_text(st, i + 1, q->params[i], -1, SQLITE_STATIC);
     }
-    if (code == BT_OK) code = each_row(d, st, sql, max_rows, max_s, fn, ctx, truncated, err);
+    if (code == BT_OK) code = each_row(d, st, q, fn, ctx, err);
     sqlite3_finalize(st);
     d->deadline_ns = 0;
     return code;
@@ -253,7 +252,8 @@ static bool take_number(void *ctx, const bt_row *row) {
 
 bt_code bt_db_value(bt_db *d, const char *sql, const char *run, double *out, bt_err *err) {
     *out = NAN;
-    return bt_db_query(d, sql, &run, 1, 0, 0, take_number, out, NULL, err);
+    return bt_db_query(d, &(bt_question){.sql = sql, .params = &run, .n_params = 1}, take_number,
+                       out, err);
 }
 
 /* ---- names of runs ---- */
@@ -273,12 +273,16 @@ bt_code bt_db_run(bt_db *d, const char *wanted, char run[BT_NAME_MAX], bt_err *e
     names *all = calloc(1, sizeof *all);
     if (!all) return bt_fail(err, BT_NOMEM, "cannot read metrics: out of memory");
     bool last = strcmp(wanted, "last") == 0;
-    bt_code code = last ? bt_db_query(d,
-                                      "SELECT name FROM run ORDER BY max(created_us, "
-                                      "coalesce(last_us, 0)) DESC, id DESC LIMIT 1",
-                                      NULL, 0, 0, 0, take_name, all, NULL, err)
-                        : bt_db_query(d, "SELECT name FROM run WHERE name = ?1", &wanted, 1, 0, 0,
-                                      take_name, all, NULL, err);
+    bt_code code =
+        last ? bt_db_query(d,
+                           &(bt_question){.sql = "SELECT name FROM run ORDER BY max(created_us, "
+                                                 "coalesce(last_us, 0)) DESC, id DESC LIMIT 1"},
+                           take_name, all, err)
+             : bt_db_query(d,
+                           &(bt_question){.sql = "SELECT name FROM run WHERE name = ?1",
+                                          .params = &wanted,
+                                          .n_params = 1},
+                           take_name, all, err);
     if (code == BT_OK && all->n == 1)
         snprintf(run, BT_NAME_MAX, "%s", all->list[0]);
     else if (code == BT_OK && last)
@@ -287,8 +291,9 @@ bt_code bt_db_run(bt_db *d, const char *wanted, char run[BT_NAME_MAX], bt_err *e
     else if (code == BT_OK) {
         const char *candidates[512];
         all->n = 0;
-        code = bt_db_query(d, "SELECT name FROM run ORDER BY id DESC LIMIT 512", NULL, 0, 0, 0,
-                           take_name, all, NULL, err);
+        code = bt_db_query(d,
+                           &(bt_question){.sql = "SELECT name FROM run ORDER BY id DESC LIMIT 512"},
+                           take_name, all, err);
         for (size_t i = 0; i < all->n; i++) candidates[i] = all->list[i];
         const char *near = bt_nearest(wanted, candidates, all->n);
         char shown[BT_NAME_MAX];

@@ -21,10 +21,9 @@ static bool put_row(void *ctx, const bt_row *row) {
     return true;
 }
 
-bt_code bt_rows_json(bt_json *j, const char *key, bt_db *db, const char *sql,
-                     const char *const *params, int n, int max_rows, double seconds, bt_err *err) {
+bt_code bt_rows_json(bt_json *j, const char *key, bt_db *db, const bt_question *q, bt_err *err) {
     bt_json_array(j, key);
-    bt_code code = bt_db_query(db, sql, params, n, max_rows, seconds, put_row, j, NULL, err);
+    bt_code code = bt_db_query(db, q, put_row, j, err);
     bt_json_end(j, ']');
     return code;
 }

@@ -8,10 +8,8 @@
 /* key NULL: inside an array */
 void bt_row_cell_json(bt_json *j, const char *key, const bt_row *row, int i);
 void bt_row_json(bt_json *j, const bt_row *row); /* one object */
-/* all rows as an array of objects under key; at most max_rows of them, within seconds (0: no
- * limit) */
-bt_code bt_rows_json(bt_json *j, const char *key, bt_db *db, const char *sql,
-                     const char *const *params, int n, int max_rows, double seconds, bt_err *err)
+/* all rows as an array of objects under key */
+bt_code bt_rows_json(bt_json *j, const char *key, bt_db *db, const bt_question *q, bt_err *err)
     BT_MUST_CHECK;
 
 #endif

@@ -63,14 +63,22 @@ static void check_range(bt_db *db, int64_t step0, int64_t step1, int64_t max_ste
     snprintf(a, sizeof a, "%lld", (long long)step0);
     snprintf(b, sizeof b, "%lld", (long long)step1);
     OK(bt_blocks_walk(db, &ask, fold_block, &f, err));
-    OK(bt_db_query(db,
-                   "SELECT loss, val_loss FROM steps WHERE run = ?1 AND step BETWEEN CAST(?2 AS "
+    OK(bt_db_query(
+        db,
+        &(bt_question){
+            .sql = "SELECT loss, val_loss FROM steps WHERE run = ?1 AND step BETWEEN CAST(?2 AS "
                    "INTEGER) AND CAST(?3 AS INTEGER) ORDER BY step",
-                   params, 3, 0, 0, add_step, &raw, NULL, err));
-    OK(bt_db_query(db,
-                   "SELECT rank, data_ms FROM rank_steps WHERE run = ?1 AND step BETWEEN CAST(?2 "
+            .params = params,
+            .n_params = 3},
+        add_step, &raw, err));
+    OK(bt_db_query(
+        db,
+        &(bt_question){
+            .sql = "SELECT rank, data_ms FROM rank_steps WHERE run = ?1 AND step BETWEEN CAST(?2 "
                    "AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY step",
-                   params, 3, 0, 0, add_rank, &raw, NULL, err));
+            .params = params,
+            .n_params = 3},
+        add_rank, &raw, err));
     assert_false(f.disordered);
     same(&f.loss, &raw.loss, 1e-15 * (double)(step1 - step0 + 2), true);
     same(&f.val, &raw.val, 1e-15 * (double)(step1 - step0 + 2), true);

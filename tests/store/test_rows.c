@@ -14,10 +14,16 @@ static void every_type_has_its_form(void **state) {
     bt_text_init(&out);
     bt_json_begin(&j, &out);
     bt_json_object(&j, NULL);
-    OK(bt_rows_json(&j, "rows", db,
-                    "SELECT 7 AS i, -0.25 AS r, 9e999 AS inf, NULL AS n, 'a\"b' AS s UNION ALL "
-                    "SELECT 1, 2.5, 0.5, ?1, 'x' UNION ALL SELECT 3, 3.0, 3, 3, 3",
-                    (const char *[]){"p"}, 1, 2, 1, err));
+    OK(bt_rows_json(
+        &j, "rows", db,
+        &(bt_question){
+            .sql = "SELECT 7 AS i, -0.25 AS r, 9e999 AS inf, NULL AS n, 'a\"b' AS s UNION ALL "
+                   "SELECT 1, 2.5, 0.5, ?1, 'x' UNION ALL SELECT 3, 3.0, 3, 3, 3",
+            .params = (const char *[]){"p"},
+            .n_params = 1,
+            .max_rows = 2,
+            .max_s = 1},
+        err));
     bt_json_end(&j, '}');
     assert_string_equal(bt_text_str(&out),
                         "{\"rows\":[{\"i\":7,\"r\":-0.25,\"inf\":null,\"n\":null,\"s\":\"a\\\"b\"},"

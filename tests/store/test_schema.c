@@ -347,7 +347,8 @@ static void damaged_bytes_only_give_errors(void **state) {
             "SELECT * FROM configs",
             "SELECT * FROM all_steps ORDER BY loss"};
         for (size_t q = 0; code == BT_OK && q < sizeof questions / sizeof questions[0]; q++) {
-            if (bt_db_query(db, questions[q], NULL, 0, 0, 2, ignore_row, NULL, NULL, &why) != BT_OK)
+            if (bt_db_query(db, &(bt_question){.sql = questions[q], .max_s = 2}, ignore_row, NULL,
+                            &why) != BT_OK)
                 refused_count++;
         }
         refused_count += code != BT_OK;

@@ -221,10 +221,16 @@ static bt_code run_rows(bt_api *a, bt_text *rows, bt_text *table, const char *ru
     tensor_rows(rows, run, &v->layers);
     table_rows(table, run, &v->panel);
     event_rows e = {rows, run};
-    return bt_db_query(bt_api_db(a, err),
-                       "SELECT kind, level, count(*) FROM events WHERE run = ?1 GROUP BY kind, "
-                       "level ORDER BY kind, level",
-                       &run, 1, 100, 2, on_events, &e, NULL, err);
+    return bt_db_query(
+        bt_api_db(a, err),
+        &(bt_question){.sql =
+                           "SELECT kind, level, count(*) FROM events WHERE run = ?1 GROUP BY kind, "
+                           "level ORDER BY kind, level",
+                       .params = &run,
+                       .n_params = 1,
+                       .max_rows = 100,
+                       .max_s = 2},
+        on_events, &e, err);
 }
 
 typedef struct live {
@@ -248,8 +254,12 @@ bt_code bt_api_prometheus(bt_api *a, const bt_req *r, const char *unused, bt_ans
     bt_db *db = bt_api_db(a, err);
     if (!db) return err->code;
     bt_code code = bt_db_query(
-        db, "SELECT run FROM runs WHERE ended_s IS NULL ORDER BY started_s DESC LIMIT 64", NULL, 0,
-        LIVE_MAX, 2, keep_name, &l, NULL, err);
+        db,
+        &(bt_question){
+            .sql = "SELECT run FROM runs WHERE ended_s IS NULL ORDER BY started_s DESC LIMIT 64",
+            .max_rows = LIVE_MAX,
+            .max_s = 2},
+        keep_name, &l, err);
     for (int i = 0; i < l.n && code == BT_OK; i++) code = run_rows(a, rows, table, l.run[i], err);
     out->type = "text/plain; version=0.0.4; charset=utf-8";
     for (int f = 0; f < (int)N_FAMILIES; f++) {

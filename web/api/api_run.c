@@ -77,14 +77,30 @@ bt_code bt_api_run(bt_api *a, const bt_req *r, const char *run, bt_answer *out, 
     bt_db *db;
     bt_json j;
     BT_TRY(begin(a, run, &db, name, out, &j, err));
-    BT_TRY(bt_db_query(db, "SELECT config, argv FROM runs WHERE run = ?1", &p, 1, 1, BT_WEB_QUERY_S,
-                       put_config, &j, NULL, err));
+    BT_TRY(bt_db_query(db,
+                       &(bt_question){.sql = "SELECT config, argv FROM runs WHERE run = ?1",
+                                      .params = &p,
+                                      .n_params = 1,
+                                      .max_rows = 1,
+                                      .max_s = BT_WEB_QUERY_S},
+                       put_config, &j, err));
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        BT_TRY(bt_rows_json(&j, parts[i].key, db, parts[i].sql, &p, 1, BT_WEB_ROWS_MAX,
-                            BT_WEB_QUERY_S, err));
+        BT_TRY(bt_rows_json(&j, parts[i].key, db,
+                            &(bt_question){.sql = parts[i].sql,
+                                           .params = &p,
+                                           .n_params = 1,
+                                           .max_rows = BT_WEB_ROWS_MAX,
+                                           .max_s = BT_WEB_QUERY_S},
+                            err));
     bt_json_array(&j, "facts");
-    BT_TRY(bt_db_query(db, "SELECT key, value FROM facts WHERE run = ?1 ORDER BY key", &p, 1,
-                       BT_WEB_ROWS_MAX, BT_WEB_QUERY_S, put_fact, &j, NULL, err));
+    BT_TRY(bt_db_query(
+        db,
+        &(bt_question){.sql = "SELECT key, value FROM facts WHERE run = ?1 ORDER BY key",
+                       .params = &p,
+                       .n_params = 1,
+                       .max_rows = BT_WEB_ROWS_MAX,
+                       .max_s = BT_WEB_QUERY_S},
+        put_fact, &j, err));
     bt_json_end(&j, ']');
     bt_json_end(&j, '}');
     return BT_OK;
@@ -105,7 +121,13 @@ bt_code bt_api_superseded(bt_api *a, const bt_req *r, const char *run, bt_answer
     bt_db *db;
     bt_json j;
     BT_TRY(begin(a, run, &db, name, out, &j, err));
-    BT_TRY(bt_rows_json(&j, "superseded", db, sql, &p, 1, BT_WEB_ROWS_MAX, BT_WEB_QUERY_S, err));
+    BT_TRY(bt_rows_json(&j, "superseded", db,
+                        &(bt_question){.sql = sql,
+                                       .params = &p,
+                                       .n_params = 1,
+                                       .max_rows = BT_WEB_ROWS_MAX,
+                                       .max_s = BT_WEB_QUERY_S},
+                        err));
     bt_json_end(&j, '}');
     return BT_OK;
 }
@@ -183,8 +205,13 @@ bt_code bt_api_compare(bt_api *a, const bt_req *r, const char *run, bt_answer *o
         if (i > 0) BT_TRY(bt_db_first_difference(db, names[0], names[i], &diff, err));
         bt_json_object(&j, NULL);
         bt_json_str(&j, "run", names[i]);
-        BT_TRY(bt_db_query(db, "SELECT state FROM runs WHERE run = ?1", &all[i], 1, 1,
-                           BT_WEB_QUERY_S, put_state, &j, NULL, err));
+        BT_TRY(bt_db_query(db,
+                           &(bt_question){.sql = "SELECT state FROM runs WHERE run = ?1",
+                                          .params = &all[i],
+                                          .n_params = 1,
+                                          .max_rows = 1,
+                                          .max_s = BT_WEB_QUERY_S},
+                           put_state, &j, err));
         bt_json_num(&j, "tokens", level.x);
         bt_json_num(&j, "value", level.value);
         bt_json_num(&j, "noise", level.noise);
@@ -201,8 +228,13 @@ bt_code bt_api_compare(bt_api *a, const bt_req *r, const char *run, bt_answer *o
         const char *p = names[i];
         bt_json_object(&j, NULL);
         bt_json_str(&j, "run", names[i]);
-        BT_TRY(bt_db_query(db, "SELECT config, argv FROM runs WHERE run = ?1", &p, 1, 1,
-                           BT_WEB_QUERY_S, put_config, &j, NULL, err));
+        BT_TRY(bt_db_query(db,
+                           &(bt_question){.sql = "SELECT config, argv FROM runs WHERE run = ?1",
+                                          .params = &p,
+                                          .n_params = 1,
+                                          .max_rows = 1,
+                                          .max_s = BT_WEB_QUERY_S},
+                           put_config, &j, err));
         bt_json_end(&j, '}');
     }
     bt_json_end(&j, ']');

@@ -56,8 +56,13 @@ static bt_code put_runs(bt_db *db, asked *a, bt_err *err) {
     }
     bt_text_put(&sql, " FROM runs ORDER BY started_s DESC, run");
     bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "no memory for a query")
-                              : bt_db_query(db, bt_text_str(&sql), params, a->n, 10000,
-                                            BT_WEB_QUERY_S, put_settings, a, NULL, err);
+                              : bt_db_query(db,
+                                            &(bt_question){.sql = bt_text_str(&sql),
+                                                           .params = params,
+                                                           .n_params = a->n,
+                                                           .max_rows = 10000,
+                                                           .max_s = BT_WEB_QUERY_S},
+                                            put_settings, a, err);
     bt_text_release(&sql);
     return code;
 }
@@ -73,10 +78,14 @@ bt_code bt_api_settings(bt_api *api, const bt_req *r, const char *run, bt_answer
     bt_json_begin(&j, &out->body);
     bt_json_object(&j, NULL);
     bt_json_array(&j, "names");
-    BT_TRY(bt_db_query(db,
-                       "SELECT key FROM json_each((SELECT config FROM runs WHERE config IS NOT "
-                       "NULL ORDER BY started_s DESC LIMIT 1))",
-                       NULL, 0, BT_WEB_ROWS_MAX, BT_WEB_QUERY_S, put_name, &j, NULL, err));
+    BT_TRY(bt_db_query(
+        db,
+        &(bt_question){.sql =
+                           "SELECT key FROM json_each((SELECT config FROM runs WHERE config IS NOT "
+                           "NULL ORDER BY started_s DESC LIMIT 1))",
+                       .max_rows = BT_WEB_ROWS_MAX,
+                       .max_s = BT_WEB_QUERY_S},
+        put_name, &j, err));
     bt_json_end(&j, ']');
     bt_json_object(&j, "settings");
     if (a.n) BT_TRY(put_runs(db, &a, err));

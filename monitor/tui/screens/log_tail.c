@@ -22,8 +22,13 @@ static void find_file(bt_top *t) {
     snprintf(t->log.run, sizeof t->log.run, "%s", t->run);
     t->log.size = -1;
     t->log.n = 0;
-    if (bt_db_query(t->cfg.db, "SELECT out_dir FROM runs WHERE run = ?1", &run, 1, 1, 1, take_dir,
-                    dir, NULL, &err) != BT_OK ||
+    if (bt_db_query(t->cfg.db,
+                    &(bt_question){.sql = "SELECT out_dir FROM runs WHERE run = ?1",
+                                   .params = &run,
+                                   .n_params = 1,
+                                   .max_rows = 1,
+                                   .max_s = 1},
+                    take_dir, dir, &err) != BT_OK ||
         !dir[0] ||
         (size_t)snprintf(t->log.path, sizeof t->log.path, "%s/log.txt", dir) >= sizeof t->log.path)
         t->log.path[0] = 0;

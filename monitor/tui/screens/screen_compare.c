@@ -37,9 +37,13 @@ static bt_code load_settings(bt_top *t, int n, bt_err *err) {
                    "ORDER BY count(*) < %d, key",
                    n, n);
     t->n_settings = 0;
-    bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "cannot compare %d runs: out of memory", n)
-                              : bt_db_query(t->cfg.db, bt_text_str(&sql), names, n, 0, 2,
-                                            on_setting, t, NULL, err);
+    bt_code code =
+        sql.failed
+            ? bt_fail(err, BT_NOMEM, "cannot compare %d runs: out of memory", n)
+            : bt_db_query(t->cfg.db,
+                          &(bt_question){
+                              .sql = bt_text_str(&sql), .params = names, .n_params = n, .max_s = 2},
+                          on_setting, t, err);
     bt_text_release(&sql);
     return code;
 }
