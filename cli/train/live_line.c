@@ -210,9 +210,9 @@ static void on_event(void *ctx, const bt_event *e) {
         erase(l);
         snprintf(line, sizeof line, "%s%s%s%s%s\n", tint, row->level == BT_EV_INFO ? "" : level,
                  row->level == BT_EV_INFO ? "" : ": ", plain, tint[0] ? "\033[0m" : "");
-    } else {
+    } else { /* steps are counted as in the lines of steps; 0: before the first */
         snprintf(line, sizeof line, "event=%s level=%s step=%lld text=\"%s\"\n", row->name, level,
-                 (long long)e->step, plain);
+                 (long long)e->step + 1, plain);
     }
     put(line, strlen(line));
     draw(l);

@@ -8,6 +8,7 @@ says "run first done after step 12"
 says "bits per byte"
 says "bitrain generate first"
 grep -q '^step=1 steps=12 loss=' err || fault "no first key=value line"
+grep -q '^event=checkpoint level=info step=5 text="checkpoint after step 5:' err || fault "an event's step is counted unlike its words: $(grep event=checkpoint err)"
 grep -q '^step=12 steps=12 ' err || fault "no last key=value line"
 grep -q $'\033' err out && fault "escape sequences without a terminal"
 
