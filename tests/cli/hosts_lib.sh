@@ -11,6 +11,7 @@ cleanup() {
     for k in 1 2; do
         for p in $(ip netns pids $ns$k 2>/dev/null); do kill -9 "$p" 2>/dev/null; done
         ip netns del $ns$k 2>/dev/null
+        rm -rf /etc/netns/$ns$k
     done
     end
 }
@@ -28,10 +29,21 @@ cat >bin/ssh <<END
 #!/bin/sh
 while [ "\${1#-}" != "\$1" ]; do case \$1 in -x|-n|-q|-f) shift;; *) shift 2;; esac; done
 host=\$1; shift
-exec ip netns exec "$ns\${host##*.}" unshare -um sh -c "hostname $hn\${host##*.}; mount -t tmpfs none '$TMPDIR'; \$*"
+k=\${host##*.}                                  # 10.77.x.2, or node2.lab.test: no other name is known here
+case \$host in *[!0-9.]*) k=\${host#node}; k=\${k%%.*}; [ "\$host" = "node\$k.lab.test" ] || { echo "ssh: Could not resolve hostname \$host" >&2; exit 255; } ;; esac
+exec ip netns exec "$ns\$k" unshare -um sh -c "hostname $hn\$k; mount -t tmpfs none '$TMPDIR'; \$*"
 END
 chmod +x bin/ssh
 hosts() { printf '10.77.%d.1 slots=%d\n10.77.%d.2 slots=%d\n' $id $1 $id $2 >hosts.txt; }
+# the same hosts by whole names, which both know
+named_hosts() {
+    local k
+    printf 'node1.lab.test slots=%d\nnode2.lab.test slots=%d\n' $1 $2 >hosts.txt
+    for k in 1 2; do
+        mkdir -p /etc/netns/$ns$k || return
+        printf '127.0.0.1 localhost\n10.77.%d.1 node1.lab.test\n10.77.%d.2 node2.lab.test\n' $id $id >/etc/netns/$ns$k/hosts
+    done
+}
 export OMPI_MCA_plm_rsh_agent="$tmp/bin/ssh"
 unset OMPI_MCA_rmaps_base_oversubscribe
 here=(ip netns exec ${ns}1 unshare -u sh -c "hostname ${hn}1; exec \"\$@\"" sh)

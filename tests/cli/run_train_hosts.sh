@@ -17,6 +17,12 @@ got=$?
 [ "$(q "SELECT group_concat(host) FROM (SELECT host FROM ranks WHERE run='far' ORDER BY rank)")" = "${hn}1,${hn}2" ] || fault "hosts: $(q "SELECT rank, host FROM ranks WHERE run='far'")"
 losses far | cmp -s - near.txt || fault "two hosts give other losses than one"
 
+# hosts by their whole names
+named_hosts 1 1
+timeout 60 "${here[@]}" "$BITRAIN" "${run[@]}" --hosts hosts.txt --name named >out 2>err || { fault "exit $? of a run on hosts with whole names"; tail -n 3 err; }
+losses named | cmp -s - near.txt || fault "hosts by name give other losses"
+hosts 1 1
+
 # a far rank stands still: nobody of this host sees it, but all wait for it
 far_rank() { for p in $(ip netns pids ${ns}2); do [ "$(cat /proc/$p/comm 2>/dev/null)" = bitrain ] && echo $p; done; }
 "${here[@]}" "$BITRAIN" "${run[@]}" --steps 200 --hosts hosts.txt --name still >s.out 2>s.err &

@@ -15,6 +15,8 @@
 const bt_launch_row bt_launch_rows[] = {
     {BT_LAUNCH_ALWAYS, "-np {ranks}", "one process a rank"},
     {BT_LAUNCH_HOSTS, "--hostfile {hosts}", "the hosts given with --hosts"},
+    {BT_LAUNCH_HOSTS, "--mca orte_keep_fqdn_hostnames 1",
+     "whole names of hosts: else ssh is asked for 'node1' where the file says 'node1.example.org'"},
     {BT_LAUNCH_HOSTS, "--map-by slot",
      "ranks fill a host before the next: those of --tp, then of --dp-shard, lie together"},
     {BT_LAUNCH_ALWAYS, "--bind-to none",
