@@ -211,6 +211,30 @@ static void test_words(void **state) {
     const bt_end e = bt_end_classify(&f);
     assert_string_equal(bt_end_tell(&e, buf, sizeof buf),
                         "rank 3 was ended by signal 9 (Killed) after step 8");
+    bt_end first = e; /* of the first rank, after the first step */
+    first.step = 0;
+    first.rank = 0;
+    assert_string_equal(bt_end_tell(&first, buf, sizeof buf),
+                        "rank 0 was ended by signal 9 (Killed) after step 1");
+    static const struct {
+        bt_end_kind kind;
+        const char *says;
+    } kinds[] = {{BT_END_DONE, "done"},
+                 {BT_END_ERROR, "rank 3 failed after step 8: what mpirun said"},
+                 {BT_END_OOM,
+                  "rank 3 was killed after step 8 because this machine ran out of memory"},
+                 {BT_END_NODE_LOST, "a node was lost after step 8"},
+                 {BT_END_HUNG, "no progress after step 8"},
+                 {BT_END_LAUNCH, "mpirun could not start the ranks (exit code 137)"},
+                 {BT_END_STOPPED_NOW, "stopped at once on request after step 8"},
+                 {BT_END_OTHER, "mpirun ended with exit code 137 after step 8"}};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        bt_end other = e;
+        other.kind = kinds[i].kind;
+        bt_end_tell(&other, buf, sizeof buf);
+        if (strncmp(buf, kinds[i].says, strlen(kinds[i].says)) != 0)
+            fail_msg("kind %d is told as '%s'", (int)kinds[i].kind, buf);
+    }
     bt_end none = e;
     none.step = -1;
     none.rank = -1;
