@@ -49,7 +49,9 @@ static void test_kinds(void **state) {
             fail_msg("status %x is '%s', expected '%s'", (unsigned)rows[i].status,
                      bt_end_name(e.kind), bt_end_name(rows[i].kind));
     }
-    bt_end_facts f = base(EXIT(137));
+    bt_end_facts f = base(9); /* mpirun was killed: as a shell tells it */
+    assert_int_equal(bt_end_classify(&f).status, 137);
+    f = base(EXIT(137));
     f.oom = true;
     assert_int_equal(bt_end_classify(&f).kind, BT_END_OOM);
     f = base(EXIT(137));
@@ -159,6 +161,13 @@ static void a_lost_machine_is_waited_for(void **state) {
     assert_true(waited > 300 && waited < 600);
     h = (bt_restart_history){0};
     assert_false(decide(&h, NODE_LOST, 20, 0, 0).again);
+    /* that ranks had started makes only a launch worth another try */
+    bt_end_facts no_memory = base(EXIT(137));
+    no_memory.oom = true;
+    e = bt_end_classify(&no_memory);
+    h = (bt_restart_history){0};
+    assert_true(decide(&h, KILLED, 20, 0, 3).again);
+    assert_false(bt_restart_decide(&h, &e, 0, 3).again);
 }
 
 static void test_errors_are_not_looped(void **state) {
