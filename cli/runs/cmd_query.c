@@ -132,10 +132,11 @@ static void print_end(printer *p, bool cut) {
 
 /* A single operation, such as a search in a long text, cannot be interrupted by SQLite. */
 static char took_longer[96];
+static int too_long; /* the exit code */
 static void stop_at_once(int signal) {
     (void)signal;
-    if (write(STDERR_FILENO, took_longer, strlen(took_longer)) >= 0) _exit(bt_exit_code(BT_BUSY));
-    _exit(bt_exit_code(BT_BUSY));
+    if (write(STDERR_FILENO, took_longer, strlen(took_longer)) < 0) _exit(1);
+    _exit(too_long);
 }
 
 static void limit_time(double seconds) {
@@ -145,6 +146,7 @@ static void limit_time(double seconds) {
         .it_value = {(time_t)least, (suseconds_t)(fmod(least, 1) * 1e6)}};
     snprintf(took_longer, sizeof took_longer,
              "bitrain query: query took longer than %.3g s and was stopped\n", seconds);
+    too_long = bt_exit_code(BT_BUSY);
     signal(SIGALRM, stop_at_once);
     setitimer(ITIMER_REAL, &once, NULL);
 }

@@ -255,6 +255,7 @@ static int64_t caught_up_us(reading *r, const attempt *a, int64_t reach) {
 
 /* reach: highest step that an attempt before recorded */
 static bt_code put_attempt(reading *r, const attempt *a, bool newest, int64_t reach, bt_err *err) {
+    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is an attempt
     const bool open = a->ended_us == 0 && newest;
     bt_time_part now = BT_TIME_STARTUP; /* what it did last, or does */
     if (a->trains_us) {
@@ -280,6 +281,7 @@ static bt_code put_attempts(reading *r, bt_err *err) {
             BT_TRY(put_base(r, a->started_us, before->in_order ? BT_TIME_PAUSED : BT_TIME_LOST,
                             before->number, err));
         BT_TRY(put_attempt(r, a, i + 1 == r->n_attempts, reach, err));
+        // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is an attempt
         if (a->last_step > reach) reach = a->last_step;
     }
     const attempt *last = r->n_attempts ? &r->attempt[r->n_attempts - 1] : NULL;

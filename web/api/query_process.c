@@ -52,7 +52,6 @@ static bt_code start(child *c, const bt_query_process *q, bt_err *err) {
         fcntl(c->fd[i], F_SETFL, O_NONBLOCK);
         posix_spawn_file_actions_adddup2(&actions, theirs[i], i);
     }
-    extern char **environ;
     if (code == BT_OK) {
         int e = posix_spawn(&c->pid, q->program, &actions, NULL, (char *const *)(uintptr_t)argv,
                             environ);

@@ -52,6 +52,7 @@ const char *bt_fact_format(char *buf, size_t size, const char *key, const char *
         snprintf(buf, size, "%s", value ? value : "-");
         return buf;
     }
+    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a fact that was found
     bt_metric_format(plain, sizeof plain, v, row->unit);
     /* "1.23 T" and "FLOP/s", but "48 FLOP" */
     size_t n = strlen(plain);

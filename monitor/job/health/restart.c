@@ -151,6 +151,7 @@ bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t fro
         h->restarts++;
         h->in_vain++;
         /* failures without a new step wait 1, 2, 4 ... 60 s */
+        // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): 1 to 6
         if (!new_ground) r.delay_s = h->in_vain > 6 ? 60 : (double)(1 << (h->in_vain - 1));
     }
     return r;
