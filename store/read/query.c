@@ -78,7 +78,7 @@ bt_code bt_db_open(bt_db **out, const char *path, bt_err *err) {
     sqlite3_limit(d->db, SQLITE_LIMIT_ATTACHED, 0);
     sqlite3_limit(d->db, SQLITE_LIMIT_COLUMN, MAX_COLUMNS);
     sqlite3_progress_handler(d->db, 10000, on_progress, d);
-    code = bt_query_gate_close(d->db, &d->snapping, path, err);
+    code = bt_query_gate_install(d->db, &d->snapping, path, err);
     if (code != BT_OK) {
         bt_db_close(d);
         return code;

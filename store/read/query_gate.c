@@ -174,7 +174,7 @@ static int authorize(void *snapping, int action, const char *a, const char *b, c
     }
 }
 
-bt_code bt_query_gate_close(sqlite3 *db, const bool *snapping, const char *path, bt_err *err) {
+bt_code bt_query_gate_install(sqlite3 *db, const bool *snapping, const char *path, bt_err *err) {
     static const char *keep[] = {"json_each", "json_tree", NULL};
     /* SQLite registers its own when they are first named: they are not dropped, and harmless */
     int rc = sqlite3_drop_modules(db, keep);

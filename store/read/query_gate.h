@@ -11,7 +11,7 @@
 
 /* snapping: borrowed, for as long as the connection lives; true while our own BEGIN or COMMIT is at
  * work, which are allowed then. Virtual tables other than those of JSON are dropped for good. */
-bt_code bt_query_gate_close(sqlite3 *db, const bool *snapping, const char *path, bt_err *err)
+bt_code bt_query_gate_install(sqlite3 *db, const bool *snapping, const char *path, bt_err *err)
     BT_MUST_CHECK;
 
 #endif

@@ -40,9 +40,9 @@ typedef bt_code (*bt_api_fn)(bt_api *a, const bt_req *r, const char *run, bt_ans
 bt_api_allows bt_api_allowed(const bt_api *a);
 const char *bt_api_store(const bt_api *a);
 
-/* APART: as TOKEN, and may take long: its handler runs in a thread of its own and uses nothing of
+/* THREAD: as TOKEN, and may take long: its handler runs in a thread of its own and uses nothing of
  * `bt_api` but what never changes */
-typedef enum { BT_ROUTE_OPEN, BT_ROUTE_TOKEN, BT_ROUTE_APART, BT_ROUTE_CONTROL } bt_route_guard;
+typedef enum { BT_ROUTE_OPEN, BT_ROUTE_TOKEN, BT_ROUTE_THREAD, BT_ROUTE_CONTROL } bt_route_guard;
 typedef struct bt_route {
     const char *method;
     /* exact; or, with per_run, the verb after /api/v1/runs/{run}/ ("" for the run itself) */

@@ -29,7 +29,7 @@ static const int64_t deadline_ns = 5000000000, heartbeat_ns = 15000000000;
 typedef struct exchange { /* one request in progress */
     bt_text body;
     bool too_large;
-    bt_apart *apart; /* NULL: answered at once */
+    bt_answer_thread *thread; /* NULL: answered at once */
 } exchange;
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -153,7 +153,7 @@ static enum MHD_Result dispatch(bt_web *w, struct MHD_Connection *c, bt_req *q, 
             "control needs --control, the page's own origin and its X-Bitrain-Control header",
             "use the buttons of the page");
     }
-    if (route->guard == BT_ROUTE_APART) return bt_web_answer_apart(w, c, route, q, &x->apart);
+    if (route->guard == BT_ROUTE_THREAD) return bt_web_answer_in_thread(w, c, route, q, &x->thread);
     return run_route(w, c, route, q, run);
 }
 
@@ -169,7 +169,7 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *p
         *state = x;
         return MHD_YES;
     }
-    if (x->apart) return bt_web_send_apart(x->apart);
+    if (x->thread) return bt_web_send_threaded(x->thread);
     if (*size) { /* a body: kept only where one may be */
         if (!w->cfg.control || x->body.len + *size > BODY_MAX)
             x->too_large = true;
@@ -197,7 +197,7 @@ static void completed(void *ctx, struct MHD_Connection *c, void **state,
     (void)why;
     exchange *x = *state;
     if (x) {
-        bt_web_apart_free(x->apart);
+        bt_web_answer_thread_free(x->thread);
         bt_text_release(&x->body);
         free(x);
         *state = NULL;
@@ -275,7 +275,7 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
     if (!w->cfg.deadline_ns) w->cfg.deadline_ns = deadline_ns;
     w->listen_fd = -1;
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->apart_done, NULL);
+    pthread_cond_init(&w->answer_thread_done, NULL);
     snprintf(w->store, sizeof w->store, "%s", cfg->store);
     snprintf(w->host, sizeof w->host, "%s", cfg->host);
     snprintf(w->allow, sizeof w->allow, "%s", cfg->allow_hosts ? cfg->allow_hosts : "");
@@ -320,7 +320,7 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
             close(w->listen_fd);
         bt_api_close(w->api);
         bt_cache_close(w->cache);
-        pthread_cond_destroy(&w->apart_done);
+        pthread_cond_destroy(&w->answer_thread_done);
         pthread_mutex_destroy(&w->lock);
         free(w);
         return code;
@@ -338,12 +338,12 @@ void bt_web_stop(bt_web *w) {
     pthread_join(w->publisher, NULL);
     /* a suspended connection would hold the daemon for ever */
     bt_web_wake_streams(w, true);
-    bt_web_wait_apart(w);
+    bt_web_wait_answer_threads(w);
     MHD_stop_daemon(w->daemon);
     if (w->socket[0]) unlink(w->socket);
     bt_api_close(w->api);
     bt_cache_close(w->cache);
-    pthread_cond_destroy(&w->apart_done);
+    pthread_cond_destroy(&w->answer_thread_done);
     pthread_mutex_destroy(&w->lock);
     free(w);
 }

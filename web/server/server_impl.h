@@ -31,7 +31,7 @@ typedef struct link { /* an accepted connection */
     struct link *next, *prev;
 } link_t;
 
-typedef struct bt_apart bt_apart; /* an answer in the making; apart.c */
+typedef struct bt_answer_thread bt_answer_thread; /* an answer in the making; answer_thread.c */
 
 struct bt_web {
     bt_web_cfg cfg;
@@ -46,9 +46,9 @@ struct bt_web {
     atomic_ullong wakes;
     pthread_mutex_t lock; /* streams and links */
     stream *streams;
-    link_t *links;                   /* newest first */
-    int n_streams, n_links, n_apart; /* n_apart: threads at work for an answer */
-    pthread_cond_t apart_done;
+    link_t *links;                            /* newest first */
+    int n_streams, n_links, n_answer_threads; /* n_answer_threads: threads at work for an answer */
+    pthread_cond_t answer_thread_done;
 };
 
 /* responses.c: every response carries the content policy and the other guards' headers */
@@ -64,13 +64,13 @@ bool bt_web_takes_gzip(const char *encodings); /* of an Accept-Encoding header; 
 bt_code bt_web_make_answer(bt_web *w, const bt_route *route, const bt_req *q, const char *run,
                            bt_answer *out);
 
-/* apart.c. answer: suspends the connection; *out is the exchange's, and stays NULL where an error
+/* answer_thread.c. answer: suspends the connection; *out is the exchange's, and stays NULL where an error
  * was sent. send: when it was resumed. wait: for all, before the stop */
-enum MHD_Result bt_web_answer_apart(bt_web *w, struct MHD_Connection *c, const bt_route *route,
-                                    const bt_req *q, bt_apart **out);
-enum MHD_Result bt_web_send_apart(bt_apart *p);
-void bt_web_apart_free(bt_apart *p); /* accepts NULL; joins its thread */
-void bt_web_wait_apart(bt_web *w);
+enum MHD_Result bt_web_answer_in_thread(bt_web *w, struct MHD_Connection *c, const bt_route *route,
+                                        const bt_req *q, bt_answer_thread **out);
+enum MHD_Result bt_web_send_threaded(bt_answer_thread *p);
+void bt_web_answer_thread_free(bt_answer_thread *p); /* accepts NULL; joins its thread */
+void bt_web_wait_answer_threads(bt_web *w);
 
 /* event_streams.c */
 link_t *bt_web_link_of(struct MHD_Connection *c);

@@ -127,7 +127,7 @@ bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t fro
     const bool progress = e->step >= from_step, new_ground = e->step > h->furthest,
                away = e->kind == BT_END_NODE_LOST || e->kind == BT_END_LAUNCH,
                same = !away && !from_outside(e) && same_again(h, e);
-    if (new_ground) h->furthest = e->step, h->in_vain = 0;
+    if (new_ground) h->furthest = e->step, h->without_new_step = 0;
     const int64_t most = away && max_restarts > 0 && max_restarts < AWAY_TRIES ? AWAY_TRIES
                                                                                : max_restarts;
     r.again = false;
@@ -137,7 +137,7 @@ bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t fro
                                                              : "a restart would not help");
     else if (same)
         snprintf(r.why, sizeof r.why, "the same failure came twice at the same step");
-    else if (h->in_vain >= most)
+    else if (h->without_new_step >= most)
         snprintf(r.why, sizeof r.why,
                  most ? "%lld restarts in a row brought no new step (launch.max_restarts)"
                       : "%lld restarts are allowed (launch.max_restarts)",
@@ -149,10 +149,11 @@ bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t fro
     h->alive |= e->started;
     if (r.again) {
         h->restarts++;
-        h->in_vain++;
+        h->without_new_step++;
         /* failures without a new step wait 1, 2, 4 ... 60 s */
         // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): 1 to 6
-        if (!new_ground) r.delay_s = h->in_vain > 6 ? 60 : (double)(1 << (h->in_vain - 1));
+        if (!new_ground)
+            r.delay_s = h->without_new_step > 6 ? 60 : (double)(1 << (h->without_new_step - 1));
     }
     return r;
 }

@@ -48,9 +48,9 @@ const char *bt_end_tell(const bt_end *e, char *buf, size_t size);
 
 /* all zero at first */
 typedef struct bt_restart_history {
-    int restarts;     /* all of them */
-    int in_vain;      /* those since a step was done for the first time */
-    int64_t furthest; /* newest step that was ever recorded */
+    int restarts;         /* all of them */
+    int without_new_step; /* those since a step was done for the first time */
+    int64_t furthest;     /* newest step that was ever recorded */
     bt_end last;
     bool any;
     bool alive; /* ranks had started before: a launch that fails now is a machine that is away */

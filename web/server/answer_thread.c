@@ -1,13 +1,13 @@
-/* apart.c - answers that may take long: each by a thread of its own, while its connection sleeps and
+/* answer_thread.c - answers that may take long: each by a thread of its own, while its connection sleeps and
  * the server's thread serves the others. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "web/server/server_impl.h"
 
-enum { MAX_APART = 4 };
+enum { MAX_ANSWER_THREADS = 4 };
 
-struct bt_apart {
+struct bt_answer_thread {
     bt_web *web;
     struct MHD_Connection *conn;
     const bt_route *route;
@@ -18,14 +18,14 @@ struct bt_apart {
 };
 
 static void *work(void *ctx) {
-    bt_apart *p = ctx;
+    bt_answer_thread *p = ctx;
     bt_web *w = p->web;
     bt_web_make_answer(w, p->route, &p->req, "", &p->answer);
     pthread_mutex_lock(&w->lock);
     p->done = true;
-    w->n_apart--;
+    w->n_answer_threads--;
     MHD_resume_connection(p->conn);
-    pthread_cond_broadcast(&w->apart_done);
+    pthread_cond_broadcast(&w->answer_thread_done);
     pthread_mutex_unlock(&w->lock);
     return NULL;
 }
@@ -35,13 +35,13 @@ static enum MHD_Result too_many(struct MHD_Connection *c) {
                              "try again in two seconds");
 }
 
-enum MHD_Result bt_web_answer_apart(bt_web *w, struct MHD_Connection *c, const bt_route *route,
-                                    const bt_req *q, bt_apart **out) {
+enum MHD_Result bt_web_answer_in_thread(bt_web *w, struct MHD_Connection *c, const bt_route *route,
+                                        const bt_req *q, bt_answer_thread **out) {
     pthread_mutex_lock(&w->lock);
-    bool room = w->n_apart < MAX_APART && !atomic_load(&w->stop);
+    bool room = w->n_answer_threads < MAX_ANSWER_THREADS && !atomic_load(&w->stop);
     pthread_mutex_unlock(&w->lock);
     if (!room) return too_many(c);
-    bt_apart *p = calloc(1, sizeof *p);
+    bt_answer_thread *p = calloc(1, sizeof *p);
     if (!p) return MHD_NO;
     p->web = w;
     p->conn = c;
@@ -51,10 +51,10 @@ enum MHD_Result bt_web_answer_apart(bt_web *w, struct MHD_Connection *c, const b
     bt_text_init(&p->answer.body);
     pthread_mutex_lock(&w->lock);
     MHD_suspend_connection(c);
-    w->n_apart++;
+    w->n_answer_threads++;
     bool started = pthread_create(&p->thread, NULL, work, p) == 0;
     if (!started) {
-        w->n_apart--;
+        w->n_answer_threads--;
         MHD_resume_connection(c);
     }
     pthread_mutex_unlock(&w->lock);
@@ -67,7 +67,7 @@ enum MHD_Result bt_web_answer_apart(bt_web *w, struct MHD_Connection *c, const b
 }
 
 /* called again when the connection was resumed */
-enum MHD_Result bt_web_send_apart(bt_apart *p) {
+enum MHD_Result bt_web_send_threaded(bt_answer_thread *p) {
     pthread_mutex_lock(&p->web->lock);
     bool done = p->done;
     pthread_mutex_unlock(&p->web->lock);
@@ -75,15 +75,15 @@ enum MHD_Result bt_web_send_apart(bt_apart *p) {
 }
 
 /* its thread has at most to return */
-void bt_web_apart_free(bt_apart *p) {
+void bt_web_answer_thread_free(bt_answer_thread *p) {
     if (!p) return;
     pthread_join(p->thread, NULL);
     bt_text_release(&p->answer.body);
     free(p);
 }
 
-void bt_web_wait_apart(bt_web *w) {
+void bt_web_wait_answer_threads(bt_web *w) {
     pthread_mutex_lock(&w->lock);
-    while (w->n_apart > 0) pthread_cond_wait(&w->apart_done, &w->lock);
+    while (w->n_answer_threads > 0) pthread_cond_wait(&w->answer_thread_done, &w->lock);
     pthread_mutex_unlock(&w->lock);
 }
