@@ -123,6 +123,8 @@ static bt_code write_sheet(bt_db *db, const char *run, const export_cfg *cfg, FI
     return code;
 }
 
+static void show_share(void *ctx, double done) { bt_progress_show(ctx, "exporting", done, ""); }
+
 static bt_code write_trace(bt_db *db, const char *run, const export_cfg *cfg, FILE *to,
                            bt_err *err) {
     double steps;
@@ -133,7 +135,13 @@ static bt_code write_trace(bt_db *db, const char *run, const export_cfg *cfg, FI
     if (first > last)
         return bt_fail(err, BT_NOTFOUND, "run '%s' has no step %" PRId64 ": its last is %" PRId64,
                        run, first, last);
-    return bt_export_trace(db, run, first < 0 ? 0 : first, last, to, err);
+    bt_progress bar;
+    bt_progress_begin(&bar, !cfg->out[0] && isatty(STDOUT_FILENO));
+    bt_code code =
+        bt_export_trace(db, &(bt_export_cfg){.run = run, .progress = show_share, .ctx = &bar},
+                        first < 0 ? 0 : first, last, to, err);
+    bt_progress_end(&bar);
+    return code;
 }
 
 /* a file appears whole or not at all */
@@ -157,8 +165,13 @@ static bt_code write_file(bt_db *db, const char *run, const export_cfg *cfg, bt_
 static bt_code write_events(bt_db *db, const char *run, const export_cfg *cfg, bt_err *err) {
     char path[1200];
     int64_t points = 0;
-    BT_TRY(bt_export_tensorboard(db, run, cfg->out[0] ? cfg->out : "runs_tb", cfg->per_rank, path,
-                                 &points, err));
+    bt_progress bar;
+    bt_progress_begin(&bar, false);
+    bt_code code = bt_export_tensorboard(
+        db, &(bt_export_cfg){.run = run, .progress = show_share, .ctx = &bar},
+        cfg->out[0] ? cfg->out : "runs_tb", cfg->per_rank, path, &points, err);
+    bt_progress_end(&bar);
+    BT_TRY(code);
     fprintf(stderr, "%" PRId64 " points in '%s' (tensorboard --logdir %s)\n", points, path,
             cfg->out[0] ? cfg->out : "runs_tb");
     return BT_OK;

@@ -31,7 +31,40 @@ bt_code bt_train_absolute(const char *path, char out[PATH_MAX], bt_err *err) {
     return bt_fail(err, BT_ARG, "path '%s' is too long", path);
 }
 
+/* The files a setting names are found again from any folder: each word that is a file or folder here
+ * becomes its absolute path. Others ("builtin", "synth:chain", what is missing) stay as they are. */
+static bt_code make_absolute(bt_train_plan *p, const char *key, bt_err *err) {
+    const size_t i = bt_opt_find(p->opts.table, p->opts.n, key);
+    char path[PATH_MAX];
+    bt_text old, now;
+    bt_text_init(&old);
+    bt_text_init(&now);
+    bt_opt_value(&p->opts, i, &old);
+    bt_code code = BT_OK;
+    char *rest = NULL;
+    for (char *w = old.len ? strtok_r(old.data, "\n", &rest) : NULL; w && code == BT_OK;
+         w = strtok_r(NULL, "\n", &rest)) {
+        const bool word = strcmp(w, "builtin") == 0 || strcmp(w, "bytes") == 0;
+        if (word || access(w, F_OK) != 0)
+            snprintf(path, sizeof path, "%s", w);
+        else
+            code = bt_train_absolute(w, path, err);
+        bt_text_printf(&now, "%s%s", now.len ? "\n" : "", path);
+    }
+    char where[sizeof p->opts.where[0]];
+    memcpy(where, p->opts.where[i], sizeof where);
+    if (code == BT_OK && now.len)
+        code = bt_opts_set(&p->opts, key, bt_text_str(&now), p->opts.origin[i], where, err);
+    bt_text_release(&old);
+    bt_text_release(&now);
+    return code;
+}
+
 bt_code bt_train_place(bt_train_plan *p, bt_err *err) {
+    static const char *const files[] = {"data.path", "data.val_path", "data.tokenizer",
+                                        "data.cache", "model.init_from"};
+    for (size_t i = 0; i < sizeof files / sizeof files[0] && !p->cfg.print_config; i++)
+        BT_TRY(make_absolute(p, files[i], err));
     char folder[PATH_MAX], path[PATH_MAX + 96];
     snprintf(folder, sizeof folder, "%s", p->store);
     char *slash = strrchr(folder, '/');

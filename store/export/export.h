@@ -7,15 +7,22 @@
 
 #include "store/store.h"
 
+typedef struct bt_export_cfg {
+    const char *run;
+    /* called now and then with the share that is written, 0..1; NULL: nobody asks */
+    void (*progress)(void *ctx, double done);
+    void *ctx;
+} bt_export_cfg;
+
 /* writes DIR/RUN/events.out.tfevents.* (per_rank: also DIR/RUN/rankN/...), replacing what an
  * earlier export of the run left. path receives the main file; n_points counts scalars. */
-bt_code bt_export_tensorboard(bt_db *db, const char *run, const char *dir, bool per_rank,
+bt_code bt_export_tensorboard(bt_db *db, const bt_export_cfg *cfg, const char *dir, bool per_rank,
                               char path[1200], int64_t *n_points, bt_err *err) BT_MUST_CHECK;
 
 /* traceEvents of steps first..last: a process per rank, phases as spans, loss and speed as
  * counters, events as instants. A step's phases are sums over its micro-batches: their order inside
  * the step is drawn, not measured. */
-bt_code bt_export_trace(bt_db *db, const char *run, int64_t first, int64_t last, FILE *to,
+bt_code bt_export_trace(bt_db *db, const bt_export_cfg *cfg, int64_t first, int64_t last, FILE *to,
                         bt_err *err) BT_MUST_CHECK;
 
 uint32_t bt_crc32c(const void *data, size_t n);

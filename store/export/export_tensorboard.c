@@ -109,11 +109,22 @@ typedef struct writing {
     const bt_metric *metrics;
     int first_metric;
     const char *prefix; /* "" or "mean_" */
+    const bt_export_cfg *cfg;
+    double steps;         /* of the run */
+    int query, n_queries; /* which of the file's queries writes, of how many of all files */
+    int64_t rows;
 } writing;
+
+/* every query goes through the run's steps once */
+static void tell_progress(writing *w, double step) {
+    if (!w->cfg->progress || w->rows++ % 256 || !(w->steps > 0)) return;
+    w->cfg->progress(w->cfg->ctx, (w->query + fmin(step / w->steps, 1)) / w->n_queries);
+}
 
 /* step, time_s, then metrics in table order */
 static bool scalars_of_row(void *ctx, const bt_row *row) {
     writing *w = ctx;
+    tell_progress(w, row->nums[0]);
     for (int i = w->first_metric; i < row->n; i++) {
         const bt_metric *m = &w->metrics[i - w->first_metric];
         char tag[160];
@@ -128,6 +139,7 @@ static bool scalars_of_row(void *ctx, const bt_row *row) {
 /* step, time_s, layer, tensor, then layer metrics */
 static bool scalars_of_layer(void *ctx, const bt_row *row) {
     writing *w = ctx;
+    tell_progress(w, row->nums[0]);
     for (int i = 4; i < row->n; i++) {
         char tag[160];
         if (row->types[i] == 'n') continue;
@@ -188,6 +200,7 @@ static bt_code write_main(bt_db *db, const char *run, writing *w, bt_err *err) {
         bt_db_query(db, &(bt_question){.sql = bt_text_str(&sql), .params = &run, .n_params = 1},
                     scalars_of_row, w, err);
     bt_text_clear(&sql);
+    w->query++;
     bt_text_put(&sql, "SELECT s.step, s.time_s, l.layer, l.tensor");
     columns(&sql, ", l.\"%s\"", bt_layer_metrics, BT_ML_COUNT);
     bt_text_put(&sql, " FROM layers l JOIN steps s ON s.run = l.run AND s.attempt = l.attempt AND "
@@ -197,6 +210,7 @@ static bt_code write_main(bt_db *db, const char *run, writing *w, bt_err *err) {
                            &(bt_question){.sql = bt_text_str(&sql), .params = &run, .n_params = 1},
                            scalars_of_layer, w, err);
     bt_text_clear(&sql);
+    w->query++;
     bt_text_put(&sql, "SELECT r.step, s.time_s");
     columns(&sql, ", avg(r.\"%s\")", bt_rank_metrics, BT_MR_COUNT);
     bt_text_put(&sql,
@@ -213,18 +227,23 @@ static bt_code write_main(bt_db *db, const char *run, writing *w, bt_err *err) {
     return code;
 }
 
-static bt_code write_rank(bt_db *db, const char *run, int rank, const char *folder,
-                          double created_s, int64_t *n_points, bt_err *err) {
+/* of_run: what the main file was written with */
+static bt_code write_rank(bt_db *db, const writing *of_run, int rank, const char *folder,
+                          int64_t *n_points, bt_err *err) {
     target t;
     bt_text sql;
     char sub[1100], number[16];
-    const char *params[] = {run, number};
-    writing w = {
-        .created_s = created_s, .metrics = bt_rank_metrics, .first_metric = 2, .prefix = ""};
+    const char *params[] = {of_run->cfg->run, number};
+    writing w = *of_run;
+    w.points = w.rows = 0;
+    w.metrics = bt_rank_metrics;
+    w.first_metric = 2;
+    w.prefix = "";
+    w.query += 1 + rank;
     snprintf(sub, sizeof sub, "%s/rank%d", folder, rank);
     snprintf(number, sizeof number, "%d", rank);
     BT_TRY(make_folder(sub, err));
-    BT_TRY(begin_file(&t, sub, created_s, err));
+    BT_TRY(begin_file(&t, sub, w.created_s, err));
     w.f = t.f;
     bt_text_init(&sql);
     bt_text_put(&sql, "SELECT r.step, s.time_s");
@@ -241,17 +260,20 @@ static bt_code write_rank(bt_db *db, const char *run, int rank, const char *fold
     return end_file(&t, code, err);
 }
 
-bt_code bt_export_tensorboard(bt_db *db, const char *run, const char *dir, bool per_rank,
+bt_code bt_export_tensorboard(bt_db *db, const bt_export_cfg *cfg, const char *dir, bool per_rank,
                               char path[1200], int64_t *n_points, bt_err *err) {
+    const char *run = cfg->run;
     char folder[1060];
     double created_s, ranks;
     target t;
-    writing w = {.prefix = ""};
+    writing w = {.prefix = "", .cfg = cfg};
     if (strlen(dir) > 960) return bt_fail(err, BT_ARG, "folder name is too long");
     snprintf(folder, sizeof folder, "%s/%s", dir, run);
     BT_TRY(bt_db_value(db, "SELECT started_s FROM runs WHERE run = ?1", run, &created_s, err));
     BT_TRY(
         bt_db_value(db, "SELECT max(rank) + 1 FROM rank_steps WHERE run = ?1", run, &ranks, err));
+    BT_TRY(bt_db_value(db, "SELECT steps FROM runs WHERE run = ?1", run, &w.steps, err));
+    w.n_queries = 3 + (per_rank ? (int)ranks : 0);
     BT_TRY(make_folder(dir, err));
     BT_TRY(make_folder(folder, err));
     BT_TRY(begin_file(&t, folder, created_s, err));
@@ -261,7 +283,7 @@ bt_code bt_export_tensorboard(bt_db *db, const char *run, const char *dir, bool 
     BT_TRY(end_file(&t, code, err));
     *n_points = w.points;
     for (int r = 0; per_rank && r < ranks; r++)
-        BT_TRY(write_rank(db, run, r, folder, created_s, n_points, err));
+        BT_TRY(write_rank(db, &w, r, folder, n_points, err));
     snprintf(path, 1200, "%s", t.path);
     return BT_OK;
 }

@@ -10,6 +10,8 @@ typedef struct tracing {
     FILE *to;
     bool any;
     int64_t origin_us; /* start of the first step: ts 0 */
+    const bt_export_cfg *cfg;
+    int64_t first, last;
 } tracing;
 
 static void next_event(tracing *t) {
@@ -47,6 +49,8 @@ static bool rank_row(void *ctx, const bt_row *row) {
     tracing *t = ctx;
     int64_t step = (int64_t)row->nums[0];
     int rank = (int)row->nums[3];
+    if (t->cfg->progress && rank == 0)
+        t->cfg->progress(t->cfg->ctx, (double)(step - t->first) / (double)(t->last - t->first + 1));
     double at = row->nums[1] - row->nums[2] * 1e3 - (double)t->origin_us;
     char name[40];
     snprintf(name, sizeof name, "step %" PRId64, step);
@@ -118,12 +122,12 @@ static bool take_origin(void *ctx, const bt_row *row) {
 #define END_US "(s.time_s + u.started_s) * 1e6"
 #define WINDOW " s.run = ?1 AND s.step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS INTEGER)"
 
-bt_code bt_export_trace(bt_db *db, const char *run, int64_t first, int64_t last, FILE *to,
+bt_code bt_export_trace(bt_db *db, const bt_export_cfg *cfg, int64_t first, int64_t last, FILE *to,
                         bt_err *err) {
     char a[24], b[24];
-    const char *params[] = {run, a, b};
+    const char *run = cfg->run, *params[] = {run, a, b};
     double origin = NAN;
-    tracing t = {.to = to};
+    tracing t = {.to = to, .cfg = cfg, .first = first, .last = last};
     snprintf(a, sizeof a, "%" PRId64, first);
     snprintf(b, sizeof b, "%" PRId64, last);
     BT_TRY(bt_db_query(

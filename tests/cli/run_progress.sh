@@ -32,4 +32,7 @@ quiet measuring eval done --tokens 100k --threads 1
 "$BT_BIN/tests/t.store.synth_runs" "$BITRAIN_STORE" long ranks=16 steps=6000 || fault "no long run"
 bar exporting export long --what rank_steps --format jsonl --out rows.jsonl
 quiet exporting export long --what rank_steps --out rows.csv
+bar exporting export long --format tensorboard --out tb
+quiet exporting export long --format tensorboard --out tb
+bar exporting export long --format trace --from 0 --to 2000 --out trace.json
 finish

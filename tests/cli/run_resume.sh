@@ -48,10 +48,16 @@ BITRAIN_THREADS=1 BITRAIN_RANKS=2 ok train --resume placed --stop-after 1
 ok train --resume placed --stop-after 1 --tp 2 --dp-replicate 1
 says "as the run was started: --threads 1 (give"
 [ "$(q "SELECT group_concat(world_size) FROM attempts WHERE run='placed'")" = "4,4,1,2,2" ] || fault "placed ran on $(q "SELECT group_concat(world_size) FROM attempts WHERE run='placed'") ranks"
+# files are kept by their whole paths: resumed from another folder, the run finds its data and its tokenizer
+printf 'the light and the darkness %s\n' $(seq 1 4000) >words.txt
+ok tokenizer train words.txt --vocab 300 --out words.json
+ok train "${tiny[@]/synth:chain/words.txt}" --tokenizer words.json --steps 6 --stop-after 2 --name away
+mkdir -p elsewhere
+(cd elsewhere && timeout 100 "$BITRAIN" train --resume away >../out 2>../err) || fault "the data is not found from another folder: $(cat err)"
+says "run away done after step 6"
 # --hosts is kept by its whole path; a host file that is gone is named with the way out
 printf 'localhost slots=2\n' >hosts.txt
 ok train "${tiny[@]}" --hosts hosts.txt --steps 10 --stop-after 2 --name hosted
-mkdir -p elsewhere
 (cd elsewhere && timeout 100 "$BITRAIN" train --resume hosted --dry-run >../out 2>../err) || fault "the host file is not found from another folder: $(cat err)"
 says "--hosts $tmp/hosts.txt"
 rm hosts.txt

@@ -145,24 +145,35 @@ static void make(const bt_tmp *t) {
     OK(bt_synth_make(t->db, &s, err));
 }
 
+/* ctx: the share told last */
+static void rises(void *ctx, double done) {
+    double *last = ctx;
+    assert_true(done >= *last && done <= 1);
+    *last = done;
+}
+
 static void tensorboard_files_are_sound(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
     char path[1200];
     int64_t points = 0, again = 0;
+    double share = 0;
+    const bt_export_cfg of_s = {.run = "s", .progress = rises, .ctx = &share};
     tally got;
     struct stat st;
     make(t);
     assert_true(bt_crc32c("123456789", 9) == 0xE3069283u); /* the check value of CRC-32C */
     OK(bt_db_open(&db, t->db, err));
-    OK(bt_export_tensorboard(db, "s", t->dir, true, path, &points, err));
+    OK(bt_export_tensorboard(db, &of_s, t->dir, true, path, &points, err));
+    assert_true(share > 0.5);
+    share = 0;
     read_events(path, &got);
     assert_int_equal(got.losses, 200);
     assert_int_equal(got.layers, 10);
     assert_int_equal(got.means, 200);
     assert_int_equal(got.last_step, 199);
     assert_true(points > got.records); /* the ranks' files too */
-    OK(bt_export_tensorboard(db, "s", t->dir, true, path, &again, err));
+    OK(bt_export_tensorboard(db, &of_s, t->dir, true, path, &again, err));
     assert_true(points == again);
     read_events(path, &got); /* replaced, not added to */
     assert_int_equal(got.losses, 200);
