@@ -1,5 +1,4 @@
 /* cmd_generate.c - text from a trained model. */
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,13 +7,15 @@
 
 #include "cli/common/command.h"
 #include "cli/model/checkpoint_model.h"
+#include "cli/model/sampling_opts.h"
+#include "engine/answer/output_text.h"
 #include "engine/base/clock.h"
 #include "engine/model/net/generate.h"
 
 typedef struct generate_cfg {
-    char prompt[65536], store[1024], isa[16];
-    int64_t tokens, top_k, seed, threads;
-    double temperature, top_p;
+    char prompt[65536], store[1024], isa[16], stop[4096];
+    int64_t tokens, threads;
+    bt_sampling_opts sampling;
     bool json;
 } generate_cfg;
 
@@ -23,15 +24,10 @@ static const bt_opt generate_opts[] = {
     {"prompt", "--prompt", BT_OPT_TEXT, FIELD(prompt), "", 0, 0, NULL, NULL,
      "text to go on from ('-' reads it from standard input)"},
     {"tokens", "--tokens", BT_OPT_INT, FIELD(tokens), "256", 1, 1e9, NULL, "tokens",
-     "how many to write"},
-    {"temperature", "--temperature", BT_OPT_REAL, FIELD(temperature), "0.8", 0, 100, NULL, NULL,
-     "0: always the likeliest token"},
-    {"top_k", "--top-k", BT_OPT_INT, FIELD(top_k), "0", 0, 1e9, NULL, "tokens",
-     "choose among the likeliest N (0: all)"},
-    {"top_p", "--top-p", BT_OPT_REAL, FIELD(top_p), "0.95", 0, 1, NULL, NULL,
-     "choose among the likeliest that hold this probability (1: all)"},
-    {"seed", "--seed", BT_OPT_INT, FIELD(seed), "1", 0, 9007199254740992.0, NULL, NULL,
-     "same seed, same text"},
+     "how many to write at most"},
+    {"stop", "--stop", BT_OPT_LIST, FIELD(stop), "", 0, 0, NULL, NULL,
+     "end before any of these texts (\\n is a line feed)"},
+    BT_SAMPLING_OPTS(generate_cfg),
     {"threads", "--threads", BT_OPT_INT, FIELD(threads), "0", 0, 1024, NULL, NULL,
      "threads (0: all cores)"},
     {"isa", "--isa", BT_OPT_TEXT, FIELD(isa), "", 0, 0, NULL, NULL,
@@ -46,11 +42,17 @@ static const bt_opt *options(size_t *n) {
     return generate_opts;
 }
 
-/* A terminal gets no control bytes; a file or pipe gets what the model said. */
-static void show(const char *s, size_t n, bool terminal) {
-    for (size_t i = 0; i < n; i++) {
-        const unsigned char c = (unsigned char)s[i];
-        putchar(terminal && (c < 0x20 || c == 0x7f) && c != '\n' && c != '\t' ? '?' : c);
+/* A terminal gets no control characters and nothing but UTF-8; a file or pipe gets what the model
+ * said. */
+static void show(const char *s, size_t n) {
+    if (isatty(STDOUT_FILENO)) {
+        bt_text plain;
+        bt_text_init(&plain);
+        bt_utf8_mend(&plain, s, n, true);
+        fwrite(bt_text_str(&plain), 1, plain.len, stdout);
+        bt_text_release(&plain);
+    } else {
+        fwrite(s, 1, n, stdout);
     }
     fflush(stdout);
 }
@@ -64,75 +66,122 @@ static bt_code read_stdin(bt_text *out, bt_err *err) {
                : BT_OK;
 }
 
-static bt_code write_on(bt_trained *t, const generate_cfg *cfg, const bt_text *prompt,
-                        bt_text *text, int64_t *written, double *seconds, bt_err *err) {
+typedef struct written {
+    bt_output out;
+    int64_t tokens, prompt_tokens;
+    double seconds, prompt_seconds;
+    const char *finish; /* "length", "stop" */
+} written;
+
+/* the text without what precedes it: token by token until a stop string, the end-of-text token or
+ * the limit */
+static bt_code write_tokens(bt_trained *t, bt_gen *gen, const generate_cfg *cfg, written *w,
+                            bt_err *err) {
+    const bt_sampling how = bt_sampling_of(&cfg->sampling);
+    bt_code code = BT_OK;
+    size_t n;
+    w->finish = "length";
+    while (code == BT_OK && w->tokens < cfg->tokens && !w->out.stopped) {
+        const int32_t id = bt_gen_sample(gen, &how);
+        if (id >= 0 && id == bt_tokenizer_eot(t->tokenizer)) {
+            w->finish = "stop";
+            break;
+        }
+        const char *bytes = bt_tokenizer_bytes(t->tokenizer, id, &n);
+        bt_output_add(&w->out, bytes, n);
+        w->tokens++;
+        if (w->tokens < cfg->tokens && !w->out.stopped) code = bt_gen_feed(gen, &id, 1, err);
+        const char *ready = bt_output_next(&w->out, false, &n);
+        if (!cfg->json) show(ready, n);
+    }
+    const char *rest = bt_output_next(&w->out, true, &n);
+    if (!cfg->json) show(rest, n);
+    if (w->out.stopped) w->finish = "stop";
+    return code == BT_OK && w->out.text.failed ? bt_fail(err, BT_NOMEM, "no memory for the text")
+                                               : code;
+}
+
+static bt_code write_on(bt_trained *t, const generate_cfg *cfg, const bt_text *prompt, written *w,
+                        bt_err *err) {
     bt_gen *gen = NULL;
     int32_t *ids = NULL;
     size_t n = 0, cap = 0;
-    const bt_sampling how = {.temperature = cfg->temperature,
-                             .top_k = (int)(cfg->top_k > 1 << 30 ? 0 : cfg->top_k),
-                             .top_p = cfg->top_p,
-                             .seed = (uint64_t)cfg->seed};
     const char *from = prompt->len ? bt_text_str(prompt) : "\n";
-    const bool terminal = isatty(STDOUT_FILENO);
     bt_code code = bt_tokenizer_encode(t->tokenizer, from, prompt->len ? prompt->len : 1, &ids, &n,
                                        &cap, err);
     if (code == BT_OK) code = bt_gen_create(&gen, t->model, err);
-    if (code == BT_OK) code = bt_gen_feed(gen, ids, n, err);
-    if (code == BT_OK && !cfg->json) show(bt_text_str(prompt), prompt->len, terminal);
     const int64_t began = bt_now_ns();
-    for (; code == BT_OK && *written < cfg->tokens; (*written)++) {
-        int32_t id;
-        code = bt_gen_next(gen, &how, &id, err);
-        if (code != BT_OK || (id == bt_tokenizer_eot(t->tokenizer) && id >= 0)) break;
-        const size_t at = text->len;
-        bt_tokenizer_decode(t->tokenizer, &id, 1, text);
-        if (!cfg->json) show(text->data + at, text->len - at, terminal);
-    }
-    *seconds = (double)(bt_now_ns() - began) / 1e9;
-    if (code == BT_OK && !cfg->json && (!text->len || text->data[text->len - 1] != '\n'))
+    if (code == BT_OK) code = bt_gen_feed(gen, ids, n, err);
+    const int64_t fed = bt_now_ns();
+    w->prompt_tokens = (int64_t)n;
+    w->prompt_seconds = (double)(fed - began) / 1e9;
+    if (code == BT_OK && !cfg->json) show(bt_text_str(prompt), prompt->len);
+    if (code == BT_OK) code = write_tokens(t, gen, cfg, w, err);
+    w->seconds = (double)(bt_now_ns() - fed) / 1e9;
+    if (code == BT_OK && !cfg->json &&
+        (!w->out.text.len || w->out.text.data[w->out.text.len - 1] != '\n'))
         putchar('\n');
     bt_gen_destroy(gen);
     free(ids);
     return code;
 }
 
+static double per_second(int64_t n, double seconds) {
+    return seconds > 0 ? (double)n / seconds : NAN;
+}
+
+static void put_json(const bt_trained *t, const bt_text *prompt, const written *w) {
+    bt_text out, mended;
+    bt_json j;
+    bt_text_init(&out);
+    bt_text_init(&mended);
+    bt_json_begin(&j, &out);
+    bt_json_object(&j, NULL);
+    bt_json_str(&j, "run", t->meta.run);
+    bt_json_str(&j, "checkpoint", t->path);
+    bt_json_int(&j, "step", t->meta.step);
+    bt_json_str(&j, "prompt", bt_text_str(prompt));
+    bt_utf8_mend(&mended, bt_text_str(&w->out.text), w->out.text.len, false);
+    bt_json_str(&j, "text", bt_text_str(&mended));
+    bt_json_int(&j, "tokens", w->tokens);
+    bt_json_str(&j, "finish_reason", w->finish);
+    bt_json_num(&j, "tokens_per_s", per_second(w->tokens, w->seconds));
+    bt_json_int(&j, "prompt_tokens", w->prompt_tokens);
+    bt_json_num(&j, "prompt_tokens_per_s", per_second(w->prompt_tokens, w->prompt_seconds));
+    bt_json_end(&j, '}');
+    puts(bt_text_str(&out));
+    bt_text_release(&mended);
+    bt_text_release(&out);
+}
+
 static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err) {
     bt_trained t;
-    bt_text prompt, text;
-    int64_t written = 0;
-    double seconds = 0;
+    bt_text prompt, stop_text;
+    written w;
+    const char *stops[BT_STOPS_MAX];
+    size_t n_stops = 0;
     bt_text_init(&prompt);
-    bt_text_init(&text);
+    bt_text_init(&stop_text);
+    memset(&t, 0, sizeof t);
+    memset(&w, 0, sizeof w);
     const bt_trained_how how = {
         .which = which, .store = cfg->store, .isa = cfg->isa, .threads = cfg->threads, .B = 1};
-    bt_code code = BT_OK;
-    if (strcmp(cfg->prompt, "-") == 0)
+    bt_code code = bt_stops_of(cfg->stop, &stop_text, stops, &n_stops, err);
+    bt_output_init(&w.out, stops, n_stops);
+    if (code == BT_OK && strcmp(cfg->prompt, "-") == 0)
         code = read_stdin(&prompt, err);
     else
         bt_text_put(&prompt, cfg->prompt);
-    memset(&t, 0, sizeof t);
     if (code == BT_OK) code = bt_trained_load(&t, &how, err);
-    if (code == BT_OK) code = write_on(&t, cfg, &prompt, &text, &written, &seconds, err);
-    if (code == BT_OK && cfg->json) {
-        bt_text out;
-        bt_json j;
-        bt_text_init(&out);
-        bt_json_begin(&j, &out);
-        bt_json_object(&j, NULL);
-        bt_json_str(&j, "run", t.meta.run);
-        bt_json_str(&j, "checkpoint", t.path);
-        bt_json_int(&j, "step", t.meta.step);
-        bt_json_str(&j, "prompt", bt_text_str(&prompt));
-        bt_json_str(&j, "text", bt_text_str(&text));
-        bt_json_int(&j, "tokens", written);
-        bt_json_num(&j, "tokens_per_s", seconds > 0 ? (double)written / seconds : NAN);
-        bt_json_end(&j, '}');
-        puts(bt_text_str(&out));
-        bt_text_release(&out);
-    }
+    if (code == BT_OK) code = write_on(&t, cfg, &prompt, &w, err);
+    if (code == BT_OK && cfg->json) put_json(&t, &prompt, &w);
+    if (code == BT_OK && !cfg->json)
+        fprintf(stderr, "%lld tokens, %.1f tokens/s (prompt: %lld tokens, %.1f tokens/s)\n",
+                (long long)w.tokens, per_second(w.tokens, w.seconds), (long long)w.prompt_tokens,
+                per_second(w.prompt_tokens, w.prompt_seconds));
     bt_trained_release(&t);
-    bt_text_release(&text);
+    bt_output_release(&w.out);
+    bt_text_release(&stop_text);
     bt_text_release(&prompt);
     return code;
 }
@@ -156,6 +205,7 @@ const bt_command bt_cmd_generate = {
     .args = "[RUN|DIR]",
     .examples = "bitrain generate last --prompt 'In the beginning'\n"
                 "bitrain generate abl-3 --tokens 400 --temperature 0.7 --top-k 40 --seed 7\n"
+                "bitrain generate last --prompt 'Q: why?' --stop '\\n' 'Q:'   one line of answer\n"
                 "echo 'And God said' | bitrain generate last --prompt -\n",
     .options = options,
     .run = run,

@@ -188,6 +188,19 @@ cp out g1; ok generate "$tmp/runs/first" --prompt abc --tokens 20 --seed 3
 cmp -s out g1 || fault "the same seed gives another text"
 [ "$(head -c 3 out)" = abc ] || fault "the prompt is not repeated"
 ok generate first --prompt abc --tokens 20 --seed 3 --temperature 0 --threads 1
+grep -qE '^20 tokens, [0-9.]+ tokens/s \(prompt: 3 tokens, [0-9.]+ tokens/s\)$' err || fault "generate does not say its speed: $(cat err)"
+# a stop string ends the text before it, and the rest is as without one
+ok generate first --prompt abc --tokens 40 --seed 3 --json
+field_of() { sed -E 's/.*"text":"(.*)","tokens":([0-9]+),"finish_reason":"([a-z]+)".*/\'"$1"'/' "$2"; }
+whole=$(field_of 1 out)
+[ "$(field_of 3 out)" = length ] && [ "$(field_of 2 out)" = 40 ] || fault "40 tokens end otherwise: $(cat out)"
+plain=$(sed -E 's/\\u[0-9a-f]{4}|\\./ /g' <<<"${whole:8}" | grep -oE '[A-Za-z0-9]{2}' | head -1)       # two characters that JSON does not escape
+if [ -n "$plain" ]; then
+    ok generate first --prompt abc --tokens 40 --seed 3 --json --stop 'never ever' "$plain"
+    [ "$(field_of 1 out)" = "${whole%%"$plain"*}" ] || fault "--stop $plain: '$(field_of 1 out)' is not the beginning of '$whole'"
+    [ "$(field_of 3 out)" = stop ] || fault "--stop does not say so"
+fi
+ok generate first --prompt abc --tokens 20 --temperature 0 --repeat-penalty 50 --min-p 0.5
 code 3 generate none
 code 4 ctl first pause
 says "not live"

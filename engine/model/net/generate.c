@@ -1,4 +1,4 @@
-/* generate.c - decoding with a key-value cache, and sampling. */
+/* generate.c - decoding with a key-value cache. */
 #include "engine/model/net/generate.h"
 
 #include <math.h>
@@ -6,26 +6,19 @@
 #include <string.h>
 
 #include "engine/base/arena.h"
-#include "engine/base/rng.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
-/* weight: exp((logit - best) / temperature) */
-typedef struct candidate {
-    float weight;
-    int32_t token;
-} candidate;
-
 struct bt_gen {
     bt_model *m;
     bt_arena arena;
-    float *k, *v;          /* (L, T, KV * D) */
-    float *scores;         /* (H, T) */
-    float *logits;         /* (V) */
-    candidate *candidates; /* (V) a heap while sampling */
-    int32_t *tokens;       /* (T) what the cache holds */
-    size_t length;         /* tokens in the cache */
+    float *k, *v;  /* (L, T, KV * D) */
+    float *scores; /* (H, T) */
+    float *logits; /* (V) */
+    bt_sampler *sampler;
+    int32_t *tokens; /* (T) what the cache holds */
+    size_t length;   /* tokens in the cache */
     size_t seen;
 };
 
@@ -49,9 +42,9 @@ bt_code bt_gen_create(bt_gen **out, bt_model *m, bt_err *err) {
            v = bt_arena_reserve(&g->arena, cache, sizeof(float));
     size_t scores = bt_arena_reserve(&g->arena, (size_t)c->H * T, sizeof(float)),
            logits = bt_arena_reserve(&g->arena, V, sizeof(float));
-    size_t candidates = bt_arena_reserve(&g->arena, V, sizeof(candidate)),
-           tokens = bt_arena_reserve(&g->arena, T, sizeof(int32_t));
+    size_t tokens = bt_arena_reserve(&g->arena, T, sizeof(int32_t));
     bt_code code = bt_arena_commit(&g->arena, err);
+    if (code == BT_OK) code = bt_sampler_create(&g->sampler, V, err);
     if (code != BT_OK) {
         bt_gen_destroy(g);
         return code;
@@ -60,7 +53,6 @@ bt_code bt_gen_create(bt_gen **out, bt_model *m, bt_err *err) {
     g->v = bt_arena_at(&g->arena, v);
     g->scores = bt_arena_at(&g->arena, scores);
     g->logits = bt_arena_at(&g->arena, logits);
-    g->candidates = bt_arena_at(&g->arena, candidates);
     g->tokens = bt_arena_at(&g->arena, tokens);
     *out = g;
     return BT_OK;
@@ -68,6 +60,7 @@ bt_code bt_gen_create(bt_gen **out, bt_model *m, bt_err *err) {
 
 void bt_gen_destroy(bt_gen *g) {
     if (!g) return;
+    bt_sampler_destroy(g->sampler);
     bt_arena_release(&g->arena);
     free(g);
 }
@@ -217,77 +210,8 @@ bt_code bt_gen_feed(bt_gen *g, const int32_t *tokens, size_t n, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- sampling -------------------------------------------------------------------------------- */
-/* ties go to the smaller token, so that the order is one order */
-static bool likelier(const candidate *a, const candidate *b) {
-    return a->weight > b->weight || (a->weight == b->weight && a->token < b->token);
-}
-
-static void sift_down(candidate *heap, size_t n, size_t i) {
-    for (;;) {
-        size_t best = i, left = 2 * i + 1;
-        if (left < n && likelier(&heap[left], &heap[best])) best = left;
-        if (left + 1 < n && likelier(&heap[left + 1], &heap[best])) best = left + 1;
-        if (best == i) return;
-        candidate moved = heap[i];
-        heap[i] = heap[best];
-        heap[best] = moved;
-        i = best;
-    }
-}
-
-/* takes the likeliest of n candidates out of the heap; it ends behind the rest, at heap[n - 1] */
-static candidate pop(candidate *heap, size_t n) {
-    candidate first = heap[0];
-    heap[0] = heap[n - 1];
-    heap[n - 1] = first;
-    sift_down(heap, n - 1, 0);
-    return first;
-}
-
-static int32_t likeliest(const float *logits, size_t V) {
-    size_t best = 0;
-    for (size_t i = 1; i < V; i++) {
-        if (logits[i] > logits[best]) best = i;
-    }
-    return (int32_t)best;
-}
-
-/* Leaves the tokens that may be drawn at the end of c, likeliest last; returns how many. *held:
- * their weights' sum. */
-static size_t limit(candidate *c, size_t V, size_t k, double p, double *held) {
-    double total = *held;
-    for (size_t i = V / 2; i-- > 0;) sift_down(c, V, i);
-    if (k < V) {
-        total = 0;
-        for (size_t i = 0; i < k; i++) total += (double)pop(c, V - i).weight;
-    }
-    size_t n = 0;
-    for (*held = 0; n < k && (n == 0 || *held < p * total); n++)
-        *held += (double)(k < V ? c[V - 1 - n] : pop(c, V - n)).weight;
-    return n;
-}
-
 int32_t bt_gen_sample(bt_gen *g, const bt_sampling *s) {
-    size_t V = (size_t)g->m->setup.cfg.V;
-    int32_t best = likeliest(g->logits, V);
-    if (!(s->temperature > 0) || s->top_k == 1) return best;
-    size_t n = V, k = s->top_k > 0 && (size_t)s->top_k < V ? (size_t)s->top_k : V;
-    double p = s->top_p > 0 && s->top_p < 1 ? s->top_p : 1.0, held = 0;
-    candidate *c = g->candidates;
-    for (size_t i = 0; i < V; i++) {
-        c[i] = (candidate){
-            (float)exp(((double)g->logits[i] - (double)g->logits[best]) / s->temperature),
-            (int32_t)i};
-        held += (double)c[i].weight;
-    }
-    if (k < V || p < 1) n = limit(c, V, k, p, &held);
-    double u = bt_rng_unit(s->seed, bt_hash_name("sample"), g->seen) * held;
-    for (size_t i = 1; i < n; i++) {
-        u -= (double)c[V - i].weight;
-        if (u < 0) return c[V - i].token;
-    }
-    return c[V - n].token;
+    return bt_sampler_draw(g->sampler, g->logits, s, (bt_history){g->tokens, g->length}, g->seen);
 }
 
 bt_code bt_gen_next(bt_gen *g, const bt_sampling *s, int32_t *token, bt_err *err) {

@@ -5,26 +5,20 @@
  *           quantised (bt_model_quantise) after its weights last changed; it is borrowed, and its
  *           activations are overwritten: not between forward and backward. A model created without
  *           training holds its ternary weights in 2 bits for this; one that trains decodes, slower.
- * Owns:     one arena: cache of keys and values (L, T, KV*D) twice, the tokens seen, logits.
+ * Owns:     one arena: cache of keys and values (L, T, KV*D) twice, the tokens in it, logits; a
+ *           sampler.
  * Context:  after T tokens the older half is forgotten: the cache is rebuilt from the last T/2
  *           tokens.
  * Exact:    logits equal those of the training forward within fp32 rounding; sampling is a function of
- *           (logits, bt_sampling, number of tokens seen).
+ *           (logits, bt_sampling, tokens in the cache, number of tokens seen).
  * Threads:  the training thread; kernels split over the pool. No allocation after create. */
 #ifndef BT_ENGINE_MODEL_NET_GENERATE_H
 #define BT_ENGINE_MODEL_NET_GENERATE_H
 
 #include "engine/model/net/model.h"
+#include "engine/model/net/sampler.h"
 
 typedef struct bt_gen bt_gen;
-
-typedef struct bt_sampling {
-    double temperature; /* 0: always the likeliest token */
-    int top_k;          /* 0: no limit */
-    /* smallest set of tokens that holds this probability; >= 1 or <= 0: all */
-    double top_p;
-    uint64_t seed;
-} bt_sampling;
 
 bt_code bt_gen_create(bt_gen **out, bt_model *m, bt_err *err) BT_MUST_CHECK;
 void bt_gen_destroy(bt_gen *g); /* accepts NULL */
@@ -33,7 +27,7 @@ void bt_gen_reset(bt_gen *g);   /* forget everything */
  * the vocabulary */
 bt_code bt_gen_feed(bt_gen *g, const int32_t *tokens, size_t n, bt_err *err) BT_MUST_CHECK;
 const float *bt_gen_logits(const bt_gen *g); /* (V), valid until the next feed */
-/* the next token; does not feed it */
+/* the next token; does not feed it. The penalty is on the tokens in the cache */
 int32_t bt_gen_sample(bt_gen *g, const bt_sampling *s);
 /* sample, then feed */
 bt_code bt_gen_next(bt_gen *g, const bt_sampling *s, int32_t *token, bt_err *err) BT_MUST_CHECK;

@@ -174,7 +174,10 @@ static void sampling_draws_what_it_says(void **state) {
         for (int a = 0; a < V; a++) p[order[a]] = a < left ? p[order[a]] / kept : 0;
         int count[V] = {0};
         for (uint64_t seed = 0; seed < DRAWS; seed++) {
-            bt_sampling s = {cases[i].temperature, cases[i].top_k, cases[i].top_p, seed};
+            bt_sampling s = {.temperature = cases[i].temperature,
+                             .top_k = cases[i].top_k,
+                             .top_p = cases[i].top_p,
+                             .seed = seed};
             int32_t t = bt_gen_sample(g, &s);
             assert_in_range(t, 0, V - 1);
             count[t]++;

@@ -1,0 +1,119 @@
+/* output_text.c - holding back what is no whole character yet and what may become a stop string. */
+#include "engine/answer/output_text.h"
+
+#include <string.h>
+
+void bt_output_init(bt_output *o, const char *const *stop, size_t n) {
+    memset(o, 0, sizeof *o);
+    bt_text_init(&o->text);
+    o->stop = stop;
+    o->n_stop = n;
+}
+
+void bt_output_release(bt_output *o) {
+    bt_text_release(&o->text);
+    memset(o, 0, sizeof *o);
+}
+
+/* the earliest place from `from` on where a stop string begins; the text's length: none */
+static size_t find_stop(const bt_output *o, size_t from) {
+    size_t at = o->text.len;
+    for (size_t i = 0; i < o->n_stop; i++) {
+        const size_t n = strlen(o->stop[i]);
+        if (n == 0 || n > o->text.len) continue;
+        /* a longer stop string may have begun earlier than the one before */
+        const size_t first = from > n ? from - n : 0;
+        for (size_t k = first; k < at && k + n <= o->text.len; k++)
+            if (memcmp(o->text.data + k, o->stop[i], n) == 0) at = k;
+    }
+    return at;
+}
+
+void bt_output_add(bt_output *o, const char *bytes, size_t n) {
+    if (o->stopped) return;
+    const size_t from = o->text.len;
+    bt_text_putn(&o->text, bytes, n);
+    if (o->text.failed) return;
+    const size_t at = find_stop(o, from);
+    if (at == o->text.len) return;
+    o->stopped = true;
+    o->text.len = at;
+    o->text.data[at] = '\0';
+}
+
+/* bytes at the end that a stop string begins with */
+static size_t held_for_stop(const bt_output *o) {
+    size_t held = 0;
+    for (size_t i = 0; i < o->n_stop; i++) {
+        const size_t n = strlen(o->stop[i]);
+        for (size_t k = n ? n - 1 : 0; k > held; k--) {
+            if (k <= o->text.len && memcmp(o->text.data + o->text.len - k, o->stop[i], k) == 0) {
+                held = k;
+                break;
+            }
+        }
+    }
+    return held;
+}
+
+const char *bt_output_next(bt_output *o, bool last, size_t *n) {
+    size_t end = o->text.len;
+    if (!last && !o->stopped && o->text.data) {
+        end -= held_for_stop(o);
+        end -= bt_utf8_unfinished(o->text.data, end);
+    }
+    const char *s = o->text.data ? o->text.data + o->given : "";
+    /* what was handed out stays: a character that is finished later is longer, not shorter */
+    *n = end > o->given ? end - o->given : 0;
+    o->given += *n;
+    return s;
+}
+
+/* bytes of the character that begins with c; 0: none does */
+static size_t utf8_length(unsigned char c) {
+    if (c < 0x80) return 1;
+    if (c >= 0xc2 && c < 0xe0) return 2;
+    if (c >= 0xe0 && c < 0xf0) return 3;
+    return c >= 0xf0 && c < 0xf5 ? 4 : 0;
+}
+
+size_t bt_utf8_unfinished(const char *s, size_t n) {
+    for (size_t back = 1; back <= 3 && back <= n; back++) {
+        const unsigned char c = (unsigned char)s[n - back];
+        if ((c & 0xc0) == 0x80) continue;
+        return utf8_length(c) > back ? back : 0;
+    }
+    return 0;
+}
+
+/* length of the valid character at s, 0: none; no surrogates, nothing overlong */
+static size_t utf8_at(const char *s, size_t n) {
+    const unsigned char *u = (const unsigned char *)s;
+    const size_t k = utf8_length(u[0]);
+    if (k == 0 || k > n) return 0;
+    for (size_t i = 1; i < k; i++)
+        if ((u[i] & 0xc0) != 0x80) return 0;
+    if (k == 3 && ((u[0] == 0xe0 && u[1] < 0xa0) || (u[0] == 0xed && u[1] >= 0xa0))) return 0;
+    if (k == 4 && ((u[0] == 0xf0 && u[1] < 0x90) || (u[0] == 0xf4 && u[1] >= 0x90))) return 0;
+    return k;
+}
+
+/* C0, DEL and C1 */
+static bool is_control(const char *s, size_t k) {
+    const unsigned char *u = (const unsigned char *)s;
+    if (k == 1) return (u[0] < 0x20 && u[0] != '\n' && u[0] != '\t') || u[0] == 0x7f;
+    return k == 2 && u[0] == 0xc2 && u[1] < 0xa0;
+}
+
+void bt_utf8_mend(bt_text *out, const char *s, size_t n, bool terminal) {
+    for (size_t i = 0; i < n;) {
+        const size_t k = utf8_at(s + i, n - i);
+        if (k == 0 || (s[i] == '\0' && !terminal))
+            bt_text_put(out, "\xef\xbf\xbd");
+        else if (terminal && is_control(s + i, k))
+            bt_text_put(out, "?");
+        else
+            bt_text_putn(out, s + i, k);
+        i += k ? k : 1;
+    }
+}

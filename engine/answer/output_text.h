@@ -1,0 +1,37 @@
+/* output_text.h - text that a model is writing: whole characters only, cut before a stop string.
+ *
+ * Bytes of tokens come in, in any portions: one character may lie in several tokens, one token may
+ * end within a stop string. What is handed out never ends inside a character of UTF-8 and never
+ * holds the beginning of a stop string that may still be completed. Bytes that are no UTF-8 are
+ * handed out as they are.
+ *
+ * Order:    init -> { add -> next }* -> next(last) -> release.
+ * Owns:     the text; the stop strings are borrowed. Threads: one owner. */
+#ifndef BT_ENGINE_ANSWER_OUTPUT_TEXT_H
+#define BT_ENGINE_ANSWER_OUTPUT_TEXT_H
+
+#include "engine/base/text.h"
+
+typedef struct bt_output {
+    bt_text text; /* so far, without the stop string that ended it */
+    size_t given; /* bytes that were handed out */
+    const char *const *stop;
+    size_t n_stop;
+    bool stopped; /* by a stop string: later bytes are ignored */
+} bt_output;
+
+/* stop: (n) texts, empty ones ignored */
+void bt_output_init(bt_output *o, const char *const *stop, size_t n);
+void bt_output_release(bt_output *o); /* accepts an all-zero struct */
+void bt_output_add(bt_output *o, const char *bytes, size_t n);
+/* what may be shown and was not yet; n may be 0. last: nothing follows, so all that is left. Valid
+ * until the next add */
+const char *bt_output_next(bt_output *o, bool last, size_t *n);
+
+/* bytes at the end of s[0..n) that begin a character without completing it; 0..3 */
+size_t bt_utf8_unfinished(const char *s, size_t n);
+/* Appends s with what is no UTF-8 (and NUL, which JSON texts of C cannot hold) as U+FFFD. terminal:
+ * control characters other than line feed and tab as '?', too */
+void bt_utf8_mend(bt_text *out, const char *s, size_t n, bool terminal);
+
+#endif

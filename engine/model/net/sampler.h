@@ -1,0 +1,58 @@
+/* sampler.h - which token follows, drawn from logits.
+ *
+ * Order:    repetition penalty -> temperature -> top-k -> top-p -> min-p -> draw. Each works on what
+ *           the one before it left: temperature divides all logits; top-k keeps the k likeliest
+ *           tokens; top-p the smallest set of the likeliest that holds this share of their
+ *           probability; min-p drops those less likely than this share of the likeliest. The draw is
+ *           in proportion to what is left. At least one token is always left. This is the order of
+ *           transformers' logits processors.
+ * Exact:    a function of (logits, bt_sampling, history, index): the same on every machine and for any
+ *           number of threads.
+ * Owns:     memory for one vocabulary. Threads: one caller. No allocation after create. */
+#ifndef BT_ENGINE_MODEL_NET_SAMPLER_H
+#define BT_ENGINE_MODEL_NET_SAMPLER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/status.h"
+
+typedef struct bt_sampling {
+    double temperature; /* 0: always the likeliest token */
+    int top_k;          /* 0: no limit */
+    /* smallest set of tokens that holds this probability; >= 1 or <= 0: all */
+    double top_p;
+    double min_p; /* share of the likeliest token's probability; 0: all */
+    /* A logit of a token that has occurred is divided by it where it is positive and multiplied
+     * where it is negative (CTRL: Keskar et al. 2019, arXiv:1909.05858, section 4.1); 0 or 1: none */
+    double repetition_penalty;
+    uint64_t seed;
+} bt_sampling;
+
+typedef struct bt_history { /* tokens that have occurred; borrowed */
+    const int32_t *tokens;  /* each in [0, V) */
+    size_t n;
+} bt_history;
+
+typedef struct bt_sampler bt_sampler;
+
+bt_code bt_sampler_create(bt_sampler **out, size_t V, bt_err *err) BT_MUST_CHECK;
+void bt_sampler_destroy(bt_sampler *s); /* accepts NULL */
+/* logits (V); index: number of the draw, which the random number is of. Ties go to the smaller
+ * token. */
+int32_t bt_sampler_draw(bt_sampler *s, const float *logits, const bt_sampling *how,
+                        bt_history occurred, uint64_t index);
+
+/* natural logarithm of the sum of exp(logits[0..V)), so that logits[i] minus it is the token's log
+ * probability */
+double bt_log_sum_exp(const float *logits, size_t V);
+
+typedef struct bt_ranked {
+    int32_t token;
+    float logit;
+} bt_ranked;
+/* the n <= V likeliest tokens, likeliest first, ties to the smaller token; n * V comparisons at
+ * most: for small n */
+void bt_likeliest(bt_ranked *out, size_t n, const float *logits, size_t V);
+
+#endif
