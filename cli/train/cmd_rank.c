@@ -33,12 +33,12 @@ static void on_lost(void *ctx) {
 }
 
 typedef struct words {
-    const char *wire, *resume_from, *ring, *places;
+    const char *wire, *resume_from, *ring, *places, *kept;
     int attempt, fence;
 } words;
 
 static bt_code own_words(int *argc, char ***argv, words *w, bt_err *err) {
-    *w = (words){.wire = "", .resume_from = "", .ring = "", .places = ""};
+    *w = (words){.wire = "", .resume_from = "", .ring = "", .places = "", .kept = ""};
     while (*argc >= 2 && strcmp((*argv)[0], "--set") != 0) {
         const char *name = (*argv)[0], *value = (*argv)[1];
         if (strcmp(name, "--wire") == 0)
@@ -49,6 +49,8 @@ static bt_code own_words(int *argc, char ***argv, words *w, bt_err *err) {
             w->ring = value;
         else if (strcmp(name, "--places") == 0)
             w->places = value;
+        else if (strcmp(name, "--kept") == 0)
+            w->kept = value;
         else if (strcmp(name, "--attempt") == 0)
             w->attempt = atoi(value);
         else if (strcmp(name, "--fence") == 0)
@@ -117,7 +119,9 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
                                  .requests = &box,
                                  .place = bt_rank_progress_map(w->places, bt_comm_rank(world)),
                                  .resume_dir = w->resume_from,
-                                 .attempt = w->fence};
+                                 .attempt = w->fence,
+                                 .number = w->attempt,
+                                 .kept_dir = w->kept};
         code = bt_rank_train(&run, &result, cfg.quiet ? NULL : &sample, in_step, err);
         if (code == BT_OK && wire) tell_result(bt_wire_sink(wire), &result, &sample);
         bt_text_release(&sample);

@@ -113,6 +113,8 @@ bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sampl
                                     .place = r->place,
                                     .resume_dir = r->resume_dir,
                                     .attempt = r->attempt,
+                                    .number = r->number,
+                                    .kept_dir = r->kept_dir,
                                     .measure_peak = true};
     BT_TRY(bt_trainer_create(&trainer, &setup, err));
     bt_code code = bt_trainer_run(trainer, out, err);

@@ -20,6 +20,8 @@ typedef struct bt_rank_run {
     bt_place *place;        /* black box; NULL: nobody looks */
     const char *resume_dir; /* "" fresh */
     int attempt;            /* number that fences its checkpoints */
+    int number;             /* of the attempt in the run's record */
+    const char *kept_dir;   /* folder that outlives the attempt; NULL: none */
 } bt_rank_run;
 
 /* create, run, on rank 0 a sample of text; sample may be NULL. in_step: it failed after the first

@@ -173,7 +173,8 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
                                .sink = first ? &h.sinks.sink : NULL,
                                .requests = &box,
                                .resume_dir = d.resume_dir,
-                               .attempt = d.fence};
+                               .attempt = d.fence,
+                               .number = d.attempt};
         code = bt_rank_train(&r, &result, p->cfg.quiet ? NULL : &sample, &in_step, err);
     }
     if (first) code = close_head(p, &h, d.attempt, code, &result, &sample, status, err);

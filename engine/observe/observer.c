@@ -60,6 +60,10 @@ bt_code bt_observer_links(bt_observer *o, bt_err *err) {
                       : BT_OK;
 }
 
+void bt_observer_set_links(bt_observer *o, const bt_link links[BT_AXIS_COUNT]) {
+    for (int a = 0; a < BT_AXIS_COUNT; a++) o->exchanges.links[a] = links[a];
+}
+
 const bt_link *bt_observer_link(const bt_observer *o, bt_axis axis) {
     return &o->exchanges.links[axis];
 }

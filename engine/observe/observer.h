@@ -1,7 +1,7 @@
 /* observer.h - what is sampled every train.stats_every steps: ternary codes, gradients and updates per
  * tensor; exchanges per rank and kind; messages per pair of ranks; and the speed of the links.
  *
- * Order:    create -> links -> begin -> sample* -> release.
+ * Order:    create -> links | set_links -> begin -> sample* -> release.
  * Ranks:    links and sample are collective over the world; rank 0 hands records to the sink.
  * Threads:  the training thread. No allocation after create. Cost of a sample: about 2 ns for each
  *           ternary weight this rank looks at, on all threads, and a few small collectives. */
@@ -36,6 +36,8 @@ size_t bt_observer_bytes(
     const bt_rank_setup *s); /* of what grows with the model, that create takes */
 /* measures the links along which ranks exchange directly; nothing without statistics */
 bt_code bt_observer_links(bt_observer *o, bt_err *err) BT_MUST_CHECK;
+/* instead of measuring: links that another attempt measured in the same place */
+void bt_observer_set_links(bt_observer *o, const bt_link links[BT_AXIS_COUNT]);
 const bt_link *bt_observer_link(const bt_observer *o, bt_axis axis); /* rates zero: not measured */
 /* steps after `step` are observed */
 void bt_observer_begin(bt_observer *o, int64_t step);

@@ -10,10 +10,10 @@
 #include "engine/base/clock.h"
 #include "engine/base/tables/derived.h"
 #include "engine/base/threads.h"
-#include "engine/bench/peak.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/parallel/tp/tp_group_create.h"
 #include "engine/plan/memory.h"
+#include "engine/train/measured.h"
 #include "engine/train/trainer_impl.h"
 
 /* ---- create ---------------------------------------------------------------------------------- */
@@ -167,20 +167,18 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     BT_TRY(bt_agree(world, code, err));
     BT_TRY(agree_data(t, err));
 
-    BT_TRY(bt_trainer_make_reducer(t, err));
-    return bt_observer_links(t->observer, err);
+    return bt_trainer_make_reducer(t, err);
 }
 
 /* ---- where a run begins ------------------------------------------------------------------------ */
 
-static bt_code measure_peak(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
+static bt_code measure(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     bt_model_cfg model;
     bt_run_cfg_model(&t->cfg, &model);
     t->telemetry.flop_token = bt_model_count(&model).flop_token;
     t->telemetry.step_tokens = t->cfg.batch_tokens;
     t->telemetry.warmup = s->warmup_steps;
-    t->telemetry.peak_flops = s->measure_peak ? bt_peak_flops(bt_threads_count()) : 0;
-    return bt_all_reduce_f64(t->mesh.world, &t->telemetry.peak_flops, 1, BT_SUM, err);
+    return bt_trainer_measure(t, s->kept_dir, s->measure_peak, err);
 }
 
 static void save_loss_scale(void *ctx, bt_json *j) {
@@ -250,13 +248,14 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
         t->isa = s->isa;
         t->checked_step = -1;
         t->saver.attempt = s->attempt;
+        t->number = s->number;
         t->at = (bt_progress){.lr_factor = 1};
         t->lr = lr_schedule(&t->cfg);
         bt_loss_scale_init(&t->loss_scale, t->cfg.precision == BT_PREC_FP16, t->cfg.loss_scale,
                            t->cfg.loss_scale_every);
         t->validation = (bt_eval_result){.nats = NAN, .bits_per_byte = NAN};
         code = build(t, s, err);
-        if (code == BT_OK) code = measure_peak(t, s, err);
+        if (code == BT_OK) code = measure(t, s, err);
     }
     if (code == BT_OK) {
         register_state(t);

@@ -28,6 +28,10 @@ typedef struct bt_trainer_setup {
     bool measure_peak;
     /* fences checkpoints: an older attempt never commits after a newer one began */
     int attempt;
+    int number; /* of the attempt in the run's record */
+    /* folder of rank 0's host that outlives the attempt; what was measured is kept there for the
+     * next one. NULL or "": nothing is kept */
+    const char *kept_dir;
 } bt_trainer_setup;
 
 typedef struct bt_train_result {

@@ -73,6 +73,8 @@ struct bt_trainer {
     bt_profile profile;
 
     bt_progress at;
+    int number;          /* of this attempt in the run's record */
+    int64_t measured_by; /* number of the attempt that measured the links and the peak */
     int64_t first_step,
         stop_at;              /* of this attempt; stop_at: where stop_after ends it, 0: nowhere */
     int64_t grad_fingerprint; /* of the last step: must be the same on all ranks */

@@ -19,6 +19,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "monitor/job/job.h"
+#include "monitor/job/launch/machine_map.h"
 #include "monitor/job/launch/proc.h"
 #include "monitor/job/launch/remote_cleanup.h"
 
@@ -125,15 +126,19 @@ static bt_code start_attempt(bt_job *job, bt_err *err) {
     snprintf(fence, sizeof fence, "%d", s->fence(s->resume_ctx, job->attempt));
     snprintf(places, sizeof places, "%s/places", tmp);
     bt_err why = BT_ERR_INIT;
+    /* whoever cleans temporary folders may have taken it */
+    if (job->map[0] && access(job->map, R_OK) != 0 && !bt_machine_map_write(job->map))
+        job->map[0] = '\0';
     if (bt_rank_progress_open(&job->places, places, s->ranks, &why) != BT_OK)
         bt_log(BT_LOG_DEBUG, "%s", why.msg);
     if (!s->writer || !ring_path(job, ring, sizeof ring)) ring[0] = '\0';
     /* of a run of that name before; those worth something were recovered */
     else
         unlink(ring);
-    const char *own[] = {"rank", "--wire",        wire,          "--attempt", number, "--fence",
-                         fence,  "--resume-from", job->from.dir, "--ring",    ring,   "--places",
-                         places};
+    const char *own[] = {
+        "rank",          "--wire",      wire,     "--attempt", number,     "--fence", fence,
+        "--resume-from", job->from.dir, "--ring", ring,        "--places", places,    "--kept",
+        job->scratch.tmp};
     enum { N_OWN = sizeof own / sizeof *own };
     const char **words = calloc(N_OWN + s->n_words + 1, sizeof *words);
     if (!words) return bt_fail(err, BT_NOMEM, "cannot allocate the command line of the ranks");
@@ -144,6 +149,7 @@ static bt_code start_attempt(bt_job *job, bt_err *err) {
                    .mpirun_args = s->mpirun_args,
                    .tmp = tmp,
                    .shm = shm,
+                   .map = job->map,
                    .program = s->program,
                    .words = words,
                    .n_words = N_OWN + s->n_words};
@@ -490,6 +496,8 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     bt_job_dirs_sweep();
     bt_remote_sweep(job->s->hosts);
     BT_TRY(bt_job_dirs_create(&job->scratch, job->s->ranks, err));
+    snprintf(job->map, sizeof job->map, "%s/machine.xml", job->scratch.tmp);
+    if (job->s->hosts[0] || !bt_machine_map_write(job->map)) job->map[0] = '\0';
     snprintf(path, sizeof path, "%s/wire", job->scratch.tmp);
     BT_TRY(bt_wire_listen(&job->wire, path, err));
     snprintf(path, sizeof path, "%s/control", job->scratch.tmp);

@@ -41,9 +41,20 @@ const bt_launch_row bt_launch_rows[] = {
      "this kernel or container forbids process_vm_readv"},
     {BT_LAUNCH_LOCAL, "--mca btl_vader_backing_directory {shm}",
      "shared-memory segments in a folder of this attempt, so that none is left behind"},
-    {BT_LAUNCH_ALWAYS, "HWLOC_COMPONENTS=-gl,-opencl",
+    {BT_LAUNCH_UNMAPPED, "HWLOC_COMPONENTS=-gl,-opencl",
      "the map of the machine without displays and graphics cards: asking for a display can wait "
      "for a name server, 5 s a process"},
+    {BT_LAUNCH_MAPPED, "HWLOC_XMLFILE={map}",
+     "the map of the machine is read, not made anew by mpirun and every rank: half of their start"},
+    {BT_LAUNCH_MAPPED, "HWLOC_THISSYSTEM=1", "the map in the file is of this machine"},
+    {BT_LAUNCH_MAPPED, "HWLOC_COMPONENTS=xml,stop",
+     "any other list of components makes hwloc overlook the file"},
+    {BT_LAUNCH_MAPPED, "HWLOC_LIBXML=0", "the file is read without loading an XML library"},
+    {BT_LAUNCH_MAPPED, "HWLOC_PLUGINS_PATH=/nonexistent",
+     "hwloc's plug-ins are for what the file has already"},
+    {BT_LAUNCH_LOCAL, "PMIX_MCA_gds=hash",
+     "what ranks tell each other at their start goes through a socket: quicker than a shared "
+     "segment that is made for it"},
     {BT_LAUNCH_LOCAL, "--mca orte_tmpdir_base {tmp}",
      "mpirun's own files in a folder of this attempt"},
     {BT_LAUNCH_HOSTS, "TMPDIR={tmp}", "the same on this host; other hosts have no such folder"},
@@ -66,6 +77,8 @@ bool bt_launch_applies(bt_launch_when when, const bt_launch *l) {
     switch (when) {
     case BT_LAUNCH_ALWAYS: return true;
     case BT_LAUNCH_LOCAL: return !l->hosts[0];
+    case BT_LAUNCH_MAPPED: return !l->hosts[0] && l->map && l->map[0];
+    case BT_LAUNCH_UNMAPPED: return l->hosts[0] || !l->map || !l->map[0];
     case BT_LAUNCH_HOSTS: return l->hosts[0] != '\0';
     case BT_LAUNCH_ROOT: return geteuid() == 0;
     case BT_LAUNCH_NO_CMA: return !cma_allowed();
@@ -91,7 +104,11 @@ static void put_filled(words *w, const bt_launch *l, const char *s, size_t n) {
     snprintf(ranks, sizeof ranks, "%d", l->ranks);
     const struct {
         const char *name, *value;
-    } holes[] = {{"{ranks}", ranks}, {"{hosts}", l->hosts}, {"{shm}", l->shm}, {"{tmp}", l->tmp}};
+    } holes[] = {{"{ranks}", ranks},
+                 {"{hosts}", l->hosts},
+                 {"{shm}", l->shm},
+                 {"{tmp}", l->tmp},
+                 {"{map}", l->map ? l->map : ""}};
     for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
         if (strlen(holes[i].name) == n && strncmp(s, holes[i].name, n) == 0) {
             put_word(w, holes[i].value, strlen(holes[i].value));

@@ -17,6 +17,8 @@
 typedef enum {
     BT_LAUNCH_ALWAYS,
     BT_LAUNCH_LOCAL,
+    BT_LAUNCH_MAPPED, /* local, and the map of the machine is in a file */
+    BT_LAUNCH_UNMAPPED,
     BT_LAUNCH_HOSTS,
     BT_LAUNCH_ROOT,
     BT_LAUNCH_NO_CMA,
@@ -25,7 +27,7 @@ typedef enum {
 
 typedef struct bt_launch_row {
     bt_launch_when when;
-    /* separated by blanks; {ranks} {hosts} {shm} {tmp} are filled in; NAME=... is environment */
+    /* separated by blanks; {ranks} {hosts} {shm} {tmp} {map} are filled in; NAME=... is environment */
     const char *words;
     const char *reason;
 } bt_launch_row;
@@ -38,6 +40,7 @@ typedef struct bt_launch {
     const char *hosts;        /* host file, "" for this machine */
     const char *mpirun_args;  /* further words of the user, "" */
     const char *tmp, *shm;    /* folders of this attempt */
+    const char *map;          /* file of bt_machine_map_write; NULL or "": none */
     const char *program;      /* absolute path of bitrain */
     const char *const *words; /* argv of the program, after its name */
     size_t n_words;

@@ -19,6 +19,7 @@
 #include "engine/base/clock.h"
 #include "monitor/job/launch/job_dirs.h"
 #include "monitor/job/launch/launch.h"
+#include "monitor/job/launch/machine_map.h"
 #include "monitor/job/launch/proc.h"
 
 static char folder[64];
@@ -122,6 +123,52 @@ static void test_session_and_environment(void **state) {
     assert_non_null(strstr(out, "to-stderr"));
 }
 
+/* the environment of a job, as a script in mpirun's place sees it */
+static void environment_of(const bt_launch *l, char *out, size_t size) {
+    bt_child c;
+    bt_err err = BT_ERR_INIT;
+    script("env");
+    assert_int_equal(bt_launch_start(l, &c, &err), BT_OK);
+    read_all(&c, out, size);
+    assert_int_equal(wait_for(c.pid), 0);
+}
+
+/* The map is for jobs of this host: other hosts have other machines, and not our variables. */
+static void test_map_of_the_machine(void **state) {
+    (void)state;
+    char out[65536], path[128], line[16] = "";
+    bt_launch l = launch();
+    environment_of(&l, out, sizeof out);
+    assert_null(strstr(out, "HWLOC_XMLFILE"));
+    assert_non_null(strstr(out, "HWLOC_COMPONENTS=-gl,-opencl\n"));
+    assert_non_null(strstr(out, "PMIX_MCA_gds=hash\n"));
+    l.map = "/t m p/machine.xml";
+    setenv("HWLOC_COMPONENTS", "-gl", 1); /* that of the user would hide the file */
+    environment_of(&l, out, sizeof out);
+    unsetenv("HWLOC_COMPONENTS");
+    assert_non_null(strstr(out, "HWLOC_XMLFILE=/t m p/machine.xml\n"));
+    assert_non_null(strstr(out, "HWLOC_THISSYSTEM=1\n"));
+    assert_non_null(strstr(out, "HWLOC_COMPONENTS=xml,stop\n"));
+    assert_null(strstr(out, "HWLOC_COMPONENTS=-gl"));
+    l.hosts = "hosts.txt";
+    environment_of(&l, out, sizeof out);
+    assert_null(strstr(out, "HWLOC_XMLFILE"));
+    assert_null(strstr(out, "PMIX_MCA_gds"));
+    assert_non_null(strstr(out, "HWLOC_COMPONENTS=-gl,-opencl\n"));
+
+    assert_false(bt_machine_map_write("/nonexistent/folder/machine.xml"));
+    snprintf(path, sizeof path, "%s/machine.xml", folder);
+    if (!bt_machine_map_write(path)) { /* built without hwloc: no file either */
+        assert_int_equal(access(path, F_OK), -1);
+        return;
+    }
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    assert_non_null(fgets(line, sizeof line, f));
+    fclose(f);
+    assert_memory_equal(line, "<?xml", 5);
+}
+
 /* Its output has a reader for ever: the child itself. */
 static void test_outlives_us(void **state) {
     (void)state;
@@ -199,10 +246,13 @@ int main(void) {
     strcpy(folder, "/tmp/bt-launch-XXXXXX");
     if (!mkdtemp(folder)) return 1;
     setenv("TMPDIR", folder, 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_words),        cmocka_unit_test(test_session_and_environment),
-        cmocka_unit_test(test_outlives_us),  cmocka_unit_test(test_no_mpirun),
-        cmocka_unit_test(test_kill_session), cmocka_unit_test(test_scratch)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_words),
+                                       cmocka_unit_test(test_session_and_environment),
+                                       cmocka_unit_test(test_map_of_the_machine),
+                                       cmocka_unit_test(test_outlives_us),
+                                       cmocka_unit_test(test_no_mpirun),
+                                       cmocka_unit_test(test_kill_session),
+                                       cmocka_unit_test(test_scratch)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     char cmd[128];
     snprintf(cmd, sizeof cmd, "rm -rf %s", folder);
