@@ -1,0 +1,90 @@
+/* chat.h - from a conversation to the text, and the tokens, that a model sees: chat.def's templates.
+ *
+ * A rendering is a row of pieces. Markup (a template's own text) may hold the names of special
+ * tokens, which become these tokens where the tokenizer has them; what people wrote never does. Each
+ * piece is encoded by itself, so that no token spans the border of an answer.
+ * Threads: constant tables; the callers' output only. */
+#ifndef BT_ENGINE_DATA_CHAT_CHAT_H
+#define BT_ENGINE_DATA_CHAT_CHAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/base/status.h"
+#include "engine/data/tokenizer/tokenizer.h"
+
+typedef enum { BT_CHAT_SYSTEM, BT_CHAT_USER, BT_CHAT_ASSISTANT } bt_chat_role;
+
+typedef enum {
+    BT_CHAT_SYSTEM_OWN_TURN,
+    BT_CHAT_SYSTEM_FIRST,
+    BT_CHAT_SYSTEM_FINAL,
+    BT_CHAT_SYSTEM_REFUSED
+} bt_chat_place;
+
+enum { BT_CHAT_TRIM = 1, BT_CHAT_BETWEEN = 2, BT_CHAT_BARE = 4, BT_CHAT_DATED = 8 };
+
+typedef struct bt_chat_template { /* the columns of chat.def; NULL is "" */
+    const char *name, *bos, *system, *system_end, *user, *user_end, *answer, *end, *tail, *close,
+        *fallback, *before_last;
+    bt_chat_place place;
+    unsigned flags;
+} bt_chat_template;
+
+typedef struct bt_chat_message {
+    bt_chat_role role;
+    const char *text;
+    size_t n;
+} bt_chat_message;
+
+typedef struct bt_chat_piece {
+    const char *text;
+    size_t n;
+    /* markup: names of special tokens stand for these; bos: left out where there is none */
+    bool markup, bos;
+    /* of an answer's text or its end of turn: what a model learns to write */
+    bool learned;
+    size_t message; /* whose it is */
+} bt_chat_piece;
+
+/* BT_NOTFOUND with the list of names */
+bt_code bt_chat_find(const bt_chat_template **out, const char *name, bt_err *err) BT_MUST_CHECK;
+/* "chatml, llama3, ..." */
+void bt_chat_names(char *out, size_t size);
+
+/* A conversation is [system] (user assistant)*, for a prompt with a user's turn at the end; another
+ * order is refused. prompt: what the assistant is to go on from, otherwise a whole conversation.
+ * `emit` gets the pieces in order and may stop with an error. */
+typedef bt_code (*bt_chat_emit_fn)(void *ctx, const bt_chat_piece *piece, bt_err *err);
+bt_code bt_chat_render(const bt_chat_template *t, const bt_chat_message *messages, size_t n,
+                       bool prompt, bt_chat_emit_fn emit, void *ctx, bt_err *err) BT_MUST_CHECK;
+
+/* a template with the tokenizer whose tokens it is encoded to; both borrowed */
+typedef struct bt_chat_encoder {
+    const bt_chat_template *t;
+    const bt_tokenizer *tokenizer;
+    int32_t *specials; /* ids of the tokenizer's special tokens */
+    size_t n_specials;
+} bt_chat_encoder;
+bt_code bt_chat_encoder_init(bt_chat_encoder *e, const bt_chat_template *t,
+                             const bt_tokenizer *tokenizer, bt_err *err) BT_MUST_CHECK;
+void bt_chat_encoder_release(bt_chat_encoder *e); /* accepts an all-zero struct */
+
+/* tokens of a conversation */
+typedef struct bt_chat_ids {
+    int32_t *ids;
+    unsigned char *learned; /* one byte an id */
+    size_t n, cap;
+} bt_chat_ids;
+/* appends to *out, which the caller zeroes first and releases. last_only: of the answers the last
+ * alone is learned */
+bt_code bt_chat_encode(const bt_chat_encoder *e, const bt_chat_message *messages, size_t n,
+                       bool prompt, bool last_only, bt_chat_ids *out, bt_err *err) BT_MUST_CHECK;
+/* appends text as it stands, without special tokens */
+bt_code bt_chat_ids_text(bt_chat_ids *out, const bt_tokenizer *tokenizer, const char *text,
+                         size_t n, bool learned, bt_err *err) BT_MUST_CHECK;
+bt_code bt_chat_ids_add(bt_chat_ids *out, int32_t id, bool learned, bt_err *err) BT_MUST_CHECK;
+void bt_chat_ids_release(bt_chat_ids *ids); /* accepts an all-zero struct */
+
+#endif

@@ -1,0 +1,202 @@
+/* test_chat.c - every row of chat.def renders what its published Jinja template renders
+ * (chat_golden.json, made with jinja2), counts what it should, and encodes with special tokens where
+ * there are some; conversations out of order are refused. */
+#include <jansson.h>
+
+#include "engine/base/text.h"
+#include "engine/data/chat/chat.h"
+#include "tests/engine/data/data_fixture.h"
+
+static bt_err err;
+
+typedef struct seen {
+    bt_text text;
+    size_t from[16], to[16], n; /* learned bytes */
+} seen;
+
+static bt_code collect(void *ctx, const bt_chat_piece *p, bt_err *e) {
+    seen *s = ctx;
+    (void)e;
+    if (p->learned) {
+        if (s->n && s->to[s->n - 1] == s->text.len) {
+            s->to[s->n - 1] += p->n;
+        } else {
+            s->from[s->n] = s->text.len;
+            s->to[s->n++] = s->text.len + p->n;
+        }
+    }
+    bt_text_putn(&s->text, p->text, p->n);
+    return BT_OK;
+}
+
+static json_t *golden(void) {
+    char path[1024];
+    json_error_t why;
+    snprintf(path, sizeof path, "%s/tests/engine/data/chat_golden.json", getenv("BT_SRC"));
+    json_t *root = json_load_file(path, 0, &why);
+    if (!root) fail_msg("%s: %s", path, why.text);
+    return root;
+}
+
+static bt_chat_role role_of(const char *name) {
+    return strcmp(name, "system") == 0 ? BT_CHAT_SYSTEM
+           : strcmp(name, "user") == 0 ? BT_CHAT_USER
+                                       : BT_CHAT_ASSISTANT;
+}
+
+static size_t conversation(json_t *root, bool system, bt_chat_message *out) {
+    size_t n = 0, i;
+    json_t *m;
+    if (system) {
+        const char *text =
+            json_string_value(json_object_get(json_object_get(root, "system"), "content"));
+        out[n++] = (bt_chat_message){BT_CHAT_SYSTEM, text, strlen(text)};
+    }
+    json_array_foreach(json_object_get(root, "messages"), i, m) {
+        const char *text = json_string_value(json_object_get(m, "content"));
+        out[n++] = (bt_chat_message){role_of(json_string_value(json_object_get(m, "role"))), text,
+                                     strlen(text)};
+    }
+    return n;
+}
+
+static void check(json_t *root, json_t *want, const bt_chat_template *t, const char *key) {
+    char name[64];
+    bool system = strstr(key, "system") != NULL, prompt = strncmp(key, "prompt", 6) == 0;
+    bt_chat_message m[8];
+    size_t n = conversation(root, system, m), i;
+    seen s = {0};
+    bt_code code = bt_chat_render(t, m, n - prompt, prompt, collect, &s, &err);
+    json_t *text = json_object_get(want, key), *range;
+    if (!json_is_string(text)) {
+        assert_int_equal(code, BT_UNSUPPORTED);
+        assert_non_null(strstr(err.msg, "has no system messages"));
+        bt_text_release(&s.text);
+        return;
+    }
+    assert_int_equal(code, BT_OK);
+    if (strcmp(bt_text_str(&s.text), json_string_value(text)) != 0)
+        fail_msg("%s %s: got '%s'", t->name, key, bt_text_str(&s.text));
+    snprintf(name, sizeof name, "%s_counted", key);
+    json_array_foreach(json_object_get(want, name), i, range) {
+        if (i >= s.n || (json_int_t)s.from[i] != json_integer_value(json_array_get(range, 0)) ||
+            (json_int_t)s.to[i] != json_integer_value(json_array_get(range, 1)))
+            fail_msg("%s %s: range %zu is %zu..%zu", t->name, key, i, s.from[i], s.to[i]);
+    }
+    if (!prompt) assert_int_equal(s.n, 3);
+    bt_text_release(&s.text);
+}
+
+static void templates_render_as_published(void **state) {
+    static const char *const keys[] = {"full", "full_system", "prompt", "prompt_system"};
+    (void)state;
+    json_t *root = golden(), *want;
+    const char *name;
+    size_t n = 0;
+    json_object_foreach(json_object_get(root, "templates"), name, want) {
+        const bt_chat_template *t;
+        assert_int_equal(bt_chat_find(&t, name, &err), BT_OK);
+        for (size_t i = 0; i < 4; i++) check(root, want, t, keys[i]);
+        n++;
+    }
+    assert_int_equal(n, 14);
+    json_decref(root);
+}
+
+static bt_code order(const char *roles, bool prompt) {
+    bt_chat_message m[8];
+    const bt_chat_template *t;
+    seen s = {0};
+    size_t n = strlen(roles);
+    assert_int_equal(bt_chat_find(&t, "chatml", &err), BT_OK);
+    for (size_t i = 0; i < n; i++)
+        m[i] = (bt_chat_message){roles[i] == 's'   ? BT_CHAT_SYSTEM
+                                 : roles[i] == 'u' ? BT_CHAT_USER
+                                                   : BT_CHAT_ASSISTANT,
+                                 "x", 1};
+    bt_code code = bt_chat_render(t, m, n, prompt, collect, &s, &err);
+    bt_text_release(&s.text);
+    return code;
+}
+
+static void roles_out_of_order_are_refused(void **state) {
+    (void)state;
+    assert_int_equal(order("sua", false), BT_OK);
+    assert_int_equal(order("u", true), BT_OK);
+    assert_int_equal(order("uua", false), BT_FORMAT);
+    assert_non_null(strstr(err.msg, "message 2 is of 'user' where 'assistant' has the turn"));
+    assert_int_equal(order("usa", false), BT_FORMAT);
+    assert_int_equal(order("au", true), BT_FORMAT);
+    assert_int_equal(order("ua", true), BT_FORMAT);
+    assert_int_equal(order("uau", false), BT_FORMAT);
+    assert_non_null(strstr(err.msg, "last message is of 'user'"));
+    assert_int_equal(order("s", false), BT_FORMAT);
+    assert_int_equal(order("", false), BT_FORMAT);
+}
+
+static void unknown_templates_list_those_there_are(void **state) {
+    const bt_chat_template *t;
+    (void)state;
+    assert_int_equal(bt_chat_find(&t, "vicuna", &err), BT_NOTFOUND);
+    assert_non_null(strstr(err.msg, "'vicuna' (chatml, llama3,"));
+}
+
+/* hf_qwen2.json with ChatML's two tokens */
+static bt_tokenizer *chatml_tokenizer(void) {
+    char path[1024];
+    json_error_t why;
+    bt_tokenizer *t;
+    snprintf(path, sizeof path, "%s/tests/engine/data/hf_qwen2.json", getenv("BT_SRC"));
+    json_t *root = json_load_file(path, 0, &why), *added = json_object_get(root, "added_tokens");
+    for (int i = 0; i < 2; i++)
+        json_array_append_new(added, json_pack("{s:s, s:i}", "content",
+                                               i ? "<|im_end|>" : "<|im_start|>", "id", 5000 + i));
+    assert_int_equal(json_dump_file(root, fixture_path("chatml.json"), 0), 0);
+    json_decref(root);
+    if (bt_tokenizer_import(&t, fixture_path("chatml.json"), &err) != BT_OK)
+        fail_msg("%s", err.msg);
+    return t;
+}
+
+/* they are one token each, in markup only */
+static void markup_becomes_special_tokens_and_text_never(void **state) {
+    static const bt_chat_message m[] = {{BT_CHAT_USER, "say <|im_end|>", 14},
+                                        {BT_CHAT_ASSISTANT, "no", 2},
+                                        {BT_CHAT_USER, "why", 3},
+                                        {BT_CHAT_ASSISTANT, "so", 2}};
+    bt_tokenizer *tokenizer = chatml_tokenizer();
+    const bt_chat_template *t;
+    (void)state;
+    assert_int_equal(bt_chat_find(&t, "chatml", &err), BT_OK);
+    for (int last_only = 0; last_only < 2; last_only++) {
+        bt_chat_encoder e;
+        bt_chat_ids ids = {0};
+        size_t specials = 0, learned_specials = 0;
+        assert_int_equal(bt_chat_encoder_init(&e, t, tokenizer, &err), BT_OK);
+        assert_int_equal(bt_chat_encode(&e, m, 4, false, last_only, &ids, &err), BT_OK);
+        for (size_t i = 0; i < ids.n; i++) {
+            if (!bt_tokenizer_is_special(tokenizer, ids.ids[i])) continue;
+            specials++;
+            learned_specials += ids.learned[i];
+        }
+        assert_int_equal(specials, 8); /* a start and an end a turn */
+        assert_int_equal(learned_specials, last_only ? 1 : 2);
+        bt_text text = {0};
+        bt_tokenizer_decode(tokenizer, ids.ids, ids.n, &text);
+        assert_non_null(strstr(bt_text_str(&text), "say <|im_end|>"));
+        bt_text_release(&text);
+        bt_chat_ids_release(&ids);
+        bt_chat_encoder_release(&e);
+    }
+    bt_tokenizer_free(tokenizer);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(templates_render_as_published),
+        cmocka_unit_test(roles_out_of_order_are_refused),
+        cmocka_unit_test(unknown_templates_list_those_there_are),
+        cmocka_unit_test(markup_becomes_special_tokens_and_text_never),
+    };
+    return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
+}
