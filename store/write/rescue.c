@@ -2,6 +2,7 @@
 #include "store/write/rescue.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,80 @@ bool bt_rescue_wanted(int rc) {
            rc == SQLITE_IOERR_SHORT_READ;
 }
 
+/* ---- what happened ---- */
+
+/* The log holds the frames its index counts: sqlite.org/walformat.html, a header of 32 bytes and for
+ * each frame one of 24 and a page; the index has the size of a page at byte 14 (1: 65536) and the
+ * number of valid frames at byte 16. */
+static bool log_was_cut(const char *path) {
+    char name[BT_PATH_BYTES + 8];
+    unsigned char head[20];
+    struct stat st;
+    uint16_t page;
+    uint32_t frames;
+    snprintf(name, sizeof name, "%s-shm", path);
+    const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    const bool read_it = fd >= 0 && pread(fd, head, sizeof head, 0) == (ssize_t)sizeof head;
+    if (fd >= 0) close(fd);
+    if (!read_it) return false;
+    memcpy(&page, head + 14, sizeof page);
+    memcpy(&frames, head + 16, sizeof frames);
+    if (frames == 0) return false;
+    snprintf(name, sizeof name, "%s-wal", path);
+    return stat(name, &st) != 0 ||
+           st.st_size < 32 + (off_t)frames * (24 + (page == 1 ? 65536 : (off_t)page));
+}
+
+bt_damage bt_rescue_look(sqlite3 *db, const char *path) {
+    int moved = 0;
+    if (sqlite3_file_control(db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved)
+        return BT_FILE_GONE;
+    return log_was_cut(path) ? BT_LOG_CUT : BT_UNDAMAGED;
+}
+
+/* ---- through the open connection ---- */
+
+static void saved_name(char out[BT_PATH_BYTES + 8], const char *path) {
+    snprintf(out, BT_PATH_BYTES + 8, "%s.saved", path);
+}
+
+static bool is_sound(sqlite3 *db) {
+    sqlite3_stmt *st = NULL;
+    bool ok = sqlite3_prepare_v2(db, "PRAGMA quick_check(1)", -1, &st, NULL) == SQLITE_OK &&
+              sqlite3_step(st) == SQLITE_ROW &&
+              strcmp((const char *)sqlite3_column_text(st, 0), "ok") == 0;
+    sqlite3_finalize(st);
+    return ok;
+}
+
+bool bt_rescue_snapshot(sqlite3 *db, const char *path) {
+    char name[BT_PATH_BYTES + 8];
+    sqlite3 *to = NULL;
+    saved_name(name, path);
+    unlink(name);
+    bool ok = sqlite3_open_v2(name, &to,
+                              SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_EXRESCODE,
+                              NULL) == SQLITE_OK;
+    sqlite3_backup *copy = ok ? sqlite3_backup_init(to, "main", db, "main") : NULL;
+    ok = copy && sqlite3_backup_step(copy, -1) == SQLITE_DONE;
+    ok = sqlite3_backup_finish(copy) == SQLITE_OK && ok && is_sound(to);
+    sqlite3_close(to);
+    if (!ok) unlink(name);
+    return ok;
+}
+
+/* a database that another writer of bitrain has begun */
+static bool is_a_metrics_database(const char *path) {
+    sqlite3 *db = NULL;
+    sqlite3_stmt *st = NULL;
+    bool yes = sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) == SQLITE_OK &&
+               sqlite3_prepare_v2(db, "SELECT count(*) FROM run", -1, &st, NULL) == SQLITE_OK &&
+               sqlite3_step(st) == SQLITE_ROW;
+    sqlite3_finalize(st);
+    sqlite3_close(db);
+    return yes;
+}
+
 /* ---- moving ---- */
 
 static bt_code move_aside(const char *path, bt_rescue_result *out, bt_err *err) {
@@ -68,6 +143,28 @@ static bt_code move_aside(const char *path, bt_rescue_result *out, bt_err *err) 
     rename(from, to);
     snprintf(from, sizeof from, "%s-shm", path);
     unlink(from); /* an index of the log, made anew when the file is opened */
+    return BT_OK;
+}
+
+bt_code bt_rescue_install(const char *path, bt_rescue_result *out, bool *kept, bt_err *err) {
+    char name[BT_PATH_BYTES + 8], old[BT_PATH_BYTES + 8];
+    struct stat st;
+    static const char *const tails[] = {"-wal", "-shm"};
+    saved_name(name, path);
+    *out = (bt_rescue_result){0};
+    *kept = stat(path, &st) == 0 && is_a_metrics_database(path);
+    if (*kept) {
+        unlink(name);
+        return BT_OK;
+    }
+    BT_TRY(move_aside(path, out, err));
+    /* else the new file would take them for its own */
+    for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
+        snprintf(old, sizeof old, "%s%s", path, tails[i]);
+        unlink(old);
+    }
+    if (rename(name, path) != 0)
+        return bt_fail_errno(err, BT_IO, errno, "cannot put '%s' in place of '%s'", name, path);
     return BT_OK;
 }
 

@@ -74,8 +74,10 @@ static int on_wal(void *ctx, sqlite3 *db, const char *name, int pages) {
 static void checkpoint(bt_writer *w, int mode, double wait_s) {
     bt_err ignored;
     if (bt_lock_take(&w->lock, wait_s, &ignored) != BT_OK) return;
-    /* what readers still need stays for the next time */
-    sqlite3_wal_checkpoint_v2(w->db, NULL, mode, NULL, NULL);
+    /* a cut log would go into the file: the next transaction saves what there is. What readers still
+     * need stays for the next time */
+    if (bt_rescue_look(w->db, w->path) == BT_UNDAMAGED)
+        sqlite3_wal_checkpoint_v2(w->db, NULL, mode, NULL, NULL);
     bt_lock_drop(&w->lock);
     w->wal_pages = 0;
 }
@@ -89,39 +91,64 @@ static bt_code point_at(bt_writer *w, const bt_attempt *a, int64_t from_step, bt
     return BT_OK;
 }
 
-static bool file_is_gone(bt_writer *w) {
-    int moved = 0;
-    return sqlite3_file_control(w->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
-           moved;
-}
-
 static bt_code connect_again(bt_writer *w, bt_err *err);
 
-/* the file is damaged or gone: the run goes on in another one, which gets what could be saved.
- * Under the lock file. */
-static bt_code begin_anew(bt_writer *w, bool gone, bt_err *err) {
-    bt_rescue_result r = {0};
-    bt_attempt a = w->at;
-    if (w->rescued_ns && bt_now_ns() - w->rescued_ns < RESCUE_PAUSE_NS)
-        return bt_fail(err, BT_FORMAT, "metrics database '%s' was damaged again", w->path);
-    w->rescued_ns = bt_now_ns();
+/* the word of the event: what was found, and what became of the rows */
+static void tell_rescue(char *out, size_t size, bt_damage what, bool whole,
+                        const bt_rescue_result *r) {
+    static const char *const found[] = {
+        [BT_FILE_GONE] = "metrics database had been removed",
+        [BT_LOG_CUT] = "the log of the metrics database was cut",
+        [BT_ROWS_BAD] = "metrics database was damaged",
+    };
+    if (what == BT_FILE_GONE && r->moved_to[0])
+        snprintf(out, size, "metrics database had been replaced (what stood there is '%s' now)%s",
+                 r->moved_to, whole ? ": every row was saved" : "");
+    else if (whole)
+        snprintf(out, size, "%s: every row was saved%s%s%s", found[what],
+                 r->moved_to[0] ? ", the damaged file is '" : "", r->moved_to,
+                 r->moved_to[0] ? "'" : "");
+    else if (r->moved_to[0])
+        snprintf(out, size, "%s: moved to '%s', %lld rows saved%s", found[what], r->moved_to,
+                 (long long)r->rows, r->unreadable ? ", some lost" : "");
+    else
+        snprintf(out, size, "%s: records go on in a new one", found[what]);
+}
+
+/* The database as it was, whole through the open connection or what can be saved of it, else a new one.
+ * Closes the connection. */
+static bt_code save_rows(bt_writer *w, bt_damage what, bt_rescue_result *r, bool *whole,
+                         bt_err *err) {
+    struct stat st;
+    bool kept = false;
+    *whole = what != BT_ROWS_BAD && bt_rescue_snapshot(w->db, w->path);
     bt_apply_close(w->apply);
     sqlite3_close(w->db);
     w->apply = NULL;
     w->db = NULL;
-    struct stat st;
+    if (*whole && bt_rescue_install(w->path, r, &kept, err) == BT_OK) {
+        *whole = !kept;
+        return BT_OK;
+    }
+    *whole = false;
     /* else another run has made a new one already */
-    if (!gone || stat(w->path, &st) != 0) BT_TRY(bt_rescue(w->path, &r, err));
+    return what != BT_FILE_GONE || stat(w->path, &st) != 0 ? bt_rescue(w->path, r, err) : BT_OK;
+}
+
+/* the file is damaged or gone: the run goes on in another one, which gets what could be saved.
+ * Under the lock file. */
+static bt_code begin_anew(bt_writer *w, bt_damage what, bt_err *err) {
+    bt_rescue_result r = {0};
+    bt_attempt a = w->at;
+    bool whole = false;
+    if (w->rescued_ns && bt_now_ns() - w->rescued_ns < RESCUE_PAUSE_NS)
+        return bt_fail(err, BT_FORMAT, "metrics database '%s' was damaged again", w->path);
+    w->rescued_ns = bt_now_ns();
+    BT_TRY(save_rows(w, what, &r, &whole, err));
     BT_TRY(connect_again(w, err));
     BT_TRY(bt_sql_exec(w->db, w->path, "BEGIN IMMEDIATE", err));
-    char title[BT_PATH_BYTES + 160];
-    if (r.moved_to[0])
-        snprintf(title, sizeof title,
-                 "metrics database was damaged: moved to '%s', %lld rows saved%s", r.moved_to,
-                 (long long)r.rows, r.unreadable ? ", some lost" : "");
-    else
-        snprintf(title, sizeof title,
-                 "metrics database had been removed: records go on in a new one");
+    char title[2 * BT_PATH_BYTES + 200];
+    tell_rescue(title, sizeof title, what, whole, &r);
     bt_code code = bt_attempt_restore(w->db, w->path, &w->start, &a, err);
     if (code == BT_OK) {
         code = bt_put_row(
@@ -141,11 +168,11 @@ static bt_code begin_anew(bt_writer *w, bool gone, bt_err *err) {
 
 /* one transaction under the lock file, in the file we have or, where that is lost, in a new one */
 static bt_code write_list(bt_writer *w, const bt_record *list, uint64_t dropped, bt_err *err) {
-    bool gone = file_is_gone(w);
-    int rc = gone ? SQLITE_OK : bt_apply_transaction(w->apply, list, dropped);
-    if (!gone && rc == SQLITE_OK) return BT_OK;
-    if (!gone && !bt_rescue_wanted(rc)) return bt_sql_fail(w->db, rc, w->path, "write", err);
-    BT_TRY(begin_anew(w, gone, err));
+    bt_damage what = bt_rescue_look(w->db, w->path);
+    int rc = what ? SQLITE_OK : bt_apply_transaction(w->apply, list, dropped);
+    if (!what && rc == SQLITE_OK) return BT_OK;
+    if (!what && !bt_rescue_wanted(rc)) return bt_sql_fail(w->db, rc, w->path, "write", err);
+    BT_TRY(begin_anew(w, what ? what : BT_ROWS_BAD, err));
     rc = bt_apply_transaction(w->apply, list, dropped);
     return rc == SQLITE_OK ? BT_OK : bt_sql_fail(w->db, rc, w->path, "write", err);
 }
@@ -316,6 +343,8 @@ static bt_code enter(bt_writer *w, bt_err *err) {
     for (;;) {
         BT_TRY(bt_lock_take(&w->lock, w->lock_wait_s, err));
         bt_code code = w->apply ? BT_OK : connect_again(w, err);
+        const bt_damage what = code == BT_OK ? bt_rescue_look(w->db, w->path) : BT_UNDAMAGED;
+        if (what && w->at.aid) code = begin_anew(w, what, err);
         if (code == BT_OK) code = bt_sql_exec(w->db, w->path, "BEGIN IMMEDIATE", err);
         if (code == BT_OK) return BT_OK;
         bt_lock_drop(&w->lock);

@@ -270,34 +270,88 @@ static void a_disk_that_does_not_follow_drops_rank_rows_only(void **state) {
                           "a") == 16);
 }
 
-/* somebody removes the file while a run is recorded: the run goes on in a new one */
-static void a_removed_file_is_made_again(void **state) {
-    const bt_tmp *t = *state;
+/* Somebody does `harm` to the files of a database while a run is recorded: 100 steps before it, `after`
+ * more and the end of the run afterwards. Returns how many steps the database has then; said: what the
+ * event says of it; "" where none does. */
+static double steps_after_harm(const bt_tmp *t, const char *harm, int64_t after, char said[600]) {
     bt_writer *w = NULL;
     int attempt;
     bt_fake f;
-    char cmd[400];
+    char cmd[800];
     OK(bt_writer_open(&w, t->db, 1, err));
     bt_run_start s = bt_fake_run("a");
     OK(bt_writer_begin(w, &s, &attempt, err));
     const bt_sink *sink = bt_writer_sink(w);
     for (int64_t step = 0; step < 100; step++) sink->step(sink->ctx, bt_fake_step(&f, step, 4));
     OK(bt_writer_flush(w, err));
-    snprintf(cmd, sizeof cmd, "rm -f %s %s-wal %s-shm", t->db, t->db, t->db);
+    snprintf(cmd, sizeof cmd, "db='%s'; %s", t->db, harm);
     assert_int_equal(system(cmd), 0);
-    for (int64_t step = 100; step < 200; step++) sink->step(sink->ctx, bt_fake_step(&f, step, 4));
+    for (int64_t step = 100; step < 100 + after; step++)
+        sink->step(sink->ctx, bt_fake_step(&f, step, 4));
     OK(bt_writer_flush(w, err));
-    assert_int_equal(bt_writer_committed_step(w), 199);
+    assert_int_equal(bt_writer_committed_step(w), 99 + after);
     OK(bt_writer_end(w, "done", "finished", 0, err));
     bt_writer_close(w);
-    assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 100);
-    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "a") == 400);
+    quick_check(t->db);
     assert_true(bt_number(t->db, "SELECT attempt FROM attempts WHERE run = ?1", "a") == 0);
     assert_string_equal(bt_word(t->db, "SELECT state || ' ' || argv FROM runs WHERE run = ?1", "a"),
                         "done bitrain train");
-    assert_non_null(
-        strstr(bt_word(t->db, "SELECT title FROM events WHERE run = ?1 AND level = 'error'", "a"),
-               "had been removed"));
+    snprintf(said, 600, "%s",
+             bt_word(t->db,
+                     "SELECT coalesce(max(title), '') FROM events WHERE run = ?1 AND level = "
+                     "'error'",
+                     "a"));
+    assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "a") ==
+                4 * bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a"));
+    return bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a");
+}
+
+/* the open connection still has every row */
+static void a_removed_file_is_saved_through_the_open_one(void **state) {
+    const bt_tmp *t = *state;
+    char said[600];
+    assert_true(steps_after_harm(t, "rm $db $db-wal $db-shm", 100, said) == 200);
+    assert_non_null(strstr(said, "had been removed: every row was saved"));
+}
+
+static void a_file_removed_without_its_log_is_saved(void **state) {
+    const bt_tmp *t = *state;
+    char said[600];
+    assert_true(steps_after_harm(t, "rm $db", 100, said) == 200);
+    assert_non_null(strstr(said, "had been removed: every row was saved"));
+}
+
+static void a_file_removed_before_the_end_is_saved(void **state) {
+    const bt_tmp *t = *state;
+    char said[600];
+    assert_true(steps_after_harm(t, "rm $db", 0, said) == 100);
+    assert_non_null(strstr(said, "had been removed: every row was saved"));
+}
+
+static void a_file_without_tables_in_its_place_is_moved_aside(void **state) {
+    const bt_tmp *t = *state;
+    char said[600];
+    assert_true(steps_after_harm(t, "rm $db && : > $db", 100, said) == 200);
+    assert_non_null(strstr(said, "had been replaced (what stood there is '"));
+    assert_non_null(strstr(said, ": every row was saved"));
+}
+
+static void a_removed_log_is_saved_through_the_open_one(void **state) {
+    const bt_tmp *t = *state;
+    char said[600];
+    assert_true(steps_after_harm(t, "rm $db-wal", 100, said) == 200);
+    assert_non_null(strstr(said, "the log of the metrics database was cut: every row was saved"));
+}
+
+/* what was cut off and is not in the connection's memory is gone; what follows is recorded, and the file
+ * is sound */
+static void a_cut_log_is_noticed(void **state) {
+    const bt_tmp *t = *state;
+    char said[600];
+    const double steps = steps_after_harm(t, "truncate -s 40000 $db-wal", 100, said);
+    assert_true(steps >= 100);
+    assert_non_null(strstr(said, "the log of the metrics database was cut: "));
+    assert_non_null(strstr(said, steps < 200 ? "moved to '" : "every row was saved"));
 }
 
 /* pages in the middle turn to rubbish and the log is cut: moved aside, what is readable is saved,
@@ -362,7 +416,17 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_stopped_writer_is_named, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(several_runs_share_a_new_file, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_full_disk_only_delays, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_removed_file_is_made_again, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_removed_file_is_saved_through_the_open_one, bt_tmp_make,
+                                        bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_file_removed_without_its_log_is_saved, bt_tmp_make,
+                                        bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_file_removed_before_the_end_is_saved, bt_tmp_make,
+                                        bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_file_without_tables_in_its_place_is_moved_aside,
+                                        bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_removed_log_is_saved_through_the_open_one, bt_tmp_make,
+                                        bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_cut_log_is_noticed, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_damaged_file_is_moved_and_saved, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_disk_that_does_not_follow_drops_rank_rows_only,
