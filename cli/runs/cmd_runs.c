@@ -211,7 +211,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
 const bt_command bt_cmd_runs = {
     .name = "runs",
     .summary = "list, remove, tag and note the runs of the metrics database",
-    .args = "[FILTER...] | rm RUN... | tag RUN [+|-]TAG... | note RUN TEXT | gc",
+    .args = "[FILTER...] | rm RUN... | tag RUN [+|-]TAG... | note RUN TEXT | gc | repair",
     .examples =
         "bitrain runs                            # the newest 30\n"
         "bitrain runs abl state:done 'loss<2.5'  # name, tag or note has 'abl'; columns compared\n"
@@ -221,7 +221,10 @@ const bt_command bt_cmd_runs = {
         "bitrain runs note abl-3 no warm-up\n"
         "bitrain runs rm abl-1 abl-2             # records; checkpoints if you agree\n"
         "bitrain runs gc --keep-steps 20000      # drop old per-rank rows (their summaries stay), "
-        "give space back\n",
+        "give space back\n"
+        "bitrain runs repair                     # a damaged database: save what it and its "
+        "backups "
+        "hold\n",
     .options = options,
     .run = run,
 };

@@ -168,15 +168,46 @@ static bt_code run_gc(const char *path, const char *const *words, size_t n,
     return BT_OK;
 }
 
+static bt_code run_repair(const char *path, const char *const *words, size_t n,
+                          const bt_runs_verb_cfg *cfg, bt_err *err) {
+    bt_repair_result r;
+    if (n)
+        return bt_fail(err, BT_ARG, "'bitrain runs repair' takes no word, not '%.60s'", words[0]);
+    BT_TRY(bt_store_repair(path, WAIT_S, &r, err));
+    if (cfg->json) {
+        bt_text text;
+        bt_json j;
+        bt_text_init(&text);
+        bt_json_begin(&j, &text);
+        bt_json_object(&j, NULL);
+        bt_json_int(&j, "version", 1);
+        bt_json_bool(&j, "sound", r.sound);
+        bt_json_str(&j, "moved_to", r.moved_to[0] ? r.moved_to : NULL);
+        bt_json_int(&j, "rows", r.rows);
+        bt_json_int(&j, "rows_of_backups", r.rows_of_backups);
+        bt_json_int(&j, "incomplete_tables", r.incomplete_tables);
+        bt_json_end(&j, '}');
+        puts(bt_text_str(&text));
+        bt_text_release(&text);
+        return BT_OK;
+    }
+    if (r.sound) {
+        printf("nothing to repair: every page of '%s' is sound\n", path);
+        return BT_OK;
+    }
+    printf("%lld rows saved from the damaged file, %lld that only a backup had%s\n",
+           (long long)r.rows, (long long)r.rows_of_backups,
+           r.incomplete_tables ? "; some rows are lost" : "");
+    if (r.moved_to[0]) printf("the damaged file is '%s' now\n", r.moved_to);
+    return BT_OK;
+}
+
 static const struct {
     const char *name;
     bt_code (*run)(const char *path, const char *const *words, size_t n,
                    const bt_runs_verb_cfg *cfg, bt_err *err);
 } verbs[] = {
-    {"rm", run_rm},
-    {"tag", run_tag},
-    {"note", run_note},
-    {"gc", run_gc},
+    {"rm", run_rm}, {"tag", run_tag}, {"note", run_note}, {"gc", run_gc}, {"repair", run_repair},
 };
 
 bool bt_runs_is_verb(const char *word) {

@@ -1,4 +1,4 @@
-/* runs_verbs.h - `bitrain runs rm|tag|note|gc`: what changes recorded runs. Private to cli. */
+/* runs_verbs.h - `bitrain runs rm|tag|note|gc|repair`: what changes recorded runs. Private to cli. */
 #ifndef BT_CLI_RUNS_RUNS_VERBS_H
 #define BT_CLI_RUNS_RUNS_VERBS_H
 
@@ -13,7 +13,7 @@ typedef struct bt_runs_verb_cfg {
     int64_t keep_steps; /* -1: as it is */
 } bt_runs_verb_cfg;
 
-/* is the first word a verb? "rm" alone is: a run cannot be looked for by these four words */
+/* is the first word a verb? "rm" alone is: a run cannot be looked for by these words */
 bool bt_runs_is_verb(const char *word);
 bt_code bt_runs_verb(const char *verb, const char *const *words, size_t n,
                      const bt_runs_verb_cfg *cfg, bt_err *err) BT_MUST_CHECK;

@@ -36,12 +36,37 @@ static void keep_argv(bt_train_plan *p, int argc, char **argv) {
     }
 }
 
+/* A database of ours that was damaged while nobody wrote does not hold a run up: what can be read goes on
+ * in a new file. The rest of a job's ranks must not see that happen: then it stays as it is. */
+static bt_code mend_store(const bt_train_plan *p, bt_err *err) {
+    bt_db *db = NULL;
+    bt_err why = BT_ERR_INIT;
+    bt_repair_result r;
+    if (p->world || p->cfg.no_monitor || bt_train_only_prints(p)) return BT_OK;
+    bt_code code = bt_db_open(&db, p->store, &why);
+    double runs;
+    if (code == BT_OK)
+        code = bt_db_value(db, "SELECT count(config) FROM runs WHERE run <> ?1", "", &runs, &why);
+    bt_db_close(db);
+    if (code != BT_FORMAT) return BT_OK; /* what is wrong is said where it is used */
+    if (bt_store_repair(p->store, 10, &r, err) != BT_OK) {
+        if (err) *err = why;
+        return why.code;
+    }
+    if (!r.sound)
+        bt_log(BT_LOG_WARN, "metrics database was damaged: moved to '%s', %lld rows saved%s",
+               r.moved_to, (long long)(r.rows + r.rows_of_backups),
+               r.incomplete_tables ? ", some lost" : "");
+    return BT_OK;
+}
+
 static bt_code read_settings(bt_train_plan *p, int argc, char **argv, bool *help, bt_err *err) {
     char given[PATH_MAX];
     BT_TRY(bt_run_cfg_read(&p->opts, &p->cfg, argc, argv, help, err));
     if (*help) return BT_OK;
     BT_TRY(bt_store_path(given, sizeof given, p->cfg.store, err));
     BT_TRY(bt_train_absolute(given, p->store, err));
+    BT_TRY(mend_store(p, err));
     snprintf(p->reason, sizeof p->reason, "start");
     if (p->cfg.resume[0])
         BT_TRY(bt_train_resume(p, err));

@@ -21,8 +21,8 @@ bt_code bt_sql_fail(sqlite3 *db, int rc, const char *path, const char *doing, bt
                        "'%s' is not a metrics database of bitrain (not an SQLite file)", path);
     case SQLITE_CORRUPT:
         return bt_fail(err, BT_FORMAT,
-                       "metrics database '%s' is damaged: %s (move it away; `sqlite3 FILE "
-                       ".recover` saves what is readable)",
+                       "metrics database '%s' is damaged: %s (`bitrain runs repair` saves what "
+                       "is readable)",
                        path, why);
     case SQLITE_FULL: return bt_fail(err, BT_IO, "cannot %s '%s': the disk is full", doing, path);
     case SQLITE_IOERR: {

@@ -257,8 +257,7 @@ bt_code bt_schema_check(sqlite3 *db, const char *path, bool *outdated, bt_err *e
     int missing = 0;
     BT_TRY(identify(db, path, &version, err));
     if (version == 0)
-        return bt_fail(err, BT_FORMAT, "'%s' is not a metrics database of bitrain (an empty file)",
-                       path);
+        return bt_fail(err, BT_NOTFOUND, "no run is recorded in '%s' yet (an empty file)", path);
     if (version == BT_SCHEMA_VERSION) BT_TRY(add_rows(db, path, true, &missing, err));
     *outdated = version < BT_SCHEMA_VERSION || missing > 0 || bt_views_differ(db);
     return BT_OK;

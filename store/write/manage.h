@@ -19,6 +19,14 @@ typedef struct bt_gc_result {
     int64_t orphan_rows, rank_rows, bytes_before, bytes_after;
 } bt_gc_result;
 
+typedef struct bt_repair_result {
+    bool sound;              /* nothing was wrong: the file is as it was */
+    char moved_to[1200];     /* where the damaged file is now; "": there was none */
+    int64_t rows;            /* saved from it */
+    int64_t rows_of_backups; /* that only a backup still had */
+    int incomplete_tables;   /* of the damaged file */
+} bt_repair_result;
+
 bt_code bt_runs_remove(const char *path, const char *const *runs, size_t n, double wait_s,
                        bt_err *err) BT_MUST_CHECK;
 /* words: "paper" or "+paper" adds, "-paper" removes; result receives the tags now, separated by
@@ -34,6 +42,11 @@ bt_code bt_run_mark(const char *path, const char *run, int64_t step, bt_event_ki
 /* FILE.backup, a copy of this moment; the one before becomes FILE.backup.1. BT_UNSUPPORTED: no room
  * for it. Needs no lock: it reads */
 bt_code bt_store_backup(const char *path, bt_err *err) BT_MUST_CHECK;
+/* A damaged or removed database is moved aside; what can be read of it, and what only its backups have,
+ * begins a new one. A run that is being recorded goes on in it. BT_FORMAT: another program's file;
+ * BT_NOTFOUND: no database ever stood there. */
+bt_code bt_store_repair(const char *path, double wait_s, bt_repair_result *out, bt_err *err)
+    BT_MUST_CHECK;
 bt_code bt_store_gc(const char *path, const bt_gc_cfg *cfg, double wait_s, bt_gc_result *out,
                     bt_err *err) BT_MUST_CHECK;
 

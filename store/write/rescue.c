@@ -76,6 +76,8 @@ bt_damage bt_rescue_look(sqlite3 *db, const char *path) {
 
 /* ---- through the open connection ---- */
 
+static const char *const tails[] = {"-wal", "-shm"};
+
 static void saved_name(char out[BT_PATH_BYTES + 8], const char *path) {
     snprintf(out, BT_PATH_BYTES + 8, "%s.saved", path);
 }
@@ -149,7 +151,6 @@ static bt_code move_aside(const char *path, bt_rescue_result *out, bt_err *err) 
 bt_code bt_rescue_install(const char *path, bt_rescue_result *out, bool *kept, bt_err *err) {
     char name[BT_PATH_BYTES + 8], old[BT_PATH_BYTES + 8];
     struct stat st;
-    static const char *const tails[] = {"-wal", "-shm"};
     saved_name(name, path);
     *out = (bt_rescue_result){0};
     *kept = stat(path, &st) == 0 && is_a_metrics_database(path);
@@ -193,54 +194,60 @@ static bt_code common_columns(sqlite3 *from, sqlite3 *to, const char *path, cons
     return BT_OK;
 }
 
+typedef struct copying {
+    sqlite3 *from, *to;
+    const char *path;
+    bool fill; /* `to` has rows already: the ones it lacks, in one pass over all */
+    bt_rescue_result *out;
+} copying;
+
 /* one direction; true: came to the end (or to rows that are there already) */
-static bool copy_rows(sqlite3 *from, const char *select, sqlite3_stmt *put, int n, int64_t *rows) {
+static bool copy_rows(const copying *c, const char *select, sqlite3_stmt *put, int n) {
     sqlite3_stmt *get = NULL;
-    int rc = sqlite3_prepare_v2(from, select, -1, &get, NULL);
+    int rc = sqlite3_prepare_v2(c->from, select, -1, &get, NULL);
     bool met = false;
     while (rc == SQLITE_OK && !met && (rc = sqlite3_step(get)) == SQLITE_ROW) {
         for (int i = 0; i < n; i++) sqlite3_bind_value(put, i + 1, sqlite3_column_value(get, i));
         int done = sqlite3_step(put);
         sqlite3_reset(put);
+        rc = SQLITE_OK;
         /* a row the new file's rules refuse: damaged */
         if (done != SQLITE_DONE) continue;
-        if (sqlite3_changes(sqlite3_db_handle(put)) == 0)
-            met = true;
+        if (sqlite3_changes(c->to) > 0)
+            c->out->rows++;
         else
-            ++*rows;
-        rc = SQLITE_OK;
+            met = !c->fill;
     }
     sqlite3_finalize(get);
     return met || rc == SQLITE_DONE;
 }
 
-static bt_code copy_table(sqlite3 *from, sqlite3 *to, const char *path, size_t t,
-                          bt_rescue_result *out, bt_err *err) {
+static bt_code copy_table(const copying *c, size_t t, bt_err *err) {
     bt_text columns, sql;
     sqlite3_stmt *put = NULL;
     int n = 0;
     bt_text_init(&columns);
     bt_text_init(&sql);
-    bt_code code = common_columns(from, to, path, table_name(t), &columns, &n, err);
-    if (code == BT_OK && n == 0) out->unreadable++;
+    bt_code code = common_columns(c->from, c->to, c->path, table_name(t), &columns, &n, err);
+    if (code == BT_OK && n == 0) c->out->unreadable++;
     if (code == BT_OK && n > 0) {
         bt_text_printf(&sql, "INSERT OR IGNORE INTO %s(%s) VALUES (", table_name(t),
                        bt_text_str(&columns));
         for (int i = 0; i < n; i++) bt_text_put(&sql, i ? ",?" : "?");
         bt_text_put(&sql, ")");
-        code = bt_sql_prepare(to, path, bt_text_str(&sql), &put, err);
+        code = bt_sql_prepare(c->to, c->path, bt_text_str(&sql), &put, err);
     }
     if (put) {
         bt_text_clear(&sql);
         bt_text_printf(&sql, "SELECT %s FROM %s", bt_text_str(&columns), table_name(t));
         put_order(&sql, t, false);
-        bool whole = copy_rows(from, bt_text_str(&sql), put, n, &out->rows);
+        bool whole = copy_rows(c, bt_text_str(&sql), put, n);
         bt_text_clear(&sql);
         bt_text_printf(&sql, "SELECT %s FROM %s", bt_text_str(&columns), table_name(t));
         put_order(&sql, t, true);
         if (!whole) {
-            copy_rows(from, bt_text_str(&sql), put, n, &out->rows);
-            out->unreadable++;
+            copy_rows(c, bt_text_str(&sql), put, n);
+            c->out->unreadable++;
         }
     }
     sqlite3_finalize(put);
@@ -249,11 +256,10 @@ static bt_code copy_table(sqlite3 *from, sqlite3 *to, const char *path, size_t t
     return code;
 }
 
-static bt_code copy_all(sqlite3 *from, sqlite3 *to, const char *path, bt_rescue_result *out,
-                        bt_err *err) {
-    BT_TRY(bt_sql_exec(to, path, "PRAGMA foreign_keys=OFF; BEGIN IMMEDIATE", err));
-    for (size_t t = 0; t < N_TABLES; t++) BT_TRY(copy_table(from, to, path, t, out, err));
-    return bt_sql_exec(to, path,
+static bt_code copy_all(const copying *c, bt_err *err) {
+    BT_TRY(bt_sql_exec(c->to, c->path, "PRAGMA foreign_keys=OFF; BEGIN IMMEDIATE", err));
+    for (size_t t = 0; t < N_TABLES; t++) BT_TRY(copy_table(c, t, err));
+    return bt_sql_exec(c->to, c->path,
                        "DELETE FROM attempt WHERE run NOT IN (SELECT id FROM run);"
                        "UPDATE meta SET value = max(value, (SELECT coalesce(max(id), 0) + 1 FROM "
                        "attempt)) WHERE key = 'next_aid';"
@@ -261,21 +267,67 @@ static bt_code copy_all(sqlite3 *from, sqlite3 *to, const char *path, bt_rescue_
                        err);
 }
 
+/* Rows find each other by the numbers of their runs: another history of the same file may have given
+ * them to other runs. */
+static bool same_history(sqlite3 *a, sqlite3 *b) {
+    static const char of[] = "SELECT id, name, created_us FROM run ORDER BY id";
+    sqlite3_stmt *x = NULL, *y = NULL;
+    bool same = sqlite3_prepare_v2(a, of, -1, &x, NULL) == SQLITE_OK &&
+                sqlite3_prepare_v2(b, of, -1, &y, NULL) == SQLITE_OK;
+    bool more = same && sqlite3_step(x) == SQLITE_ROW && sqlite3_step(y) == SQLITE_ROW;
+    while (same && more) {
+        const int64_t i = sqlite3_column_int64(x, 0), j = sqlite3_column_int64(y, 0);
+        if (i == j)
+            same = strcmp((const char *)sqlite3_column_text(x, 1),
+                          (const char *)sqlite3_column_text(y, 1)) == 0 &&
+                   sqlite3_column_int64(x, 2) == sqlite3_column_int64(y, 2);
+        more = (i > j || sqlite3_step(x) == SQLITE_ROW) && (j > i || sqlite3_step(y) == SQLITE_ROW);
+    }
+    sqlite3_finalize(x);
+    sqlite3_finalize(y);
+    return same;
+}
+
+bt_code bt_rescue_fill(const char *path, const char *from, int64_t *rows, bt_err *err) {
+    bt_rescue_result r = {0};
+    copying c = {.path = path, .fill = true, .out = &r};
+    char name[BT_PATH_BYTES + 24];
+    *rows = 0;
+    if (sqlite3_open_v2(from, &c.from, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK) {
+        sqlite3_close(c.from);
+        return BT_OK;
+    }
+    bt_code code = bt_sql_open_rw(&c.to, path, err);
+    if (code == BT_OK && same_history(c.to, c.from)) {
+        code = copy_all(&c, err);
+        *rows = r.rows;
+    }
+    if (c.to && !sqlite3_get_autocommit(c.to)) sqlite3_exec(c.to, "ROLLBACK", NULL, NULL, NULL);
+    sqlite3_close(c.from);
+    sqlite3_close(c.to);
+    /* of reading it: a backup has no log of its own */
+    for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
+        snprintf(name, sizeof name, "%s%s", from, tails[i]);
+        unlink(name);
+    }
+    return code;
+}
+
 bt_code bt_rescue(const char *path, bt_rescue_result *out, bt_err *err) {
-    sqlite3 *from = NULL, *to = NULL;
+    copying c = {.path = path, .out = out};
     *out = (bt_rescue_result){0};
     BT_TRY(move_aside(path, out, err));
-    bt_code code = bt_sql_open_rw(&to, path, err);
-    if (code == BT_OK) code = bt_schema_apply(to, path, err);
+    bt_code code = bt_sql_open_rw(&c.to, path, err);
+    if (code == BT_OK) code = bt_schema_apply(c.to, path, err);
     if (code == BT_OK && out->moved_to[0]) {
         bt_err ignored;
-        if (bt_sql_open_rw(&from, out->moved_to, &ignored) != BT_OK)
+        if (bt_sql_open_rw(&c.from, out->moved_to, &ignored) != BT_OK)
             out->unreadable = N_TABLES;
         else
-            code = copy_all(from, to, path, out, err);
+            code = copy_all(&c, err);
     }
-    if (to && !sqlite3_get_autocommit(to)) sqlite3_exec(to, "ROLLBACK", NULL, NULL, NULL);
-    sqlite3_close(from);
-    sqlite3_close(to);
+    if (c.to && !sqlite3_get_autocommit(c.to)) sqlite3_exec(c.to, "ROLLBACK", NULL, NULL, NULL);
+    sqlite3_close(c.from);
+    sqlite3_close(c.to);
     return code;
 }

@@ -95,4 +95,19 @@ says "no checkpoint in"
 code 1 train "${tiny[@]}" --steps 10 --name early --set launch.mpirun_args=--no-such-option
 ok train --resume early --threads 1 --ranks 2
 losses early | cmp -s - whole.txt || fault "a run that never began does not begin"
+# the database may be removed, empty or full of rubbish: a run is resumed from its folder, and what was recorded is saved where a
+# backup has it
+for harm in 'rm $db $db-wal $db-shm' 'rm $db-wal $db-shm; : > $db' 'rm $db-wal $db-shm; head -c 90000 /dev/urandom > $db'; do
+    db=$tmp/harmed.db
+    rm -rf "$tmp/harmed" "$db"*
+    ok train "${tiny[@]}" --steps 6 --stop-after 3 --name harmed --store "$db" --out "$tmp/harmed"
+    eval "$harm"
+    ok train --resume "$tmp/harmed" --store "$db"
+    says "run harmed done after step 6"
+    [ "$(sqlite3 "$db" "SELECT max(step) FROM steps WHERE run = 'harmed'")" = 5 ] || fault "nothing is recorded after: $harm"
+done
+says "metrics database was damaged: moved to '$db.corrupt-"
+[ "$(sqlite3 "$db" "SELECT count(*) FROM steps WHERE run = 'harmed'")" = 6 ] || fault "the backup's rows are not in the new database"
+code 6 train "${tiny[@]}" --steps 2 --store "$BITRAIN"
+
 finish

@@ -22,7 +22,7 @@ expect() {
 # no database yet, a foreign one, an empty one, a truncated one, a folder
 expect 3 "no metrics database at" "$BITRAIN" runs
 : > "$d/empty.db"
-expect 6 "empty file" "$BITRAIN" runs --store "$d/empty.db"
+expect 3 "empty file" "$BITRAIN" runs --store "$d/empty.db"
 head -c 5000 /dev/urandom > "$d/noise.db"
 expect 6 "not an SQLite file" "$BITRAIN" runs --store "$d/noise.db"
 expect 6 "not a file" "$BITRAIN" runs --store "$d"
@@ -136,7 +136,35 @@ expect 0 '"rank_rows_per_s":[0-9].*"bytes_per_rank_row":[0-9].*"first_view_ms":[
 
 # a file that lost its end: one line, no crash
 head -c 20000 "$BITRAIN_STORE" > "$d/short.db"
-expect 6 "damaged" "$BITRAIN" query "SELECT count(*) FROM rank_steps" --store "$d/short.db"
+expect 6 "damaged.*bitrain runs repair" "$BITRAIN" query "SELECT count(*) FROM rank_steps" --store "$d/short.db"
+
+# a damaged database: the file is kept, and what it and its backup hold goes on in a new one
+expect 0 "nothing to repair" "$BITRAIN" runs repair
+expect 0 '"sound":true' "$BITRAIN" runs repair --json
+expect 2 "takes no word" "$BITRAIN" runs repair abl-3
+expect 6 "none stood there" "$BITRAIN" runs repair --store "$d/short.db"
+expect 3 "no backup of one" "$BITRAIN" runs repair --store "$d/none.db"
+count() { sqlite3 "$1" "SELECT (SELECT count(*) FROM step) || ' ' || (SELECT count(*) FROM rank_step) || ' ' || (SELECT count(*) FROM run)"; }
+whole=$(count "$BITRAIN_STORE")
+sqlite3 "$BITRAIN_STORE" ".backup '$d/r.db'"
+: > "$d/r.db.lock"
+size=$(stat -c %s "$d/r.db")
+dd if=/dev/urandom of="$d/r.db" bs=4096 seek=$((size / 8192)) count=$((size / 16384)) conv=notrunc status=none
+cp "$d/r.db" "$d/s.db" && : > "$d/s.db.lock"
+expect 0 "rows saved from the damaged file, 0 that only a backup had; some rows are lost" "$BITRAIN" runs repair --store "$d/r.db"
+expect 0 "nothing to repair" "$BITRAIN" runs repair --store "$d/r.db"
+damaged=$(ls "$d"/r.db.corrupt-* | grep -v -e -wal -e -shm)
+[ -s "$damaged" ] || fail "the damaged file is not kept"
+[ "$(count "$d/r.db" | cut -d' ' -f2)" -gt 0 ] || fail "no rank row was saved"
+[ "$(count "$d/r.db")" != "$whole" ] || fail "nothing was damaged: the test shows nothing"
+cp "$BITRAIN_STORE" "$d/s.db.backup"
+expect 0 "[1-9][0-9]* that only a backup had" "$BITRAIN" runs repair --store "$d/s.db"
+[ "$(count "$d/s.db")" = "$whole" ] || fail "file and backup together have $(count "$d/s.db"), not $whole"
+expect 0 "^abl-3 .*paper v2" "$BITRAIN" runs --store "$d/s.db"
+# a backup that numbers other runs alike gives nothing
+sqlite3 "$d/s.db.backup" "UPDATE run SET name = 'other-' || name"
+cp "$damaged" "$d/u.db" && cp "$d/s.db.backup" "$d/u.db.backup"
+expect 0 " 0 that only a backup had" "$BITRAIN" runs repair --store "$d/u.db"
 
 [ $n_failed -eq 0 ] && echo ok
 exit $((n_failed > 0))
