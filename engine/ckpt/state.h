@@ -42,8 +42,8 @@ typedef struct bt_state_row {
     /* each may be NULL */
     void (*slices)(void *ctx, bt_state_use use, bt_slices *out);
     void (*save)(void *ctx, bt_json *j); /* members of the row's object */
-    void (*load)(void *ctx,
-                 const bt_state_values *v); /* RESUME only; of a checkpoint without them: empty */
+    /* RESUME only, before the slices; of a checkpoint without them: empty */
+    void (*load)(void *ctx, const bt_state_values *v);
 } bt_state_row;
 
 typedef struct bt_state {

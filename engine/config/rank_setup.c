@@ -1,6 +1,7 @@
 /* rank_setup.c - coordinates, model slice, shards and micro-batches of one rank. */
 #include "engine/config/rank_setup.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/kernels/table/cpu.h"
@@ -42,6 +43,32 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
     return s;
 }
 
+/* Norm gains, and what several ranks of a tensor-parallel group hold alike. Whether a head is shared
+ * is the same on all ranks of the group. */
+static bool travels_plain(const bt_tensor *t, const bt_mesh_shape *shape) {
+    if (t->whole_rows == 1 || t->whole_cols == 1) return true;
+    if (shape->tp == 1 || t->shard == BT_SHARD_ROW || t->shard == BT_SHARD_COL) return false;
+    return t->shard != BT_SHARD_VOCAB && t->rows * (size_t)shape->tp != t->whole_rows;
+}
+
+static bt_code plan_payloads(bt_rank_setup *s, bt_err *err) {
+    const bt_params *p = &s->params;
+    s->payload_tensors = calloc(p->n + 1, sizeof *s->payload_tensors);
+    if (!s->payload_tensors)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", p->n);
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *t = &p->tensors[i];
+        s->payload_tensors[i] = (bt_payload_tensor){{t->offset, t->offset + t->count},
+                                                    travels_plain(t, &s->shape)};
+    }
+    return BT_OK;
+}
+
+bt_payload_form bt_rank_setup_form(const bt_rank_setup *s) {
+    return (bt_payload_form){bt_codec_at((bt_codec_id)s->cfg->codec), s->payload_tensors,
+                             s->params.n};
+}
+
 bt_code bt_rank_setup_init(bt_rank_setup *s, const bt_run_cfg *c, int rank, bt_err *err) {
     *s = (bt_rank_setup){.cfg = c, .model = bt_run_cfg_setup(c, rank), .even = even(c)};
     bt_run_cfg_mesh(c, &s->shape);
@@ -58,7 +85,11 @@ bt_code bt_rank_setup_init(bt_rank_setup *s, const bt_run_cfg *c, int rank, bt_e
     s->units = c->reproducible ? s->micros : 0;
     s->first_micro = s->micros * s->me.dp / s->dp;
     s->n_micro = s->micros * (s->me.dp + 1) / s->dp - s->first_micro;
-    return BT_OK;
+    return plan_payloads(s, err);
 }
 
-void bt_rank_setup_release(bt_rank_setup *s) { bt_params_release(&s->params); }
+void bt_rank_setup_release(bt_rank_setup *s) {
+    bt_params_release(&s->params);
+    free(s->payload_tensors);
+    s->payload_tensors = NULL;
+}

@@ -9,17 +9,19 @@
 
 #include "engine/config/run_cfg.h"
 #include "engine/model/net/model.h"
+#include "engine/parallel/grad/payload.h"
 #include "engine/parallel/shard/shard_map.h"
 
 typedef struct bt_rank_setup {
     const bt_run_cfg *cfg; /* resolved; borrowed */
     bt_mesh_shape shape;
     bt_mesh_coord me;
-    bt_model_setup model; /* without its tensor-parallel group */
-    bt_params params;     /* the tensors of this rank's slice of the model */
-    bt_shards shards;     /* of their flat array; one shard: everything is one piece */
-    bool sharded;         /* other ranks hold other pieces */
-    int shard;            /* whose pieces are here */
+    bt_model_setup model;               /* without its tensor-parallel group */
+    bt_params params;                   /* the tensors of this rank's slice of the model */
+    bt_payload_tensor *payload_tensors; /* (params.n) how each travels */
+    bt_shards shards; /* of their flat array; one shard: everything is one piece */
+    bool sharded;     /* other ranks hold other pieces */
+    int shard;        /* whose pieces are here */
     /* of the ranks that hold the same pieces, the how-manyth this is */
     int replica, replicas;
     int64_t dp, micros; /* data-parallel ranks; micro-batches of a step */
@@ -33,6 +35,9 @@ typedef struct bt_rank_setup {
 bt_code bt_rank_setup_init(bt_rank_setup *s, const bt_run_cfg *cfg, int rank, bt_err *err)
     BT_MUST_CHECK;
 void bt_rank_setup_release(bt_rank_setup *s); /* accepts an all-zero struct */
+
+/* how gradients travel; `tensors` is borrowed from the setup */
+bt_payload_form bt_rank_setup_form(const bt_rank_setup *s);
 
 /* where a rank has its ternary weights from */
 bt_weight_source bt_run_cfg_weight_source(const bt_run_cfg *cfg);

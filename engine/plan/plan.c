@@ -10,6 +10,7 @@
 #include "engine/parallel/grad/reducer.h"
 #include "engine/parallel/grad/unit_accumulator.h"
 #include "engine/parallel/tp/tp_group_create.h"
+#include "engine/update/residual.h"
 #include "engine/update/update.h"
 
 /* measured: what a rank holds besides, however large the model */
@@ -46,7 +47,7 @@ static void leave_out_shards(const bt_rank_setup *s, bt_arena_row *rows, size_t 
 static size_t staging(const bt_rank_setup *s, int rank) {
     const bt_reducer_cfg reducer = {.n = s->params.total,
                                     .bucket_bytes = (size_t)s->cfg->bucket_bytes,
-                                    .codec = bt_codec_at((bt_codec_id)s->cfg->codec),
+                                    .form = bt_rank_setup_form(s),
                                     .shards = &s->shards,
                                     .units = s->units};
     return bt_reducer_staging(&reducer, &s->shape, rank);
@@ -71,7 +72,7 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
     leave_out_shards(&s, rows, n);
 
     bt_update_sizes update = bt_update_bytes(&s);
-    size_t exchange = staging(&s, rank) + update.exchange +
+    size_t exchange = staging(&s, rank) - bt_residual_bytes(&s) + update.exchange +
                       bt_micro_schedule_bytes(&s.model, &s.shape) +
                       bt_tp_group_bytes(s.shape.tp, (size_t)(c->micro_batch * c->seq_len),
                                         (size_t)c->d_model, c->parts > 1);
@@ -82,6 +83,7 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
         c->zero >= 3 && s.sharded
             ? "sums and weights of other ranks on their way; own weights as they are sent"
             : "sums of other ranks on their way");
+    add(rows, &n, "residual", bt_residual_bytes(&s), "what the codec has yet to send, fp32");
     add(rows, &n, "partial sums", unit_sums(&s), "reproducible: gradients of finished units");
     add(rows, &n, "code history", bt_observer_bytes(&s),
         "ternary codes of the last two statistics samples");

@@ -9,8 +9,8 @@
 
 enum { BT_PLAN_MAX = 16 };
 
-/* cfg is resolved; rows as in bt_model_plan, then optimizer, exchange, partial sums, code history
- * (where there are any), program. Packed forms are those of the kernel set selected. Returns their
+/* cfg is resolved; rows as in bt_model_plan, then optimizer, exchange, residual, partial sums, code
+ * history (where there are any), program. Packed forms are those of the kernel set selected. Returns their
  * number */
 size_t bt_plan_memory(const bt_run_cfg *cfg, int rank, bt_arena_row rows[BT_PLAN_MAX]);
 size_t bt_plan_bytes(const bt_run_cfg *cfg, int rank); /* of all rows */

@@ -217,11 +217,12 @@ bt_code bt_saver_resume(bt_saver *s, const char *dir, bt_err *err) {
     bt_ckpt_meta meta;
     BT_TRY(find(s, dir, path, sizeof path, &meta, err));
     bt_code code = same_data(s, &meta, err);
-    if (code == BT_OK) code = load(s, path, &meta, BT_STATE_RESUME, err);
+    /* values first: they may decide which slices are wanted */
     if (code == BT_OK) {
         *s->at = (bt_progress){.step = meta.step, .tokens = meta.tokens};
         code = bt_state_load_values(&s->state, &meta.state, err);
     }
+    if (code == BT_OK) code = load(s, path, &meta, BT_STATE_RESUME, err);
     code = bt_agree(s->world, code, err);
     if (code == BT_OK) {
         warn_of_differences(s, &meta);

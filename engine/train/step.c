@@ -25,6 +25,7 @@ static bt_code accumulate_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
     t->micro.step = t->at.step;
     bt_span_begin(BT_MR_BWD);
     bt_update_zero_grads(&t->update);
+    bt_residual_begin(&t->residual, bt_model_grads(t->model), t->loss_scale.value);
     bt_reducer_begin(t->reducer);
     BT_TRY(bt_weights_begin(t->update.weights, BT_PASSES_FORWARD_BACKWARD, plan->shares, 0, err));
     bt_span_end();

@@ -114,7 +114,8 @@ bt_code bt_trainer_make_reducer(bt_trainer *t, bt_err *err) {
                         .n = t->setup.params.total,
                         .bucket_bytes = (size_t)t->cfg.bucket_bytes,
                         .overlap = t->cfg.overlap,
-                        .codec = bt_codec_at((bt_codec_id)t->cfg.codec),
+                        .form = bt_rank_setup_form(&t->setup),
+                        .state = t->residual.owed,
                         .shards = &t->update.shards,
                         .discard = t->cfg.zero >= 2,
                         .units = t->setup.units,
@@ -159,6 +160,7 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     bt_code code = bt_rank_setup_init(&t->setup, &t->cfg, bt_comm_rank(world), err);
     if (code == BT_OK) code = bt_micro_plan_create(&t->micro_plan, &t->cfg, &t->mesh, err);
     if (code == BT_OK) code = build_model(t, err);
+    if (code == BT_OK) code = bt_residual_create(&t->residual, &t->setup, err);
     if (code == BT_OK) code = build_micro(t, err);
     if (code == BT_OK) code = bt_telemetry_init(&t->telemetry, world, s->sink, err);
     if (code == BT_OK) code = build_observer(t, err);
@@ -211,6 +213,7 @@ static void register_state(bt_trainer *t) {
     t->saver.data_hash = bt_loader_hash(t->loader);
     bt_saver_init(&t->saver);
     bt_update_add_state(&t->update, &t->saver.state);
+    bt_residual_add_state(&t->residual, &t->saver.state);
     bt_state_add(&t->saver.state, &(bt_state_row){.name = "loss_scale",
                                                   .ctx = &t->loss_scale,
                                                   .save = save_loss_scale,
@@ -278,6 +281,7 @@ void bt_trainer_destroy(bt_trainer *t) {
     bt_sample_text_destroy(t->sample_text);
     bt_loader_close(t->loader);
     bt_replica_check_release(&t->replica_check);
+    bt_residual_release(&t->residual);
     bt_update_release(&t->update);
     bt_micro_schedule_destroy(t->schedule);
     bt_micro_release(&t->micro);

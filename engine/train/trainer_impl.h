@@ -16,6 +16,7 @@
 #include "engine/train/saver.h"
 #include "engine/train/trainer.h"
 #include "engine/update/replica_check.h"
+#include "engine/update/residual.h"
 
 /* Small integers that travel with the gradients' arrival times: every rank gets the largest of each.
  * Rank 0 alone fills CONTROL and LR; the fingerprint goes as itself and negated, so that two
@@ -58,6 +59,7 @@ struct bt_trainer {
     bt_micro micro;
     bt_micro_schedule *schedule;
     bt_reducer *reducer;
+    bt_residual residual;
     bt_update update;
     bt_lr_schedule lr;
     bt_loss_scale loss_scale;

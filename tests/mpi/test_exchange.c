@@ -85,7 +85,7 @@ static void begin(setup *s, const job *j) {
                           .n = N,
                           .bucket_bytes = N / STRIPES * sizeof(float),
                           .overlap = true,
-                          .codec = j->codec,
+                          .form.codec = j->codec,
                           .shards = &s->shards,
                           .units = j->units,
                           .shares = given(j) ? j->shares : NULL};
@@ -476,7 +476,7 @@ static void what_is_no_payload_is_never_added(void **state) {
                                           .rank = rank,
                                           .buckets = &b,
                                           .sharded = true,
-                                          .codec = &codec,
+                                          .form.codec = &codec,
                                           .units = size},
                                  .mesh = &s.mesh,
                                  .grads = grads};

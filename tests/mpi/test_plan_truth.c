@@ -59,6 +59,8 @@ static void a_rank_takes_what_its_plan_says(void **state) {
         /* buckets so large that a codec's memory is beyond what is tolerated here */
         {"--codec", "bf16", "--set", "train.bucket_bytes=33554432"},
         {"--codec", "bf16", "--set", "train.bucket_bytes=33554432", "--zero", "1"},
+        {"--codec", "int8"},
+        {"--codec", "int8", "--set", "train.bucket_bytes=33554432", "--zero", "2"},
         {"--zero", "3", "--set", "model.linear=dense"},
         {"--zero", "3", "--set", "model.linear=dense", "--set", "parallel.gather=step"},
         {BF16},

@@ -7,8 +7,9 @@
  * The way back is encoded as well: the owner of a sum encodes it once, sends that payload to all, and
  * keeps what the payload decodes to, so that all ranks hold the same bits.
  * So a rank encodes every element of the gradient array at most once a step, on one way or the
- * other, and error feedback needs one state for each element. A checkpoint does not hold that state:
- * it is zero again when training goes on, and a run may go on with another codec.
+ * other, and error feedback needs one state for each element: what encoding has lost so far, which
+ * the next encoding adds (update/residual.h keeps it, in checkpoints too).
+ * A payload of a codec with error feedback is cut at tensors and sealed (payload.h).
  * Threads: the training thread, also from the pool's idle hook: a codec does not use the pool and
  * allocates nothing. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_CODEC_H
@@ -22,12 +23,14 @@ typedef struct bt_codec {
     /* sums of decoded values have the same bits whatever is added and encoded where: such a codec
      * may be used in reproducible training */
     bool order_exact;
-    /* error feedback: bytes that the exchange keeps for each element from step to step, zero at
-     * first; 0: none */
+    /* error feedback: bytes kept for each element from step to step, zero at first; 0: none */
     size_t state_bytes;
+    /* a payload is sealed, with its length and a checksum, and cut at tensors (payload.h) */
+    bool sealed;
 
     /* the functions are NULL where gradients travel as they lie in memory, without a copy */
-    size_t (*bound)(size_t n); /* bytes of a payload of n gradients, at most */
+    /* bytes of a payload of n gradients, at most; where sealed: exactly */
+    size_t (*bound)(size_t n);
     /* Returns the bytes of the payload. state: of x[0]; NULL without error feedback. Where several
      * nodes of a tree are sent of one part (tree_sum.h), one call follows another with the same
      * state. */

@@ -15,7 +15,7 @@
 #define BT_ENGINE_PARALLEL_GRAD_EXCHANGE_H
 
 #include "engine/parallel/grad/bucket.h"
-#include "engine/parallel/grad/codec.h"
+#include "engine/parallel/grad/payload.h"
 #include "engine/parallel/grad/tree_sum.h"
 #include "engine/parallel/mpi/mesh.h"
 
@@ -27,7 +27,7 @@ typedef struct bt_exchange_plan {
     int rank;                   /* of the world */
     const bt_buckets *buckets;  /* cut into one part for each data-parallel rank. Borrowed */
     bool sharded;               /* the sum of a bucket stays in pieces with dp_shard owners */
-    const bt_codec *codec;      /* of what goes from host group to host group */
+    bt_payload_form form;       /* of what goes from host group to host group */
     int64_t units;              /* leaves of the tree, in runs: */
     /* (n) of each rank; NULL: rank d holds [units d / n, units (d + 1) / n). Read by create only */
     const int64_t *shares;
@@ -37,6 +37,7 @@ typedef struct bt_exchange_cfg {
     bt_exchange_plan plan;
     const bt_mesh *mesh; /* borrowed */
     float *grads;
+    void *state; /* of the codec, for each gradient; NULL: the exchange takes its own. Borrowed */
     /* sharded: give the pages of what others own back to the system */
     bool discard;
 } bt_exchange_cfg;
@@ -44,7 +45,7 @@ typedef struct bt_exchange_cfg {
 bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err *err)
     BT_MUST_CHECK;
 void bt_exchange_destroy(bt_exchange *x); /* accepts NULL */
-/* bytes that create takes; 0 when there is no memory to find out */
+/* bytes that create takes, the codec's state included; 0 when there is no memory to find out */
 size_t bt_exchange_staging(const bt_exchange_plan *plan);
 /* reduce-scatter when sharded, else all-reduce */
 bt_coll bt_exchange_kind(const bt_exchange *x);

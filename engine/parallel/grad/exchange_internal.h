@@ -62,7 +62,7 @@ struct bt_exchange {
     size_t part;          /* elements */
     size_t place_bytes;   /* bytes between two places of in or out */
     float *scratch;       /* (nodes that wait at the same time) parts: decoded */
-    unsigned char *state; /* (elements) of error feedback; NULL: none */
+    unsigned char *state; /* (elements) of error feedback, perhaps borrowed; NULL: none */
     bt_tree_sum mine;     /* this rank's nodes, with arrays */
     bt_arena arena;
     bt_exchange_slot slots[BT_EXCHANGE_SLOTS];
@@ -89,16 +89,16 @@ bt_code bt_exchange_receive_part(bt_exchange *x, bt_exchange_slot *s, float *to,
                                  bt_err *err) BT_MUST_CHECK;
 bt_code bt_exchange_send_part(bt_exchange *x, bt_exchange_slot *s, const float *from, size_t n,
                               int to, bt_err *err) BT_MUST_CHECK;
-/* n gradients in a payload (fp32 where nothing is encoded), at place i of a region; the bytes that
+/* the gradients r in a payload (fp32 where nothing is encoded), at place i of a region; the bytes that
  * came will stand in s->payload_bytes[i] */
 bt_code bt_exchange_receive_payload(bt_exchange *x, bt_exchange_slot *s, unsigned char *region,
-                                    size_t i, size_t n, int from, bt_err *err) BT_MUST_CHECK;
+                                    size_t i, bt_range r, int from, bt_err *err) BT_MUST_CHECK;
 /* n gradients in `bytes` bytes */
 bt_code bt_exchange_send(bt_exchange *x, bt_exchange_slot *s, const void *from, size_t bytes,
                          size_t n, int to, bt_err *err) BT_MUST_CHECK;
-/* n gradients from element `first` of the flat array on, into a payload. Returns its bytes */
+/* the gradients r of the flat array, from `from` on, into a payload. Returns its bytes */
 size_t bt_exchange_encode(const bt_exchange *x, unsigned char *payload, const float *from,
-                          size_t first, size_t n);
+                          bt_range r);
 /* what decoding said of a payload of n gradients, as an error */
 bt_code bt_exchange_check_payload(bool valid, const bt_exchange *x, size_t n, size_t bytes,
                                   bt_err *err) BT_MUST_CHECK;

@@ -11,9 +11,16 @@ static size_t out_places(const bt_route *r, const bt_codec *codec) {
     return codec->encode ? (r->n_relayed - 1) * r->sums[r->mine].n : 0;
 }
 
-/* bytes of a payload of n gradients, whole cache lines */
-static size_t place_bytes_of(const bt_codec *codec, size_t n) {
-    size_t bytes = codec->encode ? codec->bound(n) : n * sizeof(float);
+/* bytes of the largest payload of a part of n gradients, whole cache lines */
+static size_t place_bytes_of(const bt_exchange_plan *p, size_t n) {
+    size_t bytes = n * sizeof(float);
+    if (p->form.codec->encode) {
+        bytes = 0;
+        for (size_t at = 0; at < p->buckets->total; at += n) {
+            const bt_range r = {at, bt_min_size(at + n, p->buckets->total)};
+            bytes = bt_max_size(bytes, bt_payload_bound(&p->form, r));
+        }
+    }
     return (bytes + BT_ALIGN - 1) / BT_ALIGN * BT_ALIGN;
 }
 
@@ -50,12 +57,13 @@ static bt_code make_route(bt_route *r, const bt_exchange_plan *p, bt_err *err) {
 size_t bt_exchange_staging(const bt_exchange_plan *p) {
     bt_route r;
     if (make_route(&r, p, NULL) != BT_OK) return 0;
-    size_t part = p->buckets->elems / (size_t)r.n, payloads = r.across + out_places(&r, p->codec),
+    size_t part = p->buckets->elems / (size_t)r.n,
+           payloads = r.across + out_places(&r, p->form.codec),
            slot_bytes = inside_parts(&r) * part * sizeof(float) +
-                        payloads * place_bytes_of(p->codec, part),
+                        payloads * place_bytes_of(p, part),
            bytes = BT_EXCHANGE_SLOTS * slot_bytes +
-                   scratch_parts(&r, p->codec) * part * sizeof(float) +
-                   p->buckets->total * p->codec->state_bytes;
+                   scratch_parts(&r, p->form.codec) * part * sizeof(float) +
+                   p->buckets->total * p->form.codec->state_bytes;
     bt_route_release(&r);
     return bytes;
 }
@@ -63,7 +71,7 @@ size_t bt_exchange_staging(const bt_exchange_plan *p) {
 static bt_code take_arrays(bt_exchange *x, bt_err *err) {
     const bt_route *r = &x->route;
     size_t inside[BT_EXCHANGE_SLOTS], in[BT_EXCHANGE_SLOTS], out[BT_EXCHANGE_SLOTS],
-        state_bytes = x->codec->state_bytes;
+        state_bytes = x->cfg.state ? 0 : x->codec->state_bytes;
     bt_arena_plan(&x->arena, "gradient staging");
     for (int i = 0; i < BT_EXCHANGE_SLOTS; i++) {
         inside[i] = bt_arena_reserve(&x->arena, inside_parts(r) * x->part, sizeof(float));
@@ -80,7 +88,7 @@ static bt_code take_arrays(bt_exchange *x, bt_err *err) {
         x->slots[i].out = bt_arena_at(&x->arena, out[i]);
     }
     x->scratch = bt_arena_at(&x->arena, scratch);
-    x->state = state_bytes ? bt_arena_at(&x->arena, state) : NULL;
+    x->state = state_bytes ? bt_arena_at(&x->arena, state) : x->cfg.state;
     return BT_OK;
 }
 
@@ -122,12 +130,12 @@ bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err
     *out = NULL;
     if (!x) return bt_fail(err, BT_NOMEM, "cannot take memory for the gradient exchange");
     x->cfg = *cfg;
-    x->codec = cfg->plan.codec;
+    x->codec = cfg->plan.form.codec;
     bt_code code = make_route(&x->route, &cfg->plan, err);
     if (code == BT_OK) {
         x->part = cfg->plan.buckets->elems / (size_t)x->route.n;
         assert(x->part * (size_t)x->route.n == cfg->plan.buckets->elems);
-        x->place_bytes = place_bytes_of(x->codec, x->part);
+        x->place_bytes = place_bytes_of(&cfg->plan, x->part);
         code = take_memory(x, err);
     }
     if (code != BT_OK) {

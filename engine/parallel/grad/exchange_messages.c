@@ -43,9 +43,11 @@ bt_code bt_exchange_send_part(bt_exchange *x, bt_exchange_slot *s, const float *
 }
 
 bt_code bt_exchange_receive_payload(bt_exchange *x, bt_exchange_slot *s, unsigned char *region,
-                                    size_t i, size_t n, int from, bt_err *err) {
-    bt_exchange_message m = {from, bt_exchange_encoded(x) ? x->codec->bound(n) : n * sizeof(float),
-                             bt_exchange_encoded(x) ? &s->payload_bytes[i] : NULL};
+                                    size_t i, bt_range r, int from, bt_err *err) {
+    bool encoded = bt_exchange_encoded(x);
+    bt_exchange_message m = {
+        from, encoded ? bt_payload_bound(&x->cfg.plan.form, r) : (r.end - r.begin) * sizeof(float),
+        encoded ? &s->payload_bytes[i] : NULL};
     return receive(x, s, region + i * x->place_bytes, m, err);
 }
 
@@ -86,9 +88,8 @@ bt_code bt_exchange_take_arrivals(bt_exchange *x, bt_exchange_slot *s, bt_err *e
 /* ---- payloads ---------------------------------------------------------------------------------- */
 
 size_t bt_exchange_encode(const bt_exchange *x, unsigned char *payload, const float *from,
-                          size_t first, size_t n) {
-    void *state = x->state ? x->state + first * x->codec->state_bytes : NULL;
-    return x->codec->encode(payload, from, n, state);
+                          bt_range r) {
+    return bt_payload_encode(&x->cfg.plan.form, payload, from, r, x->state);
 }
 
 bt_code bt_exchange_check_payload(bool valid, const bt_exchange *x, size_t n, size_t bytes,
@@ -96,6 +97,7 @@ bt_code bt_exchange_check_payload(bool valid, const bt_exchange *x, size_t n, si
     return valid ? BT_OK
                  : bt_fail(err, BT_CHECK,
                            "another rank sent %zu bytes that are not %zu gradients encoded by "
-                           "--codec %s",
+                           "--codec %s: they were damaged on their way, or the ranks' settings "
+                           "differ (nothing of them was added)",
                            bytes, n, x->codec->name);
 }

@@ -83,13 +83,14 @@ static bt_code push_arrived(const bt_exchange *x, const bt_exchange_slot *s, bt_
         node.x = (float *)(void *)payload;
     } else if (bt_tree_sum_pairs(f, &node)) {
         bt_node left = f->at[--f->n];
-        BT_TRY(bt_exchange_check_payload(x->codec->decode_add(left.x, n, payload, bytes), x, n,
-                                         bytes, err));
+        BT_TRY(bt_exchange_check_payload(bt_payload_decode_add(&x->cfg.plan.form, left.x, own,
+                                                               payload, bytes),
+                                         x, n, bytes, err));
         node = (bt_node){left.index >> 1, left.level + 1, left.x};
     } else {
         node.x = free_scratch(x, f);
-        BT_TRY(bt_exchange_check_payload(x->codec->decode(node.x, n, payload, bytes), x, n, bytes,
-                                         err));
+        BT_TRY(bt_exchange_check_payload(
+            bt_payload_decode(&x->cfg.plan.form, node.x, own, payload, bytes), x, n, bytes, err));
     }
     bt_tree_sum_push(f, node, x->cfg.grads + own.begin, n, bt_k()->add);
     return BT_OK;
@@ -151,16 +152,17 @@ static bt_code send_sums(bt_exchange *x, bt_exchange_slot *s, int to, size_t *pl
             continue;
         }
         unsigned char *payload = s->out + (*places)++ * x->place_bytes;
-        BT_TRY(bt_exchange_send(
-            x, s, payload, bt_exchange_encode(x, payload, sum.at[i].x, p.begin, n), n, to, err));
+        BT_TRY(bt_exchange_send(x, s, payload, bt_exchange_encode(x, payload, sum.at[i].x, p), n,
+                                to, err));
     }
     return BT_OK;
 }
 
 static bt_code sum_across(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     const bt_route *r = &x->route;
-    size_t own = length(owned_by(x, s, r->me)), places = 0;
-    for (int k = 1; k < r->n && own > 0; k++) {
+    bt_range own = owned_by(x, s, r->me);
+    size_t places = 0;
+    for (int k = 1; k < r->n && length(own) > 0; k++) {
         int from = (r->me + k) % r->n, g = r->host_group[from];
         if (g == r->mine || bt_route_relay(r, g, r->me) != from) continue;
         for (size_t i = 0; i < r->sums[g].n; i++)
@@ -199,9 +201,9 @@ static bt_code send_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
         if (!goes_back(x, s, to)) continue;
         if (!made) {
             made = true;
-            bytes = bt_exchange_encode(x, s->in, sum, own.begin, n);
-            BT_TRY(bt_exchange_check_payload(x->codec->decode(sum, n, s->in, bytes), x, n, bytes,
-                                             err));
+            bytes = bt_exchange_encode(x, s->in, sum, own);
+            BT_TRY(bt_exchange_check_payload(
+                bt_payload_decode(&x->cfg.plan.form, sum, own, s->in, bytes), x, n, bytes, err));
         }
         BT_TRY(bt_exchange_encoded(x) ? bt_exchange_send(x, s, s->in, bytes, n, to, err)
                                       : bt_exchange_send_part(x, s, sum, n, to, err));
@@ -217,7 +219,7 @@ static bt_code back_across(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
         bt_range p = owned_by(x, s, from);
         if (!comes_back(x, s, from)) continue;
         BT_TRY(bt_exchange_encoded(x)
-                   ? bt_exchange_receive_payload(x, s, s->out, places++, length(p), from, err)
+                   ? bt_exchange_receive_payload(x, s, s->out, places++, p, from, err)
                    : bt_exchange_receive_part(x, s, x->cfg.grads + p.begin, length(p), from, err));
     }
     return send_back(x, s, err);
@@ -232,8 +234,8 @@ static bt_code take_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
         bt_range p = owned_by(x, s, from);
         if (!comes_back(x, s, from)) continue;
         size_t n = length(p), bytes = s->payload_bytes[places];
-        bool ok = x->codec->decode(x->cfg.grads + p.begin, n, s->out + places * x->place_bytes,
-                                   bytes);
+        bool ok = bt_payload_decode(&x->cfg.plan.form, x->cfg.grads + p.begin, p,
+                                    s->out + places * x->place_bytes, bytes);
         BT_TRY(bt_exchange_check_payload(ok, x, n, bytes, err));
         places++;
     }

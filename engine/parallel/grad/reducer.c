@@ -46,12 +46,14 @@ static void cut(bt_buckets *b, const bt_reducer_cfg *c, int dp_size) {
 /* without units a rank's gradient is one leaf of the tree */
 static bt_exchange_plan plan_of(const bt_reducer_cfg *c, const bt_mesh_shape *shape, int rank,
                                 const bt_buckets *buckets) {
+    bt_payload_form form = c->form;
+    if (!form.codec) form.codec = bt_codec_at(BT_CODEC_NONE);
     return (bt_exchange_plan){
         .shape = shape,
         .rank = rank,
         .buckets = buckets,
         .sharded = sharded(c),
-        .codec = c->codec ? c->codec : bt_codec_at(BT_CODEC_NONE),
+        .form = form,
         .units = c->units > 0 ? c->units : (int64_t)shape->dp_replicate * shape->dp_shard,
         .shares = c->units > 0 ? c->shares : NULL};
 }
@@ -82,6 +84,7 @@ static bt_code build(bt_reducer *r, bt_err *err) {
                                          &r->buckets),
                          .mesh = c->mesh,
                          .grads = c->grads,
+                         .state = c->state,
                          .discard = c->discard};
     return bt_exchange_create(&r->exchange, &x, err);
 }

@@ -28,7 +28,7 @@
 #ifndef BT_ENGINE_PARALLEL_GRAD_REDUCER_H
 #define BT_ENGINE_PARALLEL_GRAD_REDUCER_H
 
-#include "engine/parallel/grad/codec.h"
+#include "engine/parallel/grad/payload.h"
 #include "engine/parallel/mpi/mesh.h"
 #include "engine/parallel/shard/shard_map.h"
 
@@ -43,7 +43,8 @@ typedef struct bt_reducer_cfg {
     size_t n;
     size_t bucket_bytes;     /* sharded: the stripe is the bucket */
     bool overlap;            /* false: everything is exchanged in finish */
-    const bt_codec *codec;   /* on the wire. NULL: none. A static object */
+    bt_payload_form form;    /* on the wire. codec NULL: none */
+    void *state;             /* of the codec, as bt_exchange_cfg has it */
     const bt_shards *shards; /* NULL or one shard: plain. Borrowed */
     /* sharded: give back the memory of the others' pieces (ZeRO-2) */
     bool discard;
@@ -66,7 +67,7 @@ bt_reduce_times bt_reduce_split(int64_t blocked_ns, int64_t skew_ns, int64_t err
 /* collective over world */
 bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 /* bytes of staging that a rank of the world would take, for even shares, without taking them. Of
- * c, mesh, grads, overlap, discard and shares are not read */
+ * c, mesh, grads, state, overlap, discard and shares are not read */
 size_t bt_reducer_staging(const bt_reducer_cfg *c, const bt_mesh_shape *shape, int rank);
 void bt_reducer_destroy(bt_reducer *r); /* accepts NULL */
 void bt_reducer_begin(bt_reducer *r);   /* a step begins */

@@ -34,10 +34,29 @@ static float round_bf16(float x) {
     return below & 0x10000u ? high : low;
 }
 
-/* what a codec's values are, by a plain loop */
-static void expected(const bt_codec *c, float *y, const float *x, size_t n) {
-    assert_string_equal(c->name, "bf16"); /* a new codec needs its loop here */
-    for (size_t i = 0; i < n; i++) y[i] = round_bf16(x[i]);
+/* ---- what a codec's values are, by plain loops ------------------------------------------------- */
+
+typedef void (*loop)(float *y, const float *v, size_t n);
+
+static void bf16_loop(float *y, const float *v, size_t n) {
+    for (size_t i = 0; i < n; i++) y[i] = round_bf16(v[i]);
+}
+
+static void int8_loop(float *y, const float *v, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        float top = 0;
+        for (size_t k = i / 256 * 256; k < n && k < i / 256 * 256 + 256; k++)
+            top = fmaxf(top, fabsf(v[k]));
+        float scale = top / 127.0f;
+        y[i] = top > 0 ? (float)(int)nearbyintf(v[i] * (1 / scale)) * scale : 0;
+    }
+}
+
+static loop loop_of(const bt_codec *c) {
+    if (strcmp(c->name, "bf16") == 0) return bf16_loop;
+    if (strcmp(c->name, "int8") == 0) return int8_loop;
+    fail_msg("%s: a new codec needs its loop here", c->name);
+    return NULL;
 }
 
 static bool same(const float *a, const float *b, size_t n) {
@@ -46,50 +65,92 @@ static bool same(const float *a, const float *b, size_t n) {
     return true;
 }
 
+/* One encoding of x with what is owed (NULL: no error feedback), then its payload decoded, and added
+ * twice. */
+static void round_trip(const bt_codec *c, const float *x, size_t n, float *owed) {
+    static float v[MOST], want[MOST], got[MOST + 1], sum[MOST + 1];
+    size_t bound = c->bound(n);
+    unsigned char *payload = malloc(bound + GUARD);
+    assert_non_null(payload);
+    memset(payload, 0x5a, bound + (size_t)GUARD);
+    for (size_t i = 0; i < n; i++) v[i] = x[i] + (owed ? owed[i] : 0);
+    loop_of(c)(want, v, n);
+    size_t bytes = c->encode(payload, x, n, owed);
+    assert_true(c->sealed ? bytes == bound : bytes <= bound);
+    for (size_t i = 0; i < GUARD; i++) assert_int_equal(payload[bound + i], 0x5a);
+    for (size_t i = 0; owed && i < n; i++) {
+        float left = v[i] - want[i];
+        if (memcmp(&owed[i], &left, sizeof left) != 0)
+            fail_msg("%s, %zu gradients: %a is owed of element %zu, not %a", c->name, n,
+                     (double)owed[i], i, (double)left);
+    }
+    got[n] = sum[n] = 77;
+    assert_true(c->decode(got, n, payload, bytes));
+    assert_true(same(got, want, n) && got[n] == 77);
+    for (size_t i = 0; i < n; i++) sum[i] = x[i];
+    assert_true(c->decode_add(sum, n, payload, bytes) && c->decode_add(sum, n, payload, bytes));
+    for (size_t i = 0; i < n; i++) assert_true(sum[i] == x[i] + want[i] + want[i]);
+    assert_true(sum[n] == 77);
+    free(payload);
+}
+
 static void payloads_are_those_of_plain_loops(void **state) {
     (void)state;
-    static float x[MOST], want[MOST], got[MOST + 1], sum[MOST + 1];
+    static float x[MOST], owed[MOST + 1];
     for (int k = 0; k < BT_CODEC_COUNT; k++) {
         const bt_codec *c = bt_codec_at((bt_codec_id)k);
         for (size_t s = 0; s < N_SIZES && c->encode; s++) {
-            size_t n = sizes[s], bound = c->bound(n);
-            unsigned char *payload = malloc(bound + GUARD);
-            void *feedback = c->state_bytes ? calloc(n + 1, c->state_bytes) : NULL;
-            assert_non_null(payload);
-            memset(payload, 0x5a, bound + GUARD);
-            bt_rng_normal(x, n, 0, 3, 5, s);
-            expected(c, want, x, n);
-            size_t bytes = c->encode(payload, x, n, feedback);
-            assert_true(bytes <= bound);
-            for (size_t i = 0; i < GUARD; i++) assert_int_equal(payload[bound + i], 0x5a);
+            assert_true(c->state_bytes == 0 || c->state_bytes == sizeof(float));
+            memset(owed, 0, sizeof owed);
+            for (uint64_t step = 0; step < 3; step++) {
+                bt_rng_normal(x, sizes[s], 0, 3, 5 + step, s);
+                for (size_t i = 0; i < sizes[s]; i += 7) x[i] = 0;
+                round_trip(c, x, sizes[s], c->state_bytes ? owed : NULL);
+            }
+            memset(x, 0, sizeof x); /* nothing but what is owed */
+            round_trip(c, x, sizes[s], c->state_bytes ? owed : NULL);
+        }
+    }
+}
 
-            got[n] = sum[n] = 77;
-            assert_true(c->decode(got, n, payload, bytes));
-            assert_true(same(got, want, n) && got[n] == 77);
-            /* three ranks' payloads, the second one's twice */
-            for (size_t i = 0; i < n; i++) sum[i] = x[i];
-            assert_true(c->decode_add(sum, n, payload, bytes) &&
-                        c->decode_add(sum, n, payload, bytes));
-            for (size_t i = 0; i < n; i++) assert_true(sum[i] == x[i] + want[i] + want[i]);
-            assert_true(sum[n] == 77);
-            free(payload);
-            free(feedback);
+/* A block that is not finite is not finite for those who decode it, and leaves its state as it was; other
+ * blocks are what they were. */
+static void what_is_not_finite_spoils_no_residual(void **state) {
+    (void)state;
+    static const float bad[] = {INFINITY, -INFINITY, NAN};
+    static float x[MOST], y[MOST], owed[MOST], before[MOST];
+    static unsigned char payload[8 * MOST];
+    for (int k = 0; k < BT_CODEC_COUNT; k++) {
+        const bt_codec *c = bt_codec_at((bt_codec_id)k);
+        for (size_t b = 0; b < 3 && c->state_bytes; b++) {
+            bt_rng_normal(x, MOST, 0, 1, 5, 1);
+            bt_rng_normal(before, MOST, 0, 1e-2f, 5, 2);
+            memcpy(owed, before, sizeof owed);
+            x[1030] = bad[b];
+            assert_true(c->bound(MOST) <= sizeof payload);
+            size_t bytes = c->encode(payload, x, MOST, owed);
+            assert_true(c->decode(y, MOST, payload, bytes));
+            assert_true(!isfinite(y[1030]));
+            assert_memory_equal(&owed[1030], &before[1030], sizeof *owed);
+            for (size_t i = 0; i < MOST; i++) {
+                assert_true(isfinite(owed[i]));
+                if (i < 1024 || i >= 2048) assert_true(isfinite(y[i]));
+            }
         }
     }
 }
 
 static void what_is_no_payload_is_refused(void **state) {
     (void)state;
-    static float x[33], y[33], before[33];
+    static float x[33], y[33], before[33], owed[33];
     unsigned char payload[1024];
     for (int k = 0; k < BT_CODEC_COUNT; k++) {
         const bt_codec *c = bt_codec_at((bt_codec_id)k);
         if (!c->encode) continue;
-        assert_int_equal(c->state_bytes, 0);
         assert_true(c->bound(33) + 2 <= sizeof payload);
         bt_rng_normal(x, 33, 0, 1, 5, 1);
         bt_rng_normal(before, 33, 0, 1, 5, 2);
-        size_t bytes = c->encode(payload, x, 33, NULL);
+        size_t bytes = c->encode(payload, x, 33, c->state_bytes ? owed : NULL);
         const size_t wrong[] = {0, 1, bytes - 1, bytes + 1, bytes + 2};
         for (size_t i = 0; i < 5; i++) {
             memcpy(y, before, sizeof y);
@@ -162,6 +223,7 @@ static void the_words_of_the_setting_are_the_table(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(payloads_are_those_of_plain_loops),
+        cmocka_unit_test(what_is_not_finite_spoils_no_residual),
         cmocka_unit_test(what_is_no_payload_is_refused),
         cmocka_unit_test(bf16_keeps_every_kind_of_number),
         cmocka_unit_test(the_words_of_the_setting_are_the_table),

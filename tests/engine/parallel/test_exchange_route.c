@@ -107,7 +107,7 @@ static void relays_share_the_work(void **state) {
 
 static size_t staging(int n, const char *hosts, const bt_codec *codec) {
     const bt_mesh_shape shape = {1, n, 1, 1};
-    const bt_reducer_cfg cfg = {.n = 1 << 20, .bucket_bytes = 4 << 14, .codec = codec};
+    const bt_reducer_cfg cfg = {.n = 1 << 20, .bucket_bytes = 4 << 14, .form.codec = codec};
     assert_int_equal(
         hosts ? setenv("BITRAIN_TEST_HOSTS", hosts, 1) : unsetenv("BITRAIN_TEST_HOSTS"), 0);
     return bt_reducer_staging(&cfg, &shape, n - 1);

@@ -1,0 +1,98 @@
+/* codec_int8.c - gradients as int8 in blocks of 256 under a scale of their own, with error feedback:
+ * v = x + e; q = round(v 127 / max|v|); e becomes v - q max|v| / 127 (numerics: the error-feedback
+ * scheme of 1-bit SGD, Seide et al. 2014, with 8 bits). 8.125 bits a gradient. A value is off by
+ * half a step of its block at most, and the next step sends what it was off.
+ *
+ *     payload   | scale, fp32, of each block | q, int8, of each gradient |
+ *
+ * A block with an infinity or a NaN becomes NaN as a whole, and its state stays: a step that
+ * overflows must be seen by all, and must not spoil the steps after it. */
+#include <string.h>
+
+#include "engine/base/small.h"
+#include "engine/kernels/table/noise.h"
+#include "engine/parallel/grad/codec.h"
+
+enum { BLOCK = 256, FINITE = 0x7f800000 };
+
+/* added to a float below 2^22 it leaves the rounded integer (half to even) in the low bits */
+#define ROUNDER 12582912.0f
+
+static size_t blocks(size_t n) { return (n + BLOCK - 1) / BLOCK; }
+static size_t bound(size_t n) { return blocks(n) * sizeof(float) + n; }
+
+/* the block's values with what is owed, and its scale */
+static float scale_of(float *v, const float *x, const float *owed, size_t n) {
+    uint32_t top = 0;
+    for (size_t i = 0; i < n; i++) {
+        v[i] = x[i] + owed[i];
+        top = bt_noise_absmax(top, v[i]);
+    }
+    if (top >= FINITE) return NAN;
+    return top < BT_NOISE_LEAST ? 0 : bt_noise_bits(top) / 127.0f;
+}
+
+static void encode_block(int8_t *q, const float *v, float *owed, size_t n, float scale) {
+    float over = scale > 0 ? 1 / scale : 0;
+    for (size_t i = 0; i < n; i++) {
+        float shifted = v[i] * over + ROUNDER;
+        uint32_t bits;
+        memcpy(&bits, &shifted, sizeof bits);
+        q[i] = (int8_t)(bits & 0xff);
+        owed[i] = v[i] - (shifted - ROUNDER) * scale;
+    }
+}
+
+static size_t encode(void *payload, const float *x, size_t n, void *state) {
+    unsigned char *scales = payload;
+    int8_t *q = (int8_t *)payload + blocks(n) * sizeof(float);
+    float *owed = state, v[BLOCK];
+    for (size_t i = 0; i < n; i += BLOCK) {
+        size_t m = bt_min_size(BLOCK, n - i);
+        float scale = scale_of(v, x + i, owed + i, m);
+        memcpy(scales + i / BLOCK * sizeof scale, &scale, sizeof scale);
+        if (scale == scale)
+            encode_block(q + i, v, owed + i, m, scale);
+        else
+            memset(q + i, 0, m);
+    }
+    return bound(n);
+}
+
+static float scale_at(const void *payload, size_t i) {
+    float scale;
+    memcpy(&scale, (const unsigned char *)payload + i / BLOCK * sizeof scale, sizeof scale);
+    return scale;
+}
+
+static bool decode(float *x, size_t n, const void *payload, size_t bytes) {
+    const int8_t *q = (const int8_t *)payload + blocks(n) * sizeof(float);
+    if (bytes != bound(n)) return false;
+    for (size_t i = 0; i < n; i += BLOCK) {
+        float scale = scale_at(payload, i);
+        for (size_t k = i, end = bt_min_size(i + BLOCK, n); k < end; k++)
+            x[k] = (float)q[k] * scale;
+    }
+    return true;
+}
+
+static bool decode_add(float *into, size_t n, const void *payload, size_t bytes) {
+    const int8_t *q = (const int8_t *)payload + blocks(n) * sizeof(float);
+    if (bytes != bound(n)) return false;
+    for (size_t i = 0; i < n; i += BLOCK) {
+        float scale = scale_at(payload, i);
+        for (size_t k = i, end = bt_min_size(i + BLOCK, n); k < end; k++)
+            into[k] += (float)q[k] * scale;
+    }
+    return true;
+}
+
+const bt_codec bt_codec_int8 = {
+    .name = "int8",
+    .state_bytes = sizeof(float),
+    .sealed = true,
+    .bound = bound,
+    .encode = encode,
+    .decode = decode,
+    .decode_add = decode_add,
+};
