@@ -102,7 +102,7 @@ size_t bt_payload_encode(const bt_payload_form *f, void *payload, const float *x
     }
     size_t n = (size_t)(to - (unsigned char *)payload) - sizeof(seal);
     const seal head = {(uint32_t)XXH3_64bits((unsigned char *)payload + sizeof head, n),
-                        (uint32_t)n};
+                       (uint32_t)n};
     memcpy(payload, &head, sizeof head);
     return n + sizeof head;
 }
