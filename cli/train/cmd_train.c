@@ -111,7 +111,11 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     if (world) code = agree_isa(p, code, err);
     if (code != BT_OK || *help) return code;
     BT_TRY(bt_train_vocab(p, err));
-    p->ranks = world ? world : bt_run_cfg_ranks(&p->cfg, bt_cpu_get()->cores);
+    if (world)
+        p->ranks = world;
+    else
+        BT_TRY(bt_train_first_ranks(p, bt_cpu_get()->cores, err));
+    p->given = p->cfg;
     BT_TRY(bt_run_cfg_settle(&p->opts, &p->cfg, p->ranks, err));
     if (p->from.step >= p->cfg.steps)
         return bt_fail(err, BT_BUSY,
@@ -135,31 +139,6 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
 }
 
 /* ---- under the supervisor -------------------------------------------------------------------- */
-
-static const char **rank_words(const bt_train_plan *p, size_t *n, bt_err *err) {
-    const char **words = calloc(2 * p->opts.n + 1, sizeof *words);
-    bt_text value;
-    bt_text_init(&value);
-    *n = 0;
-    for (size_t i = 0; words && i < p->opts.n; i++) {
-        const char *key = p->opts.table[i].key;
-        if (strcmp(key, "run.resume") == 0) continue;
-        bt_text_clear(&value);
-        bt_text_printf(&value, "%s=", key);
-        bt_opt_value(&p->opts, i, &value);
-        words[(*n)++] = "--set";
-        words[(*n)++] = strdup(bt_text_str(&value));
-    }
-    if (!words || value.failed)
-        bt_fail(err, BT_NOMEM, "no memory for the command line of the ranks");
-    bt_text_release(&value);
-    return words;
-}
-
-static void free_words(const char **words, size_t n) {
-    for (size_t i = 1; words && i < n; i += 2) free((char *)(uintptr_t)words[i]);
-    free(words);
-}
 
 static bt_code resume_point(void *ctx, bt_resume_point *at, bt_text *why, bt_err *err) {
     return bt_train_newest(((const bt_train_plan *)ctx)->out, at, why, err);
@@ -269,13 +248,22 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
                       .resume_ctx = p};
     BT_TRY(own_path(program, sizeof program, err));
     bt_job_block_signals();
-    const char **words = rank_words(p, &s.n_words, err);
-    s.words = words;
+    bt_train_layouts *layouts = calloc(1, sizeof *layouts);
+    bt_code code = layouts ? bt_train_layouts_open(layouts, p, err)
+                           : bt_fail(err, BT_NOMEM, "no memory for the settings");
+    if (code == BT_OK) {
+        s.words = layouts->ranks.words;
+        s.n_words = layouts->ranks.n;
+    }
+    s.layout = bt_train_layout;
+    s.layout_ctx = layouts;
+    s.elastic_min = p->elastic.min;
+    s.elastic_max = p->elastic.max;
     bt_text greeting;
     bt_text_init(&greeting);
     bt_train_greeting(p, &greeting);
     bt_train_fill_start(p, &s.start, host, user);
-    bt_code code = words ? bt_train_inputs(p, NULL, err) : BT_NOMEM;
+    if (code == BT_OK) code = bt_train_inputs(p, NULL, err);
     if (code == BT_OK) code = bt_ckpt_prepare(p->out, !p->resume && !p->from.dir[0], err);
     if (code == BT_OK) code = bt_train_lock(p, err);
     s.run_lock = p->run_lock;
@@ -298,7 +286,8 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
         code = bt_job_run(&s, &result, err);
         bt_live_finish(live);
         if (code == BT_OK)
-            code = finish(p, writer, &result, s.attempt + result.restarts, status, err);
+            code = finish(p, writer, &result, s.attempt + result.restarts + result.resizes, status,
+                          err);
         else if (writer) {
             bt_err ignored = BT_ERR_INIT;
             if (bt_writer_end(writer, "failed", err->msg, bt_exit_code(code), &ignored) != BT_OK)
@@ -310,7 +299,8 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     bt_writer_close(writer);
     if (writer) back_up(p);
     bt_job_result_release(&result);
-    free_words(words, s.n_words);
+    if (layouts) bt_train_layouts_close(layouts);
+    free(layouts);
     return code;
 }
 

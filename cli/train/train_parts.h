@@ -5,6 +5,7 @@
 
 #include <limits.h>
 
+#include "engine/config/elastic.h"
 #include "engine/config/job_agreement.h"
 #include "engine/config/run_cfg.h"
 #include "engine/train/trainer.h"
@@ -27,6 +28,8 @@ typedef struct bt_train_speed {
 typedef struct bt_train_plan {
     bt_opts opts;
     bt_run_cfg cfg;       /* settled */
+    bt_run_cfg given;     /* before automatic values were found */
+    bt_elastic elastic;   /* --elastic; 0, 0: none */
     bt_isa_agreement isa; /* of a rank; all-zero where the ranks are still to be started */
     int ranks;
     int world; /* ranks of the job this process is one of; 0: it starts them */
@@ -70,6 +73,28 @@ bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
  * is said before a job starts; data (may be NULL) says how much there is */
 bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_absolute(const char *path, char out[PATH_MAX], bt_err *err) BT_MUST_CHECK;
+
+/* train_elastic.c */
+typedef struct bt_train_words {
+    const char **words;
+    size_t n;
+} bt_train_words;
+void bt_train_words_release(bt_train_words *w); /* accepts all-zero */
+
+/* the layout that the ranks have, and their command line in it */
+typedef struct bt_train_layouts {
+    const bt_train_plan *plan;
+    bt_run_cfg now;
+    bt_train_words ranks;
+} bt_train_layouts;
+bt_code bt_train_layouts_open(bt_train_layouts *l, const bt_train_plan *p, bt_err *err)
+    BT_MUST_CHECK;
+void bt_train_layouts_close(bt_train_layouts *l); /* accepts all-zero */
+/* bt_job_setup.layout; ctx: bt_train_layouts */
+bt_code bt_train_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out, bt_err *err)
+    BT_MUST_CHECK;
+/* reads --elastic, and sets the number of ranks to start with: inside its range */
+bt_code bt_train_first_ranks(bt_train_plan *p, int cores, bt_err *err) BT_MUST_CHECK;
 
 /* train_detach.c: the same command once more in a session of its own, under the run's name, and how to
  * watch and stop it; what is wrong with data and settings is said here, before */

@@ -32,6 +32,16 @@ struct bt_job {
     int signals;          /* signalfd */
     bt_resume_point from; /* where this attempt began */
 
+    /* of this attempt: the setup's, or of another layout */
+    int world_size;
+    const char *const *words;
+    size_t n_words;
+    struct {
+        bool wanted;
+        bt_job_wish to;
+        char why[160];
+    } resize;
+
     int attempt;
     int64_t last_step; /* recorded in this attempt, -1: none */
     int64_t started_ns, restart_at_ns;
@@ -70,7 +80,19 @@ void bt_job_stalled(bt_job *job, int rank, double silent_s, const char *title);
 void bt_job_show(bt_job *job, bt_event_kind kind, const char *text); /* on the screen only */
 /* not on the screen */
 void bt_job_record(bt_job *job, bt_event_kind kind, int rank, const char *title);
+void bt_job_event_body(bt_job *job, bt_event_kind kind, const char *title, const char *body);
 void bt_job_signal(bt_job *job, int signal);
+/* a verb for the ranks: now, or when they are there */
+bt_code bt_job_tell(bt_job *job, bt_verb verb, double value, bt_err *err) BT_MUST_CHECK;
+
+/* resize.c: "4" or "4,tp=2,pp=1,zero=3"; the ranks save and leave */
+bt_code bt_job_resize_ask(bt_job *job, const char *arg, const char *by, bt_err *err) BT_MUST_CHECK;
+/* the attempt ended in order because another number of ranks is wanted, and steps are left */
+bool bt_job_ended_to_resize(const bt_job *job, const bt_end *end);
+/* before an attempt that begins at job->from: the layout that is wanted, if any; true: it is another one,
+ * and `told` says so. What cannot be is a warning, and the ranks stay as they were */
+bool bt_job_take_layout(bt_job *job, char *told, size_t size);
+void bt_job_resized_event(bt_job *job, int ranks_before, const char *told);
 void bt_job_send_pending(bt_job *job);
 bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char *who,
                        bt_text *answer, bt_err *err);

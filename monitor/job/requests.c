@@ -13,7 +13,7 @@ static bool waits_for_ranks(const bt_job *job) {
     return job->restarting || !bt_wire_connected(job->wire);
 }
 
-static bt_code tell(bt_job *job, bt_verb verb, double value, bt_err *err) {
+bt_code bt_job_tell(bt_job *job, bt_verb verb, double value, bt_err *err) {
     if (!waits_for_ranks(job)) return bt_wire_send_control(job->wire, &(bt_ctl){verb, value}, err);
     bt_run_state state = job->restarting ? BT_STATE_RESTARTING : BT_STATE_STARTING;
     if (!bt_verb_offered(verb, state))
@@ -47,7 +47,7 @@ static bt_code set_lr(bt_job *job, double factor, const char *by, bt_err *err) {
     if (!(factor > 0) || !(factor < 1e6))
         return bt_fail(err, BT_ARG, "a learning-rate factor of %g is not between 0 and 1e6",
                        factor);
-    BT_TRY(tell(job, BT_VERB_LR, factor, err));
+    BT_TRY(bt_job_tell(job, BT_VERB_LR, factor, err));
     job->lr_factor = job->told_factor = factor;
     bt_job_event(job, BT_EVENT_CONTROL, -1, "learning rate times %.4g asked for by %s", factor, by);
     return BT_OK;
@@ -107,6 +107,7 @@ static void note(bt_job *job, bt_verb verb) {
 bt_code bt_job_ask(bt_job *job, const char *word, const char *arg, const char *by, bt_err *err) {
     bt_verb verb = bt_verb_find(word);
     if (verb == BT_VERB_COUNT) return unknown_verb(word, err);
+    if (verb == BT_VERB_RESIZE) return bt_job_resize_ask(job, arg, by, err);
     if (!bt_verbs[verb].ranks) return BT_OK;
     if (verb == BT_VERB_LR) return set(job, arg, by, err);
     if (arg[0]) return bt_fail(err, BT_ARG, "'%s' takes no value ('%s')", word, arg);
@@ -116,7 +117,7 @@ bt_code bt_job_ask(bt_job *job, const char *word, const char *arg, const char *b
         return bt_fail(err, BT_BUSY, "the run is paused already");
     if (verb == BT_VERB_RESUME && !job->paused)
         return bt_fail(err, BT_BUSY, "the run is not paused");
-    BT_TRY(tell(job, verb, 0, err));
+    BT_TRY(bt_job_tell(job, verb, 0, err));
     note(job, verb);
     bt_job_event(job, BT_EVENT_CONTROL, -1, "%s asked for by %s", word, by);
     return BT_OK;
@@ -170,7 +171,7 @@ void bt_job_look(const bt_job *job, bt_job_view *v) {
     const int64_t now = bt_now_ns();
     *v = (bt_job_view){.state = state_of(job),
                        .attempt = job->attempt,
-                       .ranks = job->s->ranks,
+                       .ranks = job->world_size,
                        .restarts = job->history.restarts,
                        .step = job->last_step,
                        .from_step = job->from.step,

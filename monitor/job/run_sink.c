@@ -94,6 +94,10 @@ void bt_job_stalled(bt_job *job, int rank, double silent_s, const char *title) {
          (bt_event){.kind = BT_EVENT_STALLED, .rank = rank, .title = title, .body = body});
 }
 
+void bt_job_event_body(bt_job *job, bt_event_kind kind, const char *title, const char *body) {
+    tell(job, true, true, (bt_event){.kind = kind, .rank = -1, .title = title, .body = body});
+}
+
 void bt_job_show(bt_job *job, bt_event_kind kind, const char *text) {
     tell(job, false, true, (bt_event){.kind = kind, .rank = -1, .title = text});
 }

@@ -129,7 +129,7 @@ static bt_code start_attempt(bt_job *job, bt_err *err) {
     /* whoever cleans temporary folders may have taken it */
     if (job->map[0] && access(job->map, R_OK) != 0 && !bt_machine_map_write(job->map))
         job->map[0] = '\0';
-    if (bt_rank_progress_open(&job->places, places, s->ranks, &why) != BT_OK)
+    if (bt_rank_progress_open(&job->places, places, job->world_size, &why) != BT_OK)
         bt_log(BT_LOG_DEBUG, "%s", why.msg);
     if (!s->writer || !ring_path(job, ring, sizeof ring)) ring[0] = '\0';
     /* of a run of that name before; those worth something were recovered */
@@ -140,11 +140,11 @@ static bt_code start_attempt(bt_job *job, bt_err *err) {
         "--resume-from", job->from.dir, "--ring", ring,        "--places", places,    "--kept",
         job->scratch.tmp};
     enum { N_OWN = sizeof own / sizeof *own };
-    const char **words = calloc(N_OWN + s->n_words + 1, sizeof *words);
+    const char **words = calloc(N_OWN + job->n_words + 1, sizeof *words);
     if (!words) return bt_fail(err, BT_NOMEM, "cannot allocate the command line of the ranks");
     memcpy(words, own, sizeof own);
-    memcpy(words + N_OWN, s->words, s->n_words * sizeof *words);
-    bt_launch l = {.ranks = s->ranks,
+    memcpy(words + N_OWN, job->words, job->n_words * sizeof *words);
+    bt_launch l = {.ranks = job->world_size,
                    .hosts = s->hosts,
                    .mpirun_args = s->mpirun_args,
                    .tmp = tmp,
@@ -152,7 +152,7 @@ static bt_code start_attempt(bt_job *job, bt_err *err) {
                    .map = job->map,
                    .program = s->program,
                    .words = words,
-                   .n_words = N_OWN + s->n_words};
+                   .n_words = N_OWN + job->n_words};
     const int keep[] = {s->run_lock, job->scratch.lock, job->scratch.shm_lock};
     for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
         if (keep[i] >= 0) l.inherit[l.n_inherit++] = keep[i];
@@ -403,6 +403,7 @@ static bt_end watch_attempt(bt_job *job) {
 
 /* ---- attempt after attempt ------------------------------------------------------------------- */
 
+/* reason: why the attempt before failed; NULL: it ended in order, for another layout */
 static bt_code next_attempt(bt_job *job, const char *reason, bt_err *err) {
     const bt_job_setup *s = job->s;
     bt_text why;
@@ -413,11 +414,15 @@ static bt_code next_attempt(bt_job *job, const char *reason, bt_err *err) {
         code = BT_OK;
     }
     job->told_factor = job->from.lr_factor;
+    char layout[480] = "";
+    const int ranks_before = job->world_size;
+    const bool other = code == BT_OK && bt_job_take_layout(job, layout, sizeof layout);
     if (code == BT_OK && s->writer) {
         bt_run_start start = s->start;
         start.resume = true;
         start.from_step = job->from.step;
-        start.reason = reason;
+        start.reason = other ? layout : reason;
+        start.world_size = job->world_size;
         code = bt_writer_begin(s->writer, &start, &job->attempt, err);
     } else
         job->attempt++;
@@ -428,8 +433,10 @@ static bt_code next_attempt(bt_job *job, const char *reason, bt_err *err) {
             why.data[strcspn(why.data, "\n")] = '\0';
             bt_job_event(job, BT_EVENT_WARNING, -1, "%s", why.data);
         }
-        bt_job_event(job, BT_EVENT_RESTARTED, -1, "attempt %d goes on after step %lld: %s",
-                     job->attempt, (long long)job->from.step, reason);
+        if (reason)
+            bt_job_event(job, BT_EVENT_RESTARTED, -1, "attempt %d goes on after step %lld: %s",
+                         job->attempt, (long long)job->from.step, reason);
+        if (other) bt_job_resized_event(job, ranks_before, layout);
     }
     bt_text_release(&why);
     return code;
@@ -447,6 +454,12 @@ static bool wait_for_restart(bt_job *job, double delay_s) {
     return job->stop_asked;
 }
 
+static void end_attempt(bt_job *job, const char *state, const char *kind, int status) {
+    bt_err why = BT_ERR_INIT;
+    if (job->s->writer && bt_writer_end(job->s->writer, state, kind, status, &why) != BT_OK)
+        bt_log(BT_LOG_WARN, "%s", why.msg);
+}
+
 static bt_code attempts(bt_job *job, bt_err *err) {
     const bt_job_setup *s = job->s;
     for (;;) {
@@ -455,6 +468,12 @@ static bt_code attempts(bt_job *job, bt_err *err) {
         job->result->attempts++;
         bt_end end = watch_attempt(job);
         job->result->end = end;
+        if (bt_job_ended_to_resize(job, &end)) {
+            end_attempt(job, "stopped", "resized", 0);
+            BT_TRY(next_attempt(job, NULL, err));
+            job->result->resizes++;
+            continue;
+        }
         if (end.kind != BT_END_DONE) bt_remote_sweep(s->hosts);
         if (end.kind == BT_END_DONE || end.kind == BT_END_STOPPED_NOW) return BT_OK;
         bt_end_tell(&end, told, sizeof told);
@@ -469,10 +488,7 @@ static bt_code attempts(bt_job *job, bt_err *err) {
                      job->stop_asked ? "a stop was asked for" : r.why);
             return BT_OK;
         }
-        bt_err ended = BT_ERR_INIT;
-        if (s->writer &&
-            bt_writer_end(s->writer, "failed", bt_end_name(end.kind), end.status, &ended) != BT_OK)
-            bt_log(BT_LOG_WARN, "%s", ended.msg);
+        end_attempt(job, "failed", bt_end_name(end.kind), end.status);
         if (wait_for_restart(job, r.delay_s)) {
             snprintf(job->result->why_not_again, sizeof job->result->why_not_again,
                      "a stop was asked for");
@@ -495,7 +511,9 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     if (job->signals < 0) return bt_fail_errno(err, BT_IO, errno, "cannot take signals");
     bt_job_dirs_sweep();
     bt_remote_sweep(job->s->hosts);
-    BT_TRY(bt_job_dirs_create(&job->scratch, job->s->ranks, err));
+    const bt_job_setup *s = job->s;
+    const int most = s->elastic_max;
+    BT_TRY(bt_job_dirs_create(&job->scratch, most > s->ranks ? most : s->ranks, err));
     snprintf(job->map, sizeof job->map, "%s/machine.xml", job->scratch.tmp);
     if (job->s->hosts[0] || !bt_machine_map_write(job->map)) job->map[0] = '\0';
     snprintf(path, sizeof path, "%s/wire", job->scratch.tmp);
@@ -534,6 +552,9 @@ bt_code bt_job_run(const bt_job_setup *s, bt_job_result *out, bt_err *err) {
     job->signals = job->viewer.out = job->output.log = job->scratch.lock = job->scratch.shm_lock =
         -1;
     job->attempt = s->attempt;
+    job->world_size = s->ranks;
+    job->words = s->words;
+    job->n_words = s->n_words;
     job->from = s->from;
     job->last_step = -1;
     if (!(job->from.lr_factor > 0)) job->from.lr_factor = 1;

@@ -55,6 +55,22 @@ typedef struct bt_resume_point {
     double lr_factor; /* that it carries; 1 at the beginning */
 } bt_resume_point;
 
+/* another number of ranks */
+typedef struct bt_job_wish {
+    int most, least;   /* ranks, 1 <= least <= most */
+    int tp, pp, zero;  /* as somebody asked; 0, 0, -1: what suits */
+    int64_t from_step; /* where they will begin */
+} bt_job_wish;
+
+typedef struct bt_job_layout {
+    int ranks;
+    char told[96]; /* "4 ranks: tp 2 x dp 2" */
+    /* of `bitrain rank`, until the next call */
+    const char *const *words;
+    size_t n_words;
+    bool same; /* as the ranks are laid out now */
+} bt_job_layout;
+
 typedef struct bt_job_setup {
     const char *program;       /* absolute path of bitrain */
     const char *run, *out_dir; /* out_dir exists */
@@ -63,6 +79,12 @@ typedef struct bt_job_setup {
     const char *hosts, *mpirun_args; /* "" */
     const char *const *words;        /* of `bitrain rank`: "--set", "optim.lr=0.002", ... */
     size_t n_words;
+    /* --elastic; 0, 0: the number of ranks changes when somebody asks for it only */
+    int elastic_min, elastic_max;
+    /* what the run is on other ranks. take: it becomes that now. BT_ARG: no such layout; BT_STOPPED:
+     * nothing is left to be trained there. NULL: its ranks stay as they are */
+    bt_code (*layout)(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out, bt_err *err);
+    void *layout_ctx;
     int64_t max_restarts;
     double hang_s;     /* restart after this long without a step; 0: never */
     double lr;         /* peak learning rate, for `set lr=` */
@@ -87,7 +109,7 @@ typedef struct bt_job_result {
     int signal;   /* that asked; 0: key, ctl, --stop-after or nobody */
     bt_end end;   /* of the last attempt */
     char why_not_again[160];
-    int attempts, restarts;
+    int attempts, restarts, resizes;
     /* the fact "result" of rank 0, malloc'ed; NULL when none came */
     char *result_json;
 } bt_job_result;

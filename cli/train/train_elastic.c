@@ -1,0 +1,103 @@
+/* train_elastic.c - the ranks' command line, and the layouts that a run may go on in. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/train/train_parts.h"
+
+/* ---- words of `bitrain rank` ----------------------------------------------------------------- */
+
+void bt_train_words_release(bt_train_words *w) {
+    for (size_t i = 1; w->words && i < w->n; i += 2) free((char *)(uintptr_t)w->words[i]);
+    free(w->words);
+    *w = (bt_train_words){0};
+}
+
+/* puts them in place of the words of before, which stay when there is no memory */
+static bt_code put_words(bt_train_words *to, const bt_train_plan *p, const bt_run_cfg *cfg,
+                         bt_err *err) {
+    bt_opts *o = malloc(sizeof *o);
+    bt_train_words w = {.words = calloc(2 * p->opts.n + 1, sizeof *w.words)};
+    bt_text value;
+    bt_text_init(&value);
+    bool failed = !o || !w.words;
+    if (o) {
+        *o = p->opts;
+        o->values = (void *)(uintptr_t)cfg;
+    }
+    for (size_t i = 0; !failed && i < p->opts.n; i++) {
+        const char *key = p->opts.table[i].key;
+        if (strcmp(key, "run.resume") == 0) continue;
+        bt_text_clear(&value);
+        bt_text_printf(&value, "%s=", key);
+        bt_opt_value(o, i, &value);
+        w.words[w.n++] = "--set";
+        w.words[w.n++] = strdup(bt_text_str(&value));
+        failed = value.failed || !w.words[w.n - 1];
+    }
+    bt_text_release(&value);
+    free(o);
+    bt_train_words_release(failed ? &w : to);
+    if (failed) return bt_fail(err, BT_NOMEM, "no memory for the command line of the ranks");
+    *to = w;
+    return BT_OK;
+}
+
+bt_code bt_train_layouts_open(bt_train_layouts *l, const bt_train_plan *p, bt_err *err) {
+    memset(l, 0, sizeof *l);
+    l->plan = p;
+    l->now = p->cfg;
+    return put_words(&l->ranks, p, &p->cfg, err);
+}
+
+void bt_train_layouts_close(bt_train_layouts *l) { bt_train_words_release(&l->ranks); }
+
+/* ---- other layouts --------------------------------------------------------------------------- */
+
+bt_code bt_train_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out,
+                        bt_err *err) {
+    bt_train_layouts *l = ctx;
+    const bt_train_plan *p = l->plan;
+    const bt_layout_wish wish = {
+        .most = w->most, .least = w->least, .tp = w->tp, .pp = w->pp, .zero = w->zero};
+    bt_run_cfg *cfg = malloc(sizeof *cfg);
+    if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for the settings");
+    bt_code code = bt_elastic_layout(&p->given, &p->cfg, &wish, cfg, err);
+    /* --stop-after counts from where this process began, not from where the new ranks do */
+    if (code == BT_OK && cfg->stop_after > 0) {
+        const int64_t left = p->from.step + p->cfg.stop_after - w->from_step;
+        if (w->from_step > 0 && left <= 0)
+            code = bt_fail(err, BT_STOPPED,
+                           "step %" PRId64 " was the last of --stop-after %" PRId64, w->from_step,
+                           p->cfg.stop_after);
+        else if (w->from_step > 0)
+            cfg->stop_after = left;
+    }
+    if (code == BT_OK) {
+        *out = (bt_job_layout){.ranks = (int)cfg->ranks, .same = bt_elastic_same(cfg, &l->now)};
+        bt_elastic_tell(cfg, out->told, sizeof out->told);
+        if (take) code = put_words(&l->ranks, p, cfg, err);
+    }
+    if (code == BT_OK && take) {
+        l->now = *cfg;
+        out->words = l->ranks.words;
+        out->n_words = l->ranks.n;
+    }
+    free(cfg);
+    return code;
+}
+
+bt_code bt_train_first_ranks(bt_train_plan *p, int cores, bt_err *err) {
+    const bt_elastic *e = &p->elastic;
+    BT_TRY(bt_elastic_parse(p->cfg.elastic, &p->elastic, err));
+    p->ranks = bt_run_cfg_ranks(&p->cfg, cores);
+    if (!e->max) return BT_OK;
+    if (p->cfg.ranks && (p->ranks < e->min || p->ranks > e->max))
+        return bt_fail(err, BT_ARG, "--ranks %d is outside --elastic %d:%d", p->ranks, e->min,
+                       e->max);
+    if (p->cfg.ranks) return BT_OK;
+    if (p->ranks < e->min) p->ranks = e->min;
+    if (p->ranks > e->max) p->ranks = e->max;
+    return BT_OK;
+}

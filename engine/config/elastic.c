@@ -1,0 +1,179 @@
+/* elastic.c - candidates for a layout, in order, each put to the resolver. */
+#include "engine/config/elastic.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS_MOST = 65536, INNER_MOST = 1024 };
+
+bt_code bt_elastic_parse(const char *text, bt_elastic *out, bt_err *err) {
+    char *end = NULL;
+    *out = (bt_elastic){0, 0};
+    if (!text[0]) return BT_OK;
+    const long min = strtol(text, &end, 10);
+    const char *colon = end;
+    const long max = *colon == ':' ? strtol(colon + 1, &end, 10) : 0;
+    const bool digits = strspn(text, "0123456789:") == strlen(text);
+    if (!digits || colon == text || *colon != ':' || end == colon + 1 || *end || min < 1 ||
+        max < min || max > RANKS_MOST)
+        return bt_fail(err, BT_ARG,
+                       "--elastic '%s' is no range of ranks MIN:MAX with 1 <= MIN <= MAX <= %d (as "
+                       "in --elastic 1:4)",
+                       text, RANKS_MOST);
+    *out = (bt_elastic){(int)min, (int)max};
+    return BT_OK;
+}
+
+int bt_elastic_ranks(const bt_elastic *range, const bt_elastic_host *hosts, size_t n) {
+    int64_t slots = 0;
+    for (size_t i = 0; i < n; i++)
+        if (hosts[i].alive) slots += hosts[i].slots;
+    if (slots > range->max) slots = range->max;
+    return slots < range->min ? 0 : (int)slots;
+}
+
+/* ---- one candidate --------------------------------------------------------------------------- */
+
+/* What follows from the number of ranks is found again; what was found once for the whole run stays. */
+static void begin(bt_run_cfg *c, const bt_run_cfg *given, const bt_run_cfg *settled) {
+    *c = *settled;
+    c->ranks = 0;
+    c->threads = given->threads;
+    c->accum = 0;
+    c->gather = given->gather;
+    /* shares of other ranks */
+    if (strcmp(given->balance, "even") != 0 && strcmp(given->balance, "auto") != 0)
+        snprintf(c->balance, sizeof c->balance, "even");
+}
+
+static bt_code resolve(bt_run_cfg *c, const bt_run_cfg *given, int ranks, int64_t micro_batch,
+                       bt_err *err) {
+    const int64_t dp = ranks / (c->tp * c->pp);
+    const bool both = given->zero > 0 && given->dp_replicate > 0 && given->dp_shard > 1;
+    c->dp_replicate = 0;
+    c->dp_shard = c->zero > 0 && dp > 1 ? dp : 1;
+    if (c->zero > 0 && both && dp % given->dp_shard == 0) c->dp_shard = given->dp_shard;
+    c->micro_batch = micro_batch;
+    return bt_run_cfg_resolve(c, ranks, err);
+}
+
+/* with the micro-batch that was asked for where it fits, else with one that does */
+static bt_code try_layout(const bt_run_cfg *given, const bt_run_cfg *settled, int ranks,
+                          const bt_layout_wish *sizes, bt_run_cfg *out, bt_err *err) {
+    for (int pass = given->micro_batch ? 0 : 1; pass < 2; pass++) {
+        begin(out, given, settled);
+        out->tp = sizes->tp;
+        out->pp = sizes->pp;
+        if (sizes->zero >= 0) out->zero = sizes->zero;
+        bt_err why = BT_ERR_INIT;
+        bt_code code = resolve(out, given, ranks, pass ? 0 : given->micro_batch, &why);
+        if (code == BT_OK) return BT_OK;
+        if (pass && err) *err = why;
+        if (pass) return code;
+    }
+    return BT_ARG;
+}
+
+/* ---- the order ------------------------------------------------------------------------------- */
+
+typedef struct sizes {
+    int tp, pp;
+    double away; /* doublings */
+} sizes;
+
+static int by_distance(const void *a, const void *b) {
+    const sizes *x = a, *y = b;
+    if (x->away != y->away) return x->away < y->away ? -1 : 1;
+    if (x->tp * x->pp != y->tp * y->pp) return x->tp * x->pp - y->tp * y->pp;
+    return y->tp - x->tp;
+}
+
+/* asked for, or a divisor of the size it was started with: a run does not become a pipeline by itself */
+static bool may_be(int size, int asked, int64_t given) {
+    return asked ? size == asked : given % size == 0;
+}
+
+/* every such (tp, pp) that divides the ranks, nearest first */
+static sizes *candidates(const bt_layout_wish *w, const bt_run_cfg *given, int ranks, size_t *n) {
+    size_t room = 16;
+    sizes *list = malloc(room * sizeof *list);
+    *n = 0;
+    for (int tp = 1; list && tp <= ranks && tp <= INNER_MOST; tp++) {
+        if (ranks % tp != 0 || !may_be(tp, w->tp, given->tp)) continue;
+        for (int pp = 1; pp <= ranks / tp && pp <= INNER_MOST; pp++) {
+            if (ranks / tp % pp != 0 || !may_be(pp, w->pp, given->pp)) continue;
+            if (*n == room) {
+                sizes *more = realloc(list, (room *= 2) * sizeof *list);
+                if (!more) break;
+                list = more;
+            }
+            list[(*n)++] = (sizes){tp, pp,
+                                   fabs(log2((double)tp / (double)given->tp)) +
+                                       fabs(log2((double)pp / (double)given->pp))};
+        }
+    }
+    if (list) qsort(list, *n, sizeof *list, by_distance);
+    return list;
+}
+
+static bt_code nearest_layout(const bt_run_cfg *given, const bt_run_cfg *settled, int ranks,
+                              const bt_layout_wish *w, bt_run_cfg *out, bt_err *err) {
+    size_t n;
+    sizes *list = candidates(w, given, ranks, &n);
+    if (!list) return bt_fail(err, BT_NOMEM, "no memory for the layouts of %d ranks", ranks);
+    bt_code code = BT_ARG;
+    if (n == 0)
+        bt_fail(err, BT_ARG, "--tp %d x --pp %d do not divide %d ranks",
+                w->tp ? w->tp : (int)given->tp, w->pp ? w->pp : (int)given->pp, ranks);
+    for (size_t i = 0; i < n && code != BT_OK; i++) {
+        const bt_layout_wish one = {.tp = list[i].tp, .pp = list[i].pp, .zero = w->zero};
+        /* the message is about the nearest */
+        code = try_layout(given, settled, ranks, &one, out, i == 0 ? err : NULL);
+    }
+    free(list);
+    return code;
+}
+
+bt_code bt_elastic_layout(const bt_run_cfg *given, const bt_run_cfg *settled,
+                          const bt_layout_wish *w, bt_run_cfg *out, bt_err *err) {
+    const bt_layout_wish kept = {.tp = w->tp ? w->tp : (int)given->tp,
+                                 .pp = w->pp ? w->pp : (int)given->pp,
+                                 .zero = w->zero};
+    bt_err first = BT_ERR_INIT, none;
+    for (int ranks = w->most; ranks >= w->least; ranks--) {
+        if (ranks % (kept.tp * kept.pp) != 0) continue;
+        if (try_layout(given, settled, ranks, &kept, out, NULL) == BT_OK) return BT_OK;
+    }
+    for (int ranks = w->most; ranks >= w->least; ranks--)
+        if (nearest_layout(given, settled, ranks, w, out, ranks == w->most ? &first : &none) ==
+            BT_OK)
+            return BT_OK;
+    if (err) *err = first;
+    return first.code != BT_OK ? first.code : BT_ARG;
+}
+
+bool bt_elastic_same(const bt_run_cfg *a, const bt_run_cfg *b) {
+    return a->ranks == b->ranks && a->tp == b->tp && a->pp == b->pp && a->zero == b->zero &&
+           a->dp_shard == b->dp_shard && a->dp_replicate == b->dp_replicate;
+}
+
+const char *bt_elastic_tell(const bt_run_cfg *c, char *buf, size_t size) {
+    const struct {
+        const char *name;
+        int64_t n;
+    } axes[] = {{"tp", c->tp}, {"pp", c->pp}, {"dp", c->dp_replicate * c->dp_shard}};
+    size_t at = (size_t)snprintf(buf, size, "%" PRId64 " rank%s", c->ranks,
+                                 c->ranks == 1 ? "" : "s");
+    const char *between = ": ";
+    for (size_t i = 0; c->ranks > 1 && i < sizeof axes / sizeof *axes && at < size; i++) {
+        if (axes[i].n == 1) continue;
+        at += (size_t)snprintf(buf + at, size - at, "%s%s %" PRId64, between, axes[i].name,
+                               axes[i].n);
+        between = " x ";
+    }
+    if (c->zero > 0 && at < size) snprintf(buf + at, size - at, ", zero %" PRId64, c->zero);
+    return buf;
+}

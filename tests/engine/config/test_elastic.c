@@ -1,0 +1,219 @@
+/* test_elastic.c - the layout of a run on another number of ranks: every answer is legal, keeps what
+ * makes the run what it is, and is the one the order in elastic.h promises. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "engine/config/elastic.h"
+
+static bt_run_cfg given, settled, out;
+static bt_opts o;
+static bt_err err;
+
+static bt_code read_words(int world, const char *const *words) {
+    int n = 0;
+    bool help;
+    while (words[n]) n++;
+    memset(&err, 0, sizeof err);
+    BT_TRY(bt_run_cfg_read(&o, &settled, n, (char *const *)(uintptr_t)words, &help, &err));
+    given = settled;
+    return bt_run_cfg_settle(&o, &settled, world, &err);
+}
+/* a run of so many ranks with these words */
+#define RUN(world, ...) \
+    do { \
+        if (read_words(world, (const char *const[]){__VA_ARGS__, NULL}) != BT_OK) \
+            fail_msg("%s", err.msg); \
+    } while (0)
+
+static bt_code layout(int least, int most) {
+    memset(&err, 0, sizeof err);
+    return bt_elastic_layout(
+        &given, &settled, &(bt_layout_wish){.least = least, .most = most, .zero = -1}, &out, &err);
+}
+
+static void is(const char *told) {
+    char buf[96];
+    assert_string_equal(bt_elastic_tell(&out, buf, sizeof buf), told);
+}
+
+/* least..most gives the layout `told` */
+static void gives(int least, int most, const char *told) {
+    if (layout(least, most) != BT_OK) fail_msg("%d:%d: %s", least, most, err.msg);
+    is(told);
+}
+
+static void test_ranges(void **state) {
+    (void)state;
+    bt_elastic e;
+    assert_int_equal(bt_elastic_parse("1:4", &e, &err), BT_OK);
+    assert_true(e.min == 1 && e.max == 4);
+    assert_int_equal(bt_elastic_parse("3:3", &e, &err), BT_OK);
+    assert_true(e.min == 3 && e.max == 3);
+    assert_int_equal(bt_elastic_parse("", &e, &err), BT_OK);
+    assert_true(e.min == 0 && e.max == 0);
+    static const char *const wrong[] = {"4",   ":4",    "1:",  "4:1",      "0:4",  "-1:4", "1:4 ",
+                                        "1-4", "1:2:3", "a:b", "1:999999", "+1:4", " 1:4", ":"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        if (bt_elastic_parse(wrong[i], &e, &err) != BT_ARG) fail_msg("'%s' was taken", wrong[i]);
+        assert_non_null(strstr(err.msg, "MIN:MAX"));
+    }
+}
+
+static void test_hosts_alive(void **state) {
+    (void)state;
+    const bt_elastic range = {2, 5};
+    bt_elastic_host h[] = {{2, true}, {2, true}, {4, true}};
+    assert_int_equal(bt_elastic_ranks(&range, h, 3), 5);
+    h[2].alive = false;
+    assert_int_equal(bt_elastic_ranks(&range, h, 3), 4);
+    h[1].alive = false;
+    assert_int_equal(bt_elastic_ranks(&range, h, 3), 2);
+    h[0].slots = 1;
+    assert_int_equal(bt_elastic_ranks(&range, h, 3), 0); /* fewer than MIN */
+    assert_int_equal(bt_elastic_ranks(&range, h, 0), 0);
+}
+
+static void test_data_parallel_shrinks_and_grows(void **state) {
+    (void)state;
+    RUN(4, "--batch-tokens", "4096", "--steps", "300"); /* 16 sequences of 256 */
+    gives(1, 8, "8 ranks: dp 8");
+    gives(1, 4, "4 ranks: dp 4");
+    gives(1, 3, "2 ranks: dp 2"); /* 3 does not divide 16 */
+    gives(1, 1, "1 rank");
+    assert_int_equal(layout(3, 3), BT_ARG);
+    assert_non_null(strstr(err.msg, "do not divide the 16 sequences"));
+}
+
+static void test_model_parallel_sizes_are_kept(void **state) {
+    (void)state;
+    RUN(4, "--tp", "2", "--batch-tokens", "4096");
+    gives(1, 4, "4 ranks: tp 2 x dp 2");
+    gives(1, 3, "2 ranks: tp 2"); /* rather than three replicas of the whole model */
+    gives(1, 1, "1 rank");        /* no choice: the nearest */
+    RUN(4, "--tp", "2", "--pp", "2", "--batch-tokens", "4096");
+    gives(1, 8, "8 ranks: tp 2 x pp 2 x dp 2");
+    gives(1, 3, "2 ranks: tp 2"); /* one halving away */
+}
+
+static void test_zero_stays(void **state) {
+    (void)state;
+    RUN(4, "--zero", "3", "--batch-tokens", "4096");
+    assert_int_equal(settled.dp_shard, 4);
+    gives(1, 2, "2 ranks: dp 2, zero 3");
+    assert_int_equal(out.dp_shard, 2);
+    gives(1, 1, "1 rank, zero 3");
+    gives(1, 8, "8 ranks: dp 8, zero 3");
+    /* replicas of shards: the shards stay where they divide */
+    RUN(4, "--zero", "1", "--dp-replicate", "2", "--dp-shard", "2", "--batch-tokens", "4096");
+    gives(1, 8, "8 ranks: dp 8, zero 1");
+    assert_true(out.dp_shard == 2 && out.dp_replicate == 4);
+    gives(1, 2, "2 ranks: dp 2, zero 1");
+    assert_true(out.dp_shard == 2 && out.dp_replicate == 1);
+}
+
+static void test_a_layout_can_be_asked_for(void **state) {
+    (void)state;
+    RUN(1, "--set", "train.reproducible=true", "--batch-tokens", "4096");
+    bt_layout_wish w = {.least = 2, .most = 2, .tp = 2, .zero = -1};
+    assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_OK);
+    is("2 ranks: tp 2");
+    w = (bt_layout_wish){.least = 4, .most = 4, .pp = 2, .zero = 3};
+    assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_OK);
+    is("4 ranks: pp 2 x dp 2, zero 3");
+    w = (bt_layout_wish){.least = 7, .most = 7, .pp = 7, .zero = -1};
+    assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_ARG);
+    assert_non_null(strstr(err.msg, "7")); /* the resolver's own words: six layers */
+    w = (bt_layout_wish){.least = 2, .most = 2, .pp = 2, .zero = 0};
+    assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_OK);
+    is("2 ranks: pp 2");
+    w = (bt_layout_wish){.least = 4, .most = 4, .tp = 3, .zero = -1};
+    assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_ARG);
+    assert_non_null(strstr(err.msg, "do not divide 4 ranks"));
+}
+
+/* --micro-batch where it fits, another one where it does not; shares of named ranks are no use */
+static void test_what_follows_from_the_ranks(void **state) {
+    (void)state;
+    RUN(2, "--micro-batch", "8", "--accum", "1", "--batch-tokens", "4096");
+    gives(1, 1, "1 rank");
+    assert_true(out.micro_batch == 8 && out.accum == 2);
+    gives(4, 4, "4 ranks: dp 4");
+    assert_true(out.micro_batch == 4 && out.accum == 1);
+    RUN(2, "--balance", "3,1", "--batch-tokens", "4096");
+    gives(4, 4, "4 ranks: dp 4");
+    assert_string_equal(out.balance, "even");
+}
+
+/* legal by the resolver when asked for from the command line, the oracle */
+static bool legal(const char *tp, const char *pp, int ranks) {
+    static bt_run_cfg c;
+    static bt_opts opts;
+    bt_err why = BT_ERR_INIT;
+    bool help;
+    const char *const words[] = {"--tp",           tp,
+                                 "--pp",           pp,
+                                 "--batch-tokens", "3072",
+                                 "--set",          "train.reproducible=true",
+                                 "--set",          "train.unit=1"};
+    return bt_run_cfg_read(&opts, &c, (int)(sizeof words / sizeof *words),
+                           (char *const *)(uintptr_t)words, &help, &why) == BT_OK &&
+           bt_run_cfg_resolve(&c, ranks, &why) == BT_OK;
+}
+
+static void test_every_answer_is_legal_and_the_largest(void **state) {
+    (void)state;
+    static const char *const sizes[] = {"1", "2", "3", "4"};
+    for (int t = 0; t < 4; t++)
+        for (int p = 0; p < 4; p++) {
+            const int inner = atoi(sizes[t]) * atoi(sizes[p]);
+            if (!legal(sizes[t], sizes[p], inner)) continue;
+            RUN(inner, "--tp", sizes[t], "--pp", sizes[p], "--batch-tokens", "3072", "--set",
+                "train.reproducible=true", "--set", "train.unit=1");
+            for (int most = 1; most <= 14; most++) {
+                int best = 0;
+                for (int n = 1; n <= most; n++)
+                    if (n % inner == 0 && legal(sizes[t], sizes[p], n)) best = n;
+                const bt_code code = layout(1, most);
+                if (code != BT_OK)
+                    fail_msg("tp %s pp %s, 1:%d: %s", sizes[t], sizes[p], most, err.msg);
+                assert_int_equal(out.ranks, out.tp * out.pp * out.dp_replicate * out.dp_shard);
+                if (best) {
+                    assert_int_equal(out.ranks, best);
+                    assert_true(out.tp == settled.tp && out.pp == settled.pp);
+                } else
+                    assert_true(out.ranks >= 1 && out.ranks <= most);
+                /* what makes the run what it is */
+                assert_true(out.batch_tokens == settled.batch_tokens &&
+                            out.steps == settled.steps && out.lr == settled.lr &&
+                            out.warmup == settled.warmup && out.unit == settled.unit &&
+                            out.parts == settled.parts && out.eval_every == settled.eval_every &&
+                            out.seed == settled.seed);
+                /* and it is final: resolving it again changes nothing */
+                static bt_run_cfg again;
+                again = out;
+                assert_int_equal(
+                    bt_run_cfg_resolve(&again, out.ranks == 0 ? 1 : (int)out.ranks, &err), BT_OK);
+                assert_memory_equal(&again, &out, sizeof out);
+            }
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_hosts_alive),
+        cmocka_unit_test(test_data_parallel_shrinks_and_grows),
+        cmocka_unit_test(test_model_parallel_sizes_are_kept),
+        cmocka_unit_test(test_zero_stays),
+        cmocka_unit_test(test_a_layout_can_be_asked_for),
+        cmocka_unit_test(test_what_follows_from_the_ranks),
+        cmocka_unit_test(test_every_answer_is_legal_and_the_largest),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
