@@ -8,6 +8,13 @@ same=("${slow[@]}" --set train.reproducible=true --set train.unit=2 --steps 120 
 ok train "${same[@]}" --ranks 1 --name calm
 losses calm >calm.txt
 
+# paused RUN: after step 5. A paused run stays so over a resize: each layout trains a step or two, however slow this machine is
+paused() { wait_step $1 5 && ok ctl $1 pause; }
+go_on() {
+    local i
+    for i in $(seq 40); do b ctl $1 resume >out 2>err && return; sleep 0.25; done
+    fault "'$1' does not go on: $(cat err)"
+}
 # resize RUN WHAT: asks, and waits until the ranks of the new layout trained a step
 resize() {
     local run=$1 what=$2 i attempt
@@ -23,7 +30,7 @@ resize() {
 "$BITRAIN" train "${same[@]}" --elastic 1:4 --name moved >m.out 2>m.err &
 job=$!
 started+=($job)
-if wait_step moved 5; then
+if paused moved; then
     for what in 2,tp=2 4,zero=3 1 2,pp=2,zero=0; do resize moved $what || break; done
     code 2 ctl moved resize 5
     says "outside the 1 to 4 of --elastic"
@@ -35,6 +42,7 @@ if wait_step moved 5; then
     says "none of tp=N, pp=N, zero=N"
     code 4 ctl moved resize 2,pp=2,zero=0
     says "has 2 ranks: pp 2 already"
+    go_on moved
 fi
 wait $job || { fault "exit $? of a run that was resized"; tail -n 5 m.err; }
 losses moved | cmp -s - calm.txt || fault "resized four times, the losses differ: $(losses moved | diff - calm.txt | head -n 3)"
@@ -49,9 +57,10 @@ q "SELECT tp FROM ranks WHERE run='moved' AND attempt=1 AND rank=1" | grep -qx 1
 "$BITRAIN" train "${same[@]}" --ranks 2 --ckpt-every 10 --max-restarts 1 --name hurt >h.out 2>h.err &
 job=$!
 started+=($job)
-if wait_step hurt 15; then
+if wait_step hurt 15 && ok ctl hurt pause; then
     ok ctl hurt resize 1
-    pkill -9 -n -f -- "bitrain rank .*hurt"
+    pkill -9 -n -f -- "bitrain rank .*$tmp"
+    go_on hurt
     wait $job || { fault "exit $? of a run killed while it was resized"; tail -n 5 h.err; }
     losses hurt | cmp -s - calm.txt || fault "killed while it was resized, the losses differ"
     [ "$(q "SELECT world_size FROM attempts WHERE run='hurt' ORDER BY attempt DESC LIMIT 1")" = 1 ] || fault "it did not become one rank"
@@ -61,8 +70,9 @@ fi
 "$BITRAIN" train "${same[@]}" --elastic 1:2 --stop-after 60 --name part >p.out 2>p.err &
 job=$!
 started+=($job)
-if wait_step part 5; then
-    ok ctl part resize 1
+if paused part; then
+    resize part 1
+    go_on part
     wait $job || fault "exit $? with --stop-after"
     [ "$(q "SELECT max(step) FROM steps WHERE run='part'")" = 59 ] || fault "--stop-after 60 ended at $(q "SELECT max(step) FROM steps WHERE run='part'")"
 fi
