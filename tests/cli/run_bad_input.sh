@@ -18,6 +18,11 @@ rows=$(cat <<'END'
 3 | report nosuch -o {tmp}/r.html                | none.db
 2 | dash --port 70000                           | --port must be a whole number from 0 to 65535
 1 | dash --port 0 --host 192.0.2.1              | cannot listen on 192.0.2.1
+2 | plan --rows 0                               | --rows must be a whole number from 1
+2 | plan --rankz 4                              | did you mean '--ranks'?
+2 | plan --preset nanno                         | did you mean 'nano'?
+2 | plan --ranks 32 --micro-batch 3             | no layout of 32 ranks is possible
+2 | plan rates-probe                            | is what 'bitrain plan' starts by itself
 2 | train --stpes 5                             | did you mean '--steps'?
 2 | train --steps many                          | --steps must be a whole number from 0
 2 | train --set optim.lrr=1                     | did you mean 'optim.lr'?

@@ -1,0 +1,147 @@
+/* choose_layout.c - rates, layouts, and what speaks for the first of them. */
+#include "cli/layout/choose_layout.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/layout/machine_rates.h"
+#include "engine/base/tables/metric.h"
+#include "engine/kernels/table/cpu.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/plan/memory.h"
+
+enum { SHAPES_MOST = 48 };
+
+/* ---- the machine ----------------------------------------------------------------------------- */
+
+/* slots of the first host of a host file; every host is taken to have as many */
+static int slots_of(const char *hosts, int ranks) {
+    char line[512];
+    int slots = 0;
+    FILE *f = fopen(hosts, "re");
+    while (f && slots == 0 && fgets(line, sizeof line, f)) {
+        const char *s = strstr(line, "slots=");
+        if (line[strspn(line, " \t")] != '#' && s) slots = atoi(s + 6);
+    }
+    if (f) fclose(f);
+    return slots > 0 && slots < ranks ? slots : ranks;
+}
+
+static bt_cluster cluster_here(const bt_run_cfg *cfg, int ranks) {
+    bt_memory_room room;
+    bt_memory_room_of(&room);
+    bt_cluster c = {.ranks = ranks, .ranks_per_host = ranks, .cores = bt_cpu_get()->cores};
+    if (cfg->hosts[0]) c.ranks_per_host = slots_of(cfg->hosts, ranks);
+    if (room.host != SIZE_MAX && cfg->memory_check) c.memory_bytes = (double)room.host;
+    return c;
+}
+
+/* ---- fitting --------------------------------------------------------------------------------- */
+
+bt_code bt_layouts_fit(const bt_layouts *l, const bt_layout_search *s, bt_err *err) {
+    char need[32], have[32], least[32], more[32];
+    if (l->fitting > 0) return BT_OK;
+    const bt_cluster *c = &s->cluster;
+    int here = c->ranks < c->ranks_per_host ? c->ranks : c->ranks_per_host;
+    double host = (double)l->least_bytes * here, lacks = host - c->memory_bytes;
+    bt_metric_format(need, sizeof need, (double)l->least_bytes, BT_UNIT_BYTES);
+    bt_metric_format(have, sizeof have, c->memory_bytes, BT_UNIT_BYTES);
+    bt_metric_format(least, sizeof least, host, BT_UNIT_BYTES);
+    bt_metric_format(more, sizeof more, lacks, BT_UNIT_BYTES);
+    return bt_fail(err, BT_NOMEM,
+                   "the model fits under no layout of %d ranks: the least is %s a rank, %s on a "
+                   "host of %d ranks, which has %s: %s too little (more hosts, %d rank%s a host, "
+                   "or hosts with %s)",
+                   c->ranks, need, least, here, have, more,
+                   (int)fmax(1, floor(c->memory_bytes / (double)l->least_bytes)),
+                   floor(c->memory_bytes / (double)l->least_bytes) >= 2 ? "s" : "", least);
+}
+
+/* ---- why ------------------------------------------------------------------------------------- */
+
+static bool same_mesh(const bt_layout *a, const bt_layout *b) {
+    return memcmp(&a->shape, &b->shape, sizeof a->shape) == 0 && a->zero == b->zero;
+}
+
+void bt_layout_why(const bt_layouts *l, bt_text *out) {
+    char words[160], ms[32];
+    const bt_layout *best = &l->at[0], *other = NULL;
+    for (size_t i = 1; i < l->n && !other; i++)
+        if (l->at[i].fits && !same_mesh(best, &l->at[i])) other = &l->at[i];
+    if (!other) {
+        bt_text_put(out, "no other mesh is possible");
+        return;
+    }
+    double gap = other->time.step.step_s - best->time.step.step_s, most = 0;
+    int phase = BT_PH_OTHER;
+    for (int p = 0; p < BT_PHASE_COUNT; p++) {
+        double d = other->time.step.phase_s[p] - best->time.step.phase_s[p];
+        if (d > most) most = d, phase = p;
+    }
+    bt_layout_words(other, words, sizeof words);
+    if (gap < 1e-3 * best->time.step.step_s) {
+        bt_text_printf(out, "as fast as %s, with less memory or fewer messages", words);
+        return;
+    }
+    bt_text_printf(out, "%s a step less (%.1f %%) than the next mesh, %s",
+                   bt_metric_format(ms, sizeof ms, 1e3 * gap, BT_UNIT_MS),
+                   100 * gap / other->time.step.step_s, words);
+    bt_text_printf(out, ", which spends %s more on %s",
+                   bt_metric_format(ms, sizeof ms, 1e3 * most, BT_UNIT_MS), bt_phases[phase].title);
+}
+
+/* ---- the choice ------------------------------------------------------------------------------ */
+
+static bt_code measure(bt_layout_choice *c, const bt_layout_job *job, bt_text *told, bt_err *err) {
+    bt_part_shape *shapes = calloc(SHAPES_MOST, sizeof *shapes);
+    bt_run_cfg *first = malloc(sizeof *first);
+    bt_code code = shapes && first ? BT_OK
+                                   : bt_fail(err, BT_NOMEM, "no memory for the shapes of layers");
+    if (code == BT_OK) code = bt_layout_settings(&c->search, &c->layouts.at[0], first, err);
+    if (code == BT_OK) {
+        size_t n = bt_layouts_shapes(&c->layouts, &c->search, shapes, SHAPES_MOST);
+        const bt_rates_wanted wanted = {.cfg = first,
+                                        .ranks = job->ranks,
+                                        .ranks_per_host = c->search.cluster.ranks_per_host,
+                                        .parts = shapes,
+                                        .n_parts = n,
+                                        .store = job->store,
+                                        .anew = job->anew,
+                                        .never = job->never};
+        code = bt_machine_rates(&wanted, &c->rates, told, err);
+    }
+    free(shapes);
+    free(first);
+    return code;
+}
+
+bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_text *told,
+                         bt_err *err) {
+    *out = NULL;
+    bt_layout_choice *c = calloc(1, sizeof *c);
+    if (!c) return bt_fail(err, BT_NOMEM, "no memory for the layouts");
+    c->search = (bt_layout_search){.cfg = job->cfg,
+                                   .may = bt_layout_freedom_of(job->opts),
+                                   .cluster = cluster_here(job->cfg, job->ranks)};
+    /* packed forms, and so memory, are the kernel set's own */
+    bt_code code = bt_kernels_select(job->cfg->isa, err);
+    if (code == BT_OK) code = bt_layouts_find(&c->layouts, &c->search, err);
+    if (code == BT_OK) code = bt_layouts_fit(&c->layouts, &c->search, err);
+    if (code == BT_OK) code = measure(c, job, told, err);
+    if (code == BT_OK) code = bt_layouts_predict(&c->layouts, &c->search, &c->rates, err);
+    if (code == BT_OK) code = bt_layout_settings(&c->search, &c->layouts.at[0], &c->settings, err);
+    if (code != BT_OK) {
+        bt_layout_choice_release(c);
+        return code;
+    }
+    *out = c;
+    return BT_OK;
+}
+
+void bt_layout_choice_release(bt_layout_choice *c) {
+    if (!c) return;
+    bt_layouts_release(&c->layouts);
+    free(c);
+}

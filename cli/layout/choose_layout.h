@@ -1,0 +1,36 @@
+/* choose_layout.h - the layouts of a job on this machine or its hosts, ranked by predicted time, from
+ * settings that were read but not resolved: for `bitrain plan` and `train --layout auto`. */
+#ifndef BT_CLI_LAYOUT_CHOOSE_LAYOUT_H
+#define BT_CLI_LAYOUT_CHOOSE_LAYOUT_H
+
+#include "engine/plan/layout_search.h"
+#include "engine/plan/rates.h"
+
+typedef struct bt_layout_choice {
+    bt_layout_search search;
+    bt_layouts layouts; /* the best first */
+    bt_rates rates;
+    bt_run_cfg settings; /* of the best, resolved */
+} bt_layout_choice;
+
+typedef struct bt_layout_job {
+    const bt_opts *opts; /* where the settings come from */
+    const bt_run_cfg *cfg;
+    int ranks;
+    const char *store;
+    bool anew, never; /* as in bt_rates_wanted */
+} bt_layout_job;
+
+/* BT_NOMEM: no layout fits; says by how much, and what would. told: lines about the rates. On
+ * failure there is nothing to release. */
+bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_text *told,
+                         bt_err *err) BT_MUST_CHECK;
+void bt_layout_choice_release(bt_layout_choice *c); /* accepts NULL */
+
+/* whether any layout fits a host's memory; BT_NOMEM names the least that is needed */
+bt_code bt_layouts_fit(const bt_layouts *l, const bt_layout_search *s, bt_err *err) BT_MUST_CHECK;
+/* "it waits least (...)": in what the first layout is better than the best one that differs in its
+ * mesh; one line without end */
+void bt_layout_why(const bt_layouts *l, bt_text *out);
+
+#endif

@@ -1,0 +1,233 @@
+/* machine_rates.c - rates from the file, or from a job of ranks that measures what is missing. */
+#include "cli/layout/machine_rates.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/threads.h"
+#include "engine/config/job_agreement.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/parallel/mpi/comm.h"
+#include "engine/plan/rates_probe.h"
+#include "monitor/job/launch/output.h"
+#include "monitor/job/launch/run_once.h"
+
+enum { NUMBERS = 5 }; /* words before the shapes */
+
+/* ---- a rank ---------------------------------------------------------------------------------- */
+
+static bt_code probe(int argc, char **argv, bt_rates *r, bt_err *err) {
+    bt_isa_agreement isa;
+    bt_probe_job job = {.machine = strcmp(argv[2], "machine") == 0,
+                        .links = strcmp(argv[2], "links") == 0,
+                        .budget_s = strtod(argv[3], NULL),
+                        .disk_dir = argv[4]};
+    int threads = atoi(argv[1]);
+    if (job.disk_dir[0] == '-') job.disk_dir = "";
+    bt_part_shape *parts = calloc((size_t)argc, sizeof *parts);
+    bt_code code = parts ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for %d shapes", argc);
+    for (int i = NUMBERS; code == BT_OK && i < argc; i++)
+        if (!bt_part_parse(argv[i], &parts[job.n_parts++]))
+            code = bt_fail(err, BT_ARG, "cannot read the shape '%.80s'", argv[i]);
+    job.parts = parts;
+    code = bt_agree(bt_comm_world(), code, err);
+    if (code == BT_OK) code = bt_agree_isa(bt_comm_world(), argv[0], &isa, err);
+    if (code == BT_OK) code = bt_kernels_select(isa.isa, err);
+    if (code == BT_OK) code = bt_threads_init(threads < 1 ? 1 : threads, err);
+    code = bt_agree(bt_comm_world(), code, err);
+    if (code == BT_OK) code = bt_rates_probe(r, &job, err);
+    free(parts);
+    bt_threads_release();
+    return code;
+}
+
+bt_code bt_rates_probe_rank(int argc, char **argv, int *exit_status, bt_err *err) {
+    if (!bt_comm_am_rank() || argc < NUMBERS)
+        return bt_fail(err, BT_ARG,
+                       "'" BT_RATES_PROBE_WORD "' is what 'bitrain plan' starts by "
+                       "itself");
+    BT_TRY(bt_comm_init(err));
+    bt_rates *r = calloc(1, sizeof *r);
+    bt_code code = bt_agree(bt_comm_world(),
+                            r ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the rates"), err);
+    if (code == BT_OK) code = probe(argc, argv, r, err);
+    if (code == BT_OK && bt_comm_rank(bt_comm_world()) == 0) {
+        bt_text out;
+        bt_text_init(&out);
+        bt_rates_put_json(r, &out);
+        printf(BT_RUN_ONCE_RESULT "%s\n", bt_text_str(&out));
+        fflush(stdout);
+        bt_text_release(&out);
+    }
+    free(r);
+    if (code == BT_OK) {
+        bt_comm_finalize();
+        return BT_OK;
+    }
+    char line[640];
+    *exit_status = bt_exit_code(code);
+    bt_output_error_line(line, sizeof line, bt_comm_rank(bt_comm_world()), code, err->msg);
+    fputs(line, stderr);
+    if (bt_comm_size(bt_comm_world()) > 1) bt_comm_abort(*exit_status);
+    return BT_OK;
+}
+
+/* ---- the job --------------------------------------------------------------------------------- */
+
+static void data_folder(const char *store, char *out, size_t size) {
+    snprintf(out, size, "%s", store);
+    char *slash = strrchr(out, '/');
+    if (slash && slash != out)
+        *slash = '\0';
+    else
+        snprintf(out, size, ".");
+}
+
+typedef enum { ASK_PARTS, ASK_MACHINE, ASK_LINKS } question; /* of a job */
+static const char *const question_words[] = {"parts", "machine", "links"};
+
+/* what was measured by the job joins what is known */
+static void merge(bt_rates *into, const bt_rates *found, question asked) {
+    for (size_t i = 0; i < found->n_parts; i++) bt_rates_put_part(into, &found->parts[i]);
+    bt_rates_put_links(into, found->links, found->n_links);
+    if (found->n_ops > 0) {
+        memcpy(into->ops, found->ops, sizeof into->ops);
+        into->n_ops = found->n_ops;
+    }
+    into->load = found->load;
+    into->probe_s += found->probe_s;
+    if (asked != ASK_MACHINE) return;
+    into->read_per_s = found->read_per_s;
+    into->triad_per_s = found->triad_per_s;
+    into->add_s = found->add_s;
+    into->norm = found->norm;
+    into->zero = found->zero;
+    into->matrix_op_s = found->matrix_op_s;
+    into->disk_per_s = found->disk_per_s;
+    memcpy(into->update, found->update, sizeof into->update);
+    memcpy(into->codec, found->codec, sizeof into->codec);
+}
+
+typedef struct job {
+    question ask;
+    int ranks;
+    double budget_s;
+    const bt_part_shape *parts;
+    size_t n;
+    const char *folder;
+} job;
+
+static bt_code run_job(const bt_rates_wanted *w, const job *j, bt_rates *out, bt_err *err) {
+    size_t n = j->n;
+    char threads[16], budget[32];
+    const char **words = calloc(n + NUMBERS + 2, sizeof *words);
+    char(*shapes)[160] = calloc(n + 1, sizeof *shapes);
+    bt_text one, result;
+    bt_text_init(&one);
+    bt_text_init(&result);
+    bt_code code = words && shapes ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for %zu shapes", n);
+    if (code == BT_OK) {
+        snprintf(threads, sizeof threads, "%" PRId64, w->cfg->threads);
+        snprintf(budget, sizeof budget, "%.3f", j->budget_s);
+        const char *const first[] = {"plan",   BT_RATES_PROBE_WORD,    w->cfg->isa,
+                                     threads,  question_words[j->ask], budget,
+                                     j->folder};
+        size_t n_words = sizeof first / sizeof *first;
+        memcpy(words, first, sizeof first);
+        for (size_t i = 0; i < n; i++) {
+            bt_text_clear(&one);
+            bt_part_put(&one, &j->parts[i]);
+            snprintf(shapes[i], sizeof *shapes, "%s", bt_text_str(&one));
+            words[n_words++] = shapes[i];
+        }
+        const bt_run_once once = {.ranks = j->ranks,
+                                  .hosts = w->cfg->hosts,
+                                  .mpirun_args = w->cfg->mpirun_args,
+                                  .words = words,
+                                  .n_words = n_words};
+        code = bt_run_once_run(&once, &result, err);
+    }
+    if (code == BT_OK) code = bt_rates_take_json(out, bt_text_str(&result), result.len, err);
+    bt_text_release(&one);
+    bt_text_release(&result);
+    free(shapes);
+    free((void *)words);
+    return code;
+}
+
+static size_t missing_parts(const bt_rates_wanted *w, const bt_rates *have, bt_part_shape *out) {
+    size_t n = 0;
+    for (size_t i = 0; i < w->n_parts; i++) {
+        bool known = !w->anew && bt_rates_part(have, &w->parts[i]);
+        for (size_t k = 0; k < n; k++) known = known || bt_part_same(&out[k], &w->parts[i]);
+        if (!known) out[n++] = w->parts[i];
+    }
+    return n;
+}
+
+/* one job: its answer joins the rates */
+static bt_code ask(const bt_rates_wanted *w, const job *j, bt_rates *r, bt_text *told,
+                   bt_err *err) {
+    static const char *const what[] = {"", "memory, optimizers, codecs, ", "links, "};
+    bt_rates *found = calloc(1, sizeof *found);
+    if (!found) return bt_fail(err, BT_NOMEM, "no memory for the rates");
+    bt_code code = run_job(w, j, found, err);
+    if (code == BT_OK) {
+        merge(r, found, j->ask);
+        if (told)
+            bt_text_printf(told,
+                           "measured   %s%zu shape%s of layers and heads on %d rank%s x %d "
+                           "thread%s in %.1f s (machine load %.2f)\n",
+                           what[j->ask], found->n_parts, found->n_parts == 1 ? "" : "s", j->ranks,
+                           j->ranks == 1 ? "" : "s", (int)w->cfg->threads,
+                           w->cfg->threads == 1 ? "" : "s", found->probe_s, found->load);
+    }
+    free(found);
+    return code;
+}
+
+/* Ranks beyond the cores would only disturb each other: parts are measured by as many as can
+ * compute at the same time, links by all. */
+static bt_code complete(const bt_rates_wanted *w, bt_rates *r, const char *path, bt_text *told,
+                        bt_err *err) {
+    char folder[PATH_MAX];
+    bt_err trouble = BT_ERR_INIT;
+    bt_part_shape *missing = calloc(w->n_parts + 1, sizeof *missing);
+    if (!missing) return bt_fail(err, BT_NOMEM, "no memory for the rates");
+    size_t n = missing_parts(w, r, missing);
+    bool machine = w->anew || !(r->add_s > 0),
+         links = !w->no_links && (w->anew || !bt_rates_has_links(r, w->ranks));
+    data_folder(w->store, folder, sizeof folder);
+    job parts = {.ask = machine ? ASK_MACHINE : ASK_PARTS,
+                 .ranks = bt_rates_concurrent(w->cfg, w->ranks_per_host),
+                 .budget_s = w->budget_s > 0 ? w->budget_s : BT_PROBE_BUDGET_S,
+                 .parts = missing,
+                 .n = n,
+                 .folder = folder},
+        between = {.ask = ASK_LINKS, .ranks = w->ranks, .folder = folder};
+    bt_code code = BT_OK;
+    if ((n > 0 || machine || links) && w->never)
+        code = bt_fail(err, BT_NOTFOUND,
+                       "not all rates of this machine are known yet: 'bitrain plan' measures them");
+    if (code == BT_OK && (n > 0 || machine)) code = ask(w, &parts, r, told, err);
+    if (code == BT_OK && links) code = ask(w, &between, r, told, err);
+    free(missing);
+    if (code == BT_OK && (n > 0 || machine || links) && bt_rates_save(r, path, &trouble) != BT_OK &&
+        told)
+        bt_text_printf(told, "warning: %s\n", trouble.msg);
+    return code;
+}
+
+bt_code bt_machine_rates(const bt_rates_wanted *w, bt_rates *out, bt_text *told, bt_err *err) {
+    char folder[PATH_MAX], path[PATH_MAX + 64], refused[240];
+    data_folder(w->store, folder, sizeof folder);
+    BT_TRY(bt_rates_identify(out, w->cfg, bt_rates_concurrent(w->cfg, w->ranks_per_host), err));
+    bt_rates_path(out, folder, path, sizeof path);
+    BT_TRY(bt_rates_load(out, path, refused, sizeof refused, err));
+    if (refused[0] && told)
+        bt_text_printf(told, "rates      those in '%s' are not used: %s\n", path, refused);
+    return complete(w, out, path, told, err);
+}

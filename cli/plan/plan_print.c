@@ -1,0 +1,201 @@
+/* plan_print.c - the table of layouts, what speaks for the first, and what would change the order. */
+#include "cli/plan/plan_print.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/tables/metric.h"
+#include "engine/kernels/table/kernels.h"
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* phases that a plan knows about */
+static const bt_phase shown[] = {BT_PH_FWD,  BT_PH_BWD,   BT_PH_COMM_EXPOSED,
+                                 BT_PH_WAIT, BT_PH_OPTIM, BT_PH_CKPT};
+enum { N_SHOWN = sizeof shown / sizeof shown[0] };
+
+void bt_plan_put_header(bt_text *out) {
+    bt_text_printf(out, "%4s %10s %10s", "", "step", "tokens/s");
+    for (int i = 0; i < N_SHOWN; i++) bt_text_printf(out, " %9s", bt_phases[shown[i]].name);
+    bt_text_printf(out, " %10s  %s\n", "rank", "layout");
+}
+
+void bt_plan_put_row(const bt_layout *l, int number, bt_text *out) {
+    char buf[32], words[160];
+    bt_text_printf(out, "%4d %10s", number,
+                   bt_metric_format(buf, sizeof buf, 1e3 * l->time.step.step_s, BT_UNIT_MS));
+    bt_text_printf(out, " %10s",
+                   bt_metric_format(buf, sizeof buf, l->time.tokens_per_s, BT_UNIT_COUNT));
+    for (int i = 0; i < N_SHOWN; i++)
+        bt_text_printf(out, " %9s",
+                       bt_metric_format(buf, sizeof buf, 1e3 * l->time.step.phase_s[shown[i]],
+                                        BT_UNIT_MS));
+    bt_text_printf(out, " %10s",
+                   bt_metric_format(buf, sizeof buf, (double)l->rank_bytes, BT_UNIT_BYTES));
+    bt_text_printf(out, "  %s%s\n", bt_layout_words(l, words, sizeof words),
+                   l->fits ? "" : " (does not fit)");
+}
+
+void bt_plan_layout_json(bt_json *j, const char *key, const bt_layout *l) {
+    static const char *const recompute[] = {"none", "selective", "full"};
+    bt_json_object(j, key);
+    bt_json_int(j, "pp", l->shape.pp);
+    bt_json_int(j, "dp_replicate", l->shape.dp_replicate);
+    bt_json_int(j, "dp_shard", l->shape.dp_shard);
+    bt_json_int(j, "tp", l->shape.tp);
+    bt_json_int(j, "zero", l->zero);
+    bt_json_int(j, "micro_batch", l->micro_batch);
+    bt_json_int(j, "accum", l->accum);
+    bt_json_str(j, "recompute", recompute[l->recompute]);
+    bt_json_str(j, "gather", l->gather == BT_GATHER_STEP ? "step" : "layer");
+    bt_json_str(j, "codec", bt_codec_at((bt_codec_id)l->codec)->name);
+    bt_json_bool(j, "fits", l->fits);
+    bt_json_int(j, "rank_bytes", (int64_t)l->rank_bytes);
+    bt_json_num(j, "step_ms", 1e3 * l->time.step.step_s);
+    bt_json_num(j, "tokens_per_s", l->time.tokens_per_s);
+    for (int p = 0; p < BT_PHASE_COUNT; p++)
+        bt_json_num(j, bt_rank_metrics[bt_phases[p].metric].key, 1e3 * l->time.step.phase_s[p]);
+    bt_json_num(j, "bubble_frac", l->time.step.bubble_frac);
+    bt_json_num(j, "exchange_exposed_ms", 1e3 * l->time.step.exchange_s);
+    bt_json_num(j, "grad_bytes", l->time.grad_bytes);
+    bt_json_bool(j, "scaled_rates", l->time.scaled);
+    bt_json_end(j, '}');
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static double to_the_end_s(const bt_layout_choice *c) {
+    return (double)c->settings.steps * c->layouts.at[0].time.step.step_s;
+}
+
+static void put_head(const bt_layout_choice *c, bt_text *out) {
+    char params[32];
+    bt_model_cfg m;
+    const bt_run_cfg *cfg = &c->settings;
+    bt_run_cfg_model(cfg, &m);
+    bt_text_printf(
+        out,
+        "plan       %s: %s parameters, vocabulary %d, %" PRId64
+        " tokens a step, %d rank%s x %" PRId64 " thread%s, %s kernels\n",
+        cfg->preset,
+        bt_metric_format(params, sizeof params, (double)bt_model_count(&m).params, BT_UNIT_COUNT),
+        m.V, cfg->batch_tokens, c->search.cluster.ranks, c->search.cluster.ranks == 1 ? "" : "s",
+        cfg->threads, cfg->threads == 1 ? "" : "s", bt_kernels_isa());
+    double crowd = bt_cluster_crowd(&c->search.cluster, cfg);
+    if (crowd > 1)
+        bt_text_printf(out,
+                       "crowded    %d cores for all threads: computing takes %.3g times as long\n",
+                       c->search.cluster.cores, crowd);
+    bt_text_printf(out,
+                   "layouts    %zu legal (%zu fit the memory, %zu combinations refused); the "
+                   "times are predictions\n",
+                   c->layouts.n, c->layouts.fitting, c->layouts.refused);
+}
+
+/* What is faster but does not fit, and what a codec would do: nothing that the planner may choose by
+ * itself. */
+static void put_else(const bt_layout_choice *c, bt_text *out) {
+    char words[160], bytes[32], ms[32];
+    const bt_layout *best = &c->layouts.at[0];
+    for (size_t i = 0; i < c->layouts.n; i++) {
+        const bt_layout *l = &c->layouts.at[i];
+        if (l->fits || l->time.step.step_s >= best->time.step.step_s) continue;
+        bt_text_printf(out, "otherwise  with %s a rank: %s, ",
+                       bt_metric_format(bytes, sizeof bytes, (double)l->rank_bytes, BT_UNIT_BYTES),
+                       bt_layout_words(l, words, sizeof words));
+        bt_text_printf(out, "%s a step\n",
+                       bt_metric_format(ms, sizeof ms, 1e3 * l->time.step.step_s, BT_UNIT_MS));
+        break;
+    }
+    for (int k = 0; k < BT_CODEC_COUNT; k++) {
+        bt_layout other = *best;
+        bt_run_cfg *cfg = malloc(sizeof *cfg);
+        bt_err why = BT_ERR_INIT;
+        other.codec = k;
+        bool faster =
+            cfg && k != best->codec && bt_layout_settings(&c->search, &other, cfg, &why) == BT_OK &&
+            bt_time_predict(cfg, &c->rates, &c->search.cluster, &other.time, &why) == BT_OK &&
+            other.time.step.step_s < 0.99 * best->time.step.step_s;
+        free(cfg);
+        if (faster)
+            bt_text_printf(out, "otherwise  with --codec %s, which rounds gradients: %s a step\n",
+                           bt_codec_at((bt_codec_id)k)->name,
+                           bt_metric_format(ms, sizeof ms, 1e3 * other.time.step.step_s,
+                                            BT_UNIT_MS));
+    }
+}
+
+static void put_advice(const bt_layout_choice *c, bt_text *out) {
+    const bt_run_cfg *cfg = &c->settings;
+    int64_t dp = cfg->dp_replicate * cfg->dp_shard, mine = cfg->batch_tokens / dp;
+    double share = c->layouts.at[0].time.step.exchange_s / c->layouts.at[0].time.step.step_s;
+    if (dp < 2 || share < 0.1) return;
+    bt_text_printf(out,
+                   "batch      %.0f %% of a step is the exchange of gradients after %" PRId64
+                   " tokens a rank: a batch k times as large makes that share smaller; AdamW's "
+                   "learning rate then grows by sqrt(k) (Malladi et al. 2022, arXiv:2205.10287)\n",
+                   100 * share, mine);
+}
+
+void bt_plan_put_text(const bt_layout_choice *c, int rows, bt_text *out) {
+    char time[32], bytes[32];
+    put_head(c, out);
+    bt_plan_put_header(out);
+    for (size_t i = 0; i < c->layouts.n && (int)i < rows; i++)
+        bt_plan_put_row(&c->layouts.at[i], (int)i + 1, out);
+    if (c->layouts.n > (size_t)rows)
+        bt_text_printf(out, "%4s and %zu slower ones\n", "", c->layouts.n - (size_t)rows);
+    bt_text_put(out, "why        ");
+    bt_layout_why(&c->layouts, out);
+    bt_text_put(out, "\n");
+    put_else(c, out);
+    put_advice(c, out);
+    bt_text_printf(out, "time       about %s for %" PRId64 " steps",
+                   bt_duration(time, sizeof time, to_the_end_s(c)), c->settings.steps);
+    double ckpt = c->layouts.at[0].time.ckpt_s;
+    if (ckpt > 0)
+        bt_text_printf(out, "; a checkpoint takes %s at %s/s of the disk",
+                       bt_duration(time, sizeof time, ckpt),
+                       bt_metric_format(bytes, sizeof bytes, c->rates.disk_per_s, BT_UNIT_BYTES));
+    bt_text_put(out, "\n");
+}
+
+void bt_plan_put_json(const bt_layout_choice *c, int rows, bt_text *out) {
+    bt_json j;
+    bt_model_cfg m;
+    bt_text why;
+    const bt_run_cfg *cfg = &c->settings;
+    bt_run_cfg_model(cfg, &m);
+    bt_text_init(&why);
+    bt_layout_why(&c->layouts, &why);
+    bt_json_begin(&j, out);
+    bt_json_object(&j, NULL);
+    bt_json_int(&j, "version", 1);
+    bt_json_bool(&j, "simulation", false);
+    bt_json_bool(&j, "prediction", true);
+    bt_json_str(&j, "preset", cfg->preset);
+    bt_json_int(&j, "params", (int64_t)bt_model_count(&m).params);
+    bt_json_int(&j, "ranks", c->search.cluster.ranks);
+    bt_json_int(&j, "threads", cfg->threads);
+    bt_json_int(&j, "cores", c->search.cluster.cores);
+    bt_json_int(&j, "batch_tokens", cfg->batch_tokens);
+    bt_json_int(&j, "steps", cfg->steps);
+    bt_json_str(&j, "isa", bt_kernels_isa());
+    bt_json_int(&j, "legal", (int64_t)c->layouts.n);
+    bt_json_int(&j, "fitting", (int64_t)c->layouts.fitting);
+    bt_json_str(&j, "why", bt_text_str(&why));
+    bt_json_num(&j, "seconds", to_the_end_s(c));
+    bt_json_num(&j, "ckpt_s", c->layouts.at[0].time.ckpt_s);
+    bt_json_num(&j, "probe_s", c->rates.probe_s);
+    bt_json_num(&j, "probe_load", c->rates.load);
+    bt_json_array(&j, "layouts");
+    for (size_t i = 0; i < c->layouts.n && (int)i < rows; i++)
+        bt_plan_layout_json(&j, NULL, &c->layouts.at[i]);
+    bt_json_end(&j, ']');
+    bt_json_end(&j, '}');
+    bt_text_put(out, "\n");
+    bt_text_release(&why);
+}

@@ -1,0 +1,277 @@
+/* layout_search.c - legal combinations, their memory, their order. */
+#include "engine/plan/layout_search.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/plan/plan.h"
+
+enum { MICRO_SIZES = 6, RECOMPUTES = 3, TP_MOST = 64 };
+
+/* ---- freedom --------------------------------------------------------------------------------- */
+
+static bool given(const bt_opts *o, const char *key) {
+    size_t i = bt_opt_find(o->table, o->n, key);
+    return i < o->n && o->origin[i] > BT_FROM_PRESET;
+}
+
+bt_layout_freedom bt_layout_freedom_of(const bt_opts *o) {
+    bool mesh = given(o, "mesh.dp_replicate") || given(o, "mesh.dp_shard") || given(o, "mesh.tp") ||
+                given(o, "mesh.pp");
+    return (bt_layout_freedom){.mesh = !mesh,
+                               .zero = !given(o, "mesh.zero"),
+                               .micro_batch = !given(o, "train.micro_batch") &&
+                                              !given(o, "train.accum"),
+                               .recompute = !given(o, "train.recompute"),
+                               .gather = !given(o, "parallel.gather")};
+}
+
+/* ---- settings -------------------------------------------------------------------------------- */
+
+bt_code bt_layout_settings(const bt_layout_search *s, const bt_layout *l, bt_run_cfg *out,
+                           bt_err *err) {
+    *out = *s->cfg;
+    out->ranks = s->cluster.ranks;
+    out->pp = l->shape.pp;
+    out->dp_replicate = l->shape.dp_replicate;
+    out->dp_shard = l->shape.dp_shard;
+    out->tp = l->shape.tp;
+    out->zero = l->zero;
+    out->recompute = l->recompute;
+    out->gather = l->gather;
+    out->codec = l->codec;
+    if (s->may.micro_batch) {
+        out->micro_batch = l->micro_batch;
+        out->accum = 0;
+    }
+    return bt_run_cfg_resolve(out, s->cluster.ranks, err);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static double room_of_rank(const bt_cluster *c) {
+    int here = c->ranks < c->ranks_per_host ? c->ranks : c->ranks_per_host;
+    return c->memory_bytes / here;
+}
+
+/* stages differ; shards and tensor-parallel ranks of a stage hardly */
+static size_t largest_rank(const bt_run_cfg *cfg, const bt_mesh_shape *shape) {
+    size_t most = 0;
+    for (int k = 0; k < shape->pp; k++) {
+        const bt_mesh_coord at = {.pp = k};
+        size_t bytes = bt_plan_bytes(cfg, bt_mesh_rank_of(shape, &at));
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+
+typedef struct search {
+    const bt_layout_search *s;
+    bt_layouts *out;
+    bt_run_cfg *cfg; /* scratch */
+} search;
+
+static bt_code push(bt_layouts *l, const bt_layout *x, bt_err *err) {
+    if (l->n == l->cap) {
+        size_t cap = l->cap ? 2 * l->cap : 64;
+        bt_layout *more = realloc(l->at, cap * sizeof *more);
+        if (!more) return bt_fail(err, BT_NOMEM, "no memory for %zu layouts", cap);
+        l->at = more;
+        l->cap = cap;
+    }
+    l->at[l->n++] = *x;
+    return BT_OK;
+}
+
+static bool known(const bt_layouts *l, const bt_layout *x) {
+    for (size_t i = 0; i < l->n; i++) {
+        const bt_layout *y = &l->at[i];
+        if (memcmp(&y->shape, &x->shape, sizeof x->shape) == 0 && y->zero == x->zero &&
+            y->gather == x->gather && y->micro_batch == x->micro_batch)
+            return true;
+    }
+    return false;
+}
+
+static void note_refusal(search *f, const bt_err *why) {
+    if (f->out->refused++ == 0) snprintf(f->out->reason, sizeof f->out->reason, "%.230s", why->msg);
+}
+
+/* of the ways to recompute the first that fits; if none does, the last */
+static bt_code add_layout(search *f, bt_layout x, bt_err *err) {
+    bt_err why = BT_ERR_INIT;
+    double room = room_of_rank(&f->s->cluster);
+    int first = f->s->may.recompute ? 0 : (int)f->s->cfg->recompute,
+        last = f->s->may.recompute ? RECOMPUTES - 1 : first;
+    for (int k = first; k <= last; k++) {
+        x.recompute = k;
+        if (bt_layout_settings(f->s, &x, f->cfg, &why) != BT_OK) {
+            note_refusal(f, &why);
+            return BT_OK;
+        }
+        x.micro_batch = f->cfg->micro_batch;
+        x.accum = f->cfg->accum;
+        bt_run_cfg_mesh(f->cfg, &x.shape);
+        if (known(f->out, &x)) return BT_OK;
+        x.rank_bytes = largest_rank(f->cfg, &x.shape);
+        if (f->out->least_bytes == 0 || x.rank_bytes < f->out->least_bytes)
+            f->out->least_bytes = x.rank_bytes;
+        x.fits = room <= 0 || (double)x.rank_bytes <= room;
+        if (x.fits) break;
+    }
+    f->out->fitting += x.fits;
+    return push(f->out, &x, err);
+}
+
+/* 0, the resolver's own choice, and powers of two */
+static bt_code add_micro_batches(search *f, bt_layout x, bt_err *err) {
+    if (!f->s->may.micro_batch) {
+        x.micro_batch = f->s->cfg->micro_batch;
+        return add_layout(f, x, err);
+    }
+    x.micro_batch = 0;
+    BT_TRY(add_layout(f, x, err));
+    int64_t dp = (int64_t)x.shape.dp_replicate * x.shape.dp_shard, T = f->s->cfg->seq_len,
+            mine = f->s->cfg->batch_tokens / T / (dp > 0 ? dp : 1), size = 1;
+    for (int i = 0; i < MICRO_SIZES && size <= mine; i++, size *= 2) {
+        x.micro_batch = size;
+        /* activations of more tokens than this leave every cache */
+        if (mine % size == 0 && (size == 1 || size * T <= 16384)) BT_TRY(add_layout(f, x, err));
+    }
+    return BT_OK;
+}
+
+static bt_code add_gathers(search *f, bt_layout x, bt_err *err) {
+    bool both = f->s->may.gather && x.zero == 3 && x.shape.pp == 1;
+    x.gather = f->s->cfg->gather;
+    BT_TRY(add_micro_batches(f, x, err));
+    if (!both) return BT_OK;
+    x.gather = x.gather == BT_GATHER_STEP ? BT_GATHER_LAYER : BT_GATHER_STEP;
+    return add_micro_batches(f, x, err);
+}
+
+/* dp ranks as replicas of shards: all of them, or (several hosts) those of a host */
+static bt_code add_shards(search *f, bt_layout x, int dp, bt_err *err) {
+    const bt_cluster *c = &f->s->cluster;
+    for (int zero = 0; zero <= 3; zero++) {
+        if (!f->s->may.zero && zero != f->s->cfg->zero) continue;
+        if (zero > 0 && dp == 1) continue;
+        x.zero = zero;
+        x.shape.dp_shard = zero ? dp : 1;
+        x.shape.dp_replicate = dp / x.shape.dp_shard;
+        BT_TRY(add_gathers(f, x, err));
+        int here = c->ranks_per_host / x.shape.tp;
+        if (zero == 0 || here <= 1 || here >= dp || dp % here != 0) continue;
+        x.shape.dp_shard = here;
+        x.shape.dp_replicate = dp / here;
+        BT_TRY(add_gathers(f, x, err));
+    }
+    return BT_OK;
+}
+
+static bt_code add_meshes(search *f, bt_err *err) {
+    const bt_run_cfg *cfg = f->s->cfg;
+    int ranks = f->s->cluster.ranks;
+    bt_layout x = {.codec = cfg->codec};
+    if (!f->s->may.mesh) {
+        bt_run_cfg_mesh(cfg, &x.shape);
+        if (x.shape.dp_replicate == 0 && !f->s->may.zero) {
+            x.zero = (int)cfg->zero;
+            return add_gathers(f, x, err);
+        }
+        int inner = x.shape.pp * x.shape.tp;
+        if (ranks % inner == 0 && x.shape.dp_replicate <= 1 && x.shape.dp_shard == 1)
+            return add_shards(f, x, ranks / inner, err);
+        x.zero = (int)cfg->zero;
+        return add_gathers(f, x, err);
+    }
+    for (int tp = 1; tp <= ranks && tp <= TP_MOST; tp++) {
+        if (ranks % tp != 0 || tp > f->s->cluster.ranks_per_host) continue;
+        for (int pp = 1; pp <= ranks / tp && pp <= cfg->n_layers; pp++) {
+            if (ranks / tp % pp != 0) continue;
+            x.shape = (bt_mesh_shape){.pp = pp, .tp = tp};
+            BT_TRY(add_shards(f, x, ranks / tp / pp, err));
+        }
+    }
+    return BT_OK;
+}
+
+bt_code bt_layouts_find(bt_layouts *out, const bt_layout_search *s, bt_err *err) {
+    *out = (bt_layouts){0};
+    search f = {.s = s, .out = out, .cfg = malloc(sizeof *f.cfg)};
+    bt_code code = f.cfg ? add_meshes(&f, err)
+                         : bt_fail(err, BT_NOMEM, "no memory for the settings");
+    free(f.cfg);
+    if (code == BT_OK && out->n == 0)
+        code = bt_fail(err, BT_ARG, "no layout of %d rank%s is possible: %s", s->cluster.ranks,
+                       s->cluster.ranks == 1 ? "" : "s", out->reason);
+    return code;
+}
+
+void bt_layouts_release(bt_layouts *l) {
+    free(l->at);
+    *l = (bt_layouts){0};
+}
+
+/* ---- times ----------------------------------------------------------------------------------- */
+
+static size_t add_shape(bt_part_shape *out, size_t n, size_t most, const bt_part_shape *s) {
+    for (size_t i = 0; i < n; i++)
+        if (bt_part_same(&out[i], s)) return n;
+    if (n < most) out[n++] = *s;
+    return n;
+}
+
+size_t bt_layouts_shapes(const bt_layouts *l, const bt_layout_search *s, bt_part_shape *out,
+                         size_t most) {
+    size_t n = 0;
+    bt_run_cfg *cfg = malloc(sizeof *cfg);
+    for (size_t i = 0; cfg && i < l->n; i++) {
+        if (bt_layout_settings(s, &l->at[i], cfg, NULL) != BT_OK) continue;
+        bt_part_shape layer = bt_part_layer(cfg, l->at[i].shape.tp),
+                      head = bt_part_head(cfg, l->at[i].shape.tp);
+        n = add_shape(out, n, most, &layer);
+        n = add_shape(out, n, most, &head);
+    }
+    free(cfg);
+    return n;
+}
+
+static int by_speed(const void *a, const void *b) {
+    const bt_layout *x = a, *y = b;
+    if (x->fits != y->fits) return x->fits ? -1 : 1;
+    double dx = x->time.step.step_s, dy = y->time.step.step_s;
+    if (dx < dy || dx > dy) return dx < dy ? -1 : 1;
+    return x->rank_bytes < y->rank_bytes ? -1 : x->rank_bytes > y->rank_bytes;
+}
+
+bt_code bt_layouts_predict(bt_layouts *l, const bt_layout_search *s, const bt_rates *r,
+                           bt_err *err) {
+    bt_run_cfg *cfg = malloc(sizeof *cfg);
+    bt_code code = cfg ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the settings");
+    for (size_t i = 0; code == BT_OK && i < l->n; i++) {
+        code = bt_layout_settings(s, &l->at[i], cfg, err);
+        if (code == BT_OK) code = bt_time_predict(cfg, r, &s->cluster, &l->at[i].time, err);
+    }
+    free(cfg);
+    if (code == BT_OK) qsort(l->at, l->n, sizeof *l->at, by_speed);
+    return code;
+}
+
+const char *bt_layout_words(const bt_layout *l, char *buf, size_t size) {
+    static const char *const recompute[] = {"", ", recompute selective", ", recompute full"};
+    char zero[64] = "";
+    if (l->zero && l->shape.dp_replicate > 1)
+        snprintf(zero, sizeof zero, " (ZeRO-%d over %d)", l->zero, l->shape.dp_shard);
+    else if (l->zero)
+        snprintf(zero, sizeof zero, " (ZeRO-%d%s)", l->zero,
+                 l->zero == 3 && l->gather == BT_GATHER_STEP ? ", gathered once a step" : "");
+    snprintf(buf, size, "pp %d x dp %d%s x tp %d, %" PRId64 " micro-batch%s of %" PRId64 "%s",
+             l->shape.pp, l->shape.dp_replicate * l->shape.dp_shard, zero, l->shape.tp, l->accum,
+             l->accum == 1 ? "" : "es", l->micro_batch, recompute[l->recompute]);
+    return buf;
+}

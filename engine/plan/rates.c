@@ -1,0 +1,208 @@
+/* rates.c - shapes of parts, and rates looked up and scaled. */
+#include "engine/plan/rates.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/config/rank_setup.h"
+#include "engine/model/shape/params.h"
+
+/* ---- shapes ---------------------------------------------------------------------------------- */
+
+static bt_part_shape shape_of(const bt_run_cfg *cfg, bt_part_kind kind) {
+    return (bt_part_shape){.kind = kind,
+                           .T = (int32_t)cfg->seq_len,
+                           .B = (int32_t)cfg->micro_batch,
+                           .norm = cfg->norm,
+                           .act = cfg->act,
+                           .linear = cfg->linear,
+                           .qk_norm = cfg->qk_norm,
+                           .precision = cfg->precision,
+                           .grad_int8 = cfg->grad == BT_GRAD_INT8,
+                           .recompute = cfg->recompute};
+}
+
+bt_part_shape bt_part_layer(const bt_run_cfg *cfg, int tp) {
+    bt_part_shape s = shape_of(cfg, BT_PART_LAYER);
+    bt_model_cfg whole, part;
+    bt_run_cfg_model(cfg, &whole);
+    if (bt_slice_cfg(&part, &whole, (bt_model_slice){.tp_size = tp}, NULL) != BT_OK) part = whole;
+    s.C = part.C;
+    s.H = part.H;
+    s.KV = part.KV;
+    s.D = part.D;
+    s.F = part.F;
+    /* a kv head that several ranks share has queries on each: alone, a layer has whole groups */
+    while (s.KV > 1 && s.H % s.KV != 0) s.KV--;
+    return s;
+}
+
+bt_part_shape bt_part_head(const bt_run_cfg *cfg, int tp) {
+    bt_part_shape s = shape_of(cfg, BT_PART_HEAD);
+    s.C = (int32_t)cfg->d_model;
+    s.V = (int32_t)((cfg->vocab + tp - 1) / tp);
+    s.recompute = 0;
+    return s;
+}
+
+double bt_part_ops(const bt_part_shape *s) {
+    double tokens = (double)s->T * s->B, weights;
+    if (s->kind == BT_PART_HEAD)
+        weights = (double)s->C * s->V;
+    else
+        weights = (double)s->C * s->D * (2.0 * s->H + 2.0 * s->KV) + 3.0 * s->C * s->F;
+    return 6 * weights * tokens;
+}
+
+double bt_part_attention_ops(const bt_part_shape *s) {
+    return s->kind == BT_PART_HEAD ? 0 : 6.0 * s->T * s->H * s->D * ((double)s->T * s->B);
+}
+
+bool bt_part_same(const bt_part_shape *a, const bt_part_shape *b) {
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+const bt_part_rate *bt_rates_part(const bt_rates *r, const bt_part_shape *s) {
+    for (size_t i = r->n_parts; i-- > 0;)
+        if (bt_part_same(&r->parts[i].shape, s)) return &r->parts[i];
+    return NULL;
+}
+
+/* settings under which other kernels run weigh more than any size */
+static double distance(const bt_part_shape *a, const bt_part_shape *b) {
+    double far = 0;
+    far += 64.0 * (a->linear != b->linear) + 32.0 * (a->precision != b->precision) +
+           16.0 * (a->grad_int8 != b->grad_int8) + 8.0 * (a->norm != b->norm) +
+           8.0 * (a->recompute != b->recompute) + 2.0 * (a->act != b->act) +
+           2.0 * (a->qk_norm != b->qk_norm);
+    far += fabs(log(bt_part_ops(a) / bt_part_ops(b))) + 2 * fabs(log((double)a->C / b->C)) +
+           2 * fabs(log((double)a->T / b->T));
+    if (a->kind == BT_PART_LAYER)
+        far += 2 * fabs(log((double)a->F / b->F)) +
+               2 * fabs(log((double)a->H * a->D / ((double)b->H * b->D)));
+    return far;
+}
+
+static double weights_of(const bt_part_shape *s) { return bt_part_ops(s) / (6.0 * s->T * s->B); }
+
+/* what full recomputation adds to backward is another forward; selective: gate and up again */
+static double recomputed(const bt_part_shape *s, double fwd_s, double attn_s) {
+    double gate_up = 2.0 * s->C * s->F / weights_of(s);
+    return s->recompute == BT_RECOMPUTE_FULL        ? fwd_s
+           : s->recompute == BT_RECOMPUTE_SELECTIVE ? gate_up * (fwd_s - attn_s)
+                                                    : 0;
+}
+
+bt_part_rate bt_part_scaled(const bt_part_rate *from, const bt_part_shape *to) {
+    const bt_part_shape *s = &from->shape;
+    double work = bt_part_ops(to) / bt_part_ops(s),
+           attention = s->kind == BT_PART_HEAD
+                           ? 1
+                           : bt_part_attention_ops(to) / bt_part_attention_ops(s);
+    bt_part_rate out = {.shape = *to,
+                        .attn_fwd_s = from->attn_fwd_s * attention,
+                        .attn_bwd_s = from->attn_bwd_s * attention,
+                        .quantise_s = from->quantise_s * weights_of(to) / weights_of(s)};
+    double again = recomputed(s, from->fwd_s, from->attn_fwd_s);
+    out.fwd_s = (from->fwd_s - from->attn_fwd_s) * work + out.attn_fwd_s;
+    out.bwd_s = fmax(0, from->bwd_s - again - from->attn_bwd_s) * work + out.attn_bwd_s;
+    out.bwd_s += recomputed(to, out.fwd_s, out.attn_fwd_s);
+    return out;
+}
+
+bool bt_rates_part_near(const bt_rates *r, const bt_part_shape *s, bt_part_rate *out) {
+    const bt_part_rate *best = bt_rates_part(r, s);
+    double far = INFINITY;
+    if (best) {
+        *out = *best;
+        return true;
+    }
+    for (size_t i = 0; i < r->n_parts; i++) {
+        const bt_part_rate *p = &r->parts[i];
+        double d = p->shape.kind == s->kind ? distance(&p->shape, s) : INFINITY;
+        if (d < far) far = d, best = p;
+    }
+    if (best) *out = bt_part_scaled(best, s);
+    return best != NULL;
+}
+
+void bt_rates_put_part(bt_rates *r, const bt_part_rate *p) {
+    for (size_t i = 0; i < r->n_parts; i++) {
+        if (!bt_part_same(&r->parts[i].shape, &p->shape)) continue;
+        r->parts[i] = *p;
+        return;
+    }
+    if (r->n_parts == BT_RATES_MAX) {
+        memmove(r->parts, r->parts + 1, (BT_RATES_MAX - 1) * sizeof *r->parts);
+        r->n_parts--;
+    }
+    r->parts[r->n_parts++] = *p;
+}
+
+double bt_rates_elem(const bt_elem_rate *e, double n) {
+    double at = log(fmax(n, 1) / BT_ELEMS_SMALL) / log((double)BT_ELEMS_LARGE / BT_ELEMS_SMALL);
+    at = fmin(1, fmax(0, at));
+    return e->small_s + at * (e->large_s - e->small_s);
+}
+
+bool bt_rates_has_links(const bt_rates *r, int world) {
+    for (size_t i = 0; i < r->n_links; i++)
+        if (r->links[i].world == world) return true;
+    return world < 2;
+}
+
+void bt_rates_put_links(bt_rates *r, const bt_link_rate *links, size_t n) {
+    size_t kept = 0;
+    if (n == 0 || n > BT_RATES_LINKS) return;
+    for (size_t i = 0; i < r->n_links; i++)
+        if (r->links[i].world != links[0].world) r->links[kept++] = r->links[i];
+    if (kept + n > BT_RATES_LINKS) { /* the oldest go */
+        size_t gone = kept + n - BT_RATES_LINKS;
+        memmove(r->links, r->links + gone, (kept - gone) * sizeof *r->links);
+        kept -= gone;
+    }
+    memcpy(r->links + kept, links, n * sizeof *links);
+    r->n_links = kept + n;
+}
+
+const bt_link_rate *bt_rates_link(const bt_rates *r, int world, int n, int stride) {
+    const bt_link_rate *best = NULL;
+    double far = INFINITY;
+    for (size_t i = 0; i < r->n_links; i++) {
+        const bt_link_rate *l = &r->links[i];
+        if (!(l->bytes_per_s > 0)) continue;
+        double d = fabs(log((double)l->n / n)) + 0.1 * (l->stride != stride) +
+                   0.2 * fabs(log((double)l->world / world));
+        if (d < far) far = d, best = l;
+    }
+    return best;
+}
+
+/* ---- as text --------------------------------------------------------------------------------- */
+
+static const char *const kinds[] = {"layer", "head"};
+
+void bt_part_put(bt_text *out, const bt_part_shape *s) {
+    bt_text_printf(out, "%s:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d", kinds[s->kind], s->C,
+                   s->H, s->KV, s->D, s->F, s->V, s->T, s->B, s->norm, s->act, s->linear,
+                   s->qk_norm, s->precision, s->grad_int8, s->recompute);
+}
+
+bool bt_part_parse(const char *text, bt_part_shape *s) {
+    char kind[8];
+    memset(s, 0, sizeof *s);
+    if (sscanf(text, "%7[a-z]:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d:%d", kind, &s->C, &s->H,
+               &s->KV, &s->D, &s->F, &s->V, &s->T, &s->B, &s->norm, &s->act, &s->linear,
+               &s->qk_norm, &s->precision, &s->grad_int8, &s->recompute) != 16)
+        return false;
+    bool layer = strcmp(kind, kinds[BT_PART_LAYER]) == 0,
+         head = strcmp(kind, kinds[BT_PART_HEAD]) == 0;
+    s->kind = head ? BT_PART_HEAD : BT_PART_LAYER;
+    return (head && s->C > 0 && s->V > 0 && s->T > 0 && s->B > 0) ||
+           (layer && s->C > 0 && s->H > 0 && s->KV > 0 && s->D > 0 && s->F > 0 && s->T > 0 &&
+            s->B > 0);
+}

@@ -1,0 +1,334 @@
+/* rates_file.c - rates as a JSON file, and whose they are. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "engine/kernels/table/cpu.h"
+#include "engine/kernels/table/kernels.h"
+#include "engine/plan/rates.h"
+
+enum { FILE_MOST = 4 << 20 };
+
+/* ---- whose ----------------------------------------------------------------------------------- */
+
+static uint64_t file_hash(const char *path) {
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    uint64_t hash = 0;
+    if (fd < 0) return 0;
+    if (fstat(fd, &st) == 0 && st.st_size > 0) {
+        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p != MAP_FAILED) {
+            hash = XXH3_64bits(p, (size_t)st.st_size);
+            munmap(p, (size_t)st.st_size);
+        }
+    }
+    close(fd);
+    return hash;
+}
+
+int bt_rates_concurrent(const bt_run_cfg *cfg, int ranks_per_host) {
+    int threads = cfg->threads > 0 ? (int)cfg->threads : 1, fit = bt_cpu_get()->cores / threads;
+    return fit < 1 ? 1 : fit < ranks_per_host ? fit : ranks_per_host;
+}
+
+bt_code bt_rates_identify(bt_rates *r, const bt_run_cfg *cfg, int ranks, bt_err *err) {
+    char host[64] = "";
+    gethostname(host, sizeof host - 1);
+    uint64_t program = file_hash("/proc/self/exe"),
+             hosts = cfg->hosts[0] ? file_hash(cfg->hosts) : 0;
+    if (!program) return bt_fail_errno(err, BT_IO, errno, "cannot read this program's own file");
+    *r = (bt_rates){.ranks = ranks, .threads = (int32_t)cfg->threads, .cores = bt_cpu_get()->cores};
+    snprintf(r->machine, sizeof r->machine, "%s, %.80s, %d cores", host, bt_cpu_get()->model,
+             bt_cpu_get()->cores);
+    snprintf(r->build, sizeof r->build, "%016" PRIx64, program);
+    snprintf(r->use, sizeof r->use,
+             "%d ranks at a time x %d threads, kernels %.15s, hosts %016" PRIx64, ranks,
+             (int)cfg->threads, cfg->isa, hosts);
+    return BT_OK;
+}
+
+void bt_rates_path(const bt_rates *r, const char *dir, char *out, size_t size) {
+    XXH64_hash_t whose = XXH3_64bits(r->machine, strlen(r->machine));
+    whose = XXH3_64bits_withSeed(r->use, strlen(r->use), whose);
+    snprintf(out, size, "%s/rates/%dx%d-%08x.json", dir, r->ranks, r->threads, (unsigned)whose);
+}
+
+/* ---- out ------------------------------------------------------------------------------------- */
+
+/* the numbers that stand alone, in both directions */
+#define NUMBERS(X) \
+    X(probe_s) X(load) X(read_per_s) X(triad_per_s) X(add_s) X(matrix_op_s) X(disk_per_s)
+
+static void put_parts(bt_json *j, const bt_rates *r) {
+    bt_text key;
+    bt_text_init(&key);
+    bt_json_array(j, "parts");
+    for (size_t i = 0; i < r->n_parts; i++) {
+        const bt_part_rate *p = &r->parts[i];
+        bt_text_clear(&key);
+        bt_part_put(&key, &p->shape);
+        bt_json_object(j, NULL);
+        bt_json_str(j, "shape", bt_text_str(&key));
+        bt_json_num(j, "fwd_s", p->fwd_s);
+        bt_json_num(j, "bwd_s", p->bwd_s);
+        bt_json_num(j, "attn_fwd_s", p->attn_fwd_s);
+        bt_json_num(j, "attn_bwd_s", p->attn_bwd_s);
+        bt_json_num(j, "quantise_s", p->quantise_s);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+    bt_text_release(&key);
+}
+
+static void put_links(bt_json *j, const bt_rates *r) {
+    bt_json_array(j, "links");
+    for (size_t i = 0; i < r->n_links; i++) {
+        const bt_link_rate *l = &r->links[i];
+        bt_json_object(j, NULL);
+        bt_json_int(j, "world", l->world);
+        bt_json_int(j, "ranks", l->n);
+        bt_json_num(j, "agree_s", l->agree_s);
+        bt_json_int(j, "stride", l->stride);
+        bt_json_num(j, "latency_s", l->latency_s);
+        bt_json_num(j, "bytes_per_s", l->bytes_per_s);
+        bt_json_num(j, "meet_s", l->meet_s);
+        bt_json_num(j, "rows_bytes_per_s", l->rows_bytes_per_s);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+}
+
+static void put_elem(bt_json *j, const char *name, const bt_elem_rate *e) {
+    bt_json_object(j, name);
+    bt_json_num(j, "small_s", e->small_s);
+    bt_json_num(j, "large_s", e->large_s);
+    bt_json_end(j, '}');
+}
+
+static void put_by_name(bt_json *j, const bt_rates *r) {
+    bt_json_object(j, "elements");
+    put_elem(j, "norm", &r->norm);
+    put_elem(j, "zero", &r->zero);
+    for (int i = 0; i < BT_OPTIM_COUNT; i++)
+        put_elem(j, bt_optim_info_of((bt_optim_id)i)->name, &r->update[i]);
+    bt_json_end(j, '}');
+    bt_json_object(j, "codecs");
+    for (int i = 0; i < BT_CODEC_COUNT; i++) {
+        bt_json_object(j, bt_codec_at((bt_codec_id)i)->name);
+        bt_json_num(j, "wire_bytes", r->codec[i].wire_bytes);
+        bt_json_num(j, "encode_s", r->codec[i].encode_s);
+        bt_json_num(j, "decode_s", r->codec[i].decode_s);
+        bt_json_num(j, "decode_add_s", r->codec[i].decode_add_s);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, '}');
+    bt_json_array(j, "ops");
+    for (size_t i = 0; i < r->n_ops; i++) {
+        bt_json_object(j, NULL);
+        bt_json_str(j, "op", r->ops[i].op);
+        bt_json_num(j, "rate", r->ops[i].rate);
+        bt_json_str(j, "unit", r->ops[i].unit);
+        bt_json_end(j, '}');
+    }
+    bt_json_end(j, ']');
+}
+
+void bt_rates_put_json(const bt_rates *r, bt_text *out) {
+    bt_json j;
+    bt_json_begin(&j, out);
+    bt_json_object(&j, NULL);
+    bt_json_int(&j, "version", BT_RATES_VERSION);
+    bt_json_str(&j, "machine", r->machine);
+    bt_json_str(&j, "build", r->build);
+    bt_json_str(&j, "use", r->use);
+    bt_json_int(&j, "ranks", r->ranks);
+    bt_json_int(&j, "threads", r->threads);
+    bt_json_int(&j, "cores", r->cores);
+#define PUT(name) bt_json_num(&j, #name, r->name);
+    NUMBERS(PUT)
+#undef PUT
+    put_by_name(&j, r);
+    put_links(&j, r);
+    put_parts(&j, r);
+    bt_json_end(&j, '}');
+}
+
+/* ---- in -------------------------------------------------------------------------------------- */
+
+static double number(const json_t *from, const char *key) {
+    const json_t *x = json_object_get(from, key);
+    double v = json_is_number(x) ? json_number_value(x) : 0;
+    return v >= 0 ? v : 0;
+}
+
+static void take_text(const json_t *from, const char *key, char *out, size_t size) {
+    const char *s = json_string_value(json_object_get(from, key));
+    snprintf(out, size, "%s", s ? s : "");
+}
+
+static bt_code take_parts(bt_rates *r, const json_t *all, bt_err *err) {
+    const json_t *list = json_object_get(all, "parts"), *x;
+    size_t i;
+    json_array_foreach(list, i, x) {
+        bt_part_rate p = {.fwd_s = number(x, "fwd_s"),
+                          .bwd_s = number(x, "bwd_s"),
+                          .attn_fwd_s = number(x, "attn_fwd_s"),
+                          .attn_bwd_s = number(x, "attn_bwd_s"),
+                          .quantise_s = number(x, "quantise_s")};
+        const char *shape = json_string_value(json_object_get(x, "shape"));
+        if (!shape || !bt_part_parse(shape, &p.shape) || !(p.fwd_s > 0))
+            return bt_fail(err, BT_FORMAT, "part %zu of the rates has no shape or no time", i);
+        bt_rates_put_part(r, &p);
+    }
+    return BT_OK;
+}
+
+static void take_links(bt_rates *r, const json_t *all) {
+    const json_t *list = json_object_get(all, "links"), *x;
+    size_t i;
+    json_array_foreach(list, i, x) {
+        if (r->n_links == sizeof r->links / sizeof *r->links) return;
+        r->links[r->n_links++] = (bt_link_rate){.world = (int32_t)number(x, "world"),
+                                                .n = (int32_t)number(x, "ranks"),
+                                                .agree_s = number(x, "agree_s"),
+                                                .stride = (int32_t)number(x, "stride"),
+                                                .latency_s = number(x, "latency_s"),
+                                                .bytes_per_s = number(x, "bytes_per_s"),
+                                                .meet_s = number(x, "meet_s"),
+                                                .rows_bytes_per_s = number(x, "rows_bytes_per_s")};
+    }
+}
+
+static bt_elem_rate elem(const json_t *from, const char *name) {
+    const json_t *e = json_object_get(from, name);
+    return (bt_elem_rate){number(e, "small_s"), number(e, "large_s")};
+}
+
+static void take_by_name(bt_rates *r, const json_t *all) {
+    const json_t *elements = json_object_get(all, "elements"),
+                 *codecs = json_object_get(all, "codecs"), *ops = json_object_get(all, "ops"), *x;
+    r->norm = elem(elements, "norm");
+    r->zero = elem(elements, "zero");
+    for (int i = 0; i < BT_OPTIM_COUNT; i++)
+        r->update[i] = elem(elements, bt_optim_info_of((bt_optim_id)i)->name);
+    for (int i = 0; i < BT_CODEC_COUNT; i++) {
+        const json_t *c = json_object_get(codecs, bt_codec_at((bt_codec_id)i)->name);
+        r->codec[i] = (bt_codec_rate){number(c, "wire_bytes"), number(c, "encode_s"),
+                                      number(c, "decode_s"), number(c, "decode_add_s")};
+    }
+    size_t i;
+    json_array_foreach(ops, i, x) {
+        if (r->n_ops == BT_RATE_OPS) return;
+        bt_op_rate *o = &r->ops[r->n_ops++];
+        take_text(x, "op", o->op, sizeof o->op);
+        take_text(x, "unit", o->unit, sizeof o->unit);
+        o->rate = number(x, "rate");
+    }
+}
+
+bt_code bt_rates_take_json(bt_rates *r, const char *json, size_t n, bt_err *err) {
+    json_error_t why;
+    memset(r, 0, sizeof *r);
+    json_t *all = json_loadb(json, n, JSON_REJECT_DUPLICATES, &why);
+    if (!json_is_object(all)) {
+        json_decref(all);
+        return bt_fail(err, BT_FORMAT, "they are no JSON object (line %d)", why.line);
+    }
+    bt_code code = BT_OK;
+    if ((int)number(all, "version") != BT_RATES_VERSION)
+        code = bt_fail(err, BT_FORMAT, "they are of format %d, this program reads format %d",
+                       (int)number(all, "version"), BT_RATES_VERSION);
+    take_text(all, "machine", r->machine, sizeof r->machine);
+    take_text(all, "build", r->build, sizeof r->build);
+    take_text(all, "use", r->use, sizeof r->use);
+    r->ranks = (int32_t)number(all, "ranks");
+    r->threads = (int32_t)number(all, "threads");
+    r->cores = (int32_t)number(all, "cores");
+#define TAKE(name) r->name = number(all, #name);
+    NUMBERS(TAKE)
+#undef TAKE
+    if (code == BT_OK) code = take_parts(r, all, err);
+    if (code == BT_OK) {
+        take_links(r, all);
+        take_by_name(r, all);
+    }
+    json_decref(all);
+    return code;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+static bt_code read_all(const char *path, char **out, size_t *n, bt_err *err) {
+    FILE *f = fopen(path, "rbe");
+    *out = NULL;
+    *n = 0;
+    if (!f && errno == ENOENT) return BT_OK;
+    if (!f) return bt_fail_errno(err, BT_IO, errno, "cannot read the rates '%s'", path);
+    char *text = malloc(FILE_MOST);
+    bt_code code = text ? BT_OK : bt_fail(err, BT_NOMEM, "no memory to read '%s'", path);
+    if (text) *n = fread(text, 1, FILE_MOST, f);
+    if (text && ferror(f))
+        code = bt_fail_errno(err, BT_IO, errno, "cannot read the rates '%s'", path);
+    fclose(f);
+    *out = text;
+    return code;
+}
+
+bt_code bt_rates_load(bt_rates *r, const char *path, char *refused, size_t size, bt_err *err) {
+    char *text;
+    size_t n;
+    refused[0] = '\0';
+    BT_TRY(read_all(path, &text, &n, err));
+    if (!text) return BT_OK;
+    bt_rates *found = calloc(1, sizeof *found);
+    bt_err why = BT_ERR_INIT;
+    if (!found) {
+        free(text);
+        return bt_fail(err, BT_NOMEM, "no memory for the rates");
+    }
+    if (bt_rates_take_json(found, text, n, &why) != BT_OK)
+        snprintf(refused, size, "they cannot be read: %.160s", why.msg);
+    else if (strcmp(found->machine, r->machine) != 0)
+        snprintf(refused, size, "they were measured on another machine (%.80s)", found->machine);
+    else if (strcmp(found->build, r->build) != 0)
+        snprintf(refused, size, "they were measured with another build of this program");
+    else if (strcmp(found->use, r->use) != 0)
+        snprintf(refused, size, "they are of another use (%.100s)", found->use);
+    else
+        *r = *found;
+    free(found);
+    free(text);
+    return BT_OK;
+}
+
+bt_code bt_rates_save(const bt_rates *r, const char *path, bt_err *err) {
+    char folder[1100], beside[1200];
+    bt_text out;
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash) *slash = '\0';
+    if (slash && mkdir(folder, 0777) != 0 && errno != EEXIST)
+        return bt_fail_errno(err, BT_IO, errno, "cannot make the folder '%s'", folder);
+    snprintf(beside, sizeof beside, "%s.%d", path, (int)getpid());
+    bt_text_init(&out);
+    bt_rates_put_json(r, &out);
+    bt_text_put(&out, "\n");
+    FILE *f = out.failed ? NULL : fopen(beside, "wbe");
+    bool written = f && fwrite(bt_text_str(&out), 1, out.len, f) == out.len;
+    if (f) written = fclose(f) == 0 && written;
+    bt_code code = written && rename(beside, path) == 0
+                       ? BT_OK
+                       : bt_fail_errno(err, BT_IO, errno, "cannot write the rates '%s'", path);
+    if (code != BT_OK) unlink(beside);
+    bt_text_release(&out);
+    return code;
+}

@@ -1,0 +1,265 @@
+/* rates_probe.c - layers and heads by the clock, as stages of a pipeline: nothing but what is
+ * measured is in them. */
+#include "engine/plan/rates_probe.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine/base/clock.h"
+#include "engine/base/span.h"
+#include "engine/base/threads.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/stage.h"
+#include "engine/parallel/mpi/comm.h"
+
+/* passes that are timed, after one that is not */
+enum { PASSES_LEAST = 3, PASSES_MOST = 24, PROBE_VOCAB = 32, TINY_HEAD = 32, TINY_FFN = 64 };
+/* operations of one pass at most: of larger shapes fewer tokens or words are measured */
+static const double OPS_MOST = 1.2e11, PART_S = 0.3;
+
+double bt_probe_clock(void) {
+    struct timespec t;
+    clock_gettime(bt_threads_count() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double bt_probe_median(double *samples, size_t n) {
+    qsort(samples, n, sizeof *samples, ascending);
+    if (n == 0) return 0;
+    /* several threads wait for the slowest: what other programs took from one is in every sample
+     * but the shortest */
+    return bt_threads_count() == 1 ? samples[n / 2] : samples[n / 8];
+}
+
+/* ---- a stage --------------------------------------------------------------------------------- */
+
+typedef struct stage {
+    bt_model *model;
+    int32_t *tokens;
+    bool head;
+} stage;
+
+/* what is fast enough to be measured, and tells of the shape wanted */
+static bt_part_shape affordable(bt_part_shape s) {
+    while (s.B > 1 && bt_part_ops(&s) + bt_part_attention_ops(&s) > OPS_MOST) s.B = (s.B + 1) / 2;
+    while (s.T > 256 && bt_part_ops(&s) + bt_part_attention_ops(&s) > OPS_MOST) s.T = (s.T + 1) / 2;
+    while (s.kind == BT_PART_HEAD && s.V > 4096 && bt_part_ops(&s) > OPS_MOST) s.V = (s.V + 1) / 2;
+    return s;
+}
+
+static bt_model_setup setup_of(const bt_part_shape *s) {
+    bool head = s->kind == BT_PART_HEAD;
+    bt_model_setup m = {.cfg = {.L = head ? 2 : 3,
+                                .C = s->C,
+                                .H = head ? 1 : s->H,
+                                .KV = head ? 1 : s->KV,
+                                .D = head ? TINY_HEAD : s->D,
+                                .F = head ? TINY_FFN : s->F,
+                                .T = s->T,
+                                .V = head ? s->V : PROBE_VOCAB,
+                                .norm = (bt_norm_kind)s->norm,
+                                .act = (bt_act)s->act,
+                                .linear = (bt_linear_kind)s->linear,
+                                .tied = true,
+                                .qk_norm = s->qk_norm != 0,
+                                .rope_theta = 10000,
+                                .norm_eps = 1e-5,
+                                .init_std = 0.02},
+                        .B = s->B,
+                        .in_flight = 1,
+                        .prec = (bt_prec)s->precision,
+                        .train = true,
+                        .n_threads = bt_threads_count(),
+                        .recompute = (bt_recompute)s->recompute,
+                        .grad_int8 = s->grad_int8 != 0,
+                        .slice = {.pp_stage = 1, .pp_size = head ? 2 : 3, .tp_size = 1}};
+    return m;
+}
+
+static void fill(float *x, size_t n, float amplitude) {
+    uint32_t state = 1;
+    for (size_t i = 0; i < n; i++) {
+        state = state * 1664525u + 1013904223u;
+        x[i] = amplitude * ((float)(state >> 8) / 8388608.0f - 1.0f);
+    }
+}
+
+static void close_stage(stage *s) {
+    bt_model_destroy(s->model);
+    free(s->tokens);
+}
+
+static bt_code open_stage(stage *out, const bt_part_shape *shape, bt_err *err) {
+    bt_model_setup setup = setup_of(shape);
+    size_t tokens = (size_t)shape->B * (size_t)shape->T;
+    *out = (stage){.head = shape->kind == BT_PART_HEAD};
+    BT_TRY(bt_model_create(&out->model, &setup, err));
+    out->tokens = malloc(tokens * sizeof *out->tokens);
+    if (!out->tokens) return bt_fail(err, BT_NOMEM, "no memory for %zu tokens", tokens);
+    for (size_t i = 0; i < tokens; i++) out->tokens[i] = (int32_t)(i * 7919 % (size_t)setup.cfg.V);
+    fill(bt_model_weights(out->model), bt_model_params(out->model)->total, 0.03f);
+    if (out->head) {
+        size_t elem, words = (size_t)setup.cfg.V * (size_t)shape->C;
+        void *table = bt_model_tied(out->model, &elem);
+        if (table && elem == sizeof(float)) fill(table, words, 0.03f);
+        if (table && elem == sizeof(uint16_t)) memset(table, 0x3c, words * elem);
+    }
+    fill(bt_model_stage_in(out->model), bt_stage_elems(&setup), 1.0f);
+    bt_model_quantise(out->model);
+    bt_model_zero_grads(out->model);
+    return BT_OK;
+}
+
+static void pass(stage *s, size_t elems) {
+    bt_model_slot(s->model, 0);
+    if (s->head) {
+        (void)bt_model_train_micro(s->model, s->tokens, s->tokens, 1e-4, NULL, NULL);
+        return;
+    }
+    bt_model_stage_forward(s->model, s->tokens);
+    fill(bt_model_stage_dx(s->model), elems < 4096 ? elems : 4096, 1e-3f);
+    bt_model_stage_backward(s->model, s->tokens, NULL, NULL);
+}
+
+static void attention_of(double *fwd_s, double *bwd_s) {
+    bt_op_profile ops[BT_OPS_MAX];
+    size_t n = bt_ops_profile_rows(ops, BT_OPS_MAX);
+    *fwd_s = *bwd_s = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(ops[i].name, "attn_fwd") == 0) *fwd_s = (double)ops[i].ns / 1e9;
+        if (strcmp(ops[i].name, "attn_bwd") == 0) *bwd_s = (double)ops[i].ns / 1e9;
+    }
+}
+
+/* Passes are timed by the probe's clock; how a pass divides into forward, backward and attention is
+ * the spans' and the profile's to say, by wall time. */
+static void time_stage(stage *s, const bt_part_shape *shape, bt_part_rate *out) {
+    bt_model_setup setup = setup_of(shape);
+    double took[PASSES_MOST], attn_fwd, attn_bwd;
+    int64_t until = bt_now_ns() + (int64_t)(PART_S * 1e9);
+    size_t n = 0, elems = bt_stage_elems(&setup);
+    pass(s, elems);
+    bt_span_reset();
+    bt_ops_profile(true);
+    bt_span_begin(BT_MR_BWD);
+    while (n < PASSES_LEAST || (n < PASSES_MOST && bt_now_ns() < until)) {
+        double start = bt_probe_clock();
+        pass(s, elems);
+        took[n++] = bt_probe_clock() - start;
+    }
+    bt_span_end();
+    bt_ops_profile(false);
+    attention_of(&attn_fwd, &attn_bwd);
+    double fwd = (double)bt_span_ns(BT_MR_FWD) / 1e9, bwd = (double)bt_span_ns(BT_MR_BWD) / 1e9,
+           per_wall = bt_probe_median(took, n) / (fwd + bwd);
+    bt_span_reset();
+    *out = (bt_part_rate){.shape = *shape,
+                          .fwd_s = fwd * per_wall,
+                          .bwd_s = bwd * per_wall,
+                          .attn_fwd_s = s->head ? 0 : attn_fwd * per_wall,
+                          .attn_bwd_s = s->head ? 0 : attn_bwd * per_wall};
+}
+
+static double time_quantise(stage *s) {
+    double took[PASSES_LEAST];
+    for (size_t i = 0; i < PASSES_LEAST; i++) {
+        double start = bt_probe_clock();
+        bt_model_quantise(s->model);
+        took[i] = bt_probe_clock() - start;
+    }
+    return bt_probe_median(took, PASSES_LEAST);
+}
+
+/* what a stage with a head spends on the one small layer that it must have */
+static bt_part_shape small_layer(const bt_part_shape *head) {
+    bt_part_shape s = *head;
+    s.kind = BT_PART_LAYER;
+    s.V = 0;
+    s.H = s.KV = 1;
+    s.D = TINY_HEAD;
+    s.F = TINY_FFN;
+    return s;
+}
+
+static bt_code measure(const bt_part_shape *shape, bt_part_rate *out, bt_err *err) {
+    stage s;
+    bt_code code = open_stage(&s, shape, err);
+    if (code == BT_OK) {
+        time_stage(&s, shape, out);
+        out->quantise_s = s.head ? 0 : time_quantise(&s);
+    }
+    close_stage(&s);
+    if (code != BT_OK || shape->kind != BT_PART_HEAD) return code;
+    bt_part_shape small = small_layer(shape);
+    bt_part_rate layer;
+    BT_TRY(measure(&small, &layer, err));
+    out->fwd_s = fmax(0.1 * out->fwd_s, out->fwd_s - layer.fwd_s);
+    out->bwd_s = fmax(0.1 * out->bwd_s, out->bwd_s - layer.bwd_s);
+    return BT_OK;
+}
+
+/* ---- all ranks ------------------------------------------------------------------------------- */
+
+static bt_code mean_of_ranks(bt_part_rate *p, bt_err *err) {
+    double v[] = {p->fwd_s, p->bwd_s, p->attn_fwd_s, p->attn_bwd_s, p->quantise_s};
+    double n = bt_comm_size(bt_comm_world());
+    BT_TRY(bt_all_reduce_f64(bt_comm_world(), v, sizeof v / sizeof *v, BT_SUM, err));
+    p->fwd_s = v[0] / n;
+    p->bwd_s = v[1] / n;
+    p->attn_fwd_s = v[2] / n;
+    p->attn_bwd_s = v[3] / n;
+    p->quantise_s = v[4] / n;
+    return BT_OK;
+}
+
+/* operations a second of the last part's products, for people */
+static void take_ops(bt_rates *r) {
+    bt_op_profile ops[BT_OPS_MAX];
+    size_t n = bt_ops_profile_rows(ops, BT_OPS_MAX);
+    r->n_ops = 0;
+    for (size_t i = 0; i < n && r->n_ops < BT_RATE_OPS; i++) {
+        if (!(ops[i].ops > 0) || ops[i].ns == 0) continue;
+        bt_op_rate *o = &r->ops[r->n_ops++];
+        snprintf(o->op, sizeof o->op, "%s", ops[i].name);
+        snprintf(o->unit, sizeof o->unit, "GOP/s");
+        o->rate = ops[i].ops / (double)ops[i].ns;
+    }
+}
+
+static bt_code probe_part(bt_rates *r, const bt_part_shape *want, bt_err *err) {
+    bt_part_shape shape = affordable(*want);
+    bt_part_rate rate;
+    BT_TRY(bt_barrier(bt_comm_world(), err));
+    BT_TRY(bt_agree(bt_comm_world(), measure(&shape, &rate, err), err));
+    if (shape.kind == BT_PART_LAYER) take_ops(r);
+    BT_TRY(mean_of_ranks(&rate, err));
+    rate = bt_part_scaled(&rate, want);
+    bt_rates_put_part(r, &rate);
+    return BT_OK;
+}
+
+bt_code bt_rates_probe(bt_rates *r, const bt_probe_job *job, bt_err *err) {
+    int64_t start = bt_now_ns();
+    double spent[] = {0, 0};
+    r->ranks = bt_comm_local_size();
+    r->threads = bt_threads_count();
+    if (getloadavg(spent, 1) == 1) r->load = spent[0] / (r->cores > 0 ? r->cores : 1);
+    if (job->machine) BT_TRY(bt_rates_probe_machine(r, job->disk_dir, err));
+    if (job->links) BT_TRY(bt_rates_probe_links(r, err));
+    for (size_t i = 0; i < job->n_parts; i++) {
+        spent[0] = (double)(bt_now_ns() - start) / 1e9;
+        BT_TRY(bt_all_reduce_f64(bt_comm_world(), spent, 1, BT_MAX, err));
+        if (i > 1 && spent[0] > job->budget_s) break;
+        BT_TRY(probe_part(r, &job->parts[i], err));
+    }
+    r->probe_s += (double)(bt_now_ns() - start) / 1e9;
+    return BT_OK;
+}

@@ -1,0 +1,34 @@
+/* rates_probe.h - measures what rates.h keeps, in seconds, by running the real parts: a pipeline
+ * stage of a model for layers and head, the optimizers, the codecs, messages between ranks.
+ *
+ * Collective over the world; ranks measure at the same time, as they will train at the same time,
+ * and agree on their mean. One thread: processor seconds, which other programs lengthen little; more
+ * threads: the shortest wall time. Parts beyond the budget are left out, in order: the caller finds
+ * them absent.
+ * Order:    bt_rates_identify -> probe. Threads: the training thread, with the pool as it is. */
+#ifndef BT_ENGINE_PLAN_RATES_PROBE_H
+#define BT_ENGINE_PLAN_RATES_PROBE_H
+
+#include "engine/plan/rates.h"
+
+typedef struct bt_probe_job {
+    const bt_part_shape *parts;
+    size_t n_parts;
+    bool machine;         /* what depends on no shape as well: memory, optimizers, codecs, disk */
+    bool links;           /* messages between all ranks of the job */
+    double budget_s;      /* for all of it */
+    const char *disk_dir; /* where checkpoints would go; "" measures no disk */
+} bt_probe_job;
+
+bt_code bt_rates_probe(bt_rates *r, const bt_probe_job *job, bt_err *err) BT_MUST_CHECK;
+
+/* The pieces, rates_machine.c and rates_links.c: collective as well. */
+bt_code bt_rates_probe_machine(bt_rates *r, const char *disk_dir, bt_err *err) BT_MUST_CHECK;
+bt_code bt_rates_probe_links(bt_rates *r, bt_err *err) BT_MUST_CHECK;
+
+/* median of n samples, which are sorted; 0 of none */
+double bt_probe_median(double *samples, size_t n);
+/* processor seconds of this thread where it works alone, else wall seconds */
+double bt_probe_clock(void);
+
+#endif

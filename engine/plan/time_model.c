@@ -1,0 +1,310 @@
+/* time_model.c - durations of the pieces of a step, from settings and rates. */
+#include "engine/plan/time_model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/rng.h"
+#include "engine/config/rank_setup.h"
+#include "engine/model/net/acts.h"
+#include "engine/model/net/stage.h"
+#include "engine/optim/muon.h"
+#include "engine/parallel/grad/reducer.h"
+#include "engine/plan/wires.h"
+
+typedef struct model { /* one prediction at work */
+    const bt_run_cfg *cfg;
+    const bt_rates *r;
+    const bt_cluster *c;
+    bt_mesh_shape shape;
+    bt_model_cfg whole;
+    double tokens, crowd; /* of a micro-batch; threads over cores */
+    bt_part_rate layer, head;
+    bt_prediction *out;
+} model;
+
+double bt_cluster_crowd(const bt_cluster *c, const bt_run_cfg *cfg) {
+    int here = c->ranks < c->ranks_per_host ? c->ranks : c->ranks_per_host;
+    double threads = (double)here * (double)(cfg->threads > 0 ? cfg->threads : 1);
+    return c->cores > 0 && threads > c->cores ? threads / c->cores : 1;
+}
+
+static bt_code find_rates(model *m, bt_err *err) {
+    bt_part_shape layer = bt_part_layer(m->cfg, m->shape.tp),
+                  head = bt_part_head(m->cfg, m->shape.tp);
+    m->out->scaled = !bt_rates_part(m->r, &layer) || !bt_rates_part(m->r, &head);
+    if (bt_rates_part_near(m->r, &layer, &m->layer) && bt_rates_part_near(m->r, &head, &m->head))
+        return BT_OK;
+    return bt_fail(err, BT_NOTFOUND, "no rates of a layer and a head are known");
+}
+
+/* ---- tensor parallelism ---------------------------------------------------------------------- */
+
+/* Exchanges of one layer, forward or backward (tp_exchange.c, tp_input.c): rows of int8 and of
+ * floats, and meetings in which little is sent. */
+static double tp_layer_s(const model *m, bool backward) {
+    if (m->shape.tp == 1) return 0;
+    const bt_run_cfg *c = m->cfg;
+    double floats = m->tokens * (double)c->d_model * sizeof(float),
+           inputs = c->linear == BT_LIN_DENSE ? floats : floats / 4 + m->tokens * sizeof(float),
+           stats = m->tokens * sizeof(bt_row_stat), meetings = 4, bytes;
+    bt_model_setup setup = bt_run_cfg_setup(c, 0);
+    bool normed = c->norm != BT_NORM_PRE;
+    if (bt_slice_cfg(&setup.cfg, &m->whole, (bt_model_slice){.tp_size = m->shape.tp}, NULL) !=
+        BT_OK)
+        return 0;
+    double blocks = ceil(m->tokens / (double)bt_acts_block(&setup, (size_t)m->tokens));
+    if (backward)
+        bytes = 4 * floats + (c->linear == BT_LIN_DENSE ? 2 * inputs : 0);
+    else
+        bytes = c->sequence ? 2 * inputs + 2 * floats : 4 * floats;
+    if (backward ? normed : normed || c->linear != BT_LIN_DENSE) {
+        bytes += 2 * stats;
+        meetings += 1 + blocks;
+    }
+    if (backward && c->recompute == BT_RECOMPUTE_FULL)
+        return tp_layer_s(m, false) * 0.75 +
+               bt_wire_rows_s(m->r, m->c, m->shape.tp, meetings, bytes);
+    return bt_wire_rows_s(m->r, m->c, m->shape.tp, meetings, bytes);
+}
+
+/* the head's rows to all slices of the vocabulary, statistics, and dx back; the embedding's rows */
+static double tp_ends_s(const model *m, bool backward) {
+    if (m->shape.tp == 1) return 0;
+    double floats = m->tokens * (double)m->cfg->d_model * sizeof(float);
+    return bt_wire_rows_s(m->r, m->c, m->shape.tp, backward ? 2 : 6,
+                          backward ? floats : 2 * floats);
+}
+
+/* ---- ZeRO-3 ---------------------------------------------------------------------------------- */
+
+/* bytes of a layer's weights as they travel, and of all ranks' own */
+static double travelling_bytes(const bt_rank_setup *s, int layer) {
+    double bytes = 0;
+    for (size_t i = 0; i < s->params.n; i++) {
+        const bt_tensor *t = &s->params.tensors[i];
+        if (!t->linear || (layer >= 0 && t->layer != layer)) continue;
+        bytes += (double)bt_read_bytes(bt_model_read(t, s->model.prec), t->count);
+    }
+    return bytes;
+}
+
+static bool prefetches(const model *m) {
+    return bt_run_cfg_weight_source(m->cfg) == BT_WEIGHTS_PREFETCHED;
+}
+
+/* what is not hidden of one layer's weights while the layer before is computed */
+static double gather_exposed_s(const model *m, const bt_rank_setup *s, double hidden_by) {
+    if (!prefetches(m)) return 0;
+    bt_wire wire = bt_wire_of(m->r, m->c, m->shape.dp_shard, m->shape.tp);
+    double n = m->shape.dp_shard, layers = s->model.cfg.L,
+           bytes = travelling_bytes(s, -1) / layers * (n - 1) / n,
+           took = bt_wire_s(&wire, 1, bytes);
+    return wire.copies ? took * m->crowd : fmax(0, took - hidden_by);
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+static void plan_exchange(const model *m, const bt_rank_setup *s, bt_stage_work *work) {
+    int n = (int)s->dp;
+    if (n <= 1) return;
+    bt_exchange_cost cost = bt_wire_exchange(m->r, m->c, m->cfg, &m->shape);
+    double elements = (double)s->params.total;
+    double buckets = fmax(1, ceil(elements * sizeof(float) / (double)m->cfg->bucket_bytes));
+    work->buckets = (int64_t)buckets;
+    work->bucket_wire_s = elements * cost.wire_s / buckets;
+    work->bucket_latency_s = cost.latency_s;
+    work->bucket_cpu_s = elements * cost.cpu_s / buckets * m->crowd;
+    if (s->me.pp == 0) m->out->grad_bytes = elements * cost.bytes;
+}
+
+/* ---- the update ------------------------------------------------------------------------------ */
+
+static double linear_elements(const bt_rank_setup *s) {
+    double n = 0;
+    for (size_t i = 0; i < s->params.n; i++)
+        n += s->params.tensors[i].linear ? (double)s->params.tensors[i].count : 0;
+    return n;
+}
+
+/* Directions of whole matrices, which the ranks of a stage share out (matrix_update.h). */
+static double muon_s(const model *m, const bt_rank_setup *s) {
+    double ops = 0;
+    for (size_t i = 0; i < s->params.n; i++) {
+        const bt_tensor *t = &s->params.tensors[i];
+        if (t->linear) ops += bt_muon_flops(t->whole_rows, t->whole_cols);
+    }
+    return ops * m->r->matrix_op_s / (double)(s->dp * m->shape.tp);
+}
+
+/* weights of pieces that were updated elsewhere, while others are updated here */
+static double weights_out_s(const model *m, const bt_rank_setup *s, double hidden_by) {
+    if (!s->sharded) return 0;
+    bt_wire wire = bt_wire_of(m->r, m->c, m->shape.dp_shard, m->shape.tp);
+    double n = m->shape.dp_shard, total = (double)s->params.total * sizeof(float),
+           linear = linear_elements(s), bytes = total;
+    if (m->cfg->zero >= 3) {
+        bool gathered = bt_run_cfg_weight_source(m->cfg) == BT_WEIGHTS_GATHERED;
+        bytes = ((double)s->params.total - linear) * 2 + (gathered ? travelling_bytes(s, -1) : 0);
+    }
+    double took = bt_wire_s(&wire, (double)s->shards.n_stripes, bytes * (n - 1) / n);
+    return wire.copies ? took * m->crowd : fmax(0, took - hidden_by);
+}
+
+static void plan_update(const model *m, const bt_rank_setup *s, bt_stage_work *work) {
+    const bt_optim_info *how = bt_optim_info_of((bt_optim_id)m->cfg->optimizer);
+    double own = (double)bt_shards_elems(&s->shards, s->shard), linear = linear_elements(s),
+           rule = bt_rates_elem(&m->r->update[m->cfg->optimizer], own), optim;
+    optim = own * (bt_rates_elem(&m->r->norm, own) + rule);
+    if (how->matrices->whole_matrix) optim += muon_s(m, s);
+    /* scales are means over all of a tensor; codes are made of own pieces under ZeRO-3 */
+    optim += m->layer.quantise_s * s->model.cfg.L *
+             (m->cfg->zero >= 3 && s->sharded ? 1.0 / m->shape.dp_shard : 1);
+    (void)linear;
+    work->optim_s = optim * m->crowd;
+    work->optim_comm_s = weights_out_s(m, s, work->optim_s);
+    double zeroed = m->cfg->zero >= 2 && s->sharded ? own : (double)s->params.total;
+    work->begin_s = zeroed * bt_rates_elem(&m->r->zero, zeroed) * m->crowd;
+}
+
+/* ---- a stage --------------------------------------------------------------------------------- */
+
+static bt_code plan_stage(const model *m, int stage, bt_stage_work *work, bt_err *err) {
+    bt_rank_setup s;
+    const bt_mesh_coord at = {.pp = stage};
+    BT_TRY(bt_rank_setup_init(&s, m->cfg, bt_mesh_rank_of(&m->shape, &at), err));
+    double layers = bt_slice_layers(&m->whole, s.model.slice).n;
+    s.model.cfg.L = (int)layers;
+    *work = (bt_stage_work){.fwd_s = layers * m->layer.fwd_s * m->crowd,
+                            .bwd_s = layers * m->layer.bwd_s * m->crowd};
+    double fwd_layer = m->layer.fwd_s * m->crowd, bwd_layer = m->layer.bwd_s * m->crowd;
+    work->fwd_comm_s = layers * (tp_layer_s(m, false) + gather_exposed_s(m, &s, fwd_layer));
+    work->bwd_comm_s = layers * (tp_layer_s(m, true) + gather_exposed_s(m, &s, bwd_layer));
+    if (stage == m->shape.pp - 1) {
+        work->fwd_s += m->head.fwd_s * m->crowd;
+        work->bwd_s += m->head.bwd_s * m->crowd;
+        work->fwd_comm_s += tp_ends_s(m, false);
+        work->bwd_comm_s += tp_ends_s(m, true);
+    }
+    plan_exchange(m, &s, work);
+    plan_update(m, &s, work);
+    if (stage == 0) {
+        m->out->fwd_s = work->fwd_s;
+        m->out->bwd_s = work->bwd_s;
+    }
+    bt_rank_setup_release(&s);
+    return BT_OK;
+}
+
+/* ---- between stages -------------------------------------------------------------------------- */
+
+static void plan_messages(const model *m, bt_walk *w) {
+    if (m->shape.pp == 1) return;
+    bt_wire wire = bt_wire_of(m->r, m->c, m->shape.pp, m->c->ranks / m->shape.pp);
+    double rows = m->cfg->sequence && m->shape.tp > 1 ? m->tokens / m->shape.tp : m->tokens,
+           bytes = rows * (double)m->cfg->d_model * sizeof(float),
+           sent_s = bt_wire_s(&wire, 1, bytes);
+    /* into a buffer, and out of one */
+    w->copy_s = m->r->triad_per_s > 0 ? 2 * bytes / m->r->triad_per_s * m->crowd : 0;
+    w->flight_s = sent_s;
+    bt_model_setup first = bt_run_cfg_setup(m->cfg, 0);
+    double tied = (double)bt_stage_tied_elems(&first) * sizeof(float);
+    w->tied_s = tied > 0 ? bt_wire_s(&wire, 1, tied) : 0;
+}
+
+/* ---- what comes now and then ----------------------------------------------------------------- */
+
+/* statistics of codes and gradients, a pass over them each */
+static double monitor_s(const model *m) {
+    if (m->cfg->stats_every == 0 || m->cfg->no_monitor) return 0;
+    bt_model_counts n = bt_model_count(&m->whole);
+    double part = (double)m->shape.pp * m->shape.tp, elements = (double)n.linear / part;
+    return elements * 2 * bt_rates_elem(&m->r->norm, elements) * m->crowd /
+           (double)m->cfg->stats_every;
+}
+
+/* weights and optimizer states, as fp32, each once, from all hosts at the same time */
+static double checkpoint_s(const model *m) {
+    const bt_optim_info *how = bt_optim_info_of((bt_optim_id)m->cfg->optimizer);
+    double bytes = (double)bt_model_count(&m->whole).params * sizeof(float) *
+                   (1 + (double)how->matrices->n_states),
+           hosts = ceil((double)m->c->ranks / m->c->ranks_per_host);
+    return m->r->disk_per_s > 0 ? bytes / (m->r->disk_per_s * hosts) : 0;
+}
+
+/* a step's share of checkpoints, which come by steps or by the clock */
+static double ckpt_share_s(const model *m, double step_s) {
+    double one = m->out->ckpt_s, share = 0;
+    if (m->cfg->ckpt_every > 0)
+        share = one / (double)m->cfg->ckpt_every;
+    else if (m->cfg->ckpt_minutes > 0)
+        share = one * step_s / (60 * m->cfg->ckpt_minutes);
+    return share;
+}
+
+/* ---- all together ---------------------------------------------------------------------------- */
+
+/* a rank's factor; a tensor-parallel group is as slow as its slowest */
+static double *stragglers(const model *m, int dp) {
+    if (!(m->c->straggler_frac > 0)) return NULL;
+    size_t n = (size_t)dp * (size_t)m->shape.pp;
+    double *slow = malloc(n * sizeof *slow);
+    float x[64];
+    for (size_t i = 0; slow && i < n; i++) {
+        size_t tp = (size_t)m->shape.tp < 64 ? (size_t)m->shape.tp : 64;
+        double worst = 0;
+        bt_rng_normal(x, tp, i * tp, 1, m->c->seed, bt_hash_name("stragglers"));
+        for (size_t k = 0; k < tp; k++) worst = fmax(worst, fabs((double)x[k]));
+        slow[i] = 1 + m->c->straggler_frac * worst;
+    }
+    return slow;
+}
+
+static bt_code walk(const model *m, const bt_stage_work *stages, bt_err *err) {
+    bt_cluster const *c = m->c;
+    int dp = c->straggler_frac > 0 ? m->shape.dp_replicate * m->shape.dp_shard : 1;
+    double *slow = stragglers(m, dp);
+    bt_walk w = {.pp = m->shape.pp,
+                 .dp = dp,
+                 .micros = m->cfg->accum,
+                 .stage = stages,
+                 .overlap = m->cfg->overlap,
+                 .agree_s = bt_wire_agree_s(m->r, c),
+                 .monitor_s = monitor_s(m),
+                 .slow = slow};
+    plan_messages(m, &w);
+    bt_code code = c->straggler_frac > 0 && !slow
+                       ? bt_fail(err, BT_NOMEM, "no memory for %d ranks", c->ranks)
+                       : bt_walk_step(&w, &m->out->step, err);
+    if (code == BT_OK && m->out->ckpt_s > 0) {
+        w.ckpt_s = ckpt_share_s(m, m->out->step.step_s);
+        code = bt_walk_step(&w, &m->out->step, err);
+    }
+    free(slow);
+    return code;
+}
+
+bt_code bt_time_predict(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster *c,
+                        bt_prediction *out, bt_err *err) {
+    *out = (bt_prediction){0};
+    model m = {.cfg = cfg,
+               .r = r,
+               .c = c,
+               .tokens = (double)(cfg->micro_batch * cfg->seq_len),
+               .crowd = bt_cluster_crowd(c, cfg),
+               .out = out};
+    bt_run_cfg_mesh(cfg, &m.shape);
+    bt_run_cfg_model(cfg, &m.whole);
+    BT_TRY(find_rates(&m, err));
+    out->crowd = m.crowd;
+    bool saves = cfg->ckpt_every > 0 || cfg->ckpt_minutes > 0;
+    out->ckpt_s = saves ? checkpoint_s(&m) : 0;
+    bt_stage_work *stages = calloc((size_t)m.shape.pp, sizeof *stages);
+    bt_code code = stages ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for %d stages", m.shape.pp);
+    for (int k = 0; code == BT_OK && k < m.shape.pp; k++) code = plan_stage(&m, k, &stages[k], err);
+    if (code == BT_OK) code = walk(&m, stages, err);
+    free(stages);
+    if (code == BT_OK) out->tokens_per_s = (double)cfg->batch_tokens / out->step.step_s;
+    return code;
+}

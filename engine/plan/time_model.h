@@ -1,0 +1,46 @@
+/* time_model.h - the time of one training step of a layout, from the rates of a machine: a walk
+ * (walk.h) whose durations come from measured rates and from the bytes that the engine sends.
+ *
+ * What is charged where follows the phases of a real step (engine/base/tables/phases.def). Links
+ * within a host move bytes by copying: that is processor time, which nothing hides. Links between
+ * hosts move them while a rank computes.
+ * Sources of the byte counts: exchange_route.h, weights.h, tp_exchange.c, pipe.c.
+ * Threads: none shared. */
+#ifndef BT_ENGINE_PLAN_TIME_MODEL_H
+#define BT_ENGINE_PLAN_TIME_MODEL_H
+
+#include "engine/config/run_cfg.h"
+#include "engine/plan/rates.h"
+#include "engine/plan/walk.h"
+
+/* Where the ranks of a job are; neighbours share a host. */
+typedef struct bt_cluster {
+    int ranks, ranks_per_host;
+    int cores;             /* of a host; 0: as many as its ranks have threads */
+    bool simulated;        /* links between hosts are these, not measured ones: */
+    double latency_s;      /* of a message */
+    double bytes_per_s;    /* of a host, each way, shared by its ranks */
+    double memory_bytes;   /* of a host; 0: not known */
+    double mtbf_s;         /* of a host; 0: it never fails */
+    double straggler_frac; /* ranks are slower by |normal| of this width; 0: all alike */
+    uint64_t seed;
+} bt_cluster;
+
+typedef struct bt_prediction {
+    bt_step_time step;
+    double tokens_per_s;
+    /* what it was made of, of the first stage: processor time of a micro-batch, gradient bytes that
+     * a rank sends, share of a host's threads that have a core */
+    double fwd_s, bwd_s, grad_bytes, crowd;
+    double ckpt_s; /* one checkpoint */
+    bool scaled;   /* some rate is another shape's, scaled */
+} bt_prediction;
+
+/* how many of a host's ranks one core must serve: 1, or more where threads are more than cores */
+double bt_cluster_crowd(const bt_cluster *c, const bt_run_cfg *cfg);
+
+/* cfg is resolved for c->ranks. BT_NOTFOUND: the rates know no layer or head */
+bt_code bt_time_predict(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster *c,
+                        bt_prediction *out, bt_err *err) BT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,59 @@
+/* walk.h - one training step as discrete events: what every rank does, in the order in which
+ * engine/micro, engine/parallel and engine/train do it, with a duration for each piece.
+ *
+ *     begin | F F .. F B F B .. B B | exchange | agreement | norm, update, weights | the rest
+ *            1F1B as in schedule_1f1b.c: a stage waits for its neighbours' messages
+ *                            a bucket leaves when its last gradient is made (reducer.h), at most
+ *                            BT_STRIPES_IN_FLIGHT are on their way
+ *                                        all ranks meet
+ * Numbers in, numbers out: where durations come from is time_model.h's. Tensor-parallel ranks of a
+ * stage do the same at the same time and are one walker. Equal data-parallel ranks may be walked as
+ * one: `slow` tells them apart.
+ * Ideal numbers give the textbook's: of m micro-batches on P equal stages (P - 1) / (m + P - 1) of
+ * the time is waiting (Narayanan et al. 2021, arXiv:2104.04473, section 2.2.1), and an exchange
+ * alone costs its rounds' latencies and its bytes over the rate.
+ * Threads: none shared. */
+#ifndef BT_ENGINE_PLAN_WALK_H
+#define BT_ENGINE_PLAN_WALK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engine/base/status.h"
+#include "engine/base/tables/metric.h"
+
+typedef struct bt_stage_work {     /* seconds, of one rank of a pipeline stage */
+    double fwd_s, bwd_s;           /* a micro-batch: computing */
+    double fwd_comm_s, bwd_comm_s; /* a micro-batch: exchanges that computing does not hide */
+    double begin_s;                /* once a step, before the first micro-batch */
+    /* gradients: buckets, of each the processor time of sending, adding and encoding; the time on
+     * the wire, one bucket after another; and the latencies of its rounds, which overlap */
+    int64_t buckets;
+    double bucket_cpu_s, bucket_wire_s, bucket_latency_s;
+    double optim_s, optim_comm_s; /* norm, update, new codes; weights to other ranks */
+} bt_stage_work;
+
+typedef struct bt_walk {
+    int pp, dp;                 /* stages; data-parallel ranks that are walked one by one */
+    int64_t micros;             /* of a data-parallel rank */
+    const bt_stage_work *stage; /* (pp) */
+    bool overlap;               /* buckets leave while backward goes on */
+    double copy_s, flight_s;    /* a message between stages: each side's work; until it arrives */
+    double tied_s;  /* gradients of a tied embedding, last stage to first; back as much */
+    double agree_s; /* all ranks' meeting */
+    double data_s, monitor_s, ckpt_s; /* a step's share */
+    const double *slow;               /* (dp, pp) factors on computing, >= 1; NULL: 1 */
+} bt_walk;
+
+typedef struct bt_step_time {
+    double step_s;
+    double phase_s[BT_PHASE_COUNT]; /* mean of the ranks; together step_s */
+    /* of the time from the first forward to the last backward pass the share in which a stage waits
+     * for another */
+    double bubble_frac;
+    double exchange_s; /* the gradient exchange's time that nothing hides, mean of the ranks */
+} bt_step_time;
+
+bt_code bt_walk_step(const bt_walk *w, bt_step_time *out, bt_err *err) BT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,132 @@
+/* wires.c - links of groups, and what the exchanges of a step cost over them. */
+#include "engine/plan/wires.h"
+
+#include <math.h>
+
+/* where nothing was measured: a message through shared memory, and how fast it is copied */
+static const double SHM_LATENCY_S = 2e-6, SHM_BYTES_PER_S = 3e9, MEET_S = 3e-6;
+
+static int hosts_of(const bt_cluster *c) {
+    return (c->ranks + c->ranks_per_host - 1) / c->ranks_per_host;
+}
+
+/* ranks of a group on one host */
+static int on_host(const bt_cluster *c, int n, int stride) {
+    int here = c->ranks_per_host / stride;
+    return here < 1 ? 1 : here < n ? here : n;
+}
+
+static bt_wire measured(const bt_rates *r, int world, int n, int stride) {
+    const bt_link_rate *l = bt_rates_link(r, world, n, stride);
+    return l ? (bt_wire){.latency_s = l->latency_s, .bytes_per_s = l->bytes_per_s}
+             : (bt_wire){SHM_LATENCY_S, SHM_BYTES_PER_S, false};
+}
+
+/* Within a host of a simulated cluster links are this machine's. */
+static bt_wire inside(const bt_rates *r, const bt_cluster *c, int n, int stride) {
+    bt_wire w = measured(r, c->simulated ? n : c->ranks, n, c->simulated ? 1 : stride);
+    w.copies = true;
+    return w;
+}
+
+bt_wire bt_wire_of(const bt_rates *r, const bt_cluster *c, int n, int stride) {
+    if (on_host(c, n, stride) == n) return inside(r, c, n, stride);
+    if (!c->simulated) return measured(r, c->ranks, n, stride);
+    /* a host's ranks all send at the same time */
+    int senders = c->ranks < c->ranks_per_host ? c->ranks : c->ranks_per_host;
+    return (bt_wire){.latency_s = c->latency_s, .bytes_per_s = c->bytes_per_s / senders};
+}
+
+double bt_wire_s(const bt_wire *w, double rounds, double bytes) {
+    return rounds * w->latency_s + (w->bytes_per_s > 0 ? bytes / w->bytes_per_s : 0);
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+/* Of an element the share that a rank of n sends on the way to the owners, and the owners' sums on
+ * the way back: to all n, or to the replicas of the owner's shard. */
+typedef struct ways {
+    double there, back;
+} ways;
+
+static ways shares(double n, double receivers) { return (ways){(n - 1) / n, (receivers - 1) / n}; }
+
+/* One rank's elements through the codec: what it sends is encoded, what it gets decoded. */
+static double codec_s(const bt_codec_rate *k, const bt_codec *codec, double add_s, ways w) {
+    if (!codec->encode) return w.there * add_s;
+    return (w.there + (w.back > 0 ? w.back : 0)) * k->encode_s + w.there * k->decode_add_s +
+           w.back * k->decode_s;
+}
+
+/* every rank sends straight to the owners */
+static bt_exchange_cost flat(const bt_rates *r, const bt_cluster *c, const bt_run_cfg *cfg,
+                             const bt_mesh_shape *shape) {
+    int n = shape->dp_replicate * shape->dp_shard;
+    bt_wire wire = bt_wire_of(r, c, n, shape->tp);
+    const bt_codec_rate *k = &r->codec[cfg->codec];
+    bool sharded = cfg->zero > 0 && shape->dp_shard > 1;
+    ways w = shares(n, sharded ? shape->dp_replicate : n);
+    double bytes = (w.there + w.back) * (k->wire_bytes > 0 ? k->wire_bytes : sizeof(float)),
+           sent_s = bt_wire_s(&wire, 0, bytes);
+    return (
+        bt_exchange_cost){.bytes = bytes,
+                          .wire_s = wire.copies ? 0 : sent_s,
+                          .cpu_s = (wire.copies ? sent_s : 0) +
+                                   codec_s(k, bt_codec_at((bt_codec_id)cfg->codec), r->add_s, w),
+                          .latency_s = wire.latency_s * (w.back > 0 ? 2 : 1)};
+}
+
+/* `here` neighbouring ranks of a host add first; one sum a host crosses the network */
+static bt_exchange_cost by_hosts(const bt_rates *r, const bt_cluster *c, const bt_run_cfg *cfg,
+                                 const bt_mesh_shape *shape, int here) {
+    int n = shape->dp_replicate * shape->dp_shard, groups = n / here;
+    bt_wire in = inside(r, c, here, shape->tp), across = bt_wire_of(r, c, n, shape->tp);
+    const bt_codec_rate *k = &r->codec[cfg->codec];
+    bool sharded = cfg->zero > 0 && shape->dp_shard > 1;
+    ways w_in = shares(here, here), w = shares(groups, groups);
+    if (sharded) {
+        /* sums stay with the owner's shard: back to as many host groups as there are replicas */
+        double back = fmin(groups, shape->dp_replicate);
+        w.back = (back - 1) / groups;
+        w_in.back = 0;
+    }
+    /* each of the host's ranks relays its part */
+    double wire_bytes = (w.there + w.back) * k->wire_bytes / here,
+           in_bytes = (w_in.there + w_in.back) * sizeof(float),
+           coded = codec_s(k, bt_codec_at((bt_codec_id)cfg->codec), r->add_s, w) / here;
+    return (bt_exchange_cost){.bytes = wire_bytes + in_bytes,
+                              .wire_s = bt_wire_s(&across, 0, wire_bytes),
+                              .cpu_s = bt_wire_s(&in, 0, in_bytes) + w_in.there * r->add_s + coded,
+                              .latency_s = across.latency_s * (w.back > 0 ? 2 : 1) +
+                                           in.latency_s * (w_in.back > 0 ? 2 : 1)};
+}
+
+bt_exchange_cost bt_wire_exchange(const bt_rates *r, const bt_cluster *c, const bt_run_cfg *cfg,
+                                  const bt_mesh_shape *shape) {
+    int n = shape->dp_replicate * shape->dp_shard, here = on_host(c, n, shape->tp);
+    return hosts_of(c) > 1 && here > 1 && here < n && n % here == 0
+               ? by_hosts(r, c, cfg, shape, here)
+               : flat(r, c, cfg, shape);
+}
+
+/* ---- tensor parallelism, agreement ----------------------------------------------------------- */
+
+double bt_wire_rows_s(const bt_rates *r, const bt_cluster *c, int tp, double meetings,
+                      double bytes) {
+    const bt_link_rate *l = bt_rates_link(r, c->simulated ? tp : c->ranks, tp, 1);
+    double moved = bytes * (tp - 1) / tp;
+    if (on_host(c, tp, 1) == tp && l && l->rows_bytes_per_s > 0)
+        return meetings * l->meet_s + moved / l->rows_bytes_per_s;
+    bt_wire w = bt_wire_of(r, c, tp, 1);
+    return meetings * (w.copies ? fmax(w.latency_s, MEET_S) : w.latency_s) +
+           bt_wire_s(&w, 0, moved);
+}
+
+double bt_wire_agree_s(const bt_rates *r, const bt_cluster *c) {
+    if (c->ranks == 1) return 0;
+    const bt_link_rate *l = c->simulated ? NULL : bt_rates_link(r, c->ranks, c->ranks, 1);
+    if (!c->simulated) return l ? l->agree_s : 0;
+    /* a tree over hosts and back */
+    double rounds = 2 * ceil(log2((double)(hosts_of(c) > 1 ? hosts_of(c) : 1))) + 2;
+    return rounds * (hosts_of(c) > 1 ? c->latency_s : SHM_LATENCY_S);
+}

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# timeout: 240
+# labels: mpi
+# mpi: 2
+# bitrain plan: rates are measured once and kept, layouts are ranked, what is written can be trained with, and what nobody can
+# train is refused.
+. "$(dirname "$0")/../train_lib.sh"
+
+ok plan "${tiny[@]}"
+says "why "
+says "pp 1 x dp 2"
+says "pp 1 x dp 1 x tp 2"
+grep -q "measured " err || fault "nothing was measured: $(cat err)"
+ls "$tmp"/rates/*.json >/dev/null || fault "no rates beside the database"
+ok plan "${tiny[@]}" --json
+grep -q measured err && fault "measured again: $(cat err)"
+python_free() { grep -o "\"$1\":[0-9.e+-]*" out | cut -d: -f2; }
+[ "$(python_free step_ms | sort -g | head -1)" = "$(python_free step_ms | head -1)" ] || fault "the first is not the fastest"
+[ "$(python_free legal)" -ge 8 ] || fault "only $(python_free legal) layouts"
+
+# what is set stays as it is
+ok plan "${tiny[@]}" --tp 2 --json
+[ "$(python_free tp | sort -u)" = 2 ] || fault "--tp 2 was not kept"
+# rates of another build are told and measured anew
+sed -i 's/"build":"[0-9a-f]*"/"build":"0123456789abcdef"/' "$tmp"/rates/*.json
+ok plan "${tiny[@]}"
+grep -q "measured with another build" err || fault "not told: $(cat err)"
+
+# a written plan is a configuration
+ok plan "${tiny[@]}" --write best.yaml
+ok train best.yaml --dry-run
+says "layout"
+b train best.yaml --steps 2 --name written --quiet >out 2>err || fault "cannot train with it: $(cat err)"
+
+# too large for the memory there is, in one line
+b plan --preset bitnet-2b4t --ranks 1 --threads 1 --set model.vocab=1000000 --set model.layers=200 >out 2>err && fault "nothing is too large"
+grep -q "fits under no layout of 1 ranks: the least is .* too little" err || fault "says: $(cat err)"
+[ "$(wc -l <err)" = 1 ] || fault "more than a line: $(cat err)"
+finish

@@ -1,0 +1,162 @@
+/* test_rates.c - rates as text, in files, of other builds, and scaled to other shapes. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "engine/config/run_cfg.h"
+#include "engine/plan/rates.h"
+
+static bt_run_cfg cfg;
+static bt_rates a, b;
+static char folder[] = "/tmp/bitrain-rates-XXXXXX";
+
+static void settle(int ranks) {
+    static bt_opts o;
+    bt_err err = BT_ERR_INIT;
+    bool help;
+    char *words[] = {"--preset", "nano", "--threads", "1"};
+    assert_int_equal(bt_run_cfg_read(&o, &cfg, 4, words, &help, &err), BT_OK);
+    assert_int_equal(bt_run_cfg_resolve(&cfg, ranks, &err), BT_OK);
+}
+
+static int begin(void **state) {
+    (void)state;
+    return mkdtemp(folder) ? 0 : 1;
+}
+
+static void fill(bt_rates *r) {
+    bt_err err = BT_ERR_INIT;
+    settle(2);
+    assert_int_equal(bt_rates_identify(r, &cfg, 2, &err), BT_OK);
+    bt_part_rate layer = {.shape = bt_part_layer(&cfg, 1),
+                          .fwd_s = 0.01,
+                          .bwd_s = 0.03,
+                          .attn_fwd_s = 0.002,
+                          .attn_bwd_s = 0.006,
+                          .quantise_s = 1e-3},
+                 head = {.shape = bt_part_head(&cfg, 1), .fwd_s = 0.001, .bwd_s = 0.002};
+    bt_rates_put_part(r, &layer);
+    bt_rates_put_part(r, &head);
+    r->add_s = 1e-9;
+    r->update[1] = (bt_elem_rate){1e-9, 2e-9};
+    r->codec[BT_CODEC_BF16] = (bt_codec_rate){2, 3e-10, 2e-10, 1e-10};
+    const bt_link_rate links[] = {{.world = 4, .n = 2, .stride = 1, .bytes_per_s = 3e9},
+                                  {.world = 4, .n = 2, .stride = 2, .bytes_per_s = 1e9}};
+    bt_rates_put_links(r, links, 2);
+}
+
+static void text_brings_back_everything(void **state) {
+    (void)state;
+    bt_text out;
+    bt_err err = BT_ERR_INIT;
+    bt_text_init(&out);
+    fill(&a);
+    bt_rates_put_json(&a, &out);
+    assert_int_equal(bt_rates_take_json(&b, bt_text_str(&out), out.len, &err), BT_OK);
+    assert_int_equal(b.n_parts, 2);
+    assert_true(bt_part_same(&b.parts[0].shape, &a.parts[0].shape));
+    assert_true(b.parts[0].bwd_s == a.parts[0].bwd_s);
+    assert_true(b.update[1].large_s == 2e-9);
+    assert_true(b.codec[BT_CODEC_BF16].decode_s == 2e-10);
+    assert_true(bt_rates_link(&b, 4, 2, 2)->bytes_per_s == 1e9);
+    assert_string_equal(b.machine, a.machine);
+    assert_int_equal(bt_rates_take_json(&b, "{\"version\":1,\"parts\":[{}]}", 26, &err), BT_FORMAT);
+    assert_int_equal(bt_rates_take_json(&b, "{\"version\":7}", 13, &err), BT_FORMAT);
+    assert_int_not_equal(bt_rates_take_json(&b, "{\"vers", 6, &err), BT_OK);
+    bt_text_release(&out);
+}
+
+static void other_builds_are_refused(void **state) {
+    (void)state;
+    char path[512], why[240];
+    bt_err err = BT_ERR_INIT;
+    fill(&a);
+    bt_rates_path(&a, folder, path, sizeof path);
+    assert_int_equal(bt_rates_load(&a, path, why, sizeof why, &err), BT_OK); /* none yet */
+    assert_string_equal(why, "");
+    assert_int_equal(bt_rates_save(&a, path, &err), BT_OK);
+    settle(2);
+    assert_int_equal(bt_rates_identify(&b, &cfg, 2, &err), BT_OK);
+    assert_int_equal(bt_rates_load(&b, path, why, sizeof why, &err), BT_OK);
+    assert_string_equal(why, "");
+    assert_int_equal(b.n_parts, 2);
+    a.build[0] = a.build[0] == '0' ? '1' : '0';
+    assert_int_equal(bt_rates_save(&a, path, &err), BT_OK);
+    assert_int_equal(bt_rates_identify(&b, &cfg, 2, &err), BT_OK);
+    assert_int_equal(bt_rates_load(&b, path, why, sizeof why, &err), BT_OK);
+    assert_non_null(strstr(why, "another build"));
+    assert_int_equal(b.n_parts, 0);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("{\"version\":1", f);
+    fclose(f);
+    assert_int_equal(bt_rates_load(&b, path, why, sizeof why, &err), BT_OK);
+    assert_non_null(strstr(why, "cannot be read"));
+    assert_int_equal(b.n_parts, 0);
+}
+
+static void shapes_scale_by_their_work(void **state) {
+    (void)state;
+    bt_part_rate out;
+    fill(&a);
+    bt_part_shape s = a.parts[0].shape;
+    s.B *= 2; /* twice the tokens */
+    assert_true(bt_rates_part_near(&a, &s, &out));
+    assert_true(fabs(out.fwd_s - 0.02) < 1e-12 && fabs(out.bwd_s - 0.06) < 1e-12);
+    s = a.parts[0].shape;
+    s.T *= 2; /* and as many again to look back at */
+    assert_true(bt_rates_part_near(&a, &s, &out));
+    assert_true(fabs(out.fwd_s - (2 * 0.008 + 4 * 0.002)) < 1e-12);
+    s = a.parts[0].shape;
+    s.recompute = 2; /* backward begins with another forward */
+    assert_true(bt_rates_part_near(&a, &s, &out));
+    assert_true(fabs(out.bwd_s - 0.04) < 1e-12);
+    /* a layer is no measure of a head */
+    a.n_parts = 1;
+    s.kind = BT_PART_HEAD;
+    assert_false(bt_rates_part_near(&a, &s, &out));
+}
+
+static void shapes_travel_as_words(void **state) {
+    (void)state;
+    settle(2);
+    bt_part_shape in[] = {bt_part_layer(&cfg, 2), bt_part_head(&cfg, 2)}, out;
+    bt_text word;
+    bt_text_init(&word);
+    for (int i = 0; i < 2; i++) {
+        bt_text_clear(&word);
+        bt_part_put(&word, &in[i]);
+        assert_null(strchr(bt_text_str(&word), ' '));
+        assert_true(bt_part_parse(bt_text_str(&word), &out));
+        assert_true(bt_part_same(&in[i], &out));
+    }
+    assert_false(bt_part_parse("layer:1:2", &out));
+    assert_false(bt_part_parse("layer:0:1:1:1:1:0:1:1:0:0:0:0:0:0:0", &out));
+    assert_false(bt_part_parse("tail:1:1:1:1:1:1:1:1:0:0:0:0:0:0:0", &out));
+    bt_text_release(&word);
+}
+
+static int end(void **state) {
+    char command[64];
+    (void)state;
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_brings_back_everything),
+        cmocka_unit_test(other_builds_are_refused),
+        cmocka_unit_test(shapes_scale_by_their_work),
+        cmocka_unit_test(shapes_travel_as_words),
+    };
+    return cmocka_run_group_tests(tests, begin, end);
+}

@@ -1,0 +1,144 @@
+/* test_walk.c - a walked step against formulas of the textbook, and against a plain simulation of
+ * one exchange. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "engine/plan/walk.h"
+
+enum { STAGES_MOST = 16 };
+
+static bt_step_time walked(const bt_walk *w) {
+    bt_step_time t;
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_walk_step(w, &t, &err), BT_OK);
+    return t;
+}
+
+static void near(double a, double b) { assert_true(fabs(a - b) <= 1e-12 * fmax(1, fabs(b))); }
+
+static void phases_add_up(const bt_step_time *t) {
+    double sum = 0;
+    for (int p = 0; p < BT_PHASE_COUNT; p++) sum += t->phase_s[p];
+    near(sum, t->step_s);
+}
+
+/* m micro-batches on P equal stages, messages free: (P - 1) / (m + P - 1), whatever forward and
+ * backward cost */
+static void bubble_is_the_textbooks(void **state) {
+    static const double costs[][2] = {{1, 1}, {1, 2}, {0.25, 3}};
+    (void)state;
+    for (int pp = 1; pp <= STAGES_MOST; pp++) {
+        for (int64_t m = 1; m <= 40; m += 3) {
+            for (int c = 0; c < 3; c++) {
+                bt_stage_work work[STAGES_MOST];
+                memset(work, 0, sizeof work);
+                for (int k = 0; k < pp; k++) {
+                    work[k].fwd_s = costs[c][0];
+                    work[k].bwd_s = costs[c][1];
+                }
+                const bt_walk w = {.pp = pp, .dp = 1, .micros = m, .stage = work};
+                bt_step_time t = walked(&w);
+                near(t.bubble_frac, (pp - 1.0) / ((double)m + pp - 1));
+                near(t.step_s, ((double)m + pp - 1) * (costs[c][0] + costs[c][1]));
+                near(t.phase_s[BT_PH_WAIT], (pp - 1) * (costs[c][0] + costs[c][1]));
+                phases_add_up(&t);
+            }
+        }
+    }
+}
+
+/* nothing computed: the wire takes one bucket after the other, then the latency of its rounds */
+static void exchange_alone_is_rounds_and_bytes(void **state) {
+    (void)state;
+    const double n = 8, bytes = 4e6, rate = 1e9, latency = 5e-6;
+    bt_stage_work work = {.buckets = 1,
+                          .bucket_wire_s = 2 * (n - 1) / n * bytes / rate,
+                          .bucket_latency_s = 2 * latency};
+    const bt_walk w = {.pp = 1, .dp = 1, .micros = 1, .stage = &work, .overlap = true};
+    bt_step_time t = walked(&w);
+    near(t.step_s, 2 * (n - 1) / n * bytes / rate + 2 * latency);
+    near(t.exchange_s, t.step_s);
+    near(t.phase_s[BT_PH_COMM_EXPOSED], t.step_s);
+    work.buckets = 3; /* latencies overlap, wires do not */
+    t = walked(&w);
+    near(t.step_s, 3 * work.bucket_wire_s + 2 * latency);
+    /* more latency than wire: four buckets on their way at a time */
+    work = (bt_stage_work){.buckets = 8, .bucket_wire_s = 1, .bucket_latency_s = 100};
+    t = walked(&w);
+    near(t.step_s, 205);
+}
+
+static void buckets_hide_behind_backward(void **state) {
+    (void)state;
+    bt_stage_work work = {.fwd_s = 1, .bwd_s = 10, .buckets = 10, .bucket_wire_s = 0.5};
+    bt_walk w = {.pp = 1, .dp = 1, .micros = 1, .stage = &work, .overlap = true};
+    bt_step_time t = walked(&w);
+    /* each leaves when it is made; the last one's transfer alone is left */
+    near(t.step_s, 11.5);
+    near(t.exchange_s, 0.5);
+    w.overlap = false;
+    t = walked(&w);
+    near(t.step_s, 16);
+    /* slower than backward: the wire is never idle after the first */
+    work.bucket_wire_s = 2;
+    w.overlap = true;
+    t = walked(&w);
+    near(t.step_s, 1 + 1 + 20);
+    /* of several micro-batches only the last one's gradients leave */
+    work.bucket_wire_s = 0.5;
+    w.micros = 4;
+    t = walked(&w);
+    near(t.step_s, 44.5);
+    phases_add_up(&t);
+}
+
+static void ranks_wait_for_the_slowest(void **state) {
+    (void)state;
+    const double slow[] = {1, 1.5, 1, 1};
+    bt_stage_work work = {.fwd_s = 1, .bwd_s = 3, .buckets = 4, .bucket_wire_s = 0.25};
+    const bt_walk w = {
+        .pp = 1, .dp = 4, .micros = 2, .stage = &work, .overlap = true, .slow = slow};
+    bt_step_time t = walked(&w);
+    near(t.step_s, 12 + 0.25);
+    near(t.phase_s[BT_PH_WAIT], 3 * 4.0 / 4);
+    phases_add_up(&t);
+}
+
+/* two stages, one micro-batch each way: messages are on the critical path twice */
+static void messages_cost_both_sides(void **state) {
+    (void)state;
+    bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2}, {.fwd_s = 1, .bwd_s = 2}};
+    const bt_walk w = {
+        .pp = 2, .dp = 1, .micros = 1, .stage = work, .copy_s = 0.125, .flight_s = 0.5};
+    bt_step_time t = walked(&w);
+    near(t.step_s, 6 + 2 * (0.125 + 0.5 + 0.125));
+    phases_add_up(&t);
+}
+
+/* the last stage stands in its send of the tied embedding's gradients until the first comes */
+static void tied_embedding_is_sent_and_returned(void **state) {
+    (void)state;
+    bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2}, {.fwd_s = 1, .bwd_s = 2}};
+    bt_walk w = {.pp = 2, .dp = 1, .micros = 3, .stage = work, .tied_s = 0};
+    double without = walked(&w).step_s;
+    w.tied_s = 0.25;
+    near(walked(&w).step_s, without + 0.5);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bubble_is_the_textbooks),
+        cmocka_unit_test(exchange_alone_is_rounds_and_bytes),
+        cmocka_unit_test(buckets_hide_behind_backward),
+        cmocka_unit_test(ranks_wait_for_the_slowest),
+        cmocka_unit_test(messages_cost_both_sides),
+        cmocka_unit_test(tied_embedding_is_sent_and_returned),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
