@@ -6,7 +6,7 @@
 # train is refused.
 . "$(dirname "$0")/../train_lib.sh"
 
-ok plan "${tiny[@]}"
+ok plan "${tiny[@]}" --rows 100
 says "why "
 says "pp 1 x dp 2"
 says "pp 1 x dp 1 x tp 2"
