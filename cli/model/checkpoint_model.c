@@ -2,7 +2,6 @@
  * */
 #include "cli/model/checkpoint_model.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,30 +9,31 @@
 
 #include "cli/common/database.h"
 #include "engine/base/threads.h"
+#include "engine/interop/native.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
-#include "engine/update/tensor_slices.h"
 
 static bool keep_out(void *ctx, const bt_row *r) {
     if (r->cells[0]) snprintf(ctx, PATH_MAX, "%s", r->cells[0]);
     return false;
 }
 
-static bool is_folder(const char *s) {
+/* a folder, or a file of another program */
+static bool is_path(const char *s) {
     struct stat st;
-    return strchr(s, '/') || (strcmp(s, "last") != 0 && stat(s, &st) == 0 && S_ISDIR(st.st_mode));
+    return strchr(s, '/') || (strcmp(s, "last") != 0 && stat(s, &st) == 0);
 }
 
-static bt_code folder_of(const bt_trained_how *how, char out[PATH_MAX], bt_err *err) {
-    if (is_folder(how->which)) {
-        snprintf(out, PATH_MAX, "%s", how->which);
+bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MAX], bt_err *err) {
+    if (is_path(which)) {
+        snprintf(out, PATH_MAX, "%s", which);
         return BT_OK;
     }
     bt_db *db = NULL;
     char run[BT_NAME_MAX];
     out[0] = '\0';
-    BT_TRY(bt_cli_open(&db, how->store, err));
-    bt_code code = bt_db_run(db, how->which, run, err);
+    BT_TRY(bt_cli_open(&db, store, err));
+    bt_code code = bt_db_run(db, which, run, err);
     if (code == BT_OK)
         code = bt_db_query(db,
                            &(bt_question){.sql = "SELECT out_dir FROM runs WHERE run = ?1",
@@ -47,35 +47,38 @@ static bt_code folder_of(const bt_trained_how *how, char out[PATH_MAX], bt_err *
     return out[0] ? BT_OK : bt_fail(err, BT_NOTFOUND, "run '%s' has no checkpoint folder", run);
 }
 
-static bt_code read_config(bt_trained *t, bt_err *err) {
-    static bt_opts o;
-    json_error_t e;
-    BT_TRY(bt_opts_init(&o, bt_run_opts, bt_run_opts_n, &t->cfg, err));
-    json_t *config = json_loads(bt_text_str(&t->meta.config), 0, &e), *v;
-    const char *key;
-    if (!json_is_object(config)) {
-        json_decref(config);
-        return bt_fail(err, BT_FORMAT, "the settings in checkpoint '%s' cannot be read: %s",
-                       t->path, e.text);
-    }
-    bt_code code = BT_OK;
-    json_object_foreach(config, key, v) {
-        if (bt_opt_find(o.table, o.n, key) == o.n) continue; /* of another version */
-        if (code == BT_OK && json_is_string(v))
-            code = bt_opts_set(&o, key, json_string_value(v), BT_FROM_FILE, "the checkpoint", err);
-    }
-    json_decref(config);
-    return code;
+/* of a model of another program: as a checkpoint made of it would have them */
+static bt_code foreign_settings(bt_trained *t, const bt_source *s, bt_err *err) {
+    bt_model_cfg model = s->cfg;
+    if (!s->tokenizer)
+        return bt_fail(err, s->no_tokenizer.code, "'%.200s' has no tokenizer that can be used: %s",
+                       s->path, s->no_tokenizer.msg);
+    if (model.T > BT_CONTEXT_MOST) model.T = BT_CONTEXT_MOST;
+    BT_TRY(bt_native_settings_of(&t->cfg, &model, "", err));
+    bt_native_name(t->meta.run, s->path);
+    bt_text_init(&t->meta.tokenizer);
+    bt_tokenizer_save(s->tokenizer, &t->meta.tokenizer);
+    t->meta.vocab_hash = bt_tokenizer_hash(s->tokenizer);
+    return BT_OK;
 }
 
-bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) {
-    char folder[PATH_MAX];
-    memset(t, 0, sizeof *t);
-    BT_TRY(folder_of(how, folder, err));
-    BT_TRY(bt_ckpt_open_meta(folder, t->path, sizeof t->path, &t->meta, err));
-    BT_TRY(read_config(t, err));
-    BT_TRY(bt_tokenizer_parse(&t->tokenizer, bt_text_str(&t->meta.tokenizer), t->meta.tokenizer.len,
-                              err));
+/* opens what `folder` holds and takes everything but the weights */
+static bt_code open_source(bt_trained *t, bt_source **out, const char *folder, bt_err *err) {
+    BT_TRY(bt_source_open(out, folder, err));
+    bt_source *s = *out;
+    snprintf(t->path, sizeof t->path, "%s", s->path);
+    if (s->container == BT_IN_NATIVE) {
+        t->meta = s->meta; /* takes the texts */
+        memset(&s->meta, 0, sizeof s->meta);
+        BT_TRY(bt_native_settings(&t->cfg, &t->meta, t->path, err));
+    } else
+        BT_TRY(foreign_settings(t, s, err));
+    t->tokenizer = s->tokenizer;
+    s->tokenizer = NULL;
+    return BT_OK;
+}
+
+static bt_code make_model(bt_trained *t, bt_source *s, const bt_trained_how *how, bt_err *err) {
     BT_TRY(bt_kernels_select(how->isa[0] ? how->isa : t->cfg.isa, err));
     BT_TRY(bt_threads_init(how->threads ? (int)how->threads : bt_cpu_get()->cores, err));
     bt_model_setup setup = {.B = how->B ? how->B : (int)t->cfg.micro_batch,
@@ -84,9 +87,20 @@ bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) {
                             .n_threads = bt_threads_count()};
     bt_run_cfg_model(&t->cfg, &setup.cfg);
     BT_TRY(bt_model_create(&t->model, &setup, err));
-    BT_TRY(bt_load_weights(t->model, t->path, &t->meta, err));
+    BT_TRY(bt_source_weights(s, bt_model_weights(t->model), err));
     bt_model_quantise(t->model);
     return BT_OK;
+}
+
+bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) {
+    char folder[PATH_MAX];
+    bt_source *s = NULL;
+    memset(t, 0, sizeof *t);
+    BT_TRY(bt_trained_folder(how->which, how->store, folder, err));
+    bt_code code = open_source(t, &s, folder, err);
+    if (code == BT_OK) code = make_model(t, s, how, err);
+    bt_source_close(s);
+    return code;
 }
 
 void bt_trained_release(bt_trained *t) {

@@ -1,5 +1,5 @@
-/* checkpoint_model.h - a trained model in this process, from a run, "last" or a checkpoint folder.
- * One process, no MPI. */
+/* checkpoint_model.h - a trained model in this process, from a run, "last", a checkpoint folder, or a
+ * model of another program (engine/interop). One process, no MPI. */
 #ifndef BT_CLI_MODEL_CHECKPOINT_MODEL_H
 #define BT_CLI_MODEL_CHECKPOINT_MODEL_H
 
@@ -19,13 +19,16 @@ typedef struct bt_trained {
 } bt_trained;
 
 typedef struct bt_trained_how {
-    const char *which; /* RUN, "last", a folder */
+    const char *which; /* RUN, "last", a folder, a file */
     const char *store; /* "" default */
     const char *isa;   /* "" as the run */
     int64_t threads;   /* 0: all cores */
     int B;             /* sequences at once; 0: the run's micro-batch */
 } bt_trained_how;
 
+/* the path of what `which` names: of a run its checkpoint folder */
+bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MAX], bt_err *err)
+    BT_MUST_CHECK;
 bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
 void bt_trained_release(bt_trained *t);
 

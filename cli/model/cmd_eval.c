@@ -8,6 +8,7 @@
 
 #include "cli/common/command.h"
 #include "cli/common/progress.h"
+#include "cli/common/verbs.h"
 #include "cli/model/checkpoint_model.h"
 #include "engine/base/clock.h"
 #include "engine/base/tables/metric.h"
@@ -91,7 +92,7 @@ static bt_code run_evaluator(bt_evaluator *e, const bt_trained *t, const eval_cf
 }
 
 static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result *out, bt_err *err) {
-    char tokenizer[1024];
+    char tokenizer[1024], cache[PATH_MAX] = "";
     bool made = false;
     bt_evaluator *e = NULL;
     bt_progress bar;
@@ -99,6 +100,9 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
     const bt_model_cfg *m = bt_model_config(t->model);
     const bool own = cfg->data[0] != '\0';
     bt_code code = tokenizer_file(t, tokenizer, sizeof tokenizer, &made, err);
+    /* a model that was not trained here has no cache folder yet */
+    if (!own && !t->cfg.cache[0] && code == BT_OK)
+        code = bt_verbs_corpus(t->cfg.data, cache, sizeof cache, err);
     const bt_loader_cfg data = {.glob = t->cfg.glob,
                                 .progress = bt_progress_tokenising,
                                 .ctx = &bar,
@@ -106,7 +110,9 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
                                 .val_paths = own ? cfg->data : t->cfg.val_data,
                                 .tokenizer = tokenizer,
                                 .field = cfg->field[0] ? cfg->field : t->cfg.field,
-                                .cache_dir = own ? "" : t->cfg.cache,
+                                .cache_dir = own        ? ""
+                                             : cache[0] ? cache
+                                                        : t->cfg.cache,
                                 .val_frac = t->cfg.val_frac,
                                 .B = (int)t->cfg.micro_batch,
                                 .T = m->T,

@@ -80,6 +80,11 @@ typedef struct bt_ckpt_job { /* one save; all borrowed */
     const bt_ckpt_slice *slices; /* (n) what this rank contributes */
     size_t n;
     int keep; /* so many of the newest checkpoints stay, at least 1 */
+    /* makes elements first .. first+count of a slice without data (one stretch, no width) where they
+     * are written, a section at a time; NULL: all slices have data */
+    bt_code (*produce)(void *ctx, const bt_ckpt_slice *slice, uint64_t first, uint64_t count,
+                       void *out, bt_err *err);
+    void *produce_ctx;
 } bt_ckpt_job;
 
 typedef struct bt_ckpt_saved {
@@ -99,6 +104,14 @@ bt_code bt_ckpt_find(bt_comm *c, const char *dir, char *path, size_t path_size, 
 /* reads the slices; every wanted element must be covered */
 bt_code bt_ckpt_load(const char *path, const bt_ckpt_slice *slices, size_t n, bt_err *err)
     BT_MUST_CHECK;
+/* a checkpoint that was found, for one slice after the other; one owner */
+typedef struct bt_ckpt_reader bt_ckpt_reader;
+bt_code bt_ckpt_reader_open(bt_ckpt_reader **out, const char *path, bt_err *err) BT_MUST_CHECK;
+bt_code bt_ckpt_reader_read(bt_ckpt_reader *r, const bt_ckpt_slice *slice, bt_err *err)
+    BT_MUST_CHECK;
+/* elements of a tensor's state; 0: it is not there */
+uint64_t bt_ckpt_reader_elems(const bt_ckpt_reader *r, const char *tensor, const char *state);
+void bt_ckpt_reader_close(bt_ckpt_reader *r); /* accepts NULL */
 /* metadata only, one process, no MPI (generate, eval, show) */
 bt_code bt_ckpt_open_meta(const char *path_or_dir, char *path, size_t path_size, bt_ckpt_meta *meta,
                           bt_err *err) BT_MUST_CHECK;

@@ -69,8 +69,8 @@ void ckpt_file_name(char *out, size_t size, int rank, uint64_t generation);
 bool ckpt_file_name_ok(const char *name);
 /* writes FOLDER/NAME.tmp (space reserved first), fsyncs, renames, fsyncs the folder, reads it all
  * back; nothing is left on failure */
-bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation, int64_t step,
-                        const bt_ckpt_slice *slices, size_t n, bt_err *err) BT_MUST_CHECK;
+bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation,
+                        const bt_ckpt_job *job, bt_err *err) BT_MUST_CHECK;
 /* head, foot and index only: existence, size, generation. sections (may be NULL) receives a
  * malloc'ed array with offsets */
 typedef struct ckpt_section {

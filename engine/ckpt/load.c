@@ -140,8 +140,8 @@ bt_code bt_ckpt_open_meta(const char *path_or_dir, char *path, size_t path_size,
 
 /* ---- slices ---------------------------------------------------------------------------------- */
 
-typedef struct reader {
-    const char *folder;
+struct bt_ckpt_reader {
+    char folder[PATH_MAX];
     ckpt_manifest m;
     /* of all files, sorted by (tensor, state, first) */
     ckpt_section *sections;
@@ -149,7 +149,9 @@ typedef struct reader {
     int fd; /* of file `open`, -1 */
     uint32_t open;
     unsigned char *scratch; /* of the longest section, on first need */
-} reader;
+    size_t in_scratch;      /* the section whose data it holds; n: none */
+};
+typedef struct bt_ckpt_reader reader;
 
 static int by_place(const void *a, const void *b) {
     const section_head *x = &((const ckpt_section *)a)->head, *y = &((const ckpt_section *)b)->head;
@@ -161,8 +163,9 @@ static int by_place(const void *a, const void *b) {
 
 static bt_code reader_open(reader *r, const char *folder, bt_err *err) {
     memset(r, 0, sizeof *r);
-    r->folder = folder;
     r->fd = -1;
+    if (snprintf(r->folder, sizeof r->folder, "%s", folder) >= (int)sizeof r->folder)
+        return bt_fail(err, BT_ARG, "path '%s' is too long", folder);
     BT_TRY(ckpt_manifest_read(folder, &r->m, err));
     for (size_t i = 0; i < r->m.n_files; i++) {
         ckpt_section *more = NULL;
@@ -180,6 +183,7 @@ static bt_code reader_open(reader *r, const char *folder, bt_err *err) {
         free(more);
     }
     if (r->n > 1) qsort(r->sections, r->n, sizeof *r->sections, by_place);
+    r->in_scratch = r->n;
     return BT_OK;
 }
 
@@ -296,7 +300,11 @@ static bt_code fill(reader *r, const bt_ckpt_slice *w, bt_err *err) {
         // NOLINTNEXTLINE(clang-analyzer-unix.MallocSizeof): bytes of so many floats
         if (!r->scratch && !(r->scratch = malloc(CKPT_SECTION_ELEMS * sizeof(float))))
             return bt_fail(err, BT_NOMEM, "cannot allocate the buffer to read '%s'", r->folder);
-        BT_TRY(read_section(r, s, r->scratch, err));
+        if (r->in_scratch != i) {
+            r->in_scratch = r->n;
+            BT_TRY(read_section(r, s, r->scratch, err));
+            r->in_scratch = i;
+        }
         filled += common(&want, data, &have, r->scratch, elem);
     }
     if (!known && w->optional) {
@@ -311,10 +319,39 @@ static bt_code fill(reader *r, const bt_ckpt_slice *w, bt_err *err) {
     return BT_OK;
 }
 
+bt_code bt_ckpt_reader_open(bt_ckpt_reader **out, const char *path, bt_err *err) {
+    reader *r = *out = calloc(1, sizeof *r);
+    if (!r) return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", path);
+    bt_code code = reader_open(r, path, err);
+    if (code == BT_OK) return BT_OK;
+    bt_ckpt_reader_close(r);
+    *out = NULL;
+    return code;
+}
+
+bt_code bt_ckpt_reader_read(bt_ckpt_reader *r, const bt_ckpt_slice *slice, bt_err *err) {
+    return fill(r, slice, err);
+}
+
+uint64_t bt_ckpt_reader_elems(const bt_ckpt_reader *r, const char *tensor, const char *state) {
+    for (size_t i = 0; i < r->n; i++)
+        if (strcmp(r->sections[i].head.tensor, tensor) == 0 &&
+            strcmp(r->sections[i].head.state, state) == 0)
+            return r->sections[i].head.tensor_elems;
+    return 0;
+}
+
+void bt_ckpt_reader_close(bt_ckpt_reader *r) {
+    if (!r) return;
+    reader_close(r);
+    free(r);
+}
+
 bt_code bt_ckpt_load(const char *path, const bt_ckpt_slice *slices, size_t n, bt_err *err) {
-    reader r;
-    bt_code code = reader_open(&r, path, err);
-    for (size_t i = 0; i < n && code == BT_OK; i++) code = fill(&r, &slices[i], err);
-    reader_close(&r);
+    reader *r;
+    BT_TRY(bt_ckpt_reader_open(&r, path, err));
+    bt_code code = BT_OK;
+    for (size_t i = 0; i < n && code == BT_OK; i++) code = fill(r, &slices[i], err);
+    bt_ckpt_reader_close(r);
     return code;
 }

@@ -248,9 +248,7 @@ static bt_code write_files(save_ctx *s, bt_err *err) {
     const int rank = bt_comm_rank(s->c), size = bt_comm_size(s->c);
     bt_code code = BT_OK;
     s->mine.rank = rank;
-    if (s->job->n > 0)
-        code = ckpt_file_write(s->folder, &s->mine, s->generation, s->job->meta->step,
-                               s->job->slices, s->job->n, err);
+    if (s->job->n > 0) code = ckpt_file_write(s->folder, &s->mine, s->generation, s->job, err);
     if (rank == 0 && code == BT_OK && !(s->rows = calloc((size_t)size, sizeof *s->rows)))
         code = bt_fail(err, BT_NOMEM, "cannot allocate %d file rows", size);
     BT_TRY(bt_agree(s->c, code, err));

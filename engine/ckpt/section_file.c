@@ -65,12 +65,14 @@ static uint64_t count_sections(const bt_ckpt_slice *slices, size_t n, uint64_t *
     return sections;
 }
 
-static bt_code check_slice(const bt_ckpt_slice *s, bt_err *err) {
+static bt_code check_slice(const bt_ckpt_job *job, const bt_ckpt_slice *s, bt_err *err) {
     section_head h;
     if (strlen(s->tensor) >= sizeof h.tensor || strlen(s->state) >= sizeof h.state)
         return bt_fail(err, BT_ARG, "tensor name '%s' or state '%s' is too long for a checkpoint",
                        s->tensor, s->state);
     uint64_t span = ckpt_span(s->count, s->width, s->stride);
+    if (!s->data && s->count > 0 && (!job->produce || s->width))
+        return bt_fail(err, BT_ARG, "slice of '%s' has no data", s->tensor);
     if (s->first > s->tensor_elems || (span == 0) != (s->count == 0) ||
         span > s->tensor_elems - s->first || s->tensor_elems > SIZE_MAX / sizeof(float))
         return bt_fail(err, BT_ARG, "slice %llu+%llu of '%s' exceeds its %llu elements",
@@ -84,6 +86,7 @@ typedef struct out_file {
     const char *path;
     uint64_t at;
     XXH3_state_t *hash;
+    unsigned char *made; /* a section that a slice produces; on first need */
 } out_file;
 
 static bt_code put(out_file *o, const void *data, size_t n, bt_err *err) {
@@ -93,11 +96,24 @@ static bt_code put(out_file *o, const void *data, size_t n, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code put_sections(out_file *o, const bt_ckpt_slice *slices, size_t n, uint64_t *index,
+/* the data of elements done .. done+count of a slice */
+static bt_code section_data(out_file *o, const bt_ckpt_job *job, const bt_ckpt_slice *s,
+                            uint64_t done, uint64_t count, const unsigned char **data,
                             bt_err *err) {
+    *data = s->data;
+    if (s->data) *data += done * bt_ckpt_type_bytes(s->type);
+    if (s->data) return BT_OK;
+    // NOLINTNEXTLINE(clang-analyzer-unix.MallocSizeof): bytes of so many floats
+    if (!o->made && !(o->made = malloc(CKPT_SECTION_ELEMS * sizeof(float))))
+        return bt_fail(err, BT_NOMEM, "cannot allocate the buffer to write '%s'", o->path);
+    *data = o->made;
+    return job->produce(job->produce_ctx, s, s->first + done, count, o->made, err);
+}
+
+static bt_code put_sections(out_file *o, const bt_ckpt_job *job, uint64_t *index, bt_err *err) {
     size_t at = 0;
-    for (size_t i = 0; i < n; i++) {
-        const bt_ckpt_slice *s = &slices[i];
+    for (size_t i = 0; i < job->n; i++) {
+        const bt_ckpt_slice *s = &job->slices[i];
         const size_t elem = bt_ckpt_type_bytes(s->type);
         for (uint64_t done = 0, most = section_elems(s); done < s->count; done += most) {
             section_head h;
@@ -105,7 +121,7 @@ static bt_code put_sections(out_file *o, const bt_ckpt_slice *slices, size_t n, 
             h.magic = CKPT_SECTION_MAGIC;
             h.elem_bytes = (uint16_t)elem;
             h.type = (uint16_t)s->type;
-            const unsigned char *data = (const unsigned char *)s->data + done * elem;
+            const unsigned char *data;
             memcpy(h.tensor, s->tensor, strlen(s->tensor));
             memcpy(h.state, s->state, strlen(s->state));
             h.tensor_elems = s->tensor_elems;
@@ -113,6 +129,7 @@ static bt_code put_sections(out_file *o, const bt_ckpt_slice *slices, size_t n, 
             h.count = s->count - done < most ? s->count - done : most;
             h.width = s->width;
             h.stride = s->stride;
+            BT_TRY(section_data(o, job, s, done, h.count, &data, err));
             h.data_hash = XXH3_64bits(data, h.count * elem);
             h.self_hash = seal64(&h, sizeof h);
             index[at++] = o->at;
@@ -127,8 +144,8 @@ static void hex128(char out[33], XXH128_hash_t h) {
     snprintf(out, 33, "%016llx%016llx", (unsigned long long)h.high64, (unsigned long long)h.low64);
 }
 
-static bt_code write_body(out_file *o, ckpt_file *f, uint64_t generation, int64_t step,
-                          const bt_ckpt_slice *slices, size_t n, uint64_t *index, bt_err *err) {
+static bt_code write_body(out_file *o, ckpt_file *f, uint64_t generation, const bt_ckpt_job *job,
+                          uint64_t *index, bt_err *err) {
     file_head head;
     memset(&head, 0, sizeof head);
     memcpy(head.magic, CKPT_FILE_MAGIC, 8);
@@ -137,10 +154,10 @@ static bt_code write_body(out_file *o, ckpt_file *f, uint64_t generation, int64_
     head.generation = generation;
     head.n_sections = f->n_sections;
     head.file_bytes = f->bytes;
-    head.step = step;
+    head.step = job->meta->step;
     head.self_hash = seal64(&head, sizeof head);
     BT_TRY(put(o, &head, sizeof head, err));
-    BT_TRY(put_sections(o, slices, n, index, err));
+    BT_TRY(put_sections(o, job, index, err));
     file_foot foot;
     memset(&foot, 0, sizeof foot);
     memcpy(foot.magic, CKPT_FOOT_MAGIC, 8);
@@ -155,16 +172,16 @@ static bt_code write_body(out_file *o, ckpt_file *f, uint64_t generation, int64_
     return BT_OK;
 }
 
-bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation, int64_t step,
-                        const bt_ckpt_slice *slices, size_t n, bt_err *err) {
+bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation,
+                        const bt_ckpt_job *job, bt_err *err) {
     char tmp[PATH_MAX], path[PATH_MAX];
     ckpt_file_name(f->name, sizeof f->name, f->rank, generation);
     if (snprintf(path, sizeof path, "%s/%s", folder, f->name) >= (int)sizeof path - 4)
         return bt_fail(err, BT_ARG, "path '%s' is too long", folder);
     snprintf(tmp, sizeof tmp, "%s/%s.tmp", folder, f->name);
-    for (size_t i = 0; i < n; i++) BT_TRY(check_slice(&slices[i], err));
+    for (size_t i = 0; i < job->n; i++) BT_TRY(check_slice(job, &job->slices[i], err));
     uint64_t data_bytes;
-    f->n_sections = count_sections(slices, n, &data_bytes);
+    f->n_sections = count_sections(job->slices, job->n, &data_bytes);
     f->bytes = sizeof(file_head) + f->n_sections * (sizeof(section_head) + 8) + data_bytes +
                sizeof(file_foot);
 
@@ -189,8 +206,9 @@ bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation, i
                              (unsigned long long)f->bytes, tmp);
         goto done;
     }
-    out_file o = {fd, tmp, 0, hash};
-    code = write_body(&o, f, generation, step, slices, n, index, err);
+    out_file o = {fd, tmp, 0, hash, NULL};
+    code = write_body(&o, f, generation, job, index, err);
+    free(o.made);
     /* after a failed fsync the page cache may lie: the file is void, never retried */
     if (code == BT_OK && fsync(fd) != 0)
         code = bt_fail_errno(err, BT_IO, errno, "cannot sync '%s'", tmp);
@@ -201,7 +219,7 @@ bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation, i
         code = bt_fail_errno(err, BT_IO, errno, "cannot rename '%s'", tmp);
     if (code == BT_OK) {
         code = ckpt_sync_folder(folder, err);
-        if (code == BT_OK) code = ckpt_file_verify(folder, f, generation, step, err);
+        if (code == BT_OK) code = ckpt_file_verify(folder, f, generation, job->meta->step, err);
         if (code != BT_OK) unlink(path);
     }
 done:

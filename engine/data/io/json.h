@@ -10,4 +10,7 @@
 /* *out is NULL on failure */
 bt_code bt_json_parse(json_t **out, const char *json, size_t n, bt_err *err) BT_MUST_CHECK;
 
+/* the same, whole numbers beyond 64 bits as reals: files of others say 1e30 as 1000...0 */
+bt_code bt_json_parse_big(json_t **out, const char *json, size_t n, bt_err *err) BT_MUST_CHECK;
+
 #endif

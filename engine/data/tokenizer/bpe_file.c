@@ -7,6 +7,7 @@
  *   normalizer     "none" or "nfc"
  *   ignore_merges  true: a word that is a token becomes it without merging
  *   eot            id of the end-of-text token, -1: none
+ *   chat_template  Jinja text, where there is one
  *   hash           16 hex digits over all that decides which ids a text gets; a file without it, or
  *                  with another, is refused
  *   tokens         by id: a string in GPT-2's printable byte alphabet, {"special": "<|endoftext|>"}, or null for a hole
@@ -102,6 +103,7 @@ void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
         bt_json_str(&j, "normalizer", t->nfc ? "nfc" : "none");
         bt_json_bool(&j, "ignore_merges", t->ignore_merges);
         bt_json_int(&j, "eot", t->eot);
+        if (t->chat_template) bt_json_str(&j, "chat_template", t->chat_template);
         bt_json_str(&j, "hash", hash);
         put_tokens(&j, t);
         bt_json_array(&j, "merges");
@@ -119,8 +121,9 @@ void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
 
 /* ---- reading ---- */
 
-static const char *const keys[] = {"format",        "version", "kind", "pattern", "normalizer",
-                                   "ignore_merges", "eot",     "hash", "tokens",  "merges"};
+static const char *const keys[] = {"format",     "version",       "kind",         "pattern",
+                                   "normalizer", "ignore_merges", "eot",          "hash",
+                                   "tokens",     "merges",        "chat_template"};
 
 static bt_code check_keys(json_t *o, bt_err *err) {
     const char *key;
@@ -157,6 +160,10 @@ static bt_code read_rules(json_t *o, bt_tokenizer *t, bt_err *err) {
     if (!json_is_integer(eot) || json_integer_value(eot) < -1 ||
         json_integer_value(eot) >= BT_MAX_VOCAB)
         return bt_fail(err, BT_FORMAT, "'eot' is not a token id");
+    json_t *chat = json_object_get(o, "chat_template");
+    if (chat && !json_is_string(chat))
+        return bt_fail(err, BT_FORMAT, "'chat_template' is not a text");
+    BT_TRY(bt_tokenizer_set_chat_template(t, json_string_value(chat), err));
     t->pattern = (bt_pattern)p;
     t->nfc = normalizer[1] == 'f';
     t->ignore_merges = json_is_true(ignore);
@@ -243,12 +250,12 @@ static bt_code read_object(bt_tokenizer **out, json_t *o, bt_err *err) {
     return bt_fail(err, BT_FORMAT, "there is no kind '%.60s' of tokenizer (bpe, bytes)", kind);
 }
 
-bt_code bt_json_parse(json_t **out, const char *json, size_t n, bt_err *err) {
+static bt_code parse_json(json_t **out, const char *json, size_t n, size_t flags, bt_err *err) {
     json_error_t why;
     *out = NULL;
     if (!bt_json_depth_ok(json, n, 64))
         return bt_fail(err, BT_FORMAT, "its JSON is nested deeper than 64");
-    *out = json_loadb(json, n, JSON_REJECT_DUPLICATES, &why);
+    *out = json_loadb(json, n, JSON_REJECT_DUPLICATES | flags, &why);
     if (!*out)
         return bt_fail(err, BT_FORMAT, "line %d, column %d: not valid JSON: %s", why.line,
                        why.column, why.text);
@@ -256,6 +263,14 @@ bt_code bt_json_parse(json_t **out, const char *json, size_t n, bt_err *err) {
     json_decref(*out);
     *out = NULL;
     return bt_fail(err, BT_FORMAT, "it is not a JSON object");
+}
+
+bt_code bt_json_parse(json_t **out, const char *json, size_t n, bt_err *err) {
+    return parse_json(out, json, n, 0, err);
+}
+
+bt_code bt_json_parse_big(json_t **out, const char *json, size_t n, bt_err *err) {
+    return parse_json(out, json, n, JSON_DECODE_INT_AS_REAL, err);
 }
 
 bt_code bt_tokenizer_parse_own(bt_tokenizer **out, const char *json, size_t n, const char *name,

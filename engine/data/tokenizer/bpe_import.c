@@ -12,6 +12,7 @@
 
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/json.h"
+#include "engine/data/tokenizer/tokenizer_build.h"
 #include "engine/data/tokenizer/tokenizer_impl.h"
 
 enum { MAX_FILE = 128 << 20 };
@@ -224,7 +225,28 @@ static bt_code draft_merges(json_t *vocab, json_t *merges, bt_tokenizer_draft *d
     return BT_OK;
 }
 
-static bt_code build(bt_tokenizer **out, json_t *root, names *all, bt_err *err) {
+/* Hugging Face's library takes the id of an added token from the vocabulary and, where it is not
+ * there, the next free one behind it, whatever `id` says: another number would hide a token. */
+static bt_code check_added_ids(json_t *vocab, json_t *added, bt_err *err) {
+    json_int_t next = (json_int_t)json_object_size(vocab);
+    json_t *token;
+    size_t i;
+    json_array_foreach(added, i, token) {
+        const char *text = json_string_value(json_object_get(token, "content"));
+        json_t *there = json_object_get(vocab, text);
+        const json_int_t id = json_integer_value(json_object_get(token, "id")),
+                         expected = json_is_integer(there) ? json_integer_value(there) : next;
+        if (id != expected)
+            return bt_fail(err, BT_FORMAT,
+                           "the added token '%.40s' says id %lld, but Hugging Face's library "
+                           "gives it %lld",
+                           text, (long long)id, (long long)expected);
+        if (id >= next) next = id + 1;
+    }
+    return BT_OK;
+}
+
+static bt_code build_with(bt_tokenizer **out, json_t *root, names *all, bt_err *err) {
     json_t *model = json_object_get(root, "model"), *vocab = json_object_get(model, "vocab"),
            *merges = json_object_get(model, "merges");
     if (!json_is_object(vocab) || !json_is_array(merges))
@@ -239,8 +261,20 @@ static bt_code build(bt_tokenizer **out, json_t *root, names *all, bt_err *err) 
     if (code == BT_OK) code = read_normalizer(json_object_get(root, "normalizer"), d.t, err);
     if (code == BT_OK) code = draft_tokens(all, &d, err);
     if (code == BT_OK) code = draft_merges(vocab, merges, &d, err);
+    if (code == BT_OK) code = check_added_ids(vocab, json_object_get(root, "added_tokens"), err);
     if (code == BT_OK) return bt_draft_seal(&d, out, err);
     bt_draft_release(&d);
+    return code;
+}
+
+bt_code bt_tokenizer_build(bt_tokenizer **out, json_t *root, bt_err *err) {
+    names all = {calloc(BT_MAX_VOCAB, sizeof *all.text), calloc(BT_MAX_VOCAB, 1), 0};
+    *out = NULL;
+    bt_code code = all.text && all.special
+                       ? build_with(out, root, &all, err)
+                       : bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
+    free(all.text);
+    free(all.special);
     return code;
 }
 
@@ -250,18 +284,10 @@ bt_code bt_tokenizer_import(bt_tokenizer **out, const char *path, bt_err *err) {
     json_t *root = NULL;
     bt_err why = BT_ERR_INIT;
     *out = NULL;
-    names all = {calloc(BT_MAX_VOCAB, sizeof *all.text), calloc(BT_MAX_VOCAB, 1), 0};
-    bt_code code = all.text && all.special
-                       ? BT_OK
-                       : bt_fail(&why, BT_NOMEM, "cannot take memory for its tokens");
-    if (code == BT_OK && (code = bt_file_slurp(path, MAX_FILE, &json, &n, err)) != BT_OK) goto done;
-    if (code == BT_OK) code = bt_json_parse(&root, json, n, &why);
+    BT_TRY(bt_file_slurp(path, MAX_FILE, &json, &n, err));
+    bt_code code = bt_json_parse(&root, json, n, &why);
     free(json);
-    if (code == BT_OK) code = build(out, root, &all, &why);
-    if (code != BT_OK) bt_fail(err, code, "'%s' cannot be imported: %s", path, why.msg);
-done:
+    if (code == BT_OK) code = bt_tokenizer_build(out, root, &why);
     json_decref(root);
-    free(all.text);
-    free(all.special);
-    return code;
+    return code == BT_OK ? BT_OK : bt_fail(err, code, "'%s' cannot be imported: %s", path, why.msg);
 }

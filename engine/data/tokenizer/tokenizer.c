@@ -19,6 +19,7 @@ void bt_tokenizer_free(bt_tokenizer *t) {
     free(t->at);
     free(t->special);
     free(t->merges);
+    free(t->chat_template);
     free(t);
 }
 
@@ -41,6 +42,24 @@ void bt_tokenizer_look(const bt_tokenizer *t, bt_tokenizer_about *out) {
         out->specials += t->special[i] == BT_TOKEN_SPECIAL;
         out->holes += t->special[i] == BT_TOKEN_HOLE;
     }
+}
+
+const char *bt_tokenizer_chat_template(const bt_tokenizer *t) { return t->chat_template; }
+
+bt_code bt_tokenizer_set_chat_template(bt_tokenizer *t, const char *text, bt_err *err) {
+    char *copy = text && *text ? strdup(text) : NULL;
+    if (text && *text && !copy)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for a chat template");
+    free(t->chat_template);
+    t->chat_template = copy;
+    return BT_OK;
+}
+
+bt_code bt_tokenizer_set_eot(bt_tokenizer *t, int32_t id, bt_err *err) {
+    if (id < 0 || id >= t->V || t->special[id] != BT_TOKEN_SPECIAL)
+        return bt_fail(err, BT_ARG, "the end-of-text token %d is not a special token", id);
+    t->eot = id;
+    return BT_OK;
 }
 
 const char *bt_tokenizer_bytes(const bt_tokenizer *t, int32_t id, size_t *n) {

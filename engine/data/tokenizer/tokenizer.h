@@ -40,6 +40,14 @@ typedef struct bt_tokenizer_about {
 } bt_tokenizer_about;
 void bt_tokenizer_look(const bt_tokenizer *t, bt_tokenizer_about *out);
 
+/* the template that chats are rendered with, Jinja text as its author wrote it; NULL: none. It is not
+ * part of the hash: it changes no id */
+const char *bt_tokenizer_chat_template(const bt_tokenizer *t);
+bt_code bt_tokenizer_set_chat_template(bt_tokenizer *t, const char *text, bt_err *err)
+    BT_MUST_CHECK;
+/* another special token ends texts; BT_ARG when the id is no special token */
+bt_code bt_tokenizer_set_eot(bt_tokenizer *t, int32_t id, bt_err *err) BT_MUST_CHECK;
+
 /* the serialised form, for embedding in checkpoints, and back */
 void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out);
 bt_code bt_tokenizer_parse(bt_tokenizer **out, const char *json, size_t n, bt_err *err)
@@ -48,6 +56,17 @@ bt_code bt_tokenizer_parse(bt_tokenizer **out, const char *json, size_t n, bt_er
 /* Hugging Face's tokenizer.json of a byte-level BPE (GPT-2, Llama 3 and Qwen patterns); anything
  * else is refused by name */
 bt_code bt_tokenizer_import(bt_tokenizer **out, const char *path, bt_err *err) BT_MUST_CHECK;
+
+/* The way out. tokenizer.json of a tokenizer, special tokens among its vocabulary; BT_UNSUPPORTED
+ * when two tokens have one text there */
+bt_code bt_tokenizer_export(const bt_tokenizer *t, bt_text *out, bt_err *err) BT_MUST_CHECK;
+/* the text of a token in tokenizer.json and GGUF: in GPT-2's byte alphabet, a special one as it is;
+ * appends nothing for a hole */
+void bt_tokenizer_token_text(const bt_tokenizer *t, int32_t id, bt_text *out);
+bool bt_tokenizer_is_hole(const bt_tokenizer *t, int32_t id);
+/* merge i of bt_tokenizer_about.merges, by rank */
+void bt_tokenizer_merge(const bt_tokenizer *t, size_t i, int32_t *left, int32_t *right);
+bool bt_tokenizer_ignores_merges(const bt_tokenizer *t);
 
 typedef struct bt_tok_train_cfg {
     const char *paths, *glob; /* as the loader's */

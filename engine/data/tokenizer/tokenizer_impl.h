@@ -31,6 +31,7 @@ struct bt_tokenizer {
     bt_pattern pattern;
     int32_t eot;
     char kind[24];
+    char *chat_template; /* NULL: none */
     uint64_t hash;
 
     char *bytes;            /* of all tokens, one after the other */

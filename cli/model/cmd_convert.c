@@ -1,0 +1,206 @@
+/* cmd_convert.c - a model from one format to another. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/common/command.h"
+#include "cli/model/checkpoint_model.h"
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "engine/base/tables/metric.h"
+#include "engine/base/threads.h"
+#include "engine/interop/convert.h"
+#include "engine/interop/native.h"
+#include "engine/kernels/table/cpu.h"
+
+typedef struct convert_cfg {
+    char out[4096], tokenizer[1024], store[1024];
+    int64_t context, threads, shard_bytes;
+    int to, type, scale;
+    bool verify, json;
+} convert_cfg;
+
+#define BT_ARCH(...)
+#define BT_NAME(...)
+#define BT_NUMBER(id, word, ...) "|" word
+static const char types[] = "auto"
+#include "engine/interop/formats.def"
+    ;
+#undef BT_ARCH
+#undef BT_NAME
+#undef BT_NUMBER
+
+#define FIELD(f) offsetof(convert_cfg, f), sizeof(((convert_cfg *)0)->f)
+static const bt_opt convert_opts[] = {
+    {"to", "--to", BT_OPT_ENUM, FIELD(to), "bitrain", 0, 0, "bitrain|hf|gguf", NULL,
+     "format to write: a checkpoint, a folder of Hugging Face, a GGUF file"},
+    {"out", "-o", BT_OPT_TEXT, FIELD(out), "", 0, 0, NULL, NULL,
+     "what to write; it must not exist yet"},
+    {"type", "--type", BT_OPT_ENUM, FIELD(type), "auto", 0, 0, types, NULL,
+     "type of the matrices (auto: the most exact one that fits)"},
+    {"scale", "--scale", BT_OPT_ENUM, FIELD(scale), "multiply", 0, 0, "multiply|divide", NULL,
+     "type packed: what weight_scale does (linear_class autobitlinear or bitlinear)"},
+    {"shard_bytes", "--shard-bytes", BT_OPT_INT, FIELD(shard_bytes), "5000000000", 1, 1e15, NULL,
+     "bytes", "longest file of a folder of Hugging Face"},
+    {"verify", "--verify", BT_OPT_BOOL, FIELD(verify), "false", 0, 0, NULL, NULL,
+     "read the result back and compare what both models say"},
+    {"tokenizer", "--tokenizer", BT_OPT_TEXT, FIELD(tokenizer), "", 0, 0, NULL, NULL,
+     "tokenizer of a model that comes without one"},
+    {"context", "--context", BT_OPT_INT, FIELD(context), "0", 0, 1048576, NULL, "tokens",
+     "longest sequence of the result (0: the model's, of other programs' models 4096 at most)"},
+    {"threads", "--threads", BT_OPT_INT, FIELD(threads), "0", 0, 1024, NULL, NULL,
+     "threads (0: all cores)"},
+    {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL, "one JSON object"},
+    {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database"},
+};
+
+static const bt_opt *options(size_t *n) {
+    *n = sizeof convert_opts / sizeof convert_opts[0];
+    return convert_opts;
+}
+
+typedef struct outcome {
+    bt_text notes;
+    int64_t bytes;
+    double seconds;
+    bool verified;
+    bt_probe_difference difference;
+} outcome;
+
+static bt_code open_model(bt_source **s, const char *which, const convert_cfg *cfg, bt_err *err) {
+    char path[PATH_MAX];
+    BT_TRY(bt_trained_folder(which, cfg->store, path, err));
+    BT_TRY(bt_source_open(s, path, err));
+    bt_source *x = *s;
+    if (cfg->tokenizer[0]) {
+        if (x->tokenizer)
+            return bt_fail(err, BT_ARG, "--tokenizer: '%s' has a tokenizer of its own", x->path);
+        bt_err why = BT_ERR_INIT;
+        /* ours, or Hugging Face's */
+        if (bt_tokenizer_load(&x->tokenizer, cfg->tokenizer, &why) != BT_OK)
+            BT_TRY(why.code == BT_FORMAT ? bt_tokenizer_import(&x->tokenizer, cfg->tokenizer, err)
+                                         : bt_fail(err, why.code, "%s", why.msg));
+        if (bt_tokenizer_vocab(x->tokenizer) > x->cfg.V)
+            return bt_fail(err, BT_ARG, "--tokenizer: '%s' has %d tokens, the model %d",
+                           cfg->tokenizer, bt_tokenizer_vocab(x->tokenizer), x->cfg.V);
+    }
+    if (cfg->context)
+        x->cfg.T = (int)cfg->context;
+    else if (cfg->to == BT_TO_BITRAIN && x->container != BT_IN_NATIVE && x->cfg.T > BT_CONTEXT_MOST)
+        x->cfg.T = BT_CONTEXT_MOST;
+    return BT_OK;
+}
+
+static bt_code verify(bt_source *s, const convert_cfg *cfg, outcome *o, bt_err *err) {
+    bt_source *result = NULL;
+    bt_probe before = {0}, after = {0};
+    const int tokens = s->tokenizer ? bt_tokenizer_vocab(s->tokenizer) : s->cfg.V;
+    bt_code code = bt_probe_source(s, tokens, &before, err);
+    if (code == BT_OK) code = bt_source_open(&result, cfg->out, err);
+    if (code == BT_OK) code = bt_probe_source(result, tokens, &after, err);
+    if (code == BT_OK) {
+        o->difference = bt_probe_compare(&before, &after);
+        o->verified = true;
+    }
+    bt_source_close(result);
+    bt_probe_release(&before);
+    bt_probe_release(&after);
+    return code;
+}
+
+static void print_lines(const bt_text *lines, const char *before) {
+    for (const char *p = bt_text_str(lines), *end; *p; p = end + (*end == '\n')) {
+        end = p + strcspn(p, "\n");
+        printf("%s%.*s\n", before, (int)(end - p), p);
+    }
+}
+
+static void print_json(const bt_source *s, const convert_cfg *cfg, const outcome *o) {
+    bt_text out = {0};
+    bt_json j;
+    bt_json_begin(&j, &out);
+    bt_json_object(&j, NULL);
+    bt_json_str(&j, "source", s->path);
+    bt_json_str(&j, "result", cfg->out);
+    bt_json_int(&j, "bytes", o->bytes);
+    bt_json_num(&j, "seconds", o->seconds);
+    if (o->verified) {
+        bt_json_num(&j, "largest_difference", o->difference.largest);
+        bt_json_num(&j, "mean_difference", o->difference.mean);
+        bt_json_int(&j, "same_first_token", o->difference.same_first);
+    }
+    bt_json_array(&j, "notes");
+    for (char *p = o->notes.data, *end; p && *p; p = end) {
+        end = p + strcspn(p, "\n");
+        if (*end) *end++ = '\0';
+        bt_json_str(&j, NULL, p);
+    }
+    bt_json_end(&j, ']');
+    bt_json_end(&j, '}');
+    puts(bt_text_str(&out));
+    bt_text_release(&out);
+}
+
+static void print(const bt_source *s, const convert_cfg *cfg, const outcome *o) {
+    char size[32];
+    printf("'%s' -> '%s': %s in %.2f s\n", s->path, cfg->out,
+           bt_metric_format(size, sizeof size, (double)o->bytes, BT_UNIT_BYTES), o->seconds);
+    print_lines(&o->notes, "  ");
+    if (o->verified)
+        printf("  read back: log probabilities differ by %.2g at most, %.2g on average; the "
+               "likeliest token is the same after %d of %d prompts\n",
+               o->difference.largest, o->difference.mean, o->difference.same_first, BT_PROBES);
+}
+
+static bt_code convert(bt_source *s, const convert_cfg *cfg, outcome *o, bt_err *err) {
+    const int64_t began = bt_now_ns();
+    const bt_convert_job job = {.to = (bt_convert_to)cfg->to,
+                                .dest = cfg->out,
+                                .number = cfg->type ? (bt_number)(cfg->type - 1) : BT_NUM_COUNT,
+                                .inverse_scale = cfg->scale == 1,
+                                .shard_bytes = (uint64_t)cfg->shard_bytes};
+    bt_text_put(&o->notes, bt_text_str(&s->notes));
+    const size_t known = s->notes.len;
+    BT_TRY(bt_convert(s, &job, &o->notes, &o->bytes, err));
+    o->seconds = (double)(bt_now_ns() - began) / 1e9;
+    bt_text_put(&o->notes, bt_text_str(&s->notes) + known);
+    return cfg->verify ? verify(s, cfg, o, err) : BT_OK;
+}
+
+static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
+    (void)exit_status;
+    static convert_cfg cfg;
+    bt_opts o;
+    const char *which = NULL;
+    size_t n = 0;
+    bool help;
+    bt_source *s = NULL;
+    outcome result = {0};
+    BT_TRY(bt_opts_init(&o, convert_opts, sizeof convert_opts / sizeof convert_opts[0], &cfg, err));
+    BT_TRY(bt_opts_argv(&o, argc, argv, &which, 1, &n, &help, err));
+    if (n == 0) return bt_fail(err, BT_ARG, "which model? (a run, 'last', a folder or a file)");
+    if (!cfg.out[0]) return bt_fail(err, BT_ARG, "-o DEST is missing: what to write");
+    BT_TRY(bt_kernels_select("auto", err));
+    BT_TRY(bt_threads_init(cfg.threads ? (int)cfg.threads : bt_cpu_get()->cores, err));
+    bt_code code = open_model(&s, which, &cfg, err);
+    if (code == BT_OK) code = convert(s, &cfg, &result, err);
+    if (code == BT_OK && cfg.json)
+        print_json(s, &cfg, &result);
+    else if (code == BT_OK)
+        print(s, &cfg, &result);
+    bt_text_release(&result.notes);
+    bt_source_close(s);
+    bt_threads_release();
+    return code;
+}
+
+const bt_command bt_cmd_convert = {
+    .name = "convert",
+    .summary = "a model from one format to another",
+    .args = "RUN|DIR|FILE",
+    .examples =
+        "bitrain convert ~/models/Qwen3-0.6B --to bitrain -o qwen3   a checkpoint of a folder of "
+        "Hugging Face\n",
+    .options = options,
+    .run = run,
+};

@@ -1,0 +1,123 @@
+/* bpe_export.c - our tables to Hugging Face's tokenizer.json.
+ *
+ * A special token stands in the vocabulary as well as among the added tokens: Hugging Face's library
+ * numbers one that is only among the latter by itself, and hides a token behind it. */
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/data/tokenizer/tokenizer_build.h"
+#include "engine/data/tokenizer/tokenizer_impl.h"
+
+bool bt_tokenizer_is_hole(const bt_tokenizer *t, int32_t id) {
+    return id < 0 || id >= t->V || t->special[id] == BT_TOKEN_HOLE;
+}
+
+void bt_tokenizer_token_text(const bt_tokenizer *t, int32_t id, bt_text *out) {
+    size_t n;
+    const char *bytes = bt_tokenizer_bytes(t, id, &n);
+    if (bt_tokenizer_is_special(t, id))
+        bt_text_putn(out, bytes, n);
+    else
+        bt_alphabet_encode(bytes, n, out);
+}
+
+void bt_tokenizer_merge(const bt_tokenizer *t, size_t i, int32_t *left, int32_t *right) {
+    *left = t->merges[i].left;
+    *right = t->merges[i].right;
+}
+
+bool bt_tokenizer_ignores_merges(const bt_tokenizer *t) { return t->ignore_merges; }
+
+json_t *bt_tokenizer_pre_tokenizer(const char *pattern) {
+    int p = 0;
+    while (p < BT_PATTERN_COUNT && strcmp(bt_pattern_name((bt_pattern)p), pattern) != 0) p++;
+    if (p == BT_PATTERN_COUNT) return NULL;
+    const int words = p == BT_PATTERN_GPT2;
+    json_t *bytes = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0,
+                              "trim_offsets", 1, "use_regex", words);
+    if (words) return bytes;
+    return json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence", "pretokenizers",
+                     "type", "Split", "pattern", "Regex", bt_pattern_regex((bt_pattern)p),
+                     "behavior", "Isolated", "invert", 0, bytes);
+}
+
+/* every token by its text; BT_UNSUPPORTED: two have the same */
+static bt_code put_vocab(const bt_tokenizer *t, json_t *vocab, bt_text *word, bt_err *err) {
+    for (int32_t id = 0; id < t->V; id++) {
+        if (bt_tokenizer_is_hole(t, id)) continue;
+        bt_text_clear(word);
+        bt_tokenizer_token_text(t, id, word);
+        if (json_object_get(vocab, bt_text_str(word)))
+            return bt_fail(err, BT_UNSUPPORTED,
+                           "the tokens %lld and %d would both be written as '%.40s'",
+                           (long long)json_integer_value(json_object_get(vocab, bt_text_str(word))),
+                           id, bt_text_str(word));
+        if (word->failed || json_object_set_new(vocab, bt_text_str(word), json_integer(id)) != 0)
+            return bt_fail(err, BT_NOMEM, "cannot take memory for token %d", id);
+    }
+    return BT_OK;
+}
+
+static json_t *added_tokens(const bt_tokenizer *t) {
+    json_t *list = json_array();
+    for (int32_t id = 0; id < t->V; id++) {
+        size_t n;
+        const char *bytes = bt_tokenizer_bytes(t, id, &n);
+        if (t->special[id] != BT_TOKEN_SPECIAL) continue;
+        json_array_append_new(list, json_pack("{s:i, s:s%, s:b, s:b, s:b, s:b, s:b}", "id", (int)id,
+                                              "content", bytes, n, "single_word", 0, "lstrip", 0,
+                                              "rstrip", 0, "normalized", 0, "special", 1));
+    }
+    return list;
+}
+
+static json_t *merges_of(const bt_tokenizer *t, bt_text *word) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < t->n_merges; i++) {
+        json_t *pair = json_array();
+        const int32_t parts[2] = {t->merges[i].left, t->merges[i].right};
+        for (size_t k = 0; k < 2; k++) {
+            bt_text_clear(word);
+            bt_tokenizer_token_text(t, parts[k], word);
+            json_array_append_new(pair, json_string(bt_text_str(word)));
+        }
+        json_array_append_new(list, pair);
+    }
+    return list;
+}
+
+static json_t *tree_of(const bt_tokenizer *t, json_t *vocab, bt_text *word) {
+    json_t *normalizer = t->nfc ? json_pack("{s:s}", "type", "NFC") : json_null();
+    return json_pack(
+        "{s:s, s:n, s:n, s:o, s:o, s:o, s:n, s:{s:s, s:b, s:b, s:b}, "
+        "s:{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:O, s:o}}",
+        "version", "1.0", "truncation", "padding", "added_tokens", added_tokens(t), "normalizer",
+        normalizer, "pre_tokenizer",
+        bt_tokenizer_pre_tokenizer(bt_pattern_name(t->is_bytes ? BT_PATTERN_GPT2 : t->pattern)),
+        "post_processor", "decoder", "type", "ByteLevel", "add_prefix_space", 1, "trim_offsets", 1,
+        "use_regex", 1, "model", "type", "BPE", "dropout", "unk_token", "continuing_subword_prefix",
+        "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges",
+        (int)t->ignore_merges, "vocab", vocab, "merges", merges_of(t, word));
+}
+
+bt_code bt_tokenizer_export(const bt_tokenizer *t, bt_text *out, bt_err *err) {
+    bt_text word = {0};
+    json_t *vocab = json_object(), *root = NULL;
+    bt_code code = put_vocab(t, vocab, &word, err);
+    if (code == BT_OK) root = tree_of(t, vocab, &word);
+    char *text = root ? json_dumps(root, JSON_INDENT(1) | JSON_PRESERVE_ORDER) : NULL;
+    if (code == BT_OK && (!text || word.failed))
+        code = bt_fail(err, BT_NOMEM,
+                       "cannot write tokenizer.json: a special token is not UTF-8, or memory is "
+                       "short");
+    if (code == BT_OK) {
+        bt_text_put(out, text);
+        bt_text_put(out, "\n");
+    }
+    free(text);
+    json_decref(root);
+    json_decref(vocab);
+    bt_text_release(&word);
+    return code;
+}

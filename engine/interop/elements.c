@@ -1,0 +1,162 @@
+/* elements.c - elements of each type to floats and back: fp16, bf16, and the blocks of ggml.
+ *
+ *     Q8_0   32: fp16 d, 32 x int8 q                  x = d q
+ *     TQ2_0  256: 64 bytes of codes, fp16 d           two blocks of kernels/table/ternary.h
+ *     TQ1_0  256: 32 + 16 bytes of five codes each, 4 bytes of four, fp16 d. Byte m of the 32 holds
+ *            codes 32 n + m (n = 0..4), of the 16 codes 160 + 16 n + m, of the 4 codes
+ *            240 + 4 n + m (n = 0..3); first digit most significant, in base 3, as a fraction of 256
+ *
+ * Verified byte for byte against the packers of the `gguf` package (tests/engine/interop). */
+#include <math.h>
+#include <string.h>
+
+#include "engine/interop/formats.h"
+#include "engine/kernels/table/half.h"
+#include "engine/kernels/table/ternary.h"
+
+enum { Q8 = 32, TQ = 256, TQ2_CODES = 64, TQ1_CODES = 52 };
+
+static uint32_t bits_of(float x) {
+    uint32_t b;
+    memcpy(&b, &x, sizeof b);
+    return b;
+}
+
+static float float_of(uint32_t b) {
+    float x;
+    memcpy(&x, &b, sizeof x);
+    return x;
+}
+
+uint16_t bt_float_to_half(float x) {
+    const uint32_t b = bits_of(bt_half(x)), size = b & 0x7fffffffu, sign = b >> 16 & 0x8000u;
+    if (size > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
+    if (size == 0x7f800000u) return (uint16_t)(sign | 0x7c00u);
+    if (size < 0x38800000u) return (uint16_t)(sign | (uint32_t)(float_of(size) * 0x1p24f));
+    return (uint16_t)(sign | (size - 0x38000000u) >> 13);
+}
+
+float bt_half_to_float(uint16_t x) {
+    const uint32_t sign = (uint32_t)(x & 0x8000u) << 16, size = x & 0x7fffu;
+    if (size >= 0x7c00u) return float_of(sign | 0x7f800000u | (size & 0x3ffu) << 13);
+    if (size < 0x400u) return copysignf((float)size * 0x1p-24f, float_of(sign | 0x3f800000u));
+    return float_of(sign | ((size << 13) + 0x38000000u));
+}
+
+uint16_t bt_float_to_bf16(float x) {
+    const uint32_t b = bits_of(x);
+    if ((b & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(b >> 16 | 0x40u);
+    return (uint16_t)((b + 0x7fffu + (b >> 16 & 1u)) >> 16);
+}
+
+float bt_bf16_to_float(uint16_t x) { return float_of((uint32_t)x << 16); }
+
+static uint16_t u16_at(const unsigned char *p) { return (uint16_t)(p[0] | p[1] << 8); }
+static void put_u16(unsigned char *p, uint16_t v) {
+    p[0] = (unsigned char)v;
+    p[1] = (unsigned char)(v >> 8);
+}
+
+/* ---- to floats ------------------------------------------------------------------------------- */
+
+static void decode_q8(float *out, const unsigned char *in, size_t n) {
+    for (size_t b = 0; b < n / Q8; b++, in += 34) {
+        const float d = bt_half_to_float(u16_at(in));
+        for (size_t i = 0; i < Q8; i++) out[b * Q8 + i] = d * (float)(int8_t)in[2 + i];
+    }
+}
+
+static bt_code decode_tq2(float *out, const unsigned char *in, size_t n, bt_err *err) {
+    int8_t codes[TQ];
+    for (size_t b = 0; b < n / TQ; b++, in += 66) {
+        const float d = bt_half_to_float(u16_at(in + TQ2_CODES));
+        BT_TRY(bt_tern2_unpack(codes, in, 1, TQ, err));
+        for (size_t i = 0; i < TQ; i++) out[b * TQ + i] = d * (float)codes[i];
+    }
+    return BT_OK;
+}
+
+/* digit n of a byte: -1, 0, 1 */
+static float digit(unsigned char byte, size_t n) {
+    static const unsigned pow3[] = {1, 3, 9, 27, 81};
+    const unsigned q = byte * pow3[n] & 0xffu;
+    return (float)(int)(q * 3 >> 8) - 1.0f;
+}
+
+static void decode_tq1(float *out, const unsigned char *in, size_t n) {
+    for (size_t b = 0; b < n / TQ; b++, in += 54) {
+        const float d = bt_half_to_float(u16_at(in + TQ1_CODES));
+        float *x = out + b * TQ;
+        for (size_t k = 0; k < 5; k++) {
+            for (size_t m = 0; m < 32; m++) x[32 * k + m] = d * digit(in[m], k);
+            for (size_t m = 0; m < 16; m++) x[160 + 16 * k + m] = d * digit(in[32 + m], k);
+            for (size_t m = 0; k < 4 && m < 4; m++) x[240 + 4 * k + m] = d * digit(in[48 + m], k);
+        }
+    }
+}
+
+bt_code bt_number_decode(bt_number t, float *out, const unsigned char *in, size_t n, bt_err *err) {
+    switch (t) {
+    case BT_NUM_F32: memcpy(out, in, n * sizeof *out); break;
+    case BT_NUM_F16:
+        for (size_t i = 0; i < n; i++) out[i] = bt_half_to_float(u16_at(in + 2 * i));
+        break;
+    case BT_NUM_BF16:
+        for (size_t i = 0; i < n; i++) out[i] = bt_bf16_to_float(u16_at(in + 2 * i));
+        break;
+    case BT_NUM_Q8_0: decode_q8(out, in, n); break;
+    case BT_NUM_TQ2_0: return decode_tq2(out, in, n, err);
+    case BT_NUM_TQ1_0: decode_tq1(out, in, n); break;
+    default: return bt_fail(err, BT_UNSUPPORTED, "type %d has no blocks in a row", (int)t);
+    }
+    return BT_OK;
+}
+
+/* ---- from floats ----------------------------------------------------------------------------- */
+
+/* as the packers of ggml: 1/d of the unrounded d, halves away from zero */
+static void encode_q8(unsigned char *out, const float *in, size_t n) {
+    for (size_t b = 0; b < n / Q8; b++, out += 34) {
+        float most = 0;
+        for (size_t i = 0; i < Q8; i++) most = fmaxf(most, fabsf(in[b * Q8 + i]));
+        const float d = most / 127.0f, inv = d != 0 ? 1.0f / d : 0.0f;
+        put_u16(out, bt_float_to_half(d));
+        for (size_t i = 0; i < Q8; i++)
+            out[2 + i] = (unsigned char)(int8_t)roundf(in[b * Q8 + i] * inv);
+    }
+}
+
+void bt_number_encode(bt_number t, unsigned char *out, const float *in, size_t n) {
+    if (t == BT_NUM_F32) memcpy(out, in, n * sizeof *in);
+    if (t == BT_NUM_F16)
+        for (size_t i = 0; i < n; i++) put_u16(out + 2 * i, bt_float_to_half(in[i]));
+    if (t == BT_NUM_BF16)
+        for (size_t i = 0; i < n; i++) put_u16(out + 2 * i, bt_float_to_bf16(in[i]));
+    if (t == BT_NUM_Q8_0) encode_q8(out, in, n);
+}
+
+static unsigned char digits(const int8_t *codes, size_t step, size_t n) {
+    unsigned q = 0;
+    for (size_t k = 0; k < 5; k++) q = q * 3 + (k < n ? (unsigned)(codes[k * step] + 1) : 0);
+    return (unsigned char)((q * 256 + 242) / 243);
+}
+
+static void encode_tq1(unsigned char *out, const int8_t *c) {
+    for (size_t m = 0; m < 32; m++) out[m] = digits(c + m, 32, 5);
+    for (size_t m = 0; m < 16; m++) out[32 + m] = digits(c + 160 + m, 16, 5);
+    for (size_t m = 0; m < 4; m++) out[48 + m] = digits(c + 240 + m, 4, 4);
+}
+
+void bt_number_encode_codes(bt_number t, unsigned char *out, const int8_t *codes, float scale,
+                            size_t n) {
+    const size_t bytes = bt_number_bytes(t, TQ);
+    for (size_t b = 0; b < n / TQ; b++, out += bytes, codes += TQ) {
+        bool any = false;
+        for (size_t i = 0; i < TQ; i++) any |= codes[i] != 0;
+        if (t == BT_NUM_TQ2_0)
+            bt_tern2_pack(out, codes, 1, TQ);
+        else
+            encode_tq1(out, codes);
+        put_u16(out + bytes - 2, any ? bt_float_to_half(scale) : 0);
+    }
+}

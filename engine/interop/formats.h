@@ -1,0 +1,80 @@
+/* formats.h - architectures, element types and tensor names of other programs' files (formats.def),
+ * and elements in each type to floats and back.
+ *
+ * Threads: constant tables and pure functions. */
+#ifndef BT_ENGINE_INTEROP_FORMATS_H
+#define BT_ENGINE_INTEROP_FORMATS_H
+
+#include "engine/model/shape/params.h"
+
+#define BT_ARCH(id, ...) BT_ARCH_##id,
+#define BT_NUMBER(...)
+#define BT_NAME(...)
+typedef enum {
+#include "engine/interop/formats.def"
+    BT_ARCH_COUNT
+} bt_arch;
+#undef BT_ARCH
+#undef BT_NUMBER
+#define BT_ARCH(...)
+#define BT_NUMBER(id, ...) BT_NUM_##id,
+typedef enum {
+#include "engine/interop/formats.def"
+    BT_NUM_COUNT
+} bt_number;
+#undef BT_ARCH
+#undef BT_NUMBER
+#undef BT_NAME
+
+typedef struct bt_arch_row {
+    const char *hf_class, *model_type, *gguf;
+    bt_norm_kind norm;
+    bool qk_norm, turned;
+    bool tied; /* from here on: what a missing key of config.json means */
+    double theta, eps;
+    const char *act;
+    int kv;
+} bt_arch_row;
+
+typedef struct bt_number_row {
+    const char *word, *safetensors;
+    int ggml;
+    size_t block, bytes; /* elements of a block, bytes of one */
+    int file_type;
+    bool coded;
+} bt_number_row;
+
+const bt_arch_row *bt_arch_at(bt_arch a);
+const bt_number_row *bt_number_at(bt_number n);
+/* BT_NUM_COUNT when there is none; NULL is no name */
+bt_number bt_number_of_safetensors(const char *name);
+bt_number bt_number_of_ggml(uint32_t type);
+bt_number bt_number_of_word(const char *word);
+/* of n elements, a multiple of the block */
+size_t bt_number_bytes(bt_number t, size_t n);
+
+/* "model.layers.3.mlp.up_proj.weight", "blk.3.ffn_up.weight"; suffix is ".weight" or another */
+enum { BT_FOREIGN_NAME = 96 };
+void bt_name_hf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix);
+void bt_name_gguf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix);
+
+/* the architecture that computes what the model does; BT_UNSUPPORTED says why there is none */
+bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) BT_MUST_CHECK;
+
+/* ---- elements ---- */
+uint16_t bt_float_to_half(float x); /* nearest, ties to even */
+float bt_half_to_float(uint16_t x);
+uint16_t bt_float_to_bf16(float x); /* nearest, ties to even */
+float bt_bf16_to_float(uint16_t x);
+/* n elements, whole blocks; PACKED is not among them (its rows are interleaved). BT_FORMAT: a code
+ * that stands for nothing */
+bt_code bt_number_decode(bt_number t, float *out, const unsigned char *in, size_t n, bt_err *err)
+    BT_MUST_CHECK;
+/* F32, F16, BF16, Q8_0 */
+void bt_number_encode(bt_number t, unsigned char *out, const float *in, size_t n);
+/* TQ1_0, TQ2_0: codes -1, 0, 1 and one scale for all; a block of zeros has the scale 0, as the
+ * packers of llama.cpp write it */
+void bt_number_encode_codes(bt_number t, unsigned char *out, const int8_t *codes, float scale,
+                            size_t n);
+
+#endif

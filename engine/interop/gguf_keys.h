@@ -1,0 +1,26 @@
+/* gguf_keys.h - words that the reader and the writer of GGUF share. */
+#ifndef BT_ENGINE_INTEROP_GGUF_KEYS_H
+#define BT_ENGINE_INTEROP_GGUF_KEYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* keys of our own, which other programs pass over: what linear layers are ("bitnet158", "dense"), the
+ * activation the model was trained with, and whether text is normalised to NFC */
+#define BT_KEY_LINEAR "bitrain.linear"
+#define BT_KEY_ACT "bitrain.hidden_activation"
+#define BT_KEY_NFC "bitrain.normalizer_nfc"
+
+/* tokenizer.ggml.token_type */
+enum { BT_GGUF_NORMAL = 1, BT_GGUF_CONTROL = 3, BT_GGUF_UNUSED = 5 };
+
+/* llama.cpp's names of pre-tokenisers: for writing the first of a pattern counts. ignore_merges: what
+ * llama.cpp does with such a vocabulary */
+typedef struct bt_gguf_pre {
+    const char *pre, *pattern;
+    bool ignore_merges;
+} bt_gguf_pre;
+extern const bt_gguf_pre bt_gguf_pres[];
+extern const size_t bt_gguf_pres_n;
+
+#endif

@@ -1,0 +1,350 @@
+/* gguf_read.c - a GGUF file as a source: what its keys say of the model, its tensors, its
+ * vocabulary. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/data/tokenizer/tokenizer_build.h"
+#include "engine/interop/gguf.h"
+#include "engine/interop/gguf_keys.h"
+#include "engine/interop/source.h"
+
+/* ---- the model --------------------------------------------------------------------------------- */
+
+typedef struct reader {
+    bt_source *s;
+    bt_gguf g;
+    const char *arch; /* prefix of the model's keys */
+} reader;
+
+static const bt_gguf_kv *model_key(const reader *r, const char *name) {
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", r->arch, name);
+    return bt_gguf_find(&r->g, key);
+}
+
+/* least 0: the key may be missing, and *out stays */
+static bt_code whole(const reader *r, const char *name, int least, int most, int *out,
+                     bt_err *err) {
+    const bt_gguf_kv *kv = model_key(r, name);
+    if (!kv && least == 0) return BT_OK;
+    if (!kv) return bt_fail(err, BT_FORMAT, "the key '%s.%s' is missing", r->arch, name);
+    if (kv->type >= BT_GGUF_F32 && kv->type != BT_GGUF_U64 && kv->type != BT_GGUF_I64)
+        return bt_fail(err, BT_UNSUPPORTED, "'%s' is not one whole number", kv->key);
+    if (kv->whole < 1 || kv->whole > most)
+        return bt_fail(err, BT_UNSUPPORTED, "'%s' is %lld; 1 to %d is possible here", kv->key,
+                       (long long)kv->whole, most);
+    *out = (int)kv->whole;
+    return BT_OK;
+}
+
+static bt_code real(const reader *r, const char *name, bool needed, double *out, bt_err *err) {
+    const bt_gguf_kv *kv = model_key(r, name);
+    if (!kv && needed) return bt_fail(err, BT_FORMAT, "the key '%s.%s' is missing", r->arch, name);
+    if (!kv) return BT_OK;
+    if ((kv->type != BT_GGUF_F32 && kv->type != BT_GGUF_F64) || !(kv->real > 0))
+        return bt_fail(err, BT_FORMAT, "'%s' is not a positive number", kv->key);
+    /* written as fp32: 1e-5, not 9.99999975e-06 */
+    char shortest[32];
+    snprintf(shortest, sizeof shortest, "%.8g", kv->real);
+    for (int digits = 1; kv->type == BT_GGUF_F32 && digits < 9; digits++) {
+        snprintf(shortest, sizeof shortest, "%.*g", digits, kv->real);
+        if (strtof(shortest, NULL) == (float)kv->real) break;
+    }
+    *out = kv->type == BT_GGUF_F32 ? strtod(shortest, NULL) : kv->real;
+    return BT_OK;
+}
+
+static bt_code find_arch(reader *r, bt_err *err) {
+    const char *name = bt_gguf_text(&r->g, "general.architecture");
+    bt_text known = {0};
+    if (!name) return bt_fail(err, BT_FORMAT, "the key 'general.architecture' is missing");
+    for (int a = 0; a < BT_ARCH_COUNT; a++) {
+        r->arch = bt_arch_at((bt_arch)a)->gguf;
+        r->s->arch = (bt_arch)a;
+        if (strcmp(name, r->arch) == 0) return BT_OK;
+        bt_text_printf(&known, "%s%s", a ? ", " : "", r->arch);
+    }
+    bt_code code = bt_fail(err, BT_UNSUPPORTED,
+                           "the architecture '%.60s' is not known here (known: %s)", name,
+                           bt_text_str(&known));
+    bt_text_release(&known);
+    return code;
+}
+
+static bt_code check_rope(const reader *r, bt_err *err) {
+    const bt_gguf_kv *type = model_key(r, "rope.scaling.type"),
+                     *factor = model_key(r, "rope.scaling.factor");
+    const bool linear = type && type->text && strcmp(type->text, "linear") == 0;
+    if (!type || !type->text || strcmp(type->text, "none") == 0) return BT_OK;
+    if (linear && (!factor || factor->real == 1 || factor->real == 0)) return BT_OK;
+    return bt_fail(err, BT_UNSUPPORTED,
+                   "it scales the rotary embedding by the method '%.40s', which is not computed "
+                   "here",
+                   type->text);
+}
+
+static bt_code read_sizes(reader *r, bt_err *err) {
+    bt_model_cfg *m = &r->s->cfg;
+    int value = 0, rope = 0;
+    BT_TRY(whole(r, "block_count", 1, 1024, &m->L, err));
+    BT_TRY(whole(r, "embedding_length", 1, 65536, &m->C, err));
+    BT_TRY(whole(r, "feed_forward_length", 1, 1048576, &m->F, err));
+    BT_TRY(whole(r, "context_length", 1, 1 << 30, &m->T, err));
+    BT_TRY(whole(r, "attention.head_count", 1, 1024, &m->H, err));
+    m->KV = m->H;
+    BT_TRY(whole(r, "attention.head_count_kv", 0, 1024, &m->KV, err));
+    m->D = value = rope = m->C / m->H;
+    BT_TRY(whole(r, "attention.key_length", 0, 1024, &m->D, err));
+    BT_TRY(whole(r, "attention.value_length", 0, 1024, &value, err));
+    BT_TRY(whole(r, "rope.dimension_count", 0, 1024, &rope, err));
+    if (value != m->D || (model_key(r, "rope.dimension_count") && rope != m->D))
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "keys of %d, values of %d, rotated %d: heads here have one size", m->D,
+                       value, rope);
+    const bt_stored *embed = bt_stored_find(&r->s->stored, "token_embd.weight");
+    if (!embed || embed->rows < 2 || embed->rows > 1048576)
+        return bt_fail(err, BT_FORMAT, "tensor 'token_embd.weight' is missing, or is no embedding");
+    m->V = (int)embed->rows;
+    return BT_OK;
+}
+
+/* what llama.cpp computes is SiLU, whatever the file says; what the model was trained with is ours */
+static bt_code read_act(reader *r, bt_err *err) {
+    const char *word = bt_gguf_text(&r->g, BT_KEY_ACT);
+    const bt_gguf_kv *theirs = model_key(r, "hidden_activation");
+    if (!word && theirs) word = theirs->text;
+    r->s->cfg.act = word && strcmp(word, "relu2") == 0 ? BT_ACT_RELU2 : BT_ACT_SILU;
+    if (word && strcmp(word, "relu2") != 0 && strcmp(word, "silu") != 0)
+        return bt_fail(err, BT_UNSUPPORTED, "the activation '%.40s' is not computed here", word);
+    if (r->s->cfg.act == BT_ACT_RELU2)
+        bt_text_put(&r->s->notes, "the model has the activation relu2, which llama.cpp computes as "
+                                  "silu\n");
+    return BT_OK;
+}
+
+/* ternary, by what the file says of itself; else by what it holds */
+static void find_linear(reader *r) {
+    const char *word = bt_gguf_text(&r->g, BT_KEY_LINEAR);
+    bool codes = r->s->arch == BT_ARCH_BITNET;
+    for (size_t i = 0; i < r->s->stored.n; i++) {
+        const bt_stored *t = &r->s->stored.at[i];
+        const size_t n = strlen(t->name);
+        codes |= bt_number_at(t->number)->coded ||
+                 (n > 6 && strcmp(t->name + n - 6, ".scale") == 0);
+    }
+    if (word) codes = strcmp(word, "dense") != 0;
+    r->s->cfg.linear = codes ? BT_LIN_BITNET158 : BT_LIN_DENSE;
+}
+
+static bt_code read_model(reader *r, bt_err *err) {
+    BT_TRY(find_arch(r, err));
+    const bt_arch_row *row = bt_arch_at(r->s->arch);
+    bt_model_cfg *m = &r->s->cfg;
+    *m = (bt_model_cfg){.norm = row->norm,
+                        .qk_norm = row->qk_norm,
+                        .rope_theta = 10000, /* what llama.cpp takes for a missing key */
+                        .init_std = 0.02};
+    BT_TRY(read_sizes(r, err));
+    BT_TRY(real(r, "attention.layer_norm_rms_epsilon", true, &m->norm_eps, err));
+    BT_TRY(real(r, "rope.freq_base", false, &m->rope_theta, err));
+    BT_TRY(check_rope(r, err));
+    BT_TRY(read_act(r, err));
+    find_linear(r);
+    m->tied = !bt_stored_find(&r->s->stored, "output.weight");
+    return bt_model_cfg_check(m, err);
+}
+
+/* ---- tensors ----------------------------------------------------------------------------------- */
+
+static bt_code place(reader *r, size_t i, bt_err *err) {
+    bt_source *s = r->s;
+    const bt_tensor *t = &s->params.tensors[i];
+    bt_place *p = &s->places[i];
+    char name[BT_FOREIGN_NAME];
+    bt_name_gguf(name, t, ".weight");
+    bt_stored *f = bt_stored_find(&s->stored, name);
+    if (!f) return BT_OK;
+    p->stored = f;
+    f->used = true;
+    p->coded = t->linear && s->cfg.linear == BT_LIN_BITNET158;
+    if (bt_arch_at(s->arch)->turned && (t->id == BT_P_ATTN_Q || t->id == BT_P_ATTN_K))
+        p->order = BT_ROWS_TURNED;
+    bt_name_gguf(name, t, ".scale");
+    bt_stored *scale = bt_stored_find(&s->stored, name);
+    if (scale && p->coded) {
+        if (scale->number != BT_NUM_F32 || scale->rows * scale->cols != 1)
+            return bt_fail(err, BT_FORMAT, "tensor '%s' is not one number of type f32", name);
+        scale->used = true;
+        p->scale = scale;
+    }
+    if (t->linear) s->number = f->number;
+    return bt_source_check_shape(t, f, p->order, err);
+}
+
+static bool harmless(const bt_source *s, const char *name) {
+    (void)s;
+    const char *end = strrchr(name, '.');
+    return end && strcmp(end, ".input_scale") == 0;
+}
+
+/* ---- vocabulary --------------------------------------------------------------------------------- */
+
+typedef struct vocab {
+    json_t *vocab, *added, *merges;
+    unsigned char *types;
+    uint64_t n, n_types;
+} vocab;
+
+static bt_code take_type(void *ctx, uint64_t i, const char *text, size_t n, int64_t value,
+                         bt_err *err) {
+    vocab *v = ctx;
+    (void)text;
+    (void)n;
+    if (value < 1 || value > 5)
+        return bt_fail(err, BT_UNSUPPORTED, "token %llu has the type %lld", (unsigned long long)i,
+                       (long long)value);
+    v->types[i] = (unsigned char)value;
+    return BT_OK;
+}
+
+static bt_code take_token(void *ctx, uint64_t i, const char *text, size_t n, int64_t value,
+                          bt_err *err) {
+    vocab *v = ctx;
+    (void)value;
+    const int type = i < v->n_types ? v->types[i] : BT_GGUF_NORMAL;
+    if (type == BT_GGUF_UNUSED) return BT_OK; /* a hole */
+    if (json_object_get(v->vocab, text))
+        return bt_fail(err, BT_FORMAT, "token %llu, '%.40s', is there twice", (unsigned long long)i,
+                       text);
+    json_t *name = json_stringn(text, n);
+    if (!name) return bt_fail(err, BT_FORMAT, "token %llu is not UTF-8", (unsigned long long)i);
+    json_object_set_new(v->vocab, text, json_integer((json_int_t)i));
+    if (type != BT_GGUF_NORMAL)
+        json_array_append_new(v->added,
+                              json_pack("{s:I, s:O}", "id", (json_int_t)i, "content", name));
+    json_decref(name);
+    return BT_OK;
+}
+
+static bt_code take_merge(void *ctx, uint64_t i, const char *text, size_t n, int64_t value,
+                          bt_err *err) {
+    vocab *v = ctx;
+    (void)value;
+    if (json_array_append_new(v->merges, json_stringn(text, n)) == 0) return BT_OK;
+    return bt_fail(err, BT_FORMAT, "merge %llu is not UTF-8", (unsigned long long)i);
+}
+
+static const bt_gguf_kv *array_of(const reader *r, const char *key, bool texts, bt_err *err) {
+    const bt_gguf_kv *kv = bt_gguf_find(&r->g, key);
+    if (kv && kv->type == BT_GGUF_ARRAY &&
+        (texts ? kv->element == BT_GGUF_TEXT
+               : kv->element == BT_GGUF_I32 || kv->element == BT_GGUF_U32) &&
+        kv->count <= 4 * 1048576)
+        return kv;
+    bt_fail(err, BT_FORMAT, "'%s' is missing, or is no array of %s", key,
+            texts ? "texts" : "whole numbers");
+    return NULL;
+}
+
+static bt_code take_lists(reader *r, vocab *v, bt_err *err) {
+    const bt_foreign_file *f = &r->s->stored.files[r->g.file];
+    const bt_gguf_kv *tokens = array_of(r, "tokenizer.ggml.tokens", true, err),
+                     *merges = array_of(r, "tokenizer.ggml.merges", true, err), *types = NULL;
+    if (!tokens || !merges) return BT_FORMAT;
+    if (bt_gguf_find(&r->g, "tokenizer.ggml.token_type")) {
+        types = array_of(r, "tokenizer.ggml.token_type", false, err);
+        if (!types) return BT_FORMAT;
+    }
+    if (tokens->count != (uint64_t)r->s->cfg.V || (types && types->count != tokens->count))
+        return bt_fail(err, BT_FORMAT,
+                       "%llu tokens, %llu types of tokens, %d rows of the embedding",
+                       (unsigned long long)tokens->count,
+                       (unsigned long long)(types ? types->count : tokens->count), r->s->cfg.V);
+    v->n_types = types ? types->count : 0;
+    v->types = calloc(v->n_types + 1, 1);
+    if (!v->types) return bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
+    if (types) BT_TRY(bt_gguf_walk(types, f, take_type, v, err));
+    BT_TRY(bt_gguf_walk(tokens, f, take_token, v, err));
+    return bt_gguf_walk(merges, f, take_merge, v, err);
+}
+
+/* its word pattern, and whether words that are tokens stay whole */
+static bt_code find_pattern(const reader *r, const char **pattern, bool *ignore_merges,
+                            bt_err *err) {
+    const char *model = bt_gguf_text(&r->g, "tokenizer.ggml.model"),
+               *pre = bt_gguf_text(&r->g, "tokenizer.ggml.pre");
+    if (!model || strcmp(model, "gpt2") != 0)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "its tokenizer is of the kind '%.40s'; byte-level BPE ('gpt2') is known "
+                       "here",
+                       model ? model : "none");
+    for (size_t i = 0; pre && i < bt_gguf_pres_n; i++) {
+        if (strcmp(pre, bt_gguf_pres[i].pre) != 0) continue;
+        *pattern = bt_gguf_pres[i].pattern;
+        *ignore_merges = bt_gguf_pres[i].ignore_merges;
+        return BT_OK;
+    }
+    return bt_fail(err, BT_UNSUPPORTED,
+                   "its pre-tokeniser '%.40s' is not GPT-2's, Llama 3's or Qwen's",
+                   pre ? pre : "none");
+}
+
+static bt_code build(reader *r, const vocab *v, bt_err *err) {
+    const char *pattern = NULL;
+    bool ignore_merges = false;
+    BT_TRY(find_pattern(r, &pattern, &ignore_merges, err));
+    const bt_gguf_kv *nfc = bt_gguf_find(&r->g, BT_KEY_NFC);
+    json_t *root = json_pack("{s:{s:s, s:b, s:O, s:O}, s:O, s:o, s:o}", "model", "type", "BPE",
+                             "ignore_merges", (int)ignore_merges, "vocab", v->vocab, "merges",
+                             v->merges, "added_tokens", v->added, "pre_tokenizer",
+                             bt_tokenizer_pre_tokenizer(pattern), "normalizer",
+                             nfc && nfc->whole ? json_pack("{s:s}", "type", "NFC") : json_null());
+    bt_code code = root ? bt_tokenizer_build(&r->s->tokenizer, root, err)
+                        : bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
+    json_decref(root);
+    return code;
+}
+
+static bt_code read_tokenizer(reader *r, bt_err *err) {
+    vocab v = {.vocab = json_object(), .added = json_array(), .merges = json_array()};
+    const bt_gguf_kv *eos = bt_gguf_find(&r->g, "tokenizer.ggml.eos_token_id");
+    bt_err ignored = BT_ERR_INIT;
+    bt_code code = take_lists(r, &v, err);
+    if (code == BT_OK) code = build(r, &v, err);
+    json_decref(v.vocab);
+    json_decref(v.added);
+    json_decref(v.merges);
+    free(v.types);
+    BT_TRY(code);
+    if (eos && bt_tokenizer_set_eot(r->s->tokenizer, (int32_t)eos->whole, &ignored) != BT_OK)
+        bt_text_printf(&r->s->notes, "token %lld, the end of a text, is no special token\n",
+                       (long long)eos->whole);
+    return bt_tokenizer_set_chat_template(r->s->tokenizer,
+                                          bt_gguf_text(&r->g, "tokenizer.chat_template"), err);
+}
+
+/* ---- all of it ----------------------------------------------------------------------------------- */
+
+static bt_code read_all(reader *r, bt_err *err) {
+    BT_TRY(read_model(r, err));
+    BT_TRY(bt_source_tables(r->s, err));
+    for (size_t i = 0; i < r->s->params.n; i++) BT_TRY(place(r, i, err));
+    return bt_source_complete(r->s, harmless, err);
+}
+
+bt_code bt_source_open_gguf(bt_source *s, bt_err *err) {
+    reader r = {.s = s};
+    bt_err why = BT_ERR_INIT;
+    bt_code code = bt_gguf_read(&r.g, &s->stored, s->path, err);
+    if (code == BT_OK) {
+        code = read_all(&r, &why);
+        if (code != BT_OK)
+            bt_fail(err, code == BT_ARG ? (code = BT_FORMAT) : code, "'%s': %s", s->path, why.msg);
+    }
+    if (code == BT_OK && read_tokenizer(&r, &s->no_tokenizer) == BT_NOMEM)
+        code = bt_fail(err, BT_NOMEM, "%s", s->no_tokenizer.msg);
+    bt_gguf_release(&r.g);
+    return code;
+}

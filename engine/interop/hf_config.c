@@ -1,0 +1,325 @@
+/* hf_config.c - config.json, read with the defaults of transformers' classes. */
+#include "engine/interop/hf_config.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/data/io/file_io.h"
+#include "engine/data/io/json.h"
+
+enum { CONFIG_MAX = 4 << 20 };
+
+static bool absent(const json_t *v) { return !v || json_is_null(v); }
+
+static bt_code whole(json_t *o, const char *key, long long least, long long most, int *out,
+                     bt_err *err) {
+    json_t *v = json_object_get(o, key);
+    if (!json_is_integer(v))
+        return bt_fail(err, BT_FORMAT, "'%s' is %s", key,
+                       absent(v) ? "missing" : "not a whole number");
+    if (json_integer_value(v) < least || json_integer_value(v) > most)
+        return bt_fail(err, BT_UNSUPPORTED, "'%s' is %lld; %lld to %lld is possible here", key,
+                       (long long)json_integer_value(v), least, most);
+    *out = (int)json_integer_value(v);
+    return BT_OK;
+}
+
+static bt_code whole_or(json_t *o, const char *key, int otherwise, long long most, int *out,
+                        bt_err *err) {
+    *out = otherwise;
+    return absent(json_object_get(o, key)) ? BT_OK : whole(o, key, 1, most, out, err);
+}
+
+static bt_code real_or(json_t *o, const char *key, double otherwise, double *out, bt_err *err) {
+    json_t *v = json_object_get(o, key);
+    *out = otherwise;
+    if (absent(v)) return BT_OK;
+    if (!json_is_number(v) || !(json_number_value(v) > 0))
+        return bt_fail(err, BT_FORMAT, "'%s' is not a positive number", key);
+    *out = json_number_value(v);
+    return BT_OK;
+}
+
+static bt_code flag_or(json_t *o, const char *key, bool otherwise, bool *out, bt_err *err) {
+    json_t *v = json_object_get(o, key);
+    *out = otherwise;
+    if (absent(v)) return BT_OK;
+    if (!json_is_boolean(v)) return bt_fail(err, BT_FORMAT, "'%s' is not true or false", key);
+    *out = json_is_true(v);
+    return BT_OK;
+}
+
+static void known_classes(bt_text *out) {
+    for (int a = 0; a < BT_ARCH_COUNT; a++)
+        bt_text_printf(out, "%s%s", a ? ", " : "", bt_arch_at((bt_arch)a)->hf_class);
+}
+
+static bt_code read_arch(json_t *o, bt_arch *out, bt_err *err) {
+    const char *name = json_string_value(json_array_get(json_object_get(o, "architectures"), 0)),
+               *type = json_string_value(json_object_get(o, "model_type"));
+    for (int a = 0; a < BT_ARCH_COUNT; a++) {
+        const bt_arch_row *row = bt_arch_at((bt_arch)a);
+        if (name ? strcmp(name, row->hf_class) != 0 : !type || strcmp(type, row->model_type) != 0)
+            continue;
+        *out = (bt_arch)a;
+        return BT_OK;
+    }
+    bt_text known = {0};
+    known_classes(&known);
+    bt_code code = name || type
+                       ? bt_fail(err, BT_UNSUPPORTED,
+                                 "the architecture '%.60s' is not known here (known: %s)",
+                                 name ? name : type, bt_text_str(&known))
+                       : bt_fail(err, BT_FORMAT, "it has neither 'architectures' nor 'model_type'");
+    bt_text_release(&known);
+    return code;
+}
+
+/* keys that change what is computed, with the values that change nothing */
+static bt_code refuse_the_unknown(json_t *o, bt_err *err) {
+    static const char *const off[] = {"attention_bias", "mlp_bias", "use_sliding_window",
+                                      "qkv_bias", "use_bias"};
+    json_t *v = json_object_get(o, "layer_types"), *kind;
+    size_t i;
+    for (i = 0; i < sizeof off / sizeof *off; i++)
+        if (json_is_true(json_object_get(o, off[i])))
+            return bt_fail(err, BT_UNSUPPORTED, "'%s' is true: models here have none", off[i]);
+    json_array_foreach(
+        v, i, kind) if (!json_is_string(kind) ||
+                        strcmp(json_string_value(kind), "full_attention") !=
+                            0) return bt_fail(err, BT_UNSUPPORTED,
+                                              "layer %zu has attention of the kind '%.40s'", i,
+                                              json_is_string(kind) ? json_string_value(kind) : "?");
+    v = json_object_get(o, "partial_rotary_factor");
+    if (!absent(v) && json_number_value(v) != 1)
+        return bt_fail(err, BT_UNSUPPORTED, "'partial_rotary_factor' is not 1");
+    return BT_OK;
+}
+
+static bt_code check_rope(json_t *rope, const char *key, bt_err *err) {
+    const char *type = json_string_value(json_object_get(rope, "rope_type"));
+    if (!type) type = json_string_value(json_object_get(rope, "type"));
+    if (absent(rope) || !type || strcmp(type, "default") == 0) return BT_OK;
+    return bt_fail(err, BT_UNSUPPORTED,
+                   "'%s' scales the rotary embedding by the method '%.40s'; only 'default' is "
+                   "computed here",
+                   key, type);
+}
+
+static bt_code read_rope(json_t *o, double otherwise, double *theta, bt_text *notes, bt_err *err) {
+    json_t *now = json_object_get(o, "rope_parameters"), *old = json_object_get(o, "rope_scaling");
+    double top;
+    BT_TRY(check_rope(now, "rope_parameters", err));
+    BT_TRY(check_rope(old, "rope_scaling", err));
+    BT_TRY(real_or(o, "rope_theta", otherwise, &top, err));
+    BT_TRY(real_or(now, "rope_theta", top, theta, err));
+    if (notes && *theta != top && !absent(json_object_get(o, "rope_theta")))
+        bt_text_printf(notes,
+                       "config.json says rope_theta %g in rope_parameters and %g beside it: the "
+                       "former is taken, as transformers 5 does\n",
+                       *theta, top);
+    return BT_OK;
+}
+
+static bt_code read_linear(json_t *o, bt_hf_linear *out, bt_err *err) {
+    json_t *q = json_object_get(o, "quantization_config"), *skip, *name;
+    const char *method = json_string_value(json_object_get(q, "quant_method")),
+               *class = json_string_value(json_object_get(q, "linear_class")),
+               *mode = json_string_value(json_object_get(q, "quantization_mode"));
+    size_t i;
+    *out = BT_HF_DENSE;
+    if (absent(q)) return BT_OK;
+    if (!method || strcmp(method, "bitnet") != 0)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "its weights are quantised by the method '%.40s'; only 'bitnet' is known "
+                       "here",
+                       method ? method : "?");
+    if (json_is_true(json_object_get(q, "use_rms_norm")))
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "'use_rms_norm' is true: a gained norm in front of every linear layer");
+    skip = json_object_get(q, "modules_to_not_convert");
+    json_array_foreach(
+        skip, i,
+        name) if (!json_is_string(name) ||
+                  strcmp(json_string_value(name), "lm_head") !=
+                      0) return bt_fail(err, BT_UNSUPPORTED,
+                                        "'modules_to_not_convert' names layers besides the "
+                                        "head");
+    const bool automatic = class && strcmp(class, "autobitlinear") == 0;
+    if (class && !automatic && strcmp(class, "bitlinear") != 0)
+        return bt_fail(err, BT_UNSUPPORTED, "'linear_class' is '%.40s'", class);
+    if (mode && strcmp(mode, "online") == 0 && automatic)
+        *out = BT_HF_LATENT;
+    else if (!mode || strcmp(mode, "offline") == 0) /* transformers' default */
+        *out = automatic ? BT_HF_CODES : BT_HF_CODES_INVERSE;
+    else
+        return bt_fail(err, BT_UNSUPPORTED, "'quantization_mode' is '%.40s' with '%.40s'", mode,
+                       class ? class : "bitlinear");
+    return BT_OK;
+}
+
+static bt_code read_act(json_t *o, const char *otherwise, bt_act *out, bt_err *err) {
+    json_t *v = json_object_get(o, "hidden_act");
+    const char *word = absent(v) ? otherwise : json_string_value(v);
+    if (word && strcmp(word, "silu") == 0)
+        *out = BT_ACT_SILU;
+    else if (word && strcmp(word, "relu2") == 0)
+        *out = BT_ACT_RELU2;
+    else
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "the activation '%.40s' is not computed here (relu2, silu)",
+                       word ? word : "?");
+    return BT_OK;
+}
+
+static int32_t read_eos(json_t *o) {
+    json_t *v = json_object_get(o, "eos_token_id");
+    if (json_is_array(v)) v = json_array_get(v, 0);
+    return json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) < 1 << 20
+               ? (int32_t)json_integer_value(v)
+               : -1;
+}
+
+static bt_code read_sizes(json_t *o, const bt_arch_row *row, bt_model_cfg *m, bt_err *err) {
+    BT_TRY(whole(o, "num_hidden_layers", 1, 1024, &m->L, err));
+    BT_TRY(whole(o, "hidden_size", 1, 65536, &m->C, err));
+    BT_TRY(whole(o, "intermediate_size", 1, 1048576, &m->F, err));
+    BT_TRY(whole(o, "vocab_size", 2, 1048576, &m->V, err));
+    BT_TRY(whole(o, "num_attention_heads", 1, 1024, &m->H, err));
+    BT_TRY(whole_or(o, "num_key_value_heads", row->kv ? row->kv : m->H, 1024, &m->KV, err));
+    BT_TRY(whole_or(o, "head_dim", row->qk_norm ? 128 : m->C / m->H, 1024, &m->D, err));
+    return whole_or(o, "max_position_embeddings", 2048, 1 << 30, &m->T, err);
+}
+
+static bt_code read_all(bt_hf_config *c, json_t *o, bt_text *notes, bt_err *err) {
+    bt_model_cfg *m = &c->model;
+    BT_TRY(read_arch(o, &c->arch, err));
+    const bt_arch_row *row = bt_arch_at(c->arch);
+    *m = (bt_model_cfg){.norm = row->norm, .qk_norm = row->qk_norm, .init_std = 0.02};
+    BT_TRY(read_sizes(o, row, m, err));
+    BT_TRY(refuse_the_unknown(o, err));
+    BT_TRY(read_act(o, row->act, &m->act, err));
+    BT_TRY(read_rope(o, row->theta, &m->rope_theta, notes, err));
+    BT_TRY(real_or(o, "rms_norm_eps", row->eps, &m->norm_eps, err));
+    BT_TRY(flag_or(o, "tie_word_embeddings", row->tied, &m->tied, err));
+    BT_TRY(read_linear(o, &c->linear, err));
+    m->linear = c->linear == BT_HF_DENSE ? BT_LIN_DENSE : BT_LIN_BITNET158;
+    c->eos = read_eos(o);
+    if (notes && c->arch == BT_ARCH_BITNET && c->linear == BT_HF_DENSE)
+        bt_text_put(notes,
+                    "config.json has no quantization_config: its linear layers are taken for "
+                    "full-precision ones, as transformers does\n");
+    return bt_model_cfg_check(m, err);
+}
+
+bt_code bt_hf_config_read(bt_hf_config *out, const char *path, bt_text *notes, bt_err *err) {
+    char *text = NULL;
+    size_t n;
+    json_t *root = NULL;
+    bt_err why = BT_ERR_INIT;
+    memset(out, 0, sizeof *out);
+    bt_code code = bt_file_slurp(path, CONFIG_MAX, &text, &n, &why);
+    if (code == BT_OK) code = bt_json_parse(&root, text, n, &why);
+    free(text);
+    if (code == BT_OK) code = read_all(out, root, notes, &why);
+    json_decref(root);
+    if (code == BT_OK) return BT_OK;
+    /* a model that makes no sense is a wrong file here, not a wrong argument */
+    return bt_fail(err, code == BT_ARG ? BT_FORMAT : code, "'%s': %s", path, why.msg);
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static const char *dtype_of(bt_number number) {
+    return number == BT_NUM_BF16 ? "bfloat16" : number == BT_NUM_F16 ? "float16" : "float32";
+}
+
+/* with a point, also where a whole number would do: typed readers tell 10000 from 10000.0 */
+static void write_real(bt_json *j, const char *key, double v) {
+    char text[40];
+    if (fabs(v) < 1e15 && v == floor(v))
+        snprintf(text, sizeof text, "%.1f", v);
+    else
+        for (int digits = 1; digits <= 17; digits++) {
+            snprintf(text, sizeof text, "%.*g", digits, v);
+            if (strtod(text, NULL) == v) break;
+        }
+    bt_json_raw(j, key, text);
+}
+
+static void write_rope(bt_json *j, const bt_model_cfg *m) {
+    bt_json_object(j, "rope_parameters");
+    bt_json_str(j, "rope_type", "default");
+    write_real(j, "rope_theta", m->rope_theta);
+    bt_json_end(j, '}');
+    write_real(j, "rope_theta", m->rope_theta); /* transformers 4 */
+}
+
+static void write_linear(bt_json *j, bt_hf_linear linear) {
+    if (linear == BT_HF_DENSE) return;
+    bt_json_object(j, "quantization_config");
+    bt_json_str(j, "quant_method", "bitnet");
+    bt_json_str(j, "linear_class", linear == BT_HF_CODES_INVERSE ? "bitlinear" : "autobitlinear");
+    bt_json_str(j, "quantization_mode", linear == BT_HF_LATENT ? "online" : "offline");
+    bt_json_end(j, '}');
+}
+
+static void write_eos(bt_json *j, int32_t eos) {
+    static const char *const keys[] = {"bos_token_id", "eos_token_id"};
+    for (size_t i = 0; i < 2; i++) {
+        if (eos >= 0)
+            bt_json_int(j, keys[i], eos);
+        else
+            bt_json_null(j, keys[i]);
+    }
+    bt_json_null(j, "pad_token_id");
+}
+
+void bt_hf_config_write(bt_text *out, const bt_hf_config *c, bt_number number) {
+    const bt_model_cfg *m = &c->model;
+    const bt_arch_row *row = bt_arch_at(c->arch);
+    bt_json j;
+    bt_json_begin(&j, out);
+    bt_json_object(&j, NULL);
+    bt_json_array(&j, "architectures");
+    bt_json_str(&j, NULL, row->hf_class);
+    bt_json_end(&j, ']');
+    bt_json_str(&j, "model_type", row->model_type);
+    bt_json_int(&j, "vocab_size", m->V);
+    bt_json_int(&j, "hidden_size", m->C);
+    bt_json_int(&j, "intermediate_size", m->F);
+    bt_json_int(&j, "num_hidden_layers", m->L);
+    bt_json_int(&j, "num_attention_heads", m->H);
+    bt_json_int(&j, "num_key_value_heads", m->KV);
+    if (c->arch != BT_ARCH_BITNET) bt_json_int(&j, "head_dim", m->D);
+    bt_json_int(&j, "max_position_embeddings", m->T);
+    bt_json_str(&j, "hidden_act", m->act == BT_ACT_SILU ? "silu" : "relu2");
+    write_real(&j, "rms_norm_eps", m->norm_eps);
+    write_rope(&j, m);
+    bt_json_bool(&j, "tie_word_embeddings", m->tied);
+    bt_json_bool(&j, "attention_bias", false);
+    write_real(&j, "attention_dropout", 0);
+    if (c->arch == BT_ARCH_LLAMA) {
+        bt_json_bool(&j, "mlp_bias", false);
+        bt_json_int(&j, "pretraining_tp", 1);
+    }
+    if (c->arch == BT_ARCH_QWEN3) {
+        bt_json_array(&j, "layer_types");
+        for (int i = 0; i < m->L; i++) bt_json_str(&j, NULL, "full_attention");
+        bt_json_end(&j, ']');
+        bt_json_int(&j, "max_window_layers", m->L);
+        bt_json_null(&j, "sliding_window");
+        bt_json_bool(&j, "use_sliding_window", false);
+    }
+    write_eos(&j, c->eos);
+    write_real(&j, "initializer_range", m->init_std);
+    bt_json_bool(&j, "use_cache", true);
+    bt_json_str(&j, "dtype", dtype_of(number));
+    bt_json_str(&j, "torch_dtype", dtype_of(number)); /* transformers 4 */
+    write_linear(&j, c->linear);
+    bt_json_end(&j, '}');
+    bt_text_put(out, "\n");
+}

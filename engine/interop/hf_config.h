@@ -1,0 +1,37 @@
+/* hf_config.h - config.json of Hugging Face: what a model computes, in the words of our settings, and
+ * back.
+ *
+ * Reading: a key that is missing means what the class in `transformers` takes for it (formats.def).
+ * Refused by name: architectures that are not rows of formats.def, and every key whose value changes
+ * what is computed in a way that this program does not know (biases, sliding windows, scaled
+ * rotary embeddings, other quantisation methods). */
+#ifndef BT_ENGINE_INTEROP_HF_CONFIG_H
+#define BT_ENGINE_INTEROP_HF_CONFIG_H
+
+#include "engine/base/text.h"
+#include "engine/interop/formats.h"
+
+/* how linear layers are stored, by quantization_config */
+typedef enum {
+    BT_HF_DENSE,         /* none: what is stored is what is multiplied with */
+    BT_HF_LATENT,        /* "online": latent weights, quantised by absmean */
+    BT_HF_CODES,         /* autobitlinear, "offline": U8 codes, weight_scale multiplies */
+    BT_HF_CODES_INVERSE, /* bitlinear, "offline": U8 codes, weight_scale divides */
+} bt_hf_linear;
+
+typedef struct bt_hf_config {
+    bt_arch arch;
+    bt_model_cfg model;
+    bt_hf_linear linear;
+    int32_t eos; /* first of eos_token_id; -1: none */
+} bt_hf_config;
+
+/* notes (may be NULL) gets one line for each thing worth knowing */
+bt_code bt_hf_config_read(bt_hf_config *out, const char *path, bt_text *notes, bt_err *err)
+    BT_MUST_CHECK;
+
+/* config.json for a model whose tensors are written as `number`; both spellings of the keys that
+ * transformers 4 and 5 spell differently */
+void bt_hf_config_write(bt_text *out, const bt_hf_config *c, bt_number number);
+
+#endif

@@ -1,0 +1,134 @@
+/* hf_read.c - a folder of Hugging Face: config.json, safetensors, tokenizer.json and what belongs to
+ * it. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/data/io/file_io.h"
+#include "engine/data/io/json.h"
+#include "engine/interop/hf_config.h"
+#include "engine/interop/source.h"
+
+enum { SMALL_FILE = 16 << 20 };
+
+static void path_of(char out[4400], const bt_source *s, const char *name) {
+    snprintf(out, 4400, "%.4000s/%s", s->path, name);
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+static bt_code place(bt_source *s, const bt_hf_config *c, size_t i, bt_err *err) {
+    const bt_tensor *t = &s->params.tensors[i];
+    bt_place *p = &s->places[i];
+    char name[BT_FOREIGN_NAME];
+    bt_name_hf(name, t, ".weight");
+    bt_stored *f = bt_stored_find(&s->stored, name), *scale;
+    if (!f) return BT_OK; /* bt_source_complete says so */
+    const bool coded = t->linear && (c->linear == BT_HF_CODES || c->linear == BT_HF_CODES_INVERSE);
+    p->stored = f;
+    f->used = true;
+    if ((f->number == BT_NUM_PACKED) != coded)
+        return bt_fail(err, BT_FORMAT,
+                       "tensor '%s' is %s, but config.json says that linear layers are %s", name,
+                       coded ? "not packed" : "U8", coded ? "packed codes" : "floats");
+    if (!coded) return bt_source_check_shape(t, f, BT_ROWS_PLAIN, err);
+    bt_name_hf(name, t, ".weight_scale");
+    scale = bt_stored_find(&s->stored, name);
+    if (!scale || scale->number == BT_NUM_PACKED || scale->rows * scale->cols != 1)
+        return bt_fail(err, BT_FORMAT, "tensor '%s' is missing, or is not one number", name);
+    scale->used = true;
+    p->scale = scale;
+    p->coded = true;
+    p->order = BT_ROWS_PACKED;
+    p->inverse = c->linear == BT_HF_CODES_INVERSE;
+    return bt_source_check_shape(t, f, BT_ROWS_PACKED, err);
+}
+
+/* what transformers ignores as well */
+static bool harmless(const bt_source *s, const char *name) {
+    const char *end = strrchr(name, '.');
+    return (s->cfg.tied && strcmp(name, "lm_head.weight") == 0) ||
+           (end && strcmp(end, ".inv_freq") == 0);
+}
+
+static bt_code read_tensors(bt_source *s, const bt_hf_config *c, bt_err *err) {
+    BT_TRY(bt_safetensors_folder(&s->stored, s->path, err));
+    bt_err why = BT_ERR_INIT;
+    bt_code code = BT_OK;
+    for (size_t i = 0; i < s->params.n && code == BT_OK; i++) code = place(s, c, i, &why);
+    if (code == BT_OK) code = bt_source_complete(s, harmless, &why);
+    if (code != BT_OK) return bt_fail(err, code, "'%s': %s", s->path, why.msg);
+    for (size_t i = 0; i < s->params.n; i++)
+        if (s->params.tensors[i].linear) s->number = s->places[i].stored->number;
+    return BT_OK;
+}
+
+/* ---- tokenizer ------------------------------------------------------------------------------- */
+
+/* a text, or the one named "default" of a list of {name, template} */
+static const char *template_in(json_t *v) {
+    json_t *one;
+    size_t i;
+    json_array_foreach(v, i, one) {
+        const char *name = json_string_value(json_object_get(one, "name"));
+        if (name && strcmp(name, "default") == 0)
+            return json_string_value(json_object_get(one, "template"));
+    }
+    return json_string_value(v);
+}
+
+static bt_code read_chat_template(bt_source *s, bt_err *err) {
+    char path[4400], *text = NULL;
+    size_t n;
+    json_t *root = NULL;
+    bt_err why = BT_ERR_INIT;
+    path_of(path, s, "chat_template.jinja");
+    bt_code code = bt_file_slurp(path, SMALL_FILE, &text, &n, err);
+    if (code == BT_OK) code = bt_tokenizer_set_chat_template(s->tokenizer, text, err);
+    free(text);
+    if (code != BT_NOTFOUND) return code;
+    path_of(path, s, "tokenizer_config.json");
+    code = bt_file_slurp(path, SMALL_FILE, &text, &n, err);
+    if (code == BT_NOTFOUND) return BT_OK;
+    BT_TRY(code);
+    code = bt_json_parse_big(&root, text, n, &why);
+    free(text);
+    if (code != BT_OK) return bt_fail(err, code, "'%s': %s", path, why.msg);
+    code = bt_tokenizer_set_chat_template(s->tokenizer,
+                                          template_in(json_object_get(root, "chat_template")), err);
+    json_decref(root);
+    return code;
+}
+
+static bt_code read_tokenizer(bt_source *s, const bt_hf_config *c, bt_err *err) {
+    char path[4400];
+    bt_err ignored = BT_ERR_INIT;
+    path_of(path, s, "tokenizer.json");
+    if (access(path, F_OK) != 0) {
+        bt_fail(&s->no_tokenizer, BT_NOTFOUND, "the folder has no tokenizer.json");
+        return BT_OK;
+    }
+    bt_code code = bt_tokenizer_import(&s->tokenizer, path, &s->no_tokenizer);
+    if (code == BT_NOMEM || code == BT_IO) return bt_fail(err, code, "%s", s->no_tokenizer.msg);
+    if (code != BT_OK) return BT_OK; /* who needs one says why there is none */
+    if (c->eos >= 0 && bt_tokenizer_set_eot(s->tokenizer, c->eos, &ignored) != BT_OK)
+        bt_text_printf(&s->notes,
+                       "config.json names %d as the end of a text, which is no special "
+                       "token of tokenizer.json\n",
+                       c->eos);
+    return read_chat_template(s, err);
+}
+
+bt_code bt_source_open_hf(bt_source *s, bt_err *err) {
+    char path[4400];
+    bt_hf_config c;
+    path_of(path, s, "config.json");
+    BT_TRY(bt_hf_config_read(&c, path, &s->notes, err));
+    s->arch = c.arch;
+    s->cfg = c.model;
+    BT_TRY(bt_source_tables(s, err));
+    BT_TRY(read_tensors(s, &c, err));
+    return read_tokenizer(s, &c, err);
+}

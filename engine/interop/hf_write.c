@@ -1,0 +1,342 @@
+/* hf_write.c - a folder of Hugging Face: config.json, safetensors in one file or in shards,
+ * tokenizer.json and what belongs to it.
+ *
+ * In a file tensors lie by the size of their type, then by name, as `safetensors` itself orders
+ * them; the header is filled with blanks to a multiple of 8. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/data/io/file_io.h"
+#include "engine/interop/convert.h"
+#include "engine/interop/hf_config.h"
+#include "engine/interop/out_file.h"
+
+typedef struct entry { /* a tensor of the folder */
+    char name[BT_FOREIGN_NAME];
+    size_t tensor;
+    bool is_scale; /* weight_scale of the tensor */
+    bt_form form;
+    uint64_t bytes, at; /* at: in the data of its shard */
+    int shard;
+} entry;
+
+typedef struct folder {
+    bt_source *s;
+    bt_hf_config config;
+    bt_number number;
+    uint64_t shard_bytes;
+    const char *path;
+    entry *e;
+    size_t n;
+    int shards;
+    float *scales; /* [params.n] */
+    int64_t bytes;
+} folder;
+
+static bool packed(const folder *f) {
+    return f->config.linear == BT_HF_CODES || f->config.linear == BT_HF_CODES_INVERSE;
+}
+
+/* ---- plan ------------------------------------------------------------------------------------- */
+
+static size_t type_bytes(const entry *e) {
+    return e->form.order == BT_ROWS_PACKED ? 1 : bt_number_at(e->form.number)->bytes;
+}
+
+static int by_type_and_name(const void *a, const void *b) {
+    const entry *x = a, *y = b;
+    if (type_bytes(x) != type_bytes(y)) return type_bytes(x) > type_bytes(y) ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+static void add(folder *f, size_t i, const char *suffix, bool is_scale, const bt_form *form) {
+    entry *e = &f->e[f->n++];
+    bt_name_hf(e->name, &f->s->params.tensors[i], suffix);
+    e->tensor = i;
+    e->is_scale = is_scale;
+    e->form = *form;
+    e->bytes = is_scale ? sizeof(float) : bt_form_bytes(&f->s->params.tensors[i], form);
+}
+
+static bt_code make_plan(folder *f, bt_err *err) {
+    const bt_params *p = &f->s->params;
+    const bt_form floats = {.number = f->number};
+    const bt_form codes = {.number = BT_NUM_PACKED, .order = BT_ROWS_PACKED, .quantise = true};
+    f->e = calloc(2 * p->n, sizeof *f->e);
+    f->scales = calloc(p->n, sizeof *f->scales);
+    if (!f->e || !f->scales) return bt_fail(err, BT_NOMEM, "cannot take memory for the plan");
+    for (size_t i = 0; i < p->n; i++) {
+        const bt_tensor *t = &p->tensors[i];
+        const bool coded = t->linear && packed(f);
+        if (coded && t->rows % 4 != 0)
+            return bt_fail(err, BT_UNSUPPORTED,
+                           "'%s' has %zu rows; packed are four in a byte: a multiple of 4 (choose "
+                           "another --type)",
+                           t->name, t->rows);
+        add(f, i, ".weight", false, coded ? &codes : &floats);
+        if (coded) add(f, i, ".weight_scale", true, &(bt_form){.number = BT_NUM_F32});
+    }
+    qsort(f->e, f->n, sizeof *f->e, by_type_and_name);
+    uint64_t at = 0;
+    for (size_t k = 0; k < f->n; k++) {
+        if (at > 0 && at + f->e[k].bytes > f->shard_bytes) {
+            f->shards++;
+            at = 0;
+        }
+        f->e[k].shard = f->shards;
+        f->e[k].at = at;
+        at += f->e[k].bytes;
+    }
+    f->shards++;
+    return BT_OK;
+}
+
+/* ---- weights ---------------------------------------------------------------------------------- */
+
+static void shard_name(const folder *f, int shard, char out[64]) {
+    if (f->shards == 1)
+        snprintf(out, 64, "model.safetensors");
+    else
+        snprintf(out, 64, "model-%05d-of-%05d.safetensors", shard + 1, f->shards);
+}
+
+static void put_header(const folder *f, int shard, bt_text *out, uint64_t *data) {
+    bt_json j;
+    *data = 0;
+    bt_json_begin(&j, out);
+    bt_json_object(&j, NULL);
+    bt_json_object(&j, "__metadata__");
+    bt_json_str(&j, "format", "pt");
+    bt_json_end(&j, '}');
+    for (size_t k = 0; k < f->n; k++) {
+        const entry *e = &f->e[k];
+        const bt_tensor *t = &f->s->params.tensors[e->tensor];
+        if (e->shard != shard) continue;
+        bt_json_object(&j, e->name);
+        bt_json_str(&j, "dtype", bt_number_at(e->form.number)->safetensors);
+        bt_json_array(&j, "shape");
+        if (e->is_scale)
+            bt_json_int(&j, NULL, 1);
+        else if (t->decay || t->linear) {
+            bt_json_int(&j, NULL,
+                        (int64_t)(e->form.order == BT_ROWS_PACKED ? t->rows / 4 : t->rows));
+            bt_json_int(&j, NULL, (int64_t)t->cols);
+        } else
+            bt_json_int(&j, NULL, (int64_t)t->cols);
+        bt_json_end(&j, ']');
+        bt_json_array(&j, "data_offsets");
+        bt_json_int(&j, NULL, (int64_t)e->at);
+        bt_json_int(&j, NULL, (int64_t)(e->at + e->bytes));
+        bt_json_end(&j, ']');
+        bt_json_end(&j, '}');
+        *data = e->at + e->bytes;
+    }
+    bt_json_end(&j, '}');
+    while (out->len % 8 != 0 && !out->failed) bt_text_put(out, " ");
+}
+
+static bt_code put_entry(folder *f, const entry *e, const bt_out_file *file, uint64_t at,
+                         bt_err *err) {
+    float *scale = &f->scales[e->tensor];
+    if (!e->is_scale) return bt_tensor_write(f->s, e->tensor, &e->form, file, at, scale, err);
+    const float x = f->config.linear == BT_HF_CODES_INVERSE ? 1 / *scale : *scale;
+    return bt_out_put(file, &x, sizeof x, at, err);
+}
+
+static bt_code write_shard(folder *f, int shard, bt_err *err) {
+    char path[4400], name[64];
+    bt_text header = {0};
+    bt_out_file file = {.fd = -1};
+    uint64_t data;
+    unsigned char head[8];
+    shard_name(f, shard, name);
+    snprintf(path, sizeof path, "%s/%s", f->path, name);
+    put_header(f, shard, &header, &data);
+    for (int i = 0; i < 8; i++) head[i] = (unsigned char)((uint64_t)header.len >> 8 * i);
+    bt_code code = header.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for a header")
+                                 : bt_out_open(&file, path, 8 + header.len + data, err);
+    if (code == BT_OK) code = bt_out_put(&file, head, 8, 0, err);
+    if (code == BT_OK) code = bt_out_put(&file, header.data, header.len, 8, err);
+    f->bytes += (int64_t)(8 + header.len + data);
+    /* codes before scales: which only the codes' pass knows */
+    for (int scales = 0; scales < 2; scales++)
+        for (size_t k = 0; code == BT_OK && k < f->n; k++)
+            if (f->e[k].shard == shard && f->e[k].is_scale == (scales == 1))
+                code = put_entry(f, &f->e[k], &file, 8 + header.len + f->e[k].at, err);
+    bt_text_release(&header);
+    return bt_out_close(&file, code, err);
+}
+
+static void put_index(const folder *f, bt_text *out) {
+    bt_json j;
+    uint64_t params = 0, bytes = 0;
+    for (size_t k = 0; k < f->n; k++) {
+        bytes += f->e[k].bytes;
+        if (!f->e[k].is_scale) params += f->s->params.tensors[f->e[k].tensor].count;
+    }
+    bt_json_begin(&j, out);
+    bt_json_object(&j, NULL);
+    bt_json_object(&j, "metadata");
+    bt_json_int(&j, "total_parameters", (int64_t)params);
+    bt_json_int(&j, "total_size", (int64_t)bytes);
+    bt_json_end(&j, '}');
+    bt_json_object(&j, "weight_map");
+    for (size_t k = 0; k < f->n; k++) {
+        char name[64];
+        shard_name(f, f->e[k].shard, name);
+        bt_json_str(&j, f->e[k].name, name);
+    }
+    bt_json_end(&j, '}');
+    bt_json_end(&j, '}');
+    bt_text_put(out, "\n");
+}
+
+/* ---- small files ------------------------------------------------------------------------------ */
+
+static bt_code put_file(folder *f, const char *name, bt_text *text, bt_err *err) {
+    char path[4400];
+    snprintf(path, sizeof path, "%s/%s", f->path, name);
+    bt_code code = text->failed ? bt_fail(err, BT_NOMEM, "cannot take memory for '%s'", path)
+                                : bt_file_replace(path, bt_text_str(text), text->len, err);
+    f->bytes += (int64_t)text->len;
+    bt_text_clear(text);
+    return code;
+}
+
+static void put_generation_config(const folder *f, bt_text *out) {
+    bt_json j;
+    bt_json_begin(&j, out);
+    bt_json_object(&j, NULL);
+    if (f->config.eos >= 0) {
+        bt_json_int(&j, "bos_token_id", f->config.eos);
+        bt_json_int(&j, "eos_token_id", f->config.eos);
+    }
+    bt_json_bool(&j, "_from_model_config", true);
+    bt_json_end(&j, '}');
+    bt_text_put(out, "\n");
+}
+
+static void put_tokenizer_config(const folder *f, bt_text *out) {
+    const char *chat = bt_tokenizer_chat_template(f->s->tokenizer);
+    bt_json j;
+    bt_json_begin(&j, out);
+    bt_json_object(&j, NULL);
+    /* the class that transformers 4 and 5 both read */
+    bt_json_str(&j, "tokenizer_class", "PreTrainedTokenizerFast");
+    bt_json_bool(&j, "clean_up_tokenization_spaces", false);
+    bt_json_int(&j, "model_max_length", f->config.model.T);
+    if (f->config.eos >= 0) {
+        bt_text eos = {0};
+        bt_tokenizer_token_text(f->s->tokenizer, f->config.eos, &eos);
+        bt_json_str(&j, "eos_token", bt_text_str(&eos));
+        bt_text_release(&eos);
+    }
+    if (chat) bt_json_str(&j, "chat_template", chat); /* transformers 4 */
+    bt_json_end(&j, '}');
+    bt_text_put(out, "\n");
+}
+
+static bt_code write_small_files(folder *f, bt_err *err) {
+    const bt_tokenizer *t = f->s->tokenizer;
+    bt_text text = {0};
+    bt_hf_config_write(&text, &f->config, packed(f) ? BT_NUM_F32 : f->number);
+    bt_code code = put_file(f, "config.json", &text, err);
+    put_generation_config(f, &text);
+    if (code == BT_OK) code = put_file(f, "generation_config.json", &text, err);
+    if (code == BT_OK && t) code = bt_tokenizer_export(t, &text, err);
+    if (code == BT_OK && t) code = put_file(f, "tokenizer.json", &text, err);
+    if (t) put_tokenizer_config(f, &text);
+    if (code == BT_OK && t) code = put_file(f, "tokenizer_config.json", &text, err);
+    if (code == BT_OK && t && bt_tokenizer_chat_template(t)) {
+        bt_text_put(&text, bt_tokenizer_chat_template(t));
+        code = put_file(f, "chat_template.jinja", &text, err);
+    }
+    if (code == BT_OK && f->shards > 1) {
+        put_index(f, &text);
+        code = put_file(f, "model.safetensors.index.json", &text, err);
+    }
+    bt_text_release(&text);
+    return code;
+}
+
+static void remove_folder(const folder *f) {
+    static const char *const small[] = {"config.json",         "generation_config.json",
+                                        "tokenizer.json",      "tokenizer_config.json",
+                                        "chat_template.jinja", "model.safetensors.index.json"};
+    char path[4400], name[64];
+    for (size_t i = 0; i < sizeof small / sizeof *small; i++) {
+        snprintf(path, sizeof path, "%s/%s", f->path, small[i]);
+        unlink(path);
+    }
+    for (int i = 0; i < f->shards; i++) {
+        shard_name(f, i, name);
+        snprintf(path, sizeof path, "%s/%s", f->path, name);
+        unlink(path);
+    }
+    rmdir(f->path);
+}
+
+/* ---- all of it --------------------------------------------------------------------------------- */
+
+/* what the class computes with linear layers, from what ours are */
+static bt_code choose(folder *f, const bt_convert_job *job, bt_err *err) {
+    const bool ternary = f->s->cfg.linear == BT_LIN_BITNET158;
+    const bt_number_row *row = job->number < BT_NUM_COUNT ? bt_number_at(job->number) : NULL;
+    BT_TRY(bt_arch_of_model(&f->config.arch, &f->s->cfg, err));
+    f->config.model = f->s->cfg;
+    f->config.eos = f->s->tokenizer ? bt_tokenizer_eot(f->s->tokenizer) : -1;
+    f->config.linear = ternary ? BT_HF_LATENT : BT_HF_DENSE;
+    f->number = row ? job->number : BT_NUM_F32;
+    if (row && !row->safetensors)
+        return bt_fail(err, BT_ARG, "safetensors have no type '%s' (f32, f16, bf16, packed)",
+                       row->word);
+    if (f->number != BT_NUM_PACKED) return BT_OK;
+    if (!ternary)
+        return bt_fail(err, BT_ARG, "type 'packed' is for ternary models; this one is dense");
+    f->config.linear = job->inverse_scale ? BT_HF_CODES_INVERSE : BT_HF_CODES;
+    f->number = BT_NUM_F32;
+    return BT_OK;
+}
+
+static void tell(const folder *f, bt_text *notes) {
+    const bt_arch_row *row = bt_arch_at(f->config.arch);
+    bt_text_printf(notes, "loads in transformers as %s%s\n", row->hf_class,
+                   f->config.linear == BT_HF_DENSE ? "" : " (ternary layers need 'accelerate')");
+    if (f->config.linear == BT_HF_LATENT && f->number != BT_NUM_F32)
+        bt_text_printf(notes,
+                       "latent weights are rounded to %s: a code that lay at a tie may differ "
+                       "(--type f32 keeps all)\n",
+                       bt_number_at(f->number)->word);
+    if (!f->s->tokenizer) bt_text_put(notes, "without tokenizer files: the source has none\n");
+}
+
+bt_code bt_hf_write(bt_source *s, const bt_convert_job *job, bt_text *notes, int64_t *bytes,
+                    bt_err *err) {
+    char part[4200];
+    folder f = {
+        .s = s, .shard_bytes = job->shard_bytes ? job->shard_bytes : 5000000000u, .path = part};
+    BT_TRY(bt_out_prepare(job->dest, part, err));
+    BT_TRY(choose(&f, job, err));
+    bt_code code = make_plan(&f, err);
+    if (code == BT_OK && mkdir(part, 0777) != 0)
+        code = bt_fail_errno(err, BT_IO, errno, "cannot create the folder '%s'", part);
+    else if (code == BT_OK) {
+        code = write_small_files(&f, err);
+        for (int i = 0; i < f.shards && code == BT_OK; i++) code = write_shard(&f, i, err);
+        if (code == BT_OK && rename(part, job->dest) != 0)
+            code = bt_fail_errno(err, BT_IO, errno, "cannot rename '%s' to '%s'", part, job->dest);
+        if (code != BT_OK) remove_folder(&f);
+    }
+    if (code == BT_OK) {
+        bt_file_sync_folder_of(job->dest);
+        tell(&f, notes);
+        *bytes = f.bytes;
+    }
+    free(f.e);
+    free(f.scales);
+    return code;
+}

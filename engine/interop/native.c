@@ -1,0 +1,180 @@
+/* native.c - the settings inside a checkpoint, and a checkpoint made of any source. */
+#include "engine/interop/native.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/data/io/file_io.h"
+
+bt_code bt_native_settings(bt_run_cfg *out, const bt_ckpt_meta *meta, const char *path,
+                           bt_err *err) {
+    static bt_opts o;
+    json_error_t e;
+    BT_TRY(bt_opts_init(&o, bt_run_opts, bt_run_opts_n, out, err));
+    json_t *config = json_loads(bt_text_str(&meta->config), 0, &e), *v;
+    const char *key;
+    if (!json_is_object(config)) {
+        json_decref(config);
+        return bt_fail(err, BT_FORMAT, "the settings in checkpoint '%s' cannot be read: %s", path,
+                       e.text);
+    }
+    bt_code code = BT_OK;
+    json_object_foreach(config, key, v) {
+        if (bt_opt_find(o.table, o.n, key) == o.n) continue; /* of another version */
+        if (code == BT_OK && json_is_string(v))
+            code = bt_opts_set(&o, key, json_string_value(v), BT_FROM_FILE, "the checkpoint", err);
+    }
+    json_decref(config);
+    return code;
+}
+
+bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *m, const char *tokenizer,
+                              bt_err *err) {
+    static bt_opts o;
+    BT_TRY(bt_opts_init(&o, bt_run_opts, bt_run_opts_n, out, err));
+    BT_TRY(bt_run_cfg_preset(&o, out, err));
+    out->n_layers = m->L;
+    out->d_model = m->C;
+    out->n_heads = m->H;
+    out->n_kv_heads = m->KV;
+    out->head_dim = m->D;
+    out->d_ff = m->F;
+    out->seq_len = m->T;
+    out->vocab = m->V;
+    out->norm = m->norm;
+    out->act = m->act;
+    out->linear = m->linear;
+    out->tied = m->tied;
+    out->qk_norm = m->qk_norm;
+    out->rope_theta = m->rope_theta;
+    out->norm_eps = m->norm_eps;
+    out->init_std = m->init_std;
+    out->precision = BT_PREC_FP32;
+    out->micro_batch = 1;
+    out->batch_tokens = m->T;
+    out->reproducible = false;
+    if (strlen(tokenizer) >= sizeof out->tokenizer)
+        return bt_fail(err, BT_ARG, "the path '%s' is too long", tokenizer);
+    strcpy(out->tokenizer, tokenizer);
+    BT_TRY(bt_run_cfg_settle(&o, out, 1, err));
+    return BT_OK;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static bt_code produce(void *ctx, const bt_ckpt_slice *slice, uint64_t first, uint64_t count,
+                       void *out, bt_err *err) {
+    bt_source *s = ctx;
+    const bt_tensor *t = bt_params_named(&s->params, slice->tensor);
+    return bt_source_read(s, (size_t)(t - s->params.tensors), first, count, out, err);
+}
+
+static void put_settings(bt_run_cfg *cfg, bt_text *out) {
+    bt_opts o = {.table = bt_run_opts, .n = bt_run_opts_n, .values = cfg};
+    bt_json j;
+    bt_text value;
+    bt_text_init(&value);
+    bt_json_begin(&j, out);
+    bt_json_object(&j, NULL);
+    for (size_t i = 0; i < o.n; i++) {
+        bt_text_clear(&value);
+        bt_opt_value(&o, i, &value);
+        bt_json_str(&j, o.table[i].key, bt_text_str(&value));
+    }
+    bt_json_end(&j, '}');
+    bt_text_release(&value);
+}
+
+/* DEST/tokenizer.json, by its whole path: training takes it from there */
+static bt_code write_tokenizer(const bt_source *s, const char *dest, char path[1024],
+                               bt_text *tokenizer, bt_err *err) {
+    char whole[PATH_MAX];
+    if (!realpath(dest, whole)) return bt_fail_errno(err, BT_IO, errno, "cannot find '%s'", dest);
+    bt_tokenizer_save(s->tokenizer, tokenizer);
+    if (tokenizer->failed) return bt_fail(err, BT_NOMEM, "cannot take memory for the tokenizer");
+    if (strcmp(bt_tokenizer_kind(s->tokenizer), "bytes") == 0) {
+        strcpy(path, "bytes");
+        return BT_OK;
+    }
+    if (snprintf(path, 1024, "%s/tokenizer.json", whole) >= 1024)
+        return bt_fail(err, BT_ARG, "the path '%s' is too long", whole);
+    return bt_file_replace(path, tokenizer->data, tokenizer->len, err);
+}
+
+void bt_native_name(char out[64], const char *path) {
+    char copy[PATH_MAX];
+    size_t n = 0;
+    snprintf(copy, sizeof copy, "%s", path);
+    for (size_t k = strlen(copy); k > 1 && copy[k - 1] == '/'; k--) copy[k - 1] = '\0';
+    const char *base = strrchr(copy, '/');
+    for (const char *p = base ? base + 1 : copy; *p && n < 63; p++) {
+        const char c = *p >= 'A' && *p <= 'Z' ? (char)(*p - 'A' + 'a') : *p;
+        const bool ok = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+        if (ok || (n > 0 && (c == '.' || c == '_' || c == '-')))
+            out[n++] = c;
+        else if (n > 0)
+            out[n++] = '-';
+    }
+    out[n] = '\0';
+    if (!n) strcpy(out, "converted");
+}
+
+static bt_code write_checkpoint(bt_source *s, const char *dest, int64_t *bytes, bt_err *err) {
+    static bt_run_cfg cfg;
+    char tokenizer[1024];
+    bt_ckpt_meta meta = {.params_hash = bt_params_hash(&s->params),
+                         .vocab_hash = bt_tokenizer_hash(s->tokenizer)};
+    bt_ckpt_saved saved;
+    bt_ckpt_slice *slices = calloc(s->params.n, sizeof *slices);
+    bt_code code = slices ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory");
+    bt_native_name(meta.run, dest);
+    if (code == BT_OK) code = write_tokenizer(s, dest, tokenizer, &meta.tokenizer, err);
+    if (code == BT_OK) code = bt_native_settings_of(&cfg, &s->cfg, tokenizer, err);
+    if (code == BT_OK) {
+        snprintf(cfg.name, sizeof cfg.name, "%.63s", meta.run);
+        snprintf(cfg.out, sizeof cfg.out, "%.1023s", dest);
+        put_settings(&cfg, &meta.config);
+    }
+    for (size_t i = 0; code == BT_OK && i < s->params.n; i++) {
+        const bt_tensor *t = &s->params.tensors[i];
+        slices[i] = (bt_ckpt_slice){
+            .tensor = t->name, .state = "weight", .tensor_elems = t->count, .count = t->count};
+    }
+    const bt_ckpt_job job = {.dir = dest,
+                             .meta = &meta,
+                             .slices = slices,
+                             .n = s->params.n,
+                             .keep = 1,
+                             .produce = produce,
+                             .produce_ctx = s};
+    if (code == BT_OK) code = bt_ckpt_save(bt_comm_world(), &job, &saved, err);
+    if (code == BT_OK && bytes) *bytes = saved.bytes;
+    bt_ckpt_meta_release(&meta);
+    free(slices);
+    return code;
+}
+
+bt_code bt_native_write(bt_source *s, const char *dest, int64_t *bytes, bt_err *err) {
+    char path[PATH_MAX];
+    if (!s->tokenizer)
+        return bt_fail(err, s->no_tokenizer.code,
+                       "'%.200s' has no tokenizer that can be used (name one with --tokenizer "
+                       "FILE): %s",
+                       s->path, s->no_tokenizer.msg);
+    if (mkdir(dest, 0777) != 0)
+        return errno == EEXIST
+                   ? bt_fail(err, BT_BUSY, "'%s' exists already (name another, or remove it)", dest)
+                   : bt_fail_errno(err, BT_IO, errno, "cannot create the folder '%s'", dest);
+    bt_code code = write_checkpoint(s, dest, bytes, err);
+    if (code == BT_OK) return BT_OK;
+    snprintf(path, sizeof path, "%.4000s/tokenizer.json", dest);
+    unlink(path);
+    rmdir(dest);
+    return code;
+}

@@ -1,0 +1,186 @@
+/* out_file.c - files being written, and tensors in any form into them. */
+#include "engine/interop/out_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/data/io/file_io.h"
+#include "engine/kernels/ops/ops.h"
+
+enum { CHUNK = 1 << 20 }; /* elements */
+
+bt_code bt_out_prepare(const char *dest, char part[4200], bt_err *err) {
+    struct stat st;
+    char plain[4096];
+    size_t n = strlen(dest);
+    while (n > 1 && dest[n - 1] == '/') n--;
+    if (n == 0 || n >= sizeof plain)
+        return bt_fail(err, BT_ARG, "the path '%.200s' is too long", dest);
+    memcpy(plain, dest, n);
+    plain[n] = '\0';
+    if (lstat(plain, &st) == 0)
+        return bt_fail(err, BT_BUSY, "'%s' exists already (name another, or remove it)", plain);
+    snprintf(part, 4200, "%s.part-%ld", plain, (long)getpid());
+    return BT_OK;
+}
+
+bt_code bt_out_open(bt_out_file *f, const char *path, uint64_t bytes, bt_err *err) {
+    snprintf(f->path, sizeof f->path, "%s", path);
+    f->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (f->fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
+    const int e = bytes ? posix_fallocate(f->fd, 0, (off_t)bytes) : 0;
+    if (e == 0 || e == EOPNOTSUPP || e == EINVAL) return BT_OK;
+    close(f->fd);
+    f->fd = -1;
+    return bt_fail_errno(err, BT_IO, e, "cannot reserve %llu bytes for '%s'",
+                         (unsigned long long)bytes, path);
+}
+
+bt_code bt_out_put(const bt_out_file *f, const void *data, size_t n, uint64_t at, bt_err *err) {
+    return bt_file_pwrite(f->fd, f->path, data, n, at, err);
+}
+
+bt_code bt_out_close(bt_out_file *f, bt_code code, bt_err *err) {
+    if (f->fd < 0) return code;
+    if (code == BT_OK && fsync(f->fd) != 0)
+        code = bt_fail_errno(err, BT_IO, errno, "cannot sync '%s'", f->path);
+    if (close(f->fd) != 0 && code == BT_OK)
+        code = bt_fail_errno(err, BT_IO, errno, "cannot close '%s'", f->path);
+    f->fd = -1;
+    return code;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+uint64_t bt_form_bytes(const bt_tensor *t, const bt_form *form) {
+    return (uint64_t)t->rows * bt_number_bytes(form->number, t->cols);
+}
+
+/* in the blocks of the flat array in which the model adds (model/net/quantise.c) */
+float bt_absmean(const bt_tensor *t, const float *x) {
+    double sum = 0;
+    for (size_t at = t->offset, end = t->offset + t->count, next; at < end; at = next) {
+        next = (at / BT_SUM_BLOCK + 1) * BT_SUM_BLOCK;
+        if (next > end) next = end;
+        sum += bt_k()->sum_abs(x + (at - t->offset), next - at);
+    }
+    return fmaxf((float)(sum / (double)t->count), 1e-5f);
+}
+
+/* rows of whole heads from ours to pairs (source.h) */
+static void turn(unsigned char *out, const unsigned char *in, size_t rows, size_t row_bytes,
+                 size_t D) {
+    for (size_t r = 0; r < rows; r++) {
+        const size_t k = r % D, to = r - k + k % (D / 2) * 2 + k / (D / 2);
+        memcpy(out + to * row_bytes, in + r * row_bytes, row_bytes);
+    }
+}
+
+typedef struct tensor_job {
+    const bt_tensor *t;
+    const bt_form *form;
+    const bt_out_file *f;
+    uint64_t at;
+    size_t D, step; /* rows of a piece: whole heads */
+    unsigned char *bytes, *turned;
+    float *x;
+    int8_t *codes; /* of the whole tensor */
+    float scale;
+} tensor_job;
+
+static bt_code put_rows(tensor_job *j, size_t row, size_t n, bt_err *err) {
+    const size_t row_bytes = bt_number_bytes(j->form->number, j->t->cols);
+    const unsigned char *out = j->bytes;
+    if (j->form->order == BT_ROWS_TURNED) {
+        turn(j->turned, j->bytes, n, row_bytes, j->D);
+        out = j->turned;
+    }
+    return bt_out_put(j->f, out, n * row_bytes, j->at + row * row_bytes, err);
+}
+
+/* a piece of codes, to blocks or to floats */
+static void encode_codes(tensor_job *j, size_t row, size_t n) {
+    const size_t elems = n * j->t->cols;
+    const int8_t *codes = j->codes + row * j->t->cols;
+    const float scale = j->form->unit ? 1 : j->scale;
+    if (bt_number_at(j->form->number)->coded) {
+        bt_number_encode_codes(j->form->number, j->bytes, codes, scale, elems);
+        return;
+    }
+    for (size_t k = 0; k < elems; k++) j->x[k] = scale * (float)codes[k];
+    bt_number_encode(j->form->number, j->bytes, j->x, elems);
+}
+
+/* four rows in a byte: r, r + rows/4, ... */
+static bt_code put_packed(tensor_job *j, bt_err *err) {
+    const size_t cols = j->t->cols, quarter = j->t->rows / 4;
+    for (size_t row = 0; row < quarter; row += j->step) {
+        const size_t n = quarter - row < j->step ? quarter - row : j->step;
+        for (size_t k = 0; k < n * cols; k++) {
+            const int8_t *c = j->codes + row * cols + k;
+            unsigned b = 0;
+            for (size_t q = 0; q < 4; q++) b |= (unsigned)(c[q * quarter * cols] + 1) << 2 * q;
+            j->bytes[k] = (unsigned char)b;
+        }
+        BT_TRY(bt_out_put(j->f, j->bytes, n * cols, j->at + row * cols, err));
+    }
+    return BT_OK;
+}
+
+static bt_code make_codes(bt_source *s, size_t i, tensor_job *j, bt_err *err) {
+    const bt_tensor *t = j->t;
+    float *x = malloc(t->count * sizeof *x);
+    j->codes = calloc(t->count, 1);
+    bt_code code = x && j->codes
+                       ? bt_source_read(s, i, 0, t->count, x, err)
+                       : bt_fail(err, BT_NOMEM, "cannot take memory for tensor '%s'", t->name);
+    if (code == BT_OK) code = bt_source_scale(s, i, &j->scale, err);
+    if (code == BT_OK) {
+        if (j->scale == 0) j->scale = bt_absmean(t, x);
+        bt_op_tern_codes(j->codes, x, 0, 1.0f / bt_absmean(t, x), false, t->count);
+    }
+    free(x);
+    return code;
+}
+
+static bt_code put_tensor(bt_source *s, size_t i, tensor_job *j, bt_err *err) {
+    const bt_tensor *t = j->t;
+    if (j->form->quantise) BT_TRY(make_codes(s, i, j, err));
+    if (j->form->order == BT_ROWS_PACKED) return put_packed(j, err);
+    for (size_t row = 0; row < t->rows; row += j->step) {
+        const size_t n = t->rows - row < j->step ? t->rows - row : j->step;
+        if (j->codes)
+            encode_codes(j, row, n);
+        else {
+            BT_TRY(bt_source_read(s, i, row * t->cols, n * t->cols, j->x, err));
+            bt_number_encode(j->form->number, j->bytes, j->x, n * t->cols);
+        }
+        BT_TRY(put_rows(j, row, n, err));
+    }
+    return BT_OK;
+}
+
+bt_code bt_tensor_write(bt_source *s, size_t i, const bt_form *form, const bt_out_file *f,
+                        uint64_t at, float *scale, bt_err *err) {
+    const bt_tensor *t = &s->params.tensors[i];
+    tensor_job j = {.t = t, .form = form, .f = f, .at = at, .D = (size_t)s->cfg.D};
+    j.step = CHUNK / t->cols / j.D > 0 ? CHUNK / t->cols / j.D * j.D : j.D;
+    const size_t elems = j.step * t->cols;
+    j.bytes = malloc(elems * sizeof(float));
+    j.turned = malloc(elems * sizeof(float));
+    j.x = malloc(elems * sizeof *j.x);
+    bt_code code = j.bytes && j.turned && j.x
+                       ? put_tensor(s, i, &j, err)
+                       : bt_fail(err, BT_NOMEM, "cannot take memory for tensor '%s'", t->name);
+    if (scale) *scale = j.scale;
+    free(j.bytes);
+    free(j.turned);
+    free(j.x);
+    free(j.codes);
+    return code;
+}

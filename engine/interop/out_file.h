@@ -1,0 +1,36 @@
+/* out_file.h - a file that is being written: beside its name, with its space reserved first, so that a
+ * full disk shows before any byte; and the tensors of a source into it. */
+#ifndef BT_ENGINE_INTEROP_OUT_FILE_H
+#define BT_ENGINE_INTEROP_OUT_FILE_H
+
+#include "engine/interop/source.h"
+
+typedef struct bt_out_file {
+    char path[4400];
+    int fd;
+} bt_out_file;
+
+/* DEST is free (BT_BUSY otherwise); part becomes a name beside it that this process alone uses */
+bt_code bt_out_prepare(const char *dest, char part[4200], bt_err *err) BT_MUST_CHECK;
+bt_code bt_out_open(bt_out_file *f, const char *path, uint64_t bytes, bt_err *err) BT_MUST_CHECK;
+bt_code bt_out_put(const bt_out_file *f, const void *data, size_t n, uint64_t at, bt_err *err)
+    BT_MUST_CHECK;
+/* synced and closed; a file that failed (code) is closed only */
+bt_code bt_out_close(bt_out_file *f, bt_code code, bt_err *err) BT_MUST_CHECK;
+
+/* how a tensor is written */
+typedef struct bt_form {
+    bt_number number;
+    bt_row_order order;
+    bool quantise; /* codes times their scale instead of latent weights */
+    bool unit;     /* with quantise: codes times 1; the scale is written elsewhere */
+} bt_form;
+
+uint64_t bt_form_bytes(const bt_tensor *t, const bt_form *form);
+/* absmean of a ternary tensor, as the model computes it; x: all its elements */
+float bt_absmean(const bt_tensor *t, const float *x);
+/* tensor i at byte `at`; scale (may be NULL): that of its codes */
+bt_code bt_tensor_write(bt_source *s, size_t i, const bt_form *form, const bt_out_file *f,
+                        uint64_t at, float *scale, bt_err *err) BT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,81 @@
+/* source.h - a model to read: our checkpoint, a folder of Hugging Face, a GGUF file. All look alike
+ * from here: a shape, a tokenizer, and the elements of our tensors (params.def) as fp32.
+ *
+ * Order:    open -> read* -> close. `read` takes any stretch of any tensor, in our row order; what is
+ *           kept in memory is a buffer of about a MiB, never a tensor.
+ * Codes:    files that hold -1, 0, 1 and a scale s give latent weights of which absmean
+ *           quantisation makes those codes and that scale again: 0, and +-s * n / (non-zero codes),
+ *           whose mean of |w| is s. The first read of such a tensor reads it once more, to count.
+ * Owns:     open files, tensor table, tokenizer. Threads: one caller. */
+#ifndef BT_ENGINE_INTEROP_SOURCE_H
+#define BT_ENGINE_INTEROP_SOURCE_H
+
+#include "engine/base/text.h"
+#include "engine/ckpt/ckpt.h"
+#include "engine/data/tokenizer/tokenizer.h"
+#include "engine/interop/stored.h"
+
+typedef enum { BT_IN_NATIVE, BT_IN_HF, BT_IN_GGUF } bt_container;
+
+/* in what order the rows of a tensor lie in its file: as ours; GGUF's pairs (rows of q and k of the
+ * architecture llama); Hugging Face's four rows in a byte */
+typedef enum { BT_ROWS_PLAIN, BT_ROWS_TURNED, BT_ROWS_PACKED } bt_row_order;
+
+typedef struct bt_place {            /* where one of our tensors lies */
+    const bt_stored *stored, *scale; /* scale: a tensor of one element, or NULL */
+    bt_row_order order;
+    bool inverse; /* the scale divides */
+    bool coded;   /* only -s, 0, s occur */
+    bool counted; /* what follows is known */
+    float s, level;
+} bt_place;
+
+typedef struct bt_source {
+    bt_container container;
+    char path[4096];
+    bt_arch arch; /* of a native checkpoint BT_ARCH_COUNT */
+    bt_model_cfg cfg;
+    bt_params params;
+    bt_tokenizer *tokenizer; /* NULL: there is none, or none that can be used: */
+    bt_err no_tokenizer;     /* why */
+    bt_text notes;           /* one line each: what a person should know about what was read */
+    bt_number number;        /* type of most elements of the matrices */
+    /* foreign files */
+    bt_stored_list stored;
+    bt_place *places; /* [params.n] */
+    unsigned char *raw;
+    float *row;
+    bool doubted; /* a note says that scales look wrong */
+    /* a native checkpoint */
+    bt_ckpt_reader *ckpt;
+    bt_ckpt_meta meta;
+} bt_source;
+
+/* what a path holds, without opening it: a folder with config.json, a GGUF file, or else a native
+ * checkpoint */
+bt_container bt_source_kind(const char *path);
+bt_code bt_source_open(bt_source **out, const char *path, bt_err *err) BT_MUST_CHECK;
+void bt_source_close(bt_source *s); /* accepts NULL */
+/* elements first .. first+count of tensor i of `params` */
+bt_code bt_source_read(bt_source *s, size_t i, uint64_t first, uint64_t count, float *out,
+                       bt_err *err) BT_MUST_CHECK;
+/* the scale of a tensor that holds codes, else 0 */
+bt_code bt_source_scale(bt_source *s, size_t i, float *scale, bt_err *err) BT_MUST_CHECK;
+/* all elements into the flat array of a model of this shape */
+bt_code bt_source_weights(bt_source *s, float *weights, bt_err *err) BT_MUST_CHECK;
+
+/* ---- for the readers of formats: hf_read.c, gguf_read.c, native_read.c ---- */
+bt_code bt_source_open_native(bt_source *s, bt_err *err) BT_MUST_CHECK;
+bt_code bt_source_open_hf(bt_source *s, bt_err *err) BT_MUST_CHECK;
+bt_code bt_source_open_gguf(bt_source *s, bt_err *err) BT_MUST_CHECK;
+/* tensor table of s->cfg, empty places, buffers */
+bt_code bt_source_tables(bt_source *s, bt_err *err) BT_MUST_CHECK;
+/* a stored tensor has the shape of one of ours; BT_FORMAT names both */
+bt_code bt_source_check_shape(const bt_tensor *t, const bt_stored *f, bt_row_order order,
+                              bt_err *err) BT_MUST_CHECK;
+/* every tensor has a place, and every stored tensor but those `extra` calls harmless is one's; else
+ * the first of them are named */
+bt_code bt_source_complete(bt_source *s, bool (*extra)(const bt_source *s, const char *name),
+                           bt_err *err) BT_MUST_CHECK;
+
+#endif

@@ -1,0 +1,113 @@
+/* test_elements.c - elements of every type: against the bytes of the gguf package's packers, and
+ * there and back. */
+#include <float.h>
+
+#include "tests/engine/interop/interop_fixture.h"
+#include "tests/engine/interop/packers.h"
+
+enum { N = 768 };
+
+/* as make_interop_golden.py draws them */
+static void draw(float x[N], int8_t codes[N]) {
+    uint32_t state = 1;
+    for (size_t i = 0; i < N; i++) {
+        state = state * 1664525u + 1013904223u;
+        x[i] = ((float)(state >> 8) - 0x1p23f) / 0x1p23f;
+        codes[i] = (int8_t)((x[i] > 1.0f / 3) - (x[i] < -1.0f / 3));
+        if (i >= 256 && i < 512) codes[i] = 0;
+    }
+}
+
+static void same_bytes(const char *name, const unsigned char *got, size_t n, const char *hex) {
+    assert_int_equal(strlen(hex), 2 * n);
+    for (size_t i = 0; i < n; i++) {
+        unsigned want;
+        assert_int_equal(sscanf(hex + 2 * i, "%2x", &want), 1);
+        if (got[i] != want) fail_msg("%s, byte %zu: %02x, not %02x", name, i, got[i], want);
+    }
+}
+
+static void bytes_are_those_of_the_packers(void **state) {
+    (void)state;
+    static float x[N];
+    static int8_t codes[N];
+    static unsigned char out[N * 4];
+    draw(x, codes);
+    bt_number_encode(BT_NUM_F16, out, x, N);
+    same_bytes("f16", out, bt_number_bytes(BT_NUM_F16, N), packed_f16);
+    bt_number_encode(BT_NUM_BF16, out, x, N);
+    same_bytes("bf16", out, bt_number_bytes(BT_NUM_BF16, N), packed_bf16);
+    bt_number_encode(BT_NUM_Q8_0, out, x, N);
+    same_bytes("q8_0", out, bt_number_bytes(BT_NUM_Q8_0, N), packed_q8_0);
+    bt_number_encode_codes(BT_NUM_TQ1_0, out, codes, 0.0371f, N);
+    same_bytes("tq1_0", out, bt_number_bytes(BT_NUM_TQ1_0, N), packed_tq1_0);
+    bt_number_encode_codes(BT_NUM_TQ2_0, out, codes, 0.0371f, N);
+    same_bytes("tq2_0", out, bt_number_bytes(BT_NUM_TQ2_0, N), packed_tq2_0);
+}
+
+static void codes_come_back(void **state) {
+    (void)state;
+    static float x[N], back[N];
+    static int8_t codes[N];
+    static unsigned char out[N];
+    bt_err err = BT_ERR_INIT;
+    draw(x, codes);
+    const bt_number types[] = {BT_NUM_TQ1_0, BT_NUM_TQ2_0};
+    for (size_t k = 0; k < 2; k++) {
+        bt_number_encode_codes(types[k], out, codes, 0.5f, N);
+        assert_int_equal(bt_number_decode(types[k], back, out, N, &err), BT_OK);
+        for (size_t i = 0; i < N; i++) assert_true(back[i] == 0.5f * (float)codes[i]);
+    }
+    out[7] = 0xff; /* the code 3 */
+    assert_int_equal(bt_number_decode(BT_NUM_TQ2_0, back, out, N, &err), BT_FORMAT);
+}
+
+/* every fp16 and bf16 value, and the floats between two of them */
+static void halves(void **state) {
+    (void)state;
+    for (uint32_t h = 0; h < 0x10000; h++) {
+        const float x = bt_half_to_float((uint16_t)h), y = bt_bf16_to_float((uint16_t)h);
+        if (isnan(x))
+            assert_true(isnan(bt_half_to_float(bt_float_to_half(x))));
+        else
+            assert_int_equal(bt_float_to_half(x), h);
+        if (isnan(y))
+            assert_true(isnan(bt_bf16_to_float(bt_float_to_bf16(y))));
+        else
+            assert_int_equal(bt_float_to_bf16(y), h);
+    }
+    for (uint32_t h = 0; h < 0x7bff; h++) { /* the middle goes to the even one */
+        const float x = bt_half_to_float((uint16_t)h), next = bt_half_to_float((uint16_t)(h + 1)),
+                    middle = x + (next - x) / 2;
+        assert_int_equal(bt_float_to_half(middle), h + (h & 1));
+        assert_int_equal(bt_float_to_half(nextafterf(middle, FLT_MAX)), h + 1);
+        assert_int_equal(bt_float_to_half(nextafterf(middle, 0)), h);
+    }
+    assert_int_equal(bt_float_to_half(65519.0f), 0x7bff);
+    assert_int_equal(bt_float_to_half(65520.0f), 0x7c00);
+}
+
+static void eighths_round_away_from_zero(void **state) {
+    (void)state;
+    float x[32] = {127, 0.5f, -2.5f, 1.5f, -0.49f};
+    unsigned char out[34];
+    bt_number_encode(BT_NUM_Q8_0, out, x, 32);
+    assert_int_equal((int8_t)out[2], 127);
+    assert_int_equal((int8_t)out[3], 1);
+    assert_int_equal((int8_t)out[4], -3);
+    assert_int_equal((int8_t)out[5], 2);
+    assert_int_equal((int8_t)out[6], 0);
+    memset(x, 0, sizeof x);
+    bt_number_encode(BT_NUM_Q8_0, out, x, 32);
+    for (size_t i = 0; i < sizeof out; i++) assert_int_equal(out[i], 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_are_those_of_the_packers),
+        cmocka_unit_test(codes_come_back),
+        cmocka_unit_test(halves),
+        cmocka_unit_test(eighths_round_away_from_zero),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

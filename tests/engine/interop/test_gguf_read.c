@@ -1,0 +1,111 @@
+/* test_gguf_read.c - GGUF files of the gguf package are read as the models they were made of. */
+#include "tests/engine/interop/interop_fixture.h"
+
+/* fp32 files hold what the folder holds: the same bits, whatever order their rows have */
+static void same_weights(const char *a, const char *b, bool codes) {
+    bt_source *x = open_golden(a), *y = open_golden(b);
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(x->params.n, y->params.n);
+    assert_int_equal(bt_params_hash(&x->params), bt_params_hash(&y->params));
+    float *u = malloc(x->params.total * sizeof *u), *v = malloc(y->params.total * sizeof *v);
+    assert_non_null(u);
+    assert_non_null(v);
+    assert_int_equal(bt_source_weights(x, u, &err), BT_OK);
+    assert_int_equal(bt_source_weights(y, v, &err), BT_OK);
+    for (size_t i = 0; i < x->params.n; i++) {
+        const bt_tensor *t = &x->params.tensors[i];
+        for (size_t k = t->offset; k < t->offset + t->count; k++) {
+            const bool same = codes && t->linear ? fabsf(u[k] - v[k]) <= 2e-7f * fabsf(u[k])
+                                                 : memcmp(&u[k], &v[k], sizeof u[k]) == 0;
+            if (!same)
+                fail_msg("%s, element %zu: %.9g, %.9g", t->name, k - t->offset, (double)u[k],
+                         (double)v[k]);
+        }
+    }
+    free(u);
+    free(v);
+    bt_source_close(x);
+    bt_source_close(y);
+}
+
+static void fp32_files_hold_the_folder(void **state) {
+    (void)state;
+    same_weights("llama/llama-f32.gguf", "llama/hf", false);
+    same_weights("qwen3/qwen3-f32.gguf", "qwen3/hf", false);
+    same_weights("bitnet/bitnet-f32-scale.gguf", "bitnet/hf-packed-autobitlinear", true);
+    same_weights("bitnet/bitnet-f32.gguf", "bitnet/hf-packed-autobitlinear", true);
+}
+
+static void says(const char *file, const char *model, double bound) {
+    expected e;
+    bt_source *s = open_golden(file);
+    expected_read(&e, model);
+    const double worst = worst_difference(s, &e, s->cfg.linear != BT_LIN_DENSE);
+    if (!(worst < bound)) fail_msg("%s: log probabilities differ by %g", file, worst);
+    expected_release(&e);
+    bt_source_close(s);
+}
+
+static void every_type_says_the_same_within_its_rounding(void **state) {
+    (void)state;
+    says("llama/llama-f32.gguf", "llama", 1e-4);
+    says("llama/llama-q8_0.gguf", "llama", 0.3);
+    says("qwen3/qwen3-f32.gguf", "qwen3", 1e-4);
+    says("qwen3/qwen3-bf16.gguf", "qwen3", 0.1);
+    says("bitnet/bitnet-f32.gguf", "bitnet", 1e-4);
+    says("bitnet/bitnet-f32-scale.gguf", "bitnet", 1e-4);
+    says("bitnet/bitnet-f16.gguf", "bitnet", 0.1);
+    says("bitnet-tq/bitnet-tq-tq2_0-scale.gguf", "bitnet-tq", 0.02);
+    says("bitnet-tq/bitnet-tq-tq1_0.gguf", "bitnet-tq", 0.1);
+}
+
+static void what_the_keys_say(void **state) {
+    (void)state;
+    bt_source *s = open_golden("bitnet/bitnet-f32.gguf");
+    assert_int_equal(s->arch, BT_ARCH_BITNET);
+    assert_int_equal(s->cfg.act, BT_ACT_RELU2);
+    assert_true(s->cfg.tied);
+    assert_true(s->cfg.rope_theta == 500000);
+    assert_true(s->cfg.norm_eps == 1e-5);
+    assert_non_null(strstr(bt_text_str(&s->notes), "relu2"));
+    bt_source_close(s);
+    s = open_golden("llama/llama-f32.gguf");
+    assert_false(s->cfg.tied);
+    assert_int_equal(s->cfg.linear, BT_LIN_DENSE);
+    bt_source_close(s);
+}
+
+/* the vocabulary in the file is the one of the folder, but for what a file cannot say */
+static void the_vocabulary_is_the_same(void **state) {
+    (void)state;
+    static const char text[] =
+        "In the beginning God created 1234 heavens,  and \xc3\xa9\xe4\xb8\xad\n\n don't";
+    bt_source *g = open_golden("qwen3/qwen3-f32.gguf"), *h = open_golden("qwen3/hf");
+    int32_t *a = NULL, *b = NULL;
+    size_t n = 0, m = 0, cap_a = 0, cap_b = 0;
+    bt_err err = BT_ERR_INIT;
+    assert_non_null(g->tokenizer);
+    assert_int_equal(bt_tokenizer_vocab(g->tokenizer), bt_tokenizer_vocab(h->tokenizer));
+    assert_int_equal(bt_tokenizer_hash(g->tokenizer), bt_tokenizer_hash(h->tokenizer));
+    assert_int_equal(bt_tokenizer_eot(g->tokenizer), 256);
+    assert_int_equal(bt_tokenizer_encode(g->tokenizer, text, sizeof text - 1, &a, &n, &cap_a, &err),
+                     BT_OK);
+    assert_int_equal(bt_tokenizer_encode(h->tokenizer, text, sizeof text - 1, &b, &m, &cap_b, &err),
+                     BT_OK);
+    assert_int_equal(n, m);
+    assert_memory_equal(a, b, n * sizeof *a);
+    free(a);
+    free(b);
+    bt_source_close(g);
+    bt_source_close(h);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fp32_files_hold_the_folder),
+        cmocka_unit_test(every_type_says_the_same_within_its_rounding),
+        cmocka_unit_test(what_the_keys_say),
+        cmocka_unit_test(the_vocabulary_is_the_same),
+    };
+    return cmocka_run_group_tests(tests, interop_setup, interop_teardown);
+}

@@ -1,0 +1,200 @@
+/* test_hf_write.c - folders written here have the bytes of those that transformers wrote. */
+#include <sys/stat.h>
+
+#include "tests/engine/interop/interop_fixture.h"
+
+static char *slurp(const char *path, size_t *n) {
+    FILE *f = fopen(path, "rb");
+    char *s = malloc(1 << 22);
+    if (!f) fail_msg("cannot open '%s'", path);
+    assert_non_null(s);
+    *n = fread(s, 1, 1 << 22, f);
+    s[*n < (1 << 22) ? *n : (1 << 22) - 1] = '\0';
+    fclose(f);
+    return s;
+}
+
+static void same_file(const char *a, const char *b) {
+    size_t n, m;
+    char *x = slurp(a, &n), *y = slurp(b, &m);
+    assert_int_equal(n, m);
+    assert_memory_equal(x, y, n);
+    free(x);
+    free(y);
+}
+
+static const char *in(const char *folder, const char *name) {
+    char path[120];
+    snprintf(path, sizeof path, "%.40s/%.70s", folder, name);
+    return fixture_path(path);
+}
+
+static bt_code write_as(const char *from, const char *name, bt_convert_job job, bt_err *err) {
+    bt_source *s = open_golden(from);
+    bt_text notes = {0};
+    int64_t bytes = 0;
+    job.dest = fixture_path(name);
+    bt_code code = bt_convert(s, &job, &notes, &bytes, err);
+    bt_text_release(&notes);
+    bt_source_close(s);
+    return code;
+}
+
+static void must_write(const char *from, const char *name, bt_convert_job job) {
+    bt_err err = BT_ERR_INIT;
+    if (write_as(from, name, job, &err) != BT_OK) fail_msg("%s: %s", name, err.msg);
+}
+
+static void weights_have_the_bytes_of_transformers(void **state) {
+    (void)state;
+    must_write("bitnet/hf", "b", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_BF16});
+    same_file(in("b", "model.safetensors"), golden_path("bitnet/hf/model.safetensors"));
+    must_write("qwen3/hf", "q", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_F16});
+    same_file(in("q", "model.safetensors"), golden_path("qwen3/hf/model.safetensors"));
+    same_file(in("b", "tokenizer.json"), in("q", "tokenizer.json"));
+}
+
+/* out of a GGUF file, whose rows have another order */
+static void a_file_becomes_the_folder(void **state) {
+    (void)state;
+    must_write("qwen3/qwen3-f32.gguf", "qg",
+               (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_F16});
+    same_file(in("qg", "model.safetensors"), golden_path("qwen3/hf/model.safetensors"));
+    must_write("llama/llama-f32.gguf", "lg",
+               (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_F32});
+    must_write("llama/hf", "l", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_F32});
+    same_file(in("l", "model.safetensors"), in("lg", "model.safetensors"));
+}
+
+static void says_the_same(const char *from, const char *to, double bound) {
+    bt_source *a = open_golden(from), *b = NULL;
+    bt_err err = BT_ERR_INIT;
+    bt_probe p, q;
+    assert_int_equal(bt_source_open(&b, fixture_path(to), &err), BT_OK);
+    assert_int_equal(bt_probe_source(a, 256, &p, &err), BT_OK);
+    assert_int_equal(bt_probe_source(b, 256, &q, &err), BT_OK);
+    const bt_probe_difference d = bt_probe_compare(&p, &q);
+    if (!(d.largest <= bound)) fail_msg("%s: %g", to, d.largest);
+    assert_int_equal(d.same_first, BT_PROBES);
+    bt_probe_release(&p);
+    bt_probe_release(&q);
+    bt_source_close(a);
+    bt_source_close(b);
+}
+
+static void shards_and_packed_codes_say_the_same(void **state) {
+    (void)state;
+    struct stat st;
+    must_write("llama/hf", "shards",
+               (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_F32, .shard_bytes = 50000});
+    assert_int_equal(stat(in("shards", "model-00002-of-00004.safetensors"), &st), 0);
+    says_the_same("llama/hf", "shards", 0);
+    must_write("bitnet/hf", "p", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_PACKED});
+    says_the_same("bitnet/hf", "p", 1e-5);
+    must_write("bitnet/hf", "pd",
+               (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_PACKED, .inverse_scale = true});
+    says_the_same("bitnet/hf", "pd", 1e-5);
+}
+
+static void config_has_both_spellings(void **state) {
+    (void)state;
+    size_t n;
+    must_write("bitnet/hf", "c", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_BF16});
+    char *s = slurp(in("c", "config.json"), &n);
+    static const char *const parts[] = {
+        "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":500000.0}",
+        ",\"rope_theta\":500000.0,",
+        "\"dtype\":\"bfloat16\"",
+        "\"torch_dtype\":\"bfloat16\"",
+        "\"quantization_config\":{\"quant_method\":\"bitnet\",\"linear_class\":\"autobitlinear\","
+        "\"quantization_mode\":\"online\"}",
+        "\"hidden_act\":\"relu2\"",
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!strstr(s, parts[i])) fail_msg("no %s in %s", parts[i], s);
+    free(s);
+    s = slurp(in("c", "tokenizer_config.json"), &n);
+    assert_non_null(strstr(s, "PreTrainedTokenizerFast"));
+    assert_non_null(strstr(s, "\"eos_token\":\"<|endoftext|>\""));
+    free(s);
+}
+
+/* the tokenizer goes round: tokenizer.json -> ours -> tokenizer.json -> ours */
+static void the_tokenizer_comes_back(void **state) {
+    (void)state;
+    static const char *const files[] = {"hf_gpt2.json", "hf_llama3.json", "hf_qwen2.json"};
+    for (size_t i = 0; i < 3; i++) {
+        char path[600];
+        bt_tokenizer *a, *b;
+        bt_text text = {0};
+        bt_err err = BT_ERR_INIT;
+        snprintf(path, sizeof path, "%s/tests/engine/data/%s", getenv("BT_SRC"), files[i]);
+        if (bt_tokenizer_import(&a, path, &err) != BT_OK) fail_msg("%s", err.msg);
+        if (bt_tokenizer_export(a, &text, &err) != BT_OK) fail_msg("%s", err.msg);
+        fixture_text("t.json", bt_text_str(&text));
+        if (bt_tokenizer_import(&b, fixture_path("t.json"), &err) != BT_OK) fail_msg("%s", err.msg);
+        assert_int_equal(bt_tokenizer_hash(a), bt_tokenizer_hash(b));
+        assert_int_equal(bt_tokenizer_eot(a), bt_tokenizer_eot(b));
+        bt_text_release(&text);
+        bt_tokenizer_free(a);
+        bt_tokenizer_free(b);
+    }
+}
+
+static void refused(const char *from, bt_convert_job job, const char *says) {
+    bt_err err = BT_ERR_INIT;
+    struct stat st;
+    assert_int_not_equal(write_as(from, "refused", job, &err), BT_OK);
+    if (!strstr(err.msg, says)) fail_msg("'%s' does not say '%s'", err.msg, says);
+    assert_int_not_equal(stat(fixture_path("refused"), &st), 0);
+}
+
+static void what_cannot_be_written_is_refused(void **state) {
+    (void)state;
+    refused("llama/hf", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_Q8_0}, "no type 'q8_0'");
+    refused("llama/hf", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_PACKED}, "dense");
+    bt_err err = BT_ERR_INIT;
+    must_write("llama/hf", "there", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_F32});
+    assert_int_equal(write_as("llama/hf", "there",
+                              (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_F32}, &err),
+                     BT_BUSY);
+    assert_non_null(strstr(err.msg, "exists already"));
+}
+
+static void models_that_no_class_computes(void **state) {
+    (void)state;
+    bt_arch a;
+    bt_err err = BT_ERR_INIT;
+    bt_model_cfg c = {.C = 64, .H = 4, .D = 16, .norm = BT_NORM_SUBLN};
+    assert_int_equal(bt_arch_of_model(&a, &c, &err), BT_OK);
+    assert_int_equal(a, BT_ARCH_BITNET);
+    c.D = 32;
+    assert_int_equal(bt_arch_of_model(&a, &c, &err), BT_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "4 x 32"));
+    c.D = 16;
+    c.qk_norm = true;
+    assert_int_equal(bt_arch_of_model(&a, &c, &err), BT_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "QK-norm"));
+    c.norm = BT_NORM_PRE;
+    assert_int_equal(bt_arch_of_model(&a, &c, &err), BT_OK);
+    assert_int_equal(a, BT_ARCH_QWEN3);
+    c.norm = BT_NORM_BITLINEAR;
+    assert_int_equal(bt_arch_of_model(&a, &c, &err), BT_UNSUPPORTED);
+    c.norm = BT_NORM_PRE;
+    c.linear = BT_LIN_BITNET1;
+    assert_int_equal(bt_arch_of_model(&a, &c, &err), BT_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "bitnet1"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_have_the_bytes_of_transformers),
+        cmocka_unit_test(a_file_becomes_the_folder),
+        cmocka_unit_test(shards_and_packed_codes_say_the_same),
+        cmocka_unit_test(config_has_both_spellings),
+        cmocka_unit_test(the_tokenizer_comes_back),
+        cmocka_unit_test(what_cannot_be_written_is_refused),
+        cmocka_unit_test(models_that_no_class_computes),
+    };
+    return cmocka_run_group_tests(tests, interop_setup, interop_teardown);
+}
