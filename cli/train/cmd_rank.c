@@ -33,12 +33,12 @@ static void on_lost(void *ctx) {
 }
 
 typedef struct words {
-    const char *wire, *resume_from, *ring, *places, *kept;
+    const char *wire, *resume_from, *ring, *places, *kept, *memory;
     int attempt, fence;
 } words;
 
 static bt_code own_words(int *argc, char ***argv, words *w, bt_err *err) {
-    *w = (words){.wire = "", .resume_from = "", .ring = "", .places = "", .kept = ""};
+    *w = (words){.wire = "", .resume_from = "", .ring = "", .places = "", .kept = "", .memory = ""};
     while (*argc >= 2 && strcmp((*argv)[0], "--set") != 0) {
         const char *name = (*argv)[0], *value = (*argv)[1];
         if (strcmp(name, "--wire") == 0)
@@ -51,6 +51,8 @@ static bt_code own_words(int *argc, char ***argv, words *w, bt_err *err) {
             w->places = value;
         else if (strcmp(name, "--kept") == 0)
             w->kept = value;
+        else if (strcmp(name, "--memory") == 0)
+            w->memory = value;
         else if (strcmp(name, "--attempt") == 0)
             w->attempt = atoi(value);
         else if (strcmp(name, "--fence") == 0)
@@ -121,7 +123,8 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
                                  .resume_dir = w->resume_from,
                                  .attempt = w->fence,
                                  .number = w->attempt,
-                                 .kept_dir = w->kept};
+                                 .kept_dir = w->kept,
+                                 .memory_dir = w->memory};
         code = bt_rank_train(&run, &result, cfg.quiet ? NULL : &sample, in_step, err);
         if (code == BT_OK && wire) tell_result(bt_wire_sink(wire), &result, &sample);
         bt_text_release(&sample);

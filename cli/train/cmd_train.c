@@ -140,8 +140,11 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
 
 /* ---- under the supervisor -------------------------------------------------------------------- */
 
-static bt_code resume_point(void *ctx, bt_resume_point *at, bt_text *why, bt_err *err) {
-    return bt_train_newest(((const bt_train_plan *)ctx)->out, at, why, err);
+static bt_code resume_point(void *ctx, const char *memory, bt_resume_point *at, bt_text *why,
+                            bt_err *err) {
+    const char *out = ((const bt_train_plan *)ctx)->out;
+    if (bt_train_in_memory(out, memory, at)) return BT_OK;
+    return bt_train_newest(out, at, why, err);
 }
 
 static int fence(void *ctx, int attempt) {

@@ -115,6 +115,7 @@ bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sampl
                                     .attempt = r->attempt,
                                     .number = r->number,
                                     .kept_dir = r->kept_dir,
+                                    .memory_dir = r->memory_dir,
                                     .measure_peak = true};
     BT_TRY(bt_trainer_create(&trainer, &setup, err));
     bt_code code = bt_trainer_run(trainer, out, err);

@@ -21,6 +21,7 @@ typedef struct bt_rank_run {
     const char *resume_dir; /* "" fresh */
     int attempt;            /* number that fences its checkpoints */
     int number;             /* of the attempt in the run's record */
+    const char *memory_dir; /* for the newest states (trainer.h); NULL: none */
     const char *kept_dir;   /* folder that outlives the attempt; NULL: none */
 } bt_rank_run;
 

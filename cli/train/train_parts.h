@@ -52,6 +52,8 @@ void bt_train_plan_release(bt_train_plan *p);
  * reason. */
 bt_code bt_train_resume(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* newest checkpoint of an out folder that holds; BT_NOTFOUND when there is none at all */
+/* true: the folder `memory` has a state that is at least as new as every checkpoint in `out` */
+bool bt_train_in_memory(const char *out, const char *memory, bt_resume_point *p);
 bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *why, bt_err *err)
     BT_MUST_CHECK;
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/train/train_parts.h"
+#include "engine/ckpt/memory_state.h"
 #include "engine/ckpt/state.h"
 #include "engine/config/setting_scope.h"
 
@@ -139,9 +140,28 @@ static bt_code apply_config(bt_train_plan *p, const char *text, bool all_final, 
     return code;
 }
 
+bool bt_train_in_memory(const char *out, const char *memory, bt_resume_point *p) {
+    bt_memory_id id;
+    bt_ckpt_meta meta;
+    int attempt = 0;
+    int64_t step = 0;
+    if (!memory[0]) return false;
+    bool newer = bt_memory_state_find(memory, &id, &meta);
+    if (newer && bt_ckpt_peek(out, &attempt, &step))
+        newer = id.attempt > attempt || (id.attempt == attempt && id.step >= step);
+    if (newer) {
+        *p = (bt_resume_point){.step = id.step, .memory = true};
+        snprintf(p->dir, sizeof p->dir, "%s", memory);
+        p->lr_factor = bt_ckpt_state_real(&meta, "progress", "lr_factor", 1);
+    }
+    bt_ckpt_meta_release(&meta);
+    return newer;
+}
+
 bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *why, bt_err *err) {
     bt_ckpt_meta meta;
     BT_TRY(bt_ckpt_find(NULL, out, p->dir, sizeof p->dir, &meta, why, err));
+    p->memory = false;
     p->step = meta.step;
     p->lr_factor = bt_ckpt_state_real(&meta, "progress", "lr_factor", 1);
     bt_ckpt_meta_release(&meta);

@@ -101,6 +101,9 @@ bt_code bt_ckpt_save(bt_comm *c, const bt_ckpt_job *job, bt_ckpt_saved *out, bt_
  * per checkpoint passed over. */
 bt_code bt_ckpt_find(bt_comm *c, const char *dir, char *path, size_t path_size, bt_ckpt_meta *meta,
                      bt_text *why, bt_err *err) BT_MUST_CHECK;
+/* attempt and step of the newest checkpoint whose manifest is whole, its data unread; false: none.
+ * One process */
+bool bt_ckpt_peek(const char *dir, int *attempt, int64_t *step);
 /* reads the slices; every wanted element must be covered */
 bt_code bt_ckpt_load(const char *path, const bt_ckpt_slice *slices, size_t n, bt_err *err)
     BT_MUST_CHECK;

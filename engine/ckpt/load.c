@@ -1,4 +1,4 @@
-/* load.c - which checkpoint to load, agreed by all ranks, and slices out of it for any layout. */
+/* load.c - which checkpoint to load, agreed by all ranks, and its files as a source of slices. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "engine/ckpt/ckpt_list.h"
+#include "engine/ckpt/section_source.h"
 
 /* ---- verification ---------------------------------------------------------------------------- */
 
@@ -133,6 +134,20 @@ bt_code bt_ckpt_find(bt_comm *c, const char *dir, char *path, size_t path_size, 
     return BT_OK;
 }
 
+bool bt_ckpt_peek(const char *dir, int *attempt, int64_t *step) {
+    ckpt_list list;
+    bool found = false;
+    if (ckpt_list_read(dir, &list, NULL) != BT_OK) return false;
+    for (size_t i = 0; i < list.n && !found; i++) {
+        if (!list.entries[i].committed || !list.entries[i].readable) continue;
+        *attempt = list.entries[i].attempt;
+        *step = list.entries[i].step;
+        found = true;
+    }
+    ckpt_list_release(&list);
+    return found;
+}
+
 bt_code bt_ckpt_open_meta(const char *path_or_dir, char *path, size_t path_size, bt_ckpt_meta *meta,
                           bt_err *err) {
     return bt_ckpt_find(NULL, path_or_dir, path, path_size, meta, NULL, err);
@@ -141,181 +156,67 @@ bt_code bt_ckpt_open_meta(const char *path_or_dir, char *path, size_t path_size,
 /* ---- slices ---------------------------------------------------------------------------------- */
 
 struct bt_ckpt_reader {
+    ckpt_source from;
     char folder[PATH_MAX];
     ckpt_manifest m;
-    /* of all files, sorted by (tensor, state, first) */
-    ckpt_section *sections;
-    size_t n;
     int fd; /* of file `open`, -1 */
     uint32_t open;
-    unsigned char *scratch; /* of the longest section, on first need */
-    size_t in_scratch;      /* the section whose data it holds; n: none */
 };
 typedef struct bt_ckpt_reader reader;
 
-static int by_place(const void *a, const void *b) {
-    const section_head *x = &((const ckpt_section *)a)->head, *y = &((const ckpt_section *)b)->head;
-    int d = strcmp(x->tensor, y->tensor);
-    if (d == 0) d = strcmp(x->state, y->state);
-    if (d != 0) return d;
-    return x->first < y->first ? -1 : x->first > y->first;
-}
+static bt_code read_section(ckpt_source *from, const ckpt_section *s, void *out, bt_err *err);
 
 static bt_code reader_open(reader *r, const char *folder, bt_err *err) {
     memset(r, 0, sizeof *r);
     r->fd = -1;
     if (snprintf(r->folder, sizeof r->folder, "%s", folder) >= (int)sizeof r->folder)
         return bt_fail(err, BT_ARG, "path '%s' is too long", folder);
+    r->from = (ckpt_source){.name = r->folder, .read = read_section};
     BT_TRY(ckpt_manifest_read(folder, &r->m, err));
     for (size_t i = 0; i < r->m.n_files; i++) {
         ckpt_section *more = NULL;
         const ckpt_file *f = &r->m.files[i];
         BT_TRY(ckpt_file_open(folder, f, r->m.generation, r->m.meta.step, NULL, &more, err));
-        ckpt_section *all = realloc(r->sections, (r->n + f->n_sections + 1) * sizeof *all);
+        ckpt_section *all = realloc(r->from.sections,
+                                    (r->from.n + f->n_sections + 1) * sizeof *all);
         if (!all) {
             free(more);
             return bt_fail(err, BT_NOMEM, "cannot allocate the sections of '%s'", folder);
         }
-        r->sections = all;
+        r->from.sections = all;
         for (uint64_t k = 0; k < f->n_sections; k++) more[k].file = (uint32_t)i;
-        memcpy(all + r->n, more, f->n_sections * sizeof *more);
-        r->n += f->n_sections;
+        memcpy(all + r->from.n, more, f->n_sections * sizeof *more);
+        r->from.n += f->n_sections;
         free(more);
     }
-    if (r->n > 1) qsort(r->sections, r->n, sizeof *r->sections, by_place);
-    r->in_scratch = r->n;
+    ckpt_source_sort(&r->from);
     return BT_OK;
 }
 
 static void reader_close(reader *r) {
     if (r->fd >= 0) close(r->fd);
-    free(r->scratch);
-    free(r->sections);
+    ckpt_source_release(&r->from);
     ckpt_manifest_release(&r->m);
 }
 
 /* data of a section into out (count elements), hashed before anybody uses it */
-static bt_code read_section(reader *r, const ckpt_section *s, void *out, bt_err *err) {
+static bt_code read_section(ckpt_source *from, const ckpt_section *s, void *out, bt_err *err) {
+    reader *r = (reader *)from; /* its first member */
+    const char *folder = from->name;
     const ckpt_file *f = &r->m.files[s->file];
     if (r->fd < 0 || r->open != s->file) {
         if (r->fd >= 0) close(r->fd);
         r->fd = -1;
-        BT_TRY(ckpt_file_open(r->folder, f, r->m.generation, r->m.meta.step, &r->fd, NULL, err));
+        BT_TRY(ckpt_file_open(folder, f, r->m.generation, r->m.meta.step, &r->fd, NULL, err));
         r->open = s->file;
     }
     size_t bytes = s->head.count * s->head.elem_bytes;
     BT_TRY(ckpt_read_all(r->fd, out, bytes, s->data_offset, f->name, err));
     if (XXH3_64bits(out, bytes) != s->head.data_hash)
-        return bt_fail(err, BT_FORMAT, "'%s/%s': bytes %llu..%llu ('%s' %s) are damaged", r->folder,
+        return bt_fail(err, BT_FORMAT, "'%s/%s': bytes %llu..%llu ('%s' %s) are damaged", folder,
                        f->name, (unsigned long long)s->data_offset,
                        (unsigned long long)(s->data_offset + bytes - 1), s->head.tensor,
                        s->head.state);
-    return BT_OK;
-}
-
-static size_t lower_bound(const reader *r, const ckpt_section *key) {
-    size_t lo = 0, hi = r->n;
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-        if (by_place(&r->sections[mid], key) < 0)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
-/* a slice or section as rows of elements of its tensor; its data lie without the gaps */
-typedef struct rows {
-    uint64_t first, count, width, stride;
-} rows;
-
-static rows rows_of(uint64_t first, uint64_t count, uint32_t width, uint32_t stride) {
-    return width ? (rows){first, count, width, stride} : (rows){first, count, count, count};
-}
-
-/* the run that holds element `at`, or the next one: where it begins, in the tensor and in the
- * data */
-static bool run_at(const rows *x, uint64_t at, uint64_t *begin, uint64_t *data) {
-    uint64_t row = at <= x->first || x->width == 0 ? 0 : (at - x->first) / x->stride;
-    if (row * x->stride + x->first + x->width <= at) row++;
-    *begin = x->first + row * x->stride;
-    *data = row * x->width;
-    return *data < x->count;
-}
-
-/* copies what both hold (from NULL: only counts); returns its elements */
-static uint64_t common(const rows *want, unsigned char *to, const rows *have,
-                       const unsigned char *from, size_t elem) {
-    uint64_t at = want->first > have->first ? want->first : have->first, n = 0, w, wd, h, hd;
-    while (run_at(want, at, &w, &wd) && run_at(have, at, &h, &hd)) {
-        uint64_t begin = w > h ? w : h,
-                 end = w + want->width < h + have->width ? w + want->width : h + have->width;
-        if (begin < at) begin = at;
-        if (begin < end) {
-            if (from)
-                memcpy(to + (wd + (begin - w)) * elem, from + (hd + (begin - h)) * elem,
-                       (end - begin) * elem);
-            n += end - begin;
-        }
-        at = end > at ? end : begin; /* apart: on to where the later one begins */
-    }
-    return n;
-}
-
-static bt_code fill(reader *r, const bt_ckpt_slice *w, bt_err *err) {
-    ckpt_section key;
-    memset(&key, 0, sizeof key);
-    if (strlen(w->tensor) >= sizeof key.head.tensor || strlen(w->state) >= sizeof key.head.state)
-        return bt_fail(err, BT_ARG, "tensor name '%s' is too long for a checkpoint", w->tensor);
-    memcpy(key.head.tensor, w->tensor, strlen(w->tensor));
-    memcpy(key.head.state, w->state, strlen(w->state));
-    const rows want = rows_of(w->first, w->count, w->width, w->stride);
-    const size_t elem = bt_ckpt_type_bytes(w->type);
-    unsigned char *data = w->data;
-    uint64_t filled = 0;
-    bool known = false;
-    for (size_t i = lower_bound(r, &key); i < r->n && filled < w->count; i++) {
-        const ckpt_section *s = &r->sections[i];
-        if (strcmp(s->head.tensor, w->tensor) != 0 || strcmp(s->head.state, w->state) != 0) break;
-        known = true;
-        if (s->head.type != w->type)
-            return bt_fail(err, BT_FORMAT,
-                           "'%s' (%s) of checkpoint '%s' has elements of %d bytes, not of %zu",
-                           w->tensor, w->state, r->folder, (int)s->head.elem_bytes, elem);
-        if (s->head.tensor_elems != w->tensor_elems)
-            return bt_fail(
-                err, BT_FORMAT,
-                "'%s' of checkpoint '%s' has %llu elements, the model %llu: another model shape",
-                w->tensor, r->folder, (unsigned long long)s->head.tensor_elems,
-                (unsigned long long)w->tensor_elems);
-        const rows have = rows_of(s->head.first, s->head.count, s->head.width, s->head.stride);
-        if (common(&want, NULL, &have, NULL, elem) == 0) continue;
-        if (!w->width && !s->head.width && have.first >= want.first &&
-            have.first + have.count <= want.first + want.count) {
-            BT_TRY(read_section(r, s, data + (have.first - want.first) * elem, err));
-            filled += have.count;
-            continue;
-        }
-        // NOLINTNEXTLINE(clang-analyzer-unix.MallocSizeof): bytes of so many floats
-        if (!r->scratch && !(r->scratch = malloc(CKPT_SECTION_ELEMS * sizeof(float))))
-            return bt_fail(err, BT_NOMEM, "cannot allocate the buffer to read '%s'", r->folder);
-        if (r->in_scratch != i) {
-            r->in_scratch = r->n;
-            BT_TRY(read_section(r, s, r->scratch, err));
-            r->in_scratch = i;
-        }
-        filled += common(&want, data, &have, r->scratch, elem);
-    }
-    if (!known && w->optional) {
-        memset(data, 0, w->count * elem);
-        return BT_OK;
-    }
-    if (filled != w->count)
-        return bt_fail(err, BT_FORMAT,
-                       "checkpoint '%s' holds %llu of the %llu elements asked for of '%s' (%s)",
-                       r->folder, (unsigned long long)filled, (unsigned long long)w->count,
-                       w->tensor, w->state);
     return BT_OK;
 }
 
@@ -330,14 +231,14 @@ bt_code bt_ckpt_reader_open(bt_ckpt_reader **out, const char *path, bt_err *err)
 }
 
 bt_code bt_ckpt_reader_read(bt_ckpt_reader *r, const bt_ckpt_slice *slice, bt_err *err) {
-    return fill(r, slice, err);
+    return ckpt_source_fill(&r->from, slice, err);
 }
 
 uint64_t bt_ckpt_reader_elems(const bt_ckpt_reader *r, const char *tensor, const char *state) {
-    for (size_t i = 0; i < r->n; i++)
-        if (strcmp(r->sections[i].head.tensor, tensor) == 0 &&
-            strcmp(r->sections[i].head.state, state) == 0)
-            return r->sections[i].head.tensor_elems;
+    for (size_t i = 0; i < r->from.n; i++)
+        if (strcmp(r->from.sections[i].head.tensor, tensor) == 0 &&
+            strcmp(r->from.sections[i].head.state, state) == 0)
+            return r->from.sections[i].head.tensor_elems;
     return 0;
 }
 
@@ -351,7 +252,8 @@ bt_code bt_ckpt_load(const char *path, const bt_ckpt_slice *slices, size_t n, bt
     reader *r;
     BT_TRY(bt_ckpt_reader_open(&r, path, err));
     bt_code code = BT_OK;
-    for (size_t i = 0; i < n && code == BT_OK; i++) code = fill(r, &slices[i], err);
+    for (size_t i = 0; i < n && code == BT_OK; i++)
+        code = ckpt_source_fill(&r->from, &slices[i], err);
     bt_ckpt_reader_close(r);
     return code;
 }

@@ -30,6 +30,7 @@ typedef struct bt_run_cfg {
 enum { BT_GRAD_AUTO, BT_GRAD_FLOAT, BT_GRAD_INT8 };
 /* parallel.gather */
 enum { BT_GATHER_LAYER, BT_GATHER_STEP };
+enum { BT_CKPT_MEMORY_AUTO, BT_CKPT_MEMORY_OFF };
 
 extern const bt_opt bt_run_opts[];
 extern const size_t bt_run_opts_n;

@@ -1,6 +1,8 @@
 /* plan.c - the objects' sizes as rows of a table. */
 #include "engine/plan/plan.h"
 
+#include "engine/ckpt/memory_state.h"
+
 #include <string.h>
 
 #include "engine/base/small.h"
@@ -87,6 +89,14 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
     add(rows, &n, "partial sums", unit_sums(&s), "reproducible: gradients of finished units");
     add(rows, &n, "code history", bt_observer_bytes(&s),
         "ternary codes of the last two statistics samples");
+    if (c->ckpt_memory == BT_CKPT_MEMORY_AUTO && c->out[0] && !c->hosts[0])
+        add(rows, &n, "memory states",
+            bt_memory_state_bytes(
+                (bt_shards_elems(&s.shards, s.shard) * sizeof(float) + update.optimizer) /
+                        (size_t)s.replicas +
+                    bt_residual_bytes(&s),
+                3 * s.params.n),
+            "this rank's part of the two newest states, in shared memory");
     add(rows, &n, "program", PROGRAM_BYTES, "code, libraries, MPI, and the scratch of kernels");
     bt_rank_setup_release(&s);
     return n;

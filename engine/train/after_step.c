@@ -183,6 +183,18 @@ static bt_code run_record(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     return bt_telemetry_post(&t->telemetry, t->at.step - 1, values, o->rank_values, err);
 }
 
+/* ---- state in memory --------------------------------------------------------------------------- */
+
+static bool due_memory(const bt_trainer *t, const bt_step_outcome *o) {
+    (void)o;
+    return t->memory.to && every(t->at.step, t->memory.every);
+}
+
+static bt_code run_memory(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+    (void)o;
+    return bt_memory_saver_write(t, err);
+}
+
 /* ---- checkpoint ------------------------------------------------------------------------------ */
 
 static bool due_checkpoint(const bt_trainer *t, const bt_step_outcome *o) {

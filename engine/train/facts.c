@@ -61,6 +61,13 @@ static void record_links(bt_trainer *t) {
     }
 }
 
+static void record_memory_states(bt_trainer *t) {
+    if (t->memory.to)
+        fact(t, "memory_states", "two, %zu bytes on rank 0", bt_memory_state_total(t->memory.to));
+    else if (t->memory.why[0])
+        fact(t, "memory_states", "none: %s", t->memory.why);
+}
+
 static void record_machine(bt_trainer *t) {
     fact(t, "cpu", "%s", bt_cpu_get()->model);
     fact(t, "isa", "%s", bt_kernels_isa());
@@ -75,7 +82,10 @@ static void record_machine(bt_trainer *t) {
 
 static void record_arenas(bt_trainer *t) {
     bt_arena_row rows[BT_PLAN_MAX];
+    const int asked = t->cfg.ckpt_memory;
+    if (!t->memory.to) t->cfg.ckpt_memory = BT_CKPT_MEMORY_OFF;
     size_t n = bt_plan_memory(&t->cfg, bt_comm_rank(t->mesh.world), rows);
+    t->cfg.ckpt_memory = asked;
     for (size_t i = 0; i < n; i++) {
         char key[64];
         snprintf(key, sizeof key, "arena.%s", rows[i].name);
@@ -136,5 +146,6 @@ bt_code bt_record_facts(bt_trainer *t, bt_err *err) {
     record_links(t);
     record_machine(t);
     record_arenas(t);
+    record_memory_states(t);
     return BT_OK;
 }

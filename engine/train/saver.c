@@ -59,15 +59,23 @@ static void put_config(const bt_run_cfg *cfg, bt_text *out) {
     bt_text_release(&value);
 }
 
+void bt_saver_identify(const bt_saver *s, bt_ckpt_meta *m) {
+    m->step = s->at->step;
+    m->tokens = s->at->tokens;
+    m->attempt = s->attempt;
+    m->params_hash = s->params_hash;
+    m->data_hash = s->data_hash;
+    snprintf(m->run, sizeof m->run, "%s", s->cfg->name);
+    snprintf(m->isa, sizeof m->isa, "%s", bt_kernels_isa());
+    snprintf(m->build, sizeof m->build, "%s", BUILD_NAME);
+}
+
 static bt_code fill_meta(const bt_saver *s, bt_ckpt_meta *m, bt_err *err) {
     memset(m, 0, sizeof *m);
     bt_text_init(&m->config);
     bt_text_init(&m->tokenizer);
     bt_text_init(&m->state);
-    m->step = s->at->step;
-    m->tokens = s->at->tokens;
-    m->attempt = s->attempt;
-    snprintf(m->run, sizeof m->run, "%s", s->cfg->name);
+    bt_saver_identify(s, m);
     put_config(s->cfg, &m->config);
 
     bt_tokenizer *tok = NULL;
@@ -76,10 +84,6 @@ static bt_code fill_meta(const bt_saver *s, bt_ckpt_meta *m, bt_err *err) {
     m->vocab_hash = bt_tokenizer_hash(tok);
     bt_tokenizer_free(tok);
 
-    m->params_hash = s->params_hash;
-    m->data_hash = s->data_hash;
-    snprintf(m->isa, sizeof m->isa, "%s", bt_kernels_isa());
-    snprintf(m->build, sizeof m->build, "%s", BUILD_NAME);
     if (m->config.failed || m->tokenizer.failed)
         return bt_fail(err, BT_NOMEM, "cannot take memory for the checkpoint's metadata");
     return bt_state_save_values(&s->state, &m->state, err);
@@ -229,6 +233,47 @@ bt_code bt_saver_resume(bt_saver *s, const char *dir, bt_err *err) {
         snprintf(s->path, sizeof s->path, "%s", path);
         s->step = meta.step;
     }
+    bt_ckpt_meta_release(&meta);
+    return code;
+}
+
+/* All ranks look, and must find the same. */
+static bt_code find_in_memory(bt_saver *s, const char *dir, bt_memory_id *id, bt_ckpt_meta *meta,
+                              bt_err *err) {
+    const bool found = bt_memory_state_find(dir, id, meta);
+    bt_code code = found ? BT_OK
+                         : bt_fail(err, BT_FORMAT, "there is no whole state in memory ('%s')", dir);
+    bt_memory_id first = *id;
+    BT_TRY(bt_agree(s->world, code, err));
+    BT_TRY(bt_broadcast(s->world, &first, sizeof first, 0, err));
+    if (memcmp(&first, id, sizeof first) != 0)
+        code = bt_fail(err, BT_FORMAT, "the ranks find different states in memory ('%s')", dir);
+    return bt_agree(s->world, code, err);
+}
+
+bt_code bt_saver_resume_memory(bt_saver *s, const char *dir, bt_memory_id *id, bt_err *err) {
+    bt_ckpt_meta meta;
+    bt_slices all = {0};
+    memset(id, 0, sizeof *id);
+    bt_code code = find_in_memory(s, dir, id, &meta, err);
+    if (code == BT_OK) {
+        code = same_data(s, &meta, err);
+        if (code == BT_OK && meta.params_hash != s->params_hash)
+            code = bt_fail(err, BT_ARG, "the state in memory is of another model");
+        if (code == BT_OK) { /* values first, as above */
+            *s->at = (bt_progress){.step = meta.step, .tokens = meta.tokens};
+            code = bt_state_load_values(&s->state, &meta.state, err);
+        }
+        if (code == BT_OK) code = bt_state_slices(&s->state, BT_STATE_RESUME, &all, err);
+        if (code == BT_OK) code = bt_memory_state_load(dir, id, all.at, all.n, err);
+        bt_slices_release(&all);
+        code = bt_agree(s->world, code, err);
+    }
+    if (code == BT_OK) {
+        warn_of_differences(s, &meta);
+        s->saved_ns = id->disk_ns; /* checkpoints on disk come as if nothing had happened */
+    } else if (bt_comm_rank(s->world) == 0)
+        bt_memory_state_drop(dir); /* the next attempt begins from the disk */
     bt_ckpt_meta_release(&meta);
     return code;
 }

@@ -9,6 +9,7 @@
 #ifndef BT_ENGINE_TRAIN_SAVER_H
 #define BT_ENGINE_TRAIN_SAVER_H
 
+#include "engine/ckpt/memory_state.h"
 #include "engine/ckpt/state.h"
 #include "engine/config/run_cfg.h"
 #include "engine/observe/telemetry.h"
@@ -35,6 +36,8 @@ typedef struct bt_saver {
 
 /* adds the row "progress" */
 void bt_saver_init(bt_saver *s);
+/* what identifies the state as it is now: step, tokens, attempt, hashes, kernels, compiler */
+void bt_saver_identify(const bt_saver *s, bt_ckpt_meta *m);
 /* the clock of train.ckpt_minutes begins now */
 void bt_saver_start(bt_saver *s);
 /* by the clock, where steps do not decide; rank 0's answer counts for all */
@@ -44,6 +47,9 @@ bool bt_saver_due(const bt_saver *s);
 bt_code bt_saver_save(bt_saver *s, bt_err *err) BT_MUST_CHECK;
 /* newest checkpoint below dir that all ranks can read: state and progress */
 bt_code bt_saver_resume(bt_saver *s, const char *dir, bt_err *err) BT_MUST_CHECK;
+/* the newest state in shared memory, which the supervisor found in dir; id receives which it was */
+bt_code bt_saver_resume_memory(bt_saver *s, const char *dir, bt_memory_id *id, bt_err *err)
+    BT_MUST_CHECK;
 /* its weights only */
 bt_code bt_saver_init_from(bt_saver *s, const char *dir, bt_err *err) BT_MUST_CHECK;
 

@@ -69,6 +69,10 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
     notes[NOTE_GRAD_FINGERPRINT] = t->grad_fingerprint;
     notes[NOTE_GRAD_FINGERPRINT_NEG] = -t->grad_fingerprint;
 
+    notes[NOTE_MEMORY_EVERY] = bt_memory_saver_wish(&t->memory, t->step_s);
+    BT_TRY(bt_telemetry_poll(&t->telemetry, err));
+    bt_memory_saver_settle(t);
+
     bt_reduce_times took;
     bt_place_enter(t->place, BT_AT_EXCHANGE, t->at.step);
     bt_span_begin(BT_MR_OTHER);
@@ -81,6 +85,7 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
     BT_TRY(add_losses(t, out, err));
     out->control = (bt_control){.verbs = notes[NOTE_CONTROL], .lr_bits = notes[NOTE_LR]};
     out->loss_bad = notes[NOTE_BAD_LOSS] != 0;
+    t->memory.every = notes[NOTE_MEMORY_EVERY];
     if (notes[NOTE_GRAD_FINGERPRINT] == -notes[NOTE_GRAD_FINGERPRINT_NEG]) return BT_OK;
     return bt_fail(
         err, BT_CHECK,

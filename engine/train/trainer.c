@@ -72,8 +72,22 @@ static bt_code make_tp_group(bt_trainer *t, bt_err *err) {
 
 static bt_code check_memory(bt_trainer *t, bt_err *err) {
     bt_memory_room room;
+    bt_comm *world = t->mesh.world;
+    bt_err why = BT_ERR_INIT;
     bt_memory_room_of(&room);
-    return bt_memory_check(&t->cfg, bt_comm_rank(t->mesh.world), bt_comm_local_size(), &room, err);
+    const int rank = bt_comm_rank(world), local = bt_comm_local_size();
+    if (t->memory.wanted) {
+        if (bt_agree(world, bt_memory_check(&t->cfg, rank, local, &room, &why), &why) == BT_OK)
+            return BT_OK;
+        /* the states in memory are the first thing to do without */
+        t->memory.wanted = false;
+        snprintf(t->memory.why, sizeof t->memory.why, "%.190s", why.msg);
+    }
+    const int asked = t->cfg.ckpt_memory;
+    t->cfg.ckpt_memory = BT_CKPT_MEMORY_OFF;
+    bt_code code = bt_memory_check(&t->cfg, rank, local, &room, err);
+    t->cfg.ckpt_memory = asked; /* a checkpoint records what was asked for */
+    return bt_agree(world, code, err);
 }
 
 static bt_code build_model(bt_trainer *t, bt_err *err) {
@@ -155,7 +169,7 @@ static bt_code build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     BT_TRY(bt_mesh_resolve(&shape, bt_comm_size(world), err));
     BT_TRY(bt_mesh_create(&t->mesh, &shape, world, err));
     BT_TRY(bt_agree(world, make_tp_group(t, err), err));
-    BT_TRY(bt_agree(world, check_memory(t, err), err));
+    BT_TRY(check_memory(t, err));
 
     bt_code code = bt_rank_setup_init(&t->setup, &t->cfg, bt_comm_rank(world), err);
     if (code == BT_OK) code = bt_micro_plan_create(&t->micro_plan, &t->cfg, &t->mesh, err);
@@ -221,13 +235,18 @@ static void register_state(bt_trainer *t) {
     bt_state_add(&t->saver.state, &(bt_state_row){.name = "data", .ctx = t, .save = save_data});
 }
 
-static bt_code start_weights(bt_trainer *t, const char *resume_dir, bt_err *err) {
+/* memory_dir as resume_dir: from the state in memory, which id identifies then */
+static bt_code start_weights(bt_trainer *t, const char *resume_dir, const char *memory_dir,
+                             bt_memory_id *id, bt_err *err) {
     bt_comm *world = t->mesh.world;
     bool fence = bt_comm_rank(world) == 0 && t->cfg.out[0];
     bt_code code = fence ? bt_ckpt_begin(t->cfg.out, t->saver.attempt, err) : BT_OK;
     BT_TRY(bt_agree(world, code, err));
     if (resume_dir && resume_dir[0]) {
-        BT_TRY(bt_saver_resume(&t->saver, resume_dir, err));
+        if (memory_dir && strcmp(resume_dir, memory_dir) == 0)
+            BT_TRY(bt_saver_resume_memory(&t->saver, memory_dir, id, err));
+        else
+            BT_TRY(bt_saver_resume(&t->saver, resume_dir, err));
         /* the loader begins at the checkpoint's step, which only the checkpoint knows */
         BT_TRY(bt_agree(world, open_data(t, err), err));
     } else {
@@ -245,6 +264,8 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
     code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) {
         t->cfg = *s->cfg;
+        t->memory.wanted = t->cfg.out[0] && s->memory_dir && s->memory_dir[0] &&
+                           t->cfg.ckpt_memory == BT_CKPT_MEMORY_AUTO;
         t->requests = s->requests;
         t->place = s->place ? s->place : &t->own_place;
         bt_place_enter(t->place, BT_AT_START, 0);
@@ -262,7 +283,11 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
     }
     if (code == BT_OK) {
         register_state(t);
-        code = start_weights(t, s->resume_dir, err);
+        bt_memory_id from = {0};
+        code = start_weights(t, s->resume_dir, s->memory_dir, &from, err);
+        t->from_memory = from.attempt > 0 || from.number > 0;
+        if (code == BT_OK)
+            code = bt_memory_saver_open(t, s->memory_dir, t->from_memory ? &from : NULL, err);
     }
     if (code != BT_OK) {
         bt_trainer_destroy(t);
@@ -281,6 +306,7 @@ void bt_trainer_destroy(bt_trainer *t) {
     bt_sample_text_destroy(t->sample_text);
     bt_loader_close(t->loader);
     bt_replica_check_release(&t->replica_check);
+    bt_memory_saver_close(&t->memory);
     bt_residual_release(&t->residual);
     bt_update_release(&t->update);
     bt_micro_schedule_destroy(t->schedule);
@@ -302,8 +328,9 @@ static void announce(bt_trainer *t) {
                            t->isa->note);
     if (t->at.step > 0) {
         bt_telemetry_event(&t->telemetry, BT_EVENT_RESUMED, t->at.step - 1, NULL,
-                           "resumed after step %" PRId64 " from '%s' on %d rank%s", t->at.step,
-                           t->saver.path, n_ranks, n_ranks == 1 ? "" : "s");
+                           "resumed after step %" PRId64 " from %s%s%s on %d rank%s", t->at.step,
+                           t->from_memory ? "memory" : "'", t->from_memory ? "" : t->saver.path,
+                           t->from_memory ? "" : "'", n_ranks, n_ranks == 1 ? "" : "s");
     } else {
         bt_telemetry_event(&t->telemetry, BT_EVENT_STARTED, -1, NULL,
                            "training %" PRIu64 " parameters for %" PRId64
@@ -328,6 +355,11 @@ static void record_profile(bt_trainer *t) {
     }
 }
 
+static void smooth(double *mean, double value) {
+    const double weight = 0.125;
+    *mean = *mean > 0 ? *mean + weight * (value - *mean) : value;
+}
+
 static bt_code train(bt_trainer *t, bt_err *err) {
     const int64_t last = t->stop_at > 0 && t->stop_at < t->cfg.steps ? t->stop_at : t->cfg.steps;
     bt_observer_begin(t->observer, t->at.step - 1);
@@ -336,6 +368,7 @@ static bt_code train(bt_trainer *t, bt_err *err) {
         bt_step_outcome o;
         BT_TRY(bt_train_step(t, &o, err));
         bt_meter_close(&t->meter, o.rank_values);
+        smooth(&t->step_s, o.rank_values[BT_MR_STEP_TIME] / 1e3);
         if (t->cfg.profile)
             bt_profile_step(&t->profile, t->at.step - t->first_step, last - t->first_step,
                             o.rank_values[BT_MR_STEP_TIME]);
@@ -391,7 +424,7 @@ static bt_code result(bt_trainer *t, bt_train_result *out, bt_err *err) {
 bt_code bt_trainer_run(bt_trainer *t, bt_train_result *out, bt_err *err) {
     t->first_step = t->at.step;
     t->stop_at = t->cfg.stop_after > 0 ? t->first_step + t->cfg.stop_after : 0;
-    bt_saver_start(&t->saver);
+    if (t->saver.saved_ns == 0) bt_saver_start(&t->saver);
     BT_TRY(bt_record_facts(t, err));
     announce(t);
     bt_code code = train(t, err);

@@ -32,6 +32,9 @@ typedef struct bt_trainer_setup {
     /* folder of rank 0's host that outlives the attempt; what was measured is kept there for the
      * next one. NULL or "": nothing is kept */
     const char *kept_dir;
+    /* folder in memory for the state of the newest steps (memory_state.h), the same for all ranks;
+     * NULL or "": no state is kept. As resume_dir it means the newest state in it */
+    const char *memory_dir;
 } bt_trainer_setup;
 
 typedef struct bt_train_result {

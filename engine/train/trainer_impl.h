@@ -11,6 +11,7 @@
 #include "engine/train/evaluate.h"
 #include "engine/train/guard.h"
 #include "engine/train/loss_scale.h"
+#include "engine/train/memory_saver.h"
 #include "engine/train/run_control.h"
 #include "engine/train/sample_text.h"
 #include "engine/train/saver.h"
@@ -27,6 +28,7 @@ enum {
     NOTE_BAD_LOSS,
     NOTE_GRAD_FINGERPRINT,
     NOTE_GRAD_FINGERPRINT_NEG,
+    NOTE_MEMORY_EVERY, /* steps between two states in memory: the most cautious rank decides */
     NOTE_COUNT
 };
 /* beside the bits of run_request.h: rank 0's clock says a checkpoint is due */
@@ -69,12 +71,15 @@ struct bt_trainer {
     bt_evaluator *evaluator;     /* NULL: no validation data */
     bt_sample_text *sample_text; /* NULL: none is written */
     bt_saver saver;
+    bt_memory_saver memory;
     bt_meter meter;
     bt_telemetry telemetry;
     bt_observer *observer;
     bt_profile profile;
 
     bt_progress at;
+    bool from_memory;    /* this attempt began from a state in memory */
+    double step_s;       /* of the step before, 0: none yet */
     int number;          /* of this attempt in the run's record */
     int64_t measured_by; /* number of the attempt that measured the links and the peak */
     int64_t first_step,

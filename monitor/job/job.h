@@ -18,7 +18,8 @@ struct bt_job {
     const bt_job_setup *s;
     bt_job_result *result;
     bt_job_dirs scratch;
-    char map[300]; /* of the machine, in a file for local jobs; "": none */
+    char memory[300]; /* folder of the newest states, for local jobs; "": none */
+    char map[300];    /* of the machine, in a file for local jobs; "": none */
     bt_wire_server *wire;
     bt_control_server *control;
     bt_output output;

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -136,9 +137,9 @@ static bt_code start_attempt(bt_job *job, bt_err *err) {
     else
         unlink(ring);
     const char *own[] = {
-        "rank",          "--wire",      wire,     "--attempt", number,     "--fence", fence,
-        "--resume-from", job->from.dir, "--ring", ring,        "--places", places,    "--kept",
-        job->scratch.tmp};
+        "rank",           "--wire",      wire,       "--attempt", number,     "--fence", fence,
+        "--resume-from",  job->from.dir, "--ring",   ring,        "--places", places,    "--kept",
+        job->scratch.tmp, "--memory",    job->memory};
     enum { N_OWN = sizeof own / sizeof *own };
     const char **words = calloc(N_OWN + job->n_words + 1, sizeof *words);
     if (!words) return bt_fail(err, BT_NOMEM, "cannot allocate the command line of the ranks");
@@ -408,7 +409,7 @@ static bt_code next_attempt(bt_job *job, const char *reason, bt_err *err) {
     const bt_job_setup *s = job->s;
     bt_text why;
     bt_text_init(&why);
-    bt_code code = s->resume_point(s->resume_ctx, &job->from, &why, err);
+    bt_code code = s->resume_point(s->resume_ctx, job->memory, &job->from, &why, err);
     if (code == BT_NOTFOUND) {
         job->from = (bt_resume_point){.lr_factor = 1};
         code = BT_OK;
@@ -460,6 +461,12 @@ static void end_attempt(bt_job *job, const char *state, const char *kind, int st
         bt_log(BT_LOG_WARN, "%s", why.msg);
 }
 
+/* The ranks found the state in memory damaged and dropped it: the next attempt begins from the disk. */
+static bool refused_memory(const bt_job *job, const bt_end *end) {
+    return job->from.memory && end->kind == BT_END_ERROR && end->code == BT_FORMAT &&
+           job->last_step < 0;
+}
+
 static bt_code attempts(bt_job *job, bt_err *err) {
     const bt_job_setup *s = job->s;
     for (;;) {
@@ -477,8 +484,8 @@ static bt_code attempts(bt_job *job, bt_err *err) {
         if (end.kind != BT_END_DONE) bt_remote_sweep(s->hosts);
         if (end.kind == BT_END_DONE || end.kind == BT_END_STOPPED_NOW) return BT_OK;
         bt_end_tell(&end, told, sizeof told);
-        const bt_restart r = bt_restart_decide(&job->history, &end, job->from.step,
-                                               s->max_restarts);
+        bt_restart r = bt_restart_decide(&job->history, &end, job->from.step, s->max_restarts);
+        if (refused_memory(job, &end)) r = (bt_restart){.again = s->max_restarts > 0};
         if (r.again) bt_job_event(job, BT_EVENT_FAILURE, end.rank, "%s", told);
         /* the last word is the caller's */
         else
@@ -514,6 +521,9 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     const bt_job_setup *s = job->s;
     const int most = s->elastic_max;
     BT_TRY(bt_job_dirs_create(&job->scratch, most > s->ranks ? most : s->ranks, err));
+    /* of the run, not of an attempt: the next one begins from what is in it */
+    snprintf(job->memory, sizeof job->memory, "%s/states", job->scratch.shm);
+    if (job->s->hosts[0] || mkdir(job->memory, 0700) != 0) job->memory[0] = '\0';
     snprintf(job->map, sizeof job->map, "%s/machine.xml", job->scratch.tmp);
     if (job->s->hosts[0] || !bt_machine_map_write(job->map)) job->map[0] = '\0';
     snprintf(path, sizeof path, "%s/wire", job->scratch.tmp);

@@ -53,6 +53,7 @@ typedef struct bt_resume_point {
     char dir[1024];   /* of the checkpoint, "": from the beginning */
     int64_t step;     /* steps it has done */
     double lr_factor; /* that it carries; 1 at the beginning */
+    bool memory;      /* dir is the folder of the states in memory */
 } bt_resume_point;
 
 /* another number of ranks */
@@ -93,9 +94,10 @@ typedef struct bt_job_setup {
     bt_run_start start;
     int attempt;
     bt_resume_point from; /* of the first attempt */
-    /* newest usable checkpoint after a failure; BT_NOTFOUND: begin anew. `why` gets a line per
-     * checkpoint passed over */
-    bt_code (*resume_point)(void *ctx, bt_resume_point *p, bt_text *why, bt_err *err);
+    /* newest usable checkpoint after a failure, or newer state in the folder `memory` ("": none);
+     * BT_NOTFOUND: begin anew. `why` gets a line per checkpoint passed over */
+    bt_code (*resume_point)(void *ctx, const char *memory, bt_resume_point *p, bt_text *why,
+                            bt_err *err);
     /* number that fences the attempt's checkpoints: above every one that began in out_dir */
     int (*fence)(void *ctx, int attempt);
     void *resume_ctx; /* of both */

@@ -1,0 +1,233 @@
+/* memory_read.c - which state in shared memory is whole and newest, and slices out of it. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "engine/ckpt/memory_format.h"
+#include "engine/ckpt/memory_state.h"
+#include "engine/ckpt/section_source.h"
+
+/* ---- one segment ----------------------------------------------------------------------------- */
+
+typedef struct mapped {
+    const unsigned char *at; /* NULL: not there, or not whole */
+    size_t bytes;
+} mapped;
+
+static const memory_head *head_of(const mapped *s) { return (const memory_head *)s->at; }
+
+/* head and table are as they were written, and every section lies inside */
+static bool is_whole(const mapped *s) {
+    const memory_head *h = head_of(s);
+    if (s->bytes < sizeof *h || memcmp(h->magic, MEMORY_MAGIC, sizeof h->magic) != 0 ||
+        h->version != 1 || h->self_hash == 0 ||
+        h->self_hash != XXH3_64bits(h, sizeof *h - sizeof h->self_hash) || h->bytes != s->bytes ||
+        h->n_sections > s->bytes / sizeof(section_head) ||
+        memory_data_begin(h->n_sections) > s->bytes || h->values_bytes >= MEMORY_VALUES)
+        return false;
+    const section_head *table = (const section_head *)(s->at + sizeof *h);
+    if (h->table_hash != XXH3_64bits(table, h->n_sections * sizeof *table)) return false;
+    uint64_t at = memory_data_begin(h->n_sections);
+    for (size_t i = 0; i < h->n_sections; i++) {
+        if (table[i].elem_bytes == 0 || table[i].elem_bytes > sizeof(float) ||
+            table[i].count > (s->bytes - at) / table[i].elem_bytes)
+            return false;
+        at = memory_next(at, &table[i]);
+        if (at > s->bytes) return false;
+    }
+    return true;
+}
+
+static mapped map_segment(const char *dir, const char *name, bool torn_too) {
+    char path[PATH_MAX];
+    struct stat st;
+    mapped s = {0};
+    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path) return s;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) return s;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size >= (off_t)sizeof(memory_head)) {
+        void *at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (at != MAP_FAILED) s = (mapped){at, (size_t)st.st_size};
+    }
+    close(fd);
+    if (s.at && !torn_too && !is_whole(&s)) {
+        munmap((void *)(uintptr_t)s.at, s.bytes);
+        s = (mapped){0};
+    }
+    return s;
+}
+
+/* ---- all segments of a folder ---------------------------------------------------------------- */
+
+typedef struct segments {
+    mapped *at; /* (n) whole ones */
+    size_t n, cap;
+} segments;
+
+static void segments_close(segments *all) {
+    for (size_t i = 0; i < all->n; i++) munmap((void *)(uintptr_t)all->at[i].at, all->at[i].bytes);
+    free(all->at);
+    *all = (segments){0};
+}
+
+static void segments_open(segments *all, const char *dir) {
+    *all = (segments){0};
+    DIR *d = opendir(dir);
+    if (!d) return;
+    for (struct dirent *e; (e = readdir(d));) {
+        if (strncmp(e->d_name, MEMORY_PREFIX, strlen(MEMORY_PREFIX)) != 0) continue;
+        if (all->n == all->cap) {
+            size_t cap = all->cap ? 2 * all->cap : 16;
+            mapped *more = realloc(all->at, cap * sizeof *more);
+            if (!more) break;
+            all->at = more;
+            all->cap = cap;
+        }
+        mapped s = map_segment(dir, e->d_name, false);
+        if (s.at) all->at[all->n++] = s;
+    }
+    closedir(d);
+}
+
+static bool belongs(const memory_head *h, const memory_head *to) {
+    return h->attempt == to->attempt && h->number == to->number && h->step == to->step &&
+           h->world_size == to->world_size && h->params_hash == to->params_hash;
+}
+
+/* every rank of its world has one */
+static bool is_complete(const segments *all, const memory_head *of) {
+    uint32_t n = 0;
+    for (size_t i = 0; i < all->n; i++) n += belongs(head_of(&all->at[i]), of);
+    if (n != of->world_size) return false;
+    for (size_t i = 0; i < all->n; i++) /* no rank twice */
+        for (size_t k = 0; k < i; k++) {
+            const memory_head *a = head_of(&all->at[i]), *b = head_of(&all->at[k]);
+            if (belongs(a, of) && belongs(b, of) && a->rank == b->rank) return false;
+        }
+    return true;
+}
+
+static bool newer(const memory_head *a, const memory_head *b) {
+    return a->attempt != b->attempt ? a->attempt > b->attempt : a->number > b->number;
+}
+
+static const memory_head *newest(const segments *all) {
+    const memory_head *best = NULL;
+    for (size_t i = 0; i < all->n; i++) {
+        const memory_head *h = head_of(&all->at[i]);
+        if (h->rank == 0 && (!best || newer(h, best)) && is_complete(all, h)) best = h;
+    }
+    return best;
+}
+
+bool bt_memory_state_find(const char *dir, bt_memory_id *id, bt_ckpt_meta *meta) {
+    segments all;
+    if (meta) memset(meta, 0, sizeof *meta);
+    segments_open(&all, dir);
+    const memory_head *h = newest(&all);
+    if (h) {
+        *id = (bt_memory_id){h->attempt, h->number, h->step, h->disk_ns};
+        if (meta) {
+            meta->step = h->step;
+            meta->tokens = h->tokens;
+            meta->attempt = (int)h->attempt;
+            meta->params_hash = h->params_hash;
+            meta->data_hash = h->data_hash;
+            snprintf(meta->run, sizeof meta->run, "%.63s", h->run);
+            snprintf(meta->isa, sizeof meta->isa, "%.31s", h->isa);
+            snprintf(meta->build, sizeof meta->build, "%.63s", h->build);
+            bt_text_putn(&meta->state, h->values, h->values_bytes);
+        }
+    }
+    const bool found = h != NULL;
+    segments_close(&all);
+    return found;
+}
+
+/* ---- slices ---------------------------------------------------------------------------------- */
+
+typedef struct memory_source {
+    ckpt_source from;
+    segments all;
+} memory_source;
+
+static bt_code read_section(ckpt_source *from, const ckpt_section *s, void *out, bt_err *err) {
+    const memory_source *m = (const memory_source *)from; /* its first member */
+    const size_t bytes = s->head.count * s->head.elem_bytes;
+    memcpy(out, m->all.at[s->file].at + s->data_offset, bytes);
+    if (XXH3_64bits(out, bytes) != s->head.data_hash)
+        return bt_fail(err, BT_FORMAT,
+                       "the state in memory ('%s') is damaged: '%s' %s, rank %u's part", from->name,
+                       s->head.tensor, s->head.state, head_of(&m->all.at[s->file])->rank);
+    return BT_OK;
+}
+
+static bt_code collect(memory_source *m, const bt_memory_id *id, bt_err *err) {
+    size_t n = 0, found = 0;
+    uint32_t world = 0;
+    for (size_t i = 0; i < m->all.n; i++) {
+        const memory_head *h = head_of(&m->all.at[i]);
+        if (h->attempt != id->attempt || h->number != id->number || h->step != id->step) continue;
+        n += h->n_sections;
+        world = h->world_size;
+        found++;
+    }
+    if (found == 0 || found != world)
+        return bt_fail(err, BT_FORMAT,
+                       "the state in memory ('%s') has %zu of %u ranks' parts of step %lld",
+                       m->from.name, found, world, (long long)id->step);
+    m->from.sections = calloc(n + 1, sizeof *m->from.sections);
+    if (!m->from.sections) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu sections", n);
+    for (size_t i = 0; i < m->all.n; i++) {
+        const memory_head *h = head_of(&m->all.at[i]);
+        if (h->attempt != id->attempt || h->number != id->number || h->step != id->step) continue;
+        const section_head *table = (const section_head *)(m->all.at[i].at + sizeof *h);
+        uint64_t at = memory_data_begin(h->n_sections);
+        for (size_t k = 0; k < h->n_sections; at = memory_next(at, &table[k]), k++)
+            m->from.sections[m->from.n++] =
+                (ckpt_section){.head = table[k], .data_offset = at, .file = (uint32_t)i};
+    }
+    ckpt_source_sort(&m->from);
+    return BT_OK;
+}
+
+bt_code bt_memory_state_load(const char *dir, const bt_memory_id *id, const bt_ckpt_slice *slices,
+                             size_t n, bt_err *err) {
+    memory_source m = {.from = {.name = dir, .read = read_section}};
+    segments_open(&m.all, dir);
+    bt_code code = collect(&m, id, err);
+    for (size_t i = 0; i < n && code == BT_OK; i++)
+        code = ckpt_source_fill(&m.from, &slices[i], err);
+    ckpt_source_release(&m.from);
+    segments_close(&m.all);
+    return code;
+}
+
+/* ---- removal --------------------------------------------------------------------------------- */
+
+static void drop(const char *dir, int64_t below) {
+    char path[PATH_MAX];
+    DIR *d = opendir(dir);
+    if (!d) return;
+    for (struct dirent *e; (e = readdir(d));) {
+        if (strncmp(e->d_name, MEMORY_PREFIX, strlen(MEMORY_PREFIX)) != 0 ||
+            snprintf(path, sizeof path, "%s/%s", dir, e->d_name) >= (int)sizeof path)
+            continue;
+        mapped s = below < INT64_MAX ? map_segment(dir, e->d_name, true) : (mapped){0};
+        /* one that is written just now is not whole, but its head has the attempt */
+        const bool stale = !s.at || head_of(&s)->attempt < below;
+        if (s.at) munmap((void *)(uintptr_t)s.at, s.bytes);
+        if (stale) unlink(path);
+    }
+    closedir(d);
+}
+
+void bt_memory_state_drop(const char *dir) { drop(dir, INT64_MAX); }
+void ckpt_memory_drop_older(const char *dir, int64_t attempt) { drop(dir, attempt); }

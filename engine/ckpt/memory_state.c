@@ -1,0 +1,276 @@
+/* memory_state.c - a rank's two segments: taken, filled, made valid. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "engine/base/threads.h"
+#include "engine/ckpt/memory_format.h"
+#include "engine/ckpt/memory_state.h"
+
+/* left to others of the same file system: segments of MPI, of other jobs */
+static const uint64_t SPARE_BYTES = UINT64_C(32) << 20;
+
+typedef struct segment {
+    char path[PATH_MAX];
+    unsigned char *at; /* mapped */
+    bool made;         /* by us, just now */
+} segment;
+
+struct bt_memory_state {
+    bt_comm *world;
+    section_head *table;        /* (n) as every state has it, but for the hashes of the data */
+    const unsigned char **from; /* (n) where the data of a section are */
+    uint64_t *to;               /* (n) their place in a segment */
+    size_t n;
+    uint64_t bytes; /* of a segment */
+    segment seg[2];
+    int next; /* which is written next */
+    int64_t attempt, number;
+    memory_head *waiting; /* written, not valid yet; NULL: none */
+    char dir[PATH_MAX];
+};
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static uint64_t longest(const bt_ckpt_slice *s) {
+    const uint64_t most = MEMORY_SECTION_ELEMS;
+    if (s->width == 0) return most;
+    return most / s->width > 0 ? most / s->width * s->width : s->width;
+}
+
+static size_t count_sections(const bt_ckpt_slice *slices, size_t n) {
+    size_t sections = 0;
+    for (size_t i = 0; i < n; i++)
+        sections += (slices[i].count + longest(&slices[i]) - 1) / longest(&slices[i]);
+    return sections;
+}
+
+size_t bt_memory_state_bytes(size_t data, size_t n) {
+    const size_t sections = n + data / sizeof(float) / MEMORY_SECTION_ELEMS;
+    return 2 * (memory_data_begin(sections) + data + 64 * sections);
+}
+
+static bt_code make_table(bt_memory_state *m, const bt_ckpt_slice *slices, size_t n, bt_err *err) {
+    m->n = count_sections(slices, n);
+    m->table = calloc(m->n + 1, sizeof *m->table);
+    m->from = calloc(m->n + 1, sizeof *m->from);
+    m->to = calloc(m->n + 1, sizeof *m->to);
+    if (!m->table || !m->from || !m->to)
+        return bt_fail(err, BT_NOMEM, "cannot take memory for the table of %zu sections", m->n);
+    uint64_t at = memory_data_begin(m->n);
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        const bt_ckpt_slice *s = &slices[i];
+        const size_t elem = bt_ckpt_type_bytes(s->type);
+        if (strlen(s->tensor) >= sizeof m->table->tensor ||
+            strlen(s->state) >= sizeof m->table->state)
+            return bt_fail(err, BT_ARG, "tensor name '%s' or state '%s' is too long", s->tensor,
+                           s->state);
+        for (uint64_t done = 0, most = longest(s); done < s->count; done += most, k++) {
+            section_head *h = &m->table[k];
+            h->magic = CKPT_SECTION_MAGIC;
+            h->elem_bytes = (uint16_t)elem;
+            h->type = (uint16_t)s->type;
+            memcpy(h->tensor, s->tensor, strlen(s->tensor));
+            memcpy(h->state, s->state, strlen(s->state));
+            h->tensor_elems = s->tensor_elems;
+            h->first = s->first + (s->width ? done / s->width * s->stride : done);
+            h->count = s->count - done < most ? s->count - done : most;
+            h->width = s->width;
+            h->stride = s->stride;
+            m->from[k] = (const unsigned char *)s->data + done * elem;
+            m->to[k] = at;
+            at = memory_next(at, h);
+        }
+    }
+    m->bytes = at;
+    return BT_OK;
+}
+
+/* ---- segments -------------------------------------------------------------------------------- */
+
+static bool is_memory(const char *dir) {
+    struct statfs fs;
+    return statfs(dir, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
+}
+
+/* bytes that are still to be taken for a segment */
+static uint64_t missing(const bt_memory_state *m, const segment *s) {
+    struct stat st;
+    return stat(s->path, &st) == 0 && (uint64_t)st.st_size == m->bytes ? 0 : m->bytes;
+}
+
+static bt_code take_segment(const bt_memory_state *m, segment *s, bt_err *err) {
+    const bool there = missing(m, s) == 0;
+    int fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", s->path);
+    s->made = !there;
+    int rc = ftruncate(fd, (off_t)m->bytes) != 0 ? errno : posix_fallocate(fd, 0, (off_t)m->bytes);
+    void *at = rc ? MAP_FAILED
+                  : mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    if (!rc && at == MAP_FAILED) rc = errno;
+    close(fd);
+    if (rc)
+        return bt_fail_errno(err, BT_IO, rc, "cannot take %.1f MiB for '%s'",
+                             (double)m->bytes / 1048576, s->path);
+    s->at = at;
+    return BT_OK;
+}
+
+/* all ranks' together against what is free there */
+static bt_code check_room(bt_memory_state *m, bt_err *err) {
+    struct statvfs v;
+    int64_t need = (int64_t)(missing(m, &m->seg[0]) + missing(m, &m->seg[1])), all = need;
+    BT_TRY(bt_all_reduce_i64(m->world, &all, 1, BT_SUM, err));
+    if (statvfs(m->dir, &v) != 0)
+        return bt_fail_errno(err, BT_IO, errno, "cannot look at '%s'", m->dir);
+    const uint64_t free_bytes = (uint64_t)v.f_bavail * v.f_frsize;
+    if (all > 0 && (uint64_t)all + SPARE_BYTES > free_bytes)
+        return bt_fail(err, BT_IO, "'%s' has %.1f MiB left, two states take %.1f", m->dir,
+                       (double)free_bytes / 1048576, (double)all / 1048576);
+    return BT_OK;
+}
+
+static bt_code take_segments(bt_memory_state *m, bt_err *err) {
+    bt_code code = check_room(m, err);
+    code = bt_agree(m->world, code, err);
+    for (int i = 0; i < 2 && code == BT_OK; i++) code = take_segment(m, &m->seg[i], err);
+    return code;
+}
+
+/* The state that this attempt began from must outlive the first state of its own: the segment that
+ * does not hold it is written first. Ranks may choose differently. */
+static int first_to_write(const bt_memory_state *m, const bt_memory_id *begun_from) {
+    const memory_head *h = (const memory_head *)m->seg[0].at;
+    return begun_from && h->self_hash != 0 && h->attempt == begun_from->attempt &&
+                   h->number == begun_from->number
+               ? 1
+               : 0;
+}
+
+bt_code bt_memory_state_open(bt_memory_state **out, const bt_memory_cfg *cfg, bt_err *err) {
+    *out = NULL;
+    bt_memory_state *m = calloc(1, sizeof *m);
+    bt_code code = m ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the newest states");
+    if (code == BT_OK) {
+        m->world = cfg->world;
+        m->attempt = cfg->attempt;
+        snprintf(m->dir, sizeof m->dir, "%s", cfg->dir);
+        code = make_table(m, cfg->slices, cfg->n, err);
+    }
+    if (code == BT_OK && !is_memory(cfg->dir))
+        code = bt_fail(err, BT_UNSUPPORTED, "'%s' does not lie in memory", cfg->dir);
+    code = bt_agree(cfg->world, code, err);
+    if (code == BT_OK) {
+        const uint64_t layout = XXH3_64bits(m->table, m->n * sizeof *m->table);
+        for (int i = 0; i < 2; i++)
+            if (snprintf(m->seg[i].path, PATH_MAX,
+                         "%.4000s/" MEMORY_PREFIX "%05d-%d-%016" PRIx64 "-%d", cfg->dir,
+                         bt_comm_rank(cfg->world), bt_comm_size(cfg->world), layout, i) >= PATH_MAX)
+                m->seg[i].path[0] = '\0';
+        code = bt_agree(cfg->world, take_segments(m, err), err);
+    }
+    if (code == BT_OK) {
+        m->next = first_to_write(m, cfg->begun_from);
+        *out = m;
+        return BT_OK;
+    }
+    for (int i = 0; m && i < 2; i++)
+        if (m->seg[i].made) unlink(m->seg[i].path);
+    bt_memory_state_close(m);
+    return code;
+}
+
+void bt_memory_state_close(bt_memory_state *m) {
+    if (!m) return;
+    for (int i = 0; i < 2; i++)
+        if (m->seg[i].at) munmap(m->seg[i].at, m->bytes);
+    free(m->table);
+    free(m->from);
+    free(m->to);
+    free(m);
+}
+
+size_t bt_memory_state_total(const bt_memory_state *m) { return 2 * m->bytes; }
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+typedef struct copy {
+    const bt_memory_state *m;
+    unsigned char *at;
+} copy;
+
+static void copy_sections(void *ctx, int thread, size_t begin, size_t end) {
+    (void)thread;
+    const copy *c = ctx;
+    const bt_memory_state *m = c->m;
+    section_head *table = (section_head *)(c->at + sizeof(memory_head));
+    for (size_t i = begin; i < end; i++) {
+        const size_t bytes = m->table[i].count * m->table[i].elem_bytes;
+        memcpy(c->at + m->to[i], m->from[i], bytes);
+        table[i] = m->table[i];
+        table[i].data_hash = XXH3_64bits(m->from[i], bytes);
+    }
+}
+
+bt_code bt_memory_state_write(bt_memory_state *m, const bt_ckpt_meta *meta, int64_t disk_ns,
+                              bt_err *err) {
+    copy c = {m, m->seg[m->next].at};
+    memory_head fresh, *h = &fresh, *there = (memory_head *)c.at;
+    m->waiting = NULL;
+    if (meta->state.len >= MEMORY_VALUES)
+        return bt_fail(err, BT_ARG, "the state's values take %zu bytes of %d", meta->state.len,
+                       (int)MEMORY_VALUES);
+    there->self_hash = 0; /* not valid from here on */
+    atomic_thread_fence(memory_order_seq_cst);
+    bt_parallel_for(m->n, 1, copy_sections, &c);
+
+    memset(h, 0, sizeof *h);
+    memcpy(h->magic, MEMORY_MAGIC, sizeof h->magic);
+    h->version = 1;
+    h->rank = (uint32_t)bt_comm_rank(m->world);
+    h->world_size = (uint32_t)bt_comm_size(m->world);
+    h->attempt = m->attempt;
+    h->number = ++m->number;
+    h->step = meta->step;
+    h->tokens = meta->tokens;
+    h->disk_ns = disk_ns;
+    h->params_hash = meta->params_hash;
+    h->data_hash = meta->data_hash;
+    h->n_sections = m->n;
+    h->bytes = m->bytes;
+    h->table_hash = XXH3_64bits(c.at + sizeof *h, m->n * sizeof(section_head));
+    snprintf(h->run, sizeof h->run, "%s", meta->run);
+    snprintf(h->isa, sizeof h->isa, "%s", meta->isa);
+    snprintf(h->build, sizeof h->build, "%s", meta->build);
+    h->values_bytes = (uint32_t)meta->state.len;
+    memcpy(h->values, bt_text_str(&meta->state), meta->state.len);
+    memcpy(there, h, sizeof *h); /* its attempt stays readable (ckpt_memory_drop_older) */
+    m->waiting = there;
+    m->next = 1 - m->next;
+    return BT_OK;
+}
+
+void bt_memory_state_publish(bt_memory_state *m) {
+    enum {
+        SETTLED = 3
+    }; /* states of this attempt after which both segments of every rank are its */
+    memory_head *h = m->waiting;
+    if (!h) return;
+    atomic_thread_fence(memory_order_seq_cst);
+    h->self_hash = XXH3_64bits(h, sizeof *h - sizeof h->self_hash);
+    m->waiting = NULL;
+    if (h->number == SETTLED && h->rank == 0) ckpt_memory_drop_older(m->dir, m->attempt);
+}

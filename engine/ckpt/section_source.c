@@ -1,0 +1,131 @@
+/* section_source.c - finds the sections that hold a slice, and copies what both have. */
+#include "engine/ckpt/section_source.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int by_place(const void *a, const void *b) {
+    const section_head *x = &((const ckpt_section *)a)->head, *y = &((const ckpt_section *)b)->head;
+    int d = strcmp(x->tensor, y->tensor);
+    if (d == 0) d = strcmp(x->state, y->state);
+    if (d != 0) return d;
+    return x->first < y->first ? -1 : x->first > y->first;
+}
+
+void ckpt_source_sort(ckpt_source *s) {
+    if (s->n > 1) qsort(s->sections, s->n, sizeof *s->sections, by_place);
+}
+
+void ckpt_source_release(ckpt_source *s) {
+    free(s->scratch);
+    free(s->sections);
+    s->scratch = NULL;
+    s->sections = NULL;
+}
+
+static size_t lower_bound(const ckpt_source *r, const ckpt_section *key) {
+    size_t lo = 0, hi = r->n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (by_place(&r->sections[mid], key) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* a slice or section as rows of elements of its tensor; its data lie without the gaps */
+typedef struct rows {
+    uint64_t first, count, width, stride;
+} rows;
+
+static rows rows_of(uint64_t first, uint64_t count, uint32_t width, uint32_t stride) {
+    return width ? (rows){first, count, width, stride} : (rows){first, count, count, count};
+}
+
+/* the run that holds element `at`, or the next one: where it begins, in the tensor and in the
+ * data */
+static bool run_at(const rows *x, uint64_t at, uint64_t *begin, uint64_t *data) {
+    uint64_t row = at <= x->first || x->width == 0 ? 0 : (at - x->first) / x->stride;
+    if (row * x->stride + x->first + x->width <= at) row++;
+    *begin = x->first + row * x->stride;
+    *data = row * x->width;
+    return *data < x->count;
+}
+
+/* copies what both hold (from NULL: only counts); returns its elements */
+static uint64_t common(const rows *want, unsigned char *to, const rows *have,
+                       const unsigned char *from, size_t elem) {
+    uint64_t at = want->first > have->first ? want->first : have->first, n = 0, w, wd, h, hd;
+    while (run_at(want, at, &w, &wd) && run_at(have, at, &h, &hd)) {
+        uint64_t begin = w > h ? w : h,
+                 end = w + want->width < h + have->width ? w + want->width : h + have->width;
+        if (begin < at) begin = at;
+        if (begin < end) {
+            if (from)
+                memcpy(to + (wd + (begin - w)) * elem, from + (hd + (begin - h)) * elem,
+                       (end - begin) * elem);
+            n += end - begin;
+        }
+        at = end > at ? end : begin; /* apart: on to where the later one begins */
+    }
+    return n;
+}
+
+bt_code ckpt_source_fill(ckpt_source *r, const bt_ckpt_slice *w, bt_err *err) {
+    ckpt_section key;
+    memset(&key, 0, sizeof key);
+    if (strlen(w->tensor) >= sizeof key.head.tensor || strlen(w->state) >= sizeof key.head.state)
+        return bt_fail(err, BT_ARG, "tensor name '%s' is too long for a checkpoint", w->tensor);
+    memcpy(key.head.tensor, w->tensor, strlen(w->tensor));
+    memcpy(key.head.state, w->state, strlen(w->state));
+    const rows want = rows_of(w->first, w->count, w->width, w->stride);
+    const size_t elem = bt_ckpt_type_bytes(w->type);
+    unsigned char *data = w->data;
+    uint64_t filled = 0;
+    bool known = false;
+    for (size_t i = lower_bound(r, &key); i < r->n && filled < w->count; i++) {
+        const ckpt_section *s = &r->sections[i];
+        if (strcmp(s->head.tensor, w->tensor) != 0 || strcmp(s->head.state, w->state) != 0) break;
+        known = true;
+        if (s->head.type != w->type)
+            return bt_fail(err, BT_FORMAT,
+                           "'%s' (%s) of checkpoint '%s' has elements of %d bytes, not of %zu",
+                           w->tensor, w->state, r->name, (int)s->head.elem_bytes, elem);
+        if (s->head.tensor_elems != w->tensor_elems)
+            return bt_fail(
+                err, BT_FORMAT,
+                "'%s' of checkpoint '%s' has %llu elements, the model %llu: another model shape",
+                w->tensor, r->name, (unsigned long long)s->head.tensor_elems,
+                (unsigned long long)w->tensor_elems);
+        const rows have = rows_of(s->head.first, s->head.count, s->head.width, s->head.stride);
+        if (common(&want, NULL, &have, NULL, elem) == 0) continue;
+        if (!w->width && !s->head.width && have.first >= want.first &&
+            have.first + have.count <= want.first + want.count) {
+            BT_TRY(r->read(r, s, data + (have.first - want.first) * elem, err));
+            filled += have.count;
+            continue;
+        }
+        // NOLINTNEXTLINE(clang-analyzer-unix.MallocSizeof): bytes of so many floats
+        if (!r->scratch && !(r->scratch = malloc(CKPT_SECTION_ELEMS * sizeof(float))))
+            return bt_fail(err, BT_NOMEM, "cannot allocate the buffer to read '%s'", r->name);
+        if (!r->holds_any || r->in_scratch != i) {
+            r->holds_any = false;
+            BT_TRY(r->read(r, s, r->scratch, err));
+            r->in_scratch = i;
+            r->holds_any = true;
+        }
+        filled += common(&want, data, &have, r->scratch, elem);
+    }
+    if (!known && w->optional) {
+        memset(data, 0, w->count * elem);
+        return BT_OK;
+    }
+    if (filled != w->count)
+        return bt_fail(err, BT_FORMAT,
+                       "checkpoint '%s' holds %llu of the %llu elements asked for of '%s' (%s)",
+                       r->name, (unsigned long long)filled, (unsigned long long)w->count, w->tensor,
+                       w->state);
+    return BT_OK;
+}

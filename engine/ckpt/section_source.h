@@ -1,0 +1,25 @@
+/* section_source.h - slices for any layout out of sections that others wrote, in files or in memory.
+ * Private to engine/ckpt. */
+#ifndef BT_ENGINE_CKPT_SECTION_SOURCE_H
+#define BT_ENGINE_CKPT_SECTION_SOURCE_H
+
+#include "engine/ckpt/format.h"
+
+typedef struct ckpt_source {
+    const char *name; /* for messages; borrowed */
+    ckpt_section
+        *sections; /* (n) malloc'ed; sorted by (tensor, state, first) before the first fill */
+    size_t n;
+    /* data of a section, checked against its hash, into out (count elements) */
+    bt_code (*read)(struct ckpt_source *s, const ckpt_section *x, void *out, bt_err *err);
+    unsigned char *scratch; /* of the longest section, on first need */
+    size_t in_scratch;      /* the section whose data it holds, where it holds any */
+    bool holds_any;
+} ckpt_source;
+
+void ckpt_source_sort(ckpt_source *s);
+/* every element of the slice, or BT_FORMAT */
+bt_code ckpt_source_fill(ckpt_source *s, const bt_ckpt_slice *w, bt_err *err) BT_MUST_CHECK;
+void ckpt_source_release(ckpt_source *s);
+
+#endif

@@ -1,0 +1,65 @@
+/* memory_saver.c - opens, paces and writes the states in shared memory. */
+#include "engine/train/memory_saver.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/base/clock.h"
+#include "engine/train/trainer_impl.h"
+
+static const double SHARE = 0.01, FORGET = 0.0625;
+enum { LONGEST = 1000 };
+
+bt_code bt_memory_saver_open(bt_trainer *t, const char *dir, const bt_memory_id *begun_from,
+                             bt_err *err) {
+    bt_memory_saver *m = &t->memory;
+    bt_slices mine = {0};
+    bt_err why = BT_ERR_INIT;
+    m->every = 1;
+    if (!m->wanted) return BT_OK;
+    bt_code code = bt_state_slices(&t->saver.state, BT_STATE_SAVE, &mine, err);
+    BT_TRY(bt_agree(t->mesh.world, code, err));
+    const bt_memory_cfg cfg = {.dir = dir,
+                               .world = t->mesh.world,
+                               .slices = mine.at,
+                               .n = mine.n,
+                               .attempt = t->saver.attempt,
+                               .begun_from = begun_from};
+    code = bt_memory_state_open(&m->to, &cfg, &why);
+    bt_slices_release(&mine);
+    /* on all ranks alike */
+    if (code != BT_OK) snprintf(m->why, sizeof m->why, "%.190s", why.msg);
+    return BT_OK;
+}
+
+void bt_memory_saver_close(bt_memory_saver *m) {
+    bt_memory_state_close(m->to);
+    bt_ckpt_meta_release(&m->meta);
+}
+
+int64_t bt_memory_saver_wish(const bt_memory_saver *m, double step_s) {
+    if (!m->to || m->copies == 0 || !(step_s > 0)) return 1;
+    const double k = ceil(m->copy_s / (SHARE * step_s));
+    return k < 1 ? 1 : k > LONGEST ? LONGEST : (int64_t)k;
+}
+
+bt_code bt_memory_saver_write(bt_trainer *t, bt_err *err) {
+    bt_memory_saver *m = &t->memory;
+    const int64_t began = bt_now_ns();
+    bt_text_clear(&m->meta.state);
+    bt_saver_identify(&t->saver, &m->meta);
+    BT_TRY(bt_state_save_values(&t->saver.state, &m->meta.state, err));
+    BT_TRY(bt_memory_state_write(m->to, &m->meta, t->saver.saved_ns, err));
+    const double took = (double)(bt_now_ns() - began) / 1e9;
+    /* a copy that other work on the machine made long is not the rule */
+    m->copy_s = m->copies++ == 0 || took < m->copy_s ? took
+                                                     : m->copy_s + FORGET * (took - m->copy_s);
+    bt_memory_saver_settle(t);
+    return BT_OK;
+}
+
+void bt_memory_saver_settle(bt_trainer *t) {
+    if (!t->memory.to || (t->telemetry.pending && bt_comm_rank(t->mesh.world) == 0)) return;
+    bt_memory_state_publish(t->memory.to);
+}

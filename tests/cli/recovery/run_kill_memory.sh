@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Ranks are killed at any moment, in every layout: the run goes on from the state in shared memory, at most a few steps are done
+# again, and the losses are those of a run that nobody disturbed, bit for bit. Where there is no such state, or a damaged one, it
+# goes on from the disk.
+# timeout: 240
+. "$BT_SRC/tests/cli/train_lib.sh"
+
+export BITRAIN_TEST_SLOW=0:6
+# small steps are quick: a copy of the state may take more than 1 % of one, so that not every step has a state
+run=(train "${slow[@]}" --steps 45 --ckpt-every 40)
+rank_pids() { q "SELECT pid FROM ranks WHERE run='$1' AND attempt = (SELECT max(attempt) FROM ranks WHERE run='$1')"; }
+attempts() { q "SELECT count(*) FROM attempts WHERE run='$1'"; }
+
+seed=${SEED:-$RANDOM}
+echo "seed $seed (SEED=$seed repeats the choice of ranks and steps)"
+RANDOM=$seed
+
+start() {                                       # NAME STEP WORDS...: started, and at STEP
+    local name=$1 step=$2; shift 2
+    b "${run[@]}" --name "$name" "$@" >"$name.out" 2>"$name.err" &
+    job=$!
+    started+=($job)
+    wait_step "$name" "$step"
+}
+kill_one() {                                    # NAME: one of its ranks, drawn by chance; until the next attempt has begun
+    local before pids i
+    before=$(attempts "$1")
+    mapfile -t pids < <(rank_pids "$1")
+    kill -9 "${pids[RANDOM % ${#pids[@]}]}"
+    for i in $(seq 400); do
+        [ "$(attempts "$1")" -gt "$before" ] && return
+        sleep 0.05
+    done
+    fault "$1 is not started again"
+}
+same() {                                        # NAME CALM
+    wait "$job"
+    local got=$?
+    [ $got -eq 0 ] || { fault "exit $got of $1"; tail -n 5 "$1.err"; }
+    losses "$1" | cmp -s - "$2" || { fault "run $1 has other losses"; losses "$1" | diff - "$2" | head -n 4; }
+    [ "$(q "SELECT count(*), count(DISTINCT step) FROM steps WHERE run='$1'")" = 45,45 ] || fault "steps of $1 are missing or double"
+}
+
+layout() {                                      # NAME WORDS...: a calm run, and one with two kills before its first checkpoint on disk
+    local name=$1; shift
+    ok "${run[@]}" --name "$name-calm" --set ckpt.memory=off "$@"
+    losses "$name-calm" >"$name.txt"
+    start "$name" $((3 + RANDOM % 8)) "$@"
+    kill_one "$name"
+    wait_step "$name" $((18 + RANDOM % 10))
+    kill_one "$name"
+    same "$name" "$name.txt"
+    [ "$(attempts "$name")" = 3 ] || fault "$name has $(attempts "$name") attempts, not 3"
+    # nothing on disk to begin from: memory it was, and not long ago
+    [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND kind='resumed' AND title LIKE '%from memory%'")" = 2 ] ||
+        fault "$name did not go on from memory: $(q "SELECT title FROM events WHERE run='$name' AND kind IN ('resumed', 'started')" | tr '\n' ';')"
+    [ "$(q "SELECT count(*) FROM attempts WHERE run='$name' AND attempt > 0 AND from_step = 0")" = 0 ] || fault "$name began anew"
+    q "SELECT key || ' ' || value FROM facts WHERE run='$name' AND key='memory_states'" | grep -q "memory_states two, [0-9]* bytes" || fault "$name does not say that states are kept"
+}
+layout dp
+layout zero --zero 3
+layout tensor --tp 2
+layout pipe --pp 2 --micro-batch 4
+
+# switched off: from the disk, that is here from the beginning
+start off 8 --set ckpt.memory=off
+kill_one off
+same off dp.txt
+[ "$(q "SELECT group_concat(from_step, ' ') FROM attempts WHERE run='off'")" = "0 0" ] || fault "without states in memory the run goes on from step $(q "SELECT max(from_step) FROM attempts WHERE run='off'")"
+
+# a state that is damaged after it was found costs an attempt, not the run
+start hurt 8
+folder=$(grep -lsF "$TMPDIR/" /dev/shm/bitrain-"$(id -u)"-*/lock "$TMPDIR"/bitrain-*/lock | head -n 1)
+if [ -d "${folder%/lock}/states" ]; then
+    mapfile -t pids < <(rank_pids hurt)
+    kill -STOP "${pids[@]}"
+    for f in "${folder%/lock}"/states/state-*; do   # the last byte of the data: no head and no table shows it
+        printf '\377\377\377' | dd of="$f" bs=1 seek=$(($(stat -c %s "$f") - 67)) conv=notrunc status=none
+    done
+    kill -9 "${pids[@]}"
+    same hurt dp.txt
+    q "SELECT title FROM events WHERE run='hurt' AND kind='failure'" | grep -q "the state in memory .* is damaged" || fault "nobody says that the state in memory is damaged"
+    [ "$(q "SELECT max(from_step) FROM attempts WHERE run='hurt' AND attempt = (SELECT max(attempt) FROM attempts WHERE run='hurt')")" = 0 ] || fault "a damaged state was used"
+else
+    kill_one hurt
+    same hurt dp.txt
+fi
+finish

@@ -1,0 +1,291 @@
+/* test_memory_state.c - one process: a state in memory comes back in other slices; what was not made
+ * valid, or is damaged in any byte, is none; the older segment is the one that is written. */
+#include "tests/engine/ckpt/ckpt_world.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "engine/ckpt/memory_format.h"
+#include "engine/ckpt/memory_state.h"
+#include "engine/ckpt/state.h"
+
+static char shared[64]; /* a folder in memory */
+
+static int set_up_shared(void **state) {
+    strcpy(shared, "/dev/shm/bt-memory-test-XXXXXX");
+    return mkdtemp(shared) ? set_up(state) : -1;
+}
+
+static int tear_down_shared(void **state) {
+    char cmd[128];
+    snprintf(cmd, sizeof cmd, "rm -rf '%s'", shared);
+    return system(cmd) != 0 || tear_down(state) != 0;
+}
+
+static bt_memory_state *open_in(world *s, const char *dir, int attempt, const bt_memory_id *from,
+                                bt_err *err) {
+    const bt_ckpt_slice slices[] = {
+        {"embed", "weight", N_EMBED, 0, N_EMBED, s->embed, 0, 0, BT_CKPT_F32, false},
+        {"layers.0.attn_q", "weight", N_W, 0, N_W, s->w, 0, 0, BT_CKPT_F32, false},
+        /* a block of columns: 3 of every 9 elements */
+        {"layers.0.attn_q", "exp_avg", N_W, 0, N_W / 3, s->m, 3, 9, BT_CKPT_F32, false}};
+    bt_memory_state *m = NULL;
+    const bt_memory_cfg cfg = {.dir = dir,
+                               .world = bt_comm_world(),
+                               .slices = slices,
+                               .n = 3,
+                               .attempt = attempt,
+                               .begun_from = from};
+    *err = (bt_err)BT_ERR_INIT;
+    return bt_memory_state_open(&m, &cfg, err) == BT_OK ? m : NULL;
+}
+
+static void write_at(bt_memory_state *m, int64_t step, bool publish) {
+    bt_ckpt_meta meta;
+    bt_err err = BT_ERR_INIT;
+    fill_meta(&meta, step, 0);
+    check_ok(bt_memory_state_write(m, &meta, 12345, &err), &err);
+    if (publish) bt_memory_state_publish(m);
+    bt_ckpt_meta_release(&meta);
+}
+
+static void test_round_trip(void **state) {
+    world *s = *state;
+    bt_err err = BT_ERR_INIT;
+    bt_memory_id id;
+    bt_ckpt_meta meta;
+    assert_false(bt_memory_state_find(shared, &id, &meta));
+    assert_false(bt_memory_state_find("/nonexistent", &id, NULL));
+    bt_memory_state *m = open_in(s, shared, 4, NULL, &err);
+    assert_non_null(m);
+    assert_true(bt_memory_state_total(m) <=
+                bt_memory_state_bytes((N_EMBED + N_W + N_W / 3) * sizeof(float), 3) + 128);
+    assert_false(bt_memory_state_find(shared, &id, NULL)); /* nothing written yet */
+    write_at(m, 10, true);
+    bt_memory_state_close(m); /* the segments stay */
+
+    assert_true(bt_memory_state_find(shared, &id, &meta));
+    assert_int_equal(id.attempt, 4);
+    assert_int_equal(id.step, 10);
+    assert_int_equal(id.disk_ns, 12345);
+    assert_int_equal(meta.tokens, 40960);
+    assert_true(meta.params_hash == 0xfedcba9876543210u);
+    assert_string_equal(meta.isa, "avx512");
+    assert_true(bt_ckpt_state_real(&meta, "progress", "lr_factor", 1) == 0.30000000000000004);
+    bt_ckpt_meta_release(&meta);
+
+    float embed[700], block[N_W / 3], zeros[5] = {1, 1, 1, 1, 1};
+    bt_ckpt_slice want[] = {{"embed", "weight", N_EMBED, 100, 700, embed, 0, 0, BT_CKPT_F32, false},
+                            {"layers.0.attn_q", "exp_avg", N_W, 0, N_W / 3, block, 3, 9,
+                             BT_CKPT_F32, false},
+                            {"embed", "exp_avg", N_EMBED, 0, 5, zeros, 0, 0, BT_CKPT_F32, true}};
+    check_ok(bt_memory_state_load(shared, &id, want, 3, &err), &err);
+    assert_memory_equal(embed, s->embed + 100, sizeof embed);
+    assert_memory_equal(block, s->m, sizeof block);
+    assert_true(zeros[4] == 0);
+    want[2].optional = false;
+    assert_int_equal(bt_memory_state_load(shared, &id, want, 3, &err), BT_FORMAT);
+    id.step++;
+    assert_int_equal(bt_memory_state_load(shared, &id, want, 2, &err), BT_FORMAT);
+}
+
+/* A rank that dies while it writes leaves the state before. */
+static void test_two_segments(void **state) {
+    world *s = *state;
+    bt_err err;
+    bt_memory_id id;
+    float w[N_W];
+    const bt_ckpt_slice want = {"layers.0.attn_q", "weight", N_W, 0, N_W, w, 0, 0,
+                                BT_CKPT_F32,       false};
+    bt_memory_state *m = open_in(s, shared, 1, NULL, &err);
+    assert_non_null(m);
+    for (int step = 1; step <= 5; step++) {
+        s->w[0] = (float)step;
+        write_at(m, step, false);
+        assert_int_equal(bt_memory_state_find(shared, &id, NULL), step > 1);
+        if (step > 1) {
+            assert_int_equal(id.step, step - 1);
+            check_ok(bt_memory_state_load(shared, &id, &want, 1, &err), &err);
+            assert_true(w[0] == (float)(step - 1));
+        }
+        bt_memory_state_publish(m);
+        bt_memory_state_publish(m); /* once is enough */
+        assert_true(bt_memory_state_find(shared, &id, NULL));
+        assert_int_equal(id.step, step);
+    }
+    write_at(m, 6, false); /* killed here */
+    bt_memory_state_close(m);
+    assert_true(bt_memory_state_find(shared, &id, NULL));
+    assert_int_equal(id.step, 5);
+
+    /* the next attempt's first state goes into the other segment, whatever is in it */
+    m = open_in(s, shared, 2, &id, &err);
+    assert_non_null(m);
+    s->w[0] = 60;
+    write_at(m, 6, false);
+    bt_memory_id again;
+    assert_true(bt_memory_state_find(shared, &again, NULL));
+    assert_int_equal(again.attempt, 1);
+    assert_int_equal(again.step, 5);
+    check_ok(bt_memory_state_load(shared, &again, &want, 1, &err), &err);
+    assert_true(w[0] == 5);
+    bt_memory_state_publish(m);
+    /* a run that went back: the newer attempt counts, not the larger step */
+    bt_memory_state_close(m);
+    m = open_in(s, shared, 3, NULL, &err);
+    write_at(m, 2, true);
+    assert_true(bt_memory_state_find(shared, &id, NULL));
+    assert_int_equal(id.step, 2);
+    bt_memory_state_close(m);
+    bt_memory_state_drop(shared);
+    assert_false(bt_memory_state_find(shared, &id, NULL));
+}
+
+static void name_of_segment(char out[400]) {
+    DIR *d = opendir(shared);
+    out[0] = '\0';
+    for (struct dirent *e; (e = readdir(d));)
+        if (e->d_name[0] != '.') snprintf(out, 400, "%s/%s", shared, e->d_name);
+    closedir(d);
+}
+
+static void test_every_byte(void **state) {
+    world *s = *state;
+    bt_err err;
+    bt_memory_id id;
+    struct stat st;
+    char path[400];
+    float embed[N_EMBED], w[N_W], block[N_W / 3];
+    const bt_ckpt_slice want[] = {
+        {"embed", "weight", N_EMBED, 0, N_EMBED, embed, 0, 0, BT_CKPT_F32, false},
+        {"layers.0.attn_q", "weight", N_W, 0, N_W, w, 0, 0, BT_CKPT_F32, false},
+        {"layers.0.attn_q", "exp_avg", N_W, 0, N_W / 3, block, 3, 9, BT_CKPT_F32, false}};
+    bt_memory_state *m = open_in(s, shared, 1, NULL, &err);
+    assert_non_null(m);
+    write_at(m, 3, true);
+    bt_memory_state_close(m);
+    /* the segment that holds it alone */
+    DIR *d = opendir(shared);
+    for (struct dirent *e; (e = readdir(d));) {
+        char other[400];
+        memory_head h;
+        if (e->d_name[0] == '.') continue;
+        snprintf(other, sizeof other, "%s/%s", shared, e->d_name);
+        int fd = open(other, O_RDONLY);
+        assert_int_equal(read(fd, &h, sizeof h), sizeof h);
+        close(fd);
+        if (h.self_hash == 0)
+            unlink(other);
+        else
+            strcpy(path, other);
+    }
+    closedir(d);
+    assert_true(bt_memory_state_find(shared, &id, NULL));
+    assert_int_equal(stat(path, &st), 0);
+    int fd = open(path, O_RDWR);
+    const off_t data = (off_t)memory_data_begin(3);
+    off_t found = 0, refused = 0, gaps = 0;
+    for (off_t at = 0; at < st.st_size; at++) {
+        unsigned char byte;
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        byte ^= 0x10;
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+        bt_memory_id now;
+        if (!bt_memory_state_find(shared, &now, NULL))
+            found++;
+        else if (bt_memory_state_load(shared, &id, want, 3, &err) == BT_FORMAT)
+            refused++;
+        else /* between two sections */
+            gaps++;
+        byte ^= 0x10;
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    }
+    close(fd);
+    /* the end of the table is aligned, and so are the sections */
+    assert_true(found >= data - 63 && found <= data);
+    assert_int_equal(refused, (N_EMBED + N_W + N_W / 3) * sizeof(float));
+    assert_true(gaps < 4 * 64);
+    assert_true(bt_memory_state_find(shared, &id, NULL));
+    assert_int_equal(truncate(path, st.st_size - 1), 0);
+    assert_false(bt_memory_state_find(shared, &id, NULL));
+}
+
+/* Another layout: its segments are others, and the old ones go when they are not needed any more. */
+static void test_other_layout(void **state) {
+    world *s = *state;
+    bt_err err;
+    bt_memory_id id;
+    bt_memory_state *m = open_in(s, shared, 1, NULL, &err), *n = NULL;
+    assert_non_null(m);
+    write_at(m, 8, true);
+    bt_memory_state_close(m);
+    assert_true(bt_memory_state_find(shared, &id, NULL));
+    const bt_ckpt_slice whole = {"embed",  "weight", N_EMBED, 0,           N_EMBED,
+                                 s->embed, 0,        0,       BT_CKPT_F32, false};
+    const bt_memory_cfg cfg = {.dir = shared,
+                               .world = bt_comm_world(),
+                               .slices = &whole,
+                               .n = 1,
+                               .attempt = 2,
+                               .begun_from = &id};
+    check_ok(bt_memory_state_open(&n, &cfg, &err), &err);
+    for (int step = 9; step < 12; step++) {
+        write_at(n, step, false);
+        assert_true(bt_memory_state_find(shared, &id, NULL));
+        assert_int_equal(id.step, step - 1);
+        bt_memory_state_publish(n);
+    }
+    bt_memory_state_close(n);
+    int segments = 0;
+    DIR *d = opendir(shared);
+    for (struct dirent *e; (e = readdir(d));) segments += e->d_name[0] != '.';
+    closedir(d);
+    /* the first layout's are gone, written or not */
+    assert_int_equal(segments, 2);
+}
+
+/* No memory, no room: said, and nothing is left. */
+static void test_refusals(void **state) {
+    world *s = *state;
+    bt_err err;
+    bt_memory_id id;
+    assert_null(open_in(s, "/proc", 1, NULL, &err));
+    assert_int_equal(err.code, BT_UNSUPPORTED);
+    assert_null(open_in(s, "/nonexistent", 1, NULL, &err));
+    const bt_ckpt_slice huge = {
+        "embed", "weight", UINT64_C(1) << 44, 0,    UINT64_C(1) << 36, s->embed,
+        0,       0,        BT_CKPT_F32,       false};
+    const bt_memory_cfg cfg = {
+        .dir = shared, .world = bt_comm_world(), .slices = &huge, .n = 1, .attempt = 1};
+    bt_memory_state *m = NULL;
+    assert_int_equal(bt_memory_state_open(&m, &cfg, &err), BT_IO);
+    assert_null(m);
+    assert_non_null(strstr(err.msg, "MiB left, two states take"));
+    char path[400];
+    name_of_segment(path);
+    assert_string_equal(path, "");
+    /* what others left there is no state, and holds nobody up */
+    snprintf(path, sizeof path, "%s/state-00000-1-x-0", shared);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    snprintf(path, sizeof path, "%s/state-00000-1-x-1", shared);
+    close(open(path, O_CREAT | O_WRONLY, 0600));
+    assert_false(bt_memory_state_find(shared, &id, NULL));
+    m = open_in(s, shared, 1, NULL, &err);
+    assert_non_null(m);
+    bt_ckpt_meta meta;
+    fill_meta(&meta, 1, 0);
+    for (int i = 0; i < MEMORY_VALUES; i++) bt_text_put(&meta.state, " ");
+    assert_int_equal(bt_memory_state_write(m, &meta, 0, &err), BT_ARG);
+    bt_ckpt_meta_release(&meta);
+    bt_memory_state_close(m);
+}
+
+int main(void) {
+    if (access("/dev/shm", W_OK) != 0) return 77;
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up_shared, tear_down_shared)
+    const struct CMUnitTest tests[] = {TEST(test_round_trip), TEST(test_two_segments),
+                                       TEST(test_every_byte), TEST(test_other_layout),
+                                       TEST(test_refusals)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
