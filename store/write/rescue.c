@@ -48,17 +48,28 @@ bool bt_rescue_wanted(int rc) {
 /* The log holds the frames its index counts: sqlite.org/walformat.html, a header of 32 bytes and for
  * each frame one of 24 and a page; the index has the size of a page at byte 14 (1: 65536) and the
  * number of valid frames at byte 16. */
-static bool log_was_cut(const char *path) {
+/* The index is read through the connection's own mapping: closing a descriptor of the file would drop
+ * the locks that this process has on it (POSIX), and the next reader, who would find it unlocked, would
+ * cut it under our hands. */
+static bool read_index(sqlite3 *db, unsigned char *head, size_t bytes) {
+    enum { REGION = 32768 }; /* the only size SQLite maps */
+    sqlite3_file *file = NULL;
+    void volatile *at = NULL;
+    if (sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK || !file ||
+        !file->pMethods || file->pMethods->iVersion < 2 ||
+        file->pMethods->xShmMap(file, 0, REGION, 0, &at) != SQLITE_OK || !at)
+        return false;
+    for (size_t i = 0; i < bytes; i++) head[i] = ((unsigned char volatile *)at)[i];
+    return true;
+}
+
+static bool log_was_cut(sqlite3 *db, const char *path) {
     char name[BT_PATH_BYTES + 8];
     unsigned char head[20];
     struct stat st;
     uint16_t page;
     uint32_t frames;
-    snprintf(name, sizeof name, "%s-shm", path);
-    const int fd = open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    const bool read_it = fd >= 0 && pread(fd, head, sizeof head, 0) == (ssize_t)sizeof head;
-    if (fd >= 0) close(fd);
-    if (!read_it) return false;
+    if (!read_index(db, head, sizeof head)) return false;
     memcpy(&page, head + 14, sizeof page);
     memcpy(&frames, head + 16, sizeof frames);
     if (frames == 0) return false;
@@ -71,7 +82,7 @@ bt_damage bt_rescue_look(sqlite3 *db, const char *path) {
     int moved = 0;
     if (sqlite3_file_control(db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved)
         return BT_FILE_GONE;
-    return log_was_cut(path) ? BT_LOG_CUT : BT_UNDAMAGED;
+    return log_was_cut(db, path) ? BT_LOG_CUT : BT_UNDAMAGED;
 }
 
 /* ---- through the open connection ---- */

@@ -354,6 +354,36 @@ static void a_cut_log_is_noticed(void **state) {
     assert_non_null(strstr(said, steps < 200 ? "moved to '" : "every row was saved"));
 }
 
+/* A process that closes any descriptor of the index loses its locks on it; the next reader then takes
+ * the index for nobody's and cuts it to three bytes, and the writer dies of a bus error. Byte 128 is the
+ * lock of those who use the index. */
+static void looking_at_the_log_keeps_the_locks(void **state) {
+    const bt_tmp *t = *state;
+    bt_writer *w = NULL;
+    int attempt, status = -1;
+    bt_fake f;
+    char shm[200];
+    bt_run_start s = bt_fake_run("a");
+    OK(bt_writer_open(&w, t->db, 1, err));
+    OK(bt_writer_begin(w, &s, &attempt, err));
+    const bt_sink *sink = bt_writer_sink(w);
+    for (int64_t step = 0; step < 20; step++) {
+        sink->step(sink->ctx, bt_fake_step(&f, step, 4));
+        OK(bt_writer_flush(w, err));
+    }
+    snprintf(shm, sizeof shm, "%s-shm", t->db);
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 128, .l_len = 1};
+        int fd = open(shm, O_RDWR | O_CLOEXEC);
+        _exit(fd < 0 || fcntl(fd, F_GETLK, &lock) != 0 ? 2 : lock.l_type == F_UNLCK);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    OK(bt_writer_end(w, "done", "finished", 0, err));
+    bt_writer_close(w);
+}
+
 /* pages in the middle turn to rubbish and the log is cut: moved aside, what is readable is saved,
  * the run goes on */
 static void a_damaged_file_is_moved_and_saved(void **state) {
@@ -427,6 +457,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_removed_log_is_saved_through_the_open_one, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_cut_log_is_noticed, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(looking_at_the_log_keeps_the_locks, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_damaged_file_is_moved_and_saved, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_disk_that_does_not_follow_drops_rank_rows_only,
